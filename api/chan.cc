@@ -1,0 +1,18 @@
+// The panics of <gump/chan.h>, out of line: they are rare, and user code stays
+// small.
+#include "gump/chan.h"
+
+#include "gump/panic.h"
+
+namespace gump::internal {
+
+void PanicSendOnClosedChannel() { panic("send on closed channel"); }
+
+void PanicMakechan() { panic("makechan: size out of range"); }
+
+void CheckClose(rt::CloseResult r) {
+  if (r == rt::CloseResult::kNilChannel) panic("close of nil channel");
+  if (r == rt::CloseResult::kAlreadyClosed) panic("close of closed channel");
+}
+
+}  // namespace gump::internal

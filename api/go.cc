@@ -1,0 +1,22 @@
+#include "gump/go.h"
+
+#include "gump/runtime.h"
+
+namespace gump::internal {
+
+void PanicNoStack() { panic(rt::stackErrorText()); }
+
+void FatalNilFunc() { rt::fatalError("go of nil func value"); }
+
+void PanicRunActive() { panic("gump::Run called while another Run is active"); }
+
+char* CopyName(std::string_view name) {
+  if (name.empty()) return nullptr;
+  auto* copy = static_cast<char*>(std::malloc(name.size() + 1));
+  if (copy == nullptr) throw std::bad_alloc();
+  std::memcpy(copy, name.data(), name.size());
+  copy[name.size()] = '\0';
+  return copy;
+}
+
+}  // namespace gump::internal

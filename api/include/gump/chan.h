@@ -1,0 +1,449 @@
+// Channels: chan<T>, its directional views, make_chan.
+//
+//   gump::chan<int> c = gump::make_chan<int>(16);   // room for 16; without it:
+//   unbuffered gump::go([c] {
+//     for (int i = 0; i < 100; i++) c.Send(i);
+//     c.Close();
+//   });
+//   int sum = 0;
+//   for (int v : c) sum += v;                       // until closed and drained
+//
+// A chan<T> is a handle: a copy is the same channel, and the last handle to go
+// destroys what is still queued. It is one pointer; operations are const, so a
+// lambda may capture it by value. A default-constructed or null handle is the
+// nil channel: sending to it and receiving from it block for ever. Hold a
+// handle of your own across an operation: capture by value, not by reference,
+// what another goroutine may let go.
+//
+// An unbuffered channel hands a value from sender to receiver directly; a
+// buffered one queues up to Cap() values. Values arrive in the order in which
+// they were sent, and waiting goroutines are served in the order in which they
+// came.
+//
+// Element types must be nothrow-move-constructible; they may be move-only,
+// over-aligned, large, or not default-constructible. Values are moved while the
+// channel is locked, so a move constructor must not block; destructors of
+// values run outside. chan<void> carries no value.
+//
+// Memory ordering: a send happens before the return of the receive that gets
+// its value; the k-th receive from a channel of capacity n happens before the
+// return of the send k+n; Close happens before a receive that returns because
+// of it.
+//
+// All functions may be called from goroutines and from plain threads; those
+// that park make a plain thread sleep.
+#ifndef GUMP_CHAN_H_
+#define GUMP_CHAN_H_
+
+#include <cstddef>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <new>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "gump/internal/linkname.h"
+
+namespace gump {
+
+template <class T>
+class chan;
+template <class T>
+class send_chan;
+template <class T>
+class recv_chan;
+
+// RecvResult is what TryRecv returns. `value` is set if and only if kind is
+// kValue.
+template <class T>
+struct RecvResult {
+  enum Kind { kValue, kEmpty, kClosed };
+  Kind kind;
+  std::optional<T> value;
+};
+template <>
+struct RecvResult<void> {
+  enum Kind { kValue, kEmpty, kClosed };
+  Kind kind;
+};
+
+namespace internal {
+
+[[noreturn]] void PanicSendOnClosedChannel();
+[[noreturn]] void PanicMakechan();
+void CheckClose(rt::CloseResult r);  // panics unless kOk
+
+// Elements that may be copied as bytes; received values are then written
+// straight to their destination.
+template <class T>
+inline constexpr bool kPlainElement = std::is_trivially_copyable_v<T>;
+
+template <class T>
+void MoveElement(void* dst, void* src) noexcept {
+  ::new (dst) T(std::move(*static_cast<T*>(src)));
+}
+template <class T>
+void DestroyElement(void* elem) noexcept {
+  static_cast<T*>(elem)->~T();
+}
+
+template <class T>
+constexpr rt::ElemType MakeElemType() {
+  static_assert(std::is_object_v<T> && std::is_same_v<T, std::remove_cv_t<T>>,
+                "gump::chan<T>: T must be an object type without const");
+  static_assert(std::is_nothrow_move_constructible_v<T>,
+                "gump::chan<T>: T must be nothrow-move-constructible, because "
+                "values are moved while the channel is locked; declare its "
+                "move constructor noexcept, or send a std::unique_ptr<T>");
+  static_assert(std::is_nothrow_destructible_v<T>,
+                "gump::chan<T>: the destructor of T must not throw");
+  if constexpr (kPlainElement<T>) {
+    return {sizeof(T), alignof(T), nullptr, nullptr};
+  } else {
+    return {sizeof(T), alignof(T), MoveElement<T>,
+            std::is_trivially_destructible_v<T> ? nullptr : DestroyElement<T>};
+  }
+}
+template <>
+constexpr rt::ElemType MakeElemType<void>() {
+  return {};
+}
+template <class T>
+inline constexpr rt::ElemType kElemType = MakeElemType<T>();
+
+// RawSlot is room for a T that may or may not be there; its owner knows.
+template <class T>
+union RawSlot {
+  RawSlot() {}
+  ~RawSlot() {}
+  T value;
+};
+// SlotGuard destroys the value of a RawSlot at the end of a scope.
+template <class T>
+struct SlotGuard {
+  RawSlot<T>& slot;
+  ~SlotGuard() { slot.value.~T(); }
+};
+
+// ChanHandle is a counted reference to a channel, without its type.
+class ChanHandle {
+ public:
+  ChanHandle() noexcept = default;
+  explicit ChanHandle(rt::Hchan* adopted) noexcept : c_(adopted) {}
+  ChanHandle(const ChanHandle& o) noexcept : c_(o.c_) {
+    if (c_ != nullptr) rt::chanRetain(c_);
+  }
+  ChanHandle(ChanHandle&& o) noexcept : c_(std::exchange(o.c_, nullptr)) {}
+  ChanHandle& operator=(const ChanHandle& o) noexcept {
+    ChanHandle copy(o);
+    std::swap(c_, copy.c_);
+    return *this;
+  }
+  ChanHandle& operator=(ChanHandle&& o) noexcept {
+    ChanHandle moved(std::move(o));
+    std::swap(c_, moved.c_);
+    return *this;
+  }
+  ~ChanHandle() {
+    if (c_ != nullptr) rt::chanRelease(c_);
+  }
+
+  // Len is the number of values queued now, Cap how many there may be; 0 for
+  // the nil channel. Never park.
+  size_t Len() const noexcept { return rt::chanlen(c_); }
+  size_t Cap() const noexcept { return rt::chancap(c_); }
+  // False for the nil channel.
+  explicit operator bool() const noexcept { return c_ != nullptr; }
+
+  // raw is for the library itself.
+  rt::Hchan* raw() const noexcept { return c_; }
+
+ protected:
+  rt::Hchan* c_ = nullptr;
+};
+
+// RecvOptional receives into `out`, which is empty before and, unless the
+// result is kOk, after.
+template <class T>
+rt::ChanResult RecvOptional(rt::Hchan* c, std::optional<T>& out, bool block) {
+  if constexpr (kPlainElement<T> && std::is_default_constructible_v<T>) {
+    rt::ChanResult r = rt::chanrecv(c, std::addressof(out.emplace()), block);
+    if (r != rt::ChanResult::kOk) out.reset();
+    return r;
+  } else {
+    RawSlot<T> slot;
+    rt::ChanResult r = rt::chanrecv(c, std::addressof(slot.value), block);
+    if (r == rt::ChanResult::kOk) {
+      SlotGuard<T> guard{slot};
+      out.emplace(std::move(slot.value));
+    }
+    return r;
+  }
+}
+
+// SendOps and RecvOps are the two halves of a channel's operations, mixed into
+// the handles that have them.
+template <class T, class Base>
+class SendOps : public Base {
+ public:
+  SendOps() noexcept = default;
+  explicit SendOps(ChanHandle h) noexcept : Base(std::move(h)) {}
+
+  // Send gives v to the channel. Parks until there is room or a receiver;
+  // panics "send on closed channel".
+  void Send(T v) const {
+    if (rt::chansend(this->c_, std::addressof(v), true) != rt::ChanResult::kOk)
+        [[unlikely]] {
+      PanicSendOnClosedChannel();
+    }
+  }
+  // TrySend sends if that needs no waiting. Never parks. On false the argument
+  // is untouched. Panics as Send.
+  bool TrySend(T&& v) const { return TrySendFrom(std::addressof(v)); }
+  bool TrySend(const T& v) const {
+    if constexpr (kPlainElement<T>) {
+      return TrySendFrom(const_cast<T*>(std::addressof(v)));  // only read
+    } else {
+      T copy(v);
+      return TrySendFrom(std::addressof(copy));
+    }
+  }
+  // Close ends the sending: receivers get what is queued and then "closed".
+  // Panics "close of closed channel", "close of nil channel". Never parks.
+  void Close() const { CheckClose(rt::closechan(this->c_)); }
+
+ private:
+  bool TrySendFrom(T* v) const {
+    rt::ChanResult r = rt::chansend(this->c_, v, false);
+    if (r == rt::ChanResult::kClosed) [[unlikely]]
+      PanicSendOnClosedChannel();
+    return r == rt::ChanResult::kOk;
+  }
+};
+
+template <class Base>
+class SendOps<void, Base> : public Base {
+ public:
+  SendOps() noexcept = default;
+  explicit SendOps(ChanHandle h) noexcept : Base(std::move(h)) {}
+
+  void Send() const {
+    if (rt::chansend(this->c_, nullptr, true) != rt::ChanResult::kOk)
+        [[unlikely]] {
+      PanicSendOnClosedChannel();
+    }
+  }
+  bool TrySend() const {
+    rt::ChanResult r = rt::chansend(this->c_, nullptr, false);
+    if (r == rt::ChanResult::kClosed) [[unlikely]]
+      PanicSendOnClosedChannel();
+    return r == rt::ChanResult::kOk;
+  }
+  void Close() const { CheckClose(rt::closechan(this->c_)); }
+};
+
+template <class T, class Base>
+class RecvOps : public Base {
+ public:
+  RecvOps() noexcept = default;
+  explicit RecvOps(ChanHandle h) noexcept : Base(std::move(h)) {}
+
+  // Recv takes the next value. Parks until there is one; nullopt: the channel
+  // is closed and drained.
+  std::optional<T> Recv() const {
+    std::optional<T> v;
+    RecvOptional(this->c_, v, true);
+    return v;
+  }
+  // The same into a variable. False: closed and drained, out is untouched.
+  bool Recv(T& out) const {
+    static_assert(std::is_move_assignable_v<T>,
+                  "Recv(T&) assigns; use Recv() for this element type");
+    if constexpr (kPlainElement<T>) {
+      return rt::chanrecv(this->c_, std::addressof(out), true) ==
+             rt::ChanResult::kOk;
+    } else {
+      RawSlot<T> slot;
+      if (rt::chanrecv(this->c_, std::addressof(slot.value), true) !=
+          rt::ChanResult::kOk) {
+        return false;
+      }
+      SlotGuard<T> guard{slot};
+      out = std::move(slot.value);
+      return true;
+    }
+  }
+  // TryRecv receives if that needs no waiting. Never parks.
+  RecvResult<T> TryRecv() const {
+    using Result = RecvResult<T>;
+    Result result{Result::kValue, std::nullopt};
+    rt::ChanResult r = RecvOptional(this->c_, result.value, false);
+    if (r == rt::ChanResult::kWouldBlock) result.kind = Result::kEmpty;
+    if (r == rt::ChanResult::kClosed) result.kind = Result::kClosed;
+    return result;
+  }
+  // Recv(out).
+  bool operator>>(T& out) const { return Recv(out); }
+
+  // for (T v : c) receives until the channel is closed and drained. Parks at
+  // each step.
+  class iterator {
+   public:
+    using value_type = T;
+    using difference_type = std::ptrdiff_t;
+    using iterator_concept = std::input_iterator_tag;
+    explicit iterator(rt::Hchan* c) : c_(c) { ++*this; }
+    T&& operator*() const { return std::move(*v_); }
+    iterator& operator++() {
+      v_.reset();
+      RecvOptional(c_, v_, true);
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    friend bool operator==(const iterator& it, std::default_sentinel_t) {
+      return !it.v_.has_value();
+    }
+
+   private:
+    rt::Hchan* c_;
+    mutable std::optional<T> v_;
+  };
+  using sentinel = std::default_sentinel_t;
+  iterator begin() const { return iterator(this->c_); }
+  sentinel end() const { return {}; }
+};
+
+template <class Base>
+class RecvOps<void, Base> : public Base {
+ public:
+  RecvOps() noexcept = default;
+  explicit RecvOps(ChanHandle h) noexcept : Base(std::move(h)) {}
+
+  // True: somebody sent. False: closed and drained.
+  bool Recv() const {
+    return rt::chanrecv(this->c_, nullptr, true) == rt::ChanResult::kOk;
+  }
+  RecvResult<void> TryRecv() const {
+    rt::ChanResult r = rt::chanrecv(this->c_, nullptr, false);
+    return {r == rt::ChanResult::kOk           ? RecvResult<void>::kValue
+            : r == rt::ChanResult::kWouldBlock ? RecvResult<void>::kEmpty
+                                               : RecvResult<void>::kClosed};
+  }
+};
+
+}  // namespace internal
+
+// chan is a handle to a channel of T: both directions.
+template <class T>
+class chan
+    : public internal::SendOps<T, internal::RecvOps<T, internal::ChanHandle>> {
+  using Ops = internal::SendOps<T, internal::RecvOps<T, internal::ChanHandle>>;
+
+ public:
+  using value_type = T;
+  chan() noexcept = default;
+  chan(std::nullptr_t) noexcept {}  // NOLINT: implicit, as nil
+  explicit chan(rt::Hchan* adopted) noexcept
+      : Ops(internal::ChanHandle(adopted)) {}
+
+  // Send, chained: c << 1 << 2.
+  template <class U>
+  requires std::is_convertible_v<U&&, T> chan& operator<<(U&& v) {
+    this->Send(std::forward<U>(v));
+    return *this;
+  }
+  template <class U>
+  requires std::is_convertible_v<U&&, T>
+  const chan& operator<<(U&& v) const {
+    this->Send(std::forward<U>(v));
+    return *this;
+  }
+
+  friend bool operator==(const chan& a, const chan& b) noexcept {
+    return a.c_ == b.c_;
+  }
+  friend void swap(chan& a, chan& b) noexcept { std::swap(a.c_, b.c_); }
+  template <class H>
+  friend H AbslHashValue(H h, const chan& c) {
+    return H::combine(std::move(h), c.c_);
+  }
+};
+
+// send_chan and recv_chan are views of a chan that can only send (and close),
+// or only receive.
+template <class T>
+class send_chan : public internal::SendOps<T, internal::ChanHandle> {
+ public:
+  using value_type = T;
+  send_chan() noexcept = default;
+  send_chan(std::nullptr_t) noexcept {}  // NOLINT: implicit, as nil
+  send_chan(chan<T> c) noexcept          // NOLINT: implicit, as in Go
+      : internal::SendOps<T, internal::ChanHandle>(std::move(c)) {}
+
+  friend bool operator==(const send_chan& a, const send_chan& b) noexcept {
+    return a.c_ == b.c_;
+  }
+  friend void swap(send_chan& a, send_chan& b) noexcept {
+    std::swap(a.c_, b.c_);
+  }
+  template <class H>
+  friend H AbslHashValue(H h, const send_chan& c) {
+    return H::combine(std::move(h), c.c_);
+  }
+};
+
+template <class T>
+class recv_chan : public internal::RecvOps<T, internal::ChanHandle> {
+ public:
+  using value_type = T;
+  recv_chan() noexcept = default;
+  recv_chan(std::nullptr_t) noexcept {}  // NOLINT: implicit, as nil
+  recv_chan(chan<T> c) noexcept          // NOLINT: implicit, as in Go
+      : internal::RecvOps<T, internal::ChanHandle>(std::move(c)) {}
+
+  friend bool operator==(const recv_chan& a, const recv_chan& b) noexcept {
+    return a.c_ == b.c_;
+  }
+  friend void swap(recv_chan& a, recv_chan& b) noexcept {
+    std::swap(a.c_, b.c_);
+  }
+  template <class H>
+  friend H AbslHashValue(H h, const recv_chan& c) {
+    return H::combine(std::move(h), c.c_);
+  }
+};
+
+// make_chan makes a channel with room for cap values; 0: unbuffered. Never
+// parks. Panics "makechan: size out of range" if that much cannot be had.
+template <class T>
+[[nodiscard]] chan<T> make_chan(size_t cap = 0) {
+  rt::Hchan* c = rt::makechan(&internal::kElemType<T>, cap);
+  if (c == nullptr) [[unlikely]]
+    internal::PanicMakechan();
+  return chan<T>(c);
+}
+
+}  // namespace gump
+
+template <class T>
+struct std::hash<gump::chan<T>> {
+  size_t operator()(const gump::chan<T>& c) const noexcept {
+    return std::hash<const void*>()(c.raw());
+  }
+};
+template <class T>
+struct std::hash<gump::send_chan<T>> {
+  size_t operator()(const gump::send_chan<T>& c) const noexcept {
+    return std::hash<const void*>()(c.raw());
+  }
+};
+template <class T>
+struct std::hash<gump::recv_chan<T>> {
+  size_t operator()(const gump::recv_chan<T>& c) const noexcept {
+    return std::hash<const void*>()(c.raw());
+  }
+};
+
+#endif  // GUMP_CHAN_H_

@@ -1,0 +1,72 @@
+// defer: runs a function at the end of the scope, however it is left.
+//
+//   mu.Lock();
+//   defer _{[&] { mu.Unlock(); }};
+//
+// The functions of one scope run in reverse order of their definition, as all
+// destructors do. (In Go they run at the end of the function, here at the end
+// of the block.) They also run when the scope is left by an exception or by
+// Goexit.
+//
+// The function may throw. If the scope was left normally, the exception goes on
+// to the caller. If it was being left by another exception, two would be on
+// their way, and the process ends as in Go, with both:
+//   panic: first
+//           panic: second
+// and exit code 2. The first line knows the text of a gump::panic; any other
+// exception is beyond the reach of a destructor and shows as "exception".
+#ifndef GUMP_DEFER_H_
+#define GUMP_DEFER_H_
+
+#include <exception>
+#include <type_traits>
+#include <utility>
+
+namespace gump {
+
+namespace internal {
+// PanicWhileUnwinding ends the process with the exception being handled as the
+// second panic; or rethrows, if it is not an exception but a Goexit. uncaught:
+// the number of exceptions that are unwinding the stack. Does not return, but
+// is not declared so: a compiler that knows may conclude that the handler of
+// the first exception is never reached, and drop it.
+void PanicWhileUnwinding(int uncaught);
+}  // namespace internal
+
+// defer holds the function. It belongs to its scope: not copied, not moved.
+template <class F>
+class [[nodiscard]] defer {
+ public:
+  static_assert(std::is_invocable_v<F&>,
+                "defer takes a function without arguments");
+
+  // Not explicit, so that `defer _ = f;` works too.
+  defer(F f) noexcept(  // NOLINT(google-explicit-constructor)
+      std::is_nothrow_move_constructible_v<F>)
+      : f_(std::move(f)), uncaught_(std::uncaught_exceptions()) {}
+  defer(const defer&) = delete;
+  defer& operator=(const defer&) = delete;
+
+  ~defer() noexcept(false) {
+    if (const int n = std::uncaught_exceptions(); n > uncaught_) [[unlikely]] {
+      try {
+        f_();
+      } catch (...) {
+        internal::PanicWhileUnwinding(n);
+      }
+      return;
+    }
+    f_();
+  }
+
+ private:
+  F f_;
+  const int uncaught_;  // exceptions in flight when the scope was entered
+};
+
+template <class F>
+defer(F) -> defer<F>;
+
+}  // namespace gump
+
+#endif  // GUMP_DEFER_H_

@@ -1,0 +1,54 @@
+// Panics: how the library reports an error of its caller.
+//
+// A panic is an exception of type PanicError whose what() is the bare text, in
+// Go's words where Go has some ("send on closed channel"). Catching it is
+// recovering:
+//
+//   try {
+//     c.Close();
+//   } catch (const gump::PanicError& e) {
+//     std::fprintf(stderr, "recovered: %s\n", e.what());
+//   }
+//
+// A panic, or any other exception, that leaves a goroutine's function ends the
+// process: the text and the goroutine's stack go to standard error, the exit
+// code is 2.
+#ifndef GUMP_PANIC_H_
+#define GUMP_PANIC_H_
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace gump {
+
+namespace internal {
+struct PanicRecord;
+}  // namespace internal
+
+// panic throws PanicError(msg). Does not park; may be called from a goroutine
+// or a plain thread.
+[[noreturn]] void panic(std::string_view msg);
+
+// PanicError is what panic() throws. A value; may be copied, kept and thrown on
+// another goroutine.
+class PanicError : public std::runtime_error {
+ public:
+  explicit PanicError(const std::string& what);
+  PanicError(const PanicError& other) noexcept;
+  PanicError& operator=(const PanicError&) = delete;
+  ~PanicError() override;
+
+ private:
+  friend void panic(std::string_view msg);
+  PanicError(const std::string& what,
+             std::shared_ptr<internal::PanicRecord> record);
+
+  // Shared with the goroutine that threw this very object; see panic.cc.
+  std::shared_ptr<internal::PanicRecord> record_;
+};
+
+}  // namespace gump
+
+#endif  // GUMP_PANIC_H_

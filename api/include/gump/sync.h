@@ -1,0 +1,14 @@
+// Everything of gump::sync: locks, counters and containers that goroutines and
+// plain threads may share. Each header says what it means.
+#ifndef GUMP_SYNC_H_
+#define GUMP_SYNC_H_
+
+#include "gump/cond.h"       // IWYU pragma: export
+#include "gump/map.h"        // IWYU pragma: export
+#include "gump/mutex.h"      // IWYU pragma: export
+#include "gump/once.h"       // IWYU pragma: export
+#include "gump/pool.h"       // IWYU pragma: export
+#include "gump/rwmutex.h"    // IWYU pragma: export
+#include "gump/waitgroup.h"  // IWYU pragma: export
+
+#endif  // GUMP_SYNC_H_

@@ -1,0 +1,108 @@
+// PanicError, and what is known about the panic in flight.
+//
+// A destructor that throws while the stack is being unwound ends the process,
+// and the report should name both exceptions. But C++ does not tell a
+// destructor which exception is unwinding it. So panic() leaves a record with
+// the goroutine: its text, and how many exceptions were in flight before it.
+// The record is over when the exception object dies, on whichever goroutine.
+// The records of a goroutine are a stack with growing numbers: one that notes
+// as many exceptions as the new one, or more, was recovered long ago.
+// The panic in flight is the one whose record is not over and notes one less
+// than there are exceptions in flight.
+#include "gump/panic.h"
+
+#include <exception>
+#include <utility>
+
+#include "gump/defer.h"
+#include "gump/internal/linkname.h"
+
+namespace gump {
+
+namespace internal {
+
+struct PanicRecord {
+  std::string text;
+  int uncaught = 0;       // exceptions in flight when it was thrown
+  rt::Atomic<bool> over;  // set by ~PanicError, read by the panicking goroutine
+  std::shared_ptr<PanicRecord> outer;  // notes fewer exceptions; or null
+};
+
+}  // namespace internal
+
+namespace {
+
+using RecordPtr = std::shared_ptr<internal::PanicRecord>;
+
+constexpr char kRecordKey = 0;  // its address is the goroutine-local key
+
+// KeepRecord puts r on top of the current goroutine's records. Without memory
+// for that, a report will know less.
+void KeepRecord(const RecordPtr& r) {
+  if (void* p = rt::glsGet(&kRecordKey)) {
+    RecordPtr& top = *static_cast<RecordPtr*>(p);
+    while (top != nullptr && top->uncaught >= r->uncaught) top = top->outer;
+    r->outer = std::move(top);
+    top = r;
+    return;
+  }
+  auto top = std::make_unique<RecordPtr>(r);
+  if (rt::glsSet(&kRecordKey, top.get(),
+                 [](void* p) { delete static_cast<RecordPtr*>(p); })) {
+    static_cast<void>(top.release());
+  }
+}
+
+// TextInFlight is the text of the panic that was the n-th exception in flight.
+std::string TextInFlight(int n) {
+  if (void* p = rt::glsGet(&kRecordKey)) {
+    for (const internal::PanicRecord* r = static_cast<RecordPtr*>(p)->get();
+         r != nullptr; r = r->outer.get()) {
+      // Acquire: pairs with ~PanicError.
+      if (r->uncaught + 1 == n && !r->over.load(rt::acquire)) return r->text;
+    }
+  }
+  return "exception";
+}
+
+}  // namespace
+
+PanicError::PanicError(const std::string& what) : std::runtime_error(what) {}
+
+PanicError::PanicError(const std::string& what, RecordPtr record)
+    : std::runtime_error(what), record_(std::move(record)) {}
+
+// A copy is not what was thrown.
+PanicError::PanicError(const PanicError& other) noexcept
+    : std::runtime_error(other) {}
+
+PanicError::~PanicError() {
+  // Release: nothing is read through it; pairs with TextInFlight.
+  if (record_ != nullptr) record_->over.store(true, rt::release);
+}
+
+void panic(std::string_view msg) {
+  auto record = std::make_shared<internal::PanicRecord>();
+  record->text = msg;
+  record->uncaught = std::uncaught_exceptions();
+  KeepRecord(record);
+  const std::string text(msg);
+  throw PanicError(text, std::move(record));
+}
+
+void internal::PanicWhileUnwinding(int uncaught) {
+  if (std::current_exception() == nullptr) throw;  // a Goexit passes through
+
+  std::string text = TextInFlight(uncaught);
+  text += "\n\tpanic: ";
+  try {
+    throw;
+  } catch (const std::exception& e) {
+    text += e.what();
+  } catch (...) {
+    text += "exception";
+  }
+  rt::fatalPanicText(text.data(), text.size());
+}
+
+}  // namespace gump

@@ -1,0 +1,526 @@
+// The machinery under sync::Pool.
+//
+// Each P has a slot with two generations of cache: the primary, which Put fills
+// and Get empties, and the victims, from which Get takes when there is nothing
+// else. A generation is one item in `own`, the fast path, and a chain of rings
+// that its P pushes and pops at one end while others take from the other.
+//
+// Invariants:
+//  (I1) `own`, and the pushing end of the chain, of slot p are used only by who
+//       is pinned to P p, and so by one goroutine at a time, in order.
+//  (I2) Rings are freed only by the registry's round, or with the pool. Thieves
+//       may therefore hold on to a ring that has been drained and passed by.
+//  (I3) Between pinning and unpinning nothing allocates, parks, or runs a
+//       user's code.
+//
+// A round of the registry, run by every reclamation cycle, makes the victims
+// garbage and the primary the next victims, for every pool:
+//   1. say in phase_ that the victims are off limits;
+//   2. wait until every P has passed a safe point (forEachP). A pinned section
+//      is not interrupted by one, so whoever read the old phase has finished,
+//      and whoever pins from now on reads the new one;
+//   3. detach the victims: nobody looks at them. Swap the roles in phase_.
+//      Who still acts on the phase of step 1 goes on with what it took for the
+//      primary; that is the new victim generation, where everything is allowed
+//      that is allowed in the primary;
+//   4. delete the garbage, with no lock held: destructors are user code.
+// Plain threads do not pin; they hold shared_mu_, and so does step 3.
+//
+// Unlike Go, which rotates with the world stopped, nothing here stops anybody;
+// and no lock is held across the wait of step 2, so that a pool can be
+// destroyed even if the program's end has left a round unfinished.
+#include "gump/pool.h"
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <utility>
+
+#include "gump/internal/linkname.h"
+#include "runtime/base.h"
+#include "runtime/proc.h"
+
+namespace gump::sync::internal {
+
+// ---- A ring, and a chain of rings -------------------------------------------
+
+namespace {
+
+// PoolRing is a queue of fixed size with one producer, which pushes and pops at
+// the head, and any number of thieves, who pop at the tail.
+class PoolRing {
+ public:
+  static constexpr uint32_t kMinSize = 8;
+  static constexpr uint32_t kMaxSize = 1U << 30;
+
+  // make returns a ring of size slots, a power of two; nullptr: no memory.
+  static PoolRing* make(uint32_t size) noexcept {
+    auto* slots = new (std::nothrow) rt::Atomic<void*>[size];
+    if (slots == nullptr) return nullptr;
+    auto* ring = new (std::nothrow) PoolRing(slots, size);
+    if (ring == nullptr) delete[] slots;
+    return ring;
+  }
+  ~PoolRing() { delete[] slots_; }
+  PoolRing(const PoolRing&) = delete;
+  PoolRing& operator=(const PoolRing&) = delete;
+
+  uint32_t size() const { return size_; }
+
+  // pushHead adds item; false: full. By the producer.
+  bool pushHead(void* item) noexcept {
+    // Acquire: pairs with the CAS in popTail.
+    const uint64_t ends = ends_.load(rt::acquire);
+    if (head(ends) - tail(ends) == size_) return false;
+    rt::Atomic<void*>& slot = slots_[head(ends) & (size_ - 1)];
+    // A thief may have taken the index but not yet emptied the slot. Acquire:
+    // pairs with its store.
+    if (slot.load(rt::acquire) != nullptr) return false;
+    slot.store(item, rt::relaxed);     // published by the next line
+    ends_.add(kHeadOne, rt::release);  // pairs with the load in popTail
+    return true;
+  }
+
+  // popHead removes the item pushed last; nullptr: empty. By the producer.
+  void* popHead() noexcept {
+    uint64_t ends = ends_.load(rt::relaxed);  // the CAS decides
+    for (;;) {
+      if (head(ends) == tail(ends)) return nullptr;
+      // The CAS takes the slot from the thieves. Acq_rel: they see our slots
+      // only through pushHead; kept strong because it costs nothing.
+      if (!ends_.casWeak(ends, ends - kHeadOne, rt::acq_rel)) continue;
+      rt::Atomic<void*>& slot = slots_[(head(ends) - 1) & (size_ - 1)];
+      void* item = slot.load(rt::relaxed);  // we stored it, and own it again
+      slot.store(nullptr, rt::relaxed);
+      return item;
+    }
+  }
+
+  // popTail removes the item pushed first; nullptr: empty. By anybody.
+  void* popTail() noexcept {
+    // Acquire: pairs with the add in pushHead.
+    uint64_t ends = ends_.load(rt::acquire);
+    for (;;) {
+      if (head(ends) == tail(ends)) return nullptr;
+      // Only the tail's half may change, without a carry into the head's.
+      const uint64_t next =
+          (ends & ~uint64_t{UINT32_MAX}) | uint32_t{tail(ends) + 1};
+      // Acq_rel: release pairs with the load in pushHead; acquire because a
+      // failed CAS looks at the head again.
+      if (!ends_.cas(ends, next, rt::acq_rel)) {
+        ends = ends_.load(rt::acquire);  // as above
+        continue;
+      }
+      rt::Atomic<void*>& slot = slots_[tail(ends) & (size_ - 1)];
+      void* item = slot.load(rt::relaxed);  // ordered by the load of ends_
+      // Release: from here on the producer may use the slot. Pairs with the
+      // load in pushHead.
+      slot.store(nullptr, rt::release);
+      return item;
+    }
+  }
+
+  PoolRing* older = nullptr;    // half the size; set before publication
+  rt::Atomic<PoolRing*> newer;  // twice the size; set once, by the producer
+
+ private:
+  PoolRing(rt::Atomic<void*>* slots, uint32_t size) noexcept
+      : slots_(slots), size_(size) {}
+
+  // ends_:  | head : 32, next slot to fill | tail : 32, first full slot |
+  // Both count on for ever; slot = index % size. One word, so that the last
+  // item is not taken at both ends.
+  static constexpr uint64_t kHeadOne = uint64_t{1} << 32;
+  static uint32_t head(uint64_t ends) {
+    return static_cast<uint32_t>(ends >> 32);
+  }
+  static uint32_t tail(uint64_t ends) { return static_cast<uint32_t>(ends); }
+
+  rt::Atomic<uint64_t> ends_;
+  rt::Atomic<void*>* const slots_;
+  const uint32_t size_;
+};
+
+// PoolChain is a queue without a limit: rings, each twice the size of the last.
+// Same parties as a ring.
+class PoolChain {
+ public:
+  // pushHead adds item and returns 0, or the size of a ring that it needs in
+  // *spare to do so. It sets *spare to nullptr if it uses it.
+  uint32_t pushHead(void* item, PoolRing** spare) noexcept {
+    if (head_ != nullptr && head_->pushHead(item)) return 0;
+    uint32_t size = PoolRing::kMinSize;
+    if (head_ != nullptr) {
+      size = head_->size() < PoolRing::kMaxSize ? 2 * head_->size()
+                                                : PoolRing::kMaxSize;
+    }
+    PoolRing* ring = *spare;
+    if (ring == nullptr || ring->size() < size) return size;
+    *spare = nullptr;
+    static_cast<void>(ring->pushHead(item));  // it is empty
+    ring->older = head_;
+    // Release: both publish the ring, to a thief that comes along the chain,
+    // or from its start.
+    if (head_ != nullptr) {
+      head_->newer.store(ring, rt::release);
+    } else {
+      tail_.store(ring, rt::release);
+    }
+    head_ = ring;
+    return 0;
+  }
+
+  void* popHead() noexcept {
+    for (PoolRing* r = head_; r != nullptr; r = r->older) {
+      if (void* item = r->popHead()) return item;
+    }
+    return nullptr;
+  }
+
+  void* popTail() noexcept {
+    PoolRing* r = tail_.load(rt::acquire);  // pairs with pushHead, and the CAS
+    while (r != nullptr) {
+      // Before looking into the ring: if it has a successor, nothing is pushed
+      // into it any more, and found empty it is empty for good. Acquire: pairs
+      // with pushHead.
+      PoolRing* newer = r->newer.load(rt::acquire);
+      if (void* item = r->popTail()) return item;
+      if (newer == nullptr) return nullptr;
+      // Release: passes on what we acquired of the newer ring. (I2): the old
+      // one stays.
+      static_cast<void>(tail_.cas(r, newer, rt::release));
+      r = newer;
+    }
+    return nullptr;
+  }
+
+  // take moves the rings out: returns the newest. Nobody may be using them.
+  PoolRing* take() noexcept {
+    tail_.store(nullptr, rt::relaxed);  // see above
+    return std::exchange(head_, nullptr);
+  }
+
+ private:
+  PoolRing* head_ = nullptr;    // newest; the producer's
+  rt::Atomic<PoolRing*> tail_;  // oldest that may hold something
+};
+
+struct Generation {
+  void* own = nullptr;
+  PoolChain chain;
+};
+
+constexpr uint32_t kPrimary = 1;  // bit of phase_: index of that generation
+constexpr uint32_t kVictims = 2;  // bit of phase_: the other one may be used
+
+}  // namespace
+
+struct alignas(rt::kFalseSharing) PoolLocal {
+  Generation generation[2];
+};
+
+// PoolGarbage is what a round has detached from one slot of a pool, which may
+// itself be gone by the time it is deleted.
+struct PoolGarbage {
+  void (*destroy)(void*) = nullptr;
+  void* own = nullptr;
+  PoolRing* rings = nullptr;
+  std::vector<void*> items;  // of plain threads
+};
+
+namespace {
+
+// deleteGarbage deletes items and rings. Runs user code: no locks.
+void deleteGarbage(PoolGarbage* g) noexcept {
+  if (g->own != nullptr) g->destroy(std::exchange(g->own, nullptr));
+  while (PoolRing* r = g->rings) {
+    while (void* item = r->popTail()) g->destroy(item);
+    g->rings = r->older;
+    delete r;
+  }
+  for (void* item : g->items) g->destroy(item);
+  g->items.clear();
+}
+
+}  // namespace
+
+// ---- The registry -----------------------------------------------------------
+
+// PoolRegistry knows every pool that has ever held something.
+struct PoolRegistry {
+  // Guards the list, and next_, prev_, registered_, retire_next_ of every pool.
+  // Forbidden while holding it: user code, waiting for Ps.
+  Mutex mu;
+  PoolCore* head = nullptr;
+  // True: a round is going on. The one who set it clears it.
+  rt::Atomic<bool> busy;
+
+  void add(PoolCore* p) noexcept;
+  void remove(PoolCore* p) noexcept;
+  void beginRetirement() noexcept;
+  [[nodiscard]] bool detachNext(PoolGarbage* out) noexcept;
+  void round() noexcept;
+};
+
+namespace {
+constinit PoolRegistry registry;  // never destroyed: pools may outlive main
+}  // namespace
+
+void PoolRegistry::add(PoolCore* p) noexcept {
+  if (p->registered_.load(rt::relaxed)) return;  // for ever
+  mu.Lock();
+  const bool added = !p->registered_.xchg(true, rt::relaxed);  // under mu
+  if (added) {
+    p->next_ = head;
+    if (head != nullptr) head->prev_ = p;
+    head = p;
+  }
+  mu.Unlock();
+  if (!added) return;
+  // If it cannot be registered, pools are not aged, and work otherwise.
+  static_cast<void>(rt::reclaimRegister([] { registry.round(); }));
+}
+
+void PoolRegistry::remove(PoolCore* p) noexcept {
+  mu.Lock();
+  if (p->registered_.load(rt::relaxed)) {  // nobody uses the pool
+    (p->prev_ == nullptr ? head : p->prev_->next_) = p->next_;
+    if (p->next_ != nullptr) p->next_->prev_ = p->prev_;
+  }
+  mu.Unlock();
+}
+
+// Step 1 of a round. Pools registered later have no victims yet.
+void PoolRegistry::beginRetirement() noexcept {
+  mu.Lock();
+  for (PoolCore* p = head; p != nullptr; p = p->next_) {
+    p->retire_next_ = 0;
+    // Written under mu. Release: nothing is published, but what follows step 2
+    // must not move up; forEachP sees to that.
+    p->phase_.store(p->phase_.load(rt::relaxed) & ~kVictims, rt::release);
+  }
+  mu.Unlock();
+}
+
+// Step 3 of a round, for one slot of one pool; false: all done.
+bool PoolRegistry::detachNext(PoolGarbage* out) noexcept {
+  mu.Lock();
+  PoolCore* p = head;
+  while (p != nullptr && p->retire_next_ == PoolCore::kNotRetiring) {
+    p = p->next_;
+  }
+  if (p != nullptr) p->DetachNext(out);
+  mu.Unlock();
+  return p != nullptr;
+}
+
+void PoolRegistry::round() noexcept {
+  // Acquire and release: rounds are in order.
+  if (!busy.cas(false, true, rt::acquire)) return;  // one is as good as two
+  beginRetirement();
+  rt::forEachP(rt::WaitReason::kFlushProcCaches, [](rt::P*) {});  // step 2
+  PoolGarbage garbage;
+  while (detachNext(&garbage)) deleteGarbage(&garbage);
+  busy.store(false, rt::release);
+}
+
+// ---- The pool ---------------------------------------------------------------
+
+PoolCore::~PoolCore() {
+  registry.remove(this);
+  PoolGarbage garbage;
+  garbage.destroy = destroy_;
+  const uint32_t limit = limit_.load(rt::relaxed);  // nobody uses the pool
+  for (uint32_t pid = 0; pid < limit; pid++) {
+    PoolLocal* l = Local(pid);
+    if (l == nullptr) continue;
+    for (Generation& g : l->generation) {
+      garbage.own = std::exchange(g.own, nullptr);
+      garbage.rings = g.chain.take();
+      deleteGarbage(&garbage);
+    }
+  }
+  for (auto& items : shared_) {
+    garbage.items.swap(items);
+    deleteGarbage(&garbage);
+  }
+  for (auto& segment : segments_) delete[] segment.load(rt::relaxed);
+}
+
+// Local returns the slot of P pid; nullptr: not made yet.
+PoolLocal* PoolCore::Local(uint32_t pid) const noexcept {
+  const auto k = static_cast<unsigned>(std::bit_width(pid + 1)) - 1;
+  PoolLocal* segment = segments_[k].load(rt::acquire);  // pairs with Grow
+  return segment == nullptr ? nullptr : segment + (pid + 1 - (1U << k));
+}
+
+// Grow makes the slot of P pid; false: no memory.
+bool PoolCore::Grow(uint32_t pid) noexcept {
+  const auto k = static_cast<unsigned>(std::bit_width(pid + 1)) - 1;
+  auto* made = new (std::nothrow) PoolLocal[size_t{1} << k];
+  if (made == nullptr) return false;
+  // Release: publishes the slots.
+  if (!segments_[k].cas(nullptr, made, rt::release)) delete[] made;
+  const uint32_t end = (2U << k) - 1;
+  uint32_t limit = limit_.load(rt::relaxed);  // the CAS decides
+  // Release: pairs with the load in Steal.
+  while (limit < end && !limit_.casWeak(limit, end, rt::release)) {
+  }
+  registry.add(this);
+  return true;
+}
+
+void PoolCore::Put(void* item) noexcept {
+  PoolRing* spare = nullptr;
+  for (;;) {
+    const int32_t pid = rt::procPin();
+    if (pid < 0) {
+      rt::procUnpin();
+      PutShared(item);
+      break;
+    }
+    PoolLocal* l = Local(static_cast<uint32_t>(pid));
+    if (l == nullptr) {
+      rt::procUnpin();
+      if (!Grow(static_cast<uint32_t>(pid))) {
+        destroy_(item);
+        break;
+      }
+      continue;
+    }
+    // Acquire: pairs with DetachNext: the generation is empty.
+    Generation& g = l->generation[phase_.load(rt::acquire) & kPrimary];
+    uint32_t ring_size = 0;
+    if (g.own == nullptr) {
+      g.own = item;
+    } else {
+      ring_size = g.chain.pushHead(item, &spare);
+    }
+    rt::procUnpin();
+    if (ring_size == 0) break;
+    delete spare;  // too small for the P that we are on now
+    spare = PoolRing::make(ring_size);
+    if (spare == nullptr) {
+      destroy_(item);
+      break;
+    }
+  }
+  delete spare;
+}
+
+void* PoolCore::Get() noexcept {
+  const int32_t pid = rt::procPin();
+  if (pid < 0) {
+    rt::procUnpin();
+    return GetShared(/*may_steal=*/true);
+  }
+  const uint32_t phase = phase_.load(rt::acquire);  // pairs with DetachNext
+  void* item = nullptr;
+  if (PoolLocal* l = Local(static_cast<uint32_t>(pid))) {
+    Generation& g = l->generation[phase & kPrimary];
+    item = std::exchange(g.own, nullptr);
+    if (item == nullptr) item = g.chain.popHead();
+  }
+  if (item == nullptr) item = GetSlow(static_cast<uint32_t>(pid), phase);
+  rt::procUnpin();
+  // Relaxed: a hint. The lock is taken unpinned, since that may park.
+  if (item == nullptr && nshared_.load(rt::relaxed) != 0) [[unlikely]] {
+    item = GetShared(/*may_steal=*/false);
+  }
+  return item;
+}
+
+// GetSlow looks into other slots and into the victims. The caller is pinned to
+// P pid.
+void* PoolCore::GetSlow(uint32_t pid, uint32_t phase) noexcept {
+  const uint32_t primary = phase & kPrimary;
+  if (void* item = Steal(pid + 1, primary)) return item;
+  if ((phase & kVictims) == 0) return nullptr;
+  if (PoolLocal* l = Local(pid)) {
+    void*& own = l->generation[primary ^ 1].own;
+    if (own != nullptr) return std::exchange(own, nullptr);
+  }
+  return Steal(pid, primary ^ 1);
+}
+
+// Steal takes from any chain of a generation, looking at slot `first` first.
+// The caller is pinned, or holds shared_mu_.
+void* PoolCore::Steal(uint32_t first, uint32_t generation) noexcept {
+  const uint32_t limit = limit_.load(rt::acquire);  // pairs with Grow
+  for (uint32_t i = 0; i < limit; i++) {
+    PoolLocal* l = Local((first + i) % limit);
+    if (l == nullptr) continue;
+    if (void* item = l->generation[generation].chain.popTail()) return item;
+  }
+  return nullptr;
+}
+
+// GetShared takes from what plain threads have put; on their behalf it steals
+// too, since a plain thread has no P whose slot it could fill.
+void* PoolCore::GetShared(bool may_steal) noexcept {
+  void* item = nullptr;
+  shared_mu_.Lock();
+  const uint32_t phase = phase_.load(rt::acquire);  // as in Get
+  const uint32_t primary = phase & kPrimary;
+  for (const uint32_t generation : {primary, primary ^ 1}) {
+    if (generation != primary && (phase & kVictims) == 0) break;
+    std::vector<void*>& items = shared_[generation];
+    if (!items.empty()) {
+      item = items.back();
+      items.pop_back();
+      nshared_.add(UINT32_MAX, rt::relaxed);  // a hint, under shared_mu_
+    } else if (may_steal) {
+      item = Steal(0, generation);
+    }
+    if (item != nullptr) break;
+  }
+  shared_mu_.Unlock();
+  return item;
+}
+
+void PoolCore::PutShared(void* item) noexcept {
+  registry.add(this);
+  shared_mu_.Lock();
+  // Acquire: as in Put.
+  std::vector<void*>& items = shared_[phase_.load(rt::acquire) & kPrimary];
+  bool kept = true;
+  try {
+    items.push_back(item);
+    nshared_.add(1, rt::relaxed);  // a hint, under shared_mu_
+  } catch (const std::bad_alloc&) {
+    kept = false;
+  }
+  shared_mu_.Unlock();
+  if (!kept) destroy_(item);
+}
+
+// DetachNext moves the victims of the next slot to out, which is empty; after
+// the last, those of plain threads, and swaps the generations. The registry is
+// locked, and step 2 of the round is over.
+void PoolCore::DetachNext(PoolGarbage* out) noexcept {
+  out->destroy = destroy_;
+  shared_mu_.Lock();                                // plain threads steal too
+  const uint32_t phase = phase_.load(rt::relaxed);  // written by rounds only
+  const uint32_t victims = (phase & kPrimary) ^ 1;
+  const uint32_t limit = limit_.load(rt::acquire);  // pairs with Grow
+  while (retire_next_ < limit) {
+    PoolLocal* l = Local(retire_next_++);
+    if (l == nullptr) continue;
+    Generation& g = l->generation[victims];
+    out->own = std::exchange(g.own, nullptr);
+    out->rings = g.chain.take();
+    if (out->own != nullptr || out->rings != nullptr) {
+      shared_mu_.Unlock();
+      return;
+    }
+  }
+  retire_next_ = kNotRetiring;
+  out->items.swap(shared_[victims]);
+  nshared_.add(-static_cast<uint32_t>(out->items.size()), rt::relaxed);
+  // Release: whoever finds itself in the new phase finds the primary empty.
+  phase_.store(victims | kVictims, rt::release);
+  shared_mu_.Unlock();
+}
+
+}  // namespace gump::sync::internal

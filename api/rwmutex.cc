@@ -1,0 +1,96 @@
+// The slow paths of sync::RWMutex. The fields are described in gump/rwmutex.h.
+//
+// A writer first excludes the other writers (w_), then announces itself by
+// making reader_count_ negative, and waits for as many readers as there were at
+// that moment: each of them, on leaving, sees the negative count and lowers
+// reader_wait_; the one that brings it to zero wakes the writer. The writer
+// adds the number of readers after announcing itself, so reader_wait_ may pass
+// through negative values; whoever makes it zero, reader or writer, knows that
+// all have left.
+//
+// Readers that come while the count is negative wait on reader_sem_; they are
+// counted already, so when the writer restores the count they hold the lock,
+// and the next writer waits for them.
+//
+// Unlock lets writers in (w_) before it wakes the readers, unlike Go: between
+// the moment when readers may come and its last access to the object lie only
+// the instructions of one CAS, for which a destructor can wait (WaitForUnlock).
+// The order of the critical sections is the same: the next writer waits for
+// the readers that are being woken.
+#include "gump/rwmutex.h"
+
+#include "gump/internal/linkname.h"
+
+namespace gump::sync {
+
+void RWMutex::RLockSlow() noexcept {
+  rt::semacquire(&reader_sem_, /*lifo=*/false, rt::SemaReason::kRWMutexRLock);
+}
+
+bool RWMutex::TryRLock() noexcept {
+  int32_t c = reader_count_.load(rt::relaxed);  // a guess; the CAS decides
+  while (c >= 0) {
+    // Acquire: pairs with the release in Unlock.
+    if (reader_count_.casWeak(c, c + 1, rt::acquire)) return true;
+  }
+  return false;
+}
+
+void RWMutex::RUnlockSlow(int32_t r) noexcept {
+  if (r + 1 == 0 || r + 1 == -kMaxReaders) {
+    rt::fatalError("sync: RUnlock of unlocked RWMutex");
+  }
+  // Acq_rel: release pairs with the acquire of the one that makes it zero, who
+  // passes on what all readers did: by the semaphore, or being the writer.
+  if (reader_wait_.add(-1, rt::acq_rel) == 0) {
+    rt::semrelease(&writer_sem_, /*handoff=*/false);
+  }
+}
+
+void RWMutex::Lock() noexcept {
+  w_.Lock();
+  // Acquire: pairs with the release in RUnlock. Release: nothing to publish
+  // yet, but readers that come now must be ordered after the last Unlock.
+  const int32_t r = reader_count_.add(-kMaxReaders, rt::acq_rel) + kMaxReaders;
+  // Acquire: pairs with RUnlockSlow.
+  if (r != 0 && reader_wait_.add(r, rt::acq_rel) != 0) {
+    rt::semacquire(&writer_sem_, /*lifo=*/false, rt::SemaReason::kRWMutexLock);
+  }
+}
+
+bool RWMutex::TryLock() noexcept {
+  if (!w_.TryLock()) return false;
+  // Acquire: pairs with the release in RUnlock; as in Lock.
+  if (reader_count_.cas(0, -kMaxReaders, rt::acq_rel)) return true;
+  w_.Unlock();
+  return false;
+}
+
+void RWMutex::Unlock() noexcept {
+  // Release: pairs with the acquire in RLock.
+  const int32_t r = reader_count_.add(kMaxReaders, rt::release);
+  if (r >= kMaxReaders) rt::fatalError("sync: Unlock of unlocked RWMutex");
+  w_.Unlock();
+  // Readers that are still to be woken are inside RLock: the object is alive
+  // until the last of them is, and a semaphore needs no more than its address.
+  for (int32_t i = 0; i < r; i++) {
+    rt::semrelease(&reader_sem_, /*handoff=*/false);
+  }
+}
+
+// WaitForUnlock runs when the object is destroyed while w_ is held. Either the
+// lock is held for writing (the count is negative): the program's affair. Or
+// an Unlock that let the destroyer in is between its two steps, and will take
+// the second without entering the runtime, so this wait is short.
+void RWMutex::WaitForUnlock() noexcept {
+  // Relaxed: the caller was let in by the store that it must see here.
+  while (reader_count_.load(rt::relaxed) >= 0 && w_.Held()) rt::gosched();
+}
+
+Locker RWMutex::RLocker() noexcept {
+  return Locker(
+      this, [](void* p) { static_cast<RWMutex*>(p)->RLock(); },
+      [](void* p) { static_cast<RWMutex*>(p)->RUnlock(); });
+}
+
+}  // namespace gump::sync

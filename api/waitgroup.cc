@@ -1,0 +1,65 @@
+// The slow paths of sync::WaitGroup. The state word is described in
+// gump/waitgroup.h.
+//
+// Counter and waiters share one word, so that the Done that makes the counter
+// zero sees exactly the waiters that it has to release: a Wait counts itself
+// by a CAS on the word in which it saw a counter above zero. Having found zero
+// and waiters, that Done owns the word until it has stored zero: an Add or Wait
+// in between is misuse. It then releases one semaphore count per waiter. Until
+// the last of these the waiters, hence the object, are there.
+#include "gump/waitgroup.h"
+
+#include <cxxabi.h>
+
+#include "gump/internal/linkname.h"
+#include "gump/panic.h"
+
+namespace gump::sync {
+
+// AddSlow goes on with an Add that led to `state`.
+void WaitGroup::AddSlow(int delta, uint64_t state) {
+  const int32_t counter = Counter(state);
+  uint32_t waiters = Waiters(state);
+  if (counter < 0) panic("sync: negative WaitGroup counter");
+  if (waiters != 0 && delta > 0 && counter == delta) {
+    panic("sync: WaitGroup misuse: Add called concurrently with Wait");
+  }
+  if (counter > 0 || waiters == 0) return;
+  // Relaxed: nobody may change it now; this only tells whether somebody does.
+  if (state_.load(rt::relaxed) != state) {
+    panic("sync: WaitGroup misuse: Add called concurrently with Wait");
+  }
+  state_.store(0, rt::relaxed);  // ordered for the waiters by the semaphore
+  for (; waiters != 0; waiters--) {
+    rt::semrelease(&sema_, /*handoff=*/false);
+  }
+}
+
+void WaitGroup::WaitSlow() {
+  uint64_t state = state_.load(rt::acquire);  // pairs with the release in Add
+  for (;;) {
+    if (Counter(state) == 0) return;
+    // Relaxed: waiting publishes nothing; the semaphore orders what follows.
+    if (state_.casWeak(state, state + 1, rt::relaxed)) break;
+    state = state_.load(rt::acquire);  // pairs with the release in Add
+  }
+  rt::semacquire(&sema_, /*lifo=*/false, rt::SemaReason::kWaitGroupWait);
+  if (state_.load(rt::relaxed) != 0) {  // as in AddSlow
+    panic("sync: WaitGroup is reused before previous Wait has returned");
+  }
+}
+
+// RunTask calls run(task), then Done. A Goexit counts as returning: it is a
+// forced unwind, not an exception, and still has to pass through. Exceptions
+// are not caught, so that the report shows the stack that threw them.
+void WaitGroup::RunTask(void (*run)(void*), void* task) {
+  try {
+    run(task);
+  } catch (const abi::__forced_unwind&) {
+    Done();
+    throw;
+  }
+  Done();
+}
+
+}  // namespace gump::sync

@@ -1,0 +1,17 @@
+#include "runtime/asm_offsets.h"
+
+#include <cstddef>
+
+#include "runtime/runtime2.h"
+
+namespace gump::rt {
+
+static_assert(offsetof(G, sched) + offsetof(Gobuf, sp) == GUMP_G_SCHED_SP);
+static_assert(offsetof(G, sched) + offsetof(Gobuf, fresh) ==
+              GUMP_G_SCHED_FRESH);
+static_assert(offsetof(G, m) == GUMP_G_M);
+static_assert(offsetof(M, g0) == GUMP_M_G0);
+static_assert(offsetof(M, mxcsr) == GUMP_M_MXCSR);
+static_assert(offsetof(M, x87cw) == GUMP_M_X87CW);
+
+}  // namespace gump::rt

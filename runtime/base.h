@@ -1,0 +1,63 @@
+// What every file of the runtime may assume: platform floor, cache line,
+// attributes. The only #if on a compiler.
+#ifndef RUNTIME_BASE_H_
+#define RUNTIME_BASE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#if !defined(__linux__) || !(defined(__x86_64__) || defined(__aarch64__))
+#error "gumption runs on Linux on x86-64 and AArch64"
+#endif
+
+#define GUMP_LIKELY(x) __builtin_expect(!!(x), 1)
+#define GUMP_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define GUMP_NOINLINE __attribute__((noinline))
+#define GUMP_ALWAYS_INLINE inline __attribute__((always_inline))
+
+#if defined(__clang__)
+// (no_sanitize("thread") would leave the calls at function entry and exit.)
+#define GUMP_NO_SANITIZE \
+  __attribute__((disable_sanitizer_instrumentation, noinline))
+#else
+#define GUMP_NO_SANITIZE                                  \
+  __attribute__((no_sanitize_address, no_sanitize_thread, \
+                 no_sanitize_undefined, noinline))
+#endif
+
+namespace gump::rt {
+
+// Two lines: the adjacent-line prefetcher of x86 pairs them, and some AArch64
+// cores have 128-byte lines.
+inline constexpr size_t kCacheLine = 64;
+inline constexpr size_t kFalseSharing = 128;
+inline constexpr size_t kPageSize = 4096;
+
+constexpr uintptr_t alignUp(uintptr_t n, uintptr_t a) {
+  return (n + a - 1) & ~(a - 1);
+}
+
+// procyield pauses the core n times: the polite way to wait for another core
+// for some tens of nanoseconds.
+inline void procyield(int n) {
+  for (int i = 0; i < n; i++) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#else
+    asm volatile("isb" ::: "memory");
+#endif
+  }
+}
+
+// peek reads a word of somebody else's that is not atomic: the value may be
+// stale, and is not torn. For traces, and for requests that are best effort
+// anyway. Type-stable memory keeps what it points to readable.
+template <class T>
+GUMP_NO_SANITIZE T peek(const T& word) {
+  static_assert(sizeof(T) <= sizeof(uintptr_t));
+  return *const_cast<const volatile T*>(&word);
+}
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_BASE_H_

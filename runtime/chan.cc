@@ -1,0 +1,249 @@
+// The channel operations. The structure, its invariants and the waking argument
+// are in chan.h.
+//
+// Every operation has one shape: peek without the lock if it may not wait;
+// lock; one step (sendLocked, recvLocked); unlock; wake whom the step paired
+// with. Only if the step found nothing does it go on to the slow path, which
+// parks with the lock still held, so that there is one acquisition an
+// operation.
+#include "runtime/chan.h"
+
+#include <new>
+
+#include "runtime/panic.h"
+
+namespace gump::rt {
+
+// ---- Making and destroying --------------------------------------------------
+
+namespace {
+
+// operator new aligns to this; what is missing is added by hand.
+constexpr size_t kNewAlign = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
+
+ElemKind elemKind(const ElemType* t) {
+  if (t->size == 0) return ElemKind::kEmpty;
+  if (t->move != nullptr) return ElemKind::kObject;
+  if (t->size == 8) return ElemKind::kWord8;
+  if (t->size == 4) return ElemKind::kWord4;
+  return ElemKind::kBytes;
+}
+
+}  // namespace
+
+Hchan* makechan(const ElemType* t, size_t cap) noexcept {
+  size_t bytes = 0;
+  if (cap > PTRDIFF_MAX || (t->size != 0 && cap > kMaxRing) ||
+      __builtin_mul_overflow(cap, t->size, &bytes) || bytes > kMaxChanBytes) {
+    return nullptr;
+  }
+  size_t align = t->align > kCacheLine ? t->align : kCacheLine;
+  size_t ring = alignUp(sizeof(Hchan), t->align);
+  void* base = ::operator new(ring + bytes + align - kNewAlign, std::nothrow);
+  if (base == nullptr) return nullptr;
+  uintptr_t at = alignUp(reinterpret_cast<uintptr_t>(base), align);
+  auto* c = new (reinterpret_cast<void*>(at)) Hchan;
+  c->dataqsiz = cap;
+  c->elemsize = t->size;
+  c->buf = reinterpret_cast<unsigned char*>(at) + ring;
+  c->move = t->move;
+  c->destroy = t->destroy;
+  c->base = base;
+  c->kind = elemKind(t);
+  c->elemalign = static_cast<uint32_t>(t->align);
+  return c;
+}
+
+void chanRetain(Hchan* c) noexcept {
+  c->refs.add(
+      1,
+      relaxed);  // the caller's handle keeps it above 0; nothing is published
+}
+
+void chanRelease(Hchan* c) noexcept
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // the last handle: nobody else is here
+  // Release: what this handle's holder did to c is before the destruction;
+  // acquire: so is what all the others did.
+  if (c->refs.add(static_cast<uint32_t>(-1), acq_rel) != 0) return;
+  if (c->destroy != nullptr) {
+    uint32_t x = c->recvx;
+    for (size_t n = c->qcount.load(relaxed); n > 0; n--) {  // last handle
+      c->destroy(chanbuf(c, x));
+      x = x + 1 == c->dataqsiz ? 0 : x + 1;
+    }
+  }
+  void* base = c->base;
+  c->~Hchan();
+  ::operator delete(base);
+}
+
+void typedmemmoveSlow(const Hchan* c, void* dst, void* src) {
+  if (c->kind == ElemKind::kBytes) {
+    memcpy(dst, src, c->elemsize);
+  } else {
+    c->move(dst, src);
+  }
+}
+
+DiscardBuffer::DiscardBuffer(size_t size, size_t align) : align_(align) {
+  if (size <= sizeof(small_) && align <= 16) return;
+  heap_ = ::operator new (size, std::align_val_t{align}, std::nothrow);
+  if (heap_ == nullptr) fatal("out of memory");
+}
+
+DiscardBuffer::~DiscardBuffer() {
+  if (heap_ != nullptr) ::operator delete (heap_, std::align_val_t{align_});
+}
+
+// ---- Parking ----------------------------------------------------------------
+
+void chanparkforever(WaitReason reason) {
+  (void)enterRuntime();
+  (void)acquirem();  // gopark ends it
+  gopark(nullptr, nullptr, reason);
+  fatalthrow("unreachable");
+}
+
+namespace {
+
+// parkOn puts the caller into q and sleeps until a waker has moved its value,
+// or until close. After a value the channel is not touched again: the waker may
+// have dropped the last other handle to it.
+// On: user, or a plain thread.  P: needed.  Locks: releases c->lock and ends
+// the caller's acquirem.  Parks: yes.
+GUMP_NOINLINE ChanResult parkOn(Hchan* c, Waitq* q, G* gp, void* elem,
+                                WaitReason reason, const char* spurious)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // the lock is released on g0
+  Sudog sg;
+  sg.g = gp;
+  sg.elem = elem;
+  sg.c = c;
+  enqueue(q, &sg);
+  gp->param = nullptr;
+  // The step that found nothing and this enqueue are one locked section, which
+  // ends on g0 once gp is kGwaiting: whoever could satisfy us locks c before
+  // it, and then our step would have found it, or after it, and then finds sg.
+  goparkunlock(&c->lock, reason);
+  if (GUMP_UNLIKELY(gp->param != &sg)) fatalthrow(spurious);
+  gp->param = nullptr;
+  return sg.success ? ChanResult::kOk : ChanResult::kClosed;
+}
+
+}  // namespace
+
+// ---- Send, receive, close ---------------------------------------------------
+
+ChanResult chansend(Hchan* c, void* elem, bool block) noexcept
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // parkOn takes the lock with it
+  if (GUMP_UNLIKELY(c == nullptr)) {
+    if (!block) return ChanResult::kWouldBlock;
+    chanparkforever(WaitReason::kChanSendNilChan);
+  }
+  // A channel that is seen open and then full was open and full at one moment:
+  // closing does not make it full.
+  if (!block && c->closed.load(acquire) == 0 &&  // before the peek of full()
+      full(c)) {
+    pollPreempt();
+    return ChanResult::kWouldBlock;
+  }
+  G* gp = enterRuntime();
+  M* mp = acquirem();
+  lock(&c->lock);
+  ChanStep step = sendLocked(c, elem);
+  if (GUMP_LIKELY(step.result != ChanResult::kWouldBlock || !block)) {
+    unlock(&c->lock);
+    if (step.wake != nullptr) wakeWaiter(step.wake);
+    releasem(mp);
+    return step.result;
+  }
+  return parkOn(c, &c->sendq, gp, elem, WaitReason::kChanSend,
+                "chansend: spurious wakeup");
+}
+
+namespace {
+
+// recvDiscard receives a value whose destructor matters and that nobody wants:
+// it leaves the ring under the lock and is destroyed after it.
+// On: user, or a plain thread.  P: needed.  Locks: takes c->lock.  Parks: if
+// block.
+GUMP_NOINLINE ChanResult recvDiscard(Hchan* c, bool block) {
+  DiscardBuffer tmp(c->elemsize, c->elemalign);
+  void (*destroy)(void*) noexcept = c->destroy;
+  ChanResult r = chanrecv(c, tmp.get(), block);
+  if (r == ChanResult::kOk) destroy(tmp.get());
+  return r;
+}
+
+}  // namespace
+
+ChanResult chanrecv(Hchan* c, void* elem, bool block) noexcept
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // parkOn takes the lock with it
+  if (GUMP_UNLIKELY(c == nullptr)) {
+    if (!block) return ChanResult::kWouldBlock;
+    chanparkforever(WaitReason::kChanReceiveNilChan);
+  }
+  if (!block && empty(c)) {
+    // Empty, then seen open: was open, hence empty and open, at the first peek.
+    // Closed: look again, because a value may have come between the first peek
+    // and the close.
+    if (c->closed.load(acquire) ==
+        0) {  // after empty()'s peek; pairs with store-release in closechan
+      pollPreempt();
+      return ChanResult::kWouldBlock;
+    }
+    if (empty(c)) return ChanResult::kClosed;
+  }
+  if (GUMP_UNLIKELY(elem == nullptr && c->destroy != nullptr)) {
+    return recvDiscard(c, block);
+  }
+  G* gp = enterRuntime();
+  M* mp = acquirem();
+  lock(&c->lock);
+  ChanStep step = recvLocked(c, elem);
+  if (GUMP_LIKELY(step.result != ChanResult::kWouldBlock || !block)) {
+    unlock(&c->lock);
+    if (step.wake != nullptr) wakeWaiter(step.wake);
+    releasem(mp);
+    return step.result;
+  }
+  return parkOn(c, &c->recvq, gp, elem, WaitReason::kChanReceive,
+                "chanrecv: spurious wakeup");
+}
+
+CloseResult closechan(Hchan* c) noexcept {
+  if (c == nullptr) return CloseResult::kNilChannel;
+  (void)enterRuntime();
+  M* mp = acquirem();
+  lock(&c->lock);
+  if (c->closed.load(relaxed) != 0) {  // we hold the lock
+    unlock(&c->lock);
+    releasem(mp);
+    return CloseResult::kAlreadyClosed;
+  }
+  c->closed.store(1, release);  // pairs with load-acquire in chanrecv's peek:
+                                // what was done before close is seen
+  GList wake;
+  for (Waitq* q : {&c->recvq, &c->sendq}) {
+    while (Sudog* sg = dequeue(q)) {
+      sg->success = false;
+      sg->g->param = sg;
+      wake.push(sg->g);
+    }
+  }
+  unlock(&c->lock);
+  releasem(mp);
+  while (G* gp = wake.pop()) goready(gp);  // last queued first, as Go
+  return CloseResult::kOk;
+}
+
+size_t chanlen(const Hchan* c) noexcept {
+  pollPreempt();
+  return c == nullptr ? 0
+                      : c->qcount.load(relaxed);  // a number about one moment
+}
+
+size_t chancap(const Hchan* c) noexcept {
+  return c == nullptr ? 0 : c->dataqsiz;
+}
+
+}  // namespace gump::rt

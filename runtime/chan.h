@@ -1,0 +1,329 @@
+// Channels: the header of a channel, its wait queues, and the two moves that
+// can be made on a locked one.
+//
+// A channel is one allocation: this header, then the ring. It is counted by its
+// handles (chanRetain, chanRelease); who calls an operation holds a handle, so
+// the channel outlives the call.
+//
+// Invariants, whenever c->lock is free:
+// (I1) sendq or recvq is empty, or both, except that one G may select on both
+//      directions of an unbuffered channel: then each queue holds that G's
+//      sudogs, and nobody can pair them, because the G is asleep.
+// (I2) Buffered: qcount > 0 implies that recvq is empty; qcount < dataqsiz
+//      implies that sendq is empty.
+// (I3) The slots [recvx, recvx + qcount) of the ring, modulo dataqsiz, hold
+//      constructed elements; all others are raw.
+// (I4) closed implies that both queues are empty. It never goes back to 0.
+// (I5) A sudog in a queue belongs to a G that is kGwaiting, or that was woken
+//      by another case of its select and will come to take this sudog out (its
+//      selectDone is 1 until it has). So the sudog's memory, the G's own stack,
+//      is there.
+//
+// "Empty" in these means: of sudogs that dequeue would return. A queue may also
+// hold sudogs of selects that were woken by another case.
+//
+// Waiting and waking. The sleeper checks and enqueues in one locked section and
+// unlocks on g0, after it is kGwaiting; the waker changes the channel and
+// dequeues in one locked section. So either the sleeper sees the change, or the
+// waker sees the sudog: no wake-up is lost. The waker alone may touch a sudog
+// that it dequeued, until goready; then never again.
+//
+// Rejected: a lock-free ring (Go's semantics need close, length and queues to
+// change together; under the lock a buffered operation is some ten
+// instructions); a count of references held by sleeping operations (two atomic
+// read-modify-writes a park, for what the handle already guarantees); operator
+// new with an alignment (glibc's goes past the thread cache; aligning by hand
+// costs 48 bytes).
+#ifndef RUNTIME_CHAN_H_
+#define RUNTIME_CHAN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "runtime/proc.h"
+
+namespace gump::rt {
+
+// Waitq is a FIFO of sudogs, guarded by the channel's lock. `first` is atomic
+// only for the peeks without the lock, which compare it with nullptr and never
+// follow it. `last` means nothing while first is nullptr.
+struct Waitq {
+  Atomic<Sudog*> first;  // written under the lock
+  Sudog* last = nullptr;
+};
+
+// How to copy an element; the common sizes first.
+enum class ElemKind : uint8_t {
+  kWord8,   // 8 bytes, trivially copyable
+  kWord4,   // 4 bytes, trivially copyable
+  kEmpty,   // chan<void>
+  kBytes,   // any other size, trivially copyable
+  kObject,  // has a move function, maybe a destroy function
+};
+
+// Hchan fills two cache lines. The first has all that a buffered operation
+// writes; the second is hardly ever written.
+struct alignas(kCacheLine) Hchan {
+  // Guards everything that is written after makechan, refs excepted. Forbidden
+  // under it: parking, malloc, destructors of values (moves and the destructors
+  // of moved-from shells run under it), any lock but channels of higher
+  // addresses and what goready takes.
+  Mutex lock{LockRank::kHchan};
+  Atomic<uint32_t> closed;  // 0 or 1; peeked at without the lock
+  Atomic<size_t> qcount;    // elements in the ring; peeked at without the lock
+  uint32_t sendx ABSL_GUARDED_BY(lock) = 0;  // next slot to fill
+  uint32_t recvx ABSL_GUARDED_BY(lock) = 0;  // next slot to take
+  Waitq recvq;
+  Waitq sendq;
+
+  // Constant after makechan.
+  size_t dataqsiz = 0;
+  size_t elemsize = 0;
+  unsigned char* buf = nullptr;
+  void (*move)(void* dst, void* src) noexcept = nullptr;
+  void (*destroy)(void* elem) noexcept = nullptr;
+  void* base = nullptr;  // what operator new returned
+  ElemKind kind = ElemKind::kEmpty;
+  uint32_t elemalign = 1;
+
+  Atomic<uint32_t> refs{1};  // handles
+};
+static_assert(sizeof(Hchan) == 2 * kCacheLine);
+static_assert(offsetof(Hchan, dataqsiz) == kCacheLine,
+              "what operations write fills the first line exactly");
+
+// The ring is indexed with 32 bits, to keep the first line a line. (Unlike Go:
+// more elements that are not empty than this are out of range.)
+inline constexpr size_t kMaxRing = UINT32_MAX;
+// More bytes than a process can address; operator new need not be asked.
+inline constexpr size_t kMaxChanBytes = size_t{1} << 47;
+
+// enterRuntime is runtimeEntry with its usual case in line: a G that nobody
+// wants to yield.
+// On: user, or a plain thread.  P: either.  Locks: none. Parks: may yield.
+GUMP_ALWAYS_INLINE G* enterRuntime() {
+  G* gp = getg();
+  if (GUMP_UNLIKELY(
+          gp == nullptr ||
+          gp->preempt.load(
+              relaxed))) {  // a request, not data: seen now or next time
+    return runtimeEntry();
+  }
+  return gp;
+}
+
+// pollPreempt is for operations that end without a lock: it honours a request
+// to yield but lends no G to a plain thread.
+// On: user, or a plain thread.  P: either.  Locks: none.  Parks: may yield.
+GUMP_ALWAYS_INLINE void pollPreempt() {
+  G* gp = getg();
+  if (GUMP_UNLIKELY(gp != nullptr &&
+                    gp->preempt.load(relaxed))) {  // as in enterRuntime
+    (void)runtimeEntry();
+  }
+}
+
+// ---- Wait queues ------------------------------------------------------------
+// All three:
+// On: any.  P: either.  Locks: caller holds the channel's lock. Parks: no.
+
+inline void enqueue(Waitq* q, Sudog* sg) {
+  sg->next = nullptr;
+  if (q->first.load(relaxed) == nullptr) {  // we hold the lock
+    sg->prev = nullptr;
+    q->first.store(sg, relaxed);  // peeks only compare it with nullptr
+  } else {
+    sg->prev = q->last;
+    q->last->next = sg;
+  }
+  q->last = sg;
+}
+
+// dequeue takes out the first sudog that can still be woken, or returns
+// nullptr. A select's sudog counts only if this channel wins selectDone; the
+// ones passed over are out of the queue (both links null, not first), and
+// dequeueSudoG sees that.
+GUMP_ALWAYS_INLINE Sudog* dequeue(Waitq* q) {
+  for (;;) {
+    Sudog* sg = q->first.load(relaxed);  // we hold the lock
+    if (sg == nullptr) return nullptr;
+    Sudog* y = sg->next;
+    q->first.store(y, relaxed);  // as in enqueue
+    if (y != nullptr) {
+      y->prev = nullptr;
+      sg->next = nullptr;
+    }
+    // Relaxed: several channels compete for this one word, each under its own
+    // lock, and the order of its values alone decides; what the winner writes
+    // is published by goready. The 0 it expects was written before the sudog
+    // was enqueued under this lock.
+    if (sg->isSelect && GUMP_UNLIKELY(!sg->g->selectDone.cas(0, 1, relaxed))) {
+      continue;
+    }
+    return sg;
+  }
+}
+
+// dequeueSudoG takes sg out of the middle of its queue, in constant time, if no
+// waker has done so yet.
+inline void dequeueSudoG(Waitq* q, Sudog* sg) {
+  Sudog* x = sg->prev;
+  Sudog* y = sg->next;
+  if (x != nullptr) {  // behind another
+    x->next = y;
+    if (y != nullptr) {
+      y->prev = x;
+    } else {
+      q->last = x;
+    }
+  } else if (q->first.load(relaxed) == sg) {  // first; we hold the lock
+    q->first.store(y, relaxed);               // as in enqueue
+    if (y != nullptr) y->prev = nullptr;
+  }
+  sg->next = nullptr;
+  sg->prev = nullptr;
+}
+
+// ---- Elements ---------------------------------------------------------------
+
+void typedmemmoveSlow(const Hchan* c, void* dst, void* src);
+
+// typedmemmove move-constructs an element at dst.
+// On: any.  P: either.  Locks: c's.  Parks: no.
+GUMP_ALWAYS_INLINE void typedmemmove(const Hchan* c, void* dst, void* src) {
+  if (GUMP_LIKELY(c->kind == ElemKind::kWord8)) {
+    memcpy(dst, src, 8);
+  } else if (c->kind == ElemKind::kWord4) {
+    memcpy(dst, src, 4);
+  } else if (c->kind != ElemKind::kEmpty) {
+    typedmemmoveSlow(c, dst, src);
+  }
+}
+
+GUMP_ALWAYS_INLINE unsigned char* chanbuf(const Hchan* c, uint32_t i) {
+  return c->buf + size_t{i} * c->elemsize;
+}
+
+// takeSlot moves the element of a ring slot to elem (nullptr: drops it, which
+// only a type without destroy may ask for) and leaves the slot raw.
+GUMP_ALWAYS_INLINE void takeSlot(const Hchan* c, void* elem, void* slot) {
+  if (GUMP_LIKELY(elem != nullptr)) typedmemmove(c, elem, slot);
+  if (GUMP_UNLIKELY(c->destroy != nullptr)) c->destroy(slot);
+}
+
+// ---- The two moves on a locked channel --------------------------------------
+
+struct ChanStep {
+  ChanResult result;  // kWouldBlock: nothing was changed
+  Sudog* wake;        // to be given to wakeWaiter after the unlock, or nullptr
+};
+
+// sendLocked sends *elem if that needs no waiting.
+// On: any.  P: either.  Locks: caller holds c->lock.  Parks: no.
+GUMP_ALWAYS_INLINE ChanStep sendLocked(Hchan* c, void* elem)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(c->lock) {
+  if (GUMP_UNLIKELY(c->closed.load(relaxed) != 0)) {  // we hold the lock
+    return {ChanResult::kClosed, nullptr};
+  }
+  if (Sudog* sg = dequeue(&c->recvq)) {  // straight into its variable
+    if (sg->elem != nullptr) typedmemmove(c, sg->elem, elem);
+    return {ChanResult::kOk, sg};
+  }
+  size_t n = c->qcount.load(relaxed);  // we hold the lock
+  if (n < c->dataqsiz) {
+    uint32_t x = c->sendx;
+    typedmemmove(c, chanbuf(c, x), elem);
+    c->sendx = x + 1 == c->dataqsiz ? 0 : x + 1;
+    c->qcount.store(n + 1, relaxed);  // to peeks it is only a number
+    return {ChanResult::kOk, nullptr};
+  }
+  return {ChanResult::kWouldBlock, nullptr};
+}
+
+// recvLocked receives into elem if that needs no waiting. A full ring with
+// senders queued behind it turns by one: its head goes to elem, the first
+// sender's value into the slot this frees, which is also the tail.
+// On: any.  P: either.  Locks: caller holds c->lock.  Parks: no.
+GUMP_ALWAYS_INLINE ChanStep recvLocked(Hchan* c, void* elem)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(c->lock) {
+  Sudog* sg = dequeue(&c->sendq);      // none if closed (I4)
+  size_t n = c->qcount.load(relaxed);  // we hold the lock
+  if (n > 0) {
+    uint32_t x = c->recvx;
+    unsigned char* slot = chanbuf(c, x);
+    takeSlot(c, elem, slot);
+    c->recvx = x + 1 == c->dataqsiz ? 0 : x + 1;
+    if (sg != nullptr) {
+      typedmemmove(c, slot, sg->elem);
+      c->sendx = c->recvx;
+    } else {
+      c->qcount.store(n - 1, relaxed);  // to peeks it is only a number
+    }
+    return {ChanResult::kOk, sg};
+  }
+  if (sg != nullptr) {
+    if (elem != nullptr) typedmemmove(c, elem, sg->elem);
+    return {ChanResult::kOk, sg};
+  }
+  return {GUMP_UNLIKELY(c->closed.load(relaxed) != 0)  // we hold the lock
+              ? ChanResult::kClosed
+              : ChanResult::kWouldBlock,
+          nullptr};
+}
+
+// wakeWaiter readies the G of a sudog that a step paired with. What the G must
+// see is written before goready.
+// On: any.  P: either.  Locks: none of channels. Parks: no.
+GUMP_ALWAYS_INLINE void wakeWaiter(Sudog* sg) {
+  G* gp = sg->g;
+  sg->success = true;
+  gp->param = sg;
+  goready(gp);
+}
+
+// ---- Peeks without the lock -------------------------------------------------
+// Each is a single-word answer about one moment. Acquire, so that a second peek
+// is later than the first.
+
+// full tells that a send would have waited on c, had it not been closed.
+inline bool full(const Hchan* c) {
+  if (c->dataqsiz == 0) {
+    return c->recvq.first.load(acquire) ==
+           nullptr;  // orders the peeks; no partner
+  }
+  return c->qcount.load(acquire) == c->dataqsiz;  // as above
+}
+
+// empty tells that a receive would have waited on c, had it not been closed.
+inline bool empty(const Hchan* c) {
+  if (c->dataqsiz == 0) {
+    return c->sendq.first.load(acquire) ==
+           nullptr;  // orders the peeks; no partner
+  }
+  return c->qcount.load(acquire) == 0;  // as above
+}
+
+// DiscardBuffer is raw storage for one element on its way to its destructor.
+// Made before the lock is taken.
+class DiscardBuffer {
+ public:
+  DiscardBuffer(size_t size, size_t align);
+  ~DiscardBuffer();
+  DiscardBuffer(const DiscardBuffer&) = delete;
+  DiscardBuffer& operator=(const DiscardBuffer&) = delete;
+  void* get() { return heap_ != nullptr ? heap_ : small_; }
+
+ private:
+  alignas(16) unsigned char small_[64];
+  void* heap_ = nullptr;
+  size_t align_;
+};
+
+// chanparkforever parks for good.
+// On: user, or a plain thread.  P: needed. Locks: none.  Parks: yes.
+[[noreturn]] void chanparkforever(WaitReason reason);
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_CHAN_H_

@@ -1,0 +1,107 @@
+// Threads that are not ours: a plain thread that needs a G is lent a pseudo-G
+// with an M of its own.
+//
+// The M never holds a P and never schedules: where a goroutine would park, its
+// thread sleeps on the M's note (proc_park.cc). The pair is bound to the thread
+// through getg() until the thread ends; then a TLS destructor of pthreads puts
+// it on a free list. While a thread holds one it may call us again at any time,
+// so checkdead keeps quiet, as Go does once a program uses C threads.
+#include <pthread.h>
+
+#include "runtime/mem.h"
+#include "runtime/panic.h"
+#include "runtime/proc.h"
+#include "runtime/sanitizer.h"
+
+namespace gump::rt {
+
+namespace {
+
+// ExtraM is an M with the pseudo-G that runs on it.
+struct ExtraM {
+  M m;
+  G g;
+  ExtraM* next = nullptr;
+};
+
+Mutex extraLock{LockRank::kLeaf};
+ExtraM* extraFree ABSL_GUARDED_BY(extraLock) = nullptr;
+pthread_key_t extraKey;
+pthread_once_t extraOnce = PTHREAD_ONCE_INIT;
+
+void threadEnds(void* x) {
+  auto* e = static_cast<ExtraM*>(x);
+  if (e->g.gls != nullptr) glsDestroyAll(&e->g);
+  dropm(&e->m);
+}
+
+void makeKey() {
+  if (pthread_key_create(&extraKey, threadEnds) != 0) {
+    fatalthrow("needm: no thread-specific key");
+  }
+}
+
+ExtraM* newExtraM() {
+  auto* e = persistentallocOf<ExtraM>();
+  if (e == nullptr) fatalthrow("needm: out of memory");
+  int64_t id;
+  {
+    LockScope l(&sched.lock);
+    sched.nmextraAll++;
+    id = sched.mnext++;
+  }
+  e->m.isextra = true;
+  mcommoninit(&e->m, id);
+  casgstatus(&e->g, kGidle, kGdead);
+  e->g.foreign = true;
+  e->g.systemG = true;
+  return e;
+}
+
+}  // namespace
+
+G* needm() {
+  schedinit();
+  pthread_once(&extraOnce, makeKey);
+  ExtraM* e;
+  {
+    LockScope l(&extraLock);
+    e = extraFree;
+    if (e != nullptr) extraFree = e->next;
+  }
+  if (e == nullptr) e = newExtraM();
+  M* mp = &e->m;
+  G* gp = &e->g;
+  mp->procid.store(gettid(), release);  // as minit
+  mp->curg.store(gp, release);          // pairs with the acquire of traces
+  gp->m = mp;
+  gp->goid = sched.goidgen.add(1, relaxed);  // uniqueness is all that matters
+  casgstatus(gp, kGdead, kGsyscall);
+  casgstatus(gp, kGsyscall, kGrunning);
+  {
+    LockScope l(&sched.lock);
+    sched.nmextra++;
+  }
+  setg(gp);
+  pthread_setspecific(extraKey, e);
+  return gp;
+}
+
+void dropm(M* mp) {
+  auto* e = reinterpret_cast<ExtraM*>(mp);  // m is its first member
+  G* gp = mp->curg.load(relaxed);           // written by us
+  casgstatus(gp, kGrunning, kGdead);
+  mp->procid.store(0, release);
+  setg(nullptr);
+  {
+    LockScope l(&sched.lock);
+    sched.nmextra--;
+    checkdead();  // this thread may have been the last one that could wake
+                  // anybody
+  }
+  LockScope l(&extraLock);
+  e->next = extraFree;
+  extraFree = e;
+}
+
+}  // namespace gump::rt

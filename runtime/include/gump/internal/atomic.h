@@ -1,0 +1,86 @@
+// The atomics seam. Every atomic word of the library is a gump::rt::Atomic<T>,
+// and every access names its order.
+//
+// There are no operators and no default orders: an access that does not say how
+// it synchronises does not compile. A model-checking build puts its own Atomic
+// in place of this one by defining GUMP_ATOMIC_HEADER; nothing else in the tree
+// mentions std::atomic, so the code that is explored is the code that runs.
+#ifndef GUMP_INTERNAL_ATOMIC_H_
+#define GUMP_INTERNAL_ATOMIC_H_
+
+#include <atomic>
+
+#if defined(GUMP_ATOMIC_HEADER)
+#include GUMP_ATOMIC_HEADER
+#else
+
+namespace gump::rt {
+
+inline constexpr std::memory_order relaxed = std::memory_order_relaxed;
+inline constexpr std::memory_order acquire = std::memory_order_acquire;
+inline constexpr std::memory_order release = std::memory_order_release;
+inline constexpr std::memory_order acq_rel = std::memory_order_acq_rel;
+inline constexpr std::memory_order seq_cst = std::memory_order_seq_cst;
+
+// Atomic is one shared word. It is zero unless initialised otherwise, so that
+// structs of atomics live in zeroed slabs.
+template <class T>
+class Atomic {
+ public:
+  constexpr Atomic() noexcept : v_() {}
+  explicit constexpr Atomic(T v) noexcept : v_(v) {}
+  Atomic(const Atomic&) = delete;
+  Atomic& operator=(const Atomic&) = delete;
+
+  T load(std::memory_order order) const noexcept { return v_.load(order); }
+  void store(T v, std::memory_order order) noexcept { v_.store(v, order); }
+  // xchg returns the value that was replaced.
+  T xchg(T v, std::memory_order order) noexcept {
+    return v_.exchange(v, order);
+  }
+  // cas stores desired if the word is expected and says whether it did. Never
+  // fails spuriously.
+  bool cas(T expected, T desired, std::memory_order order) noexcept {
+    return v_.compare_exchange_strong(expected, desired, order,
+                                      std::memory_order_relaxed);
+  }
+  // casWeak is cas that may fail spuriously and then, as on any failure, leaves
+  // what it saw in expected.
+  bool casWeak(T& expected, T desired, std::memory_order order) noexcept {
+    return v_.compare_exchange_weak(expected, desired, order,
+                                    std::memory_order_relaxed);
+  }
+  // add returns the new value, as Go's atomics do.
+  T add(T delta, std::memory_order order) noexcept {
+    return static_cast<T>(v_.fetch_add(delta, order) + delta);
+  }
+  // and_ and or_ return the old value.
+  T and_(T mask, std::memory_order order) noexcept {
+    return v_.fetch_and(mask, order);
+  }
+  T or_(T mask, std::memory_order order) noexcept {
+    return v_.fetch_or(mask, order);
+  }
+  // rawAddress is for the kernel (futex words) and for tests; never for a plain
+  // access.
+  void* rawAddress() noexcept { return &v_; }
+
+ private:
+  std::atomic<T> v_;
+};
+
+// fence is a full or partial thread fence; each use names both sides of the
+// pattern it completes.
+inline void fence(std::memory_order order) noexcept {
+  std::atomic_thread_fence(order);
+}
+// compilerFence keeps the compiler, not the processor, from moving accesses
+// across it.
+inline void compilerFence() noexcept {
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+}
+
+}  // namespace gump::rt
+
+#endif  // GUMP_ATOMIC_HEADER
+#endif  // GUMP_INTERNAL_ATOMIC_H_

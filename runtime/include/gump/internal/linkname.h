@@ -1,0 +1,228 @@
+// The window between the public headers and the runtime: what a template in
+// api/include/gump may call, and nothing else. Go's linker keeps such a list
+// for sync, time and internal/poll. Internal: may change in any release.
+//
+// Everything here is noexcept and reports misuse by its result; api/ turns
+// results into panics, so that no exception starts while a runtime lock is
+// held. All functions may be called from goroutines and from plain threads
+// (which are lent a pseudo-goroutine and block on a futex), after an implicit
+// start of the runtime.
+#ifndef GUMP_INTERNAL_LINKNAME_H_
+#define GUMP_INTERNAL_LINKNAME_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "gump/internal/atomic.h"
+
+namespace gump::rt {
+
+struct G;
+struct Hchan;
+struct Sudog;
+
+// ---- Goroutines (proc_new.cc, proc_park.cc, rt0.cc)
+// ------------------------------------------------------------------
+
+inline constexpr size_t kClosureSize =
+    64;  // closures up to this live inside the G
+inline constexpr size_t kClosureAlign = 16;
+
+// FuncType says how to handle a closure of one type. `move` leaves src
+// destroyed; closures for which that could throw, or that do not fit, are
+// passed as a pointer by go().
+struct FuncType {
+  void (*run)(
+      void* closure);  // may throw: the process then ends with a panic report
+  void (*destroy)(void* closure);
+  void (*relocate)(void* dst,
+                   void* src) noexcept;  // move-construct dst, destroy src
+};
+
+enum class SpawnResult : uint8_t {
+  kOk,
+  kNoMemory,  // no cell for a G, or no stack when stacks are known to be short;
+              // text from stackErrorText()
+};
+
+struct SpawnOptions {
+  size_t stack_size = 0;  // bytes; 0: default
+  const char* name =
+      nullptr;  // malloc'ed; the goroutine owns it once newproc returns kOk
+};
+
+// newproc starts a goroutine that relocates *closure into itself. pc: the
+// address to report as "created by".
+[[nodiscard]] SpawnResult newproc(const FuncType* ft, void* closure,
+                                  const SpawnOptions* options,
+                                  uintptr_t pc) noexcept;
+const char* stackErrorText() noexcept;
+
+// callerPC is an address inside the function it is inlined into: what goroutine
+// dumps print as "created by".
+__attribute__((always_inline)) inline uintptr_t callerPC() noexcept {
+  uintptr_t pc;
+#if defined(__x86_64__)
+  asm volatile("leaq 0(%%rip), %0" : "=r"(pc));
+#else
+  asm volatile("adr %0, ." : "=r"(pc));
+#endif
+  return pc;
+}
+
+// runMain is Run: the calling thread becomes m0 and runs ft on goroutine 1;
+// returns when that goroutine's function has returned. False: another Run is
+// active.
+[[nodiscard]] bool runMain(const FuncType* ft, void* closure,
+                           uintptr_t pc) noexcept;
+
+void gosched() noexcept;
+[[noreturn]] void goexit();  // unwinds the goroutine; not noexcept: a forced
+                             // unwind passes through
+int32_t setGOMAXPROCS(
+    int32_t n) noexcept;  // n <= 0 only reads; returns the previous value
+void setDefaultGOMAXPROCS() noexcept;
+int32_t numCPU() noexcept;
+int32_t numGoroutine() noexcept;
+uint64_t
+currentGoid() noexcept;  // 0 on a plain thread that has no pseudo-goroutine yet
+[[nodiscard]] bool
+lockOSThreadExternal() noexcept;  // false: count would overflow
+void unlockOSThreadExternal() noexcept;
+int32_t setMaxThreads(int32_t n) noexcept;
+size_t setMaxStack(size_t n) noexcept;
+void entersyscall() noexcept;
+void exitsyscall() noexcept;
+void runtimeGC() noexcept;     // one reclamation cycle
+void gracePeriod() noexcept;   // returns when every P has passed through the
+                               // scheduler
+void freeOSMemory() noexcept;  // runtimeGC, and cached stacks lose their pages
+// reclaimRegister makes every cycle call hook, once however often it is
+// registered; false: too many hooks.
+[[nodiscard]] bool reclaimRegister(void (*hook)()) noexcept;
+[[nodiscard]] bool queueFinalizer(
+    const FuncType* ft,
+    void* closure) noexcept;  // hands it to the finalizer goroutine
+// stackDump writes a Go-style traceback of the current goroutine, or of all,
+// into buf; returns the length it needs.
+size_t stackDump(bool all, char* buf, size_t n) noexcept;
+[[noreturn]] void fatalError(
+    const char* go_text) noexcept;  // panic.h's fatal, for api/
+[[noreturn]] void fatalPanicText(const char* text, size_t n) noexcept;
+
+// procPin keeps the caller on its P (and so from being preempted) until
+// procUnpin; returns the P's id. On a plain thread the id is -1: such a caller
+// has no per-P slot. Between the two: no parking, no user code.
+int32_t procPin() noexcept;
+void procUnpin() noexcept;
+
+// ---- Goroutine-local values (gls.cc)
+// -----------------------------------------------------------------------------------
+
+// glsGet returns the current goroutine's (or plain thread's) value for key, or
+// nullptr.
+void* glsGet(const void* key) noexcept;
+// glsSet stores value under key; destroy(value) runs when the goroutine ends,
+// in reverse order of first use.
+[[nodiscard]] bool glsSet(const void* key, void* value,
+                          void (*destroy)(void*)) noexcept;
+// glsDelete removes and returns the value without destroying it.
+void* glsDelete(const void* key) noexcept;
+
+// ---- Channels (chan.cc, select.cc)
+// -----------------------------------------------------------------------------------
+
+// ElemType says how to move and destroy a channel's elements. Null move: memcpy
+// of size bytes. Null destroy: trivial.
+struct ElemType {
+  size_t size = 0;  // 0: chan<void>
+  size_t align = 1;
+  void (*move)(void* dst, void* src) noexcept =
+      nullptr;  // move-construct; src stays to be destroyed by its owner
+  void (*destroy)(void* elem) noexcept = nullptr;
+};
+
+enum class ChanResult : uint8_t {
+  kOk,          // sent, or received a value
+  kWouldBlock,  // only when block is false
+  kClosed,      // send: the channel is closed, a panic; receive: closed and
+                // drained, elem untouched
+};
+enum class CloseResult : uint8_t { kOk, kNilChannel, kAlreadyClosed };
+
+// makechan returns a channel with one reference; nullptr: size out of range or
+// no memory.
+[[nodiscard]] Hchan* makechan(const ElemType* t, size_t cap) noexcept;
+void chanRetain(Hchan* c) noexcept;
+void chanRelease(
+    Hchan* c) noexcept;  // the last release destroys the queued values
+// chansend moves *elem into the channel or straight into a receiver. On
+// anything but kOk *elem is untouched.
+[[nodiscard]] ChanResult chansend(Hchan* c, void* elem, bool block) noexcept;
+// chanrecv move-constructs a value at elem, which is raw storage (nullptr: the
+// value is thrown away).
+[[nodiscard]] ChanResult chanrecv(Hchan* c, void* elem, bool block) noexcept;
+[[nodiscard]] CloseResult closechan(Hchan* c) noexcept;
+size_t chanlen(const Hchan* c) noexcept;
+size_t chancap(const Hchan* c) noexcept;
+
+enum class SelectDir : uint8_t { kSend, kRecv };
+// Scase is one case of a select. c == nullptr is never ready.
+struct Scase {
+  Hchan* c = nullptr;
+  void* elem = nullptr;  // send: the value; receive: raw storage, or nullptr to
+                         // throw the value away
+  SelectDir dir = SelectDir::kRecv;
+};
+struct SelectResult {
+  int32_t index;      // the case that proceeded; -1: none, and block was false
+  ChanResult result;  // of that case: kOk, or kClosed (send: a panic; receive:
+                      // closed and drained)
+};
+[[nodiscard]] SelectResult selectgo(const Scase* cases, size_t n,
+                                    bool block) noexcept;
+inline constexpr size_t kMaxSelectCases = 65536;
+
+// ---- Semaphores and notification lists (sema.cc)
+// -----------------------------------------------------------------------
+
+enum class SemaReason : uint8_t {
+  kSemacquire,
+  kMutexLock,
+  kRWMutexRLock,
+  kRWMutexLock,
+  kWaitGroupWait
+};
+
+// semacquire waits until *addr > 0 and decrements it. lifo: at the front of the
+// address's queue.
+void semacquire(Atomic<uint32_t>* addr, bool lifo, SemaReason reason) noexcept;
+// semrelease increments *addr and wakes a waiter; handoff: that waiter gets the
+// count and runs at once.
+void semrelease(Atomic<uint32_t>* addr, bool handoff) noexcept;
+
+// NotifyList is what sync::Cond waits on: tickets, so that who waits first is
+// signalled first. Its lock lies in a table beside it, chosen by address, so
+// that a waiter may destroy the list as soon as it is awake.
+struct NotifyList {
+  Atomic<uint32_t> wait;  // next ticket; incremented without the lock
+  Atomic<uint32_t>
+      notify;             // next ticket to be notified; written under the lock
+  Sudog* head = nullptr;  // waiters in order of arrival at the lock, hence
+                          // nearly in order of ticket; under the lock
+  Sudog* tail = nullptr;
+};
+uint32_t notifyListAdd(NotifyList* l) noexcept;
+void notifyListWait(NotifyList* l, uint32_t ticket) noexcept;
+void notifyListNotifyOne(NotifyList* l) noexcept;
+void notifyListNotifyAll(NotifyList* l) noexcept;
+
+// canSpin tells whether spinning on a sync::Mutex makes sense in round i;
+// doSpin is one round.
+[[nodiscard]] bool canSpin(int i) noexcept;
+void doSpin() noexcept;
+int64_t monotonicNanos() noexcept;
+
+}  // namespace gump::rt
+
+#endif  // GUMP_INTERNAL_LINKNAME_H_

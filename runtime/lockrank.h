@@ -1,0 +1,44 @@
+// The order of the runtime's locks, in one place, checked at run time in builds
+// with GUMP_LOCKRANK.
+//
+// A thread that holds a lock of rank R may acquire a lock of rank S only if
+// kLockOrder says R < S (transitively). Leaf locks may be taken under anything
+// and nothing may be taken under them. Channel locks are taken several at a
+// time by select, in address order, which is the one rank that may follow
+// itself.
+#ifndef RUNTIME_LOCKRANK_H_
+#define RUNTIME_LOCKRANK_H_
+
+#include <cstdint>
+
+namespace gump::rt {
+
+class Mutex;
+
+enum class LockRank : uint8_t {
+  kWorld,       // worldsema's mutex: one stop-the-world at a time
+  kSysmon,      // sysmon's round
+  kHchan,       // a channel; several in address order
+  kSemaRoot,    // a bucket of the semaphore table
+  kNotifyList,  // a condition variable's list
+  kAllp,        // allpLock
+  kSched,       // sched.lock
+  kGFree,       // global free list of Gs
+  kAllg,        // slabs of Gs
+  kStack,       // global stack pools
+  kMem,         // slab allocator
+  kLeaf,        // under anything; nothing under it
+};
+inline constexpr int kNumLockRanks = static_cast<int>(LockRank::kLeaf) + 1;
+
+#if defined(GUMP_LOCKRANK)
+void lockrankAcquire(const Mutex* l, LockRank rank);
+void lockrankRelease(const Mutex* l, LockRank rank);
+#else
+inline void lockrankAcquire(const Mutex*, LockRank) {}
+inline void lockrankRelease(const Mutex*, LockRank) {}
+#endif
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_LOCKRANK_H_

@@ -1,0 +1,28 @@
+// Memory that never comes from malloc: type-stable slabs over mmap. What is
+// taken from here is recycled by its owner's free list and never given back to
+// another type, so a stale pointer to a G, M or P gives a wrong answer, not a
+// fault.
+#ifndef RUNTIME_MEM_H_
+#define RUNTIME_MEM_H_
+
+#include <cstddef>
+#include <new>
+
+#include "runtime/base.h"
+
+namespace gump::rt {
+
+// persistentalloc returns n zeroed bytes, aligned to align (a power of two, at
+// most a page), that live as long as the process; nullptr when the kernel has
+// no memory. On: any.  P: either.  Locks: takes a kMem lock.  Parks: no.
+[[nodiscard]] void* persistentalloc(size_t n, size_t align);
+
+template <class T>
+[[nodiscard]] T* persistentallocOf() {
+  void* p = persistentalloc(sizeof(T), alignof(T));
+  return p == nullptr ? nullptr : new (p) T();
+}
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_MEM_H_

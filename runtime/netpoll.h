@@ -1,0 +1,34 @@
+// What the scheduler needs of a poller. Defined in netpoll/; the scheduler owns
+// the declaration, the neighbour the definition, so that calls go both ways and
+// includes one way.
+#ifndef RUNTIME_NETPOLL_H_
+#define RUNTIME_NETPOLL_H_
+
+#include <cstdint>
+
+#include "runtime/gqueue.h"
+
+namespace gump::rt {
+
+// NetpollResult is what a poll found. The Gs of toRun are still kGwaiting and
+// belong to the caller, who readies them (injectglist) and only then calls
+// netpollAdjustWaiters(delta), so that "no waiters" is never seen while work is
+// in flight. Empty toRun implies delta == 0.
+struct NetpollResult {
+  GList toRun;
+  int32_t delta = 0;
+};
+
+void netpollGenericInit();  // idempotent; the first descriptor or timer calls
+                            // it
+[[nodiscard]] bool netpollinited();
+// netpoll polls: delay < 0 blocks, 0 does not, > 0 waits that many ns. Needs no
+// P when it blocks.
+[[nodiscard]] NetpollResult netpoll(int64_t delay);
+void netpollBreak();  // ends a blocking netpoll; any thread; coalesced
+[[nodiscard]] bool netpollAnyWaiters();
+void netpollAdjustWaiters(int32_t delta);
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_NETPOLL_H_

@@ -1,0 +1,205 @@
+// The kernel, as the runtime sees it.
+//
+// Invariants:
+//  (O1) Nothing here changes errno. errno belongs to the user's code on the
+//       goroutine that called us, and its address to a thread that the
+//       goroutine may have left by the time we return; so calls are made
+//       without libc's wrappers, or keep errno in a function that cannot be
+//       inlined into one that switches.
+//  (O2) Nothing here allocates or takes a lock, newosproc excepted.
+//
+// Rejected: syscall(3), which writes errno. glibc's futex-based primitives,
+// which may be interposed.
+#include "runtime/os_linux.h"
+
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "runtime/base.h"
+#include "runtime/lock_futex.h"
+#include "runtime/panic.h"
+#include "runtime/proc.h"
+
+namespace gump::rt {
+namespace {
+
+constexpr int64_t kNsPerSec = 1000000000;
+
+// rawSyscall enters the kernel and returns its answer, -errno on failure.
+#if defined(__x86_64__)
+long rawSyscall(long nr, long a0, long a1, long a2, long a3, long a4, long a5) {
+  long ret;
+  register long r10 asm("r10") = a3;
+  register long r8 asm("r8") = a4;
+  register long r9 asm("r9") = a5;
+  asm volatile("syscall"
+               : "=a"(ret)
+               : "a"(nr), "D"(a0), "S"(a1), "d"(a2), "r"(r10), "r"(r8), "r"(r9)
+               : "rcx", "r11", "memory");
+  return ret;
+}
+#else
+long rawSyscall(long nr, long a0, long a1, long a2, long a3, long a4, long a5) {
+  register long x8 asm("x8") = nr;
+  register long x0 asm("x0") = a0;
+  register long x1 asm("x1") = a1;
+  register long x2 asm("x2") = a2;
+  register long x3 asm("x3") = a3;
+  register long x4 asm("x4") = a4;
+  register long x5 asm("x5") = a5;
+  asm volatile("svc #0"
+               : "+r"(x0)
+               : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+               : "memory");
+  return x0;
+}
+#endif
+
+long asArg(const void* p) { return reinterpret_cast<long>(p); }
+
+// ErrnoKeeper puts errno back at the end of a scope, for the calls that go
+// through libc (O1). Only in functions that are GUMP_NOINLINE.
+class ErrnoKeeper {
+ public:
+  ErrnoKeeper() : saved_(errno) {}
+  ~ErrnoKeeper() { errno = saved_; }
+  ErrnoKeeper(const ErrnoKeeper&) = delete;
+  ErrnoKeeper& operator=(const ErrnoKeeper&) = delete;
+
+ private:
+  const int saved_;
+};
+
+timespec toTimespec(int64_t ns) {
+  timespec ts;
+  ts.tv_sec = static_cast<time_t>(ns / kNsPerSec);
+  ts.tv_nsec = static_cast<long>(ns % kNsPerSec);
+  return ts;
+}
+
+// readClock cannot fail for the two clocks we ask for, and so never writes
+// errno.
+int64_t readClock(clockid_t clock) {
+  timespec ts;
+  clock_gettime(clock, &ts);
+  return int64_t{ts.tv_sec} * kNsPerSec + ts.tv_nsec;
+}
+
+long membarrier(int cmd) {
+  return rawSyscall(SYS_membarrier, cmd, 0, 0, 0, 0, 0);
+}
+
+void* threadMain(void* mp) {
+  mstart(static_cast<M*>(mp));
+  return nullptr;
+}
+
+}  // namespace
+
+int64_t nanotime() { return readClock(CLOCK_MONOTONIC); }
+int64_t walltime() { return readClock(CLOCK_REALTIME); }
+
+void usleep(uint32_t usec) {
+  timespec ts = toTimespec(int64_t{usec} * 1000);
+  // A signal ends the sleep early; the kernel leaves the rest in ts.
+  while (rawSyscall(SYS_nanosleep, asArg(&ts), asArg(&ts), 0, 0, 0, 0) ==
+         -EINTR) {
+  }
+}
+
+void osyield() { rawSyscall(SYS_sched_yield, 0, 0, 0, 0, 0, 0); }
+
+int32_t gettid() {
+  return static_cast<int32_t>(rawSyscall(SYS_gettid, 0, 0, 0, 0, 0, 0));
+}
+
+// The answer is not looked at: EAGAIN, EINTR and ETIMEDOUT mean "look at the
+// word again", which all callers do, and there are no others for a mapped,
+// aligned word.
+void futexsleep(Atomic<uint32_t>* addr, uint32_t val, int64_t ns) {
+  timespec ts;
+  const timespec* timeout = nullptr;
+  if (ns >= 0) {
+    ts = toTimespec(ns);
+    timeout = &ts;
+  }
+  rawSyscall(SYS_futex, asArg(addr->rawAddress()),
+             FUTEX_WAIT | FUTEX_PRIVATE_FLAG, long{val}, asArg(timeout), 0, 0);
+}
+
+void futexwakeup(Atomic<uint32_t>* addr, uint32_t cnt) {
+  rawSyscall(SYS_futex, asArg(addr->rawAddress()),
+             FUTEX_WAKE | FUTEX_PRIVATE_FLAG, long{cnt}, 0, 0, 0);
+}
+
+bool haveMembarrier = false;
+
+void membarrierInit() {
+  const long offered = membarrier(MEMBARRIER_CMD_QUERY);
+  if (offered < 0 || (offered & MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0) return;
+  haveMembarrier = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
+}
+
+void asymmetricHeavy() {
+  if (!haveMembarrier) {
+    // Both sides fence: store waiters/load key here, store key/load waiters in
+    // unlock (lock_futex.h).
+    fence(seq_cst);
+    return;
+  }
+  if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0) {
+    fatalthrow("membarrier failed after registration");
+  }
+}
+
+int32_t getproccount() {
+  // 64 Ki processors, as Go: the kernel refuses a buffer that is smaller than
+  // its own mask.
+  constexpr size_t kWords = 65536 / 64;
+  uint64_t mask[kWords] = {};
+  const long n =
+      rawSyscall(SYS_sched_getaffinity, 0, sizeof(mask), asArg(mask), 0, 0, 0);
+  if (n < 0) return 1;
+  int32_t count = 0;
+  for (size_t i = 0; i < static_cast<size_t>(n) / sizeof(mask[0]); i++) {
+    count += __builtin_popcountll(mask[i]);
+  }
+  return count > 0 ? count : 1;
+}
+
+GUMP_NOINLINE void* sysReserve(size_t n) {
+  ErrnoKeeper keeper;
+  void* p = mmap(nullptr, n, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return p == MAP_FAILED ? nullptr : p;
+}
+
+GUMP_NOINLINE void sysFree(void* p, size_t n) {
+  ErrnoKeeper keeper;
+  munmap(p, n);
+}
+
+// The thread gets the stack size that the user set for threads (ulimit -s,
+// pthread_setattr_default_np): user code runs on it when a TLS destructor or a
+// signal handler without a stack of its own does.
+GUMP_NOINLINE int newosproc(M* mp) {
+  ErrnoKeeper keeper;
+  pthread_attr_t attr;
+  int err = pthread_attr_init(&attr);
+  if (err != 0) return err;
+  pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+  pthread_t thread;
+  err = pthread_create(&thread, &attr, threadMain, mp);
+  pthread_attr_destroy(&attr);
+  return err;
+}
+
+}  // namespace gump::rt

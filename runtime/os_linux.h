@@ -1,0 +1,50 @@
+// The kernel, as the runtime sees it. Nothing here allocates from malloc or
+// takes a lock of libc's, newosproc excepted, which only the template thread
+// and threads of the user may call.
+#ifndef RUNTIME_OS_LINUX_H_
+#define RUNTIME_OS_LINUX_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/atomic.h"
+
+namespace gump::rt {
+
+struct M;
+
+int64_t nanotime();  // CLOCK_MONOTONIC, ns
+int64_t walltime();  // CLOCK_REALTIME, ns
+void usleep(uint32_t usec);
+void osyield();
+int32_t gettid();
+
+// futexsleep sleeps while *addr == val, at most ns (negative: for ever). May
+// wake spuriously.
+void futexsleep(Atomic<uint32_t>* addr, uint32_t val, int64_t ns);
+// futexwakeup wakes up to cnt sleepers.
+void futexwakeup(Atomic<uint32_t>* addr, uint32_t cnt);
+
+// membarrierInit registers the process for membarrier(2) and sets
+// haveMembarrier (lock_futex.h).
+void membarrierInit();
+// asymmetricHeavy is the expensive side of an asymmetric Dekker pair: a full
+// fence on every running thread of the process, a few microseconds. Where
+// membarrier(2) is denied, both sides are ordinary fences.
+void asymmetricHeavy();
+
+// getproccount is the number of processors in this process's affinity mask now.
+int32_t getproccount();
+
+// sysReserve maps n bytes of zeroed, lazily backed memory (MAP_NORESERVE);
+// nullptr if the kernel refuses.
+void* sysReserve(size_t n);
+void sysFree(void* p, size_t n);
+
+// newosproc starts a joinable-by-nobody thread that runs mstart(mp). Returns 0
+// or the errno of pthread_create.
+int newosproc(M* mp);
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_OS_LINUX_H_

@@ -1,0 +1,498 @@
+// The scheduler: which goroutine runs next, on which thread, and who wakes
+// whom.
+//
+// A G is a goroutine, an M a thread, a P the right to run goroutines; an M
+// needs a P to run user code. There are GOMAXPROCS Ps and as many Ms as
+// blocking calls make necessary. Runnable Gs wait in the ring of a P or in the
+// global queue; an M without work steals.
+//
+// The question that decides the design is when to wake a thread. Three answers
+// do not work:
+//   1. Keep all state central, so that one always knows. It does not scale:
+//   every switch takes the one lock.
+//   2. When a G is readied and a P is idle, wake a thread for it and hand it
+//   the G. The readier usually blocks at once
+//      and would have run the G itself on a warm cache; the exchange becomes
+//      thread-to-thread and costs microseconds.
+//   3. Wake a thread whenever a G is readied and a P is idle, without handing
+//   anything over. Threads wake, find nothing,
+//      and sleep again, all the time.
+// What works: an M that is out of work *spins* for a while, that is, looks
+// through every queue before it sleeps, and a readier wakes another M only if a
+// P is idle and nobody spins. The spinner that finds work wakes the next
+// spinner. So the number of awake threads follows the amount of work, smoothly,
+// and bursts do not stampede.
+//
+// What remains is one race: a readier sees a spinner and wakes nobody, while
+// the spinner has looked everywhere, found nothing, and goes to sleep. Both
+// sides therefore write first and read second:
+//
+//   readier (W)                                     sleeper (S), in
+//   loseSpinning W1 publish the G (xchg of runnext, sched.lock)  S1 nmspinning
+//   -= 1
+//   -- StoreLoad --                                 -- StoreLoad --
+//   W2 read nmspinning in wakep                     S2 read every queue again
+//
+// Both RMWs and both reads are seq_cst. If W2 reads the value from before S1,
+// then W1 precedes S2 in their single total order, and S2 finds the G. If it
+// reads the value from after, it is zero, and the readier wakes a thread. A G
+// published in the global queue is covered by sched.lock, which S takes both to
+// idle its P and to look there again.
+//
+// An M that was not spinning when it gave up its P need not look again: whoever
+// made a G runnable then either saw a spinner, who will look, or an idle P, and
+// woke someone, or neither. In the last case there was no idle P, and wakep has
+// set needspinning under sched.lock; the M checks that flag in the same section
+// of sched.lock in which it idles its P.
+//
+// The number of spinners is bounded by half the busy Ps, so that a mostly idle
+// program does not burn its cores.
+#include "runtime/proc.h"
+
+#include "runtime/netpoll.h"
+#include "runtime/os_linux.h"
+#include "runtime/panic.h"
+
+namespace gump::rt {
+
+namespace {
+
+enum class Find : uint8_t { kFound, kAgain, kNothing };
+
+// randomOrder visits 0..count-1 in an order fixed by a start and a stride
+// coprime to count, so each once.
+class RandomOrder {
+ public:
+  RandomOrder(uint32_t count, M* mp)
+      : count_(count), pos_(cheaprandn(mp, count)) {
+    do {
+      stride_ = 1 + cheaprandn(mp, count);
+    } while (gcd(stride_, count) != 1);
+  }
+  bool done() const { return i_ == count_; }
+  void next() {
+    i_++;
+    pos_ = (pos_ + stride_) % count_;
+  }
+  uint32_t position() const { return pos_; }
+
+ private:
+  static uint32_t gcd(uint32_t a, uint32_t b) {
+    while (b != 0) {
+      uint32_t t = a % b;
+      a = b;
+      b = t;
+    }
+    return a;
+  }
+  uint32_t count_;
+  uint32_t pos_;
+  uint32_t stride_;
+  uint32_t i_ = 0;
+};
+
+void runSafePointFn(P* pp) {
+  if (!pp->runSafePointFn.cas(1, 0, acq_rel))
+    return;  // the winner runs it, once per P
+  sched.safePointFn(pp);
+  LockScope l(&sched.lock);
+  if (--sched.safePointWait == 0) notewakeup(&sched.safePointNote);
+}
+
+void becomeSpinning(M* mp) {
+  mp->spinning = true;
+  sched.nmspinning.add(1, seq_cst);
+  // After the increment: a wakep that still reads 1 published its G before we
+  // scan (see wakep).
+  sched.needspinning.store(0, seq_cst);
+}
+
+void stopSpinning(M* mp) {
+  mp->spinning = false;
+  if (sched.nmspinning.add(-1, seq_cst) < 0) {  // S1 of the essay
+    fatalthrow("findRunnable: negative nmspinning");
+  }
+}
+
+// stealWork tries every other P four times; in the last pass runnext too.
+G* stealWork(M* mp, P* pp, bool* newWork) {
+  constexpr int kPasses = 4;
+  uint32_t count = static_cast<uint32_t>(
+      gomaxprocs.load(relaxed));  // we hold a P, so the world is not stopped
+  for (int pass = 0; pass < kPasses; pass++) {
+    bool last = pass == kPasses - 1;
+    for (RandomOrder order(count, mp); !order.done(); order.next()) {
+      if (sched.gcwaiting.load(acquire)) {  // pairs with stopTheWorld
+        *newWork = true;
+        return nullptr;
+      }
+      P* victim = allp[order.position()];
+      if (victim == pp || idlepMask.read(order.position())) continue;
+      if (G* gp = runqsteal(pp, victim, /*stealRunNextG=*/last)) return gp;
+    }
+  }
+  return nullptr;
+}
+
+// pollNetwork is steps 4 and, for sysmon's sake, part of 10: one M at a time,
+// never blocking.
+G* pollNetwork() {
+  if (!netpollinited() || !netpollAnyWaiters() ||
+      sched.lastpoll.load(acquire) ==
+          0 ||  // pairs with the store of the M that blocks in the poller
+      !sched.pollingNet.cas(0, 1, acquire)) {  // pairs with the release below
+    return nullptr;
+  }
+  NetpollResult r = netpoll(0);
+  sched.pollingNet.store(0, release);  // pairs with the cas above
+  G* gp = r.toRun.pop();
+  if (gp == nullptr) return nullptr;
+  casgstatus(gp, kGwaiting, kGrunnable);
+  injectglist(&r.toRun);
+  netpollAdjustWaiters(r.delta);
+  return gp;
+}
+
+// globalOne and globalBatch take from the global queue, whose front may be
+// pp->yielded. A stale runqsize of zero is repaired by the locked look in
+// releaseP.
+G* globalOne(P* pp) {
+  if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return pp->yielded.pop();
+  flushYielded(pp);
+  LockScope l(&sched.lock);
+  return globrunqget();
+}
+
+G* globalBatch(P* pp) {
+  if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return pp->yielded.pop();
+  flushYielded(pp);
+  LockScope l(&sched.lock);
+  return globrunqgetbatch(pp, kRunqSize / 2);
+}
+
+// findWithP is everything that can be found while holding the P: steps 1 to 6.
+Find findWithP(M* mp, Runnable* out) {
+  P* pp = mp->p;
+  if (pp->runSafePointFn.load(acquire) != 0)
+    runSafePointFn(pp);  // pairs with forEachP's store
+  // Now and then the global queue goes first, or two Gs that keep readying each
+  // other would starve it.
+  if (pp->schedtick.load(relaxed) % 61 == 0 &&
+      (out->gp = globalOne(pp)) != nullptr) {
+    return Find::kFound;
+  }
+  if (G* gp = wakefing()) goready(gp);  // 1: the finalizer goroutine
+  RunqGet local = runqget(pp);          // 2
+  if (local.gp != nullptr) {
+    *out = {local.gp, local.inheritTime, false};
+    return Find::kFound;
+  }
+  if ((out->gp = globalBatch(pp)) != nullptr) return Find::kFound;  // 3
+  if ((out->gp = pollNetwork()) != nullptr) return Find::kFound;    // 4
+  // 5: steal, unless enough others already try
+  int32_t busy =
+      gomaxprocs.load(relaxed) -
+      sched.npidle.load(relaxed);  // a heuristic; any value is correct
+  if (mp->spinning || 2 * sched.nmspinning.load(relaxed) < busy) {
+    if (!mp->spinning) becomeSpinning(mp);
+    bool newWork = false;
+    if ((out->gp = stealWork(mp, pp, &newWork)) != nullptr) return Find::kFound;
+    if (newWork) return Find::kAgain;
+  }
+  if (reclaimWorkAvailable(pp) &&
+      (out->gp = reclaimIdleWorker(pp)) != nullptr) {  // 6
+    return Find::kFound;
+  }
+  return Find::kNothing;
+}
+
+// releaseP is step 7: a last look at the global queue in the same section of
+// sched.lock that idles the P.
+Find releaseP(M* mp, Runnable* out) {
+  LockScope l(&sched.lock);
+  P* pp = mp->p;
+  if (sched.gcwaiting.load(relaxed) ||
+      sched.mainEnded.load(relaxed) ||  // written under sched.lock
+      pp->runSafePointFn.load(relaxed) != 0) {
+    return Find::kAgain;
+  }
+  if ((out->gp = globrunqgetbatch(pp, kRunqSize / 2)) != nullptr) {
+    return Find::kFound;
+  }
+  if (!mp->spinning &&
+      sched.needspinning.load(relaxed) == 1) {  // set under sched.lock
+    becomeSpinning(mp);
+    return Find::kAgain;
+  }
+  pidleput(releasep());
+  return Find::kNothing;
+}
+
+// takeIdleP gets a P for an M that has just found work without one, and makes
+// it spin.
+bool takeIdleP(M* mp) {
+  P* pp;
+  {
+    LockScope l(&sched.lock);
+    pp = pidlegetSpinning();
+  }
+  if (pp == nullptr)
+    return false;  // needspinning is set: whoever releases a P looks first
+  acquirep(pp);
+  becomeSpinning(mp);
+  return true;
+}
+
+// loseSpinning is steps 8 and 9, the sleeper's half of the essay: stop spinning
+// first, look again second.
+Find loseSpinning(M* mp, Runnable* out) {
+  if (!mp->spinning) return Find::kNothing;
+  stopSpinning(mp);
+  // S2, the global queue: a G may have been put there by somebody who then saw
+  // us spinning.
+  if (sched.runqsize.load(seq_cst) > 0) {
+    P* pp = nullptr;
+    G* gp = nullptr;
+    {
+      LockScope l(&sched.lock);
+      if (!sched.runq.empty() && (pp = pidlegetSpinning()) != nullptr) {
+        gp = globrunqgetbatch(pp, kRunqSize / 2);
+        if (gp == nullptr)
+          fatalthrow("global runq empty with non-zero runqsize");
+      }
+    }
+    if (pp != nullptr) {
+      acquirep(pp);
+      becomeSpinning(mp);
+      out->gp = gp;
+      return Find::kFound;
+    }
+  }
+  // S2, the rings. allp is read without the world being stopped: entries are
+  // never unset, new ones are idle or ours.
+  int32_t n = gomaxprocs.load(acquire);  // pairs with procresize's store
+  for (int32_t i = 0; i < n; i++) {
+    if (!idlepMask.read(static_cast<uint32_t>(i)) && !runqempty(allp[i])) {
+      return takeIdleP(mp) ? Find::kAgain : Find::kNothing;
+    }
+  }
+  if (reclaimWorkAvailable(nullptr) && takeIdleP(mp)) return Find::kAgain;  // 9
+  return Find::kNothing;
+}
+
+// blockInPoller is step 10: the last M to go idle waits for the network instead
+// of its note.
+Find blockInPoller(M* mp, Runnable* out) {
+  if (!netpollinited() || !netpollAnyWaiters() ||
+      sched.lastpoll.xchg(0, acq_rel) ==
+          0) {  // pairs with the stores of lastpoll by other pollers
+    return Find::kNothing;
+  }
+  if (mp->p != nullptr) fatalthrow("findRunnable: netpoll with p");
+  if (mp->spinning) fatalthrow("findRunnable: netpoll with spinning");
+  NetpollResult r = netpoll(-1);
+  sched.lastpoll.store(nanotime(), release);  // pairs with the xchg above
+  P* pp;
+  {
+    LockScope l(&sched.lock);
+    pp = pidleget();
+  }
+  if (pp == nullptr) {
+    injectglist(&r.toRun);
+    netpollAdjustWaiters(r.delta);
+    return Find::kNothing;
+  }
+  acquirep(pp);
+  out->gp = r.toRun.pop();
+  if (out->gp == nullptr) return Find::kAgain;
+  casgstatus(out->gp, kGwaiting, kGrunnable);
+  injectglist(&r.toRun);
+  netpollAdjustWaiters(r.delta);
+  return Find::kFound;
+}
+
+// endSchedule is what every M does once main has returned: its work goes to the
+// global queue, where the next Run finds it, its P goes idle, and it sleeps
+// until it is given one again. False: this is m0, which leaves the scheduler.
+bool endSchedule(M* mp) {
+  if (mp->spinning) stopSpinning(mp);
+  flushYielded(mp->p);
+  GQueue q = runqdrain(mp->p);
+  bool stopping;
+  {
+    LockScope l(&sched.lock);
+    globrunqputbatch(&q);
+    stopping = sched.gcwaiting.load(
+        relaxed);  // written under sched.lock; who stops the world counts our P
+    if (!stopping) pidleput(releasep());
+  }
+  if (stopping) {
+    gcstopm();
+  } else if (mp == &m0) {
+    return false;
+  } else {
+    stopm();
+  }
+  return mp->p != nullptr;
+}
+
+}  // namespace
+
+Runnable findRunnable() {
+  M* mp = getg()->m;
+  for (;;) {
+    if (GUMP_UNLIKELY(sched.mainEnded.load(acquire))) {  // pairs with mainDone
+      if (!endSchedule(mp)) return {nullptr, false, false};
+      continue;
+    }
+    if (GUMP_UNLIKELY(
+            sched.gcwaiting.load(acquire))) {  // pairs with stopTheWorld
+      gcstopm();
+      if (mp->p == nullptr)
+        return {nullptr, false, false};  // m0, woken to leave Run
+      continue;
+    }
+    Runnable out{nullptr, false, false};
+    Find f = findWithP(mp, &out);
+    if (f == Find::kNothing) f = releaseP(mp, &out);
+    if (f == Find::kNothing) f = loseSpinning(mp, &out);
+    if (f == Find::kNothing) f = blockInPoller(mp, &out);
+    if (f == Find::kFound) return out;
+    if (f == Find::kAgain) continue;
+    stopm();
+    if (mp->p == nullptr)
+      return {nullptr, false, false};  // m0, woken to leave Run
+  }
+}
+
+G* schedule() {
+  M* mp = getg()->m;
+  if (GUMP_UNLIKELY(mp->locks.load(relaxed) != 0)) {  // written by us only
+    fatalthrow("schedule: holding locks");
+  }
+  if (GUMP_UNLIKELY(mp->lockedg != nullptr)) {
+    stoplockedm();
+    return execute(mp->lockedg,
+                   /*inheritTime=*/false);  // it has a stack: it locked itself
+  }
+  for (;;) {
+    mp->p->preempt.store(
+        false,
+        relaxed);  // whatever was asked of the last G does not concern the next
+    if (GUMP_UNLIKELY(mp->spinning && !runqempty(mp->p))) {
+      fatalthrow("schedule: spinning with local work");
+    }
+    Runnable r = findRunnable();
+    if (GUMP_UNLIKELY(r.gp == nullptr)) return nullptr;
+    if (mp->spinning) resetspinning();
+    if (r.tryWakeP) wakep();
+    if (GUMP_UNLIKELY(r.gp->lockedm != nullptr)) {
+      startlockedm(r.gp);
+      if (mp->p == nullptr) return nullptr;  // m0, woken to leave Run
+      continue;
+    }
+    if (G* gp = execute(r.gp, r.inheritTime)) return gp;
+  }
+}
+
+G* execute(G* gp, bool inheritTime) {
+  M* mp = getg()->m;
+  if (gp->stack.lo == 0 && GUMP_UNLIKELY(!bindStack(mp->p, gp))) {
+    return nullptr;
+  }
+  mp->curg.store(gp, release);  // pairs with the acquire in preemptone
+  gp->m = mp;
+  casgstatus(gp, kGrunnable, kGrunning);
+  gp->waitsince = 0;
+  gp->preempt.store(
+      false,
+      relaxed);  // requests are best effort: one that is lost here is repeated
+  if (!inheritTime) {
+    P* pp = mp->p;
+    pp->schedtick.store(pp->schedtick.load(relaxed) + 1,
+                        relaxed);  // written by us; sysmon only compares values
+  }
+  return gp;
+}
+
+void resetspinning() {
+  stopSpinning(getg()->m);
+  // We were the one who looks for work, and found some. There may be more: let
+  // the next one look.
+  wakep();
+}
+
+void wakep() {
+  // With one P, and that in our hands, there is nobody to wake.
+  if (gomaxprocs.load(relaxed) == 1 && getg()->m->p != nullptr) return;
+  // W2 of the essay. All three loads are seq_cst and follow the caller's
+  // publication.
+  if (sched.nmspinning.load(seq_cst) != 0) return;
+  // No idle P, and the M that next gives one up is already told to look first
+  // (the flag is set under sched.lock, where that M reads it before it idles
+  // its P). If a new spinner clears the flag after our load, it scans after our
+  // publication.
+  if (sched.npidle.load(seq_cst) == 0 &&
+      sched.needspinning.load(seq_cst) == 1) {
+    return;
+  }
+  if (sched.mainEnded.load(relaxed))
+    return;  // the next Run wakes a P after it has cleared this
+  if (!sched.nmspinning.cas(0, 1, seq_cst)) return;
+  M* mp = acquirem();  // between taking the P and handing it over, we must not
+                       // be stopped
+  P* pp;
+  {
+    LockScope l(&sched.lock);
+    pp = pidlegetSpinning();
+    if (pp == nullptr && sched.nmspinning.add(-1, seq_cst) < 0) {
+      fatalthrow("wakep: negative nmspinning");
+    }
+  }
+  if (pp != nullptr) startm(pp, /*spinning=*/true);
+  releasem(mp);
+}
+
+void injectglist(GList* glist) {
+  if (glist->empty()) return;
+  GQueue q;
+  while (G* gp = glist->pop()) {
+    casgstatus(gp, kGwaiting, kGrunnable);
+    q.pushBack(gp);
+  }
+  M* mp = acquirem();
+  P* pp = mp->p;
+  int32_t idle =
+      pp == nullptr
+          ? q.size
+          : sched.npidle.load(relaxed);  // how many others could take one each
+  GQueue global;
+  for (int32_t i = 0; i < idle && !q.empty(); i++) global.pushBack(q.pop());
+  int32_t starts = global.size;
+  if (starts > 0) {
+    LockScope l(&sched.lock);
+    globrunqputbatch(&global);
+  }
+  for (; starts > 0; starts--) {
+    P* other;
+    {
+      LockScope l(&sched.lock);
+      other = pidlegetSpinning();
+    }
+    if (other == nullptr) break;
+    startm(other, /*spinning=*/false);
+  }
+  if (!q.empty()) {
+    runqputbatch(pp, &q);
+    if (!q.empty()) {
+      LockScope l(&sched.lock);
+      globrunqputbatch(&q);
+    }
+  }
+  fence(seq_cst);  // W1: runqputbatch published by a plain release; S1 and S2
+                   // of loseSpinning are the other side
+  wakep();
+  releasem(mp);
+}
+
+}  // namespace gump::rt

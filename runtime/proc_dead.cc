@@ -1,0 +1,236 @@
+// The deadlock detector, and the scheduler's trace.
+#include "runtime/os_linux.h"
+#include "runtime/panic.h"
+#include "runtime/print.h"
+#include "runtime/proc.h"
+#include "runtime/stack.h"
+
+namespace gump::rt {
+
+namespace {
+
+constexpr int kStderr = 2;
+
+// ---- checkdead
+
+struct Census {
+  int32_t waiting = 0;
+  int32_t runnable = 0;  // on a queue, for a thread or for a stack
+  const G* busy =
+      nullptr;  // running or in a system call, although no thread is
+};
+
+void countG(G* gp, void* arg) {
+  auto* c = static_cast<Census*>(arg);
+  if (gp->systemG) return;
+  switch (readgstatus(gp) & ~uint32_t{kGscan}) {
+    case kGwaiting:
+      c->waiting++;
+      break;
+    case kGrunnable:
+      c->runnable++;
+      break;
+    case kGrunning:
+    case kGsyscall:
+      c->busy = gp;
+      break;
+    default:
+      break;
+  }
+}
+
+// dead reports that no thread runs and none will. The lock is dropped first:
+// the dump of scheddetail wants it.
+[[noreturn]] void dead(const Census& c, int32_t nostack)
+    ABSL_UNLOCK_FUNCTION(sched.lock) {
+  unlock(&sched.lock);
+  if (c.busy != nullptr || c.runnable > nostack) {
+    printf(
+        "runtime: checkdead: no thread runs, yet %d goroutines are runnable, "
+        "%d of them without a stack; "
+        "busy goroutine: %U\n",
+        c.runnable, nostack, c.busy == nullptr ? uint64_t{0} : c.busy->goid);
+    fatalthrow("checkdead: runnable g");
+  }
+  if (nostack > 0) {
+    printf("runtime: %d goroutines cannot begin: %s\n", nostack,
+           stackLastError());
+    fatal(
+        "all other goroutines are asleep and no memory for a stack - "
+        "deadlock!");
+  }
+  if (c.waiting == 0) {
+    fatal("no goroutines (main called runtime.Goexit) - deadlock!");
+  }
+  fatal("all goroutines are asleep - deadlock!");
+}
+
+// ---- schedtrace
+
+int64_t traceStart;  // time of the first trace; guarded by sched.lock
+
+const char* boolText(bool b) { return b ? "true" : "false"; }
+
+// printId prints "m=3" or "m=nil".
+void printId(Writer* w, const char* key, bool some, int64_t id) {
+  if (some) {
+    print(w, " %s=%D", key, id);
+  } else {
+    print(w, " %s=nil", key);
+  }
+}
+
+uint32_t ringLength(const P* pp) {
+  uint32_t h = pp->runqhead.load(
+      acquire);  // a trace: nothing depends on the pair being consistent
+  uint32_t t = pp->runqtail.load(acquire);
+  return t - h;
+}
+
+void traceQueues(Writer* w, int32_t n) {
+  print(w, " [");
+  for (int32_t i = 0; i < n; i++) print(w, " %u", ringLength(allp[i]));
+  print(w, " ] schedticks=[");
+  for (int32_t i = 0; i < n; i++) {
+    print(w, " %u", allp[i]->schedtick.load(relaxed));  // a trace
+  }
+  print(w, " ]\n");
+}
+
+void traceP(Writer* w, int32_t i) {
+  const P* pp = allp[i];
+  const M* mp = pp->m.load(acquire);
+  print(w, "  P%d: status=%u schedtick=%u syscalltick=%u", i,
+        pp->status.load(relaxed), pp->schedtick.load(relaxed),  // a trace
+        pp->syscalltick.load(relaxed));
+  printId(w, "m", mp != nullptr, mp == nullptr ? 0 : mp->id);
+  print(w, " runqsize=%u gfreecnt=%u timerslen=0\n", ringLength(pp),
+        peek(pp->gFreeN));
+}
+
+void traceM(Writer* w, const M* mp) {
+  const P* pp = peek(mp->p);
+  const G* curg = mp->curg.load(acquire);
+  const G* lockedg = peek(mp->lockedg);
+  print(w, "  M%D:", mp->id);
+  printId(w, "p", pp != nullptr, pp == nullptr ? 0 : pp->id);
+  printId(w, "curg", curg != nullptr,
+          curg == nullptr ? 0 : static_cast<int64_t>(peek(curg->goid)));
+  print(w,
+        " mallocing=0 throwing=%d preemptoff= locks=%d dying=%d spinning=%s "
+        "blocked=%s",
+        peek(mp->throwing), mp->locks.load(relaxed),
+        peek(mp->dying),  // a trace
+        boolText(peek(mp->spinning)), boolText(mp->blocked.load(relaxed)));
+  printId(w, "lockedg", lockedg != nullptr,
+          lockedg == nullptr ? 0 : static_cast<int64_t>(peek(lockedg->goid)));
+  print(w, "\n");
+}
+
+void traceG(G* gp, void* arg) {
+  auto* w = static_cast<Writer*>(arg);
+  const M* mp = peek(gp->m);
+  const M* lockedm = peek(gp->lockedm);
+  print(w, "  G%U: status=%u(%s)", peek(gp->goid), readgstatus(gp),
+        waitReasonString(peek(gp->waitreason)));
+  printId(w, "m", mp != nullptr, mp == nullptr ? 0 : mp->id);
+  printId(w, "lockedm", lockedm != nullptr,
+          lockedm == nullptr ? 0 : lockedm->id);
+  print(w, "\n");
+}
+
+void traceLocked(bool detailed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  int64_t now = nanotime();
+  if (traceStart == 0) traceStart = now;
+  char buf[1024];
+  Writer w{.buf = buf, .cap = sizeof(buf), .fd = kStderr};
+  int32_t n =
+      gomaxprocs.load(relaxed);  // under sched.lock no resizing is half done
+  print(&w,
+        "SCHED %Dms: gomaxprocs=%d idleprocs=%d threads=%D spinningthreads=%d "
+        "needspinning=%u idlethreads=%d "
+        "runqueue=%d",
+        (now - traceStart) / 1'000'000, n,
+        sched.npidle.load(relaxed),  // a trace
+        mcount(), sched.nmspinning.load(relaxed),
+        sched.needspinning.load(relaxed), sched.nmidle, sched.runq.size);
+  if (!detailed) {
+    traceQueues(&w, n);
+    flush(&w);
+    return;
+  }
+  print(&w, " gcwaiting=%s nmidlelocked=%d stopwait=%d sysmonwait=%s\n",
+        boolText(sched.gcwaiting.load(relaxed)), sched.nmidlelocked,
+        sched.stopwait, boolText(sched.sysmonwait.load(relaxed)));
+  for (int32_t i = 0; i < n; i++) traceP(&w, i);
+  for (const M* mp = allm.load(acquire); mp != nullptr;
+       mp = mp->alllink) {  // pairs with mcommoninit
+    traceM(&w, mp);
+  }
+  forEachG(traceG, &w);
+  flush(&w);
+}
+
+}  // namespace
+
+// checkdead is called whenever a thread goes idle for good. It counts the Ms
+// that are not idle; when there is none, nobody is left to wake the goroutines
+// that wait. Whoever wakes an M, or is about to make one, has counted it as
+// running before it drops sched.lock, so a hand-over never looks like the end.
+//
+// Silent while a plain thread that has used the runtime lives, since it may
+// come back and wake anybody (Go, with C threads); when no Run is in progress,
+// for the same reason; and when the process is ending anyway.
+void checkdead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  if (!sched.m0attached ||
+      sched.mainEnded.load(relaxed) ||  // written under sched.lock
+      sched.nmextra > 0 || isPanicking()) {
+    return;
+  }
+  int64_t run = mcount() - sched.nmidle - sched.nmidlelocked - sched.nmsys;
+  if (run > 0) return;
+  if (run < 0) {
+    int64_t count = mcount();
+    int32_t idle = sched.nmidle;
+    int32_t locked = sched.nmidlelocked;
+    int32_t sys = sched.nmsys;
+    unlock(&sched.lock);
+    printf("runtime: checkdead: nmidle=%d nmidlelocked=%d mcount=%D nmsys=%d\n",
+           idle, locked, count, sys);
+    fatalthrow("checkdead: inconsistent counts");
+  }
+  Census c;
+  forEachG(countG, &c);
+  dead(c, sched.nostack.size);
+}
+
+void schedtrace(bool detailed) {
+  LockScope l(&sched.lock);
+  if (!isPanicking()) traceLocked(detailed);  // not between somebody's stacks
+}
+
+void schedtraceCrash() ABSL_NO_THREAD_SAFETY_ANALYSIS {  // see the loop
+  // The lock's holder may be the one that fails, or may wait for it: it gets 10
+  // ms to finish, and then the trace is taken without.
+  bool locked = trylock(&sched.lock);
+  for (int i = 0; i < 10 && !locked; i++) {
+    usleep(1000);
+    locked = trylock(&sched.lock);
+  }
+  traceLocked(/*detailed=*/true);
+  if (locked) unlock(&sched.lock);
+}
+
+// gcount is the number of goroutines of the program. The caller is one of them,
+// so it is never less than 1.
+int32_t gcount() {
+  int64_t n =
+      static_cast<int64_t>(gcountAll()) - sched.gFreeN.load(relaxed) -
+      sched.ngsys.load(relaxed);  // approximate while others run, as in Go
+  for (int32_t i = 0; i < gomaxprocs.load(relaxed); i++) {
+    n -= peek(allp[i]->gFreeN);
+  }
+  return n < 1 ? 1 : static_cast<int32_t>(n);
+}
+
+}  // namespace gump::rt

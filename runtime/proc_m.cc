@@ -1,0 +1,508 @@
+// Threads: starting, stopping and handing over Ms; locked goroutines; the
+// template thread; threads of others.
+//
+// An idle M sleeps on its park note, linked in sched.midle. Whoever wakes it
+// has unlinked it under sched.lock, put a P into nextp, and then wakes the
+// note: the note's release/acquire publishes nextp. m0 alone may be woken
+// without a P, when Run is to return.
+//
+// Threads are made by the template thread only (and by schedinit, on a thread
+// of the user's): pthread_create takes libc's locks, which a goroutine that has
+// been stopped may hold; the scheduler must never wait for such a lock.
+#include <cxxabi.h>
+#include <errno.h>
+
+#include <new>
+
+#include "runtime/mem.h"
+#include "runtime/netpoll.h"
+#include "runtime/os_linux.h"
+#include "runtime/panic.h"
+#include "runtime/proc.h"
+#include "runtime/sanitizer.h"
+#include "runtime/signal.h"
+
+namespace gump::rt {
+
+M m0;
+Atomic<M*> allm;
+
+namespace {
+
+// The queue of Ms that want a thread. Guarded by its own leaf lock, so that
+// newm may be called with or without sched.lock. The protocol of the note:
+// `waiting` is set by the template thread under the lock before it sleeps, and
+// cleared under the lock by the one who then wakes it; so each sleep has
+// exactly one wake-up.
+struct NewmHandoff {
+  Mutex lock{LockRank::kLeaf};
+  M* head ABSL_GUARDED_BY(lock) = nullptr;
+  bool waiting ABSL_GUARDED_BY(lock) = false;
+  Note wake;
+};
+NewmHandoff newmHandoff;
+M templateM;
+
+// spawnThread makes the thread of mp, retrying while the kernel is short of
+// them.
+void spawnThread(M* mp) {
+  for (int tries = 0;; tries++) {
+    int err = newosproc(mp);
+    if (err == 0) return;
+    if (err == EAGAIN && tries < 20) {
+      usleep(static_cast<uint32_t>(tries + 1) * 1000);
+      continue;
+    }
+    int64_t have;
+    {
+      LockScope l(&sched.lock);
+      have = mcount();
+    }
+    printf(
+        "runtime: failed to create new OS thread (have %D already; errno=%d)\n",
+        have, err);
+    if (err == EAGAIN) {
+      printf("runtime: may need to increase max user processes (ulimit -u)\n");
+    }
+    fatalthrow("newosproc");
+  }
+}
+M* freem ABSL_GUARDED_BY(sched.lock) =
+    nullptr;  // structs of threads that have ended
+
+// How m0 may sleep without a P and still be fetched when Run has to return. m0
+// sleeps locked (stoplockedm) or for good (mexit); startlockedm and endMain may
+// both want to wake it, and its note takes one wake-up per sleep. Whoever sets
+// `woken` under sched.lock is the one.
+struct M0Sleep {
+  bool sleeping = false;
+  bool woken = false;
+};
+M0Sleep m0sleep ABSL_GUARDED_BY(sched.lock);
+
+// m0SleepBegin announces a sleep of m0; false: main has ended, do not sleep.
+bool m0SleepBegin() {
+  LockScope l(&sched.lock);
+  if (sched.mainEnded.load(relaxed) && !m0sleep.woken)
+    return false;  // written under sched.lock
+  m0sleep.sleeping = true;
+  return true;
+}
+
+void m0SleepEnd() {
+  LockScope l(&sched.lock);
+  m0sleep = M0Sleep();
+}
+
+void spinningStart() { getg()->m->spinning = true; }
+
+[[noreturn]] void templateThread() {
+  for (;;) {
+    M* list;
+    {
+      LockScope l(&newmHandoff.lock);
+      list = newmHandoff.head;
+      newmHandoff.head = nullptr;
+      if (list == nullptr) {
+        noteclear(&newmHandoff.wake);
+        newmHandoff.waiting = true;
+      }
+    }
+    if (list == nullptr) {
+      notesleep(&newmHandoff.wake);
+      continue;
+    }
+    while (list != nullptr) {
+      M* mp = list;
+      list = mp->schedlink;
+      mp->schedlink = nullptr;
+      spawnThread(mp);
+    }
+  }
+}
+
+M* allocm() {
+  M* mp;
+  {
+    LockScope l(&sched.lock);
+    mp = freem;
+    if (mp != nullptr) freem = mp->schedlink;
+  }
+  if (mp != nullptr) {
+    M* link = mp->alllink;  // stays on allm for good
+    mp->~M();
+    new (mp) M();
+    mp->alllink = link;
+    mp->recycled = true;
+    return mp;
+  }
+  return persistentallocOf<M>();
+}
+
+}  // namespace
+
+int64_t mcount() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  return sched.mnext - sched.nmfreed - sched.nmextraAll -
+         (sched.m0attached ? 0 : 1);
+}
+
+void checkmcount() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  if (mcount() <= sched.maxmcount) return;
+  int32_t max = sched.maxmcount;
+  unlock(&sched.lock);  // the dump may need it
+  printf("runtime: program exceeds %d-thread limit\n", max);
+  fatalthrow("thread exhaustion");
+}
+
+int64_t mReserveID() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  int64_t id = sched.mnext++;
+  checkmcount();
+  return id;
+}
+
+void mcommoninit(M* mp, int64_t id) {
+  mp->id = id;
+  mp->g0.m = mp;
+  mp->g0.systemG = true;
+  mp->schedrand = static_cast<uint32_t>(nanotime()) * 2654435761u +
+                  static_cast<uint32_t>(id) * 40503u + 1;
+  if (mp->schedrand == 0) mp->schedrand = 1;
+  if (mp->recycled) return;
+  M* head = allm.load(relaxed);
+  do {
+    mp->alllink = head;
+  } while (!allm.casWeak(head, mp,
+                         release));  // pairs with the acquire of who walks allm
+}
+
+void minit(M* mp) {
+  mp->procid.store(gettid(), release);  // read by whoever signals the thread
+  mp->eh = reinterpret_cast<EhGlobals*>(abi::__cxa_get_globals());
+  mp->errnoAddr = &errno;
+  sanitizerInitThread(mp);
+  minitSignalStack(mp);
+}
+
+// mstart is the first function of every thread of ours.
+void mstart(M* mp) {
+  setg(&mp->g0);
+  minit(mp);
+  if (mp->mstartfn != nullptr) mp->mstartfn();
+  if (mp->nextp != nullptr) {
+    P* pp = mp->nextp;
+    mp->nextp = nullptr;
+    acquirep(pp);
+  }
+  gumpMstart(&mp->g0, [](G*) { return schedule(); });
+  // mexit sent us here: the P is gone and the struct is the last thing we hold.
+  unminitSignalStack(mp);
+  setg(nullptr);
+  LockScope l(&sched.lock);
+  sched.nmfreed++;
+  mp->schedlink = freem;
+  freem = mp;
+  checkdead();
+}
+
+G* mexit() {
+  M* mp = getg()->m;
+  mp->lockedExt = 0;
+  mp->lockedInt = 0;
+  if (mp == &m0) {
+    // The thread of Run is not ours to end, but its state may be spoilt: it
+    // runs nothing until Run returns.
+    mp->lockedg = nullptr;
+    handoffp(releasep());
+    if (m0SleepBegin()) {
+      incidlelocked(1);
+      notesleep(&mp->park);
+      noteclear(&mp->park);
+      m0SleepEnd();
+    }
+    return nullptr;
+  }
+  mp->exiting = true;
+  handoffp(releasep());
+  return nullptr;
+}
+
+void newm(void (*fn)(), P* pp, int64_t id) {
+  M* mp = allocm();
+  if (mp == nullptr) fatalthrow("newm: out of memory");
+  if (id < 0) {
+    LockScope l(&sched.lock);
+    id = mReserveID();
+  }
+  mcommoninit(mp, id);
+  mp->nextp = pp;
+  mp->mstartfn = fn;
+  bool wake;
+  {
+    LockScope l(&newmHandoff.lock);
+    mp->schedlink = newmHandoff.head;
+    newmHandoff.head = mp;
+    wake = newmHandoff.waiting;
+    newmHandoff.waiting = false;
+  }
+  if (wake) notewakeup(&newmHandoff.wake);
+}
+
+void startTemplateThread() {
+  int64_t id;
+  {
+    LockScope l(&sched.lock);
+    id = mReserveID();
+    sched.nmsys++;
+  }
+  mcommoninit(&templateM, id);
+  templateM.mstartfn = [] { templateThread(); };
+  spawnThread(&templateM);
+}
+
+void mput(M* mp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  mp->schedlink = sched.midle;
+  sched.midle = mp;
+  sched.nmidle++;
+  checkdead();
+}
+
+M* mget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  M* mp = sched.midle;
+  if (mp != nullptr) {
+    sched.midle = mp->schedlink;
+    sched.nmidle--;
+  }
+  return mp;
+}
+
+bool mremoveIdle(M* mp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  for (M** l = &sched.midle; *l != nullptr; l = &(*l)->schedlink) {
+    if (*l == mp) {
+      *l = mp->schedlink;
+      sched.nmidle--;
+      return true;
+    }
+  }
+  return false;
+}
+
+void startm(P* pp, bool spinning) {
+  M* self = acquirem();  // between taking a P and handing it over we must not
+                         // be stopped
+  lock(&sched.lock);
+  if (pp == nullptr) {
+    if (spinning) fatalthrow("startm: P required for spinning=true");
+    pp = pidleget();
+    if (pp == nullptr) {
+      unlock(&sched.lock);
+      releasem(self);
+      return;
+    }
+  }
+  M* mp = mget();
+  if (mp == nullptr) {
+    // The id is reserved before the lock is dropped, so that checkdead counts
+    // the thread that is to come.
+    int64_t id = mReserveID();
+    unlock(&sched.lock);
+    newm(spinning ? spinningStart : nullptr, pp, id);
+    releasem(self);
+    return;
+  }
+  unlock(&sched.lock);
+  if (mp->spinning) fatalthrow("startm: m is spinning");
+  if (mp->nextp != nullptr) fatalthrow("startm: m has p");
+  if (spinning && !runqempty(pp)) fatalthrow("startm: p has runnable gs");
+  mp->spinning = spinning;
+  mp->nextp = pp;
+  notewakeup(&mp->park);  // publishes the two lines above
+  releasem(self);
+}
+
+namespace {
+// mPark sleeps until somebody hands over a P, and takes it.
+void mPark(M* mp) {
+  mp->blocked.store(true, relaxed);  // for traces
+  notesleep(&mp->park);
+  noteclear(&mp->park);
+  mp->blocked.store(false, relaxed);
+  P* pp = mp->nextp;
+  mp->nextp = nullptr;
+  if (pp != nullptr) acquirep(pp);
+}
+}  // namespace
+
+void stopm() {
+  M* mp = getg()->m;
+  if (mp->locks.load(relaxed) != 0) fatalthrow("stopm holding locks");  // ours
+  if (mp->p != nullptr) fatalthrow("stopm holding p");
+  if (mp->spinning) fatalthrow("stopm spinning");
+  {
+    LockScope l(&sched.lock);
+    // endMain looks for m0 in midle under this lock; having ended is the one
+    // thing m0 must not sleep through.
+    if (mp == &m0 && sched.mainEnded.load(relaxed)) return;
+    mput(mp);
+  }
+  mPark(mp);
+}
+
+void gcstopm() {
+  M* mp = getg()->m;
+  if (!sched.gcwaiting.load(acquire))
+    fatalthrow("gcstopm: not waiting for gc");  // pairs with stopTheWorld
+  if (mp->spinning) {
+    mp->spinning = false;
+    if (sched.nmspinning.add(-1, seq_cst) <
+        0) {  // startTheWorld's wakep restarts enough
+      fatalthrow("gcstopm: negative nmspinning");
+    }
+  }
+  flushYielded(mp->p);
+  P* pp = releasep();
+  {
+    LockScope l(&sched.lock);
+    if (sched.gcwaiting.load(relaxed)) {  // written under sched.lock
+      setPStatus(pp, kPidle, kPgcstop);
+      if (--sched.stopwait == 0) notewakeup(&sched.stopnote);
+    } else {
+      pidleput(pp);  // the world has started again meanwhile
+    }
+  }
+  stopm();
+}
+
+void handoffp(P* pp) {
+  flushYielded(pp);
+  // Must know every reason for which findRunnable would return something.
+  if (!runqempty(pp) || sched.runqsize.load(seq_cst) > 0 ||
+      reclaimWorkAvailable(pp)) {
+    startm(pp, /*spinning=*/false);
+    return;
+  }
+  // Nobody looks for work and no P is idle: this P's search is what others rely
+  // on.
+  if (sched.nmspinning.load(seq_cst) + sched.npidle.load(seq_cst) == 0 &&
+      sched.nmspinning.cas(0, 1, seq_cst)) {
+    sched.needspinning.store(0, seq_cst);  // as becomeSpinning
+    startm(pp, /*spinning=*/true);
+    return;
+  }
+  lock(&sched.lock);
+  if (sched.gcwaiting.load(relaxed)) {  // written under sched.lock
+    setPStatus(pp, kPidle, kPgcstop);
+    if (--sched.stopwait == 0) notewakeup(&sched.stopnote);
+    unlock(&sched.lock);
+    return;
+  }
+  if (pp->runSafePointFn.cas(
+          1, 0,
+          acq_rel)) {  // whoever idles a P first runs what forEachP asked of it
+    sched.safePointFn(pp);
+    if (--sched.safePointWait == 0) notewakeup(&sched.safePointNote);
+  }
+  if (!sched.runq.empty() ||
+      // The last busy P must not go idle while nobody watches the network.
+      (sched.npidle.load(relaxed) == gomaxprocs.load(relaxed) - 1 &&
+       netpollinited() && sched.lastpoll.load(relaxed) != 0)) {
+    unlock(&sched.lock);
+    startm(pp, /*spinning=*/false);
+    return;
+  }
+  pidleput(pp);
+  unlock(&sched.lock);
+}
+
+// ---- locked goroutines
+// -------------------------------------------------------------------------------------------------
+
+void incidlelocked(int32_t v) {
+  LockScope l(&sched.lock);
+  sched.nmidlelocked += v;
+  if (v > 0) checkdead();
+}
+
+void stoplockedm() {
+  M* mp = getg()->m;
+  if (mp->lockedg == nullptr || mp->lockedg->lockedm != mp) {
+    fatalthrow("stoplockedm: inconsistent locking");
+  }
+  if (mp->p != nullptr) handoffp(releasep());
+  if (mp == &m0 && !m0SleepBegin()) return;
+  incidlelocked(1);
+  mPark(mp);
+  if (mp == &m0) m0SleepEnd();
+  if (mp->p != nullptr && readgstatus(mp->lockedg) != kGrunnable) {
+    fatalthrow("stoplockedm: not runnable");
+  }
+}
+
+void startlockedm(G* gp) {
+  M* mp = gp->lockedm;
+  if (mp == getg()->m) fatalthrow("startlockedm: locked to me");
+  if (mp->nextp != nullptr) fatalthrow("startlockedm: m has p");
+  {
+    LockScope l(&sched.lock);
+    if (mp == &m0) {
+      if (sched.mainEnded.load(relaxed)) {  // written under sched.lock: m0 is
+                                            // on its way out, or gone
+        globrunqput(gp);
+        return;
+      }
+      m0sleep.woken = true;
+    }
+    sched.nmidlelocked--;
+  }
+  flushYielded(getg()->m->p);
+  mp->nextp = releasep();
+  notewakeup(&mp->park);  // publishes nextp
+  stopm();
+}
+
+void wakeM0ToLeave() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  if (mremoveIdle(&m0)) {
+    notewakeup(
+        &m0.park);  // without a P: stopm returns, schedule returns nullptr
+    return;
+  }
+  if (m0sleep.sleeping && !m0sleep.woken) {
+    m0sleep.woken = true;
+    sched.nmidlelocked--;
+    notewakeup(&m0.park);
+  }
+  // Otherwise it runs, and finds mainEnded set before it sleeps: stopm and
+  // m0SleepBegin look under this lock.
+}
+
+bool lockOSThreadExternal() noexcept {
+  G* gp = runtimeEntry();
+  M* mp = gp->m;
+  if (mp->lockedExt == UINT32_MAX) return false;
+  mp->lockedExt++;
+  if (!gp->foreign) {
+    mp->lockedg = gp;
+    gp->lockedm = mp;
+  }
+  return true;
+}
+
+void unlockOSThreadExternal() noexcept {
+  G* gp = runtimeEntry();
+  M* mp = gp->m;
+  if (mp->lockedExt == 0) return;
+  mp->lockedExt--;
+  if (mp->lockedExt != 0 || mp->lockedInt != 0) return;
+  mp->lockedg = nullptr;
+  gp->lockedm = nullptr;
+}
+
+int32_t setMaxThreads(int32_t n) noexcept {
+  schedinit();
+  LockScope l(&sched.lock);
+  int32_t old = sched.maxmcount;
+  sched.maxmcount = n;
+  checkmcount();
+  return old;
+}
+
+}  // namespace gump::rt

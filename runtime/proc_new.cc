@@ -1,0 +1,314 @@
+// Birth and death of goroutines.
+//
+// A goroutine is born as one cell of 256 bytes with its closure inside; it gets
+// a stack when it first runs (bindStack) and loses it when it ends. So a
+// million goroutines that wait to begin cost a million cells and no stack, and
+// short ones follow each other on the same warm pages.
+//
+// Cells are cut from slabs in allocation order, recycled through per-P lists
+// (kGFreeMax, then the global list, half at a time), and never freed: a stale
+// G* reads a wrong answer, not unmapped memory. The slabs are chained in
+// creation order, so that a dump can walk all Gs without a table (forEachG).
+//
+// When the kernel has no memory for a stack, a goroutine that should begin
+// waits in sched.nostack until another one ends; meanwhile go() reserves a
+// stack up front and reports its absence as a panic to the caller, who can do
+// something.
+#include <unwind.h>
+
+#include <cstdlib>
+
+#include "runtime/mem.h"
+#include "runtime/panic.h"
+#include "runtime/proc.h"
+
+namespace gump::rt {
+
+namespace {
+
+constexpr size_t kSlabCells = 256;
+
+struct GSlab {
+  Atomic<GSlab*> next;
+  Atomic<uint32_t> used;  // cells handed out so far; written under allgLock,
+                          // read by forEachG
+  G* cells;
+};
+
+Mutex allgLock{LockRank::kAllg};
+GSlab* slabTail ABSL_GUARDED_BY(allgLock) = nullptr;
+Atomic<GSlab*> slabHead;  // set once, release; read by forEachG
+Atomic<uint64_t> ngs;     // cells handed out
+Atomic<size_t> maxStackSize{kMaxStackSizeLimit};  // debug::SetMaxStack
+
+GSlab* newSlab() {
+  void* cells = persistentalloc(kSlabCells * sizeof(G), alignof(G));
+  GSlab* slab = persistentallocOf<GSlab>();
+  if (cells == nullptr || slab == nullptr) return nullptr;
+  slab->cells = static_cast<G*>(cells);
+  return slab;
+}
+
+uint64_t nextGoid(P* pp) {
+  if (pp == nullptr)
+    return sched.goidgen.add(1, relaxed);  // uniqueness is all that matters
+  if (pp->goidcache == pp->goidcacheend) {
+    uint64_t end = sched.goidgen.add(kGoidBatch, relaxed);  // as above
+    pp->goidcache = end - kGoidBatch + 1;
+    pp->goidcacheend = end + 1;
+  }
+  return pp->goidcache++;
+}
+
+// gdestroy takes gp apart after its last instruction. On: g0.
+void gdestroy(G* gp) {
+  M* mp = getg()->m;
+  P* pp = mp->p;
+  casgstatus(gp, kGrunning, kGdead);
+  if (gp->systemG) sched.ngsys.add(-1, relaxed);  // a count for humans
+  gp->lockedm = nullptr;
+  mp->lockedg = nullptr;
+  gp->dying = false;
+  gp->param = nullptr;
+  gp->waitreason = WaitReason::kZero;
+  gp->eh = EhGlobals();
+  gp->savedErrno = 0;
+  dropg();
+  stackfree(pp, gp);
+  if (GUMP_UNLIKELY(sched.nnostack.load(relaxed) != 0)) nostackWake();
+  gfput(pp, gp);
+}
+
+G* goexit0(G* gp) {
+  M* mp = getg()->m;
+  bool locked = mp->lockedExt != 0 || mp->lockedInt != 0;
+  gdestroy(gp);
+  if (GUMP_UNLIKELY(gp == maing && mainReturned)) endMain();
+  if (GUMP_UNLIKELY(locked)) return mexit();
+  return schedule();
+}
+
+_Unwind_Reason_Code goexitStop(int, _Unwind_Action actions,
+                               _Unwind_Exception_Class, _Unwind_Exception* e,
+                               _Unwind_Context*, void*) {
+  // The end of the stack is gumpGostart: every destructor has run.
+  if ((actions & _UA_END_OF_STACK) != 0) {
+    std::free(e);
+    goexit1();
+  }
+  return _URC_NO_REASON;
+}
+
+void goexitCaught(_Unwind_Reason_Code, _Unwind_Exception*) {
+  // A catch (...) that does not rethrow ended up deleting our exception.
+  fatal("runtime.Goexit: exception not rethrown");
+}
+
+}  // namespace
+
+G* malg() {
+  LockScope l(&allgLock);
+  if (slabTail == nullptr ||
+      slabTail->used.load(relaxed) == kSlabCells) {  // written under this lock
+    GSlab* slab = newSlab();
+    if (slab == nullptr) return nullptr;
+    if (slabTail == nullptr) {
+      slabHead.store(slab, release);  // pairs with forEachG
+    } else {
+      slabTail->next.store(slab, release);  // pairs with forEachG
+    }
+    slabTail = slab;
+  }
+  uint32_t i = slabTail->used.load(relaxed);
+  G* gp = new (&slabTail->cells[i]) G();
+  casgstatus(gp, kGidle, kGdead);
+  slabTail->used.store(
+      i + 1, release);  // pairs with forEachG: the cell is constructed
+  ngs.add(1, relaxed);  // a count
+  return gp;
+}
+
+void forEachG(void (*f)(G*, void*), void* arg) {
+  for (GSlab* s = slabHead.load(acquire);
+       s != nullptr;  // pairs with the stores in malg
+       s = s->next.load(acquire)) {
+    uint32_t n = s->used.load(acquire);
+    for (uint32_t i = 0; i < n; i++) f(&s->cells[i], arg);
+  }
+}
+
+uint64_t gcountAll() { return ngs.load(relaxed); }
+
+void gfput(P* pp, G* gp) {
+  pp->gFree.push(gp);
+  if (++pp->gFreeN < kGFreeMax) return;
+  GQueue q;
+  while (pp->gFreeN >= kGFreeMax / 2) {
+    q.pushBack(pp->gFree.pop());
+    pp->gFreeN--;
+  }
+  LockScope l(&sched.gFreeLock);
+  sched.gFreeN.add(q.size, relaxed);  // a hint outside the lock
+  sched.gFree.pushAll(&q);
+}
+
+G* gfget(P* pp) {
+  if (pp->gFreeN == 0 &&
+      sched.gFreeN.load(relaxed) > 0) {  // a stale zero costs a fresh cell
+    LockScope l(&sched.gFreeLock);
+    while (pp->gFreeN < kGFreeMax / 2) {
+      G* gp = sched.gFree.pop();
+      if (gp == nullptr) break;
+      sched.gFreeN.add(-1, relaxed);
+      pp->gFree.push(gp);
+      pp->gFreeN++;
+    }
+  }
+  G* gp = pp->gFree.pop();
+  if (gp != nullptr) pp->gFreeN--;
+  return gp;
+}
+
+void gfpurge(P* pp) {
+  GQueue q;
+  while (G* gp = pp->gFree.pop()) q.pushBack(gp);
+  pp->gFreeN = 0;
+  LockScope l(&sched.gFreeLock);
+  sched.gFreeN.add(q.size, relaxed);
+  sched.gFree.pushAll(&q);
+}
+
+bool bindStack(P* pp, G* gp) {
+  if (GUMP_LIKELY(stackalloc(pp, gp, size_t{gp->stacksize} << 10))) return true;
+  LockScope l(&sched.lock);
+  sched.nostack.pushBack(gp);
+  sched.nnostack.store(sched.nostack.size, relaxed);  // a hint outside the lock
+  return false;
+}
+
+void nostackWake() {
+  LockScope l(&sched.lock);
+  // One stack came back: let one goroutine try. If it fails for another reason
+  // it queues again.
+  G* gp = sched.nostack.pop();
+  sched.nnostack.store(sched.nostack.size, relaxed);
+  if (gp != nullptr) globrunqput(gp);
+}
+
+G* newproc1(const FuncType* ft, void* closure, const SpawnOptions* o,
+            uintptr_t pc) {
+  M* mp = acquirem();  // the P's free list is ours until releasem
+  P* pp = mp->p;
+  G* gp = GUMP_LIKELY(pp != nullptr) ? gfget(pp) : nullptr;
+  if (GUMP_UNLIKELY(gp == nullptr)) gp = malg();
+  if (GUMP_UNLIKELY(gp == nullptr)) {
+    releasem(mp);
+    return nullptr;
+  }
+  if (o != nullptr) {
+    size_t max = maxStackSize.load(relaxed);  // a setting; no order needed
+    size_t size = o->stack_size > max ? max : o->stack_size;
+    gp->stacksize = static_cast<uint32_t>((size + 1023) >> 10);
+  } else {
+    gp->stacksize = 0;
+  }
+  if (GUMP_UNLIKELY(sched.nnostack.load(relaxed) != 0)) {
+    // Stacks are short: have one now, or tell the caller.
+    if (!stackalloc(pp, gp, size_t{gp->stacksize} << 10)) {
+      if (pp != nullptr) {
+        gfput(pp, gp);
+      } else {
+        LockScope l(&sched.gFreeLock);
+        sched.gFree.push(gp);
+        sched.gFreeN.add(1, relaxed);
+      }
+      releasem(mp);
+      return nullptr;
+    }
+  }
+  ft->relocate(gp->closure, closure);
+  gp->fn = ft;
+  gp->gopc = pc;
+  gp->parentGoid = getg()->goid;
+  gp->name = o != nullptr ? o->name : nullptr;
+  gp->goid = nextGoid(pp);
+  if (pp != nullptr) {
+    pp->goroutinesCreated.store(pp->goroutinesCreated.load(relaxed) + 1,
+                                relaxed);  // written by the owner only
+  }
+  casgstatus(gp, kGdead, kGrunnable);
+  releasem(mp);
+  return gp;
+}
+
+SpawnResult newproc(const FuncType* ft, void* closure,
+                    const SpawnOptions* options, uintptr_t pc) noexcept {
+  runtimeEntry();
+  M* mp = acquirem();
+  G* gp = newproc1(ft, closure, options, pc);
+  if (GUMP_UNLIKELY(gp == nullptr)) {
+    releasem(mp);
+    return SpawnResult::kNoMemory;
+  }
+  if (GUMP_LIKELY(mp->p != nullptr)) {
+    runqput(mp->p, gp, /*next=*/true);
+  } else {
+    LockScope l(&sched.lock);
+    globrunqput(gp);
+  }
+  wakep();
+  releasem(mp);
+  return SpawnResult::kOk;
+}
+
+size_t setMaxStack(size_t n) noexcept {
+  if (n < kMinStackSize) n = kMinStackSize;
+  if (n > kMaxStackSizeLimit) n = kMaxStackSizeLimit;
+  return maxStackSize.xchg(n, relaxed);  // as above
+}
+
+const char* stackErrorText() noexcept { return stackLastError(); }
+
+void goexit1() {
+  G* gp = getg();
+  const FuncType* ft = gp->fn;
+  gp->fn = nullptr;
+  ft->destroy(
+      gp->closure);  // may park, and come back on another M; gp stays the same
+  if (GUMP_UNLIKELY(gp->gls != nullptr)) glsDestroyAll(gp);
+  if (GUMP_UNLIKELY(gp->name != nullptr)) {
+    std::free(const_cast<char*>(
+        gp->name));  // still the goroutine: user code may allocate
+    gp->name = nullptr;
+  }
+  gp->dying = true;
+  gumpMcall(goexit0);
+  __builtin_unreachable();
+}
+
+// Not noexcept and without a handler, on purpose: an exception that nobody
+// catches then ends its search at gumpGostart, where the unwind information
+// says "end of stack", before a single frame is unwound, and the terminate
+// handler can print the stack of the throw.
+void gumpGoroutineMain(G* gp) {
+  const FuncType* ft = gp->fn;
+  ft->run(gp->closure);
+  if (GUMP_UNLIKELY(getg() == maing)) mainReturned = true;
+  goexit1();
+}
+
+void goexit() {
+  G* gp = getg();
+  if (gp == nullptr || gp->foreign) {
+    fatal("runtime.Goexit called on a thread that is not a goroutine");
+  }
+  auto* e =
+      static_cast<_Unwind_Exception*>(std::malloc(sizeof(_Unwind_Exception)));
+  if (e == nullptr) fatal("out of memory");
+  *e = _Unwind_Exception();
+  e->exception_cleanup = goexitCaught;
+  _Unwind_ForcedUnwind(e, goexitStop, nullptr);
+  fatalthrow("goexit: unwinding failed");
+}
+
+}  // namespace gump::rt

@@ -1,0 +1,190 @@
+// Parking, readying and yielding: how a goroutine leaves its M and comes back.
+//
+// Every switch away from a goroutine is one gumpMcall: the context is saved
+// first, and only then, on g0, the goroutine is published to whoever may resume
+// it (by unlockf, by a run queue). So nobody can resume a context that is not
+// complete.
+//
+// Invariants:
+//   (K1) A G that is kGwaiting has its context in sched, except a foreign one,
+//   whose thread waits on its M's note. (K2) After unlockf, or after a runqput
+//   of itself, nothing on this M touches the G. (K3) On g0 m.locks is 0 when fn
+//   returns the next G; gopark's one acquirem ends in park_m.
+#include "runtime/os_linux.h"
+#include "runtime/panic.h"
+#include "runtime/proc.h"
+
+namespace gump::rt {
+
+// gumpOnG0 is the g0 half of every switch: fn disposes of gp and names its
+// successor. What travels with a goroutine beside its registers is exchanged
+// here: the exception globals, which the C++ ABI keeps per thread, and errno.
+// Their addresses were taken once, by the thread itself (minit), so no cached
+// thread-local address is involved.
+G* gumpOnG0(G* gp, G* (*fn)(G*)) {
+  M* mp = getg()->m;
+  if (GUMP_LIKELY(gp != &mp->g0)) {
+    gp->eh = *mp->eh;
+    gp->savedErrno = *mp->errnoAddr;
+    if (GUMP_UNLIKELY(gp->unguarded)) stackCheckCanary(gp);
+  }
+  G* next = fn(gp);
+  if (GUMP_LIKELY(next != nullptr)) {
+    *mp->eh = next->eh;
+    *mp->errnoAddr = next->savedErrno;
+  }
+  return next;
+}
+
+void dropg() {
+  M* mp = getg()->m;
+  mp->curg.load(relaxed)->m = nullptr;  // written by us
+  mp->curg.store(nullptr, relaxed);
+}
+
+namespace {
+
+G* park_m(G* gp) {
+  M* mp = getg()->m;
+  casgstatus(gp, kGrunning, kGwaiting);
+  dropg();
+  auto unlockf = mp->waitunlockf;
+  if (unlockf != nullptr) {
+    void* lock = mp->waitlock;
+    mp->waitunlockf = nullptr;
+    mp->waitlock = nullptr;
+    if (!unlockf(gp, lock)) {
+      mp->locks.store(0, relaxed);  // (K3)
+      casgstatus(gp, kGwaiting, kGrunnable);
+      return execute(
+          gp, /*inheritTime=*/true);  // it has a stack, so execute returns it
+    }
+  }
+  mp->locks.store(0, relaxed);  // (K3)
+  return schedule();
+}
+
+// parkForeign blocks the thread itself: the pseudo-G of a plain thread is never
+// on a run queue.
+void parkForeign(G* gp, bool (*unlockf)(G*, void*), void* lock) {
+  M* mp = gp->m;
+  casgstatus(gp, kGrunning, kGwaiting);
+  if (unlockf != nullptr && !unlockf(gp, lock)) {
+    casgstatus(gp, kGwaiting, kGrunnable);
+    casgstatus(gp, kGrunnable, kGrunning);
+    releasem(mp);
+    return;
+  }
+  releasem(mp);
+  mp->blocked.store(true, relaxed);  // for traces
+  notesleep(&mp->park);              // readyForeign's notewakeup may come first
+  noteclear(&mp->park);
+  mp->blocked.store(false, relaxed);
+  casgstatus(gp, kGrunnable, kGrunning);
+}
+
+bool parkunlock(G*, void* l)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // releases a lock taken before the switch
+  unlock(static_cast<Mutex*>(l));
+  return true;
+}
+
+// goschedImpl makes gp runnable at the tail of the global queue, so that
+// everyone else goes first.
+G* goschedImpl(G* gp) {
+  casgstatus(gp, kGrunning, kGrunnable);
+  dropg();
+  if (soleP()) {
+    getg()->m->p->yielded.pushBack(gp);  // nobody else could take it
+    return schedule();
+  }
+  {
+    LockScope l(&sched.lock);
+    globrunqput(gp);
+  }
+  wakep();
+  return schedule();
+}
+
+G* goyield_m(G* gp) {
+  casgstatus(gp, kGrunning, kGrunnable);
+  dropg();
+  runqput(getg()->m->p, gp, /*next=*/false);
+  return schedule();
+}
+
+}  // namespace
+
+void gopark(bool (*unlockf)(G*, void*), void* lock, WaitReason reason) {
+  G* gp = getg();
+  M* mp = gp->m;
+  if (GUMP_UNLIKELY(mp->locks.load(relaxed) != 1)) {  // written by us only
+    printf("runtime: gopark with m.locks=%d\n", mp->locks.load(relaxed));
+    fatalthrow("gopark: bad m.locks");
+  }
+  gp->waitreason = reason;
+  if (GUMP_UNLIKELY(gp->foreign)) {
+    parkForeign(gp, unlockf, lock);
+    return;
+  }
+  mp->waitunlockf = unlockf;
+  mp->waitlock = lock;
+  gumpMcall(park_m);
+}
+
+void goparkunlock(Mutex* l, WaitReason reason) {
+  gopark(parkunlock, l, reason);
+}
+
+void goready(G* gp) {
+  if (GUMP_UNLIKELY(gp->foreign)) {
+    M* mp = gp->m;
+    casgstatus(gp, kGwaiting, kGrunnable);  // the one winner
+    notewakeup(&mp->park);
+    return;
+  }
+  M* mp = acquirem();  // keep the P between here and runqput
+  casgstatus(gp, kGwaiting, kGrunnable);
+  if (GUMP_LIKELY(mp->p != nullptr)) {
+    runqput(mp->p, gp, /*next=*/true);
+  } else {
+    LockScope l(&sched.lock);
+    globrunqput(gp);
+  }
+  wakep();
+  releasem(mp);
+}
+
+void gosched() noexcept {
+  G* gp = getg();
+  if (gp == nullptr || gp->foreign) {
+    osyield();
+    return;
+  }
+  gumpMcall(goschedImpl);
+}
+
+void gopreempt() { gumpMcall(goschedImpl); }
+
+void goyield() { gumpMcall(goyield_m); }
+
+namespace {
+GUMP_NOINLINE G* runtimeEntrySlow(G* gp) {
+  if (gp == nullptr) return needm();
+  if (!gp->foreign && gp->m->locks.load(relaxed) == 0)
+    gopreempt();  // ours: written by us only
+  return gp;
+}
+}  // namespace
+
+G* runtimeEntry() {
+  G* gp = getg();
+  if (GUMP_UNLIKELY(gp == nullptr ||
+                    gp->preempt.load(
+                        relaxed))) {  // a request, repeated by sysmon if missed
+    return runtimeEntrySlow(gp);
+  }
+  return gp;
+}
+
+}  // namespace gump::rt

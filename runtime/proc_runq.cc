@@ -1,0 +1,256 @@
+// Run queues: the ring of a P with its runnext, and the global queue.
+//
+// Ring invariants:
+//   (R1) runqtail is written by the owner only; runqhead by owner and thieves,
+//   by CAS; tail - head <= kRunqSize. (R2) A slot in [head, tail) holds a G
+//   that is kGrunnable and on no other queue. (R3) Whoever advances head has
+//   read the slots before the CAS. The CAS decides whether the reading counts.
+//   (R4) Only the owner writes slots, and only outside [head, tail); so a slot
+//   is rewritten only after its reader's CAS. (R5) Only the owner makes runnext
+//   non-null.
+// All of it works on a bare P: no G is looked into. The one exception is
+// runqputslow, which needs sched.runq.
+#include "runtime/panic.h"
+#include "runtime/proc.h"
+
+namespace gump::rt {
+
+void runqput(P* pp, G* gp, bool next) {
+  if (next && soleP()) {
+    G* old = pp->runnext.load(relaxed);  // written by us only
+    pp->runnext.store(gp, relaxed);      // read by us only
+    if (old == nullptr) return;
+    gp = old;
+  } else if (next) {
+    // seq_cst: this publishes gp, and the load of nmspinning in wakep must not
+    // pass it (see wakep). It also pairs with the acquire-cas in runqgrab: the
+    // thief sees *gp.
+    gp = pp->runnext.xchg(gp, seq_cst);
+    if (gp == nullptr) return;
+    // The old runnext is kicked out to the ring. It stays findable: runnext is
+    // non-null meanwhile.
+  }
+  for (;;) {
+    uint32_t h =
+        pp->runqhead.load(acquire);  // pairs with cas-release in runqgrab:
+                                     // slots below h have been read
+    uint32_t t = pp->runqtail.load(relaxed);  // (R1) we are its only writer
+    if (GUMP_LIKELY(t - h < kRunqSize)) {
+      pp->runq[t % kRunqSize].store(gp, relaxed);  // published by the next line
+      pp->runqtail.store(t + 1,
+                         release);  // pairs with load-acquire in runqgrab
+      return;
+    }
+    if (runqputslow(pp, gp, h, t))
+      return;  // false: a thief made room, so the next turn succeeds
+  }
+}
+
+bool runqputslow(P* pp, G* gp, uint32_t h, uint32_t t) {
+  constexpr uint32_t kHalf = kRunqSize / 2;
+  if (t - h != kRunqSize) fatalthrow("runqputslow: queue is not full");
+  G* batch[kHalf];
+  for (uint32_t i = 0; i < kHalf; i++) {
+    batch[i] =
+        pp->runq[(h + i) % kRunqSize].load(relaxed);  // (R4) written by us
+  }
+  if (!pp->runqhead.cas(h, h + kHalf, release))
+    return false;  // (R3) commits; pairs with the acquire in runqput
+  GQueue q;
+  for (G* g : batch) q.pushBack(g);
+  q.pushBack(gp);
+  LockScope l(&sched.lock);
+  globrunqputbatch(&q);
+  return true;
+}
+
+void runqputbatch(P* pp, GQueue* q) {
+  uint32_t h = pp->runqhead.load(acquire);  // as in runqput
+  uint32_t t = pp->runqtail.load(relaxed);  // (R1)
+  while (!q->empty() && t - h < kRunqSize) {
+    pp->runq[t % kRunqSize].store(q->pop(), relaxed);  // published below
+    t++;
+  }
+  pp->runqtail.store(t, release);  // pairs with load-acquire in runqgrab
+}
+
+namespace {
+RunqGet runqgetSole(P* pp, G* next) {
+  if (next != nullptr) {
+    pp->runnext.store(nullptr, relaxed);  // soleP
+    return {next, /*inheritTime=*/true};
+  }
+  uint32_t h = pp->runqhead.load(relaxed);  // soleP
+  if (h == pp->runqtail.load(relaxed)) return {nullptr, false};
+  G* gp = pp->runq[h % kRunqSize].load(relaxed);
+  pp->runqhead.store(h + 1, release);  // for readers of its length
+  return {gp, /*inheritTime=*/false};
+}
+}  // namespace
+
+RunqGet runqget(P* pp) {
+  // A thief may have cleared runnext meanwhile, and nobody else sets it, so one
+  // attempt is enough.
+  G* next = pp->runnext.load(relaxed);
+  if (soleP()) return runqgetSole(pp, next);
+  if (next != nullptr &&
+      pp->runnext.cas(next, nullptr, acquire)) {  // pairs with xchg in runqput
+    return {next, /*inheritTime=*/true};
+  }
+  for (;;) {
+    uint32_t h = pp->runqhead.load(
+        acquire);  // pairs with cas-release of other consumers
+    uint32_t t = pp->runqtail.load(relaxed);  // (R1)
+    if (t == h) return {nullptr, false};
+    G* gp = pp->runq[h % kRunqSize].load(relaxed);  // (R4) written by us
+    if (GUMP_LIKELY(pp->runqhead.cas(h, h + 1, release))) {  // (R3) commits
+      return {gp, /*inheritTime=*/false};
+    }
+  }
+}
+
+bool runqempty(const P* pp) {
+  // runqput moves runnext into the ring in two steps, new runnext first.
+  // Reading head, tail, runnext, and tail again cannot miss the G in between:
+  // if tail did not move, the kicked G had not yet left when runnext was read
+  // non-null.
+  for (;;) {
+    uint32_t h =
+        pp->runqhead.load(acquire);  // pairs with cas-release of consumers
+    uint32_t t =
+        pp->runqtail.load(acquire);  // pairs with store-release of the owner
+    G* next = pp->runnext.load(
+        seq_cst);  // seq_cst: the parking recheck relies on it (proc.cc)
+    if (t == pp->runqtail.load(acquire)) return h == t && next == nullptr;
+  }
+}
+
+uint32_t runqlen(const P* pp) {
+  uint32_t h = pp->runqhead.load(acquire);  // approximate by nature
+  uint32_t t = pp->runqtail.load(acquire);
+  return t - h;
+}
+
+GQueue runqdrain(P* pp) {
+  GQueue q;
+  G* next = pp->runnext.load(relaxed);
+  if (next != nullptr &&
+      pp->runnext.cas(next, nullptr, acquire)) {  // as in runqget
+    q.pushBack(next);
+  }
+  for (;;) {
+    uint32_t h = pp->runqhead.load(acquire);  // as in runqget
+    uint32_t t = pp->runqtail.load(relaxed);  // (R1)
+    uint32_t n = t - h;
+    if (n == 0) return q;
+    if (n > kRunqSize) continue;  // head moved on between the loads
+    G* batch[kRunqSize];
+    for (uint32_t i = 0; i < n; i++) {
+      batch[i] = pp->runq[(h + i) % kRunqSize].load(relaxed);  // (R4)
+    }
+    if (!pp->runqhead.cas(h, h + n, release)) continue;  // (R3)
+    for (uint32_t i = 0; i < n; i++) q.pushBack(batch[i]);
+    return q;
+  }
+}
+
+uint32_t runqgrab(P* pp, Atomic<G*>* batch, uint32_t batchHead,
+                  bool stealRunNextG) {
+  for (;;) {
+    uint32_t h = pp->runqhead.load(
+        acquire);  // pairs with cas-release of other consumers
+    uint32_t t =
+        pp->runqtail.load(acquire);  // pairs with store-release of the owner:
+                                     // slots below t are written
+    uint32_t n = t - h;
+    n -= n / 2;  // half, rounded up
+    if (n == 0) {
+      if (!stealRunNextG) return 0;
+      G* next = pp->runnext.load(relaxed);
+      if (next == nullptr) return 0;
+      if (pp->status.load(acquire) == kPrunning) {
+        // The owner has just readied next and will most likely block and run it
+        // at once. Leave it the time: taking it now would make every
+        // synchronous exchange between two goroutines cross processors.
+        usleep(3);
+      }
+      if (!pp->runnext.cas(next, nullptr, acquire))
+        continue;  // pairs with xchg in runqput: we see *next
+      batch[batchHead % kRunqSize].store(
+          next, relaxed);  // ours until runqsteal publishes it
+      return 1;
+    }
+    if (n > kRunqSize / 2) continue;  // h and t are of different moments
+    for (uint32_t i = 0; i < n; i++) {
+      G* gp = pp->runq[(h + i) % kRunqSize].load(
+          relaxed);  // published by the tail we loaded
+      batch[(batchHead + i) % kRunqSize].store(gp, relaxed);  // as above
+    }
+    if (pp->runqhead.cas(h, h + n, release)) return n;  // (R3) commits
+  }
+}
+
+G* runqsteal(P* pp, P* victim, bool stealRunNextG) {
+  uint32_t t = pp->runqtail.load(relaxed);  // (R1)
+  uint32_t n = runqgrab(victim, pp->runq, t, stealRunNextG);
+  if (n == 0) return nullptr;
+  n--;
+  G* gp = pp->runq[(t + n) % kRunqSize].load(relaxed);  // just written by us
+  if (n == 0) return gp;
+  uint32_t h = pp->runqhead.load(
+      acquire);  // pairs with cas-release of consumers of our ring
+  if (t - h + n >= kRunqSize) fatalthrow("runqsteal: runq overflow");
+  pp->runqtail.store(t + n, release);  // pairs with load-acquire in runqgrab
+  return gp;
+}
+
+// ---- the global queue, all under sched.lock
+// ----------------------------------------------------------------------------
+
+void globrunqput(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  sched.runq.pushBack(gp);
+  sched.runqsize.store(sched.runq.size, relaxed);  // a hint outside the lock
+}
+
+void flushYielded(P* pp) {
+  if (GUMP_LIKELY(pp->yielded.empty())) return;
+  LockScope l(&sched.lock);
+  pp->yielded.pushBackAll(&sched.runq);
+  sched.runq = pp->yielded;
+  pp->yielded = GQueue();
+  sched.runqsize.store(sched.runq.size, relaxed);  // as above
+}
+
+void globrunqputhead(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  sched.runq.push(gp);
+  sched.runqsize.store(sched.runq.size, relaxed);  // as above
+}
+
+void globrunqputbatch(GQueue* q) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  sched.runq.pushBackAll(q);
+  sched.runqsize.store(sched.runq.size, relaxed);  // as above
+}
+
+G* globrunqget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  G* gp = sched.runq.pop();
+  sched.runqsize.store(sched.runq.size, relaxed);  // as above
+  return gp;
+}
+
+G* globrunqgetbatch(P* pp, int32_t n)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  if (sched.runq.empty()) return nullptr;
+  int32_t share = sched.runq.size / gomaxprocs.load(relaxed) +
+                  1;  // written with the world stopped
+  if (n > share) n = share;
+  if (n > sched.runq.size) n = sched.runq.size;
+  G* gp = sched.runq.pop();
+  GQueue rest;
+  for (int32_t i = 1; i < n; i++) rest.pushBack(sched.runq.pop());
+  runqputbatch(pp, &rest);
+  if (!rest.empty()) fatalthrow("Couldn't put Gs into empty local runq");
+  sched.runqsize.store(sched.runq.size, relaxed);  // as above
+  return gp;
+}
+
+}  // namespace gump::rt

@@ -1,0 +1,128 @@
+// Status words of Gs and Ps: every transition goes through here and is checked
+// against the diagrams in runtime2.h, in release builds too. A wrong transition
+// is the earliest visible sign of a double wake-up or a lost owner.
+#include "runtime/os_linux.h"
+#include "runtime/panic.h"
+#include "runtime/proc.h"
+
+namespace gump::rt {
+
+namespace {
+
+constexpr uint32_t bit(uint32_t s) { return 1u << s; }
+
+// kLegalG[from] is the set of statuses that may follow.
+constexpr uint32_t kLegalG[] = {
+    /* kGidle */ bit(kGdead),
+    /* kGrunnable */ bit(kGrunning),
+    /* kGrunning */ bit(kGrunnable) | bit(kGsyscall) | bit(kGwaiting) |
+        bit(kGdead),
+    /* kGsyscall */ bit(kGrunning) | bit(kGrunnable) | bit(kGdead),
+    /* kGwaiting */ bit(kGrunnable) | bit(kGrunning),
+    /* 5, unused */ 0,
+    /* kGdead */ bit(kGrunnable) | bit(kGsyscall),
+};
+
+// kLegalP[from] likewise.
+constexpr uint32_t kLegalP[] = {
+    /* kPidle */ bit(kPrunning) | bit(kPgcstop),
+    /* kPrunning */ bit(kPidle) | bit(kPsyscall) | bit(kPgcstop),
+    /* kPsyscall */ bit(kPidle) | bit(kPrunning) | bit(kPgcstop),
+    /* kPgcstop */ bit(kPidle) | bit(kPrunning) | bit(kPdead),
+    /* kPdead */ bit(kPgcstop),
+};
+
+[[noreturn]] GUMP_NOINLINE void badG(const G* gp, uint32_t oldval,
+                                     uint32_t newval) {
+  printf("runtime: casgstatus goid=%U %x->%x but status is %x\n", gp->goid,
+         oldval, newval, gp->atomicstatus.load(acquire));
+  fatalthrow("casgstatus: bad transition");
+}
+
+[[noreturn]] GUMP_NOINLINE void badP(const P* pp, uint32_t oldval,
+                                     uint32_t newval) {
+  printf("runtime: P%d status %u->%u but is %u\n", pp->id, oldval, newval,
+         pp->status.load(acquire));
+  fatalthrow("bad P status transition");
+}
+
+// scanWait waits while somebody holds the scan bit of gp; throws when the
+// status is something else altogether.
+GUMP_NOINLINE void scanWait(G* gp, uint32_t oldval, uint32_t newval) {
+  for (int spins = 0;; spins++) {
+    uint32_t s = gp->atomicstatus.load(acquire);
+    if (s == oldval) return;
+    if (s != (oldval | kGscan)) badG(gp, oldval, newval);
+    if (spins < 1000) {
+      procyield(1);
+    } else {
+      osyield();
+    }
+  }
+}
+
+}  // namespace
+
+uint32_t readgstatus(const G* gp) {
+  return gp->atomicstatus.load(
+      acquire);  // pairs with the stores in casgstatus: the G's fields belong
+                 // to the status
+}
+
+void casgstatus(G* gp, uint32_t oldval, uint32_t newval) {
+  if (GUMP_UNLIKELY(oldval > kGdead || (kLegalG[oldval] & bit(newval)) == 0)) {
+    badG(gp, oldval, newval);
+  }
+  if (oldval == kGwaiting || oldval == kGsyscall) {
+    // Others compete: a second waker, or the holder of the scan bit. acq_rel:
+    // what the parker wrote before it parked is ours now, and what we wrote is
+    // visible to whoever sees the new status.
+    while (GUMP_UNLIKELY(!gp->atomicstatus.cas(oldval, newval, acq_rel))) {
+      scanWait(gp, oldval, newval);
+    }
+    return;
+  }
+  // Only the owner leaves these statuses, so a checked store is enough.
+  if (GUMP_UNLIKELY(gp->atomicstatus.load(relaxed) != oldval)) {
+    badG(gp, oldval, newval);
+  }
+  gp->atomicstatus.store(
+      newval,
+      release);  // pairs with the acquire of the cas above and of readgstatus
+}
+
+bool castogscanstatus(G* gp, uint32_t oldval) {
+  if (oldval != kGwaiting && oldval != kGsyscall) {
+    fatalthrow("castogscanstatus: bad status");
+  }
+  return gp->atomicstatus.cas(oldval, oldval | kGscan,
+                              acquire);  // pairs with the parker's release
+}
+
+void casfrom_Gscanstatus(G* gp, uint32_t oldval) {
+  if (!gp->atomicstatus.cas(
+          oldval | kGscan, oldval,
+          release)) {  // pairs with the acq_rel of who leaves the status
+    badG(gp, oldval | kGscan, oldval);
+  }
+}
+
+bool pcasstatus(P* pp, uint32_t oldval, uint32_t newval) {
+  if (GUMP_UNLIKELY(oldval > kPdead || (kLegalP[oldval] & bit(newval)) == 0)) {
+    badP(pp, oldval, newval);
+  }
+  return pp->status.cas(
+      oldval, newval,
+      acq_rel);  // the winner owns the P and all that its last owner wrote
+}
+
+void setPStatus(P* pp, uint32_t oldval, uint32_t newval) {
+  if (GUMP_UNLIKELY(oldval > kPdead || (kLegalP[oldval] & bit(newval)) == 0 ||
+                    pp->status.load(relaxed) != oldval)) {
+    badP(pp, oldval, newval);
+  }
+  pp->status.store(
+      newval, release);  // publishes the P to whoever takes it with pcasstatus
+}
+
+}  // namespace gump::rt

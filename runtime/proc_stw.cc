@@ -1,0 +1,228 @@
+// Stop-the-world, start-the-world, and running a function on every P.
+//
+// Protocol: the stopper sets stopwait to the number of Ps and then gcwaiting,
+// both under sched.lock, asks every running G to yield, and takes at once the
+// Ps that nobody runs (idle) or whose M is in a declared system call (by CAS).
+// Each other P is given up by its own M in gcstopm, at the latest when its
+// goroutine next enters the runtime, and counted down under sched.lock; the
+// last one wakes stopnote. gcwaiting is read by findRunnable before anything is
+// picked, and again in the section of sched.lock in which a P would go idle, so
+// no P can slip past the count.
+//
+// One stop at a time: worldsema, a goroutine-level semaphore, because its
+// waiters must not hold a P.
+#include "runtime/netpoll.h"
+#include "runtime/os_linux.h"
+#include "runtime/panic.h"
+#include "runtime/proc.h"
+
+namespace gump::rt {
+
+namespace {
+
+Atomic<uint32_t> worldsema{1};
+int32_t newprocs;  // by GOMAXPROCS for startTheWorld; guarded by worldsema
+constexpr int64_t kStopRetry =
+    100'000;  // ns until running goroutines are asked again
+
+// takeStoppablePs counts down the caller's own P, those in system calls and the
+// idle ones. True: must wait for others.
+bool takeStoppablePs(M* mp) {
+  LockScope l(&sched.lock);
+  sched.stopwait =
+      gomaxprocs.load(relaxed);          // changes only with the world stopped
+  sched.gcwaiting.store(true, seq_cst);  // store gcwaiting, then read P status
+                                         // / entersyscall: the other way round
+  preemptall();
+  if (mp->p != nullptr) {
+    setPStatus(mp->p, kPrunning, kPgcstop);
+    sched.stopwait--;
+  }
+  int32_t n = gomaxprocs.load(relaxed);
+  for (int32_t i = 0; i < n; i++) {
+    P* pp = allp[i];
+    if (pp->status.load(seq_cst) == kPsyscall &&
+        pcasstatus(pp, kPsyscall, kPgcstop)) {
+      sched.ngsyscallNoP.add(1, relaxed);
+      pp->syscalltick.add(1, relaxed);
+      sched.stopwait--;
+    }
+  }
+  while (P* pp = pidleget()) {
+    setPStatus(pp, kPidle, kPgcstop);
+    sched.stopwait--;
+  }
+  return sched.stopwait > 0;
+}
+
+void checkStopped() {
+  LockScope l(&sched.lock);
+  if (sched.stopwait != 0)
+    fatalthrow("stopTheWorld: not stopped (stopwait != 0)");
+  int32_t n = gomaxprocs.load(relaxed);
+  for (int32_t i = 0; i < n; i++) {
+    if (allp[i]->status.load(acquire) != kPgcstop) {
+      fatalthrow("stopTheWorld: not stopped (status != kPgcstop)");
+    }
+  }
+}
+
+}  // namespace
+
+bool preemptone(P* pp) {
+  // Best effort: the request may hit the wrong G, or be ignored, and is then
+  // repeated.
+  M* mp = pp->m.load(acquire);  // pairs with acquirep
+  if (mp == nullptr || mp == getg()->m) return false;
+  G* gp = mp->curg.load(acquire);  // pairs with execute
+  if (gp == nullptr) return false;
+  gp->preempt.store(true, relaxed);  // read at each runtime entry
+  pp->preempt.store(true, relaxed);
+  return true;
+}
+
+void preemptall() {
+  int32_t n = gomaxprocs.load(acquire);  // pairs with procresize
+  for (int32_t i = 0; i < n; i++) {
+    if (allp[i]->status.load(acquire) == kPrunning) preemptone(allp[i]);
+  }
+}
+
+void stopTheWorld(WaitReason reason) {
+  G* gp = runtimeEntry();
+  semacquire(&worldsema, /*lifo=*/false, SemaReason::kSemacquire);
+  M* mp = acquirem();  // until startTheWorld: the caller keeps its M, and its
+                       // stopped P
+  gp->waitreason = reason;
+  if (takeStoppablePs(mp)) {
+    while (!notetsleep(&sched.stopnote, kStopRetry)) preemptall();
+    noteclear(&sched.stopnote);
+  }
+  checkStopped();
+}
+
+void startTheWorld() {
+  M* mp = getg()->m;
+  if (netpollinited()) {
+    NetpollResult r = netpoll(0);  // whatever became ready while nobody polled
+    injectglist(&r.toRun);
+    netpollAdjustWaiters(r.delta);
+  }
+  P* runnable;
+  {
+    LockScope l(&sched.lock);
+    int32_t procs = newprocs != 0 ? newprocs : gomaxprocs.load(relaxed);
+    newprocs = 0;
+    runnable = procresize(procs);
+    sched.gcwaiting.store(false,
+                          release);  // pairs with the acquire in findRunnable
+    if (sched.sysmonwait.load(relaxed)) {  // written under sched.lock
+      sched.sysmonwait.store(false, relaxed);
+      notewakeup(&sched.sysmonnote);
+    }
+  }
+  while (runnable != nullptr) {
+    P* pp = runnable;
+    runnable = pp->link;
+    pp->link = nullptr;
+    M* idle = pp->m.load(relaxed);  // procresize's note to us
+    pp->m.store(nullptr, relaxed);
+    if (idle == nullptr) {
+      newm(nullptr, pp, -1);
+      continue;
+    }
+    if (idle->nextp != nullptr)
+      fatalthrow("startTheWorld: inconsistent mp->nextp");
+    idle->nextp = pp;
+    notewakeup(&idle->park);  // publishes nextp
+  }
+  // The global queue may hold work, and idle Ps: one spinner finds out.
+  // sched.lock above was the publication.
+  wakep();
+  releasem(mp);
+  semrelease(&worldsema, /*handoff=*/false);
+}
+
+int32_t setGOMAXPROCS(int32_t n) noexcept {
+  schedinit();
+  int32_t old;
+  {
+    LockScope l(&sched.lock);
+    old = gomaxprocs.load(relaxed);
+    if (n > kMaxGomaxprocs) n = kMaxGomaxprocs;
+    if (n > 0) sched.customGOMAXPROCS = true;
+  }
+  if (n <= 0 || n == old) return old;
+  stopTheWorld(WaitReason::kStoppingTheWorld);
+  old = gomaxprocs.load(relaxed);  // the world is stopped
+  newprocs = n;
+  startTheWorld();
+  return old;
+}
+
+void setDefaultGOMAXPROCS() noexcept {
+  schedinit();
+  int32_t n = defaultGOMAXPROCS(getproccount());
+  bool custom;
+  int32_t old;
+  {
+    LockScope l(&sched.lock);
+    custom = sched.customGOMAXPROCS;
+    old = gomaxprocs.load(relaxed);
+  }
+  if (!custom && n == old) return;
+  stopTheWorld(WaitReason::kStoppingTheWorld);
+  {
+    LockScope l(&sched.lock);
+    sched.customGOMAXPROCS = false;
+  }
+  newprocs = n;
+  startTheWorld();
+}
+
+void forEachP(WaitReason reason, void (*fn)(P*)) {
+  G* gp = runtimeEntry();
+  semacquire(&worldsema, /*lifo=*/false, SemaReason::kSemacquire);
+  M* mp = acquirem();
+  P* own = mp->p;
+  gp->waitreason = reason;
+  bool wait;
+  {
+    LockScope l(&sched.lock);
+    int32_t n = gomaxprocs.load(relaxed);  // worldsema: nobody resizes
+    sched.safePointFn = fn;
+    sched.safePointWait = n - (own != nullptr ? 1 : 0);
+    for (int32_t i = 0; i < n; i++) {
+      if (allp[i] != own)
+        allp[i]->runSafePointFn.store(
+            1, seq_cst);  // then read status; going idle reads it after
+    }
+    preemptall();
+    for (P* pp = sched.pidle; pp != nullptr; pp = pp->link) {
+      if (pp->runSafePointFn.cas(1, 0, acq_rel)) {  // the winner runs it
+        fn(pp);
+        sched.safePointWait--;
+      }
+    }
+    wait = sched.safePointWait > 0;
+  }
+  if (own != nullptr) fn(own);
+  int32_t n = gomaxprocs.load(relaxed);
+  for (int32_t i = 0; i < n; i++) {
+    P* pp = allp[i];
+    if (pp->status.load(seq_cst) == kPsyscall &&
+        pp->runSafePointFn.load(acquire) == 1 &&
+        pcasstatus(pp, kPsyscall, kPidle)) {
+      pp->syscalltick.add(1, relaxed);
+      handoffp(pp);  // runs it
+    }
+  }
+  if (wait) {
+    while (!notetsleep(&sched.safePointNote, kStopRetry)) preemptall();
+    noteclear(&sched.safePointNote);
+  }
+  releasem(mp);
+  semrelease(&worldsema, /*handoff=*/false);
+}
+
+}  // namespace gump::rt

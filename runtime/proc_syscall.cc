@@ -1,0 +1,142 @@
+// Declared system calls: a goroutine that is about to block in the kernel lets
+// go of its P, so that others may take it.
+//
+// Protocol: entersyscall unlinks P and M and then stores kPsyscall; that store
+// publishes the P. From then on the P belongs to whoever wins the CAS away from
+// kPsyscall: this thread on its way back (exitsyscall), sysmon's retake, a
+// stop-the-world, or forEachP. The M remembers the P in oldp, and tells by
+// syscalltick whether it was away meanwhile.
+#include "runtime/panic.h"
+#include "runtime/proc.h"
+
+namespace gump::rt {
+
+namespace {
+
+void wakeSysmon() {
+  LockScope l(&sched.lock);
+  if (!sched.sysmonwait.load(relaxed)) return;  // written under sched.lock
+  sched.sysmonwait.store(false, relaxed);
+  notewakeup(&sched.sysmonnote);
+}
+
+// entersyscallStopped gives the P to whoever is stopping the world, if he has
+// not taken it already.
+void entersyscallStopped(P* pp) {
+  LockScope l(&sched.lock);
+  if (sched.stopwait > 0 && pcasstatus(pp, kPsyscall, kPgcstop)) {
+    sched.ngsyscallNoP.add(1, relaxed);
+    pp->syscalltick.add(1, relaxed);
+    if (--sched.stopwait == 0) notewakeup(&sched.stopnote);
+  }
+}
+
+bool exitsyscallFast(P* oldp) {
+  if (oldp != nullptr &&
+      oldp->status.load(acquire) ==
+          kPsyscall &&  // pairs with the store in entersyscall
+      pcasstatus(oldp, kPsyscall, kPidle)) {
+    acquirep(oldp);
+    return true;
+  }
+  // Somebody took it. Any idle one will do.
+  if (sched.npidle.load(relaxed) == 0)
+    return false;  // a hint; the slow path looks under the lock
+  P* pp;
+  {
+    LockScope l(&sched.lock);
+    pp = sched.mainEnded.load(relaxed) || sched.gcwaiting.load(relaxed)
+             ? nullptr
+             : pidleget();
+  }
+  if (pp == nullptr) return false;
+  sched.ngsyscallNoP.add(-1, relaxed);
+  acquirep(pp);
+  return true;
+}
+
+// exitsyscall0 queues gp, which is back from the kernel and has no P. On: g0,
+// without a P.
+G* exitsyscall0(G* gp) {
+  M* mp = getg()->m;
+  mp->locks.store(0, relaxed);  // entered with exitsyscall's own acquirem
+  casgstatus(gp, kGsyscall, kGrunnable);
+  sched.ngsyscallNoP.add(-1, relaxed);
+  dropg();
+  P* pp = nullptr;
+  bool locked = false;
+  {
+    LockScope l(&sched.lock);
+    if (!sched.mainEnded.load(relaxed)) pp = pidleget();
+    if (pp == nullptr) {
+      locked =
+          gp->lockedm != nullptr;  // from globrunqput on, gp may run elsewhere
+      globrunqput(gp);
+    }
+  }
+  if (pp != nullptr) {
+    acquirep(pp);
+    return execute(gp, /*inheritTime=*/false);
+  }
+  if (locked) {
+    stoplockedm();
+    if (mp->p == nullptr) return nullptr;  // m0, woken to leave Run
+    return execute(gp, /*inheritTime=*/false);
+  }
+  stopm();
+  if (mp->p == nullptr) return nullptr;  // as above
+  return schedule();
+}
+
+}  // namespace
+
+void entersyscall() noexcept {
+  G* gp = runtimeEntry();
+  if (gp->foreign) return;  // has no P to lose
+  M* mp = acquirem();
+  P* pp = mp->p;
+  casgstatus(gp, kGrunning, kGsyscall);
+  if (GUMP_UNLIKELY(sched.sysmonwait.load(relaxed)))
+    wakeSysmon();  // it sleeps deeply only while nothing runs
+  if (GUMP_UNLIKELY(pp->runSafePointFn.load(acquire) !=
+                    0)) {  // pairs with forEachP
+    gumpMcall([](G* g) {
+      P* own = g->m->p;
+      if (own->runSafePointFn.cas(1, 0, acq_rel)) {
+        sched.safePointFn(own);
+        LockScope l(&sched.lock);
+        if (--sched.safePointWait == 0) notewakeup(&sched.safePointNote);
+      }
+      return g;
+    });
+  }
+  flushYielded(pp);  // from the store below on, the P may be anybody's
+  mp->syscalltick = pp->syscalltick.load(relaxed);
+  mp->oldp = pp;
+  mp->p = nullptr;
+  pp->m.store(nullptr, relaxed);
+  // seq_cst: store status, then read gcwaiting; the stopper stores gcwaiting,
+  // then reads the status.
+  pp->status.store(kPsyscall, seq_cst);
+  if (GUMP_UNLIKELY(sched.gcwaiting.load(seq_cst))) entersyscallStopped(pp);
+  releasem(mp);
+}
+
+void exitsyscall() noexcept {
+  G* gp = getg();
+  if (gp->foreign) return;
+  M* mp = acquirem();
+  gp->waitsince = 0;
+  P* oldp = mp->oldp;
+  mp->oldp = nullptr;
+  if (GUMP_LIKELY(exitsyscallFast(oldp))) {
+    P* pp = mp->p;
+    pp->syscalltick.add(1, relaxed);  // compared for change only
+    casgstatus(gp, kGsyscall, kGrunning);
+    releasem(mp);
+    return;
+  }
+  gumpMcall(exitsyscall0);
+}
+
+}  // namespace gump::rt

@@ -1,0 +1,149 @@
+// What stands where Go has its collector: the finalizer goroutine, and the
+// cycle that gives memory back.
+//
+// findRunnable asks here in its steps 1, 6 and 9. The finalizer goroutine is a
+// system goroutine that runs what queueFinalizer hands it, in order, off
+// everybody's hot path; it parks when the queue is empty, and step 1 readies it
+// when something was queued. The cycle's workers have nothing to do until a
+// cycle is running.
+#include <cstdlib>
+
+#include "runtime/panic.h"
+#include "runtime/proc.h"
+
+namespace gump::rt {
+
+namespace {
+
+struct Finalizer {
+  Finalizer* next;
+  const FuncType* ft;
+  alignas(kClosureAlign) unsigned char closure[kClosureSize];
+};
+
+Mutex finlock{LockRank::kLeaf};
+Finalizer* finHead ABSL_GUARDED_BY(finlock) = nullptr;
+Finalizer* finTail ABSL_GUARDED_BY(finlock) = nullptr;
+bool fingStarted ABSL_GUARDED_BY(finlock) = false;
+G* fing ABSL_GUARDED_BY(finlock) =
+    nullptr;  // parked with an empty queue, or nullptr
+// True: the queue is not empty and fing is parked. Read without the lock by
+// every findRunnable. Sleeper: under finlock, parks only on an empty queue.
+// Waker: under finlock, queues, then sets this. So a queued item is either seen
+// before parking or leaves the flag set; whoever clears it owns the wake-up.
+Atomic<bool> fingwake;
+
+using Hook = void (*)();
+constexpr int kMaxHooks = 16;
+Atomic<Hook> hooks[kMaxHooks];
+
+bool finParkCommit(G* gp, void*)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // releases what runFinalizers locked
+  fing = gp;
+  unlock(&finlock);
+  return true;
+}
+
+Finalizer* nextFinalizer()
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // hands finlock to finParkCommit
+  for (;;) {
+    M* mp = acquirem();
+    lock(&finlock);
+    Finalizer* f = finHead;
+    if (f != nullptr) {
+      finHead = f->next;
+      if (finHead == nullptr) finTail = nullptr;
+      unlock(&finlock);
+      releasem(mp);
+      return f;
+    }
+    gopark(finParkCommit, nullptr, WaitReason::kFinalizerWait);
+  }
+}
+
+void runFinalizers(void*) {
+  getg()->systemG = true;
+  sched.ngsys.add(1, relaxed);  // a count for humans
+  for (;;) {
+    Finalizer* f = nextFinalizer();
+    f->ft->run(f->closure);
+    f->ft->destroy(f->closure);
+    std::free(f);
+  }
+}
+
+constexpr FuncType kFingType = {runFinalizers, [](void*) {},
+                                [](void*, void*) noexcept {}};
+
+}  // namespace
+
+G* wakefing() {
+  if (GUMP_LIKELY(!fingwake.load(acquire)))
+    return nullptr;  // pairs with the release in queueFinalizer
+  LockScope l(&finlock);
+  if (!fingwake.load(relaxed) || fing == nullptr) return nullptr;
+  fingwake.store(false, relaxed);  // under finlock
+  G* gp = fing;
+  fing = nullptr;
+  return gp;
+}
+
+bool queueFinalizer(const FuncType* ft, void* closure) noexcept {
+  runtimeEntry();
+  auto* f = static_cast<Finalizer*>(std::malloc(sizeof(Finalizer)));
+  if (f == nullptr) return false;
+  f->next = nullptr;
+  f->ft = ft;
+  ft->relocate(f->closure, closure);
+  M* mp = acquirem();
+  lock(&finlock);
+  if (finTail != nullptr) {
+    finTail->next = f;
+  } else {
+    finHead = f;
+  }
+  finTail = f;
+  bool start = !fingStarted;
+  fingStarted = true;
+  if (fing != nullptr)
+    fingwake.store(true, release);  // pairs with the acquire in wakefing
+  unlock(&finlock);
+  releasem(mp);
+  if (start)
+    return newproc(&kFingType, nullptr, nullptr, 0) == SpawnResult::kOk;
+  if (G* gp = wakefing()) goready(gp);
+  return true;
+}
+
+bool reclaimWorkAvailable(P*) { return false; }
+
+G* reclaimIdleWorker(P*) { return nullptr; }
+
+bool reclaimRegister(void (*hook)()) noexcept {
+  for (auto& h : hooks) {
+    if (h.load(relaxed) == hook || h.cas(nullptr, hook, acq_rel))
+      return true;  // a set that only grows
+  }
+  return false;
+}
+
+void runtimeGC() noexcept {
+  runtimeEntry();
+  for (auto& h : hooks) {
+    if (Hook f = h.load(acquire)) f();  // pairs with the cas in reclaimRegister
+  }
+}
+
+void gracePeriod() noexcept {
+  forEachP(WaitReason::kFlushProcCaches, [](P*) {});
+}
+
+void freeOSMemory() noexcept {
+  runtimeGC();
+  // Each P hands in its own cache at its next safe point; then nobody else uses
+  // what is in the pool.
+  forEachP(WaitReason::kFlushProcCaches, stackcacheFlush);
+  stackpoolRelease();
+}
+
+}  // namespace gump::rt

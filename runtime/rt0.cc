@@ -1,0 +1,193 @@
+// Start-up and the end of main.
+//
+// The runtime starts when it is first needed, on whatever thread that is: Run,
+// go() or a channel operation on a plain thread (library mode), even from a
+// static constructor; all its state is constant-initialised and never
+// destroyed.
+//
+// Run lends its thread to the scheduler as m0 and makes its function
+// goroutine 1. When that function has returned, nothing is scheduled any more
+// (endMain sets mainEnded, each M idles its P at its next schedule), m0 leaves
+// the scheduler and Run returns. What was left over stays queued or parked, and
+// goes on in a later Run.
+#include <pthread.h>
+
+#include "runtime/os_linux.h"
+#include "runtime/panic.h"
+#include "runtime/proc.h"
+#include "runtime/signal.h"
+#include "runtime/sysmon.h"
+
+namespace gump::rt {
+
+G* maing;
+bool mainReturned;
+int32_t ncpu;
+
+namespace {
+
+pthread_once_t initOnce = PTHREAD_ONCE_INIT;
+Atomic<bool> initialised;
+
+void startSysmon() {
+  {
+    LockScope l(&sched.lock);
+    sched.nmsys++;
+  }
+  newm(sysmon, nullptr, -1);
+}
+
+// doSchedinit runs once, on a thread of the user's, before any thread of ours.
+void doSchedinit() {
+  parsedebugvars();
+  membarrierInit();
+  stackinit();
+  ncpu = getproccount();
+  defaultGOMAXPROCSInit();
+  sched.goidgen.store(1, relaxed);  // 1 is main
+  sched.lastpoll.store(nanotime(), relaxed);
+  int32_t procs = parseGOMAXPROCS(gogetenv("GOMAXPROCS", "GUMP_MAXPROCS"));
+  bool custom = procs > 0;
+  if (!custom) procs = defaultGOMAXPROCS(ncpu);
+  mcommoninit(&m0, 0);
+  {
+    LockScope l(&sched.lock);
+    sched.mnext = 1;
+    sched.customGOMAXPROCS = custom;
+  }
+  // procresize wants an M that holds no P; the thread has none to offer yet, so
+  // m0's g0 stands in for it.
+  G* self = getg();
+  setg(&m0.g0);
+  {
+    LockScope l(&sched.lock);
+    P* runnable = procresize(procs);
+    if (runnable != nullptr) fatalthrow("schedinit: P with work");
+  }
+  initsig();
+  startTemplateThread();
+  startSysmon();
+  setg(self);
+  sched.mainStarted.store(true, release);
+  initialised.store(true, release);
+}
+
+G* firstSchedule(G*) { return schedule(); }
+
+}  // namespace
+
+void schedinit() {
+  if (GUMP_LIKELY(initialised.load(acquire)))
+    return;  // pairs with the release at the end of doSchedinit
+  pthread_once(&initOnce, doSchedinit);
+}
+
+void endMain() {
+  LockScope l(&sched.lock);
+  sched.mainEnded.store(true, release);  // pairs with findRunnable; under
+                                         // sched.lock for those about to sleep
+  preemptall();
+  M* mp = getg()->m;
+  if (mp != &m0) wakeM0ToLeave();
+}
+
+namespace {
+
+// attachM0 makes this thread m0. False: another thread is.
+bool attachM0() {
+  LockScope l(&sched.lock);
+  if (sched.m0attached) return false;
+  sched.m0attached = true;
+  return true;
+}
+
+void detachM0() {
+  LockScope l(&sched.lock);
+  sched.m0attached = false;
+}
+
+// newMain makes the goroutine of Run, with a stack as large as a thread's.
+G* newMain(const FuncType* ft, void* closure, uintptr_t pc) {
+  size_t size = 8 << 20;
+  pthread_attr_t attr;
+  if (pthread_attr_init(&attr) == 0) {
+    pthread_attr_getstacksize(
+        &attr,
+        &size);  // the default for new threads: RLIMIT_STACK at program start
+    pthread_attr_destroy(&attr);
+  }
+  SpawnOptions o;
+  o.stack_size = size;
+  G* gp = newproc1(ft, closure, &o, pc);
+  if (gp == nullptr) fatalthrow("Run: no memory for the main goroutine");
+  gp->goid = 1;
+  gp->parentGoid = 0;
+  return gp;
+}
+
+}  // namespace
+
+bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
+  schedinit();
+  G* self = getg();  // nullptr, or this thread's pseudo-G
+  if (self != nullptr && !self->foreign)
+    return false;  // inside a goroutine: a Run is active, or library mode
+  if (!attachM0()) return false;
+  if (self != nullptr) {
+    // While the thread is m0 it is no stranger, and its pseudo-G must not hide
+    // a deadlock.
+    LockScope l(&sched.lock);
+    sched.nmextra--;
+  }
+  setg(&m0.g0);
+  minit(&m0);
+  G* gp = newMain(ft, closure, pc);
+  maing = gp;
+  mainReturned = false;
+  sched.mainEnded.store(
+      false,
+      release);  // pairs with findRunnable; nothing is lost: we wake a P below
+  P* pp = nullptr;
+  {
+    LockScope l(&sched.lock);
+    globrunqputhead(gp);
+    pp = pidleget();
+  }
+  if (pp != nullptr) {
+    acquirep(pp);
+    wakep();  // leftovers of an earlier Run may be queued
+    gumpMstart(&m0.g0, firstSchedule);
+  } else {
+    // Library mode keeps every P busy: queue up for one.
+    gumpMstart(&m0.g0, [](G*) -> G* {
+      stopm();
+      return m0.p == nullptr ? nullptr : schedule();
+    });
+  }
+  unminitSignalStack(&m0);
+  setg(self);
+  if (self != nullptr) {
+    LockScope l(&sched.lock);
+    sched.nmextra++;
+  }
+  detachM0();
+  return true;
+}
+
+int32_t numCPU() noexcept {
+  schedinit();
+  return ncpu;
+}
+
+int32_t numGoroutine() noexcept {
+  schedinit();
+  int32_t n = gcount();
+  return n < 1 ? 1 : n;
+}
+
+uint64_t currentGoid() noexcept {
+  G* gp = getg();
+  return gp == nullptr ? 0 : gp->goid;
+}
+
+}  // namespace gump::rt

@@ -1,0 +1,455 @@
+// G, M, P and sched: the data of the scheduler, who owns each word, and the
+// status machines.
+//
+// All of it is type-stable: Gs, Ms and Ps come from slabs, are recycled through
+// free lists and never freed, so a stale pointer reads a wrong answer, not
+// unmapped memory. Fields without a remark belong to the owner of the struct: a
+// G's to the M that runs it (or, while it is queued or parked, to whoever takes
+// it from there), an M's to its thread, a P's to the M that holds it.
+#ifndef RUNTIME_RUNTIME2_H_
+#define RUNTIME_RUNTIME2_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "gump/internal/linkname.h"
+#include "runtime/atomic.h"
+#include "runtime/base.h"
+#include "runtime/gqueue.h"
+#include "runtime/lock_futex.h"
+#include "runtime/stack.h"
+#include "runtime/waitreason.h"
+
+namespace gump::rt {
+
+struct G;
+struct M;
+struct P;
+struct Sudog;
+struct Hchan;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Status of a G
+//
+//  kGdead ─newproc─▶ kGrunnable ─── execute ───▶ kGrunning ─goexit0─▶ kGdead
+//                     ▲  ▲  ▲                      │ │ │ ▲
+//                     │  │  └── gosched, preempt ──┘ │ │ │ exitsyscall,
+//                     │  │                           │ ▼ │ still has a P
+//                     │  └── exitsyscall, no P left ─┼─kGsyscall
+//                     └─ goready ── kGwaiting ◀─gopark
+//                                         each arrow: one casgstatus()
+//
+// kGscan is a lock bit on kGwaiting and kGsyscall: while it is set, the status
+// cannot be left, so its setter may walk the stack or give pages of it back. A
+// G in any other state is looked at only while the world is stopped. That is
+// why leaving kGwaiting and kGsyscall takes a CAS, and every other transition,
+// which only the G's one owner can make, a checked store. (Unlike Go, which
+// also scans running and runnable Gs.)
+enum GStatus : uint32_t {
+  kGidle = 0,  // in a fresh slab, never used; owned by the allocator
+  kGrunnable =
+      1,  // on exactly one run queue, which owns it; its context is saved
+  kGrunning = 2,  // owned by M gp->m, which has a P; on no queue
+  kGsyscall = 3,  // owned by M gp->m, which has no P of its own; on no queue
+  kGwaiting = 4,  // parked; recorded where it waits (wait queue, semaphore
+                  // root, note), which may hand it to goready
+  kGdead = 6,  // exited or fresh; on a free list, or held by newproc or goexit0
+  kGscan = 0x1000,
+};
+
+// Status of a P
+//
+//   kPidle ──acquirep─▶ kPrunning ──releasep─▶ kPidle
+//     │                   │   ▲
+//     │       entersyscall│   │exitsyscall (CAS)
+//     │                   ▼   │
+//     │                 kPsyscall ──retake, forEachP (CAS)──▶ kPidle
+//     │                   │
+//     └───────────────────┴── stopTheWorld, gcstopm ──▶ kPgcstop
+//   kPgcstop ──procresize──▶ kPidle, kPrunning, kPdead;  kPdead ─▶ kPgcstop
+enum PStatus : uint32_t {
+  kPidle = 0,  // on sched.pidle with an empty ring, or in the hands of the one
+               // who moves it
+  kPrunning = 1,  // held by M pp->m
+  kPsyscall = 2,
+  kPgcstop = 3,
+  kPdead = 4,
+};
+
+// Gobuf is a saved context: only the stack pointer, everything else lies on the
+// stack below it (asm_*.S draws the frame). Not saved: the signal mask (it is
+// the thread's), and caller-saved registers (mcall is a call). errno and the
+// exception globals are copied by casual code in proc_park.cc, not by assembly.
+struct Gobuf {
+  uintptr_t sp = 0;
+  uintptr_t fresh = 0;  // 1: never ran, start at gostart with sp = top of the
+                        // stack; 0: resume the frame at sp
+};
+
+// What the C++ ABI keeps per thread about exceptions in flight
+// (__cxa_eh_globals). It travels with the goroutine.
+struct EhGlobals {
+  void* caughtExceptions = nullptr;
+  unsigned int uncaughtExceptions = 0;
+};
+
+// G is a goroutine. At most 256 bytes, because a program may queue millions
+// that have not begun; the closure that go() was given lives inside it. A G
+// without a stack (stack.lo == 0) has not begun or has ended.
+struct alignas(kCacheLine) G {
+  Gobuf sched;     // valid unless running
+  M* m = nullptr;  // the M that runs it; nullptr unless running or in a syscall
+                   // (or foreign)
+  Stack stack;     // bound by execute, returned by goexit0
+  Atomic<uint32_t> atomicstatus;  // casgstatus only
+  Atomic<uint32_t> selectDone;  // 0→1 by the waker that wins a select; reset by
+                                // the owner with all channels locked
+  uint64_t goid = 0;
+  G* schedlink = nullptr;   // next in a GQueue, GList or free list
+  void* param = nullptr;    // set by the waker before goready: the Sudog that
+                            // fired, or nullptr (close)
+  EhGlobals eh;             // while not running
+  int savedErrno = 0;       // while not running
+  WaitReason waitreason{};  // last reason for parking; read by dumps
+  Atomic<bool> preempt;     // somebody wants this G to yield at its next entry
+                            // into the runtime
+  bool foreign = false;  // pseudo-G of a thread that is not ours: parks on its
+                         // M's note, is never queued
+  bool systemG = false;  // not counted by NumGoroutine, not shown by default
+  bool unguarded = false;  // its stack has a canary in place of a guard page
+  bool dying = false;  // on its last switch: the sanitizers let its stack go
+
+  // -- what was started, and by whom
+  const FuncType* fn =
+      nullptr;  // how to run and destroy the closure; nullptr once destroyed
+  uintptr_t gopc = 0;  // return address of the go() that made it
+  uint64_t parentGoid = 0;
+  M* lockedm = nullptr;        // LockOSThread
+  void* gls = nullptr;         // head of the goroutine-local values
+  const char* name = nullptr;  // GoOptions::name, malloc'ed by go(), freed by
+                               // the goroutine itself; or nullptr
+  int64_t waitsince =
+      0;  // nanotime when a dump first saw it waiting; 0: not seen
+  uint32_t stacksize = 0;  // GoOptions::stack_size in KiB; 0: default
+
+  alignas(16) unsigned char closure[kClosureSize];
+};
+static_assert(
+    sizeof(G) <= 256,
+    "a goroutine that has not begun costs one slab cell of 256 bytes");
+
+// M is a thread. g0 is its scheduler stack: the thread's own.
+struct M {
+  G g0;
+  // Floating-point control words as the last goroutine left them (asm_*.S).
+  uint32_t mxcsr = 0;
+  uint32_t x87cw = 0;
+  // The four words that a switch reads.
+  Atomic<G*> curg;  // the user G this thread is running; by the owner, release
+  P* p = nullptr;   // the P it holds
+  EhGlobals* eh = nullptr;   // this thread's exception globals; the address is
+                             // taken once, on the thread itself
+  int* errnoAddr = nullptr;  // likewise
+
+  Atomic<int32_t> locks;  // >0: in the runtime or holding a Mutex: not to be
+                          // preempted. Written by the owner.
+  bool spinning =
+      false;             // out of work and looking; counted in sched.nmspinning
+  Atomic<bool> blocked;  // asleep on a note
+  bool isextra = false;  // belongs to a foreign thread
+  bool exiting = false;
+  bool recycled =
+      false;  // this struct served an earlier thread and is on allm already
+  uint32_t schedrand = 0;  // state of cheaprand
+  int64_t id = -1;
+  Atomic<int32_t> procid;        // kernel thread id; 0 before it runs
+  P* nextp = nullptr;            // handed over by whoever wakes it
+  P* oldp = nullptr;             // held before a syscall
+  void (*mstartfn)() = nullptr;  // runs before the first schedule
+  Note park;
+  M* schedlink = nullptr;  // in sched.midle or the newm hand-off
+  M* alllink =
+      nullptr;  // allm; set once under sched.lock, list only grows at its head
+  G* lockedg = nullptr;
+  uint32_t lockedExt = 0;  // LockOSThread count
+  uint32_t lockedInt = 0;  // lockOSThread count (runtime)
+  uint32_t syscalltick = 0;
+
+  // gopark's parameters for park_m, which runs after the switch
+  bool (*waitunlockf)(G*, void*) = nullptr;
+  void* waitlock = nullptr;
+
+  uintptr_t signalStackLo = 0;  // sigaltstack mapping
+  size_t signalStackSize = 0;
+  void* tsanFiber = nullptr;  // of g0
+  uintptr_t g0lo = 0,
+            g0hi = 0;  // bounds of the thread's stack, for the sanitizers
+  void* asanFakeStack = nullptr;  // of g0
+  uint32_t nhchansheld =
+      0;  // lockrank.cc: channel locks held; they share one entry below
+  uint8_t nlocksheld = 0;  // lock ranks held, for lockrank.cc
+  uint8_t ranksheld[15] = {};
+  const void* locksheld[15] = {};
+  int32_t throwing = 0;  // 1 fatal, 2 throw
+  int32_t dying = 0;
+};
+
+inline constexpr uint32_t kRunqSize = 256;
+inline constexpr uint32_t kGFreeMax =
+    64;  // per-P free Gs before half go to the global list
+inline constexpr uint32_t kStackCacheMax = 64;  // per-P free stacks, likewise
+inline constexpr uint32_t kGoidBatch = 16;
+
+// P is the right to run goroutines. GOMAXPROCS of them are not dead.
+struct alignas(kFalseSharing) P {
+  int32_t id = 0;
+  Atomic<uint32_t>
+      status;         // PStatus; pcasstatus and the owner's setPStatus only
+  P* link = nullptr;  // sched.pidle
+  Atomic<uint32_t> schedtick;    // +1 per execute that does not inherit its
+                                 // slice; read by sysmon and traces
+  Atomic<uint32_t> syscalltick;  // +1 per return from a syscall and per theft
+  Atomic<M*> m;          // back link; nullptr when idle; by the holder, release
+  Atomic<bool> preempt;  // whatever runs here should yield
+  bool pooldirty = false;  // has sync.Pool caches
+  Atomic<uint32_t>
+      runSafePointFn;  // forEachP: 1 asks the holder to run sched.safePointFn
+
+  // The ring. Free-running indices, slot = i % kRunqSize. Only the owner writes
+  // runqtail (store-release publishes the slots below it); owner and thieves
+  // advance runqhead by cas-release after reading the slots they take.
+  alignas(kFalseSharing) Atomic<uint32_t> runqhead;
+  alignas(kFalseSharing) Atomic<uint32_t> runqtail;
+  // runnext, if set, is a G that the running G readied and that inherits its
+  // slice. Only the owner makes it non-null; owner and thieves may clear it.
+  Atomic<G*> runnext;
+  Atomic<G*> runq[kRunqSize];
+
+  // Gs that yielded while this was the only P: the front part of the global
+  // queue, kept here because nobody else can take from it and the owner needs
+  // no lock. Empty whenever the P is not held by a running M (flushYielded).
+  GQueue yielded;
+
+  GList gFree;  // dead Gs
+  uint32_t gFreeN = 0;
+  uint32_t stackCacheN = 0;
+  StackTop* stackCache =
+      nullptr;  // free default-sized stacks, last in first out
+  uint64_t goidcache = 0, goidcacheend = 0;
+  Atomic<uint64_t> goroutinesCreated;
+
+  struct SysmonTick {  // sysmon's private copy
+    uint32_t schedtick = 0, syscalltick = 0;
+    int64_t schedwhen = 0, syscallwhen = 0;
+  } sysmontick;
+};
+
+// PMask is a bitmap with a bit per P, read without a lock.
+class PMask {
+ public:
+  bool read(uint32_t id) const {
+    return (words_[id / 32].load(acquire) & (1u << (id % 32))) !=
+           0;  // pairs with set/clear: a hint, rechecked
+  }
+  void set(uint32_t id) { words_[id / 32].or_(1u << (id % 32), acq_rel); }
+  void clear(uint32_t id) { words_[id / 32].and_(~(1u << (id % 32)), acq_rel); }
+
+ private:
+  Atomic<uint32_t> words_[1024 / 32];
+};
+inline constexpr int32_t kMaxGomaxprocs = 1024;
+
+// Schedt is what all Ms share. `lock` guards every field that is not atomic.
+struct Schedt {
+  Atomic<uint64_t> goidgen;
+  alignas(kFalseSharing)
+      Atomic<int64_t> lastpoll;  // time of the last poll; 0: an M is blocked in
+                                 // the poller now
+  Atomic<int32_t> pollingNet;    // a non-blocking poll is in progress
+
+  // Forbidden while holding it: malloc, parking, taking a lock of lower rank
+  // (see lockrank.h).
+  alignas(kFalseSharing) Mutex lock{LockRank::kSched};
+
+  M* midle ABSL_GUARDED_BY(lock) = nullptr;  // parked Ms, last in first out
+  int32_t nmidle ABSL_GUARDED_BY(lock) = 0;
+  int32_t nmidlelocked ABSL_GUARDED_BY(lock) =
+      0;  // Ms parked until their locked G runs
+  int64_t mnext ABSL_GUARDED_BY(lock) = 0;  // Ms made so far = the next id
+  int64_t nmfreed ABSL_GUARDED_BY(lock) = 0;
+  int32_t maxmcount ABSL_GUARDED_BY(lock) = 10000;
+  int32_t nmsys ABSL_GUARDED_BY(lock) =
+      0;  // sysmon, template thread: not counted by checkdead
+  int64_t nmextraAll ABSL_GUARDED_BY(lock) =
+      0;  // Ms ever made for foreign threads; in mnext, but not ours
+  int32_t nmextra ABSL_GUARDED_BY(lock) =
+      0;  // Ms lent to foreign threads that may come back; they suppress
+          // checkdead
+
+  P* pidle ABSL_GUARDED_BY(lock) = nullptr;       // last in first out
+  alignas(kFalseSharing) Atomic<int32_t> npidle;  // written under lock
+  Atomic<int32_t>
+      nmspinning;  // Ms that look for work; see the essay in proc.cc
+  Atomic<uint32_t>
+      needspinning;  // an M that is about to give its P up should look first
+
+  alignas(kFalseSharing) GQueue runq ABSL_GUARDED_BY(lock);  // the global queue
+  Atomic<int32_t> runqsize;  // copy of runq's length for unlocked emptiness
+                             // tests; written under lock
+  GQueue nostack ABSL_GUARDED_BY(
+      lock);  // Gs that could not begin for want of a stack; see proc_new.cc
+  Atomic<int32_t> nnostack;
+
+  // Stop-the-world (proc_stw.cc)
+  Atomic<bool> gcwaiting;
+  int32_t stopwait ABSL_GUARDED_BY(lock) = 0;
+  Note stopnote;
+  Atomic<bool> sysmonwait;  // written under lock
+  Note sysmonnote;
+  void (*safePointFn)(P*) = nullptr;
+  int32_t safePointWait ABSL_GUARDED_BY(lock) = 0;
+  Note safePointNote;
+
+  // Start and end of main (rt0.cc)
+  Atomic<bool> mainStarted;  // wakep may start Ms
+  Atomic<bool>
+      mainEnded;  // Run has returned: nothing is scheduled until the next Run
+  bool m0attached ABSL_GUARDED_BY(lock) = false;  // a thread is inside Run
+
+  Atomic<int32_t> ngsys;  // system Gs
+  Atomic<int32_t> ngsyscallNoP;
+
+  alignas(kFalseSharing) Mutex gFreeLock{LockRank::kGFree};
+  GList gFree ABSL_GUARDED_BY(gFreeLock);
+  Atomic<int32_t> gFreeN;
+
+  bool customGOMAXPROCS ABSL_GUARDED_BY(lock) = false;
+  int64_t procresizetime ABSL_GUARDED_BY(lock) = 0;
+};
+
+extern Schedt sched;
+extern P* allp[kMaxGomaxprocs];  // changed under allpLock with the world
+                                 // stopped; entries are never unset
+extern Mutex allpLock;
+extern int32_t nallp;               // Ps ever made
+extern Atomic<int32_t> gomaxprocs;  // written with the world stopped
+extern int32_t ncpu;                // at start-up, constant
+extern PMask idlepMask;             // bit set: that P is idle, nothing to steal
+extern Atomic<M*> allm;             // push only
+extern M m0;
+
+// Sudog is a G in a wait queue: of a channel, or of a semaphore. One G may be
+// on several queues (select) and several Gs on one. It lies on the waiting
+// goroutine's own stack (unlike Go, stacks do not move): whoever wakes the G
+// must not touch it after goready.
+struct Sudog {
+  G* g = nullptr;
+  Sudog* next = nullptr;  // wait queue of the channel; treap: right
+  Sudog* prev = nullptr;  // treap: left
+  void* elem = nullptr;   // channel: where the value is or goes; semaphore: the
+                          // address waited on
+  bool isSelect = false;  // must win g->selectDone to be woken
+  bool success = false;  // woken by a value, not by close. Written by the waker
+                         // before goready.
+  uint16_t waiters = 0;  // semaphore: length of the waitlink list, saturating
+  uint32_t ticket = 0;   // semaphore: heap key, then 1 if ownership was handed
+                         // over; notifyList: ticket
+  Sudog* parent = nullptr;  // treap
+  Sudog* waitlink =
+      nullptr;  // select: next case; semaphore: next waiter of the address
+  Sudog* waittail = nullptr;  // semaphore: last waiter of the address
+  Hchan* c = nullptr;
+};
+
+// getg returns the G that this thread is running: a user G, its M's g0, or
+// nullptr on a thread unknown to the runtime. It reads the thread pointer
+// afresh at each call (tls.h), so no address is kept across a switch.
+}  // namespace gump::rt
+
+#include "runtime/tls.h"
+
+namespace gump::rt {
+
+inline void GQueue::push(G* gp) {
+  gp->schedlink = head;
+  head = gp;
+  if (tail == nullptr) tail = gp;
+  size++;
+}
+inline void GQueue::pushBack(G* gp) {
+  gp->schedlink = nullptr;
+  if (tail != nullptr) {
+    tail->schedlink = gp;
+  } else {
+    head = gp;
+  }
+  tail = gp;
+  size++;
+}
+inline void GQueue::pushBackAll(GQueue* q) {
+  if (q->head == nullptr) return;
+  if (tail != nullptr) {
+    tail->schedlink = q->head;
+  } else {
+    head = q->head;
+  }
+  tail = q->tail;
+  size += q->size;
+  *q = GQueue();
+}
+inline G* GQueue::pop() {
+  G* gp = head;
+  if (gp == nullptr) return nullptr;
+  head = gp->schedlink;
+  if (head == nullptr) tail = nullptr;
+  size--;
+  return gp;
+}
+inline void GList::push(G* gp) {
+  gp->schedlink = head;
+  head = gp;
+}
+inline void GList::pushAll(GQueue* q) {
+  if (q->head == nullptr) return;
+  q->tail->schedlink = head;
+  head = q->head;
+  *q = GQueue();
+}
+inline G* GList::pop() {
+  G* gp = head;
+  if (gp != nullptr) head = gp->schedlink;
+  return gp;
+}
+
+// acquirem and releasem bracket code that must keep its M and P: while m.locks
+// > 0 the G is not preempted.
+GUMP_ALWAYS_INLINE M* acquirem() {
+  M* mp = getg()->m;
+  mp->locks.store(mp->locks.load(relaxed) + 1,
+                  relaxed);  // owner only; others read it after a membarrier
+  compilerFence();
+  return mp;
+}
+GUMP_ALWAYS_INLINE void releasem(M* mp) {
+  compilerFence();
+  mp->locks.store(mp->locks.load(relaxed) - 1, relaxed);  // as above
+}
+
+// cheaprand returns 32 random bits: xorshift, one state per M. Not for secrets.
+inline uint32_t cheaprand(M* mp) {
+  uint32_t x = mp->schedrand;
+  x ^= x << 13;
+  x ^= x >> 17;
+  x ^= x << 5;
+  mp->schedrand = x;
+  return x;
+}
+// cheaprandn returns a number in [0, n) (Lemire's multiplication; the bias is
+// below 2^-22 for the n we use).
+inline uint32_t cheaprandn(M* mp, uint32_t n) {
+  return static_cast<uint32_t>((uint64_t{cheaprand(mp)} * n) >> 32);
+}
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_RUNTIME2_H_

@@ -1,0 +1,66 @@
+// The switch as the sanitizers hear of it: sanitizer.h, put in terms of Gs and
+// Ms.
+//
+// Where a stack's fake stack and fiber are kept: a goroutine's in the StackTop
+// of its slot, a g0's in its M.
+#include "runtime/sanitizer.h"
+
+#include <pthread.h>
+
+#include "runtime/panic.h"
+#include "runtime/runtime2.h"
+
+namespace gump::rt {
+
+#if defined(GUMP_ASAN) || defined(GUMP_TSAN)
+namespace {
+
+// StackState is what is kept about one stack.
+struct StackState {
+  uintptr_t lo;
+  uintptr_t hi;
+  void* fiber;
+  void** fakeStack;
+};
+
+// stateOf may be called for any G that has a stack. A G that runs, or is about
+// to, has its M in gp->m.
+GUMP_NO_SANITIZE StackState stateOf(G* gp) {
+  if (gp->stack.hi == 0) {  // only a g0 has no Stack of its own
+    M* mp = gp->m;
+    return {mp->g0lo, mp->g0hi, mp->tsanFiber, &mp->asanFakeStack};
+  }
+  auto* top = reinterpret_cast<StackTop*>(gp->stack.hi);
+  return {gp->stack.lo, gp->stack.hi, top->tsanFiber, &top->asanFakeStack};
+}
+
+}  // namespace
+
+extern "C" GUMP_NO_SANITIZE void gumpSanLeave(G* from, G* to) {
+  const StackState a = stateOf(from);
+  const StackState b = stateOf(to);
+  sanitizerBeforeSwitch(from->dying ? nullptr : a.fakeStack, b.lo, b.hi - b.lo,
+                        b.fiber);
+}
+
+extern "C" GUMP_NO_SANITIZE void gumpSanArrive(G* gp) {
+  sanitizerAfterSwitch(*stateOf(gp).fakeStack);
+}
+
+void sanitizerInitThread(M* mp) {
+  pthread_attr_t attr;
+  if (pthread_getattr_np(pthread_self(), &attr) != 0) {
+    fatalthrow("minit: no bounds of the thread's stack");
+  }
+  void* lo = nullptr;
+  size_t size = 0;
+  pthread_attr_getstack(&attr, &lo, &size);
+  pthread_attr_destroy(&attr);
+  mp->g0lo = reinterpret_cast<uintptr_t>(lo);
+  mp->g0hi = mp->g0lo + size;
+  mp->tsanFiber = sanitizerCurrentFiber();
+  mp->asanFakeStack = nullptr;
+}
+#endif
+
+}  // namespace gump::rt

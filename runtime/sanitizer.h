@@ -1,0 +1,202 @@
+// What AddressSanitizer, ThreadSanitizer and Valgrind are told about goroutine
+// stacks. The only #if on a sanitizer; in a plain build every function here is
+// empty.
+//
+// A switch from stack A to stack B is announced on A by sanitizerBeforeSwitch
+// and confirmed on B by sanitizerAfterSwitch:
+//
+//     A's last act:   sanitizerBeforeSwitch(&fake stack of A, bounds of B,
+//                                           fiber of B)
+//     the switch
+//     B's first act:  sanitizerAfterSwitch(fake stack of B)
+//
+// B's fake stack is what B's own sanitizerBeforeSwitch stored when it was left,
+// nullptr if it never ran. A stack that will not be entered again passes
+// nullptr instead of the address, and ASan throws its fake frames away.
+//
+// Rules for callers:
+//  (S1) The function that calls sanitizerBeforeSwitch is GUMP_NO_SANITIZE, or
+//       is assembly: TSan keeps a shadow call stack for each fiber and changes
+//       fibers inside the call, so an instrumented caller would push on one and
+//       pop from the other.
+//  (S2) Between the two calls nothing instrumented runs.
+//
+// A TSan fiber belongs to the slot of a stack and is recycled with it, so that
+// the accesses of a slot's former user to its stack are not taken for another
+// thread's. A switch orders what A did before what B does next: they share the
+// state of the M, which no lock guards. The price is that a race between two
+// goroutines of one M is seen only when they meet on two.
+#ifndef RUNTIME_SANITIZER_H_
+#define RUNTIME_SANITIZER_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/base.h"
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define GUMP_ASAN 1
+#endif
+#if __has_feature(thread_sanitizer)
+#define GUMP_TSAN 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define GUMP_ASAN 1
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define GUMP_TSAN 1
+#endif
+
+#if defined(GUMP_ASAN)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#include <sanitizer/lsan_interface.h>
+#endif
+#if defined(GUMP_TSAN)
+#include <sanitizer/tsan_interface.h>
+#endif
+#if __has_include(<valgrind/valgrind.h>)
+#include <valgrind/valgrind.h>
+#define GUMP_VALGRIND 1
+#endif
+
+namespace gump::rt {
+
+struct G;
+struct M;
+
+// kSanitizerBuild: instrumented frames are larger, and every switch is
+// announced.
+#if defined(GUMP_ASAN) || defined(GUMP_TSAN)
+inline constexpr bool kSanitizerBuild = true;
+#else
+inline constexpr bool kSanitizerBuild = false;
+#endif
+
+// kStackMultiplier widens the default stack for builds whose frames are larger.
+#if defined(GUMP_ASAN) || defined(GUMP_TSAN)
+inline constexpr size_t kStackMultiplier = 4;
+#elif !defined(__OPTIMIZE__)
+inline constexpr size_t kStackMultiplier = 2;
+#else
+inline constexpr size_t kStackMultiplier = 1;
+#endif
+
+// ---- Switches ---------------------------------------------------------------
+
+// sanitizerBeforeSwitch announces that this thread is about to leave its stack
+// for [toLo, toLo + toSize). fakeStack: where to keep the fake stack of the one
+// that is left; nullptr: it dies.
+// On: the stack that is left.  P: either.  Parks: no.
+#if defined(GUMP_ASAN)
+inline GUMP_NO_SANITIZE void sanitizerBeforeSwitch(void** fakeStack,
+                                                   uintptr_t toLo,
+                                                   size_t toSize, void*) {
+  __sanitizer_start_switch_fiber(fakeStack, reinterpret_cast<const void*>(toLo),
+                                 toSize);
+}
+#elif defined(GUMP_TSAN)
+inline GUMP_NO_SANITIZE void sanitizerBeforeSwitch(void**, uintptr_t, size_t,
+                                                   void* toFiber) {
+  __tsan_switch_to_fiber(toFiber, 0);
+}
+#else
+GUMP_ALWAYS_INLINE void sanitizerBeforeSwitch(void**, uintptr_t, size_t,
+                                              void*) {}
+#endif
+
+// sanitizerAfterSwitch confirms the arrival on the stack whose fake stack is
+// given.
+// On: the stack that was entered.  P: either.  Parks: no.
+#if defined(GUMP_ASAN)
+inline GUMP_NO_SANITIZE void sanitizerAfterSwitch(void* fakeStack) {
+  __sanitizer_finish_switch_fiber(fakeStack, nullptr, nullptr);
+}
+#else
+GUMP_ALWAYS_INLINE void sanitizerAfterSwitch(void*) {}
+#endif
+
+// What asm_*.S calls around a switch, in terms of Gs; defined in sanitizer.cc
+// for builds that need it. gumpSanLeave is called on the stack of `from` (a
+// user G or a g0) with `from` current; gumpSanArrive on the stack of gp. Rules
+// (S1) and (S2) hold.
+extern "C" {
+void gumpSanLeave(G* from, G* to);
+void gumpSanArrive(G* gp);
+}
+
+// sanitizerInitThread fills in what M keeps about its own stack.
+// On: g0, at the start of the thread.  P: none.
+#if defined(GUMP_ASAN) || defined(GUMP_TSAN)
+void sanitizerInitThread(M* mp);
+#else
+GUMP_ALWAYS_INLINE void sanitizerInitThread(M*) {}
+#endif
+
+// ---- Fibers -----------------------------------------------------------------
+
+// A fiber is TSan's notion of a thread. Created for each slot that is ever
+// bound, and one per thread, the thread's own.
+#if defined(GUMP_TSAN)
+inline void* sanitizerCreateFiber() { return __tsan_create_fiber(0); }
+inline void sanitizerDestroyFiber(void* fiber) {
+  if (fiber != nullptr) __tsan_destroy_fiber(fiber);
+}
+inline void* sanitizerCurrentFiber() { return __tsan_get_current_fiber(); }
+#else
+GUMP_ALWAYS_INLINE void* sanitizerCreateFiber() { return nullptr; }
+GUMP_ALWAYS_INLINE void sanitizerDestroyFiber(void*) {}
+GUMP_ALWAYS_INLINE void* sanitizerCurrentFiber() { return nullptr; }
+#endif
+
+// ---- Stacks -----------------------------------------------------------------
+
+// sanitizerStackAbandoned tells that the frames in [sp, hi) will never be
+// returned from (a goroutine does not return from its first): what ASan
+// poisoned between their variables must not meet the next user of the stack.
+// Deeper frames were left by returning or by unwinding, and are clean.
+#if defined(GUMP_ASAN)
+inline void sanitizerStackAbandoned(uintptr_t sp, uintptr_t hi) {
+  __asan_unpoison_memory_region(reinterpret_cast<const void*>(sp), hi - sp);
+}
+#else
+GUMP_ALWAYS_INLINE void sanitizerStackAbandoned(uintptr_t, uintptr_t) {}
+#endif
+
+// sanitizerRootRegion makes the leak checker look for pointers in [p, p + n),
+// as it does by itself on threads' stacks and in static memory: a slab, or the
+// stack of a goroutine that is parked when the process ends.
+#if defined(GUMP_ASAN)
+inline void sanitizerRootRegion(const void* p, size_t n) {
+  __lsan_register_root_region(p, n);
+}
+inline void sanitizerForgetRootRegion(const void* p, size_t n) {
+  __lsan_unregister_root_region(p, n);
+}
+#else
+GUMP_ALWAYS_INLINE void sanitizerRootRegion(const void*, size_t) {}
+GUMP_ALWAYS_INLINE void sanitizerForgetRootRegion(const void*, size_t) {}
+#endif
+
+// sanitizerStackRegister tells Valgrind of a stack, so that a change of the
+// stack pointer to it is taken for a switch and not for a giant frame. Outside
+// Valgrind: a handful of instructions without effect.
+#if defined(GUMP_VALGRIND)
+inline uint64_t sanitizerStackRegister(uintptr_t lo, uintptr_t hi) {
+  return VALGRIND_STACK_REGISTER(lo, hi);
+}
+inline void sanitizerStackDeregister(uint64_t id) {
+  VALGRIND_STACK_DEREGISTER(id);
+}
+#else
+GUMP_ALWAYS_INLINE uint64_t sanitizerStackRegister(uintptr_t, uintptr_t) {
+  return 0;
+}
+GUMP_ALWAYS_INLINE void sanitizerStackDeregister(uint64_t) {}
+#endif
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_SANITIZER_H_

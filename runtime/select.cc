@@ -1,0 +1,347 @@
+// selectgo. The passes and why they are sound: select.h. Waking and sleeping:
+// chan.h.
+#include "runtime/select.h"
+
+#include <new>
+
+#include "runtime/panic.h"
+
+namespace gump::rt {
+
+// ---- Orders -----------------------------------------------------------------
+
+void pollOrder(Select* s, M* mp) {
+  uint32_t n = 0;
+  for (size_t i = 0; i < s->n; i++) {
+    if (s->cases[i].c == nullptr) continue;
+    uint32_t j = cheaprandn(mp, n + 1);  // inside-out shuffle
+    s->pollorder[n] = s->pollorder[j];
+    s->pollorder[j] = static_cast<uint16_t>(i);
+    n++;
+  }
+  s->norder = n;
+}
+
+namespace {
+
+uintptr_t sortkey(const Select* s, uint16_t i) {
+  return reinterpret_cast<uintptr_t>(s->cases[i].c);
+}
+
+// siftDown restores the heap order (largest address first) of order[0, n) below
+// i.
+void siftDown(const Select* s, uint16_t* order, uint32_t i, uint32_t n) {
+  uint16_t x = order[i];
+  uintptr_t key = sortkey(s, x);
+  for (;;) {
+    uint32_t child = 2 * i + 1;
+    if (child >= n) break;
+    if (child + 1 < n &&
+        sortkey(s, order[child]) < sortkey(s, order[child + 1])) {
+      child++;
+    }
+    if (key >= sortkey(s, order[child])) break;
+    order[i] = order[child];
+    i = child;
+  }
+  order[i] = x;
+}
+
+}  // namespace
+
+void lockOrder(Select* s) {
+  uint32_t n = s->norder;
+  uint16_t* order = s->lockorder;
+  if (n <= kStackSelect) {  // insertion: quicker than a heap for a handful
+    for (uint32_t i = 0; i < n; i++) {
+      uint16_t x = s->pollorder[i];
+      uint32_t j = i;
+      for (; j > 0 && sortkey(s, order[j - 1]) > sortkey(s, x); j--) {
+        order[j] = order[j - 1];
+      }
+      order[j] = x;
+    }
+    return;
+  }
+  memcpy(order, s->pollorder, n * sizeof(order[0]));
+  for (uint32_t i = n / 2; i > 0; i--) siftDown(s, order, i - 1, n);
+  for (uint32_t end = n - 1; end > 0; end--) {
+    uint16_t largest = order[0];
+    order[0] = order[end];
+    order[end] = largest;
+    siftDown(s, order, 0, end);
+  }
+}
+
+void sellock(const Select* s)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // a set of locks known at run time
+  Hchan* last = nullptr;
+  for (uint32_t i = 0; i < s->norder; i++) {
+    Hchan* c = s->cases[s->lockorder[i]].c;
+    if (c != last) lock(&c->lock);
+    last = c;
+  }
+}
+
+// Called on g0 by a select that parks, it races with the woken goroutine from
+// the first unlock on: that goroutine may come as far as locking the channel
+// that is unlocked last here, so *s and the cases are there until then, and are
+// not looked at after.
+void selunlock(const Select* s)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // a set of locks known at run time
+  Hchan* last = nullptr;
+  for (uint32_t i = 0, n = s->norder; i < n; i++) {
+    Hchan* c = s->cases[s->lockorder[i]].c;
+    if (c == last) continue;
+    if (last != nullptr) unlock(&last->lock);
+    last = c;
+  }
+  if (last != nullptr) unlock(&last->lock);
+}
+
+namespace {
+
+// ---- One case ---------------------------------------------------------------
+
+// target is where the value of a receive goes.
+GUMP_ALWAYS_INLINE void* target(const Select* s, const Scase& cas) {
+  if (GUMP_UNLIKELY(cas.elem == nullptr && cas.c->destroy != nullptr)) {
+    return s->discard;
+  }
+  return cas.elem;
+}
+
+// looksReady is a peek: what it says may be past, so only pass 1 relies on
+// nothing being ready.
+GUMP_ALWAYS_INLINE bool looksReady(const Scase& cas) {
+  const Hchan* c = cas.c;
+  return !(cas.dir == SelectDir::kRecv ? empty(c) : full(c)) ||
+         c->closed.load(relaxed) != 0;  // rechecked under the lock
+}
+
+GUMP_ALWAYS_INLINE ChanStep tryCase(const Select* s, const Scase& cas)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(cas.c->lock) {
+  return cas.dir == SelectDir::kRecv ? recvLocked(cas.c, target(s, cas))
+                                     : sendLocked(cas.c, cas.elem);
+}
+
+constexpr SelectResult kNothing = {-1, ChanResult::kWouldBlock};
+
+// ---- The passes -------------------------------------------------------------
+
+// pass0 does a case that looks ready, with only its channel locked.
+// On: any.  P: needed, m.locks > 0.  Locks: takes one channel's.  Parks: no.
+SelectResult pass0(const Select* s) {
+  for (uint32_t i = 0; i < s->norder; i++) {
+    uint16_t ci = s->pollorder[i];
+    const Scase& cas = s->cases[ci];
+    if (!looksReady(cas)) continue;
+    lock(&cas.c->lock);
+    ChanStep step = tryCase(s, cas);
+    unlock(&cas.c->lock);
+    if (step.result == ChanResult::kWouldBlock) continue;
+    if (step.wake != nullptr) wakeWaiter(step.wake);
+    return {ci, step.result};
+  }
+  return kNothing;
+}
+
+// pass1 does the first case that is ready, in poll order, and unlocks; or
+// leaves all locked.
+// On: any.  P: needed, m.locks > 0.  Locks: caller holds all channels'.  Parks:
+// no.
+SelectResult pass1(const Select* s)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // a set of locks known at run time
+  for (uint32_t i = 0; i < s->norder; i++) {
+    uint16_t ci = s->pollorder[i];
+    ChanStep step = tryCase(s, s->cases[ci]);
+    if (step.result == ChanResult::kWouldBlock) continue;
+    selunlock(s);
+    if (step.wake != nullptr) wakeWaiter(step.wake);
+    return {ci, step.result};
+  }
+  return kNothing;
+}
+
+bool selparkcommit(G*, void* s) {
+  selunlock(static_cast<const Select*>(s));
+  return true;
+}
+
+// pass2 enqueues a sudog per case and parks. All channels are locked since pass
+// 1 found nothing, until gp is kGwaiting: whoever makes a case ready locks its
+// channel before that, and pass 1 saw it, or after, and finds our sudog. On:
+// user, or a plain thread.  P: needed.  Locks: releases all channels' and ends
+// the caller's acquirem.  Parks: yes.
+void pass2(Select* s, G* gp) {
+  for (uint32_t i = 0; i < s->norder; i++) {
+    const Scase& cas = s->cases[s->lockorder[i]];
+    auto* sg = new (&s->sudogs[i]) Sudog;
+    sg->g = gp;
+    sg->isSelect = true;
+    sg->c = cas.c;
+    if (cas.dir == SelectDir::kRecv) {
+      sg->elem = target(s, cas);
+      enqueue(&cas.c->recvq, sg);
+    } else {
+      sg->elem = cas.elem;
+      enqueue(&cas.c->sendq, sg);
+    }
+  }
+  gp->param = nullptr;
+  gopark(selparkcommit, s, WaitReason::kSelect);
+}
+
+// pass3 finds out which case fired and withdraws the others.
+// On: user, or a plain thread.  P: either.  Locks: takes one channel's after
+// another.  Parks: no.
+SelectResult pass3(const Select* s, G* gp)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // held over the cases of one channel
+  auto* fired = static_cast<Sudog*>(gp->param);
+  gp->param = nullptr;
+  SelectResult r = kNothing;
+  M* mp = acquirem();
+  Hchan* locked = nullptr;
+  for (uint32_t i = 0; i < s->norder; i++) {
+    Sudog* sg = &s->sudogs[i];
+    const Scase& cas = s->cases[s->lockorder[i]];
+    if (sg == fired) {  // dequeued by the waker, ours alone since goready
+      r.index = s->lockorder[i];
+      r.result = sg->success ? ChanResult::kOk : ChanResult::kClosed;
+      continue;
+    }
+    if (cas.c != locked) {
+      if (locked != nullptr) unlock(&locked->lock);
+      locked = cas.c;
+      lock(&locked->lock);
+    }
+    dequeueSudoG(cas.dir == SelectDir::kRecv ? &cas.c->recvq : &cas.c->sendq,
+                 sg);
+  }
+  if (locked != nullptr) unlock(&locked->lock);
+  // Relaxed: the next waker reads it under the lock of a channel that our next
+  // select enqueues on, after this.
+  gp->selectDone.store(0, relaxed);
+  releasem(mp);
+  if (GUMP_UNLIKELY(r.index < 0)) fatalthrow("selectgo: bad wakeup");
+  return r;
+}
+
+SelectResult run(Select* s, bool block)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // sellock to pass1, selunlock or gopark
+  G* gp = enterRuntime();
+  M* mp = acquirem();
+  pollOrder(s, mp);
+  SelectResult r = pass0(s);
+  if (r.index >= 0) {
+    releasem(mp);
+    return r;
+  }
+  lockOrder(s);
+  sellock(s);
+  r = pass1(s);
+  if (r.index >= 0) {
+    releasem(mp);
+    return r;
+  }
+  if (!block) {
+    selunlock(s);
+    releasem(mp);
+    return kNothing;
+  }
+  pass2(s, gp);
+  return pass3(s, gp);
+}
+
+// ---- Memory -----------------------------------------------------------------
+
+// Frame is the working memory of a select of up to N cases.
+template <size_t N>
+struct Frame {
+  alignas(Sudog) unsigned char sudogs[N * sizeof(Sudog)];
+  uint16_t pollorder[N];
+  uint16_t lockorder[N];
+};
+
+// runOnStack keeps the sudogs in its frame; out of line so that a small select
+// does not touch the stack of a larger one.
+template <size_t N>
+GUMP_NOINLINE SelectResult runOnStack(Select* s, bool block) {
+  Frame<N> f;
+  s->pollorder = f.pollorder;
+  s->lockorder = f.lockorder;
+  s->sudogs = reinterpret_cast<Sudog*>(f.sudogs);
+  return run(s, block);
+}
+
+GUMP_NOINLINE SelectResult runOnHeap(Select* s, bool block) {
+  size_t bytes = s->n * (sizeof(Sudog) + 2 * sizeof(uint16_t));
+  void* mem = ::operator new(bytes, std::nothrow);  // before any lock
+  if (mem == nullptr) fatal("out of memory");
+  s->sudogs = static_cast<Sudog*>(mem);
+  s->pollorder = reinterpret_cast<uint16_t*>(s->sudogs + s->n);
+  s->lockorder = s->pollorder + s->n;
+  SelectResult r = run(s, block);
+  ::operator delete(mem);
+  return r;
+}
+
+SelectResult runSized(Select* s, bool block) {
+  if (s->n <= kSmallSelect) return runOnStack<kSmallSelect>(s, block);
+  if (s->n <= kStackSelect) return runOnStack<kStackSelect>(s, block);
+  return runOnHeap(s, block);
+}
+
+// discards tells whether a case receives a value that it does not want and that
+// must be destroyed.
+bool discards(const Scase& cas) {
+  return cas.dir == SelectDir::kRecv && cas.elem == nullptr &&
+         cas.c != nullptr && cas.c->destroy != nullptr;
+}
+
+// runDiscarding gives those cases one buffer: only the case that proceeds
+// writes to it.
+GUMP_NOINLINE SelectResult runDiscarding(Select* s, bool block) {
+  size_t size = 0;
+  size_t align = 1;
+  for (size_t i = 0; i < s->n; i++) {
+    if (!discards(s->cases[i])) continue;
+    const Hchan* c = s->cases[i].c;
+    if (c->elemsize > size) size = c->elemsize;
+    if (c->elemalign > align) align = c->elemalign;
+  }
+  DiscardBuffer tmp(size, align);
+  s->discard = tmp.get();
+  SelectResult r = runSized(s, block);
+  if (r.index >= 0 && r.result == ChanResult::kOk &&
+      discards(s->cases[r.index])) {
+    s->cases[r.index].c->destroy(tmp.get());
+  }
+  return r;
+}
+
+}  // namespace
+
+SelectResult selectgo(const Scase* cases, size_t n, bool block) noexcept {
+  if (n == 0) {
+    if (!block) return kNothing;
+    chanparkforever(WaitReason::kSelectNoCases);
+  }
+  if (n == 1) {  // a plain operation
+    ChanResult r = cases->dir == SelectDir::kRecv
+                       ? chanrecv(cases->c, cases->elem, block)
+                       : chansend(cases->c, cases->elem, block);
+    if (r == ChanResult::kWouldBlock) return kNothing;
+    return {0, r};
+  }
+  if (n > kMaxSelectCases) fatalthrow("selectgo: too many cases");
+  Select s;
+  s.cases = cases;
+  s.n = n;
+  for (size_t i = 0; i < n; i++) {
+    if (GUMP_UNLIKELY(discards(cases[i]))) return runDiscarding(&s, block);
+  }
+  return runSized(&s, block);
+}
+
+}  // namespace gump::rt

@@ -1,0 +1,67 @@
+// Select: the working memory of selectgo, and its steps, for select.cc and its
+// tests.
+//
+// A select goes through three passes.
+// 0. Peek at the cases in random order, without locks. One that looks ready is
+//    locked, alone, and tried. Most selects that can proceed end here, with one
+//    lock.
+// 1. Lock all channels, in address order, and look again. One case that is
+//    ready proceeds. Only this pass may conclude that none is: it sees all
+//    channels at one moment. That ends a select with a default.
+// 2. Enqueue a sudog per case, while all channels are locked; park; the locks
+//    go when the G is kGwaiting.
+// 3. Awake: a waker has won selectDone for one sudog and done that case. Take
+//    the others out of their queues.
+//
+// (Unlike Go, which has no pass 0, and in pass 3 locks all channels together.
+// Here they are locked one after another, the winner's not at all if only one
+// case names it. What makes that sound: selectDone stays 1 until the last sudog
+// is out, so no waker can win one of them; a waker touches them only under
+// their channel's lock; and taking each of these locks once also shows that
+// nobody is still between dequeuing a sudog of ours and passing it over.)
+//
+// Fair: the random order is uniform, so among cases that are ready at the same
+// time each is as likely. FIFO among waiters: a select's sudog takes its place
+// in the queue like any other.
+#ifndef RUNTIME_SELECT_H_
+#define RUNTIME_SELECT_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/chan.h"
+
+namespace gump::rt {
+
+// A select of up to this many cases keeps everything on its stack.
+inline constexpr size_t kSmallSelect = 4;
+inline constexpr size_t kStackSelect = 16;
+
+// Select is a select in progress. It lies on the goroutine's stack; the arrays
+// are the caller's.
+struct Select {
+  const Scase* cases = nullptr;
+  size_t n = 0;                   // cases, nil channels included
+  uint32_t norder = 0;            // cases whose channel is not nil
+  uint16_t* pollorder = nullptr;  // indices of those: shuffled
+  uint16_t* lockorder = nullptr;  // the same: by address of the channel
+  Sudog* sudogs = nullptr;  // raw storage; sudogs[i] belongs to lockorder[i]
+  void* discard = nullptr;  // where a received value goes that nobody wants but
+                            // that must be destroyed
+};
+
+// pollOrder fills pollorder with the cases that can ever be ready, in uniformly
+// random order.
+// On: any.  P: either, mp is the caller's.  Locks: none.  Parks: no.
+void pollOrder(Select* s, M* mp);
+// lockOrder fills lockorder from pollorder, in O(n log n).
+// On: any.  P: either. Locks: none.  Parks: no.
+void lockOrder(Select* s);
+// sellock and selunlock lock every channel of the select once.
+// On: any.  P: either.  Parks: no.
+void sellock(const Select* s);
+void selunlock(const Select* s);
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_SELECT_H_

@@ -1,0 +1,67 @@
+// Sleep and wake on an address: the one primitive under every lock of sync.
+//
+// What a goroutine waits on is the address of a counter inside the user's
+// object. The waiters are kept beside it, in a table of 251 roots chosen by a
+// hash of the address, so that a Mutex is eight bytes and nothing of it has to
+// outlive the wake-up. A root holds a treap of the distinct addresses that are
+// waited on; the node of an address is its first waiter, the others hang on it
+// in a list. So neither many waiters on one address nor many addresses in one
+// root make an operation linear.
+#ifndef RUNTIME_SEMA_H_
+#define RUNTIME_SEMA_H_
+
+#include <cstdint>
+
+#include "absl/base/thread_annotations.h"
+#include "runtime/base.h"
+#include "runtime/lock_futex.h"
+#include "runtime/runtime2.h"
+
+namespace gump::rt {
+
+// SemaRoot is one bucket of the table.
+//
+// `lock` guards the treap and every Sudog in it. Forbidden while holding it:
+// malloc, readying a goroutine, touching the user's object other than through
+// the counter whose waiters are being looked at.
+struct alignas(kFalseSharing) SemaRoot {
+  Mutex lock{LockRank::kSemaRoot};
+  // Search tree by Sudog::elem, heap by Sudog::ticket (smallest at the root).
+  Sudog* treap ABSL_GUARDED_BY(lock) = nullptr;
+  // Waiters of all addresses: those in the treap, and those that hold the lock
+  // on their way into it or out of it. Written under the lock, read without it
+  // by semrelease. May be stale-high, never stale-low: see semacquire.
+  Atomic<uint32_t> nwait;
+
+  // queue adds s as a waiter on addr: last in its list, or with lifo first, in
+  // which case s takes over the position of the node it displaces. priority is
+  // the heap key if s starts a node; it must be random and odd, since 0 and 1
+  // in Sudog::ticket mean something else to a waiter that has been woken.
+  // On: any.  P: either.  Locks: caller holds lock.  Parks: no.
+  void queue(Atomic<uint32_t>* addr, Sudog* s, bool lifo, uint32_t priority)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
+  // dequeue removes and returns the first waiter on addr, nullptr if there is
+  // none. Its links are cleared and its ticket is 0.
+  // On: any.  P: either.  Locks: caller holds lock.  Parks: no.
+  [[nodiscard]] Sudog* dequeue(Atomic<uint32_t>* addr)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
+  // rotateLeft lifts x's right child above x; rotateRight its left child.
+  // On: any.  P: either.  Locks: caller holds lock.  Parks: no.
+  void rotateLeft(Sudog* x) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
+  void rotateRight(Sudog* x) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
+
+ private:
+  // replaceChild makes `to` (or nothing) the child of parent that `from` is.
+  void replaceChild(Sudog* parent, const Sudog* from, Sudog* to)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
+};
+
+// A prime, so that addresses that differ by a power of two do not share a root.
+inline constexpr uintptr_t kSemTabSize = 251;
+
+// semroot returns the root for addr. On: any.  P: either.  Parks: no.
+[[nodiscard]] SemaRoot* semroot(const Atomic<uint32_t>* addr);
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_SEMA_H_

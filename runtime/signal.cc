@@ -1,0 +1,250 @@
+// Invariants
+//
+// (I1) Handlers run on the M's signal stack, save errno, and call nothing that
+//      is not async-signal-safe.
+//
+// (I2) A fault that is not an overflow has no other effect than it would have
+//      without us: the handler that was there before gets it, under its own
+//      flags and mask; without one, the default action takes place at the
+//      faulting instruction, so that the core shows it.
+//
+// A handler that the program installs after us replaces ours. If it does not
+// pass on what it does not know, a stack overflow becomes whatever it makes of
+// a segmentation fault.
+#include "runtime/signal.h"
+
+#include <signal.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "runtime/os_linux.h"
+#include "runtime/panic.h"
+#include "runtime/print.h"
+#include "runtime/proc.h"
+#include "runtime/traceback.h"
+
+#ifndef AT_MINSIGSTKSZ
+#define AT_MINSIGSTKSZ 51
+#endif
+
+namespace gump::rt {
+
+namespace {
+
+// A dump uses 8 KiB of it (measured: GCC 12, x86-64, no sanitizer); the rest is
+// for handlers of the user's.
+constexpr size_t kSignalStack = 64 << 10;
+
+#if defined(__x86_64__)
+uintptr_t contextPC(const ucontext_t* uc) {
+  return static_cast<uintptr_t>(uc->uc_mcontext.gregs[REG_RIP]);
+}
+uintptr_t contextSP(const ucontext_t* uc) {
+  return static_cast<uintptr_t>(uc->uc_mcontext.gregs[REG_RSP]);
+}
+#else
+uintptr_t contextPC(const ucontext_t* uc) { return uc->uc_mcontext.pc; }
+uintptr_t contextSP(const ucontext_t* uc) { return uc->uc_mcontext.sp; }
+#endif
+
+struct sigaction oldSegv;
+struct sigaction oldBus;
+
+// How crashAbort asks one thread after the other for its stack: it stores the
+// thread's id and sends SIGQUIT; the handler on that thread prints, answers,
+// and never returns.
+Atomic<int32_t>
+    relayTo;  // written by crashAbort, release; read by the handler, acquire
+Atomic<uint32_t> relayDone;  // the futex word; set by the handler, release;
+                             // read by crashAbort, acquire
+TracebackMode relayMode;     // written before the first relayTo
+
+void tgkill(int32_t tid, int sig) { syscall(SYS_tgkill, getpid(), tid, sig); }
+
+void setDefault(int sig) {
+  struct sigaction dfl = {};
+  dfl.sa_handler = SIG_DFL;
+  sigaction(sig, &dfl, nullptr);
+}
+
+// ---- stack overflow
+
+// overflowed tells whether a fault at addr means that gp ran out of stack: it
+// hit the guard of its own stack, or it is using memory near its stack pointer,
+// which has left the stack: a frame larger than the guard has jumped over it.
+// (Only code compiled with -fstack-clash-protection is sure to hit the guard.)
+bool overflowed(const G* gp, uintptr_t addr, uintptr_t sp) {
+  constexpr uintptr_t kNear = 64 << 10;
+  if (gp == nullptr || gp->foreign || gp->stack.lo == 0) return false;
+  Stack hit;
+  if (stackOfGuard(addr, &hit) && hit.lo == gp->stack.lo) return true;
+  return sp < gp->stack.lo && addr < gp->stack.lo && addr + kNear >= sp;
+}
+
+// forward does with a fault what would have happened without us (I2).
+void forward(int sig, siginfo_t* info, void* context, struct sigaction* old) {
+  bool wantsInfo = (old->sa_flags & SA_SIGINFO) != 0;
+  if (!wantsInfo && old->sa_handler == SIG_IGN && info->si_code <= 0) return;
+  if (!wantsInfo &&
+      (old->sa_handler == SIG_DFL || old->sa_handler == SIG_IGN)) {
+    setDefault(sig);
+    // A true fault happens again on return. One that was sent does not: send it
+    // again; it is not blocked (SA_NODEFER).
+    if (info->si_code <= 0) tgkill(gettid(), sig);
+    return;
+  }
+  struct sigaction action = *old;
+  if ((action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0) {
+    *old = {};
+    old->sa_handler = SIG_DFL;
+  }
+  if ((action.sa_flags & SA_NODEFER) == 0) sigaddset(&action.sa_mask, sig);
+  sigset_t mask;
+  pthread_sigmask(SIG_BLOCK, &action.sa_mask, &mask);
+  if (wantsInfo) {
+    action.sa_sigaction(sig, info, context);
+  } else {
+    action.sa_handler(sig);
+  }
+  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+}
+
+void onFault(int sig, siginfo_t* info, void* context) {
+  int savedErrno = errno;
+  const auto* uc = static_cast<const ucontext_t*>(context);
+  auto addr = reinterpret_cast<uintptr_t>(info->si_addr);
+  const G* gp = getg();
+  if (isPanickingHere()) dieInSignal();  // the dump itself fell over
+  if (info->si_code > 0 && overflowed(gp, addr, contextSP(uc))) {
+    printf(
+        "runtime: goroutine stack exceeds %U-byte limit\n"
+        "fatal error: stack overflow\n",
+        uint64_t{gp->stack.hi - gp->stack.lo});
+    dieInSignal();
+  }
+  forward(sig, info, context, sig == SIGSEGV ? &oldSegv : &oldBus);
+  errno = savedErrno;
+}
+
+// ---- SIGQUIT
+
+void onQuit(int, siginfo_t* info, void* context) {
+  int savedErrno = errno;
+  const auto* uc = static_cast<const ucontext_t*>(context);
+  int32_t self = gettid();
+  if (relayTo.load(acquire) ==
+      self) {  // pairs with the release in crashAbort: relayMode is set
+    tracebackThread(relayMode);
+    relayDone.store(1, release);  // pairs with the acquire in crashAbort
+    futexwakeup(&relayDone, 1);
+    for (;;) usleep(1'000'000);
+  }
+  if (!isPanicking()) {
+    const G* gp = getg();
+    printf("SIGQUIT: quit\nPC=0x%X m=%D sigcode=%d\n", uint64_t{contextPC(uc)},
+           gp == nullptr || gp->m == nullptr ? int64_t{-1} : gp->m->id,
+           info->si_code);
+    dieInSignal();
+  }
+  errno = savedErrno;  // the process is ending already
+}
+
+struct sigaction install(int sig, void (*handler)(int, siginfo_t*, void*),
+                         int flags) {
+  struct sigaction action = {};
+  struct sigaction old = {};
+  action.sa_sigaction = handler;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART | flags;
+  sigemptyset(&action.sa_mask);
+  sigaction(sig, &action, &old);
+  return old;
+}
+
+}  // namespace
+
+void initsig() {
+  tracebackinit();
+  struct sigaction quit = {};
+  sigaction(SIGQUIT, nullptr, &quit);
+  if ((quit.sa_flags & SA_SIGINFO) == 0 && quit.sa_handler == SIG_DFL) {
+    install(SIGQUIT, onQuit, 0);
+  }
+  // SA_NODEFER: a second fault, in the dump of the first, must arrive.
+  oldSegv = install(SIGSEGV, onFault, SA_NODEFER);
+  oldBus = install(SIGBUS, onFault, SA_NODEFER);
+  initterminate();
+}
+
+// The mapping of a signal stack: a guard page, the stack, and on top the
+// stack_t that was in force before.
+void minitSignalStack(M* mp) {
+  size_t size = getauxval(AT_MINSIGSTKSZ) + (kSignalStack / 2);
+  size = alignUp(size < kSignalStack ? kSignalStack : size, kPageSize);
+  size_t total = kPageSize + size + kPageSize;
+  auto base = reinterpret_cast<uintptr_t>(sysReserve(total));
+  if (base == 0)
+    return;  // an overflow on this thread then dies without a word, as any
+             // thread's does
+  mprotect(reinterpret_cast<void*>(base), kPageSize, PROT_NONE);
+  stack_t now = {};
+  now.ss_sp = reinterpret_cast<void*>(base + kPageSize);
+  now.ss_size = size;
+  auto* before = reinterpret_cast<stack_t*>(base + kPageSize + size);
+  if (sigaltstack(&now, before) != 0) {
+    sysFree(reinterpret_cast<void*>(base), total);
+    return;
+  }
+  mp->signalStackLo = base;
+  mp->signalStackSize = total;
+}
+
+void unminitSignalStack(M* mp) {
+  uintptr_t base = mp->signalStackLo;
+  size_t total = mp->signalStackSize;
+  if (base == 0) return;
+  mp->signalStackLo = 0;
+  mp->signalStackSize = 0;
+  stack_t now = {};
+  sigaltstack(nullptr, &now);
+  auto* before = reinterpret_cast<const stack_t*>(base + total - kPageSize);
+  // Whoever changed it since then keeps what they have set up.
+  if (now.ss_sp == reinterpret_cast<void*>(base + kPageSize)) {
+    if (sigaltstack(before, nullptr) != 0)
+      return;  // on it right now: leave it mapped
+  }
+  sysFree(reinterpret_cast<void*>(base), total);
+}
+
+void crashAbort(const TracebackMode& mode) {
+  constexpr int64_t kPatience =
+      1'000'000'000;  // per thread; one that blocks SIGQUIT stays silent
+  int32_t self = gettid();
+  relayMode = mode;
+  for (M* mp = allm.load(acquire); mp != nullptr;
+       mp = mp->alllink) {                   // pairs with mcommoninit
+    int32_t tid = mp->procid.load(acquire);  // pairs with minit
+    if (tid == 0 || tid == self) continue;
+    printf("\n-----\n\n");
+    relayDone.store(0, relaxed);  // the next line publishes it
+    relayTo.store(tid, release);  // pairs with the acquire in onQuit
+    tgkill(tid, SIGQUIT);
+    int64_t deadline = nanotime() + kPatience;
+    while (relayDone.load(acquire) == 0 &&
+           nanotime() < deadline) {  // pairs with the release in onQuit
+      futexsleep(&relayDone, 0, kPatience);
+    }
+  }
+  setDefault(SIGABRT);
+  sigset_t abrt;
+  sigemptyset(&abrt);
+  sigaddset(&abrt, SIGABRT);
+  pthread_sigmask(SIG_UNBLOCK, &abrt, nullptr);
+  tgkill(self, SIGABRT);
+  _exit(2);  // not reached unless a tracer swallows the signal
+}
+
+}  // namespace gump::rt

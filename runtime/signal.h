@@ -1,0 +1,34 @@
+// The signals that are ours: SIGQUIT (dump and exit), and of SIGSEGV and SIGBUS
+// those that a goroutine's stack caused by running into its guard page.
+// Everything else about signals belongs to the program.
+#ifndef RUNTIME_SIGNAL_H_
+#define RUNTIME_SIGNAL_H_
+
+namespace gump::rt {
+
+struct M;
+struct TracebackMode;
+
+// initsig installs the handlers and the terminate handler. A handler that is
+// there already is kept: that of SIGQUIT in our stead, those of SIGSEGV and
+// SIGBUS behind ours. Called by schedinit, once.
+// On: any.  P: either.  Locks: none.  Parks: no.
+void initsig();
+// initterminate installs the std::terminate handler (terminate.cc); part of
+// initsig.
+void initterminate();
+// minitSignalStack gives this thread, mp's, a signal stack: a handler must not
+// need the stack that has just overflowed.
+// On: any, the thread itself.  P: either.  Locks: none.  Parks: no.
+void minitSignalStack(M* mp);
+// unminitSignalStack puts back what was there before.
+// On: as minitSignalStack.
+void unminitSignalStack(M* mp);
+// crashAbort lets every other thread of the runtime print its stack and dies by
+// SIGABRT, for the core.
+// On: any.  P: either.  Locks: none.  Parks: no.
+[[noreturn]] void crashAbort(const TracebackMode& mode);
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_SIGNAL_H_

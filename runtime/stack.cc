@@ -1,0 +1,512 @@
+// Goroutine stacks.
+//
+// A size class is a power of two, from kMinStackSize up. Its slots are carved
+// from arenas of 64 MiB, whose addresses are multiples of 64 MiB; a class whose
+// slots are large gets a mapping for each stack instead, which is unmapped when
+// the stack is freed. A slot:
+//
+//     slot                     lo                         hi             end
+//      | guard, never accessible | 16 KiB << order, or more | StackTop, ... |
+//
+// Invariants:
+//  (K1) hi - lo >= 16 KiB << order, whatever the colour: the StackTop and the
+//       colour have a page of their own, the top one, which the first frames
+//       share.
+//  (K2) stride is an odd number of pages. Were it a power of two, the hot pages
+//       of all stacks would compete for one set of the TLB: walking the tops of
+//       1000 stacks took 18 ns a step at a stride of 256 KiB and 4.7 ns at 268.
+//  (K3) The colour moves hi by up to 23 cache lines from slot to slot: without
+//       it the first frames of all stacks would compete for a few sets of the
+//       first-level cache. StackTop, colour and about 2.5 KiB of frames fit
+//       into one page, so a parked goroutine costs one page.
+//  (K4) A slot is in exactly one place: not yet carved (beyond arena->bump),
+//       bound to a G, in a P's cache, in its class's pool, or, when it has no
+//       guard and guards are demanded, on its class's bare list. Its StackTop
+//       belongs to whoever took it from there; a slot that was not carved has
+//       never been touched.
+//  (K5) A slot's guard is installed once, before it is bound first, and stays.
+//       top->unguarded says that there is none.
+//
+// When a guard cannot be had (stackguard.h), the user chooses what happens:
+// stackguard=best goes on with a canary in the lowest bytes of the stack,
+// strict makes the binding fail.
+//
+// Rejected: slots on the free list sorted by address, to give whole arenas
+// back: pages are given back without that, and address space is plentiful.
+// Growing stacks by copying, as Go does: C++ has pointers into stacks.
+#include "runtime/stack.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+
+#include "runtime/lock_futex.h"
+#include "runtime/mem.h"
+#include "runtime/os_linux.h"
+#include "runtime/panic.h"
+#include "runtime/proc.h"
+#include "runtime/runtime2.h"
+#include "runtime/sanitizer.h"
+#include "runtime/stackguard.h"
+
+namespace gump::rt {
+namespace {
+
+constexpr size_t kArenaShift = 26;
+constexpr size_t kArenaSize = size_t{1} << kArenaShift;
+constexpr size_t kTopSize = kPageSize;
+constexpr size_t kSlotOverhead = kGuardSize + kTopSize;
+constexpr uint32_t kNumOrders = 17;
+static_assert(kMinStackSize << (kNumOrders - 1) == kMaxStackSizeLimit);
+static_assert((kMinStackSize + kSlotOverhead) / kPageSize % 2 == 1);  // (K2)
+
+// Slots beyond this order get a mapping each: fewer than four would fit into an
+// arena.
+constexpr uint32_t kMaxArenaOrder = 9;
+static_assert(kMinStackSize << kMaxArenaOrder < kArenaSize / 4);
+
+constexpr uint32_t kColours = 24;
+constexpr size_t kColourStep = kCacheLine;
+constexpr size_t kTopReserve = 64;  // sizeof(StackTop), rounded up to a line
+static_assert(sizeof(StackTop) <= kTopReserve);
+static_assert(kTopReserve + (kColours - 1) * kColourStep + 1536 + 512 <=
+              kTopSize);  // (K3), with a margin
+
+constexpr uint32_t kRefillBatch = 32;  // slots that a P takes at once
+static_assert(kRefillBatch <= kMaxGuardBatch);
+
+// Arena is a mapping and what it is carved into. Cells are never freed; that of
+// an unmapped arena is used again.
+struct Arena {
+  uintptr_t base = 0;
+  size_t stride = 0;
+  uint32_t order = 0;
+  uint32_t nslots = 0;
+  uint32_t bump = 0;      // slots carved so far. Guarded by stacks.lock.
+  Arena* next = nullptr;  // in stacks.spareArenas
+};
+
+// SlotList is a LIFO of free slots through StackTop::next.
+struct SlotList {
+  StackTop* head = nullptr;
+  uint32_t n = 0;
+
+  void push(StackTop* t) {
+    t->next = head;
+    head = t;
+    n++;
+  }
+  StackTop* pop() {
+    StackTop* t = head;
+    if (t != nullptr) {
+      head = t->next;
+      n--;
+    }
+    return t;
+  }
+};
+
+struct SizeClass {
+  SlotList pool;           // free, ready to be bound
+  SlotList bare;           // carved, but without the guard that is demanded
+  Arena* arena = nullptr;  // being carved
+};
+
+// Forbidden under the lock: system calls but for mapping an arena, and touching
+// a slot that is not on a list.
+struct StackPools {
+  Mutex lock{LockRank::kStack};
+  SizeClass classes[kMaxArenaOrder + 1] ABSL_GUARDED_BY(lock);
+  Arena* spareArenas ABSL_GUARDED_BY(lock) = nullptr;
+};
+constinit StackPools stacks;
+
+Atomic<const char*> lastError{""};  // points at constants: relaxed
+
+constexpr const char kErrNoMemory[] = "out of memory (goroutine stack)";
+constexpr const char kErrNoGuard[] =
+    "cannot protect a goroutine stack: the process is near its limit of memory "
+    "mappings; raise vm.max_map_count with sysctl, or set "
+    "GUMP_DEBUG=stackguard=best";
+
+// ---- Finding the arena of an address ----------------------------------------
+
+// The table of arenas by address >> 26, in two levels, for signal handlers:
+// entries are published whole and arenas are never freed, so a reader needs no
+// lock. It covers the 48 bits of user addresses.
+constexpr size_t kTableBits = 11;
+constexpr size_t kTableSize = size_t{1} << kTableBits;
+struct ArenaLeaf {
+  Atomic<Arena*> arenas[kTableSize];  // written under stacks.lock, release;
+                                      // read by anybody, acquire
+};
+constinit Atomic<ArenaLeaf*> arenaTable[kTableSize];  // likewise
+
+size_t leafIndex(uintptr_t addr) {
+  return (addr >> kArenaShift) & (kTableSize - 1);
+}
+size_t rootIndex(uintptr_t addr) { return addr >> (kArenaShift + kTableBits); }
+
+Arena* arenaOf(uintptr_t addr) {
+  const size_t root = rootIndex(addr);
+  if (root >= kTableSize) return nullptr;
+  ArenaLeaf* leaf = arenaTable[root].load(acquire);  // pairs with publishArena
+  if (leaf == nullptr) return nullptr;
+  return leaf->arenas[leafIndex(addr)].load(
+      acquire);  // pairs with publishArena
+}
+
+// publishArena enters value (an arena, or nullptr) for the window of base.
+// False: no memory.
+[[nodiscard]] bool publishArena(uintptr_t base, Arena* value)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
+  const size_t root = rootIndex(base);
+  if (root >= kTableSize) return false;
+  ArenaLeaf* leaf =
+      arenaTable[root].load(relaxed);  // written under the lock only
+  if (leaf == nullptr) {
+    leaf = persistentallocOf<ArenaLeaf>();
+    if (leaf == nullptr) return false;
+    arenaTable[root].store(leaf,
+                           release);  // pairs with load-acquire in arenaOf
+  }
+  leaf->arenas[leafIndex(base)].store(value, release);  // likewise
+  return true;
+}
+
+// ---- Slots ------------------------------------------------------------------
+
+uintptr_t slotBase(const Arena* a, uint32_t i) {
+  return a->base + size_t{i} * a->stride;
+}
+Stack slotStack(const Arena* a, uint32_t i) {
+  const uintptr_t end = slotBase(a, i) + a->stride;
+  return {slotBase(a, i) + kGuardSize,
+          end - kTopReserve - (i % kColours) * kColourStep};
+}
+StackTop* topOf(const Stack& s) { return reinterpret_cast<StackTop*>(s.hi); }
+
+// initSlot makes slot i ready to be bound: the first touch of its top page.
+StackTop* initSlot(const Arena* a, uint32_t i, bool guarded) {
+  const Stack s = slotStack(a, i);
+  StackTop* t = new (topOf(s)) StackTop();
+  t->lo = s.lo;
+  t->hi = s.hi;
+  t->order = a->order;
+  t->unguarded = guarded ? 0 : 1;
+  t->valgrindId = sanitizerStackRegister(s.lo, s.hi);
+  sanitizerRootRegion(reinterpret_cast<const void*>(s.lo), s.hi - s.lo);
+  return t;
+}
+
+// ---- Carving ----------------------------------------------------------------
+
+// reserveAligned maps n bytes at a multiple of kArenaSize. Neighbours usually
+// lie flush below each other, so the first try is aligned whenever the arena
+// before it was.
+uintptr_t reserveAligned(size_t n) {
+  n = alignUp(n, kPageSize);
+  auto p = reinterpret_cast<uintptr_t>(sysReserve(n));
+  if (p == 0 || p % kArenaSize == 0) return p;
+  sysFree(reinterpret_cast<void*>(p), n);
+  p = reinterpret_cast<uintptr_t>(sysReserve(n + kArenaSize));
+  if (p == 0) return 0;
+  const uintptr_t base = alignUp(p, kArenaSize);
+  if (base != p) sysFree(reinterpret_cast<void*>(p), base - p);
+  sysFree(reinterpret_cast<void*>(base + n), p + kArenaSize - base);
+  return base;
+}
+
+GUMP_NOINLINE void adviseNoHugePage(uintptr_t base, size_t n) {
+  const int saved = errno;
+  // Refused by kernels without huge pages: fine.
+  (void)madvise(reinterpret_cast<void*>(base), n, MADV_NOHUGEPAGE);
+  errno = saved;
+}
+
+// newArena maps an arena of one class and enters it into the table; nullptr: no
+// memory.
+Arena* newArena(uint32_t order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
+  const size_t stride = (kMinStackSize << order) + kSlotOverhead;
+  const size_t size = order <= kMaxArenaOrder ? kArenaSize : stride;
+  Arena* a = stacks.spareArenas;
+  if (a != nullptr) {
+    stacks.spareArenas = a->next;
+  } else {
+    a = persistentallocOf<Arena>();
+    if (a == nullptr) return nullptr;
+  }
+  *a = Arena{};
+  a->base = reserveAligned(size);
+  if (a->base != 0) {
+    adviseNoHugePage(a->base, size);
+    a->stride = stride;
+    a->order = order;
+    a->nslots = static_cast<uint32_t>(size / stride);
+    if (publishArena(a->base, a)) return a;
+    sysFree(reinterpret_cast<void*>(a->base), size);
+  }
+  a->next = stacks.spareArenas;
+  stacks.spareArenas = a;
+  return nullptr;
+}
+
+// unmapStack gives a large stack back to the kernel. Its window leaves the
+// table before the address can be mapped again.
+void unmapStack(StackTop* t) {
+  sanitizerDestroyFiber(t->tsanFiber);
+  sanitizerStackDeregister(t->valgrindId);
+  sanitizerForgetRootRegion(reinterpret_cast<const void*>(t->lo),
+                            t->hi - t->lo);
+  Arena* a = arenaOf(t->lo);
+  {
+    LockScope scope(&stacks.lock);
+    if (!publishArena(a->base, nullptr)) {
+      fatalthrow("stackfree: arena not in the table");
+    }
+  }
+  if (t->unguarded == 0) guardUnmapped();
+  sysFree(reinterpret_cast<void*>(a->base), a->stride);
+  LockScope scope(&stacks.lock);
+  a->next = stacks.spareArenas;
+  stacks.spareArenas = a;
+}
+
+// admit puts slots [first, first+n) of a, the first guarded of which have a
+// guard, onto out; with stackguard=strict the others go to the bare list.
+void admit(const Arena* a, uint32_t first, uint32_t n, uint32_t guarded,
+           SlotList* out) {
+  SlotList bare;
+  for (uint32_t k = n; k-- > 0;) {
+    const bool ok = k < guarded;
+    (ok || debug.stackguardStrict == 0 ? out : &bare)
+        ->push(initSlot(a, first + k, ok));
+  }
+  if (guarded == n) return;
+  if (debug.stackguardStrict == 0) {
+    tellUnguarded();
+    return;
+  }
+  lastError.store(kErrNoGuard, relaxed);
+  LockScope scope(&stacks.lock);
+  while (StackTop* t = bare.pop()) stacks.classes[a->order].bare.push(t);
+}
+
+// retryBare tries once more to guard a slot that has no guard.
+void retryBare(StackTop* t, SlotList* out) {
+  const bool ok = installGuards(t->lo - kGuardSize, 0, 1) == 1;
+  if (ok || debug.stackguardStrict == 0) {
+    t->unguarded = ok ? 0 : 1;
+    out->push(t);
+    return;
+  }
+  lastError.store(kErrNoGuard, relaxed);
+  LockScope scope(&stacks.lock);
+  stacks.classes[t->order].bare.push(t);
+}
+
+// Range is slots [first, first+n) of an arena.
+struct Range {
+  Arena* arena = nullptr;
+  uint32_t first = 0;
+  uint32_t n = 0;
+};
+
+// reserveSlots takes up to n slots that were never carved; none: no memory.
+Range reserveSlots(uint32_t order, uint32_t n)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
+  SizeClass* c = &stacks.classes[order];
+  if (c->arena == nullptr || c->arena->bump == c->arena->nslots) {
+    c->arena = newArena(order);
+    if (c->arena == nullptr) return {};
+  }
+  Arena* a = c->arena;
+  const Range r{a, a->bump, std::min(n, a->nslots - a->bump)};
+  a->bump += r.n;
+  return r;
+}
+
+// takeSlots gets up to n slots of a class: from the pool, else freshly carved.
+// Guards are installed and pages touched without the lock: those are system
+// calls and page faults. An empty result: lastError says why.
+SlotList takeSlots(uint32_t order, uint32_t n) {
+  SlotList out;
+  StackTop* bare = nullptr;
+  Range fresh;
+  {
+    LockScope scope(&stacks.lock);
+    SizeClass* c = &stacks.classes[order];
+    while (out.n < n && c->pool.head != nullptr) out.push(c->pool.pop());
+    if (out.n > 0) return out;
+    bare = c->bare.pop();
+    if (bare == nullptr) fresh = reserveSlots(order, n);
+  }
+  if (bare != nullptr) {
+    retryBare(bare, &out);
+  } else if (fresh.arena != nullptr) {
+    admit(fresh.arena, fresh.first, fresh.n,
+          installGuards(slotBase(fresh.arena, fresh.first), fresh.arena->stride,
+                        fresh.n),
+          &out);
+  } else {
+    lastError.store(kErrNoMemory, relaxed);
+  }
+  return out;
+}
+
+// mapStack makes one large stack; nullptr: lastError says why.
+StackTop* mapStack(uint32_t order) {
+  Arena* a;
+  {
+    LockScope scope(&stacks.lock);
+    a = newArena(order);
+  }
+  if (a == nullptr) {
+    lastError.store(kErrNoMemory, relaxed);
+    return nullptr;
+  }
+  const bool ok = installGuards(a->base, 0, 1) == 1;
+  StackTop* t = initSlot(a, 0, ok);
+  if (ok) return t;
+  if (debug.stackguardStrict == 0) {
+    tellUnguarded();
+    return t;
+  }
+  unmapStack(t);
+  lastError.store(kErrNoGuard, relaxed);
+  return nullptr;
+}
+
+void putSlots(uint32_t order, SlotList* list) {
+  LockScope scope(&stacks.lock);
+  while (StackTop* t = list->pop()) stacks.classes[order].pool.push(t);
+}
+
+// orderOf is the class of a request of size bytes.
+uint32_t orderOf(size_t size) {
+  if (size <= kMinStackSize) return 0;
+  const auto order =
+      static_cast<uint32_t>(std::bit_width((size - 1) / kMinStackSize));
+  return std::min(order, kNumOrders - 1);
+}
+
+StackTop* allocDefault(P* pp, uint32_t order) {
+  if (pp == nullptr) return takeSlots(order, 1).pop();
+  if (GUMP_UNLIKELY(pp->stackCache == nullptr)) {
+    const SlotList list = takeSlots(order, kRefillBatch);
+    if (list.head == nullptr) return nullptr;
+    pp->stackCache = list.head;
+    pp->stackCacheN = list.n;
+  }
+  StackTop* t = pp->stackCache;
+  pp->stackCache = t->next;
+  pp->stackCacheN--;
+  return t;
+}
+
+// releaseSlot puts one slot into the pool of its class.
+void releaseSlot(StackTop* t) {
+  SlotList one;
+  one.push(t);
+  putSlots(t->order, &one);
+}
+
+// spill moves n of pp's cached stacks, the most recently freed, to the pool.
+// (The oldest would be the better choice but lie at the end of the list.)
+void spill(P* pp, uint32_t n) {
+  SlotList cache{pp->stackCache, pp->stackCacheN};
+  SlotList out;
+  while (out.n < n && cache.head != nullptr) out.push(cache.pop());
+  pp->stackCache = cache.head;
+  pp->stackCacheN = cache.n;
+  putSlots(orderOf(defaultStackSize), &out);
+}
+
+}  // namespace
+
+size_t defaultStackSize = (size_t{256} << 10) * kStackMultiplier;
+
+void stackinit() { stackguardinit(); }
+
+bool stackalloc(P* pp, G* gp, size_t size) {
+  if (size == 0) size = defaultStackSize;
+  const uint32_t order = orderOf(size);
+  StackTop* t = order == orderOf(defaultStackSize) ? allocDefault(pp, order)
+                : order <= kMaxArenaOrder          ? takeSlots(order, 1).pop()
+                                                   : mapStack(order);
+  if (GUMP_UNLIKELY(t == nullptr)) return false;
+  gp->unguarded = t->unguarded != 0;
+  if (GUMP_UNLIKELY(gp->unguarded)) setCanary(t->lo);
+  if (kSanitizerBuild && t->tsanFiber == nullptr) {
+    t->tsanFiber = sanitizerCreateFiber();
+  }
+  t->asanFakeStack = nullptr;
+  gp->stack = {t->lo, t->hi};
+  gp->sched.sp = t->hi;
+  gp->sched.fresh = 1;
+  return true;
+}
+
+void stackfree(P* pp, G* gp) {
+  StackTop* t = topOf(gp->stack);
+  sanitizerStackAbandoned(gp->sched.sp, t->hi);
+  gp->stack = {};
+  if (t->order > kMaxArenaOrder) {
+    unmapStack(t);
+  } else if (pp == nullptr || t->order != orderOf(defaultStackSize)) {
+    releaseSlot(t);
+  } else {
+    if (pp->stackCacheN >= kStackCacheMax) spill(pp, kStackCacheMax / 2);
+    t->next = pp->stackCache;
+    pp->stackCache = t;
+    pp->stackCacheN++;
+  }
+}
+
+void stackcacheFlush(P* pp) { spill(pp, pp->stackCacheN); }
+
+void stackpoolRelease() {
+  for (uint32_t order = 0; order <= kMaxArenaOrder; order++) {
+    SlotList list;
+    {
+      LockScope scope(&stacks.lock);
+      list = stacks.classes[order].pool;
+      stacks.classes[order].pool = SlotList();
+    }
+    // Off the list, the slots are ours. The topmost page stays: it holds the
+    // StackTop, and is used first anyway.
+    for (StackTop* t = list.head; t != nullptr; t = t->next) {
+      const uintptr_t keep = t->hi & ~(kPageSize - 1);
+      madvise(reinterpret_cast<void*>(t->lo), keep - t->lo, MADV_DONTNEED);
+    }
+    putSlots(order, &list);
+  }
+}
+
+void stackCheckCanary(G* gp) {
+  if (!gp->unguarded || canaryIntact(gp->stack.lo)) return;
+  printf(
+      "runtime: goroutine %U overran its stack of %U bytes, which has no guard "
+      "page\n",
+      gp->goid, static_cast<uint64_t>(gp->stack.hi - gp->stack.lo));
+  fatalthrow("stack overflow");
+}
+
+bool stackOfGuard(uintptr_t addr, Stack* out) {
+  const Arena* a = arenaOf(addr);
+  if (a == nullptr || addr < a->base) return false;
+  const size_t i = (addr - a->base) / a->stride;
+  if (i >= a->nslots) return false;
+  const auto slot = static_cast<uint32_t>(i);
+  if (addr - slotBase(a, slot) >= kGuardSize) return false;
+  *out = slotStack(a, slot);
+  return true;
+}
+
+const char* stackLastError() {
+  return lastError.load(relaxed);  // points at a constant
+}
+
+}  // namespace gump::rt

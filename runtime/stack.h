@@ -1,0 +1,82 @@
+// Goroutine stacks: slots of large arenas, reserved and lazily backed, each
+// with a guard page at its low end.
+//
+// A stack is bound late: a goroutine has none until it first runs, and gives it
+// back when it ends, to the P it ended on, last in first out, so that short
+// goroutines all run on the same warm pages.
+#ifndef RUNTIME_STACK_H_
+#define RUNTIME_STACK_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/base.h"
+
+namespace gump::rt {
+
+struct G;
+struct P;
+
+// Stack is the usable range [lo, hi); the guard page lies just below lo. hi is
+// where the first frame starts: it is coloured, i.e. differs in its low bits
+// from slot to slot, so that the hot lines of many stacks do not share cache
+// sets.
+struct Stack {
+  uintptr_t lo = 0;
+  uintptr_t hi = 0;
+};
+
+// What the owner of a slot keeps at its very top, above hi: sanitizer state
+// that lives as long as the slot is bound.
+struct StackTop {
+  void* tsanFiber = nullptr;
+  void* asanFakeStack = nullptr;
+  uint64_t valgrindId = 0;
+  StackTop* next = nullptr;  // link in a free list
+  uintptr_t lo = 0;          // of this slot
+  uintptr_t hi = 0;
+  uint32_t order = 0;  // size class: kMinStackSize << order bytes
+  uint32_t unguarded =
+      0;  // no guard page could be had (stackguard=best): canary at lo instead
+};
+
+inline constexpr size_t kMinStackSize =
+    16 << 10;  // smaller requests are rounded up
+inline constexpr size_t kMaxStackSizeLimit =
+    1 << 30;  // larger requests are rounded down
+
+extern size_t defaultStackSize;  // 256 KiB; ×4 under ASan, ×2 unoptimised.
+                                 // Written at start-up only.
+
+// stackinit finds out which guard the kernel offers. Called by schedinit.
+void stackinit();
+// stackalloc binds a stack of at least size bytes (0: the default) to gp: sets
+// gp->stack, and marks gp as starting fresh. Default-sized stacks come from
+// pp's cache. False when there is no memory or, with stackguard=strict, no
+// guard. On: g0.  P: needed (nullptr: straight from the pool).  Locks: takes
+// kStack.  Parks: no.
+[[nodiscard]] bool stackalloc(P* pp, G* gp, size_t size);
+// stackfree gives gp's stack back. On: g0.  P: needed (or nullptr).  Locks:
+// takes kStack.  Parks: no.
+void stackfree(P* pp, G* gp);
+// stackcacheFlush moves pp's cached stacks to the pool; for a P that is being
+// destroyed.
+void stackcacheFlush(P* pp);
+// stackpoolRelease gives the pages of pooled stacks back to the kernel. On:
+// any.  P: either.  Locks: takes kStack.
+void stackpoolRelease();
+// stackCheckCanary throws if gp's unguarded stack ran over. Called at each
+// switch away from an unguarded stack only.
+void stackCheckCanary(G* gp);
+// stackOfGuard tells whether addr lies in a guard page of ours, and then the
+// usable range of that slot. Async-signal-safe.
+[[nodiscard]] bool stackOfGuard(uintptr_t addr, Stack* out);
+// stackSetGuardMode overrides what stackinit found; for tests.
+enum class GuardMode : uint8_t { kMadvise, kMprotect, kNone };
+void stackSetGuardMode(GuardMode mode);
+const char*
+stackLastError();  // why the last stackalloc failed, for the panic's text
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_STACK_H_

@@ -1,0 +1,39 @@
+// Guard pages below stacks: which kind the kernel offers, how many it allows,
+// and what is done when there are no more.
+#ifndef RUNTIME_STACKGUARD_H_
+#define RUNTIME_STACKGUARD_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/base.h"
+
+namespace gump::rt {
+
+// Two pages cost as much as one, and a frame must be larger to jump them.
+inline constexpr size_t kGuardSize = 2 * kPageSize;
+inline constexpr uint32_t kMaxGuardBatch = 32;
+
+// stackguardinit finds out what the kernel offers. On: any.  P: either.
+// Parks: no.
+void stackguardinit();
+
+// installGuards makes the kGuardSize bytes at first, first + stride, ...
+// inaccessible, n times at most, and returns how often it could; it stops at
+// the first failure.
+// On: any.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] uint32_t installGuards(uintptr_t first, size_t stride,
+                                     uint32_t n);
+// guardUnmapped says that a mapping with one guard is gone.
+void guardUnmapped();
+// tellUnguarded says on standard error that stacks have no guards; once.
+void tellUnguarded();
+
+// A canary stands at the low end of a stack that has no guard: plain memory
+// that only frames of its goroutine can overwrite.
+void setCanary(uintptr_t lo);
+[[nodiscard]] bool canaryIntact(uintptr_t lo);
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_STACKGUARD_H_

@@ -1,0 +1,45 @@
+// The one thread-local of the tree: the G that a thread is running. Read by
+// volatile assembly, because a compiler may keep the address of a thread_local
+// in a register across a call, and a goroutine may come back from a call on
+// another thread. The offset is a link-time constant (initial-exec), so this
+// costs one or two instructions.
+#ifndef RUNTIME_TLS_H_
+#define RUNTIME_TLS_H_
+
+#include "runtime/base.h"
+
+namespace gump::rt {
+
+struct G;
+
+extern "C" {
+// Written by setg and by the switch in asm_*.S only.
+extern thread_local G* gumpTlsG __attribute__((tls_model("initial-exec")));
+}
+
+GUMP_ALWAYS_INLINE G* getg() {
+  G* gp;
+#if defined(__x86_64__)
+  asm volatile(
+      "movq gumpTlsG@gottpoff(%%rip), %0\n\t"
+      "movq %%fs:(%0), %0"
+      : "=r"(gp));
+#else
+  uintptr_t tmp;
+  asm volatile(
+      "adrp %0, :gottprel:gumpTlsG\n\t"
+      "ldr %0, [%0, :gottprel_lo12:gumpTlsG]\n\t"
+      "mrs %1, tpidr_el0\n\t"
+      "ldr %0, [%0, %1]"
+      : "=&r"(gp), "=&r"(tmp));
+#endif
+  return gp;
+}
+
+// setg makes gp the current G of this thread; for thread start-up and for
+// foreign threads.
+void setg(G* gp);
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_TLS_H_

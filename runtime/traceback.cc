@@ -1,0 +1,413 @@
+// How a goroutine's stack becomes text.
+//
+// Two kinds of dump share the printing and differ in the taking.
+//
+// A dying process (tracebackCrash) prints as it goes. Nobody waits for the
+// other threads; what they may do to a stack that is being walked is bounded by
+// the scan bit, and a fault in the walk ends in the signal handler (panic.cc,
+// I2).
+//
+// A living one (stackDump) stops the world only to collect addresses, into
+// memory of its own, and prints after the world has started again.
+//
+// (I1) Nothing here calls malloc, stdio or the dynamic linker: a stopped or
+//      interrupted thread may be inside them.
+//
+// (I2) The stack of a G that is kGwaiting is read only under its scan bit: a
+//      plain thread can ready it at any time.
+//
+// Rejected: asking running goroutines for their stacks by a signal. A fatal
+// error must not depend on the co-operation of threads that may be the reason
+// for it; GOTRACEBACK=crash asks them, last of all.
+#include "runtime/traceback.h"
+
+#include <cstring>
+
+#include "runtime/os_linux.h"
+#include "runtime/panic.h"
+#include "runtime/proc.h"
+#include "runtime/unwind.h"
+
+namespace gump::rt {
+
+namespace {
+
+constexpr int kStderr = 2;
+constexpr int64_t kMinute = 60'000'000'000;
+
+TracebackMode environment;
+
+// ---- goroutines
+
+const char* statusText(const GRecord& r) {
+  uint32_t status = r.status & ~uint32_t{kGscan};
+  if (status == kGwaiting && r.reason != WaitReason::kZero) {
+    return waitReasonString(r.reason);
+  }
+  switch (status) {
+    case kGidle:
+      return "idle";
+    case kGrunnable:
+      return "runnable";
+    case kGrunning:
+      return "running";
+    case kGsyscall:
+      return "syscall";
+    case kGwaiting:
+      return "waiting";
+    case kGdead:
+      return "dead";
+    default:
+      return "???";
+  }
+}
+
+void printCreatedBy(Writer* w, const GRecord& r) {
+  if (r.gopc == 0 || r.goid == 1) return;
+  print(w, "created by ");
+  printFunction(w, r.gopc - 1);
+  if (r.parentGoid != 0) print(w, " in goroutine %U", r.parentGoid);
+  print(w, "\n");
+  printLocation(w, r.gopc - 1);
+}
+
+void printGoroutine(Writer* w, const GRecord& r, const Frames& frames,
+                    int32_t level, bool showPointers, uint32_t first = 0) {
+  printHeader(w, r, showPointers);
+  switch (r.stack) {
+    case GRecord::Stack::kWalked:
+      printFrames(w, frames, level, first);
+      break;
+    case GRecord::Stack::kRunning:
+      print(w, "\tgoroutine running on other thread; stack unavailable\n");
+      break;
+    case GRecord::Stack::kNoRoom:
+      print(w, "\tno room left to walk the stack; stack unavailable\n");
+      break;
+  }
+  printCreatedBy(w, r);
+}
+
+// describe fills in what the caller may read of gp: it is gp, or keeps gp where
+// it is, or contents itself with what is torn by chance.
+GUMP_NO_SANITIZE void describe(const G* gp, uint32_t status, GRecord* r) {
+  *r = GRecord{};
+  r->gp = gp;
+  r->mp = gp->m;
+  if (r->mp != nullptr) r->mid = r->mp->id;
+  r->goid = gp->goid;
+  r->parentGoid = gp->parentGoid;
+  r->gopc = gp->gopc;
+  r->status = status;
+  r->reason = gp->waitreason;
+  r->locked = gp->lockedm != nullptr;
+}
+
+// copyName: gp frees its name when it ends, so the caller keeps gp from
+// running, or is gp.
+GUMP_NO_SANITIZE void copyName(const G* gp, GRecord* r) {
+  if (gp->name == nullptr) return;
+  size_t i = 0;
+  for (; i + 1 < sizeof(r->name) && gp->name[i] != '\0'; i++) {
+    r->name[i] = gp->name[i];
+  }
+  r->name[i] = '\0';
+}
+
+// takeSelf describes the goroutine that the calling thread runs; its frames are
+// the caller's business.
+void takeSelf(const G* gp, GRecord* r) {
+  describe(gp, readgstatus(gp), r);
+  copyName(gp, r);
+}
+
+// takeParked describes and walks gp, which cannot run while this does.
+void takeParked(G* gp, uint32_t status, int64_t now, GRecord* r,
+                Frames* frames) {
+  describe(gp, status, r);
+  copyName(gp, r);
+  if ((status & ~uint32_t{kGscan}) == kGwaiting) {
+    // Parking does not read the clock, so a wait is as old as the first dump
+    // that saw it.
+    if (gp->waitsince == 0) gp->waitsince = now;
+    r->minutes = (now - gp->waitsince) / kMinute;
+  }
+  frames->clear();
+  if (gp->foreign) {
+    r->stack = GRecord::Stack::kRunning;  // its thread sleeps on a futex, on a
+                                          // stack that we have no context of
+  } else if (gp->stack.lo != 0 && gp->sched.fresh == 0) {
+    if (!walkParked(gp, frames)) r->stack = GRecord::Stack::kNoRoom;
+  }
+}
+
+// takeOther describes a goroutine that the calling thread does not run, and
+// walks its stack if it has a saved context. False: it is dead.
+bool takeOther(G* gp, int64_t now, GRecord* r, Frames* frames) {
+  for (;;) {
+    uint32_t status = readgstatus(gp);
+    switch (status) {
+      case kGidle:
+      case kGdead:
+        return false;
+      case kGwaiting:
+        if (!castogscanstatus(gp, kGwaiting))
+          continue;  // it has just been readied: look again
+        takeParked(gp, status, now, r, frames);
+        casfrom_Gscanstatus(gp, kGwaiting);
+        return true;
+      // On a queue of a world that has stopped, or been told to; or held by the
+      // thread that a signal or a failure has brought here.
+      case kGrunnable:
+      case kGwaiting | kGscan:
+        takeParked(gp, status, now, r, frames);
+        return true;
+      default:
+        frames->clear();
+        describe(gp, status, r);
+        r->stack = GRecord::Stack::kRunning;
+        return true;
+    }
+  }
+}
+
+bool hidden(const G* gp, int32_t level) { return gp->systemG && level < 2; }
+
+// ---- dumps of a dying process
+
+// Only the thread that panic.cc admits uses these.
+Frames crashFrames;
+char crashText[4096];
+
+struct CrashDump {
+  Writer* w;
+  TracebackMode mode;
+  const G* self;  // already printed
+  const G* curg;  // likewise
+  int64_t now;
+};
+
+void crashOther(G* gp, void* arg) {
+  auto* d = static_cast<CrashDump*>(arg);
+  if (gp == d->self || gp == d->curg || hidden(gp, d->mode.level)) return;
+  GRecord r;
+  if (!takeOther(gp, d->now, &r, &crashFrames)) return;
+  print(d->w, "\n");
+  printGoroutine(d->w, r, crashFrames, d->mode.level, d->mode.level >= 2);
+  flush(d->w);
+}
+
+// crashSelf prints the stack of this thread, whatever it runs, and tells which
+// goroutines that covered.
+void crashSelf(CrashDump* d, G* gp, int32_t throwing, StackFrom from) {
+  int32_t level = d->mode.level;
+  bool pointers = level >= 2 || throwing >= 2;
+  if (gp != nullptr && gp != &gp->m->g0) {
+    GRecord r;
+    takeSelf(gp, &r);
+    print(d->w, "\n");
+    uint32_t first = throwing == 0 && level < 2 ? throwSite(crashFrames) : 0;
+    printGoroutine(d->w, r, crashFrames, level, pointers, first);
+    d->self = gp;
+    return;
+  }
+  bool interrupted = from == StackFrom::kSignal;
+  if (gp == nullptr || level >= 2 || interrupted) {
+    print(d->w, "\n%s:\n",
+          interrupted ? "goroutine 0 [idle]" : "runtime stack");
+    printFrames(d->w, crashFrames, /*level=*/2, /*first=*/0);
+  }
+  // On g0 the goroutine that led here has its context saved.
+  G* curg = gp == nullptr ? nullptr : gp->m->curg.load(relaxed);  // our own M
+  if (curg == nullptr) return;
+  GRecord r;
+  takeParked(curg, readgstatus(curg), d->now, &r, &crashFrames);
+  print(d->w, "\n");
+  printGoroutine(d->w, r, crashFrames, level, pointers);
+  d->curg = curg;
+}
+
+// ---- dumps of a living process
+
+// Snapshot is a sequence of GRecords, each followed by its frames, in memory
+// that is reserved generously and touched as far as needed.
+struct Snapshot {
+  char* base = nullptr;
+  size_t size = 0;
+  size_t used = 0;
+  uint64_t elided = 0;  // goroutines that did not fit
+  const G* self = nullptr;
+  int64_t now = 0;
+  Frames frames;  // of the goroutine being taken
+};
+
+struct SnapshotEntry {
+  GRecord record;
+  uint64_t lost;
+  uint32_t kept;
+  bool truncated;
+  // uintptr_t pcs[kept] follow
+};
+
+void reserveSnapshot(Snapshot* s) {
+  constexpr size_t kLeast = 1 << 20;
+  constexpr size_t kMost = size_t{1} << 32;
+  size_t each = sizeof(SnapshotEntry) + 2 * Frames::kKeep * sizeof(uintptr_t);
+  constexpr uint64_t kNewcomers = 256;  // born between now and the stop
+  size_t want = (gcountAll() + kNewcomers) * each;
+  if (want > kMost) want = kMost;
+  do {
+    want = alignUp(want, kPageSize);
+    s->base = static_cast<char*>(sysReserve(want));
+    if (s->base != nullptr) {
+      s->size = want;
+      return;
+    }
+    want /= 2;
+  } while (want >= kLeast);
+}
+
+void snapshotOther(G* gp, void* arg) {
+  auto* s = static_cast<Snapshot*>(arg);
+  if (gp == s->self || hidden(gp, /*level=*/1)) return;
+  SnapshotEntry e{};
+  if (!takeOther(gp, s->now, &e.record, &s->frames)) return;
+  const Frames& f = s->frames;
+  e.lost = f.lost;
+  e.kept = f.kept;
+  e.truncated = f.truncated;
+  size_t need = sizeof(e) + f.kept * sizeof(uintptr_t);
+  if (s->size - s->used < need) {
+    s->elided++;
+    return;
+  }
+  memcpy(s->base + s->used, &e, sizeof(e));
+  memcpy(s->base + s->used + sizeof(e), f.pcs, need - sizeof(e));
+  s->used += need;
+}
+
+void printSnapshot(Writer* w, Snapshot* s) {
+  for (size_t at = 0; at < s->used;) {
+    SnapshotEntry e;
+    memcpy(&e, s->base + at, sizeof(e));
+    at += sizeof(e);
+    Frames& f = s->frames;
+    f.kept = e.kept;
+    f.lost = e.lost;
+    f.truncated = e.truncated;
+    memcpy(f.pcs, s->base + at, e.kept * sizeof(uintptr_t));
+    at += e.kept * sizeof(uintptr_t);
+    print(w, "\n");
+    printGoroutine(w, e.record, f, /*level=*/1, /*showPointers=*/false);
+  }
+  if (s->elided != 0) {
+    print(w, "\n...%U goroutines elided for want of memory...\n", s->elided);
+  }
+}
+
+}  // namespace
+
+TracebackMode parseTraceback(const char* value) {
+  if (value == nullptr || value[0] == '\0' || strcmp(value, "single") == 0) {
+    return {.level = 1};
+  }
+  if (strcmp(value, "none") == 0) return {.level = 0};
+  if (strcmp(value, "all") == 0) return {.level = 1, .all = true};
+  if (strcmp(value, "system") == 0) return {.level = 2, .all = true};
+  if (strcmp(value, "crash") == 0) {
+    return {.level = 2, .all = true, .crash = true};
+  }
+  int32_t level = 0;
+  for (const char* c = value; *c != '\0'; c++) {
+    if (*c < '0' || *c > '9' || level > 1000) return {.level = 0, .all = true};
+    level = level * 10 + (*c - '0');
+  }
+  return {.level = level, .all = true};
+}
+
+TracebackMode gotraceback(int32_t throwing) {
+  TracebackMode mode = environment;
+  if (mode.level == 0) return mode;
+  if (throwing >= 1) mode.all = true;
+  if (throwing >= 2) mode.level = 2;
+  return mode;
+}
+
+void tracebackinit() {
+  environment = parseTraceback(gogetenv("GOTRACEBACK", "GUMP_TRACEBACK"));
+  symbolinit();
+  unwindinit();
+}
+
+void printHeader(Writer* w, const GRecord& r, bool showPointers) {
+  print(w, "goroutine %U", r.goid);
+  if (showPointers) {
+    print(w, " gp=%p", r.gp);
+    if (r.mp == nullptr) {
+      print(w, " m=nil");
+    } else {
+      print(w, " m=%D mp=%p", r.mid, r.mp);
+    }
+  }
+  print(w, " [%s", statusText(r));
+  if ((r.status & kGscan) != 0) print(w, " (scan)");
+  if (r.minutes >= 1) print(w, ", %D minutes", r.minutes);
+  if (r.locked) print(w, ", locked to thread");
+  if (r.name[0] != '\0') print(w, ", name %Q", r.name);
+  print(w, "]:\n");
+}
+
+void tracebackCrash(const TracebackMode& mode, int32_t throwing,
+                    StackFrom from) {
+  if (mode.level == 0) return;
+  Writer w{.buf = crashText, .cap = sizeof(crashText), .fd = kStderr};
+  CrashDump d{.w = &w,
+              .mode = mode,
+              .self = nullptr,
+              .curg = nullptr,
+              .now = nanotime()};
+  if (from == StackFrom::kSignal) {
+    walkSignal(&crashFrames);
+  } else {
+    walkHere(&crashFrames);
+  }
+  crashSelf(&d, getg(), throwing, from);
+  flush(&w);
+  if (mode.all) forEachG(crashOther, &d);
+  flush(&w);
+}
+
+void tracebackThread(const TracebackMode& mode) {
+  Writer w{.buf = crashText, .cap = sizeof(crashText), .fd = kStderr};
+  G* gp = getg();
+  GRecord r;
+  if (gp != nullptr) takeSelf(gp, &r);
+  walkSignal(&crashFrames);
+  printGoroutine(&w, r, crashFrames, mode.level, /*showPointers=*/true);
+  flush(&w);
+}
+
+size_t stackDump(bool all, char* buf, size_t n) noexcept {
+  Writer w{.buf = buf, .cap = n};
+  G* gp = runtimeEntry();
+  {
+    Frames here;
+    walkHere(&here);
+    GRecord r;
+    takeSelf(gp, &r);
+    printGoroutine(&w, r, here, /*level=*/1, /*showPointers=*/false);
+  }
+  if (!all) return w.total;
+  Snapshot s;
+  reserveSnapshot(&s);
+  s.self = gp;
+  s.now = nanotime();
+  stopTheWorld(WaitReason::kStoppingTheWorld);
+  forEachG(snapshotOther, &s);
+  startTheWorld();
+  printSnapshot(&w, &s);
+  if (s.base != nullptr) sysFree(s.base, s.size);
+  return w.total;
+}
+
+}  // namespace gump::rt

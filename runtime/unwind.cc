@@ -1,0 +1,111 @@
+#include "runtime/unwind.h"
+
+#include <unwind.h>
+
+#include <algorithm>
+
+#include "runtime/proc.h"
+
+namespace gump::rt {
+
+namespace {
+
+// What the collector and the unwinder need on a parked stack; measured 1.5 KiB
+// with GCC 12's libgcc, without sanitizers.
+constexpr size_t kWalkRoom = 4096;
+
+struct Walk {
+  Frames* out;
+  uint32_t skip;    // own frames still to be passed over
+  bool fromSignal;  // begin anew at the frame that the kernel interrupted
+  uintptr_t lastPC = 0;
+  uintptr_t lastCFA = 0;
+};
+
+GUMP_NO_SANITIZE _Unwind_Reason_Code addFrame(_Unwind_Context* context,
+                                              void* arg) {
+  Walk* w = static_cast<Walk*>(arg);
+  int interrupted = 0;  // the address is where a signal came, not behind a call
+  uintptr_t pc = _Unwind_GetIPInfo(context, &interrupted);
+  uintptr_t cfa = _Unwind_GetCFA(context);
+  if (pc == 0 || (pc == w->lastPC && cfa == w->lastCFA)) {
+    return _URC_END_OF_STACK;  // the outermost frame, or tables that lead
+                               // nowhere
+  }
+  w->lastPC = pc;
+  w->lastCFA = cfa;
+  if (interrupted != 0 && w->fromSignal) {
+    w->fromSignal = false;
+    w->skip = 0;
+    w->out->clear();
+  }
+  if (w->skip > 0) {
+    w->skip--;
+    return _URC_NO_REASON;
+  }
+  if (w->out->kept + w->out->lost == Frames::kMaxWalk) {
+    w->out->truncated = true;
+    return _URC_END_OF_STACK;
+  }
+  w->out->add(interrupted != 0 ? pc : pc - 1);
+  return _URC_NO_REASON;
+}
+
+// collect walks from its own frame, which is the first that addFrame sees.
+GUMP_NO_SANITIZE void collect(void* arg) {
+  _Unwind_Backtrace(addFrame, arg);
+  asm volatile("");  // no tail call: this frame is counted on
+}
+
+}  // namespace
+
+GUMP_NO_SANITIZE void Frames::clear() {
+  kept = 0;
+  lost = 0;
+  truncated = false;
+}
+
+GUMP_NO_SANITIZE void Frames::add(uintptr_t pc) {
+  if (kept < 2 * kKeep) {
+    pcs[kept++] = pc;
+  } else {
+    pcs[kKeep + lost % kKeep] = pc;  // over the oldest of the outer half
+    lost++;
+  }
+}
+
+void Frames::finish() {
+  std::rotate(pcs + kKeep, pcs + kKeep + lost % kKeep, pcs + 2 * kKeep);
+}
+
+void unwindinit() {
+  Frames frames;
+  walkHere(&frames);
+}
+
+GUMP_NO_SANITIZE void walkHere(Frames* out) {
+  out->clear();
+  Walk w{.out = out, .skip = 2, .fromSignal = false};  // collect and walkHere
+  collect(&w);
+  out->finish();
+}
+
+GUMP_NO_SANITIZE void walkSignal(Frames* out) {
+  out->clear();
+  Walk w{.out = out, .skip = 2, .fromSignal = true};
+  collect(&w);
+  out->finish();
+}
+
+GUMP_NO_SANITIZE bool walkParked(const G* gp, Frames* out) {
+  out->clear();
+  if (gp->sched.sp - gp->stack.lo < kWalkRoom) return false;
+  Walk w{.out = out,
+         .skip = 2,
+         .fromSignal = false};  // collect and gumpCallOnStack
+  gumpCallOnStack(gp->sched.sp, collect, &w);
+  out->finish();
+  return true;
+}
+
+}  // namespace gump::rt

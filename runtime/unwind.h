@@ -1,0 +1,60 @@
+// Walking stacks: this thread's, a parked goroutine's, and the code that a
+// signal interrupted. All by the C++ unwinder and its tables, so no frame
+// pointers are needed and optimised code is walked as well as any other.
+//
+// What is collected are raw addresses in fixed storage. Turning them into names
+// is traceback.cc's work, and may come much later: after the world has been
+// started again.
+#ifndef RUNTIME_UNWIND_H_
+#define RUNTIME_UNWIND_H_
+
+#include <cstdint>
+
+#include "runtime/runtime2.h"
+
+namespace gump::rt {
+
+// Frames is a call stack, inner frame first: the kKeep innermost and the kKeep
+// outermost, and how many lie between. A stack that overflowed has thousands of
+// frames, of which the two ends tell the story.
+//
+// An address is the one to look up, not the one to return to: it lies inside
+// the calling instruction, so that a call which is the last instruction of its
+// function is not taken for the function behind.
+struct Frames {
+  static constexpr uint32_t kKeep = 96;  // half of traceback.cc's limit, and
+                                         // room for frames that are not shown
+  static constexpr uint64_t kMaxWalk = 1 << 20;
+
+  uint32_t kept = 0;       // how many of pcs are filled
+  uint64_t lost = 0;       // frames between pcs[kKeep - 1] and pcs[kKeep]
+  bool truncated = false;  // the walk stopped at kMaxWalk
+  uintptr_t pcs[2 * kKeep];
+
+  void clear();
+  void add(uintptr_t pc);  // from kept == 2 * kKeep on, pcs[kKeep...] is a ring
+  void finish();           // puts the ring in order
+};
+
+// unwindinit makes the unwinder do what it does only once while there is still
+// a loader lock to be had and stack to spare.
+// On: any.  P: either.  Locks: none.  Parks: no.
+void unwindinit();
+// walkHere collects the caller's own stack, beginning with the caller.
+// On: any.  P: either.  Locks: none.  Parks: no.
+void walkHere(Frames* out);
+// walkSignal collects, inside a signal handler, the stack of the code that was
+// interrupted. Where the kernel's frame cannot be found (a sanitizer called the
+// handler late), it is the handler's own.
+// On: signal stack.  P: either.  Locks: none.  Parks: no.
+void walkSignal(Frames* out);
+// walkParked collects the stack of a goroutine whose context is saved, and
+// which the caller keeps from being resumed: by the scan bit, or with the world
+// stopped. False: the stack has too little room left to walk it. Frames run
+// below the saved context for that, on gp's own stack.
+// On: any, but gp's own stack.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] bool walkParked(const G* gp, Frames* out);
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_UNWIND_H_

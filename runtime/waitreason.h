@@ -1,0 +1,45 @@
+// Why a G is parked: Go's reasons and words, as goroutine dumps show them.
+#ifndef RUNTIME_WAITREASON_H_
+#define RUNTIME_WAITREASON_H_
+
+#include <cstdint>
+
+namespace gump::rt {
+
+enum class WaitReason : uint8_t {
+  kZero,
+  kIOWait,
+  kPanicWait,
+  kFinalizerWait,
+  kForceGCIdle,
+  kUpdateGOMAXPROCSIdle,
+  kSemacquire,
+  kSleep,
+  kChanReceiveNilChan,
+  kChanSendNilChan,
+  kSelectNoCases,
+  kSelect,
+  kChanReceive,
+  kChanSend,
+  kSyncCondWait,
+  kSyncMutexLock,
+  kSyncRWMutexRLock,
+  kSyncRWMutexLock,
+  kSyncWaitGroupWait,
+  kTraceReaderBlocked,
+  kWaitForGCCycle,
+  kGCWorkerIdle,
+  kGCWorkerActive,
+  kPreempted,
+  kStoppingTheWorld,
+  kFlushProcCaches,
+  kNumWaitReasons,
+};
+
+// waitReasonString returns Go's text, "" for kZero, "unknown wait reason"
+// beyond the last.
+const char* waitReasonString(WaitReason r);
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_WAITREASON_H_

@@ -1,0 +1,97 @@
+// The monitor: a thread without a P that looks after what the scheduler cannot
+// see while everybody is busy, or asleep.
+//
+// It wakes every 20 µs while something happens, and ever more rarely, down to
+// every 10 ms, while nothing does. When every P is idle it sleeps for up to a
+// minute, until somebody says that work has begun again. That is not a call but
+// two words: under sched.lock it sets sysmonwait and then sleeps on sysmonnote;
+// whoever finds sysmonwait set, under sched.lock, clears it and wakes the note.
+// Both hold the lock, so each sleep has at most one wake-up, and sysmon, which
+// clears the note under the lock after it has cleared sysmonwait, meets none
+// that is still to come.
+#include "runtime/sysmon.h"
+
+#include "runtime/netpoll.h"
+#include "runtime/os_linux.h"
+#include "runtime/proc.h"
+#include "sysmon/retake.h"
+
+namespace gump::rt {
+
+namespace {
+
+constexpr uint32_t kShortDelay = 20;     // µs
+constexpr uint32_t kLongDelay = 10'000;  // µs
+constexpr uint32_t kIdleRounds = 50;  // 1 ms of short delays before they grow
+constexpr int64_t kPollStale =
+    10'000'000;  // ns since somebody last looked at the network
+constexpr int64_t kDeepSleep = 60'000'000'000;  // ns
+constexpr int64_t kNsPerMs = 1'000'000;
+
+bool nothingRuns() {
+  return sched.gcwaiting.load(relaxed) ||  // checked again under sched.lock
+         sched.npidle.load(relaxed) == gomaxprocs.load(relaxed);
+}
+
+// deepSleep sleeps while nothing runs. True: somebody woke us.
+bool deepSleep() {
+  lock(&sched.lock);
+  if (!nothingRuns()) {
+    unlock(&sched.lock);
+    return false;
+  }
+  sched.sysmonwait.store(true, relaxed);  // written and read under sched.lock
+  unlock(&sched.lock);
+  bool woken = notetsleep(&sched.sysmonnote, kDeepSleep);
+  LockScope l(&sched.lock);
+  sched.sysmonwait.store(false, relaxed);
+  noteclear(&sched.sysmonnote);
+  return woken;
+}
+
+// pollNetwork looks at the network if all Ms have been too busy to.
+void pollNetwork(int64_t now) {
+  int64_t last =
+      sched.lastpoll.load(acquire);  // pairs with the stores around a blocking
+                                     // poll: 0 while one goes on
+  if (!netpollinited() || last == 0 || last + kPollStale >= now) return;
+  if (!sched.lastpoll.cas(last, now, acq_rel))
+    return;  // somebody polls after all
+  NetpollResult r = netpoll(0);
+  if (r.toRun.empty()) return;
+  // While the goroutines are on their way from the poller to a queue, every M
+  // may look idle.
+  incidlelocked(-1);
+  injectglist(&r.toRun);
+  incidlelocked(1);
+  netpollAdjustWaiters(r.delta);
+}
+
+}  // namespace
+
+void sysmon() {
+  const int64_t tracePeriod = debug.schedtrace * kNsPerMs;
+  int64_t lasttrace = 0;
+  uint32_t delay = kShortDelay;
+  for (uint32_t idle = 0;; idle++) {
+    if (idle == 0) {
+      delay = kShortDelay;
+    } else if (idle > kIdleRounds) {
+      delay = delay * 2 > kLongDelay ? kLongDelay : delay * 2;
+    }
+    usleep(delay);
+    if (tracePeriod <= 0 && nothingRuns() && deepSleep()) {
+      idle = 0;
+      delay = kShortDelay;
+    }
+    int64_t now = nanotime();
+    pollNetwork(now);
+    retake(now);
+    if (tracePeriod > 0 && lasttrace + tracePeriod <= now) {
+      lasttrace = now;
+      schedtrace(debug.scheddetail > 0);
+    }
+  }
+}
+
+}  // namespace gump::rt

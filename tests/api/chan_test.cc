@@ -1,0 +1,609 @@
+// Channels as a program sees them, at several GOMAXPROCS.
+#include "gump/chan.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/hash/hash.h"
+#include "gtest/gtest.h"
+#include "gump/go.h"
+#include "gump/panic.h"
+#include "gump/runtime.h"
+#include "tests/testing/counted.h"
+#include "tests/testing/parked.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump {
+namespace {
+
+using testing::Counted;
+using testing::Eventually;
+using testing::EventuallyParked;
+
+// PanicText calls f and returns what it panicked with, or "no panic".
+template <class F>
+std::string PanicText(F&& f) {
+  try {
+    f();
+  } catch (const PanicError& e) {
+    return e.what();
+  }
+  return "no panic";
+}
+
+class ChanTest : public testing::WithGomaxprocs {
+ protected:
+  void TearDown() override {
+    EXPECT_EQ(Counted::values(), 0);
+    EXPECT_EQ(Counted::objects(), 0);
+  }
+};
+GUMP_INSTANTIATE_GOMAXPROCS(ChanTest);
+
+TEST_P(ChanTest, UnbufferedHandsEachValueOver) {
+  Run([] {
+    chan<int> c = make_chan<int>();
+    go([c] {
+      for (int i = 0; i < 1000; i++) c.Send(i);
+      c.Close();
+    });
+    for (int i = 0; i < 1000; i++) EXPECT_EQ(c.Recv(), i);
+    EXPECT_EQ(c.Recv(), std::nullopt);
+  });
+}
+
+TEST_P(ChanTest, UnbufferedSendWaitsForTheReceiver) {
+  Run([] {
+    chan<int> c = make_chan<int>();
+    std::atomic<bool> sent{false};
+    go([c, &sent] {
+      c.Send(1);
+      sent = true;
+    });
+    for (int i = 0; i < 100; i++) {
+      runtime::Gosched();
+      EXPECT_FALSE(sent);
+    }
+    EXPECT_EQ(c.Recv(), 1);
+    EXPECT_TRUE(Eventually([&] { return sent.load(); }));
+  });
+}
+
+TEST_P(ChanTest, BufferedSendWaitsOnlyWhenFull) {
+  Run([] {
+    chan<int> c = make_chan<int>(3);
+    for (int i = 0; i < 3; i++) c.Send(i);
+    EXPECT_EQ(c.Len(), 3u);
+    EXPECT_EQ(c.Cap(), 3u);
+    EXPECT_FALSE(c.TrySend(3));
+    go([c] { c.Send(3); });
+    for (int i = 0; i < 4; i++) EXPECT_EQ(c.Recv(), i);
+  });
+}
+
+TEST_P(ChanTest, WaitersAreServedInOrder) {
+  Run([] {
+    chan<int> c = make_chan<int>();
+    for (int i = 0; i < 20; i++) {
+      go([c, i] { c.Send(i); });
+      ASSERT_TRUE(EventuallyParked("chan send", static_cast<size_t>(i) + 1));
+    }
+    for (int i = 0; i < 20; i++) EXPECT_EQ(c.Recv(), i);
+    chan<int> got[20];
+    for (int i = 0; i < 20; i++) {
+      got[i] = make_chan<int>(1);
+      go([c, to = got[i]] { to.Send(*c.Recv()); });
+      ASSERT_TRUE(EventuallyParked("chan receive", static_cast<size_t>(i) + 1));
+    }
+    for (int i = 0; i < 20; i++) c.Send(i);
+    for (int i = 0; i < 20; i++) EXPECT_EQ(got[i].Recv(), i);
+  });
+}
+
+TEST_P(ChanTest, RecvIntoAVariableLeavesItAloneWhenClosed) {
+  Run([] {
+    chan<std::string> c = make_chan<std::string>(1);
+    c.Send("x");
+    c.Close();
+    std::string v = "old";
+    EXPECT_TRUE(c.Recv(v));
+    EXPECT_EQ(v, "x");
+    EXPECT_FALSE(c.Recv(v));
+    EXPECT_EQ(v, "x");
+    EXPECT_FALSE(c >> v);
+    chan<int> d = make_chan<int>();
+    d.Close();
+    int n = 5;
+    EXPECT_FALSE(d.Recv(n));
+    EXPECT_EQ(n, 5);
+  });
+}
+
+TEST_P(ChanTest, TrySendOnFalseLeavesTheArgument) {
+  Run([] {
+    chan<std::unique_ptr<int>> c = make_chan<std::unique_ptr<int>>(1);
+    auto a = std::make_unique<int>(1);
+    EXPECT_TRUE(c.TrySend(std::move(a)));
+    EXPECT_EQ(a, nullptr);
+    auto b = std::make_unique<int>(2);
+    EXPECT_FALSE(c.TrySend(std::move(b)));
+    ASSERT_NE(b, nullptr);
+    EXPECT_EQ(*b, 2);
+    const std::string s = "s";
+    chan<std::string> d = make_chan<std::string>(1);
+    EXPECT_TRUE(d.TrySend(s));
+    EXPECT_EQ(s, "s");
+    EXPECT_EQ(d.Recv(), "s");
+  });
+}
+
+TEST_P(ChanTest, TryRecvTellsValueEmptyAndClosed) {
+  Run([] {
+    chan<int> c = make_chan<int>(1);
+    using R = RecvResult<int>;
+    EXPECT_EQ(c.TryRecv().kind, R::kEmpty);
+    c.Send(4);
+    R r = c.TryRecv();
+    EXPECT_EQ(r.kind, R::kValue);
+    EXPECT_EQ(r.value, 4);
+    c.Close();
+    r = c.TryRecv();
+    EXPECT_EQ(r.kind, R::kClosed);
+    EXPECT_FALSE(r.value.has_value());
+  });
+}
+
+TEST_P(ChanTest, TryOperationsPairWithWaiters) {
+  Run([] {
+    chan<int> c = make_chan<int>();
+    chan<int> done = make_chan<int>(1);
+    go([=] { done.Send(*c.Recv()); });
+    EXPECT_TRUE(Eventually([&] { return c.TrySend(3); }));
+    EXPECT_EQ(done.Recv(), 3);
+    go([=] { c.Send(8); });
+    EXPECT_TRUE(Eventually(
+        [&] { return c.TryRecv().kind == RecvResult<int>::kValue; }));
+  });
+}
+
+TEST_P(ChanTest, CloseWakesAllReceivers) {
+  Run([] {
+    chan<int> c = make_chan<int>();
+    chan<bool> got = make_chan<bool>();
+    for (int i = 0; i < 100; i++) {
+      go([=] { got.Send(c.Recv().has_value()); });
+    }
+    ASSERT_TRUE(EventuallyParked("chan receive", 100));
+    c.Close();
+    for (int i = 0; i < 100; i++) EXPECT_EQ(got.Recv(), false);
+  });
+}
+
+TEST_P(ChanTest, CloseMakesWaitingSendersPanic) {
+  Run([] {
+    chan<Counted> c = make_chan<Counted>(1);
+    c.Send(Counted(0));
+    chan<std::string> texts = make_chan<std::string>(10);
+    for (int i = 0; i < 10; i++) {
+      go([=] { texts.Send(PanicText([&] { c.Send(Counted(i)); })); });
+    }
+    ASSERT_TRUE(EventuallyParked("chan send", 10));
+    c.Close();
+    for (int i = 0; i < 10; i++) {
+      EXPECT_EQ(texts.Recv(), "send on closed channel");
+    }
+    EXPECT_EQ(c.Recv()->n(), 0) << "what was queued before stays";
+    EXPECT_FALSE(c.Recv().has_value());
+  });
+}
+
+TEST_P(ChanTest, MisuseIsAPanicWithGosText) {
+  Run([] {
+    chan<int> c = make_chan<int>(1);
+    c.Close();
+    EXPECT_EQ(PanicText([&] { c.Send(1); }), "send on closed channel");
+    EXPECT_EQ(PanicText([&] { c.TrySend(1); }), "send on closed channel");
+    EXPECT_EQ(PanicText([&] { c.Close(); }), "close of closed channel");
+    EXPECT_EQ(PanicText([] { chan<int>().Close(); }), "close of nil channel");
+    EXPECT_EQ(PanicText([] { (void)make_chan<int>(SIZE_MAX); }),
+              "makechan: size out of range");
+    EXPECT_EQ(PanicText([] { (void)make_chan<void>(SIZE_MAX); }),
+              "makechan: size out of range");
+    chan<void> v = make_chan<void>();
+    v.Close();
+    EXPECT_EQ(PanicText([&] { v.Send(); }), "send on closed channel");
+    EXPECT_EQ(PanicText([&] { v.TrySend(); }), "send on closed channel");
+  });
+}
+
+TEST_P(ChanTest, NilChannelsNeverProceed) {
+  Run([] {
+    chan<int> c;
+    EXPECT_FALSE(c);
+    EXPECT_FALSE(c.TrySend(1));
+    EXPECT_EQ(c.TryRecv().kind, RecvResult<int>::kEmpty);
+    EXPECT_EQ(c.Len(), 0u);
+    EXPECT_EQ(c.Cap(), 0u);
+    std::atomic<int> started{0};
+    std::atomic<int> passed{0};
+    go([c, &started, &passed] {
+      started++;
+      c.Send(1);
+      passed++;
+    });
+    go([c, &started, &passed] {
+      started++;
+      (void)c.Recv();
+      passed++;
+    });
+    EXPECT_TRUE(Eventually([&] { return started == 2; }));
+    for (int i = 0; i < 100; i++) runtime::Gosched();
+    EXPECT_EQ(passed, 0);
+  });
+}
+
+TEST_P(ChanTest, RangeEndsWhenClosedAndDrained) {
+  Run([] {
+    chan<int> c = make_chan<int>(4);
+    go([c] {
+      for (int i = 1; i <= 100; i++) c << i;
+      c.Close();
+    });
+    int sum = 0;
+    for (int v : c) sum += v;
+    EXPECT_EQ(sum, 5050);
+    chan<std::unique_ptr<int>> d = make_chan<std::unique_ptr<int>>(2);
+    d << std::make_unique<int>(1) << std::make_unique<int>(2);
+    d.Close();
+    sum = 0;
+    for (std::unique_ptr<int> p : d) sum += *p;
+    EXPECT_EQ(sum, 3);
+  });
+}
+
+TEST_P(ChanTest, VoidChannelsCarrySignals) {
+  Run([] {
+    chan<void> c = make_chan<void>(2);
+    c.Send();
+    EXPECT_TRUE(c.TrySend());
+    EXPECT_FALSE(c.TrySend());
+    EXPECT_EQ(c.Len(), 2u);
+    EXPECT_TRUE(c.Recv());
+    EXPECT_EQ(c.TryRecv().kind, RecvResult<void>::kValue);
+    EXPECT_EQ(c.TryRecv().kind, RecvResult<void>::kEmpty);
+    go([c] { c.Close(); });
+    EXPECT_FALSE(c.Recv());
+    EXPECT_EQ(c.TryRecv().kind, RecvResult<void>::kClosed);
+  });
+}
+
+TEST_P(ChanTest, ViewsAreTheSameChannel) {
+  Run([] {
+    chan<int> c = make_chan<int>(2);
+    send_chan<int> s = c;
+    recv_chan<int> r = c;
+    s.Send(1);
+    EXPECT_EQ(r.Len(), 1u);
+    EXPECT_EQ(r.Recv(), 1);
+    EXPECT_TRUE(r == c);
+    EXPECT_TRUE(s == c);
+    EXPECT_TRUE(r == recv_chan<int>(c));
+    s.Close();
+    EXPECT_EQ(r.TryRecv().kind, RecvResult<int>::kClosed);
+    auto produce = [](send_chan<int> out) { out.Send(5); };
+    auto consume = [](recv_chan<int> in) { return *in.Recv(); };
+    chan<int> d = make_chan<int>(1);
+    produce(d);
+    EXPECT_EQ(consume(d), 5);
+  });
+}
+
+static_assert(std::is_convertible_v<chan<int>, send_chan<int>>);
+static_assert(std::is_convertible_v<chan<int>, recv_chan<int>>);
+static_assert(!std::is_convertible_v<send_chan<int>, chan<int>>);
+static_assert(!std::is_convertible_v<recv_chan<int>, chan<int>>);
+static_assert(!std::is_convertible_v<send_chan<int>, recv_chan<int>>);
+static_assert(!std::is_convertible_v<chan<int>, chan<double>>);
+static_assert(sizeof(chan<int>) == sizeof(void*));
+static_assert(std::is_nothrow_move_constructible_v<chan<int>>);
+static_assert(std::input_iterator<chan<int>::iterator>);
+
+TEST(ChanHandleTest, HasIdentity) {
+  chan<int> a = make_chan<int>();
+  chan<int> b = make_chan<int>();
+  chan<int> a2 = a;
+  EXPECT_TRUE(a == a2);
+  EXPECT_FALSE(a == b);
+  EXPECT_TRUE(a != b);
+  EXPECT_FALSE(a == nullptr);
+  EXPECT_TRUE(chan<int>() == nullptr);
+  EXPECT_EQ(std::hash<chan<int>>()(a), std::hash<chan<int>>()(a2));
+  EXPECT_EQ(std::hash<recv_chan<int>>()(a), std::hash<recv_chan<int>>()(a2));
+  EXPECT_EQ(absl::HashOf(a), absl::HashOf(a2));
+  absl::flat_hash_set<chan<int>> set{a, a2, b};
+  EXPECT_EQ(set.size(), 2u);
+  using std::swap;
+  swap(a, b);
+  EXPECT_TRUE(b == a2);
+  b = nullptr;
+  EXPECT_FALSE(b);
+  chan<int>& self = a2;
+  a2 = self;
+  EXPECT_TRUE(a2);
+  chan<int> moved = std::move(a2);
+  EXPECT_TRUE(moved);
+  moved = std::move(a);
+  EXPECT_TRUE(moved);
+}
+
+TEST_P(ChanTest, QueuedValuesAreDestroyedWithTheLastHandle) {
+  Run([] {
+    auto c = std::make_unique<chan<Counted>>(make_chan<Counted>(8));
+    for (int i = 0; i < 5; i++) c->Send(Counted(i));
+    (void)c->Recv();
+    chan<Counted> copy = *c;
+    c.reset();
+    EXPECT_EQ(Counted::values(), 4);
+    copy = nullptr;
+    EXPECT_EQ(Counted::values(), 0);
+  });
+}
+
+TEST_P(ChanTest, EveryValueIsDestroyedExactlyOnce) {
+  Run([] {
+    for (size_t cap : {0u, 1u, 3u}) {
+      chan<Counted> c = make_chan<Counted>(cap);
+      chan<void> done = make_chan<void>();
+      std::atomic<int> sum{0};
+      for (int g = 0; g < 4; g++) {
+        go([=] {
+          for (int i = 0; i < 100; i++) c.Send(Counted(i));
+          done.Send();
+        });
+        go([=, &sum] {
+          for (int i = 0; i < 100; i++) sum += c.Recv()->n();
+          done.Send();
+        });
+      }
+      for (int g = 0; g < 8; g++) done.Recv();
+      EXPECT_EQ(sum, 4 * 4950);
+    }
+    EXPECT_TRUE(Eventually([] { return Counted::objects() == 0; }));
+  });
+}
+
+// A destructor that uses the channel it came from: it would find the lock held
+// if destructors ran under it.
+struct Reentrant {
+  chan<int>* other = nullptr;
+  explicit Reentrant(chan<int>* c) : other(c) {}
+  Reentrant(Reentrant&& o) noexcept : other(std::exchange(o.other, nullptr)) {}
+  ~Reentrant() {
+    if (other != nullptr) other->Send(1);
+  }
+};
+
+TEST_P(ChanTest, DestructorsOfValuesMayUseChannels) {
+  Run([] {
+    chan<int> log = make_chan<int>(4);
+    chan<Reentrant> c = make_chan<Reentrant>(4);
+    c.Send(Reentrant(&log));
+    c.Send(Reentrant(&log));
+    (void)c.Recv();
+    EXPECT_EQ(log.Len(), 1u);
+    c = nullptr;
+    EXPECT_EQ(log.Len(), 2u);
+  });
+}
+
+struct alignas(256) OverAligned {
+  int n = 0;
+};
+struct Huge {
+  std::array<unsigned char, 1 << 20> bytes;
+};
+struct HugeObject {  // not trivially copyable
+  explicit HugeObject(unsigned char b) { bytes.fill(b); }
+  HugeObject(HugeObject&& o) noexcept : bytes(o.bytes) {}
+  HugeObject& operator=(HugeObject&& o) noexcept {
+    bytes = o.bytes;
+    return *this;
+  }
+  std::array<unsigned char, 1 << 20> bytes;
+};
+
+TEST_P(ChanTest, CarriesAnyElementType) {
+  Run([] {
+    GoOptions big_stack;
+    big_stack.stack_size = 32 << 20;
+    {
+      chan<OverAligned> c = make_chan<OverAligned>(2);
+      go([c] {
+        for (int i = 0; i < 10; i++) c.Send(OverAligned{i});
+        c.Close();
+      });
+      int want = 0;
+      for (const OverAligned& v : c) {
+        EXPECT_EQ(reinterpret_cast<uintptr_t>(&v) % 256, 0u);
+        EXPECT_EQ(v.n, want++);
+      }
+      EXPECT_EQ(want, 10);
+    }
+    for (size_t cap : {0u, 2u}) {
+      chan<Huge> c = make_chan<Huge>(cap);
+      go(big_stack, [c] {
+        auto v = std::make_unique<Huge>();
+        for (unsigned char i = 0; i < 4; i++) {
+          v->bytes.fill(i);
+          c.Send(*v);
+        }
+        c.Close();
+      });
+      auto v = std::make_unique<Huge>();
+      for (unsigned char i = 0; i < 4; i++) {
+        EXPECT_TRUE(c.Recv(*v));
+        EXPECT_EQ(v->bytes.front(), i);
+        EXPECT_EQ(v->bytes.back(), i);
+      }
+      EXPECT_FALSE(c.Recv(*v));
+    }
+    {
+      chan<HugeObject> c = make_chan<HugeObject>();
+      go(big_stack, [c] { c.Send(HugeObject(7)); });
+      EXPECT_EQ(c.Recv()->bytes.back(), 7);
+    }
+    {
+      chan<chan<int>> c = make_chan<chan<int>>(1);
+      c.Send(make_chan<int>(1));
+      c.Recv()->Send(1);
+    }
+  });
+}
+
+TEST_P(ChanTest, PlainThreadsTakePart) {
+  Run([] {
+    chan<int> c = make_chan<int>();
+    chan<int> back = make_chan<int>(1);
+    std::atomic<bool> known{false};
+    std::thread t([=, &known] {
+      back.Send(0);
+      known = true;  // from here on the deadlock detector counts this thread
+      int sum = 0;
+      for (int v : c) sum += v;
+      back.Send(sum);
+    });
+    EXPECT_TRUE(Eventually([&] { return known.load(); }));
+    go([=] {
+      for (int i = 0; i < 100; i++) c.Send(i);
+      c.Close();
+    });
+    EXPECT_EQ(back.Recv(), 0);
+    EXPECT_EQ(back.Recv(), 4950);
+    t.join();
+  });
+}
+
+TEST(ChanThreadsTest, WorkBetweenPlainThreadsAlone) {
+  chan<int> c = make_chan<int>();
+  chan<int> back = make_chan<int>(1);
+  std::thread t([=] {
+    int sum = 0;
+    for (int v : c) sum += v;
+    back.Send(sum);
+  });
+  for (int i = 0; i < 1000; i++) c.Send(i);
+  c.Close();
+  EXPECT_EQ(back.Recv(), 499500);
+  t.join();
+}
+
+TEST_P(ChanTest, AnExceptionFromASendLeavesTheChannelUsable) {
+  struct Unlucky {
+    Unlucky() = default;
+    Unlucky(const Unlucky&) { throw 1; }
+    Unlucky(Unlucky&&) noexcept {}
+  };
+  Run([] {
+    chan<Unlucky> c = make_chan<Unlucky>(1);
+    const Unlucky u;
+    EXPECT_THROW(c.Send(u), int);
+    EXPECT_THROW(c.TrySend(u), int);
+    EXPECT_EQ(c.Len(), 0u);
+    c.Send(Unlucky());
+    EXPECT_TRUE(c.Recv().has_value());
+  });
+}
+
+TEST_P(ChanTest, OperationsMayParkInsideACatchBlock) {
+  Run([] {
+    chan<int> c = make_chan<int>();
+    chan<std::string> texts = make_chan<std::string>();
+    for (int i = 0; i < 10; i++) {
+      go([=] {
+        try {
+          throw std::runtime_error("error " + std::to_string(i));
+        } catch (const std::runtime_error& e) {
+          (void)c.Recv();
+          texts.Send(e.what());
+        }
+      });
+    }
+    for (int i = 0; i < 10; i++) c.Send(i);
+    std::vector<std::string> got;
+    for (int i = 0; i < 10; i++) got.push_back(*texts.Recv());
+    std::sort(got.begin(), got.end());
+    for (int i = 0; i < 10; i++) {
+      EXPECT_EQ(got[static_cast<size_t>(i)], "error " + std::to_string(i));
+    }
+  });
+}
+
+TEST_P(ChanTest, TheReceiverMayLetTheChannelGoAtOnce) {
+  Run([] {
+    for (int i = 0; i < 2000; i++) {
+      chan<int> c = make_chan<int>(static_cast<size_t>(i % 2));
+      go([c = c] { c.Send(1); });
+      EXPECT_EQ(std::exchange(c, nullptr).Recv(), 1);
+    }
+  });
+}
+
+// The orders below hold while nobody is preempted, and a slice may end at any
+// moment: so they must hold in nearly every round.
+template <class F>
+void ExpectOrderMostly(F&& round_is_right) {
+  constexpr int kRounds = 50;
+  int right = 0;
+  testing::RunWith(1, [&] {
+    for (int i = 0; i < kRounds; i++) right += round_is_right() ? 1 : 0;
+  });
+  EXPECT_GE(right, kRounds - 5);
+}
+
+TEST(ChanOrderTest, OnOnePTheSenderGoesOnAndTheReceiverIsNext) {
+  ExpectOrderMostly([] {
+    chan<int> c = make_chan<int>();
+    std::string order;
+    go([&, c] {
+      (void)c.Recv();
+      order += "R";
+    });
+    runtime::Gosched();
+    go([&] { order += "x"; });
+    c.Send(1);
+    order += "S";
+    EXPECT_TRUE(Eventually([&] { return order.size() == 3; }));
+    return order == "SRx";
+  });
+}
+
+TEST(ChanOrderTest, OnOnePCloseRunsTheFirstReceiverThenTheOthersBackwards) {
+  ExpectOrderMostly([] {
+    chan<int> c = make_chan<int>();
+    std::vector<int> order;
+    for (int i = 1; i <= 5; i++) {
+      go([&, c, i] {
+        (void)c.Recv();
+        order.push_back(i);
+      });
+      EXPECT_TRUE(EventuallyParked("chan receive", static_cast<size_t>(i)));
+    }
+    c.Close();
+    EXPECT_TRUE(Eventually([&] { return order.size() == 5; }));
+    return order == std::vector<int>{1, 5, 4, 3, 2};
+  });
+}
+
+}  // namespace
+}  // namespace gump

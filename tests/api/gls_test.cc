@@ -1,0 +1,152 @@
+#include "gump/gls.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gump/go.h"
+#include "gump/runtime.h"
+#include "gump/waitgroup.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump {
+namespace {
+
+using GlsTest = testing::WithGomaxprocs;
+GUMP_INSTANTIATE_GOMAXPROCS(GlsTest);
+
+TEST_P(GlsTest, EachGoroutineHasItsOwnValue) {
+  Run([] {
+    gls<int> x{5};
+    *x = 1;
+    sync::WaitGroup wg;
+    for (int i = 0; i < 100; i++) {
+      wg.Go([&, i] {
+        EXPECT_EQ(*x, 5);
+        *x = i;
+        for (int j = 0; j < 5; j++) {
+          runtime::Gosched();
+          EXPECT_EQ(*x, i);
+        }
+      });
+    }
+    wg.Wait();
+    EXPECT_EQ(*x, 1);
+  });
+}
+
+TEST_P(GlsTest, ValuesAreMadeByCopyOrByAFunctionOrByDefault) {
+  Run([] {
+    gls<std::string> copied{std::string("abc")};
+    gls<std::unique_ptr<int>> made{[] { return std::make_unique<int>(3); }};
+    gls<std::vector<int>> plain;
+    EXPECT_EQ(copied->size(), 3u);
+    EXPECT_EQ(**made, 3);
+    EXPECT_TRUE(plain->empty());
+  });
+}
+
+struct Noisy {
+  explicit Noisy(std::vector<int>* l, int number) : log(l), n(number) {}
+  Noisy(Noisy&& o) noexcept : log(std::exchange(o.log, nullptr)), n(o.n) {}
+  ~Noisy() {
+    if (log != nullptr) log->push_back(n);
+  }
+  std::vector<int>* log;
+  int n;
+};
+
+TEST_P(GlsTest, ValuesAreDestroyedInReverseOrderOfFirstUse) {
+  Run([] {
+    std::vector<int> log;
+    gls<Noisy> a{[&] { return Noisy(&log, 1); }};
+    gls<Noisy> b{[&] { return Noisy(&log, 2); }};
+    gls<Noisy> c{[&] { return Noisy(&log, 3); }};
+    std::atomic<bool> done = false;
+    // Not a WaitGroup: values are destroyed after the function has returned.
+    struct SetDone {
+      explicit SetDone(std::atomic<bool>* d) : done(d) {}
+      SetDone(SetDone&& o) noexcept : done(std::exchange(o.done, nullptr)) {}
+      ~SetDone() {
+        if (done != nullptr) *done = true;
+      }
+      std::atomic<bool>* done;
+    };
+    gls<SetDone> last{[&] { return SetDone(&done); }};
+    go([&] {
+      last.get();
+      b.get();
+      a.get();
+      c.get();
+      b.get();
+    });
+    ASSERT_TRUE(testing::Eventually([&] { return done.load(); }));
+    EXPECT_EQ(log, (std::vector<int>{3, 1, 2}));
+  });
+}
+
+TEST_P(GlsTest, ValuesAreDestroyedAfterGoexit) {
+  Run([] {
+    auto watched = std::make_shared<int>(0);
+    gls<std::shared_ptr<int>> x{watched};
+    std::atomic<bool> used = false;
+    go([&] {
+      x.get();
+      used = true;
+      runtime::Goexit();
+    });
+    EXPECT_TRUE(
+        testing::Eventually([&] { return used && watched.use_count() == 2; }));
+  });
+}
+
+TEST_P(GlsTest, DestructorsMayUseOtherValues) {
+  Run([] {
+    static std::atomic<int> destroyed;
+    destroyed = 0;
+    static gls<std::string> name{std::string("x")};
+    struct UsesName {
+      ~UsesName() {
+        EXPECT_EQ(*name, "x");  // made anew if need be
+        destroyed++;
+      }
+    };
+    static gls<UsesName> user;
+    go([] {
+      user.get();
+      name.get();
+    });
+    go([] { user.get(); });
+    EXPECT_TRUE(testing::Eventually([] { return destroyed == 2; }));
+  });
+}
+
+TEST_P(GlsTest, ANewVariableNeverSeesAnOldOnesValue) {
+  Run([] {
+    for (int i = 0; i < 100; i++) {
+      gls<int> x{0};  // likely at the address of the last one
+      EXPECT_EQ(*x, 0);
+      *x = 1;
+    }
+  });
+}
+
+TEST(GlsThreadTest, PlainThreadsHaveValuesToo) {
+  auto watched = std::make_shared<int>(0);
+  gls<std::shared_ptr<int>> x{watched};
+  const auto main_value = x.get();
+  std::thread([&] {
+    EXPECT_NE(x.get(), main_value);
+    EXPECT_EQ(x.get(), x.get());
+    EXPECT_EQ(watched.use_count(), 4);
+  }).join();
+  EXPECT_EQ(watched.use_count(), 3) << "destroyed at the thread's end";
+}
+
+}  // namespace
+}  // namespace gump

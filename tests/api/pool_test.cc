@@ -1,0 +1,257 @@
+#include "gump/pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gump/go.h"
+#include "gump/runtime.h"
+#include "gump/waitgroup.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump {
+namespace {
+
+using sync::Pool;
+using PoolTest = testing::WithGomaxprocs;
+GUMP_INSTANTIATE_GOMAXPROCS(PoolTest);
+
+// An item that counts the living.
+struct Item {
+  explicit Item(int number) : n(number) { alive++; }
+  Item(const Item&) = delete;
+  ~Item() {
+    alive--;
+    n = -1;
+  }
+  int n;
+  int users = 0;  // plain on purpose: an item has one owner
+  static std::atomic<int> alive;
+};
+std::atomic<int> Item::alive = 0;
+
+std::unique_ptr<Item> MakeItem(int n) { return std::make_unique<Item>(n); }
+
+TEST_P(PoolTest, GetReturnsWhatWasPutOrNothing) {
+  Run([] {
+    Pool<Item> pool;
+    EXPECT_EQ(pool.Get(), nullptr);
+    pool.Put(nullptr);
+    EXPECT_EQ(pool.Get(), nullptr);
+    pool.Put(MakeItem(1));
+    std::unique_ptr<Item> got = pool.Get();
+    ASSERT_NE(got, nullptr);
+    EXPECT_EQ(got->n, 1);
+    EXPECT_EQ(pool.Get(), nullptr);
+  });
+  EXPECT_EQ(Item::alive, 0);
+}
+
+TEST_P(PoolTest, GetMakesANewOneWhenThereIsNone) {
+  Run([] {
+    int made = 0;
+    Pool<Item> pool{[&] { return MakeItem(++made); }};
+    EXPECT_EQ(pool.Get()->n, 1);
+    pool.Put(MakeItem(77));
+    EXPECT_EQ(pool.Get()->n, 77);
+    EXPECT_EQ(pool.Get()->n, 2);
+  });
+  EXPECT_EQ(Item::alive, 0);
+}
+
+TEST_P(PoolTest, HoldsAnyNumberAndGivesEachOutOnce) {
+  Run([] {
+    Pool<Item> pool;
+    constexpr int kItems = 1000;
+    for (int i = 0; i < kItems; i++) pool.Put(MakeItem(i));
+    std::vector<bool> seen(kItems);
+    for (int i = 0; i < kItems; i++) {
+      auto item = pool.Get();
+      ASSERT_NE(item, nullptr);
+      ASSERT_FALSE(seen[static_cast<size_t>(item->n)]);
+      seen[static_cast<size_t>(item->n)] = true;
+    }
+    EXPECT_EQ(pool.Get(), nullptr);
+  });
+  EXPECT_EQ(Item::alive, 0);
+}
+
+TEST_P(PoolTest, DestroysWhatIsLeft) {
+  Run([] {
+    Pool<Item> pool;
+    for (int i = 0; i < 100; i++) pool.Put(MakeItem(i));
+    runtime::GC();
+    for (int i = 0; i < 100; i++) pool.Put(MakeItem(i));
+    EXPECT_EQ(Item::alive, 200);
+  });
+  EXPECT_EQ(Item::alive, 0);
+}
+
+TEST_P(PoolTest, AnUnusedItemSurvivesOneCycleAndNotTwo) {
+  Run([] {
+    Pool<Item> pool;
+    for (int i = 0; i < 100; i++) pool.Put(MakeItem(i));
+    runtime::GC();
+    EXPECT_EQ(Item::alive, 100);
+    runtime::GC();
+    EXPECT_EQ(Item::alive, 0);
+    EXPECT_EQ(pool.Get(), nullptr);
+  });
+}
+
+TEST_P(PoolTest, VictimsAreTakenBeforeANewOneIsMade) {
+  Run([] {
+    Pool<Item> pool;
+    for (int i = 0; i < 20; i++) pool.Put(MakeItem(i));
+    runtime::GC();
+    for (int i = 0; i < 20; i++) EXPECT_NE(pool.Get(), nullptr);
+    EXPECT_EQ(pool.Get(), nullptr);
+  });
+  EXPECT_EQ(Item::alive, 0);
+}
+
+TEST_P(PoolTest, ItemsOfOtherPsAreFound) {
+  Run([] {
+    Pool<Item> pool;
+    sync::WaitGroup wg;
+    for (int g = 0; g < 8; g++) {
+      wg.Go([&] {
+        for (int i = 0; i < 50; i++) pool.Put(MakeItem(i));
+      });
+    }
+    wg.Wait();
+    // All but the fast slots of the other Ps, which belong to them.
+    int found = 0;
+    while (pool.Get() != nullptr) found++;
+    EXPECT_GE(found, 400 - runtime::GOMAXPROCS(0));
+  });
+  EXPECT_EQ(Item::alive, 0);
+}
+
+TEST_P(PoolTest, SurvivesChangesOfGomaxprocs) {
+  Run([] {
+    Pool<Item> pool;
+    const int before = runtime::GOMAXPROCS(0);
+    for (int n : {1, 8, 3, 64, 2}) {
+      runtime::GOMAXPROCS(n);
+      sync::WaitGroup wg;
+      for (int g = 0; g < 16; g++) {
+        wg.Go([&] {
+          for (int i = 0; i < 20; i++) {
+            pool.Put(MakeItem(i));
+            runtime::Gosched();
+            std::unique_ptr<Item> item = pool.Get();
+          }
+        });
+      }
+      wg.Wait();
+    }
+    runtime::GOMAXPROCS(before);
+  });
+  EXPECT_EQ(Item::alive, 0);
+}
+
+TEST_P(PoolTest, AnItemHasOneOwner) {
+  Run([] {
+    Pool<Item> pool{[] { return MakeItem(0); }};
+    sync::WaitGroup wg;
+    auto work = [&] {
+      for (int i = 0; i < 500; i++) {
+        auto a = pool.Get();
+        auto b = pool.Get();
+        EXPECT_EQ(a->users++, 0);
+        EXPECT_EQ(b->users++, 0);
+        if (i % 8 == 0) runtime::Gosched();
+        a->users--;
+        b->users--;
+        pool.Put(std::move(a));
+        pool.Put(std::move(b));
+      }
+    };
+    for (int g = 0; g < 8; g++) wg.Go(work);
+    std::thread t(work), u(work);
+    wg.Go([] {
+      for (int i = 0; i < 20; i++) {
+        runtime::GC();
+        runtime::Gosched();
+      }
+    });
+    wg.Wait();
+    blocking([&] {
+      t.join();
+      u.join();
+    });
+  });
+  EXPECT_EQ(Item::alive, 0);
+}
+
+TEST_P(PoolTest, PlainThreadsAndGoroutinesShare) {
+  Run([] {
+    Pool<Item> pool;
+    std::thread([&] {
+      pool.Put(MakeItem(1));
+      pool.Put(MakeItem(2));
+    }).join();
+    EXPECT_NE(pool.Get(), nullptr);
+    for (int i = 0; i < 9; i++) pool.Put(MakeItem(i));
+    std::thread([&] { EXPECT_NE(pool.Get(), nullptr); }).join();
+    runtime::GC();
+    std::thread([&] { EXPECT_NE(pool.Get(), nullptr); }).join();
+    std::thread([&] { pool.Put(MakeItem(3)); }).join();
+    runtime::GC();
+    runtime::GC();
+    EXPECT_EQ(Item::alive, 0);
+  });
+}
+
+TEST_P(PoolTest, DestructorsMayUsePoolsAndDestroyThem) {
+  Run([] {
+    struct Owner {
+      Pool<Item> inner;
+      ~Owner() { inner.Put(MakeItem(1)); }
+    };
+    Pool<Owner> pool;
+    for (int i = 0; i < 20; i++) {
+      auto owner = std::make_unique<Owner>();
+      owner->inner.Put(MakeItem(2));
+      pool.Put(std::move(owner));
+    }
+    runtime::GC();
+    runtime::GC();
+  });
+  EXPECT_EQ(Item::alive, 0);
+}
+
+TEST_P(PoolTest, PoolsMayComeAndGoDuringCycles) {
+  Run([] {
+    std::atomic<bool> stop = false;
+    sync::WaitGroup wg;
+    wg.Go([&] {
+      while (!stop) {
+        runtime::GC();
+        runtime::Gosched();
+      }
+    });
+    for (int g = 0; g < 4; g++) {
+      wg.Go([&] {
+        for (int i = 0; i < 200; i++) {
+          Pool<Item> pool;
+          pool.Put(MakeItem(i));
+          pool.Put(MakeItem(i));
+          runtime::Gosched();
+          pool.Put(MakeItem(i));
+        }
+        stop = true;
+      });
+    }
+    wg.Wait();
+  });
+  EXPECT_EQ(Item::alive, 0);
+}
+
+}  // namespace
+}  // namespace gump

@@ -1,0 +1,254 @@
+#include "gump/waitgroup.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gump/gls.h"
+#include "gump/go.h"
+#include "gump/panic.h"
+#include "gump/runtime.h"
+#include "tests/testing/parked.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump {
+namespace {
+
+using sync::WaitGroup;
+using WaitGroupTest = testing::WithGomaxprocs;
+GUMP_INSTANTIATE_GOMAXPROCS(WaitGroupTest);
+
+// The text of the panic that f ends with, or "".
+template <class F>
+std::string PanicOf(F f) {
+  try {
+    f();
+  } catch (const PanicError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST_P(WaitGroupTest, WaitReturnsWhenAllAreDone) {
+  Run([] {
+    WaitGroup wg;
+    std::atomic<int> done = 0;
+    wg.Add(100);
+    for (int i = 0; i < 100; i++) {
+      go([&] {
+        runtime::Gosched();
+        done++;
+        wg.Done();
+      });
+    }
+    wg.Wait();
+    EXPECT_EQ(done, 100);
+  });
+}
+
+TEST_P(WaitGroupTest, WaitOnZeroReturnsAtOnce) {
+  Run([] {
+    WaitGroup wg;
+    wg.Wait();
+    wg.Add(2);
+    wg.Add(-2);
+    wg.Wait();
+  });
+}
+
+TEST_P(WaitGroupTest, ReleasesEveryWaiter) {
+  Run([] {
+    WaitGroup work, waiters;
+    std::atomic<bool> finished = false;
+    work.Add(1);
+    for (int i = 0; i < 50; i++) {
+      waiters.Go([&] {
+        work.Wait();
+        EXPECT_TRUE(finished);
+      });
+    }
+    EXPECT_TRUE(testing::EventuallyParked("sync.WaitGroup.Wait", 50));
+    finished = true;
+    work.Done();
+    waiters.Wait();
+  });
+}
+
+TEST_P(WaitGroupTest, MayBeUsedAgain) {
+  Run([] {
+    WaitGroup wg;
+    std::atomic<int> n = 0;
+    for (int round = 1; round <= 100; round++) {
+      for (int i = 0; i < 5; i++) wg.Go([&] { n++; });
+      wg.Wait();
+      EXPECT_EQ(n, 5 * round);
+    }
+  });
+}
+
+TEST_P(WaitGroupTest, GoCountsDownAfterGoexit) {
+  Run([] {
+    WaitGroup wg;
+    wg.Go([] { runtime::Goexit(); });
+    wg.Wait();
+  });
+}
+
+TEST_P(WaitGroupTest, GoexitThroughACatchAllThatRethrowsCountsDown) {
+  Run([] {
+    WaitGroup wg;
+    wg.Go([] {
+      try {
+        runtime::Goexit();
+      } catch (...) {
+        throw;
+      }
+    });
+    wg.Wait();
+  });
+}
+
+TEST_P(WaitGroupTest, GoTakesMoveOnlyAndLargeFunctions) {
+  Run([] {
+    WaitGroup wg;
+    std::atomic<int> sum = 0;
+    wg.Go([&sum, p = std::make_unique<int>(7)] { sum += *p; });
+    std::array<int, 100> large{};
+    large[99] = 5;
+    wg.Go([&sum, large] { sum += large[99]; });
+    wg.Wait();
+    EXPECT_EQ(sum, 12);
+  });
+}
+
+TEST_P(WaitGroupTest, GoDestroysTheFunctionBeforeDone) {
+  Run([] {
+    for (int i = 0; i < 200; i++) {
+      WaitGroup wg;
+      auto owner = std::make_shared<int>(i);
+      std::weak_ptr<int> watch = owner;
+      wg.Go([owner = std::move(owner)] { EXPECT_NE(owner, nullptr); });
+      wg.Wait();
+      EXPECT_TRUE(watch.expired());
+    }
+  });
+}
+
+TEST_P(WaitGroupTest, MayBeDestroyedAsSoonAsWaitReturns) {
+  Run([] {
+    for (int i = 0; i < 20000; i++) {
+      auto wg = std::make_unique<WaitGroup>();
+      wg->Add(1);
+      go([w = wg.get()] { w->Done(); });
+      wg->Wait();
+    }
+  });
+}
+
+gls<int> used{0};
+
+TEST_P(WaitGroupTest, MixesWithPlainThreads) {
+  Run([] {
+    WaitGroup wg;
+    std::atomic<int> n = 0;
+    std::atomic<int> known = 0;
+    wg.Add(3);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; i++) {
+      threads.emplace_back([&] {
+        ++*used;  // a thread that the runtime knows may still wake others
+        known++;
+        n++;
+        wg.Done();
+      });
+    }
+    threads.emplace_back([&] {
+      wg.Wait();
+      EXPECT_GE(n, 3);
+    });
+    ASSERT_TRUE(testing::Eventually([&] { return known == 3; }));
+    wg.Wait();
+    EXPECT_EQ(n, 3);
+    blocking([&] {
+      for (auto& t : threads) t.join();
+    });
+  });
+}
+
+TEST_P(WaitGroupTest, NegativeCounterPanics) {
+  Run([] {
+    WaitGroup wg;
+    wg.Add(1);
+    wg.Done();
+    EXPECT_EQ(PanicOf([&] { wg.Done(); }), "sync: negative WaitGroup counter");
+  });
+}
+
+// A WaitGroup as an Add that comes while the last Done releases the waiters may
+// find it: nothing counted, one waiter.
+TEST_P(WaitGroupTest, AddWhileWaitersAreReleasedPanics) {
+  Run([] {
+    WaitGroup wg;
+    const uint64_t one_waiter = 1;
+    std::memcpy(static_cast<void*>(&wg), &one_waiter, sizeof one_waiter);
+    EXPECT_EQ(PanicOf([&] { wg.Add(1); }),
+              "sync: WaitGroup misuse: Add called concurrently with Wait");
+  });
+}
+
+TEST(WaitGroupMisuseTest, ReuseBeforeWaitHasReturnedPanics) {
+  testing::RunWith(1, [] {
+    WaitGroup wg, waiter;
+    std::string text;
+    wg.Add(1);
+    waiter.Go([&] { text = PanicOf([&] { wg.Wait(); }); });
+    runtime::Gosched();  // it parks in Wait
+    wg.Done();           // it is ready, but has not run
+    wg.Add(1);
+    waiter.Wait();
+    EXPECT_EQ(text,
+              "sync: WaitGroup is reused before previous Wait has returned");
+  });
+}
+
+TEST(WaitGroupDeathTest, ExceptionInGoEndsTheProcess) {
+  EXPECT_EXIT(gump::Run([] {
+                WaitGroup wg;
+                wg.Go([] { panic("out of cheese"); });
+                wg.Wait();
+                std::_Exit(0);  // only if Done was called
+              }),
+              ::testing::ExitedWithCode(2), "panic: out of cheese");
+}
+
+TEST(WaitGroupDeathTest, NegativeCounterUncaughtEndsTheProcess) {
+  EXPECT_EXIT(gump::Run([] {
+                WaitGroup wg;
+                wg.Done();
+              }),
+              ::testing::ExitedWithCode(2),
+              "panic: sync: negative WaitGroup counter");
+}
+
+TEST(WaitGroupDeathTest, WaitForNobodyIsADeadlock) {
+  EXPECT_EXIT(gump::Run([] {
+                WaitGroup wg;
+                wg.Add(1);
+                wg.Wait();
+              }),
+              ::testing::ExitedWithCode(2),
+              "fatal error: all goroutines are asleep - deadlock!(.|\n)*"
+              "sync\\.WaitGroup\\.Wait");
+}
+
+}  // namespace
+}  // namespace gump

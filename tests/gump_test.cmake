@@ -1,0 +1,72 @@
+# How a test is built and run.
+find_package(GTest REQUIRED)
+
+set(gump_test_timeout 120)
+set(gump_test_env GTEST_DEATH_TEST_STYLE=threadsafe GTEST_BRIEF=1)
+if(GUMP_SANITIZE)
+  math(EXPR gump_test_timeout "5 * ${gump_test_timeout}")
+  list(APPEND gump_test_env
+    ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:check_initialization_order=1:abort_on_error=0
+    UBSAN_OPTIONS=print_stacktrace=1
+    TSAN_OPTIONS=second_deadlock_stack=1:die_after_fork=0:exitcode=66)
+endif()
+
+# gump_executable(target source...): a program that sees the public headers, the internals, and our warnings.
+function(gump_executable target)
+  add_executable(${target} ${ARGN})
+  target_link_libraries(${target} PRIVATE gump::gump gump_private)
+endfunction()
+
+# gump_test(path [SOURCES file...] [LIBS library...] [LABELS label...] [ENV name=value...]): builds <path>.cc and SOURCES
+# with GoogleTest and runs it as the test <path>.
+function(gump_test path)
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBS;LABELS;ENV" ${ARGN})
+  string(REPLACE "/" "_" target test_${path})
+  gump_executable(${target} ${path}.cc ${arg_SOURCES})
+  target_link_libraries(${target} PRIVATE ${arg_LIBS} GTest::gtest_main)
+  add_test(NAME ${path} COMMAND ${target})
+  set_tests_properties(${path} PROPERTIES
+    TIMEOUT ${gump_test_timeout}
+    LABELS "${arg_LABELS}"
+    ENVIRONMENT "${gump_test_env};${arg_ENV}")
+endfunction()
+
+# gump_lint_tests(): what a machine can see without running anything. Once is enough: not under the sanitizers.
+function(gump_lint_tests)
+  if(GUMP_SANITIZE)
+    return()
+  endif()
+  set(lint ${PROJECT_SOURCE_DIR}/tools/lint)
+  add_test(NAME lint/includes COMMAND ${lint}/check_includes.py)
+  add_test(NAME lint/sources COMMAND ${lint}/check_sources.py)
+  add_test(NAME lint/format COMMAND ${lint}/check_format.sh)
+  add_test(NAME lint/tidy COMMAND ${lint}/tidy.py ${PROJECT_BINARY_DIR})
+  # Each public header compiles when it is the only one included.
+  add_test(NAME lint/headers COMMAND ${CMAKE_COMMAND} --build ${PROJECT_BINARY_DIR} --target all_verify_interface_header_sets)
+  set_tests_properties(lint/includes lint/sources lint/format lint/tidy lint/headers PROPERTIES LABELS lint TIMEOUT 600)
+endfunction()
+
+# gump_install_tests(): a stranger's project finds the installed package, as an archive and as a shared library.
+function(gump_install_tests)
+  if(GUMP_SANITIZE)
+    return()
+  endif()
+  foreach(kind IN ITEMS static shared)
+    add_test(NAME install/${kind} COMMAND ${CMAKE_CURRENT_LIST_DIR}/install/run.sh
+      ${kind} ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/install_test/${kind} ${CMAKE_CXX_COMPILER})
+    set_tests_properties(install/${kind} PROPERTIES LABELS install TIMEOUT 600)
+  endforeach()
+endfunction()
+
+# gump_control(path sanitizer report): <path>.cc has a known bug, and under that sanitizer the test passes only if the bug
+# is reported: a silent sanitizer proves nothing.
+function(gump_control path sanitizer report)
+  if(NOT GUMP_SANITIZE STREQUAL sanitizer)
+    return()
+  endif()
+  string(REPLACE "/" "_" target test_${path})
+  gump_executable(${target} ${path}.cc)
+  add_test(NAME ${path} COMMAND ${target})
+  set_tests_properties(${path} PROPERTIES
+    TIMEOUT ${gump_test_timeout} LABELS controls ENVIRONMENT "${gump_test_env}" PASS_REGULAR_EXPRESSION "${report}")
+endfunction()

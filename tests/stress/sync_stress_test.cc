@@ -1,0 +1,329 @@
+// Locks, counters and containers under random load from goroutines and plain
+// threads at once. tests/testing/stress.h says how to run it longer, or again.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gump/gls.h"
+#include "gump/go.h"
+#include "gump/internal/linkname.h"
+#include "gump/runtime.h"
+#include "gump/sync.h"
+#include "tests/testing/stress.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump {
+namespace {
+
+using sync::Cond;
+using sync::Mutex;
+using sync::WaitGroup;
+using testing::Eventually;
+using testing::Rng;
+
+class SyncStressTest : public testing::WithGomaxprocs {
+ protected:
+  SyncStressTest()
+      : seed_(testing::StressSeed()),
+        end_(std::chrono::steady_clock::now() + testing::StressTime()) {}
+
+  bool Over() const { return std::chrono::steady_clock::now() >= end_; }
+
+  // Calls work(rng, round) in `goroutines` goroutines and `threads` plain
+  // threads until the time is over. Rounds of one caller are numbered.
+  template <class F>
+  void Hammer(int goroutines, int threads, F work) {
+    auto loop = [&, work](int who) {
+      Rng rng(seed_ + static_cast<uint64_t>(who));
+      for (int round = 0; !Over(); round++) work(rng, round);
+    };
+    std::vector<std::thread> plain;
+    std::atomic<int> known = 0;
+    for (int i = 0; i < threads; i++) {
+      plain.emplace_back([&, i] {
+        ++*used_;  // a thread that the runtime knows may still wake others
+        known++;
+        loop(1000 + i);
+      });
+    }
+    EXPECT_TRUE(Eventually([&] { return known == threads; }));
+    WaitGroup wg;
+    for (int i = 0; i < goroutines; i++) wg.Go([&, i] { loop(i); });
+    wg.Wait();
+    blocking([&] {
+      for (auto& t : plain) t.join();
+    });
+  }
+
+  static void Pause(Rng& rng) {
+    const uint64_t r = rng.Below(16);
+    if (r == 0) runtime::Gosched();
+    if (r == 1) std::this_thread::yield();
+    if (r == 2) rt::doSpin();
+  }
+
+  const uint64_t seed_;
+  const std::chrono::steady_clock::time_point end_;
+  gls<int> used_{0};
+};
+GUMP_INSTANTIATE_GOMAXPROCS(SyncStressTest);
+
+TEST_P(SyncStressTest, MutexCountsExactly) {
+  Run([&] {
+    Mutex mu;
+    int64_t counter = 0;
+    std::atomic<int64_t> expected = 0;
+    Hammer(8, 2, [&](Rng& rng, int) {
+      const uint64_t n = rng.Below(64);
+      for (uint64_t i = 0; i < n; i++) {
+        if (rng.Below(4) == 0) {
+          if (!mu.TryLock()) continue;
+        } else {
+          mu.Lock();
+        }
+        counter++;
+        expected.fetch_add(1, std::memory_order_relaxed);
+        Pause(rng);
+        mu.Unlock();
+      }
+      Pause(rng);
+    });
+    EXPECT_EQ(counter, expected);
+  });
+}
+
+TEST_P(SyncStressTest, RWMutexKeepsItsPromises) {
+  Run([&] {
+    sync::RWMutex mu;
+    int64_t value = 0;
+    std::atomic<int> readers = 0;
+    std::atomic<int64_t> writes = 0;
+    Hammer(8, 2, [&](Rng& rng, int) {
+      switch (rng.Below(6)) {
+        case 0:
+          if (!mu.TryLock()) break;
+          value++;
+          writes++;
+          mu.Unlock();
+          break;
+        case 1: {
+          std::unique_lock hold(mu);
+          EXPECT_EQ(readers, 0);
+          value++;
+          writes++;
+          Pause(rng);
+          break;
+        }
+        case 2:
+          if (!mu.TryRLock()) break;
+          mu.RUnlock();
+          break;
+        default: {
+          std::shared_lock hold(mu);
+          readers++;
+          const int64_t before = value;
+          Pause(rng);
+          EXPECT_EQ(value, before);
+          readers--;
+        }
+      }
+    });
+    EXPECT_EQ(value, writes);
+  });
+}
+
+// A queue of limited size, with two conditions over one lock.
+TEST_P(SyncStressTest, CondLosesNothing) {
+  Run([&] {
+    Mutex mu;
+    Cond not_empty{mu}, not_full{mu};
+    std::vector<int> queue;
+    constexpr size_t kLimit = 3;
+    std::atomic<int64_t> put = 0, taken = 0;
+    // Everybody puts one and takes one, so nobody is left waiting at the end.
+    Hammer(8, 2, [&](Rng& rng, int round) {
+      {
+        std::scoped_lock hold(mu);
+        if (queue.size() >= kLimit) return;
+        queue.push_back(round);
+        put++;
+        not_empty.Signal();
+      }
+      Pause(rng);
+      {
+        std::scoped_lock hold(mu);
+        not_empty.Wait([&] { return !queue.empty(); });
+        queue.pop_back();
+        taken++;
+        rng.Below(8) == 0 ? not_full.Broadcast() : not_full.Signal();
+      }
+    });
+    EXPECT_EQ(put, taken);
+    EXPECT_TRUE(queue.empty());
+  });
+}
+
+// The next five: the waiter destroys the object the moment it is awake, while
+// the waker is still on its way out.
+constexpr int kDestroyRounds = 100'000 / 4;  // times four GOMAXPROCS
+
+TEST_P(SyncStressTest, WaitGroupMayGoWithTheWaiter) {
+  Run([&] {
+    for (int i = 0; i < kDestroyRounds; i++) {
+      WaitGroup wg;  // on this stack: the next round's is at the same place
+      wg.Add(2);
+      go([&] { wg.Done(); });
+      go([&] { wg.Done(); });
+      wg.Wait();
+    }
+  });
+}
+
+TEST_P(SyncStressTest, MutexMayGoWithTheLastToLock) {
+  Run([&] {
+    for (int i = 0; i < kDestroyRounds; i++) {
+      Mutex mu;
+      bool done = false;
+      mu.Lock();
+      go([&] {
+        mu.Lock();
+        done = true;
+        mu.Unlock();
+      });
+      runtime::Gosched();
+      mu.Unlock();
+      for (;;) {
+        mu.Lock();
+        const bool seen = done;
+        mu.Unlock();
+        if (seen) break;
+        runtime::Gosched();
+      }
+    }
+  });
+}
+
+TEST_P(SyncStressTest, CondMayGoWithTheWaiter) {
+  Run([&] {
+    Mutex mu;
+    for (int i = 0; i < kDestroyRounds; i++) {
+      Cond c{mu};
+      bool flag = false;
+      go([&, i] {
+        std::scoped_lock hold(mu);
+        flag = true;
+        i % 2 == 0 ? c.Signal() : c.Broadcast();
+      });
+      mu.Lock();
+      c.Wait([&] { return flag; });
+      mu.Unlock();
+    }
+  });
+}
+
+TEST_P(SyncStressTest, SemaphoreMayGoWithTheWaiter) {
+  Run([&] {
+    for (int i = 0; i < kDestroyRounds; i++) {
+      rt::Atomic<uint32_t> sema;
+      go([&, i] { rt::semrelease(&sema, /*handoff=*/i % 2 == 0); });
+      rt::semacquire(&sema, /*lifo=*/false, rt::SemaReason::kSemacquire);
+    }
+  });
+}
+
+TEST_P(SyncStressTest, WaitGroupMayGoWhileAThreadIsStillInDone) {
+  Run([&] {
+    std::atomic<WaitGroup*> slot = nullptr;
+    std::atomic<bool> stop = false;
+    std::atomic<bool> known = false;
+    std::thread t([&] {
+      ++*used_;  // a thread that the runtime knows may still wake others
+      known = true;
+      while (!stop) {
+        if (WaitGroup* wg = slot.exchange(nullptr)) wg->Done();
+      }
+    });
+    EXPECT_TRUE(Eventually([&] { return known.load(); }));
+    while (!Over()) {
+      auto wg = std::make_unique<WaitGroup>();
+      wg->Add(1);
+      slot = wg.get();
+      wg->Wait();
+    }
+    stop = true;
+    blocking([&] { t.join(); });
+  });
+}
+
+TEST_P(SyncStressTest, PoolItemsHaveOneOwnerAcrossCycles) {
+  struct Item {
+    int users = 0;
+  };
+  Run([&] {
+    std::vector<std::unique_ptr<sync::Pool<Item>>> pools;
+    for (int i = 0; i < 3; i++) {
+      pools.push_back(std::make_unique<sync::Pool<Item>>(
+          [] { return std::make_unique<Item>(); }));
+    }
+    Hammer(8, 2, [&](Rng& rng, int round) {
+      sync::Pool<Item>& pool = *pools[rng.Below(pools.size())];
+      std::vector<std::unique_ptr<Item>> mine;
+      const uint64_t n = rng.Below(40);
+      for (uint64_t i = 0; i < n; i++) {
+        mine.push_back(pool.Get());
+        EXPECT_EQ(mine.back()->users++, 0);
+      }
+      Pause(rng);
+      for (auto& item : mine) {
+        item->users--;
+        pool.Put(std::move(item));
+      }
+      if (round % 64 == 0) runtime::GC();
+    });
+  });
+}
+
+TEST_P(SyncStressTest, MapKeepsEveryKeysHistoryInOrder) {
+  Run([&] {
+    sync::Map<int, int64_t> m;
+    std::atomic<int64_t> added = 0;
+    std::atomic<int64_t> removed = 0;
+    Hammer(6, 2, [&](Rng& rng, int) {
+      const int k = static_cast<int>(rng.Below(50));
+      switch (rng.Below(4)) {
+        case 0:
+          if (!m.LoadOrStore(k, 1).second) added += 1;
+          break;
+        case 1: {
+          const std::optional<int64_t> old = m.Load(k);
+          if (old && m.CompareAndSwap(k, *old, *old + 1)) added += 1;
+          break;
+        }
+        case 2:
+          if (auto old = m.LoadAndDelete(k)) removed += *old;
+          break;
+        case 3: {
+          int64_t seen = 0;
+          m.Range([&](int, int64_t v) { seen += v > 0 ? 1 : 1000; });
+          EXPECT_LE(seen, 50);
+          break;
+        }
+      }
+    });
+    int64_t left = 0;
+    m.Range([&](int, int64_t v) { left += v; });
+    EXPECT_EQ(left + removed, added);
+  });
+}
+
+}  // namespace
+}  // namespace gump

@@ -1,0 +1,115 @@
+#include "sysmon/retake.h"
+
+#include <gtest/gtest.h>
+
+#include "runtime/proc.h"
+
+namespace gump::rt {
+namespace {
+
+constexpr int64_t kMs = 1'000'000;
+
+// A P that runs a goroutine on some M, and the M that looks at it.
+class RetakeTest : public ::testing::Test {
+ protected:
+  RetakeTest() {
+    monitor_.g0.m = &monitor_;
+    setg(&monitor_.g0);
+    Running(&p_, &m_, &g_);
+  }
+  ~RetakeTest() override { setg(nullptr); }
+
+  static void Running(P* pp, M* mp, G* gp) {
+    pp->m.store(mp, release);
+    mp->p = pp;
+    mp->curg.store(gp, release);
+    gp->m = mp;
+    pp->status.store(kPrunning, relaxed);
+    pp->schedtick.store(1, relaxed);
+  }
+  static bool Asked(const G& gp) { return gp.preempt.load(relaxed); }
+
+  M monitor_;
+  M m_;
+  G g_;
+  P p_;
+};
+
+TEST_F(RetakeTest, FirstLookStartsTheClock) {
+  EXPECT_FALSE(retakeP(&p_, 1000 * kMs));
+  EXPECT_FALSE(Asked(g_));
+  EXPECT_EQ(p_.sysmontick.schedwhen, 1000 * kMs);
+}
+
+TEST_F(RetakeTest, AsksWhenTheSliceIsUsedUp) {
+  EXPECT_FALSE(retakeP(&p_, 0));
+  EXPECT_FALSE(retakeP(&p_, kForcePreemptNS - 1));
+  EXPECT_FALSE(Asked(g_));
+  EXPECT_TRUE(retakeP(&p_, kForcePreemptNS));
+  EXPECT_TRUE(Asked(g_));
+}
+
+TEST_F(RetakeTest, AsksAgainUntilTheTickMoves) {
+  EXPECT_FALSE(retakeP(&p_, 0));
+  EXPECT_TRUE(retakeP(&p_, 10 * kMs));
+  g_.preempt.store(false, relaxed);
+  EXPECT_TRUE(retakeP(&p_, 20 * kMs));
+  EXPECT_TRUE(Asked(g_));
+}
+
+TEST_F(RetakeTest, NewTickIsANewSlice) {
+  EXPECT_FALSE(retakeP(&p_, 0));
+  p_.schedtick.store(2, relaxed);
+  EXPECT_FALSE(retakeP(&p_, 10 * kMs));
+  EXPECT_FALSE(retakeP(&p_, 19 * kMs));
+  EXPECT_FALSE(Asked(g_));
+  EXPECT_TRUE(retakeP(&p_, 20 * kMs));
+}
+
+TEST_F(RetakeTest, LeavesPsAloneThatDoNotRun) {
+  for (PStatus status : {kPidle, kPsyscall, kPgcstop, kPdead}) {
+    p_.status.store(status, relaxed);
+    EXPECT_FALSE(retakeP(&p_, 0));
+    EXPECT_FALSE(retakeP(&p_, 1000 * kMs));
+    EXPECT_FALSE(Asked(g_));
+  }
+}
+
+TEST_F(RetakeTest, NeverAsksTheThreadThatLooks) {
+  p_.m.store(&monitor_, release);
+  monitor_.curg.store(&g_, release);
+  EXPECT_FALSE(retakeP(&p_, 0));
+  EXPECT_FALSE(retakeP(&p_, 10 * kMs));
+  EXPECT_FALSE(Asked(g_));
+}
+
+TEST_F(RetakeTest, AsksNobodyWhileTheThreadIsBetweenGoroutines) {
+  m_.curg.store(nullptr, release);
+  EXPECT_FALSE(retakeP(&p_, 0));
+  EXPECT_FALSE(retakeP(&p_, 10 * kMs));
+}
+
+TEST_F(RetakeTest, LooksAtEveryLiveP) {
+  P other;
+  M otherM;
+  G otherG;
+  P dead;
+  M deadM;
+  G deadG;
+  Running(&other, &otherM, &otherG);
+  Running(&dead, &deadM, &deadG);
+  allp[0] = &p_;
+  allp[1] = &other;
+  allp[2] = &dead;
+  gomaxprocs.store(2, relaxed);
+  retake(0);
+  retake(10 * kMs);
+  EXPECT_TRUE(Asked(g_));
+  EXPECT_TRUE(Asked(otherG));
+  EXPECT_FALSE(Asked(deadG));
+  gomaxprocs.store(0, relaxed);
+  allp[0] = allp[1] = allp[2] = nullptr;
+}
+
+}  // namespace
+}  // namespace gump::rt

@@ -1,0 +1,66 @@
+// Runs a test's body as the main goroutine, at several GOMAXPROCS.
+//
+//   using ChanTest = gump::testing::WithGomaxprocs;
+//   GUMP_INSTANTIATE_GOMAXPROCS(ChanTest);
+//
+//   TEST_P(ChanTest, SendWakesTheReceiver) {
+//     Run([] { ... });
+//   }
+//
+// A body that does not return hangs the test; ctest's timeout reports that, so
+// conditions in bodies need deadlines only where they poll.
+#ifndef TESTS_TESTING_WITH_GOMAXPROCS_H_
+#define TESTS_TESTING_WITH_GOMAXPROCS_H_
+
+#include <chrono>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "gtest/gtest.h"
+#include "gump/go.h"
+#include "gump/runtime.h"
+
+namespace gump::testing {
+
+// RunWith calls f on the main goroutine of a Run with n Ps.
+template <class F>
+void RunWith(int n, F&& f) {
+  gump::Run([&] {
+    runtime::GOMAXPROCS(n);
+    f();
+  });
+}
+
+// WithGomaxprocs is a fixture whose parameter is GOMAXPROCS.
+class WithGomaxprocs : public ::testing::TestWithParam<int> {
+ protected:
+  template <class F>
+  void Run(F&& f) {
+    RunWith(GetParam(), std::forward<F>(f));
+  }
+};
+
+inline std::string GomaxprocsName(const ::testing::TestParamInfo<int>& info) {
+  return "GOMAXPROCS" + std::to_string(info.param);
+}
+
+// Eventually yields until condition() holds, for at most ten seconds; false if
+// it never did.
+template <class C>
+bool Eventually(C&& condition) {
+  auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    runtime::Gosched();
+  }
+  return true;
+}
+
+}  // namespace gump::testing
+
+#define GUMP_INSTANTIATE_GOMAXPROCS(suite)                         \
+  INSTANTIATE_TEST_SUITE_P(, suite, ::testing::Values(1, 2, 4, 8), \
+                           ::gump::testing::GomaxprocsName)
+
+#endif  // TESTS_TESTING_WITH_GOMAXPROCS_H_

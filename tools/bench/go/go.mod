@@ -1,0 +1,3 @@
+module gumpbench
+
+go 1.18

@@ -1,0 +1,132 @@
+// What every benchmark shares: clocks, repetitions and the line format that
+// run.py reads.
+//
+// A program prints one line per metric and repetition, "<workload> procs=<n>
+// <metric> <value>", on standard output, and nothing else there. The Go twin
+// (go/harness.go) prints the same lines; medians and ratios are run.py's
+// business.
+#ifndef TOOLS_BENCH_HARNESS_H_
+#define TOOLS_BENCH_HARNESS_H_
+
+#include <gump/go.h>
+#include <gump/runtime.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gump::bench {
+
+// NowNanos is CLOCK_MONOTONIC.
+inline int64_t NowNanos() {
+  timespec ts;
+  clock_gettime(CLOCK_MONOTONIC, &ts);
+  return int64_t{ts.tv_sec} * 1'000'000'000 + ts.tv_nsec;
+}
+
+// CpuNanos is the user and system time of the whole process so far.
+inline int64_t CpuNanos() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  auto nanos = [](const timeval& tv) {
+    return int64_t{tv.tv_sec} * 1'000'000'000 + int64_t{tv.tv_usec} * 1000;
+  };
+  return nanos(usage.ru_utime) + nanos(usage.ru_stime);
+}
+
+// RssBytes is the resident set of the process.
+inline int64_t RssBytes() {
+  long total = 0;
+  long resident = 0;
+  if (FILE* f = std::fopen("/proc/self/statm", "r"); f != nullptr) {
+    if (std::fscanf(f, "%ld %ld", &total, &resident) != 2) resident = 0;
+    std::fclose(f);
+  }
+  return int64_t{resident} * sysconf(_SC_PAGESIZE);
+}
+
+// Options are the same for every program: --reps N (timed repetitions after one
+// warm-up), --only A,B (of the workloads that the program knows, measure these)
+// and --divide N (counts are divided by N, for a quick look at whether a
+// workload runs at all).
+struct Options {
+  int reps = 5;
+  std::vector<std::string> only;
+  int64_t divide = 1;
+
+  bool Selected(std::string_view workload) const {
+    return only.empty() ||
+           std::find(only.begin(), only.end(), workload) != only.end();
+  }
+
+  // Scaled is a count of the specification under --divide.
+  int64_t Scaled(int64_t count) const {
+    return std::max<int64_t>(1, count / divide);
+  }
+};
+
+inline Options ParseOptions(int argc, char** argv) {
+  Options o;
+  for (int i = 1; i < argc; i++) {
+    const bool has_value = i + 1 < argc;
+    if (std::strcmp(argv[i], "--reps") == 0 && has_value) {
+      o.reps = std::max(1, std::atoi(argv[++i]));
+    } else if (std::strcmp(argv[i], "--divide") == 0 && has_value) {
+      o.divide = std::max(1, std::atoi(argv[++i]));
+    } else if (std::strcmp(argv[i], "--only") == 0 && has_value) {
+      std::istringstream list(argv[++i]);
+      for (std::string w; std::getline(list, w, ',');) o.only.push_back(w);
+    } else {
+      std::fprintf(stderr, "usage: %s [--reps N] [--only A,B] [--divide N]\n",
+                   argv[0]);
+      std::exit(2);
+    }
+  }
+  return o;
+}
+
+inline void Print(const char* workload, const char* metric, double value) {
+  std::printf("%s procs=%d %s %.6g\n", workload, gump::runtime::GOMAXPROCS(0),
+              metric, value);
+  std::fflush(stdout);
+}
+
+// Keep makes the compiler believe that value is used.
+template <class T>
+void Keep(const T& value) {
+  asm volatile("" : : "r,m"(value) : "memory");
+}
+
+// MeasureNanosPer runs f once to warm up and then reps times, and prints
+// nanoseconds per operation of each.
+template <class F>
+void MeasureNanosPer(const Options& o, const char* workload, const char* metric,
+                     int64_t ops, F f) {
+  if (!o.Selected(workload)) return;
+  f();
+  for (int r = 0; r < o.reps; r++) {
+    const int64_t start = NowNanos();
+    f();
+    Print(workload, metric,
+          static_cast<double>(NowNanos() - start) / static_cast<double>(ops));
+  }
+}
+
+// MeasureMillis is the same for whole runs.
+template <class F>
+void MeasureMillis(const Options& o, const char* workload, F f) {
+  MeasureNanosPer(o, workload, "ms", 1'000'000, f);
+}
+
+}  // namespace gump::bench
+
+#endif  // TOOLS_BENCH_HARNESS_H_

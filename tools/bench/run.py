@@ -1,0 +1,243 @@
+#!/usr/bin/env python3
+"""Runs the benchmark workloads on gumption and on their Go twins, in turn, and compares medians.
+
+Called by `tools/gump bench`, which has built the programs. Runs A B A B ... so that a drift of the machine hits both
+alike, and prints one row per workload and GOMAXPROCS: medians with their spread, the ratio, and the floor that the ratio
+(or, for some, the figure itself) has to stay under. Without a Go toolchain only our own column is filled.
+"""
+
+import argparse
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TIMEOUT_S = 600  # a single process of either side
+
+
+class Workload:
+    """A row of the table: a metric that a program prints, where it is measured and what it has to reach."""
+
+    def __init__(self, name, problem, metric, procs=(1, 2), ratio=None, limit=None):
+        self.name = name
+        self.problem = problem
+        self.metric = metric
+        self.procs = procs
+        self.ratio = ratio  # floor: our median is at most this times Go's
+        self.limit = limit  # floor: our median is at most this
+
+
+WORKLOADS = [
+    Workload("W1", "spawn_join", "ns/task", ratio=0.4),
+    Workload("W2/2", "yield", "ns/switch", procs=(1,), ratio=0.3),
+    Workload("W2/1000", "yield", "ns/switch", procs=(1,), ratio=0.3),
+    Workload("W3", "pingpong", "ns/roundtrip", ratio=0.5),
+    Workload("W4", "chan_queue", "ns/item", ratio=0.6),
+    Workload("W5", "chan_queue", "ns/item", ratio=0.6),
+    Workload("W5b", "chan_queue", "ns/item", ratio=0.5),
+    Workload("W6", "select", "ns/item", ratio=0.5),
+    Workload("W7/1", "mutex", "ns/op", procs=(1,), ratio=1.0),
+    Workload("W7/8", "mutex", "ns/op", procs=(2,), ratio=1.0),
+    Workload("W8/chan", "skynet", "ms", ratio=0.4),
+    Workload("W8/join", "skynet", "ms"),
+    Workload("W9", "ring", "ns/hop", ratio=0.3),
+    Workload("W10", "park_mem", "B/task", procs=(1,), limit=4700),
+    Workload("W10", "park_mem", "create-ms", procs=(1,), ratio=0.7),
+    Workload("W10", "park_mem", "release-ms", procs=(1,), ratio=0.7),
+    Workload("W12", "fib", "ns/spawn", ratio=0.3),
+    Workload("W17", "idle", "cpu-ms", procs=(2,), limit=1.0),
+]
+
+# A side is started twice for each row and makes --reps repetitions each time; but these differ:
+ONE_REPETITION_PER_PROCESS = {"park_mem"}  # the second time its pages would be warm: --reps starts
+ONE_PROCESS = {"idle"}  # each repetition sleeps for seconds: one start
+
+
+def selected(args):
+    """The workloads asked for: W8 means W8/chan and W8/join."""
+    if not args.workloads:
+        return WORKLOADS
+    wanted = {w.lower() for w in args.workloads}
+    known = {name.lower() for w in WORKLOADS for name in (w.name, w.name.split("/")[0])}
+    if unknown := wanted - known:
+        names = " ".join(dict.fromkeys(w.name for w in WORKLOADS))
+        sys.exit(f"bench: no workload {', '.join(sorted(unknown))}; there are {names}")
+    return [w for w in WORKLOADS if {w.name.lower(), w.name.split("/")[0].lower()} & wanted]
+
+
+def build_commit(tree, build):
+    configure = ["cmake", "-S", tree, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DGUMP_BUILD_BENCH=ON"]
+    configure += ["-DGUMP_BUILD_TESTS=OFF", "-DGUMP_BUILD_EXAMPLES=OFF"]
+    for command in (configure, ["cmake", "--build", build, "--target", "gump_bench", "--parallel"]):
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def build_go(go, build):
+    """Builds the Go twin into build; returns its path, or None when there is no Go toolchain."""
+    if shutil.which(go) is None:
+        return None
+    binary = build.resolve() / "gumpbench"
+    environment = {**os.environ, "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+    subprocess.run([go, "build", "-buildvcs=false", "-o", binary, "."], cwd=ROOT / "tools/bench/go", check=True, env=environment)
+    return binary
+
+
+def figure(value):
+    return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+class Contender:
+    """One column: how to start a problem, and what came out, by (workload, procs, metric)."""
+
+    def __init__(self, title, command):
+        self.title = title
+        self.command = command  # problem -> argv
+        self.values = {}
+        self.failures = []
+
+    def run(self, problem, names, procs, reps, divide):
+        argv = [*map(str, self.command(problem)), "--reps", str(reps), "--divide", str(divide), "--only", ",".join(names)]
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("GUMP_")}
+        environment["GOMAXPROCS"] = str(procs)
+        try:
+            done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
+            problem_text = done.stderr.strip()[-2000:] if done.returncode != 0 else ""
+            failed, output = done.returncode != 0, done.stdout
+        except subprocess.TimeoutExpired:
+            failed, output, problem_text = True, "", f"no end after {TIMEOUT_S} s"
+        if failed:
+            self.failures.append(f"{self.title} {problem} procs={procs}: {problem_text or 'exit ' + str(done.returncode)}")
+        for line in output.splitlines():
+            name, procs_field, metric, value = line.split()
+            self.values.setdefault((name, int(procs_field.removeprefix("procs=")), metric), []).append(float(value))
+
+    def cell(self, key):
+        values = self.values.get(key)
+        if not values:
+            return "-"
+        return f"{figure(statistics.median(values))} ({figure(min(values))}–{figure(max(values))})"
+
+    def median(self, key):
+        values = self.values.get(key)
+        return statistics.median(values) if values else None
+
+
+def progress(text):
+    if sys.stderr.isatty():
+        print(text.ljust(60), end="\r", file=sys.stderr, flush=True)
+
+
+def measure(contenders, workloads, args):
+    """Runs every problem under every GOMAXPROCS, the contenders taking turns."""
+    problems = dict.fromkeys(w.problem for w in workloads)
+    for problem in problems:
+        for procs in args.procs:
+            names = list(dict.fromkeys(w.name for w in workloads if w.problem == problem and procs in w.procs))
+            if not names:
+                continue
+            if problem in ONE_REPETITION_PER_PROCESS:
+                starts, reps = args.reps, 1
+            elif problem in ONE_PROCESS:
+                starts, reps = 1, args.reps
+            else:
+                starts, reps = (2, args.reps) if args.reps > 1 else (1, 1)
+            for _ in range(starts):
+                for contender in contenders:
+                    progress(f"  {contender.title}: {problem} procs={procs}")
+                    contender.run(problem, names, procs, reps, args.divide)
+    progress("")
+
+
+def verdict(workload, ours, go):
+    """The floor as text, and whether it is met: `pass`, `MISS by` how much, or nothing when there is nothing to compare."""
+    if workload.limit is not None:
+        floor, have, allowed = f"≤ {workload.limit:g}", ours, workload.limit
+    elif workload.ratio is not None:
+        floor = f"≤ {workload.ratio:g} × Go"
+        have, allowed = (ours / go if ours is not None and go else None), workload.ratio
+    else:
+        return "", ""
+    if have is None:
+        return floor, ""
+    return floor, "pass" if have <= allowed else f"MISS {have / allowed:.2f}×"
+
+
+def table(contenders, workloads, procs_list):
+    ours, others = contenders[0], contenders[1:]
+    header = ["workload", "metric", "procs", ours.title]
+    for other in others:
+        header += [other.title, "ratio"]
+    rows = [header + ["floor", ""]]
+    for workload in workloads:
+        for procs in procs_list:
+            if procs not in workload.procs:
+                continue
+            key = (workload.name, procs, workload.metric)
+            mine, go = ours.median(key), None
+            row = [workload.name, workload.metric, str(procs), ours.cell(key)]
+            for other in others:
+                theirs = other.median(key)
+                go = theirs if other.title.startswith("go") else go
+                row += [other.cell(key), f"{mine / theirs:.2f}" if mine is not None and theirs else "-"]
+            rows.append(row + list(verdict(workload, mine, go)))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+
+
+def ours_in(build):
+    return lambda problem: [build.resolve() / "tools/bench" / f"bench_{problem}"]
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="tools/gump bench", description=__doc__.split("\n\n")[0])
+    parser.add_argument("workloads", nargs="*", metavar="W", help="workloads, such as W1 or W8/chan (default: all)")
+    parser.add_argument("--reps", type=int, default=5, help="repetitions a process, after a warm-up (default 5)")
+    parser.add_argument("--procs", default="1,2", help="values of GOMAXPROCS (default 1,2)")
+    parser.add_argument("--baseline", type=pathlib.Path, help="also run the programs of this other build directory")
+    parser.add_argument("--vs-commit", help="also build and run this commit")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
+    parser.add_argument("--go", default="go", help="the Go tool (default: go)")
+    parser.add_argument("--divide", type=int, default=1, help="divide all counts, for a quick look")
+    args = parser.parse_args()
+    args.reps = max(1, args.reps)
+    args.procs = [int(p) for p in args.procs.split(",")]
+    workloads = selected(args)
+    if not (args.build / "tools/bench").is_dir():
+        sys.exit(f"bench: {args.build} holds no benchmarks; `tools/gump bench` builds them")
+
+    contenders = [Contender("gump", ours_in(args.build))]
+    go_binary = build_go(args.go, args.build)
+    if go_binary is not None:
+        version = subprocess.run([args.go, "env", "GOVERSION"], capture_output=True, text=True).stdout.strip()
+        contenders.append(Contender(version or "go", lambda problem: [go_binary, problem]))
+    else:
+        print("bench: no Go toolchain: ratios and the floors that rest on them are left out", file=sys.stderr)
+
+    with tempfile.TemporaryDirectory(prefix="gump-bench-") as scratch:
+        if args.vs_commit:
+            tree = pathlib.Path(scratch) / "tree"
+            git = ["git", "-C", ROOT, "worktree"]
+            subprocess.run([*git, "add", "--detach", tree, args.vs_commit], check=True, capture_output=True)
+            try:
+                args.baseline = pathlib.Path(scratch) / "build"
+                build_commit(tree, args.baseline)
+            finally:
+                subprocess.run([*git, "remove", "--force", tree], check=True)
+        if args.baseline:
+            contenders.append(Contender(args.vs_commit or "baseline", ours_in(args.baseline)))
+        measure(contenders, workloads, args)
+
+    table(contenders, workloads, args.procs)
+    failures = [failure for contender in contenders for failure in contender.failures]
+    for failure in failures:
+        print(f"bench: FAILED {failure}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

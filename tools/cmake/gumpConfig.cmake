@@ -1,0 +1,5 @@
+# What find_package(gump CONFIG) reads in an installation.
+include(CMakeFindDependencyMacro)
+find_dependency(absl)
+find_dependency(Threads)
+include(${CMAKE_CURRENT_LIST_DIR}/gumpTargets.cmake)

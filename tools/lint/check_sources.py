@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""Every source on disk is named in its CMake list, and no file is too long.
+
+A source that exists and is not built is a test that never runs; sources are listed by hand, so a machine looks.
+"""
+
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOLDERS = ("runtime", "netpoll", "sysmon", "api", "tests", "docs/examples", "tools")
+LISTED = {".cc", ".S"}  # headers only where a CMake list installs them
+CODE = {".cc", ".h", ".S", ".py"}
+MAX_LINES = 900
+
+
+def listing_of(path):
+    """The CMakeLists.txt that answers for path: in its folder, or in the nearest folder above."""
+    for folder in path.parents:
+        if (folder / "CMakeLists.txt").exists():
+            return folder / "CMakeLists.txt"
+    raise AssertionError(path)
+
+
+def is_named(path, listing):
+    text = re.sub(r"#.*", "", listing.read_text())
+    names = set(re.findall(r"[\w./+-]+", text))
+    name = path.relative_to(listing.parent)
+    # A test or an example is listed by its stem, a benchmark by its folder.
+    return not names.isdisjoint({str(name), str(name.with_suffix("")), str(name.parent)} - {"."})
+
+
+def main():
+    problems = []
+    files = [p for f in FOLDERS for p in sorted((ROOT / f).rglob("*")) if p.is_file() and p.suffix in CODE]
+    for path in files:
+        listing = listing_of(path)
+        installed = "include" in path.parts and path.suffix == ".h"
+        if (path.suffix in LISTED or installed) and not is_named(path, listing):
+            problems.append(f"{path.relative_to(ROOT)}: not in {listing.relative_to(ROOT)}")
+        lines = path.read_bytes().count(b"\n")
+        if lines > MAX_LINES:
+            problems.append(f"{path.relative_to(ROOT)}: {lines} lines, the limit is {MAX_LINES}")
+    for problem in problems:
+        print(problem)
+    print(f"check_sources: {len(files)} files, {len(problems)} problems")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

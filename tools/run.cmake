@@ -1,0 +1,8 @@
+# gump_run: the one file that `tools/gump run FILE.cc` is about. tools/gump writes main.cc.
+set(run_main ${PROJECT_BINARY_DIR}/run/main.cc)
+if(NOT EXISTS ${run_main})
+  file(WRITE ${run_main} "int main() {}\n")
+endif()
+add_executable(gump_run EXCLUDE_FROM_ALL ${run_main})
+target_link_libraries(gump_run PRIVATE gump::gump)
+set_target_properties(gump_run PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/run)
