@@ -98,8 +98,7 @@ DiscardBuffer::~DiscardBuffer() {
 // ---- Parking ----------------------------------------------------------------
 
 void chanparkforever(WaitReason reason) {
-  (void)enterRuntime();
-  (void)acquirem();  // gopark ends it
+  (void)acquiremOf(enterRuntime());  // gopark ends it
   gopark(nullptr, nullptr, reason);
   fatalthrow("unreachable");
 }
@@ -147,7 +146,7 @@ ChanResult chansend(Hchan* c, void* elem, bool block) noexcept
     return ChanResult::kWouldBlock;
   }
   G* gp = enterRuntime();
-  M* mp = acquirem();
+  M* mp = acquiremOf(gp);
   lock(&c->lock);
   ChanStep step = sendLocked(c, elem);
   if (GUMP_LIKELY(step.result != ChanResult::kWouldBlock || !block)) {
@@ -197,7 +196,7 @@ ChanResult chanrecv(Hchan* c, void* elem, bool block) noexcept
     return recvDiscard(c, block);
   }
   G* gp = enterRuntime();
-  M* mp = acquirem();
+  M* mp = acquiremOf(gp);
   lock(&c->lock);
   ChanStep step = recvLocked(c, elem);
   if (GUMP_LIKELY(step.result != ChanResult::kWouldBlock || !block)) {
@@ -212,8 +211,7 @@ ChanResult chanrecv(Hchan* c, void* elem, bool block) noexcept
 
 CloseResult closechan(Hchan* c) noexcept {
   if (c == nullptr) return CloseResult::kNilChannel;
-  (void)enterRuntime();
-  M* mp = acquirem();
+  M* mp = acquiremOf(enterRuntime());
   lock(&c->lock);
   if (c->closed.load(relaxed) != 0) {  // we hold the lock
     unlock(&c->lock);

@@ -36,8 +36,9 @@
 // Both RMWs and both reads are seq_cst. If W2 reads the value from before S1,
 // then W1 precedes S2 in their single total order, and S2 finds the G. If it
 // reads the value from after, it is zero, and the readier wakes a thread. A G
-// published in the global queue is covered by sched.lock, which S takes both to
-// idle its P and to look there again.
+// that is published in the global queue needs no barrier of its own: S2 looks
+// there under sched.lock, and of the two sections the later sees what came
+// before the earlier, be it the G or S1.
 //
 // An M that was not spinning when it gave up its P need not look again: whoever
 // made a G runnable then either saw a spinner, who will look, or an idle P, and
@@ -102,9 +103,10 @@ void runSafePointFn(P* pp) {
 void becomeSpinning(M* mp) {
   mp->spinning = true;
   sched.nmspinning.add(1, seq_cst);
-  // After the increment: a wakep that still reads 1 published its G before we
-  // scan (see wakep).
   sched.needspinning.store(0, seq_cst);
+  // store needspinning, then scan the rings / publish a G, then load
+  // needspinning (wakep): who still read 1 published before our scan.
+  fence(seq_cst);
 }
 
 void stopSpinning(M* mp) {
@@ -248,28 +250,26 @@ bool takeIdleP(M* mp) {
 Find loseSpinning(M* mp, Runnable* out) {
   if (!mp->spinning) return Find::kNothing;
   stopSpinning(mp);
-  // S2, the global queue: a G may have been put there by somebody who then saw
-  // us spinning.
-  if (sched.runqsize.load(seq_cst) > 0) {
-    P* pp = nullptr;
-    G* gp = nullptr;
-    {
-      LockScope l(&sched.lock);
-      if (!sched.runq.empty() && (pp = pidlegetSpinning()) != nullptr) {
-        gp = globrunqgetbatch(pp, kRunqSize / 2);
-        if (gp == nullptr)
-          fatalthrow("global runq empty with non-zero runqsize");
-      }
-    }
-    if (pp != nullptr) {
-      acquirep(pp);
-      becomeSpinning(mp);
-      out->gp = gp;
-      return Find::kFound;
+  // S2, the global queue. Under the lock, not by runqsize: unlock is a plain
+  // store, so a readier may read nmspinning before its runqsize is visible. If
+  // its section of sched.lock comes before ours, we see the G; if after, it
+  // sees S1, because our unlock made that visible.
+  P* pp = nullptr;
+  {
+    LockScope l(&sched.lock);
+    if (!sched.runq.empty() && (pp = pidlegetSpinning()) != nullptr) {
+      out->gp = globrunqgetbatch(pp, kRunqSize / 2);
     }
   }
-  // S2, the rings. allp is read without the world being stopped: entries are
+  if (pp != nullptr) {
+    acquirep(pp);
+    becomeSpinning(mp);
+    return Find::kFound;
+  }
+  // S1, then the rings: the reads of runqempty are not all seq_cst, so a fence
+  // orders them. allp is read without the world being stopped: entries are
   // never unset, new ones are idle or ours.
+  fence(seq_cst);
   int32_t n = gomaxprocs.load(acquire);  // pairs with procresize's store
   for (int32_t i = 0; i < n; i++) {
     if (!idlepMask.read(static_cast<uint32_t>(i)) && !runqempty(allp[i])) {

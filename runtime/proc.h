@@ -220,11 +220,8 @@ void dropm(M* mp);
 // ------------------------------------------------------------------------------------------------------------
 
 void schedinit();  // idempotent; any thread
-void endMain();   // the main goroutine's function has returned. On: g0.  Locks:
-                  // takes sched.lock.
-extern G* maing;  // the main goroutine of the Run in progress
-extern bool mainReturned;  // its function returned (rather than called Goexit);
-                           // written by it
+void endMain();  // the main goroutine's function has returned. On: g0.  Locks:
+                 // takes sched.lock.
 
 // ---- proc_p.cc
 // ---------------------------------------------------------------------------------------------------------

@@ -1,8 +1,11 @@
 // The deadlock detector, and the scheduler's trace.
+#include <sys/stat.h>
+
 #include "runtime/os_linux.h"
 #include "runtime/panic.h"
 #include "runtime/print.h"
 #include "runtime/proc.h"
+#include "runtime/sanitizer.h"
 #include "runtime/stack.h"
 
 namespace gump::rt {
@@ -37,6 +40,17 @@ void countG(G* gp, void* arg) {
     default:
       break;
   }
+}
+
+// strangers is how many threads of the process are neither ours nor known to
+// us: a plain thread is noticed only when it first uses the runtime, and until
+// then a goroutine may rightly wait for it.
+int64_t strangers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  struct stat st;
+  if (stat("/proc/self/task", &st) != 0) return 0;
+  // A directory's links: itself, its name, and one for each subdirectory.
+  const int64_t threads = static_cast<int64_t>(st.st_nlink) - 2;
+  return threads - kSanitizerThreads - mcount();
 }
 
 // dead reports that no thread runs and none will. The lock is dropped first:
@@ -198,6 +212,16 @@ void checkdead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     printf("runtime: checkdead: nmidle=%d nmidlelocked=%d mcount=%D nmsys=%d\n",
            idle, locked, count, sys);
     fatalthrow("checkdead: inconsistent counts");
+  }
+  if (strangers() > 0) {
+    // One of them may be about to call us. sysmon looks again, ever more
+    // rarely.
+    sched.deadSuspect.store(true, relaxed);  // read by sysmon under this lock
+    if (sched.sysmonwait.load(relaxed)) {
+      sched.sysmonwait.store(false, relaxed);
+      notewakeup(&sched.sysmonnote);
+    }
+    return;
   }
   Census c;
   forEachG(countG, &c);

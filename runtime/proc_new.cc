@@ -69,6 +69,8 @@ void gdestroy(G* gp) {
   gp->lockedm = nullptr;
   mp->lockedg = nullptr;
   gp->dying = false;
+  gp->isMain = false;
+  gp->mainReturned = false;
   gp->param = nullptr;
   gp->waitreason = WaitReason::kZero;
   gp->eh = EhGlobals();
@@ -82,8 +84,9 @@ void gdestroy(G* gp) {
 G* goexit0(G* gp) {
   M* mp = getg()->m;
   bool locked = mp->lockedExt != 0 || mp->lockedInt != 0;
+  const bool ended = gp->mainReturned;
   gdestroy(gp);
-  if (GUMP_UNLIKELY(gp == maing && mainReturned)) endMain();
+  if (GUMP_UNLIKELY(ended)) endMain();
   if (GUMP_UNLIKELY(locked)) return mexit();
   return schedule();
 }
@@ -293,7 +296,7 @@ void goexit1() {
 void gumpGoroutineMain(G* gp) {
   const FuncType* ft = gp->fn;
   ft->run(gp->closure);
-  if (GUMP_UNLIKELY(getg() == maing)) mainReturned = true;
+  if (GUMP_UNLIKELY(gp->isMain)) gp->mainReturned = true;
   goexit1();
 }
 

@@ -20,8 +20,6 @@
 
 namespace gump::rt {
 
-G* maing;
-bool mainReturned;
 int32_t ncpu;
 
 namespace {
@@ -68,7 +66,6 @@ void doSchedinit() {
   startTemplateThread();
   startSysmon();
   setg(self);
-  sched.mainStarted.store(true, release);
   initialised.store(true, release);
 }
 
@@ -120,6 +117,7 @@ G* newMain(const FuncType* ft, void* closure, uintptr_t pc) {
   o.stack_size = size;
   G* gp = newproc1(ft, closure, &o, pc);
   if (gp == nullptr) fatalthrow("Run: no memory for the main goroutine");
+  gp->isMain = true;
   gp->goid = 1;
   gp->parentGoid = 0;
   return gp;
@@ -142,8 +140,6 @@ bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
   setg(&m0.g0);
   minit(&m0);
   G* gp = newMain(ft, closure, pc);
-  maing = gp;
-  mainReturned = false;
   sched.mainEnded.store(
       false,
       release);  // pairs with findRunnable; nothing is lost: we wake a P below

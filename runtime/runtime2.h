@@ -103,11 +103,11 @@ struct alignas(kCacheLine) G {
   Stack stack;     // bound by execute, returned by goexit0
   Atomic<uint32_t> atomicstatus;  // casgstatus only
   Atomic<uint32_t> selectDone;  // 0→1 by the waker that wins a select; reset by
-                                // the owner with all channels locked
+                                // the owner when it is in no queue any more
   uint64_t goid = 0;
   G* schedlink = nullptr;   // next in a GQueue, GList or free list
   void* param = nullptr;    // set by the waker before goready: the Sudog that
-                            // fired, or nullptr (close)
+                            // fired; its `success` tells a value from close
   EhGlobals eh;             // while not running
   int savedErrno = 0;       // while not running
   WaitReason waitreason{};  // last reason for parking; read by dumps
@@ -116,6 +116,9 @@ struct alignas(kCacheLine) G {
   bool foreign = false;  // pseudo-G of a thread that is not ours: parks on its
                          // M's note, is never queued
   bool systemG = false;  // not counted by NumGoroutine, not shown by default
+  bool isMain = false;   // the goroutine of Run
+  bool mainReturned =
+      false;  // and its function has returned, rather than called Goexit
   bool unguarded = false;  // its stack has a canary in place of a guard page
   bool dying = false;  // on its last switch: the sanitizers let its stack go
 
@@ -304,14 +307,15 @@ struct Schedt {
   Atomic<bool> gcwaiting;
   int32_t stopwait ABSL_GUARDED_BY(lock) = 0;
   Note stopnote;
-  Atomic<bool> sysmonwait;  // written under lock
+  Atomic<bool> sysmonwait;   // written under lock
+  Atomic<bool> deadSuspect;  // checkdead awaits threads it does not know;
+                             // written under lock
   Note sysmonnote;
   void (*safePointFn)(P*) = nullptr;
   int32_t safePointWait ABSL_GUARDED_BY(lock) = 0;
   Note safePointNote;
 
   // Start and end of main (rt0.cc)
-  Atomic<bool> mainStarted;  // wakep may start Ms
   Atomic<bool>
       mainEnded;  // Run has returned: nothing is scheduled until the next Run
   bool m0attached ABSL_GUARDED_BY(lock) = false;  // a thread is inside Run

@@ -75,6 +75,13 @@ inline constexpr bool kSanitizerBuild = true;
 inline constexpr bool kSanitizerBuild = false;
 #endif
 
+// kSanitizerThreads is how many threads the sanitizer itself keeps.
+#if defined(GUMP_TSAN)
+inline constexpr int kSanitizerThreads = 1;
+#else
+inline constexpr int kSanitizerThreads = 0;
+#endif
+
 // kStackMultiplier widens the default stack for builds whose frames are larger.
 #if defined(GUMP_ASAN) || defined(GUMP_TSAN)
 inline constexpr size_t kStackMultiplier = 4;

@@ -200,7 +200,7 @@ SelectResult pass3(const Select* s, G* gp)
   auto* fired = static_cast<Sudog*>(gp->param);
   gp->param = nullptr;
   SelectResult r = kNothing;
-  M* mp = acquirem();
+  M* mp = acquiremOf(gp);
   Hchan* locked = nullptr;
   for (uint32_t i = 0; i < s->norder; i++) {
     Sudog* sg = &s->sudogs[i];
@@ -230,7 +230,7 @@ SelectResult pass3(const Select* s, G* gp)
 SelectResult run(Select* s, bool block)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // sellock to pass1, selunlock or gopark
   G* gp = enterRuntime();
-  M* mp = acquirem();
+  M* mp = acquiremOf(gp);
   pollOrder(s, mp);
   SelectResult r = pass0(s);
   if (r.index >= 0) {

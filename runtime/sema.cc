@@ -50,7 +50,7 @@ struct alignas(kFalseSharing) NotifyLock {
   // address falls here. Forbidden while holding it: malloc, readying.
   Mutex lock{LockRank::kNotifyList};
 };
-constexpr uintptr_t kNotifyTabSize = 61;  // prime, like kSemTabSize
+constexpr uintptr_t kNotifyTabSize = 61;  // prime
 constinit NotifyLock notifytable[kNotifyTabSize];
 
 Mutex* notifyLock(const NotifyList* l) {
@@ -105,7 +105,9 @@ uintptr_t key(const void* addr) { return reinterpret_cast<uintptr_t>(addr); }
 // ---- The treap --------------------------------------------------------------
 
 SemaRoot* semroot(const Atomic<uint32_t>* addr) {
-  return &semtable[(reinterpret_cast<uintptr_t>(addr) >> 3) % kSemTabSize];
+  // Fibonacci hashing: neighbouring words spread over the table.
+  uint64_t h = (reinterpret_cast<uintptr_t>(addr) >> 2) * 0x9e3779b97f4a7c15u;
+  return &semtable[h >> (64 - kSemTabBits)];
 }
 
 void SemaRoot::replaceChild(Sudog* parent, const Sudog* from, Sudog* to) {

@@ -1,7 +1,7 @@
 // Sleep and wake on an address: the one primitive under every lock of sync.
 //
 // What a goroutine waits on is the address of a counter inside the user's
-// object. The waiters are kept beside it, in a table of 251 roots chosen by a
+// object. The waiters are kept beside it, in a table of roots chosen by a
 // hash of the address, so that a Mutex is eight bytes and nothing of it has to
 // outlive the wake-up. A root holds a treap of the distinct addresses that are
 // waited on; the node of an address is its first waiter, the others hang on it
@@ -24,7 +24,7 @@ namespace gump::rt {
 // `lock` guards the treap and every Sudog in it. Forbidden while holding it:
 // malloc, readying a goroutine, touching the user's object other than through
 // the counter whose waiters are being looked at.
-struct alignas(kFalseSharing) SemaRoot {
+struct alignas(kCacheLine) SemaRoot {
   Mutex lock{LockRank::kSemaRoot};
   // Search tree by Sudog::elem, heap by Sudog::ticket (smallest at the root).
   Sudog* treap ABSL_GUARDED_BY(lock) = nullptr;
@@ -56,8 +56,12 @@ struct alignas(kFalseSharing) SemaRoot {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
 };
 
-// A prime, so that addresses that differ by a power of two do not share a root.
-inline constexpr uintptr_t kSemTabSize = 251;
+// Unlike Go, which has 251: a fork-join program parks a goroutine per address
+// by the hundred thousand, and a lookup then walks a tree of cold stacks. With
+// this many roots, of which only those in use are ever resident, trees stay
+// shallow.
+inline constexpr unsigned kSemTabBits = 13;
+inline constexpr uintptr_t kSemTabSize = uintptr_t{1} << kSemTabBits;
 
 // semroot returns the root for addr. On: any.  P: either.  Parks: no.
 [[nodiscard]] SemaRoot* semroot(const Atomic<uint32_t>* addr);

@@ -74,6 +74,10 @@ static_assert(sizeof(StackTop) <= kTopReserve);
 static_assert(kTopReserve + (kColours - 1) * kColourStep + 1536 + 512 <=
               kTopSize);  // (K3), with a margin
 
+// A goroutine never returns from its first frames, so each leaves a few on the
+// shadow call stack of its fiber, which does not grow: a new fiber now and
+// then.
+constexpr uint32_t kFiberUses = 64;
 constexpr uint32_t kRefillBatch = 32;  // slots that a P takes at once
 static_assert(kRefillBatch <= kMaxGuardBatch);
 
@@ -439,8 +443,11 @@ bool stackalloc(P* pp, G* gp, size_t size) {
   if (GUMP_UNLIKELY(t == nullptr)) return false;
   gp->unguarded = t->unguarded != 0;
   if (GUMP_UNLIKELY(gp->unguarded)) setCanary(t->lo);
-  if (kSanitizerBuild && t->tsanFiber == nullptr) {
+  if (kSanitizerBuild &&
+      (t->tsanFiber == nullptr || ++t->fiberUses == kFiberUses)) {
+    sanitizerDestroyFiber(t->tsanFiber);
     t->tsanFiber = sanitizerCreateFiber();
+    t->fiberUses = 0;
   }
   t->asanFakeStack = nullptr;
   gp->stack = {t->lo, t->hi};

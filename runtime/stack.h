@@ -36,8 +36,9 @@ struct StackTop {
   uintptr_t lo = 0;          // of this slot
   uintptr_t hi = 0;
   uint32_t order = 0;  // size class: kMinStackSize << order bytes
-  uint32_t unguarded =
-      0;  // no guard page could be had (stackguard=best): canary at lo instead
+  // No guard page could be had (stackguard=best): a canary at lo instead.
+  uint32_t unguarded = 0;
+  uint32_t fiberUses = 0;  // goroutines that tsanFiber has served
 };
 
 inline constexpr size_t kMinStackSize =

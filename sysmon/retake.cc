@@ -18,10 +18,43 @@ bool retakeP(P* pp, int64_t now) {
   return seen->schedwhen + kForcePreemptNS <= now && preemptone(pp);
 }
 
-void retake(int64_t now) {
-  LockScope l(&allpLock);
-  int32_t n = gomaxprocs.load(acquire);  // pairs with procresize
-  for (int32_t i = 0; i < n; i++) retakeP(allp[i], now);
+bool retakeSyscall(P* pp, int64_t now) {
+  if (pp->status.load(acquire) != kPsyscall) return false;  // the cas decides
+  P::SysmonTick* seen = &pp->sysmontick;
+  const uint32_t tick = pp->syscalltick.load(relaxed);  // compared for change
+  if (seen->syscalltick != tick) {
+    seen->syscalltick = tick;
+    seen->syscallwhen = now;
+    return false;
+  }
+  const bool others = !runqempty(pp) || sched.runqsize.load(relaxed) > 0;
+  const bool hands = sched.nmspinning.load(relaxed) +
+                         sched.npidle.load(relaxed) >
+                     0;  // hints: looked at again soon
+  if (!others && hands && seen->syscallwhen + kForcePreemptNS > now) {
+    return false;
+  }
+  // Until handoffp has found the P a thread, every M may look idle to
+  // checkdead, should the one in the call return and park just now.
+  incidlelocked(-1);
+  const bool taken = pcasstatus(pp, kPsyscall, kPidle);
+  if (taken) {
+    sched.ngsyscallNoP.add(1, relaxed);
+    pp->syscalltick.add(1, relaxed);
+    handoffp(pp);
+  }
+  incidlelocked(1);
+  return taken;
+}
+
+int32_t retake(int64_t now) {
+  int32_t taken = 0;
+  const int32_t n = gomaxprocs.load(acquire);  // pairs with procresize
+  for (int32_t i = 0; i < n; i++) {
+    retakeP(allp[i], now);
+    if (retakeSyscall(allp[i], now)) taken++;
+  }
+  return taken;
 }
 
 }  // namespace gump::rt

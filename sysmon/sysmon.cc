@@ -33,8 +33,8 @@ bool nothingRuns() {
          sched.npidle.load(relaxed) == gomaxprocs.load(relaxed);
 }
 
-// deepSleep sleeps while nothing runs. True: somebody woke us.
-bool deepSleep() {
+// deepSleep sleeps for at most ns while nothing runs. True: somebody woke us.
+bool deepSleep(int64_t ns) {
   lock(&sched.lock);
   if (!nothingRuns()) {
     unlock(&sched.lock);
@@ -42,12 +42,40 @@ bool deepSleep() {
   }
   sched.sysmonwait.store(true, relaxed);  // written and read under sched.lock
   unlock(&sched.lock);
-  bool woken = notetsleep(&sched.sysmonnote, kDeepSleep);
+  bool woken = notetsleep(&sched.sysmonnote, ns);
   LockScope l(&sched.lock);
   sched.sysmonwait.store(false, relaxed);
   noteclear(&sched.sysmonnote);
   return woken;
 }
+
+// DeadCheck repeats checkdead for as long as there are threads that it does not
+// know: after 10 ms at first, then ever more rarely, every second at last.
+class DeadCheck {
+ public:
+  int64_t delay() const {
+    return sched.deadSuspect.load(relaxed) ? delay_ : kDeepSleep;  // a hint
+  }
+  void run(int64_t now) {
+    if (!sched.deadSuspect.load(relaxed)) {  // rechecked every round
+      delay_ = kFirst;
+      next_ = now + delay_;
+      return;
+    }
+    if (now < next_) return;
+    delay_ = delay_ * 2 > kLast ? kLast : delay_ * 2;
+    next_ = now + delay_;
+    LockScope l(&sched.lock);
+    sched.deadSuspect.store(false, relaxed);  // written under sched.lock
+    checkdead();
+  }
+
+ private:
+  static constexpr int64_t kFirst = 10 * kNsPerMs;
+  static constexpr int64_t kLast = 1000 * kNsPerMs;
+  int64_t delay_ = kFirst;
+  int64_t next_ = 0;
+};
 
 // pollNetwork looks at the network if all Ms have been too busy to.
 void pollNetwork(int64_t now) {
@@ -73,6 +101,7 @@ void sysmon() {
   const int64_t tracePeriod = debug.schedtrace * kNsPerMs;
   int64_t lasttrace = 0;
   uint32_t delay = kShortDelay;
+  DeadCheck deadCheck;
   for (uint32_t idle = 0;; idle++) {
     if (idle == 0) {
       delay = kShortDelay;
@@ -80,13 +109,14 @@ void sysmon() {
       delay = delay * 2 > kLongDelay ? kLongDelay : delay * 2;
     }
     usleep(delay);
-    if (tracePeriod <= 0 && nothingRuns() && deepSleep()) {
+    if (tracePeriod <= 0 && nothingRuns() && deepSleep(deadCheck.delay())) {
       idle = 0;
       delay = kShortDelay;
     }
     int64_t now = nanotime();
     pollNetwork(now);
-    retake(now);
+    deadCheck.run(now);
+    if (retake(now) > 0) idle = UINT32_MAX;  // the loop makes it 0
     if (tracePeriod > 0 && lasttrace + tracePeriod <= now) {
       lasttrace = now;
       schedtrace(debug.scheddetail > 0);

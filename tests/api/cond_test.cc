@@ -8,12 +8,12 @@
 #include <thread>
 #include <vector>
 
-#include "gump/gls.h"
 #include "gump/go.h"
 #include "gump/mutex.h"
 #include "gump/runtime.h"
 #include "gump/rwmutex.h"
 #include "gump/waitgroup.h"
+#include "tests/testing/known_thread.h"
 #include "tests/testing/parked.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -172,8 +172,6 @@ TEST_P(CondTest, WorksOverEveryKindOfLock) {
   });
 }
 
-gls<int> used{0};
-
 TEST_P(CondTest, ThreadsAndGoroutinesPassATokenAround) {
   Run([] {
     Mutex mu;
@@ -189,14 +187,8 @@ TEST_P(CondTest, ThreadsAndGoroutinesPassATokenAround) {
         c.Broadcast();
       }
     };
-    std::atomic<int> known = 0;
-    auto thread = [&](int me) {
-      ++*used;  // a thread that the runtime knows may still wake others
-      known++;
-      play(me);
-    };
-    std::thread a(thread, 0), b(thread, 1);
-    ASSERT_TRUE(Eventually([&] { return known == 2; }));
+    std::thread a = testing::KnownThread([&] { play(0); });
+    std::thread b = testing::KnownThread([&] { play(1); });
     sync::WaitGroup wg;
     wg.Go([&] { play(2); });
     wg.Go([&] { play(3); });

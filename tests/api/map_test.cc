@@ -16,6 +16,7 @@
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/waitgroup.h"
+#include "tests/testing/known_thread.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
@@ -187,7 +188,7 @@ TEST_P(MapTest, CompareAndSwapCountsExactly) {
     };
     sync::WaitGroup wg;
     for (int g = 0; g < 4; g++) wg.Go(work);
-    std::thread t(work);
+    std::thread t = testing::KnownThread(work);
     wg.Wait();
     blocking([&] { t.join(); });
     EXPECT_EQ(m.Load(0), 5000);

@@ -14,6 +14,7 @@
 #include "gump/runtime.h"
 #include "gump/rwmutex.h"
 #include "gump/waitgroup.h"
+#include "tests/testing/known_thread.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
@@ -91,12 +92,12 @@ TEST_P(MutexTest, LocksOutPlainThreadsToo) {
     int n = 0;
     std::vector<std::thread> threads;
     for (int i = 0; i < 3; i++) {
-      threads.emplace_back([&] {
+      threads.push_back(testing::KnownThread([&] {
         for (int j = 0; j < 5000; j++) {
           std::scoped_lock hold(mu);
           n++;
         }
-      });
+      }));
     }
     sync::WaitGroup wg;
     for (int i = 0; i < 3; i++) {

@@ -13,6 +13,7 @@
 #include "gump/panic.h"
 #include "gump/runtime.h"
 #include "gump/waitgroup.h"
+#include "tests/testing/known_thread.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
@@ -107,7 +108,8 @@ TEST_P(OnceTest, PlainThreadsWaitForAGoroutine) {
       once.Do([&] { value = 7; });
       EXPECT_EQ(value, 7);
     };
-    std::thread a(use), b(use);
+    std::thread a = testing::KnownThread(use);
+    std::thread b = testing::KnownThread(use);
     use();
     blocking([&] {
       a.join();

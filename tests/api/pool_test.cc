@@ -11,6 +11,7 @@
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/waitgroup.h"
+#include "tests/testing/known_thread.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
@@ -173,7 +174,8 @@ TEST_P(PoolTest, AnItemHasOneOwner) {
       }
     };
     for (int g = 0; g < 8; g++) wg.Go(work);
-    std::thread t(work), u(work);
+    std::thread t = testing::KnownThread(work);
+    std::thread u = testing::KnownThread(work);
     wg.Go([] {
       for (int i = 0; i < 20; i++) {
         runtime::GC();

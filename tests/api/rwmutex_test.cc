@@ -12,6 +12,7 @@
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/waitgroup.h"
+#include "tests/testing/known_thread.h"
 #include "tests/testing/parked.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -177,7 +178,8 @@ TEST_P(RWMutexTest, MixesWithPlainThreads) {
         }
       }
     };
-    std::thread a(work), b(work);
+    std::thread a = testing::KnownThread(work);
+    std::thread b = testing::KnownThread(work);
     sync::WaitGroup wg;
     wg.Go(work);
     wg.Go(work);

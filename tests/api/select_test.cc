@@ -13,7 +13,6 @@
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
@@ -22,6 +21,8 @@
 #include "gump/panic.h"
 #include "gump/runtime.h"
 #include "tests/testing/counted.h"
+#include "tests/testing/known_thread.h"
+#include "tests/testing/panic_text.h"
 #include "tests/testing/parked.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -30,16 +31,8 @@ namespace {
 
 using testing::Counted;
 using testing::Eventually;
-
-template <class F>
-std::string PanicText(F&& f) {
-  try {
-    f();
-  } catch (const PanicError& e) {
-    return e.what();
-  }
-  return "no panic";
-}
+using testing::KnownThread;
+using testing::PanicText;
 
 class SelectTest : public testing::WithGomaxprocs {
  protected:
@@ -361,99 +354,6 @@ TEST_P(SelectTest, ALosingCaseLeavesItsQueue) {
   });
 }
 
-TEST_P(SelectTest, DynamicCasesDoTheSame) {
-  Run([] {
-    chan<int> c = make_chan<int>(1);
-    chan<std::string> d = make_chan<std::string>(1);
-    int v = 0;
-    std::string handled;
-    std::vector<SelectCase> cases;
-    cases.push_back(Recv(c, &v));
-    cases.push_back(Recv(d, [&](const std::string& s) { handled = s; }));
-    cases.push_back(Default());
-    EXPECT_EQ(select(absl::MakeSpan(cases)), 2);
-    c.Send(3);
-    EXPECT_EQ(select(absl::MakeSpan(cases)), 0);
-    EXPECT_EQ(v, 3);
-    d.Send("s");
-    EXPECT_EQ(select(absl::MakeSpan(cases)), 1);
-    EXPECT_EQ(handled, "s");
-    EXPECT_EQ(select(absl::MakeSpan(cases)), 2);
-    cases.pop_back();
-    go([=] { d.Send("late"); });
-    EXPECT_EQ(select(absl::MakeSpan(cases)), 1);
-    EXPECT_EQ(handled, "late");
-  });
-}
-
-TEST_P(SelectTest, DynamicCasesHoldTheirChannels) {
-  Run([] {
-    std::vector<SelectCase> cases;
-    {
-      chan<Counted> c = make_chan<Counted>(1);
-      c.Send(Counted(1));
-      cases.push_back(Recv(c));
-    }
-    EXPECT_EQ(Counted::values(), 1);
-    EXPECT_EQ(select(absl::MakeSpan(cases)), 0);
-    EXPECT_EQ(Counted::values(), 0);
-  });
-}
-
-TEST_P(SelectTest, ADynamicSendGivesItsValueOnce) {
-  Run([] {
-    chan<std::string> c = make_chan<std::string>(2);
-    std::vector<SelectCase> cases;
-    std::string text = "value";
-    cases.push_back(Send(c, text));
-    EXPECT_EQ(select(absl::MakeSpan(cases)), 0);
-    EXPECT_EQ(text, "value");
-    EXPECT_EQ(c.Recv(), "value");
-    EXPECT_EQ(PanicText([&] { select(absl::MakeSpan(cases)); }),
-              "select: send case used again after its value was sent");
-    chan<int> d = make_chan<int>(2);
-    std::vector<SelectCase> again;
-    again.push_back(Send(d, 4));
-    EXPECT_EQ(select(absl::MakeSpan(again)), 0);
-    EXPECT_EQ(select(absl::MakeSpan(again)), 0);
-    EXPECT_EQ(*d.Recv() + *d.Recv(), 8);
-  });
-}
-
-TEST_P(SelectTest, TakesAnyNumberOfCasesUpTo65536) {
-  Run([] {
-    for (size_t n : {1u, 2u, 16u, 17u, 1000u, 65536u}) {
-      std::vector<chan<int>> chans;
-      std::vector<SelectCase> cases;
-      int v = 0;
-      for (size_t i = 0; i < n; i++) {
-        chans.push_back(make_chan<int>());
-        cases.push_back(Recv(chans[i], &v));
-      }
-      chan<int> last = chans.back();
-      go([last] { last.Send(42); });
-      EXPECT_EQ(select(absl::MakeSpan(cases)), static_cast<int>(n) - 1);
-      EXPECT_EQ(v, 42);
-      for (const chan<int>& c : chans) EXPECT_FALSE(c.TrySend(1));
-    }
-  });
-}
-
-TEST_P(SelectTest, MisuseOfTheDynamicFormPanics) {
-  Run([] {
-    chan<int> c;
-    std::vector<SelectCase> many;
-    for (int i = 0; i < 65537; i++) many.push_back(Recv(c));
-    EXPECT_EQ(PanicText([&] { select(absl::MakeSpan(many)); }),
-              "reflect.Select: too many cases (max 65536)");
-    std::vector<SelectCase> two;
-    two.push_back(Default());
-    two.push_back(Default());
-    EXPECT_EQ(PanicText([&] { select(absl::MakeSpan(two)); }),
-              "reflect.Select: multiple default cases");
-  });
-}
-
 TEST_P(SelectTest, AHandlerMayThrowAndUseTheChannels) {
   Run([] {
     chan<Counted> c = make_chan<Counted>(2);
@@ -471,10 +371,7 @@ TEST_P(SelectTest, PlainThreadsMaySelect) {
     chan<int> a = make_chan<int>();
     chan<int> b = make_chan<int>();
     chan<int> back = make_chan<int>(1);
-    std::atomic<bool> known{false};
-    std::thread t([=, &known] {
-      back.Send(0);
-      known = true;  // from here on the deadlock detector counts this thread
+    std::thread t = KnownThread([=] {
       int n = 0;
       for (int i = 0; i < 200; i++) {
         select(Recv(a, [&](int v) { n += v; }),
@@ -482,12 +379,10 @@ TEST_P(SelectTest, PlainThreadsMaySelect) {
       }
       back.Send(n);
     });
-    EXPECT_TRUE(Eventually([&] { return known.load(); }));
     go([=] {
       for (int i = 0; i < 100; i++) a.Send(1);
     });
     for (int i = 0; i < 100; i++) b.Send(100);
-    EXPECT_EQ(back.Recv(), 0);
     EXPECT_EQ(back.Recv(), 10100);
     t.join();
   });

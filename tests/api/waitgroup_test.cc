@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include "gump/gls.h"
 #include "gump/go.h"
 #include "gump/panic.h"
 #include "gump/runtime.h"
+#include "tests/testing/known_thread.h"
 #include "tests/testing/parked.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -154,28 +154,22 @@ TEST_P(WaitGroupTest, MayBeDestroyedAsSoonAsWaitReturns) {
   });
 }
 
-gls<int> used{0};
-
 TEST_P(WaitGroupTest, MixesWithPlainThreads) {
   Run([] {
     WaitGroup wg;
     std::atomic<int> n = 0;
-    std::atomic<int> known = 0;
     wg.Add(3);
     std::vector<std::thread> threads;
     for (int i = 0; i < 3; i++) {
-      threads.emplace_back([&] {
-        ++*used;  // a thread that the runtime knows may still wake others
-        known++;
+      threads.push_back(testing::KnownThread([&] {
         n++;
         wg.Done();
-      });
+      }));
     }
-    threads.emplace_back([&] {
+    threads.push_back(testing::KnownThread([&] {
       wg.Wait();
       EXPECT_GE(n, 3);
-    });
-    ASSERT_TRUE(testing::Eventually([&] { return known == 3; }));
+    }));
     wg.Wait();
     EXPECT_EQ(n, 3);
     blocking([&] {

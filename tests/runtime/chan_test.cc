@@ -95,7 +95,7 @@ void ExpectSlotsAligned() {
 }
 
 TEST(MakechanTest, AlignsTheRingForItsElements) {
-  ExpectSlotsAligned<Aligned<1>>();
+  ExpectSlotsAligned<Aligned<4>>();
   ExpectSlotsAligned<Aligned<16>>();
   ExpectSlotsAligned<Aligned<64>>();
   ExpectSlotsAligned<Aligned<256>>();
@@ -275,9 +275,9 @@ std::vector<Sudog*> Contents(const rt::Waitq& q) {
 TEST(WaitqTest, IsFirstInFirstOut) {
   rt::Waitq q;
   auto w = std::make_unique<Waiter[]>(3);
-  for (int i = 0; i < 3; i++) rt::enqueue(&q, &w[i].sg);
+  for (size_t i = 0; i < 3; i++) rt::enqueue(&q, &w[i].sg);
   EXPECT_EQ(Contents(q).size(), 3u);
-  for (int i = 0; i < 3; i++) EXPECT_EQ(rt::dequeue(&q), &w[i].sg);
+  for (size_t i = 0; i < 3; i++) EXPECT_EQ(rt::dequeue(&q), &w[i].sg);
   EXPECT_EQ(rt::dequeue(&q), nullptr);
   rt::enqueue(&q, &w[0].sg);
   EXPECT_EQ(Contents(q), std::vector<Sudog*>{&w[0].sg});

@@ -13,11 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include "gump/gls.h"
 #include "gump/go.h"
 #include "gump/internal/linkname.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
+#include "tests/testing/known_thread.h"
 #include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -27,7 +27,6 @@ namespace {
 using sync::Cond;
 using sync::Mutex;
 using sync::WaitGroup;
-using testing::Eventually;
 using testing::Rng;
 
 class SyncStressTest : public testing::WithGomaxprocs {
@@ -42,20 +41,14 @@ class SyncStressTest : public testing::WithGomaxprocs {
   // threads until the time is over. Rounds of one caller are numbered.
   template <class F>
   void Hammer(int goroutines, int threads, F work) {
-    auto loop = [&, work](int who) {
+    auto loop = [this, work](int who) {
       Rng rng(seed_ + static_cast<uint64_t>(who));
       for (int round = 0; !Over(); round++) work(rng, round);
     };
     std::vector<std::thread> plain;
-    std::atomic<int> known = 0;
     for (int i = 0; i < threads; i++) {
-      plain.emplace_back([&, i] {
-        ++*used_;  // a thread that the runtime knows may still wake others
-        known++;
-        loop(1000 + i);
-      });
+      plain.push_back(testing::KnownThread([=] { loop(1000 + i); }));
     }
-    EXPECT_TRUE(Eventually([&] { return known == threads; }));
     WaitGroup wg;
     for (int i = 0; i < goroutines; i++) wg.Go([&, i] { loop(i); });
     wg.Wait();
@@ -73,7 +66,6 @@ class SyncStressTest : public testing::WithGomaxprocs {
 
   const uint64_t seed_;
   const std::chrono::steady_clock::time_point end_;
-  gls<int> used_{0};
 };
 GUMP_INSTANTIATE_GOMAXPROCS(SyncStressTest);
 
@@ -244,15 +236,11 @@ TEST_P(SyncStressTest, WaitGroupMayGoWhileAThreadIsStillInDone) {
   Run([&] {
     std::atomic<WaitGroup*> slot = nullptr;
     std::atomic<bool> stop = false;
-    std::atomic<bool> known = false;
-    std::thread t([&] {
-      ++*used_;  // a thread that the runtime knows may still wake others
-      known = true;
+    std::thread t = testing::KnownThread([&] {
       while (!stop) {
         if (WaitGroup* wg = slot.exchange(nullptr)) wg->Done();
       }
     });
-    EXPECT_TRUE(Eventually([&] { return known.load(); }));
     while (!Over()) {
       auto wg = std::make_unique<WaitGroup>();
       wg->Add(1);

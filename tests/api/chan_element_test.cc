@@ -1,0 +1,171 @@
+// What channels carry: values of any type, each destroyed exactly once.
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "gtest/gtest.h"
+#include "gump/chan.h"
+#include "gump/go.h"
+#include "tests/testing/counted.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump {
+namespace {
+
+using testing::Counted;
+using testing::Eventually;
+
+class ChanElementTest : public testing::WithGomaxprocs {
+ protected:
+  void TearDown() override {
+    EXPECT_EQ(Counted::values(), 0);
+    EXPECT_EQ(Counted::objects(), 0);
+  }
+};
+GUMP_INSTANTIATE_GOMAXPROCS(ChanElementTest);
+
+TEST_P(ChanElementTest, QueuedValuesAreDestroyedWithTheLastHandle) {
+  Run([] {
+    auto c = std::make_unique<chan<Counted>>(make_chan<Counted>(8));
+    for (int i = 0; i < 5; i++) c->Send(Counted(i));
+    (void)c->Recv();
+    chan<Counted> copy = *c;
+    c.reset();
+    EXPECT_EQ(Counted::values(), 4);
+    copy = nullptr;
+    EXPECT_EQ(Counted::values(), 0);
+  });
+}
+
+TEST_P(ChanElementTest, EveryValueIsDestroyedExactlyOnce) {
+  Run([] {
+    for (size_t cap : {0u, 1u, 3u}) {
+      chan<Counted> c = make_chan<Counted>(cap);
+      chan<void> done = make_chan<void>();
+      std::atomic<int> sum{0};
+      for (int g = 0; g < 4; g++) {
+        go([=] {
+          for (int i = 0; i < 100; i++) c.Send(Counted(i));
+          done.Send();
+        });
+        go([=, &sum] {
+          for (int i = 0; i < 100; i++) sum += c.Recv()->n();
+          done.Send();
+        });
+      }
+      for (int g = 0; g < 8; g++) done.Recv();
+      EXPECT_EQ(sum, 4 * 4950);
+    }
+    EXPECT_TRUE(Eventually([] { return Counted::objects() == 0; }));
+  });
+}
+
+// A destructor that uses the channel it came from: it would find the lock held
+// if destructors ran under it.
+struct Reentrant {
+  chan<int>* other = nullptr;
+  explicit Reentrant(chan<int>* c) : other(c) {}
+  Reentrant(Reentrant&& o) noexcept : other(std::exchange(o.other, nullptr)) {}
+  ~Reentrant() {
+    if (other != nullptr) other->Send(1);
+  }
+};
+
+TEST_P(ChanElementTest, DestructorsOfValuesMayUseChannels) {
+  Run([] {
+    chan<int> log = make_chan<int>(4);
+    chan<Reentrant> c = make_chan<Reentrant>(4);
+    c.Send(Reentrant(&log));
+    c.Send(Reentrant(&log));
+    (void)c.Recv();
+    EXPECT_EQ(log.Len(), 1u);
+    c = nullptr;
+    EXPECT_EQ(log.Len(), 2u);
+  });
+}
+
+struct alignas(256) OverAligned {
+  int n = 0;
+};
+struct Huge {
+  std::array<unsigned char, 1 << 20> bytes;
+};
+struct HugeObject {  // not trivially copyable
+  explicit HugeObject(unsigned char b) { bytes.fill(b); }
+  HugeObject(HugeObject&& o) noexcept : bytes(o.bytes) {}
+  HugeObject& operator=(HugeObject&& o) noexcept {
+    bytes = o.bytes;
+    return *this;
+  }
+  std::array<unsigned char, 1 << 20> bytes;
+};
+
+TEST_P(ChanElementTest, CarriesAnyElementType) {
+  Run([] {
+    GoOptions big_stack;
+    big_stack.stack_size = 32 << 20;
+    {
+      chan<OverAligned> c = make_chan<OverAligned>(2);
+      go([c] {
+        for (int i = 0; i < 10; i++) c.Send(OverAligned{i});
+        c.Close();
+      });
+      int want = 0;
+      for (const OverAligned& v : c) {
+        EXPECT_EQ(reinterpret_cast<uintptr_t>(&v) % 256, 0u);
+        EXPECT_EQ(v.n, want++);
+      }
+      EXPECT_EQ(want, 10);
+    }
+    for (size_t cap : {0u, 2u}) {
+      chan<Huge> c = make_chan<Huge>(cap);
+      go(big_stack, [c] {
+        auto v = std::make_unique<Huge>();
+        for (unsigned char i = 0; i < 4; i++) {
+          v->bytes.fill(i);
+          c.Send(*v);
+        }
+        c.Close();
+      });
+      auto v = std::make_unique<Huge>();
+      for (unsigned char i = 0; i < 4; i++) {
+        EXPECT_TRUE(c.Recv(*v));
+        EXPECT_EQ(v->bytes.front(), i);
+        EXPECT_EQ(v->bytes.back(), i);
+      }
+      EXPECT_FALSE(c.Recv(*v));
+    }
+    {
+      chan<HugeObject> c = make_chan<HugeObject>();
+      go(big_stack, [c] { c.Send(HugeObject(7)); });
+      EXPECT_EQ(c.Recv()->bytes.back(), 7);
+    }
+    {
+      chan<chan<int>> c = make_chan<chan<int>>(1);
+      c.Send(make_chan<int>(1));
+      c.Recv()->Send(1);
+    }
+  });
+}
+
+TEST_P(ChanElementTest, AnExceptionFromASendLeavesTheChannelUsable) {
+  struct Unlucky {
+    Unlucky() = default;
+    Unlucky(const Unlucky&) { throw 1; }
+    Unlucky(Unlucky&&) noexcept {}
+  };
+  Run([] {
+    chan<Unlucky> c = make_chan<Unlucky>(1);
+    const Unlucky u;
+    EXPECT_THROW(c.Send(u), int);
+    EXPECT_THROW(c.TrySend(u), int);
+    EXPECT_EQ(c.Len(), 0u);
+    c.Send(Unlucky());
+    EXPECT_TRUE(c.Recv().has_value());
+  });
+}
+
+}  // namespace
+}  // namespace gump

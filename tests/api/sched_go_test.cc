@@ -1,0 +1,371 @@
+// go(): what it takes, where it keeps it, what its options do, and how it fails.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gump/chan.h"
+#include "gump/go.h"
+#include "gump/runtime.h"
+#include "gump/sync.h"
+#include "runtime/sanitizer.h"
+#include "tests/testing/counted.h"
+#include "tests/testing/panic_text.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump {
+namespace {
+
+using testing::Counted;
+
+class GoTest : public testing::WithGomaxprocs {
+ protected:
+  void TearDown() override { EXPECT_EQ(Counted::objects(), 0); }
+  static bool NoneLeft() {
+    return testing::Eventually([] { return Counted::objects() == 0; });
+  }
+};
+GUMP_INSTANTIATE_GOMAXPROCS(GoTest);
+
+std::atomic<int> calls;
+void Function() { calls++; }
+int FunctionWithResult(int n, const std::string& s) {
+  calls += n + static_cast<int>(s.size());
+  return n;
+}
+struct Object {
+  void Method(int n) { sum += n; }
+  std::atomic<int> sum = 0;
+};
+
+TEST_P(GoTest, TakesWhateverCanBeInvoked) {
+  Run([] {
+    calls = 0;
+    auto object = std::make_shared<Object>();
+    go(Function);
+    go(&Function);
+    go(FunctionWithResult, 2, "three");
+    go(std::function<void()>(Function));
+    go(&Object::Method, object, 5);
+    go(&Object::Method, object.get(), 6);
+    go([](int& n) { calls += ++n; }, 3);  // an lvalue of the goroutine's own
+    EXPECT_TRUE(testing::Eventually(
+        [&] { return calls == 1 + 1 + 7 + 1 + 4 && object->sum == 11; }));
+    EXPECT_TRUE(testing::Eventually([&] { return object.use_count() == 1; }));
+  });
+}
+
+TEST_P(GoTest, CopiesItsArguments) {
+  Run([] {
+    std::string text = "before, and long enough for the heap";
+    auto c = make_chan<std::string>();
+    go([c](const std::string& s) { c.Send(s); }, text);
+    text = "after";
+    EXPECT_EQ(c.Recv(), "before, and long enough for the heap");
+    int n = 1;
+    sync::WaitGroup wg;
+    wg.Add(1);
+    go(
+        [&wg](int& r) {
+          r = 2;
+          wg.Done();
+        },
+        std::ref(n));
+    wg.Wait();
+    EXPECT_EQ(n, 2);
+  });
+}
+
+TEST_P(GoTest, MoveOnlyClosuresAndArguments) {
+  Run([] {
+    auto c = make_chan<int>();
+    go([c, p = std::make_unique<int>(1)]() mutable { c.Send(*p); });
+    EXPECT_EQ(c.Recv(), 1);
+    go([c](std::unique_ptr<int> p) { c.Send(*p); }, std::make_unique<int>(2));
+    EXPECT_EQ(c.Recv(), 2);
+    go([c, n = Counted(3)] { c.Send(n.n()); });
+    EXPECT_EQ(c.Recv(), 3);
+    EXPECT_TRUE(NoneLeft());
+  });
+}
+
+template <size_t kSize>
+void ClosureOf() {
+  auto c = make_chan<int>();
+  std::array<unsigned char, kSize> bytes;
+  for (size_t i = 0; i < kSize; i++) bytes[i] = static_cast<unsigned char>(i);
+  go([c, bytes, n = Counted(1)] {
+    int wrong = n.full() ? 0 : 1;
+    for (size_t i = 0; i < kSize; i++) {
+      wrong += bytes[i] != static_cast<unsigned char>(i);
+    }
+    c.Send(wrong);
+  });
+  EXPECT_EQ(c.Recv(), 0) << kSize;
+}
+
+TEST_P(GoTest, ClosuresOfAnySize) {
+  Run([] {
+    ClosureOf<1>();
+    ClosureOf<32>();
+    ClosureOf<40>();  // with the other two captures: 64 bytes, the last to fit
+    ClosureOf<41>();
+    ClosureOf<1000>();
+    ClosureOf<100000>();
+    EXPECT_TRUE(NoneLeft());
+  });
+}
+
+template <size_t kAlign>
+void AlignedClosure() {
+  struct alignas(kAlign) Aligned {
+    int n = 7;
+  };
+  auto c = make_chan<bool>();
+  go([c, a = Aligned()] {
+    const Aligned* p = &a;
+    asm volatile("" : "+r"(p));
+    c.Send(reinterpret_cast<uintptr_t>(p) % kAlign == 0 && p->n == 7);
+  });
+  EXPECT_EQ(c.Recv(), true) << kAlign;
+}
+
+TEST_P(GoTest, OverAlignedClosures) {
+  Run([] {
+    AlignedClosure<16>();
+    AlignedClosure<32>();
+    AlignedClosure<64>();
+    AlignedClosure<4096>();
+  });
+}
+
+// ThrowsWhen throws when it is copied, or when it is moved, for the n-th time.
+struct ThrowsWhen {
+  ThrowsWhen(int copies_left, int moves_left)
+      : copies(copies_left), moves(moves_left) {}
+  ThrowsWhen(const ThrowsWhen& o) : copies(o.copies - 1), moves(o.moves) {
+    if (copies < 0) throw std::runtime_error("copy");
+  }
+  ThrowsWhen(ThrowsWhen&& o) : copies(o.copies), moves(o.moves - 1) {
+    if (moves < 0) throw std::runtime_error("move");
+  }
+  void operator()() const {}
+  int copies;
+  int moves;
+  std::shared_ptr<Counted> alive = std::make_shared<Counted>(1);
+};
+
+TEST_P(GoTest, ExceptionOfACopyOrMoveReachesTheCallerAndNothingLeaks) {
+  Run([] {
+    const int before = runtime::NumGoroutine();
+    {
+      ThrowsWhen f(0, 100);
+      EXPECT_THROW(go(f), std::runtime_error);
+      EXPECT_THROW(go([](const ThrowsWhen&) {}, f), std::runtime_error);
+      EXPECT_THROW(go(GoOptions{.stack_size = 0, .name = "throws"}, f),
+                   std::runtime_error);
+      for (int moves = 0; moves < 6; moves++) {
+        try {
+          go(ThrowsWhen(100, moves));
+        } catch (const std::runtime_error& e) {
+          EXPECT_STREQ(e.what(), "move");
+        }
+      }
+    }
+    EXPECT_TRUE(NoneLeft());
+    EXPECT_TRUE(testing::Eventually(
+        [&] { return runtime::NumGoroutine() == before; }));
+  });
+}
+
+// ---- Options
+
+__attribute__((noinline)) size_t UseStack(size_t bytes) {
+  volatile char frame[4096];
+  frame[0] = static_cast<char>(bytes);
+  size_t n = 1;
+  if (bytes > 8192) n += UseStack(bytes - 4096 - 128);
+  return n + (frame[0] == static_cast<char>(bytes) ? 0 : 1000000);
+}
+
+TEST_P(GoTest, StackSizes) {
+  Run([] {
+    struct {
+      size_t asked;
+      size_t usable;
+    } const kCases[] = {
+        {0, 200 << 10},
+        {1, 8 << 10},
+        {64 << 10, 56 << 10},
+        {size_t{1} << 20, 1000 << 10},
+        {size_t{1} << 30, 512 << 20},
+        {SIZE_MAX, 512 << 20},
+    };
+    for (const auto& k : kCases) {
+      auto c = make_chan<size_t>();
+      go(GoOptions{.stack_size = k.asked, .name = {}},
+         [c, &k] { c.Send(UseStack(k.usable)); });
+      EXPECT_GE(c.Recv(), k.usable / 4096 / 2);
+    }
+  });
+}
+
+TEST_P(GoTest, MaxStackLimitsWhatIsAskedFor) {
+  Run([] {
+    const size_t old = debug::SetMaxStack(1 << 20);
+    EXPECT_EQ(old, size_t{1} << 30);
+    auto c = make_chan<size_t>();
+    go(GoOptions{.stack_size = 1 << 30, .name = {}},
+       [c] { c.Send(UseStack(900 << 10)); });
+    EXPECT_GT(c.Recv(), 100u);
+    EXPECT_EQ(debug::SetMaxStack(old), size_t{1} << 20);
+  });
+}
+
+TEST_P(GoTest, NameIsCopiedAndShownInDumps) {
+  Run([] {
+    auto c = make_chan<int>();
+    {
+      std::string name = "the worker";
+      go(GoOptions{.stack_size = 0, .name = name}, [c] { c.Recv(); });
+      name = "something else";
+    }
+    EXPECT_TRUE(testing::Eventually([] {
+      return runtime::Stack(true).find(
+                 " [chan receive, name \"the worker\"]:\n") !=
+             std::string::npos;
+    }));
+    c.Send(1);
+    EXPECT_TRUE(testing::Eventually([] {
+      return runtime::Stack(true).find("the worker") == std::string::npos;
+    }));
+  });
+}
+
+TEST_P(GoTest, OptionsTakeArguments) {
+  Run([] {
+    auto c = make_chan<int>();
+    go(GoOptions{}, [c](int a, int b) { c.Send(a + b); }, 1, 2);
+    EXPECT_EQ(c.Recv(), 3);
+  });
+}
+
+// ---- Failures
+
+class GoDeathTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+  }
+};
+
+TEST_F(GoDeathTest, NilFunctionIsFatal) {
+  constexpr char kText[] = "^fatal error: go of nil func value\n";
+  EXPECT_EXIT(gump::Run([] { go(std::function<void()>()); }),
+              ::testing::ExitedWithCode(2), kText);
+  EXPECT_EXIT(gump::Run([] { go(static_cast<void (*)()>(nullptr)); }),
+              ::testing::ExitedWithCode(2), kText);
+  EXPECT_EXIT(gump::Run([] {
+                go(GoOptions{}, static_cast<void (*)()>(nullptr));
+              }),
+              ::testing::ExitedWithCode(2), kText);
+  EXPECT_EXIT(go(std::function<void()>()), ::testing::ExitedWithCode(2), kText)
+      << "on a plain thread";
+  EXPECT_EXIT(gump::Run(std::function<void()>()), ::testing::ExitedWithCode(2),
+              kText);
+}
+
+// LimitMemory leaves the process `spare` more bytes of address space.
+rlimit LimitMemory(size_t spare) {
+  size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit old;
+  getrlimit(RLIMIT_AS, &old);
+  rlimit now = old;
+  now.rlim_cur = pages * 4096 + spare;
+  if (setrlimit(RLIMIT_AS, &now) != 0) std::abort();
+  return old;
+}
+
+void Check(bool ok, const char* what) {
+  if (ok) return;
+  std::fprintf(stderr, "failed: %s\n", what);
+  std::_Exit(1);
+}
+
+// SpawnsUntilNoMemory starts goroutines, on stacks of 1 GiB, until there is
+// room for no more; the runtime must be as good as new when they have ended.
+void SpawnsUntilNoMemory(int gomaxprocs) {
+  testing::RunWith(gomaxprocs, [] {
+    // Every thread that will be needed exists before memory gets short.
+    for (int i = 0; i < 50; i++) {
+      sync::WaitGroup wg;
+      for (int k = 0; k < 8; k++) {
+        wg.Go([] {
+          blocking([] {});
+          runtime::Gosched();
+        });
+      }
+      wg.Wait();
+    }
+    for (int round = 0; round < 3; round++) {
+      const rlimit old = LimitMemory(size_t{3} << 30);
+      auto gate = make_chan<void>();
+      std::atomic<int> ended = 0;
+      int started = 0;
+      std::string text = "no panic";
+      while (started < 100 && text == "no panic") {
+        text = testing::PanicText([&] {
+          go(GoOptions{.stack_size = 1 << 30, .name = "big"}, [&, gate] {
+            gate.Recv();
+            ended++;
+          });
+          started++;
+        });
+        for (int i = 0; i < 10; i++) runtime::Gosched();  // it gets its stack
+      }
+      Check(text == "out of memory (goroutine stack)", text.c_str());
+      Check(started >= 2, "some had room");
+      gate.Close();
+      Check(testing::Eventually([&] { return ended == started; }),
+            "those that waited for memory have run, too");
+      sync::WaitGroup wg;
+      int n = 0;
+      sync::Mutex mu;
+      for (int i = 0; i < 1000; i++) {
+        wg.Go([&] {
+          mu.Lock();
+          n++;
+          mu.Unlock();
+        });
+      }
+      wg.Wait();
+      Check(n == 1000, "usable afterwards");
+      setrlimit(RLIMIT_AS, &old);
+    }
+  });
+  std::_Exit(0);
+}
+
+TEST_F(GoDeathTest, NoMemoryForAStackIsAPanicAndPasses) {
+  if (rt::kSanitizerBuild) {
+    GTEST_SKIP() << "the shadow does not fit under RLIMIT_AS";
+  }
+  EXPECT_EXIT(SpawnsUntilNoMemory(1), ::testing::ExitedWithCode(0), "^$");
+  EXPECT_EXIT(SpawnsUntilNoMemory(4), ::testing::ExitedWithCode(0), "^$");
+}
+
+}  // namespace
+}  // namespace gump

@@ -1,0 +1,427 @@
+// Goroutines and threads: declared blocking calls, goroutines bound to their
+// thread, and plain threads that use everything.
+#include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <iterator>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "gump/chan.h"
+#include "gump/go.h"
+#include "gump/runtime.h"
+#include "gump/sync.h"
+#include "runtime/proc.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump {
+namespace {
+
+pid_t Tid() { return static_cast<pid_t>(syscall(SYS_gettid)); }
+
+size_t Threads() {
+  std::filesystem::directory_iterator tasks("/proc/self/task");
+  return static_cast<size_t>(
+      std::distance(begin(tasks), std::filesystem::directory_iterator()));
+}
+
+struct Pipe {
+  Pipe() { EXPECT_EQ(pipe(ends), 0); }
+  ~Pipe() {
+    close(ends[0]);
+    close(ends[1]);
+  }
+  char Read() const {
+    char c = 0;
+    EXPECT_EQ(read(ends[0], &c, 1), 1);
+    return c;
+  }
+  void Write(char c) const { EXPECT_EQ(write(ends[1], &c, 1), 1); }
+  int ends[2];
+};
+
+class BlockingTest : public testing::WithGomaxprocs {};
+GUMP_INSTANTIATE_GOMAXPROCS(BlockingTest);
+
+TEST_P(BlockingTest, OthersRunWhileOneIsInTheKernel) {
+  Run([] {
+    Pipe pipe;
+    // Nobody but this goroutine ends the read, so it must run meanwhile.
+    go([&pipe] { pipe.Write('x'); });
+    EXPECT_EQ(blocking([&] { return pipe.Read(); }), 'x');
+  });
+}
+
+TEST_P(BlockingTest, ManyInTheKernelAtOnceStopNobody) {
+  Run([] {
+    constexpr int kN = 16;
+    std::vector<Pipe> pipes(kN);
+    sync::WaitGroup wg;
+    std::atomic<int> read = 0;
+    for (auto& p : pipes) {
+      wg.Go([&] {
+        blocking([&] { p.Read(); });
+        read++;
+      });
+    }
+    // A chain: each byte is written by a goroutine that runs only because the
+    // readers have let go of their Ps.
+    for (auto& p : pipes) {
+      sync::WaitGroup one;
+      one.Go([&] { p.Write('x'); });
+      one.Wait();
+    }
+    wg.Wait();
+    EXPECT_EQ(read, kN);
+  });
+}
+
+TEST_P(BlockingTest, ReturnsReferencesAndLetsExceptionsPass) {
+  Run([] {
+    int x = 1;
+    int& r = blocking([&]() -> int& { return x; });
+    EXPECT_EQ(&r, &x);
+    EXPECT_THROW(blocking([] { throw 5; }), int);
+    blocking([] {});
+  });
+}
+
+TEST_P(BlockingTest, WorldStopsWhileOneIsInTheKernel) {
+  Run([] {
+    Pipe pipe;
+    sync::WaitGroup wg;
+    wg.Go([&] { blocking([&] { pipe.Read(); }); });
+    EXPECT_TRUE(testing::Eventually([] {
+      return runtime::Stack(true).find("[syscall") != std::string::npos;
+    }));
+    int n = runtime::GOMAXPROCS(3);
+    EXPECT_EQ(runtime::GOMAXPROCS(n), 3);
+    pipe.Write('x');
+    wg.Wait();
+  });
+}
+
+TEST_P(BlockingTest, GracePeriodDoesNotWaitForTheKernel) {
+  Run([] {
+    Pipe pipe;
+    sync::WaitGroup wg;
+    wg.Go([&] { blocking([&] { pipe.Read(); }); });
+    for (int i = 0; i < 20; i++) debug::FreeOSMemory();
+    pipe.Write('x');
+    wg.Wait();
+  });
+}
+
+// ---- LockOSThread
+
+class LockOSThreadTest : public testing::WithGomaxprocs {};
+GUMP_INSTANTIATE_GOMAXPROCS(LockOSThreadTest);
+
+TEST_P(LockOSThreadTest, KeepsItsThreadAndNobodyElseGetsIt) {
+  Run([] {
+    std::atomic<bool> stop = false;
+    std::atomic<int> intruders = 0;
+    std::atomic<pid_t> locked_tid = 0;
+    sync::WaitGroup others;
+    for (int i = 0; i < 8; i++) {
+      others.Go([&] {
+        while (!stop) {
+          if (Tid() == locked_tid) intruders++;
+          runtime::Gosched();
+        }
+      });
+    }
+    sync::WaitGroup wg;
+    wg.Go([&] {
+      runtime::LockOSThread();
+      const pid_t tid = Tid();
+      locked_tid = tid;
+      auto c = make_chan<int>();
+      for (int i = 0; i < 200; i++) {
+        go([c] { c.Send(1); });
+        c.Recv();
+        EXPECT_EQ(Tid(), tid);
+        runtime::Gosched();
+        EXPECT_EQ(Tid(), tid);
+        blocking([] {});
+        EXPECT_EQ(Tid(), tid);
+      }
+      locked_tid = 0;
+      runtime::UnlockOSThread();
+    });
+    wg.Wait();
+    stop = true;
+    others.Wait();
+    EXPECT_EQ(intruders, 0);
+  });
+}
+
+TEST_P(LockOSThreadTest, IsHeldUntilTheLastUnlock) {
+  Run([] {
+    sync::WaitGroup wg;
+    wg.Go([] {
+      runtime::LockOSThread();
+      runtime::LockOSThread();
+      const pid_t tid = Tid();
+      runtime::UnlockOSThread();
+      for (int i = 0; i < 50; i++) {
+        runtime::Gosched();
+        EXPECT_EQ(Tid(), tid);
+      }
+      runtime::UnlockOSThread();
+      runtime::UnlockOSThread();  // one too many is ignored
+    });
+    wg.Wait();
+  });
+}
+
+TEST_P(LockOSThreadTest, ExitWhileLockedEndsTheThread) {
+  Run([] {
+    std::mutex mu;
+    std::set<pid_t> ended;
+    for (int i = 0; i < 20; i++) {
+      sync::WaitGroup wg;
+      wg.Go([&] {
+        // m0 sleeps instead of ending, so leave it to main.
+        runtime::LockOSThread();
+        if (Tid() != getpid()) {
+          std::lock_guard<std::mutex> l(mu);
+          ended.insert(Tid());
+        }
+        if (i % 2 == 0) runtime::Goexit();
+      });
+      wg.Wait();
+    }
+    EXPECT_TRUE(testing::Eventually([&] {
+      for (pid_t tid : ended) {
+        if (std::filesystem::exists("/proc/self/task/" + std::to_string(tid))) {
+          return false;
+        }
+      }
+      return true;
+    }));
+  });
+}
+
+TEST_P(LockOSThreadTest, ThreadsThatEndedAreNotCountedAgainstTheLimit) {
+  Run([] {
+    const size_t before = Threads();
+    const int limit = debug::SetMaxThreads(static_cast<int>(before) + 40);
+    for (int i = 0; i < 100; i++) {
+      sync::WaitGroup wg;
+      wg.Go([] { runtime::LockOSThread(); });
+      wg.Wait();
+    }
+    debug::SetMaxThreads(limit);
+    EXPECT_TRUE(testing::Eventually([&] { return Threads() < before + 40; }));
+  });
+}
+
+TEST_P(LockOSThreadTest, LockedMainStaysWhereItIs) {
+  const pid_t tid = Tid();
+  Run([] {
+    runtime::LockOSThread();
+    const pid_t locked = Tid();
+    for (int i = 0; i < 50; i++) {
+      auto c = make_chan<int>();
+      go([c] { c.Send(1); });
+      c.Recv();
+      runtime::Gosched();
+      EXPECT_EQ(Tid(), locked);
+    }
+    runtime::UnlockOSThread();
+  });
+  EXPECT_EQ(Tid(), tid);
+}
+
+TEST_P(LockOSThreadTest, MainThatLocksAtOnceIsOnTheThreadOfRun) {
+  const pid_t tid = Tid();
+  for (int i = 0; i < 50; i++) {
+    gump::Run([tid] {
+      runtime::LockOSThread();
+      EXPECT_EQ(Tid(), tid);
+      runtime::Gosched();
+      EXPECT_EQ(Tid(), tid);
+    });
+  }
+}
+
+TEST_P(LockOSThreadTest, MainMayEndLocked) {
+  for (int i = 0; i < 5; i++) {
+    Run([] { runtime::LockOSThread(); });
+    Run([] {
+      auto c = make_chan<int>();
+      go([c] { c.Send(1); });
+      EXPECT_EQ(c.Recv(), 1);
+    });
+  }
+}
+
+TEST_P(LockOSThreadTest, TwoLockedGoroutinesTalk) {
+  Run([] {
+    auto c = make_chan<int>();
+    auto d = make_chan<int>();
+    sync::WaitGroup wg;
+    wg.Go([=] {
+      runtime::LockOSThread();
+      for (int i = 0; i < 200; i++) {
+        c.Send(i);
+        EXPECT_EQ(d.Recv(), i);
+      }
+      runtime::UnlockOSThread();
+    });
+    wg.Go([=] {
+      runtime::LockOSThread();
+      for (int i = 0; i < 200; i++) {
+        EXPECT_EQ(c.Recv(), i);
+        d.Send(i);
+      }
+      runtime::UnlockOSThread();
+    });
+    wg.Wait();
+  });
+}
+
+// ---- Plain threads
+
+class PlainThreadTest : public testing::WithGomaxprocs {};
+GUMP_INSTANTIATE_GOMAXPROCS(PlainThreadTest);
+
+TEST_P(PlainThreadTest, UsesEverything) {
+  Run([] {
+    std::atomic<bool> ok = false;
+    std::thread t([&ok] {
+      auto c = make_chan<int>();
+      auto d = make_chan<int>();
+      go([=] {
+        for (int i = 0; i < 100; i++) d.Send(*c.Recv() + 1);
+      });
+      for (int i = 0; i < 100; i++) {
+        c.Send(i);
+        EXPECT_EQ(d.Recv(), i + 1);
+        runtime::Gosched();
+      }
+      sync::Mutex mu;
+      sync::WaitGroup wg;
+      int n = 0;
+      for (int i = 0; i < 10; i++) {
+        wg.Go([&] {
+          mu.Lock();
+          n++;
+          mu.Unlock();
+        });
+      }
+      wg.Wait();
+      EXPECT_EQ(n, 10);
+      EXPECT_NE(runtime::Goid(), 0u);
+      runtime::LockOSThread();
+      runtime::UnlockOSThread();
+      blocking([] {});
+      EXPECT_FALSE(runtime::Stack(true).empty());
+      debug::FreeOSMemory();
+      runtime::GC();
+      ok = true;
+    });
+    blocking([&t] { t.join(); });
+    EXPECT_TRUE(ok);
+  });
+}
+
+TEST_P(PlainThreadTest, ChangesGomaxprocs) {
+  Run([n = GetParam()] {
+    std::thread t([n] {
+      for (int i = 1; i < 20; i++) runtime::GOMAXPROCS(1 + i % 8);
+      runtime::GOMAXPROCS(n);
+    });
+    sync::WaitGroup wg;
+    for (int i = 0; i < 4; i++) {
+      wg.Go([] {
+        for (int k = 0; k < 100; k++) runtime::Gosched();
+      });
+    }
+    wg.Wait();
+    blocking([&t] { t.join(); });
+    EXPECT_EQ(runtime::GOMAXPROCS(0), n);
+  });
+}
+
+int64_t ExtraMs() {
+  rt::LockScope l(&rt::sched.lock);
+  return rt::sched.nmextraAll;
+}
+
+TEST_P(PlainThreadTest, PseudoMsOfEndedThreadsAreUsedAgain) {
+  Run([] {
+    constexpr int kAtOnce = 8;
+    constexpr int kRounds = 250;
+    const int64_t before = ExtraMs();
+    auto c = make_chan<int>(kAtOnce);
+    int sum = 0;
+    for (int round = 0; round < kRounds; round++) {
+      std::vector<std::thread> threads;
+      for (int i = 0; i < kAtOnce; i++) {
+        threads.emplace_back([c] { c.Send(1); });
+      }
+      for (int i = 0; i < kAtOnce; i++) sum += *c.Recv();
+      blocking([&] {
+        for (auto& t : threads) t.join();
+      });
+    }
+    EXPECT_EQ(sum, kAtOnce * kRounds);
+    EXPECT_LE(ExtraMs(), before + kAtOnce);
+  });
+}
+
+TEST_P(PlainThreadTest, CellsOfEndedGoroutinesAreUsedAgain) {
+  Run([] {
+    std::thread t([] {
+      auto c = make_chan<int>();
+      auto spawn = [&c](int n) {
+        for (int i = 0; i < n; i++) {
+          go([c] { c.Send(1); });
+          c.Recv();
+        }
+      };
+      spawn(2000);
+      const uint64_t before = rt::gcountAll();
+      spawn(5000);
+      // A P may keep some for itself, and one may be on its way to the list.
+      EXPECT_LT(rt::gcountAll(), before + 8 * rt::kGFreeMax);
+    });
+    blocking([&t] { t.join(); });
+  });
+}
+
+// Wakes are sent by a thread without a P, through the global queue, just while
+// the goroutine's thread is looking for work for the last time before it
+// sleeps.
+TEST_P(PlainThreadTest, WakesAreNotLostWhileTheLastSpinnerGoesToSleep) {
+  Run([] {
+    constexpr int kRounds = 20000;
+    auto c = make_chan<int>();
+    auto d = make_chan<int>(1);
+    std::thread t([=] {
+      for (int i = 0; i < kRounds; i++) {
+        c.Send(i);
+        for (int k = i % 64; k > 0; k--) rt::procyield(1);
+        while (d.TryRecv().kind == RecvResult<int>::kEmpty) {
+        }
+      }
+    });
+    for (int i = 0; i < kRounds; i++) {
+      EXPECT_EQ(c.Recv(), i);
+      d.Send(i);
+    }
+    blocking([&t] { t.join(); });
+  });
+}
+
+}  // namespace
+}  // namespace gump

@@ -1,0 +1,38 @@
+// Plain threads in tests.
+//
+// The deadlock report counts the threads that have entered the runtime. One
+// that has only used fast paths so far, such as locking a free Mutex, is not
+// among them, and goroutines that all wait for it look dead. So threads that
+// goroutines wait for introduce themselves first.
+#ifndef TESTS_TESTING_KNOWN_THREAD_H_
+#define TESTS_TESTING_KNOWN_THREAD_H_
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "gtest/gtest.h"
+#include "gump/gls.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump::testing {
+
+// KnownThread starts a thread that runs f, and returns once the runtime knows
+// it. To be called from a goroutine.
+template <class F>
+std::thread KnownThread(F f) {
+  static gls<int> introduced{0};
+  auto known = std::make_shared<std::atomic<bool>>(false);
+  std::thread t([known, f = std::move(f)]() mutable {
+    ++*introduced;
+    *known = true;
+    f();
+  });
+  EXPECT_TRUE(Eventually([&] { return known->load(); }));
+  return t;
+}
+
+}  // namespace gump::testing
+
+#endif  // TESTS_TESTING_KNOWN_THREAD_H_
