@@ -49,6 +49,9 @@ inline void procyield(int n) {
   }
 }
 
+// prefetch starts loading the cache line of p, which may be any address.
+inline void prefetch(const void* p) { __builtin_prefetch(p); }
+
 // peek reads a word of somebody else's that is not atomic: the value may be
 // stale, and is not torn. For traces, and for requests that are best effort
 // anyway. Type-stable memory keeps what it points to readable.

@@ -223,6 +223,10 @@ CloseResult closechan(Hchan* c) noexcept {
   GList wake;
   for (Waitq* q : {&c->recvq, &c->sendq}) {
     while (Sudog* sg = dequeue(q)) {
+      if (const Sudog* ahead = q->first.load(relaxed); ahead != nullptr) {
+        prefetch(ahead->g);  // with many waiters all of this is cold
+        prefetch(ahead->next);
+      }
       sg->success = false;
       sg->g->param = sg;
       wake.push(sg->g);
@@ -230,7 +234,10 @@ CloseResult closechan(Hchan* c) noexcept {
   }
   unlock(&c->lock);
   releasem(mp);
-  while (G* gp = wake.pop()) goready(gp);  // last queued first, as Go
+  while (G* gp = wake.pop()) {  // last queued first, as Go
+    prefetch(wake.head);
+    goready(gp);
+  }
   return CloseResult::kOk;
 }
 

@@ -101,7 +101,7 @@ inline constexpr size_t kMaxChanBytes = size_t{1} << 47;
 
 // enterRuntime is runtimeEntry with its usual case in line: a G that nobody
 // wants to yield.
-// On: user, or a plain thread.  P: either.  Locks: none. Parks: may yield.
+// On: user, or a plain thread.  P: either.  Locks: none.  Parks: may yield.
 GUMP_ALWAYS_INLINE G* enterRuntime() {
   G* gp = getg();
   if (GUMP_UNLIKELY(
@@ -134,7 +134,7 @@ GUMP_ALWAYS_INLINE M* acquiremOf(G* gp) {
 
 // ---- Wait queues ------------------------------------------------------------
 // All three:
-// On: any.  P: either.  Locks: caller holds the channel's lock. Parks: no.
+// On: any.  P: either.  Locks: caller holds the channel's lock.  Parks: no.
 
 inline void enqueue(Waitq* q, Sudog* sg) {
   sg->next = nullptr;
@@ -282,7 +282,7 @@ GUMP_ALWAYS_INLINE ChanStep recvLocked(Hchan* c, void* elem)
 
 // wakeWaiter readies the G of a sudog that a step paired with. What the G must
 // see is written before goready.
-// On: any.  P: either.  Locks: none of channels. Parks: no.
+// On: any.  P: either.  Locks: none of channels.  Parks: no.
 GUMP_ALWAYS_INLINE void wakeWaiter(Sudog* sg) {
   G* gp = sg->g;
   sg->success = true;
@@ -329,7 +329,7 @@ class DiscardBuffer {
 };
 
 // chanparkforever parks for good.
-// On: user, or a plain thread.  P: needed. Locks: none.  Parks: yes.
+// On: user, or a plain thread.  P: needed.  Locks: none.  Parks: yes.
 [[noreturn]] void chanparkforever(WaitReason reason);
 
 }  // namespace gump::rt

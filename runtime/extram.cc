@@ -50,7 +50,6 @@ ExtraM* newExtraM() {
     sched.nmextraAll++;
     id = sched.mnext++;
   }
-  e->m.isextra = true;
   mcommoninit(&e->m, id);
   casgstatus(&e->g, kGidle, kGdead);
   e->g.foreign = true;
@@ -91,6 +90,7 @@ void dropm(M* mp) {
   auto* e = reinterpret_cast<ExtraM*>(mp);  // m is its first member
   G* gp = mp->curg.load(relaxed);           // written by us
   casgstatus(gp, kGrunning, kGdead);
+  mp->lockedExt = 0;  // the next thread has locked nothing
   mp->procid.store(0, release);
   setg(nullptr);
   {

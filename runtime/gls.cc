@@ -38,7 +38,6 @@ void* glsGet(const void* key) noexcept {
   return n == nullptr ? nullptr : n->value;
 }
 
-// glsSet replaces a value without destroying the old one, as glsDelete does.
 bool glsSet(const void* key, void* value, void (*destroy)(void*)) noexcept {
   G* gp = runtimeEntry();
   GlsNode* n = find(gp, key);
@@ -52,25 +51,6 @@ bool glsSet(const void* key, void* value, void (*destroy)(void*)) noexcept {
   n->value = value;
   n->destroy = destroy;
   return true;
-}
-
-void* glsDelete(const void* key) noexcept {
-  G* gp = runtimeEntry();
-  GlsNode* prev = nullptr;
-  GlsNode* n = head(gp);
-  while (n != nullptr && n->key != key) {
-    prev = n;
-    n = n->next;
-  }
-  if (n == nullptr) return nullptr;
-  if (prev == nullptr) {
-    gp->gls = n->next;
-  } else {
-    prev->next = n->next;
-  }
-  void* value = n->value;
-  std::free(n);
-  return value;
 }
 
 // A value leaves the list before its destructor runs, so a destructor that uses

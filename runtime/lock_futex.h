@@ -61,8 +61,8 @@ void lockSlow(Mutex* l);    // On: any.  P: either.  Locks: takes l.  Parks: no
                             // (blocks the thread).
 void unlockSlow(Mutex* l);  // wakes one sleeper
 
-// lock acquires l. On: any.  P: either.  Locks: takes l.  Parks: no (blocks the
-// thread).
+// lock acquires l.
+// On: any.  P: either.  Locks: takes l.  Parks: no (blocks the thread).
 inline void lock(Mutex* l) ABSL_EXCLUSIVE_LOCK_FUNCTION(l)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // implements the capability
   lockrankAcquire(l, l->rank_);
@@ -71,14 +71,16 @@ inline void lock(Mutex* l) ABSL_EXCLUSIVE_LOCK_FUNCTION(l)
     lockSlow(l);
   }
 }
-// trylock acquires l if it is free. On: any.  P: either.  Parks: no.
+// trylock acquires l if it is free.
+// On: any.  P: either.  Parks: no.
 inline bool trylock(Mutex* l) ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true, l)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // implements the capability
   if (!l->key_.cas(0, 1, acquire)) return false;
   lockrankAcquire(l, l->rank_);
   return true;
 }
-// unlock releases l. On: any.  P: either.  Parks: no.
+// unlock releases l.
+// On: any.  P: either.  Parks: no.
 inline void unlock(Mutex* l) ABSL_UNLOCK_FUNCTION(l)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // implements the capability
   lockrankRelease(l, l->rank_);

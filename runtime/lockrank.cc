@@ -34,15 +34,12 @@ struct LockEdge {
 };
 
 constexpr LockEdge kLockOrder[] = {
-    {LockRank::kWorld, LockRank::kSysmon},
-    {LockRank::kSysmon, LockRank::kSched},
     {LockRank::kHchan, LockRank::kSched},
     {LockRank::kSemaRoot, LockRank::kSched},
     {LockRank::kNotifyList, LockRank::kSched},
-    {LockRank::kSched, LockRank::kAllp},
-    {LockRank::kAllp, LockRank::kGFree},
+    {LockRank::kSched, LockRank::kGFree},
     {LockRank::kGFree, LockRank::kAllg},
-    {LockRank::kAllp, LockRank::kStack},
+    {LockRank::kSched, LockRank::kStack},
     {LockRank::kAllg, LockRank::kMem},
     {LockRank::kStack, LockRank::kMem},
     {LockRank::kMem, LockRank::kLeaf},
@@ -89,8 +86,8 @@ static_assert(kLockGraph.leafIsLast());  // (R1)
 namespace {
 
 constexpr const char* kLockNames[] = {
-    "world", "sysmon", "hchan", "semaRoot", "notifyList", "allp",
-    "sched", "gFree",  "allg",  "stack",    "mem",        "leaf",
+    "hchan", "semaRoot", "notifyList", "sched", "gFree",
+    "allg",  "stack",    "mem",        "leaf",
 };
 static_assert(sizeof(kLockNames) / sizeof(kLockNames[0]) == kNumLockRanks);
 

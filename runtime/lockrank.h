@@ -16,12 +16,9 @@ namespace gump::rt {
 class Mutex;
 
 enum class LockRank : uint8_t {
-  kWorld,       // worldsema's mutex: one stop-the-world at a time
-  kSysmon,      // sysmon's round
   kHchan,       // a channel; several in address order
   kSemaRoot,    // a bucket of the semaphore table
   kNotifyList,  // a condition variable's list
-  kAllp,        // allpLock
   kSched,       // sched.lock
   kGFree,       // global free list of Gs
   kAllg,        // slabs of Gs

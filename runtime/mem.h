@@ -14,7 +14,8 @@ namespace gump::rt {
 
 // persistentalloc returns n zeroed bytes, aligned to align (a power of two, at
 // most a page), that live as long as the process; nullptr when the kernel has
-// no memory. On: any.  P: either.  Locks: takes a kMem lock.  Parks: no.
+// no memory.
+// On: any.  P: either.  Locks: takes a kMem lock.  Parks: no.
 [[nodiscard]] void* persistentalloc(size_t n, size_t align);
 
 template <class T>

@@ -14,7 +14,8 @@ struct G;
 
 // fatalthrow prints "fatal error: <text>", the stacks of all goroutines with
 // runtime frames, and exits with code 2. Detail goes before it, with printf,
-// prefixed "runtime: ".  On: any.  P: either.  Parks: no.
+// prefixed "runtime: ".
+// On: any.  P: either.  Parks: no.
 [[noreturn]] void fatalthrow(const char* text);
 // fatal prints "fatal error: <text>", the stacks of all user goroutines, and
 // exits with code 2.

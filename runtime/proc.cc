@@ -159,14 +159,14 @@ G* pollNetwork() {
 // pp->yielded. A stale runqsize of zero is repaired by the locked look in
 // releaseP.
 G* globalOne(P* pp) {
-  if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return pp->yielded.pop();
+  if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return popYielded(pp);
   flushYielded(pp);
   LockScope l(&sched.lock);
   return globrunqget();
 }
 
 G* globalBatch(P* pp) {
-  if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return pp->yielded.pop();
+  if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return popYielded(pp);
   flushYielded(pp);
   LockScope l(&sched.lock);
   return globrunqgetbatch(pp, kRunqSize / 2);
@@ -186,7 +186,7 @@ Find findWithP(M* mp, Runnable* out) {
   if (G* gp = wakefing()) goready(gp);  // 1: the finalizer goroutine
   RunqGet local = runqget(pp);          // 2
   if (local.gp != nullptr) {
-    *out = {local.gp, local.inheritTime, false};
+    *out = {local.gp, local.inheritTime};
     return Find::kFound;
   }
   if ((out->gp = globalBatch(pp)) != nullptr) return Find::kFound;  // 3
@@ -316,18 +316,23 @@ Find blockInPoller(M* mp, Runnable* out) {
 // until it is given one again. False: this is m0, which leaves the scheduler.
 bool endSchedule(M* mp) {
   if (mp->spinning) stopSpinning(mp);
-  flushYielded(mp->p);
-  GQueue q = runqdrain(mp->p);
+  P* pp = mp->p;
+  flushYielded(pp);
+  GQueue q = runqdrain(pp);
   bool stopping;
+  bool safePoint;  // forEachP, too, sets its flags under sched.lock
   {
     LockScope l(&sched.lock);
     globrunqputbatch(&q);
     stopping = sched.gcwaiting.load(
         relaxed);  // written under sched.lock; who stops the world counts our P
-    if (!stopping) pidleput(releasep());
+    safePoint = pp->runSafePointFn.load(relaxed) != 0;
+    if (!stopping && !safePoint) pidleput(releasep());
   }
   if (stopping) {
     gcstopm();
+  } else if (safePoint) {
+    runSafePointFn(pp);
   } else if (mp == &m0) {
     return false;
   } else {
@@ -342,17 +347,16 @@ Runnable findRunnable() {
   M* mp = getg()->m;
   for (;;) {
     if (GUMP_UNLIKELY(sched.mainEnded.load(acquire))) {  // pairs with mainDone
-      if (!endSchedule(mp)) return {nullptr, false, false};
+      if (!endSchedule(mp)) return {nullptr, false};
       continue;
     }
     if (GUMP_UNLIKELY(
             sched.gcwaiting.load(acquire))) {  // pairs with stopTheWorld
       gcstopm();
-      if (mp->p == nullptr)
-        return {nullptr, false, false};  // m0, woken to leave Run
+      if (mp->p == nullptr) return {nullptr, false};  // m0, woken to leave Run
       continue;
     }
-    Runnable out{nullptr, false, false};
+    Runnable out{nullptr, false};
     Find f = findWithP(mp, &out);
     if (f == Find::kNothing) f = releaseP(mp, &out);
     if (f == Find::kNothing) f = loseSpinning(mp, &out);
@@ -360,8 +364,7 @@ Runnable findRunnable() {
     if (f == Find::kFound) return out;
     if (f == Find::kAgain) continue;
     stopm();
-    if (mp->p == nullptr)
-      return {nullptr, false, false};  // m0, woken to leave Run
+    if (mp->p == nullptr) return {nullptr, false};  // m0, woken to leave Run
   }
 }
 
@@ -372,20 +375,17 @@ G* schedule() {
   }
   if (GUMP_UNLIKELY(mp->lockedg != nullptr)) {
     stoplockedm();
+    if (mp->p == nullptr) return nullptr;  // m0, woken to leave Run
     return execute(mp->lockedg,
                    /*inheritTime=*/false);  // it has a stack: it locked itself
   }
   for (;;) {
-    mp->p->preempt.store(
-        false,
-        relaxed);  // whatever was asked of the last G does not concern the next
     if (GUMP_UNLIKELY(mp->spinning && !runqempty(mp->p))) {
       fatalthrow("schedule: spinning with local work");
     }
     Runnable r = findRunnable();
     if (GUMP_UNLIKELY(r.gp == nullptr)) return nullptr;
     if (mp->spinning) resetspinning();
-    if (r.tryWakeP) wakep();
     if (GUMP_UNLIKELY(r.gp->lockedm != nullptr)) {
       startlockedm(r.gp);
       if (mp->p == nullptr) return nullptr;  // m0, woken to leave Run
@@ -404,11 +404,14 @@ G* execute(G* gp, bool inheritTime) {
   gp->m = mp;
   casgstatus(gp, kGrunnable, kGrunning);
   gp->waitsince = 0;
-  gp->preempt.store(
-      false,
-      relaxed);  // requests are best effort: one that is lost here is repeated
-  if (!inheritTime) {
-    P* pp = mp->p;
+  P* pp = mp->p;
+  if (inheritTime) {
+    // A request to yield concerns the slice. Goroutines that ready each other
+    // would lose it between them, and keep everyone else waiting.
+    gp->preempt.store(pp->preempt.load(relaxed), relaxed);  // best effort
+  } else {
+    pp->preempt.store(false, relaxed);  // best effort: who asks, asks again
+    gp->preempt.store(false, relaxed);
     pp->schedtick.store(pp->schedtick.load(relaxed) + 1,
                         relaxed);  // written by us; sysmon only compares values
   }

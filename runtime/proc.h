@@ -4,8 +4,9 @@
 // The last line of each comment is its context. On: which stack it may run on
 // (g0: the M's scheduler stack; user: a goroutine's; any). P: whether the M
 // must hold one. Locks: what it takes. Parks: whether the goroutine may be
-// switched away. Every function here is noexcept: nothing throws inside the
-// runtime.
+// switched away. A context line that speaks of several functions says so.
+// Nothing throws inside the runtime, but for the forced unwind of goexit and
+// what the user's closure throws through gumpGoroutineMain.
 #ifndef RUNTIME_PROC_H_
 #define RUNTIME_PROC_H_
 
@@ -13,50 +14,56 @@
 
 namespace gump::rt {
 
-// ---- asm_*.S
-// -----------------------------------------------------------------------------------------------------------
+// ---- asm_*.S ----------------------------------------------------------------
 
 extern "C" {
 // gumpMcall saves the user G's context, switches to g0 and calls fn(gp) there;
 // fn returns the G to run next, whose context is then resumed. It returns when
-// somebody resumes gp. On: user.  P: either.
+// somebody resumes gp.
+// On: user.  P: either.  Locks: fn's.  Parks: yes.
 void gumpMcall(G* (*fn)(G*));
 // gumpMstart makes the current stack the M's g0 and calls fn(g0) on it; fn
 // returns the first G to run. It returns when such a function returns nullptr,
-// which abandons whatever the M was running last. On: a thread with setg(g0)
-// done.  P: either.
+// which abandons whatever the M was running last.
+// On: a thread with setg(g0) done.  P: either.  Parks: blocks the thread.
 void gumpMstart(G* g0, G* (*fn)(G*));
 // gumpOnG0 is what both call: the g0 half of every switch (proc_park.cc).
+// On: g0.  P: either.  Locks: fn's.  Parks: as fn.
 G* gumpOnG0(G* gp, G* (*fn)(G*));
-// gumpGoroutineMain is what gumpGostart calls: runs the closure, then goexit
+// gumpGoroutineMain is what gumpGostart calls: runs the closure, then goexit1
 // (proc_new.cc).
+// On: user, the first call.  P: needed.  Parks: yes.
 [[noreturn]] void gumpGoroutineMain(G* gp);
 // gumpCallOnStack calls fn(arg) on the stack of a parked context so that an
 // unwinder walks from fn into it.
+// On: any, but that stack.  P: either.  Parks: no.
 void gumpCallOnStack(uintptr_t sp, void (*fn)(void*), void* arg);
 // gumpGostart is the first frame of every goroutine; unwinders stop there.
 void gumpGostart();
 }
 
-// ---- proc.cc: schedule, findRunnable, stealWork, wakep
-// -------------------------------------------------------------
+// ---- proc.cc: schedule, findRunnable, stealWork, wakep ----------------------
 
 // schedule finds a G and makes it current; the caller, on g0, returns it to
 // gumpMcall, which resumes it. (Unlike Go, where schedule never returns: a
 // balanced call stack on g0 keeps the processor's return predictor right.)
-// Returns nullptr only to leave the scheduler for good (m0 at the end of Run,
-// or an exiting M). On: g0.  P: needed.  Locks: takes sched.lock.  Parks:
-// blocks the thread.
+// Returns nullptr only to leave the scheduler for good (m0 at the end of Run).
+// On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread.
 [[nodiscard]] G* schedule();
 struct Runnable {
   G* gp;             // nullptr: leave the scheduler (see schedule)
   bool inheritTime;  // runs in the rest of the current slice
-  bool tryWakeP;     // a special G: wake another P for what it displaces
 };
+// findRunnable looks everywhere, and sleeps until there is something to run.
+// On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread.
 [[nodiscard]] Runnable findRunnable();
 // execute binds a stack if gp never ran, marks it running and returns it;
 // nullptr if it cannot begin for want of memory.
+// On: g0.  P: needed.  Locks: as bindStack.  Parks: no.
 [[nodiscard]] G* execute(G* gp, bool inheritTime);
+// resetspinning ends the search of an M that has found work, and lets the next
+// one search.
+// On: g0.  P: needed.  Locks: takes sched.lock.  Parks: no.
 void resetspinning();
 // wakep starts one more M, spinning, if a P is idle and nobody spins. The G to
 // be found must have been published by a seq_cst read-modify-write or under
@@ -65,29 +72,31 @@ void resetspinning();
 // On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
 void wakep();
 // injectglist makes every G of the list (all kGwaiting) runnable and starts Ms
-// for them. On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
+// for them.
+// On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
 void injectglist(GList* glist);
 
-// ---- proc_status.cc
-// ----------------------------------------------------------------------------------------------------
+// ---- proc_status.cc ---------------------------------------------------------
 
+// All of them:
+// On: any.  P: either.  Locks: none.  Parks: no.
+
+// readgstatus includes the scan bit.
 uint32_t readgstatus(const G* gp);
-// casgstatus moves gp along one edge of the diagram in runtime2.h, or throws.
-// On: any.  P: either.  Parks: no.
+// casgstatus moves gp along one edge of the diagram in runtime2.h, or throws;
+// it waits while somebody holds the scan bit.
 void casgstatus(G* gp, uint32_t oldval, uint32_t newval);
 // castogscanstatus sets the scan bit on a waiting or syscall G; false if gp is
-// in another state.
+// in another state. casfrom_Gscanstatus clears it.
 [[nodiscard]] bool castogscanstatus(G* gp, uint32_t oldval);
 void casfrom_Gscanstatus(G* gp, uint32_t oldval);
 // pcasstatus tries to move pp from one status to another; throws if the edge is
-// not in the diagram.
+// not in the diagram. setPStatus does so as its only owner; throws if it was
+// not oldval.
 [[nodiscard]] bool pcasstatus(P* pp, uint32_t oldval, uint32_t newval);
-void setPStatus(
-    P* pp, uint32_t oldval,
-    uint32_t newval);  // as its only owner; throws if it was not oldval
+void setPStatus(P* pp, uint32_t oldval, uint32_t newval);
 
-// ---- proc_park.cc
-// ------------------------------------------------------------------------------------------------------
+// ---- proc_park.cc -----------------------------------------------------------
 
 // gopark parks the current goroutine. On g0, after its context is saved and it
 // is kGwaiting, unlockf(gp, lock) runs; if that returns false the goroutine
@@ -95,188 +104,286 @@ void setPStatus(
 // may run elsewhere: touch nothing of it. On a plain thread the thread sleeps.
 // gopark is called with exactly one acquirem() outstanding (m.locks == 1) and
 // consumes it: the caller holds no M when it returns, must not call releasem
-// for it, and must fetch getg()->m anew, for it may be on another thread. On:
-// user, or a plain thread.  P: needed.  Locks: unlockf's.  Parks: yes.
+// for it, and must fetch getg()->m anew, for it may be on another thread.
+// On: user, or a plain thread.  P: needed.  Locks: unlockf's.  Parks: yes.
 void gopark(bool (*unlockf)(G*, void*), void* lock, WaitReason reason);
-// goparkunlock parks and releases l.
+// goparkunlock parks and releases l once the goroutine is kGwaiting.
+// On: user, or a plain thread.  P: needed.  Locks: releases l.  Parks: yes.
 void goparkunlock(Mutex* l, WaitReason reason);
 // goready makes a parked gp runnable: next on this P, or, without a P, at the
-// tail of the global queue. On: any.  P: either.  Locks: takes sched.lock.
-// Parks: no.
+// tail of the global queue.
+// On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
 void goready(G* gp);
 // goyield puts the current goroutine at the tail of the local ring and runs
-// another. On: user.  P: needed.  Parks: yes.
+// another.
+// On: user.  P: needed.  Locks: takes sched.lock.  Parks: yes.
 void goyield();
-// dropg dissociates m.curg. On: g0.
+// dropg dissociates the M and its curg.
+// On: g0.  P: either.  Locks: none.  Parks: no.
 void dropg();
 // runtimeEntry gives the current G, lending one to a plain thread; it honours a
-// pending request to yield. On: user, or a plain thread.  P: either.  Parks:
-// may yield.
+// pending request to yield.
+// On: user, or a plain thread.  P: either.  Locks: as goyield.
+// Parks: may yield.
 G* runtimeEntry();
-// gopreempt gives up the P because somebody asked for it: as Gosched, without
-// the wake-up. On: user.  Parks: yes.
+// gopreempt gives up the P because somebody asked for it; otherwise as Gosched.
+// On: user.  P: needed.  Locks: takes sched.lock.  Parks: yes.
 void gopreempt();
 
-// ---- proc_new.cc
-// -------------------------------------------------------------------------------------------------------
+// ---- proc_new.cc ------------------------------------------------------------
 
 // bindStack gives gp its stack. False: there is none to be had, and gp now
-// waits in sched.nostack. On: g0.  P: pp.  Locks: takes kStack, sched.lock.
-// Parks: no.
+// waits in sched.nostack.
+// On: g0.  P: pp.  Locks: takes kStack, sched.lock.  Parks: no.
 [[nodiscard]] bool bindStack(P* pp, G* gp);
+// newproc1 makes a goroutine, kGrunnable and on no queue yet; nullptr: no
+// memory.
+// On: any.  P: either.  Locks: takes kGFree, kAllg, kStack.  Parks: no.
 [[nodiscard]] G* newproc1(const FuncType* ft, void* closure,
                           const SpawnOptions* o, uintptr_t pc);
+// gfget takes a free cell from pp's list, which it refills from the global one;
+// nullptr: both are empty. gfput gives one back, gfpurge all of them to the
+// global list. All three:
+// On: any.  P: pp.  Locks: takes kGFree.  Parks: no.
 [[nodiscard]] G* gfget(P* pp);
 void gfput(P* pp, G* gp);
 void gfpurge(P* pp);
-[[noreturn]] void
-goexit1();           // the goroutine's last call. On: user.  Parks: yes.
-void nostackWake();  // lets Gs that waited for a stack try again
+// goexit1 is the goroutine's last call: destroys what the program gave it.
+// On: user.  P: needed.  Locks: none held.  Parks: yes.
+[[noreturn]] void goexit1();
+// nostackWake lets one of the Gs that wait for a stack try again.
+// On: g0.  P: either.  Locks: takes sched.lock.  Parks: no.
+void nostackWake();
 // forEachG calls f for every G ever made, in creation order; they are never
-// freed. On: any.  Locks: none.
+// freed.
+// On: any.  P: either.  Locks: none.  Parks: no.
 void forEachG(void (*f)(G*, void*), void* arg);
+// gcountAll is the number of Gs ever made.
+// On: any.  P: either.  Locks: none.  Parks: no.
 uint64_t gcountAll();
-G* malg();  // a fresh cell, kGdead; nullptr: no memory
+// malg returns a fresh cell, kGdead; nullptr: no memory.
+// On: any.  P: either.  Locks: takes kAllg, kMem.  Parks: no.
+[[nodiscard]] G* malg();
 
-// ---- proc_runq.cc: pure on a bare P, but for the overflow to sched.runq
-// ------------------------------------------------
+// ---- proc_runq.cc: pure on a bare P, but for the overflow to the global queue
+
+// Unless it says otherwise:
+// On: any.  P: pp, owned by the caller.  Locks: none.  Parks: no.
 
 // runqput queues gp on pp. With next, gp takes runnext and the old runnext is
-// kicked into the ring. On: any.  P: pp, owned by the caller.  Locks: takes
-// sched.lock if the ring is full.  Parks: no.
+// kicked into the ring.
+// Locks: takes sched.lock if the ring is full.
 void runqput(P* pp, G* gp, bool next);
+// runqputslow moves half of the full ring [h, t), and gp behind it, to the
+// global queue. False: a thief has made room meanwhile.
+// Locks: takes sched.lock.
 [[nodiscard]] bool runqputslow(P* pp, G* gp, uint32_t h, uint32_t t);
 // runqputbatch moves as many Gs of q as fit into the ring; what is left stays
 // in q.
 void runqputbatch(P* pp, GQueue* q);
+// runqget takes runnext, which inherits the slice, or the head of the ring; gp
+// is nullptr if there is neither.
 struct RunqGet {
   G* gp;
   bool inheritTime;
 };
 [[nodiscard]] RunqGet runqget(P* pp);
+// runqempty and runqlen (ring only) may be asked of anybody's P.
 [[nodiscard]] bool runqempty(const P* pp);
-[[nodiscard]] uint32_t runqlen(const P* pp);  // ring only
+[[nodiscard]] uint32_t runqlen(const P* pp);
 // runqdrain empties pp into a queue: runnext first.
 [[nodiscard]] GQueue runqdrain(P* pp);
 // runqgrab takes half of pp's ring (rounded up), or its runnext, into batch
-// starting at batchHead. On: any.  P: needed (another one).  Locks: none.
-// Parks: no.
+// starting at batchHead, and returns how many. pp is anybody's.
 [[nodiscard]] uint32_t runqgrab(P* pp, Atomic<G*>* batch, uint32_t batchHead,
                                 bool stealRunNextG);
+// runqsteal takes half of the victim's Gs: returns one, the rest go into pp's
+// empty ring.
 [[nodiscard]] G* runqsteal(P* pp, P* victim, bool stealRunNextG);
 
 // soleP: there is one P, so nobody can steal from it, and its owner needs no
 // atomic read-modify-write. The number of Ps changes only while the world is
 // stopped.
 inline bool soleP() { return gomaxprocs.load(relaxed) == 1; }
-// flushYielded moves pp->yielded to the front of the global queue. On: any.  P:
-// pp.  Locks: takes sched.lock.
+// flushYielded moves pp->yielded to the front of the global queue.
+// Locks: takes sched.lock.
 void flushYielded(P* pp);
-void globrunqput(G* gp);           // tail.   Locks: caller holds sched.lock.
-void globrunqputhead(G* gp);       // head.   Locks: caller holds sched.lock.
-void globrunqputbatch(GQueue* q);  // tail.   Locks: caller holds sched.lock.
-[[nodiscard]] G* globrunqget();    // one.    Locks: caller holds sched.lock.
-// globrunqgetbatch returns one and moves up to n-1 more, but at most
-// size/gomaxprocs+1 in all, to pp's empty ring.
+// popYielded takes from it; nullptr if it is empty.
+[[nodiscard]] G* popYielded(P* pp);
+// globrunqput and globrunqputbatch queue at the tail, globrunqputhead at the
+// head; globrunqget takes one from the head. globrunqgetbatch returns one and
+// moves up to n-1 more, but at most size/gomaxprocs+1 in all, to pp's empty
+// ring. All of them:
+// On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
+void globrunqput(G* gp);
+void globrunqputhead(G* gp);
+void globrunqputbatch(GQueue* q);
+[[nodiscard]] G* globrunqget();
 [[nodiscard]] G* globrunqgetbatch(P* pp, int32_t n);
 
-// ---- proc_m.cc
-// ---------------------------------------------------------------------------------------------------------
+// ---- proc_m.cc --------------------------------------------------------------
 
+// mcommoninit names an M and enters it into allm.
+// On: any.  P: either.  Locks: none.  Parks: no.
 void mcommoninit(M* mp, int64_t id);
 // startm gives pp (nullptr: an idle one, if any) to an idle M, or to a new one.
 // On: any.  P: pp, handed over.  Locks: takes sched.lock.  Parks: no.
 void startm(P* pp, bool spinning);
-void stopm();    // parks the thread until it is given a P. On: g0.  P: none.
-void gcstopm();  // gives the P to whoever stops the world. On: g0.  P: needed.
-void handoffp(P* pp);  // finds pp an M if there is any reason to, else idles
-                       // it. On: any.  P: none; pp owned.
+// stopm parks the thread until it is given a P; m0 returns without one when Run
+// is to return.
+// On: g0.  P: none.  Locks: takes sched.lock.  Parks: blocks the thread.
+void stopm();
+// gcstopm gives the P to whoever stops the world, then is stopm.
+// On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread.
+void gcstopm();
+// handoffp finds pp an M if there is any reason to, else idles it.
+// On: any.  P: none; pp owned by the caller.  Locks: takes sched.lock.
+// Parks: no.
+void handoffp(P* pp);
+// newm makes an M that calls fn (or nothing) and then schedules on pp (or what
+// it finds). id: from mReserveID; -1: reserve one now.
+// On: any.  P: pp, handed over.  Locks: takes a leaf; sched.lock if id is -1.
+// Parks: no.
 void newm(void (*fn)(), P* pp, int64_t id);
-void mput(M* mp);  // Locks: caller holds sched.lock
+// mput and mget are the list of idle Ms. mReserveID counts an M that is to
+// come; it and checkmcount throw "thread exhaustion". mcount is how many there
+// are, without those of plain threads. All five:
+// On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
+void mput(M* mp);
 [[nodiscard]] M* mget();
-[[nodiscard]] int64_t
-mReserveID();  // Locks: caller holds sched.lock. Throws "thread exhaustion".
-int64_t mcount();    // Locks: caller holds sched.lock
-void mstart(M* mp);  // thread entry
+[[nodiscard]] int64_t mReserveID();
+[[nodiscard]] int64_t mcount();
+void checkmcount();
+// mstart is the thread of mp, from its first call to its last.
+// On: g0.  P: none.  Parks: blocks the thread.
+void mstart(M* mp);
+// startTemplateThread starts the thread that makes all others; by schedinit.
+// On: a thread of the user's.  P: none.  Locks: takes sched.lock.  Parks: no.
 void startTemplateThread();
 // mexit ends this thread because its locked goroutine ended; returns nullptr,
-// for gumpMcall. m0 sleeps instead. On: g0.  P: needed, given away.  Locks:
-// takes sched.lock.
+// for gumpMcall. m0 sleeps instead.
+// On: g0.  P: needed, given away.  Locks: takes sched.lock.  Parks: m0 blocks.
 [[nodiscard]] G* mexit();
-void minit(
-    M* mp);  // what only the thread itself can find out. On: the thread of mp.
+// minit finds out what only the thread itself can.
+// On: the thread of mp.  P: either.  Locks: none.  Parks: no.
+void minit(M* mp);
+// incidlelocked changes the number of Ms that count as idle although they are
+// not in midle, and calls checkdead if it grew.
+// On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
 void incidlelocked(int32_t v);
-void checkmcount();    // Locks: caller holds sched.lock. Throws "thread
-                       // exhaustion".
-void wakeM0ToLeave();  // Locks: caller holds sched.lock and has set mainEnded
+// wakeM0ToLeave fetches m0 from wherever it sleeps; mainEnded has been set.
+// On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
+void wakeM0ToLeave();
+// stoplockedm gives the P away and sleeps until the M's locked G is to run.
+// On: g0.  P: given away, then needed.  Locks: takes sched.lock.
+// Parks: blocks the thread.
 void stoplockedm();
+// startlockedm gives our P to the M that gp is locked to, then is stopm.
+// On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread.
 void startlockedm(G* gp);
-// needm lends a pseudo-G to a plain thread; a TLS destructor gives it back. On:
-// plain thread without a G.
+// needm lends a pseudo-G to a plain thread (extram.cc); a TLS destructor gives
+// it back through dropm.
+// On: a plain thread without a G.  P: none.  Locks: takes sched.lock, a leaf.
+// Parks: no.
 G* needm();
+// dropm takes the pseudo-G of the ending thread back.
+// On: the plain thread.  P: none.  Locks: takes sched.lock, a leaf.  Parks: no.
 void dropm(M* mp);
 
-// ---- rt0.cc
-// ------------------------------------------------------------------------------------------------------------
+// ---- rt0.cc -----------------------------------------------------------------
 
-void schedinit();  // idempotent; any thread
-void endMain();  // the main goroutine's function has returned. On: g0.  Locks:
-                 // takes sched.lock.
+// schedinit starts the runtime; idempotent.
+// On: any thread.  P: either.  Locks: takes sched.lock.  Parks: no.
+void schedinit();
+// endMain ends the scheduling: the main goroutine's function has returned.
+// On: g0.  P: needed.  Locks: takes sched.lock.  Parks: no.
+void endMain();
 
-// ---- proc_p.cc
-// ---------------------------------------------------------------------------------------------------------
+// ---- proc_p.cc --------------------------------------------------------------
 
+// acquirep gives pp, which is idle and the caller's, to this M; releasep takes
+// the M's P from it, idle. Both:
+// On: any.  P: none; needed.  Locks: none.  Parks: no.
 void acquirep(P* pp);
 [[nodiscard]] P* releasep();
-void pidleput(P* pp);         // Locks: caller holds sched.lock
-[[nodiscard]] P* pidleget();  // Locks: caller holds sched.lock
-[[nodiscard]] P*
-pidlegetSpinning();  // as pidleget; sets needspinning if there is none
+// pidleput and pidleget are the list of idle Ps; pidleget wakes sysmon from its
+// deep sleep. pidlegetSpinning sets needspinning if there is none. All three:
+// On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
+void pidleput(P* pp);
+[[nodiscard]] P* pidleget();
+[[nodiscard]] P* pidlegetSpinning();
 // procresize makes n Ps live and returns those with local work, linked by
-// pp->link. On: any.  P: world stopped.  Locks: caller holds sched.lock.
+// pp->link.
+// On: any.  P: world stopped.  Locks: caller holds sched.lock.  Parks: no.
 [[nodiscard]] P* procresize(int32_t n);
 
-// ---- proc_stw.cc
-// -------------------------------------------------------------------------------------------------------
+// ---- proc_stw.cc ------------------------------------------------------------
 
-void stopTheWorld(
-    WaitReason reason);  // Parks: may wait for another stop-the-world.
+// stopTheWorld returns when every P is kPgcstop; the caller goes on, and keeps
+// its M, until it calls startTheWorld. It waits for running goroutines to enter
+// the runtime, and for another stop to end.
+// On: user, or a plain thread.  P: either.  Locks: takes worldsema, sched.lock.
+// Parks: yes.
+void stopTheWorld(WaitReason reason);
+// startTheWorld resizes the Ps if GOMAXPROCS asked for it, and lets them run.
+// On: as stopTheWorld.  P: stopped.
+// Locks: takes sched.lock; releases worldsema.  Parks: may yield.
 void startTheWorld();
+// forEachP runs fn once for every P, at a safe point of it: idle, in a system
+// call, or in the scheduler. fn may be called with sched.lock held.
+// On: user, or a plain thread.  P: either.  Locks: takes worldsema, sched.lock.
+// Parks: yes.
 void forEachP(WaitReason reason, void (*fn)(P*));
+// preemptone asks the goroutine on pp to yield at its next entry into the
+// runtime; false: nobody there to ask. preemptall asks all. Best effort. Both:
+// On: any.  P: either.  Locks: none.  Parks: no.
 void preemptall();
 bool preemptone(P* pp);
 
-// ---- proc_dead.cc
-// ------------------------------------------------------------------------------------------------------
+// ---- proc_dead.cc -----------------------------------------------------------
 
-void checkdead();                // Locks: caller holds sched.lock
-void schedtrace(bool detailed);  // Locks: takes sched.lock
-void schedtraceCrash();  // detailed; for a process that is ending. Locks:
-                         // sched.lock if it is free.
+// checkdead ends the process if nobody is left who could wake anybody.
+// On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
+void checkdead();
+// schedtrace prints a line, or detailed many, to standard error.
+// On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
+void schedtrace(bool detailed);
+// schedtraceCrash is schedtrace(true) for a process that is ending.
+// On: any.  P: either.  Locks: sched.lock, if it is free.  Parks: no.
+void schedtraceCrash();
+// gcount is the number of goroutines of the program, at least 1.
+// On: any.  P: either.  Locks: none.  Parks: no.
 int32_t gcount();
 
-// ---- gls.cc
-// ------------------------------------------------------------------------------------------------------------
+// ---- gls.cc -----------------------------------------------------------------
 
-void glsDestroyAll(G* gp);  // On: user, gp itself
+// glsDestroyAll runs the destructors of gp's goroutine-local values.
+// On: user, gp itself, or its plain thread.  P: either.  Parks: as they do.
+void glsDestroyAll(G* gp);
 
-// ---- reclaim.cc: what Go's collector is here; see docs/scheduler.md
-// ----------------------------------------------------
+// ---- reclaim.cc: what Go's collector is here; see docs/scheduler.md ---------
 
-[[nodiscard]] G* wakefing();  // the finalizer goroutine, if it should run now
-                              // (step 1 of findRunnable)
-[[nodiscard]] bool reclaimWorkAvailable(P* pp);  // steps 6 and 9
+// wakefing returns the finalizer goroutine if it should be readied now, by the
+// caller (step 1 of findRunnable).
+// On: any.  P: either.  Locks: takes a leaf.  Parks: no.
+[[nodiscard]] G* wakefing();
+// Steps 6 and 9 of findRunnable. Both:
+// On: g0.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] bool reclaimWorkAvailable(P* pp);
 [[nodiscard]] G* reclaimIdleWorker(P* pp);
 
-// ---- cgroup_linux.cc
-// ---------------------------------------------------------------------------------------------------
+// ---- cgroup_linux.cc --------------------------------------------------------
 
-void defaultGOMAXPROCSInit();  // opens the limit files; once, before threads
+// defaultGOMAXPROCSInit opens the limit files; once, before there are threads.
+// defaultGOMAXPROCS is the number for ncpuNow processors under those limits.
+// Both:
+// On: any.  P: either.  Locks: none.  Parks: no.
+void defaultGOMAXPROCSInit();
 [[nodiscard]] int32_t defaultGOMAXPROCS(int32_t ncpuNow);
 
-// ---- debugvars.cc
-// ------------------------------------------------------------------------------------------------------
+// ---- debugvars.cc -----------------------------------------------------------
 
+// DebugVars is what GODEBUG and GUMP_DEBUG ask for. Written at start-up only.
 struct DebugVars {
   int32_t schedtrace = 0;  // ms
   int32_t scheddetail = 0;
@@ -288,10 +395,10 @@ struct DebugVars {
   int32_t stackguardStrict = 0;  // stackguard=strict
 };
 extern DebugVars debug;
-void parsedebugvars();  // GODEBUG and GUMP_DEBUG, GOTRACEBACK; once
-const char* gogetenv(
-    const char* goName,
-    const char* gumpName);  // GUMP_ wins; nullptr if neither is set
+// parsedebugvars reads GODEBUG and GUMP_DEBUG, once.
+void parsedebugvars();
+// gogetenv: gumpName wins; nullptr if neither is set.
+const char* gogetenv(const char* goName, const char* gumpName);
 // parseGOMAXPROCS reads a value of the variable; larger than kMaxGomaxprocs is
 // that. 0: nullptr, or no positive number.
 [[nodiscard]] int32_t parseGOMAXPROCS(const char* value);

@@ -12,8 +12,6 @@
 #include <cxxabi.h>
 #include <errno.h>
 
-#include <new>
-
 #include "runtime/mem.h"
 #include "runtime/netpoll.h"
 #include "runtime/os_linux.h"
@@ -24,7 +22,7 @@
 
 namespace gump::rt {
 
-M m0;
+constinit M m0;
 Atomic<M*> allm;
 
 namespace {
@@ -40,8 +38,8 @@ struct NewmHandoff {
   bool waiting ABSL_GUARDED_BY(lock) = false;
   Note wake;
 };
-NewmHandoff newmHandoff;
-M templateM;
+constinit NewmHandoff newmHandoff;
+constinit M templateM;
 
 // spawnThread makes the thread of mp, retrying while the kernel is short of
 // them.
@@ -128,11 +126,10 @@ M* allocm() {
     mp = freem;
     if (mp != nullptr) freem = mp->schedlink;
   }
+  // A used one is as its thread left it: without a P, a G, a lock or a wish. It
+  // stays on allm for good, so it is not constructed anew.
   if (mp != nullptr) {
-    M* link = mp->alllink;  // stays on allm for good
-    mp->~M();
-    new (mp) M();
-    mp->alllink = link;
+    mp->schedlink = nullptr;
     mp->recycled = true;
     return mp;
   }
@@ -207,7 +204,6 @@ void mstart(M* mp) {
 G* mexit() {
   M* mp = getg()->m;
   mp->lockedExt = 0;
-  mp->lockedInt = 0;
   if (mp == &m0) {
     // The thread of Run is not ours to end, but its state may be spoilt: it
     // runs nothing until Run returns.
@@ -221,7 +217,6 @@ G* mexit() {
     }
     return nullptr;
   }
-  mp->exiting = true;
   handoffp(releasep());
   return nullptr;
 }
@@ -491,7 +486,7 @@ void unlockOSThreadExternal() noexcept {
   M* mp = gp->m;
   if (mp->lockedExt == 0) return;
   mp->lockedExt--;
-  if (mp->lockedExt != 0 || mp->lockedInt != 0) return;
+  if (mp->lockedExt != 0) return;
   mp->lockedg = nullptr;
   gp->lockedm = nullptr;
 }

@@ -42,7 +42,7 @@ Atomic<uint64_t> ngs;     // cells handed out
 Atomic<size_t> maxStackSize{kMaxStackSizeLimit};  // debug::SetMaxStack
 
 GSlab* newSlab() {
-  void* cells = persistentalloc(kSlabCells * sizeof(G), alignof(G));
+  void* cells = persistentalloc(kSlabCells * sizeof(G), sizeof(G));
   GSlab* slab = persistentallocOf<GSlab>();
   if (cells == nullptr || slab == nullptr) return nullptr;
   slab->cells = static_cast<G*>(cells);
@@ -83,7 +83,7 @@ void gdestroy(G* gp) {
 
 G* goexit0(G* gp) {
   M* mp = getg()->m;
-  bool locked = mp->lockedExt != 0 || mp->lockedInt != 0;
+  bool locked = mp->lockedExt != 0;
   const bool ended = gp->mainReturned;
   gdestroy(gp);
   if (GUMP_UNLIKELY(ended)) endMain();
@@ -172,6 +172,17 @@ G* gfget(P* pp) {
   return gp;
 }
 
+namespace {
+// gfgetGlobal is gfget for a thread without a P.
+G* gfgetGlobal() {
+  if (sched.gFreeN.load(relaxed) == 0) return nullptr;  // as in gfget
+  LockScope l(&sched.gFreeLock);
+  G* gp = sched.gFree.pop();
+  if (gp != nullptr) sched.gFreeN.add(-1, relaxed);
+  return gp;
+}
+}  // namespace
+
 void gfpurge(P* pp) {
   GQueue q;
   while (G* gp = pp->gFree.pop()) q.pushBack(gp);
@@ -202,7 +213,7 @@ G* newproc1(const FuncType* ft, void* closure, const SpawnOptions* o,
             uintptr_t pc) {
   M* mp = acquirem();  // the P's free list is ours until releasem
   P* pp = mp->p;
-  G* gp = GUMP_LIKELY(pp != nullptr) ? gfget(pp) : nullptr;
+  G* gp = GUMP_LIKELY(pp != nullptr) ? gfget(pp) : gfgetGlobal();
   if (GUMP_UNLIKELY(gp == nullptr)) gp = malg();
   if (GUMP_UNLIKELY(gp == nullptr)) {
     releasem(mp);
@@ -235,10 +246,6 @@ G* newproc1(const FuncType* ft, void* closure, const SpawnOptions* o,
   gp->parentGoid = getg()->goid;
   gp->name = o != nullptr ? o->name : nullptr;
   gp->goid = nextGoid(pp);
-  if (pp != nullptr) {
-    pp->goroutinesCreated.store(pp->goroutinesCreated.load(relaxed) + 1,
-                                relaxed);  // written by the owner only
-  }
   casgstatus(gp, kGdead, kGrunnable);
   releasem(mp);
   return gp;

@@ -14,10 +14,8 @@
 
 namespace gump::rt {
 
-Schedt sched;
+constinit Schedt sched;
 P* allp[kMaxGomaxprocs];
-Mutex allpLock{LockRank::kAllp};
-int32_t nallp;
 Atomic<int32_t> gomaxprocs;
 PMask idlepMask;
 
@@ -59,6 +57,12 @@ P* pidleget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     sched.pidle = pp->link;
     pp->link = nullptr;
     sched.npidle.add(-1, seq_cst);  // as above
+    // sysmon sleeps deeply only while every P is idle. Whoever runs here next
+    // may never call the kernel, and depends on being preempted.
+    if (GUMP_UNLIKELY(sched.sysmonwait.load(relaxed))) {  // under sched.lock
+      sched.sysmonwait.store(false, relaxed);
+      notewakeup(&sched.sysmonnote);
+    }
   }
   return pp;
 }
@@ -116,7 +120,6 @@ P* procresize(int32_t nprocs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   for (int32_t i = old; i < nprocs; i++) {
     if (allp[i] == nullptr) {
       allp[i] = newP(i);
-      nallp = i + 1;
     } else {
       setPStatus(allp[i], kPdead, kPgcstop);
     }
@@ -149,7 +152,6 @@ P* procresize(int32_t nprocs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     pp->link = runnable;
     runnable = pp;
   }
-  sched.procresizetime = nanotime();
   return runnable;
 }
 

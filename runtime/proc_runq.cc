@@ -12,6 +12,7 @@
 // runqputslow, which needs sched.runq.
 #include "runtime/panic.h"
 #include "runtime/proc.h"
+#include "runtime/sanitizer.h"
 
 namespace gump::rt {
 
@@ -75,6 +76,28 @@ void runqputbatch(P* pp, GQueue* q) {
 }
 
 namespace {
+
+// lookAhead starts loading what the next goroutines of a queue will need: the
+// stack of the next one, and the cell of the one after it. With many goroutines
+// every one of them comes back to a cold cache. n1 and n2 may be nullptr, and
+// may be gone by now: a prefetch of anything is harmless, and so is a stale sp.
+void lookAhead(G* n1, G* n2) {
+  if constexpr (kSanitizerBuild) return;  // to them n1->sched.sp is a race
+  if (n1 != nullptr) {
+    auto sp = static_cast<uintptr_t>(
+        *const_cast<const volatile uintptr_t*>(&n1->sched.sp));
+    prefetch(reinterpret_cast<const void*>(sp));
+    prefetch(reinterpret_cast<const void*>(sp + kCacheLine));
+  }
+  prefetch(n2);
+}
+
+void lookAheadInRing(const P* pp, uint32_t h, uint32_t t) {
+  if (t - h < 3) return;
+  lookAhead(pp->runq[(h + 1) % kRunqSize].load(relaxed),
+            pp->runq[(h + 2) % kRunqSize].load(relaxed));
+}
+
 RunqGet runqgetSole(P* pp, G* next) {
   if (next != nullptr) {
     pp->runnext.store(nullptr, relaxed);  // soleP
@@ -83,6 +106,7 @@ RunqGet runqgetSole(P* pp, G* next) {
   uint32_t h = pp->runqhead.load(relaxed);  // soleP
   if (h == pp->runqtail.load(relaxed)) return {nullptr, false};
   G* gp = pp->runq[h % kRunqSize].load(relaxed);
+  lookAheadInRing(pp, h, pp->runqtail.load(relaxed));
   pp->runqhead.store(h + 1, release);  // for readers of its length
   return {gp, /*inheritTime=*/false};
 }
@@ -104,6 +128,7 @@ RunqGet runqget(P* pp) {
     if (t == h) return {nullptr, false};
     G* gp = pp->runq[h % kRunqSize].load(relaxed);  // (R4) written by us
     if (GUMP_LIKELY(pp->runqhead.cas(h, h + 1, release))) {  // (R3) commits
+      lookAheadInRing(pp, h, t);
       return {gp, /*inheritTime=*/false};
     }
   }
@@ -210,6 +235,13 @@ G* runqsteal(P* pp, P* victim, bool stealRunNextG) {
 void globrunqput(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   sched.runq.pushBack(gp);
   sched.runqsize.store(sched.runq.size, relaxed);  // a hint outside the lock
+}
+
+G* popYielded(P* pp) {
+  G* gp = pp->yielded.pop();
+  G* next = pp->yielded.head;
+  if (next != nullptr) lookAhead(next, next->schedlink);
+  return gp;
 }
 
 void flushYielded(P* pp) {

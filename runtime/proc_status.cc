@@ -46,6 +46,14 @@ constexpr uint32_t kLegalP[] = {
   fatalthrow("bad P status transition");
 }
 
+// soleHolder: there is one P and we have it. Others set scan bits only when
+// they have stopped the world, or a dying process has told it to stop; both set
+// gcwaiting long before. So nobody can be setting one now.
+bool soleHolder() {
+  return soleP() && getg()->m->p != nullptr &&
+         !sched.gcwaiting.load(relaxed);  // see above
+}
+
 // scanWait waits while somebody holds the scan bit of gp; throws when the
 // status is something else altogether.
 GUMP_NOINLINE void scanWait(G* gp, uint32_t oldval, uint32_t newval) {
@@ -73,7 +81,7 @@ void casgstatus(G* gp, uint32_t oldval, uint32_t newval) {
   if (GUMP_UNLIKELY(oldval > kGdead || (kLegalG[oldval] & bit(newval)) == 0)) {
     badG(gp, oldval, newval);
   }
-  if (oldval == kGwaiting || oldval == kGsyscall) {
+  if ((oldval == kGwaiting || oldval == kGsyscall) && !soleHolder()) {
     // Others compete: a second waker, or the holder of the scan bit. acq_rel:
     // what the parker wrote before it parked is ours now, and what we wrote is
     // visible to whoever sees the new status.
@@ -82,7 +90,8 @@ void casgstatus(G* gp, uint32_t oldval, uint32_t newval) {
     }
     return;
   }
-  // Only the owner leaves these statuses, so a checked store is enough.
+  // Only the owner leaves the other statuses, and the sole P's holder is the
+  // only one to scan: a checked store is enough.
   if (GUMP_UNLIKELY(gp->atomicstatus.load(relaxed) != oldval)) {
     badG(gp, oldval, newval);
   }

@@ -43,7 +43,6 @@ bool takeStoppablePs(M* mp) {
     P* pp = allp[i];
     if (pp->status.load(seq_cst) == kPsyscall &&
         pcasstatus(pp, kPsyscall, kPgcstop)) {
-      sched.ngsyscallNoP.add(1, relaxed);
       pp->syscalltick.add(1, relaxed);
       sched.stopwait--;
     }

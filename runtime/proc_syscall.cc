@@ -4,8 +4,8 @@
 // Protocol: entersyscall unlinks P and M and then stores kPsyscall; that store
 // publishes the P. From then on the P belongs to whoever wins the CAS away from
 // kPsyscall: this thread on its way back (exitsyscall), sysmon's retake, a
-// stop-the-world, or forEachP. The M remembers the P in oldp, and tells by
-// syscalltick whether it was away meanwhile.
+// stop-the-world, or forEachP. The M remembers the P in oldp and tries it
+// first.
 #include "runtime/panic.h"
 #include "runtime/proc.h"
 
@@ -25,7 +25,6 @@ void wakeSysmon() {
 void entersyscallStopped(P* pp) {
   LockScope l(&sched.lock);
   if (sched.stopwait > 0 && pcasstatus(pp, kPsyscall, kPgcstop)) {
-    sched.ngsyscallNoP.add(1, relaxed);
     pp->syscalltick.add(1, relaxed);
     if (--sched.stopwait == 0) notewakeup(&sched.stopnote);
   }
@@ -50,7 +49,6 @@ bool exitsyscallFast(P* oldp) {
              : pidleget();
   }
   if (pp == nullptr) return false;
-  sched.ngsyscallNoP.add(-1, relaxed);
   acquirep(pp);
   return true;
 }
@@ -61,7 +59,6 @@ G* exitsyscall0(G* gp) {
   M* mp = getg()->m;
   mp->locks.store(0, relaxed);  // entered with exitsyscall's own acquirem
   casgstatus(gp, kGsyscall, kGrunnable);
-  sched.ngsyscallNoP.add(-1, relaxed);
   dropg();
   P* pp = nullptr;
   bool locked = false;
@@ -111,7 +108,6 @@ void entersyscall() noexcept {
     });
   }
   flushYielded(pp);  // from the store below on, the P may be anybody's
-  mp->syscalltick = pp->syscalltick.load(relaxed);
   mp->oldp = pp;
   mp->p = nullptr;
   pp->m.store(nullptr, relaxed);

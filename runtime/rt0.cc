@@ -69,7 +69,21 @@ void doSchedinit() {
   initialised.store(true, release);
 }
 
-G* firstSchedule(G*) { return schedule(); }
+// enterScheduler is how m0 begins: with main itself (g0->param), so that a main
+// that locks its thread at once has that of Run; or, when main has been queued,
+// like any M without work.
+G* enterScheduler(G* g0) {
+  auto* gp = static_cast<G*>(g0->param);
+  g0->param = nullptr;
+  if (gp != nullptr) {
+    if (G* next = execute(gp, /*inheritTime=*/false)) return next;
+    // There was no memory for its stack; it waits for some.
+  } else if (m0.p == nullptr && m0.lockedg == nullptr) {
+    stopm();
+    if (m0.p == nullptr) return nullptr;  // woken to leave Run
+  }
+  return schedule();
+}
 
 }  // namespace
 
@@ -143,23 +157,23 @@ bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
   sched.mainEnded.store(
       false,
       release);  // pairs with findRunnable; nothing is lost: we wake a P below
+  // A goroutine of an earlier Run may be locked to m0; and library mode may
+  // keep every P busy.
   P* pp = nullptr;
   {
     LockScope l(&sched.lock);
-    globrunqputhead(gp);
     pp = pidleget();
+    if (pp == nullptr || m0.lockedg != nullptr) {
+      globrunqputhead(gp);
+    } else {
+      m0.g0.param = gp;
+    }
   }
   if (pp != nullptr) {
     acquirep(pp);
     wakep();  // leftovers of an earlier Run may be queued
-    gumpMstart(&m0.g0, firstSchedule);
-  } else {
-    // Library mode keeps every P busy: queue up for one.
-    gumpMstart(&m0.g0, [](G*) -> G* {
-      stopm();
-      return m0.p == nullptr ? nullptr : schedule();
-    });
   }
+  gumpMstart(&m0.g0, enterScheduler);
   unminitSignalStack(&m0);
   setg(self);
   if (self != nullptr) {

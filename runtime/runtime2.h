@@ -135,7 +135,9 @@ struct alignas(kCacheLine) G {
       0;  // nanotime when a dump first saw it waiting; 0: not seen
   uint32_t stacksize = 0;  // GoOptions::stack_size in KiB; 0: default
 
-  alignas(16) unsigned char closure[kClosureSize];
+  // Initialised only so that m0 is a constant: static constructors of the
+  // program may use the runtime before ours would run.
+  alignas(16) unsigned char closure[kClosureSize] = {};
 };
 static_assert(
     sizeof(G) <= 256,
@@ -159,8 +161,6 @@ struct M {
   bool spinning =
       false;             // out of work and looking; counted in sched.nmspinning
   Atomic<bool> blocked;  // asleep on a note
-  bool isextra = false;  // belongs to a foreign thread
-  bool exiting = false;
   bool recycled =
       false;  // this struct served an earlier thread and is on allm already
   uint32_t schedrand = 0;  // state of cheaprand
@@ -175,8 +175,6 @@ struct M {
       nullptr;  // allm; set once under sched.lock, list only grows at its head
   G* lockedg = nullptr;
   uint32_t lockedExt = 0;  // LockOSThread count
-  uint32_t lockedInt = 0;  // lockOSThread count (runtime)
-  uint32_t syscalltick = 0;
 
   // gopark's parameters for park_m, which runs after the switch
   bool (*waitunlockf)(G*, void*) = nullptr;
@@ -214,7 +212,6 @@ struct alignas(kFalseSharing) P {
   Atomic<uint32_t> syscalltick;  // +1 per return from a syscall and per theft
   Atomic<M*> m;          // back link; nullptr when idle; by the holder, release
   Atomic<bool> preempt;  // whatever runs here should yield
-  bool pooldirty = false;  // has sync.Pool caches
   Atomic<uint32_t>
       runSafePointFn;  // forEachP: 1 asks the holder to run sched.safePointFn
 
@@ -239,7 +236,6 @@ struct alignas(kFalseSharing) P {
   StackTop* stackCache =
       nullptr;  // free default-sized stacks, last in first out
   uint64_t goidcache = 0, goidcacheend = 0;
-  Atomic<uint64_t> goroutinesCreated;
 
   struct SysmonTick {  // sysmon's private copy
     uint32_t schedtick = 0, syscalltick = 0;
@@ -321,21 +317,17 @@ struct Schedt {
   bool m0attached ABSL_GUARDED_BY(lock) = false;  // a thread is inside Run
 
   Atomic<int32_t> ngsys;  // system Gs
-  Atomic<int32_t> ngsyscallNoP;
 
   alignas(kFalseSharing) Mutex gFreeLock{LockRank::kGFree};
   GList gFree ABSL_GUARDED_BY(gFreeLock);
   Atomic<int32_t> gFreeN;
 
   bool customGOMAXPROCS ABSL_GUARDED_BY(lock) = false;
-  int64_t procresizetime ABSL_GUARDED_BY(lock) = 0;
 };
 
 extern Schedt sched;
-extern P* allp[kMaxGomaxprocs];  // changed under allpLock with the world
-                                 // stopped; entries are never unset
-extern Mutex allpLock;
-extern int32_t nallp;               // Ps ever made
+// Written by procresize, with the world stopped; entries are never unset.
+extern P* allp[kMaxGomaxprocs];
 extern Atomic<int32_t> gomaxprocs;  // written with the world stopped
 extern int32_t ncpu;                // at start-up, constant
 extern PMask idlepMask;             // bit set: that P is idle, nothing to steal

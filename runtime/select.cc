@@ -148,8 +148,8 @@ SelectResult pass0(const Select* s) {
 
 // pass1 does the first case that is ready, in poll order, and unlocks; or
 // leaves all locked.
-// On: any.  P: needed, m.locks > 0.  Locks: caller holds all channels'.  Parks:
-// no.
+// On: any.  P: needed, m.locks > 0.  Locks: caller holds all channels'.
+// Parks: no.
 SelectResult pass1(const Select* s)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // a set of locks known at run time
   for (uint32_t i = 0; i < s->norder; i++) {
@@ -193,8 +193,8 @@ void pass2(Select* s, G* gp) {
 }
 
 // pass3 finds out which case fired and withdraws the others.
-// On: user, or a plain thread.  P: either.  Locks: takes one channel's after
-// another.  Parks: no.
+// On: user, or a plain thread.  P: either.
+// Locks: takes one channel's after another.  Parks: no.
 SelectResult pass3(const Select* s, G* gp)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // held over the cases of one channel
   auto* fired = static_cast<Sudog*>(gp->param);

@@ -55,7 +55,7 @@ struct Select {
 // On: any.  P: either, mp is the caller's.  Locks: none.  Parks: no.
 void pollOrder(Select* s, M* mp);
 // lockOrder fills lockorder from pollorder, in O(n log n).
-// On: any.  P: either. Locks: none.  Parks: no.
+// On: any.  P: either.  Locks: none.  Parks: no.
 void lockOrder(Select* s);
 // sellock and selunlock lock every channel of the select once.
 // On: any.  P: either.  Parks: no.

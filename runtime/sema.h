@@ -63,7 +63,8 @@ struct alignas(kCacheLine) SemaRoot {
 inline constexpr unsigned kSemTabBits = 13;
 inline constexpr uintptr_t kSemTabSize = uintptr_t{1} << kSemTabBits;
 
-// semroot returns the root for addr. On: any.  P: either.  Parks: no.
+// semroot returns the root for addr.
+// On: any.  P: either.  Parks: no.
 [[nodiscard]] SemaRoot* semroot(const Atomic<uint32_t>* addr);
 
 }  // namespace gump::rt

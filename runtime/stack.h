@@ -54,11 +54,12 @@ void stackinit();
 // stackalloc binds a stack of at least size bytes (0: the default) to gp: sets
 // gp->stack, and marks gp as starting fresh. Default-sized stacks come from
 // pp's cache. False when there is no memory or, with stackguard=strict, no
-// guard. On: g0.  P: needed (nullptr: straight from the pool).  Locks: takes
-// kStack.  Parks: no.
+// guard.
+// On: g0.  P: needed (nullptr: straight from the pool).  Locks: takes kStack.
+// Parks: no.
 [[nodiscard]] bool stackalloc(P* pp, G* gp, size_t size);
-// stackfree gives gp's stack back. On: g0.  P: needed (or nullptr).  Locks:
-// takes kStack.  Parks: no.
+// stackfree gives gp's stack back.
+// On: g0.  P: needed (or nullptr).  Locks: takes kStack.  Parks: no.
 void stackfree(P* pp, G* gp);
 // stackcacheFlush moves pp's cached stacks to the pool; for a P that is being
 // destroyed.

@@ -14,8 +14,8 @@ namespace gump::rt {
 inline constexpr size_t kGuardSize = 2 * kPageSize;
 inline constexpr uint32_t kMaxGuardBatch = 32;
 
-// stackguardinit finds out what the kernel offers. On: any.  P: either.
-// Parks: no.
+// stackguardinit finds out what the kernel offers.
+// On: any.  P: either.  Parks: no.
 void stackguardinit();
 
 // installGuards makes the kGuardSize bytes at first, first + stride, ...

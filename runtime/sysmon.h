@@ -5,7 +5,6 @@
 
 namespace gump::rt {
 
-inline constexpr bool haveSysmon = true;
 // sysmon is an M's entry point: never returns, runs without a P. Defined in
 // sysmon/sysmon.cc.
 void sysmon();

@@ -4,33 +4,43 @@
 
 namespace gump::rt {
 
-bool retakeP(P* pp, int64_t now) {
-  if (pp->status.load(acquire) != kPrunning)
-    return false;  // a hint: a wrong request only costs a yield
+namespace {
+// sliceUsedUp tells whether pp has been on one slice for kForcePreemptNS.
+bool sliceUsedUp(P* pp, int64_t now) {
   P::SysmonTick* seen = &pp->sysmontick;
-  uint32_t tick = pp->schedtick.load(
+  const uint32_t tick = pp->schedtick.load(
       relaxed);  // written by the P's owner; only its change matters
   if (seen->schedtick != tick) {
     seen->schedtick = tick;
     seen->schedwhen = now;
     return false;
   }
-  return seen->schedwhen + kForcePreemptNS <= now && preemptone(pp);
+  return seen->schedwhen + kForcePreemptNS <= now;
+}
+}  // namespace
+
+bool retakeP(P* pp, int64_t now) {
+  if (pp->status.load(acquire) != kPrunning)
+    return false;  // a hint: a wrong request only costs a yield
+  return sliceUsedUp(pp, now) && preemptone(pp);
 }
 
 bool retakeSyscall(P* pp, int64_t now) {
   if (pp->status.load(acquire) != kPsyscall) return false;  // the cas decides
   P::SysmonTick* seen = &pp->sysmontick;
   const uint32_t tick = pp->syscalltick.load(relaxed);  // compared for change
+  // A goroutine that makes one short call after the other is hardly ever seen
+  // outside of one, where it could be asked to yield.
+  const bool usedUp = sliceUsedUp(pp, now);
   if (seen->syscalltick != tick) {
     seen->syscalltick = tick;
     seen->syscallwhen = now;
-    return false;
+    if (!usedUp) return false;
   }
   const bool others = !runqempty(pp) || sched.runqsize.load(relaxed) > 0;
-  const bool hands = sched.nmspinning.load(relaxed) +
-                         sched.npidle.load(relaxed) >
-                     0;  // hints: looked at again soon
+  const bool hands =
+      sched.nmspinning.load(relaxed) + sched.npidle.load(relaxed) >
+      0;  // hints: looked at again soon
   if (!others && hands && seen->syscallwhen + kForcePreemptNS > now) {
     return false;
   }
@@ -39,7 +49,6 @@ bool retakeSyscall(P* pp, int64_t now) {
   incidlelocked(-1);
   const bool taken = pcasstatus(pp, kPsyscall, kPidle);
   if (taken) {
-    sched.ngsyscallNoP.add(1, relaxed);
     pp->syscalltick.add(1, relaxed);
     handoffp(pp);
   }

@@ -18,8 +18,9 @@ inline constexpr int64_t kForcePreemptNS = 10'000'000;  // a slice
 // On: sysmon.  P: none.  Locks: none.  Parks: no.
 bool retakeP(P* pp, int64_t now);
 // retakeSyscall looks at a P whose M is in a declared system call and takes it
-// for others if the call has lasted from one look to the next, unless nothing
-// waits for it, which is respected for kForcePreemptNS. True: taken.
+// for others if the call has lasted from one look to the next, or the slice is
+// used up by many calls; unless nothing waits for it, which is respected for
+// kForcePreemptNS. True: taken.
 // On: sysmon.  P: none.  Locks: takes sched.lock.  Parks: no.
 bool retakeSyscall(P* pp, int64_t now);
 // retake looks at every P; returns how many it took from system calls.

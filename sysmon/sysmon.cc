@@ -2,13 +2,14 @@
 // see while everybody is busy, or asleep.
 //
 // It wakes every 20 µs while something happens, and ever more rarely, down to
-// every 10 ms, while nothing does. When every P is idle it sleeps for up to a
-// minute, until somebody says that work has begun again. That is not a call but
-// two words: under sched.lock it sets sysmonwait and then sleeps on sysmonnote;
-// whoever finds sysmonwait set, under sched.lock, clears it and wakes the note.
-// Both hold the lock, so each sleep has at most one wake-up, and sysmon, which
-// clears the note under the lock after it has cleared sysmonwait, meets none
-// that is still to come.
+// every 10 ms, while nothing does. When it then finds every P idle it sleeps
+// for up to a minute, until somebody says that work has begun again; not at
+// once, because to wake it costs more than a short pause in the work is worth.
+// That is not a call but two words: under sched.lock it sets sysmonwait and
+// then sleeps on sysmonnote; whoever finds sysmonwait set, under sched.lock,
+// clears it and wakes the note. Both hold the lock, so each sleep has at most
+// one wake-up, and sysmon, which clears the note under the lock after it has
+// cleared sysmonwait, meets none that is still to come.
 #include "runtime/sysmon.h"
 
 #include "runtime/netpoll.h"
@@ -109,7 +110,8 @@ void sysmon() {
       delay = delay * 2 > kLongDelay ? kLongDelay : delay * 2;
     }
     usleep(delay);
-    if (tracePeriod <= 0 && nothingRuns() && deepSleep(deadCheck.delay())) {
+    if (tracePeriod <= 0 && idle > kIdleRounds && nothingRuns() &&
+        deepSleep(deadCheck.delay())) {
       idle = 0;
       delay = kShortDelay;
     }

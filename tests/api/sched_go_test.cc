@@ -1,4 +1,5 @@
-// go(): what it takes, where it keeps it, what its options do, and how it fails.
+// go(): what it takes, where it keeps it, what its options do, and how it
+// fails.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -6,15 +7,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include "gump/chan.h"
 #include "gump/go.h"
@@ -60,7 +59,7 @@ TEST_P(GoTest, TakesWhateverCanBeInvoked) {
     go(std::function<void()>(Function));
     go(&Object::Method, object, 5);
     go(&Object::Method, object.get(), 6);
-    go([](int& n) { calls += ++n; }, 3);  // an lvalue of the goroutine's own
+    go([](int&& n) { calls += ++n; }, 3);
     EXPECT_TRUE(testing::Eventually(
         [&] { return calls == 1 + 1 + 7 + 1 + 4 && object->sum == 11; }));
     EXPECT_TRUE(testing::Eventually([&] { return object.use_count() == 1; }));
@@ -185,8 +184,8 @@ TEST_P(GoTest, ExceptionOfACopyOrMoveReachesTheCallerAndNothingLeaks) {
       }
     }
     EXPECT_TRUE(NoneLeft());
-    EXPECT_TRUE(testing::Eventually(
-        [&] { return runtime::NumGoroutine() == before; }));
+    EXPECT_TRUE(
+        testing::Eventually([&] { return runtime::NumGoroutine() == before; }));
   });
 }
 
@@ -257,7 +256,8 @@ TEST_P(GoTest, NameIsCopiedAndShownInDumps) {
 TEST_P(GoTest, OptionsTakeArguments) {
   Run([] {
     auto c = make_chan<int>();
-    go(GoOptions{}, [c](int a, int b) { c.Send(a + b); }, 1, 2);
+    go(
+        GoOptions{}, [c](int a, int b) { c.Send(a + b); }, 1, 2);
     EXPECT_EQ(c.Recv(), 3);
   });
 }
@@ -277,10 +277,9 @@ TEST_F(GoDeathTest, NilFunctionIsFatal) {
               ::testing::ExitedWithCode(2), kText);
   EXPECT_EXIT(gump::Run([] { go(static_cast<void (*)()>(nullptr)); }),
               ::testing::ExitedWithCode(2), kText);
-  EXPECT_EXIT(gump::Run([] {
-                go(GoOptions{}, static_cast<void (*)()>(nullptr));
-              }),
-              ::testing::ExitedWithCode(2), kText);
+  EXPECT_EXIT(
+      gump::Run([] { go(GoOptions{}, static_cast<void (*)()>(nullptr)); }),
+      ::testing::ExitedWithCode(2), kText);
   EXPECT_EXIT(go(std::function<void()>()), ::testing::ExitedWithCode(2), kText)
       << "on a plain thread";
   EXPECT_EXIT(gump::Run(std::function<void()>()), ::testing::ExitedWithCode(2),

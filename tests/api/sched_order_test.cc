@@ -7,14 +7,13 @@
 // times, and the expected order must come out at least once.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <chrono>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "gump/chan.h"
 #include "gump/go.h"
+#include "gump/panic.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -103,8 +102,9 @@ void Parked(Log& log, int n, F wait) {
   }
 }
 
-TEST(SchedOrderTest, CloseRunsTheLastReceiverFirstThenTheOthersInOrder) {
-  // Close readies A, B, C, D; each kicks its predecessor out of runnext.
+TEST(SchedOrderTest, CloseRunsTheFirstReceiverFirstAndTheLastOneNext) {
+  // Close readies them last one first, and each kicks its predecessor out of
+  // runnext.
   auto run = [](Log& log) {
     auto c = make_chan<int>();
     Parked(log, 4, [c] { c.Recv(); });
@@ -112,7 +112,18 @@ TEST(SchedOrderTest, CloseRunsTheLastReceiverFirstThenTheOthersInOrder) {
     log += '0';
     YieldUntil(log, 5);
   };
-  EXPECT_EQ(Ordered("0DABC", run), "0DABC");
+  EXPECT_EQ(Ordered("0ADCB", run), "0ADCB");
+}
+
+TEST(SchedOrderTest, CloseRunsSendersInTheSameOrder) {
+  auto run = [](Log& log) {
+    auto c = make_chan<int>();
+    Parked(log, 4, [c] { EXPECT_THROW(c.Send(1), PanicError); });
+    c.Close();
+    log += '0';
+    YieldUntil(log, 5);
+  };
+  EXPECT_EQ(Ordered("0ADCB", run), "0ADCB");
 }
 
 TEST(SchedOrderTest, BroadcastRunsTheLastWaiterFirstThenTheOthersInOrder) {
@@ -222,10 +233,10 @@ TEST(SchedOrderTest, UnlockOfAStarvingMutexYieldsToTheWaiterAtOnce) {
     while (std::chrono::steady_clock::now() < end) {
     }
     mu.Unlock();
-    mu.Lock();             // barges in before the waiter has run
-    runtime::Gosched();    // the waiter turns the mutex to starving
+    mu.Lock();           // barges in before the waiter has run
+    runtime::Gosched();  // the waiter turns the mutex to starving
     go([&log] { log += 'X'; });
-    mu.Unlock();           // hands over to the waiter, ahead of X
+    mu.Unlock();  // hands over to the waiter, ahead of X
     log += '0';
     done.Recv();
     YieldUntil(log, 3);

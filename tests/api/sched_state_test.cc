@@ -2,13 +2,13 @@
 // errno, exceptions in flight, floating-point modes, an aligned stack.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cfenv>
 #include <cstdint>
 #include <exception>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
 #include "gump/chan.h"
 #include "gump/go.h"
@@ -348,7 +348,8 @@ bool AlignedTo(const void* p, uintptr_t a) {
 __attribute__((noinline)) bool NestedAlignment(int depth) {
   alignas(64) volatile char line[64];
   alignas(16) volatile char half[16];
-  line[0] = half[0] = static_cast<char>(depth);
+  line[0] = static_cast<char>(depth);
+  half[0] = static_cast<char>(depth);
   bool ok = AlignedTo(const_cast<char*>(line), 64) &&
             AlignedTo(const_cast<char*>(half), 16) &&
             AlignedTo(__builtin_frame_address(0), 16);

@@ -60,8 +60,8 @@ TEST_P(SchedTest, VeryManyParkedOnOneChannelAreReleased) {
     for (int i = 0; i < kN; i++) {
       wg.Go([&, gate] { got += gate.Recv().has_value() ? 1 : 0; });
     }
-    EXPECT_TRUE(testing::Eventually(
-        [] { return runtime::NumGoroutine() == kN + 1; }));
+    EXPECT_TRUE(
+        testing::Eventually([] { return runtime::NumGoroutine() == kN + 1; }));
     for (int i = 0; i < kN / 2; i++) gate.Send(i);
     gate.Close();
     wg.Wait();
@@ -130,13 +130,13 @@ TEST_P(SchedTest, DefaultGomaxprocsComesBack) {
   });
 }
 
-// Load keeps goroutines of all kinds busy until it is stopped, and then accounts
-// for what they have done.
+// Load keeps goroutines of all kinds busy until it is stopped, and then
+// accounts for what they have done.
 class Load {
  public:
   Load() {
     for (int i = 0; i < 4; i++) {
-      auto c = make_chan<int>(i);
+      auto c = make_chan<int>(static_cast<size_t>(i));
       workers_.Go([=, this] {
         for (int n = 1; !stop_; n++) {
           c.Send(n);
@@ -189,11 +189,11 @@ class Load {
 TEST_P(SchedTest, GomaxprocsChangesUnderLoad) {
   Run([n = GetParam()] {
     Load load;
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < 40; i++) {
       const int procs = i % 2 == 0 ? 8 : 1 + i / 2 % 4;
       runtime::GOMAXPROCS(procs);
       EXPECT_EQ(runtime::GOMAXPROCS(0), procs);
-      for (int k = 0; k < 20; k++) runtime::Gosched();
+      runtime::Gosched();
     }
     load.StopAndCheck();
     runtime::GOMAXPROCS(n);
@@ -203,10 +203,10 @@ TEST_P(SchedTest, GomaxprocsChangesUnderLoad) {
 TEST_P(SchedTest, WorldStopsUnderLoad) {
   Run([] {
     Load load;
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < 40; i++) {
       const std::string all = runtime::Stack(true);
       EXPECT_EQ(all.find("goroutine 1 [running]:\n"), 0u);
-      for (int k = 0; k < 20; k++) runtime::Gosched();
+      runtime::Gosched();
     }
     load.StopAndCheck();
   });
@@ -381,9 +381,9 @@ TEST_P(SchedTest, FinalizersRunInOrderAndMayBlock) {
     done.Recv();
     ASSERT_EQ(order.size(), 100u);
     for (int i = 0; i < 100; i++) EXPECT_EQ(order[static_cast<size_t>(i)], i);
-    EXPECT_TRUE(
-        testing::Eventually([] { return runtime::NumGoroutine() == 1; }))
-        << "the finalizer goroutine is not counted";
+    EXPECT_TRUE(testing::Eventually([] {
+      return runtime::NumGoroutine() == 1;
+    })) << "the finalizer goroutine is not counted";
   });
 }
 

@@ -108,6 +108,23 @@ TEST_P(BlockingTest, WorldStopsWhileOneIsInTheKernel) {
   });
 }
 
+// It never enters the scheduler by itself: each call is over before anybody has
+// taken its P. But its slice ends.
+TEST_P(BlockingTest, ManyShortCallsDoNotStarveTheOthers) {
+  Run([n = GetParam()] {
+    std::atomic<bool> stop = false;
+    sync::WaitGroup wg;
+    for (int i = 0; i < n; i++) {
+      wg.Go([&stop] {
+        while (!stop) blocking([] { std::this_thread::yield(); });
+      });
+    }
+    for (int i = 0; i < 5; i++) runtime::Gosched();
+    stop = true;
+    wg.Wait();
+  });
+}
+
 TEST_P(BlockingTest, GracePeriodDoesNotWaitForTheKernel) {
   Run([] {
     Pipe pipe;
@@ -260,6 +277,42 @@ TEST_P(LockOSThreadTest, MainMayEndLocked) {
       auto c = make_chan<int>();
       go([c] { c.Send(1); });
       EXPECT_EQ(c.Recv(), 1);
+    });
+  }
+}
+
+TEST_P(LockOSThreadTest, MainMayEndWhileAnotherIsLockedToTheThreadOfRun) {
+  for (int i = 0; i < 20; i++) {
+    const pid_t tid = Tid();
+    std::atomic<bool> ended = false;
+    auto gate = make_chan<int>();
+    Run([&] {
+      // Keep at it until somebody has locked the thread of Run.
+      std::atomic<bool> got = false;
+      EXPECT_TRUE(testing::Eventually([&] {
+        sync::WaitGroup wg;
+        wg.Add(1);
+        go([&, gate] {
+          runtime::LockOSThread();
+          got = got || Tid() == tid;
+          const bool stay = Tid() == tid;
+          wg.Done();
+          if (!stay) return runtime::UnlockOSThread();
+          gate.Recv();
+          EXPECT_EQ(Tid(), tid);
+          runtime::Gosched();
+          EXPECT_EQ(Tid(), tid);
+          runtime::UnlockOSThread();
+          ended = true;
+        });
+        wg.Wait();
+        return got.load();
+      }));
+    });
+    // Here it still waits; in the next Run it goes on, on that thread.
+    Run([&] {
+      gate.Send(1);
+      EXPECT_TRUE(testing::Eventually([&] { return ended.load(); }));
     });
   }
 }

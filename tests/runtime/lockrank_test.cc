@@ -48,9 +48,9 @@ void UnlockOnly(Mutex* mutex) ABSL_NO_THREAD_SAFETY_ANALYSIS {
 
 TEST_F(LockrankTest, OrderOfTheGraphIsAllowed) {
   Mutex sched(LockRank::kSched);
-  Mutex allp(LockRank::kAllp);
+  Mutex gfree(LockRank::kGFree);
   Mutex mem(LockRank::kMem);
-  TakeBoth(&sched, &allp);
+  TakeBoth(&sched, &gfree);
   TakeBoth(&sched, &mem);  // over several edges
 }
 
@@ -90,8 +90,8 @@ ABSL_NO_THREAD_SAFETY_ANALYSIS {
 TEST_F(LockrankTest, ThreadWithoutAnMIsNotChecked) {
   rt::setg(nullptr);
   Mutex sched(LockRank::kSched);
-  Mutex world(LockRank::kWorld);
-  TakeBoth(&sched, &world);
+  Mutex hchan(LockRank::kHchan);
+  TakeBoth(&sched, &hchan);
 }
 
 TEST_F(LockrankDeathTest, WrongOrderThrowsWithBothNames) {

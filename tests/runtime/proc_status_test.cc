@@ -13,12 +13,10 @@ namespace {
 using Edges = std::set<std::pair<uint32_t, uint32_t>>;
 
 const Edges kLegalG = {
-    {kGidle, kGdead},         {kGdead, kGrunnable},
-    {kGdead, kGsyscall},      {kGrunnable, kGrunning},
-    {kGrunning, kGrunnable},  {kGrunning, kGsyscall},
-    {kGrunning, kGwaiting},   {kGrunning, kGdead},
-    {kGsyscall, kGrunning},   {kGsyscall, kGrunnable},
-    {kGsyscall, kGdead},      {kGwaiting, kGrunnable},
+    {kGidle, kGdead},        {kGdead, kGrunnable},    {kGdead, kGsyscall},
+    {kGrunnable, kGrunning}, {kGrunning, kGrunnable}, {kGrunning, kGsyscall},
+    {kGrunning, kGwaiting},  {kGrunning, kGdead},     {kGsyscall, kGrunning},
+    {kGsyscall, kGrunnable}, {kGsyscall, kGdead},     {kGwaiting, kGrunnable},
     {kGwaiting, kGrunning},
 };
 constexpr uint32_t kAllG[] = {kGidle,    kGrunnable, kGrunning,

@@ -35,6 +35,20 @@ concept Nullable = std::is_pointer_v<F> || std::is_member_pointer_v<F> ||
     (std::is_class_v<F>&& std::is_constructible_v<F, std::nullptr_t>&& requires(
         const F& f) { static_cast<bool>(f == nullptr); });
 
+// CallVisibly calls f in a frame of its own: a lambda that is inlined into our
+// thunk has no name in goroutine dumps.
+template <class F, class... A>
+decltype(auto) CallVisibly(F&& f, A&&... args) {
+  using T = std::remove_reference_t<F>;
+  if constexpr (requires { &T::operator(); }) {
+    auto call = &T::operator();
+    asm volatile("" : "+m"(call));  // the compiler no longer knows which
+    return std::invoke(call, std::forward<F>(f), std::forward<A>(args)...);
+  } else {
+    return std::invoke(std::forward<F>(f), std::forward<A>(args)...);
+  }
+}
+
 // Closure is a callable with its decayed arguments, as std::thread keeps them.
 template <class F, class... A>
 struct Closure {
@@ -42,7 +56,7 @@ struct Closure {
 
   void operator()() {
     std::apply(
-        [](auto&&... p) { std::invoke(std::forward<decltype(p)>(p)...); },
+        [](auto&&... p) { CallVisibly(std::forward<decltype(p)>(p)...); },
         std::move(parts));
   }
 };
@@ -75,6 +89,9 @@ inline constexpr rt::FuncType kOnHeap = {
 void FatalNilFunc();
 [[noreturn]] void PanicRunActive();
 char* CopyName(std::string_view name);
+struct Free {
+  void operator()(char* p) const { std::free(p); }
+};
 
 template <class F>
 void CheckCallable(const F& f) {
@@ -98,10 +115,7 @@ __attribute__((always_inline)) inline void Spawn(
     result = rt::newproc(&kOnHeap<C>, &raw, options, pc);
     if (result == rt::SpawnResult::kOk) c.release();
   }
-  if (result != rt::SpawnResult::kOk) {
-    if (options != nullptr) std::free(const_cast<char*>(options->name));
-    PanicNoStack();
-  }
+  if (result != rt::SpawnResult::kOk) PanicNoStack();
 }
 
 }  // namespace internal
@@ -138,9 +152,11 @@ __attribute__((always_inline)) inline void go(GoOptions options, F&& f,
   internal::CheckCallable(f);
   rt::SpawnOptions o;
   o.stack_size = options.stack_size;
-  o.name = internal::CopyName(options.name);
+  std::unique_ptr<char, internal::Free> name(internal::CopyName(options.name));
+  o.name = name.get();
   internal::Spawn<internal::Closure<std::decay_t<F>, std::decay_t<A>...>>(
       &o, rt::callerPC(), std::forward<F>(f), std::forward<A>(args)...);
+  (void)name.release();  // it is the goroutine's
 }
 
 // Run makes the calling thread m0, calls main on goroutine 1, with a stack as
@@ -164,9 +180,9 @@ __attribute__((always_inline)) inline int Run(F&& main) {
   int result = 0;
   auto body = [&] {
     if constexpr (std::is_void_v<std::invoke_result_t<F&>>) {
-      std::invoke(main);
+      internal::CallVisibly(main);
     } else {
-      result = std::invoke(main);
+      result = internal::CallVisibly(main);
     }
   };
   using C = internal::Closure<decltype(body)>;

@@ -2,9 +2,9 @@
 // api/include/gump may call, and nothing else. Go's linker keeps such a list
 // for sync, time and internal/poll. Internal: may change in any release.
 //
-// Everything here is noexcept and reports misuse by its result; api/ turns
-// results into panics, so that no exception starts while a runtime lock is
-// held. All functions may be called from goroutines and from plain threads
+// Everything here but goexit is noexcept and reports misuse by its result; api/
+// turns results into panics, so that no exception starts while a runtime lock
+// is held. All functions may be called from goroutines and from plain threads
 // (which are lent a pseudo-goroutine and block on a futex), after an implicit
 // start of the runtime.
 #ifndef GUMP_INTERNAL_LINKNAME_H_
@@ -21,34 +21,33 @@ struct G;
 struct Hchan;
 struct Sudog;
 
-// ---- Goroutines (proc_new.cc, proc_park.cc, rt0.cc)
-// ------------------------------------------------------------------
+// ---- Goroutines (proc_new.cc, proc_park.cc, rt0.cc) -------------------------
 
-inline constexpr size_t kClosureSize =
-    64;  // closures up to this live inside the G
+// Closures of up to this size live inside the G.
+inline constexpr size_t kClosureSize = 64;
 inline constexpr size_t kClosureAlign = 16;
 
-// FuncType says how to handle a closure of one type. `move` leaves src
-// destroyed; closures for which that could throw, or that do not fit, are
-// passed as a pointer by go().
+// FuncType says how to handle a closure of one type. Closures whose relocation
+// could throw, or that do not fit, are passed as a pointer by go().
 struct FuncType {
-  void (*run)(
-      void* closure);  // may throw: the process then ends with a panic report
+  // May throw: the process then ends with a panic report.
+  void (*run)(void* closure);
   void (*destroy)(void* closure);
-  void (*relocate)(void* dst,
-                   void* src) noexcept;  // move-construct dst, destroy src
+  // Move-constructs dst and destroys src.
+  void (*relocate)(void* dst, void* src) noexcept;
 };
 
 enum class SpawnResult : uint8_t {
   kOk,
-  kNoMemory,  // no cell for a G, or no stack when stacks are known to be short;
-              // text from stackErrorText()
+  // No cell for a G, or no stack when stacks are known to be short; the text is
+  // stackErrorText().
+  kNoMemory,
 };
 
 struct SpawnOptions {
   size_t stack_size = 0;  // bytes; 0: default
-  const char* name =
-      nullptr;  // malloc'ed; the goroutine owns it once newproc returns kOk
+  // malloc'ed; the goroutine owns it once newproc returns kOk.
+  const char* name = nullptr;
 };
 
 // newproc starts a goroutine that relocates *closure into itself. pc: the
@@ -77,37 +76,40 @@ __attribute__((always_inline)) inline uintptr_t callerPC() noexcept {
                            uintptr_t pc) noexcept;
 
 void gosched() noexcept;
-[[noreturn]] void goexit();  // unwinds the goroutine; not noexcept: a forced
-                             // unwind passes through
-int32_t setGOMAXPROCS(
-    int32_t n) noexcept;  // n <= 0 only reads; returns the previous value
+// goexit unwinds the goroutine. Not noexcept: a forced unwind passes through.
+[[noreturn]] void goexit();
+// setGOMAXPROCS returns the previous value; n <= 0 only reads.
+int32_t setGOMAXPROCS(int32_t n) noexcept;
 void setDefaultGOMAXPROCS() noexcept;
 int32_t numCPU() noexcept;
 int32_t numGoroutine() noexcept;
-uint64_t
-currentGoid() noexcept;  // 0 on a plain thread that has no pseudo-goroutine yet
-[[nodiscard]] bool
-lockOSThreadExternal() noexcept;  // false: count would overflow
+// currentGoid is 0 on a plain thread that has no pseudo-goroutine yet.
+uint64_t currentGoid() noexcept;
+// lockOSThreadExternal counts; false: the count would overflow.
+[[nodiscard]] bool lockOSThreadExternal() noexcept;
 void unlockOSThreadExternal() noexcept;
+// setMaxThreads and setMaxStack return the previous limit.
 int32_t setMaxThreads(int32_t n) noexcept;
 size_t setMaxStack(size_t n) noexcept;
 void entersyscall() noexcept;
 void exitsyscall() noexcept;
-void runtimeGC() noexcept;     // one reclamation cycle
-void gracePeriod() noexcept;   // returns when every P has passed through the
-                               // scheduler
-void freeOSMemory() noexcept;  // runtimeGC, and cached stacks lose their pages
+// runtimeGC runs one reclamation cycle.
+void runtimeGC() noexcept;
+// gracePeriod returns when every P has passed through the scheduler.
+void gracePeriod() noexcept;
+// freeOSMemory is runtimeGC, after which cached stacks lose their pages.
+void freeOSMemory() noexcept;
 // reclaimRegister makes every cycle call hook, once however often it is
 // registered; false: too many hooks.
 [[nodiscard]] bool reclaimRegister(void (*hook)()) noexcept;
-[[nodiscard]] bool queueFinalizer(
-    const FuncType* ft,
-    void* closure) noexcept;  // hands it to the finalizer goroutine
+// queueFinalizer relocates *closure to the finalizer goroutine's queue; false:
+// no memory.
+[[nodiscard]] bool queueFinalizer(const FuncType* ft, void* closure) noexcept;
 // stackDump writes a Go-style traceback of the current goroutine, or of all,
 // into buf; returns the length it needs.
 size_t stackDump(bool all, char* buf, size_t n) noexcept;
-[[noreturn]] void fatalError(
-    const char* go_text) noexcept;  // panic.h's fatal, for api/
+// fatalError and fatalPanicText are panic.h's fatal and fatalpanic.
+[[noreturn]] void fatalError(const char* go_text) noexcept;
 [[noreturn]] void fatalPanicText(const char* text, size_t n) noexcept;
 
 // procPin keeps the caller on its P (and so from being preempted) until
@@ -116,37 +118,35 @@ size_t stackDump(bool all, char* buf, size_t n) noexcept;
 int32_t procPin() noexcept;
 void procUnpin() noexcept;
 
-// ---- Goroutine-local values (gls.cc)
-// -----------------------------------------------------------------------------------
+// ---- Goroutine-local values (gls.cc) ----------------------------------------
 
 // glsGet returns the current goroutine's (or plain thread's) value for key, or
 // nullptr.
 void* glsGet(const void* key) noexcept;
 // glsSet stores value under key; destroy(value) runs when the goroutine ends,
-// in reverse order of first use.
+// in reverse order of first use. A value that was there is not destroyed.
+// False: no memory.
 [[nodiscard]] bool glsSet(const void* key, void* value,
                           void (*destroy)(void*)) noexcept;
-// glsDelete removes and returns the value without destroying it.
-void* glsDelete(const void* key) noexcept;
 
-// ---- Channels (chan.cc, select.cc)
-// -----------------------------------------------------------------------------------
+// ---- Channels (chan.cc, select.cc) ------------------------------------------
 
 // ElemType says how to move and destroy a channel's elements. Null move: memcpy
 // of size bytes. Null destroy: trivial.
 struct ElemType {
   size_t size = 0;  // 0: chan<void>
   size_t align = 1;
-  void (*move)(void* dst, void* src) noexcept =
-      nullptr;  // move-construct; src stays to be destroyed by its owner
+  // Move-constructs dst; src stays, to be destroyed by its owner.
+  void (*move)(void* dst, void* src) noexcept = nullptr;
   void (*destroy)(void* elem) noexcept = nullptr;
 };
 
 enum class ChanResult : uint8_t {
   kOk,          // sent, or received a value
   kWouldBlock,  // only when block is false
-  kClosed,      // send: the channel is closed, a panic; receive: closed and
-                // drained, elem untouched
+  // Send: the channel is closed, a panic. Receive: closed and drained, elem
+  // untouched.
+  kClosed,
 };
 enum class CloseResult : uint8_t { kOk, kNilChannel, kAlreadyClosed };
 
@@ -154,8 +154,8 @@ enum class CloseResult : uint8_t { kOk, kNilChannel, kAlreadyClosed };
 // no memory.
 [[nodiscard]] Hchan* makechan(const ElemType* t, size_t cap) noexcept;
 void chanRetain(Hchan* c) noexcept;
-void chanRelease(
-    Hchan* c) noexcept;  // the last release destroys the queued values
+// chanRelease: the last one destroys the queued values.
+void chanRelease(Hchan* c) noexcept;
 // chansend moves *elem into the channel or straight into a receiver. On
 // anything but kOk *elem is untouched.
 [[nodiscard]] ChanResult chansend(Hchan* c, void* elem, bool block) noexcept;
@@ -170,21 +170,19 @@ enum class SelectDir : uint8_t { kSend, kRecv };
 // Scase is one case of a select. c == nullptr is never ready.
 struct Scase {
   Hchan* c = nullptr;
-  void* elem = nullptr;  // send: the value; receive: raw storage, or nullptr to
-                         // throw the value away
+  // Send: the value. Receive: raw storage, or nullptr to throw the value away.
+  void* elem = nullptr;
   SelectDir dir = SelectDir::kRecv;
 };
 struct SelectResult {
   int32_t index;      // the case that proceeded; -1: none, and block was false
-  ChanResult result;  // of that case: kOk, or kClosed (send: a panic; receive:
-                      // closed and drained)
+  ChanResult result;  // of that case: kOk or kClosed
 };
 [[nodiscard]] SelectResult selectgo(const Scase* cases, size_t n,
                                     bool block) noexcept;
 inline constexpr size_t kMaxSelectCases = 65536;
 
-// ---- Semaphores and notification lists (sema.cc)
-// -----------------------------------------------------------------------
+// ---- Semaphores and notification lists (sema.cc) ----------------------------
 
 enum class SemaReason : uint8_t {
   kSemacquire,
@@ -205,11 +203,11 @@ void semrelease(Atomic<uint32_t>* addr, bool handoff) noexcept;
 // signalled first. Its lock lies in a table beside it, chosen by address, so
 // that a waiter may destroy the list as soon as it is awake.
 struct NotifyList {
-  Atomic<uint32_t> wait;  // next ticket; incremented without the lock
-  Atomic<uint32_t>
-      notify;             // next ticket to be notified; written under the lock
-  Sudog* head = nullptr;  // waiters in order of arrival at the lock, hence
-                          // nearly in order of ticket; under the lock
+  Atomic<uint32_t> wait;    // next ticket; incremented without the lock
+  Atomic<uint32_t> notify;  // next to be notified; written under the lock
+  // Waiters in order of arrival at the lock, hence nearly in order of ticket;
+  // under the lock.
+  Sudog* head = nullptr;
   Sudog* tail = nullptr;
 };
 uint32_t notifyListAdd(NotifyList* l) noexcept;
