@@ -25,8 +25,8 @@ namespace gump::rt {
 namespace {
 
 constexpr std::string_view kController = "cpu";
-constexpr size_t kLimitFileSize =
-    64;  // a limit file that fills this is malformed
+// A limit file that fills this is malformed.
+constexpr size_t kLimitFileSize = 64;
 
 // nextField cuts the first field of *s off, up to sep or to the end.
 std::string_view nextField(std::string_view* s, char sep) {
@@ -172,8 +172,8 @@ CgroupLine findLine(const char* prefix, std::string_view file,
 bool below(std::string_view root, std::string_view* group) {
   if (group->find("/..") != group->npos) return false;
   if (root == "/") return true;
-  if (!group->starts_with(root))
-    return true;  // a namespace: paths are relative to the mount already
+  // A namespace: paths are relative to the mount already.
+  if (!group->starts_with(root)) return true;
   if (group->size() > root.size() && (*group)[root.size()] != '/') return true;
   group->remove_prefix(root.size());
   return true;

@@ -17,8 +17,8 @@ enum class CgroupVersion : uint8_t { kNone, kV1, kV2 };
 // still escaped.
 struct CgroupLine {
   CgroupVersion version = CgroupVersion::kNone;  // kNone: nothing
-  std::string_view
-      path;  // cgroup file: the group's path. mountinfo: the mount point
+  // cgroup file: the group's path; mountinfo: the mount point.
+  std::string_view path;
   std::string_view root;  // mountinfo: what of the hierarchy is mounted there
 };
 [[nodiscard]] CgroupLine parseSelfCgroupLine(std::string_view line);
@@ -35,8 +35,8 @@ struct CgroupLine {
 
 // CgroupCpu is the open limit files of the group and of its ancestors.
 struct CgroupCpu {
-  static constexpr int kMaxLevels =
-      16;  // the innermost ones; deeper nestings do not occur
+  // The innermost ones; deeper nestings do not occur.
+  static constexpr int kMaxLevels = 16;
   struct Level {
     int quotaFd = -1;   // cpu.max, or cpu.cfs_quota_us
     int periodFd = -1;  // cpu.cfs_period_us

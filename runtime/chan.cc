@@ -55,9 +55,8 @@ Hchan* makechan(const ElemType* t, size_t cap) noexcept {
 }
 
 void chanRetain(Hchan* c) noexcept {
-  c->refs.add(
-      1,
-      relaxed);  // the caller's handle keeps it above 0; nothing is published
+  // The caller's handle keeps it above 0; nothing is published.
+  c->refs.add(1, relaxed);
 }
 
 void chanRelease(Hchan* c) noexcept
@@ -108,8 +107,8 @@ namespace {
 // parkOn puts the caller into q and sleeps until a waker has moved its value,
 // or until close. After a value the channel is not touched again: the waker may
 // have dropped the last other handle to it.
-// On: user, or a plain thread.  P: needed.  Locks: releases c->lock and ends
-// the caller's acquirem.  Parks: yes.
+// On: user, or a plain thread.  P: needed.
+// Locks: releases c->lock and ends the caller's acquirem.  Parks: yes.
 GUMP_NOINLINE ChanResult parkOn(Hchan* c, Waitq* q, G* gp, void* elem,
                                 WaitReason reason, const char* spurious)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // the lock is released on g0
@@ -163,8 +162,8 @@ namespace {
 
 // recvDiscard receives a value whose destructor matters and that nobody wants:
 // it leaves the ring under the lock and is destroyed after it.
-// On: user, or a plain thread.  P: needed.  Locks: takes c->lock.  Parks: if
-// block.
+// On: user, or a plain thread.  P: needed.  Locks: takes c->lock.
+// Parks: if block.
 GUMP_NOINLINE ChanResult recvDiscard(Hchan* c, bool block) {
   DiscardBuffer tmp(c->elemsize, c->elemalign);
   void (*destroy)(void*) noexcept = c->destroy;
@@ -185,8 +184,8 @@ ChanResult chanrecv(Hchan* c, void* elem, bool block) noexcept
     // Empty, then seen open: was open, hence empty and open, at the first peek.
     // Closed: look again, because a value may have come between the first peek
     // and the close.
-    if (c->closed.load(acquire) ==
-        0) {  // after empty()'s peek; pairs with store-release in closechan
+    // After empty()'s peek; pairs with store-release in closechan.
+    if (c->closed.load(acquire) == 0) {
       pollPreempt();
       return ChanResult::kWouldBlock;
     }

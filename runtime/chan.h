@@ -104,10 +104,8 @@ inline constexpr size_t kMaxChanBytes = size_t{1} << 47;
 // On: user, or a plain thread.  P: either.  Locks: none.  Parks: may yield.
 GUMP_ALWAYS_INLINE G* enterRuntime() {
   G* gp = getg();
-  if (GUMP_UNLIKELY(
-          gp == nullptr ||
-          gp->preempt.load(
-              relaxed))) {  // a request, not data: seen now or next time
+  // A request, not data: seen now or next time.
+  if (GUMP_UNLIKELY(gp == nullptr || gp->preempt.load(relaxed))) {
     return runtimeEntry();
   }
   return gp;
@@ -118,8 +116,8 @@ GUMP_ALWAYS_INLINE G* enterRuntime() {
 // On: user, or a plain thread.  P: either.  Locks: none.  Parks: may yield.
 GUMP_ALWAYS_INLINE void pollPreempt() {
   G* gp = getg();
-  if (GUMP_UNLIKELY(gp != nullptr &&
-                    gp->preempt.load(relaxed))) {  // as in enterRuntime
+  // As in enterRuntime.
+  if (GUMP_UNLIKELY(gp != nullptr && gp->preempt.load(relaxed))) {
     (void)runtimeEntry();
   }
 }
@@ -297,8 +295,8 @@ GUMP_ALWAYS_INLINE void wakeWaiter(Sudog* sg) {
 // full tells that a send would have waited on c, had it not been closed.
 inline bool full(const Hchan* c) {
   if (c->dataqsiz == 0) {
-    return c->recvq.first.load(acquire) ==
-           nullptr;  // orders the peeks; no partner
+    // Orders the peeks; no partner.
+    return c->recvq.first.load(acquire) == nullptr;
   }
   return c->qcount.load(acquire) == c->dataqsiz;  // as above
 }
@@ -306,8 +304,8 @@ inline bool full(const Hchan* c) {
 // empty tells that a receive would have waited on c, had it not been closed.
 inline bool empty(const Hchan* c) {
   if (c->dataqsiz == 0) {
-    return c->sendq.first.load(acquire) ==
-           nullptr;  // orders the peeks; no partner
+    // Orders the peeks; no partner.
+    return c->sendq.first.load(acquire) == nullptr;
   }
   return c->qcount.load(acquire) == 0;  // as above
 }

@@ -96,8 +96,7 @@ void dropm(M* mp) {
   {
     LockScope l(&sched.lock);
     sched.nmextra--;
-    checkdead();  // this thread may have been the last one that could wake
-                  // anybody
+    checkdead();  // it may have been the last one that could wake anybody
   }
   LockScope l(&extraLock);
   e->next = extraFree;

@@ -98,9 +98,9 @@ void lockSlow(Mutex* l) {
   Atomic<uint32_t>* sleepers = lockSleepersOf(l);
   sleepers->add(1, relaxed);  // S1: ordered before S3 by S2
   asymmetricHeavy();          // S2
-  while (
-      !l->key_.cas(0, 1, acquire)) {  // S3: pairs with store-release in unlock
-    futexsleep(&l->key_, 1, -1);      // U3 of the holder's unlock wakes us (L2)
+  // S3: pairs with store-release in unlock.
+  while (!l->key_.cas(0, 1, acquire)) {
+    futexsleep(&l->key_, 1, -1);  // U3 of the holder's unlock wakes us (L2)
   }
   sleepers->add(static_cast<uint32_t>(-1), relaxed);  // late is harmless (L1)
 }
@@ -109,13 +109,13 @@ void lockSlow(Mutex* l) {
 void unlockSlow(Mutex* l) { futexwakeup(&l->key_, 1); }
 
 void noteclear(Note* n) {
-  n->key.store(0,
-               relaxed);  // nobody else looks at it; handing it out orders it
+  // Nobody else looks at it; handing it out orders it.
+  n->key.store(0, relaxed);
 }
 
 void notewakeup(Note* n) {
-  const uint32_t old =
-      n->key.xchg(1, release);  // pairs with load-acquire in notesleep
+  // Pairs with load-acquire in notesleep.
+  const uint32_t old = n->key.xchg(1, release);
   if (old != 0) fatalthrow("notewakeup - double wakeup");
   // The sleeper may be gone, and its note in use again, before this call: then
   // it wakes somebody who looks again.

@@ -57,17 +57,18 @@ inline Atomic<uint32_t>* lockSleepersOf(const Mutex* l) {
                        kLockSleeperSlots];
 }
 
-void lockSlow(Mutex* l);    // On: any.  P: either.  Locks: takes l.  Parks: no
-                            // (blocks the thread).
-void unlockSlow(Mutex* l);  // wakes one sleeper
+// lockSlow is lock when it is held; unlockSlow wakes one sleeper. Both:
+// On: any.  P: either.  Locks: takes l; none.  Parks: no (blocks the thread).
+void lockSlow(Mutex* l);
+void unlockSlow(Mutex* l);
 
 // lock acquires l.
 // On: any.  P: either.  Locks: takes l.  Parks: no (blocks the thread).
 inline void lock(Mutex* l) ABSL_EXCLUSIVE_LOCK_FUNCTION(l)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // implements the capability
   lockrankAcquire(l, l->rank_);
-  if (GUMP_UNLIKELY(
-          !l->key_.cas(0, 1, acquire))) {  // pairs with store-release in unlock
+  // Pairs with store-release in unlock.
+  if (GUMP_UNLIKELY(!l->key_.cas(0, 1, acquire))) {
     lockSlow(l);
   }
 }

@@ -2,8 +2,8 @@
 //
 // Invariants:
 //  (A1) A byte is handed out once. What its owner recycles, it recycles as the
-//       same type (mem.h). (A2) Every byte is zero when handed out: chunks are
-//       fresh anonymous memory.
+//       same type (mem.h).
+//  (A2) Every byte is zero when handed out: chunks are fresh anonymous memory.
 //
 // Rejected: malloc. A goroutine may be switched away, or its thread stopped,
 // anywhere in the user's allocator; the scheduler must be able to work then.

@@ -19,13 +19,17 @@ struct NetpollResult {
   int32_t delta = 0;
 };
 
-void netpollGenericInit();  // idempotent; the first descriptor or timer calls
-                            // it
+// Unless it says otherwise:
+// On: any.  P: either.  Locks: none.  Parks: no.
+
+// netpollGenericInit is idempotent; the first descriptor or timer calls it.
+void netpollGenericInit();
 [[nodiscard]] bool netpollinited();
-// netpoll polls: delay < 0 blocks, 0 does not, > 0 waits that many ns. Needs no
-// P when it blocks.
+// netpoll polls: delay < 0 blocks, 0 does not, > 0 waits that many ns.
+// P: none when it blocks.  Parks: blocks the thread.
 [[nodiscard]] NetpollResult netpoll(int64_t delay);
-void netpollBreak();  // ends a blocking netpoll; any thread; coalesced
+// netpollBreak ends a blocking netpoll; coalesced.
+void netpollBreak();
 [[nodiscard]] bool netpollAnyWaiters();
 void netpollAdjustWaiters(int32_t delta);
 

@@ -13,6 +13,10 @@ namespace gump::rt {
 
 struct M;
 
+// Unless it says otherwise:
+// On: any.  P: either.  Locks: none.  Parks: no, but those that sleep block the
+// thread.
+
 int64_t nanotime();  // CLOCK_MONOTONIC, ns
 int64_t walltime();  // CLOCK_REALTIME, ns
 void usleep(uint32_t usec);
@@ -41,8 +45,9 @@ int32_t getproccount();
 void* sysReserve(size_t n);
 void sysFree(void* p, size_t n);
 
-// newosproc starts a joinable-by-nobody thread that runs mstart(mp). Returns 0
-// or the errno of pthread_create.
+// newosproc starts a detached thread that runs mstart(mp). Returns 0 or the
+// errno of pthread_create.
+// On: the template thread, or a thread of the user's.  Locks: libc's.
 int newosproc(M* mp);
 
 }  // namespace gump::rt

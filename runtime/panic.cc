@@ -36,8 +36,9 @@ constexpr int32_t kFreezeStopWait = 0x7fffffff;
 
 enum Throwing : int32_t { kThrowPanic = 0, kThrowUser = 1, kThrowRuntime = 2 };
 
-Atomic<int32_t> panicking;  // threads between startpanic and the end; a count,
-                            // so acq_rel makes the last one last
+// Threads between startpanic and the end; a count, so acq_rel makes the last
+// one last.
+Atomic<int32_t> panicking;
 
 // paniclk: 0 free, 1 held, 2 held and somebody may sleep. Not a Mutex: it has
 // no rank, and is taken under any lock.
@@ -133,8 +134,8 @@ bool startpanic() {
   tracebackCrash(mode, *throwing(), from);
   unlockPanic();
   if (panicking.add(-1, acq_rel) != 0) {
-    for (;;)
-      usleep(1'000'000);  // others still want to be heard; the last one exits
+    // Others still want to be heard; the last one exits.
+    for (;;) usleep(1'000'000);
   }
   if (mode.crash) crashAbort(mode);
   _exit(kExitCode);

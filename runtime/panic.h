@@ -1,6 +1,6 @@
 // The three verbs of failure. fatalthrow: an invariant of ours broke. fatal:
 // the user broke the program beyond repair. (The third, a panic, is an
-// exception and belongs to api/; see gump/go.h.) None of these allocates or
+// exception and belongs to api/; see gump/panic.h.) None of these allocates or
 // takes a lock that user code can hold. The text is Go's own where Go has one:
 // people will search for it.
 #ifndef RUNTIME_PANIC_H_
@@ -19,11 +19,13 @@ struct G;
 [[noreturn]] void fatalthrow(const char* text);
 // fatal prints "fatal error: <text>", the stacks of all user goroutines, and
 // exits with code 2.
+// On: any.  P: either.  Parks: no.
 [[noreturn]] void fatal(const char* text);
 // fatalpanic prints "panic: <text>", a blank line and the current goroutine's
 // stack, and exits with code 2. GOTRACEBACK decides for all three how much is
 // printed; `crash` ends in abort(). type: of the exception, printed on a line
 // of its own in brackets; nullptr for a panic, whose text says all.
+// On: any.  P: either.  Parks: no.
 [[noreturn]] void fatalpanic(const char* text, uint32_t len,
                              const char* type = nullptr);
 
@@ -31,6 +33,7 @@ struct G;
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool isPanicking();
 // isPanickingHere tells whether it is this thread.
+// On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool isPanickingHere();
 // dieInSignal is the second half of fatal, for a signal handler that has
 // printed what happened: the stack shown is that of the code it interrupted.

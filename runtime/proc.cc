@@ -9,14 +9,15 @@
 // The question that decides the design is when to wake a thread. Three answers
 // do not work:
 //   1. Keep all state central, so that one always knows. It does not scale:
-//   every switch takes the one lock.
+//      every switch takes the one lock.
 //   2. When a G is readied and a P is idle, wake a thread for it and hand it
-//   the G. The readier usually blocks at once
-//      and would have run the G itself on a warm cache; the exchange becomes
-//      thread-to-thread and costs microseconds.
+//      the G. The readier usually blocks at once and would have run the G
+//      itself on a warm cache; the exchange becomes thread-to-thread and costs
+//      microseconds.
 //   3. Wake a thread whenever a G is readied and a P is idle, without handing
-//   anything over. Threads wake, find nothing,
-//      and sleep again, all the time.
+//      anything over. Threads wake, find nothing, and sleep again, all the
+//      time.
+//
 // What works: an M that is out of work *spins* for a while, that is, looks
 // through every queue before it sleeps, and a readier wakes another M only if a
 // P is idle and nobody spins. The spinner that finds work wakes the next
@@ -27,11 +28,12 @@
 // the spinner has looked everywhere, found nothing, and goes to sleep. Both
 // sides therefore write first and read second:
 //
-//   readier (W)                                     sleeper (S), in
-//   loseSpinning W1 publish the G (xchg of runnext, sched.lock)  S1 nmspinning
-//   -= 1
-//   -- StoreLoad --                                 -- StoreLoad --
-//   W2 read nmspinning in wakep                     S2 read every queue again
+//   readier (W)                       sleeper (S), in loseSpinning
+//     W1  publish the G                 S1  nmspinning -= 1
+//         (xchg of runnext, or under
+//         sched.lock)
+//         -- StoreLoad --                   -- StoreLoad --
+//     W2  read nmspinning in wakep      S2  read every queue again
 //
 // Both RMWs and both reads are seq_cst. If W2 reads the value from before S1,
 // then W1 precedes S2 in their single total order, and S2 finds the G. If it
@@ -60,7 +62,7 @@ namespace {
 
 enum class Find : uint8_t { kFound, kAgain, kNothing };
 
-// randomOrder visits 0..count-1 in an order fixed by a start and a stride
+// RandomOrder visits 0..count-1 in an order fixed by a start and a stride
 // coprime to count, so each once.
 class RandomOrder {
  public:
@@ -93,8 +95,8 @@ class RandomOrder {
 };
 
 void runSafePointFn(P* pp) {
-  if (!pp->runSafePointFn.cas(1, 0, acq_rel))
-    return;  // the winner runs it, once per P
+  // The winner runs it, once per P.
+  if (!pp->runSafePointFn.cas(1, 0, acq_rel)) return;
   sched.safePointFn(pp);
   LockScope l(&sched.lock);
   if (--sched.safePointWait == 0) notewakeup(&sched.safePointNote);
@@ -119,8 +121,8 @@ void stopSpinning(M* mp) {
 // stealWork tries every other P four times; in the last pass runnext too.
 G* stealWork(M* mp, P* pp, bool* newWork) {
   constexpr int kPasses = 4;
-  uint32_t count = static_cast<uint32_t>(
-      gomaxprocs.load(relaxed));  // we hold a P, so the world is not stopped
+  // We hold a P, so the world is not stopped.
+  uint32_t count = static_cast<uint32_t>(gomaxprocs.load(relaxed));
   for (int pass = 0; pass < kPasses; pass++) {
     bool last = pass == kPasses - 1;
     for (RandomOrder order(count, mp); !order.done(); order.next()) {
@@ -139,10 +141,11 @@ G* stealWork(M* mp, P* pp, bool* newWork) {
 // pollNetwork is steps 4 and, for sysmon's sake, part of 10: one M at a time,
 // never blocking.
 G* pollNetwork() {
+  // Pairs with the store of the M that blocks in the poller.
+  // Pairs with the release below.
   if (!netpollinited() || !netpollAnyWaiters() ||
-      sched.lastpoll.load(acquire) ==
-          0 ||  // pairs with the store of the M that blocks in the poller
-      !sched.pollingNet.cas(0, 1, acquire)) {  // pairs with the release below
+      sched.lastpoll.load(acquire) == 0 ||
+      !sched.pollingNet.cas(0, 1, acquire)) {
     return nullptr;
   }
   NetpollResult r = netpoll(0);
@@ -175,8 +178,8 @@ G* globalBatch(P* pp) {
 // findWithP is everything that can be found while holding the P: steps 1 to 6.
 Find findWithP(M* mp, Runnable* out) {
   P* pp = mp->p;
-  if (pp->runSafePointFn.load(acquire) != 0)
-    runSafePointFn(pp);  // pairs with forEachP's store
+  // Pairs with forEachP's store.
+  if (pp->runSafePointFn.load(acquire) != 0) runSafePointFn(pp);
   // Now and then the global queue goes first, or two Gs that keep readying each
   // other would starve it.
   if (pp->schedtick.load(relaxed) % 61 == 0 &&
@@ -192,9 +195,8 @@ Find findWithP(M* mp, Runnable* out) {
   if ((out->gp = globalBatch(pp)) != nullptr) return Find::kFound;  // 3
   if ((out->gp = pollNetwork()) != nullptr) return Find::kFound;    // 4
   // 5: steal, unless enough others already try
-  int32_t busy =
-      gomaxprocs.load(relaxed) -
-      sched.npidle.load(relaxed);  // a heuristic; any value is correct
+  // A heuristic; any value is correct.
+  int32_t busy = gomaxprocs.load(relaxed) - sched.npidle.load(relaxed);
   if (mp->spinning || 2 * sched.nmspinning.load(relaxed) < busy) {
     if (!mp->spinning) becomeSpinning(mp);
     bool newWork = false;
@@ -213,16 +215,16 @@ Find findWithP(M* mp, Runnable* out) {
 Find releaseP(M* mp, Runnable* out) {
   LockScope l(&sched.lock);
   P* pp = mp->p;
-  if (sched.gcwaiting.load(relaxed) ||
-      sched.mainEnded.load(relaxed) ||  // written under sched.lock
+  // Written under sched.lock.
+  if (sched.gcwaiting.load(relaxed) || sched.mainEnded.load(relaxed) ||
       pp->runSafePointFn.load(relaxed) != 0) {
     return Find::kAgain;
   }
   if ((out->gp = globrunqgetbatch(pp, kRunqSize / 2)) != nullptr) {
     return Find::kFound;
   }
-  if (!mp->spinning &&
-      sched.needspinning.load(relaxed) == 1) {  // set under sched.lock
+  // Set under sched.lock.
+  if (!mp->spinning && sched.needspinning.load(relaxed) == 1) {
     becomeSpinning(mp);
     return Find::kAgain;
   }
@@ -238,8 +240,8 @@ bool takeIdleP(M* mp) {
     LockScope l(&sched.lock);
     pp = pidlegetSpinning();
   }
-  if (pp == nullptr)
-    return false;  // needspinning is set: whoever releases a P looks first
+  // needspinning is set: whoever releases a P looks first.
+  if (pp == nullptr) return false;
   acquirep(pp);
   becomeSpinning(mp);
   return true;
@@ -283,9 +285,9 @@ Find loseSpinning(M* mp, Runnable* out) {
 // blockInPoller is step 10: the last M to go idle waits for the network instead
 // of its note.
 Find blockInPoller(M* mp, Runnable* out) {
+  // Pairs with the stores of lastpoll by other pollers.
   if (!netpollinited() || !netpollAnyWaiters() ||
-      sched.lastpoll.xchg(0, acq_rel) ==
-          0) {  // pairs with the stores of lastpoll by other pollers
+      sched.lastpoll.xchg(0, acq_rel) == 0) {
     return Find::kNothing;
   }
   if (mp->p != nullptr) fatalthrow("findRunnable: netpoll with p");
@@ -324,8 +326,8 @@ bool endSchedule(M* mp) {
   {
     LockScope l(&sched.lock);
     globrunqputbatch(&q);
-    stopping = sched.gcwaiting.load(
-        relaxed);  // written under sched.lock; who stops the world counts our P
+    // Written under sched.lock; who stops the world counts our P.
+    stopping = sched.gcwaiting.load(relaxed);
     safePoint = pp->runSafePointFn.load(relaxed) != 0;
     if (!stopping && !safePoint) pidleput(releasep());
   }
@@ -346,12 +348,12 @@ bool endSchedule(M* mp) {
 Runnable findRunnable() {
   M* mp = getg()->m;
   for (;;) {
-    if (GUMP_UNLIKELY(sched.mainEnded.load(acquire))) {  // pairs with mainDone
+    if (GUMP_UNLIKELY(sched.mainEnded.load(acquire))) {  // pairs with endMain
       if (!endSchedule(mp)) return {nullptr, false};
       continue;
     }
-    if (GUMP_UNLIKELY(
-            sched.gcwaiting.load(acquire))) {  // pairs with stopTheWorld
+    // Pairs with stopTheWorld.
+    if (GUMP_UNLIKELY(sched.gcwaiting.load(acquire))) {
       gcstopm();
       if (mp->p == nullptr) return {nullptr, false};  // m0, woken to leave Run
       continue;
@@ -376,8 +378,9 @@ G* schedule() {
   if (GUMP_UNLIKELY(mp->lockedg != nullptr)) {
     stoplockedm();
     if (mp->p == nullptr) return nullptr;  // m0, woken to leave Run
+    // It has a stack: it locked itself.
     return execute(mp->lockedg,
-                   /*inheritTime=*/false);  // it has a stack: it locked itself
+                   /*inheritTime=*/false);
   }
   for (;;) {
     if (GUMP_UNLIKELY(mp->spinning && !runqempty(mp->p))) {
@@ -412,8 +415,8 @@ G* execute(G* gp, bool inheritTime) {
   } else {
     pp->preempt.store(false, relaxed);  // best effort: who asks, asks again
     gp->preempt.store(false, relaxed);
-    pp->schedtick.store(pp->schedtick.load(relaxed) + 1,
-                        relaxed);  // written by us; sysmon only compares values
+    // Written by us; sysmon only compares values.
+    pp->schedtick.store(pp->schedtick.load(relaxed) + 1, relaxed);
   }
   return gp;
 }
@@ -439,8 +442,8 @@ void wakep() {
       sched.needspinning.load(seq_cst) == 1) {
     return;
   }
-  if (sched.mainEnded.load(relaxed))
-    return;  // the next Run wakes a P after it has cleared this
+  // The next Run wakes a P after it has cleared this.
+  if (sched.mainEnded.load(relaxed)) return;
   if (!sched.nmspinning.cas(0, 1, seq_cst)) return;
   M* mp = acquirem();  // between taking the P and handing it over, we must not
                        // be stopped
@@ -465,10 +468,8 @@ void injectglist(GList* glist) {
   }
   M* mp = acquirem();
   P* pp = mp->p;
-  int32_t idle =
-      pp == nullptr
-          ? q.size
-          : sched.npidle.load(relaxed);  // how many others could take one each
+  // How many others could take one each.
+  int32_t idle = pp == nullptr ? q.size : sched.npidle.load(relaxed);
   GQueue global;
   for (int32_t i = 0; i < idle && !q.empty(); i++) global.pushBack(q.pop());
   int32_t starts = global.size;

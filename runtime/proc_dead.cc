@@ -19,8 +19,8 @@ constexpr int kStderr = 2;
 struct Census {
   int32_t waiting = 0;
   int32_t runnable = 0;  // on a queue, for a thread or for a stack
-  const G* busy =
-      nullptr;  // running or in a system call, although no thread is
+  // Running or in a system call, although no thread is.
+  const G* busy = nullptr;
 };
 
 void countG(G* gp, void* arg) {
@@ -95,8 +95,8 @@ void printId(Writer* w, const char* key, bool some, int64_t id) {
 }
 
 uint32_t ringLength(const P* pp) {
-  uint32_t h = pp->runqhead.load(
-      acquire);  // a trace: nothing depends on the pair being consistent
+  // A trace: nothing depends on the pair being consistent.
+  uint32_t h = pp->runqhead.load(acquire);
   uint32_t t = pp->runqtail.load(acquire);
   return t - h;
 }
@@ -133,8 +133,8 @@ void traceM(Writer* w, const M* mp) {
   print(w,
         " mallocing=0 throwing=%d preemptoff= locks=%d dying=%d spinning=%s "
         "blocked=%s",
-        peek(mp->throwing), mp->locks.load(relaxed),
-        peek(mp->dying),  // a trace
+        // A trace.
+        peek(mp->throwing), mp->locks.load(relaxed), peek(mp->dying),
         boolText(peek(mp->spinning)), boolText(mp->blocked.load(relaxed)));
   printId(w, "lockedg", lockedg != nullptr,
           lockedg == nullptr ? 0 : static_cast<int64_t>(peek(lockedg->goid)));
@@ -158,16 +158,16 @@ void traceLocked(bool detailed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   if (traceStart == 0) traceStart = now;
   char buf[1024];
   Writer w{.buf = buf, .cap = sizeof(buf), .fd = kStderr};
-  int32_t n =
-      gomaxprocs.load(relaxed);  // under sched.lock no resizing is half done
+  // Under sched.lock no resizing is half done.
+  int32_t n = gomaxprocs.load(relaxed);
   print(&w,
         "SCHED %Dms: gomaxprocs=%d idleprocs=%d threads=%D spinningthreads=%d "
         "needspinning=%u idlethreads=%d "
         "runqueue=%d",
-        (now - traceStart) / 1'000'000, n,
-        sched.npidle.load(relaxed),  // a trace
-        mcount(), sched.nmspinning.load(relaxed),
-        sched.needspinning.load(relaxed), sched.nmidle, sched.runq.size);
+        // A trace.
+        (now - traceStart) / 1'000'000, n, sched.npidle.load(relaxed), mcount(),
+        sched.nmspinning.load(relaxed), sched.needspinning.load(relaxed),
+        sched.nmidle, sched.runq.size);
   if (!detailed) {
     traceQueues(&w, n);
     flush(&w);
@@ -196,9 +196,9 @@ void traceLocked(bool detailed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 // come back and wake anybody (Go, with C threads); when no Run is in progress,
 // for the same reason; and when the process is ending anyway.
 void checkdead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  if (!sched.m0attached ||
-      sched.mainEnded.load(relaxed) ||  // written under sched.lock
-      sched.nmextra > 0 || isPanicking()) {
+  // Written under sched.lock.
+  if (!sched.m0attached || sched.mainEnded.load(relaxed) || sched.nmextra > 0 ||
+      isPanicking()) {
     return;
   }
   int64_t run = mcount() - sched.nmidle - sched.nmidlelocked - sched.nmsys;

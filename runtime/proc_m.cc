@@ -65,8 +65,8 @@ void spawnThread(M* mp) {
     fatalthrow("newosproc");
   }
 }
-M* freem ABSL_GUARDED_BY(sched.lock) =
-    nullptr;  // structs of threads that have ended
+// Structs of threads that have ended.
+M* freem ABSL_GUARDED_BY(sched.lock) = nullptr;
 
 // How m0 may sleep without a P and still be fetched when Run has to return. m0
 // sleeps locked (stoplockedm) or for good (mexit); startlockedm and endMain may
@@ -81,8 +81,8 @@ M0Sleep m0sleep ABSL_GUARDED_BY(sched.lock);
 // m0SleepBegin announces a sleep of m0; false: main has ended, do not sleep.
 bool m0SleepBegin() {
   LockScope l(&sched.lock);
-  if (sched.mainEnded.load(relaxed) && !m0sleep.woken)
-    return false;  // written under sched.lock
+  // Written under sched.lock.
+  if (sched.mainEnded.load(relaxed) && !m0sleep.woken) return false;
   m0sleep.sleeping = true;
   return true;
 }
@@ -168,8 +168,8 @@ void mcommoninit(M* mp, int64_t id) {
   M* head = allm.load(relaxed);
   do {
     mp->alllink = head;
-  } while (!allm.casWeak(head, mp,
-                         release));  // pairs with the acquire of who walks allm
+    // Release: pairs with the acquire of who walks allm.
+  } while (!allm.casWeak(head, mp, release));
 }
 
 void minit(M* mp) {
@@ -344,12 +344,12 @@ void stopm() {
 
 void gcstopm() {
   M* mp = getg()->m;
-  if (!sched.gcwaiting.load(acquire))
-    fatalthrow("gcstopm: not waiting for gc");  // pairs with stopTheWorld
+  // Pairs with stopTheWorld.
+  if (!sched.gcwaiting.load(acquire)) fatalthrow("gcstopm: not waiting for gc");
   if (mp->spinning) {
     mp->spinning = false;
-    if (sched.nmspinning.add(-1, seq_cst) <
-        0) {  // startTheWorld's wakep restarts enough
+    // startTheWorld's wakep restarts enough.
+    if (sched.nmspinning.add(-1, seq_cst) < 0) {
       fatalthrow("gcstopm: negative nmspinning");
     }
   }
@@ -390,9 +390,8 @@ void handoffp(P* pp) {
     unlock(&sched.lock);
     return;
   }
-  if (pp->runSafePointFn.cas(
-          1, 0,
-          acq_rel)) {  // whoever idles a P first runs what forEachP asked of it
+  // Whoever idles a P first runs what forEachP asked of it.
+  if (pp->runSafePointFn.cas(1, 0, acq_rel)) {
     sched.safePointFn(pp);
     if (--sched.safePointWait == 0) notewakeup(&sched.safePointNote);
   }
@@ -408,8 +407,7 @@ void handoffp(P* pp) {
   unlock(&sched.lock);
 }
 
-// ---- locked goroutines
-// -------------------------------------------------------------------------------------------------
+// ---- Locked goroutines ------------------------------------------------------
 
 void incidlelocked(int32_t v) {
   LockScope l(&sched.lock);
@@ -456,8 +454,8 @@ void startlockedm(G* gp) {
 
 void wakeM0ToLeave() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   if (mremoveIdle(&m0)) {
-    notewakeup(
-        &m0.park);  // without a P: stopm returns, schedule returns nullptr
+    // Without a P: stopm returns, schedule returns nullptr.
+    notewakeup(&m0.park);
     return;
   }
   if (m0sleep.sleeping && !m0sleep.woken) {

@@ -50,8 +50,8 @@ GSlab* newSlab() {
 }
 
 uint64_t nextGoid(P* pp) {
-  if (pp == nullptr)
-    return sched.goidgen.add(1, relaxed);  // uniqueness is all that matters
+  // Uniqueness is all that matters.
+  if (pp == nullptr) return sched.goidgen.add(1, relaxed);
   if (pp->goidcache == pp->goidcacheend) {
     uint64_t end = sched.goidgen.add(kGoidBatch, relaxed);  // as above
     pp->goidcache = end - kGoidBatch + 1;
@@ -60,7 +60,8 @@ uint64_t nextGoid(P* pp) {
   return pp->goidcache++;
 }
 
-// gdestroy takes gp apart after its last instruction. On: g0.
+// gdestroy takes gp apart after its last instruction.
+// On: g0.  P: needed.  Locks: takes kStack, kGFree, sched.lock.  Parks: no.
 void gdestroy(G* gp) {
   M* mp = getg()->m;
   P* pp = mp->p;
@@ -111,8 +112,8 @@ void goexitCaught(_Unwind_Reason_Code, _Unwind_Exception*) {
 
 G* malg() {
   LockScope l(&allgLock);
-  if (slabTail == nullptr ||
-      slabTail->used.load(relaxed) == kSlabCells) {  // written under this lock
+  // Written under this lock.
+  if (slabTail == nullptr || slabTail->used.load(relaxed) == kSlabCells) {
     GSlab* slab = newSlab();
     if (slab == nullptr) return nullptr;
     if (slabTail == nullptr) {
@@ -125,8 +126,8 @@ G* malg() {
   uint32_t i = slabTail->used.load(relaxed);
   G* gp = new (&slabTail->cells[i]) G();
   casgstatus(gp, kGidle, kGdead);
-  slabTail->used.store(
-      i + 1, release);  // pairs with forEachG: the cell is constructed
+  // Pairs with forEachG: the cell is constructed.
+  slabTail->used.store(i + 1, release);
   ngs.add(1, relaxed);  // a count
   return gp;
 }
@@ -156,8 +157,8 @@ void gfput(P* pp, G* gp) {
 }
 
 G* gfget(P* pp) {
-  if (pp->gFreeN == 0 &&
-      sched.gFreeN.load(relaxed) > 0) {  // a stale zero costs a fresh cell
+  // A stale zero costs a fresh cell.
+  if (pp->gFreeN == 0 && sched.gFreeN.load(relaxed) > 0) {
     LockScope l(&sched.gFreeLock);
     while (pp->gFreeN < kGFreeMax / 2) {
       G* gp = sched.gFree.pop();
@@ -283,12 +284,12 @@ void goexit1() {
   G* gp = getg();
   const FuncType* ft = gp->fn;
   gp->fn = nullptr;
-  ft->destroy(
-      gp->closure);  // may park, and come back on another M; gp stays the same
+  // May park, and come back on another M; gp stays the same.
+  ft->destroy(gp->closure);
   if (GUMP_UNLIKELY(gp->gls != nullptr)) glsDestroyAll(gp);
   if (GUMP_UNLIKELY(gp->name != nullptr)) {
-    std::free(const_cast<char*>(
-        gp->name));  // still the goroutine: user code may allocate
+    // Still the goroutine: user code may allocate.
+    std::free(const_cast<char*>(gp->name));
     gp->name = nullptr;
   }
   gp->dying = true;

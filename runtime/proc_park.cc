@@ -6,10 +6,12 @@
 // complete.
 //
 // Invariants:
-//   (K1) A G that is kGwaiting has its context in sched, except a foreign one,
-//   whose thread waits on its M's note. (K2) After unlockf, or after a runqput
-//   of itself, nothing on this M touches the G. (K3) On g0 m.locks is 0 when fn
-//   returns the next G; gopark's one acquirem ends in park_m.
+//  (K1) A G that is kGwaiting has its context in sched, except a foreign one,
+//       whose thread waits on its M's note.
+//  (K2) After unlockf, or after a runqput of itself, nothing on this M touches
+//       the G.
+//  (K3) On g0 m.locks is 0 when fn returns the next G; gopark's one acquirem
+//       ends in park_m.
 #include "runtime/os_linux.h"
 #include "runtime/panic.h"
 #include "runtime/proc.h"
@@ -56,8 +58,8 @@ G* park_m(G* gp) {
     if (!unlockf(gp, lock)) {
       mp->locks.store(0, relaxed);  // (K3)
       casgstatus(gp, kGwaiting, kGrunnable);
-      return execute(
-          gp, /*inheritTime=*/true);  // it has a stack, so execute returns it
+      // It has a stack, so execute returns it.
+      return execute(gp, /*inheritTime=*/true);
     }
   }
   mp->locks.store(0, relaxed);  // (K3)
@@ -94,7 +96,10 @@ bool parkunlock(G*, void* l)
 G* goschedImpl(G* gp) {
   casgstatus(gp, kGrunning, kGrunnable);
   dropg();
-  if (soleP()) {
+  // pp->yielded is the front of the global queue, so only while the rest of
+  // that is empty is its tail the tail of the whole. (A stale zero lets gp go
+  // before what somebody queues just now.)
+  if (soleP() && sched.runqsize.load(relaxed) == 0) {
     getg()->m->p->yielded.pushBack(gp);  // nobody else could take it
     return schedule();
   }
@@ -171,17 +176,16 @@ void goyield() { gumpMcall(goyield_m); }
 namespace {
 GUMP_NOINLINE G* runtimeEntrySlow(G* gp) {
   if (gp == nullptr) return needm();
-  if (!gp->foreign && gp->m->locks.load(relaxed) == 0)
-    gopreempt();  // ours: written by us only
+  // Ours: written by us only.
+  if (!gp->foreign && gp->m->locks.load(relaxed) == 0) gopreempt();
   return gp;
 }
 }  // namespace
 
 G* runtimeEntry() {
   G* gp = getg();
-  if (GUMP_UNLIKELY(gp == nullptr ||
-                    gp->preempt.load(
-                        relaxed))) {  // a request, repeated by sysmon if missed
+  // A request, repeated by sysmon if missed.
+  if (GUMP_UNLIKELY(gp == nullptr || gp->preempt.load(relaxed))) {
     return runtimeEntrySlow(gp);
   }
   return gp;

@@ -1,15 +1,18 @@
 // Run queues: the ring of a P with its runnext, and the global queue.
 //
 // Ring invariants:
-//   (R1) runqtail is written by the owner only; runqhead by owner and thieves,
-//   by CAS; tail - head <= kRunqSize. (R2) A slot in [head, tail) holds a G
-//   that is kGrunnable and on no other queue. (R3) Whoever advances head has
-//   read the slots before the CAS. The CAS decides whether the reading counts.
-//   (R4) Only the owner writes slots, and only outside [head, tail); so a slot
-//   is rewritten only after its reader's CAS. (R5) Only the owner makes runnext
-//   non-null.
-// All of it works on a bare P: no G is looked into. The one exception is
-// runqputslow, which needs sched.runq.
+//  (R1) runqtail is written by the owner only; runqhead by owner and thieves,
+//       by CAS (by a store if soleP); tail - head <= kRunqSize.
+//  (R2) A slot in [head, tail) holds a G that is kGrunnable and on no other
+//       queue.
+//  (R3) Whoever advances head has read the slots before the CAS. The CAS
+//       decides whether the reading counts.
+//  (R4) Only the owner writes slots, and only outside [head, tail); so a slot
+//       is rewritten only after its reader's CAS.
+//  (R5) Only the owner makes runnext non-null.
+// All of it works on a bare P: no G is looked into, but for lookAhead, which
+// reads one as a hint. The one exception is runqputslow, which needs
+// sched.runq.
 #include "runtime/panic.h"
 #include "runtime/proc.h"
 #include "runtime/sanitizer.h"
@@ -32,18 +35,17 @@ void runqput(P* pp, G* gp, bool next) {
     // non-null meanwhile.
   }
   for (;;) {
-    uint32_t h =
-        pp->runqhead.load(acquire);  // pairs with cas-release in runqgrab:
-                                     // slots below h have been read
+    // Pairs with cas-release in runqgrab: slots below h have been read.
+    uint32_t h = pp->runqhead.load(acquire);
     uint32_t t = pp->runqtail.load(relaxed);  // (R1) we are its only writer
     if (GUMP_LIKELY(t - h < kRunqSize)) {
       pp->runq[t % kRunqSize].store(gp, relaxed);  // published by the next line
-      pp->runqtail.store(t + 1,
-                         release);  // pairs with load-acquire in runqgrab
+      // Pairs with load-acquire in runqgrab.
+      pp->runqtail.store(t + 1, release);
       return;
     }
-    if (runqputslow(pp, gp, h, t))
-      return;  // false: a thief made room, so the next turn succeeds
+    // False: a thief made room, so the next turn succeeds.
+    if (runqputslow(pp, gp, h, t)) return;
   }
 }
 
@@ -52,11 +54,11 @@ bool runqputslow(P* pp, G* gp, uint32_t h, uint32_t t) {
   if (t - h != kRunqSize) fatalthrow("runqputslow: queue is not full");
   G* batch[kHalf];
   for (uint32_t i = 0; i < kHalf; i++) {
-    batch[i] =
-        pp->runq[(h + i) % kRunqSize].load(relaxed);  // (R4) written by us
+    // (R4) written by us.
+    batch[i] = pp->runq[(h + i) % kRunqSize].load(relaxed);
   }
-  if (!pp->runqhead.cas(h, h + kHalf, release))
-    return false;  // (R3) commits; pairs with the acquire in runqput
+  // (R3) commits; pairs with the acquire in runqput.
+  if (!pp->runqhead.cas(h, h + kHalf, release)) return false;
   GQueue q;
   for (G* g : batch) q.pushBack(g);
   q.pushBack(gp);
@@ -117,13 +119,13 @@ RunqGet runqget(P* pp) {
   // attempt is enough.
   G* next = pp->runnext.load(relaxed);
   if (soleP()) return runqgetSole(pp, next);
-  if (next != nullptr &&
-      pp->runnext.cas(next, nullptr, acquire)) {  // pairs with xchg in runqput
+  // Pairs with xchg in runqput.
+  if (next != nullptr && pp->runnext.cas(next, nullptr, acquire)) {
     return {next, /*inheritTime=*/true};
   }
   for (;;) {
-    uint32_t h = pp->runqhead.load(
-        acquire);  // pairs with cas-release of other consumers
+    // Pairs with cas-release of other consumers.
+    uint32_t h = pp->runqhead.load(acquire);
     uint32_t t = pp->runqtail.load(relaxed);  // (R1)
     if (t == h) return {nullptr, false};
     G* gp = pp->runq[h % kRunqSize].load(relaxed);  // (R4) written by us
@@ -140,12 +142,12 @@ bool runqempty(const P* pp) {
   // if tail did not move, the kicked G had not yet left when runnext was read
   // non-null.
   for (;;) {
-    uint32_t h =
-        pp->runqhead.load(acquire);  // pairs with cas-release of consumers
-    uint32_t t =
-        pp->runqtail.load(acquire);  // pairs with store-release of the owner
-    G* next = pp->runnext.load(
-        seq_cst);  // seq_cst: the parking recheck relies on it (proc.cc)
+    // Pairs with cas-release of consumers.
+    uint32_t h = pp->runqhead.load(acquire);
+    // Pairs with store-release of the owner.
+    uint32_t t = pp->runqtail.load(acquire);
+    // seq_cst: the parking recheck relies on it (proc.cc).
+    G* next = pp->runnext.load(seq_cst);
     if (t == pp->runqtail.load(acquire)) return h == t && next == nullptr;
   }
 }
@@ -159,8 +161,8 @@ uint32_t runqlen(const P* pp) {
 GQueue runqdrain(P* pp) {
   GQueue q;
   G* next = pp->runnext.load(relaxed);
-  if (next != nullptr &&
-      pp->runnext.cas(next, nullptr, acquire)) {  // as in runqget
+  // As in runqget.
+  if (next != nullptr && pp->runnext.cas(next, nullptr, acquire)) {
     q.pushBack(next);
   }
   for (;;) {
@@ -182,11 +184,10 @@ GQueue runqdrain(P* pp) {
 uint32_t runqgrab(P* pp, Atomic<G*>* batch, uint32_t batchHead,
                   bool stealRunNextG) {
   for (;;) {
-    uint32_t h = pp->runqhead.load(
-        acquire);  // pairs with cas-release of other consumers
-    uint32_t t =
-        pp->runqtail.load(acquire);  // pairs with store-release of the owner:
-                                     // slots below t are written
+    // Pairs with cas-release of other consumers.
+    uint32_t h = pp->runqhead.load(acquire);
+    // Pairs with store-release of the owner: slots below t are written.
+    uint32_t t = pp->runqtail.load(acquire);
     uint32_t n = t - h;
     n -= n / 2;  // half, rounded up
     if (n == 0) {
@@ -199,16 +200,16 @@ uint32_t runqgrab(P* pp, Atomic<G*>* batch, uint32_t batchHead,
         // synchronous exchange between two goroutines cross processors.
         usleep(3);
       }
-      if (!pp->runnext.cas(next, nullptr, acquire))
-        continue;  // pairs with xchg in runqput: we see *next
-      batch[batchHead % kRunqSize].store(
-          next, relaxed);  // ours until runqsteal publishes it
+      // Pairs with xchg in runqput: we see *next.
+      if (!pp->runnext.cas(next, nullptr, acquire)) continue;
+      // Ours until runqsteal publishes it.
+      batch[batchHead % kRunqSize].store(next, relaxed);
       return 1;
     }
     if (n > kRunqSize / 2) continue;  // h and t are of different moments
     for (uint32_t i = 0; i < n; i++) {
-      G* gp = pp->runq[(h + i) % kRunqSize].load(
-          relaxed);  // published by the tail we loaded
+      // Published by the tail we loaded.
+      G* gp = pp->runq[(h + i) % kRunqSize].load(relaxed);
       batch[(batchHead + i) % kRunqSize].store(gp, relaxed);  // as above
     }
     if (pp->runqhead.cas(h, h + n, release)) return n;  // (R3) commits
@@ -222,15 +223,14 @@ G* runqsteal(P* pp, P* victim, bool stealRunNextG) {
   n--;
   G* gp = pp->runq[(t + n) % kRunqSize].load(relaxed);  // just written by us
   if (n == 0) return gp;
-  uint32_t h = pp->runqhead.load(
-      acquire);  // pairs with cas-release of consumers of our ring
+  // Pairs with cas-release of consumers of our ring.
+  uint32_t h = pp->runqhead.load(acquire);
   if (t - h + n >= kRunqSize) fatalthrow("runqsteal: runq overflow");
   pp->runqtail.store(t + n, release);  // pairs with load-acquire in runqgrab
   return gp;
 }
 
-// ---- the global queue, all under sched.lock
-// ----------------------------------------------------------------------------
+// ---- The global queue, all under sched.lock ---------------------------------
 
 void globrunqput(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   sched.runq.pushBack(gp);
@@ -272,8 +272,8 @@ G* globrunqget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 G* globrunqgetbatch(P* pp, int32_t n)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   if (sched.runq.empty()) return nullptr;
-  int32_t share = sched.runq.size / gomaxprocs.load(relaxed) +
-                  1;  // written with the world stopped
+  // Written with the world stopped.
+  int32_t share = sched.runq.size / gomaxprocs.load(relaxed) + 1;
   if (n > share) n = share;
   if (n > sched.runq.size) n = sched.runq.size;
   G* gp = sched.runq.pop();

@@ -50,7 +50,8 @@ constexpr uint32_t kLegalP[] = {
 // they have stopped the world, or a dying process has told it to stop; both set
 // gcwaiting long before. So nobody can be setting one now.
 bool soleHolder() {
-  return soleP() && getg()->m->p != nullptr &&
+  const G* self = getg();  // nullptr in needm
+  return soleP() && self != nullptr && self->m->p != nullptr &&
          !sched.gcwaiting.load(relaxed);  // see above
 }
 
@@ -72,9 +73,8 @@ GUMP_NOINLINE void scanWait(G* gp, uint32_t oldval, uint32_t newval) {
 }  // namespace
 
 uint32_t readgstatus(const G* gp) {
-  return gp->atomicstatus.load(
-      acquire);  // pairs with the stores in casgstatus: the G's fields belong
-                 // to the status
+  // Pairs with the stores in casgstatus: the G's fields belong to the status.
+  return gp->atomicstatus.load(acquire);
 }
 
 void casgstatus(G* gp, uint32_t oldval, uint32_t newval) {
@@ -95,23 +95,21 @@ void casgstatus(G* gp, uint32_t oldval, uint32_t newval) {
   if (GUMP_UNLIKELY(gp->atomicstatus.load(relaxed) != oldval)) {
     badG(gp, oldval, newval);
   }
-  gp->atomicstatus.store(
-      newval,
-      release);  // pairs with the acquire of the cas above and of readgstatus
+  // Pairs with the acquire of the cas above and of readgstatus.
+  gp->atomicstatus.store(newval, release);
 }
 
 bool castogscanstatus(G* gp, uint32_t oldval) {
   if (oldval != kGwaiting && oldval != kGsyscall) {
     fatalthrow("castogscanstatus: bad status");
   }
-  return gp->atomicstatus.cas(oldval, oldval | kGscan,
-                              acquire);  // pairs with the parker's release
+  // Pairs with the parker's release.
+  return gp->atomicstatus.cas(oldval, oldval | kGscan, acquire);
 }
 
 void casfrom_Gscanstatus(G* gp, uint32_t oldval) {
-  if (!gp->atomicstatus.cas(
-          oldval | kGscan, oldval,
-          release)) {  // pairs with the acq_rel of who leaves the status
+  // Pairs with the acq_rel of who leaves the status.
+  if (!gp->atomicstatus.cas(oldval | kGscan, oldval, release)) {
     badG(gp, oldval | kGscan, oldval);
   }
 }
@@ -120,9 +118,8 @@ bool pcasstatus(P* pp, uint32_t oldval, uint32_t newval) {
   if (GUMP_UNLIKELY(oldval > kPdead || (kLegalP[oldval] & bit(newval)) == 0)) {
     badP(pp, oldval, newval);
   }
-  return pp->status.cas(
-      oldval, newval,
-      acq_rel);  // the winner owns the P and all that its last owner wrote
+  // The winner owns the P and all that its last owner wrote.
+  return pp->status.cas(oldval, newval, acq_rel);
 }
 
 void setPStatus(P* pp, uint32_t oldval, uint32_t newval) {
@@ -130,8 +127,8 @@ void setPStatus(P* pp, uint32_t oldval, uint32_t newval) {
                     pp->status.load(relaxed) != oldval)) {
     badP(pp, oldval, newval);
   }
-  pp->status.store(
-      newval, release);  // publishes the P to whoever takes it with pcasstatus
+  // Publishes the P to whoever takes it with pcasstatus.
+  pp->status.store(newval, release);
 }
 
 }  // namespace gump::rt

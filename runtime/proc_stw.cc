@@ -22,15 +22,15 @@ namespace {
 
 Atomic<uint32_t> worldsema{1};
 int32_t newprocs;  // by GOMAXPROCS for startTheWorld; guarded by worldsema
-constexpr int64_t kStopRetry =
-    100'000;  // ns until running goroutines are asked again
+// ns until running goroutines are asked again.
+constexpr int64_t kStopRetry = 100'000;
 
 // takeStoppablePs counts down the caller's own P, those in system calls and the
 // idle ones. True: must wait for others.
 bool takeStoppablePs(M* mp) {
   LockScope l(&sched.lock);
-  sched.stopwait =
-      gomaxprocs.load(relaxed);          // changes only with the world stopped
+  // Changes only with the world stopped.
+  sched.stopwait = gomaxprocs.load(relaxed);
   sched.gcwaiting.store(true, seq_cst);  // store gcwaiting, then read P status
                                          // / entersyscall: the other way round
   preemptall();
@@ -113,8 +113,8 @@ void startTheWorld() {
     int32_t procs = newprocs != 0 ? newprocs : gomaxprocs.load(relaxed);
     newprocs = 0;
     runnable = procresize(procs);
-    sched.gcwaiting.store(false,
-                          release);  // pairs with the acquire in findRunnable
+    // Pairs with the acquire in findRunnable.
+    sched.gcwaiting.store(false, release);
     if (sched.sysmonwait.load(relaxed)) {  // written under sched.lock
       sched.sysmonwait.store(false, relaxed);
       notewakeup(&sched.sysmonnote);
@@ -192,9 +192,8 @@ void forEachP(WaitReason reason, void (*fn)(P*)) {
     sched.safePointFn = fn;
     sched.safePointWait = n - (own != nullptr ? 1 : 0);
     for (int32_t i = 0; i < n; i++) {
-      if (allp[i] != own)
-        allp[i]->runSafePointFn.store(
-            1, seq_cst);  // then read status; going idle reads it after
+      // Then read status; going idle reads it after.
+      if (allp[i] != own) allp[i]->runSafePointFn.store(1, seq_cst);
     }
     preemptall();
     for (P* pp = sched.pidle; pp != nullptr; pp = pp->link) {

@@ -31,16 +31,15 @@ void entersyscallStopped(P* pp) {
 }
 
 bool exitsyscallFast(P* oldp) {
-  if (oldp != nullptr &&
-      oldp->status.load(acquire) ==
-          kPsyscall &&  // pairs with the store in entersyscall
+  // Pairs with the store in entersyscall.
+  if (oldp != nullptr && oldp->status.load(acquire) == kPsyscall &&
       pcasstatus(oldp, kPsyscall, kPidle)) {
     acquirep(oldp);
     return true;
   }
   // Somebody took it. Any idle one will do.
-  if (sched.npidle.load(relaxed) == 0)
-    return false;  // a hint; the slow path looks under the lock
+  // A hint; the slow path looks under the lock.
+  if (sched.npidle.load(relaxed) == 0) return false;
   P* pp;
   {
     LockScope l(&sched.lock);
@@ -66,8 +65,8 @@ G* exitsyscall0(G* gp) {
     LockScope l(&sched.lock);
     if (!sched.mainEnded.load(relaxed)) pp = pidleget();
     if (pp == nullptr) {
-      locked =
-          gp->lockedm != nullptr;  // from globrunqput on, gp may run elsewhere
+      // From globrunqput on, gp may run elsewhere.
+      locked = gp->lockedm != nullptr;
       globrunqput(gp);
     }
   }
@@ -93,10 +92,10 @@ void entersyscall() noexcept {
   M* mp = acquirem();
   P* pp = mp->p;
   casgstatus(gp, kGrunning, kGsyscall);
-  if (GUMP_UNLIKELY(sched.sysmonwait.load(relaxed)))
-    wakeSysmon();  // it sleeps deeply only while nothing runs
-  if (GUMP_UNLIKELY(pp->runSafePointFn.load(acquire) !=
-                    0)) {  // pairs with forEachP
+  // It sleeps deeply only while nothing runs.
+  if (GUMP_UNLIKELY(sched.sysmonwait.load(relaxed))) wakeSysmon();
+  // Pairs with forEachP.
+  if (GUMP_UNLIKELY(pp->runSafePointFn.load(acquire) != 0)) {
     gumpMcall([](G* g) {
       P* own = g->m->p;
       if (own->runSafePointFn.cas(1, 0, acq_rel)) {

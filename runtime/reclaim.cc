@@ -4,8 +4,8 @@
 // findRunnable asks here in its steps 1, 6 and 9. The finalizer goroutine is a
 // system goroutine that runs what queueFinalizer hands it, in order, off
 // everybody's hot path; it parks when the queue is empty, and step 1 readies it
-// when something was queued. The cycle's workers have nothing to do until a
-// cycle is running.
+// when something was queued. Steps 6 and 9 are told that there is nothing to
+// do: a cycle runs on the goroutine that asked for it.
 #include <cstdlib>
 
 #include "runtime/panic.h"
@@ -25,8 +25,8 @@ Mutex finlock{LockRank::kLeaf};
 Finalizer* finHead ABSL_GUARDED_BY(finlock) = nullptr;
 Finalizer* finTail ABSL_GUARDED_BY(finlock) = nullptr;
 bool fingStarted ABSL_GUARDED_BY(finlock) = false;
-G* fing ABSL_GUARDED_BY(finlock) =
-    nullptr;  // parked with an empty queue, or nullptr
+// Parked with an empty queue, or nullptr.
+G* fing ABSL_GUARDED_BY(finlock) = nullptr;
 // True: the queue is not empty and fing is parked. Read without the lock by
 // every findRunnable. Sleeper: under finlock, parks only on an empty queue.
 // Waker: under finlock, queues, then sets this. So a queued item is either seen
@@ -78,8 +78,8 @@ constexpr FuncType kFingType = {runFinalizers, [](void*) {},
 }  // namespace
 
 G* wakefing() {
-  if (GUMP_LIKELY(!fingwake.load(acquire)))
-    return nullptr;  // pairs with the release in queueFinalizer
+  // Pairs with the release in queueFinalizer.
+  if (GUMP_LIKELY(!fingwake.load(acquire))) return nullptr;
   LockScope l(&finlock);
   if (!fingwake.load(relaxed) || fing == nullptr) return nullptr;
   fingwake.store(false, relaxed);  // under finlock
@@ -88,10 +88,36 @@ G* wakefing() {
   return gp;
 }
 
+namespace {
+// startFing starts the finalizer goroutine if there is none. False: no memory;
+// what others queue meanwhile waits for the next attempt.
+bool startFing() {
+  M* mp = acquirem();
+  lock(&finlock);
+  const bool start = !fingStarted;
+  fingStarted = true;
+  unlock(&finlock);
+  releasem(mp);
+  if (!start || newproc(&kFingType, nullptr, nullptr, 0) == SpawnResult::kOk) {
+    return true;
+  }
+  mp = acquirem();
+  lock(&finlock);
+  fingStarted = false;
+  unlock(&finlock);
+  releasem(mp);
+  return false;
+}
+}  // namespace
+
 bool queueFinalizer(const FuncType* ft, void* closure) noexcept {
   runtimeEntry();
   auto* f = static_cast<Finalizer*>(std::malloc(sizeof(Finalizer)));
   if (f == nullptr) return false;
+  if (!startFing()) {
+    std::free(f);
+    return false;  // *closure is still the caller's
+  }
   f->next = nullptr;
   f->ft = ft;
   ft->relocate(f->closure, closure);
@@ -103,14 +129,10 @@ bool queueFinalizer(const FuncType* ft, void* closure) noexcept {
     finHead = f;
   }
   finTail = f;
-  bool start = !fingStarted;
-  fingStarted = true;
-  if (fing != nullptr)
-    fingwake.store(true, release);  // pairs with the acquire in wakefing
+  // Pairs with the acquire in wakefing.
+  if (fing != nullptr) fingwake.store(true, release);
   unlock(&finlock);
   releasem(mp);
-  if (start)
-    return newproc(&kFingType, nullptr, nullptr, 0) == SpawnResult::kOk;
   if (G* gp = wakefing()) goready(gp);
   return true;
 }
@@ -121,8 +143,8 @@ G* reclaimIdleWorker(P*) { return nullptr; }
 
 bool reclaimRegister(void (*hook)()) noexcept {
   for (auto& h : hooks) {
-    if (h.load(relaxed) == hook || h.cas(nullptr, hook, acq_rel))
-      return true;  // a set that only grows
+    // A set that only grows.
+    if (h.load(relaxed) == hook || h.cas(nullptr, hook, acq_rel)) return true;
   }
   return false;
 }

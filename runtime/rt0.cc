@@ -88,15 +88,15 @@ G* enterScheduler(G* g0) {
 }  // namespace
 
 void schedinit() {
-  if (GUMP_LIKELY(initialised.load(acquire)))
-    return;  // pairs with the release at the end of doSchedinit
+  // Pairs with the release at the end of doSchedinit.
+  if (GUMP_LIKELY(initialised.load(acquire))) return;
   pthread_once(&initOnce, doSchedinit);
 }
 
 void endMain() {
   LockScope l(&sched.lock);
-  sched.mainEnded.store(true, release);  // pairs with findRunnable; under
-                                         // sched.lock for those about to sleep
+  // Pairs with findRunnable; under sched.lock for those about to sleep.
+  sched.mainEnded.store(true, release);
   preemptall();
   M* mp = getg()->m;
   if (mp != &m0) wakeM0ToLeave();
@@ -122,9 +122,8 @@ G* newMain(const FuncType* ft, void* closure, uintptr_t pc) {
   size_t size = 8 << 20;
   pthread_attr_t attr;
   if (pthread_attr_init(&attr) == 0) {
-    pthread_attr_getstacksize(
-        &attr,
-        &size);  // the default for new threads: RLIMIT_STACK at program start
+    // The default for new threads: RLIMIT_STACK at program start.
+    pthread_attr_getstacksize(&attr, &size);
     pthread_attr_destroy(&attr);
   }
   SpawnOptions o;
@@ -142,8 +141,8 @@ G* newMain(const FuncType* ft, void* closure, uintptr_t pc) {
 bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
   schedinit();
   G* self = getg();  // nullptr, or this thread's pseudo-G
-  if (self != nullptr && !self->foreign)
-    return false;  // inside a goroutine: a Run is active, or library mode
+  // Inside a goroutine: a Run is active, or library mode.
+  if (self != nullptr && !self->foreign) return false;
   if (!attachM0()) return false;
   if (self != nullptr) {
     // While the thread is m0 it is no stranger, and its pseudo-G must not hide
@@ -154,9 +153,8 @@ bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
   setg(&m0.g0);
   minit(&m0);
   G* gp = newMain(ft, closure, pc);
-  sched.mainEnded.store(
-      false,
-      release);  // pairs with findRunnable; nothing is lost: we wake a P below
+  // Pairs with findRunnable; nothing is lost: we wake a P below.
+  sched.mainEnded.store(false, release);
   // A goroutine of an earlier Run may be locked to m0; and library mode may
   // keep every P busy.
   P* pp = nullptr;

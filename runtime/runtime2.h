@@ -28,8 +28,7 @@ struct P;
 struct Sudog;
 struct Hchan;
 
-// ---------------------------------------------------------------------------------------------------------------------
-// Status of a G
+// ---- Status of a G ----------------------------------------------------------
 //
 //  kGdead ─newproc─▶ kGrunnable ─── execute ───▶ kGrunning ─goexit0─▶ kGdead
 //                     ▲  ▲  ▲                      │ │ │ ▲
@@ -40,20 +39,26 @@ struct Hchan;
 //                                         each arrow: one casgstatus()
 //
 // kGscan is a lock bit on kGwaiting and kGsyscall: while it is set, the status
-// cannot be left, so its setter may walk the stack or give pages of it back. A
-// G in any other state is looked at only while the world is stopped. That is
-// why leaving kGwaiting and kGsyscall takes a CAS, and every other transition,
-// which only the G's one owner can make, a checked store. (Unlike Go, which
-// also scans running and runnable Gs.)
+// cannot be left, so its setter may walk the stack. A G in any other state is
+// looked at only while the world is stopped. That is why leaving kGwaiting and
+// kGsyscall takes a CAS (but for the holder of the one P, see soleHolder), and
+// every other transition, which only the G's one owner can make, a checked
+// store. (Unlike Go, which also scans running and runnable Gs.)
 enum GStatus : uint32_t {
-  kGidle = 0,  // in a fresh slab, never used; owned by the allocator
-  kGrunnable =
-      1,  // on exactly one run queue, which owns it; its context is saved
-  kGrunning = 2,  // owned by M gp->m, which has a P; on no queue
-  kGsyscall = 3,  // owned by M gp->m, which has no P of its own; on no queue
-  kGwaiting = 4,  // parked; recorded where it waits (wait queue, semaphore
-                  // root, note), which may hand it to goready
-  kGdead = 6,  // exited or fresh; on a free list, or held by newproc or goexit0
+  // In a fresh slab, never used. Owned by the allocator.
+  kGidle = 0,
+  // On exactly one run queue, which owns it; its context is saved, or it never
+  // ran. Left by whoever takes it from there (execute).
+  kGrunnable = 1,
+  // Owned by M gp->m, which has a P; on no queue. Left by that M.
+  kGrunning = 2,
+  // Owned by M gp->m, which has no P of its own; on no queue. Left by that M.
+  kGsyscall = 3,
+  // Parked; recorded where it waits (wait queue, semaphore root, note). Left by
+  // the one waker who took it from there (goready).
+  kGwaiting = 4,
+  // Exited or fresh; on a free list, or held by newproc or goexit0.
+  kGdead = 6,
   kGscan = 0x1000,
 };
 
@@ -68,22 +73,27 @@ enum GStatus : uint32_t {
 //     └───────────────────┴── stopTheWorld, gcstopm ──▶ kPgcstop
 //   kPgcstop ──procresize──▶ kPidle, kPrunning, kPdead;  kPdead ─▶ kPgcstop
 enum PStatus : uint32_t {
-  kPidle = 0,  // on sched.pidle with an empty ring, or in the hands of the one
-               // who moves it
-  kPrunning = 1,  // held by M pp->m
+  // On sched.pidle with an empty ring, or in the hands of the one who moves it.
+  kPidle = 0,
+  // Held by M pp->m, which alone leaves the status.
+  kPrunning = 1,
+  // Nobody's, though an M remembers it in oldp: whoever wins the CAS owns it.
   kPsyscall = 2,
+  // Owned by the one who stops the world.
   kPgcstop = 3,
+  // Beyond GOMAXPROCS; only procresize touches it.
   kPdead = 4,
 };
 
 // Gobuf is a saved context: only the stack pointer, everything else lies on the
 // stack below it (asm_*.S draws the frame). Not saved: the signal mask (it is
 // the thread's), and caller-saved registers (mcall is a call). errno and the
-// exception globals are copied by casual code in proc_park.cc, not by assembly.
+// exception globals are copied by gumpOnG0 (proc_park.cc), not by assembly.
 struct Gobuf {
   uintptr_t sp = 0;
-  uintptr_t fresh = 0;  // 1: never ran, start at gostart with sp = top of the
-                        // stack; 0: resume the frame at sp
+  // 1: never ran, start at gumpGostart with sp = top of the stack; 0: resume
+  // the frame at sp.
+  uintptr_t fresh = 0;
 };
 
 // What the C++ ABI keeps per thread about exceptions in flight
@@ -117,22 +127,22 @@ struct alignas(kCacheLine) G {
                          // M's note, is never queued
   bool systemG = false;  // not counted by NumGoroutine, not shown by default
   bool isMain = false;   // the goroutine of Run
-  bool mainReturned =
-      false;  // and its function has returned, rather than called Goexit
+  // And its function has returned, rather than called Goexit.
+  bool mainReturned = false;
   bool unguarded = false;  // its stack has a canary in place of a guard page
   bool dying = false;  // on its last switch: the sanitizers let its stack go
 
   // -- what was started, and by whom
-  const FuncType* fn =
-      nullptr;  // how to run and destroy the closure; nullptr once destroyed
+  // How to run and destroy the closure; nullptr once destroyed.
+  const FuncType* fn = nullptr;
   uintptr_t gopc = 0;  // return address of the go() that made it
   uint64_t parentGoid = 0;
   M* lockedm = nullptr;        // LockOSThread
   void* gls = nullptr;         // head of the goroutine-local values
   const char* name = nullptr;  // GoOptions::name, malloc'ed by go(), freed by
                                // the goroutine itself; or nullptr
-  int64_t waitsince =
-      0;  // nanotime when a dump first saw it waiting; 0: not seen
+  // nanotime when a dump first saw it waiting; 0: not seen.
+  int64_t waitsince = 0;
   uint32_t stacksize = 0;  // GoOptions::stack_size in KiB; 0: default
 
   // Initialised only so that m0 is a constant: static constructors of the
@@ -158,11 +168,11 @@ struct M {
 
   Atomic<int32_t> locks;  // >0: in the runtime or holding a Mutex: not to be
                           // preempted. Written by the owner.
-  bool spinning =
-      false;             // out of work and looking; counted in sched.nmspinning
+  // Out of work and looking; counted in sched.nmspinning.
+  bool spinning = false;
   Atomic<bool> blocked;  // asleep on a note
-  bool recycled =
-      false;  // this struct served an earlier thread and is on allm already
+  // This struct served an earlier thread and is on allm already.
+  bool recycled = false;
   uint32_t schedrand = 0;  // state of cheaprand
   int64_t id = -1;
   Atomic<int32_t> procid;        // kernel thread id; 0 before it runs
@@ -171,8 +181,8 @@ struct M {
   void (*mstartfn)() = nullptr;  // runs before the first schedule
   Note park;
   M* schedlink = nullptr;  // in sched.midle or the newm hand-off
-  M* alllink =
-      nullptr;  // allm; set once under sched.lock, list only grows at its head
+  // allm; set once under sched.lock, list only grows at its head.
+  M* alllink = nullptr;
   G* lockedg = nullptr;
   uint32_t lockedExt = 0;  // LockOSThread count
 
@@ -183,11 +193,11 @@ struct M {
   uintptr_t signalStackLo = 0;  // sigaltstack mapping
   size_t signalStackSize = 0;
   void* tsanFiber = nullptr;  // of g0
-  uintptr_t g0lo = 0,
-            g0hi = 0;  // bounds of the thread's stack, for the sanitizers
+  // Bounds of the thread's stack, for the sanitizers.
+  uintptr_t g0lo = 0, g0hi = 0;
   void* asanFakeStack = nullptr;  // of g0
-  uint32_t nhchansheld =
-      0;  // lockrank.cc: channel locks held; they share one entry below
+  // lockrank.cc: channel locks held; they share one entry below.
+  uint32_t nhchansheld = 0;
   uint8_t nlocksheld = 0;  // lock ranks held, for lockrank.cc
   uint8_t ranksheld[15] = {};
   const void* locksheld[15] = {};
@@ -196,24 +206,24 @@ struct M {
 };
 
 inline constexpr uint32_t kRunqSize = 256;
-inline constexpr uint32_t kGFreeMax =
-    64;  // per-P free Gs before half go to the global list
+// per-P free Gs before half go to the global list.
+inline constexpr uint32_t kGFreeMax = 64;
 inline constexpr uint32_t kStackCacheMax = 64;  // per-P free stacks, likewise
 inline constexpr uint32_t kGoidBatch = 16;
 
 // P is the right to run goroutines. GOMAXPROCS of them are not dead.
 struct alignas(kFalseSharing) P {
   int32_t id = 0;
-  Atomic<uint32_t>
-      status;         // PStatus; pcasstatus and the owner's setPStatus only
-  P* link = nullptr;  // sched.pidle
+  // PStatus; pcasstatus and the owner's setPStatus only.
+  Atomic<uint32_t> status;
+  P* link = nullptr;             // sched.pidle
   Atomic<uint32_t> schedtick;    // +1 per execute that does not inherit its
                                  // slice; read by sysmon and traces
   Atomic<uint32_t> syscalltick;  // +1 per return from a syscall and per theft
   Atomic<M*> m;          // back link; nullptr when idle; by the holder, release
   Atomic<bool> preempt;  // whatever runs here should yield
-  Atomic<uint32_t>
-      runSafePointFn;  // forEachP: 1 asks the holder to run sched.safePointFn
+  // forEachP: 1 asks the holder to run sched.safePointFn.
+  Atomic<uint32_t> runSafePointFn;
 
   // The ring. Free-running indices, slot = i % kRunqSize. Only the owner writes
   // runqtail (store-release publishes the slots below it); owner and thieves
@@ -233,8 +243,8 @@ struct alignas(kFalseSharing) P {
   GList gFree;  // dead Gs
   uint32_t gFreeN = 0;
   uint32_t stackCacheN = 0;
-  StackTop* stackCache =
-      nullptr;  // free default-sized stacks, last in first out
+  // Free default-sized stacks, last in first out.
+  StackTop* stackCache = nullptr;
   uint64_t goidcache = 0, goidcacheend = 0;
 
   struct SysmonTick {  // sysmon's private copy
@@ -247,8 +257,8 @@ struct alignas(kFalseSharing) P {
 class PMask {
  public:
   bool read(uint32_t id) const {
-    return (words_[id / 32].load(acquire) & (1u << (id % 32))) !=
-           0;  // pairs with set/clear: a hint, rechecked
+    // Pairs with set/clear: a hint, rechecked.
+    return (words_[id / 32].load(acquire) & (1u << (id % 32))) != 0;
   }
   void set(uint32_t id) { words_[id / 32].or_(1u << (id % 32), acq_rel); }
   void clear(uint32_t id) { words_[id / 32].and_(~(1u << (id % 32)), acq_rel); }
@@ -272,31 +282,30 @@ struct Schedt {
 
   M* midle ABSL_GUARDED_BY(lock) = nullptr;  // parked Ms, last in first out
   int32_t nmidle ABSL_GUARDED_BY(lock) = 0;
-  int32_t nmidlelocked ABSL_GUARDED_BY(lock) =
-      0;  // Ms parked until their locked G runs
+  // Ms parked until their locked G runs.
+  int32_t nmidlelocked ABSL_GUARDED_BY(lock) = 0;
   int64_t mnext ABSL_GUARDED_BY(lock) = 0;  // Ms made so far = the next id
   int64_t nmfreed ABSL_GUARDED_BY(lock) = 0;
   int32_t maxmcount ABSL_GUARDED_BY(lock) = 10000;
-  int32_t nmsys ABSL_GUARDED_BY(lock) =
-      0;  // sysmon, template thread: not counted by checkdead
-  int64_t nmextraAll ABSL_GUARDED_BY(lock) =
-      0;  // Ms ever made for foreign threads; in mnext, but not ours
-  int32_t nmextra ABSL_GUARDED_BY(lock) =
-      0;  // Ms lent to foreign threads that may come back; they suppress
-          // checkdead
+  // sysmon, template thread: not counted by checkdead.
+  int32_t nmsys ABSL_GUARDED_BY(lock) = 0;
+  // Ms ever made for foreign threads; in mnext, but not ours.
+  int64_t nmextraAll ABSL_GUARDED_BY(lock) = 0;
+  // Ms lent to foreign threads that may come back; they suppress checkdead.
+  int32_t nmextra ABSL_GUARDED_BY(lock) = 0;
 
   P* pidle ABSL_GUARDED_BY(lock) = nullptr;       // last in first out
   alignas(kFalseSharing) Atomic<int32_t> npidle;  // written under lock
-  Atomic<int32_t>
-      nmspinning;  // Ms that look for work; see the essay in proc.cc
-  Atomic<uint32_t>
-      needspinning;  // an M that is about to give its P up should look first
+  // Ms that look for work; see the essay in proc.cc.
+  Atomic<int32_t> nmspinning;
+  // An M that is about to give its P up should look first.
+  Atomic<uint32_t> needspinning;
 
   alignas(kFalseSharing) GQueue runq ABSL_GUARDED_BY(lock);  // the global queue
   Atomic<int32_t> runqsize;  // copy of runq's length for unlocked emptiness
                              // tests; written under lock
-  GQueue nostack ABSL_GUARDED_BY(
-      lock);  // Gs that could not begin for want of a stack; see proc_new.cc
+  // Gs that could not begin for want of a stack; see proc_new.cc.
+  GQueue nostack ABSL_GUARDED_BY(lock);
   Atomic<int32_t> nnostack;
 
   // Stop-the-world (proc_stw.cc)
@@ -312,8 +321,8 @@ struct Schedt {
   Note safePointNote;
 
   // Start and end of main (rt0.cc)
-  Atomic<bool>
-      mainEnded;  // Run has returned: nothing is scheduled until the next Run
+  // Run has returned: nothing is scheduled until the next Run.
+  Atomic<bool> mainEnded;
   bool m0attached ABSL_GUARDED_BY(lock) = false;  // a thread is inside Run
 
   Atomic<int32_t> ngsys;  // system Gs
@@ -351,15 +360,12 @@ struct Sudog {
   uint32_t ticket = 0;   // semaphore: heap key, then 1 if ownership was handed
                          // over; notifyList: ticket
   Sudog* parent = nullptr;  // treap
-  Sudog* waitlink =
-      nullptr;  // select: next case; semaphore: next waiter of the address
+  // Select: next case; semaphore: next waiter of the address.
+  Sudog* waitlink = nullptr;
   Sudog* waittail = nullptr;  // semaphore: last waiter of the address
   Hchan* c = nullptr;
 };
 
-// getg returns the G that this thread is running: a user G, its M's g0, or
-// nullptr on a thread unknown to the runtime. It reads the thread pointer
-// afresh at each call (tls.h), so no address is kept across a switch.
 }  // namespace gump::rt
 
 #include "runtime/tls.h"
@@ -421,8 +427,8 @@ inline G* GList::pop() {
 // > 0 the G is not preempted.
 GUMP_ALWAYS_INLINE M* acquirem() {
   M* mp = getg()->m;
-  mp->locks.store(mp->locks.load(relaxed) + 1,
-                  relaxed);  // owner only; others read it after a membarrier
+  // Owner only; others read it after a membarrier.
+  mp->locks.store(mp->locks.load(relaxed) + 1, relaxed);
   compilerFence();
   return mp;
 }

@@ -170,9 +170,9 @@ bool selparkcommit(G*, void* s) {
 
 // pass2 enqueues a sudog per case and parks. All channels are locked since pass
 // 1 found nothing, until gp is kGwaiting: whoever makes a case ready locks its
-// channel before that, and pass 1 saw it, or after, and finds our sudog. On:
-// user, or a plain thread.  P: needed.  Locks: releases all channels' and ends
-// the caller's acquirem.  Parks: yes.
+// channel before that, and pass 1 saw it, or after, and finds our sudog.
+// On: user, or a plain thread.  P: needed.
+// Locks: releases all channels' and ends the caller's acquirem.  Parks: yes.
 void pass2(Select* s, G* gp) {
   for (uint32_t i = 0; i < s->norder; i++) {
     const Scase& cas = s->cases[s->lockorder[i]];

@@ -1,7 +1,7 @@
 // Select: the working memory of selectgo, and its steps, for select.cc and its
 // tests.
 //
-// A select goes through three passes.
+// A select goes through up to four passes.
 // 0. Peek at the cases in random order, without locks. One that looks ready is
 //    locked, alone, and tried. Most selects that can proceed end here, with one
 //    lock.

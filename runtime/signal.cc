@@ -1,4 +1,6 @@
-// Invariants
+// The signal handlers: SIGQUIT, and stack overflow among SIGSEGV and SIGBUS.
+//
+// Invariants:
 //
 // (I1) Handlers run on the M's signal stack, save errno, and call nothing that
 //      is not async-signal-safe.
@@ -57,11 +59,11 @@ struct sigaction oldBus;
 // How crashAbort asks one thread after the other for its stack: it stores the
 // thread's id and sends SIGQUIT; the handler on that thread prints, answers,
 // and never returns.
-Atomic<int32_t>
-    relayTo;  // written by crashAbort, release; read by the handler, acquire
-Atomic<uint32_t> relayDone;  // the futex word; set by the handler, release;
-                             // read by crashAbort, acquire
-TracebackMode relayMode;     // written before the first relayTo
+// Written by crashAbort, release; read by the handler, acquire.
+Atomic<int32_t> relayTo;
+// The futex word; set by the handler, release; read by crashAbort, acquire.
+Atomic<uint32_t> relayDone;
+TracebackMode relayMode;  // written before the first relayTo
 
 void tgkill(int32_t tid, int sig) { syscall(SYS_tgkill, getpid(), tid, sig); }
 
@@ -136,8 +138,8 @@ void onQuit(int, siginfo_t* info, void* context) {
   int savedErrno = errno;
   const auto* uc = static_cast<const ucontext_t*>(context);
   int32_t self = gettid();
-  if (relayTo.load(acquire) ==
-      self) {  // pairs with the release in crashAbort: relayMode is set
+  // Pairs with the release in crashAbort: relayMode is set.
+  if (relayTo.load(acquire) == self) {
     tracebackThread(relayMode);
     relayDone.store(1, release);  // pairs with the acquire in crashAbort
     futexwakeup(&relayDone, 1);
@@ -186,9 +188,8 @@ void minitSignalStack(M* mp) {
   size = alignUp(size < kSignalStack ? kSignalStack : size, kPageSize);
   size_t total = kPageSize + size + kPageSize;
   auto base = reinterpret_cast<uintptr_t>(sysReserve(total));
-  if (base == 0)
-    return;  // an overflow on this thread then dies without a word, as any
-             // thread's does
+  // An overflow on this thread then dies without a word, as any thread's does.
+  if (base == 0) return;
   mprotect(reinterpret_cast<void*>(base), kPageSize, PROT_NONE);
   stack_t now = {};
   now.ss_sp = reinterpret_cast<void*>(base + kPageSize);
@@ -213,19 +214,19 @@ void unminitSignalStack(M* mp) {
   auto* before = reinterpret_cast<const stack_t*>(base + total - kPageSize);
   // Whoever changed it since then keeps what they have set up.
   if (now.ss_sp == reinterpret_cast<void*>(base + kPageSize)) {
-    if (sigaltstack(before, nullptr) != 0)
-      return;  // on it right now: leave it mapped
+    // On it right now: leave it mapped.
+    if (sigaltstack(before, nullptr) != 0) return;
   }
   sysFree(reinterpret_cast<void*>(base), total);
 }
 
 void crashAbort(const TracebackMode& mode) {
-  constexpr int64_t kPatience =
-      1'000'000'000;  // per thread; one that blocks SIGQUIT stays silent
+  // per thread; one that blocks SIGQUIT stays silent.
+  constexpr int64_t kPatience = 1'000'000'000;
   int32_t self = gettid();
   relayMode = mode;
-  for (M* mp = allm.load(acquire); mp != nullptr;
-       mp = mp->alllink) {                   // pairs with mcommoninit
+  // Pairs with mcommoninit.
+  for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
     int32_t tid = mp->procid.load(acquire);  // pairs with minit
     if (tid == 0 || tid == self) continue;
     printf("\n-----\n\n");
@@ -233,8 +234,8 @@ void crashAbort(const TracebackMode& mode) {
     relayTo.store(tid, release);  // pairs with the acquire in onQuit
     tgkill(tid, SIGQUIT);
     int64_t deadline = nanotime() + kPatience;
-    while (relayDone.load(acquire) == 0 &&
-           nanotime() < deadline) {  // pairs with the release in onQuit
+    // Pairs with the release in onQuit.
+    while (relayDone.load(acquire) == 0 && nanotime() < deadline) {
       futexsleep(&relayDone, 0, kPatience);
     }
   }

@@ -71,8 +71,9 @@ constexpr uint32_t kColours = 24;
 constexpr size_t kColourStep = kCacheLine;
 constexpr size_t kTopReserve = 64;  // sizeof(StackTop), rounded up to a line
 static_assert(sizeof(StackTop) <= kTopReserve);
+// (K3), with a margin.
 static_assert(kTopReserve + (kColours - 1) * kColourStep + 1536 + 512 <=
-              kTopSize);  // (K3), with a margin
+              kTopSize);
 
 // A goroutine never returns from its first frames, so each leaves a few on the
 // shadow call stack of its fiber, which does not grow: a new fiber now and
@@ -158,8 +159,8 @@ Arena* arenaOf(uintptr_t addr) {
   if (root >= kTableSize) return nullptr;
   ArenaLeaf* leaf = arenaTable[root].load(acquire);  // pairs with publishArena
   if (leaf == nullptr) return nullptr;
-  return leaf->arenas[leafIndex(addr)].load(
-      acquire);  // pairs with publishArena
+  // Pairs with publishArena.
+  return leaf->arenas[leafIndex(addr)].load(acquire);
 }
 
 // publishArena enters value (an arena, or nullptr) for the window of base.
@@ -168,13 +169,13 @@ Arena* arenaOf(uintptr_t addr) {
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
   const size_t root = rootIndex(base);
   if (root >= kTableSize) return false;
-  ArenaLeaf* leaf =
-      arenaTable[root].load(relaxed);  // written under the lock only
+  // Written under the lock only.
+  ArenaLeaf* leaf = arenaTable[root].load(relaxed);
   if (leaf == nullptr) {
     leaf = persistentallocOf<ArenaLeaf>();
     if (leaf == nullptr) return false;
-    arenaTable[root].store(leaf,
-                           release);  // pairs with load-acquire in arenaOf
+    // Pairs with load-acquire in arenaOf.
+    arenaTable[root].store(leaf, release);
   }
   leaf->arenas[leafIndex(base)].store(value, release);  // likewise
   return true;

@@ -41,15 +41,17 @@ struct StackTop {
   uint32_t fiberUses = 0;  // goroutines that tsanFiber has served
 };
 
-inline constexpr size_t kMinStackSize =
-    16 << 10;  // smaller requests are rounded up
-inline constexpr size_t kMaxStackSizeLimit =
-    1 << 30;  // larger requests are rounded down
+// Smaller requests are rounded up.
+inline constexpr size_t kMinStackSize = 16 << 10;
+// Larger requests are rounded down.
+inline constexpr size_t kMaxStackSizeLimit = 1 << 30;
 
-extern size_t defaultStackSize;  // 256 KiB; ×4 under ASan, ×2 unoptimised.
-                                 // Written at start-up only.
+// 256 KiB; ×4 under ASan and TSan, ×2 unoptimised. Written at start-up, and by
+// tests.
+extern size_t defaultStackSize;
 
 // stackinit finds out which guard the kernel offers. Called by schedinit.
+// On: any.  P: either.  Locks: none.  Parks: no.
 void stackinit();
 // stackalloc binds a stack of at least size bytes (0: the default) to gp: sets
 // gp->stack, and marks gp as starting fresh. Default-sized stacks come from
@@ -61,23 +63,27 @@ void stackinit();
 // stackfree gives gp's stack back.
 // On: g0.  P: needed (or nullptr).  Locks: takes kStack.  Parks: no.
 void stackfree(P* pp, G* gp);
-// stackcacheFlush moves pp's cached stacks to the pool; for a P that is being
-// destroyed.
+// stackcacheFlush moves pp's cached stacks to the pool, for a P that is being
+// destroyed and for FreeOSMemory.
+// On: any.  P: pp, owned by the caller.  Locks: takes kStack.  Parks: no.
 void stackcacheFlush(P* pp);
-// stackpoolRelease gives the pages of pooled stacks back to the kernel. On:
-// any.  P: either.  Locks: takes kStack.
+// stackpoolRelease gives the pages of pooled stacks back to the kernel.
+// On: any.  P: either.  Locks: takes kStack.  Parks: no.
 void stackpoolRelease();
 // stackCheckCanary throws if gp's unguarded stack ran over. Called at each
 // switch away from an unguarded stack only.
+// On: g0.  P: either.  Locks: none.  Parks: no.
 void stackCheckCanary(G* gp);
 // stackOfGuard tells whether addr lies in a guard page of ours, and then the
 // usable range of that slot. Async-signal-safe.
+// On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool stackOfGuard(uintptr_t addr, Stack* out);
 // stackSetGuardMode overrides what stackinit found; for tests.
 enum class GuardMode : uint8_t { kMadvise, kMprotect, kNone };
 void stackSetGuardMode(GuardMode mode);
-const char*
-stackLastError();  // why the last stackalloc failed, for the panic's text
+// stackLastError tells why the last stackalloc failed, for the panic's text.
+// On: any.  P: either.  Locks: none.  Parks: no.
+const char* stackLastError();
 
 }  // namespace gump::rt
 

@@ -25,12 +25,15 @@ void stackguardinit();
 [[nodiscard]] uint32_t installGuards(uintptr_t first, size_t stride,
                                      uint32_t n);
 // guardUnmapped says that a mapping with one guard is gone.
+// On: any.  P: either.  Locks: none.  Parks: no.
 void guardUnmapped();
 // tellUnguarded says on standard error that stacks have no guards; once.
+// On: any.  P: either.  Locks: none.  Parks: no.
 void tellUnguarded();
 
 // A canary stands at the low end of a stack that has no guard: plain memory
-// that only frames of its goroutine can overwrite.
+// that only frames of its goroutine can overwrite. Both:
+// On: any, the stack's holder.  P: either.  Locks: none.  Parks: no.
 void setCanary(uintptr_t lo);
 [[nodiscard]] bool canaryIntact(uintptr_t lo);
 

@@ -17,6 +17,10 @@ extern "C" {
 extern thread_local G* gumpTlsG __attribute__((tls_model("initial-exec")));
 }
 
+// getg returns the G that this thread is running: a user G, its M's g0, or
+// nullptr on a thread that the runtime does not know. It reads the thread
+// pointer afresh at each call, so no address is kept across a switch.
+// On: any.  P: either.  Locks: none.  Parks: no.
 GUMP_ALWAYS_INLINE G* getg() {
   G* gp;
 #if defined(__x86_64__)
@@ -38,6 +42,7 @@ GUMP_ALWAYS_INLINE G* getg() {
 
 // setg makes gp the current G of this thread; for thread start-up and for
 // foreign threads.
+// On: any.  P: either.  Locks: none.  Parks: no.
 void setg(G* gp);
 
 }  // namespace gump::rt

@@ -151,8 +151,8 @@ bool takeOther(G* gp, int64_t now, GRecord* r, Frames* frames) {
       case kGdead:
         return false;
       case kGwaiting:
-        if (!castogscanstatus(gp, kGwaiting))
-          continue;  // it has just been readied: look again
+        // It has just been readied: look again.
+        if (!castogscanstatus(gp, kGwaiting)) continue;
         takeParked(gp, status, now, r, frames);
         casfrom_Gscanstatus(gp, kGwaiting);
         return true;

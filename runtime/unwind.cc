@@ -29,8 +29,7 @@ GUMP_NO_SANITIZE _Unwind_Reason_Code addFrame(_Unwind_Context* context,
   uintptr_t pc = _Unwind_GetIPInfo(context, &interrupted);
   uintptr_t cfa = _Unwind_GetCFA(context);
   if (pc == 0 || (pc == w->lastPC && cfa == w->lastCFA)) {
-    return _URC_END_OF_STACK;  // the outermost frame, or tables that lead
-                               // nowhere
+    return _URC_END_OF_STACK;  // outermost, or tables that lead nowhere
   }
   w->lastPC = pc;
   w->lastCFA = cfa;
@@ -85,7 +84,8 @@ void unwindinit() {
 
 GUMP_NO_SANITIZE void walkHere(Frames* out) {
   out->clear();
-  Walk w{.out = out, .skip = 2, .fromSignal = false};  // collect and walkHere
+  // Skipped: collect and walkHere.
+  Walk w{.out = out, .skip = 2, .fromSignal = false};
   collect(&w);
   out->finish();
 }
@@ -100,9 +100,8 @@ GUMP_NO_SANITIZE void walkSignal(Frames* out) {
 GUMP_NO_SANITIZE bool walkParked(const G* gp, Frames* out) {
   out->clear();
   if (gp->sched.sp - gp->stack.lo < kWalkRoom) return false;
-  Walk w{.out = out,
-         .skip = 2,
-         .fromSignal = false};  // collect and gumpCallOnStack
+  // Skipped: collect and gumpCallOnStack.
+  Walk w{.out = out, .skip = 2, .fromSignal = false};
   gumpCallOnStack(gp->sched.sp, collect, &w);
   out->finish();
   return true;

@@ -8,8 +8,8 @@ namespace {
 // sliceUsedUp tells whether pp has been on one slice for kForcePreemptNS.
 bool sliceUsedUp(P* pp, int64_t now) {
   P::SysmonTick* seen = &pp->sysmontick;
-  const uint32_t tick = pp->schedtick.load(
-      relaxed);  // written by the P's owner; only its change matters
+  // Written by the P's owner; only its change matters.
+  const uint32_t tick = pp->schedtick.load(relaxed);
   if (seen->schedtick != tick) {
     seen->schedtick = tick;
     seen->schedwhen = now;
@@ -20,8 +20,8 @@ bool sliceUsedUp(P* pp, int64_t now) {
 }  // namespace
 
 bool retakeP(P* pp, int64_t now) {
-  if (pp->status.load(acquire) != kPrunning)
-    return false;  // a hint: a wrong request only costs a yield
+  // A hint: a wrong request only costs a yield.
+  if (pp->status.load(acquire) != kPrunning) return false;
   return sliceUsedUp(pp, now) && preemptone(pp);
 }
 
@@ -38,9 +38,9 @@ bool retakeSyscall(P* pp, int64_t now) {
     if (!usedUp) return false;
   }
   const bool others = !runqempty(pp) || sched.runqsize.load(relaxed) > 0;
+  // Hints: looked at again soon.
   const bool hands =
-      sched.nmspinning.load(relaxed) + sched.npidle.load(relaxed) >
-      0;  // hints: looked at again soon
+      sched.nmspinning.load(relaxed) + sched.npidle.load(relaxed) > 0;
   if (!others && hands && seen->syscallwhen + kForcePreemptNS > now) {
     return false;
   }

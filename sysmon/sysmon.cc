@@ -24,8 +24,8 @@ namespace {
 constexpr uint32_t kShortDelay = 20;     // µs
 constexpr uint32_t kLongDelay = 10'000;  // µs
 constexpr uint32_t kIdleRounds = 50;  // 1 ms of short delays before they grow
-constexpr int64_t kPollStale =
-    10'000'000;  // ns since somebody last looked at the network
+// ns since somebody last looked at the network.
+constexpr int64_t kPollStale = 10'000'000;
 constexpr int64_t kDeepSleep = 60'000'000'000;  // ns
 constexpr int64_t kNsPerMs = 1'000'000;
 
@@ -80,12 +80,11 @@ class DeadCheck {
 
 // pollNetwork looks at the network if all Ms have been too busy to.
 void pollNetwork(int64_t now) {
-  int64_t last =
-      sched.lastpoll.load(acquire);  // pairs with the stores around a blocking
-                                     // poll: 0 while one goes on
+  // Pairs with the stores around a blocking poll: 0 while one goes on.
+  int64_t last = sched.lastpoll.load(acquire);
   if (!netpollinited() || last == 0 || last + kPollStale >= now) return;
-  if (!sched.lastpoll.cas(last, now, acq_rel))
-    return;  // somebody polls after all
+  // Somebody polls after all.
+  if (!sched.lastpoll.cas(last, now, acq_rel)) return;
   NetpollResult r = netpoll(0);
   if (r.toRun.empty()) return;
   // While the goroutines are on their way from the poller to a queue, every M

@@ -16,8 +16,8 @@ namespace {
 
 struct Subscriber {
   chan<int> inbox = make_chan<int>();
-  chan<void> gone =
-      make_chan<void>();  // closed by the subscriber when it has had enough
+  // Closed by the subscriber when it has had enough.
+  chan<void> gone = make_chan<void>();
 };
 
 // Broker serves until publish is closed; then it closes the inboxes of those

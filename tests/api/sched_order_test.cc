@@ -7,8 +7,10 @@
 // times, and the expected order must come out at least once.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gump/chan.h"
@@ -266,6 +268,38 @@ TEST(SchedOrderTest, PairThatReadiesEachOtherDoesNotStarveTheGlobalQueue) {
     for (int i = 0; i < 5; i++) runtime::Gosched();  // through the global queue
     stop = true;
     done.Recv();
+  });
+}
+
+TEST(SchedOrderTest, ThoseThatYieldDoNotOvertakeTheGlobalQueue) {
+  // The ring never runs empty, so the global queue gets every 61st turn only,
+  // and goroutines that yield all the time want it, too. What has come there
+  // another way, here from a plain thread, must get its turn among them.
+  testing::RunWith(1, [] {
+    struct State {
+      std::atomic<bool> stop = false;
+      std::atomic<bool> ran = false;
+    } state;
+    sync::WaitGroup wg;
+    for (int i = 0; i < 4; i++) {
+      wg.Go([&state] {
+        while (!state.stop) runtime::Gosched();
+      });
+      auto c = make_chan<int>();
+      wg.Go([&state, c] {
+        while (!state.stop) {
+          go([c] { c.Send(1); });
+          go([c] { c.Send(2); });
+          c.Recv();
+          c.Recv();
+        }
+      });
+    }
+    std::thread t([&state] { go([&state] { state.ran = true; }); });
+    EXPECT_TRUE(testing::Eventually([&] { return state.ran.load(); }));
+    state.stop = true;
+    wg.Wait();
+    blocking([&t] { t.join(); });
   });
 }
 

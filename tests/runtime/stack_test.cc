@@ -357,8 +357,8 @@ TEST_F(StackTest, NoMemoryIsAnErrorAndNothingIsLost) {
   rlimit old;
   ASSERT_EQ(getrlimit(RLIMIT_AS, &old), 0);
   rlimit none = old;
-  none.rlim_cur =
-      1 << 20;  // less than is mapped: every mmap fails from here on
+  // Less than is mapped: every mmap fails from here on.
+  none.rlim_cur = 1 << 20;
   G g;
   ASSERT_EQ(setrlimit(RLIMIT_AS, &none), 0);
   const bool small = rt::stackalloc(nullptr, &g, size_t{1} << 19);

@@ -1,7 +1,7 @@
 // Channels: chan<T>, its directional views, make_chan.
 //
-//   gump::chan<int> c = gump::make_chan<int>(16);   // room for 16; without it:
-//   unbuffered gump::go([c] {
+//   gump::chan<int> c = gump::make_chan<int>(16);   // or (), unbuffered
+//   gump::go([c] {
 //     for (int i = 0; i < 100; i++) c.Send(i);
 //     c.Close();
 //   });
@@ -184,7 +184,8 @@ rt::ChanResult RecvOptional(rt::Hchan* c, std::optional<T>& out, bool block) {
 }
 
 // SendOps and RecvOps are the two halves of a channel's operations, mixed into
-// the handles that have them.
+// the handles that have them. On the nil channel those that park block for
+// ever, and the others find nothing ready.
 template <class T, class Base>
 class SendOps : public Base {
  public:
@@ -229,6 +230,7 @@ class SendOps<void, Base> : public Base {
   SendOps() noexcept = default;
   explicit SendOps(ChanHandle h) noexcept : Base(std::move(h)) {}
 
+  // As above, without a value.
   void Send() const {
     if (rt::chansend(this->c_, nullptr, true) != rt::ChanResult::kOk)
         [[unlikely]] {
@@ -258,6 +260,7 @@ class RecvOps : public Base {
     return v;
   }
   // The same into a variable. False: closed and drained, out is untouched.
+  // Parks. Throws what T's move assignment throws; the value is lost then.
   bool Recv(T& out) const {
     static_assert(std::is_move_assignable_v<T>,
                   "Recv(T&) assigns; use Recv() for this element type");
@@ -275,7 +278,8 @@ class RecvOps : public Base {
       return true;
     }
   }
-  // TryRecv receives if that needs no waiting. Never parks.
+  // TryRecv receives if that needs no waiting. Never parks. kClosed: closed and
+  // drained; kEmpty: nothing there now.
   RecvResult<T> TryRecv() const {
     using Result = RecvResult<T>;
     Result result{Result::kValue, std::nullopt};
@@ -284,11 +288,11 @@ class RecvOps : public Base {
     if (r == rt::ChanResult::kClosed) result.kind = Result::kClosed;
     return result;
   }
-  // Recv(out).
+  // Recv(out): while (c >> v) { ... }
   bool operator>>(T& out) const { return Recv(out); }
 
   // for (T v : c) receives until the channel is closed and drained. Parks at
-  // each step.
+  // each step. The handle, or a copy of it, must outlive the loop.
   class iterator {
    public:
     using value_type = T;
@@ -321,10 +325,11 @@ class RecvOps<void, Base> : public Base {
   RecvOps() noexcept = default;
   explicit RecvOps(ChanHandle h) noexcept : Base(std::move(h)) {}
 
-  // True: somebody sent. False: closed and drained.
+  // True: somebody sent. False: closed and drained. Parks.
   bool Recv() const {
     return rt::chanrecv(this->c_, nullptr, true) == rt::ChanResult::kOk;
   }
+  // Never parks.
   RecvResult<void> TryRecv() const {
     rt::ChanResult r = rt::chanrecv(this->c_, nullptr, false);
     return {r == rt::ChanResult::kOk           ? RecvResult<void>::kValue
@@ -416,7 +421,8 @@ class recv_chan : public internal::RecvOps<T, internal::ChanHandle> {
 };
 
 // make_chan makes a channel with room for cap values; 0: unbuffered. Never
-// parks. Panics "makechan: size out of range" if that much cannot be had.
+// parks. Panics "makechan: size out of range" if that much cannot be had: no
+// memory, or more than 4,294,967,295 values that are not empty.
 template <class T>
 [[nodiscard]] chan<T> make_chan(size_t cap = 0) {
   rt::Hchan* c = rt::makechan(&internal::kElemType<T>, cap);

@@ -63,7 +63,7 @@ class Cond {
   // Broadcast wakes all who wait. L may be locked or not. Never parks.
   void Broadcast() noexcept;
 
-  // The lock of this condition, under Go's name.
+  // The lock of this condition, under Go's name. Not owned.
   const Locker L;
 
  private:

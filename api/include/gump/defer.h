@@ -8,7 +8,8 @@
 // of the block.) They also run when the scope is left by an exception or by
 // Goexit.
 //
-// The function may throw. If the scope was left normally, the exception goes on
+// It runs on the goroutine or thread that leaves the scope, and may park. The
+// function may throw. If the scope was left normally, the exception goes on
 // to the caller. If it was being left by another exception, two would be on
 // their way, and the process ends as in Go, with both:
 //   panic: first

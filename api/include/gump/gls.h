@@ -14,8 +14,9 @@
 // use, when the goroutine or thread ends.
 //
 // Access searches a short list, newest first: fine for a handful of variables,
-// not for thousands. It never parks. Access may allocate the first time, and
-// throws std::bad_alloc then if there is no memory.
+// not for thousands. It never waits. Access may allocate the first time, and
+// throws std::bad_alloc then if there is no memory, or what making the value
+// throws.
 //
 // A gls is usually a global. If it is destroyed before a goroutine that used
 // it, that goroutine's value lives on until the goroutine ends.

@@ -1,4 +1,19 @@
 // Starting goroutines: Run, go, blocking.
+//
+//   int main() {
+//     return gump::Run([] {
+//       auto c = gump::make_chan<int>();
+//       gump::go([c] { c.Send(42); });
+//       std::printf("%d\n", *c.Recv());
+//     });
+//   }
+//
+// All functions may be called from goroutines and from plain threads, but for
+// Run, which turns a plain thread into the one that main runs on at first.
+//
+// Memory ordering: a call of go happens before its f begins; that f ends
+// happens before nothing, unless the program says so by other means. A call of
+// Run happens before main begins, and the return of main before that of Run.
 #ifndef GUMP_GO_H_
 #define GUMP_GO_H_
 
@@ -19,11 +34,12 @@ namespace gump {
 
 // GoOptions is what go() may be told about the goroutine it starts.
 struct GoOptions {
-  // Bytes of stack. 0: the default, 256 KiB of address space, of which only
-  // what is used costs memory. Less than 16 KiB is rounded up to that, more
-  // than 1 GiB down.
+  // Bytes of stack. 0: the default, 256 KiB of address space (more in builds
+  // with sanitizers or without optimisation), of which only what is used costs
+  // memory. Less than 16 KiB is rounded up to that, more than 1 GiB, or than
+  // debug::SetMaxStack allows, down.
   size_t stack_size = 0;
-  // Shown in goroutine dumps; copied.
+  // Shown in goroutine dumps, its first 47 bytes; copied.
   std::string_view name = {};
 };
 
@@ -145,7 +161,11 @@ requires(!std::is_same_v<std::decay_t<F>, GoOptions>)
       nullptr, rt::callerPC(), std::forward<F>(f), std::forward<A>(args)...);
 }
 
-// As above, with options.
+// As above, with options. Throws std::bad_alloc if there is no memory to copy
+// the name.
+//
+//   gump::go(gump::GoOptions{.stack_size = 1 << 20, .name = "parser"},
+//            Parse, text);
 template <class F, class... A>
 __attribute__((always_inline)) inline void go(GoOptions options, F&& f,
                                               A&&... args) {
@@ -164,16 +184,10 @@ __attribute__((always_inline)) inline void go(GoOptions options, F&& f,
 // returned. From then on no goroutine is scheduled: those left over are
 // abandoned, as when Go's main returns, and go on if Run is called again.
 //
-// Panics if a Run is active already. An exception that leaves main ends the
-// process with a panic report.
-//
-//   int main() {
-//     return gump::Run([] {
-//       auto c = gump::make_chan<int>();
-//       gump::go([c]() mutable { c.Send(42); });
-//       std::printf("%d\n", *c.Recv());
-//     });
-//   }
+// main is called in place, by reference, and need not be copyable. Blocks the
+// thread. Panics if a Run is active already, or if called from a goroutine:
+// "gump::Run called while another Run is active". An exception that leaves main
+// ends the process with a panic report; a Goexit in it, see runtime::Goexit.
 template <class F>
 __attribute__((always_inline)) inline int Run(F&& main) {
   internal::CheckCallable(main);
@@ -205,8 +219,10 @@ class SyscallScope {
 }  // namespace internal
 
 // blocking calls f, which is known to block in the kernel, and returns what it
-// returns. While it blocks, other goroutines run in this one's place. f must
-// not use goroutine operations. Parks: may, when f has returned.
+// returns. While it blocks, other goroutines run in this one's place. f runs
+// here, on this goroutine's stack and thread; it must not use goroutine
+// operations. What it throws passes through. May park when f has returned. On a
+// plain thread it only calls f.
 //
 //   ssize_t n = gump::blocking([&] { return ::read(fd, buf, sizeof buf); });
 template <class F>

@@ -10,7 +10,9 @@
 // function on one key is atomic; Clear and Range are not atomic as a whole.
 // Every function may park for a moment while another goroutine is inside.
 // Copying, moving, hashing and comparing keys and values happen under a lock of
-// the map and must not use the same map; destroying them may.
+// the map and must not use the same map; destroying them may. What they throw,
+// and std::bad_alloc, passes through, and the lock is released. Nobody may be
+// using a map that is being destroyed.
 //
 // Memory ordering: a function that stores a value happens before one that
 // observes it.

@@ -27,12 +27,13 @@ namespace internal {
 struct PanicRecord;
 }  // namespace internal
 
-// panic throws PanicError(msg). Does not park; may be called from a goroutine
-// or a plain thread.
+// panic throws PanicError(msg), which keeps a copy of msg. Does not park; may
+// be called from a goroutine or a plain thread. Throws std::bad_alloc instead
+// if there is no memory.
 [[noreturn]] void panic(std::string_view msg);
 
-// PanicError is what panic() throws. A value; may be copied, kept and thrown on
-// another goroutine.
+// PanicError is what panic() throws; what() is the bare text. A value; may be
+// copied, kept and thrown on another goroutine.
 class PanicError : public std::runtime_error {
  public:
   explicit PanicError(const std::string& what);

@@ -16,10 +16,10 @@
 //
 // Each P has its own cache, so that goroutines on different Ps do not meet; an
 // empty cache takes from the others. Plain threads share one cache, behind a
-// lock. At each reclamation cycle (runtime::GC(), or by itself now and then)
-// what was not used since the last cycle is dropped, what was put since then
-// becomes the candidate for the next: an object that nobody gets survives two
-// cycles at most.
+// lock. At each reclamation cycle (a call of runtime::GC() or
+// debug::FreeOSMemory(); none comes by itself) what was not used since the last
+// cycle is dropped, and what was put since then becomes the candidate for the
+// next: an object that nobody gets survives one cycle and not two.
 //
 // Neither Get nor Put parks for long: they do at most for the lock that plain
 // threads share.
@@ -110,7 +110,7 @@ class Pool {
   Pool& operator=(const Pool&) = delete;
 
   // Get takes an object out of the pool; failing that, New(); failing that,
-  // nullptr.
+  // nullptr. Throws what New throws.
   [[nodiscard]] std::unique_ptr<T> Get() {
     if (void* p = core_.Get()) [[likely]] {
       return std::unique_ptr<T>(static_cast<T*>(p));
@@ -118,7 +118,8 @@ class Pool {
     return New ? New() : nullptr;
   }
 
-  // Put gives an object to the pool. nullptr is ignored.
+  // Put gives an object to the pool, which deletes it at once if it has no
+  // memory to keep it. nullptr is ignored.
   void Put(std::unique_ptr<T> item) {
     if (item != nullptr) core_.Put(item.release());
   }

@@ -1,4 +1,12 @@
 // The runtime as a library: yielding, exiting, tuning, looking.
+//
+//   std::printf("%d goroutines on %d processors\n%s",
+//               gump::runtime::NumGoroutine(), gump::runtime::GOMAXPROCS(0),
+//               gump::runtime::Stack(/*all=*/true).c_str());
+//
+// All functions may be called from goroutines and from plain threads, Goexit
+// excepted; the first call starts the runtime. They neither park nor throw
+// unless their comment says so.
 #ifndef GUMP_RUNTIME_H_
 #define GUMP_RUNTIME_H_
 
@@ -13,59 +21,75 @@
 namespace gump::runtime {
 
 // Gosched lets other goroutines run: the caller goes to the tail of the global
-// queue. On a plain thread it yields the thread. Parks.
+// queue. On a plain thread it yields the thread.
 inline void Gosched() { rt::gosched(); }
 
 // Goexit ends the calling goroutine: its stack is unwound, destructors and
 // deferred functions run; no other goroutine is affected. A catch (...) on the
-// way must rethrow; one that does not is a fatal error. Goexit from the main
-// goroutine ends it without Run returning; when the others have ended too, that
-// is the fatal error "no goroutines (main called runtime.Goexit) - deadlock!".
+// way must rethrow; one that does not is the fatal error "runtime.Goexit:
+// exception not rethrown". Goexit from the main goroutine ends it without Run
+// returning; when the others have ended too, that is the fatal error "no
+// goroutines (main called runtime.Goexit) - deadlock!". On a plain thread it is
+// a fatal error.
 [[noreturn]] inline void Goexit() { rt::goexit(); }
 
 // GOMAXPROCS sets the number of Ps, i.e. of threads that run goroutines at the
 // same time, and returns the previous one. n <= 0 only reads. Values above 1024
-// are taken as 1024. Stops the world for a moment; may park.
+// are taken as 1024. A change stops the world: it waits until every running
+// goroutine has entered the library. Parks if there is a change.
 inline int GOMAXPROCS(int n) { return rt::setGOMAXPROCS(n); }
 
 // SetDefaultGOMAXPROCS returns to what the machine suggests: processors in the
-// affinity mask, limited by cgroup CPU quota. Parks.
+// affinity mask, limited by cgroup CPU quota, both read anew. Stops the world
+// as GOMAXPROCS does. Parks.
 inline void SetDefaultGOMAXPROCS() { rt::setDefaultGOMAXPROCS(); }
 
-// NumCPU is the number of processors this process could use when it started.
+// NumCPU is the number of processors in the affinity mask when the runtime
+// started.
 inline int NumCPU() { return rt::numCPU(); }
 
 // NumGoroutine is the number of goroutines that exist, the runtime's own
-// excluded; at least 1.
+// excluded; at least 1. Approximate while others start and end.
 inline int NumGoroutine() { return rt::numGoroutine(); }
 
 // Goid is the number of the calling goroutine, as dumps show it; never reused
-// (1 is main). 0 on a thread that has not used the runtime.
+// (but 1 is main in every Run). A plain thread has one too, once it has used
+// the runtime; before that it is 0.
 inline uint64_t Goid() { return rt::currentGoid(); }
 
 // LockOSThread binds the calling goroutine to its thread: it runs on no other,
 // and no other goroutine runs there, until UnlockOSThread has been called as
 // often. A goroutine that ends locked takes its thread with it. Panics
-// "LockOSThread nesting overflow" after 2^32-1 calls.
+// "LockOSThread nesting overflow" after 2^32-1 calls. On a plain thread it only
+// counts.
 void LockOSThread();
+// UnlockOSThread undoes one LockOSThread; without one it does nothing.
 void UnlockOSThread();
 
 // Stack is a traceback in Go's form: of the caller, or of all goroutines, for
-// which the world is stopped. Parks.
+// which the world is stopped as by GOMAXPROCS. Parks if all. Throws
+// std::bad_alloc.
 std::string Stack(bool all);
 
-// GC runs one reclamation cycle: caches of sync::Pool age by one step.
+// GC runs one reclamation cycle and returns when it is done: caches of
+// sync::Pool age by one step, and what falls out of them is deleted here. Parks
+// until every P has passed a safe point, if there are pools.
 void GC();
 
 // SetFinalizer hands f to the finalizer goroutine, which runs such functions
-// one after the other. f may block; it then holds up the ones behind it.
+// one after the other. f may block; it then holds up the ones behind it. An
+// exception that leaves it ends the process. Throws std::bad_alloc; an empty f
+// is the fatal error "go of nil func value". Unlike Go: no object is involved,
+// and f runs at once.
 void SetFinalizer(std::function<void()> f);
 
 // Retire deletes p once no goroutine that is running now can still hold it:
 // when every P has since passed through the scheduler. For structures that are
 // read without a lock: unlink first, then Retire. A goroutine must not keep a
-// pointer read from such a structure across an operation that parks. Does not
-// park; the deletion runs on the finalizer goroutine.
+// pointer read from such a structure across an operation that parks. Plain
+// threads are not waited for: they must not read such structures. Does not
+// park; the deletion runs on the finalizer goroutine. Throws std::bad_alloc,
+// and p is the caller's then.
 //
 //   Node* old = head.exchange(fresh);
 //   gump::runtime::Retire(old);
@@ -86,11 +110,13 @@ namespace gump::debug {
 void FreeOSMemory();
 
 // SetMaxThreads limits the number of threads (10,000 at start) and returns the
-// previous limit. Exceeding it is the fatal error "thread exhaustion".
+// previous limit. Exceeding it is the fatal error "thread exhaustion". Plain
+// threads do not count.
 int SetMaxThreads(int n);
 
 // SetMaxStack limits the stack size that GoOptions may ask for, in bytes, and
-// returns the previous limit (1 GiB at start).
+// returns the previous limit (1 GiB at start, which is also the most; the least
+// is 16 KiB). Running goroutines keep theirs.
 size_t SetMaxStack(size_t bytes);
 
 }  // namespace gump::debug

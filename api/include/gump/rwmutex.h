@@ -15,7 +15,8 @@
 // goroutine that holds a read lock must not take it again, because a writer may
 // have come in between. The readers that queued up behind a writer all go
 // before the next writer. At most 2^30 - 1 readers. No upgrade, no downgrade.
-// After its last unlock has let others in, it may be destroyed, as a Mutex may.
+// After its last unlock has let others in, it may be destroyed, as a Mutex may;
+// the destructor waits for that unlock's last instructions.
 //
 // Memory ordering: an Unlock happens before any RLock or Lock that it lets in;
 // an RUnlock happens before the next writer's Lock returns.

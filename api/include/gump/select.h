@@ -33,6 +33,8 @@
 // The value of a Send is evaluated once and moved from only if that case is
 // chosen.
 //
+// Memory ordering: that of the operation that proceeds; the others give none.
+//
 // All functions may be called from goroutines and from plain threads.
 #ifndef GUMP_SELECT_H_
 #define GUMP_SELECT_H_
@@ -359,7 +361,7 @@ class AnyCaseOf final : public AnyCase {
 
 // ---- Making cases -----------------------------------------------------------
 // The result belongs into the call of select, or into a SelectCase, in the same
-// expression.
+// expression. None of them parks; that is select's business.
 
 // Recv(c, handler)
 template <internal::ReceivesFrom C, internal::Handler H>
@@ -415,18 +417,21 @@ requires std::is_void_v<typename C::value_type>
   return internal::SendCase<void, H, false>(c.raw(), std::move(handler));
 }
 
-// Default(), Default(handler)
+// Default(), Default(handler): proceeds if no other case can at once.
 template <internal::Handler H = internal::NoHandler>
 [[nodiscard]] auto Default(H handler = {}) {
   return internal::DefaultCase<H>(std::move(handler));
 }
 
 // SelectCase is a case of any type: movable, holds its channel, and owns the
-// value of a Send. It may be used in one select after another; but a Send whose
-// value was moved from must not be used again (panic), while one whose type is
-// trivially copyable sends the same value again.
+// value of a Send; pointers and what a handler refers to must outlive it. It
+// may be used in one select after another; but a Send whose value was moved
+// from must not be used again (panic "select: send case used again after its
+// value was sent"), while one whose type is trivially copyable sends the same
+// value again. One goroutine or thread may use it at a time.
 class SelectCase {
  public:
+  // From what Recv, Send and Default return. Throws std::bad_alloc.
   template <internal::SelectArm Case>
   SelectCase(Case&& c)  // NOLINT: implicit, for push_back(Recv(...))
       requires(!std::is_lvalue_reference_v<Case>)
@@ -453,8 +458,8 @@ requires(sizeof...(Cases) > 0) int select(Cases&&... cases) {
   static_assert(kDefaults <= 1, "select: multiple default cases");
   rt::Scase scases[] = {cases.Arm()...};
   rt::SelectResult r;
-  if constexpr (kN == 2 &&
-                kDefaults == 1) {  // one operation that does not wait
+  // One operation that does not wait.
+  if constexpr (kN == 2 && kDefaults == 1) {
     constexpr int kOp = kIsDefault[0] ? 1 : 0;
     r = rt::selectgo(&scases[kOp], 1, false);
     r.index = r.index < 0 ? 1 - kOp : kOp;
@@ -469,12 +474,13 @@ requires(sizeof...(Cases) > 0) int select(Cases&&... cases) {
   return r.index;
 }
 
-// The same for cases in an array: at least 65,536. An empty one blocks for
-// ever. Panics "reflect.Select: too many cases (max 65536)", "reflect.Select:
-// multiple default cases".
+// The same for cases in an array: up to 65,536. An empty one blocks for ever.
+// Parks, unless one is Default. Panics "reflect.Select: too many cases (max
+// 65536)", "reflect.Select: multiple default cases", and as above; throws
+// std::bad_alloc if there are more than sixteen and no memory.
 int select(absl::Span<SelectCase> cases);
 
-// Blocks for ever.
+// Blocks for ever. Parks.
 [[noreturn]] void select();
 
 }  // namespace gump
