@@ -29,16 +29,16 @@
 
 namespace gump::rt {
 
+// A count of the threads between startpanic and the end, so acq_rel makes the
+// last one last.
+Atomic<int32_t> panicking;
+
 namespace {
 
 constexpr int kExitCode = 2;
 constexpr int32_t kFreezeStopWait = 0x7fffffff;
 
 enum Throwing : int32_t { kThrowPanic = 0, kThrowUser = 1, kThrowRuntime = 2 };
-
-// Threads between startpanic and the end; a count, so acq_rel makes the last
-// one last.
-Atomic<int32_t> panicking;
 
 // paniclk: 0 free, 1 held, 2 held and somebody may sleep. Not a Mutex: it has
 // no rank, and is taken under any lock.
@@ -97,7 +97,10 @@ GUMP_NO_SANITIZE void freezetheworld()
     return;
   }
   M* mp = thisM();
-  if (mp == nullptr) return;
+  if (mp == nullptr) {
+    usleep(1000);  // soleHolder (proc_status.cc) sees by then that we are dying
+    return;
+  }
   for (int i = 0; i < 5; i++) {
     sched.stopwait = kFreezeStopWait;
     sched.gcwaiting.store(true, seq_cst);  // as in stopTheWorld

@@ -8,9 +8,14 @@
 
 #include <cstdint>
 
+#include "runtime/atomic.h"
+
 namespace gump::rt {
 
 struct G;
+
+// panicking counts the threads that are ending the process.
+extern Atomic<int32_t> panicking;
 
 // fatalthrow prints "fatal error: <text>", the stacks of all goroutines with
 // runtime frames, and exits with code 2. Detail goes before it, with printf,

@@ -326,6 +326,7 @@ bool endSchedule(M* mp) {
   {
     LockScope l(&sched.lock);
     globrunqputbatch(&q);
+    if (!sched.mainEnded.load(relaxed)) return true;  // the next Run has begun
     // Written under sched.lock; who stops the world counts our P.
     stopping = sched.gcwaiting.load(relaxed);
     safePoint = pp->runSafePointFn.load(relaxed) != 0;

@@ -255,8 +255,14 @@ void startTemplateThread() {
 }
 
 void mput(M* mp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  mp->schedlink = sched.midle;
-  sched.midle = mp;
+  M** at = &sched.midle;
+  if (mp == &m0) {
+    // The thread of Run is taken last: whatever runs on it when main ends keeps
+    // Run from returning.
+    while (*at != nullptr) at = &(*at)->schedlink;
+  }
+  mp->schedlink = *at;
+  *at = mp;
   sched.nmidle++;
   checkdead();
 }
@@ -396,6 +402,8 @@ void handoffp(P* pp) {
     if (--sched.safePointWait == 0) notewakeup(&sched.safePointNote);
   }
   if (!sched.runq.empty() ||
+      // Somebody readied a G and found neither a spinner nor an idle P.
+      sched.needspinning.load(relaxed) == 1 ||  // set under sched.lock
       // The last busy P must not go idle while nobody watches the network.
       (sched.npidle.load(relaxed) == gomaxprocs.load(relaxed) - 1 &&
        netpollinited() && sched.lastpoll.load(relaxed) != 0)) {

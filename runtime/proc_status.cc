@@ -46,13 +46,14 @@ constexpr uint32_t kLegalP[] = {
   fatalthrow("bad P status transition");
 }
 
-// soleHolder: there is one P and we have it. Others set scan bits only when
-// they have stopped the world, or a dying process has told it to stop; both set
-// gcwaiting long before. So nobody can be setting one now.
+// soleHolder: there is one P and we have it. Others set scan bits only with the
+// world stopped, or while the process is dying, which they announce a
+// millisecond before. So nobody can be setting one now. (A plain thread that is
+// being lent a G has none yet.)
 bool soleHolder() {
-  const G* self = getg();  // nullptr in needm
-  return soleP() && self != nullptr && self->m->p != nullptr &&
-         !sched.gcwaiting.load(relaxed);  // see above
+  if (!soleP() || panicking.load(relaxed) != 0) return false;  // see above
+  const G* gp = getg();
+  return gp != nullptr && gp->m->p != nullptr;
 }
 
 // scanWait waits while somebody holds the scan bit of gp; throws when the

@@ -31,6 +31,7 @@ void entersyscallStopped(P* pp) {
 }
 
 bool exitsyscallFast(P* oldp) {
+  if (sched.mainEnded.load(acquire)) return false;  // pairs with endMain
   // Pairs with the store in entersyscall.
   if (oldp != nullptr && oldp->status.load(acquire) == kPsyscall &&
       pcasstatus(oldp, kPsyscall, kPidle)) {
@@ -84,11 +85,28 @@ G* exitsyscall0(G* gp) {
   return schedule();
 }
 
+// leaveM0 moves gp, which is about to block in the kernel, to another M, with
+// the P. On: g0 of m0.  P: needed.  Locks: takes sched.lock.  Parks: blocks.
+G* leaveM0(G* gp) {
+  casgstatus(gp, kGrunning, kGrunnable);
+  dropg();
+  P* pp = m0.p;
+  flushYielded(pp);
+  runqput(pp, gp, /*next=*/true);
+  startm(releasep(), /*spinning=*/false);
+  stopm();
+  return m0.p == nullptr ? nullptr : schedule();  // nullptr: Run is to return
+}
+
 }  // namespace
 
 void entersyscall() noexcept {
   G* gp = runtimeEntry();
   if (gp->foreign) return;  // has no P to lose
+  // Run returns on m0, so m0 must not be in the kernel for another goroutine.
+  while (GUMP_UNLIKELY(gp->m == &m0) && !gp->isMain && gp->lockedm == nullptr) {
+    gumpMcall(leaveM0);
+  }
   M* mp = acquirem();
   P* pp = mp->p;
   casgstatus(gp, kGrunning, kGsyscall);

@@ -152,14 +152,20 @@ bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
   }
   setg(&m0.g0);
   minit(&m0);
+  // The caller may be inside a catch block; its thread's state is not for the
+  // goroutines that m0 runs, nor is theirs for it.
+  const EhGlobals eh = *m0.eh;
+  const int savedErrno = *m0.errnoAddr;
+  *m0.eh = EhGlobals();
   G* gp = newMain(ft, closure, pc);
-  // Pairs with findRunnable; nothing is lost: we wake a P below.
-  sched.mainEnded.store(false, release);
   // A goroutine of an earlier Run may be locked to m0; and library mode may
   // keep every P busy.
   P* pp = nullptr;
   {
     LockScope l(&sched.lock);
+    // Under the lock: an M on its way to endSchedule looks again there, and
+    // then either keeps its P for us or has made it idle before this.
+    sched.mainEnded.store(false, release);  // pairs with findRunnable
     pp = pidleget();
     if (pp == nullptr || m0.lockedg != nullptr) {
       globrunqputhead(gp);
@@ -172,6 +178,8 @@ bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
     wakep();  // leftovers of an earlier Run may be queued
   }
   gumpMstart(&m0.g0, enterScheduler);
+  *m0.eh = eh;
+  *m0.errnoAddr = savedErrno;
   unminitSignalStack(&m0);
   setg(self);
   if (self != nullptr) {

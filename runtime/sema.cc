@@ -274,7 +274,9 @@ void semrelease(Atomic<uint32_t>* addr, bool handoff) noexcept {
   addr->add(1, seq_cst);                       // R1; from here on (I3)
   if (root->nwait.load(seq_cst) == 0) return;  // R2: pairs with A1
 
-  runtimeEntry();
+  // Not runtimeEntry: to yield between R1 and the wake-up would leave the
+  // waiter asleep for as long, although the count is there.
+  if (getg() == nullptr) needm();
   M* mp = acquirem();
   lock(&root->lock);
   Sudog* s = root->dequeue(addr);  // none: another took the count, or the root

@@ -463,7 +463,8 @@ void stackfree(P* pp, G* gp) {
   gp->stack = {};
   if (t->order > kMaxArenaOrder) {
     unmapStack(t);
-  } else if (pp == nullptr || t->order != orderOf(defaultStackSize)) {
+  } else if (pp == nullptr || t->order != orderOf(defaultStackSize) ||
+             sched.nnostack.load(relaxed) != 0) {  // a hint: others need it
     releaseSlot(t);
   } else {
     if (pp->stackCacheN >= kStackCacheMax) spill(pp, kStackCacheMax / 2);

@@ -34,22 +34,6 @@ bool nothingRuns() {
          sched.npidle.load(relaxed) == gomaxprocs.load(relaxed);
 }
 
-// deepSleep sleeps for at most ns while nothing runs. True: somebody woke us.
-bool deepSleep(int64_t ns) {
-  lock(&sched.lock);
-  if (!nothingRuns()) {
-    unlock(&sched.lock);
-    return false;
-  }
-  sched.sysmonwait.store(true, relaxed);  // written and read under sched.lock
-  unlock(&sched.lock);
-  bool woken = notetsleep(&sched.sysmonnote, ns);
-  LockScope l(&sched.lock);
-  sched.sysmonwait.store(false, relaxed);
-  noteclear(&sched.sysmonnote);
-  return woken;
-}
-
 // DeadCheck repeats checkdead for as long as there are threads that it does not
 // know: after 10 ms at first, then ever more rarely, every second at last.
 class DeadCheck {
@@ -77,6 +61,25 @@ class DeadCheck {
   int64_t delay_ = kFirst;
   int64_t next_ = 0;
 };
+
+// deepSleep sleeps while nothing runs, a minute at most. True: somebody woke
+// us.
+bool deepSleep(const DeadCheck& deadCheck) {
+  lock(&sched.lock);
+  if (!nothingRuns()) {
+    unlock(&sched.lock);
+    return false;
+  }
+  sched.sysmonwait.store(true, relaxed);  // written and read under sched.lock
+  // Under the lock too: checkdead either sees sysmonwait, or is seen here.
+  const int64_t ns = deadCheck.delay();
+  unlock(&sched.lock);
+  const bool woken = notetsleep(&sched.sysmonnote, ns);
+  LockScope l(&sched.lock);
+  sched.sysmonwait.store(false, relaxed);
+  noteclear(&sched.sysmonnote);
+  return woken;
+}
 
 // pollNetwork looks at the network if all Ms have been too busy to.
 void pollNetwork(int64_t now) {
@@ -110,13 +113,15 @@ void sysmon() {
     }
     usleep(delay);
     if (tracePeriod <= 0 && idle > kIdleRounds && nothingRuns() &&
-        deepSleep(deadCheck.delay())) {
+        deepSleep(deadCheck)) {
       idle = 0;
       delay = kShortDelay;
     }
     int64_t now = nanotime();
     pollNetwork(now);
     deadCheck.run(now);
+    // Stacks may have come back to a pool that the last try did not see.
+    if (sched.nnostack.load(relaxed) != 0) nostackWake();  // a hint
     if (retake(now) > 0) idle = UINT32_MAX;  // the loop makes it 0
     if (tracePeriod > 0 && lasttrace + tracePeriod <= now) {
       lasttrace = now;

@@ -86,8 +86,9 @@ void SetFinalizer(std::function<void()> f);
 // Retire deletes p once no goroutine that is running now can still hold it:
 // when every P has since passed through the scheduler. For structures that are
 // read without a lock: unlink first, then Retire. A goroutine must not keep a
-// pointer read from such a structure across an operation that parks. Plain
-// threads are not waited for: they must not read such structures. Does not
+// pointer read from such a structure across any call into this library, for any
+// of them may yield, nor read one inside blocking(). Plain threads are not
+// waited for: they must not read such structures. Does not
 // park; the deletion runs on the finalizer goroutine. Throws std::bad_alloc,
 // and p is the caller's then.
 //

@@ -1,0 +1,84 @@
+// What Run owes its caller: to return, and to leave the thread as it was.
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <exception>
+#include <memory>
+#include <stdexcept>
+
+#include "gtest/gtest.h"
+#include "gump/chan.h"
+#include "gump/go.h"
+#include "gump/runtime.h"
+#include "gump/sync.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump {
+namespace {
+
+using SchedRunTest = testing::WithGomaxprocs;
+GUMP_INSTANTIATE_GOMAXPROCS(SchedRunTest);
+
+// The thread of Run must not be the one that waits in the kernel for somebody
+// else when main returns on another thread.
+TEST_P(SchedRunTest, ReturnsWhileAnotherIsInASystemCall) {
+  int fds[2];
+  ASSERT_EQ(pipe(fds), 0);
+  auto read_done = std::make_shared<std::atomic<int>>(0);
+  for (int round = 0; round < 20; round++) {
+    Run([&] {
+      auto c = make_chan<int>();
+      go([c, fd = fds[0], read_done]() mutable {
+        c.Send(1);
+        blocking([&] {
+          char x;
+          return read(fd, &x, 1);
+        });
+        (*read_done)++;
+      });
+      c.Recv();
+      runtime::Gosched();
+    });
+  }
+  char all[20] = {};
+  ASSERT_EQ(write(fds[1], all, sizeof(all)), 20);
+  Run([&] {  // they go on in a later Run
+    EXPECT_TRUE(testing::Eventually([&] { return *read_done == 20; }));
+  });
+  close(fds[0]);
+  close(fds[1]);
+}
+
+TEST_P(SchedRunTest, InACatchBlockKeepsTheException) {
+  try {
+    throw std::runtime_error("outer");
+  } catch (const std::runtime_error&) {
+    errno = 77;
+    Run([] {
+      EXPECT_EQ(std::current_exception(), nullptr);
+      sync::WaitGroup wg;
+      for (int i = 0; i < 10; i++) {
+        wg.Go([] {
+          try {
+            throw 1;
+          } catch (int) {
+            runtime::Gosched();
+          }
+        });
+      }
+      wg.Wait();
+      errno = 5;
+    });
+    EXPECT_EQ(errno, 77);
+    ASSERT_NE(std::current_exception(), nullptr);
+    try {
+      throw;
+    } catch (const std::runtime_error& e) {
+      EXPECT_STREQ(e.what(), "outer");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gump
