@@ -286,28 +286,24 @@ TEST_P(LockOSThreadTest, MainMayEndWhileAnotherIsLockedToTheThreadOfRun) {
     const pid_t tid = Tid();
     std::atomic<bool> ended = false;
     auto gate = make_chan<int>();
-    Run([&] {
-      // Keep at it until somebody has locked the thread of Run.
-      std::atomic<bool> got = false;
-      EXPECT_TRUE(testing::Eventually([&] {
-        sync::WaitGroup wg;
-        wg.Add(1);
-        go([&, gate] {
-          runtime::LockOSThread();
-          got = got || Tid() == tid;
-          const bool stay = Tid() == tid;
-          wg.Done();
-          if (!stay) return runtime::UnlockOSThread();
-          gate.Recv();
-          EXPECT_EQ(Tid(), tid);
-          runtime::Gosched();
-          EXPECT_EQ(Tid(), tid);
-          runtime::UnlockOSThread();
-          ended = true;
-        });
-        wg.Wait();
-        return got.load();
-      }));
+    // With one P, what main starts first runs where main began.
+    runtime::GOMAXPROCS(1);
+    gump::Run([&] {
+      sync::WaitGroup wg;
+      wg.Add(1);
+      go([&, gate] {
+        runtime::LockOSThread();
+        EXPECT_EQ(Tid(), tid);
+        wg.Done();
+        gate.Recv();
+        EXPECT_EQ(Tid(), tid);
+        runtime::Gosched();
+        EXPECT_EQ(Tid(), tid);
+        runtime::UnlockOSThread();
+        ended = true;
+      });
+      wg.Wait();
+      runtime::GOMAXPROCS(GetParam());
     });
     // Here it still waits; in the next Run it goes on, on that thread.
     Run([&] {
