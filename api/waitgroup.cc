@@ -9,8 +9,6 @@
 // the last of these the waiters, hence the object, are there.
 #include "gump/waitgroup.h"
 
-#include <cxxabi.h>
-
 #include "gump/internal/linkname.h"
 #include "gump/panic.h"
 
@@ -49,17 +47,15 @@ void WaitGroup::WaitSlow() {
   }
 }
 
-// RunTask calls run(task), then Done. A Goexit counts as returning: it is a
-// forced unwind, not an exception, and still has to pass through. Exceptions
-// are not caught, so that the report shows the stack that threw them.
+// RunTask calls run(task), then Done. A Goexit counts as returning: it unwinds
+// this frame. An exception that leaves run does not: nobody above catches it,
+// so the process ends, with the stack that threw, before a frame is unwound.
 void WaitGroup::RunTask(void (*run)(void*), void* task) {
-  try {
-    run(task);
-  } catch (const abi::__forced_unwind&) {
-    Done();
-    throw;
-  }
-  Done();
+  struct DoneAtEnd {
+    WaitGroup* wg;
+    ~DoneAtEnd() noexcept(false) { wg->Done(); }
+  } at_end{this};
+  run(task);
 }
 
 }  // namespace gump::sync
