@@ -184,8 +184,9 @@ TEST_P(GoTest, ExceptionOfACopyOrMoveReachesTheCallerAndNothingLeaks) {
       }
     }
     EXPECT_TRUE(NoneLeft());
+    // Not "equal": what an earlier Run left over may end meanwhile.
     EXPECT_TRUE(
-        testing::Eventually([&] { return runtime::NumGoroutine() == before; }));
+        testing::Eventually([&] { return runtime::NumGoroutine() <= before; }));
   });
 }
 
