@@ -441,7 +441,6 @@ void stoplockedm() {
 void startlockedm(G* gp) {
   M* mp = gp->lockedm;
   if (mp == getg()->m) fatalthrow("startlockedm: locked to me");
-  if (mp->nextp != nullptr) fatalthrow("startlockedm: m has p");
   {
     LockScope l(&sched.lock);
     if (mp == &m0) {
@@ -454,6 +453,7 @@ void startlockedm(G* gp) {
     }
     sched.nmidlelocked--;
   }
+  if (mp->nextp != nullptr) fatalthrow("startlockedm: m has p");
   flushYielded(getg()->m->p);
   mp->nextp = releasep();
   notewakeup(&mp->park);  // publishes nextp
