@@ -56,10 +56,12 @@
 namespace gump::rt {
 namespace {
 
-// As Go: a few rounds of spinning where another processor can make progress,
-// one yield, then sleep.
-constexpr int kActiveSpin = 4;
-constexpr int kActiveSpinCnt = 30;
+// As Go, a bounded spin where another processor can make progress, one yield,
+// then sleep. Unlike Go's four looks thirty pauses apart, many looks close
+// together: a critical section is over in tens of nanoseconds, and thirty
+// pauses take longer than that.
+constexpr int kActiveSpin = 60;
+constexpr int kActiveSpinCnt = 2;
 constexpr int kPassiveSpin = 1;
 
 // BlockedScope tells others that this M sleeps in the kernel on a word of ours.
