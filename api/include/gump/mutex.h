@@ -68,8 +68,10 @@ class Mutex {
   // owner run. Unlocking a free lock is fatal: "sync: unlock of unlocked
   // mutex".
   void Unlock() noexcept {
-    // Release: pairs with the acquire in Lock.
-    if (!state_.cas(kLocked, 0, rt::release)) [[unlikely]] {
+    // A look first, because a CAS that must fail costs as much as one that
+    // succeeds. Release: pairs with the acquire in Lock.
+    if (state_.load(rt::relaxed) != kLocked ||
+        !state_.cas(kLocked, 0, rt::release)) [[unlikely]] {
       UnlockSlow();
     }
   }
