@@ -179,6 +179,7 @@ gumpMcall:
 	CFI_OUTERMOST
 	movq	$0, GUMP_G_SCHED_FRESH(%rax)
 	movq	GUMP_G_SCHED_SP(%rax), %rsp	/* top of an empty stack, 16-byte aligned */
+	movl	$0, GUMP_M_LOCKS(%r12)		/* for gumpSwitch; gumpOnG0 left it 0 */
 	movl	GUMP_M_MXCSR(%r12), %edx
 	xorl	$MXCSR_DEFAULT, %edx
 	testl	$MXCSR_CONTROL, %edx
@@ -199,6 +200,51 @@ gumpMcall:
 	POP_FRAME_AND_RET
 	.cfi_endproc
 	.size	gumpMcall, .-gumpMcall
+
+/* void gumpSwitch(G* from, G* to)
+ * From goroutine to goroutine, not by way of g0; to->m is the M that runs us. m.locks becomes 0 once we are to, and not
+ * before: until then nobody may preempt. */
+	.globl	gumpSwitch
+	.type	gumpSwitch, @function
+	.p2align 4
+gumpSwitch:
+	.cfi_startproc
+	endbr64
+	PUSH_FRAME
+	movq	%rsp, GUMP_G_SCHED_SP(%rdi)
+	movq	GUMP_G_M(%rsi), %r12
+	movl	(%rsp), %ecx			/* the control words as they are now */
+	movzwl	4(%rsp), %r8d
+	movq	gumpTlsG@gottpoff(%rip), %rax
+	movq	%rsi, %fs:(%rax)
+	cmpq	$0, GUMP_G_SCHED_FRESH(%rsi)
+	jne	.Lswitchfresh
+	movq	GUMP_G_SCHED_SP(%rsi), %rsp	/* commit: we are to */
+	CFI_SAVED_FRAME
+	movl	$0, GUMP_M_LOCKS(%r12)
+	xorl	(%rsp), %ecx
+	testl	$MXCSR_CONTROL, %ecx
+	jnz	.Lswitchmxcsr
+.Lswitchmxcsrdone:
+	cmpw	%r8w, 4(%rsp)
+	jne	.Lswitchx87
+.Lswitchx87done:
+	.cfi_remember_state
+	POP_FRAME_AND_RET
+	.cfi_restore_state
+.Lswitchmxcsr:
+	ldmxcsr	(%rsp)
+	jmp	.Lswitchmxcsrdone
+.Lswitchx87:
+	fldcw	4(%rsp)
+	jmp	.Lswitchx87done
+.Lswitchfresh:
+	movl	%ecx, GUMP_M_MXCSR(%r12)
+	movl	%r8d, GUMP_M_X87CW(%r12)
+	movq	%rsi, %rax
+	jmp	.Lfresh
+	.cfi_endproc
+	.size	gumpSwitch, .-gumpSwitch
 
 /* void gumpMstart(G* g0, G* (*fn)(G*)) */
 	.globl	gumpMstart

@@ -183,6 +183,7 @@ gumpMcall:
 	CFI_OUTERMOST
 	str	xzr, [x0, #GUMP_G_SCHED_FRESH]
 	mov	sp, x11				/* top of an empty stack, 16-byte aligned */
+	str	wzr, [x19, #GUMP_M_LOCKS]	/* for gumpSwitch; gumpOnG0 left it 0 */
 	mrs	x9, fpcr
 	cmp	x9, #FPCR_DEFAULT
 	b.eq	gumpGostart
@@ -195,6 +196,32 @@ gumpMcall:
 	POP_FRAME_AND_RET
 	.cfi_endproc
 	.size	gumpMcall, .-gumpMcall
+
+/* void gumpSwitch(G* from, G* to) */
+	.globl	gumpSwitch
+	.type	gumpSwitch, %function
+	.p2align 4
+gumpSwitch:
+	.cfi_startproc
+	hint	#34				/* bti c */
+	PUSH_FRAME
+	mov	x11, sp
+	str	x11, [x0, #GUMP_G_SCHED_SP]
+	ldr	x19, [x1, #GUMP_G_M]
+	mov	x0, x1				/* where .Lfresh looks for it */
+	TLS_G	x9, x10
+	str	x0, [x9]
+	ldr	x11, [x0, #GUMP_G_SCHED_SP]
+	ldr	x12, [x0, #GUMP_G_SCHED_FRESH]
+	cbnz	x12, .Lfresh
+	mov	sp, x11				/* commit: we are to */
+	CFI_SAVED_FRAME
+	str	wzr, [x19, #GUMP_M_LOCKS]	/* preemptible from here on */
+	.cfi_remember_state
+	POP_FRAME_AND_RET
+	.cfi_restore_state
+	.cfi_endproc
+	.size	gumpSwitch, .-gumpSwitch
 
 /* void gumpMstart(G* g0, G* (*fn)(G*)) */
 	.globl	gumpMstart

@@ -13,5 +13,6 @@ static_assert(offsetof(G, m) == GUMP_G_M);
 static_assert(offsetof(M, g0) == GUMP_M_G0);
 static_assert(offsetof(M, mxcsr) == GUMP_M_MXCSR);
 static_assert(offsetof(M, x87cw) == GUMP_M_X87CW);
+static_assert(offsetof(M, locks) == GUMP_M_LOCKS);
 
 }  // namespace gump::rt

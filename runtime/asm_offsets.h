@@ -9,5 +9,6 @@
 #define GUMP_M_G0 0
 #define GUMP_M_MXCSR 256
 #define GUMP_M_X87CW 260
+#define GUMP_M_LOCKS 296
 
 #endif /* RUNTIME_ASM_OFFSETS_H_ */

@@ -158,19 +158,18 @@ G* pollNetwork() {
   return gp;
 }
 
-// globalOne and globalBatch take from the global queue, whose front may be
-// pp->yielded. A stale runqsize of zero is repaired by the locked look in
-// releaseP.
+// globalOne and globalBatch take from the global queue. A stale runqsize of
+// zero is repaired by the locked look in releaseP.
 G* globalOne(P* pp) {
-  if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return popYielded(pp);
-  flushYielded(pp);
+  if (soleP()) return popYielded(pp);
+  if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return nullptr;
   LockScope l(&sched.lock);
   return globrunqget();
 }
 
 G* globalBatch(P* pp) {
-  if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return popYielded(pp);
-  flushYielded(pp);
+  if (soleP()) return popYielded(pp);
+  if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return nullptr;
   LockScope l(&sched.lock);
   return globrunqgetbatch(pp, kRunqSize / 2);
 }
@@ -369,6 +368,39 @@ Runnable findRunnable() {
     stopm();
     if (mp->p == nullptr) return {nullptr, false};  // m0, woken to leave Run
   }
+}
+
+// Every reason for which findRunnable would do something else than take from
+// the local queues must be known here.
+G* directNext(M* mp) {
+  P* pp = mp->p;
+  // All are requests that the next look would honour just as well; findWithP
+  // says who stores them.
+  if (sched.gcwaiting.load(acquire) || sched.mainEnded.load(acquire) ||
+      pp->runSafePointFn.load(acquire) != 0 || fingwake.load(relaxed) ||
+      mp->lockedg != nullptr) {
+    return nullptr;
+  }
+  // soleP: nobody else changes these queues, and yielded is the global one.
+  G* next = pp->runnext.load(relaxed);
+  uint32_t h = pp->runqhead.load(relaxed);
+  if (next == nullptr && h != pp->runqtail.load(relaxed)) {
+    next = pp->runq[h % kRunqSize].load(relaxed);
+  }
+  bool global = next == nullptr || pp->schedtick.load(relaxed) % 61 == 0;
+  if (global && !pp->yielded.empty()) next = pp->yielded.head;
+  if (next == nullptr || next->lockedm != nullptr) return nullptr;
+  if (next->stack.lo == 0 &&
+      !stackalloc(pp, next, size_t{next->stacksize} << 10)) {
+    return nullptr;  // schedule queues it with those that wait for a stack
+  }
+  bool inheritTime = false;
+  if (next == pp->yielded.head) {
+    (void)popYielded(pp);
+  } else {
+    inheritTime = runqget(pp).inheritTime;
+  }
+  return execute(next, inheritTime);
 }
 
 G* schedule() {

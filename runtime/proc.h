@@ -34,6 +34,10 @@ G* gumpOnG0(G* gp, G* (*fn)(G*));
 // (proc_new.cc).
 // On: user, the first call.  P: needed.  Parks: yes.
 [[noreturn]] void gumpGoroutineMain(G* gp);
+// gumpSwitch saves the context of the user G from, sets m.locks to 0 and
+// resumes or starts to, whose m is this one.
+// On: user.  P: the only one.  Locks: none, m.locks is 1.  Parks: yes.
+void gumpSwitch(G* from, G* to);
 // gumpCallOnStack calls fn(arg) on the stack of a parked context so that an
 // unwinder walks from fn into it.
 // On: any, but that stack.  P: either.  Parks: no.
@@ -50,6 +54,11 @@ void gumpGostart();
 // Returns nullptr only to leave the scheduler for good (m0 at the end of Run).
 // On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread.
 [[nodiscard]] G* schedule();
+// directNext makes current, and returns, the G that schedule would pick, if a
+// look at the sole P's queues tells and nothing else is to be done. nullptr:
+// nothing was done; call schedule.
+// On: user or g0.  P: the only one; m.locks is 1.  Locks: none.  Parks: no.
+[[nodiscard]] G* directNext(M* mp);
 struct Runnable {
   G* gp;             // nullptr: leave the scheduler (see schedule)
   bool inheritTime;  // runs in the rest of the current slice
@@ -205,11 +214,18 @@ struct RunqGet {
 // atomic read-modify-write. The number of Ps changes only while the world is
 // stopped.
 inline bool soleP() { return gomaxprocs.load(relaxed) == 1; }
-// flushYielded moves pp->yielded to the front of the global queue.
-// Locks: takes sched.lock.
-void flushYielded(P* pp);
-// popYielded takes from it; nullptr if it is empty.
+// soleHolder: there is one P and we have it. Others set scan bits only with the
+// world stopped, or while the process is dying, which they announce a
+// millisecond before. So nobody can be setting one now. (A plain thread that is
+// being lent a G has none yet.)
+bool soleHolder();
+// pp->yielded is for a sole P. pushYielded queues gp at the tail of the global
+// queue, all of which is then in yielded; popYielded takes from its head,
+// nullptr if it is empty. flushYielded moves yielded to the front of
+// sched.runq. Locks: take sched.lock, unless that queue, or yielded, is empty.
+void pushYielded(P* pp, G* gp);
 [[nodiscard]] G* popYielded(P* pp);
+void flushYielded(P* pp);
 // globrunqput and globrunqputbatch queue at the tail, globrunqputhead at the
 // head; globrunqget takes one from the head. globrunqgetbatch returns one and
 // moves up to n-1 more, but at most size/gomaxprocs+1 in all, to pp's empty
@@ -363,6 +379,8 @@ void glsDestroyAll(G* gp);
 
 // ---- reclaim.cc: what Go's collector is here; see docs/scheduler.md ---------
 
+// fingwake: the finalizer goroutine has work; see reclaim.cc.
+extern Atomic<bool> fingwake;
 // wakefing returns the finalizer goroutine if it should be readied now, by the
 // caller (step 1 of findRunnable).
 // On: any.  P: either.  Locks: takes a leaf.  Parks: no.

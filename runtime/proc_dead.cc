@@ -94,16 +94,9 @@ void printId(Writer* w, const char* key, bool some, int64_t id) {
   }
 }
 
-uint32_t ringLength(const P* pp) {
-  // A trace: nothing depends on the pair being consistent.
-  uint32_t h = pp->runqhead.load(acquire);
-  uint32_t t = pp->runqtail.load(acquire);
-  return t - h;
-}
-
 void traceQueues(Writer* w, int32_t n) {
   print(w, " [");
-  for (int32_t i = 0; i < n; i++) print(w, " %u", ringLength(allp[i]));
+  for (int32_t i = 0; i < n; i++) print(w, " %u", runqlen(allp[i]));
   print(w, " ] schedticks=[");
   for (int32_t i = 0; i < n; i++) {
     print(w, " %u", allp[i]->schedtick.load(relaxed));  // a trace
@@ -118,7 +111,7 @@ void traceP(Writer* w, int32_t i) {
         pp->status.load(relaxed), pp->schedtick.load(relaxed),  // a trace
         pp->syscalltick.load(relaxed));
   printId(w, "m", mp != nullptr, mp == nullptr ? 0 : mp->id);
-  print(w, " runqsize=%u gfreecnt=%u timerslen=0\n", ringLength(pp),
+  print(w, " runqsize=%u gfreecnt=%u timerslen=0\n", runqlen(pp),
         peek(pp->gFreeN));
 }
 
@@ -167,7 +160,7 @@ void traceLocked(bool detailed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
         // A trace.
         (now - traceStart) / 1'000'000, n, sched.npidle.load(relaxed), mcount(),
         sched.nmspinning.load(relaxed), sched.needspinning.load(relaxed),
-        sched.nmidle, sched.runq.size);
+        sched.nmidle, sched.runq.size + allp[0]->nyielded.load(relaxed));
   if (!detailed) {
     traceQueues(&w, n);
     flush(&w);

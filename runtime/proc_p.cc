@@ -115,6 +115,7 @@ P* procresize(int32_t nprocs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     sole->yielded.pushBackAll(&sched.runq);
     sched.runq = sole->yielded;
     sole->yielded = GQueue();
+    sole->nyielded.store(0, relaxed);                // as below
     sched.runqsize.store(sched.runq.size, relaxed);  // a hint outside the lock
   }
   for (int32_t i = old; i < nprocs; i++) {

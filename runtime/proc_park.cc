@@ -1,9 +1,18 @@
 // Parking, readying and yielding: how a goroutine leaves its M and comes back.
 //
-// Every switch away from a goroutine is one gumpMcall: the context is saved
-// first, and only then, on g0, the goroutine is published to whoever may resume
-// it (by unlockf, by a run queue). So nobody can resume a context that is not
+// A switch away from a goroutine is one gumpMcall: the context is saved first,
+// and only then, on g0, the goroutine is published to whoever may resume it (by
+// unlockf, by a run queue). So nobody can resume a context that is not
 // complete.
+//
+// With one P there is a shorter way, directly from one goroutine to the next
+// (gumpSwitch). It publishes first, on the goroutine's own stack, and saves
+// afterwards. That is sound because to resume a goroutine takes a P, and the
+// only one is ours until the context is saved: m.locks is 1 all the time, so
+// nobody takes it away, and the number of Ps changes only when we have stopped.
+// Others may ready the goroutine meanwhile, which only queues it. Nor does
+// anybody walk the stack of a parked goroutine while the sole P runs
+// (soleHolder, which also says what a dying process does).
 //
 // Invariants:
 //  (K1) A G that is kGwaiting has its context in sched, except a foreign one,
@@ -15,6 +24,7 @@
 #include "runtime/os_linux.h"
 #include "runtime/panic.h"
 #include "runtime/proc.h"
+#include "runtime/sanitizer.h"
 
 namespace gump::rt {
 
@@ -85,6 +95,56 @@ void parkForeign(G* gp, bool (*unlockf)(G*, void*), void* lock) {
   casgstatus(gp, kGrunnable, kGrunning);
 }
 
+// switchSole goes from gp, which has been published, to next, which is current.
+void switchSole(G* gp, M* mp, G* next) {
+  if (next != gp) gp->m = nullptr;  // unless it has been readied at once
+  gp->eh = *mp->eh;
+  *mp->eh = next->eh;
+  gp->savedErrno = *mp->errnoAddr;
+  *mp->errnoAddr = next->savedErrno;
+  if (GUMP_UNLIKELY(gp->unguarded)) stackCheckCanary(gp);
+  gumpSwitch(gp, next);
+}
+
+// parkSole is gopark with one P. True if the goroutine has parked and come
+// back; otherwise it is published, and the rest is parked_m's.
+bool parkSole(G* gp, M* mp, bool (*unlockf)(G*, void*), void* lock) {
+  casgstatus(gp, kGrunning, kGwaiting);
+  if (unlockf != nullptr && !unlockf(gp, lock)) {
+    casgstatus(gp, kGwaiting, kGrunnable);
+    casgstatus(gp, kGrunnable, kGrunning);
+    mp->locks.store(0, relaxed);  // gopark's acquirem ends
+    return true;
+  }
+  G* next = directNext(mp);
+  if (next == nullptr) return false;
+  switchSole(gp, mp, next);
+  return true;
+}
+
+G* parked_m(G*) {
+  M* mp = getg()->m;
+  dropg();
+  mp->locks.store(0, relaxed);  // (K3)
+  return schedule();
+}
+
+// yieldSole is gosched with one P; false: nothing was done.
+bool yieldSole(G* gp) {
+  M* mp = acquirem();  // ends in gumpSwitch
+  // First who is next, then gp behind the others: the same order, for gp comes
+  // next only if there is nobody else.
+  G* next = directNext(mp);
+  if (next == nullptr) {
+    releasem(mp);
+    return false;
+  }
+  casgstatus(gp, kGrunning, kGrunnable);
+  pushYielded(mp->p, gp);
+  switchSole(gp, mp, next);
+  return true;
+}
+
 bool parkunlock(G*, void* l)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // releases a lock taken before the switch
   unlock(static_cast<Mutex*>(l));
@@ -96,11 +156,8 @@ bool parkunlock(G*, void* l)
 G* goschedImpl(G* gp) {
   casgstatus(gp, kGrunning, kGrunnable);
   dropg();
-  // pp->yielded is the front of the global queue, so only while the rest of
-  // that is empty is its tail the tail of the whole. (A stale zero lets gp go
-  // before what somebody queues just now.)
-  if (soleP() && sched.runqsize.load(relaxed) == 0) {
-    getg()->m->p->yielded.pushBack(gp);  // nobody else could take it
+  if (soleP()) {
+    pushYielded(getg()->m->p, gp);
     return schedule();
   }
   {
@@ -130,6 +187,10 @@ void gopark(bool (*unlockf)(G*, void*), void* lock, WaitReason reason) {
   gp->waitreason = reason;
   if (GUMP_UNLIKELY(gp->foreign)) {
     parkForeign(gp, unlockf, lock);
+    return;
+  }
+  if (!kSanitizerBuild && soleHolder()) {
+    if (!parkSole(gp, mp, unlockf, lock)) gumpMcall(parked_m);
     return;
   }
   mp->waitunlockf = unlockf;
@@ -166,6 +227,7 @@ void gosched() noexcept {
     osyield();
     return;
   }
+  if (!kSanitizerBuild && soleHolder() && yieldSole(gp)) return;
   gumpMcall(goschedImpl);
 }
 

@@ -237,8 +237,28 @@ void globrunqput(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   sched.runqsize.store(sched.runq.size, relaxed);  // a hint outside the lock
 }
 
+namespace {
+
+// adoptGlobal appends sched.runq to yielded. A stale zero only delays it.
+void adoptGlobal(P* pp) {
+  if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return;
+  LockScope l(&sched.lock);
+  pp->yielded.pushBackAll(&sched.runq);
+  sched.runqsize.store(0, relaxed);  // as above
+}
+
+}  // namespace
+
+void pushYielded(P* pp, G* gp) {
+  adoptGlobal(pp);
+  pp->yielded.pushBack(gp);
+  pp->nyielded.store(pp->yielded.size, relaxed);  // a number for humans
+}
+
 G* popYielded(P* pp) {
+  adoptGlobal(pp);
   G* gp = pp->yielded.pop();
+  pp->nyielded.store(pp->yielded.size, relaxed);  // as above
   G* next = pp->yielded.head;
   if (next != nullptr) lookAhead(next, next->schedlink);
   return gp;
@@ -250,6 +270,7 @@ void flushYielded(P* pp) {
   pp->yielded.pushBackAll(&sched.runq);
   sched.runq = pp->yielded;
   pp->yielded = GQueue();
+  pp->nyielded.store(0, relaxed);                  // as above
   sched.runqsize.store(sched.runq.size, relaxed);  // as above
 }
 

@@ -46,16 +46,6 @@ constexpr uint32_t kLegalP[] = {
   fatalthrow("bad P status transition");
 }
 
-// soleHolder: there is one P and we have it. Others set scan bits only with the
-// world stopped, or while the process is dying, which they announce a
-// millisecond before. So nobody can be setting one now. (A plain thread that is
-// being lent a G has none yet.)
-bool soleHolder() {
-  if (!soleP() || panicking.load(relaxed) != 0) return false;  // see above
-  const G* gp = getg();
-  return gp != nullptr && gp->m->p != nullptr;
-}
-
 // scanWait waits while somebody holds the scan bit of gp; throws when the
 // status is something else altogether.
 GUMP_NOINLINE void scanWait(G* gp, uint32_t oldval, uint32_t newval) {
@@ -72,6 +62,12 @@ GUMP_NOINLINE void scanWait(G* gp, uint32_t oldval, uint32_t newval) {
 }
 
 }  // namespace
+
+bool soleHolder() {
+  if (!soleP() || panicking.load(relaxed) != 0) return false;  // see proc.h
+  const G* gp = getg();
+  return gp != nullptr && gp->m->p != nullptr;
+}
 
 uint32_t readgstatus(const G* gp) {
   // Pairs with the stores in casgstatus: the G's fields belong to the status.

@@ -13,6 +13,12 @@
 
 namespace gump::rt {
 
+// True: the queue is not empty and fing is parked. Read without the lock by
+// every findRunnable. Sleeper: under finlock, parks only on an empty queue.
+// Waker: under finlock, queues, then sets this. So a queued item is either seen
+// before parking or leaves the flag set; whoever clears it owns the wake-up.
+Atomic<bool> fingwake;
+
 namespace {
 
 struct Finalizer {
@@ -27,12 +33,6 @@ Finalizer* finTail ABSL_GUARDED_BY(finlock) = nullptr;
 bool fingStarted ABSL_GUARDED_BY(finlock) = false;
 // Parked with an empty queue, or nullptr.
 G* fing ABSL_GUARDED_BY(finlock) = nullptr;
-// True: the queue is not empty and fing is parked. Read without the lock by
-// every findRunnable. Sleeper: under finlock, parks only on an empty queue.
-// Waker: under finlock, queues, then sets this. So a queued item is either seen
-// before parking or leaves the flag set; whoever clears it owns the wake-up.
-Atomic<bool> fingwake;
-
 using Hook = void (*)();
 constexpr int kMaxHooks = 16;
 Atomic<Hook> hooks[kMaxHooks];

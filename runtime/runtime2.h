@@ -235,10 +235,11 @@ struct alignas(kFalseSharing) P {
   Atomic<G*> runnext;
   Atomic<G*> runq[kRunqSize];
 
-  // Gs that yielded while this was the only P: the front part of the global
-  // queue, kept here because nobody else can take from it and the owner needs
-  // no lock. Empty whenever the P is not held by a running M (flushYielded).
+  // The front part of the global queue, mostly all of it, while this is the
+  // only P: nobody else can take from it, and here the owner needs no lock.
+  // Empty whenever the P is not held by a running M (flushYielded).
   GQueue yielded;
+  Atomic<int32_t> nyielded;  // its length, for traces; written by the owner
 
   GList gFree;  // dead Gs
   uint32_t gFreeN = 0;

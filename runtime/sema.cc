@@ -384,8 +384,9 @@ void notifyListNotifyOne(NotifyList* l) noexcept {
 // ---- Spinning ---------------------------------------------------------------
 
 namespace {
-constexpr int kActiveSpin = 4;      // rounds before giving up
-constexpr int kActiveSpinCnt = 60;  // pauses per round; Go's 30 of a slower kind
+constexpr int kActiveSpin = 4;  // rounds before giving up
+constexpr int kActiveSpinCnt =
+    60;  // pauses per round; Go's 30 of a slower kind
 }  // namespace
 
 // Spinning is worth it only while the holder can be running elsewhere: there is
