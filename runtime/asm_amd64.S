@@ -201,9 +201,9 @@ gumpMcall:
 	.cfi_endproc
 	.size	gumpMcall, .-gumpMcall
 
-/* void gumpSwitch(G* from, G* to)
- * From goroutine to goroutine, not by way of g0; to->m is the M that runs us. m.locks becomes 0 once we are to, and not
- * before: until then nobody may preempt. */
+/* void gumpSwitch(G* from, G* to, void (*commit)(G*, M*))
+ * From goroutine to goroutine, not by way of g0; to->m is the M that runs us. commit publishes from, on the stack of to.
+ * m.locks becomes 0 after it, and not before: until then nobody may preempt. */
 	.globl	gumpSwitch
 	.type	gumpSwitch, @function
 	.p2align 4
@@ -211,22 +211,26 @@ gumpSwitch:
 	.cfi_startproc
 	endbr64
 	PUSH_FRAME
-	movq	%rsp, GUMP_G_SCHED_SP(%rdi)
+	movq	%rsp, GUMP_G_SCHED_SP(%rdi)	/* its context is complete from here on */
+	movl	(%rsp), %r13d			/* the control words as they are now */
+	movzwl	4(%rsp), %r14d
+	movq	%rsi, %rbx
 	movq	GUMP_G_M(%rsi), %r12
-	movl	(%rsp), %ecx			/* the control words as they are now */
-	movzwl	4(%rsp), %r8d
+	movq	%r12, %rsi
 	movq	gumpTlsG@gottpoff(%rip), %rax
-	movq	%rsi, %fs:(%rax)
-	cmpq	$0, GUMP_G_SCHED_FRESH(%rsi)
+	movq	%rbx, %fs:(%rax)		/* now running to ... */
+	xorl	%ebp, %ebp
+	cmpq	$0, GUMP_G_SCHED_FRESH(%rbx)
+	movq	GUMP_G_SCHED_SP(%rbx), %rsp	/* ... on its stack */
 	jne	.Lswitchfresh
-	movq	GUMP_G_SCHED_SP(%rsi), %rsp	/* commit: we are to */
 	CFI_SAVED_FRAME
+	call	*%rdx
 	movl	$0, GUMP_M_LOCKS(%r12)
-	xorl	(%rsp), %ecx
-	testl	$MXCSR_CONTROL, %ecx
+	xorl	(%rsp), %r13d
+	testl	$MXCSR_CONTROL, %r13d
 	jnz	.Lswitchmxcsr
 .Lswitchmxcsrdone:
-	cmpw	%r8w, 4(%rsp)
+	cmpw	%r14w, 4(%rsp)
 	jne	.Lswitchx87
 .Lswitchx87done:
 	.cfi_remember_state
@@ -239,9 +243,11 @@ gumpSwitch:
 	fldcw	4(%rsp)
 	jmp	.Lswitchx87done
 .Lswitchfresh:
-	movl	%ecx, GUMP_M_MXCSR(%r12)
-	movl	%r8d, GUMP_M_X87CW(%r12)
-	movq	%rsi, %rax
+	CFI_OUTERMOST
+	call	*%rdx
+	movl	%r13d, GUMP_M_MXCSR(%r12)
+	movl	%r14d, GUMP_M_X87CW(%r12)
+	movq	%rbx, %rax
 	jmp	.Lfresh
 	.cfi_endproc
 	.size	gumpSwitch, .-gumpSwitch

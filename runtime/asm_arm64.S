@@ -197,7 +197,7 @@ gumpMcall:
 	.cfi_endproc
 	.size	gumpMcall, .-gumpMcall
 
-/* void gumpSwitch(G* from, G* to) */
+/* void gumpSwitch(G* from, G* to, void (*commit)(G*, M*)) */
 	.globl	gumpSwitch
 	.type	gumpSwitch, %function
 	.p2align 4
@@ -206,20 +206,29 @@ gumpSwitch:
 	hint	#34				/* bti c */
 	PUSH_FRAME
 	mov	x11, sp
-	str	x11, [x0, #GUMP_G_SCHED_SP]
-	ldr	x19, [x1, #GUMP_G_M]
-	mov	x0, x1				/* where .Lfresh looks for it */
+	str	x11, [x0, #GUMP_G_SCHED_SP]	/* its context is complete from here on */
+	mov	x20, x1				/* x20 = to */
+	ldr	x19, [x20, #GUMP_G_M]		/* x19 = g0, at the same address as m */
+	mov	x1, x19
 	TLS_G	x9, x10
-	str	x0, [x9]
-	ldr	x11, [x0, #GUMP_G_SCHED_SP]
-	ldr	x12, [x0, #GUMP_G_SCHED_FRESH]
-	cbnz	x12, .Lfresh
-	mov	sp, x11				/* commit: we are to */
+	str	x20, [x9]			/* now running to ... */
+	ldr	x11, [x20, #GUMP_G_SCHED_SP]
+	ldr	x12, [x20, #GUMP_G_SCHED_FRESH]
+	mov	sp, x11				/* ... on its stack */
+	mov	x29, xzr
+	cbnz	x12, .Lswitchfresh
 	CFI_SAVED_FRAME
+	blr	x2				/* commit(from, m) */
 	str	wzr, [x19, #GUMP_M_LOCKS]	/* preemptible from here on */
 	.cfi_remember_state
 	POP_FRAME_AND_RET
 	.cfi_restore_state
+.Lswitchfresh:
+	CFI_OUTERMOST
+	blr	x2
+	mov	x0, x20
+	ldr	x11, [x0, #GUMP_G_SCHED_SP]
+	b	.Lfresh
 	.cfi_endproc
 	.size	gumpSwitch, .-gumpSwitch
 

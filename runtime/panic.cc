@@ -98,7 +98,7 @@ GUMP_NO_SANITIZE void freezetheworld()
   }
   M* mp = thisM();
   if (mp == nullptr) {
-    usleep(1000);  // soleHolder (proc_status.cc) sees by then that we are dying
+    usleep(1000);  // noScanner (proc_status.cc) sees by then that we are dying
     return;
   }
   for (int i = 0; i < 5; i++) {

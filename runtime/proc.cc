@@ -370,8 +370,27 @@ Runnable findRunnable() {
   }
 }
 
+namespace {
+
+// headOfQueue is the G that findWithP would take from the queues of pp. With
+// more than one P somebody may steal it meanwhile.
+G* headOfQueue(const P* pp) {
+  if (pp->schedtick.load(relaxed) % 61 == 0) {
+    if (pp->yielded.head != nullptr) return pp->yielded.head;
+    if (sched.runqsize.load(relaxed) != 0) return nullptr;
+  }
+  if (G* next = pp->runnext.load(relaxed)) return next;
+  uint32_t h = pp->runqhead.load(acquire);  // as in runqget
+  if (h != pp->runqtail.load(relaxed)) {
+    return pp->runq[h % kRunqSize].load(relaxed);
+  }
+  return pp->yielded.head;
+}
+
+}  // namespace
+
 // Every reason for which findRunnable would do something else than take from
-// the local queues must be known here.
+// the queues must be known here.
 G* directNext(M* mp) {
   P* pp = mp->p;
   // All are requests that the next look would honour just as well; findWithP
@@ -381,26 +400,17 @@ G* directNext(M* mp) {
       mp->lockedg != nullptr) {
     return nullptr;
   }
-  // soleP: nobody else changes these queues, and yielded is the global one.
-  G* next = pp->runnext.load(relaxed);
-  uint32_t h = pp->runqhead.load(relaxed);
-  if (next == nullptr && h != pp->runqtail.load(relaxed)) {
-    next = pp->runq[h % kRunqSize].load(relaxed);
+  const G* head = headOfQueue(pp);
+  if (head == nullptr || head->lockedm != nullptr) return nullptr;
+  RunqGet next =
+      head == pp->yielded.head ? RunqGet{popYielded(pp), false} : runqget(pp);
+  if (GUMP_UNLIKELY(next.gp == nullptr)) return nullptr;  // stolen
+  if (GUMP_UNLIKELY(next.gp->lockedm != nullptr)) {
+    // Not the one we looked at. It has lost its place, to be found again.
+    runqput(pp, next.gp, /*next=*/false);
+    return nullptr;
   }
-  bool global = next == nullptr || pp->schedtick.load(relaxed) % 61 == 0;
-  if (global && !pp->yielded.empty()) next = pp->yielded.head;
-  if (next == nullptr || next->lockedm != nullptr) return nullptr;
-  if (next->stack.lo == 0 &&
-      !stackalloc(pp, next, size_t{next->stacksize} << 10)) {
-    return nullptr;  // schedule queues it with those that wait for a stack
-  }
-  bool inheritTime = false;
-  if (next == pp->yielded.head) {
-    (void)popYielded(pp);
-  } else {
-    inheritTime = runqget(pp).inheritTime;
-  }
-  return execute(next, inheritTime);
+  return execute(next.gp, next.inheritTime);
 }
 
 G* schedule() {

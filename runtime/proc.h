@@ -34,10 +34,11 @@ G* gumpOnG0(G* gp, G* (*fn)(G*));
 // (proc_new.cc).
 // On: user, the first call.  P: needed.  Parks: yes.
 [[noreturn]] void gumpGoroutineMain(G* gp);
-// gumpSwitch saves the context of the user G from, sets m.locks to 0 and
-// resumes or starts to, whose m is this one.
-// On: user.  P: the only one.  Locks: none, m.locks is 1.  Parks: yes.
-void gumpSwitch(G* from, G* to);
+// gumpSwitch saves the context of the user G from, calls commit(from, m) on the
+// stack of to, which is current on this M, sets m.locks to 0, and resumes or
+// starts to.
+// On: user.  P: needed; m.locks is 1.  Locks: commit's.  Parks: yes.
+void gumpSwitch(G* from, G* to, void (*commit)(G*, M*));
 // gumpCallOnStack calls fn(arg) on the stack of a parked context so that an
 // unwinder walks from fn into it.
 // On: any, but that stack.  P: either.  Parks: no.
@@ -55,9 +56,9 @@ void gumpGostart();
 // On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread.
 [[nodiscard]] G* schedule();
 // directNext makes current, and returns, the G that schedule would pick, if a
-// look at the sole P's queues tells and nothing else is to be done. nullptr:
-// nothing was done; call schedule.
-// On: user or g0.  P: the only one; m.locks is 1.  Locks: none.  Parks: no.
+// look at the local queues tells and nothing else is to be done; nullptr: call
+// schedule.
+// On: user.  P: needed; m.locks is 1.  Locks: takes sched.lock.  Parks: no.
 [[nodiscard]] G* directNext(M* mp);
 struct Runnable {
   G* gp;             // nullptr: leave the scheduler (see schedule)
@@ -116,6 +117,10 @@ void setPStatus(P* pp, uint32_t oldval, uint32_t newval);
 // for it, and must fetch getg()->m anew, for it may be on another thread.
 // On: user, or a plain thread.  P: needed.  Locks: unlockf's.  Parks: yes.
 void gopark(bool (*unlockf)(G*, void*), void* lock, WaitReason reason);
+// goparkcommit is gopark for an unlockf that never returns false. It may run on
+// the stack of the next goroutine instead of g0's, so it must be shallow.
+// On: user, or a plain thread.  P: needed.  Locks: unlockf's.  Parks: yes.
+void goparkcommit(bool (*unlockf)(G*, void*), void* lock, WaitReason reason);
 // goparkunlock parks and releases l once the goroutine is kGwaiting.
 // On: user, or a plain thread.  P: needed.  Locks: releases l.  Parks: yes.
 void goparkunlock(Mutex* l, WaitReason reason);
@@ -214,11 +219,6 @@ struct RunqGet {
 // atomic read-modify-write. The number of Ps changes only while the world is
 // stopped.
 inline bool soleP() { return gomaxprocs.load(relaxed) == 1; }
-// soleHolder: there is one P and we have it. Others set scan bits only with the
-// world stopped, or while the process is dying, which they announce a
-// millisecond before. So nobody can be setting one now. (A plain thread that is
-// being lent a G has none yet.)
-bool soleHolder();
 // pp->yielded is for a sole P. pushYielded queues gp at the tail of the global
 // queue, all of which is then in yielded; popYielded takes from its head,
 // nullptr if it is empty. flushYielded moves yielded to the front of

@@ -1,18 +1,13 @@
 // Parking, readying and yielding: how a goroutine leaves its M and comes back.
 //
-// A switch away from a goroutine is one gumpMcall: the context is saved first,
-// and only then, on g0, the goroutine is published to whoever may resume it (by
-// unlockf, by a run queue). So nobody can resume a context that is not
-// complete.
+// A switch away from a goroutine saves its context first, and only then, on
+// another stack, publishes the goroutine to whoever may resume it (by unlockf,
+// by a run queue). So nobody can resume a context that is not complete.
 //
-// With one P there is a shorter way, directly from one goroutine to the next
-// (gumpSwitch). It publishes first, on the goroutine's own stack, and saves
-// afterwards. That is sound because to resume a goroutine takes a P, and the
-// only one is ours until the context is saved: m.locks is 1 all the time, so
-// nobody takes it away, and the number of Ps changes only when we have stopped.
-// Others may ready the goroutine meanwhile, which only queues it. Nor does
-// anybody walk the stack of a parked goroutine while the sole P runs
-// (soleHolder, which also says what a dying process does).
+// The other stack is g0's (gumpMcall), which finds the next goroutine at its
+// leisure. Where the next one can be told at a glance (directNext), it is that
+// one's own, and g0 is spared (gumpSwitch). m.locks is 1 until the publication
+// is over, so the next goroutine is not preempted in the middle of it.
 //
 // Invariants:
 //  (K1) A G that is kGwaiting has its context in sched, except a foreign one,
@@ -95,53 +90,43 @@ void parkForeign(G* gp, bool (*unlockf)(G*, void*), void* lock) {
   casgstatus(gp, kGrunnable, kGrunning);
 }
 
-// switchSole goes from gp, which has been published, to next, which is current.
-void switchSole(G* gp, M* mp, G* next) {
-  if (next != gp) gp->m = nullptr;  // unless it has been readied at once
+// switchTo goes from gp to next, which is current. What gumpOnG0 exchanges on
+// the long way is exchanged here.
+void switchTo(G* gp, M* mp, G* next, void (*commit)(G*, M*)) {
   gp->eh = *mp->eh;
   *mp->eh = next->eh;
   gp->savedErrno = *mp->errnoAddr;
   *mp->errnoAddr = next->savedErrno;
   if (GUMP_UNLIKELY(gp->unguarded)) stackCheckCanary(gp);
-  gumpSwitch(gp, next);
+  gumpSwitch(gp, next, commit);
 }
 
-// parkSole is gopark with one P. True if the goroutine has parked and come
-// back; otherwise it is published, and the rest is parked_m's.
-bool parkSole(G* gp, M* mp, bool (*unlockf)(G*, void*), void* lock) {
+// parkCommit and yieldCommit are what gumpSwitch calls to publish gp.
+void parkCommit(G* gp, M* mp) {
   casgstatus(gp, kGrunning, kGwaiting);
-  if (unlockf != nullptr && !unlockf(gp, lock)) {
-    casgstatus(gp, kGwaiting, kGrunnable);
-    casgstatus(gp, kGrunnable, kGrunning);
-    mp->locks.store(0, relaxed);  // gopark's acquirem ends
-    return true;
+  gp->m = nullptr;
+  if (!mp->waitunlockf(gp, mp->waitlock)) {
+    fatalthrow("goparkcommit: unlockf refused");
   }
-  G* next = directNext(mp);
-  if (next == nullptr) return false;
-  switchSole(gp, mp, next);
-  return true;
 }
 
-G* parked_m(G*) {
-  M* mp = getg()->m;
-  dropg();
-  mp->locks.store(0, relaxed);  // (K3)
-  return schedule();
+void yieldCommit(G* gp, M* mp) {
+  casgstatus(gp, kGrunning, kGrunnable);
+  gp->m = nullptr;
+  pushYielded(mp->p, gp);
 }
 
-// yieldSole is gosched with one P; false: nothing was done.
+// yieldSole is gosched with one P, if directNext knows; false: nothing was
+// done. First who is next, then gp behind all others: the same order as the
+// other way round, for gp itself is next only if there is nobody else.
 bool yieldSole(G* gp) {
   M* mp = acquirem();  // ends in gumpSwitch
-  // First who is next, then gp behind the others: the same order, for gp comes
-  // next only if there is nobody else.
   G* next = directNext(mp);
   if (next == nullptr) {
     releasem(mp);
     return false;
   }
-  casgstatus(gp, kGrunning, kGrunnable);
-  pushYielded(mp->p, gp);
-  switchSole(gp, mp, next);
+  switchTo(gp, mp, next, yieldCommit);
   return true;
 }
 
@@ -177,9 +162,12 @@ G* goyield_m(G* gp) {
 
 }  // namespace
 
-void gopark(bool (*unlockf)(G*, void*), void* lock, WaitReason reason) {
-  G* gp = getg();
-  M* mp = gp->m;
+namespace {
+
+// parkEntry is what every way of parking begins with. False: gp belongs to a
+// plain thread, has slept, and goes on.
+GUMP_ALWAYS_INLINE bool parkEntry(G* gp, M* mp, bool (*unlockf)(G*, void*),
+                                  void* lock, WaitReason reason) {
   if (GUMP_UNLIKELY(mp->locks.load(relaxed) != 1)) {  // written by us only
     printf("runtime: gopark with m.locks=%d\n", mp->locks.load(relaxed));
     fatalthrow("gopark: bad m.locks");
@@ -187,19 +175,35 @@ void gopark(bool (*unlockf)(G*, void*), void* lock, WaitReason reason) {
   gp->waitreason = reason;
   if (GUMP_UNLIKELY(gp->foreign)) {
     parkForeign(gp, unlockf, lock);
-    return;
-  }
-  if (!kSanitizerBuild && soleHolder()) {
-    if (!parkSole(gp, mp, unlockf, lock)) gumpMcall(parked_m);
-    return;
+    return false;
   }
   mp->waitunlockf = unlockf;
   mp->waitlock = lock;
+  return true;
+}
+
+}  // namespace
+
+void gopark(bool (*unlockf)(G*, void*), void* lock, WaitReason reason) {
+  G* gp = getg();
+  if (parkEntry(gp, gp->m, unlockf, lock, reason)) gumpMcall(park_m);
+}
+
+void goparkcommit(bool (*unlockf)(G*, void*), void* lock, WaitReason reason) {
+  G* gp = getg();
+  M* mp = gp->m;
+  if (!parkEntry(gp, mp, unlockf, lock, reason)) return;
+  if constexpr (!kSanitizerBuild) {
+    if (G* next = directNext(mp)) {
+      switchTo(gp, mp, next, parkCommit);
+      return;
+    }
+  }
   gumpMcall(park_m);
 }
 
 void goparkunlock(Mutex* l, WaitReason reason) {
-  gopark(parkunlock, l, reason);
+  goparkcommit(parkunlock, l, reason);
 }
 
 void goready(G* gp) {
@@ -227,7 +231,7 @@ void gosched() noexcept {
     osyield();
     return;
   }
-  if (!kSanitizerBuild && soleHolder() && yieldSole(gp)) return;
+  if (!kSanitizerBuild && soleP() && yieldSole(gp)) return;
   gumpMcall(goschedImpl);
 }
 

@@ -46,6 +46,16 @@ constexpr uint32_t kLegalP[] = {
   fatalthrow("bad P status transition");
 }
 
+// noScanner tells that nobody can be setting a scan bit now: we hold a P, and
+// others set scan bits only with the world stopped, or while the process is
+// dying, which they announce a millisecond before. (A plain thread that is
+// being lent a G has no M yet to ask.)
+bool noScanner() {
+  if (panicking.load(relaxed) != 0) return false;  // see above
+  const G* gp = getg();
+  return gp != nullptr && gp->m->p != nullptr;
+}
+
 // scanWait waits while somebody holds the scan bit of gp; throws when the
 // status is something else altogether.
 GUMP_NOINLINE void scanWait(G* gp, uint32_t oldval, uint32_t newval) {
@@ -63,12 +73,6 @@ GUMP_NOINLINE void scanWait(G* gp, uint32_t oldval, uint32_t newval) {
 
 }  // namespace
 
-bool soleHolder() {
-  if (!soleP() || panicking.load(relaxed) != 0) return false;  // see proc.h
-  const G* gp = getg();
-  return gp != nullptr && gp->m->p != nullptr;
-}
-
 uint32_t readgstatus(const G* gp) {
   // Pairs with the stores in casgstatus: the G's fields belong to the status.
   return gp->atomicstatus.load(acquire);
@@ -78,18 +82,18 @@ void casgstatus(G* gp, uint32_t oldval, uint32_t newval) {
   if (GUMP_UNLIKELY(oldval > kGdead || (kLegalG[oldval] & bit(newval)) == 0)) {
     badG(gp, oldval, newval);
   }
-  if ((oldval == kGwaiting || oldval == kGsyscall) && !soleHolder()) {
-    // Others compete: a second waker, or the holder of the scan bit. acq_rel:
-    // what the parker wrote before it parked is ours now, and what we wrote is
-    // visible to whoever sees the new status.
+  if ((oldval == kGwaiting || oldval == kGsyscall) && !noScanner()) {
+    // Others compete: the holder of the scan bit. acq_rel: what the parker
+    // wrote before it parked is ours now, and what we wrote is visible to
+    // whoever sees the new status.
     while (GUMP_UNLIKELY(!gp->atomicstatus.cas(oldval, newval, acq_rel))) {
       scanWait(gp, oldval, newval);
     }
     return;
   }
-  // Only the owner leaves the other statuses, and the sole P's holder is the
-  // only one to scan: a checked store is enough.
-  if (GUMP_UNLIKELY(gp->atomicstatus.load(relaxed) != oldval)) {
+  // Only its owner leaves any other status, only the one waker who took it off
+  // its queue leaves kGwaiting: a checked store is enough. Acquire as above.
+  if (GUMP_UNLIKELY(gp->atomicstatus.load(acquire) != oldval)) {
     badG(gp, oldval, newval);
   }
   // Pairs with the acquire of the cas above and of readgstatus.

@@ -40,10 +40,10 @@ struct Hchan;
 //
 // kGscan is a lock bit on kGwaiting and kGsyscall: while it is set, the status
 // cannot be left, so its setter may walk the stack. A G in any other state is
-// looked at only while the world is stopped. That is why leaving kGwaiting and
-// kGsyscall takes a CAS (but for the holder of the one P, see soleHolder), and
-// every other transition, which only the G's one owner can make, a checked
-// store. (Unlike Go, which also scans running and runnable Gs.)
+// looked at only while the world is stopped. And the bit itself is set only
+// then, so who leaves kGwaiting or kGsyscall needs a CAS only if he has no P
+// (noScanner); every other transition, which only the G's one owner can make,
+// is a checked store in any case. (Unlike Go, which scans all Gs at any time.)
 enum GStatus : uint32_t {
   // In a fresh slab, never used. Owned by the allocator.
   kGidle = 0,

@@ -189,7 +189,7 @@ void pass2(Select* s, G* gp) {
     }
   }
   gp->param = nullptr;
-  gopark(selparkcommit, s, WaitReason::kSelect);
+  goparkcommit(selparkcommit, s, WaitReason::kSelect);
 }
 
 // pass3 finds out which case fired and withdraws the others.
