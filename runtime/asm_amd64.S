@@ -154,6 +154,7 @@ gumpMcall:
 	movq	%rax, %rdi
 	call	gumpSanArrive
 #endif
+	movl	$0, GUMP_M_LOCKS(%r12)		/* and may be preempted */
 	/* Control words are reloaded only if they differ from the current ones, which are the last goroutine's:
 	   loading and even reading them is slow. */
 	movl	(%rsp), %edx
@@ -179,7 +180,7 @@ gumpMcall:
 	CFI_OUTERMOST
 	movq	$0, GUMP_G_SCHED_FRESH(%rax)
 	movq	GUMP_G_SCHED_SP(%rax), %rsp	/* top of an empty stack, 16-byte aligned */
-	movl	$0, GUMP_M_LOCKS(%r12)		/* for gumpSwitch; gumpOnG0 left it 0 */
+	movl	$0, GUMP_M_LOCKS(%r12)
 	movl	GUMP_M_MXCSR(%r12), %edx
 	xorl	$MXCSR_DEFAULT, %edx
 	testl	$MXCSR_CONTROL, %edx

@@ -175,6 +175,7 @@ gumpMcall:
 #ifdef GUMP_SANITIZE
 	bl	gumpSanArrive
 #endif
+	str	wzr, [x19, #GUMP_M_LOCKS]	/* and may be preempted */
 	.cfi_remember_state
 	POP_FRAME_AND_RET
 	.cfi_restore_state
@@ -183,7 +184,7 @@ gumpMcall:
 	CFI_OUTERMOST
 	str	xzr, [x0, #GUMP_G_SCHED_FRESH]
 	mov	sp, x11				/* top of an empty stack, 16-byte aligned */
-	str	wzr, [x19, #GUMP_M_LOCKS]	/* for gumpSwitch; gumpOnG0 left it 0 */
+	str	wzr, [x19, #GUMP_M_LOCKS]
 	mrs	x9, fpcr
 	cmp	x9, #FPCR_DEFAULT
 	b.eq	gumpGostart

@@ -94,14 +94,6 @@ class RandomOrder {
   uint32_t i_ = 0;
 };
 
-void runSafePointFn(P* pp) {
-  // The winner runs it, once per P.
-  if (!pp->runSafePointFn.cas(1, 0, acq_rel)) return;
-  sched.safePointFn(pp);
-  LockScope l(&sched.lock);
-  if (--sched.safePointWait == 0) notewakeup(&sched.safePointNote);
-}
-
 void becomeSpinning(M* mp) {
   mp->spinning = true;
   sched.nmspinning.add(1, seq_cst);
@@ -345,6 +337,14 @@ bool endSchedule(M* mp) {
 
 }  // namespace
 
+void runSafePointFn(P* pp) {
+  // The winner runs it, once per P.
+  if (!pp->runSafePointFn.cas(1, 0, acq_rel)) return;
+  sched.safePointFn(pp);
+  LockScope l(&sched.lock);
+  if (--sched.safePointWait == 0) notewakeup(&sched.safePointNote);
+}
+
 Runnable findRunnable() {
   M* mp = getg()->m;
   for (;;) {
@@ -415,7 +415,7 @@ G* directNext(M* mp) {
 
 G* schedule() {
   M* mp = getg()->m;
-  if (GUMP_UNLIKELY(mp->locks.load(relaxed) != 0)) {  // written by us only
+  if (GUMP_UNLIKELY(mp->locks.load(relaxed) != 1)) {  // written by us only
     fatalthrow("schedule: holding locks");
   }
   if (GUMP_UNLIKELY(mp->lockedg != nullptr)) {

@@ -350,6 +350,9 @@ void startTheWorld();
 // On: user, or a plain thread.  P: either.  Locks: takes worldsema, sched.lock.
 // Parks: yes.
 void forEachP(WaitReason reason, void (*fn)(P*));
+// runSafePointFn runs for pp what forEachP asks, unless somebody else does.
+// On: any.  P: pp, owned by the caller.  Locks: takes sched.lock.  Parks: no.
+void runSafePointFn(P* pp);
 // preemptone asks the goroutine on pp to yield at its next entry into the
 // runtime; false: nobody there to ask. preemptall asks all. Best effort. Both:
 // On: any.  P: either.  Locks: none.  Parks: no.

@@ -183,6 +183,7 @@ void minit(M* mp) {
 // mstart is the first function of every thread of ours.
 void mstart(M* mp) {
   setg(&mp->g0);
+  mp->locks.store(1, relaxed);  // (K3) of proc_park.cc
   minit(mp);
   if (mp->mstartfn != nullptr) mp->mstartfn();
   if (mp->nextp != nullptr) {
@@ -335,7 +336,7 @@ void mPark(M* mp) {
 
 void stopm() {
   M* mp = getg()->m;
-  if (mp->locks.load(relaxed) != 0) fatalthrow("stopm holding locks");  // ours
+  if (mp->locks.load(relaxed) != 1) fatalthrow("stopm holding locks");  // ours
   if (mp->p != nullptr) fatalthrow("stopm holding p");
   if (mp->spinning) fatalthrow("stopm spinning");
   {

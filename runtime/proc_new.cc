@@ -293,6 +293,7 @@ void goexit1() {
     gp->name = nullptr;
   }
   gp->dying = true;
+  (void)acquirem();
   gumpMcall(goexit0);
   __builtin_unreachable();
 }

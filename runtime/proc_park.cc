@@ -14,8 +14,9 @@
 //       whose thread waits on its M's note.
 //  (K2) After unlockf, or after a runqput of itself, nothing on this M touches
 //       the G.
-//  (K3) On g0 m.locks is 0 when fn returns the next G; gopark's one acquirem
-//       ends in park_m.
+//  (K3) On g0 m.locks is 1, from the acquirem before gumpMcall until the next
+//       goroutine is on its own stack: g0 is never preempted, nor does anybody
+//       take its P (preempt.cc).
 #include "runtime/os_linux.h"
 #include "runtime/panic.h"
 #include "runtime/proc.h"
@@ -61,13 +62,11 @@ G* park_m(G* gp) {
     mp->waitunlockf = nullptr;
     mp->waitlock = nullptr;
     if (!unlockf(gp, lock)) {
-      mp->locks.store(0, relaxed);  // (K3)
       casgstatus(gp, kGwaiting, kGrunnable);
       // It has a stack, so execute returns it.
       return execute(gp, /*inheritTime=*/true);
     }
   }
-  mp->locks.store(0, relaxed);  // (K3)
   return schedule();
 }
 
@@ -232,12 +231,18 @@ void gosched() noexcept {
     return;
   }
   if (!kSanitizerBuild && soleP() && yieldSole(gp)) return;
+  gopreempt();
+}
+
+void gopreempt() {
+  (void)acquirem();
   gumpMcall(goschedImpl);
 }
 
-void gopreempt() { gumpMcall(goschedImpl); }
-
-void goyield() { gumpMcall(goyield_m); }
+void goyield() {
+  (void)acquirem();
+  gumpMcall(goyield_m);
+}
 
 namespace {
 GUMP_NOINLINE G* runtimeEntrySlow(G* gp) {

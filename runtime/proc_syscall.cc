@@ -57,7 +57,6 @@ bool exitsyscallFast(P* oldp) {
 // without a P.
 G* exitsyscall0(G* gp) {
   M* mp = getg()->m;
-  mp->locks.store(0, relaxed);  // entered with exitsyscall's own acquirem
   casgstatus(gp, kGsyscall, kGrunnable);
   dropg();
   P* pp = nullptr;
@@ -105,6 +104,7 @@ void entersyscall() noexcept {
   if (gp->foreign) return;  // has no P to lose
   // Run returns on m0, so m0 must not be in the kernel for another goroutine.
   while (GUMP_UNLIKELY(gp->m == &m0) && !gp->isMain && gp->lockedm == nullptr) {
+    (void)acquirem();
     gumpMcall(leaveM0);
   }
   M* mp = acquirem();
@@ -113,17 +113,7 @@ void entersyscall() noexcept {
   // It sleeps deeply only while nothing runs.
   if (GUMP_UNLIKELY(sched.sysmonwait.load(relaxed))) wakeSysmon();
   // Pairs with forEachP.
-  if (GUMP_UNLIKELY(pp->runSafePointFn.load(acquire) != 0)) {
-    gumpMcall([](G* g) {
-      P* own = g->m->p;
-      if (own->runSafePointFn.cas(1, 0, acq_rel)) {
-        sched.safePointFn(own);
-        LockScope l(&sched.lock);
-        if (--sched.safePointWait == 0) notewakeup(&sched.safePointNote);
-      }
-      return g;
-    });
-  }
+  if (GUMP_UNLIKELY(pp->runSafePointFn.load(acquire) != 0)) runSafePointFn(pp);
   flushYielded(pp);  // from the store below on, the P may be anybody's
   mp->oldp = pp;
   mp->p = nullptr;

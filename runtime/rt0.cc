@@ -151,6 +151,7 @@ bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
     sched.nmextra--;
   }
   setg(&m0.g0);
+  m0.locks.store(1, relaxed);  // (K3) of proc_park.cc
   minit(&m0);
   // The caller may be inside a catch block; its thread's state is not for the
   // goroutines that m0 runs, nor is theirs for it.
