@@ -10,6 +10,7 @@
 #include <link.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 
 #include "absl/debugging/symbolize.h"
@@ -102,10 +103,13 @@ void printFrame(Writer* w, uintptr_t pc, int32_t level) {
 
 }  // namespace
 
-void symbolinit() {
+// Runs at the first use of the library, whose caller keeps errno.
+GUMP_NOINLINE void symbolinit() {
+  const int saved = errno;
   ssize_t n = readlink("/proc/self/exe", exePath, sizeof(exePath) - 1);
   if (n > 0) exePath[n] = '\0';
   absl::InitializeSymbolizer(nullptr);
+  errno = saved;
 }
 
 void printFunction(Writer* w, uintptr_t pc) {

@@ -31,9 +31,10 @@ function(gump_test path)
     ENVIRONMENT "${gump_test_env};${arg_ENV}")
 endfunction()
 
-# gump_lint_tests(): what a machine can see without running anything. Once is enough: not under the sanitizers.
+# gump_lint_tests(): what a machine can see without running anything. Once is enough: not under the sanitizers, and not
+# for another architecture.
 function(gump_lint_tests)
-  if(GUMP_SANITIZE)
+  if(GUMP_SANITIZE OR CMAKE_CROSSCOMPILING)
     return()
   endif()
   set(lint ${PROJECT_SOURCE_DIR}/tools/lint)
@@ -48,13 +49,26 @@ endfunction()
 
 # gump_install_tests(): a stranger's project finds the installed package, as an archive and as a shared library.
 function(gump_install_tests)
-  if(GUMP_SANITIZE)
+  if(GUMP_SANITIZE OR CMAKE_CROSSCOMPILING)
     return()
   endif()
   foreach(kind IN ITEMS static shared)
     add_test(NAME install/${kind} COMMAND ${CMAKE_CURRENT_LIST_DIR}/install/run.sh
       ${kind} ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/install_test/${kind} ${CMAKE_CXX_COMPILER})
     set_tests_properties(install/${kind} PROPERTIES LABELS install TIMEOUT 600)
+  endforeach()
+endfunction()
+
+# gump_lto_tests(): with link-time optimisation, full and thin, programs work and keep no thread-local address across a
+# switch. It takes compilers of its own, so the release build stands for all.
+function(gump_lto_tests)
+  if(NOT CMAKE_BUILD_TYPE STREQUAL "Release" OR GUMP_SANITIZE OR GUMP_LOCKRANK OR CMAKE_CROSSCOMPILING)
+    return()
+  endif()
+  foreach(kind IN ITEMS full thin)
+    add_test(NAME lto/${kind} COMMAND ${CMAKE_CURRENT_LIST_DIR}/lto/run.sh
+      ${kind} ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/lto_test/${kind})
+    set_tests_properties(lto/${kind} PROPERTIES LABELS lto TIMEOUT 600 SKIP_RETURN_CODE 77)
   endforeach()
 endfunction()
 

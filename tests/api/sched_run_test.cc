@@ -80,5 +80,14 @@ TEST_P(SchedRunTest, InACatchBlockKeepsTheException) {
   }
 }
 
+TEST(SchedRunDeathTest, TheFirstUseOfTheLibraryKeepsErrno) {
+  auto use = [] {
+    errno = 77;
+    runtime::NumCPU();
+    _exit(errno == 77 ? 0 : 1);
+  };
+  EXPECT_EXIT(use(), ::testing::ExitedWithCode(0), "^$");
+}
+
 }  // namespace
 }  // namespace gump
