@@ -222,8 +222,8 @@ gumpSwitch:
 	movq	%rbx, %fs:(%rax)		/* now running to ... */
 	xorl	%ebp, %ebp
 	cmpq	$0, GUMP_G_SCHED_FRESH(%rbx)
-	movq	GUMP_G_SCHED_SP(%rbx), %rsp	/* ... on its stack */
 	jne	.Lswitchfresh
+	movq	GUMP_G_SCHED_SP(%rbx), %rsp	/* ... on its stack */
 	CFI_SAVED_FRAME
 	call	*%rdx
 	movl	$0, GUMP_M_LOCKS(%r12)
@@ -245,6 +245,7 @@ gumpSwitch:
 	jmp	.Lswitchx87done
 .Lswitchfresh:
 	CFI_OUTERMOST
+	movq	GUMP_G_SCHED_SP(%rbx), %rsp	/* top of an empty stack, 16-byte aligned */
 	call	*%rdx
 	movl	%r13d, GUMP_M_MXCSR(%r12)
 	movl	%r14d, GUMP_M_X87CW(%r12)

@@ -215,9 +215,9 @@ gumpSwitch:
 	str	x20, [x9]			/* now running to ... */
 	ldr	x11, [x20, #GUMP_G_SCHED_SP]
 	ldr	x12, [x20, #GUMP_G_SCHED_FRESH]
-	mov	sp, x11				/* ... on its stack */
 	mov	x29, xzr
 	cbnz	x12, .Lswitchfresh
+	mov	sp, x11				/* ... on its stack */
 	CFI_SAVED_FRAME
 	blr	x2				/* commit(from, m) */
 	str	wzr, [x19, #GUMP_M_LOCKS]	/* preemptible from here on */
@@ -226,6 +226,7 @@ gumpSwitch:
 	.cfi_restore_state
 .Lswitchfresh:
 	CFI_OUTERMOST
+	mov	sp, x11				/* top of an empty stack, 16-byte aligned */
 	blr	x2
 	mov	x0, x20
 	ldr	x11, [x0, #GUMP_G_SCHED_SP]

@@ -111,7 +111,7 @@ namespace {
 // Locks: releases c->lock and ends the caller's acquirem.  Parks: yes.
 GUMP_NOINLINE ChanResult parkOn(Hchan* c, Waitq* q, G* gp, void* elem,
                                 WaitReason reason, const char* spurious)
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // the lock is released on g0
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // the lock is released after the switch
   Sudog sg;
   sg.g = gp;
   sg.elem = elem;
@@ -119,7 +119,7 @@ GUMP_NOINLINE ChanResult parkOn(Hchan* c, Waitq* q, G* gp, void* elem,
   enqueue(q, &sg);
   gp->param = nullptr;
   // The step that found nothing and this enqueue are one locked section, which
-  // ends on g0 once gp is kGwaiting: whoever could satisfy us locks c before
+  // ends once gp is kGwaiting: whoever could satisfy us locks c before
   // it, and then our step would have found it, or after it, and then finds sg.
   goparkunlock(&c->lock, reason);
   if (GUMP_UNLIKELY(gp->param != &sg)) fatalthrow(spurious);

@@ -23,7 +23,7 @@
 // hold sudogs of selects that were woken by another case.
 //
 // Waiting and waking. The sleeper checks and enqueues in one locked section and
-// unlocks on g0, after it is kGwaiting; the waker changes the channel and
+// unlocks after it is kGwaiting; the waker changes the channel and
 // dequeues in one locked section. So either the sleeper sees the change, or the
 // waker sees the sudog: no wake-up is lost. The waker alone may touch a sudog
 // that it dequeued, until goready; then never again.
@@ -123,12 +123,7 @@ GUMP_ALWAYS_INLINE void pollPreempt() {
 }
 
 // acquiremOf is acquirem when the caller has its G at hand: two loads less.
-GUMP_ALWAYS_INLINE M* acquiremOf(G* gp) {
-  M* mp = gp->m;
-  mp->locks.store(mp->locks.load(relaxed) + 1, relaxed);  // as acquirem
-  compilerFence();
-  return mp;
-}
+GUMP_ALWAYS_INLINE M* acquiremOf(G* gp) { return acquirem(gp->m); }
 
 // ---- Wait queues ------------------------------------------------------------
 // All three:

@@ -92,20 +92,6 @@ inline void unlock(Mutex* l) ABSL_UNLOCK_FUNCTION(l)
   if (GUMP_UNLIKELY(lockSleepersOf(l)->load(relaxed) != 0)) unlockSlow(l);
 }
 
-// LockScope holds a Mutex for a scope.
-class ABSL_SCOPED_LOCKABLE LockScope {
- public:
-  explicit LockScope(Mutex* l) ABSL_EXCLUSIVE_LOCK_FUNCTION(l) : l_(l) {
-    lock(l);
-  }
-  ~LockScope() ABSL_UNLOCK_FUNCTION() { unlock(l_); }
-  LockScope(const LockScope&) = delete;
-  LockScope& operator=(const LockScope&) = delete;
-
- private:
-  Mutex* l_;
-};
-
 // Note is a one-shot event: one sleeper, one wake-up, then noteclear. The
 // wake-up may precede the sleep.
 struct Note {

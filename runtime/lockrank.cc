@@ -126,6 +126,13 @@ bool mayFollow(const M* mp, size_t i, const Mutex* l, LockRank rank) {
 void lockrankAcquire(const Mutex* l, LockRank rank) {
   M* mp = currentM();
   if (mp == nullptr) return;  // (R3)
+  // A goroutine's own code can be preempted wherever it is; see preempt.cc.
+  if (mp->curg.load(relaxed) == getg() && !getg()->foreign &&
+      mp->locks.load(relaxed) == 0) {
+    printf("runtime: %s (%p) acquired with m.locks=0\n", lockName(rank),
+           static_cast<const void*>(l));
+    fatalthrow("lock taken by code that can be preempted");
+  }
   for (size_t i = 0; i < mp->nlocksheld; i++) {
     if (!mayFollow(mp, i, l, rank)) lockrankFail(mp, i, l, rank);
   }

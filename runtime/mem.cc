@@ -11,6 +11,7 @@
 
 #include "runtime/lock_futex.h"
 #include "runtime/os_linux.h"
+#include "runtime/runtime2.h"
 #include "runtime/sanitizer.h"
 
 namespace gump::rt {

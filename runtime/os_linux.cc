@@ -12,6 +12,7 @@
 // which may be interposed.
 #include "runtime/os_linux.h"
 
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <pthread.h>
@@ -119,6 +120,22 @@ void osyield() { rawSyscall(SYS_sched_yield, 0, 0, 0, 0, 0, 0); }
 
 int32_t gettid() {
   return static_cast<int32_t>(rawSyscall(SYS_gettid, 0, 0, 0, 0, 0, 0));
+}
+
+void tgkill(int32_t tid, int sig) {
+  const long pid = rawSyscall(SYS_getpid, 0, 0, 0, 0, 0, 0);
+  // ESRCH, if the thread has ended: nobody to tell.
+  rawSyscall(SYS_tgkill, pid, tid, sig, 0, 0, 0);
+}
+
+int64_t readFile(const char* path, char* buf, size_t n) {
+  const long fd = rawSyscall(SYS_openat, AT_FDCWD, asArg(path),
+                             O_RDONLY | O_CLOEXEC, 0, 0, 0);
+  if (fd < 0) return -1;
+  const long got =
+      rawSyscall(SYS_read, fd, asArg(buf), static_cast<long>(n), 0, 0, 0);
+  rawSyscall(SYS_close, fd, 0, 0, 0, 0, 0);
+  return got < 0 ? -1 : got;
 }
 
 // The answer is not looked at: EAGAIN, EINTR and ETIMEDOUT mean "look at the

@@ -22,6 +22,10 @@ int64_t walltime();  // CLOCK_REALTIME, ns
 void usleep(uint32_t usec);
 void osyield();
 int32_t gettid();
+void tgkill(int32_t tid, int sig);
+// readFile reads the first n bytes of a file, as one read(2) gives them, and
+// returns how many, or -1.
+int64_t readFile(const char* path, char* buf, size_t n);
 
 // futexsleep sleeps while *addr == val, at most ns (negative: for ever). May
 // wake spuriously.

@@ -153,14 +153,14 @@ G* pollNetwork() {
 // globalOne and globalBatch take from the global queue. A stale runqsize of
 // zero is repaired by the locked look in releaseP.
 G* globalOne(P* pp) {
-  if (soleP()) return popYielded(pp);
+  if (soleP()) return popYielded(pp, /*adopt=*/true);
   if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return nullptr;
   LockScope l(&sched.lock);
   return globrunqget();
 }
 
 G* globalBatch(P* pp) {
-  if (soleP()) return popYielded(pp);
+  if (soleP()) return popYielded(pp, /*adopt=*/true);
   if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return nullptr;
   LockScope l(&sched.lock);
   return globrunqgetbatch(pp, kRunqSize / 2);
@@ -318,6 +318,8 @@ bool endSchedule(M* mp) {
     LockScope l(&sched.lock);
     globrunqputbatch(&q);
     if (!sched.mainEnded.load(relaxed)) return true;  // the next Run has begun
+    letGo(&sched.runq);
+    sched.runqsize.store(sched.runq.size, relaxed);  // a hint outside the lock
     // Written under sched.lock; who stops the world counts our P.
     stopping = sched.gcwaiting.load(relaxed);
     safePoint = pp->runSafePointFn.load(relaxed) != 0;
@@ -397,13 +399,20 @@ G* directNext(M* mp) {
   // says who stores them.
   if (sched.gcwaiting.load(acquire) || sched.mainEnded.load(acquire) ||
       pp->runSafePointFn.load(acquire) != 0 || fingwake.load(relaxed) ||
-      mp->lockedg != nullptr) {
+      mp->lockedg != nullptr || mp == &m0) {
     return nullptr;
   }
   const G* head = headOfQueue(pp);
-  if (head == nullptr || head->lockedm != nullptr) return nullptr;
-  RunqGet next =
-      head == pp->yielded.head ? RunqGet{popYielded(pp), false} : runqget(pp);
+  // A thief may have it by now: a hint, looked at again below.
+  if (head == nullptr || peek(head->lockedm) != nullptr) return nullptr;
+  // The caller may hold a lock; then only a stack that is at hand will do.
+  if (peek(head->stack.lo) == 0 &&
+      (peek(head->stacksize) != 0 || pp->stackCache == nullptr)) {
+    return nullptr;
+  }
+  RunqGet next = head == pp->yielded.head
+                     ? RunqGet{popYielded(pp, /*adopt=*/false), false}
+                     : runqget(pp);
   if (GUMP_UNLIKELY(next.gp == nullptr)) return nullptr;  // stolen
   if (GUMP_UNLIKELY(next.gp->lockedm != nullptr)) {
     // Not the one we looked at. It has lost its place, to be found again.
@@ -424,6 +433,13 @@ G* schedule() {
     // It has a stack: it locked itself.
     return execute(mp->lockedg,
                    /*inheritTime=*/false);
+  }
+  if (GUMP_UNLIKELY(mp == &m0)) {
+    // Main has left it, see m0Stop.
+    if (mp->spinning) resetspinning();
+    handoffp(releasep());
+    stopm();
+    return nullptr;
   }
   for (;;) {
     if (GUMP_UNLIKELY(mp->spinning && !runqempty(mp->p))) {

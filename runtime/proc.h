@@ -221,10 +221,12 @@ struct RunqGet {
 inline bool soleP() { return gomaxprocs.load(relaxed) == 1; }
 // pp->yielded is for a sole P. pushYielded queues gp at the tail of the global
 // queue, all of which is then in yielded; popYielded takes from its head,
-// nullptr if it is empty. flushYielded moves yielded to the front of
-// sched.runq. Locks: take sched.lock, unless that queue, or yielded, is empty.
+// nullptr if it is empty, and with adopt looks at sched.runq as well.
+// flushYielded moves yielded to the front of sched.runq.
+// Locks: take sched.lock, unless that queue, or yielded, is empty; popYielded
+// without adopt takes none.
 void pushYielded(P* pp, G* gp);
-[[nodiscard]] G* popYielded(P* pp);
+[[nodiscard]] G* popYielded(P* pp, bool adopt);
 void flushYielded(P* pp);
 // globrunqput and globrunqputbatch queue at the tail, globrunqputhead at the
 // head; globrunqget takes one from the head. globrunqgetbatch returns one and
@@ -358,6 +360,46 @@ void runSafePointFn(P* pp);
 // On: any.  P: either.  Locks: none.  Parks: no.
 void preemptall();
 bool preemptone(P* pp);
+
+// ---- preempt.cc -------------------------------------------------------------
+
+// presumeBlocked takes pp from mp, whose thread is asleep in a call that nobody
+// declared while it runs gp. True: pp is the caller's, kPidle.
+// On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] bool presumeBlocked(P* pp, M* mp, const G* gp);
+// preemptM sends mp's thread the signal, unless one is on its way or
+// asyncpreemptoff is set.
+// On: any.  P: either.  Locks: none.  Parks: no.
+void preemptM(M* mp);
+// pressP makes the goroutine on pp give it up without coming by: takes pp if
+// the thread is asleep, signals it if it runs. True: taken, as by
+// presumeBlocked. Costs some system calls.
+// On: any, but pp's M.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] bool pressP(P* pp);
+// pressStrays signals those whose P was taken and who now run without one.
+// On: sysmon.  P: none.  Locks: none.  Parks: no.
+void pressStrays();
+// preemptedBySignal is what SIGURG does; sp: where the interrupted code had its
+// stack.
+// On: the signal stack.  P: either.  Locks: takes sched.lock.
+// Parks: blocks the thread.
+void preemptedBySignal(uintptr_t sp);
+// letGo releases the goroutines in q that are preempted in place: they go on
+// without a P, until they enter the runtime.
+// On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
+void letGo(GQueue* q);
+enum class ThreadState : uint8_t { kRunning, kAsleep, kUnknown };
+// threadState asks /proc.
+// On: any.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] ThreadState threadState(int32_t tid);
+
+// ---- proc_syscall.cc --------------------------------------------------------
+
+// exitsyscallNoP ends a system call whose P is gone: gets another, or parks.
+// Returns the M that the goroutine is on then.
+// On: user; m.locks is 1, and so it is afterwards.  P: none.
+// Locks: takes sched.lock.  Parks: yes.
+[[nodiscard]] M* exitsyscallNoP();
 
 // ---- proc_dead.cc -----------------------------------------------------------
 

@@ -92,6 +92,17 @@ void m0SleepEnd() {
   m0sleep = M0Sleep();
 }
 
+// m0Stop sleeps until Run is to return. m0 runs main, and what is locked to it,
+// and nothing else: whatever it ran when main ends would keep Run from
+// returning for as long as it likes.
+void m0Stop() {
+  if (!m0SleepBegin()) return;
+  incidlelocked(1);
+  notesleep(&m0.park);
+  noteclear(&m0.park);
+  m0SleepEnd();
+}
+
 void spinningStart() { getg()->m->spinning = true; }
 
 [[noreturn]] void templateThread() {
@@ -177,7 +188,9 @@ void minit(M* mp) {
   mp->eh = reinterpret_cast<EhGlobals*>(abi::__cxa_get_globals());
   mp->errnoAddr = &errno;
   sanitizerInitThread(mp);
-  minitSignalStack(mp);
+  const int saved = *mp->errnoAddr;  // of Run's caller, if this is m0
+  minitSignalStack(mp);  // getauxval may not know AT_MINSIGSTKSZ: ENOENT
+  *mp->errnoAddr = saved;
 }
 
 // mstart is the first function of every thread of ours.
@@ -210,12 +223,7 @@ G* mexit() {
     // runs nothing until Run returns.
     mp->lockedg = nullptr;
     handoffp(releasep());
-    if (m0SleepBegin()) {
-      incidlelocked(1);
-      notesleep(&mp->park);
-      noteclear(&mp->park);
-      m0SleepEnd();
-    }
+    m0Stop();
     return nullptr;
   }
   handoffp(releasep());
@@ -256,14 +264,8 @@ void startTemplateThread() {
 }
 
 void mput(M* mp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  M** at = &sched.midle;
-  if (mp == &m0) {
-    // The thread of Run is taken last: whatever runs on it when main ends keeps
-    // Run from returning.
-    while (*at != nullptr) at = &(*at)->schedlink;
-  }
-  mp->schedlink = *at;
-  *at = mp;
+  mp->schedlink = sched.midle;
+  sched.midle = mp;
   sched.nmidle++;
   checkdead();
 }
@@ -275,17 +277,6 @@ M* mget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     sched.nmidle--;
   }
   return mp;
-}
-
-bool mremoveIdle(M* mp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  for (M** l = &sched.midle; *l != nullptr; l = &(*l)->schedlink) {
-    if (*l == mp) {
-      *l = mp->schedlink;
-      sched.nmidle--;
-      return true;
-    }
-  }
-  return false;
 }
 
 void startm(P* pp, bool spinning) {
@@ -339,11 +330,12 @@ void stopm() {
   if (mp->locks.load(relaxed) != 1) fatalthrow("stopm holding locks");  // ours
   if (mp->p != nullptr) fatalthrow("stopm holding p");
   if (mp->spinning) fatalthrow("stopm spinning");
+  if (mp == &m0) {
+    m0Stop();
+    return;
+  }
   {
     LockScope l(&sched.lock);
-    // endMain looks for m0 in midle under this lock; having ended is the one
-    // thing m0 must not sleep through.
-    if (mp == &m0 && sched.mainEnded.load(relaxed)) return;
     mput(mp);
   }
   mPark(mp);
@@ -376,15 +368,18 @@ void gcstopm() {
 
 void handoffp(P* pp) {
   flushYielded(pp);
+  // A hint: who stops the world wants it now, not when its work is done.
+  const bool stopping = sched.gcwaiting.load(relaxed);
   // Must know every reason for which findRunnable would return something.
-  if (!runqempty(pp) || sched.runqsize.load(seq_cst) > 0 ||
-      reclaimWorkAvailable(pp)) {
+  if (!stopping && (!runqempty(pp) || sched.runqsize.load(seq_cst) > 0 ||
+                    reclaimWorkAvailable(pp))) {
     startm(pp, /*spinning=*/false);
     return;
   }
   // Nobody looks for work and no P is idle: this P's search is what others rely
   // on.
-  if (sched.nmspinning.load(seq_cst) + sched.npidle.load(seq_cst) == 0 &&
+  if (!stopping &&
+      sched.nmspinning.load(seq_cst) + sched.npidle.load(seq_cst) == 0 &&
       sched.nmspinning.cas(0, 1, seq_cst)) {
     sched.needspinning.store(0, seq_cst);  // as becomeSpinning
     startm(pp, /*spinning=*/true);
@@ -402,7 +397,7 @@ void handoffp(P* pp) {
     sched.safePointFn(pp);
     if (--sched.safePointWait == 0) notewakeup(&sched.safePointNote);
   }
-  if (!sched.runq.empty() ||
+  if (!sched.runq.empty() || !runqempty(pp) ||
       // Somebody readied a G and found neither a spinner nor an idle P.
       sched.needspinning.load(relaxed) == 1 ||  // set under sched.lock
       // The last busy P must not go idle while nobody watches the network.
@@ -462,18 +457,13 @@ void startlockedm(G* gp) {
 }
 
 void wakeM0ToLeave() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  if (mremoveIdle(&m0)) {
-    // Without a P: stopm returns, schedule returns nullptr.
-    notewakeup(&m0.park);
-    return;
-  }
   if (m0sleep.sleeping && !m0sleep.woken) {
     m0sleep.woken = true;
     sched.nmidlelocked--;
     notewakeup(&m0.park);
   }
-  // Otherwise it runs, and finds mainEnded set before it sleeps: stopm and
-  // m0SleepBegin look under this lock.
+  // Otherwise it runs, and finds mainEnded set before it sleeps: m0SleepBegin
+  // looks under this lock.
 }
 
 bool lockOSThreadExternal() noexcept {

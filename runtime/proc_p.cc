@@ -43,7 +43,9 @@ P* releasep() {
 }
 
 void pidleput(P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  if (!runqempty(pp)) fatalthrow("pidleput: P has non-empty run queue");
+  if (!runqempty(pp) || !pp->yielded.empty()) {
+    fatalthrow("pidleput: P has non-empty run queue");
+  }
   idlepMask.set(static_cast<uint32_t>(pp->id));
   pp->link = sched.pidle;
   sched.pidle = pp;

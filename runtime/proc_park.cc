@@ -116,15 +116,14 @@ void yieldCommit(G* gp, M* mp) {
 }
 
 // yieldSole is gosched with one P, if directNext knows; false: nothing was
-// done. First who is next, then gp behind all others: the same order as the
-// other way round, for gp itself is next only if there is nobody else.
-bool yieldSole(G* gp) {
-  M* mp = acquirem();  // ends in gumpSwitch
+// done. First who is next, then gp behind all others: gp itself is never next
+// while there is anybody else. The caller has called acquirem once: which M and
+// how many Ps there are is certain only then.
+bool yieldSole(G* gp, M* mp) {
+  if (kSanitizerBuild || !soleP()) return false;
+  if (mp->locks.load(relaxed) != 1) return false;  // goschedImpl will complain
   G* next = directNext(mp);
-  if (next == nullptr) {
-    releasem(mp);
-    return false;
-  }
+  if (next == nullptr) return false;
   switchTo(gp, mp, next, yieldCommit);
   return true;
 }
@@ -230,8 +229,7 @@ void gosched() noexcept {
     osyield();
     return;
   }
-  if (!kSanitizerBuild && soleP() && yieldSole(gp)) return;
-  gopreempt();
+  if (!yieldSole(gp, acquirem())) gumpMcall(goschedImpl);
 }
 
 void gopreempt() {

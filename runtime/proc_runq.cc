@@ -255,8 +255,8 @@ void pushYielded(P* pp, G* gp) {
   pp->nyielded.store(pp->yielded.size, relaxed);  // a number for humans
 }
 
-G* popYielded(P* pp) {
-  adoptGlobal(pp);
+G* popYielded(P* pp, bool adopt) {
+  if (adopt) adoptGlobal(pp);
   G* gp = pp->yielded.pop();
   pp->nyielded.store(pp->yielded.size, relaxed);  // as above
   G* next = pp->yielded.head;

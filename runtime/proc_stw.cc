@@ -54,6 +54,22 @@ bool takeStoppablePs(M* mp) {
   return sched.stopwait > 0;
 }
 
+// pressAll presses whoever still runs, and calls taken for every P that it
+// takes.
+void pressAll(void (*taken)(P*)) {
+  M* self = getg()->m;
+  int32_t n = gomaxprocs.load(relaxed);  // worldsema: nobody resizes
+  for (int32_t i = 0; i < n; i++) {
+    P* pp = allp[i];
+    if (pp->status.load(acquire) != kPrunning || pp->m.load(acquire) == self ||
+        !pressP(pp)) {
+      continue;
+    }
+    flushYielded(pp);
+    taken(pp);
+  }
+}
+
 void checkStopped() {
   LockScope l(&sched.lock);
   if (sched.stopwait != 0)
@@ -94,7 +110,14 @@ void stopTheWorld(WaitReason reason) {
                        // stopped P
   gp->waitreason = reason;
   if (takeStoppablePs(mp)) {
-    while (!notetsleep(&sched.stopnote, kStopRetry)) preemptall();
+    while (!notetsleep(&sched.stopnote, kStopRetry)) {
+      preemptall();
+      pressAll([](P* pp) {
+        LockScope l(&sched.lock);
+        setPStatus(pp, kPidle, kPgcstop);
+        if (--sched.stopwait == 0) notewakeup(&sched.stopnote);
+      });
+    }
     noteclear(&sched.stopnote);
   }
   checkStopped();
@@ -216,7 +239,10 @@ void forEachP(WaitReason reason, void (*fn)(P*)) {
     }
   }
   if (wait) {
-    while (!notetsleep(&sched.safePointNote, kStopRetry)) preemptall();
+    while (!notetsleep(&sched.safePointNote, kStopRetry)) {
+      preemptall();
+      pressAll([](P* pp) { handoffp(pp); });  // runs it
+    }
     noteclear(&sched.safePointNote);
   }
   releasem(mp);

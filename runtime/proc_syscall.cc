@@ -84,29 +84,11 @@ G* exitsyscall0(G* gp) {
   return schedule();
 }
 
-// leaveM0 moves gp, which is about to block in the kernel, to another M, with
-// the P. On: g0 of m0.  P: needed.  Locks: takes sched.lock.  Parks: blocks.
-G* leaveM0(G* gp) {
-  casgstatus(gp, kGrunning, kGrunnable);
-  dropg();
-  P* pp = m0.p;
-  flushYielded(pp);
-  runqput(pp, gp, /*next=*/true);
-  startm(releasep(), /*spinning=*/false);
-  stopm();
-  return m0.p == nullptr ? nullptr : schedule();  // nullptr: Run is to return
-}
-
 }  // namespace
 
 void entersyscall() noexcept {
   G* gp = runtimeEntry();
   if (gp->foreign) return;  // has no P to lose
-  // Run returns on m0, so m0 must not be in the kernel for another goroutine.
-  while (GUMP_UNLIKELY(gp->m == &m0) && !gp->isMain && gp->lockedm == nullptr) {
-    (void)acquirem();
-    gumpMcall(leaveM0);
-  }
   M* mp = acquirem();
   P* pp = mp->p;
   casgstatus(gp, kGrunning, kGsyscall);
@@ -140,6 +122,18 @@ void exitsyscall() noexcept {
     return;
   }
   gumpMcall(exitsyscall0);
+}
+
+M* exitsyscallNoP() {
+  G* gp = getg();
+  M* mp = gp->m;
+  gp->waitsince = 0;
+  if (exitsyscallFast(nullptr)) {
+    casgstatus(gp, kGsyscall, kGrunning);
+    return mp;
+  }
+  gumpMcall(exitsyscall0);
+  return acquirem();
 }
 
 }  // namespace gump::rt

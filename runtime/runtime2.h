@@ -131,6 +131,8 @@ struct alignas(kCacheLine) G {
   bool mainReturned = false;
   bool unguarded = false;  // its stack has a canary in place of a guard page
   bool dying = false;  // on its last switch: the sanitizers let its stack go
+  // Preempted in place: its context is its thread's, not saved (preempt.cc).
+  bool inPlace = false;
 
   // -- what was started, and by whom
   // How to run and destroy the closure; nullptr once destroyed.
@@ -153,6 +155,13 @@ static_assert(
     sizeof(G) <= 256,
     "a goroutine that has not begun costs one slab cell of 256 bytes");
 
+// Values of M::presumed; the protocol is in preempt.cc.
+enum Presumed : uint32_t {
+  kPresumedNot = 0,
+  kPresumedAsked = 1,  // somebody finds out whether the thread is blocked
+  kPresumedTaken = 2,  // it was; its P is gone
+};
+
 // M is a thread. g0 is its scheduler stack: the thread's own.
 struct M {
   G g0;
@@ -168,6 +177,8 @@ struct M {
 
   Atomic<int32_t> locks;  // >0: in the runtime or holding a Mutex: not to be
                           // preempted. Written by the owner.
+  Atomic<uint32_t> presumed;       // Presumed; by CAS
+  Atomic<uint32_t> signalPending;  // 1: a SIGURG of ours is on its way
   // Out of work and looking; counted in sched.nmspinning.
   bool spinning = false;
   Atomic<bool> blocked;  // asleep on a note
@@ -251,6 +262,7 @@ struct alignas(kFalseSharing) P {
   struct SysmonTick {  // sysmon's private copy
     uint32_t schedtick = 0, syscalltick = 0;
     int64_t schedwhen = 0, syscallwhen = 0;
+    int64_t presswhen = 0, pressdelay = 0;  // next pressP in this slice
   } sysmontick;
 };
 
@@ -326,7 +338,8 @@ struct Schedt {
   Atomic<bool> mainEnded;
   bool m0attached ABSL_GUARDED_BY(lock) = false;  // a thread is inside Run
 
-  Atomic<int32_t> ngsys;  // system Gs
+  Atomic<int32_t> ngsys;      // system Gs
+  Atomic<int32_t> npresumed;  // Ms with presumed == kPresumedTaken
 
   alignas(kFalseSharing) Mutex gFreeLock{LockRank::kGFree};
   GList gFree ABSL_GUARDED_BY(gFreeLock);
@@ -424,19 +437,49 @@ inline G* GList::pop() {
   return gp;
 }
 
+// reenter is acquirem's answer when somebody has taken, or is about to take,
+// the P of an M that seemed to be blocked (preempt.cc): it may park the
+// goroutine until there is a P, and returns the M that it is on then.
+M* reenter(M* mp);
+
 // acquirem and releasem bracket code that must keep its M and P: while m.locks
-// > 0 the G is not preempted.
-GUMP_ALWAYS_INLINE M* acquirem() {
-  M* mp = getg()->m;
-  // Owner only; others read it after a membarrier.
+// > 0 the G is not preempted. The outermost acquirem is where a goroutine
+// enters the runtime; what it returns is the M it is on from then.
+GUMP_ALWAYS_INLINE M* acquirem(M* mp) {
+  // Owner only; others read it after a membarrier. B1 to B3 of preempt.cc,
+  // whose B2 is the light side of a membarrier.
   mp->locks.store(mp->locks.load(relaxed) + 1, relaxed);
   compilerFence();
+  if (GUMP_UNLIKELY(mp->presumed.load(relaxed) != kPresumedNot)) {
+    return reenter(mp);
+  }
   return mp;
 }
+GUMP_ALWAYS_INLINE M* acquirem() { return acquirem(getg()->m); }
 GUMP_ALWAYS_INLINE void releasem(M* mp) {
   compilerFence();
   mp->locks.store(mp->locks.load(relaxed) - 1, relaxed);  // as above
 }
+
+// LockScope holds a Mutex for a scope, and m.locks with it: who holds a lock is
+// neither preempted nor taken off its P.
+class ABSL_SCOPED_LOCKABLE LockScope {
+ public:
+  explicit LockScope(Mutex* l) ABSL_EXCLUSIVE_LOCK_FUNCTION(l)
+      : l_(l), mp_(getg() == nullptr ? nullptr : acquirem()) {
+    lock(l);
+  }
+  ~LockScope() ABSL_UNLOCK_FUNCTION() {
+    unlock(l_);
+    if (mp_ != nullptr) releasem(mp_);
+  }
+  LockScope(const LockScope&) = delete;
+  LockScope& operator=(const LockScope&) = delete;
+
+ private:
+  Mutex* const l_;
+  M* const mp_;
+};
 
 // cheaprand returns 32 random bits: xorshift, one state per M. Not for secrets.
 inline uint32_t cheaprand(M* mp) {

@@ -83,10 +83,10 @@ void sellock(const Select* s)
   }
 }
 
-// Called on g0 by a select that parks, it races with the woken goroutine from
-// the first unlock on: that goroutine may come as far as locking the channel
-// that is unlocked last here, so *s and the cases are there until then, and are
-// not looked at after.
+// Called after the switch of a select that parks, it races with the woken
+// goroutine from the first unlock on: that goroutine may come as far as locking
+// the channel that is unlocked last here, so *s and the cases are there until
+// then, and are not looked at after.
 void selunlock(const Select* s)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // a set of locks known at run time
   Hchan* last = nullptr;

@@ -241,8 +241,8 @@ Sudog* SemaRoot::dequeue(Atomic<uint32_t>* addr) {
 
 // ---- Semaphores -------------------------------------------------------------
 
-// Not analysed: goparkunlock takes the root's lock along and releases it on g0,
-// once this goroutine is parked.
+// Not analysed: goparkunlock takes the root's lock along and releases it once
+// this goroutine is parked.
 void semacquire(Atomic<uint32_t>* addr, bool lifo,
                 SemaReason reason) noexcept ABSL_NO_THREAD_SAFETY_ANALYSIS {
   if (cansemacquire(addr)) return;

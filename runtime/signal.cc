@@ -55,6 +55,7 @@ uintptr_t contextSP(const ucontext_t* uc) { return uc->uc_mcontext.sp; }
 
 struct sigaction oldSegv;
 struct sigaction oldBus;
+struct sigaction oldUrg;
 
 // How crashAbort asks one thread after the other for its stack: it stores the
 // thread's id and sends SIGQUIT; the handler on that thread prints, answers,
@@ -64,8 +65,6 @@ Atomic<int32_t> relayTo;
 // The futex word; set by the handler, release; read by crashAbort, acquire.
 Atomic<uint32_t> relayDone;
 TracebackMode relayMode;  // written before the first relayTo
-
-void tgkill(int32_t tid, int sig) { syscall(SYS_tgkill, getpid(), tid, sig); }
 
 void setDefault(int sig) {
   struct sigaction dfl = {};
@@ -87,7 +86,7 @@ bool overflowed(const G* gp, uintptr_t addr, uintptr_t sp) {
   return sp < gp->stack.lo && addr < gp->stack.lo && addr + kNear >= sp;
 }
 
-// forward does with a fault what would have happened without us (I2).
+// forward does with a signal what would have happened without us (I2).
 void forward(int sig, siginfo_t* info, void* context, struct sigaction* old) {
   bool wantsInfo = (old->sa_flags & SA_SIGINFO) != 0;
   if (!wantsInfo && old->sa_handler == SIG_IGN && info->si_code <= 0) return;
@@ -155,6 +154,21 @@ void onQuit(int, siginfo_t* info, void* context) {
   errno = savedErrno;  // the process is ending already
 }
 
+// ---- SIGURG, by which a goroutine is preempted
+
+void onUrg(int sig, siginfo_t* info, void* context) {
+  int savedErrno = errno;
+  preemptedBySignal(contextSP(static_cast<const ucontext_t*>(context)));
+  // Perhaps it is about out-of-band data, or about that as well as from us: two
+  // signals may have become one. So a handler of the program's sees ours too,
+  // as in Go. Without one, nothing would happen.
+  if ((oldUrg.sa_flags & SA_SIGINFO) != 0 ||
+      (oldUrg.sa_handler != SIG_DFL && oldUrg.sa_handler != SIG_IGN)) {
+    forward(sig, info, context, &oldUrg);
+  }
+  errno = savedErrno;
+}
+
 struct sigaction install(int sig, void (*handler)(int, siginfo_t*, void*),
                          int flags) {
   struct sigaction action = {};
@@ -178,6 +192,7 @@ void initsig() {
   // SA_NODEFER: a second fault, in the dump of the first, must arrive.
   oldSegv = install(SIGSEGV, onFault, SA_NODEFER);
   oldBus = install(SIGBUS, onFault, SA_NODEFER);
+  oldUrg = install(SIGURG, onUrg, 0);
   initterminate();
 }
 

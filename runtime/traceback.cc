@@ -133,7 +133,7 @@ void takeParked(G* gp, uint32_t status, int64_t now, GRecord* r,
     r->minutes = (now - gp->waitsince) / kMinute;
   }
   frames->clear();
-  if (gp->foreign) {
+  if (gp->foreign || gp->inPlace) {
     r->stack = GRecord::Stack::kRunning;  // its thread sleeps on a futex, on a
                                           // stack that we have no context of
   } else if (gp->stack.lo != 0 && gp->sched.fresh == 0) {

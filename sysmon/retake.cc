@@ -1,5 +1,7 @@
 #include "sysmon/retake.h"
 
+#include <algorithm>
+
 #include "runtime/proc.h"
 
 namespace gump::rt {
@@ -13,6 +15,8 @@ bool sliceUsedUp(P* pp, int64_t now) {
   if (seen->schedtick != tick) {
     seen->schedtick = tick;
     seen->schedwhen = now;
+    seen->presswhen = 0;
+    seen->pressdelay = kPressFirstNS;
     return false;
   }
   return seen->schedwhen + kForcePreemptNS <= now;
@@ -22,7 +26,16 @@ bool sliceUsedUp(P* pp, int64_t now) {
 bool retakeP(P* pp, int64_t now) {
   // A hint: a wrong request only costs a yield.
   if (pp->status.load(acquire) != kPrunning) return false;
-  return sliceUsedUp(pp, now) && preemptone(pp);
+  if (!sliceUsedUp(pp, now)) return false;
+  const bool asked = preemptone(pp);
+  P::SysmonTick* seen = &pp->sysmontick;
+  if (!asked || now < seen->presswhen) return asked;
+  seen->presswhen = now + seen->pressdelay;
+  seen->pressdelay = std::min(2 * seen->pressdelay, kForcePreemptNS);
+  incidlelocked(-1);  // as in retakeSyscall
+  if (pressP(pp)) handoffp(pp);
+  incidlelocked(1);
+  return true;
 }
 
 bool retakeSyscall(P* pp, int64_t now) {

@@ -10,12 +10,15 @@
 namespace gump::rt {
 
 inline constexpr int64_t kForcePreemptNS = 10'000'000;  // a slice
+// Pause before a goroutine that has been pressed (pressP) is pressed again;
+// then twice as long, up to a slice.
+inline constexpr int64_t kPressFirstNS = 100'000;
 
 // retakeP looks at one P at time now. True: it has run without a new slice for
 // kForcePreemptNS, and the goroutine on it has been asked to yield at its next
-// entry into the runtime; asked again at each later look, for the request may
-// have hit another goroutine.
-// On: sysmon.  P: none.  Locks: none.  Parks: no.
+// entry into the runtime, and pressed to without one (preempt.cc); both again
+// at later looks, for the request may have hit another goroutine.
+// On: sysmon.  P: none.  Locks: takes sched.lock.  Parks: no.
 bool retakeP(P* pp, int64_t now);
 // retakeSyscall looks at a P whose M is in a declared system call and takes it
 // for others if the call has lasted from one look to the next, or the slice is

@@ -105,6 +105,7 @@ void sysmon() {
   int64_t lasttrace = 0;
   uint32_t delay = kShortDelay;
   DeadCheck deadCheck;
+  int64_t strays = 0;
   for (uint32_t idle = 0;; idle++) {
     if (idle == 0) {
       delay = kShortDelay;
@@ -122,6 +123,11 @@ void sysmon() {
     deadCheck.run(now);
     // Stacks may have come back to a pool that the last try did not see.
     if (sched.nnostack.load(relaxed) != 0) nostackWake();  // a hint
+    // A hint. Once a slice: they are many if calls are slow.
+    if (sched.npresumed.load(relaxed) > 0 && now >= strays) {
+      strays = now + kForcePreemptNS;
+      pressStrays();
+    }
     if (retake(now) > 0) idle = UINT32_MAX;  // the loop makes it 0
     if (tracePeriod > 0 && lasttrace + tracePeriod <= now) {
       lasttrace = now;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/os_linux.h"
+#include "runtime/runtime2.h"
 
 namespace gump {
 namespace {

@@ -313,13 +313,13 @@ TEST_P(GlobrunqTest, YieldedGoBeforeWhatIsThere) {
 TEST_P(GlobrunqTest, YieldedTakeInWhatOthersQueued) {
   pushYielded(&p_, g(0));
   Put(1, 3);
-  EXPECT_EQ(popYielded(&p_), g(0));
+  EXPECT_EQ(popYielded(&p_, /*adopt=*/true), g(0));
   EXPECT_EQ(GlobalSize(), 0);
   Put(3, 4);
   pushYielded(&p_, g(4));
   EXPECT_EQ(p_.nyielded.load(relaxed), 4);
-  for (int i = 1; i < 5; i++) EXPECT_EQ(popYielded(&p_), g(i));
-  EXPECT_EQ(popYielded(&p_), nullptr);
+  for (int i = 1; i < 5; i++) EXPECT_EQ(popYielded(&p_, /*adopt=*/true), g(i));
+  EXPECT_EQ(popYielded(&p_, /*adopt=*/true), nullptr);
   EXPECT_EQ(p_.nyielded.load(relaxed), 0);
 }
 

@@ -1,0 +1,273 @@
+// Taking the P of a goroutine that does not come by by itself: because it is
+// asleep in a system call that nobody declared, or because it computes.
+//
+// m.locks tells where a thread is: above 0, it is in the runtime, will soon
+// reach a point where it looks at the requests, and is left alone. At 0, and
+// with a goroutine in m.curg, it is in code of the program's own, which never
+// touches the P; so the P can be taken without its help.
+//
+// Presumed blocked. Asker and goroutine agree by an asymmetric Dekker:
+//
+//   asker (presumeBlocked)               goroutine (acquirem, onPreempt)
+//     A1  presumed: kNot → kAsked          B1  locks = 1
+//     A2  asymmetricHeavy                  B2  asymmetricLight
+//     A3  locks == 0, same G, same slice?  B3  presumed != kNot ? reenter
+//     A4  yes: kAsked → kTaken
+//         no:  kAsked → kNot
+//
+// If A3 reads locks == 0, then B1 comes after A2, so B3 reads kAsked or what
+// came of it, and goes to reenter. There the goroutine tries kAsked → kNot, by
+// CAS as A4 does: one of them wins. If it is the goroutine, it has its P as
+// before. If it is the asker, the P is his, and the goroutine is where one is
+// that comes back from a declared system call and finds its P gone. If A3 reads
+// locks != 0, the goroutine may have passed B3 before A1, and nothing happens.
+// No signal is sent, so no call of the program's is interrupted.
+//
+// Preempted in place. A thread that runs is sent SIGURG. The handler, if it has
+// interrupted a goroutine's own code (locks == 0, on the goroutine's stack),
+// puts the goroutine on the global queue, bound to its thread as LockOSThread
+// binds, lets go of the P, and sleeps inside the handler until a scheduler
+// hands the thread a P for this goroutine. The interrupted code may hold any
+// lock and be half through malloc: it goes on on the same thread as if nothing
+// had happened. This is KLT-switching of Shiina, Iwasaki, Taura and Balaji,
+// "Lightweight Preemptive User-Level Threads", PPoPP 2021.
+//
+// Who holds a lock that others need always goes on: it waits in a queue that is
+// first come, first served, and others who block on that lock lose their Ps by
+// the first way.
+//
+// Invariants:
+//  (P1) presumed is kTaken only from A4 until its M comes in; then M.p is not
+//       its own any more, and nobody looks at it before reenter clears it.
+//  (P2) In the handler m.locks is 1 and the current G is g0, although the stack
+//       is the signal stack.
+//  (P3) The handler neither allocates nor takes a lock but the runtime's own,
+//       which the interrupted code cannot hold (locks == 0).
+//  (P4) A G with inPlace set has no saved context: its thread has it. Nobody
+//       walks its stack.
+//
+// Rejected: rewriting the interrupted context to call a function, as Go does:
+// C++ code has no map of the places where that is safe. Preempting only outside
+// of libc: code that is always inside would never yield, and finding out costs
+// a table.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "runtime/os_linux.h"
+#include "runtime/panic.h"
+#include "runtime/print.h"
+#include "runtime/proc.h"
+#include "runtime/signal.h"
+
+namespace gump::rt {
+
+// ---- Presumed blocked -------------------------------------------------------
+
+bool presumeBlocked(P* pp, M* mp, const G* gp) {
+  if (!haveMembarrier) return false;  // B2 would be no barrier
+  const uint32_t tick = pp->schedtick.load(relaxed);
+  // A1. False: another one asks, or it is taken.
+  if (!mp->presumed.cas(kPresumedNot, kPresumedAsked, seq_cst)) return false;
+  asymmetricHeavy();  // A2
+  // A3: ordered behind A2; the CAS of A4 decides.
+  const bool away = mp->locks.load(acquire) == 0 &&
+                    mp->curg.load(acquire) == gp && pp->m.load(acquire) == mp &&
+                    pp->schedtick.load(acquire) == tick &&
+                    pp->status.load(acquire) == kPrunning;
+  // A4. acq_rel: we see what the M did with the P, reenter what we do now.
+  const uint32_t verdict = away ? kPresumedTaken : kPresumedNot;
+  if (!mp->presumed.cas(kPresumedAsked, verdict, acq_rel)) return false;
+  if (!away) return false;
+  sched.npresumed.add(1, relaxed);  // a hint for sysmon
+  pp->m.store(nullptr, relaxed);
+  setPStatus(pp, kPrunning, kPidle);
+  return true;
+}
+
+namespace {
+
+// cameBack ends a presumption about mp, which is in the runtime again. True:
+// its P is gone.
+bool cameBack(M* mp) {
+  // B3's answer; pairs with A4.
+  if (mp->presumed.cas(kPresumedAsked, kPresumedNot, acq_rel)) return false;
+  if (mp->presumed.load(acquire) != kPresumedTaken) return false;  // withdrawn
+  mp->presumed.store(kPresumedNot, relaxed);  // (P1) ours now
+  sched.npresumed.add(-1, relaxed);           // as above
+  mp->p = nullptr;
+  mp->oldp = nullptr;
+  return true;
+}
+
+}  // namespace
+
+M* reenter(M* mp) {
+  if (!cameBack(mp)) return mp;
+  if (mp->locks.load(relaxed) != 1)
+    fatalthrow("reenter: P lost in the runtime");
+  casgstatus(getg(), kGrunning, kGsyscall);
+  return exitsyscallNoP();
+}
+
+// ---- Where a thread is ------------------------------------------------------
+
+ThreadState threadState(int32_t tid) {
+  char path[64];
+  Writer w{.buf = path, .cap = sizeof(path) - 1, .fd = kNoFd};
+  print(&w, "/proc/self/task/%d/stat", tid);
+  path[w.len] = '\0';
+  char text[128];
+  const int64_t n = readFile(path, text, sizeof(text));
+  // The state follows the name, which may itself contain parentheses.
+  for (int64_t i = n - 3; i > 0; i--) {
+    if (text[i] != ')') continue;
+    switch (text[i + 2]) {
+      case 'S':
+      case 'D':
+        return ThreadState::kAsleep;
+      case 'R':
+        return ThreadState::kRunning;
+      default:
+        return ThreadState::kUnknown;  // stopped, traced or dying
+    }
+  }
+  return ThreadState::kUnknown;
+}
+
+void preemptM(M* mp) {
+  if (debug.asyncpreemptoff != 0) return;
+  const int32_t tid = mp->procid.load(acquire);  // pairs with minit
+  // At most one on its way. Nothing is ordered by it.
+  if (tid == 0 || !mp->signalPending.cas(0, 1, relaxed)) return;
+  tgkill(tid, SIGURG);
+}
+
+bool pressP(P* pp) {
+  M* mp = pp->m.load(acquire);  // pairs with acquirep
+  if (mp == nullptr) return false;
+  const G* gp = mp->curg.load(acquire);  // pairs with execute
+  // In the scheduler, or elsewhere in the runtime: it comes by by itself.
+  if (gp == nullptr || mp->locks.load(relaxed) != 0) return false;
+  const int32_t tid = mp->procid.load(acquire);  // pairs with minit
+  if (tid == 0) return false;
+  switch (threadState(tid)) {
+    case ThreadState::kAsleep:
+      if (haveMembarrier) return presumeBlocked(pp, mp, gp);
+      preemptM(mp);  // the call may return EINTR; see docs/preemption.md
+      return false;
+    case ThreadState::kRunning:
+      preemptM(mp);
+      return false;
+    case ThreadState::kUnknown:
+      return false;
+  }
+  return false;
+}
+
+void pressStrays() {
+  for (M* mp = allm.load(acquire); mp != nullptr;
+       mp = mp->alllink) {  // pairs with mcommoninit
+    // Hints: the handler decides.
+    if (mp->presumed.load(relaxed) != kPresumedTaken) continue;
+    if (mp->locks.load(relaxed) != 0) continue;
+    const int32_t tid = mp->procid.load(acquire);  // pairs with minit
+    if (tid != 0 && threadState(tid) == ThreadState::kRunning) preemptM(mp);
+  }
+}
+
+// ---- Preempted in place -----------------------------------------------------
+
+namespace {
+
+// wanted tells whether anybody wants gp to stop.
+bool wanted(const G* gp, const M* mp) {
+  // Requests: whoever made them repeats them.
+  if (mp->presumed.load(relaxed) == kPresumedTaken) return true;
+  return mp->p != nullptr &&
+         (gp->preempt.load(relaxed) || mp->p->preempt.load(relaxed) ||
+          sched.gcwaiting.load(relaxed) ||
+          mp->p->runSafePointFn.load(relaxed) != 0);
+}
+
+// preemptInPlace is the handler's sleep. On: the signal stack, (P2).
+void preemptInPlace(G* gp, M* mp) {
+  const bool lost =
+      mp->presumed.load(relaxed) != kPresumedNot && cameBack(mp);  // B3
+  setg(&mp->g0);
+  const bool locked = gp->lockedm != nullptr;
+  gp->inPlace = true;
+  gp->lockedm = mp;
+  mp->lockedg = gp;
+  casgstatus(gp, kGrunning, kGrunnable);
+  dropg();
+  bool ended;
+  {
+    LockScope l(&sched.lock);
+    ended = sched.mainEnded.load(relaxed);  // written under sched.lock
+    // From here on a scheduler may hand us a P.
+    if (!ended) globrunqput(gp);
+  }
+  if (ended) {
+    casgstatus(gp, kGrunnable, kGrunning);  // not held, see letGo
+  } else {
+    if (lost) wakep();
+    stoplockedm();
+  }
+  if (!ended && mp->p != nullptr) {
+    (void)execute(gp, /*inheritTime=*/false);
+  } else {
+    gp->m = mp;
+    mp->curg.store(gp, release);  // pairs with the acquire in preemptone
+  }
+  if (mp->p == nullptr) {  // (P1) as if it had just been taken
+    sched.npresumed.add(1, relaxed);
+    mp->presumed.store(kPresumedTaken, relaxed);
+  }
+  if (!locked) {
+    gp->lockedm = nullptr;
+    mp->lockedg = nullptr;
+  }
+  gp->inPlace = false;
+  setg(gp);
+}
+
+}  // namespace
+
+void letGo(GQueue* q) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  GQueue rest;
+  while (G* gp = q->pop()) {
+    if (!gp->inPlace) {
+      rest.pushBack(gp);
+      continue;
+    }
+    M* mp = gp->lockedm;
+    casgstatus(gp, kGrunnable, kGrunning);
+    sched.nmidlelocked--;  // as startlockedm
+    notewakeup(&mp->park);
+  }
+  *q = rest;
+}
+
+void preemptedBySignal(uintptr_t sp) {
+  G* gp = getg();
+  if (gp == nullptr || gp->m == nullptr) return;
+  M* mp = gp->m;
+  mp->signalPending.store(0, relaxed);  // see preemptM
+  if (gp->foreign || gp == &mp->g0 || mp->curg.load(relaxed) != gp ||
+      mp->locks.load(relaxed) != 0 || sp < gp->stack.lo || sp > gp->stack.hi) {
+    return;
+  }
+  mp->locks.store(1, relaxed);                             // B1
+  asymmetricLight();                                       // B2
+  if (wanted(gp, mp) && !sched.mainEnded.load(acquire)) {  // pairs with endMain
+    preemptInPlace(gp, mp);
+  }
+  compilerFence();
+  mp->locks.store(0, relaxed);
+}
+
+}  // namespace gump::rt
