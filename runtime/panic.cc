@@ -104,15 +104,17 @@ GUMP_NO_SANITIZE void freezetheworld()
   for (int i = 0; i < 5; i++) {
     sched.stopwait = kFreezeStopWait;
     sched.gcwaiting.store(true, seq_cst);  // as in stopTheWorld
-    if (!othersRun(mp)) return;
+    if (i > 0 && !othersRun(mp)) return;
     preemptall();
-    usleep(1000);
+    usleep(1000);  // once at least, as above
   }
 }
 
 // startpanic makes this thread the one that prints. False: it has been that
 // already.
 bool startpanic() {
+  // A dying thread is not preempted any more.
+  if (M* mp = thisM()) mp->locks.store(mp->locks.load(relaxed) + 1, relaxed);
   switch ((*dying())++) {
     case 0:
       panicking.add(1, acq_rel);
