@@ -191,13 +191,12 @@ void goparkcommit(bool (*unlockf)(G*, void*), void* lock, WaitReason reason) {
   G* gp = getg();
   M* mp = gp->m;
   if (!parkEntry(gp, mp, unlockf, lock, reason)) return;
-  if constexpr (!kSanitizerBuild) {
-    if (G* next = directNext(mp)) {
-      switchTo(gp, mp, next, parkCommit);
-      return;
-    }
+  G* next = kSanitizerBuild ? nullptr : directNext(mp);
+  if (next == nullptr) {
+    gumpMcall(park_m);
+  } else {
+    switchTo(gp, mp, next, parkCommit);
   }
-  gumpMcall(park_m);
 }
 
 void goparkunlock(Mutex* l, WaitReason reason) {

@@ -1,0 +1,386 @@
+// Whatever a goroutine does, the others go on: it may compute for ever, inside
+// malloc or anywhere else, or sleep in the kernel without telling anybody.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <regex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gump/chan.h"
+#include "gump/go.h"
+#include "gump/runtime.h"
+#include "gump/sync.h"
+#include "runtime/sanitizer.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump {
+namespace {
+
+pid_t Tid() { return static_cast<pid_t>(syscall(SYS_gettid)); }
+
+// Talk makes two goroutines exchange n values.
+void Talk(int n) {
+  auto there = make_chan<int>();
+  auto back = make_chan<int>();
+  sync::WaitGroup wg;
+  wg.Go([=] {
+    for (int v : there) back.Send(v + 1);
+  });
+  for (int i = 0; i < n; i++) {
+    there.Send(i);
+    EXPECT_EQ(back.Recv(), i + 1);
+  }
+  there.Close();
+  wg.Wait();
+}
+
+// Begun counts goroutines that are about to do what they are here for.
+class Begun {
+ public:
+  void Count() { n_++; }
+  void Wait(int n) {
+    while (n_ < n) runtime::Gosched();
+  }
+
+ private:
+  std::atomic<int> n_ = 0;
+};
+
+// Hog is something that a goroutine does for a moment, again and again, without
+// ever entering the runtime.
+struct Hog {
+  const char* name;
+  void (*step)();
+};
+
+std::atomic<uint64_t> sink;
+
+int CompareSlowly(const void* a, const void* b) {
+  uint64_t x = 1;
+  for (int i = 0; i < 1000; i++) x = x * 6364136223846793005 + 1;
+  sink.store(x, std::memory_order_relaxed);
+  return *static_cast<const int*>(a) - *static_cast<const int*>(b);
+}
+
+const Hog kHogs[] = {
+    {"Compute",
+     [] {
+       double x = 1;
+       for (int i = 0; i < 1000; i++) x = std::sqrt(x + i);
+       ASSERT_NEAR(x, 32.09, 0.1);
+     }},
+    {"Malloc",
+     [] {
+       void* p[16];
+       for (size_t i = 0; i < 16; i++) p[i] = std::malloc(16 << i);
+       for (void* q : p) std::free(q);
+     }},
+    {"Stdio",
+     [] {
+       static FILE* const null = std::fopen("/dev/null", "w");
+       std::fprintf(null, "%d %s %f\n", 1, "two", 3.0);
+     }},
+    {"Throw",
+     [] {
+       try {
+         throw std::runtime_error("x");
+       } catch (const std::exception& e) {
+         ASSERT_STREQ(e.what(), "x");
+       }
+     }},
+    {"Regex",
+     [] {
+       static const std::regex re("(a+)+b");
+       ASSERT_TRUE(std::regex_match("aaaaaaaaaaaab", re));
+     }},
+    {"Qsort",
+     [] {
+       int v[64];
+       for (int i = 0; i < 64; i++) v[i] = (i * 37) % 64;
+       std::qsort(v, 64, sizeof(int), CompareSlowly);
+       for (int i = 0; i < 64; i++) ASSERT_EQ(v[i], i);
+     }},
+    {"Dlopen",
+     [] {
+       void* h = dlopen("libm.so.6", RTLD_NOW);
+       ASSERT_NE(h, nullptr);
+       dlclose(h);
+     }},
+};
+
+class HogTest : public ::testing::TestWithParam<std::tuple<Hog, int>> {
+ protected:
+  const Hog& hog() const { return std::get<0>(GetParam()); }
+  // TSan delivers a signal when the program next calls libc.
+  void SetUp() override {
+    runtime::GOMAXPROCS(std::get<1>(GetParam()));
+    const std::string name = hog().name;
+#if defined(GUMP_TSAN)
+    if (name == "Compute") GTEST_SKIP() << "never calls libc";
+#endif
+  }
+};
+INSTANTIATE_TEST_SUITE_P(, HogTest,
+                         ::testing::Combine(::testing::ValuesIn(kHogs),
+                                            ::testing::Values(1, 2, 4)),
+                         [](const auto& param) {
+                           return std::string(std::get<0>(param.param).name) +
+                                  "GOMAXPROCS" +
+                                  std::to_string(std::get<1>(param.param));
+                         });
+
+// With four hogs and a P or two, every exchange waits for a preemption; the
+// hogs find all their results right, on the thread where they were.
+TEST_P(HogTest, OthersGoOn) {
+  gump::Run([&] {
+    std::atomic<bool> stop = false;
+    std::atomic<int> steps = 0;
+    Begun begun;
+    sync::WaitGroup wg;
+    for (int i = 0; i < 4; i++) {
+      wg.Go([&, step = hog().step] {
+        begun.Count();
+        const pid_t tid = Tid();
+        while (!stop.load(std::memory_order_relaxed)) {
+          errno = 1000;
+          step();
+          steps.fetch_add(1, std::memory_order_relaxed);
+        }
+        EXPECT_EQ(Tid(), tid) << "it never came by";
+      });
+    }
+    begun.Wait(4);
+    Talk(5);
+    runtime::GC();
+    EXPECT_NE(runtime::Stack(true).find("goroutine "), std::string::npos);
+    stop = true;
+    wg.Wait();
+    EXPECT_GT(steps, 0);
+  });
+}
+
+using PreemptTest = testing::WithGomaxprocs;
+GUMP_INSTANTIATE_GOMAXPROCS(PreemptTest);
+
+// The number of Ps changes while every P has a hog.
+TEST_P(PreemptTest, WorldStopsUnderHogs) {
+  if (rt::kSanitizerBuild) GTEST_SKIP() << "slow";
+  gump::Run([] {
+    const int procs = runtime::GOMAXPROCS(0);
+    std::atomic<bool> stop = false;
+    Begun begun;
+    sync::WaitGroup wg;
+    for (int i = 0; i < procs; i++) {
+      wg.Go([&] {
+        begun.Count();
+        while (!stop.load(std::memory_order_relaxed)) {
+        }
+      });
+    }
+    begun.Wait(procs);
+    for (int i = 0; i < 10; i++) {
+      runtime::GOMAXPROCS(i % 2 == 0 ? procs + 3 : procs);
+    }
+    stop = true;
+    wg.Wait();
+  });
+}
+
+// Run returns, and the process can end, while others compute for ever.
+TEST(PreemptDeathTest, RunReturnsUnderHogs) {
+  EXPECT_EXIT(
+      {
+        gump::Run([] {
+          static Begun begun;
+          for (int i = 0; i < 4; i++) {
+            go([] {
+              begun.Count();
+              for (;;) std::free(std::malloc(100));
+            });
+          }
+          begun.Wait(4);
+          Talk(2);
+        });
+        std::exit(7);
+      },
+      ::testing::ExitedWithCode(7), "");
+}
+
+// Raw calls that block, many more than Ps: nobody waits for them, none of them
+// is interrupted, each gets what it waited for.
+TEST_P(PreemptTest, BlockedReadsHoldNobodyUp) {
+  gump::Run([] {
+    constexpr int kReaders = 20;
+    int fds[kReaders][2];
+    std::atomic<int> done = 0;
+    Begun begun;
+    sync::WaitGroup wg;
+    for (int i = 0; i < kReaders; i++) {
+      ASSERT_EQ(pipe(fds[i]), 0);
+      wg.Go([&, i, fd = fds[i][0]] {
+        begun.Count();
+        char c = 0;
+        EXPECT_EQ(read(fd, &c, 1), 1) << errno;
+        EXPECT_EQ(c, 'a' + i);
+        done++;
+      });
+    }
+    begun.Wait(kReaders);
+    Talk(100);
+    EXPECT_EQ(done, 0);
+    for (int i = 0; i < kReaders; i++) {
+      const char c = static_cast<char>('a' + i);
+      EXPECT_EQ(write(fds[i][1], &c, 1), 1);
+    }
+    wg.Wait();
+    for (auto& fd : fds) {
+      close(fd[0]);
+      close(fd[1]);
+    }
+  });
+}
+
+// Calls that a signal would cut short, SA_RESTART or not.
+TEST_P(PreemptTest, SleepsAreNotCutShort) {
+  gump::Run([] {
+    sync::WaitGroup wg;
+    for (int i = 0; i < 8; i++) {
+      wg.Go([] {
+        for (int k = 0; k < 4; k++) {
+          timespec t = {0, 25'000'000};
+          EXPECT_EQ(nanosleep(&t, nullptr), 0) << errno;
+        }
+      });
+    }
+    wg.Go([] { Talk(1000); });
+    wg.Wait();
+  });
+}
+
+TEST_P(PreemptTest, OtherWaysToBlock) {
+  gump::Run([] {
+    sync::WaitGroup wg;
+    const std::string path =
+        ::testing::TempDir() + "/gump_preempt_" + std::to_string(getpid());
+    const int held = open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    ASSERT_GE(held, 0);
+    ASSERT_EQ(flock(held, LOCK_EX), 0);
+    Begun begun;
+    wg.Go([&] {
+      begun.Count();
+      const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+      EXPECT_EQ(flock(fd, LOCK_EX), 0) << errno;
+      close(fd);
+    });
+    // A thread of somebody else's, and a lock of libc's.
+    std::atomic<bool> release = false;
+    wg.Go([&] {
+      begun.Count();
+      std::thread t([&] {
+        while (!release) usleep(1000);
+      });
+      t.join();
+    });
+    begun.Wait(2);
+    Talk(100);
+    release = true;
+    EXPECT_EQ(flock(held, LOCK_UN), 0);
+    wg.Wait();
+    close(held);
+    unlink(path.c_str());
+  });
+}
+
+// A goroutine that has lost its P while it slept computes on without one until
+// it is caught; it must not keep a processor beside the Ps for ever.
+TEST_P(PreemptTest, SleeperThatWakesAsAHogIsCaught) {
+#if defined(GUMP_TSAN)
+  GTEST_SKIP() << "never calls libc";
+#endif
+  gump::Run([] {
+    std::atomic<bool> stop = false;
+    Begun begun;
+    sync::WaitGroup wg;
+    for (int i = 0; i < 4; i++) {
+      wg.Go([&] {
+        usleep(30'000);
+        begun.Count();
+        while (!stop.load(std::memory_order_relaxed)) {
+        }
+      });
+    }
+    begun.Wait(4);
+    Talk(5);
+    stop = true;
+    wg.Wait();
+  });
+}
+
+// ---- Signals
+
+std::atomic<int> urgents;
+
+// The handler of a program that was there before ours sees every SIGURG.
+TEST(PreemptSignalTest, HandlersOfTheProgramAreCalledToo) {
+  // Death-test style: a process of its own, whose handler comes first.
+  EXPECT_EXIT(
+      {
+        std::signal(SIGURG, [](int) { urgents++; });
+        gump::Run([] {
+          raise(SIGURG);
+          for (int i = 0; i < 100; i++) {
+            kill(getpid(), SIGURG);
+            runtime::Gosched();
+          }
+          Talk(100);
+        });
+        std::exit(urgents >= 2 ? 7 : 1);
+      },
+      ::testing::ExitedWithCode(7), "");
+}
+
+// Signals from outside, with and without a reason to preempt, change nothing.
+TEST_P(PreemptTest, StormOfSIGURG) {
+  std::atomic<bool> stop = false;
+  std::thread storm([&] {
+    while (!stop) {
+      kill(getpid(), SIGURG);
+      usleep(50);
+    }
+  });
+  gump::Run([&] {
+    sync::WaitGroup wg;
+    for (int i = 0; i < 4; i++) {
+      wg.Go([] {
+        for (int k = 0; k < 200; k++) {
+          for (const Hog& hog : kHogs) {
+            if (hog.step != kHogs[4].step) hog.step();
+          }
+          runtime::Gosched();
+        }
+      });
+    }
+    Talk(1000);
+    wg.Wait();
+  });
+  stop = true;
+  storm.join();
+}
+
+}  // namespace
+}  // namespace gump
