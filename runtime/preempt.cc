@@ -50,12 +50,9 @@
 // C++ code has no map of the places where that is safe. Preempting only outside
 // of libc: code that is always inside would never yield, and finding out costs
 // a table.
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#include <cerrno>
+#include <cstring>
 
 #include "runtime/os_linux.h"
 #include "runtime/panic.h"
@@ -64,6 +61,10 @@
 #include "runtime/signal.h"
 
 namespace gump::rt {
+
+namespace {
+constexpr int64_t kPressGap = 50'000;  // ns
+}  // namespace
 
 // ---- Presumed blocked -------------------------------------------------------
 
@@ -115,28 +116,68 @@ M* reenter(M* mp) {
 
 // ---- Where a thread is ------------------------------------------------------
 
-ThreadState threadState(int32_t tid) {
+namespace {
+
+// fieldOf returns what follows "name:\t" in a file of such lines; nullptr: it
+// is not there.
+const char* fieldOf(const char* text, const char* name) {
+  const size_t n = strlen(name);
+  for (const char* line = text; line != nullptr;) {
+    if (strncmp(line, name, n) == 0 && line[n] == ':') return line + n + 2;
+    line = strchr(line, '\n');
+    if (line != nullptr) line++;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+ThreadState threadState(int32_t tid, uint64_t* sleeps) {
   char path[64];
   Writer w{.buf = path, .cap = sizeof(path) - 1, .fd = kNoFd};
-  print(&w, "/proc/self/task/%d/stat", tid);
+  print(&w, "/proc/self/task/%d/status", tid);
   path[w.len] = '\0';
-  char text[128];
-  const int64_t n = readFile(path, text, sizeof(text));
-  // The state follows the name, which may itself contain parentheses.
-  for (int64_t i = n - 3; i > 0; i--) {
-    if (text[i] != ')') continue;
-    switch (text[i + 2]) {
-      case 'S':
-      case 'D':
-        return ThreadState::kAsleep;
-      case 'R':
-        return ThreadState::kRunning;
-      default:
-        return ThreadState::kUnknown;  // stopped, traced or dying
-    }
+  char text[4096];
+  const int64_t n = readFile(path, text, sizeof(text) - 1);
+  if (n <= 0) return ThreadState::kUnknown;
+  text[n] = '\0';
+  const char* state = fieldOf(text, "State");
+  const char* count = fieldOf(text, "voluntary_ctxt_switches");
+  if (state == nullptr || count == nullptr) return ThreadState::kUnknown;
+  *sleeps = 0;
+  for (; *count >= '0' && *count <= '9'; count++) {
+    *sleeps = 10 * *sleeps + static_cast<uint64_t>(*count - '0');
   }
-  return ThreadState::kUnknown;
+  switch (*state) {
+    case 'S':
+    case 'D':
+      return ThreadState::kAsleep;
+    case 'R':
+      return ThreadState::kRunning;
+    default:
+      return ThreadState::kUnknown;  // stopped, traced or dying
+  }
 }
+
+namespace {
+
+// computes tells whether mp's thread, seen running, has been so for a while: at
+// an earlier look, kPressGap ago, it had slept as often as now. One that has
+// only woken to go to sleep again must not be sent a signal, which could cut
+// that sleep short.
+bool computes(M* mp, uint64_t sleeps) {
+  const int64_t now = nanotime();
+  // Several may press at once; a mixed pair costs one more look.
+  if (mp->pressSleeps.load(relaxed) != sleeps ||
+      mp->pressTime.load(relaxed) == 0) {
+    mp->pressSleeps.store(sleeps, relaxed);
+    mp->pressTime.store(now, relaxed);
+    return false;
+  }
+  return now - mp->pressTime.load(relaxed) >= kPressGap;
+}
+
+}  // namespace
 
 void preemptM(M* mp) {
   if (debug.asyncpreemptoff != 0) return;
@@ -154,13 +195,14 @@ bool pressP(P* pp) {
   if (gp == nullptr || mp->locks.load(relaxed) != 0) return false;
   const int32_t tid = mp->procid.load(acquire);  // pairs with minit
   if (tid == 0) return false;
-  switch (threadState(tid)) {
+  uint64_t sleeps;
+  switch (threadState(tid, &sleeps)) {
     case ThreadState::kAsleep:
       if (haveMembarrier) return presumeBlocked(pp, mp, gp);
       preemptM(mp);  // the call may return EINTR; see docs/preemption.md
       return false;
     case ThreadState::kRunning:
-      preemptM(mp);
+      if (computes(mp, sleeps)) preemptM(mp);
       return false;
     case ThreadState::kUnknown:
       return false;
@@ -175,7 +217,11 @@ void pressStrays() {
     if (mp->presumed.load(relaxed) != kPresumedTaken) continue;
     if (mp->locks.load(relaxed) != 0) continue;
     const int32_t tid = mp->procid.load(acquire);  // pairs with minit
-    if (tid != 0 && threadState(tid) == ThreadState::kRunning) preemptM(mp);
+    uint64_t sleeps;
+    if (tid != 0 && threadState(tid, &sleeps) == ThreadState::kRunning &&
+        computes(mp, sleeps)) {
+      preemptM(mp);
+    }
   }
 }
 

@@ -389,9 +389,10 @@ void preemptedBySignal(uintptr_t sp);
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 void letGo(GQueue* q);
 enum class ThreadState : uint8_t { kRunning, kAsleep, kUnknown };
-// threadState asks /proc.
+// threadState asks /proc how the thread is, and how often it has gone to sleep
+// so far.
 // On: any.  P: either.  Locks: none.  Parks: no.
-[[nodiscard]] ThreadState threadState(int32_t tid);
+[[nodiscard]] ThreadState threadState(int32_t tid, uint64_t* sleeps);
 
 // ---- proc_syscall.cc --------------------------------------------------------
 

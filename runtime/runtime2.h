@@ -179,6 +179,10 @@ struct M {
                           // preempted. Written by the owner.
   Atomic<uint32_t> presumed;       // Presumed; by CAS
   Atomic<uint32_t> signalPending;  // 1: a SIGURG of ours is on its way
+  // When a presser first saw the thread run since it last slept, and how often
+  // it had slept by then.
+  Atomic<int64_t> pressTime;
+  Atomic<uint64_t> pressSleeps;
   // Out of work and looking; counted in sched.nmspinning.
   bool spinning = false;
   Atomic<bool> blocked;  // asleep on a note

@@ -318,7 +318,8 @@ TEST_P(GlobrunqTest, YieldedTakeInWhatOthersQueued) {
   Put(3, 4);
   pushYielded(&p_, g(4));
   EXPECT_EQ(p_.nyielded.load(relaxed), 4);
-  for (int i = 1; i < 5; i++) EXPECT_EQ(popYielded(&p_, /*adopt=*/true), g(i));
+  for (uint32_t i = 1; i < 5; i++)
+    EXPECT_EQ(popYielded(&p_, /*adopt=*/true), g(i));
   EXPECT_EQ(popYielded(&p_, /*adopt=*/true), nullptr);
   EXPECT_EQ(p_.nyielded.load(relaxed), 0);
 }
