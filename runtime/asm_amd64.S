@@ -180,7 +180,6 @@ gumpMcall:
 	CFI_OUTERMOST
 	movq	$0, GUMP_G_SCHED_FRESH(%rax)
 	movq	GUMP_G_SCHED_SP(%rax), %rsp	/* top of an empty stack, 16-byte aligned */
-	movl	$0, GUMP_M_LOCKS(%r12)
 	movl	GUMP_M_MXCSR(%r12), %edx
 	xorl	$MXCSR_DEFAULT, %edx
 	testl	$MXCSR_CONTROL, %edx
@@ -272,7 +271,7 @@ gumpMstart:
 	.cfi_endproc
 	.size	gumpMstart, .-gumpMstart
 
-/* void gumpGostart(): rax = gp, on gp's empty stack */
+/* void gumpGostart(): rax = gp, r12 = m, on gp's empty stack */
 	.globl	gumpGostart
 	.type	gumpGostart, @function
 	.p2align 4
@@ -286,6 +285,7 @@ gumpGostart:
 	movq	%rax, %rdi
 	call	gumpSanArrive
 #endif
+	movl	$0, GUMP_M_LOCKS(%r12)		/* and may be preempted */
 	movq	%rbx, %rdi
 	call	gumpGoroutineMain
 	ud2

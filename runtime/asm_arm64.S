@@ -184,7 +184,6 @@ gumpMcall:
 	CFI_OUTERMOST
 	str	xzr, [x0, #GUMP_G_SCHED_FRESH]
 	mov	sp, x11				/* top of an empty stack, 16-byte aligned */
-	str	wzr, [x19, #GUMP_M_LOCKS]
 	mrs	x9, fpcr
 	cmp	x9, #FPCR_DEFAULT
 	b.eq	gumpGostart
@@ -249,7 +248,7 @@ gumpMstart:
 	.cfi_endproc
 	.size	gumpMstart, .-gumpMstart
 
-/* void gumpGostart(): x0 = gp, on gp's empty stack */
+/* void gumpGostart(): x0 = gp, x19 = m, on gp's empty stack */
 	.globl	gumpGostart
 	.type	gumpGostart, %function
 	.p2align 4
@@ -260,10 +259,11 @@ gumpGostart:
 	mov	x29, xzr
 	mov	x30, xzr
 #ifdef GUMP_SANITIZE
-	mov	x19, x0
+	mov	x20, x0
 	bl	gumpSanArrive
-	mov	x0, x19
+	mov	x0, x20
 #endif
+	str	wzr, [x19, #GUMP_M_LOCKS]	/* and may be preempted */
 	bl	gumpGoroutineMain
 	brk	#1
 	.cfi_endproc

@@ -87,7 +87,7 @@ const Hog kHogs[] = {
     {"Malloc",
      [] {
        void* p[16];
-       for (size_t i = 0; i < 16; i++) p[i] = std::malloc(16 << i);
+       for (size_t i = 0; i < 16; i++) p[i] = std::malloc(size_t{16} << i);
        for (void* q : p) std::free(q);
      }},
     {"Stdio",

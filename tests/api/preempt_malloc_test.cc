@@ -1,0 +1,141 @@
+// No allocation where a preempted goroutine may hold malloc's lock: on g0,
+// while m.locks > 0, in the signal handler, in sysmon.
+//
+// This program replaces malloc, and so operator new, by functions that abort
+// there.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+#include <string>
+
+#include "gump/chan.h"
+#include "gump/go.h"
+#include "gump/panic.h"
+#include "gump/runtime.h"
+#include "gump/select.h"
+#include "gump/sync.h"
+#include "runtime/proc.h"
+#include "runtime/sanitizer.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace {
+
+std::atomic<int64_t> allocations;
+// The template thread, and the thread that starts the runtime, may allocate.
+std::atomic<bool> started;
+
+void Check() {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  const gump::rt::G* gp = gump::rt::getg();
+  if (!started || gp == nullptr || gp->foreign) return;
+  const gump::rt::M* mp = gp->m;
+  const bool user = gp != &mp->g0;
+  if (user && mp->locks.load(gump::rt::relaxed) == 0) return;
+  if (!user && mp->mstartfn != nullptr && mp->id == 1) return;  // template
+  constexpr char kText[] = "malloc in a forbidden place\n";
+  (void)!write(2, kText, sizeof(kText) - 1);
+  std::abort();
+}
+
+}  // namespace
+
+// A sanitizer has its own malloc, and allocates as it likes.
+#if !defined(GUMP_ASAN) && !defined(GUMP_TSAN)
+extern "C" {
+void* __libc_malloc(size_t n);
+void* __libc_calloc(size_t n, size_t size);
+void* __libc_realloc(void* p, size_t n);
+void* __libc_memalign(size_t align, size_t n);
+void __libc_free(void* p);
+
+void* malloc(size_t n) {
+  Check();
+  return __libc_malloc(n);
+}
+void* calloc(size_t n, size_t size) {
+  Check();
+  return __libc_calloc(n, size);
+}
+void* realloc(void* p, size_t n) {
+  Check();
+  return __libc_realloc(p, n);
+}
+void* aligned_alloc(size_t align, size_t n) {
+  Check();
+  return __libc_memalign(align, n);
+}
+int posix_memalign(void** p, size_t align, size_t n) {
+  *p = aligned_alloc(align, n);
+  return *p == nullptr ? 12 : 0;
+}
+void free(void* p) {
+  if (p != nullptr) Check();
+  __libc_free(p);
+}
+}
+#endif
+
+namespace gump {
+namespace {
+
+using PreemptMallocTest = testing::WithGomaxprocs;
+GUMP_INSTANTIATE_GOMAXPROCS(PreemptMallocTest);
+
+// Everything at once: hogs inside malloc, blocked threads, exchanges, stops of
+// the world, dumps, exits, panics, new threads.
+TEST_P(PreemptMallocTest, Everything) {
+  if (rt::kSanitizerBuild) GTEST_SKIP() << "has its own malloc";
+  Run([] {
+    started = true;
+    const int64_t before = allocations;
+    std::atomic<bool> stop = false;
+    sync::WaitGroup hogs;
+    for (int i = 0; i < 4; i++) {
+      hogs.Go([&] {
+        while (!stop.load(std::memory_order_relaxed)) {
+          std::free(std::malloc(static_cast<size_t>(100 + i)));
+        }
+      });
+      hogs.Go([&] {
+        while (!stop.load(std::memory_order_relaxed)) usleep(12'000);
+      });
+    }
+    for (int round = 0; round < 3; round++) {
+      sync::WaitGroup wg;
+      auto c = make_chan<std::string>(1);
+      for (int i = 0; i < 20; i++) {
+        wg.Go([&] { c.Send(std::string(100, 'x')); });
+        wg.Go([&] {
+          std::string s;
+          select(Recv(c, &s), Default([] {}));
+          try {
+            panic("expected");
+          } catch (const PanicError&) {
+          }
+          blocking([] { usleep(100); });
+          runtime::Goexit();
+        });
+      }
+      for (int i = 0; i < 10; i++) c.Recv();
+      runtime::GOMAXPROCS(runtime::GOMAXPROCS(0) == 2 ? 3 : 2);
+      EXPECT_FALSE(runtime::Stack(true).empty());
+      runtime::GC();
+      go([c]() mutable {
+        while (c.Recv()) {
+        }
+      });
+      wg.Wait();
+      c.Close();
+    }
+    stop = true;
+    hogs.Wait();
+    started = false;
+    EXPECT_GT(allocations, before);
+  });
+}
+
+}  // namespace
+}  // namespace gump
