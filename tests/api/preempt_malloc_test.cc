@@ -27,7 +27,7 @@ std::atomic<int64_t> allocations;
 // The template thread, and the thread that starts the runtime, may allocate.
 std::atomic<bool> started;
 
-void Check() {
+[[maybe_unused]] void Check() {
   allocations.fetch_add(1, std::memory_order_relaxed);
   const gump::rt::G* gp = gump::rt::getg();
   if (!started || gp == nullptr || gp->foreign) return;
