@@ -175,7 +175,8 @@ gumpMcall:
 #ifdef GUMP_SANITIZE
 	bl	gumpSanArrive
 #endif
-	str	wzr, [x19, #GUMP_M_LOCKS]	/* and may be preempted */
+	add	x9, x19, #GUMP_M_LOCKS
+	stlr	wzr, [x9]			/* and may be preempted */
 	.cfi_remember_state
 	POP_FRAME_AND_RET
 	.cfi_restore_state
@@ -219,7 +220,8 @@ gumpSwitch:
 	mov	sp, x11				/* ... on its stack */
 	CFI_SAVED_FRAME
 	blr	x2				/* commit(from, m) */
-	str	wzr, [x19, #GUMP_M_LOCKS]	/* preemptible from here on */
+	add	x9, x19, #GUMP_M_LOCKS
+	stlr	wzr, [x9]			/* preemptible from here on */
 	.cfi_remember_state
 	POP_FRAME_AND_RET
 	.cfi_restore_state
@@ -263,7 +265,8 @@ gumpGostart:
 	bl	gumpSanArrive
 	mov	x0, x20
 #endif
-	str	wzr, [x19, #GUMP_M_LOCKS]	/* and may be preempted */
+	add	x9, x19, #GUMP_M_LOCKS
+	stlr	wzr, [x9]			/* and may be preempted */
 	bl	gumpGoroutineMain
 	brk	#1
 	.cfi_endproc

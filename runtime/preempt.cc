@@ -312,8 +312,7 @@ void preemptedBySignal(uintptr_t sp) {
   if (wanted(gp, mp) && !sched.mainEnded.load(acquire)) {  // pairs with endMain
     preemptInPlace(gp, mp);
   }
-  compilerFence();
-  mp->locks.store(0, relaxed);
+  mp->locks.store(0, release);  // as releasem
 }
 
 }  // namespace gump::rt

@@ -461,8 +461,8 @@ GUMP_ALWAYS_INLINE M* acquirem(M* mp) {
 }
 GUMP_ALWAYS_INLINE M* acquirem() { return acquirem(getg()->m); }
 GUMP_ALWAYS_INLINE void releasem(M* mp) {
-  compilerFence();
-  mp->locks.store(mp->locks.load(relaxed) - 1, relaxed);  // as above
+  // Pairs with A3 of preempt.cc: who takes our P sees what we did with it.
+  mp->locks.store(mp->locks.load(relaxed) - 1, release);
 }
 
 // LockScope holds a Mutex for a scope, and m.locks with it: who holds a lock is

@@ -96,7 +96,8 @@ TEST_P(PreemptMallocTest, Everything) {
     for (int i = 0; i < 4; i++) {
       hogs.Go([&] {
         while (!stop.load(std::memory_order_relaxed)) {
-          std::free(std::malloc(static_cast<size_t>(100 + i)));
+          void* volatile p = std::malloc(static_cast<size_t>(100 + i));
+          std::free(p);
         }
       });
       hogs.Go([&] {

@@ -86,9 +86,9 @@ const Hog kHogs[] = {
      }},
     {"Malloc",
      [] {
-       void* p[16];
+       void* volatile p[16];
        for (size_t i = 0; i < 16; i++) p[i] = std::malloc(size_t{16} << i);
-       for (void* q : p) std::free(q);
+       for (void* volatile& q : p) std::free(q);
      }},
     {"Stdio",
      [] {
@@ -210,7 +210,10 @@ TEST(PreemptDeathTest, RunReturnsUnderHogs) {
           for (int i = 0; i < 4; i++) {
             go([] {
               begun.Count();
-              for (;;) std::free(std::malloc(100));
+              for (;;) {
+                void* volatile p = std::malloc(100);  // not optimised away
+                std::free(p);
+              }
             });
           }
           begun.Wait(4);
