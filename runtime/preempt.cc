@@ -34,7 +34,10 @@
 //
 // Who holds a lock that others need always goes on: it waits in a queue that is
 // first come, first served, and others who block on that lock lose their Ps by
-// the first way.
+// the first way. The thread that makes threads may block on it too (malloc's,
+// in pthread_create); so a P for which there is no idle thread goes to the
+// oldest of those that are preempted in place, and only a thread is ordered
+// (startm).
 //
 // Invariants:
 //  (P1) presumed is kTaken only from A4 until its M comes in; then M.p is not
@@ -211,6 +214,9 @@ bool pressP(P* pp) {
 }
 
 void pressStrays() {
+  // While a thread is being made, whoever runs may hold what pthread_create
+  // waits for, and the P that is meant for the new thread may be the only one.
+  if (sched.nmstarting.load(relaxed) > 0) return;  // a hint; asked again soon
   for (M* mp = allm.load(acquire); mp != nullptr;
        mp = mp->alllink) {  // pairs with mcommoninit
     // Hints: the handler decides.

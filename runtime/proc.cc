@@ -416,7 +416,8 @@ G* directNext(M* mp) {
   if (GUMP_UNLIKELY(next.gp == nullptr)) return nullptr;  // stolen
   if (GUMP_UNLIKELY(next.gp->lockedm != nullptr)) {
     // Not the one we looked at. It has lost its place, to be found again.
-    runqput(pp, next.gp, /*next=*/false);
+    LockScope l(&sched.lock);
+    globrunqput(next.gp);
     return nullptr;
   }
   return execute(next.gp, next.inheritTime);

@@ -198,13 +198,17 @@ void mstart(M* mp) {
   setg(&mp->g0);
   mp->locks.store(1, relaxed);  // (K3) of proc_park.cc
   minit(mp);
+  sched.nmstarting.add(-1, relaxed);  // a hint
   if (mp->mstartfn != nullptr) mp->mstartfn();
   if (mp->nextp != nullptr) {
     P* pp = mp->nextp;
     mp->nextp = nullptr;
     acquirep(pp);
   }
-  gumpMstart(&mp->g0, [](G*) { return schedule(); });
+  gumpMstart(&mp->g0, [](G*) {
+    if (getg()->m->p == nullptr) stopm();  // a spare one
+    return schedule();
+  });
   // mexit sent us here: the P is gone and the struct is the last thing we hold.
   unminitSignalStack(mp);
   setg(nullptr);
@@ -240,6 +244,7 @@ void newm(void (*fn)(), P* pp, int64_t id) {
   mcommoninit(mp, id);
   mp->nextp = pp;
   mp->mstartfn = fn;
+  sched.nmstarting.add(1, relaxed);  // a hint
   bool wake;
   {
     LockScope l(&newmHandoff.lock);
@@ -259,6 +264,7 @@ void startTemplateThread() {
     sched.nmsys++;
   }
   mcommoninit(&templateM, id);
+  sched.nmstarting.add(1, relaxed);  // mstart takes it back
   templateM.mstartfn = [] { templateThread(); };
   spawnThread(&templateM);
 }
@@ -279,6 +285,43 @@ M* mget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   return mp;
 }
 
+namespace {
+
+// takeInPlace takes the goroutine that has longest been preempted in place off
+// the global queue; nullptr: there is none. A P for which there is no idle
+// thread goes to that one, while a thread is ordered: it may hold a lock that
+// pthread_create needs.
+G* takeInPlace() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  GQueue before;
+  while (G* gp = sched.runq.pop()) {
+    if (!gp->inPlace) {
+      before.pushBack(gp);
+      continue;
+    }
+    before.pushBackAll(&sched.runq);
+    sched.runq = before;
+    sched.runqsize.store(sched.runq.size, relaxed);  // a hint outside the lock
+    return gp;
+  }
+  sched.runq = before;
+  return nullptr;
+}
+
+// wakeLocked says that mp's locked goroutine is about to run: whoever says so
+// hands mp a P and wakes it.
+void wakeLocked(const M* mp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  if (mp == &m0) m0sleep.woken = true;
+  sched.nmidlelocked--;
+}
+
+// spareStart begins an M without a P, which will stop at once.
+void spareStart() {
+  LockScope l(&sched.lock);
+  sched.spareOrdered = false;
+}
+
+}  // namespace
+
 void startm(P* pp, bool spinning) {
   M* self = acquirem();  // between taking a P and handing it over we must not
                          // be stopped
@@ -294,11 +337,25 @@ void startm(P* pp, bool spinning) {
   }
   M* mp = mget();
   if (mp == nullptr) {
+    G* held = takeInPlace();
     // The id is reserved before the lock is dropped, so that checkdead counts
     // the thread that is to come.
-    int64_t id = mReserveID();
+    const bool order = held == nullptr || !sched.spareOrdered;
+    const int64_t id = order ? mReserveID() : -1;
+    if (held != nullptr) {
+      sched.spareOrdered = true;
+      wakeLocked(held->lockedm);
+    }
     unlock(&sched.lock);
-    newm(spinning ? spinningStart : nullptr, pp, id);
+    if (held == nullptr) {
+      newm(spinning ? spinningStart : nullptr, pp, id);
+    } else {
+      if (spinning)
+        sched.nmspinning.add(-1, seq_cst);  // nobody spins after all
+      held->lockedm->nextp = pp;
+      notewakeup(&held->lockedm->park);  // publishes nextp
+      if (order) newm(spareStart, nullptr, id);
+    }
     releasem(self);
     return;
   }
@@ -445,9 +502,8 @@ void startlockedm(G* gp) {
         globrunqput(gp);
         return;
       }
-      m0sleep.woken = true;
     }
-    sched.nmidlelocked--;
+    wakeLocked(mp);
   }
   if (mp->nextp != nullptr) fatalthrow("startlockedm: m has p");
   flushYielded(getg()->m->p);

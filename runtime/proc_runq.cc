@@ -299,7 +299,10 @@ G* globrunqgetbatch(P* pp, int32_t n)
   if (n > sched.runq.size) n = sched.runq.size;
   G* gp = sched.runq.pop();
   GQueue rest;
-  for (int32_t i = 1; i < n; i++) rest.pushBack(sched.runq.pop());
+  // One that is preempted in place stays where startm can find it.
+  for (int32_t i = 1; i < n && !sched.runq.head->inPlace; i++) {
+    rest.pushBack(sched.runq.pop());
+  }
   runqputbatch(pp, &rest);
   if (!rest.empty()) fatalthrow("Couldn't put Gs into empty local runq");
   sched.runqsize.store(sched.runq.size, relaxed);  // as above

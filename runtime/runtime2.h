@@ -304,6 +304,8 @@ struct Schedt {
   int64_t mnext ABSL_GUARDED_BY(lock) = 0;  // Ms made so far = the next id
   int64_t nmfreed ABSL_GUARDED_BY(lock) = 0;
   int32_t maxmcount ABSL_GUARDED_BY(lock) = 10000;
+  // An M that is to start without a P has been ordered.
+  bool spareOrdered ABSL_GUARDED_BY(lock) = false;
   // sysmon, template thread: not counted by checkdead.
   int32_t nmsys ABSL_GUARDED_BY(lock) = 0;
   // Ms ever made for foreign threads; in mnext, but not ours.
@@ -342,8 +344,9 @@ struct Schedt {
   Atomic<bool> mainEnded;
   bool m0attached ABSL_GUARDED_BY(lock) = false;  // a thread is inside Run
 
-  Atomic<int32_t> ngsys;      // system Gs
-  Atomic<int32_t> npresumed;  // Ms with presumed == kPresumedTaken
+  Atomic<int32_t> ngsys;       // system Gs
+  Atomic<int32_t> nmstarting;  // Ms that the template thread has yet to start
+  Atomic<int32_t> npresumed;   // Ms with presumed == kPresumedTaken
 
   alignas(kFalseSharing) Mutex gFreeLock{LockRank::kGFree};
   GList gFree ABSL_GUARDED_BY(gFreeLock);

@@ -4,9 +4,11 @@
 // This program replaces malloc, and so operator new, by functions that abort
 // there.
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdlib>
 #include <string>
@@ -40,6 +42,22 @@ std::atomic<bool> started;
   std::abort();
 }
 
+// While it is set, an allocation takes a lock, and one of kSlowSize computes
+// for some slices while it holds it.
+std::atomic<bool> guarded;
+pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
+constexpr size_t kSlowSize = 12345;
+
+[[maybe_unused]] void Guard(size_t n) {
+  if (!guarded) return;
+  pthread_mutex_lock(&guard);
+  const auto end =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(60);
+  while (n == kSlowSize && std::chrono::steady_clock::now() < end) {
+  }
+  pthread_mutex_unlock(&guard);
+}
+
 }  // namespace
 
 // A sanitizer has its own malloc, and allocates as it likes.
@@ -53,10 +71,12 @@ void __libc_free(void* p);
 
 void* malloc(size_t n) {
   Check();
+  Guard(n);
   return __libc_malloc(n);
 }
 void* calloc(size_t n, size_t size) {
   Check();
+  Guard(n);
   return __libc_calloc(n, size);
 }
 void* realloc(void* p, size_t n) {
@@ -93,14 +113,14 @@ TEST_P(PreemptMallocTest, Everything) {
     const int64_t before = allocations;
     std::atomic<bool> stop = false;
     sync::WaitGroup hogs;
-    for (int i = 0; i < 4; i++) {
-      hogs.Go([&] {
+    for (size_t i = 0; i < 4; i++) {
+      hogs.Go([&stop, i] {
         while (!stop.load(std::memory_order_relaxed)) {
-          void* volatile p = std::malloc(static_cast<size_t>(100 + i));
+          void* volatile p = std::malloc(100 + i);
           std::free(p);
         }
       });
-      hogs.Go([&] {
+      hogs.Go([&stop] {
         while (!stop.load(std::memory_order_relaxed)) usleep(12'000);
       });
     }
@@ -110,8 +130,9 @@ TEST_P(PreemptMallocTest, Everything) {
       for (int i = 0; i < 20; i++) {
         wg.Go([&] { c.Send(std::string(100, 'x')); });
         wg.Go([&] {
+          auto none = make_chan<std::string>(1);
           std::string s;
-          select(Recv(c, &s), Default([] {}));
+          select(Recv(none, &s), Send(none, s), Default([] {}));
           try {
             panic("expected");
           } catch (const PanicError&) {
@@ -136,6 +157,30 @@ TEST_P(PreemptMallocTest, Everything) {
     started = false;
     EXPECT_GT(allocations, before);
   });
+}
+
+// pthread_create needs malloc. If the goroutine that holds malloc's lock is
+// preempted, and every P waits for a thread that is being made, it has to be
+// the one that gets a P.
+TEST(PreemptMallocDeathTest, HolderOfTheLockGoesOnWhileThreadsAreMade) {
+  if (rt::kSanitizerBuild) GTEST_SKIP() << "has its own malloc";
+  EXPECT_EXIT(
+      {
+        runtime::GOMAXPROCS(1);
+        gump::Run([] {
+          guarded = true;
+          std::atomic<bool> done = false;
+          go([&] {
+            void* volatile p = std::malloc(kSlowSize);
+            std::free(p);
+            done = true;
+          });
+          while (!done) runtime::Gosched();
+          guarded = false;
+        });
+        std::exit(7);
+      },
+      ::testing::ExitedWithCode(7), "");
 }
 
 }  // namespace

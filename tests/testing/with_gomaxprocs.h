@@ -45,11 +45,11 @@ inline std::string GomaxprocsName(const ::testing::TestParamInfo<int>& info) {
   return "GOMAXPROCS" + std::to_string(info.param);
 }
 
-// Eventually yields until condition() holds, for at most ten seconds; false if
-// it never did.
+// Eventually yields until condition() holds, for at most a minute; false if it
+// never did.
 template <class C>
 bool Eventually(C&& condition) {
-  auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (!condition()) {
     if (std::chrono::steady_clock::now() > deadline) return false;
     runtime::Gosched();
