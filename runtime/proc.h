@@ -155,6 +155,10 @@ void gopreempt();
 // On: any.  P: either.  Locks: takes kGFree, kAllg, kStack.  Parks: no.
 [[nodiscard]] G* newproc1(const FuncType* ft, void* closure,
                           const SpawnOptions* o, uintptr_t pc);
+// startSystemG starts a goroutine of the runtime's own, whose closure is empty.
+// False: no memory.
+// On: any.  P: either.  Locks: as newproc1; takes sched.lock.  Parks: no.
+[[nodiscard]] bool startSystemG(const FuncType* ft);
 // gfget takes a free cell from pp's list, which it refills from the global one;
 // nullptr: both are empty. gfput gives one back, gfpurge all of them to the
 // global list. All three:
@@ -347,6 +351,10 @@ void stopTheWorld(WaitReason reason);
 // On: as stopTheWorld.  P: stopped.
 // Locks: takes sched.lock; releases worldsema.  Parks: may yield.
 void startTheWorld();
+// updateMaxProcs starts a goroutine that adapts the number of Ps, if affinity
+// or quota say another number than is in force, and the program has not chosen
+// one. On: sysmon.  P: none.  Locks: takes sched.lock.  Parks: no.
+void updateMaxProcs();
 // forEachP runs fn once for every P, at a safe point of it: idle, in a system
 // call, or in the scheduler. fn may be called with sched.lock held.
 // On: user, or a plain thread.  P: either.  Locks: takes worldsema, sched.lock.
@@ -431,6 +439,11 @@ extern Atomic<bool> fingwake;
 // caller (step 1 of findRunnable).
 // On: any.  P: either.  Locks: takes a leaf.  Parks: no.
 [[nodiscard]] G* wakefing();
+// forcegcperiod is how long after the last reclamation cycle sysmon forces one,
+// ns; changed by tests. forceReclaim does so, if it is due.
+// On: sysmon.  P: none.  Locks: takes sched.lock.  Parks: no.
+extern Atomic<int64_t> forcegcperiod;
+void forceReclaim(int64_t now);
 // Steps 6 and 9 of findRunnable. Both:
 // On: g0.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool reclaimWorkAvailable(P* pp);

@@ -67,6 +67,7 @@ void gdestroy(G* gp) {
   P* pp = mp->p;
   casgstatus(gp, kGrunning, kGdead);
   if (gp->systemG) sched.ngsys.add(-1, relaxed);  // a count for humans
+  gp->systemG = false;
   gp->lockedm = nullptr;
   mp->lockedg = nullptr;
   gp->dying = false;
@@ -272,6 +273,22 @@ SpawnResult newproc(const FuncType* ft, void* closure,
   return SpawnResult::kOk;
 }
 
+bool startSystemG(const FuncType* ft) {
+  M* mp = acquirem();
+  G* gp = newproc1(ft, nullptr, nullptr, 0);
+  if (gp != nullptr) {
+    gp->systemG = true;
+    sched.ngsys.add(1, relaxed);  // a count for humans
+    {
+      LockScope l(&sched.lock);
+      globrunqput(gp);
+    }
+    wakep();
+  }
+  releasem(mp);
+  return gp != nullptr;
+}
+
 size_t setMaxStack(size_t n) noexcept {
   if (n < kMinStackSize) n = kMinStackSize;
   if (n > kMaxStackSizeLimit) n = kMaxStackSizeLimit;
@@ -292,8 +309,8 @@ void goexit1() {
     std::free(const_cast<char*>(gp->name));
     gp->name = nullptr;
   }
+  (void)acquirem();  // may switch away, for the last but one time
   gp->dying = true;
-  (void)acquirem();
   gumpMcall(goexit0);
   __builtin_unreachable();
 }

@@ -202,6 +202,38 @@ void setDefaultGOMAXPROCS() noexcept {
   startTheWorld();
 }
 
+namespace {
+
+Atomic<bool> updatingMaxProcs;
+
+// adaptMaxProcs is the goroutine of updateMaxProcs.
+void adaptMaxProcs(void*) {
+  stopTheWorld(WaitReason::kStoppingTheWorld);
+  {
+    LockScope l(&sched.lock);
+    if (!sched.customGOMAXPROCS) newprocs = defaultGOMAXPROCS(getproccount());
+  }
+  startTheWorld();
+  updatingMaxProcs.store(false, release);  // pairs with the cas below
+}
+
+constexpr FuncType kAdaptMaxProcs = {adaptMaxProcs, [](void*) {},
+                                     [](void*, void*) noexcept {}};
+
+}  // namespace
+
+void updateMaxProcs() {
+  if (debug.updatemaxprocs == 0) return;
+  {
+    LockScope l(&sched.lock);
+    if (sched.customGOMAXPROCS) return;
+  }
+  // A hint: looked at again with the world stopped.
+  if (defaultGOMAXPROCS(getproccount()) == gomaxprocs.load(relaxed)) return;
+  if (!updatingMaxProcs.cas(false, true, acquire)) return;
+  if (!startSystemG(&kAdaptMaxProcs)) updatingMaxProcs.store(false, release);
+}
+
 void forEachP(WaitReason reason, void (*fn)(P*)) {
   G* gp = runtimeEntry();
   semacquire(&worldsema, /*lifo=*/false, SemaReason::kSemacquire);

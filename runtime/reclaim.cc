@@ -8,6 +8,7 @@
 // do: a cycle runs on the goroutine that asked for it.
 #include <cstdlib>
 
+#include "runtime/os_linux.h"
 #include "runtime/panic.h"
 #include "runtime/proc.h"
 
@@ -149,11 +150,37 @@ bool reclaimRegister(void (*hook)()) noexcept {
   return false;
 }
 
+namespace {
+
+Atomic<int64_t> lastCycle;    // nanotime of the end of the last cycle; 0: none
+Atomic<bool> forcingReclaim;  // the goroutine of forceReclaim is on its way
+
+constexpr FuncType kForcedCycle = {
+    [](void*) {
+      freeOSMemory();
+      forcingReclaim.store(false, release);  // pairs with the cas below
+    },
+    [](void*) {}, [](void*, void*) noexcept {}};
+
+}  // namespace
+
+Atomic<int64_t> forcegcperiod{120'000'000'000};
+
+void forceReclaim(int64_t now) {
+  // A time, not a message. The first period begins with the first look.
+  const int64_t last = lastCycle.load(relaxed);
+  if (last == 0) lastCycle.store(now, relaxed);
+  if (last == 0 || now - last < forcegcperiod.load(relaxed)) return;
+  if (!forcingReclaim.cas(false, true, acquire)) return;
+  if (!startSystemG(&kForcedCycle)) forcingReclaim.store(false, release);
+}
+
 void runtimeGC() noexcept {
   runtimeEntry();
   for (auto& h : hooks) {
     if (Hook f = h.load(acquire)) f();  // pairs with the cas in reclaimRegister
   }
+  lastCycle.store(nanotime(), relaxed);  // as in forceReclaim
 }
 
 void gracePeriod() noexcept {

@@ -27,6 +27,8 @@ constexpr uint32_t kIdleRounds = 50;  // 1 ms of short delays before they grow
 // ns since somebody last looked at the network.
 constexpr int64_t kPollStale = 10'000'000;
 constexpr int64_t kDeepSleep = 60'000'000'000;  // ns
+// ns between looks at affinity and quota.
+constexpr int64_t kMaxProcsPeriod = 1'000'000'000;
 constexpr int64_t kNsPerMs = 1'000'000;
 
 bool nothingRuns() {
@@ -106,6 +108,7 @@ void sysmon() {
   uint32_t delay = kShortDelay;
   DeadCheck deadCheck;
   int64_t strays = 0;
+  int64_t maxProcs = nanotime() + kMaxProcsPeriod;
   for (uint32_t idle = 0;; idle++) {
     if (idle == 0) {
       delay = kShortDelay;
@@ -128,6 +131,11 @@ void sysmon() {
       strays = now + kForcePreemptNS;
       pressStrays();
     }
+    if (now >= maxProcs) {
+      maxProcs = now + kMaxProcsPeriod;
+      updateMaxProcs();
+    }
+    forceReclaim(now);
     if (retake(now) > 0) idle = UINT32_MAX;  // the loop makes it 0
     if (tracePeriod > 0 && lasttrace + tracePeriod <= now) {
       lasttrace = now;

@@ -1,8 +1,10 @@
 // Whatever a goroutine does, the others go on: it may compute for ever, inside
 // malloc or anywhere else, or sleep in the kernel without telling anybody.
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/file.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -332,6 +334,48 @@ TEST_P(PreemptTest, SleeperThatWakesAsAHogIsCaught) {
     stop = true;
     wg.Wait();
   });
+}
+
+// ---- What sysmon does beside
+
+void SetAffinity(const cpu_set_t& set) {
+  // sched_setaffinity is about one thread.
+  DIR* tasks = opendir("/proc/self/task");
+  while (const dirent* d = readdir(tasks)) {
+    const int tid = std::atoi(d->d_name);
+    if (tid != 0) sched_setaffinity(tid, sizeof(set), &set);
+  }
+  closedir(tasks);
+}
+
+// A process of its own, because nobody may have called GOMAXPROCS(n).
+TEST(PreemptDeathTest, GomaxprocsFollowsTheAffinity) {
+  cpu_set_t all;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
+  if (CPU_COUNT(&all) < 2) GTEST_SKIP() << "one processor";
+  EXPECT_EXIT(
+      {
+        unsetenv("GOMAXPROCS");
+        unsetenv("GUMP_MAXPROCS");
+        bool followed = false;
+        gump::Run([&] {
+          const int before = runtime::GOMAXPROCS(0);
+          cpu_set_t one;
+          CPU_ZERO(&one);
+          for (int i = 0; CPU_COUNT(&one) == 0; i++) {
+            if (CPU_ISSET(i, &all)) CPU_SET(i, &one);
+          }
+          SetAffinity(one);
+          followed =
+              testing::Eventually([] { return runtime::GOMAXPROCS(0) == 1; });
+          SetAffinity(all);
+          followed = followed && testing::Eventually([&] {
+                       return runtime::GOMAXPROCS(0) == before;
+                     });
+        });
+        std::exit(followed ? 7 : 1);
+      },
+      ::testing::ExitedWithCode(7), "");
 }
 
 // ---- Signals

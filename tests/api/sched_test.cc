@@ -16,6 +16,7 @@
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
+#include "runtime/proc.h"
 #include "tests/testing/panic_text.h"
 #include "tests/testing/parked.h"
 #include "tests/testing/stress.h"
@@ -442,6 +443,19 @@ TEST_P(SchedTest, RetiredIsDeletedWhenNobodyCanHoldIt) {
     readers.Wait();
     delete head.load();
   });
+}
+
+TEST_P(SchedTest, CyclesComeByThemselves) {
+  const int64_t period = rt::forcegcperiod.xchg(1'000'000, rt::relaxed);
+  Run([] {
+    std::atomic<int> deleted = 0;
+    {
+      sync::Pool<Node> pool;
+      pool.Put(std::make_unique<Node>(&deleted));
+      EXPECT_TRUE(testing::Eventually([&] { return deleted == 1; }));
+    }
+  });
+  rt::forcegcperiod.store(period, rt::relaxed);
 }
 
 TEST_P(SchedTest, GCMayBeCalledAnywhere) {
