@@ -232,11 +232,11 @@ CloseResult closechan(Hchan* c) noexcept {
     }
   }
   unlock(&c->lock);
-  releasem(mp);
   while (G* gp = wake.pop()) {  // last queued first, as Go
     prefetch(wake.head);
     goready(gp);
   }
+  releasem(mp);
   return CloseResult::kOk;
 }
 

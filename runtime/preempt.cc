@@ -37,7 +37,8 @@
 // the first way. The thread that makes threads may block on it too (malloc's,
 // in pthread_create); so a P for which there is no idle thread goes to the
 // oldest of those that are preempted in place, and only a thread is ordered
-// (startm).
+// (startm). And a P that waits for a thread which does not come is taken back
+// (claimUnborn).
 //
 // Invariants:
 //  (P1) presumed is kTaken only from A4 until its M comes in; then M.p is not
@@ -48,6 +49,10 @@
 //       which the interrupted code cannot hold (locks == 0).
 //  (P4) A G with inPlace set has no saved context: its thread has it. Nobody
 //       walks its stack.
+//  (P5) One asks at a time. With two, one might take the kAsked of the other
+//  for
+//       its own, long after its A3, or look at a P that the other has taken but
+//       not yet marked.
 //
 // Rejected: rewriting the interrupted context to call a function, as Go does:
 // C++ code has no map of the places where that is safe. Preempting only outside
@@ -71,10 +76,12 @@ constexpr int64_t kPressGap = 50'000;  // ns
 
 // ---- Presumed blocked -------------------------------------------------------
 
-bool presumeBlocked(P* pp, M* mp, const G* gp) {
-  if (!haveMembarrier) return false;  // B2 would be no barrier
+namespace {
+
+// tryPresume is A1 to A4 and what follows from a yes.
+bool tryPresume(P* pp, M* mp, const G* gp) {
   const uint32_t tick = pp->schedtick.load(relaxed);
-  // A1. False: another one asks, or it is taken.
+  // A1. False: it is taken already.
   if (!mp->presumed.cas(kPresumedNot, kPresumedAsked, seq_cst)) return false;
   asymmetricHeavy();  // A2
   // A3: ordered behind A2; the CAS of A4 decides.
@@ -90,6 +97,20 @@ bool presumeBlocked(P* pp, M* mp, const G* gp) {
   pp->m.store(nullptr, relaxed);
   setPStatus(pp, kPrunning, kPidle);
   return true;
+}
+
+// One asker at a time (P5).
+Atomic<bool> asking;
+
+}  // namespace
+
+bool presumeBlocked(P* pp, M* mp, const G* gp) {
+  if (!haveMembarrier) return false;  // B2 would be no barrier
+  if (!asking.cas(false, true, acquire))
+    return false;  // pairs with the release
+  const bool taken = tryPresume(pp, mp, gp);
+  asking.store(false, release);  // pairs with the acquire of the next asker
+  return taken;
 }
 
 namespace {

@@ -11,6 +11,7 @@
 // been stopped may hold; the scheduler must never wait for such a lock.
 #include <cxxabi.h>
 #include <errno.h>
+#include <signal.h>
 
 #include "runtime/mem.h"
 #include "runtime/netpoll.h"
@@ -185,6 +186,8 @@ void mcommoninit(M* mp, int64_t id) {
 
 void minit(M* mp) {
   mp->procid.store(gettid(), release);  // read by whoever signals the thread
+  mp->signalPending.store(0,
+                          relaxed);  // the thread before us may have missed one
   mp->eh = reinterpret_cast<EhGlobals*>(abi::__cxa_get_globals());
   mp->errnoAddr = &errno;
   sanitizerInitThread(mp);
@@ -193,17 +196,41 @@ void minit(M* mp) {
   *mp->errnoAddr = saved;
 }
 
+namespace {
+
+// beBorn ends the time in which claimUnborn may take mp's P, and returns it.
+P* beBorn(M* mp) {
+  LockScope l(&sched.lock);
+  sched.nmstarting.add(-1, relaxed);  // a hint outside the lock
+  mp->unborn = false;
+  P* pp = mp->nextp;
+  mp->nextp = nullptr;
+  return pp;
+}
+
+// unblockPreemption lets the signal through on a thread of ours, whatever the
+// thread that first used the runtime had blocked.
+void unblockPreemption() {
+  sigset_t urgent;
+  sigemptyset(&urgent);
+  sigaddset(&urgent, SIGURG);
+  pthread_sigmask(SIG_UNBLOCK, &urgent, nullptr);
+}
+
+}  // namespace
+
 // mstart is the first function of every thread of ours.
 void mstart(M* mp) {
   setg(&mp->g0);
   mp->locks.store(1, relaxed);  // (K3) of proc_park.cc
   minit(mp);
-  sched.nmstarting.add(-1, relaxed);  // a hint
+  unblockPreemption();
   if (mp->mstartfn != nullptr) mp->mstartfn();
-  if (mp->nextp != nullptr) {
-    P* pp = mp->nextp;
-    mp->nextp = nullptr;
+  if (P* pp = beBorn(mp)) {
     acquirep(pp);
+  } else if (mp->spinning) {
+    mp->spinning = false;
+    sched.nmspinning.add(-1, seq_cst);  // has looked nowhere: claimUnborn has
   }
   gumpMstart(&mp->g0, [](G*) {
     if (getg()->m->p == nullptr) stopm();  // a spare one
@@ -241,10 +268,14 @@ void newm(void (*fn)(), P* pp, int64_t id) {
     LockScope l(&sched.lock);
     id = mReserveID();
   }
-  mcommoninit(mp, id);
-  mp->nextp = pp;
   mp->mstartfn = fn;
-  sched.nmstarting.add(1, relaxed);  // a hint
+  mcommoninit(mp, id);
+  {
+    LockScope l(&sched.lock);
+    mp->nextp = pp;
+    mp->unborn = true;
+    sched.nmstarting.add(1, relaxed);  // a hint outside the lock
+  }
   bool wake;
   {
     LockScope l(&newmHandoff.lock);
@@ -264,9 +295,24 @@ void startTemplateThread() {
     sched.nmsys++;
   }
   mcommoninit(&templateM, id);
-  sched.nmstarting.add(1, relaxed);  // mstart takes it back
+  {
+    LockScope l(&sched.lock);
+    sched.nmstarting.add(1, relaxed);  // mstart takes it back
+  }
   templateM.mstartfn = [] { templateThread(); };
   spawnThread(&templateM);
+}
+
+P* claimUnborn() {
+  LockScope l(&sched.lock);
+  for (M* mp = allm.load(acquire); mp != nullptr;
+       mp = mp->alllink) {  // pairs with mcommoninit
+    if (!mp->unborn || mp->nextp == nullptr) continue;
+    P* pp = mp->nextp;
+    mp->nextp = nullptr;
+    return pp;
+  }
+  return nullptr;
 }
 
 void mput(M* mp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
@@ -335,26 +381,32 @@ void startm(P* pp, bool spinning) {
       return;
     }
   }
-  M* mp = mget();
+  // Its turn is now: straight to its thread, instead of by way of another.
+  const bool next = !spinning && sched.runq.head != nullptr &&
+                    sched.runq.head->inPlace && runqempty(pp);
+  M* mp = next ? nullptr : mget();
   if (mp == nullptr) {
     G* held = takeInPlace();
     // The id is reserved before the lock is dropped, so that checkdead counts
     // the thread that is to come.
-    const bool order = held == nullptr || !sched.spareOrdered;
+    // Not one for every goroutine that computes: they may be very many.
+    const bool order =
+        held == nullptr || (!next && !sched.spareOrdered &&
+                            mcount() < int64_t{sched.maxmcount} / 2);
     const int64_t id = order ? mReserveID() : -1;
     if (held != nullptr) {
-      sched.spareOrdered = true;
+      if (order) sched.spareOrdered = true;
       wakeLocked(held->lockedm);
     }
     unlock(&sched.lock);
     if (held == nullptr) {
       newm(spinning ? spinningStart : nullptr, pp, id);
     } else {
-      if (spinning)
-        sched.nmspinning.add(-1, seq_cst);  // nobody spins after all
+      if (spinning) sched.nmspinning.add(-1, seq_cst);
       held->lockedm->nextp = pp;
       notewakeup(&held->lockedm->park);  // publishes nextp
       if (order) newm(spareStart, nullptr, id);
+      if (spinning) wakep();  // nobody looks after all: as resetspinning
     }
     releasem(self);
     return;
@@ -425,6 +477,8 @@ void gcstopm() {
 
 void handoffp(P* pp) {
   flushYielded(pp);
+  // Who gets it may go on without a look at this.
+  if (pp->runSafePointFn.load(acquire) != 0) runSafePointFn(pp);  // forEachP's
   // A hint: who stops the world wants it now, not when its work is done.
   const bool stopping = sched.gcwaiting.load(relaxed);
   // Must know every reason for which findRunnable would return something.
@@ -524,24 +578,25 @@ void wakeM0ToLeave() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 
 bool lockOSThreadExternal() noexcept {
   G* gp = runtimeEntry();
-  M* mp = gp->m;
-  if (mp->lockedExt == UINT32_MAX) return false;
-  mp->lockedExt++;
-  if (!gp->foreign) {
+  M* mp = acquirem();  // preemptInPlace writes the same pair
+  const bool ok = mp->lockedExt != UINT32_MAX;
+  if (ok) mp->lockedExt++;
+  if (ok && !gp->foreign) {
     mp->lockedg = gp;
     gp->lockedm = mp;
   }
-  return true;
+  releasem(mp);
+  return ok;
 }
 
 void unlockOSThreadExternal() noexcept {
   G* gp = runtimeEntry();
-  M* mp = gp->m;
-  if (mp->lockedExt == 0) return;
-  mp->lockedExt--;
-  if (mp->lockedExt != 0) return;
-  mp->lockedg = nullptr;
-  gp->lockedm = nullptr;
+  M* mp = acquirem();  // as above
+  if (mp->lockedExt != 0 && --mp->lockedExt == 0) {
+    mp->lockedg = nullptr;
+    gp->lockedm = nullptr;
+  }
+  releasem(mp);
 }
 
 int32_t setMaxThreads(int32_t n) noexcept {

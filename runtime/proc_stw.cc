@@ -57,6 +57,7 @@ bool takeStoppablePs(M* mp) {
 // pressAll presses whoever still runs, and calls taken for every P that it
 // takes.
 void pressAll(void (*taken)(P*)) {
+  while (P* pp = claimUnborn()) taken(pp);
   M* self = getg()->m;
   int32_t n = gomaxprocs.load(relaxed);  // worldsema: nobody resizes
   for (int32_t i = 0; i < n; i++) {
@@ -150,7 +151,7 @@ void startTheWorld() {
     M* idle = pp->m.load(relaxed);  // procresize's note to us
     pp->m.store(nullptr, relaxed);
     if (idle == nullptr) {
-      newm(nullptr, pp, -1);
+      startm(pp, /*spinning=*/false);
       continue;
     }
     if (idle->nextp != nullptr)

@@ -50,6 +50,8 @@ bool exitsyscallFast(P* oldp) {
   }
   if (pp == nullptr) return false;
   acquirep(pp);
+  // It has been idle: a new slice, compared for change only.
+  pp->schedtick.store(pp->schedtick.load(relaxed) + 1, relaxed);
   return true;
 }
 

@@ -192,6 +192,7 @@ struct M {
   int64_t id = -1;
   Atomic<int32_t> procid;        // kernel thread id; 0 before it runs
   P* nextp = nullptr;            // handed over by whoever wakes it
+  bool unborn = false;           // nextp may be taken back; under sched.lock
   P* oldp = nullptr;             // held before a syscall
   void (*mstartfn)() = nullptr;  // runs before the first schedule
   Note park;

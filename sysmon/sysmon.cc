@@ -108,6 +108,7 @@ void sysmon() {
   uint32_t delay = kShortDelay;
   DeadCheck deadCheck;
   int64_t strays = 0;
+  int64_t unborn = 0;
   int64_t maxProcs = nanotime() + kMaxProcsPeriod;
   for (uint32_t idle = 0;; idle++) {
     if (idle == 0) {
@@ -130,6 +131,15 @@ void sysmon() {
     if (sched.npresumed.load(relaxed) > 0 && now >= strays) {
       strays = now + kForcePreemptNS;
       pressStrays();
+    }
+    // Not at once: a thread is made in less than a slice.
+    if (sched.nmstarting.load(relaxed) == 0) {  // a hint
+      unborn = now + kForcePreemptNS;
+    } else if (now >= unborn) {
+      unborn = now + kForcePreemptNS;
+      incidlelocked(-1);  // as in retakeSyscall
+      while (P* pp = claimUnborn()) handoffp(pp);
+      incidlelocked(1);
     }
     if (now >= maxProcs) {
       maxProcs = now + kMaxProcsPeriod;

@@ -203,6 +203,26 @@ TEST_P(PreemptTest, WorldStopsUnderHogs) {
   });
 }
 
+// One hog, nobody else, and something that every P has to do: the P must not
+// go from the hog straight back to it.
+TEST_P(PreemptTest, GracePeriodsEndUnderOneHog) {
+  if (rt::kSanitizerBuild) GTEST_SKIP() << "never calls libc";
+  Run([] {
+    std::atomic<bool> stop = false;
+    Begun begun;
+    sync::WaitGroup wg;
+    wg.Go([&] {
+      begun.Count();
+      while (!stop.load(std::memory_order_relaxed)) {
+      }
+    });
+    begun.Wait(1);
+    for (int i = 0; i < 5; i++) debug::FreeOSMemory();
+    stop = true;
+    wg.Wait();
+  });
+}
+
 // Run returns, and the process can end, while others compute for ever.
 TEST(PreemptDeathTest, RunReturnsUnderHogs) {
   EXPECT_EXIT(
