@@ -273,6 +273,7 @@ void preemptInPlace(G* gp, M* mp) {
   setg(&mp->g0);
   const bool locked = gp->lockedm != nullptr;
   gp->inPlace = true;
+  sched.ninplace.add(1, relaxed);  // a hint
   gp->lockedm = mp;
   mp->lockedg = gp;
   casgstatus(gp, kGrunning, kGrunnable);
@@ -305,6 +306,7 @@ void preemptInPlace(G* gp, M* mp) {
     mp->lockedg = nullptr;
   }
   gp->inPlace = false;
+  sched.ninplace.add(-1, relaxed);  // as above
   setg(gp);
 }
 

@@ -267,10 +267,11 @@ void handoffp(P* pp);
 // On: any.  P: pp, handed over.  Locks: takes a leaf; sched.lock if id is -1.
 // Parks: no.
 void newm(void (*fn)(), P* pp, int64_t id);
-// claimUnborn takes back a P that waits for a thread which is being made;
-// nullptr: there is none. It is the caller's, kPidle.
+// claimUnborn takes back a P that waits for a thread which is being made, with
+// ofSafePoint only one that forEachP waits for; nullptr: there is none. It is
+// the caller's, kPidle.
 // On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
-[[nodiscard]] P* claimUnborn();
+[[nodiscard]] P* claimUnborn(bool ofSafePoint);
 // mput and mget are the list of idle Ms. mReserveID counts an M that is to
 // come; it and checkmcount throw "thread exhaustion". mcount is how many there
 // are, without those of plain threads. All five:

@@ -303,12 +303,14 @@ void startTemplateThread() {
   spawnThread(&templateM);
 }
 
-P* claimUnborn() {
+P* claimUnborn(bool ofSafePoint) {
   LockScope l(&sched.lock);
   for (M* mp = allm.load(acquire); mp != nullptr;
        mp = mp->alllink) {  // pairs with mcommoninit
-    if (!mp->unborn || mp->nextp == nullptr) continue;
     P* pp = mp->nextp;
+    if (!mp->unborn || pp == nullptr) continue;
+    // Set under sched.lock.
+    if (ofSafePoint && pp->runSafePointFn.load(relaxed) == 0) continue;
     mp->nextp = nullptr;
     return pp;
   }

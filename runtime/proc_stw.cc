@@ -55,9 +55,9 @@ bool takeStoppablePs(M* mp) {
 }
 
 // pressAll presses whoever still runs, and calls taken for every P that it
-// takes.
-void pressAll(void (*taken)(P*)) {
-  while (P* pp = claimUnborn()) taken(pp);
+// takes, from those or from threads that are being made.
+void pressAll(bool forSafePoint, void (*taken)(P*)) {
+  while (P* pp = claimUnborn(forSafePoint)) taken(pp);
   M* self = getg()->m;
   int32_t n = gomaxprocs.load(relaxed);  // worldsema: nobody resizes
   for (int32_t i = 0; i < n; i++) {
@@ -113,7 +113,7 @@ void stopTheWorld(WaitReason reason) {
   if (takeStoppablePs(mp)) {
     while (!notetsleep(&sched.stopnote, kStopRetry)) {
       preemptall();
-      pressAll([](P* pp) {
+      pressAll(/*forSafePoint=*/false, [](P* pp) {
         LockScope l(&sched.lock);
         setPStatus(pp, kPidle, kPgcstop);
         if (--sched.stopwait == 0) notewakeup(&sched.stopnote);
@@ -274,7 +274,7 @@ void forEachP(WaitReason reason, void (*fn)(P*)) {
   if (wait) {
     while (!notetsleep(&sched.safePointNote, kStopRetry)) {
       preemptall();
-      pressAll([](P* pp) { handoffp(pp); });  // runs it
+      pressAll(/*forSafePoint=*/true, handoffp);  // which runs it
     }
     noteclear(&sched.safePointNote);
   }

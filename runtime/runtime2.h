@@ -347,6 +347,7 @@ struct Schedt {
 
   Atomic<int32_t> ngsys;       // system Gs
   Atomic<int32_t> nmstarting;  // Ms that the template thread has yet to start
+  Atomic<int32_t> ninplace;    // Gs that are preempted in place
   Atomic<int32_t> npresumed;   // Ms with presumed == kPresumedTaken
 
   alignas(kFalseSharing) Mutex gFreeLock{LockRank::kGFree};

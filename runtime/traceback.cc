@@ -100,7 +100,7 @@ GUMP_NO_SANITIZE void describe(const G* gp, uint32_t status, GRecord* r) {
   r->gopc = gp->gopc;
   r->status = status;
   r->reason = gp->waitreason;
-  r->locked = gp->lockedm != nullptr;
+  r->locked = gp->lockedm != nullptr && !gp->inPlace;
 }
 
 // copyName: gp frees its name when it ends, so the caller keeps gp from

@@ -133,12 +133,14 @@ void sysmon() {
       pressStrays();
     }
     // Not at once: a thread is made in less than a slice.
-    if (sched.nmstarting.load(relaxed) == 0) {  // a hint
+    // Hints, both.
+    if (sched.nmstarting.load(relaxed) == 0 ||
+        sched.ninplace.load(relaxed) == 0) {
       unborn = now + kForcePreemptNS;
     } else if (now >= unborn) {
       unborn = now + kForcePreemptNS;
       incidlelocked(-1);  // as in retakeSyscall
-      while (P* pp = claimUnborn()) handoffp(pp);
+      if (P* pp = claimUnborn(/*ofSafePoint=*/false)) handoffp(pp);
       incidlelocked(1);
     }
     if (now >= maxProcs) {
