@@ -79,10 +79,11 @@ constexpr int64_t kPressGap = 50'000;  // ns
 namespace {
 
 // tryPresume is A1 to A4 and what follows from a yes.
-bool tryPresume(P* pp, M* mp, const G* gp) {
+bool tryPresume(P* pp, M* mp, G* gp) {
   const uint32_t tick = pp->schedtick.load(relaxed);
+  const uint32_t mark = mp->presumed.load(relaxed) & kPresumedMarked;
   // A1. False: it is taken already.
-  if (!mp->presumed.cas(kPresumedNot, kPresumedAsked, seq_cst)) return false;
+  if (!mp->presumed.cas(mark, mark | kPresumedAsked, relaxed)) return false;
   asymmetricHeavy();  // A2
   // A3: ordered behind A2; the CAS of A4 decides.
   const bool away = mp->locks.load(acquire) == 0 &&
@@ -90,8 +91,8 @@ bool tryPresume(P* pp, M* mp, const G* gp) {
                     pp->schedtick.load(acquire) == tick &&
                     pp->status.load(acquire) == kPrunning;
   // A4. acq_rel: we see what the M did with the P, reenter what we do now.
-  const uint32_t verdict = away ? kPresumedTaken : kPresumedNot;
-  if (!mp->presumed.cas(kPresumedAsked, verdict, acq_rel)) return false;
+  const uint32_t verdict = away ? kPresumedTaken : mark;
+  if (!mp->presumed.cas(mark | kPresumedAsked, verdict, acq_rel)) return false;
   if (!away) return false;
   sched.npresumed.add(1, relaxed);  // a hint for sysmon
   pp->m.store(nullptr, relaxed);
@@ -104,7 +105,7 @@ Atomic<bool> asking;
 
 }  // namespace
 
-bool presumeBlocked(P* pp, M* mp, const G* gp) {
+bool presumeBlocked(P* pp, M* mp, G* gp) {
   if (!haveMembarrier) return false;  // B2 would be no barrier
   if (!asking.cas(false, true, acquire))
     return false;  // pairs with the release
@@ -118,23 +119,36 @@ namespace {
 // cameBack ends a presumption about mp, which is in the runtime again. True:
 // its P is gone.
 bool cameBack(M* mp) {
-  // B3's answer; pairs with A4.
-  if (mp->presumed.cas(kPresumedAsked, kPresumedNot, acq_rel)) return false;
-  if (mp->presumed.load(acquire) != kPresumedTaken) return false;  // withdrawn
-  mp->presumed.store(kPresumedNot, relaxed);  // (P1) ours now
-  sched.npresumed.add(-1, relaxed);           // as above
-  mp->p = nullptr;
-  mp->oldp = nullptr;
-  return true;
+  for (;;) {
+    // B3's answer; pairs with A4.
+    const uint32_t s = mp->presumed.load(acquire);
+    if (!mp->presumed.cas(s, kPresumedNot, acq_rel)) continue;
+    if ((s & kPresumedTaken) == 0) return false;
+    sched.npresumed.add(-1, relaxed);  // as above
+    mp->p = nullptr;
+    mp->oldp = nullptr;
+    return true;
+  }
+}
+
+// setInterrupted says of gp, on its own thread, whether it has lost its P from
+// outside since it last entered the runtime by itself.
+void setInterrupted(G* gp, bool on) {
+  const uint32_t n = gp->interrupted.load(relaxed);  // written by its thread
+  // Pairs with the acquire in awaitInterrupted.
+  if ((n % 2 == 1) != on) gp->interrupted.store(n + 1, release);
 }
 
 }  // namespace
 
 M* reenter(M* mp) {
-  if (!cameBack(mp)) return mp;
+  const bool lost = cameBack(mp);
+  G* gp = getg();
+  if (gp != &mp->g0) setInterrupted(gp, false);
+  if (!lost) return mp;
   if (mp->locks.load(relaxed) != 1)
     fatalthrow("reenter: P lost in the runtime");
-  casgstatus(getg(), kGrunning, kGsyscall);
+  casgstatus(gp, kGrunning, kGsyscall);
   return exitsyscallNoP();
 }
 
@@ -214,7 +228,7 @@ void preemptM(M* mp) {
 bool pressP(P* pp) {
   M* mp = pp->m.load(acquire);  // pairs with acquirep
   if (mp == nullptr) return false;
-  const G* gp = mp->curg.load(acquire);  // pairs with execute
+  G* gp = mp->curg.load(acquire);  // pairs with execute
   // In the scheduler, or elsewhere in the runtime: it comes by by itself.
   if (gp == nullptr || mp->locks.load(relaxed) != 0) return false;
   const int32_t tid = mp->procid.load(acquire);  // pairs with minit
@@ -241,7 +255,7 @@ void pressStrays() {
   for (M* mp = allm.load(acquire); mp != nullptr;
        mp = mp->alllink) {  // pairs with mcommoninit
     // Hints: the handler decides.
-    if (mp->presumed.load(relaxed) != kPresumedTaken) continue;
+    if ((mp->presumed.load(relaxed) & kPresumedTaken) == 0) continue;
     if (mp->locks.load(relaxed) != 0) continue;
     const int32_t tid = mp->procid.load(acquire);  // pairs with minit
     uint64_t sleeps;
@@ -259,7 +273,7 @@ namespace {
 // wanted tells whether anybody wants gp to stop.
 bool wanted(const G* gp, const M* mp) {
   // Requests: whoever made them repeats them.
-  if (mp->presumed.load(relaxed) == kPresumedTaken) return true;
+  if ((mp->presumed.load(relaxed) & kPresumedTaken) != 0) return true;
   return mp->p != nullptr &&
          (gp->preempt.load(relaxed) || mp->p->preempt.load(relaxed) ||
           sched.gcwaiting.load(relaxed) ||
@@ -273,6 +287,7 @@ void preemptInPlace(G* gp, M* mp) {
   setg(&mp->g0);
   const bool locked = gp->lockedm != nullptr;
   gp->inPlace = true;
+  setInterrupted(gp, true);        // before the P changes hands
   sched.ninplace.add(1, relaxed);  // a hint
   gp->lockedm = mp;
   mp->lockedg = gp;
@@ -297,10 +312,11 @@ void preemptInPlace(G* gp, M* mp) {
     gp->m = mp;
     mp->curg.store(gp, release);  // pairs with the acquire in preemptone
   }
-  if (mp->p == nullptr) {  // (P1) as if it had just been taken
-    sched.npresumed.add(1, relaxed);
-    mp->presumed.store(kPresumedTaken, relaxed);
-  }
+  // The next acquirem is to look: (P1) as if the P had just been taken, or only
+  // to say that the goroutine has entered the runtime.
+  if (mp->p == nullptr) sched.npresumed.add(1, relaxed);  // as above
+  mp->presumed.store(mp->p == nullptr ? kPresumedTaken : kPresumedMarked,
+                     relaxed);  // nobody else changes it: m.locks is 1
   if (!locked) {
     gp->lockedm = nullptr;
     mp->lockedg = nullptr;
@@ -342,6 +358,37 @@ void preemptedBySignal(uintptr_t sp) {
     preemptInPlace(gp, mp);
   }
   mp->locks.store(0, release);  // as releasem
+}
+
+// ---- Grace periods ----------------------------------------------------------
+
+namespace {
+
+// lostItsP tells whether gp's P was taken and it has not come back since: it
+// does not know yet, so its M says so.
+bool lostItsP(const G* gp) {
+  const M* mp = peek(gp->m);
+  return mp != nullptr && mp->curg.load(acquire) == gp &&
+         (mp->presumed.load(acquire) & kPresumedTaken) != 0;
+}
+
+}  // namespace
+
+void awaitInterrupted() {
+  forEachG(
+      [](G* gp, void*) {
+        const uint32_t n = gp->interrupted.load(acquire);  // see setInterrupted
+        for (;;) {
+          // As above.
+          const bool same = n % 2 == 1 && gp->interrupted.load(acquire) == n;
+          if (!same && !lostItsP(gp)) return;
+          // It may sleep for hours. Nobody will tell us; so, without the P:
+          entersyscall();
+          usleep(1000);
+          exitsyscall();
+        }
+      },
+      nullptr);
 }
 
 }  // namespace gump::rt

@@ -103,13 +103,6 @@ void becomeSpinning(M* mp) {
   fence(seq_cst);
 }
 
-void stopSpinning(M* mp) {
-  mp->spinning = false;
-  if (sched.nmspinning.add(-1, seq_cst) < 0) {  // S1 of the essay
-    fatalthrow("findRunnable: negative nmspinning");
-  }
-}
-
 // stealWork tries every other P four times; in the last pass runnext too.
 G* stealWork(M* mp, P* pp, bool* newWork) {
   constexpr int kPasses = 4;
@@ -339,6 +332,13 @@ bool endSchedule(M* mp) {
 
 }  // namespace
 
+void stopSpinning(M* mp) {
+  mp->spinning = false;
+  if (sched.nmspinning.add(-1, seq_cst) < 0) {  // S1 of the essay
+    fatalthrow("findRunnable: negative nmspinning");
+  }
+}
+
 void runSafePointFn(P* pp) {
   // The winner runs it, once per P.
   if (!pp->runSafePointFn.cas(1, 0, acq_rel)) return;
@@ -389,6 +389,14 @@ G* headOfQueue(const P* pp) {
   return pp->yielded.head;
 }
 
+// startsAtHand tells whether gp can be resumed here without locks and system
+// calls: the caller may hold a lock.
+bool startsAtHand(const P* pp, const G* gp) {
+  if (peek(gp->lockedm) != nullptr) return false;
+  return peek(gp->stack.lo) != 0 ||
+         (peek(gp->stacksize) == 0 && pp->stackCache != nullptr);
+}
+
 }  // namespace
 
 // Every reason for which findRunnable would do something else than take from
@@ -402,19 +410,14 @@ G* directNext(M* mp) {
       mp->lockedg != nullptr || mp == &m0) {
     return nullptr;
   }
-  const G* head = headOfQueue(pp);
   // A thief may have it by now: a hint, looked at again below.
-  if (head == nullptr || peek(head->lockedm) != nullptr) return nullptr;
-  // The caller may hold a lock; then only a stack that is at hand will do.
-  if (peek(head->stack.lo) == 0 &&
-      (peek(head->stacksize) != 0 || pp->stackCache == nullptr)) {
-    return nullptr;
-  }
+  const G* head = headOfQueue(pp);
+  if (head == nullptr || !startsAtHand(pp, head)) return nullptr;
   RunqGet next = head == pp->yielded.head
                      ? RunqGet{popYielded(pp, /*adopt=*/false), false}
                      : runqget(pp);
   if (GUMP_UNLIKELY(next.gp == nullptr)) return nullptr;  // stolen
-  if (GUMP_UNLIKELY(next.gp->lockedm != nullptr)) {
+  if (GUMP_UNLIKELY(!startsAtHand(pp, next.gp))) {
     // Not the one we looked at. It has lost its place, to be found again.
     LockScope l(&sched.lock);
     globrunqput(next.gp);

@@ -365,6 +365,10 @@ void updateMaxProcs();
 // On: user, or a plain thread.  P: either.  Locks: takes worldsema, sched.lock.
 // Parks: yes.
 void forEachP(WaitReason reason, void (*fn)(P*));
+// stopSpinning ends mp's search: S1 of the essay in proc.cc. Who calls it must
+// look once more, or let another look.
+// On: g0.  P: either.  Locks: none.  Parks: no.
+void stopSpinning(M* mp);
 // runSafePointFn runs for pp what forEachP asks, unless somebody else does.
 // On: any.  P: pp, owned by the caller.  Locks: takes sched.lock.  Parks: no.
 void runSafePointFn(P* pp);
@@ -379,7 +383,7 @@ bool preemptone(P* pp);
 // presumeBlocked takes pp from mp, whose thread is asleep in a call that nobody
 // declared while it runs gp. True: pp is the caller's, kPidle.
 // On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
-[[nodiscard]] bool presumeBlocked(P* pp, M* mp, const G* gp);
+[[nodiscard]] bool presumeBlocked(P* pp, M* mp, G* gp);
 // preemptM sends mp's thread the signal, unless one is on its way or
 // asyncpreemptoff is set.
 // On: any.  P: either.  Locks: none.  Parks: no.
@@ -401,6 +405,10 @@ void preemptedBySignal(uintptr_t sp);
 // without a P, until they enter the runtime.
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 void letGo(GQueue* q);
+// awaitInterrupted returns when every goroutine that had lost its P from
+// outside when it was called has entered the runtime by itself, or ended. On:
+// user.  P: needed.  Locks: none.  Parks: yields.
+void awaitInterrupted();
 enum class ThreadState : uint8_t { kRunning, kAsleep, kUnknown };
 // threadState asks /proc how the thread is, and how often it has gone to sleep
 // so far.

@@ -225,12 +225,13 @@ void mstart(M* mp) {
   mp->locks.store(1, relaxed);  // (K3) of proc_park.cc
   minit(mp);
   unblockPreemption();
+  P* pp = beBorn(mp);
   if (mp->mstartfn != nullptr) mp->mstartfn();
-  if (P* pp = beBorn(mp)) {
+  if (pp != nullptr) {
     acquirep(pp);
   } else if (mp->spinning) {
-    mp->spinning = false;
-    sched.nmspinning.add(-1, seq_cst);  // has looked nowhere: claimUnborn has
+    stopSpinning(mp);
+    wakep();  // S1 without S2: another must look, as in startm
   }
   gumpMstart(&mp->g0, [](G*) {
     if (getg()->m->p == nullptr) stopm();  // a spare one
@@ -307,8 +308,9 @@ P* claimUnborn(bool ofSafePoint) {
   LockScope l(&sched.lock);
   for (M* mp = allm.load(acquire); mp != nullptr;
        mp = mp->alllink) {  // pairs with mcommoninit
+    if (!mp->unborn) continue;
     P* pp = mp->nextp;
-    if (!mp->unborn || pp == nullptr) continue;
+    if (pp == nullptr) continue;
     // Set under sched.lock.
     if (ofSafePoint && pp->runSafePointFn.load(relaxed) == 0) continue;
     mp->nextp = nullptr;

@@ -5,7 +5,8 @@
 // system goroutine that runs what queueFinalizer hands it, in order, off
 // everybody's hot path; it parks when the queue is empty, and step 1 readies it
 // when something was queued. Steps 6 and 9 are told that there is nothing to
-// do: a cycle runs on the goroutine that asked for it.
+// do: a cycle runs on the goroutine that asked for it, or, two minutes after
+// the last one, on one that sysmon starts.
 #include <cstdlib>
 
 #include "runtime/os_linux.h"
@@ -185,6 +186,8 @@ void runtimeGC() noexcept {
 
 void gracePeriod() noexcept {
   forEachP(WaitReason::kFlushProcCaches, [](P*) {});
+  // Those whose P was taken from them may be reading still.
+  awaitInterrupted();
 }
 
 void freeOSMemory() noexcept {

@@ -133,6 +133,9 @@ struct alignas(kCacheLine) G {
   bool dying = false;  // on its last switch: the sanitizers let its stack go
   // Preempted in place: its context is its thread's, not saved (preempt.cc).
   bool inPlace = false;
+  // Odd: lost its P from outside since it last entered the runtime by itself,
+  // and may be in the middle of anything. Counted up by whoever changes that.
+  Atomic<uint32_t> interrupted;
 
   // -- what was started, and by whom
   // How to run and destroy the closure; nullptr once destroyed.
@@ -155,11 +158,13 @@ static_assert(
     sizeof(G) <= 256,
     "a goroutine that has not begun costs one slab cell of 256 bytes");
 
-// Values of M::presumed; the protocol is in preempt.cc.
+// Bits of M::presumed; the protocol is in preempt.cc.
 enum Presumed : uint32_t {
   kPresumedNot = 0,
   kPresumedAsked = 1,  // somebody finds out whether the thread is blocked
   kPresumedTaken = 2,  // it was; its P is gone
+  // Its goroutine was preempted in place since it last entered the runtime.
+  kPresumedMarked = 4,
 };
 
 // M is a thread. g0 is its scheduler stack: the thread's own.

@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -27,6 +28,7 @@
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
+#include "runtime/proc.h"
 #include "runtime/sanitizer.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -203,10 +205,46 @@ TEST_P(PreemptTest, WorldStopsUnderHogs) {
   });
 }
 
+// Who reads without a lock is waited for, preempted or asleep as he may be.
+TEST_P(PreemptTest, RetireWaitsForReadersThatLostTheirP) {
+  struct Node {
+    ~Node() { alive = false; }
+    std::atomic<bool> alive = true;
+  };
+  Run([] {
+    std::atomic<Node*> head = new Node;
+    std::atomic<bool> stop = false;
+    sync::WaitGroup readers;
+    for (int i = 0; i < 4; i++) {
+      readers.Go([&, i] {
+        while (!stop.load(std::memory_order_relaxed)) {
+          const Node* node = head.load();
+          const auto until =
+              std::chrono::steady_clock::now() + std::chrono::milliseconds(25);
+          if (i % 2 == 0) usleep(25'000);
+          while (std::chrono::steady_clock::now() < until) {
+          }
+          EXPECT_TRUE(node->alive);
+          runtime::Gosched();
+        }
+      });
+    }
+    for (int i = 0; i < 20; i++) {
+      runtime::Retire(head.exchange(new Node));
+      usleep(5000);
+    }
+    stop = true;
+    readers.Wait();
+    delete head.load();
+  });
+}
+
 // One hog, nobody else, and something that every P has to do: the P must not
 // go from the hog straight back to it.
 TEST_P(PreemptTest, GracePeriodsEndUnderOneHog) {
-  if (rt::kSanitizerBuild) GTEST_SKIP() << "never calls libc";
+#if defined(GUMP_TSAN)
+  GTEST_SKIP() << "never calls libc";
+#endif
   Run([] {
     std::atomic<bool> stop = false;
     Begun begun;
@@ -351,6 +389,8 @@ TEST_P(PreemptTest, SleeperThatWakesAsAHogIsCaught) {
     }
     begun.Wait(4);
     Talk(5);
+    EXPECT_TRUE(testing::Eventually(
+        [] { return rt::sched.npresumed.load(rt::relaxed) == 0; }));
     stop = true;
     wg.Wait();
   });

@@ -84,7 +84,8 @@ void GC();
 void SetFinalizer(std::function<void()> f);
 
 // Retire deletes p once no goroutine that is running now can still hold it:
-// when every P has since passed through the scheduler. For structures that are
+// when each has since entered the library, or ended; one that sleeps in the
+// kernel or computes meanwhile is waited for. For structures that are
 // read without a lock: unlink first, then Retire. A goroutine must not keep a
 // pointer read from such a structure across any call into this library, for any
 // of them may yield, nor read one inside blocking(). Plain threads are not

@@ -95,7 +95,8 @@ void entersyscall() noexcept;
 void exitsyscall() noexcept;
 // runtimeGC runs one reclamation cycle.
 void runtimeGC() noexcept;
-// gracePeriod returns when every P has passed through the scheduler.
+// gracePeriod returns when every goroutine that runs now has entered the
+// runtime, preempted or presumed blocked as it may be.
 void gracePeriod() noexcept;
 // freeOSMemory is runtimeGC, after which cached stacks lose their pages.
 void freeOSMemory() noexcept;
