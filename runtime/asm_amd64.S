@@ -100,7 +100,7 @@ gumpMcall:
 	movq	%fs:(%rcx), %rax		/* rax = gp, the goroutine we leave */
 	movq	%rsp, GUMP_G_SCHED_SP(%rax)	/* its context is complete from here on */
 	movq	GUMP_G_M(%rax), %rdx
-	movl	(%rsp), %esi			/* what the control words are now, for .Lresume to compare with */
+	movl	(%rsp), %esi			/* what the control words are now, to compare with on resumption */
 	movl	%esi, GUMP_M_MXCSR(%rdx)
 	movzwl	4(%rsp), %esi
 	movl	%esi, GUMP_M_X87CW(%rdx)

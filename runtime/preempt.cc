@@ -8,7 +8,7 @@
 //
 // Presumed blocked. Asker and goroutine agree by an asymmetric Dekker:
 //
-//   asker (presumeBlocked)               goroutine (acquirem, onPreempt)
+//   asker (presumeBlocked)               goroutine (acquirem, the handler)
 //     A1  presumed: kNot → kAsked          B1  locks = 1
 //     A2  asymmetricHeavy                  B2  asymmetricLight
 //     A3  locks == 0, same G, same slice?  B3  presumed != kNot ? reenter

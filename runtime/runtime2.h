@@ -48,9 +48,11 @@ enum GStatus : uint32_t {
   // In a fresh slab, never used. Owned by the allocator.
   kGidle = 0,
   // On exactly one run queue, which owns it; its context is saved, or it never
-  // ran. Left by whoever takes it from there (execute).
+  // ran, or its thread has it (inPlace). Left by whoever takes it from there
+  // (execute, letGo).
   kGrunnable = 1,
-  // Owned by M gp->m, which has a P; on no queue. Left by that M.
+  // Owned by M gp->m, which has a P unless that was taken from outside
+  // (preempt.cc); on no queue. Left by that M.
   kGrunning = 2,
   // Owned by M gp->m, which has no P of its own; on no queue. Left by that M.
   kGsyscall = 3,
@@ -75,7 +77,8 @@ enum GStatus : uint32_t {
 enum PStatus : uint32_t {
   // On sched.pidle with an empty ring, or in the hands of the one who moves it.
   kPidle = 0,
-  // Held by M pp->m, which alone leaves the status.
+  // Held by M pp->m, which alone leaves the status, but for whoever presumes
+  // that M blocked (A4 of preempt.cc).
   kPrunning = 1,
   // Nobody's, though an M remembers it in oldp: whoever wins the CAS owns it.
   kPsyscall = 2,
@@ -88,7 +91,8 @@ enum PStatus : uint32_t {
 // Gobuf is a saved context: only the stack pointer, everything else lies on the
 // stack below it (asm_*.S draws the frame). Not saved: the signal mask (it is
 // the thread's), and caller-saved registers (mcall is a call). errno and the
-// exception globals are copied by gumpOnG0 (proc_park.cc), not by assembly.
+// exception globals are copied by gumpOnG0 and switchTo (proc_park.cc), not by
+// assembly.
 struct Gobuf {
   uintptr_t sp = 0;
   // 1: never ran, start at gumpGostart with sp = top of the stack; 0: resume
@@ -202,7 +206,7 @@ struct M {
   void (*mstartfn)() = nullptr;  // runs before the first schedule
   Note park;
   M* schedlink = nullptr;  // in sched.midle or the newm hand-off
-  // allm; set once under sched.lock, list only grows at its head.
+  // allm; set once by mcommoninit, the list only grows at its head.
   M* alllink = nullptr;
   G* lockedg = nullptr;
   uint32_t lockedExt = 0;  // LockOSThread count
@@ -351,7 +355,7 @@ struct Schedt {
   bool m0attached ABSL_GUARDED_BY(lock) = false;  // a thread is inside Run
 
   Atomic<int32_t> ngsys;       // system Gs
-  Atomic<int32_t> nmstarting;  // Ms that the template thread has yet to start
+  Atomic<int32_t> nmstarting;  // Ms whose thread has yet to begin
   Atomic<int32_t> ninplace;    // Gs that are preempted in place
   Atomic<int32_t> npresumed;   // Ms with presumed == kPresumedTaken
 
@@ -454,6 +458,8 @@ inline G* GList::pop() {
 // reenter is acquirem's answer when somebody has taken, or is about to take,
 // the P of an M that seemed to be blocked (preempt.cc): it may park the
 // goroutine until there is a P, and returns the M that it is on then.
+// On: user; m.locks is 1.  P: maybe lost.  Locks: takes sched.lock.  Parks:
+// yes.
 M* reenter(M* mp);
 
 // acquirem and releasem bracket code that must keep its M and P: while m.locks

@@ -1,9 +1,11 @@
-// The signal handlers: SIGQUIT, and stack overflow among SIGSEGV and SIGBUS.
+// The signal handlers: SIGQUIT, SIGURG, and stack overflow among SIGSEGV and
+// SIGBUS.
 //
 // Invariants:
 //
 // (I1) Handlers run on the M's signal stack, save errno, and call nothing that
-//      is not async-signal-safe.
+//      is not async-signal-safe. That of SIGURG may sleep there until it is
+//      the goroutine's turn again (preempt.cc).
 //
 // (I2) A fault that is not an overflow has no other effect than it would have
 //      without us: the handler that was there before gets it, under its own

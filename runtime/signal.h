@@ -1,6 +1,7 @@
-// The signals that are ours: SIGQUIT (dump and exit), and of SIGSEGV and SIGBUS
-// those that a goroutine's stack caused by running into its guard page.
-// Everything else about signals belongs to the program.
+// The signals that are ours: SIGQUIT (dump and exit), SIGURG (preemption;
+// others may use it too), and of SIGSEGV and SIGBUS those that a goroutine's
+// stack caused by running into its guard page. Everything else about signals
+// belongs to the program.
 #ifndef RUNTIME_SIGNAL_H_
 #define RUNTIME_SIGNAL_H_
 

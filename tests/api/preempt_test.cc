@@ -443,7 +443,7 @@ TEST(PreemptDeathTest, GomaxprocsFollowsTheAffinity) {
 std::atomic<int> urgents;
 
 // The handler of a program that was there before ours sees every SIGURG.
-TEST(PreemptSignalTest, HandlersOfTheProgramAreCalledToo) {
+TEST(PreemptSignalDeathTest, HandlersOfTheProgramAreCalledToo) {
   // Death-test style: a process of its own, whose handler comes first.
   EXPECT_EXIT(
       {

@@ -17,9 +17,10 @@
 // Each P has its own cache, so that goroutines on different Ps do not meet; an
 // empty cache takes from the others. Plain threads share one cache, behind a
 // lock. At each reclamation cycle (a call of runtime::GC() or
-// debug::FreeOSMemory(); none comes by itself) what was not used since the last
-// cycle is dropped, and what was put since then becomes the candidate for the
-// next: an object that nobody gets survives one cycle and not two.
+// debug::FreeOSMemory(); one comes by itself two minutes after the last) what
+// was not used since the last cycle is dropped, and what was put since then
+// becomes the candidate for the next: an object that nobody gets survives one
+// cycle and not two.
 //
 // Neither Get nor Put parks for long: they do at most for the lock that plain
 // threads share.

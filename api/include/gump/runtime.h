@@ -36,12 +36,14 @@ inline void Gosched() { rt::gosched(); }
 // GOMAXPROCS sets the number of Ps, i.e. of threads that run goroutines at the
 // same time, and returns the previous one. n <= 0 only reads. Values above 1024
 // are taken as 1024. A change stops the world: it waits until every running
-// goroutine has entered the library. Parks if there is a change.
+// goroutine has entered the library, or been preempted, or been found asleep.
+// Until the first call with n > 0 the number follows the affinity mask and the
+// cgroup's quota, looked at once a second. Parks if there is a change.
 inline int GOMAXPROCS(int n) { return rt::setGOMAXPROCS(n); }
 
 // SetDefaultGOMAXPROCS returns to what the machine suggests: processors in the
-// affinity mask, limited by cgroup CPU quota, both read anew. Stops the world
-// as GOMAXPROCS does. Parks.
+// affinity mask, limited by cgroup CPU quota, both read anew and followed from
+// now on. Stops the world as GOMAXPROCS does. Parks.
 inline void SetDefaultGOMAXPROCS() { rt::setDefaultGOMAXPROCS(); }
 
 // NumCPU is the number of processors in the affinity mask when the runtime
