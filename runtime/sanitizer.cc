@@ -63,4 +63,24 @@ void sanitizerInitThread(M* mp) {
 }
 #endif
 
+#if defined(GUMP_TSAN)
+// Of the TSan runtime; no header of its own declares them.
+extern "C" {
+void AnnotateIgnoreReadsBegin(const char* file, int line);
+void AnnotateIgnoreReadsEnd(const char* file, int line);
+void AnnotateIgnoreWritesBegin(const char* file, int line);
+void AnnotateIgnoreWritesEnd(const char* file, int line);
+}
+
+void sanitizerIgnoreBegin() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+  AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+}
+
+void sanitizerIgnoreEnd() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+  AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+}
+#endif
+
 }  // namespace gump::rt

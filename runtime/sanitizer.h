@@ -142,6 +142,20 @@ void sanitizerInitThread(M* mp);
 GUMP_ALWAYS_INLINE void sanitizerInitThread(M*) {}
 #endif
 
+// ---- Code that is not instrumented ------------------------------------------
+
+// sanitizerIgnoreBegin and sanitizerIgnoreEnd bracket a call into a library
+// that orders its threads by atomics which TSan does not see, being
+// instrumented only where it calls libc. On: any.  P: either.  Locks: none.
+// Parks: no.
+#if defined(GUMP_TSAN)
+void sanitizerIgnoreBegin();
+void sanitizerIgnoreEnd();
+#else
+GUMP_ALWAYS_INLINE void sanitizerIgnoreBegin() {}
+GUMP_ALWAYS_INLINE void sanitizerIgnoreEnd() {}
+#endif
+
 // ---- Fibers -----------------------------------------------------------------
 
 // A fiber is TSan's notion of a thread. Created for each slot that is ever

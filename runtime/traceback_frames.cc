@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "absl/debugging/symbolize.h"
+#include "runtime/sanitizer.h"
 #include "runtime/traceback.h"
 #include "runtime/unwind.h"
 
@@ -58,7 +59,11 @@ bool plainName(const char* in, char* out, size_t size) {
 // that the demangler puts behind C++ names.
 void symbolName(uintptr_t pc, char (&out)[kMaxName]) {
   char name[kMaxName];
-  if (!absl::Symbolize(reinterpret_cast<void*>(pc), name, sizeof(name))) {
+  sanitizerIgnoreBegin();  // absl hands a cache from thread to thread
+  const bool found =
+      absl::Symbolize(reinterpret_cast<void*>(pc), name, kMaxName);
+  sanitizerIgnoreEnd();
+  if (!found) {
     memcpy(out, "?", 2);
     return;
   }
