@@ -49,10 +49,9 @@
 //       which the interrupted code cannot hold (locks == 0).
 //  (P4) A G with inPlace set has no saved context: its thread has it. Nobody
 //       walks its stack.
-//  (P5) One asks at a time. With two, one might take the kAsked of the other
-//  for
-//       its own, long after its A3, or look at a P that the other has taken but
-//       not yet marked.
+//  (P5) One asks at a time. With two, one might take the other's kAsked for its
+//       own, long after its A3, or look at a P that the other has taken but not
+//       yet marked.
 //
 // Rejected: rewriting the interrupted context to call a function, as Go does:
 // C++ code has no map of the places where that is safe. Preempting only outside
@@ -71,7 +70,8 @@
 namespace gump::rt {
 
 namespace {
-constexpr int64_t kPressGap = 50'000;  // ns
+// ns for which a thread is seen not to sleep before it is taken to compute.
+constexpr int64_t kPressGap = 50'000;
 }  // namespace
 
 // ---- Presumed blocked -------------------------------------------------------
@@ -107,10 +107,10 @@ Atomic<bool> asking;
 
 bool presumeBlocked(P* pp, M* mp, G* gp) {
   if (!haveMembarrier) return false;  // B2 would be no barrier
-  if (!asking.cas(false, true, acquire))
-    return false;  // pairs with the release
+  // Pairs with the release below.
+  if (!asking.cas(false, true, acquire)) return false;
   const bool taken = tryPresume(pp, mp, gp);
-  asking.store(false, release);  // pairs with the acquire of the next asker
+  asking.store(false, release);  // pairs with the acquire above
   return taken;
 }
 
@@ -316,7 +316,7 @@ void preemptInPlace(G* gp, M* mp) {
   // to say that the goroutine has entered the runtime.
   if (mp->p == nullptr) sched.npresumed.add(1, relaxed);  // as above
   mp->presumed.store(mp->p == nullptr ? kPresumedTaken : kPresumedMarked,
-                     relaxed);  // nobody else changes it: m.locks is 1
+                     relaxed);  // an asker of now loses its A4 by this
   if (!locked) {
     gp->lockedm = nullptr;
     mp->lockedg = nullptr;

@@ -299,8 +299,8 @@ Find blockInPoller(M* mp, Runnable* out) {
 
 // endSchedule is what every M does once main has returned: its work goes to the
 // global queue, where the next Run finds it, its P goes idle, and it sleeps
-// until it is given one again. False: this is m0, which leaves the scheduler.
-bool endSchedule(M* mp) {
+// until it is given one again. (m0 never comes here: see schedule.)
+void endSchedule(M* mp) {
   if (mp->spinning) stopSpinning(mp);
   P* pp = mp->p;
   flushYielded(pp);
@@ -310,7 +310,7 @@ bool endSchedule(M* mp) {
   {
     LockScope l(&sched.lock);
     globrunqputbatch(&q);
-    if (!sched.mainEnded.load(relaxed)) return true;  // the next Run has begun
+    if (!sched.mainEnded.load(relaxed)) return;  // the next Run has begun
     letGo(&sched.runq);
     sched.runqsize.store(sched.runq.size, relaxed);  // a hint outside the lock
     // Written under sched.lock; who stops the world counts our P.
@@ -322,12 +322,9 @@ bool endSchedule(M* mp) {
     gcstopm();
   } else if (safePoint) {
     runSafePointFn(pp);
-  } else if (mp == &m0) {
-    return false;
   } else {
     stopm();
   }
-  return mp->p != nullptr;
 }
 
 }  // namespace
@@ -351,13 +348,12 @@ Runnable findRunnable() {
   M* mp = getg()->m;
   for (;;) {
     if (GUMP_UNLIKELY(sched.mainEnded.load(acquire))) {  // pairs with endMain
-      if (!endSchedule(mp)) return {nullptr, false};
+      endSchedule(mp);
       continue;
     }
     // Pairs with stopTheWorld.
     if (GUMP_UNLIKELY(sched.gcwaiting.load(acquire))) {
       gcstopm();
-      if (mp->p == nullptr) return {nullptr, false};  // m0, woken to leave Run
       continue;
     }
     Runnable out{nullptr, false};
@@ -368,7 +364,6 @@ Runnable findRunnable() {
     if (f == Find::kFound) return out;
     if (f == Find::kAgain) continue;
     stopm();
-    if (mp->p == nullptr) return {nullptr, false};  // m0, woken to leave Run
   }
 }
 
@@ -450,11 +445,9 @@ G* schedule() {
       fatalthrow("schedule: spinning with local work");
     }
     Runnable r = findRunnable();
-    if (GUMP_UNLIKELY(r.gp == nullptr)) return nullptr;
     if (mp->spinning) resetspinning();
     if (GUMP_UNLIKELY(r.gp->lockedm != nullptr)) {
       startlockedm(r.gp);
-      if (mp->p == nullptr) return nullptr;  // m0, woken to leave Run
       continue;
     }
     if (G* gp = execute(r.gp, r.inheritTime)) return gp;

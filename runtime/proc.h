@@ -61,7 +61,7 @@ void gumpGostart();
 // On: user.  P: needed; m.locks is 1.  Locks: takes sched.lock.  Parks: no.
 [[nodiscard]] G* directNext(M* mp);
 struct Runnable {
-  G* gp;             // nullptr: leave the scheduler (see schedule)
+  G* gp;
   bool inheritTime;  // runs in the rest of the current slice
 };
 // findRunnable looks everywhere, and sleeps until there is something to run.
@@ -248,7 +248,9 @@ void globrunqputbatch(GQueue* q);
 // mcommoninit names an M and enters it into allm.
 // On: any.  P: either.  Locks: none.  Parks: no.
 void mcommoninit(M* mp, int64_t id);
-// startm gives pp (nullptr: an idle one, if any) to an idle M, or to a new one.
+// startm gives pp (nullptr: an idle one, if any) to the goroutine preempted in
+// place whose turn it is, to an idle M, to the oldest preempted in place, or to
+// a new M.
 // On: any.  P: pp, handed over.  Locks: takes sched.lock.  Parks: no.
 void startm(P* pp, bool spinning);
 // stopm parks the thread until it is given a P; m0 returns without one when Run

@@ -93,9 +93,8 @@ void m0SleepEnd() {
   m0sleep = M0Sleep();
 }
 
-// m0Stop sleeps until Run is to return. m0 runs main, and what is locked to it,
-// and nothing else: whatever it ran when main ends would keep Run from
-// returning for as long as it likes.
+// m0Stop sleeps until Run is to return. m0 runs main and nothing else: whatever
+// it ran when main ends would keep Run from returning for as long as it likes.
 void m0Stop() {
   if (!m0SleepBegin()) return;
   incidlelocked(1);
@@ -186,8 +185,8 @@ void mcommoninit(M* mp, int64_t id) {
 
 void minit(M* mp) {
   mp->procid.store(gettid(), release);  // read by whoever signals the thread
-  mp->signalPending.store(0,
-                          relaxed);  // the thread before us may have missed one
+  // The thread before us may have missed one.
+  mp->signalPending.store(0, relaxed);
   mp->eh = reinterpret_cast<EhGlobals*>(abi::__cxa_get_globals());
   mp->errnoAddr = &errno;
   sanitizerInitThread(mp);

@@ -5,10 +5,9 @@
 // Ps that nobody runs (idle) or whose M is in a declared system call (by CAS).
 // Each other P is given up by its own M in gcstopm, when its goroutine next
 // enters the runtime, or, 100 µs later, pressed out of its hands (pressP), and
-// counted down under sched.lock; the
-// last one wakes stopnote. gcwaiting is read by findRunnable before anything is
-// picked, and again in the section of sched.lock in which a P would go idle, so
-// no P can slip past the count.
+// counted down under sched.lock; the last one wakes stopnote. gcwaiting is read
+// by findRunnable before anything is picked, and again in the section of
+// sched.lock in which a P would go idle, so no P can slip past the count.
 //
 // One stop at a time: worldsema, a goroutine-level semaphore, because its
 // waiters must not hold a P.

@@ -132,8 +132,7 @@ void sysmon() {
       strays = now + kForcePreemptNS;
       pressStrays();
     }
-    // Not at once: a thread is made in less than a slice.
-    // Hints, both.
+    // Not at once: a thread is made in less than a slice. Both are hints.
     if (sched.nmstarting.load(relaxed) == 0 ||
         sched.ninplace.load(relaxed) == 0) {
       unborn = now + kForcePreemptNS;

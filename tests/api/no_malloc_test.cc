@@ -15,42 +15,17 @@
 #include "gump/runtime.h"
 #include "gump/sync.h"
 #include "runtime/sanitizer.h"
+#include "tests/testing/malloc_hook.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace {
 std::atomic<int64_t> allocations;
 }  // namespace
 
-// A sanitizer has its own malloc, and its fibres allocate.
-#if !defined(GUMP_ASAN) && !defined(GUMP_TSAN)
-extern "C" {
-void* __libc_malloc(size_t n);
-void* __libc_calloc(size_t n, size_t size);
-void* __libc_realloc(void* p, size_t n);
-void* __libc_memalign(size_t align, size_t n);
-
-void* malloc(size_t n) {
+void gump::testing::OnMalloc(size_t) {
   allocations.fetch_add(1, std::memory_order_relaxed);
-  return __libc_malloc(n);
 }
-void* calloc(size_t n, size_t size) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  return __libc_calloc(n, size);
-}
-void* realloc(void* p, size_t n) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  return __libc_realloc(p, n);
-}
-void* aligned_alloc(size_t align, size_t n) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  return __libc_memalign(align, n);
-}
-int posix_memalign(void** p, size_t align, size_t n) {
-  *p = aligned_alloc(align, n);
-  return *p == nullptr ? 12 : 0;
-}
-}
-#endif
+void gump::testing::OnFree() {}
 
 namespace gump {
 namespace {

@@ -21,6 +21,7 @@
 #include "gump/sync.h"
 #include "runtime/proc.h"
 #include "runtime/sanitizer.h"
+#include "tests/testing/malloc_hook.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace {
@@ -29,7 +30,7 @@ std::atomic<int64_t> allocations;
 // The template thread, and the thread that starts the runtime, may allocate.
 std::atomic<bool> started;
 
-[[maybe_unused]] void Check() {
+void Check() {
   allocations.fetch_add(1, std::memory_order_relaxed);
   const gump::rt::G* gp = gump::rt::getg();
   if (!started || gp == nullptr || gp->foreign) return;
@@ -48,7 +49,7 @@ std::atomic<bool> guarded;
 pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 constexpr size_t kSlowSize = 12345;
 
-[[maybe_unused]] void Guard(size_t n) {
+void Guard(size_t n) {
   if (!guarded) return;
   pthread_mutex_lock(&guard);
   const auto end =
@@ -60,43 +61,11 @@ constexpr size_t kSlowSize = 12345;
 
 }  // namespace
 
-// A sanitizer has its own malloc, and allocates as it likes.
-#if !defined(GUMP_ASAN) && !defined(GUMP_TSAN)
-extern "C" {
-void* __libc_malloc(size_t n);
-void* __libc_calloc(size_t n, size_t size);
-void* __libc_realloc(void* p, size_t n);
-void* __libc_memalign(size_t align, size_t n);
-void __libc_free(void* p);
-
-void* malloc(size_t n) {
+void gump::testing::OnMalloc(size_t n) {
   Check();
   Guard(n);
-  return __libc_malloc(n);
 }
-void* calloc(size_t n, size_t size) {
-  Check();
-  Guard(n);
-  return __libc_calloc(n, size);
-}
-void* realloc(void* p, size_t n) {
-  Check();
-  return __libc_realloc(p, n);
-}
-void* aligned_alloc(size_t align, size_t n) {
-  Check();
-  return __libc_memalign(align, n);
-}
-int posix_memalign(void** p, size_t align, size_t n) {
-  *p = aligned_alloc(align, n);
-  return *p == nullptr ? 12 : 0;
-}
-void free(void* p) {
-  if (p != nullptr) Check();
-  __libc_free(p);
-}
-}
-#endif
+void gump::testing::OnFree() { Check(); }
 
 namespace gump {
 namespace {

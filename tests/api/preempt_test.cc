@@ -354,14 +354,13 @@ TEST_P(PreemptTest, OtherWaysToBlock) {
     std::atomic<bool> release = false;
     wg.Go([&] {
       begun.Count();
-      std::thread t([&] {
-        while (!release) usleep(1000);
-      });
+      std::thread t([&] { release.wait(false); });
       t.join();
     });
     begun.Wait(2);
     Talk(100);
     release = true;
+    release.notify_one();
     EXPECT_EQ(flock(held, LOCK_UN), 0);
     wg.Wait();
     close(held);
@@ -375,24 +374,33 @@ TEST_P(PreemptTest, SleeperThatWakesAsAHogIsCaught) {
 #if defined(GUMP_TSAN)
   GTEST_SKIP() << "never calls libc";
 #endif
-  gump::Run([] {
+  Run([] {
+    int fds[2];
+    ASSERT_EQ(pipe(fds), 0);
     std::atomic<bool> stop = false;
     Begun begun;
     sync::WaitGroup wg;
     for (int i = 0; i < 4; i++) {
       wg.Go([&] {
-        usleep(30'000);
+        char c;
+        EXPECT_EQ(read(fds[0], &c, 1), 1) << errno;
         begun.Count();
         while (!stop.load(std::memory_order_relaxed)) {
         }
       });
     }
+    const auto lost = [] {
+      return rt::sched.npresumed.load(rt::relaxed);  // a count
+    };
+    EXPECT_TRUE(testing::Eventually([&] { return lost() == 4; }));
+    EXPECT_EQ(write(fds[1], "wake", 4), 4);
     begun.Wait(4);
+    EXPECT_TRUE(testing::Eventually([&] { return lost() == 0; }));
     Talk(5);
-    EXPECT_TRUE(testing::Eventually(
-        [] { return rt::sched.npresumed.load(rt::relaxed) == 0; }));
     stop = true;
     wg.Wait();
+    close(fds[0]);
+    close(fds[1]);
   });
 }
 
