@@ -14,11 +14,16 @@
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
+#include "tests/testing/errno_access.h"
 #include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
 namespace {
+
+using testing::ErrnoAddress;
+using testing::GetErrno;
+using testing::SetErrno;
 
 class SchedStateTest : public testing::WithGomaxprocs {
  protected:
@@ -41,22 +46,7 @@ class SchedStateTest : public testing::WithGomaxprocs {
 };
 GUMP_INSTANTIATE_GOMAXPROCS(SchedStateTest);
 
-// ---- errno. Its address is that of a thread, and compilers take it to be
-// constant within a function, so functions that use it across a park must read
-// it through one that is not inlined.
-
-__attribute__((noinline)) void SetErrno(int e) {
-  asm volatile("");
-  errno = e;
-}
-__attribute__((noinline)) int GetErrno() {
-  asm volatile("");
-  return errno;
-}
-__attribute__((noinline)) int* ErrnoAddress() {
-  asm volatile("");
-  return &errno;
-}
+// ---- errno
 
 TEST_P(SchedStateTest, ErrnoTravelsWithTheGoroutine) {
   Run([] {

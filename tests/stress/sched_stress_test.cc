@@ -21,6 +21,7 @@
 #include "gump/runtime.h"
 #include "gump/sync.h"
 #include "tests/testing/counted.h"
+#include "tests/testing/errno_access.h"
 #include "tests/testing/known_thread.h"
 #include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -29,16 +30,9 @@ namespace gump {
 namespace {
 
 using testing::Counted;
+using testing::GetErrno;
 using testing::Rng;
-
-__attribute__((noinline)) void SetErrno(int e) {
-  asm volatile("");
-  errno = e;
-}
-__attribute__((noinline)) int GetErrno() {
-  asm volatile("");
-  return errno;
-}
+using testing::SetErrno;
 
 // Mix is the load: each piece of work counts itself when it begins and when it
 // has done all it should, and carries a Counted, so that what is lost, done
