@@ -106,6 +106,33 @@ void Keep(const T& value) {
   asm volatile("" : : "r,m"(value) : "memory");
 }
 
+// PrintQuantiles prints the median, the 99th percentile and the maximum of
+// times in ns as microseconds: p50-us, p99-us, max-us.
+inline void PrintQuantiles(const char* workload, std::vector<int64_t> nanos) {
+  if (nanos.empty()) return;
+  std::sort(nanos.begin(), nanos.end());
+  auto micros = [&](size_t i) { return static_cast<double>(nanos[i]) / 1e3; };
+  Print(workload, "p50-us", micros(nanos.size() / 2));
+  Print(workload, "p99-us", micros(nanos.size() * 99 / 100));
+  Print(workload, "max-us", micros(nanos.size() - 1));
+}
+
+// SleepNanos sleeps in the kernel, all of it even if signals arrive, and tells
+// nobody. On a goroutine it is the call that nobody declared.
+inline void SleepNanos(int64_t ns) {
+  timespec ts{ns / 1'000'000'000, ns % 1'000'000'000};
+  while (nanosleep(&ts, &ts) != 0) {
+  }
+}
+
+// Compute is n steps of arithmetic, each of which needs the one before.
+inline uint64_t Compute(uint64_t x, int64_t n) {
+  for (int64_t i = 0; i < n; i++) {
+    x = x * 6364136223846793005 + 1442695040888963407;
+  }
+  return x;
+}
+
 // MeasureNanosPer runs f once to warm up and then reps times, and prints
 // nanoseconds per operation of each.
 template <class F>

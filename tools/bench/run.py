@@ -48,13 +48,45 @@ WORKLOADS = [
     Workload("W10", "park_mem", "B/task", procs=(1,), limit=4700),
     Workload("W10", "park_mem", "create-ms", procs=(1,), ratio=0.7),
     Workload("W10", "park_mem", "release-ms", procs=(1,), ratio=0.7),
+    Workload("W11", "sleepers", "cpu-ms", procs=(2,), ratio=0.7),
+    Workload("W11", "sleepers", "p50-us", procs=(2,), ratio=1.0),
+    Workload("W11", "sleepers", "p99-us", procs=(2,), ratio=1.0),
     Workload("W12", "fib", "ns/spawn", ratio=0.3),
+    Workload("W14", "ticker", "p50-us", procs=(2,), ratio=0.6),
+    Workload("W14", "ticker", "p99-us", procs=(2,), ratio=0.6),
+    Workload("W15a", "syscall", "ns/op", procs=(1,)),
+    Workload("W15a", "syscall", "raw-ns", procs=(1,)),
+    Workload("W15a", "syscall", "over-ns", procs=(1,), limit=30),
+    Workload("W15b/declared", "block", "wall-ms", procs=(2,), ratio=1.0),
+    Workload("W15b/declared", "block", "compute-%", procs=(2,)),
+    Workload("W15b/raw", "block", "wall-ms", procs=(2,)),
+    Workload("W15b/raw", "block", "compute-%", procs=(2,)),
+    Workload("W16/go", "wake", "p50-us", procs=(2,), ratio=0.8),
+    Workload("W16/go", "wake", "p99-us", procs=(2,)),
+    Workload("W16/chan", "wake", "p50-us", procs=(2,), ratio=0.8),
+    Workload("W16/chan", "wake", "p99-us", procs=(2,)),
     Workload("W17", "idle", "cpu-ms", procs=(2,), limit=1.0),
+    Workload("TIMER/stop", "timers", "ns/timer", procs=(2,), ratio=0.5),
+    Workload("TIMER/func", "timers", "p50-us", procs=(2,), limit=60),
+    Workload("TIMER/sleep", "timers", "p50-us", procs=(2,), limit=60),
+    Workload("TIMER/far", "timers", "cpu-ms", procs=(2,), limit=5),
+    Workload("STW/thread", "stop_world", "p50-us"),
+    Workload("STW/thread", "stop_world", "p99-us", limit=1000),
+    Workload("STW/thread", "stop_world", "max-us"),
+    Workload("STW/goroutine", "stop_world", "p50-us"),
+    Workload("STW/goroutine", "stop_world", "p99-us"),
+    Workload("STW/goroutine", "stop_world", "max-us"),
+    Workload("OVERHEAD/2", "overhead", "off-ms", procs=(2,)),
+    Workload("OVERHEAD/2", "overhead", "lost-%", procs=(2,)),
+    Workload("OVERHEAD/2", "overhead", "cpu-lost-%", procs=(2,)),
+    Workload("OVERHEAD/8", "overhead", "off-ms", procs=(2,)),
+    Workload("OVERHEAD/8", "overhead", "lost-%", procs=(2,)),
+    Workload("OVERHEAD/8", "overhead", "cpu-lost-%", procs=(2,)),
 ]
 
 # A side is started twice for each row and makes --reps repetitions each time; but these differ:
 ONE_REPETITION_PER_PROCESS = {"park_mem"}  # the second time its pages would be warm: --reps starts
-ONE_PROCESS = {"idle"}  # each repetition sleeps for seconds: one start
+ONE_PROCESS = {"idle", "overhead", "sleepers", "ticker", "timers"}  # each repetition takes seconds: one start
 
 
 def selected(args):

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sort"
 	"strings"
 	"syscall"
 	"time"
@@ -50,6 +51,33 @@ func rssBytes() int64 {
 	var total, resident int64
 	fmt.Sscan(string(text), &total, &resident)
 	return resident * int64(os.Getpagesize())
+}
+
+// reportQuantiles prints the median, the 99th percentile and the maximum.
+func reportQuantiles(workload string, times []time.Duration) {
+	if len(times) == 0 {
+		return
+	}
+	sort.Slice(times, func(i, j int) bool { return times[i] < times[j] })
+	micros := func(i int) float64 { return float64(times[i].Nanoseconds()) / 1e3 }
+	report(workload, "p50-us", micros(len(times)/2))
+	report(workload, "p99-us", micros(len(times)*99/100))
+	report(workload, "max-us", micros(len(times)-1))
+}
+
+// sleepNanos sleeps in the kernel, not in the scheduler; to Go that is a declared call.
+func sleepNanos(ns int64) {
+	ts := syscall.NsecToTimespec(ns)
+	for syscall.Nanosleep(&ts, &ts) != nil {
+	}
+}
+
+// compute is n steps of arithmetic, each of which needs the one before.
+func compute(x uint64, n int) uint64 {
+	for i := 0; i < n; i++ {
+		x = x*6364136223846793005 + 1442695040888963407
+	}
+	return x
 }
 
 // measureNanosPer runs f once to warm up and then reps times, and prints nanoseconds per operation of each.

@@ -11,20 +11,32 @@ import (
 )
 
 var problems = map[string]func(options){
+	"block":      block,
 	"chan_queue": chanQueue,
 	"fib":        fibonacci,
 	"idle":       idle,
 	"mutex":      mutex,
+	"overhead":   overhead,
 	"park_mem":   parkMem,
 	"pingpong":   pingPong,
 	"ring":       ring,
 	"select":     selectFour,
 	"skynet":     skynet,
 	"spawn_join": spawnJoin,
+	"stop_world": stopWorld,
+	"syscall":    systemCall,
+	"sleepers":   sleepers,
+	"ticker":     ticker,
+	"timers":     timers,
+	"wake":       wake,
 	"yield":      yield,
 }
 
 func main() {
+	if len(os.Args) == 5 && os.Args[1] == "overhead" && os.Args[2] == "--work" {
+		overheadWork(os.Args[3], os.Args[4])
+		return
+	}
 	o := options{reps: 5, divide: 1}
 	ok := len(os.Args) >= 2 && len(os.Args)%2 == 0
 	positive := func(text string) int {

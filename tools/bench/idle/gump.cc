@@ -24,14 +24,10 @@ int main(int argc, char** argv) {
     });
   }
   waiting.Wait();
-  auto sleep_ms = [](int64_t ms) {
-    timespec ts{ms / 1000, (ms % 1000) * 1'000'000};
-    nanosleep(&ts, nullptr);
-  };
-  sleep_ms(100);  // threads that still look for work go to sleep
+  SleepNanos(100'000'000);  // threads that still look for work go to sleep
   for (int r = 0; r < o.reps; r++) {
     const int64_t before = CpuNanos();
-    sleep_ms(o.Scaled(5000));
+    SleepNanos(o.Scaled(5000) * 1'000'000);
     Print("W17", "cpu-ms", static_cast<double>(CpuNanos() - before) / 1e6);
   }
   gate.Close();

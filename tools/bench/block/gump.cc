@@ -1,0 +1,83 @@
+// W15b: 64 goroutines sleep 100 times for 1 ms in the kernel while one
+// computes. Declared: each sleep is announced; raw: nobody is told. How long
+// the sleepers take (never less than 100 ms and what timers add), and how much
+// of its speed alone the computing goroutine keeps.
+#include <gump/go.h>
+#include <gump/sync.h>
+
+#include <atomic>
+
+#include "tools/bench/harness.h"
+
+namespace gump::bench {
+namespace {
+
+constexpr int kSleepers = 64;
+constexpr int64_t kSleep = 1'000'000;  // ns
+
+// Load computes on a goroutine from Start to Stop.
+class Load {
+ public:
+  void Start() {
+    stop_ = false;
+    done_.Go([this] {
+      const int64_t start = NowNanos();
+      int64_t rounds = 0;
+      for (uint64_t x = 1; !stop_.load(std::memory_order_relaxed); rounds++) {
+        Keep(x = Compute(x, 1000));
+      }
+      rate_ =
+          static_cast<double>(rounds) / static_cast<double>(NowNanos() - start);
+    });
+  }
+  // Stop returns thousands of steps per ns.
+  double Stop() {
+    stop_ = true;
+    done_.Wait();
+    return rate_;
+  }
+
+ private:
+  std::atomic<bool> stop_ = false;
+  sync::WaitGroup done_;
+  double rate_ = 0;
+};
+
+template <class F>
+void Measure(const Options& o, const char* workload, F sleep) {
+  if (!o.Selected(workload)) return;
+  const int64_t sleeps = o.Scaled(100);
+  Load load;
+  for (int r = -1; r < o.reps; r++) {
+    load.Start();
+    blocking([&] { SleepNanos(o.Scaled(100) * 1'000'000); });
+    const double alone = load.Stop();
+    load.Start();
+    const int64_t start = NowNanos();
+    sync::WaitGroup wg;
+    for (int i = 0; i < kSleepers; i++) {
+      wg.Go([&] {
+        for (int64_t k = 0; k < sleeps; k++) sleep();
+      });
+    }
+    wg.Wait();
+    const int64_t wall = NowNanos() - start;
+    const double beside = load.Stop();
+    if (r < 0) continue;  // the first time threads are made
+    Print(workload, "wall-ms", static_cast<double>(wall) / 1e6);
+    Print(workload, "compute-%", 100 * beside / alone);
+  }
+}
+
+}  // namespace
+}  // namespace gump::bench
+
+int main(int argc, char** argv) {
+  using namespace gump::bench;
+  const Options o = ParseOptions(argc, argv);
+  return gump::Run([&] {
+    Measure(o, "W15b/declared",
+            [] { gump::blocking([] { SleepNanos(kSleep); }); });
+    Measure(o, "W15b/raw", [] { SleepNanos(kSleep); });
+  });
+}

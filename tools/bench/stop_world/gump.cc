@@ -1,0 +1,71 @@
+// STW: the world is stopped and started a thousand times, by a change of
+// GOMAXPROCS between n and n+1, while a goroutine on each P computes without
+// ever entering the runtime. How long one change takes its caller: a plain
+// thread, which needs no P of its own, or a goroutine, which competes with the
+// others for one. A pause before each change lets the hogs back on the Ps.
+#include <gump/go.h>
+#include <gump/sync.h>
+
+#include <atomic>
+#include <thread>
+
+#include "tools/bench/harness.h"
+
+namespace gump::bench {
+namespace {
+
+constexpr int64_t kPause = 200'000;  // ns
+
+// Stops changes GOMAXPROCS an even number of times, so it ends where it began.
+std::vector<int64_t> Stops(int64_t pairs) {
+  const int procs = runtime::GOMAXPROCS(0);
+  std::vector<int64_t> took;
+  for (int64_t i = 0; i < 2 * pairs; i++) {
+    blocking([] { SleepNanos(kPause); });
+    const int64_t start = NowNanos();
+    runtime::GOMAXPROCS(i % 2 == 0 ? procs + 1 : procs);
+    took.push_back(NowNanos() - start);
+  }
+  return took;
+}
+
+template <class F>
+void Measure(const Options& o, const char* workload, F caller) {
+  if (!o.Selected(workload)) return;
+  const int hogs = runtime::GOMAXPROCS(0) + 1;
+  std::atomic<bool> stop = false;
+  std::atomic<int> begun = 0;
+  sync::WaitGroup wg;
+  for (int i = 0; i < hogs; i++) {
+    wg.Go([&] {
+      begun++;
+      while (!stop.load(std::memory_order_relaxed)) {
+      }
+    });
+  }
+  while (begun < hogs) runtime::Gosched();
+  caller(o.Scaled(50));
+  for (int r = 0; r < o.reps; r++)
+    PrintQuantiles(workload, caller(o.Scaled(500)));
+  stop = true;
+  wg.Wait();
+}
+
+std::vector<int64_t> OnAThread(int64_t pairs) {
+  std::vector<int64_t> took;
+  std::thread caller([&] { took = Stops(pairs); });
+  blocking([&] { caller.join(); });
+  return took;
+}
+
+}  // namespace
+}  // namespace gump::bench
+
+int main(int argc, char** argv) {
+  using namespace gump::bench;
+  const Options o = ParseOptions(argc, argv);
+  return gump::Run([&] {
+    Measure(o, "STW/thread", OnAThread);
+    Measure(o, "STW/goroutine", Stops);
+  });
+}
