@@ -35,7 +35,13 @@ void SetFinalizer(std::function<void()> f) {
 
 namespace gump::debug {
 
-void FreeOSMemory() { rt::freeOSMemory(); }
+void FreeOSMemory() { rt::runtimeGC(); }
+
+SchedStats ReadSchedStats() {
+  SchedStats s;
+  rt::readSchedStats(&s);
+  return s;
+}
 
 int SetMaxThreads(int n) { return rt::setMaxThreads(n); }
 

@@ -7,6 +7,12 @@
 // and waiters, that Done owns the word until it has stored zero: an Add or Wait
 // in between is misuse. It then releases one semaphore count per waiter. Until
 // the last of these the waiters, hence the object, are there.
+//
+// kBubbled is set in a bubble before the Add that raises the counter from zero,
+// and cleared by the Done that finds waiters, or else by the next Wait or the
+// next Add from outside. So every Add sees in the word that it changes whether
+// somebody else thinks otherwise, and none touches the object after it has made
+// the counter zero.
 #include "gump/waitgroup.h"
 
 #include "gump/internal/linkname.h"
@@ -14,11 +20,41 @@
 
 namespace gump::sync {
 
+namespace {
+constexpr char kInsideAndOutside[] =
+    "sync: WaitGroup.Add called from inside and outside synctest bubble";
+}  // namespace
+
+// AddInBubble, before an Add, claims the WaitGroup for the caller's bubble, if
+// he is in one.
+void WaitGroup::AddInBubble(int delta) {
+  const uint32_t bubble = rt::currentBubble();
+  if (bubble == 0) return;
+  // Relaxed, all of it: an Add that raises from zero happens before the others.
+  const uint64_t state = state_.load(rt::relaxed);
+  if (Counter(state) == 0 && Waiters(state) == 0) {
+    if (delta <= 0) return;
+    bubble_.store(bubble, rt::relaxed);
+    state_.or_(kBubbled, rt::relaxed);
+    return;
+  }
+  if ((state & kBubbled) == 0) rt::fatalError(kInsideAndOutside);
+  if (bubble_.load(rt::relaxed) != bubble) {
+    rt::fatalError("sync: WaitGroup.Add called from multiple synctest bubbles");
+  }
+}
+
 // AddSlow goes on with an Add that led to `state`.
 void WaitGroup::AddSlow(int delta, uint64_t state) {
   const int32_t counter = Counter(state);
   uint32_t waiters = Waiters(state);
   if (counter < 0) panic("sync: negative WaitGroup counter");
+  if ((state & kBubbled) != 0 && rt::currentBubble() == 0) {
+    // What a bubble has left behind, if the counter was 0.
+    if (delta <= 0 || counter != delta) rt::fatalError(kInsideAndOutside);
+    state_.and_(~kBubbled, rt::relaxed);  // as in AddInBubble
+    state &= ~kBubbled;
+  }
   if (waiters != 0 && delta > 0 && counter == delta) {
     panic("sync: WaitGroup misuse: Add called concurrently with Wait");
   }
@@ -36,12 +72,20 @@ void WaitGroup::AddSlow(int delta, uint64_t state) {
 void WaitGroup::WaitSlow() {
   uint64_t state = state_.load(rt::acquire);  // pairs with the release in Add
   for (;;) {
-    if (Counter(state) == 0) return;
+    if (Counter(state) == 0) {
+      // Relaxed: who raises it comes later. If it fails, so has he.
+      if (state == kBubbled) (void)state_.cas(state, 0, rt::relaxed);
+      return;
+    }
     // Relaxed: waiting publishes nothing; the semaphore orders what follows.
     if (state_.casWeak(state, state + 1, rt::relaxed)) break;
     state = state_.load(rt::acquire);  // pairs with the release in Add
   }
-  rt::semacquire(&sema_, /*lifo=*/false, rt::SemaReason::kWaitGroupWait);
+  const bool durable = (state & kBubbled) != 0 &&
+                       bubble_.load(rt::relaxed) == rt::currentBubble();
+  rt::semacquire(&sema_, /*lifo=*/false,
+                 durable ? rt::SemaReason::kWaitGroupWaitDurable
+                         : rt::SemaReason::kWaitGroupWait);
   if (state_.load(rt::relaxed) != 0) {  // as in AddSlow
     panic("sync: WaitGroup is reused before previous Wait has returned");
   }

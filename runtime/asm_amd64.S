@@ -292,25 +292,40 @@ gumpGostart:
 	.cfi_endproc
 	.size	gumpGostart, .-gumpGostart
 
-/* void gumpCallOnStack(uintptr_t sp, void (*fn)(void*), void* arg)
- * While fn runs, the unwinder finds below it the frame saved at sp, and so the parked goroutine. */
-	.globl	gumpCallOnStack
-	.type	gumpCallOnStack, @function
+/* void gumpCallSaved(void (*fn)(G*), G* gp)
+ * While fn runs, gp's saved context is that of our caller, on whatever stack; nobody resumes it. */
+	.globl	gumpCallSaved
+	.type	gumpCallSaved, @function
 	.p2align 4
-gumpCallOnStack:
+gumpCallSaved:
 	.cfi_startproc
 	endbr64
 	PUSH_FRAME
-	movq	%rsp, %rbx
-	movq	%rdi, %rsp
+	movq	%rsp, GUMP_G_SCHED_SP(%rsi)
+	movq	%rdi, %rax
+	movq	%rsi, %rdi
+	call	*%rax
+	POP_FRAME_AND_RET
+	.cfi_endproc
+	.size	gumpCallSaved, .-gumpCallSaved
+
+/* void gumpCallAtop(uintptr_t sp, void (*fn)(void*), void* arg)
+ * fn runs on our own stack, but the unwinder finds below it the frame saved at sp, and so whoever saved it. */
+	.globl	gumpCallAtop
+	.type	gumpCallAtop, @function
+	.p2align 4
+gumpCallAtop:
+	.cfi_startproc
+	endbr64
+	PUSH_FRAME
+	movq	%rdi, %rbx
 	.cfi_remember_state
-	CFI_SAVED_FRAME
+	.cfi_def_cfa %rbx, 64
 	movq	%rdx, %rdi
 	call	*%rsi
-	movq	%rbx, %rsp
 	.cfi_restore_state
 	POP_FRAME_AND_RET
 	.cfi_endproc
-	.size	gumpCallOnStack, .-gumpCallOnStack
+	.size	gumpCallAtop, .-gumpCallAtop
 
 	.section .note.GNU-stack,"",@progbits

@@ -272,27 +272,42 @@ gumpGostart:
 	.cfi_endproc
 	.size	gumpGostart, .-gumpGostart
 
-/* void gumpCallOnStack(uintptr_t sp, void (*fn)(void*), void* arg)
- * While fn runs, the unwinder finds below it the frame saved at sp, and so the parked goroutine. */
-	.globl	gumpCallOnStack
-	.type	gumpCallOnStack, %function
+/* void gumpCallSaved(void (*fn)(G*), G* gp)
+ * While fn runs, gp's saved context is that of our caller, on whatever stack; nobody resumes it. */
+	.globl	gumpCallSaved
+	.type	gumpCallSaved, %function
 	.p2align 4
-gumpCallOnStack:
+gumpCallSaved:
 	.cfi_startproc
 	hint	#34				/* bti c */
 	PUSH_FRAME
-	mov	x19, sp
-	mov	sp, x0
-	mov	x29, sp				/* the parked goroutine's frame record */
+	mov	x9, sp
+	str	x9, [x1, #GUMP_G_SCHED_SP]
+	mov	x9, x0
+	mov	x0, x1
+	blr	x9
+	POP_FRAME_AND_RET
+	.cfi_endproc
+	.size	gumpCallSaved, .-gumpCallSaved
+
+/* void gumpCallAtop(uintptr_t sp, void (*fn)(void*), void* arg)
+ * fn runs on our own stack, but the unwinder finds below it the frame saved at sp, and so whoever saved it. */
+	.globl	gumpCallAtop
+	.type	gumpCallAtop, %function
+	.p2align 4
+gumpCallAtop:
+	.cfi_startproc
+	hint	#34				/* bti c */
+	PUSH_FRAME
+	mov	x19, x0
 	.cfi_remember_state
-	CFI_SAVED_FRAME
+	.cfi_def_cfa x19, FRAME_SIZE
 	mov	x0, x2
 	blr	x1
-	mov	sp, x19
 	.cfi_restore_state
 	POP_FRAME_AND_RET
 	.cfi_endproc
-	.size	gumpCallOnStack, .-gumpCallOnStack
+	.size	gumpCallAtop, .-gumpCallAtop
 
 	.section .note.GNU-stack,"",%progbits
 

@@ -11,6 +11,8 @@
 #include <new>
 
 #include "runtime/panic.h"
+#include "runtime/synctest.h"
+#include "runtime/timechan.h"
 
 namespace gump::rt {
 
@@ -51,6 +53,10 @@ Hchan* makechan(const ElemType* t, size_t cap) noexcept {
   c->base = base;
   c->kind = elemKind(t);
   c->elemalign = static_cast<uint32_t>(t->align);
+  // A plain thread without a G is in no bubble.
+  if (const G* gp = getg(); GUMP_UNLIKELY(gp != nullptr && gp->special)) {
+    c->bubble = currentBubble();
+  }
   return c;
 }
 
@@ -59,11 +65,18 @@ void chanRetain(Hchan* c) noexcept {
   c->refs.add(1, relaxed);
 }
 
+// Relaxed: handles that the caller knows of were counted before.
+bool chanShared(const Hchan* c) noexcept { return c->refs.load(relaxed) > 1; }
+
 void chanRelease(Hchan* c) noexcept
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // the last handle: nobody else is here
   // Release: what this handle's holder did to c is before the destruction;
   // acquire: so is what all the others did.
   if (c->refs.add(static_cast<uint32_t>(-1), acq_rel) != 0) return;
+  if (GUMP_UNLIKELY(c->isTimer)) {
+    timerChanFree(c);
+    return;
+  }
   if (c->destroy != nullptr) {
     uint32_t x = c->recvx;
     for (size_t n = c->qcount.load(relaxed); n > 0; n--) {  // last handle
@@ -104,6 +117,20 @@ void chanparkforever(WaitReason reason) {
 
 namespace {
 
+// waitReason is `outside`, or, if c is a bubble's, as is the caller then,
+// `inside`.
+GUMP_ALWAYS_INLINE WaitReason waitReason(const Hchan* c, WaitReason outside,
+                                         WaitReason inside) {
+  return GUMP_UNLIKELY(c->bubble != 0) ? inside : outside;
+}
+WaitReason recvReason(const Hchan* c) {
+  return waitReason(c, WaitReason::kChanReceive,
+                    WaitReason::kSynctestChanReceive);
+}
+WaitReason sendReason(const Hchan* c) {
+  return waitReason(c, WaitReason::kChanSend, WaitReason::kSynctestChanSend);
+}
+
 // parkOn puts the caller into q and sleeps until a waker has moved its value,
 // or until close. After a value the channel is not touched again: the waker may
 // have dropped the last other handle to it.
@@ -127,6 +154,41 @@ GUMP_NOINLINE ChanResult parkOn(Hchan* c, Waitq* q, G* gp, void* elem,
   return sg.success ? ChanResult::kOk : ChanResult::kClosed;
 }
 
+// recvTimer goes on with a receive from a channel of time that found nothing:
+// looks whether the timer is due, and has it run while it waits.
+// On: user, or a plain thread.  P: needed.
+// Locks: as parkOn.  Parks: yes.
+GUMP_NOINLINE ChanResult recvTimer(Hchan* c, G* gp, M* mp, void* elem)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // as chanrecv
+  Timer* t = &timerChanOf(c)->t;
+  unlock(&c->lock);
+  (void)timerRunIfDue(t);
+  chanRetain(c);  // timechan.h, (C3)
+  lock(&c->lock);
+  ChanStep step = recvLocked(c, elem);
+  if (step.result == ChanResult::kWouldBlock) {
+    timerBlock(t);
+    step.result = parkOn(c, &c->recvq, gp, elem, recvReason(c),
+                         "chanrecv: spurious wakeup");
+    mp = acquiremOf(gp);
+    timerUnblock(t);
+  } else {
+    unlock(&c->lock);
+  }
+  chanRelease(c);
+  releasem(mp);
+  return step.result;
+}
+
+// timerHasRun tells that c is a channel of time whose timer was due: there may
+// be something in it now.
+GUMP_NOINLINE bool timerHasRun(Hchan* c) {
+  M* mp = acquiremOf(enterRuntime());
+  const bool ran = timerRunIfDue(&timerChanOf(c)->t);
+  releasem(mp);
+  return ran;
+}
+
 }  // namespace
 
 // ---- Send, receive, close ---------------------------------------------------
@@ -136,6 +198,9 @@ ChanResult chansend(Hchan* c, void* elem, bool block) noexcept
   if (GUMP_UNLIKELY(c == nullptr)) {
     if (!block) return ChanResult::kWouldBlock;
     chanparkforever(WaitReason::kChanSendNilChan);
+  }
+  if (GUMP_UNLIKELY(c->bubble != 0)) {
+    bubbleCheck(c->bubble, "send on synctest channel from outside bubble");
   }
   // A channel that is seen open and then full was open and full at one moment:
   // closing does not make it full.
@@ -154,7 +219,7 @@ ChanResult chansend(Hchan* c, void* elem, bool block) noexcept
     releasem(mp);
     return step.result;
   }
-  return parkOn(c, &c->sendq, gp, elem, WaitReason::kChanSend,
+  return parkOn(c, &c->sendq, gp, elem, sendReason(c),
                 "chansend: spurious wakeup");
 }
 
@@ -180,16 +245,22 @@ ChanResult chanrecv(Hchan* c, void* elem, bool block) noexcept
     if (!block) return ChanResult::kWouldBlock;
     chanparkforever(WaitReason::kChanReceiveNilChan);
   }
+  if (GUMP_UNLIKELY(c->bubble != 0)) {
+    bubbleCheck(c->bubble, "receive on synctest channel from outside bubble");
+  }
   if (!block && empty(c)) {
     // Empty, then seen open: was open, hence empty and open, at the first peek.
     // Closed: look again, because a value may have come between the first peek
     // and the close.
     // After empty()'s peek; pairs with store-release in closechan.
     if (c->closed.load(acquire) == 0) {
-      pollPreempt();
-      return ChanResult::kWouldBlock;
+      if (GUMP_LIKELY(!c->isTimer) || !timerHasRun(c)) {
+        pollPreempt();
+        return ChanResult::kWouldBlock;
+      }
+    } else if (empty(c)) {
+      return ChanResult::kClosed;
     }
-    if (empty(c)) return ChanResult::kClosed;
   }
   if (GUMP_UNLIKELY(elem == nullptr && c->destroy != nullptr)) {
     return recvDiscard(c, block);
@@ -204,12 +275,16 @@ ChanResult chanrecv(Hchan* c, void* elem, bool block) noexcept
     releasem(mp);
     return step.result;
   }
-  return parkOn(c, &c->recvq, gp, elem, WaitReason::kChanReceive,
+  if (GUMP_UNLIKELY(c->isTimer)) return recvTimer(c, gp, mp, elem);
+  return parkOn(c, &c->recvq, gp, elem, recvReason(c),
                 "chanrecv: spurious wakeup");
 }
 
 CloseResult closechan(Hchan* c) noexcept {
   if (c == nullptr) return CloseResult::kNilChannel;
+  if (GUMP_UNLIKELY(c->bubble != 0)) {
+    bubbleCheck(c->bubble, "close of synctest channel from outside bubble");
+  }
   M* mp = acquiremOf(enterRuntime());
   lock(&c->lock);
   if (c->closed.load(relaxed) != 0) {  // we hold the lock
@@ -242,12 +317,12 @@ CloseResult closechan(Hchan* c) noexcept {
 
 size_t chanlen(const Hchan* c) noexcept {
   pollPreempt();
-  return c == nullptr ? 0
-                      : c->qcount.load(relaxed);  // a number about one moment
+  // A number about one moment. A channel of time passes for unbuffered.
+  return c == nullptr || c->isTimer ? 0 : c->qcount.load(relaxed);
 }
 
 size_t chancap(const Hchan* c) noexcept {
-  return c == nullptr ? 0 : c->dataqsiz;
+  return c == nullptr || c->isTimer ? 0 : c->dataqsiz;
 }
 
 }  // namespace gump::rt

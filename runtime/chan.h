@@ -85,9 +85,11 @@ struct alignas(kCacheLine) Hchan {
   void (*destroy)(void* elem) noexcept = nullptr;
   void* base = nullptr;  // what operator new returned
   ElemKind kind = ElemKind::kEmpty;
+  bool isTimer = false;  // part of a TimerChan (timechan.h)
   uint32_t elemalign = 1;
 
   Atomic<uint32_t> refs{1};  // handles
+  uint32_t bubble = 0;       // Bubble::id (synctest.h), or 0
 };
 static_assert(sizeof(Hchan) == 2 * kCacheLine);
 static_assert(offsetof(Hchan, dataqsiz) == kCacheLine,

@@ -32,6 +32,7 @@ pthread_once_t extraOnce = PTHREAD_ONCE_INIT;
 void threadEnds(void* x) {
   auto* e = static_cast<ExtraM*>(x);
   if (e->g.gls != nullptr) glsDestroyAll(&e->g);
+  if (forked.load(relaxed)) return;  // nobody to come; written by this thread
   dropm(&e->m);
 }
 
@@ -53,6 +54,7 @@ ExtraM* newExtraM() {
   mcommoninit(&e->m, id);
   casgstatus(&e->g, kGidle, kGdead);
   e->g.foreign = true;
+  e->g.special = true;
   e->g.systemG = true;
   return e;
 }

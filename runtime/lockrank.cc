@@ -17,6 +17,10 @@
 //       procresize, which holds sched.lock, makes and empties Ps.
 //   hchan, semaRoot, notifyList < sched
 //       They may be held while a G is made runnable.
+//   hchan < timers
+//       Whoever waits on a channel of time puts its timer into a heap first.
+//   sched < timers
+//       A P that goes away, or goes idle, is asked for its timers.
 #include "runtime/lockrank.h"
 
 #include <cstddef>
@@ -34,12 +38,16 @@ struct LockEdge {
 };
 
 constexpr LockEdge kLockOrder[] = {
+    {LockRank::kTimerSend, LockRank::kHchan},
     {LockRank::kHchan, LockRank::kSched},
     {LockRank::kSemaRoot, LockRank::kSched},
     {LockRank::kNotifyList, LockRank::kSched},
     {LockRank::kSched, LockRank::kGFree},
     {LockRank::kGFree, LockRank::kAllg},
     {LockRank::kSched, LockRank::kStack},
+    {LockRank::kSched, LockRank::kTimers},
+    {LockRank::kTimers, LockRank::kTimer},
+    {LockRank::kTimer, LockRank::kLeaf},
     {LockRank::kAllg, LockRank::kMem},
     {LockRank::kStack, LockRank::kMem},
     {LockRank::kMem, LockRank::kLeaf},
@@ -86,8 +94,8 @@ static_assert(kLockGraph.leafIsLast());  // (R1)
 namespace {
 
 constexpr const char* kLockNames[] = {
-    "hchan", "semaRoot", "notifyList", "sched", "gFree",
-    "allg",  "stack",    "mem",        "leaf",
+    "timerSend", "hchan", "semaRoot", "notifyList", "sched", "timers",
+    "timer",     "gFree", "allg",     "stack",      "mem",   "leaf",
 };
 static_assert(sizeof(kLockNames) / sizeof(kLockNames[0]) == kNumLockRanks);
 

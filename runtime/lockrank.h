@@ -16,10 +16,13 @@ namespace gump::rt {
 class Mutex;
 
 enum class LockRank : uint8_t {
+  kTimerSend,   // sending from, or changing, the timer of a channel
   kHchan,       // a channel; several in address order
   kSemaRoot,    // a bucket of the semaphore table
   kNotifyList,  // a condition variable's list
   kSched,       // sched.lock
+  kTimers,      // the timers of a P
+  kTimer,       // a timer
   kGFree,       // global free list of Gs
   kAllg,        // slabs of Gs
   kStack,       // global stack pools

@@ -22,14 +22,19 @@ struct NetpollResult {
 // Unless it says otherwise:
 // On: any.  P: either.  Locks: none.  Parks: no.
 
-// netpollGenericInit is idempotent; the first descriptor or timer calls it.
+// netpollGenericInit is idempotent; every timer that may sleep calls it. Until
+// then (netpollinited) nobody polls.
 void netpollGenericInit();
 [[nodiscard]] bool netpollinited();
-// netpoll polls: delay < 0 blocks, 0 does not, > 0 waits that many ns.
+// netpoll polls: delay < 0 blocks, 0 does not, > 0 waits that many ns, or less:
+// who waits for a time looks at the clock again.
 // P: none when it blocks.  Parks: blocks the thread.
 [[nodiscard]] NetpollResult netpoll(int64_t delay);
-// netpollBreak ends a blocking netpoll; coalesced.
+// netpollBreak ends a blocking netpoll, or the next one if none is under way;
+// coalesced.
 void netpollBreak();
+// netpollAnyWaiters tells whether goroutines wait for a descriptor, which none
+// can yet; netpollAdjustWaiters changes their number.
 [[nodiscard]] bool netpollAnyWaiters();
 void netpollAdjustWaiters(int32_t delta);
 

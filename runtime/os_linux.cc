@@ -18,6 +18,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -105,6 +106,17 @@ void* threadMain(void* mp) {
 
 }  // namespace
 
+int64_t threadCpuTime(int32_t tid) {
+  // The kernel's encoding of a thread's clock: the id inverted, and that it is
+  // a thread's (4) and counts what the scheduler gave it (2).
+  const auto clock =
+      static_cast<clockid_t>(~static_cast<uint32_t>(tid) << 3 | 6);
+  timespec ts;
+  const long err = rawSyscall(SYS_clock_gettime, clock,
+                              reinterpret_cast<long>(&ts), 0, 0, 0, 0);
+  return err != 0 ? -1 : int64_t{ts.tv_sec} * 1'000'000'000 + ts.tv_nsec;
+}
+
 int64_t nanotime() { return readClock(CLOCK_MONOTONIC); }
 int64_t walltime() { return readClock(CLOCK_REALTIME); }
 
@@ -155,6 +167,12 @@ void futexsleep(Atomic<uint32_t>* addr, uint32_t val, int64_t ns) {
 void futexwakeup(Atomic<uint32_t>* addr, uint32_t cnt) {
   rawSyscall(SYS_futex, asArg(addr->rawAddress()),
              FUTEX_WAKE | FUTEX_PRIVATE_FLAG, long{cnt}, 0, 0, 0);
+}
+
+void preciseSleeps(M* mp) {
+  if (mp->preciseSleeps) return;
+  mp->preciseSleeps = true;
+  rawSyscall(SYS_prctl, PR_SET_TIMERSLACK, 1, 0, 0, 0, 0);
 }
 
 bool haveMembarrier = false;

@@ -33,6 +33,14 @@ void futexsleep(Atomic<uint32_t>* addr, uint32_t val, int64_t ns);
 // futexwakeup wakes up to cnt sleepers.
 void futexwakeup(Atomic<uint32_t>* addr, uint32_t cnt);
 
+// threadCpuTime is the CPU time, ns, that a thread of this process has used so
+// far; -1: there is none such.
+[[nodiscard]] int64_t threadCpuTime(int32_t tid);
+
+// preciseSleeps makes the kernel end this thread's sleeps, mp's, on time, not
+// up to 50 µs later.
+void preciseSleeps(M* mp);
+
 // membarrierInit registers the process for membarrier(2) and sets
 // haveMembarrier (lock_futex.h).
 void membarrierInit();

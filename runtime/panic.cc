@@ -86,6 +86,16 @@ bool othersRun(const M* self) {
   return false;
 }
 
+// signalOthers makes those who compute stop where they are, so that the dump
+// can show their stacks.
+void signalOthers(const M* self) {
+  int32_t n = gomaxprocs.load(acquire);  // pairs with procresize
+  for (int32_t i = 0; i < n; i++) {
+    M* mp = allp[i]->m.load(acquire);  // pairs with acquirep
+    if (mp != nullptr && mp != self) preemptM(mp);
+  }
+}
+
 // freezetheworld asks everyone to stop, gives them some milliseconds, and does
 // not look whether they did. A thread that stops the world properly at this
 // moment will never be told that it has succeeded.
@@ -98,7 +108,7 @@ GUMP_NO_SANITIZE void freezetheworld()
   }
   M* mp = thisM();
   if (mp == nullptr) {
-    usleep(1000);  // noScanner (proc_status.cc) sees by then that we are dying
+    usleep(1000);  // noScanner (proc_status.cc) sees scanners by then
     return;
   }
   for (int i = 0; i < 5; i++) {
@@ -106,6 +116,7 @@ GUMP_NO_SANITIZE void freezetheworld()
     sched.gcwaiting.store(true, seq_cst);  // as in stopTheWorld
     if (i > 0 && !othersRun(mp)) return;
     preemptall();
+    signalOthers(mp);
     usleep(1000);  // once at least, as above
   }
 }
@@ -118,7 +129,9 @@ bool startpanic() {
   switch ((*dying())++) {
     case 0:
       panicking.add(1, acq_rel);
+      scanners.add(1, relaxed);  // for good: see noScanner (proc_status.cc)
       lockPanic();
+      if (forked.load(relaxed)) return true;  // we are all there is
       if (debug.schedtrace > 0 || debug.scheddetail > 0) schedtraceCrash();
       freezetheworld();
       return true;
@@ -136,6 +149,7 @@ bool startpanic() {
 // dopanic prints the stacks and ends the process.
 [[noreturn]] void dopanic(StackFrom from) {
   TracebackMode mode = gotraceback(*throwing());
+  if (forked.load(relaxed)) mode.all = false;  // the others are the parent's
   tracebackCrash(mode, *throwing(), from);
   unlockPanic();
   if (panicking.add(-1, acq_rel) != 0) {
@@ -150,6 +164,12 @@ bool startpanic() {
 
 bool isPanicking() {
   return panicking.load(acquire) != 0;  // pairs with startpanic
+}
+
+void panicAfterFork() {
+  // One thread; nothing is ordered.
+  panicking.store(0, relaxed);
+  paniclk.store(0, relaxed);
 }
 
 bool isPanickingHere() { return *dying() != 0; }

@@ -40,6 +40,9 @@ extern Atomic<int32_t> panicking;
 // isPanickingHere tells whether it is this thread.
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool isPanickingHere();
+// panicAfterFork forgets the threads that were ending the parent of this child.
+// On: the only thread of a child of fork.  P: either.  Locks: none.  Parks: no.
+void panicAfterFork();
 // dieInSignal is the second half of fatal, for a signal handler that has
 // printed what happened: the stack shown is that of the code it interrupted.
 // On: signal stack.  P: either.  Parks: no.

@@ -47,8 +47,10 @@
 //       is the signal stack.
 //  (P3) The handler neither allocates nor takes a lock but the runtime's own,
 //       which the interrupted code cannot hold (locks == 0).
-//  (P4) A G with inPlace set has no saved context: its thread has it. Nobody
-//       walks its stack.
+//  (P4) A G with inPlace set is resumed by its thread only. What gp->sched has
+//       is the handler's context, on the signal stack, from before the G is
+//       queued until it runs again: from there dumps walk into the code that
+//       was interrupted.
 //  (P5) One asks at a time. With two, one might take the other's kAsked for its
 //       own, long after its A3, or look at a P that the other has taken but not
 //       yet marked.
@@ -65,7 +67,9 @@
 #include "runtime/panic.h"
 #include "runtime/print.h"
 #include "runtime/proc.h"
+#include "runtime/sanitizer.h"
 #include "runtime/signal.h"
+#include "runtime/stats.h"
 
 namespace gump::rt {
 
@@ -95,6 +99,7 @@ bool tryPresume(P* pp, M* mp, G* gp) {
   if (!mp->presumed.cas(mark | kPresumedAsked, verdict, acq_rel)) return false;
   if (!away) return false;
   sched.npresumed.add(1, relaxed);  // a hint for sysmon
+  stats.presumptions.add(1, relaxed);
   pp->m.store(nullptr, relaxed);
   setPStatus(pp, kPrunning, kPidle);
   return true;
@@ -104,6 +109,21 @@ bool tryPresume(P* pp, M* mp, G* gp) {
 Atomic<bool> asking;
 
 }  // namespace
+
+bool giveBackP(P* pp, M* mp) {
+  setPStatus(pp, kPidle, kPrunning);
+  pp->m.store(mp, release);  // as acquirep
+  // Marked: its next entry into the runtime need not do anything, but must come
+  // by in case it was marked before. acq_rel: as A4.
+  if (mp->presumed.cas(kPresumedTaken, kPresumedMarked, acq_rel)) {
+    sched.npresumed.add(-1, relaxed);  // as above
+    return true;
+  }
+  // It has come in, and knows that it has lost the P (cameBack).
+  pp->m.store(nullptr, relaxed);
+  setPStatus(pp, kPrunning, kPidle);
+  return false;
+}
 
 bool presumeBlocked(P* pp, M* mp, G* gp) {
   if (!haveMembarrier) return false;  // B2 would be no barrier
@@ -142,6 +162,8 @@ void setInterrupted(G* gp, bool on) {
 }  // namespace
 
 M* reenter(M* mp) {
+  // (F1) of fork.cc; written by this very thread.
+  if ((mp->presumed.load(relaxed) & kPresumedForked) != 0) dieForked();
   const bool lost = cameBack(mp);
   G* gp = getg();
   if (gp != &mp->g0) setInterrupted(gp, false);
@@ -219,33 +241,54 @@ bool computes(M* mp, uint64_t sleeps) {
 
 void preemptM(M* mp) {
   if (debug.asyncpreemptoff != 0) return;
+  // At most one on its way. Before the look at procid, which minit writes
+  // before it clears this: a thread that takes the struct over misses no
+  // signal.
+  if (!mp->signalPending.cas(0, 1, acq_rel)) return;
   const int32_t tid = mp->procid.load(acquire);  // pairs with minit
-  // At most one on its way. Nothing is ordered by it.
-  if (tid == 0 || !mp->signalPending.cas(0, 1, relaxed)) return;
-  tgkill(tid, SIGURG);
+  if (tid == 0) {
+    mp->signalPending.store(0, relaxed);
+  } else {
+    tgkill(tid, SIGURG);
+  }
 }
 
-bool pressP(P* pp) {
+namespace {
+
+// handsForP tells whether a P that is taken would find a thread: otherwise it
+// had better stay where it is. Some are left to those who have no choice, a
+// declared system call or LockOSThread.
+bool handsForP() {
+  if (sched.ninplace.load(relaxed) > 0) return true;  // a hint: startm takes it
+  LockScope l(&sched.lock);
+  const int64_t reserve = 1 + sched.maxmcount / 64;
+  return sched.nmidle > 0 || mcount() + reserve < sched.maxmcount;
+}
+
+}  // namespace
+
+M* pressP(P* pp, Press how) {
   M* mp = pp->m.load(acquire);  // pairs with acquirep
-  if (mp == nullptr) return false;
+  if (mp == nullptr) return nullptr;
   G* gp = mp->curg.load(acquire);  // pairs with execute
   // In the scheduler, or elsewhere in the runtime: it comes by by itself.
-  if (gp == nullptr || mp->locks.load(relaxed) != 0) return false;
+  if (gp == nullptr || mp->locks.load(relaxed) != 0) return nullptr;
   const int32_t tid = mp->procid.load(acquire);  // pairs with minit
-  if (tid == 0) return false;
+  if (tid == 0) return nullptr;
   uint64_t sleeps;
-  switch (threadState(tid, &sleeps)) {
-    case ThreadState::kAsleep:
-      if (haveMembarrier) return presumeBlocked(pp, mp, gp);
-      preemptM(mp);  // the call may return EINTR; see docs/preemption.md
-      return false;
-    case ThreadState::kRunning:
-      if (computes(mp, sleeps)) preemptM(mp);
-      return false;
-    case ThreadState::kUnknown:
-      return false;
+  const ThreadState state = threadState(tid, &sleeps);
+  if (state == ThreadState::kAsleep && haveMembarrier) {
+    const bool take = how == Press::kStop || handsForP();
+    return take && presumeBlocked(pp, mp, gp) ? mp : nullptr;
   }
-  return false;
+  // Without membarrier who sleeps is sent the signal too: its call may return
+  // EINTR; see docs/preemption.md.
+  if (how != Press::kIfAsleep &&
+      (state == ThreadState::kAsleep ||
+       (state == ThreadState::kRunning && computes(mp, sleeps)))) {
+    preemptM(mp);
+  }
+  return nullptr;
 }
 
 void pressStrays() {
@@ -280,8 +323,23 @@ bool wanted(const G* gp, const M* mp) {
           mp->p->runSafePointFn.load(relaxed) != 0);
 }
 
-// preemptInPlace is the handler's sleep. On: the signal stack, (P2).
-void preemptInPlace(G* gp, M* mp) {
+// queueInPlace puts gp onto the global queue. False: main has ended, and gp
+// goes on as it is.
+bool queueInPlace(G* gp) {
+  LockScope l(&sched.lock);
+  if (sched.mainEnded.load(relaxed)) return false;  // written under sched.lock
+  casgstatus(gp, kGrunning, kGrunnable);
+  dropg();
+  globrunqput(gp);  // from here on a scheduler may hand us a P
+  return true;
+}
+
+// preemptInPlace is the handler's sleep. A frame of its own: see
+// sanitizerEnterSignal.
+// On: the signal stack, (P2).  P: maybe lost.  Locks: takes sched.lock.
+// Parks: blocks the thread.
+void preemptInPlace(G* gp) {
+  M* mp = gp->m;
   const bool lost =
       mp->presumed.load(relaxed) != kPresumedNot && cameBack(mp);  // B3
   setg(&mp->g0);
@@ -289,28 +347,19 @@ void preemptInPlace(G* gp, M* mp) {
   gp->inPlace = true;
   setInterrupted(gp, true);        // before the P changes hands
   sched.ninplace.add(1, relaxed);  // a hint
+  stats.preemptions.add(1, relaxed);
   gp->lockedm = mp;
   mp->lockedg = gp;
-  casgstatus(gp, kGrunning, kGrunnable);
-  dropg();
-  bool ended;
-  {
-    LockScope l(&sched.lock);
-    ended = sched.mainEnded.load(relaxed);  // written under sched.lock
-    // From here on a scheduler may hand us a P.
-    if (!ended) globrunqput(gp);
-  }
-  if (ended) {
-    casgstatus(gp, kGrunnable, kGrunning);  // not held, see letGo
-  } else {
+  if (!lost) mp->p->preempt.store(false, relaxed);  // as in gopreempt
+  if (queueInPlace(gp)) {
     if (lost) wakep();
     stoplockedm();
-  }
-  if (!ended && mp->p != nullptr) {
-    (void)execute(gp, /*inheritTime=*/false);
-  } else {
-    gp->m = mp;
-    mp->curg.store(gp, release);  // pairs with the acquire in preemptone
+    if (mp->p != nullptr) {
+      (void)execute(gp, /*inheritTime=*/false);
+    } else {  // let go
+      gp->m = mp;
+      mp->curg.store(gp, release);  // pairs with the acquire in preemptone
+    }
   }
   // The next acquirem is to look: (P1) as if the P had just been taken, or only
   // to say that the goroutine has entered the runtime.
@@ -352,10 +401,14 @@ void preemptedBySignal(uintptr_t sp) {
       mp->locks.load(relaxed) != 0 || sp < gp->stack.lo || sp > gp->stack.hi) {
     return;
   }
-  mp->locks.store(1, relaxed);                             // B1
-  asymmetricLight();                                       // B2
-  if (wanted(gp, mp) && !sched.mainEnded.load(acquire)) {  // pairs with endMain
-    preemptInPlace(gp, mp);
+  mp->locks.store(1, relaxed);  // B1
+  asymmetricLight();            // B2
+  // The load pairs with endMain. In a child of fork nobody would wake us, even
+  // before its handler has run.
+  if (wanted(gp, mp) && !sched.mainEnded.load(acquire) && inOwnProcess()) {
+    sanitizerEnterSignal(gp, mp);
+    gumpCallSaved(preemptInPlace, gp);  // (P4)
+    sanitizerLeaveSignal(gp);
   }
   mp->locks.store(0, release);  // as releasem
 }

@@ -48,9 +48,32 @@
 // set needspinning under sched.lock; the M checks that flag in the same section
 // of sched.lock in which it idles its P.
 //
+// Timers are looked at by the P's owner whenever it schedules, and by thieves.
+// When nobody is left to do so, the last M to go idle sleeps in the poller
+// until the earliest is due (blockInPoller), and whoever adds an earlier one
+// sees to it that somebody wakes in time. Again both write first and read
+// second:
+//
+//   adder (insert, timerModify)           sleeper
+//     A1  publish the time                  S1  nmspinning -= 1
+//         (minWhenHeap, minWhenModified)        (then S2, and)
+//         -- StoreLoad --                   S3  read the times of all Ps
+//     A2  in wakeNetPoller: is somebody     S4  lastpoll = 0, then pollUntil
+//         in the poller? (lastpoll == 0)
+//         yes: pollUntil later? break it
+//         no:  wakep
+//
+// If S3 misses the timer, A2 comes after S1. If A2 then finds lastpoll == 0, it
+// breaks the poll, unless the sleeper has said that it ends in time; a break
+// before the sleep is not lost. If not, wakep, which finds nobody spinning,
+// starts an M that looks at all timers. An M that was not spinning need not
+// look, by the argument above: it looks at its own P's timers only.
+//
 // The number of spinners is bounded by half the busy Ps, so that a mostly idle
 // program does not burn its cores.
 #include "runtime/proc.h"
+
+#include <algorithm>
 
 #include "runtime/netpoll.h"
 #include "runtime/os_linux.h"
@@ -61,6 +84,16 @@ namespace gump::rt {
 namespace {
 
 enum class Find : uint8_t { kFound, kAgain, kNothing };
+
+// Clock is what one round of findRunnable learns about timers.
+struct Clock {
+  int64_t now = 0;        // nanotime; 0: not read yet
+  int64_t pollUntil = 0;  // when the next timer is due; 0: there is none
+
+  void lower(int64_t when) {
+    if (when != 0 && (pollUntil == 0 || when < pollUntil)) pollUntil = when;
+  }
+};
 
 // RandomOrder visits 0..count-1 in an order fixed by a start and a stride
 // coprime to count, so each once.
@@ -103,31 +136,53 @@ void becomeSpinning(M* mp) {
   fence(seq_cst);
 }
 
-// stealWork tries every other P four times; in the last pass runnext too.
-G* stealWork(M* mp, P* pp, bool* newWork) {
+// stealTimers runs what is due on victim. Zombies are for its owner to remove,
+// if there is one.
+bool stealTimers(const P* victim, Clock* clock) {
+  const auto id = static_cast<uint32_t>(victim->id);
+  if (!timerpMask.read(id)) return false;
+  const TimerCheck check = timersCheck(&allp[id]->timers, &clock->now,
+                                       /*tidy=*/idlepMask.read(id));
+  clock->lower(check.next);
+  return check.ran;  // whoever finds them here is spinning, and wakes the next
+}
+
+// stealWork tries every other P four times; in the last pass timers and runnext
+// too.
+Find stealWork(M* mp, P* pp, Clock* clock, Runnable* out) {
   constexpr int kPasses = 4;
   // We hold a P, so the world is not stopped.
   uint32_t count = static_cast<uint32_t>(gomaxprocs.load(relaxed));
+  bool ranTimers = false;
   for (int pass = 0; pass < kPasses; pass++) {
     bool last = pass == kPasses - 1;
     for (RandomOrder order(count, mp); !order.done(); order.next()) {
-      if (sched.gcwaiting.load(acquire)) {  // pairs with stopTheWorld
-        *newWork = true;
-        return nullptr;
-      }
+      // Pairs with stopTheWorld.
+      if (sched.gcwaiting.load(acquire)) return Find::kAgain;
       P* victim = allp[order.position()];
-      if (victim == pp || idlepMask.read(order.position())) continue;
-      if (G* gp = runqsteal(pp, victim, /*stealRunNextG=*/last)) return gp;
+      if (victim == pp) continue;
+      if (last && stealTimers(victim, clock)) {
+        // They made Gs ready, here: runqsteal wants an empty ring.
+        RunqGet local = runqget(pp);
+        if (local.gp != nullptr) {
+          *out = {local.gp, /*inheritTime=*/false};
+          return Find::kFound;
+        }
+        ranTimers = true;
+      }
+      if (idlepMask.read(order.position())) continue;
+      if ((out->gp = runqsteal(pp, victim, /*stealRunNextG=*/last))) {
+        return Find::kFound;
+      }
     }
   }
-  return nullptr;
+  return ranTimers ? Find::kAgain : Find::kNothing;
 }
 
-// pollNetwork is steps 4 and, for sysmon's sake, part of 10: one M at a time,
-// never blocking.
+// pollNetwork is step 4: one M at a time, never blocking.
 G* pollNetwork() {
-  // Pairs with the store of the M that blocks in the poller.
-  // Pairs with the release below.
+  // lastpoll pairs with the stores of the M that blocks in the poller,
+  // pollingNet with the release below.
   if (!netpollinited() || !netpollAnyWaiters() ||
       sched.lastpoll.load(acquire) == 0 ||
       !sched.pollingNet.cas(0, 1, acquire)) {
@@ -159,21 +214,47 @@ G* globalBatch(P* pp) {
   return globrunqgetbatch(pp, kRunqSize / 2);
 }
 
-// findWithP is everything that can be found while holding the P: steps 1 to 6.
-Find findWithP(M* mp, Runnable* out) {
+// checkTimers runs what is due on our own P. Timers wake nobody for those whom
+// they ready: the first we run at once, and if there are others we wake
+// somebody here. True: some were due.
+bool checkTimers(P* pp, Clock* clock) {
+  // Ours, or P 0's, which others add to, and then wake somebody.
+  if (GUMP_LIKELY(pp->timers.len.load(relaxed) == 0)) return false;
+  const TimerCheck check = timersCheck(&pp->timers, &clock->now, /*tidy=*/true);
+  clock->lower(check.next);
+  if (check.ran && runqlen(pp) > 0) {
+    fence(seq_cst);  // W1 of the essay: the stores to the ring are release
+    wakep();
+  }
+  return check.ran;
+}
+
+// globalTurn tells whether the global queue goes first: now and then, or two Gs
+// that keep readying each other would starve it. Not while somebody waits whom
+// a timer has just readied (ran): next time then.
+bool globalTurn(P* pp, bool ran) {
+  // schedtick: written by us.
+  const bool turn = pp->globalTurn || pp->schedtick.load(relaxed) % 61 == 0;
+  pp->globalTurn = turn && ran && !pp->globalTurn;
+  return turn && !pp->globalTurn;
+}
+
+// findWithP is everything that can be found while holding the P: steps 0 to 6.
+Find findWithP(M* mp, Runnable* out, Clock* clock) {
   P* pp = mp->p;
   // Pairs with forEachP's store.
   if (pp->runSafePointFn.load(acquire) != 0) runSafePointFn(pp);
-  // Now and then the global queue goes first, or two Gs that keep readying each
-  // other would starve it.
-  if (pp->schedtick.load(relaxed) % 61 == 0 &&
-      (out->gp = globalOne(pp)) != nullptr) {
+  const bool ran = checkTimers(pp, clock);
+  if (globalTurn(pp, ran) && (out->gp = globalOne(pp)) != nullptr) {
+    if (ran) wakep();  // see checkTimers
     return Find::kFound;
   }
   if (G* gp = wakefing()) goready(gp);  // 1: the finalizer goroutine
   RunqGet local = runqget(pp);          // 2
   if (local.gp != nullptr) {
-    *out = {local.gp, local.inheritTime};
+    // Whom a timer readied does not inherit a slice, and with it the request to
+    // yield for which this P may be here.
+    *out = {local.gp, local.inheritTime && !ran};
     return Find::kFound;
   }
   if ((out->gp = globalBatch(pp)) != nullptr) return Find::kFound;  // 3
@@ -183,12 +264,11 @@ Find findWithP(M* mp, Runnable* out) {
   int32_t busy = gomaxprocs.load(relaxed) - sched.npidle.load(relaxed);
   if (mp->spinning || 2 * sched.nmspinning.load(relaxed) < busy) {
     if (!mp->spinning) becomeSpinning(mp);
-    bool newWork = false;
-    if ((out->gp = stealWork(mp, pp, &newWork)) != nullptr) return Find::kFound;
-    if (newWork) return Find::kAgain;
+    const Find f = stealWork(mp, pp, clock, out);
+    if (f != Find::kNothing) return f;
   }
-  if (reclaimWorkAvailable(pp) &&
-      (out->gp = reclaimIdleWorker(pp)) != nullptr) {  // 6
+  if (reclaimWorkAvailable() &&
+      (out->gp = reclaimIdleWorker()) != nullptr) {  // 6
     return Find::kFound;
   }
   return Find::kNothing;
@@ -213,6 +293,7 @@ Find releaseP(M* mp, Runnable* out) {
     return Find::kAgain;
   }
   pidleput(releasep());
+  mp->timerAdded = false;  // clock knows
   return Find::kNothing;
 }
 
@@ -233,7 +314,7 @@ bool takeIdleP(M* mp) {
 
 // loseSpinning is steps 8 and 9, the sleeper's half of the essay: stop spinning
 // first, look again second.
-Find loseSpinning(M* mp, Runnable* out) {
+Find loseSpinning(M* mp, Runnable* out, Clock* clock) {
   if (!mp->spinning) return Find::kNothing;
   stopSpinning(mp);
   // S2, the global queue. Under the lock, not by runqsize: unlock is a plain
@@ -262,28 +343,48 @@ Find loseSpinning(M* mp, Runnable* out) {
       return takeIdleP(mp) ? Find::kAgain : Find::kNothing;
     }
   }
-  if (reclaimWorkAvailable(nullptr) && takeIdleP(mp)) return Find::kAgain;  // 9
+  if (reclaimWorkAvailable() && takeIdleP(mp)) return Find::kAgain;  // 9
+  for (int32_t i = 0; i < n; i++) {                                  // S3
+    if (timerpMask.read(static_cast<uint32_t>(i))) {
+      clock->lower(wakeTime(&allp[i]->timers));
+    }
+  }
   return Find::kNothing;
 }
 
-// blockInPoller is step 10: the last M to go idle waits for the network instead
-// of its note.
-Find blockInPoller(M* mp, Runnable* out) {
-  // Pairs with the stores of lastpoll by other pollers.
-  if (!netpollinited() || !netpollAnyWaiters() ||
-      sched.lastpoll.xchg(0, acq_rel) == 0) {
+// blockInPoller is step 10: the last M to go idle waits for the network, and
+// until the next timer, instead of its note.
+Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
+  if (!netpollinited() || (!netpollAnyWaiters() && clock.pollUntil == 0)) {
+    return Find::kNothing;
+  }
+  // S4. seq_cst: see wakeNetPoller.
+  if (sched.lastpoll.xchg(0, seq_cst) == 0) {
+    // Somebody does so already; but does he know this timer?
+    if (clock.pollUntil != 0) breakPollAfter(clock.pollUntil);
     return Find::kNothing;
   }
   if (mp->p != nullptr) fatalthrow("findRunnable: netpoll with p");
   if (mp->spinning) fatalthrow("findRunnable: netpoll with spinning");
-  NetpollResult r = netpoll(-1);
-  sched.lastpoll.store(nanotime(), release);  // pairs with the xchg above
+  sched.pollUntil.store(clock.pollUntil, seq_cst);  // as above
+  int64_t delay = -1;
+  if (clock.pollUntil != 0) {
+    delay = std::max(clock.pollUntil - nanotime(), int64_t{0});
+    // Whoever goes idle after this sees lastpoll, and asks too (checkdead).
+    LockScope l(&sched.lock);
+    if (pollsInVain()) delay = 0;  // remove the zombies, and come to checkdead
+  }
+  NetpollResult r = netpoll(delay);
+  sched.pollUntil.store(0, seq_cst);          // as above
+  sched.lastpoll.store(nanotime(), seq_cst);  // pairs with the xchg above
   P* pp;
   {
     LockScope l(&sched.lock);
     pp = pidleget();
   }
   if (pp == nullptr) {
+    // Those who hold the Ps have to look at the timers.
+    if (clock.pollUntil != 0) hurrySysmon(clock.pollUntil);
     injectglist(&r.toRun);
     netpollAdjustWaiters(r.delta);
     return Find::kNothing;
@@ -347,6 +448,10 @@ void runSafePointFn(P* pp) {
 Runnable findRunnable() {
   M* mp = getg()->m;
   for (;;) {
+    if (GUMP_UNLIKELY(mp->p == nullptr)) {
+      if (!mp->retired) fatalthrow("findRunnable: no p");
+      return {nullptr, false};
+    }
     if (GUMP_UNLIKELY(sched.mainEnded.load(acquire))) {  // pairs with endMain
       endSchedule(mp);
       continue;
@@ -357,10 +462,11 @@ Runnable findRunnable() {
       continue;
     }
     Runnable out{nullptr, false};
-    Find f = findWithP(mp, &out);
+    Clock clock;
+    Find f = findWithP(mp, &out, &clock);
     if (f == Find::kNothing) f = releaseP(mp, &out);
-    if (f == Find::kNothing) f = loseSpinning(mp, &out);
-    if (f == Find::kNothing) f = blockInPoller(mp, &out);
+    if (f == Find::kNothing) f = loseSpinning(mp, &out, &clock);
+    if (f == Find::kNothing) f = blockInPoller(mp, &out, clock);
     if (f == Find::kFound) return out;
     if (f == Find::kAgain) continue;
     stopm();
@@ -392,6 +498,13 @@ bool startsAtHand(const P* pp, const G* gp) {
          (peek(gp->stacksize) == 0 && pp->stackCache != nullptr);
 }
 
+// timersWant tells whether schedule must be called because of timers.
+GUMP_ALWAYS_INLINE bool timersWant(const M* mp, P* pp) {
+  // Ours, or P 0's, added to by others, who wake somebody.
+  if (GUMP_LIKELY(pp->timers.len.load(relaxed) == 0)) return false;
+  return mp->timerAdded || timersDue(&pp->timers);
+}
+
 }  // namespace
 
 // Every reason for which findRunnable would do something else than take from
@@ -402,7 +515,7 @@ G* directNext(M* mp) {
   // says who stores them.
   if (sched.gcwaiting.load(acquire) || sched.mainEnded.load(acquire) ||
       pp->runSafePointFn.load(acquire) != 0 || fingwake.load(relaxed) ||
-      mp->lockedg != nullptr || mp == &m0) {
+      mp->lockedg != nullptr || mp == &m0 || timersWant(mp, pp)) {
     return nullptr;
   }
   // A thief may have it by now: a hint, looked at again below.
@@ -430,8 +543,7 @@ G* schedule() {
     stoplockedm();
     if (mp->p == nullptr) return nullptr;  // m0, woken to leave Run
     // It has a stack: it locked itself.
-    return execute(mp->lockedg,
-                   /*inheritTime=*/false);
+    return execute(mp->lockedg, /*inheritTime=*/false);
   }
   if (GUMP_UNLIKELY(mp == &m0)) {
     // Main has left it, see m0Stop.
@@ -445,7 +557,12 @@ G* schedule() {
       fatalthrow("schedule: spinning with local work");
     }
     Runnable r = findRunnable();
+    if (GUMP_UNLIKELY(r.gp == nullptr)) return nullptr;  // retired
     if (mp->spinning) resetspinning();
+    if (GUMP_UNLIKELY(mp->timerAdded)) {
+      mp->timerAdded = false;
+      if (const int64_t w = wakeTime(&mp->p->timers)) wakeNetPoller(w);
+    }
     if (GUMP_UNLIKELY(r.gp->lockedm != nullptr)) {
       startlockedm(r.gp);
       continue;

@@ -4,7 +4,10 @@
 // The last line of each comment is its context. On: which stack it may run on
 // (g0: the M's scheduler stack; user: a goroutine's; any). P: whether the M
 // must hold one. Locks: what it takes. Parks: whether the goroutine may be
-// switched away. A context line that speaks of several functions says so.
+// switched away. A context line that speaks of several functions says so. What
+// runs on user with m.locks at 0 enters the runtime by an acquirem of its own:
+// that outermost one may park too, if the P was taken meanwhile (reenter), and
+// only behind it is the M certain. "Parks: no" does not count that.
 // Nothing throws inside the runtime, but for the forced unwind of goexit and
 // what the user's closure throws through gumpGoroutineMain.
 #ifndef RUNTIME_PROC_H_
@@ -39,10 +42,14 @@ G* gumpOnG0(G* gp, G* (*fn)(G*));
 // starts to.
 // On: user.  P: needed; m.locks is 1.  Locks: commit's.  Parks: yes.
 void gumpSwitch(G* from, G* to, void (*commit)(G*, M*));
-// gumpCallOnStack calls fn(arg) on the stack of a parked context so that an
-// unwinder walks from fn into it.
-// On: any, but that stack.  P: either.  Parks: no.
-void gumpCallOnStack(uintptr_t sp, void (*fn)(void*), void* arg);
+// gumpCallSaved calls fn(gp), with gp->sched the context of its caller: for
+// walkParked, nobody resumes it.
+// On: any.  P: either.  Parks: as fn.
+void gumpCallSaved(void (*fn)(G*), G* gp);
+// gumpCallAtop calls fn(arg) so that an unwinder walks from fn into the context
+// saved at sp, wherever that lies.
+// On: any.  P: either.  Parks: no.
+void gumpCallAtop(uintptr_t sp, void (*fn)(void*), void* arg);
 // gumpGostart is the first frame of every goroutine; unwinders stop there.
 void gumpGostart();
 }
@@ -52,7 +59,8 @@ void gumpGostart();
 // schedule finds a G and makes it current; the caller, on g0, returns it to
 // gumpMcall, which resumes it. (Unlike Go, where schedule never returns: a
 // balanced call stack on g0 keeps the processor's return predictor right.)
-// Returns nullptr only to leave the scheduler for good (m0 at the end of Run).
+// Returns nullptr only to leave the scheduler for good: m0 at the end of Run,
+// and an M that is retired.
 // On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread.
 [[nodiscard]] G* schedule();
 // directNext makes current, and returns, the G that schedule would pick, if a
@@ -69,12 +77,20 @@ struct Runnable {
 [[nodiscard]] Runnable findRunnable();
 // execute binds a stack if gp never ran, marks it running and returns it;
 // nullptr if it cannot begin for want of memory.
-// On: g0.  P: needed.  Locks: as bindStack.  Parks: no.
+// On: g0, or user from directNext.  P: needed; m.locks is 1.
+// Locks: as bindStack.  Parks: no.
 [[nodiscard]] G* execute(G* gp, bool inheritTime);
 // resetspinning ends the search of an M that has found work, and lets the next
 // one search.
 // On: g0.  P: needed.  Locks: takes sched.lock.  Parks: no.
 void resetspinning();
+// stopSpinning ends mp's search: S1 of the essay in proc.cc. Who calls it must
+// look once more, or let another look.
+// On: g0.  P: either.  Locks: none.  Parks: no.
+void stopSpinning(M* mp);
+// runSafePointFn runs for pp what forEachP asks, unless somebody else does.
+// On: any.  P: pp, owned by the caller.  Locks: takes sched.lock.  Parks: no.
+void runSafePointFn(P* pp);
 // wakep starts one more M, spinning, if a P is idle and nobody spins. The G to
 // be found must have been published by a seq_cst read-modify-write or under
 // sched.lock: that RMW and the load of nmspinning in here are one half of the
@@ -88,7 +104,11 @@ void injectglist(GList* glist);
 
 // ---- proc_status.cc ---------------------------------------------------------
 
-// All of them:
+// scanners: above 0, somebody may set scan bits while the world runs. Raised a
+// grace period before the first is set, lowered after the last is cleared.
+extern Atomic<int32_t> scanners;
+
+// All functions:
 // On: any.  P: either.  Locks: none.  Parks: no.
 
 // readgstatus includes the scan bit.
@@ -128,6 +148,10 @@ void goparkunlock(Mutex* l, WaitReason reason);
 // tail of the global queue.
 // On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
 void goready(G* gp);
+// goreadyQuiet is goready for timers: it does not wake an M for gp if there is
+// a P here, whose owner is about to schedule, or calls wakep.
+// On: any, m.locks > 0.  P: either.  Locks: takes sched.lock.  Parks: no.
+void goreadyQuiet(G* gp);
 // goyield puts the current goroutine at the tail of the local ring and runs
 // another.
 // On: user.  P: needed.  Locks: takes sched.lock.  Parks: yes.
@@ -148,17 +172,29 @@ void gopreempt();
 
 // bindStack gives gp its stack. False: there is none to be had, and gp now
 // waits in sched.nostack.
-// On: g0.  P: pp.  Locks: takes kStack, sched.lock.  Parks: no.
+// On: g0, or user from directNext, which has seen a stack in pp's cache.
+// P: pp.  Locks: takes kStack, sched.lock; none if the cache has one.
+// Parks: no.
 [[nodiscard]] bool bindStack(P* pp, G* gp);
 // newproc1 makes a goroutine, kGrunnable and on no queue yet; nullptr: no
 // memory.
 // On: any.  P: either.  Locks: takes kGFree, kAllg, kStack.  Parks: no.
 [[nodiscard]] G* newproc1(const FuncType* ft, void* closure,
                           const SpawnOptions* o, uintptr_t pc);
+// newprocTimer is newproc for a timer, and wakes nobody, as goreadyQuiet: no
+// memory for a stack is no failure, the goroutine waits for some. False: none
+// for a G. b: the bubble it belongs to, or nullptr.
+// On: any.  P: either.  Locks: as newproc1; takes sched.lock.  Parks: no.
+[[nodiscard]] bool newprocTimer(const FuncType* ft, void* closure, uintptr_t pc,
+                                Bubble* b);
 // startSystemG starts a goroutine of the runtime's own, whose closure is empty.
 // False: no memory.
 // On: any.  P: either.  Locks: as newproc1; takes sched.lock.  Parks: no.
 [[nodiscard]] bool startSystemG(const FuncType* ft);
+// systemFunc is the type of such a closure.
+constexpr FuncType systemFunc(void (*run)(void*)) noexcept {
+  return {run, [](void*) {}, [](void*, void*) noexcept {}};
+}
 // gfget takes a free cell from pp's list, which it refills from the global one;
 // nullptr: both are empty. gfput gives one back, gfpurge all of them to the
 // global list. All three:
@@ -176,6 +212,12 @@ void nostackWake();
 // freed.
 // On: any.  P: either.  Locks: none.  Parks: no.
 void forEachG(void (*f)(G*, void*), void* arg);
+// The same, a slab at a time: nextGSlab(nullptr) is the first, and nullptr
+// comes after the last.
+// On: any.  P: either.  Locks: none.  Parks: no.
+struct GSlab;
+[[nodiscard]] GSlab* nextGSlab(const GSlab* after);
+void forEachGIn(const GSlab* slab, void (*f)(G*, void*), void* arg);
 // gcountAll is the number of Gs ever made.
 // On: any.  P: either.  Locks: none.  Parks: no.
 uint64_t gcountAll();
@@ -253,13 +295,19 @@ void mcommoninit(M* mp, int64_t id);
 // a new M.
 // On: any.  P: pp, handed over.  Locks: takes sched.lock.  Parks: no.
 void startm(P* pp, bool spinning);
-// stopm parks the thread until it is given a P; m0 returns without one when Run
-// is to return.
+// stopm parks the thread until it is given a P. m0 returns without one when Run
+// is to return, an M whose thread is to end when it is retired.
 // On: g0.  P: none.  Locks: takes sched.lock.  Parks: blocks the thread.
 void stopm();
 // gcstopm gives the P to whoever stops the world, then is stopm.
 // On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread.
 void gcstopm();
+// retireIdleMs ends the threads of idle Ms until keep are left. trimIdleMs ends
+// those that nobody has needed since it was called last, but for one per P.
+// Both:
+// On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
+void retireIdleMs(int32_t keep);
+void trimIdleMs();
 // handoffp finds pp an M if there is any reason to, else idles it.
 // On: any.  P: none; pp owned by the caller.  Locks: takes sched.lock.
 // Parks: no.
@@ -310,8 +358,11 @@ void stoplockedm();
 // startlockedm gives our P to the M that gp is locked to, then is stopm.
 // On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread.
 void startlockedm(G* gp);
-// needm lends a pseudo-G to a plain thread (extram.cc); a TLS destructor gives
-// it back through dropm.
+
+// ---- extram.cc --------------------------------------------------------------
+
+// needm lends a pseudo-G to a plain thread; a TLS destructor gives it back
+// through dropm.
 // On: a plain thread without a G.  P: none.  Locks: takes sched.lock, a leaf.
 // Parks: no.
 G* needm();
@@ -327,6 +378,25 @@ void schedinit();
 // endMain ends the scheduling: the main goroutine's function has returned.
 // On: g0.  P: needed.  Locks: takes sched.lock.  Parks: no.
 void endMain();
+// unsetInitialised makes schedinit look again whether the runtime can start.
+// On: the only thread of a child of fork.  P: either.  Locks: none.  Parks: no.
+void unsetInitialised();
+
+// ---- fork.cc ----------------------------------------------------------------
+
+// forked: this is a child of fork, without threads of ours. Looked at on slow
+// paths only.
+extern Atomic<bool> forked;
+// forkinit makes children of fork know that they are. By schedinit.
+// On: any.  P: either.  Locks: libc's.  Parks: no.
+void forkinit();
+// inOwnProcess tells whether this process is the one in which the runtime
+// started; a child of fork is none from its first instruction on.
+// On: any.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] bool inOwnProcess();
+// dieForked ends a child of fork that uses what it does not have.
+// On: any.  P: either.  Locks: none.  Parks: no.
+[[noreturn]] void dieForked();
 
 // ---- proc_p.cc --------------------------------------------------------------
 
@@ -349,31 +419,30 @@ void pidleput(P* pp);
 // ---- proc_stw.cc ------------------------------------------------------------
 
 // stopTheWorld returns when every P is kPgcstop; the caller goes on, and keeps
-// its M, until it calls startTheWorld. It waits for running goroutines to enter
-// the runtime, and for another stop to end.
+// its M, until it calls startTheWorld. Goroutines that run are asked to yield,
+// and soon pressed (pressP); before that, it waits for another stop to end.
 // On: user, or a plain thread.  P: either.  Locks: takes worldsema, sched.lock.
 // Parks: yes.
 void stopTheWorld(WaitReason reason);
+// countStopped gives pp, which is idle and the caller's, to who stops the
+// world.
+// On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
+void countStopped(P* pp);
 // startTheWorld resizes the Ps if GOMAXPROCS asked for it, and lets them run.
 // On: as stopTheWorld.  P: stopped.
 // Locks: takes sched.lock; releases worldsema.  Parks: may yield.
 void startTheWorld();
 // updateMaxProcs starts a goroutine that adapts the number of Ps, if affinity
 // or quota say another number than is in force, and the program has not chosen
-// one. On: sysmon.  P: none.  Locks: takes sched.lock.  Parks: no.
+// one.
+// On: sysmon.  P: none.  Locks: takes sched.lock.  Parks: no.
 void updateMaxProcs();
 // forEachP runs fn once for every P, at a safe point of it: idle, in a system
-// call, or in the scheduler. fn may be called with sched.lock held.
+// call, or in the scheduler, and presses those that reach none (pressP). fn may
+// be called with sched.lock held.
 // On: user, or a plain thread.  P: either.  Locks: takes worldsema, sched.lock.
 // Parks: yes.
 void forEachP(WaitReason reason, void (*fn)(P*));
-// stopSpinning ends mp's search: S1 of the essay in proc.cc. Who calls it must
-// look once more, or let another look.
-// On: g0.  P: either.  Locks: none.  Parks: no.
-void stopSpinning(M* mp);
-// runSafePointFn runs for pp what forEachP asks, unless somebody else does.
-// On: any.  P: pp, owned by the caller.  Locks: takes sched.lock.  Parks: no.
-void runSafePointFn(P* pp);
 // preemptone asks the goroutine on pp to yield at its next entry into the
 // runtime; false: nobody there to ask. preemptall asks all. Best effort. Both:
 // On: any.  P: either.  Locks: none.  Parks: no.
@@ -386,15 +455,24 @@ bool preemptone(P* pp);
 // declared while it runs gp. True: pp is the caller's, kPidle.
 // On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool presumeBlocked(P* pp, M* mp, G* gp);
+// giveBackP undoes a presumeBlocked of mp that took pp. False: mp has come back
+// meanwhile, without the P, which stays the caller's.
+// On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] bool giveBackP(P* pp, M* mp);
 // preemptM sends mp's thread the signal, unless one is on its way or
 // asyncpreemptoff is set.
 // On: any.  P: either.  Locks: none.  Parks: no.
 void preemptM(M* mp);
 // pressP makes the goroutine on pp give it up without coming by: takes pp if
-// the thread is asleep, signals it if it runs. True: taken, as by
-// presumeBlocked. Costs some system calls.
-// On: any, but pp's M.  P: either.  Locks: none.  Parks: no.
-[[nodiscard]] bool pressP(P* pp);
+// the thread is asleep, signals it if it runs. Not nullptr: taken, as by
+// presumeBlocked, from that M. Costs some system calls.
+// On: any, but pp's M.  P: either.  Locks: takes sched.lock.  Parks: no.
+enum class Press : uint8_t {
+  kStop,      // for the caller's own purposes
+  kHandOff,   // for others: only if there is a thread for it
+  kIfAsleep,  // likewise, and who runs is left alone
+};
+[[nodiscard]] M* pressP(P* pp, Press how);
 // pressStrays signals those whose P was taken and who now run without one.
 // On: sysmon.  P: none.  Locks: none.  Parks: no.
 void pressStrays();
@@ -408,8 +486,8 @@ void preemptedBySignal(uintptr_t sp);
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 void letGo(GQueue* q);
 // awaitInterrupted returns when every goroutine that had lost its P from
-// outside when it was called has entered the runtime by itself, or ended. On:
-// user.  P: needed.  Locks: none.  Parks: yields.
+// outside when it was called has entered the runtime by itself, or ended.
+// On: user.  P: needed.  Locks: none.  Parks: yields.
 void awaitInterrupted();
 enum class ThreadState : uint8_t { kRunning, kAsleep, kUnknown };
 // threadState asks /proc how the thread is, and how often it has gone to sleep
@@ -430,6 +508,10 @@ enum class ThreadState : uint8_t { kRunning, kAsleep, kUnknown };
 // checkdead ends the process if nobody is left who could wake anybody.
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 void checkdead();
+// pollsInVain tells whether the only M that is not idle sleeps in the poller,
+// or is about to, for timers that have all been stopped. On: any.  P: either.
+// Locks: caller holds sched.lock.  Parks: no.
+[[nodiscard]] bool pollsInVain();
 // schedtrace prints a line, or detailed many, to standard error.
 // On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
 void schedtrace(bool detailed);
@@ -446,23 +528,34 @@ int32_t gcount();
 // On: user, gp itself, or its plain thread.  P: either.  Parks: as they do.
 void glsDestroyAll(G* gp);
 
-// ---- reclaim.cc: what Go's collector is here; see docs/scheduler.md ---------
+// ---- mfinal.cc --------------------------------------------------------------
 
-// fingwake: the finalizer goroutine has work; see reclaim.cc.
+// fingwake: the finalizer goroutine has work; see mfinal.cc.
 extern Atomic<bool> fingwake;
 // wakefing returns the finalizer goroutine if it should be readied now, by the
 // caller (step 1 of findRunnable).
 // On: any.  P: either.  Locks: takes a leaf.  Parks: no.
 [[nodiscard]] G* wakefing();
+
+// ---- reclaim.cc: what Go's collector is here; see docs/scheduler.md ---------
+
 // forcegcperiod is how long after the last reclamation cycle sysmon forces one,
 // ns; changed by tests. forceReclaim does so, if it is due.
 // On: sysmon.  P: none.  Locks: takes sched.lock.  Parks: no.
 extern Atomic<int64_t> forcegcperiod;
 void forceReclaim(int64_t now);
-// Steps 6 and 9 of findRunnable. Both:
-// On: g0.  P: either.  Locks: none.  Parks: no.
-[[nodiscard]] bool reclaimWorkAvailable(P* pp);
-[[nodiscard]] G* reclaimIdleWorker(P* pp);
+// Steps 6 and 9 of findRunnable: reclaimWorkAvailable tells whether an idle P
+// could help; reclaimIdleWorker returns the goroutine that does, runnable, or
+// nullptr. Both:
+// On: g0.  P: either.  Locks: take a leaf.  Parks: no.
+[[nodiscard]] bool reclaimWorkAvailable();
+[[nodiscard]] G* reclaimIdleWorker();
+
+// ---- timechan.cc ------------------------------------------------------------
+
+// timerCellsFlush gives back the free cells of pp, which goes away.
+// On: any.  P: pp.  Locks: takes a leaf.  Parks: no.
+void timerCellsFlush(P* pp);
 
 // ---- cgroup_linux.cc --------------------------------------------------------
 

@@ -1,6 +1,7 @@
 // The deadlock detector, and the scheduler's trace.
 #include <sys/stat.h>
 
+#include "runtime/netpoll.h"
 #include "runtime/os_linux.h"
 #include "runtime/panic.h"
 #include "runtime/print.h"
@@ -40,6 +41,24 @@ void countG(G* gp, void* arg) {
     default:
       break;
   }
+}
+
+// timersPending tells whether a timer of some P will go off one day. Nobody
+// runs, so the counts stand still.
+bool timersPending() {
+  const int32_t n = gomaxprocs.load(relaxed);
+  for (int32_t i = 0; i < n; i++) {
+    const Timers& ts = allp[i]->timers;
+    if (static_cast<int32_t>(ts.len.load(relaxed)) > ts.zombies.load(relaxed)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// running is how many Ms could still wake somebody.
+int64_t running() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  return mcount() - sched.nmidle - sched.nmidlelocked - sched.nmsys;
 }
 
 // strangers is how many threads of the process are neither ours nor known to
@@ -111,8 +130,8 @@ void traceP(Writer* w, int32_t i) {
         pp->status.load(relaxed), pp->schedtick.load(relaxed),  // a trace
         pp->syscalltick.load(relaxed));
   printId(w, "m", mp != nullptr, mp == nullptr ? 0 : mp->id);
-  print(w, " runqsize=%u gfreecnt=%u timerslen=0\n", runqlen(pp),
-        peek(pp->gFreeN));
+  print(w, " runqsize=%u gfreecnt=%u timerslen=%u\n", runqlen(pp),
+        peek(pp->gFreeN), pp->timers.len.load(relaxed));
 }
 
 void traceM(Writer* w, const M* mp) {
@@ -180,6 +199,10 @@ void traceLocked(bool detailed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 
 }  // namespace
 
+bool pollsInVain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  return running() == 1 && !netpollAnyWaiters() && !timersPending();
+}
+
 // checkdead is called whenever a thread goes idle for good. It counts the Ms
 // that are not idle; when there is none, nobody is left to wake the goroutines
 // that wait. Whoever wakes an M, or is about to make one, has counted it as
@@ -194,8 +217,14 @@ void checkdead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
       isPanicking()) {
     return;
   }
-  int64_t run = mcount() - sched.nmidle - sched.nmidlelocked - sched.nmsys;
-  if (run > 0) return;
+  int64_t run = running();
+  if (run > 0) {
+    // Let it look again, and come here. (Unlike Go, which reports the deadlock
+    // when the timer would have been due.) It has set lastpoll before it asked
+    // the same question under this lock.
+    if (sched.lastpoll.load(relaxed) == 0 && pollsInVain()) netpollBreak();
+    return;
+  }
   if (run < 0) {
     int64_t count = mcount();
     int32_t idle = sched.nmidle;
@@ -206,6 +235,8 @@ void checkdead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
            idle, locked, count, sys);
     fatalthrow("checkdead: inconsistent counts");
   }
+  // Whoever sleeps until then is about to, or has just been woken.
+  if (timersPending()) return;
   if (strangers() > 0) {
     // One of them may be about to call us. sysmon looks again, ever more
     // rarely.
@@ -244,7 +275,8 @@ int32_t gcount() {
   int64_t n =
       static_cast<int64_t>(gcountAll()) - sched.gFreeN.load(relaxed) -
       sched.ngsys.load(relaxed);  // approximate while others run, as in Go
-  for (int32_t i = 0; i < gomaxprocs.load(relaxed); i++) {
+  const int32_t procs = gomaxprocs.load(acquire);  // pairs with procresize
+  for (int32_t i = 0; i < procs; i++) {
     n -= peek(allp[i]->gFreeN);
   }
   return n < 1 ? 1 : static_cast<int32_t>(n);

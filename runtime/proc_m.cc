@@ -3,8 +3,11 @@
 //
 // An idle M sleeps on its park note, linked in sched.midle. Whoever wakes it
 // has unlinked it under sched.lock, put a P into nextp, and then wakes the
-// note: the note's release/acquire publishes nextp. m0 alone may be woken
-// without a P, when Run is to return.
+// note: the note's release/acquire publishes nextp. Without a P are woken: m0,
+// when Run is to return (wakeM0ToLeave); an M whose thread is to end
+// (retireIdleMs); one whose goroutine, preempted in place, goes on after the
+// end of main (letGo). A spare M (spareStart) begins without one, and goes to
+// sleep.
 //
 // Threads are made by the template thread only (and by schedinit, on a thread
 // of the user's): pthread_create takes libc's locks, which a goroutine that has
@@ -20,6 +23,7 @@
 #include "runtime/proc.h"
 #include "runtime/sanitizer.h"
 #include "runtime/signal.h"
+#include "runtime/stats.h"
 
 namespace gump::rt {
 
@@ -66,6 +70,7 @@ void spawnThread(M* mp) {
     fatalthrow("newosproc");
   }
 }
+
 // Structs of threads that have ended.
 M* freem ABSL_GUARDED_BY(sched.lock) = nullptr;
 
@@ -185,8 +190,9 @@ void mcommoninit(M* mp, int64_t id) {
 
 void minit(M* mp) {
   mp->procid.store(gettid(), release);  // read by whoever signals the thread
-  // The thread before us may have missed one.
-  mp->signalPending.store(0, relaxed);
+  // The thread before us may have missed one. Release: see preemptM.
+  mp->signalPending.store(0, release);
+  mp->preciseSleeps = false;
   mp->eh = reinterpret_cast<EhGlobals*>(abi::__cxa_get_globals());
   mp->errnoAddr = &errno;
   sanitizerInitThread(mp);
@@ -236,9 +242,12 @@ void mstart(M* mp) {
     if (getg()->m->p == nullptr) stopm();  // a spare one
     return schedule();
   });
-  // mexit sent us here: the P is gone and the struct is the last thing we hold.
+  // mexit or retireIdleMs sent us here: the P is gone and the struct is the
+  // last thing we hold.
   unminitSignalStack(mp);
   setg(nullptr);
+  mp->retired = false;
+  mp->procid.store(0, release);  // pairs with the acquire of who signals
   LockScope l(&sched.lock);
   sched.nmfreed++;
   mp->schedlink = freem;
@@ -269,9 +278,9 @@ void newm(void (*fn)(), P* pp, int64_t id) {
     id = mReserveID();
   }
   mp->mstartfn = fn;
-  mcommoninit(mp, id);
   {
     LockScope l(&sched.lock);
+    mcommoninit(mp, id);  // traces look at one that is used again
     mp->nextp = pp;
     mp->unborn = true;
     sched.nmstarting.add(1, relaxed);  // a hint outside the lock
@@ -330,8 +339,36 @@ M* mget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   if (mp != nullptr) {
     sched.midle = mp->schedlink;
     sched.nmidle--;
+    if (sched.nmidle < sched.nmidleLow) sched.nmidleLow = sched.nmidle;
   }
   return mp;
+}
+
+void retireIdleMs(int32_t keep) {
+  for (;;) {
+    M* mp;
+    {
+      LockScope l(&sched.lock);
+      if (sched.nmidle <= keep) return;
+      mp = mget();
+    }
+    mp->retired = true;
+    notewakeup(&mp->park);  // publishes it
+    stats.retiredMs.add(1, relaxed);
+  }
+}
+
+void trimIdleMs() {
+  int32_t unused;
+  int32_t keep;
+  {
+    LockScope l(&sched.lock);
+    keep = gomaxprocs.load(relaxed);  // a number to aim at
+    unused = sched.nmidleLow - keep;
+    keep = sched.nmidle - unused;
+    sched.nmidleLow = sched.nmidle;
+  }
+  if (unused > 0) retireIdleMs(keep);
 }
 
 namespace {
@@ -369,58 +406,71 @@ void spareStart() {
   sched.spareOrdered = false;
 }
 
-}  // namespace
+// Chosen is who is to run on a P: an idle M, or the goroutine `held`, or, both
+// being nullptr, a new M. newID: reserved for an M to be made, -1: for none.
+struct Chosen {
+  M* idle = nullptr;
+  G* held = nullptr;
+  int64_t newID = -1;
+};
 
-void startm(P* pp, bool spinning) {
-  M* self = acquirem();  // between taking a P and handing it over we must not
-                         // be stopped
-  lock(&sched.lock);
-  if (pp == nullptr) {
-    if (spinning) fatalthrow("startm: P required for spinning=true");
-    pp = pidleget();
-    if (pp == nullptr) {
-      unlock(&sched.lock);
-      releasem(self);
-      return;
-    }
-  }
-  // Its turn is now: straight to its thread, instead of by way of another.
-  const bool next = !spinning && sched.runq.head != nullptr &&
-                    sched.runq.head->inPlace && runqempty(pp);
-  M* mp = next ? nullptr : mget();
-  if (mp == nullptr) {
-    G* held = takeInPlace();
-    // The id is reserved before the lock is dropped, so that checkdead counts
-    // the thread that is to come.
-    // Not one for every goroutine that computes: they may be very many.
-    const bool order =
-        held == nullptr || (!next && !sched.spareOrdered &&
-                            mcount() < int64_t{sched.maxmcount} / 2);
-    const int64_t id = order ? mReserveID() : -1;
-    if (held != nullptr) {
-      if (order) sched.spareOrdered = true;
-      wakeLocked(held->lockedm);
-    }
-    unlock(&sched.lock);
-    if (held == nullptr) {
-      newm(spinning ? spinningStart : nullptr, pp, id);
-    } else {
-      if (spinning) sched.nmspinning.add(-1, seq_cst);
-      held->lockedm->nextp = pp;
-      notewakeup(&held->lockedm->park);  // publishes nextp
-      if (order) newm(spareStart, nullptr, id);
-      if (spinning) wakep();  // nobody looks after all: as resetspinning
-    }
-    releasem(self);
-    return;
-  }
-  unlock(&sched.lock);
+Chosen choose(P* pp, bool spinning) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  // Its turn is now: straight to its thread, instead of by way of another. (Who
+  // is preempted in place does not look at timers.)
+  const bool turn = !spinning && sched.runq.head != nullptr &&
+                    sched.runq.head->inPlace && runqempty(pp) &&
+                    !timersDueNow(&pp->timers);
+  Chosen c;
+  if (!turn && (c.idle = mget()) != nullptr) return c;
+  c.held = takeInPlace();
+  if (c.held != nullptr) wakeLocked(c.held->lockedm);
+  // One spare thread, not one for every goroutine that computes: they may be
+  // very many.
+  const bool spare = c.held != nullptr && !turn && !sched.spareOrdered &&
+                     mcount() < int64_t{sched.maxmcount} / 2;
+  if (spare) sched.spareOrdered = true;
+  // Before the lock is dropped: checkdead counts the thread that is to come.
+  if (spare || c.held == nullptr) c.newID = mReserveID();
+  return c;
+}
+
+void startIdle(M* mp, P* pp, bool spinning) {
   if (mp->spinning) fatalthrow("startm: m is spinning");
   if (mp->nextp != nullptr) fatalthrow("startm: m has p");
   if (spinning && !runqempty(pp)) fatalthrow("startm: p has runnable gs");
   mp->spinning = spinning;
   mp->nextp = pp;
   notewakeup(&mp->park);  // publishes the two lines above
+}
+
+void startHeld(G* held, P* pp, bool spinning, int64_t spareID) {
+  if (spinning) sched.nmspinning.add(-1, seq_cst);
+  held->lockedm->nextp = pp;
+  notewakeup(&held->lockedm->park);  // publishes nextp
+  if (spareID >= 0) newm(spareStart, nullptr, spareID);
+  if (spinning) wakep();  // nobody looks after all: as resetspinning
+}
+
+}  // namespace
+
+void startm(P* pp, bool spinning) {
+  M* self = acquirem();  // between taking a P and handing it over we must not
+                         // be stopped
+  if (pp == nullptr && spinning)
+    fatalthrow("startm: P required for spinning=true");
+  Chosen c;
+  {
+    LockScope l(&sched.lock);
+    if (pp == nullptr) pp = pidleget();
+    if (pp != nullptr) c = choose(pp, spinning);
+  }
+  if (c.idle != nullptr) {
+    startIdle(c.idle, pp, spinning);
+  } else if (c.held != nullptr) {
+    startHeld(c.held, pp, spinning, c.newID);
+  } else if (pp != nullptr) {
+    newm(spinning ? spinningStart : nullptr, pp, c.newID);
+  }
   releasem(self);
 }
 
@@ -469,14 +519,28 @@ void gcstopm() {
   {
     LockScope l(&sched.lock);
     if (sched.gcwaiting.load(relaxed)) {  // written under sched.lock
-      setPStatus(pp, kPidle, kPgcstop);
-      if (--sched.stopwait == 0) notewakeup(&sched.stopnote);
+      countStopped(pp);
     } else {
       pidleput(pp);  // the world has started again meanwhile
     }
   }
+  // Whoever looked after this P's timers relied on us.
+  if (const int64_t when = wakeTime(&pp->timers)) wakeNetPoller(when);
   stopm();
 }
+
+namespace {
+// mayNotIdle tells whether pp, about to go idle for want of a reason to run,
+// has got one since.
+bool mayNotIdle(const P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  return !sched.runq.empty() || !runqempty(pp) ||
+         // Somebody readied a G and found neither a spinner nor an idle P.
+         sched.needspinning.load(relaxed) == 1 ||  // set under sched.lock
+         // The last busy P must not go idle while nobody watches the network.
+         (sched.npidle.load(relaxed) == gomaxprocs.load(relaxed) - 1 &&
+          netpollAnyWaiters() && sched.lastpoll.load(relaxed) != 0);
+}
+}  // namespace
 
 void handoffp(P* pp) {
   flushYielded(pp);
@@ -486,7 +550,7 @@ void handoffp(P* pp) {
   const bool stopping = sched.gcwaiting.load(relaxed);
   // Must know every reason for which findRunnable would return something.
   if (!stopping && (!runqempty(pp) || sched.runqsize.load(seq_cst) > 0 ||
-                    reclaimWorkAvailable(pp))) {
+                    reclaimWorkAvailable())) {
     startm(pp, /*spinning=*/false);
     return;
   }
@@ -501,8 +565,7 @@ void handoffp(P* pp) {
   }
   lock(&sched.lock);
   if (sched.gcwaiting.load(relaxed)) {  // written under sched.lock
-    setPStatus(pp, kPidle, kPgcstop);
-    if (--sched.stopwait == 0) notewakeup(&sched.stopnote);
+    countStopped(pp);
     unlock(&sched.lock);
     return;
   }
@@ -511,18 +574,15 @@ void handoffp(P* pp) {
     sched.safePointFn(pp);
     if (--sched.safePointWait == 0) notewakeup(&sched.safePointNote);
   }
-  if (!sched.runq.empty() || !runqempty(pp) ||
-      // Somebody readied a G and found neither a spinner nor an idle P.
-      sched.needspinning.load(relaxed) == 1 ||  // set under sched.lock
-      // The last busy P must not go idle while nobody watches the network.
-      (sched.npidle.load(relaxed) == gomaxprocs.load(relaxed) - 1 &&
-       netpollinited() && sched.lastpoll.load(relaxed) != 0)) {
+  if (mayNotIdle(pp)) {
     unlock(&sched.lock);
     startm(pp, /*spinning=*/false);
     return;
   }
   pidleput(pp);
   unlock(&sched.lock);
+  // Not under the lock: it may start an M.
+  if (const int64_t when = wakeTime(&pp->timers)) wakeNetPoller(when);
 }
 
 // ---- Locked goroutines ------------------------------------------------------
@@ -553,12 +613,10 @@ void startlockedm(G* gp) {
   if (mp == getg()->m) fatalthrow("startlockedm: locked to me");
   {
     LockScope l(&sched.lock);
-    if (mp == &m0) {
-      if (sched.mainEnded.load(relaxed)) {  // written under sched.lock: m0 is
-                                            // on its way out, or gone
-        globrunqput(gp);
-        return;
-      }
+    // Written under sched.lock. m0 is on its way out, or gone.
+    if (mp == &m0 && sched.mainEnded.load(relaxed)) {
+      globrunqput(gp);
+      return;
     }
     wakeLocked(mp);
   }

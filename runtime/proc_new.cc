@@ -21,12 +21,9 @@
 #include "runtime/mem.h"
 #include "runtime/panic.h"
 #include "runtime/proc.h"
+#include "runtime/synctest.h"
 
 namespace gump::rt {
-
-namespace {
-
-constexpr size_t kSlabCells = 256;
 
 struct GSlab {
   Atomic<GSlab*> next;
@@ -34,6 +31,10 @@ struct GSlab {
                           // read by forEachG
   G* cells;
 };
+
+namespace {
+
+constexpr size_t kSlabCells = 256;
 
 Mutex allgLock{LockRank::kAllg};
 GSlab* slabTail ABSL_GUARDED_BY(allgLock) = nullptr;
@@ -77,10 +78,15 @@ void gdestroy(G* gp) {
   gp->waitreason = WaitReason::kZero;
   gp->eh = EhGlobals();
   gp->savedErrno = 0;
+  Bubble* b = gp->bubble;
+  const uint64_t goid = gp->goid;
+  gp->bubble = nullptr;
+  gp->special = false;
   dropg();
   stackfree(pp, gp);
   if (GUMP_UNLIKELY(sched.nnostack.load(relaxed) != 0)) nostackWake();
   gfput(pp, gp);
+  if (GUMP_UNLIKELY(b != nullptr)) bubbleLeave(b, goid);
 }
 
 G* goexit0(G* gp) {
@@ -133,12 +139,19 @@ G* malg() {
   return gp;
 }
 
+GSlab* nextGSlab(const GSlab* after) {
+  // Both pair with the stores in malg.
+  return after == nullptr ? slabHead.load(acquire) : after->next.load(acquire);
+}
+
+void forEachGIn(const GSlab* slab, void (*f)(G*, void*), void* arg) {
+  const uint32_t n = slab->used.load(acquire);  // pairs with the store in malg
+  for (uint32_t i = 0; i < n; i++) f(&slab->cells[i], arg);
+}
+
 void forEachG(void (*f)(G*, void*), void* arg) {
-  for (GSlab* s = slabHead.load(acquire);
-       s != nullptr;  // pairs with the stores in malg
-       s = s->next.load(acquire)) {
-    uint32_t n = s->used.load(acquire);
-    for (uint32_t i = 0; i < n; i++) f(&s->cells[i], arg);
+  for (GSlab* s = nextGSlab(nullptr); s != nullptr; s = nextGSlab(s)) {
+    forEachGIn(s, f, arg);
   }
 }
 
@@ -228,7 +241,8 @@ G* newproc1(const FuncType* ft, void* closure, const SpawnOptions* o,
   } else {
     gp->stacksize = 0;
   }
-  if (GUMP_UNLIKELY(sched.nnostack.load(relaxed) != 0)) {
+  if (GUMP_UNLIKELY(sched.nnostack.load(relaxed) != 0) &&
+      !(o != nullptr && o->stack_later)) {
     // Stacks are short: have one now, or tell the caller.
     if (!stackalloc(pp, gp, size_t{gp->stacksize} << 10)) {
       if (pp != nullptr) {
@@ -253,24 +267,44 @@ G* newproc1(const FuncType* ft, void* closure, const SpawnOptions* o,
   return gp;
 }
 
-SpawnResult newproc(const FuncType* ft, void* closure,
-                    const SpawnOptions* options, uintptr_t pc) noexcept {
-  runtimeEntry();
+namespace {
+// start makes a goroutine, of bubble b if that is not null, and queues it to
+// run next. False: no memory.
+GUMP_ALWAYS_INLINE bool start(const FuncType* ft, void* closure,
+                              const SpawnOptions* options, uintptr_t pc,
+                              Bubble* b, bool quiet) {
   M* mp = acquirem();
   G* gp = newproc1(ft, closure, options, pc);
   if (GUMP_UNLIKELY(gp == nullptr)) {
     releasem(mp);
-    return SpawnResult::kNoMemory;
+    return false;
   }
+  if (GUMP_UNLIKELY(b != nullptr)) bubbleJoin(b, gp);
   if (GUMP_LIKELY(mp->p != nullptr)) {
     runqput(mp->p, gp, /*next=*/true);
   } else {
     LockScope l(&sched.lock);
     globrunqput(gp);
   }
-  wakep();
+  if (!quiet || mp->p == nullptr) wakep();
   releasem(mp);
-  return SpawnResult::kOk;
+  return true;
+}
+}  // namespace
+
+SpawnResult newproc(const FuncType* ft, void* closure,
+                    const SpawnOptions* options, uintptr_t pc) noexcept {
+  const G* me = runtimeEntry();
+  Bubble* b = GUMP_UNLIKELY(me->special) ? me->bubble : nullptr;
+  return start(ft, closure, options, pc, b, /*quiet=*/false)
+             ? SpawnResult::kOk
+             : SpawnResult::kNoMemory;
+}
+
+bool newprocTimer(const FuncType* ft, void* closure, uintptr_t pc, Bubble* b) {
+  SpawnOptions o;
+  o.stack_later = true;
+  return start(ft, closure, &o, pc, b, /*quiet=*/true);
 }
 
 bool startSystemG(const FuncType* ft) {

@@ -42,10 +42,22 @@ P* releasep() {
   return pp;
 }
 
+namespace {
+// updateTimerPMask clears the bit of a P that goes idle without timers. (Who
+// adds the first one sets it.)
+void updateTimerPMask(P* pp) {
+  const auto id = static_cast<uint32_t>(pp->id);
+  if (!timerpMask.read(id) || pp->timers.len.load(relaxed) != 0) return;
+  LockScope l(&pp->timers.mu);  // the bit is set under it
+  if (pp->timers.len.load(relaxed) == 0) timerpMask.clear(id);
+}
+}  // namespace
+
 void pidleput(P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   if (!runqempty(pp) || !pp->yielded.empty()) {
     fatalthrow("pidleput: P has non-empty run queue");
   }
+  updateTimerPMask(pp);
   idlepMask.set(static_cast<uint32_t>(pp->id));
   pp->link = sched.pidle;
   sched.pidle = pp;
@@ -60,8 +72,10 @@ P* pidleget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     pp->link = nullptr;
     sched.npidle.add(-1, seq_cst);  // as above
     // sysmon sleeps deeply only while every P is idle. Whoever runs here next
-    // may never call the kernel, and depends on being preempted.
-    if (GUMP_UNLIKELY(sched.sysmonwait.load(relaxed))) {  // under sched.lock
+    // may never call the kernel, and depends on being preempted. If it wakes
+    // within a slice by itself, because of a timer, that is soon enough.
+    if (GUMP_UNLIKELY(sched.sysmonwait.load(relaxed)) &&  // under sched.lock
+        sched.sysmonUntil - nanotime() > kForcePreemptNS) {
       sched.sysmonwait.store(false, relaxed);
       notewakeup(&sched.sysmonnote);
     }
@@ -83,6 +97,7 @@ P* newP(int32_t id) {
   P* pp = persistentallocOf<P>();
   if (pp == nullptr) fatalthrow("procresize: out of memory");
   pp->id = id;
+  pp->timers.id = id;
   pp->status.store(kPgcstop, relaxed);  // published with gomaxprocs
   return pp;
 }
@@ -99,6 +114,8 @@ void destroyP(P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     globrunqputhead(pp->runq[(t - 1) % kRunqSize].load(relaxed));
   pp->runqtail.store(h, relaxed);
   if (next != nullptr) globrunqputhead(next);
+  timersTake(&allp[0]->timers, &pp->timers);
+  timerCellsFlush(pp);
   gfpurge(pp);
   stackcacheFlush(pp);
   setPStatus(pp, kPgcstop, kPdead);

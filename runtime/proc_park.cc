@@ -21,6 +21,7 @@
 #include "runtime/panic.h"
 #include "runtime/proc.h"
 #include "runtime/sanitizer.h"
+#include "runtime/synctest.h"
 
 namespace gump::rt {
 
@@ -52,7 +53,8 @@ void dropg() {
 
 namespace {
 
-G* park_m(G* gp) {
+// publish makes gp kGwaiting and calls its unlockf. False: that refused.
+GUMP_ALWAYS_INLINE bool publish(G* gp) {
   M* mp = getg()->m;
   casgstatus(gp, kGrunning, kGwaiting);
   dropg();
@@ -63,10 +65,24 @@ G* park_m(G* gp) {
     mp->waitlock = nullptr;
     if (!unlockf(gp, lock)) {
       casgstatus(gp, kGwaiting, kGrunnable);
-      // It has a stack, so execute returns it.
-      return execute(gp, /*inheritTime=*/true);
+      return false;
     }
   }
+  return true;
+}
+
+G* park_m(G* gp) {
+  // It has a stack, so execute returns it.
+  if (!publish(gp)) return execute(gp, /*inheritTime=*/true);
+  return schedule();
+}
+
+// parkBubble is park_m for a goroutine in a bubble: S1 to S3 of synctest.h.
+G* parkBubble(G* gp) {
+  Bubble* b = gp->bubble;  // gp is another's once it is published
+  const bool idle = isIdleInSynctest(gp->waitreason);
+  if (!publish(gp)) return execute(gp, /*inheritTime=*/true);
+  if (idle) bubbleBlocked(b);
   return schedule();
 }
 
@@ -74,6 +90,7 @@ G* park_m(G* gp) {
 // on a run queue.
 void parkForeign(G* gp, bool (*unlockf)(G*, void*), void* lock) {
   M* mp = gp->m;
+  Bubble* b = isIdleInSynctest(gp->waitreason) ? gp->bubble : nullptr;
   casgstatus(gp, kGrunning, kGwaiting);
   if (unlockf != nullptr && !unlockf(gp, lock)) {
     casgstatus(gp, kGwaiting, kGrunnable);
@@ -81,6 +98,7 @@ void parkForeign(G* gp, bool (*unlockf)(G*, void*), void* lock) {
     releasem(mp);
     return;
   }
+  if (b != nullptr) bubbleBlocked(b);
   releasem(mp);
   mp->blocked.store(true, relaxed);  // for traces
   notesleep(&mp->park);              // readyForeign's notewakeup may come first
@@ -158,12 +176,20 @@ G* goyield_m(G* gp) {
   return schedule();
 }
 
-}  // namespace
+// parkSpecial parks a goroutine of a bubble, or a plain thread.
+GUMP_NOINLINE void parkSpecial(G* gp, M* mp, bool (*unlockf)(G*, void*),
+                               void* lock) {
+  if (gp->foreign) {
+    parkForeign(gp, unlockf, lock);
+    return;
+  }
+  mp->waitunlockf = unlockf;
+  mp->waitlock = lock;
+  gumpMcall(parkBubble);
+}
 
-namespace {
-
-// parkEntry is what every way of parking begins with. False: gp belongs to a
-// plain thread, has slept, and goes on.
+// parkEntry is what every way of parking begins with. False: gp is special, has
+// slept, and goes on.
 GUMP_ALWAYS_INLINE bool parkEntry(G* gp, M* mp, bool (*unlockf)(G*, void*),
                                   void* lock, WaitReason reason) {
   if (GUMP_UNLIKELY(mp->locks.load(relaxed) != 1)) {  // written by us only
@@ -171,8 +197,8 @@ GUMP_ALWAYS_INLINE bool parkEntry(G* gp, M* mp, bool (*unlockf)(G*, void*),
     fatalthrow("gopark: bad m.locks");
   }
   gp->waitreason = reason;
-  if (GUMP_UNLIKELY(gp->foreign)) {
-    parkForeign(gp, unlockf, lock);
+  if (GUMP_UNLIKELY(gp->special)) {
+    parkSpecial(gp, mp, unlockf, lock);
     return false;
   }
   mp->waitunlockf = unlockf;
@@ -203,14 +229,9 @@ void goparkunlock(Mutex* l, WaitReason reason) {
   goparkcommit(parkunlock, l, reason);
 }
 
-void goready(G* gp) {
-  if (GUMP_UNLIKELY(gp->foreign)) {
-    M* mp = gp->m;
-    casgstatus(gp, kGwaiting, kGrunnable);  // the one winner
-    notewakeup(&mp->park);
-    return;
-  }
-  M* mp = acquirem();  // keep the P between here and runqput
+namespace {
+// ready is goready for a goroutine, without wakep; the caller keeps mp's P.
+GUMP_ALWAYS_INLINE void ready(M* mp, G* gp) {
   casgstatus(gp, kGwaiting, kGrunnable);
   if (GUMP_LIKELY(mp->p != nullptr)) {
     runqput(mp->p, gp, /*next=*/true);
@@ -218,13 +239,43 @@ void goready(G* gp) {
     LockScope l(&sched.lock);
     globrunqput(gp);
   }
+}
+
+void readyForeign(G* gp) {
+  M* mp = gp->m;
+  casgstatus(gp, kGwaiting, kGrunnable);  // the one winner
+  notewakeup(&mp->park);
+}
+
+// readySpecial does what a special gp wants before it is readied. True: that
+// was all.
+GUMP_NOINLINE bool readySpecial(G* gp) {
+  if (gp->bubble != nullptr) bubbleReady(gp);
+  if (!gp->foreign) return false;
+  readyForeign(gp);
+  return true;
+}
+}  // namespace
+
+void goready(G* gp) {
+  if (GUMP_UNLIKELY(gp->special) && readySpecial(gp)) return;
+  M* mp = acquirem();  // keep the P between here and runqput
+  ready(mp, gp);
   wakep();
   releasem(mp);
+}
+
+void goreadyQuiet(G* gp) {
+  if (GUMP_UNLIKELY(gp->special) && readySpecial(gp)) return;
+  M* mp = getg()->m;
+  ready(mp, gp);
+  if (mp->p == nullptr) wakep();  // it is not ours to run
 }
 
 void gosched() noexcept {
   G* gp = getg();
   if (gp == nullptr || gp->foreign) {
+    if (forked.load(relaxed)) dieForked();  // written by this very thread
     osyield();
     return;
   }
@@ -232,7 +283,9 @@ void gosched() noexcept {
 }
 
 void gopreempt() {
-  (void)acquirem();
+  M* mp = acquirem();
+  // Honoured: who is next does not inherit the request (execute).
+  mp->p->preempt.store(false, relaxed);  // best effort
   gumpMcall(goschedImpl);
 }
 

@@ -7,6 +7,8 @@
 
 namespace gump::rt {
 
+Atomic<int32_t> scanners;
+
 namespace {
 
 constexpr uint32_t bit(uint32_t s) { return 1u << s; }
@@ -47,11 +49,13 @@ constexpr uint32_t kLegalP[] = {
 }
 
 // noScanner tells that nobody can be setting a scan bit now: we hold a P, and
-// others set scan bits only with the world stopped, or while the process is
-// dying, which they announce a millisecond before. (A plain thread that is
-// being lent a G has no M yet to ask.)
+// others set scan bits with the world stopped, or after they have raised
+// scanners and every P has passed a safe point since (or, if the process is
+// dying, a millisecond has). (A plain thread that is being lent a G has no M
+// yet to ask.)
 bool noScanner() {
-  if (panicking.load(relaxed) != 0) return false;  // see above
+  // Pairs with the decrement: whoever sees 0 sees no scan bit either.
+  if (GUMP_UNLIKELY(scanners.load(acquire) != 0)) return false;
   const G* gp = getg();
   return gp != nullptr && gp->m->p != nullptr;
 }
@@ -110,7 +114,8 @@ bool castogscanstatus(G* gp, uint32_t oldval) {
 
 void casfrom_Gscanstatus(G* gp, uint32_t oldval) {
   // Pairs with the acq_rel of who leaves the status.
-  if (!gp->atomicstatus.cas(oldval | kGscan, oldval, release)) {
+  if (!gp->atomicstatus.cas(oldval | kGscan, oldval, release) &&
+      !isPanicking()) {  // then a waker may have overlooked the bit: noScanner
     badG(gp, oldval | kGscan, oldval);
   }
 }

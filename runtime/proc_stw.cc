@@ -4,17 +4,21 @@
 // both under sched.lock, asks every running G to yield, and takes at once the
 // Ps that nobody runs (idle) or whose M is in a declared system call (by CAS).
 // Each other P is given up by its own M in gcstopm, when its goroutine next
-// enters the runtime, or, 100 µs later, pressed out of its hands (pressP), and
-// counted down under sched.lock; the last one wakes stopnote. gcwaiting is read
-// by findRunnable before anything is picked, and again in the section of
+// enters the runtime, or pressed out of its hands (pressP): after 20 µs if it
+// sleeps in the kernel, after 80 µs if it computes. It is then counted down
+// under sched.lock; the last one wakes stopnote. gcwaiting is read by
+// findRunnable before anything is picked, and again in the section of
 // sched.lock in which a P would go idle, so no P can slip past the count.
 //
 // One stop at a time: worldsema, a goroutine-level semaphore, because its
 // waiters must not hold a P.
+#include <algorithm>
+
 #include "runtime/netpoll.h"
 #include "runtime/os_linux.h"
 #include "runtime/panic.h"
 #include "runtime/proc.h"
+#include "runtime/stats.h"
 
 namespace gump::rt {
 
@@ -22,8 +26,26 @@ namespace {
 
 Atomic<uint32_t> worldsema{1};
 int32_t newprocs;  // by GOMAXPROCS for startTheWorld; guarded by worldsema
-// ns until running goroutines are asked again.
-constexpr int64_t kStopRetry = 100'000;
+
+// Patience is how long to wait for those who run before they are pressed: a
+// little at first, then long enough for the second look that pressP needs, then
+// ever longer.
+class Patience {
+ public:
+  // sleep waits on a note; true: it has been woken.
+  bool sleep(Note* n) {
+    const int64_t ns = wait_;
+    wait_ = rounds_ < 3 ? kGap : std::min(2 * wait_, kLongest);
+    rounds_++;
+    return notetsleep(n, ns);
+  }
+
+ private:
+  static constexpr int64_t kGap = 60'000;  // ns; more than kPressGap
+  static constexpr int64_t kLongest = 1'000'000;
+  int64_t wait_ = 20'000;
+  int rounds_ = 0;
+};
 
 // takeStoppablePs counts down the caller's own P, those in system calls and the
 // idle ones. True: must wait for others.
@@ -55,19 +77,46 @@ bool takeStoppablePs(M* mp) {
 }
 
 // pressAll presses whoever still runs, and calls taken for every P that it
-// takes, from those or from threads that are being made.
-void pressAll(bool forSafePoint, void (*taken)(P*)) {
-  while (P* pp = claimUnborn(forSafePoint)) taken(pp);
+// takes, with the M that it is taken from, or nullptr: from one that is being
+// made.
+void pressAll(bool forSafePoint, void (*taken)(P*, M*)) {
+  while (P* pp = claimUnborn(forSafePoint)) taken(pp, nullptr);
   M* self = getg()->m;
   int32_t n = gomaxprocs.load(relaxed);  // worldsema: nobody resizes
   for (int32_t i = 0; i < n; i++) {
     P* pp = allp[i];
     if (pp->status.load(acquire) != kPrunning || pp->m.load(acquire) == self ||
-        !pressP(pp)) {
+        (forSafePoint && pp->runSafePointFn.load(acquire) == 0)) {
       continue;
     }
-    flushYielded(pp);
-    taken(pp);
+    if (M* mp = pressP(pp, Press::kStop)) taken(pp, mp);
+  }
+}
+
+// stopTaken and visitTaken dispose of a P that pressAll has taken.
+void stopTaken(P* pp, M*) {
+  flushYielded(pp);
+  LockScope l(&sched.lock);
+  countStopped(pp);
+}
+
+// The sleeper gets it back: who knows whether there is a thread for it.
+void visitTaken(P* pp, M* mp) {
+  runSafePointFn(pp);
+  if (mp == nullptr || !giveBackP(pp, mp)) handoffp(pp);
+}
+
+// visitSyscalls runs what forEachP asks of Ps in system calls.
+void visitSyscalls() {
+  int32_t n = gomaxprocs.load(relaxed);  // worldsema: nobody resizes
+  for (int32_t i = 0; i < n; i++) {
+    P* pp = allp[i];
+    if (pp->status.load(seq_cst) == kPsyscall &&
+        pp->runSafePointFn.load(acquire) == 1 &&
+        pcasstatus(pp, kPsyscall, kPidle)) {
+      pp->syscalltick.add(1, relaxed);
+      handoffp(pp);  // runs it
+    }
   }
 }
 
@@ -104,24 +153,29 @@ void preemptall() {
   }
 }
 
+void countStopped(P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  setPStatus(pp, kPidle, kPgcstop);
+  if (--sched.stopwait == 0) notewakeup(&sched.stopnote);
+}
+
 void stopTheWorld(WaitReason reason) {
   G* gp = runtimeEntry();
   semacquire(&worldsema, /*lifo=*/false, SemaReason::kSemacquire);
   M* mp = acquirem();  // until startTheWorld: the caller keeps its M, and its
                        // stopped P
   gp->waitreason = reason;
+  const int64_t begin = nanotime();
   if (takeStoppablePs(mp)) {
-    while (!notetsleep(&sched.stopnote, kStopRetry)) {
+    if (!gp->foreign) preciseSleeps(mp);
+    for (Patience patience; !patience.sleep(&sched.stopnote);) {
       preemptall();
-      pressAll(/*forSafePoint=*/false, [](P* pp) {
-        LockScope l(&sched.lock);
-        setPStatus(pp, kPidle, kPgcstop);
-        if (--sched.stopwait == 0) notewakeup(&sched.stopnote);
-      });
+      pressAll(/*forSafePoint=*/false, stopTaken);
     }
     noteclear(&sched.stopnote);
   }
   checkStopped();
+  stats.worldStops.add(1, relaxed);
+  stats.worldStopNS.add(static_cast<uint64_t>(nanotime() - begin), relaxed);
 }
 
 void startTheWorld() {
@@ -162,8 +216,9 @@ void startTheWorld() {
   // The global queue may hold work, and idle Ps: one spinner finds out.
   // sched.lock above was the publication.
   wakep();
-  releasem(mp);
+  // Before releasem: whoever is preempted here may not go on when main ends.
   semrelease(&worldsema, /*handoff=*/false);
+  releasem(mp);
 }
 
 int32_t setGOMAXPROCS(int32_t n) noexcept {
@@ -218,8 +273,7 @@ void adaptMaxProcs(void*) {
   updatingMaxProcs.store(false, release);  // pairs with the cas below
 }
 
-constexpr FuncType kAdaptMaxProcs = {adaptMaxProcs, [](void*) {},
-                                     [](void*, void*) noexcept {}};
+constexpr FuncType kAdaptMaxProcs = systemFunc(adaptMaxProcs);
 
 }  // namespace
 
@@ -235,51 +289,51 @@ void updateMaxProcs() {
   if (!startSystemG(&kAdaptMaxProcs)) updatingMaxProcs.store(false, release);
 }
 
+namespace {
+// askEveryP asks for fn at a safe point of every P but own, and runs it for the
+// idle ones. True: must wait for others.
+bool askEveryP(const P* own, void (*fn)(P*)) {
+  LockScope l(&sched.lock);
+  int32_t n = gomaxprocs.load(relaxed);  // worldsema: nobody resizes
+  sched.safePointFn = fn;
+  sched.safePointWait = n - (own != nullptr ? 1 : 0);
+  for (int32_t i = 0; i < n; i++) {
+    // Then read status; going idle reads it after.
+    if (allp[i] != own) allp[i]->runSafePointFn.store(1, seq_cst);
+  }
+  preemptall();
+  for (P* pp = sched.pidle; pp != nullptr; pp = pp->link) {
+    if (pp->runSafePointFn.cas(1, 0, acq_rel)) {  // the winner runs it
+      fn(pp);
+      sched.safePointWait--;
+    }
+  }
+  return sched.safePointWait > 0;
+}
+}  // namespace
+
 void forEachP(WaitReason reason, void (*fn)(P*)) {
   G* gp = runtimeEntry();
   semacquire(&worldsema, /*lifo=*/false, SemaReason::kSemacquire);
   M* mp = acquirem();
   P* own = mp->p;
   gp->waitreason = reason;
-  bool wait;
-  {
-    LockScope l(&sched.lock);
-    int32_t n = gomaxprocs.load(relaxed);  // worldsema: nobody resizes
-    sched.safePointFn = fn;
-    sched.safePointWait = n - (own != nullptr ? 1 : 0);
-    for (int32_t i = 0; i < n; i++) {
-      // Then read status; going idle reads it after.
-      if (allp[i] != own) allp[i]->runSafePointFn.store(1, seq_cst);
-    }
-    preemptall();
-    for (P* pp = sched.pidle; pp != nullptr; pp = pp->link) {
-      if (pp->runSafePointFn.cas(1, 0, acq_rel)) {  // the winner runs it
-        fn(pp);
-        sched.safePointWait--;
-      }
-    }
-    wait = sched.safePointWait > 0;
-  }
+  const bool wait = askEveryP(own, fn);
   if (own != nullptr) fn(own);
-  int32_t n = gomaxprocs.load(relaxed);
-  for (int32_t i = 0; i < n; i++) {
-    P* pp = allp[i];
-    if (pp->status.load(seq_cst) == kPsyscall &&
-        pp->runSafePointFn.load(acquire) == 1 &&
-        pcasstatus(pp, kPsyscall, kPidle)) {
-      pp->syscalltick.add(1, relaxed);
-      handoffp(pp);  // runs it
-    }
-  }
+  visitSyscalls();
   if (wait) {
-    while (!notetsleep(&sched.safePointNote, kStopRetry)) {
+    if (!gp->foreign) preciseSleeps(mp);
+    for (Patience patience; !patience.sleep(&sched.safePointNote);) {
       preemptall();
-      pressAll(/*forSafePoint=*/true, handoffp);  // which runs it
+      // Again: one may have begun a call between our two looks at its P.
+      visitSyscalls();
+      pressAll(/*forSafePoint=*/true, visitTaken);
     }
     noteclear(&sched.safePointNote);
   }
-  releasem(mp);
+  // Before releasem: whoever is preempted here may not go on when main ends.
   semrelease(&worldsema, /*handoff=*/false);
+  releasem(mp);
 }
 
 }  // namespace gump::rt

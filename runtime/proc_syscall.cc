@@ -55,8 +55,8 @@ bool exitsyscallFast(P* oldp) {
   return true;
 }
 
-// exitsyscall0 queues gp, which is back from the kernel and has no P. On: g0,
-// without a P.
+// exitsyscall0 queues gp, which is back from the kernel and has no P.
+// On: g0.  P: none.  Locks: takes sched.lock.  Parks: blocks the thread.
 G* exitsyscall0(G* gp) {
   M* mp = getg()->m;
   casgstatus(gp, kGsyscall, kGrunnable);

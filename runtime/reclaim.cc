@@ -1,167 +1,241 @@
-// What stands where Go has its collector: the finalizer goroutine, and the
-// cycle that gives memory back.
+// The reclamation cycle, which stands where Go has its collector: it gives back
+// to the kernel what the program no longer uses.
 //
-// findRunnable asks here in its steps 1, 6 and 9. The finalizer goroutine is a
-// system goroutine that runs what queueFinalizer hands it, in order, off
-// everybody's hot path; it parks when the queue is empty, and step 1 readies it
-// when something was queued. Steps 6 and 9 are told that there is nothing to
-// do: a cycle runs on the goroutine that asked for it, or, two minutes after
-// the last one, on one that sysmon starts.
-#include <cstdlib>
-
+// In order: the hooks (sync::Pool ages its caches); a safe point of every P, at
+// which it hands in its cached stacks; the pages below the stack pointers of
+// parked goroutines, slab by slab; the stacks that nobody uses; the threads
+// that nobody uses. The goroutine that asked runs it, one cycle at a time; two
+// minutes after the last one sysmon starts one (forceReclaim).
+//
+// The slabs are dealt out (takeSlab) to the goroutine that runs the cycle and
+// to its workers, of which there is one for every other P. A worker is a system
+// goroutine, parked in work.idle. Steps 6 and 9 of findRunnable fetch it for a
+// P that has nothing else to do, and it stops as soon as the P has; a quarter
+// of the Ps, the cycle's own among them, work on whatever else there is to do.
+//
+// A goroutine that parks may be woken at any time, so its stack is touched only
+// under its scan bit, for which the waker waits. Wakers look for scan bits only
+// while scanners is not 0: it is raised before the safe points, and whoever has
+// passed one sees it.
+//
+// Wake-ups. A worker parks under work.lock, and is fetched under it. Idle Ms:
+// dealOut sets available before wakep, and an M that stops spinning looks at it
+// afterwards (the essay in proc.cc). A worker that parks while there is work
+// sets it too, without a wakep: it does so because its P has something else to
+// do, and when that is done the P looks. The cycle waits, under work.lock, for
+// work.busy == 0, and whoever counts it down to 0 under the lock readies it.
 #include "runtime/os_linux.h"
 #include "runtime/panic.h"
 #include "runtime/proc.h"
+#include "runtime/stack.h"
+#include "runtime/stats.h"
 
 namespace gump::rt {
 
-// True: the queue is not empty and fing is parked. Read without the lock by
-// every findRunnable. Sleeper: under finlock, parks only on an empty queue.
-// Waker: under finlock, queues, then sets this. So a queued item is either seen
-// before parking or leaves the flag set; whoever clears it owns the wake-up.
-Atomic<bool> fingwake;
-
 namespace {
 
-struct Finalizer {
-  Finalizer* next;
-  const FuncType* ft;
-  alignas(kClosureAlign) unsigned char closure[kClosureSize];
-};
-
-Mutex finlock{LockRank::kLeaf};
-Finalizer* finHead ABSL_GUARDED_BY(finlock) = nullptr;
-Finalizer* finTail ABSL_GUARDED_BY(finlock) = nullptr;
-bool fingStarted ABSL_GUARDED_BY(finlock) = false;
-// Parked with an empty queue, or nullptr.
-G* fing ABSL_GUARDED_BY(finlock) = nullptr;
 using Hook = void (*)();
 constexpr int kMaxHooks = 16;
 Atomic<Hook> hooks[kMaxHooks];
 
-bool finParkCommit(G* gp, void*)
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // releases what runFinalizers locked
-  fing = gp;
-  unlock(&finlock);
-  return true;
+// One cycle at a time.
+Atomic<uint32_t> cyclesema{1};
+
+struct Work {
+  Mutex lock{LockRank::kLeaf};
+  GSlab* next ABSL_GUARDED_BY(lock) = nullptr;  // to be dealt out next
+  int32_t busy ABSL_GUARDED_BY(lock) = 0;       // slabs that are worked on
+  // Runs the cycle and waits for busy == 0; or nullptr.
+  G* waiter ABSL_GUARDED_BY(lock) = nullptr;
+  GList idle ABSL_GUARDED_BY(lock);  // parked workers
+  int32_t nworkers ABSL_GUARDED_BY(lock) = 0;
+};
+Work work;
+// There are slabs to be dealt out, and a worker who is parked: for
+// findRunnable, which has no lock. Written under work.lock.
+Atomic<bool> available;
+
+void updateAvailable() ABSL_EXCLUSIVE_LOCKS_REQUIRED(work.lock) {
+  // Pairs with reclaimWorkAvailable.
+  available.store(work.next != nullptr && !work.idle.empty(), release);
 }
-
-Finalizer* nextFinalizer()
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // hands finlock to finParkCommit
-  for (;;) {
-    M* mp = acquirem();
-    lock(&finlock);
-    Finalizer* f = finHead;
-    if (f != nullptr) {
-      finHead = f->next;
-      if (finHead == nullptr) finTail = nullptr;
-      unlock(&finlock);
-      releasem(mp);
-      return f;
-    }
-    gopark(finParkCommit, nullptr, WaitReason::kFinalizerWait);
-  }
-}
-
-void runFinalizers(void*) {
-  getg()->systemG = true;
-  sched.ngsys.add(1, relaxed);  // a count for humans
-  for (;;) {
-    Finalizer* f = nextFinalizer();
-    f->ft->run(f->closure);
-    f->ft->destroy(f->closure);
-    std::free(f);
-  }
-}
-
-constexpr FuncType kFingType = {runFinalizers, [](void*) {},
-                                [](void*, void*) noexcept {}};
-
-}  // namespace
-
-G* wakefing() {
-  // Pairs with the release in queueFinalizer.
-  if (GUMP_LIKELY(!fingwake.load(acquire))) return nullptr;
-  LockScope l(&finlock);
-  if (!fingwake.load(relaxed) || fing == nullptr) return nullptr;
-  fingwake.store(false, relaxed);  // under finlock
-  G* gp = fing;
-  fing = nullptr;
-  return gp;
-}
-
-namespace {
-// startFing starts the finalizer goroutine if there is none. False: no memory;
-// what others queue meanwhile waits for the next attempt.
-bool startFing() {
-  M* mp = acquirem();
-  lock(&finlock);
-  const bool start = !fingStarted;
-  fingStarted = true;
-  unlock(&finlock);
-  releasem(mp);
-  if (!start || newproc(&kFingType, nullptr, nullptr, 0) == SpawnResult::kOk) {
-    return true;
-  }
-  mp = acquirem();
-  lock(&finlock);
-  fingStarted = false;
-  unlock(&finlock);
-  releasem(mp);
-  return false;
-}
-}  // namespace
-
-bool queueFinalizer(const FuncType* ft, void* closure) noexcept {
-  runtimeEntry();
-  auto* f = static_cast<Finalizer*>(std::malloc(sizeof(Finalizer)));
-  if (f == nullptr) return false;
-  if (!startFing()) {
-    std::free(f);
-    return false;  // *closure is still the caller's
-  }
-  f->next = nullptr;
-  f->ft = ft;
-  ft->relocate(f->closure, closure);
-  M* mp = acquirem();
-  lock(&finlock);
-  if (finTail != nullptr) {
-    finTail->next = f;
-  } else {
-    finHead = f;
-  }
-  finTail = f;
-  // Pairs with the acquire in wakefing.
-  if (fing != nullptr) fingwake.store(true, release);
-  unlock(&finlock);
-  releasem(mp);
-  if (G* gp = wakefing()) goready(gp);
-  return true;
-}
-
-bool reclaimWorkAvailable(P*) { return false; }
-
-G* reclaimIdleWorker(P*) { return nullptr; }
-
-bool reclaimRegister(void (*hook)()) noexcept {
-  for (auto& h : hooks) {
-    // A set that only grows.
-    if (h.load(relaxed) == hook || h.cas(nullptr, hook, acq_rel)) return true;
-  }
-  return false;
-}
-
-namespace {
 
 Atomic<int64_t> lastCycle;    // nanotime of the end of the last cycle; 0: none
 Atomic<bool> forcingReclaim;  // the goroutine of forceReclaim is on its way
 
-constexpr FuncType kForcedCycle = {
-    [](void*) {
-      freeOSMemory();
-      forcingReclaim.store(false, release);  // pairs with the cas below
-    },
-    [](void*) {}, [](void*, void*) noexcept {}};
+// ---- A slab of goroutines ---------------------------------------------------
+
+// giveBackStack drops the pages below gp's stack pointer, if gp is parked.
+void giveBackStack(G* gp, void*) {
+  // Hints: looked at again under the scan bit.
+  if (readgstatus(gp) != kGwaiting || peek(gp->stack.lo) == 0) return;
+  M* mp = acquirem();  // its waker waits for us
+  if (castogscanstatus(gp, kGwaiting)) {
+    if (!gp->foreign && gp->stack.lo != 0 && gp->sched.fresh == 0) {
+      stats.stackBytes.add(stackGiveBack(gp), relaxed);  // a figure
+    }
+    casfrom_Gscanstatus(gp, kGwaiting);
+  }
+  releasem(mp);
+}
+
+// takeSlab deals out a slab, nullptr: there is none left. done ends the work on
+// one.
+GSlab* takeSlab() {
+  LockScope l(&work.lock);
+  GSlab* slab = work.next;
+  if (slab == nullptr) return nullptr;
+  work.next = nextGSlab(slab);
+  updateAvailable();
+  work.busy++;
+  return slab;
+}
+
+void done() {
+  G* waiter = nullptr;
+  {
+    LockScope l(&work.lock);
+    if (--work.busy == 0) {
+      waiter = work.waiter;
+      work.waiter = nullptr;
+    }
+  }
+  if (waiter != nullptr) goready(waiter);
+}
+
+// ---- Workers ----------------------------------------------------------------
+
+bool workerParkCommit(G* gp, void*)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // releases what parkWorker locked
+  work.idle.push(gp);
+  updateAvailable();
+  unlock(&work.lock);
+  return true;
+}
+
+void parkWorker() ABSL_NO_THREAD_SAFETY_ANALYSIS {  // as above
+  (void)acquirem();
+  lock(&work.lock);
+  gopark(workerParkCommit, nullptr, WaitReason::kGCWorkerIdle);
+}
+
+// othersWait tells whether the caller's P has something better to do.
+bool othersWait() {
+  M* mp = acquirem();
+  const bool waits = (mp->p != nullptr && !runqempty(mp->p)) ||
+                     // Hints: asked again after the next slab.
+                     sched.runqsize.load(relaxed) > 0 ||
+                     sched.gcwaiting.load(relaxed);
+  releasem(mp);
+  return waits;
+}
+
+void reclaimWorker(void*) {
+  for (;;) {
+    parkWorker();
+    while (GSlab* slab = takeSlab()) {
+      forEachGIn(slab, giveBackStack, nullptr);
+      stats.workerSlabs.add(1, relaxed);  // a figure
+      done();
+      if (othersWait()) break;
+    }
+  }
+}
+
+constexpr FuncType kWorker = systemFunc(reclaimWorker);
+
+// startWorkers makes sure that there is a worker for every P but one. (For lack
+// of memory there may be fewer.)
+void startWorkers() {
+  for (;;) {
+    {
+      LockScope l(&work.lock);
+      // However many there are by the time they work.
+      if (work.nworkers >= gomaxprocs.load(relaxed) - 1) return;
+      work.nworkers++;
+    }
+    if (startSystemG(&kWorker)) continue;
+    LockScope l(&work.lock);
+    work.nworkers--;
+    return;
+  }
+}
+
+G* takeWorker() {
+  LockScope l(&work.lock);
+  if (work.next == nullptr) return nullptr;
+  G* gp = work.idle.pop();
+  updateAvailable();
+  return gp;
+}
+
+}  // namespace
+
+// Pairs with the store in updateAvailable.
+bool reclaimWorkAvailable() { return available.load(acquire); }
+
+G* reclaimIdleWorker() {
+  G* gp = takeWorker();
+  if (gp != nullptr) casgstatus(gp, kGwaiting, kGrunnable);
+  return gp;
+}
+
+// ---- The cycle --------------------------------------------------------------
+
+namespace {
+
+// dealOut makes all slabs available, and wakes those who work on them.
+void dealOut() {
+  startWorkers();
+  {
+    LockScope l(&work.lock);
+    work.next = nextGSlab(nullptr);
+    updateAvailable();
+  }
+  for (int32_t n = gomaxprocs.load(relaxed) / 4 - 1; n > 0; n--) {
+    G* gp = takeWorker();
+    if (gp == nullptr) break;
+    goready(gp);
+  }
+  M* mp = acquirem();
+  fence(seq_cst);  // W1 of the essay in proc.cc
+  wakep();
+  releasem(mp);
+}
+
+bool cycleParkCommit(G* gp, void*)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // releases what awaitWorkers locked
+  work.waiter = gp;
+  unlock(&work.lock);
+  return true;
+}
+
+void awaitWorkers() ABSL_NO_THREAD_SAFETY_ANALYSIS {  // as above
+  M* mp = acquirem();
+  lock(&work.lock);
+  if (work.busy == 0) {
+    unlock(&work.lock);
+    releasem(mp);
+    return;
+  }
+  gopark(cycleParkCommit, nullptr, WaitReason::kWaitForGCCycle);
+}
+
+void giveBackStacks() {
+  dealOut();
+  while (GSlab* slab = takeSlab()) {
+    forEachGIn(slab, giveBackStack, nullptr);
+    done();
+    runtimeEntry();  // yields, if it is time
+  }
+  awaitWorkers();
+}
+
+constexpr FuncType kForcedCycle = systemFunc([](void*) {
+  runtimeGC();
+  stats.forcedCycles.add(1, relaxed);    // a figure
+  forcingReclaim.store(false, release);  // pairs with the cas below
+});
 
 }  // namespace
 
@@ -178,24 +252,38 @@ void forceReclaim(int64_t now) {
 
 void runtimeGC() noexcept {
   runtimeEntry();
+  // They run code of the program's, which may want a cycle in its turn.
   for (auto& h : hooks) {
     if (Hook f = h.load(acquire)) f();  // pairs with the cas in reclaimRegister
   }
-  lastCycle.store(nanotime(), relaxed);  // as in forceReclaim
+  // The goroutine that runs a cycle may have been left over by Run: not before
+  // the next one does it go on.
+  if (getg()->foreign && sched.mainEnded.load(acquire)) return;
+  semacquire(&cyclesema, /*lifo=*/false, SemaReason::kSemacquire);
+  scanners.add(1, seq_cst);  // before forEachP asks the first P
+  forEachP(WaitReason::kFlushProcCaches, stackcacheFlush);
+  giveBackStacks();
+  // Pairs with the load in noScanner: all scan bits are clear.
+  scanners.add(-1, release);
+  stackpoolRelease();
+  retireIdleMs(gomaxprocs.load(relaxed));  // a number to aim at
+  stats.cycles.add(1, relaxed);            // a figure
+  lastCycle.store(nanotime(), relaxed);    // as in forceReclaim
+  semrelease(&cyclesema, /*handoff=*/false);
+}
+
+bool reclaimRegister(void (*hook)()) noexcept {
+  for (auto& h : hooks) {
+    // A set that only grows.
+    if (h.load(relaxed) == hook || h.cas(nullptr, hook, acq_rel)) return true;
+  }
+  return false;
 }
 
 void gracePeriod() noexcept {
   forEachP(WaitReason::kFlushProcCaches, [](P*) {});
   // Those whose P was taken from them may be reading still.
   awaitInterrupted();
-}
-
-void freeOSMemory() noexcept {
-  runtimeGC();
-  // Each P hands in its own cache at its next safe point; then nobody else uses
-  // what is in the pool.
-  forEachP(WaitReason::kFlushProcCaches, stackcacheFlush);
-  stackpoolRelease();
 }
 
 }  // namespace gump::rt

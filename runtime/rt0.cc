@@ -39,6 +39,7 @@ void startSysmon() {
 void doSchedinit() {
   parsedebugvars();
   membarrierInit();
+  forkinit();
   stackinit();
   ncpu = getproccount();
   defaultGOMAXPROCSInit();
@@ -90,8 +91,11 @@ G* enterScheduler(G* g0) {
 void schedinit() {
   // Pairs with the release at the end of doSchedinit.
   if (GUMP_LIKELY(initialised.load(acquire))) return;
+  if (forked.load(relaxed)) dieForked();  // written by this very thread
   pthread_once(&initOnce, doSchedinit);
 }
+
+void unsetInitialised() { initialised.store(false, relaxed); }
 
 void endMain() {
   LockScope l(&sched.lock);

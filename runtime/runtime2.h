@@ -18,11 +18,13 @@
 #include "runtime/gqueue.h"
 #include "runtime/lock_futex.h"
 #include "runtime/stack.h"
+#include "runtime/time.h"
 #include "runtime/waitreason.h"
 
 namespace gump::rt {
 
 struct G;
+struct Bubble;
 struct M;
 struct P;
 struct Sudog;
@@ -41,9 +43,9 @@ struct Hchan;
 // kGscan is a lock bit on kGwaiting and kGsyscall: while it is set, the status
 // cannot be left, so its setter may walk the stack. A G in any other state is
 // looked at only while the world is stopped. And the bit itself is set only
-// then, so who leaves kGwaiting or kGsyscall needs a CAS only if he has no P
-// (noScanner); every other transition, which only the G's one owner can make,
-// is a checked store in any case. (Unlike Go, which scans all Gs at any time.)
+// then, or while `scanners` is raised; so who leaves kGwaiting or kGsyscall
+// needs a CAS only then, or if he has no P (noScanner); every other transition,
+// which only the G's one owner can make, is a checked store in any case.
 enum GStatus : uint32_t {
   // In a fresh slab, never used. Owned by the allocator.
   kGidle = 0,
@@ -135,8 +137,11 @@ struct alignas(kCacheLine) G {
   bool mainReturned = false;
   bool unguarded = false;  // its stack has a canary in place of a guard page
   bool dying = false;  // on its last switch: the sanitizers let its stack go
-  // Preempted in place: its context is its thread's, not saved (preempt.cc).
+  // Preempted in place: only its thread resumes it; sched is good for dumps,
+  // (P4) of preempt.cc.
   bool inPlace = false;
+  // foreign, or in a bubble: parks, and is readied, the long way.
+  bool special = false;
   // Odd: lost its P from outside since it last entered the runtime by itself,
   // and may be in the middle of anything. Counted up by whoever changes that.
   Atomic<uint32_t> interrupted;
@@ -152,7 +157,8 @@ struct alignas(kCacheLine) G {
                                // the goroutine itself; or nullptr
   // nanotime when a dump first saw it waiting; 0: not seen.
   int64_t waitsince = 0;
-  uint32_t stacksize = 0;  // GoOptions::stack_size in KiB; 0: default
+  uint32_t stacksize = 0;    // GoOptions::stack_size in KiB; 0: default
+  Bubble* bubble = nullptr;  // of synctest, inherited; (B1) of synctest.h
 
   // Initialised only so that m0 is a constant: static constructors of the
   // program may use the runtime before ours would run.
@@ -169,6 +175,7 @@ enum Presumed : uint32_t {
   kPresumedTaken = 2,  // it was; its P is gone
   // Its goroutine was preempted in place since it last entered the runtime.
   kPresumedMarked = 4,
+  kPresumedForked = 8,  // this is a child of fork (fork.cc); for good
 };
 
 // M is a thread. g0 is its scheduler stack: the thread's own.
@@ -194,10 +201,15 @@ struct M {
   Atomic<uint64_t> pressSleeps;
   // Out of work and looking; counted in sched.nmspinning.
   bool spinning = false;
+  // The goroutine that parks has added the earliest timer of the P: whoever
+  // finds work here instead of idling must tell others (wakeNetPoller).
+  bool timerAdded = false;
   Atomic<bool> blocked;  // asleep on a note
+  bool retired = false;  // its thread is to end; by whoever wakes it for that
   // This struct served an earlier thread and is on allm already.
   bool recycled = false;
-  uint32_t schedrand = 0;  // state of cheaprand
+  bool preciseSleeps = false;  // done, by this thread
+  uint32_t schedrand = 0;      // state of cheaprand
   int64_t id = -1;
   Atomic<int32_t> procid;        // kernel thread id; 0 before it runs
   P* nextp = nullptr;            // handed over by whoever wakes it
@@ -230,6 +242,7 @@ struct M {
   int32_t dying = 0;
 };
 
+inline constexpr int64_t kForcePreemptNS = 10'000'000;  // a slice
 inline constexpr uint32_t kRunqSize = 256;
 // per-P free Gs before half go to the global list.
 inline constexpr uint32_t kGFreeMax = 64;
@@ -264,7 +277,8 @@ struct alignas(kFalseSharing) P {
   // only P: nobody else can take from it, and here the owner needs no lock.
   // Empty whenever the P is not held by a running M (flushYielded).
   GQueue yielded;
-  Atomic<int32_t> nyielded;  // its length, for traces; written by the owner
+  Atomic<int32_t> nyielded;  // its length, for others; written by the owner
+  bool globalTurn = false;   // the global queue was passed over, see findWithP
 
   GList gFree;  // dead Gs
   uint32_t gFreeN = 0;
@@ -273,10 +287,18 @@ struct alignas(kFalseSharing) P {
   StackTop* stackCache = nullptr;
   uint64_t goidcache = 0, goidcacheend = 0;
 
+  Timers timers;
+  TimerCells funcCells, chanCells;  // of AfterFunc, and of channels of time
+
   struct SysmonTick {  // sysmon's private copy
     uint32_t schedtick = 0, syscalltick = 0;
     int64_t schedwhen = 0, syscallwhen = 0;
     int64_t presswhen = 0, pressdelay = 0;  // next pressP in this slice
+    int64_t lookwhen = 0, lookdelay = 0;    // next look whether it sleeps
+    // CPU time, ns, of thread cpuTid at the first look at it in this slice; 0:
+    // there was none.
+    int32_t cpuTid = 0;
+    int64_t cpu = 0;
   } sysmontick;
 };
 
@@ -301,7 +323,9 @@ struct Schedt {
   alignas(kFalseSharing)
       Atomic<int64_t> lastpoll;  // time of the last poll; 0: an M is blocked in
                                  // the poller now
-  Atomic<int32_t> pollingNet;    // a non-blocking poll is in progress
+  // Until when that M sleeps there, nanotime; 0: for ever, or nobody does.
+  Atomic<int64_t> pollUntil;
+  Atomic<int32_t> pollingNet;  // a non-blocking poll is in progress
 
   // Forbidden while holding it: malloc, parking, taking a lock of lower rank
   // (see lockrank.h).
@@ -309,6 +333,7 @@ struct Schedt {
 
   M* midle ABSL_GUARDED_BY(lock) = nullptr;  // parked Ms, last in first out
   int32_t nmidle ABSL_GUARDED_BY(lock) = 0;
+  int32_t nmidleLow ABSL_GUARDED_BY(lock) = 0;  // least since trimIdleMs
   // Ms parked until their locked G runs.
   int32_t nmidlelocked ABSL_GUARDED_BY(lock) = 0;
   int64_t mnext ABSL_GUARDED_BY(lock) = 0;  // Ms made so far = the next id
@@ -344,6 +369,11 @@ struct Schedt {
   Atomic<bool> sysmonwait;   // written under lock
   Atomic<bool> deadSuspect;  // checkdead awaits threads it does not know;
                              // written under lock
+  // When sysmon ends its nap, nanotime; 0: it is awake, or sleeps deeply.
+  Atomic<int64_t> sysmonLook;
+  Atomic<uint32_t> sysmonHurry;  // 1: end it now; the futex word
+  // When sysmon's deep sleep ends by itself, nanotime.
+  int64_t sysmonUntil ABSL_GUARDED_BY(lock) = 0;
   Note sysmonnote;
   void (*safePointFn)(P*) = nullptr;
   int32_t safePointWait ABSL_GUARDED_BY(lock) = 0;
@@ -372,6 +402,7 @@ extern P* allp[kMaxGomaxprocs];
 extern Atomic<int32_t> gomaxprocs;  // written with the world stopped
 extern int32_t ncpu;                // at start-up, constant
 extern PMask idlepMask;             // bit set: that P is idle, nothing to steal
+extern PMask timerpMask;            // bit clear: that P has no timers
 extern Atomic<M*> allm;             // push only
 extern M m0;
 
@@ -458,13 +489,15 @@ inline G* GList::pop() {
 // reenter is acquirem's answer when somebody has taken, or is about to take,
 // the P of an M that seemed to be blocked (preempt.cc): it may park the
 // goroutine until there is a P, and returns the M that it is on then.
-// On: user; m.locks is 1.  P: maybe lost.  Locks: takes sched.lock.  Parks:
-// yes.
+// On: user; m.locks is 1.  P: maybe lost.  Locks: takes sched.lock.
+// Parks: yes.
 M* reenter(M* mp);
 
 // acquirem and releasem bracket code that must keep its M and P: while m.locks
 // > 0 the G is not preempted. The outermost acquirem is where a goroutine
 // enters the runtime; what it returns is the M it is on from then.
+// On: any.  P: either.  Locks: none.  Parks: the outermost acquirem may
+// (reenter), the others and releasem do not.
 GUMP_ALWAYS_INLINE M* acquirem(M* mp) {
   // Owner only; others read it after a membarrier. B1 to B3 of preempt.cc,
   // whose B2 is the light side of a membarrier.

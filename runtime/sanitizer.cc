@@ -63,6 +63,20 @@ void sanitizerInitThread(M* mp) {
 }
 #endif
 
+#if defined(GUMP_ASAN)
+GUMP_NO_SANITIZE void sanitizerEnterSignal(G* gp, M* mp) {
+  sanitizerBeforeSwitch(stateOf(gp).fakeStack, mp->signalStackLo,
+                        mp->signalStackSize, nullptr);
+  sanitizerAfterSwitch(nullptr);  // made when it is first used
+}
+
+GUMP_NO_SANITIZE void sanitizerLeaveSignal(G* gp) {
+  const StackState s = stateOf(gp);
+  sanitizerBeforeSwitch(nullptr, s.lo, s.hi - s.lo, nullptr);
+  sanitizerAfterSwitch(*s.fakeStack);
+}
+#endif
+
 #if defined(GUMP_TSAN)
 // Of the TSan runtime; no header of its own declares them.
 extern "C" {

@@ -134,6 +134,21 @@ void gumpSanLeave(G* from, G* to);
 void gumpSanArrive(G* gp);
 }
 
+// sanitizerEnterSignal and sanitizerLeaveSignal bracket what a handler does on
+// mp's signal stack for as long as gp, which runs there, is interrupted. ASan
+// then keeps a fake stack of its own for the handler. In gp's, the handler's
+// first frame after a throw or a longjmp would free those of gp: they lie
+// below, so they look as if they had been left. TSan needs nothing: a handler
+// is part of what it interrupts.
+// On: the signal stack.  P: either.  Locks: none.  Parks: no.
+#if defined(GUMP_ASAN)
+void sanitizerEnterSignal(G* gp, M* mp);
+void sanitizerLeaveSignal(G* gp);
+#else
+GUMP_ALWAYS_INLINE void sanitizerEnterSignal(G*, M*) {}
+GUMP_ALWAYS_INLINE void sanitizerLeaveSignal(G*) {}
+#endif
+
 // sanitizerInitThread fills in what M keeps about its own stack.
 // On: g0, at the start of the thread.  P: none.
 #if defined(GUMP_ASAN) || defined(GUMP_TSAN)
@@ -146,8 +161,8 @@ GUMP_ALWAYS_INLINE void sanitizerInitThread(M*) {}
 
 // sanitizerIgnoreBegin and sanitizerIgnoreEnd bracket a call into a library
 // that orders its threads by atomics which TSan does not see, being
-// instrumented only where it calls libc. On: any.  P: either.  Locks: none.
-// Parks: no.
+// instrumented only where it calls libc.
+// On: any.  P: either.  Locks: none.  Parks: no.
 #if defined(GUMP_TSAN)
 void sanitizerIgnoreBegin();
 void sanitizerIgnoreEnd();

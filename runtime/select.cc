@@ -5,6 +5,8 @@
 #include <new>
 
 #include "runtime/panic.h"
+#include "runtime/synctest.h"
+#include "runtime/timechan.h"
 
 namespace gump::rt {
 
@@ -112,11 +114,16 @@ GUMP_ALWAYS_INLINE void* target(const Select* s, const Scase& cas) {
 }
 
 // looksReady is a peek: what it says may be past, so only pass 1 relies on
-// nothing being ready.
+// nothing being ready. If nothing is there in a channel of time, it first does
+// what is due.
 GUMP_ALWAYS_INLINE bool looksReady(const Scase& cas) {
   const Hchan* c = cas.c;
+  if (GUMP_UNLIKELY(c->bubble != 0)) {
+    bubbleCheck(c->bubble, "select on synctest channel from outside bubble");
+  }
   return !(cas.dir == SelectDir::kRecv ? empty(c) : full(c)) ||
-         c->closed.load(relaxed) != 0;  // rechecked under the lock
+         c->closed.load(relaxed) != 0 ||  // rechecked under the lock
+         (GUMP_UNLIKELY(c->isTimer) && timerRunIfDue(&timerChanOf(cas.c)->t));
 }
 
 GUMP_ALWAYS_INLINE ChanStep tryCase(const Select* s, const Scase& cas)
@@ -174,22 +181,39 @@ bool selparkcommit(G*, void* s) {
 // On: user, or a plain thread.  P: needed.
 // Locks: releases all channels' and ends the caller's acquirem.  Parks: yes.
 void pass2(Select* s, G* gp) {
+  bool inside = gp->bubble != nullptr;  // and so are all channels
   for (uint32_t i = 0; i < s->norder; i++) {
     const Scase& cas = s->cases[s->lockorder[i]];
     auto* sg = new (&s->sudogs[i]) Sudog;
     sg->g = gp;
     sg->isSelect = true;
     sg->c = cas.c;
+    inside = inside && cas.c->bubble != 0;
     if (cas.dir == SelectDir::kRecv) {
       sg->elem = target(s, cas);
       enqueue(&cas.c->recvq, sg);
+      if (GUMP_UNLIKELY(cas.c->isTimer)) {
+        chanRetain(cas.c);  // timechan.h, (C3)
+        timerBlock(&timerChanOf(cas.c)->t);
+        s->hasTimer = true;
+      }
     } else {
       sg->elem = cas.elem;
       enqueue(&cas.c->sendq, sg);
     }
   }
   gp->param = nullptr;
-  goparkcommit(selparkcommit, s, WaitReason::kSelect);
+  goparkcommit(selparkcommit, s,
+               inside ? WaitReason::kSynctestSelect : WaitReason::kSelect);
+}
+
+GUMP_NOINLINE void unblockTimers(const Select* s) {
+  for (uint32_t i = 0; i < s->norder; i++) {
+    Hchan* c = s->cases[s->lockorder[i]].c;
+    if (!c->isTimer) continue;
+    timerUnblock(&timerChanOf(c)->t);
+    chanRelease(c);
+  }
 }
 
 // pass3 finds out which case fired and withdraws the others.
@@ -219,6 +243,7 @@ SelectResult pass3(const Select* s, G* gp)
                  sg);
   }
   if (locked != nullptr) unlock(&locked->lock);
+  if (GUMP_UNLIKELY(s->hasTimer)) unblockTimers(s);
   // Relaxed: the next waker reads it under the lock of a channel that our next
   // select enqueues on, after this.
   gp->selectDone.store(0, relaxed);

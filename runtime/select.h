@@ -48,6 +48,7 @@ struct Select {
   Sudog* sudogs = nullptr;  // raw storage; sudogs[i] belongs to lockorder[i]
   void* discard = nullptr;  // where a received value goes that nobody wants but
                             // that must be destroyed
+  bool hasTimer = false;    // waits on a channel of time
 };
 
 // pollOrder fills pollorder with the cases that can ever be ready, in uniformly

@@ -81,6 +81,8 @@ WaitReason semaWaitReason(SemaReason reason) {
       return WaitReason::kSyncRWMutexLock;
     case SemaReason::kWaitGroupWait:
       return WaitReason::kSyncWaitGroupWait;
+    case SemaReason::kWaitGroupWaitDurable:
+      return WaitReason::kSynctestWaitGroupWait;
   }
   fatalthrow("semacquire: bad reason");
 }

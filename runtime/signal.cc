@@ -242,8 +242,9 @@ void crashAbort(const TracebackMode& mode) {
   constexpr int64_t kPatience = 1'000'000'000;
   int32_t self = gettid();
   relayMode = mode;
-  // Pairs with mcommoninit.
-  for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
+  // Pairs with mcommoninit. In a child of fork there is no other thread.
+  M* first = forked.load(relaxed) ? nullptr : allm.load(acquire);
+  for (M* mp = first; mp != nullptr; mp = mp->alllink) {
     int32_t tid = mp->procid.load(acquire);  // pairs with minit
     if (tid == 0 || tid == self) continue;
     printf("\n-----\n\n");

@@ -21,9 +21,10 @@
 //       into one page, so a parked goroutine costs one page.
 //  (K4) A slot is in exactly one place: not yet carved (beyond arena->bump),
 //       bound to a G, in a P's cache, in its class's pool, or, when it has no
-//       guard and guards are demanded, on its class's bare list. Its StackTop
-//       belongs to whoever took it from there; a slot that was not carved has
-//       never been touched.
+//       guard and guards are demanded, on its class's bare list, or marked in
+//       arena->dropped. Its StackTop belongs to whoever took it from there; a
+//       slot that was not carved, or that was dropped, has no page and no
+//       StackTop.
 //  (K5) A slot's guard is installed once, before it is bound first, and stays.
 //       top->unguarded says that there is none.
 //
@@ -67,6 +68,10 @@ static_assert((kMinStackSize + kSlotOverhead) / kPageSize % 2 == 1);  // (K2)
 constexpr uint32_t kMaxArenaOrder = 9;
 static_assert(kMinStackSize << kMaxArenaOrder < kArenaSize / 4);
 
+// Slots of an arena of the smallest class, rounded up to whole words.
+constexpr size_t kMaxSlots =
+    (kArenaSize / (kMinStackSize + kSlotOverhead) + 64) / 64 * 64;
+
 constexpr uint32_t kColours = 24;
 constexpr size_t kColourStep = kCacheLine;
 constexpr size_t kTopReserve = 64;  // sizeof(StackTop), rounded up to a line
@@ -89,8 +94,12 @@ struct Arena {
   size_t stride = 0;
   uint32_t order = 0;
   uint32_t nslots = 0;
-  uint32_t bump = 0;      // slots carved so far. Guarded by stacks.lock.
-  Arena* next = nullptr;  // in stacks.spareArenas
+  // What follows is guarded by stacks.lock.
+  uint32_t bump = 0;      // slots carved so far
+  Arena* next = nullptr;  // in stacks.spareArenas, or in SizeClass::dropped
+  // Bit i: slot i has a guard, and no pages (K4).
+  uint32_t ndropped = 0;
+  uint64_t dropped[kMaxSlots / 64] = {};
 };
 
 // SlotList is a LIFO of free slots through StackTop::next.
@@ -114,9 +123,10 @@ struct SlotList {
 };
 
 struct SizeClass {
-  SlotList pool;           // free, ready to be bound
-  SlotList bare;           // carved, but without the guard that is demanded
-  Arena* arena = nullptr;  // being carved
+  SlotList pool;             // free, ready to be bound
+  SlotList bare;             // carved, but without the guard that is demanded
+  Arena* arena = nullptr;    // being carved
+  Arena* dropped = nullptr;  // those with dropped slots, linked by next
 };
 
 // Forbidden under the lock: system calls but for mapping an arena, and touching
@@ -258,13 +268,18 @@ Arena* newArena(uint32_t order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
   return nullptr;
 }
 
-// unmapStack gives a large stack back to the kernel. Its window leaves the
-// table before the address can be mapped again.
-void unmapStack(StackTop* t) {
+// forget takes a StackTop out of what the sanitizers know.
+void forget(StackTop* t) {
   sanitizerDestroyFiber(t->tsanFiber);
   sanitizerStackDeregister(t->valgrindId);
   sanitizerForgetRootRegion(reinterpret_cast<const void*>(t->lo),
                             t->hi - t->lo);
+}
+
+// unmapStack gives a large stack back to the kernel. Its window leaves the
+// table before the address can be mapped again.
+void unmapStack(StackTop* t) {
+  forget(t);
   Arena* a = arenaOf(t->lo);
   {
     LockScope scope(&stacks.lock);
@@ -333,23 +348,49 @@ Range reserveSlots(uint32_t order, uint32_t n)
   return r;
 }
 
-// takeSlots gets up to n slots of a class: from the pool, else freshly carved.
+// takeDropped takes up to n dropped slots of the first arena that has any:
+// numbers are stored in slots.
+Range takeDropped(SizeClass* c, uint32_t n, uint32_t* slots)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
+  Arena* a = c->dropped;
+  if (a == nullptr) return {};
+  Range r{a, 0, 0};
+  for (uint32_t w = 0; r.n < n && r.n < a->ndropped; w++) {
+    for (; a->dropped[w] != 0 && r.n < n; a->dropped[w] &= a->dropped[w] - 1) {
+      slots[r.n++] =
+          w * 64 + static_cast<uint32_t>(std::countr_zero(a->dropped[w]));
+    }
+  }
+  a->ndropped -= r.n;
+  if (a->ndropped == 0) c->dropped = a->next;
+  return r;
+}
+
+// takeSlots gets up to n slots of a class: from the pool, else dropped ones,
+// else freshly carved.
 // Guards are installed and pages touched without the lock: those are system
 // calls and page faults. An empty result: lastError says why.
 SlotList takeSlots(uint32_t order, uint32_t n) {
   SlotList out;
   StackTop* bare = nullptr;
   Range fresh;
+  Range dropped;
+  uint32_t slots[kRefillBatch];
   {
     LockScope scope(&stacks.lock);
     SizeClass* c = &stacks.classes[order];
     while (out.n < n && c->pool.head != nullptr) out.push(c->pool.pop());
     if (out.n > 0) return out;
-    bare = c->bare.pop();
-    if (bare == nullptr) fresh = reserveSlots(order, n);
+    dropped = takeDropped(c, n, slots);
+    if (dropped.n == 0) bare = c->bare.pop();
+    if (dropped.n == 0 && bare == nullptr) fresh = reserveSlots(order, n);
   }
   if (bare != nullptr) {
     retryBare(bare, &out);
+  } else if (dropped.n > 0) {
+    for (uint32_t k = dropped.n; k-- > 0;) {
+      out.push(initSlot(dropped.arena, slots[k], /*guarded=*/true));
+    }
   } else if (fresh.arena != nullptr) {
     admit(fresh.arena, fresh.first, fresh.n,
           installGuards(slotBase(fresh.arena, fresh.first), fresh.arena->stride,
@@ -476,22 +517,71 @@ void stackfree(P* pp, G* gp) {
 
 void stackcacheFlush(P* pp) { spill(pp, pp->stackCacheN); }
 
+namespace {
+
+void dontNeed(uintptr_t lo, uintptr_t hi) {
+  madvise(reinterpret_cast<void*>(lo), hi - lo, MADV_DONTNEED);
+}
+
+// dropSlot gives all pages of a slot back. A slot without a guard keeps its
+// StackTop, which says so, and goes to kept.
+void dropSlot(StackTop* t, SlotList* kept) {
+  if (t->unguarded != 0) {
+    dontNeed(t->lo, t->hi & ~(kPageSize - 1));
+    kept->push(t);
+    return;
+  }
+  const uint32_t order = t->order;
+  const uintptr_t lo = t->lo;
+  Arena* a = arenaOf(lo);
+  const size_t i = (lo - a->base) / a->stride;
+  forget(t);
+  dontNeed(lo, slotBase(a, static_cast<uint32_t>(i)) + a->stride);
+  LockScope scope(&stacks.lock);
+  if (a->ndropped++ == 0) {
+    a->next = stacks.classes[order].dropped;
+    stacks.classes[order].dropped = a;
+  }
+  a->dropped[i / 64] |= uint64_t{1} << (i % 64);
+}
+
+}  // namespace
+
 void stackpoolRelease() {
   for (uint32_t order = 0; order <= kMaxArenaOrder; order++) {
-    SlotList list;
-    {
-      LockScope scope(&stacks.lock);
-      list = stacks.classes[order].pool;
-      stacks.classes[order].pool = SlotList();
+    SlotList kept;
+    for (;;) {
+      // One at a time: whoever needs a stack meanwhile finds the others.
+      StackTop* t;
+      {
+        LockScope scope(&stacks.lock);
+        t = stacks.classes[order].pool.pop();
+      }
+      if (t == nullptr) break;
+      dropSlot(t, &kept);
     }
-    // Off the list, the slots are ours. The topmost page stays: it holds the
-    // StackTop, and is used first anyway.
-    for (StackTop* t = list.head; t != nullptr; t = t->next) {
-      const uintptr_t keep = t->hi & ~(kPageSize - 1);
-      madvise(reinterpret_cast<void*>(t->lo), keep - t->lo, MADV_DONTNEED);
-    }
-    putSlots(order, &list);
+    putSlots(order, &kept);
   }
+}
+
+size_t stackGiveBack(const G* gp) {
+  constexpr uintptr_t kRedZone = 128;
+  constexpr size_t kLook = 64;  // pages per look
+  // The canary of a stack without a guard is to stay.
+  const uintptr_t lo = gp->stack.lo + (gp->unguarded ? kPageSize : 0);
+  const uintptr_t hi = (gp->sched.sp - kRedZone) & ~(kPageSize - 1);
+  size_t bytes = 0;
+  for (uintptr_t end = hi; end > lo;) {
+    const uintptr_t begin = std::max(lo, end - kLook * kPageSize);
+    unsigned char in[kLook];
+    if (mincore(reinterpret_cast<void*>(begin), end - begin, in) != 0) break;
+    size_t used = 0;
+    for (size_t k = 0; k < (end - begin) / kPageSize; k++) used += in[k] & 1u;
+    if (used > 0) dontNeed(begin, end);
+    bytes += used * kPageSize;
+    end = begin;
+  }
+  return bytes;
 }
 
 void stackCheckCanary(G* gp) {

@@ -57,22 +57,28 @@ void stackinit();
 // gp->stack, and marks gp as starting fresh. Default-sized stacks come from
 // pp's cache. False when there is no memory or, with stackguard=strict, no
 // guard.
-// On: g0.  P: needed (nullptr: straight from the pool).  Locks: takes kStack.
-// Parks: no.
+// On: g0, or user from directNext or newproc1; m.locks > 0.
+// P: pp, owned by the caller (nullptr: straight from the pool).
+// Locks: takes kStack, unless pp's cache has one.  Parks: no.
 [[nodiscard]] bool stackalloc(P* pp, G* gp, size_t size);
 // stackfree gives gp's stack back.
-// On: g0.  P: needed (or nullptr).  Locks: takes kStack.  Parks: no.
+// On: g0.  P: pp, owned by the caller (or nullptr).  Locks: takes kStack.
+// Parks: no.
 void stackfree(P* pp, G* gp);
 // stackcacheFlush moves pp's cached stacks to the pool, for a P that is being
 // destroyed and for FreeOSMemory.
 // On: any.  P: pp, owned by the caller.  Locks: takes kStack.  Parks: no.
 void stackcacheFlush(P* pp);
+// stackGiveBack gives the pages wholly below gp's saved stack pointer back to
+// the kernel, and returns how many bytes were in use. gp is kept from running.
+// On: any.  P: either.  Locks: none.  Parks: no.
+size_t stackGiveBack(const G* gp);
 // stackpoolRelease gives the pages of pooled stacks back to the kernel.
 // On: any.  P: either.  Locks: takes kStack.  Parks: no.
 void stackpoolRelease();
 // stackCheckCanary throws if gp's unguarded stack ran over. Called at each
 // switch away from an unguarded stack only.
-// On: g0.  P: either.  Locks: none.  Parks: no.
+// On: g0, or gp's own stack.  P: either.  Locks: none.  Parks: no.
 void stackCheckCanary(G* gp);
 // stackOfGuard tells whether addr lies in a guard page of ours, and then the
 // usable range of that slot. Async-signal-safe.

@@ -16,9 +16,11 @@
 // (I2) The stack of a G that is kGwaiting is read only under its scan bit: a
 //      plain thread can ready it at any time.
 //
-// Rejected: asking running goroutines for their stacks by a signal. A fatal
-// error must not depend on the co-operation of threads that may be the reason
-// for it; GOTRACEBACK=crash asks them, last of all.
+// Rejected: asking running goroutines for their stacks by a signal, and waiting
+// for the answer. A fatal error must not depend on the co-operation of threads
+// that may be the reason for it; GOTRACEBACK=crash asks them, last of all. Who
+// computes is preempted in place as part of stopping the world, and if that
+// comes to be in time, its stack can be walked without its help.
 #include "runtime/traceback.h"
 
 #include <cstring>
@@ -26,6 +28,7 @@
 #include "runtime/os_linux.h"
 #include "runtime/panic.h"
 #include "runtime/proc.h"
+#include "runtime/synctest.h"
 #include "runtime/unwind.h"
 
 namespace gump::rt {
@@ -81,9 +84,6 @@ void printGoroutine(Writer* w, const GRecord& r, const Frames& frames,
     case GRecord::Stack::kRunning:
       print(w, "\tgoroutine running on other thread; stack unavailable\n");
       break;
-    case GRecord::Stack::kNoRoom:
-      print(w, "\tno room left to walk the stack; stack unavailable\n");
-      break;
   }
   printCreatedBy(w, r);
 }
@@ -100,6 +100,8 @@ GUMP_NO_SANITIZE void describe(const G* gp, uint32_t status, GRecord* r) {
   r->gopc = gp->gopc;
   r->status = status;
   r->reason = gp->waitreason;
+  const Bubble* b = gp->bubble;  // type-stable
+  if (b != nullptr) r->bubble = b->id;
   r->locked = gp->lockedm != nullptr && !gp->inPlace;
 }
 
@@ -133,11 +135,11 @@ void takeParked(G* gp, uint32_t status, int64_t now, GRecord* r,
     r->minutes = (now - gp->waitsince) / kMinute;
   }
   frames->clear();
-  if (gp->foreign || gp->inPlace) {
+  if (gp->foreign) {
     r->stack = GRecord::Stack::kRunning;  // its thread sleeps on a futex, on a
                                           // stack that we have no context of
   } else if (gp->stack.lo != 0 && gp->sched.fresh == 0) {
-    if (!walkParked(gp, frames)) r->stack = GRecord::Stack::kNoRoom;
+    walkParked(gp, frames);
   }
 }
 
@@ -339,6 +341,14 @@ void tracebackinit() {
   unwindinit();
 }
 
+namespace {
+// saysDurable tells whether the text of r ends so.
+bool saysDurable(WaitReason r) {
+  return r >= WaitReason::kSynctestChanReceive &&
+         r <= WaitReason::kSynctestWaitGroupWait;
+}
+}  // namespace
+
 void printHeader(Writer* w, const GRecord& r, bool showPointers) {
   print(w, "goroutine %U", r.goid);
   if (showPointers) {
@@ -351,8 +361,13 @@ void printHeader(Writer* w, const GRecord& r, bool showPointers) {
   }
   print(w, " [%s", statusText(r));
   if ((r.status & kGscan) != 0) print(w, " (scan)");
+  if (r.bubble != 0 && (r.status & ~uint32_t{kGscan}) == kGwaiting &&
+      isIdleInSynctest(r.reason) && !saysDurable(r.reason)) {
+    print(w, " (durable)");
+  }
   if (r.minutes >= 1) print(w, ", %D minutes", r.minutes);
   if (r.locked) print(w, ", locked to thread");
+  if (r.bubble != 0) print(w, ", synctest bubble %u", r.bubble);
   if (r.name[0] != '\0') print(w, ", name %Q", r.name);
   print(w, "]:\n");
 }

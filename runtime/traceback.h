@@ -64,7 +64,7 @@ struct Frames;
 // GRecord is what a dump says about a goroutine, taken at one moment, printed
 // at another.
 struct GRecord {
-  enum class Stack : uint8_t { kWalked, kRunning, kNoRoom };
+  enum class Stack : uint8_t { kWalked, kRunning };
 
   const G* gp = nullptr;
   const M* mp = nullptr;
@@ -74,6 +74,7 @@ struct GRecord {
   uintptr_t gopc = 0;
   int64_t minutes = 0;
   uint32_t status = 0;
+  uint32_t bubble = 0;  // Bubble::id
   WaitReason reason{};
   bool locked = false;
   Stack stack = Stack::kWalked;

@@ -79,11 +79,10 @@ void symbolName(uintptr_t pc, char (&out)[kMaxName]) {
 bool showFrame(const char* name, int32_t level) {
   static constexpr const char* kThunk = "gump::internal::k";
   static constexpr const char* kHidden[] = {
-      "gump::rt::",        "gump::internal::", "gumpMcall",
-      "gumpGostart",       "gumpMstart",       "gumpOnG0",
-      "gumpGoroutineMain", "gumpCallOnStack",  "gumpSwitch",
-      "_Unwind_",          "__cxa_",           "__cxxabiv1::",
-      "std::terminate",
+      "gump::rt::",    "gump::internal::", "gumpMcall",         "gumpGostart",
+      "gumpMstart",    "gumpOnG0",         "gumpGoroutineMain", "gumpCallAtop",
+      "gumpCallSaved", "gumpSwitch",       "_Unwind_",          "__cxa_",
+      "__cxxabiv1::",  "std::terminate",
   };
   if (level >= 2 || strncmp(name, kThunk, strlen(kThunk)) == 0) return true;
   for (const char* prefix : kHidden) {

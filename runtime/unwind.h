@@ -1,6 +1,7 @@
-// Walking stacks: this thread's, a parked goroutine's, and the code that a
-// signal interrupted. All by the C++ unwinder and its tables, so no frame
-// pointers are needed and optimised code is walked as well as any other.
+// Walking stacks: this thread's, that of a goroutine which is parked or
+// preempted in place, and the code that a signal interrupted. All by the C++
+// unwinder and its tables, so no frame pointers are needed and optimised code
+// is walked as well as any other.
 //
 // What is collected are raw addresses in fixed storage. Turning them into names
 // is traceback.cc's work, and may come much later: after the world has been
@@ -48,12 +49,11 @@ void walkHere(Frames* out);
 // handler late), it is the handler's own.
 // On: signal stack.  P: either.  Locks: none.  Parks: no.
 void walkSignal(Frames* out);
-// walkParked collects the stack of a goroutine whose context is saved, and
-// which the caller keeps from being resumed: by the scan bit, or with the world
-// stopped. False: the stack has too little room left to walk it. Frames run
-// below the saved context for that, on gp's own stack.
-// On: any, but gp's own stack.  P: either.  Locks: none.  Parks: no.
-[[nodiscard]] bool walkParked(const G* gp, Frames* out);
+// walkParked collects the stack of a goroutine that is parked, or preempted in
+// place, and which the caller keeps from being resumed: by the scan bit, or
+// with the world stopped.
+// On: any.  P: either.  Locks: none.  Parks: no.
+void walkParked(const G* gp, Frames* out);
 
 }  // namespace gump::rt
 

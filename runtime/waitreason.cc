@@ -32,11 +32,36 @@ const char* waitReasonString(WaitReason r) {
       "preempted",
       "stopping the world",
       "flushing proc caches",
+      "synctest.Run",
+      "synctest.Wait",
+      "chan receive (durable)",
+      "chan send (durable)",
+      "select (durable)",
+      "sync.WaitGroup.Wait (durable)",
   };
   static_assert(sizeof(kText) / sizeof(kText[0]) ==
                 static_cast<size_t>(WaitReason::kNumWaitReasons));
   return r < WaitReason::kNumWaitReasons ? kText[static_cast<size_t>(r)]
                                          : "unknown wait reason";
+}
+
+bool isIdleInSynctest(WaitReason r) {
+  switch (r) {
+    case WaitReason::kChanReceiveNilChan:
+    case WaitReason::kChanSendNilChan:
+    case WaitReason::kSelectNoCases:
+    case WaitReason::kSleep:
+    case WaitReason::kSyncCondWait:
+    case WaitReason::kSynctestRun:
+    case WaitReason::kSynctestWait:
+    case WaitReason::kSynctestChanReceive:
+    case WaitReason::kSynctestChanSend:
+    case WaitReason::kSynctestSelect:
+    case WaitReason::kSynctestWaitGroupWait:
+      return true;
+    default:
+      return false;
+  }
 }
 
 }  // namespace gump::rt

@@ -33,12 +33,22 @@ enum class WaitReason : uint8_t {
   kPreempted,
   kStoppingTheWorld,
   kFlushProcCaches,
+  kSynctestRun,
+  kSynctestWait,
+  kSynctestChanReceive,
+  kSynctestChanSend,
+  kSynctestSelect,
+  kSynctestWaitGroupWait,
   kNumWaitReasons,
 };
 
 // waitReasonString returns Go's text, "" for kZero, "unknown wait reason"
 // beyond the last.
 const char* waitReasonString(WaitReason r);
+
+// isIdleInSynctest tells whether a goroutine of a bubble that parks for this
+// reason is durably blocked (synctest.h).
+bool isIdleInSynctest(WaitReason r);
 
 }  // namespace gump::rt
 

@@ -2,12 +2,41 @@
 
 #include <algorithm>
 
-#include "runtime/proc.h"
+#include "runtime/os_linux.h"
 
 namespace gump::rt {
 
 namespace {
-// sliceUsedUp tells whether pp has been on one slice for kForcePreemptNS.
+// freshWait tells whether goroutines wait for pp, or for any P, that have not
+// been preempted themselves. A sole P keeps the global queue to itself.
+bool freshWait(const P* pp) {
+  if (!runqempty(pp) || pp->nyielded.load(relaxed) > 0) return true;  // hints
+  if (sched.runqsize.load(relaxed) == 0) return false;
+  LockScope l(&sched.lock);
+  return sched.runq.head != nullptr && !sched.runq.head->inPlace;
+}
+
+// computesLong tells whether the thread on pp has used kShortCpuNS of CPU time
+// since the first such look at it in this slice. A thread that the kernel lets
+// wait has no more had its slice than the others. (In a declared call there is
+// no thread on pp: there the time that passes counts.)
+bool computesLong(P* pp) {
+  const M* mp = pp->m.load(acquire);  // pairs with acquirep
+  if (mp == nullptr) return true;
+  const int32_t tid = mp->procid.load(acquire);  // pairs with minit
+  const int64_t cpu = tid == 0 ? -1 : threadCpuTime(tid);
+  if (cpu < 0) return false;
+  P::SysmonTick* seen = &pp->sysmontick;
+  if (seen->cpuTid != tid) {
+    seen->cpuTid = tid;
+    seen->cpu = cpu;
+  }
+  return cpu - seen->cpu >= kShortCpuNS;
+}
+
+// sliceUsedUp tells whether pp has been on one slice for kForcePreemptNS, or
+// for kShortSliceNS and then kShortCpuNS of CPU time while others wait who need
+// not wait so long: it is those who compute that take turns of a whole slice.
 bool sliceUsedUp(P* pp, int64_t now) {
   P::SysmonTick* seen = &pp->sysmontick;
   // Written by the P's owner; only its change matters.
@@ -17,25 +46,66 @@ bool sliceUsedUp(P* pp, int64_t now) {
     seen->schedwhen = now;
     seen->presswhen = 0;
     seen->pressdelay = kPressFirstNS;
+    seen->lookwhen = now + kAsleepNS;
+    seen->lookdelay = kAsleepNS;
+    seen->cpuTid = 0;
     return false;
   }
-  return seen->schedwhen + kForcePreemptNS <= now;
+  const int64_t used = now - seen->schedwhen;
+  return used >= kForcePreemptNS ||
+         (used >= kShortSliceNS && freshWait(pp) && computesLong(pp));
+}
+
+// timersLate tells whether timers of pp are overdue and only its owner can run
+// them: an idle M, or one that looks for work, would steal them. The slice must
+// have been seen before: who has just begun one has run the timers, and may be
+// the one they woke, who would lose his turn if he was asked to yield.
+bool timersLate(const P* pp, int64_t now) {
+  const int64_t when = wakeTime(&pp->timers);
+  // Hints: looked at again soon.
+  return when != 0 && now - when >= kTimerLateNS &&
+         now - pp->sysmontick.schedwhen >= kPressFirstNS &&
+         sched.nmspinning.load(relaxed) + sched.npidle.load(relaxed) == 0;
+}
+
+// othersWait tells whether somebody would use pp.
+bool othersWait(const P* pp) {
+  // Hints. A sole P keeps the global queue to itself.
+  return !runqempty(pp) || pp->nyielded.load(relaxed) > 0 ||
+         sched.runqsize.load(relaxed) > 0;
 }
 }  // namespace
 
 bool retakeP(P* pp, int64_t now) {
   // A hint: a wrong request only costs a yield.
   if (pp->status.load(acquire) != kPrunning) return false;
-  if (!sliceUsedUp(pp, now)) return false;
+  if (!sliceUsedUp(pp, now) && !timersLate(pp, now)) return false;
   const bool asked = preemptone(pp);
   P::SysmonTick* seen = &pp->sysmontick;
   if (!asked || now < seen->presswhen) return asked;
   seen->presswhen = now + seen->pressdelay;
   seen->pressdelay = std::min(2 * seen->pressdelay, kForcePreemptNS);
-  incidlelocked(-1);  // as in retakeSyscall
-  if (pressP(pp)) handoffp(pp);
-  incidlelocked(1);
+  const AwakeScope awake;
+  // Who computes and is in nobody's way goes on: to stop it costs something.
+  const bool wanted = othersWait(pp) || timersLate(pp, now);
+  const Press how = wanted ? Press::kHandOff : Press::kIfAsleep;
+  if (pressP(pp, how) != nullptr) handoffp(pp);
   return true;
+}
+
+bool retakeAsleep(P* pp, int64_t now) {
+  // A hint: presumeBlocked decides.
+  if (pp->status.load(acquire) != kPrunning || sliceUsedUp(pp, now)) {
+    return false;
+  }
+  P::SysmonTick* seen = &pp->sysmontick;
+  if (now < seen->lookwhen || !othersWait(pp)) return false;
+  seen->lookwhen = now + seen->lookdelay;
+  seen->lookdelay *= 2;
+  const AwakeScope awake;
+  const bool taken = pressP(pp, Press::kIfAsleep) != nullptr;
+  if (taken) handoffp(pp);
+  return taken;
 }
 
 bool retakeSyscall(P* pp, int64_t now) {
@@ -50,33 +120,37 @@ bool retakeSyscall(P* pp, int64_t now) {
     seen->syscallwhen = now;
     if (!usedUp) return false;
   }
-  const bool others = !runqempty(pp) || sched.runqsize.load(relaxed) > 0;
+  const bool others = othersWait(pp);
   // Hints: looked at again soon.
   const bool hands =
       sched.nmspinning.load(relaxed) + sched.npidle.load(relaxed) > 0;
   if (!others && hands && seen->syscallwhen + kForcePreemptNS > now) {
     return false;
   }
-  // Until handoffp has found the P a thread, every M may look idle to
-  // checkdead, should the one in the call return and park just now.
-  incidlelocked(-1);
+  const AwakeScope awake;  // who is in the call may return and park just now
   const bool taken = pcasstatus(pp, kPsyscall, kPidle);
   if (taken) {
     pp->syscalltick.add(1, relaxed);
     handoffp(pp);
   }
-  incidlelocked(1);
   return taken;
 }
 
-int32_t retake(int64_t now) {
-  int32_t taken = 0;
+Retaken retake(int64_t now) {
+  Retaken r;
   const int32_t n = gomaxprocs.load(acquire);  // pairs with procresize
   for (int32_t i = 0; i < n; i++) {
-    retakeP(allp[i], now);
-    if (retakeSyscall(allp[i], now)) taken++;
+    P* pp = allp[i];
+    if (retakeAsleep(pp, now)) r.taken++;
+    // The first press of a slice.
+    if (retakeP(pp, now) && pp->sysmontick.pressdelay == 2 * kPressFirstNS) {
+      r.pressing = true;
+    }
+    if (retakeSyscall(pp, now)) r.taken++;
+    if (pp->status.load(acquire) == kPrunning && freshWait(pp))
+      r.waiting = true;
   }
-  return taken;
+  return r;
 }
 
 }  // namespace gump::rt

@@ -2,7 +2,8 @@
 // see while everybody is busy, or asleep.
 //
 // It wakes every 20 µs while something happens, and ever more rarely, down to
-// every 10 ms, while nothing does. When it then finds every P idle it sleeps
+// every 10 ms, while nothing does, or every 2 ms while somebody waits for whom
+// slices are short (retake.h). When it then finds every P idle it sleeps
 // for up to a minute, until somebody says that work has begun again; not at
 // once, because to wake it costs more than a short pause in the work is worth.
 // That is not a call but two words: under sched.lock it sets sysmonwait and
@@ -10,7 +11,17 @@
 // clears it and wakes the note. Both hold the lock, so each sleep has at most
 // one wake-up, and sysmon, which clears the note under the lock after it has
 // cleared sysmonwait, meets none that is still to come.
+//
+// Timers are run by Ms with a P. sysmon only sees to it that they come by: it
+// presses a P whose timers are late (retake.cc). So it does not sleep past the
+// moment at which the next one would be late (nap), as far as it knows; of an
+// earlier one that is added while all Ps are busy it is told (hurrySysmon). And
+// if all is idle but for a timer, so that a P will run for a moment every now
+// and then, it need not be woken each time: it sleeps at most a slice longer
+// than the poller.
 #include "runtime/sysmon.h"
+
+#include <algorithm>
 
 #include "runtime/netpoll.h"
 #include "runtime/os_linux.h"
@@ -29,6 +40,8 @@ constexpr int64_t kPollStale = 10'000'000;
 constexpr int64_t kDeepSleep = 60'000'000'000;  // ns
 // ns between looks at affinity and quota.
 constexpr int64_t kMaxProcsPeriod = 1'000'000'000;
+// ns for which an idle thread beyond one per P is kept for what may come.
+constexpr int64_t kTrimPeriod = 2'000'000'000;
 constexpr int64_t kNsPerMs = 1'000'000;
 
 bool nothingRuns() {
@@ -64,23 +77,70 @@ class DeadCheck {
   int64_t next_ = 0;
 };
 
-// deepSleep sleeps while nothing runs, a minute at most. True: somebody woke
-// us.
-bool deepSleep(const DeadCheck& deadCheck) {
+// untilLate is in how many ns a timer that nobody has run until then will be
+// late by `by`; at most 0: one is. kMaxWhen: there is none, or nobody may run
+// it.
+int64_t untilLate(int64_t by) {
+  // Rechecked every round.
+  if (sched.mainEnded.load(relaxed)) return kMaxWhen;
+  const int64_t next = timeSleepUntil();
+  const int64_t left = next - nanotime();
+  return next == kMaxWhen || left > kDeepSleep ? kMaxWhen : left + by;
+}
+
+// nap sleeps for delay (µs), or less: until a timer is late, and then until a
+// quarter of the time has passed that it is late by, for whoever has to be
+// pressed. hurrySysmon ends it.
+void nap(uint32_t delay) {
+  int64_t ns = int64_t{delay} * 1000;
+  // seq_cst: store sysmonLook, then read the timers / publish a timer, then
+  // read sysmonLook (hurrySysmon).
+  sched.sysmonLook.store(nanotime() + ns, seq_cst);
+  const int64_t left = untilLate(kTimerLateNS);
+  ns = std::min(ns, std::max(left < 0 ? -left / 4 : left, kPressFirstNS));
+  // Relaxed: a hurry that is lost here, or comes too late, is one for a time
+  // that we have just read, or are about to.
+  if (sched.sysmonHurry.load(relaxed) == 0) {
+    futexsleep(&sched.sysmonHurry, 0, ns);
+  }
+  sched.sysmonLook.store(0, relaxed);  // awake: need not be hurried
+  sched.sysmonHurry.store(0, relaxed);
+}
+
+// runForgotten wakes an M if a timer is late by a slice although a P is idle.
+// It should not happen: an M sleeps in the poller for it.
+void runForgotten() {
+  // A hint; wakep looks under the lock.
+  if (sched.npidle.load(relaxed) > 0 && untilLate(kForcePreemptNS) <= 0) {
+    wakep();
+  }
+}
+
+enum class Slept : uint8_t { kNot, kToTheEnd, kWoken };
+
+// deepSleep sleeps while nothing runs: a minute at most, and at most a slice
+// longer than whoever is in the poller.
+Slept deepSleep(const DeadCheck& deadCheck) {
   lock(&sched.lock);
   if (!nothingRuns()) {
     unlock(&sched.lock);
-    return false;
+    return Slept::kNot;
   }
   sched.sysmonwait.store(true, relaxed);  // written and read under sched.lock
   // Under the lock too: checkdead either sees sysmonwait, or is seen here.
-  const int64_t ns = deadCheck.delay();
+  int64_t ns =
+      std::min(std::max(untilLate(kForcePreemptNS), kForcePreemptNS / 2),
+               deadCheck.delay());
+  if (sched.nmidle > gomaxprocs.load(relaxed)) {  // trimIdleMs will end some
+    ns = std::min(ns, kTrimPeriod);
+  }
+  sched.sysmonUntil = nanotime() + ns;
   unlock(&sched.lock);
   const bool woken = notetsleep(&sched.sysmonnote, ns);
   LockScope l(&sched.lock);
   sched.sysmonwait.store(false, relaxed);
   noteclear(&sched.sysmonnote);
-  return woken;
+  return woken ? Slept::kWoken : Slept::kToTheEnd;
 }
 
 // pollNetwork looks at the network if all Ms have been too busy to.
@@ -92,66 +152,119 @@ void pollNetwork(int64_t now) {
   if (!sched.lastpoll.cas(last, now, acq_rel)) return;
   NetpollResult r = netpoll(0);
   if (r.toRun.empty()) return;
-  // While the goroutines are on their way from the poller to a queue, every M
-  // may look idle.
-  incidlelocked(-1);
+  const AwakeScope awake;
   injectglist(&r.toRun);
-  incidlelocked(1);
   netpollAdjustWaiters(r.delta);
 }
+
+// retryNostack lets a goroutine that could not begin for want of a stack try
+// again: stacks may have come back to a pool that the last try did not see. All
+// Ms may be on their way to sleep, beyond their last look at the global queue;
+// so one is woken.
+void retryNostack() {
+  if (sched.nnostack.load(relaxed) == 0) return;  // a hint
+  const AwakeScope awake;
+  nostackWake();
+  wakep();
+}
+
+// replaceUnborn takes a P back that waits for a thread which does not come, for
+// somebody who is there.
+void replaceUnborn() {
+  const AwakeScope awake;
+  if (P* pp = claimUnborn(/*ofSafePoint=*/false)) handoffp(pp);
+}
+
+// Every is something to be done once in a period.
+class Every {
+ public:
+  explicit Every(int64_t period) : period_(period) { restart(nanotime()); }
+  void restart(int64_t now) { next_ = now + period_; }
+  bool due(int64_t now) {
+    if (now < next_) return false;
+    restart(now);
+    return true;
+  }
+
+ private:
+  const int64_t period_;
+  int64_t next_ = 0;
+};
+
+// Chores is what sysmon does now and then.
+class Chores {
+ public:
+  void run(int64_t now) {
+    // A hint. Once a slice: they are many if calls are slow.
+    if (sched.npresumed.load(relaxed) > 0 && strays_.due(now)) pressStrays();
+    // Not at once: a thread is made in less than a slice. Both are hints.
+    if (sched.nmstarting.load(relaxed) == 0 ||
+        sched.ninplace.load(relaxed) == 0) {
+      unborn_.restart(now);
+    } else if (unborn_.due(now)) {
+      replaceUnborn();
+    }
+    if (maxProcs_.due(now)) updateMaxProcs();
+    if (trim_.due(now)) trimIdleMs();
+    forceReclaim(now);
+  }
+
+ private:
+  Every strays_{kForcePreemptNS};
+  Every unborn_{kForcePreemptNS};
+  Every maxProcs_{kMaxProcsPeriod};
+  Every trim_{kTrimPeriod};
+};
+
+// Pace is how long sysmon sleeps between two rounds.
+class Pace {
+ public:
+  void sleep() {
+    if (idle_ == 0) {
+      delay_ = kShortDelay;
+    } else if (idle_ > kIdleRounds) {
+      delay_ = delay_ * 2 > kLongDelay ? kLongDelay : delay_ * 2;
+    }
+    nap(std::min(delay_, most_));
+  }
+  // Nothing has happened for so long that a deep sleep may be worth it.
+  bool slow() const { return idle_ > kIdleRounds; }
+  void reset() { idle_ = 0; }
+  void end(Retaken r) {
+    idle_++;
+    if (r.taken > 0) reset();
+    most_ = r.pressing ? kPressDelay : r.waiting ? kShortSlice : kLongDelay;
+  }
+
+ private:
+  static constexpr uint32_t kPressDelay = kPressFirstNS / 1000;  // µs
+  static constexpr uint32_t kShortSlice = kShortSliceNS / 1000;
+  uint32_t idle_ = 0;  // rounds since something happened
+  uint32_t delay_ = kShortDelay;
+  uint32_t most_ = kLongDelay;  // and at most so long
+};
 
 }  // namespace
 
 void sysmon() {
-  const int64_t tracePeriod = debug.schedtrace * kNsPerMs;
-  int64_t lasttrace = 0;
-  uint32_t delay = kShortDelay;
+  const bool tracing = debug.schedtrace > 0;
+  Every trace(debug.schedtrace * kNsPerMs);
   DeadCheck deadCheck;
-  int64_t strays = 0;
-  int64_t unborn = 0;
-  int64_t maxProcs = nanotime() + kMaxProcsPeriod;
-  for (uint32_t idle = 0;; idle++) {
-    if (idle == 0) {
-      delay = kShortDelay;
-    } else if (idle > kIdleRounds) {
-      delay = delay * 2 > kLongDelay ? kLongDelay : delay * 2;
-    }
-    usleep(delay);
-    if (tracePeriod <= 0 && idle > kIdleRounds && nothingRuns() &&
-        deepSleep(deadCheck)) {
-      idle = 0;
-      delay = kShortDelay;
-    }
-    int64_t now = nanotime();
+  Chores chores;
+  Slept slept = Slept::kNot;
+  for (Pace pace;;) {
+    if (slept != Slept::kToTheEnd) pace.sleep();
+    slept = !tracing && pace.slow() && nothingRuns() ? deepSleep(deadCheck)
+                                                     : Slept::kNot;
+    if (slept == Slept::kWoken) pace.reset();
+    const int64_t now = nanotime();
     pollNetwork(now);
+    runForgotten();
     deadCheck.run(now);
-    // Stacks may have come back to a pool that the last try did not see.
-    if (sched.nnostack.load(relaxed) != 0) nostackWake();  // a hint
-    // A hint. Once a slice: they are many if calls are slow.
-    if (sched.npresumed.load(relaxed) > 0 && now >= strays) {
-      strays = now + kForcePreemptNS;
-      pressStrays();
-    }
-    // Not at once: a thread is made in less than a slice. Both are hints.
-    if (sched.nmstarting.load(relaxed) == 0 ||
-        sched.ninplace.load(relaxed) == 0) {
-      unborn = now + kForcePreemptNS;
-    } else if (now >= unborn) {
-      unborn = now + kForcePreemptNS;
-      incidlelocked(-1);  // as in retakeSyscall
-      if (P* pp = claimUnborn(/*ofSafePoint=*/false)) handoffp(pp);
-      incidlelocked(1);
-    }
-    if (now >= maxProcs) {
-      maxProcs = now + kMaxProcsPeriod;
-      updateMaxProcs();
-    }
-    forceReclaim(now);
-    if (retake(now) > 0) idle = UINT32_MAX;  // the loop makes it 0
-    if (tracePeriod > 0 && lasttrace + tracePeriod <= now) {
-      lasttrace = now;
-      schedtrace(debug.scheddetail > 0);
-    }
+    retryNostack();
+    chores.run(now);
+    pace.end(retake(now));
+    if (tracing && trace.due(now)) schedtrace(debug.scheddetail > 0);
   }
 }
 

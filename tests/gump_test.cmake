@@ -31,6 +31,29 @@ function(gump_test path)
     ENVIRONMENT "${gump_test_env};${arg_ENV}")
 endfunction()
 
+# gump_stress_test(path [SOURCES file...]): a gump_test with the label stress, and as <path>_dump again, shorter, while
+# somebody dumps everything every 10 ms (testing/stress_dump.cc).
+function(gump_stress_test path)
+  cmake_parse_arguments(arg "" "" "SOURCES" ${ARGN})
+  gump_test(${path} SOURCES ${arg_SOURCES} LIBS test_stress_dump LABELS stress)
+  string(REPLACE "/" "_" target test_${path})
+  add_test(NAME ${path}_dump COMMAND ${target})
+  set_tests_properties(${path}_dump PROPERTIES
+    TIMEOUT ${gump_test_timeout}
+    LABELS dump
+    ENVIRONMENT "${gump_test_env};GUMP_STRESS_DUMP=1;GUMP_STRESS_SECONDS=0.5")
+endfunction()
+
+# gump_traced_test(path): the stress test <path> as <path>_trace again, shorter, with schedtrace every 10 ms.
+function(gump_traced_test path)
+  string(REPLACE "/" "_" target test_${path})
+  add_test(NAME ${path}_trace COMMAND ${CMAKE_CURRENT_LIST_DIR}/stress/traced.sh $<TARGET_FILE:${target}>)
+  set_tests_properties(${path}_trace PROPERTIES
+    TIMEOUT ${gump_test_timeout}
+    LABELS dump
+    ENVIRONMENT "${gump_test_env};GODEBUG=schedtrace=10,scheddetail=1;GUMP_STRESS_SECONDS=0.5")
+endfunction()
+
 # gump_lint_tests(): what a machine can see without running anything. Once is enough: not under the sanitizers, and not
 # for another architecture.
 function(gump_lint_tests)
@@ -70,6 +93,15 @@ function(gump_lto_tests)
       ${kind} ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/lto_test/${kind})
     set_tests_properties(lto/${kind} PROPERTIES LABELS lto TIMEOUT 600 SKIP_RETURN_CODE 77)
   endforeach()
+endfunction()
+
+# gump_gdb_tests(): a debugger comes and goes. LeakSanitizer does not work where one is attached.
+function(gump_gdb_tests)
+  if(GUMP_SANITIZE OR CMAKE_CROSSCOMPILING)
+    return()
+  endif()
+  add_test(NAME gdb/attach COMMAND ${CMAKE_CURRENT_LIST_DIR}/gdb/attach.sh $<TARGET_FILE:test_stress_preempt_stress_test>)
+  set_tests_properties(gdb/attach PROPERTIES LABELS gdb TIMEOUT ${gump_test_timeout} SKIP_RETURN_CODE 77)
 endfunction()
 
 # gump_control(path sanitizer report): <path>.cc has a known bug, and under that sanitizer the test passes only if the bug

@@ -19,6 +19,7 @@
 #include "gump/chan.h"
 #include "gump/go.h"
 #include "gump/runtime.h"
+#include "gump/sync.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -70,6 +71,26 @@ __attribute__((noinline)) void HugeFrame() {
 // Spinner occupies its P for good.
 __attribute__((noinline)) void Spinner(std::atomic<bool>* spinning) {
   for (;;) spinning->store(true);
+}
+
+// Hog computes until it is told to stop; the values tell whether a walk has
+// disturbed it.
+__attribute__((noinline)) uint64_t HogStep(uint64_t x) {
+  for (int i = 0; i < 1000; i++) x = x * 6364136223846793005 + 1;
+  // ThreadSanitizer delivers signals when the program calls libc.
+  (void)std::getenv("NONESUCH");
+  asm volatile("");
+  return x;
+}
+
+__attribute__((noinline)) void Hog(const std::atomic<bool>* stop,
+                                   std::atomic<int>* begun) {
+  (*begun)++;
+  const uint64_t expected = HogStep(7);
+  while (!stop->load(std::memory_order_relaxed)) {
+    if (HogStep(7) != expected) std::abort();
+  }
+  asm volatile("");
 }
 
 }  // namespace crashtest
@@ -357,8 +378,42 @@ TEST_F(CrashDeathTest, QuitWhileEveryThreadIsBusyElsewhere) {
               "^SIGQUIT: quit\n.*goroutine 1 \\[syscall\\]:\n.*"
               // Runnable, if it has been preempted in place by now.
               "goroutine [0-9]+ \\[runn(ing|able)\\]:\n"
-              "\tgoroutine running on other thread; stack unavailable\n"
+              "(\tgoroutine running on other thread; stack unavailable\n|"
+              "([^\n]+\n\t[^\n]+\n)*crashtest::Spinner\\(\\.\\.\\.\\)\n.*)"
               "created by [^\n]+ in goroutine 1\n");
+}
+
+size_t Count(const std::string& text, std::string_view what) {
+  size_t n = 0;
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at++) {
+    n++;
+  }
+  return n;
+}
+
+constexpr std::string_view kHogFrame = "crashtest::Hog(...)\n";
+
+TEST_F(CrashDeathTest, QuitShowsTheStacksOfHogs) {
+  // With one P, at most one of them is not preempted in place.
+  for (const char* procs : {"1", "2"}) {
+    EXPECT_EXIT(RunWith({{"GOMAXPROCS", procs}},
+                        [] {
+                          static std::atomic<bool> stop = false;
+                          static std::atomic<int> begun = 0;
+                          for (int i = 0; i < 6; i++) {
+                            go([] { crashtest::Hog(&stop, &begun); });
+                          }
+                          testing::Eventually([] { return begun == 6; });
+                          // Stops the world under all of them.
+                          (void)runtime::Stack(true);
+                          raise(SIGQUIT);
+                        }),
+                Died(),
+                "^SIGQUIT: quit\n.*goroutine 1 \\[running\\]:\n.*"
+                "(goroutine [0-9]+ \\[runnable\\]:\n([^\n]+\n"
+                "\t[^\n]+\n)*crashtest::Hog\\(\\.\\.\\.\\)\n.*"
+                "created by [^\n]+ in goroutine 1\n.*){3}");
+  }
 }
 
 // SignalWhenParked sends SIGQUIT to a thread once the goroutine that is locked
@@ -551,23 +606,30 @@ TEST_F(CrashDeathTest, SchedtraceIsPrintedBeforeTheStacks) {
               "panic: boom\n\ngoroutine 1 ");
 }
 
+// ShortOfStacks starts a goroutine that cannot begin, and parks.
+void ShortOfStacks() {
+  long pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit limit;
+  getrlimit(RLIMIT_AS, &limit);
+  // Enough for threads, and what malloc reserves for each.
+  limit.rlim_cur = static_cast<rlim_t>(pages) * 4096 + (512 << 20);
+  setrlimit(RLIMIT_AS, &limit);
+  go(GoOptions{.stack_size = 1 << 30, .name = {}}, [] {});
+  make_chan<int>().Recv();
+}
+
 TEST_F(CrashDeathTest, NoMemoryForAStackIsNotCalledADeadlock) {
   if (kSanitized) GTEST_SKIP() << "the shadow does not fit under RLIMIT_AS";
-  EXPECT_EXIT(RunWith({},
-                      [] {
-                        long pages = 0;
-                        std::ifstream("/proc/self/statm") >> pages;
-                        rlimit limit;
-                        getrlimit(RLIMIT_AS, &limit);
-                        limit.rlim_cur =
-                            static_cast<rlim_t>(pages) * 4096 + (64 << 20);
-                        setrlimit(RLIMIT_AS, &limit);
-                        go(GoOptions{.stack_size = 1 << 30, .name = {}}, [] {});
-                        make_chan<int>().Recv();
-                      }),
-              Died(),
-              "runtime: 1 goroutines cannot begin: .*\nfatal error: all other "
-              "goroutines are asleep and no memory for a stack - deadlock!\n");
+  // Often: sysmon, which makes the goroutine try again, must not come between
+  // the last look of the last M at the queues and its sleep.
+  for (int i = 0; i < 30; i++) {
+    EXPECT_EXIT(
+        RunWith({}, ShortOfStacks), Died(),
+        "runtime: 1 goroutines cannot begin: .*\nfatal error: all other "
+        "goroutines are asleep and no memory for a stack - "
+        "deadlock!\n");
+  }
 }
 
 TEST(StackTest, OfTheCallerIsOneBlock) {
@@ -596,6 +658,31 @@ TEST(StackTest, OfAllShowsParkedGoroutinesAndTheirMaker) {
         << text;
     c.Send(1);
   });
+}
+
+TEST(StackTest, OfAllShowsWhereHogsArePreempted) {
+  constexpr int kHogs = 4;
+  for (int procs : {1, 2, 4}) {
+    testing::RunWith(procs, [] {
+      std::atomic<bool> stop = false;
+      std::atomic<int> begun = 0;
+      sync::WaitGroup wg;
+      for (int i = 0; i < kHogs; i++) {
+        wg.Go([&] { crashtest::Hog(&stop, &begun); });
+      }
+      EXPECT_TRUE(testing::Eventually([&] { return begun == kHogs; }));
+      // One that was caught by a page fault looks asleep, and is passed over.
+      std::string text;
+      EXPECT_TRUE(testing::Eventually([&] {
+        text = runtime::Stack(true);
+        return Count(text, kHogFrame) == kHogs;
+      })) << text;
+      EXPECT_GE(Count(text, "[runnable]:\n"), size_t{kHogs}) << text;
+      for (int i = 0; i < 100; i++) (void)runtime::Stack(true);
+      stop = true;
+      wg.Wait();
+    });
+  }
 }
 
 TEST(StackTest, OfAllWhileOthersComeAndGo) {

@@ -13,7 +13,9 @@
 #include "gump/chan.h"
 #include "gump/go.h"
 #include "gump/runtime.h"
+#include "gump/select.h"
 #include "gump/sync.h"
+#include "gump/time.h"
 #include "runtime/sanitizer.h"
 #include "tests/testing/malloc_hook.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -119,6 +121,17 @@ TEST_P(NoMallocTest, ContendedMutexAndWaitGroup) {
       });
     }
     wg.Wait();
+  });
+}
+
+TEST_P(NoMallocTest, SleepingAndTimeouts) {
+  auto never = make_chan<int>();
+  Steady([never] {
+    time::Sleep(absl::Microseconds(1));
+    select(Recv(never), Recv(time::After(absl::Microseconds(1))));
+    auto t = time::NewTimer(absl::Hours(1));
+    t.Reset(absl::Hours(2));
+    t.Stop();
   });
 }
 

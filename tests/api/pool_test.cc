@@ -37,8 +37,13 @@ std::atomic<int> Item::alive = 0;
 
 std::unique_ptr<Item> MakeItem(int n) { return std::make_unique<Item>(n); }
 
-TEST_P(PoolTest, GetReturnsWhatWasPutOrNothing) {
-  Run([] {
+// A goroutine may be moved from one P to another at any time, and the item that
+// the first has at hand is not for the second. So what exactly Get returns can
+// be foretold with one P only (SolePoolTest).
+int MayBeElsewhere() { return runtime::GOMAXPROCS(0) - 1; }
+
+TEST(SolePoolTest, GetReturnsWhatWasPutOrNothing) {
+  testing::RunWith(1, [] {
     Pool<Item> pool;
     EXPECT_EQ(pool.Get(), nullptr);
     pool.Put(nullptr);
@@ -52,8 +57,8 @@ TEST_P(PoolTest, GetReturnsWhatWasPutOrNothing) {
   EXPECT_EQ(Item::alive, 0);
 }
 
-TEST_P(PoolTest, GetMakesANewOneWhenThereIsNone) {
-  Run([] {
+TEST(SolePoolTest, GetMakesANewOneWhenThereIsNone) {
+  testing::RunWith(1, [] {
     int made = 0;
     Pool<Item> pool{[&] { return MakeItem(++made); }};
     EXPECT_EQ(pool.Get()->n, 1);
@@ -70,13 +75,13 @@ TEST_P(PoolTest, HoldsAnyNumberAndGivesEachOutOnce) {
     constexpr int kItems = 1000;
     for (int i = 0; i < kItems; i++) pool.Put(MakeItem(i));
     std::vector<bool> seen(kItems);
-    for (int i = 0; i < kItems; i++) {
-      auto item = pool.Get();
-      ASSERT_NE(item, nullptr);
+    int found = 0;
+    while (auto item = pool.Get()) {
+      found++;
       ASSERT_FALSE(seen[static_cast<size_t>(item->n)]);
       seen[static_cast<size_t>(item->n)] = true;
     }
-    EXPECT_EQ(pool.Get(), nullptr);
+    EXPECT_GE(found, kItems - MayBeElsewhere());
   });
   EXPECT_EQ(Item::alive, 0);
 }
@@ -104,8 +109,8 @@ TEST_P(PoolTest, AnUnusedItemSurvivesOneCycleAndNotTwo) {
   });
 }
 
-TEST_P(PoolTest, VictimsAreTakenBeforeANewOneIsMade) {
-  Run([] {
+TEST(SolePoolTest, VictimsAreTakenBeforeANewOneIsMade) {
+  testing::RunWith(1, [] {
     Pool<Item> pool;
     for (int i = 0; i < 20; i++) pool.Put(MakeItem(i));
     runtime::GC();
@@ -128,7 +133,7 @@ TEST_P(PoolTest, ItemsOfOtherPsAreFound) {
     // All but the fast slots of the other Ps, which belong to them.
     int found = 0;
     while (pool.Get() != nullptr) found++;
-    EXPECT_GE(found, 400 - runtime::GOMAXPROCS(0));
+    EXPECT_GE(found, 400 - MayBeElsewhere());
   });
   EXPECT_EQ(Item::alive, 0);
 }

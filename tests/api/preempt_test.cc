@@ -17,10 +17,12 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <regex>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -34,6 +36,8 @@
 
 namespace gump {
 namespace {
+
+using namespace std::string_view_literals;
 
 pid_t Tid() { return static_cast<pid_t>(syscall(SYS_gettid)); }
 
@@ -469,6 +473,121 @@ TEST(PreemptSignalDeathTest, HandlersOfTheProgramAreCalledToo) {
       ::testing::ExitedWithCode(7), "");
 }
 
+// ComputeBesideOthers makes more goroutines compute than there are Ps, and
+// tells whether all of them have had their turn.
+bool ComputeBesideOthers() {
+  std::atomic<int> turns = 0;
+  sync::WaitGroup wg;
+  for (int i = 0; i < 4; i++) {
+    wg.Go([&] {
+      turns++;
+      while (turns < 4) {
+      }
+    });
+  }
+  wg.Wait();
+  return turns == 4;
+}
+
+struct sigaction replaced;
+void CallReplaced(int sig, siginfo_t* info, void* context) {
+  urgents++;
+  replaced.sa_sigaction(sig, info, context);
+}
+
+// One that comes after ours, and calls the one it replaces, changes nothing.
+TEST(PreemptSignalDeathTest, HandlersThatPassOnMayReplaceOurs) {
+  EXPECT_EXIT(
+      {
+        bool all = false;
+        testing::RunWith(2, [&] {
+          struct sigaction action = {};
+          action.sa_sigaction = CallReplaced;
+          action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+          sigaction(SIGURG, &action, &replaced);
+          all = ComputeBesideOthers();
+        });
+        std::exit(all && urgents > 0 ? 7 : 1);
+      },
+      ::testing::ExitedWithCode(7), "");
+}
+
+// One that does not leaves the other ways. Threads that block the signal are
+// no worse.
+TEST(PreemptSignalDeathTest, GoroutinesThatTakeNoSignalComeByByThemselves) {
+  EXPECT_EXIT(
+      {
+        testing::RunWith(1, [&] {
+          std::signal(SIGURG, SIG_IGN);
+          std::atomic<bool> stop = false;
+          sync::WaitGroup wg;
+          wg.Go([&] {
+            wg.Go([&] { stop = true; });
+            auto c = make_chan<int>(1);
+            while (!stop) {
+              c.Send(1);
+              c.Recv();
+            }
+          });
+          wg.Wait();
+          Talk(100);
+        });
+        std::exit(7);
+      },
+      ::testing::ExitedWithCode(7), "");
+}
+
+[[gnu::noinline]] void UseSignalStack(int) {
+  volatile char room[40 << 10];
+  for (size_t i = 0; i < sizeof(room); i += 512) room[i] = 1;
+  urgents += room[512];
+}
+
+// The signal stack of our threads has room for the program's handlers.
+TEST_P(PreemptTest, SignalStackHasRoomForHandlers) {
+  struct sigaction action = {};
+  action.sa_handler = UseSignalStack;
+  action.sa_flags = SA_ONSTACK;
+  struct sigaction before;
+  sigaction(SIGUSR2, &action, &before);
+  gump::Run([] {
+    stack_t stack;
+    sigaltstack(nullptr, &stack);
+    EXPECT_GE(stack.ss_size, size_t{64} << 10);
+    const int had = urgents;
+    sync::WaitGroup wg;
+    for (int i = 0; i < 10; i++) wg.Go([] { raise(SIGUSR2); });
+    wg.Wait();
+    EXPECT_EQ(urgents, had + 10);
+  });
+  sigaction(SIGUSR2, &before, nullptr);
+}
+
+// SA_RESTART: a read that SIGURG interrupts goes on.
+TEST_P(PreemptTest, ReadsAreRestarted) {
+  int fds[2];
+  ASSERT_EQ(pipe(fds), 0);
+  gump::Run([&] {
+    std::atomic<pid_t> reader = 0;
+    sync::WaitGroup wg;
+    wg.Go([&] {
+      reader = Tid();
+      char c = 0;
+      EXPECT_EQ(read(fds[0], &c, 1), 1) << strerror(errno);
+      EXPECT_EQ(c, 'x');
+    });
+    EXPECT_TRUE(testing::Eventually([&] { return reader != 0; }));
+    for (int i = 0; i < 200; i++) {
+      syscall(SYS_tgkill, getpid(), reader.load(), SIGURG);
+      runtime::Gosched();
+    }
+    EXPECT_EQ(write(fds[1], "x", 1), 1);
+    wg.Wait();
+  });
+  close(fds[0]);
+  close(fds[1]);
+}
+
 // Signals from outside, with and without a reason to preempt, change nothing.
 TEST_P(PreemptTest, StormOfSIGURG) {
   std::atomic<bool> stop = false;
@@ -484,7 +603,7 @@ TEST_P(PreemptTest, StormOfSIGURG) {
       wg.Go([] {
         for (int k = 0; k < 200; k++) {
           for (const Hog& hog : kHogs) {
-            if (hog.step != kHogs[4].step) hog.step();
+            if (hog.name != "Regex"sv) hog.step();
           }
           runtime::Gosched();
         }
@@ -495,6 +614,39 @@ TEST_P(PreemptTest, StormOfSIGURG) {
   });
   stop = true;
   storm.join();
+}
+
+// With one P whoever yields waits in a queue of that P's own: he is no less
+// somebody who waits.
+TEST(PreemptLimitTest, SoleHogIsPreemptedForThoseWhoYielded) {
+  testing::RunWith(1, [] {
+    auto c = make_chan<int>();
+    go([&] { c.Send(1); });
+    c.Recv();  // leaves the thread of Run
+    std::atomic<bool> stop = false;
+    sync::WaitGroup wg;
+    wg.Go([&] {
+      while (!stop) {
+      }
+    });
+    runtime::Gosched();
+    stop = true;
+    wg.Wait();
+  });
+}
+
+// More goroutines block than there may be threads: some have to wait, and keep
+// a P for that long, but the process does not die of it.
+TEST(PreemptLimitTest, SleepersBeyondTheThreadLimitWait) {
+  testing::RunWith(2, [] {
+    const int limit = debug::SetMaxThreads(64);
+    sync::WaitGroup wg;
+    for (int i = 0; i < 500; i++) wg.Go([] { usleep(20'000); });
+    wg.Wait();
+    EXPECT_LE(debug::ReadSchedStats().threads, 64);
+    runtime::GC();
+    debug::SetMaxThreads(limit);
+  });
 }
 
 }  // namespace

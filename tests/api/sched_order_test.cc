@@ -308,8 +308,8 @@ TEST(SchedOrderTest, FullRingDoesNotStarveTheGlobalQueue) {
   // global queue gets every 61st turn.
   testing::RunWith(1, [] {
     struct Chain {
-      bool stop = false;
-      int alive = 0;
+      std::atomic<bool> stop = false;
+      std::atomic<int> alive = 0;
       void Link() {
         if (!stop) {
           alive++;

@@ -100,6 +100,21 @@ TEST(HeaderTest, ShowsScanBitAndName) {
             "goroutine 9 [chan send (scan), name \"pump \\\"a\\\"\"]:\n");
 }
 
+TEST(HeaderTest, ShowsTheBubble) {
+  GRecord r;
+  r.goid = 9;
+  r.bubble = 3;
+  r.status = kGwaiting;
+  r.reason = WaitReason::kSleep;
+  EXPECT_EQ(Header(r), "goroutine 9 [sleep (durable), synctest bubble 3]:\n");
+  r.reason = WaitReason::kSynctestSelect;
+  EXPECT_EQ(Header(r), "goroutine 9 [select (durable), synctest bubble 3]:\n");
+  r.reason = WaitReason::kSyncMutexLock;
+  EXPECT_EQ(Header(r), "goroutine 9 [sync.Mutex.Lock, synctest bubble 3]:\n");
+  r.status = kGrunnable;
+  EXPECT_EQ(Header(r), "goroutine 9 [runnable, synctest bubble 3]:\n");
+}
+
 TEST(HeaderTest, ShowsPointersWhenAsked) {
   GRecord r;
   r.goid = 2;

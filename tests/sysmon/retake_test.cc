@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/os_linux.h"
 #include "runtime/proc.h"
 
 namespace gump::rt {
@@ -57,6 +58,32 @@ TEST_F(RetakeTest, AsksAgainUntilTheTickMoves) {
   EXPECT_TRUE(Asked(g_));
 }
 
+TEST_F(RetakeTest, SliceIsShorterWhileOthersWait) {
+  G other;
+  runqput(&p_, &other, /*next=*/false);
+  const int32_t self = gettid();
+  m_.procid.store(self, release);
+  EXPECT_FALSE(retakeP(&p_, 0));
+  EXPECT_FALSE(retakeP(&p_, kShortSliceNS - 1));
+  EXPECT_FALSE(retakeP(&p_, kShortSliceNS));  // begins to look at its CPU time
+  const int64_t cpu = threadCpuTime(self);
+  EXPECT_GT(cpu, 0);
+  while (threadCpuTime(self) - cpu < kShortCpuNS) {
+    EXPECT_FALSE(Asked(g_));
+  }
+  EXPECT_TRUE(retakeP(&p_, kShortSliceNS + 1));
+  EXPECT_TRUE(Asked(g_));
+}
+
+// Nor does one count as used up whose thread got no CPU time.
+TEST_F(RetakeTest, SliceIsNotShorterForThoseWhoDoNotCompute) {
+  G other;
+  runqput(&p_, &other, /*next=*/false);
+  EXPECT_FALSE(retakeP(&p_, 0));  // m_ has no thread
+  EXPECT_FALSE(retakeP(&p_, kForcePreemptNS - 1));
+  EXPECT_TRUE(retakeP(&p_, kForcePreemptNS));
+}
+
 TEST_F(RetakeTest, NewTickIsANewSlice) {
   EXPECT_FALSE(retakeP(&p_, 0));
   p_.schedtick.store(2, relaxed);
@@ -89,6 +116,41 @@ TEST_F(RetakeTest, AsksNobodyWhileTheThreadIsBetweenGoroutines) {
   EXPECT_FALSE(retakeP(&p_, 10 * kMs));
 }
 
+TEST_F(RetakeTest, LooksForSleepersWhileOthersWait) {
+  EXPECT_FALSE(retakeAsleep(&p_, 0));  // starts the clock
+  const int64_t first = p_.sysmontick.lookwhen;
+  EXPECT_EQ(first, kAsleepNS);
+  EXPECT_FALSE(retakeAsleep(&p_, first));
+  EXPECT_EQ(p_.sysmontick.lookwhen, first);  // nobody waits: no look
+  G other;
+  runqput(&p_, &other, /*next=*/false);
+  EXPECT_FALSE(retakeAsleep(&p_, first - 1));
+  EXPECT_EQ(p_.sysmontick.lookwhen, first);
+  // It looks, finds no thread (m_ has none), and looks again, ever more rarely.
+  EXPECT_FALSE(retakeAsleep(&p_, first));
+  EXPECT_EQ(p_.sysmontick.lookwhen, 2 * first);
+  EXPECT_FALSE(retakeAsleep(&p_, 2 * first));
+  EXPECT_EQ(p_.sysmontick.lookwhen, 4 * first);
+  EXPECT_FALSE(Asked(g_));
+  p_.schedtick.store(2, relaxed);
+  EXPECT_FALSE(retakeAsleep(&p_, 3 * first));
+  EXPECT_EQ(p_.sysmontick.lookwhen, 4 * first);  // a new slice, a new clock
+}
+
+// Late timers are a reason to ask, unless somebody idle could steal them.
+TEST_F(RetakeTest, LateTimersAreAReason) {
+  constexpr int64_t kDue = 5 * kMs;
+  p_.timers.minWhenHeap.store(kDue, relaxed);
+  EXPECT_FALSE(retakeP(&p_, kMs));
+  EXPECT_FALSE(retakeP(&p_, kDue + kTimerLateNS - 1));
+  sched.npidle.store(1, relaxed);
+  EXPECT_FALSE(retakeP(&p_, kDue + kTimerLateNS));
+  sched.npidle.store(0, relaxed);
+  EXPECT_FALSE(Asked(g_));
+  EXPECT_TRUE(retakeP(&p_, kDue + kTimerLateNS));
+  EXPECT_TRUE(Asked(g_));
+}
+
 TEST_F(RetakeTest, LooksAtEveryLiveP) {
   P other;
   M otherM;
@@ -102,8 +164,8 @@ TEST_F(RetakeTest, LooksAtEveryLiveP) {
   allp[1] = &other;
   allp[2] = &dead;
   gomaxprocs.store(2, relaxed);
-  retake(0);
-  retake(10 * kMs);
+  EXPECT_FALSE(retake(0).pressing);
+  EXPECT_TRUE(retake(10 * kMs).pressing);
   EXPECT_TRUE(Asked(g_));
   EXPECT_TRUE(Asked(otherG));
   EXPECT_FALSE(Asked(deadG));

@@ -11,9 +11,12 @@
 #include <memory>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "gump/gls.h"
+#include "gump/go.h"
+#include "gump/waitgroup.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump::testing {
@@ -31,6 +34,20 @@ std::thread KnownThread(F f) {
   });
   EXPECT_TRUE(Eventually([&] { return known->load(); }));
   return t;
+}
+
+// OnBothSides runs each f in two plain threads and in two goroutines, and
+// returns when all have returned. To be called from a goroutine.
+template <class... F>
+void OnBothSides(const F&... f) {
+  std::vector<std::thread> threads;
+  sync::WaitGroup wg;
+  for (int i = 0; i < 2; i++) (threads.push_back(KnownThread(f)), ...);
+  for (int i = 0; i < 2; i++) (wg.Go(f), ...);
+  wg.Wait();
+  blocking([&] {
+    for (auto& t : threads) t.join();
+  });
 }
 
 }  // namespace gump::testing

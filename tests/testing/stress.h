@@ -1,7 +1,9 @@
 // What stress tests share: how long, and with which seed.
 //
 // GUMP_STRESS_SECONDS says how long each test runs (default 1),
-// GUMP_STRESS_SEED repeats a seed that a failing test printed.
+// GUMP_STRESS_SEED repeats a seed that a failing test printed,
+// GUMP_STRESS_DUMP=1 dumps all goroutines every 10 ms meanwhile
+// (stress_dump.cc).
 #ifndef TESTS_TESTING_STRESS_H_
 #define TESTS_TESTING_STRESS_H_
 
@@ -57,9 +59,8 @@ inline uint64_t StressSeed() {
   return seed;
 }
 
-// StressTime is how long a test is to run.
-inline std::chrono::nanoseconds StressTime() {
-  double seconds = 1;
+// StressTime is how long a test is to run, if nobody says otherwise.
+inline std::chrono::nanoseconds StressTime(double seconds = 1) {
   if (const char* s = std::getenv("GUMP_STRESS_SECONDS"))
     seconds = std::atof(s);
   return std::chrono::duration_cast<std::chrono::nanoseconds>(

@@ -20,6 +20,7 @@ ABSL_DEBUGGING = r'"absl/debugging/[a-z_]+\.h"'
 RUNTIME = r'"runtime/[a-z0-9_]+\.h"'
 NETPOLL = r'"netpoll/[a-z0-9_]+\.h"'
 WINDOW = r'"gump/internal/(?:linkname|atomic)\.h"'
+API_INTERNAL = r'"gump/internal/(?:list_chain|node_arena)\.h"'
 PUBLIC = r'[<"]gump/[a-z0-9_]+\.h[>"]'
 EVERYTHING = r".*"
 
@@ -33,7 +34,7 @@ RULES = [
     (r"netpoll/netpoll_uring\.cc", [ANY_STD, ABSL_ANY, RUNTIME, NETPOLL, WINDOW, r"<liburing\.h>"], NO_STD_LOCKS),
     (r"netpoll/.*", [ANY_STD, ABSL_ANY, RUNTIME, NETPOLL, WINDOW], r"<liburing\.h>|" + NO_STD_LOCKS),
     (r"sysmon/.*", [ANY_STD, RUNTIME, WINDOW, r'"sysmon/[a-z0-9_]+\.h"'], NO_STD_LOCKS),
-    (r"api/include/.*", [ANY_STD, ABSL_ANY, PUBLIC, WINDOW], None),
+    (r"api/include/.*", [ANY_STD, ABSL_ANY, PUBLIC, WINDOW, API_INTERNAL], None),
     (r"api/.*", [ANY_STD, ABSL_ANY, PUBLIC, WINDOW, RUNTIME, r'"netpoll/fd\.h"', r'"api/[a-z0-9_]+\.h"'], None),
     (r"docs/examples/.*|tools/bench/.*|tests/install/.*",
      [ANY_STD, ABSL_ANY, PUBLIC, r'"docs/examples/[a-z0-9_]+\.h"', r'"tools/bench/[a-z0-9_]+\.h"',

@@ -11,6 +11,12 @@
 // All functions may be called from goroutines and from plain threads, but for
 // Run, which turns a plain thread into the one that main runs on at first.
 //
+// exit, quick_exit and _exit may be called anywhere; goroutines go on until the
+// process is gone, so handlers of exit and static destructors may use them, but
+// for those that run after Run has returned. A child of fork may exec and exit,
+// and use what does not wait; a call that needs goroutines ends it with a
+// sentence on standard error and exit code 2.
+//
 // Memory ordering: a call of go happens before its f begins; that f ends
 // happens before nothing, unless the program says so by other means. A call of
 // Run happens before main begins, and the return of main before that of Run.

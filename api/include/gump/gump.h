@@ -2,13 +2,17 @@
 #ifndef GUMP_GUMP_H_
 #define GUMP_GUMP_H_
 
-#include "gump/chan.h"     // IWYU pragma: export
-#include "gump/defer.h"    // IWYU pragma: export
-#include "gump/gls.h"      // IWYU pragma: export
-#include "gump/go.h"       // IWYU pragma: export
-#include "gump/panic.h"    // IWYU pragma: export
-#include "gump/runtime.h"  // IWYU pragma: export
-#include "gump/select.h"   // IWYU pragma: export
-#include "gump/sync.h"     // IWYU pragma: export
+#include "gump/chan.h"      // IWYU pragma: export
+#include "gump/context.h"   // IWYU pragma: export
+#include "gump/defer.h"     // IWYU pragma: export
+#include "gump/gls.h"       // IWYU pragma: export
+#include "gump/go.h"        // IWYU pragma: export
+#include "gump/panic.h"     // IWYU pragma: export
+#include "gump/rate.h"      // IWYU pragma: export
+#include "gump/runtime.h"   // IWYU pragma: export
+#include "gump/select.h"    // IWYU pragma: export
+#include "gump/sync.h"      // IWYU pragma: export
+#include "gump/synctest.h"  // IWYU pragma: export
+#include "gump/time.h"      // IWYU pragma: export
 
 #endif  // GUMP_GUMP_H_

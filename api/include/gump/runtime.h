@@ -73,9 +73,12 @@ void UnlockOSThread();
 // std::bad_alloc.
 std::string Stack(bool all);
 
-// GC runs one reclamation cycle and returns when it is done: caches of
-// sync::Pool age by one step, and what falls out of them is deleted here. Parks
-// until every P has passed a safe point, if there are pools.
+// GC runs one reclamation cycle and returns when it is done. Caches of
+// sync::Pool age by one step, and what falls out of them is deleted here. Then
+// memory goes back to the kernel: of stacks that no goroutine uses, of parked
+// goroutines below their stack pointers, of threads that have nothing to do.
+// One runs by itself two minutes after the last. Parks: while another cycle
+// runs, and until every P has passed a safe point.
 void GC();
 
 // SetFinalizer hands f to the finalizer goroutine, which runs such functions
@@ -109,9 +112,35 @@ void Retire(T* p) {
 
 namespace gump::debug {
 
-// FreeOSMemory runs a reclamation cycle and gives the pages of cached stacks
-// back to the kernel. Parks.
+// FreeOSMemory is runtime::GC, which gives memory back at once here. Parks.
 void FreeOSMemory();
+
+// SchedStats is what the scheduler counts. The first group tells how things
+// are, the others what has happened since the start of the process.
+//
+//   procs, idle_procs               Ps; Ps without work
+//   threads, idle_threads,          threads of the scheduler, with the monitor
+//   spinning_threads                and the one that makes threads; those
+//                                   without work; those that look for some
+//   goroutines, runnable            goroutines; those that wait for a P
+//   preempted_in_place              those stopped in the middle of their code
+//   presumed_blocked                those asleep in an undeclared system call,
+//                                   or just back from one, without a P
+//
+//   preemptions, presumptions       how often that has happened
+//   world_stops, world_stop_ns      stops of the world, and ns until it stood
+//                                   still, in total
+//   reclaim_cycles,                 reclamation cycles, and those of them that
+//   forced_reclaim_cycles           were due to the time alone
+//   reclaim_worker_slabs            shares of a cycle (256 goroutines each)
+//                                   that were done by a P with nothing to do
+//   stack_bytes_reclaimed           bytes of the stacks of parked goroutines
+//   threads_retired                 threads that ended for want of work
+using SchedStats = rt::SchedStats;
+
+// ReadSchedStats reads all of it. The figures are read one after the other,
+// while the program goes on: they need not fit together. Does not park.
+SchedStats ReadSchedStats();
 
 // SetMaxThreads limits the number of threads (10,000 at start) and returns the
 // previous limit. Exceeding it is the fatal error "thread exhaustion". Plain

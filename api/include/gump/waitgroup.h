@@ -18,6 +18,11 @@
 //   "sync: WaitGroup misuse: Add called concurrently with Wait"
 //   "sync: WaitGroup is reused before previous Wait has returned"
 //
+// Raised from zero in a bubble of synctest, it belongs to that bubble until it
+// is zero again. To use it from elsewhere meanwhile is a fatal error:
+//   "sync: WaitGroup.Add called from inside and outside synctest bubble"
+//   "sync: WaitGroup.Add called from multiple synctest bubbles"
+//
 // Memory ordering: a Done happens before the return of every Wait it lets go.
 //
 // The algorithm is that of Go's sync.WaitGroup; see api/waitgroup.cc.
@@ -45,12 +50,17 @@ class WaitGroup {
   // Add changes the counter by delta, which may be negative. Never parks.
   // Panics as said above.
   void Add(int delta) {
+    // Relaxed: see nbubbles.
+    if (rt::nbubbles.load(rt::relaxed) != 0) [[unlikely]] {
+      AddInBubble(delta);
+    }
     // Acq_rel: release pairs with the acquire in Wait; the last Done also
     // acquires, so that it passes on what the others released.
     const uint64_t state = state_.add(
         static_cast<uint64_t>(static_cast<int64_t>(delta)) << kCounterShift,
         rt::acq_rel);
-    if (Counter(state) < 0 || Waiters(state) != 0) [[unlikely]] {
+    // Waiters, or of a bubble.
+    if (Counter(state) < 0 || static_cast<uint32_t>(state) != 0) [[unlikely]] {
       AddSlow(delta, state);
     }
   }
@@ -60,7 +70,7 @@ class WaitGroup {
   // Wait waits until the counter is zero. Parks. Panics as said above.
   void Wait() {
     // Acquire: pairs with the release in Add.
-    if (Counter(state_.load(rt::acquire)) != 0) WaitSlow();
+    if (state_.load(rt::acquire) != 0) WaitSlow();
   }
 
   // Go runs f() in a new goroutine and counts it until it is done: Add(1), and
@@ -88,8 +98,9 @@ class WaitGroup {
   }
 
  private:
-  // state_:  | counter : 32, signed | 0 : 1 | waiters : 31 |
+  // state_:  | counter : 32, signed | of a bubble : 1 | waiters : 31 |
   static constexpr int kCounterShift = 32;
+  static constexpr uint64_t kBubbled = uint64_t{1} << 31;
   static constexpr int32_t Counter(uint64_t state) {
     return static_cast<int32_t>(state >> kCounterShift);
   }
@@ -97,12 +108,14 @@ class WaitGroup {
     return static_cast<uint32_t>(state & 0x7fffffff);
   }
 
+  void AddInBubble(int delta);
   void AddSlow(int delta, uint64_t state);
   void WaitSlow();
   void RunTask(void (*run)(void*), void* task);
 
   rt::Atomic<uint64_t> state_;
   rt::Atomic<uint32_t> sema_;
+  rt::Atomic<uint32_t> bubble_;  // which, if kBubbled
 };
 
 }  // namespace gump::sync

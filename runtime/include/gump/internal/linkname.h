@@ -17,6 +17,7 @@
 
 namespace gump::rt {
 
+struct FuncTimer;
 struct G;
 struct Hchan;
 struct Sudog;
@@ -48,6 +49,8 @@ struct SpawnOptions {
   size_t stack_size = 0;  // bytes; 0: default
   // malloc'ed; the goroutine owns it once newproc returns kOk.
   const char* name = nullptr;
+  // The runtime's own: does not fail for want of a stack, but waits for one.
+  bool stack_later = false;
 };
 
 // newproc starts a goroutine that relocates *closure into itself. pc: the
@@ -98,8 +101,30 @@ void runtimeGC() noexcept;
 // gracePeriod returns when every goroutine that runs now has entered the
 // runtime, preempted or presumed blocked as it may be.
 void gracePeriod() noexcept;
-// freeOSMemory is runtimeGC, after which cached stacks lose their pages.
-void freeOSMemory() noexcept;
+
+// SchedStats is what debug::ReadSchedStats returns, and documented there.
+struct SchedStats {
+  int32_t procs = 0;
+  int32_t idle_procs = 0;
+  int32_t threads = 0;
+  int32_t idle_threads = 0;
+  int32_t spinning_threads = 0;
+  int32_t goroutines = 0;
+  int32_t runnable = 0;
+  int32_t preempted_in_place = 0;
+  int32_t presumed_blocked = 0;
+  uint64_t preemptions = 0;
+  uint64_t presumptions = 0;
+  uint64_t world_stops = 0;
+  uint64_t world_stop_ns = 0;
+  uint64_t reclaim_cycles = 0;
+  uint64_t forced_reclaim_cycles = 0;
+  uint64_t reclaim_worker_slabs = 0;
+  uint64_t stack_bytes_reclaimed = 0;
+  uint64_t threads_retired = 0;
+};
+void readSchedStats(SchedStats* out) noexcept;
+
 // reclaimRegister makes every cycle call hook, once however often it is
 // registered; false: too many hooks.
 [[nodiscard]] bool reclaimRegister(void (*hook)()) noexcept;
@@ -157,6 +182,9 @@ enum class CloseResult : uint8_t { kOk, kNilChannel, kAlreadyClosed };
 void chanRetain(Hchan* c) noexcept;
 // chanRelease: the last one destroys the queued values.
 void chanRelease(Hchan* c) noexcept;
+// chanShared tells whether the caller's handle is not the only one. The answer
+// may be late: a handle just given up can still count.
+[[nodiscard]] bool chanShared(const Hchan* c) noexcept;
 // chansend moves *elem into the channel or straight into a receiver. On
 // anything but kOk *elem is untouched.
 [[nodiscard]] ChanResult chansend(Hchan* c, void* elem, bool block) noexcept;
@@ -183,6 +211,64 @@ struct SelectResult {
                                     bool block) noexcept;
 inline constexpr size_t kMaxSelectCases = 65536;
 
+// ---- Timers (timechan.cc) ---------------------------------------------------
+// Durations are in ns; at most 0 is now, INT64_MAX for ever.
+
+void timeSleep(int64_t ns) noexcept;
+
+// newTimerChan makes a channel of time with one reference, whose timer does not
+// run; nullptr: no memory. Elements are trivially copyable, of at most 16
+// bytes; encode makes one.
+[[nodiscard]] Hchan* newTimerChan(const ElemType* t,
+                                  void (*encode)(void* elem,
+                                                 int64_t unixNanos)) noexcept;
+// timerChanReset sets the timer to send the time in ns, and then every period,
+// if that is above 0. timerChanStop stops it. True: it was running, and what it
+// would have sent cannot be received any more.
+bool timerChanReset(Hchan* c, int64_t ns, int64_t period) noexcept;
+bool timerChanStop(Hchan* c) noexcept;
+
+// newFuncTimer makes a timer that starts goroutines, whose closure is that
+// pointer; it does not run. nullptr: no memory. funcTimerReset sets it to start
+// one in ns, funcTimerStop stops it. True: it was running, and will not start
+// what it would have started. funcTimerFree frees one that has been stopped, or
+// has fired, which the caller knows.
+[[nodiscard]] FuncTimer* newFuncTimer(const FuncType* ft, void* closure,
+                                      uintptr_t pc) noexcept;
+bool funcTimerReset(FuncTimer* t, int64_t ns) noexcept;
+bool funcTimerStop(FuncTimer* t) noexcept;
+void funcTimerFree(FuncTimer* t) noexcept;
+
+// ---- Bubbles (synctest.cc) --------------------------------------------------
+
+// nbubbles is how many there are: 0 tells that the caller is in none. Who is in
+// one sees at least 1.
+extern Atomic<uint32_t> nbubbles;
+// currentBubble is the id of the caller's bubble; 0: none.
+uint32_t currentBubble() noexcept;
+// bubbleNanos is the clock of the caller's bubble, ns since the Unix epoch; he
+// is in one.
+int64_t bubbleNanos() noexcept;
+
+enum class BubbleResult : uint8_t {
+  kOk,
+  kNested,      // Enter: the caller is in one already
+  kNoMemory,    // Enter
+  kOutside,     // Wait: the caller is in none
+  kInProgress,  // Wait: somebody else waits
+};
+enum class BubbleEnd : uint8_t { kOk, kDeadlock, kLeftovers };
+
+// bubbleEnter makes a bubble with the caller as its root; the first goroutine
+// that he starts is its main. Then bubbleRun waits until all have ended, or
+// cannot go on; or, if none was started, bubbleAbandon gives up. After either,
+// the caller is in no bubble.
+[[nodiscard]] BubbleResult bubbleEnter() noexcept;
+[[nodiscard]] BubbleEnd bubbleRun() noexcept;
+void bubbleAbandon() noexcept;
+// bubbleWait waits until all others of the caller's bubble are durably blocked.
+[[nodiscard]] BubbleResult bubbleWait() noexcept;
+
 // ---- Semaphores and notification lists (sema.cc) ----------------------------
 
 enum class SemaReason : uint8_t {
@@ -190,7 +276,8 @@ enum class SemaReason : uint8_t {
   kMutexLock,
   kRWMutexRLock,
   kRWMutexLock,
-  kWaitGroupWait
+  kWaitGroupWait,
+  kWaitGroupWaitDurable,  // in a bubble, as those who call Done
 };
 
 // semacquire waits until *addr > 0 and decrements it. lifo: at the front of the

@@ -1,0 +1,724 @@
+// Contexts: a tree of nodes with counted references.
+//
+// A node is of one of three kinds: a CancelNode can be cancelled, a ValueNode
+// has a value, and a plain one has neither (TODO, WithoutCancel). Each knows
+// the nearest of the first two kinds from itself upwards, so that nobody walks
+// over nodes in which there is nothing for him. What AfterFunc registers is a
+// CancelNode too, which nobody can see, and whose cancellation starts f.
+//
+// Two links go up from a CancelNode, and one comes down:
+//   parent  a reference, for the values: who has the child has these.
+//   up_     the nearest CancelNode above, by a weak reference, which keeps its
+//           memory: its lock may be taken whatever has become of it.
+//   the list of up_, in which the node is until it is cancelled or destroyed,
+//           is no reference at all.
+//
+// Invariants:
+//  (N1) A node in the list of a CancelNode p is valid memory: it leaves the
+//       list, under p->mu_, before its own is given back. So whoever walks the
+//       list under p->mu_ may TryRef, which fails if the node is being
+//       destroyed already.
+//  (N2) A node is cancelled once, in Close, under mu_: the one that stores to
+//       state_ has won, and does what there is to do.
+//  (N3) A node is taken off the list by its own cancellation or destruction, or
+//       by that of up_. In the second case next_ is from then on his who does
+//       it, and strings up what remains to be done: nothing here recurses,
+//       however deep the tree.
+//  (N4) lingers_: nobody has a handle any more, but somebody would like to hear
+//       of the cancellation, and it can still come. The last reference is then
+//       not given up but is the cancellation's, which drops it; so does
+//       LoseAncestors, when it can come no more. A lingering node has no
+//       parent: else it would keep those alive that are to cancel it.
+//
+//  (N5) Who finds a node cancelled, holding mu_, finds all below it cancelled:
+//       mu_ is held until they are. So the return of a CancelFunc says that all
+//       is done, whoever did it.
+//
+// Locks: a node's, then those of nodes below; never upwards. Under them: no
+// user code, so no reference is given up. A destroyed value or function may
+// call anything here.
+//
+// Rejected: lists that own their children, as in Go, where a child that nobody
+// cancels stays until the parent is; one lock for the tree, for which all
+// requests of a server would queue.
+#include "gump/context.h"
+
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "gump/mutex.h"
+#include "gump/synctest.h"
+
+namespace gump::internal {
+
+class CancelNode;
+class ValueNode;
+
+struct ContextNode {
+  // Takes a reference to up, which may be null.
+  explicit ContextNode(ContextNode* up) noexcept;
+  virtual ~ContextNode() = default;
+  ContextNode(const ContextNode&) = delete;
+  ContextNode& operator=(const ContextNode&) = delete;
+
+  // Drop gives up one reference. Returns a node of which the caller has to give
+  // up one next, or nullptr; and puts nodes before *lost on which he has to
+  // call LoseAncestors.
+  virtual ContextNode* Drop(CancelNode** lost);
+
+  rt::Atomic<uint32_t> refs{1};
+  ContextNode* parent;  // may be null
+  CancelNode* cancel;   // the nearest, itself included; may be null
+  ValueNode* values;    // the same
+};
+
+namespace {
+
+// What a CancelNode's state_ is. kClosing is set on top while the channel is
+// not closed yet.
+enum ContextState : uint32_t {
+  kLive = 0,
+  kCanceled = 1,
+  kDeadlineExceeded = 2,
+  kClosing = 4,
+};
+
+const absl::Status& ErrOf(uint32_t state) {
+  static const auto* const canceled =
+      new absl::Status(absl::CancelledError("context canceled"));
+  static const auto* const exceeded = new absl::Status(
+      absl::DeadlineExceededError("context deadline exceeded"));
+  return (state & kDeadlineExceeded) != 0 ? *exceeded : *canceled;
+}
+
+constinit rt::Atomic<rt::Hchan*> closed_chan;
+
+// ClosedChan is the channel of contexts that nobody has asked for theirs before
+// they were cancelled. Never freed.
+rt::Hchan* ClosedChan() {
+  // Acquire: pairs with the release below.
+  rt::Hchan* c = closed_chan.load(rt::acquire);
+  if (c != nullptr) return c;
+  chan<void> fresh = make_chan<void>();
+  fresh.Close();
+  // Release: the channel and that it is closed.
+  if (closed_chan.cas(nullptr, fresh.raw(), rt::release)) {
+    rt::chanRetain(fresh.raw());
+    return fresh.raw();
+  }
+  return closed_chan.load(rt::acquire);  // somebody else's
+}
+
+}  // namespace
+
+class ValueNode final : public ContextNode {
+ public:
+  ValueNode(ContextNode* up, uint64_t key, void* value,
+            void (*destroy)(void*)) noexcept
+      : ContextNode(up), key_(key), value_(value), destroy_(destroy) {
+    values = this;
+  }
+  ~ValueNode() override { destroy_(value_); }
+
+  uint64_t key() const { return key_; }
+  const void* value() const { return value_; }
+
+ private:
+  const uint64_t key_;
+  void* const value_;
+  void (*const destroy_)(void*);
+};
+
+class CancelNode final : public ContextNode {
+ public:
+  explicit CancelNode(ContextNode* up) noexcept;
+
+  // Before Join: the deadline, and what AfterFunc registers.
+  void SetDeadline(absl::Time t) { deadline_ = t; }
+  void SetFunc(const rt::FuncType* ft, void* closure, uintptr_t pc);
+  // Join puts the node into the list of up_, or cancels it if that is.
+  void Join();
+  // StartTimer arms the deadline's timer, unless the node is cancelled.
+  void StartTimer(int64_t ns, absl::Status cause);
+
+  // Cancel cancels the node, and all below. False: somebody was faster, and is
+  // done. The caller has a reference.
+  bool Cancel(uint32_t why, const absl::Status& cause);
+  // StopFunc cancels the node of an AfterFunc, whose f is not called then.
+  bool StopFunc();
+  // LoseAncestors says that up_ has been destroyed without having been
+  // cancelled. The caller has a reference, which he gives up next.
+  void LoseAncestors();
+  CancelNode* next() const { return next_; }  // (N3)
+
+  absl::Time deadline() const { return deadline_; }
+  absl::Status Err();
+  absl::Status Cause() const;
+  rt::Hchan* Done();  // the node's
+
+  ContextNode* Drop(CancelNode** lost) override;
+  [[nodiscard]] bool TryRef() noexcept;
+  void WeakRef() noexcept;
+  void WeakUnref() noexcept;
+
+ private:
+  [[nodiscard]] bool Close(uint32_t why, const absl::Status& cause);
+  [[nodiscard]] CancelNode* TakeChild();
+  void Leave();
+  void StartFunc();
+  [[nodiscard]] bool Observed() const;
+  bool Linger(ContextNode** held);
+  void Destroy(CancelNode** lost);
+
+  // Of memory: one is of all references together.
+  rt::Atomic<uint32_t> weak_{1};
+  CancelNode* const up_;  // with a weak reference; may be null
+  // Under up_->mu_, until the node is out of the list (N3).
+  bool listed_ = false;
+  CancelNode* prev_ = nullptr;
+  CancelNode* next_ = nullptr;
+
+  // Constant from Join on.
+  absl::Time deadline_ = absl::InfiniteFuture();  // if that: none
+  const rt::FuncType* ft_ = nullptr;              // of AfterFunc only
+  uintptr_t pc_ = 0;
+
+  sync::Mutex mu_;
+  // Written under mu_, as all that follows.
+  rt::Atomic<uint32_t> state_;   // ContextState
+  rt::Atomic<rt::Hchan*> done_;  // null: nobody has asked yet
+  absl::Status cause_;           // constant once state_ is not kLive
+  CancelNode* first_ = nullptr;  // of the list
+  FuncTimerHandle timer_;        // null: none that could still fire
+  bool lingers_ = false;         // (N4)
+  bool alone_ = false;           // up_ has been destroyed
+  void* closure_ = nullptr;      // of AfterFunc: taken by who starts it
+};
+
+// ---- References -------------------------------------------------------------
+
+ContextNode::ContextNode(ContextNode* up) noexcept
+    : parent(up),
+      cancel(up == nullptr ? nullptr : up->cancel),
+      values(up == nullptr ? nullptr : up->values) {
+  if (up != nullptr) ContextRetain(up);
+}
+
+// The caller's reference keeps it above 0; nothing is published.
+void ContextRetain(ContextNode* n) noexcept { n->refs.add(1, rt::relaxed); }
+
+void ContextRelease(ContextNode* n) noexcept {
+  CancelNode* lost = nullptr;
+  for (;;) {
+    while (n != nullptr) n = n->Drop(&lost);
+    if (lost == nullptr) return;
+    CancelNode* c = std::exchange(lost, lost->next());
+    c->LoseAncestors();
+    n = c;
+  }
+}
+
+ContextNode* ContextNode::Drop(CancelNode**) {
+  // Release: what was done with the node is before its destruction; acquire: so
+  // is what all the others did.
+  if (refs.add(static_cast<uint32_t>(-1), rt::acq_rel) != 0) return nullptr;
+  ContextNode* next = parent;
+  delete this;
+  return next;
+}
+
+ContextNode* CancelNode::Drop(CancelNode** lost) {
+  uint32_t n = refs.load(rt::relaxed);  // a guess; the CAS decides
+  do {
+    while (n != 1) {
+      // Release: pairs with the acquire by whoever is last.
+      if (refs.casWeak(n, n - 1, rt::release)) return nullptr;
+    }
+    // If it really is 1, which only a read-modify-write can tell, ours is the
+    // only one, and nobody gets another but those who cancel. Acquire: what
+    // the others did is done.
+  } while (!refs.casWeak(n, 1, rt::acquire));
+  ContextNode* held = nullptr;
+  if (Linger(&held)) return held;
+  // As in ContextNode::Drop; somebody may be about to cancel it.
+  if (refs.add(static_cast<uint32_t>(-1), rt::acq_rel) != 0) return nullptr;
+  held = parent;
+  Destroy(lost);
+  return held;
+}
+
+bool CancelNode::TryRef() noexcept {
+  // Relaxed: the lock under which the node was found, or the goroutine's start,
+  // has ordered us after its making.
+  uint32_t n = refs.load(rt::relaxed);
+  while (n != 0) {
+    if (refs.casWeak(n, n + 1, rt::relaxed)) return true;
+  }
+  return false;
+}
+
+void CancelNode::WeakRef() noexcept { weak_.add(1, rt::relaxed); }
+void CancelNode::WeakUnref() noexcept {
+  // As in ContextNode::Drop.
+  if (weak_.add(static_cast<uint32_t>(-1), rt::acq_rel) == 0) delete this;
+}
+
+// ---- The tree ---------------------------------------------------------------
+
+CancelNode::CancelNode(ContextNode* up) noexcept
+    : ContextNode(up), up_(cancel) {
+  cancel = this;
+  if (up_ == nullptr) return;
+  up_->WeakRef();
+  deadline_ = up_->deadline_;
+}
+
+void CancelNode::SetFunc(const rt::FuncType* ft, void* closure, uintptr_t pc) {
+  ft_ = ft;
+  closure_ = closure;
+  pc_ = pc;
+}
+
+void CancelNode::Join() {
+  if (up_ == nullptr) return;
+  {
+    std::scoped_lock hold(up_->mu_);
+    // Relaxed: written under the lock.
+    if (up_->state_.load(rt::relaxed) == kLive) {
+      next_ = up_->first_;
+      if (next_ != nullptr) next_->prev_ = this;
+      up_->first_ = this;
+      listed_ = true;
+      return;
+    }
+  }
+  // Relaxed: the lock has ordered us after the cancellation.
+  Cancel(up_->state_.load(rt::relaxed), up_->cause_);
+}
+
+// Depth first; locked are the nodes from this one down to n, in which children
+// are still to be cancelled (N5).
+bool CancelNode::Cancel(uint32_t why, const absl::Status& cause) {
+  mu_.Lock();
+  if (!Close(why, cause)) {
+    mu_.Unlock();
+    return false;
+  }
+  StartFunc();
+  CancelNode* done = nullptr;  // those of which we have a reference
+  for (CancelNode* n = this;;) {
+    if (CancelNode* c = n->TakeChild()) {
+      c->mu_.Lock();
+      if (c->Close(why, cause)) {
+        c->StartFunc();
+        n = c;
+        continue;
+      }
+      c->mu_.Unlock();
+      c->next_ = std::exchange(done, c);
+      continue;
+    }
+    n->mu_.Unlock();
+    if (n == this) break;
+    n->next_ = std::exchange(done, n);
+    n = n->up_;
+  }
+  Leave();
+  while (done != nullptr) {
+    ContextRelease(std::exchange(done, done->next_));
+  }
+  return true;
+}
+
+// Leave takes the node off the list of up_, if it is still there.
+void CancelNode::Leave() {
+  if (up_ == nullptr) return;
+  std::scoped_lock hold(up_->mu_);
+  if (!listed_) return;
+  listed_ = false;
+  if (next_ != nullptr) next_->prev_ = prev_;
+  (prev_ != nullptr ? prev_->next_ : up_->first_) = next_;
+}
+
+// TakeChild takes the first child off the list, with a reference; nullptr:
+// there is none. mu_ is held.
+CancelNode* CancelNode::TakeChild() {
+  while (CancelNode* c = first_) {
+    first_ = c->next_;
+    if (first_ != nullptr) first_->prev_ = nullptr;
+    c->listed_ = false;
+    if (c->TryRef()) return c;  // (N1)
+  }
+  return nullptr;
+}
+
+// Close cancels this node alone. False: it was cancelled already. mu_ is held,
+// and the caller has a reference.
+bool CancelNode::Close(uint32_t why, const absl::Status& cause) {
+  // Relaxed: written under the lock.
+  if (state_.load(rt::relaxed) != kLive) return false;
+  cause_ = cause;
+  // In this order, so that whoever finds Done closed finds an Err; who finds an
+  // Err and kClosing waits for the lock. Release: pairs with the acquire in Err
+  // and Cause, for cause_.
+  state_.store(why | kClosing, rt::release);
+  // Relaxed: written under the lock.
+  if (rt::Hchan* c = done_.load(rt::relaxed)) CheckClose(rt::closechan(c));
+  // Release: pairs with the same; the channel is closed.
+  state_.store(why, rt::release);
+  if (timer_.get() != nullptr) {
+    timer_.get()->Stop();
+    timer_ = {};
+  }
+  // Not the last: the caller has one.
+  if (std::exchange(lingers_, false)) {
+    refs.add(static_cast<uint32_t>(-1), rt::release);
+  }
+  return true;
+}
+
+// ---- The end of a node ------------------------------------------------------
+
+// Observed tells whether anybody but those with handles wants to hear of the
+// cancellation. mu_ is held.
+bool CancelNode::Observed() const {
+  // Children: only those that linger, since the others have references.
+  if (closure_ != nullptr || first_ != nullptr) return true;
+  // Relaxed: written under the lock.
+  rt::Hchan* c = done_.load(rt::relaxed);
+  return c != nullptr && rt::chanShared(c);
+}
+
+// Linger makes the caller's reference, the only one, the cancellation's, if
+// somebody waits for that and it can still come (N4). The reference to *held is
+// the caller's then; the node he may not touch any more.
+bool CancelNode::Linger(ContextNode** held) {
+  if (state_.load(rt::acquire) != kLive) return false;  // it can only change so
+  std::scoped_lock hold(mu_);
+  const bool can_come = (up_ != nullptr && !alone_) || timer_.get() != nullptr;
+  if (state_.load(rt::relaxed) != kLive || !can_come || !Observed()) {
+    return false;
+  }
+  lingers_ = true;
+  *held = std::exchange(parent, nullptr);
+  return true;
+}
+
+void CancelNode::LoseAncestors() {
+  std::scoped_lock hold(mu_);
+  alone_ = true;
+  if (timer_.get() != nullptr || !std::exchange(lingers_, false)) return;
+  // Not the last, see above.
+  refs.add(static_cast<uint32_t>(-1), rt::release);
+}
+
+// Destroy: there is no reference any more, and there will be none.
+void CancelNode::Destroy(CancelNode** lost) {
+  Leave();
+  {
+    std::scoped_lock hold(mu_);  // children may just be leaving
+    while (CancelNode* c = TakeChild()) c->next_ = std::exchange(*lost, c);
+  }
+  if (timer_.get() != nullptr) {
+    timer_.get()->Stop();
+    timer_ = {};
+  }
+  // Relaxed: the count of references has ordered us after all others.
+  rt::Hchan* c = done_.load(rt::relaxed);
+  if (c != nullptr && c != closed_chan.load(rt::relaxed)) rt::chanRelease(c);
+  if (closure_ != nullptr) ft_->destroy(&closure_);
+  if (up_ != nullptr) up_->WeakUnref();
+  WeakUnref();
+}
+
+// ---- What happens at the end ------------------------------------------------
+
+// StartFunc starts what AfterFunc has registered, if it has. By the winner of
+// (N2); mu_ is held.
+void CancelNode::StartFunc() {
+  if (closure_ == nullptr) return;
+  void* closure = std::exchange(closure_, nullptr);
+  rt::SpawnOptions options;
+  options.stack_later = true;  // who cancels cannot do anything about it
+  if (rt::newproc(ft_, &closure, &options, pc_) != rt::SpawnResult::kOk) {
+    rt::fatalError("out of memory");
+  }
+}
+
+namespace {
+
+// DeadlinePassed is what the timer of a deadline calls. It has a weak
+// reference: the timer of a node that nobody holds is stopped, and if it is too
+// late for that, finds nothing to do.
+class DeadlinePassed {
+ public:
+  DeadlinePassed(CancelNode* n, absl::Status cause) noexcept
+      : node_(n), cause_(std::move(cause)) {
+    n->WeakRef();
+  }
+  DeadlinePassed(DeadlinePassed&& o) noexcept
+      : node_(std::exchange(o.node_, nullptr)), cause_(std::move(o.cause_)) {}
+  DeadlinePassed& operator=(DeadlinePassed&&) = delete;
+  ~DeadlinePassed() {
+    if (node_ != nullptr) node_->WeakUnref();
+  }
+
+  void operator()() {
+    if (!node_->TryRef()) return;
+    node_->Cancel(kDeadlineExceeded, cause_);
+    ContextRelease(node_);
+  }
+
+ private:
+  CancelNode* node_;
+  absl::Status cause_;
+};
+
+}  // namespace
+
+void CancelNode::StartTimer(int64_t ns, absl::Status cause) {
+  FuncTimerHandle timer(
+      new FuncTimerOf<DeadlinePassed>(DeadlinePassed(this, std::move(cause))));
+  std::scoped_lock hold(mu_);
+  if (state_.load(rt::relaxed) != kLive) return;  // written under the lock
+  timer.get()->Start(ns, rt::callerPC());
+  timer_ = std::move(timer);
+}
+
+rt::Hchan* CancelNode::Done() {
+  // Acquire: pairs with the release below.
+  if (rt::Hchan* c = done_.load(rt::acquire)) return c;
+  std::scoped_lock hold(mu_);
+  rt::Hchan* c = done_.load(rt::relaxed);  // written under the lock
+  if (c != nullptr) return c;
+  if (state_.load(rt::relaxed) == kLive) {
+    const chan<void> fresh = make_chan<void>();
+    c = fresh.raw();
+    rt::chanRetain(c);
+  } else {
+    c = ClosedChan();
+  }
+  done_.store(c, rt::release);  // the channel
+  return c;
+}
+
+absl::Status CancelNode::Err() {
+  // Acquire: pairs with the release in Close.
+  const uint32_t state = state_.load(rt::acquire);
+  if (state == kLive) return absl::OkStatus();
+  if ((state & kClosing) != 0) {
+    std::scoped_lock wait(mu_);  // until Done is closed
+  }
+  return ErrOf(state);
+}
+
+absl::Status CancelNode::Cause() const {
+  // Acquire: pairs with the release in Close.
+  if (state_.load(rt::acquire) == kLive) return absl::OkStatus();
+  return cause_;
+}
+
+bool CancelNode::StopFunc() {
+  void* closure = nullptr;
+  {
+    std::scoped_lock hold(mu_);
+    if (!Close(kCanceled, absl::OkStatus())) return false;
+    closure = std::exchange(closure_, nullptr);
+  }
+  Leave();
+  ft_->destroy(&closure);
+  return true;
+}
+
+// ---- What the header offers -------------------------------------------------
+
+namespace {
+constinit rt::Atomic<uint64_t> last_context_key;
+}  // namespace
+
+uint64_t NewContextKey() noexcept {
+  return last_context_key.add(1, rt::relaxed);  // only uniqueness matters
+}
+
+const void* ContextValue(const ContextNode* n, uint64_t key) noexcept {
+  while (n != nullptr) {
+    const ValueNode* v = n->values;
+    if (v == nullptr) return nullptr;
+    if (v->key() == key) return v->value();
+    n = v->parent;
+  }
+  return nullptr;
+}
+
+ContextRef NewContextValue(const ContextRef& parent, uint64_t key, void* value,
+                           void (*destroy)(void*)) {
+  auto* n = new (std::nothrow) ValueNode(parent.get(), key, value, destroy);
+  if (n == nullptr) {
+    destroy(value);
+    throw std::bad_alloc();
+  }
+  return ContextRef(n);
+}
+
+ContextRef NewContextFunc(const ContextRef& parent, const rt::FuncType* ft,
+                          void* closure, uintptr_t pc) {
+  auto* n = new (std::nothrow) CancelNode(parent.get());
+  if (n == nullptr) {
+    ft->destroy(&closure);
+    throw std::bad_alloc();
+  }
+  n->SetFunc(ft, closure, pc);
+  ContextRef ref(n);
+  n->Join();
+  return ref;
+}
+
+}  // namespace gump::internal
+
+namespace gump::context {
+
+namespace {
+
+using internal::CancelNode;
+using internal::ContextAccess;
+using internal::ContextRef;
+
+CancelNode* CancelNodeOf(const ContextRef& ref) {
+  return ref.get() == nullptr ? nullptr : ref.get()->cancel;
+}
+
+// NewCancel makes a child that has not joined its parent yet.
+ContextRef NewCancel(const Context& parent) {
+  return ContextRef(new CancelNode(ContextAccess::ref(parent).get()));
+}
+
+template <class Func>
+std::pair<Context, Func> Handles(ContextRef ref) {
+  Func f = ContextAccess::Make<Func>(ContextRef(ref));
+  return {ContextAccess::Make<Context>(std::move(ref)), std::move(f)};
+}
+
+// CancelBy is what the CancelFuncs do. ref is the caller's own: who is woken
+// may destroy the CancelFunc.
+void CancelBy(ContextRef&& ref, const absl::Status& cause) {
+  const ContextRef held = std::move(ref);
+  if (held.get() == nullptr) return;
+  const absl::Status why =
+      cause.ok() ? internal::ErrOf(internal::kCanceled) : cause;
+  CancelNodeOf(held)->Cancel(internal::kCanceled, why);
+}
+
+// MakeDeadline is what all that have a deadline do: in is the time until then.
+std::pair<Context, CancelFunc> MakeDeadline(const Context& parent,
+                                            absl::Time deadline,
+                                            internal::DurationArg in,
+                                            absl::Status cause) {
+  ContextRef ref = NewCancel(parent);
+  CancelNode* n = CancelNodeOf(ref);
+  if (n->deadline() < deadline || deadline == absl::InfiniteFuture()) {
+    n->Join();  // the parent's comes first, or none ever
+    return Handles<CancelFunc>(std::move(ref));
+  }
+  n->SetDeadline(deadline);
+  n->Join();
+  if (cause.ok()) cause = internal::ErrOf(internal::kDeadlineExceeded);
+  if (in.duration() <= absl::ZeroDuration()) {
+    n->Cancel(internal::kDeadlineExceeded, cause);
+  } else {
+    n->StartTimer(in.Nanoseconds(), std::move(cause));
+  }
+  return Handles<CancelFunc>(std::move(ref));
+}
+
+}  // namespace
+
+std::optional<absl::Time> Context::Deadline() const {
+  const CancelNode* n = CancelNodeOf(ref_);
+  if (n == nullptr || n->deadline() == absl::InfiniteFuture()) return {};
+  return n->deadline();
+}
+
+recv_chan<void> Context::Done() const {
+  CancelNode* n = CancelNodeOf(ref_);
+  if (n == nullptr) return {};
+  rt::Hchan* c = n->Done();
+  rt::chanRetain(c);
+  return chan<void>(c);
+}
+
+absl::Status Context::Err() const {
+  CancelNode* n = CancelNodeOf(ref_);
+  return n == nullptr ? absl::OkStatus() : n->Err();
+}
+
+absl::Status Cause(const Context& ctx) {
+  const CancelNode* n = CancelNodeOf(ContextAccess::ref(ctx));
+  return n == nullptr ? absl::OkStatus() : n->Cause();
+}
+
+void CancelFunc::operator()() const {
+  CancelBy(ContextRef(ref_), absl::OkStatus());
+}
+
+void CancelCauseFunc::operator()(const absl::Status& cause) const {
+  CancelBy(ContextRef(ref_), cause);
+}
+
+bool StopFunc::operator()() const {
+  const ContextRef ref = ref_;  // as in CancelBy
+  return ref.get() != nullptr && CancelNodeOf(ref)->StopFunc();
+}
+
+Context TODO() {
+  // Holds a reference for ever.
+  static auto* const todo = new ContextRef(new internal::ContextNode(nullptr));
+  return ContextAccess::Make<Context>(ContextRef(*todo));
+}
+
+std::pair<Context, CancelFunc> WithCancel(const Context& parent) {
+  ContextRef ref = NewCancel(parent);
+  CancelNodeOf(ref)->Join();
+  return Handles<CancelFunc>(std::move(ref));
+}
+
+std::pair<Context, CancelCauseFunc> WithCancelCause(const Context& parent) {
+  ContextRef ref = NewCancel(parent);
+  CancelNodeOf(ref)->Join();
+  return Handles<CancelCauseFunc>(std::move(ref));
+}
+
+std::pair<Context, CancelFunc> WithDeadline(const Context& parent,
+                                            absl::Time deadline) {
+  return WithDeadlineCause(parent, deadline, absl::OkStatus());
+}
+
+std::pair<Context, CancelFunc> WithTimeout(const Context& parent,
+                                           internal::DurationArg d) {
+  return WithTimeoutCause(parent, d, absl::OkStatus());
+}
+
+std::pair<Context, CancelFunc> WithDeadlineCause(const Context& parent,
+                                                 absl::Time deadline,
+                                                 absl::Status cause) {
+  return MakeDeadline(parent, deadline, deadline - synctest::Now(),
+                      std::move(cause));
+}
+
+std::pair<Context, CancelFunc> WithTimeoutCause(const Context& parent,
+                                                internal::DurationArg d,
+                                                absl::Status cause) {
+  return MakeDeadline(parent, synctest::Now() + d.duration(), d,
+                      std::move(cause));
+}
+
+Context WithoutCancel(const Context& parent) {
+  const ContextRef& ref = ContextAccess::ref(parent);
+  // Its values, without holding what there is below the nearest.
+  auto* n = new internal::ContextNode(ref.get() == nullptr ? nullptr
+                                                           : ref.get()->values);
+  n->cancel = nullptr;
+  return ContextAccess::Make<Context>(ContextRef(n));
+}
+
+}  // namespace gump::context

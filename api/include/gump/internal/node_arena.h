@@ -1,0 +1,127 @@
+// NodeArena: memory for the nodes of one lock-free container.
+//
+// Nodes are named by index and never given back before the arena goes: a
+// reader who comes too late still finds a node there, though perhaps another
+// one's, and a compare-and-swap tells. So nobody has to announce what he reads,
+// and goroutines and plain threads are alike. The price is that a container
+// keeps the memory it once needed.
+//
+// A TaggedIndex is an index and the number of times that its word has changed;
+// it keeps a compare-and-swap from succeeding because an index has come back
+// (the ABA problem). To be fooled one would have to sleep for exactly 2^32
+// changes, or a multiple.
+//
+// Free nodes are on a stack: R. K. Treiber, Systems Programming: Coping with
+// Parallelism, 1986.
+#ifndef GUMP_INTERNAL_NODE_ARENA_H_
+#define GUMP_INTERNAL_NODE_ARENA_H_
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+
+#include "gump/internal/linkname.h"
+
+namespace gump::sync::internal {
+
+inline constexpr uint32_t kNoNode = UINT32_MAX;
+
+struct alignas(8) TaggedIndex {
+  uint32_t index = kNoNode;
+  uint32_t tag = 0;
+
+  // Successor is what a word with this value is changed to.
+  TaggedIndex Successor(uint32_t next) const { return {next, tag + 1}; }
+  friend bool operator==(TaggedIndex, TaggedIndex) = default;
+};
+
+// NodeArena holds Nodes, which have a default constructor and a member
+// `rt::Atomic<uint32_t> free_next` for the arena to use. A node is constructed
+// once and keeps its contents while it is free.
+template <class Node>
+class NodeArena {
+ public:
+  NodeArena() noexcept = default;
+  ~NodeArena() {
+    // Relaxed: whoever destroys the container is ordered after its users.
+    for (auto& s : segments_) delete[] s.load(rt::relaxed);
+  }
+  NodeArena(const NodeArena&) = delete;
+  NodeArena& operator=(const NodeArena&) = delete;
+
+  // The node with that index, which Alloc has returned once.
+  Node& operator[](uint32_t i) const noexcept {
+    // Relaxed: whoever knows an index got it, by an acquire, from somebody who
+    // had seen the segment.
+    return segments_[Segment(i)].load(rt::relaxed)[Offset(i)];
+  }
+
+  // Alloc returns the index of a node that is the caller's. Lock-free but for
+  // the allocation of memory; throws std::bad_alloc.
+  uint32_t Alloc() {
+    TaggedIndex top = free_.load(rt::acquire);  // pairs with Free
+    while (top.index != kNoNode) {
+      // Relaxed: if somebody else has taken the node, the CAS fails.
+      const uint32_t next = (*this)[top.index].free_next.load(rt::relaxed);
+      // Acquire: pairs with the release in Free, also for what is seen next.
+      if (free_.cas(top, top.Successor(next), rt::acquire)) return top.index;
+      top = free_.load(rt::acquire);
+    }
+    return AllocFresh();
+  }
+
+  // Free takes back a node that nobody will use any more, except to find out
+  // that it is too late. Lock-free.
+  void Free(uint32_t i) noexcept {
+    TaggedIndex top = free_.load(rt::relaxed);  // a guess; the CAS decides
+    do {
+      (*this)[i].free_next.store(top.index, rt::relaxed);  // published below
+      // Release: what was done with the node is before its next use.
+    } while (!free_.casWeak(top, top.Successor(i), rt::release));
+  }
+
+ private:
+  // Segment k holds 32 << k nodes.
+  static constexpr int kFirstBits = 5;
+  static constexpr uint64_t kFirst = uint64_t{1} << kFirstBits;
+  static constexpr size_t kSegments = 27;
+  static constexpr uint64_t kMaxNodes = (kFirst << kSegments) - kFirst;
+
+  static size_t Segment(uint64_t i) {
+    return static_cast<size_t>(std::bit_width(i + kFirst)) - 1 - kFirstBits;
+  }
+  static size_t Offset(uint64_t i) {
+    return static_cast<size_t>(i + kFirst - (kFirst << Segment(i)));
+  }
+
+  uint32_t AllocFresh() {
+    uint64_t i = fresh_.load(rt::acquire);  // pairs with the CAS below
+    do {
+      if (i >= kMaxNodes) throw std::bad_alloc();
+      MakeSegment(Segment(i));
+      // Acq_rel: hands on the sight of the segments to who comes next.
+    } while (!fresh_.casWeak(i, i + 1, rt::acq_rel));
+    return static_cast<uint32_t>(i);
+  }
+
+  void MakeSegment(size_t k) {
+    if (segments_[k].load(rt::acquire) != nullptr) return;
+    auto made = std::make_unique<Node[]>(static_cast<size_t>(kFirst << k));
+    // Release: publishes the nodes. One of those who race here wins.
+    if (segments_[k].cas(nullptr, made.get(), rt::release)) {
+      (void)made.release();
+    } else {
+      (void)segments_[k].load(rt::acquire);  // sees the winner's nodes
+    }
+  }
+
+  rt::Atomic<Node*> segments_[kSegments];
+  alignas(128) rt::Atomic<TaggedIndex> free_;
+  rt::Atomic<uint64_t> fresh_;  // nodes from here on have never been used
+};
+
+}  // namespace gump::sync::internal
+
+#endif  // GUMP_INTERNAL_NODE_ARENA_H_

@@ -1,0 +1,164 @@
+// sync::List: a linked list, lock-free, that any number of goroutines and plain
+// threads walk through and change at the same time.
+//
+//   sync::List<Watcher> watchers;
+//   sync::List<Watcher>::Element me = watchers.PushBack(Watcher(c));
+//   watchers.Range([&](Watcher& w) { w.Tell(news); });
+//   watchers.Remove(me);
+//
+// Nothing here waits; a goroutine that stops in the middle of an operation, or
+// inside Range, preempted or not, holds up nobody. Elements may be of any type,
+// copyable or not. What several may reach at once, they have to agree about:
+// the list hands out references and guards nothing behind them.
+//
+// An Element is a handle, as cheap to copy as a shared_ptr; while somebody has
+// one the value lives, removed or not. A removed one keeps those alive that
+// followed it and are removed later, so do not keep it for long. Elements must
+// not outlive the list, which is never copied or moved. It keeps the memory for
+// as many elements as it once held, until it is destroyed.
+//
+// Memory ordering: putting an element in happens before whatever finds it
+// there; Remove happens before what finds it removed.
+//
+// Source: T. L. Harris, A Pragmatic Implementation of Non-Blocking Linked-
+// Lists, DISC 2001 (a removed node is marked in its own link), in the form of
+// M. M. Michael, SPAA 2002 (who walks by takes it out). Nodes are counted as by
+// J. D. Valois, PODC 1995, corrected by M. M. Michael and M. L. Scott, 1995.
+#ifndef GUMP_LIST_H_
+#define GUMP_LIST_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "gump/internal/list_chain.h"
+
+namespace gump::sync {
+
+// List is the list described above. All functions may be called from goroutines
+// and from plain threads; none parks.
+template <class T>
+class List {
+ public:
+  class Element;
+
+  List() noexcept = default;
+  List(const List&) = delete;
+  List& operator=(const List&) = delete;
+
+  // PushFront and PushBack put v at an end. Throw std::bad_alloc if the list
+  // has to grow and cannot, and what T's move constructor throws.
+  Element PushFront(T v) { return Insert(std::move(v), Chain::kHead); }
+  Element PushBack(T v) {
+    Element e(&chain_, chain_.Make(std::move(v)));
+    chain_.InsertLast(e.node_);
+    return e;
+  }
+  // InsertAfter puts v behind e; a null Element if e is null or removed.
+  Element InsertAfter(const Element& e, T v) {
+    return e ? Insert(std::move(v), e.node_) : Element();
+  }
+
+  // Remove takes e out. False: it was not in the list any more, or e is null.
+  bool Remove(const Element& e) { return e && chain_.RemoveNode(e.node_); }
+  // RemoveIf removes the elements for which f(T&) is true; returns how many
+  // this call has removed.
+  template <class F>
+  size_t RemoveIf(F&& f) {
+    size_t n = 0;
+    for (Cursor c{&chain_}; chain_.Advance(&c.at);) {
+      if (std::invoke(f, chain_.Value(c.at)) && chain_.RemoveNode(c.at)) n++;
+    }
+    return n;
+  }
+  // PopFront takes the first element out; null: there was none.
+  Element PopFront() {
+    for (;;) {
+      Cursor c{&chain_};
+      if (!chain_.Advance(&c.at)) return {};
+      if (chain_.RemoveNode(c.at))
+        return Element(&chain_, std::exchange(c.at, Chain::kHead));
+    }
+  }
+  // Front is the first element, or null.
+  [[nodiscard]] Element Front() {
+    Cursor c{&chain_};
+    if (!chain_.Advance(&c.at)) return {};
+    return Element(&chain_, std::exchange(c.at, Chain::kHead));
+  }
+
+  // Range calls f(T&) for the elements, front to back, until f returns false
+  // (an f that returns nothing sees all). Those put in or removed meanwhile may
+  // be seen or not; none is seen twice. f may change the list.
+  template <class F>
+  void Range(F&& f) {
+    for (Cursor c{&chain_}; chain_.Advance(&c.at);) {
+      if constexpr (std::is_void_v<std::invoke_result_t<F&, T&>>) {
+        std::invoke(f, chain_.Value(c.at));
+      } else {
+        if (!std::invoke(f, chain_.Value(c.at))) return;
+      }
+    }
+  }
+
+  // Len is the number of elements; approximate while others change the list.
+  [[nodiscard]] size_t Len() const noexcept { return chain_.Len(); }
+
+ private:
+  using Chain = internal::ListChain<T>;
+  using Cursor = typename Chain::Cursor;
+
+  Element Insert(T v, uint32_t at);
+
+  Chain chain_;
+};
+
+// Element is a handle of an element, or null. Its functions are not to be
+// called on the same Element at the same time, but for the const ones.
+template <class T>
+class List<T>::Element {
+ public:
+  Element() noexcept = default;
+  Element(const Element& o) noexcept : chain_(o.chain_), node_(o.node_) {
+    if (*this) chain_->Hold(node_);
+  }
+  Element(Element&& o) noexcept
+      : chain_(o.chain_), node_(std::exchange(o.node_, Chain::kHead)) {}
+  Element& operator=(Element o) noexcept {
+    std::swap(chain_, o.chain_);
+    std::swap(node_, o.node_);
+    return *this;
+  }
+  ~Element() {
+    if (*this) chain_->Drop(node_);
+  }
+
+  explicit operator bool() const noexcept { return node_ != Chain::kHead; }
+  T& operator*() const { return chain_->Value(node_); }
+  T* operator->() const { return std::addressof(**this); }
+  friend bool operator==(const Element& a, const Element& b) noexcept {
+    return a.node_ == b.node_ && (!a || a.chain_ == b.chain_);
+  }
+
+ private:
+  friend class List;
+  // Takes over a hold on the node.
+  Element(Chain* chain, uint32_t node) noexcept : chain_(chain), node_(node) {}
+
+  Chain* chain_ = nullptr;
+  uint32_t node_ = Chain::kHead;
+};
+
+// Insert puts v behind `at`; null: that is removed.
+template <class T>
+typename List<T>::Element List<T>::Insert(T v, uint32_t at) {
+  Element e(&chain_, chain_.Make(std::move(v)));
+  return chain_.InsertNext(at, e.node_) ? e : Element();
+}
+
+}  // namespace gump::sync
+
+#endif  // GUMP_LIST_H_

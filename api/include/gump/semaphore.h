@@ -1,0 +1,78 @@
+// sync::Semaphore: a number of units that may be held at the same time, taken
+// several at once.
+//
+//   sync::Semaphore memory(1 << 30);                 // bytes
+//   if (absl::Status s = memory.Acquire(ctx, image.size()); !s.ok()) return s;
+//   defer _{[&] { memory.Release(image.size()); }};
+//
+// Who asks for more than there is waits, and whoever comes later waits behind
+// him, even for less: so a large request is served in its turn. Never copied or
+// moved.
+//
+// Once a call of Release has made units available it does not touch the
+// Semaphore again: whoever gets them may destroy it.
+//
+// Memory ordering: a Release happens before the return of an Acquire, or
+// successful TryAcquire, that gets what was released.
+//
+// Source: golang.org/x/sync/semaphore.
+#ifndef GUMP_SEMAPHORE_H_
+#define GUMP_SEMAPHORE_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "gump/chan.h"
+#include "gump/context.h"
+#include "gump/mutex.h"
+
+namespace gump::sync {
+
+// Semaphore is described above. All functions may be called from goroutines and
+// from plain threads. Unlike Go: a weight below 0 is the panic "semaphore:
+// negative weight".
+class Semaphore {
+ public:
+  // A semaphore of n units, all free.
+  explicit Semaphore(int64_t n) noexcept : size_(n) {}
+  Semaphore(const Semaphore&) = delete;
+  Semaphore& operator=(const Semaphore&) = delete;
+
+  // Acquire takes n units. Parks until they are free or ctx is done; then it
+  // returns ctx.Err() and has taken nothing. A context that is done already
+  // fails, even if units are free. Asking for more than there are in all waits
+  // for ctx. Throws std::bad_alloc.
+  [[nodiscard]] absl::Status Acquire(const context::Context& ctx,
+                                     int64_t n = 1) {
+    return AcquireUnless(ctx.Done(), n) ? absl::OkStatus() : ctx.Err();
+  }
+  // The same without a context. Asking for more than there are in all waits for
+  // ever.
+  void Acquire(int64_t n = 1) { (void)AcquireUnless(nullptr, n); }
+
+  // TryAcquire takes n units if they are free and nobody waits. Never parks for
+  // long.
+  [[nodiscard]] bool TryAcquire(int64_t n = 1);
+
+  // Release gives n units back, and hands them to those who wait. Does not park
+  // for long. Panics "semaphore: released more than held".
+  void Release(int64_t n = 1);
+
+ private:
+  struct Waiter;
+  bool AcquireUnless(const recv_chan<void>& done, int64_t n);
+  bool Wait(const recv_chan<void>& done, int64_t n);
+  void Withdraw(Waiter* w);
+  Waiter* Grant() noexcept;
+  void Unlink(Waiter* w) noexcept;
+
+  Mutex mu_;  // guards all but size_
+  const int64_t size_;
+  int64_t held_ = 0;
+  Waiter* first_ = nullptr;  // in order of arrival
+  Waiter* last_ = nullptr;
+};
+
+}  // namespace gump::sync
+
+#endif  // GUMP_SEMAPHORE_H_

@@ -1,0 +1,149 @@
+// sync::Semaphore. A waiter is a record on the stack of the one who waits, with
+// a channel that is closed when it has its units.
+//
+// Invariants:
+//  (S1) A waiter is in the list, or granted. Units of a granted waiter count as
+//       held. Both change with mu_ held.
+//  (S2) Granted waiters are told after mu_ is unlocked, from a list that only
+//       the one who granted them has. So whoever finds itself granted waits
+//       until it is told, and Release touches nothing of the Semaphore once a
+//       waiter may go on.
+#include "gump/semaphore.h"
+
+#include <utility>
+
+#include "gump/panic.h"
+#include "gump/select.h"
+
+namespace gump::sync {
+
+struct Semaphore::Waiter {
+  explicit Waiter(int64_t units) : n(units), ready(make_chan<void>()) {}
+
+  // Tell wakes the waiters of a list that Grant has returned.
+  static void Tell(Waiter* w) {
+    while (w != nullptr) {
+      Waiter* next = w->next;
+      const chan<void> c = w->ready;  // ours: w is gone once it is awake
+      c.Close();
+      w = next;
+    }
+  }
+
+  const int64_t n;
+  const chan<void> ready;
+  bool granted = false;
+  Waiter* prev = nullptr;
+  Waiter* next = nullptr;  // in the semaphore's list, or in the granter's
+};
+
+namespace {
+
+void CheckWeight(int64_t n) {
+  if (n < 0) panic("semaphore: negative weight");
+}
+
+bool IsDone(const recv_chan<void>& done) {
+  return done.TryRecv().kind == RecvResult<void>::kClosed;
+}
+
+}  // namespace
+
+// AcquireUnless takes n units; false: done was closed, and nothing is taken.
+bool Semaphore::AcquireUnless(const recv_chan<void>& done, int64_t n) {
+  CheckWeight(n);
+  if (IsDone(done)) return false;
+  mu_.Lock();
+  if (size_ - held_ >= n && first_ == nullptr) {
+    held_ += n;
+    mu_.Unlock();
+    return true;
+  }
+  mu_.Unlock();
+  if (n > size_) {  // do not make others wait behind one that waits in vain
+    (void)done.Recv();
+    return false;
+  }
+  return Wait(done, n);
+}
+
+// Wait is AcquireUnless for who has found that it probably has to wait.
+bool Semaphore::Wait(const recv_chan<void>& done, int64_t n) {
+  Waiter w(n);  // allocates, so with no lock held
+  mu_.Lock();
+  w.prev = last_;
+  (last_ != nullptr ? last_->next : first_) = &w;
+  last_ = &w;
+  Waiter* granted = Grant();  // units may have come back meanwhile
+  mu_.Unlock();
+  Waiter::Tell(granted);
+
+  select(Recv(w.ready, [] {}), Recv(done, [] {}));
+  if (!IsDone(done)) return true;
+  Withdraw(&w);
+  return false;
+}
+
+// Withdraw takes a waiter out of the list, or gives back what it was granted.
+void Semaphore::Withdraw(Waiter* w) {
+  mu_.Lock();
+  if (!w->granted) {
+    Unlink(w);
+    Waiter* granted = Grant();  // it may have been in the way of smaller ones
+    mu_.Unlock();
+    Waiter::Tell(granted);
+    return;
+  }
+  mu_.Unlock();
+  (void)w->ready.Recv();  // (S2)
+  Release(w->n);
+}
+
+bool Semaphore::TryAcquire(int64_t n) {
+  CheckWeight(n);
+  mu_.Lock();
+  const bool ok = size_ - held_ >= n && first_ == nullptr;
+  if (ok) held_ += n;
+  mu_.Unlock();
+  return ok;
+}
+
+void Semaphore::Release(int64_t n) {
+  CheckWeight(n);
+  mu_.Lock();
+  if (held_ < n) {
+    mu_.Unlock();
+    panic("semaphore: released more than held");
+  }
+  held_ -= n;
+  Waiter* granted = Grant();
+  mu_.Unlock();
+  Waiter::Tell(granted);
+}
+
+// Grant gives free units to the waiters at the head of the list, and returns
+// those that got theirs, to be told. mu_ is held. Who is not first does not
+// overtake who is, however little it wants: else a stream of small requests
+// would keep a large one waiting for ever.
+Semaphore::Waiter* Semaphore::Grant() noexcept {
+  Waiter* granted = nullptr;
+  Waiter** end = &granted;
+  while (first_ != nullptr && size_ - held_ >= first_->n) {
+    Waiter* w = first_;
+    Unlink(w);
+    held_ += w->n;
+    w->granted = true;
+    *end = w;
+    end = &w->next;
+  }
+  return granted;
+}
+
+// Unlink takes w out of the list. mu_ is held.
+void Semaphore::Unlink(Waiter* w) noexcept {
+  (w->prev != nullptr ? w->prev->next : first_) = w->next;
+  (w->next != nullptr ? w->next->prev : last_) = w->prev;
+  w->prev = w->next = nullptr;
+}
+
+}  // namespace gump::sync

@@ -1,0 +1,136 @@
+// Timers as the program sees them. What they do, and when, is in runtime/time.h
+// and runtime/timechan.h.
+#include "gump/time.h"
+
+#include <new>
+
+#include "gump/panic.h"
+
+namespace gump::internal {
+
+int64_t DurationArg::Nanoseconds() const {
+  const int64_t ns = absl::ToInt64Nanoseconds(d_);  // saturates, truncates
+  const bool fraction = ns >= 0 && ns < std::numeric_limits<int64_t>::max() &&
+                        absl::Nanoseconds(ns) < d_;
+  return fraction ? ns + 1 : ns;
+}
+
+namespace {
+
+// The closure of the goroutine is a FuncTimer*, with its reference.
+constexpr rt::FuncType kCallFuncTimer = {
+    [](void* c) { (*static_cast<FuncTimer**>(c))->Call(); },
+    [](void* c) { (*static_cast<FuncTimer**>(c))->Unref(); },
+    [](void* dst, void* src) noexcept {
+      *static_cast<FuncTimer**>(dst) = *static_cast<FuncTimer**>(src);
+    }};
+
+}  // namespace
+
+FuncTimer::~FuncTimer() {
+  // Nobody holds it, so it is not pending either.
+  if (timer_ != nullptr) rt::funcTimerFree(timer_);
+}
+
+void FuncTimer::Start(int64_t ns, uintptr_t pc) {
+  timer_ = rt::newFuncTimer(&kCallFuncTimer, this, pc);
+  if (timer_ == nullptr) throw std::bad_alloc();
+  (void)Reset(ns);
+}
+
+bool FuncTimer::Stop() {
+  if (!rt::funcTimerStop(timer_)) return false;
+  Unref();  // the timer's
+  return true;
+}
+
+bool FuncTimer::Reset(int64_t ns) {
+  Ref();  // the timer's; before, because it may fire at once
+  if (!rt::funcTimerReset(timer_, ns)) return false;
+  Unref();  // it had one already
+  return true;
+}
+
+// The caller's reference keeps it above 0; nothing is published.
+void FuncTimer::Ref() { refs_.add(1, rt::relaxed); }
+
+void FuncTimer::Unref() {
+  // Release: what we did with f is before its destruction; acquire: so is what
+  // all the others did.
+  if (refs_.add(static_cast<uint32_t>(-1), rt::acq_rel) == 0) delete this;
+}
+
+}  // namespace gump::internal
+
+namespace gump::time {
+
+namespace {
+
+void EncodeTime(void* elem, int64_t unix_nanos) {
+  ::new (elem) absl::Time(absl::FromUnixNanos(unix_nanos));
+}
+
+// MakeTimerChan makes a channel that gets the time in ns, and then every
+// period, unless that is 0.
+chan<absl::Time> MakeTimerChan(int64_t ns, int64_t period) {
+  rt::Hchan* c = rt::newTimerChan(&internal::kElemType<absl::Time>, EncodeTime);
+  if (c == nullptr) throw std::bad_alloc();
+  rt::timerChanReset(c, ns, period);
+  return chan<absl::Time>(c);
+}
+
+}  // namespace
+
+void Sleep(internal::DurationArg d) { rt::timeSleep(d.Nanoseconds()); }
+
+bool Timer::Stop() const {
+  if (func_.get() != nullptr) return func_.get()->Stop();
+  if (!channel_) panic("time: Stop called on uninitialized Timer");
+  return rt::timerChanStop(channel_.raw());
+}
+
+bool Timer::Reset(internal::DurationArg d) const {
+  if (func_.get() != nullptr) return func_.get()->Reset(d.Nanoseconds());
+  if (!channel_) panic("time: Reset called on uninitialized Timer");
+  return rt::timerChanReset(channel_.raw(), d.Nanoseconds(), 0);
+}
+
+Timer NewTimer(internal::DurationArg d) {
+  chan<absl::Time> c = MakeTimerChan(d.Nanoseconds(), 0);
+  Timer t;
+  t.channel_ = c;
+  t.C = std::move(c);
+  return t;
+}
+
+recv_chan<absl::Time> After(internal::DurationArg d) {
+  return MakeTimerChan(d.Nanoseconds(), 0);
+}
+
+void Ticker::Stop() const {
+  if (channel_) rt::timerChanStop(channel_.raw());
+}
+
+void Ticker::Reset(internal::DurationArg d) const {
+  const int64_t ns = d.Nanoseconds();
+  if (ns <= 0) panic("non-positive interval for Ticker.Reset");
+  if (!channel_) panic("time: Reset called on uninitialized Ticker");
+  rt::timerChanReset(channel_.raw(), ns, ns);
+}
+
+Ticker NewTicker(internal::DurationArg d) {
+  const int64_t ns = d.Nanoseconds();
+  if (ns <= 0) panic("non-positive interval for NewTicker");
+  chan<absl::Time> c = MakeTimerChan(ns, ns);
+  Ticker t;
+  t.channel_ = c;
+  t.C = std::move(c);
+  return t;
+}
+
+recv_chan<absl::Time> Tick(internal::DurationArg d) {
+  if (d.Nanoseconds() <= 0) return {};
+  return NewTicker(d).C;
+}
+
+}  // namespace gump::time

@@ -1,0 +1,74 @@
+// fork: what becomes of the runtime in the child.
+//
+// A child of fork has one thread, the one that forked. The threads that ran the
+// goroutines, sysmon and the one that makes threads are not there; our locks
+// and queues are as those threads happened to leave them. So nothing can be
+// repaired, and nothing of the runtime's may be used until exec: a call that
+// needs it would wait for somebody who does not exist. Such a call ends the
+// child with one sentence (dieForked).
+//
+// Fast paths do not pay for that. The handler in the child leads them to slow
+// ones that look:
+//  (F1) A thread with a G enters the runtime by acquirem, which looks at
+//       m.presumed anyway: kPresumedForked sends it to reenter.
+//  (F2) A thread without one enters by needm or schedinit, and `initialised` is
+//       false again.
+// What neither takes a lock nor waits (an atomic, a free Mutex, an Hchan's
+// count) works as ever.
+//
+// There is no handler in the parent, before or after: whoever forks may wait in
+// there for malloc's lock, and the one who holds it may be preempted in place;
+// so it must be possible to take the P of a thread that forks, as of any other.
+//
+// Rejected: a panic. It would have to pass functions that are noexcept, with
+// the runtime in an unknown state, and a program that recovers from it would go
+// on. A dump of the stack: the unwinder may want the loader's lock, whose
+// holder is not in the child. A page that is zero after fork (MADV_WIPEONFORK):
+// also seen by a child of _Fork or of clone, but each entry would have to read
+// it.
+#include <pthread.h>
+#include <unistd.h>
+
+#include "runtime/os_linux.h"
+#include "runtime/panic.h"
+#include "runtime/proc.h"
+
+namespace gump::rt {
+
+Atomic<bool> forked;
+
+namespace {
+
+int32_t processId;  // written by forkinit, before there are threads of ours
+
+// inChild runs in the child, on its only thread, before fork returns.
+void inChild() {
+  // One thread: nothing is ordered by any of this.
+  forked.store(true, relaxed);
+  unsetInitialised();  // (F2)
+  const G* gp = getg();
+  if (gp != nullptr && gp->m != nullptr) {
+    gp->m->presumed.or_(kPresumedForked, relaxed);  // (F1)
+  }
+  panicAfterFork();
+}
+
+}  // namespace
+
+void forkinit() {
+  processId = getpid();
+  // Without it a child that uses the runtime may wait for ever, and that is
+  // all.
+  (void)pthread_atfork(nullptr, nullptr, inChild);
+}
+
+bool inOwnProcess() { return getpid() == processId; }
+
+void dieForked() {
+  printf(
+      "fatal error: use of goroutines in a child of fork: their threads stayed "
+      "in the parent; the child can only exec or exit\n");
+  _exit(2);
+}
+
+}  // namespace gump::rt

@@ -1,0 +1,131 @@
+// The finalizer goroutine: a system goroutine that runs what queueFinalizer
+// hands it, in order, off everybody's hot path. It parks when the queue is
+// empty, and step 1 of findRunnable readies it when something was queued.
+#include <cstdlib>
+
+#include "runtime/panic.h"
+#include "runtime/proc.h"
+
+namespace gump::rt {
+
+// True: the queue is not empty and fing is parked. Read without the lock by
+// every findRunnable. Sleeper: under finlock, parks only on an empty queue.
+// Waker: under finlock, queues, then sets this. So a queued item is either seen
+// before parking or leaves the flag set; whoever clears it owns the wake-up.
+Atomic<bool> fingwake;
+
+namespace {
+
+struct Finalizer {
+  Finalizer* next;
+  const FuncType* ft;
+  alignas(kClosureAlign) unsigned char closure[kClosureSize];
+};
+
+Mutex finlock{LockRank::kLeaf};
+Finalizer* finHead ABSL_GUARDED_BY(finlock) = nullptr;
+Finalizer* finTail ABSL_GUARDED_BY(finlock) = nullptr;
+bool fingStarted ABSL_GUARDED_BY(finlock) = false;
+// Parked with an empty queue, or nullptr.
+G* fing ABSL_GUARDED_BY(finlock) = nullptr;
+
+bool finParkCommit(G* gp, void*)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // releases what runFinalizers locked
+  fing = gp;
+  unlock(&finlock);
+  return true;
+}
+
+Finalizer* nextFinalizer()
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // hands finlock to finParkCommit
+  for (;;) {
+    M* mp = acquirem();
+    lock(&finlock);
+    Finalizer* f = finHead;
+    if (f != nullptr) {
+      finHead = f->next;
+      if (finHead == nullptr) finTail = nullptr;
+      unlock(&finlock);
+      releasem(mp);
+      return f;
+    }
+    gopark(finParkCommit, nullptr, WaitReason::kFinalizerWait);
+  }
+}
+
+void runFinalizers(void*) {
+  getg()->systemG = true;
+  sched.ngsys.add(1, relaxed);  // a count for humans
+  for (;;) {
+    Finalizer* f = nextFinalizer();
+    f->ft->run(f->closure);
+    f->ft->destroy(f->closure);
+    std::free(f);
+  }
+}
+
+constexpr FuncType kFingType = systemFunc(runFinalizers);
+
+}  // namespace
+
+G* wakefing() {
+  // Pairs with the release in queueFinalizer.
+  if (GUMP_LIKELY(!fingwake.load(acquire))) return nullptr;
+  LockScope l(&finlock);
+  if (!fingwake.load(relaxed) || fing == nullptr) return nullptr;
+  fingwake.store(false, relaxed);  // under finlock
+  G* gp = fing;
+  fing = nullptr;
+  return gp;
+}
+
+namespace {
+// startFing starts the finalizer goroutine if there is none. False: no memory;
+// what others queue meanwhile waits for the next attempt.
+bool startFing() {
+  M* mp = acquirem();
+  lock(&finlock);
+  const bool start = !fingStarted;
+  fingStarted = true;
+  unlock(&finlock);
+  releasem(mp);
+  if (!start || newproc(&kFingType, nullptr, nullptr, 0) == SpawnResult::kOk) {
+    return true;
+  }
+  mp = acquirem();
+  lock(&finlock);
+  fingStarted = false;
+  unlock(&finlock);
+  releasem(mp);
+  return false;
+}
+}  // namespace
+
+bool queueFinalizer(const FuncType* ft, void* closure) noexcept {
+  runtimeEntry();
+  auto* f = static_cast<Finalizer*>(std::malloc(sizeof(Finalizer)));
+  if (f == nullptr) return false;
+  if (!startFing()) {
+    std::free(f);
+    return false;  // *closure is still the caller's
+  }
+  f->next = nullptr;
+  f->ft = ft;
+  ft->relocate(f->closure, closure);
+  M* mp = acquirem();
+  lock(&finlock);
+  if (finTail != nullptr) {
+    finTail->next = f;
+  } else {
+    finHead = f;
+  }
+  finTail = f;
+  // Pairs with the acquire in wakefing.
+  if (fing != nullptr) fingwake.store(true, release);
+  unlock(&finlock);
+  releasem(mp);
+  if (G* gp = wakefing()) goready(gp);
+  return true;
+}
+
+}  // namespace gump::rt

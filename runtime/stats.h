@@ -1,0 +1,28 @@
+// What the scheduler counts about itself, beyond what it needs.
+#ifndef RUNTIME_STATS_H_
+#define RUNTIME_STATS_H_
+
+#include <cstdint>
+
+#include "runtime/atomic.h"
+
+namespace gump::rt {
+
+// Stats are figures for humans: relaxed throughout, and never decided upon. On
+// no hot path: each is counted up at most once per thousands of instructions.
+struct Stats {
+  Atomic<uint64_t> preemptions;   // in place
+  Atomic<uint64_t> presumptions;  // of goroutines to be blocked
+  Atomic<uint64_t> worldStops;
+  Atomic<uint64_t> worldStopNS;  // until the world stood still
+  Atomic<uint64_t> cycles;       // of reclamation
+  Atomic<uint64_t> forcedCycles;
+  Atomic<uint64_t> workerSlabs;  // slabs of Gs that workers dealt with
+  Atomic<uint64_t> stackBytes;   // given back below parked goroutines
+  Atomic<uint64_t> retiredMs;
+};
+extern Stats stats;
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_STATS_H_

@@ -1,0 +1,659 @@
+// The heap of timers, and the protocol between heap and timers; invariants in
+// time.h. Who waits for the earliest timer, and who wakes him: proc.cc.
+#include "runtime/time.h"
+
+#include <cstring>
+
+#include "runtime/netpoll.h"
+#include "runtime/os_linux.h"
+#include "runtime/panic.h"
+#include "runtime/proc.h"
+#include "runtime/synctest.h"
+#include "runtime/timechan.h"
+
+namespace gump::rt {
+
+PMask timerpMask;
+
+// ---- The heap itself --------------------------------------------------------
+
+namespace {
+
+constexpr uint32_t kArity = 4;
+constexpr uint32_t kFirstCap = kPageSize / sizeof(TimerWhen);
+
+void siftUp(TimerWhen* heap, uint32_t i) {
+  const TimerWhen x = heap[i];
+  while (i > 0) {
+    const uint32_t parent = (i - 1) / kArity;
+    if (x.when >= heap[parent].when) break;
+    heap[i] = heap[parent];
+    i = parent;
+  }
+  heap[i] = x;
+}
+
+void siftDown(TimerWhen* heap, uint32_t n, uint32_t i) {
+  const TimerWhen x = heap[i];
+  for (;;) {
+    const uint32_t first = i * kArity + 1;
+    if (first >= n) break;
+    const uint32_t end = first + kArity < n ? first + kArity : n;
+    uint32_t least = first;
+    for (uint32_t c = first + 1; c < end; c++) {
+      if (heap[c].when < heap[least].when) least = c;
+    }
+    if (x.when <= heap[least].when) break;
+    heap[i] = heap[least];
+    i = least;
+  }
+  heap[i] = x;
+}
+
+void heapify(TimerWhen* heap, uint32_t n) {
+  if (n < 2) return;
+  for (uint32_t i = (n - 2) / kArity + 1; i-- > 0;) siftDown(heap, n, i);
+}
+
+// length is that of the heap; under ts->mu.
+uint32_t length(const Timers* ts) { return ts->len.load(relaxed); }
+
+void updateMinWhenHeap(Timers* ts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu) {
+  // seq_cst: see markModified and wakeNetPoller.
+  if (length(ts) != 0) {
+    ts->minWhenHeap.store(ts->heap[0].when, seq_cst);
+    return;
+  }
+  ts->minWhenHeap.store(0, seq_cst);
+  // Of zombies that are gone. Nobody can mark a timer of an empty heap.
+  ts->minWhenModified.store(0, seq_cst);
+}
+
+// grow makes room for one more.
+GUMP_NOINLINE void grow(Timers* ts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu) {
+  const uint32_t cap = ts->cap == 0 ? kFirstCap : 2 * ts->cap;
+  auto* heap =
+      static_cast<TimerWhen*>(sysReserve(size_t{cap} * sizeof(TimerWhen)));
+  if (heap == nullptr) fatal("out of memory (timers)");
+  if (ts->cap != 0) {
+    memcpy(heap, ts->heap, length(ts) * sizeof(TimerWhen));
+    sysFree(ts->heap, size_t{ts->cap} * sizeof(TimerWhen));
+  }
+  ts->heap = heap;
+  ts->cap = cap;
+}
+
+// push appends t, out of order.
+void push(Timers* ts, Timer* t, int64_t when)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu) {
+  const uint32_t n = length(ts);
+  if (n == ts->cap) grow(ts);
+  ts->heap[n] = {t, when};
+  ts->len.store(n + 1, relaxed);  // a hint outside the lock
+  if (n == 0 && ts->id >= 0 &&
+      !timerpMask.read(static_cast<uint32_t>(ts->id))) {
+    timerpMask.set(static_cast<uint32_t>(ts->id));
+  }
+}
+
+// pop drops the last place of the heap.
+void pop(Timers* ts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu) {
+  ts->len.store(length(ts) - 1, relaxed);  // as in push
+}
+
+// deleteMin takes the head out of the heap.
+void deleteMin(Timers* ts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu) {
+  const uint32_t last = length(ts) - 1;
+  ts->heap[0] = ts->heap[last];
+  pop(ts);
+  if (last > 1) siftDown(ts->heap, last, 0);
+  updateMinWhenHeap(ts);
+}
+
+// addHeap puts t, which is in no heap, into that of ts.
+void addHeap(Timers* ts, Timer* t)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu, t->mu) {
+  t->ts = ts;
+  // Relaxed: peeks begin with the heap, under ts->mu.
+  t->state.store(t->state.load(relaxed) | kTimerHeaped, relaxed);
+  push(ts, t, t->when);
+  siftUp(ts->heap, length(ts) - 1);
+  if (ts->heap[0].timer == t) updateMinWhenHeap(ts);
+}
+
+// ---- Marks ------------------------------------------------------------------
+
+bool has(uint32_t state, uint32_t bit) { return (state & bit) != 0; }
+
+// isFake: the bit is constant.
+bool isFake(const Timer* t) { return has(t->state.load(relaxed), kTimerFake); }
+
+// marks is a peek at what has happened to t since the heap last looked.
+// seq_cst: see markModified.
+uint32_t marks(const Timer* t) {
+  return t->state.load(seq_cst) & (kTimerModified | kTimerZombie);
+}
+
+// markModified says that t, which is in a heap, has a new `when`, and nothing
+// else to tell: it is no zombie. True: the heap's wake time has become earlier.
+//
+// adjust looks at the marks after it has cleared minWhenModified, and we read
+// that word after we have set the mark. All four are seq_cst: either adjust
+// sees the mark, or we see the word cleared, and set it again.
+//
+// Likewise the answer: who runs timers raises minWhenHeap first and then reads
+// minWhenModified, we do the opposite. Either he sees our time, or we see that
+// nobody waits for an earlier one.
+bool markModified(Timer* t) ABSL_EXCLUSIVE_LOCKS_REQUIRED(t->mu) {
+  Timers* ts = t->ts;
+  const uint32_t s = t->state.load(relaxed);               // we hold mu
+  if (has(s, kTimerZombie)) ts->zombies.add(-1, relaxed);  // a count
+  t->state.store((s & ~uint32_t{kTimerZombie}) | kTimerModified, seq_cst);
+  int64_t min = ts->minWhenModified.load(seq_cst);
+  while (min == 0 || t->when < min) {
+    if (!ts->minWhenModified.casWeak(min, t->when, seq_cst)) continue;
+    const int64_t heap = ts->minWhenHeap.load(seq_cst);
+    return heap == 0 || t->when < heap;
+  }
+  return false;
+}
+
+// markZombie says that t, which is in a heap, has nothing to do there.
+void markZombie(Timer* t) ABSL_EXCLUSIVE_LOCKS_REQUIRED(t->mu) {
+  const uint32_t s = t->state.load(relaxed);  // we hold mu
+  if (!has(s, kTimerHeaped) || has(s, kTimerZombie)) return;
+  t->state.store(s | kTimerZombie, relaxed);  // peeks are hints
+  t->ts->zombies.add(1, relaxed);             // a count
+}
+
+// unheap says that the caller has just taken t out of its heap. True: the
+// caller frees t, after he has unlocked it.
+bool unheap(Timer* t) ABSL_EXCLUSIVE_LOCKS_REQUIRED(t->mu) {
+  const uint32_t s = t->state.load(relaxed);                  // we hold mu
+  if (has(s, kTimerZombie)) t->ts->zombies.add(-1, relaxed);  // a count
+  t->ts = nullptr;
+  constexpr uint32_t kOfHeap = kTimerHeaped | kTimerModified | kTimerZombie;
+  t->state.store(s & ~kOfHeap, relaxed);  // as in addHeap
+  return has(s, kTimerDropped);
+}
+
+// wantsHeap tells whether t should be in a heap and is not.
+bool wantsHeap(const Timer* t) ABSL_EXCLUSIVE_LOCKS_REQUIRED(t->mu) {
+  const uint32_t s = t->state.load(relaxed);  // we hold mu
+  return !has(s, kTimerHeaped) && t->when > 0 &&
+         (!has(s, kTimerChan) || t->blocked > 0);  // (T6)
+}
+
+// ---- Following the marks ----------------------------------------------------
+
+// refreshHead does what the marks of the head ask for. False: there are none.
+bool refreshHead(Timers* ts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu) {
+  Timer* t = ts->heap[0].timer;
+  if (t->ts != ts) fatalthrow("timers: bad ts");
+  if (GUMP_LIKELY(marks(t) == 0)) return false;
+  lock(&t->mu);
+  const uint32_t s = t->state.load(relaxed);  // we hold mu
+  bool dropped = false;
+  if (has(s, kTimerZombie)) {
+    dropped = unheap(t);
+    deleteMin(ts);
+  } else {
+    t->state.store(s & ~uint32_t{kTimerModified}, relaxed);  // (T2)
+    ts->heap[0].when = t->when;
+    siftDown(ts->heap, length(ts), 0);
+    updateMinWhenHeap(ts);
+  }
+  unlock(&t->mu);
+  if (dropped) freeTimer(t);
+  return true;
+}
+
+// popZombie takes the last timer out of the heap if it is a zombie: it costs no
+// sift, and makes what deleteMin moves to the head more likely to stay.
+bool popZombie(Timers* ts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu) {
+  Timer* t = ts->heap[length(ts) - 1].timer;
+  if (!has(marks(t), kTimerZombie)) return false;
+  lock(&t->mu);
+  const bool still = has(t->state.load(relaxed), kTimerZombie);  // we hold mu
+  bool dropped = false;
+  if (still) {
+    dropped = unheap(t);
+    pop(ts);
+    if (length(ts) == 0) updateMinWhenHeap(ts);
+  }
+  unlock(&t->mu);
+  if (dropped) freeTimer(t);
+  return still;
+}
+
+// cleanHead leaves a head without marks, and a tail that is no zombie.
+void cleanHead(Timers* ts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu) {
+  while (length(ts) > 0 && (popZombie(ts) || refreshHead(ts))) {
+  }
+}
+
+// adjust follows all marks in the heap: always, or if some modified timer may
+// be due.
+void adjust(Timers* ts, int64_t now, bool always)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu) {
+  const int64_t first = ts->minWhenModified.load(seq_cst);  // markModified
+  if (!always && (first == 0 || first > now)) return;
+  // minWhenModified is cleared before the scan, so that marks which are set
+  // meanwhile count; until the end minWhenHeap stands in for it, or the wake
+  // time would be too late (T4).
+  ts->minWhenHeap.store(wakeTime(ts), seq_cst);
+  ts->minWhenModified.store(0, seq_cst);
+  bool changed = false;
+  for (uint32_t i = 0; i < length(ts); i++) {
+    Timer* t = ts->heap[i].timer;
+    if (t->ts != ts) fatalthrow("timers: bad ts");
+    if (marks(t) == 0) continue;
+    lock(&t->mu);
+    const uint32_t s = t->state.load(relaxed);  // we hold mu
+    bool dropped = false;
+    if (has(s, kTimerZombie)) {
+      dropped = unheap(t);
+      ts->heap[i] = ts->heap[length(ts) - 1];
+      pop(ts);
+      i--;
+    } else {
+      t->state.store(s & ~uint32_t{kTimerModified}, relaxed);  // (T2)
+      ts->heap[i].when = t->when;
+    }
+    changed = true;
+    unlock(&t->mu);
+    if (dropped) freeTimer(t);
+  }
+  if (changed) heapify(ts->heap, length(ts));
+  updateMinWhenHeap(ts);
+}
+
+// ---- Running ----------------------------------------------------------------
+
+// nextWhen is when t, due at t->when and run `delay` later, is due again: ticks
+// that were missed are left out. 0: never.
+int64_t nextWhen(const Timer* t, int64_t delay)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(t->mu) {
+  if (t->period <= 0) return 0;
+  int64_t skip;
+  int64_t next;
+  if (__builtin_mul_overflow(t->period, 1 + delay / t->period, &skip) ||
+      __builtin_add_overflow(t->when, skip, &next)) {
+    return kMaxWhen;
+  }
+  return next;
+}
+
+// fire unlocks t, which is due, and the heap ts if there is one, and calls f.
+// From the first unlock on, t may be gone, unless it is a channel's.
+void fire(Timers* ts, Timer* t, int64_t now)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // unlocks what the caller has locked
+  const TimerFunc f = t->f;
+  void* arg = t->arg;
+  prefetch(arg);  // a sleeper's G has long been cold
+  const uint64_t seq = t->seq;
+  const int64_t delay = now - t->when;
+  t->when = nextWhen(t, delay);
+  if (ts != nullptr && t->when == 0) {
+    (void)unheap(t);  // not dropped: it was pending
+    deleteMin(ts);
+  } else if (ts != nullptr) {
+    ts->heap[0].when = t->when;
+    siftDown(ts->heap, length(ts), 0);
+    updateMinWhenHeap(ts);
+  }
+  const bool isChan = has(t->state.load(relaxed), kTimerChan);  // constant
+  if (isChan) timerChanBegin(t);
+  unlock(&t->mu);
+  if (ts != nullptr) unlock(&ts->mu);
+  if (isChan) {
+    timerChanSend(t, f, seq, delay);
+  } else {
+    f(arg, seq, delay);
+  }
+}
+
+// lookAhead starts loading the timers of which one is the next head: with many
+// of them each is cold.
+void lookAhead(const Timers* ts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu) {
+  for (uint32_t c = 1; c <= kArity && c < length(ts); c++) {
+    prefetch(ts->heap[c].timer);
+  }
+}
+
+// runHead runs the head if it is due. False: it is not, or there is none.
+bool runHead(Timers* ts,
+             int64_t now) ABSL_NO_THREAD_SAFETY_ANALYSIS {  // fire unlocks
+  while (length(ts) > 0) {
+    if (refreshHead(ts)) continue;
+    if (ts->heap[0].when > now) return false;
+    Timer* t = ts->heap[0].timer;
+    lock(&t->mu);
+    // Marked since: look again. Without marks, its place says when it is due.
+    if (marks(t) != 0) {
+      unlock(&t->mu);
+      continue;
+    }
+    lookAhead(ts);
+    fire(ts, t, now);
+    lock(&ts->mu);
+    return true;
+  }
+  return false;
+}
+
+bool manyZombies(const Timers* ts) {
+  // Counts: a wrong one means to clean now or later.
+  return ts->zombies.load(relaxed) >
+         static_cast<int32_t>(ts->len.load(relaxed) / 4);
+}
+
+}  // namespace
+
+int64_t wakeTime(const Timers* ts) {
+  // In this order: adjust moves a time from the second word to the first.
+  // seq_cst: see markModified, and wakeNetPoller.
+  const int64_t modified = ts->minWhenModified.load(seq_cst);
+  const int64_t heap = ts->minWhenHeap.load(seq_cst);
+  return heap == 0 || (modified != 0 && modified < heap) ? modified : heap;
+}
+
+TimerCheck timersCheck(Timers* ts, int64_t* now, bool tidy) {
+  const int64_t next = wakeTime(ts);
+  if (next == 0) return {0, false};
+  if (*now == 0) *now = nanotime();
+  if (*now < next && !(tidy && manyZombies(ts))) return {next, false};
+  bool ran = false;
+  lock(&ts->mu);
+  adjust(ts, *now, /*always=*/false);
+  while (runHead(ts, *now)) ran = true;
+  if (tidy && manyZombies(ts)) adjust(ts, *now, /*always=*/true);
+  // The head, or what was modified meanwhile: who modifies after this look
+  // wakes somebody.
+  const int64_t wake = wakeTime(ts);
+  unlock(&ts->mu);
+  return {wake, ran};
+}
+
+bool timersDueNow(const Timers* ts) {
+  const int64_t next = wakeTime(ts);
+  return next != 0 && next <= nanotime();
+}
+
+bool timersDue(Timers* ts) {
+  return ++ts->skipped % 16 == 0 && timersDueNow(ts);
+}
+
+// ---- Adding, modifying, stopping --------------------------------------------
+
+namespace {
+
+// insert is timerAdd for the heap of the P we are on (without one: of P 0,
+// which never goes away), and wakes who has to know; parks: the caller is about
+// to park.
+void insert(Timer* t, bool parks) {
+  if (GUMP_UNLIKELY(isFake(t))) {
+    // Nobody has to know: the bubble's root looks when nobody else in it runs.
+    (void)timerAdd(bubbleTimers(), t);
+    return;
+  }
+  netpollGenericInit();
+  M* mp = getg()->m;
+  P* pp = mp->p;
+  const int64_t when =
+      timerAdd(pp != nullptr ? &pp->timers : &allp[0]->timers, t);
+  if (when == 0) return;
+  // This M may be the one to sleep in the poller: woken first, another would
+  // find nothing to do.
+  if (parks && pp != nullptr) {
+    mp->timerAdded = true;
+  } else {
+    wakeNetPoller(when);
+  }
+}
+
+}  // namespace
+
+int64_t timerAdd(Timers* ts, Timer* t) {
+  int64_t earlier = 0;
+  lock(&ts->mu);
+  cleanHead(ts);
+  lock(&t->mu);
+  if (wantsHeap(t)) {
+    const int64_t before = wakeTime(ts);
+    if (before == 0 || t->when < before) earlier = t->when;
+    addHeap(ts, t);
+  }
+  unlock(&t->mu);
+  unlock(&ts->mu);
+  return earlier;
+}
+
+bool timerModify(Timer* t, int64_t when, int64_t period)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // a channel's lock, taken if it is one
+  if (when <= 0) fatalthrow("timer when must be positive");
+  if (period < 0) fatalthrow("timer period must be non-negative");
+  const bool isChan = has(t->state.load(relaxed), kTimerChan);  // constant
+  if (isChan) timerChanLock(t);
+  lock(&t->mu);
+  bool pending = t->when > 0;
+  if (isChan) pending |= timerChanForget(t);
+  t->when = when;
+  t->period = period;
+  const bool heaped = has(t->state.load(relaxed), kTimerHeaped);
+  // One in the heap for which nobody waits stays a zombie (T6).
+  const bool earlier = heaped && (!isChan || t->blocked > 0) && markModified(t);
+  const bool add = wantsHeap(t);
+  unlock(&t->mu);
+  if (isChan) pending |= timerChanUnlock(t);
+  if (add) insert(t, /*parks=*/false);
+  if (earlier && !isFake(t)) wakeNetPoller(when);
+  return pending;
+}
+
+bool timerStop(Timer* t) ABSL_NO_THREAD_SAFETY_ANALYSIS {  // as timerModify
+  const bool isChan = has(t->state.load(relaxed), kTimerChan);  // constant
+  if (isChan) timerChanLock(t);
+  lock(&t->mu);
+  bool pending = t->when > 0;
+  if (isChan) pending |= timerChanForget(t);
+  t->when = 0;
+  markZombie(t);
+  unlock(&t->mu);
+  if (isChan) pending |= timerChanUnlock(t);
+  return pending;
+}
+
+void timerDrop(Timer* t) {
+  lock(&t->mu);
+  const uint32_t s = t->state.load(relaxed);  // we hold mu
+  const bool heaped = has(s, kTimerHeaped);
+  if (heaped && !has(s, kTimerZombie)) fatalthrow("timerDrop: timer in use");
+  t->state.store(s | kTimerDropped, relaxed);  // looked at under mu
+  unlock(&t->mu);
+  if (!heaped) freeTimer(t);
+}
+
+void timerBlock(Timer* t) {
+  lock(&t->mu);
+  bool earlier = false;
+  // It fires as before, but while it was a zombie its place did not matter.
+  t->blocked++;
+  if (has(t->state.load(relaxed), kTimerZombie) && t->when > 0) {
+    earlier = markModified(t);
+  }
+  const bool add = wantsHeap(t);
+  const int64_t when = t->when;
+  unlock(&t->mu);
+  if (add) insert(t, /*parks=*/true);
+  if (earlier && !isFake(t)) wakeNetPoller(when);
+}
+
+void timerUnblock(Timer* t) {
+  lock(&t->mu);
+  // Its `when` stays: it is what a later receive goes by.
+  if (--t->blocked == 0) markZombie(t);
+  unlock(&t->mu);
+}
+
+bool timerRunIfDue(Timer* t) ABSL_NO_THREAD_SAFETY_ANALYSIS {  // fire unlocks
+  lock(&t->mu);
+  const uint32_t s = t->state.load(relaxed);  // we hold mu
+  const int64_t now = isFake(t) ? bubbleNow() : nanotime();
+  // In a heap and no zombie: that heap's business, somebody waits.
+  if ((has(s, kTimerHeaped) && !has(s, kTimerZombie)) || t->when == 0 ||
+      t->when > now) {
+    unlock(&t->mu);
+    return false;
+  }
+  fire(nullptr, t, now);
+  wakep();  // somebody may have begun to wait, and been readied
+  return true;
+}
+
+void timersTake(Timers* dst, Timers* src)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // the array is moved between two locks
+  lock(&src->mu);
+  // Nobody runs timers now, but threads without a P may stop and reset them.
+  // From the moment when t->ts is dst, that marks dst, which is as good, though
+  // t itself gets there a little later.
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < length(src); i++) {
+    Timer* t = src->heap[i].timer;
+    lock(&t->mu);
+    const uint32_t s = t->state.load(relaxed);  // we hold mu
+    if (has(s, kTimerZombie)) {
+      const bool dropped = unheap(t);
+      unlock(&t->mu);
+      if (dropped) freeTimer(t);
+      continue;
+    }
+    t->ts = dst;
+    t->state.store(s & ~uint32_t{kTimerModified}, relaxed);  // as in adjust
+    src->heap[n++] = {t, t->when};
+    unlock(&t->mu);
+  }
+  TimerWhen* heap = src->heap;
+  const uint32_t cap = src->cap;
+  src->heap = nullptr;
+  src->cap = 0;
+  src->len.store(0, relaxed);          // as in push
+  src->minWhenHeap.store(0, relaxed);  // nobody looks: the P is going away
+  src->minWhenModified.store(0, relaxed);
+  unlock(&src->mu);
+  if (cap == 0) return;
+  lock(&dst->mu);
+  for (uint32_t i = 0; i < n; i++) push(dst, heap[i].timer, heap[i].when);
+  heapify(dst->heap, length(dst));
+  updateMinWhenHeap(dst);
+  unlock(&dst->mu);
+  sysFree(heap, size_t{cap} * sizeof(TimerWhen));
+}
+
+// ---- For bubbles ------------------------------------------------------------
+
+int64_t timersFirst(Timers* ts) {
+  lock(&ts->mu);
+  adjust(ts, kMaxWhen, /*always=*/false);
+  cleanHead(ts);
+  const int64_t first = length(ts) == 0 ? 0 : ts->heap[0].when;
+  unlock(&ts->mu);
+  return first;
+}
+
+namespace {
+
+// takeLast takes the last timer out of the heap; nullptr: there is none. *had:
+// it was pending, and is the caller's to discard.
+Timer* takeLast(Timers* ts, bool* had) {
+  M* mp = acquirem();
+  Timer* t = nullptr;
+  bool dropped = false;
+  lock(&ts->mu);
+  if (length(ts) > 0) {
+    t = ts->heap[length(ts) - 1].timer;
+    lock(&t->mu);
+    const uint32_t s = t->state.load(relaxed);  // we hold mu
+    *had = !has(s, kTimerZombie);
+    if (*had && has(s, kTimerChan)) fatalthrow("timersClear: timer in use");
+    t->when = 0;
+    dropped = unheap(t);
+    pop(ts);
+    unlock(&t->mu);
+  }
+  if (length(ts) == 0) updateMinWhenHeap(ts);
+  unlock(&ts->mu);
+  if (dropped) freeTimer(t);
+  releasem(mp);
+  return t;
+}
+
+}  // namespace
+
+bool timersClear(Timers* ts) {
+  bool some = false;
+  bool had = false;
+  while (Timer* t = takeLast(ts, &had)) {
+    if (!had) continue;
+    funcTimerDiscard(t);
+    some = true;
+  }
+  return some;
+}
+
+// ---- For the scheduler ------------------------------------------------------
+
+int64_t timeSleepUntil() {
+  int64_t first = kMaxWhen;
+  const int32_t n = gomaxprocs.load(acquire);  // pairs with procresize
+  for (int32_t i = 0; i < n; i++) {
+    if (!timerpMask.read(static_cast<uint32_t>(i))) continue;
+    const int64_t w = wakeTime(&allp[i]->timers);
+    if (w != 0 && w < first) first = w;
+  }
+  return first;
+}
+
+int64_t timeAfter(int64_t now, int64_t ns) {
+  int64_t when;
+  if (ns <= 0) return now;
+  return __builtin_add_overflow(now, ns, &when) ? kMaxWhen : when;
+}
+
+void breakPollAfter(int64_t when) {
+  // 0: for ever, or it is on its way in or out. seq_cst: see wakeNetPoller.
+  const int64_t until = sched.pollUntil.load(seq_cst);
+  if (until == 0 || until > when) netpollBreak();
+}
+
+namespace {
+// hurrySysmon lets a nap go on that ends by less than so many ns after the
+// timer.
+constexpr int64_t kHurryNS = 1'000'000;
+}  // namespace
+
+void hurrySysmon(int64_t when) {
+  // Hints. Whoever is idle, or looks for work, runs the timer, or comes here
+  // when he finds no P to do so.
+  if (sched.npidle.load(relaxed) + sched.nmspinning.load(relaxed) != 0) return;
+  // seq_cst: see nap.
+  if (sched.sysmonLook.load(seq_cst) - when < kHurryNS) return;
+  // Pairs with nothing: sysmon reads the timers anew.
+  if (sched.sysmonHurry.cas(0, 1, relaxed)) {
+    futexwakeup(&sched.sysmonHurry, 1);
+  }
+}
+
+void wakeNetPoller(int64_t when) {
+  // The caller's stores to minWhenHeap or minWhenModified were A1 of the essay
+  // in proc.cc; this is A2. The fence stands for seq_cst on both sides.
+  fence(seq_cst);
+  hurrySysmon(when);
+  if (sched.lastpoll.load(seq_cst) == 0) {
+    breakPollAfter(when);
+  } else {
+    wakep();  // let somebody look, and then sleep in the poller
+  }
+}
+
+}  // namespace gump::rt

@@ -1,0 +1,301 @@
+// The process ends when somebody ends it, whoever that is and whatever the
+// goroutines are doing; until then they go on, so handlers of exit and static
+// destructors may use them.
+//
+// Each case is a process of its own, which hangs if the promise is broken.
+#include <gtest/gtest.h>
+#include <malloc.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gump/chan.h"
+#include "gump/go.h"
+#include "gump/runtime.h"
+#include "gump/sync.h"
+#include "runtime/proc.h"
+#include "runtime/sanitizer.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump {
+namespace {
+
+void Say(const char* text) {
+  const std::string s(text);
+  if (write(STDERR_FILENO, s.data(), s.size()) < 0) std::_Exit(98);
+}
+
+// ---- What others do meanwhile
+
+std::atomic<int> begun;
+sync::Mutex held;
+
+void Compute() {
+  begun++;
+  for (std::atomic<uint64_t> x = 0;;) x.fetch_add(1, std::memory_order_relaxed);
+}
+
+// Most of its time it is inside malloc, under the lock of the one arena.
+void Malloc() {
+  begun++;
+  for (;;) {
+    void* volatile p[16];
+    for (size_t i = 0; i < 16; i++) p[i] = std::malloc(size_t{2048} << (i % 5));
+    for (void* volatile& q : p) std::free(q);
+  }
+}
+
+// Under the lock of standard output, which exit wants as well.
+void Stdio() {
+  begun++;
+  for (;;) std::fprintf(stdout, "%d %s %f\n", 1, "two", 3.0);
+}
+
+void ReadRaw() {
+  int fds[2];
+  if (pipe(fds) != 0) std::_Exit(98);
+  begun++;
+  char c;
+  (void)!read(fds[0], &c, 1);
+}
+
+void ReadDeclared() { blocking(ReadRaw); }
+
+void Park() {
+  begun++;
+  make_chan<int>().Recv();
+}
+
+void WaitForLock() {
+  begun++;
+  held.Lock();
+}
+
+void Yield() {
+  begun++;
+  for (;;) runtime::Gosched();
+}
+
+void Spawn() {
+  begun++;
+  auto c = make_chan<int>(8);
+  for (;;) {
+    go([c] { c.Send(1); });
+    c.Recv();
+  }
+}
+
+struct Crowd {
+  const char* name;
+  void (*f)();
+};
+const Crowd kCrowds[] = {
+    {"Compute", Compute},
+    {"Malloc", Malloc},
+    {"Stdio", Stdio},
+    {"ReadRaw", ReadRaw},
+    {"Park", Park},
+    {"Yield", Yield},
+    {"ReadDeclared", ReadDeclared},
+    {"Spawn", Spawn},
+    {"WaitForLock", WaitForLock},
+};
+
+// Gather starts four of a kind and waits until they are at it; if they compute,
+// until one has been preempted in place.
+void Gather(const Crowd& crowd) {
+  for (int i = 0; i < 4; i++) go(crowd.f);
+  while (begun < 4) runtime::Gosched();
+  const bool computes =
+      crowd.f == Compute || crowd.f == Malloc || crowd.f == Stdio;
+  if (!computes || rt::kSanitizerBuild) return;
+  while (rt::sched.ninplace.load(rt::relaxed) == 0) runtime::Gosched();
+}
+
+// ---- What the end of the process does
+
+std::atomic<bool> serving;
+
+// UseLocks needs the locks of libc that others may hold.
+void UseLocks() {
+  void* volatile p = std::malloc(100000);
+  std::free(p);
+  std::fprintf(stdout, "%s\n", "the end");
+}
+
+// UseAll uses the runtime as well.
+void UseAll() {
+  auto c = make_chan<int>();
+  auto d = make_chan<int>(2);
+  sync::WaitGroup wg;
+  sync::Mutex mu;
+  int n = 0;
+  for (int i = 0; i < 4; i++) {
+    wg.Go([&, c, d] {
+      std::string big(100000, static_cast<char>('a' + *c.Recv()));
+      mu.Lock();
+      n += static_cast<int>(big.size());
+      mu.Unlock();
+      d.Send(big[7]);
+    });
+  }
+  for (int i = 0; i < 4; i++) c.Send(1);
+  for (int i = 0; i < 4; i++) {
+    if (d.Recv() != 'b') std::_Exit(99);
+  }
+  wg.Wait();
+  if (n != 400000) std::_Exit(99);
+}
+
+// A static object with a goroutine that serves it, to the very end.
+class Service {
+ public:
+  ~Service() {
+    if (!serving) return;
+    for (int i = 0; i < 10; i++) {
+      in_.Send(i);
+      if (out_.Recv() != 2 * i) std::_Exit(99);
+    }
+    in_.Close();
+    if (out_.Recv().has_value()) std::_Exit(99);
+    Say("destroyed ");
+  }
+  void Start() {
+    // With handles of its own: Run may leave it over, and then the object goes
+    // first.
+    go([in = in_, out = out_] {
+      while (auto v = in.Recv()) out.Send(*v * 2);
+      out.Close();
+    });
+    serving = true;
+  }
+
+ private:
+  chan<int> in_ = make_chan<int>();
+  chan<int> out_ = make_chan<int>();
+};
+Service service;
+
+void Prepare() {
+  // One arena, so that a preempted goroutine has what all others need. Output
+  // of ours goes nowhere.
+  mallopt(M_ARENA_MAX, 1);
+  if (std::freopen("/dev/null", "w", stdout) == nullptr) std::_Exit(98);
+  service.Start();
+  held.Lock();
+  std::atexit([] {
+    UseLocks();
+    if (serving) UseAll();
+    Say("atexit ");
+  });
+  std::at_quick_exit([] {
+    UseLocks();
+    if (serving) UseAll();
+    Say("at_quick_exit ");
+  });
+}
+
+constexpr char kExitSays[] = "^atexit destroyed $";
+constexpr char kQuickExitSays[] = "^at_quick_exit $";
+
+class ExitDeathTest : public ::testing::TestWithParam<std::tuple<Crowd, int>> {
+ protected:
+  static void SetUpTestSuite() {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+  }
+  void SetUp() override {
+#if defined(GUMP_TSAN)
+    if (crowd().f == Compute) GTEST_SKIP() << "never calls libc";
+#endif
+  }
+  const Crowd& crowd() const { return std::get<0>(GetParam()); }
+  // Among runs f as main, beside the crowd.
+  template <class F>
+  void Among(F f) const {
+    Prepare();
+    gump::Run([&] {
+      runtime::GOMAXPROCS(std::get<1>(GetParam()));
+      Gather(crowd());
+      f();
+    });
+  }
+};
+// A process takes long to begin and end with a sanitizer.
+const std::vector<int> kProcs =
+    rt::kSanitizerBuild ? std::vector<int>{3} : std::vector<int>{1, 3};
+INSTANTIATE_TEST_SUITE_P(, ExitDeathTest,
+                         ::testing::Combine(::testing::ValuesIn(kCrowds),
+                                            ::testing::ValuesIn(kProcs)),
+                         [](const auto& param) {
+                           return std::string(std::get<0>(param.param).name) +
+                                  "GOMAXPROCS" +
+                                  std::to_string(std::get<1>(param.param));
+                         });
+
+TEST_P(ExitDeathTest, ExitInMain) {
+  EXPECT_EXIT(Among([] { std::exit(7); }), ::testing::ExitedWithCode(7),
+              kExitSays);
+}
+
+TEST_P(ExitDeathTest, ExitInAGoroutine) {
+  EXPECT_EXIT(Among([] {
+                go([] { std::exit(7); });
+                make_chan<int>().Recv();
+              }),
+              ::testing::ExitedWithCode(7), kExitSays);
+}
+
+TEST_P(ExitDeathTest, ExitInAPlainThread) {
+  EXPECT_EXIT(Among([] {
+                std::thread([] { std::exit(7); }).detach();
+                for (;;) runtime::Gosched();
+              }),
+              ::testing::ExitedWithCode(7), kExitSays);
+}
+
+TEST_P(ExitDeathTest, QuickExitInAGoroutine) {
+  EXPECT_EXIT(Among([] {
+                go([] { std::quick_exit(7); });
+                make_chan<int>().Recv();
+              }),
+              ::testing::ExitedWithCode(7), kQuickExitSays);
+}
+
+TEST_P(ExitDeathTest, UnderscoreExitInAGoroutine) {
+  EXPECT_EXIT(Among([] {
+                go([] { _exit(7); });
+                make_chan<int>().Recv();
+              }),
+              ::testing::ExitedWithCode(7), "^$");
+}
+
+// Main returns while the others are where they are; then the process ends as it
+// does at the end of main(). Nothing is scheduled any more, but malloc and
+// stdio are to be had.
+TEST_P(ExitDeathTest, ExitAfterRun) {
+  EXPECT_EXIT(
+      {
+        Among([] {});
+        serving = false;
+        std::exit(7);
+      },
+      ::testing::ExitedWithCode(7), "^atexit $");
+}
+
+TEST_P(ExitDeathTest, QuickExitAfterRun) {
+  EXPECT_EXIT(
+      {
+        Among([] {});
+        serving = false;
+        std::quick_exit(7);
+      },
+      ::testing::ExitedWithCode(7), "^at_quick_exit $");
+}
+
+}  // namespace
+}  // namespace gump

@@ -1,0 +1,266 @@
+#include "gump/rate.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <limits>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "gump/context.h"
+#include "gump/go.h"
+#include "gump/waitgroup.h"
+#include "tests/testing/known_thread.h"
+#include "tests/testing/parked.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump {
+namespace {
+
+using rate::Limiter;
+using rate::Reservation;
+using RateTest = testing::WithGomaxprocs;
+GUMP_INSTANTIATE_GOMAXPROCS(RateTest);
+
+// The time of a test: tenths of a second after a start that is later than any
+// limiter's.
+absl::Time At(int tenths) {
+  static const absl::Time start = absl::FromUnixSeconds(4'000'000'000);
+  return start + absl::Milliseconds(100) * tenths;
+}
+
+TEST(RateClockTest, EveryIsTheInverse) {
+  EXPECT_EQ(rate::Every(absl::Seconds(4)), 0.25);
+  EXPECT_EQ(rate::Every(std::chrono::milliseconds(100)), 10);
+  EXPECT_EQ(rate::Every(absl::ZeroDuration()), rate::Inf);
+  EXPECT_EQ(rate::Every(absl::Seconds(-1)), rate::Inf);
+}
+
+TEST(RateClockTest, TokensFlowInEvenly) {
+  Limiter l(10, 1);
+  const std::vector<std::pair<int, bool>> events = {
+      {0, true},  {0, false}, {0, false}, {1, true},
+      {1, false}, {1, false}, {2, true},  {2, false}};
+  for (auto [t, ok] : events) EXPECT_EQ(l.AllowN(At(t), 1), ok) << t;
+}
+
+TEST(RateClockTest, TheBurstIsWhatMayBeSaved) {
+  Limiter l(10, 3);
+  const std::vector<std::pair<int, bool>> events = {
+      {0, true},  {0, true},  {0, true}, {0, false}, {0, false}, {1, true},
+      {1, false}, {1, false}, {2, true}, {2, false}, {3, true},  {4, true},
+      {4, false}, {9, true},  {9, true}, {9, true},  {9, false}};
+  for (auto [t, ok] : events) EXPECT_EQ(l.AllowN(At(t), 1), ok) << t;
+  EXPECT_FALSE(l.AllowN(At(100), 4));
+  EXPECT_TRUE(l.AllowN(At(100), 3));
+}
+
+TEST(RateClockTest, TimeMayJumpBack) {
+  Limiter l(10, 3);
+  EXPECT_TRUE(l.AllowN(At(1), 1));
+  EXPECT_TRUE(l.AllowN(At(0), 1));
+  EXPECT_TRUE(l.AllowN(At(0), 1));
+  EXPECT_FALSE(l.AllowN(At(0), 1));
+  EXPECT_TRUE(l.AllowN(At(1), 1));
+  EXPECT_FALSE(l.AllowN(At(1), 1));
+}
+
+TEST(RateClockTest, TokensCanBeAskedFor) {
+  Limiter l(10, 2);
+  EXPECT_EQ(l.TokensAt(At(0)), 2);
+  EXPECT_TRUE(l.AllowN(At(0), 2));
+  EXPECT_EQ(l.TokensAt(At(0)), 0);
+  EXPECT_NEAR(l.TokensAt(At(1)), 1, 1e-6);
+  EXPECT_EQ(l.TokensAt(At(5)), 2);
+  EXPECT_TRUE(l.ReserveN(At(5), 2).OK());
+  EXPECT_TRUE(l.ReserveN(At(5), 2).OK());
+  EXPECT_EQ(l.TokensAt(At(5)), -2);
+}
+
+TEST(RateClockTest, ReservationsQueueUp) {
+  Limiter l(10, 2);
+  const auto delay = [&](int t, int n) {
+    return l.ReserveN(At(t), n).DelayFrom(At(t)) / absl::Milliseconds(1);
+  };
+  EXPECT_EQ(delay(0, 2), 0);
+  EXPECT_NEAR(static_cast<double>(delay(0, 2)), 200, 1);
+  EXPECT_NEAR(static_cast<double>(delay(0, 2)), 400, 1);
+  EXPECT_NEAR(static_cast<double>(delay(3, 2)), 300, 1);
+  EXPECT_FALSE(l.AllowN(At(3), 1));
+}
+
+TEST(RateClockTest, MoreThanTheBurstIsNotReserved) {
+  Limiter l(10, 2);
+  const Reservation r = l.ReserveN(At(0), 3);
+  EXPECT_FALSE(r.OK());
+  EXPECT_EQ(r.Delay(), absl::InfiniteDuration());
+  EXPECT_EQ(r.DelayFrom(At(0)), absl::InfiniteDuration());
+  r.CancelAt(At(0));
+  EXPECT_EQ(l.TokensAt(At(0)), 2);
+}
+
+TEST(RateClockTest, CancelGivesBackWhatNobodyCountsOn) {
+  Limiter l(10, 2);
+  (void)l.ReserveN(At(0), 2);
+  const Reservation r = l.ReserveN(At(0), 2);  // for 2
+  r.CancelAt(At(1));
+  EXPECT_NEAR(l.TokensAt(At(1)), 1, 1e-6);
+  // With one behind it whose time is told, only the rest comes back.
+  Limiter m(10, 2);
+  (void)m.ReserveN(At(0), 2);
+  const Reservation first = m.ReserveN(At(0), 2);
+  const Reservation second = m.ReserveN(At(0), 1);  // for 3
+  first.CancelAt(At(1));
+  EXPECT_NEAR(m.TokensAt(At(1)), -1, 1e-6);
+  // Too late: the time has come.
+  second.CancelAt(At(4));
+  EXPECT_NEAR(m.TokensAt(At(4)), 2, 1e-6);
+}
+
+TEST(RateClockTest, CancellingTheLastGoesBackToTheOneBefore) {
+  Limiter l(10, 2);
+  (void)l.ReserveN(At(0), 2);
+  const Reservation a = l.ReserveN(At(0), 1);  // for 1
+  const Reservation b = l.ReserveN(At(0), 1);  // for 2
+  b.CancelAt(At(0));
+  a.CancelAt(At(0));  // now the last, so all of it comes back
+  EXPECT_NEAR(l.TokensAt(At(0)), 0, 1e-6);
+}
+
+TEST(RateClockTest, TheRateCanBeChanged) {
+  Limiter l(10, 10);
+  EXPECT_TRUE(l.AllowN(At(0), 10));
+  l.SetLimitAt(At(5), 100);  // five have come until now
+  EXPECT_EQ(l.Limit(), 100);
+  EXPECT_NEAR(l.TokensAt(At(5)), 5, 1e-6);
+  l.SetBurstAt(At(5), 20);
+  EXPECT_EQ(l.Burst(), 20);
+  EXPECT_NEAR(l.TokensAt(At(6)), 15, 1e-6);
+  l.SetBurstAt(At(6), 3);
+  EXPECT_NEAR(l.TokensAt(At(6)), 3, 1e-6);
+}
+
+TEST(RateClockTest, InfAllowsEverything) {
+  Limiter l(rate::Inf, 0);
+  EXPECT_TRUE(l.Allow());
+  EXPECT_TRUE(l.AllowN(1'000'000));
+  EXPECT_EQ(l.Reserve().Delay(), absl::ZeroDuration());
+  Limiter infinite(std::numeric_limits<double>::infinity(), 0);
+  EXPECT_TRUE(infinite.AllowN(1'000'000));
+  l.SetLimitAt(At(0), 1);
+  EXPECT_FALSE(l.AllowN(At(100), 1));
+}
+
+TEST(RateClockTest, BurstZeroAllowsNothing) {
+  Limiter l(1000, 0);
+  EXPECT_FALSE(l.Allow());
+  EXPECT_FALSE(l.AllowN(At(1000), 1));
+  EXPECT_TRUE(l.AllowN(0));
+  EXPECT_FALSE(l.Reserve().OK());
+}
+
+TEST(RateClockTest, RateZeroGivesWhatIsThere) {
+  Limiter l(0, 2);
+  EXPECT_TRUE(l.AllowN(At(0), 2));
+  EXPECT_FALSE(l.AllowN(At(1'000'000), 1));
+  EXPECT_EQ(l.ReserveN(At(0), 1).DelayFrom(At(0)), absl::InfiniteDuration());
+  Limiter negative(-1, 2);
+  EXPECT_TRUE(negative.AllowN(At(0), 2));
+  EXPECT_FALSE(negative.AllowN(At(1'000'000), 1));
+}
+
+TEST(RateClockTest, SlowRatesAndFarTimesDoNotOverflow) {
+  Limiter slow(1e-12, 1);
+  EXPECT_TRUE(slow.AllowN(At(0), 1));
+  EXPECT_EQ(slow.ReserveN(At(0), 1).DelayFrom(At(0)), absl::InfiniteDuration());
+  Limiter l(1e9, 1 << 30);
+  EXPECT_TRUE(l.AllowN(absl::InfiniteFuture(), 1 << 30));
+  EXPECT_FALSE(l.AllowN(absl::InfinitePast(), 1));
+  l.SetLimitAt(absl::InfinitePast(), 1e9);
+  EXPECT_TRUE(l.AllowN(absl::InfiniteFuture(), 1 << 30));
+}
+
+TEST_P(RateTest, WaitLetsAtMostTheRateThrough) {
+  Run([] {
+    Limiter l(1000, 1);
+    const absl::Time start = absl::Now();
+    sync::WaitGroup wg;
+    std::atomic<int> n = 0;
+    for (int g = 0; g < 4; g++) {
+      wg.Go([&] {
+        for (int i = 0; i < 5; i++) {
+          EXPECT_TRUE(l.Wait(context::Background()).ok());
+          n++;
+        }
+      });
+    }
+    wg.Wait();
+    EXPECT_EQ(n, 20);
+    // The first costs nothing. A little less for the two clocks.
+    EXPECT_GE(absl::Now() - start, absl::Milliseconds(18));
+  });
+}
+
+TEST_P(RateTest, WaitSaysWhyNot) {
+  Run([] {
+    Limiter l(0.001, 3);
+    EXPECT_EQ(l.WaitN(context::Background(), 5),
+              absl::InvalidArgumentError(
+                  "rate: Wait(n=5) exceeds limiter's burst 3"));
+    EXPECT_TRUE(l.WaitN(context::Background(), 3).ok());
+    auto [soon, cancel_soon] =
+        context::WithTimeout(context::Background(), absl::Seconds(60));
+    EXPECT_EQ(l.Wait(soon), absl::DeadlineExceededError(
+                                "rate: Wait(n=1) would exceed context "
+                                "deadline"));
+    cancel_soon();
+    EXPECT_EQ(l.Wait(soon), absl::CancelledError("context canceled"));
+    EXPECT_NEAR(l.Tokens(), 0, 0.9);  // nothing was taken
+  });
+}
+
+TEST_P(RateTest, CancellingWaitGivesTheTokensBack) {
+  Run([] {
+    Limiter l(0.001, 3);
+    EXPECT_TRUE(l.AllowN(3));
+    auto [ctx, cancel] = context::WithCancel(context::Background());
+    sync::WaitGroup wg;
+    wg.Go([&, &c = ctx] {
+      EXPECT_EQ(l.WaitN(c, 2), absl::CancelledError("context canceled"));
+    });
+    EXPECT_TRUE(testing::EventuallyParked("select", 1));
+    EXPECT_NEAR(l.Tokens(), -2, 0.9);
+    cancel();
+    wg.Wait();
+    EXPECT_NEAR(l.Tokens(), 0, 0.9);
+  });
+}
+
+TEST_P(RateTest, GoroutinesAndThreadsShareTheBucket) {
+  Run([] {
+    Limiter l(0, 1000);
+    std::atomic<int> allowed = 0;
+    const auto work = [&] {
+      for (int i = 0; i < 500; i++) {
+        if (l.Allow()) allowed++;
+      }
+    };
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 2; i++) threads.push_back(testing::KnownThread(work));
+    sync::WaitGroup wg;
+    for (int i = 0; i < 4; i++) wg.Go(work);
+    wg.Wait();
+    blocking([&] {
+      for (auto& t : threads) t.join();
+    });
+    EXPECT_EQ(allowed, 1000);
+  });
+}
+
+}  // namespace
+}  // namespace gump

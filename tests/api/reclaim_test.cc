@@ -1,0 +1,224 @@
+// The reclamation cycle: what the program no longer uses goes back to the
+// kernel, and nobody's stack or thread goes with it.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "gump/chan.h"
+#include "gump/go.h"
+#include "gump/runtime.h"
+#include "gump/sync.h"
+#include "tests/testing/resident_bytes.h"
+#include "tests/testing/stress.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump {
+namespace {
+
+using debug::ReadSchedStats;
+using testing::Eventually;
+using testing::ResidentBytes;
+using testing::RunWith;
+
+constexpr int kCrowd = 5000;
+constexpr size_t kDeep = 64 << 10;
+
+// UseStack writes to n bytes of the caller's stack, and returns what only
+// undisturbed bytes add up to.
+[[gnu::noinline]] uint64_t UseStack(size_t n, uint64_t seed) {
+  auto* p = static_cast<unsigned char*>(__builtin_alloca(n));
+  std::memset(p, static_cast<int>(seed & 0xff), n);
+  asm volatile("" : : "r"(p) : "memory");
+  uint64_t sum = 0;
+  for (size_t i = 0; i < n; i += 512) sum += p[i];
+  return sum;
+}
+
+// Crowd is goroutines that have once gone deep into their stacks, and are
+// parked until they are told to end.
+class Crowd {
+ public:
+  explicit Crowd(int n) {
+    for (int i = 0; i < n; i++) {
+      go([this] {
+        (void)UseStack(kDeep, 1);
+        deep_++;
+        end_.Recv();
+        ended_++;
+      });
+    }
+    EXPECT_TRUE(Eventually([&] { return deep_ == n; }));
+    EXPECT_TRUE(Eventually([&] { return ReadSchedStats().runnable == 0; }));
+  }
+  void End() {
+    end_.Close();
+    EXPECT_TRUE(Eventually([&] { return ended_ == deep_; }));
+  }
+
+ private:
+  std::atomic<int> deep_ = 0;
+  std::atomic<int> ended_ = 0;
+  chan<void> end_ = make_chan<void>();
+};
+
+TEST(ReclaimTest, StackPagesOfParkedGoroutinesAreGivenBack) {
+  RunWith(2, [] {
+    [[maybe_unused]] const int64_t before = ResidentBytes();
+    Crowd crowd(kCrowd);
+    const uint64_t reclaimed = ReadSchedStats().stack_bytes_reclaimed;
+    runtime::GC();
+    const uint64_t bytes = ReadSchedStats().stack_bytes_reclaimed - reclaimed;
+    EXPECT_GE(bytes, uint64_t{kCrowd} * (kDeep - 2 * 4096));
+#if !defined(GUMP_TESTING_SANITIZED)
+    EXPECT_LE((ResidentBytes() - before) / kCrowd, 4800);
+#endif
+    crowd.End();
+  });
+}
+
+TEST(ReclaimTest, StacksOfEndedGoroutinesAreGivenBackAndUsedAgain) {
+  RunWith(2, [] {
+    [[maybe_unused]] const int64_t before = ResidentBytes();
+    for (int i = 0; i < 3; i++) {
+      Crowd(kCrowd).End();
+      runtime::GC();
+#if !defined(GUMP_TESTING_SANITIZED)
+      // What stays is their cells.
+      EXPECT_LE((ResidentBytes() - before) / kCrowd, 600);
+#endif
+    }
+  });
+}
+
+// Stir is the load of the next test: a goroutine that goes as deep as chance
+// has it, and parks at every depth.
+[[gnu::noinline]] uint64_t Stir(testing::Rng* rng, const chan<int>& c,
+                                int depth) {
+  const uint64_t seed = rng->Next();
+  volatile uint64_t frame[64];
+  for (auto& word : frame) word = seed;
+  const uint64_t sum = UseStack(rng->Below(kDeep), seed);
+  if (depth > 0) (void)Stir(rng, c, depth - 1);
+  if (rng->OneIn(2)) {
+    c.Send(1);
+  } else {
+    (void)c.Recv();
+  }
+  for (const auto& word : frame) EXPECT_EQ(word, seed);
+  return sum;
+}
+
+TEST(ReclaimTest, CyclesDisturbNobody) {
+  for (const int procs : {1, 2, 4}) {
+    RunWith(procs, [] {
+      std::atomic<bool> over = false;
+      std::atomic<int> left = 40;
+      auto c = make_chan<int>();
+      for (int i = 0; i < left; i++) {
+        go([&, seed = static_cast<uint64_t>(i)] {
+          testing::Rng rng(seed);
+          for (int round = 0; round < 10; round++) (void)Stir(&rng, c, 8);
+          left--;
+        });
+      }
+      sync::WaitGroup cycles;
+      for (int i = 0; i < 3; i++) {
+        cycles.Go([&] {
+          while (!over) runtime::GC();
+        });
+      }
+      // As many senders as receivers, in the end.
+      while (left > 0) {
+        (void)c.TrySend(1);
+        (void)c.TryRecv();
+        runtime::Gosched();
+      }
+      over = true;
+      cycles.Wait();
+    });
+  }
+}
+
+TEST(ReclaimTest, IdlePsHelp) {
+  RunWith(2, [] {
+    Crowd crowd(kCrowd);
+    const uint64_t before = ReadSchedStats().reclaim_worker_slabs;
+    EXPECT_TRUE(Eventually([&] {
+      runtime::GC();
+      return ReadSchedStats().reclaim_worker_slabs > before;
+    }));
+    crowd.End();
+  });
+}
+
+TEST(ReclaimTest, PlainThreadsMayAskForIt) {
+  RunWith(2, [] {
+    Crowd crowd(100);
+    const uint64_t before = ReadSchedStats().reclaim_cycles;
+    blocking([] {
+      std::thread a([] { runtime::GC(); });
+      std::thread b([] { debug::FreeOSMemory(); });
+      a.join();
+      b.join();
+    });
+    EXPECT_GE(ReadSchedStats().reclaim_cycles, before + 2);
+    crowd.End();
+  });
+}
+
+// SleepOnThreads blocks n goroutines in the kernel at the same time.
+void SleepOnThreads(int n) {
+  std::atomic<int> asleep = 0;
+  sync::WaitGroup wg;
+  for (int i = 0; i < n; i++) {
+    wg.Go([&] {
+      blocking([&] {
+        asleep++;
+        while (asleep < n) usleep(1000);
+      });
+    });
+  }
+  wg.Wait();
+}
+
+TEST(ReclaimTest, ThreadsThatNobodyNeedsEnd) {
+  RunWith(2, [] {
+    runtime::GC();
+    const int32_t before = ReadSchedStats().threads;
+    SleepOnThreads(50);
+    const uint64_t retired = ReadSchedStats().threads_retired;
+    EXPECT_TRUE(Eventually([&] {
+      runtime::GC();
+      return ReadSchedStats().threads <= before + 2;
+    }));
+    EXPECT_GE(ReadSchedStats().threads_retired, retired + 40);
+    SleepOnThreads(50);  // they come again
+  });
+}
+
+TEST(ReclaimTest, ThreadsThatNobodyNeedsEndByAndBy) {
+  RunWith(2, [] {
+    SleepOnThreads(50);
+    EXPECT_TRUE(Eventually([&] { return ReadSchedStats().threads < 15; }));
+  });
+}
+
+TEST(ReclaimTest, ThreadsEndWhileOthersAreNeeded) {
+  RunWith(4, [] {
+    for (int i = 0; i < 30; i++) {
+      sync::WaitGroup wg;
+      wg.Go([] { runtime::GC(); });
+      for (int k = 0; k < 3; k++) wg.Go([] { SleepOnThreads(5); });
+      wg.Go([i] { runtime::GOMAXPROCS(2 + i % 5); });
+      wg.Wait();
+    }
+  });
+}
+
+}  // namespace
+}  // namespace gump

@@ -1,0 +1,101 @@
+// The lock-free containers with a switch of threads at every turn: built with
+// tests/testing/yielding_atomic.h, and without the rest of the library. It
+// finds the races whose window is one instruction wide.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gump/list.h"
+#include "gump/queue.h"
+#include "gump/stack.h"
+#include "tests/testing/counted.h"
+#include "tests/testing/stress.h"
+
+namespace gump {
+namespace {
+
+using testing::Counted;
+using testing::Rng;
+
+constexpr int kThreads = 6;
+
+template <class F>
+void InThreads(uint64_t seed, F work) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; i++) {
+    threads.emplace_back([=] {
+      Rng rng(seed + static_cast<uint64_t>(i));
+      work(rng);
+    });
+  }
+  for (auto& t : threads) t.join();
+}
+
+// Every thread puts numbers in and takes some out; what was put in is what was
+// taken out and what is left, in number and in sum.
+template <class Container>
+void PutAndTake(Rng& rng) {
+  Container c;
+  std::atomic<int> count = 0;
+  std::atomic<int64_t> sum = 0;
+  InThreads(rng.Next(), [&](Rng& r) {
+    for (int i = 0; i < 100; i++) {
+      c.Push(Counted(i));
+      count++;
+      sum += i;
+      if (r.OneIn(8)) continue;
+      std::optional<Counted> v = c.Pop();
+      ASSERT_TRUE(v.has_value());
+      count--;
+      sum -= v->n();
+    }
+  });
+  while (std::optional<Counted> v = c.Pop()) {
+    count--;
+    sum -= v->n();
+  }
+  EXPECT_EQ(count, 0);
+  EXPECT_EQ(sum, 0);
+  EXPECT_EQ(Counted::objects(), 0);
+}
+
+TEST(ContainerYieldStressTest, Queue) {
+  testing::StressLoop(PutAndTake<sync::Queue<Counted>>);
+}
+
+TEST(ContainerYieldStressTest, Stack) {
+  testing::StressLoop(PutAndTake<sync::Stack<Counted>>);
+}
+
+TEST(ContainerYieldStressTest, List) {
+  testing::StressLoop([](Rng& rng) {
+    {
+      sync::List<Counted> l;
+      std::atomic<size_t> left = 0;
+      InThreads(rng.Next(), [&](Rng& r) {
+        std::optional<sync::List<Counted>::Element> mine;
+        for (int i = 0; i < 100; i++) {
+          auto e =
+              r.OneIn(2) ? l.PushBack(Counted(i)) : l.PushFront(Counted(i));
+          left++;
+          EXPECT_EQ(e->n(), i);
+          if (mine.has_value() && l.Remove(*mine)) left--;
+          mine = std::move(e);
+          if (r.OneIn(2) && l.PopFront()) left--;
+          if (r.OneIn(8)) l.Range([](Counted& c) { EXPECT_TRUE(c.full()); });
+        }
+      });
+      EXPECT_EQ(l.Len(), left);
+      EXPECT_EQ(l.RemoveIf([](Counted&) { return true; }), left);
+      EXPECT_EQ(Counted::values(), 0);
+    }
+    EXPECT_EQ(Counted::objects(), 0);
+  });
+}
+
+}  // namespace
+}  // namespace gump

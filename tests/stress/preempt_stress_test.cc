@@ -1,0 +1,218 @@
+// Endurance of preemption: goroutines that compute are interrupted a thousand
+// times a second, wherever they are, and every result is what it is without
+// goroutines. Channels and mutexes carry work and results between them.
+//
+// The slice of 10 ms stays as it is; sysmon would not look every millisecond
+// anyway. A thread of the test's own makes the requests that sysmon makes, the
+// flag and the signal, for every P that runs, whether its goroutine computes or
+// is in the runtime: all of the handler's answers are wanted.
+//
+// tools/gump soak runs this for long; tests/testing/stress.h says how to
+// repeat a run.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gump/chan.h"
+#include "gump/go.h"
+#include "gump/runtime.h"
+#include "gump/sync.h"
+#include "runtime/proc.h"
+#include "runtime/sanitizer.h"
+#include "runtime/stats.h"
+#include "tests/testing/checked_work.h"
+#include "tests/testing/known_thread.h"
+#include "tests/testing/stress.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump {
+namespace {
+
+using testing::CheckedWork;
+using testing::Rng;
+
+constexpr uint64_t kSeeds = 4;
+
+// A run goes on until it has seen that many goroutines preempted in place. TSan
+// delivers signals late, and not at all to who never calls libc.
+#if defined(GUMP_TSAN)
+constexpr uint64_t kLeastPreemptions = 1;
+#else
+constexpr uint64_t kLeastPreemptions = rt::kSanitizerBuild ? 50 : 500;
+#endif
+
+// Reference is every result as a plain thread computes it before there are
+// goroutines.
+class Reference {
+ public:
+  Reference() {
+    for (const CheckedWork& w : testing::AllCheckedWork()) {
+      for (uint64_t seed = 0; seed < kSeeds; seed++) {
+        results_.push_back(w.step(seed));
+      }
+    }
+  }
+  uint64_t size() const { return results_.size(); }
+  uint64_t operator[](uint64_t job) const { return results_[job]; }
+  static const CheckedWork& WorkOf(uint64_t job) {
+    return testing::AllCheckedWork()[job / kSeeds];
+  }
+  static uint64_t SeedOf(uint64_t job) { return job % kSeeds; }
+
+ private:
+  std::vector<uint64_t> results_;
+};
+
+uint64_t Preemptions() {
+  return rt::stats.preemptions.load(rt::relaxed);  // a count
+}
+
+// Presser asks every running P for a preemption once a millisecond.
+class Presser {
+ public:
+  Presser()
+      : thread_(testing::KnownThread([this] {
+          while (!stop_) {
+            rt::preemptall();
+            Signal();
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          }
+        })) {}
+  ~Presser() {
+    stop_ = true;
+    blocking([this] { thread_.join(); });
+  }
+
+ private:
+  static void Signal() {
+    const int32_t n = rt::gomaxprocs.load(rt::acquire);
+    for (int32_t i = 0; i < n; i++) {
+      // As pressP, but whatever the thread does. Ms are never freed.
+      rt::M* mp = rt::allp[i]->m.load(rt::acquire);
+      if (mp != nullptr) rt::preemptM(mp);
+    }
+  }
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
+// Endurance is one run. Some workers get their jobs over a channel, each in an
+// order of its own and in batches between which they enter the runtime; others
+// stay with one kind of work and do not enter it for many steps. All send each
+// result on, and who gets it compares it and adds it up under a mutex.
+class Endurance {
+ public:
+  Endurance(const Reference& reference, std::chrono::nanoseconds time,
+            uint64_t seed)
+      : reference_(reference),
+        end_(std::chrono::steady_clock::now() + time),
+        rng_(seed),
+        preemptions_(Preemptions()) {}
+
+  void Run() {
+    const Presser presser;
+    sync::WaitGroup checkers;
+    for (int i = 0; i < 2; i++) checkers.Go([this] { Check(); });
+    sync::WaitGroup workers;
+    for (int i = 0; i < 6; i++) workers.Go([this] { WorkOnDemand(); });
+    for (uint64_t kind = 0; kind < testing::AllCheckedWork().size(); kind++) {
+      workers.Go([this, kind] { WorkAlone(kind); });
+    }
+    while (!Over()) jobs_.Send(rng_.Below(reference_.size()));
+    jobs_.Close();
+    workers.Wait();
+    results_.Close();
+    checkers.Wait();
+  }
+
+  void Report() const {
+    EXPECT_EQ(wrong_, "");
+    EXPECT_EQ(sum_, expected_);
+    std::printf("%llu steps, %llu preemptions\n",
+                static_cast<unsigned long long>(steps_),
+                static_cast<unsigned long long>(Preemptions() - preemptions_));
+    std::fflush(stdout);
+  }
+
+ private:
+  struct Result {
+    uint64_t job;
+    uint64_t value;
+  };
+
+  bool Over() const {
+    return std::chrono::steady_clock::now() >= end_ &&
+           Preemptions() - preemptions_ >= kLeastPreemptions;
+  }
+
+  static uint64_t Step(uint64_t job) {
+    return Reference::WorkOf(job).step(Reference::SeedOf(job));
+  }
+
+  void WorkOnDemand() {
+    for (const uint64_t job : jobs_) results_.Send({job, Step(job)});
+  }
+
+  void WorkAlone(uint64_t kind) {
+    while (!Over()) {
+      for (uint64_t seed = 0; seed < kSeeds; seed++) {
+        const uint64_t job = kind * kSeeds + seed;
+        uint64_t value = Step(job);
+        for (int i = 0; i < 4; i++) {
+          // One that is wrong for once must not be covered by the next.
+          if (const uint64_t again = Step(job); again != value)
+            value = again ^ value;
+        }
+        results_.Send({job, value});
+      }
+    }
+  }
+
+  void Check() {
+    for (const Result& r : results_) {
+      mu_.Lock();
+      steps_++;
+      sum_ += r.value;
+      expected_ += reference_[r.job];
+      if (r.value != reference_[r.job] && wrong_.size() < 1000) {
+        wrong_ += std::string(Reference::WorkOf(r.job).name) + "(" +
+                  std::to_string(Reference::SeedOf(r.job)) + ") ";
+      }
+      mu_.Unlock();
+    }
+  }
+
+  const Reference& reference_;
+  const std::chrono::steady_clock::time_point end_;
+  Rng rng_;
+  const uint64_t preemptions_;  // before
+  const chan<uint64_t> jobs_ = make_chan<uint64_t>();
+  const chan<Result> results_ = make_chan<Result>(8);
+  sync::Mutex mu_;
+  uint64_t steps_ = 0, sum_ = 0, expected_ = 0;  // guarded by mu_
+  std::string wrong_;                            // guarded by mu_
+};
+
+using PreemptStressTest = testing::WithGomaxprocs;
+GUMP_INSTANTIATE_GOMAXPROCS(PreemptStressTest);
+
+// StressTime is divided among the values of GOMAXPROCS.
+TEST_P(PreemptStressTest, ResultsStayRight) {
+  const uint64_t seed = testing::StressSeed();
+  const Reference reference;
+  Run([&] {
+    Endurance e(reference,
+                testing::StressTime(rt::kSanitizerBuild ? 10 : 20) / 4, seed);
+    e.Run();
+    e.Report();
+  });
+}
+
+}  // namespace
+}  // namespace gump
