@@ -26,8 +26,9 @@ struct Census {
 
 void countG(G* gp, void* arg) {
   auto* c = static_cast<Census*>(arg);
-  if (gp->systemG) return;
-  switch (readgstatus(gp) & ~uint32_t{kGscan}) {
+  const uint32_t status = readgstatus(gp) & ~uint32_t{kGscan};
+  if (status == kGidle || status == kGdead || gp->systemG) return;
+  switch (status) {
     case kGwaiting:
       c->waiting++;
       break;

@@ -99,9 +99,11 @@ G* goexit0(G* gp) {
   return schedule();
 }
 
-_Unwind_Reason_Code goexitStop(int, _Unwind_Action actions,
-                               _Unwind_Exception_Class, _Unwind_Exception* e,
-                               _Unwind_Context*, void*) {
+// Uninstrumented as gumpGoroutineMain is.
+GUMP_NO_SANITIZE _Unwind_Reason_Code goexitStop(int, _Unwind_Action actions,
+                                                _Unwind_Exception_Class,
+                                                _Unwind_Exception* e,
+                                                _Unwind_Context*, void*) {
   // The end of the stack is gumpGostart: every destructor has run.
   if ((actions & _UA_END_OF_STACK) != 0) {
     std::free(e);
@@ -262,7 +264,6 @@ G* newproc1(const FuncType* ft, void* closure, const SpawnOptions* o,
   gp->parentGoid = getg()->goid;
   gp->name = o != nullptr ? o->name : nullptr;
   gp->goid = nextGoid(pp);
-  casgstatus(gp, kGdead, kGrunnable);
   releasem(mp);
   return gp;
 }
@@ -280,6 +281,7 @@ GUMP_ALWAYS_INLINE bool start(const FuncType* ft, void* closure,
     return false;
   }
   if (GUMP_UNLIKELY(b != nullptr)) bubbleJoin(b, gp);
+  casgstatus(gp, kGdead, kGrunnable);
   if (GUMP_LIKELY(mp->p != nullptr)) {
     runqput(mp->p, gp, /*next=*/true);
   } else {
@@ -313,6 +315,7 @@ bool startSystemG(const FuncType* ft) {
   if (gp != nullptr) {
     gp->systemG = true;
     sched.ngsys.add(1, relaxed);  // a count for humans
+    casgstatus(gp, kGdead, kGrunnable);
     {
       LockScope l(&sched.lock);
       globrunqput(gp);
@@ -331,7 +334,7 @@ size_t setMaxStack(size_t n) noexcept {
 
 const char* stackErrorText() noexcept { return stackLastError(); }
 
-void goexit1() {
+GUMP_NO_SANITIZE void goexit1() {
   G* gp = getg();
   const FuncType* ft = gp->fn;
   gp->fn = nullptr;
@@ -353,7 +356,10 @@ void goexit1() {
 // catches then ends its search at gumpGostart, where the unwind information
 // says "end of stack", before a single frame is unwound, and the terminate
 // handler can print the stack of the throw.
-void gumpGoroutineMain(G* gp) {
+// Like goexit1 it never returns; instrumented, each goroutine would leave their
+// two frames behind in ThreadSanitizer's idea of the stack, which is used
+// again.
+GUMP_NO_SANITIZE void gumpGoroutineMain(G* gp) {
   const FuncType* ft = gp->fn;
   ft->run(gp->closure);
   if (GUMP_UNLIKELY(gp->isMain)) gp->mainReturned = true;

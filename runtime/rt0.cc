@@ -139,6 +139,7 @@ G* newMain(const FuncType* ft, void* closure, uintptr_t pc) {
   gp->isMain = true;
   gp->goid = 1;
   gp->parentGoid = 0;
+  casgstatus(gp, kGdead, kGrunnable);
   return gp;
 }
 

@@ -173,7 +173,13 @@ bool takeOther(G* gp, int64_t now, GRecord* r, Frames* frames) {
   }
 }
 
-bool hidden(const G* gp, int32_t level) { return gp->systemG && level < 2; }
+// hidden tells whether a dump passes over gp: it is dead, or the runtime's own.
+// The status comes first: it publishes the other field, and plain threads make
+// goroutines while the world is stopped.
+bool hidden(const G* gp, int32_t level) {
+  const uint32_t status = readgstatus(gp);
+  return status == kGidle || status == kGdead || (gp->systemG && level < 2);
+}
 
 // ---- dumps of a dying process
 

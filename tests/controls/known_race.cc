@@ -1,5 +1,6 @@
 // Two goroutines on two threads write one int without synchronisation.
-// ThreadSanitizer must say so.
+// ThreadSanitizer must say so, and know their stacks: nothing may be left in
+// them of goroutines that had these stacks before.
 #include <gump/go.h>
 #include <gump/runtime.h>
 #include <gump/sync.h>
@@ -11,19 +12,30 @@
 int main() {
   return gump::Run([] {
     gump::runtime::GOMAXPROCS(2);
-    int shared = 0;
-    std::atomic<int> started = 0;
-    gump::sync::WaitGroup wg;
-    for (int i = 0; i < 2; i++) {
-      wg.Go([&] {
-        // Relaxed, so that meeting here orders nothing. Both are running when
-        // the loop ends: on two threads.
-        started.fetch_add(1, std::memory_order_relaxed);
-        while (started.load(std::memory_order_relaxed) < 2) sched_yield();
-        shared++;
+    for (int i = 0; i < 50; i++) {
+      gump::sync::WaitGroup before;
+      before.Go([i] {
+        if (i % 2 == 0) gump::runtime::Goexit();
       });
+      before.Wait();
     }
-    wg.Wait();
+    int shared = 0;
+    // Many rounds: on a busy machine the second may start on the P that the
+    // first one lost, and the handing over of a P orders them.
+    for (int round = 0; round < 100; round++) {
+      std::atomic<int> started = 0;
+      gump::sync::WaitGroup wg;
+      for (int i = 0; i < 2; i++) {
+        wg.Go([&] {
+          // Relaxed, so that meeting here orders nothing. Both are running when
+          // the loop ends: on two threads.
+          started.fetch_add(1, std::memory_order_relaxed);
+          while (started.load(std::memory_order_relaxed) < 2) sched_yield();
+          shared++;
+        });
+      }
+      wg.Wait();
+    }
     std::printf("%d\n", shared);
   });
 }
