@@ -176,8 +176,9 @@ void gopreempt();
 // P: pp.  Locks: takes kStack, sched.lock; none if the cache has one.
 // Parks: no.
 [[nodiscard]] bool bindStack(P* pp, G* gp);
-// newproc1 makes a goroutine; nullptr: no memory. It is still kGdead: the caller
-// completes it and makes it kGrunnable, from when on dumps look at its fields.
+// newproc1 makes a goroutine; nullptr: no memory. It is still kGdead: the
+// caller completes it and makes it kGrunnable, from when on dumps look at its
+// fields.
 // On: any.  P: either.  Locks: takes kGFree, kAllg, kStack.  Parks: no.
 [[nodiscard]] G* newproc1(const FuncType* ft, void* closure,
                           const SpawnOptions* o, uintptr_t pc);
