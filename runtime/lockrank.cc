@@ -19,6 +19,8 @@
 //       They may be held while a G is made runnable.
 //   hchan < timers
 //       Whoever waits on a channel of time puts its timer into a heap first.
+//   pollDesc < sched, timers
+//       A deadline is set together with the timer that keeps it.
 //   sched < timers
 //       A P that goes away, or goes idle, is asked for its timers.
 #include "runtime/lockrank.h"
@@ -42,6 +44,7 @@ constexpr LockEdge kLockOrder[] = {
     {LockRank::kHchan, LockRank::kSched},
     {LockRank::kSemaRoot, LockRank::kSched},
     {LockRank::kNotifyList, LockRank::kSched},
+    {LockRank::kPollDesc, LockRank::kSched},
     {LockRank::kSched, LockRank::kGFree},
     {LockRank::kGFree, LockRank::kAllg},
     {LockRank::kSched, LockRank::kStack},
@@ -50,6 +53,7 @@ constexpr LockEdge kLockOrder[] = {
     {LockRank::kTimer, LockRank::kLeaf},
     {LockRank::kAllg, LockRank::kMem},
     {LockRank::kStack, LockRank::kMem},
+    {LockRank::kPollCache, LockRank::kMem},
     {LockRank::kMem, LockRank::kLeaf},
 };
 

@@ -20,12 +20,14 @@ enum class LockRank : uint8_t {
   kHchan,       // a channel; several in address order
   kSemaRoot,    // a bucket of the semaphore table
   kNotifyList,  // a condition variable's list
+  kPollDesc,    // an open descriptor
   kSched,       // sched.lock
   kTimers,      // the timers of a P
   kTimer,       // a timer
   kGFree,       // global free list of Gs
   kAllg,        // slabs of Gs
   kStack,       // global stack pools
+  kPollCache,   // the free list of PollDescs
   kMem,         // slab allocator
   kLeaf,        // under anything; nothing under it
 };

@@ -1,0 +1,60 @@
+// What a back end of the poller has to provide. It is chosen once, when the
+// first descriptor is opened.
+//
+// A back end reports edges: after open has returned, whenever a direction of
+// the descriptor becomes ready, some poll calls netpollready for its PollDesc,
+// at least once after the change. It may report more than there is.
+#ifndef NETPOLL_BACKEND_H_
+#define NETPOLL_BACKEND_H_
+
+#include <cstdint>
+
+#include "netpoll/polldesc.h"
+#include "runtime/netpoll.h"
+
+namespace gump::rt {
+
+// Unless it says otherwise:
+// On: any.  P: either.  Locks: none.  Parks: no.
+struct NetpollBackend {
+  const char* name;
+  // Called once; 0, or the errno that makes this back end unusable here.
+  int (*init)();
+  // open registers pd->fd for both directions, under pd->tag; 0 or the errno.
+  // The PollDesc is the caller's, and complete.
+  int (*open)(PollDesc* pd);
+  // close ends the registration. Events that were under way may still come.
+  void (*close)(PollDesc* pd);
+  // poll collects what is ready; delay as in netpoll. Only one thread at a time
+  // calls it with a delay other than 0. True: a break ended it, which has been
+  // taken.
+  // Parks: blocks the thread.
+  bool (*poll)(int64_t delay, NetpollResult* r);
+  // wake ends the poll with a delay that is under way, or the next one.
+  void (*wake)();
+};
+
+extern const NetpollBackend kEpollBackend;
+
+// PollTag packs a PollDesc and its tag into the 64 bits that a kernel hands
+// back with an event: the pointer's low 6 bits are zero and its high 16 unused,
+// which leaves 22 for the tag.
+struct PollTag {
+  static constexpr int kBits = 22;
+  static constexpr uint32_t kMask = (1U << kBits) - 1;
+
+  static uint64_t pack(const PollDesc* pd, uint32_t tag) {
+    return (reinterpret_cast<uintptr_t>(pd) >> 6 << kBits) | (tag & kMask);
+  }
+  static PollDesc* desc(uint64_t packed) {
+    return reinterpret_cast<PollDesc*>(packed >> kBits << 6);
+  }
+  static uint32_t tag(uint64_t packed) {
+    return static_cast<uint32_t>(packed) & kMask;
+  }
+};
+static_assert(alignof(PollDesc) >= 64);
+
+}  // namespace gump::rt
+
+#endif  // NETPOLL_BACKEND_H_

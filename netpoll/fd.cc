@@ -1,0 +1,328 @@
+// The loops around non-blocking system calls.
+//
+// A read of a stream that returns less than was asked for has emptied the
+// socket, so the next read waits at once, without a system call that would say
+// EAGAIN. Why that loses nothing: pollReset ran before the short read, so that
+// every edge since then, and with it all data that the read did not return, is
+// in rg, where pollWait finds it. Only the last edge of all is different: after
+// a FIN or an error no other may come. Then hungUp is set, and we ask.
+#include "netpoll/fd.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <vector>
+
+#include "gump/internal/linkname.h"
+#include "runtime/chan.h"
+#include "runtime/panic.h"
+#include "runtime/proc.h"
+
+namespace gump::rt {
+namespace {
+
+// The most that one system call moves, as Go: some kernels take no more.
+constexpr size_t kMaxRW = size_t{1} << 30;
+
+int lockError(FdMutex::Lock l) {
+  switch (l) {
+    case FdMutex::Lock::kOk:
+      return 0;
+    case FdMutex::Lock::kClosed:
+      return kErrClosing;
+    case FdMutex::Lock::kOverflow:
+      return kErrTooManyUsers;
+  }
+  __builtin_unreachable();
+}
+
+// declared makes a call that may block, between entersyscall and exitsyscall;
+// errno survives.
+template <class Call>
+auto declared(Call call) {
+  entersyscall();
+  const auto n = call();
+  const int err = errno;
+  exitsyscall();
+  errno = err;
+  return n;
+}
+
+}  // namespace
+
+FD::~FD() {
+  if (open_) (void)close();
+}
+
+int FD::init() {
+  if (kind_ != FdKind::kFile) {
+    int err;
+    pd_ = pollOpen(fd_, &err);
+    if (pd_ == nullptr) return err;
+  }
+  open_ = true;
+  return 0;
+}
+
+int FD::enter() {
+  pollPreempt();
+  return lockError(mu_.incref());
+}
+void FD::leave() {
+  if (mu_.decref()) destroy();
+}
+int FD::lockFor(PollMode mode) {
+  pollPreempt();
+  return lockError(mu_.rwlock(mode));
+}
+void FD::unlockFor(PollMode mode) {
+  if (mu_.rwunlock(mode)) destroy();
+}
+
+int FD::prepare(PollMode mode) {
+  return pd_ == nullptr ? 0 : pollReset(pd_, mode);
+}
+int FD::wait(PollMode mode) {
+  return pd_ == nullptr ? EAGAIN : pollWait(pd_, mode);
+}
+
+// destroy: the last user has left, and nobody else will come.
+void FD::destroy() {
+  if (pd_ != nullptr) pollClose(pd_);
+  ::close(fd_);  // on an error it is closed as well
+  semrelease(&csema_, false);
+}
+
+int FD::close() {
+  const int err = lockError(mu_.close());
+  if (err != 0) return err;
+  open_ = false;  // the one closer's
+  if (pd_ != nullptr) pollUnblock(pd_);
+  leave();
+  semacquire(&csema_, false, SemaReason::kSemacquire);
+  return 0;
+}
+
+int FD::setDeadline(int64_t when, PollMode mode) {
+  const int err = enter();
+  if (err != 0) return err;
+  if (pd_ != nullptr) pollSetDeadline(pd_, when, mode);
+  leave();
+  return pd_ == nullptr ? kErrNoDeadline : 0;
+}
+
+// transfer makes one call that moves bytes, as soon as it does not say EAGAIN.
+// The lock for the direction is held.
+template <class Call>
+IoResult FD::transfer(PollMode mode, Call call) {
+  for (;;) {
+    const ssize_t n = pd_ == nullptr ? declared(call) : call();
+    if (n >= 0) return {static_cast<size_t>(n), 0};
+    if (errno == EINTR) continue;
+    if (errno != EAGAIN) return {0, errno};
+    const int err = wait(mode);
+    if (err != 0) return {0, err};
+  }
+}
+
+IoResult FD::read(void* buf, size_t n) {
+  IoResult r;
+  r.err = lockFor(PollMode::kRead);
+  if (r.err != 0) return r;
+  if (n != 0) {
+    n = std::min(n, kMaxRW);
+    // Acquire: pairs with the event's store.
+    if (drained_ && !pd_->hungUp.load(acquire)) r.err = wait(PollMode::kRead);
+    drained_ = false;
+    if (r.err == 0) r.err = prepare(PollMode::kRead);
+    if (r.err == 0) {
+      const bool socket =
+          kind_ == FdKind::kStream || kind_ == FdKind::kDatagram;
+      r = transfer(PollMode::kRead, [&] {
+        return socket ? ::recv(fd_, buf, n, 0) : ::read(fd_, buf, n);
+      });
+      drained_ = kind_ == FdKind::kStream && r.err == 0 && r.n != 0 && r.n < n;
+    }
+  }
+  unlockFor(PollMode::kRead);
+  return r;
+}
+
+IoResult FD::readv(const iovec* iov, int count) {
+  IoResult r;
+  r.err = lockFor(PollMode::kRead);
+  if (r.err != 0) return r;
+  drained_ = false;
+  r.err = prepare(PollMode::kRead);
+  if (r.err == 0) {
+    r = transfer(PollMode::kRead, [&] { return ::readv(fd_, iov, count); });
+  }
+  unlockFor(PollMode::kRead);
+  return r;
+}
+
+IoResult FD::write(const void* buf, size_t n) {
+  IoResult done;
+  done.err = lockFor(PollMode::kWrite);
+  if (done.err != 0) return done;
+  done.err = prepare(PollMode::kWrite);
+  const bool socket = kind_ == FdKind::kStream || kind_ == FdKind::kDatagram;
+  const char* p = static_cast<const char*>(buf);
+  // Once even for n == 0: on a datagram socket that is a message.
+  while (done.err == 0) {
+    const size_t part = std::min(n - done.n, kMaxRW);
+    const IoResult r = transfer(PollMode::kWrite, [&] {
+      return socket ? ::send(fd_, p + done.n, part, MSG_NOSIGNAL)
+                    : ::write(fd_, p + done.n, part);
+    });
+    done.n += r.n;
+    done.err = r.err;
+    if (done.n == n || r.err != 0) break;
+    if (r.n == 0) done.err = EIO;  // a device that takes nothing
+  }
+  unlockFor(PollMode::kWrite);
+  return done;
+}
+
+IoResult FD::writev(const iovec* iov, size_t count) {
+  IoResult done;
+  done.err = lockFor(PollMode::kWrite);
+  if (done.err != 0) return done;
+  done.err = prepare(PollMode::kWrite);
+  const bool socket = kind_ == FdKind::kStream || kind_ == FdKind::kDatagram;
+  size_t first = 0;   // of iov, not yet written
+  size_t offset = 0;  // into it
+  while (done.err == 0) {
+    while (first < count && offset == iov[first].iov_len) {
+      first++;
+      offset = 0;
+    }
+    if (first == count) break;
+    iovec part[IOV_MAX < 1024 ? IOV_MAX : 1024];
+    size_t k = 0;
+    size_t bytes = 0;
+    for (size_t i = first; i < count && k < std::size(part); i++) {
+      const size_t skip = i == first ? offset : 0;
+      const size_t len = std::min(iov[i].iov_len - skip, kMaxRW - bytes);
+      part[k++] = {static_cast<char*>(iov[i].iov_base) + skip, len};
+      bytes += len;
+      if (bytes == kMaxRW) break;
+    }
+    const IoResult r = transfer(PollMode::kWrite, [&] {
+      if (!socket) return ::writev(fd_, part, static_cast<int>(k));
+      msghdr m{};
+      m.msg_iov = part;
+      m.msg_iovlen = k;
+      return ::sendmsg(fd_, &m, MSG_NOSIGNAL);
+    });
+    done.n += r.n;
+    done.err = r.err;
+    if (r.err == 0 && r.n == 0 && bytes != 0) done.err = EIO;
+    for (size_t left = r.n; left != 0;) {
+      const size_t here = std::min(left, iov[first].iov_len - offset);
+      offset += here;
+      left -= here;
+      if (left != 0) {
+        first++;
+        offset = 0;
+      }
+    }
+  }
+  unlockFor(PollMode::kWrite);
+  return done;
+}
+
+IoResult FD::recvmsg(msghdr* msg, int flags) {
+  IoResult r;
+  r.err = lockFor(PollMode::kRead);
+  if (r.err != 0) return r;
+  drained_ = false;
+  r.err = prepare(PollMode::kRead);
+  if (r.err == 0) {
+    r = transfer(PollMode::kRead, [&] { return ::recvmsg(fd_, msg, flags); });
+  }
+  unlockFor(PollMode::kRead);
+  return r;
+}
+
+IoResult FD::sendmsg(const msghdr* msg, int flags) {
+  IoResult r;
+  r.err = lockFor(PollMode::kWrite);
+  if (r.err != 0) return r;
+  r.err = prepare(PollMode::kWrite);
+  if (r.err == 0) {
+    r = transfer(PollMode::kWrite,
+                 [&] { return ::sendmsg(fd_, msg, flags | MSG_NOSIGNAL); });
+  }
+  unlockFor(PollMode::kWrite);
+  return r;
+}
+
+// No lock: the position is the caller's, and the kernel does not mind.
+IoResult FD::pread(void* buf, size_t n, int64_t offset) {
+  IoResult r;
+  r.err = enter();
+  if (r.err != 0) return r;
+  n = std::min(n, kMaxRW);
+  ssize_t k;
+  do {
+    k = declared([&] { return ::pread(fd_, buf, n, offset); });
+  } while (k < 0 && errno == EINTR);
+  r = k < 0 ? IoResult{0, errno} : IoResult{static_cast<size_t>(k), 0};
+  leave();
+  return r;
+}
+
+IoResult FD::pwrite(const void* buf, size_t n, int64_t offset) {
+  IoResult done;
+  done.err = enter();
+  if (done.err != 0) return done;
+  const char* p = static_cast<const char*>(buf);
+  while (done.n < n && done.err == 0) {
+    const size_t part = std::min(n - done.n, kMaxRW);
+    const auto at = offset + static_cast<int64_t>(done.n);
+    const ssize_t k =
+        declared([&] { return ::pwrite(fd_, p + done.n, part, at); });
+    if (k > 0) {
+      done.n += static_cast<size_t>(k);
+    } else if (k == 0) {
+      done.err = EIO;
+    } else if (errno != EINTR) {
+      done.err = errno;
+    }
+  }
+  leave();
+  return done;
+}
+
+int FD::accept(int* fd, sockaddr* addr, socklen_t* len) {
+  int err = lockFor(PollMode::kRead);
+  if (err != 0) return err;
+  err = prepare(PollMode::kRead);
+  while (err == 0) {
+    const socklen_t room = *len;
+    *fd = ::accept4(fd_, addr, len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (*fd >= 0) break;
+    *len = room;
+    if (errno == EAGAIN) {
+      err = wait(PollMode::kRead);
+    } else if (errno != EINTR && errno != ECONNABORTED) {
+      // (ECONNABORTED: the peer has gone, there may be others.)
+      err = errno;
+    }
+  }
+  unlockFor(PollMode::kRead);
+  return err;
+}
+
+int FD::waitWrite() {
+  int err = lockFor(PollMode::kWrite);
+  if (err != 0) return err;
+  err = wait(PollMode::kWrite);
+  unlockFor(PollMode::kWrite);
+  return err;
+}
+
+}  // namespace gump::rt

@@ -1,0 +1,131 @@
+// FD: a file descriptor as api/ uses it. Operations look as if they blocked;
+// what parks is the goroutine. Source: Go's internal/poll.FD.
+//
+// Errors are errnos, or a negative PollError (polldesc.h). Memory: the caller
+// keeps the FD alive for as long as any operation on it runs; a close does not
+// end them all at once, it only makes them fail.
+#ifndef NETPOLL_FD_H_
+#define NETPOLL_FD_H_
+
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "netpoll/fd_mutex.h"
+#include "netpoll/polldesc.h"
+
+namespace gump::rt {
+
+struct IoResult {
+  size_t n = 0;  // bytes; on an error of a write, how many went out before it
+  int err = 0;
+};
+
+enum class FdKind : uint8_t {
+  kStream,    // a connection: short reads mean that there is no more
+  kDatagram,  // and listeners
+  kPipe,      // pipes, terminals: no socket calls
+  kFile,      // nothing to poll: its calls block, and are declared
+};
+
+// Errors that only an FD has.
+inline constexpr int kErrNoDeadline = -4;  // kFile: nothing to wait for
+inline constexpr int kErrTooManyUsers = -5;
+
+// What all operations have in common:
+// On: user, m.locks == 0, or a plain thread.  Parks: yes.
+class FD {
+ public:
+  FD(int fd, FdKind kind) : fd_(fd), kind_(kind) {}
+  // An FD that still is open is closed.
+  ~FD();
+  FD(const FD&) = delete;
+  FD& operator=(const FD&) = delete;
+
+  // init registers the descriptor with the poller, which owns it from then on;
+  // 0 or the errno: then it still is the caller's.
+  [[nodiscard]] int init();
+
+  // read fills at most n bytes; 0 bytes without an error: the end, or n == 0.
+  [[nodiscard]] IoResult read(void* buf, size_t n);
+  [[nodiscard]] IoResult readv(const iovec* iov, int count);
+  // write writes all, or fails.
+  [[nodiscard]] IoResult write(const void* buf, size_t n);
+  [[nodiscard]] IoResult writev(const iovec* iov, size_t count);
+  // recvmsg and sendmsg are one message each; flags as theirs.
+  [[nodiscard]] IoResult recvmsg(msghdr* msg, int flags);
+  [[nodiscard]] IoResult sendmsg(const msghdr* msg, int flags);
+  [[nodiscard]] IoResult pread(void* buf, size_t n, int64_t offset);
+  [[nodiscard]] IoResult pwrite(const void* buf, size_t n, int64_t offset);
+  // accept returns a new descriptor, non-blocking and close-on-exec, in *fd.
+  [[nodiscard]] int accept(int* fd, sockaddr* addr, socklen_t* len);
+  // waitWrite waits until the descriptor is writable: how a connect ends.
+  [[nodiscard]] int waitWrite();
+
+  // close makes all operations fail with kErrClosing, and returns when the
+  // descriptor's number is free; kErrClosing: it was closed already.
+  [[nodiscard]] int close();
+  // setDeadline: pollSetDeadline.
+  [[nodiscard]] int setDeadline(int64_t when, PollMode mode);
+
+  // with calls f(int fd), which returns 0 or an errno, on the open descriptor.
+  template <class F>
+  [[nodiscard]] int with(F&& f) {
+    const int err = enter();
+    if (err != 0) return err;
+    const int result = f(fd_);
+    leave();
+    return result;
+  }
+  // withRead and withWrite call f(int fd) until it returns true, each time
+  // after the descriptor became ready again.
+  template <class F>
+  [[nodiscard]] int withRead(F&& f) {
+    return withReady(PollMode::kRead, static_cast<F&&>(f));
+  }
+  template <class F>
+  [[nodiscard]] int withWrite(F&& f) {
+    return withReady(PollMode::kWrite, static_cast<F&&>(f));
+  }
+  // sysfd is the number; whoever uses it keeps the FD open.
+  int sysfd() const { return fd_; }
+
+ private:
+  int enter();
+  void leave();
+  void destroy();
+  // prepare readies a direction for a system call; wait waits after EAGAIN.
+  int prepare(PollMode mode);
+  int wait(PollMode mode);
+  int lockFor(PollMode mode);
+  void unlockFor(PollMode mode);
+  template <class Call>
+  IoResult transfer(PollMode mode, Call call);
+  template <class F>
+  int withReady(PollMode mode, F&& f) {
+    int err = lockFor(mode);
+    if (err != 0) return err;
+    drained_ = drained_ && mode == PollMode::kWrite;
+    err = prepare(mode);
+    while (err == 0 && !f(fd_)) err = wait(mode);
+    unlockFor(mode);
+    return err;
+  }
+
+  FdMutex mu_;
+  const int fd_;
+  const FdKind kind_;
+  // The last read took all there was, and no edge has been consumed since: the
+  // next one waits without asking the kernel. Under the read lock.
+  bool drained_ = false;
+  bool open_ = false;
+  PollDesc* pd_ = nullptr;
+  Atomic<uint32_t> csema_;  // posted when the descriptor has been closed
+};
+
+}  // namespace gump::rt
+
+#endif  // NETPOLL_FD_H_

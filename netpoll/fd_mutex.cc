@@ -1,0 +1,105 @@
+#include "netpoll/fd_mutex.h"
+
+#include "gump/internal/linkname.h"
+#include "runtime/base.h"
+#include "runtime/panic.h"
+
+namespace gump::rt {
+namespace {
+
+constexpr uint64_t kClosedBit = 1;
+constexpr uint64_t kRLock = 1 << 1;
+constexpr uint64_t kWLock = 1 << 2;
+constexpr uint64_t kRef = 1 << 3;
+constexpr uint64_t kRefMask = FdMutex::kMaxUsers << 3;
+constexpr uint64_t kRWait = 1 << 23;
+constexpr uint64_t kRWaitMask = FdMutex::kMaxUsers << 23;
+constexpr uint64_t kWWait = uint64_t{1} << 43;
+constexpr uint64_t kWWaitMask = FdMutex::kMaxUsers << 43;
+
+struct Direction {
+  uint64_t lock;
+  uint64_t wait;
+  uint64_t waitMask;
+};
+constexpr Direction directionOf(PollMode mode) {
+  return mode == PollMode::kRead ? Direction{kRLock, kRWait, kRWaitMask}
+                                 : Direction{kWLock, kWWait, kWWaitMask};
+}
+
+// Every change is one CAS: acquire, for what the last holder did; release, for
+// what we did.
+constexpr auto kOrder = acq_rel;
+
+}  // namespace
+
+FdMutex::Lock FdMutex::incref() {
+  uint64_t old = state_.load(relaxed);  // the CAS decides, here and below
+  for (;;) {
+    if ((old & kClosedBit) != 0) return Lock::kClosed;
+    if ((old & kRefMask) == kRefMask) return Lock::kOverflow;
+    if (state_.casWeak(old, old + kRef, kOrder)) return Lock::kOk;
+  }
+}
+
+bool FdMutex::decref() {
+  uint64_t old = state_.load(relaxed);
+  for (;;) {
+    if ((old & kRefMask) == 0) fatalthrow("inconsistent poll.fdMutex");
+    const uint64_t next = old - kRef;
+    if (state_.casWeak(old, next, kOrder)) {
+      return (next & (kClosedBit | kRefMask)) == kClosedBit;
+    }
+  }
+}
+
+FdMutex::Lock FdMutex::close() {
+  uint64_t old = state_.load(relaxed);
+  for (;;) {
+    if ((old & kClosedBit) != 0) return Lock::kClosed;
+    if ((old & kRefMask) == kRefMask) return Lock::kOverflow;
+    const uint64_t next =
+        ((old | kClosedBit) + kRef) & ~(kRWaitMask | kWWaitMask);
+    if (state_.casWeak(old, next, kOrder)) break;
+  }
+  for (; (old & kRWaitMask) != 0; old -= kRWait) semrelease(&rsema_, false);
+  for (; (old & kWWaitMask) != 0; old -= kWWait) semrelease(&wsema_, false);
+  return Lock::kOk;
+}
+
+FdMutex::Lock FdMutex::rwlock(PollMode mode) {
+  const Direction d = directionOf(mode);
+  uint64_t old = state_.load(relaxed);
+  for (;;) {
+    if ((old & kClosedBit) != 0) return Lock::kClosed;
+    const bool held = (old & d.lock) != 0;
+    const uint64_t full = held ? d.waitMask : kRefMask;
+    if ((old & full) == full) return Lock::kOverflow;
+    const uint64_t next = held ? old + d.wait : (old | d.lock) + kRef;
+    if (!state_.casWeak(old, next, kOrder)) continue;
+    if (!held) return Lock::kOk;
+    semacquire(mode == PollMode::kRead ? &rsema_ : &wsema_, false,
+               SemaReason::kSemacquire);
+    // Whoever woke us has taken us off the waiters: try again.
+    old = state_.load(relaxed);
+  }
+}
+
+bool FdMutex::rwunlock(PollMode mode) {
+  const Direction d = directionOf(mode);
+  uint64_t old = state_.load(relaxed);
+  for (;;) {
+    if ((old & d.lock) == 0 || (old & kRefMask) == 0) {
+      fatalthrow("inconsistent poll.fdMutex");
+    }
+    const bool waiter = (old & d.waitMask) != 0;
+    const uint64_t next = (old & ~d.lock) - kRef - (waiter ? d.wait : 0);
+    if (!state_.casWeak(old, next, kOrder)) continue;
+    if (GUMP_UNLIKELY(waiter)) {
+      semrelease(mode == PollMode::kRead ? &rsema_ : &wsema_, false);
+    }
+    return (next & (kClosedBit | kRefMask)) == kClosedBit;
+  }
+}
+
+}  // namespace gump::rt

@@ -1,0 +1,140 @@
+// The epoll back end. Each descriptor is registered once, for both directions
+// and edge-triggered; an eventfd, level-triggered, breaks a blocking poll.
+//
+// Only a poll that waits drains the eventfd. One that does not wait may see it
+// first and leaves it, so that it ends the sleep that it was meant for.
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <ctime>
+
+#include "netpoll/backend.h"
+#include "runtime/atomic.h"
+#include "runtime/base.h"
+#include "runtime/panic.h"
+
+namespace gump::rt {
+namespace {
+
+constexpr uint64_t kBreak = 0;      // no PollDesc is at address 0
+constexpr int kEventsAtOnce = 128;  // as Go
+
+// Written by init, before the back end is published.
+int epfd = -1;
+int eventfd = -1;
+
+Atomic<bool> noPwait2;  // epoll_pwait2 is not there: Linux before 5.11
+
+uint32_t interest() { return EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET; }
+
+int epollInit() {
+  epfd = epoll_create1(EPOLL_CLOEXEC);
+  if (epfd < 0) return errno;
+  eventfd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  epoll_event ev{};
+  ev.events = EPOLLIN;
+  ev.data.u64 = kBreak;
+  if (eventfd >= 0 && epoll_ctl(epfd, EPOLL_CTL_ADD, eventfd, &ev) == 0) {
+    return 0;
+  }
+  const int err = errno;
+  if (eventfd >= 0) close(eventfd);
+  close(epfd);
+  return err;
+}
+
+int epollOpen(PollDesc* pd) {
+  epoll_event ev{};
+  ev.events = interest();
+  // Relaxed: pd is ours.
+  ev.data.u64 = PollTag::pack(pd, pd->tag.load(relaxed));
+  return epoll_ctl(epfd, EPOLL_CTL_ADD, pd->fd, &ev) == 0 ? 0 : errno;
+}
+
+void epollClose(PollDesc* pd) {
+  // The descriptor may have a duplicate, which would keep the registration.
+  epoll_event ev{};
+  epoll_ctl(epfd, EPOLL_CTL_DEL, pd->fd, &ev);
+}
+
+// epollWait is epoll_wait with a timeout in ns. Not libc's epoll_pwait2: that
+// of Debian 11 has none.
+int epollWait(epoll_event* events, int64_t delay) {
+  if (delay == 0) return epoll_wait(epfd, events, kEventsAtOnce, 0);
+  if (delay < 0) return epoll_wait(epfd, events, kEventsAtOnce, -1);
+  const timespec ts{delay / 1'000'000'000, delay % 1'000'000'000};
+  // Only to save the attempt.
+  if (GUMP_LIKELY(!noPwait2.load(relaxed))) {
+    const long n = syscall(SYS_epoll_pwait2, epfd, events, kEventsAtOnce, &ts,
+                           nullptr, sizeof(uint64_t));
+    if (n >= 0 || errno != ENOSYS) return static_cast<int>(n);
+    noPwait2.store(true, relaxed);  // as above
+  }
+  pollfd p{epfd, POLLIN, 0};
+  if (ppoll(&p, 1, &ts, nullptr) <= 0) return 0;
+  return epoll_wait(epfd, events, kEventsAtOnce, 0);
+}
+
+void handle(const epoll_event& ev, NetpollResult* r) {
+  PollDesc* pd = PollTag::desc(ev.data.u64);
+  const uint32_t tag = PollTag::tag(ev.data.u64);
+  // Stale: the descriptor has been closed since. (If that happens just now, its
+  // next owner sees an edge that is not there.) Acquire: pairs with the add in
+  // PollCache::free.
+  if (((pd->tag.load(acquire) ^ tag) & PollTag::kMask) != 0) return;
+  constexpr uint32_t kGone = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
+  // Release: before the reader is woken, or asked whether it may sleep.
+  if ((ev.events & kGone) != 0) pd->hungUp.store(true, release);
+  pollSetEventErr(pd, ev.events == EPOLLERR, tag);
+  netpollready(r, pd, (ev.events & (EPOLLIN | kGone)) != 0,
+               (ev.events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0);
+}
+
+bool epollPoll(int64_t delay, NetpollResult* r) {
+  epoll_event events[kEventsAtOnce];
+  int n = epollWait(events, delay);
+  while (n < 0 && errno == EINTR && delay < 0) n = epollWait(events, delay);
+  if (n < 0) {
+    // Interrupted: who waits for a time looks at the clock again.
+    if (errno == EINTR) return false;
+    printf("runtime: epollwait on fd %d failed with %d\n", epfd, errno);
+    fatalthrow("runtime: netpoll failed");
+  }
+  bool broken = false;
+  // Backwards: who is pushed last runs first.
+  for (int i = n - 1; i >= 0; i--) {
+    if (events[i].data.u64 == kBreak) {
+      broken = delay != 0;
+    } else if (events[i].events != 0) {
+      handle(events[i], r);
+    }
+  }
+  if (broken) {
+    uint64_t count;
+    while (read(eventfd, &count, sizeof(count)) < 0 && errno == EINTR) {
+    }
+  }
+  return broken;
+}
+
+void epollWake() {
+  const uint64_t one = 1;
+  while (write(eventfd, &one, sizeof(one)) < 0) {
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN) return;  // so many wakes that it is surely up
+    printf("runtime: netpollBreak write failed with %d\n", errno);
+    fatalthrow("runtime: netpollBreak write failed");
+  }
+}
+
+}  // namespace
+
+constinit const NetpollBackend kEpollBackend = {
+    "epoll", epollInit, epollOpen, epollClose, epollPoll, epollWake};
+
+}  // namespace gump::rt
