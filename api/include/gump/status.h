@@ -1,0 +1,34 @@
+// What the errors of net, os and exec carry beside their code and text.
+//
+//   absl::StatusOr<os::File> f = os::Open("/etc/gumption");
+//   if (gump::Errno(f.status()) == ENOENT) { ... }  // "open /etc/gumption: no
+//                                                   // such file or directory"
+//
+//   absl::StatusOr<size_t> n = w.Write(data);
+//   if (!n.ok()) data.remove_prefix(gump::BytesWritten(n.status()));
+//
+// The text is Go's. The code follows from the errno, as
+// absl::ErrnoToStatusCode says: NotFound for ENOENT, PermissionDenied for
+// EACCES, AlreadyExists for EEXIST, Unavailable for ECONNREFUSED. An operation
+// that a deadline has ended is DeadlineExceeded "i/o timeout", one that a
+// Close has ended Cancelled; these have no errno.
+//
+// Both functions may be called anywhere, and do not park.
+#ifndef GUMP_STATUS_H_
+#define GUMP_STATUS_H_
+
+#include <cstddef>
+
+#include "absl/status/status.h"
+
+namespace gump {
+
+// Errno is the errno of the system call that failed; 0 if there was none.
+[[nodiscard]] int Errno(const absl::Status& status);
+
+// BytesWritten is how many bytes a write that failed had written before.
+[[nodiscard]] size_t BytesWritten(const absl::Status& status);
+
+}  // namespace gump
+
+#endif  // GUMP_STATUS_H_
