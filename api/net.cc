@@ -1,0 +1,575 @@
+// Sockets: making them, and what their handles do.
+#include "gump/net.h"
+
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "api/net_socket.h"
+#include "api/status_util.h"
+#include "gump/panic.h"
+#include "runtime/os_linux.h"
+
+namespace gump::internal {
+
+// ---- Errors -----------------------------------------------------------------
+
+namespace {
+
+// OpText is "op net source->addr", without what is empty.
+std::string OpText(std::string_view op, std::string_view network,
+                   std::string_view source, std::string_view addr) {
+  std::string text(op);
+  if (!network.empty()) text += Cat(" ", network);
+  if (!source.empty()) text += Cat(" ", source);
+  if (!addr.empty()) text += Cat(source.empty() ? " " : "->", addr);
+  return text;
+}
+
+}  // namespace
+
+absl::Status OpError(std::string_view op, std::string_view network,
+                     std::string_view source, std::string_view addr, IoError e,
+                     size_t bytes) {
+  std::string what = OpText(op, network, source, addr);
+  if (e.err > 0 && e.call != nullptr) what += Cat(": ", e.call);
+  return ErrorStatus(what, e.err, kNetClosed, bytes);
+}
+
+absl::Status Prefixed(std::string_view op, std::string_view network,
+                      std::string_view addr, const absl::Status& status) {
+  return Annotate(OpText(op, network, "", addr), status);
+}
+
+absl::Status ContextError(const context::Context& ctx) {
+  return absl::IsDeadlineExceeded(ctx.Err())
+             ? absl::DeadlineExceededError("i/o timeout")
+             : absl::CancelledError("operation was canceled");
+}
+
+// ---- Sockets ----------------------------------------------------------------
+
+namespace {
+
+net::Addr NameOf(const Socket& s, decltype(getsockname)* get) {
+  sockaddr_storage sa;
+  socklen_t length = sizeof(sa);
+  auto* generic = reinterpret_cast<sockaddr*>(&sa);
+  net::Addr a;
+  auto socket = const_cast<Socket*>(&s);
+  (void)socket->fd.with([&](int fd) {
+    if (get(fd, generic, &length) == 0) {
+      a = NetAccess::MakeAddr(s.network, generic, length);
+    }
+    return 0;
+  });
+  return a;
+}
+
+Socket* Check(const std::shared_ptr<Socket>& s) {
+  if (s == nullptr) {
+    panic("invalid memory address or nil pointer dereference");
+  }
+  return s.get();
+}
+
+// SetOption sets a socket option to an int.
+absl::Status SetOption(Socket* s, int level, int option, int value) {
+  const int err = s->fd.with([&](int fd) {
+    return setsockopt(fd, level, option, &value, sizeof(value)) == 0 ? 0
+                                                                     : errno;
+  });
+  if (err == 0) return absl::OkStatus();
+  return SocketError("set", *s, {err, "setsockopt"});
+}
+
+// SetDeadlineOf: absl::Time is the wall's clock, the poller's is monotonic.
+absl::Status SetDeadlineOf(Socket* s, absl::Time t, rt::PollMode mode) {
+  int64_t when = 0;
+  if (t != absl::InfiniteFuture()) {
+    const int64_t left =
+        absl::ToInt64Nanoseconds(t - absl::FromUnixNanos(rt::walltime()));
+    const int64_t now = rt::nanotime();
+    when = std::max<int64_t>(rt::timeAfter(now, left), 1);
+  }
+  const int err = s->fd.setDeadline(when, mode);
+  return err == 0 ? absl::OkStatus() : SocketError("set", *s, {err, nullptr});
+}
+
+absl::Status Shutdown(Socket* s, int how) {
+  const int err =
+      s->fd.with([&](int fd) { return shutdown(fd, how) == 0 ? 0 : errno; });
+  if (err == 0) return absl::OkStatus();
+  return SocketError("close", *s, {err, "shutdown"});
+}
+
+absl::StatusOr<size_t> Transferred(const Socket& s, std::string_view op,
+                                   const rt::IoResult& r, const char* call) {
+  if (r.err == 0) [[likely]] {
+    return r.n;
+  }
+  return SocketError(op, s, {r.err, call}, r.n);
+}
+
+}  // namespace
+
+absl::Status SocketError(std::string_view op, const Socket& s, IoError e,
+                         size_t bytes) {
+  // After a Close the kernel knows no address any more.
+  const net::Addr local = NameOf(s, getsockname);
+  return OpError(op, s.network, local.String(), s.remote.String(), e, bytes);
+}
+
+Socket::~Socket() = default;
+
+absl::Status Socket::Close() {
+  const net::Addr local = NameOf(*this, getsockname);
+  // Before: once it is closed, somebody else may listen there.
+  if (!unlink_path.empty() && local.Length() != 0) {
+    ::unlink(unlink_path.c_str());
+  }
+  const int err = fd.close();
+  if (err == 0) return absl::OkStatus();
+  return OpError("close", network, local.String(), remote.String(),
+                 {err, nullptr});
+}
+
+int NewSocket(const Network& network, int family, int* err) {
+  const int type = network.stream() ? SOCK_STREAM : SOCK_DGRAM;
+  const int fd = socket(family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  *err = errno;
+  if (fd < 0) return fd;
+  const int on = 1;
+  if (family == AF_INET6) {
+    // As asked for, whatever the system's default is.
+    const int only = network.version == 6 ? 1 : 0;
+    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof(only));
+  }
+  if (network.family == "udp") {
+    setsockopt(fd, SOL_SOCKET, SO_BROADCAST, &on, sizeof(on));
+  }
+  return fd;
+}
+
+void SetStreamOptions(int fd, const Network& network) {
+  if (network.family != "tcp") return;
+  const auto set = [fd](int level, int option, int value) {
+    setsockopt(fd, level, option, &value, sizeof(value));
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 15);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 15);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 9);
+}
+
+absl::StatusOr<std::shared_ptr<Socket>> Adopt(int fd, const Network& network,
+                                              IoError* error) {
+  auto s = std::make_shared<Socket>(fd, network);
+  const int err = s->fd.init();
+  if (err == 0) return s;
+  close(fd);
+  *error = {err, "epoll_ctl"};
+  return absl::UnavailableError("poller");
+}
+
+}  // namespace gump::internal
+
+namespace gump::net {
+
+using internal::Check;
+using internal::IoError;
+using internal::NetAccess;
+using internal::Network;
+using internal::OpError;
+using internal::Socket;
+using internal::SocketError;
+
+// ---- Conn -------------------------------------------------------------------
+
+absl::StatusOr<size_t> Conn::Read(absl::Span<char> buf) {
+  Socket* s = Check(socket_);
+  return internal::Transferred(*s, "read", s->fd.read(buf.data(), buf.size()),
+                               "read");
+}
+
+absl::StatusOr<size_t> Conn::Write(std::string_view data) {
+  Socket* s = Check(socket_);
+  return internal::Transferred(*s, "write",
+                               s->fd.write(data.data(), data.size()), "write");
+}
+
+absl::StatusOr<size_t> Conn::Readv(absl::Span<const iovec> pieces) {
+  Socket* s = Check(socket_);
+  constexpr size_t kMost = 1024;  // IOV_MAX; the rest is for the next call
+  const auto n = static_cast<int>(std::min(pieces.size(), kMost));
+  return internal::Transferred(*s, "read", s->fd.readv(pieces.data(), n),
+                               "readv");
+}
+
+absl::StatusOr<size_t> Conn::Writev(absl::Span<const iovec> pieces) {
+  Socket* s = Check(socket_);
+  return internal::Transferred(
+      *s, "write", s->fd.writev(pieces.data(), pieces.size()), "writev");
+}
+
+absl::Status Conn::Close() { return Check(socket_)->Close(); }
+absl::Status Conn::CloseRead() {
+  return internal::Shutdown(Check(socket_), SHUT_RD);
+}
+absl::Status Conn::CloseWrite() {
+  return internal::Shutdown(Check(socket_), SHUT_WR);
+}
+
+absl::Status Conn::SetDeadline(absl::Time t) {
+  return internal::SetDeadlineOf(Check(socket_), t, rt::PollMode::kBoth);
+}
+absl::Status Conn::SetReadDeadline(absl::Time t) {
+  return internal::SetDeadlineOf(Check(socket_), t, rt::PollMode::kRead);
+}
+absl::Status Conn::SetWriteDeadline(absl::Time t) {
+  return internal::SetDeadlineOf(Check(socket_), t, rt::PollMode::kWrite);
+}
+
+absl::Status Conn::SetNoDelay(bool on) {
+  return internal::SetOption(Check(socket_), IPPROTO_TCP, TCP_NODELAY,
+                             on ? 1 : 0);
+}
+
+absl::Status Conn::SetKeepAlive(bool on, gump::internal::DurationArg period) {
+  Socket* s = Check(socket_);
+  absl::Status status =
+      internal::SetOption(s, SOL_SOCKET, SO_KEEPALIVE, on ? 1 : 0);
+  if (!on || !status.ok()) return status;
+  // Whole seconds, rounded up.
+  const auto seconds = static_cast<int>(std::clamp<int64_t>(
+      absl::ToInt64Seconds(period.duration() + absl::Nanoseconds(999'999'999)),
+      1, 32767));
+  status = internal::SetOption(s, IPPROTO_TCP, TCP_KEEPIDLE, seconds);
+  if (!status.ok()) return status;
+  return internal::SetOption(s, IPPROTO_TCP, TCP_KEEPINTVL, seconds);
+}
+
+absl::Status Conn::SetLinger(int seconds) {
+  Socket* s = Check(socket_);
+  const linger l{seconds >= 0 ? 1 : 0, seconds >= 0 ? seconds : 0};
+  const int err = s->fd.with([&](int fd) {
+    return setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l)) == 0 ? 0
+                                                                     : errno;
+  });
+  if (err == 0) return absl::OkStatus();
+  return SocketError("set", *s, {err, "setsockopt"});
+}
+
+absl::Status Conn::SetReadBuffer(int bytes) {
+  return internal::SetOption(Check(socket_), SOL_SOCKET, SO_RCVBUF, bytes);
+}
+absl::Status Conn::SetWriteBuffer(int bytes) {
+  return internal::SetOption(Check(socket_), SOL_SOCKET, SO_SNDBUF, bytes);
+}
+
+Addr Conn::LocalAddr() const {
+  return internal::NameOf(*Check(socket_), getsockname);
+}
+Addr Conn::RemoteAddr() const { return Check(socket_)->remote; }
+
+namespace {
+int FdOf(const std::shared_ptr<Socket>& socket) {
+  int number = -1;
+  (void)Check(socket)->fd.with([&](int fd) {
+    number = fd;
+    return 0;
+  });
+  return number;
+}
+}  // namespace
+
+int Conn::Fd() const { return FdOf(socket_); }
+
+absl::Status Conn::Control(void (*f)(void*, int), void* arg) {
+  Socket* s = Check(socket_);
+  const int err = s->fd.with([&](int fd) {
+    f(arg, fd);
+    return 0;
+  });
+  return err == 0 ? absl::OkStatus() : SocketError("raw-control", *s, {err});
+}
+
+// ---- Listener ---------------------------------------------------------------
+
+absl::StatusOr<Conn> Listener::Accept() {
+  Socket* s = Check(socket_);
+  sockaddr_storage sa;
+  auto* generic = reinterpret_cast<sockaddr*>(&sa);
+  socklen_t length = sizeof(sa);
+  int fd = -1;
+  const int err = s->fd.accept(&fd, generic, &length);
+  if (err != 0) return SocketError("accept", *s, {err, "accept4"});
+  // NoDelay and keep-alive it has from the listener.
+  IoError error;
+  Network network;
+  network.family = s->network;
+  absl::StatusOr<std::shared_ptr<Socket>> made =
+      internal::Adopt(fd, network, &error);
+  if (!made.ok()) return SocketError("accept", *s, error);
+  (*made)->remote = NetAccess::MakeAddr(s->network, generic, length);
+  return NetAccess::Make<Conn>(*std::move(made));
+}
+
+absl::Status Listener::Close() { return Check(socket_)->Close(); }
+absl::Status Listener::SetDeadline(absl::Time t) {
+  return internal::SetDeadlineOf(Check(socket_), t, rt::PollMode::kRead);
+}
+Addr Listener::LocalAddr() const {
+  return internal::NameOf(*Check(socket_), getsockname);
+}
+int Listener::Fd() const { return FdOf(socket_); }
+
+namespace {
+
+// Bound makes a socket that is bound to addr.
+absl::StatusOr<std::shared_ptr<Socket>> Bound(const Network& network,
+                                              const Addr& addr,
+                                              const ListenOptions& options,
+                                              IoError* error) {
+  Network n = network;
+  const int family = addr.Sockaddr()->sa_family;
+  // "::" with a version of its own is that version's alone; so is an address.
+  int err;
+  const int fd = internal::NewSocket(n, family, &err);
+  const auto fail = [&](const char* call) {
+    *error = {errno, call};
+    if (fd >= 0) close(fd);
+    return absl::UnknownError("");
+  };
+  if (fd < 0) {
+    errno = err;
+    return fail("socket");
+  }
+  const int on = 1;
+  if (network.family == "tcp") {
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  }
+  if (options.reuse_port &&
+      setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) != 0) {
+    return fail("setsockopt");
+  }
+  if (bind(fd, addr.Sockaddr(), addr.Length()) != 0) return fail("bind");
+  internal::SetStreamOptions(fd, network);
+  // The kernel cuts it to net.core.somaxconn.
+  const int backlog = options.backlog > 0 ? options.backlog : 65535;
+  if (network.stream() && listen(fd, backlog) != 0) return fail("listen");
+  return internal::Adopt(fd, network, error);
+}
+
+absl::StatusOr<std::shared_ptr<Socket>> ListenAt(std::string_view network,
+                                                 std::string_view address,
+                                                 const ListenOptions& options,
+                                                 bool stream) {
+  absl::StatusOr<Network> n = internal::ParseNetwork(network);
+  if (n.ok() && n->stream() != stream) {
+    return internal::Prefixed(
+        "listen", network, address,
+        absl::InvalidArgumentError(
+            internal::Cat("address ", address, ": unexpected address type")));
+  }
+  if (!n.ok()) return internal::Prefixed("listen", network, "", n.status());
+  absl::StatusOr<std::vector<Addr>> addrs =
+      internal::Resolve(context::Background(), *n, address, /*passive=*/true);
+  if (!addrs.ok()) {
+    return internal::Prefixed("listen", network, "", addrs.status());
+  }
+  // Of a name with several addresses, one of version 4, as Go.
+  const auto v4 = std::find_if(addrs->begin(), addrs->end(), [](const Addr& a) {
+    return a.Sockaddr()->sa_family == AF_INET;
+  });
+  const Addr& at = v4 != addrs->end() ? *v4 : addrs->front();
+  IoError error;
+  absl::StatusOr<std::shared_ptr<Socket>> s = Bound(*n, at, options, &error);
+  if (!s.ok()) return OpError("listen", network, "", at.String(), error);
+  if (n->unix_domain() && !address.empty() && address[0] != '@') {
+    (*s)->unlink_path = std::string(address);
+  }
+  return s;
+}
+
+}  // namespace
+
+absl::StatusOr<Listener> Listen(std::string_view network,
+                                std::string_view address,
+                                ListenOptions options) {
+  absl::StatusOr<std::shared_ptr<Socket>> s =
+      ListenAt(network, address, options, /*stream=*/true);
+  if (!s.ok()) return s.status();
+  return NetAccess::Make<Listener>(*std::move(s));
+}
+
+absl::StatusOr<PacketConn> ListenPacket(std::string_view network,
+                                        std::string_view address,
+                                        ListenOptions options) {
+  absl::StatusOr<std::shared_ptr<Socket>> s =
+      ListenAt(network, address, options, /*stream=*/false);
+  if (!s.ok()) return s.status();
+  return NetAccess::Make<PacketConn>(*std::move(s));
+}
+
+// ---- PacketConn -------------------------------------------------------------
+
+absl::StatusOr<PacketConn::Packet> PacketConn::ReadFrom(absl::Span<char> buf) {
+  Socket* s = Check(socket_);
+  sockaddr_storage sa;
+  iovec piece{buf.data(), buf.size()};
+  msghdr m{};
+  m.msg_name = &sa;
+  m.msg_namelen = sizeof(sa);
+  m.msg_iov = &piece;
+  m.msg_iovlen = 1;
+  const rt::IoResult r = s->fd.recvmsg(&m, 0);
+  if (r.err != 0) return SocketError("read", *s, {r.err, "recvmsg"});
+  Packet p;
+  p.n = r.n;
+  p.truncated = (m.msg_flags & MSG_TRUNC) != 0;
+  if (m.msg_namelen != 0) {
+    p.from = NetAccess::MakeAddr(s->network, reinterpret_cast<sockaddr*>(&sa),
+                                 m.msg_namelen);
+  }
+  return p;
+}
+
+absl::StatusOr<size_t> PacketConn::WriteTo(std::string_view data,
+                                           const Addr& to) {
+  Socket* s = Check(socket_);
+  const std::string source = LocalAddr().String();
+  if (to.Length() == 0) {
+    return internal::Annotate(internal::Cat("write ", s->network, " ", source),
+                              absl::InvalidArgumentError("missing address"));
+  }
+  sockaddr_storage sa;
+  socklen_t length = to.Length();
+  std::memcpy(&sa, to.Sockaddr(), length);
+  int family = AF_UNSPEC;
+  socklen_t size = sizeof(family);
+  (void)s->fd.with([&](int fd) {
+    return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size);
+  });
+  if (family == AF_INET6 && sa.ss_family == AF_INET) {
+    // A socket for both takes version 4 in the form of version 6.
+    const auto in = *reinterpret_cast<const sockaddr_in*>(to.Sockaddr());
+    sockaddr_in6 in6{};
+    in6.sin6_family = AF_INET6;
+    in6.sin6_port = in.sin_port;
+    in6.sin6_addr.s6_addr[10] = in6.sin6_addr.s6_addr[11] = 0xff;
+    std::memcpy(&in6.sin6_addr.s6_addr[12], &in.sin_addr, 4);
+    std::memcpy(&sa, &in6, sizeof(in6));
+    length = sizeof(in6);
+  }
+  iovec piece{const_cast<char*>(data.data()), data.size()};
+  msghdr m{};
+  m.msg_name = &sa;
+  m.msg_namelen = length;
+  m.msg_iov = &piece;
+  m.msg_iovlen = 1;
+  const rt::IoResult r = s->fd.sendmsg(&m, 0);
+  if (r.err != 0) {
+    return OpError("write", s->network, source, to.String(), {r.err, "sendmsg"},
+                   r.n);
+  }
+  return r.n;
+}
+
+absl::Status PacketConn::Close() { return Check(socket_)->Close(); }
+absl::Status PacketConn::SetDeadline(absl::Time t) {
+  return internal::SetDeadlineOf(Check(socket_), t, rt::PollMode::kBoth);
+}
+absl::Status PacketConn::SetReadDeadline(absl::Time t) {
+  return internal::SetDeadlineOf(Check(socket_), t, rt::PollMode::kRead);
+}
+absl::Status PacketConn::SetWriteDeadline(absl::Time t) {
+  return internal::SetDeadlineOf(Check(socket_), t, rt::PollMode::kWrite);
+}
+absl::Status PacketConn::SetReadBuffer(int bytes) {
+  return internal::SetOption(Check(socket_), SOL_SOCKET, SO_RCVBUF, bytes);
+}
+absl::Status PacketConn::SetWriteBuffer(int bytes) {
+  return internal::SetOption(Check(socket_), SOL_SOCKET, SO_SNDBUF, bytes);
+}
+Addr PacketConn::LocalAddr() const {
+  return internal::NameOf(*Check(socket_), getsockname);
+}
+int PacketConn::Fd() const { return FdOf(socket_); }
+
+// ---- Descriptors of others --------------------------------------------------
+
+absl::StatusOr<std::pair<Conn, Conn>> Pipe() {
+  int fds[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) !=
+      0) {
+    return OpError("dial", "pipe", "", "", {errno, "socketpair"});
+  }
+  Network network;
+  network.family = "unix";
+  IoError error;
+  auto a = internal::Adopt(fds[0], network, &error);
+  auto b = a.ok() ? internal::Adopt(fds[1], network, &error) : a;
+  if (!a.ok()) close(fds[1]);
+  if (!b.ok()) return OpError("dial", "pipe", "", "", error);
+  return std::pair(NetAccess::Make<Conn>(*std::move(a)),
+                   NetAccess::Make<Conn>(*std::move(b)));
+}
+
+namespace {
+
+// Duplicate makes a Socket of a duplicate of fd.
+absl::StatusOr<std::shared_ptr<Socket>> Duplicate(int fd) {
+  sockaddr_storage sa;
+  socklen_t length = sizeof(sa);
+  int type = 0;
+  socklen_t size = sizeof(type);
+  const auto fail = [](const char* call) {
+    return OpError("file", "file+net", "", "", {errno, call});
+  };
+  if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0) {
+    return fail("getsockopt");
+  }
+  auto* generic = reinterpret_cast<sockaddr*>(&sa);
+  if (getsockname(fd, generic, &length) != 0) return fail("getsockname");
+  const bool stream = type == SOCK_STREAM;
+  Network network;
+  network.family = sa.ss_family == AF_UNIX ? (stream ? "unix" : "unixgram")
+                                           : (stream ? "tcp" : "udp");
+  const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) return fail("dup");
+  const int flags = fcntl(copy, F_GETFL);
+  if (flags < 0 || fcntl(copy, F_SETFL, flags | O_NONBLOCK) != 0) {
+    const int err = errno;
+    close(copy);
+    errno = err;
+    return fail("fcntl");
+  }
+  IoError error;
+  auto s = internal::Adopt(copy, network, &error);
+  if (!s.ok()) return OpError("file", "file+net", "", "", error);
+  (*s)->remote = internal::NameOf(**s, getpeername);
+  return s;
+}
+
+}  // namespace
+
+absl::StatusOr<Conn> FileConn(int fd) {
+  auto s = Duplicate(fd);
+  if (!s.ok()) return s.status();
+  return NetAccess::Make<Conn>(*std::move(s));
+}
+
+absl::StatusOr<Listener> FileListener(int fd) {
+  auto s = Duplicate(fd);
+  if (!s.ok()) return s.status();
+  return NetAccess::Make<Listener>(*std::move(s));
+}
+
+}  // namespace gump::net

@@ -1,0 +1,429 @@
+// Addresses: parsing, printing, looking names up.
+//
+// Names are looked up by getaddrinfo, which knows all that the system is
+// configured to ask, and which blocks: each lookup runs on a goroutine of its
+// own as a declared call, so it costs a thread while it lasts, and whoever
+// asked waits for it or for his context. At most kMaxLookups run at once; the
+// rest wait in a queue, likewise until their context is done.
+#include <arpa/inet.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstddef>
+#include <cstring>
+
+#include "api/net_socket.h"
+#include "gump/chan.h"
+#include "gump/go.h"
+#include "gump/select.h"
+#include "gump/semaphore.h"
+
+namespace gump::internal {
+
+// ---- Addr -------------------------------------------------------------------
+
+net::Addr NetAccess::MakeAddr(std::string_view network, const sockaddr* sa,
+                              socklen_t length) {
+  net::Addr a;
+  if (length > sizeof(a.storage_)) length = sizeof(a.storage_);
+  a.network_ = network;
+  a.length_ = length;
+  std::memcpy(&a.storage_, sa, length);
+  return a;
+}
+
+namespace {
+
+constexpr size_t kUnixHeader = offsetof(sockaddr_un, sun_path);
+
+std::string HostText(const sockaddr* sa) {
+  char text[INET6_ADDRSTRLEN + IF_NAMESIZE + 1] = "";
+  if (sa->sa_family == AF_INET) {
+    const auto* in = reinterpret_cast<const sockaddr_in*>(sa);
+    inet_ntop(AF_INET, &in->sin_addr, text, sizeof(text));
+    return text;
+  }
+  const auto* in6 = reinterpret_cast<const sockaddr_in6*>(sa);
+  if (IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr)) {
+    inet_ntop(AF_INET, &in6->sin6_addr.s6_addr[12], text, sizeof(text));
+    return text;
+  }
+  inet_ntop(AF_INET6, &in6->sin6_addr, text, sizeof(text));
+  std::string host = text;
+  if (in6->sin6_scope_id != 0) {
+    char zone[IF_NAMESIZE];
+    if (if_indextoname(in6->sin6_scope_id, zone) != nullptr) {
+      host += Cat("%", zone);
+    } else {
+      host += Cat("%", in6->sin6_scope_id);
+    }
+  }
+  return host;
+}
+
+int PortOf(const sockaddr* sa) {
+  if (sa->sa_family == AF_INET) {
+    return ntohs(reinterpret_cast<const sockaddr_in*>(sa)->sin_port);
+  }
+  if (sa->sa_family == AF_INET6) {
+    return ntohs(reinterpret_cast<const sockaddr_in6*>(sa)->sin6_port);
+  }
+  return 0;
+}
+
+void SetPort(sockaddr* sa, int port) {
+  const auto p = htons(static_cast<uint16_t>(port));
+  if (sa->sa_family == AF_INET) {
+    reinterpret_cast<sockaddr_in*>(sa)->sin_port = p;
+  } else {
+    reinterpret_cast<sockaddr_in6*>(sa)->sin6_port = p;
+  }
+}
+
+}  // namespace
+}  // namespace gump::internal
+
+namespace gump::net {
+
+int Addr::Port() const {
+  return length_ == 0 ? 0 : internal::PortOf(Sockaddr());
+}
+
+std::string Addr::String() const {
+  if (length_ == 0) return "";
+  if (storage_.ss_family != AF_UNIX) {
+    return internal::JoinHostPort(internal::HostText(Sockaddr()), Port());
+  }
+  const char* path = reinterpret_cast<const sockaddr_un&>(storage_).sun_path;
+  const size_t n = length_ - internal::kUnixHeader;
+  if (length_ <= internal::kUnixHeader) return "";
+  if (path[0] == '\0') return internal::Cat("@", std::string_view(path + 1, n - 1));
+  return std::string(path, strnlen(path, n));
+}
+
+}  // namespace gump::net
+
+namespace gump::internal {
+
+// ---- Parsing ----------------------------------------------------------------
+
+absl::StatusOr<Network> ParseNetwork(std::string_view name) {
+  Network n;
+  n.name = std::string(name);
+  n.family = n.name;
+  if (name == "unix" || name == "unixgram") return n;
+  if (name.starts_with("tcp") || name.starts_with("udp")) {
+    n.family = std::string(name.substr(0, 3));
+    const std::string_view version = name.substr(3);
+    if (version == "4") n.version = 4;
+    if (version == "6") n.version = 6;
+    if (version.empty() || n.version != 0) return n;
+  }
+  return absl::InvalidArgumentError(Cat("unknown network ", name));
+}
+
+namespace {
+absl::Status AddrError(std::string_view address, std::string_view why) {
+  return absl::InvalidArgumentError(Cat("address ", address, ": ", why));
+}
+}  // namespace
+
+absl::StatusOr<HostPort> SplitHostPort(std::string_view address) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string_view::npos) {
+    return AddrError(address, "missing port in address");
+  }
+  HostPort hp;
+  size_t rest = 0;  // from where no further bracket may come
+  if (address[0] == '[') {
+    const size_t end = address.find(']');
+    if (end == std::string_view::npos) {
+      return AddrError(address, "missing ']' in address");
+    }
+    if (end + 1 == address.size()) {
+      return AddrError(address, "missing port in address");
+    }
+    if (end + 1 != colon) {
+      return AddrError(address, address[end + 1] == ':'
+                                    ? "too many colons in address"
+                                    : "missing port in address");
+    }
+    hp.host = std::string(address.substr(1, end - 1));
+    rest = end + 1;
+    if (address.find('[', 1) != std::string_view::npos) {
+      return AddrError(address, "unexpected '[' in address");
+    }
+  } else {
+    hp.host = std::string(address.substr(0, colon));
+    if (hp.host.find(':') != std::string::npos) {
+      return AddrError(address, "too many colons in address");
+    }
+    if (address.find('[') != std::string_view::npos) {
+      return AddrError(address, "unexpected '[' in address");
+    }
+  }
+  if (address.find(']', rest) != std::string_view::npos) {
+    return AddrError(address, "unexpected ']' in address");
+  }
+  hp.port = std::string(address.substr(colon + 1));
+  return hp;
+}
+
+std::string JoinHostPort(std::string_view host, int port) {
+  if (host.find(':') != std::string_view::npos) {
+    return Cat("[", host, "]:", port);
+  }
+  return Cat(host, ":", port);
+}
+
+namespace {
+
+// ParsePort returns a number, or that of a service.
+absl::StatusOr<int> ParsePort(const Network& network, const std::string& text) {
+  if (text.empty()) return 0;
+  int port = 0;
+  const char* end = text.data() + text.size();
+  const auto [at, ec] = std::from_chars(text.data(), end, port);
+  if (at == end && ec != std::errc::invalid_argument) {
+    if (ec == std::errc() && port >= 0 && port <= 65535) return port;
+    return AddrError(text, "invalid port");
+  }
+  servent entry{};
+  servent* found = nullptr;
+  char buffer[1024];
+  blocking([&] {
+    return getservbyname_r(text.c_str(), network.family.c_str(), &entry, buffer,
+                           sizeof(buffer), &found);
+  });
+  if (found != nullptr) return ntohs(static_cast<uint16_t>(found->s_port));
+  return absl::NotFoundError(
+      Cat("lookup ", network.family, "/", text, ": unknown port"));
+}
+
+absl::StatusOr<net::Addr> UnixAddr(const Network& network,
+                                   std::string_view path) {
+  sockaddr_un un{};
+  un.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(un.sun_path)) {
+    return absl::InvalidArgumentError(
+        Cat("address ", path, ": invalid argument"));
+  }
+  std::memcpy(un.sun_path, path.data(), path.size());
+  size_t length = kUnixHeader + path.size();
+  if (!path.empty() && path[0] == '@') {
+    un.sun_path[0] = '\0';
+  } else if (!path.empty()) {
+    length++;  // the final NUL
+  }
+  return NetAccess::MakeAddr(network.family, reinterpret_cast<sockaddr*>(&un),
+                             static_cast<socklen_t>(length));
+}
+
+// LiteralAddr parses an IP address, with a zone if it is of version 6; length
+// 0: it is none.
+net::Addr LiteralAddr(const Network& network, const std::string& host) {
+  sockaddr_in in{};
+  in.sin_family = AF_INET;
+  if (inet_pton(AF_INET, host.c_str(), &in.sin_addr) == 1) {
+    return NetAccess::MakeAddr(network.family, reinterpret_cast<sockaddr*>(&in),
+                               sizeof(in));
+  }
+  sockaddr_in6 in6{};
+  in6.sin6_family = AF_INET6;
+  const size_t percent = host.find('%');
+  if (inet_pton(AF_INET6, host.substr(0, percent).c_str(), &in6.sin6_addr) !=
+      1) {
+    return {};
+  }
+  if (percent != std::string::npos) {
+    const std::string zone = host.substr(percent + 1);
+    in6.sin6_scope_id = if_nametoindex(zone.c_str());
+    if (in6.sin6_scope_id == 0) {
+      (void)std::from_chars(zone.data(), zone.data() + zone.size(),
+                            in6.sin6_scope_id);
+    }
+  }
+  return NetAccess::MakeAddr(network.family, reinterpret_cast<sockaddr*>(&in6),
+                             sizeof(in6));
+}
+
+// ---- Looking up -------------------------------------------------------------
+
+// As many threads may be busy with lookups at a time. (Go: 500.)
+constexpr int64_t kMaxLookups = 128;
+// getaddrinfo and the modules that it loads want more than a goroutine's stack.
+constexpr size_t kLookupStack = size_t{1} << 20;
+
+struct Answer {
+  int error = 0;  // EAI_…
+  int sys = 0;    // errno, if that is EAI_SYSTEM
+  std::vector<net::Addr> addrs;
+};
+
+Answer AskSystem(const Network& network, const std::string& host) {
+  addrinfo hints{};
+  hints.ai_family = network.version == 4   ? AF_INET
+                    : network.version == 6 ? AF_INET6
+                                           : AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;  // one entry an address
+  addrinfo* list = nullptr;
+  Answer a;
+  blocking([&] {
+    a.error = getaddrinfo(host.c_str(), nullptr, &hints, &list);
+    a.sys = errno;
+  });
+  for (addrinfo* i = list; i != nullptr; i = i->ai_next) {
+    a.addrs.push_back(
+        NetAccess::MakeAddr(network.family, i->ai_addr, i->ai_addrlen));
+  }
+  if (list != nullptr) freeaddrinfo(list);
+  return a;
+}
+
+absl::Status LookupError(const std::string& host, const Answer& a) {
+  const std::string prefix = Cat("lookup ", host, ": ");
+  switch (a.error) {
+    case 0:
+    case EAI_NONAME:
+    case EAI_NODATA:
+      return absl::NotFoundError(prefix + "no such host");
+    case EAI_SYSTEM:
+      return absl::UnavailableError(
+          Cat(prefix, std::string(strerrorname_np(a.sys) != nullptr
+                                      ? strerrordesc_np(a.sys)
+                                      : "server misbehaving")));
+    default:
+      return absl::UnavailableError(Cat(prefix, gai_strerror(a.error)));
+  }
+}
+
+absl::StatusOr<std::vector<net::Addr>> Lookup(const context::Context& ctx,
+                                              const Network& network,
+                                              const std::string& host) {
+  static sync::Semaphore* slots = new sync::Semaphore(kMaxLookups);
+  const auto failed = [&] {
+    return Prefixed("lookup", host, "", ContextError(ctx));
+  };
+  if (!slots->Acquire(ctx).ok()) return failed();
+  // Of its own: whoever asked may go before the answer comes.
+  auto answered = make_chan<Answer>(1);
+  go(GoOptions{.stack_size = kLookupStack, .name = "lookup"},
+     [answered, network, host] {
+       Answer a = AskSystem(network, host);
+       slots->Release();
+       answered.Send(std::move(a));
+     });
+  Answer answer;
+  const recv_chan<void> done = ctx.Done();
+  if (select(Recv(answered, &answer), Recv(done)) == 1) return failed();
+  if (answer.addrs.empty()) return LookupError(host, answer);
+  return std::move(answer.addrs);
+}
+
+bool Matches(const Network& network, const net::Addr& a) {
+  const int family = a.Sockaddr()->sa_family;
+  return network.version == 0 ||
+         family == (network.version == 4 ? AF_INET : AF_INET6);
+}
+
+// Wildcard is all interfaces to listen at, and this host to connect to.
+net::Addr Wildcard(const Network& network, bool passive) {
+  static const bool has6 = [] {
+    int err;
+    const int fd = NewSocket(*ParseNetwork("udp6"), AF_INET6, &err);
+    if (fd < 0) return false;
+    sockaddr_in6 any{};
+    any.sin6_family = AF_INET6;
+    const bool ok =
+        bind(fd, reinterpret_cast<sockaddr*>(&any), sizeof(any)) == 0;
+    close(fd);
+    return ok;
+  }();
+  if (network.version == 4 || (network.version == 0 && !(passive && has6))) {
+    return LiteralAddr(network, passive ? "0.0.0.0" : "127.0.0.1");
+  }
+  return LiteralAddr(network, passive ? "::" : "::1");
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<net::Addr>> Resolve(const context::Context& ctx,
+                                               const Network& network,
+                                               std::string_view address,
+                                               bool passive) {
+  std::vector<net::Addr> addrs;
+  if (network.unix_domain()) {
+    absl::StatusOr<net::Addr> a = UnixAddr(network, address);
+    if (!a.ok()) return a.status();
+    addrs.push_back(*std::move(a));
+    return addrs;
+  }
+  if (address.empty() && !passive) {
+    return absl::InvalidArgumentError("missing address");
+  }
+  HostPort hp;
+  if (!address.empty()) {
+    absl::StatusOr<HostPort> split = SplitHostPort(address);
+    if (!split.ok()) return split.status();
+    hp = *std::move(split);
+  }
+  absl::StatusOr<int> port = ParsePort(network, hp.port);
+  if (!port.ok()) return port.status();
+  if (hp.host.empty()) {
+    addrs.push_back(Wildcard(network, passive));
+  } else if (net::Addr a = LiteralAddr(network, hp.host); a.Length() != 0) {
+    if (!Matches(network, a)) {
+      return AddrError(hp.host, "no suitable address found");
+    }
+    addrs.push_back(a);
+  } else {
+    absl::StatusOr<std::vector<net::Addr>> found =
+        Lookup(ctx, network, hp.host);
+    if (!found.ok()) return found.status();
+    addrs = *std::move(found);
+  }
+  for (net::Addr& a : addrs)
+    SetPort(const_cast<sockaddr*>(a.Sockaddr()), *port);
+  return addrs;
+}
+
+}  // namespace gump::internal
+
+namespace gump::net {
+
+absl::StatusOr<std::vector<std::string>> LookupHost(const context::Context& ctx,
+                                                    std::string_view name) {
+  const internal::Network network = *internal::ParseNetwork("tcp");
+  const std::string host(name);
+  std::vector<Addr> addrs;
+  if (host.empty()) {
+    return absl::NotFoundError("lookup : no such host");
+  }
+  if (Addr a = internal::LiteralAddr(network, host); a.Length() != 0) {
+    addrs.push_back(a);
+  } else {
+    absl::StatusOr<std::vector<Addr>> found =
+        internal::Lookup(ctx, network, host);
+    if (!found.ok()) return found.status();
+    addrs = *std::move(found);
+  }
+  std::vector<std::string> texts;
+  for (const Addr& a : addrs) texts.push_back(internal::HostText(a.Sockaddr()));
+  return texts;
+}
+
+absl::StatusOr<Addr> ResolveAddr(const context::Context& ctx,
+                                 std::string_view network,
+                                 std::string_view address) {
+  absl::StatusOr<internal::Network> n = internal::ParseNetwork(network);
+  if (!n.ok()) return n.status();
+  absl::StatusOr<std::vector<Addr>> addrs =
+      internal::Resolve(ctx, *n, address, /*passive=*/false);
+  if (!addrs.ok()) return addrs.status();
+  return addrs->front();
+}
+
+}  // namespace gump::net

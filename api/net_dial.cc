@@ -1,0 +1,290 @@
+// Dialling: one address, several in turn, and two families in parallel.
+//
+// The parallel dial ("happy eyeballs", RFC 6555): addresses of the family that
+// the resolver put first are the primaries, the others the fallbacks. Each set
+// is tried by a goroutine of its own, the fallbacks after fallback_delay or as
+// soon as the primaries have failed. The first connection wins; the other
+// attempt is cancelled, and if it connects all the same, its Conn is dropped,
+// and so closed, with the channel that it was sent to.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+
+#include "api/net_socket.h"
+#include "api/status_util.h"
+#include "gump/chan.h"
+#include "gump/defer.h"
+#include "gump/go.h"
+#include "gump/select.h"
+#include "gump/status.h"
+#include "gump/time.h"
+
+namespace gump::net {
+namespace {
+
+using internal::IoError;
+using internal::NetAccess;
+using internal::Network;
+using internal::OpError;
+using internal::Socket;
+
+// Long past, for the poller's clock.
+constexpr int64_t kLongAgo = 1;
+
+// Finish waits until a connect that is under way has ended.
+int Finish(Socket* s, const context::Context& ctx) {
+  // The hurry is the context's; the FD outlives the function, because whoever
+  // cannot stop it waits for it.
+  auto hurried = make_chan<void>();
+  const context::StopFunc stop =
+      context::AfterFunc(ctx, [s, hurried]() mutable {
+        (void)s->fd.setDeadline(kLongAgo, rt::PollMode::kWrite);
+        hurried.Close();
+      });
+  defer _{[&] {
+    if (!stop()) (void)hurried.Recv();
+  }};
+  for (;;) {
+    int err = s->fd.waitWrite();
+    if (err != 0) return err;
+    int pending = 0;
+    err = s->fd.with([&](int fd) {
+      socklen_t size = sizeof(pending);
+      return getsockopt(fd, SOL_SOCKET, SO_ERROR, &pending, &size) == 0 ? 0
+                                                                        : errno;
+    });
+    if (err != 0) return err;
+    switch (pending) {
+      case EINPROGRESS:
+      case EALREADY:
+      case EINTR:
+        continue;
+      case 0:
+      case EISCONN:
+        break;
+      default:
+        return pending;
+    }
+    // An edge may come before the end: connected is who has a peer.
+    sockaddr_storage sa;
+    socklen_t length = sizeof(sa);
+    err = s->fd.with([&](int fd) {
+      return getpeername(fd, reinterpret_cast<sockaddr*>(&sa), &length) == 0
+                 ? 0
+                 : errno;
+    });
+    if (err != ENOTCONN) return err;
+  }
+}
+
+// Connect starts a connect; *done: it has ended already.
+int Connect(int fd, const Addr& to, bool* done) {
+  *done = true;
+  if (connect(fd, to.Sockaddr(), to.Length()) == 0) return 0;
+  switch (errno) {
+    case EISCONN:
+      return 0;
+    case EINPROGRESS:
+    case EALREADY:
+    case EINTR:
+      *done = false;
+      return 0;
+    default:
+      return errno;
+  }
+}
+
+// Attempt makes a connection to one address.
+absl::StatusOr<Conn> Attempt(const context::Context& ctx,
+                             const Network& network, const Addr& to,
+                             const std::optional<Addr>& from) {
+  const std::string source = from ? from->String() : "";
+  const auto fail = [&](IoError e) {
+    return OpError("dial", network.name, source, to.String(), e);
+  };
+  if (!ctx.Err().ok()) {
+    return internal::Prefixed("dial", network.name, to.String(),
+                              internal::ContextError(ctx));
+  }
+  int err;
+  const int fd = internal::NewSocket(network, to.Sockaddr()->sa_family, &err);
+  if (fd < 0) return fail({err, "socket"});
+  if (from && bind(fd, from->Sockaddr(), from->Length()) != 0) {
+    err = errno;
+    close(fd);
+    return fail({err, "bind"});
+  }
+  // Before the poller knows it: it would see a socket that is not connected as
+  // hung up.
+  bool done;
+  err = Connect(fd, to, &done);
+  if (err != 0) {
+    close(fd);
+    return fail({err, "connect"});
+  }
+  internal::SetStreamOptions(fd, network);
+  IoError error;
+  absl::StatusOr<std::shared_ptr<Socket>> s =
+      internal::Adopt(fd, network, &error);
+  if (!s.ok()) return fail(error);
+  if (!done) err = Finish(s->get(), ctx);
+  if (err == rt::kErrTimeout && !ctx.Err().ok()) {
+    return internal::Prefixed("dial", network.name, to.String(),
+                              internal::ContextError(ctx));
+  }
+  if (err != 0) return fail({err, "connect"});
+  (*s)->remote = to;
+  // A hurry that came when all was done has left its mark.
+  (void)(*s)->fd.setDeadline(0, rt::PollMode::kBoth);
+  return NetAccess::Make<Conn>(*std::move(s));
+}
+
+// SelfConnected: a connect to a port of this host from which the kernel takes
+// the source port may meet itself.
+bool SelfConnected(const Network& network, const absl::StatusOr<Conn>& c) {
+  return network.family == "tcp" && c.ok() && c->LocalAddr() == c->RemoteAddr();
+}
+
+absl::StatusOr<Conn> DialOne(const context::Context& ctx,
+                             const Network& network, const Addr& to,
+                             const std::optional<Addr>& from) {
+  absl::StatusOr<Conn> c = Attempt(ctx, network, to, from);
+  // As Go: twice more for what passes.
+  for (int i = 0; i < 2 && !from; i++) {
+    const bool again =
+        SelfConnected(network, c) || Errno(c.status()) == EADDRNOTAVAIL;
+    if (!again) break;
+    c = Attempt(ctx, network, to, from);
+  }
+  return c;
+}
+
+// DialSerial tries one address after the other and returns the first error. The
+// time that is left is divided among them, at least 2 s each.
+absl::StatusOr<Conn> DialSerial(const context::Context& ctx,
+                                const Network& network,
+                                const std::vector<Addr>& addrs,
+                                const std::optional<Addr>& from) {
+  absl::Status first;
+  for (size_t i = 0; i < addrs.size(); i++) {
+    context::Context limited = ctx;
+    context::CancelFunc cancel;
+    if (const auto deadline = ctx.Deadline(); deadline && addrs.size() > 1) {
+      const absl::Time now = absl::Now();
+      const absl::Duration share = (*deadline - now) / (addrs.size() - i);
+      std::tie(limited, cancel) =
+          context::WithDeadline(ctx, now + std::max(share, absl::Seconds(2)));
+    }
+    absl::StatusOr<Conn> c = DialOne(limited, network, addrs[i], from);
+    cancel();
+    if (c.ok()) return c;
+    if (first.ok()) first = c.status();
+    if (!ctx.Err().ok()) break;
+  }
+  return first;
+}
+
+// DialParallel is described above.
+absl::StatusOr<Conn> DialParallel(const context::Context& parent,
+                                  const Network& network,
+                                  const std::vector<Addr>& primaries,
+                                  const std::vector<Addr>& fallbacks,
+                                  const std::optional<Addr>& from,
+                                  absl::Duration delay) {
+  struct Outcome {
+    bool primary = false;
+    absl::StatusOr<Conn> conn = Conn();
+  };
+  auto [ctx, cancel] = context::WithCancel(parent);
+  defer _{cancel};
+  auto outcomes = make_chan<Outcome>(2);
+  const auto start = [&, ctx = ctx](bool primary) {
+    go([outcomes, ctx, network, addrs = primary ? primaries : fallbacks, from,
+        primary]() mutable {
+      outcomes.Send({primary, DialSerial(ctx, network, addrs, from)});
+    });
+  };
+  start(true);
+  int running = 1;
+  const time::Timer timer = time::NewTimer(delay);
+  defer __{[&] { (void)timer.Stop(); }};
+  recv_chan<absl::Time> due = timer.C;
+  absl::Status first;
+  while (running > 0 || due != nullptr) {
+    Outcome o;
+    if (select(Recv(outcomes, &o), Recv(due)) == 0) {
+      running--;
+      if (o.conn.ok()) return std::move(o.conn);
+      if (o.primary || first.ok()) first = o.conn.status();
+      if (due == nullptr) continue;
+    }
+    due = nullptr;  // it is time for the others, or nothing to wait for
+    start(false);
+    running++;
+  }
+  return first;
+}
+
+}  // namespace
+
+absl::StatusOr<Conn> DialContext(const context::Context& parent,
+                                 std::string_view network,
+                                 std::string_view address,
+                                 const DialOptions& options) {
+  const auto fail = [&](const absl::Status& s) {
+    return internal::Prefixed("dial", network, "", s);
+  };
+  absl::StatusOr<Network> n = internal::ParseNetwork(network);
+  if (!n.ok()) return fail(n.status());
+  context::Context ctx = parent;
+  context::CancelFunc cancel;
+  if (options.timeout != absl::InfiniteDuration()) {
+    std::tie(ctx, cancel) = context::WithTimeout(parent, options.timeout);
+  }
+  defer _{cancel};
+  absl::StatusOr<std::vector<Addr>> addrs =
+      internal::Resolve(ctx, *n, address, /*passive=*/false);
+  if (!addrs.ok()) return fail(addrs.status());
+  std::optional<Addr> from;
+  if (!options.local_address.empty()) {
+    absl::StatusOr<std::vector<Addr>> local =
+        internal::Resolve(ctx, *n, options.local_address, /*passive=*/true);
+    if (!local.ok()) return fail(local.status());
+    from = local->front();
+    std::erase_if(*addrs, [&](const Addr& a) {
+      return a.Sockaddr()->sa_family != from->Sockaddr()->sa_family;
+    });
+    if (addrs->empty()) {
+      return fail(absl::InvalidArgumentError(internal::Cat(
+          "address ", address, ": mismatched local address type")));
+    }
+  }
+  const int family = addrs->front().Sockaddr()->sa_family;
+  const auto other = std::stable_partition(
+      addrs->begin(), addrs->end(),
+      [&](const Addr& a) { return a.Sockaddr()->sa_family == family; });
+  const std::vector<Addr> fallbacks(other, addrs->end());
+  if (n->family != "tcp" || fallbacks.empty() ||
+      options.fallback_delay < absl::ZeroDuration()) {
+    return DialSerial(ctx, *n, *addrs, from);
+  }
+  addrs->erase(other, addrs->end());
+  return DialParallel(ctx, *n, *addrs, fallbacks, from, options.fallback_delay);
+}
+
+absl::StatusOr<Conn> Dial(std::string_view network, std::string_view address,
+                          const DialOptions& options) {
+  return DialContext(context::Background(), network, address, options);
+}
+
+absl::StatusOr<Conn> DialTimeout(std::string_view network,
+                                 std::string_view address,
+                                 internal::DurationArg timeout) {
+  DialOptions options;
+  options.timeout = timeout.duration();
+  return Dial(network, address, options);
+}
+
+}  // namespace gump::net

@@ -1,0 +1,126 @@
+// What the parts of net share: sockets, addresses and errors.
+#ifndef API_NET_SOCKET_H_
+#define API_NET_SOCKET_H_
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "gump/context.h"
+#include "gump/net.h"
+#include "netpoll/fd.h"
+
+namespace gump::internal {
+
+// Cat puts texts and numbers together. (absl::StrCat takes std::string_view
+// only where Abseil was built for C++17.)
+template <class... Parts>
+std::string Cat(const Parts&... parts) {
+  std::string text;
+  const auto append = [&](const auto& part) {
+    if constexpr (std::is_arithmetic_v<std::decay_t<decltype(part)>>) {
+      text += std::to_string(part);
+    } else {
+      text += std::string_view(part);
+    }
+  };
+  (append(parts), ...);
+  return text;
+}
+
+// Network is a parsed network name.
+struct Network {
+  std::string name;    // as given: "tcp4"
+  std::string family;  // "tcp", "udp", "unix", "unixgram"
+  int version = 0;     // 4, 6, or 0: either
+
+  bool stream() const { return family == "tcp" || family == "unix"; }
+  bool unix_domain() const { return family[0] == 'u' && family[1] == 'n'; }
+};
+
+// Socket is what the handles of net share. Immutable but for fd, which guards
+// itself.
+struct Socket {
+  Socket(int sysfd, const Network& n)
+      : fd(sysfd, n.stream() ? rt::FdKind::kStream : rt::FdKind::kDatagram),
+        network(n.family) {}
+  ~Socket();
+
+  absl::Status Close();
+
+  rt::FD fd;
+  const std::string network;
+  net::Addr remote;         // nowhere: not known, or none
+  std::string unlink_path;  // of a listening unix socket
+};
+
+// IoError is an error of an operation: an errno or a PollError, and the system
+// call that gave the errno, which Go's words name.
+struct IoError {
+  int err = 0;
+  const char* call = nullptr;
+};
+
+// OpError says what failed, in the form "op net source->addr: error". bytes:
+// how many went out before it.
+absl::Status OpError(std::string_view op, std::string_view network,
+                     std::string_view source, std::string_view addr, IoError e,
+                     size_t bytes = 0);
+// The same, about s.
+absl::Status SocketError(std::string_view op, const Socket& s, IoError e,
+                         size_t bytes = 0);
+// Prefixed is status with "op net addr: " before its message.
+absl::Status Prefixed(std::string_view op, std::string_view network,
+                      std::string_view addr, const absl::Status& status);
+// ContextError is why an operation ends whose context is done: "operation was
+// canceled" or "i/o timeout".
+absl::Status ContextError(const context::Context& ctx);
+
+struct NetAccess {
+  template <class Handle>
+  static Handle Make(std::shared_ptr<Socket> s) {
+    Handle h;
+    h.socket_ = std::move(s);
+    return h;
+  }
+  static net::Addr MakeAddr(std::string_view network, const sockaddr* sa,
+                            socklen_t length);
+};
+
+// ParseNetwork: InvalidArgument "unknown network x".
+absl::StatusOr<Network> ParseNetwork(std::string_view name);
+// HostPort splits "host:port".
+struct HostPort {
+  std::string host;
+  std::string port;
+};
+absl::StatusOr<HostPort> SplitHostPort(std::string_view address);
+// JoinHostPort puts a host with colons in brackets.
+std::string JoinHostPort(std::string_view host, int port);
+
+// Resolve gives the addresses for "host:port" or a path, in the order in which
+// to try them. passive: to listen at, so that no host means all interfaces.
+absl::StatusOr<std::vector<net::Addr>> Resolve(const context::Context& ctx,
+                                               const Network& network,
+                                               std::string_view address,
+                                               bool passive);
+
+// NewSocket makes a non-blocking socket; -1: *err has the errno.
+int NewSocket(const Network& network, int family, int* err);
+// SetStreamOptions sets what every tcp socket has: NoDelay and keep-alive. What
+// a listener has, its connections inherit.
+void SetStreamOptions(int fd, const Network& network);
+// Adopt gives a descriptor to a new Socket, and closes it if that fails.
+absl::StatusOr<std::shared_ptr<Socket>> Adopt(int fd, const Network& network,
+                                              IoError* error);
+
+}  // namespace gump::internal
+
+#endif  // API_NET_SOCKET_H_
