@@ -1,0 +1,687 @@
+#include "gump/net.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <netinet/tcp.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gump/chan.h"
+#include "gump/go.h"
+#include "gump/runtime.h"
+#include "gump/select.h"
+#include "gump/status.h"
+#include "gump/sync.h"
+#include "gump/time.h"
+#include "tests/testing/panic_text.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::PanicText;
+
+// Ready is what a test needs of a StatusOr; the text of the error otherwise.
+template <class T>
+T Ready(absl::StatusOr<T> s) {
+  EXPECT_TRUE(s.ok()) << s.status();
+  if (!s.ok()) std::abort();
+  return *std::move(s);
+}
+
+std::string Text(const absl::Status& s) { return std::string(s.message()); }
+template <class T>
+std::string Text(const absl::StatusOr<T>& s) {
+  return Text(s.status());
+}
+
+// ReadAll reads to the end of the stream.
+std::string ReadAll(net::Conn c) {
+  std::string all;
+  char buf[1000];
+  for (;;) {
+    const size_t n = Ready(c.Read(absl::MakeSpan(buf)));
+    if (n == 0) return all;
+    all.append(buf, n);
+  }
+}
+
+std::string ReadExactly(net::Conn c, size_t n) {
+  std::string all(n, '\0');
+  for (size_t at = 0; at < n;) {
+    const size_t k = Ready(c.Read(absl::MakeSpan(&all[at], n - at)));
+    EXPECT_NE(k, 0u) << "end after " << at << " of " << n;
+    if (k == 0) return all.substr(0, at);
+    at += k;
+  }
+  return all;
+}
+
+// Pair is a connection over loopback.
+std::pair<net::Conn, net::Conn> TcpPair() {
+  net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
+  net::Conn dialled = Ready(net::Dial("tcp", l.LocalAddr().String()));
+  net::Conn accepted = Ready(l.Accept());
+  return {dialled, accepted};
+}
+
+using NetTest = testing::WithGomaxprocs;
+GUMP_INSTANTIATE_GOMAXPROCS(NetTest);
+
+// ---- Connections ------------------------------------------------------------
+
+TEST_P(NetTest, EchoOverEveryStreamNetwork) {
+  Run([] {
+    struct Case {
+      const char* network;
+      const char* address;
+    };
+    for (const Case& c : {Case{"tcp", "127.0.0.1:0"}, Case{"tcp4", ":0"},
+                          Case{"tcp", "localhost:0"}, Case{"tcp", ":0"},
+                          Case{"unix", "@gump-net-test"}}) {
+      SCOPED_TRACE(c.address);
+      net::Listener l = Ready(net::Listen(c.network, c.address));
+      sync::WaitGroup wg;
+      wg.Go([&] {
+        net::Conn conn = Ready(l.Accept());
+        const std::string all = ReadAll(conn);
+        Ready(conn.Write(all));
+        EXPECT_TRUE(conn.Close().ok());
+      });
+      const std::string at =
+          l.LocalAddr().Network() == "unix"
+              ? l.LocalAddr().String()
+              : "127.0.0.1:" + std::to_string(l.LocalAddr().Port());
+      net::Conn conn = Ready(
+          net::Dial(l.LocalAddr().Network() == "unix" ? "unix" : "tcp", at));
+      std::string big(300'000, 'x');
+      std::iota(big.begin(), big.end(), '\0');
+      EXPECT_EQ(Ready(conn.Write(big)), big.size());
+      EXPECT_TRUE(conn.CloseWrite().ok());
+      EXPECT_EQ(ReadAll(conn), big);
+      wg.Wait();
+      EXPECT_TRUE(l.Close().ok());
+    }
+  });
+}
+
+TEST_P(NetTest, ManyConnectionsAtOnce) {
+  Run([] {
+    constexpr int kConns = 100;
+    constexpr int kRounds = 30;
+    net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
+    sync::WaitGroup wg;
+    wg.Go([&] {
+      for (int i = 0; i < kConns; i++) {
+        go([conn = Ready(l.Accept())]() mutable {
+          char buf[64];
+          for (;;) {
+            absl::StatusOr<size_t> n = conn.Read(absl::MakeSpan(buf));
+            if (!n.ok() || *n == 0) return;
+            if (!conn.Write({buf, *n}).ok()) return;
+          }
+        });
+      }
+    });
+    for (int i = 0; i < kConns; i++) {
+      wg.Go([&, i] {
+        net::Conn conn = Ready(net::Dial("tcp", l.LocalAddr().String()));
+        for (int r = 0; r < kRounds; r++) {
+          const std::string sent =
+              std::to_string(i) + "/" + std::to_string(r) + ";";
+          Ready(conn.Write(sent));
+          ASSERT_EQ(ReadExactly(conn, sent.size()), sent);
+        }
+      });
+    }
+    wg.Wait();
+  });
+}
+
+TEST_P(NetTest, VectoredFormsAreOneStream) {
+  Run([] {
+    auto [a, b] = TcpPair();
+    std::vector<std::string> parts;
+    std::vector<iovec> pieces;
+    std::string all;
+    for (int i = 0; i < 3000; i++) {
+      parts.push_back(std::string(static_cast<size_t>(i % 7), 'a' + i % 26));
+      all += parts.back();
+    }
+    for (std::string& p : parts) pieces.push_back({p.data(), p.size()});
+    sync::WaitGroup wg;
+    wg.Go([&, a = a]() mutable {
+      EXPECT_EQ(Ready(a.Writev(pieces)), all.size());
+      EXPECT_TRUE(a.Close().ok());
+    });
+    std::string got;
+    char left[10];
+    char right[90];
+    for (;;) {
+      const iovec to[] = {{left, sizeof(left)}, {right, sizeof(right)}};
+      const size_t n = Ready(b.Readv(to));
+      if (n == 0) break;
+      got.append(left, std::min(n, sizeof(left)));
+      if (n > sizeof(left)) got.append(right, n - sizeof(left));
+    }
+    EXPECT_EQ(got, all);
+    wg.Wait();
+  });
+}
+
+TEST_P(NetTest, HalvesCloseByThemselves) {
+  Run([] {
+    auto [a, b] = TcpPair();
+    Ready(a.Write("question"));
+    EXPECT_TRUE(a.CloseWrite().ok());
+    EXPECT_EQ(ReadAll(b), "question");
+    Ready(b.Write("answer"));
+    EXPECT_TRUE(b.CloseWrite().ok());
+    EXPECT_EQ(ReadAll(a), "answer");
+    EXPECT_EQ(Errno(a.Write("more").status()), EPIPE);
+  });
+}
+
+TEST_P(NetTest, NothingIsReadIntoNothing) {
+  Run([] {
+    auto [a, b] = TcpPair();
+    EXPECT_EQ(Ready(a.Read({})), 0u) << "does not wait";
+    EXPECT_EQ(Ready(a.Write("")), 0u);
+    Ready(a.Write("x"));
+    EXPECT_EQ(ReadExactly(b, 1), "x");
+  });
+}
+
+TEST_P(NetTest, PlainThreadsDoTheSame) {
+  Run([] {
+    auto [a, b] = TcpPair();
+    std::thread peer([b = b]() mutable {
+      for (int i = 0; i < 100; i++) {
+        const std::string got = ReadExactly(b, 4);
+        Ready(b.Write(got));
+      }
+    });
+    for (int i = 0; i < 100; i++) {
+      Ready(a.Write("ping"));
+      EXPECT_EQ(ReadExactly(a, 4), "ping");
+    }
+    peer.join();
+  });
+}
+
+// Two plain threads, no goroutine anywhere: somebody has to poll for them.
+TEST(NetThreadTest, NoGoroutineIsNeeded) {
+  auto [a, b] = Ready(net::Pipe());
+  std::thread peer([b = b]() mutable {
+    for (int i = 0; i < 100; i++) Ready(b.Write(ReadExactly(b, 4)));
+  });
+  for (int i = 0; i < 100; i++) {
+    Ready(a.Write("ping"));
+    EXPECT_EQ(ReadExactly(a, 4), "ping");
+  }
+  peer.join();
+}
+
+// ---- Closing ----------------------------------------------------------------
+
+TEST_P(NetTest, CloseEndsEverythingThatWaits) {
+  Run([] {
+    for (int round = 0; round < 20; round++) {
+      auto [a, b] = TcpPair();
+      net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
+      sync::WaitGroup wg;
+      for (int i = 0; i < 3; i++) {
+        wg.Go([&, a = a]() mutable {
+          char c[1];
+          const auto r = a.Read(absl::MakeSpan(c));
+          EXPECT_TRUE(absl::IsCancelled(r.status())) << r.status();
+          EXPECT_TRUE(Text(r).ends_with("use of closed network connection"));
+        });
+        wg.Go([&, a = a]() mutable {
+          const std::string flood(10 << 20, 'x');
+          const auto w = a.Write(flood);
+          EXPECT_TRUE(absl::IsCancelled(w.status())) << w.status();
+          EXPECT_LT(BytesWritten(w.status()), flood.size());
+        });
+        wg.Go([&] {
+          const auto c = l.Accept();
+          EXPECT_TRUE(absl::IsCancelled(c.status())) << c.status();
+        });
+      }
+      for (int i = 0; i < round; i++) runtime::Gosched();
+      const std::string where = l.LocalAddr().String();
+      EXPECT_TRUE(l.Close().ok());
+      EXPECT_TRUE(a.Close().ok());
+      wg.Wait();
+      EXPECT_TRUE(absl::IsCancelled(a.Close()));
+      EXPECT_EQ(a.Fd(), -1);
+      EXPECT_EQ(Errno(net::Dial("tcp", where).status()), ECONNREFUSED);
+      EXPECT_EQ(ReadAll(b).find_first_not_of('x'), std::string::npos);
+    }
+  });
+}
+
+TEST_P(NetTest, LastHandleCloses) {
+  Run([] {
+    auto [a, b] = TcpPair();
+    net::Conn copy = a;
+    EXPECT_TRUE(copy == a);
+    a = net::Conn();
+    Ready(copy.Write("x"));
+    copy = net::Conn();
+    EXPECT_EQ(ReadAll(b), "x");
+  });
+}
+
+TEST_P(NetTest, NumberIsFreeWhenCloseReturns) {
+  Run([] {
+    auto [a, b] = TcpPair();
+    const int fd = a.Fd();
+    sync::WaitGroup wg;
+    wg.Go([&, a = a]() mutable {
+      char c[1];
+      EXPECT_FALSE(a.Read(absl::MakeSpan(c)).ok());
+    });
+    runtime::Gosched();
+    EXPECT_TRUE(a.Close().ok());
+    EXPECT_EQ(fcntl(fd, F_GETFD), -1);
+    wg.Wait();
+  });
+}
+
+TEST_P(NetTest, UnixPathsAreRemoved) {
+  Run([] {
+    const std::string path =
+        ::testing::TempDir() + "gump" + std::to_string(getpid()) + ".sock";
+    net::Listener l = Ready(net::Listen("unix", path));
+    EXPECT_EQ(l.LocalAddr().String(), path);
+    net::Conn c = Ready(net::Dial("unix", path));
+    EXPECT_EQ(c.RemoteAddr().String(), path);
+    EXPECT_EQ(Errno(net::Listen("unix", path).status()), EADDRINUSE);
+    EXPECT_TRUE(l.Close().ok());
+    struct stat st;
+    EXPECT_EQ(stat(path.c_str(), &st), -1);
+    EXPECT_EQ(Errno(net::Dial("unix", path).status()), ENOENT);
+  });
+}
+
+// ---- Deadlines --------------------------------------------------------------
+
+TEST_P(NetTest, DeadlinesEndWaits) {
+  Run([] {
+    auto [a, b] = TcpPair();
+    char c[1];
+    const auto read = [&, a = a]() mutable {
+      return a.Read(absl::MakeSpan(c));
+    };
+    const absl::Time start = absl::Now();
+    EXPECT_TRUE(a.SetReadDeadline(start + absl::Milliseconds(5)).ok());
+    const auto r = read();
+    EXPECT_GE(absl::Now(), start + absl::Milliseconds(5));
+    EXPECT_TRUE(absl::IsDeadlineExceeded(r.status())) << r.status();
+    EXPECT_EQ(Text(r), "read tcp " + a.LocalAddr().String() + "->" +
+                           a.RemoteAddr().String() + ": i/o timeout");
+    // It stays, even if there is something to read; and can be taken away.
+    Ready(b.Write("xy"));
+    EXPECT_TRUE(absl::IsDeadlineExceeded(read().status()));
+    EXPECT_TRUE(a.SetReadDeadline(absl::InfiniteFuture()).ok());
+    EXPECT_EQ(Ready(read()), 1u);
+    EXPECT_TRUE(a.SetReadDeadline(absl::UnixEpoch()).ok());
+    EXPECT_TRUE(absl::IsDeadlineExceeded(read().status()));
+    EXPECT_TRUE(a.SetDeadline(absl::Now() + absl::Hours(1)).ok());
+    EXPECT_EQ(Ready(read()), 1u);
+  });
+}
+
+TEST_P(NetTest, DeadlineMovesWhileSomebodyWaits) {
+  Run([] {
+    auto [a, b] = TcpPair();
+    for (const bool later_first : {false, true}) {
+      EXPECT_TRUE(a.SetDeadline(later_first ? absl::Now() + absl::Hours(1)
+                                            : absl::InfiniteFuture())
+                      .ok());
+      sync::WaitGroup wg;
+      wg.Go([&, a = a]() mutable {
+        char c[1];
+        EXPECT_TRUE(
+            absl::IsDeadlineExceeded(a.Read(absl::MakeSpan(c)).status()));
+      });
+      wg.Go([&, a = a]() mutable {
+        const std::string flood(10 << 20, 'x');
+        EXPECT_TRUE(absl::IsDeadlineExceeded(a.Write(flood).status()));
+      });
+      for (int i = 0; i < 10; i++) runtime::Gosched();
+      EXPECT_TRUE(a.SetDeadline(absl::Now() + absl::Milliseconds(2)).ok());
+      wg.Wait();
+    }
+  });
+}
+
+// As servers do it: each request moves the deadline, and none passes.
+TEST_P(NetTest, DeadlineMovedOnEveryRequest) {
+  Run([] {
+    auto [a, b] = TcpPair();
+    sync::WaitGroup wg;
+    wg.Go([b = b]() mutable {
+      for (int i = 0; i < 500; i++) Ready(b.Write(ReadExactly(b, 1)));
+    });
+    for (int i = 0; i < 500; i++) {
+      EXPECT_TRUE(a.SetDeadline(absl::Now() + absl::Minutes(2)).ok());
+      Ready(a.Write("x"));
+      EXPECT_EQ(ReadExactly(a, 1), "x");
+    }
+    wg.Wait();
+    EXPECT_TRUE(a.SetDeadline(absl::Now() + absl::Milliseconds(1)).ok());
+    char c[1];
+    EXPECT_TRUE(absl::IsDeadlineExceeded(a.Read(absl::MakeSpan(c)).status()));
+  });
+}
+
+TEST_P(NetTest, AcceptHasADeadline) {
+  Run([] {
+    net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
+    EXPECT_TRUE(l.SetDeadline(absl::Now() + absl::Milliseconds(2)).ok());
+    const auto c = l.Accept();
+    EXPECT_EQ(Text(c),
+              "accept tcp " + l.LocalAddr().String() + ": i/o timeout");
+    EXPECT_TRUE(l.SetDeadline(absl::InfiniteFuture()).ok());
+    net::Conn d = Ready(net::Dial("tcp", l.LocalAddr().String()));
+    EXPECT_EQ(Ready(l.Accept()).RemoteAddr(), d.LocalAddr());
+  });
+}
+
+// ---- Dialling ---------------------------------------------------------------
+
+TEST_P(NetTest, ErrorsAreInGosWords) {
+  Run([] {
+    const auto dial = [](const char* n, const char* a) {
+      return Text(net::Dial(n, a));
+    };
+    EXPECT_EQ(dial("foo", "x"), "dial foo: unknown network foo");
+    EXPECT_EQ(dial("tcp", ""), "dial tcp: missing address");
+    EXPECT_EQ(dial("tcp", "127.0.0.1"),
+              "dial tcp: address 127.0.0.1: missing port in address");
+    EXPECT_EQ(dial("tcp", "::1:80"),
+              "dial tcp: address ::1:80: too many colons in address");
+    EXPECT_EQ(dial("tcp", "[::1:80"),
+              "dial tcp: address [::1:80: missing ']' in address");
+    EXPECT_EQ(dial("tcp", "127.0.0.1:99999"),
+              "dial tcp: address 99999: invalid port");
+    EXPECT_EQ(dial("tcp", "127.0.0.1:nosuch"),
+              "dial tcp: lookup tcp/nosuch: unknown port");
+    EXPECT_EQ(dial("tcp4", "[::1]:80"),
+              "dial tcp4: address ::1: no suitable address found");
+    // A port that was free a moment ago.
+    net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
+    const std::string at = l.LocalAddr().String();
+    const auto again = net::Listen("tcp", at);
+    EXPECT_EQ(Text(again),
+              "listen tcp " + at + ": bind: address already in use");
+    EXPECT_EQ(Errno(again.status()), EADDRINUSE);
+    EXPECT_TRUE(l.Close().ok());
+    const auto refused = net::Dial("tcp", at);
+    EXPECT_EQ(Text(refused),
+              "dial tcp " + at + ": connect: connection refused");
+    EXPECT_EQ(Errno(refused.status()), ECONNREFUSED);
+    EXPECT_EQ(Text(net::Listen("udp", ":0")),
+              "listen udp :0: address :0: unexpected address type");
+  });
+}
+
+TEST_P(NetTest, ServicesHaveNames) {
+  Run([] {
+    const net::Addr a =
+        Ready(net::ResolveAddr(context::Background(), "tcp", "127.0.0.1:http"));
+    EXPECT_EQ(a.String(), "127.0.0.1:80");
+    EXPECT_EQ(Ready(net::ResolveAddr(context::Background(), "udp", "[::1]:53"))
+                  .String(),
+              "[::1]:53");
+  });
+}
+
+// A listener that nobody serves, with its queue full, answers no further SYN.
+net::Listener Silent(std::vector<net::Conn>* fillers) {
+  net::ListenOptions options;
+  options.backlog = 1;
+  net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0", options));
+  for (int i = 0; i < 8; i++) {
+    auto c = net::DialTimeout("tcp", l.LocalAddr().String(), 50ms);
+    if (!c.ok()) break;
+    fillers->push_back(*c);
+  }
+  return l;
+}
+
+TEST_P(NetTest, DialEndsWithItsTimeoutOrContext) {
+  Run([] {
+    std::vector<net::Conn> fillers;
+    net::Listener l = Silent(&fillers);
+    const std::string at = l.LocalAddr().String();
+    const auto late = net::DialTimeout("tcp", at, 5ms);
+    EXPECT_TRUE(absl::IsDeadlineExceeded(late.status())) << late.status();
+    EXPECT_EQ(Text(late), "dial tcp " + at + ": i/o timeout");
+    auto [ctx, cancel] = context::WithCancel(context::Background());
+    sync::WaitGroup wg;
+    wg.Go([&, ctx = ctx] {
+      const auto r = net::DialContext(ctx, "tcp", at);
+      EXPECT_TRUE(absl::IsCancelled(r.status())) << r.status();
+      EXPECT_EQ(Text(r), "dial tcp " + at + ": operation was canceled");
+    });
+    for (int i = 0; i < 10; i++) runtime::Gosched();
+    cancel();
+    wg.Wait();
+    EXPECT_EQ(Text(net::DialContext(ctx, "tcp", at)),
+              "dial tcp " + at + ": operation was canceled");
+  });
+}
+
+TEST_P(NetTest, NamesAreLookedUp) {
+  Run([] {
+    const auto hosts =
+        Ready(net::LookupHost(context::Background(), "localhost"));
+    EXPECT_NE(std::find(hosts.begin(), hosts.end(), "127.0.0.1"), hosts.end());
+    EXPECT_EQ(Ready(net::LookupHost(context::Background(), "192.0.2.7")),
+              std::vector<std::string>{"192.0.2.7"});
+    auto [ctx, cancel] = context::WithCancel(context::Background());
+    cancel();
+    const auto r = net::LookupHost(ctx, "localhost");
+    EXPECT_EQ(Text(r), "lookup localhost: operation was canceled");
+    // Both families of a name are tried.
+    net::Listener l = Ready(net::Listen("tcp4", "127.0.0.1:0"));
+    net::Conn c = Ready(
+        net::Dial("tcp", "localhost:" + std::to_string(l.LocalAddr().Port())));
+    EXPECT_EQ(c.RemoteAddr(), l.LocalAddr());
+  });
+}
+
+TEST_P(NetTest, LocalAddressIsAsAsked) {
+  Run([] {
+    net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
+    net::DialOptions options;
+    options.local_address = "127.0.0.2:0";
+    net::Conn c = Ready(net::Dial("tcp", l.LocalAddr().String(), options));
+    EXPECT_EQ(Ready(l.Accept()).RemoteAddr(), c.LocalAddr());
+    EXPECT_TRUE(c.LocalAddr().String().starts_with("127.0.0.2:"));
+    options.local_address = "[::1]:0";
+    EXPECT_EQ(Text(net::Dial("tcp", l.LocalAddr().String(), options)),
+              "dial tcp: address " + l.LocalAddr().String() +
+                  ": mismatched local address type");
+  });
+}
+
+// ---- Options ----------------------------------------------------------------
+
+int IntOption(net::Conn c, int level, int option) {
+  int value = -1;
+  socklen_t size = sizeof(value);
+  EXPECT_TRUE(c.SyscallConn([&](int fd) {
+                 EXPECT_EQ(getsockopt(fd, level, option, &value, &size), 0);
+               }).ok());
+  return value;
+}
+
+TEST_P(NetTest, BothEndsHaveNoDelayAndKeepAlive) {
+  Run([] {
+    auto [a, b] = TcpPair();
+    for (net::Conn c : {a, b}) {
+      EXPECT_EQ(IntOption(c, IPPROTO_TCP, TCP_NODELAY), 1);
+      EXPECT_EQ(IntOption(c, SOL_SOCKET, SO_KEEPALIVE), 1);
+      EXPECT_EQ(IntOption(c, IPPROTO_TCP, TCP_KEEPIDLE), 15);
+      EXPECT_EQ(fcntl(c.Fd(), F_GETFD), FD_CLOEXEC);
+      EXPECT_TRUE(c.SetNoDelay(false).ok());
+      EXPECT_EQ(IntOption(c, IPPROTO_TCP, TCP_NODELAY), 0);
+      EXPECT_TRUE(c.SetKeepAlive(true, 1500ms).ok());
+      EXPECT_EQ(IntOption(c, IPPROTO_TCP, TCP_KEEPIDLE), 2) << "rounded up";
+      EXPECT_TRUE(c.SetKeepAlive(false).ok());
+      EXPECT_EQ(IntOption(c, SOL_SOCKET, SO_KEEPALIVE), 0);
+    }
+  });
+}
+
+TEST_P(NetTest, LingerOfZeroResets) {
+  Run([] {
+    auto [a, b] = TcpPair();
+    EXPECT_TRUE(a.SetLinger(0).ok());
+    EXPECT_TRUE(a.Close().ok());
+    char c[1];
+    const auto r = b.Read(absl::MakeSpan(c));
+    EXPECT_EQ(Errno(r.status()), ECONNRESET) << r.status();
+    EXPECT_TRUE(Text(r).ends_with(": read: connection reset by peer"));
+  });
+}
+
+// ---- Datagrams --------------------------------------------------------------
+
+TEST_P(NetTest, DatagramsGoBackAndForth) {
+  Run([] {
+    for (const char* at : {"127.0.0.1:0", ":0"}) {
+      net::PacketConn server = Ready(net::ListenPacket("udp", at));
+      const std::string to =
+          "127.0.0.1:" + std::to_string(server.LocalAddr().Port());
+      net::Conn client = Ready(net::Dial("udp", to));
+      Ready(client.Write("hello"));
+      Ready(client.Write(""));
+      char buf[100];
+      auto p = Ready(server.ReadFrom(absl::MakeSpan(buf)));
+      EXPECT_EQ(std::string(buf, p.n), "hello");
+      EXPECT_EQ(p.from.String(), client.LocalAddr().String());
+      EXPECT_EQ(Ready(server.ReadFrom(absl::MakeSpan(buf))).n, 0u);
+      EXPECT_EQ(Ready(server.WriteTo("answer", p.from)), 6u);
+      EXPECT_EQ(Ready(client.Read(absl::MakeSpan(buf))), 6u);
+      Ready(client.Write("too long"));
+      p = Ready(server.ReadFrom(absl::MakeSpan(buf, 3)));
+      EXPECT_EQ(p.n, 3u);
+      EXPECT_TRUE(p.truncated);
+      EXPECT_TRUE(server.SetReadDeadline(absl::UnixEpoch()).ok());
+      EXPECT_TRUE(absl::IsDeadlineExceeded(
+          server.ReadFrom(absl::MakeSpan(buf)).status()));
+      EXPECT_FALSE(server.WriteTo("x", net::Addr()).ok());
+    }
+  });
+}
+
+TEST_P(NetTest, UnixDatagrams) {
+  Run([] {
+    net::PacketConn a = Ready(net::ListenPacket("unixgram", "@gump-net-a"));
+    net::PacketConn b = Ready(net::ListenPacket("unixgram", "@gump-net-b"));
+    EXPECT_EQ(Ready(a.WriteTo("x", b.LocalAddr())), 1u);
+    char buf[10];
+    const auto p = Ready(b.ReadFrom(absl::MakeSpan(buf)));
+    EXPECT_EQ(p.n, 1u);
+    EXPECT_EQ(p.from.String(), "@gump-net-a");
+  });
+}
+
+// ---- The rest ---------------------------------------------------------------
+
+TEST_P(NetTest, DescriptorsOfOthers) {
+  Run([] {
+    int fds[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    net::Conn c = Ready(net::FileConn(fds[0]));
+    EXPECT_NE(c.Fd(), fds[0]);
+    close(fds[0]);
+    Ready(c.Write("abc"));
+    char buf[10];
+    EXPECT_EQ(read(fds[1], buf, sizeof(buf)), 3);
+    close(fds[1]);
+    EXPECT_EQ(ReadAll(c), "");
+    int pipe_fds[2];
+    ASSERT_EQ(pipe(pipe_fds), 0);
+    EXPECT_EQ(Errno(net::FileConn(pipe_fds[0]).status()), ENOTSOCK);
+    close(pipe_fds[0]);
+    close(pipe_fds[1]);
+    net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
+    net::Listener same = Ready(net::FileListener(l.Fd()));
+    net::Conn d = Ready(net::Dial("tcp", l.LocalAddr().String()));
+    EXPECT_EQ(Ready(same.Accept()).RemoteAddr(), d.LocalAddr());
+  });
+}
+
+TEST_P(NetTest, NilHandlesPanic) {
+  Run([] {
+    const std::string text =
+        "invalid memory address or nil pointer dereference";
+    EXPECT_EQ(PanicText([] { (void)net::Conn().Write("x"); }), text);
+    EXPECT_EQ(PanicText([] { (void)net::Listener().Accept(); }), text);
+    EXPECT_EQ(PanicText([] { (void)net::PacketConn().Close(); }), text);
+    EXPECT_FALSE(net::Conn());
+  });
+}
+
+// No descriptor is free: Accept says so, and goes on when there are some.
+TEST_P(NetTest, AcceptRecoversFromEMFILE) {
+  Run([] {
+    net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
+    net::Conn c = Ready(net::Dial("tcp", l.LocalAddr().String()));
+    rlimit old;
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &old), 0);
+    std::vector<int> taken;
+    for (;;) {
+      const int fd = dup(0);
+      if (fd < 0) break;
+      taken.push_back(fd);
+      if (taken.size() == 50) {
+        rlimit few = old;
+        few.rlim_cur = static_cast<rlim_t>(fd) + 1;
+        ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+      }
+    }
+    const auto none = l.Accept();
+    EXPECT_EQ(Errno(none.status()), EMFILE) << none.status();
+    for (const int fd : taken) close(fd);
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
+    EXPECT_EQ(Ready(l.Accept()).RemoteAddr(), c.LocalAddr());
+  });
+}
+
+TEST_P(NetTest, DumpsSayWhatIsWaitedFor) {
+  Run([] {
+    auto [a, b] = TcpPair();
+    sync::WaitGroup wg;
+    wg.Go([a = a]() mutable {
+      char c[1];
+      (void)a.Read(absl::MakeSpan(c));
+    });
+    EXPECT_TRUE(testing::Eventually([] {
+      return runtime::Stack(true).find("[IO wait") != std::string::npos;
+    }));
+    EXPECT_TRUE(b.Close().ok());
+    wg.Wait();
+  });
+}
+
+}  // namespace
+}  // namespace gump
