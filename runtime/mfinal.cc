@@ -54,8 +54,6 @@ Finalizer* nextFinalizer()
 }
 
 void runFinalizers(void*) {
-  getg()->systemG = true;
-  sched.ngsys.add(1, relaxed);  // a count for humans
   for (;;) {
     Finalizer* f = nextFinalizer();
     f->ft->run(f->closure);
@@ -89,9 +87,7 @@ bool startFing() {
   fingStarted = true;
   unlock(&finlock);
   releasem(mp);
-  if (!start || newproc(&kFingType, nullptr, nullptr, 0) == SpawnResult::kOk) {
-    return true;
-  }
+  if (!start || startSystemG(&kFingType)) return true;
   mp = acquirem();
   lock(&finlock);
   fingStarted = false;

@@ -82,6 +82,16 @@ constexpr int64_t kPressGap = 50'000;
 
 namespace {
 
+// One asker at a time (P5). Forbidden meanwhile: everything that waits.
+Atomic<bool> asking;
+
+void beginAsking() {
+  // Pairs with the release in endAsking. Whoever asks is in the runtime, and
+  // done in microseconds.
+  while (!asking.cas(false, true, acquire)) osyield();
+}
+void endAsking() { asking.store(false, release); }
+
 // tryPresume is A1 to A4 and what follows from a yes.
 bool tryPresume(P* pp, M* mp, G* gp) {
   const uint32_t tick = pp->schedtick.load(relaxed);
@@ -105,12 +115,8 @@ bool tryPresume(P* pp, M* mp, G* gp) {
   return true;
 }
 
-// One asker at a time (P5).
-Atomic<bool> asking;
-
-}  // namespace
-
-bool giveBackP(P* pp, M* mp) {
+// tryGiveBack is giveBackP for the one asker.
+bool tryGiveBack(P* pp, M* mp) {
   setPStatus(pp, kPidle, kPrunning);
   pp->m.store(mp, release);  // as acquirep
   // Marked: its next entry into the runtime need not do anything, but must come
@@ -125,12 +131,23 @@ bool giveBackP(P* pp, M* mp) {
   return false;
 }
 
+}  // namespace
+
+bool giveBackP(P* pp, M* mp) {
+  // Nobody may take pp from mp, as which it looks here, before it is settled
+  // whether mp has it: mp may be asleep again, with another P.
+  beginAsking();
+  const bool given = tryGiveBack(pp, mp);
+  endAsking();
+  return given;
+}
+
 bool presumeBlocked(P* pp, M* mp, G* gp) {
   if (!haveMembarrier) return false;  // B2 would be no barrier
-  // Pairs with the release below.
+  // Pairs with the release in endAsking.
   if (!asking.cas(false, true, acquire)) return false;
   const bool taken = tryPresume(pp, mp, gp);
-  asking.store(false, release);  // pairs with the acquire above
+  endAsking();
   return taken;
 }
 
@@ -340,12 +357,14 @@ bool queueInPlace(G* gp) {
 // Parks: blocks the thread.
 void preemptInPlace(G* gp) {
   M* mp = gp->m;
+  // Before the P changes hands; and before the presumption ends, since a grace
+  // period looks at that first (awaitInterrupted).
+  setInterrupted(gp, true);
   const bool lost =
       mp->presumed.load(relaxed) != kPresumedNot && cameBack(mp);  // B3
   setg(&mp->g0);
   const bool locked = gp->lockedm != nullptr;
   gp->inPlace = true;
-  setInterrupted(gp, true);        // before the P changes hands
   sched.ninplace.add(1, relaxed);  // a hint
   stats.preemptions.add(1, relaxed);
   gp->lockedm = mp;
@@ -417,31 +436,38 @@ void preemptedBySignal(uintptr_t sp) {
 
 namespace {
 
-// lostItsP tells whether gp's P was taken and it has not come back since: it
-// does not know yet, so its M says so.
+// lostItsP tells whether gp's P was taken, and perhaps given back, and it has
+// not entered the runtime since: it does not know yet, so its M says so.
 bool lostItsP(const G* gp) {
   const M* mp = peek(gp->m);
+  constexpr uint32_t kLost = kPresumedTaken | kPresumedMarked;
   return mp != nullptr && mp->curg.load(acquire) == gp &&
-         (mp->presumed.load(acquire) & kPresumedTaken) != 0;
+         (mp->presumed.load(acquire) & kLost) != 0;
+}
+
+// awaitEntry waits until gp, if it has lost its P from outside, has entered the
+// runtime. It goes from lost to interrupted without doing so, if it wakes up,
+// computes, and is preempted; interrupted is written first, so it is read last.
+void awaitEntry(G* gp) {
+  uint32_t n = gp->interrupted.load(acquire);  // see setInterrupted
+  for (bool waited = false;; waited = true) {
+    const bool lost = lostItsP(gp);
+    // Its M, too, was written after interrupted, but with no order of its own.
+    if (waited && !lost) asymmetricHeavy();
+    const uint32_t now = gp->interrupted.load(acquire);  // as above
+    if (!lost && (now % 2 == 0 || now != n)) return;
+    if (lost) n = now | 1;  // what it may become from here
+    // It may sleep for hours. Nobody will tell us; so, without the P:
+    entersyscall();
+    usleep(1000);
+    exitsyscall();
+  }
 }
 
 }  // namespace
 
 void awaitInterrupted() {
-  forEachG(
-      [](G* gp, void*) {
-        const uint32_t n = gp->interrupted.load(acquire);  // see setInterrupted
-        for (;;) {
-          // As above.
-          const bool same = n % 2 == 1 && gp->interrupted.load(acquire) == n;
-          if (!same && !lostItsP(gp)) return;
-          // It may sleep for hours. Nobody will tell us; so, without the P:
-          entersyscall();
-          usleep(1000);
-          exitsyscall();
-        }
-      },
-      nullptr);
+  forEachG([](G* gp, void*) { awaitEntry(gp); }, nullptr);
 }
 
 }  // namespace gump::rt

@@ -98,7 +98,11 @@ bool leave(Bubble* b, G* gp) {
 void settled(Bubble* b) {
   (void)acquirem();                    // gopark ends it
   int64_t now = b->now.load(relaxed);  // written by us
-  (void)timersCheck(&b->timers, &now, /*tidy=*/true);
+  if (timersCheck(&b->timers, &now, /*tidy=*/true).ran) {
+    // Whom they readied nobody else has been told of. W1, as in injectglist.
+    fence(seq_cst);
+    wakep();
+  }
   lock(&b->mu);
   b->idle = true;
   unlock(&b->mu);

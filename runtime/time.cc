@@ -292,8 +292,8 @@ void fire(Timers* ts, Timer* t, int64_t now)
   void* arg = t->arg;
   prefetch(arg);  // a sleeper's G has long been cold
   const uint64_t seq = t->seq;
-  const int64_t delay = now - t->when;
-  t->when = nextWhen(t, delay);
+  const int64_t when = t->when;
+  t->when = nextWhen(t, now - when);
   if (ts != nullptr && t->when == 0) {
     (void)unheap(t);  // not dropped: it was pending
     deleteMin(ts);
@@ -307,9 +307,9 @@ void fire(Timers* ts, Timer* t, int64_t now)
   unlock(&t->mu);
   if (ts != nullptr) unlock(&ts->mu);
   if (isChan) {
-    timerChanSend(t, f, seq, delay);
+    timerChanSend(t, f, seq, when);
   } else {
-    f(arg, seq, delay);
+    f(arg, seq, when);
   }
 }
 
@@ -515,8 +515,9 @@ void timersTake(Timers* dst, Timers* src)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // the array is moved between two locks
   lock(&src->mu);
   // Nobody runs timers now, but threads without a P may stop and reset them.
-  // From the moment when t->ts is dst, that marks dst, which is as good, though
-  // t itself gets there a little later.
+  // From the moment when t->ts is dst, that marks dst, though t itself gets
+  // there a little later; until then the mark may be lost (cleanHead, on a heap
+  // that is empty), so all timers of dst are looked at in the end.
   uint32_t n = 0;
   for (uint32_t i = 0; i < length(src); i++) {
     Timer* t = src->heap[i].timer;
@@ -545,6 +546,7 @@ void timersTake(Timers* dst, Timers* src)
   lock(&dst->mu);
   for (uint32_t i = 0; i < n; i++) push(dst, heap[i].timer, heap[i].when);
   heapify(dst->heap, length(dst));
+  adjust(dst, 0, /*always=*/true);
   updateMinWhenHeap(dst);
   unlock(&dst->mu);
   sysFree(heap, size_t{cap} * sizeof(TimerWhen));

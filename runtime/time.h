@@ -60,10 +60,11 @@ enum TimerState : uint32_t {
   kTimerFake = 32,  // goes by the clock of a bubble (synctest.h); constant
 };
 
-// TimerFunc is what a timer calls: delay is by how many ns it is late. It wakes
-// nobody for the Gs that it readies (goreadyQuiet): that is up to who runs it.
+// TimerFunc is what a timer calls: `when` is the time at which it was due. It
+// wakes nobody for the Gs that it readies (goreadyQuiet): that is up to who
+// runs it.
 // On: g0 or user, m.locks > 0.  P: either.  Locks: none.  Parks: no.
-using TimerFunc = void (*)(void* arg, uint64_t seq, int64_t delay);
+using TimerFunc = void (*)(void* arg, uint64_t seq, int64_t when);
 
 // Timer fills a cache line.
 struct Timer {

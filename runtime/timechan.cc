@@ -134,18 +134,16 @@ namespace {
 
 TimerChan* chanOf(const Timer* t) { return static_cast<TimerChan*>(t->arg); }
 
-// clockOf is the time on the clock that tc goes by. Who runs a bubble's timer
-// is in that bubble.
-int64_t clockOf(const TimerChan* tc) {
-  return tc->c.bubble != 0 ? bubbleNow() : walltime();
-}
-
 // sendTime is what a channel's timer calls.
-void sendTime(void* arg, uint64_t, int64_t delay)
+void sendTime(void* arg, uint64_t, int64_t when)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // the lock is of what arg points to
   auto* tc = static_cast<TimerChan*>(arg);
   alignas(16) unsigned char value[sizeof(tc->slot)];
-  tc->encode(value, clockOf(tc) - delay);
+  // A bubble's clock is the wall's; of the two real ones, both are read now:
+  // the clock that found the timer due may have been read long ago.
+  const int64_t due =
+      tc->c.bubble != 0 ? when : walltime() - (nanotime() - when);
+  tc->encode(value, due);
   lock(&tc->c.lock);
   // Nobody waits and the slot is full: this tick is lost.
   const ChanStep step = sendLocked(&tc->c, value);
@@ -165,14 +163,14 @@ void timerChanBegin(Timer* t) {
   if (t->period == 0) tc->sending = true;
 }
 
-void timerChanSend(Timer* t, TimerFunc f, uint64_t seq, int64_t delay) {
+void timerChanSend(Timer* t, TimerFunc f, uint64_t seq, int64_t when) {
   TimerChan* tc = chanOf(t);
   lock(&tc->sendLock);
   // Who waits for the sendLock to stop or reset comes after the value, and
   // takes it out of the slot.
   if (seq == t->seq) {  // (C1)
     tc->sending = false;
-    f(tc, seq, delay);
+    f(tc, seq, when);
   }
   unlock(&tc->sendLock);
   chanRelease(&tc->c);
@@ -203,6 +201,9 @@ bool timerChanUnlock(Timer* t)
 }
 
 void timerChanFree(Hchan* c) {
+  // On a plain thread that was never in the runtime, or after Run. Not
+  // runtimeEntry: this is no place to yield.
+  if (getg() == nullptr) needm();
   M* mp = acquirem();
   timerDrop(&timerChanOf(c)->t);
   releasem(mp);

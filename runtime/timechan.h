@@ -77,7 +77,7 @@ void funcTimerDiscard(Timer* t);
 void timerChanBegin(Timer* t);
 // timerChanSend sends, or finds that it may not.
 // Locks: takes the sendLock and the channel's.
-void timerChanSend(Timer* t, TimerFunc f, uint64_t seq, int64_t delay);
+void timerChanSend(Timer* t, TimerFunc f, uint64_t seq, int64_t when);
 // timerChanLock and timerChanUnlock enclose a change; the second empties the
 // slot. True: there was a value.
 // Locks: the first takes the sendLock, the second the channel's, and releases

@@ -37,6 +37,8 @@
 namespace gump {
 namespace {
 
+using namespace std::chrono_literals;
+
 using namespace std::string_view_literals;
 
 pid_t Tid() { return static_cast<pid_t>(syscall(SYS_gettid)); }
@@ -209,37 +211,68 @@ TEST_P(PreemptTest, WorldStopsUnderHogs) {
   });
 }
 
-// Who reads without a lock is waited for, preempted or asleep as he may be.
-TEST_P(PreemptTest, RetireWaitsForReadersThatLostTheirP) {
+// ReadersAreWaitedFor retires, again and again, what readers look at, each
+// before and after it calls its `between`.
+void ReadersAreWaitedFor(std::vector<std::function<void()>> betweens) {
   struct Node {
     ~Node() { alive = false; }
     std::atomic<bool> alive = true;
   };
+  std::atomic<Node*> head = new Node;
+  std::atomic<bool> stop = false;
+  sync::WaitGroup readers;
+  for (const auto& between : betweens) {
+    readers.Go([&] {
+      while (!stop.load(std::memory_order_relaxed)) {
+        const Node* node = head.load();
+        between();
+        EXPECT_TRUE(node->alive);
+        runtime::Gosched();
+      }
+    });
+  }
+  for (int i = 0; i < 20; i++) {
+    runtime::Retire(head.exchange(new Node));
+    usleep(5000);
+  }
+  stop = true;
+  readers.Wait();
+  delete head.load();
+}
+
+void ComputeFor(std::chrono::milliseconds d) {
+  const auto until = std::chrono::steady_clock::now() + d;
+  while (std::chrono::steady_clock::now() < until) {
+  }
+}
+
+// Who reads without a lock is waited for, preempted or asleep as he may be.
+TEST_P(PreemptTest, RetireWaitsForReadersThatLostTheirP) {
   Run([] {
-    std::atomic<Node*> head = new Node;
-    std::atomic<bool> stop = false;
-    sync::WaitGroup readers;
-    for (int i = 0; i < 4; i++) {
-      readers.Go([&, i] {
-        while (!stop.load(std::memory_order_relaxed)) {
-          const Node* node = head.load();
-          const auto until =
-              std::chrono::steady_clock::now() + std::chrono::milliseconds(25);
-          if (i % 2 == 0) usleep(25'000);
-          while (std::chrono::steady_clock::now() < until) {
-          }
-          EXPECT_TRUE(node->alive);
-          runtime::Gosched();
-        }
-      });
-    }
-    for (int i = 0; i < 20; i++) {
-      runtime::Retire(head.exchange(new Node));
-      usleep(5000);
-    }
-    stop = true;
-    readers.Wait();
-    delete head.load();
+    const auto compute = [] { ComputeFor(25ms); };
+    const auto sleep = [] { usleep(25'000); };
+    ReadersAreWaitedFor({compute, sleep, compute, sleep});
+  });
+}
+
+// Asleep, and nothing else: their Ps are borrowed for the safe point and given
+// back.
+TEST_P(PreemptTest, RetireWaitsForReadersThatSleep) {
+  Run([] {
+    const auto sleep = [] { usleep(15'000); };
+    ReadersAreWaitedFor({sleep, sleep, sleep, sleep});
+  });
+}
+
+// A reader that lost its P asleep wakes up, computes, and is preempted: it has
+// still not entered the runtime.
+TEST_P(PreemptTest, RetireWaitsForReadersThatSleepAndThenCompute) {
+  Run([] {
+    const auto both = [] {
+      usleep(15'000);
+      ComputeFor(40ms);
+    };
+    ReadersAreWaitedFor({both, both, both, both});
   });
 }
 

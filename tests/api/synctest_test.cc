@@ -661,6 +661,22 @@ void ExpectFatal(void (*f)(), const char* text) {
   EXPECT_EXIT(gump::Run([f] { f(); }), ::testing::ExitedWithCode(2), text);
 }
 
+// A process of its own: the first finalizer of all starts the goroutine that
+// runs them, which is in no bubble.
+TEST(SynctestDeathTest, FinalizersAreOutside) {
+  EXPECT_EXIT(
+      {
+        gump::Run([] {
+          synctest::Run([] {
+            runtime::SetFinalizer([] {});
+            time::Sleep(1h);
+          });
+        });
+        std::exit(7);
+      },
+      ::testing::ExitedWithCode(7), "");
+}
+
 TEST(SynctestDeathTest, ChannelsStayInside) {
   ExpectFatal([] { LeakChan().Send(1); },
               "send on synctest channel from outside bubble");

@@ -15,7 +15,10 @@
 namespace gump::rt {
 namespace {
 
-// A timer that notes when it was run.
+// What Check was told that the time is.
+int64_t checked_at = 0;
+
+// A timer that notes when it was run: how late.
 struct Noted {
   Timer t;
   std::vector<int64_t> delays;
@@ -25,9 +28,9 @@ struct Noted {
     t.when = when;
     t.period = period;
     t.arg = this;
-    t.f = [](void* arg, uint64_t, int64_t delay) {
+    t.f = [](void* arg, uint64_t, int64_t due) {
       auto* self = static_cast<Noted*>(arg);
-      self->delays.push_back(delay);
+      self->delays.push_back(checked_at - due);
       if (self->then) self->then();
     };
   }
@@ -49,6 +52,7 @@ class TimersTest : public ::testing::Test {
   bool Add(Noted* n) { return timerAdd(ts(), &n->t) != 0; }
   // Check runs what is due at `now` and returns the next time.
   int64_t Check(int64_t now, bool tidy = true) {
+    checked_at = now;
     return timersCheck(ts(), &now, tidy).next;
   }
   uint32_t Len() { return p_.timers.len.load(relaxed); }
@@ -237,6 +241,24 @@ TEST_F(TimersTest, WakeTimeIsNeverLate) {
   for (const Noted& n : timers) {
     for (int64_t d : n.delays) EXPECT_GE(d, 0) << "early";
   }
+}
+
+// A P goes away while a thread without one resets a timer of it: the mark went
+// to a heap that was empty, and was lost with the heap's last zombie.
+TEST_F(TimersTest, MoveFollowsAMarkThatWasLost) {
+  Noted far(1'000'000);
+  Add(&far);
+  P other;
+  // What the thread did between the two locks.
+  far.then = nullptr;
+  Timers* dst = &other.timers;
+  far.t.ts = ts();
+  EXPECT_TRUE(timerModify(&far.t, 50, 0));
+  p_.timers.minWhenModified.store(0, relaxed);
+  timersTake(dst, ts());
+  EXPECT_EQ(wakeTime(dst), 50);
+  EXPECT_EQ(Len(), 0u);
+  timerStop(&far.t);
 }
 
 TEST_F(TimersTest, PeriodsThatWereMissedAreLeftOut) {
