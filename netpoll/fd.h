@@ -108,7 +108,7 @@ class FD {
   int withReady(PollMode mode, F&& f) {
     int err = lockFor(mode);
     if (err != 0) return err;
-    drained_ = drained_ && mode == PollMode::kWrite;
+    if (mode == PollMode::kRead) drained_ = false;  // under its lock
     err = prepare(mode);
     while (err == 0 && !f(fd_)) err = wait(mode);
     unlockFor(mode);
