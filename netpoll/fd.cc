@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "gump/internal/linkname.h"
+#include "runtime/base.h"
 #include "runtime/chan.h"
 #include "runtime/panic.h"
 #include "runtime/proc.h"
@@ -38,16 +39,28 @@ int lockError(FdMutex::Lock l) {
   __builtin_unreachable();
 }
 
-// declared makes a call that may block, between entersyscall and exitsyscall;
-// errno survives.
+// SysResult is what a system call says: n < 0 means err.
+struct SysResult {
+  ssize_t n;
+  int err;
+};
+
+// attempt makes a system call. Not inlined into those who park between two
+// calls: compilers take the address of errno to be the same for all of a
+// function.
 template <class Call>
-auto declared(Call call) {
+GUMP_NOINLINE SysResult attempt(const Call& call) {
+  const ssize_t n = call();
+  return {n, n < 0 ? errno : 0};
+}
+
+// declared makes a call that may block.
+template <class Call>
+SysResult declared(const Call& call) {
   entersyscall();
-  const auto n = call();
-  const int err = errno;
+  const SysResult s = attempt(call);
   exitsyscall();
-  errno = err;
-  return n;
+  return s;
 }
 
 }  // namespace
@@ -118,10 +131,10 @@ int FD::setDeadline(int64_t when, PollMode mode) {
 template <class Call>
 IoResult FD::transfer(PollMode mode, Call call) {
   for (;;) {
-    const ssize_t n = pd_ == nullptr ? declared(call) : call();
-    if (n >= 0) return {static_cast<size_t>(n), 0};
-    if (errno == EINTR) continue;
-    if (errno != EAGAIN) return {0, errno};
+    const SysResult s = pd_ == nullptr ? declared(call) : attempt(call);
+    if (s.n >= 0) return {static_cast<size_t>(s.n), 0};
+    if (s.err == EINTR) continue;
+    if (s.err != EAGAIN) return {0, s.err};
     const int err = wait(mode);
     if (err != 0) return {0, err};
   }
@@ -266,11 +279,11 @@ IoResult FD::pread(void* buf, size_t n, int64_t offset) {
   r.err = enter();
   if (r.err != 0) return r;
   n = std::min(n, kMaxRW);
-  ssize_t k;
+  SysResult s;
   do {
-    k = declared([&] { return ::pread(fd_, buf, n, offset); });
-  } while (k < 0 && errno == EINTR);
-  r = k < 0 ? IoResult{0, errno} : IoResult{static_cast<size_t>(k), 0};
+    s = declared([&] { return ::pread(fd_, buf, n, offset); });
+  } while (s.err == EINTR);
+  r = s.n < 0 ? IoResult{0, s.err} : IoResult{static_cast<size_t>(s.n), 0};
   leave();
   return r;
 }
@@ -283,14 +296,14 @@ IoResult FD::pwrite(const void* buf, size_t n, int64_t offset) {
   while (done.n < n && done.err == 0) {
     const size_t part = std::min(n - done.n, kMaxRW);
     const auto at = offset + static_cast<int64_t>(done.n);
-    const ssize_t k =
+    const SysResult s =
         declared([&] { return ::pwrite(fd_, p + done.n, part, at); });
-    if (k > 0) {
-      done.n += static_cast<size_t>(k);
-    } else if (k == 0) {
+    if (s.n > 0) {
+      done.n += static_cast<size_t>(s.n);
+    } else if (s.n == 0) {
       done.err = EIO;
-    } else if (errno != EINTR) {
-      done.err = errno;
+    } else if (s.err != EINTR) {
+      done.err = s.err;
     }
   }
   leave();
@@ -303,14 +316,17 @@ int FD::accept(int* fd, sockaddr* addr, socklen_t* len) {
   err = prepare(PollMode::kRead);
   while (err == 0) {
     const socklen_t room = *len;
-    *fd = ::accept4(fd_, addr, len, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (*fd >= 0) break;
+    const SysResult s = attempt([&] {
+      return ::accept4(fd_, addr, len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    });
+    *fd = static_cast<int>(s.n);
+    if (s.n >= 0) break;
     *len = room;
-    if (errno == EAGAIN) {
+    if (s.err == EAGAIN) {
       err = wait(PollMode::kRead);
-    } else if (errno != EINTR && errno != ECONNABORTED) {
+    } else if (s.err != EINTR && s.err != ECONNABORTED) {
       // (ECONNABORTED: the peer has gone, there may be others.)
-      err = errno;
+      err = s.err;
     }
   }
   unlockFor(PollMode::kRead);

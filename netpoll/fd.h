@@ -16,6 +16,7 @@
 
 #include "netpoll/fd_mutex.h"
 #include "netpoll/polldesc.h"
+#include "runtime/base.h"
 
 namespace gump::rt {
 
@@ -76,7 +77,7 @@ class FD {
   [[nodiscard]] int with(F&& f) {
     const int err = enter();
     if (err != 0) return err;
-    const int result = f(fd_);
+    const int result = call(f, fd_);
     leave();
     return result;
   }
@@ -102,6 +103,12 @@ class FD {
   int wait(PollMode mode);
   int lockFor(PollMode mode);
   void unlockFor(PollMode mode);
+  // call is f(fd), not inlined: f may use errno, whose address compilers take
+  // to be the same before and after a park.
+  template <class F>
+  GUMP_NOINLINE static auto call(F& f, int fd) {
+    return f(fd);
+  }
   template <class Call>
   IoResult transfer(PollMode mode, Call call);
   template <class F>
@@ -110,7 +117,7 @@ class FD {
     if (err != 0) return err;
     if (mode == PollMode::kRead) drained_ = false;  // under its lock
     err = prepare(mode);
-    while (err == 0 && !f(fd_)) err = wait(mode);
+    while (err == 0 && !call(f, fd_)) err = wait(mode);
     unlockFor(mode);
     return err;
   }
