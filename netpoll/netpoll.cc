@@ -326,6 +326,7 @@ int pollWait(PollDesc* pd, PollMode mode) {
 
 void pollSetDeadline(PollDesc* pd, int64_t when, PollMode mode) {
   (void)runtimeEntry();
+  if (when < 0) when = 1;  // long ago; negative means that it has been seen
   Woken w;
   {
     LockScope l(&pd->lock);
