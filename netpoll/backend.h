@@ -54,6 +54,7 @@ struct PollTag {
   }
 };
 static_assert(alignof(PollDesc) >= 64);
+static_assert(PollTag::kBits + kPollTagShift <= 32);
 
 }  // namespace gump::rt
 

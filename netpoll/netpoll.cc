@@ -109,12 +109,19 @@ int checkErr(const PollDesc* pd, PollMode mode) {
   return kPollOk;
 }
 
+// tagOf is pd's tag, in its place in info.
+uint32_t tagOf(const PollDesc* pd) {
+  // Relaxed: for the owner, or to be compared in a CAS.
+  return (pd->tag.load(relaxed) & PollTag::kMask) << kPollTagShift;
+}
+
 // publishInfo copies what the lock guards to info (N1).
 void publishInfo(PollDesc* pd) ABSL_EXCLUSIVE_LOCKS_REQUIRED(pd->lock) {
   uint32_t info = 0;
   if (pd->closing) info |= kPollClosing;
   if (pd->rd < 0) info |= kPollReadExpired;
   if (pd->wd < 0) info |= kPollWriteExpired;
+  info |= tagOf(pd);
   // Events may set eventErr meanwhile. seq_cst: polldesc.h.
   uint32_t old = pd->info.load(relaxed);
   while (!pd->info.casWeak(old, (old & kPollEventErr) | info, seq_cst)) {
@@ -269,7 +276,7 @@ PollDesc* pollOpen(int fd, int* err) {
     pd->rg.store(pdNil, relaxed);
     pd->wg.store(pdNil, relaxed);
     pd->hungUp.store(false, relaxed);
-    pd->info.store(0, relaxed);
+    pd->info.store(tagOf(pd), relaxed);
   }
   *err = backend.load(relaxed)->open(pd);  // seen by startBackend
   if (*err == 0) return pd;
@@ -363,9 +370,8 @@ void pollSetEventErr(PollDesc* pd, bool err, uint32_t tag) {
   const uint32_t bit = err ? uint32_t{kPollEventErr} : 0;
   uint32_t old = pd->info.load(relaxed);  // the CAS decides
   while ((old & kPollEventErr) != bit) {
-    // Acquire in the tag's reading: another owner's info is not touched, or has
-    // not been reset yet.
-    if (((pd->tag.load(acquire) ^ tag) & PollTag::kMask) != 0) return;
+    // Another owner's info is not touched: it has another tag.
+    if (((old >> kPollTagShift ^ tag) & PollTag::kMask) != 0) return;
     const uint32_t info = (old & ~uint32_t{kPollEventErr}) | bit;
     if (pd->info.casWeak(old, info, seq_cst)) return;
   }

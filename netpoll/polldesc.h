@@ -28,7 +28,9 @@
 //
 // Invariants:
 //  (N1) info is what lock guards, copied: closing, and which deadlines have
-//       passed; and eventErr, which an event sets. Read without the lock.
+//       passed; and eventErr, which an event sets. Read without the lock. Above
+//       them is the tag, so that an event that comes late cannot set the
+//       eventErr of the next owner: its CAS fails.
 //  (N2) The timer is armed, if there is a deadline that has not passed, for
 //       the earlier one or before. It may be armed for nothing: what it calls
 //       looks at the clock. So moving a deadline back, as servers do with each
@@ -57,6 +59,7 @@ enum PollInfo : uint32_t {
   kPollReadExpired = 4,
   kPollWriteExpired = 8,
 };
+inline constexpr int kPollTagShift = 4;
 
 enum class PollMode : uint8_t { kRead = 1, kWrite = 2, kBoth = 3 };
 
