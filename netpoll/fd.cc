@@ -1,13 +1,17 @@
 // The loops around non-blocking system calls.
 //
-// A read of a stream that returns less than was asked for has emptied the
-// socket, so the next read waits at once, without a system call that would say
-// EAGAIN. Why that loses nothing: pollReset ran before the short read, so that
-// every edge since then, and with it all data that the read did not return, is
-// in rg, where pollWait finds it. Only the last edge of all is different: after
-// a FIN or an error no other may come. Then hungUp is set, and we ask.
+// A read of a TCP connection that returns less than was asked for has emptied
+// the socket, so the next read waits at once, without a system call that would
+// say EAGAIN. Why that loses nothing: pollReset ran before the short read, so
+// that every edge since then, and with it all data that the read did not
+// return, is in rg, where pollWait finds it. Only the last edge of all is
+// different: after a FIN or an error no other may come. And a read stops short
+// at urgent data, though there is more. In all these cases hungUp is set by the
+// event, and we ask. Other streams may stop short for reasons of their own, as
+// Unix sockets do behind a message with descriptors, so they always ask.
 #include "netpoll/fd.h"
 
+#include <netinet/in.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -63,6 +67,13 @@ SysResult declared(const Call& call) {
   return s;
 }
 
+bool isTcp(int fd) {
+  int protocol = 0;
+  socklen_t len = sizeof(protocol);
+  return getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) == 0 &&
+         protocol == IPPROTO_TCP;
+}
+
 }  // namespace
 
 FD::~FD() {
@@ -74,6 +85,7 @@ int FD::init() {
     int err;
     pd_ = pollOpen(fd_, &err);
     if (pd_ == nullptr) return err;
+    shortIsAll_ = kind_ == FdKind::kStream && isTcp(fd_);
   }
   open_ = true;
   return 0;
@@ -146,8 +158,9 @@ IoResult FD::read(void* buf, size_t n) {
   if (r.err != 0) return r;
   if (n != 0) {
     n = std::min(n, kMaxRW);
-    // Acquire: pairs with the event's store.
-    if (drained_ && !pd_->hungUp.load(acquire)) r.err = wait(PollMode::kRead);
+    // seq_cst: an event stores hungUp, then rg; we have stored rg (prepare),
+    // then load hungUp.
+    if (drained_ && !pd_->hungUp.load(seq_cst)) r.err = wait(PollMode::kRead);
     drained_ = false;
     if (r.err == 0) r.err = prepare(PollMode::kRead);
     if (r.err == 0) {
@@ -156,7 +169,7 @@ IoResult FD::read(void* buf, size_t n) {
       r = transfer(PollMode::kRead, [&] {
         return socket ? ::recv(fd_, buf, n, 0) : ::read(fd_, buf, n);
       });
-      drained_ = kind_ == FdKind::kStream && r.err == 0 && r.n != 0 && r.n < n;
+      drained_ = shortIsAll_ && r.err == 0 && r.n != 0 && r.n < n;
     }
   }
   unlockFor(PollMode::kRead);

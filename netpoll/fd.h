@@ -26,7 +26,7 @@ struct IoResult {
 };
 
 enum class FdKind : uint8_t {
-  kStream,    // a connection: short reads mean that there is no more
+  kStream,    // a connection
   kDatagram,  // and listeners
   kPipe,      // pipes, terminals: no socket calls
   kFile,      // nothing to poll: its calls block, and are declared
@@ -128,6 +128,7 @@ class FD {
   // The last read took all there was, and no edge has been consumed since: the
   // next one waits without asking the kernel. Under the read lock.
   bool drained_ = false;
+  bool shortIsAll_ = false;  // a short read means that there is no more (TCP)
   bool open_ = false;
   PollDesc* pd_ = nullptr;
   Atomic<uint32_t> csema_;  // posted when the descriptor has been closed

@@ -30,7 +30,9 @@ int eventfd = -1;
 
 Atomic<bool> noPwait2;  // epoll_pwait2 is not there: Linux before 5.11
 
-uint32_t interest() { return EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET; }
+uint32_t interest() {
+  return EPOLLIN | EPOLLPRI | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+}
 
 int epollInit() {
   epfd = epoll_create1(EPOLL_CLOEXEC);
@@ -88,9 +90,10 @@ void handle(const epoll_event& ev, NetpollResult* r) {
   // PollCache::free.
   if (((pd->tag.load(acquire) ^ tag) & PollTag::kMask) != 0) return;
   constexpr uint32_t kGone = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
-  // Release: before the reader is woken, or asked whether it may sleep.
-  if ((ev.events & kGone) != 0) pd->hungUp.store(true, release);
-  pollSetEventErr(pd, ev.events == EPOLLERR, tag);
+  // seq_cst: FD::read. Before the reader is woken, or asked whether it may
+  // sleep.
+  if ((ev.events & (kGone | EPOLLPRI)) != 0) pd->hungUp.store(true, seq_cst);
+  pollSetEventErr(pd, (ev.events & ~uint32_t{EPOLLPRI}) == EPOLLERR, tag);
   netpollready(r, pd, (ev.events & (EPOLLIN | kGone)) != 0,
                (ev.events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0);
 }

@@ -81,8 +81,9 @@ struct alignas(kCacheLine) PollDesc {
   Atomic<uint32_t> info;     // (N1)
   Atomic<uintptr_t> rg;
   Atomic<uintptr_t> wg;
-  // The peer has sent its last byte, or an error has been seen: there may be no
-  // further edge, so a reader must ask the kernel. Set by events, for good.
+  // The peer has sent its last byte, or urgent data, or an error has been seen:
+  // there may be no further edge, so a reader must ask the kernel. Set by
+  // events, for good.
   Atomic<bool> hungUp;
   // Guards what follows, and orders closing and deadlines. Forbidden while
   // holding it: everything but timers and the scheduler.
