@@ -74,7 +74,10 @@ int epollWait(epoll_event* events, int64_t delay) {
   if (GUMP_LIKELY(!noPwait2.load(relaxed))) {
     const long n = syscall(SYS_epoll_pwait2, epfd, events, kEventsAtOnce, &ts,
                            nullptr, sizeof(uint64_t));
-    if (n >= 0 || errno != ENOSYS) return static_cast<int>(n);
+    // EPERM: what old seccomp filters say to calls that they do not know.
+    if (n >= 0 || (errno != ENOSYS && errno != EPERM)) {
+      return static_cast<int>(n);
+    }
     noPwait2.store(true, relaxed);  // as above
   }
   pollfd p{epfd, POLLIN, 0};
