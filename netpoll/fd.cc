@@ -30,6 +30,7 @@ namespace {
 
 // The most that one system call moves, as Go: some kernels take no more.
 constexpr size_t kMaxRW = size_t{1} << 30;
+constexpr size_t kMaxIovecs = IOV_MAX < 1024 ? IOV_MAX : 1024;  // as Go
 
 int lockError(FdMutex::Lock l) {
   switch (l) {
@@ -176,14 +177,17 @@ IoResult FD::read(void* buf, size_t n) {
   return r;
 }
 
-IoResult FD::readv(const iovec* iov, int count) {
+IoResult FD::readv(const iovec* iov, size_t count) {
+  // Those that the kernel is given must have room for a byte, if any has.
+  while (count > 0 && iov->iov_len == 0) iov++, count--;
+  const int k = static_cast<int>(std::min(count, kMaxIovecs));
   IoResult r;
   r.err = lockFor(PollMode::kRead);
   if (r.err != 0) return r;
   drained_ = false;
   r.err = prepare(PollMode::kRead);
   if (r.err == 0) {
-    r = transfer(PollMode::kRead, [&] { return ::readv(fd_, iov, count); });
+    r = transfer(PollMode::kRead, [&] { return ::readv(fd_, iov, k); });
   }
   unlockFor(PollMode::kRead);
   return r;
@@ -226,7 +230,7 @@ IoResult FD::writev(const iovec* iov, size_t count) {
       offset = 0;
     }
     if (first == count) break;
-    iovec part[IOV_MAX < 1024 ? IOV_MAX : 1024];
+    iovec part[kMaxIovecs];
     size_t k = 0;
     size_t bytes = 0;
     for (size_t i = first; i < count && k < std::size(part); i++) {

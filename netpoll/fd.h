@@ -52,7 +52,8 @@ class FD {
 
   // read fills at most n bytes; 0 bytes without an error: the end, or n == 0.
   [[nodiscard]] IoResult read(void* buf, size_t n);
-  [[nodiscard]] IoResult readv(const iovec* iov, int count);
+  // readv is read into several buffers. It may leave those beyond 1024 alone.
+  [[nodiscard]] IoResult readv(const iovec* iov, size_t count);
   // write writes all, or fails.
   [[nodiscard]] IoResult write(const void* buf, size_t n);
   [[nodiscard]] IoResult writev(const iovec* iov, size_t count);
