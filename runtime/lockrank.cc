@@ -98,8 +98,9 @@ static_assert(kLockGraph.leafIsLast());  // (R1)
 namespace {
 
 constexpr const char* kLockNames[] = {
-    "timerSend", "hchan", "semaRoot", "notifyList", "sched", "timers",
-    "timer",     "gFree", "allg",     "stack",      "mem",   "leaf",
+    "timerSend", "hchan",     "semaRoot", "notifyList", "pollDesc",
+    "sched",     "timers",    "timer",    "gFree",      "allg",
+    "stack",     "pollCache", "mem",      "leaf",
 };
 static_assert(sizeof(kLockNames) / sizeof(kLockNames[0]) == kNumLockRanks);
 
