@@ -1,0 +1,1037 @@
+// The poller through PollDesc: edges, deadlines, closing, reuse, and who polls.
+// Everything here holds whichever the back end is; backend_test.cc has what one
+// has to promise.
+#include "runtime/netpoll.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gump/chan.h"
+#include "gump/go.h"
+#include "gump/runtime.h"
+#include "gump/time.h"
+#include "gump/waitgroup.h"
+#include "netpoll/polldesc.h"
+#include "runtime/os_linux.h"
+#include "runtime/runtime2.h"
+#include "runtime/sanitizer.h"
+#include "tests/netpoll/poll_testing.h"
+#include "tests/testing/known_thread.h"
+#include "tests/testing/parked.h"
+#include "tests/testing/stress.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump {
+namespace {
+
+using rt::kErrClosing;
+using rt::kErrNotPollable;
+using rt::kErrTimeout;
+using rt::kPollOk;
+using rt::nanotime;
+using rt::PollMode;
+using testing::Asleep;
+using testing::Ends;
+using testing::Eventually;
+using testing::EventuallyAsleep;
+using testing::EventuallyParked;
+using testing::File;
+using testing::Harvest;
+using testing::kHour;
+using testing::Kind;
+using testing::kKinds;
+using testing::kMillisecond;
+using testing::KnownThread;
+using testing::Polled;
+using testing::Waiter;
+using namespace std::chrono_literals;
+
+constexpr PollMode kRead = PollMode::kRead;
+constexpr PollMode kWrite = PollMode::kWrite;
+constexpr PollMode kBoth = PollMode::kBoth;
+
+// Fill writes to fd until it takes no more; how much it took.
+size_t Fill(int fd) {
+  static const char zeros[4096] = {};
+  size_t n = 0;
+  for (size_t part : {sizeof(zeros), size_t{1}}) {
+    for (ssize_t k; (k = ::write(fd, zeros, part)) > 0;) {
+      n += static_cast<size_t>(k);
+    }
+  }
+  return n;
+}
+
+// Take reads n bytes from fd.
+void Take(int fd, size_t n) {
+  char buf[4096];
+  while (n > 0) {
+    const ssize_t k = ::read(fd, buf, std::min(n, sizeof(buf)));
+    ASSERT_GT(k, 0);
+    n -= static_cast<size_t>(k);
+  }
+}
+
+// Full is a PollDesc whose descriptor takes no more; whose first edge, that it
+// can be written, has come and gone.
+struct Full {
+  explicit Full(Kind kind = Kind::kSocketpair) : ends(kind), p(ends.in.fd()) {
+    Harvest();
+    size = Fill(ends.in.fd());
+    EXPECT_EQ(p.Reset(kWrite), kPollOk);
+  }
+  Ends ends;
+  Polled p;
+  size_t size;
+};
+
+using NetpollTest = testing::WithGomaxprocs;
+GUMP_INSTANTIATE_GOMAXPROCS(NetpollTest);
+
+// ---- Edges
+
+TEST_P(NetpollTest, AnEdgeBeforeTheWaitIsRemembered) {
+  Run([] {
+    for (const Kind kind : kKinds) {
+      Ends e(kind);
+      Polled p(e.out.fd());
+      ASSERT_EQ(p.Reset(kRead), kPollOk);
+      e.Signal();
+      Harvest();
+      EXPECT_EQ(p->rg.load(rt::acquire), rt::pdReady);
+      EXPECT_EQ(p.Wait(kRead), kPollOk);
+      EXPECT_EQ(p->rg.load(rt::acquire), rt::pdNil) << "consumed";
+    }
+  });
+}
+
+TEST_P(NetpollTest, AWaitSleepsUntilTheEdge) {
+  Run([] {
+    for (const Kind kind : kKinds) {
+      Ends e(kind);
+      Polled p(e.out.fd());
+      for (int i = 0; i < 10; i++) {
+        ASSERT_EQ(p.Reset(kRead), kPollOk);
+        Waiter w(p, kRead);
+        ASSERT_TRUE(EventuallyAsleep(p, kRead));
+        EXPECT_FALSE(w.done());
+        e.Signal();
+        EXPECT_EQ(w.Result(), kPollOk);
+        e.Drain();
+      }
+    }
+  });
+}
+
+TEST_P(NetpollTest, AResetForgetsWhatWasReady) {
+  Run([] {
+    Ends e;
+    Polled p(e.out.fd());
+    e.Signal();
+    Harvest();
+    ASSERT_EQ(p.Reset(kRead), kPollOk);
+    Waiter w(p, kRead);
+    EXPECT_TRUE(EventuallyAsleep(p, kRead)) << "the edge is gone";
+    e.Signal();
+    EXPECT_EQ(w.Result(), kPollOk);
+  });
+}
+
+TEST_P(NetpollTest, AWriterSleepsUntilThereIsRoom) {
+  Run([] {
+    for (const Kind kind : {Kind::kSocketpair, Kind::kPipe}) {
+      Full f(kind);
+      Waiter w(f.p, kWrite);
+      ASSERT_TRUE(EventuallyAsleep(f.p, kWrite));
+      Take(f.ends.out.fd(), f.size);
+      EXPECT_EQ(w.Result(), kPollOk);
+    }
+  });
+}
+
+TEST_P(NetpollTest, EachDirectionHasItsOwnSleeper) {
+  Run([] {
+    for (const bool readFirst : {true, false}) {
+      Full f;
+      Waiter reader(f.p, kRead);
+      Waiter writer(f.p, kWrite);
+      ASSERT_TRUE(EventuallyAsleep(f.p, kRead));
+      ASSERT_TRUE(EventuallyAsleep(f.p, kWrite));
+      const auto give = [&] { ASSERT_EQ(::write(f.ends.out.fd(), "x", 1), 1); };
+      const auto take = [&] { Take(f.ends.out.fd(), f.size); };
+      if (readFirst) {
+        // (Full's socket does not take the byte's edge for one of its own.)
+        give();
+        EXPECT_EQ(reader.Result(), kPollOk);
+        EXPECT_TRUE(Asleep(f.p, kWrite));
+        take();
+        EXPECT_EQ(writer.Result(), kPollOk);
+      } else {
+        take();
+        EXPECT_EQ(writer.Result(), kPollOk);
+        EXPECT_TRUE(Asleep(f.p, kRead));
+        give();
+        EXPECT_EQ(reader.Result(), kPollOk);
+      }
+    }
+  });
+}
+
+TEST_P(NetpollTest, ManyDescriptorsAtOnce) {
+  Run([] {
+    constexpr int kMany = 300;  // more than one poll takes
+    struct One {
+      Ends e{Kind::kEventfd};
+      Polled p{e.out.fd()};
+      std::unique_ptr<Waiter> w;
+    };
+    std::vector<std::unique_ptr<One>> all;
+    for (int i = 0; i < kMany; i++) all.push_back(std::make_unique<One>());
+    for (auto& o : all) o->w = std::make_unique<Waiter>(o->p, kRead);
+    ASSERT_TRUE(EventuallyParked("IO wait", kMany));
+    for (auto& o : all) o->e.Signal();
+    for (auto& o : all) EXPECT_EQ(o->w->Result(), kPollOk);
+    EXPECT_FALSE(rt::netpollAnyWaiters());
+  });
+}
+
+TEST_P(NetpollTest, PingPong) {
+  Run([] {
+    constexpr int kRounds = rt::kSanitizerBuild ? 300 : 3000;
+    Ends e;
+    const auto side = [&](int fd, bool first) {
+      Polled p(fd);
+      char c;
+      for (int i = 0; i < kRounds; i++) {
+        if (first) {
+          ASSERT_EQ(::write(fd, "x", 1), 1);
+        }
+        ASSERT_EQ(p.Reset(kRead), kPollOk);
+        while (::read(fd, &c, 1) != 1) {
+          ASSERT_EQ(p.Wait(kRead), kPollOk);
+        }
+        if (!first) {
+          ASSERT_EQ(::write(fd, "x", 1), 1);
+        }
+      }
+    };
+    sync::WaitGroup wg;
+    wg.Go([&] { side(e.out.fd(), true); });
+    wg.Go([&] { side(e.in.fd(), false); });
+    wg.Wait();
+  });
+}
+
+// ---- Deadlines
+
+TEST_P(NetpollTest, DeadlinesInThePastEndWaits) {
+  Run([] {
+    for (const int64_t when :
+         {nanotime() - 1, int64_t{1}, int64_t{-1}, int64_t{-kHour},
+          std::numeric_limits<int64_t>::min()}) {
+      Full f;
+      Waiter reader(f.p, kRead);
+      Waiter writer(f.p, kWrite);
+      ASSERT_TRUE(EventuallyAsleep(f.p, kRead));
+      ASSERT_TRUE(EventuallyAsleep(f.p, kWrite));
+      f.p.SetDeadline(when, kRead);
+      EXPECT_EQ(reader.Result(), kErrTimeout);
+      EXPECT_TRUE(Asleep(f.p, kWrite)) << "it has another deadline";
+      f.p.SetDeadline(when, kWrite);
+      EXPECT_EQ(writer.Result(), kErrTimeout);
+    }
+  });
+}
+
+TEST_P(NetpollTest, APassedDeadlineFailsEvenIfThereIsData) {
+  Run([] {
+    Ends e;
+    Polled p(e.out.fd());
+    e.Signal();
+    Harvest();
+    p.SetDeadline(1, kRead);
+    EXPECT_EQ(p.Reset(kRead), kErrTimeout);
+    EXPECT_EQ(p.Wait(kRead), kErrTimeout);
+    EXPECT_EQ(p.Reset(kWrite), kPollOk);
+    p.SetDeadline(1, kBoth);
+    EXPECT_EQ(p.Reset(kWrite), kErrTimeout);
+    p.SetDeadline(0, kRead);
+    EXPECT_EQ(p.Reset(kRead), kPollOk) << "cleared";
+    EXPECT_EQ(p.Reset(kWrite), kErrTimeout) << "not cleared";
+    p.SetDeadline(nanotime() + kHour, kBoth);
+    EXPECT_EQ(p.Reset(kRead), kPollOk);
+    EXPECT_EQ(p.Reset(kWrite), kPollOk);
+    e.Signal();
+    EXPECT_EQ(p.Wait(kRead), kPollOk) << "usable again";
+  });
+}
+
+TEST_P(NetpollTest, DeadlinesEndWaitsInTime) {
+  Run([] {
+    for (const PollMode mode : {kRead, kWrite, kBoth}) {
+      Full f;
+      const int64_t when = nanotime() + 10 * kMillisecond;
+      f.p.SetDeadline(when, mode);
+      if (mode != kWrite) {
+        EXPECT_EQ(f.p.Wait(kRead), kErrTimeout);
+      }
+      if (mode != kRead) {
+        EXPECT_EQ(f.p.Wait(kWrite), kErrTimeout);
+      }
+      EXPECT_GE(nanotime(), when);
+      if (mode != kBoth) {
+        EXPECT_EQ(f.p.Reset(mode == kRead ? kWrite : kRead), kPollOk);
+      }
+    }
+  });
+}
+
+TEST_P(NetpollTest, EachDirectionHasItsOwnDeadline) {
+  Run([] {
+    for (const bool readFirst : {true, false}) {
+      Full f;
+      Waiter reader(f.p, kRead);
+      Waiter writer(f.p, kWrite);
+      const int64_t now = nanotime();
+      const int64_t first = now + 5 * kMillisecond;
+      const int64_t second = now + 25 * kMillisecond;
+      f.p.SetDeadline(readFirst ? first : second, kRead);
+      f.p.SetDeadline(readFirst ? second : first, kWrite);
+      EXPECT_EQ((readFirst ? reader : writer).Result(), kErrTimeout);
+      EXPECT_GE(nanotime(), first);
+      EXPECT_EQ((readFirst ? writer : reader).Result(), kErrTimeout);
+      EXPECT_GE(nanotime(), second);
+    }
+  });
+}
+
+TEST_P(NetpollTest, OneDeadlineForBothEndsBoth) {
+  Run([] {
+    Full f;
+    Waiter reader(f.p, kRead);
+    Waiter writer(f.p, kWrite);
+    ASSERT_TRUE(EventuallyAsleep(f.p, kRead));
+    ASSERT_TRUE(EventuallyAsleep(f.p, kWrite));
+    f.p.SetDeadline(nanotime() + 5 * kMillisecond, kBoth);
+    EXPECT_EQ(reader.Result(), kErrTimeout);
+    EXPECT_EQ(writer.Result(), kErrTimeout);
+  });
+}
+
+TEST_P(NetpollTest, ADeadlineMayBeMovedEarlierMeanwhile) {
+  Run([] {
+    Ends e;
+    Polled p(e.out.fd());
+    p.SetDeadline(nanotime() + kHour, kBoth);
+    Waiter w(p, kRead);
+    ASSERT_TRUE(EventuallyAsleep(p, kRead));
+    p.SetDeadline(nanotime() + 5 * kMillisecond, kRead);
+    EXPECT_EQ(w.Result(), kErrTimeout);
+    EXPECT_EQ(p.Reset(kWrite), kPollOk);
+  });
+}
+
+TEST_P(NetpollTest, ADeadlineMayBeMovedLaterOrClearedMeanwhile) {
+  Run([] {
+    for (const int64_t later : {int64_t{0}, kHour}) {
+      Ends e;
+      Polled p(e.out.fd());
+      Waiter w(p, kRead);
+      ASSERT_TRUE(EventuallyAsleep(p, kRead));
+      // Again and again, each time long before it would pass.
+      int64_t when = 0;
+      do {
+        when = nanotime() + 200 * kMillisecond;
+        p.SetDeadline(when, kRead);
+        p.SetDeadline(later == 0 ? 0 : nanotime() + later, kRead);
+      } while (nanotime() > when);  // the machine was away: that proves nothing
+      while (nanotime() < when + 20 * kMillisecond) time::Sleep(5ms);
+      EXPECT_TRUE(Asleep(p, kRead));
+      e.Signal();
+      EXPECT_EQ(w.Result(), kPollOk);
+    }
+  });
+}
+
+TEST_P(NetpollTest, ALaterDeadlineEndsTheWaitAsWell) {
+  Run([] {
+    Ends e;
+    Polled p(e.out.fd());
+    Waiter w(p, kRead);
+    // The timer stays armed for the first, and is armed anew when it goes off.
+    p.SetDeadline(nanotime() + 20 * kMillisecond, kRead);
+    const int64_t when = nanotime() + 60 * kMillisecond;
+    p.SetDeadline(when, kRead);
+    EXPECT_EQ(w.Result(), kErrTimeout);
+    EXPECT_GE(nanotime(), when);
+  });
+}
+
+TEST_P(NetpollTest, ADeadlineOfTheOldOwnerIsNotTheNexts) {
+  Run([] {
+    Ends e;
+    rt::PollDesc* old = nullptr;
+    int64_t when;
+    {
+      Polled p(e.out.fd());
+      old = p.get();
+      when = nanotime() + 10 * kMillisecond;
+      p.SetDeadline(when, kBoth);
+    }
+    Polled p(e.out.fd());
+    ASSERT_EQ(p.get(), old) << "the one that was freed last";
+    while (nanotime() < when + 10 * kMillisecond) time::Sleep(5ms);
+    EXPECT_EQ(p.Reset(kRead), kPollOk);
+    EXPECT_EQ(p.Reset(kWrite), kPollOk);
+    // And its own one counts, however early.
+    p.SetDeadline(nanotime() + 5 * kMillisecond, kRead);
+    EXPECT_EQ(p.Wait(kRead), kErrTimeout);
+  });
+}
+
+TEST_P(NetpollTest, EdgesAndDeadlinesAtTheSameInstant) {
+  Run([] {
+    testing::StressLoop([](testing::Rng& rng) {
+      Ends e;
+      Polled p(e.out.fd());
+      for (int i = 0; i < 50; i++) {
+        p.SetDeadline(0, kRead);
+        ASSERT_EQ(p.Reset(kRead), kPollOk);
+        Waiter w(p, kRead);
+        p.SetDeadline(nanotime() + static_cast<int64_t>(rng.Below(100'000)),
+                      kRead);
+        const int64_t pause =
+            nanotime() + static_cast<int64_t>(rng.Below(100'000));
+        while (nanotime() < pause) runtime::Gosched();
+        if (rng.OneIn(4)) p.SetDeadline(0, kRead);
+        e.Signal();
+        const int r = w.Result();
+        EXPECT_TRUE(r == kPollOk || r == kErrTimeout) << r;
+        e.Drain();
+      }
+    });
+  });
+}
+
+// ---- Closing
+
+TEST_P(NetpollTest, ClosingWakesReaderAndWriter) {
+  Run([] {
+    for (int i = 0; i < 20; i++) {
+      Full f;
+      Waiter reader(f.p, kRead);
+      Waiter writer(f.p, kWrite);
+      ASSERT_TRUE(EventuallyAsleep(f.p, kRead));
+      ASSERT_TRUE(EventuallyAsleep(f.p, kWrite));
+      const int64_t start = nanotime();
+      f.p.Unblock();
+      EXPECT_EQ(reader.Result(), kErrClosing);
+      EXPECT_EQ(writer.Result(), kErrClosing);
+      EXPECT_LT(nanotime() - start, 5'000 * kMillisecond);
+      EXPECT_EQ(f.p.Reset(kRead), kErrClosing);
+      EXPECT_EQ(f.p.Wait(kWrite), kErrClosing);
+      f.p.SetDeadline(nanotime() + kMillisecond, kBoth);  // too late: nothing
+      EXPECT_EQ(f.p.Wait(kRead), kErrClosing);
+    }
+  });
+}
+
+TEST_P(NetpollTest, ClosingMeetsThoseWhoAreAboutToSleep) {
+  Run([] {
+    testing::StressLoop([](testing::Rng& rng) {
+      Full f;
+      Waiter reader(f.p, kRead);
+      Waiter writer(f.p, kWrite);
+      const int64_t pause =
+          nanotime() + static_cast<int64_t>(rng.Below(20'000));
+      while (nanotime() < pause) runtime::Gosched();
+      f.p.Unblock();
+      EXPECT_EQ(reader.Result(), kErrClosing);
+      EXPECT_EQ(writer.Result(), kErrClosing);
+    });
+  });
+}
+
+// ---- Reuse
+
+TEST_P(NetpollTest, PendingEdgesDoNotReachTheNextOwner) {
+  Run([] {
+    for (const Kind kind : kKinds) {
+      Ends loud(kind);
+      Ends quiet(kind);
+      const int number = loud.out.fd();
+      // Somebody else has the file open as well, so that it lives on.
+      File duplicate(::fcntl(number, F_DUPFD_CLOEXEC, 0));
+      rt::PollDesc* old = nullptr;
+      {
+        Polled p(number);
+        old = p.get();
+        loud.Signal();  // nobody has polled since
+      }
+      ASSERT_EQ(::dup2(quiet.out.fd(), number), number);
+      Polled p(number);
+      ASSERT_EQ(p.get(), old) << "the one that was freed last";
+      loud.Signal();
+      Harvest();
+      EXPECT_EQ(p->rg.load(rt::acquire), rt::pdNil);
+      EXPECT_FALSE(p->hungUp.load(rt::acquire));
+      Waiter w(p, kRead);
+      ASSERT_TRUE(EventuallyAsleep(p, kRead));
+      loud.Signal();
+      Harvest();
+      EXPECT_TRUE(Asleep(p, kRead));
+      quiet.Signal();
+      EXPECT_EQ(w.Result(), kPollOk);
+    }
+  });
+}
+
+TEST_P(NetpollTest, NothingOfTheOldOwnerIsLeft) {
+  Run([] {
+    rt::PollDesc* old = nullptr;
+    {
+      Ends e;
+      Polled p(e.out.fd());
+      old = p.get();
+      e.Signal();
+      e.in.Close();
+      Harvest();
+      EXPECT_TRUE(p->hungUp.load(rt::acquire));
+      p.SetDeadline(1, kBoth);
+    }
+    Ends e;
+    Polled p(e.out.fd());
+    ASSERT_EQ(p.get(), old);
+    EXPECT_EQ(p->rg.load(rt::acquire), rt::pdNil);
+    EXPECT_FALSE(p->hungUp.load(rt::acquire));
+    EXPECT_EQ(p.Reset(kRead), kPollOk);
+    EXPECT_EQ(p.Reset(kWrite), kPollOk);
+  });
+}
+
+// Threads report errors for an owner who may have gone: more of them than
+// cores, so that they are interrupted in the middle.
+TEST(NetpollTagTest, LateErrorsDoNotReachTheNextOwner) {
+  Ends e;
+  std::atomic<rt::PollDesc*> desc = nullptr;
+  std::atomic<uint32_t> tag = 0;
+  std::atomic<bool> stop = false;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 6; i++) {
+    threads.emplace_back([&] {
+      while (!stop) {
+        const uint32_t t = tag;
+        if (rt::PollDesc* pd = desc) {
+          rt::pollSetEventErr(pd, true, t);
+          rt::pollSetEventErr(pd, false, t);
+        }
+      }
+    });
+  }
+  const int64_t end = nanotime() + testing::StressTime().count();
+  do {
+    // Theirs: tag says so, from now until the next round.
+    Polled p(e.out.fd());
+    desc = p.get();
+    tag = p->tag.load(rt::acquire);
+    for (int i = 0; i < 20; i++) {
+      p.Close();
+      int err;
+      // It is another's now.
+      rt::PollDesc* next = rt::pollOpen(e.out.fd(), &err);
+      ASSERT_EQ(next, desc.load());
+      for (int k = 0; k < 10; k++) {
+        ASSERT_EQ(rt::pollReset(next, kRead), kPollOk);
+      }
+      rt::pollUnblock(next);
+      rt::pollClose(next);
+    }
+  } while (nanotime() < end);
+  stop = true;
+  for (auto& t : threads) t.join();
+}
+
+// ---- Hanging up
+
+TEST_P(NetpollTest, TheEndOfTheOtherSideWakesReaders) {
+  Run([] {
+    for (const bool half : {true, false}) {
+      Full f;
+      Waiter reader(f.p, kRead);
+      ASSERT_TRUE(EventuallyAsleep(f.p, kRead));
+      EXPECT_FALSE(f.p->hungUp.load(rt::acquire));
+      if (half) {
+        Waiter writer(f.p, kWrite);
+        ASSERT_TRUE(EventuallyAsleep(f.p, kWrite));
+        ASSERT_EQ(::shutdown(f.ends.out.fd(), SHUT_WR), 0);
+        EXPECT_EQ(reader.Result(), kPollOk);
+        EXPECT_TRUE(Asleep(f.p, kWrite)) << "that direction goes on";
+        Take(f.ends.out.fd(), f.size);
+        EXPECT_EQ(writer.Result(), kPollOk);
+      } else {
+        Waiter writer(f.p, kWrite);
+        ASSERT_TRUE(EventuallyAsleep(f.p, kWrite));
+        f.ends.out.Close();
+        EXPECT_EQ(reader.Result(), kPollOk);
+        EXPECT_EQ(writer.Result(), kPollOk);
+      }
+      EXPECT_TRUE(f.p->hungUp.load(rt::acquire));
+    }
+  });
+}
+
+TEST_P(NetpollTest, PipesHangUp) {
+  Run([] {
+    Ends e(Kind::kPipe);
+    Polled p(e.out.fd());
+    Waiter reader(p, kRead);
+    ASSERT_TRUE(EventuallyAsleep(p, kRead));
+    e.in.Close();
+    EXPECT_EQ(reader.Result(), kPollOk);
+    EXPECT_TRUE(p->hungUp.load(rt::acquire));
+  });
+}
+
+TEST_P(NetpollTest, AnErrorAloneIsNotReadiness) {
+  Run([] {
+    Full f(Kind::kPipe);
+    Waiter writer(f.p, kWrite);
+    ASSERT_TRUE(EventuallyAsleep(f.p, kWrite));
+    f.ends.out.Close();  // the pipe is full: EPOLLERR and nothing else
+    EXPECT_EQ(writer.Result(), kPollOk) << "the write will say what is wrong";
+    EXPECT_EQ(f.p.Reset(kRead), kErrNotPollable);
+    EXPECT_EQ(f.p.Wait(kRead), kErrNotPollable);
+    EXPECT_EQ(f.p.Reset(kWrite), kPollOk);
+  });
+}
+
+// ---- Which descriptors
+
+TEST_P(NetpollTest, WhatCannotBePolledIsRefused) {
+  Run([] {
+    char name[] = "/tmp/gump_netpoll_XXXXXX";
+    File file(::mkstemp(name));
+    ASSERT_GE(file.fd(), 0);
+    ::unlink(name);
+    int err = 0;
+    EXPECT_EQ(rt::pollOpen(file.fd(), &err), nullptr);
+    EXPECT_EQ(err, EPERM);
+    const int number = file.fd();
+    file.Close();
+    EXPECT_EQ(rt::pollOpen(number, &err), nullptr);
+    EXPECT_EQ(err, EBADF);
+    // What was refused is used again.
+    Ends e;
+    Polled p(e.out.fd());
+    EXPECT_EQ(p.Reset(kRead), kPollOk);
+  });
+}
+
+TEST_P(NetpollTest, DescriptorZeroIsLikeOthers) {
+  Run([] {
+    File saved(::fcntl(0, F_DUPFD_CLOEXEC, 3));
+    {
+      Ends e;
+      ASSERT_EQ(::dup2(e.out.fd(), 0), 0);
+      Polled p(0);
+      Waiter w(p, kRead);
+      ASSERT_TRUE(EventuallyAsleep(p, kRead));
+      e.Signal();
+      EXPECT_EQ(w.Result(), kPollOk);
+    }
+    if (saved.fd() >= 0) {
+      ASSERT_EQ(::dup2(saved.fd(), 0), 0);
+    } else {
+      ::close(0);
+    }
+  });
+}
+
+// ---- Who polls
+
+TEST_P(NetpollTest, BreaksLoseNoEdges) {
+  Run([] {
+    Ends e;
+    Polled p(e.out.fd());
+    std::atomic<bool> stop = false;
+    std::thread breaker = KnownThread([&] {
+      while (!stop) rt::netpollBreak();
+    });
+    for (int i = 0; i < 200; i++) {
+      ASSERT_EQ(p.Reset(kRead), kPollOk);
+      Waiter w(p, kRead);
+      if (i % 2 == 0) {
+        ASSERT_TRUE(EventuallyAsleep(p, kRead));
+      }
+      e.Signal();
+      EXPECT_EQ(w.Result(), kPollOk);
+      e.Drain();
+    }
+    stop = true;
+    blocking([&] { breaker.join(); });
+  });
+}
+
+TEST_P(NetpollTest, ANewTimerBreaksThePoll) {
+  Run([] {
+    Ends e;
+    Polled p(e.out.fd());
+    Waiter w(p, kRead);
+    ASSERT_TRUE(EventuallyAsleep(p, kRead));
+    for (int i = 0; i < 20; i++) {
+      // A thread without a P sets a timer when the last M sleeps in the poller
+      // for ever.
+      auto rang = make_chan<void>(1);
+      std::thread t = KnownThread([&] {
+        // Seen or not, the timer must go off.
+        for (int k = 0; k < 1000 && rt::sched.lastpoll.load(rt::relaxed) != 0;
+             k++) {
+          std::this_thread::yield();
+        }
+        time::AfterFunc(1ms, [rang] { rang.Send(); });
+      });
+      rang.Recv();
+      blocking([&] { t.join(); });
+    }
+    EXPECT_TRUE(Asleep(p, kRead));
+    e.Signal();
+  });
+}
+
+TEST_P(NetpollTest, SleepersAndDescriptorsShareThePoll) {
+  Run([] {
+    constexpr int kRounds = rt::kSanitizerBuild ? 50 : 300;
+    std::atomic<bool> stop = false;
+    sync::WaitGroup sleepers;
+    for (int i = 0; i < 4; i++) {
+      sleepers.Go([&, i] {
+        while (!stop) time::Sleep(std::chrono::microseconds(50 * (i + 1)));
+      });
+    }
+    Ends e;
+    Polled p(e.out.fd());
+    for (int i = 0; i < kRounds; i++) {
+      ASSERT_EQ(p.Reset(kRead), kPollOk);
+      Waiter w(p, kRead);
+      time::Sleep(100us);
+      e.Signal();
+      EXPECT_EQ(w.Result(), kPollOk);
+      e.Drain();
+    }
+    stop = true;
+    sleepers.Wait();
+  });
+}
+
+TEST_P(NetpollTest, DescriptorsAreServedBesideThoseWhoCompute) {
+  Run([] {
+    std::atomic<bool> stop = false;
+    sync::WaitGroup hogs;
+    for (int i = 0; i < GetParam(); i++) {
+      hogs.Go([&] {
+        while (!stop) {
+        }
+      });
+    }
+    Ends e;
+    Polled p(e.out.fd());
+    for (int i = 0; i < 3; i++) {
+      ASSERT_EQ(p.Reset(kRead), kPollOk);
+      Waiter w(p, kRead);
+      ASSERT_TRUE(EventuallyAsleep(p, kRead));
+      e.Signal();
+      EXPECT_EQ(w.Result(), kPollOk);
+      e.Drain();
+    }
+    stop = true;
+    hogs.Wait();
+  });
+}
+
+TEST_P(NetpollTest, ALockedGoroutineLeavesThePollToOthers) {
+  Run([] {
+    Ends e;
+    Polled p(e.out.fd());
+    for (int i = 0; i < 5; i++) {
+      auto done = make_chan<void>();
+      go([&, done] {
+        runtime::LockOSThread();
+        EXPECT_EQ(p.Reset(kRead), kPollOk);
+        EXPECT_EQ(p.Wait(kRead), kPollOk);
+        done.Close();
+      });
+      // Not a goroutine: nobody else shall be awake.
+      std::thread t([&] {
+        while (!Asleep(p, kRead)) std::this_thread::yield();
+        e.Signal();
+      });
+      done.Recv();
+      blocking([&] { t.join(); });
+      e.Drain();
+    }
+  });
+}
+
+TEST_P(NetpollTest, ThreadsWaitWhileNoGoroutineRuns) {
+  Run([] {
+    Full f;
+    for (int i = 0; i < 20; i++) {
+      auto done = make_chan<void>(2);
+      std::thread reader = KnownThread([&, done] {
+        EXPECT_EQ(f.p.Reset(kRead), kPollOk);
+        EXPECT_EQ(f.p.Wait(kRead), kPollOk);
+        done.Send();
+      });
+      std::thread writer = KnownThread([&, done] {
+        EXPECT_EQ(f.p.Reset(kWrite), kPollOk);
+        EXPECT_EQ(f.p.Wait(kWrite), kPollOk);
+        done.Send();
+      });
+      std::thread other([&] {
+        while (!Asleep(f.p, kRead) || !Asleep(f.p, kWrite)) {
+          std::this_thread::yield();
+        }
+        EXPECT_EQ(::write(f.ends.out.fd(), "x", 1), 1);
+        Take(f.ends.out.fd(), f.size);
+      });
+      done.Recv();
+      done.Recv();
+      blocking([&] {
+        reader.join();
+        writer.join();
+        other.join();
+      });
+      Take(f.ends.in.fd(), 1);
+      Harvest();
+      f.size = Fill(f.ends.in.fd());
+    }
+  });
+}
+
+TEST_P(NetpollTest, ThreadsHaveDeadlinesAndAreClosedUpon) {
+  Run([] {
+    for (const bool close : {true, false}) {
+      Ends e;
+      Polled p(e.out.fd());
+      auto done = make_chan<int>(1);
+      std::thread reader = KnownThread([&, done] { done.Send(p.Wait(kRead)); });
+      if (close) {
+        std::thread closer([&] {
+          while (!Asleep(p, kRead)) std::this_thread::yield();
+          p.Unblock();
+        });
+        EXPECT_EQ(done.Recv(), kErrClosing);
+        blocking([&] { closer.join(); });
+      } else {
+        p.SetDeadline(nanotime() + 5 * kMillisecond, kRead);
+        EXPECT_EQ(done.Recv(), kErrTimeout);
+      }
+      blocking([&] { reader.join(); });
+    }
+  });
+}
+
+TEST_P(NetpollTest, GomaxprocsMayChangeMeanwhile) {
+  Run([] {
+    Ends e;
+    Polled p(e.out.fd());
+    for (int i = 0; i < 40; i++) {
+      ASSERT_EQ(p.Reset(kRead), kPollOk);
+      Waiter w(p, kRead);
+      runtime::GOMAXPROCS(1 + i % 8);
+      e.Signal();
+      EXPECT_EQ(w.Result(), kPollOk);
+      e.Drain();
+    }
+  });
+}
+
+TEST_P(NetpollTest, ADumpSaysIOWait) {
+  Run([] {
+    Ends e;
+    Polled p(e.out.fd());
+    Waiter w(p, kRead);
+    ASSERT_TRUE(EventuallyParked("IO wait", 1));
+    EXPECT_TRUE(rt::netpollAnyWaiters());
+    e.Signal();
+    EXPECT_EQ(w.Result(), kPollOk);
+    EXPECT_TRUE(EventuallyParked("IO wait", 0));
+    EXPECT_FALSE(rt::netpollAnyWaiters());
+  });
+}
+
+// ---- In a process of their own
+
+// InChild is the body of a death test: its end is the end of the process.
+template <class F>
+void InChild(int procs, F f) {
+  gump::Run([&] {
+    runtime::GOMAXPROCS(procs);
+    f();
+  });
+  std::exit(::testing::Test::HasFailure() ? 1 : 0);
+}
+
+// Alarm is a descriptor that becomes readable after 200 ms, by itself.
+File Alarm() {
+  File f(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+  itimerspec in{};
+  in.it_value.tv_nsec = 200'000'000;
+  EXPECT_EQ(::timerfd_settime(f.fd(), 0, &in, nullptr), 0);
+  return f;
+}
+
+TEST(NetpollDeathTest, WhoWaitsForADescriptorIsNotDeadlocked) {
+  for (const int procs : {1, 4}) {
+    EXPECT_EXIT(InChild(procs,
+                        [] {
+                          File alarm = Alarm();
+                          Polled p(alarm.fd());
+                          auto done = make_chan<int>();
+                          go([&] { done.Send(p.Wait(kRead)); });
+                          EXPECT_EQ(done.Recv(), kPollOk);
+                        }),
+                ::testing::ExitedWithCode(0), "");
+    EXPECT_EXIT(InChild(procs,
+                        [] {
+                          File alarm = Alarm();
+                          Polled p(alarm.fd());
+                          EXPECT_EQ(p.Wait(kRead), kPollOk);
+                        }),
+                ::testing::ExitedWithCode(0), "");
+  }
+}
+
+TEST(NetpollDeathTest, AfterTheLastDescriptorADeadlockIsReported) {
+  EXPECT_EXIT(InChild(2,
+                      [] {
+                        File alarm = Alarm();
+                        Polled p(alarm.fd());
+                        EXPECT_EQ(p.Wait(kRead), kPollOk);
+                        p.SetDeadline(nanotime() + kHour, kRead);
+                        p.Close();
+                        make_chan<void>().Recv();
+                      }),
+              ::testing::ExitedWithCode(2), "all goroutines are asleep");
+}
+
+TEST(NetpollDeathTest, ThreadsNeedNoRun) {
+  EXPECT_EXIT(
+      {
+        Ends e;
+        Polled p(e.out.fd());
+        std::thread other([&] {
+          while (!Asleep(p, kRead)) std::this_thread::yield();
+          e.Signal();
+        });
+        EXPECT_EQ(p.Wait(kRead), kPollOk);
+        other.join();
+        p.SetDeadline(nanotime() + 5 * kMillisecond, kRead);
+        EXPECT_EQ(p.Reset(kRead), kPollOk);
+        EXPECT_EQ(p.Wait(kRead), kErrTimeout);
+        std::exit(::testing::Test::HasFailure() ? 1 : 0);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+TEST(NetpollDeathTest, TwoWaitsInOneDirectionAreFatal) {
+  EXPECT_EXIT(InChild(2,
+                      [] {
+                        Ends e;
+                        Polled p(e.out.fd());
+                        go([&] { (void)p.Wait(kRead); });
+                        (void)EventuallyAsleep(p, kRead);
+                        (void)p.Wait(kRead);
+                      }),
+              ::testing::ExitedWithCode(2), "runtime: double wait");
+}
+
+TEST(NetpollDeathTest, ClosingOutOfOrderIsFatal) {
+  EXPECT_EXIT(InChild(2,
+                      [] {
+                        Ends e;
+                        Polled p(e.out.fd());
+                        rt::pollClose(p.get());
+                      }),
+              ::testing::ExitedWithCode(2),
+              "runtime: close polldesc w/o unblock");
+  EXPECT_EXIT(InChild(2,
+                      [] {
+                        Ends e;
+                        Polled p(e.out.fd());
+                        rt::pollUnblock(p.get());
+                        rt::pollUnblock(p.get());
+                      }),
+              ::testing::ExitedWithCode(2),
+              "runtime: unblock on closing polldesc");
+}
+
+// Refuse makes a system call fail with err in the whole process.
+void Refuse(long nr, int err) {
+  const sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(nr), 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<uint32_t>(err)),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog prog = {4, const_cast<sock_filter*>(program)};
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC,
+                &prog) != 0) {
+    std::fprintf(stderr, "no seccomp here\n");
+    std::exit(0);
+  }
+}
+
+#ifdef SYS_epoll_pwait2
+TEST(NetpollDeathTest, WithoutEpollPwait2) {
+  for (const int err : {ENOSYS, EPERM}) {
+    EXPECT_EXIT(
+        {
+          Refuse(SYS_epoll_pwait2, err);
+          InChild(2, [] {
+            Ends e;
+            Polled p(e.out.fd());
+            for (int i = 0; i < 10; i++) {
+              const int64_t when = nanotime() + 2 * kMillisecond;
+              p.SetDeadline(when, kRead);
+              EXPECT_EQ(p.Wait(kRead), kErrTimeout);
+              EXPECT_GE(nanotime(), when);
+              p.SetDeadline(nanotime() + kHour, kRead);
+              EXPECT_EQ(p.Reset(kRead), kPollOk);
+              Waiter w(p, kRead);
+              time::Sleep(1ms);
+              e.Signal();
+              EXPECT_EQ(w.Result(), kPollOk);
+              e.Drain();
+            }
+          });
+        },
+        ::testing::ExitedWithCode(0), "")
+        << err;
+  }
+}
+#endif
+
+}  // namespace
+}  // namespace gump
