@@ -1,6 +1,8 @@
 // Errors of the world. Errno and byte count travel as payloads, decimal.
 #include "gump/status.h"
 
+#include <locale.h>
+
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -77,10 +79,10 @@ std::string ErrorText(int err, std::string_view closed) {
       break;
   }
   // Go's table is this one, but for the first letter of those that begin with
-  // an ordinary word. In no locale's language, and no buffer is shared.
-  const char* description = strerrordesc_np(err);
-  if (description == nullptr) return "errno " + std::to_string(err);
-  std::string text(description);
+  // an ordinary word. (strerror would translate, and share a buffer.)
+  static const locale_t english = newlocale(LC_ALL_MASK, "C", nullptr);
+  std::string text(strerror_l(err, english));
+  if (text.starts_with("Unknown error")) return "errno " + std::to_string(err);
   const auto upper = [](char c) { return 'A' <= c && c <= 'Z'; };
   if (text.size() > 1 && upper(text[0]) && !upper(text[1])) {
     text[0] = static_cast<char>(text[0] - 'A' + 'a');
