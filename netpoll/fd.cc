@@ -9,24 +9,36 @@
 // at urgent data, though there is more. In all these cases hungUp is set by the
 // event, and we ask. Other streams may stop short for reasons of their own, as
 // Unix sockets do behind a message with descriptors, so they always ask.
+//
+// SIGPIPE. A write that nobody will read is an error like others, and must not
+// end the process; nor may a library change what the process does on SIGPIPE.
+// Sockets have MSG_NOSIGNAL, all else RWF_NOSIGNAL, since Linux 6.18. Before, a
+// write to a pipe blocks the signal for its thread, to which alone the kernel
+// sends it, and takes it away if it has come. That costs two more system calls:
+// two and a half writes instead of one; so we try the flag once for each FD.
 #include "netpoll/fd.h"
 
 #include <netinet/in.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <vector>
+#include <csignal>
+#include <ctime>
 
 #include "gump/internal/linkname.h"
 #include "runtime/base.h"
 #include "runtime/chan.h"
 #include "runtime/panic.h"
 #include "runtime/proc.h"
+#include "runtime/sanitizer.h"
 
 namespace gump::rt {
 namespace {
+
+constexpr int kRwfNoSignal = 0x100;  // RWF_NOSIGNAL, not in all headers
 
 // The most that one system call moves, as Go: some kernels take no more.
 constexpr size_t kMaxRW = size_t{1} << 30;
@@ -68,6 +80,33 @@ SysResult declared(const Call& call) {
   return s;
 }
 
+// withoutSigpipe makes a call that may send SIGPIPE to this thread, and fails
+// with EPIPE if it does. The signal does not arrive.
+template <class Call>
+ssize_t withoutSigpipe(Call call) {
+  sigset_t sigpipe;
+  sigemptyset(&sigpipe);
+  sigaddset(&sigpipe, SIGPIPE);
+  sigset_t old;
+  pthread_sigmask(SIG_BLOCK, &sigpipe, &old);
+  const bool blocked = sigismember(&old, SIGPIPE) == 1;
+  bool pending = false;  // it is somebody else's
+  if (blocked) {
+    sigset_t all;
+    pending = sigpending(&all) == 0 && sigismember(&all, SIGPIPE) == 1;
+  }
+  const ssize_t n = call();
+  const int err = errno;
+  if (n < 0 && err == EPIPE && !pending) {
+    const timespec now{};
+    while (sigtimedwait(&sigpipe, nullptr, &now) < 0 && errno == EINTR) {
+    }
+  }
+  if (!blocked) pthread_sigmask(SIG_UNBLOCK, &sigpipe, nullptr);
+  errno = err;
+  return n;
+}
+
 bool isTcp(int fd) {
   int protocol = 0;
   socklen_t len = sizeof(protocol);
@@ -76,6 +115,11 @@ bool isTcp(int fd) {
 }
 
 }  // namespace
+
+// A sanitizer sees that a write happens before a read only if it is one of the
+// calls that it knows.
+FD::FD(int fd, FdKind kind)
+    : fd_(fd), kind_(kind), masksSigpipe_(kSanitizerBuild) {}
 
 FD::~FD() {
   if (open_) (void)close();
@@ -97,14 +141,14 @@ int FD::enter() {
   return lockError(mu_.incref());
 }
 void FD::leave() {
-  if (mu_.decref()) destroy();
+  if (mu_.decref()) (void)destroy();
 }
 int FD::lockFor(PollMode mode) {
   pollPreempt();
   return lockError(mu_.rwlock(mode));
 }
 void FD::unlockFor(PollMode mode) {
-  if (mu_.rwunlock(mode)) destroy();
+  if (mu_.rwunlock(mode)) (void)destroy();
 }
 
 int FD::prepare(PollMode mode) {
@@ -114,11 +158,15 @@ int FD::wait(PollMode mode) {
   return pd_ == nullptr ? EAGAIN : pollWait(pd_, mode);
 }
 
-// destroy: the last user has left, and nobody else will come.
-void FD::destroy() {
+// destroy: the last user has left, and nobody else will come. The errno of
+// close(2), which has closed it in any case, is returned.
+int FD::destroy() {
+  const auto closeIt = [this] { return ::close(fd_); };
   if (pd_ != nullptr) pollClose(pd_);
-  ::close(fd_);  // on an error it is closed as well
+  // Of a file it may write what is left, and wait for that.
+  const SysResult s = pd_ != nullptr ? attempt(closeIt) : declared(closeIt);
   semrelease(&csema_, false);
+  return s.err == EINTR ? 0 : s.err;
 }
 
 int FD::close() {
@@ -126,8 +174,8 @@ int FD::close() {
   if (err != 0) return err;
   open_ = false;  // the one closer's
   if (pd_ != nullptr) pollUnblock(pd_);
-  leave();
-  semacquire(&csema_, false, SemaReason::kSemacquire);
+  if (mu_.decref()) return destroy();
+  if (pd_ != nullptr) semacquire(&csema_, false, SemaReason::kSemacquire);
   return 0;
 }
 
@@ -193,19 +241,34 @@ IoResult FD::readv(const iovec* iov, size_t count) {
   return r;
 }
 
+// writeQuietly is writev(2) without SIGPIPE, not for sockets. The write lock is
+// held.
+ssize_t FD::writeQuietly(const iovec* iov, int count) {
+  if (!masksSigpipe_) {
+    const ssize_t n = ::pwritev2(fd_, iov, count, /*offset=*/-1, kRwfNoSignal);
+    if (n >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS)) return n;
+    masksSigpipe_ = true;  // an old kernel, or a device that takes no flags
+  }
+  return withoutSigpipe([=, this] {
+    return count == 1 ? ::write(fd_, iov->iov_base, iov->iov_len)
+                      : ::writev(fd_, iov, count);
+  });
+}
+
 IoResult FD::write(const void* buf, size_t n) {
   IoResult done;
   done.err = lockFor(PollMode::kWrite);
   if (done.err != 0) return done;
   done.err = prepare(PollMode::kWrite);
   const bool socket = kind_ == FdKind::kStream || kind_ == FdKind::kDatagram;
-  const char* p = static_cast<const char*>(buf);
+  auto* p = static_cast<char*>(const_cast<void*>(buf));
   // Once even for n == 0: on a datagram socket that is a message.
   while (done.err == 0) {
     const size_t part = std::min(n - done.n, kMaxRW);
     const IoResult r = transfer(PollMode::kWrite, [&] {
-      return socket ? ::send(fd_, p + done.n, part, MSG_NOSIGNAL)
-                    : ::write(fd_, p + done.n, part);
+      if (socket) return ::send(fd_, p + done.n, part, MSG_NOSIGNAL);
+      const iovec one{p + done.n, part};
+      return writeQuietly(&one, 1);
     });
     done.n += r.n;
     done.err = r.err;
@@ -241,7 +304,7 @@ IoResult FD::writev(const iovec* iov, size_t count) {
       if (bytes == kMaxRW) break;
     }
     const IoResult r = transfer(PollMode::kWrite, [&] {
-      if (!socket) return ::writev(fd_, part, static_cast<int>(k));
+      if (!socket) return writeQuietly(part, static_cast<int>(k));
       msghdr m{};
       m.msg_iov = part;
       m.msg_iovlen = k;

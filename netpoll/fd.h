@@ -40,7 +40,7 @@ inline constexpr int kErrTooManyUsers = -5;
 // On: user, m.locks == 0, or a plain thread.  Parks: yes.
 class FD {
  public:
-  FD(int fd, FdKind kind) : fd_(fd), kind_(kind) {}
+  FD(int fd, FdKind kind);
   // An FD that still is open is closed.
   ~FD();
   FD(const FD&) = delete;
@@ -54,7 +54,8 @@ class FD {
   [[nodiscard]] IoResult read(void* buf, size_t n);
   // readv is read into several buffers. It may leave those beyond 1024 alone.
   [[nodiscard]] IoResult readv(const iovec* iov, size_t count);
-  // write writes all, or fails.
+  // write writes all, or fails. None of these sends SIGPIPE: what nobody will
+  // read is EPIPE.
   [[nodiscard]] IoResult write(const void* buf, size_t n);
   [[nodiscard]] IoResult writev(const iovec* iov, size_t count);
   // recvmsg and sendmsg are one message each; flags as theirs.
@@ -68,7 +69,10 @@ class FD {
   [[nodiscard]] int waitWrite();
 
   // close makes all operations fail with kErrClosing, and returns when the
-  // descriptor's number is free; kErrClosing: it was closed already.
+  // descriptor's number is free; kErrClosing: it was closed already. Of a kFile
+  // it does not wait for calls that are in the kernel: nothing would end them,
+  // and the number is free when the last of them has returned. Other errors are
+  // close(2)'s: it is closed all the same.
   [[nodiscard]] int close();
   // setDeadline: pollSetDeadline.
   [[nodiscard]] int setDeadline(int64_t when, PollMode mode);
@@ -98,7 +102,7 @@ class FD {
  private:
   int enter();
   void leave();
-  void destroy();
+  int destroy();
   // prepare readies a direction for a system call; wait waits after EAGAIN.
   int prepare(PollMode mode);
   int wait(PollMode mode);
@@ -110,6 +114,7 @@ class FD {
   GUMP_NOINLINE static auto call(F& f, int fd) {
     return f(fd);
   }
+  ssize_t writeQuietly(const iovec* iov, int count);
   template <class Call>
   IoResult transfer(PollMode mode, Call call);
   template <class F>
@@ -129,6 +134,7 @@ class FD {
   // The last read took all there was, and no edge has been consumed since: the
   // next one waits without asking the kernel. Under the read lock.
   bool drained_ = false;
+  bool masksSigpipe_;        // RWF_NOSIGNAL is of no use; under the write lock
   bool shortIsAll_ = false;  // a short read means that there is no more (TCP)
   bool open_ = false;
   PollDesc* pd_ = nullptr;
