@@ -192,56 +192,55 @@ using internal::SocketError;
 
 // ---- Conn -------------------------------------------------------------------
 
-absl::StatusOr<size_t> Conn::Read(absl::Span<char> buf) {
+absl::StatusOr<size_t> Conn::Read(absl::Span<char> buf) const {
   Socket* s = Check(socket_);
   return internal::Transferred(*s, "read", s->fd.read(buf.data(), buf.size()),
                                "read");
 }
 
-absl::StatusOr<size_t> Conn::Write(std::string_view data) {
+absl::StatusOr<size_t> Conn::Write(std::string_view data) const {
   Socket* s = Check(socket_);
   return internal::Transferred(*s, "write",
                                s->fd.write(data.data(), data.size()), "write");
 }
 
-absl::StatusOr<size_t> Conn::Readv(absl::Span<const iovec> pieces) {
+absl::StatusOr<size_t> Conn::Readv(absl::Span<const iovec> pieces) const {
   Socket* s = Check(socket_);
-  constexpr size_t kMost = 1024;  // IOV_MAX; the rest is for the next call
-  const auto n = static_cast<int>(std::min(pieces.size(), kMost));
-  return internal::Transferred(*s, "read", s->fd.readv(pieces.data(), n),
-                               "readv");
+  return internal::Transferred(
+      *s, "read", s->fd.readv(pieces.data(), pieces.size()), "readv");
 }
 
-absl::StatusOr<size_t> Conn::Writev(absl::Span<const iovec> pieces) {
+absl::StatusOr<size_t> Conn::Writev(absl::Span<const iovec> pieces) const {
   Socket* s = Check(socket_);
   return internal::Transferred(
       *s, "write", s->fd.writev(pieces.data(), pieces.size()), "writev");
 }
 
-absl::Status Conn::Close() { return Check(socket_)->Close(); }
-absl::Status Conn::CloseRead() {
+absl::Status Conn::Close() const { return Check(socket_)->Close(); }
+absl::Status Conn::CloseRead() const {
   return internal::Shutdown(Check(socket_), SHUT_RD);
 }
-absl::Status Conn::CloseWrite() {
+absl::Status Conn::CloseWrite() const {
   return internal::Shutdown(Check(socket_), SHUT_WR);
 }
 
-absl::Status Conn::SetDeadline(absl::Time t) {
+absl::Status Conn::SetDeadline(absl::Time t) const {
   return internal::SetDeadlineOf(Check(socket_), t, rt::PollMode::kBoth);
 }
-absl::Status Conn::SetReadDeadline(absl::Time t) {
+absl::Status Conn::SetReadDeadline(absl::Time t) const {
   return internal::SetDeadlineOf(Check(socket_), t, rt::PollMode::kRead);
 }
-absl::Status Conn::SetWriteDeadline(absl::Time t) {
+absl::Status Conn::SetWriteDeadline(absl::Time t) const {
   return internal::SetDeadlineOf(Check(socket_), t, rt::PollMode::kWrite);
 }
 
-absl::Status Conn::SetNoDelay(bool on) {
+absl::Status Conn::SetNoDelay(bool on) const {
   return internal::SetOption(Check(socket_), IPPROTO_TCP, TCP_NODELAY,
                              on ? 1 : 0);
 }
 
-absl::Status Conn::SetKeepAlive(bool on, gump::internal::DurationArg period) {
+absl::Status Conn::SetKeepAlive(bool on,
+                                gump::internal::DurationArg period) const {
   Socket* s = Check(socket_);
   absl::Status status =
       internal::SetOption(s, SOL_SOCKET, SO_KEEPALIVE, on ? 1 : 0);
@@ -255,7 +254,7 @@ absl::Status Conn::SetKeepAlive(bool on, gump::internal::DurationArg period) {
   return internal::SetOption(s, IPPROTO_TCP, TCP_KEEPINTVL, seconds);
 }
 
-absl::Status Conn::SetLinger(int seconds) {
+absl::Status Conn::SetLinger(int seconds) const {
   Socket* s = Check(socket_);
   const linger l{seconds >= 0 ? 1 : 0, seconds >= 0 ? seconds : 0};
   const int err = s->fd.with([&](int fd) {
@@ -266,10 +265,10 @@ absl::Status Conn::SetLinger(int seconds) {
   return SocketError("set", *s, {err, "setsockopt"});
 }
 
-absl::Status Conn::SetReadBuffer(int bytes) {
+absl::Status Conn::SetReadBuffer(int bytes) const {
   return internal::SetOption(Check(socket_), SOL_SOCKET, SO_RCVBUF, bytes);
 }
-absl::Status Conn::SetWriteBuffer(int bytes) {
+absl::Status Conn::SetWriteBuffer(int bytes) const {
   return internal::SetOption(Check(socket_), SOL_SOCKET, SO_SNDBUF, bytes);
 }
 
@@ -291,7 +290,7 @@ int FdOf(const std::shared_ptr<Socket>& socket) {
 
 int Conn::Fd() const { return FdOf(socket_); }
 
-absl::Status Conn::Control(void (*f)(void*, int), void* arg) {
+absl::Status Conn::Control(void (*f)(void*, int), void* arg) const {
   Socket* s = Check(socket_);
   const int err = s->fd.with([&](int fd) {
     f(arg, fd);
@@ -302,7 +301,7 @@ absl::Status Conn::Control(void (*f)(void*, int), void* arg) {
 
 // ---- Listener ---------------------------------------------------------------
 
-absl::StatusOr<Conn> Listener::Accept() {
+absl::StatusOr<Conn> Listener::Accept() const {
   Socket* s = Check(socket_);
   sockaddr_storage sa;
   auto* generic = reinterpret_cast<sockaddr*>(&sa);
@@ -321,8 +320,8 @@ absl::StatusOr<Conn> Listener::Accept() {
   return NetAccess::Make<Conn>(*std::move(made));
 }
 
-absl::Status Listener::Close() { return Check(socket_)->Close(); }
-absl::Status Listener::SetDeadline(absl::Time t) {
+absl::Status Listener::Close() const { return Check(socket_)->Close(); }
+absl::Status Listener::SetDeadline(absl::Time t) const {
   return internal::SetDeadlineOf(Check(socket_), t, rt::PollMode::kRead);
 }
 Addr Listener::LocalAddr() const {
@@ -420,7 +419,8 @@ absl::StatusOr<PacketConn> ListenPacket(std::string_view network,
 
 // ---- PacketConn -------------------------------------------------------------
 
-absl::StatusOr<PacketConn::Packet> PacketConn::ReadFrom(absl::Span<char> buf) {
+absl::StatusOr<PacketConn::Packet> PacketConn::ReadFrom(
+    absl::Span<char> buf) const {
   Socket* s = Check(socket_);
   sockaddr_storage sa;
   iovec piece{buf.data(), buf.size()};
@@ -442,7 +442,7 @@ absl::StatusOr<PacketConn::Packet> PacketConn::ReadFrom(absl::Span<char> buf) {
 }
 
 absl::StatusOr<size_t> PacketConn::WriteTo(std::string_view data,
-                                           const Addr& to) {
+                                           const Addr& to) const {
   Socket* s = Check(socket_);
   const std::string source = LocalAddr().String();
   if (to.Length() == 0) {
@@ -482,20 +482,20 @@ absl::StatusOr<size_t> PacketConn::WriteTo(std::string_view data,
   return r.n;
 }
 
-absl::Status PacketConn::Close() { return Check(socket_)->Close(); }
-absl::Status PacketConn::SetDeadline(absl::Time t) {
+absl::Status PacketConn::Close() const { return Check(socket_)->Close(); }
+absl::Status PacketConn::SetDeadline(absl::Time t) const {
   return internal::SetDeadlineOf(Check(socket_), t, rt::PollMode::kBoth);
 }
-absl::Status PacketConn::SetReadDeadline(absl::Time t) {
+absl::Status PacketConn::SetReadDeadline(absl::Time t) const {
   return internal::SetDeadlineOf(Check(socket_), t, rt::PollMode::kRead);
 }
-absl::Status PacketConn::SetWriteDeadline(absl::Time t) {
+absl::Status PacketConn::SetWriteDeadline(absl::Time t) const {
   return internal::SetDeadlineOf(Check(socket_), t, rt::PollMode::kWrite);
 }
-absl::Status PacketConn::SetReadBuffer(int bytes) {
+absl::Status PacketConn::SetReadBuffer(int bytes) const {
   return internal::SetOption(Check(socket_), SOL_SOCKET, SO_RCVBUF, bytes);
 }
-absl::Status PacketConn::SetWriteBuffer(int bytes) {
+absl::Status PacketConn::SetWriteBuffer(int bytes) const {
   return internal::SetOption(Check(socket_), SOL_SOCKET, SO_SNDBUF, bytes);
 }
 Addr PacketConn::LocalAddr() const {

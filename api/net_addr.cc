@@ -100,7 +100,8 @@ std::string Addr::String() const {
   const char* path = reinterpret_cast<const sockaddr_un&>(storage_).sun_path;
   const size_t n = length_ - internal::kUnixHeader;
   if (length_ <= internal::kUnixHeader) return "";
-  if (path[0] == '\0') return internal::Cat("@", std::string_view(path + 1, n - 1));
+  if (path[0] == '\0')
+    return internal::Cat("@", std::string_view(path + 1, n - 1));
   return std::string(path, strnlen(path, n));
 }
 

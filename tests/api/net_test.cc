@@ -91,7 +91,6 @@ TEST_P(NetTest, EchoOverEveryStreamNetwork) {
     for (const Case& c : {Case{"tcp", "127.0.0.1:0"}, Case{"tcp4", ":0"},
                           Case{"tcp", "localhost:0"}, Case{"tcp", ":0"},
                           Case{"unix", "@gump-net-test"}}) {
-      SCOPED_TRACE(c.address);
       net::Listener l = Ready(net::Listen(c.network, c.address));
       sync::WaitGroup wg;
       wg.Go([&] {
@@ -125,7 +124,7 @@ TEST_P(NetTest, ManyConnectionsAtOnce) {
     sync::WaitGroup wg;
     wg.Go([&] {
       for (int i = 0; i < kConns; i++) {
-        go([conn = Ready(l.Accept())]() mutable {
+        go([conn = Ready(l.Accept())] {
           char buf[64];
           for (;;) {
             absl::StatusOr<size_t> n = conn.Read(absl::MakeSpan(buf));
@@ -157,12 +156,13 @@ TEST_P(NetTest, VectoredFormsAreOneStream) {
     std::vector<iovec> pieces;
     std::string all;
     for (int i = 0; i < 3000; i++) {
-      parts.push_back(std::string(static_cast<size_t>(i % 7), 'a' + i % 26));
+      parts.push_back(std::string(static_cast<size_t>(i % 7),
+                                  static_cast<char>('a' + i % 26)));
       all += parts.back();
     }
     for (std::string& p : parts) pieces.push_back({p.data(), p.size()});
     sync::WaitGroup wg;
-    wg.Go([&, a = a]() mutable {
+    wg.Go([&, a = a] {
       EXPECT_EQ(Ready(a.Writev(pieces)), all.size());
       EXPECT_TRUE(a.Close().ok());
     });
@@ -207,7 +207,7 @@ TEST_P(NetTest, NothingIsReadIntoNothing) {
 TEST_P(NetTest, PlainThreadsDoTheSame) {
   Run([] {
     auto [a, b] = TcpPair();
-    std::thread peer([b = b]() mutable {
+    std::thread peer([b = b] {
       for (int i = 0; i < 100; i++) {
         const std::string got = ReadExactly(b, 4);
         Ready(b.Write(got));
@@ -224,7 +224,7 @@ TEST_P(NetTest, PlainThreadsDoTheSame) {
 // Two plain threads, no goroutine anywhere: somebody has to poll for them.
 TEST(NetThreadTest, NoGoroutineIsNeeded) {
   auto [a, b] = Ready(net::Pipe());
-  std::thread peer([b = b]() mutable {
+  std::thread peer([b = b] {
     for (int i = 0; i < 100; i++) Ready(b.Write(ReadExactly(b, 4)));
   });
   for (int i = 0; i < 100; i++) {
@@ -243,13 +243,13 @@ TEST_P(NetTest, CloseEndsEverythingThatWaits) {
       net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
       sync::WaitGroup wg;
       for (int i = 0; i < 3; i++) {
-        wg.Go([&, a = a]() mutable {
+        wg.Go([&, a = a] {
           char c[1];
           const auto r = a.Read(absl::MakeSpan(c));
           EXPECT_TRUE(absl::IsCancelled(r.status())) << r.status();
           EXPECT_TRUE(Text(r).ends_with("use of closed network connection"));
         });
-        wg.Go([&, a = a]() mutable {
+        wg.Go([&, a = a] {
           const std::string flood(10 << 20, 'x');
           const auto w = a.Write(flood);
           EXPECT_TRUE(absl::IsCancelled(w.status())) << w.status();
@@ -290,7 +290,7 @@ TEST_P(NetTest, NumberIsFreeWhenCloseReturns) {
     auto [a, b] = TcpPair();
     const int fd = a.Fd();
     sync::WaitGroup wg;
-    wg.Go([&, a = a]() mutable {
+    wg.Go([&, a = a] {
       char c[1];
       EXPECT_FALSE(a.Read(absl::MakeSpan(c)).ok());
     });
@@ -323,9 +323,7 @@ TEST_P(NetTest, DeadlinesEndWaits) {
   Run([] {
     auto [a, b] = TcpPair();
     char c[1];
-    const auto read = [&, a = a]() mutable {
-      return a.Read(absl::MakeSpan(c));
-    };
+    const auto read = [&, a = a] { return a.Read(absl::MakeSpan(c)); };
     const absl::Time start = absl::Now();
     EXPECT_TRUE(a.SetReadDeadline(start + absl::Milliseconds(5)).ok());
     const auto r = read();
@@ -353,12 +351,12 @@ TEST_P(NetTest, DeadlineMovesWhileSomebodyWaits) {
                                             : absl::InfiniteFuture())
                       .ok());
       sync::WaitGroup wg;
-      wg.Go([&, a = a]() mutable {
+      wg.Go([&, a = a] {
         char c[1];
         EXPECT_TRUE(
             absl::IsDeadlineExceeded(a.Read(absl::MakeSpan(c)).status()));
       });
-      wg.Go([&, a = a]() mutable {
+      wg.Go([&, a = a] {
         const std::string flood(10 << 20, 'x');
         EXPECT_TRUE(absl::IsDeadlineExceeded(a.Write(flood).status()));
       });
@@ -374,7 +372,7 @@ TEST_P(NetTest, DeadlineMovedOnEveryRequest) {
   Run([] {
     auto [a, b] = TcpPair();
     sync::WaitGroup wg;
-    wg.Go([b = b]() mutable {
+    wg.Go([b = b] {
       for (int i = 0; i < 500; i++) Ready(b.Write(ReadExactly(b, 1)));
     });
     for (int i = 0; i < 500; i++) {
@@ -671,7 +669,7 @@ TEST_P(NetTest, DumpsSayWhatIsWaitedFor) {
   Run([] {
     auto [a, b] = TcpPair();
     sync::WaitGroup wg;
-    wg.Go([a = a]() mutable {
+    wg.Go([a = a] {
       char c[1];
       (void)a.Read(absl::MakeSpan(c));
     });

@@ -7,6 +7,7 @@
 #include "gump/defer.h"     // IWYU pragma: export
 #include "gump/gls.h"       // IWYU pragma: export
 #include "gump/go.h"        // IWYU pragma: export
+#include "gump/net.h"       // IWYU pragma: export
 #include "gump/os.h"        // IWYU pragma: export
 #include "gump/panic.h"     // IWYU pragma: export
 #include "gump/rate.h"      // IWYU pragma: export

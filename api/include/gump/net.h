@@ -171,40 +171,40 @@ class Conn {
 
   // Read waits until there is something to read and returns how many bytes it
   // put into buf. 0 with a buf that is not empty: the end of the stream.
-  absl::StatusOr<size_t> Read(absl::Span<char> buf);
+  absl::StatusOr<size_t> Read(absl::Span<char> buf) const;
   // Write writes all of it. On an error, BytesWritten(status) is how much went
   // out.
-  absl::StatusOr<size_t> Write(std::string_view data);
+  absl::StatusOr<size_t> Write(std::string_view data) const;
   // Readv and Writev are Read and Write of several pieces, by few system calls.
-  absl::StatusOr<size_t> Readv(absl::Span<const iovec> pieces);
-  absl::StatusOr<size_t> Writev(absl::Span<const iovec> pieces);
+  absl::StatusOr<size_t> Readv(absl::Span<const iovec> pieces) const;
+  absl::StatusOr<size_t> Writev(absl::Span<const iovec> pieces) const;
 
   // Close makes all that waits return "use of closed network connection", and
   // frees the descriptor before it returns. A second Close fails with that.
-  absl::Status Close();
+  absl::Status Close() const;
   // CloseRead and CloseWrite shut down one direction; the peer of a CloseWrite
   // reads the end of the stream.
-  absl::Status CloseRead();
-  absl::Status CloseWrite();
+  absl::Status CloseRead() const;
+  absl::Status CloseWrite() const;
 
   // A deadline is a time after which, as long as it is set, reads (writes) fail
   // with "i/o timeout", those included that wait. absl::InfiniteFuture(): none.
   // It closes nothing, and may be moved at any time.
-  absl::Status SetDeadline(absl::Time t);
-  absl::Status SetReadDeadline(absl::Time t);
-  absl::Status SetWriteDeadline(absl::Time t);
+  absl::Status SetDeadline(absl::Time t) const;
+  absl::Status SetReadDeadline(absl::Time t) const;
+  absl::Status SetWriteDeadline(absl::Time t) const;
 
   // Of tcp. NoDelay (on): small writes are sent at once.
-  absl::Status SetNoDelay(bool on);
+  absl::Status SetNoDelay(bool on) const;
   // KeepAlive (on, 15 s): so often an idle peer is asked whether it is there.
-  absl::Status SetKeepAlive(bool on,
-                            internal::DurationArg period = absl::Seconds(15));
+  absl::Status SetKeepAlive(
+      bool on, internal::DurationArg period = absl::Seconds(15)) const;
   // Linger: what Close does with unsent data. seconds < 0: the kernel goes on
   // sending (the default); 0: it is thrown away, and the peer gets a reset; >
   // 0: the kernel goes on for so long.
-  absl::Status SetLinger(int seconds);
-  absl::Status SetReadBuffer(int bytes);
-  absl::Status SetWriteBuffer(int bytes);
+  absl::Status SetLinger(int seconds) const;
+  absl::Status SetReadBuffer(int bytes) const;
+  absl::Status SetWriteBuffer(int bytes) const;
 
   Addr LocalAddr() const;
   Addr RemoteAddr() const;
@@ -214,14 +214,14 @@ class Conn {
   int Fd() const;
   // SyscallConn calls f(fd), during which the descriptor is not closed.
   template <class F>
-  absl::Status SyscallConn(F&& f) {
+  absl::Status SyscallConn(F&& f) const {
     return Control([](void* arg, int fd) { (*static_cast<F*>(arg))(fd); },
                    const_cast<void*>(static_cast<const void*>(&f)));
   }
 
  private:
   friend struct ::gump::internal::NetAccess;
-  absl::Status Control(void (*f)(void*, int), void* arg);
+  absl::Status Control(void (*f)(void*, int), void* arg) const;
   std::shared_ptr<internal::Socket> socket_;
 };
 
@@ -234,11 +234,11 @@ class Listener {
 
   // Accept waits for the next connection. Errors that pass, such as EMFILE, are
   // returned too; whoever calls in a loop should pause then.
-  absl::StatusOr<Conn> Accept();
+  absl::StatusOr<Conn> Accept() const;
   // Close: as Conn's. The path of a unix socket is removed.
-  absl::Status Close();
+  absl::Status Close() const;
   // After t, Accept fails with "i/o timeout".
-  absl::Status SetDeadline(absl::Time t);
+  absl::Status SetDeadline(absl::Time t) const;
   Addr LocalAddr() const;
   int Fd() const;
 
@@ -260,16 +260,16 @@ class PacketConn {
     bool truncated = false;  // it was longer, and the rest is lost
   };
   // ReadFrom waits for a datagram.
-  absl::StatusOr<Packet> ReadFrom(absl::Span<char> buf);
+  absl::StatusOr<Packet> ReadFrom(absl::Span<char> buf) const;
   // WriteTo sends one.
-  absl::StatusOr<size_t> WriteTo(std::string_view data, const Addr& to);
+  absl::StatusOr<size_t> WriteTo(std::string_view data, const Addr& to) const;
 
-  absl::Status Close();
-  absl::Status SetDeadline(absl::Time t);
-  absl::Status SetReadDeadline(absl::Time t);
-  absl::Status SetWriteDeadline(absl::Time t);
-  absl::Status SetReadBuffer(int bytes);
-  absl::Status SetWriteBuffer(int bytes);
+  absl::Status Close() const;
+  absl::Status SetDeadline(absl::Time t) const;
+  absl::Status SetReadDeadline(absl::Time t) const;
+  absl::Status SetWriteDeadline(absl::Time t) const;
+  absl::Status SetReadBuffer(int bytes) const;
+  absl::Status SetWriteBuffer(int bytes) const;
   Addr LocalAddr() const;
   int Fd() const;
 
