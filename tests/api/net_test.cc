@@ -69,6 +69,11 @@ std::string ReadExactly(net::Conn c, size_t n) {
   return all;
 }
 
+// Abstract is a unix address of this process's own.
+std::string Abstract(const std::string& name) {
+  return "@gump-" + std::to_string(getpid()) + "-" + name;
+}
+
 // Pair is a connection over loopback.
 std::pair<net::Conn, net::Conn> TcpPair() {
   net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
@@ -88,9 +93,10 @@ TEST_P(NetTest, EchoOverEveryStreamNetwork) {
       const char* network;
       const char* address;
     };
+    const std::string abstract = Abstract("echo");
     for (const Case& c : {Case{"tcp", "127.0.0.1:0"}, Case{"tcp4", ":0"},
                           Case{"tcp", "localhost:0"}, Case{"tcp", ":0"},
-                          Case{"unix", "@gump-net-test"}}) {
+                          Case{"unix", abstract.c_str()}}) {
       net::Listener l = Ready(net::Listen(c.network, c.address));
       sync::WaitGroup wg;
       wg.Go([&] {
@@ -592,13 +598,13 @@ TEST_P(NetTest, DatagramsGoBackAndForth) {
 
 TEST_P(NetTest, UnixDatagrams) {
   Run([] {
-    net::PacketConn a = Ready(net::ListenPacket("unixgram", "@gump-net-a"));
-    net::PacketConn b = Ready(net::ListenPacket("unixgram", "@gump-net-b"));
+    net::PacketConn a = Ready(net::ListenPacket("unixgram", Abstract("a")));
+    net::PacketConn b = Ready(net::ListenPacket("unixgram", Abstract("b")));
     EXPECT_EQ(Ready(a.WriteTo("x", b.LocalAddr())), 1u);
     char buf[10];
     const auto p = Ready(b.ReadFrom(absl::MakeSpan(buf)));
     EXPECT_EQ(p.n, 1u);
-    EXPECT_EQ(p.from.String(), "@gump-net-a");
+    EXPECT_EQ(p.from.String(), Abstract("a"));
   });
 }
 
