@@ -52,6 +52,13 @@ WORKLOADS = [
     Workload("W11", "sleepers", "p50-us", procs=(2,), ratio=1.0),
     Workload("W11", "sleepers", "p99-us", procs=(2,), ratio=1.0),
     Workload("W12", "fib", "ns/spawn", ratio=0.3),
+    Workload("W13/100", "echo", "cpu-us", procs=(1,), ratio=0.85),
+    Workload("W13/1000", "echo", "cpu-us", procs=(1,), ratio=0.85),
+    Workload("W13/1000", "echo", "p99-us", procs=(1,), ratio=1.0),
+    Workload("W13/5000", "echo", "cpu-us", procs=(1,), ratio=0.85),
+    Workload("W13raw/100", "echo", "cpu-us", procs=(1,)),
+    Workload("W13raw/1000", "echo", "cpu-us", procs=(1,)),
+    Workload("W13raw/5000", "echo", "cpu-us", procs=(1,)),
     Workload("W14", "ticker", "p50-us", procs=(2,), ratio=0.6),
     Workload("W14", "ticker", "p99-us", procs=(2,), ratio=0.6),
     Workload("W15a", "syscall", "ns/op", procs=(1,)),
@@ -242,6 +249,7 @@ def main():
     if not (args.build / "tools/bench").is_dir():
         sys.exit(f"bench: {args.build} holds no benchmarks; `tools/gump bench` builds them")
 
+    os.environ["BENCH_LOADGEN"] = str(args.build.resolve() / "tools/bench/bench_loadgen")
     contenders = [Contender("gump", ours_in(args.build))]
     go_binary = build_go(args.go, args.build)
     if go_binary is not None:

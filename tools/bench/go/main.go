@@ -13,6 +13,7 @@ import (
 var problems = map[string]func(options){
 	"block":      block,
 	"chan_queue": chanQueue,
+	"echo":       echo,
 	"fib":        fibonacci,
 	"idle":       idle,
 	"mutex":      mutex,

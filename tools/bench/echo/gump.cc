@@ -1,0 +1,164 @@
+// W13: a TCP echo server on one core, its client (loadgen.cc) on the other.
+// Requests a second, latencies, and the server's CPU time for a request. raw is
+// a single-threaded epoll loop, written for the comparison.
+#include <fcntl.h>
+#include <gump/net.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <functional>
+#include <thread>
+
+#include "tools/bench/harness.h"
+
+namespace gump::bench {
+namespace {
+
+void PinTo(int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  sched_setaffinity(0, sizeof(set), &set);
+}
+
+std::string LoadgenPath() {
+  if (const char* path = std::getenv("BENCH_LOADGEN")) return path;
+  char self[4096];
+  const ssize_t n = readlink("/proc/self/exe", self, sizeof(self));
+  const std::string path(self, n < 0 ? 0 : static_cast<size_t>(n));
+  return path.substr(0, path.rfind('/') + 1) + "bench_loadgen";
+}
+
+// Drive runs the client against a port of this process, on a thread of its own,
+// and prints what comes of it.
+std::thread Drive(const Options& o, const std::string& workload, int port,
+                  int connections, std::function<void()> done) {
+  return std::thread([=, &o] {
+    const std::string command =
+        "exec taskset -c 1 " + LoadgenPath() + " " + std::to_string(port) +
+        " " + std::to_string(connections) + " " +
+        std::to_string(o.Scaled(500)) + " " + std::to_string(o.Scaled(3000));
+    FILE* out = popen(command.c_str(), "r");
+    char line[200];
+    int64_t cpu = 0;
+    while (out != nullptr && std::fgets(line, sizeof(line), out) != nullptr) {
+      if (std::strncmp(line, "begin", 5) == 0) cpu = CpuNanos();
+      double requests;
+      double p50;
+      double p99;
+      if (std::sscanf(line, "end %lf %lf %lf", &requests, &p50, &p99) != 3) {
+        continue;
+      }
+      const auto used = static_cast<double>(CpuNanos() - cpu);
+      Print(workload.c_str(), "cpu-us", used / 1e3 / requests);
+      Print(workload.c_str(), "req/s",
+            requests * 1e3 / static_cast<double>(o.Scaled(3000)));
+      Print(workload.c_str(), "p50-us", p50);
+      Print(workload.c_str(), "p99-us", p99);
+    }
+    if (out != nullptr) pclose(out);
+    done();
+  });
+}
+
+void Serve(const net::Conn& conn) {
+  char buf[4096];
+  for (;;) {
+    const absl::StatusOr<size_t> n = conn.Read(absl::MakeSpan(buf));
+    if (!n.ok() || *n == 0) return;
+    if (!conn.Write({buf, *n}).ok()) return;
+  }
+}
+
+void Goroutines(const Options& o, const std::string& workload,
+                int connections) {
+  const net::Listener l = *net::Listen("tcp", "127.0.0.1:0");
+  std::thread client = Drive(o, workload, l.LocalAddr().Port(), connections,
+                             [l] { (void)l.Close(); });
+  for (;;) {
+    const absl::StatusOr<net::Conn> conn = l.Accept();
+    if (!conn.ok()) break;
+    go([conn = *conn] { Serve(conn); });
+  }
+  client.join();
+}
+
+// Raw is level-triggered, as most are.
+void Raw(const Options& o, const std::string& workload, int connections) {
+  const int l = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(at);
+  auto* sa = reinterpret_cast<sockaddr*>(&at);
+  bind(l, sa, size);
+  listen(l, 4096);
+  getsockname(l, sa, &size);
+  const int ep = epoll_create1(0);
+  const auto add = [ep](int fd) {
+    epoll_event ev{};
+    ev.events = EPOLLIN;
+    ev.data.fd = fd;
+    epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev);
+  };
+  add(l);
+  int stop[2];
+  if (pipe(stop) != 0) return;
+  add(stop[0]);
+  std::thread client = Drive(o, workload, ntohs(at.sin_port), connections,
+                             [&] { close(stop[1]); });
+  std::vector<int> open;
+  for (bool running = true; running;) {
+    epoll_event events[128];
+    const int n = epoll_wait(ep, events, 128, -1);
+    for (int i = 0; i < n; i++) {
+      const int fd = events[i].data.fd;
+      if (fd == stop[0]) {
+        running = false;
+      } else if (fd == l) {
+        const int c = accept4(l, nullptr, nullptr, SOCK_NONBLOCK);
+        if (c < 0) continue;
+        add(c);
+        open.push_back(c);
+      } else {
+        char buf[4096];
+        const ssize_t k = recv(fd, buf, sizeof(buf), 0);
+        if (k > 0) {
+          (void)send(fd, buf, static_cast<size_t>(k), MSG_NOSIGNAL);
+        } else {
+          epoll_ctl(ep, EPOLL_CTL_DEL, fd, nullptr);
+        }
+      }
+    }
+  }
+  client.join();
+  for (const int fd : open) close(fd);
+  close(l);
+  close(ep);
+  close(stop[0]);
+}
+
+}  // namespace
+}  // namespace gump::bench
+
+int main(int argc, char** argv) {
+  using namespace gump::bench;
+  const Options o = ParseOptions(argc, argv);
+  PinTo(0);
+  rlimit files;
+  getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+  gump::Run([&] {
+    for (const int connections : {100, 1000, 5000}) {
+      const std::string n = std::to_string(connections);
+      for (int r = 0; r < o.reps; r++) {
+        if (o.Selected("W13/" + n)) Goroutines(o, "W13/" + n, connections);
+        if (o.Selected("W13raw/" + n)) Raw(o, "W13raw/" + n, connections);
+      }
+    }
+  });
+}
