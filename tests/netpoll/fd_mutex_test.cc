@@ -91,16 +91,16 @@ TEST_P(FdMutexTest, AnUnlockWakesOneWaiterOfItsDirection) {
       std::atomic<int> in = 0;
       std::atomic<int> other = 0;
       std::atomic<bool> leave = false;
+      sync::WaitGroup wg;
       for (int i = 0; i < 3; i++) {
-        go([&] {
+        wg.Go([&] {
           EXPECT_EQ(mu.rwlock(mode), Lock::kOk);
           in++;
           while (!leave) runtime::Gosched();
           EXPECT_FALSE(mu.rwunlock(mode));
-          in--;
         });
       }
-      go([&] {
+      wg.Go([&] {
         EXPECT_EQ(mu.rwlock(Other(mode)), Lock::kOk);
         other++;
         EXPECT_FALSE(mu.rwunlock(Other(mode)));
@@ -113,7 +113,9 @@ TEST_P(FdMutexTest, AnUnlockWakesOneWaiterOfItsDirection) {
       leave = true;
       EXPECT_TRUE(EventuallyParked("semacquire", 1));
       EXPECT_FALSE(mu.rwunlock(Other(mode)));
-      EXPECT_TRUE(Eventually([&] { return other == 1 && in == 0; }));
+      wg.Wait();
+      EXPECT_EQ(in, 3);
+      EXPECT_EQ(other, 1);
     }
   });
 }

@@ -234,11 +234,13 @@ TEST_P(FDTest, PipesAreReadAndWritten) {
     auto out = Open(std::move(e.out), FdKind::kPipe);
     auto in = Open(std::move(e.in), FdKind::kPipe);
     constexpr size_t kTotal = 1 << 20;
-    go([&] {
+    sync::WaitGroup wg;
+    wg.Go([&] {
       SendStream(in.get(), 7, kTotal, 10'000);
       EXPECT_EQ(in->close(), 0);
     });
     EXPECT_EQ(ReceiveStream(out.get(), 7, 10'000), kTotal);
+    wg.Wait();
   });
 }
 
@@ -305,7 +307,8 @@ TEST_P(FDTest, ManyDribble) {
           }
         });
       }
-      go([&] {
+      sync::WaitGroup closer;
+      closer.Go([&] {
         wg.Wait();
         EXPECT_EQ(p.a->close(), 0);
       });
@@ -314,6 +317,7 @@ TEST_P(FDTest, ManyDribble) {
       for (IoResult r; (r = p.b->read(buf, sizeof(buf))).n > 0;) {
         for (size_t i = 0; i < r.n; i++) count[buf[i] - 'a']++;
       }
+      closer.Wait();
       for (const int n : count) EXPECT_EQ(n, kEach);
     }
   });
@@ -392,7 +396,8 @@ TEST_P(FDTest, LargeVectorsWaitInTheMiddle) {
         iov.push_back({data.data() + at, n});
         at += n;
       }
-      go([&] {
+      sync::WaitGroup wg;
+      wg.Go([&] {
         EXPECT_EQ(p.a->writev(iov.data(), iov.size()), Bytes(kTotal));
         EXPECT_EQ(CloseWrite(p.a.get()), 0);
       });
@@ -400,6 +405,7 @@ TEST_P(FDTest, LargeVectorsWaitInTheMiddle) {
         EXPECT_TRUE(EventuallyParked("IO wait", 1));
       }
       EXPECT_EQ(ReceiveStream(p.b.get(), 5, 50'000), kTotal);
+      wg.Wait();
     }
   });
 }
