@@ -7,7 +7,6 @@
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -15,11 +14,8 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstdint>
 #include <cstring>
-#include <memory>
-#include <ostream>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -33,21 +29,12 @@
 #include "gump/waitgroup.h"
 #include "runtime/os_linux.h"
 #include "runtime/sanitizer.h"
+#include "tests/netpoll/fd_testing.h"
 #include "tests/netpoll/poll_testing.h"
-#include "tests/testing/errno_access.h"
 #include "tests/testing/known_thread.h"
 #include "tests/testing/parked.h"
 #include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"
-
-namespace gump::rt {
-static bool operator==(const IoResult& a, const IoResult& b) {
-  return a.n == b.n && a.err == b.err;
-}
-static std::ostream& operator<<(std::ostream& os, const IoResult& r) {
-  return os << r.n << " bytes, error " << r.err;
-}
-}  // namespace gump::rt
 
 namespace gump {
 namespace {
@@ -56,147 +43,34 @@ using rt::FD;
 using rt::FdKind;
 using rt::IoResult;
 using rt::kErrClosing;
-using rt::kErrNoDeadline;
 using rt::kErrTimeout;
 using rt::nanotime;
-using rt::PollMode;
+using testing::Byte;
+using testing::Bytes;
+using testing::CloseWrite;
 using testing::Ends;
+using testing::Error;
 using testing::Eventually;
 using testing::EventuallyParked;
 using testing::File;
+using testing::FillUp;
 using testing::Harvest;
-using testing::kHour;
+using testing::kBoth;
 using testing::Kind;
 using testing::kMillisecond;
 using testing::KnownThread;
+using testing::kRead;
+using testing::kStreams;
+using testing::Listen;
+using testing::Open;
+using testing::Over;
+using testing::Pair;
+using testing::RawPair;
+using testing::ReceiveStream;
 using testing::Rng;
+using testing::SendStream;
 using testing::StressLoop;
 using namespace std::chrono_literals;
-
-constexpr PollMode kRead = PollMode::kRead;
-constexpr PollMode kWrite = PollMode::kWrite;
-constexpr PollMode kBoth = PollMode::kBoth;
-
-IoResult Bytes(size_t n) { return {n, 0}; }
-IoResult Error(int err) { return {0, err}; }
-
-// Open is an FD that took over f.
-std::unique_ptr<FD> Open(File f, FdKind kind) {
-  auto fd = std::make_unique<FD>(f.fd(), kind);
-  const int err = fd->init();
-  EXPECT_EQ(err, 0);
-  if (err == 0) (void)f.Release();
-  return fd;
-}
-
-sockaddr_in Loopback(uint16_t port) {
-  sockaddr_in a{};
-  a.sin_family = AF_INET;
-  a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  a.sin_port = port;
-  return a;
-}
-
-// Listen is a listening socket on a port of the kernel's choice.
-File Listen(sockaddr_in* addr) {
-  File l(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  *addr = Loopback(0);
-  socklen_t len = sizeof(*addr);
-  auto* sa = reinterpret_cast<sockaddr*>(addr);
-  EXPECT_EQ(::bind(l.fd(), sa, len), 0);
-  EXPECT_EQ(::listen(l.fd(), 128), 0);
-  EXPECT_EQ(::getsockname(l.fd(), sa, &len), 0);
-  return l;
-}
-
-enum class Over { kUnix, kTcp };
-constexpr Over kStreams[] = {Over::kUnix, Over::kTcp};
-
-// RawPair is two connected non-blocking stream sockets.
-std::pair<File, File> RawPair(Over over) {
-  if (over == Over::kUnix) {
-    Ends e;
-    return {std::move(e.out), std::move(e.in)};
-  }
-  sockaddr_in addr;
-  File l = Listen(&addr);
-  File a(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  EXPECT_EQ(::connect(a.fd(), reinterpret_cast<sockaddr*>(&addr), sizeof(addr)),
-            0);
-  EXPECT_EQ(::fcntl(a.fd(), F_SETFL, O_NONBLOCK), 0);
-  const int on = 1;
-  EXPECT_EQ(::setsockopt(a.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)), 0);
-  File b;
-  EXPECT_TRUE(Eventually([&] {
-    b = File(::accept4(l.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    return b.fd() >= 0;
-  }));
-  EXPECT_EQ(::setsockopt(b.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)), 0);
-  return {std::move(a), std::move(b)};
-}
-
-// Pair is two connected streams.
-struct Pair {
-  explicit Pair(Over over = Over::kUnix) {
-    auto [x, y] = RawPair(over);
-    a = Open(std::move(x), FdKind::kStream);
-    b = Open(std::move(y), FdKind::kStream);
-  }
-  std::unique_ptr<FD> a;
-  std::unique_ptr<FD> b;
-};
-
-// Byte is what stands at a place of an endless stream.
-char Byte(uint64_t seed, uint64_t i) {
-  const uint64_t x = (i + seed) * 0x9e3779b97f4a7c15;
-  return static_cast<char>(x >> 56);
-}
-
-// SendStream writes so many bytes of stream `seed`, in parts of random sizes.
-void SendStream(FD* fd, uint64_t seed, size_t total, size_t maxPart) {
-  Rng rng(seed);
-  std::vector<char> buf(maxPart);
-  for (size_t done = 0; done < total;) {
-    const size_t n = std::min(total - done, size_t{1} + rng.Below(maxPart));
-    for (size_t i = 0; i < n; i++) buf[i] = Byte(seed, done + i);
-    ASSERT_EQ(fd->write(buf.data(), n), Bytes(n));
-    done += n;
-  }
-}
-
-// ReceiveStream reads stream `seed` until the end; how much there was.
-size_t ReceiveStream(FD* fd, uint64_t seed, size_t maxPart) {
-  Rng rng(seed + 1);
-  std::vector<char> buf(maxPart);
-  for (size_t done = 0;;) {
-    const IoResult r = fd->read(buf.data(), 1 + rng.Below(maxPart));
-    EXPECT_EQ(r.err, 0);
-    if (r.err != 0 || r.n == 0) return done;
-    size_t wrong = 0;
-    for (size_t i = 0; i < r.n; i++) wrong += buf[i] != Byte(seed, done + i);
-    EXPECT_EQ(wrong, 0u) << "of " << r.n << " from " << done;
-    if (wrong != 0) return done;
-    done += r.n;
-  }
-}
-
-int CloseWrite(FD* fd) {
-  return fd->with(
-      [](int s) { return ::shutdown(s, SHUT_WR) == 0 ? 0 : errno; });
-}
-
-bool IsOpen(int number) { return ::fcntl(number, F_GETFD) >= 0; }
-
-// FillUp writes until the descriptor takes no more.
-void FillUp(FD* fd) {
-  EXPECT_EQ(fd->with([](int s) {
-    static const char zeros[4096] = {};
-    while (::write(s, zeros, sizeof(zeros)) > 0) {
-    }
-    return 0;
-  }),
-            0);
-}
 
 using FDTest = testing::WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(FDTest);
@@ -869,405 +743,6 @@ TEST_P(FDTest, WithoutDescriptorsAcceptFailsAndRecovers) {
     // The connection is still there, though its edge has come and gone.
     EXPECT_EQ(accept(), 0);
     File conn(fd);
-  });
-}
-
-// ---- Deadlines
-
-TEST_P(FDTest, DeadlinesEndReadsAndWrites) {
-  Run([] {
-    for (const Over over : kStreams) {
-      Pair p(over);
-      char buf[64];
-      for (int i = 0; i < 3; i++) {
-        // The second time after a short read.
-        const int64_t when = nanotime() + 5 * kMillisecond;
-        ASSERT_EQ(p.a->setDeadline(when, kRead), 0);
-        EXPECT_EQ(p.a->read(buf, sizeof(buf)), Error(kErrTimeout));
-        EXPECT_GE(nanotime(), when);
-        EXPECT_EQ(p.b->write("x", 1), Bytes(1));
-        EXPECT_EQ(p.a->read(buf, sizeof(buf)), Error(kErrTimeout)) << "still";
-        ASSERT_EQ(p.a->setDeadline(0, kRead), 0);
-        EXPECT_EQ(p.a->read(buf, sizeof(buf)), Bytes(1));
-      }
-      std::string much(32 << 20, 'x');
-      ASSERT_EQ(p.a->setDeadline(nanotime() + 20 * kMillisecond, kWrite), 0);
-      const IoResult r = p.a->write(much.data(), much.size());
-      EXPECT_EQ(r.err, kErrTimeout);
-      EXPECT_GT(r.n, 0u) << "some went out";
-      EXPECT_LT(r.n, much.size());
-      EXPECT_EQ(p.a->write(much.data(), 1), Error(kErrTimeout));
-      ASSERT_EQ(p.a->setDeadline(0, kBoth), 0);
-      ASSERT_EQ(CloseWrite(p.a.get()), 0);
-      size_t n = 0;
-      std::vector<char> in(100'000);
-      for (IoResult k; (k = p.b->read(in.data(), in.size())).n > 0;) n += k.n;
-      EXPECT_EQ(n, r.n) << "as many as it said";
-    }
-  });
-}
-
-TEST_P(FDTest, ADeadlineOnAWriteVectorSaysHowFarItCame) {
-  Run([] {
-    Pair p;
-    std::string part(100'000, 'x');
-    std::vector<iovec> iov(300, iovec{part.data(), part.size()});
-    ASSERT_EQ(p.a->setDeadline(nanotime() + 20 * kMillisecond, kWrite), 0);
-    const IoResult r = p.a->writev(iov.data(), iov.size());
-    EXPECT_EQ(r.err, kErrTimeout);
-    EXPECT_EQ(p.a->close(), 0);
-    size_t n = 0;
-    std::vector<char> in(100'000);
-    for (IoResult k; (k = p.b->read(in.data(), in.size())).n > 0;) n += k.n;
-    EXPECT_EQ(n, r.n);
-  });
-}
-
-// ---- Closing
-
-TEST_P(FDTest, CloseEndsWhateverGoesOn) {
-  Run([] {
-    for (const bool byThread : {true, false}) {
-      for (const Over over : kStreams) {
-        Pair p(over);
-        FillUp(p.a.get());
-        const int number = p.a->sysfd();
-        std::atomic<int> ended = 0;
-        std::string much(8 << 20, 'x');
-        const auto read = [&] {
-          char buf[8];
-          EXPECT_EQ(p.a->read(buf, sizeof(buf)), Error(kErrClosing));
-          ended++;
-        };
-        const auto write = [&] {
-          EXPECT_EQ(p.a->write(much.data(), much.size()).err, kErrClosing);
-          ended++;
-        };
-        // Of each two, one sleeps in the poller and one for the lock.
-        sync::WaitGroup wg;
-        for (int i = 0; i < 2; i++) {
-          wg.Go(read);
-          wg.Go(write);
-        }
-        ASSERT_TRUE(EventuallyParked("IO wait", 2));
-        ASSERT_TRUE(EventuallyParked("semacquire", 2));
-        const int64_t start = nanotime();
-        const auto close = [&] {
-          EXPECT_EQ(p.a->close(), 0);
-          EXPECT_FALSE(IsOpen(number)) << "when close returns";
-        };
-        if (byThread) {
-          std::thread t = KnownThread(close);
-          blocking([&] { t.join(); });
-        } else {
-          close();
-        }
-        wg.Wait();
-        EXPECT_LT(nanotime() - start, 5'000 * kMillisecond);
-        EXPECT_EQ(ended, 4);
-        char c = 0;
-        EXPECT_EQ(p.a->read(&c, 1), Error(kErrClosing));
-        EXPECT_EQ(p.a->write(&c, 1), Error(kErrClosing));
-        EXPECT_EQ(p.a->setDeadline(0, kBoth), kErrClosing);
-        EXPECT_EQ(p.a->with([](int) { return 0; }), kErrClosing);
-        EXPECT_EQ(p.a->withRead([](int) { return true; }), kErrClosing);
-        EXPECT_EQ(p.a->withWrite([](int) { return true; }), kErrClosing);
-        EXPECT_EQ(p.a->waitWrite(), kErrClosing);
-        EXPECT_EQ(p.a->close(), kErrClosing) << "twice";
-      }
-    }
-  });
-}
-
-TEST_P(FDTest, CloseWaitsForThoseWhoUseTheDescriptor) {
-  Run([] {
-    Pair p;
-    const int number = p.a->sysfd();
-    auto inside = make_chan<void>();
-    auto leave = make_chan<void>();
-    std::atomic<bool> closed = false;
-    sync::WaitGroup wg;
-    wg.Go([&] {
-      EXPECT_EQ(p.a->with([&](int fd) {
-        inside.Close();
-        leave.Recv();
-        EXPECT_TRUE(IsOpen(fd));
-        EXPECT_FALSE(closed);
-        return 0;
-      }),
-                0);
-    });
-    inside.Recv();
-    wg.Go([&] {
-      EXPECT_EQ(p.a->close(), 0);
-      closed = true;
-      EXPECT_FALSE(IsOpen(number));
-    });
-    EXPECT_TRUE(EventuallyParked("semacquire", 1));
-    EXPECT_TRUE(IsOpen(number));
-    leave.Close();
-    wg.Wait();
-  });
-}
-
-TEST_P(FDTest, TheNumberIsFreeAtOnce) {
-  Run([] {
-    for (int i = 0; i < 200; i++) {
-      Pair p;
-      Ends e;
-      const int number = p.a->sysfd();
-      sync::WaitGroup wg;
-      wg.Go([&] {
-        char c;
-        EXPECT_EQ(p.a->read(&c, 1), Error(kErrClosing));
-      });
-      if (i % 2 == 0) {
-        EXPECT_TRUE(EventuallyParked("IO wait", 1));
-      }
-      EXPECT_EQ(p.a->close(), 0);
-      // Somebody else's from here on, whoever is still on his way out.
-      File mine(::fcntl(e.out.fd(), F_DUPFD_CLOEXEC, number));
-      ASSERT_EQ(mine.fd(), number);
-      auto next = Open(std::move(mine), FdKind::kStream);
-      EXPECT_EQ(::write(e.in.fd(), "x", 1), 1);
-      char c;
-      EXPECT_EQ(next->read(&c, 1), Bytes(1));
-      wg.Wait();
-      EXPECT_TRUE(IsOpen(number));
-    }
-  });
-}
-
-TEST_P(FDTest, TheDestructorCloses) {
-  Run([] {
-    int number;
-    {
-      Pair p;
-      number = p.a->sysfd();
-      EXPECT_TRUE(IsOpen(number));
-    }
-    EXPECT_FALSE(IsOpen(number));
-    // One that was never registered is the caller's.
-    Ends e;
-    { FD fd(e.out.fd(), FdKind::kStream); }
-    EXPECT_TRUE(IsOpen(e.out.fd()));
-    // And so is one that was refused.
-    char name[] = "/tmp/gump_fd_XXXXXX";
-    File file(::mkstemp(name));
-    ASSERT_GE(file.fd(), 0);
-    ::unlink(name);
-    {
-      FD fd(file.fd(), FdKind::kStream);
-      EXPECT_EQ(fd.init(), EPERM);
-    }
-    EXPECT_TRUE(IsOpen(file.fd()));
-  });
-}
-
-TEST_P(FDTest, ClosersRaceWithEverything) {
-  Run([] {
-    StressLoop([](Rng& rng) {
-      Pair p(rng.OneIn(2) ? Over::kTcp : Over::kUnix);
-      const int number = p.a->sysfd();
-      std::atomic<int> closes = 0;
-      sync::WaitGroup wg;
-      for (int i = 0; i < 8; i++) {
-        wg.Go([&, i, seed = rng.Next()] {
-          Rng own(seed);
-          char buf[1000] = {};
-          for (;;) {
-            int err = 0;
-            switch (i % 4) {
-              case 0:
-                err = p.a->read(buf, own.Below(sizeof(buf))).err;
-                break;
-              case 1:
-                err = p.a->write(buf, own.Below(sizeof(buf))).err;
-                break;
-              case 2:
-                err = p.a->setDeadline(
-                    own.OneIn(2)
-                        ? 0
-                        : nanotime() + static_cast<int64_t>(own.Below(50'000)),
-                    own.OneIn(2) ? kRead : kBoth);
-                runtime::Gosched();
-                break;
-              default:
-                if (own.OneIn(20)) {
-                  if (p.a->close() == 0) {
-                    closes++;
-                    EXPECT_FALSE(IsOpen(number));
-                  }
-                  return;
-                }
-                runtime::Gosched();
-                break;
-            }
-            if (err == kErrClosing) return;
-            EXPECT_TRUE(err == 0 || err == kErrTimeout) << err;
-          }
-        });
-      }
-      wg.Go([&] {
-        // The peer feeds and drains, until the end.
-        char buf[1000];
-        while (p.b->read(buf, sizeof(buf)).n > 0) {
-          if (p.b->write(buf, 500).err != 0) return;
-        }
-      });
-      wg.Wait();
-      EXPECT_EQ(closes, 1);
-    });
-  });
-}
-
-// ---- Signals, files, descriptor 0
-
-TEST_P(FDTest, SignalsAreNotSeen) {
-  struct sigaction act {};
-  struct sigaction old {};
-  act.sa_handler = [](int) {};
-  act.sa_flags = SA_ONSTACK;  // and no SA_RESTART
-  ASSERT_EQ(::sigaction(SIGALRM, &act, &old), 0);
-  itimerval often{};
-  often.it_interval.tv_usec = often.it_value.tv_usec =
-      rt::kSanitizerBuild ? 2000 : 200;
-  ASSERT_EQ(::setitimer(ITIMER_REAL, &often, nullptr), 0);
-  Run([] {
-    constexpr size_t kTotal = size_t{rt::kSanitizerBuild ? 1 : 16} << 20;
-    Pair p(Over::kTcp);
-    Ends e(Kind::kPipe);
-    // A blocking pipe, whose calls the kernel interrupts.
-    ASSERT_EQ(::fcntl(e.out.fd(), F_SETFL, 0), 0);
-    ASSERT_EQ(::fcntl(e.in.fd(), F_SETFL, 0), 0);
-    auto out = Open(std::move(e.out), FdKind::kFile);
-    auto in = Open(std::move(e.in), FdKind::kFile);
-    sync::WaitGroup wg;
-    wg.Go([&] {
-      SendStream(p.a.get(), 1, kTotal, 100'000);
-      EXPECT_EQ(CloseWrite(p.a.get()), 0);
-    });
-    wg.Go([&] { EXPECT_EQ(ReceiveStream(p.b.get(), 1, 100'000), kTotal); });
-    wg.Go([&] {
-      for (int i = 0; i < 20; i++) {
-        EXPECT_EQ(in->write("x", 1), Bytes(1));
-        time::Sleep(2ms);
-      }
-      EXPECT_EQ(in->close(), 0);
-    });
-    char c;
-    for (int i = 0; i < 20; i++) EXPECT_EQ(out->read(&c, 1), Bytes(1));
-    EXPECT_EQ(out->read(&c, 1), Bytes(0));
-    wg.Wait();
-  });
-  const itimerval never{};
-  ASSERT_EQ(::setitimer(ITIMER_REAL, &never, nullptr), 0);
-  ASSERT_EQ(::sigaction(SIGALRM, &old, nullptr), 0);
-}
-
-TEST_P(FDTest, FilesBlock) {
-  Run([] {
-    char name[] = "/tmp/gump_fd_XXXXXX";
-    File file(::mkstemp(name));
-    ASSERT_GE(file.fd(), 0);
-    ::unlink(name);
-    auto f = Open(std::move(file), FdKind::kFile);
-    EXPECT_EQ(f->write("0123456789", 10), Bytes(10));
-    char buf[16];
-    EXPECT_EQ(f->pread(buf, 4, 3), Bytes(4));
-    EXPECT_EQ(std::string_view(buf, 4), "3456");
-    EXPECT_EQ(f->pwrite("xy", 2, 8), Bytes(2));
-    EXPECT_EQ(f->pread(buf, sizeof(buf), 6), Bytes(4));
-    EXPECT_EQ(std::string_view(buf, 4), "67xy");
-    EXPECT_EQ(f->read(buf, sizeof(buf)), Bytes(0)) << "at the end";
-    EXPECT_EQ(f->pread(buf, sizeof(buf), 100), Bytes(0));
-    EXPECT_EQ(f->pread(buf, 1, -1), Error(EINVAL));
-    EXPECT_EQ(f->pwrite(buf, 1, -1), Error(EINVAL));
-    EXPECT_EQ(f->setDeadline(nanotime() + kHour, kBoth), kErrNoDeadline);
-    EXPECT_EQ(f->close(), 0);
-    EXPECT_EQ(f->pread(buf, 1, 0), Error(kErrClosing));
-    EXPECT_EQ(f->pwrite(buf, 1, 0), Error(kErrClosing));
-  });
-}
-
-// A goroutine that was in the kernel goes on on another thread, more often
-// than not; the errno that it leaves behind is somebody else's.
-TEST_P(FDTest, ErrorsOfBlockingCallsStayWithTheirCaller) {
-  Run([] {
-    constexpr int kRounds = rt::kSanitizerBuild ? 20 : 100;
-    Ends e(Kind::kPipe);
-    ASSERT_EQ(::fcntl(e.out.fd(), F_SETFL, 0), 0);
-    auto out = Open(std::move(e.out), FdKind::kFile);
-    auto in = Open(std::move(e.in), FdKind::kPipe);
-    auto dir = Open(File(::open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
-                    FdKind::kFile);
-    std::atomic<bool> stop = false;
-    sync::WaitGroup keepers;
-    for (int i = 0; i < 4; i++) {
-      keepers.Go([&, i] {
-        // Keeps an errno of its own, whatever thread it is on.
-        while (!stop) {
-          testing::SetErrno(1000 + i);
-          const int64_t end = nanotime() + kMillisecond / 10;
-          while (nanotime() < end) {
-            ASSERT_EQ(testing::GetErrno(), 1000 + i);
-          }
-          runtime::Gosched();
-          ASSERT_EQ(testing::GetErrno(), 1000 + i);
-        }
-      });
-    }
-    sync::WaitGroup wg;
-    wg.Go([&] {
-      char c;
-      for (int i = 0; i < kRounds; i++) ASSERT_EQ(out->read(&c, 1), Bytes(1));
-    });
-    wg.Go([&] {
-      for (int i = 0; i < kRounds; i++) {
-        ASSERT_EQ(in->write("x", 1), Bytes(1));
-        time::Sleep(100us);
-      }
-    });
-    for (int i = 0; i < 2; i++) {
-      wg.Go([&] {
-        char buf[8];
-        for (int k = 0; k < kRounds; k++) {
-          ASSERT_EQ(dir->read(buf, sizeof(buf)), Error(EISDIR));
-          ASSERT_EQ(dir->pread(buf, 1, -1), Error(EINVAL));
-        }
-      });
-    }
-    wg.Wait();
-    stop = true;
-    keepers.Wait();
-  });
-}
-
-TEST_P(FDTest, DescriptorZero) {
-  Run([] {
-    File saved(::fcntl(0, F_DUPFD_CLOEXEC, 3));
-    {
-      auto [x, y] = RawPair(Over::kTcp);
-      ASSERT_EQ(::dup2(x.fd(), 0), 0);
-      x.Close();
-      auto zero = Open(File(0), FdKind::kStream);
-      auto b = Open(std::move(y), FdKind::kStream);
-      sync::WaitGroup wg;
-      wg.Go([&] {
-        char c;
-        EXPECT_EQ(zero->read(&c, 1), Bytes(1));
-        EXPECT_EQ(zero->write(&c, 1), Bytes(1));
-      });
-      EXPECT_EQ(b->write("x", 1), Bytes(1));
-      char c;
-      EXPECT_EQ(b->read(&c, 1), Bytes(1));
-      wg.Wait();
-      EXPECT_EQ(zero->close(), 0);
-      EXPECT_FALSE(IsOpen(0));
-    }
-    if (saved.fd() >= 0) {
-      ASSERT_EQ(::dup2(saved.fd(), 0), 0);
-    }
   });
 }
 

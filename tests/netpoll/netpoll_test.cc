@@ -5,12 +5,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,7 +14,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <memory>
@@ -880,158 +874,6 @@ TEST_P(NetpollTest, ADumpSaysIOWait) {
     EXPECT_FALSE(rt::netpollAnyWaiters());
   });
 }
-
-// ---- In a process of their own
-
-// InChild is the body of a death test: its end is the end of the process.
-template <class F>
-void InChild(int procs, F f) {
-  gump::Run([&] {
-    runtime::GOMAXPROCS(procs);
-    f();
-  });
-  std::exit(::testing::Test::HasFailure() ? 1 : 0);
-}
-
-// Alarm is a descriptor that becomes readable after 200 ms, by itself.
-File Alarm() {
-  File f(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
-  itimerspec in{};
-  in.it_value.tv_nsec = 200'000'000;
-  EXPECT_EQ(::timerfd_settime(f.fd(), 0, &in, nullptr), 0);
-  return f;
-}
-
-TEST(NetpollDeathTest, WhoWaitsForADescriptorIsNotDeadlocked) {
-  for (const int procs : {1, 4}) {
-    EXPECT_EXIT(InChild(procs,
-                        [] {
-                          File alarm = Alarm();
-                          Polled p(alarm.fd());
-                          auto done = make_chan<int>();
-                          go([&] { done.Send(p.Wait(kRead)); });
-                          EXPECT_EQ(done.Recv(), kPollOk);
-                        }),
-                ::testing::ExitedWithCode(0), "");
-    EXPECT_EXIT(InChild(procs,
-                        [] {
-                          File alarm = Alarm();
-                          Polled p(alarm.fd());
-                          EXPECT_EQ(p.Wait(kRead), kPollOk);
-                        }),
-                ::testing::ExitedWithCode(0), "");
-  }
-}
-
-TEST(NetpollDeathTest, AfterTheLastDescriptorADeadlockIsReported) {
-  EXPECT_EXIT(InChild(2,
-                      [] {
-                        File alarm = Alarm();
-                        Polled p(alarm.fd());
-                        EXPECT_EQ(p.Wait(kRead), kPollOk);
-                        p.SetDeadline(nanotime() + kHour, kRead);
-                        p.Close();
-                        make_chan<void>().Recv();
-                      }),
-              ::testing::ExitedWithCode(2), "all goroutines are asleep");
-}
-
-TEST(NetpollDeathTest, ThreadsNeedNoRun) {
-  EXPECT_EXIT(
-      {
-        Ends e;
-        Polled p(e.out.fd());
-        std::thread other([&] {
-          while (!Asleep(p, kRead)) std::this_thread::yield();
-          e.Signal();
-        });
-        EXPECT_EQ(p.Wait(kRead), kPollOk);
-        other.join();
-        p.SetDeadline(nanotime() + 5 * kMillisecond, kRead);
-        EXPECT_EQ(p.Reset(kRead), kPollOk);
-        EXPECT_EQ(p.Wait(kRead), kErrTimeout);
-        std::exit(::testing::Test::HasFailure() ? 1 : 0);
-      },
-      ::testing::ExitedWithCode(0), "");
-}
-
-TEST(NetpollDeathTest, TwoWaitsInOneDirectionAreFatal) {
-  EXPECT_EXIT(InChild(2,
-                      [] {
-                        Ends e;
-                        Polled p(e.out.fd());
-                        go([&] { (void)p.Wait(kRead); });
-                        (void)EventuallyAsleep(p, kRead);
-                        (void)p.Wait(kRead);
-                      }),
-              ::testing::ExitedWithCode(2), "runtime: double wait");
-}
-
-TEST(NetpollDeathTest, ClosingOutOfOrderIsFatal) {
-  EXPECT_EXIT(InChild(2,
-                      [] {
-                        Ends e;
-                        Polled p(e.out.fd());
-                        rt::pollClose(p.get());
-                      }),
-              ::testing::ExitedWithCode(2),
-              "runtime: close polldesc w/o unblock");
-  EXPECT_EXIT(InChild(2,
-                      [] {
-                        Ends e;
-                        Polled p(e.out.fd());
-                        rt::pollUnblock(p.get());
-                        rt::pollUnblock(p.get());
-                      }),
-              ::testing::ExitedWithCode(2),
-              "runtime: unblock on closing polldesc");
-}
-
-// Refuse makes a system call fail with err in the whole process.
-void Refuse(long nr, int err) {
-  const sock_filter program[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(nr), 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<uint32_t>(err)),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
-  const sock_fprog prog = {4, const_cast<sock_filter*>(program)};
-  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-      ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC,
-                &prog) != 0) {
-    std::fprintf(stderr, "no seccomp here\n");
-    std::exit(0);
-  }
-}
-
-#ifdef SYS_epoll_pwait2
-TEST(NetpollDeathTest, WithoutEpollPwait2) {
-  for (const int err : {ENOSYS, EPERM}) {
-    EXPECT_EXIT(
-        {
-          Refuse(SYS_epoll_pwait2, err);
-          InChild(2, [] {
-            Ends e;
-            Polled p(e.out.fd());
-            for (int i = 0; i < 10; i++) {
-              const int64_t when = nanotime() + 2 * kMillisecond;
-              p.SetDeadline(when, kRead);
-              EXPECT_EQ(p.Wait(kRead), kErrTimeout);
-              EXPECT_GE(nanotime(), when);
-              p.SetDeadline(nanotime() + kHour, kRead);
-              EXPECT_EQ(p.Reset(kRead), kPollOk);
-              Waiter w(p, kRead);
-              time::Sleep(1ms);
-              e.Signal();
-              EXPECT_EQ(w.Result(), kPollOk);
-              e.Drain();
-            }
-          });
-        },
-        ::testing::ExitedWithCode(0), "")
-        << err;
-  }
-}
-#endif
 
 }  // namespace
 }  // namespace gump
