@@ -95,12 +95,14 @@ const absl::Status& ErrOf(uint32_t state) {
 constinit rt::Atomic<rt::Hchan*> closed_chan;
 
 // ClosedChan is the channel of contexts that nobody has asked for theirs before
-// they were cancelled. Never freed.
+// they were cancelled. Never freed. Everybody shares it, so it is in no bubble,
+// whoever needs it first.
 rt::Hchan* ClosedChan() {
   // Acquire: pairs with the release below.
   rt::Hchan* c = closed_chan.load(rt::acquire);
   if (c != nullptr) return c;
   chan<void> fresh = make_chan<void>();
+  rt::chanLeaveBubble(fresh.raw());
   fresh.Close();
   // Release: the channel and that it is closed.
   if (closed_chan.cas(nullptr, fresh.raw(), rt::release)) {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -737,6 +738,24 @@ TEST_P(SynctestTest, ContextsEndByTheClockOfTheBubble) {
       cancel();
     });
   });
+}
+
+// In a process of its own: there is one channel for all, made by the first.
+TEST(SynctestDeathTest, AContextCancelledBeforeDoneIsTheSameEverywhere) {
+  EXPECT_EXIT(
+      gump::Run([] {
+        const auto look = [] {
+          auto [ctx, cancel] = context::WithCancel(context::Background());
+          cancel();
+          (void)ctx.Done().Recv();
+          select(Recv(ctx.Done(), [] {}), Recv(make_chan<int>(), [] {}));
+        };
+        synctest::Run(look);
+        look();
+        synctest::Run(look);
+        std::_Exit(0);
+      }),
+      ::testing::ExitedWithCode(0), "");
 }
 
 TEST_P(SynctestTest, LimitersFillByTheClockOfTheBubble) {
