@@ -193,6 +193,7 @@ class CancelNode final : public ContextNode {
   absl::Status cause_;           // constant once state_ is not kLive
   CancelNode* first_ = nullptr;  // of the list
   FuncTimerHandle timer_;        // null: none that could still fire
+  uint32_t timer_bubble_ = 0;    // in which it was made; 0: none
   bool lingers_ = false;         // (N4)
   bool alone_ = false;           // up_ has been destroyed
   void* closure_ = nullptr;      // of AfterFunc: taken by who starts it
@@ -423,7 +424,11 @@ void CancelNode::Destroy(CancelNode** lost) {
     while (CancelNode* c = TakeChild()) c->next_ = std::exchange(*lost, c);
   }
   if (timer_.get() != nullptr) {
-    timer_.get()->Stop();
+    // Handles are dropped anywhere, but a bubble's timer is stopped inside.
+    // Left alone it fires, or goes with its bubble: see DeadlinePassed.
+    if (timer_bubble_ == 0 || timer_bubble_ == rt::currentBubble()) {
+      timer_.get()->Stop();
+    }
     timer_ = {};
   }
   // Relaxed: the count of references has ordered us after all others.
@@ -452,7 +457,9 @@ namespace {
 
 // DeadlinePassed is what the timer of a deadline calls. It has a weak
 // reference: the timer of a node that nobody holds is stopped, and if it is too
-// late for that, finds nothing to do.
+// late for that, or not allowed, finds nothing to do. The FuncTimer that it is
+// in has a reference of its own while it is pending, so it goes after the call,
+// or with the rest of the bubble, and the node's memory with it.
 class DeadlinePassed {
  public:
   DeadlinePassed(CancelNode* n, absl::Status cause) noexcept
@@ -486,6 +493,7 @@ void CancelNode::StartTimer(int64_t ns, absl::Status cause) {
   if (state_.load(rt::relaxed) != kLive) return;  // written under the lock
   timer.get()->Start(ns, rt::callerPC());
   timer_ = std::move(timer);
+  timer_bubble_ = rt::currentBubble();
 }
 
 rt::Hchan* CancelNode::Done() {

@@ -25,12 +25,15 @@
 #include "gump/select.h"
 #include "gump/time.h"
 #include "gump/waitgroup.h"
+#include "tests/testing/contexts.h"
+#include "tests/testing/counted.h"
 #include "tests/testing/panic_text.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
 namespace {
 
+using testing::Counted;
 using testing::Eventually;
 using testing::PanicText;
 using namespace std::chrono_literals;
@@ -756,6 +759,36 @@ TEST(SynctestDeathTest, AContextCancelledBeforeDoneIsTheSameEverywhere) {
         std::_Exit(0);
       }),
       ::testing::ExitedWithCode(0), "");
+}
+
+TEST_P(SynctestTest, ContextsMayBeDroppedOutside) {
+  Run([] {
+    const auto make = [] {
+      return context::WithTimeout(testing::Watched(context::Background()),
+                                  absl::Hours(1))
+          .first;
+    };
+    // When the bubble has gone.
+    context::Context kept;
+    synctest::Run([&] { kept = make(); });
+    EXPECT_EQ(Counted::values(), 1);
+    kept = {};
+    EXPECT_EQ(Counted::values(), 0);
+    // While it is there: the deadline comes, and finds nobody.
+    auto handed = make_chan<context::Context>();
+    auto dropped = make_chan<void>();
+    go([=] {
+      (void)handed.Recv();
+      dropped.Send();
+    });
+    synctest::Run([&] {
+      context::Context ctx = make();
+      handed.Send(std::move(ctx));
+      (void)dropped.Recv();
+      EXPECT_EQ(Counted::values(), 0);
+      time::Sleep(2h);
+    });
+  });
 }
 
 TEST_P(SynctestTest, LimitersFillByTheClockOfTheBubble) {
