@@ -27,7 +27,9 @@
 //  (N4) lingers_: nobody has a handle any more, but somebody would like to hear
 //       of the cancellation, and it can still come. The last reference is then
 //       not given up but is the cancellation's, which drops it; so does
-//       LoseAncestors, when it can come no more. A lingering node has no
+//       LoseAncestors, when it can come no more, and Leave, when the last child
+//       has left for which the node lingered. Nobody says when the last
+//       channel has gone; that is found out by Sweep. A lingering node has no
 //       parent: else it would keep those alive that are to cancel it.
 //
 //  (N5) Who finds a node cancelled, holding mu_, finds all below it cancelled:
@@ -95,12 +97,14 @@ const absl::Status& ErrOf(uint32_t state) {
 constinit rt::Atomic<rt::Hchan*> closed_chan;
 
 // ClosedChan is the channel of contexts that nobody has asked for theirs before
-// they were cancelled. Never freed.
+// they were cancelled. Never freed. Everybody shares it, so it is in no bubble,
+// whoever needs it first.
 rt::Hchan* ClosedChan() {
   // Acquire: pairs with the release below.
   rt::Hchan* c = closed_chan.load(rt::acquire);
   if (c != nullptr) return c;
   chan<void> fresh = make_chan<void>();
+  rt::chanLeaveBubble(fresh.raw());
   fresh.Close();
   // Release: the channel and that it is closed.
   if (closed_chan.cas(nullptr, fresh.raw(), rt::release)) {
@@ -165,11 +169,13 @@ class CancelNode final : public ContextNode {
  private:
   [[nodiscard]] bool Close(uint32_t why, const absl::Status& cause);
   [[nodiscard]] CancelNode* TakeChild();
-  void Leave();
+  void Sweep(CancelNode* (&idle)[2]);
+  [[nodiscard]] CancelNode* Leave();
   void StartFunc();
   [[nodiscard]] bool Observed() const;
   bool Linger(ContextNode** held);
-  void Destroy(CancelNode** lost);
+  [[nodiscard]] bool EndLinger();
+  [[nodiscard]] CancelNode* Destroy(CancelNode** lost);
 
   // Of memory: one is of all references together.
   rt::Atomic<uint32_t> weak_{1};
@@ -190,7 +196,9 @@ class CancelNode final : public ContextNode {
   rt::Atomic<rt::Hchan*> done_;  // null: nobody has asked yet
   absl::Status cause_;           // constant once state_ is not kLive
   CancelNode* first_ = nullptr;  // of the list
+  CancelNode* sweep_ = nullptr;  // where Sweep goes on; null: at first_
   FuncTimerHandle timer_;        // null: none that could still fire
+  uint32_t timer_bubble_ = 0;    // in which it was made; 0: none
   bool lingers_ = false;         // (N4)
   bool alone_ = false;           // up_ has been destroyed
   void* closure_ = nullptr;      // of AfterFunc: taken by who starts it
@@ -244,8 +252,9 @@ ContextNode* CancelNode::Drop(CancelNode** lost) {
   // As in ContextNode::Drop; somebody may be about to cancel it.
   if (refs.add(static_cast<uint32_t>(-1), rt::acq_rel) != 0) return nullptr;
   held = parent;
-  Destroy(lost);
-  return held;
+  CancelNode* up = Destroy(lost);
+  // Not both: with a parent we hold up_, which does not linger then.
+  return held != nullptr ? held : up;
 }
 
 bool CancelNode::TryRef() noexcept {
@@ -282,6 +291,8 @@ void CancelNode::SetFunc(const rt::FuncType* ft, void* closure, uintptr_t pc) {
 
 void CancelNode::Join() {
   if (up_ == nullptr) return;
+  CancelNode* idle[2] = {};
+  bool joined = false;
   {
     std::scoped_lock hold(up_->mu_);
     // Relaxed: written under the lock.
@@ -289,9 +300,15 @@ void CancelNode::Join() {
       next_ = up_->first_;
       if (next_ != nullptr) next_->prev_ = this;
       up_->first_ = this;
-      listed_ = true;
-      return;
+      listed_ = joined = true;
+      up_->Sweep(idle);
     }
+  }
+  if (joined) {
+    for (CancelNode* c : idle) {
+      if (c != nullptr) ContextRelease(c);
+    }
+    return;
   }
   // Relaxed: the lock has ordered us after the cancellation.
   Cancel(up_->state_.load(rt::relaxed), up_->cause_);
@@ -324,21 +341,40 @@ bool CancelNode::Cancel(uint32_t why, const absl::Status& cause) {
     n->next_ = std::exchange(done, n);
     n = n->up_;
   }
-  Leave();
+  CancelNode* up = Leave();
   while (done != nullptr) {
     ContextRelease(std::exchange(done, done->next_));
   }
+  if (up != nullptr) ContextRelease(up);
   return true;
 }
 
-// Leave takes the node off the list of up_, if it is still there.
-void CancelNode::Leave() {
-  if (up_ == nullptr) return;
+// Leave takes the node off the list of up_, if it is still there. Returns up_
+// if that has lingered for this node alone: the caller has to give up the
+// reference.
+CancelNode* CancelNode::Leave() {
+  if (up_ == nullptr) return nullptr;
   std::scoped_lock hold(up_->mu_);
-  if (!listed_) return;
+  if (!listed_) return nullptr;
   listed_ = false;
+  if (up_->sweep_ == this) up_->sweep_ = next_;
   if (next_ != nullptr) next_->prev_ = prev_;
   (prev_ != nullptr ? prev_->next_ : up_->first_) = next_;
+  return up_->EndLinger() ? up_ : nullptr;
+}
+
+// Sweep looks at the next two children, one for each that joins and one more:
+// so those that linger for nobody never outnumber the rest for long. It returns
+// these with the reference, which the caller gives up. mu_ is held, and the
+// node is not cancelled: TakeChild does not care about sweep_.
+void CancelNode::Sweep(CancelNode* (&idle)[2]) {
+  for (CancelNode*& found : idle) {
+    CancelNode* c = sweep_ != nullptr ? sweep_ : first_;
+    sweep_ = c->next_;                // there is one: who has joined
+    if (!c->mu_.TryLock()) continue;  // somebody is there: next time
+    if (c->EndLinger()) found = c;
+    c->mu_.Unlock();
+  }
 }
 
 // TakeChild takes the first child off the list, with a reference; nullptr:
@@ -405,6 +441,12 @@ bool CancelNode::Linger(ContextNode** held) {
   return true;
 }
 
+// EndLinger tells whether the node lingers for nobody any more: then the
+// reference is the caller's. mu_ is held.
+bool CancelNode::EndLinger() {
+  return lingers_ && !Observed() && std::exchange(lingers_, false);
+}
+
 void CancelNode::LoseAncestors() {
   std::scoped_lock hold(mu_);
   alone_ = true;
@@ -413,15 +455,20 @@ void CancelNode::LoseAncestors() {
   refs.add(static_cast<uint32_t>(-1), rt::release);
 }
 
-// Destroy: there is no reference any more, and there will be none.
-void CancelNode::Destroy(CancelNode** lost) {
-  Leave();
+// Destroy: there is no reference any more, and there will be none. Returns what
+// Leave does.
+CancelNode* CancelNode::Destroy(CancelNode** lost) {
+  CancelNode* up = Leave();
   {
     std::scoped_lock hold(mu_);  // children may just be leaving
     while (CancelNode* c = TakeChild()) c->next_ = std::exchange(*lost, c);
   }
   if (timer_.get() != nullptr) {
-    timer_.get()->Stop();
+    // Handles are dropped anywhere, but a bubble's timer is stopped inside.
+    // Left alone it fires, or goes with its bubble: see DeadlinePassed.
+    if (timer_bubble_ == 0 || timer_bubble_ == rt::currentBubble()) {
+      timer_.get()->Stop();
+    }
     timer_ = {};
   }
   // Relaxed: the count of references has ordered us after all others.
@@ -430,6 +477,7 @@ void CancelNode::Destroy(CancelNode** lost) {
   if (closure_ != nullptr) ft_->destroy(&closure_);
   if (up_ != nullptr) up_->WeakUnref();
   WeakUnref();
+  return up;
 }
 
 // ---- What happens at the end ------------------------------------------------
@@ -450,7 +498,9 @@ namespace {
 
 // DeadlinePassed is what the timer of a deadline calls. It has a weak
 // reference: the timer of a node that nobody holds is stopped, and if it is too
-// late for that, finds nothing to do.
+// late for that, or not allowed, finds nothing to do. The FuncTimer that it is
+// in has a reference of its own while it is pending, so it goes after the call,
+// or with the rest of the bubble, and the node's memory with it.
 class DeadlinePassed {
  public:
   DeadlinePassed(CancelNode* n, absl::Status cause) noexcept
@@ -484,6 +534,7 @@ void CancelNode::StartTimer(int64_t ns, absl::Status cause) {
   if (state_.load(rt::relaxed) != kLive) return;  // written under the lock
   timer.get()->Start(ns, rt::callerPC());
   timer_ = std::move(timer);
+  timer_bubble_ = rt::currentBubble();
 }
 
 rt::Hchan* CancelNode::Done() {
@@ -526,7 +577,7 @@ bool CancelNode::StopFunc() {
     if (!Close(kCanceled, absl::OkStatus())) return false;
     closure = std::exchange(closure_, nullptr);
   }
-  Leave();
+  if (CancelNode* up = Leave()) ContextRelease(up);
   ft_->destroy(&closure);
   return true;
 }

@@ -1,5 +1,7 @@
 // sync::ErrGroup. The limit is a buffered channel with a value for each active
-// goroutine, so that those who wait for a place are served in order.
+// goroutine, so that those who wait for a place are served in order. active_
+// counts the goroutines once more, limit or not, until they have left: only
+// then may SetLimit replace the channel.
 #include "gump/errgroup.h"
 
 #include <string>
@@ -17,21 +19,29 @@ ErrGroup::GroupAndContext ErrGroup::WithContext(
 }
 
 void ErrGroup::SetLimit(int n) {
-  if (const size_t active = active_.Len(); active != 0) {
+  // Acquire: pairs with Leave.
+  if (const size_t active = active_.load(rt::acquire); active != 0) {
     panic(absl::StrCat("errgroup: modify limit while ", active,
                        " goroutines in the group are still active"));
   }
-  active_ = n < 0 ? nullptr : make_chan<void>(static_cast<size_t>(n));
+  places_ = n < 0 ? nullptr : make_chan<void>(static_cast<size_t>(n));
 }
 
-void ErrGroup::Enter() const {
-  if (active_) active_.Send();
+void ErrGroup::Enter() {
+  if (places_) places_.Send();
+  active_.add(1, rt::relaxed);  // publishes nothing
 }
 
-bool ErrGroup::TryEnter() const { return !active_ || active_.TrySend(); }
+bool ErrGroup::TryEnter() {
+  if (places_ && !places_.TrySend()) return false;
+  active_.add(1, rt::relaxed);  // publishes nothing
+  return true;
+}
 
-void ErrGroup::Leave() const {
-  if (active_) (void)active_.TryRecv();  // never empty: our own is there
+void ErrGroup::Leave() {
+  if (places_) (void)places_.TryRecv();  // never empty: our own is there
+  // Release: our use of the channel is over.
+  active_.add(static_cast<size_t>(-1), rt::release);
 }
 
 void ErrGroup::Fail(absl::Status status) {

@@ -2,7 +2,9 @@
 // foreseeable" and what does not fit, and sums saturate.
 //
 // The bucket is not refilled by anybody: who looks at it works out what has
-// flown in since last_. Tokens below 0 are promised to those who wait.
+// flown in since last_. Tokens below 0 are promised to those who wait. The
+// clock is read under mu_: whenever last_ goes back, what has flown in since
+// does so once more.
 #include "gump/rate.h"
 
 #include <algorithm>
@@ -10,6 +12,7 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -76,12 +79,16 @@ absl::Duration Reservation::DelayFrom(absl::Time now) const {
   return DurationOf(std::max<int64_t>(0, Minus(time_to_act_, NanosOf(now))));
 }
 
-void Reservation::Cancel() const {
-  if (ok_) limiter_->GiveBack(*this, limiter_->Now());
+void Reservation::Cancel() {
+  if (!ok_) return;
+  std::scoped_lock hold(limiter_->mu_);
+  limiter_->GiveBack(this, limiter_->Now());
 }
 
-void Reservation::CancelAt(absl::Time now) const {
-  if (ok_) limiter_->GiveBack(*this, NanosOf(now));
+void Reservation::CancelAt(absl::Time now) {
+  if (!ok_) return;
+  std::scoped_lock hold(limiter_->mu_);
+  limiter_->GiveBack(this, NanosOf(now));
 }
 
 Limiter::Limiter(double per_second, int burst)
@@ -115,37 +122,47 @@ double Limiter::TokensAt(absl::Time now) const {
   return Advance(NanosOf(now));
 }
 
-bool Limiter::AllowN(int n) { return Take(Now(), n, 0).ok_; }
+bool Limiter::AllowN(int n) {
+  std::scoped_lock hold(mu_);
+  return Take(Now(), n, 0).ok_;
+}
 
 bool Limiter::AllowN(absl::Time now, int n) {
+  std::scoped_lock hold(mu_);
   return Take(NanosOf(now), n, 0).ok_;
 }
 
-Reservation Limiter::ReserveN(int n) { return Take(Now(), n, kForever); }
+Reservation Limiter::ReserveN(int n) {
+  std::scoped_lock hold(mu_);
+  return Take(Now(), n, kForever);
+}
 
 Reservation Limiter::ReserveN(absl::Time now, int n) {
+  std::scoped_lock hold(mu_);
   return Take(NanosOf(now), n, kForever);
 }
 
 void Limiter::SetLimit(double per_second) {
-  SetLimitAt(absl::FromUnixNanos(Now()), per_second);
+  std::scoped_lock hold(mu_);
+  Refill(Now());
+  limit_ = per_second;
 }
 
 void Limiter::SetLimitAt(absl::Time now, double per_second) {
   std::scoped_lock hold(mu_);
-  tokens_ = Advance(NanosOf(now));
-  last_ = NanosOf(now);
+  Refill(NanosOf(now));
   limit_ = per_second;
 }
 
 void Limiter::SetBurst(int burst) {
-  SetBurstAt(absl::FromUnixNanos(Now()), burst);
+  std::scoped_lock hold(mu_);
+  Refill(Now());
+  burst_ = burst;
 }
 
 void Limiter::SetBurstAt(absl::Time now, int burst) {
   std::scoped_lock hold(mu_);
-  tokens_ = Advance(NanosOf(now));
-  last_ = NanosOf(now);
+  Refill(NanosOf(now));
   burst_ = burst;
 }
 
@@ -156,9 +173,15 @@ double Limiter::Advance(int64_t now) const noexcept {
                   static_cast<double>(burst_));
 }
 
-// Take takes n tokens if they will be there within max_wait from `now` on.
+// Refill brings the bucket up to `now`. mu_ is held.
+void Limiter::Refill(int64_t now) noexcept {
+  tokens_ = Advance(now);
+  last_ = now;
+}
+
+// Take takes n tokens if they will be there within max_wait from `now` on. mu_
+// is held.
 Reservation Limiter::Take(int64_t now, int n, int64_t max_wait) {
-  std::scoped_lock hold(mu_);
   Reservation r;
   r.limiter_ = this;
   r.limit_ = limit_;
@@ -180,19 +203,22 @@ Reservation Limiter::Take(int64_t now, int n, int64_t max_wait) {
   return r;
 }
 
-// GiveBack cancels r at `now`. Tokens that were reserved after r stay taken:
-// who reserved them has been told a time that counts on r's being used.
-void Limiter::GiveBack(const Reservation& r, int64_t now) {
-  std::scoped_lock hold(mu_);
-  if (limit_ >= Inf || r.tokens_ == 0 || r.time_to_act_ < now) return;
-  const int64_t later = Minus(last_event_, r.time_to_act_);
-  const double restored = r.tokens_ - TokensOf(later, r.limit_);
+// GiveBack cancels *r at `now`. Tokens that were reserved after it stay taken:
+// who reserved them has been told a time that counts on its being used. mu_ is
+// held.
+void Limiter::GiveBack(Reservation* r, int64_t now) {
+  const int tokens = std::exchange(r->tokens_, 0);
+  if (limit_ >= Inf || tokens == 0 || r->time_to_act_ < now) return;
+  // Below 0: the rate has been raised since, or the time taken back.
+  const int64_t later =
+      std::max<int64_t>(0, Minus(last_event_, r->time_to_act_));
+  const double restored = tokens - TokensOf(later, r->limit_);
   if (restored <= 0) return;
   tokens_ = std::min(Advance(now) + restored, static_cast<double>(burst_));
   last_ = now;
-  if (r.time_to_act_ != last_event_) return;
-  const int64_t wait = TimeOf(r.tokens_, r.limit_);
-  const int64_t previous = Minus(r.time_to_act_, wait);
+  if (r->time_to_act_ != last_event_) return;
+  const int64_t wait = TimeOf(tokens, r->limit_);
+  const int64_t previous = Minus(r->time_to_act_, wait);
   if (previous >= now) last_event_ = previous;
 }
 
@@ -206,27 +232,33 @@ absl::Status Limiter::WaitN(const context::Context& ctx, int n) {
         absl::StrCat("rate: Wait(n=", n, ") exceeds limiter's burst ", burst));
   }
   if (absl::Status s = ctx.Err(); !s.ok()) return s;
-  int64_t max_wait = kForever;
+  const std::optional<absl::Time> deadline = ctx.Deadline();
+  const recv_chan<void> done = ctx.Done();  // before Take, because it may throw
+  mu_.Lock();
   const int64_t now = Now();
-  if (const std::optional<absl::Time> deadline = ctx.Deadline()) {
-    // On the wall clock as it is now, unlike ours. Saturates.
-    max_wait = absl::ToInt64Nanoseconds(*deadline - synctest::Now());
-  }
-  const Reservation r = Take(now, n, max_wait);
+  // On the wall clock as it is now, unlike ours. Saturates.
+  const int64_t max_wait =
+      deadline ? absl::ToInt64Nanoseconds(*deadline - synctest::Now())
+               : kForever;
+  Reservation r = Take(now, n, max_wait);
+  mu_.Unlock();
   if (!r.ok_) {
     return absl::DeadlineExceededError(
         absl::StrCat("rate: Wait(n=", n, ") would exceed context deadline"));
   }
   if (r.time_to_act_ <= now) return absl::OkStatus();
+  // Gives the tokens back unless the events may happen; also if this throws.
+  struct CancelAtEnd {
+    Reservation* r;
+    ~CancelAtEnd() {
+      if (r != nullptr) r->Cancel();
+    }
+  } at_end{&r};
   const time::Timer timer = time::NewTimer(
       r.time_to_act_ == kForever ? absl::InfiniteDuration()
                                  : absl::Nanoseconds(r.time_to_act_ - now));
-  const recv_chan<void> done = ctx.Done();
-  bool in_time = false;
-  select(Recv(timer.C, [&] { in_time = true; }), Recv(done, [] {}));
-  if (in_time) return absl::OkStatus();
-  r.Cancel();
-  return ctx.Err();
+  select(Recv(timer.C, [&] { at_end.r = nullptr; }), Recv(done, [] {}));
+  return at_end.r == nullptr ? absl::OkStatus() : ctx.Err();
 }
 
 }  // namespace gump::rate

@@ -60,6 +60,8 @@ Hchan* makechan(const ElemType* t, size_t cap) noexcept {
   return c;
 }
 
+void chanLeaveBubble(Hchan* c) noexcept { c->bubble = 0; }
+
 void chanRetain(Hchan* c) noexcept {
   // The caller's handle keeps it above 0; nothing is published.
   c->refs.add(1, relaxed);

@@ -143,7 +143,7 @@ TEST_P(ContextFuncTest, AfterFuncNeedsNoGoroutineMeanwhile) {
     const int before = runtime::NumGoroutine();
     std::vector<StopFunc> stops;
     for (int i = 0; i < 1000; i++) stops.push_back(AfterFunc(c, [] {}));
-    EXPECT_EQ(runtime::NumGoroutine(), before);
+    EXPECT_LE(runtime::NumGoroutine(), before);  // one from before may end
     for (auto& stop : stops) EXPECT_TRUE(stop());
   });
 }

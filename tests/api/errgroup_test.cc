@@ -17,6 +17,7 @@
 #include "gump/panic.h"
 #include "gump/runtime.h"
 #include "tests/testing/known_thread.h"
+#include "tests/testing/panic_text.h"
 #include "tests/testing/parked.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -133,6 +134,36 @@ TEST_P(ErrGroupTest, SetLimitWhileActivePanics) {
     release.Close();
     EXPECT_TRUE(group.Wait().ok());
     group.SetLimit(6);
+  });
+}
+
+TEST_P(ErrGroupTest, SetLimitWhileActiveWithoutOnePanics) {
+  Run([] {
+    ErrGroup group;
+    chan<void> release = make_chan<void>();
+    for (int i = 0; i < 2; i++) group.Go([&] { (void)release.Recv(); });
+    EXPECT_EQ(testing::PanicText([&] { group.SetLimit(1); }),
+              "errgroup: modify limit while 2 goroutines in the group "
+              "are still active");
+    release.Close();
+    EXPECT_TRUE(group.Wait().ok());
+    group.SetLimit(1);
+  });
+}
+
+// For the sanitizers: the old limit goes when nobody uses it any more.
+TEST_P(ErrGroupTest, SetLimitWhenTheLastIsLeaving) {
+  Run([] {
+    ErrGroup group;
+    group.SetLimit(1);
+    for (int i = 0; i < 1000; i++) {
+      group.Go([] {});
+      EXPECT_TRUE(testing::Eventually([&] {
+        return testing::PanicText([&] { group.SetLimit(1 + i % 2); }) ==
+               "no panic";
+      }));
+    }
+    EXPECT_TRUE(group.Wait().ok());
   });
 }
 

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -11,6 +13,7 @@
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/waitgroup.h"
+#include "runtime/proc.h"
 #include "tests/testing/known_thread.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -20,6 +23,12 @@ namespace {
 using sync::Pool;
 using PoolTest = testing::WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(PoolTest);
+
+// All cycles are the tests' own.
+const bool no_forced_cycles = [] {
+  rt::forcegcperiod.store(std::numeric_limits<int64_t>::max(), rt::relaxed);
+  return true;
+}();
 
 // An item that counts the living.
 struct Item {

@@ -3,27 +3,47 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstddef>
 #include <limits>
+#include <new>
 #include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gump/context.h"
 #include "gump/go.h"
 #include "gump/waitgroup.h"
+#include "runtime/sanitizer.h"
 #include "tests/testing/known_thread.h"
 #include "tests/testing/parked.h"
 #include "tests/testing/with_gomaxprocs.h"
+
+namespace {
+std::atomic<bool> out_of_memory = false;
+}
+
+// What channels are made with. The sanitizers have theirs.
+#if !defined(GUMP_ASAN) && !defined(GUMP_TSAN)
+void* operator new(std::size_t n, const std::nothrow_t&) noexcept {
+  if (out_of_memory) return nullptr;
+  try {
+    return ::operator new(n);
+  } catch (...) {
+    return nullptr;
+  }
+}
+#endif
 
 namespace gump {
 namespace {
 
 using rate::Limiter;
 using rate::Reservation;
+using Clock = std::chrono::steady_clock;  // as the limiter's
 using RateTest = testing::WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(RateTest);
 
@@ -96,7 +116,7 @@ TEST(RateClockTest, ReservationsQueueUp) {
 
 TEST(RateClockTest, MoreThanTheBurstIsNotReserved) {
   Limiter l(10, 2);
-  const Reservation r = l.ReserveN(At(0), 3);
+  Reservation r = l.ReserveN(At(0), 3);
   EXPECT_FALSE(r.OK());
   EXPECT_EQ(r.Delay(), absl::InfiniteDuration());
   EXPECT_EQ(r.DelayFrom(At(0)), absl::InfiniteDuration());
@@ -107,14 +127,14 @@ TEST(RateClockTest, MoreThanTheBurstIsNotReserved) {
 TEST(RateClockTest, CancelGivesBackWhatNobodyCountsOn) {
   Limiter l(10, 2);
   (void)l.ReserveN(At(0), 2);
-  const Reservation r = l.ReserveN(At(0), 2);  // for 2
+  Reservation r = l.ReserveN(At(0), 2);  // for 2
   r.CancelAt(At(1));
   EXPECT_NEAR(l.TokensAt(At(1)), 1, 1e-6);
   // With one behind it whose time is told, only the rest comes back.
   Limiter m(10, 2);
   (void)m.ReserveN(At(0), 2);
-  const Reservation first = m.ReserveN(At(0), 2);
-  const Reservation second = m.ReserveN(At(0), 1);  // for 3
+  Reservation first = m.ReserveN(At(0), 2);
+  Reservation second = m.ReserveN(At(0), 1);  // for 3
   first.CancelAt(At(1));
   EXPECT_NEAR(m.TokensAt(At(1)), -1, 1e-6);
   // Too late: the time has come.
@@ -125,11 +145,34 @@ TEST(RateClockTest, CancelGivesBackWhatNobodyCountsOn) {
 TEST(RateClockTest, CancellingTheLastGoesBackToTheOneBefore) {
   Limiter l(10, 2);
   (void)l.ReserveN(At(0), 2);
-  const Reservation a = l.ReserveN(At(0), 1);  // for 1
-  const Reservation b = l.ReserveN(At(0), 1);  // for 2
+  Reservation a = l.ReserveN(At(0), 1);  // for 1
+  Reservation b = l.ReserveN(At(0), 1);  // for 2
   b.CancelAt(At(0));
   a.CancelAt(At(0));  // now the last, so all of it comes back
   EXPECT_NEAR(l.TokensAt(At(0)), 0, 1e-6);
+}
+
+TEST(RateClockTest, CancellingTwiceGivesBackOnce) {
+  Limiter l(10, 2);
+  (void)l.ReserveN(At(0), 2);
+  Reservation last = l.ReserveN(At(0), 2);  // for 2
+  for (int i = 0; i < 3; i++) last.CancelAt(At(0));
+  EXPECT_NEAR(l.TokensAt(At(0)), 0, 1e-6);
+  // And with one behind it.
+  Reservation first = l.ReserveN(At(0), 2);
+  (void)l.ReserveN(At(0), 1);
+  for (int i = 0; i < 3; i++) first.CancelAt(At(0));
+  EXPECT_NEAR(l.TokensAt(At(0)), -2, 1e-6);
+}
+
+TEST(RateClockTest, CancelGivesBackNoMoreThanWasTaken) {
+  Limiter l(1, 1);
+  (void)l.ReserveN(At(0), 1);
+  Reservation slow = l.ReserveN(At(0), 1);  // for 10
+  l.SetLimitAt(At(0), 100);
+  (void)l.ReserveN(At(0), 1);  // later, and yet for a time before that
+  slow.CancelAt(At(0));
+  EXPECT_NEAR(l.TokensAt(At(0)), -1, 1e-6);
 }
 
 TEST(RateClockTest, TheRateCanBeChanged) {
@@ -187,8 +230,8 @@ TEST(RateClockTest, SlowRatesAndFarTimesDoNotOverflow) {
 
 TEST_P(RateTest, WaitLetsAtMostTheRateThrough) {
   Run([] {
+    const auto start = Clock::now();
     Limiter l(1000, 1);
-    const absl::Time start = absl::Now();
     sync::WaitGroup wg;
     std::atomic<int> n = 0;
     for (int g = 0; g < 4; g++) {
@@ -201,8 +244,25 @@ TEST_P(RateTest, WaitLetsAtMostTheRateThrough) {
     }
     wg.Wait();
     EXPECT_EQ(n, 20);
-    // The first costs nothing. A little less for the two clocks.
-    EXPECT_GE(absl::Now() - start, absl::Milliseconds(18));
+    // The first costs nothing. Less the fractions of a ns.
+    EXPECT_GE(Clock::now() - start,
+              std::chrono::milliseconds(19) - std::chrono::nanoseconds(100));
+  });
+}
+
+// However those who take tokens overtake one another.
+TEST_P(RateTest, NoTokenFlowsInTwice) {
+  Run([] {
+    constexpr int kEach = 50'000;
+    constexpr double kRate = 1e6;
+    const auto start = Clock::now();
+    Limiter l(kRate, 1);
+    testing::OnBothSides([&] {
+      for (int i = 0; i < kEach; i++) (void)l.Reserve();
+    });
+    const double left = l.Tokens();
+    const std::chrono::duration<double> time = Clock::now() - start;
+    EXPECT_LE(left, 1 + kRate * time.count() - 4 * kEach + 1e-3);
   });
 }
 
@@ -237,6 +297,19 @@ TEST_P(RateTest, CancellingWaitGivesTheTokensBack) {
     EXPECT_NEAR(l.Tokens(), -2, 0.9);
     cancel();
     wg.Wait();
+    EXPECT_NEAR(l.Tokens(), 0, 0.9);
+  });
+}
+
+TEST_P(RateTest, WaitThatThrowsTakesNothing) {
+  if (rt::kSanitizerBuild) GTEST_SKIP() << "the sanitizer's operator new";
+  Run([] {
+    Limiter l(0.001, 3);
+    EXPECT_TRUE(l.AllowN(3));
+    const auto [ctx, cancel] = context::WithCancel(context::Background());
+    out_of_memory = true;
+    EXPECT_ANY_THROW((void)l.WaitN(ctx, 2));
+    out_of_memory = false;
     EXPECT_NEAR(l.Tokens(), 0, 0.9);
   });
 }

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -24,12 +25,15 @@
 #include "gump/select.h"
 #include "gump/time.h"
 #include "gump/waitgroup.h"
+#include "tests/testing/contexts.h"
+#include "tests/testing/counted.h"
 #include "tests/testing/panic_text.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
 namespace {
 
+using testing::Counted;
 using testing::Eventually;
 using testing::PanicText;
 using namespace std::chrono_literals;
@@ -735,6 +739,54 @@ TEST_P(SynctestTest, ContextsEndByTheClockOfTheBubble) {
       EXPECT_EQ(Since(), absl::Hours(3));
       EXPECT_FALSE(ctx.Err().ok());
       cancel();
+    });
+  });
+}
+
+// In a process of its own: there is one channel for all, made by the first.
+TEST(SynctestDeathTest, AContextCancelledBeforeDoneIsTheSameEverywhere) {
+  EXPECT_EXIT(
+      gump::Run([] {
+        const auto look = [] {
+          auto [ctx, cancel] = context::WithCancel(context::Background());
+          cancel();
+          (void)ctx.Done().Recv();
+          select(Recv(ctx.Done(), [] {}), Recv(make_chan<int>(), [] {}));
+        };
+        synctest::Run(look);
+        look();
+        synctest::Run(look);
+        std::_Exit(0);
+      }),
+      ::testing::ExitedWithCode(0), "");
+}
+
+TEST_P(SynctestTest, ContextsMayBeDroppedOutside) {
+  Run([] {
+    const auto make = [] {
+      return context::WithTimeout(testing::Watched(context::Background()),
+                                  absl::Hours(1))
+          .first;
+    };
+    // When the bubble has gone.
+    context::Context kept;
+    synctest::Run([&] { kept = make(); });
+    EXPECT_EQ(Counted::values(), 1);
+    kept = {};
+    EXPECT_EQ(Counted::values(), 0);
+    // While it is there: the deadline comes, and finds nobody.
+    auto handed = make_chan<context::Context>();
+    auto dropped = make_chan<void>();
+    go([=] {
+      (void)handed.Recv();
+      dropped.Send();
+    });
+    synctest::Run([&] {
+      context::Context ctx = make();
+      handed.Send(std::move(ctx));
+      (void)dropped.Recv();
+      EXPECT_EQ(Counted::values(), 0);
+      time::Sleep(2h);
     });
   });
 }

@@ -199,19 +199,23 @@ TEST_P(WaitGroupTest, AddWhileWaitersAreReleasedPanics) {
   });
 }
 
+// Several attempts: a goroutine may be preempted anywhere.
 TEST(WaitGroupMisuseTest, ReuseBeforeWaitHasReturnedPanics) {
-  testing::RunWith(1, [] {
-    WaitGroup wg, waiter;
-    std::string text;
-    wg.Add(1);
-    waiter.Go([&] { text = PanicOf([&] { wg.Wait(); }); });
-    runtime::Gosched();  // it parks in Wait
-    wg.Done();           // it is ready, but has not run
-    wg.Add(1);
-    waiter.Wait();
-    EXPECT_EQ(text,
-              "sync: WaitGroup is reused before previous Wait has returned");
+  const std::string want =
+      "sync: WaitGroup is reused before previous Wait has returned";
+  std::string text;
+  testing::RunWith(1, [&] {
+    for (int i = 0; i < 10 && text != want; i++) {
+      WaitGroup wg, waiter;
+      wg.Add(1);
+      waiter.Go([&] { text = PanicOf([&] { wg.Wait(); }); });
+      runtime::Gosched();  // it parks in Wait
+      wg.Done();           // it is ready, but has not run
+      wg.Add(1);
+      waiter.Wait();
+    }
   });
+  EXPECT_EQ(text, want);
 }
 
 TEST(WaitGroupDeathTest, ExceptionInGoEndsTheProcess) {

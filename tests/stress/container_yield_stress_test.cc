@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -95,6 +96,98 @@ TEST(ContainerYieldStressTest, List) {
     }
     EXPECT_EQ(Counted::objects(), 0);
   });
+}
+
+// ---- One that stops
+
+// OnAccess calls f(n) before the n-th access that this thread makes while the
+// OnAccess lives.
+class OnAccess {
+ public:
+  template <class F>
+  explicit OnAccess(F f) : hook_([this, f] { f(n_++); }) {
+    rt::before_access = &hook_;
+  }
+  OnAccess(const OnAccess&) = delete;
+  ~OnAccess() { rt::before_access = nullptr; }
+
+ private:
+  int n_ = 0;
+  std::function<void()> hook_;
+};
+
+// Wherever Remove is when somebody comes by, and wherever he stops then.
+TEST(ContainerStopTest, ListRemoveDoesNotWaitForOthers) {
+  bool reached = true;
+  for (int at = 0; reached; at++) {
+    reached = false;
+    bool stops = true;
+    for (int stop = 0; stops; stop++) {
+      sync::List<int> l;
+      l.PushBack(1);
+      auto e = l.PushBack(2);
+      l.PushBack(3);
+      std::atomic<bool> stopped = false, over = false, go_on = false;
+      std::thread other;
+      bool held_up = false;
+      {
+        OnAccess watch([&](int n) {
+          if (n == at) {
+            reached = true;
+            other = std::thread([&] {
+              OnAccess until([&](int k) {
+                if (k != stop) return;
+                stopped = true;
+                while (!go_on) std::this_thread::yield();
+              });
+              l.Range([](int) {});
+              over = true;
+            });
+            while (!stopped && !over) std::this_thread::yield();
+          }
+          if (n == 10'000) held_up = go_on = true;
+        });
+        EXPECT_TRUE(l.Remove(e));
+      }
+      stops = stopped;
+      go_on = true;
+      if (other.joinable()) other.join();
+      ASSERT_FALSE(held_up) << "at access " << at << ", he at " << stop;
+      int sum = 0;
+      l.Range([&](int v) { sum += v; });
+      EXPECT_EQ(sum, 4);
+      EXPECT_EQ(l.Len(), 2u);
+    }
+  }
+}
+
+// Wherever the one who puts an element in is when others take it out.
+TEST(ContainerStopTest, ListLenIsNeverBelowZero) {
+  using Ints = sync::List<int>;
+  void (*const inserts[])(Ints&) = {
+      [](Ints& l) { l.PushBack(2); }, [](Ints& l) { l.PushFront(2); },
+      [](Ints& l) { l.InsertAfter(l.Front(), 2); }};
+  for (const auto insert : inserts) {
+    bool reached = true;
+    for (int at = 0; reached; at++) {
+      reached = false;
+      Ints l;
+      l.PushBack(1);
+      {
+        OnAccess watch([&](int n) {
+          if (n != at) return;
+          reached = true;
+          while (l.PopFront()) {
+          }
+          EXPECT_LE(l.Len(), 1u);
+        });
+        insert(l);
+      }
+      while (l.PopFront()) {
+      }
+      EXPECT_EQ(l.Len(), 0u);
+    }
+  }
 }
 
 }  // namespace

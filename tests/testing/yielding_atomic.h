@@ -10,6 +10,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <utility>
 
 namespace gump::rt {
 
@@ -20,8 +22,17 @@ inline constexpr std::memory_order acq_rel = std::memory_order_acq_rel;
 inline constexpr std::memory_order seq_cst = std::memory_order_seq_cst;
 
 // GiveWay yields before one access in eight, at random, and sleeps before one
-// in 128: long enough for the others to do a lot.
+// in 128: long enough for the others to do a lot. Or it calls what the thread
+// has set before_access to; what that accesses is not announced.
+inline thread_local std::function<void()>* before_access = nullptr;
+
 inline void GiveWay() {
+  if (before_access != nullptr) {
+    std::function<void()>* const f = std::exchange(before_access, nullptr);
+    (*f)();
+    before_access = f;
+    return;
+  }
   thread_local uint64_t state = reinterpret_cast<uintptr_t>(&state) | 1;
   state = state * 6364136223846793005 + 1442695040888963407;
   const uint64_t r = state >> 57;

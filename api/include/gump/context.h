@@ -24,10 +24,12 @@
 // from Done() that somebody still holds. They get to know of a deadline and of
 // the cancellation of an ancestor as long as that can happen at all; when
 // nobody is left who could cancel, the function is destroyed without a call,
-// and the channel stays open. Dropping a CancelFunc cancels nothing. A function
-// that holds the very context it is registered with keeps it alive until it is
-// cancelled or the function stopped; let it hold a copy of what it needs
-// instead.
+// and the channel stays open. A channel that goes after the handles takes the
+// context with it, though not at once: when the parent has got some more
+// children, or at the latest when the context would have been cancelled.
+// Dropping a CancelFunc cancels nothing. A function that holds the very context
+// it is registered with keeps it alive until it is cancelled or the function
+// stopped; let it hold a copy of what it needs instead.
 //
 // All functions may be called from goroutines and from plain threads, several
 // at a time, also from what AfterFunc runs. None waits for a context to end:

@@ -23,6 +23,7 @@
 #ifndef GUMP_ERRGROUP_H_
 #define GUMP_ERRGROUP_H_
 
+#include <cstddef>
 #include <functional>
 #include <type_traits>
 #include <utility>
@@ -30,6 +31,7 @@
 #include "absl/status/status.h"
 #include "gump/chan.h"
 #include "gump/context.h"
+#include "gump/internal/linkname.h"
 #include "gump/once.h"
 #include "gump/waitgroup.h"
 
@@ -76,8 +78,9 @@ class ErrGroup {
 
   // SetLimit limits the number of active goroutines to n; below 0: no limit,
   // as at first. With 0 none can be started any more. Panics "errgroup: modify
-  // limit while N goroutines in the group are still active". Not to be called
-  // at the same time as another function. Throws std::bad_alloc.
+  // limit while N goroutines in the group are still active", which they are, if
+  // only just, after their place is free. Not to be called at the same time as
+  // another function. Throws std::bad_alloc.
   void SetLimit(int n);
 
   // Wait waits until all goroutines have returned, and returns the first status
@@ -89,9 +92,9 @@ class ErrGroup {
   explicit ErrGroup(context::CancelCauseFunc cancel)
       : cancel_(std::move(cancel)) {}
 
-  void Enter() const;
-  [[nodiscard]] bool TryEnter() const;
-  void Leave() const;
+  void Enter();
+  [[nodiscard]] bool TryEnter();
+  void Leave();
   void Fail(absl::Status status);
 
   template <class F>
@@ -109,7 +112,7 @@ class ErrGroup {
   template <class Fn>
   void Call(Fn& f) {
     struct LeaveAtEnd {
-      const ErrGroup* group;
+      ErrGroup* group;
       ~LeaveAtEnd() { group->Leave(); }
     } at_end{this};
     Fn task(std::move(f));
@@ -122,7 +125,8 @@ class ErrGroup {
   }
 
   WaitGroup wg_;
-  chan<void> active_;  // as many values as goroutines; nil: no limit
+  chan<void> places_;          // as many values as are taken; nil: no limit
+  rt::Atomic<size_t> active_;  // goroutines that have not left yet
   Once failed_;
   absl::Status error_;               // written by the first failure, in failed_
   context::CancelCauseFunc cancel_;  // of WithContext, or empty

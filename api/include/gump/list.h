@@ -104,7 +104,8 @@ class List {
     }
   }
 
-  // Len is the number of elements; approximate while others change the list.
+  // Len is the number of elements; while others change the list, those that
+  // they are about to put in may count as well.
   [[nodiscard]] size_t Len() const noexcept { return chain_.Len(); }
 
  private:

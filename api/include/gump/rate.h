@@ -63,15 +63,16 @@ class Reservation {
 
   // Cancel says that the events will not happen, and gives the tokens back, as
   // far as nobody who reserved later counts on them; at `now`. When their time
-  // has come it does nothing.
-  void Cancel() const;
-  void CancelAt(absl::Time now) const;
+  // has come it does nothing, and neither does a second Cancel. To be called on
+  // one of the copies only.
+  void Cancel();
+  void CancelAt(absl::Time now);
 
  private:
   friend class Limiter;
   Limiter* limiter_ = nullptr;
   bool ok_ = false;
-  int tokens_ = 0;
+  int tokens_ = 0;           // that Cancel may give back
   int64_t time_to_act_ = 0;  // as all times in ns of the Limiter's clock
   double limit_ = 0;         // when it was made
 };
@@ -130,8 +131,9 @@ class Limiter {
 
   int64_t Now() const noexcept;
   double Advance(int64_t now) const noexcept;
+  void Refill(int64_t now) noexcept;
   Reservation Take(int64_t now, int n, int64_t max_wait);
-  void GiveBack(const Reservation& r, int64_t now);
+  void GiveBack(Reservation* r, int64_t now);
 
   const int64_t clock_offset_;  // wall clock minus monotonic clock
   mutable sync::Mutex mu_;      // guards what follows

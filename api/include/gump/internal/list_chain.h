@@ -33,7 +33,7 @@ class ListChain {
   bool InsertNext(uint32_t at, uint32_t i) noexcept;
   void InsertLast(uint32_t i) noexcept;
   bool RemoveNode(uint32_t i) noexcept;
-  bool Advance(uint32_t* at) noexcept;
+  bool Advance(uint32_t* at, bool* astray = nullptr) noexcept;
   void Drop(uint32_t i) noexcept;
 
   // Hold adds a reference to one that the caller has. Relaxed: it publishes
@@ -72,7 +72,7 @@ class ListChain {
     rt::Atomic<TaggedIndex> before;  // a hint: was before this; tag: its life
     rt::Atomic<uint32_t> refs;
     rt::Atomic<uint32_t> life;  // how often the node has been used
-    rt::Atomic<bool> linked;    // false: out of the chain
+    rt::Atomic<bool> linked;    // false: out of the chain; may say so late
     rt::Atomic<uint32_t> free_next;
     union {
       T value;  // there while refs is above 0
@@ -128,9 +128,11 @@ template <class T>
 bool ListChain<T>::InsertNext(uint32_t at, uint32_t i) noexcept {
   Node& n = arena_[i];
   n.before.store(HintOf(at), rt::release);   // as all hints: see RemoveNode
+  len_.add(1, rt::relaxed);                  // before anybody can remove it
   Link next = NextOf(at).load(rt::relaxed);  // a guess; the CAS decides
   do {
     if (Marked(next)) {
+      len_.add(static_cast<size_t>(-1), rt::relaxed);
       n.next.store(kEnd, rt::relaxed);  // counts nothing
       Drop(i);                          // the link's
       return false;
@@ -144,13 +146,13 @@ bool ListChain<T>::InsertNext(uint32_t at, uint32_t i) noexcept {
   if (next != kEnd) {
     arena_[IndexOf(next)].before.store(HintOf(i), rt::release);
   }
-  len_.add(1, rt::relaxed);
   return true;
 }
 
 // InsertLast puts node i at the end.
 template <class T>
 void ListChain<T>::InsertLast(uint32_t i) noexcept {
+  len_.add(1, rt::relaxed);                             // as in InsertNext
   Cursor c{this, FollowHint(tail_.load(rt::acquire))};  // pairs with the store
   for (;;) {
     while (Advance(&c.at)) {
@@ -165,11 +167,13 @@ void ListChain<T>::InsertLast(uint32_t i) noexcept {
     }
   }
   tail_.store(HintOf(i), rt::release);  // it is linked: see FollowHint
-  len_.add(1, rt::relaxed);
 }
 
 // RemoveNode marks node i, which is held; false: somebody else has. Then it
-// sees to it that the node is out of the chain.
+// sees to it that the node is out of the chain: a walk from the front to the
+// end, never astray, has passed the place where it was, and it is not there any
+// more. Each further walk means that somebody has removed a node meanwhile; so
+// it waits for nobody.
 template <class T>
 bool ListChain<T>::RemoveNode(uint32_t i) noexcept {
   Node& n = arena_[i];
@@ -183,23 +187,30 @@ bool ListChain<T>::RemoveNode(uint32_t i) noexcept {
   // Acquire: pairs with the release of every hint; the segment of the node that
   // it means has been seen by who left it.
   Cursor c{this, FollowHint(n.before.load(rt::acquire))};
-  while (n.linked.load(rt::acquire)) {  // pairs with Unlink
-    // At the end it may be still there: the hint was wrong, or a node on the
-    // way was removed while we stood on it.
-    if (!Advance(&c.at)) Drop(std::exchange(c.at, kHead));
+  bool astray = c.at != kHead;  // the hint may be wrong
+  // Relaxed: it only saves steps. Who has taken the node out may not have come
+  // to say so.
+  while (n.linked.load(rt::relaxed)) {
+    if (Advance(&c.at, &astray)) continue;
+    if (!astray) break;
+    astray = false;
+    Drop(std::exchange(c.at, kHead));
   }
   return true;
 }
 
 // Advance moves *at to the next element, which it takes hold of, and takes out
 // the removed ones on the way. False: there is none, and *at is on the last
-// node of the chain.
+// node of the chain. *astray becomes true if *at was removed while the walk
+// stood there: then removed ones may have been left, and *at be the last of
+// nothing.
 template <class T>
-bool ListChain<T>::Advance(uint32_t* at) noexcept {
+bool ListChain<T>::Advance(uint32_t* at, bool* astray) noexcept {
   for (;;) {
     rt::Atomic<Link>& from = NextOf(*at);
     const Link link = from.load(rt::acquire);  // pairs with the inserting CAS
     const uint32_t i = IndexOf(link);
+    if (astray != nullptr && Marked(link)) *astray = true;
     if (i == kEnd) return false;
     if (!TryHold(i)) continue;  // no link leads there any more
     // (L3). Acquire, as above. If TryHold read what somebody wrote after taking
@@ -232,7 +243,7 @@ void ListChain<T>::Unlink(uint32_t at, uint32_t i, uint32_t next) noexcept {
     return;
   }
   if (next != kEnd) arena_[next].before.store(HintOf(at), rt::release);
-  arena_[i].linked.store(false, rt::release);  // pairs with RemoveNode
+  arena_[i].linked.store(false, rt::relaxed);  // see RemoveNode
   Drop(i);                                     // the link's
 }
 

@@ -179,6 +179,8 @@ enum class CloseResult : uint8_t { kOk, kNilChannel, kAlreadyClosed };
 // makechan returns a channel with one reference; nullptr: size out of range or
 // no memory.
 [[nodiscard]] Hchan* makechan(const ElemType* t, size_t cap) noexcept;
+// chanLeaveBubble makes c, which nobody else knows yet, a channel of no bubble.
+void chanLeaveBubble(Hchan* c) noexcept;
 void chanRetain(Hchan* c) noexcept;
 // chanRelease: the last one destroys the queued values.
 void chanRelease(Hchan* c) noexcept;
