@@ -631,9 +631,7 @@ TEST_P(NetpollTest, WhatCannotBePolledIsRefused) {
     int err = 0;
     EXPECT_EQ(rt::pollOpen(file.fd(), &err), nullptr);
     EXPECT_EQ(err, EPERM);
-    const int number = file.fd();
-    file.Close();
-    EXPECT_EQ(rt::pollOpen(number, &err), nullptr);
+    EXPECT_EQ(rt::pollOpen(1 << 24, &err), nullptr);  // nobody has that many
     EXPECT_EQ(err, EBADF);
     // What was refused is used again.
     Ends e;
