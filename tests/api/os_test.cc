@@ -23,8 +23,10 @@
 #include "gump/status.h"
 #include "gump/time.h"
 #include "gump/waitgroup.h"
+#include "tests/testing/errno_access.h"
 #include "tests/testing/known_thread.h"
 #include "tests/testing/parked.h"
+#include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
@@ -633,6 +635,46 @@ TEST(OsStandardTest, AreTheDescriptors) {
   EXPECT_EQ(os::Stdout().Name(), "/dev/stdout");
   EXPECT_TRUE(os::Stdout() == os::Stdout());
   EXPECT_NE(fcntl(1, F_GETFD), -1);
+}
+
+// What a goroutine does in the kernel must not be seen in another's errno,
+// although it comes back on another thread.
+TEST_P(OsTest, LeavesTheErrnoOfOthersAlone) {
+  Run([] {
+    std::atomic<bool> stop = false;
+    WaitGroup readers;
+    WaitGroup others;
+    std::vector<File> writers;
+    for (int i = 0; i < 4; i++) {
+      int fds[2];
+      ASSERT_EQ(pipe2(fds, O_CLOEXEC), 0);
+      writers.push_back(os::NewFile(fds[1], "out").value());
+      readers.Go([r = os::NewFile(fds[0], "in").value()] {
+        while (!ReadSome(r).empty()) testing::SetErrno(1000);
+      });
+    }
+    for (int i = 0; i < 8; i++) {
+      others.Go([&, i] {
+        while (!stop) {
+          testing::SetErrno(2000 + i);
+          for (int k = 0; k < 200 && !stop; k++) {
+            ASSERT_EQ(testing::GetErrno(), 2000 + i);
+          }
+          runtime::Gosched();
+        }
+      });
+    }
+    const absl::Time end =
+        absl::Now() + absl::FromChrono(testing::StressTime(0.3));
+    while (absl::Now() < end) {
+      for (const File& w : writers) EXPECT_TRUE(w.Write("x").ok());
+      time::Sleep(absl::Microseconds(100));
+    }
+    stop = true;
+    for (const File& w : writers) EXPECT_TRUE(w.Close().ok());
+    readers.Wait();
+    others.Wait();
+  });
 }
 
 }  // namespace
