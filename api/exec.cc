@@ -1,0 +1,653 @@
+// Running other programs.
+//
+// A child is made by posix_spawn: libc has the kernel lend it our memory until
+// it has called exec (vfork), on a stack of its own and with all signals
+// blocked, and tells us the errno if that fails. The thread waits meanwhile, so
+// the call is declared. A fork would copy the page tables of what may be many
+// stacks, for the runtime to be in no state to be used by the child (fork.cc).
+//
+// A child's end is an event of its pidfd, which the poller has. Where there is
+// none (no descriptor left, an old kernel) a declared call waits.
+//
+// Invariants of a Process:
+//  (X1) Its number is its own until it is reaped, which is done with mu held,
+//       and noted in `reaped`; signals are sent with mu held.
+#include "gump/exec.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <iterator>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <unordered_set>
+
+#include "api/os_file.h"
+#include "api/status_util.h"
+#include "gump/chan.h"
+#include "gump/mutex.h"
+#include "netpoll/fd.h"
+
+extern char** environ;
+
+namespace gump {
+
+namespace internal {
+namespace {
+
+constexpr auto kPidfd = static_cast<idtype_t>(3);  // P_PIDFD
+
+absl::Status Misuse(const char* text) {
+  return absl::FailedPreconditionError(text);
+}
+
+absl::Status Failed(std::string_view op, std::string_view path, int err) {
+  std::string what(op);
+  what.append(" ").append(path);
+  return ErrorStatus(what, err, kFileClosed);
+}
+
+// Quoted is the text as Go's %q prints it, but for what is not ASCII.
+std::string Quoted(std::string_view text) {
+  static constexpr std::string_view kPlain = "abfnrtv\\\"";
+  static constexpr std::string_view kEscaped = "\a\b\f\n\r\t\v\\\"";
+  static constexpr char kHex[] = "0123456789abcdef";
+  std::string q = "\"";
+  for (const char c : text) {
+    const auto u = static_cast<unsigned char>(c);
+    if (const size_t i = kEscaped.find(c); i != std::string_view::npos) {
+      q.append({'\\', kPlain[i]});
+    } else if (u < 0x20 || u == 0x7f) {
+      q.append({'\\', 'x', kHex[u >> 4], kHex[u & 15]});
+    } else {
+      q += c;
+    }
+  }
+  q += '"';
+  return q;
+}
+
+// SignalText is Go's name of a signal.
+std::string SignalText(int sig) {
+  static constexpr const char* kNames[] = {
+      nullptr,
+      "hangup",
+      "interrupt",
+      "quit",
+      "illegal instruction",
+      "trace/breakpoint trap",
+      "aborted",
+      "bus error",
+      "floating point exception",
+      "killed",
+      "user defined signal 1",
+      "segmentation fault",
+      "user defined signal 2",
+      "broken pipe",
+      "alarm clock",
+      "terminated",
+      "stack fault",
+      "child exited",
+      "continued",
+      "stopped (signal)",
+      "stopped",
+      "stopped (tty input)",
+      "stopped (tty output)",
+      "urgent I/O condition",
+      "CPU time limit exceeded",
+      "file size limit exceeded",
+      "virtual timer expired",
+      "profiling timer expired",
+      "window changed",
+      "I/O possible",
+      "power failure",
+      "bad system call",
+  };
+  const auto i = static_cast<size_t>(sig);
+  if (i > 0 && i < std::size(kNames)) return kNames[i];
+  return "signal " + std::to_string(sig);
+}
+
+// ExitStatus is how a program has ended, as an error; OK if well.
+absl::Status ExitStatus(const siginfo_t& info) {
+  if (info.si_code == CLD_EXITED) {
+    if (info.si_status == 0) return absl::OkStatus();
+    return absl::UnknownError("exit status " + std::to_string(info.si_status));
+  }
+  std::string text = "signal: " + SignalText(info.si_status);
+  if (info.si_code == CLD_DUMPED) text += " (core dumped)";
+  return absl::UnknownError(text);
+}
+
+// Executable is 0 if there is such a program, or why not.
+int Executable(const std::string& path) {
+  return blocking([&] {
+    struct stat st;
+    const long n = SysCall([&] { return stat(path.c_str(), &st); });
+    if (n < 0) return ErrnoOf(n);
+    if (S_ISDIR(st.st_mode)) return EISDIR;
+    return ErrnoOf(SysCall([&] { return eaccess(path.c_str(), X_OK); }));
+  });
+}
+
+// Process is a child that has been started.
+class Process {
+ public:
+  explicit Process(pid_t pid) : pid_(pid) {
+    const long fd = SysCall([&] { return syscall(SYS_pidfd_open, pid, 0); });
+    if (fd < 0) return;
+    pidfd_.emplace(static_cast<int>(fd), rt::FdKind::kPipe);
+    if (pidfd_->init() == 0) return;
+    close(static_cast<int>(fd));
+    pidfd_.reset();
+  }
+
+  pid_t pid() const { return pid_; }
+
+  // Await parks until it has ended, and reaps it; 0 or the errno. Called once.
+  int Await(siginfo_t* info) {
+    int err = pidfd_ ? AwaitEvent(info) : AwaitCall(info);
+    if (err != 0) return err;
+    const std::scoped_lock hold(mu_);
+    reaped_ = true;
+    siginfo_t again;
+    err = ErrnoOf(Look(&again, WEXITED | WNOHANG));
+    if (pidfd_) (void)pidfd_->close();
+    return err;
+  }
+
+  absl::Status Signal(int sig) {
+    const std::scoped_lock hold(mu_);
+    int err = ESRCH;
+    if (!reaped_) {
+      err = ErrnoOf(SysCall([&]() -> long {
+        if (!pidfd_) return kill(pid_, sig);
+        return syscall(SYS_pidfd_send_signal, pidfd_->sysfd(), sig, nullptr, 0);
+      }));
+    }
+    if (err == 0) return absl::OkStatus();
+    if (err == ESRCH) return Misuse("os: process already finished");
+    return ErrorStatus("", err, kFileClosed);
+  }
+
+ private:
+  // Look is waitid for it.
+  long Look(siginfo_t* info, int options) {
+    *info = {};
+    return SysCall([&] {
+      return pidfd_ ? waitid(kPidfd, static_cast<id_t>(pidfd_->sysfd()), info,
+                             options)
+                    : waitid(P_PID, static_cast<id_t>(pid_), info, options);
+    });
+  }
+  int AwaitEvent(siginfo_t* info) {
+    long n = 0;
+    const int err = pidfd_->withRead([&](int) {
+      n = Look(info, WEXITED | WNOHANG | WNOWAIT);
+      return n < 0 || info->si_pid != 0;
+    });
+    return err != 0 ? err : ErrnoOf(n);
+  }
+  int AwaitCall(siginfo_t* info) {
+    return ErrnoOf(blocking([&] { return Look(info, WEXITED | WNOWAIT); }));
+  }
+
+  const pid_t pid_;
+  std::optional<rt::FD> pidfd_;
+  sync::Mutex mu_;
+  bool reaped_ = false;  // (X1)
+};
+
+// Killer ends a Process when its context is done.
+struct Killer {
+  explicit Killer(std::shared_ptr<Process> p) : process(std::move(p)) {}
+
+  void operator()() {
+    sent = process->Signal(SIGKILL).ok();
+    over.Close();
+  }
+
+  const std::shared_ptr<Process> process;
+  bool sent = false;  // before over is closed
+  const chan<void> over = make_chan<void>();
+};
+
+// Stream is a standard descriptor of the child.
+struct Stream {
+  bool set = false;
+  os::File file;    // what the user has set, or
+  OwnedFd child;    // one end of a pipe, until Start
+  os::File parent;  // and the other, until Wait
+};
+
+// AboveStandard moves a descriptor out of the way of 0 to 2; 0 or the errno.
+int AboveStandard(OwnedFd* fd) {
+  if (fd->get() > 2) return 0;
+  const long n = SysCall([&] { return fcntl(fd->get(), F_DUPFD_CLOEXEC, 3); });
+  if (n >= 0) *fd = OwnedFd(static_cast<int>(n));
+  return ErrnoOf(n);
+}
+
+// Reopen makes a description of its own, which blocks, for a pipe that has been
+// opened non-blocking. < 0: that cannot be done. (Not for devices: opening one
+// may do more than that.)
+long Reopen(int fd) {
+  struct stat st;
+  if (fstat(fd, &st) != 0 || !S_ISFIFO(st.st_mode)) return -1;
+  const std::string path = "/proc/self/fd/" + std::to_string(fd);
+  const long flags = SysCall([&] { return fcntl(fd, F_GETFL); });
+  if (flags < 0) return flags;
+  const int keep = static_cast<int>(flags) & (O_ACCMODE | O_APPEND);
+  // Non-blocking at first: a FIFO would wait for the other side.
+  const long n = SysCall([&] {
+    return open(path.c_str(), keep | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  });
+  if (n >= 0) fcntl(static_cast<int>(n), F_SETFL, keep);
+  return n;
+}
+
+// Lend makes a descriptor for the child from a user's file; 0, the errno, or
+// one of FD's errors.
+int Lend(const os::File& f, OwnedFd* out) {
+  OsFile* file = OsFileAccess::get(f);
+  if (file == nullptr) return EINVAL;
+  long n = 0;
+  const int err = file->fd.with([&](int fd) {
+    n = file->pollable ? Reopen(fd) : -1;
+    if (n >= 0) return 0;
+    n = SysCall([&] { return fcntl(fd, F_DUPFD_CLOEXEC, 3); });
+    if (n < 0) return ErrnoOf(n);
+    // As Go: programs do not expect EAGAIN. Ours will block, then.
+    if (file->pollable) {
+      const int flags = fcntl(fd, F_GETFL);
+      fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
+    }
+    return 0;
+  });
+  if (err != 0) return err;
+  *out = OwnedFd(static_cast<int>(n));
+  return AboveStandard(out);
+}
+
+// Strings is a list of texts as execve takes it.
+std::vector<char*> Strings(const std::vector<std::string>& texts) {
+  std::vector<char*> p;
+  for (const std::string& t : texts) p.push_back(const_cast<char*>(t.c_str()));
+  p.push_back(nullptr);
+  return p;
+}
+
+bool HasNul(const std::vector<std::string>& texts) {
+  return std::any_of(texts.begin(), texts.end(), [](const std::string& t) {
+    return t.find('\0') != std::string::npos;
+  });
+}
+
+// Dedup keeps the last of those with the same key.
+std::vector<std::string> Dedup(std::vector<std::string> env) {
+  std::unordered_set<std::string> seen;
+  std::vector<std::string> kept;
+  for (auto kv = env.rbegin(); kv != env.rend(); ++kv) {
+    const size_t equals = kv->find('=', 1);
+    if (equals != std::string::npos &&
+        !seen.insert(kv->substr(0, equals)).second) {
+      continue;
+    }
+    kept.push_back(std::move(*kv));
+  }
+  std::reverse(kept.begin(), kept.end());
+  return kept;
+}
+
+// Spawner is posix_spawn's arguments.
+class Spawner {
+ public:
+  Spawner() {
+    posix_spawn_file_actions_init(&actions_);
+    posix_spawnattr_init(&attr_);
+    sigset_t none;
+    sigemptyset(&none);
+    posix_spawnattr_setsigmask(&attr_, &none);
+    posix_spawnattr_setflags(&attr_, POSIX_SPAWN_SETSIGMASK);
+  }
+  ~Spawner() {
+    posix_spawn_file_actions_destroy(&actions_);
+    posix_spawnattr_destroy(&attr_);
+  }
+  Spawner(const Spawner&) = delete;
+  Spawner& operator=(const Spawner&) = delete;
+
+  void Dir(const std::string& dir) {
+    Note(posix_spawn_file_actions_addchdir_np(&actions_, dir.c_str()));
+  }
+  // fd < 0: /dev/null.
+  void Standard(int fd, int number) {
+    Note(fd >= 0 ? posix_spawn_file_actions_adddup2(&actions_, fd, number)
+                 : posix_spawn_file_actions_addopen(
+                       &actions_, number, "/dev/null",
+                       number == 0 ? O_RDONLY : O_WRONLY, 0));
+  }
+  // Spawn returns 0 or the errno.
+  int Spawn(pid_t* pid, const std::string& path,
+            const std::vector<std::string>& args,
+            const std::vector<std::string>& env) {
+    if (err_ != 0) return err_;
+    const std::vector<char*> argv = Strings(args);
+    const std::vector<char*> envp = Strings(env);
+    return blocking([&] {
+      return posix_spawn(pid, path.c_str(), &actions_, &attr_, argv.data(),
+                         envp.data());
+    });
+  }
+
+ private:
+  void Note(int err) {
+    if (err_ == 0) err_ = err;
+  }
+
+  posix_spawn_file_actions_t actions_;
+  posix_spawnattr_t attr_;
+  int err_ = 0;
+};
+
+}  // namespace
+
+// Command is what a Cmd holds.
+struct Command {
+  absl::Status Start();
+  absl::Status Wait();
+  absl::StatusOr<os::File> Pipe(int number);
+  absl::Status Capture(std::string* out);
+  absl::Status Spawn(const std::string& path, pid_t* pid);
+  std::vector<std::string> Environment() const;
+  void CloseChildEnds();
+  void CloseParentEnds();
+
+  std::vector<std::string> args;  // the name first
+  std::string dir;
+  std::optional<std::vector<std::string>> env;
+  Stream streams[3];
+  bool stderr_is_stdout = false;
+  context::Context ctx;
+
+  std::shared_ptr<Process> process;  // since Start
+  std::shared_ptr<Killer> killer;    // if there is a ctx
+  context::StopFunc stop;
+  std::atomic<bool> waited{false};
+  std::atomic<int> exit_code{-1};
+};
+
+absl::StatusOr<os::File> Command::Pipe(int number) {
+  static constexpr const char* kAlready[] = {"exec: Stdin already set",
+                                             "exec: Stdout already set",
+                                             "exec: Stderr already set"};
+  static constexpr const char* kLate[] = {
+      "exec: StdinPipe after process started",
+      "exec: StdoutPipe after process started",
+      "exec: StderrPipe after process started"};
+  Stream& s = streams[number];
+  if (s.set) return Misuse(kAlready[number]);
+  if (process != nullptr) return Misuse(kLate[number]);
+  int fds[2];
+  const long n = SysCall([&] { return pipe2(fds, O_CLOEXEC); });
+  if (n < 0) return ErrorStatus("pipe2", ErrnoOf(n), kFileClosed);
+  OwnedFd ends[2] = {OwnedFd(fds[0]), OwnedFd(fds[1])};
+  // The child's end of the pipe blocks, ours does not.
+  OwnedFd& child = ends[number == 0 ? 0 : 1];
+  OwnedFd& parent = ends[number == 0 ? 1 : 0];
+  if (const int err = AboveStandard(&child); err != 0) {
+    return ErrorStatus("pipe2", err, kFileClosed);
+  }
+  s.parent =
+      AdoptFile(std::move(parent), number == 0 ? "|1" : "|0", /*poll=*/true);
+  s.child = std::move(child);
+  s.set = true;
+  return s.parent;
+}
+
+void Command::CloseChildEnds() {
+  for (Stream& s : streams) s.child = OwnedFd();
+}
+
+void Command::CloseParentEnds() {
+  for (Stream& s : streams) {
+    if (s.parent) (void)s.parent.Close();  // or the user has
+    s.parent = os::File();
+  }
+}
+
+std::vector<std::string> Command::Environment() const {
+  if (env) return Dedup(*env);
+  std::vector<std::string> e;
+  for (char** kv = environ; kv != nullptr && *kv != nullptr; kv++) {
+    e.emplace_back(*kv);
+  }
+  if (!dir.empty()) {
+    std::error_code failed;
+    std::string pwd =
+        std::filesystem::absolute(dir, failed).lexically_normal().string();
+    if (pwd.size() > 1 && pwd.back() == '/') pwd.pop_back();
+    if (!failed) e.push_back("PWD=" + pwd);
+  }
+  return Dedup(std::move(e));
+}
+
+// Spawn makes the child of a program that has been found.
+absl::Status Command::Spawn(const std::string& path, pid_t* pid) {
+  const std::vector<std::string> environment = Environment();
+  if (HasNul(environment)) {
+    return absl::InvalidArgumentError(
+        "exec: environment variable contains NUL");
+  }
+  if (HasNul(args) || HasNul({dir})) return Failed("fork/exec", path, EINVAL);
+  Spawner spawner;
+  if (!dir.empty()) {
+    struct stat st;  // only to say that it is not the program that is missing
+    const long n = BlockingSysCall([&] { return stat(dir.c_str(), &st); });
+    if (n < 0) return Failed("chdir", dir, ErrnoOf(n));
+    spawner.Dir(dir);
+  }
+  OwnedFd lent[3];
+  for (int i = 0; i < 3; i++) {
+    Stream& s = streams[i];
+    if (s.set && s.child.get() < 0) {
+      const int err = Lend(s.file, &lent[i]);
+      if (err != 0) return Failed("fork/exec", path, err);
+    } else {
+      lent[i] = std::move(s.child);
+    }
+    const int from = i == 2 && stderr_is_stdout ? 1 : i;
+    spawner.Standard(lent[from].get(), i);
+  }
+  const int err = spawner.Spawn(pid, path, args, environment);
+  return err == 0 ? absl::OkStatus() : Failed("fork/exec", path, err);
+}
+
+absl::Status Command::Start() {
+  if (process != nullptr) return Misuse("exec: already started");
+  pid_t pid = 0;
+  const absl::Status s = [&]() -> absl::Status {
+    std::string path = args[0];
+    if (path.empty()) return Misuse("exec: no command");
+    if (path.find('/') == std::string::npos) {
+      absl::StatusOr<std::string> found = exec::LookPath(path);
+      if (!found.ok()) return found.status();
+      path = *std::move(found);
+    }
+    if (absl::Status done = ctx.Err(); !done.ok()) return done;
+    return Spawn(path, &pid);
+  }();
+  CloseChildEnds();
+  if (!s.ok()) {
+    CloseParentEnds();
+    return s;
+  }
+  process = std::make_shared<Process>(pid);
+  if (ctx.Done()) {
+    killer = std::make_shared<Killer>(process);
+    stop = context::AfterFunc(ctx, [k = killer] { (*k)(); });
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Command::Wait() {
+  if (process == nullptr) return Misuse("exec: not started");
+  if (waited.exchange(true)) return Misuse("exec: Wait was already called");
+  siginfo_t info;
+  const int err = process->Await(&info);
+  bool killed = false;
+  if (killer != nullptr && !stop()) {
+    (void)killer->over.Recv();
+    killed = killer->sent;
+  }
+  CloseParentEnds();
+  if (err != 0) return ErrorStatus("wait", err, kFileClosed);
+  const absl::Status ended = ExitStatus(info);
+  if (info.si_code == CLD_EXITED) exit_code = info.si_status;
+  const bool by_kill = info.si_code == CLD_KILLED && info.si_status == SIGKILL;
+  return killed && (ended.ok() || by_kill) ? ctx.Err() : ended;
+}
+
+// Capture runs the program and reads what it writes to standard output.
+absl::Status Command::Capture(std::string* out) {
+  absl::StatusOr<os::File> from = Pipe(1);
+  if (!from.ok()) return from.status();
+  if (absl::Status s = Start(); !s.ok()) return s;
+  absl::Status read;
+  for (size_t n = out->size();;) {
+    out->resize(std::max(n + 4096, std::min(2 * n, n + (1 << 20))));
+    const auto got =
+        from->Read(absl::MakeSpan(out->data() + n, out->size() - n));
+    if (got.ok()) n += *got;
+    if (!got.ok() || *got == 0) {
+      read = got.status();
+      out->resize(n);
+      break;
+    }
+  }
+  const absl::Status ended = Wait();
+  return ended.ok() ? read : ended;
+}
+
+}  // namespace internal
+
+namespace exec {
+
+using internal::ErrorStatus;
+using internal::kFileClosed;
+
+absl::StatusOr<std::string> LookPath(std::string_view file) {
+  const std::string name(file);
+  const std::string what = "exec: " + internal::Quoted(file);
+  if (name.find('/') != std::string::npos) {
+    const int err = internal::Executable(name);
+    if (err == 0) return name;
+    const bool missing = err != EACCES && err != EISDIR;
+    return ErrorStatus(missing ? what + ": stat " + name : what, err,
+                       kFileClosed);
+  }
+  const char* env = std::getenv("PATH");
+  std::string_view path = env == nullptr ? "" : env;
+  while (!path.empty() && !name.empty()) {
+    const size_t colon = std::min(path.find(':'), path.size());
+    std::string dir(path.substr(0, colon));
+    path.remove_prefix(std::min(colon + 1, path.size()));
+    if (dir.empty()) dir.assign(1, '.');  // as shells
+    const bool absolute = dir[0] == '/';
+    if (dir.back() != '/') dir += '/';
+    dir += name;
+    if (internal::Executable(dir) != 0) continue;
+    if (absolute) return dir;
+    return absl::FailedPreconditionError(
+        what + ": cannot run executable found relative to current directory");
+  }
+  return absl::NotFoundError(what + ": executable file not found in $PATH");
+}
+
+Cmd::Cmd(std::string_view name, std::vector<std::string> args)
+    : c_(std::make_unique<internal::Command>()) {
+  c_->args.emplace_back(name);
+  for (std::string& a : args) c_->args.push_back(std::move(a));
+}
+Cmd::Cmd(Cmd&&) noexcept = default;
+Cmd& Cmd::operator=(Cmd&&) noexcept = default;
+Cmd::~Cmd() = default;
+
+Cmd CommandContextOf(const context::Context& ctx, Cmd cmd) {
+  cmd.c_->ctx = ctx;
+  return cmd;
+}
+
+void Cmd::SetDir(std::string_view dir) { c_->dir = std::string(dir); }
+void Cmd::SetEnv(std::vector<std::string> env) { c_->env = std::move(env); }
+
+namespace {
+void Set(internal::Stream* s, os::File f) {
+  *s = internal::Stream();
+  s->set = true;
+  s->file = std::move(f);
+}
+}  // namespace
+void Cmd::SetStdin(os::File f) { Set(&c_->streams[0], std::move(f)); }
+void Cmd::SetStdout(os::File f) { Set(&c_->streams[1], std::move(f)); }
+void Cmd::SetStderr(os::File f) { Set(&c_->streams[2], std::move(f)); }
+
+absl::StatusOr<os::File> Cmd::StdinPipe() { return c_->Pipe(0); }
+absl::StatusOr<os::File> Cmd::StdoutPipe() { return c_->Pipe(1); }
+absl::StatusOr<os::File> Cmd::StderrPipe() { return c_->Pipe(2); }
+
+absl::Status Cmd::Start() { return c_->Start(); }
+absl::Status Cmd::Wait() { return c_->Wait(); }
+
+absl::Status Cmd::Run() {
+  const absl::Status s = c_->Start();
+  return s.ok() ? c_->Wait() : s;
+}
+
+absl::Status Cmd::Output(std::string* out) { return c_->Capture(out); }
+
+absl::Status Cmd::CombinedOutput(std::string* out) {
+  if (c_->streams[2].set && !c_->streams[1].set) {
+    return internal::Misuse("exec: Stderr already set");
+  }
+  c_->stderr_is_stdout = true;
+  return c_->Capture(out);
+}
+
+absl::StatusOr<std::string> Cmd::Output() {
+  std::string out;
+  if (absl::Status s = Output(&out); !s.ok()) return s;
+  return out;
+}
+
+absl::StatusOr<std::string> Cmd::CombinedOutput() {
+  std::string out;
+  if (absl::Status s = CombinedOutput(&out); !s.ok()) return s;
+  return out;
+}
+
+absl::Status Cmd::Kill() const { return Signal(SIGKILL); }
+
+absl::Status Cmd::Signal(int sig) const {
+  if (c_->process == nullptr) return internal::Misuse("exec: not started");
+  return c_->process->Signal(sig);
+}
+
+pid_t Cmd::Pid() const noexcept {
+  return c_->process == nullptr ? 0 : c_->process->pid();
+}
+
+int Cmd::ExitCode() const noexcept { return c_->exit_code; }
+
+}  // namespace exec
+}  // namespace gump
