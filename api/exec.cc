@@ -157,11 +157,10 @@ class Process {
   // Await parks until it has ended, and reaps it; 0 or the errno. Called once.
   int Await(siginfo_t* info) {
     int err = pidfd_ ? AwaitEvent(info) : AwaitCall(info);
-    if (err != 0) return err;
     const std::scoped_lock hold(mu_);
-    reaped_ = true;
+    reaped_ = true;  // also if somebody else has done it
     siginfo_t again;
-    err = ErrnoOf(Look(&again, WEXITED | WNOHANG));
+    if (err == 0) err = ErrnoOf(Look(&again, WEXITED | WNOHANG));
     if (pidfd_) (void)pidfd_->close();
     return err;
   }

@@ -77,6 +77,21 @@ TEST_P(ExecTest, RunsAndGivesTheOutput) {
   });
 }
 
+TEST_P(ExecTest, TheHeadersExample) {
+  Run([] {
+    Cmd cmd("sort", "-n");
+    absl::StatusOr<File> in = cmd.StdinPipe();
+    absl::StatusOr<File> out = cmd.StdoutPipe();
+    ASSERT_TRUE(cmd.Start().ok());
+    go([in = *in] {
+      in.Write("3\n1\n2\n").IgnoreError();
+      in.Close().IgnoreError();
+    });
+    EXPECT_EQ(ReadAll(*out), "1\n2\n3\n");
+    EXPECT_TRUE(cmd.Wait().ok());
+  });
+}
+
 TEST_P(ExecTest, HowItEndedIsAStatus) {
   Run([] {
     Cmd seven = Sh("exit 7");
@@ -318,23 +333,32 @@ TEST(ExecStandardTest, WorksWithoutStandardDescriptors) {
     saved[fd] = fcntl(fd, F_DUPFD_CLOEXEC, 50);
     close(fd);
   }
-  Cmd cmd("sh", "-c", "cat; echo done");
-  File in = cmd.StdinPipe().value();  // takes 0 and 1
-  EXPECT_TRUE(in.Fd() < 3);
   std::string out;
-  absl::Status s = absl::OkStatus();
-  std::thread writer([&] {
-    (void)in.Write("text ");
-    (void)in.Close();
-  });
-  s = cmd.Output(&out);
-  writer.join();
+  std::string err;
+  absl::Status s;
+  {
+    Cmd cmd("sh", "-c", "cat; echo done; echo error >&2");
+    File errors = cmd.StderrPipe().value();  // takes 0 and 1
+    EXPECT_EQ(errors.Fd(), 0);
+    File in = cmd.StdinPipe().value();
+    std::thread writer([&] {
+      (void)in.Write("text ");
+      (void)in.Close();
+      err = ReadAll(errors);
+    });
+    File output = cmd.StdoutPipe().value();
+    s = cmd.Start();
+    out = ReadAll(output);
+    writer.join();
+    s.Update(cmd.Wait());
+  }
   for (int fd : {0, 1}) {
     dup2(saved[fd], fd);
     close(saved[fd]);
   }
   EXPECT_TRUE(s.ok()) << s;
   EXPECT_EQ(out, "text done\n");
+  EXPECT_EQ(err, "error\n");
 }
 
 TEST(ExecSignalTest, NoSignalIsBlockedInTheChild) {

@@ -4,8 +4,10 @@
 //   absl::StatusOr<os::File> in = cmd.StdinPipe();
 //   absl::StatusOr<os::File> out = cmd.StdoutPipe();
 //   if (absl::Status s = cmd.Start(); !s.ok()) return s;
-//   go([in = *in] { in.Write("3\n1\n2\n").IgnoreError();
-//   in.Close().IgnoreError(); });
+//   go([in = *in] {
+//     in.Write("3\n1\n2\n").IgnoreError();
+//     in.Close().IgnoreError();
+//   });
 //   ... read *out to its end ...
 //   if (absl::Status s = cmd.Wait(); !s.ok()) return s;  // "exit status 2"
 //
