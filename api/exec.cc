@@ -281,6 +281,7 @@ int Lend(const os::File& f, OwnedFd* out) {
 // Strings is a list of texts as execve takes it.
 std::vector<char*> Strings(const std::vector<std::string>& texts) {
   std::vector<char*> p;
+  p.reserve(texts.size() + 1);
   for (const std::string& t : texts) p.push_back(const_cast<char*>(t.c_str()));
   p.push_back(nullptr);
   return p;
@@ -475,7 +476,7 @@ absl::Status Command::Spawn(const std::string& path, pid_t* pid) {
 absl::Status Command::Start() {
   if (process != nullptr) return Misuse("exec: already started");
   pid_t pid = 0;
-  const absl::Status s = [&]() -> absl::Status {
+  absl::Status s = [&]() -> absl::Status {
     std::string path = args[0];
     if (path.empty()) return Misuse("exec: no command");
     if (path.find('/') == std::string::npos) {
