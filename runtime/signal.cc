@@ -88,34 +88,6 @@ bool overflowed(const G* gp, uintptr_t addr, uintptr_t sp) {
   return sp < gp->stack.lo && addr < gp->stack.lo && addr + kNear >= sp;
 }
 
-// forward does with a signal what would have happened without us (I2).
-void forward(int sig, siginfo_t* info, void* context, struct sigaction* old) {
-  bool wantsInfo = (old->sa_flags & SA_SIGINFO) != 0;
-  if (!wantsInfo && old->sa_handler == SIG_IGN && info->si_code <= 0) return;
-  if (!wantsInfo &&
-      (old->sa_handler == SIG_DFL || old->sa_handler == SIG_IGN)) {
-    setDefault(sig);
-    // A true fault happens again on return. One that was sent does not: send it
-    // again; it is not blocked (SA_NODEFER).
-    if (info->si_code <= 0) tgkill(gettid(), sig);
-    return;
-  }
-  struct sigaction action = *old;
-  if ((action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0) {
-    *old = {};
-    old->sa_handler = SIG_DFL;
-  }
-  if ((action.sa_flags & SA_NODEFER) == 0) sigaddset(&action.sa_mask, sig);
-  sigset_t mask;
-  pthread_sigmask(SIG_BLOCK, &action.sa_mask, &mask);
-  if (wantsInfo) {
-    action.sa_sigaction(sig, info, context);
-  } else {
-    action.sa_handler(sig);
-  }
-  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
-}
-
 void onFault(int sig, siginfo_t* info, void* context) {
   int savedErrno = errno;
   const auto* uc = static_cast<const ucontext_t*>(context);
@@ -129,7 +101,7 @@ void onFault(int sig, siginfo_t* info, void* context) {
         uint64_t{gp->stack.hi - gp->stack.lo});
     dieInSignal();
   }
-  forward(sig, info, context, sig == SIGSEGV ? &oldSegv : &oldBus);
+  forwardsig(sig, info, context, sig == SIGSEGV ? &oldSegv : &oldBus);
   errno = savedErrno;
 }
 
@@ -166,7 +138,7 @@ void onUrg(int sig, siginfo_t* info, void* context) {
   // as in Go. Without one, nothing would happen.
   if ((oldUrg.sa_flags & SA_SIGINFO) != 0 ||
       (oldUrg.sa_handler != SIG_DFL && oldUrg.sa_handler != SIG_IGN)) {
-    forward(sig, info, context, &oldUrg);
+    forwardsig(sig, info, context, &oldUrg);
   }
   errno = savedErrno;
 }
@@ -183,6 +155,50 @@ struct sigaction install(int sig, void (*handler)(int, siginfo_t*, void*),
 }
 
 }  // namespace
+
+bool isFault(int sig, const siginfo_t* info) {
+  switch (sig) {
+    case SIGSEGV:
+    case SIGBUS:
+    case SIGILL:
+    case SIGFPE:
+    case SIGTRAP:
+    case SIGSYS:
+      return info->si_code > 0;
+    default:  // a positive code is the kernel's too, but not about this
+      return false;
+  }
+}
+
+void forwardsig(int sig, siginfo_t* info, void* context,
+                struct sigaction* old) {
+  const bool wantsInfo = (old->sa_flags & SA_SIGINFO) != 0;
+  const bool fault = isFault(sig, info);
+  if (!wantsInfo && old->sa_handler == SIG_IGN && !fault) return;
+  if (!wantsInfo &&
+      (old->sa_handler == SIG_DFL || old->sa_handler == SIG_IGN)) {
+    setDefault(sig);
+    // A true fault happens again on return, but for those that are reported
+    // after the instruction. What does not, send again: it arrives on return,
+    // if not at once (SA_NODEFER).
+    if (!fault || sig == SIGTRAP || sig == SIGSYS) tgkill(gettid(), sig);
+    return;
+  }
+  struct sigaction action = *old;
+  if ((action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0) {
+    *old = {};
+    old->sa_handler = SIG_DFL;
+  }
+  if ((action.sa_flags & SA_NODEFER) == 0) sigaddset(&action.sa_mask, sig);
+  sigset_t mask;
+  pthread_sigmask(SIG_BLOCK, &action.sa_mask, &mask);
+  if (wantsInfo) {
+    action.sa_sigaction(sig, info, context);
+  } else {
+    action.sa_handler(sig);
+  }
+  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+}
 
 void initsig() {
   tracebackinit();

@@ -5,6 +5,8 @@
 #ifndef RUNTIME_SIGNAL_H_
 #define RUNTIME_SIGNAL_H_
 
+#include <signal.h>
+
 namespace gump::rt {
 
 struct M;
@@ -25,6 +27,15 @@ void minitSignalStack(M* mp);
 // unminitSignalStack puts back what was there before.
 // On: as minitSignalStack.
 void unminitSignalStack(M* mp);
+// isFault tells whether a signal is about the very instruction that it has
+// interrupted, and was not sent by anybody.
+// On: any, also in a handler.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] bool isFault(int sig, const siginfo_t* info);
+// forwardsig does, from within a handler, what would have happened if old had
+// been in force in its place (I2). A handler of old's is called; otherwise the
+// disposition becomes the default.
+// On: any, in a handler.  P: either.  Locks: none.  Parks: as that handler.
+void forwardsig(int sig, siginfo_t* info, void* context, struct sigaction* old);
 // crashAbort lets every other thread of the runtime print its stack and dies by
 // SIGABRT, for the core.
 // On: any.  P: either.  Locks: none.  Parks: no.

@@ -14,6 +14,7 @@
 #include "gump/rate.h"      // IWYU pragma: export
 #include "gump/runtime.h"   // IWYU pragma: export
 #include "gump/select.h"    // IWYU pragma: export
+#include "gump/signal.h"    // IWYU pragma: export
 #include "gump/status.h"    // IWYU pragma: export
 #include "gump/sync.h"      // IWYU pragma: export
 #include "gump/synctest.h"  // IWYU pragma: export

@@ -1,0 +1,475 @@
+// Signals for channels. A handler notes the signal in a word of bits and wakes
+// a goroutine of the runtime's by an eventfd; that one, or whoever changes the
+// registry first, hands out what is noted.
+//
+// Invariants:
+//  (K1) The registry, and the dispositions of signals as far as they are ours,
+//       change with the registry's lock held. Bits of pending are taken, and
+//       sent to channels, with it held. So after a channel has left the
+//       registry nothing is sent to it.
+//  (K2) A handler that finds the use of its signal to be kNotify sets the bit
+//       in pending. Then a channel wants it, or Deliver is still to be called
+//       before the last one that did goes.
+//  (K3) A signal is given up in this order: the disposition is put back; the
+//       use changes; no handler is between looking at the use and setting the
+//       bit (inflight); what is pending is delivered. So a signal is delivered,
+//       or does what it did before; never neither.
+//
+// The handler takes no lock, allocates nothing, and keeps errno. It may run on
+// any thread, ours or not, and on a signal stack or not.
+//
+// Rejected: signalfd, which needs the signal blocked in every thread of the
+// process; a thread in sigwait, for the same reason.
+#include "gump/signal.h"
+
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <iterator>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "gump/go.h"
+#include "gump/mutex.h"
+#include "gump/panic.h"
+#include "gump/runtime.h"
+#include "gump/select.h"
+#include "netpoll/fd.h"
+#include "runtime/os_linux.h"
+#include "runtime/panic.h"
+#include "runtime/proc.h"
+#include "runtime/signal.h"
+
+namespace gump::signal {
+namespace {
+
+constexpr int kSignals = 64;  // 1 to this; also the bits of a mask
+
+constexpr uint64_t BitOf(int sig) { return uint64_t{1} << (sig - 1); }
+
+// MaskOf is the set of a list; an empty one means all.
+uint64_t MaskOf(std::initializer_list<int> signals) {
+  if (signals.size() == 0) return ~uint64_t{0};
+  uint64_t mask = 0;
+  for (const int sig : signals) {
+    if (sig >= 1 && sig <= kSignals) mask |= BitOf(sig);
+  }
+  return mask;
+}
+
+// ForEach calls f(sig) for the signals of a set.
+template <class F>
+void ForEach(uint64_t mask, F f) {
+  for (; mask != 0; mask &= mask - 1) f(1 + std::countr_zero(mask));
+}
+
+// ---- The handler's side
+
+enum class Use : uint32_t {
+  kNone,    // not ours
+  kNotify,  // our handler is installed, unless the program has changed that
+  kIgnore,
+};
+
+struct Slot {
+  // Written under the registry's lock.
+  rt::Atomic<Use> use{Use::kNone};
+  // What is to be put back. Never freed, and equal ones are the same: a handler
+  // may look at it at any time.
+  rt::Atomic<struct sigaction*> before{nullptr};
+  rt::Atomic<int32_t> inflight{0};  // (K3)
+  // The program was seen to have replaced our handler, which it may know
+  // therefore. For good.
+  rt::Atomic<bool> covered{false};
+};
+constinit Slot slots[kSignals + 1];
+
+constinit rt::Atomic<uint64_t> pending;
+constinit rt::Atomic<int> event_fd{-1};  // written once, before any use is
+
+bool IsFunction(const struct sigaction& a) {
+  return (a.sa_flags & SA_SIGINFO) != 0 ||
+         (a.sa_handler != SIG_DFL && a.sa_handler != SIG_IGN);
+}
+
+void Post(int sig) {
+  // Release: what the sender did before; acquire in Deliver.
+  if ((pending.or_(BitOf(sig), rt::acq_rel) & BitOf(sig)) != 0) return;
+  // It fails if the counter is full: then it is not 0 either.
+  const uint64_t one = 1;
+  const ssize_t n = write(event_fd.load(rt::relaxed), &one, sizeof(one));
+  (void)n;
+}
+
+void OnSignal(int sig, siginfo_t* info, void* context);
+
+bool IsOurs(const struct sigaction& a) {
+  return (a.sa_flags & SA_SIGINFO) != 0 && a.sa_sigaction == OnSignal;
+}
+
+// Refuse is for a signal that has been given up since the kernel came here, so
+// that another disposition is in force: it is sent to this thread again, and
+// arrives when the handler returns. If the program has put a handler of its own
+// over ours, that may have called us, and would do so for ever: then it is
+// enough that it has the signal.
+void Refuse(int sig, siginfo_t* info, void* context, Slot* s) {
+  if (!s->covered.load(rt::relaxed)) {  // published by the use
+    rt::tgkill(rt::gettid(), sig);
+    return;
+  }
+  // Or the program has put us back, as system(3) does.
+  struct sigaction now = {};
+  struct sigaction* before = s->before.load(rt::acquire);  // pairs with Take
+  if (sigaction(sig, nullptr, &now) == 0 && IsOurs(now) &&
+      !IsFunction(*before)) {
+    rt::forwardsig(sig, info, context, before);
+  }
+}
+
+void Receive(int sig, siginfo_t* info, void* context) {
+  Slot& s = slots[sig];
+  struct sigaction* before = s.before.load(rt::acquire);  // pairs with Take
+  // Not for us: a fault; whatever is sent to a child of fork; the signal by
+  // which a dying process asks its threads for their stacks.
+  if (rt::isFault(sig, info) || !rt::inOwnProcess() ||
+      (sig == SIGQUIT && rt::isPanicking())) {
+    rt::forwardsig(sig, info, context, before);
+    return;
+  }
+  // The runtime's. It may sleep there for long.
+  if (sig == SIGURG && IsFunction(*before)) {
+    rt::forwardsig(sig, info, context, before);
+  }
+  // seq_cst: (K3). Here this, then the look at use; there use, then the look at
+  // this. So one of us sees the other.
+  s.inflight.add(1, rt::seq_cst);
+  const Use use = s.use.load(rt::seq_cst);
+  if (use == Use::kNotify) Post(sig);
+  s.inflight.add(-1, rt::release);  // pairs with AwaitHandlers
+  if (use == Use::kNone) Refuse(sig, info, context, &s);
+}
+
+void OnSignal(int sig, siginfo_t* info, void* context) {
+  const int saved = errno;
+  Receive(sig, info, context);
+  errno = saved;
+}
+
+// RuntimesOwn tells whether a signal must get to the runtime even if it is
+// ignored.
+bool RuntimesOwn(int sig) {
+  return sig == SIGSEGV || sig == SIGBUS || sig == SIGURG;
+}
+
+// ---- The registry
+
+class Registry {
+ public:
+  void Add(const send_chan<int>& c, uint64_t mask);
+  void Remove(const send_chan<int>& c);
+  // Release ends all use of these signals; they are ignored if `then` says so.
+  void Release(uint64_t mask, Use then);
+  // Run is the receiver's life.
+  void Run();
+
+ private:
+  struct Entry {
+    send_chan<int> c;
+    uint64_t wants;
+  };
+
+  // All with mu_ held.
+  void Start();
+  void Deliver();
+  void Take(int sig, Use use);
+  void GiveBack(int sig);
+  void AwaitHandlers(uint64_t mask);
+  struct sigaction* Remember(const struct sigaction& a);
+  uint64_t Wanted() const;
+
+  sync::Mutex mu_;  // guards all
+  std::vector<Entry> entries_;
+  std::list<struct sigaction> remembered_;
+  rt::FD* fd_ = nullptr;  // written before the receiver starts; never freed
+  bool started_ = false;
+};
+
+// TheRegistry is never destroyed: signals come to the very end.
+Registry& TheRegistry() {
+  static auto* const registry = new Registry();
+  return *registry;
+}
+
+constexpr rt::FuncType kReceiver =
+    rt::systemFunc([](void*) { TheRegistry().Run(); });
+
+void Registry::Run() {
+  for (;;) {
+    uint64_t n;
+    const rt::IoResult r = fd_->read(&n, sizeof(n));
+    // Somebody has closed a descriptor that is not his.
+    if (r.err != 0) rt::fatal("os/signal: lost the descriptor for signals");
+    std::scoped_lock hold(mu_);
+    Deliver();
+  }
+}
+
+// Start makes the descriptor and the receiver, if there are none.
+void Registry::Start() {
+  if (started_) return;
+  if (fd_ == nullptr) {
+    const int n = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int err = n < 0 ? errno : 0;
+    if (err == 0) {
+      auto fd = std::make_unique<rt::FD>(n, rt::FdKind::kPipe);
+      err = fd->init();
+      if (err == 0) {
+        fd_ = fd.release();
+      } else {
+        close(n);
+      }
+    }
+    if (err != 0) {
+      panic("os/signal: Notify: " + std::string(std::strerror(err)));
+    }
+    event_fd.store(n, rt::relaxed);  // published by the use of a signal
+  }
+  if (!rt::startSystemG(&kReceiver)) panic(rt::stackErrorText());
+  started_ = true;
+}
+
+void Registry::Deliver() {
+  // Acquire: pairs with Post.
+  ForEach(pending.xchg(0, rt::acq_rel), [this](int sig) {
+    for (const Entry& e : entries_) {
+      if ((e.wants & BitOf(sig)) != 0) (void)e.c.TrySend(sig);
+    }
+  });
+}
+
+uint64_t Registry::Wanted() const {
+  uint64_t wanted = 0;
+  for (const Entry& e : entries_) wanted |= e.wants;
+  return wanted;
+}
+
+struct sigaction* Registry::Remember(const struct sigaction& a) {
+  for (struct sigaction& old : remembered_) {
+    // Of the mask, as much as the kernel has.
+    if (old.sa_handler == a.sa_handler && old.sa_flags == a.sa_flags &&
+        std::memcmp(&old.sa_mask, &a.sa_mask, kSignals / 8) == 0) {
+      return &old;
+    }
+  }
+  return &remembered_.emplace_back(a);
+}
+
+// Take makes a signal ours, whatever it was.
+void Registry::Take(int sig, Use use) {
+  struct sigaction now = {};
+  if (sigaction(sig, nullptr, &now) != 0) return;  // not to be had
+  Slot& s = slots[sig];
+  const Use was = s.use.load(rt::relaxed);  // written under mu_
+  const bool ignored = was == Use::kIgnore && now.sa_handler == SIG_IGN;
+  const bool theirs = !IsOurs(now) && !ignored;
+  if (theirs && was != Use::kNone) s.covered.store(true, rt::relaxed);
+  // Release: pairs with Receive.
+  if (theirs) s.before.store(Remember(now), rt::release);
+  struct sigaction action = {};
+  sigemptyset(&action.sa_mask);
+  if (use == Use::kIgnore && !RuntimesOwn(sig)) {
+    action.sa_handler = SIG_IGN;
+  } else {
+    action.sa_sigaction = OnSignal;
+    // The runtime's handlers want a second fault to arrive.
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART |
+                      (sig == SIGSEGV || sig == SIGBUS ? SA_NODEFER : 0);
+  }
+  // Before our handler can look; but while one is given up, as in (K3).
+  const bool first = use == Use::kNotify || was == Use::kNone;
+  if (first) s.use.store(use, rt::seq_cst);
+  (void)sigaction(sig, &action, nullptr);  // as above, it can be had
+  if (!first) s.use.store(use, rt::seq_cst);
+}
+
+// GiveBack makes a signal what it was, unless the program has changed it.
+void Registry::GiveBack(int sig) {
+  Slot& s = slots[sig];
+  const Use was = s.use.load(rt::relaxed);  // written under mu_
+  struct sigaction now = {};
+  if (was == Use::kNone || sigaction(sig, nullptr, &now) != 0) return;
+  const bool ignored = was == Use::kIgnore && now.sa_handler == SIG_IGN;
+  if (IsOurs(now) || ignored) {
+    // Relaxed: as above.
+    (void)sigaction(sig, s.before.load(rt::relaxed), nullptr);
+  } else {
+    s.covered.store(true, rt::relaxed);
+  }
+  s.use.store(Use::kNone, rt::seq_cst);  // (K3)
+}
+
+void Registry::AwaitHandlers(uint64_t mask) {
+  ForEach(mask, [](int sig) {
+    // (K3). seq_cst: see Receive.
+    while (slots[sig].inflight.load(rt::seq_cst) != 0) runtime::Gosched();
+  });
+}
+
+void Registry::Add(const send_chan<int>& c, uint64_t mask) {
+  if (mask == 0) return;
+  std::scoped_lock hold(mu_);
+  Start();
+  Deliver();  // to those who wanted it when it came
+  Entry* entry = nullptr;
+  for (Entry& e : entries_) {
+    if (e.c == c) entry = &e;
+  }
+  const uint64_t fresh = mask & ~Wanted();
+  if (entry == nullptr) entry = &entries_.emplace_back(Entry{c, 0});
+  entry->wants |= mask;
+  ForEach(fresh, [this](int sig) { Take(sig, Use::kNotify); });
+}
+
+void Registry::Remove(const send_chan<int>& c) {
+  std::scoped_lock hold(mu_);
+  uint64_t mine = 0;
+  uint64_t others = 0;
+  for (const Entry& e : entries_) (e.c == c ? mine : others) |= e.wants;
+  if (mine == 0) return;
+  const uint64_t last = mine & ~others;
+  ForEach(last, [this](int sig) { GiveBack(sig); });
+  AwaitHandlers(last);
+  Deliver();
+  std::erase_if(entries_, [&](const Entry& e) { return e.c == c; });
+}
+
+void Registry::Release(uint64_t mask, Use then) {
+  std::scoped_lock hold(mu_);
+  ForEach(mask, [&](int sig) {
+    if (then == Use::kIgnore) {
+      Take(sig, then);
+    } else {
+      GiveBack(sig);
+    }
+  });
+  AwaitHandlers(mask);
+  Deliver();
+  for (Entry& e : entries_) e.wants &= ~mask;
+  std::erase_if(entries_, [](const Entry& e) { return e.wants == 0; });
+}
+
+// ---- Names
+
+// Name is Go's name of a signal.
+std::string Name(int sig) {
+  static constexpr const char* kNames[] = {
+      nullptr,
+      "hangup",
+      "interrupt",
+      "quit",
+      "illegal instruction",
+      "trace/breakpoint trap",
+      "aborted",
+      "bus error",
+      "floating point exception",
+      "killed",
+      "user defined signal 1",
+      "segmentation fault",
+      "user defined signal 2",
+      "broken pipe",
+      "alarm clock",
+      "terminated",
+      "stack fault",
+      "child exited",
+      "continued",
+      "stopped (signal)",
+      "stopped",
+      "stopped (tty input)",
+      "stopped (tty output)",
+      "urgent I/O condition",
+      "CPU time limit exceeded",
+      "file size limit exceeded",
+      "virtual timer expired",
+      "profiling timer expired",
+      "window changed",
+      "I/O possible",
+      "power failure",
+      "bad system call",
+  };
+  if (sig < static_cast<int>(std::size(kNames))) return kNames[sig];
+  return "signal " + std::to_string(sig);
+}
+
+}  // namespace
+
+// Each starts the runtime first, whose handlers are to be found below ours.
+
+void Notify(const send_chan<int>& c, std::initializer_list<int> signals) {
+  if (!c) panic("os/signal: Notify using nil channel");
+  (void)rt::runtimeEntry();
+  TheRegistry().Add(c, MaskOf(signals));
+}
+
+void Stop(const send_chan<int>& c) {
+  (void)rt::runtimeEntry();
+  TheRegistry().Remove(c);
+}
+
+void Ignore(std::initializer_list<int> signals) {
+  (void)rt::runtimeEntry();
+  TheRegistry().Release(MaskOf(signals), Use::kIgnore);
+}
+
+void Reset(std::initializer_list<int> signals) {
+  (void)rt::runtimeEntry();
+  TheRegistry().Release(MaskOf(signals), Use::kNone);
+}
+
+bool Ignored(int signal) {
+  if (signal < 1 || signal > kSignals) return false;
+  struct sigaction now = {};
+  if (sigaction(signal, nullptr, &now) != 0) return false;
+  // Relaxed: an answer about now.
+  if (IsOurs(now)) return slots[signal].use.load(rt::relaxed) == Use::kIgnore;
+  return !IsFunction(now) && now.sa_handler == SIG_IGN;
+}
+
+void StopFunc::operator()() const {
+  if (!c_) return;
+  cancel_(absl::OkStatus());
+  Stop(c_);
+}
+
+std::pair<context::Context, StopFunc> NotifyContext(
+    const context::Context& parent, std::initializer_list<int> signals) {
+  auto [ctx, cancel] = context::WithCancelCause(parent);
+  StopFunc stop;
+  stop.cancel_ = cancel;
+  stop.c_ = make_chan<int>(1);
+  Notify(stop.c_, signals);
+  if (!ctx.Err().ok()) return {ctx, stop};
+  try {
+    go([c = stop.c_, ctx = ctx, cancel = cancel] {
+      const auto cause = [&](int sig) {
+        cancel(absl::CancelledError(Name(sig) + " signal received"));
+      };
+      select(Recv(c, cause), Recv(ctx.Done(), [] {}));
+    });
+  } catch (...) {  // no memory for a goroutine
+    stop();
+    throw;
+  }
+  return {ctx, stop};
+}
+
+}  // namespace gump::signal
