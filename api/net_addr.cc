@@ -412,6 +412,7 @@ absl::StatusOr<std::vector<std::string>> LookupHost(const context::Context& ctx,
     addrs = *std::move(found);
   }
   std::vector<std::string> texts;
+  texts.reserve(addrs.size());
   for (const Addr& a : addrs) texts.push_back(internal::HostText(a.Sockaddr()));
   return texts;
 }

@@ -85,7 +85,7 @@ absl::Status ContextError(const context::Context& ctx);
 
 struct NetAccess {
   template <class Handle>
-  static Handle Make(std::shared_ptr<Socket> s) {
+  static Handle Make(std::shared_ptr<Socket>&& s) {
     Handle h;
     h.socket_ = std::move(s);
     return h;

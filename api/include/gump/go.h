@@ -135,7 +135,7 @@ __attribute__((always_inline)) inline void Spawn(
     auto c = std::make_unique<C>(C{{std::forward<Parts>(parts)...}});
     C* raw = c.get();
     result = rt::newproc(&kOnHeap<C>, &raw, options, pc);
-    if (result == rt::SpawnResult::kOk) c.release();
+    if (result == rt::SpawnResult::kOk) (void)c.release();
   }
   if (result != rt::SpawnResult::kOk) PanicNoStack();
 }
