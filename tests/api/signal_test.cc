@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -579,9 +580,11 @@ TEST_F(SignalDeathTest, QuitDumpsUnlessAsked) {
               ::testing::ExitedWithCode(2), "^SIGQUIT: quit\n");
 }
 
-void WriteToNull() {
-  volatile int* volatile null = nullptr;
-  *null = 1;
+// WriteToForbidden faults. (Not at null: UBSan would notice first.)
+void WriteToForbidden() {
+  void* page = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
+                    /*fd=*/-1, /*offset=*/0);
+  *static_cast<volatile int*>(page) = 1;
 }
 
 TEST_F(SignalDeathTest, FaultsAreNotDelivered) {
@@ -590,13 +593,13 @@ TEST_F(SignalDeathTest, FaultsAreNotDelivered) {
 #endif
   EXPECT_EXIT(gump::Run([] {
                 signal::Notify(make_chan<int>(1));
-                WriteToNull();
+                WriteToForbidden();
                 std::_Exit(1);
               }),
               ::testing::KilledBySignal(SIGSEGV), "");
   EXPECT_EXIT(gump::Run([] {
                 signal::Ignore({SIGSEGV});
-                WriteToNull();
+                WriteToForbidden();
                 std::_Exit(1);
               }),
               ::testing::KilledBySignal(SIGSEGV), "");
