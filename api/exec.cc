@@ -23,7 +23,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
@@ -37,6 +36,7 @@
 #include "gump/chan.h"
 #include "gump/mutex.h"
 #include "netpoll/fd.h"
+#include "runtime/atomic.h"
 
 extern char** environ;
 
@@ -383,8 +383,8 @@ struct Command {
   std::shared_ptr<Process> process;  // since Start
   std::shared_ptr<Killer> killer;    // if there is a ctx
   context::StopFunc stop;
-  std::atomic<bool> waited{false};
-  std::atomic<int> exit_code{-1};
+  rt::Atomic<bool> waited;
+  rt::Atomic<int> exit_code{-1};
 };
 
 absl::StatusOr<os::File> Command::Pipe(int number) {
@@ -502,7 +502,9 @@ absl::Status Command::Start() {
 
 absl::Status Command::Wait() {
   if (process == nullptr) return Misuse("exec: not started");
-  if (waited.exchange(true)) return Misuse("exec: Wait was already called");
+  // The first one goes on; nothing is published.
+  if (waited.xchg(true, rt::relaxed))
+    return Misuse("exec: Wait was already called");
   siginfo_t info;
   const int err = process->Await(&info);
   bool killed = false;
@@ -513,7 +515,9 @@ absl::Status Command::Wait() {
   CloseParentEnds();
   if (err != 0) return ErrorStatus("wait", err, kFileClosed);
   const absl::Status ended = ExitStatus(info);
-  if (info.si_code == CLD_EXITED) exit_code = info.si_status;
+  if (info.si_code == CLD_EXITED) {
+    exit_code.store(info.si_status, rt::relaxed);  // a number, no more
+  }
   const bool by_kill = info.si_code == CLD_KILLED && info.si_status == SIGKILL;
   return killed && (ended.ok() || by_kill) ? ctx.Err() : ended;
 }
@@ -647,7 +651,9 @@ pid_t Cmd::Pid() const noexcept {
   return c_->process == nullptr ? 0 : c_->process->pid();
 }
 
-int Cmd::ExitCode() const noexcept { return c_->exit_code; }
+int Cmd::ExitCode() const noexcept {
+  return c_->exit_code.load(rt::relaxed);  // as above
+}
 
 }  // namespace exec
 }  // namespace gump
