@@ -33,8 +33,8 @@ void netpollGenericInit();
 // netpollBreak ends a blocking netpoll, or the next one if none is under way;
 // coalesced.
 void netpollBreak();
-// netpollAnyWaiters tells whether goroutines wait for a descriptor, which none
-// can yet; netpollAdjustWaiters changes their number.
+// netpollAnyWaiters tells whether anybody waits for a descriptor;
+// netpollAdjustWaiters changes their number.
 [[nodiscard]] bool netpollAnyWaiters();
 void netpollAdjustWaiters(int32_t delta);
 
