@@ -2,8 +2,9 @@
 // first descriptor is opened.
 //
 // A back end reports edges: after open has returned, whenever a direction of
-// the descriptor becomes ready, some poll calls netpollready for its PollDesc,
-// at least once after the change. It may report more than there is.
+// the descriptor becomes ready, some poll, or a thread of the back end's, calls
+// netpollready for its PollDesc, at least once after the change. It may report
+// more than there is.
 #ifndef NETPOLL_BACKEND_H_
 #define NETPOLL_BACKEND_H_
 
@@ -22,8 +23,10 @@ struct NetpollBackend {
   int (*init)();
   // open registers pd->fd for both directions, under pd->tag; 0 or the errno.
   // The PollDesc is the caller's, and complete.
+  // On: user, m.locks == 0, or a plain thread.  Parks: yes.
   int (*open)(PollDesc* pd);
   // close ends the registration. Events that were under way may still come.
+  // On: user, m.locks == 0, or a plain thread.  Parks: yes.
   void (*close)(PollDesc* pd);
   // poll collects what is ready; delay as in netpoll. Only one thread at a time
   // calls it with a delay other than 0. True: a break ended it, which has been
@@ -35,6 +38,7 @@ struct NetpollBackend {
 };
 
 extern const NetpollBackend kEpollBackend;
+extern const NetpollBackend kUringBackend;
 
 // PollTag packs a PollDesc and its tag into the 64 bits that a kernel hands
 // back with an event: the pointer's low 6 bits are zero and its high 16 unused,

@@ -16,9 +16,18 @@
 // write to a pipe blocks the signal for its thread, to which alone the kernel
 // sends it, and takes it away if it has come. That costs two more system calls:
 // two and a half writes instead of one; so we try the flag once for each FD.
+//
+// Files that no poller takes. What the page cache has is read at once, by the
+// caller; for all else the ring waits (ring.h). A buffered write goes to the
+// page cache and seldom waits, so it is an ordinary call, as are all calls on
+// pipes and devices that somebody wants to block, which could keep the ring's
+// workers for ever. Those are declared, and so is everything where there is no
+// ring.
 #include "netpoll/fd.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -29,6 +38,7 @@
 #include <ctime>
 
 #include "gump/internal/linkname.h"
+#include "netpoll/ring.h"
 #include "runtime/base.h"
 #include "runtime/chan.h"
 #include "runtime/panic.h"
@@ -105,6 +115,17 @@ ssize_t withoutSigpipe(Call call) {
   if (!blocked) pthread_sigmask(SIG_UNBLOCK, &sigpipe, nullptr);
   errno = err;
   return n;
+}
+
+// uninterrupted repeats a call that returns -errno while that is EINTR.
+template <class Call>
+IoResult uninterrupted(const Call& call) {
+  int64_t n;
+  do {
+    n = call();
+  } while (n == -EINTR);
+  if (n < 0) return {0, static_cast<int>(-n)};
+  return {static_cast<size_t>(n), 0};
 }
 
 bool isTcp(int fd) {
@@ -212,7 +233,9 @@ IoResult FD::read(void* buf, size_t n) {
     if (drained_ && !pd_->hungUp.load(seq_cst)) r.err = wait(PollMode::kRead);
     drained_ = false;
     if (r.err == 0) r.err = prepare(PollMode::kRead);
-    if (r.err == 0) {
+    if (r.err == 0 && kind_ == FdKind::kFile) {
+      r = uninterrupted([&] { return fileRead(buf, n, /*offset=*/-1); });
+    } else if (r.err == 0) {
       const bool socket =
           kind_ == FdKind::kStream || kind_ == FdKind::kDatagram;
       r = transfer(PollMode::kRead, [&] {
@@ -223,6 +246,70 @@ IoResult FD::read(void* buf, size_t n) {
   }
   unlockFor(PollMode::kRead);
   return r;
+}
+
+FD::FileWay FD::fileWay() {
+  // Relaxed: whoever finds out anew finds the same.
+  const FileWay known = fileWay_.load(relaxed);
+  if (GUMP_LIKELY(known != FileWay::kUnknown)) return known;
+  FileWay way = FileWay::kKernel;
+  struct stat st;
+  if (fstat(fd_, &st) == 0 && (S_ISREG(st.st_mode) || S_ISBLK(st.st_mode)) &&
+      ringStart() == 0) {
+    const bool direct = (fcntl(fd_, F_GETFL) & O_DIRECT) != 0;
+    way = direct ? FileWay::kRing : FileWay::kCached;
+  }
+  fileWay_.store(way, relaxed);
+  return way;
+}
+
+int64_t FD::fileRead(void* buf, size_t n, int64_t offset) {
+  const FileWay way = fileWay();
+  if (way == FileWay::kCached) {
+    const SysResult s = attempt([&] {
+      const iovec one{buf, n};
+      return ::preadv2(fd_, &one, 1, offset, RWF_NOWAIT);
+    });
+    if (s.n >= 0) return s.n;
+    // EOPNOTSUPP: the file system cannot tell, and so the ring would only give
+    // the call to a thread of its own.
+    if (s.err == EOPNOTSUPP) {
+      fileWay_.store(FileWay::kKernel, relaxed);  // as above
+    } else if (s.err == EAGAIN) {
+      return ringRead(fd_, buf, n, offset);
+    } else {
+      return -s.err;
+    }
+  } else if (way == FileWay::kRing) {
+    return ringRead(fd_, buf, n, offset);
+  }
+  const SysResult s = declared([&] {
+    return offset < 0 ? ::read(fd_, buf, n) : ::pread(fd_, buf, n, offset);
+  });
+  return s.n < 0 ? -s.err : s.n;
+}
+
+int64_t FD::fileWrite(const void* buf, size_t n, int64_t offset) {
+  if (fileWay() == FileWay::kRing) return ringWrite(fd_, buf, n, offset);
+  const SysResult s = declared([&] {
+    if (offset >= 0) return ::pwrite(fd_, buf, n, offset);
+    const iovec one{const_cast<void*>(buf), n};
+    return writeQuietly(&one, 1);
+  });
+  return s.n < 0 ? -s.err : s.n;
+}
+
+int FD::sync() {
+  int err = enter();
+  if (err != 0) return err;
+  do {
+    // It may take long, and nothing but the disk is waited for.
+    err = fileWay() == FileWay::kKernel
+              ? declared([&] { return ssize_t{::fsync(fd_)}; }).err
+              : static_cast<int>(-ringFsync(fd_));
+  } while (err == EINTR);
+  leave();
+  return err;
 }
 
 IoResult FD::readv(const iovec* iov, size_t count) {
@@ -265,11 +352,15 @@ IoResult FD::write(const void* buf, size_t n) {
   // Once even for n == 0: on a datagram socket that is a message.
   while (done.err == 0) {
     const size_t part = std::min(n - done.n, kMaxRW);
-    const IoResult r = transfer(PollMode::kWrite, [&] {
-      if (socket) return ::send(fd_, p + done.n, part, MSG_NOSIGNAL);
-      const iovec one{p + done.n, part};
-      return writeQuietly(&one, 1);
-    });
+    const IoResult r =
+        kind_ == FdKind::kFile
+            ? uninterrupted(
+                  [&] { return fileWrite(p + done.n, part, /*offset=*/-1); })
+            : transfer(PollMode::kWrite, [&] {
+                if (socket) return ::send(fd_, p + done.n, part, MSG_NOSIGNAL);
+                const iovec one{p + done.n, part};
+                return writeQuietly(&one, 1);
+              });
     done.n += r.n;
     done.err = r.err;
     if (done.n == n || r.err != 0) break;
@@ -355,20 +446,18 @@ IoResult FD::sendmsg(const msghdr* msg, int flags) {
 
 // No lock: the position is the caller's, and the kernel does not mind.
 IoResult FD::pread(void* buf, size_t n, int64_t offset) {
+  if (offset < 0) return {0, EINVAL};
   IoResult r;
   r.err = enter();
   if (r.err != 0) return r;
   n = std::min(n, kMaxRW);
-  SysResult s;
-  do {
-    s = declared([&] { return ::pread(fd_, buf, n, offset); });
-  } while (s.err == EINTR);
-  r = s.n < 0 ? IoResult{0, s.err} : IoResult{static_cast<size_t>(s.n), 0};
+  r = uninterrupted([&] { return fileRead(buf, n, offset); });
   leave();
   return r;
 }
 
 IoResult FD::pwrite(const void* buf, size_t n, int64_t offset) {
+  if (offset < 0) return {0, EINVAL};
   IoResult done;
   done.err = enter();
   if (done.err != 0) return done;
@@ -376,15 +465,10 @@ IoResult FD::pwrite(const void* buf, size_t n, int64_t offset) {
   while (done.n < n && done.err == 0) {
     const size_t part = std::min(n - done.n, kMaxRW);
     const auto at = offset + static_cast<int64_t>(done.n);
-    const SysResult s =
-        declared([&] { return ::pwrite(fd_, p + done.n, part, at); });
-    if (s.n > 0) {
-      done.n += static_cast<size_t>(s.n);
-    } else if (s.n == 0) {
-      done.err = EIO;
-    } else if (s.err != EINTR) {
-      done.err = s.err;
-    }
+    const IoResult r =
+        uninterrupted([&] { return fileWrite(p + done.n, part, at); });
+    done.n += r.n;
+    done.err = r.err == 0 && r.n == 0 ? EIO : r.err;
   }
   leave();
   return done;

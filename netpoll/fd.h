@@ -96,6 +96,8 @@ class FD {
   [[nodiscard]] int withWrite(F&& f) {
     return withReady(PollMode::kWrite, static_cast<F&&>(f));
   }
+  // sync is fsync(2).
+  [[nodiscard]] int sync();
   // sysfd is the number; whoever uses it keeps the FD open.
   int sysfd() const { return fd_; }
 
@@ -115,6 +117,13 @@ class FD {
     return f(fd);
   }
   ssize_t writeQuietly(const iovec* iov, int count);
+  // fileWay is how the calls on a kFile wait; learnt by the first that asks.
+  enum class FileWay : uint8_t { kUnknown, kKernel, kCached, kRing };
+  FileWay fileWay();
+  // fileRead and fileWrite are pread and pwrite on a kFile; offset -1: at the
+  // position. They return -errno.
+  int64_t fileRead(void* buf, size_t n, int64_t offset);
+  int64_t fileWrite(const void* buf, size_t n, int64_t offset);
   template <class Call>
   IoResult transfer(PollMode mode, Call call);
   template <class F>
@@ -137,6 +146,7 @@ class FD {
   bool masksSigpipe_;        // RWF_NOSIGNAL is of no use; under the write lock
   bool shortIsAll_ = false;  // a short read means that there is no more (TCP)
   bool open_ = false;
+  Atomic<FileWay> fileWay_;
   PollDesc* pd_ = nullptr;
   Atomic<uint32_t> csema_;  // posted when the descriptor has been closed
 };

@@ -16,6 +16,7 @@
 
 #include "netpoll/backend.h"
 #include "netpoll/polldesc.h"
+#include "netpoll/ring.h"
 #include "runtime/mem.h"
 #include "runtime/os_linux.h"
 #include "runtime/panic.h"
@@ -61,6 +62,11 @@ void PollCache::free(PollDesc* pd) {
 
 // chooseBackend returns the first that works here, with *err == 0.
 const NetpollBackend* chooseBackend(int* err) {
+  if (debug.netpoll == NetpollChoice::kUring) {
+    *err = kUringBackend.init();
+    if (*err == 0) return &kUringBackend;
+    printf("runtime: no io_uring here (errno %d), using epoll\n", *err);
+  }
   *err = kEpollBackend.init();
   return *err == 0 ? &kEpollBackend : nullptr;
 }
@@ -73,6 +79,8 @@ int startBackend() {
   netpollGenericInit();
   // Pairs with the store below.
   if (GUMP_LIKELY(backend.load(acquire) != nullptr)) return 0;
+  // It takes locks; once it has been called, it does not.
+  if (debug.netpoll == NetpollChoice::kUring) (void)ringStart();
   LockScope l(&starting);
   if (backend.load(relaxed) != nullptr) return 0;  // written under starting
   int err;
@@ -162,10 +170,10 @@ bool commitWait(G* gp, void* gpp) {
   const bool foreign = gp->foreign;
   // Before: once it is published, the count may go down. seq_cst: the M that
   // goes idle stores that it does, then looks at the count.
-  netpollWaiters.add(1, seq_cst);
+  netpollAdjustWaiters(1);
   if (!static_cast<Atomic<uintptr_t>*>(gpp)->cas(
           pdWait, reinterpret_cast<uintptr_t>(gp), seq_cst)) {
-    netpollWaiters.add(-1, relaxed);  // too high for a moment: harmless
+    netpollAdjustWaiters(-1);  // too high for a moment: harmless
     return false;
   }
   // A goroutine's M looks for work now, and so into the poller. On behalf of a
@@ -349,8 +357,7 @@ void pollSetDeadline(PollDesc* pd, int64_t when, PollMode mode) {
 
 // ---- For back ends ----------------------------------------------------------
 
-namespace {
-void deliver(NetpollResult* r, G* gp) {
+void netpolldeliver(NetpollResult* r, G* gp) {
   if (gp == nullptr) return;
   if (gp->foreign) {  // on no queue
     netpollgoready(gp, /*quiet=*/false);
@@ -359,11 +366,10 @@ void deliver(NetpollResult* r, G* gp) {
   r->toRun.push(gp);
   r->delta--;
 }
-}  // namespace
 
 void netpollready(NetpollResult* r, PollDesc* pd, bool read, bool write) {
-  if (read) deliver(r, unblock(pd, PollMode::kRead, /*toReady=*/true));
-  if (write) deliver(r, unblock(pd, PollMode::kWrite, /*toReady=*/true));
+  if (read) netpolldeliver(r, unblock(pd, PollMode::kRead, /*toReady=*/true));
+  if (write) netpolldeliver(r, unblock(pd, PollMode::kWrite, /*toReady=*/true));
 }
 
 void pollSetEventErr(PollDesc* pd, bool err, uint32_t tag) {
@@ -424,8 +430,9 @@ void netpollBreak() {
 
 // Acquire: who saw the waiters go sees them runnable.
 bool netpollAnyWaiters() { return netpollWaiters.load(seq_cst) > 0; }
+// seq_cst: as in commitWait.
 void netpollAdjustWaiters(int32_t delta) {
-  if (delta != 0) netpollWaiters.add(delta, release);
+  if (delta != 0) netpollWaiters.add(delta, seq_cst);
 }
 
 }  // namespace gump::rt

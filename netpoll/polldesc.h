@@ -72,6 +72,8 @@ enum PollError : int {
   kErrNotPollable = -3,  // the kernel reports an error alone
 };
 
+struct RingCall;
+
 // PollDesc is one of these. Aligned, because pointers to it lend their low bits
 // to the tag.
 struct alignas(kCacheLine) PollDesc {
@@ -94,6 +96,9 @@ struct alignas(kCacheLine) PollDesc {
   int64_t wd ABSL_GUARDED_BY(lock) = 0;
   int64_t armed ABSL_GUARDED_BY(lock) = 0;  // the timer's `when`; 0: stopped
   Timer timer;                              // (N2)
+  // The ring's (ring.cc), if that is the back end; only its thread looks.
+  bool watched = false;           // the kernel has a request for it
+  RingCall* unwatcher = nullptr;  // who waits for the end of that
 };
 
 // Unless it says otherwise:
@@ -101,10 +106,12 @@ struct alignas(kCacheLine) PollDesc {
 
 // pollOpen registers a descriptor, which must be non-blocking, until pollClose.
 // nullptr: the kernel refuses, as it does for regular files; *err is why.
-// Locks: takes the free list's.
+// On: user, m.locks == 0, or a plain thread.  Locks: takes the free list's.
+// Parks: yes.
 [[nodiscard]] PollDesc* pollOpen(int fd, int* err);
 // pollClose gives pd back. pollUnblock has been called, and nobody waits.
-// Locks: takes the free list's.
+// On: user, m.locks == 0, or a plain thread.  Locks: takes the free list's.
+// Parks: yes.
 void pollClose(PollDesc* pd);
 // pollUnblock makes whoever waits, or will, get kErrClosing.
 void pollUnblock(PollDesc* pd);
@@ -121,6 +128,10 @@ void pollSetDeadline(PollDesc* pd, int64_t when, PollMode mode);
 // netpollready marks pd as ready and moves those who waited to r.
 // Locks: none.
 void netpollready(NetpollResult* r, PollDesc* pd, bool read, bool write);
+// netpolldeliver readies gp, which has been taken from where it waited and was
+// counted as a waiter, or moves it to r.
+// Locks: none.
+void netpolldeliver(NetpollResult* r, G* gp);
 // pollSetEventErr notes whether an event was an error alone, unless pd's tag
 // has changed.
 // Locks: none.

@@ -64,6 +64,12 @@ void setKey(std::string_view key, std::string_view value) {
     if (value == "best") debug.stackguardStrict = 0;
     return;
   }
+  if (key == "netpoll") {
+    if (value == "auto") debug.netpoll = NetpollChoice::kAuto;
+    if (value == "epoll") debug.netpoll = NetpollChoice::kEpoll;
+    if (value == "uring") debug.netpoll = NetpollChoice::kUring;
+    return;
+  }
   int32_t n;
   if (!parseInt32(value, &n)) return;
   for (const IntKey& k : kIntKeys) {

@@ -570,6 +570,12 @@ void defaultGOMAXPROCSInit();
 // ---- debugvars.cc -----------------------------------------------------------
 
 // DebugVars is what GODEBUG and GUMP_DEBUG ask for. Written at start-up only.
+// NetpollChoice is GODEBUG=netpoll: what sockets and files go through.
+enum class NetpollChoice : uint8_t {
+  kAuto,   // whichever measures faster: epoll, and for files io_uring
+  kEpoll,  // no io_uring at all
+  kUring,  // io_uring for everything, if the kernel lets us
+};
 struct DebugVars {
   int32_t schedtrace = 0;  // ms
   int32_t scheddetail = 0;
@@ -579,6 +585,7 @@ struct DebugVars {
   int32_t containermaxprocs = 1;
   int32_t updatemaxprocs = 1;
   int32_t stackguardStrict = 0;  // stackguard=strict
+  NetpollChoice netpoll = NetpollChoice::kAuto;
 };
 extern DebugVars debug;
 // parsedebugvars reads GODEBUG and GUMP_DEBUG, once.

@@ -31,6 +31,21 @@ function(gump_test path)
     ENVIRONMENT "${gump_test_env};${arg_ENV}")
 endfunction()
 
+# gump_netpoll_test(path): a gump_test, and <path>_uring: the same with io_uring for everything.
+function(gump_netpoll_test path)
+  gump_test(${path} ${ARGN})
+  gump_netpoll_again(${path})
+endfunction()
+
+# gump_netpoll_again(path): the test <path> as <path>_uring again.
+function(gump_netpoll_again path)
+  string(REPLACE "/" "_" target test_${path})
+  add_test(NAME ${path}_uring COMMAND ${target})
+  set_tests_properties(${path}_uring PROPERTIES
+    TIMEOUT ${gump_test_timeout}
+    ENVIRONMENT "${gump_test_env};GODEBUG=netpoll=uring")
+endfunction()
+
 # gump_stress_test(path [SOURCES file...]): a gump_test with the label stress, and as <path>_dump again, shorter, while
 # somebody dumps everything every 10 ms (testing/stress_dump.cc).
 function(gump_stress_test path)

@@ -1,16 +1,11 @@
 // The poller in processes of their own: what ends one, and what must not.
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
@@ -38,6 +33,7 @@ using testing::File;
 using testing::kHour;
 using testing::kMillisecond;
 using testing::Polled;
+using testing::Refuse;
 using testing::Waiter;
 using namespace std::chrono_literals;
 
@@ -145,22 +141,6 @@ TEST(NetpollDeathTest, ClosingOutOfOrderIsFatal) {
                       }),
               ::testing::ExitedWithCode(2),
               "runtime: unblock on closing polldesc");
-}
-
-// Refuse makes a system call fail with err in the whole process.
-void Refuse(long nr, int err) {
-  const sock_filter program[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(nr), 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<uint32_t>(err)),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
-  const sock_fprog prog = {4, const_cast<sock_filter*>(program)};
-  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-      ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC,
-                &prog) != 0) {
-    std::fprintf(stderr, "no seccomp here\n");
-    std::exit(0);
-  }
 }
 
 #ifdef SYS_epoll_pwait2

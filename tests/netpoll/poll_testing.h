@@ -4,12 +4,19 @@
 #define TESTS_NETPOLL_POLL_TESTING_H_
 
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <utility>
 
@@ -169,6 +176,22 @@ inline void Harvest() {
   ASSERT_TRUE(EventuallyAsleep(p, rt::PollMode::kRead));
   e.Signal();
   EXPECT_EQ(w.Result(), rt::kPollOk);
+}
+
+// Refuse makes a system call fail with err in the whole process.
+inline void Refuse(long nr, int err) {
+  const sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(nr), 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<uint32_t>(err)),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog prog = {4, const_cast<sock_filter*>(program)};
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC,
+                &prog) != 0) {
+    std::fprintf(stderr, "no seccomp here\n");
+    std::exit(0);
+  }
 }
 
 }  // namespace gump::testing

@@ -73,6 +73,8 @@ WORKLOADS = [
     Workload("W16/chan", "wake", "p50-us", procs=(2,), ratio=0.8),
     Workload("W16/chan", "wake", "p99-us", procs=(2,)),
     Workload("W17", "idle", "cpu-ms", procs=(2,), limit=1.0),
+    Workload("W18", "file", "ns/read", procs=(2,), ratio=0.5),
+    Workload("W18", "file", "cpu-us", procs=(2,), ratio=0.25),
     Workload("TIMER/stop", "timers", "ns/timer", procs=(2,), ratio=0.5),
     Workload("TIMER/func", "timers", "p50-us", procs=(2,), limit=60),
     Workload("TIMER/sleep", "timers", "p50-us", procs=(2,), limit=60),
@@ -93,7 +95,7 @@ WORKLOADS = [
 
 # A side is started twice for each row and makes --reps repetitions each time; but these differ:
 ONE_REPETITION_PER_PROCESS = {"park_mem"}  # the second time its pages would be warm: --reps starts
-ONE_PROCESS = {"idle", "overhead", "sleepers", "ticker", "timers"}  # each repetition takes seconds: one start
+ONE_PROCESS = {"file", "idle", "overhead", "sleepers", "ticker", "timers"}  # each repetition takes seconds: one start
 
 
 def selected(args):
@@ -123,6 +125,18 @@ def build_go(go, build):
     environment = {**os.environ, "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local", "GOWORK": "off"}
     subprocess.run([go, "build", "-buildvcs=false", "-o", binary, "."], cwd=ROOT / "tools/bench/go", check=True, env=environment)
     return binary
+
+
+def write_data(path):
+    """Writes what W18 reads: a file of 1 GiB, on the disk, not in the page cache."""
+    size, block = 1 << 30, os.urandom(1 << 20)
+    if not path.exists() or path.stat().st_size != size:
+        with path.open("wb") as f:
+            for _ in range(size // len(block)):
+                f.write(block)
+            f.flush()
+            os.fsync(f.fileno())
+    os.environ["BENCH_DATA"] = str(path.resolve())
 
 
 def figure(value):
@@ -250,6 +264,8 @@ def main():
         sys.exit(f"bench: {args.build} holds no benchmarks; `tools/gump bench` builds them")
 
     os.environ["BENCH_LOADGEN"] = str(args.build.resolve() / "tools/bench/bench_loadgen")
+    if any(w.problem == "file" for w in workloads):
+        write_data(args.build / "bench-data")
     contenders = [Contender("gump", ours_in(args.build))]
     go_binary = build_go(args.go, args.build)
     if go_binary is not None:

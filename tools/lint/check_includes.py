@@ -31,7 +31,7 @@ RULES = [
     (r"runtime/sanitizer\.(h|cc)", [ANY_STD, ABSL_BASE, RUNTIME, WINDOW, SANITIZER], NO_STD_LOCKS),
     (r"runtime/traceback[a-z_]*\.cc", [ANY_STD, ABSL_BASE, ABSL_DEBUGGING, RUNTIME, WINDOW], NO_STD_LOCKS),
     (r"runtime/.*", [ANY_STD, ABSL_BASE, RUNTIME, WINDOW], NO_STD_LOCKS),
-    (r"netpoll/netpoll_uring\.cc", [ANY_STD, ABSL_ANY, RUNTIME, NETPOLL, WINDOW, r"<liburing\.h>"], NO_STD_LOCKS),
+    (r"netpoll/ring\.cc", [ANY_STD, ABSL_ANY, RUNTIME, NETPOLL, WINDOW, r"<liburing\.h>"], NO_STD_LOCKS),
     (r"netpoll/.*", [ANY_STD, ABSL_ANY, RUNTIME, NETPOLL, WINDOW], r"<liburing\.h>|" + NO_STD_LOCKS),
     (r"sysmon/.*", [ANY_STD, RUNTIME, WINDOW, r'"sysmon/[a-z0-9_]+\.h"'], NO_STD_LOCKS),
     (r"api/include/.*", [ANY_STD, ABSL_ANY, PUBLIC, WINDOW, API_INTERNAL], None),

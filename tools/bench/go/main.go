@@ -15,6 +15,7 @@ var problems = map[string]func(options){
 	"chan_queue": chanQueue,
 	"echo":       echo,
 	"fib":        fibonacci,
+	"file":       file,
 	"idle":       idle,
 	"mutex":      mutex,
 	"overhead":   overhead,

@@ -1,0 +1,73 @@
+// The io_uring back end: the ring watches each descriptor, for both directions,
+// from open to close. Its thread sees the events and readies who waits; a poll
+// only sleeps.
+//
+// The ring holds on to the file for as long as it watches, so close waits until
+// it does not: closing the descriptor alone would keep a connection open. No
+// event is stale, therefore.
+#include <poll.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+
+#include "netpoll/backend.h"
+#include "netpoll/ring.h"
+#include "runtime/atomic.h"
+#include "runtime/os_linux.h"
+
+namespace gump::rt {
+namespace {
+
+// Asked which descriptors can be polled at all. Written by init, before the
+// back end is published.
+int scratch = -1;
+Atomic<uint32_t> broken;  // 1: a poll is to end; the futex word
+
+int uringInit() {
+  const int err = ringStart();
+  if (err != 0) return err;
+  scratch = epoll_create1(EPOLL_CLOEXEC);
+  return scratch < 0 ? errno : 0;
+}
+
+int uringOpen(PollDesc* pd) {
+  // The ring would report files that cannot wait as ready; epoll knows them.
+  epoll_event ev{};
+  if (epoll_ctl(scratch, EPOLL_CTL_ADD, pd->fd, &ev) != 0) return errno;
+  epoll_ctl(scratch, EPOLL_CTL_DEL, pd->fd, &ev);
+  ringWatch(pd);
+  return 0;
+}
+
+bool uringPoll(int64_t delay, NetpollResult*) {
+  if (delay == 0) return false;
+  // Acquire: pairs with uringWake; what was done before is seen.
+  if (broken.xchg(0, acquire) != 0) return true;
+  futexsleep(&broken, 0, delay);
+  return broken.xchg(0, acquire) != 0;
+}
+
+void uringWake() {
+  broken.store(1, release);
+  futexwakeup(&broken, 1);
+}
+
+}  // namespace
+
+void uringEvent(PollDesc* pd, int events, NetpollResult* r) {
+  constexpr int kGone = POLLRDHUP | POLLHUP | POLLERR;
+  const bool err = events < 0 || (events & ~POLLPRI) == POLLERR;
+  // seq_cst: FD::read. Before the reader is woken, or asked whether it may
+  // sleep.
+  if (err || (events & (kGone | POLLPRI)) != 0) pd->hungUp.store(true, seq_cst);
+  pollSetEventErr(pd, err, pd->tag.load(relaxed));  // ours until close returns
+  netpollready(r, pd, err || (events & (POLLIN | kGone)) != 0,
+               err || (events & (POLLOUT | POLLHUP | POLLERR)) != 0);
+}
+
+constinit const NetpollBackend kUringBackend = {
+    "uring", uringInit, uringOpen, ringUnwatch, uringPoll, uringWake};
+
+}  // namespace gump::rt

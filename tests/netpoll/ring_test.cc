@@ -1,0 +1,244 @@
+// The ring (netpoll/ring.h), and what becomes of files where there is none.
+// Where the kernel has no io_uring, the tests of the ring itself have nothing
+// to say.
+#include "netpoll/ring.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gump/go.h"
+#include "gump/net.h"
+#include "gump/os.h"
+#include "gump/runtime.h"
+#include "gump/sync.h"
+#include "gump/time.h"
+#include "tests/netpoll/poll_testing.h"
+#include "tests/testing/stress.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump {
+namespace {
+
+using rt::ringFsync;
+using rt::ringRead;
+using rt::ringStart;
+using rt::ringWrite;
+using testing::File;
+using testing::kManyGoroutines;
+using testing::Refuse;
+using namespace std::chrono_literals;
+
+constexpr size_t kBlock = 4096;
+
+// Scratch is a file that is gone when the test is.
+File Scratch() {
+  std::string name = ::testing::TempDir() + "ring_test_XXXXXX";
+  File f(::mkstemp(name.data()));
+  EXPECT_GE(f.fd(), 0);
+  ::unlink(name.c_str());
+  return f;
+}
+
+class RingTest : public testing::WithGomaxprocs {
+ protected:
+  void SetUp() override {
+    const int err = ringStart();
+    if (err == ENOSYS || err == EPERM) GTEST_SKIP() << "no io_uring: " << err;
+    ASSERT_EQ(err, 0);
+  }
+};
+GUMP_INSTANTIATE_GOMAXPROCS(RingTest);
+
+TEST_P(RingTest, ReadsWhatItWrites) {
+  Run([] {
+    const File f = Scratch();
+    EXPECT_EQ(ringWrite(f.fd(), "hello world", 11, 0), 11);
+    EXPECT_EQ(ringFsync(f.fd()), 0);
+    char buf[20];
+    EXPECT_EQ(ringRead(f.fd(), buf, sizeof(buf), 6), 5);
+    EXPECT_EQ(std::string(buf, 5), "world");
+    EXPECT_EQ(ringRead(f.fd(), buf, sizeof(buf), 100), 0);
+  });
+}
+
+TEST_P(RingTest, AtThePositionItMovesIt) {
+  Run([] {
+    const File f = Scratch();
+    EXPECT_EQ(ringWrite(f.fd(), "abc", 3, -1), 3);
+    EXPECT_EQ(ringWrite(f.fd(), "def", 3, -1), 3);
+    EXPECT_EQ(::lseek(f.fd(), 1, SEEK_SET), 1);
+    char buf[2];
+    EXPECT_EQ(ringRead(f.fd(), buf, 2, -1), 2);
+    EXPECT_EQ(ringRead(f.fd(), buf, 2, -1), 2);
+    EXPECT_EQ(std::string(buf, 2), "de");
+  });
+}
+
+TEST_P(RingTest, ErrorsAreReturned) {
+  Run([] {
+    char buf[1];
+    EXPECT_EQ(ringRead(-1, buf, 1, 0), -EBADF);
+    EXPECT_EQ(ringFsync(-1), -EBADF);
+    const File readOnly(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    EXPECT_EQ(ringWrite(readOnly.fd(), "x", 1, 0), -EBADF);
+  });
+}
+
+// errno belongs to the goroutine, and the ring leaves it alone.
+TEST_P(RingTest, ErrnoIsLeftAlone) {
+  Run([] {
+    errno = EDOM;
+    char buf[1];
+    (void)ringRead(-1, buf, 1, 0);
+    EXPECT_EQ(errno, EDOM);
+  });
+}
+
+// Many more calls than the submission queue, or the kernel at a time, takes.
+TEST_P(RingTest, AllOfManyCallsAreAnswered) {
+  Run([] {
+    const File f = Scratch();
+    ASSERT_EQ(::ftruncate(f.fd(), kManyGoroutines), 0);
+    std::atomic<int> wrong = 0;
+    sync::WaitGroup wg;
+    for (int i = 0; i < kManyGoroutines; i++) {
+      wg.Go([&, i] {
+        const char c = static_cast<char>(i % 251);
+        if (ringWrite(f.fd(), &c, 1, i) != 1) wrong++;
+      });
+    }
+    wg.Wait();
+    EXPECT_EQ(wrong, 0);
+    std::vector<char> all(kManyGoroutines);
+    ASSERT_EQ(::pread(f.fd(), all.data(), all.size(), 0), kManyGoroutines);
+    for (int i = 0; i < kManyGoroutines; i++) {
+      ASSERT_EQ(all[static_cast<size_t>(i)], static_cast<char>(i % 251)) << i;
+    }
+  });
+}
+
+TEST_P(RingTest, ServesPlainThreads) {
+  const File f = Scratch();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; t++) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 200; i++) {
+        const int64_t at = int64_t{t} * 200 + i;
+        const char c = static_cast<char>(at % 251);
+        EXPECT_EQ(ringWrite(f.fd(), &c, 1, at), 1);
+        char back = 0;
+        EXPECT_EQ(ringRead(f.fd(), &back, 1, at), 1);
+        EXPECT_EQ(back, c);
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+}
+
+// One call at a time: each finds the ring asleep, or about to be.
+TEST_P(RingTest, NoCallIsForgottenByOneThatGoesToSleep) {
+  Run([] {
+    testing::StressLoop([](testing::Rng& rng) {
+      static const File f = Scratch();
+      const char c = 'x';
+      EXPECT_EQ(ringWrite(f.fd(), &c, 1, 0), 1);
+      for (uint64_t i = rng.Below(4); i > 0; i--) runtime::Gosched();
+    });
+  });
+}
+
+// Past the page cache, where each read waits for the disk.
+TEST_P(RingTest, DirectReads) {
+  std::string name = ::testing::TempDir() + "ring_direct_XXXXXX";
+  const File f(::mkostemp(name.data(), O_DIRECT | O_CLOEXEC));
+  const int err = errno;
+  ::unlink(name.c_str());
+  if (f.fd() < 0 && err == EINVAL) GTEST_SKIP() << "no O_DIRECT here";
+  ASSERT_GE(f.fd(), 0);
+  Run([&] {
+    constexpr int kBlocks = 64;
+    sync::WaitGroup wg;
+    for (int i = 0; i < kBlocks; i++) {
+      wg.Go([&, i] {
+        const std::unique_ptr<char, decltype(&std::free)> block(
+            static_cast<char*>(std::aligned_alloc(kBlock, kBlock)), &std::free);
+        std::fill_n(block.get(), kBlock, static_cast<char>(i));
+        const int64_t at = int64_t{i} * int64_t{kBlock};
+        EXPECT_EQ(ringWrite(f.fd(), block.get(), kBlock, at), kBlock);
+        std::fill_n(block.get(), kBlock, char{-1});
+        EXPECT_EQ(ringRead(f.fd(), block.get(), kBlock, at), kBlock);
+        EXPECT_EQ(block.get()[0], static_cast<char>(i));
+        EXPECT_EQ(block.get()[kBlock - 1], static_cast<char>(i));
+      });
+    }
+    wg.Wait();
+  });
+}
+
+// ---- Without it
+
+// WithoutRing uses files and sockets.
+void WithoutRing() {
+  gump::Run([] {
+    char name[] = "/tmp/ring_test_XXXXXX";
+    const int fd = ::mkstemp(name);
+    ::unlink(name);
+    const absl::StatusOr<os::File> f = os::NewFile(fd, name);
+    if (!f.ok() || !f->WriteAt("hello", 0).ok() || !f->Sync().ok()) exit(1);
+    char buf[5];
+    if (f->ReadAt(absl::MakeSpan(buf), 0).value_or(0) != 5) exit(2);
+    const net::Listener l = *net::Listen("tcp", "127.0.0.1:0");
+    go([l] { (void)l.Accept()->Write("x"); });
+    const net::Conn c = *net::Dial("tcp", l.LocalAddr().String());
+    if (c.Read(absl::MakeSpan(buf)).value_or(0) != 1) exit(3);
+  });
+  std::exit(0);
+}
+
+TEST(RingDeathTest, WhereItIsDeniedSystemCallsAndEpollDo) {
+  for (const int err : {ENOSYS, EPERM, ENOMEM}) {
+    EXPECT_EXIT(
+        {
+          Refuse(SYS_io_uring_setup, err);
+          WithoutRing();
+        },
+        ::testing::ExitedWithCode(0), "^$")
+        << err;
+  }
+}
+
+// Whoever asked for it is told.
+TEST(RingDeathTest, WhereItIsDeniedThatIsSaidOnce) {
+  ::setenv("GODEBUG", "netpoll=uring", 1);
+  EXPECT_EXIT(
+      {
+        Refuse(SYS_io_uring_setup, EPERM);
+        WithoutRing();
+      },
+      ::testing::ExitedWithCode(0),
+      "^runtime: no io_uring here \\(errno 1\\), using epoll\n$");
+  ::unsetenv("GODEBUG");
+}
+
+TEST(RingDeathTest, UnderNetpollEpollItIsNotAskedFor) {
+  ::setenv("GODEBUG", "netpoll=epoll", 1);
+  EXPECT_EXIT({ gump::Run([] { std::exit(ringStart() == EPERM ? 0 : 1); }); },
+              ::testing::ExitedWithCode(0), "^$");
+  ::unsetenv("GODEBUG");
+}
+
+}  // namespace
+}  // namespace gump
