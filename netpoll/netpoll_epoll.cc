@@ -26,7 +26,7 @@ constexpr int kEventsAtOnce = 128;  // as Go
 
 // Written by init, before the back end is published.
 int epfd = -1;
-int eventfd = -1;
+int breakfd = -1;
 
 Atomic<bool> noPwait2;  // epoll_pwait2 is not there: Linux before 5.11
 
@@ -37,15 +37,15 @@ uint32_t interest() {
 int epollInit() {
   epfd = epoll_create1(EPOLL_CLOEXEC);
   if (epfd < 0) return errno;
-  eventfd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  breakfd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   epoll_event ev{};
   ev.events = EPOLLIN;
   ev.data.u64 = kBreak;
-  if (eventfd >= 0 && epoll_ctl(epfd, EPOLL_CTL_ADD, eventfd, &ev) == 0) {
+  if (breakfd >= 0 && epoll_ctl(epfd, EPOLL_CTL_ADD, breakfd, &ev) == 0) {
     return 0;
   }
   const int err = errno;
-  if (eventfd >= 0) close(eventfd);
+  if (breakfd >= 0) close(breakfd);
   close(epfd);
   return err;
 }
@@ -122,7 +122,7 @@ bool epollPoll(int64_t delay, NetpollResult* r) {
   }
   if (broken) {
     uint64_t count;
-    while (read(eventfd, &count, sizeof(count)) < 0 && errno == EINTR) {
+    while (read(breakfd, &count, sizeof(count)) < 0 && errno == EINTR) {
     }
   }
   return broken;
@@ -130,7 +130,7 @@ bool epollPoll(int64_t delay, NetpollResult* r) {
 
 void epollWake() {
   const uint64_t one = 1;
-  while (write(eventfd, &one, sizeof(one)) < 0) {
+  while (write(breakfd, &one, sizeof(one)) < 0) {
     if (errno == EINTR) continue;
     if (errno == EAGAIN) return;  // so many wakes that it is surely up
     printf("runtime: netpollBreak write failed with %d\n", errno);

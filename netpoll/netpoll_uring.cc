@@ -54,11 +54,21 @@ void uringWake() {
   futexwakeup(&broken, 1);
 }
 
+bool errAlone(int events) { return (events & ~POLLPRI) == POLLERR; }
+
+// state is all that is the case with a descriptor.
+int state(int fd) {
+  pollfd p{fd, POLLIN | POLLPRI | POLLOUT | POLLRDHUP, 0};
+  return poll(&p, 1, 0) < 0 ? 0 : p.revents;
+}
+
 }  // namespace
 
 void uringEvent(PollDesc* pd, int events, NetpollResult* r) {
   constexpr int kGone = POLLRDHUP | POLLHUP | POLLERR;
-  const bool err = events < 0 || (events & ~POLLPRI) == POLLERR;
+  // The ring tells what has changed, so an error that looks alone may not be.
+  if (events > 0 && errAlone(events)) events |= state(pd->fd);
+  const bool err = events < 0 || errAlone(events);
   // seq_cst: FD::read. Before the reader is woken, or asked whether it may
   // sleep.
   if (err || (events & (kGone | POLLPRI)) != 0) pd->hungUp.store(true, seq_cst);

@@ -309,6 +309,7 @@ void Ring::run() {
     printf("runtime: io_uring_register failed with %d\n", errno);
     fatalthrow("runtime: io_uring failed");
   }
+  (void)shortSlices();  // goroutines wait for what it has
   prepareWake();
   for (;;) {
     takeSubmitted();

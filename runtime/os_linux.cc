@@ -177,6 +177,40 @@ void preciseSleeps(M* mp) {
 
 bool haveMembarrier = false;
 
+namespace {
+
+// SchedAttr is sched_attr(2), which not all headers have.
+struct SchedAttr {
+  uint32_t size;
+  uint32_t policy;
+  uint64_t flags;
+  int32_t nice;
+  uint32_t priority;
+  uint64_t runtime;  // ns: the slice
+  uint64_t deadline;
+  uint64_t period;
+};
+constexpr uint64_t kShortestSlice = 100'000;  // ns; the kernel's limit
+
+// setSlice sets this thread's slice and returns the old one; 0: it has none, or
+// the kernel does not say.
+uint64_t setSlice(uint64_t ns) {
+  SchedAttr attr{};
+  const auto p = reinterpret_cast<intptr_t>(&attr);
+  if (rawSyscall(SYS_sched_getattr, 0, p, sizeof(attr), 0, 0, 0) < 0) return 0;
+  const uint64_t old = attr.runtime;
+  if (attr.policy != SCHED_OTHER || old == 0 || old == ns) return 0;
+  attr.runtime = ns;
+  return rawSyscall(SYS_sched_setattr, 0, p, 0, 0, 0, 0) < 0 ? 0 : old;
+}
+
+}  // namespace
+
+uint64_t shortSlices() { return setSlice(kShortestSlice); }
+void restoreSlices(uint64_t old) {
+  if (old != 0) (void)setSlice(old);
+}
+
 void membarrierInit() {
   const long offered = membarrier(MEMBARRIER_CMD_QUERY);
   if (offered < 0 || (offered & MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0) return;

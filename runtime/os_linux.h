@@ -41,6 +41,14 @@ void futexwakeup(Atomic<uint32_t>* addr, uint32_t cnt);
 // up to 50 µs later.
 void preciseSleeps(M* mp);
 
+// shortSlices asks the kernel to let this thread run as soon as it wakes, even
+// if that cuts the turn of one that computes, whose slices are longer: without
+// it that takes until the next tick. Linux 6.12; before, it has no effect. It
+// returns what restoreSlices takes to undo it. For threads that do little while
+// others wait for them.
+[[nodiscard]] uint64_t shortSlices();
+void restoreSlices(uint64_t old);
+
 // membarrierInit registers the process for membarrier(2) and sets
 // haveMembarrier (lock_futex.h).
 void membarrierInit();

@@ -30,8 +30,15 @@ int32_t newprocs;  // by GOMAXPROCS for startTheWorld; guarded by worldsema
 // Patience is how long to wait for those who run before they are pressed: a
 // little at first, then long enough for the second look that pressP needs, then
 // ever longer.
+//
+// Those who compute may have all processors. So that it wakes on time among
+// them, the thread asks for short slices meanwhile.
 class Patience {
  public:
+  Patience() : slices_(shortSlices()) {}
+  ~Patience() { restoreSlices(slices_); }
+  Patience(const Patience&) = delete;
+  Patience& operator=(const Patience&) = delete;
   // sleep waits on a note; true: it has been woken.
   bool sleep(Note* n) {
     const int64_t ns = wait_;
@@ -43,6 +50,7 @@ class Patience {
  private:
   static constexpr int64_t kGap = 60'000;  // ns; more than kPressGap
   static constexpr int64_t kLongest = 1'000'000;
+  const uint64_t slices_;
   int64_t wait_ = 20'000;
   int rounds_ = 0;
 };

@@ -247,6 +247,7 @@ class Pace {
 }  // namespace
 
 void sysmon() {
+  (void)shortSlices();
   const bool tracing = debug.schedtrace > 0;
   Every trace(debug.schedtrace * kNsPerMs);
   DeadCheck deadCheck;

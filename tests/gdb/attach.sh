@@ -18,8 +18,8 @@ visit() {
     -ex 'detach' </dev/null >"$log" 2>&1
 }
 
-# Six seconds, for one value of GOMAXPROCS of four.
-exec {output}< <(GUMP_STRESS_SECONDS=24 exec "$program" --gtest_filter='*GOMAXPROCS2')
+# It goes on until it is told that gdb has seen enough (the limit is for four values of GOMAXPROCS).
+exec {output}< <(GUMP_STRESS_SECONDS=400 exec "$program" --gtest_filter='*GOMAXPROCS2')
 pid=$!
 while read -r line <&"$output" && [[ $line != GUMP_STRESS_SEED=* ]]; do :; done
 
@@ -36,6 +36,7 @@ while [ $visits -lt 3 ] && kill -0 "$pid" 2>/dev/null; do
   visits=$((visits + 1))
 done
 
+kill -USR1 "$pid" 2>/dev/null || true
 status=0
 wait "$pid" || status=$?
 cat <&"$output"

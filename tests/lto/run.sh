@@ -16,11 +16,11 @@ for tool in "$compiler" "${tools[@]}" objdump python3; do
 done
 
 cmake -G Ninja -S "$source/tests/lto" -B "$work" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_BUILD_TYPE=Release \
-  -DGUMP_WERROR=ON -DBUILD_SHARED_LIBS=OFF -DCMAKE_EXE_LINKER_FLAGS="$linker"
+  -DGUMP_WERROR=ON -DCMAKE_UNITY_BUILD=ON -DBUILD_SHARED_LIBS=OFF -DCMAKE_EXE_LINKER_FLAGS="$linker"
 cmake --build "$work"
 
 # The kind that was asked for is the kind that was used: g++'s objects have LTO sections, clang's are bitcode.
-object=$(find "$work" -name 'tls.cc.o')
+object=$(find "$work" -path '*gump_runtime*' -name 'unity_0_cxx.cxx.o')
 case $kind in
   full) readelf -SW "$object" | grep -q '\.gnu\.lto_' ;;
   thin) [ "$(head -c 2 "$object")" = BC ] ;;

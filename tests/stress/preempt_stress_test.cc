@@ -10,6 +10,7 @@
 // tools/gump soak runs this for long; tests/testing/stress.h says how to
 // repeat a run.
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <atomic>
 #include <chrono>
@@ -71,6 +72,15 @@ class Reference {
 
 uint64_t Preemptions() {
   return rt::stats.preemptions.load(rt::relaxed);  // a count
+}
+
+// SIGUSR1 ends the test before its time (tests/gdb/attach.sh).
+volatile sig_atomic_t asked_to_end = 0;
+void EndOnSIGUSR1() {
+  struct sigaction sa = {};
+  sa.sa_handler = [](int) { asked_to_end = 1; };
+  sa.sa_flags = SA_RESTART;
+  ::sigaction(SIGUSR1, &sa, nullptr);
 }
 
 // Presser asks every running P for a preemption once a millisecond.
@@ -147,8 +157,9 @@ class Endurance {
   };
 
   bool Over() const {
-    return std::chrono::steady_clock::now() >= end_ &&
-           Preemptions() - preemptions_ >= kLeastPreemptions;
+    return asked_to_end != 0 ||
+           (std::chrono::steady_clock::now() >= end_ &&
+            Preemptions() - preemptions_ >= kLeastPreemptions);
   }
 
   static uint64_t Step(uint64_t job) {
@@ -204,6 +215,7 @@ GUMP_INSTANTIATE_GOMAXPROCS(PreemptStressTest);
 
 // StressTime is divided among the values of GOMAXPROCS.
 TEST_P(PreemptStressTest, ResultsStayRight) {
+  EndOnSIGUSR1();
   const uint64_t seed = testing::StressSeed();
   const Reference reference;
   Run([&] {
