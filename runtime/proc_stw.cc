@@ -13,6 +13,7 @@
 // One stop at a time: worldsema, a goroutine-level semaphore, because its
 // waiters must not hold a P.
 #include <algorithm>
+#include <utility>
 
 #include "runtime/netpoll.h"
 #include "runtime/os_linux.h"
@@ -26,19 +27,16 @@ namespace {
 
 Atomic<uint32_t> worldsema{1};
 int32_t newprocs;  // by GOMAXPROCS for startTheWorld; guarded by worldsema
+// Those who compute may have all processors. So that the stopper runs when it
+// wakes, and until it has woken the others, its thread asks for short slices
+// meanwhile. Guarded by worldsema.
+uint64_t stopperSlices;
 
 // Patience is how long to wait for those who run before they are pressed: a
 // little at first, then long enough for the second look that pressP needs, then
 // ever longer.
-//
-// Those who compute may have all processors. So that it wakes on time among
-// them, the thread asks for short slices meanwhile.
 class Patience {
  public:
-  Patience() : slices_(shortSlices()) {}
-  ~Patience() { restoreSlices(slices_); }
-  Patience(const Patience&) = delete;
-  Patience& operator=(const Patience&) = delete;
   // sleep waits on a note; true: it has been woken.
   bool sleep(Note* n) {
     const int64_t ns = wait_;
@@ -50,7 +48,6 @@ class Patience {
  private:
   static constexpr int64_t kGap = 60'000;  // ns; more than kPressGap
   static constexpr int64_t kLongest = 1'000'000;
-  const uint64_t slices_;
   int64_t wait_ = 20'000;
   int rounds_ = 0;
 };
@@ -175,6 +172,7 @@ void stopTheWorld(WaitReason reason) {
   const int64_t begin = nanotime();
   if (takeStoppablePs(mp)) {
     if (!gp->foreign) preciseSleeps(mp);
+    stopperSlices = shortSlices();
     for (Patience patience; !patience.sleep(&sched.stopnote);) {
       preemptall();
       pressAll(/*forSafePoint=*/false, stopTaken);
@@ -224,6 +222,7 @@ void startTheWorld() {
   // The global queue may hold work, and idle Ps: one spinner finds out.
   // sched.lock above was the publication.
   wakep();
+  restoreSlices(std::exchange(stopperSlices, 0));
   // Before releasem: whoever is preempted here may not go on when main ends.
   semrelease(&worldsema, /*handoff=*/false);
   releasem(mp);
@@ -331,6 +330,7 @@ void forEachP(WaitReason reason, void (*fn)(P*)) {
   visitSyscalls();
   if (wait) {
     if (!gp->foreign) preciseSleeps(mp);
+    const uint64_t slices = shortSlices();
     for (Patience patience; !patience.sleep(&sched.safePointNote);) {
       preemptall();
       // Again: one may have begun a call between our two looks at its P.
@@ -338,6 +338,7 @@ void forEachP(WaitReason reason, void (*fn)(P*)) {
       pressAll(/*forSafePoint=*/true, visitTaken);
     }
     noteclear(&sched.safePointNote);
+    restoreSlices(slices);
   }
   // Before releasem: whoever is preempted here may not go on when main ends.
   semrelease(&worldsema, /*handoff=*/false);

@@ -3,6 +3,7 @@
 // ever entering the runtime. How long one change takes its caller: a plain
 // thread, which needs no P of its own, or a goroutine, which competes with the
 // others for one. A pause before each change lets the hogs back on the Ps.
+// STOP is the part of that until the world stood.
 #include <gump/go.h>
 #include <gump/sync.h>
 
@@ -16,15 +17,27 @@ namespace {
 
 constexpr int64_t kPause = 200'000;  // ns
 
+// Times are ns.
+struct Times {
+  std::vector<int64_t> call;
+  std::vector<int64_t> stop;
+};
+
+int64_t StopNanos() {
+  return static_cast<int64_t>(debug::ReadSchedStats().world_stop_ns);
+}
+
 // Stops changes GOMAXPROCS an even number of times, so it ends where it began.
-std::vector<int64_t> Stops(int64_t pairs) {
+Times Stops(int64_t pairs) {
   const int procs = runtime::GOMAXPROCS(0);
-  std::vector<int64_t> took;
+  Times took;
   for (int64_t i = 0; i < 2 * pairs; i++) {
     blocking([] { SleepNanos(kPause); });
+    const int64_t stopped = StopNanos();
     const int64_t start = NowNanos();
     runtime::GOMAXPROCS(i % 2 == 0 ? procs + 1 : procs);
-    took.push_back(NowNanos() - start);
+    took.call.push_back(NowNanos() - start);
+    took.stop.push_back(StopNanos() - stopped);
   }
   return took;
 }
@@ -45,14 +58,18 @@ void Measure(const Options& o, const char* workload, F caller) {
   }
   while (begun < hogs) runtime::Gosched();
   caller(o.Scaled(50));
-  for (int r = 0; r < o.reps; r++)
-    PrintQuantiles(workload, caller(o.Scaled(500)));
+  for (int r = 0; r < o.reps; r++) {
+    const Times took = caller(o.Scaled(500));
+    PrintQuantiles(workload, took.call);
+    PrintQuantiles(("STOP" + std::string(workload).substr(3)).c_str(),
+                   took.stop);
+  }
   stop = true;
   wg.Wait();
 }
 
-std::vector<int64_t> OnAThread(int64_t pairs) {
-  std::vector<int64_t> took;
+Times OnAThread(int64_t pairs) {
+  Times took;
   std::thread caller([&] { took = Stops(pairs); });
   blocking([&] { caller.join(); });
   return took;
