@@ -71,6 +71,32 @@ function(gump_traced_test path)
     ENVIRONMENT "${gump_test_env};GODEBUG=schedtrace=10,scheddetail=1;GUMP_STRESS_SECONDS=0.5")
 endfunction()
 
+# The poller's back ends.
+set(gump_backends epoll)
+# The examples that these tests run.
+set(gump_peers_examples echo_server http_server)
+
+# gump_peers_test(path [LIBS library...]): a gump_test with the label peers, once for each back end, as <path>/<back end>.
+# It meets other programs, the examples among them (peers/peers.h), which are native.
+function(gump_peers_test path)
+  if(NOT GUMP_BUILD_EXAMPLES OR CMAKE_CROSSCOMPILING)
+    return()
+  endif()
+  cmake_parse_arguments(arg "" "" "LIBS" ${ARGN})
+  string(REPLACE "/" "_" target test_${path})
+  gump_executable(${target} ${path}.cc)
+  target_link_libraries(${target} PRIVATE ${arg_LIBS} GTest::gtest_main)
+  add_dependencies(${target} ${gump_peers_examples})
+  foreach(backend IN LISTS gump_backends)
+    add_test(NAME ${path}/${backend} COMMAND ${target})
+    set_tests_properties(${path}/${backend} PROPERTIES
+      TIMEOUT ${gump_test_timeout}
+      LABELS peers
+      SKIP_RETURN_CODE 77
+      ENVIRONMENT "${gump_test_env};GODEBUG=netpoll=${backend};GUMP_EXAMPLES=${PROJECT_BINARY_DIR}/docs/examples")
+  endforeach()
+endfunction()
+
 # gump_lint_tests(): what a machine can see without running anything. Once is enough: not under the sanitizers, and not
 # for another architecture.
 function(gump_lint_tests)

@@ -1,9 +1,8 @@
 // The smallest server: whatever a client sends comes back. Clients in the same
 // process check that it does.
 //
-//   echo_server [CLIENTS [ROUNDS]]         default 100 clients, 100 rounds each
-//   echo_server serve ADDRESS              serves until SIGINT, as "serve
-//   :7000"
+//   echo_server [CLIENTS [ROUNDS]]   default 100 clients, 100 rounds each
+//   echo_server serve ADDRESS        until SIGINT; ADDRESS is :7000, unix:PATH
 #include <gump/gump.h>
 
 #include <atomic>
@@ -11,6 +10,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+
+#include "listen.h"
 
 using namespace gump;
 
@@ -37,6 +38,19 @@ void Serve(const net::Listener& listener) {
       time::Sleep(absl::Milliseconds(5));  // no descriptor is free, perhaps
     }
   }
+}
+
+int ServeUntilSignal(const char* address) {
+  const auto [ctx, stop] =
+      signal::NotifyContext(context::Background(), {SIGINT, SIGTERM});
+  const absl::StatusOr<net::Listener> listener = Listen(address);
+  if (!listener.ok()) {
+    std::fprintf(stderr, "%s\n", listener.status().ToString().c_str());
+    return 1;
+  }
+  context::AfterFunc(ctx, [l = *listener] { (void)l.Close(); });
+  Serve(*listener);
+  return 0;
 }
 
 // Converse tells whether everything that it says comes back.
@@ -71,18 +85,12 @@ int main(int argc, char** argv) {
     return 2;
   }
   return Run([=] {
+    if (serve) return ServeUntilSignal(argv[2]);
     const absl::StatusOr<net::Listener> listener =
-        net::Listen("tcp", serve ? argv[2] : "127.0.0.1:0");
+        net::Listen("tcp", "127.0.0.1:0");
     if (!listener.ok()) {
       std::fprintf(stderr, "%s\n", listener.status().ToString().c_str());
       return 1;
-    }
-    if (serve) {
-      auto [ctx, stop] =
-          signal::NotifyContext(context::Background(), {SIGINT, SIGTERM});
-      context::AfterFunc(ctx, [l = *listener] { (void)l.Close(); });
-      Serve(*listener);
-      return 0;
     }
     go([l = *listener] { Serve(l); });
     std::atomic<int> happy = 0;

@@ -1,0 +1,215 @@
+// How a test meets programs: the examples, which serve, and their peers, which
+// come from Debian.
+//
+// Everything runs on the main goroutine of a Run. Waiting for a program is
+// waiting for its end or for what it prints; nothing outlives its test.
+// GUMP_EXAMPLES is the folder of the examples. The programs inherit the
+// environment, and with it GODEBUG, which names the poller's back end.
+#ifndef TESTS_PEERS_PEERS_H_
+#define TESTS_PEERS_PEERS_H_
+
+#include <gump/gump.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace gump::testing {
+
+// Ready is what a test needs of a StatusOr; the text of the error otherwise.
+template <class T>
+T Ready(absl::StatusOr<T> s) {
+  EXPECT_TRUE(s.ok()) << s.status();
+  if (!s.ok()) std::abort();
+  return *std::move(s);
+}
+
+// Eventually waits until condition() holds, for at most a minute; false if it
+// never did.
+template <class C>
+bool Eventually(C&& condition) {
+  const absl::Time deadline = absl::Now() + absl::Minutes(1);
+  while (!condition()) {
+    if (absl::Now() > deadline) return false;
+    time::Sleep(absl::Milliseconds(1));
+  }
+  return true;
+}
+
+// NeedsPrograms ends a test program with 77, which ctest takes for "skipped",
+// if one of these is not installed.
+class NeedsPrograms : public ::testing::Environment {
+ public:
+  explicit NeedsPrograms(std::vector<std::string> names)
+      : names_(std::move(names)) {}
+  void SetUp() override {
+    for (const std::string& name : names_) {
+      if (exec::LookPath(name).ok()) continue;
+      std::printf("skipped: %s is not installed\n", name.c_str());
+      std::fflush(stdout);
+      _exit(77);
+    }
+  }
+
+ private:
+  const std::vector<std::string> names_;
+};
+#define GUMP_NEEDS_PROGRAMS(...)                       \
+  const ::testing::Environment* const kNeedsPrograms = \
+      ::testing::AddGlobalTestEnvironment(             \
+          new ::gump::testing::NeedsPrograms({__VA_ARGS__}))
+
+// Peers is a fixture that hides the Run of GoogleTest.
+class Peers : public ::testing::Test {
+ protected:
+  template <class F>
+  void Run(F&& f) {
+    gump::Run(std::forward<F>(f));
+  }
+};
+
+// TempDir is a directory that goes with its owner.
+class TempDir {
+ public:
+  TempDir() {
+    if (mkdtemp(path_.data()) == nullptr) std::abort();
+  }
+  TempDir(const TempDir&) = delete;
+  TempDir& operator=(const TempDir&) = delete;
+  ~TempDir() { (void)exec::Cmd("rm", "-rf", path_).Run(); }
+  std::string operator/(std::string_view name) const {
+    return path_ + "/" + std::string(name);
+  }
+
+ private:
+  std::string path_ = "/tmp/gump-peers-XXXXXX";
+};
+
+// OutputOf runs a program to its end and returns what it prints, errors too. It
+// has to exit with 0 within a minute.
+template <class... Args>
+std::string OutputOf(std::string_view program, const Args&... args) {
+  const auto [ctx, cancel] =
+      context::WithTimeout(context::Background(), absl::Minutes(1));
+  exec::Cmd cmd = exec::CommandContext(ctx, program, args...);
+  std::string output;
+  const absl::Status s = cmd.CombinedOutput(&output);
+  EXPECT_TRUE(s.ok()) << program << ": " << s << "\n" << output;
+  cancel();
+  return output;
+}
+
+// OutputOfShell is OutputOf, for a line of the shell.
+inline std::string OutputOfShell(const std::string& line) {
+  return OutputOf("bash", "-c", "set -o pipefail\n" + line);
+}
+
+inline std::string Example(const std::string& name) {
+  const char* folder = std::getenv("GUMP_EXAMPLES");
+  EXPECT_NE(folder, nullptr);
+  return std::string(folder == nullptr ? "." : folder) + "/" + name;
+}
+
+// Program runs beside the test. It ends at Stop, or is killed.
+class Program {
+ public:
+  explicit Program(const std::vector<std::string>& command)
+      : cmd_(command[0], {command.begin() + 1, command.end()}) {
+    const auto [output, input] = Ready(os::Pipe());
+    cmd_.SetStdout(input);
+    cmd_.SetStderr(input);
+    EXPECT_EQ(cmd_.Start(), absl::OkStatus());
+    EXPECT_EQ(input.Close(), absl::OkStatus());
+    reader_.Go([this, output = output] {
+      char buf[4096];
+      for (;;) {
+        const absl::StatusOr<size_t> n = output.Read(absl::MakeSpan(buf));
+        if (!n.ok() || *n == 0) break;
+        mu_.Lock();
+        said_.append(buf, *n);
+        mu_.Unlock();
+      }
+    });
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+  ~Program() {
+    if (!ended_) Stop(SIGKILL).IgnoreError();
+  }
+
+  // Says waits until the program has printed a line that contains text, and
+  // returns what comes after it on that line.
+  std::string Says(std::string_view text) {
+    std::string rest;
+    const bool found = Eventually([&] {
+      mu_.Lock();
+      defer _{[this] { mu_.Unlock(); }};
+      const size_t at = said_.find(text);
+      const size_t end = said_.find('\n', at);
+      if (at == said_.npos || end == said_.npos) return false;
+      rest = said_.substr(at + text.size(), end - at - text.size());
+      return true;
+    });
+    EXPECT_TRUE(found) << "no \"" << text << "\" in what it says: " << said_;
+    return rest;
+  }
+
+  pid_t Pid() const { return cmd_.Pid(); }
+
+  // Stop asks the program to end and waits until it has.
+  absl::Status Stop(int signal = SIGTERM) {
+    EXPECT_EQ(cmd_.Signal(signal), absl::OkStatus());
+    return Wait();
+  }
+  absl::Status Wait() {
+    ended_ = true;
+    reader_.Wait();
+    const absl::Status s = cmd_.Wait();
+    if (!s.ok()) std::fputs(said_.c_str(), stderr);
+    return s;
+  }
+
+ private:
+  exec::Cmd cmd_;
+  sync::WaitGroup reader_;
+  sync::Mutex mu_;  // guards said_
+  std::string said_;
+  bool ended_ = false;
+};
+
+// Server is an example that serves where it says.
+class Server : public Program {
+ public:
+  // before is done by a shell, and inherited: "ulimit -n 40".
+  explicit Server(const std::string& example,
+                  const std::vector<std::string>& args = {"127.0.0.1:0"},
+                  const std::string& before = ":")
+      : Program(CommandOf(example, args, before)),
+        address_(Says("listening on ")) {}
+
+  const std::string& Address() const { return address_; }
+  std::string Port() const { return address_.substr(address_.rfind(':') + 1); }
+
+ private:
+  static std::vector<std::string> CommandOf(
+      const std::string& example, const std::vector<std::string>& args,
+      const std::string& before) {
+    std::vector<std::string> command = {"bash", "-c", before + "; exec \"$@\"",
+                                        "bash", Example(example)};
+    command.insert(command.end(), args.begin(), args.end());
+    return command;
+  }
+
+  const std::string address_;
+};
+
+}  // namespace gump::testing
+
+#endif  // TESTS_PEERS_PEERS_H_
