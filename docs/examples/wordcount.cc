@@ -1,6 +1,7 @@
 // Counts the words under some directories: a goroutine per directory finds
-// files, a pool of tokenisers reads them, and main merges what they send with
-// select. At the end it counts again, plainly, on one thread, and compares.
+// files, a pool of tokenisers reads them (os::ReadFile), and main merges what
+// they send with select. At the end it counts again, plainly, on one thread,
+// and compares.
 //
 //   wordcount [DIRECTORY...]       default: /usr/include /usr/share/doc
 //
@@ -81,8 +82,8 @@ void ListDirectory(const fs::path& path, Paths& files, Paths& directories,
   if (error) counts.unreadable++;
 }
 
-// ReadFile replaces text by the contents of path; false if it cannot.
-bool ReadFile(const fs::path& path, std::string& text) {
+// ReadPlainly replaces text by the contents of path; false if it cannot.
+bool ReadPlainly(const fs::path& path, std::string& text) {
   text.clear();
   std::ifstream in(path, std::ios::binary | std::ios::ate);
   if (!in) return false;
@@ -127,7 +128,7 @@ Counts CountPlainly(Paths directories) {
   }
   std::string text;
   for (const fs::path& file : files) {
-    const bool readable = ReadFile(file, text);
+    const bool readable = ReadPlainly(file, text);
     CountFile(readable, text, counts);
   }
   return counts;
@@ -168,11 +169,12 @@ void Walk(Pipeline& p, const fs::path& path) {
 
 void Tokeniser(Pipeline& p) {
   Counts counts;
-  std::string text;
   for (const fs::path& file : p.files) {
-    const bool readable = blocking([&] { return ReadFile(file, text); });
-    CountFile(readable, text, counts);
-    p.progress.Send(static_cast<int64_t>(text.size()));
+    absl::StatusOr<std::string> text = os::ReadFile(file.native());
+    const bool readable = text.ok();
+    if (!readable) text = "";
+    CountFile(readable, *text, counts);
+    p.progress.Send(static_cast<int64_t>(text->size()));
     if (counts.words.size() > kWordsPerBatch) {
       p.batches.Send(std::exchange(counts, {}));
     }
