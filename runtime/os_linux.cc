@@ -29,6 +29,7 @@
 #include "runtime/lock_futex.h"
 #include "runtime/panic.h"
 #include "runtime/proc.h"
+#include "runtime/sanitizer.h"
 
 namespace gump::rt {
 namespace {
@@ -154,6 +155,8 @@ int64_t readFile(const char* path, char* buf, size_t n) {
 // word again", which all callers do, and there are no others for a mapped,
 // aligned word.
 void futexsleep(Atomic<uint32_t>* addr, uint32_t val, int64_t ns) {
+  constexpr int64_t kLongest = kSanitizerLongestSleep;
+  if (kLongest != INT64_MAX && (ns < 0 || ns > kLongest)) ns = kLongest;
   timespec ts;
   const timespec* timeout = nullptr;
   if (ns >= 0) {
@@ -162,6 +165,7 @@ void futexsleep(Atomic<uint32_t>* addr, uint32_t val, int64_t ns) {
   }
   rawSyscall(SYS_futex, asArg(addr->rawAddress()),
              FUTEX_WAIT | FUTEX_PRIVATE_FLAG, long{val}, asArg(timeout), 0, 0);
+  sanitizerRunHandlers();
 }
 
 void futexwakeup(Atomic<uint32_t>* addr, uint32_t cnt) {

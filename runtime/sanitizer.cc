@@ -6,6 +6,9 @@
 #include "runtime/sanitizer.h"
 
 #include <pthread.h>
+#include <unistd.h>
+
+#include <cerrno>
 
 #include "runtime/panic.h"
 #include "runtime/runtime2.h"
@@ -94,6 +97,13 @@ void sanitizerIgnoreBegin() ABSL_NO_THREAD_SAFETY_ANALYSIS {
 void sanitizerIgnoreEnd() ABSL_NO_THREAD_SAFETY_ANALYSIS {
   AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
   AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+}
+
+// usleep is one that TSan knows to block; handlers may set errno.
+GUMP_NOINLINE void sanitizerRunHandlers() {
+  const int saved = errno;
+  ::usleep(0);
+  errno = saved;
 }
 #endif
 

@@ -149,6 +149,20 @@ GUMP_ALWAYS_INLINE void sanitizerEnterSignal(G*, M*) {}
 GUMP_ALWAYS_INLINE void sanitizerLeaveSignal(G*) {}
 #endif
 
+// TSan runs a handler when its thread next calls libc, and a thread that sleeps
+// in a system call of ours calls nothing. So it sleeps for this long at most,
+// and then lets handlers run that TSan has put off. (The signal itself does not
+// always end the sleep: with SA_RESTART it goes on. And it may have come just
+// before.)
+// On: any.  P: either.  Locks: none.  Parks: no.
+#if defined(GUMP_TSAN)
+inline constexpr int64_t kSanitizerLongestSleep = 20'000'000;
+void sanitizerRunHandlers();
+#else
+inline constexpr int64_t kSanitizerLongestSleep = INT64_MAX;
+GUMP_ALWAYS_INLINE void sanitizerRunHandlers() {}
+#endif
+
 // sanitizerInitThread fills in what M keeps about its own stack.
 // On: g0, at the start of the thread.  P: none.
 #if defined(GUMP_ASAN) || defined(GUMP_TSAN)

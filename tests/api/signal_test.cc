@@ -75,7 +75,6 @@ TEST_P(SignalTest, GoroutinesAndThreadsSend) {
   });
 }
 
-#if !defined(GUMP_TSAN)
 // To the process: any thread may get it, also one that sleeps.
 TEST_P(SignalTest, KillReachesTheProcess) {
   Run([] {
@@ -101,7 +100,6 @@ TEST_P(SignalTest, WaitingForASignalIsNoDeadlock) {
     signal::Stop(c);
   });
 }
-#endif
 
 TEST_P(SignalTest, AReceiverThatWaitsNeedsNoRoom) {
   Run([] {
