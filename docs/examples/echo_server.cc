@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "listen.h"
+#include "address.h"
 
 using namespace gump;
 
@@ -43,7 +43,7 @@ void Serve(const net::Listener& listener) {
 int ServeUntilSignal(const char* address) {
   const auto [ctx, stop] =
       signal::NotifyContext(context::Background(), {SIGINT, SIGTERM});
-  const absl::StatusOr<net::Listener> listener = Listen(address);
+  const absl::StatusOr<net::Listener> listener = ListenAt(address);
   if (!listener.ok()) {
     std::fprintf(stderr, "%s\n", listener.status().ToString().c_str());
     return 1;

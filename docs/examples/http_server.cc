@@ -15,7 +15,7 @@
 #include <string>
 #include <string_view>
 
-#include "listen.h"
+#include "address.h"
 
 using namespace gump;
 using http::Request;
@@ -83,7 +83,7 @@ int Serve(std::string_view address) {
   const auto [ctx, stop] =
       signal::NotifyContext(context::Background(), {SIGINT, SIGTERM});
   context::AfterFunc(ctx, stop);  // a second signal does not wait
-  const absl::StatusOr<net::Listener> listener = Listen(address);
+  const absl::StatusOr<net::Listener> listener = ListenAt(address);
   const absl::Status s = listener.ok()
                              ? http::Server(Handle).Serve(ctx, *listener)
                              : listener.status();

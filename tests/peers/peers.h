@@ -141,7 +141,10 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
   ~Program() {
-    if (!ended_) Stop(SIGKILL).IgnoreError();
+    if (ended_) return;
+    EXPECT_EQ(cmd_.Kill(), absl::OkStatus());
+    reader_.Wait();
+    cmd_.Wait().IgnoreError();  // "signal: killed"
   }
 
   // Says waits until the program has printed a line that contains text, and
@@ -159,6 +162,12 @@ class Program {
     });
     EXPECT_TRUE(found) << "no \"" << text << "\" in what it says: " << said_;
     return rest;
+  }
+
+  bool HasSaid(std::string_view text) {
+    mu_.Lock();
+    defer _{[this] { mu_.Unlock(); }};
+    return said_.find(text) != said_.npos;
   }
 
   pid_t Pid() const { return cmd_.Pid(); }
