@@ -72,7 +72,7 @@ function(gump_traced_test path)
 endfunction()
 
 # The poller's back ends.
-set(gump_backends epoll)
+set(gump_backends epoll uring)
 # The examples that these tests run.
 set(gump_peers_examples chat_server echo_server http_server redis_client socks5_proxy)
 
