@@ -46,9 +46,11 @@ void inChild() {
   // One thread: nothing is ordered by any of this.
   forked.store(true, relaxed);
   unsetInitialised();  // (F2)
-  const G* gp = getg();
+  G* gp = getg();
   if (gp != nullptr && gp->m != nullptr) {
     gp->m->presumed.or_(kPresumedForked, relaxed);  // (F1)
+    // To yield would be to use the others. Nobody asks again.
+    gp->preempt.store(false, relaxed);
   }
   panicAfterFork();
 }

@@ -230,6 +230,17 @@ TEST_P(ForkTest, ChildMayUseWhatNeedsNoGoroutine) {
   });
 }
 
+TEST_P(ForkTest, RequestToYieldStaysWithTheParent) {
+  From([] {
+    auto c = make_chan<int>(3);
+    (void)c.Len();  // a plain thread has a pseudo-G from here on
+    if (rt::G* gp = rt::getg()) gp->preempt.store(true, rt::relaxed);
+    const Ended e = Child([&c] { _exit(static_cast<int>(c.Len())); });
+    EXPECT_TRUE(e.Exited(0)) << e.status;
+    EXPECT_EQ(e.errors, "");
+  });
+}
+
 TEST_P(ForkTest, ChildMayExec) {
   From([] {
     const Ended e = Child([] {
