@@ -209,8 +209,8 @@ TEST(WaitGroupMisuseTest, ReuseBeforeWaitHasReturnedPanics) {
       WaitGroup wg, waiter;
       wg.Add(1);
       waiter.Go([&] { text = PanicOf([&] { wg.Wait(); }); });
-      runtime::Gosched();  // it parks in Wait
-      wg.Done();           // it is ready, but has not run
+      EXPECT_TRUE(testing::EventuallyParked("sync.WaitGroup.Wait", 1));
+      wg.Done();  // it is ready, but has not run
       wg.Add(1);
       waiter.Wait();
     }
