@@ -56,6 +56,7 @@ constexpr IntKey kIntKeys[] = {
     {"tracebackancestors", &DebugVars::tracebackancestors},
     {"containermaxprocs", &DebugVars::containermaxprocs},
     {"updatemaxprocs", &DebugVars::updatemaxprocs},
+    {"fuzzsched", &DebugVars::fuzzsched},
 };
 
 void setKey(std::string_view key, std::string_view value) {

@@ -51,6 +51,7 @@
 
 #include <algorithm>
 
+#include "runtime/fuzzsched.h"
 #include "runtime/os_linux.h"
 #include "runtime/panic.h"
 #include "runtime/runtime2.h"
@@ -125,6 +126,7 @@ void noteclear(Note* n) {
 }
 
 void notewakeup(Note* n) {
+  fuzzPoint();
   // Pairs with load-acquire in notesleep.
   const uint32_t old = n->key.xchg(1, release);
   if (old != 0) fatalthrow("notewakeup - double wakeup");

@@ -150,6 +150,7 @@ bool startpanic() {
 [[noreturn]] void dopanic(StackFrom from) {
   TracebackMode mode = gotraceback(*throwing());
   if (forked.load(relaxed)) mode.all = false;  // the others are the parent's
+  if (debug.fuzzsched != 0) printf("fuzzsched=%d\n", debug.fuzzsched);
   tracebackCrash(mode, *throwing(), from);
   unlockPanic();
   if (panicking.add(-1, acq_rel) != 0) {

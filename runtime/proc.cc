@@ -75,6 +75,7 @@
 
 #include <algorithm>
 
+#include "runtime/fuzzsched.h"
 #include "runtime/netpoll.h"
 #include "runtime/os_linux.h"
 #include "runtime/panic.h"
@@ -234,7 +235,8 @@ bool checkTimers(P* pp, Clock* clock) {
 // a timer has just readied (ran): next time then.
 bool globalTurn(P* pp, bool ran) {
   // schedtick: written by us.
-  const bool turn = pp->globalTurn || pp->schedtick.load(relaxed) % 61 == 0;
+  const bool turn = pp->globalTurn || pp->schedtick.load(relaxed) % 61 == 0 ||
+                    (GUMP_UNLIKELY(pp->fuzz != 0) && fuzzOneIn(pp, 4));
   pp->globalTurn = turn && ran && !pp->globalTurn;
   return turn && !pp->globalTurn;
 }
@@ -250,7 +252,8 @@ Find findWithP(M* mp, Runnable* out, Clock* clock) {
     return Find::kFound;
   }
   if (G* gp = wakefing()) goready(gp);  // 1: the finalizer goroutine
-  RunqGet local = runqget(pp);          // 2
+  if (GUMP_UNLIKELY(pp->fuzz != 0)) fuzzTurn(pp);
+  RunqGet local = runqget(pp);  // 2
   if (local.gp != nullptr) {
     // Whom a timer readied does not inherit a slice, and with it the request to
     // yield for which this P may be here.
@@ -358,6 +361,7 @@ Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
   if (!netpollinited() || (!netpollAnyWaiters() && clock.pollUntil == 0)) {
     return Find::kNothing;
   }
+  fuzzPoint();
   // S4. seq_cst: see wakeNetPoller.
   if (sched.lastpoll.xchg(0, seq_cst) == 0) {
     // Somebody does so already; but does he know this timer?
@@ -435,6 +439,7 @@ void stopSpinning(M* mp) {
   if (sched.nmspinning.add(-1, seq_cst) < 0) {  // S1 of the essay
     fatalthrow("findRunnable: negative nmspinning");
   }
+  fuzzPoint();
 }
 
 void runSafePointFn(P* pp) {
@@ -511,6 +516,7 @@ GUMP_ALWAYS_INLINE bool timersWant(const M* mp, P* pp) {
 // the queues must be known here.
 G* directNext(M* mp) {
   P* pp = mp->p;
+  if (GUMP_UNLIKELY(pp->fuzz != 0) && fuzzOneIn(pp, 2)) return nullptr;
   // All are requests that the next look would honour just as well; findWithP
   // says who stores them.
   if (sched.gcwaiting.load(acquire) || sched.mainEnded.load(acquire) ||
@@ -567,7 +573,11 @@ G* schedule() {
       startlockedm(r.gp);
       continue;
     }
-    if (G* gp = execute(r.gp, r.inheritTime)) return gp;
+    if (G* gp = execute(r.gp, r.inheritTime)) {
+      // It may yield at any entry into the runtime, see runtimeEntrySlow.
+      if (fuzzing()) gp->preempt.store(true, relaxed);
+      return gp;
+    }
   }
 }
 

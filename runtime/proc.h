@@ -235,6 +235,9 @@ uint64_t gcountAll();
 // kicked into the ring.
 // Locks: takes sched.lock if the ring is full.
 void runqput(P* pp, G* gp, bool next);
+// runqputNow is runqput, schedule fuzzing or not.
+// Locks: as runqput.
+void runqputNow(P* pp, G* gp, bool next);
 // runqputslow moves half of the full ring [h, t), and gp behind it, to the
 // global queue. False: a thief has made room meanwhile.
 // Locks: takes sched.lock.
@@ -586,6 +589,7 @@ struct DebugVars {
   int32_t updatemaxprocs = 1;
   int32_t stackguardStrict = 0;  // stackguard=strict
   NetpollChoice netpoll = NetpollChoice::kAuto;
+  int32_t fuzzsched = 0;         // the seed; see fuzzsched.h
 };
 extern DebugVars debug;
 // parsedebugvars reads GODEBUG and GUMP_DEBUG, once.

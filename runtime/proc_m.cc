@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <signal.h>
 
+#include "runtime/fuzzsched.h"
 #include "runtime/mem.h"
 #include "runtime/netpoll.h"
 #include "runtime/os_linux.h"
@@ -179,6 +180,7 @@ void mcommoninit(M* mp, int64_t id) {
   mp->g0.systemG = true;
   mp->schedrand = static_cast<uint32_t>(nanotime()) * 2654435761u +
                   static_cast<uint32_t>(id) * 40503u + 1;
+  if (fuzzing()) mp->schedrand = fuzzSeed(-1 - id);
   if (mp->schedrand == 0) mp->schedrand = 1;
   if (mp->recycled) return;
   M* head = allm.load(relaxed);

@@ -7,6 +7,7 @@
 // and the queues are the truth.
 #include <new>
 
+#include "runtime/fuzzsched.h"
 #include "runtime/mem.h"
 #include "runtime/os_linux.h"
 #include "runtime/panic.h"
@@ -98,6 +99,7 @@ P* newP(int32_t id) {
   if (pp == nullptr) fatalthrow("procresize: out of memory");
   pp->id = id;
   pp->timers.id = id;
+  if (fuzzing()) pp->fuzz = fuzzSeed(id);
   pp->status.store(kPgcstop, relaxed);  // published with gomaxprocs
   return pp;
 }

@@ -17,6 +17,7 @@
 //  (K3) On g0 m.locks is 1, from the acquirem before gumpMcall until the next
 //       goroutine is on its own stack: g0 is never preempted, nor does anybody
 //       take its P (preempt.cc).
+#include "runtime/fuzzsched.h"
 #include "runtime/os_linux.h"
 #include "runtime/panic.h"
 #include "runtime/proc.h"
@@ -298,7 +299,8 @@ namespace {
 GUMP_NOINLINE G* runtimeEntrySlow(G* gp) {
   if (gp == nullptr) return needm();
   // Ours: written by us only.
-  if (!gp->foreign && gp->m->locks.load(relaxed) == 0) gopreempt();
+  if (gp->foreign || gp->m->locks.load(relaxed) != 0) return gp;
+  if (!fuzzing() || fuzzYields()) gopreempt();
   return gp;
 }
 }  // namespace

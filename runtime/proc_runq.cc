@@ -13,6 +13,7 @@
 // All of it works on a bare P: no G is looked into, but for lookAhead, which
 // reads one as a hint. The one exception is runqputslow, which needs
 // sched.runq.
+#include "runtime/fuzzsched.h"
 #include "runtime/panic.h"
 #include "runtime/proc.h"
 #include "runtime/sanitizer.h"
@@ -20,6 +21,14 @@
 namespace gump::rt {
 
 void runqput(P* pp, G* gp, bool next) {
+  if (GUMP_UNLIKELY(pp->fuzz != 0)) {
+    fuzzPut(pp, gp, next);
+  } else {
+    runqputNow(pp, gp, next);
+  }
+}
+
+void runqputNow(P* pp, G* gp, bool next) {
   if (next && soleP()) {
     G* old = pp->runnext.load(relaxed);  // written by us only
     pp->runnext.store(gp, relaxed);      // read by us only
@@ -194,7 +203,7 @@ uint32_t runqgrab(P* pp, Atomic<G*>* batch, uint32_t batchHead,
       if (!stealRunNextG) return 0;
       G* next = pp->runnext.load(relaxed);
       if (next == nullptr) return 0;
-      if (pp->status.load(acquire) == kPrunning) {
+      if (pp->status.load(acquire) == kPrunning && !fuzzing()) {
         // The owner has just readied next and will most likely block and run it
         // at once. Leave it the time: taking it now would make every
         // synchronous exchange between two goroutines cross processors.

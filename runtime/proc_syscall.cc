@@ -6,6 +6,7 @@
 // kPsyscall: this thread on its way back (exitsyscall), sysmon's retake, a
 // stop-the-world, or forEachP. The M remembers the P in oldp and tries it
 // first.
+#include "runtime/fuzzsched.h"
 #include "runtime/panic.h"
 #include "runtime/proc.h"
 
@@ -28,6 +29,13 @@ void entersyscallStopped(P* pp) {
     pp->syscalltick.add(1, relaxed);
     if (--sched.stopwait == 0) notewakeup(&sched.stopnote);
   }
+}
+
+// entersyscallFuzzed does to the caller what sysmon might.
+void entersyscallFuzzed(P* pp) {
+  if (!pcasstatus(pp, kPsyscall, kPidle)) return;
+  pp->syscalltick.add(1, relaxed);  // as retakeSyscall
+  handoffp(pp);
 }
 
 bool exitsyscallFast(P* oldp) {
@@ -99,6 +107,7 @@ void entersyscall() noexcept {
   // Pairs with forEachP.
   if (GUMP_UNLIKELY(pp->runSafePointFn.load(acquire) != 0)) runSafePointFn(pp);
   flushYielded(pp);  // from the store below on, the P may be anybody's
+  const bool hurry = GUMP_UNLIKELY(pp->fuzz != 0) && fuzzOneIn(pp, 4);
   mp->oldp = pp;
   mp->p = nullptr;
   pp->m.store(nullptr, relaxed);
@@ -106,6 +115,7 @@ void entersyscall() noexcept {
   // then reads the status.
   pp->status.store(kPsyscall, seq_cst);
   if (GUMP_UNLIKELY(sched.gcwaiting.load(seq_cst))) entersyscallStopped(pp);
+  if (GUMP_UNLIKELY(hurry)) entersyscallFuzzed(pp);
   releasem(mp);
 }
 

@@ -262,6 +262,7 @@ struct alignas(kFalseSharing) P {
   Atomic<bool> preempt;  // whatever runs here should yield
   // forEachP: 1 asks the holder to run sched.safePointFn.
   Atomic<uint32_t> runSafePointFn;
+  uint32_t fuzz = 0;  // state of fuzzsched.h; 0: off
 
   // The ring. Free-running indices, slot = i % kRunqSize. Only the owner writes
   // runqtail (store-release publishes the slots below it); owner and thieves

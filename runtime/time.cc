@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "runtime/fuzzsched.h"
 #include "runtime/netpoll.h"
 #include "runtime/os_linux.h"
 #include "runtime/panic.h"
@@ -650,6 +651,7 @@ void wakeNetPoller(int64_t when) {
   // The caller's stores to minWhenHeap or minWhenModified were A1 of the essay
   // in proc.cc; this is A2. The fence stands for seq_cst on both sides.
   fence(seq_cst);
+  fuzzPoint();
   hurrySysmon(when);
   if (sched.lastpoll.load(seq_cst) == 0) {
     breakPollAfter(when);

@@ -97,6 +97,20 @@ function(gump_peers_test path)
   endforeach()
 endfunction()
 
+# gump_fuzz_test(name SEED path...): the tests <path> as fuzz/<name> again, briefly, while the scheduler shuffles.
+function(gump_fuzz_test name seed)
+  set(programs)
+  foreach(path IN LISTS ARGN)
+    string(REPLACE "/" "_" target test_${path})
+    list(APPEND programs $<TARGET_FILE:${target}>)
+  endforeach()
+  add_test(NAME fuzz/${name} COMMAND ${CMAKE_CURRENT_LIST_DIR}/fuzz/run.sh ${seed} ${programs})
+  set_tests_properties(fuzz/${name} PROPERTIES
+    TIMEOUT ${gump_test_timeout}
+    LABELS fuzz
+    ENVIRONMENT "${gump_test_env};GUMP_STRESS_SECONDS=0.02")
+endfunction()
+
 # gump_lint_tests(): what a machine can see without running anything. Once is enough: not under the sanitizers, and not
 # for another architecture.
 function(gump_lint_tests)

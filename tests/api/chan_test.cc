@@ -21,6 +21,7 @@
 #include "gump/panic.h"
 #include "gump/runtime.h"
 #include "tests/testing/counted.h"
+#include "tests/testing/fuzzsched.h"
 #include "tests/testing/known_thread.h"
 #include "tests/testing/panic_text.h"
 #include "tests/testing/parked.h"
@@ -407,7 +408,8 @@ TEST_P(ChanTest, TheReceiverMayLetTheChannelGoAtOnce) {
 }
 
 // The orders below hold while nobody is preempted, and a slice may end at any
-// moment: so they must hold in nearly every round.
+// moment: so they must hold in nearly every round; in any if the scheduler
+// shuffles.
 template <class F>
 void ExpectOrderMostly(F&& round_is_right) {
   constexpr int kRounds = 50;
@@ -415,7 +417,7 @@ void ExpectOrderMostly(F&& round_is_right) {
   testing::RunWith(1, [&] {
     for (int i = 0; i < kRounds; i++) right += round_is_right() ? 1 : 0;
   });
-  EXPECT_GE(right, kRounds - 5);
+  EXPECT_GE(right, testing::FuzzSched() ? 0 : kRounds - 5);
 }
 
 TEST(ChanOrderTest, OnOnePTheSenderGoesOnAndTheReceiverIsNext) {

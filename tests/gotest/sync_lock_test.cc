@@ -13,6 +13,7 @@
 #include "gump/internal/linkname.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
+#include "tests/testing/fuzzsched.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
@@ -63,7 +64,8 @@ TEST_P(SyncLockTest, TestSemaHandoff) {
     int ok = 0;
     constexpr int kRounds = 200;
     for (int i = 0; i < kRounds; i++) ok += Handoff() ? 1 : 0;
-    EXPECT_GE(ok, kRounds * 2 / 3);
+    // Who is handed the processor does not run next if the scheduler shuffles.
+    EXPECT_GE(ok, testing::FuzzSched() ? 0 : kRounds * 2 / 3);
   });
 }
 
@@ -274,6 +276,8 @@ TEST_P(SyncLockTest, TestCondSignal) {
       EXPECT_FALSE(awake.TryRecv().value.has_value()) << "too many awake";
     }
     c.Signal();
+    m.Lock();  // the last one has let go of m
+    m.Unlock();
   });
 }
 
@@ -301,6 +305,8 @@ TEST_P(SyncLockTest, TestCondSignalGenerations) {
       m.Unlock();
     }
     EXPECT_EQ(awake.Recv(), kN - 1);
+    m.Lock();  // the last one has let go of m
+    m.Unlock();
   });
 }
 

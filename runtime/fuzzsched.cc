@@ -1,0 +1,108 @@
+// Invariants:
+//  (Z1) Whatever is put elsewhere is published as runqput's callers expect of
+//       it: by a seq_cst operation, or under sched.lock, before they go on to
+//       wakep.
+//  (Z2) Nothing is held back: all that is drawn is drawn again, so what can
+//       happen does.
+//  (Z3) Goroutines that are preempted in place, and those on their way through
+//       the global queue, keep their order: that they come round is a promise.
+#include "runtime/fuzzsched.h"
+
+#include "runtime/os_linux.h"
+
+namespace gump::rt {
+
+namespace {
+
+// xorshift steps a state; not 0, and never becomes it.
+uint32_t xorshift(uint32_t* state) {
+  uint32_t x = *state;
+  x ^= x << 13;
+  x ^= x >> 17;
+  x ^= x << 5;
+  *state = x;
+  return x;
+}
+
+// giveAway lets somebody else run gp.
+void giveAway(G* gp) {
+  {
+    LockScope l(&sched.lock);
+    globrunqput(gp);
+  }
+  wakep();  // callers may not: goreadyQuiet's count on the ring
+}
+
+}  // namespace
+
+uint32_t fuzzSeed(int64_t id) {
+  // splitmix64: neighbouring seeds and ids have nothing in common.
+  uint64_t z = (static_cast<uint64_t>(debug.fuzzsched) << 32) +
+               static_cast<uint64_t>(id) * 0x9e3779b97f4a7c15u;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  const auto seed = static_cast<uint32_t>(z ^ (z >> 31));
+  return seed == 0 ? 1 : seed;
+}
+
+bool fuzzOneIn(P* pp, uint32_t n) { return xorshift(&pp->fuzz) % n == 0; }
+
+void fuzzDelay() {
+  G* gp = getg();
+  if (gp == nullptr || gp->m == nullptr) return;
+  M* mp = gp->m;
+  const uint32_t r = mp->p != nullptr ? xorshift(&mp->p->fuzz) : cheaprand(mp);
+  const uint32_t amount = r >> 8;
+  switch (r % 16) {
+    case 0:
+    case 1:
+      procyield(static_cast<int>(amount % 256));
+      return;
+    case 2:
+      osyield();
+      return;
+    case 3:
+      if (amount % 8 == 0) usleep(1 + amount % 32);
+      return;
+    default:
+      return;
+  }
+}
+
+void fuzzPut(P* pp, G* gp, bool next) {
+  fuzzDelay();
+  if (fuzzOneIn(pp, 8)) {
+    giveAway(gp);
+  } else {
+    runqputNow(pp, gp, next && fuzzOneIn(pp, 2));
+    fence(seq_cst);  // (Z1): the ring's store is but a release
+  }
+  fuzzDelay();
+}
+
+void fuzzTurn(P* pp) {
+  fuzzDelay();
+  for (int i = 0; i < 3 && fuzzOneIn(pp, 2); i++) {
+    G* gp = runqget(pp).gp;
+    if (gp == nullptr) return;
+    runqputNow(pp, gp, /*next=*/false);
+  }
+  if (!fuzzOneIn(pp, 8)) return;
+  if (G* gp = runqget(pp).gp) {
+    giveAway(gp);
+    fuzzDelay();
+  }
+}
+
+bool fuzzYields() {
+  M* mp = acquirem();
+  P* pp = mp->p;
+  // Somebody else may have asked, too.
+  const bool yes =
+      pp != nullptr && (pp->preempt.load(relaxed) || fuzzOneIn(pp, 8));
+  if (!yes) fuzzDelay();
+  releasem(mp);
+  return yes;
+}
+
+}  // namespace gump::rt
