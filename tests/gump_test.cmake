@@ -111,6 +111,37 @@ function(gump_fuzz_test name seed)
     ENVIRONMENT "${gump_test_env};GUMP_STRESS_SECONDS=0.02")
 endfunction()
 
+# gump_diff_programs(target main first last): the programs that diff/generate.py makes of these seeds, in one executable, and
+# their expected outcomes beside it in expected.json.
+function(gump_diff_programs target main first last)
+  set(diff ${CMAKE_CURRENT_LIST_DIR}/diff)
+  set(folder ${PROJECT_BINARY_DIR}/${target})
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${diff}/generate.py)
+  file(REMOVE_RECURSE ${folder})
+  execute_process(COMMAND ${Python3_EXECUTABLE} ${diff}/generate.py ${first} ${last} ${folder} COMMAND_ERROR_IS_FATAL ANY)
+  file(GLOB programs ${folder}/cc/*.cc)
+  gump_executable(${target} ${main} ${programs})
+  # Their speed does not matter, their number does.
+  target_compile_options(${target} PRIVATE -O1)
+endfunction()
+
+# gump_diff_tests(main): a few programs in the daily test; tools/gump diff asks for more of them. Under qemu-user there are
+# no deadlock reports.
+function(gump_diff_tests main)
+  if(CMAKE_CROSSCOMPILING)
+    return()
+  endif()
+  gump_diff_programs(test_diff_programs ${main} 1 60)
+  add_test(NAME diff/programs COMMAND ${CMAKE_CURRENT_LIST_DIR}/diff/compare.py --jobs 2
+    ${PROJECT_BINARY_DIR}/test_diff_programs/expected.json $<TARGET_FILE:test_diff_programs>)
+  set_tests_properties(diff/programs PROPERTIES TIMEOUT ${gump_test_timeout} LABELS diff ENVIRONMENT "${gump_test_env}")
+  if(GUMP_DIFF_FIRST)
+    gump_diff_programs(gump_diff ${main} ${GUMP_DIFF_FIRST} ${GUMP_DIFF_LAST})
+    set_target_properties(gump_diff PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
+endfunction()
+
 # gump_lint_tests(): what a machine can see without running anything. Once is enough: not under the sanitizers, and not
 # for another architecture.
 function(gump_lint_tests)

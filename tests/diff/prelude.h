@@ -1,0 +1,89 @@
+// What the generated programs stand on (generate.py); its Go twin is
+// prelude.go.
+//
+// A program prints what it has found out, in order of the alphabet, since the
+// order in which its goroutines found it is chance, and then ends as its seed
+// says.
+#ifndef TESTS_DIFF_PRELUDE_H_
+#define TESTS_DIFF_PRELUDE_H_
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gump/gump.h"
+
+using namespace gump;  // NOLINT: programs as a user might write them
+
+using I = int64_t;
+using C = chan<I>;
+using V = chan<void>;
+using WG = std::shared_ptr<sync::WaitGroup>;
+inline WG NewWG() { return std::make_shared<sync::WaitGroup>(); }
+
+// Lock guards n; x and y are equal whenever it is free.
+struct Lock {
+  sync::Mutex mu;
+  sync::RWMutex rw;
+  sync::Cond cond{mu};
+  sync::Once once;
+  I n = 0, x = 0, y = 0;
+  bool done = false;
+  std::vector<I> queue;
+  std::map<I, I> table;
+};
+using L = std::shared_ptr<Lock>;
+inline L NewLock() { return std::make_shared<Lock>(); }
+
+struct Request {
+  I v;
+  C reply;
+};
+using R = chan<Request>;
+
+class Out {
+ public:
+  void Emit(int tag, I v) { Text(tag, std::to_string(v)); }
+  void Text(int tag, const std::string& v) {
+    mu_.Lock();
+    lines_.push_back(std::to_string(tag) + " " + v);
+    mu_.Unlock();
+  }
+  // Caught emits the text of the panic that f ends with.
+  template <class F>
+  void Caught(int tag, F&& f) {
+    try {
+      f();
+      Text(tag, "no panic");
+    } catch (const PanicError& e) {
+      Text(tag, e.what());
+    }
+  }
+  void Print() {
+    mu_.Lock();
+    std::sort(lines_.begin(), lines_.end());
+    for (const std::string& line : lines_) std::printf("%s\n", line.c_str());
+    std::fflush(stdout);
+    mu_.Unlock();
+  }
+
+ private:
+  sync::Mutex mu_;
+  std::vector<std::string> lines_;
+};
+
+struct Program {
+  int seed;
+  void (*run)(Out& out);
+};
+extern const Program kPrograms[];
+extern const int kProgramCount;
+
+#endif  // TESTS_DIFF_PRELUDE_H_
