@@ -27,6 +27,14 @@
 
 namespace gump::rt {
 
+// kModelBuild: for the model checker (tests/model). Tables are small there, so
+// that what happens once in a while happens all the time.
+#if defined(GUMP_MODEL)
+inline constexpr bool kModelBuild = true;
+#else
+inline constexpr bool kModelBuild = false;
+#endif
+
 // Two lines: the adjacent-line prefetcher of x86 pairs them, and some AArch64
 // cores have 128-byte lines.
 inline constexpr size_t kCacheLine = 64;

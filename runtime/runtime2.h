@@ -243,7 +243,7 @@ struct M {
 };
 
 inline constexpr int64_t kForcePreemptNS = 10'000'000;  // a slice
-inline constexpr uint32_t kRunqSize = 256;
+inline constexpr uint32_t kRunqSize = kModelBuild ? 4 : 256;
 // per-P free Gs before half go to the global list.
 inline constexpr uint32_t kGFreeMax = 64;
 inline constexpr uint32_t kStackCacheMax = 64;  // per-P free stacks, likewise

@@ -45,7 +45,7 @@
 #if defined(__SANITIZE_ADDRESS__)
 #define GUMP_ASAN 1
 #endif
-#if defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__) && !defined(GUMP_MODEL)
 #define GUMP_TSAN 1
 #endif
 

@@ -60,7 +60,7 @@ struct alignas(kCacheLine) SemaRoot {
 // by the hundred thousand, and a lookup then walks a tree of cold stacks. With
 // this many roots, of which only those in use are ever resident, trees stay
 // shallow.
-inline constexpr unsigned kSemTabBits = 13;
+inline constexpr unsigned kSemTabBits = kModelBuild ? 2 : 13;
 inline constexpr uintptr_t kSemTabSize = uintptr_t{1} << kSemTabBits;
 
 // semroot returns the root for addr.

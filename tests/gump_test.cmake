@@ -205,3 +205,11 @@ function(gump_control path sanitizer report)
     TIMEOUT ${gump_test_timeout} LABELS controls ENVIRONMENT "${gump_test_env}" PASS_REGULAR_EXPRESSION "${report}"
     FAIL_REGULAR_EXPRESSION "#40 gump")
 endfunction()
+
+# gump_model_tests(): the model checker, which needs g++ and no sanitizer.
+function(gump_model_tests)
+  if(GUMP_SANITIZE OR CMAKE_CROSSCOMPILING OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    return()
+  endif()
+  add_subdirectory(model)
+endfunction()

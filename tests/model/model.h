@@ -1,0 +1,64 @@
+// The model checker, as models see it; docs/model.md tells how to write one.
+//
+// A model is a handful of virtual threads that run the library's own code.
+// model.cc runs them one at a time and decides at every access to an Atomic,
+// every futex call and every yield who goes on: through all schedules up to a
+// bound on preemptions, then through random ones. Before each schedule the
+// program's memory is put back to what it was after setup, so globals are a
+// model's state.
+#ifndef TESTS_MODEL_MODEL_H_
+#define TESTS_MODEL_MODEL_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/runtime2.h"
+
+namespace gump::model {
+
+struct Bounds {
+  int preemptions;  // switches away from a thread that could go on
+  int delays;       // stores that others see later (see docs/model.md)
+  int random;       // schedules after the exhaustive search
+};
+
+struct Model {
+  const char* name;
+  const char* about;
+  // setup runs once, on no virtual thread: makes the state, names the threads.
+  void (*setup)();
+  // finish runs when nobody can go on any more; nullptr: there is nothing to be
+  // said.
+  void (*finish)() = nullptr;
+  Bounds quick = {2, 1, 200};
+  Bounds full = {3, 1, 20000};
+};
+
+// Registers a model before main.
+struct Registered {
+  explicit Registered(const Model& m);
+};
+
+// thread, in setup: a virtual thread, which must come to its end in every
+// schedule. plainThread is one that has a pseudo-G, as a thread that is not the
+// runtime's gets it from needm: it parks by sleeping on its M's note, so all
+// that goroutines block on works without a scheduler.
+void thread(const char* name, void (*body)());
+void plainThread(const char* name, void (*body)());
+// spawn adds one that may be asleep in the end; also from a virtual thread.
+void spawn(const char* name, void (*body)(void*), void* arg);
+// settle, in setup: runs all threads, in one fixed order, until nobody can go
+// on, and takes that as what every schedule begins with.
+void settle();
+
+// check fails the schedule unless ok. Both may be called from anywhere.
+void check(bool ok, const char* what);
+[[noreturn]] void fail(const char* what);
+// choose is an input: all values from 0 to n-1 are explored.
+int choose(int n);
+// nameWord says how traces call an address.
+void nameWord(const void* addr, const char* name);
+
+}  // namespace gump::model
+
+#endif  // TESTS_MODEL_MODEL_H_

@@ -1,0 +1,83 @@
+// The kernel, and the end of the process, as the library sees them under the
+// model checker: in place of runtime/os_linux.cc and runtime/panic.cc.
+#include "gump/internal/linkname.h"
+#include "gump/panic.h"
+#include "netpoll/backend.h"
+#include "runtime/base.h"
+#include "runtime/lock_futex.h"
+#include "runtime/os_linux.h"
+#include "runtime/panic.h"
+#include "runtime/proc.h"
+#include "runtime/sysmon.h"
+#include "tests/model/checker.h"
+#include "tests/model/model.h"
+
+namespace gump::rt {
+
+// Time stands still while anybody can run.
+int64_t nanotime() { return model::clockNow(); }
+int64_t walltime() { return model::clockNow(); }
+int64_t threadCpuTime(int32_t) { return 0; }
+void preciseSleeps(M*) {}
+int32_t gettid() { return 1; }
+void tgkill(int32_t, int) {}
+int64_t readFile(const char*, char*, size_t) { return -1; }
+
+void usleep(uint32_t usec) {
+  if (model::inSchedule()) model::sleepThread(int64_t{usec} * 1000);
+}
+void osyield() {
+  if (model::inSchedule()) model::yieldThread();
+}
+void futexsleep(Atomic<uint32_t>* addr, uint32_t val, int64_t ns) {
+  if (!model::inSchedule()) model::fail("futexsleep in setup");
+  model::futexWait(addr->rawAddress(), val, ns);
+}
+void futexwakeup(Atomic<uint32_t>* addr, uint32_t cnt) {
+  if (model::inSchedule()) model::futexWake(addr->rawAddress(), cnt);
+}
+
+bool haveMembarrier = true;
+void membarrierInit() { haveMembarrier = true; }
+void asymmetricHeavy() {
+  if (model::inSchedule()) model::barrierAll();
+}
+
+int32_t getproccount() { return 1; }
+void* sysReserve(size_t n) { return model::sysPages(n); }
+void sysFree(void*, size_t) {}
+
+// Threads are virtual. sysmon is none: its steps are taken by models that want
+// to.
+int newosproc(M* mp) {
+  if (mp->mstartfn == sysmon) return 0;
+  model::spawn(
+      "M", [](void* m) { mstart(static_cast<M*>(m)); }, mp);
+  return 0;
+}
+
+Atomic<int32_t> panicking;
+void fatalthrow(const char* text) { model::fail(text); }
+void fatal(const char* text) { model::fail(text); }
+void fatalError(const char* text) noexcept { model::fail(text); }
+void fatalpanic(const char* text, uint32_t, const char*) { model::fail(text); }
+bool isPanicking() { return false; }
+bool isPanickingHere() { return false; }
+void panicAfterFork() {}
+void dieInSignal() { model::fail("signal"); }
+
+// A poller without a kernel: models are the kernel themselves.
+const NetpollBackend kEpollBackend = {
+    .name = "model",
+    .init = [] { return 0; },
+    .open = [](PollDesc*) { return 0; },
+    .close = [](PollDesc*) {},
+    .poll = [](int64_t, NetpollResult*) { return false; },
+    .wake = [] {},
+};
+
+}  // namespace gump::rt
+
+namespace gump {
+void panic(std::string_view) { model::fail("a panic"); }
+}  // namespace gump

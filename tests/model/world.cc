@@ -1,0 +1,229 @@
+// The memory that schedules share, and how it is put back.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "tests/model/checker.h"
+
+// The program's variables; the linker's names for their bounds.
+extern "C" {
+extern char __data_start;
+extern char _end;
+}
+
+namespace gump::model {
+
+namespace {
+
+constexpr uintptr_t kBase = 0x5a0000000000;
+constexpr size_t kStackSize = size_t{256} << 10;
+constexpr size_t kStacks = kMaxThreads * kStackSize;
+constexpr size_t kHeap = size_t{4} << 20;
+constexpr size_t kSys = size_t{1} << 31;
+constexpr uintptr_t kHeapAt = kBase + kStacks;
+constexpr uintptr_t kSysAt = kHeapAt + kHeap;
+constexpr size_t kPage = 4096;
+
+struct Freed {
+  uintptr_t lo, hi;
+};
+
+struct Pages {
+  uintptr_t at;
+  size_t n;
+  std::vector<char> bytes;
+};
+
+// Not among the program's variables, so that it survives a restore. Its own
+// vectors come from malloc.
+struct World {
+  bool useArena = false;
+  uintptr_t heapNext = kHeapAt, sysNext = kSysAt;
+  uintptr_t heapThen = kHeapAt, sysThen = kSysAt;
+  uintptr_t sysMax = kSysAt;  // touched by some schedule
+  std::vector<Freed> freed;
+  size_t freedThen = 0;
+  std::vector<Pages> saved;
+  std::vector<char> first;
+};
+World* world;
+
+World& w() {
+  if (world != nullptr) return *world;
+  void* p = mmap(
+      reinterpret_cast<void*>(kBase), kStacks + kHeap + kSys,
+      PROT_READ | PROT_WRITE,
+      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (p != reinterpret_cast<void*>(kBase)) {
+    perror("model: mmap");
+    _exit(2);
+  }
+  void* cell = malloc(sizeof(World));
+  world = new (cell) World;
+  return *world;
+}
+
+char* variables() { return &__data_start; }
+size_t variablesSize() { return static_cast<size_t>(&_end - &__data_start); }
+
+// save remembers the pages of [lo, hi) that were ever written.
+void save(uintptr_t lo, uintptr_t hi) {
+  std::vector<unsigned char> in((hi - lo + kPage - 1) / kPage);
+  if (in.empty()) return;
+  if (mincore(reinterpret_cast<void*>(lo), hi - lo, in.data()) != 0) {
+    perror("model: mincore");
+    _exit(2);
+  }
+  for (size_t i = 0; i < in.size();) {
+    size_t n = 0;
+    while (i + n < in.size() && (in[i + n] & 1) != 0) n++;
+    if (n != 0) {
+      Pages p{lo + i * kPage, n * kPage, {}};
+      p.bytes.resize(p.n);
+      memcpy(p.bytes.data(), reinterpret_cast<void*>(p.at), p.n);
+      w().saved.push_back(std::move(p));
+    }
+    i += n + 1;
+  }
+}
+
+}  // namespace
+
+char* stackOf(int thread, size_t* size) {
+  (void)w();
+  *size = kStackSize;
+  return reinterpret_cast<char*>(kBase) + thread * kStackSize;
+}
+
+void* sysPages(size_t n) {
+  n = (n + kPage - 1) / kPage * kPage;
+  World& x = w();
+  const uintptr_t p = x.sysNext;
+  if (p + n > kSysAt + kSys) return nullptr;
+  x.sysNext += n;
+  // Used by an earlier schedule: the kernel would give zeroes.
+  if (p < x.sysMax) {
+    madvise(reinterpret_cast<void*>(p), n, MADV_DONTNEED);
+  }
+  if (x.sysNext > x.sysMax) x.sysMax = x.sysNext;
+  return reinterpret_cast<void*>(p);
+}
+
+bool isFreed(uintptr_t addr) {
+  if (addr - kHeapAt >= kHeap) return false;
+  for (const Freed& f : w().freed) {
+    if (addr >= f.lo && addr < f.hi) return true;
+  }
+  return false;
+}
+
+bool isShared(uintptr_t addr) {
+  return addr - kBase < kStacks + kHeap + kSys ||
+         addr - reinterpret_cast<uintptr_t>(variables()) < variablesSize();
+}
+
+void useArena(bool on) { w().useArena = on; }
+
+void snapshot() {
+  World& x = w();
+  x.useArena = false;
+  x.saved.clear();
+  if (x.first.empty()) {
+    x.first.assign(variables(), variables() + variablesSize());
+  }
+  x.heapThen = x.heapNext;
+  x.sysThen = x.sysNext;
+  x.freedThen = x.freed.size();
+  Pages p{reinterpret_cast<uintptr_t>(variables()), variablesSize(), {}};
+  p.bytes.assign(variables(), variables() + variablesSize());
+  x.saved.push_back(std::move(p));
+  save(kBase, x.sysNext);
+}
+
+void restore() {
+  World& x = *world;
+  for (const Pages& p : x.saved) {
+    memcpy(reinterpret_cast<void*>(p.at), p.bytes.data(), p.n);
+  }
+  x.heapNext = x.heapThen;
+  x.sysNext = x.sysThen;
+  x.freed.resize(x.freedThen);
+}
+
+void forgetAll() {
+  World& x = w();
+  x.useArena = false;
+  if (x.first.empty()) {
+    snapshot();
+    return;
+  }
+  memcpy(variables(), x.first.data(), x.first.size());
+  madvise(reinterpret_cast<void*>(kBase), x.sysMax - kBase, MADV_DONTNEED);
+  x.heapNext = kHeapAt;
+  x.sysNext = x.sysMax = kSysAt;
+  x.freed.clear();
+}
+
+namespace {
+
+void* allocate(size_t n, size_t align) {
+  if (world == nullptr || !world->useArena) {
+    return align <= 16 ? malloc(n)
+                       : aligned_alloc(align, (n + align - 1) / align * align);
+  }
+  World& x = *world;
+  if (align < 16) align = 16;
+  // The size lies before the memory.
+  const uintptr_t p = (x.heapNext + sizeof(size_t) + align - 1) / align * align;
+  x.heapNext = p + n;
+  if (x.heapNext > kHeapAt + kHeap) return nullptr;
+  reinterpret_cast<size_t*>(p)[-1] = n;
+  return reinterpret_cast<void*>(p);
+}
+
+void release(void* p) {
+  const auto at = reinterpret_cast<uintptr_t>(p);
+  if (at - kHeapAt >= kHeap) {
+    free(p);
+    return;
+  }
+  World& x = *world;
+  const bool arena = x.useArena;
+  x.useArena = false;
+  x.freed.push_back({at, at + reinterpret_cast<size_t*>(at)[-1]});
+  x.useArena = arena;
+}
+
+}  // namespace
+}  // namespace gump::model
+
+void* operator new(size_t n) {
+  void* p = gump::model::allocate(n, 1);
+  if (p == nullptr) abort();
+  return p;
+}
+void* operator new(size_t n, const std::nothrow_t&) noexcept {
+  return gump::model::allocate(n, 1);
+}
+void* operator new(size_t n, std::align_val_t a) {
+  void* p = gump::model::allocate(n, static_cast<size_t>(a));
+  if (p == nullptr) abort();
+  return p;
+}
+void* operator new(size_t n, std::align_val_t a,
+                   const std::nothrow_t&) noexcept {
+  return gump::model::allocate(n, static_cast<size_t>(a));
+}
+void operator delete(void* p) noexcept { gump::model::release(p); }
+void operator delete(void* p, size_t) noexcept { gump::model::release(p); }
+void operator delete(void* p, std::align_val_t) noexcept {
+  gump::model::release(p);
+}
+void operator delete(void* p, size_t, std::align_val_t) noexcept {
+  gump::model::release(p);
+}
