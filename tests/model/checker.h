@@ -21,6 +21,8 @@ void sleepThread(int64_t ns);
 int64_t clockNow();
 // barrierAll makes the delayed stores of all threads visible.
 void barrierAll();
+// beforeFree: an allocator synchronises who frees with who gets the memory.
+void beforeFree();
 
 // ---- world.cc: memory -------------------------------------------------------
 

@@ -1,5 +1,6 @@
 // Mutex and Note (runtime/lock_futex.cc).
 #include "runtime/lock_futex.h"
+
 #include "runtime/proc.h"
 #include "tests/model/model.h"
 
@@ -18,17 +19,94 @@ void increment() {
   rt::unlock(&mutex);
 }
 
-const Model kMutex2 = {
+const Registered kMutex({
     .name = "mutex",
-    .about = "three threads take a Mutex",
+    .about = "Mutex: exclusion, no sleeper forgotten, three threads",
     .setup =
         [] {
           nameWord(&mutex, "key");
           for (const char* t : {"a", "b", "c"}) thread(t, increment);
         },
     .finish = [] { check(done == 3, "a section is missing"); },
+});
+
+// (L4): the last to unlock frees the lock at once.
+struct Owned {
+  rt::Mutex mu;
+  int users = 2;
 };
-const Registered kMutexRegistered(kMutex2);
+Owned* owned;
+
+void useAndFree() {
+  rt::lock(&owned->mu);
+  const bool last = --owned->users == 0;
+  rt::unlock(&owned->mu);
+  if (last) delete owned;
+}
+
+const Registered kMutexFree({
+    .name = "mutex_free",
+    .about = "Mutex: whoever takes it last may free it at once",
+    .setup =
+        [] {
+          owned = new Owned;
+          nameWord(&owned->mu, "key");
+          thread("a", useAndFree);
+          thread("b", useAndFree);
+        },
+    .quick = {3, 1, 200},
+});
+
+rt::Note there, back;
+int message;
+
+const Registered kNote({
+    .name = "note",
+    .about = "Note: a wake-up before or after the sleep, and used again",
+    .setup =
+        [] {
+          nameWord(&there.key, "there");
+          nameWord(&back.key, "back");
+          thread("sleeper", [] {
+            for (int i = 1; i <= 2; i++) {
+              rt::notesleep(&there);
+              rt::noteclear(&there);
+              check(message == i, "woken without the message");
+              rt::notewakeup(&back);
+            }
+          });
+          thread("waker", [] {
+            for (int i = 1; i <= 2; i++) {
+              message = i;
+              rt::notewakeup(&there);
+              rt::notesleep(&back);
+              rt::noteclear(&back);
+            }
+          });
+        },
+    .quick = {4, 1, 200},
+});
+
+bool signalled;
+
+const Registered kNoteTimed({
+    .name = "note_timed",
+    .about = "Note: a sleep with a limit, and a wake-up at that moment",
+    .setup =
+        [] {
+          thread("sleeper", [] {
+            signalled = rt::notetsleep(&there, 1000);
+            if (signalled) check(message == 1, "woken without the message");
+            if (!signalled) rt::notesleep(&there);
+            check(message == 1, "woken without the message");
+          });
+          thread("waker", [] {
+            message = 1;
+            rt::notewakeup(&there);
+          });
+        },
+    .quick = {4, 1, 200},
+});
 
 }  // namespace
 }  // namespace gump::model

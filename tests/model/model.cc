@@ -165,7 +165,7 @@ struct Checker {
 };
 
 Checker* ck;
-const Model* models[kMaxModels];
+constinit Model models[kMaxModels];
 int nmodels;
 
 Thread& self() { return ck->threads[ck->current]; }
@@ -329,7 +329,9 @@ struct Candidates {
 Candidates others(bool timed) {
   Candidates c;
   for (int pass = 0; pass < (timed ? 2 : 1); pass++) {
-    for (int k = 1; k < ck->nthreads; k++) {
+    // The current thread is among them if it has just gone to sleep.
+    const int n = pass == 0 ? ck->nthreads - 1 : ck->nthreads;
+    for (int k = 1; k <= n; k++) {
       const int i = (ck->current + k) % ck->nthreads;
       const Thread& t = ck->threads[i];
       if (pass == 0 ? t.state == State::kRunnable
@@ -454,9 +456,8 @@ void pass(bool mayStay) {
     next = c.id[decide(c.n)];
   }
   if (next != c.id[0]) note('s', next);
-  if (next == ck->current) return;
   wakeIfTimed(next);
-  switchTo(next);
+  if (next != ck->current) switchTo(next);
 }
 
 // ---- Delayed stores ---------------------------------------------------------
@@ -781,7 +782,7 @@ int replay(const Model* m, const char* schedule) {
 
 // ---- For models -------------------------------------------------------------
 
-Registered::Registered(const Model& m) { models[nmodels++] = &m; }
+Registered::Registered(const Model& m) { models[nmodels++] = m; }
 
 void thread(const char* name, void (*body)()) {
   addThread(name, callBody, reinterpret_cast<void*>(body), true);
@@ -1060,6 +1061,10 @@ void barrierAll() {
   }
 }
 
+void beforeFree() {
+  if (inSchedule()) drain();
+}
+
 Clocks* currentClocks(int* i) {
   if (!inSchedule()) return nullptr;
   *i = ck->current;
@@ -1096,7 +1101,7 @@ int mainOf(int argc, char** argv) {
     if (strcmp(argv[i], "--full") == 0) full = true;
     if (strcmp(argv[i], "--list") == 0) {
       for (int k = 0; k < nmodels; k++) {
-        printf("%-16s %s\n", models[k]->name, models[k]->about);
+        printf("%-16s %s\n", models[k].name, models[k].about);
       }
       return 0;
     }
@@ -1115,12 +1120,12 @@ int mainOf(int argc, char** argv) {
   for (int k = 0; k < nmodels; k++) {
     bool want = !named;
     for (int i = 1; i < argc; i++) {
-      if (strcmp(argv[i], models[k]->name) == 0) want = true;
+      if (strcmp(argv[i], models[k].name) == 0) want = true;
     }
     if (!want) continue;
     ran++;
-    const int r = schedule != nullptr ? replay(models[k], schedule)
-                                      : explore(models[k], full);
+    const int r = schedule != nullptr ? replay(&models[k], schedule)
+                                      : explore(&models[k], full);
     if (r == 2) return 2;
     failed += r;
   }

@@ -23,10 +23,10 @@ struct Bounds {
 };
 
 struct Model {
-  const char* name;
-  const char* about;
+  const char* name = nullptr;
+  const char* about = nullptr;
   // setup runs once, on no virtual thread: makes the state, names the threads.
-  void (*setup)();
+  void (*setup)() = nullptr;
   // finish runs when nobody can go on any more; nullptr: there is nothing to be
   // said.
   void (*finish)() = nullptr;
@@ -54,7 +54,7 @@ void settle();
 // check fails the schedule unless ok. Both may be called from anywhere.
 void check(bool ok, const char* what);
 [[noreturn]] void fail(const char* what);
-// choose is an input: all values from 0 to n-1 are explored.
+// choose, of a virtual thread, is an input: all values below n are explored.
 int choose(int n);
 // nameWord says how traces call an address.
 void nameWord(const void* addr, const char* name);

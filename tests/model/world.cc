@@ -192,6 +192,7 @@ void release(void* p) {
     free(p);
     return;
   }
+  beforeFree();
   World& x = *world;
   const bool arena = x.useArena;
   x.useArena = false;
