@@ -7,7 +7,7 @@
 
 namespace gump::model {
 
-inline constexpr int kMaxThreads = 8;
+inline constexpr int kMaxThreads = 10;
 
 // ---- model.cc: what os.cc makes of the kernel -------------------------------
 

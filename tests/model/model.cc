@@ -47,7 +47,7 @@ namespace {
 
 using std::memory_order;
 
-constexpr uint32_t kMaxPoints = 20000;  // more: nobody gets anywhere
+constexpr uint32_t kMaxPoints = 10000;  // more: nobody gets anywhere
 constexpr uint32_t kMaxChoices = kMaxPoints;
 constexpr uint32_t kWords = 1 << 14;
 constexpr int kMaxDelayed = 8;
@@ -97,7 +97,7 @@ struct Thread {
 
 struct Word {
   const void* addr;
-  uint8_t readers, writers;
+  uint16_t readers, writers;
   bool shared;  // (E1)
   uint32_t schedule;
   Clock released;
@@ -126,12 +126,12 @@ struct Checker {
 
   int nthreads;
   int nthreadsThen;
-  bool settled;
   Thread threads[kMaxThreads];
   Thread threadsThen[kMaxThreads];
   int current;  // -1: none
   void* mainSp;
   End end;
+  bool finishing;
   char why[512];
 
   uint32_t points;
@@ -239,6 +239,16 @@ __attribute__((format(printf, 2, 3))) void say(const void* pc,
   abort();
 }
 
+// stopHere ends the schedule because nobody can go on. After settle the thread
+// may go on from here.
+void stopHere() {
+  Thread& t = self();
+  t.g = rt::getg();
+  ck->end = End::kDone;
+  ck->current = -1;
+  modelSwitch(&t.sp, ck->mainSp);
+}
+
 void flush(Thread& t);
 
 // switchTo lets another thread go on; it returns when this one does.
@@ -262,7 +272,7 @@ const Delayed* delayedAt(const Thread& t, const void* addr) {
 // touch says that the current thread has accessed a word.
 void touch(const void* addr, bool write) {
   Word& w = wordOf(addr);
-  const auto bit = static_cast<uint8_t>(1u << ck->current);
+  const auto bit = static_cast<uint16_t>(1u << ck->current);
   (write ? w.writers : w.readers) |= bit;
   const unsigned all = w.readers | w.writers;
   if (!w.shared && w.writers != 0 && (all & (all - 1)) != 0) {
@@ -441,8 +451,8 @@ void pass(bool mayStay) {
     c.id[0] = first;
   }
   if (c.n == 0) {
-    if (mayStay) return;
-    leave(End::kDone);
+    if (!mayStay) stopHere();
+    return;
   }
   int next;
   const int v = ck->search == Search::kReplay ? replayed('s') : -1;
@@ -533,8 +543,10 @@ void makeContext(int i) {
 }
 
 int addThread(const char* name, void (*body)(void*), void* arg, bool mustEnd) {
-  if (ck->nthreads == kMaxThreads) fail("model: too many threads");
-  const int i = ck->nthreads++;
+  int i = 0;
+  while (i < ck->nthreads && ck->threads[i].state != State::kDone) i++;
+  if (i == kMaxThreads) fail("model: too many threads");
+  if (i == ck->nthreads) ck->nthreads++;
   Thread& t = ck->threads[i];
   t = Thread();
   t.name = name;
@@ -543,8 +555,8 @@ int addThread(const char* name, void (*body)(void*), void* arg, bool mustEnd) {
   t.mustEnd = mustEnd;
   t.state = State::kRunnable;
   t.priority = static_cast<int>(random64() % 1000) + 1;
-  if (ck->current >= 0) t.clocks.now = self().clocks.now;
-  t.clocks.now.at[i] = 1;
+  if (ck->current >= 0) t.clocks = self().clocks;
+  t.clocks.now.at[i]++;
   makeContext(i);
   return i;
 }
@@ -576,7 +588,6 @@ End run() {
   ck->nthreads = ck->nthreadsThen;
   for (int i = 0; i < ck->nthreads; i++) {
     ck->threads[i] = ck->threadsThen[i];
-    if (!ck->settled) makeContext(i);
     ck->threads[i].priority = static_cast<int>(random64() % 1000) + 1;
   }
   ck->points = 0;
@@ -620,9 +631,11 @@ End run() {
       return End::kFailed;
     }
   }
+  ck->finishing = true;
   if (ck->model->finish != nullptr && setjmp(finishFailed) == 0) {
     ck->model->finish();
   }
+  ck->finishing = false;
   return ck->end;
 }
 
@@ -707,6 +720,15 @@ bool parseSchedule(const char* s) {
   return true;
 }
 
+// beginHere makes what is the case now what every schedule begins with.
+void beginHere() {
+  useArena(false);
+  memcpy(static_cast<void*>(ck->threadsThen), ck->threads, sizeof(ck->threads));
+  ck->nthreadsThen = ck->nthreads;
+  ck->nowThen = ck->now;
+  snapshot();
+}
+
 void setUp(const Model* m) {
   forgetAll();
   memset(static_cast<void*>(ck), 0, offsetof(Checker, choices));
@@ -724,13 +746,7 @@ void setUp(const Model* m) {
   useArena(true);
   m->setup();
   useArena(false);
-  if (!ck->settled) {
-    memcpy(static_cast<void*>(ck->threadsThen), ck->threads,
-           sizeof(ck->threads));
-    ck->nthreadsThen = ck->nthreads;
-    ck->nowThen = ck->now;
-    snapshot();
-  }
+  beginHere();
 }
 
 int explore(const Model* m, bool full) {
@@ -800,7 +816,8 @@ void plainThread(const char* name, void (*body)()) {
   p.m.id = i;
   p.m.schedrand = static_cast<uint32_t>(i) + 1;
   p.m.curg.store(&p.g, rt::relaxed);
-  rt::allp[0] = &plainP;  // where timers of plain threads are
+  // Where timers of plain threads are.
+  if (rt::allp[0] == nullptr) rt::allp[0] = &plainP;
 }
 
 void spawn(const char* name, void (*body)(void*), void* arg) {
@@ -808,31 +825,19 @@ void spawn(const char* name, void (*body)(void*), void* arg) {
 }
 
 void settle() {
-  memcpy(static_cast<void*>(ck->threadsThen), ck->threads, sizeof(ck->threads));
-  ck->nthreadsThen = ck->nthreads;
-  ck->nowThen = ck->now;
-  snapshot();
+  for (int i = 0; i < ck->nthreads; i++) ck->threads[i].mustEnd = false;
+  beginHere();
+  static constexpr Model kNothing = {};
+  const Model* m = ck->model;
+  ck->model = &kNothing;
   ck->search = Search::kReplay;  // of nothing: always the usual
   ck->nreplay = 0;
-  const Model* m = ck->model;
-  static constexpr Model kNothing = {"", "", nullptr};
-  ck->model = &kNothing;
-  bool must[kMaxThreads];
-  for (int i = 0; i < kMaxThreads; i++) {
-    must[i] = ck->threadsThen[i].mustEnd;
-    ck->threadsThen[i].mustEnd = false;
-  }
+  ck->trace = getenv("TR") != nullptr;
   if (run() != End::kDone) {
     fprintf(stderr, "model: settle: %s\n", ck->why);
     _exit(2);
   }
   ck->model = m;
-  memcpy(static_cast<void*>(ck->threadsThen), ck->threads, sizeof(ck->threads));
-  for (int i = 0; i < kMaxThreads; i++) ck->threadsThen[i].mustEnd = must[i];
-  ck->nthreadsThen = ck->nthreads;
-  ck->nowThen = ck->now;
-  ck->settled = true;
-  snapshot();
   useArena(true);
 }
 
@@ -843,6 +848,10 @@ void check(bool ok, const char* what) {
 void fail(const char* what) {
   snprintf(ck->why, sizeof(ck->why), "%s", what);
   if (ck->current < 0) {
+    if (!ck->finishing) {
+      fprintf(stderr, "model: in the setup of %s: %s\n", ck->model->name, what);
+      _exit(2);
+    }
     ck->end = End::kFailed;
     longjmp(finishFailed, 1);
   }
