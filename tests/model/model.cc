@@ -392,7 +392,7 @@ void maybePreempt(const void* addr, bool write) {
   } else {
     if (!wordOf(addr).shared) return;
     if (!random && ck->preemptions == ck->bounds.preemptions) return;
-    Candidates c = others(/*timed=*/true);
+    Candidates c = others(ck->model->hasty);
     if (c.n == 0) return;
     if (random) {
       for (uint32_t at : ck->changes) {
@@ -507,6 +507,9 @@ bool mayDelay(const void* addr) {
   if (ck->search == Search::kReplay) return replayed('d') >= 0;
   if (ck->delays == ck->bounds.delays || !wordOf(addr).shared) return false;
   if (self().delayed == kMaxDelayed || others(true).n == 0) return false;
+  if (ck->model->delayable != nullptr && !ck->model->delayable(addr)) {
+    return false;
+  }
   if (ck->search == Search::kRandom) return random64() % 16 == 0;
   // To be of use, it takes a preemption while it lasts.
   if (ck->preemptions == ck->bounds.preemptions) return false;
@@ -568,7 +571,7 @@ struct Plain {
   rt::M m;
   rt::G g;
 };
-constinit Plain plains[kMaxThreads];
+constinit Plain plains[kMaxThreads + 1];
 rt::P plainP;
 
 void plainMain(void* body) {
@@ -804,8 +807,8 @@ void thread(const char* name, void (*body)()) {
   addThread(name, callBody, reinterpret_cast<void*>(body), true);
 }
 
-void plainThread(const char* name, void (*body)()) {
-  const int i = addThread(name, plainMain, reinterpret_cast<void*>(body), true);
+namespace {
+void initPlain(int i) {
   Plain& p = plains[i];
   p.g.foreign = true;
   p.g.special = true;
@@ -818,6 +821,18 @@ void plainThread(const char* name, void (*body)()) {
   p.m.curg.store(&p.g, rt::relaxed);
   // Where timers of plain threads are.
   if (rt::allp[0] == nullptr) rt::allp[0] = &plainP;
+}
+}  // namespace
+
+void plainThread(const char* name, void (*body)()) {
+  initPlain(addThread(name, plainMain, reinterpret_cast<void*>(body), true));
+}
+
+void onPlainThread(void (*f)()) {
+  initPlain(kMaxThreads);
+  rt::setg(&plains[kMaxThreads].g);
+  f();
+  rt::setg(nullptr);
 }
 
 void spawn(const char* name, void (*body)(void*), void* arg) {

@@ -30,6 +30,11 @@ struct Model {
   // finish runs when nobody can go on any more; nullptr: there is nothing to be
   // said.
   void (*finish)() = nullptr;
+  // Which words a store to may be delayed; nullptr: all.
+  bool (*delayable)(const void* addr) = nullptr;
+  // A sleep for a time may end early, as far as others can tell: its thread may
+  // run although others can. Otherwise time passes only when nobody can run.
+  bool hasty = true;
   Bounds quick = {2, 1, 200};
   Bounds full = {3, 1, 20000};
 };
@@ -45,6 +50,8 @@ struct Registered {
 // that goroutines block on works without a scheduler.
 void thread(const char* name, void (*body)());
 void plainThread(const char* name, void (*body)());
+// onPlainThread runs f at once, in setup, as such a thread.
+void onPlainThread(void (*f)());
 // spawn adds one that may be asleep in the end; also from a virtual thread.
 void spawn(const char* name, void (*body)(void*), void* arg);
 // settle, in setup: runs all threads, in one fixed order, until nobody can go

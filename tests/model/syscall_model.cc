@@ -1,0 +1,152 @@
+// Who has a P: a goroutine that blocks, declared or not, and those who take the
+// P from it (runtime/proc_syscall.cc, preempt.cc, sysmon/retake.cc). One M with
+// its goroutine on bare structs; a second P is idle, so that who has lost the
+// first finds another, and nobody has to switch stacks.
+#include "gump/internal/linkname.h"
+#include "runtime/os_linux.h"
+#include "runtime/proc.h"
+#include "sysmon/retake.h"
+#include "tests/model/model.h"
+
+namespace gump::model {
+namespace {
+
+rt::P ps[2];
+rt::M mine;
+rt::G gp;
+int used[2];  // stands for what the holder of a P does with it
+int rounds;
+
+// holdP is what a goroutine's entry into the runtime is for.
+void holdP() {
+  rt::M* mp = rt::acquirem();
+  check(mp->p != nullptr, "no P in the runtime");
+  used[mp->p->id]++;
+  rt::releasem(mp);
+  rounds++;
+}
+
+void setUpP() {
+  rt::sched.nmextra = 8;
+  rt::sched.mnext = 2;
+  rt::sched.lastpoll.store(1, rt::relaxed);
+  for (int i = 0; i < 2; i++) {
+    ps[i].id = i;
+    rt::allp[i] = &ps[i];
+  }
+  mine.g0.m = &mine;
+  mine.procid.store(1, rt::relaxed);
+  mine.p = &ps[0];
+  mine.curg.store(&gp, rt::relaxed);
+  gp.m = &mine;
+  gp.goid = 1;
+  gp.atomicstatus.store(rt::kGrunning, rt::relaxed);
+  ps[0].m.store(&mine, rt::relaxed);
+  ps[0].status.store(rt::kPrunning, rt::relaxed);
+  rt::lock(&rt::sched.lock);
+  rt::pidleput(&ps[1]);
+  rt::unlock(&rt::sched.lock);
+  nameWord(&mine.presumed, "presumed");
+  nameWord(&mine.locks, "m.locks");
+  nameWord(&ps[0].status, "P0.status");
+  nameWord(&ps[1].status, "P1.status");
+  nameWord(&ps[0].m, "P0.m");
+}
+
+void idleP(rt::P* pp) {
+  rt::M* mp = rt::acquirem();
+  rt::lock(&rt::sched.lock);
+  used[pp->id]++;
+  rt::pidleput(pp);
+  rt::unlock(&rt::sched.lock);
+  rt::releasem(mp);
+}
+
+void goroutine() {
+  rt::setg(&gp);
+  holdP();
+  holdP();
+}
+
+void ask(bool giveBack) {
+  rt::M* mp = rt::acquirem();
+  if (rt::presumeBlocked(&ps[0], &mine, &gp)) {
+    used[0]++;
+    if (!giveBack || !rt::giveBackP(&ps[0], &mine)) idleP(&ps[0]);
+  }
+  rt::releasem(mp);
+}
+
+const Registered kPresumed({
+    .name = "presumed",
+    .about = "presumed blocked: the goroutine keeps its P, or knows it has not",
+    .setup =
+        [] {
+          setUpP();
+          thread("goroutine", goroutine);
+          plainThread("asker", [] { ask(false); });
+        },
+    .finish = [] { check(rounds == 2, "a round is missing"); },
+    .quick = {3, 1, 500},
+    .full = {4, 1, 20000},
+});
+
+const Registered kGiveBack({
+    .name = "presumed_back",
+    .about = "the same, and the P is given back to who may just be coming in",
+    .setup =
+        [] {
+          setUpP();
+          thread("goroutine", goroutine);
+          plainThread("asker", [] { ask(true); });
+        },
+    .finish = [] { check(rounds == 2, "a round is missing"); },
+    .quick = {3, 1, 500},
+    .full = {4, 1, 20000},
+});
+
+const Registered kTwoAskers({
+    .name = "presumed_two",
+    .about = "two who ask at a time (P5)",
+    .setup =
+        [] {
+          setUpP();
+          thread("goroutine", goroutine);
+          plainThread("asker0", [] { ask(true); });
+          plainThread("asker1", [] { ask(false); });
+        },
+    .finish = [] { check(rounds == 2, "a round is missing"); },
+});
+
+// ---- Declared calls ---------------------------------------------------------
+
+void calls() {
+  rt::setg(&gp);
+  for (int i = 0; i < 2; i++) {
+    holdP();
+    rt::entersyscall();
+    rt::exitsyscall();
+  }
+  holdP();
+}
+
+const Registered kRetake({
+    .name = "syscall_retake",
+    .about = "entersyscall and exitsyscall against retake",
+    .setup =
+        [] {
+          setUpP();
+          thread("goroutine", calls);
+          plainThread("sysmon", [] {
+            rt::M* mp = rt::acquirem();
+            for (int64_t now : {0, 20'000'000, 40'000'000}) {
+              for (rt::P& pp : ps) (void)rt::retakeSyscall(&pp, now);
+            }
+            rt::releasem(mp);
+          });
+        },
+    .finish = [] { check(rounds == 3, "a round is missing"); },
+});
+
+}  // namespace
+}  // namespace gump::model
