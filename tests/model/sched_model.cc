@@ -72,6 +72,32 @@ void allRan(int n) {
   check(rt::sched.runq.empty(), "the global queue is not empty");
 }
 
+// What the store buffers of the model may hold back: m.locks is also written by
+// assembly, which they do not know.
+bool ofSchedOrP(const void* addr) {
+  const auto in = [addr](const void* object, size_t n) {
+    return reinterpret_cast<uintptr_t>(addr) -
+               reinterpret_cast<uintptr_t>(object) <
+           n;
+  };
+  return in(&rt::sched, sizeof(rt::sched)) ||
+         in(rt::allp[0], sizeof(rt::P)) || in(rt::allp[1], sizeof(rt::P));
+}
+
+const Registered kWake1({
+    .name = "sched_wake1",
+    .about = "a plain thread starts a goroutine; two Ms",
+    .setup =
+        [] {
+          setUpScheduler();
+          plainThread("go0", [] { startG([] {}); });
+        },
+    .finish = [] { allRan(1); },
+    .delayable = ofSchedOrP,
+    .quick = {2, 1, 300},
+    .full = {3, 1, 5000},
+});
+
 const Registered kWake({
     .name = "sched_wake",
     .about = "two plain threads start a goroutine each; two Ms",
@@ -82,8 +108,9 @@ const Registered kWake({
           plainThread("go1", [] { startG([] {}); });
         },
     .finish = [] { allRan(2); },
-    .quick = {1, 0, 300},
-    .full = {2, 0, 5000},
+    .delayable = ofSchedOrP,
+    .quick = {1, 1, 300},
+    .full = {2, 1, 5000},
 });
 
 // The goroutine that starts another keeps its M: the other one must be stolen,
@@ -102,8 +129,197 @@ const Registered kSteal({
           });
         },
     .finish = [] { allRan(2); },
-    .quick = {2, 0, 300},
-    .full = {3, 0, 5000},
+    .delayable = ofSchedOrP,
+    .quick = {2, 1, 300},
+    .full = {3, 1, 5000},
+});
+
+// Two that park on a channel of theirs, on whatever Ms they find.
+rt::Hchan* c;
+int data[2];
+
+const Registered kPark({
+    .name = "sched_park",
+    .about = "two goroutines that park and ready each other",
+    .setup =
+        [] {
+          setUpScheduler();
+          onPlainThread([] {
+            static constexpr rt::ElemType kEmpty = {};
+            c = rt::makechan(&kEmpty, 0);
+          });
+          plainThread("go", [] {
+            startG([] {
+              data[0] = 1;
+              (void)rt::chansend(c, nullptr, true);
+              (void)rt::chanrecv(c, nullptr, true);
+              check(data[1] == 1, "data");
+            });
+            startG([] {
+              (void)rt::chanrecv(c, nullptr, true);
+              check(data[0] == 1, "data");
+              data[1] = 1;
+              (void)rt::chansend(c, nullptr, true);
+            });
+          });
+        },
+    .finish = [] { allRan(2); },
+    .delayable = ofSchedOrP,
+    .quick = {1, 1, 300},
+    .full = {2, 1, 5000},
+});
+
+// ---- Stopping the world -----------------------------------------------------
+
+// While the world is stopped, what goroutines write is the stopper's.
+void stopAndLook() {
+  rt::stopTheWorld(rt::WaitReason::kStoppingTheWorld);
+  data[0]++;
+  data[1]++;
+  rt::startTheWorld();
+}
+
+const Registered kStop({
+    .name = "sched_stop",
+    .about = "stopTheWorld against a goroutine that begins and yields",
+    .setup =
+        [] {
+          setUpScheduler();
+          plainThread("go", [] {
+            startG([] {
+              data[0]++;
+              rt::gosched();
+              data[0]++;
+            });
+          });
+          plainThread("stopper", stopAndLook);
+        },
+    .finish =
+        [] {
+          allRan(1);
+          check(data[0] == 3 && data[1] == 1, "data");
+        },
+    .delayable = ofSchedOrP,
+    .hasty = false,
+    .quick = {1, 1, 300},
+    .full = {2, 1, 5000},
+});
+
+const Registered kStopSyscall({
+    .name = "sched_stop_call",
+    .about = "stopTheWorld against entersyscall and exitsyscall",
+    .setup =
+        [] {
+          setUpScheduler();
+          plainThread("go", [] {
+            startG([] {
+              data[0]++;
+              rt::entersyscall();
+              rt::exitsyscall();
+              data[0]++;
+            });
+          });
+          plainThread("stopper", stopAndLook);
+        },
+    .finish =
+        [] {
+          allRan(1);
+          check(data[0] == 3 && data[1] == 1, "data");
+        },
+    .delayable = ofSchedOrP,
+    .hasty = false,
+    .quick = {1, 1, 300},
+    .full = {2, 1, 5000},
+});
+
+// forEachP visits each P once, and nobody else is on it then.
+int visits[2];
+
+const Registered kForEachP({
+    .name = "sched_foreach",
+    .about = "forEachP: each P once, whoever holds it",
+    .setup =
+        [] {
+          setUpScheduler();
+          plainThread("go", [] {
+            startG([] {
+              rt::M* mp = rt::acquirem();
+              visits[mp->p->id] += 0;
+              rt::releasem(mp);
+              rt::entersyscall();
+              rt::exitsyscall();
+            });
+          });
+          plainThread("visitor", [] {
+            rt::forEachP(rt::WaitReason::kStoppingTheWorld,
+                         [](rt::P* pp) { visits[pp->id]++; });
+          });
+        },
+    .finish =
+        [] {
+          allRan(1);
+          check(visits[0] == 1 && visits[1] == 1, "a P not visited once");
+        },
+    .delayable = ofSchedOrP,
+    .hasty = false,
+    .quick = {1, 1, 300},
+    .full = {2, 1, 5000},
+});
+
+// ---- Calls and timers -------------------------------------------------------
+
+const Registered kCall({
+    .name = "sched_call",
+    .about = "a goroutine in a declared call, its P retaken for another",
+    .setup =
+        [] {
+          setUpScheduler();
+          plainThread("go", [] {
+            startG([] {
+              rt::entersyscall();
+              rt::notesleep(&first);
+              rt::exitsyscall();
+            });
+            startG([] { rt::notewakeup(&first); });
+          });
+          plainThread("sysmon", [] {
+            rt::M* mp = rt::acquirem();
+            for (int64_t now : {0, 20'000'000}) {
+              for (int i = 0; i < 2; i++) {
+                (void)rt::retakeSyscall(rt::allp[i], now);
+              }
+            }
+            rt::releasem(mp);
+          });
+        },
+    .finish = [] { allRan(2); },
+    .delayable = ofSchedOrP,
+    .quick = {1, 1, 300},
+    .full = {2, 1, 5000},
+});
+
+// Time passes only when everybody sleeps. So who sleeps in the poller for the
+// later timer, not knowing of the earlier one, makes that one late.
+void sleepExactly(int64_t ns) {
+  const int64_t begin = rt::nanotime();
+  rt::timeSleep(ns);
+  check(rt::nanotime() == begin + ns, "a sleeper was not woken in time");
+}
+
+const Registered kTimer({
+    .name = "sched_timer",
+    .about = "a timer is added while others go to sleep until a later one",
+    .setup =
+        [] {
+          setUpScheduler();
+          plainThread("long", [] { startG([] { sleepExactly(9000); }); });
+          plainThread("short", [] { sleepExactly(2000); });
+        },
+    .finish = [] { allRan(1); },
+    .delayable = ofSchedOrP,
+    .hasty = false,
+    .quick = {1, 1, 300},
+    .full = {2, 1, 5000},
 });
 
 }  // namespace
