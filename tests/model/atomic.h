@@ -1,5 +1,5 @@
 // The rt::Atomic of the model checker: every access is a point at which another
-// thread may run, and goes through tests/model/model.cc. It takes the place of
+// thread may run, and goes through tests/model/seam.cc. It takes the place of
 // the ordinary one by GUMP_ATOMIC_HEADER, so what is explored is the library's
 // own code.
 #ifndef TESTS_MODEL_ATOMIC_H_

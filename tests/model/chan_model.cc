@@ -36,9 +36,7 @@ ChanResult receive(rt::Hchan* ch, bool block = true) {
   return r;
 }
 
-void wants(int n) {
-  check(received.load(rt::relaxed) == n, "a value is lost");
-}
+void wants(int n) { check(received.load(rt::relaxed) == n, "a value is lost"); }
 
 const Registered kSenders({
     .name = "chan_senders",
@@ -135,6 +133,7 @@ const Registered kTry({
         },
     .finish = [] { wants(1); },
     .quick = {3, 1, 200},
+    .full = {4, 1, 20000},
 });
 
 // The receiver drops the last handle as soon as it has the value, while the
@@ -194,6 +193,8 @@ const Registered kSelect({
           plainThread("send1", [] { (void)send(d, 1); });
         },
     .finish = [] { wants(2); },
+    .quick = {2, 1, 200},
+    .full = {3, 0, 20000},
 });
 
 const Registered kSelectClose({
@@ -210,6 +211,8 @@ const Registered kSelectClose({
           plainThread("send", [] { (void)send(d, 1); });
         },
     .finish = [] { wants(1); },
+    .quick = {2, 1, 200},
+    .full = {3, 0, 20000},
 });
 
 // Each sends on one and receives on the other: one pairing, and each takes
@@ -242,6 +245,7 @@ const Registered kSelectSelect({
         },
     .finish = [] { wants(1); },
     .quick = {3, 1, 200},
+    .full = {4, 1, 20000},
 });
 
 }  // namespace

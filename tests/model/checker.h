@@ -9,7 +9,7 @@ namespace gump::model {
 
 inline constexpr int kMaxThreads = 10;
 
-// ---- model.cc: what os.cc makes of the kernel -------------------------------
+// ---- seam.cc: what os.cc makes of the kernel -------------------------------
 
 // inSchedule tells whether a virtual thread is running.
 bool inSchedule();
@@ -38,10 +38,9 @@ bool isShared(uintptr_t addr);
 // unused, so that an access to it is noticed.
 void useArena(bool on);
 // snapshot remembers the program's variables and the range; restore puts them
-// back. The first snapshot, before any setup, is what forgetAll goes back to.
+// back.
 void snapshot();
 void restore();
-void forgetAll();
 
 // ---- races.cc: happens-before -----------------------------------------------
 
@@ -59,7 +58,7 @@ struct Clocks {
   Clock released;  // at the last release fence
   Clock observed;  // by relaxed loads, for the next acquire fence
 };
-// racesBegin forgets all plain accesses; racesOff: none are looked at.
+// racesBegin forgets all plain accesses.
 void racesBegin();
 // plainAccess checks an access that is not atomic against all earlier ones.
 void plainAccess(uintptr_t addr, unsigned size, bool write, const void* pc);

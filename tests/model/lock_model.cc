@@ -1,6 +1,5 @@
 // Mutex and Note (runtime/lock_futex.cc).
 #include "runtime/lock_futex.h"
-
 #include "runtime/proc.h"
 #include "tests/model/model.h"
 
@@ -28,6 +27,8 @@ const Registered kMutex({
           for (const char* t : {"a", "b", "c"}) thread(t, increment);
         },
     .finish = [] { check(done == 3, "a section is missing"); },
+    .quick = {3, 1, 200},
+    .full = {4, 1, 20000},
 });
 
 // (L4): the last to unlock frees the lock at once.
@@ -55,6 +56,7 @@ const Registered kMutexFree({
           thread("b", useAndFree);
         },
     .quick = {3, 1, 200},
+    .full = {4, 1, 20000},
 });
 
 rt::Note there, back;
@@ -85,6 +87,7 @@ const Registered kNote({
           });
         },
     .quick = {4, 1, 200},
+    .full = {5, 1, 20000},
 });
 
 bool signalled;
@@ -106,6 +109,7 @@ const Registered kNoteTimed({
           });
         },
     .quick = {4, 1, 200},
+    .full = {5, 1, 20000},
 });
 
 }  // namespace

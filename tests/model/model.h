@@ -1,7 +1,7 @@
 // The model checker, as models see it; docs/model.md tells how to write one.
 //
 // A model is a handful of virtual threads that run the library's own code.
-// model.cc runs them one at a time and decides at every access to an Atomic,
+// schedule.cc runs them one at a time and decides at every access to an Atomic,
 // every futex call and every yield who goes on: through all schedules up to a
 // bound on preemptions, then through random ones. Before each schedule the
 // program's memory is put back to what it was after setup, so globals are a

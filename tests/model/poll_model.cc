@@ -77,6 +77,7 @@ const Registered kClose({
         },
     .finish = [] { check(result == rt::kErrClosing, "not woken by close"); },
     .quick = {3, 1, 500},
+    .full = {4, 1, 20000},
 });
 
 const Registered kDeadline({
@@ -91,8 +92,7 @@ const Registered kDeadline({
           });
           plainThread("kernel", arrive);
           plainThread("clock", [] {
-            rt::pollSetDeadline(pd, rt::nanotime() + 1000,
-                                rt::PollMode::kRead);
+            rt::pollSetDeadline(pd, rt::nanotime() + 1000, rt::PollMode::kRead);
             rt::usleep(1);
             rt::M* mp = rt::acquirem();
             int64_t now = 0;
@@ -110,9 +110,8 @@ const Registered kPassed({
         [] {
           openDesc();
           plainThread("reader", [] { result = readByte(); });
-          plainThread("setter", [] {
-            rt::pollSetDeadline(pd, 1, rt::PollMode::kRead);
-          });
+          plainThread("setter",
+                      [] { rt::pollSetDeadline(pd, 1, rt::PollMode::kRead); });
         },
     .finish = [] { check(result == rt::kErrTimeout, "no timeout"); },
     .quick = {4, 1, 500},
@@ -150,9 +149,7 @@ const Registered kFdMutex({
           });
         },
     .finish =
-        [] {
-          check(destroyed.load(rt::relaxed) == 1, "not destroyed once");
-        },
+        [] { check(destroyed.load(rt::relaxed) == 1, "not destroyed once"); },
 });
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Happens-before for accesses that are not atomic. The library and the models
 // are compiled with -fsanitize=thread, whose hooks are here instead of in the
 // sanitizer's own library: so each explored schedule is also checked for races,
-// by the vector clocks that model.cc keeps. That is what sees a release or an
+// by the vector clocks that seam.cc keeps. That is what sees a release or an
 // acquire that is missing.
 #include <sys/mman.h>
 

@@ -71,7 +71,10 @@ const Registered kRunq({
             put(false);
             takeAll(&owner);
           });
-          thread("thief", [] { steal(&thief, choose(2) == 1); });
+          thread("thief", [] {
+            steal(&thief, choose(2) == 1);
+            steal(&thief, true);
+          });
         },
     .finish = eachOnce,
     .quick = {3, 1, 500},
@@ -192,6 +195,7 @@ const Registered kAllm({
           check(n == 2, "an M is missing");
         },
     .quick = {4, 1, 200},
+    .full = {5, 1, 20000},
 });
 
 }  // namespace

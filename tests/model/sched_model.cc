@@ -80,8 +80,8 @@ bool ofSchedOrP(const void* addr) {
                reinterpret_cast<uintptr_t>(object) <
            n;
   };
-  return in(&rt::sched, sizeof(rt::sched)) ||
-         in(rt::allp[0], sizeof(rt::P)) || in(rt::allp[1], sizeof(rt::P));
+  return in(&rt::sched, sizeof(rt::sched)) || in(rt::allp[0], sizeof(rt::P)) ||
+         in(rt::allp[1], sizeof(rt::P));
 }
 
 const Registered kWake1({
@@ -110,7 +110,7 @@ const Registered kWake({
     .finish = [] { allRan(2); },
     .delayable = ofSchedOrP,
     .quick = {1, 1, 300},
-    .full = {2, 1, 5000},
+    .full = {2, 0, 5000},
 });
 
 // The goroutine that starts another keeps its M: the other one must be stolen,
@@ -131,7 +131,7 @@ const Registered kSteal({
     .finish = [] { allRan(2); },
     .delayable = ofSchedOrP,
     .quick = {2, 1, 300},
-    .full = {3, 1, 5000},
+    .full = {3, 0, 5000},
 });
 
 // Two that park on a channel of theirs, on whatever Ms they find.
@@ -205,9 +205,10 @@ const Registered kStop({
     .full = {2, 1, 5000},
 });
 
+// The call lasts until the world has been stopped.
 const Registered kStopSyscall({
     .name = "sched_stop_call",
-    .about = "stopTheWorld against entersyscall and exitsyscall",
+    .about = "stopTheWorld against a goroutine on its way into a call",
     .setup =
         [] {
           setUpScheduler();
@@ -215,11 +216,15 @@ const Registered kStopSyscall({
             startG([] {
               data[0]++;
               rt::entersyscall();
+              rt::notesleep(&second);
               rt::exitsyscall();
               data[0]++;
             });
           });
-          plainThread("stopper", stopAndLook);
+          plainThread("stopper", [] {
+            stopAndLook();
+            rt::notewakeup(&second);
+          });
         },
     .finish =
         [] {

@@ -5,6 +5,7 @@
 #include "gump/rwmutex.h"
 #include "gump/waitgroup.h"
 #include "runtime/os_linux.h"
+#include "runtime/sema.h"
 #include "tests/model/model.h"
 
 namespace gump::model {
@@ -61,22 +62,28 @@ const Registered kSemaHandoff({
 });
 
 // Two semaphores in one root: each wakes its own waiter.
-rt::Atomic<uint32_t> semas[2];
+rt::Atomic<uint32_t> words[64];
+rt::Atomic<uint32_t>* semas[2];
 
 const Registered kSemaTwo({
     .name = "sema_two",
     .about = "waiters on two addresses",
     .setup =
         [] {
+          semas[0] = semas[1] = &words[0];
+          while (semas[1] == semas[0] ||
+                 rt::semroot(semas[1]) != rt::semroot(semas[0])) {
+            semas[1]++;
+          }
           plainThread("wait0", [] {
-            rt::semacquire(&semas[0], false, rt::SemaReason::kSemacquire);
+            rt::semacquire(semas[0], false, rt::SemaReason::kSemacquire);
           });
           plainThread("wait1", [] {
-            rt::semacquire(&semas[1], false, rt::SemaReason::kSemacquire);
+            rt::semacquire(semas[1], false, rt::SemaReason::kSemacquire);
           });
           plainThread("post", [] {
-            rt::semrelease(&semas[1], false);
-            rt::semrelease(&semas[0], false);
+            rt::semrelease(semas[1], false);
+            rt::semrelease(semas[0], false);
           });
         },
 });
@@ -112,6 +119,7 @@ const Registered kNotify({
           });
         },
     .quick = {3, 1, 200},
+    .full = {4, 1, 20000},
 });
 
 // ---- sync::Mutex ------------------------------------------------------------
@@ -178,6 +186,7 @@ const Registered kSyncMutexFree({
           }
         },
     .quick = {3, 1, 500},
+    .full = {4, 1, 20000},
 });
 
 // ---- RWMutex, WaitGroup -----------------------------------------------------
@@ -212,6 +221,7 @@ const Registered kRWMutex({
         },
     .finish = [] { check(data == 1, "a section is missing"); },
     .quick = {2, 0, 500},
+    .full = {3, 0, 20000},
 });
 
 // Unlock must not touch the object once it can be destroyed.
@@ -237,6 +247,7 @@ const Registered kRWMutexFree({
           });
         },
     .quick = {3, 0, 500},
+    .full = {4, 0, 20000},
 });
 
 sync::WaitGroup wg;
@@ -292,6 +303,7 @@ const Registered kWaitGroupReuse({
           });
         },
     .quick = {3, 1, 200},
+    .full = {4, 1, 20000},
 });
 
 }  // namespace

@@ -54,9 +54,9 @@ void setUpP() {
 }
 
 void idleP(rt::P* pp) {
+  used[pp->id]++;
   rt::M* mp = rt::acquirem();
   rt::lock(&rt::sched.lock);
-  used[pp->id]++;
   rt::pidleput(pp);
   rt::unlock(&rt::sched.lock);
   rt::releasem(mp);
@@ -146,6 +146,27 @@ const Registered kRetake({
           });
         },
     .finish = [] { check(rounds == 3, "a round is missing"); },
+});
+
+// As stopTheWorld takes it, and uses it at once.
+const Registered kTake({
+    .name = "syscall_take",
+    .about = "entersyscall and exitsyscall against who takes the P and uses it",
+    .setup =
+        [] {
+          setUpP();
+          thread("goroutine", calls);
+          plainThread("taker", [] {
+            rt::P* pp = &ps[0];
+            if (pp->status.load(rt::seq_cst) == rt::kPsyscall &&
+                rt::pcasstatus(pp, rt::kPsyscall, rt::kPidle)) {
+              idleP(pp);
+            }
+          });
+        },
+    .finish = [] { check(rounds == 3, "a round is missing"); },
+    .quick = {3, 1, 500},
+    .full = {4, 1, 20000},
 });
 
 }  // namespace

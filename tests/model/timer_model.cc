@@ -1,10 +1,9 @@
 // Timers (runtime/time.cc, timechan.cc): a heap that one thread looks at while
 // others stop and reset what is in it.
-#include "runtime/time.h"
-
 #include "gump/internal/linkname.h"
 #include "runtime/os_linux.h"
 #include "runtime/proc.h"
+#include "runtime/time.h"
 #include "runtime/timechan.h"
 #include "tests/model/model.h"
 
@@ -82,6 +81,7 @@ const Registered kStop({
           check(fired[1].load(rt::relaxed) == 1, "the other one has not fired");
         },
     .quick = {3, 1, 500},
+    .full = {4, 1, 20000},
 });
 
 const Registered kReset({
@@ -121,6 +121,39 @@ const Registered kReset({
           check(fired[1].load(rt::relaxed) == 1, "the other one has not fired");
         },
     .quick = {2, 1, 500},
+});
+
+// (T4), whatever the owner is doing: two timers become earlier, the first at
+// once due.
+const Registered kWakeTime({
+    .name = "timer_wake_time",
+    .about = "the heap's wake time, while two timers are made earlier",
+    .setup =
+        [] {
+          for (int i = 0; i < 2; i++) {
+            setTimer(i, 2 * kLater);
+            (void)rt::timerAdd(&ts, &timers[i]);
+          }
+          plainThread("owner", [] {
+            rt::usleep(1);
+            look();
+          });
+          plainThread("user", [] {
+            const Acquired a;
+            (void)rt::timerModify(&timers[choose(2)], kDue - 500, 0);
+            (void)rt::timerModify(&timers[0], kLater, 0);
+          });
+        },
+    .finish =
+        [] {
+          const int64_t wake = rt::wakeTime(&ts);
+          for (const rt::Timer& t : timers) {
+            if (t.ts != &ts || t.when == 0) continue;
+            check(wake != 0 && wake <= t.when, "the heap wakes too late");
+          }
+        },
+    .quick = {3, 1, 500},
+    .full = {4, 1, 20000},
 });
 
 const Registered kThief({
@@ -183,6 +216,7 @@ const Registered kChan({
                 "both the value and the Stop, or neither");
         },
     .quick = {3, 1, 500},
+    .full = {4, 1, 20000},
 });
 
 }  // namespace

@@ -49,7 +49,6 @@ struct World {
   std::vector<Freed> freed;
   size_t freedThen = 0;
   std::vector<Pages> saved;
-  std::vector<char> first;
 };
 World* world;
 
@@ -133,9 +132,6 @@ void snapshot() {
   World& x = w();
   x.useArena = false;
   x.saved.clear();
-  if (x.first.empty()) {
-    x.first.assign(variables(), variables() + variablesSize());
-  }
   x.heapThen = x.heapNext;
   x.sysThen = x.sysNext;
   x.freedThen = x.freed.size();
@@ -153,20 +149,6 @@ void restore() {
   x.heapNext = x.heapThen;
   x.sysNext = x.sysThen;
   x.freed.resize(x.freedThen);
-}
-
-void forgetAll() {
-  World& x = w();
-  x.useArena = false;
-  if (x.first.empty()) {
-    snapshot();
-    return;
-  }
-  memcpy(variables(), x.first.data(), x.first.size());
-  madvise(reinterpret_cast<void*>(kBase), x.sysMax - kBase, MADV_DONTNEED);
-  x.heapNext = kHeapAt;
-  x.sysNext = x.sysMax = kSysAt;
-  x.freed.clear();
 }
 
 namespace {
@@ -196,7 +178,12 @@ void release(void* p) {
   World& x = *world;
   const bool arena = x.useArena;
   x.useArena = false;
-  x.freed.push_back({at, at + reinterpret_cast<size_t*>(at)[-1]});
+  const size_t n = reinterpret_cast<size_t*>(at)[-1];
+  // Ordered behind whatever anybody did with it.
+  for (size_t i = 0; i < n; i += sizeof(uint32_t)) {
+    plainAccess(at + i, sizeof(uint32_t), true, __builtin_return_address(0));
+  }
+  x.freed.push_back({at, at + n});
   x.useArena = arena;
 }
 

@@ -1,0 +1,170 @@
+// The state of the model checker, and what its parts do to it.
+#ifndef TESTS_MODEL_STATE_H_
+#define TESTS_MODEL_STATE_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "runtime/proc.h"
+#include "tests/model/atomic.h"
+#include "tests/model/checker.h"
+#include "tests/model/model.h"
+
+namespace gump::model {
+
+inline constexpr uint32_t kMaxPoints = 10000;  // more: nobody gets anywhere
+inline constexpr uint32_t kMaxChoices = kMaxPoints;
+inline constexpr uint32_t kWords = 1 << 14;
+inline constexpr int kMaxDelayed = 8;
+inline constexpr int kMaxNames = 64;
+inline constexpr int kChangePoints = 3;  // of a random schedule
+
+enum class State : uint8_t { kUnused, kRunnable, kAsleep, kDone };
+
+struct Delayed {
+  const void* addr;
+  unsigned size;
+  uint64_t value;
+  Clock released;  // what an acquire of it brings
+};
+
+struct Thread {
+  const char* name;
+  void (*body)(void*);
+  void* arg;
+  bool mustEnd;
+  State state;
+  const void* futex;  // asleep on it; nullptr: for a time
+  int64_t deadline;   // -1: none
+  bool yielded;       // and went on although nobody else had run
+  bool preempted;
+  bool justified;  // (E2)
+  const void* pending;
+  bool pendingWrite;
+  bool delayIdle;  // a delay that nobody has noticed so far
+  int delayed;
+  Delayed stores[kMaxDelayed];
+  void* sp;
+  rt::G* g;
+  Clocks clocks;
+  int priority;
+};
+
+struct Word {
+  const void* addr;
+  uint16_t readers, writers;
+  bool shared;  // (E1)
+  uint32_t schedule;
+  Clock released;
+};
+
+struct Choice {
+  uint8_t taken, of;
+};
+
+// Note says that at a point something else than the usual was chosen.
+struct Note {
+  uint32_t point;
+  char kind;  // s: switch to thread, d: delay a store, i: input
+  int value;
+};
+
+enum class Search : uint8_t { kExhaustive, kRandom, kReplay };
+enum class End : uint8_t { kDone, kEqual, kFailed };
+
+// Checker lies outside of what a restore touches.
+struct Checker {
+  const Model* model;
+  Search search;
+  Bounds bounds;
+  bool trace;
+
+  int nthreads;
+  int nthreadsThen;
+  Thread threads[kMaxThreads];
+  Thread threadsThen[kMaxThreads];
+  int current;  // -1: none
+  void* mainSp;
+  End end;
+  bool finishing;
+  char why[512];
+
+  uint32_t points;
+  uint32_t maxPoints;
+  int preemptions;
+  int delays;
+  int64_t now;
+  int64_t nowThen;
+
+  Choice choices[kMaxChoices];
+  uint32_t depth;
+  uint32_t nchoices;
+  Note notes[kMaxChoices];
+  uint32_t nnotes;
+  Note replay[kMaxChoices];
+  uint32_t nreplay;
+
+  Word words[kWords];
+  uint32_t nwords;
+  bool newShared;
+  uint32_t schedule;
+
+  uint64_t rand;
+  uint32_t changes[kChangePoints];
+
+  struct Name {
+    const void* addr;
+    const char* name;
+  } names[kMaxNames];
+  int nnames;
+};
+
+extern Checker* ck;
+
+inline uint64_t readWord(const void* addr, unsigned size) {
+  uint64_t v = 0;
+  memcpy(&v, addr, size);
+  return v;
+}
+
+inline Thread& self() { return ck->threads[ck->current]; }
+
+// ---- schedule.cc: one schedule ----------------------------------------------
+
+// say prints a line of the trace, if there is one; pc: where it happens.
+__attribute__((format(printf, 2, 3))) void say(const void* pc,
+                                               const char* format, ...);
+const char* wordName(const void* addr, char* buf, size_t n);
+
+uint64_t random64();
+Word& wordOf(const void* addr);
+// point is what every access begins with: others may run here. mustLive: the
+// word may not have been freed.
+void point(const void* addr, bool write, bool mustLive = true);
+// touch says that the current thread has accessed a word.
+void touch(const void* addr, bool write);
+// pass lets another thread run because this one cannot go on, or does not want
+// to (mayStay: it may all the same).
+void pass(bool mayStay);
+// othersCanRun tells whether there is anybody to pass to.
+bool othersCanRun();
+
+// Stores that others do not see yet. drain makes the thread's own visible,
+// after others may have run; flushOne does so with one of anybody's.
+const Delayed* delayedAt(const Thread& t, const void* addr);
+bool mayDelay(const void* addr);
+void delay(const Delayed& d);
+void drain();
+void flush(Thread& t);
+void flushOne(const Thread& t, const Delayed& d);
+
+// beginHere makes what is the case now what every schedule begins with; run
+// executes one.
+void beginHere();
+End run();
+
+}  // namespace gump::model
+
+#endif  // TESTS_MODEL_STATE_H_
