@@ -128,8 +128,9 @@ RunqGet runqget(P* pp) {
   // attempt is enough.
   G* next = pp->runnext.load(relaxed);
   if (soleP()) return runqgetSole(pp, next);
-  // Pairs with xchg in runqput.
-  if (next != nullptr && pp->runnext.cas(next, nullptr, acquire)) {
+  // Acquire: pairs with xchg in runqput. Release: whoever sees runnext empty
+  // sees what was kicked out of it into the ring (runqempty).
+  if (next != nullptr && pp->runnext.cas(next, nullptr, acq_rel)) {
     return {next, /*inheritTime=*/true};
   }
   for (;;) {

@@ -164,7 +164,7 @@ const Registered kRunqEmpty({
           });
         },
     .finish = eachOnce,
-    .quick = {4, 0, 500},
+    .quick = {4, 1, 500},
     .full = {5, 0, 20000},
 });
 
