@@ -159,6 +159,28 @@ const Registered kFree({
     .full = {5, 1, 20000},
 });
 
+// Two that only peek, and then drop their handles: nothing but the count orders
+// what they read before its destruction.
+void peekAndRelease() {
+  int* p = &numbers[0];
+  check(rt::chansend(c, &p, false) == ChanResult::kWouldBlock, "sent");
+  rt::chanRelease(c);
+}
+
+const Registered kPeek({
+    .name = "chan_peek",
+    .about = "the last handle goes after a look without the lock",
+    .setup =
+        [] {
+          c = makeChan(0);
+          rt::chanRetain(c);
+          plainThread("a", peekAndRelease);
+          plainThread("b", peekAndRelease);
+        },
+    .quick = {4, 1, 200},
+    .full = {5, 1, 20000},
+});
+
 // ---- Select -----------------------------------------------------------------
 
 rt::SelectResult selectRecv2(bool block) {

@@ -15,21 +15,19 @@ namespace gump::model {
 namespace {
 
 rt::Atomic<int> ran;
-rt::Atomic<int> running;
 rt::Note first, second;
 
+constexpr rt::FuncType kType = {[](void* closure) {
+                                  (*static_cast<void (**)()>(closure))();
+                                  ran.add(1, rt::relaxed);
+                                },
+                                [](void*) {},
+                                [](void* dst, void* src) noexcept {
+                                  *static_cast<void**>(dst) =
+                                      *static_cast<void**>(src);
+                                }};
+
 void startG(void (*f)()) {
-  static constexpr rt::FuncType kType = {
-      [](void* closure) {
-        running.add(1, rt::relaxed);
-        (*static_cast<void (**)()>(closure))();
-        running.add(-1, rt::relaxed);
-        ran.add(1, rt::relaxed);
-      },
-      [](void*) {},
-      [](void* dst, void* src) noexcept {
-        *static_cast<void**>(dst) = *static_cast<void**>(src);
-      }};
   check(rt::newproc(&kType, reinterpret_cast<void*>(&f), nullptr, 0) ==
             rt::SpawnResult::kOk,
         "newproc");
@@ -305,10 +303,12 @@ const Registered kCall({
 
 // Time passes only when everybody sleeps. So who sleeps in the poller for the
 // later timer, not knowing of the earlier one, makes that one late.
+int64_t begin;
+
 void sleepExactly(int64_t ns) {
-  const int64_t begin = rt::nanotime();
+  const int64_t now = rt::nanotime();
   rt::timeSleep(ns);
-  check(rt::nanotime() == begin + ns, "a sleeper was not woken in time");
+  check(rt::nanotime() == now + ns, "a sleeper was not woken in time");
 }
 
 const Registered kTimer({
@@ -318,9 +318,17 @@ const Registered kTimer({
         [] {
           setUpScheduler();
           plainThread("long", [] { startG([] { sleepExactly(9000); }); });
-          plainThread("short", [] { sleepExactly(2000); });
+          plainThread("short", [] {
+            begin = rt::nanotime();
+            rt::FuncTimer* t =
+                rt::newFuncTimer(&kType, reinterpret_cast<void*>(+[] {
+                  check(rt::nanotime() == begin + 2000, "a timer was late");
+                }),
+                                 0);
+            (void)rt::funcTimerReset(t, 2000);
+          });
         },
-    .finish = [] { allRan(1); },
+    .finish = [] { allRan(2); },
     .delayable = ofSchedOrP,
     .hasty = false,
     .quick = {1, 1, 300},

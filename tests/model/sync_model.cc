@@ -220,8 +220,8 @@ const Registered kRWMutex({
           }
         },
     .finish = [] { check(data == 1, "a section is missing"); },
-    .quick = {2, 0, 500},
-    .full = {3, 0, 20000},
+    .quick = {2, 1, 500},
+    .full = {3, 1, 20000},
 });
 
 // Unlock must not touch the object once it can be destroyed.
@@ -246,8 +246,8 @@ const Registered kRWMutexFree({
             delete rw;
           });
         },
-    .quick = {3, 0, 500},
-    .full = {4, 0, 20000},
+    .quick = {3, 1, 500},
+    .full = {4, 1, 20000},
 });
 
 sync::WaitGroup wg;

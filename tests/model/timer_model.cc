@@ -14,8 +14,8 @@ constexpr int64_t kDue = 1'000'001'000;  // 1 µs after the beginning
 constexpr int64_t kLater = 1'000'002'000;
 
 rt::Timers ts;
-rt::Timer timers[2];
-rt::Atomic<int> fired[2];
+rt::Timer timers[3];
+rt::Atomic<int> fired[3];
 rt::Note goneOn;
 bool stopped;
 int resets;
@@ -130,8 +130,9 @@ const Registered kWakeTime({
     .about = "the heap's wake time, while two timers are made earlier",
     .setup =
         [] {
-          for (int i = 0; i < 2; i++) {
-            setTimer(i, 2 * kLater);
+          // The third is the head when the first two have been overlooked.
+          for (int i = 0; i < 3; i++) {
+            setTimer(i, i == 2 ? kLater + 1000 : kLater + 2000);
             (void)rt::timerAdd(&ts, &timers[i]);
           }
           plainThread("owner", [] {

@@ -1,5 +1,6 @@
 // The memory that schedules share, and how it is put back.
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -49,6 +50,8 @@ struct World {
   std::vector<Freed> freed;
   size_t freedThen = 0;
   std::vector<Pages> saved;
+  std::vector<char> known;  // the pages of the range that are in it
+  long faults = 0;
 };
 World* world;
 
@@ -70,25 +73,41 @@ World& w() {
 char* variables() { return &__data_start; }
 size_t variablesSize() { return static_cast<size_t>(&_end - &__data_start); }
 
-// save remembers the pages of [lo, hi) that were ever written.
-void save(uintptr_t lo, uintptr_t hi) {
+// save remembers the pages of [lo, hi) that were ever written, but for those
+// that are remembered already; fresh: as the kernel gave them, zero.
+void save(uintptr_t lo, uintptr_t hi, bool fresh) {
   std::vector<unsigned char> in((hi - lo + kPage - 1) / kPage);
   if (in.empty()) return;
   if (mincore(reinterpret_cast<void*>(lo), hi - lo, in.data()) != 0) {
     perror("model: mincore");
     _exit(2);
   }
+  const size_t first = (lo - kBase) / kPage;
+  if (w().known.size() < first + in.size()) w().known.resize(first + in.size());
+  char* known = w().known.data() + first;
+  const auto wants = [&](size_t i) {
+    return i < in.size() && (in[i] & 1) != 0 && known[i] == 0;
+  };
   for (size_t i = 0; i < in.size();) {
     size_t n = 0;
-    while (i + n < in.size() && (in[i + n] & 1) != 0) n++;
+    for (; wants(i + n); n++) known[i + n] = 1;
     if (n != 0) {
       Pages p{lo + i * kPage, n * kPage, {}};
       p.bytes.resize(p.n);
-      memcpy(p.bytes.data(), reinterpret_cast<void*>(p.at), p.n);
+      if (!fresh) {
+        memcpy(p.bytes.data(), reinterpret_cast<void*>(p.at), p.n);
+      }
       w().saved.push_back(std::move(p));
     }
     i += n + 1;
   }
+}
+
+// pageFaults counts the pages that were touched for the first time.
+long pageFaults() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
 }
 
 }  // namespace
@@ -105,9 +124,12 @@ void* sysPages(size_t n) {
   const uintptr_t p = x.sysNext;
   if (p + n > kSysAt + kSys) return nullptr;
   x.sysNext += n;
-  // Used by an earlier schedule: the kernel would give zeroes.
-  if (p < x.sysMax) {
-    madvise(reinterpret_cast<void*>(p), n, MADV_DONTNEED);
+  // Used by an earlier schedule: the kernel would give zeroes, and no guards.
+  if (p < x.sysMax &&
+      mmap(reinterpret_cast<void*>(p), n, PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+           0) == MAP_FAILED) {
+    return nullptr;
   }
   if (x.sysNext > x.sysMax) x.sysMax = x.sysNext;
   return reinterpret_cast<void*>(p);
@@ -138,11 +160,19 @@ void snapshot() {
   Pages p{reinterpret_cast<uintptr_t>(variables()), variablesSize(), {}};
   p.bytes.assign(variables(), variables() + variablesSize());
   x.saved.push_back(std::move(p));
-  save(kBase, x.sysNext);
+  x.known.clear();
+  save(kBase, x.sysNext, /*fresh=*/false);
+  x.faults = pageFaults();
 }
 
 void restore() {
   World& x = *world;
+  // What has been mapped for long may be written to for the first time only in
+  // some schedule.
+  if (pageFaults() != x.faults) {
+    save(kSysAt, x.sysThen, /*fresh=*/true);
+    x.faults = pageFaults();
+  }
   for (const Pages& p : x.saved) {
     memcpy(reinterpret_cast<void*>(p.at), p.bytes.data(), p.n);
   }
