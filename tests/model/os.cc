@@ -1,8 +1,11 @@
 // The kernel, and the end of the process, as the library sees them under the
 // model checker: in place of runtime/os_linux.cc and runtime/panic.cc.
+#include <cerrno>
+
 #include "gump/internal/linkname.h"
 #include "gump/panic.h"
 #include "netpoll/backend.h"
+#include "netpoll/ring.h"
 #include "runtime/base.h"
 #include "runtime/lock_futex.h"
 #include "runtime/os_linux.h"
@@ -19,6 +22,8 @@ int64_t nanotime() { return model::clockNow(); }
 int64_t walltime() { return model::clockNow(); }
 int64_t threadCpuTime(int32_t) { return 0; }
 void preciseSleeps(M*) {}
+uint64_t shortSlices() { return 0; }
+void restoreSlices(uint64_t) {}
 int32_t gettid() { return 1; }
 void tgkill(int32_t, int) {}
 int64_t readFile(const char*, char*, size_t) { return -1; }
@@ -75,6 +80,8 @@ const NetpollBackend kEpollBackend = {
     .poll = [](int64_t, NetpollResult*) { return false; },
     .wake = [] {},
 };
+const NetpollBackend kUringBackend = kEpollBackend;
+int ringStart() { return ENOSYS; }
 
 }  // namespace gump::rt
 
