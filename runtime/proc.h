@@ -589,7 +589,7 @@ struct DebugVars {
   int32_t updatemaxprocs = 1;
   int32_t stackguardStrict = 0;  // stackguard=strict
   NetpollChoice netpoll = NetpollChoice::kAuto;
-  int32_t fuzzsched = 0;         // the seed; see fuzzsched.h
+  int32_t fuzzsched = 0;  // the seed; see fuzzsched.h
 };
 extern DebugVars debug;
 // parsedebugvars reads GODEBUG and GUMP_DEBUG, once.
