@@ -18,11 +18,12 @@
 // two and a half writes instead of one; so we try the flag once for each FD.
 //
 // Files that no poller takes. What the page cache has is read at once, by the
-// caller; for all else the ring waits (ring.h). A buffered write goes to the
-// page cache and seldom waits, so it is an ordinary call, as are all calls on
-// pipes and devices that somebody wants to block, which could keep the ring's
-// workers for ever. Those are declared, and so is everything where there is no
-// ring.
+// caller; for all else the ring waits (ring.h), and for transfers past the page
+// cache (O_DIRECT). But not at the file's position, which the ring does not
+// move as read(2) does. A buffered write goes to the page cache and seldom
+// waits, so it is an ordinary call, as are those on pipes and devices that
+// somebody wants to block, and fsync: they could keep the ring's workers for
+// ever. Ordinary calls are declared.
 #include "netpoll/fd.h"
 
 #include <fcntl.h>
@@ -52,6 +53,8 @@ constexpr int kRwfNoSignal = 0x100;  // RWF_NOSIGNAL, not in all headers
 
 // The most that one system call moves, as Go: some kernels take no more.
 constexpr size_t kMaxRW = size_t{1} << 30;
+// And the most that one copies from the page cache: some 50 µs.
+constexpr size_t kMaxCached = size_t{1} << 18;
 constexpr size_t kMaxIovecs = IOV_MAX < 1024 ? IOV_MAX : 1024;  // as Go
 
 int lockError(FdMutex::Lock l) {
@@ -151,7 +154,9 @@ int FD::init() {
     int err;
     pd_ = pollOpen(fd_, &err);
     if (pd_ == nullptr) return err;
-    shortIsAll_ = kind_ == FdKind::kStream && isTcp(fd_);
+    // The ring does not tell urgent data apart (netpoll_uring.cc).
+    shortIsAll_ = kind_ == FdKind::kStream &&
+                  debug.netpoll != NetpollChoice::kUring && isTcp(fd_);
   }
   open_ = true;
   return 0;
@@ -263,26 +268,41 @@ FD::FileWay FD::fileWay() {
   return way;
 }
 
+int64_t FD::cachedRead(void* buf, size_t n, int64_t offset) {
+  // (Linux 5.9 and 5.10 may say "the end" here; the ring needs 5.13.)
+  const SysResult s = attempt([&] {
+    const iovec one{buf, n};
+    return ::preadv2(fd_, &one, 1, offset, RWF_NOWAIT);
+  });
+  return s.n < 0 ? -s.err : s.n;
+}
+
 int64_t FD::fileRead(void* buf, size_t n, int64_t offset) {
   const FileWay way = fileWay();
+  // Whoever copies out of the page cache keeps his P, and the ring's thread
+  // serves one after the other.
+  if (way != FileWay::kKernel) n = std::min(n, kMaxCached);
+  int64_t r = -EOPNOTSUPP;
   if (way == FileWay::kCached) {
-    const SysResult s = attempt([&] {
-      const iovec one{buf, n};
-      return ::preadv2(fd_, &one, 1, offset, RWF_NOWAIT);
-    });
-    if (s.n >= 0) return s.n;
-    // EOPNOTSUPP: the file system cannot tell, and so the ring would only give
-    // the call to a thread of its own.
-    if (s.err == EOPNOTSUPP) {
-      fileWay_.store(FileWay::kKernel, relaxed);  // as above
-    } else if (s.err == EAGAIN) {
-      return ringRead(fd_, buf, n, offset);
-    } else {
-      return -s.err;
+    r = cachedRead(buf, n, offset);
+    if (r == -EAGAIN && offset >= 0) {
+      r = ringRead(fd_, buf, n, offset);
+    } else if (r == -EAGAIN) {
+      // The ring would move the position behind the kernel's own lock. So it
+      // only fetches the data, and we read them again.
+      (void)ringRead(fd_, buf, n,
+                     attempt([&] { return ::lseek(fd_, 0, SEEK_CUR); }).n);
+      r = cachedRead(buf, n, offset);
     }
-  } else if (way == FileWay::kRing) {
-    return ringRead(fd_, buf, n, offset);
+    // The file system cannot tell what would wait, and so the ring would only
+    // give the call to a thread of its own.
+    if (r == -EOPNOTSUPP) {
+      fileWay_.store(FileWay::kKernel, relaxed);  // as in fileWay
+    }
+  } else if (way == FileWay::kRing && offset >= 0) {
+    r = ringRead(fd_, buf, n, offset);
   }
+  if (r != -EAGAIN && r != -EOPNOTSUPP) return r;
   const SysResult s = declared([&] {
     return offset < 0 ? ::read(fd_, buf, n) : ::pread(fd_, buf, n, offset);
   });
@@ -290,26 +310,16 @@ int64_t FD::fileRead(void* buf, size_t n, int64_t offset) {
 }
 
 int64_t FD::fileWrite(const void* buf, size_t n, int64_t offset) {
-  if (fileWay() == FileWay::kRing) return ringWrite(fd_, buf, n, offset);
+  if (offset >= 0 && fileWay() == FileWay::kRing) {
+    const int64_t r = ringWrite(fd_, buf, n, offset);
+    if (r != -EAGAIN && r != -EOPNOTSUPP) return r;
+  }
   const SysResult s = declared([&] {
     if (offset >= 0) return ::pwrite(fd_, buf, n, offset);
     const iovec one{const_cast<void*>(buf), n};
     return writeQuietly(&one, 1);
   });
   return s.n < 0 ? -s.err : s.n;
-}
-
-int FD::sync() {
-  int err = enter();
-  if (err != 0) return err;
-  do {
-    // It may take long, and nothing but the disk is waited for.
-    err = fileWay() == FileWay::kKernel
-              ? declared([&] { return ssize_t{::fsync(fd_)}; }).err
-              : static_cast<int>(-ringFsync(fd_));
-  } while (err == EINTR);
-  leave();
-  return err;
 }
 
 IoResult FD::readv(const iovec* iov, size_t count) {

@@ -96,8 +96,6 @@ class FD {
   [[nodiscard]] int withWrite(F&& f) {
     return withReady(PollMode::kWrite, static_cast<F&&>(f));
   }
-  // sync is fsync(2).
-  [[nodiscard]] int sync();
   // sysfd is the number; whoever uses it keeps the FD open.
   int sysfd() const { return fd_; }
 
@@ -122,6 +120,7 @@ class FD {
   FileWay fileWay();
   // fileRead and fileWrite are pread and pwrite on a kFile; offset -1: at the
   // position. They return -errno.
+  int64_t cachedRead(void* buf, size_t n, int64_t offset);
   int64_t fileRead(void* buf, size_t n, int64_t offset);
   int64_t fileWrite(const void* buf, size_t n, int64_t offset);
   template <class Call>

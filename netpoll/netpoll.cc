@@ -31,7 +31,7 @@ Atomic<bool> inited;
 Atomic<uint32_t> wakeSig;  // 1: break; the futex word
 // nullptr until there is a descriptor; written once.
 Atomic<const NetpollBackend*> backend;
-// Goroutines (and plain threads) that wait for a descriptor.
+// Goroutines (and plain threads) that wait for a descriptor, or for the ring.
 Atomic<int32_t> netpollWaiters;
 
 struct PollCache {

@@ -5,6 +5,9 @@
 // The ring holds on to the file for as long as it watches, so close waits until
 // it does not: closing the descriptor alone would keep a connection open. No
 // event is stale, therefore.
+//
+// Urgent data is not asked for: the ring tells what whoever wakes it says, and
+// for sockets that is always "urgent, too".
 #include <poll.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -28,6 +31,7 @@ Atomic<uint32_t> broken;  // 1: a poll is to end; the futex word
 int uringInit() {
   const int err = ringStart();
   if (err != 0) return err;
+  if (!ringWatches()) return EINVAL;
   scratch = epoll_create1(EPOLL_CLOEXEC);
   return scratch < 0 ? errno : 0;
 }
@@ -54,27 +58,29 @@ void uringWake() {
   futexwakeup(&broken, 1);
 }
 
-bool errAlone(int events) { return (events & ~POLLPRI) == POLLERR; }
-
 // state is all that is the case with a descriptor.
 int state(int fd) {
-  pollfd p{fd, POLLIN | POLLPRI | POLLOUT | POLLRDHUP, 0};
-  return poll(&p, 1, 0) < 0 ? 0 : p.revents;
+  pollfd p{fd, POLLIN | POLLOUT | POLLRDHUP, 0};
+  while (poll(&p, 1, 0) < 0 && errno == EINTR) {
+  }
+  return p.revents;
 }
 
 }  // namespace
 
 void uringEvent(PollDesc* pd, int events, NetpollResult* r) {
   constexpr int kGone = POLLRDHUP | POLLHUP | POLLERR;
-  // The ring tells what has changed, so an error that looks alone may not be.
-  if (events > 0 && errAlone(events)) events |= state(pd->fd);
-  const bool err = events < 0 || errAlone(events);
+  // The ring tells what has changed, so an error that it tells alone may not be
+  // alone; or somebody may have taken it.
+  const bool alone = events == POLLERR;
+  if (alone) events = state(pd->fd);
+  const bool err = events < 0 || (alone && events == POLLERR);
   // seq_cst: FD::read. Before the reader is woken, or asked whether it may
   // sleep.
-  if (err || (events & (kGone | POLLPRI)) != 0) pd->hungUp.store(true, seq_cst);
+  if (err || (events & kGone) != 0) pd->hungUp.store(true, seq_cst);
   pollSetEventErr(pd, err, pd->tag.load(relaxed));  // ours until close returns
-  netpollready(r, pd, err || (events & (POLLIN | kGone)) != 0,
-               err || (events & (POLLOUT | POLLHUP | POLLERR)) != 0);
+  netpollready(r, pd, err || alone || (events & (POLLIN | kGone)) != 0,
+               err || alone || (events & (POLLOUT | POLLHUP | POLLERR)) != 0);
 }
 
 constinit const NetpollBackend kUringBackend = {

@@ -98,6 +98,7 @@ struct alignas(kCacheLine) PollDesc {
   Timer timer;                              // (N2)
   // The ring's (ring.cc), if that is the back end; only its thread looks.
   bool watched = false;           // the kernel has a request for it
+  bool changes = false;           // that has told of more than the first state
   RingCall* unwatcher = nullptr;  // who waits for the end of that
 };
 

@@ -32,7 +32,7 @@
 namespace gump::rt {
 
 struct RingCall {
-  enum class Op : uint8_t { kRead, kWrite, kFsync, kWatch, kUnwatch };
+  enum class Op : uint8_t { kRead, kWrite, kWatch, kUnwatch };
 
   Op op;
   int fd = -1;
@@ -92,6 +92,10 @@ class Ring {
   int setup();
   // run never returns.
   void run();
+  // defers: completions are made when asked for.
+  bool defers() const {
+    return (ring_.flags & IORING_SETUP_DEFER_TASKRUN) != 0;
+  }
 
  private:
   void takeSubmitted();
@@ -121,6 +125,20 @@ class Ring {
 
 constinit Ring ring;
 
+// deniedCall makes the two other calls of io_uring, which a filter may deny:
+// its errno, or 0. The ring is not enabled, so nothing happens.
+int deniedCall(int fd) {
+  const auto denied = [](long n) {
+    return n < 0 && (errno == EPERM || errno == ENOSYS || errno == EACCES);
+  };
+  if (denied(syscall(SYS_io_uring_enter, fd, 0, 0, 0, nullptr, 0)) ||
+      denied(syscall(SYS_io_uring_register, fd, IORING_UNREGISTER_EVENTFD,
+                     nullptr, 0))) {
+    return errno;
+  }
+  return 0;
+}
+
 int Ring::setup() {
   // Completions are made when the thread asks for them, not in an interrupt of
   // its own; it is Linux 6.1 that can do that.
@@ -136,11 +154,14 @@ int Ring::setup() {
     constexpr unsigned kNeeded =
         IORING_FEAT_NODROP | IORING_FEAT_RW_CUR_POS | IORING_FEAT_RSRC_TAGS;
     wakefd = eventfd(0, EFD_CLOEXEC);
+    int why = wakefd < 0 ? errno : EINVAL;
     if ((p.features & kNeeded) == kNeeded && wakefd >= 0) {
-      (void)io_uring_ring_dontfork(&ring_);
-      return 0;
+      why = deniedCall(ring_.ring_fd);
+      if (why == 0) {
+        (void)io_uring_ring_dontfork(&ring_);
+        return 0;
+      }
     }
-    const int why = wakefd < 0 ? errno : EINVAL;
     if (wakefd >= 0) close(wakefd);
     io_uring_queue_exit(&ring_);
     return why;
@@ -165,8 +186,7 @@ void Ring::prepareWake() {
 bool Ring::prepareWatch(PollDesc* pd) {
   io_uring_sqe* s = sqe();
   if (s == nullptr) return false;
-  io_uring_prep_poll_multishot(s, pd->fd,
-                               POLLIN | POLLPRI | POLLOUT | POLLRDHUP);
+  io_uring_prep_poll_multishot(s, pd->fd, POLLIN | POLLOUT | POLLRDHUP);
   io_uring_sqe_set_data64(s, reinterpret_cast<uintptr_t>(pd) | kWatched);
   pd->watched = true;
   return true;
@@ -197,10 +217,8 @@ bool Ring::prepare(RingCall* c) {
   const auto offset = static_cast<uint64_t>(c->offset);
   if (c->op == RingCall::Op::kRead) {
     io_uring_prep_read(s, c->fd, buf, c->len, offset);
-  } else if (c->op == RingCall::Op::kWrite) {
-    io_uring_prep_write(s, c->fd, buf, c->len, offset);
   } else {
-    io_uring_prep_fsync(s, c->fd, 0);
+    io_uring_prep_write(s, c->fd, buf, c->len, offset);
   }
   io_uring_sqe_set_data64(s, reinterpret_cast<uintptr_t>(c) | kCall);
   inFlight_++;
@@ -231,7 +249,9 @@ void Ring::prepareCalls() {
 
 void Ring::enter() {
   asleep.store(1, seq_cst);  // the argument at the top
-  const bool wait = submitted.load(seq_cst) == nullptr;
+  // What there was no room for is tried again.
+  const bool wait = submitted.load(seq_cst) == nullptr &&
+                    (waiting_ == nullptr || inFlight_ >= kMaxInFlight);
   const int n = wait ? io_uring_submit_and_wait(&ring_, 1)
                      : io_uring_submit_and_get_events(&ring_);
   asleep.store(0, relaxed);  // a wake that comes nevertheless does no harm
@@ -252,14 +272,19 @@ void Ring::finish(RingCall* c, int64_t result) {
 
 void Ring::watchedEvent(PollDesc* pd, const io_uring_cqe* cqe) {
   const bool last = (cqe->flags & IORING_CQE_F_MORE) == 0;
+  // The kernel gives up when it has no room for an event, and at once with a
+  // file whose state does not change any more.
+  const bool full =
+      (IO_URING_READ_ONCE(*ring_.sq.kflags) & IORING_SQ_CQ_OVERFLOW) != 0;
+  const bool again = last && cqe->res >= 0 && (pd->changes || full);
+  pd->changes = !last;
   if (last) pd->watched = false;
   if (pd->unwatcher != nullptr) {
     if (last) finish(std::exchange(pd->unwatcher, nullptr), 0);
     return;
   }
   uringEvent(pd, cqe->res, &done_);
-  // The kernel gives up when it cannot keep an event.
-  if (last && cqe->res >= 0 && !prepareWatch(pd)) {
+  if (again && !prepareWatch(pd)) {
     uringEvent(pd, -ENOMEM, &done_);
   }
 }
@@ -330,7 +355,10 @@ int ringStart() {
   static constinit Mutex starting{LockRank::kLeaf};
   int err = state.load(acquire);  // pairs with the store below
   if (GUMP_LIKELY(err != kNotTried)) return err;
+  if (forked.load(relaxed)) dieForked();  // written by this very thread
   (void)runtimeEntry();
+  // While anybody waits for the ring, somebody polls; see checkdead.
+  netpollGenericInit();
   {
     LockScope l(&starting);
     if (const int other = state.load(relaxed); other != kNotTried) {
@@ -340,14 +368,14 @@ int ringStart() {
     state.store(err, release);  // and `ring` is complete
   }
   if (err != 0) return err;
-  // While anybody waits for the ring, somebody polls; see checkdead.
-  netpollGenericInit();
+  int64_t id;
   {
     LockScope l(&sched.lock);
+    id = mReserveID();
     sched.nmsys++;
   }
   // What is submitted before it runs it finds.
-  newm([] { ring.run(); }, nullptr, -1);
+  newm([] { ring.run(); }, nullptr, id);
   return 0;
 }
 
@@ -369,10 +397,7 @@ int64_t ringWrite(int fd, const void* buf, size_t n, int64_t offset) {
   return call(&c);
 }
 
-int64_t ringFsync(int fd) {
-  RingCall c{.op = RingCall::Op::kFsync, .fd = fd};
-  return call(&c);
-}
+bool ringWatches() { return ring.defers(); }
 
 void ringWatch(PollDesc* pd) {
   RingCall c{.op = RingCall::Op::kWatch,

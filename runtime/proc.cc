@@ -377,6 +377,10 @@ Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
     // Whoever goes idle after this sees lastpoll, and asks too (checkdead).
     LockScope l(&sched.lock);
     if (pollsInVain()) delay = 0;  // remove the zombies, and come to checkdead
+  } else if (!netpollAnyWaiters()) {
+    // The last one has just been readied, and may have ended in a checkdead
+    // that did not see lastpoll. seq_cst: lastpoll, then the waiters.
+    delay = 0;
   }
   NetpollResult r = netpoll(delay);
   sched.pollUntil.store(0, seq_cst);          // as above

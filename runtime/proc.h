@@ -572,13 +572,14 @@ void defaultGOMAXPROCSInit();
 
 // ---- debugvars.cc -----------------------------------------------------------
 
-// DebugVars is what GODEBUG and GUMP_DEBUG ask for. Written at start-up only.
 // NetpollChoice is GODEBUG=netpoll: what sockets and files go through.
 enum class NetpollChoice : uint8_t {
   kAuto,   // whichever measures faster: epoll, and for files io_uring
   kEpoll,  // no io_uring at all
   kUring,  // io_uring for everything, if the kernel lets us
 };
+
+// DebugVars is what GODEBUG and GUMP_DEBUG ask for. Written at start-up only.
 struct DebugVars {
   int32_t schedtrace = 0;  // ms
   int32_t scheddetail = 0;

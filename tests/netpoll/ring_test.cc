@@ -32,7 +32,6 @@
 namespace gump {
 namespace {
 
-using rt::ringFsync;
 using rt::ringRead;
 using rt::ringStart;
 using rt::ringWrite;
@@ -66,7 +65,6 @@ TEST_P(RingTest, ReadsWhatItWrites) {
   Run([] {
     const File f = Scratch();
     EXPECT_EQ(ringWrite(f.fd(), "hello world", 11, 0), 11);
-    EXPECT_EQ(ringFsync(f.fd()), 0);
     char buf[20];
     EXPECT_EQ(ringRead(f.fd(), buf, sizeof(buf), 6), 5);
     EXPECT_EQ(std::string(buf, 5), "world");
@@ -74,24 +72,10 @@ TEST_P(RingTest, ReadsWhatItWrites) {
   });
 }
 
-TEST_P(RingTest, AtThePositionItMovesIt) {
-  Run([] {
-    const File f = Scratch();
-    EXPECT_EQ(ringWrite(f.fd(), "abc", 3, -1), 3);
-    EXPECT_EQ(ringWrite(f.fd(), "def", 3, -1), 3);
-    EXPECT_EQ(::lseek(f.fd(), 1, SEEK_SET), 1);
-    char buf[2];
-    EXPECT_EQ(ringRead(f.fd(), buf, 2, -1), 2);
-    EXPECT_EQ(ringRead(f.fd(), buf, 2, -1), 2);
-    EXPECT_EQ(std::string(buf, 2), "de");
-  });
-}
-
 TEST_P(RingTest, ErrorsAreReturned) {
   Run([] {
     char buf[1];
     EXPECT_EQ(ringRead(-1, buf, 1, 0), -EBADF);
-    EXPECT_EQ(ringFsync(-1), -EBADF);
     const File readOnly(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     EXPECT_EQ(ringWrite(readOnly.fd(), "x", 1, 0), -EBADF);
   });
@@ -188,6 +172,39 @@ TEST_P(RingTest, DirectReads) {
   });
 }
 
+// ---- Files
+
+// The position moves with each call, past the page cache or not.
+TEST_P(RingTest, FilesKeepTheirPosition) {
+  for (const int flags : {0, O_DIRECT}) {
+    std::string name = ::testing::TempDir() + "ring_position_XXXXXX";
+    const int fd = ::mkostemp(name.data(), flags | O_CLOEXEC);
+    const int err = errno;
+    ::unlink(name.c_str());
+    if (fd < 0 && err == EINVAL) continue;  // no O_DIRECT here
+    ASSERT_GE(fd, 0);
+    Run([&] {
+      const os::File f = *os::NewFile(fd, name);
+      const std::unique_ptr<char, decltype(&std::free)> block(
+          static_cast<char*>(std::aligned_alloc(kBlock, kBlock)), &std::free);
+      for (int i = 0; i < 16; i++) {
+        std::fill_n(block.get(), kBlock, static_cast<char>(i));
+        EXPECT_EQ(f.Write({block.get(), kBlock}).value_or(0), kBlock);
+      }
+      EXPECT_TRUE(f.Sync().ok());
+      ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);  // reads have to wait
+      EXPECT_EQ(f.Seek(0, SEEK_SET).value_or(-1), 0);
+      for (int i = 0; i < 16; i++) {
+        EXPECT_EQ(f.Read(absl::MakeSpan(block.get(), kBlock)).value_or(0),
+                  kBlock);
+        EXPECT_EQ(block.get()[0], static_cast<char>(i));
+        EXPECT_EQ(f.Seek(0, SEEK_CUR).value_or(-1), (i + 1) * int64_t{kBlock});
+      }
+      EXPECT_EQ(f.Read(absl::MakeSpan(block.get(), kBlock)).value_or(1), 0u);
+    });
+  }
+}
+
 // ---- Without it
 
 // WithoutRing uses files and sockets.
@@ -209,14 +226,17 @@ void WithoutRing() {
 }
 
 TEST(RingDeathTest, WhereItIsDeniedSystemCallsAndEpollDo) {
-  for (const int err : {ENOSYS, EPERM, ENOMEM}) {
-    EXPECT_EXIT(
-        {
-          Refuse(SYS_io_uring_setup, err);
-          WithoutRing();
-        },
-        ::testing::ExitedWithCode(0), "^$")
-        << err;
+  for (const long nr :
+       {SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register}) {
+    for (const int err : {ENOSYS, EPERM}) {
+      EXPECT_EXIT(
+          {
+            Refuse(nr, err);
+            WithoutRing();
+          },
+          ::testing::ExitedWithCode(0), "^$")
+          << nr << " " << err;
+    }
   }
 }
 

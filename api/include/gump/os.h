@@ -15,10 +15,10 @@
 // Operations look as if they blocked. On pipes, FIFOs, terminals and what else
 // the poller takes, only the goroutine waits, and deadlines and Close end the
 // wait. Regular files are read through io_uring, where the kernel has it (Linux
-// 5.13) and lets us, unless what is wanted is in the page cache; so are files
-// opened with O_DIRECT written, and synced: only the goroutine waits, but for
-// as long as the disk takes. All other calls block in the kernel, while other
-// goroutines run in this one's place.
+// 5.13) and lets us, unless what is wanted is in the page cache; so is what
+// ReadAt and WriteAt move if the file was opened with O_DIRECT: only the
+// goroutine waits, but for as long as the disk takes. All other calls block in
+// the kernel, while other goroutines run in this one's place.
 //
 // All functions may be called from goroutines and from plain threads, several
 // at a time also on the same File: reads wait for one another, and so do
