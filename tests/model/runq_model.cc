@@ -165,7 +165,7 @@ const Registered kRunqEmpty({
         },
     .finish = eachOnce,
     .quick = {4, 1, 500},
-    .full = {5, 0, 20000},
+    .full = {5, 1, 20000},
 });
 
 // allm is the library's lock-free list: it is pushed to only.

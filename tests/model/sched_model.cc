@@ -232,7 +232,7 @@ const Registered kStopSyscall({
     .delayable = ofSchedOrP,
     .hasty = false,
     .quick = {1, 1, 300},
-    .full = {2, 1, 5000},
+    .full = {2, 0, 5000},
 });
 
 // forEachP visits each P once, and nobody else is on it then.
@@ -298,7 +298,7 @@ const Registered kCall({
     .finish = [] { allRan(2); },
     .delayable = ofSchedOrP,
     .quick = {1, 1, 300},
-    .full = {2, 1, 5000},
+    .full = {1, 1, 20000},
 });
 
 // Time passes only when everybody sleeps. So who sleeps in the poller for the
@@ -332,7 +332,7 @@ const Registered kTimer({
     .delayable = ofSchedOrP,
     .hasty = false,
     .quick = {1, 1, 300},
-    .full = {2, 1, 5000},
+    .full = {2, 0, 5000},
 });
 
 }  // namespace
