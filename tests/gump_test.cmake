@@ -99,6 +99,9 @@ endfunction()
 
 # gump_fuzz_test(name SEED path...): the tests <path> as fuzz/<name> again, briefly, while the scheduler shuffles.
 function(gump_fuzz_test name seed)
+  if(GUMP_SANITIZE OR CMAKE_CROSSCOMPILING)
+    return()
+  endif()
   set(programs)
   foreach(path IN LISTS ARGN)
     string(REPLACE "/" "_" target test_${path})
