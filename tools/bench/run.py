@@ -87,6 +87,10 @@ WORKLOADS = [
     Workload("STW/goroutine", "stop_world", "p99-us"),
     Workload("STOP/goroutine", "stop_world", "p99-us", limit=1000),
     Workload("STW/goroutine", "stop_world", "max-us"),
+    Workload("CONNS/idle", "conns", "B/conn", procs=(1,), limit=6144),
+    Workload("CONNS/idle", "conns", "cpu-%", procs=(1,), limit=0.5),
+    Workload("CONNS/accept", "conns", "us/conn", procs=(1,), ratio=1.0),
+    Workload("CONNS/accept", "conns", "cpu-us", procs=(1,), ratio=1.0),
     Workload("OVERHEAD/2", "overhead", "off-ms", procs=(2,)),
     Workload("OVERHEAD/2", "overhead", "lost-%", procs=(2,)),
     Workload("OVERHEAD/2", "overhead", "cpu-lost-%", procs=(2,)),
@@ -268,6 +272,7 @@ def main():
     os.environ["BENCH_LOADGEN"] = str(args.build.resolve() / "tools/bench/bench_loadgen")
     if any(w.problem == "file" for w in workloads):
         write_data(args.build / "bench-data")
+    os.environ["BENCH_DIALER"] = str(args.build.resolve() / "tools/bench/bench_dialer")
     contenders = [Contender("gump", ours_in(args.build))]
     go_binary = build_go(args.go, args.build)
     if go_binary is not None:

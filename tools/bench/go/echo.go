@@ -17,15 +17,20 @@ func pinTo(cpu int) {
 	syscall.RawSyscall(syscall.SYS_SCHED_SETAFFINITY, 0, unsafe.Sizeof(set), uintptr(unsafe.Pointer(&set)))
 }
 
+// startPinned starts the program anew, pinned: threads that exist keep what they have.
+func startPinned(cpu int) {
+	if os.Getenv("BENCH_PINNED") != "" {
+		return
+	}
+	pinTo(cpu)
+	os.Setenv("BENCH_PINNED", "1")
+	self, _ := os.Executable()
+	syscall.Exec(self, os.Args, os.Environ())
+}
+
 // echo: W13. BENCH_LOADGEN is the client.
 func echo(o options) {
-	// Threads that exist keep what they have: start anew, pinned.
-	if os.Getenv("BENCH_PINNED") == "" {
-		pinTo(0)
-		os.Setenv("BENCH_PINNED", "1")
-		self, _ := os.Executable()
-		syscall.Exec(self, os.Args, os.Environ())
-	}
+	startPinned(0)
 	for _, connections := range []int{100, 1000, 5000} {
 		workload := fmt.Sprintf("W13/%d", connections)
 		for r := 0; r < o.reps && o.selected(workload); r++ {

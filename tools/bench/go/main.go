@@ -13,6 +13,7 @@ import (
 var problems = map[string]func(options){
 	"block":      block,
 	"chan_queue": chanQueue,
+	"conns":      conns,
 	"echo":       echo,
 	"fib":        fibonacci,
 	"file":       file,
