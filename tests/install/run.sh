@@ -7,7 +7,7 @@ shared=OFF
 
 rm -rf "$work/prefix" "$work/consumer"
 cmake -G Ninja -S "$source" -B "$work/library" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_BUILD_TYPE=Release \
-  -DGUMP_WERROR=ON -DCMAKE_UNITY_BUILD=ON -DBUILD_SHARED_LIBS=$shared -DGUMP_BUILD_TESTS=OFF -DGUMP_BUILD_EXAMPLES=OFF -DCMAKE_INSTALL_PREFIX="$work/prefix"
+  -DCMAKE_UNITY_BUILD=ON -DBUILD_SHARED_LIBS=$shared -DGUMP_BUILD_TESTS=OFF -DGUMP_BUILD_EXAMPLES=OFF -DCMAKE_INSTALL_PREFIX="$work/prefix"
 cmake --build "$work/library"
 cmake --install "$work/library"
 

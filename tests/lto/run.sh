@@ -4,8 +4,8 @@
 set -euo pipefail
 kind=$1 source=$2 work=$3
 case $kind in
-  full) compiler=g++ tools=(gcc-ar) linker='' ;;
-  thin) compiler=clang++ tools=(llvm-ar ld.lld) linker=-fuse-ld=lld ;;
+  full) compiler=g++ tools=(gcc-ar) linker='' flags=-Wno-subobject-linkage ;; # it takes a unity build for a header
+  thin) compiler=clang++ tools=(llvm-ar ld.lld) linker=-fuse-ld=lld flags='' ;;
 esac
 [ "$(uname -m)" = x86_64 ] || exit 77
 for tool in "$compiler" "${tools[@]}" objdump python3; do
@@ -16,11 +16,11 @@ for tool in "$compiler" "${tools[@]}" objdump python3; do
 done
 
 cmake -G Ninja -S "$source/tests/lto" -B "$work" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_BUILD_TYPE=Release \
-  -DGUMP_WERROR=ON -DCMAKE_UNITY_BUILD=ON -DBUILD_SHARED_LIBS=OFF -DCMAKE_EXE_LINKER_FLAGS="$linker"
+  -DGUMP_WERROR=ON -DCMAKE_UNITY_BUILD=ON -DBUILD_SHARED_LIBS=OFF -DCMAKE_EXE_LINKER_FLAGS="$linker" -DCMAKE_CXX_FLAGS="$flags"
 cmake --build "$work"
 
 # The kind that was asked for is the kind that was used: g++'s objects have LTO sections, clang's are bitcode.
-object=$(find "$work" -path '*gump_runtime*' -name 'unity_0_cxx.cxx.o')
+object=$(find "$work" -name 'tls.cc.o')
 case $kind in
   full) readelf -SW "$object" | grep -q '\.gnu\.lto_' ;;
   thin) [ "$(head -c 2 "$object")" = BC ] ;;
