@@ -324,6 +324,13 @@ void Ring::inject() {
   GList list = r.toRun;
   injectglist(&list);
   netpollAdjustWaiters(r.delta);
+  // They may have run, and gone to sleep for good, while they still counted as
+  // waiters: then checkdead has seen a poll that is not in vain. It looks
+  // again.
+  if (r.delta != 0 && !netpollAnyWaiters()) {
+    LockScope l(&sched.lock);
+    checkdead();
+  }
 }
 
 void Ring::run() {

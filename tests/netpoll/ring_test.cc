@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "gump/chan.h"
 #include "gump/go.h"
 #include "gump/net.h"
 #include "gump/os.h"
@@ -202,6 +203,20 @@ TEST_P(RingTest, FilesKeepTheirPosition) {
       }
       EXPECT_EQ(f.Read(absl::MakeSpan(block.get(), kBlock)).value_or(1), 0u);
     });
+  }
+}
+
+// Whoever has just been answered may be the last who runs.
+TEST(RingDeathTest, ADeadlockAfterTheLastCallIsReported) {
+  for (int i = 0; i < 20; i++) {
+    EXPECT_EXIT(gump::Run([] {
+                  if (ringStart() == 0) {
+                    char c;
+                    (void)ringRead(-1, &c, 1, 0);
+                  }
+                  make_chan<void>().Recv();
+                }),
+                ::testing::ExitedWithCode(2), "all goroutines are asleep");
   }
 }
 
