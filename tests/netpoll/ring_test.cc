@@ -27,6 +27,7 @@
 #include "gump/sync.h"
 #include "gump/time.h"
 #include "tests/netpoll/poll_testing.h"
+#include "tests/testing/errno_access.h"
 #include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -85,10 +86,10 @@ TEST_P(RingTest, ErrorsAreReturned) {
 // errno belongs to the goroutine, and the ring leaves it alone.
 TEST_P(RingTest, ErrnoIsLeftAlone) {
   Run([] {
-    errno = EDOM;
+    testing::SetErrno(EDOM);
     char buf[1];
     (void)ringRead(-1, buf, 1, 0);
-    EXPECT_EQ(errno, EDOM);
+    EXPECT_EQ(testing::GetErrno(), EDOM);
   });
 }
 
