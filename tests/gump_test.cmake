@@ -126,7 +126,7 @@ function(gump_diff_programs target main first last)
   file(GLOB programs ${folder}/cc/*.cc)
   gump_executable(${target} ${main} ${programs})
   # Their speed does not matter, their number does.
-  target_compile_options(${target} PRIVATE -O1)
+  target_compile_options(${target} PRIVATE -O0)
 endfunction()
 
 # gump_diff_tests(main): a few programs in the daily test; tools/gump diff asks for more of them. Under qemu-user there are
@@ -135,7 +135,7 @@ function(gump_diff_tests main)
   if(CMAKE_CROSSCOMPILING)
     return()
   endif()
-  gump_diff_programs(test_diff_programs ${main} 1 60)
+  gump_diff_programs(test_diff_programs ${main} 1 50)
   add_test(NAME diff/programs COMMAND ${CMAKE_CURRENT_LIST_DIR}/diff/compare.py --jobs 2
     ${PROJECT_BINARY_DIR}/test_diff_programs/expected.json $<TARGET_FILE:test_diff_programs>)
   # Programs that end in the middle leave much behind.

@@ -76,7 +76,7 @@ class Program:
         return f"(v*{a}+{b})%{MOD}", lambda v: (v * a + b) % MOD
 
     def close_after(self, w, c):
-        self.add("go([=] { $w->Wait(); $c.Close(); });", "go func() { $w.Wait(); close($c) }()", w=w, c=c)
+        self.add("Go([=] { $w->Wait(); $c.Close(); });", "go func() { $w.Wait(); close($c) }()", w=w, c=c)
 
     # -- the program
 
@@ -97,7 +97,7 @@ class Program:
 def source_loop(p):
     c, n = p.chan(), p.rng.randrange(30)
     text, f = p.func()
-    p.add("go([=] { for (I v = 0; v < $n; v++) $c.Send($f); $c.Close(); });",
+    p.add("Go([=] { for (I v = 0; v < $n; v++) $c.Send($f); $c.Close(); });",
           "go func() { for v := int64(0); v < $n; v++ { $c <- $f }; close($c) }()", c=c, n=n, f=text)
     return c, [f(v) for v in range(n)]
 
@@ -105,7 +105,7 @@ def source_loop(p):
 def source_many(p):
     c, w, n = p.chan(), p.group(), p.rng.randrange(1, 20)
     text, f = p.func()
-    p.add("for (I v = 0; v < $n; v++) { $w->Add(1); go([=] { $c.Send($f); $w->Done(); }); }",
+    p.add("for (I v = 0; v < $n; v++) { $w->Add(1); Go([=] { $c.Send($f); $w->Done(); }); }",
           "for v := int64(0); v < $n; v++ { v := v; $w.Add(1); go func() { $c <- $f; $w.Done() }() }",
           c=c, w=w, n=n, f=text)
     p.close_after(w, c)
@@ -117,10 +117,10 @@ def source_cancelled(p):
     inner, c, x, n = p.chan(), p.chan(), p.name("x"), p.rng.randrange(1, 20)
     text, f = p.func()
     p.add("""auto p$x = context::WithCancel(context::Background()); auto $x = p$x.first; auto s$x = p$x.second;
-  go([=] { for (I v = 0;; v++) { bool stop = false;
-    select(Send($i, I{$f}), Recv($x.Done(), [&] { stop = true; }));
+  Go([=] { for (I v = 0;; v++) { bool stop = false;
+    select(Send($i, I{$f}), OnDone($x.Done(), [&] { stop = true; }));
     if (stop) return; } });
-  go([=] { for (int i = 0; i < $n; i++) $c.Send(*$i.Recv()); s$x(); $c.Close(); });""",
+  Go([=] { for (int i = 0; i < $n; i++) $c.Send(*$i.Recv()); s$x(); $c.Close(); });""",
           """$x, s$x := context.WithCancel(context.Background())
   go func() { for v := int64(0); ; v++ {
     select { case $i <- $f: case <-$x.Done(): return } } }()
@@ -131,7 +131,7 @@ def source_cancelled(p):
 def source_recovered(p):
     """One in three panics, and the panic is what is sent."""
     c, n = p.chan(), p.rng.randrange(20)
-    p.add("""go([=] { for (I v = 0; v < $n; v++) {
+    p.add("""Go([=] { for (I v = 0; v < $n; v++) {
     try { if (v % 3 == 0) panic("odd"); $c.Send(v); } catch (const PanicError& e) { $c.Send(1000 + v); } }
     $c.Close(); });""",
           """go func() { for v := int64(0); v < $n; v++ { func() {
@@ -145,9 +145,9 @@ def source_recovered(p):
 def source_queue(p):
     """Filled under a mutex by several, sent by one."""
     c, w, k, n = p.chan(), p.group(), p.lock(), p.rng.randrange(1, 8)
-    p.add("""for (I v = 0; v < $n; v++) { $w->Add(1); go([=] {
+    p.add("""for (I v = 0; v < $n; v++) { $w->Add(1); Go([=] {
     $k->mu.Lock(); $k->queue.push_back(v); $k->mu.Unlock(); $w->Done(); }); }
-  go([=] { $w->Wait(); for (I v : $k->queue) $c.Send(v); $c.Close(); });""",
+  Go([=] { $w->Wait(); for (I v : $k->queue) $c.Send(v); $c.Close(); });""",
           """for v := int64(0); v < $n; v++ { v := v; $w.Add(1); go func() {
     $k.mu.Lock(); $k.queue = append($k.queue, v); $k.mu.Unlock(); $w.Done() }() }
   go func() { $w.Wait(); for _, v := range $k.queue { $c <- v }; close($c) }()""", c=c, w=w, k=k, n=n)
@@ -156,7 +156,7 @@ def source_queue(p):
 
 def source_once(p):
     c, w, k, n = p.chan(), p.group(), p.lock(), p.rng.randrange(1, 8)
-    p.add("""for (I v = 0; v < $n; v++) { $w->Add(1); go([=] {
+    p.add("""for (I v = 0; v < $n; v++) { $w->Add(1); Go([=] {
     $k->once.Do([&] { $c.Send(777); }); $c.Send(v); $w->Done(); }); }""",
           """for v := int64(0); v < $n; v++ { v := v; $w.Add(1); go func() {
     $k.once.Do(func() { $c <- 777 }); $c <- v; $w.Done() }() }""", c=c, w=w, k=k, n=n)
@@ -169,7 +169,7 @@ def source_timers(p):
         return source_loop(p)
     c, w, n = p.chan(), p.group(), p.rng.randrange(1, 5)
     p.add("""for (I v = 0; v < $n; v++) { $w->Add(1);
-    time::AfterFunc(absl::Microseconds(100 * (v % 3)), [=] { $c.Send(v); $w->Done(); }); }""",
+    After(absl::Microseconds(100 * (v % 3)), [=] { $c.Send(v); $w->Done(); }); }""",
           """for v := int64(0); v < $n; v++ { v := v; $w.Add(1)
     time.AfterFunc(time.Duration(100*(v%3))*time.Microsecond, func() { $c <- v; $w.Done() }) }""", c=c, w=w, n=n)
     p.close_after(w, c)
@@ -180,7 +180,7 @@ def source_ticker(p):
     if not p.timers:
         return source_many(p)
     c, n = p.chan(), p.rng.randrange(1, 4)
-    p.add("""go([=] { auto t = time::NewTicker(absl::Microseconds(300));
+    p.add("""Go([=] { auto t = time::NewTicker(absl::Microseconds(300));
     for (I v = 0; v < $n; v++) { t.C.Recv(); $c.Send(v); } t.Stop(); $c.Close(); });""",
           """go func() { t := time.NewTicker(300 * time.Microsecond)
     for v := int64(0); v < $n; v++ { <-t.C; $c <- v }; t.Stop(); close($c) }()""", c=c, n=n)
@@ -191,7 +191,7 @@ def source_sleepers(p):
     if not p.timers:
         return source_many(p)
     c, w, n = p.chan(), p.group(), p.rng.randrange(1, 10)
-    p.add("""for (I v = 0; v < $n; v++) $w->Go([=] { time::Sleep(absl::Microseconds(v * 37)); $c.Send(v); });""",
+    p.add("""for (I v = 0; v < $n; v++) GoIn($w, [=] { time::Sleep(absl::Microseconds(v * 37)); $c.Send(v); });""",
           """for v := int64(0); v < $n; v++ { v := v; $w.Add(1); go func() {
     defer $w.Done(); time.Sleep(time.Duration(v*37) * time.Microsecond); $c <- v }() }""", c=c, w=w, n=n)
     p.close_after(w, c)
@@ -207,7 +207,7 @@ SOURCES = [source_loop, source_many, source_cancelled, source_recovered, source_
 def node_map(p, c, values):
     d = p.chan()
     text, f = p.func()
-    p.add("go([=] { for (I v : $c) $d.Send($f); $d.Close(); });",
+    p.add("Go([=] { for (I v : $c) $d.Send($f); $d.Close(); });",
           "go func() { for v := range $c { $d <- $f }; close($d) }()", c=c, d=d, f=text)
     return d, [f(v) for v in values]
 
@@ -215,7 +215,7 @@ def node_map(p, c, values):
 def node_pool(p, c, values):
     d, w, n = p.chan(), p.group(), p.rng.randrange(1, 9)
     text, f = p.func()
-    p.add("for (int i = 0; i < $n; i++) $w->Go([=] { while (auto r = $c.Recv()) { I v = *r; $d.Send($f); } });",
+    p.add("for (int i = 0; i < $n; i++) GoIn($w, [=] { while (auto r = $c.Recv()) { I v = *r; $d.Send($f); } });",
           """for i := 0; i < $n; i++ { $w.Add(1); go func() { defer $w.Done(); for { v, ok := <-$c
     if !ok { return }
     $d <- $f } }() }""", c=c, d=d, w=w, n=n, f=text)
@@ -225,14 +225,14 @@ def node_pool(p, c, values):
 
 def node_filter(p, c, values):
     d, m = p.chan(), p.rng.randrange(2, 5)
-    p.add("go([=] { I v; while ($c >> v) { if (v % $m == 0) continue; $d << v; } $d.Close(); });",
+    p.add("Go([=] { I v; while ($c >> v) { if (v % $m == 0) continue; $d << v; } $d.Close(); });",
           "go func() { for v := range $c { if v%$m == 0 { continue }; $d <- v }; close($d) }()", c=c, d=d, m=m)
     return d, [v for v in values if v % m != 0]
 
 
 def node_sum(p, c, values):
     d = p.chan()
-    p.add("go([=] { I sum = 0; for (I v : $c) sum += v; $d.Send(sum); $d.Close(); });",
+    p.add("Go([=] { I sum = 0; for (I v : $c) sum += v; $d.Send(sum); $d.Close(); });",
           "go func() { sum := int64(0); for v := range $c { sum += v }; $d <- sum; close($d) }()", c=c, d=d)
     return d, [sum(values)]
 
@@ -241,7 +241,7 @@ def node_spawn(p, c, values):
     """A goroutine for each value."""
     d, w = p.chan(), p.group()
     text, f = p.func()
-    p.add("""go([=] { for (I v : $c) { $w->Add(1); go([=] { runtime::Gosched(); $d.Send($f); $w->Done(); }); }
+    p.add("""Go([=] { for (I v : $c) { $w->Add(1); Go([=] { runtime::Gosched(); $d.Send($f); $w->Done(); }); }
     $w->Wait(); $d.Close(); });""",
           """go func() { for v := range $c { v := v; $w.Add(1); go func() { runtime.Gosched(); $d <- $f; $w.Done() }() }
     $w.Wait(); close($d) }()""", c=c, d=d, w=w, f=text)
@@ -253,7 +253,7 @@ def node_limited(p, c, values):
     d, w, s, n = p.chan(), p.group(), p.name("s"), p.rng.randrange(1, 4)
     text, f = p.func()
     p.add("""auto $s = make_chan<void>($n);
-  go([=] { for (I v : $c) { $s.Send(); $w->Go([=] { $d.Send($f); $s.Recv(); }); } $w->Wait(); $d.Close(); });""",
+  Go([=] { for (I v : $c) { $s.Send(); GoIn($w, [=] { $d.Send($f); $s.Recv(); }); } $w->Wait(); $d.Close(); });""",
           """$s := make(chan struct{}, $n)
   go func() { for v := range $c { v := v; $s <- struct{}{}; $w.Add(1)
     go func() { defer $w.Done(); $d <- $f; <-$s }() }; $w.Wait(); close($d) }()""", c=c, d=d, w=w, s=s, n=n, f=text)
@@ -265,10 +265,10 @@ def node_server(p, c, values):
     d, w, r, n = p.chan(), p.group(), p.name("r"), p.rng.randrange(1, 5)
     text, f = p.func()
     p.add("""auto $r = make_chan<Request>($m);
-  go([=] { for (Request q : $r) { I v = q.v; q.reply.Send($f); } });
-  for (int i = 0; i < $n; i++) $w->Go([=] { auto reply = make_chan<I>();
+  Go([=] { for (Request q : $r) { I v = q.v; q.reply.Send($f); } });
+  for (int i = 0; i < $n; i++) GoIn($w, [=] { auto reply = make_chan<I>();
     for (I v : $c) { $r.Send({v, reply}); $d.Send(*reply.Recv()); } });
-  go([=] { $w->Wait(); $r.Close(); $d.Close(); });""",
+  Go([=] { $w->Wait(); $r.Close(); $d.Close(); });""",
           """$r := make(chan Request, $m)
   go func() { for q := range $r { v := q.v; q.reply <- $f } }()
   for i := 0; i < $n; i++ { $w.Add(1); go func() { defer $w.Done(); reply := make(chan int64)
@@ -279,8 +279,8 @@ def node_server(p, c, values):
 
 def node_polling(p, c, values):
     d = p.chan()
-    p.add("""go([=] { for (bool more = true; more;) {
-    select(Recv($c, [&](I v, bool ok) { more = ok; if (ok) $d.Send(v); }), Default([] { runtime::Gosched(); })); }
+    p.add("""Go([=] { for (bool more = true; more;) {
+    select(OnRecv($c, [&](I v, bool ok) { more = ok; if (ok) $d.Send(v); }), Otherwise([] { runtime::Gosched(); })); }
     $d.Close(); });""",
           """go func() { for more := true; more; {
     select { case v, ok := <-$c: more = ok; if ok { $d <- v }
@@ -291,7 +291,7 @@ def node_polling(p, c, values):
 
 def node_trysend(p, c, values):
     d = p.chan()
-    p.add("go([=] { for (I v : $c) while (!$d.TrySend(v)) runtime::Gosched(); $d.Close(); });",
+    p.add("Go([=] { for (I v : $c) while (!$d.TrySend(v)) runtime::Gosched(); $d.Close(); });",
           """go func() { for v := range $c { for sent := false; !sent; {
     select { case $d <- v: sent = true
     default: runtime.Gosched() } } }; close($d) }()""", c=c, d=d)
@@ -301,9 +301,9 @@ def node_trysend(p, c, values):
 def node_cond(p, c, values):
     """A queue with a condition variable between two goroutines."""
     d, k = p.chan(), p.lock()
-    p.add("""go([=] { for (I v : $c) { $k->mu.Lock(); $k->queue.push_back(v); $k->mu.Unlock(); $k->cond.Signal(); }
+    p.add("""Go([=] { for (I v : $c) { $k->mu.Lock(); $k->queue.push_back(v); $k->mu.Unlock(); $k->cond.Signal(); }
     $k->mu.Lock(); $k->done = true; $k->mu.Unlock(); $k->cond.Broadcast(); });
-  go([=] { for (;;) { $k->mu.Lock(); while ($k->queue.empty() && !$k->done) $k->cond.Wait();
+  Go([=] { for (;;) { $k->mu.Lock(); while ($k->queue.empty() && !$k->done) $k->cond.Wait();
       std::vector<I> got; got.swap($k->queue); bool done = $k->done; $k->mu.Unlock();
       for (I v : got) $d.Send(v);
       if (done && got.empty()) break; }
@@ -323,8 +323,8 @@ def node_timeout(p, c, values):
     if not p.timers:
         return node_map(p, c, values)
     d = p.chan()
-    p.add("""go([=] { for (bool more = true; more;) { auto t = time::NewTimer(absl::Hours(1));
-    select(Recv($c, [&](I v, bool ok) { more = ok; if (ok) $d.Send(v); }), Recv(t.C, [&] { $d.Send(-1); }));
+    p.add("""Go([=] { for (bool more = true; more;) { auto t = time::NewTimer(absl::Hours(1));
+    select(OnRecv($c, [&](I v, bool ok) { more = ok; if (ok) $d.Send(v); }), OnTime(t.C, [&] { $d.Send(-1); }));
     t.Stop(); } $d.Close(); });""",
           """go func() { for more := true; more; { t := time.NewTimer(time.Hour)
     select { case v, ok := <-$c: more = ok; if ok { $d <- v }
@@ -337,8 +337,8 @@ def node_deadline(p, c, values):
     """Beside a context that is cancelled when all is done."""
     d, x = p.chan(), p.name("x")
     p.add("""auto p$x = context::WithCancel(context::Background()); auto $x = p$x.first; auto s$x = p$x.second;
-  go([=] { for (bool more = true; more;) select(Recv($c, [&](I v, bool ok) { more = ok; if (ok) $d.Send(v); }),
-      Recv($x.Done(), [&] { $d.Send(-1); more = false; }));
+  Go([=] { for (bool more = true; more;) select(OnRecv($c, [&](I v, bool ok) { more = ok; if (ok) $d.Send(v); }),
+      OnDone($x.Done(), [&] { $d.Send(-1); more = false; }));
     s$x(); $x.Done().Recv(); $d.Close(); });""",
           """$x, s$x := context.WithCancel(context.Background())
   go func() { for more := true; more; { select { case v, ok := <-$c: more = ok; if ok { $d <- v }
@@ -355,9 +355,9 @@ NODES = [node_map, node_pool, node_filter, node_sum, node_spawn, node_limited, n
 
 def join_select(p, a, b):
     d = p.chan()
-    p.add("""go([=] { C a = $a, b = $b; while (a || b) select(
-      Recv(a, [&](I v, bool ok) { if (ok) $d.Send(v); else a = C(); }),
-      Recv(b, [&](I v, bool ok) { if (ok) $d.Send(v); else b = C(); }));
+    p.add("""Go([=] { C a = $a, b = $b; while (a || b) select(
+      OnRecv(a, [&](I v, bool ok) { if (ok) $d.Send(v); else a = C(); }),
+      OnRecv(b, [&](I v, bool ok) { if (ok) $d.Send(v); else b = C(); }));
     $d.Close(); });""",
           """go func() { a, b := $a, $b; for a != nil || b != nil { select {
       case v, ok := <-a: if ok { $d <- v } else { a = nil }
@@ -368,7 +368,7 @@ def join_select(p, a, b):
 
 def join_forward(p, a, b):
     d, w = p.chan(), p.group()
-    p.add("for (C c : {$a, $b}) $w->Go([=] { for (I v : c) $d.Send(v); });",
+    p.add("for (C c : {$a, $b}) GoIn($w, [=] { for (I v : c) $d.Send(v); });",
           "for _, c := range []chan int64{$a, $b} { c := c; $w.Add(1); go func() { defer $w.Done(); for v := range c { $d <- v } }() }",
           a=a[0], b=b[0], d=d, w=w)
     p.close_after(w, d)
@@ -377,7 +377,7 @@ def join_forward(p, a, b):
 
 def join_dynamic(p, a, b):
     d = p.chan()
-    p.add("""go([=] { C in[2] = {$a, $b}; for (int open = 2; open > 0;) { I v = 0; bool ok = false;
+    p.add("""Go([=] { C in[2] = {$a, $b}; for (int open = 2; open > 0;) { I v = 0; bool ok = false;
       std::vector<SelectCase> cases; for (C& c : in) cases.push_back(Recv(c, &v, &ok));
       int i = select(absl::MakeSpan(cases)); if (ok) { $d.Send(v); } else { in[i] = C(); open--; } }
     $d.Close(); });""",
@@ -394,7 +394,7 @@ JOINTS = [join_select, join_forward, join_dynamic]
 
 def split(p, c, values):
     a, b = p.chan(), p.chan()
-    p.add("go([=] { for (I v : $c) (v % 2 == 0 ? $a : $b).Send(v); $a.Close(); $b.Close(); });",
+    p.add("Go([=] { for (I v : $c) (v % 2 == 0 ? $a : $b).Send(v); $a.Close(); $b.Close(); });",
           "go func() { for v := range $c { if v%2 == 0 { $a <- v } else { $b <- v } }; close($a); close($b) }()",
           a=a, b=b, c=c)
     return [(a, [v for v in values if v % 2 == 0]), (b, [v for v in values if v % 2 != 0])]
@@ -403,8 +403,8 @@ def split(p, c, values):
 def tee(p, c, values):
     """Every value to both, in whichever order they take it."""
     a, b = p.chan(), p.chan()
-    p.add("""go([=] { for (I v : $c) { C a = $a, b = $b; for (int i = 0; i < 2; i++)
-      select(Send(a, v, [&] { a = C(); }), Send(b, v, [&] { b = C(); })); } $a.Close(); $b.Close(); });""",
+    p.add("""Go([=] { for (I v : $c) { C a = $a, b = $b; for (int i = 0; i < 2; i++)
+      select(OnSend(a, v, [&] { a = C(); }), OnSend(b, v, [&] { b = C(); })); } $a.Close(); $b.Close(); });""",
           """go func() { for v := range $c { a, b := $a, $b; for i := 0; i < 2; i++ {
       select { case a <- v: a = nil
       case b <- v: b = nil } } }; close($a); close($b) }()""", a=a, b=b, c=c)
@@ -423,7 +423,7 @@ def sink_each(p, c, values):
 
 def sink_sum(p, c, values):
     t, k, w, n = p.tag(), p.lock(), p.group(), p.rng.randrange(1, 5)
-    p.add("""for (int i = 0; i < $n; i++) $w->Go([=] { for (I v : $c) { $k->mu.Lock(); $k->n += v; $k->mu.Unlock(); } });
+    p.add("""for (int i = 0; i < $n; i++) GoIn($w, [=] { for (I v : $c) { $k->mu.Lock(); $k->n += v; $k->mu.Unlock(); } });
   $w->Wait(); out.Emit($t, $k->n);""",
           """for i := 0; i < $n; i++ { $w.Add(1); go func() { defer $w.Done()
     for v := range $c { $k.mu.Lock(); $k.n += v; $k.mu.Unlock() } }() }
@@ -434,7 +434,7 @@ def sink_sum(p, c, values):
 def sink_table(p, c, values):
     """Counted in a map under a read-write lock."""
     t, k, w = p.tag(), p.lock(), p.group()
-    p.add("""for (int i = 0; i < 3; i++) $w->Go([=] { for (I v : $c) {
+    p.add("""for (int i = 0; i < 3; i++) GoIn($w, [=] { for (I v : $c) {
     $k->rw.Lock(); $k->table[v % 10]++; $k->x++; $k->y++; $k->rw.Unlock();
     $k->rw.RLock(); if ($k->x != $k->y) std::abort(); $k->rw.RUnlock(); } });
   $w->Wait(); for (auto& [v, n] : $k->table) out.Emit($t, v * 1000 + n);""",
@@ -463,7 +463,7 @@ def network(p):
             edges.append(p.rng.choice(NODES)(p, *edges.pop()))
     w = p.group()
     for edge in edges:
-        p.add("$w->Go([=, &out] {", "$w.Add(1); go func() { defer $w.Done()", w=w)
+        p.add("GoIn($w, [=, &out] {", "$w.Add(1); go func() { defer $w.Done()", w=w)
         p.rng.choice(SINKS)(p, *edge)
         p.add("});", "}()")
     p.add("$w->Wait();", "$w.Wait()", w=w)
@@ -474,7 +474,7 @@ def network(p):
 
 def piece_pingpong(p):
     a, b, t, n = p.chan(), p.chan(), p.tag(), p.rng.randrange(1, 50)
-    p.add("""go([=] { for (I v : $a) $b.Send(v + 1); });
+    p.add("""Go([=] { for (I v : $a) $b.Send(v + 1); });
   { I v = 0; for (int i = 0; i < $n; i++) { $a.Send(v); v = *$b.Recv(); } $a.Close(); out.Emit($t, v); }""",
           """go func() { for v := range $a { $b <- v + 1 } }()
   { v := int64(0); for i := 0; i < $n; i++ { $a <- v; v = <-$b }; close($a); out.Emit($t, v) }""",
@@ -486,8 +486,8 @@ def piece_ring(p):
     t, n, m = p.tag(), p.rng.randrange(1, 12), p.rng.randrange(1, 6)
     f, l = p.name("f"), p.name("l")
     p.add("""C $f = make_chan<I>(), $l = $f;
-  for (int i = 0; i < $n; i++) { C in = $l, to = make_chan<I>(); $l = to; go([=] { for (I v : in) to.Send(v + 1); to.Close(); }); }
-  go([=] { for (I v = 0; v < $m; v++) $f.Send(v * 100); $f.Close(); });
+  for (int i = 0; i < $n; i++) { C in = $l, to = make_chan<I>(); $l = to; Go([=] { for (I v : in) to.Send(v + 1); to.Close(); }); }
+  Go([=] { for (I v = 0; v < $m; v++) $f.Send(v * 100); $f.Close(); });
   { I sum = 0; for (I v : $l) sum += v; out.Emit($t, sum); }""",
           """$f := make(chan int64); $l := $f
   for i := 0; i < $n; i++ { in, to := $l, make(chan int64); $l = to; go func() { for v := range in { to <- v + 1 }; close(to) }() }
@@ -499,7 +499,7 @@ def piece_ring(p):
 def piece_rounds(p):
     """A WaitGroup used again and again."""
     k, w, t, n, m = p.lock(), p.group(), p.tag(), p.rng.randrange(1, 8), p.rng.randrange(1, 8)
-    p.add("""for (int r = 0; r < $m; r++) { for (int i = 0; i < $n; i++) $w->Go([=] { $k->mu.Lock(); $k->n++; $k->mu.Unlock(); });
+    p.add("""for (int r = 0; r < $m; r++) { for (int i = 0; i < $n; i++) GoIn($w, [=] { $k->mu.Lock(); $k->n++; $k->mu.Unlock(); });
     $w->Wait(); out.Emit($t, $k->n); }""",
           """for r := 0; r < $m; r++ { for i := 0; i < $n; i++ { $w.Add(1); go func() { defer $w.Done(); $k.mu.Lock(); $k.n++; $k.mu.Unlock() }() }
     $w.Wait(); out.Emit($t, $k.n) }""", k=k, w=w, t=t, n=n, m=m)
@@ -509,7 +509,7 @@ def piece_rounds(p):
 
 def piece_broadcast(p):
     k, w, t, n = p.lock(), p.group(), p.tag(), p.rng.randrange(1, 10)
-    p.add("""for (int i = 0; i < $n; i++) $w->Go([=] { $k->mu.Lock(); while (!$k->done) $k->cond.Wait(); $k->n++; $k->mu.Unlock(); });
+    p.add("""for (int i = 0; i < $n; i++) GoIn($w, [=] { $k->mu.Lock(); while (!$k->done) $k->cond.Wait(); $k->n++; $k->mu.Unlock(); });
   runtime::Gosched(); $k->mu.Lock(); $k->done = true; $k->cond.Broadcast(); $k->mu.Unlock(); $w->Wait(); out.Emit($t, $k->n);""",
           """for i := 0; i < $n; i++ { $w.Add(1); go func() { defer $w.Done(); $k.mu.Lock(); for !$k.done { $k.cond.Wait() }; $k.n++; $k.mu.Unlock() }() }
   runtime.Gosched(); $k.mu.Lock(); $k.done = true; $k.cond.Broadcast(); $k.mu.Unlock(); $w.Wait(); out.Emit($t, $k.n)""",
@@ -524,8 +524,8 @@ def piece_tries(p):
     p.add("""auto $c = make_chan<I>($cap);
   for (I v = 0; v < $n; v++) out.Emit($t, select(Send($c, v), Default()));
   out.Emit($t, 10 + static_cast<I>($c.Len())); $c.Close();
-  for (int i = 0; i < 6; i++) select(Recv($c, [&](I v, bool ok) { out.Emit($t, ok ? 100 + v : 200); }), Default([&] { out.Emit($t, 300); }));
-  C n$c; select(Recv(n$c, [&] { out.Emit($t, 400); }), Send(n$c, 1, [&] { out.Emit($t, 500); }), Default([&] { out.Emit($t, 600); }));""",
+  for (int i = 0; i < 6; i++) select(OnRecv($c, [&](I v, bool ok) { out.Emit($t, ok ? 100 + v : 200); }), Otherwise([&] { out.Emit($t, 300); }));
+  C n$c; select(OnRecv(n$c, [&](I, bool) { out.Emit($t, 400); }), OnSend(n$c, 1, [&] { out.Emit($t, 500); }), Otherwise([&] { out.Emit($t, 600); }));""",
           """$c := make(chan int64, $cap)
   for v := int64(0); v < $n; v++ { select { case $c <- v: out.Emit($t, 0)
     default: out.Emit($t, 1) } }
@@ -546,7 +546,7 @@ def piece_contexts(p):
     p.add("""auto p$x = context::WithCancel(context::Background()); auto q$x = context::WithCancel(p$x.first);
   auto u$x = context::WithCancel(q$x.first);
   u$x.second(); u$x.first.Done().Recv(); out.Emit($t, q$x.first.Err().ok() ? 1 : 2);
-  { auto ctx = q$x.first; for (int i = 0; i < $n; i++) $w->Go([=, &out] { ctx.Done().Recv(); out.Text($t, std::string(ctx.Err().message())); }); }
+  { auto ctx = q$x.first; for (int i = 0; i < $n; i++) GoIn($w, [=, &out] { ctx.Done().Recv(); out.Text($t, std::string(ctx.Err().message())); }); }
   p$x.second(); $w->Wait();""",
           """p$x, pc$x := context.WithCancel(context.Background()); q$x, qc$x := context.WithCancel(p$x)
   u$x, uc$x := context.WithCancel(q$x)
@@ -597,7 +597,7 @@ def piece_timers(p):
         return piece_tries(p)
     t, c = p.tag(), p.name("c")
     p.add("""{ auto a = time::NewTimer(absl::Hours(1)); out.Emit($t, a.Stop()); out.Emit($t, a.Stop()); out.Emit($t, a.Reset(absl::Microseconds(50))); a.C.Recv(); }
-  auto $c = make_chan<I>(1); { auto b = time::AfterFunc(absl::Hours(1), [=] { $c.Send(5); }); out.Emit($t, b.Stop()); out.Emit($t, b.Reset(absl::Microseconds(50))); out.Emit($t, *$c.Recv()); }""",
+  auto $c = make_chan<I>(1); { auto b = After(absl::Hours(1), [=] { $c.Send(5); }); out.Emit($t, b.Stop()); out.Emit($t, b.Reset(absl::Microseconds(50))); out.Emit($t, *$c.Recv()); }""",
           """{ a := time.NewTimer(time.Hour); out.Emit($t, truth(a.Stop())); out.Emit($t, truth(a.Stop())); out.Emit($t, truth(a.Reset(50 * time.Microsecond))); <-a.C }
   $c := make(chan int64, 1); { b := time.AfterFunc(time.Hour, func() { $c <- 5 }); out.Emit($t, truth(b.Stop())); out.Emit($t, truth(b.Reset(50 * time.Microsecond))); out.Emit($t, <-$c) }""",
           t=t, c=c)
@@ -607,7 +607,7 @@ def piece_timers(p):
 
 def piece_goexit(p):
     t, w, n = p.tag(), p.group(), p.rng.randrange(1, 5)
-    p.add("""for (I v = 0; v < $n; v++) { $w->Add(1); go([=, &out] { defer a([&] { $w->Done(); }); defer b([&] { out.Emit($t, v); });
+    p.add("""for (I v = 0; v < $n; v++) { $w->Add(1); Go([=, &out] { defer a([&] { $w->Done(); }); defer b([&] { out.Emit($t, v); });
     if (v % 2 == 0) runtime::Goexit();
     out.Emit($t, 100 + v); }); }
   $w->Wait();""",
@@ -637,7 +637,7 @@ def piece_tree(p):
     """Goroutines that start goroutines."""
     f, t, n = p.name("f"), p.tag(), p.rng.randrange(1, 10)
     p.add("""std::function<I(I)> $f; $f = [&] (I n) -> I { if (n < 2) return n; auto c = make_chan<I>();
-    for (I i = 1; i <= 2; i++) go([=, &$f] { c.Send($f(n - i)); });
+    for (I i = 1; i <= 2; i++) Go([=, &$f] { c.Send($f(n - i)); });
     I a = *c.Recv(); return a + *c.Recv(); };
   out.Emit($t, $f($n));""",
           """var $f func(n int64) int64; $f = func(n int64) int64 { if n < 2 { return n }; c := make(chan int64)
@@ -667,7 +667,7 @@ def exits(p):
     if where:
         p.add("std::exit($n);", "os.Exit($n)", n=code)
     else:
-        p.add("go([] { std::exit($n); }); select();", "go func() { os.Exit($n) }(); select {}", n=code)
+        p.add("Go([] { std::exit($n); }); select();", "go func() { os.Exit($n) }(); select {}", n=code)
     return code, ""
 
 
@@ -675,7 +675,7 @@ def dies(p, cc, go, text):
     if p.rng.random() < 0.5:
         p.add(cc, go)
     else:
-        p.add("go([=] { " + cc + " }); select();", "go func() { " + go + " }(); select {}")
+        p.add("Go([=] { " + cc + " }); select();", "go func() { " + go + " }(); select {}")
     return 2, text
 
 
@@ -690,7 +690,7 @@ def sends_closed(p):
 
 def closed_under_sender(p):
     c = p.name("c")
-    p.add("auto $c = make_chan<I>(); go([=] { $c.Send(1); }); runtime::Gosched(); $c.Close(); select();",
+    p.add("auto $c = make_chan<I>(); Go([=] { $c.Send(1); }); runtime::Gosched(); $c.Close(); select();",
           "$c := make(chan int64); go func() { $c <- 1 }(); runtime.Gosched(); close($c); select {}", c=c)
     return 2, "panic: send on closed channel"
 
@@ -743,7 +743,7 @@ def asleep_select(p):
 def asleep_others(p):
     """Goroutines that wait for one another, and main for them."""
     a, b, w = p.chan(), p.chan(), p.group()
-    p.add("$w->Go([=] { $a.Recv(); $b.Send(1); }); $w->Go([=] { $b.Recv(); $a.Send(1); }); $w->Wait();",
+    p.add("GoIn($w, [=] { $a.Recv(); $b.Send(1); }); GoIn($w, [=] { $b.Recv(); $a.Send(1); }); $w->Wait();",
           "$w.Add(2); go func() { <-$a; $b <- 1; $w.Done() }(); go func() { <-$b; $a <- 1; $w.Done() }(); $w.Wait()",
           a=a, b=b, w=w)
     return ASLEEP

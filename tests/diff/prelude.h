@@ -48,6 +48,56 @@ struct Request {
 };
 using R = chan<Request>;
 
+// A Task is a function to be called once. This and what follows keep the
+// compiler from making the library's templates anew for every lambda: there are
+// twenty in a program, and thousands of programs.
+class Task {
+ public:
+  template <class F>
+  Task(F f)  // NOLINT(google-explicit-constructor): from a lambda
+      : f_(new F(static_cast<F&&>(f))), call_([](void* p) {
+          struct Owned {
+            F* f;
+            ~Owned() { delete f; }
+          } owned{static_cast<F*>(p)};
+          (*owned.f)();
+        }) {}
+  void operator()() const { call_(f_); }
+
+ private:
+  void* f_;
+  void (*call_)(void*);
+};
+
+void Go(Task t);
+void GoIn(const WG& w, Task t);
+time::Timer After(absl::Duration d, Task t);
+
+// A Handler refers to a lambda of the same statement.
+template <class... A>
+class HandlerOf {
+ public:
+  template <class F>
+  HandlerOf(const F& f)  // NOLINT(google-explicit-constructor): likewise
+      : f_(&f), call_([](const void* p, A... a) {
+          (*static_cast<const F*>(p))(a...);
+        }) {}
+  void operator()(A... a) const { call_(f_, a...); }
+
+ private:
+  const void* f_;
+  void (*call_)(const void*, A...);
+};
+using Handler = HandlerOf<>;
+using ValueHandler = HandlerOf<I, bool>;
+inline auto OnRecv(const C& c, ValueHandler f) { return Recv(c, f); }
+inline auto OnSend(const C& c, const I& v, Handler f) { return Send(c, v, f); }
+inline auto OnDone(const recv_chan<void>& c, Handler f) { return Recv(c, f); }
+inline auto OnTime(const recv_chan<absl::Time>& c, Handler f) {
+  return Recv(c, f);
+}
+inline auto Otherwise(Handler f) { return Default(f); }
+
 class Out {
  public:
   void Emit(int tag, I v) { Text(tag, std::to_string(v)); }
@@ -57,8 +107,7 @@ class Out {
     mu_.Unlock();
   }
   // Caught emits the text of the panic that f ends with.
-  template <class F>
-  void Caught(int tag, F&& f) {
+  void Caught(int tag, Handler f) {
     try {
       f();
       Text(tag, "no panic");
