@@ -57,6 +57,23 @@ bool timersPending() {
   return false;
 }
 
+// How long goroutines that have no stack are given before that is taken for a
+// deadlock, and how long after the last such wait another is a new one; ns.
+constexpr int64_t kStackPatience = 100'000'000;
+constexpr int64_t kStackPatienceAgain = 1'000'000'000;
+int64_t stackWaitBegan ABSL_GUARDED_BY(sched.lock) = 0;
+int64_t stackWaitSeen ABSL_GUARDED_BY(sched.lock) = 0;
+
+// stackMayCome tells whether goroutines wait for a stack, and not for long yet:
+// what the kernel refuses now it may give when sysmon has it tried again.
+bool stackMayCome() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  if (sched.nostack.empty()) return false;
+  const int64_t now = nanotime();
+  if (now - stackWaitSeen > kStackPatienceAgain) stackWaitBegan = now;
+  stackWaitSeen = now;
+  return now - stackWaitBegan < kStackPatience;
+}
+
 // running is how many Ms could still wake somebody.
 int64_t running() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   return mcount() - sched.nmidle - sched.nmidlelocked - sched.nmsys;
@@ -238,9 +255,9 @@ void checkdead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   }
   // Whoever sleeps until then is about to, or has just been woken.
   if (timersPending()) return;
-  if (strangers() > 0) {
-    // One of them may be about to call us. sysmon looks again, ever more
-    // rarely.
+  if (strangers() > 0 || stackMayCome()) {
+    // One of them may be about to call us, or there is memory again. sysmon
+    // looks again, ever more rarely.
     sched.deadSuspect.store(true, relaxed);  // read by sysmon under this lock
     if (sched.sysmonwait.load(relaxed)) {
       sched.sysmonwait.store(false, relaxed);

@@ -114,6 +114,16 @@ function(gump_fuzz_test name seed)
     ENVIRONMENT "${gump_test_env};GUMP_STRESS_SECONDS=0.02")
 endfunction()
 
+# gump_fault_test(path): a gump_test in which the kernel refuses (fault/interpose.h). Sanitizers replace the same functions.
+function(gump_fault_test path)
+  if(GUMP_SANITIZE OR CMAKE_CROSSCOMPILING)
+    return()
+  endif()
+  gump_test(${path} LIBS ${CMAKE_DL_LIBS} LABELS fault)
+  string(REPLACE "/" "_" target test_${path})
+  target_link_options(${target} PRIVATE -Wl,--wrap=_ZN4gump2rt10futexsleepEPNS0_6AtomicIjEEjl)
+endfunction()
+
 # gump_diff_programs(target main first last): the programs that diff/generate.py makes of these seeds, in one executable, and
 # their expected outcomes beside it in expected.json.
 function(gump_diff_programs target main first last)

@@ -1,0 +1,205 @@
+// The kernel's refusals, on order: replaces libc's functions by ones that count
+// and, the n-th time, fail.
+//
+// GUMP_FAULT=NAME:N:ERRNO in the environment makes the N-th call of NAME fail,
+// GUMP_FAULT=NAME:N:ERRNO:ever that one and all that follow. To be included in
+// one file; not under a sanitizer, which replaces some of them itself.
+#ifndef TESTS_FAULT_INTERPOSE_H_
+#define TESTS_FAULT_INTERPOSE_H_
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+#include "runtime/lock_futex.h"
+
+namespace gump::testing {
+
+// Fault is one function that may fail. Constant-initialised: libc calls some of
+// them before main.
+struct Fault {
+  const char* name;
+  std::atomic<int> calls{0};
+  std::atomic<int> refusals{0};
+};
+
+inline constinit Fault faults[] = {
+    {"mmap"},           {"madvise"},    {"mprotect"},     {"process_madvise"},
+    {"pthread_create"}, {"futex"},      {"epoll_pwait2"}, {"epoll_create1"},
+    {"epoll_ctl"},      {"epoll_wait"}, {"eventfd"},      {"sigaltstack"},
+    {"socket"},         {"bind"},       {"listen"},       {"accept4"},
+    {"connect"},
+};
+
+struct Order {
+  const char* name = "";
+  int n = 0;
+  int error = 0;
+  bool ever = false;
+  int most = 1 << 30;  // refusals
+};
+
+// order is read from the environment once, before there are threads.
+inline Order order;
+inline std::atomic<bool> faultsOn{false};
+
+inline void ReadOrder() {
+  const char* text = std::getenv("GUMP_FAULT");
+  if (text == nullptr) return;
+  static char copy[64];
+  std::strncpy(copy, text, sizeof(copy) - 1);
+  char* rest = nullptr;
+  order.name = strtok_r(copy, ":", &rest);
+  order.n = std::atoi(strtok_r(nullptr, ":", &rest));
+  order.error = std::atoi(strtok_r(nullptr, ":", &rest));
+  order.ever = strtok_r(nullptr, ":", &rest) != nullptr;
+}
+
+// Refuse counts a call of name; true: it is to fail, with *error.
+inline bool Refuse(const char* name, int* error) {
+  if (!faultsOn.load(std::memory_order_relaxed)) return false;
+  for (Fault& f : faults) {
+    if (std::strcmp(f.name, name) != 0) continue;
+    const int call = f.calls.fetch_add(1) + 1;
+    if (std::strcmp(order.name, name) != 0) return false;
+    if (call != order.n && !(order.ever && call > order.n)) return false;
+    if (f.refusals.load() >= order.most) return false;
+    f.refusals++;
+    *error = order.error;
+    return true;
+  }
+  return false;
+}
+
+// RefuseErrno is Refuse for functions that set errno.
+inline bool RefuseErrno(const char* name) {
+  int error = 0;
+  if (!Refuse(name, &error)) return false;
+  errno = error;
+  return true;
+}
+
+// Real is libc's own function. Not a local static: its guard may want a lock.
+#define GUMP_REAL(name) \
+  reinterpret_cast<decltype(&name)>(dlsym(RTLD_NEXT, #name))
+
+}  // namespace gump::testing
+
+extern "C" {
+
+void* mmap(void* p, size_t n, int prot, int flags, int fd, off_t at) noexcept {
+  // Itself: dlsym may map.
+  if (gump::testing::RefuseErrno("mmap")) return MAP_FAILED;
+  static constinit std::atomic<decltype(&mmap)> real{nullptr};
+  if (real.load() == nullptr) real.store(GUMP_REAL(mmap));
+  return real.load()(p, n, prot, flags, fd, at);
+}
+
+int madvise(void* p, size_t n, int advice) noexcept {
+  if (gump::testing::RefuseErrno("madvise")) return -1;
+  return GUMP_REAL(madvise)(p, n, advice);
+}
+
+int mprotect(void* p, size_t n, int prot) noexcept {
+  if (gump::testing::RefuseErrno("mprotect")) return -1;
+  return GUMP_REAL(mprotect)(p, n, prot);
+}
+
+int pthread_create(pthread_t* t, const pthread_attr_t* attr, void* (*f)(void*),
+                   void* arg) noexcept {
+  int error = 0;
+  if (gump::testing::Refuse("pthread_create", &error)) return error;
+  return GUMP_REAL(pthread_create)(t, attr, f, arg);
+}
+
+long syscall(long nr, ...) noexcept {
+  va_list args;
+  va_start(args, nr);
+  long a[6];
+  for (long& x : a) x = va_arg(args, long);
+  va_end(args);
+  if (nr == SYS_process_madvise &&
+      gump::testing::RefuseErrno("process_madvise")) {
+    return -1;
+  }
+  if (nr == SYS_epoll_pwait2 && gump::testing::RefuseErrno("epoll_pwait2")) {
+    return -1;
+  }
+  return GUMP_REAL(syscall)(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+int epoll_create1(int flags) noexcept {
+  if (gump::testing::RefuseErrno("epoll_create1")) return -1;
+  return GUMP_REAL(epoll_create1)(flags);
+}
+
+int epoll_ctl(int ep, int op, int fd, struct epoll_event* e) noexcept {
+  if (op == EPOLL_CTL_ADD && gump::testing::RefuseErrno("epoll_ctl")) return -1;
+  return GUMP_REAL(epoll_ctl)(ep, op, fd, e);
+}
+
+int epoll_wait(int ep, struct epoll_event* e, int n, int timeout) {
+  if (gump::testing::RefuseErrno("epoll_wait")) return -1;
+  return GUMP_REAL(epoll_wait)(ep, e, n, timeout);
+}
+
+int eventfd(unsigned count, int flags) noexcept {
+  if (gump::testing::RefuseErrno("eventfd")) return -1;
+  return reinterpret_cast<int (*)(unsigned, int)>(dlsym(RTLD_NEXT, "eventfd"))(
+      count, flags);
+}
+
+int sigaltstack(const stack_t* now, stack_t* before) noexcept {
+  if (gump::testing::RefuseErrno("sigaltstack")) return -1;
+  return GUMP_REAL(sigaltstack)(now, before);
+}
+
+int socket(int domain, int type, int protocol) noexcept {
+  if (gump::testing::RefuseErrno("socket")) return -1;
+  return GUMP_REAL(socket)(domain, type, protocol);
+}
+
+int bind(int fd, const struct sockaddr* a, socklen_t n) noexcept {
+  if (gump::testing::RefuseErrno("bind")) return -1;
+  return GUMP_REAL(bind)(fd, a, n);
+}
+
+int listen(int fd, int backlog) noexcept {
+  if (gump::testing::RefuseErrno("listen")) return -1;
+  return GUMP_REAL(listen)(fd, backlog);
+}
+
+int accept4(int fd, struct sockaddr* a, socklen_t* n, int flags) {
+  if (gump::testing::RefuseErrno("accept4")) return -1;
+  return GUMP_REAL(accept4)(fd, a, n, flags);
+}
+
+int connect(int fd, const struct sockaddr* a, socklen_t n) {
+  if (gump::testing::RefuseErrno("connect")) return -1;
+  return GUMP_REAL(connect)(fd, a, n);
+}
+
+// The runtime's futex calls do not go through libc: the linker puts this in
+// place of futexsleep (--wrap). A refusal is a sleep that ends at once, which
+// is all that the kernel ever does.
+void __real__ZN4gump2rt10futexsleepEPNS0_6AtomicIjEEjl(
+    gump::rt::Atomic<uint32_t>* addr, uint32_t val, int64_t ns);
+void __wrap__ZN4gump2rt10futexsleepEPNS0_6AtomicIjEEjl(
+    gump::rt::Atomic<uint32_t>* addr, uint32_t val, int64_t ns) {
+  int error = 0;
+  if (gump::testing::Refuse("futex", &error)) return;
+  __real__ZN4gump2rt10futexsleepEPNS0_6AtomicIjEEjl(addr, val, ns);
+}
+}
+
+#endif  // TESTS_FAULT_INTERPOSE_H_
