@@ -18,6 +18,7 @@
 #include "runtime/base.h"
 #include "runtime/panic.h"
 #include "runtime/sanitizer.h"
+#include "runtime/stats.h"
 
 namespace gump::rt {
 namespace {
@@ -95,7 +96,10 @@ void handle(const epoll_event& ev, NetpollResult* r) {
   // Stale: the descriptor has been closed since. (If that happens just now, its
   // next owner sees an edge that is not there.) Acquire: pairs with the add in
   // PollCache::free.
-  if (((pd->tag.load(acquire) ^ tag) & PollTag::kMask) != 0) return;
+  if (((pd->tag.load(acquire) ^ tag) & PollTag::kMask) != 0) {
+    stats.staleEvents.add(1, relaxed);
+    return;
+  }
   constexpr uint32_t kGone = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
   // seq_cst: FD::read. Before the reader is woken, or asked whether it may
   // sleep.

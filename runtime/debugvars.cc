@@ -57,6 +57,7 @@ constexpr IntKey kIntKeys[] = {
     {"containermaxprocs", &DebugVars::containermaxprocs},
     {"updatemaxprocs", &DebugVars::updatemaxprocs},
     {"fuzzsched", &DebugVars::fuzzsched},
+    {"watchdog", &DebugVars::watchdog},
 };
 
 void setKey(std::string_view key, std::string_view value) {

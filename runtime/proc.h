@@ -512,6 +512,10 @@ enum class ThreadState : uint8_t { kRunning, kAsleep, kUnknown };
 // checkdead ends the process if nobody is left who could wake anybody.
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 void checkdead();
+// checkIdleLists throws unless the lists of idle Ps and Ms are as their counts
+// and the Ps' statuses say, with everybody on them once.
+// On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
+void checkIdleLists();
 // pollsInVain tells whether the only M that is not idle sleeps in the poller,
 // or is about to, for timers that have all been stopped. On: any.  P: either.
 // Locks: caller holds sched.lock.  Parks: no.
@@ -591,6 +595,7 @@ struct DebugVars {
   int32_t stackguardStrict = 0;  // stackguard=strict
   NetpollChoice netpoll = NetpollChoice::kAuto;
   int32_t fuzzsched = 0;  // the seed; see fuzzsched.h
+  int32_t watchdog = 0;   // 1: it speaks, 2: it bites; see sysmon.cc
 };
 extern DebugVars debug;
 // parsedebugvars reads GODEBUG and GUMP_DEBUG, once.

@@ -270,6 +270,22 @@ void checkdead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   dead(c, sched.nostack.size);
 }
 
+void checkIdleLists() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  // Counted down, so that a ring of links ends as well.
+  int32_t ps = sched.npidle.load(relaxed);  // written under sched.lock
+  const P* pp = sched.pidle;
+  for (; pp != nullptr && ps > 0; pp = pp->link, ps--) {
+    if (pp->status.load(relaxed) != kPidle || !runqempty(pp)) {
+      fatalthrow("checkIdleLists: idle P that is not");
+    }
+  }
+  if (pp != nullptr || ps != 0) fatalthrow("checkIdleLists: bad npidle");
+  int32_t ms = sched.nmidle;
+  const M* mp = sched.midle;
+  for (; mp != nullptr && ms > 0; mp = mp->schedlink) ms--;
+  if (mp != nullptr || ms != 0) fatalthrow("checkIdleLists: bad nmidle");
+}
+
 void schedtrace(bool detailed) {
   LockScope l(&sched.lock);
   if (!isPanicking()) traceLocked(detailed);  // not between somebody's stacks

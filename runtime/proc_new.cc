@@ -66,6 +66,11 @@ uint64_t nextGoid(P* pp) {
 void gdestroy(G* gp) {
   M* mp = getg()->m;
   P* pp = mp->p;
+  // Saved by gumpOnG0. It began with none.
+  if (GUMP_UNLIKELY(gp->eh.caughtExceptions != nullptr ||
+                    gp->eh.uncaughtExceptions != 0)) {
+    fatalthrow("goexit: exceptions in flight");
+  }
   casgstatus(gp, kGrunning, kGdead);
   if (gp->systemG) sched.ngsys.add(-1, relaxed);  // a count for humans
   gp->systemG = false;
@@ -76,7 +81,6 @@ void gdestroy(G* gp) {
   gp->mainReturned = false;
   gp->param = nullptr;
   gp->waitreason = WaitReason::kZero;
-  gp->eh = EhGlobals();
   gp->savedErrno = 0;
   Bubble* b = gp->bubble;
   const uint64_t goid = gp->goid;

@@ -37,6 +37,10 @@ G* gumpOnG0(G* gp, G* (*fn)(G*)) {
     gp->eh = *mp->eh;
     gp->savedErrno = *mp->errnoAddr;
     if (GUMP_UNLIKELY(gp->unguarded)) stackCheckCanary(gp);
+    if (GUMP_UNLIKELY(gp->sched.sp - gp->stack.lo >
+                      gp->stack.hi - gp->stack.lo)) {
+      fatalthrow("gumpOnG0: sp outside of the goroutine's stack");
+    }
   }
   G* next = fn(gp);
   if (GUMP_LIKELY(next != nullptr)) {

@@ -45,6 +45,8 @@ void readSchedStats(SchedStats* out) noexcept {
   out->reclaim_worker_slabs = stats.workerSlabs.load(relaxed);
   out->stack_bytes_reclaimed = stats.stackBytes.load(relaxed);
   out->threads_retired = stats.retiredMs.load(relaxed);
+  out->stalls = stats.stalls.load(relaxed);
+  out->stale_events = stats.staleEvents.load(relaxed);
 }
 
 }  // namespace gump::rt

@@ -20,6 +20,8 @@ struct Stats {
   Atomic<uint64_t> workerSlabs;  // slabs of Gs that workers dealt with
   Atomic<uint64_t> stackBytes;   // given back below parked goroutines
   Atomic<uint64_t> retiredMs;
+  Atomic<uint64_t> stalls;       // see Watchdog in sysmon.cc
+  Atomic<uint64_t> staleEvents;  // for a descriptor that is no more
 };
 extern Stats stats;
 

@@ -25,7 +25,9 @@
 
 #include "runtime/netpoll.h"
 #include "runtime/os_linux.h"
+#include "runtime/panic.h"
 #include "runtime/proc.h"
+#include "runtime/stats.h"
 #include "sysmon/retake.h"
 
 namespace gump::rt {
@@ -116,6 +118,75 @@ void runForgotten() {
   }
 }
 
+// Waiter is a goroutine that waits in some queue for its turn.
+struct Waiter {
+  const G* gp = nullptr;  // nullptr: there is none
+  int32_t queue = 0;      // the P whose it is; -1: the global one
+  uint32_t place = 0;     // changes when the queue moves
+
+  friend bool operator==(const Waiter&, const Waiter&) = default;
+};
+
+// firstWaiter is the one at the head of the first queue that is not empty. All
+// that it reads are hints.
+Waiter firstWaiter() {
+  if (sched.runqsize.load(relaxed) > 0) {
+    LockScope l(&sched.lock);
+    if (sched.runq.head != nullptr) return {sched.runq.head, -1, 0};
+  }
+  const int32_t n = gomaxprocs.load(acquire);  // pairs with procresize
+  for (int32_t i = 0; i < n; i++) {
+    const P* pp = allp[i];
+    const uint32_t h = pp->runqhead.load(acquire);
+    if (h != pp->runqtail.load(acquire)) {
+      return {pp->runq[h % kRunqSize].load(relaxed), i, h};
+    }
+    const G* next = pp->runnext.load(relaxed);
+    if (next != nullptr) return {next, i, pp->schedtick.load(relaxed)};
+  }
+  return {};
+}
+
+// Watchdog notices that a goroutine waits for a slice's time although a P is
+// idle and nobody looks for work: somebody was not woken, which must not
+// happen. It counts that, and wakes somebody. GODEBUG watchdog=1 makes it say
+// so, watchdog=2 die of it.
+class Watchdog {
+ public:
+  // suspicious tells that sysmon must not sleep deeply.
+  bool suspicious() const { return since_ != 0; }
+  void run(int64_t now) {
+    const Waiter w = idleHands() ? firstWaiter() : Waiter();
+    if (w.gp == nullptr || w != waiter_ || since_ == 0) {
+      waiter_ = w;
+      since_ = w.gp == nullptr ? 0 : now;
+      return;
+    }
+    if (now - since_ < kForcePreemptNS) return;
+    since_ = now;
+    stats.stalls.add(1, relaxed);
+    if (debug.watchdog > 0) {
+      printf("runtime: goroutine %U waits beside an idle P\n",
+             peek(w.gp->goid));
+      if (debug.watchdog > 1) fatalthrow("sysmon: work and an idle P");
+    }
+    const AwakeScope awake;
+    wakep();
+  }
+
+ private:
+  // idleHands tells whether somebody could run at once, if he knew.
+  static bool idleHands() {
+    // Hints: all of it has to stay so for long.
+    return sched.npidle.load(relaxed) > 0 &&
+           sched.nmspinning.load(relaxed) == 0 &&
+           !sched.gcwaiting.load(relaxed) && !sched.mainEnded.load(relaxed);
+  }
+
+  Waiter waiter_;
+  int64_t since_ = 0;  // 0: there is none
+};
+
 enum class Slept : uint8_t { kNot, kToTheEnd, kWoken };
 
 // deepSleep sleeps while nothing runs: a minute at most, and at most a slice
@@ -204,7 +275,11 @@ class Chores {
     } else if (unborn_.due(now)) {
       replaceUnborn();
     }
-    if (maxProcs_.due(now)) updateMaxProcs();
+    if (maxProcs_.due(now)) {
+      updateMaxProcs();
+      LockScope l(&sched.lock);
+      checkIdleLists();
+    }
     if (trim_.due(now)) trimIdleMs();
     forceReclaim(now);
   }
@@ -252,17 +327,19 @@ void sysmon() {
   Every trace(debug.schedtrace * kNsPerMs);
   DeadCheck deadCheck;
   Chores chores;
+  Watchdog watchdog;
   Slept slept = Slept::kNot;
   for (Pace pace;;) {
     if (slept != Slept::kToTheEnd) pace.sleep();
-    slept = !tracing && pace.slow() && nothingRuns() ? deepSleep(deadCheck)
-                                                     : Slept::kNot;
+    const bool tired = !tracing && pace.slow() && !watchdog.suspicious();
+    slept = tired && nothingRuns() ? deepSleep(deadCheck) : Slept::kNot;
     if (slept == Slept::kWoken) pace.reset();
     const int64_t now = nanotime();
     pollNetwork(now);
     runForgotten();
     deadCheck.run(now);
     retryNostack();
+    watchdog.run(now);
     chores.run(now);
     pace.end(retake(now));
     if (tracing && trace.due(now)) schedtrace(debug.scheddetail > 0);

@@ -18,6 +18,7 @@
 
 #include "netpoll/polldesc.h"
 #include "runtime/os_linux.h"
+#include "runtime/stats.h"
 #include "tests/netpoll/poll_testing.h"
 
 namespace gump {
@@ -201,6 +202,7 @@ TEST_P(BackendTest, MoreEventsThanOnePollTakes) {
 
 TEST_P(BackendTest, WithAnotherTagEventsAreStale) {
   if (&backend() != &rt::kEpollBackend) return;  // after close there are none
+  const uint64_t before = rt::stats.staleEvents.load(rt::relaxed);
   Ends e;
   auto pd = Open(e.out.fd());
   e.Signal();
@@ -212,6 +214,7 @@ TEST_P(BackendTest, WithAnotherTagEventsAreStale) {
   for (int i = 0; i < 3; i++) (void)Poll(kMillisecond);
   EXPECT_FALSE(Readable(pd));
   EXPECT_FALSE(pd->hungUp.load(rt::acquire));
+  EXPECT_GT(rt::stats.staleEvents.load(rt::relaxed), before);
   backend().close(pd.get());
 }
 

@@ -136,6 +136,10 @@ void FreeOSMemory();
 //                                   that were done by a P with nothing to do
 //   stack_bytes_reclaimed           bytes of the stacks of parked goroutines
 //   threads_retired                 threads that ended for want of work
+//   stalls                          times that work waited for 10 ms although a
+//                                   P was idle; 0, or the library has a bug
+//   stale_events                    of the network, for a descriptor that had
+//                                   been closed by then
 using SchedStats = rt::SchedStats;
 
 // ReadSchedStats reads all of it. The figures are read one after the other,

@@ -122,6 +122,8 @@ struct SchedStats {
   uint64_t reclaim_worker_slabs = 0;
   uint64_t stack_bytes_reclaimed = 0;
   uint64_t threads_retired = 0;
+  uint64_t stalls = 0;
+  uint64_t stale_events = 0;
 };
 void readSchedStats(SchedStats* out) noexcept;
 

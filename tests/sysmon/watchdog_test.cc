@@ -1,0 +1,94 @@
+// The monitor finds a goroutine that waits although a P is idle, which takes a
+// lost wake-up: so here somebody queues one and wakes nobody.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+
+#include "gump/go.h"
+#include "gump/runtime.h"
+#include "runtime/proc.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// NotWoken parks a goroutine, queues it without a wakep, and computes, without
+// entering the runtime, until it has run.
+void NotWoken(Clock::time_point deadline) {
+  std::atomic<rt::G*> parked = nullptr;
+  std::atomic<bool> ran = false;
+  go([&] {
+    (void)rt::acquirem();  // gopark ends it
+    parked = rt::getg();
+    rt::gopark(nullptr, nullptr, rt::WaitReason::kZero);
+    ran = true;
+  });
+  EXPECT_TRUE(testing::Eventually([&] {
+    return parked != nullptr && rt::readgstatus(parked) == rt::kGwaiting;
+  }));
+  // The other M may yet be looking, and find it: then once more.
+  for (int i = 0; i < 1000 && rt::sched.nmspinning.load(rt::acquire) != 0; i++)
+    ::usleep(10);
+  rt::casgstatus(parked, rt::kGwaiting, rt::kGrunnable);
+  {
+    rt::LockScope l(&rt::sched.lock);
+    rt::globrunqput(parked);
+  }
+  while (!ran && Clock::now() < deadline) {
+  }
+  EXPECT_TRUE(testing::Eventually([&] { return ran.load(); }));
+}
+
+TEST(WatchdogTest, WhoWasNotWokenIsFoundAndCounted) {
+  testing::RunWith(2, [] {
+    rt::debug.asyncpreemptoff = 1;  // or our own P would be given to it
+    const uint64_t before = debug::ReadSchedStats().stalls;
+    const auto deadline = Clock::now() + std::chrono::seconds(60);
+    while (debug::ReadSchedStats().stalls == before &&
+           Clock::now() < deadline) {
+      NotWoken(deadline);
+    }
+    EXPECT_GT(debug::ReadSchedStats().stalls, before);
+    rt::debug.asyncpreemptoff = 0;
+  });
+}
+
+TEST(WatchdogDeathTest, BitesIfToldTo) {
+  EXPECT_EXIT(
+      {
+        setenv("GODEBUG", "watchdog=2,asyncpreemptoff=1", 1);
+        testing::RunWith(2, [] {
+          const auto deadline = Clock::now() + std::chrono::seconds(60);
+          while (Clock::now() < deadline) NotWoken(deadline);
+        });
+      },
+      ::testing::ExitedWithCode(2),
+      "^runtime: goroutine [0-9]+ waits beside an idle P\n"
+      "fatal error: sysmon: work and an idle P\n");
+}
+
+TEST(WatchdogTest, IdleListsAreChecked) {
+  testing::RunWith(4, [] {
+    rt::LockScope l(&rt::sched.lock);
+    rt::checkIdleLists();
+  });
+}
+
+TEST(IdleListsDeathTest, WrongCountIsFound) {
+  EXPECT_EXIT(testing::RunWith(4,
+                               [] {
+                                 rt::LockScope l(&rt::sched.lock);
+                                 rt::sched.nmidle++;
+                                 rt::checkIdleLists();
+                               }),
+              ::testing::ExitedWithCode(2),
+              "^fatal error: checkIdleLists: bad nmidle\n");
+}
+
+}  // namespace
+}  // namespace gump
