@@ -66,11 +66,15 @@ uint64_t nextGoid(P* pp) {
 void gdestroy(G* gp) {
   M* mp = getg()->m;
   P* pp = mp->p;
-  // Saved by gumpOnG0. It began with none.
-  if (GUMP_UNLIKELY(gp->eh.caughtExceptions != nullptr ||
-                    gp->eh.uncaughtExceptions != 0)) {
+  // Saved by gumpOnG0. It began with none; and Goexit's own stays caught, once
+  // it has passed a catch (...) that rethrows.
+  if (GUMP_UNLIKELY((gp->eh.caughtExceptions != nullptr ||
+                     gp->eh.uncaughtExceptions != 0) &&
+                    !gp->goexited)) {
     fatalthrow("goexit: exceptions in flight");
   }
+  gp->eh = EhGlobals();
+  gp->goexited = false;
   casgstatus(gp, kGrunning, kGdead);
   if (gp->systemG) sched.ngsys.add(-1, relaxed);  // a count for humans
   gp->systemG = false;
@@ -380,6 +384,7 @@ void goexit() {
   if (e == nullptr) fatal("out of memory");
   *e = _Unwind_Exception();
   e->exception_cleanup = goexitCaught;
+  gp->goexited = true;
   _Unwind_ForcedUnwind(e, goexitStop, nullptr);
   fatalthrow("goexit: unwinding failed");
 }

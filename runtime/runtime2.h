@@ -135,6 +135,7 @@ struct alignas(kCacheLine) G {
   bool isMain = false;   // the goroutine of Run
   // And its function has returned, rather than called Goexit.
   bool mainReturned = false;
+  bool goexited = false;   // it called Goexit
   bool unguarded = false;  // its stack has a canary in place of a guard page
   bool dying = false;  // on its last switch: the sanitizers let its stack go
   // Preempted in place: only its thread resumes it; sched is good for dumps,

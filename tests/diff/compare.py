@@ -50,6 +50,7 @@ def main():
         expected = json.load(f)
     for want in expected.values():
         want["stdout"].sort(key=str.encode)
+    arguments.binaries = [os.path.abspath(b) for b in arguments.binaries]
     runs = [(b, s, p) for s in expected for b in arguments.binaries for p in arguments.procs.split(",")]
     bad = 0
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
