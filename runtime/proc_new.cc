@@ -21,6 +21,7 @@
 #include "runtime/mem.h"
 #include "runtime/panic.h"
 #include "runtime/proc.h"
+#include "runtime/sanitizer.h"
 #include "runtime/synctest.h"
 
 namespace gump::rt {
@@ -385,6 +386,7 @@ void goexit() {
   *e = _Unwind_Exception();
   e->exception_cleanup = goexitCaught;
   gp->goexited = true;
+  sanitizerUnwinding();
   _Unwind_ForcedUnwind(e, goexitStop, nullptr);
   fatalthrow("goexit: unwinding failed");
 }

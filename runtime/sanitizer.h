@@ -215,6 +215,15 @@ inline void sanitizerStackAbandoned(uintptr_t sp, uintptr_t hi) {
 GUMP_ALWAYS_INLINE void sanitizerStackAbandoned(uintptr_t, uintptr_t) {}
 #endif
 
+// sanitizerUnwinding tells that the frames from here to some caller's are left
+// without a return. ASan sees that in a throw, not in a forced unwind, and what
+// it poisoned would meet the landing pads' calls.
+#if defined(GUMP_ASAN)
+inline void sanitizerUnwinding() { __asan_handle_no_return(); }
+#else
+GUMP_ALWAYS_INLINE void sanitizerUnwinding() {}
+#endif
+
 // sanitizerRootRegion makes the leak checker look for pointers in [p, p + n),
 // as it does by itself on threads' stacks and in static memory: a slab, or the
 // stack of a goroutine that is parked when the process ends.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstddef>
 #include <exception>
 #include <memory>
 #include <stdexcept>
@@ -184,6 +185,36 @@ TEST_P(GoexitTest, DestructorsMayThrowAndCatchOnTheWay) {
     });
     wg.Wait();
     EXPECT_EQ(caught, 2);
+  });
+}
+
+// Fill writes to a frame of n bytes; returns their sum.
+template <size_t n>
+__attribute__((noinline)) size_t Fill() {
+  char bytes[n];
+  char* volatile p = bytes;
+  for (size_t i = 0; i < n; i++) p[i] = 1;
+  size_t sum = 0;
+  for (size_t i = 0; i < n; i++) sum += static_cast<size_t>(p[i]);
+  return sum;
+}
+
+// ASan took what Goexit's own frames had left for an overflow of these.
+TEST_P(GoexitTest, DestructorsUseTheStackOfTheFramesThatAreLeft) {
+  Run([] {
+    size_t sum = 0;
+    sync::WaitGroup wg;
+    wg.Go([&] {
+      defer fill([&] {
+        sum = [&]<size_t... k>(std::index_sequence<k...>) {
+          return (Fill<16 * (k + 1)>() + ...);
+        }
+        (std::make_index_sequence<64>());
+      });
+      exit_here();
+    });
+    wg.Wait();
+    EXPECT_EQ(sum, 16 * 64 * 65 / 2);
   });
 }
 
