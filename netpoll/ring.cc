@@ -341,6 +341,7 @@ void Ring::run() {
     printf("runtime: io_uring_register failed with %d\n", errno);
     fatalthrow("runtime: io_uring failed");
   }
+  declineSignals();     // liburing's calls are its own
   (void)shortSlices();  // goroutines wait for what it has
   prepareWake();
   for (;;) {

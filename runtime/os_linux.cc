@@ -17,6 +17,7 @@
 #include <linux/membarrier.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -209,6 +210,16 @@ uint64_t setSlice(uint64_t ns) {
 }
 
 }  // namespace
+
+void declineSignals() {
+  sigset_t set;
+  sigfillset(&set);
+  for (const int fault :
+       {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT}) {
+    sigdelset(&set, fault);
+  }
+  pthread_sigmask(SIG_SETMASK, &set, nullptr);
+}
 
 uint64_t shortSlices() { return setSlice(kShortestSlice); }
 void restoreSlices(uint64_t old) {

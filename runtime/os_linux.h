@@ -41,6 +41,12 @@ void futexwakeup(Atomic<uint32_t>* addr, uint32_t cnt);
 // up to 50 µs later.
 void preciseSleeps(M* mp);
 
+// declineSignals leaves the signals that are for the process to its other
+// threads; those that this thread's own faults cause still come. For threads
+// that sleep where ThreadSanitizer does not see it, which runs handlers only
+// around the calls that it knows: one would never run.
+void declineSignals();
+
 // shortSlices asks the kernel to let this thread run as soon as it wakes, even
 // if that cuts the turn of one that computes, whose slices are longer: without
 // it that takes until the next tick. Linux 6.12; before, it has no effect. It

@@ -11,9 +11,13 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
@@ -26,6 +30,7 @@
 #include "gump/runtime.h"
 #include "gump/sync.h"
 #include "gump/time.h"
+#include "runtime/sanitizer.h"
 #include "tests/netpoll/poll_testing.h"
 #include "tests/testing/errno_access.h"
 #include "tests/testing/stress.h"
@@ -208,6 +213,32 @@ TEST_P(RingTest, FilesKeepTheirPosition) {
 }
 
 // Whoever has just been answered may be the last who runs.
+// DeafThreads is how many threads of this process block SIGTERM, without the
+// kernel's own.
+int DeafThreads() {
+  int deaf = 0;
+  for (const auto& task :
+       std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream status(task.path() / "status");
+    const std::string all(std::istreambuf_iterator<char>(status), {});
+    unsigned long long blocked = 0;
+    const size_t at = all.find("SigBlk:");
+    if (at == all.npos || all.find("iou-wrk") != all.npos) continue;
+    std::sscanf(all.c_str() + at, "SigBlk: %llx", &blocked);
+    if ((blocked >> (SIGTERM - 1) & 1) != 0) deaf++;
+  }
+  return deaf;
+}
+
+// One that came to it while it slept was lost, under TSan.
+TEST_P(RingTest, ItsThreadLeavesSignalsToOthers) {
+  Run([] {
+    const File f = Scratch();
+    EXPECT_EQ(ringWrite(f.fd(), "hello", 5, 0), 5);  // so it runs
+    EXPECT_EQ(DeafThreads(), 1 + rt::kSanitizerThreads);
+  });
+}
+
 TEST(RingDeathTest, ADeadlockAfterTheLastCallIsReported) {
   for (int i = 0; i < 20; i++) {
     EXPECT_EXIT(gump::Run([] {
