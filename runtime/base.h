@@ -17,8 +17,9 @@
 
 #if defined(__clang__)
 // (no_sanitize("thread") would leave the calls at function entry and exit.)
-#define GUMP_NO_SANITIZE \
-  __attribute__((disable_sanitizer_instrumentation, noinline))
+#define GUMP_NO_SANITIZE                            \
+  __attribute__((disable_sanitizer_instrumentation, \
+                 no_sanitize("address", "undefined"), noinline))
 #else
 #define GUMP_NO_SANITIZE                                  \
   __attribute__((no_sanitize_address, no_sanitize_thread, \

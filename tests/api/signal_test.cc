@@ -653,7 +653,7 @@ TEST_F(SignalDeathTest, DeadlocksAreReportedUnlessNotified) {
 
 #if !defined(GUMP_TSAN)  // signals wait there for a call of libc
 TEST_P(SignalTest, PreemptionGoesOnWhileSomebodyWantsItsSignal) {
-  Run([this] {
+  Run([] {
     auto c = make_chan<int>(1);
     signal::Notify(c, {SIGURG});
     std::atomic<int> turns = 0;
