@@ -320,17 +320,14 @@ void Ring::reap() {
 }
 
 void Ring::inject() {
+  if (done_.toRun.empty()) return;
+  // At its end checkdead looks again: they may have run, and gone to sleep for
+  // good, while they still counted as waiters.
+  const AwakeScope awake;
   const NetpollResult r = std::exchange(done_, NetpollResult());
   GList list = r.toRun;
   injectglist(&list);
   netpollAdjustWaiters(r.delta);
-  // They may have run, and gone to sleep for good, while they still counted as
-  // waiters: then checkdead has seen a poll that is not in vain. It looks
-  // again.
-  if (r.delta != 0 && !netpollAnyWaiters()) {
-    LockScope l(&sched.lock);
-    checkdead();
-  }
 }
 
 void Ring::run() {

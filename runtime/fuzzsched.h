@@ -16,8 +16,9 @@
 //
 // Every P draws its decisions from a sequence of its own, which the seed and
 // its number fix, and an M without a P from one fixed by the seed and the M's.
-// So a single P with asyncpreemptoff=1 repeats itself, and more than one nearly
-// do. The seed is printed with every fatal error and panic.
+// So a single P with asyncpreemptoff=1, under which slices do not end by the
+// clock, repeats itself, and more than one nearly do. The seed is printed with
+// every fatal error and panic.
 //
 // Off, P::fuzz is 0, and a hot path pays for a test of it, in a line that it
 // has at hand.

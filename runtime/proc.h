@@ -352,6 +352,19 @@ void minit(M* mp);
 // not in midle, and calls checkdead if it grew.
 // On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
 void incidlelocked(int32_t v);
+// AwakeScope makes checkdead count a thread that it does not count otherwise,
+// sysmon's or the ring's, as one who may still wake others: for while a P or a
+// goroutine is on its way from there to an M. Every M may look idle then. At
+// the end checkdead looks again.
+// On: a thread that nmsys counts.  P: none.  Locks: takes sched.lock, twice.
+// Parks: no.
+class AwakeScope {
+ public:
+  AwakeScope() { incidlelocked(-1); }
+  ~AwakeScope() { incidlelocked(1); }
+  AwakeScope(const AwakeScope&) = delete;
+  AwakeScope& operator=(const AwakeScope&) = delete;
+};
 // wakeM0ToLeave fetches m0 from wherever it sleeps; mainEnded has been set.
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 void wakeM0ToLeave();

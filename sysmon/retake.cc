@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/fuzzsched.h"
 #include "runtime/os_linux.h"
 
 namespace gump::rt {
@@ -68,6 +69,11 @@ bool timersLate(const P* pp, int64_t now) {
          sched.nmspinning.load(relaxed) + sched.npidle.load(relaxed) == 0;
 }
 
+// repeats tells whether the schedule is to repeat itself: that everybody yields
+// is the seed's doing then, not the clock's, and only who sleeps in the kernel
+// for a whole slice loses his P.
+bool repeats() { return fuzzing() && debug.asyncpreemptoff != 0; }
+
 // othersWait tells whether somebody would use pp.
 bool othersWait(const P* pp) {
   // Hints. A sole P keeps the global queue to itself.
@@ -80,7 +86,7 @@ bool retakeP(P* pp, int64_t now) {
   // A hint: a wrong request only costs a yield.
   if (pp->status.load(acquire) != kPrunning) return false;
   if (!sliceUsedUp(pp, now) && !timersLate(pp, now)) return false;
-  const bool asked = preemptone(pp);
+  const bool asked = repeats() || preemptone(pp);
   P::SysmonTick* seen = &pp->sysmontick;
   if (!asked || now < seen->presswhen) return asked;
   seen->presswhen = now + seen->pressdelay;
@@ -95,7 +101,8 @@ bool retakeP(P* pp, int64_t now) {
 
 bool retakeAsleep(P* pp, int64_t now) {
   // A hint: presumeBlocked decides.
-  if (pp->status.load(acquire) != kPrunning || sliceUsedUp(pp, now)) {
+  if (pp->status.load(acquire) != kPrunning || sliceUsedUp(pp, now) ||
+      repeats()) {
     return false;
   }
   P::SysmonTick* seen = &pp->sysmontick;

@@ -24,18 +24,6 @@ inline constexpr int64_t kTimerLateNS = 500'000;
 // the kernel, if others wait; again after twice as long each time.
 inline constexpr int64_t kAsleepNS = 100'000;
 
-// AwakeScope makes checkdead count sysmon as one who may still wake others,
-// which it does not do otherwise: for while a P or a goroutine is on its way
-// from sysmon to a thread. Every M may look idle then.
-// On: sysmon.  P: none.  Locks: takes sched.lock, twice.  Parks: no.
-class AwakeScope {
- public:
-  AwakeScope() { incidlelocked(-1); }
-  ~AwakeScope() { incidlelocked(1); }
-  AwakeScope(const AwakeScope&) = delete;
-  AwakeScope& operator=(const AwakeScope&) = delete;
-};
-
 // retakeP looks at one P at time now. If its slice is used up, or its timers
 // are late and nobody is idle, the goroutine on it is asked to yield at its
 // next entry into the runtime, and pressed to give the P up before that

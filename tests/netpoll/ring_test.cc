@@ -212,7 +212,6 @@ TEST_P(RingTest, FilesKeepTheirPosition) {
   }
 }
 
-// Whoever has just been answered may be the last who runs.
 // DeafThreads is how many threads of this process block SIGTERM, without the
 // kernel's own.
 int DeafThreads() {
@@ -239,6 +238,7 @@ TEST_P(RingTest, ItsThreadLeavesSignalsToOthers) {
   });
 }
 
+// Whoever has just been answered may be the last who runs.
 TEST(RingDeathTest, ADeadlockAfterTheLastCallIsReported) {
   for (int i = 0; i < 20; i++) {
     EXPECT_EXIT(gump::Run([] {
