@@ -653,6 +653,7 @@ void injectglist(GList* glist) {
     casgstatus(gp, kGwaiting, kGrunnable);
     q.pushBack(gp);
   }
+  fuzzPoint();  // they are runnable, and on no queue
   M* mp = acquirem();
   P* pp = mp->p;
   // How many others could take one each.
