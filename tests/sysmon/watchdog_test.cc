@@ -90,5 +90,32 @@ TEST(IdleListsDeathTest, WrongCountIsFound) {
               "^fatal error: checkIdleLists: bad nmidle\n");
 }
 
+TEST(IdleListsDeathTest, WrongNumberOfPsIsFound) {
+  EXPECT_EXIT(testing::RunWith(4,
+                               [] {
+                                 rt::LockScope l(&rt::sched.lock);
+                                 rt::sched.npidle.add(1, rt::seq_cst);
+                                 rt::checkIdleLists();
+                               }),
+              ::testing::ExitedWithCode(2),
+              "^fatal error: checkIdleLists: bad npidle\n");
+}
+
+// MarkAnIdlePAsStopped waits until there is one.
+void MarkAnIdlePAsStopped() {
+  for (;;) {
+    rt::LockScope l(&rt::sched.lock);
+    if (rt::sched.pidle == nullptr) continue;
+    rt::sched.pidle->status.store(rt::kPgcstop, rt::relaxed);
+    rt::checkIdleLists();
+  }
+}
+
+TEST(IdleListsDeathTest, PThatIsNotIdleIsFound) {
+  EXPECT_EXIT(testing::RunWith(4, MarkAnIdlePAsStopped),
+              ::testing::ExitedWithCode(2),
+              "^fatal error: checkIdleLists: idle P that is not\n");
+}
+
 }  // namespace
 }  // namespace gump
