@@ -240,5 +240,35 @@ TEST(MutexDeathTest, UnlockTwiceIsFatalAndCannotBeCaught) {
               "fatal error: sync: unlock of unlocked mutex");
 }
 
+// WakeWith has a goroutine wait for a locked Mutex, puts `state` where the
+// Mutex keeps its own, as a stray write would, and wakes that goroutine.
+void WakeWith(int32_t state) {
+  testing::RunWith(1, [state] {
+    Mutex mu;
+    auto* words = reinterpret_cast<rt::Atomic<int32_t>*>(&mu);
+    auto* sema = reinterpret_cast<rt::Atomic<uint32_t>*>(words + 1);
+    mu.Lock();
+    go([&mu] { mu.Lock(); });
+    while (words->load(rt::relaxed) == 1) runtime::Gosched();  // nobody waits
+    words->store(state, rt::relaxed);
+    rt::semrelease(sema, /*handoff=*/false);
+    for (;;) runtime::Gosched();
+  });
+}
+
+TEST(MutexDeathTest, InconsistentStateIsFatal) {
+  constexpr char kText[] = "^fatal error: sync: inconsistent mutex state\n";
+  constexpr int32_t kLocked = 1;
+  constexpr int32_t kStarving = 4;
+  constexpr int32_t kWaiter = 8;
+  const auto dies = ::testing::ExitedWithCode(2);
+  // Awake, and nobody says so.
+  EXPECT_EXIT(WakeWith(kLocked), dies, kText);
+  // Handed over, and somebody holds it.
+  EXPECT_EXIT(WakeWith(kLocked | kStarving | kWaiter), dies, kText);
+  // Handed over, and nobody waits.
+  EXPECT_EXIT(WakeWith(kStarving), dies, kText);
+}
+
 }  // namespace
 }  // namespace gump

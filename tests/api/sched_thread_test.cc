@@ -199,6 +199,23 @@ TEST_P(LockOSThreadTest, IsHeldUntilTheLastUnlock) {
   });
 }
 
+TEST_P(LockOSThreadTest, NestingHasALimit) {
+  Run([] {
+    runtime::LockOSThread();
+    rt::M* mp = rt::getg()->m;  // for good, while it is locked
+    mp->lockedExt = UINT32_MAX;
+    try {
+      runtime::LockOSThread();
+      ADD_FAILURE() << "once more than can be counted";
+    } catch (const PanicError& e) {
+      EXPECT_STREQ(e.what(), "LockOSThread nesting overflow");
+    }
+    EXPECT_EQ(mp->lockedExt, UINT32_MAX) << "the panic has not counted";
+    mp->lockedExt = 1;
+    runtime::UnlockOSThread();
+  });
+}
+
 TEST_P(LockOSThreadTest, ExitWhileLockedEndsTheThread) {
   Run([] {
     std::mutex mu;

@@ -351,6 +351,28 @@ TEST(FaultStackTest, OneThatIsRefusedForAMomentIsNoDeadlock) {
   });
 }
 
+TEST(FaultThreadTest, NoThreadAtAllIsFatalInGosWords) {
+  struct Case {
+    int error;
+    std::string advice;
+  };
+  // Short of threads for good; and for a reason that retrying does not help.
+  for (const Case& c :
+       {Case{EAGAIN,
+             "runtime: may need to increase max user processes (ulimit -u)\n"},
+        Case{EPERM, ""}}) {
+    const std::string error = std::to_string(c.error);
+    const Ended e = RunProgram("pthread_create:1:" + error + ":ever");
+    EXPECT_EQ(e.code, 2) << e.err;
+    EXPECT_EQ(e.err.find("runtime: failed to create new OS thread (have "), 0u)
+        << e.err;
+    EXPECT_NE(e.err.find(" already; errno=" + error + ")\n" + c.advice +
+                         "fatal error: newosproc\n"),
+              std::string::npos)
+        << e.err;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     , FaultTest,
     ::testing::Values(
