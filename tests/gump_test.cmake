@@ -203,13 +203,17 @@ function(gump_lto_tests)
   endforeach()
 endfunction()
 
-# gump_gdb_tests(): a debugger comes and goes. LeakSanitizer does not work where one is attached.
+# gump_gdb_tests(): a debugger comes and goes, and walks stacks. LeakSanitizer does not work where one is attached.
 function(gump_gdb_tests)
   if(GUMP_SANITIZE OR CMAKE_CROSSCOMPILING)
     return()
   endif()
   add_test(NAME gdb/attach COMMAND ${CMAKE_CURRENT_LIST_DIR}/gdb/attach.sh $<TARGET_FILE:test_stress_preempt_stress_test>)
   set_tests_properties(gdb/attach PROPERTIES LABELS gdb TIMEOUT ${gump_test_timeout} SKIP_RETURN_CODE 77)
+  if(GUMP_BUILD_EXAMPLES)
+    add_test(NAME gdb/switch COMMAND ${CMAKE_CURRENT_LIST_DIR}/gdb/switch.sh $<TARGET_FILE:ring> 103 20000)
+    set_tests_properties(gdb/switch PROPERTIES LABELS gdb TIMEOUT ${gump_test_timeout} SKIP_RETURN_CODE 77)
+  endif()
 endfunction()
 
 # gump_control(path sanitizer report): <path>.cc has a known bug, and under that sanitizer the test passes only if the bug
