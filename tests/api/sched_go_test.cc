@@ -19,6 +19,7 @@
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
+#include "runtime/proc.h"
 #include "runtime/sanitizer.h"
 #include "tests/testing/counted.h"
 #include "tests/testing/panic_text.h"
@@ -201,6 +202,36 @@ __attribute__((noinline)) size_t UseStack(size_t bytes) {
   size_t n = kFrame;
   if (bytes > 2 * kFrame) n += UseStack<kFrame>(bytes - kFrame - 128);
   return n + (frame[0] == static_cast<char>(bytes) ? 0 : SIZE_MAX / 2);
+}
+
+// What a goroutine costs that has not begun: its cell.
+static_assert(sizeof(rt::G) <= 256);
+
+TEST_P(GoTest, NoStackUntilItFirstRuns) {
+  if (GetParam() != 1) return;  // others would begin it
+  Run([] {
+    rt::debug.asyncpreemptoff = 1;
+    constexpr int kQueued = 10'000;
+    std::atomic<int> ran = 0;
+    for (int i = 0; i < kQueued; i++) go([&] { ran++; });
+    struct Count {
+      int queued = 0;
+      int with_stack = 0;
+    } count;
+    const int ran_before = ran;  // if a slice has ended meanwhile
+    rt::forEachG(
+        [](rt::G* gp, void* arg) {
+          auto* n = static_cast<Count*>(arg);
+          if (gp->systemG || rt::readgstatus(gp) != rt::kGrunnable) return;
+          n->queued++;
+          n->with_stack += gp->stack.lo != 0;
+        },
+        &count);
+    EXPECT_EQ(count.queued, kQueued - ran_before);
+    EXPECT_EQ(count.with_stack, 0);
+    rt::debug.asyncpreemptoff = 0;
+    EXPECT_TRUE(testing::Eventually([&] { return ran == kQueued; }));
+  });
 }
 
 TEST_P(GoTest, StackSizes) {
