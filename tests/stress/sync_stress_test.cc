@@ -168,6 +168,51 @@ TEST_P(SyncStressTest, CondLosesNothing) {
 // the waker is still on its way out.
 constexpr int kDestroyRounds = 100'000 / 4;  // times four GOMAXPROCS
 
+TEST_P(SyncStressTest, OnceRunsOneFunctionAndShowsEverybodyWhatItDid) {
+  struct Turn {
+    sync::Once once;
+    int runs = 0;  // plain: Do gives the edge
+    uint64_t winner = 0;
+  };
+  Run([&] {
+    std::atomic<int64_t> turns_taken = 0;
+    std::atomic<int64_t> thrown = 0;
+    std::atomic<int64_t> caught = 0;
+    for (uint64_t round = 0; !Over(); round++) {
+      std::vector<Turn> turns(32);
+      auto pass = [&](uint64_t who) {
+        Rng rng(seed_ + 100 * round + who);
+        for (Turn& t : turns) {
+          Pause(rng);
+          try {
+            t.once.Do([&] {
+              t.runs++;
+              Pause(rng);
+              t.winner = who;
+              turns_taken++;
+              if (!rng.OneIn(8)) return;
+              thrown++;
+              panic("counts as done");
+            });
+          } catch (const PanicError&) {
+            caught++;
+            EXPECT_EQ(t.winner, who) << "another's exception";
+          }
+          EXPECT_EQ(t.runs, 1);
+          EXPECT_NE(t.winner, 0u);
+        }
+      };
+      std::thread plain = testing::KnownThread([&] { pass(1); });
+      WaitGroup wg;
+      for (uint64_t who = 2; who < 8; who++) wg.Go([&, who] { pass(who); });
+      wg.Wait();
+      blocking([&] { plain.join(); });
+      EXPECT_EQ(turns_taken.exchange(0), static_cast<int64_t>(turns.size()));
+    }
+    EXPECT_EQ(thrown, caught);
+  });
+}
+
 TEST_P(SyncStressTest, WaitGroupMayGoWithTheWaiter) {
   Run([&] {
     for (int i = 0; i < kDestroyRounds; i++) {
