@@ -21,6 +21,7 @@
 #include "gump/sync.h"
 #include "runtime/proc.h"
 #include "runtime/sanitizer.h"
+#include "runtime/stack.h"
 #include "tests/testing/counted.h"
 #include "tests/testing/panic_text.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -202,6 +203,32 @@ __attribute__((noinline)) size_t UseStack(size_t bytes) {
   size_t n = kFrame;
   if (bytes > 2 * kFrame) n += UseStack<kFrame>(bytes - kFrame - 128);
   return n + (frame[0] == static_cast<char>(bytes) ? 0 : SIZE_MAX / 2);
+}
+
+TEST_P(GoTest, WithoutAGuardStrictIsAPanicThatNamesTheSysctl) {
+  Run([] {
+    rt::debug.stackguardStrict = 1;
+    rt::stackSetGuardMode(rt::GuardMode::kNone);
+    std::atomic<int> ended = 0;
+    int started = 0;
+    std::string text;
+    // Until the first of them has begun, and found that it cannot, there is
+    // nothing to complain about.
+    EXPECT_TRUE(testing::Eventually([&] {
+      text = testing::PanicText([&] {
+        // Of a size for which there is none yet.
+        go(GoOptions{.stack_size = 30 << 20, .name = {}}, [&] { ended++; });
+        started++;
+      });
+      return text.find("vm.max_map_count") != std::string::npos;
+    })) << text;
+    EXPECT_EQ(ended, 0);
+    rt::stackinit();  // looks at what the kernel has
+    rt::debug.stackguardStrict = 0;
+    go([&] { ended++; });
+    EXPECT_TRUE(testing::Eventually([&] { return ended == started + 1; }))
+        << "those that waited run as soon as they can";
+  });
 }
 
 // What a goroutine costs that has not begun: its cell.
