@@ -171,11 +171,12 @@ function(gump_lint_tests)
   set(lint ${PROJECT_SOURCE_DIR}/tools/lint)
   add_test(NAME lint/includes COMMAND ${lint}/check_includes.py)
   add_test(NAME lint/sources COMMAND ${lint}/check_sources.py)
+  add_test(NAME lint/examples COMMAND ${lint}/check_examples.py)
   add_test(NAME lint/format COMMAND ${lint}/check_format.sh)
   add_test(NAME lint/tidy COMMAND ${lint}/tidy.py ${PROJECT_BINARY_DIR})
   # Each public header compiles when it is the only one included.
   add_test(NAME lint/headers COMMAND ${CMAKE_COMMAND} --build ${PROJECT_BINARY_DIR} --target all_verify_interface_header_sets)
-  set_tests_properties(lint/includes lint/sources lint/format lint/tidy lint/headers PROPERTIES LABELS lint TIMEOUT 600)
+  set_tests_properties(lint/includes lint/sources lint/examples lint/format lint/tidy lint/headers PROPERTIES LABELS lint TIMEOUT 600)
 endfunction()
 
 # gump_install_tests(): a stranger's project finds the installed package, as an archive and as a shared library.

@@ -8,7 +8,7 @@
 //     in.Write("3\n1\n2\n").IgnoreError();
 //     in.Close().IgnoreError();
 //   });
-//   ... read *out to its end ...
+//   ...  // read *out to its end
 //   if (absl::Status s = cmd.Wait(); !s.ok()) return s;  // "exit status 2"
 //
 //   absl::StatusOr<std::string> date = exec::Cmd("date", "-u").Output();

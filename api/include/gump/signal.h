@@ -3,7 +3,8 @@
 //   chan<int> signals = make_chan<int>(1);
 //   signal::Notify(signals, {SIGINT, SIGTERM});
 //   go([signals] {
-//     int sig = *signals.Recv();           // then stop what there is to stop
+//     int sig = *signals.Recv();
+//     ...                                  // stop what there is to stop
 //   });
 //
 // or, for what is told to end by its context:

@@ -1,0 +1,206 @@
+// As header_examples_test.cc: the headers that have to do with the world, or
+// with time.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "gump/gump.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace examples {
+
+using namespace gump;
+using namespace std::chrono_literals;
+
+namespace context_h {
+int got = 0;
+int Compute() { return 42; }
+void Log(const absl::Status& s) { ADD_FAILURE() << s; }
+
+void Ask(const context::Context& parent) {
+  auto answer = make_chan<int>();
+  auto [ctx, cancel] = context::WithTimeout(parent, absl::Seconds(2));
+  defer _{cancel};  // gives up what the context holds
+  go([ctx = ctx, answer] {
+    select(Send(answer, Compute()), Recv(ctx.Done()));  // never stuck
+  });
+  select(Recv(answer, [](int v) { got = v; }),
+         Recv(ctx.Done(), [&ctx = ctx] { Log(ctx.Err()); }));
+}
+
+void Main() {
+  Ask(context::Background());
+  EXPECT_EQ(got, 42);
+}
+}  // namespace context_h
+
+namespace exec_h {
+absl::StatusOr<std::string> Sort() {
+  std::string sorted;
+  exec::Cmd cmd("sort", "-n");
+  absl::StatusOr<os::File> in = cmd.StdinPipe();
+  absl::StatusOr<os::File> out = cmd.StdoutPipe();
+  if (absl::Status s = cmd.Start(); !s.ok()) return s;
+  go([in = *in] {
+    in.Write("3\n1\n2\n").IgnoreError();
+    in.Close().IgnoreError();
+  });
+  char buf[64];
+  while (size_t n = out->Read(buf).value_or(0)) sorted.append(buf, n);
+  if (absl::Status s = cmd.Wait(); !s.ok()) return s;  // "exit status 2"
+  return sorted;
+}
+
+void Main() {
+  EXPECT_EQ(*Sort(), "1\n2\n3\n");
+
+  absl::StatusOr<std::string> date = exec::Cmd("date", "-u").Output();
+  EXPECT_TRUE(date.ok());
+
+  const context::Context parent = context::Background();
+  auto [ctx, cancel] = context::WithTimeout(parent, absl::Seconds(5));
+  absl::Status s = exec::CommandContext(ctx, "make").Run();
+  EXPECT_FALSE(s.ok());  // there is nothing to make, or no make
+  cancel();
+}
+}  // namespace exec_h
+
+namespace net_h {
+// The port of echo is root's, and may be taken: what is tried is that it
+// compiles.
+[[maybe_unused]] absl::Status Echo() {
+  absl::StatusOr<net::Listener> l = net::Listen("tcp", ":7");
+  if (!l.ok()) return l.status();
+  for (;;) {
+    absl::StatusOr<net::Conn> c = l->Accept();
+    if (!c.ok()) return c.status();
+    go([conn = *c]() mutable {
+      char buf[4096];
+      for (;;) {
+        absl::StatusOr<size_t> n = conn.Read(buf);
+        if (!n.ok() || *n == 0) return;  // the last handle closes
+        if (!conn.Write({buf, *n}).ok()) return;
+      }
+    });
+  }
+}
+}  // namespace net_h
+
+namespace os_h {
+absl::Status ReadTwice() {
+  absl::StatusOr<os::File> f = os::Open("/etc/hostname");
+  if (!f.ok())
+    return f.status();  // NotFound: "open /etc/hostname: no such
+                        // file or directory"
+  char buf[512];
+  absl::StatusOr<size_t> n = f->Read(buf);  // 0: the end
+
+  absl::StatusOr<std::string> all = os::ReadFile("/etc/hostname");
+  EXPECT_EQ(all->substr(0, *n), std::string_view(buf, *n));
+  return absl::OkStatus();
+}
+
+void Main() {
+  const absl::Status s = ReadTwice();
+  EXPECT_TRUE(s.ok() || absl::IsNotFound(s)) << s;
+}
+}  // namespace os_h
+
+namespace signal_h {
+void Main() {
+  static auto stopped = make_chan<int>();
+  chan<int> signals = make_chan<int>(1);
+  signal::Notify(signals, {SIGINT, SIGTERM});
+  go([signals] {
+    int sig = *signals.Recv();
+    stopped.Send(sig);
+  });
+  ::raise(SIGTERM);
+  EXPECT_EQ(stopped.Recv(), SIGTERM);
+  signal::Stop(signals);
+}
+}  // namespace signal_h
+
+namespace status_h {
+bool missing = false;
+
+absl::Status SendAll(const os::File& w, std::string_view data) {
+  absl::StatusOr<size_t> n = w.Write(data);
+  if (!n.ok()) data.remove_prefix(gump::BytesWritten(n.status()));
+  return data.size() == 2 ? n.status() : absl::OkStatus();
+}
+
+void Main() {
+  absl::StatusOr<os::File> f = os::Open("/etc/gumption");
+  if (gump::Errno(f.status()) == ENOENT) {
+    missing = true;
+  }
+  EXPECT_TRUE(missing);
+  absl::StatusOr<std::pair<os::File, os::File>> p = os::Pipe();
+  EXPECT_TRUE(p->second.Close().ok());
+  EXPECT_FALSE(SendAll(p->second, "hi").ok());
+}
+}  // namespace status_h
+
+namespace synctest_h {
+// Client gives up what it is asked for after an hour.
+struct Client {
+  static void Call(std::function<void()> give_up) {
+    time::AfterFunc(absl::Hours(1), std::move(give_up));
+  }
+};
+
+TEST(Client, GivesUpAfterAnHour) {
+  gump::Run([] {
+    gump::synctest::Run([] {
+      Client client;
+      auto gave_up = gump::make_chan<void>();
+      client.Call([gave_up] { gave_up.Close(); });
+      gump::time::Sleep(absl::Minutes(59));  // takes microseconds
+      gump::synctest::Wait();                // the client has settled
+      EXPECT_EQ(gave_up.TryRecv().kind, gump::RecvResult<void>::kEmpty);
+      gump::time::Sleep(absl::Minutes(1));
+      gump::synctest::Wait();
+      EXPECT_EQ(gave_up.TryRecv().kind, gump::RecvResult<void>::kClosed);
+    });
+  });
+}
+}  // namespace synctest_h
+
+namespace time_h {
+bool timed_out = false;
+int got = 0;
+
+void Main() {
+  auto c = make_chan<int>();
+  gump::time::Sleep(absl::Milliseconds(10));
+
+  select(Recv(c, [](int v) { got = v; }),
+         Recv(gump::time::After(absl::Seconds(1)),
+              [] { timed_out = true; }));  // time out
+  EXPECT_TRUE(timed_out);
+  EXPECT_EQ(got, 0);
+
+  gump::time::Ticker ticker = gump::time::NewTicker(1s);
+  for (absl::Time t : ticker.C) {
+    EXPECT_LE(t, absl::Now());
+    break;
+  }
+}
+}  // namespace time_h
+
+TEST(HeaderExamplesTest, DoWhatTheySay) {
+  for (void (*example)() : {context_h::Main, exec_h::Main, os_h::Main,
+                            signal_h::Main, status_h::Main, time_h::Main}) {
+    gump::testing::RunWith(2, example);
+  }
+}
+
+}  // namespace examples

@@ -1,0 +1,416 @@
+// The examples at the head of the public headers, as they stand there: what a
+// reader copies compiles, and does what the header says. Around each is what it
+// leaves out. tools/lint/check_examples.py holds the two against each other.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gump/gump.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace examples {
+
+using namespace gump;
+
+namespace chan_h {
+void Main() {
+  gump::chan<int> c = gump::make_chan<int>(16);  // or (), unbuffered
+  gump::go([c] {
+    for (int i = 0; i < 100; i++) c.Send(i);
+    c.Close();
+  });
+  int sum = 0;
+  for (int v : c) sum += v;  // until closed and drained
+  EXPECT_EQ(sum, 4950);
+}
+}  // namespace chan_h
+
+namespace cond_h {
+using Job = std::unique_ptr<int>;
+
+sync::Mutex mu;
+sync::Cond changed{mu};
+std::deque<Job> jobs;  // guarded by mu
+
+void Put(Job j) {
+  std::scoped_lock hold(mu);
+  jobs.push_back(std::move(j));
+  changed.Signal();
+}
+Job Take() {
+  std::scoped_lock hold(mu);
+  changed.Wait([&] { return !jobs.empty(); });
+  Job j = std::move(jobs.front());
+  jobs.pop_front();
+  return j;
+}
+
+void Main() {
+  go([] { Put(std::make_unique<int>(7)); });
+  EXPECT_EQ(*Take(), 7);
+}
+}  // namespace cond_h
+
+namespace defer_h {
+void Main() {
+  sync::Mutex mu;
+  {
+    mu.Lock();
+    defer _{[&] { mu.Unlock(); }};
+    EXPECT_FALSE(mu.TryLock());
+  }
+  EXPECT_TRUE(mu.TryLock());
+  mu.Unlock();
+}
+}  // namespace defer_h
+
+namespace errgroup_h {
+absl::Status Fetch(const std::string& url) {
+  return url.empty() ? absl::NotFoundError("no URL") : absl::OkStatus();
+}
+
+absl::Status FetchAll(const std::vector<std::string>& urls) {
+  sync::ErrGroup group;
+  group.SetLimit(8);  // at a time; optional
+  for (const std::string& url : urls) {
+    group.Go([&url] { return Fetch(url); });  // an absl::Status
+  }
+  absl::Status s = group.Wait();  // all have returned
+  return s;
+}
+
+void Main() {
+  EXPECT_TRUE(FetchAll({"a", "b"}).ok());
+  EXPECT_EQ(FetchAll({"a", ""}).message(), "no URL");
+}
+}  // namespace errgroup_h
+
+namespace gls_h {
+struct Node {
+  std::vector<Node> children;
+};
+int deepest = 0;
+
+gump::gls<int> depth{0};
+void Visit(const Node& n) {
+  ++*depth;  // this goroutine's own
+  defer _{[] { --*depth; }};
+  deepest = std::max(deepest, *depth);
+  for (const Node& child : n.children) Visit(child);
+}
+
+void Main() {
+  *depth = 100;
+  auto done = make_chan<void>();
+  go([done] {
+    Visit({{Node{}, Node{{Node{}}}}});
+    done.Close();
+  });
+  done.Recv();
+  EXPECT_EQ(deepest, 3);
+}
+}  // namespace gls_h
+
+namespace go_h {
+int main() {
+  return gump::Run([] {
+    auto c = gump::make_chan<int>();
+    gump::go([c] { c.Send(42); });
+    std::printf("%d\n", *c.Recv());
+  });
+}
+}  // namespace go_h
+
+namespace list_h {
+struct Watcher {
+  explicit Watcher(chan<std::string> c) : to(std::move(c)) {}
+  void Tell(const std::string& news) const { to.Send(news); }
+  chan<std::string> to;
+};
+
+void Main() {
+  const std::string news = "spring";
+  auto c = make_chan<std::string>(1);
+  sync::List<Watcher> watchers;
+  sync::List<Watcher>::Element me = watchers.PushBack(Watcher(c));
+  watchers.Range([&](Watcher& w) { w.Tell(news); });
+  watchers.Remove(me);
+  EXPECT_EQ(c.Recv(), news);
+}
+}  // namespace list_h
+
+namespace map_h {
+int sum = 0;
+
+void Main() {
+  sync::Map<std::string, int> hits;
+  hits.Store("/", 1);
+  if (std::optional<int> n = hits.Load("/")) std::printf("%d\n", *n);
+  auto [value, loaded] = hits.LoadOrStore("/about", 7);
+  hits.Range([](const std::string& k, int n) {
+    if (!k.empty()) sum += n;
+    return true;
+  });
+  EXPECT_EQ(value, 7);
+  EXPECT_FALSE(loaded);
+  EXPECT_EQ(sum, 8);
+}
+}  // namespace map_h
+
+namespace mutex_h {
+void Main() {
+  sync::Mutex mu;
+  int balance = 0;
+  {
+    std::scoped_lock hold(mu);  // or Lock, and Unlock in a defer
+    balance += 10;
+  }
+  EXPECT_EQ(balance, 10);
+}
+}  // namespace mutex_h
+
+namespace once_h {
+int loaded = 0;
+void LoadTables() { loaded++; }
+std::string ParseConfig(const std::string& name) { return "parsed " + name; }
+void Use(const std::string& config) { EXPECT_EQ(config, "parsed app.conf"); }
+
+void Main() {
+  sync::Once once;
+  once.Do([] { LoadTables(); });  // the first call runs it, others wait
+
+  auto config = sync::OnceValue([] { return ParseConfig("app.conf"); });
+  Use(config());  // parsed at the first call, kept
+  EXPECT_EQ(loaded, 1);
+}
+}  // namespace once_h
+
+namespace panic_h {
+void Main() {
+  chan<int> c = make_chan<int>();
+  c.Close();
+  try {
+    c.Close();
+  } catch (const gump::PanicError& e) {
+    std::fprintf(stderr, "recovered: %s\n", e.what());
+  }
+}
+}  // namespace panic_h
+
+namespace pool_h {
+struct Conn {
+  std::string sent;
+};
+
+sync::Pool<std::string> buffers{[] { return std::make_unique<std::string>(); }};
+void Reply(Conn& c) {
+  std::unique_ptr<std::string> b = buffers.Get();
+  b->clear();
+  b->append("hello");
+  c.sent += *b;
+  buffers.Put(std::move(b));
+}
+
+void Main() {
+  Conn c;
+  Reply(c);
+  Reply(c);
+  EXPECT_EQ(c.sent, "hellohello");
+}
+}  // namespace pool_h
+
+namespace queue_h {
+int ran = 0;
+struct Job {
+  explicit Job(std::string w) : what(std::move(w)) {}
+  void Run() const { ran += what == "paint"; }
+  std::string what;
+};
+
+void Main() {
+  sync::Queue<Job> todo;
+  todo.Push(Job("paint"));
+  while (std::optional<Job> job = todo.Pop()) job->Run();  // until empty
+  EXPECT_EQ(ran, 1);
+}
+}  // namespace queue_h
+
+namespace rate_h {
+context::CancelFunc stop;
+int polls = 0;
+bool refused = false;
+void Poll() {
+  if (++polls == 3) stop();
+}
+void TooBusy() { refused = true; }
+
+void Serve(const context::Context& ctx) {
+  rate::Limiter limiter(10, 3);            // 10 a second, at most 3 at once
+  while (limiter.Wait(ctx).ok()) Poll();   // slow down
+  if (!limiter.Allow()) return TooBusy();  // or turn away
+}
+
+void Main() {
+  auto [ctx, cancel] = context::WithCancel(context::Background());
+  stop = cancel;
+  Serve(ctx);
+  EXPECT_EQ(polls, 3);
+  EXPECT_TRUE(refused);
+}
+}  // namespace rate_h
+
+namespace runtime_h {
+void Main() {
+  std::printf("%d goroutines on %d processors\n%s",
+              gump::runtime::NumGoroutine(), gump::runtime::GOMAXPROCS(0),
+              gump::runtime::Stack(/*all=*/true).c_str());
+}
+}  // namespace runtime_h
+
+namespace rwmutex_h {
+sync::RWMutex mu;
+std::map<std::string, int> ages;
+int Age(const std::string& who) {
+  std::shared_lock hold(mu);  // or: mu.RLock(); … mu.RUnlock();
+  auto it = ages.find(who);
+  return it == ages.end() ? 0 : it->second;
+}
+
+void Main() {
+  {
+    std::scoped_lock hold(mu);
+    ages["Ada"] = 36;
+  }
+  EXPECT_EQ(Age("Ada"), 36);
+  EXPECT_EQ(Age("Bob"), 0);
+}
+}  // namespace rwmutex_h
+
+namespace select_h {
+void Handlers(chan<int> c, chan<int> d) {
+  int sum = 0;
+  int next = 0;
+  c.Send(5);
+  // With handlers. The chosen one runs when the operation is complete and
+  // every channel is unlocked.
+  int i = gump::select(gump::Recv(c, [&](int v) { sum += v; }),
+                       gump::Send(d, next, [&] { next++; }),
+                       gump::Default([] { std::puts("nobody ready"); }));
+  EXPECT_EQ(i, 0);
+  EXPECT_EQ(sum, 5);
+}
+
+void Pointers(chan<int> c, chan<int> e) {
+  int v = 0;
+  int w = 0;
+  bool ok = false;
+  e.Send(6);
+  // With pointers, for a switch. The result is the index of the case.
+  switch (gump::select(gump::Recv(c, &v), gump::Recv(e, &w, &ok))) {
+    case 0:
+      ADD_FAILURE() << v;
+  }
+  EXPECT_TRUE(ok);
+  EXPECT_EQ(w, 6);
+}
+
+void Many(std::vector<chan<int>> inputs) {
+  int v = 0;
+  inputs[1].Send(7);
+  // A number of cases known at run time.
+  std::vector<gump::SelectCase> cases;
+  for (auto& in : inputs) cases.push_back(gump::Recv(in, &v));
+  int chosen = gump::select(absl::MakeSpan(cases));
+  EXPECT_EQ(chosen, 1);
+  EXPECT_EQ(v, 7);
+}
+
+void Main() {
+  Handlers(make_chan<int>(1), make_chan<int>());
+  Pointers(make_chan<int>(1), make_chan<int>(1));
+  Many({make_chan<int>(1), make_chan<int>(1)});
+}
+}  // namespace select_h
+
+namespace semaphore_h {
+absl::Status Load(context::Context ctx, const std::string& image) {
+  sync::Semaphore memory(1 << 30);  // bytes
+  if (absl::Status s = memory.Acquire(ctx, image.size()); !s.ok()) return s;
+  defer _{[&] { memory.Release(image.size()); }};
+  return absl::OkStatus();
+}
+
+void Main() { EXPECT_TRUE(Load(context::Background(), "pixels").ok()); }
+}  // namespace semaphore_h
+
+namespace singleflight_h {
+using Page = std::string;
+Page Fetch(const std::string& url) { return "<" + url + ">"; }
+
+void Main() {
+  const std::string url = "gump";
+  sync::SingleFlight<std::string, Page> flight;
+  // In any number of goroutines: one fetches, the others wait for it.
+  auto [page, shared] = flight.Do(url, [&] { return Fetch(url); });
+  EXPECT_EQ(page, "<gump>");
+  EXPECT_FALSE(shared);
+}
+}  // namespace singleflight_h
+
+namespace stack_h {
+struct Buffer {};
+int used = 0;
+void Use(std::unique_ptr<Buffer> b) { used += b != nullptr; }
+
+void Main() {
+  auto buffer = std::make_unique<Buffer>();
+  sync::Stack<std::unique_ptr<Buffer>> spare;
+  spare.Push(std::move(buffer));
+  if (auto b = spare.Pop()) Use(std::move(*b));
+  EXPECT_EQ(used, 1);
+}
+}  // namespace stack_h
+
+namespace waitgroup_h {
+std::atomic<int> fetched = 0;
+void Fetch(const std::string&) { fetched++; }
+
+void Main() {
+  const std::vector<std::string> urls = {"a", "b", "c"};
+  sync::WaitGroup wg;
+  for (const std::string& url : urls) {
+    wg.Go([&url] { Fetch(url); });
+  }
+  wg.Wait();  // all have returned; may park
+  EXPECT_EQ(fetched, 3);
+}
+}  // namespace waitgroup_h
+
+TEST(HeaderExamplesTest, DoWhatTheySay) {
+  for (void (*example)() :
+       {chan_h::Main,     cond_h::Main,      defer_h::Main,
+        errgroup_h::Main, gls_h::Main,       list_h::Main,
+        map_h::Main,      mutex_h::Main,     once_h::Main,
+        panic_h::Main,    pool_h::Main,      queue_h::Main,
+        rate_h::Main,     runtime_h::Main,   rwmutex_h::Main,
+        select_h::Main,   semaphore_h::Main, singleflight_h::Main,
+        stack_h::Main,    waitgroup_h::Main}) {
+    gump::testing::RunWith(2, example);
+  }
+  EXPECT_EQ(go_h::main(), 0);
+}
+
+}  // namespace examples
