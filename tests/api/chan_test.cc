@@ -300,6 +300,14 @@ TEST_P(ChanTest, ViewsAreTheSameChannel) {
     chan<int> d = make_chan<int>(1);
     produce(d);
     EXPECT_EQ(consume(d), 5);
+    chan<int> e = make_chan<int>(2);
+    send_chan<int>(e) << 6 << 7;
+    int six = 0;
+    int seven = 0;
+    EXPECT_TRUE(recv_chan<int>(e) >> six);
+    EXPECT_TRUE(recv_chan<int>(e) >> seven);
+    EXPECT_EQ(six, 6);
+    EXPECT_EQ(seven, 7);
   });
 }
 

@@ -387,6 +387,14 @@ class send_chan : public internal::SendOps<T, internal::ChanHandle> {
   send_chan(chan<T> c) noexcept          // NOLINT: implicit, as in Go
       : internal::SendOps<T, internal::ChanHandle>(std::move(c)) {}
 
+  // Send, chained: c << 1 << 2.
+  template <class U>
+  requires std::is_convertible_v<U&&, T>
+  const send_chan& operator<<(U&& v) const {
+    this->Send(std::forward<U>(v));
+    return *this;
+  }
+
   friend bool operator==(const send_chan& a, const send_chan& b) noexcept {
     return a.c_ == b.c_;
   }
