@@ -137,6 +137,79 @@ TEST_F(RetakeTest, LooksForSleepersWhileOthersWait) {
   EXPECT_EQ(p_.sysmontick.lookwhen, 4 * first);  // a new slice, a new clock
 }
 
+// A P whose goroutine is in a declared call. While the world is being stopped
+// one that is taken is needed by nobody, so there need not be an M for it.
+class RetakeSyscallTest : public RetakeTest {
+ protected:
+  RetakeSyscallTest() {
+    p_.m.store(nullptr, release);
+    p_.status.store(kPsyscall, relaxed);
+    NextCall();  // the first
+    sched.gcwaiting.store(true, relaxed);
+    sched.stopwait = 100;
+    sched.npidle.store(1, relaxed);
+  }
+  ~RetakeSyscallTest() override {
+    sched.gcwaiting.store(false, relaxed);
+    sched.stopwait = 0;
+    sched.npidle.store(0, relaxed);
+  }
+  // Look is retakeSyscall; a true has to have taken it.
+  bool Look(int64_t now) {
+    const uint32_t tick = p_.syscalltick.load(relaxed);
+    const bool taken = retakeSyscall(&p_, now);
+    EXPECT_EQ(p_.status.load(relaxed), taken ? kPgcstop : kPsyscall);
+    EXPECT_EQ(p_.syscalltick.load(relaxed), tick + (taken ? 1 : 0));
+    return taken;
+  }
+  void NextCall() { p_.syscalltick.add(1, relaxed); }
+  void SomebodyWaits() { runqput(&p_, &other_, /*next=*/false); }
+
+  G other_;
+};
+
+constexpr int64_t kLook = 20'000;  // ns between two looks
+
+TEST_F(RetakeSyscallTest, TakesACallThatLastsFromLookToLook) {
+  SomebodyWaits();
+  EXPECT_FALSE(Look(0));
+  NextCall();
+  EXPECT_FALSE(Look(kLook));
+  EXPECT_TRUE(Look(2 * kLook));
+}
+
+TEST_F(RetakeSyscallTest, WaitsForASliceIfNobodyNeedsThePAndOthersAreIdle) {
+  EXPECT_FALSE(Look(0));
+  EXPECT_FALSE(Look(kLook));
+  EXPECT_FALSE(Look(kForcePreemptNS - 1));
+  EXPECT_TRUE(Look(kForcePreemptNS));
+}
+
+TEST_F(RetakeSyscallTest, TakesTheLastPThatCouldLookForWork) {
+  sched.npidle.store(0, relaxed);
+  EXPECT_FALSE(Look(0));
+  EXPECT_TRUE(Look(kLook));
+}
+
+TEST_F(RetakeSyscallTest, ManyShortCallsUseUpASlice) {
+  SomebodyWaits();
+  int64_t now = 0;
+  for (; now < kShortSliceNS; now += kLook) {
+    ASSERT_FALSE(Look(now));
+    NextCall();
+  }
+  EXPECT_TRUE(Look(now));
+}
+
+TEST_F(RetakeSyscallTest, LeavesPsAloneThatAreNotInACall) {
+  for (PStatus status : {kPidle, kPrunning, kPgcstop, kPdead}) {
+    p_.status.store(status, relaxed);
+    EXPECT_FALSE(retakeSyscall(&p_, 0));
+    EXPECT_FALSE(retakeSyscall(&p_, 1000 * kMs));
+    EXPECT_EQ(p_.status.load(relaxed), status);
+  }
+}
+
 // Late timers are a reason to ask, unless somebody idle could steal them.
 TEST_F(RetakeTest, LateTimersAreAReason) {
   constexpr int64_t kDue = 5 * kMs;
