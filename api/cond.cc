@@ -2,9 +2,21 @@
 // drawn while L is held, so every Signal that follows in the order of L counts
 // this waiter in, even before it sleeps: no wake-up between Unlock and sleep is
 // lost.
+//
+// A context wakes by a Broadcast of its own goroutine, which does not hold L.
+// CondWatch::Wait draws its ticket first and looks at `done` after; the
+// goroutine sets `done` first and broadcasts after, both under the mutex of
+// Shared: so either the waiter sees `done`, or the Broadcast sees the ticket.
+// The goroutine may come when the Wait is over and the Cond is gone: the
+// destructor takes the Cond out of its reach, under that mutex.
 #include "gump/cond.h"
 
+#include <memory>
+#include <mutex>
+
+#include "gump/context.h"
 #include "gump/internal/linkname.h"
+#include "gump/mutex.h"
 
 namespace gump::sync {
 
@@ -20,3 +32,47 @@ void Cond::Signal() noexcept { rt::notifyListNotifyOne(&notify_); }
 void Cond::Broadcast() noexcept { rt::notifyListNotifyAll(&notify_); }
 
 }  // namespace gump::sync
+
+namespace gump::internal {
+
+struct CondWatch::Shared {
+  sync::Mutex mu;  // guards the rest; L may be held when it is taken
+  sync::Cond* cond;
+  bool done = false;
+};
+
+CondWatch::CondWatch(sync::Cond* cond, const context::Context& ctx)
+    : shared_(std::make_shared<Shared>()) {
+  shared_->cond = cond;
+  shared_->done = !ctx.Err().ok();
+  if (shared_->done) return;
+  stop_ = context::AfterFunc(ctx, [shared = shared_] {
+    std::scoped_lock hold(shared->mu);
+    shared->done = true;
+    if (shared->cond != nullptr) shared->cond->Broadcast();
+  });
+}
+
+CondWatch::~CondWatch() {
+  stop_();
+  std::scoped_lock hold(shared_->mu);
+  shared_->cond = nullptr;
+}
+
+bool CondWatch::Wait() {
+  sync::Cond* cond = shared_->cond;  // ours to change
+  const uint32_t ticket = rt::notifyListAdd(&cond->notify_);
+  bool done;
+  {
+    std::scoped_lock hold(shared_->mu);
+    done = shared_->done;
+  }
+  // The ticket may not be left behind: a Signal would be lost on it.
+  if (done) cond->Broadcast();
+  cond->L.Unlock();
+  rt::notifyListWait(&cond->notify_, ticket);
+  cond->L.Lock();
+  return !done;
+}
+
+}  // namespace gump::internal

@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "gump/context.h"
 #include "gump/go.h"
 #include "gump/mutex.h"
 #include "gump/runtime.h"
@@ -215,6 +218,111 @@ TEST_P(CondTest, MayBeDestroyedAsSoonAsWaitReturns) {
       });
       mu.Lock();
       c->Wait([&] { return flag; });
+      c.reset();
+      mu.Unlock();
+    }
+  });
+}
+
+// ---- With a context
+
+const auto kNever = [] { return false; };
+
+TEST_P(CondTest, ContextEndsTheWait) {
+  Run([] {
+    Mutex mu;
+    Cond c{mu};
+    const auto [ctx, cancel] = context::WithCancel({});
+    sync::WaitGroup wg;
+    for (int i = 0; i < 5; i++) {
+      wg.Go([&, &ctx = ctx] {
+        std::scoped_lock hold(mu);
+        const absl::Status s = c.Wait(ctx, kNever);
+        EXPECT_TRUE(absl::IsCancelled(s)) << s;
+        EXPECT_FALSE(mu.TryLock());
+      });
+    }
+    EXPECT_TRUE(testing::EventuallyParked("sync.Cond.Wait", 5));
+    cancel();
+    wg.Wait();
+    mu.Lock();
+    EXPECT_TRUE(absl::IsCancelled(c.Wait(ctx, kNever))) << "at once";
+    const auto [timed, cancel_timed] =
+        context::WithTimeout({}, std::chrono::milliseconds(2));
+    EXPECT_TRUE(absl::IsDeadlineExceeded(c.Wait(timed, kNever)));
+    mu.Unlock();
+  });
+}
+
+TEST_P(CondTest, WhatIsTrueIsOkWhateverTheContext) {
+  Run([] {
+    Mutex mu;
+    Cond c{mu};
+    const auto [ctx, cancel] = context::WithCancel({});
+    bool flag = false;
+    sync::WaitGroup wg;
+    wg.Go([&, &ctx = ctx] {
+      std::scoped_lock hold(mu);
+      EXPECT_TRUE(c.Wait(ctx, [&] { return flag; }).ok());
+    });
+    EXPECT_TRUE(testing::EventuallyParked("sync.Cond.Wait", 1));
+    mu.Lock();
+    flag = true;
+    c.Signal();
+    mu.Unlock();
+    wg.Wait();
+    cancel();
+    std::scoped_lock hold(mu);
+    EXPECT_TRUE(c.Wait(ctx, [&] { return flag; }).ok());
+  });
+}
+
+// Who goes because of his context takes no Signal along: the other one gets
+// what there is, or sleeps for ever.
+TEST_P(CondTest, SignalsAreNotLostOnWhoGoes) {
+  Run([] {
+    Mutex mu;
+    Cond c{mu};
+    for (int i = 0; i < 1000; i++) {
+      int tokens = 0;
+      const auto some = [&] { return tokens > 0; };
+      const auto put = [&] {
+        std::scoped_lock hold(mu);
+        tokens++;
+        c.Signal();
+      };
+      const auto made = context::WithCancel({});
+      sync::WaitGroup wg;
+      wg.Go([&] {
+        {
+          std::scoped_lock hold(mu);
+          if (!c.Wait(made.first, some).ok()) return;
+          tokens--;
+        }
+        put();  // for the other
+      });
+      wg.Go([&] {
+        std::scoped_lock hold(mu);
+        c.Wait(some);
+        tokens--;
+      });
+      wg.Go([&] { made.second(); });
+      wg.Go(put);
+      wg.Wait();
+      EXPECT_EQ(tokens, 0);
+    }
+  });
+}
+
+TEST_P(CondTest, MayGoWhileTheContextEnds) {
+  Run([] {
+    Mutex mu;
+    for (int i = 0; i < 2000; i++) {
+      auto c = std::make_unique<Cond>(mu);
+      const auto made = context::WithCancel({});
+      go([cancel = made.second] { cancel(); });
+      mu.Lock();
+      EXPECT_FALSE(c->Wait(made.first, kNever).ok());
       c.reset();
       mu.Unlock();
     }

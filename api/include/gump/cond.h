@@ -33,8 +33,40 @@
 #ifndef GUMP_COND_H_
 #define GUMP_COND_H_
 
+#include <memory>
+
+#include "absl/status/status.h"
+#include "gump/context.h"
 #include "gump/internal/linkname.h"
 #include "gump/mutex.h"
+
+namespace gump::sync {
+
+class Cond;
+
+}  // namespace gump::sync
+
+namespace gump::internal {
+
+// CondWatch wakes all who wait for a Cond when a context is done, from its
+// construction to its destruction.
+class CondWatch {
+ public:
+  CondWatch(sync::Cond* cond, const context::Context& ctx);
+  ~CondWatch();
+  CondWatch(const CondWatch&) = delete;
+  CondWatch& operator=(const CondWatch&) = delete;
+
+  // Wait is cond->Wait(), unless the context is done. False: it is.
+  bool Wait();
+
+ private:
+  struct Shared;
+  std::shared_ptr<Shared> shared_;
+  context::StopFunc stop_;
+};
+
+}  // namespace gump::internal
 
 namespace gump::sync {
 
@@ -56,6 +88,23 @@ class Cond {
   void Wait(Pred pred) {
     while (!pred()) Wait();
   }
+  // Wait(ctx, pred) waits until pred() is true, or ctx is done; then it returns
+  // ctx.Err(). A pred() that is true is OK, whatever ctx is. When ctx is done,
+  // all who wait are woken, as by a Broadcast. Throws std::bad_alloc.
+  //
+  //   if (absl::Status s = changed.Wait(ctx, [&] { return !jobs.empty(); });
+  //       !s.ok()) {
+  //     return s;  // with mu locked, as ever
+  //   }
+  template <class Pred>
+  [[nodiscard]] absl::Status Wait(const context::Context& ctx, Pred pred) {
+    if (pred()) return absl::OkStatus();
+    gump::internal::CondWatch watch(this, ctx);
+    while (watch.Wait()) {
+      if (pred()) return absl::OkStatus();
+    }
+    return pred() ? absl::OkStatus() : ctx.Err();
+  }
 
   // Signal wakes the one who has waited longest, if anybody waits. L may be
   // locked or not. Never parks.
@@ -67,6 +116,7 @@ class Cond {
   const Locker L;
 
  private:
+  friend class gump::internal::CondWatch;
   rt::NotifyList notify_;
 };
 
