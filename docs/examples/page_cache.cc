@@ -1,0 +1,92 @@
+// A cache in front of something slow: of those who ask for the same page at the
+// same time one fetches it (SingleFlight), no more than three fetch at once
+// (Semaphore), who has no more time goes without (Context), and what was
+// fetched stands in a list that anybody may walk through (List).
+//
+//   page_cache [READERS [PAGES]]        default 200 20
+#include <gump/gump.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+using namespace gump;
+
+namespace {
+
+class Cache {
+ public:
+  absl::StatusOr<std::string> Get(const context::Context& ctx, int page) {
+    if (auto text = pages_.Load(page)) return *text;
+    // Whoever came too late for the flight of before finds its page here.
+    return flight_
+        .Do(page,
+            [&]() -> absl::StatusOr<std::string> {
+              if (auto text = pages_.Load(page)) return *text;
+              if (absl::Status s = slots_.Acquire(ctx); !s.ok()) return s;
+              defer _{[&] { slots_.Release(); }};
+              return Fetch(page);
+            })
+        .value;
+  }
+
+  // Fetched counts the list; AtOnce is the most fetches there were at a time.
+  int Fetched() {
+    int n = 0;
+    fetched_.Range([&](int) { n++; });
+    return n;
+  }
+  int AtOnce() const { return most_; }
+
+ private:
+  std::string Fetch(int page) {
+    const int now = ++fetching_;
+    for (int most = most_;
+         most < now && !most_.compare_exchange_weak(most, now);) {
+    }
+    time::Sleep(absl::Milliseconds(2));
+    fetched_.PushBack(page);
+    std::string text = "page " + std::to_string(page);
+    pages_.Store(page, text);
+    fetching_--;
+    return text;
+  }
+
+  sync::Map<int, std::string> pages_;
+  sync::SingleFlight<int, absl::StatusOr<std::string>> flight_;
+  sync::Semaphore slots_{3};
+  sync::List<int> fetched_;
+  std::atomic<int> fetching_ = 0;
+  std::atomic<int> most_ = 0;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int readers = argc > 1 ? std::atoi(argv[1]) : 200;
+  const int pages = argc > 2 ? std::max(1, std::atoi(argv[2])) : 20;
+  return Run([=] {
+    Cache cache;
+    // One who has given up before he begins gets nothing, and disturbs nobody.
+    const auto [late, cancel] = context::WithCancel(context::Background());
+    cancel();
+    std::printf("late: %s\n",
+                std::string(cache.Get(late, 0).status().message()).c_str());
+
+    std::atomic<int> right = 0;
+    sync::WaitGroup wg;
+    for (int i = 0; i < readers; i++) {
+      wg.Go([&, page = i % pages] {
+        const auto text = cache.Get(context::Background(), page);
+        if (text.ok() && *text == "page " + std::to_string(page)) right++;
+      });
+    }
+    wg.Wait();
+    std::printf("%d answers, %d pages fetched, %s\n", right.load(),
+                cache.Fetched(),
+                cache.AtOnce() <= 3 ? "never more than three at once"
+                                    : "too many at once");
+  });
+}
