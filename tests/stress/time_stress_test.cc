@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -118,6 +120,45 @@ TEST(TimeStressTest, FunctionOrStopNeverBoth) {
       time::Sleep(200us);
       EXPECT_EQ(fired + a.prevented, a.set);
     });
+  });
+}
+
+// A timer due within a microsecond or two, and a Stop at about that time, again
+// and again: as many races as there is time for. It says how many that were.
+TEST(TimeStressTest, EveryRaceHasOneWinner) {
+  gump::Run([] {
+    int64_t races = 0;
+    int64_t lost = 0;
+    StressLoop([&](Rng& rng) {
+      RandomProcs(rng);
+      constexpr int64_t kRaces = 500;
+      std::atomic<int64_t> set = 0;
+      std::atomic<int64_t> prevented = 0;
+      std::atomic<int64_t> fired = 0;
+      Everyone(rng, 4, [&](Rng& own) {
+        const auto timer = time::AfterFunc(1h, [&] { fired++; });
+        EXPECT_TRUE(timer.Stop());
+        int64_t stops = 0;
+        for (int64_t i = 0; i < kRaces; i++) {
+          timer.Reset(nanoseconds(own.Below(1500)));
+          if (own.OneIn(4)) runtime::Gosched();
+          const auto until =
+              std::chrono::steady_clock::now() + nanoseconds(own.Below(1500));
+          while (std::chrono::steady_clock::now() < until) {
+          }
+          stops += timer.Stop() ? 1 : 0;
+        }
+        set += kRaces;
+        prevented += stops;
+      });
+      EXPECT_TRUE(Eventually([&] { return fired + prevented == set; }))
+          << set << " set, " << prevented << " prevented, " << fired
+          << " fired";
+      races += set;
+      lost += fired;
+    });
+    std::printf("%lld races, %lld lost by Stop\n",
+                static_cast<long long>(races), static_cast<long long>(lost));
   });
 }
 
