@@ -2,8 +2,14 @@
 // computes. Declared: each sleep is announced; raw: nobody is told. How long
 // the sleepers take (never less than 100 ms and what timers add), and how much
 // of its speed alone the computing goroutine keeps.
+//
+// LIMIT: 10,000 goroutines sleep once for 50 ms in the kernel, raw, while there
+// may be 500 threads: how late another wakes from sleeps of 1 ms meanwhile, and
+// how many threads there are more than before, a reclamation cycle later.
 #include <gump/go.h>
+#include <gump/runtime.h>
 #include <gump/sync.h>
+#include <gump/time.h>
 
 #include <atomic>
 
@@ -43,6 +49,40 @@ class Load {
   double rate_ = 0;
 };
 
+void MeasureLimit(const Options& o) {
+  if (!o.Selected("LIMIT")) return;
+  const int limit = debug::SetMaxThreads(500);
+  const int64_t goroutines = o.Scaled(10'000);
+  for (int r = 0; r < o.reps; r++) {
+    runtime::GC();
+    const int32_t before = debug::ReadSchedStats().threads;
+    std::atomic<bool> stop = false;
+    std::vector<int64_t> late;
+    sync::WaitGroup ticker;
+    ticker.Go([&] {
+      while (!stop) {
+        const int64_t due = NowNanos() + kSleep;
+        time::Sleep(std::chrono::nanoseconds(kSleep));
+        late.push_back(NowNanos() - due);
+      }
+    });
+    const int64_t start = NowNanos();
+    sync::WaitGroup wg;
+    for (int64_t i = 0; i < goroutines; i++) {
+      wg.Go([] { SleepNanos(50 * kSleep); });
+    }
+    wg.Wait();
+    Print("LIMIT", "wall-ms", static_cast<double>(NowNanos() - start) / 1e6);
+    stop = true;
+    ticker.Wait();
+    PrintQuantiles("LIMIT", late);
+    runtime::GC();
+    time::Sleep(std::chrono::seconds(1));  // for them to be gone
+    Print("LIMIT", "threads", debug::ReadSchedStats().threads - before);
+  }
+  debug::SetMaxThreads(limit);
+}
+
 template <class F>
 void Measure(const Options& o, const char* workload, F sleep) {
   if (!o.Selected(workload)) return;
@@ -79,5 +119,6 @@ int main(int argc, char** argv) {
     Measure(o, "W15b/declared",
             [] { gump::blocking([] { SleepNanos(kSleep); }); });
     Measure(o, "W15b/raw", [] { SleepNanos(kSleep); });
+    MeasureLimit(o);
   });
 }

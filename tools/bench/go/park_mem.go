@@ -5,8 +5,11 @@ import (
 	"time"
 )
 
-// parkMem is W10: one measurement per process.
+// parkMem is W10: one measurement per process. There is no twin of RECLAIM: Go's stacks shrink by copying.
 func parkMem(o options) {
+	if !o.selected("W10") {
+		return
+	}
 	n := o.scaled(1000000)
 	gate := make(chan struct{})
 	var waiting, finished sync.WaitGroup
