@@ -416,5 +416,33 @@ TEST(PreemptKernelDeathTest, GoesWithoutMembarrier) {
       ::testing::ExitedWithCode(7), "");
 }
 
+// GODEBUG=asyncpreemptoff=1: nobody is stopped where he computes, but those who
+// come by yield, and those who sleep lose their P.
+TEST(PreemptKernelDeathTest, AsyncpreemptoffLeavesTheOtherWays) {
+  EXPECT_EXIT(
+      {
+        setenv("GODEBUG", "asyncpreemptoff=1", /*overwrite=*/1);
+        testing::RunWith(1, [] {
+          const Readers readers(3);
+          std::atomic<bool> stop = false;
+          sync::WaitGroup wg;
+          wg.Go([&] {
+            wg.Go([&] { stop = true; });
+            auto c = make_chan<int>(1);
+            while (!stop) {
+              for (int i = 0; i < 100'000 && !stop; i++) {
+              }
+              (void)c.TrySend(1);
+            }
+          });
+          Talk(20);
+          wg.Wait();
+        });
+        const bool none = debug::ReadSchedStats().preemptions == 0;
+        std::exit(none && !::testing::Test::HasFailure() ? 7 : 1);
+      },
+      ::testing::ExitedWithCode(7), "");
+}
+
 }  // namespace
 }  // namespace gump
