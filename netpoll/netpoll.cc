@@ -110,6 +110,7 @@ int checkErr(const PollDesc* pd, PollMode mode) {
   const uint32_t expired =
       mode == PollMode::kRead ? kPollReadExpired : kPollWriteExpired;
   if ((info & expired) != 0) return kErrTimeout;
+  if ((info & kPollGone) != 0) return kErrNotPollable;
   // Only reads: a write will meet the error itself, and say which it is.
   if (mode == PollMode::kRead && (info & kPollEventErr) != 0) {
     return kErrNotPollable;
@@ -130,9 +131,10 @@ void publishInfo(PollDesc* pd) ABSL_EXCLUSIVE_LOCKS_REQUIRED(pd->lock) {
   if (pd->rd < 0) info |= kPollReadExpired;
   if (pd->wd < 0) info |= kPollWriteExpired;
   info |= tagOf(pd);
-  // Events may set eventErr meanwhile. seq_cst: polldesc.h.
+  // Events may set theirs meanwhile. seq_cst: polldesc.h.
   uint32_t old = pd->info.load(relaxed);
-  while (!pd->info.casWeak(old, (old & kPollEventErr) | info, seq_cst)) {
+  constexpr uint32_t kEvents = kPollEventErr | kPollGone;
+  while (!pd->info.casWeak(old, (old & kEvents) | info, seq_cst)) {
   }
 }
 
@@ -382,6 +384,9 @@ void pollSetEventErr(PollDesc* pd, bool err, uint32_t tag) {
     if (pd->info.casWeak(old, info, seq_cst)) return;
   }
 }
+
+// seq_cst: polldesc.h, as if it closed.
+void pollSetGone(PollDesc* pd) { pd->info.or_(kPollGone, seq_cst); }
 
 // ---- For the scheduler ------------------------------------------------------
 

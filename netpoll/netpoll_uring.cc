@@ -41,8 +41,7 @@ int uringOpen(PollDesc* pd) {
   epoll_event ev{};
   if (epoll_ctl(scratch, EPOLL_CTL_ADD, pd->fd, &ev) != 0) return errno;
   epoll_ctl(scratch, EPOLL_CTL_DEL, pd->fd, &ev);
-  ringWatch(pd);
-  return 0;
+  return ringWatch(pd);
 }
 
 bool uringPoll(int64_t delay, NetpollResult*) {
@@ -70,6 +69,8 @@ int state(int fd) {
 
 void uringEvent(PollDesc* pd, int events, NetpollResult* r) {
   constexpr int kGone = POLLRDHUP | POLLHUP | POLLERR;
+  // Whoever comes later must not sleep either.
+  if (events < 0) pollSetGone(pd);
   // The ring tells what has changed, so an error that it tells alone may not be
   // alone; or somebody may have taken it.
   const bool alone = events == POLLERR;

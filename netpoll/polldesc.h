@@ -28,9 +28,9 @@
 //
 // Invariants:
 //  (N1) info is what lock guards, copied: closing, and which deadlines have
-//       passed; and eventErr, which an event sets. Read without the lock. Above
-//       them is the tag, so that an event that comes late cannot set the
-//       eventErr of the next owner: its CAS fails.
+//       passed; and eventErr and gone, which an event sets. Read without the
+//       lock. Above them is the tag, so that an event that comes late cannot
+//       set the eventErr of the next owner: its CAS fails.
 //  (N2) The timer is armed, if there is a deadline that has not passed, for
 //       the earlier one or before. It may be armed for nothing: what it calls
 //       looks at the clock. So moving a deadline back, as servers do with each
@@ -58,8 +58,9 @@ enum PollInfo : uint32_t {
   kPollEventErr = 2,  // the last event was an error alone
   kPollReadExpired = 4,
   kPollWriteExpired = 8,
+  kPollGone = 16,  // no event will come any more
 };
-inline constexpr int kPollTagShift = 4;
+inline constexpr int kPollTagShift = 5;
 
 enum class PollMode : uint8_t { kRead = 1, kWrite = 2, kBoth = 3 };
 
@@ -69,7 +70,7 @@ enum PollError : int {
   kPollOk = 0,
   kErrClosing = -1,      // the descriptor is being closed
   kErrTimeout = -2,      // the deadline has passed
-  kErrNotPollable = -3,  // the kernel reports an error alone
+  kErrNotPollable = -3,  // the kernel reports an error alone, or nothing
 };
 
 struct RingCall;
@@ -77,10 +78,11 @@ struct RingCall;
 // PollDesc is one of these. Aligned, because pointers to it lend their low bits
 // to the tag.
 struct alignas(kCacheLine) PollDesc {
-  PollDesc* link = nullptr;  // of the free list, under its lock
-  int fd = -1;               // constant while in use
-  Atomic<uint32_t> tag;      // (N3)
-  Atomic<uint32_t> info;     // (N1)
+  // Of the free list, under its lock; of one of the ring's while it is open.
+  PollDesc* link = nullptr;
+  int fd = -1;            // constant while in use
+  Atomic<uint32_t> tag;   // (N3)
+  Atomic<uint32_t> info;  // (N1)
   Atomic<uintptr_t> rg;
   Atomic<uintptr_t> wg;
   // The peer has sent its last byte, or urgent data, or an error has been seen:
@@ -99,6 +101,8 @@ struct alignas(kCacheLine) PollDesc {
   // The ring's (ring.cc), if that is the back end; only its thread looks.
   bool watched = false;           // the kernel has a request for it
   bool changes = false;           // that has told of more than the first state
+  bool ended = false;             // it is to have a new one
+  RingCall* watcher = nullptr;    // who waits for the first to begin
   RingCall* unwatcher = nullptr;  // who waits for the end of that
 };
 
@@ -137,6 +141,10 @@ void netpolldeliver(NetpollResult* r, G* gp);
 // has changed.
 // Locks: none.
 void pollSetEventErr(PollDesc* pd, bool err, uint32_t tag);
+// pollSetGone notes that the back end cannot watch pd any more: who waits, or
+// will, is told so (netpollready comes next). pd is open.
+// Locks: none.
+void pollSetGone(PollDesc* pd);
 
 }  // namespace gump::rt
 

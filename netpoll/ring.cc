@@ -14,6 +14,13 @@
 // A goroutine is pushed, as a G that is kGwaiting already, by the commit of its
 // park; so it can be readied at once, and nothing of it or of the RingCall is
 // touched after the push.
+//
+// The kernel ends a watch when it has no room for its event: that is the last,
+// and is handed over when there is room again. All such are watched again, but
+// not before everything has been taken, and not many at a time: who is watched
+// anew is told at once what is the case, and if there was no room for that
+// either, all of them would go round and round. No edge is missed: what has
+// happened in between is part of what is told.
 #include "netpoll/ring.h"
 
 #include <liburing.h>
@@ -23,6 +30,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <utility>
 
 #include "runtime/os_linux.h"
@@ -41,16 +49,43 @@ struct RingCall {
   int64_t offset = 0;
   int64_t result = 0;
   G* gp = nullptr;
-  RingCall* link = nullptr;  // of submitted, then of Ring::waiting_
+  RingCall* link = nullptr;  // of submitted, then of one of Ring's queues
 };
 
 namespace {
 
+// Fifo is calls, or PollDescs, in the order in which they came.
+template <class T>
+struct Fifo {
+  T* head = nullptr;
+  T* tail = nullptr;
+
+  bool empty() const { return head == nullptr; }
+  void push(T* e) {
+    e->link = nullptr;
+    (head == nullptr ? head : tail->link) = e;
+    tail = e;
+  }
+  void pushFront(T* e) {
+    e->link = head;
+    if (head == nullptr) tail = e;
+    head = e;
+  }
+  T* pop() {
+    T* e = head;
+    if (e != nullptr) head = e->link;
+    return e;
+  }
+};
+
 constexpr unsigned kSubmissions = 256;
 constexpr unsigned kCompletions = 4096;
 // Calls that the kernel may have at a time: their completions always fit, and a
-// burst of events besides. (Events that do not fit the kernel keeps.)
+// burst of events besides. (Events that do not fit the kernel keeps.) Watches
+// are not among them, and do not wait for them: a call may take long.
 constexpr unsigned kMaxInFlight = kCompletions / 2;
+// Watches that are begun anew between two looks at the completions.
+constexpr unsigned kMaxAgain = kSubmissions;
 
 // What a completion is about, in the low bits of its 64.
 enum : uint64_t { kCall, kWatched, kWoken, kIgnored, kKindMask = 3 };
@@ -99,14 +134,28 @@ class Ring {
 
  private:
   void takeSubmitted();
-  // prepareCalls moves calls to the submission queue, as many as fit.
-  void prepareCalls();
+  // prepareAll moves what there is to the submission queue, as much as fits.
+  void prepareAll();
+  // prepareCalls does so with a queue, until inFlight_ is `most`.
+  void prepareCalls(Fifo<RingCall>* q, unsigned most);
+  // These: false: there is no room.
   bool prepare(RingCall* c);
   bool prepareWatch(PollDesc* pd);
-  void prepareWake();
-  // enter submits, and waits for a completion unless there are new calls.
+  bool prepareUnwatch(RingCall* c, PollDesc* pd);
+  bool prepareWake();
+  // prepareAgain is prepareWatch for some of those that the kernel has let go.
+  void prepareAgain();
+  // idle: there is nothing to do but wait.
+  bool idle() const;
+  // enter submits, and waits for a completion if idle.
   void enter();
   void reap();
+  // overflows: the kernel keeps completions that it has no room for.
+  bool overflows() const {
+    return (IO_URING_READ_ONCE(*ring_.sq.kflags) & IORING_SQ_CQ_OVERFLOW) != 0;
+  }
+  // tellWatchers ends the calls whose watch has begun, or failed to.
+  void tellWatchers();
   void completed(const io_uring_cqe* cqe);
   void watchedEvent(PollDesc* pd, const io_uring_cqe* cqe);
   void finish(RingCall* c, int64_t result);
@@ -116,10 +165,18 @@ class Ring {
   io_uring_sqe* sqe();
 
   io_uring ring_ = {};
-  // Calls that have been taken and not prepared, oldest first.
-  RingCall* waiting_ = nullptr;
-  RingCall** waitingTail_ = &waiting_;
-  unsigned inFlight_ = 0;
+  // Calls that have been taken and not prepared: reads and writes; and kWatch
+  // and kUnwatch.
+  Fifo<RingCall> transfers_;
+  Fifo<RingCall> watches_;
+  unsigned inFlight_ = 0;     // transfers that the kernel has
+  Fifo<RingCall> beginning_;  // kWatch, prepared
+  // To be watched again. (Nobody else uses their links while they are open.)
+  Fifo<PollDesc> again_;
+  bool wakeWatched_ = false;  // the kernel has a request for wakefd
+  bool starved_ = false;      // it had no memory for a watch
+  // Completions are to be reaped that the kernel had no room for at first.
+  bool late_ = false;
   NetpollResult done_;
 };
 
@@ -176,11 +233,13 @@ io_uring_sqe* Ring::sqe() {
   return io_uring_get_sqe(&ring_);
 }
 
-void Ring::prepareWake() {
+bool Ring::prepareWake() {
   io_uring_sqe* s = sqe();
-  if (s == nullptr) fatalthrow("runtime: io_uring takes no requests");
+  if (s == nullptr) return false;
   io_uring_prep_poll_multishot(s, wakefd, POLLIN);
   io_uring_sqe_set_data64(s, kWoken);
+  wakeWatched_ = true;
+  return true;
 }
 
 bool Ring::prepareWatch(PollDesc* pd) {
@@ -192,27 +251,34 @@ bool Ring::prepareWatch(PollDesc* pd) {
   return true;
 }
 
-// prepare: false: there is no room.
+bool Ring::prepareUnwatch(RingCall* c, PollDesc* pd) {
+  // The end of the request that is cancelled is what is waited for; or
+  // prepareAgain, which will not watch it.
+  if (!pd->ended) {
+    if (!pd->watched) {
+      finish(c, 0);
+      return true;
+    }
+    io_uring_sqe* s = sqe();
+    if (s == nullptr) return false;
+    io_uring_prep_cancel64(s, c->addr | kWatched, 0);
+    io_uring_sqe_set_data64(s, kIgnored);
+  }
+  pd->unwatcher = c;
+  return true;
+}
+
 bool Ring::prepare(RingCall* c) {
   auto* pd = reinterpret_cast<PollDesc*>(c->addr);
+  if (c->op == RingCall::Op::kUnwatch) return prepareUnwatch(c, pd);
   if (c->op == RingCall::Op::kWatch) {
     if (!prepareWatch(pd)) return false;
-    finish(c, 0);
-    return true;
-  }
-  if (c->op == RingCall::Op::kUnwatch && !pd->watched) {
-    finish(c, 0);
+    pd->watcher = c;
+    beginning_.push(c);
     return true;
   }
   io_uring_sqe* s = sqe();
   if (s == nullptr) return false;
-  if (c->op == RingCall::Op::kUnwatch) {
-    // The end of the request that is cancelled is what is waited for.
-    io_uring_prep_cancel64(s, c->addr | kWatched, 0);
-    io_uring_sqe_set_data64(s, kIgnored);
-    pd->unwatcher = c;
-    return true;
-  }
   void* buf = reinterpret_cast<void*>(c->addr);
   const auto offset = static_cast<uint64_t>(c->offset);
   if (c->op == RingCall::Op::kRead) {
@@ -229,29 +295,54 @@ void Ring::takeSubmitted() {
   // seq_cst: the argument at the top; and the calls are complete.
   RingCall* c = submitted.xchg(nullptr, seq_cst);
   RingCall* oldest = nullptr;
-  RingCall* newest = c;
   while (c != nullptr) {
     oldest = std::exchange(c, std::exchange(c->link, oldest));
   }
-  if (oldest == nullptr) return;
-  *waitingTail_ = oldest;
-  waitingTail_ = &newest->link;
+  while (oldest != nullptr) {
+    c = std::exchange(oldest, oldest->link);
+    const bool transfer =
+        c->op == RingCall::Op::kRead || c->op == RingCall::Op::kWrite;
+    (transfer ? transfers_ : watches_).push(c);
+  }
 }
 
-void Ring::prepareCalls() {
-  while (waiting_ != nullptr && inFlight_ < kMaxInFlight) {
-    RingCall* next = waiting_->link;  // it may be gone afterwards
-    if (!prepare(waiting_)) return;
-    waiting_ = next;
+void Ring::prepareCalls(Fifo<RingCall>* q, unsigned most) {
+  while (!q->empty() && inFlight_ < most) {
+    RingCall* c = q->pop();  // it may be gone afterwards
+    if (prepare(c)) continue;
+    q->pushFront(c);
+    return;
   }
-  if (waiting_ == nullptr) waitingTail_ = &waiting_;
+}
+
+void Ring::prepareAgain() {
+  for (unsigned n = 0; n < kMaxAgain && !again_.empty() && !overflows(); n++) {
+    PollDesc* pd = again_.head;
+    if (pd->unwatcher == nullptr && !prepareWatch(pd)) return;
+    (void)again_.pop();
+    pd->ended = false;
+    if (!pd->watched) finish(std::exchange(pd->unwatcher, nullptr), 0);
+  }
+}
+
+void Ring::prepareAll() {
+  if (std::exchange(starved_, false)) usleep(1000);
+  prepareAgain();
+  prepareCalls(&watches_, UINT_MAX);
+  prepareCalls(&transfers_, kMaxInFlight);
+  if (!wakeWatched_) (void)prepareWake();
+}
+
+bool Ring::idle() const {
+  // What there was no room for is tried again.
+  return wakeWatched_ && again_.empty() && watches_.empty() &&
+         beginning_.empty() &&
+         (transfers_.empty() || inFlight_ >= kMaxInFlight);
 }
 
 void Ring::enter() {
   asleep.store(1, seq_cst);  // the argument at the top
-  // What there was no room for is tried again.
-  const bool wait = submitted.load(seq_cst) == nullptr &&
-                    (waiting_ == nullptr || inFlight_ >= kMaxInFlight);
+  const bool wait = submitted.load(seq_cst) == nullptr && idle();
   const int n = wait ? io_uring_submit_and_wait(&ring_, 1)
                      : io_uring_submit_and_get_events(&ring_);
   asleep.store(0, relaxed);  // a wake that comes nevertheless does no harm
@@ -272,20 +363,27 @@ void Ring::finish(RingCall* c, int64_t result) {
 
 void Ring::watchedEvent(PollDesc* pd, const io_uring_cqe* cqe) {
   const bool last = (cqe->flags & IORING_CQE_F_MORE) == 0;
-  // The kernel gives up when it has no room for an event, and at once with a
-  // file whose state does not change any more.
-  const bool full =
-      (IO_URING_READ_ONCE(*ring_.sq.kflags) & IORING_SQ_CQ_OVERFLOW) != 0;
-  const bool again = last && cqe->res >= 0 && (pd->changes || full);
-  pd->changes = !last;
+  const bool changed = std::exchange(pd->changes, !last);
   if (last) pd->watched = false;
   if (pd->unwatcher != nullptr) {
     if (last) finish(std::exchange(pd->unwatcher, nullptr), 0);
     return;
   }
-  uringEvent(pd, cqe->res, &done_);
-  if (again && !prepareWatch(pd)) {
-    uringEvent(pd, -ENOMEM, &done_);
+  if (cqe->res < 0 && pd->watcher != nullptr) {  // it has not begun
+    pd->watcher->result = cqe->res;
+    return;
+  }
+  const bool starved = cqe->res == -ENOMEM || cqe->res == -EAGAIN;
+  // The kernel gives up when it has no room or no memory; and at once with a
+  // file whose state does not change any more, for good.
+  if (last && (starved || (cqe->res >= 0 && (changed || late_)))) {
+    pd->ended = true;
+    again_.push(pd);
+  }
+  if (starved) {
+    starved_ = true;
+  } else {
+    uringEvent(pd, cqe->res, &done_);
   }
 }
 
@@ -301,7 +399,8 @@ void Ring::completed(const io_uring_cqe* cqe) {
       watchedEvent(static_cast<PollDesc*>(about), cqe);
       break;
     case kWoken:
-      if ((cqe->flags & IORING_CQE_F_MORE) == 0) prepareWake();
+      if ((cqe->flags & IORING_CQE_F_MORE) == 0) wakeWatched_ = false;
+      if (cqe->res < 0) starved_ = true;
       break;
     default:
       break;
@@ -317,6 +416,19 @@ void Ring::reap() {
     n++;
   }
   io_uring_cq_advance(&ring_, n);
+  // What does not fit now is handed over when the thread is in the kernel next,
+  // before it reaps again: it is this very thread that has made room, above.
+  late_ = overflows();
+}
+
+void Ring::tellWatchers() {
+  // A failure would have been among what was reaped, unless it was submitted
+  // late, or there was no room for it.
+  if (io_uring_sq_ready(&ring_) != 0 || late_) return;
+  while (RingCall* c = beginning_.pop()) {
+    reinterpret_cast<PollDesc*>(c->addr)->watcher = nullptr;
+    finish(c, c->result);
+  }
 }
 
 void Ring::inject() {
@@ -324,8 +436,9 @@ void Ring::inject() {
   // At its end checkdead looks again: they may have run, and gone to sleep for
   // good, while they still counted as waiters.
   const AwakeScope awake;
-  const NetpollResult r = std::exchange(done_, NetpollResult());
-  GList list = r.toRun;
+  NetpollResult r = std::exchange(done_, NetpollResult());
+  GList list;  // who is pushed last runs first
+  while (G* gp = r.toRun.pop()) list.push(gp);
   injectglist(&list);
   netpollAdjustWaiters(r.delta);
 }
@@ -340,13 +453,13 @@ void Ring::run() {
   }
   declineSignals();     // liburing's calls are its own
   (void)shortSlices();  // goroutines wait for what it has
-  prepareWake();
   for (;;) {
     takeSubmitted();
-    prepareCalls();
+    prepareAll();
     inject();
     enter();
     reap();
+    tellWatchers();
     inject();
   }
 }
@@ -404,10 +517,10 @@ int64_t ringWrite(int fd, const void* buf, size_t n, int64_t offset) {
 
 bool ringWatches() { return ring.defers(); }
 
-void ringWatch(PollDesc* pd) {
+int ringWatch(PollDesc* pd) {
   RingCall c{.op = RingCall::Op::kWatch,
              .addr = reinterpret_cast<uintptr_t>(pd)};
-  (void)call(&c);
+  return static_cast<int>(-call(&c));
 }
 
 void ringUnwatch(PollDesc* pd) {

@@ -41,8 +41,8 @@ namespace gump::rt {
 // Parks: no.
 [[nodiscard]] bool ringWatches();
 // ringWatch has the ring call uringEvent for each edge of pd->fd. Returns when
-// that has begun.
-void ringWatch(PollDesc* pd);
+// that has begun, 0, or the errno that forbids it.
+[[nodiscard]] int ringWatch(PollDesc* pd);
 // ringUnwatch returns when there will be no further event, and the kernel has
 // let go of the file.
 void ringUnwatch(PollDesc* pd);

@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -30,6 +31,7 @@
 #include "gump/runtime.h"
 #include "gump/sync.h"
 #include "gump/time.h"
+#include "runtime/os_linux.h"
 #include "runtime/sanitizer.h"
 #include "tests/netpoll/poll_testing.h"
 #include "tests/testing/errno_access.h"
@@ -39,10 +41,13 @@
 namespace gump {
 namespace {
 
+using rt::PollDesc;
 using rt::ringRead;
 using rt::ringStart;
 using rt::ringWrite;
+using testing::Ends;
 using testing::File;
+using testing::Kind;
 using testing::kManyGoroutines;
 using testing::Refuse;
 using namespace std::chrono_literals;
@@ -235,6 +240,185 @@ TEST_P(RingTest, ItsThreadLeavesSignalsToOthers) {
     const File f = Scratch();
     EXPECT_EQ(ringWrite(f.fd(), "hello", 5, 0), 5);  // so it runs
     EXPECT_EQ(DeafThreads(), 1 + rt::kSanitizerThreads);
+  });
+}
+
+// As epoll's events, and as whoever waits expects.
+TEST_P(RingTest, CallsThatEndTogetherReturnInTheOrderInWhichTheyCame) {
+  if (GetParam() != 1) return;  // where "before" says who runs first
+  Run([] {
+    std::vector<int> begun;
+    std::vector<int> ended;
+    sync::WaitGroup wg;
+    for (int i = 0; i < 200; i++) {
+      wg.Go([&, i] {
+        begun.push_back(i);
+        char c;
+        (void)ringRead(-1, &c, 1, 0);
+        ended.push_back(i);
+      });
+    }
+    wg.Wait();
+    EXPECT_EQ(begun, ended);
+  });
+}
+
+// ---- Watches
+
+class RingWatchTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const int err = ringStart();
+    if (err == ENOSYS || err == EPERM) GTEST_SKIP() << "no io_uring: " << err;
+    ASSERT_EQ(err, 0);
+    if (!rt::ringWatches()) GTEST_SKIP() << "only files here";
+  }
+  // Watch has fd watched n times.
+  void Watch(int fd, int n) {
+    for (int i = 0; i < n; i++) {
+      auto pd = std::make_unique<PollDesc>();
+      pd->fd = fd;
+      ASSERT_EQ(rt::ringWatch(pd.get()), 0);
+      pds_.push_back(std::move(pd));
+    }
+  }
+  void Forget() {
+    for (const auto& pd : pds_) {
+      pd->rg.store(rt::pdNil, rt::seq_cst);
+      pd->wg.store(rt::pdNil, rt::seq_cst);
+    }
+  }
+  // Told is how many have been told of something since.
+  long Told() const {
+    return std::count_if(pds_.begin(), pds_.end(), [](const auto& pd) {
+      return pd->rg.load(rt::acquire) == rt::pdReady ||
+             pd->wg.load(rt::acquire) == rt::pdReady;
+    });
+  }
+  // Settled makes sure that nothing comes any more.
+  bool Settled() {
+    return testing::Eventually([&] {
+      Forget();
+      char c;
+      for (int i = 0; i < 3; i++) (void)ringRead(-1, &c, 1, 0);  // a round
+      return Told() == 0;
+    });
+  }
+  void Unwatch() {
+    for (const auto& pd : pds_) rt::ringUnwatch(pd.get());
+    pds_.clear();
+  }
+
+  // More events at a time than the kernel has room for.
+  static constexpr int kMany = 6000;
+  static constexpr int kVeryMany = 10'000;
+
+ private:
+  std::vector<std::unique_ptr<PollDesc>> pds_;
+};
+
+// The first event of a watch may be the one that there is no room for. What
+// takes the room is the answers to those who are unwatched.
+TEST_F(RingWatchTest, WhomTheKernelHadNoRoomForIsToldTheNextTime) {
+  testing::RunWith(2, [this] {
+    const Ends others(Kind::kPipe);
+    for (int round = 0; round < 3; round++) {
+      Ends e(Kind::kPipe);
+      Watch(e.out.fd(), 300);
+      std::vector<PollDesc> many(kMany);
+      sync::WaitGroup wg;
+      for (PollDesc& pd : many) {
+        pd.fd = others.out.fd();
+        wg.Go([&] { EXPECT_EQ(rt::ringWatch(&pd), 0); });
+      }
+      wg.Wait();
+      for (PollDesc& pd : many) {
+        wg.Go([&] { rt::ringUnwatch(&pd); });
+        if (&pd == &many[kMany / 2]) e.Signal();
+      }
+      wg.Wait();
+      for (int i = 0; i < 3; i++) {
+        EXPECT_TRUE(testing::Eventually([&] { return Told() == 300; }))
+            << i << ": " << Told();
+        e.Drain();
+        Forget();
+        e.Signal();
+      }
+      Unwatch();
+    }
+  });
+}
+
+// Each that is watched again has an event at once.
+TEST_F(RingWatchTest, MoreWatchesThanThereIsRoomForComeToRest) {
+  testing::RunWith(2, [this] {
+    Ends e(Kind::kPipe);
+    Watch(e.in.fd(), kVeryMany);  // can be written
+    EXPECT_TRUE(Settled());
+    e.Signal();
+    e.Drain();  // there is room again, so all have an event
+    EXPECT_TRUE(Settled());
+    Unwatch();
+  });
+}
+
+TEST_F(RingWatchTest, WatchesDoNotWaitForCallsThatTakeLong) {
+  testing::RunWith(2, [this] {
+    int fds[2];
+    ASSERT_EQ(::pipe2(fds, O_CLOEXEC), 0);
+    const File out(fds[0]);
+    const File in(fds[1]);
+    constexpr int kStalled = 3000;  // more than the kernel is given at a time
+    std::atomic<int> ended = 0;
+    sync::WaitGroup wg;
+    for (int i = 0; i < kStalled; i++) {
+      wg.Go([&] {
+        char c;
+        EXPECT_EQ(ringRead(out.fd(), &c, 1, -1), 1);
+        ended++;
+      });
+    }
+    std::atomic<bool> done = false;
+    wg.Go([&, this] {
+      Ends e;
+      Watch(e.out.fd(), 1);
+      Unwatch();
+      done = true;
+    });
+    EXPECT_TRUE(testing::Eventually([&] { return done.load(); }));
+    EXPECT_EQ(ended, 0);
+    const std::string bytes(kStalled, 'x');
+    EXPECT_EQ(::write(in.fd(), bytes.data(), kStalled), kStalled);
+    wg.Wait();
+  });
+}
+
+TEST_F(RingWatchTest, OneThatCannotBeginSaysSo) {
+  PollDesc pd;
+  EXPECT_EQ(rt::ringWatch(&pd), EBADF);
+  rt::ringUnwatch(&pd);
+}
+
+// Not only who waits at that moment.
+TEST_P(RingTest, WhenNoEventWillComeNobodySleeps) {
+  Run([] {
+    Ends e(Kind::kPipe);
+    testing::Polled p(e.in.fd());
+    testing::Harvest();
+    const std::string some(4096, 'x');
+    while (::write(e.in.fd(), some.data(), some.size()) > 0) {
+    }
+    rt::NetpollResult r;
+    rt::uringEvent(p.get(), -EIO, &r);
+    EXPECT_TRUE(r.toRun.empty());
+    p.SetDeadline(rt::nanotime() + 60'000 * testing::kMillisecond,
+                  rt::PollMode::kBoth);
+    for (const rt::PollMode mode :
+         {rt::PollMode::kRead, rt::PollMode::kWrite}) {
+      for (int i = 0; i < 2; i++) {
+        EXPECT_EQ(p.Wait(mode), rt::kErrNotPollable);
+      }
+    }
   });
 }
 
