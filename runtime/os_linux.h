@@ -42,9 +42,10 @@ void futexwakeup(Atomic<uint32_t>* addr, uint32_t cnt);
 void preciseSleeps(M* mp);
 
 // declineSignals leaves the signals that are for the process to its other
-// threads; those that this thread's own faults cause still come. For threads
-// that sleep where ThreadSanitizer does not see it, which runs handlers only
-// around the calls that it knows: one would never run.
+// threads; those that this thread's own faults cause still come, and where it
+// does no harm SIGQUIT (crashAbort). For threads that sleep where
+// ThreadSanitizer does not see it, which runs handlers only around the calls
+// that it knows: one would never run.
 void declineSignals();
 
 // shortSlices asks the kernel to let this thread run as soon as it wakes, even

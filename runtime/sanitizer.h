@@ -82,6 +82,10 @@ inline constexpr int kSanitizerThreads = 1;
 inline constexpr int kSanitizerThreads = 0;
 #endif
 
+// kSanitizerDefersHandlers: handlers run only around the calls that the
+// sanitizer knows.
+inline constexpr bool kSanitizerDefersHandlers = kSanitizerThreads > 0;
+
 // kStackMultiplier widens the default stack for builds whose frames are larger.
 #if defined(GUMP_ASAN) || defined(GUMP_TSAN)
 inline constexpr size_t kStackMultiplier = 4;
