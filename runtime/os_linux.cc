@@ -225,7 +225,11 @@ void declineSignals() {
 
 uint64_t shortSlices() { return setSlice(kShortestSlice); }
 void restoreSlices(uint64_t old) {
-  if (old != 0) (void)setSlice(old);
+  if (old == 0) return;
+  // 0: the kernel's own, whatever that will be, as before, unless that was not
+  // what the thread had.
+  (void)setSlice(0);
+  (void)setSlice(old);
 }
 
 void membarrierInit() {
