@@ -57,21 +57,37 @@ bool timersPending() {
   return false;
 }
 
-// How long goroutines that have no stack are given before that is taken for a
-// deadlock, and how long after the last such wait another is a new one; ns.
+// How long goroutines that have no stack are given, while nobody runs, before
+// that is taken for a deadlock: ns, and looks, of which there are some for each
+// try, since the threads that try may get no time.
 constexpr int64_t kStackPatience = 100'000'000;
-constexpr int64_t kStackPatienceAgain = 1'000'000'000;
+constexpr int32_t kStackLooks = 30;
+int32_t stackWaitLooks ABSL_GUARDED_BY(sched.lock) = 0;
 int64_t stackWaitBegan ABSL_GUARDED_BY(sched.lock) = 0;
-int64_t stackWaitSeen ABSL_GUARDED_BY(sched.lock) = 0;
+uint32_t stackWaitSlices ABSL_GUARDED_BY(sched.lock) = 0;  // slicesBegun then
+
+// slicesBegun changes when somebody has run. Nobody does now.
+uint32_t slicesBegun() {
+  uint32_t sum = 0;
+  const int32_t n = gomaxprocs.load(relaxed);
+  for (int32_t i = 0; i < n; i++) sum += allp[i]->schedtick.load(relaxed);
+  return sum;
+}
 
 // stackMayCome tells whether goroutines wait for a stack, and not for long yet:
-// what the kernel refuses now it may give when sysmon has it tried again.
+// what the kernel refuses now it may give when sysmon has it tried again. Each
+// time somebody has run, another wait begins.
 bool stackMayCome() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   if (sched.nostack.empty()) return false;
   const int64_t now = nanotime();
-  if (now - stackWaitSeen > kStackPatienceAgain) stackWaitBegan = now;
-  stackWaitSeen = now;
-  return now - stackWaitBegan < kStackPatience;
+  const uint32_t slices = slicesBegun();
+  if (slices != stackWaitSlices) {
+    stackWaitSlices = slices;
+    stackWaitBegan = now;
+    stackWaitLooks = 0;
+  }
+  stackWaitLooks++;
+  return now - stackWaitBegan < kStackPatience || stackWaitLooks < kStackLooks;
 }
 
 // running is how many Ms could still wake somebody.

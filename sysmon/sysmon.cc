@@ -44,6 +44,8 @@ constexpr int64_t kDeepSleep = 60'000'000'000;  // ns
 constexpr int64_t kMaxProcsPeriod = 1'000'000'000;
 // ns for which an idle thread beyond one per P is kept for what may come.
 constexpr int64_t kTrimPeriod = 2'000'000'000;
+// ns between two tries to find a stack for those who cannot begin without.
+constexpr int64_t kStackRetry = 10'000'000;
 constexpr int64_t kNsPerMs = 1'000'000;
 
 bool nothingRuns() {
@@ -205,6 +207,8 @@ Slept deepSleep(const DeadCheck& deadCheck) {
   if (sched.nmidle > gomaxprocs.load(relaxed)) {  // trimIdleMs will end some
     ns = std::min(ns, kTrimPeriod);
   }
+  // checkdead is not patient for long, and each round is a try.
+  if (!sched.nostack.empty()) ns = std::min(ns, kStackRetry);
   sched.sysmonUntil = nanotime() + ns;
   unlock(&sched.lock);
   const bool woken = notetsleep(&sched.sysmonnote, ns);

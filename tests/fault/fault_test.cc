@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "gump/gump.h"
+#include "runtime/os_linux.h"
 #include "tests/fault/interpose.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -371,6 +372,28 @@ TEST(FaultThreadTest, NoThreadAtAllIsFatalInGosWords) {
               std::string::npos)
         << e.err;
   }
+}
+
+TEST(FaultStackTest, AnotherRefusalSoonAfterIsNoDeadlockEither) {
+  gump::Run([] {
+    auto done = make_chan<void>();
+    const int before = faults[0].refusals;
+    for (int i = 1; i <= 3; i++) {
+      testing::order = {"mmap", 1, ENOMEM, /*ever=*/true,
+                        /*most=*/before + 4 * i};
+      testing::faultsOn = true;
+      // Of a size that nobody has left behind.
+      const size_t size = static_cast<size_t>(64 + i) << 20;
+      go(GoOptions{.stack_size = size}, [done] { done.Send(); });
+      done.Recv();
+      testing::faultsOn = false;
+      EXPECT_EQ(faults[0].refusals, before + 4 * i);
+      // Longer than anybody without a stack is given in all.
+      const int64_t end = rt::nanotime() + 150'000'000;
+      while (rt::nanotime() < end) {
+      }
+    }
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(
