@@ -23,6 +23,7 @@
 #include "runtime/proc.h"
 #include "runtime/sanitizer.h"
 #include "runtime/synctest.h"
+#include "runtime/traceback.h"
 
 namespace gump::rt {
 
@@ -271,6 +272,7 @@ G* newproc1(const FuncType* ft, void* closure, const SpawnOptions* o,
   gp->fn = ft;
   gp->gopc = pc;
   gp->parentGoid = getg()->goid;
+  if (GUMP_UNLIKELY(debug.tracebackancestors > 0)) saveAncestors(gp);
   gp->name = o != nullptr ? o->name : nullptr;
   gp->goid = nextGoid(pp);
   releasem(mp);

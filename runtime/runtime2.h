@@ -24,6 +24,7 @@
 namespace gump::rt {
 
 struct G;
+struct Ancestors;
 struct Bubble;
 struct M;
 struct P;
@@ -160,6 +161,8 @@ struct alignas(kCacheLine) G {
   int64_t waitsince = 0;
   uint32_t stacksize = 0;    // GoOptions::stack_size in KiB; 0: default
   Bubble* bubble = nullptr;  // of synctest, inherited; (B1) of synctest.h
+  // Under tracebackancestors; the cell's for good.
+  Ancestors* ancestors = nullptr;
 
   // Initialised only so that m0 is a constant: static constructors of the
   // program may use the runtime before ours would run.

@@ -23,8 +23,10 @@
 // comes to be in time, its stack can be walked without its help.
 #include "runtime/traceback.h"
 
+#include <algorithm>
 #include <cstring>
 
+#include "runtime/mem.h"
 #include "runtime/os_linux.h"
 #include "runtime/panic.h"
 #include "runtime/proc.h"
@@ -65,13 +67,24 @@ const char* statusText(const GRecord& r) {
   }
 }
 
-void printCreatedBy(Writer* w, const GRecord& r) {
-  if (r.gopc == 0 || r.goid == 1) return;
+// printCreatedBy: parent 0: it is not named.
+void printCreatedBy(Writer* w, uint64_t goid, uintptr_t gopc, uint64_t parent) {
+  if (gopc == 0 || goid == 1) return;
   print(w, "created by ");
-  printFunction(w, r.gopc - 1);
-  if (r.parentGoid != 0) print(w, " in goroutine %U", r.parentGoid);
+  printFunction(w, gopc - 1);
+  if (parent != 0) print(w, " in goroutine %U", parent);
   print(w, "\n");
-  printLocation(w, r.gopc - 1);
+  printLocation(w, gopc - 1);
+}
+
+void printAncestors(Writer* w, const Ancestors& all, int32_t level) {
+  for (uint32_t i = 0; i < all.count; i++) {
+    const Ancestors::One& a = all.of[i];
+    print(w, "[originating from goroutine %U]:\n", a.goid);
+    for (uint32_t k = 0; k < a.kept; k++) printFrame(w, a.pcs[k], level);
+    if (a.more) print(w, "...additional frames elided...\n");
+    printCreatedBy(w, a.goid, a.gopc, 0);
+  }
 }
 
 void printGoroutine(Writer* w, const GRecord& r, const Frames& frames,
@@ -85,7 +98,8 @@ void printGoroutine(Writer* w, const GRecord& r, const Frames& frames,
       print(w, "\tgoroutine running on other thread; stack unavailable\n");
       break;
   }
-  printCreatedBy(w, r);
+  printCreatedBy(w, r.goid, r.gopc, r.parentGoid);
+  if (r.ancestors != nullptr) printAncestors(w, *r.ancestors, level);
 }
 
 // describe fills in what the caller may read of gp: it is gp, or keeps gp where
@@ -98,6 +112,7 @@ GUMP_NO_SANITIZE void describe(const G* gp, uint32_t status, GRecord* r) {
   r->goid = gp->goid;
   r->parentGoid = gp->parentGoid;
   r->gopc = gp->gopc;
+  r->ancestors = gp->ancestors;
   r->status = status;
   r->reason = gp->waitreason;
   const Bubble* b = gp->bubble;  // type-stable
@@ -181,6 +196,18 @@ bool hidden(const G* gp, int32_t level) {
   return status == kGidle || status == kGdead || (gp->systemG && level < 2);
 }
 
+// ---- ancestors
+
+// maxAncestors is how many are kept. More would tell nobody anything.
+uint32_t maxAncestors() {
+  constexpr int32_t kMost = 100;
+  return static_cast<uint32_t>(std::min(debug.tracebackancestors, kMost));
+}
+size_t ancestorsRoom() {
+  if (debug.tracebackancestors <= 0) return 0;
+  return sizeof(Ancestors) + maxAncestors() * sizeof(Ancestors::One);
+}
+
 // ---- dumps of a dying process
 
 // Only the thread that panic.cc admits uses these.
@@ -237,8 +264,9 @@ void crashSelf(CrashDump* d, G* gp, int32_t throwing, StackFrom from) {
 
 // ---- dumps of a living process
 
-// Snapshot is a sequence of GRecords, each followed by its frames, in memory
-// that is reserved generously and touched as far as needed.
+// Snapshot is a sequence of GRecords, each followed by its frames and its
+// ancestors, in memory that is reserved generously and touched as far as
+// needed.
 struct Snapshot {
   char* base = nullptr;
   size_t size = 0;
@@ -254,13 +282,14 @@ struct SnapshotEntry {
   uint64_t lost;
   uint32_t kept;
   bool truncated;
-  // uintptr_t pcs[kept] follow
+  // uintptr_t pcs[kept] follow, and record.ancestors->bytes()
 };
 
 void reserveSnapshot(Snapshot* s) {
   constexpr size_t kLeast = 1 << 20;
   constexpr size_t kMost = size_t{1} << 32;
-  size_t each = sizeof(SnapshotEntry) + 2 * Frames::kKeep * sizeof(uintptr_t);
+  const size_t each = sizeof(SnapshotEntry) +
+                      2 * Frames::kKeep * sizeof(uintptr_t) + ancestorsRoom();
   constexpr uint64_t kNewcomers = 256;  // born between now and the stop
   size_t want = (gcountAll() + kNewcomers) * each;
   if (want > kMost) want = kMost;
@@ -284,13 +313,18 @@ void snapshotOther(G* gp, void* arg) {
   e.lost = f.lost;
   e.kept = f.kept;
   e.truncated = f.truncated;
-  size_t need = sizeof(e) + f.kept * sizeof(uintptr_t);
+  const size_t pcs = f.kept * sizeof(uintptr_t);
+  const Ancestors* ancestors = e.record.ancestors;
+  const size_t more = ancestors == nullptr ? 0 : ancestors->bytes();
+  const size_t need = sizeof(e) + pcs + more;
   if (s->size - s->used < need) {
     s->elided++;
     return;
   }
-  memcpy(s->base + s->used, &e, sizeof(e));
-  memcpy(s->base + s->used + sizeof(e), f.pcs, need - sizeof(e));
+  char* at = s->base + s->used;
+  memcpy(at, &e, sizeof(e));
+  memcpy(at + sizeof(e), f.pcs, pcs);
+  if (more != 0) memcpy(at + sizeof(e) + pcs, ancestors, more);
   s->used += need;
 }
 
@@ -305,6 +339,10 @@ void printSnapshot(Writer* w, Snapshot* s) {
     f.truncated = e.truncated;
     memcpy(f.pcs, s->base + at, e.kept * sizeof(uintptr_t));
     at += e.kept * sizeof(uintptr_t);
+    if (e.record.ancestors != nullptr) {
+      e.record.ancestors = reinterpret_cast<const Ancestors*>(s->base + at);
+      at += e.record.ancestors->bytes();
+    }
     print(w, "\n");
     printGoroutine(w, e.record, f, /*level=*/1, /*showPointers=*/false);
   }
@@ -314,6 +352,32 @@ void printSnapshot(Writer* w, Snapshot* s) {
 }
 
 }  // namespace
+
+void saveAncestors(G* gp) {
+  if (debug.tracebackancestors <= 0) return;
+  if (gp->ancestors == nullptr) {
+    gp->ancestors = static_cast<Ancestors*>(
+        persistentalloc(ancestorsRoom(), alignof(Ancestors)));
+    if (gp->ancestors == nullptr) return;
+  }
+  Ancestors* all = gp->ancestors;
+  all->count = 0;
+  const G* me = getg();
+  if (me->goid == 0) return;  // the runtime, or a plain thread
+  Frames here;
+  walkHere(&here);
+  Ancestors::One* a = &all->of[0];
+  a->goid = me->goid;
+  a->gopc = me->gopc;
+  a->kept = std::min(here.kept, Ancestors::One::kKeep);
+  a->more = here.kept > a->kept;
+  memcpy(a->pcs, here.pcs, a->kept * sizeof(a->pcs[0]));
+  all->count = 1;
+  if (me->ancestors == nullptr) return;
+  const uint32_t n = std::min(me->ancestors->count, maxAncestors() - 1);
+  memcpy(a + 1, me->ancestors->of, n * sizeof(*a));
+  all->count += n;
+}
 
 TracebackMode parseTraceback(const char* value) {
   if (value == nullptr || value[0] == '\0' || strcmp(value, "single") == 0) {

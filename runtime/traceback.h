@@ -56,6 +56,31 @@ void tracebackCrash(const TracebackMode& mode, int32_t throwing,
 // On: signal stack.  P: either.  Locks: none.  Parks: no.
 void tracebackThread(const TracebackMode& mode);
 
+// Ancestors are the goroutines that led to one: who made it, who made that one,
+// and so on, as far as they were asked for, each with the calls by which it
+// came to make the next. Written before the goroutine can run, then constant.
+struct Ancestors {
+  struct One {
+    static constexpr uint32_t kKeep = 50;  // as Go
+
+    uint64_t goid;
+    uintptr_t gopc;  // as in G
+    uint32_t kept;
+    bool more;  // there were more calls than these
+    uintptr_t pcs[kKeep];
+  };
+
+  uint32_t count = 0;  // from here on outwards
+  One of[];
+
+  size_t bytes() const { return sizeof(Ancestors) + count * sizeof(One); }
+};
+
+// saveAncestors notes who makes gp, which nobody else knows yet.
+// On: user, the goroutine that makes gp; or any other.  P: either.
+// Locks: none.  Parks: no.
+void saveAncestors(G* gp);
+
 // The parts of a dump: goroutines by traceback.cc, frames by
 // traceback_frames.cc.
 
@@ -72,6 +97,7 @@ struct GRecord {
   uint64_t goid = 0;
   uint64_t parentGoid = 0;
   uintptr_t gopc = 0;
+  const Ancestors* ancestors = nullptr;
   int64_t minutes = 0;
   uint32_t status = 0;
   uint32_t bubble = 0;  // Bubble::id
@@ -90,6 +116,8 @@ void symbolinit();
 void printFunction(Writer* w, uintptr_t pc);
 // printLocation prints the line with module and address below a function.
 void printLocation(Writer* w, uintptr_t pc);
+// printFrame prints both, unless the function is none that level shows.
+void printFrame(Writer* w, uintptr_t pc, int32_t level);
 // throwSite is the index of the frame that threw, if the stack is that of
 // std::terminate, else 0: what lies within is the C++ library's, and partly
 // nameless.

@@ -97,14 +97,6 @@ bool visible(uintptr_t pc, int32_t level) {
   return showFrame(name, level);
 }
 
-void printFrame(Writer* w, uintptr_t pc, int32_t level) {
-  char name[kMaxName];
-  symbolName(pc, name);
-  if (!showFrame(name, level)) return;
-  print(w, "%s(...)\n", name);
-  printLocation(w, pc);
-}
-
 }  // namespace
 
 // Runs at the first use of the library, whose caller keeps errno.
@@ -131,6 +123,14 @@ void printLocation(Writer* w, uintptr_t pc) {
   const link_map* module = object.dlfo_link_map;
   print(w, "\t%s +0x%X\n", module->l_name[0] == '\0' ? exePath : module->l_name,
         uint64_t{pc - module->l_addr});
+}
+
+void printFrame(Writer* w, uintptr_t pc, int32_t level) {
+  char name[kMaxName];
+  symbolName(pc, name);
+  if (!showFrame(name, level)) return;
+  print(w, "%s(...)\n", name);
+  printLocation(w, pc);
 }
 
 uint32_t throwSite(const Frames& f) {

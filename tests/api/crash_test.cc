@@ -162,6 +162,50 @@ TEST_F(CrashDeathTest, DeadlockOfMainAlone) {
               "goroutine 1 \\[chan receive\\]:\n");
 }
 
+// A goroutine that main makes, and in which crashtest::Spawner makes another.
+void MakeGrandchild(const chan<int>& c) {
+  go([c] {
+    crashtest::Spawner(c);
+    chan<int>().Recv();
+  });
+}
+
+TEST_F(CrashDeathTest, AncestorsAreShownIfAskedFor) {
+  const std::string child =
+      "goroutine [0-9]+ \\[chan receive\\]:\n[^[]*"
+      "created by crashtest::Spawner in goroutine [0-9]+\n\t[^\n]+\n";
+  const std::string parent =
+      "\\[originating from goroutine [0-9]+\\]:\n"
+      "crashtest::Spawner\\(\\.\\.\\.\\)\n[^[]*"
+      "created by [^\n]*MakeGrandchild\n\t[^\n]+\n";
+  const std::string grandparent =
+      "\\[originating from goroutine 1\\]:\n[^[]*MakeGrandchild[^[]*";
+  const auto die = [](const char* n) {
+    const std::string godebug = std::string("tracebackancestors=") + n;
+    RunWith({{"GODEBUG", godebug.c_str()}}, [] {
+      MakeGrandchild(make_chan<int>());
+      chan<int>().Recv();
+    });
+  };
+  EXPECT_EXIT(die("0"), Died(), child + "(\n.*)?$");
+  EXPECT_EXIT(die("1"), Died(), child + parent + "(\n.*)?$");
+  EXPECT_EXIT(die("5"), Died(), child + parent + grandparent + "(\n.*)?$");
+}
+
+TEST_F(CrashDeathTest, AncestorsAreShownByStackToo) {
+  EXPECT_EXIT(RunWith({{"GODEBUG", "tracebackancestors=5"}},
+                      [] {
+                        auto c = make_chan<int>();
+                        MakeGrandchild(c);
+                        AwaitParked(2);
+                        std::fputs(runtime::Stack(true).c_str(), stderr);
+                      }),
+              ::testing::ExitedWithCode(0),
+              "created by crashtest::Spawner in goroutine [0-9]+\n\t[^\n]+\n"
+              "\\[originating from goroutine [0-9]+\\]:\ncrashtest::Spawner.*"
+              "\\[originating from goroutine 1\\]:\n");
+}
+
 TEST_F(CrashDeathTest, DeadlockShowsEveryGoroutineAndItsMaker) {
   EXPECT_EXIT(RunWith({},
                       [] {
