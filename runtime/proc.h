@@ -348,6 +348,13 @@ void startTemplateThread();
 // minit finds out what only the thread itself can.
 // On: the thread of mp.  P: either.  Locks: none.  Parks: no.
 void minit(M* mp);
+// unminit ends what minit began.
+// On: the thread of mp.  P: either.  Locks: none.  Parks: no.
+void unminit(M* mp);
+// threadsinit makes minit able to notice a thread that a goroutine ends. By
+// schedinit.
+// On: a thread of the user's.  P: none.  Locks: none.  Parks: no.
+void threadsinit();
 // incidlelocked changes the number of Ms that count as idle although they are
 // not in midle, and calls checkdead if it grew.
 // On: any.  P: either.  Locks: takes sched.lock.  Parks: no.

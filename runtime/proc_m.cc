@@ -14,6 +14,7 @@
 // been stopped may hold; the scheduler must never wait for such a lock.
 #include <cxxabi.h>
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 
 #include "runtime/fuzzsched.h"
@@ -190,6 +191,43 @@ void mcommoninit(M* mp, int64_t id) {
   } while (!allm.casWeak(head, mp, release));
 }
 
+namespace {
+
+// lostKey belongs to threads that run goroutines; unused if lostKeyMade is
+// false. Both are written by threadsinit, before there are threads of ours.
+pthread_key_t lostKey;
+bool lostKeyMade;
+
+// threadLost is called on the stack of a thread that ends although its M goes
+// on: a goroutine has called pthread_exit, or its thread was cancelled. The
+// unwinder has left the goroutine's stack by the end that gumpGostart has, and
+// libc did the rest. Whatever the M holds, a P most likely, is lost, so all
+// would wait for it.
+void threadLost(void*) {
+  if (forked.load(relaxed)) return;  // written by this thread, the last one
+  fatal("pthread_exit or pthread_cancel of a goroutine's thread");
+}
+
+void setLostKey(const M* mp) {
+  if (lostKeyMade) (void)pthread_setspecific(lostKey, mp);
+}
+
+}  // namespace
+
+void threadsinit() {
+  // Values of the first keys have room in the thread itself; for the others
+  // libc would call malloc, whose lock a goroutine that is stopped may hold.
+  // Without the key the mistake is a hang.
+  constexpr pthread_key_t kRoom = 32;
+  lostKeyMade =
+      pthread_key_create(&lostKey, threadLost) == 0 && lostKey < kRoom;
+}
+
+void unminit(M* mp) {
+  setLostKey(nullptr);
+  unminitSignalStack(mp);
+}
+
 void minit(M* mp) {
   mp->procid.store(gettid(), release);  // read by whoever signals the thread
   // The thread before us may have missed one. Release: see preemptM.
@@ -199,6 +237,7 @@ void minit(M* mp) {
   mp->errnoAddr = &errno;
   sanitizerInitThread(mp);
   const int saved = *mp->errnoAddr;  // of Run's caller, if this is m0
+  setLostKey(mp);
   minitSignalStack(mp);  // getauxval may not know AT_MINSIGSTKSZ: ENOENT
   *mp->errnoAddr = saved;
 }
@@ -246,7 +285,7 @@ void mstart(M* mp) {
   });
   // mexit or retireIdleMs sent us here: the P is gone and the struct is the
   // last thing we hold.
-  unminitSignalStack(mp);
+  unminit(mp);
   setg(nullptr);
   mp->retired = false;
   mp->procid.store(0, release);  // pairs with the acquire of who signals

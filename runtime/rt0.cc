@@ -40,6 +40,7 @@ void doSchedinit() {
   parsedebugvars();
   membarrierInit();
   forkinit();
+  threadsinit();
   stackinit();
   ncpu = getproccount();
   defaultGOMAXPROCSInit();
@@ -188,7 +189,7 @@ bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
   gumpMstart(&m0.g0, enterScheduler);
   *m0.eh = eh;
   *m0.errnoAddr = savedErrno;
-  unminitSignalStack(&m0);
+  unminit(&m0);
   setg(self);
   if (self != nullptr) {
     LockScope l(&sched.lock);

@@ -5,9 +5,11 @@
 // Each case is a process of its own, which hangs if the promise is broken.
 #include <gtest/gtest.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -204,6 +206,14 @@ void Prepare() {
 
 constexpr char kExitSays[] = "^atexit destroyed $";
 constexpr char kQuickExitSays[] = "^at_quick_exit $";
+constexpr char kLostThread[] =
+    "fatal error: pthread_exit or pthread_cancel of a goroutine's thread\n";
+
+#if defined(GUMP_TSAN)
+constexpr bool kTsan = true;
+#else
+constexpr bool kTsan = false;
+#endif
 
 class ExitDeathTest : public ::testing::TestWithParam<std::tuple<Crowd, int>> {
  protected:
@@ -274,6 +284,33 @@ TEST_P(ExitDeathTest, UnderscoreExitInAGoroutine) {
                 make_chan<int>().Recv();
               }),
               ::testing::ExitedWithCode(7), "^$");
+}
+
+// Who is killed dies, whatever the goroutines do.
+TEST_P(ExitDeathTest, SignalsKillAsEver) {
+  for (const int sig : {SIGTERM, SIGABRT}) {
+    EXPECT_EXIT(Among([sig] {
+                  go([sig] { raise(sig); });
+                  make_chan<int>().Recv();
+                }),
+                ::testing::KilledBySignal(sig), "^$");
+  }
+}
+
+// The thread of a goroutine is not the goroutine's to end: the P would be gone.
+TEST_P(ExitDeathTest, PthreadExitInAGoroutineIsFatal) {
+  if (kTsan) GTEST_SKIP() << "it ends such a program itself";
+  EXPECT_EXIT(Among([] {
+                go([] { pthread_exit(nullptr); });
+                make_chan<int>().Recv();
+              }),
+              ::testing::ExitedWithCode(2), kLostThread);
+}
+
+TEST_P(ExitDeathTest, PthreadExitInMainIsFatal) {
+  if (kTsan) GTEST_SKIP() << "it ends such a program itself";
+  EXPECT_EXIT(Among([] { pthread_exit(nullptr); }),
+              ::testing::ExitedWithCode(2), kLostThread);
 }
 
 // Main returns while the others are where they are; then the process ends as it
