@@ -19,6 +19,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <mutex>
 #include <regex>
 #include <stdexcept>
 #include <string>
@@ -402,6 +403,43 @@ TEST_P(PreemptTest, OtherWaysToBlock) {
     wg.Wait();
     close(held);
     unlink(path.c_str());
+  });
+}
+
+// A lock of the program's that its holder, bound to its thread, takes along
+// when it parks: those who want it block their threads, and nobody else.
+TEST_P(PreemptTest, MutexHeldAcrossAParkHoldsUpNobodyElse) {
+  gump::Run([] {
+    constexpr int kWanting = 8;
+    std::mutex mu;
+    int taken = 0;
+    auto release = make_chan<void>();
+    auto holds = make_chan<void>();
+    sync::WaitGroup wg;
+    wg.Go([&] {
+      runtime::LockOSThread();
+      {
+        const std::lock_guard<std::mutex> hold(mu);
+        holds.Send();
+        release.Recv();
+      }
+      runtime::UnlockOSThread();
+    });
+    holds.Recv();
+    Begun begun;
+    for (int i = 0; i < kWanting; i++) {
+      wg.Go([&] {
+        begun.Count();
+        const std::lock_guard<std::mutex> hold(mu);
+        taken++;
+      });
+    }
+    begun.Wait(kWanting);
+    Talk(100);
+    runtime::GC();
+    release.Send();
+    wg.Wait();
+    EXPECT_EQ(taken, kWanting);
   });
 }
 

@@ -16,6 +16,7 @@
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -214,7 +215,8 @@ struct Ended {
   }
 };
 
-Ended RunProgram(const std::string& fault) {
+// RunProgram; ring: with io_uring for everything.
+Ended RunProgram(const std::string& fault, bool ring) {
   char self[PATH_MAX] = {};
   EXPECT_GT(readlink("/proc/self/exe", self, sizeof(self) - 1), 0);
   int out[2];
@@ -228,6 +230,7 @@ Ended RunProgram(const std::string& fault) {
   std::vector<std::string> env;
   for (char** e = environ; *e != nullptr; e++) env.emplace_back(*e);
   env.push_back("GUMP_FAULT=" + fault);
+  if (ring) env.push_back("GODEBUG=netpoll=uring");
   std::vector<char*> envp;
   for (std::string& e : env) envp.push_back(e.data());
   envp.push_back(nullptr);
@@ -281,9 +284,14 @@ struct Kind {
   int error;
   bool may_die;             // without it there is no way to go on
   bool may_be_ever = true;  // the kernel may refuse for good
+
+  bool OfRing() const { return std::string(name).rfind("io_uring", 0) == 0; }
+  std::string Name() const {
+    return std::string(name) + "_" + strerrorname_np(error);
+  }
 };
 
-void PrintTo(const Kind& k, std::ostream* os) { *os << k.name; }
+void PrintTo(const Kind& k, std::ostream* os) { *os << k.Name(); }
 
 class FaultTest : public ::testing::TestWithParam<Kind> {
  protected:
@@ -294,7 +302,7 @@ class FaultTest : public ::testing::TestWithParam<Kind> {
   }
   // Calls is how many of them a program makes to which nothing happens.
   static int Calls() {
-    const Ended e = RunProgram("none:0:0");
+    const Ended e = RunProgram("none:0:0", GetParam().OfRing());
     EXPECT_EQ(e.code, 0) << e.out << e.err;
     EXPECT_EQ(e.Figure("errors"), 0) << e.out;
     return e.Figure(std::string("calls ") + GetParam().name);
@@ -311,10 +319,11 @@ class FaultTest : public ::testing::TestWithParam<Kind> {
 
 TEST_P(FaultTest, OneRefusalIsSurvived) {
   const int calls = Calls();
+  if (calls == 0 && GetParam().OfRing()) GTEST_SKIP() << "no io_uring";
   EXPECT_GT(calls, 0);
   int died = 0;
   for (int n : Upto(calls)) {
-    const Ended e = RunProgram(Of(n, /*ever=*/false));
+    const Ended e = RunProgram(Of(n, /*ever=*/false), GetParam().OfRing());
     SCOPED_TRACE(Of(n, false) + "\n" + e.out + e.err);
     if (GetParam().may_die && Died(e)) {
       died++;
@@ -328,13 +337,13 @@ TEST_P(FaultTest, OneRefusalIsSurvived) {
   RecordProperty("calls", calls);
   RecordProperty("died", died);
   std::printf("%s: %d calls, %zu refused in turn, %d of them fatal\n",
-              GetParam().name, calls, Upto(calls).size(), died);
+              GetParam().Name().c_str(), calls, Upto(calls).size(), died);
 }
 
 TEST_P(FaultTest, RefusalsWithoutEndDoNotHang) {
   if (!GetParam().may_be_ever) return;
   for (int n : {1, 3, 20}) {
-    const Ended e = RunProgram(Of(n, /*ever=*/true));
+    const Ended e = RunProgram(Of(n, /*ever=*/true), GetParam().OfRing());
     SCOPED_TRACE(Of(n, true) + "\n" + e.out + e.err);
     EXPECT_TRUE(e.code == 0 || Died(e)) << e.code;
   }
@@ -363,7 +372,8 @@ TEST(FaultThreadTest, NoThreadAtAllIsFatalInGosWords) {
              "runtime: may need to increase max user processes (ulimit -u)\n"},
         Case{EPERM, ""}}) {
     const std::string error = std::to_string(c.error);
-    const Ended e = RunProgram("pthread_create:1:" + error + ":ever");
+    const Ended e =
+        RunProgram("pthread_create:1:" + error + ":ever", /*ring=*/false);
     EXPECT_EQ(e.code, 2) << e.err;
     EXPECT_EQ(e.err.find("runtime: failed to create new OS thread (have "), 0u)
         << e.err;
@@ -407,9 +417,13 @@ INSTANTIATE_TEST_SUITE_P(
         Kind{"epoll_wait", EINTR, false, false}, Kind{"eventfd", EMFILE, true},
         Kind{"sigaltstack", ENOMEM, false}, Kind{"socket", EMFILE, false},
         Kind{"bind", EADDRINUSE, false}, Kind{"listen", EADDRINUSE, false},
-        Kind{"accept4", EMFILE, false}, Kind{"connect", ENETUNREACH, false}),
+        Kind{"accept4", EMFILE, false}, Kind{"connect", ENETUNREACH, false},
+        Kind{"io_uring_setup", ENOMEM, false},
+        Kind{"io_uring_enter", EINTR, false, false},
+        Kind{"io_uring_enter", EAGAIN, false, false},
+        Kind{"io_uring_enter", EBUSY, false, false}),
     [](const ::testing::TestParamInfo<Kind>& kind) {
-      return std::string(kind.param.name);
+      return kind.param.Name();
     });
 
 }  // namespace

@@ -8,6 +8,7 @@
 #define TESTS_FAULT_INTERPOSE_H_
 
 #include <dlfcn.h>
+#include <liburing.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <sys/epoll.h>
@@ -34,11 +35,16 @@ struct Fault {
 };
 
 inline constinit Fault faults[] = {
-    {"mmap"},           {"madvise"},    {"mprotect"},     {"process_madvise"},
-    {"pthread_create"}, {"futex"},      {"epoll_pwait2"}, {"epoll_create1"},
-    {"epoll_ctl"},      {"epoll_wait"}, {"eventfd"},      {"sigaltstack"},
-    {"socket"},         {"bind"},       {"listen"},       {"accept4"},
-    {"connect"},
+    {"mmap"},           {"madvise"},
+    {"mprotect"},       {"process_madvise"},
+    {"pthread_create"}, {"futex"},
+    {"epoll_pwait2"},   {"epoll_create1"},
+    {"epoll_ctl"},      {"epoll_wait"},
+    {"eventfd"},        {"sigaltstack"},
+    {"socket"},         {"bind"},
+    {"listen"},         {"accept4"},
+    {"connect"},        {"io_uring_setup"},
+    {"io_uring_enter"},
 };
 
 struct Order {
@@ -187,6 +193,26 @@ int accept4(int fd, struct sockaddr* a, socklen_t* n, int flags) {
 int connect(int fd, const struct sockaddr* a, socklen_t n) {
   if (gump::testing::RefuseErrno("connect")) return -1;
   return GUMP_REAL(connect)(fd, a, n);
+}
+
+// liburing makes its system calls itself; these are its functions.
+int io_uring_queue_init_params(unsigned n, struct io_uring* ring,
+                               struct io_uring_params* p) {
+  int error = 0;
+  if (gump::testing::Refuse("io_uring_setup", &error)) return -error;
+  return GUMP_REAL(io_uring_queue_init_params)(n, ring, p);
+}
+
+int io_uring_submit_and_wait(struct io_uring* ring, unsigned n) {
+  int error = 0;
+  if (gump::testing::Refuse("io_uring_enter", &error)) return -error;
+  return GUMP_REAL(io_uring_submit_and_wait)(ring, n);
+}
+
+int io_uring_submit_and_get_events(struct io_uring* ring) {
+  int error = 0;
+  if (gump::testing::Refuse("io_uring_enter", &error)) return -error;
+  return GUMP_REAL(io_uring_submit_and_get_events)(ring);
 }
 
 // The runtime's futex calls do not go through libc: the linker puts this in

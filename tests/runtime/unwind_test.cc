@@ -1,0 +1,132 @@
+// Whoever walks a stack (a profiler, a debugger, an exception) finds its end,
+// at whatever instruction the thread stands: in particular at each of those
+// that change the stack.
+//
+// The processor's trap flag stops the thread after each instruction; the
+// handler walks from there. AArch64 has no such flag that a program could set,
+// and sanitizers have handlers of their own between.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <ucontext.h>
+#include <unwind.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+
+#include "gump/chan.h"
+#include "gump/go.h"
+#include "gump/runtime.h"
+#include "gump/sync.h"
+#include "runtime/sanitizer.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+#if defined(__x86_64__)
+
+extern "C" {
+void gumpMcall();
+void gumpSwitch();
+void gumpMstart();
+void gumpGostart();
+void gumpCallSaved();
+void gumpCallAtop();
+}
+
+namespace gump {
+namespace {
+
+constexpr int kMostFrames = 100;
+
+// What the handler has seen. One thread is stepped at a time.
+std::atomic<int> steps;
+std::atomic<int> inMcall;
+std::atomic<int> inSwitch;
+std::atomic<int> inGostart;
+std::atomic<int> lost;          // walks that did not end where they should
+std::atomic<uintptr_t> lostAt;  // an instruction from which one began
+
+struct Walk {
+  int frames = 0;
+  uintptr_t last = 0;
+};
+
+_Unwind_Reason_Code Count(_Unwind_Context* context, void* arg) {
+  auto* w = static_cast<Walk*>(arg);
+  const uintptr_t pc = _Unwind_GetIP(context);
+  if (pc != 0) w->last = pc;  // 0: the caller that the first frame has not
+  return ++w->frames > kMostFrames ? _URC_NORMAL_STOP : _URC_NO_REASON;
+}
+
+// Between tells whether pc is in function f, behind which comes `next`.
+bool Between(uintptr_t pc, void (*f)(), void (*next)()) {
+  return pc >= reinterpret_cast<uintptr_t>(f) &&
+         pc < reinterpret_cast<uintptr_t>(next);
+}
+
+void OnStep(int, siginfo_t*, void* context) {
+  const int saved = errno;
+  const auto* uc = static_cast<const ucontext_t*>(context);
+  const auto pc = static_cast<uintptr_t>(uc->uc_mcontext.gregs[REG_RIP]);
+  steps++;
+  if (Between(pc, gumpMcall, gumpSwitch)) inMcall++;
+  if (Between(pc, gumpSwitch, gumpMstart)) inSwitch++;
+  if (Between(pc, gumpGostart, gumpCallSaved)) inGostart++;
+  Walk w;
+  const _Unwind_Reason_Code end = _Unwind_Backtrace(Count, &w);
+  // A goroutine begins in gumpGostart, the scheduler in gumpMcall.
+  if (end != _URC_END_OF_STACK || !Between(w.last, gumpMcall, gumpCallSaved)) {
+    lost++;
+    lostAt = pc;
+  }
+  errno = saved;
+}
+
+// TrapFlag sets the flag for the thread, which keeps it over switches.
+void TrapFlag(bool on) {
+  uint64_t flags;
+  asm volatile("pushfq\n\tpopq %0" : "=r"(flags)::"memory");
+  constexpr uint64_t kTrap = 0x100;
+  flags = on ? flags | kTrap : flags & ~kTrap;
+  asm volatile("pushq %0\n\tpopfq" ::"r"(flags) : "cc", "memory");
+}
+
+TEST(UnwindTest, EveryInstructionOfASwitchKnowsTheEndOfItsStack) {
+  if (rt::kSanitizerBuild) GTEST_SKIP() << "its handlers come between";
+  struct sigaction action = {};
+  struct sigaction before = {};
+  action.sa_sigaction = OnStep;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+  ASSERT_EQ(sigaction(SIGTRAP, &action, &before), 0);
+  testing::RunWith(1, [] {
+    sync::WaitGroup wg;
+    // Main has a thread of its own.
+    wg.Go([] {
+      auto there = make_chan<int>();
+      auto back = make_chan<int>();
+      sync::WaitGroup inner;
+      TrapFlag(true);
+      inner.Go([=] {
+        for (int v : there) back.Send(v);
+      });
+      for (int i = 0; i < 3; i++) {
+        there.Send(i);
+        EXPECT_EQ(back.Recv(), i);
+        runtime::Gosched();
+      }
+      there.Close();
+      inner.Wait();
+      TrapFlag(false);
+    });
+    wg.Wait();
+  });
+  sigaction(SIGTRAP, &before, nullptr);
+  EXPECT_EQ(lost, 0) << "of " << steps << ", from " << std::hex << lostAt;
+  EXPECT_GT(inMcall, 0);
+  EXPECT_GT(inSwitch, 0);
+  EXPECT_GT(inGostart, 0);
+}
+
+}  // namespace
+}  // namespace gump
+
+#endif
