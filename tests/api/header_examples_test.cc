@@ -346,14 +346,18 @@ void Main() {
 }  // namespace select_h
 
 namespace semaphore_h {
-absl::Status Load(context::Context ctx, const std::string& image) {
+struct Image {
+  int64_t bytes;
+};
+
+absl::Status Load(context::Context ctx, const Image& image) {
   sync::Semaphore memory(1 << 30);  // bytes
-  if (absl::Status s = memory.Acquire(ctx, image.size()); !s.ok()) return s;
-  defer _{[&] { memory.Release(image.size()); }};
+  if (absl::Status s = memory.Acquire(ctx, image.bytes); !s.ok()) return s;
+  defer _{[&] { memory.Release(image.bytes); }};
   return absl::OkStatus();
 }
 
-void Main() { EXPECT_TRUE(Load(context::Background(), "pixels").ok()); }
+void Main() { EXPECT_TRUE(Load(context::Background(), Image{1 << 20}).ok()); }
 }  // namespace semaphore_h
 
 namespace singleflight_h {

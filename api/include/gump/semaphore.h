@@ -2,8 +2,8 @@
 // several at once.
 //
 //   sync::Semaphore memory(1 << 30);                 // bytes
-//   if (absl::Status s = memory.Acquire(ctx, image.size()); !s.ok()) return s;
-//   defer _{[&] { memory.Release(image.size()); }};
+//   if (absl::Status s = memory.Acquire(ctx, image.bytes); !s.ok()) return s;
+//   defer _{[&] { memory.Release(image.bytes); }};
 //
 // Who asks for more than there is waits, and whoever comes later waits behind
 // him, even for less: so a large request is served in its turn. Never copied or
