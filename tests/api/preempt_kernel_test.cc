@@ -32,6 +32,7 @@
 #include "runtime/proc.h"
 #include "runtime/sanitizer.h"
 #include "tests/netpoll/poll_testing.h"
+#include "tests/testing/talk.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 extern char** environ;
@@ -39,25 +40,10 @@ extern char** environ;
 namespace gump {
 namespace {
 
+using testing::Talk;
 using namespace std::chrono_literals;
 
 pid_t Tid() { return static_cast<pid_t>(syscall(SYS_gettid)); }
-
-// Talk makes two goroutines exchange n values.
-void Talk(int n) {
-  auto there = make_chan<int>();
-  auto back = make_chan<int>();
-  sync::WaitGroup wg;
-  wg.Go([=] {
-    for (int v : there) back.Send(v + 1);
-  });
-  for (int i = 0; i < n; i++) {
-    there.Send(i);
-    EXPECT_EQ(back.Recv(), i + 1);
-  }
-  there.Close();
-  wg.Wait();
-}
 
 // Hogs compute, and never enter the runtime.
 class Hogs {

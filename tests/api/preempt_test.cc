@@ -33,32 +33,18 @@
 #include "gump/sync.h"
 #include "runtime/proc.h"
 #include "runtime/sanitizer.h"
+#include "tests/testing/talk.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
 namespace {
 
+using testing::Talk;
 using namespace std::chrono_literals;
 
 using namespace std::string_view_literals;
 
 pid_t Tid() { return static_cast<pid_t>(syscall(SYS_gettid)); }
-
-// Talk makes two goroutines exchange n values.
-void Talk(int n) {
-  auto there = make_chan<int>();
-  auto back = make_chan<int>();
-  sync::WaitGroup wg;
-  wg.Go([=] {
-    for (int v : there) back.Send(v + 1);
-  });
-  for (int i = 0; i < n; i++) {
-    there.Send(i);
-    EXPECT_EQ(back.Recv(), i + 1);
-  }
-  there.Close();
-  wg.Wait();
-}
 
 // Begun counts goroutines that are about to do what they are here for.
 class Begun {
