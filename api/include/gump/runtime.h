@@ -137,7 +137,8 @@ void FreeOSMemory();
 //   stack_bytes_reclaimed           bytes of the stacks of parked goroutines
 //   threads_retired                 threads that ended for want of work
 //   stalls                          times that work waited for 10 ms although a
-//                                   P was idle; 0, or the library has a bug
+//                                   P was idle; 0, unless the library has a bug
+//                                   or the machine kept a thread from running
 //   stale_events                    of the network, for a descriptor that had
 //                                   been closed by then
 using SchedStats = rt::SchedStats;
