@@ -18,7 +18,6 @@
 #include <cstdio>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "gump/chan.h"
 #include "gump/go.h"
@@ -35,10 +34,8 @@
 namespace gump {
 namespace {
 
-using testing::CheckedWork;
+using testing::CheckedResults;
 using testing::Rng;
-
-constexpr uint64_t kSeeds = 4;
 
 // A run goes on until it has seen that many goroutines preempted in place. TSan
 // delivers signals late, and not at all to who never calls libc.
@@ -47,28 +44,6 @@ constexpr uint64_t kLeastPreemptions = 1;
 #else
 constexpr uint64_t kLeastPreemptions = rt::kSanitizerBuild ? 50 : 500;
 #endif
-
-// Reference is every result as a plain thread computes it before there are
-// goroutines.
-class Reference {
- public:
-  Reference() {
-    for (const CheckedWork& w : testing::AllCheckedWork()) {
-      for (uint64_t seed = 0; seed < kSeeds; seed++) {
-        results_.push_back(w.step(seed));
-      }
-    }
-  }
-  uint64_t size() const { return results_.size(); }
-  uint64_t operator[](uint64_t job) const { return results_[job]; }
-  static const CheckedWork& WorkOf(uint64_t job) {
-    return testing::AllCheckedWork()[job / kSeeds];
-  }
-  static uint64_t SeedOf(uint64_t job) { return job % kSeeds; }
-
- private:
-  std::vector<uint64_t> results_;
-};
 
 uint64_t Preemptions() {
   return rt::stats.preemptions.load(rt::relaxed);  // a count
@@ -118,7 +93,7 @@ class Presser {
 // result on, and who gets it compares it and adds it up under a mutex.
 class Endurance {
  public:
-  Endurance(const Reference& reference, std::chrono::nanoseconds time,
+  Endurance(const CheckedResults& reference, std::chrono::nanoseconds time,
             uint64_t seed)
       : reference_(reference),
         end_(std::chrono::steady_clock::now() + time),
@@ -134,7 +109,7 @@ class Endurance {
     for (uint64_t kind = 0; kind < testing::AllCheckedWork().size(); kind++) {
       workers.Go([this, kind] { WorkAlone(kind); });
     }
-    while (!Over()) jobs_.Send(rng_.Below(reference_.size()));
+    while (!Over()) jobs_.Send(rng_.Below(reference_.jobs()));
     jobs_.Close();
     workers.Wait();
     results_.Close();
@@ -162,22 +137,19 @@ class Endurance {
             Preemptions() - preemptions_ >= kLeastPreemptions);
   }
 
-  static uint64_t Step(uint64_t job) {
-    return Reference::WorkOf(job).step(Reference::SeedOf(job));
-  }
-
   void WorkOnDemand() {
-    for (const uint64_t job : jobs_) results_.Send({job, Step(job)});
+    for (const uint64_t job : jobs_)
+      results_.Send({job, CheckedResults::Step(job)});
   }
 
   void WorkAlone(uint64_t kind) {
     while (!Over()) {
-      for (uint64_t seed = 0; seed < kSeeds; seed++) {
-        const uint64_t job = kind * kSeeds + seed;
-        uint64_t value = Step(job);
+      for (uint64_t seed = 0; seed < CheckedResults::kSeeds; seed++) {
+        const uint64_t job = kind * CheckedResults::kSeeds + seed;
+        uint64_t value = CheckedResults::Step(job);
         for (int i = 0; i < 4; i++) {
           // One that is wrong for once must not be covered by the next.
-          if (const uint64_t again = Step(job); again != value)
+          if (const uint64_t again = CheckedResults::Step(job); again != value)
             value = again ^ value;
         }
         results_.Send({job, value});
@@ -192,14 +164,13 @@ class Endurance {
       sum_ += r.value;
       expected_ += reference_[r.job];
       if (r.value != reference_[r.job] && wrong_.size() < 1000) {
-        wrong_ += std::string(Reference::WorkOf(r.job).name) + "(" +
-                  std::to_string(Reference::SeedOf(r.job)) + ") ";
+        wrong_ += CheckedResults::NameOf(r.job) + " ";
       }
       mu_.Unlock();
     }
   }
 
-  const Reference& reference_;
+  const CheckedResults& reference_;
   const std::chrono::steady_clock::time_point end_;
   Rng rng_;
   const uint64_t preemptions_;  // before
@@ -217,7 +188,7 @@ GUMP_INSTANTIATE_GOMAXPROCS(PreemptStressTest);
 TEST_P(PreemptStressTest, ResultsStayRight) {
   EndOnSIGUSR1();
   const uint64_t seed = testing::StressSeed();
-  const Reference reference;
+  const CheckedResults reference;
   Run([&] {
     Endurance e(reference,
                 testing::StressTime(rt::kSanitizerBuild ? 10 : 20) / 4, seed);

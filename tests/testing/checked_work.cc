@@ -398,4 +398,12 @@ std::span<const CheckedWork> AllCheckedWork() { return kWork; }
 
 #endif
 
+CheckedResults::CheckedResults() {
+  for (const CheckedWork& w : AllCheckedWork()) {
+    for (uint64_t seed = 0; seed < kSeeds; seed++) {
+      results_.push_back(w.step(seed));
+    }
+  }
+}
+
 }  // namespace gump::testing

@@ -9,6 +9,8 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
+#include <vector>
 
 namespace gump::testing {
 
@@ -20,6 +22,28 @@ struct CheckedWork {
 
 // AllCheckedWork is all of them that this machine can do.
 std::span<const CheckedWork> AllCheckedWork();
+
+// CheckedResults is what each step makes of some seeds, as a plain thread
+// computes it before there are goroutines. A job is a step with a seed.
+class CheckedResults {
+ public:
+  CheckedResults();
+  uint64_t jobs() const { return results_.size(); }
+  uint64_t operator[](uint64_t job) const { return results_[job]; }
+
+  static constexpr uint64_t kSeeds = 4;  // of a step, whose jobs are in a row
+  static uint64_t Step(uint64_t job) { return WorkOf(job).step(job % kSeeds); }
+  static std::string NameOf(uint64_t job) {
+    return std::string(WorkOf(job).name) + "(" + std::to_string(job % kSeeds) +
+           ")";
+  }
+
+ private:
+  static const CheckedWork& WorkOf(uint64_t job) {
+    return AllCheckedWork()[job / kSeeds];
+  }
+  std::vector<uint64_t> results_;
+};
 
 }  // namespace gump::testing
 
