@@ -1,0 +1,136 @@
+// What the soak mixes (../soak_stress_test.cc): trades, which are kinds of work
+// with a result that can be checked.
+#ifndef TESTS_STRESS_SOAK_SOAK_H_
+#define TESTS_STRESS_SOAK_SOAK_H_
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <thread>
+
+#include "gump/runtime.h"
+#include "gump/sync.h"
+#include "gump/time.h"
+#include "tests/testing/counted.h"
+#include "tests/testing/stress.h"
+
+namespace gump::soak {
+
+using testing::Rng;
+
+// Trade is one kind of work in one round, for any number of workers.
+class Trade {
+ public:
+  Trade() = default;
+  virtual ~Trade() = default;
+  Trade(const Trade&) = delete;
+  Trade& operator=(const Trade&) = delete;
+
+  // Piece does a piece of work, of a millisecond or so, and checks what came of
+  // it. Whatever it starts has ended when it returns. Several may be at it at a
+  // time, goroutines and plain threads.
+  virtual void Piece(Rng& rng) = 0;
+
+  // Close ends what belongs to the trade itself, when nobody works any more,
+  // and checks what all workers have done together.
+  virtual void Close() {}
+};
+
+struct TradeType {
+  const char* name;
+  std::unique_ptr<Trade> (*make)();  // on a goroutine
+};
+
+template <class T>
+std::unique_ptr<Trade> MakeTrade() {
+  return std::make_unique<T>();
+}
+
+// To be called before there are goroutines.
+std::span<const TradeType> ChanTrades();
+std::span<const TradeType> SyncTrades();
+std::span<const TradeType> IoTrades();
+std::span<const TradeType> SchedTrades();
+
+// Checksum is of one word.
+inline uint64_t Checksum(uint64_t v) { return Rng(v).Next(); }
+
+// Parcel is a value that knows whether it is what was sent, and of which none
+// may be left over.
+class Parcel {
+ public:
+  explicit Parcel(uint64_t tag) : tag_(tag), check_(Checksum(tag)) {}
+  uint64_t tag() const { return tag_; }
+  bool Whole() const { return life_.full() && check_ == Checksum(tag_); }
+
+ private:
+  uint64_t tag_;
+  uint64_t check_;
+  testing::Counted life_{1};
+};
+
+// Balance is what went in and what came out.
+class Balance {
+ public:
+  void In(uint64_t tag) {
+    in_++;
+    in_sum_ += tag;
+  }
+  void Out(uint64_t tag) {
+    out_++;
+    out_sum_ += tag;
+  }
+  void Out(const Parcel& p) {
+    EXPECT_TRUE(p.Whole()) << p.tag();
+    Out(p.tag());
+  }
+  void Check() const {
+    EXPECT_EQ(in_, out_);
+    EXPECT_EQ(in_sum_, out_sum_);
+  }
+
+ private:
+  std::atomic<uint64_t> in_ = 0, in_sum_ = 0, out_ = 0, out_sum_ = 0;
+};
+
+// Short is a time that is over soon.
+inline std::chrono::nanoseconds Short(Rng& rng) {
+  return std::chrono::nanoseconds(rng.Below(rng.OneIn(8) ? 3'000'000 : 50'000));
+}
+
+// Pause lets others run, one way or another, or does not.
+inline void Pause(Rng& rng) {
+  switch (rng.Below(16)) {
+    case 0:
+      time::Sleep(Short(rng));
+      break;
+    case 1:
+      std::this_thread::yield();
+      break;
+    case 2:
+    case 3:
+      runtime::Gosched();
+      break;
+    default:
+      break;
+  }
+}
+
+// Crowd runs f(rng) in 1 to most goroutines of wg.
+template <class F>
+void Crowd(Rng& rng, uint64_t most, sync::WaitGroup& wg, F f) {
+  for (uint64_t n = 1 + rng.Below(most); n > 0; n--) {
+    wg.Go([f, seed = rng.Next()] {
+      Rng own(seed);
+      f(own);
+    });
+  }
+}
+
+}  // namespace gump::soak
+
+#endif  // TESTS_STRESS_SOAK_SOAK_H_
