@@ -150,9 +150,9 @@ Waiter firstWaiter() {
 }
 
 // Watchdog notices that a goroutine waits for a slice's time although a P is
-// idle and nobody looks for work: somebody was not woken, which must not
-// happen. It counts that, and wakes somebody. GODEBUG watchdog=1 makes it say
-// so, watchdog=2 die of it.
+// idle and nobody looks for work, or is on his way: somebody was not woken,
+// which must not happen. It counts that, and wakes somebody. GODEBUG watchdog=1
+// makes it say so, watchdog=2 die of it.
 class Watchdog {
  public:
   // suspicious tells that sysmon must not sleep deeply.
@@ -177,12 +177,29 @@ class Watchdog {
   }
 
  private:
-  // idleHands tells whether somebody could run at once, if he knew.
+  // idleHands tells whether somebody could run at once, if he knew, and nobody
+  // is about to tell him.
   static bool idleHands() {
     // Hints: all of it has to stay so for long.
     return sched.npidle.load(relaxed) > 0 &&
            sched.nmspinning.load(relaxed) == 0 &&
-           !sched.gcwaiting.load(relaxed) && !sched.mainEnded.load(relaxed);
+           !sched.gcwaiting.load(relaxed) && !sched.mainEnded.load(relaxed) &&
+           !somebodyInRuntime();
+  }
+
+  // somebodyInRuntime tells whether an M other than ours is awake in the
+  // runtime. It may be between the two halves of waking somebody, or of going
+  // to sleep, and the kernel may let it wait there for longer than a slice: the
+  // look that it still owes comes late, but comes.
+  static bool somebodyInRuntime() {
+    const M* self = getg()->m;
+    for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
+      if (mp != self && mp->procid.load(relaxed) != 0 &&
+          mp->locks.load(relaxed) > 0 && !mp->blocked.load(relaxed)) {
+        return true;
+      }
+    }
+    return false;
   }
 
   Waiter waiter_;

@@ -9,6 +9,7 @@
 
 #include "gump/go.h"
 #include "gump/runtime.h"
+#include "gump/time.h"
 #include "runtime/proc.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -17,31 +18,51 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// NotWoken parks a goroutine, queues it without a wakep, and computes, without
-// entering the runtime, until it has run.
-void NotWoken(Clock::time_point deadline) {
-  std::atomic<rt::G*> parked = nullptr;
-  std::atomic<bool> ran = false;
-  go([&] {
-    (void)rt::acquirem();  // gopark ends it
-    parked = rt::getg();
-    rt::gopark(nullptr, nullptr, rt::WaitReason::kZero);
-    ran = true;
-  });
-  EXPECT_TRUE(testing::Eventually([&] {
-    return parked != nullptr && rt::readgstatus(parked) == rt::kGwaiting;
-  }));
-  // The other M may yet be looking, and find it: then once more.
-  for (int i = 0; i < 1000 && rt::sched.nmspinning.load(rt::acquire) != 0; i++)
-    ::usleep(10);
-  rt::casgstatus(parked, rt::kGwaiting, rt::kGrunnable);
-  {
+// Sleeper is a goroutine that parks, to be queued without a wakep.
+class Sleeper {
+ public:
+  Sleeper() {
+    go([this] {
+      (void)rt::acquirem();  // gopark ends it
+      parked_ = rt::getg();
+      rt::gopark(nullptr, nullptr, rt::WaitReason::kZero);
+      ran_ = true;
+    });
+    EXPECT_TRUE(testing::Eventually([&] {
+      return parked_ != nullptr && rt::readgstatus(parked_) == rt::kGwaiting;
+    }));
+    // The other M may yet be looking, and find it: then once more.
+    for (int i = 0; i < 1000 && rt::sched.nmspinning.load(rt::acquire) != 0;
+         i++) {
+      ::usleep(10);
+    }
+  }
+  ~Sleeper() {
+    EXPECT_TRUE(testing::Eventually([&] { return ran_.load(); }));
+  }
+
+  void Queue() {
+    rt::casgstatus(parked_, rt::kGwaiting, rt::kGrunnable);
     rt::LockScope l(&rt::sched.lock);
-    rt::globrunqput(parked);
+    rt::globrunqput(parked_);
   }
-  while (!ran && Clock::now() < deadline) {
+  // Ran computes, without entering the runtime, until it has run; false: it had
+  // not at the deadline.
+  bool Ran(Clock::time_point deadline) const {
+    while (!ran_ && Clock::now() < deadline) {
+    }
+    return ran_;
   }
-  EXPECT_TRUE(testing::Eventually([&] { return ran.load(); }));
+
+ private:
+  std::atomic<rt::G*> parked_ = nullptr;
+  std::atomic<bool> ran_ = false;
+};
+
+void NotWoken(Clock::time_point deadline) {
+  Sleeper s;
+  s.Queue();
+  (void)s.Ran(deadline);
 }
 
 TEST(WatchdogTest, WhoWasNotWokenIsFoundAndCounted) {
@@ -55,6 +76,40 @@ TEST(WatchdogTest, WhoWasNotWokenIsFoundAndCounted) {
     }
     EXPECT_GT(debug::ReadSchedStats().stalls, before);
     rt::debug.asyncpreemptoff = 0;
+  });
+}
+
+TEST(WatchdogTest, WhoSleepsInThePollerIsNotOnHisWay) {
+  testing::RunWith(2, [] {
+    rt::debug.asyncpreemptoff = 1;
+    const time::Timer timer = time::AfterFunc(std::chrono::hours(1), [] {});
+    const uint64_t before = debug::ReadSchedStats().stalls;
+    const auto deadline = Clock::now() + std::chrono::seconds(60);
+    while (debug::ReadSchedStats().stalls == before &&
+           Clock::now() < deadline) {
+      NotWoken(deadline);
+    }
+    EXPECT_GT(debug::ReadSchedStats().stalls, before);
+    EXPECT_TRUE(timer.Stop());
+    rt::debug.asyncpreemptoff = 0;
+  });
+}
+
+// The kernel may stop a thread between its putting a goroutine into a queue and
+// its waking somebody: that is late, not lost.
+TEST(WatchdogTest, WhoIsStillInTheRuntimeMayYetWakeSomebody) {
+  testing::RunWith(2, [] {
+    const uint64_t before = debug::ReadSchedStats().stalls;
+    const auto deadline = Clock::now() + std::chrono::seconds(60);
+    for (bool ran = true; ran && Clock::now() < deadline &&
+                          debug::ReadSchedStats().stalls == before;) {
+      Sleeper s;
+      rt::M* mp = rt::acquirem();
+      s.Queue();
+      ran = s.Ran(Clock::now() + std::chrono::milliseconds(100));
+      rt::releasem(mp);
+    }
+    EXPECT_EQ(debug::ReadSchedStats().stalls, before);
   });
 }
 
