@@ -18,6 +18,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Or the P of the one who computes would be given to the one who waits. Before
+// the runtime starts: sysmon reads it at any time.
+class NobodyIsPreempted : public ::testing::Environment {
+  void SetUp() override { ::setenv("GODEBUG", "asyncpreemptoff=1", 1); }
+};
+[[maybe_unused]] ::testing::Environment* const environment =
+    ::testing::AddGlobalTestEnvironment(new NobodyIsPreempted);
+
 // Sleeper is a goroutine that parks, to be queued without a wakep.
 class Sleeper {
  public:
@@ -67,7 +75,6 @@ void NotWoken(Clock::time_point deadline) {
 
 TEST(WatchdogTest, WhoWasNotWokenIsFoundAndCounted) {
   testing::RunWith(2, [] {
-    rt::debug.asyncpreemptoff = 1;  // or our own P would be given to it
     const uint64_t before = debug::ReadSchedStats().stalls;
     const auto deadline = Clock::now() + std::chrono::seconds(60);
     while (debug::ReadSchedStats().stalls == before &&
@@ -75,13 +82,11 @@ TEST(WatchdogTest, WhoWasNotWokenIsFoundAndCounted) {
       NotWoken(deadline);
     }
     EXPECT_GT(debug::ReadSchedStats().stalls, before);
-    rt::debug.asyncpreemptoff = 0;
   });
 }
 
 TEST(WatchdogTest, WhoSleepsInThePollerIsNotOnHisWay) {
   testing::RunWith(2, [] {
-    rt::debug.asyncpreemptoff = 1;
     const time::Timer timer = time::AfterFunc(std::chrono::hours(1), [] {});
     const uint64_t before = debug::ReadSchedStats().stalls;
     const auto deadline = Clock::now() + std::chrono::seconds(60);
@@ -91,7 +96,6 @@ TEST(WatchdogTest, WhoSleepsInThePollerIsNotOnHisWay) {
     }
     EXPECT_GT(debug::ReadSchedStats().stalls, before);
     EXPECT_TRUE(timer.Stop());
-    rt::debug.asyncpreemptoff = 0;
   });
 }
 
