@@ -8,10 +8,9 @@
 
 namespace gump::internal {
 
-int64_t DurationArg::Nanoseconds() const {
-  const int64_t ns = absl::ToInt64Nanoseconds(d_);  // saturates, truncates
-  const bool fraction = ns >= 0 && ns < std::numeric_limits<int64_t>::max() &&
-                        absl::Nanoseconds(ns) < d_;
+int64_t DurationArg::RoundedUp(absl::Duration d) {
+  const int64_t ns = absl::ToInt64Nanoseconds(d);  // saturates, truncates
+  const bool fraction = ns >= 0 && ns < kForever && absl::Nanoseconds(ns) < d;
   return fraction ? ns + 1 : ns;
 }
 

@@ -53,35 +53,47 @@ namespace gump {
 
 namespace internal {
 
-// DurationArg is what functions take that take a duration.
+// DurationArg is what functions take that take a duration. As Go's Duration it
+// counts ns in 64 bits: fractions are rounded up, so that nothing happens too
+// early, and what does not fit is for ever.
 class DurationArg {
  public:
-  DurationArg(absl::Duration d) : d_(d) {}  // NOLINT: implicit
+  DurationArg(absl::Duration d) : ns_(RoundedUp(d)) {}  // NOLINT: implicit
   template <class Rep, class Period>
   DurationArg(std::chrono::duration<Rep, Period> d)  // NOLINT: implicit
-      : d_(FromChrono(d)) {}
+      : ns_(OfChrono(d)) {}
 
-  absl::Duration duration() const { return d_; }
-  // In ns, rounded up; INT64_MAX if there are more, or for ever.
-  int64_t Nanoseconds() const;
+  // INT64_MAX: for ever.
+  int64_t Nanoseconds() const { return ns_; }
+  absl::Duration duration() const {
+    return ns_ == kForever ? absl::InfiniteDuration() : absl::Nanoseconds(ns_);
+  }
 
  private:
+  static constexpr int64_t kSecond = 1'000'000'000;
+  static constexpr int64_t kForever = std::numeric_limits<int64_t>::max();
+
+  static int64_t RoundedUp(absl::Duration d);
   template <class Rep, class Period>
-  static absl::Duration FromChrono(std::chrono::duration<Rep, Period> d) {
-    if constexpr (std::is_integral_v<Rep>) {
-      int64_t count = std::numeric_limits<int64_t>::max();
-      if (std::is_signed_v<Rep> ||
-          static_cast<uint64_t>(d.count()) < static_cast<uint64_t>(count)) {
-        count = static_cast<int64_t>(d.count());
-      }
-      return absl::Seconds(Period::num) * count / Period::den;
-    } else {
+  static int64_t OfChrono(std::chrono::duration<Rep, Period> d) {
+    if constexpr (!std::is_integral_v<Rep>) {
       using Seconds = std::chrono::duration<double>;
-      return absl::Seconds(std::chrono::duration_cast<Seconds>(d).count());
+      return RoundedUp(
+          absl::Seconds(std::chrono::duration_cast<Seconds>(d).count()));
+    } else if constexpr (kSecond % Period::den == 0) {
+      constexpr int64_t kUnit = Period::num * (kSecond / Period::den);
+      int64_t ns;
+      if (!__builtin_mul_overflow(d.count(), kUnit, &ns)) return ns;
+      return d.count() < 0 ? -kForever : kForever;
+    } else {  // finer than ns, or no whole number of them
+      const int64_t count = std::in_range<int64_t>(d.count())
+                                ? static_cast<int64_t>(d.count())
+                                : kForever;
+      return RoundedUp(absl::Seconds(Period::num) * count / Period::den);
     }
   }
 
-  absl::Duration d_;
+  int64_t ns_;
 };
 
 // FuncTimer is what AfterFunc starts goroutines with. One reference belongs to
