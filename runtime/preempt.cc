@@ -239,10 +239,10 @@ ThreadState threadState(int32_t tid, uint64_t* sleeps) {
 namespace {
 
 // computes tells whether mp's thread, seen running, has been so for a while: at
-// an earlier look, kPressGap ago, it had slept as often as now. One that has
-// only woken to go to sleep again must not be sent a signal, which could cut
-// that sleep short.
-bool computes(M* mp, uint64_t sleeps) {
+// an earlier look, at least gap ns ago, it had slept as often as now. One that
+// has only woken to go to sleep again must not be sent a signal, which could
+// cut that sleep short.
+bool computes(M* mp, uint64_t sleeps, int64_t gap) {
   const int64_t now = nanotime();
   // Several may press at once; a mixed pair costs one more look.
   if (mp->pressSleeps.load(relaxed) != sleeps ||
@@ -251,7 +251,7 @@ bool computes(M* mp, uint64_t sleeps) {
     mp->pressTime.store(now, relaxed);
     return false;
   }
-  return now - mp->pressTime.load(relaxed) >= kPressGap;
+  return now - mp->pressTime.load(relaxed) >= gap;
 }
 
 }  // namespace
@@ -302,7 +302,8 @@ M* pressP(P* pp, Press how) {
   // EINTR; see docs/preemption.md.
   if (how != Press::kIfAsleep &&
       (state == ThreadState::kAsleep ||
-       (state == ThreadState::kRunning && computes(mp, sleeps)))) {
+       (state == ThreadState::kRunning &&
+        computes(mp, sleeps, how == Press::kStop ? kStopGap : kPressGap)))) {
     preemptM(mp);
   }
   return nullptr;
@@ -320,7 +321,7 @@ void pressStrays() {
     const int32_t tid = mp->procid.load(acquire);  // pairs with minit
     uint64_t sleeps;
     if (tid != 0 && threadState(tid, &sleeps) == ThreadState::kRunning &&
-        computes(mp, sleeps)) {
+        computes(mp, sleeps, kPressGap)) {
       preemptM(mp);
     }
   }

@@ -496,6 +496,8 @@ enum class Press : uint8_t {
   kHandOff,   // for others: only if there is a thread for it
   kIfAsleep,  // likewise, and who runs is left alone
 };
+// Two looks as far apart, in ns, tell kStop that somebody computes.
+inline constexpr int64_t kStopGap = 20'000;
 [[nodiscard]] M* pressP(P* pp, Press how);
 // pressStrays signals those whose P was taken and who now run without one.
 // On: sysmon.  P: none.  Locks: none.  Parks: no.

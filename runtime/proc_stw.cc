@@ -4,9 +4,9 @@
 // both under sched.lock, asks every running G to yield, and takes at once the
 // Ps that nobody runs (idle) or whose M is in a declared system call (by CAS).
 // Each other P is given up by its own M in gcstopm, when its goroutine next
-// enters the runtime, or pressed out of its hands (pressP): after 20 µs if it
-// sleeps in the kernel, after 80 µs if it computes. It is then counted down
-// under sched.lock; the last one wakes stopnote. gcwaiting is read by
+// enters the runtime, or pressed out of its hands (pressP): after 3 µs if it
+// sleeps in the kernel, after another 20 if it computes. It is then counted
+// down under sched.lock; the last one wakes stopnote. gcwaiting is read by
 // findRunnable before anything is picked, and again in the section of
 // sched.lock in which a P would go idle, so no P can slip past the count.
 //
@@ -32,23 +32,42 @@ int32_t newprocs;  // by GOMAXPROCS for startTheWorld; guarded by worldsema
 // meanwhile. Guarded by worldsema.
 uint64_t stopperSlices;
 
-// Patience is how long to wait for those who run before they are pressed: a
-// little at first, then long enough for the second look that pressP needs, then
-// ever longer.
+// Patience is how long to wait for those who run before they are pressed: at
+// first no longer than it takes to come by, then until the second look that
+// pressP needs. Both awake: who has just used the processor and sleeps on a
+// timer among threads that compute gets it back at a tick of the kernel's, ms
+// later. The second look sends signals, and whoever gets one may need our
+// processor to obey: so from then on asleep, and ever longer. The last one to
+// obey wakes us and leaves.
 class Patience {
  public:
-  // sleep waits on a note; true: it has been woken.
-  bool sleep(Note* n) {
-    const int64_t ns = wait_;
-    wait_ = rounds_ < 3 ? kGap : std::min(2 * wait_, kLongest);
-    rounds_++;
-    return notetsleep(n, ns);
+  // wait waits for a note; true: it has been woken.
+  bool wait(Note* n) {
+    switch (rounds_++) {
+      case 0:
+        return spin(n, kComeBy);
+      case 1:
+        return spin(n, kStopGap);
+      default:
+        return notetsleep(
+            n, std::exchange(sleep_, std::min(2 * sleep_, kLongest)));
+    }
   }
 
  private:
-  static constexpr int64_t kGap = 60'000;  // ns; more than kPressGap
+  // ns
+  static constexpr int64_t kComeBy = 3'000;
   static constexpr int64_t kLongest = 1'000'000;
-  int64_t wait_ = 20'000;
+
+  static bool spin(Note* n, int64_t ns) {
+    for (const int64_t end = nanotime() + ns; nanotime() < end;) {
+      if (notetsleep(n, 0)) return true;
+      procyield(10);
+    }
+    return notetsleep(n, 0);
+  }
+
+  int64_t sleep_ = 100'000;
   int rounds_ = 0;
 };
 
@@ -173,7 +192,7 @@ void stopTheWorld(WaitReason reason) {
   if (takeStoppablePs(mp)) {
     if (!gp->foreign) preciseSleeps(mp);
     stopperSlices = shortSlices();
-    for (Patience patience; !patience.sleep(&sched.stopnote);) {
+    for (Patience patience; !patience.wait(&sched.stopnote);) {
       preemptall();
       pressAll(/*forSafePoint=*/false, stopTaken);
     }
@@ -331,7 +350,7 @@ void forEachP(WaitReason reason, void (*fn)(P*)) {
   if (wait) {
     if (!gp->foreign) preciseSleeps(mp);
     const uint64_t slices = shortSlices();
-    for (Patience patience; !patience.sleep(&sched.safePointNote);) {
+    for (Patience patience; !patience.wait(&sched.safePointNote);) {
       preemptall();
       // Again: one may have begun a call between our two looks at its P.
       visitSyscalls();
