@@ -92,6 +92,9 @@ WORKLOADS = [
     Workload("STW/goroutine", "stop_world", "p99-us"),
     Workload("STOP/goroutine", "stop_world", "p99-us", limit=1000),
     Workload("STW/goroutine", "stop_world", "max-us"),
+    Workload("HOST/stop", "host", "p50-us"),
+    Workload("HOST/stop", "host", "p99-us"),
+    Workload("HOST/gaps", "host", "per-s"),
     Workload("CONNS/idle", "conns", "B/conn", procs=(1,), limit=6144),
     Workload("CONNS/idle", "conns", "cpu-%", procs=(1,), limit=0.5),
     Workload("CONNS/accept", "conns", "us/conn", procs=(1,), ratio=1.0),
@@ -107,6 +110,7 @@ WORKLOADS = [
 # A side is started twice for each row and makes --reps repetitions each time; but these differ:
 ONE_REPETITION_PER_PROCESS = {"park_mem"}  # the second time its pages would be warm: --reps starts
 ONE_PROCESS = {"file", "idle", "overhead", "sleepers", "ticker", "timers"}  # each repetition takes seconds: one start
+MACHINE_ONLY = {"host"}  # no runtime takes part: one program for all
 
 
 def selected(args):
@@ -210,7 +214,7 @@ def measure(contenders, workloads, args):
             else:
                 starts, reps = (2, args.reps) if args.reps > 1 else (1, 1)
             for _ in range(starts):
-                for contender in contenders:
+                for contender in contenders[:1] if problem in MACHINE_ONLY else contenders:
                     progress(f"  {contender.title}: {problem} procs={procs}")
                     contender.run(problem, names, procs, reps, args.divide)
     progress("")

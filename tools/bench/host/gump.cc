@@ -1,0 +1,118 @@
+// HOST: what the machine itself allows, without a line of the runtime's, to
+// judge the figures of lateness by. HOST/gaps: a thread per processor only
+// reads the clock; how often a second it finds that more than 1 ms has passed,
+// because somebody else, or the host of a virtual machine, had the processor.
+// HOST/stop: the least that stops a program whose threads compute: each is sent
+// a signal, and its handler says so and sleeps. The twin of STOP.
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+
+#include <atomic>
+#include <thread>
+
+#include "tools/bench/harness.h"
+
+namespace gump::bench {
+namespace {
+
+constexpr int64_t kPause = 200'000;  // ns
+
+std::atomic<bool> ended = false;
+
+void Wait(sem_t* s) {
+  while (sem_wait(s) != 0) {
+  }
+}
+
+struct Hog {
+  sem_t stopped;
+  sem_t let_on;
+  std::thread thread;
+};
+thread_local Hog* self;
+
+void Obey(int) {
+  sem_post(&self->stopped);
+  Wait(&self->let_on);
+}
+
+class Hogs {
+ public:
+  explicit Hogs(int n) : hogs_(static_cast<size_t>(n)) {
+    struct sigaction action = {};
+    action.sa_handler = Obey;
+    sigaction(SIGUSR1, &action, nullptr);
+    for (Hog& h : hogs_) {
+      sem_init(&h.stopped, 0, 0);
+      sem_init(&h.let_on, 0, 0);
+      h.thread = std::thread([&h] {
+        self = &h;
+        sem_post(&h.stopped);
+        while (!ended.load(std::memory_order_relaxed)) {
+        }
+      });
+      Wait(&h.stopped);
+    }
+  }
+  ~Hogs() {
+    ended = true;
+    for (Hog& h : hogs_) h.thread.join();
+  }
+
+  // Stop returns how long it took, in ns.
+  int64_t Stop() {
+    const int64_t start = NowNanos();
+    for (Hog& h : hogs_) pthread_kill(h.thread.native_handle(), SIGUSR1);
+    for (Hog& h : hogs_) Wait(&h.stopped);
+    const int64_t took = NowNanos() - start;
+    for (Hog& h : hogs_) sem_post(&h.let_on);
+    return took;
+  }
+
+ private:
+  std::vector<Hog> hogs_;
+};
+
+void Gaps(int reps, int procs, int64_t ns) {
+  for (int r = 0; r < reps; r++) {
+    std::atomic<int64_t> gaps = 0;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < procs; i++) {
+      threads.emplace_back([&] {
+        int64_t last = NowNanos();
+        for (const int64_t end = last + ns; last < end;) {
+          const int64_t now = NowNanos();
+          if (now - last > 1'000'000) gaps++;
+          last = now;
+        }
+      });
+    }
+    for (std::thread& t : threads) t.join();
+    Print("HOST/gaps", "per-s",
+          static_cast<double>(gaps) * 1e9 / static_cast<double>(ns));
+  }
+}
+
+void Stops(int reps, int procs, int64_t stops) {
+  Hogs hogs(procs);
+  for (int r = 0; r < reps; r++) {
+    std::vector<int64_t> took;
+    for (int64_t i = 0; i < stops; i++) {
+      SleepNanos(kPause);
+      took.push_back(hogs.Stop());
+    }
+    PrintQuantiles("HOST/stop", took);
+  }
+}
+
+}  // namespace
+}  // namespace gump::bench
+
+int main(int argc, char** argv) {
+  using namespace gump::bench;
+  const Options o = ParseOptions(argc, argv);
+  const int procs = gump::runtime::GOMAXPROCS(0);
+  if (o.Selected("HOST/gaps")) Gaps(o.reps, procs, o.Scaled(2'000'000'000));
+  if (o.Selected("HOST/stop")) Stops(o.reps, procs, o.Scaled(1000));
+}
