@@ -101,10 +101,10 @@ WORKLOADS = [
     Workload("CONNS/accept", "conns", "cpu-us", procs=(1,), ratio=1.0),
     Workload("OVERHEAD/2", "overhead", "off-ms", procs=(2,)),
     Workload("OVERHEAD/2", "overhead", "lost-%", procs=(2,)),
-    Workload("OVERHEAD/2", "overhead", "cpu-lost-%", procs=(2,)),
+    Workload("OVERHEAD/2", "overhead", "cpu-lost-%", procs=(2,), limit=1),
     Workload("OVERHEAD/8", "overhead", "off-ms", procs=(2,)),
     Workload("OVERHEAD/8", "overhead", "lost-%", procs=(2,)),
-    Workload("OVERHEAD/8", "overhead", "cpu-lost-%", procs=(2,)),
+    Workload("OVERHEAD/8", "overhead", "cpu-lost-%", procs=(2,), limit=1),
 ]
 
 # A side is started twice for each row and makes --reps repetitions each time; but these differ:
