@@ -95,6 +95,8 @@ WORKLOADS = [
     Workload("HOST/stop", "host", "p50-us"),
     Workload("HOST/stop", "host", "p99-us"),
     Workload("HOST/gaps", "host", "per-s"),
+    Workload("HOST/1ms", "host", "p50-us", procs=(2,)),
+    Workload("HOST/50us", "host", "p50-us", procs=(2,)),
     Workload("CONNS/idle", "conns", "B/conn", procs=(1,), limit=6144),
     Workload("CONNS/idle", "conns", "cpu-%", procs=(1,), limit=0.5),
     Workload("CONNS/accept", "conns", "us/conn", procs=(1,), ratio=1.0),

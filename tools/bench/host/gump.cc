@@ -4,9 +4,12 @@
 // because somebody else, or the host of a virtual machine, had the processor.
 // HOST/stop: the least that stops a program whose threads compute: each is sent
 // a signal, and its handler says so and sleeps. The twin of STOP.
+// HOST/1ms, HOST/50us: how late a thread wakes that sleeps alone for as long.
+// The twins of TIMER/func and TIMER/sleep.
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <sys/prctl.h>
 
 #include <atomic>
 #include <thread>
@@ -106,6 +109,20 @@ void Stops(int reps, int procs, int64_t stops) {
   }
 }
 
+void Sleeps(const Options& o, const char* workload, int64_t ns, int64_t n) {
+  if (!o.Selected(workload)) return;
+  prctl(PR_SET_TIMERSLACK, 1);
+  for (int r = 0; r < o.reps; r++) {
+    std::vector<int64_t> late;
+    for (int64_t i = 0; i < n; i++) {
+      const int64_t due = NowNanos() + ns;
+      SleepNanos(ns);
+      late.push_back(NowNanos() - due);
+    }
+    PrintQuantiles(workload, late);
+  }
+}
+
 }  // namespace
 }  // namespace gump::bench
 
@@ -114,5 +131,7 @@ int main(int argc, char** argv) {
   const Options o = ParseOptions(argc, argv);
   const int procs = gump::runtime::GOMAXPROCS(0);
   if (o.Selected("HOST/gaps")) Gaps(o.reps, procs, o.Scaled(2'000'000'000));
+  Sleeps(o, "HOST/1ms", 1'000'000, o.Scaled(500));
+  Sleeps(o, "HOST/50us", 50'000, o.Scaled(5000));
   if (o.Selected("HOST/stop")) Stops(o.reps, procs, o.Scaled(1000));
 }
