@@ -34,7 +34,9 @@ FuncTimer::~FuncTimer() {
 void FuncTimer::Start(int64_t ns, uintptr_t pc) {
   timer_ = rt::newFuncTimer(&kCallFuncTimer, this, pc);
   if (timer_ == nullptr) throw std::bad_alloc();
-  (void)Reset(ns);
+  // The timer's, before it may fire. The caller's is the only one yet.
+  refs_.store(2, rt::relaxed);
+  rt::funcTimerStart(timer_, ns);
 }
 
 bool FuncTimer::Stop() {
@@ -55,8 +57,12 @@ void FuncTimer::Ref() { refs_.add(1, rt::relaxed); }
 
 void FuncTimer::Unref() {
   // Release: what we did with f is before its destruction; acquire: so is what
-  // all the others did.
-  if (refs_.add(static_cast<uint32_t>(-1), rt::acq_rel) == 0) delete this;
+  // all the others did. Who holds the only reference need not count: there is
+  // none that another could be copied from.
+  if (refs_.load(rt::acquire) == 1 ||
+      refs_.add(static_cast<uint32_t>(-1), rt::acq_rel) == 0) {
+    delete this;
+  }
 }
 
 }  // namespace gump::internal

@@ -34,16 +34,36 @@ void siftUp(TimerWhen* heap, uint32_t i) {
   heap[i] = x;
 }
 
+// leastOfFour is the earliest of the four from i on. Which one it is nobody can
+// foretell, a processor neither: so it is selected, without a branch.
+uint32_t leastOfFour(const TimerWhen* heap, uint32_t i) {
+  static_assert(kArity == 4);
+  const bool b = heap[i + 1].when < heap[i].when;
+  const uint32_t left = b ? i + 1 : i;
+  const int64_t leftWhen = b ? heap[i + 1].when : heap[i].when;
+  const bool d = heap[i + 3].when < heap[i + 2].when;
+  const uint32_t right = d ? i + 3 : i + 2;
+  const int64_t rightWhen = d ? heap[i + 3].when : heap[i + 2].when;
+  return rightWhen < leftWhen ? right : left;
+}
+
+// leastChild is the earliest of the children from `first` on, of which there is
+// at least one.
+uint32_t leastChild(const TimerWhen* heap, uint32_t n, uint32_t first) {
+  if (GUMP_LIKELY(first + kArity <= n)) return leastOfFour(heap, first);
+  uint32_t least = first;
+  for (uint32_t c = first + 1; c < n; c++) {
+    if (heap[c].when < heap[least].when) least = c;
+  }
+  return least;
+}
+
 void siftDown(TimerWhen* heap, uint32_t n, uint32_t i) {
   const TimerWhen x = heap[i];
   for (;;) {
     const uint32_t first = i * kArity + 1;
     if (first >= n) break;
-    const uint32_t end = first + kArity < n ? first + kArity : n;
-    uint32_t least = first;
-    for (uint32_t c = first + 1; c < end; c++) {
-      if (heap[c].when < heap[least].when) least = c;
-    }
+    const uint32_t least = leastChild(heap, n, first);
     if (x.when <= heap[least].when) break;
     heap[i] = heap[least];
     i = least;
@@ -450,6 +470,12 @@ bool timerModify(Timer* t, int64_t when, int64_t period)
   if (add) insert(t, /*parks=*/false);
   if (earlier && !isFake(t)) wakeNetPoller(when);
   return pending;
+}
+
+void timerStart(Timer* t, int64_t when) {
+  // Unguarded: nobody else knows t, and insert publishes it under its lock.
+  t->when = when;
+  insert(t, /*parks=*/false);
 }
 
 bool timerStop(Timer* t) ABSL_NO_THREAD_SAFETY_ANALYSIS {  // as timerModify

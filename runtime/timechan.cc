@@ -310,6 +310,12 @@ FuncTimer* newFuncTimer(const FuncType* ft, void* closure,
   return t;
 }
 
+void funcTimerStart(FuncTimer* t, int64_t ns) noexcept {
+  M* mp = acquirem();
+  timerStart(&t->t, after(t->bubble, ns));
+  releasem(mp);
+}
+
 bool funcTimerReset(FuncTimer* t, int64_t ns) noexcept {
   runtimeEntry();
   checkReset(t->bubble);

@@ -233,12 +233,14 @@ bool timerChanReset(Hchan* c, int64_t ns, int64_t period) noexcept;
 bool timerChanStop(Hchan* c) noexcept;
 
 // newFuncTimer makes a timer that starts goroutines, whose closure is that
-// pointer; it does not run. nullptr: no memory. funcTimerReset sets it to start
-// one in ns, funcTimerStop stops it. True: it was running, and will not start
-// what it would have started. funcTimerFree frees one that has been stopped, or
-// has fired, which the caller knows.
+// pointer; it does not run. nullptr: no memory. funcTimerStart, the first call
+// after that, sets it to start one in ns, funcTimerReset does so at any time,
+// funcTimerStop stops it. True: it was running, and will not start what it
+// would have started. funcTimerFree frees one that has been stopped, or has
+// fired, which the caller knows.
 [[nodiscard]] FuncTimer* newFuncTimer(const FuncType* ft, void* closure,
                                       uintptr_t pc) noexcept;
+void funcTimerStart(FuncTimer* t, int64_t ns) noexcept;
 bool funcTimerReset(FuncTimer* t, int64_t ns) noexcept;
 bool funcTimerStop(FuncTimer* t) noexcept;
 void funcTimerFree(FuncTimer* t) noexcept;
