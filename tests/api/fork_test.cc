@@ -10,6 +10,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -26,6 +27,7 @@
 #include "gump/sync.h"
 #include "runtime/proc.h"
 #include "runtime/sanitizer.h"
+#include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 extern char** environ;
@@ -419,11 +421,14 @@ GUMP_INSTANTIATE_GOMAXPROCS(ForkHogTest);
 
 TEST_P(ForkHogTest, ForksBesideHogs) {
   Run([] {
+    constexpr int kForks = 20;  // or as many as GUMP_STRESS_SECONDS allows
+    const auto end = std::chrono::steady_clock::now() + testing::StressTime(0);
+    std::atomic<int> forks = 0;
     const Hogs hogs(4);
     sync::WaitGroup wg;
     for (int i = 0; i < 4; i++) {
-      wg.Go([] {
-        for (int k = 0; k < 5; k++) {
+      wg.Go([&] {
+        while (forks++ < kForks || std::chrono::steady_clock::now() < end) {
           const pid_t pid = fork();
           if (pid == 0) {
             void* volatile p = std::malloc(1000);
@@ -437,6 +442,7 @@ TEST_P(ForkHogTest, ForksBesideHogs) {
       });
     }
     wg.Wait();
+    std::printf("%d forks\n", forks - 4);
   });
 }
 
