@@ -359,5 +359,123 @@ TEST(NetpollStressTest, NoEventReachesTheNextOwner) {
   });
 }
 
+// ReadRecord reads one whole record. False: the stream ended first, or, where
+// that may be, with the error `ends`.
+bool ReadRecord(FD* fd, Record* to, int ends) {
+  size_t have = 0;
+  while (have < sizeof(*to)) {
+    const IoResult r =
+        fd->read(reinterpret_cast<char*>(to) + have, sizeof(*to) - have);
+    if (r.err != 0) {
+      EXPECT_EQ(r.err, ends);
+      return false;
+    }
+    if (r.n == 0) return false;
+    have += r.n;
+  }
+  return true;
+}
+
+// Cycle opens two descriptors, sends a record through each with the tag of this
+// cycle, and closes them; how they are left is up to rng.
+void Cycle(Rng& rng, Counts* counts) {
+  const uint64_t tag = ++tags;
+  Ends e;
+  auto a = Open(std::move(e.in), FdKind::kStream);
+  auto b = Open(std::move(e.out), FdKind::kStream);
+  const auto expect = [&](const Record& r, uint64_t seq) {
+    if (r.tag != tag) counts->strangers++;
+    EXPECT_EQ(r.tag, tag) << "a record of another cycle";
+    EXPECT_EQ(r.seq, seq);
+    counts->records++;
+  };
+  const auto send = [&](FD* fd, uint64_t seq) {
+    const Record out = {tag, seq};
+    EXPECT_EQ(fd->write(&out, sizeof(out)).n, sizeof(out));
+  };
+  const auto receive = [&](FD* fd, uint64_t seq) {
+    Record in;
+    const bool whole = ReadRecord(fd, &in, 0);
+    EXPECT_TRUE(whole);
+    if (whole) expect(in, seq);
+  };
+  sync::WaitGroup wg;
+  switch (rng.Below(5)) {
+    case 0:  // the reader waits
+      wg.Go([&] { receive(b.get(), 0); });
+      runtime::Gosched();
+      send(a.get(), 0);
+      send(b.get(), 1);
+      receive(a.get(), 1);
+      wg.Wait();
+      break;
+    case 1:  // data is left, both ways
+      send(a.get(), 0);
+      receive(b.get(), 0);
+      send(a.get(), 1);
+      send(b.get(), 2);
+      break;
+    case 2: {  // deadlines are left
+      const auto soon = [&] {
+        return nanotime() + 1'000'000 +
+               static_cast<int64_t>(rng.Below(1'000'000));
+      };
+      send(a.get(), 0);
+      receive(b.get(), 0);
+      EXPECT_EQ(a->setDeadline(soon(), PollMode::kBoth), 0);
+      EXPECT_EQ(b->setDeadline(soon(), PollMode::kRead), 0);
+      break;
+    }
+    case 3:  // closed under a reader, who may be anywhere in its read
+      wg.Go([&] {
+        Record in;
+        if (ReadRecord(b.get(), &in, kErrClosing)) expect(in, 0);
+      });
+      if (rng.OneIn(2)) runtime::Gosched();
+      if (rng.OneIn(2)) send(a.get(), 0);
+      break;
+    default: {  // the peer goes first
+      send(a.get(), 0);
+      EXPECT_EQ(a->close(), 0);
+      receive(b.get(), 0);
+      Record in;
+      EXPECT_FALSE(ReadRecord(b.get(), &in, 0));
+      break;
+    }
+  }
+  const int closed = a->close();
+  EXPECT_TRUE(closed == 0 || closed == kErrClosing) << closed;
+  if (rng.OneIn(2)) wg.Wait();  // for the end of the stream
+  EXPECT_EQ(b->close(), 0);
+  wg.Wait();
+  counts->closes++;
+}
+
+// GUMP_STRESS_SECONDS=120 makes a million of them.
+TEST(NetpollStressTest, EachCycleOfOpenAndCloseFindsItsOwnPayload) {
+  constexpr int kGoroutines = 64;
+  Counts counts;
+  gump::Run([&] {
+    StressLoop([&](Rng& rng) {
+      RandomProcs(rng);
+      sync::WaitGroup wg;
+      for (int i = 0; i < kGoroutines; i++) {
+        wg.Go([&, seed = rng.Next()] {
+          Rng own(seed);
+          for (int k = 0; k < (rt::kSanitizerBuild ? 10 : 100); k++) {
+            Cycle(own, &counts);
+          }
+        });
+      }
+      wg.Wait();
+    });
+  });
+  EXPECT_EQ(counts.strangers, 0);
+  EXPECT_GT(counts.records, 0);
+  std::printf("%lld cycles, %lld records\n",
+              static_cast<long long>(counts.closes),
+              static_cast<long long>(counts.records));
+}
+
 }  // namespace
 }  // namespace gump
