@@ -451,6 +451,42 @@ TEST(RingDeathTest, ADeadlockAfterTheLastCallIsReported) {
   }
 }
 
+// Workers is how many threads the kernel has made for the ring.
+int Workers() {
+  int workers = 0;
+  for (const auto& task :
+       std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm") >> std::ws, name);
+    if (name.starts_with("iou-wrk")) workers++;
+  }
+  return workers;
+}
+
+// A write that makes a file longer, past the page cache, is one that the kernel
+// hands to a worker, which stays.
+TEST(RingDeathTest, ADeadlockBesideTheKernelsWorkersIsReported) {
+  EXPECT_EXIT(
+      gump::Run([] {
+        std::string name = ::testing::TempDir() + "ring_worker_XXXXXX";
+        const File f(::mkostemp(name.data(), O_DIRECT | O_CLOEXEC));
+        ::unlink(name.c_str());
+        if (f.fd() >= 0 && ringStart() == 0) {
+          const std::unique_ptr<char, decltype(&std::free)> block(
+              static_cast<char*>(std::aligned_alloc(kBlock, kBlock)),
+              &std::free);
+          std::fill_n(block.get(), kBlock, 'x');
+          for (int64_t i = 0; i < 16; i++) {
+            EXPECT_EQ(ringWrite(f.fd(), block.get(), kBlock, i * kBlock),
+                      kBlock);
+          }
+        }
+        std::fprintf(stderr, "%d workers\n", Workers());
+        make_chan<void>().Recv();
+      }),
+      ::testing::ExitedWithCode(2), "all goroutines are asleep - deadlock!");
+}
+
 // ---- Without it
 
 // WithoutRing uses files and sockets.
