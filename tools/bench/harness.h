@@ -10,6 +10,7 @@
 
 #include <gump/go.h>
 #include <gump/runtime.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -52,6 +53,14 @@ inline int64_t RssBytes() {
     std::fclose(f);
   }
   return int64_t{resident} * sysconf(_SC_PAGESIZE);
+}
+
+// PinTo has this thread, and those that it makes, run on one processor.
+inline void PinTo(int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  sched_setaffinity(0, sizeof(set), &set);
 }
 
 // Options are the same for every program: --reps N (timed repetitions after one

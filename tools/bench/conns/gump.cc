@@ -3,7 +3,6 @@
 // accept: connections that come, say a byte, hear it and go; the server is on
 // one core, its client (dialer.cc) on the other.
 #include <gump/net.h>
-#include <sched.h>
 #include <sys/resource.h>
 
 #include <functional>
@@ -13,13 +12,6 @@
 
 namespace gump::bench {
 namespace {
-
-void PinTo(int cpu) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(cpu, &set);
-  sched_setaffinity(0, sizeof(set), &set);
-}
 
 // DialerPath: beside this program, unless told.
 std::string DialerPath() {

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <gump/net.h>
 #include <netinet/in.h>
-#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -16,13 +15,6 @@
 
 namespace gump::bench {
 namespace {
-
-void PinTo(int cpu) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(cpu, &set);
-  sched_setaffinity(0, sizeof(set), &set);
-}
 
 std::string LoadgenPath() {
   if (const char* path = std::getenv("BENCH_LOADGEN")) return path;
