@@ -62,6 +62,14 @@ WORKLOADS = [
     Workload("W13raw/100", "echo", "cpu-us", procs=(1,)),
     Workload("W13raw/1000", "echo", "cpu-us", procs=(1,)),
     Workload("W13raw/5000", "echo", "cpu-us", procs=(1,)),
+    Workload("W13http/100", "http", "cpu-us", procs=(1,)),
+    Workload("W13http/100", "http", "p99-us", procs=(1,)),
+    Workload("W13http/1000", "http", "cpu-us", procs=(1,)),
+    Workload("W13http/1000", "http", "p99-us", procs=(1,), ratio=1.0),
+    Workload("W13rawhttp/100", "http", "cpu-us", procs=(1,), ratio=0.9),
+    Workload("W13rawhttp/100", "http", "p99-us", procs=(1,)),
+    Workload("W13rawhttp/1000", "http", "cpu-us", procs=(1,), ratio=0.9),
+    Workload("W13rawhttp/1000", "http", "p99-us", procs=(1,), ratio=1.0),
     Workload("W14", "ticker", "p50-us", procs=(2,), ratio=0.6),
     Workload("W14", "ticker", "p99-us", procs=(2,), ratio=0.6),
     Workload("W15a", "syscall", "ns/op", procs=(1,)),
@@ -280,6 +288,9 @@ def main():
     if not (args.build / "tools/bench").is_dir():
         sys.exit(f"bench: {args.build} holds no benchmarks; `tools/gump bench` builds them")
 
+    if any(w.problem == "http" for w in workloads) and shutil.which("wrk") is None:
+        print("bench: no wrk: W13 over HTTP is left out", file=sys.stderr)
+        workloads = [w for w in workloads if w.problem != "http"]
     os.environ["BENCH_LOADGEN"] = str(args.build.resolve() / "tools/bench/bench_loadgen")
     if any(w.problem == "file" for w in workloads):
         write_data(args.build / "bench-data")

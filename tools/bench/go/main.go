@@ -17,6 +17,7 @@ var problems = map[string]func(options){
 	"echo":       echo,
 	"fib":        fibonacci,
 	"file":       file,
+	"http":       httpServers,
 	"idle":       idle,
 	"mutex":      mutex,
 	"overhead":   overhead,
