@@ -12,12 +12,16 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <numeric>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "gump/chan.h"
+#include "gump/context.h"
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/select.h"
@@ -25,6 +29,7 @@
 #include "gump/sync.h"
 #include "gump/time.h"
 #include "tests/testing/panic_text.h"
+#include "tests/testing/parked.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
@@ -279,6 +284,102 @@ TEST_P(NetTest, CloseEndsEverythingThatWaits) {
   });
 }
 
+// A listener that nobody serves, with its queue full, answers no further SYN.
+net::Listener Silent(std::vector<net::Conn>* fillers) {
+  net::ListenOptions options;
+  options.backlog = 1;
+  net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0", options));
+  for (int i = 0; i < 8; i++) {
+    auto c = net::DialTimeout("tcp", l.LocalAddr().String(), 50ms);
+    if (!c.ok()) break;
+    fillers->push_back(*c);
+  }
+  return l;
+}
+
+// Wait is an operation that waits, and what ends it.
+struct Wait {
+  const char* what;
+  const char* error;
+  std::function<absl::Status()> wait;
+  std::function<void()> end;
+};
+
+// Waits are one of each kind, all of which would wait for ever.
+std::vector<Wait> Waits(std::vector<net::Conn>* keep) {
+  const auto [a, b] = TcpPair();
+  const auto [c, d] = TcpPair();
+  const net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
+  const net::PacketConn p = Ready(net::ListenPacket("udp", "127.0.0.1:0"));
+  keep->insert(keep->end(), {b, d});
+  const net::Listener silent = Silent(keep);
+  const auto [ctx, cancel] = context::WithCancel(context::Background());
+  const char* const closed = "use of closed network connection";
+  return {{"Read", closed,
+           [a = a] {
+             char buf[1];
+             return a.Read(absl::MakeSpan(buf)).status();
+           },
+           [a = a] { EXPECT_TRUE(a.Close().ok()); }},
+          {"Write", closed,
+           [c = c] { return c.Write(std::string(10 << 20, 'x')).status(); },
+           [c = c] { EXPECT_TRUE(c.Close().ok()); }},
+          {"Accept", closed, [l] { return l.Accept().status(); },
+           [l] { EXPECT_TRUE(l.Close().ok()); }},
+          {"ReadFrom", closed,
+           [p] {
+             char buf[1];
+             return p.ReadFrom(absl::MakeSpan(buf)).status();
+           },
+           [p] { EXPECT_TRUE(p.Close().ok()); }},
+          {"Dial", "operation was canceled",
+           [silent, ctx = ctx] {
+             return net::DialContext(ctx, "tcp", silent.LocalAddr().String())
+                 .status();
+           },
+           cancel}};
+}
+
+// Whoever closes, a goroutine or a thread. The machine may be busy, so it need
+// not be so every time; but there is nothing on the way that would always take
+// longer, such as a poll that has to end first.
+TEST_P(NetTest, CloseEndsEachWaitWithinAMillisecond) {
+  Run([] {
+    using Clock = std::chrono::steady_clock;
+    for (const bool by_thread : {false, true}) {
+      std::set<std::string> slow = {"Read", "Write", "Accept", "ReadFrom",
+                                    "Dial"};
+      EXPECT_TRUE(testing::Eventually([&] {
+        std::vector<net::Conn> keep;
+        for (const Wait& w : Waits(&keep)) {
+          Clock::time_point returned;
+          sync::WaitGroup waiter;
+          waiter.Go([&] {
+            const absl::Status s = w.wait();
+            returned = Clock::now();
+            EXPECT_TRUE(absl::EndsWith(s.message(), w.error)) << s;
+          });
+          EXPECT_TRUE(testing::EventuallyParked("IO wait", 1)) << w.what;
+          Clock::time_point closed;
+          const auto close = [&] {
+            closed = Clock::now();
+            w.end();
+          };
+          if (by_thread) {
+            std::thread t(close);
+            blocking([&] { t.join(); });
+          } else {
+            close();
+          }
+          waiter.Wait();
+          if (returned - closed <= 1ms) slow.erase(w.what);
+        }
+        return slow.empty();
+      })) << *slow.begin();
+    }
+  });
+}
+
 TEST_P(NetTest, LastHandleCloses) {
   Run([] {
     auto [a, b] = TcpPair();
@@ -453,19 +554,6 @@ TEST_P(NetTest, ServicesHaveNames) {
                   .String(),
               "[::1]:53");
   });
-}
-
-// A listener that nobody serves, with its queue full, answers no further SYN.
-net::Listener Silent(std::vector<net::Conn>* fillers) {
-  net::ListenOptions options;
-  options.backlog = 1;
-  net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0", options));
-  for (int i = 0; i < 8; i++) {
-    auto c = net::DialTimeout("tcp", l.LocalAddr().String(), 50ms);
-    if (!c.ok()) break;
-    fillers->push_back(*c);
-  }
-  return l;
 }
 
 TEST_P(NetTest, DialEndsWithItsTimeoutOrContext) {
