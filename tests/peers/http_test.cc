@@ -222,25 +222,29 @@ TEST_F(HttpTest, SlowAndDeafClientsHoldUpNobody) {
     // Deaf: asks for more than all buffers hold, and reads nothing of it.
     const net::Conn deaf = Dial(server);
     Ready(deaf.Write("GET /bytes/1000000000 HTTP/1.1\r\nHost: x\r\n\r\n"));
-    // Slow: a byte now and then, of a head that never ends.
+    // Slow: a byte now and then, of a head that never ends; again and again.
     constexpr int kSlow = 20;
+    std::atomic<bool> over = false;
     std::atomic<int> told = 0;
     sync::WaitGroup slow;
     for (int i = 0; i < kSlow; i++) {
       slow.Go([&] {
-        const net::Conn conn = Dial(server);
-        std::string answer;
-        sync::WaitGroup reader;
-        reader.Go([&] { answer = ReadUntil(conn, ""); });
-        Ready(conn.Write("GET / HTTP/1.1\r\nX: "));
-        while (conn.Write("x").ok()) time::Sleep(absl::Milliseconds(50));
-        reader.Wait();
-        if (answer.starts_with("HTTP/1.1 408 ")) told++;
+        while (!over) {
+          const net::Conn conn = Dial(server);
+          std::string answer;
+          sync::WaitGroup reader;
+          reader.Go([&] { answer = ReadUntil(conn, ""); });
+          Ready(conn.Write("GET / HTTP/1.1\r\nX: "));
+          while (conn.Write("x").ok()) time::Sleep(absl::Milliseconds(50));
+          reader.Wait();
+          EXPECT_TRUE(answer.starts_with("HTTP/1.1 408 ")) << answer;
+          told++;
+        }
       });
     }
-    // Healthy: two hundred, all served while the others are at it.
-    constexpr int kHealthy = 200;
-    constexpr int kRequests = 20;
+    // Healthy: a thousand at a time, all served while the others are at it.
+    constexpr int kHealthy = 1000;
+    constexpr int kRequests = 4;
     std::atomic<int> served = 0;
     sync::WaitGroup healthy;
     for (int i = 0; i < kHealthy; i++) {
@@ -254,9 +258,9 @@ TEST_F(HttpTest, SlowAndDeafClientsHoldUpNobody) {
     }
     healthy.Wait();
     EXPECT_EQ(served, kHealthy * kRequests);
-    EXPECT_EQ(told, 0) << "the slow ones were no company";
+    over = true;
     slow.Wait();
-    EXPECT_EQ(told, kSlow);
+    EXPECT_GE(told, kSlow);
     EXPECT_TRUE(deaf.Close().ok());
     EXPECT_EQ(server.Stop(), absl::OkStatus());
   });
