@@ -341,7 +341,7 @@ bool EnterDeadDns() {
       }
     });
     std::atomic<int> in_time = 0;
-    constexpr int kDials = 200;
+    constexpr int kDials = 1000;
     const absl::Time start = absl::Now();
     sync::WaitGroup all;
     for (int i = 0; i < kDials; i++) {
