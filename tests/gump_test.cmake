@@ -53,6 +53,20 @@ function(gump_netpoll_again path)
     ENVIRONMENT "${gump_test_env};GODEBUG=netpoll=uring")
 endfunction()
 
+# gump_old_linux_again(path): the test <path> as <path>_linux5_4 and <path>_linux5_15 again, on kernels that seem to be so
+# old (testing/old_linux.cc).
+function(gump_old_linux_again path)
+  string(REPLACE "/" "_" target test_${path})
+  foreach(version IN ITEMS 5.4 5.15)
+    string(REPLACE "." "_" name ${path}_linux${version})
+    add_test(NAME ${name} COMMAND test_old_linux ${version} $<TARGET_FILE:${target}>)
+    set_tests_properties(${name} PROPERTIES
+      TIMEOUT ${gump_test_timeout}
+      SKIP_RETURN_CODE 77
+      ENVIRONMENT "${gump_test_env}")
+  endforeach()
+endfunction()
+
 # gump_stress_test(path [SOURCES file...]): a gump_test with the label stress, and as <path>_dump again, shorter, while
 # somebody dumps everything every 10 ms (testing/stress_dump.cc).
 function(gump_stress_test path)
