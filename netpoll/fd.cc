@@ -20,10 +20,13 @@
 // Files that no poller takes. What the page cache has is read at once, by the
 // caller; for all else the ring waits (ring.h), and for transfers past the page
 // cache (O_DIRECT). But not at the file's position, which the ring does not
-// move as read(2) does. A buffered write goes to the page cache and seldom
-// waits, so it is an ordinary call, as are those on pipes and devices that
-// somebody wants to block, and fsync: they could keep the ring's workers for
-// ever. Ordinary calls are declared.
+// move as read(2) does; and not where the file system cannot tell what would
+// wait, as those on a network: there the kernel would leave every call to one
+// of the ring's few workers, and a server that is gone would keep them all. A
+// buffered write goes to the page cache and seldom waits, so it is an ordinary
+// call, as are those on pipes and devices that somebody wants to block, and
+// fsync: they could keep the ring's workers for ever. Ordinary calls are
+// declared.
 #include "netpoll/fd.h"
 
 #include <fcntl.h>
@@ -55,6 +58,9 @@ constexpr int kRwfNoSignal = 0x100;  // RWF_NOSIGNAL, not in all headers
 constexpr size_t kMaxRW = size_t{1} << 30;
 // And the most that one copies from the page cache: some 50 µs.
 constexpr size_t kMaxCached = size_t{1} << 18;
+// Where no file has data: to read there tells whether the file system knows
+// what would wait.
+constexpr int64_t kBeyondAll = int64_t{1} << 62;
 constexpr size_t kMaxIovecs = IOV_MAX < 1024 ? IOV_MAX : 1024;  // as Go
 
 int lockError(FdMutex::Lock l) {
@@ -262,7 +268,11 @@ FD::FileWay FD::fileWay() {
   if (fstat(fd_, &st) == 0 && (S_ISREG(st.st_mode) || S_ISBLK(st.st_mode)) &&
       ringStart() == 0) {
     const bool direct = (fcntl(fd_, F_GETFL) & O_DIRECT) != 0;
-    way = direct ? FileWay::kRing : FileWay::kCached;
+    if (!direct) {
+      way = FileWay::kCached;
+    } else if (char c; cachedRead(&c, 1, kBeyondAll) != -EOPNOTSUPP) {
+      way = FileWay::kRing;
+    }
   }
   fileWay_.store(way, relaxed);
   return way;

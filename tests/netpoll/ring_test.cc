@@ -538,6 +538,27 @@ TEST(RingDeathTest, ADeadlockBesideTheKernelsWorkersIsReported) {
       ::testing::ExitedWithCode(2), "all goroutines are asleep - deadlock!");
 }
 
+// There are few workers, and a mount that hangs would take them all. So where
+// the kernel would use one for every call, as it does in a tmpfs, the call is
+// an ordinary one.
+TEST(RingDeathTest, WhatOnlyWorkersCanDoIsNotLeftToTheRing) {
+  EXPECT_EXIT(gump::Run([] {
+                std::string name = "/dev/shm/ring_worker_XXXXXX";
+                const int fd = ::mkostemp(name.data(), O_DIRECT | O_CLOEXEC);
+                ::unlink(name.c_str());
+                if (fd < 0) std::exit(0);  // no O_DIRECT there, before 6.6
+                const os::File f = *os::NewFile(fd, name);
+                alignas(kBlock) char block[kBlock] = {'x'};
+                for (int64_t i = 0; i < 16; i++) {
+                  const int64_t at = i * int64_t{kBlock};
+                  if (!f.WriteAt({block, kBlock}, at).ok()) std::exit(1);
+                  if (!f.ReadAt(absl::MakeSpan(block), at).ok()) std::exit(1);
+                }
+                std::exit(Workers() == 0 ? 0 : 2);
+              }),
+              ::testing::ExitedWithCode(0), "");
+}
+
 // CloseItsDescriptor closes what is not ours.
 void CloseItsDescriptor() {
   for (const auto& entry :
