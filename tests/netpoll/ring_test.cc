@@ -389,9 +389,9 @@ TEST(RingDeathTest, ADeadlockBesideTheKernelsWorkersIsReported) {
               static_cast<char*>(std::aligned_alloc(kBlock, kBlock)),
               &std::free);
           std::fill_n(block.get(), kBlock, 'x');
+          constexpr auto kSize = static_cast<int64_t>(kBlock);
           for (int64_t i = 0; i < 16; i++) {
-            EXPECT_EQ(ringWrite(f.fd(), block.get(), kBlock, i * kBlock),
-                      kBlock);
+            EXPECT_EQ(ringWrite(f.fd(), block.get(), kBlock, i * kSize), kSize);
           }
         }
         std::fprintf(stderr, "%d workers\n", Workers());
