@@ -232,6 +232,24 @@ function(gump_gdb_tests)
   endif()
 endfunction()
 
+# gump_preload_test(name library path...): the tests <path> as preload/<name> again, briefly, with another malloc.
+function(gump_preload_test name library)
+  if(GUMP_SANITIZE OR CMAKE_CROSSCOMPILING)
+    return()
+  endif()
+  set(programs)
+  foreach(path IN LISTS ARGN)
+    string(REPLACE "/" "_" target test_${path})
+    list(APPEND programs $<TARGET_FILE:${target}>)
+  endforeach()
+  add_test(NAME preload/${name} COMMAND ${CMAKE_CURRENT_LIST_DIR}/preload/run.sh ${library} ${programs})
+  set_tests_properties(preload/${name} PROPERTIES
+    TIMEOUT ${gump_test_timeout}
+    LABELS preload
+    SKIP_RETURN_CODE 77
+    ENVIRONMENT "${gump_test_env};GUMP_STRESS_SECONDS=0.25")
+endfunction()
+
 # gump_control(path sanitizer report): <path>.cc has a known bug, and under that sanitizer the test passes only if the bug
 # is reported, with stacks of a credible depth: a silent sanitizer proves nothing.
 function(gump_control path sanitizer report)

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# run.sh LIBRARY PROGRAM...: runs test programs with the library preloaded, which has a malloc of its own. (Those who define
+# malloc themselves are no use here.) Exit code 77: the loader does not find the library.
+set -uo pipefail
+library=$1
+shift
+LD_PRELOAD=$library cat /proc/self/maps 2>/dev/null | grep -qF "$library" || exit 77
+failed=0
+for program in "$@"; do
+  LD_PRELOAD=$library "$program" || failed=1
+done
+exit $failed
