@@ -1,6 +1,13 @@
-// What AddressSanitizer, ThreadSanitizer and Valgrind are told about goroutine
-// stacks. The only #if on a sanitizer; in a plain build every function here is
-// empty.
+// What AddressSanitizer and ThreadSanitizer are told about goroutine stacks.
+// The only #if on a sanitizer; in a plain build every function here is empty.
+//
+// Valgrind is told nothing. It has requests by which to register stacks, but
+// keeps one current stack for all threads: when it has let another thread run,
+// the next change of a stack pointer is taken for a switch, and the frame that
+// it made is then said not to be there. Without them it takes a change by more
+// than --max-stackframe for a switch, and with 128 KiB that is right: the
+// stacks of threads and of goroutines are farther apart, and every switch is
+// between one of each.
 //
 // A switch from stack A to stack B is announced on A by sanitizerBeforeSwitch
 // and confirmed on B by sanitizerAfterSwitch:
@@ -56,10 +63,6 @@
 #endif
 #if defined(GUMP_TSAN)
 #include <sanitizer/tsan_interface.h>
-#endif
-#if __has_include(<valgrind/valgrind.h>)
-#include <valgrind/valgrind.h>
-#define GUMP_VALGRIND 1
 #endif
 
 namespace gump::rt {
@@ -241,23 +244,6 @@ inline void sanitizerForgetRootRegion(const void* p, size_t n) {
 #else
 GUMP_ALWAYS_INLINE void sanitizerRootRegion(const void*, size_t) {}
 GUMP_ALWAYS_INLINE void sanitizerForgetRootRegion(const void*, size_t) {}
-#endif
-
-// sanitizerStackRegister tells Valgrind of a stack, so that a change of the
-// stack pointer to it is taken for a switch and not for a giant frame. Outside
-// Valgrind: a handful of instructions without effect.
-#if defined(GUMP_VALGRIND)
-inline uint64_t sanitizerStackRegister(uintptr_t lo, uintptr_t hi) {
-  return VALGRIND_STACK_REGISTER(lo, hi);
-}
-inline void sanitizerStackDeregister(uint64_t id) {
-  VALGRIND_STACK_DEREGISTER(id);
-}
-#else
-GUMP_ALWAYS_INLINE uint64_t sanitizerStackRegister(uintptr_t, uintptr_t) {
-  return 0;
-}
-GUMP_ALWAYS_INLINE void sanitizerStackDeregister(uint64_t) {}
 #endif
 
 }  // namespace gump::rt

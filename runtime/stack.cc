@@ -211,7 +211,6 @@ StackTop* initSlot(const Arena* a, uint32_t i, bool guarded) {
   t->hi = s.hi;
   t->order = a->order;
   t->unguarded = guarded ? 0 : 1;
-  t->valgrindId = sanitizerStackRegister(s.lo, s.hi);
   sanitizerRootRegion(reinterpret_cast<const void*>(s.lo), s.hi - s.lo);
   return t;
 }
@@ -271,7 +270,6 @@ Arena* newArena(uint32_t order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
 // forget takes a StackTop out of what the sanitizers know.
 void forget(StackTop* t) {
   sanitizerDestroyFiber(t->tsanFiber);
-  sanitizerStackDeregister(t->valgrindId);
   sanitizerForgetRootRegion(reinterpret_cast<const void*>(t->lo),
                             t->hi - t->lo);
 }

@@ -31,7 +31,6 @@ struct Stack {
 struct StackTop {
   void* tsanFiber = nullptr;
   void* asanFakeStack = nullptr;
-  uint64_t valgrindId = 0;
   StackTop* next = nullptr;  // link in a free list
   uintptr_t lo = 0;          // of this slot
   uintptr_t hi = 0;

@@ -232,6 +232,17 @@ function(gump_gdb_tests)
   endif()
 endfunction()
 
+# gump_valgrind_test(path): the test <path> as <path>_valgrind again, under memcheck.
+function(gump_valgrind_test path)
+  if(NOT CMAKE_BUILD_TYPE STREQUAL "Release" OR GUMP_SANITIZE OR GUMP_LOCKRANK OR CMAKE_CROSSCOMPILING)
+    return()
+  endif()
+  string(REPLACE "/" "_" target test_${path})
+  add_test(NAME ${path}_valgrind COMMAND ${CMAKE_CURRENT_LIST_DIR}/valgrind/run.sh $<TARGET_FILE:${target}>)
+  set_tests_properties(${path}_valgrind PROPERTIES
+    TIMEOUT 600 LABELS valgrind SKIP_RETURN_CODE 77 ENVIRONMENT "${gump_test_env}")
+endfunction()
+
 # gump_preload_test(name library path...): the tests <path> as preload/<name> again, briefly, with another malloc.
 function(gump_preload_test name library)
   if(GUMP_SANITIZE OR CMAKE_CROSSCOMPILING)

@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = ("runtime", "netpoll", "sysmon", "api", "tests", "tools", "docs/examples")
 
 ANY_STD = r"<[a-z0-9_]+>|<(?:arpa|linux|net|netinet|sys)/[a-z0-9_]+\.h>|<[a-z0-9_]+\.h>"
-SANITIZER = r"<(?:sanitizer|valgrind)/[a-z_]+\.h>"
+SANITIZER = r"<sanitizer/[a-z_]+\.h>"
 ABSL_ANY = r'"absl/[a-z0-9_/]+\.h"'
 ABSL_BASE = r'"absl/base/[a-z_]+\.h"'
 ABSL_DEBUGGING = r'"absl/debugging/[a-z_]+\.h"'
