@@ -260,8 +260,12 @@ void preemptM(M* mp) {
   if (debug.asyncpreemptoff != 0) return;
   // At most one on its way. Before the look at procid, which minit writes
   // before it clears this: a thread that takes the struct over misses no
-  // signal.
-  if (!mp->signalPending.cas(0, 1, acq_rel)) return;
+  // signal. Where handlers are deferred, the one on its way may be kept for a
+  // fibre that the thread has left meanwhile, and only there be run: then
+  // another is sent to the fibre that it is on now.
+  if (!mp->signalPending.cas(0, 1, acq_rel) && !kSanitizerDefersHandlers) {
+    return;
+  }
   const int32_t tid = mp->procid.load(acquire);  // pairs with minit
   if (tid == 0) {
     mp->signalPending.store(0, relaxed);

@@ -86,7 +86,7 @@ inline constexpr int kSanitizerThreads = 0;
 #endif
 
 // kSanitizerDefersHandlers: handlers run only around the calls that the
-// sanitizer knows.
+// sanitizer knows, and on the fibre that the signal has met.
 inline constexpr bool kSanitizerDefersHandlers = kSanitizerThreads > 0;
 
 // kStackMultiplier widens the default stack for builds whose frames are larger.
