@@ -408,15 +408,15 @@ TEST(RingDeathTest, WhatOnlyWorkersCanDoIsNotLeftToTheRing) {
                 std::string name = "/dev/shm/ring_worker_XXXXXX";
                 const int fd = ::mkostemp(name.data(), O_DIRECT | O_CLOEXEC);
                 ::unlink(name.c_str());
-                if (fd < 0) std::exit(0);  // no O_DIRECT there, before 6.6
+                if (fd < 0) std::_Exit(0);  // no O_DIRECT there, before 6.6
                 const os::File f = *os::NewFile(fd, name);
                 alignas(kBlock) char block[kBlock] = {'x'};
                 for (int64_t i = 0; i < 16; i++) {
                   const int64_t at = i * int64_t{kBlock};
-                  if (!f.WriteAt({block, kBlock}, at).ok()) std::exit(1);
-                  if (!f.ReadAt(absl::MakeSpan(block), at).ok()) std::exit(1);
+                  if (!f.WriteAt({block, kBlock}, at).ok()) std::_Exit(1);
+                  if (!f.ReadAt(absl::MakeSpan(block), at).ok()) std::_Exit(1);
                 }
-                std::exit(Workers() == 0 ? 0 : 2);
+                std::_Exit(Workers() == 0 ? 0 : 2);
               }),
               ::testing::ExitedWithCode(0), "");
 }
@@ -439,7 +439,7 @@ TEST(RingDeathTest, WithoutItsDescriptorTheProgramEnds) {
   EXPECT_EXIT(gump::Run([&] {
                 if (ringStart() != 0) {
                   std::fputs(kText, stderr);
-                  std::exit(2);
+                  std::_Exit(2);
                 }
                 char c;
                 (void)ringRead(-1, &c, 1, 0);
@@ -466,7 +466,7 @@ void WithoutRing() {
     const net::Conn c = *net::Dial("tcp", l.LocalAddr().String());
     if (c.Read(absl::MakeSpan(buf)).value_or(0) != 1) exit(3);
   });
-  std::exit(0);
+  std::_Exit(0);
 }
 
 TEST(RingDeathTest, WhereItIsDeniedSystemCallsAndEpollDo) {
@@ -499,7 +499,7 @@ TEST(RingDeathTest, WhereItIsDeniedThatIsSaidOnce) {
 
 TEST(RingDeathTest, UnderNetpollEpollItIsNotAskedFor) {
   ::setenv("GODEBUG", "netpoll=epoll", 1);
-  EXPECT_EXIT({ std::exit(ringStart() == EPERM ? 0 : 1); },
+  EXPECT_EXIT({ std::_Exit(ringStart() == EPERM ? 0 : 1); },
               ::testing::ExitedWithCode(0), "^$");
   ::unsetenv("GODEBUG");
 }
