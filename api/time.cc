@@ -34,8 +34,8 @@ FuncTimer::~FuncTimer() {
 void FuncTimer::Start(int64_t ns, uintptr_t pc) {
   timer_ = rt::newFuncTimer(&kCallFuncTimer, this, pc);
   if (timer_ == nullptr) throw std::bad_alloc();
-  // The timer's, before it may fire. The caller's is the only one yet.
-  refs_.store(2, rt::relaxed);
+  // One reference is the caller's, one the timer's, counted before it may fire.
+  refs_.store(2, rt::relaxed);  // nobody else knows us yet
   rt::funcTimerStart(timer_, ns);
 }
 

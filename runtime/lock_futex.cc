@@ -76,7 +76,7 @@ constexpr int kPassiveSpin = 1;
 class BlockedScope {
  public:
   BlockedScope() : mp_(getg() == nullptr ? nullptr : getg()->m) {
-    if (mp_ != nullptr) mp_->blocked.store(true, relaxed);  // a hint for dumps
+    if (mp_ != nullptr) mp_->blocked.store(true, relaxed);  // a hint
   }
   ~BlockedScope() {
     if (mp_ != nullptr) mp_->blocked.store(false, relaxed);  // likewise

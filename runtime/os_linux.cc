@@ -191,7 +191,7 @@ int64_t threadsOfTheProgram(int64_t enough) {
   if (fd < 0) return enough;
   int64_t threads = 0;
   alignas(dirent64) char buf[2048];
-  long n;
+  long n = 0;
   while (threads < enough && (n = rawSyscall(SYS_getdents64, fd, asArg(buf),
                                              sizeof(buf), 0, 0, 0)) > 0) {
     const dirent64* e;
@@ -201,7 +201,7 @@ int64_t threadsOfTheProgram(int64_t enough) {
     }
   }
   rawSyscall(SYS_close, fd, 0, 0, 0, 0, 0);
-  return threads;
+  return n < 0 ? enough : threads;
 }
 
 // The answer is not looked at: EAGAIN, EINTR and ETIMEDOUT mean "look at the

@@ -74,7 +74,8 @@
 namespace gump::rt {
 
 namespace {
-// ns for which a thread is seen not to sleep before it is taken to compute.
+// ns for which a thread is seen not to sleep before it is taken to compute; a
+// stop of the world takes kStopGap (proc.h).
 constexpr int64_t kPressGap = 50'000;
 }  // namespace
 

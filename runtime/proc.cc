@@ -382,7 +382,7 @@ Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
     // that did not see lastpoll. seq_cst: lastpoll, then the waiters.
     delay = 0;
   }
-  mp->blocked.store(true, relaxed);  // as on a note: for traces and Watchdog
+  mp->blocked.store(true, relaxed);  // a hint
   NetpollResult r = netpoll(delay);
   mp->blocked.store(false, relaxed);
   sched.pollUntil.store(0, seq_cst);          // as above

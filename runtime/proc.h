@@ -483,10 +483,14 @@ bool preemptone(P* pp);
 // meanwhile, without the P, which stays the caller's.
 // On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool giveBackP(P* pp, M* mp);
-// preemptM sends mp's thread the signal, unless one is on its way or
-// asyncpreemptoff is set.
+// preemptM sends mp's thread the signal, unless asyncpreemptoff is set, or one
+// is on its way; under kSanitizerDefersHandlers that one may never be run, so
+// another is sent.
 // On: any.  P: either.  Locks: none.  Parks: no.
 void preemptM(M* mp);
+// ns for which a stop of the world sees a thread not sleep before it is taken
+// to compute; all others take kPressGap (preempt.cc).
+inline constexpr int64_t kStopGap = 20'000;
 // pressP makes the goroutine on pp give it up without coming by: takes pp if
 // the thread is asleep, signals it if it runs. Not nullptr: taken, as by
 // presumeBlocked, from that M. Costs some system calls.
@@ -496,8 +500,6 @@ enum class Press : uint8_t {
   kHandOff,   // for others: only if there is a thread for it
   kIfAsleep,  // likewise, and who runs is left alone
 };
-// Two looks as far apart, in ns, tell kStop that somebody computes.
-inline constexpr int64_t kStopGap = 20'000;
 [[nodiscard]] M* pressP(P* pp, Press how);
 // pressStrays signals those whose P was taken and who now run without one.
 // On: sysmon.  P: none.  Locks: none.  Parks: no.

@@ -518,7 +518,7 @@ void startm(P* pp, bool spinning) {
 namespace {
 // mPark sleeps until somebody hands over a P, and takes it.
 void mPark(M* mp) {
-  mp->blocked.store(true, relaxed);  // for traces
+  mp->blocked.store(true, relaxed);  // a hint
   notesleep(&mp->park);
   noteclear(&mp->park);
   mp->blocked.store(false, relaxed);

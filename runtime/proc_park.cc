@@ -105,7 +105,7 @@ void parkForeign(G* gp, bool (*unlockf)(G*, void*), void* lock) {
   }
   if (b != nullptr) bubbleBlocked(b);
   releasem(mp);
-  mp->blocked.store(true, relaxed);  // for traces
+  mp->blocked.store(true, relaxed);  // a hint
   notesleep(&mp->park);              // readyForeign's notewakeup may come first
   noteclear(&mp->park);
   mp->blocked.store(false, relaxed);

@@ -32,13 +32,12 @@ int32_t newprocs;  // by GOMAXPROCS for startTheWorld; guarded by worldsema
 // meanwhile. Guarded by worldsema.
 uint64_t stopperSlices;
 
-// Patience is how long to wait for those who run before they are pressed: at
-// first no longer than it takes to come by, then until the second look that
-// pressP needs. Both awake: who has just used the processor and sleeps on a
-// timer among threads that compute gets it back at a tick of the kernel's, ms
-// later. The second look sends signals, and whoever gets one may need our
-// processor to obey: so from then on asleep, and ever longer. The last one to
-// obey wakes us and leaves.
+// Patience is how long to wait between two looks at those who run. First as
+// long as it takes to come by, then until the second look that pressP needs:
+// both awake, since whoever sleeps on a timer among threads that compute gets
+// the processor back only at the kernel's next tick, ms later. The second look
+// sends signals, and who gets one may need our processor to obey; so from then
+// on asleep, each time for longer, until the last one wakes us.
 class Patience {
  public:
   // wait waits for a note; true: it has been woken.
@@ -55,16 +54,16 @@ class Patience {
   }
 
  private:
-  // ns
-  static constexpr int64_t kComeBy = 3'000;
+  static constexpr int64_t kComeBy = 3'000;  // ns
   static constexpr int64_t kLongest = 1'000'000;
 
   static bool spin(Note* n, int64_t ns) {
-    for (const int64_t end = nanotime() + ns; nanotime() < end;) {
-      if (notetsleep(n, 0)) return true;
+    const int64_t end = nanotime() + ns;
+    while (!notetsleep(n, 0)) {
+      if (nanotime() >= end) return false;
       procyield(10);
     }
-    return notetsleep(n, 0);
+    return true;
   }
 
   int64_t sleep_ = 100'000;

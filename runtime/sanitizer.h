@@ -5,9 +5,10 @@
 // keeps one current stack for all threads: when it has let another thread run,
 // the next change of a stack pointer is taken for a switch, and the frame that
 // it made is then said not to be there. Without them it takes a change by more
-// than --max-stackframe for a switch, and with 128 KiB that is right: the
-// stacks of threads and of goroutines are farther apart, and every switch is
-// between one of each.
+// than --max-stackframe for a switch. 128 KiB is right as long as no frame is
+// larger and the two stacks are farther apart: a thread's and a goroutine's
+// are, and those of two goroutines that use less than half of the default size.
+// A direct switch between two smaller ones may be taken for a frame.
 //
 // A switch from stack A to stack B is announced on A by sanitizerBeforeSwitch
 // and confirmed on B by sanitizerAfterSwitch:

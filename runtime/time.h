@@ -122,7 +122,8 @@ struct alignas(kCacheLine) Timers {
 // it was pending, and what it would have done then is not done.
 // Locks: also a channel's and its sendLock, sched.lock.
 bool timerModify(Timer* t, int64_t when, int64_t period);
-// timerStart is timerModify for a timer that is new and no channel's.
+// timerStart sets t, which is new and no channel's, to fire once, at `when`.
+// Locks: also sched.lock.
 void timerStart(Timer* t, int64_t when);
 // timerStop stops t. True: it was pending, and does nothing now. False: it had
 // stopped or fired; f may still be under way.

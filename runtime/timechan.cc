@@ -310,6 +310,7 @@ FuncTimer* newFuncTimer(const FuncType* ft, void* closure,
   return t;
 }
 
+// newFuncTimer has just been through runtimeEntry, and the bubble is ours.
 void funcTimerStart(FuncTimer* t, int64_t ns) noexcept {
   M* mp = acquirem();
   timerStart(&t->t, after(t->bubble, ns));

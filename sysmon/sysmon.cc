@@ -193,7 +193,8 @@ class Watchdog {
   // look that it still owes comes late, but comes.
   static bool somebodyInRuntime() {
     const M* self = getg()->m;
-    for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
+    for (M* mp = allm.load(acquire); mp != nullptr;
+         mp = mp->alllink) {  // pairs with mcommoninit
       if (mp != self && mp->procid.load(relaxed) != 0 &&
           mp->locks.load(relaxed) > 0 && !mp->blocked.load(relaxed)) {
         return true;

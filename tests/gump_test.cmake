@@ -63,7 +63,7 @@ function(gump_old_linux_again path)
   string(REPLACE "/" "_" target test_${path})
   foreach(version IN ITEMS 5.4 5.15)
     string(REPLACE "." "_" name ${path}_linux${version})
-    add_test(NAME ${name} COMMAND test_old_linux ${version} $<TARGET_FILE:${target}>)
+    add_test(NAME ${name} COMMAND old_linux ${version} $<TARGET_FILE:${target}>)
     set_tests_properties(${name} PROPERTIES
       TIMEOUT ${gump_test_timeout}
       SKIP_RETURN_CODE 77

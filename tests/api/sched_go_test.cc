@@ -227,7 +227,7 @@ TEST_P(GoTest, WithoutAGuardStrictIsAPanicThatNamesTheSysctl) {
     go([&] { ended++; });
     EXPECT_TRUE(testing::Eventually([&] { return ended == started + 1; }))
         << "those that waited run as soon as they can";
-    rt::debug.stackguardStrict = 0;  // whose stacks depend on it have ended
+    rt::debug.stackguardStrict = 0;  // not earlier: those that waited read it
   });
 }
 

@@ -18,8 +18,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Or the P of the one who computes would be given to the one who waits. Before
-// the runtime starts: sysmon reads it at any time.
+// Else the P of the one who computes would be given to the one who waits. Set
+// before the runtime starts: sysmon reads it at any time.
 class NobodyIsPreempted : public ::testing::Environment {
   void SetUp() override { ::setenv("GODEBUG", "asyncpreemptoff=1", 1); }
 };

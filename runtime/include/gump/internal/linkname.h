@@ -233,10 +233,10 @@ bool timerChanReset(Hchan* c, int64_t ns, int64_t period) noexcept;
 bool timerChanStop(Hchan* c) noexcept;
 
 // newFuncTimer makes a timer that starts goroutines, whose closure is that
-// pointer; it does not run. nullptr: no memory. funcTimerStart, the first call
-// after that, sets it to start one in ns, funcTimerReset does so at any time,
-// funcTimerStop stops it. True: it was running, and will not start what it
-// would have started. funcTimerFree frees one that has been stopped, or has
+// pointer; it does not run. nullptr: no memory. funcTimerStart, once and before
+// any other call, sets it to start one in ns. funcTimerReset does so at any
+// time, funcTimerStop stops it; true: it was running, and will not start what
+// it would have started. funcTimerFree frees one that has been stopped, or has
 // fired, which the caller knows.
 [[nodiscard]] FuncTimer* newFuncTimer(const FuncType* ft, void* closure,
                                       uintptr_t pc) noexcept;
