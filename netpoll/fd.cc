@@ -270,8 +270,12 @@ FD::FileWay FD::fileWay() {
     const bool direct = (fcntl(fd_, F_GETFL) & O_DIRECT) != 0;
     if (!direct) {
       way = FileWay::kCached;
-    } else if (char c; cachedRead(&c, 1, kBeyondAll) != -EOPNOTSUPP) {
-      way = FileWay::kRing;
+    } else {
+      // EINVAL: it knows, but not that size. EBADF, of a file that cannot be
+      // read, tells nothing.
+      char c;
+      const int64_t n = cachedRead(&c, 1, kBeyondAll);
+      if (n >= 0 || n == -EINVAL || n == -EAGAIN) way = FileWay::kRing;
     }
   }
   fileWay_.store(way, relaxed);

@@ -343,8 +343,11 @@ bool Ring::idle() const {
 void Ring::enter() {
   asleep.store(1, seq_cst);  // the argument at the top
   const bool wait = submitted.load(seq_cst) == nullptr && idle();
+  M* mp = getg()->m;
+  mp->blocked.store(wait, relaxed);  // a hint
   const int n = wait ? io_uring_submit_and_wait(&ring_, 1)
                      : io_uring_submit_and_get_events(&ring_);
+  mp->blocked.store(false, relaxed);
   asleep.store(0, relaxed);  // a wake that comes nevertheless does no harm
   // EBUSY: completions must be taken first.
   if (n >= 0 || n == -EINTR || n == -EBUSY) return;

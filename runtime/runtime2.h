@@ -208,8 +208,9 @@ struct M {
   // The goroutine that parks has added the earliest timer of the P: whoever
   // finds work here instead of idling must tell others (wakeNetPoller).
   bool timerAdded = false;
-  // Asleep on a note, on a lock's futex or in the poller. Written by its own
-  // thread, relaxed; read by dumps and by sysmon's Watchdog, as a hint.
+  // Asleep on a note, on a lock's futex, in the poller or in the ring. Written
+  // by its own thread, relaxed; read by dumps and by sysmon's Watchdog, as a
+  // hint.
   Atomic<bool> blocked;
   bool retired = false;  // its thread is to end; by whoever wakes it for that
   // This struct served an earlier thread and is on allm already.

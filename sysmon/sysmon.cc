@@ -150,9 +150,10 @@ Waiter firstWaiter() {
 }
 
 // Watchdog notices that a goroutine waits for a slice's time although a P is
-// idle and nobody looks for work, or is on his way: somebody was not woken,
-// which must not happen. It counts that, and wakes somebody. GODEBUG watchdog=1
-// makes it say so, watchdog=2 die of it.
+// idle and nobody looks for work: somebody was not woken, which must not
+// happen. While somebody is awake in the runtime that may only be late, and it
+// waits for longer. It counts what it has noticed, and wakes somebody. GODEBUG
+// watchdog=1 makes it say so, watchdog=2 die of it.
 class Watchdog {
  public:
   // suspicious tells that sysmon must not sleep deeply.
@@ -164,7 +165,9 @@ class Watchdog {
       since_ = w.gp == nullptr ? 0 : now;
       return;
     }
-    if (now - since_ < kForcePreemptNS) return;
+    const int64_t waited = now - since_;
+    if (waited < kForcePreemptNS) return;
+    if (waited < kLate && somebodyInRuntime()) return;
     since_ = now;
     stats.stalls.add(1, relaxed);
     if (debug.watchdog > 0) {
@@ -177,26 +180,31 @@ class Watchdog {
   }
 
  private:
-  // idleHands tells whether somebody could run at once, if he knew, and nobody
-  // is about to tell him.
+  // ns for which the kernel may keep a thread from running.
+  static constexpr int64_t kLate = 1'000'000'000;
+
+  // idleHands tells whether somebody could run at once, if he knew.
   static bool idleHands() {
     // Hints: all of it has to stay so for long.
     return sched.npidle.load(relaxed) > 0 &&
            sched.nmspinning.load(relaxed) == 0 &&
-           !sched.gcwaiting.load(relaxed) && !sched.mainEnded.load(relaxed) &&
-           !somebodyInRuntime();
+           !sched.gcwaiting.load(relaxed) && !sched.mainEnded.load(relaxed);
   }
 
   // somebodyInRuntime tells whether an M other than ours is awake in the
-  // runtime. It may be between the two halves of waking somebody, or of going
-  // to sleep, and the kernel may let it wait there for longer than a slice: the
-  // look that it still owes comes late, but comes.
+  // runtime, or has been woken, or is being made. It may be between the two
+  // halves of waking somebody, or of going to sleep, and the kernel may let it
+  // wait there for longer than a slice: the look that it still owes comes late,
+  // but comes.
   static bool somebodyInRuntime() {
+    if (sched.nmstarting.load(relaxed) > 0) return true;  // all hints
     const M* self = getg()->m;
     for (M* mp = allm.load(acquire); mp != nullptr;
          mp = mp->alllink) {  // pairs with mcommoninit
+      const bool asleep =
+          mp->blocked.load(relaxed) && mp->park.key.load(relaxed) == 0;
       if (mp != self && mp->procid.load(relaxed) != 0 &&
-          mp->locks.load(relaxed) > 0 && !mp->blocked.load(relaxed)) {
+          mp->locks.load(relaxed) > 0 && !asleep) {
         return true;
       }
     }

@@ -9,6 +9,7 @@
 #define TESTS_PEERS_PEERS_H_
 
 #include <gump/gump.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -69,6 +70,15 @@ class NeedsPrograms : public ::testing::Environment {
 // Peers is a fixture that hides the Run of GoogleTest.
 class Peers : public ::testing::Test {
  protected:
+  // A thousand clients need as many descriptors, here and in the server, which
+  // inherits the limit.
+  void SetUp() override {
+    rlimit files;
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+    files.rlim_cur = files.rlim_max;
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+  }
+
   template <class F>
   void Run(F&& f) {
     gump::Run(std::forward<F>(f));

@@ -100,11 +100,12 @@ uint32_t SetupFlags(const seccomp_notif& asked) {
 }
 
 // Answer decides about io_uring_setup, until nobody is left who could ask.
-void Answer(int listener) {
+void Answer(int listener, int pidfd) {
   for (;;) {
-    pollfd p = {listener, POLLIN, 0};
-    if (poll(&p, 1, -1) < 0 && errno != EINTR) return;
-    if ((p.revents & POLLHUP) != 0) return;
+    pollfd p[] = {{listener, POLLIN, 0}, {pidfd, POLLIN, 0}};
+    if (poll(p, 2, -1) < 0 && errno != EINTR) return;
+    if (p[1].revents != 0) return;
+    if ((p[0].revents & POLLIN) == 0) continue;
     seccomp_notif asked = {};
     if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &asked) != 0) continue;
     seccomp_notif_resp answer = {};
@@ -146,7 +147,7 @@ int RunAsked(const Version& v, char** argv) {
         static_cast<int>(syscall(SYS_pidfd_getfd, pidfd, number, 0));
     if (listener < 0) Skip("pidfd_getfd");
     if (write(goes[1], "x", 1) != 1) return 1;
-    Answer(listener);
+    Answer(listener, pidfd);
   }
   if (waitpid(child, &status, 0) < 0) return 1;
   if (WIFEXITED(status)) return WEXITSTATUS(status);
