@@ -384,8 +384,8 @@ TEST(RingDeathTest, ADeadlockBesideTheKernelsWorkersIsReported) {
         std::string name = "/dev/shm/ring_worker_XXXXXX";
         const File f(::mkostemp(name.data(), O_DIRECT | O_CLOEXEC));
         ::unlink(name.c_str());
-        if (f.fd() >= 0) {  // no O_DIRECT there, before 6.6
-          if (ringStart() != 0) std::_Exit(1);
+        // There is no O_DIRECT before 6.6, or no ring.
+        if (f.fd() >= 0 && ringStart() == 0) {
           const std::unique_ptr<char, decltype(&std::free)> block(
               static_cast<char*>(std::aligned_alloc(kBlock, kBlock)),
               &std::free);
