@@ -12,7 +12,6 @@
 // which may be interposed.
 #include "runtime/os_linux.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
@@ -26,12 +25,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "runtime/base.h"
 #include "runtime/lock_futex.h"
 #include "runtime/panic.h"
-#include "runtime/print.h"
 #include "runtime/proc.h"
 #include "runtime/sanitizer.h"
 
@@ -153,55 +150,6 @@ int64_t readFile(const char* path, char* buf, size_t n) {
       rawSyscall(SYS_read, fd, asArg(buf), static_cast<long>(n), 0, 0, 0);
   rawSyscall(SYS_close, fd, 0, 0, 0, 0, 0);
   return got < 0 ? -1 : got;
-}
-
-namespace {
-
-// isIoWorker tells whether a thread is the kernel's own: it never runs code of
-// the program. One that has ended meanwhile is not.
-bool isIoWorker(const char* tid) {
-  constexpr uint64_t kPfIoWorker = 0x10;  // PF_IO_WORKER
-  char path[64];
-  Writer w{.buf = path, .cap = sizeof(path) - 1, .fd = kNoFd};
-  print(&w, "/proc/self/task/%s/stat", tid);
-  path[w.len] = '\0';
-  char text[512];
-  const int64_t n = readFile(path, text, sizeof(text) - 1);
-  if (n <= 0) return false;
-  text[n] = '\0';
-  // pid (name) state ppid pgrp session tty tpgid flags; the name may be
-  // anything.
-  const char* at = strrchr(text, ')');
-  for (int field = 0; at != nullptr && field < 7; field++) {
-    at = strchr(at + 1, ' ');
-  }
-  if (at == nullptr) return false;
-  uint64_t flags = 0;
-  while (*++at >= '0' && *at <= '9') {
-    flags = 10 * flags + static_cast<uint64_t>(*at - '0');
-  }
-  return (flags & kPfIoWorker) != 0;
-}
-
-}  // namespace
-
-int64_t threadsOfTheProgram(int64_t enough) {
-  const long fd = rawSyscall(SYS_openat, AT_FDCWD, asArg("/proc/self/task"),
-                             O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, 0, 0);
-  if (fd < 0) return enough;
-  int64_t threads = 0;
-  alignas(dirent64) char buf[2048];
-  long n = 0;
-  while (threads < enough && (n = rawSyscall(SYS_getdents64, fd, asArg(buf),
-                                             sizeof(buf), 0, 0, 0)) > 0) {
-    const dirent64* e;
-    for (long at = 0; at < n && threads < enough; at += e->d_reclen) {
-      e = reinterpret_cast<const dirent64*>(buf + at);
-      if (e->d_name[0] != '.' && !isIoWorker(e->d_name)) threads++;
-    }
-  }
-  rawSyscall(SYS_close, fd, 0, 0, 0, 0, 0);
-  return n < 0 ? enough : threads;
 }
 
 // The answer is not looked at: EAGAIN, EINTR and ETIMEDOUT mean "look at the

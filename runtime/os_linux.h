@@ -27,11 +27,6 @@ void tgkill(int32_t tid, int sig);
 // returns how many, or -1.
 int64_t readFile(const char* path, char* buf, size_t n);
 
-// threadsOfTheProgram is how many threads the process has, without the workers
-// that the kernel has made for an io_uring; it stops counting at `enough`,
-// which is also the answer where it cannot be known.
-int64_t threadsOfTheProgram(int64_t enough);
-
 // futexsleep sleeps while *addr == val, at most ns (negative: for ever). May
 // wake spuriously.
 void futexsleep(Atomic<uint32_t>* addr, uint32_t val, int64_t ns);

@@ -95,19 +95,15 @@ int64_t running() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   return mcount() - sched.nmidle - sched.nmidlelocked - sched.nmsys;
 }
 
-// strangers tells whether the process has threads that are neither ours nor
-// known to us: a plain thread is noticed only when it first uses the runtime,
-// and until then a goroutine may rightly wait for it. The workers that the
-// kernel makes for an io_uring wake nobody: who waits for what they do waits
-// for a completion, which some thread has to take.
-bool strangers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+// strangers is how many threads of the process are neither ours nor known to
+// us: a plain thread is noticed only when it first uses the runtime, and until
+// then a goroutine may rightly wait for it.
+int64_t strangers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   struct stat st;
-  if (stat("/proc/self/task", &st) != 0) return false;
+  if (stat("/proc/self/task", &st) != 0) return 0;
   // A directory's links: itself, its name, and one for each subdirectory.
   const int64_t threads = static_cast<int64_t>(st.st_nlink) - 2;
-  const int64_t ours = mcount() + kSanitizerThreads;
-  // Which costs a few system calls for each of ours, and is seldom needed.
-  return threads > ours && threadsOfTheProgram(ours + 1) > ours;
+  return threads - kSanitizerThreads - mcount();
 }
 
 // dead reports that no thread runs and none will. The lock is dropped first:
@@ -275,7 +271,7 @@ void checkdead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   }
   // Whoever sleeps until then is about to, or has just been woken.
   if (timersPending()) return;
-  if (strangers() || stackMayCome()) {
+  if (strangers() > 0 || stackMayCome()) {
     // One of them may be about to call us, or there is memory again. sysmon
     // looks again, ever more rarely.
     sched.deadSuspect.store(true, relaxed);  // read by sysmon under this lock

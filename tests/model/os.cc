@@ -27,7 +27,6 @@ void restoreSlices(uint64_t) {}
 int32_t gettid() { return 1; }
 void tgkill(int32_t, int) {}
 int64_t readFile(const char*, char*, size_t) { return -1; }
-int64_t threadsOfTheProgram(int64_t enough) { return enough; }
 
 void usleep(uint32_t usec) {
   if (model::inSchedule()) model::sleepThread(int64_t{usec} * 1000);
