@@ -120,16 +120,22 @@ function(gump_peers_test path)
   endforeach()
 endfunction()
 
-# gump_fuzz_test(name SEED path...): the tests <path> as fuzz/<name> again, briefly, while the scheduler shuffles.
-function(gump_fuzz_test name seed)
-  if(GUMP_SANITIZE OR CMAKE_CROSSCOMPILING)
-    return()
-  endif()
+# gump_programs(variable path...): sets it to the programs of the tests <path>.
+function(gump_programs variable)
   set(programs)
   foreach(path IN LISTS ARGN)
     string(REPLACE "/" "_" target test_${path})
     list(APPEND programs $<TARGET_FILE:${target}>)
   endforeach()
+  set(${variable} ${programs} PARENT_SCOPE)
+endfunction()
+
+# gump_fuzz_test(name SEED path...): the tests <path> as fuzz/<name> again, briefly, while the scheduler shuffles.
+function(gump_fuzz_test name seed)
+  if(GUMP_SANITIZE OR CMAKE_CROSSCOMPILING)
+    return()
+  endif()
+  gump_programs(programs ${ARGN})
   add_test(NAME fuzz/${name} COMMAND ${CMAKE_CURRENT_LIST_DIR}/fuzz/run.sh ${seed} ${programs})
   set_tests_properties(fuzz/${name} PROPERTIES
     TIMEOUT ${gump_test_timeout}
@@ -251,11 +257,7 @@ function(gump_preload_test name library)
   if(GUMP_SANITIZE OR CMAKE_CROSSCOMPILING)
     return()
   endif()
-  set(programs)
-  foreach(path IN LISTS ARGN)
-    string(REPLACE "/" "_" target test_${path})
-    list(APPEND programs $<TARGET_FILE:${target}>)
-  endforeach()
+  gump_programs(programs ${ARGN})
   add_test(NAME preload/${name} COMMAND ${CMAKE_CURRENT_LIST_DIR}/preload/run.sh ${library} ${programs})
   set_tests_properties(preload/${name} PROPERTIES
     TIMEOUT ${gump_test_timeout}

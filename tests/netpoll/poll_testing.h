@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -23,6 +24,7 @@
 #include "gtest/gtest.h"
 #include "gump/go.h"
 #include "netpoll/polldesc.h"
+#include "netpoll/ring.h"
 #include "runtime/os_linux.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -176,6 +178,14 @@ inline void Harvest() {
   ASSERT_TRUE(EventuallyAsleep(p, rt::PollMode::kRead));
   e.Signal();
   EXPECT_EQ(w.Result(), rt::kPollOk);
+}
+
+// RingIsThere tells whether the kernel has an io_uring that is good enough.
+inline bool RingIsThere() {
+  const int err = rt::ringStart();
+  const bool refused = err == ENOSYS || err == EPERM || err == EINVAL;
+  EXPECT_TRUE(err == 0 || refused) << err;
+  return err == 0;
 }
 
 // Refuse makes a system call fail with err in the whole process.

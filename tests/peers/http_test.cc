@@ -229,7 +229,7 @@ TEST_F(HttpTest, SlowAndDeafClientsHoldUpNobody) {
     sync::WaitGroup slow;
     for (int i = 0; i < kSlow; i++) {
       slow.Go([&] {
-        while (!over) {
+        do {
           const net::Conn conn = Dial(server);
           std::string answer;
           sync::WaitGroup reader;
@@ -239,7 +239,7 @@ TEST_F(HttpTest, SlowAndDeafClientsHoldUpNobody) {
           reader.Wait();
           EXPECT_TRUE(answer.starts_with("HTTP/1.1 408 ")) << answer;
           told++;
-        }
+        } while (!over);
       });
     }
     // Healthy: a thousand at a time, all served while the others are at it.

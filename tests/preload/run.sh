@@ -4,7 +4,7 @@
 set -uo pipefail
 library=$1
 shift
-LD_PRELOAD=$library cat /proc/self/maps 2>/dev/null | grep -qF "$library" || exit 77
+LD_PRELOAD=$library cat /proc/self/maps 2>/dev/null | grep -F "$library" >/dev/null || exit 77
 failed=0
 for program in "$@"; do
   LD_PRELOAD=$library "$program" || failed=1

@@ -451,7 +451,7 @@ void Cycle(Rng& rng, Counts* counts) {
   counts->closes++;
 }
 
-// GUMP_STRESS_SECONDS=120 makes a million of them.
+// A minute or two make a million of them (GUMP_STRESS_SECONDS).
 TEST(NetpollStressTest, EachCycleOfOpenAndCloseFindsItsOwnPayload) {
   constexpr int kGoroutines = 64;
   Counts counts;

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,7 +24,6 @@
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
-#include "runtime/proc.h"
 #include "runtime/sanitizer.h"
 #include "tests/stress/soak/soak.h"
 #include "tests/testing/counted.h"
@@ -47,8 +47,12 @@ constexpr unsigned kHang = rt::kSanitizerBuild ? 300 : 60;
 constexpr int kMostThreads = 400;
 constexpr int64_t kMostBytes = int64_t{rt::kSanitizerBuild ? 4096 : 128} << 20;
 
-std::vector<TradeType> AllTrades() {
-  std::vector<TradeType> all;
+// Before main, since somebody who dumps may start the runtime, which reads it.
+// GODEBUG may hold other settings.
+[[maybe_unused]] const int watchdog = ::setenv("GUMP_DEBUG", "watchdog=1", 1);
+
+std::vector<TradeMaker> AllTrades() {
+  std::vector<TradeMaker> all;
   for (const auto trades :
        {ChanTrades(), SyncTrades(), IoTrades(), SchedTrades()}) {
     all.insert(all.end(), trades.begin(), trades.end());
@@ -56,8 +60,8 @@ std::vector<TradeType> AllTrades() {
   return all;
 }
 
-// HangsLoudly has every goroutine printed if a round hangs.
-void HangsLoudly() {
+// DumpOnAlarm has every goroutine printed if a round hangs.
+void DumpOnAlarm() {
   struct sigaction sa = {};
   sa.sa_handler = [](int) {
     constexpr char kText[] = "the round hangs\n";
@@ -71,10 +75,10 @@ void HangsLoudly() {
 // Round is some workers at some trades, for some time.
 class Round {
  public:
-  Round(std::span<const TradeType> types, uint64_t seed)
+  Round(std::span<const TradeMaker> makers, uint64_t seed)
       : rng_(seed),
         end_(Clock::now() + std::chrono::milliseconds(200 + rng_.Below(600))) {
-    for (const TradeType& t : types) trades_.push_back(t.make());
+    for (const TradeMaker make : makers) trades_.push_back(make());
   }
 
   // Run returns how many pieces were done.
@@ -161,12 +165,11 @@ void Report(uint64_t rounds, uint64_t pieces) {
 }
 
 TEST(SoakStressTest, EverythingHoldsTogether) {
-  const std::vector<TradeType> types = AllTrades();
+  const std::vector<TradeMaker> makers = AllTrades();
   const uint64_t seed = testing::StressSeed();
   const Clock::time_point end = Clock::now() + testing::StressTime();
-  HangsLoudly();
+  DumpOnAlarm();
   gump::Run([&] {
-    rt::debug.watchdog = 1;
     debug::SetMaxThreads(kMostThreads);
     uint64_t pieces = 0;
     uint64_t r = 0;
@@ -177,7 +180,7 @@ TEST(SoakStressTest, EverythingHoldsTogether) {
       std::fflush(stdout);
       ::alarm(kHang);
       {
-        Round round(types, seed + r);
+        Round round(makers, seed + r);
         pieces += round.Run();
       }
       NothingIsLeft();

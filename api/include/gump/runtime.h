@@ -138,7 +138,7 @@ void FreeOSMemory();
 //   threads_retired                 threads that ended for want of work
 //   stalls                          times that work waited for 10 ms although a
 //                                   P was idle; 0, unless the library has a bug
-//                                   or the machine kept a thread from running
+//                                   or a thread was kept from running for 1 s
 //   stale_events                    of the network, for a descriptor that had
 //                                   been closed by then
 using SchedStats = rt::SchedStats;

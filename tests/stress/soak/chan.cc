@@ -291,14 +291,13 @@ class ContextTrade : public Trade {
   }
 };
 
-constexpr TradeType kTrades[] = {
-    {"send", MakeTrade<SendTrade>},       {"select", MakeTrade<SelectTrade>},
-    {"close", MakeTrade<CloseTrade>},     {"timer", MakeTrade<TimerTrade>},
-    {"context", MakeTrade<ContextTrade>},
+constexpr TradeMaker kTrades[] = {
+    MakeTrade<SendTrade>,  MakeTrade<SelectTrade>,  MakeTrade<CloseTrade>,
+    MakeTrade<TimerTrade>, MakeTrade<ContextTrade>,
 };
 
 }  // namespace
 
-std::span<const TradeType> ChanTrades() { return kTrades; }
+std::span<const TradeMaker> ChanTrades() { return kTrades; }
 
 }  // namespace gump::soak

@@ -356,15 +356,15 @@ class KernelTrade : public Trade {
   }
 };
 
-constexpr TradeType kTrades[] = {
-    {"echo", MakeTrade<EchoTrade>},
-    {"wait", MakeTrade<WaitTrade>},
-    {"file", MakeTrade<FileTrade>},
-    {"kernel", MakeTrade<KernelTrade>},
+constexpr TradeMaker kTrades[] = {
+    MakeTrade<EchoTrade>,
+    MakeTrade<WaitTrade>,
+    MakeTrade<FileTrade>,
+    MakeTrade<KernelTrade>,
 };
 
 }  // namespace
 
-std::span<const TradeType> IoTrades() { return kTrades; }
+std::span<const TradeMaker> IoTrades() { return kTrades; }
 
 }  // namespace gump::soak

@@ -169,16 +169,15 @@ class ReclaimTrade : public Trade {
   }
 };
 
-constexpr TradeType kTrades[] = {
-    {"compute", MakeTrade<ComputeTrade>}, {"own", MakeTrade<OwnTrade>},
-    {"thread", MakeTrade<ThreadTrade>},   {"procs", MakeTrade<ProcsTrade>},
-    {"stop", MakeTrade<StopTrade>},       {"dump", MakeTrade<DumpTrade>},
-    {"reclaim", MakeTrade<ReclaimTrade>},
+constexpr TradeMaker kTrades[] = {
+    MakeTrade<ComputeTrade>, MakeTrade<OwnTrade>,  MakeTrade<ThreadTrade>,
+    MakeTrade<ProcsTrade>,   MakeTrade<StopTrade>, MakeTrade<DumpTrade>,
+    MakeTrade<ReclaimTrade>,
 };
 
 }  // namespace
 
-std::span<const TradeType> SchedTrades() {
+std::span<const TradeMaker> SchedTrades() {
   (void)Results();  // computed before there are goroutines
   return kTrades;
 }

@@ -40,10 +40,8 @@ class Trade {
   virtual void Close() {}
 };
 
-struct TradeType {
-  const char* name;
-  std::unique_ptr<Trade> (*make)();  // on a goroutine
-};
+// TradeMaker makes a trade, on a goroutine.
+using TradeMaker = std::unique_ptr<Trade> (*)();
 
 template <class T>
 std::unique_ptr<Trade> MakeTrade() {
@@ -51,12 +49,12 @@ std::unique_ptr<Trade> MakeTrade() {
 }
 
 // To be called before there are goroutines.
-std::span<const TradeType> ChanTrades();
-std::span<const TradeType> SyncTrades();
-std::span<const TradeType> IoTrades();
-std::span<const TradeType> SchedTrades();
+std::span<const TradeMaker> ChanTrades();
+std::span<const TradeMaker> SyncTrades();
+std::span<const TradeMaker> IoTrades();
+std::span<const TradeMaker> SchedTrades();
 
-// Checksum is of one word.
+// Checksum scrambles one word.
 inline uint64_t Checksum(uint64_t v) { return Rng(v).Next(); }
 
 // Parcel is a value that knows whether it is what was sent, and of which none

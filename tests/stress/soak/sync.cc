@@ -421,21 +421,15 @@ class ContainerTrade : public Trade {
   sync::List<Parcel> list_;
 };
 
-constexpr TradeType kTrades[] = {
-    {"mutex", MakeTrade<MutexTrade>},
-    {"cond", MakeTrade<CondTrade>},
-    {"task", MakeTrade<TaskTrade>},
-    {"once", MakeTrade<OnceTrade>},
-    {"pool", MakeTrade<PoolTrade>},
-    {"map", MakeTrade<MapTrade>},
-    {"semaphore", MakeTrade<SemaphoreTrade>},
-    {"group", MakeTrade<GroupTrade>},
-    {"flight", MakeTrade<FlightTrade>},
-    {"container", MakeTrade<ContainerTrade>},
+constexpr TradeMaker kTrades[] = {
+    MakeTrade<MutexTrade>,     MakeTrade<CondTrade>,  MakeTrade<TaskTrade>,
+    MakeTrade<OnceTrade>,      MakeTrade<PoolTrade>,  MakeTrade<MapTrade>,
+    MakeTrade<SemaphoreTrade>, MakeTrade<GroupTrade>, MakeTrade<FlightTrade>,
+    MakeTrade<ContainerTrade>,
 };
 
 }  // namespace
 
-std::span<const TradeType> SyncTrades() { return kTrades; }
+std::span<const TradeMaker> SyncTrades() { return kTrades; }
 
 }  // namespace gump::soak
