@@ -24,14 +24,27 @@ function(gump_executable target)
   target_link_libraries(${target} PRIVATE gump::gump gump_private)
 endfunction()
 
+# gump_test_kit(source...): what every test is linked with.
+function(gump_test_kit)
+  add_library(gump_test_kit OBJECT ${ARGN})
+  target_link_libraries(gump_test_kit PUBLIC gump::gump gump_private GTest::gtest_main)
+  target_compile_options(gump_test_kit PRIVATE ${gump_test_optimise})
+endfunction()
+
+# gump_test_executable(target source...): one that has GoogleTest's main.
+function(gump_test_executable target)
+  gump_executable(${target} ${ARGN})
+  target_link_libraries(${target} PRIVATE gump_test_kit)
+  target_compile_options(${target} PRIVATE ${gump_test_optimise})
+endfunction()
+
 # gump_test(path [SOURCES file...] [LIBS library...] [LABELS label...] [ENV name=value...]): builds <path>.cc and SOURCES
 # with GoogleTest and runs it as the test <path>.
 function(gump_test path)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBS;LABELS;ENV" ${ARGN})
   string(REPLACE "/" "_" target test_${path})
-  gump_executable(${target} ${path}.cc ${arg_SOURCES})
-  target_link_libraries(${target} PRIVATE ${arg_LIBS} GTest::gtest_main)
-  target_compile_options(${target} PRIVATE ${gump_test_optimise})
+  gump_test_executable(${target} ${path}.cc ${arg_SOURCES})
+  target_link_libraries(${target} PRIVATE ${arg_LIBS})
   add_test(NAME ${path} COMMAND ${target})
   set_tests_properties(${path} PROPERTIES
     TIMEOUT ${gump_test_timeout}
@@ -107,8 +120,8 @@ function(gump_peers_test path)
   endif()
   cmake_parse_arguments(arg "" "" "LIBS" ${ARGN})
   string(REPLACE "/" "_" target test_${path})
-  gump_executable(${target} ${path}.cc)
-  target_link_libraries(${target} PRIVATE ${arg_LIBS} GTest::gtest_main)
+  gump_test_executable(${target} ${path}.cc)
+  target_link_libraries(${target} PRIVATE ${arg_LIBS})
   add_dependencies(${target} ${gump_peers_examples})
   foreach(backend IN LISTS gump_backends)
     add_test(NAME ${path}/${backend} COMMAND ${target})

@@ -14,31 +14,21 @@
 
 #include <chrono>
 #include <string>
-#include <type_traits>
-#include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "gtest/gtest.h"
-#include "gump/go.h"
 #include "gump/runtime.h"
 
 namespace gump::testing {
 
-// RunWith calls f on the main goroutine of a Run with n Ps.
-template <class F>
-void RunWith(int n, F&& f) {
-  gump::Run([&] {
-    runtime::GOMAXPROCS(n);
-    f();
-  });
-}
+// RunWith calls f on the main goroutine of a Run with n Ps. It is no template:
+// what a gump::Run of each body's type cost was a fifth of compiling a test.
+void RunWith(int n, absl::FunctionRef<void()> f);
 
 // WithGomaxprocs is a fixture whose parameter is GOMAXPROCS.
 class WithGomaxprocs : public ::testing::TestWithParam<int> {
  protected:
-  template <class F>
-  void Run(F&& f) {
-    RunWith(GetParam(), std::forward<F>(f));
-  }
+  void Run(absl::FunctionRef<void()> f) { RunWith(GetParam(), f); }
 };
 
 inline std::string GomaxprocsName(const ::testing::TestParamInfo<int>& info) {
