@@ -109,7 +109,7 @@ function(gump_stress_test path)
   set_tests_properties(${path}_dump PROPERTIES
     TIMEOUT ${gump_test_timeout}
     LABELS dump
-    ENVIRONMENT "${gump_test_env};GUMP_STRESS_DUMP=1;GUMP_STRESS_SECONDS=0.5")
+    ENVIRONMENT "${gump_test_env};GUMP_STRESS_DUMP=1;GUMP_STRESS_SECONDS=0.15")
 endfunction()
 
 # gump_traced_test(path): the stress test <path> as <path>_trace again, shorter, with schedtrace every 10 ms.
@@ -119,7 +119,7 @@ function(gump_traced_test path)
   set_tests_properties(${path}_trace PROPERTIES
     TIMEOUT ${gump_test_timeout}
     LABELS dump
-    ENVIRONMENT "${gump_test_env};GODEBUG=schedtrace=10,scheddetail=1;GUMP_STRESS_SECONDS=0.5")
+    ENVIRONMENT "${gump_test_env};GODEBUG=schedtrace=10,scheddetail=1;GUMP_STRESS_SECONDS=0.15")
 endfunction()
 
 # The poller's back ends.

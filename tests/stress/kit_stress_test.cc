@@ -63,7 +63,7 @@ class KitStressTest : public testing::WithGomaxprocs {
  protected:
   KitStressTest()
       : seed_(testing::StressSeed()),
-        end_(std::chrono::steady_clock::now() + testing::StressTime(0.5)) {}
+        end_(std::chrono::steady_clock::now() + testing::StressTime()) {}
 
   bool Over() const { return std::chrono::steady_clock::now() >= end_; }
 
