@@ -329,11 +329,12 @@ bool EnterDeadDns() {
   const int code = Run([] {
     const TcpPair pair;
     std::atomic<int> rounds = 0;
-    go([&] {
+    sync::WaitGroup ends;
+    ends.Go([&] {
       char c[1];
       while (pair.b.Read(absl::MakeSpan(c)).ok()) (void)pair.b.Write({c, 1});
     });
-    go([&] {
+    ends.Go([&] {
       char c[1] = {'x'};
       for (;; rounds++) {
         if (!pair.a.Write({c, 1}).ok()) return;
@@ -362,6 +363,8 @@ bool EnterDeadDns() {
     Ready(net::Dial("tcp", l.LocalAddr().String()));
     std::fprintf(stderr, "%d of %d in time, %d rounds meanwhile\n",
                  in_time.load(), kDials, meanwhile);
+    Ready(pair.a.Close());
+    ends.Wait();
     return in_time == kDials && meanwhile > 50 ? 0 : 1;
   });
   std::_Exit(code);
