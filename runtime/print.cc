@@ -11,7 +11,6 @@ namespace gump::rt {
 
 namespace {
 
-constexpr int kStderr = 2;
 constexpr char kDigits[] = "0123456789abcdef";
 
 void putUnsigned(Writer* w, uint64_t v, uint32_t base) {

@@ -14,6 +14,7 @@
 namespace gump::rt {
 
 inline constexpr int kNoFd = -1;
+inline constexpr int kStderr = 2;
 
 struct Writer {
   char* buf = nullptr;

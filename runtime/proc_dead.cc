@@ -13,8 +13,6 @@ namespace gump::rt {
 
 namespace {
 
-constexpr int kStderr = 2;
-
 // ---- checkdead
 
 struct Census {

@@ -37,7 +37,6 @@ namespace gump::rt {
 
 namespace {
 
-constexpr int kStderr = 2;
 constexpr int64_t kMinute = 60'000'000'000;
 
 TracebackMode environment;

@@ -31,7 +31,6 @@
 namespace gump {
 namespace {
 
-using context::AfterFunc;
 using context::Background;
 using context::CancelCauseFunc;
 using context::CancelFunc;

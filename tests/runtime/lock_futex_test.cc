@@ -17,7 +17,6 @@ using rt::Atomic;
 using rt::LockScope;
 using rt::Mutex;
 using rt::Note;
-using rt::relaxed;
 using rt::release;
 
 constexpr int64_t kSecond = 1000000000;

@@ -26,7 +26,6 @@
 namespace gump {
 namespace {
 
-using std::chrono::microseconds;
 using std::chrono::nanoseconds;
 using testing::Eventually;
 using testing::Rng;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every source on disk is named in its CMake list, and no file is too long.
+"""Every source on disk is named in its CMake list, no file is too long, and what a source says it uses, it uses.
 
 A source that exists and is not built is a test that never runs; sources are listed by hand, so a machine looks.
 """
@@ -31,6 +31,12 @@ def is_named(path, listing):
     return not names.isdisjoint({str(name), str(name.with_suffix("")), str(name.parent)} - {"."})
 
 
+def unused_names(path):
+    """What "using x::name;" takes in for nothing. (clang-tidy says so only of the file that it was given: see tidy.py.)"""
+    text = re.sub(r"//.*", "", path.read_text())
+    return [n for n in re.findall(r"^using [\w:]+::(\w+);", text, re.M) if len(re.findall(rf"\b{n}\b", text)) == 1]
+
+
 def main():
     problems = []
     files = [p for f in FOLDERS for p in sorted((ROOT / f).rglob("*")) if p.is_file() and p.suffix in CODE]
@@ -39,6 +45,8 @@ def main():
         installed = "include" in path.parts and path.suffix == ".h"
         if (path.suffix in LISTED or installed) and not is_named(path, listing):
             problems.append(f"{path.relative_to(ROOT)}: not in {listing.relative_to(ROOT)}")
+        if path.suffix == ".cc":
+            problems += [f"{path.relative_to(ROOT)}: using {name}, which it does not" for name in unused_names(path)]
         lines = path.read_bytes().count(b"\n")
         if lines > MAX_LINES:
             problems.append(f"{path.relative_to(ROOT)}: {lines} lines, the limit is {MAX_LINES}")
