@@ -332,13 +332,15 @@ bool EnterDeadDns() {
     sync::WaitGroup ends;
     ends.Go([&] {
       char c[1];
-      while (pair.b.Read(absl::MakeSpan(c)).ok()) (void)pair.b.Write({c, 1});
+      while (pair.b.Read(absl::MakeSpan(c)).value_or(0) == 1) {
+        (void)pair.b.Write({c, 1});
+      }
     });
     ends.Go([&] {
       char c[1] = {'x'};
       for (;; rounds++) {
         if (!pair.a.Write({c, 1}).ok()) return;
-        if (!pair.a.Read(absl::MakeSpan(c)).ok()) return;
+        if (pair.a.Read(absl::MakeSpan(c)).value_or(0) == 0) return;
       }
     });
     std::atomic<int> in_time = 0;
