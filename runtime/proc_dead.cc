@@ -104,11 +104,17 @@ int64_t strangers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   return threads - kSanitizerThreads - mcount();
 }
 
-// dead reports that no thread runs and none will. The lock is dropped first:
-// the dump of scheddetail wants it.
+// foundDead drops the lock, which the dump of scheddetail wants. Whoever takes
+// it next would find the same, and its report would stand between our lines.
+void foundDead() ABSL_UNLOCK_FUNCTION(sched.lock) {
+  sched.foundDead = true;
+  unlock(&sched.lock);
+}
+
+// dead reports that no thread runs and none will.
 [[noreturn]] void dead(const Census& c, int32_t nostack)
     ABSL_UNLOCK_FUNCTION(sched.lock) {
-  unlock(&sched.lock);
+  foundDead();
   if (c.busy != nullptr || c.runnable > nostack) {
     printf(
         "runtime: checkdead: no thread runs, yet %d goroutines are runnable, "
@@ -246,7 +252,7 @@ bool pollsInVain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 void checkdead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   // Written under sched.lock.
   if (!sched.m0attached || sched.mainEnded.load(relaxed) || sched.nmextra > 0 ||
-      isPanicking()) {
+      sched.foundDead || isPanicking()) {
     return;
   }
   int64_t run = running();
@@ -262,7 +268,7 @@ void checkdead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     int32_t idle = sched.nmidle;
     int32_t locked = sched.nmidlelocked;
     int32_t sys = sched.nmsys;
-    unlock(&sched.lock);
+    foundDead();
     printf("runtime: checkdead: nmidle=%d nmidlelocked=%d mcount=%D nmsys=%d\n",
            idle, locked, count, sys);
     fatalthrow("checkdead: inconsistent counts");

@@ -82,7 +82,6 @@ void gdestroy(G* gp) {
   gp->systemG = false;
   gp->lockedm = nullptr;
   mp->lockedg = nullptr;
-  gp->dying = false;
   gp->isMain = false;
   gp->mainReturned = false;
   gp->param = nullptr;
@@ -358,7 +357,6 @@ GUMP_NO_SANITIZE void goexit1() {
     gp->name = nullptr;
   }
   (void)acquirem();  // may switch away, for the last but one time
-  gp->dying = true;
   gumpMcall(goexit0);
   __builtin_unreachable();
 }

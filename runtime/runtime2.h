@@ -138,7 +138,6 @@ struct alignas(kCacheLine) G {
   bool mainReturned = false;
   bool goexited = false;   // it called Goexit
   bool unguarded = false;  // its stack has a canary in place of a guard page
-  bool dying = false;  // on its last switch: the sanitizers let its stack go
   // Preempted in place: only its thread resumes it; sched is good for dumps,
   // (P4) of preempt.cc.
   bool inPlace = false;
@@ -391,6 +390,7 @@ struct Schedt {
   // Run has returned: nothing is scheduled until the next Run.
   Atomic<bool> mainEnded;
   bool m0attached ABSL_GUARDED_BY(lock) = false;  // a thread is inside Run
+  bool foundDead ABSL_GUARDED_BY(lock) = false;   // somebody is reporting it
 
   Atomic<int32_t> ngsys;       // system Gs
   Atomic<int32_t> nmstarting;  // Ms whose thread has yet to begin

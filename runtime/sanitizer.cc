@@ -42,8 +42,7 @@ GUMP_NO_SANITIZE StackState stateOf(G* gp) {
 extern "C" GUMP_NO_SANITIZE void gumpSanLeave(G* from, G* to) {
   const StackState a = stateOf(from);
   const StackState b = stateOf(to);
-  sanitizerBeforeSwitch(from->dying ? nullptr : a.fakeStack, b.lo, b.hi - b.lo,
-                        b.fiber);
+  sanitizerBeforeSwitch(a.fakeStack, b.lo, b.hi - b.lo, b.fiber);
 }
 
 extern "C" GUMP_NO_SANITIZE void gumpSanArrive(G* gp) {
@@ -77,6 +76,21 @@ GUMP_NO_SANITIZE void sanitizerLeaveSignal(G* gp) {
   const StackState s = stateOf(gp);
   sanitizerBeforeSwitch(nullptr, s.lo, s.hi - s.lo, nullptr);
   sanitizerAfterSwitch(*s.fakeStack);
+}
+
+// ASan frees only what is left. So this thread goes over to the fake stack and
+// back, and its frames stay where they are.
+GUMP_NO_SANITIZE void sanitizerDestroyFakeStack(void* fakeStack) {
+  if (fakeStack == nullptr) return;
+  M* mp = getg() == nullptr ? nullptr : acquirem();  // handlers switch as well
+  void* own = nullptr;
+  const void* lo = nullptr;
+  size_t size = 0;
+  __sanitizer_start_switch_fiber(&own, &own, sizeof(own));
+  __sanitizer_finish_switch_fiber(fakeStack, &lo, &size);
+  __sanitizer_start_switch_fiber(nullptr, lo, size);
+  __sanitizer_finish_switch_fiber(own, nullptr, nullptr);
+  if (mp != nullptr) releasem(mp);
 }
 #endif
 

@@ -90,6 +90,14 @@ inline constexpr int kSanitizerThreads = 0;
 // sanitizer knows, and on the fibre that the signal has met.
 inline constexpr bool kSanitizerDefersHandlers = kSanitizerThreads > 0;
 
+// kSanitizerReadsStacks: when the process ends, stacks are looked through for
+// pointers, wherever the list of mappings says that memory can be read.
+#if defined(GUMP_ASAN)
+inline constexpr bool kSanitizerReadsStacks = true;
+#else
+inline constexpr bool kSanitizerReadsStacks = false;
+#endif
+
 // kStackMultiplier widens the default stack for builds whose frames are larger.
 #if defined(GUMP_ASAN) || defined(GUMP_TSAN)
 inline constexpr size_t kStackMultiplier = 4;
@@ -103,7 +111,7 @@ inline constexpr size_t kStackMultiplier = 1;
 
 // sanitizerBeforeSwitch announces that this thread is about to leave its stack
 // for [toLo, toLo + toSize). fakeStack: where to keep the fake stack of the one
-// that is left; nullptr: it dies.
+// that is left; nullptr: it is freed.
 // On: the stack that is left.  P: either.  Parks: no.
 #if defined(GUMP_ASAN)
 inline GUMP_NO_SANITIZE void sanitizerBeforeSwitch(void** fakeStack,
@@ -179,6 +187,15 @@ void sanitizerInitThread(M* mp);
 GUMP_ALWAYS_INLINE void sanitizerInitThread(M*) {}
 #endif
 
+// sanitizerDestroyFakeStack frees what sanitizerBeforeSwitch has stored for a
+// stack that nobody is on; nullptr: nothing.
+// On: any.  P: either.  Parks: no.
+#if defined(GUMP_ASAN)
+void sanitizerDestroyFakeStack(void* fakeStack);
+#else
+GUMP_ALWAYS_INLINE void sanitizerDestroyFakeStack(void*) {}
+#endif
+
 // ---- Code that is not instrumented ------------------------------------------
 
 // sanitizerIgnoreBegin and sanitizerIgnoreEnd bracket a call into a library
@@ -233,8 +250,8 @@ GUMP_ALWAYS_INLINE void sanitizerUnwinding() {}
 #endif
 
 // sanitizerRootRegion makes the leak checker look for pointers in [p, p + n),
-// as it does by itself on threads' stacks and in static memory: a slab, or the
-// stack of a goroutine that is parked when the process ends.
+// as it does by itself on threads' stacks and in static memory: a slab, or
+// stacks of goroutines, which may be parked when the process ends.
 #if defined(GUMP_ASAN)
 inline void sanitizerRootRegion(const void* p, size_t n) {
   __lsan_register_root_region(p, n);

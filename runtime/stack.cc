@@ -81,9 +81,9 @@ static_assert(kTopReserve + (kColours - 1) * kColourStep + 1536 + 512 <=
               kTopSize);
 
 // A goroutine never returns from its first frames, so each leaves a few on the
-// shadow call stack of its fiber, which does not grow: a new fiber now and
-// then.
-constexpr uint32_t kFiberUses = 64;
+// shadow call stack of its fiber, or on its fake stack, which do not grow: new
+// ones now and then.
+constexpr uint32_t kSanitizerUses = 64;
 constexpr uint32_t kRefillBatch = 32;  // slots that a P takes at once
 static_assert(kRefillBatch <= kMaxGuardBatch);
 
@@ -211,7 +211,6 @@ StackTop* initSlot(const Arena* a, uint32_t i, bool guarded) {
   t->hi = s.hi;
   t->order = a->order;
   t->unguarded = guarded ? 0 : 1;
-  sanitizerRootRegion(reinterpret_cast<const void*>(s.lo), s.hi - s.lo);
   return t;
 }
 
@@ -238,6 +237,15 @@ GUMP_NOINLINE void adviseNoHugePage(uintptr_t base, size_t n) {
   // Refused by kernels without huge pages: fine.
   (void)madvise(reinterpret_cast<void*>(base), n, MADV_NOHUGEPAGE);
   errno = saved;
+}
+
+// carve has the first n slots of a in use from now on. The leak checker reads
+// them all as one: it looks through all mappings once for each region.
+void carve(Arena* a, uint32_t n) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
+  const auto* base = reinterpret_cast<const void*>(a->base);
+  if (a->bump > 0) sanitizerForgetRootRegion(base, a->bump * a->stride);
+  if (n > 0) sanitizerRootRegion(base, n * a->stride);
+  a->bump = n;
 }
 
 // newArena maps an arena of one class and enters it into the table; nullptr: no
@@ -267,11 +275,12 @@ Arena* newArena(uint32_t order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
   return nullptr;
 }
 
-// forget takes a StackTop out of what the sanitizers know.
+// forget ends what the sanitizers keep of a slot.
 void forget(StackTop* t) {
   sanitizerDestroyFiber(t->tsanFiber);
-  sanitizerForgetRootRegion(reinterpret_cast<const void*>(t->lo),
-                            t->hi - t->lo);
+  t->tsanFiber = nullptr;
+  sanitizerDestroyFakeStack(t->asanFakeStack);
+  t->asanFakeStack = nullptr;
 }
 
 // unmapStack gives a large stack back to the kernel. Its window leaves the
@@ -284,6 +293,7 @@ void unmapStack(StackTop* t) {
     if (!publishArena(a->base, nullptr)) {
       fatalthrow("stackfree: arena not in the table");
     }
+    carve(a, 0);
   }
   if (t->unguarded == 0) guardUnmapped();
   sysFree(reinterpret_cast<void*>(a->base), a->stride);
@@ -342,7 +352,7 @@ Range reserveSlots(uint32_t order, uint32_t n)
   }
   Arena* a = c->arena;
   const Range r{a, a->bump, std::min(n, a->nslots - a->bump)};
-  a->bump += r.n;
+  carve(a, a->bump + r.n);
   return r;
 }
 
@@ -406,6 +416,7 @@ StackTop* mapStack(uint32_t order) {
   {
     LockScope scope(&stacks.lock);
     a = newArena(order);
+    if (a != nullptr) carve(a, 1);
   }
   if (a == nullptr) {
     lastError.store(kErrNoMemory, relaxed);
@@ -483,13 +494,11 @@ bool stackalloc(P* pp, G* gp, size_t size) {
   if (GUMP_UNLIKELY(t == nullptr)) return false;
   gp->unguarded = t->unguarded != 0;
   if (GUMP_UNLIKELY(gp->unguarded)) setCanary(t->lo);
-  if (kSanitizerBuild &&
-      (t->tsanFiber == nullptr || ++t->fiberUses == kFiberUses)) {
-    sanitizerDestroyFiber(t->tsanFiber);
+  if (kSanitizerBuild && t->sanitizerUses-- == 0) {
+    forget(t);
     t->tsanFiber = sanitizerCreateFiber();
-    t->fiberUses = 0;
+    t->sanitizerUses = kSanitizerUses;
   }
-  t->asanFakeStack = nullptr;
   gp->stack = {t->lo, t->hi};
   gp->sched.sp = t->hi;
   gp->sched.fresh = 1;

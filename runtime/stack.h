@@ -26,8 +26,7 @@ struct Stack {
   uintptr_t hi = 0;
 };
 
-// What the owner of a slot keeps at its very top, above hi: sanitizer state
-// that lives as long as the slot is bound.
+// What the owner of a slot keeps at its very top, above hi.
 struct StackTop {
   void* tsanFiber = nullptr;
   void* asanFakeStack = nullptr;
@@ -37,7 +36,8 @@ struct StackTop {
   uint32_t order = 0;  // size class: kMinStackSize << order bytes
   // No guard page could be had (stackguard=best): a canary at lo instead.
   uint32_t unguarded = 0;
-  uint32_t fiberUses = 0;  // goroutines that tsanFiber has served
+  // How many more goroutines tsanFiber and asanFakeStack may serve.
+  uint32_t sanitizerUses = 0;
 };
 
 // Smaller requests are rounded up.

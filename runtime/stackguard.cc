@@ -21,6 +21,7 @@
 #include "runtime/atomic.h"
 #include "runtime/os_linux.h"
 #include "runtime/panic.h"
+#include "runtime/sanitizer.h"
 #include "runtime/stack.h"
 
 namespace gump::rt {
@@ -117,6 +118,8 @@ void stackguardinit() {
     many = one && adviseGuards(at, kStride, 2);
     sysFree(probe, 2 * kStride);
   }
+  // The list of mappings does not tell of marks in page tables.
+  if (kSanitizerReadsStacks) one = false;
   stackSetGuardMode(one ? GuardMode::kMadvise : GuardMode::kMprotect);
   batchGuards.store(many, relaxed);
 }

@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# Installs the library into an empty prefix and builds and runs a project that knows nothing but that prefix.
+# run.sh static|shared SOURCE BUILD WORK COMPILER: installs the library into an empty prefix and builds and runs a project
+# that knows nothing but that prefix. The archive is BUILD's, the shared library is built here.
 set -euo pipefail
-kind=$1 source=$2 work=$3 compiler=$4
-shared=OFF
-[ "$kind" = shared ] && shared=ON
+kind=$1 source=$2 library=$3 work=$4 compiler=$5
 
 rm -rf "$work/prefix" "$work/consumer"
-cmake -G Ninja -S "$source" -B "$work/library" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_BUILD_TYPE=Release \
-  -DCMAKE_UNITY_BUILD=ON -DBUILD_SHARED_LIBS=$shared -DGUMP_BUILD_TESTS=OFF -DGUMP_BUILD_EXAMPLES=OFF -DCMAKE_INSTALL_PREFIX="$work/prefix"
-cmake --build "$work/library"
-cmake --install "$work/library"
+if [ "$kind" = shared ]; then
+  library=$work/library
+  cmake -G Ninja -S "$source" -B "$library" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_BUILD_TYPE=Release \
+    -DCMAKE_UNITY_BUILD=ON -DBUILD_SHARED_LIBS=ON -DGUMP_BUILD_TESTS=OFF -DGUMP_BUILD_EXAMPLES=OFF
+  cmake --build "$library"
+fi
+cmake --install "$library" --prefix "$work/prefix"
 
 cmake -G Ninja -S "$source/tests/install" -B "$work/consumer" -DCMAKE_CXX_COMPILER="$compiler" \
   -DCMAKE_PREFIX_PATH="$work/prefix"

@@ -126,7 +126,7 @@ TEST_F(StackDeathTest, TouchingTheGuardKills) {
   for (GuardMode mode : {GuardMode::kMadvise, GuardMode::kMprotect}) {
     rt::stackSetGuardMode(mode);
     G g;
-    ASSERT_TRUE(rt::stackalloc(nullptr, &g, 8 << 20));
+    ASSERT_TRUE(rt::stackalloc(nullptr, &g, 40 << 20));
     EXPECT_DEATH(Poke(g.stack.lo - 1), "");
     EXPECT_DEATH(Poke(g.stack.lo - 2 * kPageSize), "");
     rt::stackfree(nullptr, &g);
