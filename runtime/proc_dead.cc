@@ -104,9 +104,10 @@ int64_t strangers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   return threads - kSanitizerThreads - mcount();
 }
 
-// foundDead drops the lock, which the dump of scheddetail wants. Whoever takes
-// it next would find the same, and its report would stand between our lines.
-void foundDead() ABSL_UNLOCK_FUNCTION(sched.lock) {
+// claimReport makes this thread the one that reports: whoever takes the lock
+// next would find the same, and print between our lines. It drops the lock,
+// which the dump of scheddetail wants.
+void claimReport() ABSL_UNLOCK_FUNCTION(sched.lock) {
   sched.foundDead = true;
   unlock(&sched.lock);
 }
@@ -114,7 +115,7 @@ void foundDead() ABSL_UNLOCK_FUNCTION(sched.lock) {
 // dead reports that no thread runs and none will.
 [[noreturn]] void dead(const Census& c, int32_t nostack)
     ABSL_UNLOCK_FUNCTION(sched.lock) {
-  foundDead();
+  claimReport();
   if (c.busy != nullptr || c.runnable > nostack) {
     printf(
         "runtime: checkdead: no thread runs, yet %d goroutines are runnable, "
@@ -268,7 +269,7 @@ void checkdead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     int32_t idle = sched.nmidle;
     int32_t locked = sched.nmidlelocked;
     int32_t sys = sched.nmsys;
-    foundDead();
+    claimReport();
     printf("runtime: checkdead: nmidle=%d nmidlelocked=%d mcount=%D nmsys=%d\n",
            idle, locked, count, sys);
     fatalthrow("checkdead: inconsistent counts");

@@ -390,7 +390,7 @@ struct Schedt {
   // Run has returned: nothing is scheduled until the next Run.
   Atomic<bool> mainEnded;
   bool m0attached ABSL_GUARDED_BY(lock) = false;  // a thread is inside Run
-  bool foundDead ABSL_GUARDED_BY(lock) = false;   // somebody is reporting it
+  bool foundDead ABSL_GUARDED_BY(lock) = false;   // somebody reports it
 
   Atomic<int32_t> ngsys;       // system Gs
   Atomic<int32_t> nmstarting;  // Ms whose thread has yet to begin

@@ -40,9 +40,8 @@ GUMP_NO_SANITIZE StackState stateOf(G* gp) {
 }  // namespace
 
 extern "C" GUMP_NO_SANITIZE void gumpSanLeave(G* from, G* to) {
-  const StackState a = stateOf(from);
   const StackState b = stateOf(to);
-  sanitizerBeforeSwitch(a.fakeStack, b.lo, b.hi - b.lo, b.fiber);
+  sanitizerBeforeSwitch(stateOf(from).fakeStack, b.lo, b.hi - b.lo, b.fiber);
 }
 
 extern "C" GUMP_NO_SANITIZE void gumpSanArrive(G* gp) {
@@ -78,11 +77,13 @@ GUMP_NO_SANITIZE void sanitizerLeaveSignal(G* gp) {
   sanitizerAfterSwitch(*s.fakeStack);
 }
 
-// ASan frees only what is left. So this thread goes over to the fake stack and
-// back, and its frames stay where they are.
+// ASan frees a fake stack only when its stack is left for good. So this thread
+// says that it goes over to that stack and then leaves it for good; in truth it
+// stays here, so any bounds do on the way there, and its own come back.
 GUMP_NO_SANITIZE void sanitizerDestroyFakeStack(void* fakeStack) {
   if (fakeStack == nullptr) return;
-  M* mp = getg() == nullptr ? nullptr : acquirem();  // handlers switch as well
+  // preemptedBySignal would announce a switch of its own.
+  M* mp = getg() == nullptr ? nullptr : acquirem();
   void* own = nullptr;
   const void* lo = nullptr;
   size_t size = 0;

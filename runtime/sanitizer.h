@@ -19,8 +19,9 @@
 //     B's first act:  sanitizerAfterSwitch(fake stack of B)
 //
 // B's fake stack is what B's own sanitizerBeforeSwitch stored when it was left,
-// nullptr if it never ran. A stack that will not be entered again passes
-// nullptr instead of the address, and ASan throws its fake frames away.
+// nullptr if it never ran. Who passes nullptr instead of the address leaves for
+// good, and ASan frees the fake stack: the signal stack does, which has a new
+// one for each handler.
 //
 // Rules for callers:
 //  (S1) The function that calls sanitizerBeforeSwitch is GUMP_NO_SANITIZE, or
@@ -34,6 +35,9 @@
 // thread's. A switch orders what A did before what B does next: they share the
 // state of the M, which no lock guards. The price is that a race between two
 // goroutines of one M is seen only when they meet on two.
+//
+// A fake stack belongs to its slot as well: to make one and to poison it at the
+// end costs more than most goroutines do.
 #ifndef RUNTIME_SANITIZER_H_
 #define RUNTIME_SANITIZER_H_
 
@@ -189,7 +193,7 @@ GUMP_ALWAYS_INLINE void sanitizerInitThread(M*) {}
 
 // sanitizerDestroyFakeStack frees what sanitizerBeforeSwitch has stored for a
 // stack that nobody is on; nullptr: nothing.
-// On: any.  P: either.  Parks: no.
+// On: any.  P: either.  Locks: none.  Parks: no.
 #if defined(GUMP_ASAN)
 void sanitizerDestroyFakeStack(void* fakeStack);
 #else

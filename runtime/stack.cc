@@ -27,6 +27,8 @@
 //       StackTop.
 //  (K5) A slot's guard is installed once, before it is bound first, and stays.
 //       top->unguarded says that there is none.
+//  (K6) The leak checker knows the carved slots of an arena as one region: it
+//       reads the list of all mappings once for each.
 //
 // When a guard cannot be had (stackguard.h), the user chooses what happens:
 // stackguard=best goes on with a canary in the lowest bytes of the stack,
@@ -129,8 +131,9 @@ struct SizeClass {
   Arena* dropped = nullptr;  // those with dropped slots, linked by next
 };
 
-// Forbidden under the lock: system calls but for mapping an arena, and touching
-// a slot that is not on a list.
+// Forbidden under the lock: system calls but for mapping an arena (and what
+// LeakSanitizer does to note a region), and touching a slot that is not on a
+// list.
 struct StackPools {
   Mutex lock{LockRank::kStack};
   SizeClass classes[kMaxArenaOrder + 1] ABSL_GUARDED_BY(lock);
@@ -239,12 +242,14 @@ GUMP_NOINLINE void adviseNoHugePage(uintptr_t base, size_t n) {
   errno = saved;
 }
 
-// carve has the first n slots of a in use from now on. The leak checker reads
-// them all as one: it looks through all mappings once for each region.
-void carve(Arena* a, uint32_t n) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
+// setCarved moves the end of a's carved slots to n, and the region with it
+// (K6).
+void setCarved(Arena* a, uint32_t n)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
   const auto* base = reinterpret_cast<const void*>(a->base);
-  if (a->bump > 0) sanitizerForgetRootRegion(base, a->bump * a->stride);
+  // The new region first: a leak check in between reads some stacks twice.
   if (n > 0) sanitizerRootRegion(base, n * a->stride);
+  if (a->bump > 0) sanitizerForgetRootRegion(base, a->bump * a->stride);
   a->bump = n;
 }
 
@@ -275,7 +280,7 @@ Arena* newArena(uint32_t order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
   return nullptr;
 }
 
-// forget ends what the sanitizers keep of a slot.
+// forget frees what the sanitizers keep for a slot.
 void forget(StackTop* t) {
   sanitizerDestroyFiber(t->tsanFiber);
   t->tsanFiber = nullptr;
@@ -293,7 +298,7 @@ void unmapStack(StackTop* t) {
     if (!publishArena(a->base, nullptr)) {
       fatalthrow("stackfree: arena not in the table");
     }
-    carve(a, 0);
+    setCarved(a, 0);
   }
   if (t->unguarded == 0) guardUnmapped();
   sysFree(reinterpret_cast<void*>(a->base), a->stride);
@@ -352,7 +357,7 @@ Range reserveSlots(uint32_t order, uint32_t n)
   }
   Arena* a = c->arena;
   const Range r{a, a->bump, std::min(n, a->nslots - a->bump)};
-  carve(a, a->bump + r.n);
+  setCarved(a, a->bump + r.n);
   return r;
 }
 
@@ -416,7 +421,7 @@ StackTop* mapStack(uint32_t order) {
   {
     LockScope scope(&stacks.lock);
     a = newArena(order);
-    if (a != nullptr) carve(a, 1);
+    if (a != nullptr) setCarved(a, 1);
   }
   if (a == nullptr) {
     lastError.store(kErrNoMemory, relaxed);
@@ -494,10 +499,13 @@ bool stackalloc(P* pp, G* gp, size_t size) {
   if (GUMP_UNLIKELY(t == nullptr)) return false;
   gp->unguarded = t->unguarded != 0;
   if (GUMP_UNLIKELY(gp->unguarded)) setCanary(t->lo);
-  if (kSanitizerBuild && t->sanitizerUses-- == 0) {
-    forget(t);
-    t->tsanFiber = sanitizerCreateFiber();
-    t->sanitizerUses = kSanitizerUses;
+  if (kSanitizerBuild) {
+    if (t->sanitizerUses == 0) {
+      forget(t);
+      t->tsanFiber = sanitizerCreateFiber();
+      t->sanitizerUses = kSanitizerUses;
+    }
+    t->sanitizerUses--;
   }
   gp->stack = {t->lo, t->hi};
   gp->sched.sp = t->hi;

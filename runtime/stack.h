@@ -83,7 +83,9 @@ void stackCheckCanary(G* gp);
 // usable range of that slot. Async-signal-safe.
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool stackOfGuard(uintptr_t addr, Stack* out);
-// stackSetGuardMode overrides what stackinit found; for tests.
+// stackSetGuardMode overrides what stackinit found; for tests. Under ASan,
+// kMadvise only for stacks with a mapping of their own, which are gone before
+// the leak check.
 enum class GuardMode : uint8_t { kMadvise, kMprotect, kNone };
 void stackSetGuardMode(GuardMode mode);
 // stackLastError tells why the last stackalloc failed, for the panic's text.

@@ -1,10 +1,10 @@
 // Guard pages below stacks.
 //
 // MADV_GUARD_INSTALL marks page table entries and needs no VMA: half a
-// microsecond each, a little less in batches. Where the kernel lacks it,
-// mprotect splits the mapping, and the kernel allows a process
-// vm.max_map_count of those, which malloc, thread stacks and files need as
-// well; so we stop at three quarters of them.
+// microsecond each, a little less in batches. Where the kernel lacks it, and
+// under AddressSanitizer, mprotect splits the mapping, and the kernel allows a
+// process vm.max_map_count of those, which malloc, thread stacks and files need
+// as well; so we stop at three quarters of them.
 //
 // Nothing here changes errno: stacks are bound on behalf of goroutines that
 // look at theirs.
@@ -118,9 +118,10 @@ void stackguardinit() {
     many = one && adviseGuards(at, kStride, 2);
     sysFree(probe, 2 * kStride);
   }
-  // The list of mappings does not tell of marks in page tables.
-  if (kSanitizerReadsStacks) one = false;
-  stackSetGuardMode(one ? GuardMode::kMadvise : GuardMode::kMprotect);
+  // The leak checker reads whatever the list of mappings calls readable, and
+  // marks in page tables are not in that list: it would die of such a guard.
+  const bool marks = one && !kSanitizerReadsStacks;
+  stackSetGuardMode(marks ? GuardMode::kMadvise : GuardMode::kMprotect);
   batchGuards.store(many, relaxed);
 }
 

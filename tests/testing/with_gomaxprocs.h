@@ -21,8 +21,8 @@
 
 namespace gump::testing {
 
-// RunWith calls f on the main goroutine of a Run with n Ps. It is no template:
-// what a gump::Run of each body's type cost was a fifth of compiling a test.
+// RunWith calls f on the main goroutine of a Run with n Ps. Not a template:
+// to instantiate gump::Run for each body is a fifth of a test's compile time.
 void RunWith(int n, absl::FunctionRef<void()> f);
 
 // WithGomaxprocs is a fixture whose parameter is GOMAXPROCS.
