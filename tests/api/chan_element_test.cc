@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "gump/chan.h"
 #include "gump/go.h"
+#include "gump/select.h"
 #include "tests/testing/counted.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -59,6 +60,21 @@ TEST_P(ChanElementTest, EveryValueIsDestroyedExactlyOnce) {
       EXPECT_EQ(sum, 4 * 4950);
     }
     EXPECT_TRUE(Eventually([] { return Counted::objects() == 0; }));
+  });
+}
+
+// Larger than what fits into a discarded value's buffer.
+struct Large {
+  Counted counted;
+  std::array<char, 100> rest = {};
+};
+
+TEST_P(ChanElementTest, LargeValuesThatNobodyTakesAreDestroyed) {
+  Run([] {
+    auto c = make_chan<Large>(1);
+    c.Send(Large{Counted(1)});
+    EXPECT_EQ(select(Recv(c)), 0);
+    EXPECT_EQ(Counted::values(), 0);
   });
 }
 

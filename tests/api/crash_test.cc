@@ -268,6 +268,12 @@ TEST_F(CrashDeathTest, PanicInMainShowsTheThrowSite) {
               "crashtest::Thrower\\(\\.\\.\\.\\)\n");
 }
 
+TEST_F(CrashDeathTest, TheWorldNeedNotFreeze) {
+  EXPECT_EXIT(RunWith({{"GODEBUG", "dontfreezetheworld=1"}},
+                      [] { crashtest::Thrower(); }),
+              Died(), "^panic: [^\n]*\n\ngoroutine 1 \\[running\\]:\n");
+}
+
 TEST_F(CrashDeathTest, PanicInAGoroutineShowsThatOneOnly) {
   EXPECT_EXIT(RunWith({},
                       [] {

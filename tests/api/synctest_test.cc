@@ -506,6 +506,33 @@ TEST_P(SynctestTest, Deadlock) {
   });
 }
 
+TEST_P(SynctestTest, WaitingForNothingIsADeadlock) {
+  Run([] {
+    for (void (*wait)() : {
+             +[] { (void)chan<int>().Recv(); },
+             +[] { chan<int>().Send(1); },
+             +[] { select(); },
+         }) {
+      EXPECT_EQ(PanicText([wait] { synctest::Run(wait); }),
+                "deadlock: all goroutines in bubble are blocked");
+    }
+  });
+}
+
+struct ThrowsWhenCopied {
+  ThrowsWhenCopied() = default;
+  ThrowsWhenCopied(const ThrowsWhenCopied&) { throw 5; }
+  void operator()() const {}
+};
+
+TEST_P(SynctestTest, AFunctionThatCannotBeCopiedLeavesNoBubble) {
+  Run([] {
+    const ThrowsWhenCopied f;
+    EXPECT_THROW(synctest::Run(f), int);
+    synctest::Run([] { time::Sleep(1h); });  // it is not nested
+  });
+}
+
 TEST_P(SynctestTest, SleepForEverIsADeadlock) {
   Run([] {
     EXPECT_EQ(PanicText([] {

@@ -191,6 +191,12 @@ TEST_F(CgroupFilesTest, Version1WinsOverVersion2) {
   EXPECT_DOUBLE_EQ(Cpus(), 3.5);
 }
 
+TEST_F(CgroupFilesTest, AQuotaWithoutItsPeriodIsNoLimit) {
+  Process("3:cpu,cpuacct:/one\n", kV1Mount);
+  Write("/sys/fs/cgroup/cpu,cpuacct/one/cpu.cfs_quota_us", "350000\n");
+  EXPECT_EQ(Cpus(), 0);
+}
+
 TEST_F(CgroupFilesTest, LimitIsReadAgain) {
   Process("0::/app\n", kV2Mount);
   Write("/sys/fs/cgroup/app/cpu.max", "300000 100000\n");

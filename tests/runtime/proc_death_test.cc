@@ -9,6 +9,7 @@
 
 #include "gump/go.h"
 #include "gump/internal/linkname.h"
+#include "runtime/panic.h"
 #include "runtime/proc.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -348,6 +349,18 @@ TEST(CheckdeadDeathTest, NobodyWhoRunsIsDead) {
       "^runtime: checkdead: no thread runs, yet [0-9]+ goroutines are "
       "runnable, 0 of them without a stack; busy goroutine: 1\n"
       "fatal error: checkdead: runnable g\n");
+}
+
+// The stack of the scheduler, and of the goroutine that led to it.
+TEST(FatalDeathTest, OnG0ShowsTheGoroutineToo) {
+  Dies(
+      [] {
+        testing::RunWith(1, [] {
+          (void)acquirem();
+          gumpMcall([](G*) -> G* { fatalthrow("on g0"); });
+        });
+      },
+      "^fatal error: on g0\n(.*\n)*runtime stack:\n(.*\n)*goroutine 1 ");
 }
 
 }  // namespace

@@ -319,6 +319,7 @@ TEST_F(StackTest, StrictRetriesWhenGuardsCanBeHadAgain) {
   EXPECT_FALSE(rt::stackalloc(nullptr, &g, 30 << 20));
   EXPECT_NE(std::string(rt::stackLastError()).find("vm.max_map_count"),
             std::string::npos);
+  EXPECT_FALSE(rt::stackalloc(nullptr, &g, kSize)) << "not yet";
   rt::stackinit();
   ASSERT_TRUE(rt::stackalloc(nullptr, &g, kSize));
   EXPECT_FALSE(g.unguarded);

@@ -179,6 +179,14 @@ TEST(PrintFramesTest, HidesTheRuntimeBelowLevelTwo) {
   EXPECT_EQ(Count(Text(f, 2), "gump::rt::WalkFromHere"), 3u);
 }
 
+TEST(PrintFramesTest, SaysWhereNoFileIs) {
+  Frames f;
+  f.clear();
+  f.add(0x10);
+  f.finish();
+  EXPECT_NE(Text(f).find("\n\t? +0x10\n"), std::string::npos) << Text(f);
+}
+
 TEST(PrintFramesTest, StartsWhereItIsTold) {
   EXPECT_EQ(Count(Text(Recursion(10), 2, 4), "(...)\n"), 6u);
   EXPECT_EQ(Count(Text(Recursion(500), 2, 4), "...396 frames elided..."), 1u);
