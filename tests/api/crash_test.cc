@@ -385,6 +385,22 @@ TEST_F(CrashDeathTest, HandlerInstalledBeforeGetsOtherFaults) {
       ::testing::ExitedWithCode(7), "^$");
 }
 
+TEST_F(CrashDeathTest, HandlerInstalledBeforeMayBeForOnce) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizer reports faults itself";
+  EXPECT_EXIT(
+      {
+        struct sigaction mine = {};
+        mine.sa_handler = [](int) { (void)!write(STDERR_FILENO, "once\n", 5); };
+        mine.sa_flags = static_cast<int>(SA_RESETHAND);
+        sigaction(SIGSEGV, &mine, nullptr);
+        RunWith({}, [] {
+          raise(SIGSEGV);
+          raise(SIGSEGV);
+        });
+      },
+      ::testing::KilledBySignal(SIGSEGV), "^once\n$");
+}
+
 TEST_F(CrashDeathTest, HandlerInstalledBeforeDoesNotGetOverflows) {
   if (kTsan) GTEST_SKIP() << "the guard may be met inside its entry hook";
   EXPECT_EXIT(

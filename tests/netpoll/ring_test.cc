@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <barrier>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -171,7 +172,7 @@ TEST_P(RingTest, DirectReads) {
         std::fill_n(block.get(), kBlock, static_cast<char>(i));
         const int64_t at = int64_t{i} * int64_t{kBlock};
         EXPECT_EQ(ringWrite(f.fd(), block.get(), kBlock, at), kBlock);
-        std::fill_n(block.get(), kBlock, char{-1});
+        std::fill_n(block.get(), kBlock, '\xff');
         EXPECT_EQ(ringRead(f.fd(), block.get(), kBlock, at), kBlock);
         EXPECT_EQ(block.get()[0], static_cast<char>(i));
         EXPECT_EQ(block.get()[kBlock - 1], static_cast<char>(i));
@@ -210,6 +211,19 @@ TEST_P(RingTest, FilesKeepTheirPosition) {
         EXPECT_EQ(f.Seek(0, SEEK_CUR).value_or(-1), (i + 1) * int64_t{kBlock});
       }
       EXPECT_EQ(f.Read(absl::MakeSpan(block.get(), kBlock)).value_or(1), 0u);
+
+      // And those that are told where do not move it.
+      constexpr int64_t kThird = 3 * int64_t{kBlock};
+      std::fill_n(block.get(), kBlock, 'x');
+      EXPECT_EQ(f.WriteAt({block.get(), kBlock}, kThird).value_or(0), kBlock);
+      EXPECT_TRUE(f.Sync().ok());
+      ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);  // reads have to wait
+      for (int64_t at : {kThird, int64_t{0}}) {
+        EXPECT_EQ(f.ReadAt(absl::MakeSpan(block.get(), kBlock), at).value_or(0),
+                  kBlock);
+        EXPECT_EQ(block.get()[0], at == 0 ? '\0' : 'x');
+      }
+      EXPECT_EQ(f.Seek(0, SEEK_CUR).value_or(-1), 16 * int64_t{kBlock});
     });
   }
 }
@@ -374,6 +388,24 @@ int Workers() {
 // There are few workers, and a mount that hangs would take them all. So where
 // the kernel would use one for every call, as it does in a tmpfs, the call is
 // an ordinary one.
+TEST(RingDeathTest, ManyThreadsMayStartIt) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        std::barrier all(8);
+        std::vector<std::jthread> threads;
+        for (int i = 0; i < 8; i++) {
+          threads.emplace_back([&] {
+            all.arrive_and_wait();
+            (void)ringStart();
+          });
+        }
+        threads.clear();
+        std::_Exit(0);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
 TEST(RingDeathTest, WhatOnlyWorkersCanDoIsNotLeftToTheRing) {
   EXPECT_EXIT(gump::Run([] {
                 std::string name = "/dev/shm/ring_worker_XXXXXX";

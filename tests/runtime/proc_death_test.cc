@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <vector>
 
@@ -349,6 +350,18 @@ TEST(CheckdeadDeathTest, NobodyWhoRunsIsDead) {
       "^runtime: checkdead: no thread runs, yet [0-9]+ goroutines are "
       "runnable, 0 of them without a stack; busy goroutine: 1\n"
       "fatal error: checkdead: runnable g\n");
+}
+
+TEST(FatalDeathTest, TracesThoughItHoldsTheLock) {
+  Dies(
+      [] {
+        setenv("GODEBUG", "schedtrace=1000000", 1);
+        testing::RunWith(1, [] {
+          LockScope l(&sched.lock);
+          fatal("locked");
+        });
+      },
+      "fatal error: locked\nSCHED [0-9]+ms: ");
 }
 
 // The stack of the scheduler, and of the goroutine that led to it.
