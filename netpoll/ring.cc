@@ -454,6 +454,7 @@ void Ring::run() {
     printf("runtime: io_uring_register failed with %d\n", errno);
     fatalthrow("runtime: io_uring failed");
   }
+  becomeSystemThread();
   declineSignals();     // liburing's calls are its own
   (void)shortSlices();  // goroutines wait for what it has
   for (;;) {
@@ -489,14 +490,8 @@ int ringStart() {
     state.store(err, release);  // and `ring` is complete
   }
   if (err != 0) return err;
-  int64_t id;
-  {
-    LockScope l(&sched.lock);
-    id = mReserveID();
-    sched.nmsys++;
-  }
   // What is submitted before it runs it finds.
-  newm([] { ring.run(); }, nullptr, id);
+  newm([] { ring.run(); }, nullptr, -1);
   return 0;
 }
 

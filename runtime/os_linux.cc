@@ -12,6 +12,7 @@
 // which may be interposed.
 #include "runtime/os_linux.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
@@ -25,10 +26,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
+#include <cstring>
 
 #include "runtime/base.h"
 #include "runtime/lock_futex.h"
 #include "runtime/panic.h"
+#include "runtime/print.h"
 #include "runtime/proc.h"
 #include "runtime/sanitizer.h"
 
@@ -150,6 +154,50 @@ int64_t readFile(const char* path, char* buf, size_t n) {
       rawSyscall(SYS_read, fd, asArg(buf), static_cast<long>(n), 0, 0, 0);
   rawSyscall(SYS_close, fd, 0, 0, 0, 0, 0);
   return got < 0 ? -1 : got;
+}
+
+namespace {
+
+// isIoWorker reads the flags of a thread, by its name in /proc/self/task. One
+// that has ended has none.
+bool isIoWorker(const char* name) {
+  constexpr uint64_t kPfIoWorker = 0x10;  // PF_IO_WORKER
+  char path[64];
+  Writer w{.buf = path, .cap = sizeof(path) - 1, .fd = kNoFd};
+  print(&w, "/proc/self/task/%s/stat", name);
+  path[w.len] = '\0';
+  char text[512];
+  const int64_t n = readFile(path, text, sizeof(text) - 1);
+  if (n <= 0) return false;
+  text[n] = '\0';
+  // "pid (comm) state ppid pgrp session tty tpgid flags"; comm may be anything.
+  const char* at = strrchr(text, ')');
+  for (int field = 0; at != nullptr && field < 7; field++) {
+    at = strchr(at + 1, ' ');
+  }
+  return at != nullptr && (strtoull(at, nullptr, 10) & kPfIoWorker) != 0;
+}
+
+}  // namespace
+
+size_t ioWorkers(int32_t* tids, size_t n) {
+  const long dir = rawSyscall(SYS_openat, AT_FDCWD, asArg("/proc/self/task"),
+                              O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, 0, 0);
+  if (dir < 0) return 0;
+  size_t found = 0;
+  alignas(dirent64) char buf[2048];
+  long got;
+  while ((got = rawSyscall(SYS_getdents64, dir, asArg(buf), sizeof(buf), 0, 0,
+                           0)) > 0) {
+    const dirent64* e;
+    for (long at = 0; at < got && found < n; at += e->d_reclen) {
+      e = reinterpret_cast<const dirent64*>(buf + at);
+      if (e->d_name[0] == '.' || !isIoWorker(e->d_name)) continue;
+      tids[found++] = static_cast<int32_t>(strtol(e->d_name, nullptr, 10));
+    }
+  }
+  rawSyscall(SYS_close, dir, 0, 0, 0, 0, 0);
+  return found;
 }
 
 // The answer is not looked at: EAGAIN, EINTR and ETIMEDOUT mean "look at the

@@ -359,6 +359,13 @@ void threadsinit();
 // not in midle, and calls checkdead if it grew.
 // On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
 void incidlelocked(int32_t v);
+// becomeSystemThread is the first thing that sysmon, the template thread and
+// the ring's do: from then on checkdead does not count them as ones who may
+// wake others. Nobody may do it for them: while a thread is on order it is
+// subtracted from those that the process has, in which it is not, and a thread
+// that we do not know would be taken for it.
+// On: the thread of a new M.  P: none.  Locks: takes sched.lock.  Parks: no.
+void becomeSystemThread();
 // AwakeScope makes checkdead count a thread that it does not count otherwise,
 // sysmon's or the ring's, as one who may still wake others: for while a P or a
 // goroutine is on its way from there to an M. Every M may look idle then. At

@@ -1,6 +1,10 @@
 // The deadlock detector, and the scheduler's trace.
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
 #include "runtime/netpoll.h"
 #include "runtime/os_linux.h"
 #include "runtime/panic.h"
@@ -93,15 +97,37 @@ int64_t running() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   return mcount() - sched.nmidle - sched.nmidlelocked - sched.nmsys;
 }
 
-// strangers is how many threads of the process are neither ours nor known to
-// us: a plain thread is noticed only when it first uses the runtime, and until
-// then a goroutine may rightly wait for it.
-int64_t strangers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+// threadCount is how many threads the process has; 0: not to be known.
+int64_t threadCount() {
   struct stat st;
   if (stat("/proc/self/task", &st) != 0) return 0;
   // A directory's links: itself, its name, and one for each subdirectory.
-  const int64_t threads = static_cast<int64_t>(st.st_nlink) - 2;
-  return threads - kSanitizerThreads - mcount();
+  return static_cast<int64_t>(st.st_nlink) - 2;
+}
+
+// strangers is how many threads of the process are neither ours nor known to
+// us: a plain thread is noticed only when it first uses the runtime, and until
+// then a goroutine may rightly wait for it. The workers that the kernel makes
+// for an io_uring wake nobody: who waits for what they do waits for a
+// completion, which some thread has to take.
+//
+// Threads come and go meanwhile, and whoever goes unseen must be no stranger.
+// So it is the workers that are looked for among the counted, not the others:
+// one that is listed before the count and after it was there when it was made,
+// and one that is missed makes us wait.
+int64_t strangers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  const int64_t ours = mcount() + kSanitizerThreads;
+  if (threadCount() <= ours) return 0;
+  constexpr size_t kMost = 64;
+  int32_t before[kMost];
+  int32_t after[kMost];
+  const size_t n = ioWorkers(before, kMost);
+  const int64_t threads = threadCount();
+  const int32_t* const end = after + (n == 0 ? 0 : ioWorkers(after, kMost));
+  const auto stayed = std::count_if(before, before + n, [&](int32_t tid) {
+    return std::find(static_cast<const int32_t*>(after), end, tid) != end;
+  });
+  return threads - ours - stayed;
 }
 
 // claimReport makes this thread the one that reports: whoever takes the lock

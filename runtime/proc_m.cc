@@ -113,6 +113,7 @@ void m0Stop() {
 void spinningStart() { getg()->m->spinning = true; }
 
 [[noreturn]] void templateThread() {
+  becomeSystemThread();
   for (;;) {
     M* list;
     {
@@ -342,7 +343,6 @@ void startTemplateThread() {
   {
     LockScope l(&sched.lock);
     id = mReserveID();
-    sched.nmsys++;
   }
   mcommoninit(&templateM, id);
   {
@@ -632,6 +632,12 @@ void incidlelocked(int32_t v) {
   LockScope l(&sched.lock);
   sched.nmidlelocked += v;
   if (v > 0) checkdead();
+}
+
+void becomeSystemThread() {
+  LockScope l(&sched.lock);
+  sched.nmsys++;
+  checkdead();
 }
 
 void stoplockedm() {

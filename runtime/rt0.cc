@@ -27,14 +27,6 @@ namespace {
 pthread_once_t initOnce = PTHREAD_ONCE_INIT;
 Atomic<bool> initialised;
 
-void startSysmon() {
-  {
-    LockScope l(&sched.lock);
-    sched.nmsys++;
-  }
-  newm(sysmon, nullptr, -1);
-}
-
 // doSchedinit runs once, on a thread of the user's, before any thread of ours.
 void doSchedinit() {
   parsedebugvars();
@@ -66,7 +58,7 @@ void doSchedinit() {
   }
   initsig();
   startTemplateThread();
-  startSysmon();
+  newm(sysmon, nullptr, -1);
   setg(self);
   initialised.store(true, release);
 }

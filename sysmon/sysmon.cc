@@ -352,6 +352,7 @@ class Pace {
 }  // namespace
 
 void sysmon() {
+  becomeSystemThread();
   (void)shortSlices();
   const bool tracing = debug.schedtrace > 0;
   Every trace(debug.schedtrace * kNsPerMs);

@@ -448,6 +448,29 @@ TEST_F(ForeignDeathTest, ThreadThatLivesMayStillWakeThem) {
               ::testing::ExitedWithCode(7), "^$");
 }
 
+// Whoever lists the threads of a process while some of them end may miss
+// others, and must not take them for none.
+TEST_F(ForeignDeathTest, ThreadsThatEndHideNoneThatLives) {
+  EXPECT_EXIT(gump::Run([] {
+                auto c = make_chan<int>();
+                // It uses nothing of the library, so nobody knows of it. With
+                // each of the others that ends, all goroutines seem to be dead.
+                std::thread t([c] {
+                  for (int i = 0; i < 300; i++) {
+                    std::thread a(Talk);
+                    std::thread b(Talk);
+                    a.join();
+                    b.join();
+                  }
+                  std::thread([c] { c.Send(7); }).join();
+                });
+                const int code = *c.Recv();
+                blocking([&t] { t.join(); });
+                std::exit(code);
+              }),
+              ::testing::ExitedWithCode(7), "^$");
+}
+
 // It waits as well, but has not ended: something may come from outside.
 TEST_F(ForeignDeathTest, ThreadThatIsParkedCountsAsOneThatLives) {
   EXPECT_EXIT(gump::Run([] {

@@ -385,9 +385,33 @@ int Workers() {
   return workers;
 }
 
-// There are few workers, and a mount that hangs would take them all. So where
-// the kernel would use one for every call, as it does in a tmpfs, the call is
-// an ordinary one.
+// A direct write to a tmpfs is one that the kernel hands to a worker, which
+// stays.
+TEST(RingDeathTest, ADeadlockBesideTheKernelsWorkersIsReported) {
+  EXPECT_EXIT(
+      gump::Run([] {
+        std::string name = "/dev/shm/ring_worker_XXXXXX";
+        const File f(::mkostemp(name.data(), O_DIRECT | O_CLOEXEC));
+        ::unlink(name.c_str());
+        // There is no O_DIRECT before 6.6, or no ring.
+        if (f.fd() >= 0 && ringStart() == 0) {
+          const std::unique_ptr<char, decltype(&std::free)> block(
+              static_cast<char*>(std::aligned_alloc(kBlock, kBlock)),
+              &std::free);
+          std::fill_n(block.get(), kBlock, 'x');
+          constexpr auto kSize = static_cast<int64_t>(kBlock);
+          for (int64_t i = 0; i < 16; i++) {
+            if (ringWrite(f.fd(), block.get(), kBlock, i * kSize) != kSize) {
+              std::_Exit(1);
+            }
+          }
+          if (Workers() == 0) std::_Exit(3);
+        }
+        make_chan<void>().Recv();
+      }),
+      ::testing::ExitedWithCode(2), "all goroutines are asleep - deadlock!");
+}
+
 TEST(RingDeathTest, ManyThreadsMayStartIt) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
@@ -406,6 +430,9 @@ TEST(RingDeathTest, ManyThreadsMayStartIt) {
       ::testing::ExitedWithCode(0), "");
 }
 
+// There are few workers, and a mount that hangs would take them all. So where
+// the kernel would use one for every call, as it does in a tmpfs, the call is
+// an ordinary one.
 TEST(RingDeathTest, WhatOnlyWorkersCanDoIsNotLeftToTheRing) {
   EXPECT_EXIT(gump::Run([] {
                 std::string name = "/dev/shm/ring_worker_XXXXXX";
