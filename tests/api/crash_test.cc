@@ -129,6 +129,8 @@ class CrashDeathTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
+    // Who runs us in the background may have it ignored, and so it would stay.
+    ::signal(SIGQUIT, SIG_DFL);
   }
 
   // RunWith sets variables of the environment, which the runtime reads when it
