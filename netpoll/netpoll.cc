@@ -12,11 +12,16 @@
 // has raised the flag before, so startBackend's own wake stands for it.
 #include "runtime/netpoll.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdint>
 
 #include "netpoll/backend.h"
+#include "netpoll/lead.h"
 #include "netpoll/polldesc.h"
 #include "netpoll/ring.h"
+#include "runtime/atomic.h"
+#include "runtime/base.h"
 #include "runtime/mem.h"
 #include "runtime/os_linux.h"
 #include "runtime/panic.h"
@@ -33,6 +38,45 @@ Atomic<uint32_t> wakeSig;  // 1: break; the futex word
 Atomic<const NetpollBackend*> backend;
 // Goroutines (and plain threads) that wait for a descriptor, or for the ring.
 Atomic<int32_t> netpollWaiters;
+
+// PunctualSleep is one sleep of the M that polls. The kernel is asked to end it
+// sooner than due (lead.h), and what is left is waited for awake. That wait is
+// short, so nobody looks at the network meanwhile.
+class PunctualSleep {
+ public:
+  // For `delay` ns; negative: for ever.
+  explicit PunctualSleep(int64_t delay) : delay_(delay) {
+    // The model's clock goes on only while everybody sleeps.
+    if (delay <= 0 || kModelBuild) return;
+    ahead_ = lead.of(delay);
+    asked_ = nanotime() + delay - ahead_;
+  }
+
+  // What to ask the kernel for.
+  int64_t delay() const { return delay_ - ahead_; }
+
+  // waitForTheRest follows a sleep that nobody has ended. It waits until the
+  // sleep is over or `word` is set.
+  void waitForTheRest(const Atomic<uint32_t>& word) const {
+    if (asked_ == 0) return;
+    int64_t now = nanotime();
+    if (now < asked_) return;  // a signal
+    lead.learn(now - asked_);
+    // Relaxed: whoever has to know takes it afterwards.
+    while (now < asked_ + ahead_ && word.load(relaxed) == 0) {
+      procyield(10);
+      now = nanotime();
+    }
+  }
+
+ private:
+  static Lead lead;
+
+  int64_t delay_;
+  int64_t ahead_ = 0;
+  int64_t asked_ = 0;  // when the kernel is to end it; 0: not to be known
+};
+constinit Lead PunctualSleep::lead;
 
 struct PollCache {
   // Guards the list. Forbidden while holding it: everything but kMem.
@@ -407,15 +451,22 @@ NetpollResult netpoll(int64_t delay) {
   }
   if (delay > kMaxDelay) delay = kMaxDelay;
   if (delay > 0) preciseSleeps(getg()->m);
+  const PunctualSleep sleep(delay);
   if (b != nullptr) {
     // seq_cst: a breaker that finds the flag up wants this poll to end, and it
     // does.
-    if (b->poll(delay, &r)) wakeSig.store(0, seq_cst);
+    if (b->poll(sleep.delay(), &r)) {
+      wakeSig.store(0, seq_cst);
+    } else if (r.toRun.empty()) {
+      sleep.waitForTheRest(wakeSig);
+    }
     return r;
   }
   // Acquire: pairs with netpollBreak; what the breaker did before is seen.
   if (wakeSig.xchg(0, acquire) == 0) {
-    futexsleep(&wakeSig, 0, delay);
+    futexsleep(&wakeSig, 0, sleep.delay());
+    // Relaxed: it is taken in the next line.
+    if (wakeSig.load(relaxed) == 0) sleep.waitForTheRest(wakeSig);
     wakeSig.xchg(0, acquire);  // as above
   }
   return r;
