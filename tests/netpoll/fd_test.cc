@@ -120,7 +120,7 @@ TEST_P(FDTest, PipesAreReadAndWritten) {
 
 TEST_P(FDTest, BothDirectionsAtOnce) {
   Run([] {
-    constexpr size_t kTotal = size_t{rt::kSanitizerBuild ? 2 : 64} << 20;
+    constexpr size_t kTotal = size_t{rt::kSanitizerBuild ? 2 : 16} << 20;
     for (const Over over : kStreams) {
       Pair p(over);
       sync::WaitGroup wg;

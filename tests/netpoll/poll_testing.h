@@ -22,7 +22,7 @@
 #include <utility>
 
 #include "gtest/gtest.h"
-#include "gump/go.h"
+#include "gump/sync.h"
 #include "netpoll/polldesc.h"
 #include "netpoll/ring.h"
 #include "runtime/os_linux.h"
@@ -146,24 +146,24 @@ inline bool EventuallyAsleep(const Polled& p, rt::PollMode mode) {
 class Waiter {
  public:
   Waiter(const Polled& p, rt::PollMode mode) {
-    go([this, &p, mode] {
+    wg_.Go([this, &p, mode] {
       result_ = p.Wait(mode);
       done_.store(true);
     });
   }
-  ~Waiter() {
-    EXPECT_TRUE(Eventually([&] { return done_.load(); }));
-  }
+  ~Waiter() { wg_.Wait(); }
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
   bool done() const { return done_; }
-  // Result waits until pollWait has returned.
-  int Result() const {
-    EXPECT_TRUE(Eventually([&] { return done_.load(); }));
+  // Result waits until pollWait has returned. (It parks: where somebody yields
+  // for ever, nobody polls but sysmon.)
+  int Result() {
+    wg_.Wait();
     return result_;
   }
 
  private:
+  sync::WaitGroup wg_;
   int result_ = 1;
   std::atomic<bool> done_ = false;
 };
