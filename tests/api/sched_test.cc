@@ -18,6 +18,7 @@
 #include "gump/runtime.h"
 #include "gump/sync.h"
 #include "runtime/proc.h"
+#include "runtime/sanitizer.h"
 #include "tests/testing/panic_text.h"
 #include "tests/testing/parked.h"
 #include "tests/testing/stress.h"
@@ -205,7 +206,7 @@ TEST_P(SchedTest, GomaxprocsChangesUnderLoad) {
 TEST_P(SchedTest, WorldStopsUnderLoad) {
   Run([] {
     Load load;
-    for (int i = 0; i < 40; i++) {
+    for (int i = 0; i < (rt::kSanitizerBuild ? 10 : 40); i++) {
       const std::string all = runtime::Stack(true);
       EXPECT_EQ(all.find("goroutine 1 [running]:\n"), 0u);
       runtime::Gosched();
@@ -279,7 +280,7 @@ TEST_P(SchedTest, LeftoversGoOnInTheNextRun) {
 }
 
 TEST_P(SchedTest, ManyRuns) {
-  for (int i = 0; i < 300; i++) {
+  for (int i = 0; i < (rt::kSanitizerBuild ? 100 : 300); i++) {
     Run([i] {
       EXPECT_EQ(runtime::Goid(), 1u);
       auto c = make_chan<int>();

@@ -144,7 +144,8 @@ class Endurance {
 
   void WorkAlone(uint64_t kind) {
     while (!Over()) {
-      for (uint64_t seed = 0; seed < CheckedResults::kSeeds; seed++) {
+      for (uint64_t seed = 0; seed < CheckedResults::kSeeds && !Over();
+           seed++) {
         const uint64_t job = kind * CheckedResults::kSeeds + seed;
         uint64_t value = CheckedResults::Step(job);
         for (int i = 0; i < 4; i++) {
