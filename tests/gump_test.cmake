@@ -8,6 +8,7 @@ if(GUMP_SANITIZE)
 endif()
 
 set(gump_test_timeout 120)
+set(gump_test_first 100)  # the COST of long ones: nobody should have to wait for them at the end
 set(gump_test_env GTEST_DEATH_TEST_STYLE=threadsafe GTEST_BRIEF=1)
 if(GUMP_SANITIZE)
   math(EXPR gump_test_timeout "5 * ${gump_test_timeout}")
@@ -18,13 +19,13 @@ if(GUMP_SANITIZE)
     TSAN_OPTIONS=second_deadlock_stack=1:die_after_fork=0:exitcode=66:atexit_sleep_ms=20)
 endif()
 
-# What tests have precompiled. In release it is only what each includes anyhow, so a forgotten include still fails; the
-# sanitizers' builds have all that is costly. None of it is ours: a change here does not compile every test anew.
+# What tests have precompiled. In release it is only what each includes anyhow, so a forgotten include still fails, and a
+# change of ours does not compile every test anew; the sanitizers' builds have all that is costly.
 set(gump_test_headers <gtest/gtest.h>)
 if(GUMP_SANITIZE)
-  list(APPEND gump_test_headers <absl/container/flat_hash_map.h> <absl/functional/any_invocable.h> <absl/status/statusor.h>
-    <absl/strings/str_cat.h> <absl/time/time.h> <absl/types/span.h> <algorithm> <atomic> <chrono> <functional> <memory>
-    <mutex> <optional> <random> <string> <thread> <tuple> <vector>)
+  list(APPEND gump_test_headers <gump/gump.h> <absl/container/flat_hash_map.h> <absl/functional/any_invocable.h>
+    <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/time/time.h> <absl/types/span.h> <algorithm> <atomic> <chrono>
+    <functional> <memory> <mutex> <optional> <random> <string> <thread> <tuple> <vector>)
 endif()
 
 # lld links a sanitizer's build in half the time.
@@ -235,6 +236,7 @@ function(gump_lint_tests)
   # Each public header compiles when it is the only one included.
   add_test(NAME lint/headers COMMAND ${CMAKE_COMMAND} --build ${PROJECT_BINARY_DIR} --target all_verify_interface_header_sets)
   set_tests_properties(lint/includes lint/sources lint/examples lint/format lint/tidy lint/headers PROPERTIES LABELS lint TIMEOUT 600)
+  set_tests_properties(lint/tidy lint/headers PROPERTIES COST ${gump_test_first})
 endfunction()
 
 # gump_install_tests(): a stranger's project finds the installed package, as an archive and as a shared library. The archive
@@ -246,7 +248,7 @@ function(gump_install_tests)
   foreach(kind IN ITEMS static shared)
     add_test(NAME install/${kind} COMMAND ${CMAKE_CURRENT_LIST_DIR}/install/run.sh
       ${kind} ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${PROJECT_BINARY_DIR}/install_test/${kind} ${CMAKE_CXX_COMPILER})
-    set_tests_properties(install/${kind} PROPERTIES LABELS install TIMEOUT 600)
+    set_tests_properties(install/${kind} PROPERTIES LABELS install TIMEOUT 600 COST ${gump_test_first})
   endforeach()
 endfunction()
 
@@ -259,7 +261,7 @@ function(gump_lto_tests)
   foreach(kind IN ITEMS full thin)
     add_test(NAME lto/${kind} COMMAND ${CMAKE_CURRENT_LIST_DIR}/lto/run.sh
       ${kind} ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/lto_test/${kind})
-    set_tests_properties(lto/${kind} PROPERTIES LABELS lto TIMEOUT 600 SKIP_RETURN_CODE 77)
+    set_tests_properties(lto/${kind} PROPERTIES LABELS lto TIMEOUT 600 SKIP_RETURN_CODE 77 COST ${gump_test_first})
   endforeach()
 endfunction()
 
