@@ -10,10 +10,10 @@
 namespace gump::rt {
 
 // Lead knows how late the kernel ends sleeps: by what it takes to bring an idle
-// processor back, 5 µs on a bare machine, 50 on a virtual one. It follows a low
-// quantile, since it falls faster than it rises: who is woken too soon has to
-// stay awake for the rest. (KVM does so for its guests' timers:
-// lapic_timer_advance_ns.)
+// processor back, 5 µs on a bare machine, 50 on a virtual one. It stays among
+// the lower half of what it has seen, since it falls faster than it rises: who
+// is woken too soon has to stay awake for the rest. (KVM does so for its
+// guests' timers: lapic_timer_advance_ns.)
 //
 // One thread at a time learns; all times are ns.
 class Lead {
@@ -29,7 +29,9 @@ class Lead {
   }
 
   // learn takes account of a sleep that has ended so much after what was asked
-  // for.
+  // for. Short ones are less late, for the processor has hardly been idle; they
+  // count as well, or those that are a little shorter than the lead would come
+  // late for ever.
   void learn(int64_t late) {
     const int64_t lead = lead_.load(relaxed);  // as in of
     // Of a processor that was taken away for long, not much.

@@ -62,7 +62,7 @@ class PunctualSleep {
     int64_t now = nanotime();
     if (now < asked_) return;  // a signal
     lead.learn(now - asked_);
-    // Relaxed: whoever has to know takes it afterwards.
+    // Relaxed: it is taken afterwards, by the next poll if there is a back end.
     while (now < asked_ + ahead_ && word.load(relaxed) == 0) {
       procyield(10);
       now = nanotime();

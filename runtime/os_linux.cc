@@ -158,10 +158,9 @@ int64_t readFile(const char* path, char* buf, size_t n) {
 
 namespace {
 
-// isIoWorker reads the flags of a thread, by its name in /proc/self/task. One
-// that has ended has none.
-bool isIoWorker(const char* name) {
-  constexpr uint64_t kPfIoWorker = 0x10;  // PF_IO_WORKER
+// runsNoCode reads the state of a thread, by its name in /proc/self/task. Of
+// one that has ended since it is false.
+bool runsNoCode(const char* name) {
   char path[64];
   Writer w{.buf = path, .cap = sizeof(path) - 1, .fd = kNoFd};
   print(&w, "/proc/self/task/%s/stat", name);
@@ -171,16 +170,23 @@ bool isIoWorker(const char* name) {
   if (n <= 0) return false;
   text[n] = '\0';
   // "pid (comm) state ppid pgrp session tty tpgid flags"; comm may be anything.
+  const char* comm = strchr(text, '(');
   const char* at = strrchr(text, ')');
+  if (comm == nullptr || at == nullptr) return false;
+  if (strncmp(at, ") Z", 3) == 0) return true;
   for (int field = 0; at != nullptr && field < 7; field++) {
     at = strchr(at + 1, ' ');
   }
-  return at != nullptr && (strtoull(at, nullptr, 10) & kPfIoWorker) != 0;
+  // Before there were such workers, the flag said that the thread runs a
+  // virtual processor. The name alone anybody may have.
+  constexpr uint64_t kPfIoWorker = 0x10;  // PF_IO_WORKER
+  return at != nullptr && (strtoull(at, nullptr, 10) & kPfIoWorker) != 0 &&
+         strncmp(comm, "(iou-", 5) == 0;
 }
 
 }  // namespace
 
-size_t ioWorkers(int32_t* tids, size_t n) {
+size_t idleThreads(int32_t* tids, size_t n) {
   const long dir = rawSyscall(SYS_openat, AT_FDCWD, asArg("/proc/self/task"),
                               O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, 0, 0);
   if (dir < 0) return 0;
@@ -192,7 +198,7 @@ size_t ioWorkers(int32_t* tids, size_t n) {
     const dirent64* e;
     for (long at = 0; at < got && found < n; at += e->d_reclen) {
       e = reinterpret_cast<const dirent64*>(buf + at);
-      if (e->d_name[0] == '.' || !isIoWorker(e->d_name)) continue;
+      if (e->d_name[0] == '.' || !runsNoCode(e->d_name)) continue;
       tids[found++] = static_cast<int32_t>(strtol(e->d_name, nullptr, 10));
     }
   }

@@ -27,11 +27,12 @@ void tgkill(int32_t tid, int sig);
 // returns how many, or -1.
 int64_t readFile(const char* path, char* buf, size_t n);
 
-// ioWorkers lists threads of the process that are the kernel's: it made them
-// for an io_uring, and they never run code of the program. It returns how many
-// it wrote to tids, at most n. Not all, perhaps: the kernel ends the listing
-// early if it has come to a thread that ends at that moment.
-size_t ioWorkers(int32_t* tids, size_t n);
+// idleThreads lists threads of the process that run none of its code any more:
+// those that the kernel made for an io_uring, and the first one if it has ended
+// before the others. It returns how many it wrote to tids, at most n. Not all,
+// perhaps: the kernel ends the listing early if it has come to a thread that
+// ends at that moment.
+size_t idleThreads(int32_t* tids, size_t n);
 
 // futexsleep sleeps while *addr == val, at most ns (negative: for ever). May
 // wake spuriously.

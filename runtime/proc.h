@@ -540,9 +540,10 @@ enum class ThreadState : uint8_t { kRunning, kAsleep, kUnknown };
 
 // ---- proc_dead.cc -----------------------------------------------------------
 
-// checkdead ends the process if nobody is left who could wake anybody.
+// checkdead ends the process if nobody is left who could wake anybody. `again`:
+// it had to wait for threads that it does not know, so it looks closer.
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
-void checkdead();
+void checkdead(bool again = false);
 // checkIdleLists throws unless the lists of idle Ps and Ms are as their counts
 // and the Ps' statuses say, with everybody on them once.
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.

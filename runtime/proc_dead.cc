@@ -105,29 +105,31 @@ int64_t threadCount() {
   return static_cast<int64_t>(st.st_nlink) - 2;
 }
 
-// strangers is how many threads of the process are neither ours nor known to
-// us: a plain thread is noticed only when it first uses the runtime, and until
-// then a goroutine may rightly wait for it. The workers that the kernel makes
-// for an io_uring wake nobody: who waits for what they do waits for a
-// completion, which some thread has to take.
+// strangers tells whether the process has threads that are neither ours nor
+// known to us: a plain thread is noticed only when it first uses the runtime,
+// and until then a goroutine may rightly wait for it. The workers that the
+// kernel makes for an io_uring wake nobody: who waits for what they do waits
+// for a completion, which some thread has to take. To find them costs a few
+// system calls for each thread, so only sysmon does, which asks `again`.
 //
 // Threads come and go meanwhile, and whoever goes unseen must be no stranger.
-// So it is the workers that are looked for among the counted, not the others:
-// one that is listed before the count and after it was there when it was made,
-// and one that is missed makes us wait.
-int64_t strangers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+// So it is the idle that are looked for among the counted, not the others: one
+// that is listed before the count and after it was there when it was made, and
+// one that is missed, or finds no room, makes us wait.
+bool strangers(bool again) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   const int64_t ours = mcount() + kSanitizerThreads;
-  if (threadCount() <= ours) return 0;
+  if (threadCount() <= ours) return false;
+  if (!again) return true;
   constexpr size_t kMost = 64;
   int32_t before[kMost];
   int32_t after[kMost];
-  const size_t n = ioWorkers(before, kMost);
+  const size_t n = idleThreads(before, kMost);
   const int64_t threads = threadCount();
-  const int32_t* const end = after + (n == 0 ? 0 : ioWorkers(after, kMost));
+  const int32_t* const end = after + (n == 0 ? 0 : idleThreads(after, kMost));
   const auto stayed = std::count_if(before, before + n, [&](int32_t tid) {
     return std::find(static_cast<const int32_t*>(after), end, tid) != end;
   });
-  return threads - ours - stayed;
+  return threads == 0 || threads - stayed > ours;
 }
 
 // claimReport makes this thread the one that reports: whoever takes the lock
@@ -276,7 +278,7 @@ bool pollsInVain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 // Silent while a plain thread that has used the runtime lives, since it may
 // come back and wake anybody (Go, with C threads); when no Run is in progress,
 // for the same reason; and when the process is ending anyway.
-void checkdead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+void checkdead(bool again) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   // Written under sched.lock.
   if (!sched.m0attached || sched.mainEnded.load(relaxed) || sched.nmextra > 0 ||
       sched.foundDead || isPanicking()) {
@@ -302,7 +304,7 @@ void checkdead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   }
   // Whoever sleeps until then is about to, or has just been woken.
   if (timersPending()) return;
-  if (strangers() > 0 || stackMayCome()) {
+  if (strangers(again) || stackMayCome()) {
     // One of them may be about to call us, or there is memory again. sysmon
     // looks again, ever more rarely.
     sched.deadSuspect.store(true, relaxed);  // read by sysmon under this lock

@@ -71,7 +71,7 @@ class DeadCheck {
     next_ = now + delay_;
     LockScope l(&sched.lock);
     sched.deadSuspect.store(false, relaxed);  // written under sched.lock
-    checkdead();
+    checkdead(/*again=*/true);
   }
 
  private:

@@ -4,6 +4,8 @@
 // that.
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -426,6 +428,19 @@ TEST_F(ForeignDeathTest, DeadlockIsReportedWhenTheLastThreadEnds) {
                 make_chan<int>().Recv();
               }),
               ::testing::ExitedWithCode(2), kDeadlock);
+}
+
+// The first thread stays in the process when it has ended, as a zombie.
+TEST_F(ForeignDeathTest, DeadlockIsReportedAfterTheFirstThreadEnded) {
+  if (rt::kSanitizerBuild) GTEST_SKIP() << "a sanitizer may use that thread";
+  EXPECT_EXIT(
+      {
+        std::thread([] {
+          gump::Run([] { make_chan<int>().Recv(); });
+        }).detach();
+        ::syscall(SYS_exit, 0);  // ends this thread alone, without unwinding
+      },
+      ::testing::ExitedWithCode(2), kDeadlock);
 }
 
 TEST_F(ForeignDeathTest, ThreadThatLivesMayStillWakeThem) {

@@ -65,6 +65,9 @@ TEST(LeadTest, ShorterSleepsAreNotMadeShorter) {
   Sleep(&lead, 200, 50'000, 0);
   EXPECT_EQ(lead.of(40'000), 0);
   EXPECT_GT(lead.of(60'000), 49'000);
+  // But they are not late for long, if they are late by less.
+  for (int i = 0; i < 20; i++) lead.learn(25'000);
+  EXPECT_GT(lead.of(40'000), 24'000);
 }
 
 }  // namespace

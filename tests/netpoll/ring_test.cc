@@ -405,7 +405,7 @@ TEST(RingDeathTest, ADeadlockBesideTheKernelsWorkersIsReported) {
               std::_Exit(1);
             }
           }
-          if (Workers() == 0) std::_Exit(3);
+          if (Workers() == 0) std::_Exit(3);  // it would prove nothing
         }
         make_chan<void>().Recv();
       }),
