@@ -38,13 +38,15 @@ Atomic<uint32_t> wakeSig;  // 1: break; the futex word
 Atomic<const NetpollBackend*> backend;
 // Goroutines (and plain threads) that wait for a descriptor, or for the ring.
 Atomic<int32_t> netpollWaiters;
+// Of the M that polls; sched.lastpoll hands it on.
+constinit Lead lead;
 
 // PunctualSleep is one sleep of the M that polls. The kernel is asked to end it
 // sooner than due (lead.h), and what is left is waited for awake. That wait is
-// short, so nobody looks at the network meanwhile.
+// short, Lead::kMost at most, so the network is not looked at meanwhile.
 class PunctualSleep {
  public:
-  // For `delay` ns; negative: for ever.
+  // For `delay` ns, not 0; negative: for ever.
   explicit PunctualSleep(int64_t delay) : delay_(delay) {
     // The model's clock goes on only while everybody sleeps.
     if (delay <= 0 || kModelBuild) return;
@@ -55,12 +57,12 @@ class PunctualSleep {
   // What to ask the kernel for.
   int64_t delay() const { return delay_ - ahead_; }
 
-  // waitForTheRest follows a sleep that nobody has ended. It waits until the
-  // sleep is over or `word` is set.
+  // waitForTheRest follows a sleep that no break has ended and that has made
+  // nobody runnable. It waits until it is time, or `word` is set.
   void waitForTheRest(const Atomic<uint32_t>& word) const {
     if (asked_ == 0) return;
     int64_t now = nanotime();
-    if (now < asked_) return;  // a signal
+    if (now < asked_) return;  // ended by a signal, or a stale event
     lead.learn(now - asked_);
     // Relaxed: it is taken afterwards, by the next poll if there is a back end.
     while (now < asked_ + ahead_ && word.load(relaxed) == 0) {
@@ -70,13 +72,10 @@ class PunctualSleep {
   }
 
  private:
-  static Lead lead;
-
   int64_t delay_;
   int64_t ahead_ = 0;
-  int64_t asked_ = 0;  // when the kernel is to end it; 0: not to be known
+  int64_t asked_ = 0;  // when the kernel is to end it; 0: never
 };
-constinit Lead PunctualSleep::lead;
 
 struct PollCache {
   // Guards the list. Forbidden while holding it: everything but kMem.

@@ -447,6 +447,7 @@ void Ring::inject() {
 }
 
 void Ring::run() {
+  becomeSystemThread();
   // From now on it is this thread's. (Debian's liburing declares a function for
   // that, and does not have it.)
   if (syscall(SYS_io_uring_register, ring_.ring_fd,
@@ -454,7 +455,6 @@ void Ring::run() {
     printf("runtime: io_uring_register failed with %d\n", errno);
     fatalthrow("runtime: io_uring failed");
   }
-  becomeSystemThread();
   declineSignals();     // liburing's calls are its own
   (void)shortSlices();  // goroutines wait for what it has
   for (;;) {

@@ -158,9 +158,10 @@ int64_t readFile(const char* path, char* buf, size_t n) {
 
 namespace {
 
-// runsNoCode reads the state of a thread, by its name in /proc/self/task. Of
-// one that has ended since it is false.
-bool runsNoCode(const char* name) {
+// isInert tells whether a thread, by its name in /proc/self/task, runs no code
+// of the program; false if it has gone. Its numbers do not overflow, so errno
+// stays.
+bool isInert(const char* name) {
   char path[64];
   Writer w{.buf = path, .cap = sizeof(path) - 1, .fd = kNoFd};
   print(&w, "/proc/self/task/%s/stat", name);
@@ -173,12 +174,13 @@ bool runsNoCode(const char* name) {
   const char* comm = strchr(text, '(');
   const char* at = strrchr(text, ')');
   if (comm == nullptr || at == nullptr) return false;
+  // The first thread: others leave the list when they end.
   if (strncmp(at, ") Z", 3) == 0) return true;
   for (int field = 0; at != nullptr && field < 7; field++) {
     at = strchr(at + 1, ' ');
   }
-  // Before there were such workers, the flag said that the thread runs a
-  // virtual processor. The name alone anybody may have.
+  // The bit was another flag in older kernels (PF_VCPU), and anybody may have
+  // the name: so both.
   constexpr uint64_t kPfIoWorker = 0x10;  // PF_IO_WORKER
   return at != nullptr && (strtoull(at, nullptr, 10) & kPfIoWorker) != 0 &&
          strncmp(comm, "(iou-", 5) == 0;
@@ -186,7 +188,7 @@ bool runsNoCode(const char* name) {
 
 }  // namespace
 
-size_t idleThreads(int32_t* tids, size_t n) {
+size_t inertThreads(int32_t* tids, size_t n) {
   const long dir = rawSyscall(SYS_openat, AT_FDCWD, asArg("/proc/self/task"),
                               O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, 0, 0);
   if (dir < 0) return 0;
@@ -195,10 +197,10 @@ size_t idleThreads(int32_t* tids, size_t n) {
   long got;
   while ((got = rawSyscall(SYS_getdents64, dir, asArg(buf), sizeof(buf), 0, 0,
                            0)) > 0) {
-    const dirent64* e;
-    for (long at = 0; at < got && found < n; at += e->d_reclen) {
-      e = reinterpret_cast<const dirent64*>(buf + at);
-      if (e->d_name[0] == '.' || !runsNoCode(e->d_name)) continue;
+    for (long at = 0; at < got && found < n;) {
+      const auto* e = reinterpret_cast<const dirent64*>(buf + at);
+      at += e->d_reclen;
+      if (e->d_name[0] == '.' || !isInert(e->d_name)) continue;
       tids[found++] = static_cast<int32_t>(strtol(e->d_name, nullptr, 10));
     }
   }

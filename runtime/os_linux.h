@@ -27,12 +27,11 @@ void tgkill(int32_t tid, int sig);
 // returns how many, or -1.
 int64_t readFile(const char* path, char* buf, size_t n);
 
-// idleThreads lists threads of the process that run none of its code any more:
-// those that the kernel made for an io_uring, and the first one if it has ended
-// before the others. It returns how many it wrote to tids, at most n. Not all,
-// perhaps: the kernel ends the listing early if it has come to a thread that
-// ends at that moment.
-size_t idleThreads(int32_t* tids, size_t n);
+// inertThreads writes to tids, which has room for n, threads that run no code
+// of the program: those that the kernel made for an io_uring, and the first
+// thread, if it has ended before the others. It returns how many. Some may be
+// missing: a listing ends early at a thread that is just ending.
+size_t inertThreads(int32_t* tids, size_t n);
 
 // futexsleep sleeps while *addr == val, at most ns (negative: for ever). May
 // wake spuriously.
@@ -44,8 +43,8 @@ void futexwakeup(Atomic<uint32_t>* addr, uint32_t cnt);
 // far; -1: there is none such.
 [[nodiscard]] int64_t threadCpuTime(int32_t tid);
 
-// preciseSleeps makes the kernel end this thread's sleeps, mp's, on time, not
-// up to 50 µs later.
+// preciseSleeps sets the timer slack of this thread, mp's, to 1 ns instead of
+// 50 µs. Sleeps still end as late as the processor wakes (netpoll/lead.h).
 void preciseSleeps(M* mp);
 
 // declineSignals leaves the signals that are for the process to its other

@@ -359,12 +359,12 @@ void threadsinit();
 // not in midle, and calls checkdead if it grew.
 // On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
 void incidlelocked(int32_t v);
-// becomeSystemThread is the first thing that sysmon, the template thread and
-// the ring's do: from then on checkdead does not count them as ones who may
-// wake others. Nobody may do it for them: while a thread is on order it is
-// subtracted from those that the process has, in which it is not, and a thread
-// that we do not know would be taken for it.
-// On: the thread of a new M.  P: none.  Locks: takes sched.lock.  Parks: no.
+// becomeSystemThread takes this thread, sysmon's, the template thread's or the
+// ring's, out of those that could still wake somebody, and calls checkdead.
+// Each does so itself, once it is there: an M on order is in mcount, but no
+// thread of the process yet, and would hide one that we do not know
+// (strangers). Until then it counts as running, so checkdead is silent. On: the
+// thread of a new M.  P: none.  Locks: takes sched.lock.  Parks: no.
 void becomeSystemThread();
 // AwakeScope makes checkdead count a thread that it does not count otherwise,
 // sysmon's or the ring's, as one who may still wake others: for while a P or a
@@ -540,10 +540,14 @@ enum class ThreadState : uint8_t { kRunning, kAsleep, kUnknown };
 
 // ---- proc_dead.cc -----------------------------------------------------------
 
-// checkdead ends the process if nobody is left who could wake anybody. `again`:
-// it had to wait for threads that it does not know, so it looks closer.
+// checkdead ends the process if nobody is left who could wake anybody.
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
-void checkdead(bool again = false);
+void checkdead();
+// recheckdead is checkdead for sysmon, which repeats the question
+// (deadSuspect): it also looks which of the threads that we do not know run no
+// code of the program, at 14 µs for each thread of the process. On: any.  P:
+// either.  Locks: caller holds sched.lock.  Parks: no.
+void recheckdead();
 // checkIdleLists throws unless the lists of idle Ps and Ms are as their counts
 // and the Ps' statuses say, with everybody on them once.
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.

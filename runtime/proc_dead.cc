@@ -105,31 +105,31 @@ int64_t threadCount() {
   return static_cast<int64_t>(st.st_nlink) - 2;
 }
 
-// strangers tells whether the process has threads that are neither ours nor
+// anyStrangers tells whether the process has threads that are neither ours nor
 // known to us: a plain thread is noticed only when it first uses the runtime,
-// and until then a goroutine may rightly wait for it. The workers that the
-// kernel makes for an io_uring wake nobody: who waits for what they do waits
-// for a completion, which some thread has to take. To find them costs a few
-// system calls for each thread, so only sysmon does, which asks `again`.
+// and until then a goroutine may rightly wait for it. Inert threads wake
+// nobody: who waits for what the kernel's workers do waits for a completion,
+// which some other thread has to take. They are left out if we look `closely`.
 //
-// Threads come and go meanwhile, and whoever goes unseen must be no stranger.
-// So it is the idle that are looked for among the counted, not the others: one
-// that is listed before the count and after it was there when it was made, and
-// one that is missed, or finds no room, makes us wait.
-bool strangers(bool again) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+// Threads come and go meanwhile, and a mistake may only delay the report. So we
+// do not look for strangers, of whom a listing may miss some, but subtract
+// inert threads from the count, and only those that are listed before it and
+// after it: they were there when it was made. One that is missed, or finds no
+// room, makes us wait.
+bool anyStrangers(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   const int64_t ours = mcount() + kSanitizerThreads;
-  if (threadCount() <= ours) return false;
-  if (!again) return true;
+  if (threadCount() <= ours) return false;  // without /proc we see none
+  if (!closely) return true;
   constexpr size_t kMost = 64;
   int32_t before[kMost];
   int32_t after[kMost];
-  const size_t n = idleThreads(before, kMost);
+  const size_t n = inertThreads(before, kMost);
   const int64_t threads = threadCount();
-  const int32_t* const end = after + (n == 0 ? 0 : idleThreads(after, kMost));
+  int32_t* const end = after + inertThreads(after, kMost);
   const auto stayed = std::count_if(before, before + n, [&](int32_t tid) {
-    return std::find(static_cast<const int32_t*>(after), end, tid) != end;
+    return std::find(after, end, tid) != end;
   });
-  return threads == 0 || threads - stayed > ours;
+  return threads == 0 || threads - stayed > ours;  // 0: it has just been there
 }
 
 // claimReport makes this thread the one that reports: whoever takes the lock
@@ -270,15 +270,18 @@ bool pollsInVain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   return running() == 1 && !netpollAnyWaiters() && !timersPending();
 }
 
-// checkdead is called whenever a thread goes idle for good. It counts the Ms
-// that are not idle; when there is none, nobody is left to wake the goroutines
-// that wait. Whoever wakes an M, or is about to make one, has counted it as
-// running before it drops sched.lock, so a hand-over never looks like the end.
+namespace {
+
+// findDead is checkdead, which is called whenever a thread goes idle for good
+// or turns out to be the runtime's own, and recheckdead. It counts the Ms that
+// are not idle; when there is none, nobody is left to wake the goroutines that
+// wait. Whoever wakes an M, or is about to make one, has counted it as running
+// before it drops sched.lock, so a hand-over never looks like the end.
 //
 // Silent while a plain thread that has used the runtime lives, since it may
 // come back and wake anybody (Go, with C threads); when no Run is in progress,
 // for the same reason; and when the process is ending anyway.
-void checkdead(bool again) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+void findDead(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   // Written under sched.lock.
   if (!sched.m0attached || sched.mainEnded.load(relaxed) || sched.nmextra > 0 ||
       sched.foundDead || isPanicking()) {
@@ -304,7 +307,7 @@ void checkdead(bool again) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   }
   // Whoever sleeps until then is about to, or has just been woken.
   if (timersPending()) return;
-  if (strangers(again) || stackMayCome()) {
+  if (anyStrangers(closely) || stackMayCome()) {
     // One of them may be about to call us, or there is memory again. sysmon
     // looks again, ever more rarely.
     sched.deadSuspect.store(true, relaxed);  // read by sysmon under this lock
@@ -317,6 +320,16 @@ void checkdead(bool again) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   Census c;
   forEachG(countG, &c);
   dead(c, sched.nostack.size);
+}
+
+}  // namespace
+
+void checkdead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  findDead(/*closely=*/false);
+}
+
+void recheckdead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  findDead(/*closely=*/true);
 }
 
 void checkIdleLists() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {

@@ -312,6 +312,12 @@ G* mexit() {
   return nullptr;
 }
 
+void becomeSystemThread() {
+  LockScope l(&sched.lock);
+  sched.nmsys++;
+  checkdead();
+}
+
 void newm(void (*fn)(), P* pp, int64_t id) {
   M* mp = allocm();
   if (mp == nullptr) fatalthrow("newm: out of memory");
@@ -339,14 +345,9 @@ void newm(void (*fn)(), P* pp, int64_t id) {
 }
 
 void startTemplateThread() {
-  int64_t id;
   {
     LockScope l(&sched.lock);
-    id = mReserveID();
-  }
-  mcommoninit(&templateM, id);
-  {
-    LockScope l(&sched.lock);
+    mcommoninit(&templateM, mReserveID());
     sched.nmstarting.add(1, relaxed);  // mstart takes it back
   }
   templateM.mstartfn = [] { templateThread(); };
@@ -632,12 +633,6 @@ void incidlelocked(int32_t v) {
   LockScope l(&sched.lock);
   sched.nmidlelocked += v;
   if (v > 0) checkdead();
-}
-
-void becomeSystemThread() {
-  LockScope l(&sched.lock);
-  sched.nmsys++;
-  checkdead();
 }
 
 void stoplockedm() {

@@ -348,7 +348,7 @@ struct Schedt {
   int32_t maxmcount ABSL_GUARDED_BY(lock) = 10000;
   // An M that is to start without a P has been ordered.
   bool spareOrdered ABSL_GUARDED_BY(lock) = false;
-  // sysmon, template thread, the ring's: not counted by checkdead.
+  // sysmon, the template thread and the ring's (becomeSystemThread).
   int32_t nmsys ABSL_GUARDED_BY(lock) = 0;
   // Ms ever made for foreign threads; in mnext, but not ours.
   int64_t nmextraAll ABSL_GUARDED_BY(lock) = 0;

@@ -53,8 +53,9 @@ bool nothingRuns() {
          sched.npidle.load(relaxed) == gomaxprocs.load(relaxed);
 }
 
-// DeadCheck repeats checkdead for as long as there are threads that it does not
-// know: after 10 ms at first, then ever more rarely, every second at last.
+// DeadCheck repeats checkdead, and looks closer, for as long as there are
+// threads that it does not know: after 10 ms at first, then ever more rarely,
+// every second at last.
 class DeadCheck {
  public:
   int64_t delay() const {
@@ -71,7 +72,7 @@ class DeadCheck {
     next_ = now + delay_;
     LockScope l(&sched.lock);
     sched.deadSuspect.store(false, relaxed);  // written under sched.lock
-    checkdead(/*again=*/true);
+    recheckdead();
   }
 
  private:

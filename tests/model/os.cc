@@ -27,7 +27,7 @@ void restoreSlices(uint64_t) {}
 int32_t gettid() { return 1; }
 void tgkill(int32_t, int) {}
 int64_t readFile(const char*, char*, size_t) { return -1; }
-size_t idleThreads(int32_t*, size_t) { return 0; }
+size_t inertThreads(int32_t*, size_t) { return 0; }
 
 void usleep(uint32_t usec) {
   if (model::inSchedule()) model::sleepThread(int64_t{usec} * 1000);

@@ -10,8 +10,8 @@ namespace {
 
 constexpr int64_t kMs = 1'000'000;
 
-// Sleeps for a millisecond, so often, under a kernel that is late by `least`
-// and up to `spread` more; returns how often it was woken too soon.
+// Sleep sleeps `times` times for a millisecond, under a kernel that is late by
+// `least` and up to `spread` more; returns how often it was woken too soon.
 int Sleep(Lead* lead, int times, int64_t least, int64_t spread) {
   int early = 0;
   uint32_t random = 1;
@@ -24,7 +24,7 @@ int Sleep(Lead* lead, int times, int64_t least, int64_t spread) {
   return early;
 }
 
-TEST(LeadTest, FirstSleepsAreAsLongAsTheyAre) {
+TEST(LeadTest, TakesNothingOffBeforeItHasLearnt) {
   const Lead lead;
   EXPECT_EQ(lead.of(kMs), 0);
 }
@@ -54,7 +54,7 @@ TEST(LeadTest, OneSleepInWhichTheProcessorWasTakenAwayCountsLittle) {
   EXPECT_LE(lead.of(kMs), before + 1'000);
 }
 
-TEST(LeadTest, HasABound) {
+TEST(LeadTest, NeverExceedsItsBound) {
   Lead lead;
   Sleep(&lead, 10'000, 20 * kMs, 0);
   EXPECT_EQ(lead.of(kMs), Lead::kMost);

@@ -155,8 +155,8 @@ class Waiter {
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
   bool done() const { return done_; }
-  // Result waits until pollWait has returned. (It parks: where somebody yields
-  // for ever, nobody polls but sysmon.)
+  // Result waits until pollWait has returned. It parks, without a deadline:
+  // where somebody yields until then, nobody polls but sysmon, each 10 ms.
   int Result() {
     wg_.Wait();
     return result_;

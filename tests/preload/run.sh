@@ -6,9 +6,10 @@ library=$1
 shift
 LD_PRELOAD=$library cat /proc/self/maps 2>/dev/null | grep -F "$library" >/dev/null || exit 77
 # How a process ends concerns a malloc only if somebody is inside it.
-crowds=(Compute Stdio ReadRaw ReadDeclared Park Yield WaitForLock)
-GTEST_FILTER=-$(IFS=:; echo "${crowds[*]/#/ExitDeathTest.*\/}")
-export GTEST_FILTER=${GTEST_FILTER//:/*:}'*'
+outside=(Compute Stdio ReadRaw ReadDeclared Park Yield WaitForLock)
+GTEST_FILTER=-
+for crowd in "${outside[@]}"; do GTEST_FILTER+=":ExitDeathTest.*/$crowd*"; done
+export GTEST_FILTER
 failed=0
 for program in "$@"; do
   LD_PRELOAD=$library "$program" || failed=1

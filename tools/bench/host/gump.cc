@@ -5,7 +5,7 @@
 // HOST/stop: the least that stops a program whose threads compute: each is sent
 // a signal, and its handler says so and sleeps. The twin of STOP.
 // HOST/1ms, HOST/50us: how late a thread wakes that sleeps alone for as long.
-// The twins of TIMER/func and TIMER/sleep.
+// What TIMER/func and TIMER/sleep would be if the poller did not ask sooner.
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
