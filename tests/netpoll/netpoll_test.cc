@@ -92,6 +92,9 @@ void Take(int fd, size_t n) {
 struct Full {
   explicit Full(Kind kind = Kind::kSocketpair) : ends(kind), p(ends.in.fd()) {
     Harvest();
+    // Another poller may have taken it, and not have told of it yet.
+    EXPECT_TRUE(testing::Eventually(
+        [this] { return p->wg.load(rt::acquire) == rt::pdReady; }));
     size = Fill(ends.in.fd());
     EXPECT_EQ(p.Reset(kWrite), kPollOk);
   }
