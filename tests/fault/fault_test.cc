@@ -158,6 +158,7 @@ void Everything(Errors* errors) {
   Sleep(errors);
   Threads(errors);
   Network(errors);
+  Sleep(errors);  // in the poller's back end, now that there is one
   Guarded(errors, "GC", [] { runtime::GC(); });
   (void)runtime::Stack(true);
 }
