@@ -635,19 +635,37 @@ void incidlelocked(int32_t v) {
   if (v > 0) checkdead();
 }
 
+namespace {
+
+// stopsFirst tells whether the world stops although gp, which is locked to this
+// M, has just been given a P. Then gp is first in the queue again, since it
+// does not look before it computes: a hog would need a signal to give the P up.
+bool stopsFirst(G* gp) {
+  if (GUMP_LIKELY(!sched.gcwaiting.load(acquire)))
+    return false;  // see schedule
+  LockScope l(&sched.lock);
+  globrunqputhead(gp);
+  return true;
+}
+
+}  // namespace
+
 void stoplockedm() {
   M* mp = getg()->m;
   if (mp->lockedg == nullptr || mp->lockedg->lockedm != mp) {
     fatalthrow("stoplockedm: inconsistent locking");
   }
-  if (mp->p != nullptr) handoffp(releasep());
-  if (mp == &m0 && !m0SleepBegin()) return;
-  incidlelocked(1);
-  mPark(mp);
-  if (mp == &m0) m0SleepEnd();
-  if (mp->p != nullptr && readgstatus(mp->lockedg) != kGrunnable) {
-    fatalthrow("stoplockedm: not runnable");
-  }
+  do {
+    if (mp->p != nullptr) handoffp(releasep());
+    if (mp == &m0 && !m0SleepBegin()) return;
+    incidlelocked(1);
+    mPark(mp);
+    if (mp == &m0) m0SleepEnd();
+    if (mp->p == nullptr) return;
+    if (readgstatus(mp->lockedg) != kGrunnable) {
+      fatalthrow("stoplockedm: not runnable");
+    }
+  } while (stopsFirst(mp->lockedg));
 }
 
 void startlockedm(G* gp) {
@@ -655,9 +673,13 @@ void startlockedm(G* gp) {
   if (mp == getg()->m) fatalthrow("startlockedm: locked to me");
   {
     LockScope l(&sched.lock);
-    // Written under sched.lock. m0 is on its way out, or gone.
+    // Both written under sched.lock. m0 is on its way out, or gone.
     if (mp == &m0 && sched.mainEnded.load(relaxed)) {
       globrunqput(gp);
+      return;
+    }
+    if (sched.gcwaiting.load(relaxed)) {  // our P, and not by way of mp
+      globrunqputhead(gp);
       return;
     }
     wakeLocked(mp);

@@ -340,6 +340,47 @@ TEST_P(LockOSThreadTest, TwoLockedGoroutinesTalk) {
   });
 }
 
+// Its thread does not look at anything else before it computes, so it had to be
+// sent a signal, after two looks, each time for longer: stops took 2 ms.
+TEST_P(LockOSThreadTest, WhoseTurnComesInAStopGivesThePBack) {
+  Run([] {
+    if (runtime::GOMAXPROCS(0) == 1) return;  // the caller keeps the only P
+    std::atomic<rt::G*> locked = nullptr;
+    std::atomic<bool> ran = false;
+    sync::WaitGroup wg;
+    wg.Go([&] {
+      runtime::LockOSThread();
+      locked = rt::getg();
+      (void)rt::acquirem();
+      rt::gopark(nullptr, nullptr, rt::WaitReason::kZero);
+      ran = true;
+      runtime::UnlockOSThread();
+    });
+    while (locked == nullptr || rt::readgstatus(locked) != rt::kGwaiting) {
+      runtime::Gosched();
+    }
+    rt::stopTheWorld(rt::WaitReason::kStoppingTheWorld);
+    // As if a P had been on its way to the thread when the stop began.
+    rt::G* gp = locked;
+    rt::P* pp = rt::allp[0] == rt::getg()->m->p ? rt::allp[1] : rt::allp[0];
+    rt::casgstatus(gp, rt::kGwaiting, rt::kGrunnable);
+    rt::setPStatus(pp, rt::kPgcstop, rt::kPidle);
+    {
+      rt::LockScope l(&rt::sched.lock);
+      rt::sched.stopwait = 1;
+      rt::sched.nmidlelocked--;
+    }
+    gp->lockedm->nextp = pp;
+    rt::notewakeup(&gp->lockedm->park);
+    rt::notesleep(&rt::sched.stopnote);
+    rt::noteclear(&rt::sched.stopnote);
+    EXPECT_FALSE(ran);
+    rt::startTheWorld();
+    wg.Wait();
+    EXPECT_TRUE(ran);
+  });
+}
+
 // ---- Plain threads
 
 class PlainThreadTest : public testing::WithGomaxprocs {};
