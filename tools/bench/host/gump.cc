@@ -4,6 +4,9 @@
 // because somebody else, or the host of a virtual machine, had the processor.
 // HOST/stop: the least that stops a program whose threads compute: each is sent
 // a signal, and its handler says so and sleeps. The twin of STOP.
+// HOST/restart: the same, and until all have been let on: the twin of STW. One
+// of those who are woken may take the processor of who wakes them, which then
+// comes back with the kernel's next tick, ms later.
 // HOST/1ms, HOST/50us: how late a thread wakes that sleeps alone for as long.
 // What TIMER/func and TIMER/sleep would be if the poller did not ask sooner.
 #include <pthread.h>
@@ -63,14 +66,13 @@ class Hogs {
     for (Hog& h : hogs_) h.thread.join();
   }
 
-  // Stop returns how long it took, in ns.
-  int64_t Stop() {
-    const int64_t start = NowNanos();
+  // Stop stops them and LetOn lets them on again.
+  void Stop() {
     for (Hog& h : hogs_) pthread_kill(h.thread.native_handle(), SIGUSR1);
     for (Hog& h : hogs_) Wait(&h.stopped);
-    const int64_t took = NowNanos() - start;
+  }
+  void LetOn() {
     for (Hog& h : hogs_) sem_post(&h.let_on);
-    return took;
   }
 
  private:
@@ -100,12 +102,18 @@ void Gaps(int reps, int procs, int64_t ns) {
 void Stops(int reps, int procs, int64_t stops) {
   Hogs hogs(procs);
   for (int r = 0; r < reps; r++) {
-    std::vector<int64_t> took;
+    std::vector<int64_t> stop;
+    std::vector<int64_t> restart;
     for (int64_t i = 0; i < stops; i++) {
       SleepNanos(kPause);
-      took.push_back(hogs.Stop());
+      const int64_t start = NowNanos();
+      hogs.Stop();
+      stop.push_back(NowNanos() - start);
+      hogs.LetOn();
+      restart.push_back(NowNanos() - start);
     }
-    PrintQuantiles("HOST/stop", took);
+    PrintQuantiles("HOST/stop", stop);
+    PrintQuantiles("HOST/restart", restart);
   }
 }
 
@@ -133,5 +141,6 @@ int main(int argc, char** argv) {
   if (o.Selected("HOST/gaps")) Gaps(o.reps, procs, o.Scaled(2'000'000'000));
   Sleeps(o, "HOST/1ms", 1'000'000, o.Scaled(500));
   Sleeps(o, "HOST/50us", 50'000, o.Scaled(5000));
-  if (o.Selected("HOST/stop")) Stops(o.reps, procs, o.Scaled(1000));
+  if (o.Selected("HOST/stop") || o.Selected("HOST/restart"))
+    Stops(o.reps, procs, o.Scaled(1000));
 }
