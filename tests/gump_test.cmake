@@ -233,7 +233,8 @@ function(gump_lint_tests)
   add_test(NAME lint/examples COMMAND ${lint}/check_examples.py)
   add_test(NAME lint/format COMMAND ${lint}/check_format.sh)
   add_test(NAME lint/tidy COMMAND ${lint}/tidy.py ${PROJECT_BINARY_DIR})
-  # Each public header compiles when it is the only one included.
+  # Each public header compiles when it is the only one included: these do, and lint/includes holds the others to be what
+  # their own sources include first.
   add_test(NAME lint/headers COMMAND ${CMAKE_COMMAND} --build ${PROJECT_BINARY_DIR} --target all_verify_interface_header_sets)
   set_tests_properties(lint/includes lint/sources lint/examples lint/format lint/tidy lint/headers PROPERTIES LABELS lint TIMEOUT 600)
   set_tests_properties(lint/tidy lint/headers PROPERTIES COST ${gump_test_first})

@@ -3,6 +3,8 @@
 
 The call graph has cycles (the scheduler polls, the poller readies); the include graph must have none. The table below
 is the whole rule: what a file may include, by the first pattern that matches its path.
+
+And a source includes its own header first, which shows that the header compiles alone.
 """
 
 import pathlib
@@ -55,9 +57,28 @@ def violations(path):
         yield f"{name}:{line}: may not include {target}"
 
 
+def not_first(path):
+    """A source that has a header of its own, beside it or among the public ones, and does not include it first."""
+    public = path.parent / "include" / "gump"
+    if path.suffix != ".cc" or not any((folder / f"{path.stem}.h").exists() for folder in (path.parent, public)):
+        return
+    first = INCLUDE.search(path.read_text()).group(1)
+    if not re.search(rf'["/]{path.stem}\.h"$', first):
+        yield f"{path.relative_to(ROOT).as_posix()}: includes {first} before its own header"
+
+
+def unproven(listing):
+    """The headers in listing's set HEADERS that have no source of their own; lint/headers looks at the other set."""
+    for files in re.findall(r"FILE_SET HEADERS [^)]*FILES([^)]*)", listing.read_text()):
+        for name in files.split():
+            if not (listing.parent / pathlib.Path(name).name).with_suffix(".cc").exists():
+                yield f"{listing.relative_to(ROOT).as_posix()}: {name} has no source of its own: to header_only"
+
+
 def main():
     files = [p for f in FOLDERS for p in sorted((ROOT / f).rglob("*")) if p.suffix in {".h", ".cc", ".S"}]
-    problems = [v for p in files for v in violations(p)]
+    problems = [v for p in files for check in (violations, not_first) for v in check(p)]
+    problems += [v for f in FOLDERS for listing in (ROOT / f).glob("CMakeLists.txt") for v in unproven(listing)]
     for problem in problems:
         print(problem)
     print(f"check_includes: {len(files)} files, {len(problems)} problems")
