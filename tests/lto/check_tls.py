@@ -31,9 +31,10 @@ TLS_CALLS = re.compile(r"__tls_get_addr$|_ZTW|_ZTH")
 
 # Who may break (T3), and why that is no harm.
 ALLOWED = {
-    # These two contain minit. They run on the thread's own stack, which no switch takes to another thread, and minit
+    # These contain minit. They run on the thread's own stack, which no switch takes to another thread, and minit
     # leaves the addresses in the M of that thread.
     "gump::rt::mstart",
+    "gump::rt::threadMain",
     "gump::rt::runMain",
     # The goroutine that it preempts in place is bound to the thread, and sleeps inside the handler.
     "gump::rt::onUrg",

@@ -20,9 +20,9 @@ cmake -G Ninja -S "$source/tests/lto" -B "$work" -DCMAKE_CXX_COMPILER="$compiler
 cmake --build "$work"
 
 # The kind that was asked for is the kind that was used: g++'s objects have LTO sections, clang's are bitcode.
-object=$(find "$work" -name 'tls.cc.o')
+object=$(find "$work" -name 'unity_switch_*.o')
 case $kind in
-  full) readelf -SW "$object" | grep -q '\.gnu\.lto_' ;;
+  full) [[ $(readelf -SW "$object") == *.gnu.lto_* ]] ;;
   thin) [ "$(head -c 2 "$object")" = BC ] ;;
 esac
 
