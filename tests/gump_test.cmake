@@ -19,10 +19,10 @@ if(GUMP_SANITIZE)
     TSAN_OPTIONS=second_deadlock_stack=1:die_after_fork=0:exitcode=66:atexit_sleep_ms=20)
 endif()
 
-# What tests have precompiled. In release it is only what each includes anyhow, so a forgotten include still fails, and a
-# change of ours does not compile every test anew; the sanitizers' builds have all that is costly.
+# What tests have precompiled: all that is costly. In dev it is only what each includes anyhow, so a forgotten include
+# fails there, and a change of ours does not compile every test anew.
 set(gump_test_headers <gtest/gtest.h>)
-if(GUMP_SANITIZE)
+if(GUMP_SANITIZE OR NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
   list(APPEND gump_test_headers <gump/gump.h> <absl/container/flat_hash_map.h> <absl/functional/any_invocable.h>
     <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/time/time.h> <absl/types/span.h> <algorithm> <atomic> <chrono>
     <functional> <memory> <mutex> <optional> <random> <string> <thread> <tuple> <vector>)
