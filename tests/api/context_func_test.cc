@@ -15,6 +15,7 @@
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/waitgroup.h"
+#include "runtime/sanitizer.h"
 #include "tests/testing/contexts.h"
 #include "tests/testing/counted.h"
 #include "tests/testing/parked.h"
@@ -282,7 +283,7 @@ TEST_P(ContextLifetimeTest, ManyChildren) {
 
 TEST_P(ContextLifetimeTest, DeepTreeNeedsNoStack) {
   Run([] {
-    constexpr int kDeep = 100'000;
+    constexpr int kDeep = rt::kSanitizerBuild ? 20'000 : 100'000;
     const auto root = WithCancel(Watched(Background()));
     Context c = root.first;
     for (int i = 0; i < kDeep; i++) {

@@ -251,6 +251,7 @@ TEST(NetThreadTest, NoGoroutineIsNeeded) {
 
 TEST_P(NetTest, CloseEndsEverythingThatWaits) {
   Run([] {
+    const std::string flood(10 << 20, 'x');
     for (int round = 0; round < 20; round++) {
       auto [a, b] = TcpPair();
       net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
@@ -263,7 +264,6 @@ TEST_P(NetTest, CloseEndsEverythingThatWaits) {
           EXPECT_TRUE(Text(r).ends_with("use of closed network connection"));
         });
         wg.Go([&, a = a] {
-          const std::string flood(10 << 20, 'x');
           const auto w = a.Write(flood);
           EXPECT_TRUE(absl::IsCancelled(w.status())) << w.status();
           EXPECT_LT(BytesWritten(w.status()), flood.size());

@@ -662,7 +662,7 @@ TEST_P(PreemptTest, StormOfSIGURG) {
     sync::WaitGroup wg;
     for (int i = 0; i < 4; i++) {
       wg.Go([] {
-        for (int k = 0; k < 200; k++) {
+        for (int k = 0; k < (rt::kSanitizerBuild ? 40 : 200); k++) {
           for (const Hog& hog : kHogs) {
             if (hog.name != "Regex"sv) hog.step();
           }

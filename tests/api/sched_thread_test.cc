@@ -19,6 +19,7 @@
 #include "gump/runtime.h"
 #include "gump/sync.h"
 #include "runtime/proc.h"
+#include "runtime/sanitizer.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
@@ -481,9 +482,9 @@ TEST_P(PlainThreadTest, CellsOfEndedGoroutinesAreUsedAgain) {
           c.Recv();
         }
       };
-      spawn(2000);
+      spawn(1000);
       const uint64_t before = rt::gcountAll();
-      spawn(5000);
+      spawn(2000);
       // A P may keep some for itself, and one may be on its way to the list.
       EXPECT_LT(rt::gcountAll(), before + 8 * rt::kGFreeMax);
     });
@@ -496,7 +497,7 @@ TEST_P(PlainThreadTest, CellsOfEndedGoroutinesAreUsedAgain) {
 // sleeps.
 TEST_P(PlainThreadTest, WakesAreNotLostWhileTheLastSpinnerGoesToSleep) {
   Run([] {
-    constexpr int kRounds = 20000;
+    constexpr int kRounds = rt::kSanitizerBuild ? 5000 : 20000;
     auto c = make_chan<int>();
     auto d = make_chan<int>(1);
     std::thread t([=] {
