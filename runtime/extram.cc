@@ -105,4 +105,12 @@ void dropm(M* mp) {
   extraFree = e;
 }
 
+void forEachForeign(void (*f)(G*, void*), void* arg) {
+  for (M* mp = allm.load(acquire); mp != nullptr;
+       mp = mp->alllink) {           // pairs with mcommoninit
+    G* gp = mp->curg.load(acquire);  // pairs with needm
+    if (gp != nullptr && gp->foreign) f(gp, arg);
+  }
+}
+
 }  // namespace gump::rt

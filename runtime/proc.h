@@ -400,6 +400,9 @@ G* needm();
 // dropm takes the pseudo-G of the ending thread back.
 // On: the plain thread.  P: none.  Locks: takes sched.lock, a leaf.  Parks: no.
 void dropm(M* mp);
+// forEachForeign calls f for every pseudo-G ever lent; they are never freed.
+// On: any.  P: either.  Locks: none.  Parks: no.
+void forEachForeign(void (*f)(G*, void*), void* arg);
 
 // ---- rt0.cc -----------------------------------------------------------------
 

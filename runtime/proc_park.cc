@@ -110,6 +110,7 @@ void parkForeign(G* gp, bool (*unlockf)(G*, void*), void* lock) {
   noteclear(&mp->park);
   mp->blocked.store(false, relaxed);
   casgstatus(gp, kGrunnable, kGrunning);
+  gp->waitsince = 0;
 }
 
 // switchTo goes from gp to next, which is current. What gumpOnG0 exchanges on

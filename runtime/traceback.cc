@@ -96,6 +96,9 @@ void printGoroutine(Writer* w, const GRecord& r, const Frames& frames,
     case GRecord::Stack::kRunning:
       print(w, "\tgoroutine running on other thread; stack unavailable\n");
       break;
+    case GRecord::Stack::kPlainThread:
+      print(w, "\tplain thread %d; stack unavailable\n", r.tid);
+      break;
   }
   printCreatedBy(w, r.goid, r.gopc, r.parentGoid);
   if (r.ancestors != nullptr) printAncestors(w, *r.ancestors, level);
@@ -150,8 +153,9 @@ void takeParked(G* gp, uint32_t status, int64_t now, GRecord* r,
   }
   frames->clear();
   if (gp->foreign) {
-    r->stack = GRecord::Stack::kRunning;  // its thread sleeps on a futex, on a
-                                          // stack that we have no context of
+    // Its thread sleeps on a futex; we have no context of its stack.
+    r->stack = GRecord::Stack::kPlainThread;
+    r->tid = gp->m->procid.load(acquire);  // pairs with needm
   } else if (gp->stack.lo != 0 && gp->sched.fresh == 0) {
     walkParked(gp, frames);
   }
@@ -187,12 +191,15 @@ bool takeOther(G* gp, int64_t now, GRecord* r, Frames* frames) {
   }
 }
 
-// hidden tells whether a dump passes over gp: it is dead, or the runtime's own.
+// hidden tells whether a dump passes over gp: it is dead, the runtime's own, or
+// of a plain thread that is busy with its own affairs.
 // The status comes first: it publishes the other field, and plain threads make
 // goroutines while the world is stopped.
 bool hidden(const G* gp, int32_t level) {
   const uint32_t status = readgstatus(gp);
-  return status == kGidle || status == kGdead || (gp->systemG && level < 2);
+  if (status == kGidle || status == kGdead) return true;
+  if (gp->foreign) return (status & ~uint32_t{kGscan}) != kGwaiting;
+  return gp->systemG && level < 2;
 }
 
 // ---- ancestors
@@ -290,7 +297,12 @@ void reserveSnapshot(Snapshot* s) {
   const size_t each = sizeof(SnapshotEntry) +
                       2 * Frames::kKeep * sizeof(uintptr_t) + ancestorsRoom();
   constexpr uint64_t kNewcomers = 256;  // born between now and the stop
-  size_t want = (gcountAll() + kNewcomers) * each;
+  uint64_t all = gcountAll() + kNewcomers;
+  {
+    LockScope l(&sched.lock);
+    all += static_cast<uint64_t>(sched.nmextraAll);  // plain threads'
+  }
+  size_t want = all * each;
   if (want > kMost) want = kMost;
   do {
     want = alignUp(want, kPageSize);
@@ -457,7 +469,10 @@ void tracebackCrash(const TracebackMode& mode, int32_t throwing,
   }
   crashSelf(&d, getg(), throwing, from);
   flush(&w);
-  if (mode.all) forEachG(crashOther, &d);
+  if (mode.all) {
+    forEachG(crashOther, &d);
+    forEachForeign(crashOther, &d);
+  }
   flush(&w);
 }
 
@@ -488,6 +503,7 @@ size_t stackDump(bool all, char* buf, size_t n) noexcept {
   s.now = nanotime();
   stopTheWorld(WaitReason::kStoppingTheWorld);
   forEachG(snapshotOther, &s);
+  forEachForeign(snapshotOther, &s);
   startTheWorld();
   printSnapshot(&w, &s);
   if (s.base != nullptr) sysFree(s.base, s.size);

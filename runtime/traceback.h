@@ -89,7 +89,7 @@ struct Frames;
 // GRecord is what a dump says about a goroutine, taken at one moment, printed
 // at another.
 struct GRecord {
-  enum class Stack : uint8_t { kWalked, kRunning };
+  enum class Stack : uint8_t { kWalked, kRunning, kPlainThread };
 
   const G* gp = nullptr;
   const M* mp = nullptr;
@@ -101,6 +101,7 @@ struct GRecord {
   int64_t minutes = 0;
   uint32_t status = 0;
   uint32_t bubble = 0;  // Bubble::id
+  int32_t tid = 0;      // of a plain thread
   WaitReason reason{};
   bool locked = false;
   Stack stack = Stack::kWalked;

@@ -11,6 +11,7 @@
 #include <iterator>
 #include <mutex>
 #include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -489,6 +490,28 @@ TEST_P(PlainThreadTest, CellsOfEndedGoroutinesAreUsedAgain) {
       EXPECT_LT(rt::gcountAll(), before + 8 * rt::kGFreeMax);
     });
     blocking([&t] { t.join(); });
+  });
+}
+
+TEST_P(PlainThreadTest, ThoseThatWaitAreInDumps) {
+  Run([] {
+    auto c = make_chan<int>();
+    std::atomic<pid_t> tid = 0;
+    std::thread t([&] {
+      tid = Tid();
+      for (int i = 0; i < 2; i++) EXPECT_EQ(c.Recv(), i);
+    });
+    auto parked = [&] {
+      return runtime::Stack(true).find(
+                 "[chan receive]:\n\tplain thread " + std::to_string(tid) +
+                 "; stack unavailable\n") != std::string::npos;
+    };
+    for (int i = 0; i < 2; i++) {
+      EXPECT_TRUE(testing::Eventually(parked));
+      c.Send(i);
+    }
+    blocking([&t] { t.join(); });
+    EXPECT_FALSE(parked());
   });
 }
 

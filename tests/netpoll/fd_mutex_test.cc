@@ -137,7 +137,7 @@ TEST_P(FdMutexTest, CloseFailsWhoeverSleepsOrComes) {
       for (int i = 0; i < 3; i++) go([&, mode] { wait(mode); });
       threads.push_back(KnownThread([&, mode] { wait(mode); }));
     }
-    ASSERT_TRUE(EventuallyParked("semacquire", 6));
+    ASSERT_TRUE(EventuallyParked("semacquire", 8));
     ASSERT_EQ(mu.close(), Lock::kOk);
     EXPECT_TRUE(Eventually([&] { return failed == 8; }));
     blocking([&] {

@@ -1,4 +1,5 @@
-// Tells how many goroutines are parked for a reason, as a dump shows them.
+// Tells how many goroutines, and plain threads, are parked for a reason, as a
+// dump shows them.
 #ifndef TESTS_TESTING_PARKED_H_
 #define TESTS_TESTING_PARKED_H_
 
@@ -11,8 +12,8 @@
 
 namespace gump::testing {
 
-// CountParked counts goroutines whose wait reason is exactly `reason`, such as
-// "chan send".
+// CountParked counts those whose wait reason is exactly `reason`, such as "chan
+// send".
 inline size_t CountParked(std::string_view reason) {
   const std::string all = runtime::Stack(true);
   std::string header(1, '[');
@@ -24,7 +25,7 @@ inline size_t CountParked(std::string_view reason) {
   return n;
 }
 
-// EventuallyParked waits until n goroutines are parked for `reason`.
+// EventuallyParked waits until n are parked for `reason`.
 inline bool EventuallyParked(std::string_view reason, size_t n) {
   return Eventually([=] { return CountParked(reason) == n; });
 }
