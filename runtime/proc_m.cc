@@ -637,15 +637,23 @@ void incidlelocked(int32_t v) {
 
 namespace {
 
-// stopsFirst tells whether the world stops although gp, which is locked to this
-// M, has just been given a P. Then gp is first in the queue again, since it
-// does not look before it computes: a hog would need a signal to give the P up.
-bool stopsFirst(G* gp) {
-  if (GUMP_LIKELY(!sched.gcwaiting.load(acquire)))
-    return false;  // see schedule
-  LockScope l(&sched.lock);
+// putBackInStop puts gp, which is locked to its thread and would run now, at
+// the head of the queue if the world stops. It does not look before it
+// computes: a hog would need a signal to give its P up again. Not when main has
+// ended: then nobody takes it from the queue any more, nor lets it go.
+bool putBackInStop(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  // Both written under sched.lock.
+  if (!sched.gcwaiting.load(relaxed) || sched.mainEnded.load(relaxed))
+    return false;
   globrunqputhead(gp);
   return true;
+}
+
+// stopsFirst is putBackInStop for this M's own, which has just been given a P.
+bool stopsFirst(G* gp) {
+  if (GUMP_LIKELY(!sched.gcwaiting.load(relaxed))) return false;  // a hint
+  LockScope l(&sched.lock);
+  return putBackInStop(gp);
 }
 
 }  // namespace
@@ -673,15 +681,12 @@ void startlockedm(G* gp) {
   if (mp == getg()->m) fatalthrow("startlockedm: locked to me");
   {
     LockScope l(&sched.lock);
-    // Both written under sched.lock. m0 is on its way out, or gone.
+    // Written under sched.lock. m0 is on its way out, or gone.
     if (mp == &m0 && sched.mainEnded.load(relaxed)) {
       globrunqput(gp);
       return;
     }
-    if (sched.gcwaiting.load(relaxed)) {  // our P, and not by way of mp
-      globrunqputhead(gp);
-      return;
-    }
+    if (putBackInStop(gp)) return;  // the stopper's P, without a wake of mp
     wakeLocked(mp);
   }
   if (mp->nextp != nullptr) fatalthrow("startlockedm: m has p");
