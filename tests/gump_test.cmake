@@ -12,6 +12,9 @@ set(gump_test_first 100)  # the COST of long ones: nobody should have to wait fo
 set(gump_test_env GTEST_DEATH_TEST_STYLE=threadsafe GTEST_BRIEF=1)
 if(GUMP_SANITIZE)
   math(EXPR gump_test_timeout "5 * ${gump_test_timeout}")
+endif()
+list(APPEND gump_test_env GUMP_TEST_TIMEOUT=${gump_test_timeout})  # testing/deadline.cc
+if(GUMP_SANITIZE)
   list(APPEND gump_test_env
     ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:check_initialization_order=1:abort_on_error=0
     UBSAN_OPTIONS=print_stacktrace=1

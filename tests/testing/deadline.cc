@@ -1,0 +1,39 @@
+// A test that hangs says where: shortly before ctest would kill it, it gets a
+// SIGQUIT, which dumps all goroutines. The process of a death test gets it
+// sooner, so its parent lives to show the dump.
+#include <gtest/gtest.h>
+#include <sys/types.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+
+namespace gump::testing {
+namespace {
+
+// After how many seconds ctest kills.
+constexpr char kSeconds[] = "GUMP_TEST_TIMEOUT";
+
+class Deadline : public ::testing::Environment {
+  // A timer of the process: it takes no thread, and neither fork nor exec
+  // passes it on.
+  void SetUp() override {
+    const char* seconds = std::getenv(kSeconds);
+    if (seconds == nullptr) return;
+    const bool child = !GTEST_FLAG_GET(internal_run_death_test).empty();
+    sigevent quit = {};
+    quit.sigev_notify = SIGEV_SIGNAL;
+    quit.sigev_signo = SIGQUIT;
+    itimerspec at = {};
+    at.it_value.tv_sec = std::atol(seconds) * (child ? 6 : 9) / 10;
+    timer_t timer;
+    ASSERT_EQ(timer_create(CLOCK_MONOTONIC, &quit, &timer), 0);
+    ASSERT_EQ(timer_settime(timer, 0, &at, nullptr), 0);
+  }
+};
+
+[[maybe_unused]] ::testing::Environment* const deadline =
+    ::testing::AddGlobalTestEnvironment(new Deadline);
+
+}  // namespace
+}  // namespace gump::testing
