@@ -411,6 +411,7 @@ void letGo(GQueue* q) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     }
     M* mp = gp->lockedm;
     casgstatus(gp, kGrunnable, kGrunning);
+    gp->putBack = false;
     sched.nmidlelocked--;  // as startlockedm
     notewakeup(&mp->park);
   }

@@ -638,13 +638,20 @@ void incidlelocked(int32_t v) {
 namespace {
 
 // putBackInStop puts gp, which is locked to its thread and would run now, at
-// the head of the queue if the world stops. It does not look before it
-// computes: a hog would need a signal to give its P up again. Not when main has
-// ended: then nobody takes it from the queue any more, nor lets it go.
+// the head of the global queue if the world stops. It does not look before it
+// computes: a hog would need a signal to give its P up again. Not
+//  * twice in a row: its way to a P leads over two threads, and stops that
+//    follow each other faster than those wake would keep it for ever from
+//    what others may wait for;
+//  * when main has ended: then nobody is bound to take it from the queue, or
+//    to let it go (endMain).
 bool putBackInStop(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  // Both written under sched.lock.
-  if (!sched.gcwaiting.load(relaxed) || sched.mainEnded.load(relaxed))
+  // The second is written under sched.lock, the first too unless we are dying.
+  if (!sched.gcwaiting.load(relaxed) || sched.mainEnded.load(relaxed) ||
+      gp->putBack) {
     return false;
+  }
+  gp->putBack = true;
   globrunqputhead(gp);
   return true;
 }
@@ -674,11 +681,13 @@ void stoplockedm() {
       fatalthrow("stoplockedm: not runnable");
     }
   } while (stopsFirst(mp->lockedg));
+  mp->lockedg->putBack = false;
 }
 
 void startlockedm(G* gp) {
   M* mp = gp->lockedm;
   if (mp == getg()->m) fatalthrow("startlockedm: locked to me");
+  flushYielded(getg()->m->p);  // before gp may be put at the head
   {
     LockScope l(&sched.lock);
     // Written under sched.lock. m0 is on its way out, or gone.
@@ -690,7 +699,6 @@ void startlockedm(G* gp) {
     wakeLocked(mp);
   }
   if (mp->nextp != nullptr) fatalthrow("startlockedm: m has p");
-  flushYielded(getg()->m->p);
   mp->nextp = releasep();
   notewakeup(&mp->park);  // publishes nextp
   stopm();

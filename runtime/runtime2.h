@@ -141,6 +141,7 @@ struct alignas(kCacheLine) G {
   // Preempted in place: only its thread resumes it; sched is good for dumps,
   // (P4) of preempt.cc.
   bool inPlace = false;
+  bool putBack = false;  // by putBackInStop, and has not run since
   // foreign, or in a bubble: parks, and is readied, the long way.
   bool special = false;
   // Odd: lost its P from outside since it last entered the runtime by itself,

@@ -342,44 +342,111 @@ TEST_P(LockOSThreadTest, TwoLockedGoroutinesTalk) {
   });
 }
 
-// Its thread does not look at anything else before it computes, so it had to be
-// sent a signal, after two looks, each time for longer: stops took 2 ms.
-TEST_P(LockOSThreadTest, WhoseTurnComesInAStopGivesThePBack) {
-  Run([] {
-    if (runtime::GOMAXPROCS(0) == 1) return;  // the caller keeps the only P
-    std::atomic<rt::G*> locked = nullptr;
-    std::atomic<bool> ran = false;
-    sync::WaitGroup wg;
-    wg.Go([&] {
+// InAStop is a goroutine that is locked to its thread, parked, and made ready
+// in a stopped world, where the test hands it Ps as startlockedm would have
+// done just before the stop began. It computes until it may end. Needs two Ps:
+// the caller keeps its own.
+class InAStop {
+ public:
+  InAStop() {
+    wg_.Go([this] {
       runtime::LockOSThread();
-      locked = rt::getg();
+      locked_ = rt::getg();
       (void)rt::acquirem();
       rt::gopark(nullptr, nullptr, rt::WaitReason::kZero);
       ran = true;
+      while (!mayEnd) {
+      }
       runtime::UnlockOSThread();
     });
-    while (locked == nullptr || rt::readgstatus(locked) != rt::kGwaiting) {
+    while (locked_ == nullptr || rt::readgstatus(locked_) != rt::kGwaiting) {
       runtime::Gosched();
     }
     rt::stopTheWorld(rt::WaitReason::kStoppingTheWorld);
-    // As if a P had been on its way to the thread when the stop began.
-    rt::G* gp = locked;
-    rt::P* pp = rt::allp[0] == rt::getg()->m->p ? rt::allp[1] : rt::allp[0];
-    rt::casgstatus(gp, rt::kGwaiting, rt::kGrunnable);
-    rt::setPStatus(pp, rt::kPgcstop, rt::kPidle);
+    rt::casgstatus(locked_, rt::kGwaiting, rt::kGrunnable);
+  }
+  ~InAStop() {
+    mayEnd = true;
+    rt::startTheWorld();
+    wg_.Wait();
+    EXPECT_TRUE(ran);
+  }
+
+  void HandP() {
+    rt::P* pp = rt::allp[rt::allp[0] == rt::getg()->m->p ? 1 : 0];
+    rt::M* mp = locked_.load()->lockedm;
     {
       rt::LockScope l(&rt::sched.lock);
+      if (!rt::sched.runq.empty()) {
+        EXPECT_EQ(rt::globrunqget(), locked_);
+      }
+      rt::setPStatus(pp, rt::kPgcstop, rt::kPidle);
       rt::sched.stopwait = 1;
       rt::sched.nmidlelocked--;
     }
-    gp->lockedm->nextp = pp;
-    rt::notewakeup(&gp->lockedm->park);
+    mp->nextp = pp;
+    rt::notewakeup(&mp->park);
+  }
+  // AwaitP waits until the P has been given back.
+  void AwaitP() {
     rt::notesleep(&rt::sched.stopnote);
     rt::noteclear(&rt::sched.stopnote);
-    EXPECT_FALSE(ran);
-    rt::startTheWorld();
-    wg.Wait();
-    EXPECT_TRUE(ran);
+  }
+  // AwaitRun waits until the goroutine runs, but not if it has been put back.
+  bool AwaitRun() {
+    while (!ran && rt::sched.runqsize.load(rt::relaxed) == 0) usleep(10);
+    return ran;
+  }
+
+  std::atomic<bool> ran = false;
+  std::atomic<bool> mayEnd = false;
+
+ private:
+  std::atomic<rt::G*> locked_ = nullptr;
+  sync::WaitGroup wg_;
+};
+
+// Its thread looks at nothing else before it computes, so it had to be sent a
+// signal, after two looks, each time for longer: stops took 2 ms.
+TEST_P(LockOSThreadTest, WhoseTurnComesInAStopGivesThePBack) {
+  Run([] {
+    if (runtime::GOMAXPROCS(0) == 1) return;
+    InAStop g;
+    g.HandP();
+    g.AwaitP();
+    EXPECT_FALSE(g.ran);
+  });
+}
+
+// Or it would never run, if stops follow each other fast.
+TEST_P(LockOSThreadTest, WhoGaveThePBackRunsTheNextTime) {
+  Run([] {
+    if (runtime::GOMAXPROCS(0) == 1) return;
+    InAStop g;
+    g.HandP();
+    g.AwaitP();
+    g.HandP();
+    EXPECT_TRUE(g.AwaitRun());
+    g.mayEnd = true;
+    g.AwaitP();
+  });
+}
+
+// Nobody takes it from the queue any more, and it may hold what exit waits for.
+TEST_P(LockOSThreadTest, WhenMainHasEndedNobodyGivesThePBack) {
+  Run([] {
+    if (runtime::GOMAXPROCS(0) == 1) return;
+    const auto setMainEnded = [](bool to) {
+      rt::LockScope l(&rt::sched.lock);
+      rt::sched.mainEnded.store(to, rt::release);
+    };
+    InAStop g;
+    setMainEnded(true);
+    g.HandP();
+    EXPECT_TRUE(g.AwaitRun());
+    setMainEnded(false);
+    g.mayEnd = true;
+    g.AwaitP();
   });
 }
 
