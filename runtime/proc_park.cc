@@ -96,6 +96,7 @@ G* parkBubble(G* gp) {
 void parkForeign(G* gp, bool (*unlockf)(G*, void*), void* lock) {
   M* mp = gp->m;
   Bubble* b = isIdleInSynctest(gp->waitreason) ? gp->bubble : nullptr;
+  gp->waitsince = 0;  // of an earlier wait
   casgstatus(gp, kGrunning, kGwaiting);
   if (unlockf != nullptr && !unlockf(gp, lock)) {
     casgstatus(gp, kGwaiting, kGrunnable);
@@ -110,7 +111,6 @@ void parkForeign(G* gp, bool (*unlockf)(G*, void*), void* lock) {
   noteclear(&mp->park);
   mp->blocked.store(false, relaxed);
   casgstatus(gp, kGrunnable, kGrunning);
-  gp->waitsince = 0;
 }
 
 // switchTo goes from gp to next, which is current. What gumpOnG0 exchanges on

@@ -162,10 +162,13 @@ void takeParked(G* gp, uint32_t status, int64_t now, GRecord* r,
 }
 
 // takeOther describes a goroutine that the calling thread does not run, and
-// walks its stack if it has a saved context. False: it is dead.
+// walks its stack if it has a saved context. False: it is dead, or the
+// pseudo-G of a plain thread that is not parked, for which no stop of the world
+// holds still.
 bool takeOther(G* gp, int64_t now, GRecord* r, Frames* frames) {
   for (;;) {
     uint32_t status = readgstatus(gp);
+    if (gp->foreign && (status & ~uint32_t{kGscan}) != kGwaiting) return false;
     switch (status) {
       case kGidle:
       case kGdead:
@@ -191,15 +194,13 @@ bool takeOther(G* gp, int64_t now, GRecord* r, Frames* frames) {
   }
 }
 
-// hidden tells whether a dump passes over gp: it is dead, the runtime's own, or
-// of a plain thread that is busy with its own affairs.
+// hidden tells whether a dump passes over gp: it is dead, or the runtime's own.
 // The status comes first: it publishes the other field, and plain threads make
 // goroutines while the world is stopped.
 bool hidden(const G* gp, int32_t level) {
   const uint32_t status = readgstatus(gp);
-  if (status == kGidle || status == kGdead) return true;
-  if (gp->foreign) return (status & ~uint32_t{kGscan}) != kGwaiting;
-  return gp->systemG && level < 2;
+  return status == kGidle || status == kGdead ||
+         (gp->systemG && !gp->foreign && level < 2);
 }
 
 // ---- ancestors

@@ -69,9 +69,9 @@ void LockOSThread();
 void UnlockOSThread();
 
 // Stack is a traceback in Go's form: of the caller, or of all goroutines, for
-// which the world is stopped as by GOMAXPROCS. Plain threads that wait for
-// something of gumption's are there too, by number, without their stacks. Parks
-// if all. Throws std::bad_alloc.
+// which the world is stopped as by GOMAXPROCS. Plain threads that are parked in
+// a channel, a lock and the like (not in time::Sleep) are there too, by number,
+// without their stacks. Parks if all. Throws std::bad_alloc.
 std::string Stack(bool all);
 
 // GC runs one reclamation cycle and returns when it is done. Caches of
