@@ -93,7 +93,7 @@ WORKLOADS = [
     Workload("TIMER/sleep", "timers", "p50-us", procs=(2,), limit=20),
     Workload("TIMER/far", "timers", "cpu-ms", procs=(2,), limit=5),
     Workload("STW/thread", "stop_world", "p50-us"),
-    Workload("STW/thread", "stop_world", "p99-us"),
+    Workload("STW/thread", "stop_world", "p99-us", limit=1000),
     Workload("STOP/thread", "stop_world", "p99-us", limit=1000),
     Workload("STW/thread", "stop_world", "max-us"),
     Workload("STW/goroutine", "stop_world", "p50-us"),
