@@ -431,8 +431,10 @@ TEST_P(ForkHogTest, ForksBesideHogs) {
         while (forks++ < kForks || std::chrono::steady_clock::now() < end) {
           const pid_t pid = fork();
           if (pid == 0) {
+#if !defined(GUMP_ASAN)  // whose malloc forgets its locks in a fork (LLVM < 17)
             void* volatile p = std::malloc(1000);
             std::free(p);
+#endif
             std::fprintf(stdout, "%s", "");
             _exit(9);
           }
