@@ -12,15 +12,13 @@ set(gump_test_first 100)  # the COST of long ones: nobody should have to wait fo
 set(gump_test_env GTEST_DEATH_TEST_STYLE=threadsafe GTEST_BRIEF=1)
 if(GUMP_SANITIZE)
   math(EXPR gump_test_timeout "5 * ${gump_test_timeout}")
-endif()
-list(APPEND gump_test_env GUMP_TEST_TIMEOUT=${gump_test_timeout})  # testing/deadline.cc
-if(GUMP_SANITIZE)
   list(APPEND gump_test_env
     ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:check_initialization_order=1:abort_on_error=0
     UBSAN_OPTIONS=print_stacktrace=1
     # A process that ends waits 20 ms, not a second, for races of threads that go on: hundreds of small ones are run.
     TSAN_OPTIONS=second_deadlock_stack=1:die_after_fork=0:exitcode=66:atexit_sleep_ms=20)
 endif()
+list(APPEND gump_test_env GUMP_TEST_TIMEOUT=${gump_test_timeout})  # testing/deadline.cc
 
 # What tests have precompiled: all that is costly. In dev it is only what each includes anyhow, so a forgotten include
 # fails there, and a change of ours does not compile every test anew.
@@ -290,7 +288,7 @@ function(gump_valgrind_test path)
   string(REPLACE "/" "_" target test_${path})
   add_test(NAME ${path}_valgrind COMMAND ${CMAKE_CURRENT_LIST_DIR}/valgrind/run.sh $<TARGET_FILE:${target}>)
   set_tests_properties(${path}_valgrind PROPERTIES
-    TIMEOUT 600 LABELS valgrind SKIP_RETURN_CODE 77 ENVIRONMENT "${gump_test_env}")
+    TIMEOUT 600 LABELS valgrind SKIP_RETURN_CODE 77 ENVIRONMENT "${gump_test_env};GUMP_TEST_TIMEOUT=600")
 endfunction()
 
 # gump_preload_test(name library path...): the tests <path> as preload/<name> again, briefly, with another malloc.

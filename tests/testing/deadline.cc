@@ -1,6 +1,7 @@
-// A test that hangs says where: shortly before ctest would kill it, it gets a
-// SIGQUIT, which dumps all goroutines. The process of a death test gets it
-// sooner, so its parent lives to show the dump.
+// A test that hangs says where: at nine tenths of ctest's limit, counted from
+// its own start, it gets a SIGQUIT, which dumps all goroutines. The process of
+// a death test gets it after six tenths; if it began within the first three,
+// its parent lives to show the dump.
 #include <gtest/gtest.h>
 #include <sys/types.h>
 
@@ -11,14 +12,14 @@
 namespace gump::testing {
 namespace {
 
-// After how many seconds ctest kills.
-constexpr char kSeconds[] = "GUMP_TEST_TIMEOUT";
+// ctest's limit in seconds; absent if somebody else runs the test.
+constexpr char kLimitVariable[] = "GUMP_TEST_TIMEOUT";
 
 class Deadline : public ::testing::Environment {
   // A timer of the process: it takes no thread, and neither fork nor exec
   // passes it on.
   void SetUp() override {
-    const char* seconds = std::getenv(kSeconds);
+    const char* seconds = std::getenv(kLimitVariable);
     if (seconds == nullptr) return;
     const bool child = !GTEST_FLAG_GET(internal_run_death_test).empty();
     sigevent quit = {};
