@@ -55,7 +55,6 @@ ExtraM* newExtraM() {
   casgstatus(&e->g, kGidle, kGdead);
   e->g.foreign = true;
   e->g.special = true;
-  e->g.systemG = true;
   return e;
 }
 

@@ -33,12 +33,13 @@
 // "Lightweight Preemptive User-Level Threads", PPoPP 2021.
 //
 // Who holds a lock that others need always goes on: it waits in a queue that is
-// first come, first served, and others who block on that lock lose their Ps by
-// the first way. The thread that makes threads may block on it too (malloc's,
-// in pthread_create); so a P for which there is no idle thread goes to the
-// oldest of those that are preempted in place, and only a thread is ordered
-// (startm). And a P that waits for a thread which does not come is taken back
-// (claimUnborn).
+// first come, first served (who gives his P back for a stop comes first again,
+// but not twice in a row: putBackInStop), and others who block on that lock
+// lose their Ps by the first way. The thread that makes threads may block on it
+// too (malloc's, in pthread_create); so a P for which there is no idle thread
+// goes to the oldest of those that are preempted in place, and only a thread is
+// ordered (startm). And a P that waits for a thread which does not come is
+// taken back (claimUnborn).
 //
 // Invariants:
 //  (P1) presumed is kTaken only from A4 until its M comes in; then M.p is not

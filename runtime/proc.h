@@ -382,12 +382,17 @@ class AwakeScope {
 // wakeM0ToLeave fetches m0 from wherever it sleeps; mainEnded has been set.
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 void wakeM0ToLeave();
-// stoplockedm gives the P away and sleeps until the M's locked G is to run.
+// stoplockedm gives the P away and sleeps until the M's locked G is to run; m0
+// returns without a P if it is to leave Run. A P that comes while the world
+// stops is given back, but not twice in a row (putBackInStop).
 // On: g0.  P: given away, then needed.  Locks: takes sched.lock.
 // Parks: blocks the thread.
 void stoplockedm();
-// startlockedm gives our P to the M that gp is locked to, then is stopm.
-// On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread.
+// startlockedm gives our P to the M that gp is locked to, then is stopm. Or it
+// queues gp again and keeps the P: while the world stops (putBackInStop), or if
+// that M is m0 and main has ended.
+// On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread,
+// unless gp is queued again.
 void startlockedm(G* gp);
 
 // ---- extram.cc --------------------------------------------------------------

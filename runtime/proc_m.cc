@@ -638,15 +638,15 @@ void incidlelocked(int32_t v) {
 namespace {
 
 // putBackInStop puts gp, which is locked to its thread and would run now, at
-// the head of the global queue if the world stops. It does not look before it
-// computes: a hog would need a signal to give its P up again. Not
+// the head of the global queue if the world stops. Its thread would not look
+// again before it computes: a hog would need a signal to give its P up. Not
 //  * twice in a row: its way to a P leads over two threads, and stops that
 //    follow each other faster than those wake would keep it for ever from
-//    what others may wait for;
+//    what others may wait for (see the head of preempt.cc);
 //  * when main has ended: then nobody is bound to take it from the queue, or
 //    to let it go (endMain).
 bool putBackInStop(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  // The second is written under sched.lock, the first too unless we are dying.
+  // Both are written under sched.lock; gcwaiting, by who is dying, without it.
   if (!sched.gcwaiting.load(relaxed) || sched.mainEnded.load(relaxed) ||
       gp->putBack) {
     return false;
@@ -656,9 +656,11 @@ bool putBackInStop(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   return true;
 }
 
-// stopsFirst is putBackInStop for this M's own, which has just been given a P.
-bool stopsFirst(G* gp) {
-  if (GUMP_LIKELY(!sched.gcwaiting.load(relaxed))) return false;  // a hint
+// givesBack tells whether this M, just given a P for gp, is to give it up
+// again: gp has been put back.
+bool givesBack(G* gp) {
+  // A hint: if it comes too late, a signal does it.
+  if (GUMP_LIKELY(!sched.gcwaiting.load(relaxed))) return false;
   LockScope l(&sched.lock);
   return putBackInStop(gp);
 }
@@ -680,14 +682,14 @@ void stoplockedm() {
     if (readgstatus(mp->lockedg) != kGrunnable) {
       fatalthrow("stoplockedm: not runnable");
     }
-  } while (stopsFirst(mp->lockedg));
+  } while (givesBack(mp->lockedg));
   mp->lockedg->putBack = false;
 }
 
 void startlockedm(G* gp) {
   M* mp = gp->lockedm;
   if (mp == getg()->m) fatalthrow("startlockedm: locked to me");
-  flushYielded(getg()->m->p);  // before gp may be put at the head
+  flushYielded(getg()->m->p);  // gp, if put back, goes before them
   {
     LockScope l(&sched.lock);
     // Written under sched.lock. m0 is on its way out, or gone.
@@ -695,7 +697,7 @@ void startlockedm(G* gp) {
       globrunqput(gp);
       return;
     }
-    if (putBackInStop(gp)) return;  // the stopper's P, without a wake of mp
+    if (putBackInStop(gp)) return;  // we go on to gcstopm; mp sleeps on
     wakeLocked(mp);
   }
   if (mp->nextp != nullptr) fatalthrow("startlockedm: m has p");

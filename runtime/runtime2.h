@@ -141,7 +141,9 @@ struct alignas(kCacheLine) G {
   // Preempted in place: only its thread resumes it; sched is good for dumps,
   // (P4) of preempt.cc.
   bool inPlace = false;
-  bool putBack = false;  // by putBackInStop, and has not run since
+  // It has given its P back for a stop (putBackInStop), and not run since.
+  // Written under sched.lock while queued, else by the M that holds the G.
+  bool putBack = false;
   // foreign, or in a bubble: parks, and is readied, the long way.
   bool special = false;
   // Odd: lost its P from outside since it last entered the runtime by itself,

@@ -163,8 +163,8 @@ void takeParked(G* gp, uint32_t status, int64_t now, GRecord* r,
 
 // takeOther describes a goroutine that the calling thread does not run, and
 // walks its stack if it has a saved context. False: it is dead, or the
-// pseudo-G of a plain thread that is not parked, for which no stop of the world
-// holds still.
+// pseudo-G of a plain thread that is not parked, which a stop of the world does
+// not hold still.
 bool takeOther(G* gp, int64_t now, GRecord* r, Frames* frames) {
   for (;;) {
     uint32_t status = readgstatus(gp);
@@ -199,8 +199,7 @@ bool takeOther(G* gp, int64_t now, GRecord* r, Frames* frames) {
 // goroutines while the world is stopped.
 bool hidden(const G* gp, int32_t level) {
   const uint32_t status = readgstatus(gp);
-  return status == kGidle || status == kGdead ||
-         (gp->systemG && !gp->foreign && level < 2);
+  return status == kGidle || status == kGdead || (gp->systemG && level < 2);
 }
 
 // ---- ancestors

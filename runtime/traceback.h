@@ -86,8 +86,8 @@ void saveAncestors(G* gp);
 
 struct Frames;
 
-// GRecord is what a dump says about a goroutine, taken at one moment, printed
-// at another.
+// GRecord is what a dump says about a goroutine, or a plain thread that is
+// parked, taken at one moment, printed at another.
 struct GRecord {
   enum class Stack : uint8_t { kWalked, kRunning, kPlainThread };
 

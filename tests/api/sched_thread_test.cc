@@ -21,6 +21,7 @@
 #include "gump/sync.h"
 #include "runtime/proc.h"
 #include "runtime/sanitizer.h"
+#include "tests/testing/parked.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
@@ -344,41 +345,46 @@ TEST_P(LockOSThreadTest, TwoLockedGoroutinesTalk) {
 
 // InAStop is a goroutine that is locked to its thread, parked, and made ready
 // in a stopped world, where the test hands it Ps as startlockedm would have
-// done just before the stop began. It computes until it may end. Needs two Ps:
-// the caller keeps its own.
+// done just before the stop began. It computes until it may end.
 class InAStop {
  public:
   InAStop() {
     wg_.Go([this] {
       runtime::LockOSThread();
-      locked_ = rt::getg();
+      g_ = rt::getg();
       (void)rt::acquirem();
       rt::gopark(nullptr, nullptr, rt::WaitReason::kZero);
-      ran = true;
-      while (!mayEnd) {
+      ran_ = true;
+      while (!may_end_) {
       }
       runtime::UnlockOSThread();
     });
-    while (locked_ == nullptr || rt::readgstatus(locked_) != rt::kGwaiting) {
+    while (g_ == nullptr || rt::readgstatus(g_) != rt::kGwaiting) {
       runtime::Gosched();
     }
     rt::stopTheWorld(rt::WaitReason::kStoppingTheWorld);
-    rt::casgstatus(locked_, rt::kGwaiting, rt::kGrunnable);
+    rt::casgstatus(g_, rt::kGwaiting, rt::kGrunnable);
   }
   ~InAStop() {
-    mayEnd = true;
+    MayEnd();
     rt::startTheWorld();
     wg_.Wait();
-    EXPECT_TRUE(ran);
+    EXPECT_TRUE(ran_);
   }
 
+  rt::G* g() const { return g_; }
+  bool ran() const { return ran_; }
+  void MayEnd() { may_end_ = true; }
+
+  // HandP takes the goroutine off the queue, if it is there, and hands its
+  // thread a P. Needs two: the caller keeps its own.
   void HandP() {
     rt::P* pp = rt::allp[rt::allp[0] == rt::getg()->m->p ? 1 : 0];
-    rt::M* mp = locked_.load()->lockedm;
+    rt::M* mp = g()->lockedm;
     {
       rt::LockScope l(&rt::sched.lock);
       if (!rt::sched.runq.empty()) {
-        EXPECT_EQ(rt::globrunqget(), locked_);
+        EXPECT_EQ(rt::globrunqget(), g());
       }
       rt::setPStatus(pp, rt::kPgcstop, rt::kPidle);
       rt::sched.stopwait = 1;
@@ -394,58 +400,68 @@ class InAStop {
   }
   // AwaitRun waits until the goroutine runs, but not if it has been put back.
   bool AwaitRun() {
-    while (!ran && rt::sched.runqsize.load(rt::relaxed) == 0) usleep(10);
-    return ran;
+    while (!ran_ && rt::sched.runqsize.load(rt::relaxed) == 0) usleep(10);
+    return ran_;
   }
 
-  std::atomic<bool> ran = false;
-  std::atomic<bool> mayEnd = false;
-
  private:
-  std::atomic<rt::G*> locked_ = nullptr;
+  std::atomic<rt::G*> g_ = nullptr;
+  std::atomic<bool> ran_ = false;
+  std::atomic<bool> may_end_ = false;
   sync::WaitGroup wg_;
 };
 
-// Its thread looks at nothing else before it computes, so it had to be sent a
-// signal, after two looks, each time for longer: stops took 2 ms.
+// Nothing else on its thread looks before it computes: only a signal would stop
+// it.
 TEST_P(LockOSThreadTest, WhoseTurnComesInAStopGivesThePBack) {
+  if (GetParam() == 1) return;
   Run([] {
-    if (runtime::GOMAXPROCS(0) == 1) return;
     InAStop g;
     g.HandP();
     g.AwaitP();
-    EXPECT_FALSE(g.ran);
+    EXPECT_FALSE(g.ran());
   });
 }
 
 // Or it would never run, if stops follow each other fast.
 TEST_P(LockOSThreadTest, WhoGaveThePBackRunsTheNextTime) {
+  if (GetParam() == 1) return;
   Run([] {
-    if (runtime::GOMAXPROCS(0) == 1) return;
     InAStop g;
     g.HandP();
     g.AwaitP();
     g.HandP();
     EXPECT_TRUE(g.AwaitRun());
-    g.mayEnd = true;
+    g.MayEnd();
     g.AwaitP();
+  });
+}
+
+TEST_P(LockOSThreadTest, WhoFindsItInAStopKeepsTheP) {
+  Run([] {
+    InAStop g;
+    const rt::P* pp = rt::getg()->m->p;
+    rt::startlockedm(g.g());
+    EXPECT_EQ(rt::getg()->m->p, pp);
+    EXPECT_EQ(rt::sched.runqsize.load(rt::relaxed), 1);
+    EXPECT_FALSE(g.ran());
   });
 }
 
 // Nobody takes it from the queue any more, and it may hold what exit waits for.
 TEST_P(LockOSThreadTest, WhenMainHasEndedNobodyGivesThePBack) {
+  if (GetParam() == 1) return;
   Run([] {
-    if (runtime::GOMAXPROCS(0) == 1) return;
-    const auto setMainEnded = [](bool to) {
+    const auto set_main_ended = [](bool to) {
       rt::LockScope l(&rt::sched.lock);
       rt::sched.mainEnded.store(to, rt::release);
     };
     InAStop g;
-    setMainEnded(true);
+    set_main_ended(true);
     g.HandP();
     EXPECT_TRUE(g.AwaitRun());
-    setMainEnded(false);
-    g.mayEnd = true;
+    set_main_ended(false);
+    g.MayEnd();
     g.AwaitP();
   });
 }
@@ -573,12 +589,33 @@ TEST_P(PlainThreadTest, ThoseThatWaitAreInDumps) {
                  "[chan receive]:\n\tplain thread " + std::to_string(tid) +
                  "; stack unavailable\n") != std::string::npos;
     };
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {  // twice: the pseudo-G stays the thread's
       EXPECT_TRUE(testing::Eventually(parked));
       c.Send(i);
     }
     blocking([&t] { t.join(); });
     EXPECT_FALSE(parked());
+  });
+}
+
+TEST_P(PlainThreadTest, ThoseThatRunAreNotInDumps) {
+  Run([] {
+    auto c = make_chan<int>();
+    std::atomic<bool> woken = false;
+    std::atomic<bool> may_end = false;
+    std::thread t([&] {
+      c.Recv();
+      woken = true;
+      while (!may_end) {
+      }
+    });
+    EXPECT_TRUE(testing::EventuallyParked("chan receive", 1));
+    c.Send(0);
+    EXPECT_TRUE(testing::Eventually([&] { return woken.load(); }));
+    EXPECT_EQ(runtime::Stack(true).find("stack unavailable"),
+              std::string::npos);
+    may_end = true;
+    blocking([&t] { t.join(); });
   });
 }
 

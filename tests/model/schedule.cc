@@ -552,7 +552,6 @@ void initPlain(int i) {
   Plain& p = plains[i];
   p.g.foreign = true;
   p.g.special = true;
-  p.g.systemG = true;
   p.g.goid = static_cast<uint64_t>(i) + 1;
   p.g.m = &p.m;
   p.g.atomicstatus.store(rt::kGrunning, rt::relaxed);
