@@ -6,7 +6,6 @@
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,6 +22,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gump/gump.h"
+#include "tests/testing/no_descriptors.h"
 #include "tests/testing/parked.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -75,34 +75,6 @@ GUMP_INSTANTIATE_GOMAXPROCS(NetFaultTest);
 
 // ---- No descriptor is free --------------------------------------------------
 
-// NoDescriptors takes all that are free, as far as the limit goes, which it
-// lowers.
-class NoDescriptors {
- public:
-  NoDescriptors() {
-    EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &old_), 0);
-    for (int fd; (fd = dup(STDERR_FILENO)) >= 0;) {
-      taken_.push_back(fd);
-      if (taken_.size() != 50) continue;
-      rlimit few = old_;
-      few.rlim_cur = static_cast<rlim_t>(fd) + 1;
-      EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
-    }
-  }
-  ~NoDescriptors() {
-    while (!taken_.empty()) FreeOne();
-    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &old_), 0);
-  }
-  void FreeOne() {
-    close(taken_.back());
-    taken_.pop_back();
-  }
-
- private:
-  rlimit old_;
-  std::vector<int> taken_;
-};
-
 // A server that pauses as Go's does. Clients wait in the kernel meanwhile.
 TEST_P(NetFaultTest, AStormOfConnectionsLosesNone) {
   Run([] {
@@ -112,7 +84,7 @@ TEST_P(NetFaultTest, AStormOfConnectionsLosesNone) {
     for (int i = 0; i < kClients; i++) {
       clients.push_back(Ready(net::Dial("tcp", l.LocalAddr().String())));
     }
-    NoDescriptors none;
+    const testing::NoDescriptors none;
     std::atomic<int> failed = 0;
     sync::WaitGroup server;
     server.Go([&] {
@@ -146,7 +118,7 @@ TEST_P(NetFaultTest, DialWithoutDescriptorsFailsAndLeavesNothing) {
     const net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
     const std::string address = l.LocalAddr().String();
     {
-      const NoDescriptors none;
+      const testing::NoDescriptors none;
       const auto conn = net::Dial("tcp", address);
       EXPECT_EQ(Errno(conn.status()), EMFILE);
       EXPECT_EQ(Text(conn), absl::StrCat("dial tcp ", address,

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/tcp.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,6 +29,7 @@
 #include "gump/sync.h"
 #include "gump/time.h"
 #include "runtime/sanitizer.h"
+#include "tests/testing/no_descriptors.h"
 #include "tests/testing/panic_text.h"
 #include "tests/testing/parked.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -744,23 +744,11 @@ TEST_P(NetTest, AcceptRecoversFromEMFILE) {
   Run([] {
     net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
     net::Conn c = Ready(net::Dial("tcp", l.LocalAddr().String()));
-    rlimit old;
-    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &old), 0);
-    std::vector<int> taken;
-    for (;;) {
-      const int fd = dup(0);
-      if (fd < 0) break;
-      taken.push_back(fd);
-      if (taken.size() == 50) {
-        rlimit few = old;
-        few.rlim_cur = static_cast<rlim_t>(fd) + 1;
-        ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
-      }
+    {
+      const testing::NoDescriptors none;
+      const auto conn = l.Accept();
+      EXPECT_EQ(Errno(conn.status()), EMFILE) << conn.status();
     }
-    const auto none = l.Accept();
-    EXPECT_EQ(Errno(none.status()), EMFILE) << none.status();
-    for (const int fd : taken) close(fd);
-    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
     EXPECT_EQ(Ready(l.Accept()).RemoteAddr(), c.LocalAddr());
   });
 }

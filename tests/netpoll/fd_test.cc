@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -32,6 +31,7 @@
 #include "tests/netpoll/fd_testing.h"
 #include "tests/netpoll/poll_testing.h"
 #include "tests/testing/known_thread.h"
+#include "tests/testing/no_descriptors.h"
 #include "tests/testing/parked.h"
 #include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -731,13 +731,10 @@ TEST_P(FDTest, WithoutDescriptorsAcceptFailsAndRecovers) {
     const auto accept = [&] {
       return l->accept(&fd, reinterpret_cast<sockaddr*>(&peer), &len);
     };
-    rlimit old;
-    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &old), 0);
-    rlimit none = old;
-    none.rlim_cur = 0;  // for new ones; those that are open stay
-    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-    for (int i = 0; i < 3; i++) EXPECT_EQ(accept(), EMFILE);
-    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &old), 0);
+    {
+      const testing::NoDescriptors none;
+      for (int i = 0; i < 3; i++) EXPECT_EQ(accept(), EMFILE);
+    }
     // The connection is still there, though its edge has come and gone.
     EXPECT_EQ(accept(), 0);
     File conn(fd);
