@@ -209,21 +209,37 @@ const char* fieldOf(const char* text, const char* name) {
   return nullptr;
 }
 
+// watch tells how a thread is by what its clock does meanwhile. One that is not
+// on a processor all that time may as well wait for one as sleep: then its P is
+// of no use to it either, and it is caught when it runs.
+ThreadState watch(int32_t tid) {
+  constexpr int64_t kWatchNS = 20'000;
+  constexpr int64_t kReadNS = 1'000;  // more than a clock takes to read
+  const int64_t before = threadCpuTime(tid);
+  if (before < 0) return ThreadState::kUnknown;
+  const int64_t begin = nanotime();
+  while (nanotime() - begin < kWatchNS) procyield(10);
+  const int64_t used = threadCpuTime(tid) - before;
+  if (used == 0) return ThreadState::kAsleep;
+  return used + kReadNS >= nanotime() - begin ? ThreadState::kRunning
+                                              : ThreadState::kUnknown;
+}
+
 }  // namespace
 
 ThreadState threadState(int32_t tid, uint64_t* sleeps) {
+  *sleeps = 0;
   char path[64];
   Writer w{.buf = path, .cap = sizeof(path) - 1, .fd = kNoFd};
   print(&w, "/proc/self/task/%d/status", tid);
   path[w.len] = '\0';
   char text[4096];
   const int64_t n = readFile(path, text, sizeof(text) - 1);
-  if (n <= 0) return ThreadState::kUnknown;
+  if (n <= 0) return watch(tid);  // no descriptor is free, or there is no /proc
   text[n] = '\0';
   const char* state = fieldOf(text, "State");
   const char* count = fieldOf(text, "voluntary_ctxt_switches");
   if (state == nullptr || count == nullptr) return ThreadState::kUnknown;
-  *sleeps = 0;
   for (; *count >= '0' && *count <= '9'; count++) {
     *sleeps = 10 * *sleeps + static_cast<uint64_t>(*count - '0');
   }

@@ -17,6 +17,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <latch>
 #include <string>
 #include <thread>
 
@@ -32,6 +33,7 @@
 #include "runtime/proc.h"
 #include "runtime/sanitizer.h"
 #include "tests/netpoll/poll_testing.h"
+#include "tests/testing/no_descriptors.h"
 #include "tests/testing/talk.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -400,6 +402,26 @@ TEST(PreemptKernelDeathTest, GoesWithoutMembarrier) {
         std::exit(::testing::Test::HasFailure() ? 1 : 7);
       },
       ::testing::ExitedWithCode(7), "");
+}
+
+// How a thread is, is then seen by its clock.
+TEST_P(PreemptKernelTest, GoesWithoutDescriptors) {
+#if defined(GUMP_TSAN)
+  GTEST_SKIP() << "never calls libc";
+#endif
+  Run([] {
+    const testing::NoDescriptors none;
+    std::latch open(1);
+    sync::WaitGroup asleep;
+    for (int i = 0; i < 6; i++) asleep.Go([&] { open.wait(); });
+    {
+      const Hogs hogs(3);
+      Talk(20);
+      EXPECT_FALSE(runtime::Stack(true).empty());  // in a stopped world
+    }
+    open.count_down();
+    asleep.Wait();
+  });
 }
 
 // GODEBUG=asyncpreemptoff=1: nobody is stopped where he computes, but those who

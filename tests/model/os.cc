@@ -20,7 +20,7 @@ namespace gump::rt {
 // Time stands still while anybody can run.
 int64_t nanotime() { return model::clockNow(); }
 int64_t walltime() { return model::clockNow(); }
-int64_t threadCpuTime(int32_t) { return 0; }
+int64_t threadCpuTime(int32_t) { return -1; }
 void preciseSleeps(M*) {}
 uint64_t shortSlices() { return 0; }
 void restoreSlices(uint64_t) {}
