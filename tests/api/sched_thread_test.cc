@@ -383,8 +383,9 @@ class InAStop {
     rt::M* mp = g()->lockedm;
     {
       rt::LockScope l(&rt::sched.lock);
-      if (!rt::sched.runq.empty()) {
-        EXPECT_EQ(rt::globrunqget(), g());
+      for (int n = rt::sched.runq.size; n > 0; n--) {
+        rt::G* gp = rt::globrunqget();
+        if (gp != g()) rt::globrunqput(gp);
       }
       rt::setPStatus(pp, rt::kPgcstop, rt::kPidle);
       rt::sched.stopwait = 1;
@@ -398,10 +399,17 @@ class InAStop {
     rt::notesleep(&rt::sched.stopnote);
     rt::noteclear(&rt::sched.stopnote);
   }
-  // AwaitRun waits until the goroutine runs, but not if it has been put back.
-  bool AwaitRun() {
-    while (!ran_ && rt::sched.runqsize.load(rt::relaxed) == 0) usleep(10);
-    return ran_;
+  // AwaitTurn waits until the goroutine has had its turn; false: it has been
+  // put back.
+  bool AwaitTurn() {
+    while (!ran_ && !Queued()) usleep(10);
+    return !g()->putBack;  // as its thread, or who queued it, has left it
+  }
+  bool Queued() const {
+    rt::LockScope l(&rt::sched.lock);
+    const rt::G* gp = rt::sched.runq.head;
+    while (gp != nullptr && gp != g()) gp = gp->schedlink;
+    return gp != nullptr;
   }
 
  private:
@@ -431,7 +439,7 @@ TEST_P(LockOSThreadTest, WhoGaveThePBackRunsTheNextTime) {
     g.HandP();
     g.AwaitP();
     g.HandP();
-    EXPECT_TRUE(g.AwaitRun());
+    EXPECT_TRUE(g.AwaitTurn());
     g.MayEnd();
     g.AwaitP();
   });
@@ -443,15 +451,18 @@ TEST_P(LockOSThreadTest, WhoFindsItInAStopKeepsTheP) {
     const rt::P* pp = rt::getg()->m->p;
     rt::startlockedm(g.g());
     EXPECT_EQ(rt::getg()->m->p, pp);
-    EXPECT_EQ(rt::sched.runqsize.load(rt::relaxed), 1);
+    EXPECT_TRUE(g.Queued());
     EXPECT_FALSE(g.ran());
   });
 }
 
 // Nobody takes it from the queue any more, and it may hold what exit waits for.
-TEST_P(LockOSThreadTest, WhenMainHasEndedNobodyGivesThePBack) {
-  if (GetParam() == 1) return;
-  Run([] {
+// The main goroutine stays on m0, which would leave Run otherwise.
+TEST(LockOSThreadMainTest, WhenMainHasEndedNobodyGivesThePBack) {
+  gump::Run([] {
+    runtime::LockOSThread();
+    ASSERT_EQ(rt::getg()->m, &rt::m0);
+    runtime::GOMAXPROCS(2);
     const auto set_main_ended = [](bool to) {
       rt::LockScope l(&rt::sched.lock);
       rt::sched.mainEnded.store(to, rt::release);
@@ -459,7 +470,7 @@ TEST_P(LockOSThreadTest, WhenMainHasEndedNobodyGivesThePBack) {
     InAStop g;
     set_main_ended(true);
     g.HandP();
-    EXPECT_TRUE(g.AwaitRun());
+    EXPECT_TRUE(g.AwaitTurn());
     set_main_ended(false);
     g.MayEnd();
     g.AwaitP();
