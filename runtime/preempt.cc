@@ -419,9 +419,9 @@ void preemptInPlace(G* gp) {
 
 }  // namespace
 
-void letGo(GQueue* q) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+void letGo() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   GQueue rest;
-  while (G* gp = q->pop()) {
+  while (G* gp = sched.runq.pop()) {
     if (!gp->inPlace) {
       rest.pushBack(gp);
       continue;
@@ -432,7 +432,8 @@ void letGo(GQueue* q) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     sched.nmidlelocked--;  // as startlockedm
     notewakeup(&mp->park);
   }
-  *q = rest;
+  sched.runq = rest;
+  sched.runqsize.store(rest.size, relaxed);  // a hint outside the lock
 }
 
 void preemptedBySignal(uintptr_t sp) {

@@ -422,8 +422,7 @@ void endSchedule(M* mp) {
     LockScope l(&sched.lock);
     globrunqputbatch(&q);
     if (!sched.mainEnded.load(relaxed)) return;  // the next Run has begun
-    letGo(&sched.runq);
-    sched.runqsize.store(sched.runq.size, relaxed);  // a hint outside the lock
+    letGo();
     // Written under sched.lock; who stops the world counts our P.
     stopping = sched.gcwaiting.load(relaxed);
     safePoint = pp->runSafePointFn.load(relaxed) != 0;

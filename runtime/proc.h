@@ -524,10 +524,10 @@ void pressStrays();
 // On: the signal stack.  P: either.  Locks: takes sched.lock.
 // Parks: blocks the thread.
 void preemptedBySignal(uintptr_t sp);
-// letGo releases the goroutines in q that are preempted in place: they go on
-// without a P, until they enter the runtime.
+// letGo releases the goroutines in the global queue that are preempted in
+// place: they go on without a P, until they enter the runtime.
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
-void letGo(GQueue* q);
+void letGo();
 // awaitInterrupted returns when every goroutine that had lost its P from
 // outside when it was called has entered the runtime by itself, or ended.
 // On: user.  P: needed.  Locks: none.  Parks: yields.

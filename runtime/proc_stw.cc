@@ -219,6 +219,8 @@ void startTheWorld() {
     runnable = procresize(procs);
     // Pairs with the acquire in findRunnable.
     sched.gcwaiting.store(false, release);
+    // Whom gcstopm has queued since endMain nobody would find.
+    if (sched.mainEnded.load(relaxed)) letGo();
     if (sched.sysmonwait.load(relaxed)) {  // written under sched.lock
       sched.sysmonwait.store(false, relaxed);
       notewakeup(&sched.sysmonnote);

@@ -95,8 +95,7 @@ void endMain() {
   // Pairs with findRunnable; under sched.lock for those about to sleep.
   sched.mainEnded.store(true, release);
   preemptall();
-  letGo(&sched.runq);
-  sched.runqsize.store(sched.runq.size, relaxed);  // a hint outside the lock
+  letGo();
   M* mp = getg()->m;
   if (mp != &m0) wakeM0ToLeave();
 }

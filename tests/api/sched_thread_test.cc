@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <mutex>
@@ -343,6 +344,14 @@ TEST_P(LockOSThreadTest, TwoLockedGoroutinesTalk) {
   });
 }
 
+// Queued tells whether gp is in the global queue.
+bool Queued(const rt::G* gp) {
+  rt::LockScope l(&rt::sched.lock);
+  const rt::G* at = rt::sched.runq.head;
+  while (at != nullptr && at != gp) at = at->schedlink;
+  return at != nullptr;
+}
+
 // InAStop is a goroutine that is locked to its thread, parked, and made ready
 // in a stopped world, where the test hands it Ps as startlockedm would have
 // done just before the stop began. It computes until it may end.
@@ -402,14 +411,8 @@ class InAStop {
   // AwaitTurn waits until the goroutine has had its turn; false: it has been
   // put back.
   bool AwaitTurn() {
-    while (!ran_ && !Queued()) usleep(10);
+    while (!ran_ && !Queued(g())) usleep(10);
     return !g()->putBack;  // as its thread, or who queued it, has left it
-  }
-  bool Queued() const {
-    rt::LockScope l(&rt::sched.lock);
-    const rt::G* gp = rt::sched.runq.head;
-    while (gp != nullptr && gp != g()) gp = gp->schedlink;
-    return gp != nullptr;
   }
 
  private:
@@ -451,30 +454,78 @@ TEST_P(LockOSThreadTest, WhoFindsItInAStopKeepsTheP) {
     const rt::P* pp = rt::getg()->m->p;
     rt::startlockedm(g.g());
     EXPECT_EQ(rt::getg()->m->p, pp);
-    EXPECT_TRUE(g.Queued());
+    EXPECT_TRUE(Queued(g.g()));
     EXPECT_FALSE(g.ran());
   });
 }
 
-// Nobody takes it from the queue any more, and it may hold what exit waits for.
-// The main goroutine stays on m0, which would leave Run otherwise.
-TEST(LockOSThreadMainTest, WhenMainHasEndedNobodyGivesThePBack) {
-  gump::Run([] {
+// PretendEnd runs f on n Ps in a process of its own, where it may pretend that
+// main has ended: the main goroutine is on m0, which would leave Run otherwise.
+[[noreturn]] void PretendEnd(int n, void (*f)()) {
+  gump::Run([=] {
     runtime::LockOSThread();
-    ASSERT_EQ(rt::getg()->m, &rt::m0);
-    runtime::GOMAXPROCS(2);
-    const auto set_main_ended = [](bool to) {
-      rt::LockScope l(&rt::sched.lock);
-      rt::sched.mainEnded.store(to, rt::release);
-    };
-    InAStop g;
-    set_main_ended(true);
-    g.HandP();
-    EXPECT_TRUE(g.AwaitTurn());
-    set_main_ended(false);
-    g.MayEnd();
-    g.AwaitP();
+    EXPECT_EQ(rt::getg()->m, &rt::m0);
+    runtime::GOMAXPROCS(n);
+    f();
   });
+  std::_Exit(::testing::Test::HasFailure() ? 1 : 7);
+}
+
+void SetMainEnded(bool to) {
+  rt::LockScope l(&rt::sched.lock);
+  rt::sched.mainEnded.store(to, rt::release);
+}
+
+// Nobody takes it from the queue any more, and it may hold what exit waits for.
+void NobodyGivesThePBack() {
+  InAStop g;
+  SetMainEnded(true);
+  g.HandP();
+  EXPECT_TRUE(g.AwaitTurn());
+  SetMainEnded(false);
+  g.MayEnd();
+  g.AwaitP();
+}
+
+TEST(LockOSThreadDeathTest, WhenMainHasEndedNobodyGivesThePBack) {
+  EXPECT_EXIT(PretendEnd(2, NobodyGivesThePBack), ::testing::ExitedWithCode(7),
+              "");
+}
+
+// Who was preempted in place, and queued by a stop after main had ended.
+void TheEndOfAStopLetsGo() {
+  std::atomic<rt::G*> hog = nullptr;
+  std::atomic<uint64_t> turns = 0;
+  std::atomic<bool> stop = false;
+  sync::WaitGroup wg;
+  wg.Go([&] {
+    hog = rt::getg();
+    while (!stop) turns++;
+  });
+  for (;;) {
+    runtime::Gosched();
+    rt::stopTheWorld(rt::WaitReason::kStoppingTheWorld);
+    if (hog != nullptr && Queued(hog)) break;
+    rt::startTheWorld();
+  }
+  EXPECT_TRUE(hog.load()->inPlace);
+  rt::M* mp = rt::acquirem();  // keeps the P, which the hog might get instead
+  SetMainEnded(true);
+  const uint64_t before = turns;
+  rt::startTheWorld();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (turns == before && std::chrono::steady_clock::now() < end) {
+  }
+  EXPECT_NE(turns, before);
+  SetMainEnded(false);
+  rt::releasem(mp);
+  stop = true;
+  wg.Wait();
+}
+
+TEST(LockOSThreadDeathTest, WhenMainHasEndedTheEndOfAStopLetsGo) {
+  EXPECT_EXIT(PretendEnd(1, TheEndOfAStopLetsGo), ::testing::ExitedWithCode(7),
+              "");
 }
 
 // ---- Plain threads
