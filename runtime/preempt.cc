@@ -62,6 +62,7 @@
 // a table.
 #include <signal.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "runtime/os_linux.h"
@@ -209,37 +210,21 @@ const char* fieldOf(const char* text, const char* name) {
   return nullptr;
 }
 
-// watch tells how a thread is by what its clock does meanwhile. One that is not
-// on a processor all that time may as well wait for one as sleep: then its P is
-// of no use to it either, and it is caught when it runs.
-ThreadState watch(int32_t tid) {
-  constexpr int64_t kWatchNS = 20'000;
-  constexpr int64_t kReadNS = 1'000;  // more than a clock takes to read
-  const int64_t before = threadCpuTime(tid);
-  if (before < 0) return ThreadState::kUnknown;
-  const int64_t begin = nanotime();
-  while (nanotime() - begin < kWatchNS) procyield(10);
-  const int64_t used = threadCpuTime(tid) - before;
-  if (used == 0) return ThreadState::kAsleep;
-  return used + kReadNS >= nanotime() - begin ? ThreadState::kRunning
-                                              : ThreadState::kUnknown;
-}
-
 }  // namespace
 
 ThreadState threadState(int32_t tid, uint64_t* sleeps) {
-  *sleeps = 0;
   char path[64];
   Writer w{.buf = path, .cap = sizeof(path) - 1, .fd = kNoFd};
   print(&w, "/proc/self/task/%d/status", tid);
   path[w.len] = '\0';
   char text[4096];
   const int64_t n = readFile(path, text, sizeof(text) - 1);
-  if (n <= 0) return watch(tid);  // no descriptor is free, or there is no /proc
+  if (n <= 0) return ThreadState::kUnseen;
   text[n] = '\0';
   const char* state = fieldOf(text, "State");
   const char* count = fieldOf(text, "voluntary_ctxt_switches");
   if (state == nullptr || count == nullptr) return ThreadState::kUnknown;
+  *sleeps = 0;
   for (; *count >= '0' && *count <= '9'; count++) {
     *sleeps = 10 * *sleeps + static_cast<uint64_t>(*count - '0');
   }
@@ -270,6 +255,40 @@ bool computes(M* mp, uint64_t sleeps, int64_t gap) {
     return false;
   }
   return now - mp->pressTime.load(relaxed) >= gap;
+}
+
+// stateByClock is how mp's thread is by what its CPU clock has done since the
+// last look, at least gap ns ago. One that has used nothing sleeps, or waits
+// for a processor: not for ours, since who looks sleeps in between (but for the
+// first 20 µs of a stop of the world). It computes if it has used nearly all,
+// or, beside others, a good part: then a sleep may be cut short.
+ThreadState stateByClock(M* mp, int32_t tid, int64_t gap) {
+  constexpr int64_t kForgottenNS = 100'000'000;
+  constexpr int64_t kGoodPartNS = 1'000'000;
+  const int64_t now = nanotime();  // first: what is used later counts as well
+  const int64_t cpu = threadCpuTime(tid);
+  if (cpu < 0) return ThreadState::kUnknown;
+  // Several may press at once; a mixed pair costs one more look.
+  const int64_t elapsed = now - mp->clockTime.load(relaxed);
+  const int64_t used = cpu - mp->clockCpu.load(relaxed);
+  if (elapsed < gap) return ThreadState::kUnknown;
+  mp->clockTime.store(now, relaxed);
+  mp->clockCpu.store(cpu, relaxed);
+  if (elapsed >= kForgottenNS) return ThreadState::kUnknown;
+  if (used == 0) return ThreadState::kAsleep;
+  return used >= std::min(elapsed - elapsed / 8, kGoodPartNS)
+             ? ThreadState::kRunning
+             : ThreadState::kUnknown;
+}
+
+// look tells how mp's thread is: running if it has been so for gap ns.
+ThreadState look(M* mp, int32_t tid, int64_t gap) {
+  uint64_t sleeps;
+  const ThreadState state = threadState(tid, &sleeps);
+  if (state == ThreadState::kUnseen) return stateByClock(mp, tid, gap);
+  return state != ThreadState::kRunning || computes(mp, sleeps, gap)
+             ? state
+             : ThreadState::kUnknown;
 }
 
 }  // namespace
@@ -314,8 +333,8 @@ M* pressP(P* pp, Press how) {
   if (gp == nullptr || mp->locks.load(relaxed) != 0) return nullptr;
   const int32_t tid = mp->procid.load(acquire);  // pairs with minit
   if (tid == 0) return nullptr;
-  uint64_t sleeps;
-  const ThreadState state = threadState(tid, &sleeps);
+  const ThreadState state =
+      look(mp, tid, how == Press::kStop ? kStopGap : kPressGap);
   if (state == ThreadState::kAsleep && haveMembarrier) {
     const bool take = how == Press::kStop || handsForP();
     return take && presumeBlocked(pp, mp, gp) ? mp : nullptr;
@@ -323,9 +342,7 @@ M* pressP(P* pp, Press how) {
   // Without membarrier who sleeps is sent the signal too: its call may return
   // EINTR; see docs/preemption.md.
   if (how != Press::kIfAsleep &&
-      (state == ThreadState::kAsleep ||
-       (state == ThreadState::kRunning &&
-        computes(mp, sleeps, how == Press::kStop ? kStopGap : kPressGap)))) {
+      (state == ThreadState::kAsleep || state == ThreadState::kRunning)) {
     preemptM(mp);
   }
   return nullptr;
@@ -341,9 +358,7 @@ void pressStrays() {
     if ((mp->presumed.load(relaxed) & kPresumedTaken) == 0) continue;
     if (mp->locks.load(relaxed) != 0) continue;
     const int32_t tid = mp->procid.load(acquire);  // pairs with minit
-    uint64_t sleeps;
-    if (tid != 0 && threadState(tid, &sleeps) == ThreadState::kRunning &&
-        computes(mp, sleeps, kPressGap)) {
+    if (tid != 0 && look(mp, tid, kPressGap) == ThreadState::kRunning) {
       preemptM(mp);
     }
   }

@@ -532,10 +532,9 @@ void letGo();
 // outside when it was called has entered the runtime by itself, or ended.
 // On: user.  P: needed.  Locks: none.  Parks: yields.
 void awaitInterrupted();
-enum class ThreadState : uint8_t { kRunning, kAsleep, kUnknown };
+enum class ThreadState : uint8_t { kRunning, kAsleep, kUnknown, kUnseen };
 // threadState asks /proc how the thread is, and how often it has gone to sleep
-// so far. Where /proc cannot be read it watches the thread's clock for 20 µs,
-// and the number is 0.
+// so far. kUnseen: it cannot be read; no descriptor is free, say.
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] ThreadState threadState(int32_t tid, uint64_t* sleeps);
 

@@ -219,7 +219,7 @@ void startTheWorld() {
     runnable = procresize(procs);
     // Pairs with the acquire in findRunnable.
     sched.gcwaiting.store(false, release);
-    // Whom gcstopm has queued since endMain nobody would find.
+    // Nobody would look for whom endMain has not found in the queue.
     if (sched.mainEnded.load(relaxed)) letGo();
     if (sched.sysmonwait.load(relaxed)) {  // written under sched.lock
       sched.sysmonwait.store(false, relaxed);

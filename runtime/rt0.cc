@@ -91,12 +91,13 @@ void schedinit() {
 void unsetInitialised() { initialised.store(false, relaxed); }
 
 void endMain() {
+  M* mp = getg()->m;
+  flushYielded(mp->p);  // those preempted in place may be among them
   LockScope l(&sched.lock);
   // Pairs with findRunnable; under sched.lock for those about to sleep.
   sched.mainEnded.store(true, release);
   preemptall();
   letGo();
-  M* mp = getg()->m;
   if (mp != &m0) wakeM0ToLeave();
 }
 

@@ -205,6 +205,9 @@ struct M {
   // it had slept by then.
   Atomic<int64_t> pressTime;
   Atomic<uint64_t> pressSleeps;
+  // Likewise, where /proc cannot be read: its CPU time, ns, and when.
+  Atomic<int64_t> clockTime;
+  Atomic<int64_t> clockCpu;
   // Out of work and looking; counted in sched.nmspinning.
   bool spinning = false;
   // The goroutine that parks has added the earliest timer of the P: whoever

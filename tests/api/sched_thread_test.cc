@@ -462,12 +462,16 @@ TEST_P(LockOSThreadTest, WhoFindsItInAStopKeepsTheP) {
 // PretendEnd runs f on n Ps in a process of its own, where it may pretend that
 // main has ended: the main goroutine is on m0, which would leave Run otherwise.
 [[noreturn]] void PretendEnd(int n, void (*f)()) {
-  gump::Run([=] {
-    runtime::LockOSThread();
-    EXPECT_EQ(rt::getg()->m, &rt::m0);
-    runtime::GOMAXPROCS(n);
-    f();
-  });
+  bool done = false;
+  while (!done) {
+    gump::Run([&] {
+      runtime::LockOSThread();
+      if (rt::getg()->m != &rt::m0) return;  // it was preempted before
+      runtime::GOMAXPROCS(n);
+      f();
+      done = true;
+    });
+  }
   std::_Exit(::testing::Test::HasFailure() ? 1 : 7);
 }
 

@@ -23,7 +23,7 @@ class NoDescriptors {
   NoDescriptors(const NoDescriptors&) = delete;
   NoDescriptors& operator=(const NoDescriptors&) = delete;
 
-  // FreeOne leaves one, or two.
+  // FreeOne leaves one, or a few that the runtime holds at this moment.
   void FreeOne() const {
     Limit(old_.rlim_cur);
     const int fd = dup(STDERR_FILENO);
