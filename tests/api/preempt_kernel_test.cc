@@ -406,9 +406,6 @@ TEST(PreemptKernelDeathTest, GoesWithoutMembarrier) {
 
 // How a thread is, is then seen by its clock.
 TEST_P(PreemptKernelTest, GoesWithoutDescriptors) {
-#if defined(GUMP_TSAN)
-  GTEST_SKIP() << "never calls libc";
-#endif
   Run([] {
     const testing::NoDescriptors none;
     std::latch open(1);
