@@ -2,7 +2,7 @@
 find_package(GTest REQUIRED)
 
 # The library is what is optimised in earnest; tests would take twice and three times as long to compile.
-set(gump_test_optimise $<$<CONFIG:Release>:-O1>)
+set(gump_test_optimise $<$<CONFIG:Release>:-Og>)
 if(GUMP_SANITIZE)
   set(gump_test_optimise -O0)
 endif()

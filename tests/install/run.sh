@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # run.sh static|shared SOURCE BUILD WORK COMPILER: installs the library into an empty prefix and builds and runs a project
-# that knows nothing but that prefix. The archive is BUILD's, the shared library is built here.
+# that knows nothing but that prefix. The archive is BUILD's, the shared library is built here, from the same objects: who has
+# ccache need not compile them again.
 set -euo pipefail
 kind=$1 source=$2 library=$3 work=$4 compiler=$5
 
@@ -8,7 +9,7 @@ rm -rf "$work/prefix" "$work/consumer"
 if [ "$kind" = shared ]; then
   library=$work/library
   cmake -G Ninja -S "$source" -B "$library" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_BUILD_TYPE=Release \
-    -DCMAKE_UNITY_BUILD=ON -DBUILD_SHARED_LIBS=ON -DGUMP_BUILD_TESTS=OFF -DGUMP_BUILD_EXAMPLES=OFF
+    -DGUMP_WERROR=ON -DBUILD_SHARED_LIBS=ON -DGUMP_BUILD_TESTS=OFF -DGUMP_BUILD_EXAMPLES=OFF
   cmake --build "$library"
 fi
 cmake --install "$library" --prefix "$work/prefix"
