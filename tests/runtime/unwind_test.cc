@@ -9,6 +9,9 @@
 #include <signal.h>
 #include <ucontext.h>
 #include <unwind.h>
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
 
 #include <atomic>
 #include <cerrno>
@@ -83,11 +86,10 @@ void OnStep(int, siginfo_t*, void* context) {
 
 // TrapFlag sets the flag for the thread, which keeps it over switches.
 void TrapFlag(bool on) {
-  uint64_t flags;
-  asm volatile("pushfq\n\tpopq %0" : "=r"(flags)::"memory");
+  // Not by pushf and popf: compilers keep variables where these would write.
   constexpr uint64_t kTrap = 0x100;
-  flags = on ? flags | kTrap : flags & ~kTrap;
-  asm volatile("pushq %0\n\tpopfq" ::"r"(flags) : "cc", "memory");
+  const uint64_t flags = __readeflags();
+  __writeeflags(on ? flags | kTrap : flags & ~kTrap);
 }
 
 TEST(UnwindTest, EveryInstructionOfASwitchKnowsTheEndOfItsStack) {
