@@ -378,11 +378,22 @@ bool wanted(const G* gp, const M* mp) {
           mp->p->runSafePointFn.load(relaxed) != 0);
 }
 
-// queueInPlace puts gp onto the global queue. False: main has ended, and gp
-// goes on as it is.
+// nobodyResumes tells whether who is preempted in place now would stay so: main
+// has ended, and nobody stops the world or visits every P, who would let go in
+// the end.
+bool nobodyResumes(const M* mp) {
+  return sched.mainEnded.load(acquire) &&  // pairs with endMain
+         !sched.gcwaiting.load(acquire) &&
+         (mp->p == nullptr || mp->p->runSafePointFn.load(acquire) == 0);
+}
+
+// queueInPlace puts gp onto the global queue. False: nobody would take it from
+// there, and gp goes on as it is.
 bool queueInPlace(G* gp) {
+  // Main ends, and a stop begins and ends, under this lock; a visit does not
+  // end before our P has been visited, after this.
   LockScope l(&sched.lock);
-  if (sched.mainEnded.load(relaxed)) return false;  // written under sched.lock
+  if (nobodyResumes(gp->m)) return false;
   casgstatus(gp, kGrunning, kGrunnable);
   dropg();
   globrunqput(gp);  // from here on a scheduler may hand us a P
@@ -462,9 +473,8 @@ void preemptedBySignal(uintptr_t sp) {
   }
   mp->locks.store(1, relaxed);  // B1
   asymmetricLight();            // B2
-  // The load pairs with endMain. In a child of fork nobody would wake us, even
-  // before its handler has run.
-  if (wanted(gp, mp) && !sched.mainEnded.load(acquire) && inOwnProcess()) {
+  // In a child of fork nobody would wake us, even before its handler has run.
+  if (wanted(gp, mp) && !nobodyResumes(mp) && inOwnProcess()) {
     sanitizerEnterSignal(gp, mp);
     gumpCallSaved(preemptInPlace, gp);  // (P4)
     sanitizerLeaveSignal(gp);

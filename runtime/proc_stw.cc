@@ -361,6 +361,8 @@ void forEachP(WaitReason reason, void (*fn)(P*)) {
     }
     noteclear(&sched.safePointNote);
     restoreSlices(slices);
+    LockScope l(&sched.lock);
+    if (sched.mainEnded.load(relaxed)) letGo();  // as in startTheWorld
   }
   // Before releasem: whoever is preempted here may not go on when main ends.
   semrelease(&worldsema, /*handoff=*/false);

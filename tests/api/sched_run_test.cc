@@ -6,6 +6,7 @@
 #include <exception>
 #include <memory>
 #include <stdexcept>
+#include <string>
 
 #include "gtest/gtest.h"
 #include "gump/chan.h"
@@ -78,6 +79,32 @@ TEST_P(SchedRunTest, InACatchBlockKeepsTheException) {
       EXPECT_STREQ(e.what(), "outer");
     }
   }
+}
+
+// Who computes when main returns keeps its P, and does not come by.
+TEST_P(SchedRunTest, WorldStopsBesideThoseWhoComputeAfterIt) {
+  struct State {
+    std::atomic<bool> stop = false;
+    std::atomic<int> computing = 0;
+  };
+  const auto s = std::make_shared<State>();
+  const int procs = GetParam();
+  Run([&] {
+    for (int i = 0; i < procs; i++) {
+      go([s] {
+        s->computing++;
+        while (!s->stop) {
+        }
+        s->computing--;
+      });
+    }
+    while (s->computing < procs) runtime::Gosched();
+  });
+  EXPECT_EQ(runtime::GOMAXPROCS(procs + 1), procs);
+  EXPECT_EQ(runtime::GOMAXPROCS(procs), procs + 1);
+  EXPECT_NE(runtime::Stack(true).find("created by"), std::string::npos);
+  s->stop = true;
+  EXPECT_TRUE(testing::Eventually([&] { return s->computing == 0; }));
 }
 
 TEST(SchedRunDeathTest, TheFirstUseOfTheLibraryKeepsErrno) {

@@ -532,6 +532,55 @@ TEST(LockOSThreadDeathTest, WhenMainHasEndedTheEndOfAStopLetsGo) {
               "");
 }
 
+// Who has a P of its own and computes when main has ended.
+void StopsBesideAHog(void (*stop)()) {
+  std::atomic<uint64_t> turns = 0;
+  std::atomic<bool> end = false;
+  sync::WaitGroup wg;
+  wg.Go([&] {
+    while (!end) turns++;
+  });
+  const auto goes_on = [&turns] {
+    const uint64_t before = turns;
+    const auto last =
+        std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (turns == before && std::chrono::steady_clock::now() < last) {
+    }
+    return turns != before;
+  };
+  rt::M* mp = rt::acquirem();  // keeps our P
+  EXPECT_TRUE(goes_on());
+  SetMainEnded(true);
+  stop();
+  EXPECT_TRUE(goes_on());
+  SetMainEnded(false);
+  rt::releasem(mp);
+  end = true;
+  wg.Wait();
+}
+
+void WorldStopsBesideAHog() {
+  StopsBesideAHog([] {
+    rt::stopTheWorld(rt::WaitReason::kStoppingTheWorld);
+    rt::startTheWorld();
+  });
+}
+
+void EveryPIsVisitedBesideAHog() {
+  StopsBesideAHog(
+      [] { rt::forEachP(rt::WaitReason::kFlushProcCaches, [](rt::P*) {}); });
+}
+
+TEST(LockOSThreadDeathTest, WhenMainHasEndedTheWorldStops) {
+  EXPECT_EXIT(PretendEnd(2, WorldStopsBesideAHog), ::testing::ExitedWithCode(7),
+              "");
+}
+
+TEST(LockOSThreadDeathTest, WhenMainHasEndedEveryPIsVisited) {
+  EXPECT_EXIT(PretendEnd(2, EveryPIsVisitedBesideAHog),
+              ::testing::ExitedWithCode(7), "");
+}
+
 // ---- Plain threads
 
 class PlainThreadTest : public testing::WithGomaxprocs {};
