@@ -430,9 +430,11 @@ void preemptInPlace(G* gp) {
     }
   }
   // The next acquirem is to look: (P1) as if the P had just been taken, or only
-  // to say that the goroutine has entered the runtime.
+  // to say that the goroutine has entered the runtime. Marked as well: whoever
+  // took the P is not to give it back (tryGiveBack), for it is forgotten here.
+  constexpr uint32_t kLost = kPresumedTaken | kPresumedMarked;
   if (mp->p == nullptr) sched.npresumed.add(1, relaxed);  // as above
-  mp->presumed.store(mp->p == nullptr ? kPresumedTaken : kPresumedMarked,
+  mp->presumed.store(mp->p == nullptr ? kLost : kPresumedMarked,
                      relaxed);  // an asker of now loses its A4 by this
   if (!locked) {
     gp->lockedm = nullptr;
