@@ -87,11 +87,20 @@ struct PollCache {
 };
 constinit PollCache pollcache;
 
+void deadlinePassed(void* arg, uint64_t, int64_t);
+
 PollDesc* PollCache::alloc() {
   LockScope l(&lock);
-  if (first == nullptr) return persistentallocOf<PollDesc>();
   PollDesc* pd = first;
-  first = pd->link;
+  if (pd != nullptr) {
+    first = pd->link;
+    return pd;
+  }
+  pd = persistentallocOf<PollDesc>();
+  if (pd == nullptr) return nullptr;
+  // For good: what is left of an old owner's deadline may read them (N2).
+  pd->timer.f = deadlinePassed;
+  pd->timer.arg = pd;
   return pd;
 }
 
@@ -322,8 +331,6 @@ PollDesc* pollOpen(int fd, int* err) {
     pd->rd = 0;
     pd->wd = 0;
     pd->armed = 0;
-    pd->timer.f = deadlinePassed;
-    pd->timer.arg = pd;
     // Relaxed: a late event of the old owner can at worst make us ask the
     // kernel once more.
     pd->rg.store(pdNil, relaxed);

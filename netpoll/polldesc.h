@@ -32,9 +32,10 @@
 //       lock. Above them is the tag, so that an event that comes late cannot
 //       set the eventErr of the next owner: its CAS fails.
 //  (N2) The timer is armed, if there is a deadline that has not passed, for
-//       the earlier one or before. It may be armed for nothing: what it calls
-//       looks at the clock. So moving a deadline back, as servers do with each
-//       request, touches no heap.
+//       the earlier one or before. It may be armed for nothing, even after the
+//       close: what it calls looks at the clock. So moving a deadline back, as
+//       servers do with each request, touches no heap; and what the timer calls
+//       is set once.
 //  (N3) The tag changes when the PollDesc is given back, before anybody else
 //       gets it.
 #ifndef NETPOLL_POLLDESC_H_

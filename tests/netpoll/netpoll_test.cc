@@ -408,6 +408,22 @@ TEST_P(NetpollTest, ADeadlineOfTheOldOwnerIsNotTheNexts) {
   });
 }
 
+// A timer left over in a heap (N2). TSan sees what is written and read.
+TEST_P(NetpollTest, ATimerMayFireWhileItsPollDescIsOpened) {
+  Run([] {
+    Ends e;
+    for (int i = 0; i < 100; i++) {
+      rt::Timer* old = &Polled(e.out.fd())->timer;
+      const int64_t when = nanotime() + kMillisecond;
+      (void)rt::timerModify(old, when, /*period=*/0);
+      while (nanotime() < when) continue;  // its P is busy: a thief runs it
+      Polled p(e.out.fd());
+      ASSERT_EQ(&p->timer, old) << "the one that was freed last";
+      EXPECT_EQ(p.Reset(kRead), kPollOk);
+    }
+  });
+}
+
 TEST_P(NetpollTest, EdgesAndDeadlinesAtTheSameInstant) {
   Run([] {
     testing::StressLoop([](testing::Rng& rng) {
