@@ -55,6 +55,10 @@
 //  (P5) One asks at a time. With two, one might take the other's kAsked for its
 //       own, long after its A3, or look at a P that the other has taken but not
 //       yet marked.
+//  (P6) What A4 stores is like nothing that it has stored for this M before
+//       (until 2^28 times later), and noted in the P (takenAs). So who wants to
+//       give the P back learns whether the M has come in meanwhile, even if it
+//       has got another P and lost that one, too.
 //
 // Rejected: rewriting the interrupted context to call a function, as Go does:
 // C++ code has no map of the places where that is safe. Preempting only outside
@@ -108,9 +112,12 @@ bool tryPresume(P* pp, M* mp, G* gp) {
                     pp->schedtick.load(acquire) == tick &&
                     pp->status.load(acquire) == kPrunning;
   // A4. acq_rel: we see what the M did with the P, reenter what we do now.
-  const uint32_t verdict = away ? kPresumedTaken : mark;
+  const uint32_t taken =
+      kPresumedTaken | (++mp->presumptions << kPresumedShift);  // (P6)
+  const uint32_t verdict = away ? taken : mark;
   if (!mp->presumed.cas(mark | kPresumedAsked, verdict, acq_rel)) return false;
   if (!away) return false;
+  pp->takenAs = taken;
   sched.npresumed.add(1, relaxed);  // a hint for sysmon
   stats.presumptions.add(1, relaxed);
   pp->m.store(nullptr, relaxed);
@@ -124,11 +131,11 @@ bool tryGiveBack(P* pp, M* mp) {
   pp->m.store(mp, release);  // as acquirep
   // Marked: its next entry into the runtime need not do anything, but must come
   // by in case it was marked before. acq_rel: as A4.
-  if (mp->presumed.cas(kPresumedTaken, kPresumedMarked, acq_rel)) {
+  if (mp->presumed.cas(pp->takenAs, kPresumedMarked, acq_rel)) {
     sched.npresumed.add(-1, relaxed);  // as above
     return true;
   }
-  // It has come in, and knows that it has lost the P (cameBack).
+  // It has come in since, and knew that it had lost the P (cameBack).
   pp->m.store(nullptr, relaxed);
   setPStatus(pp, kPrunning, kPidle);
   return false;
@@ -368,6 +375,13 @@ void pressStrays() {
 
 namespace {
 
+// pOf is the P that mp, which is this thread's, has; nullptr: none, or it has
+// been taken. It may be taken at any time until cameBack.
+const P* pOf(const M* mp) {
+  const bool taken = (mp->presumed.load(relaxed) & kPresumedTaken) != 0;
+  return taken ? nullptr : mp->p;  // (P1)
+}
+
 // wanted tells whether anybody wants gp to stop.
 bool wanted(const G* gp, const M* mp) {
   // Requests: whoever made them repeats them.
@@ -378,13 +392,13 @@ bool wanted(const G* gp, const M* mp) {
           mp->p->runSafePointFn.load(relaxed) != 0);
 }
 
-// nobodyResumes tells whether who is preempted in place now would stay so: main
-// has ended, and nobody stops the world or visits every P, who would let go in
-// the end.
-bool nobodyResumes(const M* mp) {
+// nobodyResumes tells whether who is preempted in place now, and has pp or
+// nothing, would stay so: main has ended, and nobody stops the world or visits
+// every P, who would let go in the end.
+bool nobodyResumes(const P* pp) {
   return sched.mainEnded.load(acquire) &&  // pairs with endMain
          !sched.gcwaiting.load(acquire) &&
-         (mp->p == nullptr || mp->p->runSafePointFn.load(acquire) == 0);
+         (pp == nullptr || pp->runSafePointFn.load(acquire) == 0);
 }
 
 // queueInPlace puts gp onto the global queue. False: nobody would take it from
@@ -393,7 +407,7 @@ bool queueInPlace(G* gp) {
   // Main ends, and a stop begins and ends, under this lock; a visit does not
   // end before our P has been visited, after this.
   LockScope l(&sched.lock);
-  if (nobodyResumes(gp->m)) return false;
+  if (nobodyResumes(gp->m->p)) return false;
   casgstatus(gp, kGrunning, kGrunnable);
   dropg();
   globrunqput(gp);  // from here on a scheduler may hand us a P
@@ -429,12 +443,11 @@ void preemptInPlace(G* gp) {
       mp->curg.store(gp, release);  // pairs with the acquire in preemptone
     }
   }
-  // The next acquirem is to look: (P1) as if the P had just been taken, or only
-  // to say that the goroutine has entered the runtime. Marked as well: whoever
-  // took the P is not to give it back (tryGiveBack), for it is forgotten here.
-  constexpr uint32_t kLost = kPresumedTaken | kPresumedMarked;
+  // The next acquirem is to look: (P1) as if the P had just been taken, though
+  // it is no P's takenAs, or only to say that the goroutine has entered the
+  // runtime.
   if (mp->p == nullptr) sched.npresumed.add(1, relaxed);  // as above
-  mp->presumed.store(mp->p == nullptr ? kLost : kPresumedMarked,
+  mp->presumed.store(mp->p == nullptr ? kPresumedTaken : kPresumedMarked,
                      relaxed);  // an asker of now loses its A4 by this
   if (!locked) {
     gp->lockedm = nullptr;
@@ -476,7 +489,7 @@ void preemptedBySignal(uintptr_t sp) {
   mp->locks.store(1, relaxed);  // B1
   asymmetricLight();            // B2
   // In a child of fork nobody would wake us, even before its handler has run.
-  if (wanted(gp, mp) && !nobodyResumes(mp) && inOwnProcess()) {
+  if (wanted(gp, mp) && !nobodyResumes(pOf(mp)) && inOwnProcess()) {
     sanitizerEnterSignal(gp, mp);
     gumpCallSaved(preemptInPlace, gp);  // (P4)
     sanitizerLeaveSignal(gp);

@@ -469,7 +469,7 @@ void stopTheWorld(WaitReason reason);
 void countStopped(P* pp);
 // startTheWorld resizes the Ps if GOMAXPROCS asked for it, and lets them run.
 // On: as stopTheWorld.  P: stopped.
-// Locks: takes sched.lock; releases worldsema.  Parks: may yield.
+// Locks: takes sched.lock; releases worldsema.  Parks: no.
 void startTheWorld();
 // updateMaxProcs starts a goroutine that adapts the number of Ps, if affinity
 // or quota say another number than is in force, and the program has not chosen

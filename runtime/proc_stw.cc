@@ -10,8 +10,14 @@
 // findRunnable before anything is picked, and again in the section of
 // sched.lock in which a P would go idle, so no P can slip past the count.
 //
-// One stop at a time: worldsema, a goroutine-level semaphore, because its
-// waiters must not hold a P.
+// One stop at a time: worldsema, for which goroutines park, because who waits
+// must not hold a P. Once main has ended, a goroutine may stay wherever it
+// enters the runtime, while plain threads still stop the world. So nobody has
+// worldsema but with m.locks raised; and who gives it up wakes the first
+// goroutine that waits and the first plain thread, each of which looks for
+// itself. If it is free, either nobody of a kind waits, or one of that kind has
+// been woken and will look; that one takes it, and wakes the next afterwards,
+// or finds it taken, by one who will.
 #include <algorithm>
 #include <utility>
 
@@ -25,12 +31,54 @@ namespace gump::rt {
 
 namespace {
 
-Atomic<uint32_t> worldsema{1};
+struct {
+  Mutex lock{LockRank::kLeaf};
+  bool taken ABSL_GUARDED_BY(lock) = false;
+  GQueue goroutines ABSL_GUARDED_BY(lock);  // that wait
+  GQueue threads ABSL_GUARDED_BY(lock);     // likewise: pseudo-Gs
+} worldsema;
 int32_t newprocs;  // by GOMAXPROCS for startTheWorld; guarded by worldsema
 // Those who compute may have all processors. So that the stopper runs when it
 // wakes, and until it has woken the others, its thread asks for short slices
 // meanwhile. Guarded by worldsema.
 uint64_t stopperSlices;
+
+// takeWorld takes worldsema, and calls acquirem.
+// On: user, or a plain thread.  P: either.  Locks: none.  Parks: yes.
+M* takeWorld() ABSL_NO_THREAD_SAFETY_ANALYSIS {  // gopark unlocks
+  G* gp = runtimeEntry();
+  for (bool again = false;; again = true) {
+    M* mp = acquirem();
+    lock(&worldsema.lock);
+    if (!std::exchange(worldsema.taken, true)) {
+      unlock(&worldsema.lock);
+      return mp;
+    }
+    GQueue* q = gp->foreign ? &worldsema.threads : &worldsema.goroutines;
+    if (again) {
+      q->push(gp);
+    } else {
+      q->pushBack(gp);
+    }
+    goparkunlock(&worldsema.lock, WaitReason::kSemacquire);
+  }
+}
+
+// giveUpWorld is the end of that.
+// On: user, or a plain thread.  P: either.  Locks: none.  Parks: no.
+void giveUpWorld(M* mp) {
+  G* goroutine;
+  G* thread;
+  {
+    LockScope l(&worldsema.lock);
+    worldsema.taken = false;
+    goroutine = worldsema.goroutines.pop();
+    thread = worldsema.threads.pop();
+  }
+  if (thread != nullptr) goready(thread);
+  if (goroutine != nullptr) goready(goroutine);
+  releasem(mp);
+}
 
 // Patience is how long to wait between two looks at those who run. First as
 // long as it takes to come by, then until the second look that pressP needs:
@@ -184,10 +232,9 @@ void countStopped(P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 }
 
 void stopTheWorld(WaitReason reason) {
-  G* gp = runtimeEntry();
-  semacquire(&worldsema, /*lifo=*/false, SemaReason::kSemacquire);
-  M* mp = acquirem();  // until startTheWorld: the caller keeps its M, and its
-                       // stopped P
+  M* mp = takeWorld();  // until startTheWorld: the caller keeps its M, and its
+                        // stopped P
+  G* gp = getg();
   gp->waitreason = reason;
   const int64_t begin = nanotime();
   if (takeStoppablePs(mp)) {
@@ -245,9 +292,7 @@ void startTheWorld() {
   // sched.lock above was the publication.
   wakep();
   restoreSlices(std::exchange(stopperSlices, 0));
-  // Before releasem: whoever is preempted here may not go on when main ends.
-  semrelease(&worldsema, /*handoff=*/false);
-  releasem(mp);
+  giveUpWorld(mp);
 }
 
 int32_t setGOMAXPROCS(int32_t n) noexcept {
@@ -342,9 +387,8 @@ bool askEveryP(const P* own, void (*fn)(P*)) {
 }  // namespace
 
 void forEachP(WaitReason reason, void (*fn)(P*)) {
-  G* gp = runtimeEntry();
-  semacquire(&worldsema, /*lifo=*/false, SemaReason::kSemacquire);
-  M* mp = acquirem();
+  M* mp = takeWorld();
+  G* gp = getg();
   P* own = mp->p;
   gp->waitreason = reason;
   const bool wait = askEveryP(own, fn);
@@ -364,9 +408,7 @@ void forEachP(WaitReason reason, void (*fn)(P*)) {
     LockScope l(&sched.lock);
     if (sched.mainEnded.load(relaxed)) letGo();  // as in startTheWorld
   }
-  // Before releasem: whoever is preempted here may not go on when main ends.
-  semrelease(&worldsema, /*handoff=*/false);
-  releasem(mp);
+  giveUpWorld(mp);
 }
 
 }  // namespace gump::rt

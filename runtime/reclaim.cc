@@ -4,8 +4,10 @@
 // In order: the hooks (sync::Pool ages its caches); a safe point of every P, at
 // which it hands in its cached stacks; the pages below the stack pointers of
 // parked goroutines, slab by slab; the stacks that nobody uses; the threads
-// that nobody uses. The goroutine that asked runs it, one cycle at a time; two
-// minutes after the last one sysmon starts one (forceReclaim).
+// that nobody uses. The goroutine that asked runs it, one at a time; two
+// minutes after the last one sysmon starts one (forceReclaim). A plain thread
+// does it all by itself, beside others if need be: it must not wait for a
+// goroutine, which may stay where it is once main has ended.
 //
 // The slabs are dealt out (takeSlab) to the goroutine that runs the cycle and
 // to its workers, of which there is one for every other P. A worker is a system
@@ -38,7 +40,7 @@ using Hook = void (*)();
 constexpr int kMaxHooks = 16;
 Atomic<Hook> hooks[kMaxHooks];
 
-// One cycle at a time.
+// One cycle of goroutines at a time.
 Atomic<uint32_t> cyclesema{1};
 
 struct Work {
@@ -256,20 +258,22 @@ void runtimeGC() noexcept {
   for (auto& h : hooks) {
     if (Hook f = h.load(acquire)) f();  // pairs with the cas in reclaimRegister
   }
-  // The goroutine that runs a cycle may have been left over by Run: not before
-  // the next one does it go on.
-  if (getg()->foreign && sched.mainEnded.load(acquire)) return;
-  semacquire(&cyclesema, /*lifo=*/false, SemaReason::kSemacquire);
+  const bool plain = getg()->foreign;
+  if (!plain) semacquire(&cyclesema, /*lifo=*/false, SemaReason::kSemacquire);
   scanners.add(1, seq_cst);  // before forEachP asks the first P
   forEachP(WaitReason::kFlushProcCaches, stackcacheFlush);
-  giveBackStacks();
+  if (plain) {
+    forEachG(giveBackStack, nullptr);
+  } else {
+    giveBackStacks();
+  }
   // Pairs with the load in noScanner: all scan bits are clear.
   scanners.add(-1, release);
   stackpoolRelease();
   retireIdleMs(gomaxprocs.load(relaxed));  // a number to aim at
   stats.cycles.add(1, relaxed);            // a figure
   lastCycle.store(nanotime(), relaxed);    // as in forceReclaim
-  semrelease(&cyclesema, /*handoff=*/false);
+  if (!plain) semrelease(&cyclesema, /*handoff=*/false);
 }
 
 bool reclaimRegister(void (*hook)()) noexcept {

@@ -7,12 +7,14 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "gtest/gtest.h"
 #include "gump/chan.h"
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
+#include "runtime/proc.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
@@ -105,6 +107,100 @@ TEST_P(SchedRunTest, WorldStopsBesideThoseWhoComputeAfterIt) {
   EXPECT_NE(runtime::Stack(true).find("created by"), std::string::npos);
   s->stop = true;
   EXPECT_TRUE(testing::Eventually([&] { return s->computing == 0; }));
+}
+
+// It has no P when main returns, and gets none; so what it is about to stop the
+// world with must not be in its hands yet.
+TEST_P(SchedRunTest, WorldStopsBesideThoseWhoWakeAfterIt) {
+  struct State {
+    std::atomic<bool> wake = false;
+    std::atomic<int> asleep = 0;
+    std::atomic<int> awake = 0;
+    std::atomic<int> ended = 0;
+  };
+  const auto s = std::make_shared<State>();
+  const int procs = GetParam();
+  Run([&] {
+    for (int i = 0; i < procs; i++) {
+      go([s] {
+        s->asleep++;
+        while (!s->wake) usleep(1000);  // without a word to the library
+        s->awake++;
+        runtime::GC();
+        s->ended++;
+      });
+    }
+    while (s->asleep < procs) runtime::Gosched();
+  });
+  s->wake = true;
+  for (int more = 20; more > 0; more -= s->awake == procs ? 1 : 0) {
+    (void)runtime::Stack(true);
+    usleep(100);
+  }
+  Run([&] {
+    EXPECT_TRUE(testing::Eventually([&] { return s->ended == procs; }));
+  });
+}
+
+// A goroutine is before the plain thread in the queue of those who want to stop
+// the world, and main's end leaves it over.
+TEST(SchedRunEndTest, PlainThreadsStopTheWorldBesideGoroutinesThatWaitToDoSo) {
+  static std::atomic<bool> held;
+  static std::atomic<bool> release;
+  held = false;
+  release = false;
+  // Holds a P, and with it whoever visits every P, but not the main thread.
+  const auto visit = [](rt::P* pp) {
+    const rt::M* mp = rt::getg()->m;
+    if (mp == &rt::m0 || mp->p != pp || held.exchange(true)) return;
+    while (!release) {
+    }
+  };
+  const auto parked = [](const std::atomic<rt::G*>& g) {
+    return g != nullptr && rt::readgstatus(g) == rt::kGwaiting;
+  };
+  std::atomic<bool> over = false;
+  std::atomic<int> left = 4;
+  std::atomic<rt::G*> first = nullptr;
+  std::atomic<rt::G*> second = nullptr;
+  std::thread visitor;
+  std::thread stopper;
+  runtime::GOMAXPROCS(3);
+  gump::Run([&] {
+    for (int i = 0; i < 3; i++) {
+      go([&] {
+        while (!over) runtime::Gosched();
+        left--;
+      });
+    }
+    visitor = std::thread(
+        [&] { rt::forEachP(rt::WaitReason::kFlushProcCaches, visit); });
+    while (!held) runtime::Gosched();
+    go([&] {
+      first = rt::getg();
+      (void)runtime::Stack(true);
+      left--;
+    });
+    while (!parked(first)) runtime::Gosched();
+    stopper = std::thread([&] {
+      second = rt::runtimeEntry();
+      (void)runtime::Stack(true);
+    });
+    while (!parked(second)) runtime::Gosched();
+  });
+  release = true;
+  visitor.join();
+  stopper.join();
+  over = true;
+  gump::Run(
+      [&] { EXPECT_TRUE(testing::Eventually([&] { return left == 0; })); });
+}
+
+TEST_P(SchedRunTest, MemoryIsGivenBackAfterIt) {
+  Run([] {});
+  const uint64_t cycles = debug::ReadSchedStats().reclaim_cycles;
+  runtime::GC();
+  EXPECT_EQ(debug::ReadSchedStats().reclaim_cycles, cycles + 1);
 }
 
 TEST(SchedRunDeathTest, TheFirstUseOfTheLibraryKeepsErrno) {

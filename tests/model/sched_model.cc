@@ -203,6 +203,29 @@ const Registered kStop({
     .full = {2, 1, 5000},
 });
 
+const Registered kTwoStops({
+    .name = "sched_stop_two",
+    .about = "worldsema: two plain threads and a goroutine stop the world",
+    .setup =
+        [] {
+          setUpScheduler();
+          plainThread("stopper0", [] {
+            startG(stopAndLook);
+            stopAndLook();
+          });
+          plainThread("stopper1", stopAndLook);
+        },
+    .finish =
+        [] {
+          allRan(1);
+          check(data[0] == 3 && data[1] == 3, "data");
+        },
+    .delayable = ofSchedOrP,
+    .hasty = false,
+    .quick = {1, 0, 300},
+    .full = {1, 1, 5000},
+});
+
 // The call lasts until the world has been stopped.
 const Registered kStopSyscall({
     .name = "sched_stop_call",

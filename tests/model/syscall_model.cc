@@ -21,6 +21,7 @@ int rounds;
 void holdP() {
   rt::M* mp = rt::acquirem();
   check(mp->p != nullptr, "no P in the runtime");
+  check(mp->p->m.load(rt::relaxed) == mp, "somebody else's P in the runtime");
   used[mp->p->id]++;
   rt::releasem(mp);
   rounds++;
@@ -68,11 +69,11 @@ void goroutine() {
   holdP();
 }
 
-void ask(bool giveBack) {
+void ask(rt::P* pp, bool giveBack) {
   rt::M* mp = rt::acquirem();
-  if (rt::presumeBlocked(&ps[0], &mine, &gp)) {
-    used[0]++;
-    if (!giveBack || !rt::giveBackP(&ps[0], &mine)) idleP(&ps[0]);
+  if (rt::presumeBlocked(pp, &mine, &gp)) {
+    used[pp->id]++;
+    if (!giveBack || !rt::giveBackP(pp, &mine)) idleP(pp);
   }
   rt::releasem(mp);
 }
@@ -84,7 +85,7 @@ const Registered kPresumed({
         [] {
           setUpP();
           thread("goroutine", goroutine);
-          plainThread("asker", [] { ask(false); });
+          plainThread("asker", [] { ask(&ps[0], false); });
         },
     .finish = [] { check(rounds == 2, "a round is missing"); },
     .quick = {3, 1, 500},
@@ -98,7 +99,7 @@ const Registered kGiveBack({
         [] {
           setUpP();
           thread("goroutine", goroutine);
-          plainThread("asker", [] { ask(true); });
+          plainThread("asker", [] { ask(&ps[0], true); });
         },
     .finish = [] { check(rounds == 2, "a round is missing"); },
     .quick = {3, 1, 500},
@@ -112,8 +113,21 @@ const Registered kTwoAskers({
         [] {
           setUpP();
           thread("goroutine", goroutine);
-          plainThread("asker0", [] { ask(true); });
-          plainThread("asker1", [] { ask(false); });
+          plainThread("asker0", [] { ask(&ps[0], true); });
+          plainThread("asker1", [] { ask(&ps[0], false); });
+        },
+    .finish = [] { check(rounds == 2, "a round is missing"); },
+});
+
+const Registered kTwoPs({
+    .name = "presumed_again",
+    .about = "the first P is given back when the M has lost a second one (P6)",
+    .setup =
+        [] {
+          setUpP();
+          thread("goroutine", goroutine);
+          plainThread("asker0", [] { ask(&ps[0], true); });
+          plainThread("asker1", [] { ask(&ps[1], false); });
         },
     .finish = [] { check(rounds == 2, "a round is missing"); },
 });
