@@ -159,8 +159,7 @@ TEST(SchedRunEndTest, PlainThreadsStopTheWorldBesideGoroutinesThatWaitToDoSo) {
   const auto parked = [](const std::atomic<rt::G*>& g) {
     return g != nullptr && rt::readgstatus(g) == rt::kGwaiting;
   };
-  std::atomic<bool> over = false;
-  std::atomic<int> left = 4;
+  std::atomic<int> left = 1;
   std::atomic<rt::G*> first = nullptr;
   std::atomic<rt::G*> second = nullptr;
   std::thread visitor;
@@ -168,13 +167,15 @@ TEST(SchedRunEndTest, PlainThreadsStopTheWorldBesideGoroutinesThatWaitToDoSo) {
   runtime::GOMAXPROCS(3);
   gump::Run([&] {
     for (int i = 0; i < 3; i++) {
-      go([&] {
-        while (!over) runtime::Gosched();
-        left--;
+      // Not any longer: others must have time for what is in that P's ring.
+      go([] {
+        while (!held) runtime::Gosched();
       });
     }
-    visitor = std::thread(
-        [&] { rt::forEachP(rt::WaitReason::kFlushProcCaches, visit); });
+    visitor = std::thread([&] {
+      // All may be idle, or in the hands of the main thread.
+      while (!held) rt::forEachP(rt::WaitReason::kFlushProcCaches, visit);
+    });
     while (!held) runtime::Gosched();
     go([&] {
       first = rt::getg();
@@ -191,7 +192,6 @@ TEST(SchedRunEndTest, PlainThreadsStopTheWorldBesideGoroutinesThatWaitToDoSo) {
   release = true;
   visitor.join();
   stopper.join();
-  over = true;
   gump::Run(
       [&] { EXPECT_TRUE(testing::Eventually([&] { return left == 0; })); });
 }

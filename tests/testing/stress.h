@@ -1,8 +1,8 @@
 // What stress tests share: how long, and with which seed.
 //
-// GUMP_STRESS_SECONDS says how long each test runs: a quarter of a second,
-// by default, since in three builds there are hundreds of them. Before a
-// release, and after a change below api/, 60 is better.
+// GUMP_STRESS_SECONDS says how long each test runs: 0.15 by default, since in
+// three builds there are hundreds of them. Before a release, and after a change
+// below api/, 60 is better.
 // GUMP_STRESS_SEED repeats a seed that a failing test printed,
 // GUMP_STRESS_DUMP=1 dumps all goroutines every 10 ms meanwhile
 // (stress_dump.cc).
@@ -62,7 +62,7 @@ inline uint64_t StressSeed() {
 }
 
 // StressTime is how long a test is to run, if nobody says otherwise.
-inline std::chrono::nanoseconds StressTime(double seconds = 0.25) {
+inline std::chrono::nanoseconds StressTime(double seconds = 0.15) {
   if (const char* s = std::getenv("GUMP_STRESS_SECONDS"))
     seconds = std::atof(s);
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
