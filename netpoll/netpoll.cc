@@ -98,7 +98,7 @@ PollDesc* PollCache::alloc() {
   }
   pd = persistentallocOf<PollDesc>();
   if (pd == nullptr) return nullptr;
-  // For good: what is left of an old owner's deadline may read them (N2).
+  // Never again: see (N2).
   pd->timer.f = deadlinePassed;
   pd->timer.arg = pd;
   return pd;

@@ -34,8 +34,9 @@
 //  (N2) The timer is armed, if there is a deadline that has not passed, for
 //       the earlier one or before. It may be armed for nothing, even after the
 //       close: what it calls looks at the clock. So moving a deadline back, as
-//       servers do with each request, touches no heap; and what the timer calls
-//       is set once.
+//       servers do with each request, touches no heap. Its f and arg are set
+//       once, when the PollDesc is made: what is left of an old owner's
+//       deadline may read them at any time.
 //  (N3) The tag changes when the PollDesc is given back, before anybody else
 //       gets it.
 #ifndef NETPOLL_POLLDESC_H_

@@ -55,10 +55,9 @@
 //  (P5) One asks at a time. With two, one might take the other's kAsked for its
 //       own, long after its A3, or look at a P that the other has taken but not
 //       yet marked.
-//  (P6) What A4 stores is like nothing that it has stored for this M before
-//       (until 2^28 times later), and noted in the P (takenAs). So who wants to
-//       give the P back learns whether the M has come in meanwhile, even if it
-//       has got another P and lost that one, too.
+//  (P6) Each kPresumedTaken of an M has a generation above its bits, used again
+//       after 2^28, which the P remembers (takenAs). Without it, who gives a P
+//       back could take a later loss, of another P, for his own (ABA).
 //
 // Rejected: rewriting the interrupted context to call a function, as Go does:
 // C++ code has no map of the places where that is safe. Preempting only outside
@@ -113,7 +112,7 @@ bool tryPresume(P* pp, M* mp, G* gp) {
                     pp->status.load(acquire) == kPrunning;
   // A4. acq_rel: we see what the M did with the P, reenter what we do now.
   const uint32_t taken =
-      kPresumedTaken | (++mp->presumptions << kPresumedShift);  // (P6)
+      kPresumedTaken | (++mp->presumedGen << kPresumedGenShift);  // (P6)
   const uint32_t verdict = away ? taken : mark;
   if (!mp->presumed.cas(mark | kPresumedAsked, verdict, acq_rel)) return false;
   if (!away) return false;
@@ -392,12 +391,14 @@ bool wanted(const G* gp, const M* mp) {
           mp->p->runSafePointFn.load(relaxed) != 0);
 }
 
-// nobodyResumes tells whether who is preempted in place now, and has pp or
-// nothing, would stay so: main has ended, and nobody stops the world or visits
-// every P, who would let go in the end.
+// nobodyResumes tells whether a goroutine that is preempted in place now would
+// never go on: main has ended, and neither a stop of the world nor a visit of
+// pp, its P (nullptr: it was taken), is under way, whose end would let it go.
+// To the handler a hint: queueInPlace asks again, under sched.lock.
 bool nobodyResumes(const P* pp) {
-  return sched.mainEnded.load(acquire) &&  // pairs with endMain
-         !sched.gcwaiting.load(acquire) &&
+  return sched.mainEnded.load(acquire) &&   // pairs with endMain
+         !sched.gcwaiting.load(acquire) &&  // pairs with startTheWorld
+         // Pairs with askEveryP.
          (pp == nullptr || pp->runSafePointFn.load(acquire) == 0);
 }
 

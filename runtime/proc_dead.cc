@@ -117,7 +117,7 @@ int64_t threadCount() {
 // after it: they were there when it was made. One that is missed, or finds no
 // room, makes us wait.
 bool anyStrangers(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  const int64_t ours = mcount() + kSanitizerThreads;
+  const int64_t ours = mcount() + sched.nmextra + kSanitizerThreads;
   if (threadCount() <= ours) return false;  // without /proc we see none
   if (!closely) return true;
   constexpr size_t kMost = 64;
@@ -266,6 +266,50 @@ void traceLocked(bool detailed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 
 }  // namespace
 
+namespace {
+
+// awaitStrangers has sysmon look again, ever more rarely.
+void awaitStrangers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  sched.deadSuspect.store(true, relaxed);  // read by sysmon under this lock
+  if (sched.sysmonwait.load(relaxed)) {
+    sched.sysmonwait.store(false, relaxed);
+    notewakeup(&sched.sysmonnote);
+  }
+}
+
+// plainThreadsWait tells whether all plain threads that have used the library
+// are parked in it. One that is not may wake the others.
+bool plainThreadsWait() {
+  bool all = true;
+  forEachForeign(
+      [](G* gp, void* result) {
+        const uint32_t status = readgstatus(gp);  // dead: its thread has ended
+        if (status != kGwaiting && status != kGdead) {
+          *static_cast<bool*>(result) = false;
+        }
+      },
+      &all);
+  return all;
+}
+
+// findDeadAfterMain is findDead when Run has returned: goroutines are left
+// over, which nobody runs, and plain threads may wait for them, or for timers.
+// If no other thread is left, none can call Run again.
+void findDeadAfterMain(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  if (sched.nmextra == 0 || running() > 0 || netpollAnyWaiters() ||
+      !plainThreadsWait()) {
+    return;
+  }
+  if (anyStrangers(closely)) {
+    awaitStrangers();
+    return;
+  }
+  claimReport();
+  fatal("all goroutines are asleep - deadlock!");
+}
+
+}  // namespace
+
 bool pollsInVain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   return running() == 1 && !netpollAnyWaiters() && !timersPending();
 }
@@ -279,14 +323,13 @@ namespace {
 // before it drops sched.lock, so a hand-over never looks like the end.
 //
 // Silent while a plain thread that has used the runtime lives, since it may
-// come back and wake anybody (Go, with C threads); when no Run is in progress,
-// for the same reason; and when the process is ending anyway.
+// come back and wake anybody (Go, with C threads); when there has been no Run
+// yet, for the same reason; and when the process is ending anyway.
 void findDead(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  // Written under sched.lock.
-  if (!sched.m0attached || sched.mainEnded.load(relaxed) || sched.nmextra > 0 ||
-      sched.foundDead || isPanicking()) {
-    return;
-  }
+  if (sched.foundDead || isPanicking()) return;
+  const bool ended = sched.mainEnded.load(relaxed);  // written under sched.lock
+  if (ended && !sched.m0attached) findDeadAfterMain(closely);
+  if (ended || !sched.m0attached || sched.nmextra > 0) return;
   int64_t run = running();
   if (run > 0) {
     // Let it look again, and come here. (Unlike Go, which reports the deadlock
@@ -308,13 +351,8 @@ void findDead(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   // Whoever sleeps until then is about to, or has just been woken.
   if (timersPending()) return;
   if (anyStrangers(closely) || stackMayCome()) {
-    // One of them may be about to call us, or there is memory again. sysmon
-    // looks again, ever more rarely.
-    sched.deadSuspect.store(true, relaxed);  // read by sysmon under this lock
-    if (sched.sysmonwait.load(relaxed)) {
-      sched.sysmonwait.store(false, relaxed);
-      notewakeup(&sched.sysmonnote);
-    }
+    // One of them may be about to call us, or there is memory again.
+    awaitStrangers();
     return;
   }
   Census c;

@@ -105,6 +105,11 @@ void parkForeign(G* gp, bool (*unlockf)(G*, void*), void* lock) {
     return;
   }
   if (b != nullptr) bubbleBlocked(b);
+  // Pairs with endMain. Without a Run, this may be the last thread to sleep.
+  if (GUMP_UNLIKELY(sched.mainEnded.load(acquire))) {
+    LockScope l(&sched.lock);
+    checkdead();
+  }
   releasem(mp);
   mp->blocked.store(true, relaxed);  // a hint
   notesleep(&mp->park);              // readyForeign's notewakeup may come first

@@ -10,14 +10,15 @@
 // findRunnable before anything is picked, and again in the section of
 // sched.lock in which a P would go idle, so no P can slip past the count.
 //
-// One stop at a time: worldsema, for which goroutines park, because who waits
-// must not hold a P. Once main has ended, a goroutine may stay wherever it
-// enters the runtime, while plain threads still stop the world. So nobody has
-// worldsema but with m.locks raised; and who gives it up wakes the first
-// goroutine that waits and the first plain thread, each of which looks for
-// itself. If it is free, either nobody of a kind waits, or one of that kind has
-// been woken and will look; that one takes it, and wakes the next afterwards,
-// or finds it taken, by one who will.
+// One stop at a time: worldsema. Unlike Go's it is no semaphore of sema.h,
+// which wakes one waiter only: once main has ended, a goroutine stays wherever
+// it enters the runtime, while plain threads still stop the world. So
+//  (T1) whoever has worldsema has m.locks raised, and so gets to giveUpWorld;
+//  (T2) while it is free, of goroutines and of plain threads alike, nobody
+//       waits, or one has been woken and has yet to look.
+// No wake-up is lost: takeWorld looks and queues itself under the lock under
+// which giveUpWorld frees it and takes the first of each queue. Who is woken
+// and finds it taken goes back to the head: who has it will wake him.
 #include <algorithm>
 #include <utility>
 
@@ -43,7 +44,8 @@ int32_t newprocs;  // by GOMAXPROCS for startTheWorld; guarded by worldsema
 // meanwhile. Guarded by worldsema.
 uint64_t stopperSlices;
 
-// takeWorld takes worldsema, and calls acquirem.
+// takeWorld takes worldsema, with m.locks raised (T1). giveUpWorld wakes it
+// (T2).
 // On: user, or a plain thread.  P: either.  Locks: none.  Parks: yes.
 M* takeWorld() ABSL_NO_THREAD_SAFETY_ANALYSIS {  // gopark unlocks
   G* gp = runtimeEntry();
@@ -55,7 +57,7 @@ M* takeWorld() ABSL_NO_THREAD_SAFETY_ANALYSIS {  // gopark unlocks
       return mp;
     }
     GQueue* q = gp->foreign ? &worldsema.threads : &worldsema.goroutines;
-    if (again) {
+    if (again) {  // it was the first
       q->push(gp);
     } else {
       q->pushBack(gp);
@@ -64,7 +66,8 @@ M* takeWorld() ABSL_NO_THREAD_SAFETY_ANALYSIS {  // gopark unlocks
   }
 }
 
-// giveUpWorld is the end of that.
+// giveUpWorld frees worldsema, lowers m.locks, and wakes the first of each kind
+// who waits in takeWorld (T2).
 // On: user, or a plain thread.  P: either.  Locks: none.  Parks: no.
 void giveUpWorld(M* mp) {
   G* goroutine;

@@ -4,10 +4,11 @@
 // In order: the hooks (sync::Pool ages its caches); a safe point of every P, at
 // which it hands in its cached stacks; the pages below the stack pointers of
 // parked goroutines, slab by slab; the stacks that nobody uses; the threads
-// that nobody uses. The goroutine that asked runs it, one at a time; two
-// minutes after the last one sysmon starts one (forceReclaim). A plain thread
-// does it all by itself, beside others if need be: it must not wait for a
-// goroutine, which may stay where it is once main has ended.
+// that nobody uses. Goroutines run theirs one at a time; two minutes after the
+// last one sysmon starts one (forceReclaim). A plain thread runs one by itself,
+// perhaps beside another's: it must not wait for a goroutine, which may not go
+// on once main has ended. Two do no harm: scanners is a count, a stack is
+// touched under its G's scan bit, and the pools have locks.
 //
 // The slabs are dealt out (takeSlab) to the goroutine that runs the cycle and
 // to its workers, of which there is one for every other P. A worker is a system
@@ -40,7 +41,7 @@ using Hook = void (*)();
 constexpr int kMaxHooks = 16;
 Atomic<Hook> hooks[kMaxHooks];
 
-// One cycle of goroutines at a time.
+// One cycle at a time among goroutines.
 Atomic<uint32_t> cyclesema{1};
 
 struct Work {

@@ -178,13 +178,13 @@ static_assert(
 enum Presumed : uint32_t {
   kPresumedNot = 0,
   kPresumedAsked = 1,  // somebody finds out whether the thread is blocked
-  kPresumedTaken = 2,  // it was; its P is gone: that whose takenAs this is
+  kPresumedTaken = 2,  // it was, and its P is gone; with a generation (P6)
   // Its goroutine was preempted in place since it last entered the runtime.
   kPresumedMarked = 4,
   kPresumedForked = 8,  // this is a child of fork (fork.cc); for good
 };
-// Above them, with kPresumedTaken, is how many times it has been taken (P6).
-inline constexpr int kPresumedShift = 4;
+// The generation of kPresumedTaken is above them; each question uses one up.
+inline constexpr int kPresumedGenShift = 4;
 
 // M is a thread. g0 is its scheduler stack: the thread's own.
 struct M {
@@ -202,7 +202,7 @@ struct M {
   Atomic<int32_t> locks;  // >0: in the runtime or holding a Mutex: not to be
                           // preempted. Written by the owner.
   Atomic<uint32_t> presumed;       // Presumed; by CAS
-  uint32_t presumptions = 0;       // (P6); by the one asker
+  uint32_t presumedGen = 0;        // the last one (P6); by the asker (P5)
   Atomic<uint32_t> signalPending;  // 1: a SIGURG of ours is on its way
   // When a presser first saw the thread run since it last slept, and how often
   // it had slept by then.
@@ -278,7 +278,7 @@ struct alignas(kFalseSharing) P {
   // forEachP: 1 asks the holder to run sched.safePointFn.
   Atomic<uint32_t> runSafePointFn;
   uint32_t fuzz = 0;     // state of fuzzsched.h; 0: off
-  uint32_t takenAs = 0;  // (P6) of preempt.cc; by who has taken it
+  uint32_t takenAs = 0;  // M::presumed when it was taken (P6); by who took it
 
   // The ring. Free-running indices, slot = i % kRunqSize. Only the owner writes
   // runqtail (store-release publishes the slots below it); owner and thieves

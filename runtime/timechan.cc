@@ -140,9 +140,10 @@ void sendTime(void* arg, uint64_t, int64_t when)
   auto* tc = static_cast<TimerChan*>(arg);
   alignas(16) unsigned char value[sizeof(tc->slot)];
   // A bubble's clock is the wall's; of the two real ones, both are read now:
-  // the clock that found the timer due may have been read long ago.
-  const int64_t due =
-      tc->c.bubble != 0 ? when : walltime() - (nanotime() - when);
+  // the clock that found the timer due may have been read long ago. In this
+  // order: what passes in between makes it later, never too early.
+  const int64_t late = tc->c.bubble != 0 ? 0 : nanotime() - when;
+  const int64_t due = tc->c.bubble != 0 ? when : walltime() - late;
   tc->encode(value, due);
   lock(&tc->c.lock);
   // Nobody waits and the slot is full: this tick is lost.

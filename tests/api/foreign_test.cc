@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <memory>
@@ -24,12 +26,15 @@
 #include "gump/runtime.h"
 #include "gump/select.h"
 #include "gump/sync.h"
+#include "gump/time.h"
 #include "runtime/proc.h"
 #include "runtime/sanitizer.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
 namespace {
+
+using namespace std::chrono_literals;
 
 struct Extra {
   int64_t all;   // pseudo-Ms ever made
@@ -500,6 +505,98 @@ TEST_F(ForeignDeathTest, ThreadThatIsParkedCountsAsOneThatLives) {
                 c.Recv();
               }),
               ::testing::ExitedWithCode(7), "^$");
+}
+
+// ---- When main has returned
+
+constexpr char kDeadlockAfterRun[] =
+    "^fatal error: all goroutines are asleep - deadlock!\n";
+
+bool SomebodyIsParked() {
+  return runtime::Stack(true).find("[chan receive]:\n") != std::string::npos;
+}
+
+// Who was to send is left over, and its turn does not come.
+TEST_F(ForeignDeathTest, AfterRunWaitingForAGoroutineIsADeadlock) {
+  EXPECT_EXIT(
+      {
+        auto c = make_chan<int>();
+        gump::Run([&c] {
+          go([c] {
+            runtime::Gosched();
+            c.Send(1);
+          });
+        });
+        c.Recv();
+      },
+      ::testing::ExitedWithCode(2), kDeadlockAfterRun);
+}
+
+TEST_F(ForeignDeathTest, AfterRunWaitingForATimerIsADeadlock) {
+  EXPECT_EXIT(
+      {
+        gump::Run([] {});
+        time::After(1ms).Recv();
+      },
+      ::testing::ExitedWithCode(2), kDeadlockAfterRun);
+}
+
+TEST_F(ForeignDeathTest, AfterRunThreadsThatAllWaitAreADeadlock) {
+  EXPECT_EXIT(
+      {
+        auto c = make_chan<int>();
+        std::thread([c] { c.Recv(); }).detach();
+        gump::Run([] {
+          while (!SomebodyIsParked()) runtime::Gosched();
+        });
+        c.Recv();
+      },
+      ::testing::ExitedWithCode(2), kDeadlockAfterRun);
+}
+
+// It keeps its P until it comes by, and who knows what it does until then.
+TEST_F(ForeignDeathTest, AfterRunWhoComputesIsWaitedFor) {
+  EXPECT_EXIT(
+      {
+        std::atomic<bool> computes = false;
+        gump::Run([&] {
+          runtime::GOMAXPROCS(2);
+          go([&] {
+            computes = true;
+            const auto end = std::chrono::steady_clock::now() + 300ms;
+            while (std::chrono::steady_clock::now() < end) {
+            }
+            std::fputs("computed\n", stderr);
+            runtime::Gosched();
+          });
+          while (!computes) runtime::Gosched();
+        });
+        make_chan<int>().Recv();
+      },
+      ::testing::ExitedWithCode(2),
+      "^computed\nfatal error: all goroutines are asleep - deadlock!\n");
+}
+
+TEST_F(ForeignDeathTest, AfterRunAnotherThreadMayStillSend) {
+  EXPECT_EXIT(
+      {
+        auto c = make_chan<int>();
+        gump::Run([] {});
+        std::thread t([c] {
+          while (!SomebodyIsParked()) std::this_thread::yield();
+          c.Send(1);
+        });
+        c.Recv();
+        t.join();
+        // Nobody knows this one until it sends.
+        std::thread u([c] {
+          usleep(50'000);
+          c.Send(7);
+        });
+        u.detach();
+        std::_Exit(*c.Recv());
+      },
+      ::testing::ExitedWithCode(7), "^$");
 }
 
 }  // namespace

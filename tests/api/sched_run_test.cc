@@ -133,7 +133,12 @@ TEST_P(SchedRunTest, WorldStopsBesideThoseWhoWakeAfterIt) {
     while (s->asleep < procs) runtime::Gosched();
   });
   s->wake = true;
-  for (int more = 20; more > 0; more -= s->awake == procs ? 1 : 0) {
+  const auto all_awake = [&] {
+    (void)runtime::Stack(true);
+    return s->awake == procs;
+  };
+  EXPECT_TRUE(testing::Eventually(all_awake));
+  for (int i = 0; i < 20; i++) {  // while they are on their way into GC
     (void)runtime::Stack(true);
     usleep(100);
   }
@@ -164,7 +169,7 @@ TEST(SchedRunEndTest, PlainThreadsStopTheWorldBesideGoroutinesThatWaitToDoSo) {
   std::atomic<rt::G*> second = nullptr;
   std::thread visitor;
   std::thread stopper;
-  runtime::GOMAXPROCS(3);
+  const int before = runtime::GOMAXPROCS(3);
   gump::Run([&] {
     for (int i = 0; i < 3; i++) {
       // Not any longer: others must have time for what is in that P's ring.
@@ -176,24 +181,25 @@ TEST(SchedRunEndTest, PlainThreadsStopTheWorldBesideGoroutinesThatWaitToDoSo) {
       // All may be idle, or in the hands of the main thread.
       while (!held) rt::forEachP(rt::WaitReason::kFlushProcCaches, visit);
     });
-    while (!held) runtime::Gosched();
+    EXPECT_TRUE(testing::Eventually([] { return held.load(); }));
     go([&] {
       first = rt::getg();
       (void)runtime::Stack(true);
       left--;
     });
-    while (!parked(first)) runtime::Gosched();
+    EXPECT_TRUE(testing::Eventually([&] { return parked(first); }));
     stopper = std::thread([&] {
       second = rt::runtimeEntry();
       (void)runtime::Stack(true);
     });
-    while (!parked(second)) runtime::Gosched();
+    EXPECT_TRUE(testing::Eventually([&] { return parked(second); }));
   });
   release = true;
   visitor.join();
   stopper.join();
   gump::Run(
       [&] { EXPECT_TRUE(testing::Eventually([&] { return left == 0; })); });
+  runtime::GOMAXPROCS(before);
 }
 
 TEST_P(SchedRunTest, MemoryIsGivenBackAfterIt) {

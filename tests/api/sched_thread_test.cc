@@ -496,6 +496,16 @@ TEST(LockOSThreadDeathTest, WhenMainHasEndedNobodyGivesThePBack) {
               "");
 }
 
+// GoesOn waits until turns has changed, for at most ten seconds. It calls
+// nothing of the library's: it must not be preempted there.
+bool GoesOn(const std::atomic<uint64_t>& turns) {
+  const uint64_t before = turns;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (turns == before && std::chrono::steady_clock::now() < end) {
+  }
+  return turns != before;
+}
+
 // Who was preempted in place, and queued by a stop after main had ended.
 void TheEndOfAStopLetsGo() {
   std::atomic<rt::G*> hog = nullptr;
@@ -515,12 +525,8 @@ void TheEndOfAStopLetsGo() {
   EXPECT_TRUE(hog.load()->inPlace);
   rt::M* mp = rt::acquirem();  // keeps the P, which the hog might get instead
   SetMainEnded(true);
-  const uint64_t before = turns;
   rt::startTheWorld();
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (turns == before && std::chrono::steady_clock::now() < end) {
-  }
-  EXPECT_NE(turns, before);
+  EXPECT_TRUE(GoesOn(turns));
   SetMainEnded(false);
   rt::releasem(mp);
   stop = true;
@@ -540,19 +546,11 @@ void StopsBesideAHog(void (*stop)()) {
   wg.Go([&] {
     while (!end) turns++;
   });
-  const auto goes_on = [&turns] {
-    const uint64_t before = turns;
-    const auto last =
-        std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while (turns == before && std::chrono::steady_clock::now() < last) {
-    }
-    return turns != before;
-  };
   rt::M* mp = rt::acquirem();  // keeps our P
-  EXPECT_TRUE(goes_on());
+  EXPECT_TRUE(GoesOn(turns));
   SetMainEnded(true);
   stop();
-  EXPECT_TRUE(goes_on());
+  EXPECT_TRUE(GoesOn(turns));
   SetMainEnded(false);
   rt::releasem(mp);
   end = true;

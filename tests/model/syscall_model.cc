@@ -121,7 +121,8 @@ const Registered kTwoAskers({
 
 const Registered kTwoPs({
     .name = "presumed_again",
-    .about = "the first P is given back when the M has lost a second one (P6)",
+    .about =
+        "the first P is to be given back when its M has lost a second (P6)",
     .setup =
         [] {
           setUpP();

@@ -415,7 +415,9 @@ TEST_P(NetpollTest, ATimerMayFireWhileItsPollDescIsOpened) {
     for (int i = 0; i < 100; i++) {
       rt::Timer* old = &Polled(e.out.fd())->timer;
       const int64_t when = nanotime() + kMillisecond;
+      rt::M* mp = rt::acquirem();
       (void)rt::timerModify(old, when, /*period=*/0);
+      rt::releasem(mp);
       while (nanotime() < when) continue;  // its P is busy: a thief runs it
       Polled p(e.out.fd());
       ASSERT_EQ(&p->timer, old) << "the one that was freed last";

@@ -52,7 +52,7 @@ TEST_F(PresumedTest, ASleeperGetsItsPBack) {
   EXPECT_EQ(m_.presumed.load(relaxed), kPresumedMarked);
 }
 
-TEST_F(PresumedTest, WhoHasComeInDoesNot) {
+TEST_F(PresumedTest, AnMThatHasComeInGetsNoPBack) {
   ASSERT_TRUE(presumeBlocked(&p_[0], &m_, &g_));
   ComesIn();
   EXPECT_FALSE(giveBackP(&p_[0], &m_));
@@ -60,7 +60,7 @@ TEST_F(PresumedTest, WhoHasComeInDoesNot) {
   EXPECT_EQ(p_[0].m.load(relaxed), nullptr);
 }
 
-TEST_F(PresumedTest, WhoHasLostAnotherSinceDoesNot) {
+TEST_F(PresumedTest, ALaterLossIsNotTakenForThisOne) {
   ASSERT_TRUE(presumeBlocked(&p_[0], &m_, &g_));
   ComesIn();
   ASSERT_TRUE(presumeBlocked(&p_[1], &m_, &g_));
@@ -70,7 +70,7 @@ TEST_F(PresumedTest, WhoHasLostAnotherSinceDoesNot) {
 
 // It was preempted in place without a P, and let go: so preemptInPlace leaves
 // it.
-TEST_F(PresumedTest, WhoseLossIsForgottenDoesNot) {
+TEST_F(PresumedTest, AForgottenLossGivesNoPBack) {
   ASSERT_TRUE(presumeBlocked(&p_[0], &m_, &g_));
   m_.presumed.store(kPresumedTaken, relaxed);
   EXPECT_FALSE(giveBackP(&p_[0], &m_));

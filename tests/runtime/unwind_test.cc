@@ -129,10 +129,16 @@ TEST(UnwindTest, EveryInstructionOfASwitchKnowsTheEndOfItsStack) {
     // Main has a thread of its own.
     wg.Go([] {
       // Again, if the thread that is stepped was not the one that did it all.
-      while (inMcall == 0 || inSwitch == 0 || inGostart == 0) TalkInSteps();
+      const auto all = [] {
+        return inMcall > 0 && inSwitch > 0 && inGostart > 0;
+      };
+      for (int i = 0; i < 1000 && !all(); i++) TalkInSteps();
     });
     wg.Wait();
   });
+  EXPECT_GT(inMcall, 0);
+  EXPECT_GT(inSwitch, 0);
+  EXPECT_GT(inGostart, 0);
   EXPECT_EQ(lost, 0) << "of " << steps << ", from " << std::hex << lostAt;
 }
 

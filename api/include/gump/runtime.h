@@ -78,8 +78,9 @@ std::string Stack(bool all);
 // sync::Pool age by one step, and what falls out of them is deleted here. Then
 // memory goes back to the kernel: of stacks that no goroutine uses, of parked
 // goroutines below their stack pointers, of threads that have nothing to do.
-// One runs by itself two minutes after the last. Parks: a goroutine, while that
-// of another runs one, and until every P has passed a safe point.
+// One runs by itself two minutes after the last. Parks until every P has passed
+// a safe point; a goroutine also while another goroutine's cycle runs. A plain
+// thread does it all itself, also when no Run is active.
 void GC();
 
 // SetFinalizer hands f to the finalizer goroutine, which runs such functions
