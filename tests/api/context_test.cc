@@ -26,6 +26,7 @@
 #include "tests/testing/counted.h"
 #include "tests/testing/known_thread.h"
 #include "tests/testing/parked.h"
+#include "tests/testing/wall_now.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
@@ -316,11 +317,11 @@ TEST_P(ContextTest, WhoIsWokenMayDestroyTheCancelFunc) {
 
 TEST_P(ContextTest, DeadlineEndsTheContext) {
   Run([] {
-    const absl::Time deadline = absl::Now() + absl::FromChrono(kSoon);
+    const absl::Time deadline = testing::WallNow() + absl::FromChrono(kSoon);
     const auto [c, cancel] = WithDeadline(Background(), deadline);
     EXPECT_EQ(c.Deadline(), deadline);
     EXPECT_FALSE(c.Done().Recv());
-    EXPECT_GE(absl::Now(), deadline);
+    EXPECT_GE(testing::WallNow(), deadline);
     EXPECT_TRUE(Exceeded(c));
     cancel();
     EXPECT_TRUE(Exceeded(c));

@@ -32,6 +32,7 @@
 #include "tests/testing/no_descriptors.h"
 #include "tests/testing/panic_text.h"
 #include "tests/testing/parked.h"
+#include "tests/testing/wall_now.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
@@ -437,10 +438,10 @@ TEST_P(NetTest, DeadlinesEndWaits) {
     auto [a, b] = TcpPair();
     char c[1];
     const auto read = [&, a = a] { return a.Read(absl::MakeSpan(c)); };
-    const absl::Time start = absl::Now();
+    const absl::Time start = testing::WallNow();
     EXPECT_TRUE(a.SetReadDeadline(start + absl::Milliseconds(5)).ok());
     const auto r = read();
-    EXPECT_GE(absl::Now(), start + absl::Milliseconds(5));
+    EXPECT_GE(testing::WallNow(), start + absl::Milliseconds(5));
     EXPECT_TRUE(absl::IsDeadlineExceeded(r.status())) << r.status();
     EXPECT_EQ(Text(r), "read tcp " + a.LocalAddr().String() + "->" +
                            a.RemoteAddr().String() + ": i/o timeout");

@@ -1,6 +1,6 @@
 // What stress tests share: how long, and with which seed.
 //
-// GUMP_STRESS_SECONDS says how long each test runs: 0.15 by default, since in
+// GUMP_STRESS_SECONDS says how long each test runs: 0.15 s by default, since in
 // three builds there are hundreds of them. Before a release, and after a change
 // below api/, 60 is better.
 // GUMP_STRESS_SEED repeats a seed that a failing test printed,
