@@ -5,4 +5,5 @@ if(NOT EXISTS ${run_main})
 endif()
 add_executable(gump_run EXCLUDE_FROM_ALL ${run_main})
 target_link_libraries(gump_run PRIVATE gump::gump)
+target_compile_options(gump_run PRIVATE -g)  # for addr2line
 set_target_properties(gump_run PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/run)
