@@ -27,8 +27,9 @@
 // Plain threads do not pin; they hold shared_mu_, and so does step 3.
 //
 // Unlike Go, which rotates with the world stopped, nothing here stops anybody;
-// and no lock is held across the wait of step 2, so that a pool can be
-// destroyed even if the program's end has left a round unfinished.
+// no lock is held across the wait of step 2, and none by a goroutine that is
+// not pinned (PinnedLock), so that a plain thread can use and destroy pools
+// even if the program's end has left a round unfinished.
 #include "gump/pool.h"
 
 #include <bit>
@@ -39,6 +40,7 @@
 
 #include "gump/internal/linkname.h"
 #include "runtime/base.h"
+#include "runtime/os_linux.h"
 #include "runtime/proc.h"
 
 namespace gump::sync::internal {
@@ -245,6 +247,47 @@ void deleteGarbage(PoolGarbage* g) noexcept {
 
 }  // namespace
 
+// ---- Locking ----------------------------------------------------------------
+
+namespace {
+
+// PinnedLock holds mu, which nobody locks otherwise, for a scope. A goroutine
+// is pinned meanwhile, and gives it back even if main has ended. Who finds it
+// taken lets other threads run, keeping his P: whoever has it has his own.
+class PinnedLock {
+ public:
+  explicit PinnedLock(Mutex* mu) : mu_(mu) {
+    while (!TryLock()) rt::osyield();
+  }
+  ~PinnedLock() {
+    mu_->Unlock();
+    if (pinned_) rt::procUnpin();
+  }
+  PinnedLock(const PinnedLock&) = delete;
+  PinnedLock& operator=(const PinnedLock&) = delete;
+
+ private:
+  bool TryLock() {
+    if (pinned_) (void)rt::procPin();
+    if (mu_->TryLock()) return true;
+    if (pinned_) rt::procUnpin();
+    return false;
+  }
+
+  // isPinnable is false for plain threads, which go on anyhow, and may begin or
+  // end without the runtime; and in a child of fork, where nobody is stopped.
+  static bool isPinnable() {
+    const rt::G* gp = rt::getg();
+    // Written by this very thread.
+    return gp != nullptr && !gp->foreign && !rt::forked.load(rt::relaxed);
+  }
+
+  Mutex* mu_;
+  const bool pinned_ = isPinnable();
+};
+
+}  // namespace
+
 // ---- The registry -----------------------------------------------------------
 
 // PoolRegistry knows every pool that has ever held something.
@@ -269,49 +312,44 @@ constinit PoolRegistry registry;  // never destroyed: pools may outlive main
 
 void PoolRegistry::add(PoolCore* p) noexcept {
   if (p->registered_.load(rt::relaxed)) return;  // for ever
-  mu.Lock();
-  const bool added = !p->registered_.xchg(true, rt::relaxed);  // under mu
-  if (added) {
+  {
+    PinnedLock l(&mu);
+    if (p->registered_.xchg(true, rt::relaxed)) return;  // under mu
     p->next_ = head;
     if (head != nullptr) head->prev_ = p;
     head = p;
   }
-  mu.Unlock();
-  if (!added) return;
   // If it cannot be registered, pools are not aged, and work otherwise.
   static_cast<void>(rt::reclaimRegister([] { registry.round(); }));
 }
 
 void PoolRegistry::remove(PoolCore* p) noexcept {
-  mu.Lock();
+  PinnedLock l(&mu);
   if (p->registered_.load(rt::relaxed)) {  // nobody uses the pool
     (p->prev_ == nullptr ? head : p->prev_->next_) = p->next_;
     if (p->next_ != nullptr) p->next_->prev_ = p->prev_;
   }
-  mu.Unlock();
 }
 
 // Step 1 of a round. Pools registered later have no victims yet.
 void PoolRegistry::beginRetirement() noexcept {
-  mu.Lock();
+  PinnedLock l(&mu);
   for (PoolCore* p = head; p != nullptr; p = p->next_) {
     p->retire_next_ = 0;
     // Written under mu. Release: nothing is published, but what follows step 2
     // must not move up; forEachP sees to that.
     p->phase_.store(p->phase_.load(rt::relaxed) & ~kVictims, rt::release);
   }
-  mu.Unlock();
 }
 
 // Step 3 of a round, for one slot of one pool; false: all done.
 bool PoolRegistry::detachNext(PoolGarbage* out) noexcept {
-  mu.Lock();
+  PinnedLock l(&mu);
   PoolCore* p = head;
   while (p != nullptr && p->retire_next_ == PoolCore::kNotRetiring) {
     p = p->next_;
   }
   if (p != nullptr) p->DetachNext(out);
-  mu.Unlock();
   return p != nullptr;
 }
 
@@ -460,7 +498,7 @@ void* PoolCore::Steal(uint32_t first, uint32_t generation) noexcept {
 // too, since a plain thread has no P whose slot it could fill.
 void* PoolCore::GetShared(bool may_steal) noexcept {
   void* item = nullptr;
-  shared_mu_.Lock();
+  PinnedLock l(&shared_mu_);
   const uint32_t phase = phase_.load(rt::acquire);  // as in Get
   const uint32_t primary = phase & kPrimary;
   for (const uint32_t generation : {primary, primary ^ 1}) {
@@ -475,23 +513,23 @@ void* PoolCore::GetShared(bool may_steal) noexcept {
     }
     if (item != nullptr) break;
   }
-  shared_mu_.Unlock();
   return item;
 }
 
 void PoolCore::PutShared(void* item) noexcept {
   registry.add(this);
-  shared_mu_.Lock();
-  // Acquire: as in Put.
-  std::vector<void*>& items = shared_[phase_.load(rt::acquire) & kPrimary];
   bool kept = true;
-  try {
-    items.push_back(item);
-    nshared_.add(1, rt::relaxed);  // a hint, under shared_mu_
-  } catch (const std::bad_alloc&) {
-    kept = false;
+  {
+    PinnedLock l(&shared_mu_);
+    // Acquire: as in Put.
+    std::vector<void*>& items = shared_[phase_.load(rt::acquire) & kPrimary];
+    try {
+      items.push_back(item);
+      nshared_.add(1, rt::relaxed);  // a hint, under shared_mu_
+    } catch (const std::bad_alloc&) {
+      kept = false;
+    }
   }
-  shared_mu_.Unlock();
   if (!kept) destroy_(item);
 }
 
@@ -500,7 +538,7 @@ void PoolCore::PutShared(void* item) noexcept {
 // locked, and step 2 of the round is over.
 void PoolCore::DetachNext(PoolGarbage* out) noexcept {
   out->destroy = destroy_;
-  shared_mu_.Lock();                                // plain threads steal too
+  PinnedLock lock(&shared_mu_);                     // plain threads steal too
   const uint32_t phase = phase_.load(rt::relaxed);  // written by rounds only
   const uint32_t victims = (phase & kPrimary) ^ 1;
   const uint32_t limit = limit_.load(rt::acquire);  // pairs with Grow
@@ -510,17 +548,13 @@ void PoolCore::DetachNext(PoolGarbage* out) noexcept {
     Generation& g = l->generation[victims];
     out->own = std::exchange(g.own, nullptr);
     out->rings = g.chain.take();
-    if (out->own != nullptr || out->rings != nullptr) {
-      shared_mu_.Unlock();
-      return;
-    }
+    if (out->own != nullptr || out->rings != nullptr) return;
   }
   retire_next_ = kNotRetiring;
   out->items.swap(shared_[victims]);
   nshared_.add(-static_cast<uint32_t>(out->items.size()), rt::relaxed);
   // Release: whoever finds itself in the new phase finds the primary empty.
   phase_.store(victims | kVictims, rt::release);
-  shared_mu_.Unlock();
 }
 
 }  // namespace gump::sync::internal

@@ -33,7 +33,8 @@ namespace gump::rt {
 namespace {
 
 struct {
-  Mutex lock{LockRank::kLeaf};
+  // Guards the rest. Forbidden while holding it: readying.
+  Mutex lock{LockRank::kWorldsema};
   bool taken ABSL_GUARDED_BY(lock) = false;
   GQueue goroutines ABSL_GUARDED_BY(lock);  // that wait
   GQueue threads ABSL_GUARDED_BY(lock);     // likewise: pseudo-Gs

@@ -118,6 +118,37 @@ TEST_P(PoolTest, AnUnusedItemSurvivesOneCycleAndNotTwo) {
   });
 }
 
+// A goroutine ages them when main ends, and has no P any more when it wants to
+// give a lock back.
+TEST(PoolEndTest, PlainThreadsDestroyPoolsWhileALeftOverRoundStandsStill) {
+  constexpr int kPools = 2000;
+  std::vector<std::unique_ptr<Pool<int>>> pools;
+  static std::atomic<bool> ages;
+  static std::atomic<bool> over;
+  ages = false;
+  over = false;
+  gump::Run([&] {
+    for (int i = 0; i < kPools; i++) {
+      pools.push_back(std::make_unique<Pool<int>>());
+      pools.back()->Put(std::make_unique<int>(i));
+    }
+    go([] {
+      while (!over) {
+        ages = true;
+        runtime::GC();
+      }
+      ages = false;
+    });
+    EXPECT_TRUE(testing::Eventually([] { return ages.load(); }));
+  });
+  std::thread destroys([&pools] { pools.clear(); });
+  (void)runtime::Stack(true);  // takes the P of the one who ages them
+  destroys.join();
+  over = true;
+  gump::Run(
+      [] { EXPECT_TRUE(testing::Eventually([] { return !ages.load(); })); });
+}
+
 TEST(SolePoolTest, VictimsAreTakenBeforeANewOneIsMade) {
   testing::RunWith(1, [] {
     Pool<Item> pool;
