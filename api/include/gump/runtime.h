@@ -30,7 +30,9 @@ inline void Gosched() { rt::gosched(); }
 // exception not rethrown". Goexit from the main goroutine ends it without Run
 // returning; when the others have ended too, that is the fatal error "no
 // goroutines (main called runtime.Goexit) - deadlock!". On a plain thread it is
-// a fatal error.
+// a fatal error. Through a noexcept function, and from what runs while the
+// goroutine unwinds already, it ends the process, as any exception does there:
+// "panic: std::terminate called without an active exception".
 [[noreturn]] inline void Goexit() { rt::goexit(); }
 
 // GOMAXPROCS sets the number of Ps, i.e. of threads that run goroutines at the
