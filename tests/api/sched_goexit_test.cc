@@ -334,6 +334,29 @@ TEST_F(GoexitDeathTest, OnAPlainThreadIsFatal) {
               "goroutine\n");
 }
 
+// The compiler decides which.
+constexpr char kTerminated[] =
+    "^(panic: std::terminate called without an active exception|"
+    "fatal error: runtime.Goexit: exception not rethrown)\n";
+
+void ExitsAlthoughNoexcept() noexcept { runtime::Goexit(); }
+
+TEST_F(GoexitDeathTest, ThroughNoexceptEndsTheProcess) {
+  EXPECT_EXIT(gump::Run([] { ExitsAlthoughNoexcept(); }),
+              ::testing::ExitedWithCode(2), kTerminated);
+}
+
+TEST_F(GoexitDeathTest, WhileAPanicUnwindsEndsTheProcess) {
+  EXPECT_EXIT(gump::Run([] {
+                try {
+                  defer d([] { runtime::Goexit(); });
+                  panic("x");
+                } catch (const PanicError&) {
+                }
+              }),
+              ::testing::ExitedWithCode(2), kTerminated);
+}
+
 TEST_F(GoexitDeathTest, OfMainLeavesTheOthersRunning) {
   EXPECT_EXIT(gump::Run([] {
                 go([] {

@@ -32,7 +32,8 @@ inline void Gosched() { rt::gosched(); }
 // goroutines (main called runtime.Goexit) - deadlock!". On a plain thread it is
 // a fatal error. Through a noexcept function, and from what runs while the
 // goroutine unwinds already, it ends the process, as any exception does there:
-// "panic: std::terminate called without an active exception".
+// "panic: std::terminate called without an active exception", or, by clang, the
+// fatal error above.
 [[noreturn]] inline void Goexit() { rt::goexit(); }
 
 // GOMAXPROCS sets the number of Ps, i.e. of threads that run goroutines at the
