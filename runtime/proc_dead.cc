@@ -264,10 +264,6 @@ void traceLocked(bool detailed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   flush(&w);
 }
 
-}  // namespace
-
-namespace {
-
 // awaitStrangers has sysmon look again, ever more rarely.
 void awaitStrangers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   sched.deadSuspect.store(true, relaxed);  // read by sysmon under this lock

@@ -516,17 +516,21 @@ bool SomebodyIsParked() {
   return runtime::Stack(true).find("[chan receive]:\n") != std::string::npos;
 }
 
-// Who was to send is left over, and its turn does not come.
+// Who is to send is left over, and its turn does not come: with one P it does
+// not run while main returns.
 TEST_F(ForeignDeathTest, AfterRunWaitingForAGoroutineIsADeadlock) {
   EXPECT_EXIT(
       {
         auto c = make_chan<int>();
-        gump::Run([&c] {
-          go([c] {
-            runtime::Gosched();
+        std::atomic<bool> may_send = false;
+        gump::Run([&] {
+          runtime::GOMAXPROCS(1);
+          go([&, c] {
+            while (!may_send) runtime::Gosched();
             c.Send(1);
           });
         });
+        may_send = true;
         c.Recv();
       },
       ::testing::ExitedWithCode(2), kDeadlockAfterRun);
@@ -588,7 +592,8 @@ TEST_F(ForeignDeathTest, AfterRunAnotherThreadMayStillSend) {
         });
         c.Recv();
         t.join();
-        // Nobody knows this one until it sends.
+        // Nobody knows this one until it sends, long enough for sysmon to ask
+        // more than once.
         std::thread u([c] {
           usleep(50'000);
           c.Send(7);

@@ -189,9 +189,10 @@ __attribute__((always_inline)) inline void go(GoOptions options, F&& f,
 // large as a thread's, and returns main's int (0 for a void main) once main has
 // returned. From then on no goroutine is scheduled: those left over are
 // abandoned, as when Go's main returns, and go on if Run is called again. Nor
-// does a timer go off. A plain thread that waits for either waits for another
-// Run; once all threads of the process do, that is the fatal error "all
-// goroutines are asleep - deadlock!".
+// does a timer go off, or epoll tell of a socket. A plain thread that waits for
+// any of these waits for another Run; once all threads of the process do, and
+// none for a socket, that is the fatal error "all goroutines are asleep -
+// deadlock!".
 //
 // main is called in place, by reference, and need not be copyable. Blocks the
 // thread. Panics if a Run is active already, or if called from a goroutine:
