@@ -90,8 +90,8 @@ function(gump_netpoll_again path)
     ENVIRONMENT "${gump_test_env};GODEBUG=netpoll=uring")
 endfunction()
 
-# gump_old_linux_again(path): the test <path> as <path>_linux5_4 and <path>_linux5_15 again, on kernels that seem to be so
-# old (testing/old_linux.cc). Not under sanitizers: what is tried there are decisions, not races.
+# gump_old_linux_again(path [argument...]): the test <path> as <path>_linux5_4 and <path>_linux5_15 again, on kernels that
+# seem to be so old (testing/old_linux.cc). Not under sanitizers: what is tried there are decisions, not races.
 function(gump_old_linux_again path)
   if(GUMP_SANITIZE OR CMAKE_CROSSCOMPILING)
     return()
@@ -99,7 +99,7 @@ function(gump_old_linux_again path)
   string(REPLACE "/" "_" target test_${path})
   foreach(version IN ITEMS 5.4 5.15)
     string(REPLACE "." "_" name ${path}_linux${version})
-    add_test(NAME ${name} COMMAND old_linux ${version} $<TARGET_FILE:${target}>)
+    add_test(NAME ${name} COMMAND old_linux ${version} $<TARGET_FILE:${target}> ${ARGN})
     set_tests_properties(${name} PROPERTIES
       TIMEOUT ${gump_test_timeout}
       SKIP_RETURN_CODE 77

@@ -7,8 +7,9 @@
 //          exists, and has none of the flags that we ask for
 //   5.15   io_uring, whose completions are made at any time: no flags of 6.1
 //
-// Both have no RWF_NOSIGNAL. What a structure in memory asks for no filter can
-// see, so for 5.15 this process stays, and is asked about each io_uring_setup.
+// Both have no RWF_NOSIGNAL and no MADV_GUARD_INSTALL. What a structure in
+// memory asks for no filter can see, so for 5.15 this process stays, and is
+// asked about each io_uring_setup.
 // It exits with 77 where filters are denied, else as the program does.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -43,22 +44,33 @@ constexpr uint32_t kCloseRange = 436;  // 5.9
 constexpr uint32_t kFutexWaitv = 449;  // 5.16
 constexpr uint32_t kIoUringSetup = 425;
 constexpr uint32_t kKnownWriteFlags = 0x1f;  // of pwritev2, before RWF_NOAPPEND
+constexpr uint32_t kMadvGuardInstall = 102;  // 6.13
 constexpr uint32_t kKnownSetupFlags = 0x7f;  // up to IORING_SETUP_R_DISABLED
 constexpr size_t kSetupFlagsAt = 8;          // in struct io_uring_params
 
 std::vector<sock_filter> FilterOf(const Version& v) {
   const auto fail = [](uint32_t err) { return SECCOMP_RET_ERRNO | err; };
+  const auto argument = [](unsigned i) {
+    return static_cast<uint32_t>(offsetof(seccomp_data, args[0]) + i * 8);
+  };
   return {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kIoUringSetup, 0, 1),
       BPF_STMT(BPF_RET | BPF_K, v.setup),
       BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, v.first_unknown, 0, 1),
       BPF_STMT(BPF_RET | BPF_K, fail(ENOSYS)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pwritev2, 1, 0),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[5])),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pwritev2, 0, 4),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, argument(5)),
       BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, ~kKnownWriteFlags, 0, 1),
       BPF_STMT(BPF_RET | BPF_K, fail(EOPNOTSUPP)),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 2),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, argument(2)),
+      BPF_JUMP(BPF_JMP | BPF_JA, 2, 0, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_madvise, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, argument(3)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kMadvGuardInstall, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, fail(EINVAL)),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
 }
