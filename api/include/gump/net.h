@@ -123,7 +123,8 @@ absl::StatusOr<Listener> Listen(std::string_view network,
                                 std::string_view address,
                                 ListenOptions options = {});
 
-// ListenPacket opens a socket for datagrams ("udp…", "unixgram").
+// ListenPacket opens a socket for datagrams ("udp…", "unixgram"). Errors and
+// parking: as Listen.
 absl::StatusOr<PacketConn> ListenPacket(std::string_view network,
                                         std::string_view address,
                                         ListenOptions options = {});
@@ -131,9 +132,12 @@ absl::StatusOr<PacketConn> ListenPacket(std::string_view network,
 // Dial connects. If the name has several addresses, they are tried in turn,
 // IPv6 and IPv4 in parallel (DialOptions::fallback_delay), and the first error
 // is returned. On tcp, NoDelay is on, and so is keep-alive (15 s). "udp" gives
-// a Conn whose Read and Write are datagrams.
+// a Conn whose Read and Write are datagrams. Parks until there is a connection
+// or an error.
 absl::StatusOr<Conn> Dial(std::string_view network, std::string_view address,
                           const DialOptions& options = {});
+// DialTimeout is Dial with DialOptions::timeout: all attempts and the lookup of
+// the name together; then "i/o timeout" (DeadlineExceeded).
 absl::StatusOr<Conn> DialTimeout(std::string_view network,
                                  std::string_view address,
                                  internal::DurationArg timeout);
@@ -160,6 +164,9 @@ absl::StatusOr<std::pair<Conn, Conn>> Pipe();
 // FileConn makes a Conn of a connected socket, whose descriptor is duplicated:
 // fd stays the caller's.
 absl::StatusOr<Conn> FileConn(int fd);
+// FileListener makes a Listener of a listening socket, such as systemd hands
+// over; likewise duplicated. Its Close does not remove the path of a unix
+// socket.
 absl::StatusOr<Listener> FileListener(int fd);
 
 // Conn is a stream, or a datagram socket with one peer.
@@ -203,9 +210,13 @@ class Conn {
   // sending (the default); 0: it is thrown away, and the peer gets a reset; >
   // 0: the kernel goes on for so long.
   absl::Status SetLinger(int seconds) const;
+
+  // Of all. How much the kernel may hold for this socket: SO_RCVBUF, SO_SNDBUF.
+  // It doubles what it is told, and has limits of its own.
   absl::Status SetReadBuffer(int bytes) const;
   absl::Status SetWriteBuffer(int bytes) const;
 
+  // Where this end is, and the other. Valid after Close, too.
   Addr LocalAddr() const;
   Addr RemoteAddr() const;
 
@@ -239,8 +250,9 @@ class Listener {
   absl::Status Close() const;
   // After t, Accept fails with "i/o timeout".
   absl::Status SetDeadline(absl::Time t) const;
+  // With the port that the kernel chose, if it was asked for 0.
   Addr LocalAddr() const;
-  int Fd() const;
+  int Fd() const;  // as Conn's
 
  private:
   friend struct ::gump::internal::NetAccess;
@@ -259,11 +271,13 @@ class PacketConn {
     Addr from;               // nowhere: the sender has no name
     bool truncated = false;  // it was longer, and the rest is lost
   };
-  // ReadFrom waits for a datagram.
+  // ReadFrom waits for a datagram. One that is empty has n 0.
   absl::StatusOr<Packet> ReadFrom(absl::Span<char> buf) const;
-  // WriteTo sends one.
+  // WriteTo sends one, whole or not at all; it waits while the kernel's buffer
+  // is full. Too long a datagram is the error "message too long".
   absl::StatusOr<size_t> WriteTo(std::string_view data, const Addr& to) const;
 
+  // All as Conn's.
   absl::Status Close() const;
   absl::Status SetDeadline(absl::Time t) const;
   absl::Status SetReadDeadline(absl::Time t) const;
