@@ -35,6 +35,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -253,11 +254,22 @@ namespace {
 
 // PinnedLock holds mu, which nobody locks otherwise, for a scope. A goroutine
 // is pinned meanwhile, and gives it back even if main has ended. Who finds it
-// taken lets other threads run, keeping his P: whoever has it has his own.
+// taken lets other threads run, keeping his P: whoever has it has his own. A
+// pinned goroutine is neither preempted nor presumed blocked, so it waits for
+// no second one: the holder of that, a plain thread, may wait for a lock of the
+// program's (malloc's), and so for a goroutine that never gets a P.
 class PinnedLock {
  public:
   explicit PinnedLock(Mutex* mu) : mu_(mu) {
-    while (!TryLock()) rt::osyield();
+    for (int tries = 0; !TryLock(); tries++) {
+      // Nobody is left who could give it back. Written by this very thread.
+      if (rt::forked.load(rt::relaxed)) rt::dieForked();
+      if (tries < kYields) {
+        rt::osyield();
+      } else {
+        rt::usleep(kNapUs);  // the holder may be of a lower priority
+      }
+    }
   }
   ~PinnedLock() {
     mu_->Unlock();
@@ -267,6 +279,9 @@ class PinnedLock {
   PinnedLock& operator=(const PinnedLock&) = delete;
 
  private:
+  static constexpr int kYields = 100;
+  static constexpr uint32_t kNapUs = 50;
+
   bool TryLock() {
     if (pinned_) (void)rt::procPin();
     if (mu_->TryLock()) return true;
@@ -344,13 +359,15 @@ void PoolRegistry::beginRetirement() noexcept {
 
 // Step 3 of a round, for one slot of one pool; false: all done.
 bool PoolRegistry::detachNext(PoolGarbage* out) noexcept {
-  PinnedLock l(&mu);
-  PoolCore* p = head;
-  while (p != nullptr && p->retire_next_ == PoolCore::kNotRetiring) {
-    p = p->next_;
+  for (;; rt::osyield()) {  // pinned by nothing
+    PinnedLock l(&mu);
+    PoolCore* p = head;
+    while (p != nullptr && p->retire_next_ == PoolCore::kNotRetiring) {
+      p = p->next_;
+    }
+    if (p == nullptr) return false;
+    if (p->DetachNext(out)) return true;
   }
-  if (p != nullptr) p->DetachNext(out);
-  return p != nullptr;
 }
 
 void PoolRegistry::round() noexcept {
@@ -535,10 +552,12 @@ void PoolCore::PutShared(void* item) noexcept {
 
 // DetachNext moves the victims of the next slot to out, which is empty; after
 // the last, those of plain threads, and swaps the generations. The registry is
-// locked, and step 2 of the round is over.
-void PoolCore::DetachNext(PoolGarbage* out) noexcept {
+// locked, and step 2 of the round is over. False: try again later, see
+// PinnedLock.
+bool PoolCore::DetachNext(PoolGarbage* out) noexcept {
   out->destroy = destroy_;
-  PinnedLock lock(&shared_mu_);                     // plain threads steal too
+  if (!shared_mu_.TryLock()) return false;  // plain threads steal too
+  const std::lock_guard lock(shared_mu_, std::adopt_lock);
   const uint32_t phase = phase_.load(rt::relaxed);  // written by rounds only
   const uint32_t victims = (phase & kPrimary) ^ 1;
   const uint32_t limit = limit_.load(rt::acquire);  // pairs with Grow
@@ -548,13 +567,14 @@ void PoolCore::DetachNext(PoolGarbage* out) noexcept {
     Generation& g = l->generation[victims];
     out->own = std::exchange(g.own, nullptr);
     out->rings = g.chain.take();
-    if (out->own != nullptr || out->rings != nullptr) return;
+    if (out->own != nullptr || out->rings != nullptr) return true;
   }
   retire_next_ = kNotRetiring;
   out->items.swap(shared_[victims]);
   nshared_.add(-static_cast<uint32_t>(out->items.size()), rt::relaxed);
   // Release: whoever finds itself in the new phase finds the primary empty.
   phase_.store(victims | kVictims, rt::release);
+  return true;
 }
 
 }  // namespace gump::sync::internal

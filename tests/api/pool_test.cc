@@ -1,8 +1,11 @@
 #include "gump/pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -14,6 +17,7 @@
 #include "gump/runtime.h"
 #include "gump/waitgroup.h"
 #include "runtime/proc.h"
+#include "runtime/sanitizer.h"
 #include "tests/testing/known_thread.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -147,6 +151,44 @@ TEST(PoolEndTest, PlainThreadsDestroyPoolsWhileALeftOverRoundStandsStill) {
   over = true;
   gump::Run(
       [] { EXPECT_TRUE(testing::Eventually([] { return !ages.load(); })); });
+}
+
+// Whoever held the registry's lock is not there in a child, and exit destroys
+// static pools. That ends, if need be with the sentence on goroutines.
+TEST(PoolForkTest, AChildMayDestroyAPool) {
+  if (rt::kSanitizerBuild) {
+    GTEST_SKIP() << "its malloc's locks are as another thread left them";
+  }
+  constexpr int kPools = 5000;
+  std::vector<std::unique_ptr<Pool<int>>> pools;
+  for (int i = 0; i < kPools; i++) {
+    pools.push_back(std::make_unique<Pool<int>>());
+    pools.back()->Put(std::make_unique<int>(i));
+  }
+  std::atomic<bool> over = false;
+  std::thread ages([&] {
+    while (!over) runtime::GC();
+  });
+  for (int i = 0; i < 10; i++) {
+    const pid_t child = fork();
+    if (child == 0) {
+      ::close(STDERR_FILENO);
+      pools.back().reset();
+      ::_exit(0);
+    }
+    int status = 0;
+    const bool ended = testing::Eventually(
+        [&] { return ::waitpid(child, &status, WNOHANG) == child; });
+    EXPECT_TRUE(ended);
+    if (!ended) {
+      ::kill(child, SIGKILL);
+      ::waitpid(child, &status, 0);
+      break;
+    }
+    EXPECT_TRUE(WIFEXITED(status)) << status;
+  }
+  over = true;
+  ages.join();
 }
 
 TEST(SolePoolTest, VictimsAreTakenBeforeANewOneIsMade) {

@@ -73,7 +73,7 @@ class PoolCore {
   void* Steal(uint32_t first, uint32_t generation) noexcept;
   void* GetShared(bool may_steal) noexcept;
   void PutShared(void* item) noexcept;
-  void DetachNext(PoolGarbage* out) noexcept;
+  [[nodiscard]] bool DetachNext(PoolGarbage* out) noexcept;
 
   rt::Atomic<PoolLocal*> segments_[kSegments];  // nullptr until Grow
   rt::Atomic<uint32_t> limit_;  // slots beyond are unused; only grows

@@ -1,0 +1,71 @@
+// Pools beside a malloc that is one lock, as many are.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "gump/go.h"
+#include "gump/pool.h"
+#include "gump/runtime.h"
+#include "gump/sync.h"
+#include "tests/testing/malloc_hook.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump {
+
+constinit std::mutex heap;
+constinit std::atomic<bool> armed = false;
+// Small pieces are at hand; large ones take long.
+constexpr size_t kSmall = 16;
+constexpr size_t kLarge = 1000;
+
+void testing::OnMalloc(size_t n) {
+  if (n <= kSmall || !armed.load(std::memory_order_relaxed)) return;
+  const std::scoped_lock lock(heap);
+  for (int k = n < kLarge ? 200 : 20'000; k > 0; k--) asm volatile("");
+}
+void testing::OnFree() {}
+
+namespace {
+
+// A goroutine is preempted with the heap's lock; a plain thread waits for that
+// with a pool's; and who ages pools waits for this, which must not keep the
+// first from its P.
+TEST(PoolMallocTest, WhoAgesPoolsKeepsNobodyFromTheHeap) {
+  constexpr int kCycles = 3000;
+  testing::RunWith(1, [] {
+    std::atomic<bool> over = false;
+    armed = true;
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 2; t++) {
+      threads.emplace_back([&over] {
+        while (!over) {
+          sync::Pool<int> p;
+          for (int i = 0; i < 40; i++) p.Put(std::make_unique<int>(i));
+        }
+      });
+    }
+    sync::WaitGroup wg;
+    wg.Go([&over] {
+      while (!over) {
+        void* volatile p = std::malloc(kLarge);
+        std::free(p);
+      }
+    });
+    for (int i = 0; i < kCycles; i++) {
+      runtime::GC();
+      runtime::Gosched();
+    }
+    over = true;
+    wg.Wait();
+    for (std::thread& t : threads) t.join();
+    armed = false;
+  });
+}
+
+}  // namespace
+}  // namespace gump
