@@ -90,12 +90,14 @@ G* needm() {
 void dropm(M* mp) {
   auto* e = reinterpret_cast<ExtraM*>(mp);  // m is its first member
   G* gp = mp->curg.load(relaxed);           // written by us
-  casgstatus(gp, kGrunning, kGdead);
   mp->lockedExt = 0;  // the next thread has locked nothing
   mp->procid.store(0, release);
   setg(nullptr);
   {
     LockScope l(&sched.lock);
+    // From now on it is a stranger again until it ends, and may yet wake
+    // somebody: at the same moment.
+    casgstatus(gp, kGrunning, kGdead);
     sched.nmextra--;
     checkdead();  // it may have been the last one that could wake anybody
   }

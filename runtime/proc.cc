@@ -300,6 +300,19 @@ Find releaseP(M* mp, Runnable* out) {
   return Find::kNothing;
 }
 
+// nextTimer is S3 of the essay: when the first timer of any P is due; 0: there
+// is none.
+int64_t nextTimer() {
+  Clock clock;
+  const int32_t n = gomaxprocs.load(acquire);  // pairs with procresize
+  for (int32_t i = 0; i < n; i++) {
+    if (timerpMask.read(static_cast<uint32_t>(i))) {
+      clock.lower(wakeTime(&allp[i]->timers));
+    }
+  }
+  return clock.pollUntil;
+}
+
 // takeIdleP gets a P for an M that has just found work without one, and makes
 // it spin.
 bool takeIdleP(M* mp) {
@@ -347,11 +360,7 @@ Find loseSpinning(M* mp, Runnable* out, Clock* clock) {
     }
   }
   if (reclaimWorkAvailable() && takeIdleP(mp)) return Find::kAgain;  // 9
-  for (int32_t i = 0; i < n; i++) {                                  // S3
-    if (timerpMask.read(static_cast<uint32_t>(i))) {
-      clock->lower(wakeTime(&allp[i]->timers));
-    }
-  }
+  clock->lower(nextTimer());
   return Find::kNothing;
 }
 
@@ -408,12 +417,37 @@ Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
   return Find::kFound;
 }
 
-// endSchedule is what every M does once main has returned: its work goes to the
-// global queue, where the next Run finds it, its P goes idle, and it sleeps
-// until it is given one again. (m0 never comes here: see schedule.)
+// idleAfterMain is what an M does that has just made its P idle in endSchedule.
+// One polls: plain threads may wait for descriptors and timers, as ever (S1 and
+// S2 of the essay are behind us, and on the queues is nobody for us). The
+// others sleep until they are given a P again.
+void idleAfterMain(M* mp) {
+  fence(seq_cst);  // pidleput, then the timers; see loseSpinning
+  Clock clock;
+  clock.lower(nextTimer());
+  Runnable left{nullptr, false};
+  switch (blockInPoller(mp, &left, clock)) {
+    case Find::kFound:
+      runqput(mp->p, left.gp, /*next=*/false);
+      break;
+    case Find::kAgain:
+      break;
+    case Find::kNothing:
+      stopm();
+      break;
+  }
+}
+
+// endSchedule is what every M does once main has returned: it runs timers, for
+// plain threads may wait for them, its work goes to the global queue, where the
+// next Run finds it, and its P goes idle. (m0 never comes here: see schedule.)
 void endSchedule(M* mp) {
   if (mp->spinning) stopSpinning(mp);
   P* pp = mp->p;
+  Clock clock;
+  const int32_t n = gomaxprocs.load(relaxed);  // we hold a P
+  for (int32_t i = 0; i < n; i++) (void)stealTimers(allp[i], &clock);
+  (void)timersCheck(&pp->timers, &clock.now, /*tidy=*/true);
   flushYielded(pp);
   GQueue q = runqdrain(pp);
   bool stopping;
@@ -433,8 +467,15 @@ void endSchedule(M* mp) {
   } else if (safePoint) {
     runSafePointFn(pp);
   } else {
-    stopm();
+    idleAfterMain(mp);
   }
+}
+
+// noPollerAfterMain tells whether plain threads may wait for what nobody polls
+// for. seq_cst: after the caller's publication, as in wakep.
+bool noPollerAfterMain() {
+  return sched.lastpoll.load(seq_cst) != 0 &&
+         (netpollAnyWaiters() || timersPending());
 }
 
 }  // namespace
@@ -631,7 +672,9 @@ void wakep() {
     return;
   }
   // The next Run wakes a P after it has cleared this.
-  if (sched.mainEnded.load(relaxed)) return;
+  if (GUMP_UNLIKELY(sched.mainEnded.load(relaxed)) && !noPollerAfterMain()) {
+    return;
+  }
   if (!sched.nmspinning.cas(0, 1, seq_cst)) return;
   M* mp = acquirem();  // between taking the P and handing it over, we must not
                        // be stopped

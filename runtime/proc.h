@@ -560,6 +560,9 @@ void recheckdead();
 // and the Ps' statuses say, with everybody on them once.
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 void checkIdleLists();
+// timersPending tells whether a timer of some P will go off one day. Exact
+// while nobody runs.
+[[nodiscard]] bool timersPending();
 // pollsInVain tells whether the only M that is not idle sleeps in the poller,
 // or is about to, for timers that have all been stopped. On: any.  P: either.
 // Locks: caller holds sched.lock.  Parks: no.

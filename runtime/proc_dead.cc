@@ -46,19 +46,6 @@ void countG(G* gp, void* arg) {
   }
 }
 
-// timersPending tells whether a timer of some P will go off one day. Nobody
-// runs, so the counts stand still.
-bool timersPending() {
-  const int32_t n = gomaxprocs.load(relaxed);
-  for (int32_t i = 0; i < n; i++) {
-    const Timers& ts = allp[i]->timers;
-    if (static_cast<int32_t>(ts.len.load(relaxed)) > ts.zombies.load(relaxed)) {
-      return true;
-    }
-  }
-  return false;
-}
-
 // How long goroutines that have no stack are given, while nobody runs, before
 // that is taken for a deadlock: ns, and looks, of which there are some for each
 // try, since the threads that try may get no time.
@@ -264,6 +251,14 @@ void traceLocked(bool detailed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   flush(&w);
 }
 
+// breakVainPoll lets the last M that runs look again, and come here, if it
+// polls for nothing. (Unlike Go, which reports the deadlock when the timer
+// would have been due.) It has set lastpoll before it asked the same question
+// under this lock.
+void breakVainPoll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  if (sched.lastpoll.load(relaxed) == 0 && pollsInVain()) netpollBreak();
+}
+
 // awaitStrangers has sysmon look again, ever more rarely.
 void awaitStrangers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   sched.deadSuspect.store(true, relaxed);  // read by sysmon under this lock
@@ -273,14 +268,15 @@ void awaitStrangers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   }
 }
 
-// plainThreadsWait tells whether all plain threads that have used the library
+// plainThreadsSleep tells whether all plain threads that have used the library
 // are parked in it. One that is not may wake the others.
-bool plainThreadsWait() {
+bool plainThreadsSleep() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   bool all = true;
   forEachForeign(
       [](G* gp, void* result) {
         const uint32_t status = readgstatus(gp);  // dead: its thread has ended
-        if (status != kGwaiting && status != kGdead) {
+        if (status == kGdead) return;
+        if (status != kGwaiting || !gp->m->asleep.load(seq_cst)) {
           *static_cast<bool*>(result) = false;
         }
       },
@@ -289,11 +285,38 @@ bool plainThreadsWait() {
 }
 
 // findDeadAfterMain is findDead when Run has returned: goroutines are left
-// over, which nobody runs, and plain threads may wait for them, or for timers.
-// If no other thread is left, none can call Run again.
+// over, which nobody runs, and plain threads may wait for them. If no other
+// thread is left, none can call Run again.
+//
+// Plain threads park and wake up without sched.lock. So that the report rests
+// on one moment at which all of them sleep and none waits for a descriptor,
+// they are looked at twice, and the count of waiters in between:
+//
+//   thread (parkForeign)                  here, under sched.lock
+//     F1  kGwaiting                         L1  all: kGwaiting, then asleep?
+//     F2  commits; a waiter for a           L2  are there waiters?
+//         descriptor has counted itself     L3  as L1
+//     F3  asleep = true, under sched.lock
+//     F4  woken: asleep = false
+//         -- before its next F1 --
+//
+// Whom L1 and L3 both see asleep has slept all the time: had he been woken in
+// between, L3 would have found kGrunnable, kGrunning, or his next F1 and with
+// it F4; the next F3 waits for our lock. So at L2 he was counted if he waits
+// for a descriptor, since whoever readies him does that first, and counts down
+// second.
+//
+// F3 is without the lock if F sees that main has not ended, for speed. seq_cst:
+// then F4 and F1 to F3 cannot both come after L1: F4 would follow L1, which
+// follows the store of mainEnded, which F would then have seen.
 void findDeadAfterMain(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  if (sched.nmextra == 0 || running() > 0 || netpollAnyWaiters() ||
-      !plainThreadsWait()) {
+  if (sched.nmextra == 0) return;
+  if (running() > 0) {
+    breakVainPoll();
+    return;
+  }
+  if (timersPending() || !plainThreadsSleep() || netpollAnyWaiters() ||
+      !plainThreadsSleep()) {
     return;
   }
   if (anyStrangers(closely)) {
@@ -303,14 +326,6 @@ void findDeadAfterMain(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   claimReport();
   fatal("all goroutines are asleep - deadlock!");
 }
-
-}  // namespace
-
-bool pollsInVain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  return running() == 1 && !netpollAnyWaiters() && !timersPending();
-}
-
-namespace {
 
 // findDead is checkdead, which is called whenever a thread goes idle for good
 // or turns out to be the runtime's own, and recheckdead. It counts the Ms that
@@ -328,10 +343,7 @@ void findDead(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   if (ended || !sched.m0attached || sched.nmextra > 0) return;
   int64_t run = running();
   if (run > 0) {
-    // Let it look again, and come here. (Unlike Go, which reports the deadlock
-    // when the timer would have been due.) It has set lastpoll before it asked
-    // the same question under this lock.
-    if (sched.lastpoll.load(relaxed) == 0 && pollsInVain()) netpollBreak();
+    breakVainPoll();
     return;
   }
   if (run < 0) {
@@ -357,6 +369,21 @@ void findDead(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 }
 
 }  // namespace
+
+bool timersPending() {
+  const int32_t n = gomaxprocs.load(relaxed);
+  for (int32_t i = 0; i < n; i++) {
+    const Timers& ts = allp[i]->timers;
+    if (static_cast<int32_t>(ts.len.load(relaxed)) > ts.zombies.load(relaxed)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool pollsInVain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  return running() == 1 && !netpollAnyWaiters() && !timersPending();
+}
 
 void checkdead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   findDead(/*closely=*/false);

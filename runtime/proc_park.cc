@@ -105,9 +105,14 @@ void parkForeign(G* gp, bool (*unlockf)(G*, void*), void* lock) {
     return;
   }
   if (b != nullptr) bubbleBlocked(b);
-  // Pairs with endMain. Without a Run, this may be the last thread to sleep.
-  if (GUMP_UNLIKELY(sched.mainEnded.load(acquire))) {
+  // F3 of findDeadAfterMain, without its lock if main has not ended, else with
+  // it. Without a Run, this may be the last thread to fall asleep.
+  if (GUMP_LIKELY(!sched.mainEnded.load(seq_cst))) {
+    mp->asleep.store(true, seq_cst);
+  }
+  if (GUMP_UNLIKELY(sched.mainEnded.load(seq_cst))) {
     LockScope l(&sched.lock);
+    mp->asleep.store(true, seq_cst);
     checkdead();
   }
   releasem(mp);
@@ -115,6 +120,7 @@ void parkForeign(G* gp, bool (*unlockf)(G*, void*), void* lock) {
   notesleep(&mp->park);              // readyForeign's notewakeup may come first
   noteclear(&mp->park);
   mp->blocked.store(false, relaxed);
+  mp->asleep.store(false, seq_cst);  // F4
   casgstatus(gp, kGrunnable, kGrunning);
 }
 

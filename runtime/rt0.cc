@@ -95,7 +95,8 @@ void endMain() {
   flushYielded(mp->p);  // those preempted in place may be among them
   LockScope l(&sched.lock);
   // Pairs with findRunnable; under sched.lock for those about to sleep.
-  sched.mainEnded.store(true, release);
+  // seq_cst: findDeadAfterMain.
+  sched.mainEnded.store(true, seq_cst);
   preemptall();
   letGo();
   if (mp != &m0) wakeM0ToLeave();
@@ -114,6 +115,7 @@ bool attachM0() {
 void detachM0() {
   LockScope l(&sched.lock);
   sched.m0attached = false;
+  checkdead();  // whoever went to sleep meanwhile could not judge
 }
 
 // newMain makes the goroutine of Run, with a stack as large as a thread's.

@@ -220,6 +220,9 @@ struct M {
   // by its own thread, relaxed; read by dumps and by sysmon's Watchdog, as a
   // hint.
   Atomic<bool> blocked;
+  // Of a plain thread: in parkForeign, beyond its commit. See
+  // findDeadAfterMain.
+  Atomic<bool> asleep;
   bool retired = false;  // its thread is to end; by whoever wakes it for that
   // This struct served an earlier thread and is on allm already.
   bool recycled = false;

@@ -12,10 +12,10 @@
 // Run, which turns a plain thread into the one that main runs on at first.
 //
 // exit, quick_exit and _exit may be called anywhere; goroutines go on until the
-// process is gone, so handlers of exit and static destructors may use them, but
-// for those that run after Run has returned. A child of fork may exec and exit,
-// and use what does not wait; a call that needs goroutines ends it with a
-// sentence on standard error and exit code 2.
+// process is gone, so handlers of exit and static destructors may use them;
+// those that run after Run has returned may use what needs none. A child of
+// fork may exec and exit, and use what does not wait; a call that needs
+// goroutines ends it with a sentence on standard error and exit code 2.
 //
 // Memory ordering: a call of go happens before its f begins; that f ends
 // happens before nothing, unless the program says so by other means. A call of
@@ -188,10 +188,11 @@ __attribute__((always_inline)) inline void go(GoOptions options, F&& f,
 // Run makes the calling thread m0, calls main on goroutine 1, with a stack as
 // large as a thread's, and returns main's int (0 for a void main) once main has
 // returned. From then on no goroutine is scheduled: those left over are
-// abandoned, as when Go's main returns, and go on if Run is called again. Nor
-// does a timer go off, or epoll tell of a socket. A plain thread that waits for
-// any of these waits for another Run; once all threads of the process do, and
-// none for a socket, that is the fatal error "all goroutines are asleep -
+// abandoned, as when Go's main returns, and go on if Run is called again. Plain
+// threads go on using channels, locks, timers, files and sockets; one that
+// waits for a goroutine (of a name or a signal one of the library's tells it)
+// waits for another Run. Once all threads of the process wait, and none for a
+// timer or a socket, that is the fatal error "all goroutines are asleep -
 // deadlock!".
 //
 // main is called in place, by reference, and need not be copyable. Blocks the
