@@ -413,6 +413,13 @@ void netpolldeliver(NetpollResult* r, G* gp) {
   if (gp == nullptr) return;
   if (gp->foreign) {  // on no queue
     netpollgoready(gp, /*quiet=*/false);
+    // It may have gone to sleep for good while it still counted as a waiter. An
+    // M comes by checkdead later; the ring's thread does not. Pairs with
+    // endMain.
+    if (GUMP_UNLIKELY(sched.mainEnded.load(acquire))) {
+      LockScope l(&sched.lock);
+      checkdead();
+    }
     return;
   }
   r->toRun.push(gp);
