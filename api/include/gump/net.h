@@ -216,7 +216,7 @@ class Conn {
   absl::Status SetReadBuffer(int bytes) const;
   absl::Status SetWriteBuffer(int bytes) const;
 
-  // Where this end is, and the other. Valid after Close, too.
+  // Where this end is, and the other. LocalAddr is nowhere after Close.
   Addr LocalAddr() const;
   Addr RemoteAddr() const;
 
