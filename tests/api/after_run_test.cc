@@ -28,6 +28,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
+// Sleeps below give somebody time to park, which is the harder case. Nothing
+// that is asserted depends on it.
 class AfterRunDeathTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -81,7 +83,7 @@ void Talk(const net::Listener& l) {
   std::thread dialer([&l] {
     auto c = net::Dial("tcp", l.LocalAddr().String());
     Check(c.ok(), "dial");
-    usleep(30'000);  // whoever reads is parked
+    usleep(30'000);  // let it park; if it comes late, that is right, too
     Check(c->Write("x").ok(), "write");
     char b;
     auto n = c->Read(absl::MakeSpan(&b, 1));
