@@ -12,6 +12,7 @@
 #include "gump/pool.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
+#include "runtime/sanitizer.h"
 #include "tests/testing/malloc_hook.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -36,6 +37,7 @@ namespace {
 // with a pool's; and who ages pools waits for this, which must not keep the
 // first from its P.
 TEST(PoolMallocTest, WhoAgesPoolsKeepsNobodyFromTheHeap) {
+  if (rt::kSanitizerBuild) GTEST_SKIP() << "it has a malloc of its own";
   constexpr int kCycles = 3000;
   testing::RunWith(1, [] {
     std::atomic<bool> over = false;
