@@ -255,13 +255,12 @@ P* beBorn(M* mp) {
   return pp;
 }
 
-// unblockPreemption lets the signal through on a thread of ours, whatever the
-// thread that first used the runtime had blocked.
-void unblockPreemption() {
-  sigset_t urgent;
-  sigemptyset(&urgent);
-  sigaddset(&urgent, SIGURG);
-  pthread_sigmask(SIG_UNBLOCK, &urgent, nullptr);
+// unblockSignals lets those through that the thread which first used the
+// runtime did, and on a thread of ours always the one that preempts.
+void unblockSignals(const M* mp) {
+  sigset_t mask = mp->sigmask;
+  sigdelset(&mask, SIGURG);
+  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
 }
 
 }  // namespace
@@ -271,7 +270,8 @@ void mstart(M* mp) {
   setg(&mp->g0);
   mp->locks.store(1, relaxed);  // (K3) of proc_park.cc
   minit(mp);
-  unblockPreemption();
+  sanitizerBeginThread();
+  unblockSignals(mp);
   P* pp = beBorn(mp);
   if (mp->mstartfn != nullptr) mp->mstartfn();
   if (pp != nullptr) {
@@ -287,6 +287,7 @@ void mstart(M* mp) {
   // mexit or retireIdleMs sent us here: the P is gone and the struct is the
   // last thing we hold.
   unminit(mp);
+  sanitizerEndThread();
   setg(nullptr);
   mp->retired = false;
   mp->procid.store(0, release);  // pairs with the acquire of who signals

@@ -9,6 +9,8 @@
 #ifndef RUNTIME_RUNTIME2_H_
 #define RUNTIME_RUNTIME2_H_
 
+#include <signal.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -245,6 +247,7 @@ struct M {
   bool (*waitunlockf)(G*, void*) = nullptr;
   void* waitlock = nullptr;
 
+  sigset_t sigmask = {};        // what its thread begins with; by newosproc
   uintptr_t signalStackLo = 0;  // sigaltstack mapping
   size_t signalStackSize = 0;
   void* tsanFiber = nullptr;  // of g0

@@ -6,6 +6,7 @@
 #include "runtime/sanitizer.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -119,6 +120,14 @@ GUMP_NOINLINE void sanitizerRunHandlers() {
   const int saved = errno;
   ::usleep(0);
   errno = saved;
+}
+
+// At the end of the call, which it knows, TSan runs what it has put off until
+// then. Nothing more comes, since all is blocked.
+void sanitizerEndThread() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
 }
 #endif
 

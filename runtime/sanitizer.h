@@ -68,6 +68,7 @@
 #endif
 #if defined(GUMP_TSAN)
 #include <sanitizer/tsan_interface.h>
+#include <signal.h>
 #endif
 
 namespace gump::rt {
@@ -125,9 +126,17 @@ inline GUMP_NO_SANITIZE void sanitizerBeforeSwitch(void** fakeStack,
                                  toSize);
 }
 #elif defined(GUMP_TSAN)
+// A handler that is put off on a fiber runs there, and would wait for it to
+// come back: those that are, run now, and no signal comes until it has been
+// left.
 inline GUMP_NO_SANITIZE void sanitizerBeforeSwitch(void**, uintptr_t, size_t,
                                                    void* toFiber) {
+  sigset_t all;
+  sigset_t mask;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &mask);
   __tsan_switch_to_fiber(toFiber, 0);
+  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
 }
 #else
 GUMP_ALWAYS_INLINE void sanitizerBeforeSwitch(void**, uintptr_t, size_t,
@@ -181,6 +190,23 @@ void sanitizerRunHandlers();
 #else
 inline constexpr int64_t kSanitizerLongestSleep = INT64_MAX;
 GUMP_ALWAYS_INLINE void sanitizerRunHandlers() {}
+#endif
+
+// sanitizerBeginThread is for a thread of ours whose signals are still blocked.
+// TSan keeps what it puts off in a block of memory that it makes when a thread
+// first needs it, in a call that may block or in a handler: a signal that came
+// while the call makes it would be forgotten with the handler's own.
+// On: g0, at the start of the thread.  P: none.  Locks: none.  Parks: no.
+GUMP_ALWAYS_INLINE void sanitizerBeginThread() { sanitizerRunHandlers(); }
+
+// sanitizerEndThread is for a thread of ours that is about to end: a handler
+// that TSan has put off on it would never run. Signals to the process go to the
+// other threads from here on.
+// On: g0, at the end of the thread.  P: none.  Locks: none.  Parks: no.
+#if defined(GUMP_TSAN)
+void sanitizerEndThread();
+#else
+GUMP_ALWAYS_INLINE void sanitizerEndThread() {}
 #endif
 
 // sanitizerInitThread fills in what M keeps about its own stack.

@@ -190,10 +190,10 @@ __attribute__((always_inline)) inline void go(GoOptions options, F&& f,
 // returned. From then on no goroutine is scheduled: those left over are
 // abandoned, as when Go's main returns, and go on if Run is called again. Plain
 // threads go on using channels, locks, timers, files and sockets; one that
-// waits for a goroutine (of a name or a signal one of the library's tells it)
-// waits for another Run. Once all threads of the process wait, and none for a
-// timer or a socket, that is the fatal error "all goroutines are asleep -
-// deadlock!".
+// waits for a goroutine (of a name or a signal one of the library's tells it;
+// for a lock it waits for all that queue before it) waits for another Run. Once
+// all threads of the process wait, and none for a timer or a socket, that is
+// the fatal error "all goroutines are asleep - deadlock!".
 //
 // main is called in place, by reference, and need not be copyable. Blocks the
 // thread. Panics if a Run is active already, or if called from a goroutine:
