@@ -38,7 +38,7 @@ namespace {
 // first from its P.
 TEST(PoolMallocTest, WhoAgesPoolsKeepsNobodyFromTheHeap) {
   if (rt::kSanitizerBuild) GTEST_SKIP() << "it has a malloc of its own";
-  constexpr int kCycles = 500;  // up to a slice of the hog each
+  constexpr int kCycles = 150;  // a slice of the hog's each, or two
   testing::RunWith(1, [] {
     std::atomic<bool> over = false;
     armed = true;
