@@ -131,6 +131,7 @@ absl::Status ExitStatus(const siginfo_t& info) {
 
 // Executable is 0 if there is such a program, or why not.
 int Executable(const std::string& path) {
+  if (path.find('\0') != std::string::npos) return EINVAL;
   return blocking([&] {
     struct stat st;
     const long n = SysCall([&] { return stat(path.c_str(), &st); });
@@ -449,7 +450,8 @@ absl::Status Command::Spawn(const std::string& path, pid_t* pid) {
     return absl::InvalidArgumentError(
         "exec: environment variable contains NUL");
   }
-  if (HasNul(args) || HasNul({dir})) return Failed("fork/exec", path, EINVAL);
+  if (HasNul({dir})) return Failed("chdir", dir, EINVAL);
+  if (HasNul(args)) return Failed("fork/exec", path, EINVAL);
   Spawner spawner;
   if (!dir.empty()) {
     struct stat st;  // only to say that it is not the program that is missing

@@ -16,6 +16,7 @@
 #include <cstring>
 
 #include "api/net_socket.h"
+#include "api/status_util.h"
 #include "gump/chan.h"
 #include "gump/go.h"
 #include "gump/select.h"
@@ -173,6 +174,10 @@ absl::StatusOr<HostPort> SplitHostPort(std::string_view address) {
   return hp;
 }
 
+bool IsAbstract(std::string_view path) {
+  return !path.empty() && (path[0] == '@' || path[0] == '\0');
+}
+
 std::string JoinHostPort(std::string_view host, int port) {
   if (host.find(':') != std::string_view::npos) {
     return Cat("[", host, "]:", port);
@@ -181,6 +186,11 @@ std::string JoinHostPort(std::string_view host, int port) {
 }
 
 namespace {
+
+// HoldsNul: the C library, if asked, would take it to end there.
+bool HoldsNul(std::string_view text) {
+  return text.find('\0') != std::string_view::npos;
+}
 
 // ParsePort returns a number, or that of a service.
 absl::StatusOr<int> ParsePort(const Network& network, const std::string& text) {
@@ -195,10 +205,12 @@ absl::StatusOr<int> ParsePort(const Network& network, const std::string& text) {
   servent entry{};
   servent* found = nullptr;
   char buffer[1024];
-  blocking([&] {
-    return getservbyname_r(text.c_str(), network.family.c_str(), &entry, buffer,
-                           sizeof(buffer), &found);
-  });
+  if (!HoldsNul(text)) {
+    blocking([&] {
+      return getservbyname_r(text.c_str(), network.family.c_str(), &entry,
+                             buffer, sizeof(buffer), &found);
+    });
+  }
   if (found != nullptr) return ntohs(static_cast<uint16_t>(found->s_port));
   return absl::NotFoundError(
       Cat("lookup ", network.family, "/", text, ": unknown port"));
@@ -208,13 +220,14 @@ absl::StatusOr<net::Addr> UnixAddr(const Network& network,
                                    std::string_view path) {
   sockaddr_un un{};
   un.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(un.sun_path)) {
-    return absl::InvalidArgumentError(
-        Cat("address ", path, ": invalid argument"));
+  const bool abstract = IsAbstract(path);
+  // Unlike Go: the kernel would end a path at a NUL. Names may have some.
+  if (path.size() >= sizeof(un.sun_path) || (!abstract && HoldsNul(path))) {
+    return ErrorStatus(Cat("address ", path), EINVAL, kNetClosed);
   }
   std::memcpy(un.sun_path, path.data(), path.size());
   size_t length = kUnixHeader + path.size();
-  if (!path.empty() && path[0] == '@') {
+  if (abstract) {
     un.sun_path[0] = '\0';
   } else if (!path.empty()) {
     length++;  // the final NUL
@@ -226,6 +239,7 @@ absl::StatusOr<net::Addr> UnixAddr(const Network& network,
 // LiteralAddr parses an IP address, with a zone if it is of version 6; length
 // 0: it is none.
 net::Addr LiteralAddr(const Network& network, const std::string& host) {
+  if (HoldsNul(host)) return {};
   sockaddr_in in{};
   in.sin_family = AF_INET;
   if (inet_pton(AF_INET, host.c_str(), &in.sin_addr) == 1) {
@@ -308,6 +322,7 @@ absl::StatusOr<std::vector<net::Addr>> Lookup(const context::Context& ctx,
   const auto failed = [&] {
     return Prefixed("lookup", host, "", ContextError(ctx));
   };
+  if (HoldsNul(host)) return LookupError(host, Answer());
   if (!slots->Acquire(ctx).ok()) return failed();
   // Of its own: whoever asked may go before the answer comes.
   auto answered = make_chan<Answer>(1);

@@ -102,6 +102,9 @@ struct HostPort {
   std::string port;
 };
 absl::StatusOr<HostPort> SplitHostPort(std::string_view address);
+// IsAbstract: a unix address "@name", or the same with a NUL for the "@", is in
+// no directory.
+bool IsAbstract(std::string_view path);
 // JoinHostPort puts a host with colons in brackets.
 std::string JoinHostPort(std::string_view host, int port);
 

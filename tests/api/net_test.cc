@@ -605,6 +605,66 @@ TEST_P(NetTest, NamesAreLookedUp) {
   });
 }
 
+// What a C library would take for 127.0.0.1, or for a path that exists.
+TEST_P(NetTest, NamesWithNulAreRefused) {
+  using namespace std::string_literals;
+  Run([] {
+    const context::Context bg = context::Background();
+    const std::string path =
+        ::testing::TempDir() + "gump-nul" + std::to_string(getpid());
+    net::Listener tcp = Ready(net::Listen("tcp", "127.0.0.1:0"));
+    net::Listener unix = Ready(net::Listen("unix", path));
+    net::PacketConn udp = Ready(net::ListenPacket("udp", "127.0.0.1:0"));
+    for (const auto& host : {"127.0.0.1\0.evil.example"s, "::1\0"s, "\0"s,
+                             "localhost\0.evil.example"s, "::1%lo\0x"s}) {
+      const std::string why = "lookup " + host + ": no such host";
+      EXPECT_EQ(Text(net::LookupHost(bg, host)), why);
+      for (const std::string network : {"tcp", "udp"}) {
+        const int port =
+            network == "tcp" ? tcp.LocalAddr().Port() : udp.LocalAddr().Port();
+        const std::string at = "[" + host + "]:" + std::to_string(port);
+        EXPECT_EQ(Text(net::Dial(network, at)), "dial " + network + ": " + why);
+        EXPECT_EQ(Text(net::ResolveAddr(bg, network, at)), why);
+      }
+      const std::string any = "[" + host + "]:0";
+      EXPECT_EQ(Text(net::Listen("tcp", any)), "listen tcp: " + why);
+      EXPECT_EQ(Text(net::ListenPacket("udp", any)), "listen udp: " + why);
+      net::DialOptions from;
+      from.local_address = any;
+      EXPECT_EQ(Text(net::Dial("tcp", tcp.LocalAddr().String(), from)),
+                "dial tcp: " + why);
+    }
+    EXPECT_EQ(Text(net::ResolveAddr(bg, "tcp", "127.0.0.1:http\0x"s)),
+              "lookup tcp/http\0x: unknown port"s);
+    EXPECT_EQ(Text(net::Dial("tcp", "127.0.0.1:80\0"s)),
+              "dial tcp: lookup tcp/80\0: unknown port"s);
+
+    const std::string nul = path + "\0.evil"s;
+    net::DialOptions from;
+    from.local_address = path + "2\0"s;
+    for (const absl::Status& s :
+         {net::Dial("unix", nul).status(), net::Listen("unix", nul).status(),
+          net::Dial("unixgram", nul).status(),
+          net::ListenPacket("unixgram", path + "2\0"s).status(),
+          net::Dial("unix", path, from).status(),
+          net::ResolveAddr(bg, "unix", nul).status()}) {
+      EXPECT_EQ(Errno(s), EINVAL) << s;
+      EXPECT_TRUE(Text(s).ends_with(": invalid argument")) << s;
+    }
+    EXPECT_NE(access((path + "2").c_str(), F_OK), 0) << "made by a Listen";
+
+    // An abstract name may have some, and may begin with one instead of "@".
+    const std::string name = Abstract("nul\0here"s);
+    net::Listener abstract = Ready(net::Listen("unix", name));
+    EXPECT_EQ(abstract.LocalAddr().String(), name);
+    net::Conn c = Ready(net::Dial("unix", "\0"s + name.substr(1)));
+    EXPECT_EQ(c.RemoteAddr(), abstract.LocalAddr());
+    EXPECT_EQ(Errno(net::Dial("unix", Abstract("nul")).status()), ECONNREFUSED);
+    Ready(abstract.Accept());
+    EXPECT_TRUE(unix.Close().ok());
+  });
+}
+
 TEST_P(NetTest, LocalAddressIsAsAsked) {
   Run([] {
     net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));

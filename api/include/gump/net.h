@@ -18,7 +18,9 @@
 // Networks are "tcp", "tcp4", "tcp6", "udp", "udp4", "udp6", "unix" and
 // "unixgram". Addresses are Go's: "host:port", ":8080" (all interfaces),
 // "[::1]:80", "127.0.0.1:0" (any free port), and for unix sockets a path, or
-// "@name" in the abstract name space. Ports may be names of services.
+// "@name" in the abstract name space. Ports may be names of services. A NUL
+// cuts nothing short: there is no host and no service of such a name, and a
+// path with one is "invalid argument".
 //
 // Conn, Listener and PacketConn are cheap handles: a copy is the same socket,
 // which is closed when the last handle is destroyed, or by Close. Every
