@@ -56,19 +56,13 @@ absl::Status ContextError(const context::Context& ctx) {
 
 namespace {
 
-net::Addr NameOf(const Socket& s, decltype(getsockname)* get) {
+net::Addr NameOf(int fd, const std::string& network,
+                 decltype(getsockname)* get) {
   sockaddr_storage sa;
   socklen_t length = sizeof(sa);
   auto* generic = reinterpret_cast<sockaddr*>(&sa);
-  net::Addr a;
-  auto socket = const_cast<Socket*>(&s);
-  (void)socket->fd.with([&](int fd) {
-    if (get(fd, generic, &length) == 0) {
-      a = NetAccess::MakeAddr(s.network, generic, length);
-    }
-    return 0;
-  });
-  return a;
+  if (get(fd, generic, &length) != 0) return {};
+  return NetAccess::MakeAddr(network, generic, length);
 }
 
 Socket* Check(const std::shared_ptr<Socket>& s) {
@@ -78,14 +72,24 @@ Socket* Check(const std::shared_ptr<Socket>& s) {
   return s.get();
 }
 
-// SetOption sets a socket option to an int.
-absl::Status SetOption(Socket* s, int level, int option, int value) {
-  const int err = s->fd.with([&](int fd) {
+// TrySetOption sets a socket option to an int.
+int TrySetOption(Socket* s, int level, int option, int value) {
+  return s->fd.with([&](int fd) {
     return setsockopt(fd, level, option, &value, sizeof(value)) == 0 ? 0
                                                                      : errno;
   });
+}
+
+absl::Status SetOption(Socket* s, int level, int option, int value) {
+  const int err = TrySetOption(s, level, option, value);
   if (err == 0) return absl::OkStatus();
   return SocketError("set", *s, {err, "setsockopt"});
+}
+
+absl::Status SetBuffer(Socket* s, int option, int bytes) {
+  const int err = TrySetOption(s, SOL_SOCKET, option, bytes);
+  if (err == 0) return absl::OkStatus();
+  return LocalError("set", *s, {err, "setsockopt"});
 }
 
 // SetDeadlineOf: absl::Time is the wall's clock, the poller's is monotonic.
@@ -98,7 +102,7 @@ absl::Status SetDeadlineOf(Socket* s, absl::Time t, rt::PollMode mode) {
     when = std::max<int64_t>(rt::timeAfter(now, left), 1);
   }
   const int err = s->fd.setDeadline(when, mode);
-  return err == 0 ? absl::OkStatus() : SocketError("set", *s, {err, nullptr});
+  return err == 0 ? absl::OkStatus() : LocalError("set", *s, {err, nullptr});
 }
 
 absl::Status Shutdown(Socket* s, int how) {
@@ -120,23 +124,22 @@ absl::StatusOr<size_t> Transferred(const Socket& s, std::string_view op,
 
 absl::Status SocketError(std::string_view op, const Socket& s, IoError e,
                          size_t bytes) {
-  // After a Close the kernel knows no address any more.
-  const net::Addr local = NameOf(s, getsockname);
-  return OpError(op, s.network, local.String(), s.remote.String(), e, bytes);
+  return OpError(op, s.network, s.local.String(), s.remote.String(), e, bytes);
+}
+
+absl::Status LocalError(std::string_view op, const Socket& s, IoError e) {
+  return OpError(op, s.network, "", s.local.String(), e);
 }
 
 Socket::~Socket() = default;
 
 absl::Status Socket::Close() {
-  const net::Addr local = NameOf(*this, getsockname);
   // Before: once it is closed, somebody else may listen there.
-  if (!unlink_path.empty() && local.Length() != 0) {
-    ::unlink(unlink_path.c_str());
+  if (!unlink_path.empty()) {
+    unlink_once.Do([&] { ::unlink(unlink_path.c_str()); });
   }
   const int err = fd.close();
-  if (err == 0) return absl::OkStatus();
-  return OpError("close", network, local.String(), remote.String(),
-                 {err, nullptr});
+  return err == 0 ? absl::OkStatus() : SocketError("close", *this, {err});
 }
 
 int NewSocket(const Network& network, int family, int* err) {
@@ -171,6 +174,7 @@ void SetStreamOptions(int fd, const Network& network) {
 absl::StatusOr<std::shared_ptr<Socket>> Adopt(int fd, const Network& network,
                                               IoError* error) {
   auto s = std::make_shared<Socket>(fd, network);
+  s->local = NameOf(fd, s->network, getsockname);
   const int err = s->fd.init();
   if (err == 0) return s;
   close(fd);
@@ -184,6 +188,7 @@ namespace gump::net {
 
 using internal::Check;
 using internal::IoError;
+using internal::LocalError;
 using internal::NetAccess;
 using internal::Network;
 using internal::OpError;
@@ -266,15 +271,13 @@ absl::Status Conn::SetLinger(int seconds) const {
 }
 
 absl::Status Conn::SetReadBuffer(int bytes) const {
-  return internal::SetOption(Check(socket_), SOL_SOCKET, SO_RCVBUF, bytes);
+  return internal::SetBuffer(Check(socket_), SO_RCVBUF, bytes);
 }
 absl::Status Conn::SetWriteBuffer(int bytes) const {
-  return internal::SetOption(Check(socket_), SOL_SOCKET, SO_SNDBUF, bytes);
+  return internal::SetBuffer(Check(socket_), SO_SNDBUF, bytes);
 }
 
-Addr Conn::LocalAddr() const {
-  return internal::NameOf(*Check(socket_), getsockname);
-}
+Addr Conn::LocalAddr() const { return Check(socket_)->local; }
 Addr Conn::RemoteAddr() const { return Check(socket_)->remote; }
 
 namespace {
@@ -296,7 +299,7 @@ absl::Status Conn::Control(void (*f)(void*, int), void* arg) const {
     f(arg, fd);
     return 0;
   });
-  return err == 0 ? absl::OkStatus() : SocketError("raw-control", *s, {err});
+  return err == 0 ? absl::OkStatus() : LocalError("raw-control", *s, {err});
 }
 
 // ---- Listener ---------------------------------------------------------------
@@ -324,9 +327,7 @@ absl::Status Listener::Close() const { return Check(socket_)->Close(); }
 absl::Status Listener::SetDeadline(absl::Time t) const {
   return internal::SetDeadlineOf(Check(socket_), t, rt::PollMode::kRead);
 }
-Addr Listener::LocalAddr() const {
-  return internal::NameOf(*Check(socket_), getsockname);
-}
+Addr Listener::LocalAddr() const { return Check(socket_)->local; }
 int Listener::Fd() const { return FdOf(socket_); }
 
 namespace {
@@ -444,19 +445,14 @@ absl::StatusOr<PacketConn::Packet> PacketConn::ReadFrom(
 absl::StatusOr<size_t> PacketConn::WriteTo(std::string_view data,
                                            const Addr& to) const {
   Socket* s = Check(socket_);
-  const std::string source = LocalAddr().String();
   if (to.Length() == 0) {
-    return internal::Annotate(internal::Cat("write ", s->network, " ", source),
+    return internal::Prefixed("write", s->network, s->local.String(),
                               absl::InvalidArgumentError("missing address"));
   }
   sockaddr_storage sa;
   socklen_t length = to.Length();
   std::memcpy(&sa, to.Sockaddr(), length);
-  int family = AF_UNSPEC;
-  socklen_t size = sizeof(family);
-  (void)s->fd.with([&](int fd) {
-    return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size);
-  });
+  const int family = s->local.Sockaddr()->sa_family;
   if (family == AF_INET6 && sa.ss_family == AF_INET) {
     // A socket for both takes version 4 in the form of version 6.
     const auto in = *reinterpret_cast<const sockaddr_in*>(to.Sockaddr());
@@ -476,8 +472,8 @@ absl::StatusOr<size_t> PacketConn::WriteTo(std::string_view data,
   m.msg_iovlen = 1;
   const rt::IoResult r = s->fd.sendmsg(&m, 0);
   if (r.err != 0) {
-    return OpError("write", s->network, source, to.String(), {r.err, "sendmsg"},
-                   r.n);
+    return OpError("write", s->network, s->local.String(), to.String(),
+                   {r.err, "sendmsg"}, r.n);
   }
   return r.n;
 }
@@ -493,14 +489,12 @@ absl::Status PacketConn::SetWriteDeadline(absl::Time t) const {
   return internal::SetDeadlineOf(Check(socket_), t, rt::PollMode::kWrite);
 }
 absl::Status PacketConn::SetReadBuffer(int bytes) const {
-  return internal::SetOption(Check(socket_), SOL_SOCKET, SO_RCVBUF, bytes);
+  return internal::SetBuffer(Check(socket_), SO_RCVBUF, bytes);
 }
 absl::Status PacketConn::SetWriteBuffer(int bytes) const {
-  return internal::SetOption(Check(socket_), SOL_SOCKET, SO_SNDBUF, bytes);
+  return internal::SetBuffer(Check(socket_), SO_SNDBUF, bytes);
 }
-Addr PacketConn::LocalAddr() const {
-  return internal::NameOf(*Check(socket_), getsockname);
-}
+Addr PacketConn::LocalAddr() const { return Check(socket_)->local; }
 int PacketConn::Fd() const { return FdOf(socket_); }
 
 // ---- Descriptors of others --------------------------------------------------
@@ -554,7 +548,7 @@ absl::StatusOr<std::shared_ptr<Socket>> Duplicate(int fd) {
   IoError error;
   auto s = internal::Adopt(copy, network, &error);
   if (!s.ok()) return OpError("file", "file+net", "", "", error);
-  (*s)->remote = internal::NameOf(**s, getpeername);
+  (*s)->remote = internal::NameOf(copy, network.family, getpeername);
   return s;
 }
 

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "gump/context.h"
 #include "gump/net.h"
+#include "gump/once.h"
 #include "netpoll/fd.h"
 
 namespace gump::internal {
@@ -45,8 +46,8 @@ struct Network {
   bool unix_domain() const { return family[0] == 'u' && family[1] == 'n'; }
 };
 
-// Socket is what the handles of net share. Immutable but for fd, which guards
-// itself.
+// Socket is what the handles of net share. Immutable once it has a handle, but
+// for fd and unlink_once, which guard themselves.
 struct Socket {
   Socket(int sysfd, const Network& n)
       : fd(sysfd, n.stream() ? rt::FdKind::kStream : rt::FdKind::kDatagram),
@@ -57,8 +58,11 @@ struct Socket {
 
   rt::FD fd;
   const std::string network;
+  // Asked for once, as in Go: after Close the kernel knows none any more.
+  net::Addr local;
   net::Addr remote;         // nowhere: not known, or none
   std::string unlink_path;  // of a listening unix socket
+  sync::Once unlink_once;
 };
 
 // IoError is an error of an operation: an errno or a PollError, and the system
@@ -73,9 +77,10 @@ struct IoError {
 absl::Status OpError(std::string_view op, std::string_view network,
                      std::string_view source, std::string_view addr, IoError e,
                      size_t bytes = 0);
-// The same, about s.
+// The same, about s: both its ends, or where it is alone.
 absl::Status SocketError(std::string_view op, const Socket& s, IoError e,
                          size_t bytes = 0);
+absl::Status LocalError(std::string_view op, const Socket& s, IoError e);
 // Prefixed is status with "op net addr: " before its message.
 absl::Status Prefixed(std::string_view op, std::string_view network,
                       std::string_view addr, const absl::Status& status);
@@ -120,7 +125,8 @@ int NewSocket(const Network& network, int family, int* err);
 // SetStreamOptions sets what every tcp socket has: NoDelay and keep-alive. What
 // a listener has, its connections inherit.
 void SetStreamOptions(int fd, const Network& network);
-// Adopt gives a descriptor to a new Socket, and closes it if that fails.
+// Adopt gives a descriptor that has its address, as one has whose connect is
+// under way, to a new Socket, and closes it if that fails.
 absl::StatusOr<std::shared_ptr<Socket>> Adopt(int fd, const Network& network,
                                               IoError* error);
 

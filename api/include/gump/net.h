@@ -218,7 +218,7 @@ class Conn {
   absl::Status SetReadBuffer(int bytes) const;
   absl::Status SetWriteBuffer(int bytes) const;
 
-  // Where this end is, and the other. LocalAddr is nowhere after Close.
+  // Where this end is, and the other; also after Close.
   Addr LocalAddr() const;
   Addr RemoteAddr() const;
 
@@ -252,7 +252,8 @@ class Listener {
   absl::Status Close() const;
   // After t, Accept fails with "i/o timeout".
   absl::Status SetDeadline(absl::Time t) const;
-  // With the port that the kernel chose, if it was asked for 0.
+  // With the port that the kernel chose, if it was asked for 0. Also after
+  // Close.
   Addr LocalAddr() const;
   int Fd() const;  // as Conn's
 

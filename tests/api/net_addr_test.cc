@@ -1,0 +1,156 @@
+// Addresses of sockets: when they are known, how they print, and what a socket
+// makes of those of another family.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "gump/go.h"
+#include "gump/net.h"
+#include "gump/runtime.h"
+#include "gump/sync.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump {
+namespace {
+
+template <class T>
+T Ready(absl::StatusOr<T> s) {
+  EXPECT_TRUE(s.ok()) << s.status();
+  if (!s.ok()) std::abort();
+  return *std::move(s);
+}
+
+std::string Text(const absl::Status& s) { return std::string(s.message()); }
+template <class T>
+std::string Text(const absl::StatusOr<T>& s) {
+  return Text(s.status());
+}
+
+// Path is one of this process's own.
+std::string Path(const std::string& name) {
+  return ::testing::TempDir() + "gump" + std::to_string(getpid()) + name;
+}
+
+using NetAddrTest = testing::WithGomaxprocs;
+GUMP_INSTANTIATE_GOMAXPROCS(NetAddrTest);
+
+// ---- After Close ------------------------------------------------------------
+
+constexpr const char* kClosed = ": use of closed network connection";
+
+// ExpectClosed: what a Conn says that has been closed, which was so before.
+void ExpectClosed(const net::Conn& c, const net::Addr& local,
+                  const net::Addr& remote) {
+  EXPECT_EQ(c.LocalAddr(), local);
+  EXPECT_EQ(c.RemoteAddr(), remote);
+  const std::string here = local.Network() + " " + local.String();
+  const std::string both = here + "->" + remote.String();
+  char buf[1];
+  EXPECT_EQ(Text(c.Read(absl::MakeSpan(buf))), "read " + both + kClosed);
+  EXPECT_EQ(Text(c.Write("x")), "write " + both + kClosed);
+  EXPECT_EQ(Text(c.CloseRead()), "close " + both + kClosed);
+  EXPECT_EQ(Text(c.CloseWrite()), "close " + both + kClosed);
+  EXPECT_EQ(Text(c.Close()), "close " + both + kClosed);
+  EXPECT_EQ(Text(c.SetNoDelay(true)), "set " + both + kClosed);
+  EXPECT_EQ(Text(c.SetLinger(0)), "set " + both + kClosed);
+  EXPECT_EQ(Text(c.SetDeadline(absl::Now())), "set " + here + kClosed);
+  EXPECT_EQ(Text(c.SetReadBuffer(4096)), "set " + here + kClosed);
+  EXPECT_EQ(Text(c.SyscallConn([](int) {})), "raw-control " + here + kClosed);
+}
+
+// CloseOneEnd closes an end of a connection while somebody reads there.
+void CloseOneEnd(const std::string& network, const net::Listener& l,
+                 bool dialled) {
+  const net::Conn d = Ready(net::Dial(network, l.LocalAddr().String()));
+  const net::Conn a = Ready(l.Accept());
+  EXPECT_EQ(d.RemoteAddr(), l.LocalAddr());
+  EXPECT_EQ(a.LocalAddr(), l.LocalAddr());
+  EXPECT_EQ(d.LocalAddr(), a.RemoteAddr());
+  const net::Conn c = dialled ? d : a;
+  const net::Addr local = c.LocalAddr();
+  const net::Addr remote = c.RemoteAddr();
+  EXPECT_NE(local.Length(), 0u);
+  sync::WaitGroup wg;
+  wg.Go([&] {
+    char buf[1];
+    EXPECT_EQ(Text(c.Read(absl::MakeSpan(buf))), "read " + network + " " +
+                                                     local.String() + "->" +
+                                                     remote.String() + kClosed);
+  });
+  for (int i = 0; i < 10; i++) runtime::Gosched();
+  EXPECT_TRUE(c.CloseWrite().ok());  // a half, which changes nothing
+  EXPECT_EQ(c.LocalAddr(), local);
+  EXPECT_TRUE(c.Close().ok());
+  wg.Wait();
+  ExpectClosed(c, local, remote);
+}
+
+TEST_P(NetAddrTest, ConnKnowsItsAddressesAfterClose) {
+  Run([] {
+    for (const char* at : {"127.0.0.1:0", "[::1]:0"}) {
+      const auto l = net::Listen("tcp", at);
+      if (!l.ok() && at[0] == '[') continue;  // no IPv6 here
+      CloseOneEnd("tcp", Ready(l), /*dialled=*/true);
+      CloseOneEnd("tcp", Ready(l), /*dialled=*/false);
+    }
+    const net::PacketConn server =
+        Ready(net::ListenPacket("udp", "127.0.0.1:0"));
+    const net::Conn c = Ready(net::Dial("udp", server.LocalAddr().String()));
+    const net::Addr local = c.LocalAddr();
+    EXPECT_NE(local.Port(), 0);
+    EXPECT_TRUE(c.Close().ok());
+    ExpectClosed(c, local, server.LocalAddr());
+  });
+}
+
+TEST_P(NetAddrTest, OthersKnowTheirAddressAfterClose) {
+  Run([] {
+    const net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
+    const net::Addr at = l.LocalAddr();
+    const std::string tcp = " tcp " + at.String();
+    EXPECT_TRUE(l.Close().ok());
+    EXPECT_EQ(l.LocalAddr(), at);
+    EXPECT_EQ(Text(l.Accept()), "accept" + tcp + kClosed);
+    EXPECT_EQ(Text(l.SetDeadline(absl::Now())), "set" + tcp + kClosed);
+    EXPECT_EQ(Text(l.Close()), "close" + tcp + kClosed);
+
+    const net::PacketConn p = Ready(net::ListenPacket("udp", "127.0.0.1:0"));
+    const net::PacketConn q = Ready(net::ListenPacket("udp", "127.0.0.1:0"));
+    const net::Addr here = p.LocalAddr();
+    const std::string udp = " udp " + here.String();
+    EXPECT_TRUE(p.Close().ok());
+    EXPECT_EQ(p.LocalAddr(), here);
+    char buf[1];
+    EXPECT_EQ(Text(p.ReadFrom(absl::MakeSpan(buf))), "read" + udp + kClosed);
+    EXPECT_EQ(Text(p.WriteTo("x", q.LocalAddr())),
+              "write" + udp + "->" + q.LocalAddr().String() + kClosed);
+    EXPECT_EQ(Text(p.WriteTo("x", net::Addr())),
+              "write" + udp + ": missing address");
+    EXPECT_EQ(Text(p.SetReadBuffer(4096)), "set" + udp + kClosed);
+    EXPECT_EQ(Text(p.Close()), "close" + udp + kClosed);
+  });
+}
+
+// The address that is still known is not one that still is the socket's.
+TEST_P(NetAddrTest, SecondCloseRemovesNoPathOfOthers) {
+  Run([] {
+    const std::string path = Path("again");
+    const net::Listener first = Ready(net::Listen("unix", path));
+    EXPECT_TRUE(first.Close().ok());
+    const net::Listener second = Ready(net::Listen("unix", path));
+    EXPECT_EQ(Text(first.Close()), "close unix " + path + kClosed);
+    Ready(net::Dial("unix", path));
+    EXPECT_TRUE(second.Close().ok());
+    EXPECT_NE(access(path.c_str(), F_OK), 0);
+  });
+}
+
+}  // namespace
+}  // namespace gump
