@@ -159,8 +159,8 @@ int NewSocket(const Network& network, int family, int* err) {
   return fd;
 }
 
-void SetStreamOptions(int fd, const Network& network) {
-  if (network.family != "tcp") return;
+void SetStreamOptions(int fd, std::string_view family) {
+  if (family != "tcp") return;
   const auto set = [fd](int level, int option, int value) {
     setsockopt(fd, level, option, &value, sizeof(value));
   };
@@ -312,7 +312,8 @@ absl::StatusOr<Conn> Listener::Accept() const {
   int fd = -1;
   const int err = s->fd.accept(&fd, generic, &length);
   if (err != 0) return SocketError("accept", *s, {err, "accept4"});
-  // NoDelay and keep-alive it has from the listener.
+  // Else it has them from the listener.
+  if (s->borrowed) internal::SetStreamOptions(fd, s->network);
   IoError error;
   Network network;
   network.family = s->network;
@@ -360,7 +361,7 @@ absl::StatusOr<std::shared_ptr<Socket>> Bound(const Network& network,
     return fail("setsockopt");
   }
   if (bind(fd, addr.Sockaddr(), addr.Length()) != 0) return fail("bind");
-  internal::SetStreamOptions(fd, network);
+  internal::SetStreamOptions(fd, network.family);
   // The kernel cuts it to net.core.somaxconn.
   const int backlog = options.backlog > 0 ? options.backlog : 65535;
   if (network.stream() && listen(fd, backlog) != 0) return fail("listen");
@@ -557,12 +558,14 @@ absl::StatusOr<std::shared_ptr<Socket>> Duplicate(int fd) {
 absl::StatusOr<Conn> FileConn(int fd) {
   auto s = Duplicate(fd);
   if (!s.ok()) return s.status();
+  internal::SetStreamOptions((*s)->fd.sysfd(), (*s)->network);
   return NetAccess::Make<Conn>(*std::move(s));
 }
 
 absl::StatusOr<Listener> FileListener(int fd) {
   auto s = Duplicate(fd);
   if (!s.ok()) return s.status();
+  (*s)->borrowed = true;
   return NetAccess::Make<Listener>(*std::move(s));
 }
 

@@ -124,7 +124,7 @@ absl::StatusOr<Conn> Attempt(const context::Context& ctx,
     close(fd);
     return fail({err, "connect"});
   }
-  internal::SetStreamOptions(fd, network);
+  internal::SetStreamOptions(fd, network.family);
   IoError error;
   absl::StatusOr<std::shared_ptr<Socket>> s =
       internal::Adopt(fd, network, &error);

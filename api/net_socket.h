@@ -61,6 +61,7 @@ struct Socket {
   // Asked for once, as in Go: after Close the kernel knows none any more.
   net::Addr local;
   net::Addr remote;         // nowhere: not known, or none
+  bool borrowed = false;    // a listener whose options are not ours to set
   std::string unlink_path;  // of a listening unix socket
   sync::Once unlink_once;
 };
@@ -122,9 +123,9 @@ absl::StatusOr<std::vector<net::Addr>> Resolve(const context::Context& ctx,
 
 // NewSocket makes a non-blocking socket; -1: *err has the errno.
 int NewSocket(const Network& network, int family, int* err);
-// SetStreamOptions sets what every tcp socket has: NoDelay and keep-alive. What
-// a listener has, its connections inherit.
-void SetStreamOptions(int fd, const Network& network);
+// SetStreamOptions sets what every socket of the family "tcp" has: NoDelay and
+// keep-alive. What a listener has, its connections inherit.
+void SetStreamOptions(int fd, std::string_view family);
 // Adopt gives a descriptor that has its address, as one has whose connect is
 // under way, to a new Socket, and closes it if that fails.
 absl::StatusOr<std::shared_ptr<Socket>> Adopt(int fd, const Network& network,

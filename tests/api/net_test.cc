@@ -691,13 +691,19 @@ int IntOption(net::Conn c, int level, int option) {
   return value;
 }
 
+void ExpectNoDelayAndKeepAlive(net::Conn c) {
+  EXPECT_EQ(IntOption(c, IPPROTO_TCP, TCP_NODELAY), 1);
+  EXPECT_EQ(IntOption(c, SOL_SOCKET, SO_KEEPALIVE), 1);
+  EXPECT_EQ(IntOption(c, IPPROTO_TCP, TCP_KEEPIDLE), 15);
+  EXPECT_EQ(IntOption(c, IPPROTO_TCP, TCP_KEEPINTVL), 15);
+  EXPECT_EQ(IntOption(c, IPPROTO_TCP, TCP_KEEPCNT), 9);
+}
+
 TEST_P(NetTest, BothEndsHaveNoDelayAndKeepAlive) {
   Run([] {
     auto [a, b] = TcpPair();
     for (net::Conn c : {a, b}) {
-      EXPECT_EQ(IntOption(c, IPPROTO_TCP, TCP_NODELAY), 1);
-      EXPECT_EQ(IntOption(c, SOL_SOCKET, SO_KEEPALIVE), 1);
-      EXPECT_EQ(IntOption(c, IPPROTO_TCP, TCP_KEEPIDLE), 15);
+      ExpectNoDelayAndKeepAlive(c);
       EXPECT_EQ(fcntl(c.Fd(), F_GETFD), FD_CLOEXEC);
       EXPECT_TRUE(c.SetNoDelay(false).ok());
       EXPECT_EQ(IntOption(c, IPPROTO_TCP, TCP_NODELAY), 0);
@@ -706,6 +712,33 @@ TEST_P(NetTest, BothEndsHaveNoDelayAndKeepAlive) {
       EXPECT_TRUE(c.SetKeepAlive(false).ok());
       EXPECT_EQ(IntOption(c, SOL_SOCKET, SO_KEEPALIVE), 0);
     }
+  });
+}
+
+// Of a socket that somebody else has made, and that has nothing to inherit.
+TEST_P(NetTest, DescriptorsOfOthersHaveNoDelayAndKeepAlive) {
+  Run([] {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in in{};
+    in.sin_family = AF_INET;
+    in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    auto* sa = reinterpret_cast<sockaddr*>(&in);
+    socklen_t length = sizeof(in);
+    ASSERT_EQ(bind(fd, sa, length), 0);
+    ASSERT_EQ(listen(fd, 10), 0);
+    ASSERT_EQ(getsockname(fd, sa, &length), 0);
+    const net::Listener l = Ready(net::FileListener(fd));
+    const int peer = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ASSERT_EQ(connect(peer, sa, length), 0);
+    ExpectNoDelayAndKeepAlive(Ready(l.Accept()));
+    ExpectNoDelayAndKeepAlive(Ready(net::FileConn(peer)));
+    // Others may accept there, too, who did not ask for it.
+    int on = -1;
+    socklen_t size = sizeof(on);
+    ASSERT_EQ(getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, &size), 0);
+    EXPECT_EQ(on, 0);
+    close(peer);
+    close(fd);
   });
 }
 
