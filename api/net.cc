@@ -19,9 +19,6 @@ namespace gump::internal {
 
 // ---- Errors -----------------------------------------------------------------
 
-namespace {
-
-// OpText is "op net source->addr", without what is empty.
 std::string OpText(std::string_view op, std::string_view network,
                    std::string_view source, std::string_view addr) {
   std::string text(op);
@@ -30,8 +27,6 @@ std::string OpText(std::string_view op, std::string_view network,
   if (!addr.empty()) text += Cat(source.empty() ? " " : "->", addr);
   return text;
 }
-
-}  // namespace
 
 absl::Status OpError(std::string_view op, std::string_view network,
                      std::string_view source, std::string_view addr, IoError e,
@@ -451,19 +446,13 @@ absl::StatusOr<size_t> PacketConn::WriteTo(std::string_view data,
                               absl::InvalidArgumentError("missing address"));
   }
   sockaddr_storage sa;
-  socklen_t length = to.Length();
-  std::memcpy(&sa, to.Sockaddr(), length);
-  const int family = s->local.Sockaddr()->sa_family;
-  if (family == AF_INET6 && sa.ss_family == AF_INET) {
-    // A socket for both takes version 4 in the form of version 6.
-    const auto in = *reinterpret_cast<const sockaddr_in*>(to.Sockaddr());
-    sockaddr_in6 in6{};
-    in6.sin6_family = AF_INET6;
-    in6.sin6_port = in.sin_port;
-    in6.sin6_addr.s6_addr[10] = in6.sin6_addr.s6_addr[11] = 0xff;
-    std::memcpy(&in6.sin6_addr.s6_addr[12], &in.sin_addr, 4);
-    std::memcpy(&sa, &in6, sizeof(in6));
-    length = sizeof(in6);
+  socklen_t length;
+  const absl::Status fits =
+      internal::ForFamily(to, s->local.Sockaddr()->sa_family, &sa, &length);
+  if (!fits.ok()) {
+    return internal::Annotate(
+        internal::OpText("write", s->network, s->local.String(), to.String()),
+        fits);
   }
   iovec piece{const_cast<char*>(data.data()), data.size()};
   msghdr m{};

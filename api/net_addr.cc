@@ -75,6 +75,15 @@ int PortOf(const sockaddr* sa) {
   return 0;
 }
 
+// Unmapped is the address of version 4 that is in one of version 6.
+sockaddr_in Unmapped(const sockaddr_in6& in6) {
+  sockaddr_in in{};
+  in.sin_family = AF_INET;
+  in.sin_port = in6.sin6_port;
+  std::memcpy(&in.sin_addr, &in6.sin6_addr.s6_addr[12], sizeof(in.sin_addr));
+  return in;
+}
+
 void SetPort(sockaddr* sa, int port) {
   const auto p = htons(static_cast<uint16_t>(port));
   if (sa->sa_family == AF_INET) {
@@ -174,6 +183,35 @@ absl::StatusOr<HostPort> SplitHostPort(std::string_view address) {
   return hp;
 }
 
+absl::Status ForFamily(const net::Addr& a, int family, sockaddr_storage* sa,
+                       socklen_t* length) {
+  const sockaddr* from = a.Sockaddr();
+  if (family == AF_INET6 && from->sa_family == AF_INET) {
+    const auto* in = reinterpret_cast<const sockaddr_in*>(from);
+    sockaddr_in6 in6{};
+    in6.sin6_family = AF_INET6;
+    in6.sin6_port = in->sin_port;
+    in6.sin6_addr.s6_addr[10] = in6.sin6_addr.s6_addr[11] = 0xff;
+    std::memcpy(&in6.sin6_addr.s6_addr[12], &in->sin_addr, 4);
+    std::memcpy(sa, &in6, sizeof(in6));
+    *length = sizeof(in6);
+    return absl::OkStatus();
+  }
+  if (family == AF_INET && from->sa_family == AF_INET6) {
+    const auto* in6 = reinterpret_cast<const sockaddr_in6*>(from);
+    if (!IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr)) {
+      return AddrError(HostText(from), "non-IPv4 address");
+    }
+    const sockaddr_in in = Unmapped(*in6);
+    std::memcpy(sa, &in, sizeof(in));
+    *length = sizeof(in);
+    return absl::OkStatus();
+  }
+  *length = a.Length();
+  std::memcpy(sa, from, *length);
+  return absl::OkStatus();
+}
+
 bool IsAbstract(std::string_view path) {
   return !path.empty() && (path[0] == '@' || path[0] == '\0');
 }
@@ -237,7 +275,7 @@ absl::StatusOr<net::Addr> UnixAddr(const Network& network,
 }
 
 // LiteralAddr parses an IP address, with a zone if it is of version 6; length
-// 0: it is none.
+// 0: it is none. As in Go "::ffff:127.0.0.1" is of version 4.
 net::Addr LiteralAddr(const Network& network, const std::string& host) {
   if (HoldsNul(host)) return {};
   sockaddr_in in{};
@@ -252,6 +290,11 @@ net::Addr LiteralAddr(const Network& network, const std::string& host) {
   if (inet_pton(AF_INET6, host.substr(0, percent).c_str(), &in6.sin6_addr) !=
       1) {
     return {};
+  }
+  if (IN6_IS_ADDR_V4MAPPED(&in6.sin6_addr)) {
+    in = Unmapped(in6);
+    return NetAccess::MakeAddr(network.family, reinterpret_cast<sockaddr*>(&in),
+                               sizeof(in));
   }
   if (percent != std::string::npos) {
     const std::string zone = host.substr(percent + 1);

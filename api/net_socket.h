@@ -73,8 +73,11 @@ struct IoError {
   const char* call = nullptr;
 };
 
-// OpError says what failed, in the form "op net source->addr: error". bytes:
-// how many went out before it.
+// OpText is "op net source->addr", without what is empty.
+std::string OpText(std::string_view op, std::string_view network,
+                   std::string_view source, std::string_view addr);
+// OpError says what failed, in the form "<OpText>: error". bytes: how many went
+// out before it.
 absl::Status OpError(std::string_view op, std::string_view network,
                      std::string_view source, std::string_view addr, IoError e,
                      size_t bytes = 0);
@@ -111,6 +114,11 @@ absl::StatusOr<HostPort> SplitHostPort(std::string_view address);
 // IsAbstract: a unix address "@name", or the same with a NUL for the "@", is in
 // no directory.
 bool IsAbstract(std::string_view path);
+// ForFamily puts an address as a socket of some family takes it into *sa: one
+// of version 4 for one that takes both, and the other way round. All else is
+// for the kernel to judge.
+absl::Status ForFamily(const net::Addr& a, int family, sockaddr_storage* sa,
+                       socklen_t* length);
 // JoinHostPort puts a host with colons in brackets.
 std::string JoinHostPort(std::string_view host, int port);
 

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "gump/go.h"
+#include "gump/context.h"
 #include "gump/net.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
@@ -149,6 +149,67 @@ TEST_P(NetAddrTest, SecondCloseRemovesNoPathOfOthers) {
     Ready(net::Dial("unix", path));
     EXPECT_TRUE(second.Close().ok());
     EXPECT_NE(access(path.c_str(), F_OK), 0);
+  });
+}
+
+// ---- Families ---------------------------------------------------------------
+
+// ExpectSent: `from` can write to `to`, which is at `at`.
+void ExpectSent(const net::PacketConn& from, const net::PacketConn& to,
+                const net::Addr& at) {
+  EXPECT_EQ(Ready(from.WriteTo("hello", at)), 5u);
+  char buf[10];
+  const auto packet = Ready(to.ReadFrom(absl::MakeSpan(buf)));
+  EXPECT_EQ(packet.n, 5u);
+  EXPECT_EQ(packet.from.Port(), from.LocalAddr().Port());
+}
+
+TEST_P(NetAddrTest, DatagramsGoBetweenFamilies) {
+  Run([] {
+    const context::Context bg = context::Background();
+    const net::PacketConn both = Ready(net::ListenPacket("udp", ":0"));
+    const net::PacketConn four = Ready(net::ListenPacket("udp", "127.0.0.1:0"));
+    const net::PacketConn other =
+        Ready(net::ListenPacket("udp4", "127.0.0.1:0"));
+    const std::string port = std::to_string(both.LocalAddr().Port());
+    const net::Addr there =
+        Ready(net::ResolveAddr(bg, "udp", "127.0.0.1:" + port));
+    ExpectSent(four, both, there);
+    ExpectSent(both, four, four.LocalAddr());
+    // As `both` sees it, four is mapped, which other must not mind.
+    Ready(four.WriteTo("x", there));
+    char buf[1];
+    const net::Addr seen = Ready(both.ReadFrom(absl::MakeSpan(buf))).from;
+    EXPECT_EQ(seen.Sockaddr()->sa_family,
+              both.LocalAddr().Sockaddr()->sa_family);
+    EXPECT_EQ(seen, four.LocalAddr());
+    ExpectSent(other, four, seen);
+    ExpectSent(both, four, seen);
+    // Written out, it is of version 4.
+    ExpectSent(
+        four, both,
+        Ready(net::ResolveAddr(bg, "udp4", "[::ffff:127.0.0.1]:" + port)));
+
+    const net::Addr six = Ready(net::ResolveAddr(bg, "udp", "[::1]:53"));
+    EXPECT_EQ(Text(four.WriteTo("x", six)),
+              "write udp " + four.LocalAddr().String() +
+                  "->[::1]:53: address ::1: non-IPv4 address");
+  });
+}
+
+TEST_P(NetAddrTest, MappedAddressIsOfVersion4) {
+  Run([] {
+    const net::Listener l = Ready(net::Listen("tcp4", "[::ffff:127.0.0.1]:0"));
+    EXPECT_EQ(l.LocalAddr().Sockaddr()->sa_family, AF_INET);
+    const std::string port = std::to_string(l.LocalAddr().Port());
+    const std::string mapped = "[::ffff:127.0.0.1]:" + port;
+    for (const char* network : {"tcp", "tcp4"}) {
+      const net::Conn c = Ready(net::Dial(network, mapped));
+      EXPECT_EQ(c.LocalAddr().Sockaddr()->sa_family, AF_INET);
+      EXPECT_EQ(c.RemoteAddr().String(), "127.0.0.1:" + port);
+    }
+    EXPECT_EQ(Text(net::Dial("tcp6", mapped)),
+              "dial tcp6: address ::ffff:127.0.0.1: no suitable address found");
   });
 }
 

@@ -279,7 +279,8 @@ class PacketConn {
   // ReadFrom waits for a datagram. One that is empty has n 0.
   absl::StatusOr<Packet> ReadFrom(absl::Span<char> buf) const;
   // WriteTo sends one, whole or not at all; it waits while the kernel's buffer
-  // is full. Too long a datagram is the error "message too long".
+  // is full. Too long a datagram is the error "message too long". An address of
+  // IPv4 may also be in the form that IPv6 has for it.
   absl::StatusOr<size_t> WriteTo(std::string_view data, const Addr& to) const;
 
   // All as Conn's.
