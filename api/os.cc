@@ -213,7 +213,13 @@ absl::Status File::SetWriteDeadline(absl::Time t) const {
 }
 
 int File::Fd() const noexcept {
-  return file_ == nullptr ? -1 : file_->fd.sysfd();
+  int number = -1;
+  if (file_ == nullptr) return number;
+  (void)file_->fd.with([&](int fd) {
+    number = fd;
+    return 0;
+  });
+  return number;
 }
 
 const std::string& File::Name() const noexcept {

@@ -265,6 +265,11 @@ TEST_P(OsTest, AfterCloseNothingGoes) {
       EXPECT_EQ(Text(same.Stat().status()), "stat " + closed);
       EXPECT_EQ(Text(same.Seek(0, 0).status()), "seek " + closed);
       EXPECT_EQ(Text(same.SetDeadline(absl::Now())), "use of closed file");
+      EXPECT_EQ(same.Fd(), -1);
+      // Whoever gets the number now is somebody else.
+      const File next = os::Open("/dev/null").value();
+      EXPECT_GE(next.Fd(), 0);
+      EXPECT_EQ(same.Fd(), -1);
     }
   });
 }

@@ -127,8 +127,9 @@ class File {
   absl::Status SetReadDeadline(absl::Time t) const;
   absl::Status SetWriteDeadline(absl::Time t) const;
 
-  // Fd is the descriptor, valid until the File is closed; -1 without a file.
-  // Those that the poller takes are non-blocking. (Go's Fd makes them block.)
+  // Fd is the descriptor, valid until the File is closed; -1 without a file,
+  // and since Close. Those that the poller takes are non-blocking. (Go's Fd
+  // makes them block.)
   int Fd() const noexcept;
   // Name is the path as given to Open; "|0" and "|1" for the ends of a pipe.
   const std::string& Name() const noexcept;
