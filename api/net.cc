@@ -13,6 +13,7 @@
 #include "api/net_socket.h"
 #include "api/status_util.h"
 #include "gump/panic.h"
+#include "gump/status.h"
 #include "runtime/os_linux.h"
 
 namespace gump::internal {
@@ -377,6 +378,9 @@ absl::StatusOr<std::shared_ptr<Socket>> ListenAt(std::string_view network,
   if (!n.ok()) return internal::Prefixed("listen", network, "", n.status());
   absl::StatusOr<std::vector<Addr>> addrs =
       internal::Resolve(context::Background(), *n, address, /*passive=*/true);
+  if (const int err = Errno(addrs.status()); err != 0) {
+    return OpError("listen", network, "", address, {err, "bind"});
+  }
   if (!addrs.ok()) {
     return internal::Prefixed("listen", network, "", addrs.status());
   }

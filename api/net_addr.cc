@@ -107,9 +107,10 @@ std::string Addr::String() const {
   if (storage_.ss_family != AF_UNIX) {
     return internal::JoinHostPort(internal::HostText(Sockaddr()), Port());
   }
+  // Without a name, as Go has it.
+  if (length_ <= internal::kUnixHeader) return "@";
   const char* path = reinterpret_cast<const sockaddr_un&>(storage_).sun_path;
   const size_t n = length_ - internal::kUnixHeader;
-  if (length_ <= internal::kUnixHeader) return "";
   if (path[0] == '\0')
     return internal::Cat("@", std::string_view(path + 1, n - 1));
   return std::string(path, strnlen(path, n));
@@ -259,8 +260,10 @@ absl::StatusOr<net::Addr> UnixAddr(const Network& network,
   sockaddr_un un{};
   un.sun_family = AF_UNIX;
   const bool abstract = IsAbstract(path);
-  // Unlike Go: the kernel would end a path at a NUL. Names may have some.
-  if (path.size() >= sizeof(un.sun_path) || (!abstract && HoldsNul(path))) {
+  // A path is followed by a NUL. Unlike Go: it may have none inside, where the
+  // kernel would end it.
+  const size_t room = sizeof(un.sun_path) - (abstract ? 0 : 1);
+  if (path.size() > room || (!abstract && HoldsNul(path))) {
     return ErrorStatus(Cat("address ", path), EINVAL, kNetClosed);
   }
   std::memcpy(un.sun_path, path.data(), path.size());
@@ -414,14 +417,14 @@ absl::StatusOr<std::vector<net::Addr>> Resolve(const context::Context& ctx,
                                                std::string_view address,
                                                bool passive) {
   std::vector<net::Addr> addrs;
+  if (address.empty() && !passive) {
+    return absl::InvalidArgumentError("missing address");
+  }
   if (network.unix_domain()) {
     absl::StatusOr<net::Addr> a = UnixAddr(network, address);
     if (!a.ok()) return a.status();
     addrs.push_back(*std::move(a));
     return addrs;
-  }
-  if (address.empty() && !passive) {
-    return absl::InvalidArgumentError("missing address");
   }
   HostPort hp;
   if (!address.empty()) {

@@ -236,6 +236,12 @@ absl::StatusOr<Conn> DialContext(const context::Context& parent,
   const auto fail = [&](const absl::Status& s) {
     return internal::Prefixed("dial", network, "", s);
   };
+  const auto unresolved = [&](const absl::Status& s, const char* call) {
+    const int err = Errno(s);
+    if (err == 0) return fail(s);
+    return OpError("dial", network, options.local_address, address,
+                   {err, call});
+  };
   absl::StatusOr<Network> n = internal::ParseNetwork(network);
   if (!n.ok()) return fail(n.status());
   context::Context ctx = parent;
@@ -246,12 +252,12 @@ absl::StatusOr<Conn> DialContext(const context::Context& parent,
   defer _{cancel};
   absl::StatusOr<std::vector<Addr>> addrs =
       internal::Resolve(ctx, *n, address, /*passive=*/false);
-  if (!addrs.ok()) return fail(addrs.status());
+  if (!addrs.ok()) return unresolved(addrs.status(), "connect");
   std::optional<Addr> from;
   if (!options.local_address.empty()) {
     absl::StatusOr<std::vector<Addr>> local =
         internal::Resolve(ctx, *n, options.local_address, /*passive=*/true);
-    if (!local.ok()) return fail(local.status());
+    if (!local.ok()) return unresolved(local.status(), "bind");
     from = local->front();
     std::erase_if(*addrs, [&](const Addr& a) {
       return a.Sockaddr()->sa_family != from->Sockaddr()->sa_family;

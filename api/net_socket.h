@@ -124,6 +124,8 @@ std::string JoinHostPort(std::string_view host, int port);
 
 // Resolve gives the addresses for "host:port" or a path, in the order in which
 // to try them. passive: to listen at, so that no host means all interfaces.
+// Only a path that no socket can have is an error with an errno: EINVAL, which
+// Go gets from the call that would take it.
 absl::StatusOr<std::vector<net::Addr>> Resolve(const context::Context& ctx,
                                                const Network& network,
                                                std::string_view address,

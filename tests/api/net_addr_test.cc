@@ -4,6 +4,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdlib>
 #include <string>
 #include <utility>
 
@@ -14,6 +16,7 @@
 #include "gump/context.h"
 #include "gump/net.h"
 #include "gump/runtime.h"
+#include "gump/status.h"
 #include "gump/sync.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -100,6 +103,10 @@ TEST_P(NetAddrTest, ConnKnowsItsAddressesAfterClose) {
       CloseOneEnd("tcp", Ready(l), /*dialled=*/true);
       CloseOneEnd("tcp", Ready(l), /*dialled=*/false);
     }
+    const net::Listener l = Ready(net::Listen("unix", Path("conn")));
+    CloseOneEnd("unix", l, /*dialled=*/true);
+    CloseOneEnd("unix", l, /*dialled=*/false);
+    EXPECT_TRUE(l.Close().ok());
     const net::PacketConn server =
         Ready(net::ListenPacket("udp", "127.0.0.1:0"));
     const net::Conn c = Ready(net::Dial("udp", server.LocalAddr().String()));
@@ -210,6 +217,82 @@ TEST_P(NetAddrTest, MappedAddressIsOfVersion4) {
     }
     EXPECT_EQ(Text(net::Dial("tcp6", mapped)),
               "dial tcp6: address ::ffff:127.0.0.1: no suitable address found");
+  });
+}
+
+// ---- Unix -------------------------------------------------------------------
+
+TEST_P(NetAddrTest, SocketsWithoutANameAreAt) {
+  Run([] {
+    char buf[1];
+    const std::string path = Path("named");
+    const net::Listener l = Ready(net::Listen("unix", path));
+    const net::Conn d = Ready(net::Dial("unix", path));
+    const net::Conn a = Ready(l.Accept());
+    EXPECT_EQ(d.LocalAddr().String(), "@");
+    EXPECT_EQ(a.RemoteAddr().String(), "@");
+    EXPECT_TRUE(d.SetReadDeadline(absl::UnixEpoch()).ok());
+    EXPECT_EQ(Text(d.Read(absl::MakeSpan(buf))),
+              "read unix @->" + path + ": i/o timeout");
+    EXPECT_TRUE(a.Close().ok());
+    EXPECT_EQ(Text(a.Write("x")), "write unix " + path + "->@" + kClosed);
+    EXPECT_TRUE(l.Close().ok());
+
+    const auto [p, q] = Ready(net::Pipe());
+    EXPECT_EQ(p.LocalAddr().String(), "@");
+    EXPECT_EQ(p.LocalAddr().Network(), "unix");
+    EXPECT_TRUE(p.Close().ok());
+    EXPECT_EQ(Text(p.Write("x")), std::string("write unix @") + kClosed);
+
+    // The sender of a datagram is another matter: nobody, as in Go.
+    const std::string name = "@gump-" + std::to_string(getpid());
+    const net::PacketConn server = Ready(net::ListenPacket("unixgram", name));
+    const net::Conn client = Ready(net::Dial("unixgram", name));
+    EXPECT_EQ(client.LocalAddr().String(), "@");
+    EXPECT_EQ(client.RemoteAddr().String(), name);
+    Ready(client.Write("x"));
+    EXPECT_EQ(Ready(server.ReadFrom(absl::MakeSpan(buf))).from.String(), "");
+  });
+}
+
+TEST_P(NetAddrTest, UnixPathsHaveALimit) {
+  Run([] {
+    const std::string longest = "/" + std::string(106, 'x');
+    const std::string path = longest + "x";
+    const auto expect = [](const absl::Status& s, const std::string& text) {
+      EXPECT_EQ(Text(s), text);
+      EXPECT_EQ(Errno(s), EINVAL);
+    };
+    expect(net::Listen("unix", path).status(),
+           "listen unix " + path + ": bind: invalid argument");
+    expect(net::ListenPacket("unixgram", path).status(),
+           "listen unixgram " + path + ": bind: invalid argument");
+    expect(net::Dial("unix", path).status(),
+           "dial unix " + path + ": connect: invalid argument");
+    net::DialOptions from;
+    from.local_address = path;
+    expect(net::Dial("unixgram", "/y", from).status(),
+           "dial unixgram " + path + "->/y: bind: invalid argument");
+    from.local_address = "/nowhere/x";
+    expect(net::Dial("unixgram", path, from).status(),
+           "dial unixgram /nowhere/x->" + path + ": connect: invalid argument");
+    expect(net::ResolveAddr(context::Background(), "unix", path).status(),
+           "address " + path + ": invalid argument");
+    EXPECT_EQ(Text(net::Dial("unix", longest)),
+              "dial unix " + longest + ": connect: no such file or directory");
+    EXPECT_EQ(Text(net::Dial("unix", "")), "dial unix: missing address");
+
+    // No NUL ends an abstract name: it has room for one more.
+    std::string name = "@gump-" + std::to_string(getpid());
+    name.resize(108, '-');
+    const net::Listener l = Ready(net::Listen("unix", name));
+    EXPECT_EQ(l.LocalAddr().String(), name);
+    EXPECT_EQ(Ready(net::Dial("unix", name)).RemoteAddr(), l.LocalAddr());
+    expect(net::Listen("unix", name + "-").status(),
+           "listen unix " + name + "-: bind: invalid argument");
+    // Without an address, the kernel finds a name.
+    const net::Listener any = Ready(net::Listen("unix", ""));
+    EXPECT_EQ(any.LocalAddr().String().size(), 6u) << any.LocalAddr().String();
   });
 }
 

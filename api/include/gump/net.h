@@ -77,7 +77,8 @@ class Addr {
 
   // Network is "tcp", "udp", "unix" or "unixgram".
   const std::string& Network() const { return network_; }
-  // String is the address as Dial takes it: "127.0.0.1:80", "[::1]:80", a path.
+  // String is the address as Dial takes it: "127.0.0.1:80", "[::1]:80", a path;
+  // "@" is a unix socket without a name, such as most that dial.
   std::string String() const;
   // Port is 0 where there is none.
   int Port() const;
