@@ -25,12 +25,13 @@
 //
 // Preempted in place. A thread that runs is sent SIGURG. The handler, if it has
 // interrupted a goroutine's own code (locks == 0, on the goroutine's stack),
-// puts the goroutine on the global queue, bound to its thread as LockOSThread
-// binds, lets go of the P, and sleeps inside the handler until a scheduler
-// hands the thread a P for this goroutine. The interrupted code may hold any
-// lock and be half through malloc: it goes on on the same thread as if nothing
-// had happened. This is KLT-switching of Shiina, Iwasaki, Taura and Balaji,
-// "Lightweight Preemptive User-Level Threads", PPoPP 2021.
+// puts the goroutine on the
+// global queue, bound to its thread as LockOSThread binds, lets go of the P,
+// and sleeps inside the handler until a scheduler hands the thread a P for this
+// goroutine. The interrupted code may hold any lock and be half through malloc:
+// it goes on on the same thread as if nothing had happened. This is
+// KLT-switching of Shiina, Iwasaki, Taura and Balaji, "Lightweight Preemptive
+// User-Level Threads", PPoPP 2021.
 //
 // Who holds a lock that others need always goes on: it waits in a queue that is
 // first come, first served (who gives his P back for a stop comes first again,
@@ -79,9 +80,9 @@
 namespace gump::rt {
 
 namespace {
-// ns for which a thread is seen not to sleep before it is taken to compute; a
-// stop of the world takes kStopGap (proc.h).
-constexpr int64_t kPressGap = 50'000;
+// ns after which a stop of the world takes a thread that runs to compute even
+// if it has had no processor.
+constexpr int64_t kStopPatience = 1'000'000;
 }  // namespace
 
 // ---- Presumed blocked -------------------------------------------------------
@@ -245,23 +246,30 @@ ThreadState threadState(int32_t tid, uint64_t* sleeps) {
   }
 }
 
-namespace {
-
-// computes tells whether mp's thread, seen running, has been so for a while: at
-// an earlier look, at least gap ns ago, it had slept as often as now. One that
-// has only woken to go to sleep again must not be sent a signal, which could
-// cut that sleep short.
-bool computes(M* mp, uint64_t sleeps, int64_t gap) {
+// One that has only woken to go to sleep again must not be sent a signal, which
+// could cut that sleep short. One that has woken but got no processor yet is
+// still in the call that it slept in: poll would return EINTR, although its
+// time is up. Its CPU clock stands, and so tells it from one that computes.
+bool computes(M* mp, int32_t tid, uint64_t sleeps, int64_t gap) {
   const int64_t now = nanotime();
-  // Several may press at once; a mixed pair costs one more look.
-  if (mp->pressSleeps.load(relaxed) != sleeps ||
+  const int64_t cpu = threadCpuTime(tid);
+  // Several may press at once. Acquire: pairs with the release below, so that a
+  // count comes with its clocks, or with later ones, which cost one more look.
+  if (mp->pressSleeps.load(acquire) != sleeps ||
       mp->pressTime.load(relaxed) == 0) {
-    mp->pressSleeps.store(sleeps, relaxed);
     mp->pressTime.store(now, relaxed);
+    mp->pressCpu.store(cpu, relaxed);
+    mp->pressSleeps.store(sleeps, release);
     return false;
   }
-  return now - mp->pressTime.load(relaxed) >= gap;
+  const int64_t seen = now - mp->pressTime.load(relaxed);
+  if (seen < gap) return false;
+  // Half of it: the hypervisor's share is on no clock. -1: it has none.
+  return cpu < 0 || cpu - mp->pressCpu.load(relaxed) >= gap / 2 ||
+         (gap == kStopGap && seen >= kStopPatience);
 }
+
+namespace {
 
 // stateByClock is how mp's thread is by what its CPU clock has done since the
 // last look, at least gap ns ago. One that has used nothing sleeps, or waits
@@ -287,12 +295,12 @@ ThreadState stateByClock(M* mp, int32_t tid, int64_t gap) {
              : ThreadState::kUnknown;
 }
 
-// look tells how mp's thread is: running if it has been so for gap ns.
+// look tells how mp's thread is: running if it has computed for gap ns.
 ThreadState look(M* mp, int32_t tid, int64_t gap) {
   uint64_t sleeps;
   const ThreadState state = threadState(tid, &sleeps);
   if (state == ThreadState::kUnseen) return stateByClock(mp, tid, gap);
-  return state != ThreadState::kRunning || computes(mp, sleeps, gap)
+  return state != ThreadState::kRunning || computes(mp, tid, sleeps, gap)
              ? state
              : ThreadState::kUnknown;
 }

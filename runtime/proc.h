@@ -503,8 +503,9 @@ bool preemptone(P* pp);
 // another is sent.
 // On: any.  P: either.  Locks: none.  Parks: no.
 void preemptM(M* mp);
-// ns for which a stop of the world sees a thread not sleep before it is taken
-// to compute; all others take kPressGap (preempt.cc).
+// ns for which a thread is seen not to sleep before it is taken to compute, by
+// sysmon, and by a stop of the world.
+inline constexpr int64_t kPressGap = 50'000;
 inline constexpr int64_t kStopGap = 20'000;
 // pressP makes the goroutine on pp give it up without coming by: takes pp if
 // the thread is asleep, signals it if it runs. Not nullptr: taken, as by
@@ -537,6 +538,12 @@ enum class ThreadState : uint8_t { kRunning, kAsleep, kUnknown, kUnseen };
 // so far. kUnseen: it cannot be read; no descriptor is free, say.
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] ThreadState threadState(int32_t tid, uint64_t* sleeps);
+// computes tells whether mp's thread, tid, seen running now, has computed for
+// gap ns: at a look so long ago it had slept as often as now, and its CPU clock
+// has moved since. For a stop of the world (kStopGap) it is enough that the
+// look is a ms ago. Remembers this one. On: any, but mp's thread.  P: either.
+// Locks: none.  Parks: no.
+[[nodiscard]] bool computes(M* mp, int32_t tid, uint64_t sleeps, int64_t gap);
 
 // ---- proc_syscall.cc --------------------------------------------------------
 

@@ -206,9 +206,10 @@ struct M {
   Atomic<uint32_t> presumed;       // Presumed; by CAS
   uint32_t presumedGen = 0;        // the last one (P6); by the asker (P5)
   Atomic<uint32_t> signalPending;  // 1: a SIGURG of ours is on its way
-  // When a presser first saw the thread run since it last slept, and how often
-  // it had slept by then.
+  // When a presser first saw the thread run since it last slept, its CPU time
+  // then, and how often it had slept by then; ns.
   Atomic<int64_t> pressTime;
+  Atomic<int64_t> pressCpu;
   Atomic<uint64_t> pressSleeps;
   // Likewise, where /proc cannot be read: its CPU time, ns, and when.
   Atomic<int64_t> clockTime;

@@ -3,8 +3,14 @@
 // tests/api/preempt_test.cc.)
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+
 #include "runtime/os_linux.h"
 #include "runtime/proc.h"
+#include "tests/testing/with_gomaxprocs.h"
 
 namespace gump::rt {
 namespace {
@@ -74,6 +80,84 @@ TEST_F(PresumedTest, AForgottenLossGivesNoPBack) {
   ASSERT_TRUE(presumeBlocked(&p_[0], &m_, &g_));
   m_.presumed.store(kPresumedTaken, relaxed);
   EXPECT_FALSE(giveBackP(&p_[0], &m_));
+}
+
+// ---- computes
+
+// A thread that computes, or one that waits, and how often it is said to have
+// slept.
+class ComputesTest : public ::testing::Test {
+ protected:
+  ComputesTest() {
+    schedinit();
+    thread_ = std::thread([this] {
+      tid_ = gettid();
+      tid_.notify_all();
+      task_.wait(kUndecided);
+      while (task_ == kSpin) asm volatile("");
+      task_.wait(kSleep);
+    });
+    tid_.wait(0);
+    EXPECT_TRUE(testing::Eventually([this] {
+      uint64_t n;
+      return threadState(tid_, &n) == ThreadState::kAsleep;
+    }));
+  }
+  ~ComputesTest() override {
+    Do(kEnd);
+    thread_.join();
+  }
+
+  enum Task { kUndecided, kSpin, kSleep, kEnd };
+  void Do(Task task) {
+    task_ = task;
+    task_.notify_all();
+  }
+  bool Computes(int64_t gap) { return computes(&m_, tid_, sleeps_, gap); }
+  bool EventuallyComputes(int64_t gap) {
+    return testing::Eventually([&] { return Computes(gap); });
+  }
+
+  M m_;
+  uint64_t sleeps_ = 7;
+  std::atomic<int32_t> tid_ = 0;
+  std::atomic<Task> task_ = kUndecided;
+  std::thread thread_;
+};
+
+TEST_F(ComputesTest, ItTakesTwoLooks) {
+  Do(kSpin);
+  EXPECT_FALSE(Computes(kPressGap));
+  EXPECT_TRUE(EventuallyComputes(kPressGap));
+  sleeps_++;
+  EXPECT_FALSE(Computes(kPressGap));
+  EXPECT_TRUE(EventuallyComputes(kPressGap));
+}
+
+TEST_F(ComputesTest, AndTimeInBetween) {
+  Do(kSpin);
+  EXPECT_FALSE(Computes(kPressGap));
+  EXPECT_TRUE(EventuallyComputes(kPressGap));
+  m_.pressTime.store(nanotime() + 1'000'000'000, relaxed);
+  EXPECT_FALSE(Computes(kPressGap));
+  EXPECT_FALSE(Computes(kStopGap));
+}
+
+// It has been woken and waits for a processor, as far as computes can tell.
+TEST_F(ComputesTest, WhoseClockStandsDoesNot) {
+  EXPECT_FALSE(Computes(kPressGap));
+  while (nanotime() < m_.pressTime.load(relaxed) + 2'000'000) {
+    EXPECT_FALSE(Computes(kPressGap));
+  }
+  EXPECT_TRUE(Computes(kStopGap));  // that waits no longer
+  bool early;
+  int64_t now;
+  do {
+    now = nanotime();
+    m_.pressTime.store(now - 5 * kStopGap, relaxed);
+    early = Computes(kStopGap);
+  } while (nanotime() - now > 500'000);
+  EXPECT_FALSE(early);
 }
 
 }  // namespace
