@@ -24,8 +24,8 @@
 // No signal is sent, so no call of the program's is interrupted.
 //
 // Preempted in place. A thread that runs is sent SIGURG. The handler, if it has
-// interrupted a goroutine's own code (locks == 0, on the goroutine's stack),
-// puts the goroutine on the
+// interrupted a goroutine's own code (locks == 0, and no other handler), on the
+// goroutine's stack or one that the program has made, puts the goroutine on the
 // global queue, bound to its thread as LockOSThread binds, lets go of the P,
 // and sleeps inside the handler until a scheduler hands the thread a P for this
 // goroutine. The interrupted code may hold any lock and be half through malloc:
@@ -486,15 +486,29 @@ void letGo() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   sched.runqsize.store(rest.size, relaxed);  // a hint outside the lock
 }
 
+namespace {
+
+// inHandler tells whether code at sp, on gp's thread but not on gp's stack, is
+// a handler's, ours perhaps, and not a coroutine's of the program's. ASan has
+// to be told which stack is left for the signal stack, and knows gp's only.
+bool inHandler(const M* mp, uintptr_t sp) {
+  return kSanitizerBuild || sp - mp->signalStackLo < mp->signalStackSize ||
+         isPanickingHere();
+}
+
+}  // namespace
+
 void preemptedBySignal(uintptr_t sp) {
   G* gp = getg();
   if (gp == nullptr || gp->m == nullptr) return;
   M* mp = gp->m;
   mp->signalPending.store(0, relaxed);  // see preemptM
   if (gp->foreign || gp == &mp->g0 || mp->curg.load(relaxed) != gp ||
-      mp->locks.load(relaxed) != 0 || sp < gp->stack.lo || sp > gp->stack.hi) {
+      mp->locks.load(relaxed) != 0) {
     return;
   }
+  const bool onOwnStack = sp >= gp->stack.lo && sp <= gp->stack.hi;
+  if (!onOwnStack && inHandler(mp, sp)) return;
   mp->locks.store(1, relaxed);  // B1
   asymmetricLight();            // B2
   // In a child of fork nobody would wake us, even before its handler has run.

@@ -8,6 +8,7 @@
 #include <sys/file.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -177,6 +178,42 @@ GUMP_INSTANTIATE_GOMAXPROCS(PreemptTest);
 
 // The number of Ps changes while every P has a hog: one that only computes (but
 // under TSan, which would not stop it), the others in malloc.
+// A coroutine of the program's, on a stack of its own.
+struct Coroutine {
+  std::atomic<bool> begun = false;
+  std::atomic<bool> stop = false;
+  ucontext_t self;
+  ucontext_t caller;
+  alignas(16) char stack[64 << 10];
+} coroutine;
+
+TEST_P(PreemptTest, CoroutinesThatComputeHoldNobodyUp) {
+  if (rt::kSanitizerBuild) GTEST_SKIP() << "left alone under sanitizers";
+  gump::Run([] {
+    coroutine.begun = coroutine.stop = false;
+    sync::WaitGroup wg;
+    wg.Go([] {
+      ASSERT_EQ(getcontext(&coroutine.self), 0);
+      coroutine.self.uc_stack.ss_sp = coroutine.stack;
+      coroutine.self.uc_stack.ss_size = sizeof(coroutine.stack);
+      coroutine.self.uc_link = &coroutine.caller;
+      makecontext(
+          &coroutine.self,
+          +[] {
+            coroutine.begun = true;
+            while (!coroutine.stop) asm volatile("");
+          },
+          0);
+      ASSERT_EQ(swapcontext(&coroutine.caller, &coroutine.self), 0);
+    });
+    while (!coroutine.begun) runtime::Gosched();
+    Talk(100);
+    EXPECT_NE(runtime::Stack(true), "");  // stops the world
+    coroutine.stop = true;
+    wg.Wait();
+  });
+}
+
 TEST_P(PreemptTest, WorldStopsUnderHogs) {
   gump::Run([] {
     const int procs = runtime::GOMAXPROCS(0);
