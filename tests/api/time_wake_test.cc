@@ -1,0 +1,144 @@
+// Who sleeps until the next timer is woken in time: for one that is set
+// meanwhile and is earlier.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+
+#include "gump/go.h"
+#include "gump/runtime.h"
+#include "gump/time.h"
+#include "runtime/os_linux.h"
+#include "runtime/runtime2.h"
+#include "tests/testing/known_thread.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump {
+namespace {
+
+using std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+// The scheduler sleeps until Far, when somebody sets a timer that is Near. One
+// that fires at the time of the far one is later than Late.
+constexpr auto kFar = 20s;
+constexpr auto kNear = 5ms;
+constexpr auto kLate = 10s;
+
+// Asleep tells whether all Ps but `busy` of them are idle, and nobody is about
+// to look at timers before Late: one thread sleeps in the poller, the others
+// sleep until they are woken, and so does sysmon if no P is busy.
+bool Asleep(int busy) {
+  const int64_t until = rt::sched.pollUntil.load(rt::acquire);
+  return until - rt::nanotime() > std::chrono::nanoseconds(kLate).count() &&
+         rt::sched.npidle.load(rt::acquire) + busy == runtime::GOMAXPROCS(0) &&
+         rt::sched.nmspinning.load(rt::acquire) == 0 &&
+         (busy != 0 || rt::sched.sysmonwait.load(rt::acquire) != 0);
+}
+
+// OnAThread calls near() thrice, on a plain thread, when the scheduler has
+// gone to sleep for long: each time it takes as long as Near, not as Far.
+template <class F>
+void OnAThread(F near) {
+  std::thread t = testing::KnownThread([&] {
+    for (int i = 0; i < 3; i++) {
+      const auto deadline = steady_clock::now() + 60s;
+      while (!Asleep(/*busy=*/0)) {
+        ASSERT_LT(steady_clock::now(), deadline);
+        std::this_thread::sleep_for(100us);
+      }
+      const auto start = steady_clock::now();
+      near();
+      ASSERT_GE(steady_clock::now() - start, kNear);
+      ASSERT_LT(steady_clock::now() - start, kLate) << "round " << i;
+    }
+  });
+  blocking([&] { t.join(); });
+}
+
+// WaitFor is for plain threads.
+void WaitFor(const std::atomic<bool>& flag) {
+  while (!flag) std::this_thread::sleep_for(100us);
+}
+
+using TimeWakeTest = testing::WithGomaxprocs;
+GUMP_INSTANTIATE_GOMAXPROCS(TimeWakeTest);
+
+// ---- An earlier timer
+
+TEST_P(TimeWakeTest, AThreadsTimerFiresInTime) {
+  Run([] {
+    const auto far = time::AfterFunc(kFar, [] {});
+    OnAThread([] {
+      std::atomic<bool> fired = false;
+      (void)time::AfterFunc(kNear, [&] { fired = true; });
+      WaitFor(fired);
+    });
+    EXPECT_TRUE(far.Stop());
+  });
+}
+
+TEST_P(TimeWakeTest, ATimerThatAThreadResetsFiresInTime) {
+  Run([] {
+    const auto far = time::AfterFunc(kFar, [] {});
+    std::atomic<bool> fired = false;
+    const auto timer = time::AfterFunc(2 * kFar, [&] { fired = true; });
+    OnAThread([&] {
+      EXPECT_TRUE(timer.Reset(kNear));
+      WaitFor(fired);
+      fired = false;
+      EXPECT_FALSE(timer.Reset(2 * kFar));
+    });
+    EXPECT_TRUE(timer.Stop());
+    EXPECT_TRUE(far.Stop());
+  });
+}
+
+TEST_P(TimeWakeTest, ATimerThatAThreadWaitsOnFiresInTime) {
+  Run([] {
+    const auto far = time::AfterFunc(kFar, [] {});
+    OnAThread([] { (void)time::NewTimer(kNear).C.Recv(); });
+    EXPECT_TRUE(far.Stop());
+  });
+}
+
+// Punctual sets a timer while this goroutine computes, and all others sleep: it
+// is the thread in the poller that has to run it, since sysmon wakes somebody
+// only when it is late by 10 ms. Nine in ten are late by some microseconds.
+bool Punctual() {
+  const auto spin = [](auto done) {
+    while (!done()) {
+    }
+  };
+  EXPECT_TRUE(testing::Eventually([] { return Asleep(/*busy=*/1); }));
+  // Who has just gone to sleep looks once more: usually not any more now.
+  const auto now = steady_clock::now();
+  spin([=] { return steady_clock::now() - now > 100us; });
+  std::atomic<bool> fired = false;
+  const auto due = steady_clock::now() + 1ms;
+  (void)time::AfterFunc(1ms, [&] { fired = true; });
+  spin([&] { return fired.load(); });
+  return steady_clock::now() - due < 8ms;
+}
+
+TEST_P(TimeWakeTest, TheTimerOfAGoroutineThatGoesOnFiresInTime) {
+  if (GetParam() == 1) GTEST_SKIP() << "nobody else has a P";
+  Run([] {
+    constexpr int kTimers = 40;
+    const auto far = time::AfterFunc(kFar, [] {});
+    int best = 0;
+    for (int tries = 0; tries < 10 && best < kTimers / 2; tries++) {
+      int punctual = 0;
+      for (int i = 0; i < kTimers; i++) punctual += Punctual() ? 1 : 0;
+      best = std::max(best, punctual);
+    }
+    EXPECT_GE(best, kTimers / 2) << "of " << kTimers;
+    EXPECT_TRUE(far.Stop());
+  });
+}
+
+}  // namespace
+}  // namespace gump
