@@ -1,5 +1,5 @@
 // Who sleeps until the next timer is woken in time: for one that is set
-// meanwhile and is earlier.
+// meanwhile and is earlier, and to less than a millisecond.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -137,6 +137,27 @@ TEST_P(TimeWakeTest, TheTimerOfAGoroutineThatGoesOnFiresInTime) {
     }
     EXPECT_GE(best, kTimers / 2) << "of " << kTimers;
     EXPECT_TRUE(far.Stop());
+  });
+}
+
+// ---- Precision
+
+// A sleeper is late by what the kernel takes to wake a thread, now and then by
+// much more. Rounded up to whole milliseconds, no sleep would be punctual.
+TEST_P(TimeWakeTest, AnIdleProcessSleepsForFractionsOfAMillisecond) {
+  constexpr auto kSleep = 300us;
+  constexpr int kPunctual = 50;
+  Run([&] {
+    int punctual = 0;
+    int sleeps = 0;
+    for (; sleeps < 3000 && punctual < kPunctual; sleeps++) {
+      const auto start = steady_clock::now();
+      time::Sleep(kSleep);
+      const auto late = steady_clock::now() - start - kSleep;
+      ASSERT_GE(late, 0ns);
+      punctual += late < 300us ? 1 : 0;
+    }
+    EXPECT_EQ(punctual, kPunctual) << "of " << sleeps;
   });
 }
 
