@@ -161,6 +161,54 @@ TEST(TimeStressTest, EveryRaceHasOneWinner) {
   });
 }
 
+// The same for a channel on which somebody waits: a value is received, or the
+// Stop or Reset that came at about that time says that it is not. As many races
+// as there is time for: some 10^5 in two seconds, 10^7 in a few minutes.
+TEST(TimeStressTest, EveryRaceForAValueHasOneWinner) {
+  gump::Run([] {
+    int64_t races = 0;
+    int64_t lost = 0;
+    const auto round = [&](Rng& rng) {
+      RandomProcs(rng);
+      std::atomic<int64_t> set = 0;
+      std::atomic<int64_t> received = 0;
+      Everyone(rng, 3, [&](Rng& own) {
+        const auto timer = time::NewTimer(1h);
+        const auto quit = make_chan<void>();
+        int64_t values = 0;
+        sync::WaitGroup receiver;
+        receiver.Go([&] {
+          while (select(Recv(timer.C), Recv(quit)) == 0) values++;
+        });
+        int64_t times = 1;
+        int64_t prevented = 0;
+        for (; times < 1000; times++) {
+          prevented += timer.Reset(nanoseconds(own.Below(1500))) ? 1 : 0;
+          if (own.OneIn(4)) runtime::Gosched();
+          const auto until =
+              std::chrono::steady_clock::now() + nanoseconds(own.Below(1500));
+          while (std::chrono::steady_clock::now() < until) {
+          }
+          if (own.OneIn(2)) prevented += timer.Stop() ? 1 : 0;
+        }
+        prevented += timer.Stop() ? 1 : 0;
+        quit.Close();
+        receiver.Wait();
+        EXPECT_EQ(values + prevented, times)
+            << prevented << " prevented, " << values << " received";
+        EXPECT_FALSE(timer.C.TryRecv().value.has_value()) << "stale value";
+        set += times;
+        received += values;
+      });
+      races += set;
+      lost += received;
+    };
+    StressLoop(round, 2);
+    std::printf("%lld races, %lld lost by Stop and Reset\n",
+                static_cast<long long>(races), static_cast<long long>(lost));
+  });
+}
+
 TEST(TimeStressTest, ValueOrStopNeverBoth) {
   gump::Run([] {
     StressLoop([](Rng& rng) {

@@ -1,0 +1,160 @@
+// Channels of time on bare structs: each step of a race as a call.
+#include "runtime/timechan.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "runtime/chan.h"
+#include "runtime/proc.h"
+
+namespace gump::rt {
+namespace {
+
+constexpr int64_t kFar = INT64_MAX / 2;
+
+class TimeChanTest : public ::testing::Test {
+ protected:
+  TimeChanTest() {
+    m_.g0.m = &m_;
+    m_.p = &p_;
+    setg(&m_.g0);
+    m_.locks.store(1, relaxed);
+  }
+  ~TimeChanTest() override { setg(nullptr); }
+
+  Timers* ts() { return &p_.timers; }
+  // Check runs what is due at `now`.
+  void Check(int64_t now) { (void)timersCheck(ts(), &now, /*tidy=*/true); }
+  uint32_t Len() { return p_.timers.len.load(relaxed); }
+
+  M m_;
+  P p_;
+};
+
+// ---- A value or a stop, never both
+
+// Chan is a channel of time that sends `when`, with a reference of the test's.
+class Chan {
+ public:
+  explicit Chan(int64_t when, int64_t period = 0) {
+    c()->dataqsiz = 1;
+    c()->elemsize = sizeof(int64_t);
+    c()->elemalign = alignof(int64_t);
+    c()->buf = tc_.slot;
+    c()->kind = ElemKind::kBytes;
+    c()->isTimer = true;
+    t()->f = [](void* arg, uint64_t, int64_t due) {
+      auto* self = static_cast<TimerChan*>(arg);
+      lock(&self->c.lock);
+      (void)sendLocked(&self->c, &due);
+      unlock(&self->c.lock);
+    };
+    t()->arg = &tc_;
+    t()->when = when;
+    t()->period = period;
+    t()->state.store(kTimerChan, relaxed);
+  }
+
+  Hchan* c() { return &tc_.c; }
+  Timer* t() { return &tc_.t; }
+
+  // FindDue and Send are what a thread does that finds the timer due: what it
+  // knows after the first goes for the second.
+  struct Found {
+    uint64_t seq;
+    int64_t when;
+  };
+  Found FindDue() {
+    lock(&t()->mu);
+    const Found found{t()->seq, t()->when};
+    t()->when = t()->period == 0 ? 0 : t()->when + t()->period;
+    timerChanBegin(t());
+    unlock(&t()->mu);
+    return found;
+  }
+  void Send(Found found) { timerChanSend(t(), t()->f, found.seq, found.when); }
+
+  // Value is what is in the slot, 0: nothing.
+  int64_t Value() {
+    if (c()->qcount.load(relaxed) == 0) return 0;
+    int64_t v;
+    memcpy(&v, tc_.slot, sizeof v);
+    return v;
+  }
+
+ private:
+  TimerChan tc_;
+};
+
+TEST_F(TimeChanTest, AValueThatWasSentIsTakenBackByAStop) {
+  Chan c(100);
+  c.Send(c.FindDue());
+  EXPECT_EQ(c.Value(), 100);
+  EXPECT_TRUE(timerStop(c.t()));
+  EXPECT_EQ(c.Value(), 0);
+  EXPECT_FALSE(timerStop(c.t())) << "once";
+}
+
+TEST_F(TimeChanTest, AValueThatWasSentIsTakenBackByAReset) {
+  Chan c(100);
+  c.Send(c.FindDue());
+  EXPECT_TRUE(timerModify(c.t(), kFar, 0));
+  EXPECT_EQ(c.Value(), 0);
+  EXPECT_TRUE(timerStop(c.t())) << "the new one";
+}
+
+TEST_F(TimeChanTest, AStopBetweenDueAndSentWins) {
+  Chan c(100);
+  const auto found = c.FindDue();
+  EXPECT_TRUE(timerStop(c.t()));
+  EXPECT_FALSE(timerStop(c.t())) << "once";
+  c.Send(found);
+  EXPECT_EQ(c.Value(), 0) << "it has been prevented";
+}
+
+TEST_F(TimeChanTest, AResetBetweenDueAndSentWins) {
+  Chan c(100);
+  const auto old = c.FindDue();
+  EXPECT_TRUE(timerModify(c.t(), 200, 0));
+  c.Send(old);
+  EXPECT_EQ(c.Value(), 0) << "it has been prevented";
+  c.Send(c.FindDue());
+  EXPECT_EQ(c.Value(), 200);
+}
+
+TEST_F(TimeChanTest, TheOldValueDoesNotComeInPlaceOfTheNew) {
+  Chan c(100);
+  const auto old = c.FindDue();
+  EXPECT_TRUE(timerModify(c.t(), 200, 0));
+  const auto fresh = c.FindDue();
+  c.Send(old);
+  EXPECT_EQ(c.Value(), 0);
+  EXPECT_TRUE(timerStop(c.t())) << "the new one is still on its way";
+  c.Send(fresh);
+  EXPECT_EQ(c.Value(), 0);
+}
+
+TEST_F(TimeChanTest, ATickBetweenDueAndSentIsForgotten) {
+  Chan c(100, 10);
+  const auto old = c.FindDue();
+  EXPECT_TRUE(timerModify(c.t(), 200, 20));
+  c.Send(old);
+  EXPECT_EQ(c.Value(), 0);
+  c.Send(c.FindDue());
+  EXPECT_EQ(c.Value(), 200);
+  EXPECT_TRUE(timerStop(c.t()));
+  EXPECT_EQ(c.Value(), 0);
+}
+
+TEST_F(TimeChanTest, NobodyWaitingItIsInNoHeap) {
+  Chan c(100);
+  EXPECT_EQ(timerAdd(ts(), c.t()), 0);
+  EXPECT_TRUE(timerModify(c.t(), 200, 0));
+  EXPECT_EQ(Len(), 0u);
+  EXPECT_TRUE(timerStop(c.t()));
+}
+
+}  // namespace
+}  // namespace gump::rt
