@@ -1,10 +1,12 @@
-// Channels of time on bare structs: each step of a race as a call.
+// Channels of time, and cells, on bare structs: each step of a race as a call.
 #include "runtime/timechan.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <cstring>
+#include <deque>
+#include <new>
 
 #include "runtime/chan.h"
 #include "runtime/proc.h"
@@ -154,6 +156,82 @@ TEST_F(TimeChanTest, NobodyWaitingItIsInNoHeap) {
   EXPECT_TRUE(timerModify(c.t(), 200, 0));
   EXPECT_EQ(Len(), 0u);
   EXPECT_TRUE(timerStop(c.t()));
+}
+
+// ---- Cells
+
+// Cells are those of timers that somebody had and dropped while they were in
+// the heap: they come back to the P when they are taken out.
+class TimerCellsTest : public TimeChanTest {
+ protected:
+  Timer* Add(int64_t when) {
+    Timer* t = &(new (&cells_.emplace_back()) FuncTimer)->t;
+    t->when = when;
+    t->arg = t;
+    t->f = [](void*, uint64_t, int64_t) {};
+    (void)timerAdd(ts(), t);
+    return t;
+  }
+  static void Drop(Timer* t) {
+    EXPECT_TRUE(timerStop(t));
+    timerDrop(t);
+  }
+  uint32_t Free() { return p_.funcCells.n; }
+
+ private:
+  struct alignas(kCacheLine) Cell {
+    unsigned char bytes[sizeof(FuncTimer)];
+  };
+  std::deque<Cell> cells_;
+};
+
+TEST_F(TimerCellsTest, OfNoHeapAreFreeAtOnce) {
+  Timer* t = Add(100);
+  Check(100);
+  EXPECT_EQ(Len(), 0u);
+  timerDrop(t);
+  EXPECT_EQ(Free(), 1u);
+}
+
+TEST_F(TimerCellsTest, AtTheHeadAreFreeWhenTheirTimeComes) {
+  Timer* head = Add(100);
+  for (int i = 0; i < 10; i++) Add(200);
+  Drop(head);
+  EXPECT_EQ(Free(), 0u) << "lazily";
+  Check(100);
+  EXPECT_EQ(Free(), 1u);
+  EXPECT_EQ(Len(), 10u);
+}
+
+TEST_F(TimerCellsTest, AtTheEndAreFreeWhenAnotherComes) {
+  Add(100);
+  Timer* last = Add(200);
+  Drop(last);
+  EXPECT_EQ(Free(), 0u) << "lazily";
+  Add(300);
+  EXPECT_EQ(Free(), 1u);
+  EXPECT_EQ(Len(), 2u);
+}
+
+TEST_F(TimerCellsTest, InTheMiddleAreFreeWhenTheyAreMany) {
+  Add(100);
+  Timer* middle[8];
+  for (Timer*& t : middle) t = Add(200);
+  Add(300);
+  for (Timer* t : middle) Drop(t);
+  EXPECT_EQ(Free(), 0u) << "lazily";
+  Check(1);
+  EXPECT_EQ(Free(), 8u);
+  EXPECT_EQ(Len(), 2u);
+}
+
+TEST_F(TimerCellsTest, OfAPThatGoesAwayAreFree) {
+  Add(100);
+  Drop(Add(200));
+  P other;
+  timersTake(&other.timers, ts());
+  EXPECT_EQ(Free(), 1u);
+  EXPECT_EQ(other.timers.len.load(relaxed), 1u);
 }
 
 }  // namespace

@@ -1,0 +1,105 @@
+// What timers leave in the heaps when nobody wants them any more: nothing,
+// after a while, and few at any time.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "gump/chan.h"
+#include "gump/go.h"
+#include "gump/select.h"
+#include "gump/time.h"
+#include "runtime/runtime2.h"
+#include "tests/testing/resident_bytes.h"
+#include "tests/testing/stress.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump {
+namespace {
+
+using testing::Eventually;
+using namespace std::chrono_literals;
+
+constexpr auto kNever = 24h;
+#if defined(GUMP_TESTING_SANITIZED)
+constexpr int kTimes = 10000;
+#else
+constexpr int kTimes = 100000;
+#endif
+// What is left: a heap bears some zombies, until its P looks at it.
+constexpr int64_t kFew = kTimes / 100;
+
+// InHeaps counts the timers in all heaps.
+int64_t InHeaps() {
+  int64_t n = 0;
+  for (const rt::P* pp : rt::allp) {
+    if (pp != nullptr) n += pp->timers.len.load(rt::relaxed);
+  }
+  return n;
+}
+
+// LeavesFew expects that few timers are left of kTimes calls of step().
+template <class F>
+void LeavesFew(F step) {
+  const int64_t before = InHeaps();
+  for (int i = 0; i < kTimes; i++) step();
+  EXPECT_TRUE(Eventually([&] { return InHeaps() - before <= kFew; }))
+      << InHeaps() - before;
+}
+
+using TimeHeapTest = testing::WithGomaxprocs;
+GUMP_INSTANTIATE_GOMAXPROCS(TimeHeapTest);
+
+// ---- Timers
+
+TEST_P(TimeHeapTest, ThoseThatAreWantedAreCounted) {
+  Run([] {
+    std::vector<time::Timer> all;
+    for (int i = 0; i < kTimes; i++) {
+      all.push_back(time::AfterFunc(kNever, [] {}));
+    }
+    EXPECT_GE(InHeaps(), kTimes) << "or nothing is tested";
+    for (const time::Timer& t : all) EXPECT_TRUE(t.Stop());
+    EXPECT_TRUE(Eventually([&] { return InHeaps() <= kFew; })) << InHeaps();
+  });
+}
+
+TEST_P(TimeHeapTest, StoppedTimersLeave) {
+  Run([] {
+    LeavesFew([] {
+      const auto timer = time::AfterFunc(kNever, [] {});
+      EXPECT_TRUE(timer.Stop());
+    });
+  });
+}
+
+// They are in a heap while somebody waits, and cells that were dropped there
+// are used again.
+TEST_P(TimeHeapTest, TimersOnWhichSomebodyHasWaitedLeave) {
+  Run([] {
+    auto ping = make_chan<void>();
+    auto pong = make_chan<void>();
+    go([=] {
+      while (ping.Recv()) pong.Send();
+    });
+    auto step = [&] {
+      ping.Send();
+      const auto timer = time::NewTimer(kNever);
+      const auto ticker = time::NewTicker(kNever);
+      EXPECT_EQ(2, select(Recv(timer.C), Recv(ticker.C), Recv(pong)));
+    };
+    for (int i = 0; i < 1000; i++) step();  // what is made once
+    [[maybe_unused]] const int64_t before = testing::ResidentBytes();
+    LeavesFew(step);
+#if !defined(GUMP_TESTING_SANITIZED)
+    // Two cells of 256 bytes each time would have been 50 MB.
+    EXPECT_LE(testing::ResidentBytes() - before, 8 << 20);
+#endif
+    ping.Close();
+  });
+}
+
+}  // namespace
+}  // namespace gump
