@@ -1,5 +1,5 @@
-// What timers leave in the heaps when nobody wants them any more: nothing,
-// after a while, and few at any time.
+// What timers, and contexts with a deadline, leave in the heaps when nobody
+// wants them any more: nothing, after a while, and few at any time.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gump/chan.h"
+#include "gump/context.h"
 #include "gump/go.h"
 #include "gump/select.h"
 #include "gump/time.h"
@@ -19,6 +20,7 @@
 namespace gump {
 namespace {
 
+using context::WithTimeout;
 using testing::Eventually;
 using namespace std::chrono_literals;
 
@@ -98,6 +100,53 @@ TEST_P(TimeHeapTest, TimersOnWhichSomebodyHasWaitedLeave) {
     EXPECT_LE(testing::ResidentBytes() - before, 8 << 20);
 #endif
     ping.Close();
+  });
+}
+
+// ---- Contexts
+
+TEST_P(TimeHeapTest, TimersOfCancelledContextsLeave) {
+  Run([] {
+    LeavesFew([] {
+      const auto [ctx, cancel] = WithTimeout({}, kNever);
+      cancel();
+    });
+  });
+}
+
+TEST_P(TimeHeapTest, TimersOfDroppedContextsLeave) {
+  Run([] {
+    LeavesFew([] {
+      const auto [ctx, cancel] = WithTimeout({}, kNever);
+      const auto child = WithTimeout(ctx, kNever / 2);
+    });
+  });
+}
+
+TEST_P(TimeHeapTest, TimersOfContextsWhoseParentIsCancelledLeave) {
+  Run([] {
+    LeavesFew([] {
+      const auto [parent, cancel] = context::WithCancel({});
+      const auto child = WithTimeout(parent, kNever);
+      cancel();
+      EXPECT_FALSE(child.first.Err().ok());
+    });
+  });
+}
+
+// All of them at once, with their handles: those stay, their timers do not.
+TEST_P(TimeHeapTest, TimersLeaveThoughTheirContextsStay) {
+  Run([] {
+    const int64_t before = InHeaps();
+    const auto [parent, cancel] = context::WithCancel({});
+    std::vector<context::Context> all;
+    for (int i = 0; i < kTimes; i++) {
+      all.push_back(WithTimeout(parent, kNever).first);
+    }
+    EXPECT_GE(InHeaps(), before + kTimes);
+    cancel();
+    EXPECT_TRUE(Eventually([&] { return InHeaps() - before <= kFew; }))
+        << InHeaps() - before;
   });
 }
 
