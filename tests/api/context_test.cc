@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <concepts>
@@ -44,6 +45,7 @@ using context::WithCancelCause;
 using context::WithDeadline;
 using context::WithTimeout;
 using context::WithValue;
+using std::chrono::steady_clock;
 using testing::Canceled;
 using testing::Counted;
 using testing::Eventually;
@@ -486,6 +488,39 @@ TEST_P(ContextTest, ValuesLiveAsLongAsTheirContexts) {
     EXPECT_EQ(c.Value(kCounted)->n(), 1);
     c = Background();
     EXPECT_EQ(Counted::values(), 0);
+  });
+}
+
+// ---- Cost
+
+// The same children, under one parent and under many: as they are cancelled the
+// same things are done the same number of times, unless somebody looks at the
+// brothers and sisters of each. Then the one parent takes kParents times as
+// long as the many.
+TEST_P(ContextTest, CancellingTakesTimeByTheChild) {
+  constexpr int kParents = 16;
+  constexpr int kChildren = 1000;
+  const auto time_of = [](int parents, int children) {
+    std::vector<std::pair<Context, CancelFunc>> all;
+    std::vector<Context> held;
+    for (int i = 0; i < parents; i++) {
+      all.push_back(WithCancel(Background()));
+      for (int k = 0; k < children; k++) {
+        held.push_back(WithCancel(all.back().first).first);
+      }
+    }
+    const auto start = steady_clock::now();
+    for (const auto& [ctx, cancel] : all) cancel();
+    return steady_clock::now() - start;
+  };
+  Run([&] {
+    auto one = steady_clock::duration::max();
+    auto many = steady_clock::duration::max();
+    for (int i = 0; i < 10 && one >= many * 3; i++) {
+      one = std::min(one, time_of(1, kParents * kChildren));
+      many = std::min(many, time_of(kParents, kChildren));
+    }
+    EXPECT_LT(one, many * 3);
   });
 }
 
