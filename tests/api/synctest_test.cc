@@ -149,6 +149,16 @@ TEST_P(SynctestTest, TickerTicks) {
   });
 }
 
+TEST_P(SynctestTest, LateTicksKeepToTheGrid) {
+  Bubble([] {
+    time::Ticker ticker = time::NewTicker(10s);
+    time::Sleep(35s);
+    EXPECT_EQ(*ticker.C.Recv() - kStart, absl::Seconds(10)) << "when it was";
+    EXPECT_EQ(*ticker.C.Recv() - kStart, absl::Seconds(40)) << "20, 30: lost";
+    EXPECT_EQ(Since(), absl::Seconds(40));
+  });
+}
+
 TEST_P(SynctestTest, TimeoutInSelect) {
   Bubble([] {
     auto never = make_chan<int>();

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -525,6 +526,43 @@ TEST_P(TimeTest, TicksForWhichNobodyComesAreLeftOut) {
     t.C.Recv();
     const absl::Time next = *t.C.Recv();
     EXPECT_GT(next, now - absl::Milliseconds(2));
+  });
+}
+
+// Who comes late finds the time at which it was due, not that of his coming,
+// and what comes then keeps to the grid.
+TEST_P(TimeTest, LateValuesAreTheTimesAtWhichTheyWereDue) {
+  Run([] {
+    constexpr absl::Duration kPeriod = absl::Milliseconds(10);
+    const absl::Time before = testing::WallNow();
+    const auto timer = time::NewTimer(kPeriod);
+    const auto ticker = time::NewTicker(kPeriod);
+    const absl::Time after = testing::WallNow();
+    time::Sleep(5 * kPeriod);
+    for (const auto& c : {timer.C, ticker.C}) {
+      const auto due = c.TryRecv().value;
+      ASSERT_TRUE(due.has_value());
+      EXPECT_GE(*due, before + kPeriod);
+      EXPECT_LT(*due, after + 3 * kPeriod) << "or it is the present";
+    }
+  });
+}
+
+// What is read of two clocks may be off when a thread is stopped in between,
+// seldom; a time that is on no grid is near one of this every fifth time.
+TEST_P(TimeTest, LateTicksKeepToTheGrid) {
+  Run([] {
+    constexpr absl::Duration kPeriod = absl::Milliseconds(10);
+    constexpr int kTicks = 20;
+    const auto ticker = time::NewTicker(kPeriod);
+    const absl::Time first = *ticker.C.Recv();
+    int on_grid = 0;
+    for (int i = 0; i < kTicks; i++) {
+      time::Sleep(kPeriod * 1.5);
+      const absl::Duration off = (*ticker.C.Recv() - first) % kPeriod;
+      if (std::min(off, kPeriod - off) < absl::Milliseconds(1)) on_grid++;
+    }
+    EXPECT_GE(on_grid, kTicks * 3 / 4);
   });
 }
 
