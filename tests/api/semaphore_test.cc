@@ -142,6 +142,37 @@ TEST_P(SemaphoreTest, CancellingTakesNothing) {
   });
 }
 
+// Granted and cancelled before the waiter has run: as in Go it is told of the
+// cancellation, and its units are free again, once. A waiter that was faster
+// has them.
+TEST_P(SemaphoreTest, WhoIsGrantedAndCancelledGivesBack) {
+  Run([] {
+    constexpr int kEnough = 20;
+    int cancelled = 0;
+    for (int i = 0; i < 5000 && cancelled < kEnough; i++) {
+      Semaphore s(2);
+      s.Acquire(2);
+      auto [ctx, cancel] = context::WithCancel(context::Background());
+      absl::Status status;
+      WaitGroup wg;
+      wg.Go([&, &c = ctx] { status = s.Acquire(c, 2); });
+      ASSERT_TRUE(testing::EventuallyParked("select", 1));
+      s.Release(2);  // to the waiter
+      cancel();
+      wg.Wait();
+      if (status.ok()) {
+        s.Release(2);
+      } else {
+        EXPECT_EQ(status, absl::CancelledError("context canceled"));
+        cancelled++;
+      }
+      ASSERT_TRUE(s.TryAcquire(2)) << "lost";
+      ASSERT_FALSE(s.TryAcquire(1)) << "doubled";
+    }
+    EXPECT_EQ(cancelled, kEnough);
+  });
+}
+
 TEST_P(SemaphoreTest, WhoAsksForMoreThanThereIsBlocksNobody) {
   Run([] {
     Semaphore s(2);

@@ -312,6 +312,50 @@ TEST_P(KitStressTest, SemaphoreNeverGivesMoreThanItHas) {
   });
 }
 
+// Every waiter is cancelled about when it is granted, or before, or after: the
+// weight it may have had is there again, once.
+TEST_P(KitStressTest, SemaphoreKeepsWhatWasGrantedToTheCancelled) {
+  constexpr int64_t kSize = 6;
+  constexpr int kWaiters = 4;
+  Run([&] {
+    Rng rng(seed_);
+    do {
+      sync::Semaphore s(kSize);
+      s.Acquire(kSize);
+      std::atomic<int64_t> held = 0;
+      std::atomic<bool> begin = false;
+      std::vector<context::CancelFunc> cancels;
+      sync::WaitGroup wg;
+      for (int i = 0; i < kWaiters; i++) {
+        auto [ctx, cancel] = context::WithCancel(context::Background());
+        cancels.push_back(cancel);
+        const auto n = static_cast<int64_t>(1 + rng.Below(kSize));
+        wg.Go([&, c = ctx, n] {
+          if (!s.Acquire(c, n).ok()) return;
+          EXPECT_LE(held += n, kSize);
+          held -= n;
+          s.Release(n);
+        });
+      }
+      const auto later = [&](auto f) {
+        wg.Go([&begin, f, pauses = rng.Below(8), seed = rng.Next()] {
+          Rng own(seed);
+          while (!begin) runtime::Gosched();
+          for (uint64_t i = 0; i < pauses; i++) Pause(own);
+          f();
+        });
+      };
+      for (const context::CancelFunc& cancel : cancels) later(cancel);
+      later([&] { s.Release(kSize); });
+      for (uint64_t i = rng.Below(8); i > 0; i--) runtime::Gosched();
+      begin = true;
+      wg.Wait();
+      ASSERT_TRUE(s.TryAcquire(kSize)) << "lost";
+      ASSERT_FALSE(s.TryAcquire(1)) << "doubled";
+    } while (!Over());
+  });
+}
+
 TEST_P(KitStressTest, SingleFlightRunsOneCallPerKey) {
   constexpr int kKeys = 3;
   Run([&] {
