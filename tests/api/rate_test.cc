@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "gump/context.h"
 #include "gump/go.h"
@@ -200,11 +201,31 @@ TEST(RateClockTest, InfAllowsEverything) {
 }
 
 TEST(RateClockTest, BurstZeroAllowsNothing) {
-  Limiter l(1000, 0);
-  EXPECT_FALSE(l.Allow());
-  EXPECT_FALSE(l.AllowN(At(1000), 1));
-  EXPECT_TRUE(l.AllowN(0));
-  EXPECT_FALSE(l.Reserve().OK());
+  for (double limit : {0.0, 0.001, 1000.0, 1e12}) {
+    Limiter l(limit, 0);
+    EXPECT_FALSE(l.Allow());
+    EXPECT_FALSE(l.AllowN(At(1000), 1));
+    EXPECT_TRUE(l.AllowN(0));
+    Reservation r = l.Reserve();
+    EXPECT_FALSE(r.OK());
+    EXPECT_EQ(r.Delay(), absl::InfiniteDuration());
+    EXPECT_EQ(r.DelayFrom(At(0)), absl::InfiniteDuration());
+    r.Cancel();
+    EXPECT_FALSE(l.ReserveN(At(1000), 2).OK());
+    EXPECT_TRUE(l.ReserveN(At(1000), 0).OK());
+    EXPECT_EQ(l.TokensAt(At(2000)), 0);
+  }
+}
+
+TEST(RateClockTest, WithoutALimitBurstZeroAllowsEverything) {
+  Limiter l(rate::Inf, 0);
+  EXPECT_TRUE(l.Allow());
+  EXPECT_TRUE(l.AllowN(At(0), 1'000'000));
+  Reservation r = l.ReserveN(1'000'000);
+  EXPECT_TRUE(r.OK());
+  EXPECT_EQ(r.Delay(), absl::ZeroDuration());
+  r.Cancel();
+  EXPECT_TRUE(l.Allow());
 }
 
 TEST(RateClockTest, RateZeroGivesWhatIsThere) {
@@ -281,6 +302,49 @@ TEST_P(RateTest, WaitSaysWhyNot) {
     cancel_soon();
     EXPECT_EQ(l.Wait(soon), absl::CancelledError("context canceled"));
     EXPECT_NEAR(l.Tokens(), 0, 0.9);  // nothing was taken
+  });
+}
+
+// It says at once that it is in vain, and that it is for the burst, whatever
+// the context.
+TEST_P(RateTest, WaitWithBurstZeroIsInVain) {
+  Run([] {
+    const auto [soon, cancel] =
+        context::WithTimeout(context::Background(), absl::Seconds(60));
+    const auto none = [](int n) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("rate: Wait(n=", n, ") exceeds limiter's burst 0"));
+    };
+    for (double limit : {0.0, 0.001, 1000.0, 1e12}) {
+      Limiter l(limit, 0);
+      EXPECT_EQ(l.Wait(context::Background()), none(1));
+      EXPECT_EQ(l.Wait(soon), none(1));
+      EXPECT_EQ(l.WaitN(soon, 7), none(7));
+      EXPECT_TRUE(l.WaitN(soon, 0).ok());
+      l.SetBurst(1);
+      l.SetLimit(1e9);
+      EXPECT_TRUE(l.Wait(soon).ok());
+      l.SetBurst(0);
+      EXPECT_EQ(l.Wait(soon), none(1));
+    }
+    cancel();
+    EXPECT_EQ(Limiter(1, 0).Wait(soon), none(1)) << "before it looks at that";
+  });
+}
+
+TEST_P(RateTest, WithoutALimitBurstZeroLetsEverybodyThrough) {
+  Run([] {
+    Limiter l(rate::Inf, 0);
+    EXPECT_TRUE(l.Wait(context::Background()).ok());
+    EXPECT_TRUE(l.WaitN(context::Background(), 1'000'000).ok());
+    const auto [ctx, cancel] = context::WithCancel(context::Background());
+    cancel();
+    EXPECT_EQ(l.Wait(ctx), absl::CancelledError("context canceled"));
+    l.SetLimit(1);
+    EXPECT_EQ(
+        l.Wait(context::Background()),
+        absl::InvalidArgumentError("rate: Wait(n=1) exceeds limiter's burst "
+                                   "0"));
   });
 }
 
