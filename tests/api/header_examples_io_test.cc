@@ -1,7 +1,9 @@
 // As header_examples_test.cc: the headers that have to do with the world, or
 // with time.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -10,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "gump/gump.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -35,9 +38,43 @@ void Ask(const context::Context& parent) {
          Recv(ctx.Done(), [&ctx = ctx] { Log(ctx.Err()); }));
 }
 
+void Values(context::Context ctx) {
+  const context::Key<std::string> kUser;
+  ctx = context::WithValue(ctx, kUser, "gopher");
+  if (const std::string* user = ctx.Value(kUser)) {
+    EXPECT_EQ(*user, "gopher");
+    return;
+  }
+  ADD_FAILURE() << "no value";
+}
+
+void Causes(const context::Context& parent) {
+  auto [ctx, cancel] = context::WithCancelCause(parent);
+  cancel(absl::DataLossError("checksum"));
+  absl::Status err = ctx.Err();              // Cancelled "context canceled"
+  absl::Status cause = context::Cause(ctx);  // DataLoss "checksum"
+  EXPECT_EQ(err, absl::CancelledError("context canceled"));
+  EXPECT_EQ(cause, absl::DataLossError("checksum"));
+}
+
+struct Conn {
+  void Close() const { closed.Close(); }
+  chan<void> closed = make_chan<void>();
+};
+void Serve(const context::Context& ctx, const Conn& conn) {
+  auto stop = context::AfterFunc(ctx, [conn] { conn.Close(); });
+  defer _{stop};
+  conn.closed.Recv();
+}
+
 void Main() {
   Ask(context::Background());
   EXPECT_EQ(got, 42);
+  Values(context::Background());
+  Causes(context::Background());
+  auto [ctx, cancel] = context::WithCancel(context::Background());
+  go(cancel);
+  Serve(ctx, Conn());
 }
 }  // namespace context_h
 
@@ -58,6 +95,14 @@ absl::StatusOr<std::string> Sort() {
   return sorted;
 }
 
+void Tar(const std::string& path) {
+  exec::Cmd cmd("tar", "-xf", path);
+  exec::Cmd same("tar", std::vector<std::string>{"-xf", path});
+  const absl::Status s = cmd.Run();
+  EXPECT_FALSE(s.ok()) << "there is no such file, or no tar";
+  EXPECT_EQ(s, same.Run());
+}
+
 void Main() {
   EXPECT_EQ(*Sort(), "1\n2\n3\n");
 
@@ -69,8 +114,19 @@ void Main() {
   absl::Status s = exec::CommandContext(ctx, "make").Run();
   EXPECT_FALSE(s.ok());  // there is nothing to make, or no make
   cancel();
+  Tar("gump.tar");
 }
 }  // namespace exec_h
+
+namespace go_h {
+void Main() {
+  int fd = ::open("/dev/zero", O_RDONLY | O_CLOEXEC);
+  char buf[16];
+  ssize_t n = gump::blocking([&] { return ::read(fd, buf, sizeof buf); });
+  EXPECT_EQ(n, 16);
+  ::close(fd);
+}
+}  // namespace go_h
 
 namespace net_h {
 // The port of echo is root's, and may be taken: what is tried is that it
@@ -108,12 +164,28 @@ absl::Status ReadTwice() {
 }
 
 void Main() {
+  absl::StatusOr<std::pair<os::File, os::File>> p = os::Pipe();
+  auto& [r, w] = *p;
+  EXPECT_TRUE(w.Write("x").ok());
+  EXPECT_TRUE(w.Close().ok());
+  char buf[8];
+  EXPECT_EQ(*r.Read(buf), 1u);
   const absl::Status s = ReadTwice();
   EXPECT_TRUE(s.ok() || absl::IsNotFound(s)) << s;
 }
 }  // namespace os_h
 
 namespace signal_h {
+void Serve(const context::Context& ctx) {
+  ::raise(SIGINT);
+  ctx.Done().Recv();
+}
+void UntilInterrupted() {
+  auto [ctx, stop] = signal::NotifyContext(context::Background(), {SIGINT});
+  defer _{stop};
+  Serve(ctx);  // until somebody presses ^C
+}
+
 void Main() {
   static auto stopped = make_chan<int>();
   chan<int> signals = make_chan<int>(1);
@@ -125,6 +197,7 @@ void Main() {
   ::raise(SIGTERM);
   EXPECT_EQ(stopped.Recv(), SIGTERM);
   signal::Stop(signals);
+  UntilInterrupted();
 }
 }  // namespace signal_h
 
@@ -176,7 +249,23 @@ TEST(Client, GivesUpAfterAnHour) {
 
 namespace time_h {
 bool timed_out = false;
+bool in_time = false;
 int got = 0;
+
+void InTime() {
+  auto timer = gump::time::NewTimer(absl::Seconds(1));
+  EXPECT_FALSE(in_time);
+  if (timer.Stop()) {
+    in_time = true;
+  }  // in time
+  EXPECT_TRUE(in_time);
+}
+
+void Later() {
+  auto c = make_chan<void>();
+  gump::time::AfterFunc(absl::Seconds(1), [c] { c.Close(); });
+  EXPECT_FALSE(c.Recv());
+}
 
 void Main() {
   auto c = make_chan<int>();
@@ -193,12 +282,16 @@ void Main() {
     EXPECT_LE(t, absl::Now());
     break;
   }
+
+  InTime();
+  synctest::Run(Later);
 }
 }  // namespace time_h
 
 TEST(HeaderExamplesTest, DoWhatTheySay) {
-  for (void (*example)() : {context_h::Main, exec_h::Main, os_h::Main,
-                            signal_h::Main, status_h::Main, time_h::Main}) {
+  for (void (*example)() :
+       {context_h::Main, exec_h::Main, go_h::Main, os_h::Main, signal_h::Main,
+        status_h::Main, time_h::Main}) {
     gump::testing::RunWith(2, example);
   }
 }

@@ -57,10 +57,23 @@ Job Take() {
   jobs.pop_front();
   return j;
 }
+absl::Status Await(const context::Context& ctx) {
+  std::scoped_lock hold(mu);
+  if (absl::Status s = changed.Wait(ctx, [&] { return !jobs.empty(); });
+      !s.ok()) {
+    return s;  // with mu locked, as ever
+  }
+  return absl::OkStatus();
+}
 
 void Main() {
   go([] { Put(std::make_unique<int>(7)); });
   EXPECT_EQ(*Take(), 7);
+  auto [ctx, cancel] = context::WithCancel(context::Background());
+  cancel();
+  EXPECT_TRUE(absl::IsCancelled(Await(ctx)));
+  Put(nullptr);
+  EXPECT_TRUE(Await(ctx).ok());
 }
 }  // namespace cond_h
 
@@ -92,7 +105,20 @@ absl::Status FetchAll(const std::vector<std::string>& urls) {
   return s;
 }
 
+absl::Status Serve(const context::Context& ctx) {
+  ctx.Done().Recv();
+  return ctx.Err();
+}
+absl::Status ServeUnder(const context::Context& parent) {
+  auto [group, ctx] = sync::ErrGroup::WithContext(parent);
+  group.Go([&ctx = ctx] { return Serve(ctx); });
+  return group.Wait();
+}
+
 void Main() {
+  auto [parent, cancel] = context::WithCancel(context::Background());
+  go(cancel);
+  EXPECT_TRUE(absl::IsCancelled(ServeUnder(parent)));
   EXPECT_TRUE(FetchAll({"a", "b"}).ok());
   EXPECT_EQ(FetchAll({"a", ""}).message(), "no URL");
 }
@@ -131,6 +157,22 @@ int main() {
     gump::go([c] { c.Send(42); });
     std::printf("%d\n", *c.Recv());
   });
+}
+
+chan<std::string> parsed;
+void Parse(const std::string& text) { parsed.Send("parsed " + text); }
+
+void Main() {
+  static const auto c = make_chan<int>();
+  auto compute = [] { return 7; };
+  gump::go([&] { c.Send(compute()); });
+  EXPECT_EQ(c.Recv(), 7);
+
+  parsed = make_chan<std::string>();
+  const std::string text = "text";
+  gump::go(gump::GoOptions{.stack_size = 1 << 20, .name = "parser"}, Parse,
+           text);
+  EXPECT_EQ(parsed.Recv(), "parsed text");
 }
 }  // namespace go_h
 
@@ -171,6 +213,19 @@ void Main() {
 }  // namespace map_h
 
 namespace mutex_h {
+int destroyed = 0;
+struct Shared {
+  ~Shared() { destroyed++; }
+  void Unref() {
+    mu.Lock();
+    bool last = --refs == 0;
+    mu.Unlock();
+    if (last) delete this;
+  }
+  sync::Mutex mu;
+  int refs = 2;
+};
+
 void Main() {
   sync::Mutex mu;
   int balance = 0;
@@ -179,6 +234,10 @@ void Main() {
     balance += 10;
   }
   EXPECT_EQ(balance, 10);
+  Shared* shared = new Shared;
+  shared->Unref();
+  shared->Unref();
+  EXPECT_EQ(destroyed, 1);
 }
 }  // namespace mutex_h
 
@@ -195,6 +254,14 @@ void Main() {
   auto config = sync::OnceValue([] { return ParseConfig("app.conf"); });
   Use(config());  // parsed at the first call, kept
   EXPECT_EQ(loaded, 1);
+
+  auto open_once = sync::OnceValues(
+      [] { return std::pair(std::string("app.conf"), ++loaded); });
+  for (int i = 0; i < 2; i++) {
+    const auto& [file, error] = open_once();
+    EXPECT_EQ(file, "app.conf");
+    EXPECT_EQ(error, 2) << "opened again";
+  }
 }
 }  // namespace once_h
 
@@ -263,7 +330,21 @@ void Serve(const context::Context& ctx) {
   if (!limiter.Allow()) return TooBusy();  // or turn away
 }
 
+int acted = 0;
+void Act() { acted++; }
+void ActWhenAllowed(rate::Limiter& limiter) {
+  rate::Reservation r = limiter.Reserve();
+  if (!r.OK()) return;  // never: see Burst
+  time::Sleep(r.Delay());
+  Act();
+}
+
 void Main() {
+  rate::Limiter limiter(1000, 1);
+  for (int i = 0; i < 3; i++) ActWhenAllowed(limiter);
+  limiter.SetBurst(0);
+  ActWhenAllowed(limiter);
+  EXPECT_EQ(acted, 3);
   auto [ctx, cancel] = context::WithCancel(context::Background());
   stop = cancel;
   Serve(ctx);
@@ -273,7 +354,19 @@ void Main() {
 }  // namespace rate_h
 
 namespace runtime_h {
+std::atomic<int> deleted = 0;
+struct Node {
+  ~Node() { deleted++; }
+};
+std::atomic<Node*> head{new Node};
+void Replace(Node* fresh) {
+  Node* old = head.exchange(fresh);
+  gump::runtime::Retire(old);
+}
+
 void Main() {
+  Replace(nullptr);
+  EXPECT_TRUE(gump::testing::Eventually([] { return deleted == 1; }));
   std::printf("%d goroutines on %d processors\n%s",
               gump::runtime::NumGoroutine(), gump::runtime::GOMAXPROCS(0),
               gump::runtime::Stack(/*all=*/true).c_str());
@@ -364,6 +457,19 @@ namespace singleflight_h {
 using Page = std::string;
 Page Fetch(const std::string& url) { return "<" + url + ">"; }
 
+void Select(const context::Context& ctx) {
+  const std::string url = "gump";
+  Page page;
+  using Flight = sync::SingleFlight<std::string, Page>;
+  Flight flight;
+  select(Recv(flight.DoChan(url, [url] { return Fetch(url); }),
+              [&](std::optional<Flight::Outcome> o) {
+                if (o) page = o->value();  // empty: it called Goexit
+              }),
+         Recv(ctx.Done(), [] { ADD_FAILURE(); }));  // the call goes on
+  EXPECT_EQ(page, "<gump>");
+}
+
 void Main() {
   const std::string url = "gump";
   sync::SingleFlight<std::string, Page> flight;
@@ -371,6 +477,7 @@ void Main() {
   auto [page, shared] = flight.Do(url, [&] { return Fetch(url); });
   EXPECT_EQ(page, "<gump>");
   EXPECT_FALSE(shared);
+  Select(context::Background());
 }
 }  // namespace singleflight_h
 
@@ -405,13 +512,13 @@ void Main() {
 
 TEST(HeaderExamplesTest, DoWhatTheySay) {
   for (void (*example)() :
-       {chan_h::Main,     cond_h::Main,      defer_h::Main,
-        errgroup_h::Main, gls_h::Main,       list_h::Main,
-        map_h::Main,      mutex_h::Main,     once_h::Main,
-        panic_h::Main,    pool_h::Main,      queue_h::Main,
-        rate_h::Main,     runtime_h::Main,   rwmutex_h::Main,
-        select_h::Main,   semaphore_h::Main, singleflight_h::Main,
-        stack_h::Main,    waitgroup_h::Main}) {
+       {chan_h::Main,         cond_h::Main,   defer_h::Main,
+        errgroup_h::Main,     gls_h::Main,    go_h::Main,
+        list_h::Main,         map_h::Main,    mutex_h::Main,
+        once_h::Main,         panic_h::Main,  pool_h::Main,
+        queue_h::Main,        rate_h::Main,   runtime_h::Main,
+        rwmutex_h::Main,      select_h::Main, semaphore_h::Main,
+        singleflight_h::Main, stack_h::Main,  waitgroup_h::Main}) {
     gump::testing::RunWith(2, example);
   }
   EXPECT_EQ(go_h::main(), 0);

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Holds the example at the head of each public header against tests/api/header_examples*_test.cc, where it is compiled.
+"""Holds the examples in the comments of the public headers against tests/api/header_examples*_test.cc, where they are
+compiled.
 
-The example is the first indented block of the header's leading comment. Each of its paragraphs has to stand in a test,
-but for comments and white space; an ellipsis in the header stands for anything.
+An example is a block of code, indented by three spaces, in a comment at the head of a header or anywhere else in it;
+lists, tables and output are no code. Each of its paragraphs has to stand in a test, but for comments and white space; an
+ellipsis in the header stands for anything. Every header has an example at its head.
 """
 
 import pathlib
@@ -15,17 +17,37 @@ ELLIPSIS = re.compile(r"\.\.\.|…")
 TOKEN = re.compile(r"\.\.\.|…|\w+|\S")
 
 
-def leading_example(text):
-    """The lines of the first block that is indented by three spaces in the comment before the include guard."""
+COMMENT = re.compile(r"\s*//( .*)?$")
+# What is indented, but no code: the entry of a list, a message, a diagram; and a row of a table.
+LIST = re.compile(r"[*|\"]")
+ROW = re.compile(r"\S {2,}\S")
+
+
+def is_code(block):
+    first = re.sub(r"\s*//.*", "", block[0].strip()) or block[0].strip()
+    return not LIST.match(first) and not ROW.search(first) and any(re.search(r"[;(]", line) for line in block)
+
+
+def examples(text):
+    """The blocks of code in the comments of text, each with the number of its first line; the lines without the //."""
+    found = []
     block = []
-    for line in text.splitlines():
-        if not line.startswith("//"):
-            break
-        if line.startswith("//   ") or (block and line == "//"):
-            block.append(line[2:])
-        elif block:
-            break
-    return block
+    start = 0
+    for number, line in enumerate(text.splitlines() + [""], 1):
+        body = (COMMENT.match(line).group(1) or "") if COMMENT.match(line) else None
+        if body is not None and (body.startswith("   ") and (block or body[3:4] != " ") or (block and body == "")):
+            start = start if block else number
+            block.append(body)
+            continue
+        if block and is_code(block):
+            found.append((start, block))
+        block = []
+    return found
+
+
+def head(text):
+    """How many lines the comment before the include guard has."""
+    return next((n for n, line in enumerate(text.splitlines()) if not line.startswith("//")), 0)
 
 
 def paragraphs(lines):
@@ -47,17 +69,21 @@ def main():
     compiled = [" ".join(tokens(path.read_text())) for path in tests]
     problems = []
     headers = sorted(p for p in (ROOT / "api/include/gump").glob("*.h") if p.name not in UMBRELLAS)
+    count = 0
     for header in headers:
-        example = leading_example(header.read_text())
+        text = header.read_text()
+        found = examples(text)
         name = header.relative_to(ROOT)
-        if not example:
+        count += len(found)
+        if not found or found[0][0] > head(text):
             problems.append(f"{name}: no example in the comment at its head")
-        for paragraph in paragraphs(example):
-            if not any(pattern(paragraph).search(text) for text in compiled):
-                problems.append(f"{name}: in no tests/api/header_examples*_test.cc:\n{paragraph}")
+        for line, example in found:
+            for paragraph in paragraphs(example):
+                if not any(pattern(paragraph).search(test) for test in compiled):
+                    problems.append(f"{name}:{line}: in no tests/api/header_examples*_test.cc:\n{paragraph}")
     for problem in problems:
         print(problem)
-    print(f"check_examples: {len(headers)} headers, {len(problems)} problems")
+    print(f"check_examples: {len(headers)} headers, {count} examples, {len(problems)} problems")
     return 1 if problems else 0
 
 

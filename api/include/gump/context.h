@@ -249,8 +249,8 @@ namespace context {
 //
 //   auto [ctx, cancel] = context::WithCancelCause(parent);
 //   cancel(absl::DataLossError("checksum"));
-//   ctx.Err();            // Cancelled "context canceled"
-//   context::Cause(ctx);  // DataLoss "checksum"
+//   absl::Status err = ctx.Err();             // Cancelled "context canceled"
+//   absl::Status cause = context::Cause(ctx);  // DataLoss "checksum"
 [[nodiscard]] std::pair<Context, CancelCauseFunc> WithCancelCause(
     const Context& parent);
 

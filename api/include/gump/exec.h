@@ -71,8 +71,8 @@ class Cmd {
   // The program is looked for as LookPath does; the arguments are those after
   // its name.
   //
-  //   exec::Cmd("tar", "-xf", path)
-  //   exec::Cmd("tar", std::vector<std::string>{...})
+  //   exec::Cmd cmd("tar", "-xf", path);
+  //   exec::Cmd same("tar", std::vector<std::string>{"-xf", path});
   template <class... Args>
   requires(std::is_convertible_v<const Args&, std::string_view>&&...)  //
       explicit Cmd(std::string_view name, const Args&... args)

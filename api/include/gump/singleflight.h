@@ -130,6 +130,16 @@ class SingleFlight {
   // channel delivers the outcome, once. What f throws is in the outcome; if f
   // calls Goexit, the channel is closed. f is decay-copied. Never parks for
   // long. Panics if no goroutine can be started; throws std::bad_alloc.
+  //
+  // An Outcome cannot be made of nothing, so a select receives an optional:
+  //
+  //   using Flight = sync::SingleFlight<std::string, Page>;
+  //   Flight flight;
+  //   select(Recv(flight.DoChan(url, [url] { return Fetch(url); }),
+  //               [&](std::optional<Flight::Outcome> o) {
+  //                 if (o) page = o->value();  // empty: it called Goexit
+  //               }),
+  //          Recv(ctx.Done(), [] { ... }));  // the call goes on
   template <class F>
   [[nodiscard]] recv_chan<Outcome> DoChan(const K& key, F&& f) {
     chan<Outcome> out = make_chan<Outcome>(1);
