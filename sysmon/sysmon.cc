@@ -28,15 +28,13 @@
 #include "runtime/panic.h"
 #include "runtime/proc.h"
 #include "runtime/stats.h"
+#include "sysmon/pace.h"
 #include "sysmon/retake.h"
 
 namespace gump::rt {
 
 namespace {
 
-constexpr uint32_t kShortDelay = 20;     // µs
-constexpr uint32_t kLongDelay = 10'000;  // µs
-constexpr uint32_t kIdleRounds = 50;  // 1 ms of short delays before they grow
 // ns since somebody last looked at the network.
 constexpr int64_t kPollStale = 10'000'000;
 constexpr int64_t kDeepSleep = 60'000'000'000;  // ns
@@ -322,34 +320,6 @@ class Chores {
   Every trim_{kTrimPeriod};
 };
 
-// Pace is how long sysmon sleeps between two rounds.
-class Pace {
- public:
-  void sleep() {
-    if (idle_ == 0) {
-      delay_ = kShortDelay;
-    } else if (idle_ > kIdleRounds) {
-      delay_ = delay_ * 2 > kLongDelay ? kLongDelay : delay_ * 2;
-    }
-    nap(std::min(delay_, most_));
-  }
-  // Nothing has happened for so long that a deep sleep may be worth it.
-  bool slow() const { return idle_ > kIdleRounds; }
-  void reset() { idle_ = 0; }
-  void end(Retaken r) {
-    idle_++;
-    if (r.taken > 0) reset();
-    most_ = r.pressing ? kPressDelay : r.waiting ? kShortSlice : kLongDelay;
-  }
-
- private:
-  static constexpr uint32_t kPressDelay = kPressFirstNS / 1000;  // µs
-  static constexpr uint32_t kShortSlice = kShortSliceNS / 1000;
-  uint32_t idle_ = 0;  // rounds since something happened
-  uint32_t delay_ = kShortDelay;
-  uint32_t most_ = kLongDelay;  // and at most so long
-};
-
 }  // namespace
 
 void sysmon() {
@@ -362,7 +332,7 @@ void sysmon() {
   Watchdog watchdog;
   Slept slept = Slept::kNot;
   for (Pace pace;;) {
-    if (slept != Slept::kToTheEnd) pace.sleep();
+    if (slept != Slept::kToTheEnd) nap(pace.delay());
     const bool tired = !tracing && pace.slow() && !watchdog.suspicious();
     slept = tired && nothingRuns() ? deepSleep(deadCheck) : Slept::kNot;
     if (slept == Slept::kWoken) pace.reset();

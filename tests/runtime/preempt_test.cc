@@ -2,6 +2,7 @@
 // is explored by tests/model/syscall_model.cc, what it is for is tested by
 // tests/api/preempt_test.cc.)
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -10,6 +11,7 @@
 
 #include "runtime/os_linux.h"
 #include "runtime/proc.h"
+#include "runtime/sanitizer.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump::rt {
@@ -80,6 +82,32 @@ TEST_F(PresumedTest, AForgottenLossGivesNoPBack) {
   ASSERT_TRUE(presumeBlocked(&p_[0], &m_, &g_));
   m_.presumed.store(kPresumedTaken, relaxed);
   EXPECT_FALSE(giveBackP(&p_[0], &m_));
+}
+
+// ---- threadState
+
+TEST(ThreadStateTest, WhoWaitsForTheChildOfAVforkSleeps) {
+  if (kSanitizerBuild) GTEST_SKIP() << "vfork is fork";
+  schedinit();
+  int fds[2];
+  ASSERT_EQ(pipe(fds), 0);
+  std::atomic<int32_t> tid = 0;
+  std::thread parent([&] {
+    tid = gettid();
+    if (vfork() == 0) {
+      char c;
+      (void)!read(fds[0], &c, 1);
+      _exit(0);
+    }
+  });
+  EXPECT_TRUE(testing::Eventually([&] {
+    uint64_t sleeps;
+    return tid != 0 && threadState(tid, &sleeps) == ThreadState::kAsleep;
+  }));
+  EXPECT_EQ(write(fds[1], "", 1), 1);
+  parent.join();
+  close(fds[0]);
+  close(fds[1]);
 }
 
 // ---- computes

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <thread>
+
+#include "runtime/lock_futex.h"
 #include "runtime/os_linux.h"
 #include "runtime/proc.h"
 
@@ -135,6 +139,83 @@ TEST_F(RetakeTest, LooksForSleepersWhileOthersWait) {
   p_.schedtick.store(2, relaxed);
   EXPECT_FALSE(retakeAsleep(&p_, 3 * first));
   EXPECT_EQ(p_.sysmontick.lookwhen, 4 * first);  // a new slice, a new clock
+}
+
+// The M has a thread, which waits or computes. While the world is being stopped
+// a P that is taken is needed by nobody.
+class RetakeThreadTest : public RetakeTest {
+ protected:
+  RetakeThreadTest() {
+    membarrierInit();
+    thread_ = std::thread([this] {
+      m_.procid.store(gettid(), release);
+      while (spin_.load(relaxed) == kSpin) asm volatile("");
+      notesleep(&over_);
+    });
+    allp[0] = &p_;
+    gomaxprocs.store(1, relaxed);
+    sched.gcwaiting.store(true, relaxed);
+    sched.stopwait = 100;
+  }
+  ~RetakeThreadTest() override {
+    sched.gcwaiting.store(false, relaxed);
+    sched.stopwait = 0;
+    gomaxprocs.store(0, relaxed);
+    allp[0] = nullptr;
+    Sleep();
+    notewakeup(&over_);
+    thread_.join();
+  }
+
+  void SomebodyWaits() { runqput(&p_, &other_, /*next=*/false); }
+  void Sleep() {
+    spin_.store(0, relaxed);
+    uint64_t sleeps;
+    do {
+      osyield();
+    } while (Tid() == 0 || threadState(Tid(), &sleeps) != ThreadState::kAsleep);
+  }
+  int32_t Tid() { return m_.procid.load(acquire); }
+  bool Signalled() { return m_.signalPending.load(relaxed) != 0; }
+
+ private:
+  static constexpr uint32_t kSpin = 1;
+  Atomic<uint32_t> spin_{kSpin};
+  Note over_;
+  G other_;
+  std::thread thread_;
+};
+
+TEST_F(RetakeThreadTest, WhoSleepsLosesThePToThoseWhoWait) {
+  if (!haveMembarrier) GTEST_SKIP() << "no membarrier";
+  Sleep();
+  EXPECT_EQ(retake(0).taken, 0);
+  EXPECT_EQ(retake(kAsleepNS).taken, 0) << "nobody waits";
+  SomebodyWaits();
+  EXPECT_EQ(retake(kAsleepNS - 1).taken, 0);
+  EXPECT_EQ(p_.status.load(relaxed), kPrunning);
+  EXPECT_EQ(retake(kAsleepNS).taken, 1);
+  EXPECT_EQ(p_.status.load(relaxed), kPgcstop);
+  EXPECT_FALSE(Signalled());
+}
+
+// In nobody's way: it costs something to stop it.
+TEST_F(RetakeThreadTest, WhoComputesIsStoppedForThoseWhoWaitOnly) {
+  while (Tid() == 0) osyield();
+  int64_t now = 0;
+  EXPECT_FALSE(retakeP(&p_, now));
+  for (int i = 0; i < 20; i++) {
+    usleep(1000);
+    EXPECT_TRUE(retakeP(&p_, now += kForcePreemptNS));
+  }
+  EXPECT_TRUE(Asked(g_)) << "to yield when it comes by";
+  EXPECT_FALSE(Signalled());
+  SomebodyWaits();
+  for (int i = 0; i < 10'000 && !Signalled(); i++) {
+    usleep(1000);
+    EXPECT_TRUE(retakeP(&p_, now += kForcePreemptNS));
+  }
+  EXPECT_TRUE(Signalled());
 }
 
 // A P whose goroutine is in a declared call. While the world is being stopped
