@@ -22,8 +22,8 @@ TEST(PaceTest, FiftyShortRoundsThenTwiceAsLongEachTime) {
     EXPECT_FALSE(pace.slow()) << i;
     pace.end({});
   }
-  for (const uint32_t us :
-       {40, 80, 160, 320, 640, 1280, 2560, 5120, 10'000, 10'000, 10'000}) {
+  for (const uint32_t us : {40u, 80u, 160u, 320u, 640u, 1280u, 2560u, 5120u,
+                            10'000u, 10'000u, 10'000u}) {
     EXPECT_TRUE(pace.slow());
     EXPECT_EQ(pace.delay(), us);
     pace.end({});
