@@ -42,7 +42,7 @@ struct World {
   World() { EXPECT_EQ(::pipe(pipe), 0); }
   ~World() {
     close(pipe[0]);
-    close(pipe[1]);
+    if (!stop) close(pipe[1]);
   }
   // End wakes all of them: who reads finds the end of the pipe.
   void End() {
