@@ -15,6 +15,7 @@
 #include "runtime/os_linux.h"
 #include "runtime/panic.h"
 #include "runtime/proc.h"
+#include "runtime/sema.h"
 #include "runtime/signal.h"
 #include "runtime/sysmon.h"
 
@@ -93,14 +94,19 @@ void unsetInitialised() { initialised.store(false, relaxed); }
 void endMain() {
   M* mp = getg()->m;
   flushYielded(mp->p);  // those preempted in place may be among them
-  LockScope l(&sched.lock);
-  // Pairs with findRunnable; under sched.lock for those about to sleep.
-  // seq_cst: findDeadAfterMain.
-  sched.mainEnded.store(true, seq_cst);
-  preemptall();
-  letGo();
-  if (mp != &m0) wakeM0ToLeave();
+  {
+    LockScope l(&sched.lock);
+    // Pairs with findRunnable; under sched.lock for those about to sleep.
+    // seq_cst: findDeadAfterMain, semrelease.
+    sched.mainEnded.store(true, seq_cst);
+    preemptall();
+    letGo();
+    if (mp != &m0) wakeM0ToLeave();
+  }
+  semaMainEnded();
 }
+
+bool mainHasEnded() noexcept { return sched.mainEnded.load(relaxed); }
 
 namespace {
 

@@ -15,6 +15,7 @@
 // The protocol for a count that is not handed over, against lost wake-ups:
 //
 //   semacquire                             semrelease
+//   A0 mark the page of the table
 //   A1 nwait += 1                          R1 *addr += 1
 //   A2 *addr > 0? take it, do not sleep    R2 nwait == 0? nobody to wake
 //   A3 enter the treap, park               R3 lock, take a waiter, wake it
@@ -27,11 +28,28 @@
 // A woken waiter competes for the count with whoever comes by (barging), unless
 // the releaser takes the count on its behalf (hand-off).
 //
+// After main has returned nobody runs the goroutines that are left over, and
+// what was given to one would be lost on the plain threads that wait behind it.
+// So (I5): then no count is kept for a goroutine that has not run yet, and no
+// plain thread sleeps on addr while *addr > 0. A thread that comes takes the
+// count (A2). As for those that sleep already, semrelease asks under the root's
+// lock whether main has ended. If so, it wakes threads first and hands nothing
+// over. What it gave to goroutines before, semaMainEnded undoes when it takes
+// the lock in its turn: it takes back what they were handed and have not come
+// for, under this lock, and wakes the threads whose count is then positive.
+//
+// It skips a root without waiters, among whom those count who have not come for
+// what they were handed. endMain's store, this load of nwait, a later waiter's
+// A1 and A2, and R1 to R3 of a release which that A2 did not see, are seq_cst
+// in this order: so the releaser sees that main has ended.
+//
 // Rejected: a wait queue inside each lock. It costs two words in every object
 // and a second lock word, and the waker has to touch them when the object may
 // be gone. Rejected: Go's pool of sudogs. Go needs it because its stacks move;
 // ours do not, and a Sudog on the waiter's stack is already in its cache.
 #include "runtime/sema.h"
+
+#include <algorithm>
 
 #include "gump/internal/linkname.h"
 #include "runtime/os_linux.h"
@@ -44,6 +62,11 @@ namespace gump::rt {
 namespace {
 
 constinit SemaRoot semtable[kSemTabSize];
+// The pages of semtable on which somebody has waited: semaMainEnded leaves the
+// others alone, which are not resident.
+constexpr uintptr_t kRootsPerPage =
+    std::min<uintptr_t>(kSemTabSize, 4096 / sizeof(SemaRoot));
+constinit Atomic<bool> semtableUsed[kSemTabSize / kRootsPerPage];
 
 struct alignas(kFalseSharing) NotifyLock {
   // Guards head, tail and the writing of notify in every NotifyList whose
@@ -241,7 +264,65 @@ Sudog* SemaRoot::dequeue(Atomic<uint32_t>* addr) {
   return s;
 }
 
+Sudog* SemaRoot::dequeueThread(Atomic<uint32_t>* addr) {
+  Sudog* node = treap;
+  while (node != nullptr && node->elem != addr) {
+    node = key(addr) < key(node->elem) ? node->prev : node->next;
+  }
+  if (node == nullptr || node->g->foreign) return dequeue(addr);
+  Sudog* before = node;
+  while (before->waitlink != nullptr && !before->waitlink->g->foreign) {
+    before = before->waitlink;
+  }
+  Sudog* s = before->waitlink;
+  if (s == nullptr) return nullptr;
+  before->waitlink = s->waitlink;
+  if (node->waittail == s) node->waittail = before == node ? nullptr : before;
+  s->elem = nullptr;
+  s->waitlink = nullptr;
+  return s;
+}
+
+void SemaRoot::addHanded(Atomic<uint32_t>* addr, Sudog* s) {
+  s->elem = addr;
+  s->prev = nullptr;
+  s->next = handed;
+  if (handed != nullptr) handed->prev = s;
+  handed = s;
+}
+
+void SemaRoot::removeHanded(Sudog* s) {
+  (s->prev == nullptr ? handed : s->prev->next) = s->next;
+  if (s->next != nullptr) s->next->prev = s->prev;
+  s->elem = nullptr;
+  nwait.add(UINT32_MAX, relaxed);  // under the lock
+}
+
 // ---- Semaphores -------------------------------------------------------------
+
+namespace {
+
+// markUsed notes that somebody waits on the page of root.
+// On: any.  P: either.  Locks: none.  Parks: no.
+void markUsed(const SemaRoot* root) {
+  Atomic<bool>& used =
+      semtableUsed[static_cast<uintptr_t>(root - semtable) / kRootsPerPage];
+  if (!used.load(seq_cst)) used.store(true, seq_cst);
+}
+
+// takeHanded tells whether the count that the caller was handed is still his.
+// On: user.  P: required.  Locks: takes root->lock.  Parks: no.
+bool takeHanded(SemaRoot* root, Sudog* s) {
+  M* mp = acquirem();
+  lock(&root->lock);
+  const bool mine = s->elem != nullptr;
+  if (mine) root->removeHanded(s);
+  unlock(&root->lock);
+  releasem(mp);
+  return mine;
+}
+
+}  // namespace
 
 // Not analysed: goparkunlock takes the root's lock along and releases it once
 // this goroutine is parked.
@@ -252,6 +333,7 @@ void semacquire(Atomic<uint32_t>* addr, bool lifo,
   Sudog s;
   s.g = runtimeEntry();
   SemaRoot* root = semroot(addr);
+  markUsed(root);  // A0
   for (;;) {
     M* mp = acquirem();  // gopark ends it
     lock(&root->lock);
@@ -267,7 +349,11 @@ void semacquire(Atomic<uint32_t>* addr, bool lifo,
     root->queue(addr, &s, lifo, cheaprand(mp) | 1);
     goparkunlock(&root->lock, semaWaitReason(reason));
     // ticket: written by the releaser before goready, which orders it.
-    if (s.ticket != 0 || cansemacquire(addr)) return;
+    if (s.ticket != 0) {
+      if (s.g->foreign || takeHanded(root, &s)) return;
+      s.ticket = 0;
+    }
+    if (cansemacquire(addr)) return;
   }
 }
 
@@ -281,17 +367,75 @@ void semrelease(Atomic<uint32_t>* addr, bool handoff) noexcept {
   if (getg() == nullptr) needm();
   M* mp = acquirem();
   lock(&root->lock);
-  Sudog* s = root->dequeue(addr);  // none: another took the count, or the root
-                                   // has waiters on other addresses only
-  if (s != nullptr) root->nwait.add(UINT32_MAX, relaxed);  // under the lock
-  unlock(&root->lock);
-  const bool handed = s != nullptr && handoff && cansemacquire(addr);
+  const bool ended = sched.mainEnded.load(seq_cst);  // (I5)
+  Sudog* s = GUMP_UNLIKELY(ended) ? root->dequeueThread(addr) : nullptr;
+  // None: another took the count, or the root has waiters on other addresses
+  // only.
+  if (s == nullptr) s = root->dequeue(addr);
+  const bool handed = s != nullptr && handoff && !ended && cansemacquire(addr);
   if (handed) s->ticket = 1;
+  if (handed && !s->g->foreign) {
+    root->addHanded(addr, s);
+  } else if (s != nullptr) {
+    root->nwait.add(UINT32_MAX, relaxed);  // under the lock
+  }
+  unlock(&root->lock);
   if (s != nullptr) goready(s->g);  // (I2): s is gone
   releasem(mp);
   // The new owner runs at once, in the rest of this slice: otherwise every
   // release of a starving lock would leave it idle until we block.
   if (handed && mayYield()) goyield();
+}
+
+namespace {
+
+// takeThread dequeues a plain thread whose count is positive from the tree of
+// t; nullptr: there is none.
+// On: any.  P: either.  Locks: caller holds root->lock.  Parks: no.
+Sudog* takeThread(SemaRoot* root, Sudog* t)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(root->lock) {
+  if (t == nullptr) return nullptr;
+  auto* addr = static_cast<Atomic<uint32_t>*>(t->elem);
+  if (addr->load(relaxed) > 0) {  // R1 precedes its semrelease's R3
+    if (Sudog* s = root->dequeueThread(addr); s != nullptr) return s;
+  }
+  Sudog* next = t->next;
+  if (Sudog* s = takeThread(root, t->prev); s != nullptr) return s;
+  return takeThread(root, next);
+}
+
+void favourThreads(SemaRoot* root) {
+  Sudog* first = nullptr;
+  Sudog** last = &first;
+  lock(&root->lock);
+  while (Sudog* s = root->handed) {
+    auto* addr = static_cast<Atomic<uint32_t>*>(s->elem);
+    root->removeHanded(s);
+    addr->add(1, relaxed);  // its waiters have the lock next, or are seen below
+  }
+  // From the top each time, since taking one turns the tree; there are few.
+  while (Sudog* s = takeThread(root, root->treap)) {
+    root->nwait.add(UINT32_MAX, relaxed);  // under the lock
+    *last = s;
+    last = &s->waitlink;
+  }
+  unlock(&root->lock);
+  while (first != nullptr) {
+    Sudog* s = first;
+    first = s->waitlink;
+    goready(s->g);  // (I2)
+  }
+}
+
+}  // namespace
+
+void semaMainEnded() {
+  for (uintptr_t i = 0; i < kSemTabSize; i++) {
+    if (!semtableUsed[i / kRootsPerPage].load(seq_cst)) continue;  // see (I5)
+    SemaRoot& root = semtable[i];
+    if (root.nwait.load(seq_cst) == 0) continue;  // see (I5)
+    favourThreads(&root);
+  }
 }
 
 // ---- Notification lists -----------------------------------------------------

@@ -28,9 +28,12 @@ struct alignas(kCacheLine) SemaRoot {
   Mutex lock{LockRank::kSemaRoot};
   // Search tree by Sudog::elem, heap by Sudog::ticket (smallest at the root).
   Sudog* treap ABSL_GUARDED_BY(lock) = nullptr;
-  // Waiters of all addresses: those in the treap, and those that hold the lock
-  // on their way into it or out of it. Written under the lock, read without it
-  // by semrelease. May be stale-high, never stale-low: see semacquire.
+  // Goroutines that were handed their count and have not come for it, linked by
+  // next and prev, elem being the address.
+  Sudog* handed ABSL_GUARDED_BY(lock) = nullptr;
+  // Waiters of all addresses: those in the treap or in `handed`, and those that
+  // hold the lock on their way in or out. Written under the lock, read without
+  // it by semrelease. May be stale-high, never stale-low: see semacquire.
   Atomic<uint32_t> nwait;
 
   // queue adds s as a waiter on addr: last in its list, or with lifo first, in
@@ -45,6 +48,17 @@ struct alignas(kCacheLine) SemaRoot {
   // On: any.  P: either.  Locks: caller holds lock.  Parks: no.
   [[nodiscard]] Sudog* dequeue(Atomic<uint32_t>* addr)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
+  // dequeueThread removes and returns the first waiter on addr that is a plain
+  // thread, as dequeue does; nullptr if none is.
+  // On: any.  P: either.  Locks: caller holds lock.  Parks: no.
+  [[nodiscard]] Sudog* dequeueThread(Atomic<uint32_t>* addr)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
+  // addHanded adds s, which has been dequeued and counts as waiting, to
+  // `handed`; removeHanded removes it from there, and from the count.
+  // On: any.  P: either.  Locks: caller holds lock.  Parks: no.
+  void addHanded(Atomic<uint32_t>* addr, Sudog* s)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
+  void removeHanded(Sudog* s) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
   // rotateLeft lifts x's right child above x; rotateRight its left child.
   // On: any.  P: either.  Locks: caller holds lock.  Parks: no.
   void rotateLeft(Sudog* x) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
@@ -66,6 +80,12 @@ inline constexpr uintptr_t kSemTabSize = uintptr_t{1} << kSemTabBits;
 // semroot returns the root for addr.
 // On: any.  P: either.  Parks: no.
 [[nodiscard]] SemaRoot* semroot(const Atomic<uint32_t>* addr);
+
+// semaMainEnded gives to plain threads what semrelease has meant for
+// goroutines that have not run since. mainEnded has been set; see (I5) in
+// sema.cc.
+// On: g0.  P: required.  Locks: takes those of the roots.  Parks: no.
+void semaMainEnded();
 
 }  // namespace gump::rt
 

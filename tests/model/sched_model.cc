@@ -8,6 +8,7 @@
 #include "runtime/netpoll.h"
 #include "runtime/os_linux.h"
 #include "runtime/proc.h"
+#include "runtime/sema.h"
 #include "sysmon/retake.h"
 #include "tests/model/model.h"
 
@@ -290,6 +291,52 @@ const Registered kForEachP({
     .hasty = false,
     .quick = {1, 1, 300},
     .full = {2, 1, 5000},
+});
+
+// ---- The end of main --------------------------------------------------------
+
+// What a goroutine is given that nobody runs any more is a plain thread's.
+rt::Atomic<uint32_t> sema;
+
+void useSemaphore() {
+  rt::semacquire(&sema, /*lifo=*/false, rt::SemaReason::kSemacquire);
+  check(++data[0] == 1, "two have the count");
+  data[0]--;
+  rt::semrelease(&sema, /*handoff=*/false);
+}
+
+const Registered kEnd({
+    .name = "sched_end",
+    .about = "main ends while a goroutine and a thread wait for a semaphore",
+    .setup =
+        [] {
+          setUpScheduler();
+          rt::sched.m0attached = true;  // so that no deadlock is looked for
+          nameWord(&sema, "sema");
+          plainThread("go", [] { startG(useSemaphore); });
+          settle();
+          plainThread("wait", [] {
+            useSemaphore();
+            data[1] = 1;
+          });
+          plainThread("release", [] {
+            rt::semrelease(&sema, /*handoff=*/choose(2) == 1);
+          });
+          plainThread("end", [] {
+            rt::M* mp = rt::acquirem();
+            {
+              rt::LockScope l(&rt::sched.lock);
+              rt::sched.mainEnded.store(true, rt::seq_cst);
+            }
+            rt::semaMainEnded();
+            rt::releasem(mp);
+          });
+        },
+    .finish = [] { check(data[1] == 1, "the thread waits"); },
+    .delayable = ofSchedOrP,
+    .hasty = false,
+    .quick = {1, 1, 300},
+    .full = {2, 0, 20000},
 });
 
 // ---- Calls and timers -------------------------------------------------------

@@ -81,6 +81,35 @@ TEST(SemaRootTest, DequeueOfAnAddressNobodyWaitsOnFindsNothing) {
   EXPECT_EQ(root.dequeue(&a[0]), &s);
 }
 
+TEST(SemaRootTest, ThreadsMayBeTakenFirst) {
+  SemaRoot root;
+  LockScope hold(&root.lock);
+  Addr a[2];
+  rt::G goroutine, thread;
+  thread.foreign = true;
+  // g t g t, then g at the other address.
+  Sudog s[5];
+  for (int i = 0; i < 5; i++) {
+    s[i].g = i % 2 == 1 ? &thread : &goroutine;
+    root.queue(&a[i / 4], &s[i], /*lifo=*/false, 7);
+  }
+  EXPECT_EQ(root.dequeueThread(&a[1]), nullptr);
+  EXPECT_EQ(root.dequeueThread(&a[0]), &s[1]);
+  EXPECT_EQ(s[1].waitlink, nullptr);
+  EXPECT_EQ(s[1].elem, nullptr);
+  EXPECT_EQ(Check(&root), nullptr);
+  EXPECT_EQ(root.dequeueThread(&a[0]), &s[3]) << "the last in the list";
+  EXPECT_EQ(Check(&root), nullptr);
+  EXPECT_EQ(root.dequeueThread(&a[0]), nullptr);
+  EXPECT_EQ(root.dequeue(&a[0]), &s[0]);
+  EXPECT_EQ(root.dequeueThread(&a[0]), nullptr) << "a goroutine by itself";
+  root.queue(&a[0], &s[1], /*lifo=*/true, 9);
+  EXPECT_EQ(root.dequeueThread(&a[0]), &s[1]) << "the node";
+  EXPECT_EQ(Check(&root), nullptr);
+  EXPECT_EQ(root.dequeue(&a[0]), &s[2]);
+  EXPECT_EQ(root.dequeueThread(&a[0]), nullptr) << "an address without waiters";
+}
+
 TEST(SemaRootTest, DequeuedWaiterIsClean) {
   SemaRoot root;
   LockScope hold(&root.lock);
@@ -125,6 +154,8 @@ TEST(SemaRootTest, BehavesAsAMapOfQueues) {
   SemaRoot root;
   LockScope hold(&root.lock);
   std::mt19937 rng(20240229);
+  rt::G goroutine, thread;
+  thread.foreign = true;
   std::vector<Addr> addrs(40);
   std::map<Addr*, std::deque<Sudog*>> model;
   std::vector<std::unique_ptr<Sudog>> all;
@@ -138,6 +169,7 @@ TEST(SemaRootTest, BehavesAsAMapOfQueues) {
       }
       Sudog* s = unused.back();
       unused.pop_back();
+      s->g = rng() % 2 == 0 ? &thread : &goroutine;
       const bool lifo = rng() % 4 == 0;
       root.queue(a, s, lifo, static_cast<uint32_t>(rng()) | 1);
       if (lifo) {
@@ -146,13 +178,18 @@ TEST(SemaRootTest, BehavesAsAMapOfQueues) {
         model[a].push_back(s);
       }
     } else {
+      std::deque<Sudog*>& q = model[a];
+      const bool threads = rng() % 3 == 0;
+      const auto it = std::find_if(q.begin(), q.end(), [&](const Sudog* s) {
+        return !threads || s->g->foreign;
+      });
       Sudog* want = nullptr;
-      if (!model[a].empty()) {
-        want = model[a].front();
-        model[a].pop_front();
+      if (it != q.end()) {
+        want = *it;
+        q.erase(it);
         unused.push_back(want);
       }
-      ASSERT_EQ(root.dequeue(a), want);
+      ASSERT_EQ(threads ? root.dequeueThread(a) : root.dequeue(a), want);
     }
     if (i % 64 == 0) {
       ASSERT_STREQ(Check(&root), nullptr);

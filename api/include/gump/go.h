@@ -190,9 +190,10 @@ __attribute__((always_inline)) inline void go(GoOptions options, F&& f,
 // returned. From then on no goroutine is scheduled: those left over are
 // abandoned, as when Go's main returns, and go on if Run is called again. Plain
 // threads go on using channels, locks, timers, files and sockets; one that
-// waits for a goroutine (of a name or a signal one of the library's tells it;
-// for a lock it waits for all that queue before it) waits for another Run. Once
-// all threads of the process wait, and none for a timer or a socket, that is
+// waits for a goroutine waits for another Run: for what that one was to send,
+// for a lock that it holds, an RWMutex that it waits to write to, and also for
+// a name or a signal, of which a goroutine of the library's tells. Once all
+// threads of the process wait, and none for a timer or a socket, that is
 // the fatal error "all goroutines are asleep - deadlock!".
 //
 // main is called in place, by reference, and need not be copyable. Blocks the

@@ -77,6 +77,9 @@ __attribute__((always_inline)) inline uintptr_t callerPC() noexcept {
 // active.
 [[nodiscard]] bool runMain(const FuncType* ft, void* closure,
                            uintptr_t pc) noexcept;
+// mainHasEnded tells whether the last Run's function has returned and none has
+// begun since. A hint: it may change at once.
+[[nodiscard]] bool mainHasEnded() noexcept;
 
 void gosched() noexcept;
 // goexit unwinds the goroutine. Not noexcept: a forced unwind passes through.
@@ -287,7 +290,7 @@ enum class SemaReason : uint8_t {
 };
 
 // semacquire waits until *addr > 0 and decrements it. lifo: at the front of the
-// address's queue.
+// address's queue. When main has ended, plain threads overtake goroutines.
 void semacquire(Atomic<uint32_t>* addr, bool lifo, SemaReason reason) noexcept;
 // semrelease increments *addr and wakes a waiter; handoff: that waiter gets the
 // count and runs at once.
