@@ -509,6 +509,7 @@ void preemptedBySignal(uintptr_t sp) {
   }
   const bool onOwnStack = sp >= gp->stack.lo && sp <= gp->stack.hi;
   if (!onOwnStack && inHandler(mp, sp)) return;
+  gp->onOtherStack = !onOwnStack;
   mp->locks.store(1, relaxed);  // B1
   asymmetricLight();            // B2
   // In a child of fork nobody would wake us, even before its handler has run.

@@ -143,6 +143,8 @@ struct alignas(kCacheLine) G {
   // Preempted in place: only its thread resumes it; sched is good for dumps,
   // (P4) of preempt.cc.
   bool inPlace = false;
+  // And the program has had it on another stack than its own then.
+  bool onOtherStack = false;
   // It has given its P back for a stop (putBackInStop), and not run since.
   // Written under sched.lock while queued, else by the M that holds the G.
   bool putBack = false;

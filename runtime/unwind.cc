@@ -14,6 +14,7 @@ struct Walk {
   Frames* out;
   uint32_t skip;    // own frames still to be passed over
   bool fromSignal;  // begin anew at the frame that the kernel interrupted
+  bool thatOnly = false;  // and go no further
   uintptr_t lastPC = 0;
   uintptr_t lastCFA = 0;
 };
@@ -43,7 +44,7 @@ GUMP_NO_SANITIZE _Unwind_Reason_Code addFrame(_Unwind_Context* context,
     return _URC_END_OF_STACK;
   }
   w->out->add(interrupted != 0 ? pc : pc - 1);
-  return _URC_NO_REASON;
+  return interrupted != 0 && w->thatOnly ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
 
 // collect walks from its own frame, which is the first that addFrame sees.
@@ -96,8 +97,12 @@ GUMP_NO_SANITIZE void walkSignal(Frames* out) {
 GUMP_NO_SANITIZE void walkParked(const G* gp, Frames* out) {
   out->clear();
   // Skipped: collect and gumpCallAtop; of one that is preempted in place, also
-  // the handler in which it sleeps.
-  Walk w{.out = out, .skip = 2, .fromSignal = gp->inPlace};
+  // the handler in which it sleeps. What lies above that on a stack which the
+  // program has made need not be known to the unwinder.
+  Walk w{.out = out,
+         .skip = 2,
+         .fromSignal = gp->inPlace,
+         .thatOnly = gp->inPlace && gp->onOtherStack};
   gumpCallAtop(gp->sched.sp, collect, &w);
   out->finish();
 }
