@@ -68,7 +68,7 @@ Socket* Check(const std::shared_ptr<Socket>& s) {
   return s.get();
 }
 
-// TrySetOption sets a socket option to an int.
+// TrySetOption sets a socket option to an int; 0 or an errno.
 int TrySetOption(Socket* s, int level, int option, int value) {
   return s->fd.with([&](int fd) {
     return setsockopt(fd, level, option, &value, sizeof(value)) == 0 ? 0
@@ -308,7 +308,8 @@ absl::StatusOr<Conn> Listener::Accept() const {
   int fd = -1;
   const int err = s->fd.accept(&fd, generic, &length);
   if (err != 0) return SocketError("accept", *s, {err, "accept4"});
-  // Else it has them from the listener.
+  // A listener of ours has passed its own on; a borrowed one's are not ours to
+  // set.
   if (s->borrowed) internal::SetStreamOptions(fd, s->network);
   IoError error;
   Network network;

@@ -58,7 +58,7 @@ struct Socket {
 
   rt::FD fd;
   const std::string network;
-  // Asked for once, as in Go: after Close the kernel knows none any more.
+  // As it was when the socket was made; the kernel forgets it at Close.
   net::Addr local;
   net::Addr remote;         // nowhere: not known, or none
   bool borrowed = false;    // a listener whose options are not ours to set
@@ -136,8 +136,8 @@ int NewSocket(const Network& network, int family, int* err);
 // SetStreamOptions sets what every socket of the family "tcp" has: NoDelay and
 // keep-alive. What a listener has, its connections inherit.
 void SetStreamOptions(int fd, std::string_view family);
-// Adopt gives a descriptor that has its address, as one has whose connect is
-// under way, to a new Socket, and closes it if that fails.
+// Adopt gives a descriptor that is bound or connecting to a new Socket; if that
+// fails it closes it.
 absl::StatusOr<std::shared_ptr<Socket>> Adopt(int fd, const Network& network,
                                               IoError* error);
 

@@ -44,7 +44,6 @@ constexpr LockEdge kLockOrder[] = {
     {LockRank::kHchan, LockRank::kSched},
     {LockRank::kSemaRoot, LockRank::kSched},
     {LockRank::kNotifyList, LockRank::kSched},
-    {LockRank::kWorldsema, LockRank::kSched},
     {LockRank::kPollDesc, LockRank::kSched},
     {LockRank::kSched, LockRank::kGFree},
     {LockRank::kGFree, LockRank::kAllg},
@@ -99,9 +98,9 @@ static_assert(kLockGraph.leafIsLast());  // (R1)
 namespace {
 
 constexpr const char* kLockNames[] = {
-    "timerSend", "hchan", "semaRoot",  "notifyList", "worldsema",
-    "pollDesc",  "sched", "timers",    "timer",      "gFree",
-    "allg",      "stack", "pollCache", "mem",        "leaf",
+    "timerSend", "hchan",     "semaRoot", "notifyList", "pollDesc",
+    "sched",     "timers",    "timer",    "gFree",      "allg",
+    "stack",     "pollCache", "mem",      "leaf",
 };
 static_assert(sizeof(kLockNames) / sizeof(kLockNames[0]) == kNumLockRanks);
 

@@ -20,7 +20,6 @@ enum class LockRank : uint8_t {
   kHchan,       // a channel; several in address order
   kSemaRoot,    // a bucket of the semaphore table
   kNotifyList,  // a condition variable's list
-  kWorldsema,   // the queues of those who want to stop the world
   kPollDesc,    // an open descriptor
   kSched,       // sched.lock
   kTimers,      // the timers of a P

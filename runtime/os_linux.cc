@@ -343,11 +343,12 @@ GUMP_NOINLINE int newosproc(M* mp) {
   if (err != 0) return err;
   pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
   pthread_t thread;
+  // Blocked until mstart has set the thread up, as in Go.
   sigset_t all;
   sigset_t mask;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &mask);
-  mp->sigmask = mask;  // mstart's
+  mp->sigmask = mask;  // for minitSignalMask
   err = pthread_create(&thread, &attr, threadMain, mp);
   pthread_sigmask(SIG_SETMASK, &mask, nullptr);
   pthread_attr_destroy(&attr);

@@ -188,18 +188,24 @@ void setInterrupted(G* gp, bool on) {
 
 }  // namespace
 
-M* reenter(M* mp) {
+bool reenterAsIs(M* mp) {
   // (F1) of fork.cc; written by this very thread.
   if ((mp->presumed.load(relaxed) & kPresumedForked) != 0) dieForked();
   const bool lost = cameBack(mp);
   G* gp = getg();
   if (gp != &mp->g0) setInterrupted(gp, false);
-  if (!lost) return mp;
-  if (mp->locks.load(relaxed) != 1)
+  if (lost && mp->locks.load(relaxed) != 1) {
     fatalthrow("reenter: P lost in the runtime");
-  casgstatus(gp, kGrunning, kGsyscall);
+  }
+  return lost;
+}
+
+M* regainP() {
+  casgstatus(getg(), kGrunning, kGsyscall);
   return exitsyscallNoP();
 }
+
+M* reenter(M* mp) { return reenterAsIs(mp) ? regainP() : mp; }
 
 // ---- Where a thread is ------------------------------------------------------
 
@@ -246,15 +252,15 @@ ThreadState threadState(int32_t tid, uint64_t* sleeps) {
   }
 }
 
-// One that has only woken to go to sleep again must not be sent a signal, which
-// could cut that sleep short. One that has woken but got no processor yet is
-// still in the call that it slept in: poll would return EINTR, although its
+// A thread that has only woken to go to sleep again must not be sent a signal,
+// which could cut that sleep short. One that has woken but got no processor yet
+// is still in the call that it slept in: poll would return EINTR, although its
 // time is up. Its CPU clock stands, and so tells it from one that computes.
 bool computes(M* mp, int32_t tid, uint64_t sleeps, int64_t gap) {
   const int64_t now = nanotime();
   const int64_t cpu = threadCpuTime(tid);
   // Several may press at once. Acquire: pairs with the release below, so that a
-  // count comes with its clocks, or with later ones, which cost one more look.
+  // count comes with its clocks, or with other ones of the same time awake.
   if (mp->pressSleeps.load(acquire) != sleeps ||
       mp->pressTime.load(relaxed) == 0) {
     mp->pressTime.store(now, relaxed);
@@ -264,7 +270,7 @@ bool computes(M* mp, int32_t tid, uint64_t sleeps, int64_t gap) {
   }
   const int64_t seen = now - mp->pressTime.load(relaxed);
   if (seen < gap) return false;
-  // Half of it: the hypervisor's share is on no clock. -1: it has none.
+  // Half of it: the hypervisor's share is on no clock. -1: nor is the rest.
   return cpu < 0 || cpu - mp->pressCpu.load(relaxed) >= gap / 2 ||
          (gap == kStopGap && seen >= kStopPatience);
 }
@@ -488,12 +494,13 @@ void letGo() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 
 namespace {
 
-// inHandler tells whether code at sp, on gp's thread but not on gp's stack, is
-// a handler's, ours perhaps, and not a coroutine's of the program's. ASan has
-// to be told which stack is left for the signal stack, and knows gp's only.
-bool inHandler(const M* mp, uintptr_t sp) {
-  return kSanitizerBuild || sp - mp->signalStackLo < mp->signalStackSize ||
-         isPanickingHere();
+// mayLeaveStackAt tells whether sp, which is not on the goroutine's stack, is
+// on one of the program's, a coroutine's, and not in a handler. Never with a
+// sanitizer, which has to be told which stack is left.
+// On: the signal stack.  P: either.  Locks: none.  Parks: no.
+bool mayLeaveStackAt(const M* mp, uintptr_t sp) {
+  return !kSanitizerBuild && sp - mp->signalStackLo >= mp->signalStackSize &&
+         !isPanickingHere();
 }
 
 }  // namespace
@@ -508,7 +515,7 @@ void preemptedBySignal(uintptr_t sp) {
     return;
   }
   const bool onOwnStack = sp >= gp->stack.lo && sp <= gp->stack.hi;
-  if (!onOwnStack && inHandler(mp, sp)) return;
+  if (!onOwnStack && !mayLeaveStackAt(mp, sp)) return;
   gp->onOtherStack = !onOwnStack;
   mp->locks.store(1, relaxed);  // B1
   asymmetricLight();            // B2

@@ -415,7 +415,8 @@ void forEachForeign(void (*f)(G*, void*), void* arg);
 // On: any thread.  P: either.  Locks: takes sched.lock.  Parks: no.
 void schedinit();
 // endMain ends the scheduling: the main goroutine's function has returned.
-// On: g0.  P: needed.  Locks: takes sched.lock.  Parks: no.
+// On: g0.  P: needed.  Locks: takes sched.lock, then those of the semaphore
+// roots.  Parks: no.
 void endMain();
 // unsetInitialised makes schedinit look again whether the runtime can start.
 // On: the only thread of a child of fork.  P: either.  Locks: none.  Parks: no.
@@ -503,8 +504,8 @@ bool preemptone(P* pp);
 // another is sent.
 // On: any.  P: either.  Locks: none.  Parks: no.
 void preemptM(M* mp);
-// ns for which a thread is seen not to sleep before it is taken to compute, by
-// sysmon, and by a stop of the world.
+// A thread is taken to compute if it has not slept for so many ns and has used
+// half of them: for sysmon, and for a stop of the world.
 inline constexpr int64_t kPressGap = 50'000;
 inline constexpr int64_t kStopGap = 20'000;
 // pressP makes the goroutine on pp give it up without coming by: takes pp if
@@ -541,8 +542,8 @@ enum class ThreadState : uint8_t { kRunning, kAsleep, kUnknown, kUnseen };
 // computes tells whether mp's thread, tid, seen running now, has computed for
 // gap ns: at a look so long ago it had slept as often as now, and its CPU clock
 // has moved since. For a stop of the world (kStopGap) it is enough that the
-// look is a ms ago. Remembers this one. On: any, but mp's thread.  P: either.
-// Locks: none.  Parks: no.
+// look is a ms ago. Remembers this look.
+// On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool computes(M* mp, int32_t tid, uint64_t sleeps, int64_t gap);
 
 // ---- proc_syscall.cc --------------------------------------------------------

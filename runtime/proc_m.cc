@@ -258,9 +258,9 @@ P* beBorn(M* mp) {
   return pp;
 }
 
-// unblockSignals lets those through that the thread which first used the
-// runtime did, and on a thread of ours always the one that preempts.
-void unblockSignals(const M* mp) {
+// minitSignalMask gives a thread of ours the mask of the thread that had it
+// made, but never SIGURG blocked.
+void minitSignalMask(const M* mp) {
   sigset_t mask = mp->sigmask;
   sigdelset(&mask, SIGURG);
   pthread_sigmask(SIG_SETMASK, &mask, nullptr);
@@ -274,7 +274,7 @@ void mstart(M* mp) {
   mp->locks.store(1, relaxed);  // (K3) of proc_park.cc
   minit(mp);
   sanitizerBeginThread();
-  unblockSignals(mp);
+  minitSignalMask(mp);
   P* pp = beBorn(mp);
   if (mp->mstartfn != nullptr) mp->mstartfn();
   if (pp != nullptr) {

@@ -10,15 +10,11 @@
 // findRunnable before anything is picked, and again in the section of
 // sched.lock in which a P would go idle, so no P can slip past the count.
 //
-// One stop at a time: worldsema. Unlike Go's it is no semaphore of sema.h,
-// which wakes one waiter only: once main has ended, a goroutine stays wherever
-// it enters the runtime, while plain threads still stop the world. So
-//  (T1) whoever has worldsema has m.locks raised, and so gets to giveUpWorld;
-//  (T2) while it is free, of goroutines and of plain threads alike, nobody
-//       waits, or one has been woken and has yet to look.
-// No wake-up is lost: takeWorld looks and queues itself under the lock under
-// which giveUpWorld frees it and takes the first of each queue. Who is woken
-// and finds it taken goes back to the head: who has it will wake him.
+// One stop at a time: worldsema, a semaphore that is handed over, so that who
+// stops the world in a loop keeps nobody from it. Once main has ended, a
+// goroutine stays wherever it enters the runtime, while plain threads still
+// stop the world; so whoever has worldsema has m.locks raised, and gets to
+// giveUpWorld.
 #include <algorithm>
 #include <utility>
 
@@ -26,61 +22,30 @@
 #include "runtime/os_linux.h"
 #include "runtime/panic.h"
 #include "runtime/proc.h"
+#include "runtime/sema.h"
 #include "runtime/stats.h"
 
 namespace gump::rt {
 
 namespace {
 
-struct {
-  // Guards the rest. Forbidden while holding it: readying.
-  Mutex lock{LockRank::kWorldsema};
-  bool taken ABSL_GUARDED_BY(lock) = false;
-  GQueue goroutines ABSL_GUARDED_BY(lock);  // that wait
-  GQueue threads ABSL_GUARDED_BY(lock);     // likewise: pseudo-Gs
-} worldsema;
+constinit Atomic<uint32_t> worldsema(1);
 int32_t newprocs;  // by GOMAXPROCS for startTheWorld; guarded by worldsema
 // Those who compute may have all processors. So that the stopper runs when it
 // wakes, and until it has woken the others, its thread asks for short slices
 // meanwhile. Guarded by worldsema.
 uint64_t stopperSlices;
 
-// takeWorld takes worldsema, with m.locks raised (T1). giveUpWorld wakes it
-// (T2).
+// takeWorld takes worldsema, with m.locks raised.
 // On: user, or a plain thread.  P: either.  Locks: none.  Parks: yes.
-M* takeWorld() ABSL_NO_THREAD_SAFETY_ANALYSIS {  // gopark unlocks
-  G* gp = runtimeEntry();
-  for (bool again = false;; again = true) {
-    M* mp = acquirem();
-    lock(&worldsema.lock);
-    if (!std::exchange(worldsema.taken, true)) {
-      unlock(&worldsema.lock);
-      return mp;
-    }
-    GQueue* q = gp->foreign ? &worldsema.threads : &worldsema.goroutines;
-    if (again) {  // it was the first
-      q->push(gp);
-    } else {
-      q->pushBack(gp);
-    }
-    goparkunlock(&worldsema.lock, WaitReason::kSemacquire);
-  }
+M* takeWorld() {
+  return semacquirePinned(&worldsema, /*lifo=*/false, SemaReason::kSemacquire);
 }
 
-// giveUpWorld frees worldsema, lowers m.locks, and wakes the first of each kind
-// who waits in takeWorld (T2).
+// giveUpWorld hands worldsema to who waits first, and lowers m.locks.
 // On: user, or a plain thread.  P: either.  Locks: none.  Parks: no.
 void giveUpWorld(M* mp) {
-  G* goroutine;
-  G* thread;
-  {
-    LockScope l(&worldsema.lock);
-    worldsema.taken = false;
-    goroutine = worldsema.goroutines.pop();
-    thread = worldsema.threads.pop();
-  }
-  if (thread != nullptr) goready(thread);
-  if (goroutine != nullptr) goready(goroutine);
+  semrelease(&worldsema, /*handoff=*/true);
   releasem(mp);
 }
 

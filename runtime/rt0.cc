@@ -106,8 +106,6 @@ void endMain() {
   semaMainEnded();
 }
 
-bool mainHasEnded() noexcept { return sched.mainEnded.load(relaxed); }
-
 namespace {
 
 // attachM0 makes this thread m0. False: another thread is.

@@ -209,7 +209,9 @@ struct M {
   uint32_t presumedGen = 0;        // the last one (P6); by the asker (P5)
   Atomic<uint32_t> signalPending;  // 1: a SIGURG of ours is on its way
   // When a presser first saw the thread run since it last slept, its CPU time
-  // then, and how often it had slept by then; ns.
+  // then, and how often it had slept by then; ns. By whoever presses, relaxed:
+  // published by pressSleeps, release, and read with it in computes. A time of
+  // 0, by minit: not seen yet.
   Atomic<int64_t> pressTime;
   Atomic<int64_t> pressCpu;
   Atomic<uint64_t> pressSleeps;
@@ -406,7 +408,9 @@ struct Schedt {
   Note safePointNote;
 
   // Start and end of main (rt0.cc)
-  // Run has returned: nothing is scheduled until the next Run.
+  // Run has returned: nothing is scheduled until the next Run. Written under
+  // `lock`, by endMain seq_cst, by Run release. Read seq_cst by semrelease and
+  // parkForeign, by the schedulers acquire.
   Atomic<bool> mainEnded;
   bool m0attached ABSL_GUARDED_BY(lock) = false;  // a thread is inside Run
   bool foundDead ABSL_GUARDED_BY(lock) = false;   // somebody reports it
@@ -519,6 +523,13 @@ inline G* GList::pop() {
 // On: user; m.locks is 1.  P: maybe lost.  Locks: takes sched.lock.
 // Parks: yes.
 M* reenter(M* mp);
+// reenterAsIs and regainP are its two halves. True: mp has lost its P, and
+// regainP is yet to come, which returns only in the next Run if main has ended.
+// In between, what others wait for can be done that needs no P.
+// On: user; m.locks is 1.  P: maybe lost.  Locks: none; regainP sched.lock.
+// Parks: no; regainP yes.
+[[nodiscard]] bool reenterAsIs(M* mp);
+M* regainP();
 
 // acquirem and releasem bracket code that must keep its M and P: while m.locks
 // > 0 the G is not preempted. The outermost acquirem is where a goroutine
@@ -536,6 +547,15 @@ GUMP_ALWAYS_INLINE M* acquirem(M* mp) {
   return mp;
 }
 GUMP_ALWAYS_INLINE M* acquirem() { return acquirem(getg()->m); }
+// acquiremAsIs is acquirem but for regainP, which the caller has to call before
+// releasem if this is true.
+// On: any.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] GUMP_ALWAYS_INLINE bool acquiremAsIs(M* mp) {
+  mp->locks.store(mp->locks.load(relaxed) + 1, relaxed);  // as in acquirem
+  compilerFence();
+  return GUMP_UNLIKELY(mp->presumed.load(relaxed) != kPresumedNot) &&
+         reenterAsIs(mp);
+}
 GUMP_ALWAYS_INLINE void releasem(M* mp) {
   // Pairs with A3 of preempt.cc: who takes our P sees what we did with it.
   mp->locks.store(mp->locks.load(relaxed) - 1, release);

@@ -126,9 +126,9 @@ inline GUMP_NO_SANITIZE void sanitizerBeforeSwitch(void** fakeStack,
                                  toSize);
 }
 #elif defined(GUMP_TSAN)
-// A handler that is put off on a fiber runs there, and would wait for it to
-// come back: those that are, run now, and no signal comes until it has been
-// left.
+// A handler that TSan has put off runs on the fiber that it met, which may not
+// come back: to block all signals runs it now, and none comes until the switch
+// is over.
 inline GUMP_NO_SANITIZE void sanitizerBeforeSwitch(void**, uintptr_t, size_t,
                                                    void* toFiber) {
   sigset_t all;
@@ -192,16 +192,13 @@ inline constexpr int64_t kSanitizerLongestSleep = INT64_MAX;
 GUMP_ALWAYS_INLINE void sanitizerRunHandlers() {}
 #endif
 
-// sanitizerBeginThread is for a thread of ours whose signals are still blocked.
-// TSan keeps what it puts off in a block of memory that it makes when a thread
-// first needs it, in a call that may block or in a handler: a signal that came
-// while the call makes it would be forgotten with the handler's own.
+// sanitizerBeginThread makes TSan allocate its block for handlers that are put
+// off, while signals are still blocked: one that came meanwhile would be lost.
 // On: g0, at the start of the thread.  P: none.  Locks: none.  Parks: no.
 GUMP_ALWAYS_INLINE void sanitizerBeginThread() { sanitizerRunHandlers(); }
 
-// sanitizerEndThread is for a thread of ours that is about to end: a handler
-// that TSan has put off on it would never run. Signals to the process go to the
-// other threads from here on.
+// sanitizerEndThread runs what TSan has put off on this thread, which is about
+// to end, and lets nothing more come.
 // On: g0, at the end of the thread.  P: none.  Locks: none.  Parks: no.
 #if defined(GUMP_TSAN)
 void sanitizerEndThread();

@@ -1,15 +1,20 @@
 // Semaphores by address, and the ticket lists of condition variables.
 //
 // Invariants:
-//  (I1) A Sudog is on at most one list of one root, or on no root at all. It
-//       lies on the stack of a goroutine that is parked, or about to be.
-//  (I2) Whoever takes a Sudog off a root or a NotifyList owns the wake-up of
-//       its G and is the only one to call goready for it. After goready the
-//       Sudog is gone: everything needed from it is read before.
-//  (I3) semrelease reads *addr after its increment only while it holds a
-//       dequeued waiter of addr. That waiter is parked inside semacquire, so
-//       the object around addr is alive. Without a waiter, addr is a number.
+//  (I1) A Sudog is on at most one list of one root, of its treap or `handed`.
+//  It
+//       lies on the stack of a goroutine that has not left semacquire.
+//  (I2) Whoever dequeues a Sudog, or takes it off a NotifyList, is the only one
+//       to call goready for its G. After that the Sudog is gone, unless it is
+//       in `handed`: there it stays until its goroutine or semaMainEnded
+//       removes it, under the root's lock.
+//  (I3) After R1, *addr is touched only under the root's lock, for a Sudog of
+//       addr that is queued, handed or just dequeued: its goroutine is inside
+//       semacquire, so the object around addr is alive. Otherwise addr is a
+//       number.
 //  (I4) A notifier does not touch a NotifyList after releasing its lock.
+//  (I5) When main has ended, no count is kept for a goroutine that has not run
+//       yet, and no plain thread sleeps on addr while *addr > 0; see below.
 // (I3) and (I4) are what lets a woken goroutine destroy the object at once.
 //
 // The protocol for a count that is not handed over, against lost wake-ups:
@@ -29,19 +34,18 @@
 // the releaser takes the count on its behalf (hand-off).
 //
 // After main has returned nobody runs the goroutines that are left over, and
-// what was given to one would be lost on the plain threads that wait behind it.
-// So (I5): then no count is kept for a goroutine that has not run yet, and no
-// plain thread sleeps on addr while *addr > 0. A thread that comes takes the
-// count (A2). As for those that sleep already, semrelease asks under the root's
-// lock whether main has ended. If so, it wakes threads first and hands nothing
-// over. What it gave to goroutines before, semaMainEnded undoes when it takes
-// the lock in its turn: it takes back what they were handed and have not come
-// for, under this lock, and wakes the threads whose count is then positive.
+// what was given to one would be lost on the plain threads that wait behind it;
+// hence (I5). A thread that comes takes the count (A2). As for those that sleep
+// already, semrelease asks under the root's lock whether main has ended. If so,
+// it wakes threads first and hands nothing over. What it gave to goroutines
+// before, semaMainEnded undoes when it takes the lock in its turn: it takes
+// back what they were handed and have not come for, under this lock, and wakes
+// the threads whose count is then positive.
 //
-// It skips a root without waiters, among whom those count who have not come for
-// what they were handed. endMain's store, this load of nwait, a later waiter's
-// A1 and A2, and R1 to R3 of a release which that A2 did not see, are seq_cst
-// in this order: so the releaser sees that main has ended.
+// It passes over a root whose page is not marked or whose nwait is 0; those in
+// `handed` count in nwait. Then A0 or A1 of any waiter comes after that look,
+// and so after mainEnded was stored; if its A2 misses a count, that R1 comes
+// later still, and its release sees mainEnded. All of these are seq_cst.
 //
 // Rejected: a wait queue inside each lock. It costs two words in every object
 // and a second lock word, and the waker has to touch them when the object may
@@ -62,8 +66,8 @@ namespace gump::rt {
 namespace {
 
 constinit SemaRoot semtable[kSemTabSize];
-// The pages of semtable on which somebody has waited: semaMainEnded leaves the
-// others alone, which are not resident.
+// The pages of semtable on which somebody has waited, marked at A0:
+// semaMainEnded leaves the others alone, which are not resident.
 constexpr uintptr_t kRootsPerPage =
     std::min<uintptr_t>(kSemTabSize, 4096 / sizeof(SemaRoot));
 constinit Atomic<bool> semtableUsed[kSemTabSize / kRootsPerPage];
@@ -226,11 +230,16 @@ void SemaRoot::queue(Atomic<uint32_t>* addr, Sudog* s, bool lifo,
   }
 }
 
-Sudog* SemaRoot::dequeue(Atomic<uint32_t>* addr) {
+Sudog* SemaRoot::find(const Atomic<uint32_t>* addr) const {
   Sudog* s = treap;
   while (s != nullptr && s->elem != addr) {
     s = key(addr) < key(s->elem) ? s->prev : s->next;
   }
+  return s;
+}
+
+Sudog* SemaRoot::dequeue(Atomic<uint32_t>* addr) {
+  Sudog* s = find(addr);
   if (s == nullptr) return nullptr;
 
   if (Sudog* t = s->waitlink; t != nullptr) {
@@ -265,10 +274,7 @@ Sudog* SemaRoot::dequeue(Atomic<uint32_t>* addr) {
 }
 
 Sudog* SemaRoot::dequeueThread(Atomic<uint32_t>* addr) {
-  Sudog* node = treap;
-  while (node != nullptr && node->elem != addr) {
-    node = key(addr) < key(node->elem) ? node->prev : node->next;
-  }
+  Sudog* node = find(addr);
   if (node == nullptr || node->g->foreign) return dequeue(addr);
   Sudog* before = node;
   while (before->waitlink != nullptr && !before->waitlink->g->foreign) {
@@ -307,18 +313,16 @@ namespace {
 void markUsed(const SemaRoot* root) {
   Atomic<bool>& used =
       semtableUsed[static_cast<uintptr_t>(root - semtable) / kRootsPerPage];
-  if (!used.load(seq_cst)) used.store(true, seq_cst);
+  if (!used.load(seq_cst)) used.store(true, seq_cst);  // A0: semaMainEnded
 }
 
 // takeHanded tells whether the count that the caller was handed is still his.
-// On: user.  P: required.  Locks: takes root->lock.  Parks: no.
+// On: user; m.locks > 0.  P: needed.  Locks: takes root->lock.  Parks: no.
 bool takeHanded(SemaRoot* root, Sudog* s) {
-  M* mp = acquirem();
   lock(&root->lock);
   const bool mine = s->elem != nullptr;
   if (mine) root->removeHanded(s);
   unlock(&root->lock);
-  releasem(mp);
   return mine;
 }
 
@@ -326,35 +330,38 @@ bool takeHanded(SemaRoot* root, Sudog* s) {
 
 // Not analysed: goparkunlock takes the root's lock along and releases it once
 // this goroutine is parked.
-void semacquire(Atomic<uint32_t>* addr, bool lifo,
-                SemaReason reason) noexcept ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  if (cansemacquire(addr)) return;
-
+M* semacquirePinned(Atomic<uint32_t>* addr, bool lifo,
+                    SemaReason reason) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   Sudog s;
   s.g = runtimeEntry();
   SemaRoot* root = semroot(addr);
   markUsed(root);  // A0
+  M* mp = acquirem();
   for (;;) {
-    M* mp = acquirem();  // gopark ends it
     lock(&root->lock);
     // A1 then A2; the releaser's R1 then R2. See the top of the file.
     root->nwait.add(1, seq_cst);
     if (cansemacquire(addr)) {
       root->nwait.add(UINT32_MAX, relaxed);  // too high for a moment: harmless
       unlock(&root->lock);
-      releasem(mp);
-      return;
+      return mp;
     }
     // A releaser that saw A1 waits for the lock, and so for us to be parked.
     root->queue(addr, &s, lifo, cheaprand(mp) | 1);
-    goparkunlock(&root->lock, semaWaitReason(reason));
+    goparkunlock(&root->lock, semaWaitReason(reason));  // ends acquirem
+    mp = acquirem();
     // ticket: written by the releaser before goready, which orders it.
     if (s.ticket != 0) {
-      if (s.g->foreign || takeHanded(root, &s)) return;
+      if (s.g->foreign || takeHanded(root, &s)) return mp;
       s.ticket = 0;
     }
-    if (cansemacquire(addr)) return;
+    if (cansemacquire(addr)) return mp;
   }
+}
+
+void semacquire(Atomic<uint32_t>* addr, bool lifo, SemaReason reason) noexcept {
+  if (cansemacquire(addr)) return;
+  releasem(semacquirePinned(addr, lifo, reason));
 }
 
 void semrelease(Atomic<uint32_t>* addr, bool handoff) noexcept {
@@ -365,7 +372,10 @@ void semrelease(Atomic<uint32_t>* addr, bool handoff) noexcept {
   // Not runtimeEntry: to yield between R1 and the wake-up would leave the
   // waiter asleep for as long, although the count is there.
   if (getg() == nullptr) needm();
-  M* mp = acquirem();
+  M* mp = getg()->m;
+  // As it is: if main has ended, to wait for a P would be to keep for ourselves
+  // what we release (I5).
+  const bool lost = acquiremAsIs(mp);
   lock(&root->lock);
   const bool ended = sched.mainEnded.load(seq_cst);  // (I5)
   Sudog* s = GUMP_UNLIKELY(ended) ? root->dequeueThread(addr) : nullptr;
@@ -380,7 +390,8 @@ void semrelease(Atomic<uint32_t>* addr, bool handoff) noexcept {
     root->nwait.add(UINT32_MAX, relaxed);  // under the lock
   }
   unlock(&root->lock);
-  if (s != nullptr) goready(s->g);  // (I2): s is gone
+  if (s != nullptr) goready(s->g);  // (I2): s is gone, unless handed
+  if (lost) mp = regainP();
   releasem(mp);
   // The new owner runs at once, in the rest of this slice: otherwise every
   // release of a starving lock would leave it idle until we block.
@@ -396,14 +407,18 @@ Sudog* takeThread(SemaRoot* root, Sudog* t)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(root->lock) {
   if (t == nullptr) return nullptr;
   auto* addr = static_cast<Atomic<uint32_t>*>(t->elem);
-  if (addr->load(relaxed) > 0) {  // R1 precedes its semrelease's R3
+  // A count that this misses is its releaser's to give, who has yet to lock the
+  // root, and sees mainEnded then.
+  if (addr->load(relaxed) > 0) {
     if (Sudog* s = root->dequeueThread(addr); s != nullptr) return s;
   }
-  Sudog* next = t->next;
   if (Sudog* s = takeThread(root, t->prev); s != nullptr) return s;
-  return takeThread(root, next);
+  return takeThread(root, t->next);
 }
 
+// favourThreads takes back what goroutines of root were handed and have not
+// come for, and wakes the threads whose count is positive. On: g0.  P: needed.
+// Locks: takes root->lock.  Parks: no.
 void favourThreads(SemaRoot* root) {
   Sudog* first = nullptr;
   Sudog** last = &first;
@@ -411,7 +426,9 @@ void favourThreads(SemaRoot* root) {
   while (Sudog* s = root->handed) {
     auto* addr = static_cast<Atomic<uint32_t>*>(s->elem);
     root->removeHanded(s);
-    addr->add(1, relaxed);  // its waiters have the lock next, or are seen below
+    // Its waiters have the lock next, or are seen below. relaxed: it continues
+    // the release sequence of R1.
+    addr->add(1, relaxed);
   }
   // From the top each time, since taking one turns the tree; there are few.
   while (Sudog* s = takeThread(root, root->treap)) {
@@ -431,9 +448,9 @@ void favourThreads(SemaRoot* root) {
 
 void semaMainEnded() {
   for (uintptr_t i = 0; i < kSemTabSize; i++) {
-    if (!semtableUsed[i / kRootsPerPage].load(seq_cst)) continue;  // see (I5)
+    if (!semtableUsed[i / kRootsPerPage].load(seq_cst)) continue;  // A0
     SemaRoot& root = semtable[i];
-    if (root.nwait.load(seq_cst) == 0) continue;  // see (I5)
+    if (root.nwait.load(seq_cst) == 0) continue;  // A1
     favourThreads(&root);
   }
 }

@@ -21,9 +21,9 @@ namespace gump::rt {
 
 // SemaRoot is one bucket of the table.
 //
-// `lock` guards the treap and every Sudog in it. Forbidden while holding it:
-// malloc, readying a goroutine, touching the user's object other than through
-// the counter whose waiters are being looked at.
+// `lock` guards the treap, `handed`, and every Sudog in either. Forbidden while
+// holding it: malloc, readying a goroutine, touching the user's object other
+// than through the counter whose waiters are being looked at.
 struct alignas(kCacheLine) SemaRoot {
   Mutex lock{LockRank::kSemaRoot};
   // Search tree by Sudog::elem, heap by Sudog::ticket (smallest at the root).
@@ -65,6 +65,9 @@ struct alignas(kCacheLine) SemaRoot {
   void rotateRight(Sudog* x) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
 
  private:
+  // find returns the node of addr, nullptr if nobody waits there.
+  [[nodiscard]] Sudog* find(const Atomic<uint32_t>* addr) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
   // replaceChild makes `to` (or nothing) the child of parent that `from` is.
   void replaceChild(Sudog* parent, const Sudog* from, Sudog* to)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
@@ -81,10 +84,16 @@ inline constexpr uintptr_t kSemTabSize = uintptr_t{1} << kSemTabBits;
 // On: any.  P: either.  Parks: no.
 [[nodiscard]] SemaRoot* semroot(const Atomic<uint32_t>* addr);
 
+// semacquirePinned is semacquire, which ends in acquirem: the caller keeps the
+// M that it returns, and so gets to semrelease, until releasem. On: user, or a
+// plain thread.  P: either.  Locks: takes that of the root. Parks: yes.
+[[nodiscard]] M* semacquirePinned(Atomic<uint32_t>* addr, bool lifo,
+                                  SemaReason reason);
+
 // semaMainEnded gives to plain threads what semrelease has meant for
 // goroutines that have not run since. mainEnded has been set; see (I5) in
 // sema.cc.
-// On: g0.  P: required.  Locks: takes those of the roots.  Parks: no.
+// On: g0.  P: needed.  Locks: takes those of the roots.  Parks: no.
 void semaMainEnded();
 
 }  // namespace gump::rt

@@ -12,8 +12,8 @@ namespace {
 
 struct Walk {
   Frames* out;
-  uint32_t skip;    // own frames still to be passed over
-  bool fromSignal;  // begin anew at the frame that the kernel interrupted
+  uint32_t skip;          // own frames still to be passed over
+  bool fromSignal;        // begin anew at the frame that the kernel interrupted
   bool thatOnly = false;  // and go no further
   uintptr_t lastPC = 0;
   uintptr_t lastCFA = 0;

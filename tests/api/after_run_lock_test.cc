@@ -8,16 +8,13 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
-#include <string>
-#include <string_view>
 #include <thread>
-#include <utility>
 #include <vector>
 
-#include "gump/context.h"
 #include "gump/go.h"
 #include "gump/mutex.h"
 #include "gump/runtime.h"
+#include "tests/testing/parked.h"
 
 namespace gump {
 namespace {
@@ -33,22 +30,18 @@ class AfterRunLockDeathTest : public ::testing::Test {
   }
 };
 
-constexpr unsigned kTooLong = 30;  // s
+constexpr unsigned kTooLong = 60;  // s
+
+// Compute keeps the P, most probably. It would be lost in a sleep.
+void Compute(std::chrono::microseconds d) {
+  const auto end = std::chrono::steady_clock::now() + d;
+  while (std::chrono::steady_clock::now() < end) {
+  }
+}
 
 // AwaitQueue waits until n wait for Mutexes.
 void AwaitQueue(size_t n) {
-  constexpr std::string_view kWaits = "[sync.Mutex.Lock]:\n";
-  for (;;) {
-    const std::string dump = runtime::Stack(true);
-    size_t found = 0;
-    size_t at = 0;
-    while ((at = dump.find(kWaits, at)) != std::string::npos) {
-      found++;
-      at += kWaits.size();
-    }
-    if (found >= n) return;
-    runtime::Gosched();
-  }
+  if (!testing::EventuallyParked("sync.Mutex.Lock", n)) std::_Exit(100);
 }
 
 // The goroutine is first, and has been woken, but has not run.
@@ -116,40 +109,56 @@ TEST_F(AfterRunLockDeathTest, ThreadsAreWokenFirst) {
       ::testing::ExitedWithCode(0), "^$");
 }
 
-// The goroutine has waited for long and lost once: Unlock would hand it the
-// lock.
+// Starving is a goroutine that has waited for mu for so long, and lost it once,
+// that the next Unlock would hand it over.
+struct Starving {
+  sync::Mutex mu;
+  std::atomic<bool> done = false;
+
+  // Make returns holding mu, in a Run with one P. If this goroutine loses that
+  // in the wrong moment it has to try again.
+  void Make() {
+    for (bool made = false; !made;) {
+      done = false;
+      mu.Lock();
+      go([this] {
+        mu.Lock();
+        done = true;
+        mu.Unlock();
+      });
+      AwaitQueue(1);
+      Compute(1500us);
+      mu.Unlock();
+      mu.Lock();  // it is awake, but this goroutine runs
+      runtime::Gosched();
+      made = !done;
+      if (!made) mu.Unlock();
+    }
+    AwaitQueue(1);
+  }
+};
+
 TEST_F(AfterRunLockDeathTest, NobodyIsHandedTheLockWhoDoesNotRun) {
   EXPECT_EXIT(
       {
         alarm(kTooLong);
-        sync::Mutex mu;
-        bool done = false;
+        Starving s;
         gump::Run([&] {
           runtime::GOMAXPROCS(1);
-          mu.Lock();
-          go([&] {
-            mu.Lock();
-            done = true;
-            mu.Unlock();
-          });
-          AwaitQueue(1);
-          usleep(2'000);
-          mu.Unlock();
-          mu.Lock();  // it is awake, but this goroutine runs
-          AwaitQueue(1);
+          s.Make();
         });
-        mu.Unlock();
+        s.mu.Unlock();
         for (int i = 0; i < 3; i++) {
-          mu.Lock();
-          if (done) std::_Exit(1);
-          mu.Unlock();
+          s.mu.Lock();
+          if (s.done) std::_Exit(1);
+          s.mu.Unlock();
         }
-        if (!mu.TryLock()) std::_Exit(2);
-        mu.Unlock();
+        if (!s.mu.TryLock()) std::_Exit(2);
+        s.mu.Unlock();
         gump::Run([&] {
-          while (!done) runtime::Gosched();
-          mu.Lock();  // nothing is left behind
-          mu.Unlock();
+          while (!s.done) runtime::Gosched();
+          s.mu.Lock();  // nothing is left behind
+          s.mu.Unlock();
         });
         std::_Exit(0);
       },
@@ -161,36 +170,58 @@ TEST_F(AfterRunLockDeathTest, WhoWasHandedTheLockInVainLosesIt) {
   EXPECT_EXIT(
       {
         alarm(kTooLong);
-        sync::Mutex mu;
-        bool done = false;
+        Starving s;
         gump::Run([&] {
           runtime::GOMAXPROCS(1);
-          mu.Lock();
-          go([&] {
-            mu.Lock();
-            done = true;
-            mu.Unlock();
-          });
-          AwaitQueue(1);
-          usleep(2'000);
-          mu.Unlock();
-          mu.Lock();
-          AwaitQueue(1);
+          s.Make();
           std::atomic<bool> unlocked = false;
           std::thread([&] {
-            mu.Unlock();
+            s.mu.Unlock();
             unlocked = true;
           }).detach();
           while (!unlocked) {  // the goroutine does not run meanwhile
           }
         });
-        mu.Lock();
-        mu.Unlock();
+        s.mu.Lock();
+        s.mu.Unlock();
         gump::Run([&] {
-          while (!done) runtime::Gosched();
-          mu.Lock();
-          mu.Unlock();
+          while (!s.done) runtime::Gosched();
+          s.mu.Lock();
+          s.mu.Unlock();
         });
+        std::_Exit(0);
+      },
+      ::testing::ExitedWithCode(0), "^$");
+}
+
+// The goroutine blocks in the kernel with the lock, and has lost its P. When it
+// comes back it gets no further than its Unlock.
+TEST_F(AfterRunLockDeathTest, WhoComesBackFromTheKernelStillUnlocks) {
+  EXPECT_EXIT(
+      {
+        alarm(kTooLong);
+        int fds[2];
+        if (pipe(fds) != 0) std::_Exit(1);
+        sync::Mutex mu;
+        std::thread t;
+        gump::Run([&] {
+          runtime::GOMAXPROCS(1);
+          go([&] {
+            mu.Lock();
+            char c;
+            if (read(fds[0], &c, 1) != 1) std::_Exit(2);
+            mu.Unlock();
+            std::_Exit(3);
+          });
+          runtime::Gosched();
+          t = std::thread([&] {
+            mu.Lock();
+            mu.Unlock();
+          });
+          AwaitQueue(1);
+        });
+        if (write(fds[1], "", 1) != 1) std::_Exit(4);
+        t.join();
         std::_Exit(0);
       },
       ::testing::ExitedWithCode(0), "^$");
@@ -240,30 +271,6 @@ TEST_F(AfterRunLockDeathTest, ThreadsGoOnWhereverGoroutinesWere) {
         std::_Exit(0);
       },
       ::testing::ExitedWithCode(0), "^$");
-}
-
-// The library's own locks are such, too. Goroutines that never wait go on for
-// as long as the program.
-TEST_F(AfterRunLockDeathTest, AContextIsCancelled) {
-  for (int i = 0; i < 8; i++) {
-    EXPECT_EXIT(
-        {
-          alarm(kTooLong);
-          const auto made = context::WithCancel(context::Background());
-          gump::Run([ctx = made.first] {
-            runtime::GOMAXPROCS(4);
-            for (int k = 0; k < 6; k++) {
-              go([ctx] {
-                for (;;) context::WithCancel(ctx).second();
-              });
-            }
-            std::this_thread::sleep_for(10ms);
-          });
-          made.second();
-          std::_Exit(0);
-        },
-        ::testing::ExitedWithCode(0), "^$");
-  }
 }
 
 }  // namespace

@@ -117,7 +117,7 @@ TEST_P(NetAddrTest, ConnKnowsItsAddressesAfterClose) {
   });
 }
 
-TEST_P(NetAddrTest, OthersKnowTheirAddressAfterClose) {
+TEST_P(NetAddrTest, ListenersAndPacketConnsKnowTheirAddressAfterClose) {
   Run([] {
     const net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
     const net::Addr at = l.LocalAddr();
@@ -222,7 +222,7 @@ TEST_P(NetAddrTest, MappedAddressIsOfVersion4) {
 
 // ---- Unix -------------------------------------------------------------------
 
-TEST_P(NetAddrTest, SocketsWithoutANameAreAt) {
+TEST_P(NetAddrTest, UnixSocketsWithoutANamePrintAsAt) {
   Run([] {
     char buf[1];
     const std::string path = Path("named");

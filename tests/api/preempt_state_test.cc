@@ -272,12 +272,5 @@ TEST(SysmonWakeTest, WhoComputesAfterAPauseIsStopped) {
   });
 }
 
-// ---- The reclamation cycle
-
-TEST(ForcedCycleTest, IsDueEveryTwoMinutes) {
-  EXPECT_EQ(rt::forcegcperiod.load(rt::relaxed),
-            std::chrono::nanoseconds(2min).count());
-}
-
 }  // namespace
 }  // namespace gump

@@ -449,6 +449,7 @@ TEST_P(SchedTest, RetiredIsDeletedWhenNobodyCanHoldIt) {
 
 TEST_P(SchedTest, CyclesComeByThemselves) {
   const int64_t period = rt::forcegcperiod.xchg(1'000'000, rt::relaxed);
+  EXPECT_EQ(period, std::chrono::nanoseconds(std::chrono::minutes(2)).count());
   Run([] {
     std::atomic<int> deleted = 0;
     {

@@ -56,7 +56,7 @@ GUMP_INSTANTIATE_GOMAXPROCS(TimeHeapTest);
 
 // ---- Timers
 
-TEST_P(TimeHeapTest, ThoseThatAreWantedAreCounted) {
+TEST_P(TimeHeapTest, TimersStayUntilTheyAreStopped) {
   Run([] {
     std::vector<time::Timer> all;
     for (int i = 0; i < kTimes; i++) {

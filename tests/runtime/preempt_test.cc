@@ -162,7 +162,7 @@ TEST_F(ComputesTest, ItTakesTwoLooks) {
   EXPECT_TRUE(EventuallyComputes(kPressGap));
 }
 
-TEST_F(ComputesTest, AndTimeInBetween) {
+TEST_F(ComputesTest, TheLooksMustBeTheGapApart) {
   Do(kSpin);
   EXPECT_FALSE(Computes(kPressGap));
   EXPECT_TRUE(EventuallyComputes(kPressGap));

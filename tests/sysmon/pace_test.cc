@@ -43,7 +43,7 @@ TEST(PaceTest, WhatIsTakenBeginsItAnew) {
   EXPECT_EQ(pace.delay(), 40u);
 }
 
-TEST(PaceTest, SoDoesReset) {
+TEST(PaceTest, ResetBeginsItAnew) {
   Pace pace;
   Rounds(&pace, 100);
   pace.reset();

@@ -15,8 +15,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 UMBRELLAS = {"gump.h", "sync.h"}
 ELLIPSIS = re.compile(r"\.\.\.|…")
 TOKEN = re.compile(r"\.\.\.|…|\w+|\S")
-
-
 COMMENT = re.compile(r"\s*//( .*)?$")
 # What is indented, but no code: the entry of a list, a message, a diagram; and a row of a table.
 LIST = re.compile(r"[*|\"]")
@@ -35,7 +33,9 @@ def examples(text):
     start = 0
     for number, line in enumerate(text.splitlines() + [""], 1):
         body = (COMMENT.match(line).group(1) or "") if COMMENT.match(line) else None
-        if body is not None and (body.startswith("   ") and (block or body[3:4] != " ") or (block and body == "")):
+        begins = body and re.match(r" {3}\S", body)
+        goes_on = block and body is not None and (body == "" or body.startswith("   "))
+        if begins or goes_on:
             start = start if block else number
             block.append(body)
             continue

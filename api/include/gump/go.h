@@ -189,12 +189,12 @@ __attribute__((always_inline)) inline void go(GoOptions options, F&& f,
 // large as a thread's, and returns main's int (0 for a void main) once main has
 // returned. From then on no goroutine is scheduled: those left over are
 // abandoned, as when Go's main returns, and go on if Run is called again. Plain
-// threads go on using channels, locks, timers, files and sockets; one that
-// waits for a goroutine waits for another Run: for what that one was to send,
-// for a lock that it holds, an RWMutex that it waits to write to, and also for
-// a name or a signal, of which a goroutine of the library's tells. Once all
-// threads of the process wait, and none for a timer or a socket, that is
-// the fatal error "all goroutines are asleep - deadlock!".
+// threads go on using channels, locks, timers, files and sockets. One that
+// needs a goroutine waits for another Run: for a value, a name or a signal that
+// it would send, a lock that it holds, an RWMutex that it waits to write to. A
+// free Mutex it gets at once. When all threads of the process wait, and none
+// for a timer or a socket, that is the fatal error "all goroutines are asleep -
+// deadlock!".
 //
 // main is called in place, by reference, and need not be copyable. Blocks the
 // thread. Panics if a Run is active already, or if called from a goroutine:

@@ -165,8 +165,8 @@ absl::StatusOr<Addr> ResolveAddr(const context::Context& ctx,
 // Pipe makes two ends of a connection inside this process.
 absl::StatusOr<std::pair<Conn, Conn>> Pipe();
 // FileConn makes a Conn of a connected socket, whose descriptor is duplicated:
-// fd stays the caller's. The socket, which is the same, becomes non-blocking,
-// and if it is tcp it gets NoDelay and keep-alive, as from Dial.
+// fd stays the caller's. Both share one socket, which becomes non-blocking, and
+// if it is tcp gets NoDelay and keep-alive, as from Dial.
 absl::StatusOr<Conn> FileConn(int fd);
 // FileListener makes a Listener of a listening socket, such as systemd hands
 // over; likewise duplicated, and non-blocking. NoDelay and keep-alive are set

@@ -77,9 +77,6 @@ __attribute__((always_inline)) inline uintptr_t callerPC() noexcept {
 // active.
 [[nodiscard]] bool runMain(const FuncType* ft, void* closure,
                            uintptr_t pc) noexcept;
-// mainHasEnded tells whether the last Run's function has returned and none has
-// begun since. A hint: it may change at once.
-[[nodiscard]] bool mainHasEnded() noexcept;
 
 void gosched() noexcept;
 // goexit unwinds the goroutine. Not noexcept: a forced unwind passes through.
