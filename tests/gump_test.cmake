@@ -91,20 +91,23 @@ function(gump_netpoll_again path)
 endfunction()
 
 # gump_old_linux_again(path [argument...]): the test <path> as <path>_linux5_4 and <path>_linux5_15 again, on kernels that
-# seem to be so old (testing/old_linux.cc). Not under sanitizers: what is tried there are decisions, not races.
+# seem to be so old (testing/old_linux.cc); gump_linux_again(version path [argument...]): on one. Not under sanitizers: what
+# is tried there are decisions, not races.
 function(gump_old_linux_again path)
+  gump_linux_again(5.4 ${path} ${ARGN})
+  gump_linux_again(5.15 ${path} ${ARGN})
+endfunction()
+function(gump_linux_again version path)
   if(GUMP_SANITIZE OR CMAKE_CROSSCOMPILING)
     return()
   endif()
   string(REPLACE "/" "_" target test_${path})
-  foreach(version IN ITEMS 5.4 5.15)
-    string(REPLACE "." "_" name ${path}_linux${version})
-    add_test(NAME ${name} COMMAND old_linux ${version} $<TARGET_FILE:${target}> ${ARGN})
-    set_tests_properties(${name} PROPERTIES
-      TIMEOUT ${gump_test_timeout}
-      SKIP_RETURN_CODE 77
-      ENVIRONMENT "${gump_test_env}")
-  endforeach()
+  string(REPLACE "." "_" name ${path}_linux${version})
+  add_test(NAME ${name} COMMAND old_linux ${version} $<TARGET_FILE:${target}> ${ARGN})
+  set_tests_properties(${name} PROPERTIES
+    TIMEOUT ${gump_test_timeout}
+    SKIP_RETURN_CODE 77
+    ENVIRONMENT "${gump_test_env}")
 endfunction()
 
 # gump_stress_test(path [SOURCES file...]): a gump_test with the label stress, and as <path>_dump again, shorter, while

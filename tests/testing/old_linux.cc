@@ -1,14 +1,15 @@
 // Runs a program on a kernel that seems to be older than it is: what an older
 // one would not know fails as it would there.
 //
-//   old_linux 5.4|5.15 PROGRAM [ARGUMENT...]
+//   old_linux 4.9|5.4|5.15 PROGRAM [ARGUMENT...]
 //
+//   4.9    no membarrier, as in sandboxes that deny it; all else is there
 //   5.4    no epoll_pwait2, no close_range, none of what came later; io_uring
 //          exists, and has none of the flags that we ask for
 //   5.15   io_uring, whose completions are made at any time: no flags of 6.1
 //
-// Both have no RWF_NOSIGNAL and no MADV_GUARD_INSTALL. What a structure in
-// memory asks for no filter can see, so for 5.15 this process stays, and is
+// The last two have no RWF_NOSIGNAL and no MADV_GUARD_INSTALL. What a structure
+// in memory asks for no filter can see, so for 5.15 this process stays, and is
 // asked about each io_uring_setup.
 // It exits with 77 where filters are denied, else as the program does.
 #include <linux/filter.h>
@@ -75,9 +76,17 @@ std::vector<sock_filter> FilterOf(const Version& v) {
   };
 }
 
+std::vector<sock_filter> NoMembarrier() {
+  return {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+}
+
 // Install returns what seccomp does.
-int Install(const Version& v, unsigned flags) {
-  std::vector<sock_filter> filter = FilterOf(v);
+int Install(std::vector<sock_filter> filter, unsigned flags) {
   const sock_fprog prog = {static_cast<unsigned short>(filter.size()),
                            filter.data()};
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return -1;
@@ -140,7 +149,7 @@ int RunAsked(const Version& v, char** argv) {
   if (child < 0) Skip("fork");
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const int listener = Install(v, SECCOMP_FILTER_FLAG_NEW_LISTENER);
+    const int listener = Install(FilterOf(v), SECCOMP_FILTER_FLAG_NEW_LISTENER);
     char ok;
     if (listener < 0) Skip("seccomp");
     if (write(says[1], &listener, sizeof(listener)) < 0) std::exit(1);
@@ -170,15 +179,18 @@ int RunAsked(const Version& v, char** argv) {
 
 int main(int argc, char** argv) {
   const std::string_view version = argc > 2 ? argv[1] : "";
+  if (version == "4.9") {
+    if (Install(NoMembarrier(), 0) != 0) Skip("seccomp");
+    Exec(argv + 2);
+  }
   if (version == "5.4") {
-    if (Install({kCloseRange, SECCOMP_RET_ERRNO | EINVAL}, 0) != 0) {
-      Skip("seccomp");
-    }
+    const Version v = {kCloseRange, SECCOMP_RET_ERRNO | EINVAL};
+    if (Install(FilterOf(v), 0) != 0) Skip("seccomp");
     Exec(argv + 2);
   }
   if (version == "5.15") {
     return RunAsked({kFutexWaitv, SECCOMP_RET_USER_NOTIF}, argv + 2);
   }
-  std::fprintf(stderr, "usage: old_linux 5.4|5.15 PROGRAM [ARGUMENT...]\n");
+  std::fprintf(stderr, "usage: old_linux 4.9|5.4|5.15 PROGRAM [ARGUMENT...]\n");
   return 2;
 }
