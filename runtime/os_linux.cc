@@ -21,6 +21,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -121,6 +122,13 @@ int64_t threadCpuTime(int32_t tid) {
   const long err = rawSyscall(SYS_clock_gettime, clock,
                               reinterpret_cast<long>(&ts), 0, 0, 0, 0);
   return err != 0 ? -1 : int64_t{ts.tv_sec} * 1'000'000'000 + ts.tv_nsec;
+}
+
+uint64_t ownSleeps() {
+  rusage usage = {};
+  rawSyscall(SYS_getrusage, RUSAGE_THREAD, reinterpret_cast<long>(&usage), 0, 0,
+             0, 0);
+  return static_cast<uint64_t>(usage.ru_nvcsw);
 }
 
 int64_t nanotime() { return readClock(CLOCK_MONOTONIC); }

@@ -42,6 +42,9 @@ void futexwakeup(Atomic<uint32_t>* addr, uint32_t cnt);
 // threadCpuTime is the CPU time, ns, that a thread of this process has used so
 // far; -1: there is none such.
 [[nodiscard]] int64_t threadCpuTime(int32_t tid);
+// ownSleeps is how often the calling thread has gone to sleep so far.
+// On: any.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] uint64_t ownSleeps();
 
 // preciseSleeps sets the timer slack of this thread, mp's, to 1 ns instead of
 // 50 µs. Sleeps still end as late as the processor wakes (netpoll/lead.h).

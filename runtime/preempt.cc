@@ -270,6 +270,8 @@ bool computes(M* mp, int32_t tid, uint64_t sleeps, int64_t gap) {
   }
   const int64_t seen = now - mp->pressTime.load(relaxed);
   if (seen < gap) return false;
+  // What it slept in last was our own handler.
+  if (mp->resumedSleeps.load(relaxed) == sleeps) return true;
   // Half of it: the hypervisor's share is on no clock. -1: nor is the rest.
   return cpu < 0 || cpu - mp->pressCpu.load(relaxed) >= gap / 2 ||
          (gap == kStopGap && seen >= kStopPatience);
@@ -470,6 +472,7 @@ void preemptInPlace(G* gp) {
   }
   gp->inPlace = false;
   sched.ninplace.add(-1, relaxed);  // as above
+  mp->resumedSleeps.store(ownSleeps(), relaxed);
   setg(gp);
 }
 

@@ -233,6 +233,7 @@ void minit(M* mp) {
   // What was seen of the thread before us; its CPU clock was another
   // (computes).
   mp->pressTime.store(0, relaxed);
+  mp->resumedSleeps.store(UINT64_MAX, relaxed);
   mp->procid.store(gettid(), release);  // read by whoever signals the thread
   // The thread before us may have missed one. Release: see preemptM.
   mp->signalPending.store(0, release);

@@ -215,6 +215,10 @@ struct M {
   Atomic<int64_t> pressTime;
   Atomic<int64_t> pressCpu;
   Atomic<uint64_t> pressSleeps;
+  // How often it had slept when it last went on after being preempted in place:
+  // if it has not slept since, it is in no call in which it slept. By the
+  // thread, relaxed: a hint, which costs or saves a look.
+  Atomic<uint64_t> resumedSleeps;
   // Likewise, where /proc cannot be read: its CPU time, ns, and when.
   Atomic<int64_t> clockTime;
   Atomic<int64_t> clockCpu;

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <thread>
+#include <utility>
 
 #include "runtime/os_linux.h"
 #include "runtime/proc.h"
@@ -173,6 +174,10 @@ TEST_F(ComputesTest, TheLooksMustBeTheGapApart) {
 
 // It has been woken and waits for a processor, as far as computes can tell.
 TEST_F(ComputesTest, WhoseClockStandsDoesNot) {
+  auto stands = [this, cpu = int64_t{-1}]() mutable {
+    return std::exchange(cpu, threadCpuTime(tid_)) == cpu;
+  };
+  EXPECT_TRUE(testing::Eventually(stands));
   EXPECT_FALSE(Computes(kPressGap));
   while (nanotime() < m_.pressTime.load(relaxed) + 2'000'000) {
     EXPECT_FALSE(Computes(kPressGap));
@@ -186,6 +191,18 @@ TEST_F(ComputesTest, WhoseClockStandsDoesNot) {
     early = Computes(kStopGap);
   } while (nanotime() - now > 500'000);
   EXPECT_FALSE(early);
+}
+
+// Its clock stands, but it was our own handler that it slept in.
+TEST_F(ComputesTest, WhoHasNotSleptSinceItWasPreemptedInPlaceDoes) {
+  m_.resumedSleeps.store(sleeps_, relaxed);
+  EXPECT_FALSE(Computes(kPressGap));
+  m_.pressTime.store(nanotime() - 2 * kPressGap, relaxed);
+  EXPECT_TRUE(Computes(kPressGap));
+  sleeps_++;
+  EXPECT_FALSE(Computes(kPressGap));
+  m_.pressTime.store(nanotime() - 2 * kPressGap, relaxed);
+  EXPECT_FALSE(Computes(kPressGap));
 }
 
 }  // namespace
