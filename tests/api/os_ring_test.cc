@@ -1,0 +1,308 @@
+// Which calls on a file the ring makes (netpoll/ring.h), and which the kernel
+// at once. The linker sends the library's calls of the ring through this file
+// (--wrap), which counts them; so this is not for unity builds, such as those
+// of the sanitizers.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "gump/go.h"
+#include "gump/os.h"
+#include "netpoll/ring.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump {
+namespace {
+
+std::atomic<int> ring_reads = 0;
+std::atomic<int> ring_writes = 0;
+
+}  // namespace
+}  // namespace gump
+
+extern "C" {
+
+int64_t __real__ZN4gump2rt8ringReadEiPvml(int, void*, size_t, int64_t);
+int64_t __real__ZN4gump2rt9ringWriteEiPKvml(int, const void*, size_t, int64_t);
+
+int64_t __wrap__ZN4gump2rt8ringReadEiPvml(int fd, void* buf, size_t n,
+                                          int64_t offset) {
+  gump::ring_reads++;
+  return __real__ZN4gump2rt8ringReadEiPvml(fd, buf, n, offset);
+}
+
+int64_t __wrap__ZN4gump2rt9ringWriteEiPKvml(int fd, const void* buf, size_t n,
+                                            int64_t offset) {
+  gump::ring_writes++;
+  return __real__ZN4gump2rt9ringWriteEiPKvml(fd, buf, n, offset);
+}
+
+}  // extern "C"
+
+namespace gump {
+namespace {
+
+using os::File;
+using testing::Eventually;
+
+constexpr size_t kBlock = 4096;
+
+template <class T>
+T Ready(absl::StatusOr<T> s) {
+  EXPECT_TRUE(s.ok()) << s.status();
+  if (!s.ok()) std::abort();
+  return *std::move(s);
+}
+
+// RingCalls counts those since it was made.
+class RingCalls {
+ public:
+  int Reads() const { return ring_reads - reads_; }
+  int Writes() const { return ring_writes - writes_; }
+
+ private:
+  const int reads_ = ring_reads;
+  const int writes_ = ring_writes;
+};
+
+// Block is memory as O_DIRECT wants it.
+class Block {
+ public:
+  explicit Block(size_t size = kBlock, char c = '\0')
+      : size_(size),
+        p_(static_cast<char*>(std::aligned_alloc(kBlock, size)), &std::free) {
+    std::fill_n(p_.get(), size, c);
+  }
+  absl::Span<char> span() const { return {p_.get(), size_}; }
+  std::string_view text() const { return {p_.get(), size_}; }
+
+ private:
+  const size_t size_;
+  const std::unique_ptr<char, decltype(&std::free)> p_;
+};
+
+// Pattern is n bytes, no two blocks of which look the same.
+std::string Pattern(size_t n) {
+  std::string s(n, '\0');
+  uint32_t x = 1;
+  for (char& c : s) {
+    x = x * 1664525 + 1013904223;
+    c = static_cast<char>(x >> 24);
+  }
+  return s;
+}
+
+// Scratch opens a file that has no name any more.
+File Scratch(int flags = 0, std::string folder = ::testing::TempDir()) {
+  std::string name = std::move(folder) + "/gump_os_ring_XXXXXX";
+  const int fd = mkostemp(name.data(), flags | O_CLOEXEC);
+  EXPECT_GE(fd, 0) << errno;
+  unlink(name.c_str());
+  return Ready(os::NewFile(fd, "scratch"));
+}
+
+// Evict takes what the page cache has of a file, or most of it.
+void Evict(const File& f) {
+  EXPECT_TRUE(f.Sync().ok());
+  EXPECT_EQ(posix_fadvise(f.Fd(), 0, 0, POSIX_FADV_DONTNEED), 0);
+}
+
+// TakesDirect tells whether a file system has O_DIRECT; KnowsWhatWaits whether
+// it can tell then that a read would wait, without which nobody asks the ring.
+bool TakesDirect(const std::string& folder, bool* knows_what_waits = nullptr) {
+  std::string name = folder + "/gump_os_ring_XXXXXX";
+  const int fd = mkostemp(name.data(), O_DIRECT | O_CLOEXEC);
+  if (fd < 0) return false;
+  unlink(name.c_str());
+  const Block b;
+  const iovec one{b.span().data(), kBlock};
+  const bool knows =
+      preadv2(fd, &one, 1, 0, RWF_NOWAIT) >= 0 || errno != EOPNOTSUPP;
+  if (knows_what_waits != nullptr) *knows_what_waits = knows;
+  close(fd);
+  return true;
+}
+bool KnowsWhatWaits(const std::string& folder) {
+  bool knows = false;
+  return TakesDirect(folder, &knows) && knows;
+}
+
+class OsRingTest : public testing::WithGomaxprocs {
+ protected:
+  void SetUp() override {
+    const int err = rt::ringStart();
+    if (err != 0) GTEST_SKIP() << "no io_uring: " << err;
+    if (!KnowsWhatWaits(::testing::TempDir())) GTEST_SKIP() << "no O_DIRECT";
+  }
+};
+GUMP_INSTANTIATE_GOMAXPROCS(OsRingTest);
+
+TEST_P(OsRingTest, DirectTransfersAtOffsetsAreTheRings) {
+  Run([] {
+    constexpr int kBlocks = 16;
+    const File f = Scratch(O_DIRECT);
+    const RingCalls calls;
+    for (int i = 0; i < kBlocks; i++) {
+      const Block b(kBlock, static_cast<char>('a' + i));
+      EXPECT_EQ(Ready(f.WriteAt(b.text(), i * int64_t{kBlock})), kBlock);
+    }
+    EXPECT_EQ(calls.Writes(), kBlocks);
+    for (int i = kBlocks - 1; i >= 0; i--) {
+      const Block b;
+      EXPECT_EQ(Ready(f.ReadAt(b.span(), i * int64_t{kBlock})), kBlock);
+      EXPECT_EQ(b.text(), std::string(kBlock, static_cast<char>('a' + i)));
+    }
+    EXPECT_EQ(calls.Reads(), kBlocks);
+    // It does not move the position, so those that do are not its.
+    const Block b(kBlock, 'z');
+    EXPECT_EQ(Ready(f.Write(b.text())), kBlock);
+    EXPECT_EQ(Ready(f.Read(b.span())), kBlock);
+    EXPECT_EQ(b.text(), std::string(kBlock, 'b'));
+    EXPECT_TRUE(f.Sync().ok());
+    EXPECT_EQ(calls.Writes(), kBlocks);
+    EXPECT_EQ(calls.Reads(), kBlocks);
+  });
+}
+
+TEST_P(OsRingTest, WhatThePageCacheHasTheRingNeedNotFetch) {
+  Run([] {
+    const std::string data = Pattern(10 * kBlock);
+    const File f = Scratch();
+    const RingCalls calls;
+    EXPECT_EQ(Ready(f.Write(data)), data.size());
+    EXPECT_EQ(Ready(f.WriteAt("x", 0)), 1u);
+    EXPECT_TRUE(f.Sync().ok());
+    EXPECT_EQ(Ready(f.Seek(kBlock, SEEK_SET)), int64_t{kBlock});
+    std::string buf(kBlock, '\0');
+    const absl::Span<char> to = absl::MakeSpan(buf.data(), buf.size());
+    for (const int64_t block : {1, 2}) {
+      const int64_t at = block * int64_t{kBlock};
+      EXPECT_EQ(Ready(f.Read(to)), kBlock);
+      EXPECT_EQ(buf, data.substr(static_cast<size_t>(at), kBlock));
+      EXPECT_EQ(Ready(f.ReadAt(to, at + 1)), kBlock);
+      EXPECT_EQ(buf, data.substr(static_cast<size_t>(at) + 1, kBlock));
+    }
+    EXPECT_EQ(calls.Reads(), 0);
+    EXPECT_EQ(calls.Writes(), 0);
+  });
+}
+
+// What it had and has no more; the kernel may keep some of it for a while.
+TEST_P(OsRingTest, WhatIsOnTheDiskOnlyTheRingFetches) {
+  Run([] {
+    const std::string data = Pattern(64 * kBlock);
+    const File f = Scratch();
+    EXPECT_EQ(Ready(f.Write(data)), data.size());
+    for (const bool at_position : {false, true}) {
+      EXPECT_TRUE(Eventually([&] {
+        Evict(f);
+        const RingCalls calls;
+        std::string buf(data.size(), '\0');
+        EXPECT_EQ(Ready(f.Seek(0, SEEK_SET)), 0);
+        for (size_t n = 0; n < data.size();) {
+          const absl::Span<char> rest =
+              absl::MakeSpan(buf.data() + n, std::min(kBlock, data.size() - n));
+          const size_t got =
+              Ready(at_position ? f.Read(rest)
+                                : f.ReadAt(rest, static_cast<int64_t>(n)));
+          EXPECT_GT(got, 0u);
+          if (got == 0) return true;
+          n += got;
+        }
+        EXPECT_TRUE(buf == data);
+        EXPECT_EQ(Ready(f.Seek(0, SEEK_CUR)),
+                  at_position ? static_cast<int64_t>(data.size()) : 0);
+        return calls.Reads() > 0;
+      }));
+    }
+  });
+}
+
+// A file system that cannot tell what would wait.
+TEST_P(OsRingTest, OfATmpfsTheRingIsAskedNothing) {
+  if (access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "no /dev/shm";
+  Run([] {
+    const std::string data = Pattern(10'000);
+    for (const int flags : {0, O_DIRECT}) {
+      if (flags != 0 && !TakesDirect("/dev/shm")) continue;  // before Linux 6.6
+      const File f = Scratch(flags, "/dev/shm");
+      const RingCalls calls;
+      EXPECT_EQ(Ready(f.WriteAt(data, 0)), data.size());
+      Block b(3 * kBlock);
+      EXPECT_EQ(Ready(f.ReadAt(b.span(), 0)), data.size());
+      EXPECT_EQ(b.text().substr(0, data.size()), data);
+      EXPECT_EQ(Ready(f.Read(b.span())), data.size());
+      EXPECT_EQ(calls.Reads(), 0);
+      EXPECT_EQ(calls.Writes(), 0);
+    }
+  });
+}
+
+// UseFiles does the same with and without the ring. The exit code tells how
+// many calls that made.
+[[noreturn]] void UseFiles() {
+  int code = 100;
+  gump::Run([&] {
+    const RingCalls calls;
+    const File f = Scratch(O_DIRECT);
+    const Block out(kBlock, 'x');
+    const Block in;
+    if (!f.WriteAt(out.text(), kBlock).ok()) return;
+    if (!f.Sync().ok()) return;
+    if (f.ReadAt(in.span(), kBlock).value_or(0) != kBlock) return;
+    if (in.text() != out.text()) return;
+    code = calls.Reads() + calls.Writes();
+  });
+  std::_Exit(code);
+}
+
+TEST(OsRingDeathTest, UnderNetpollEpollFilesDoWithoutTheRing) {
+  if (!KnowsWhatWaits(::testing::TempDir())) GTEST_SKIP() << "no O_DIRECT";
+  const char* const old = std::getenv("GODEBUG");
+  const std::string before = old == nullptr ? "" : old;
+  setenv("GODEBUG", "netpoll=epoll", 1);
+  EXPECT_EXIT(UseFiles(), ::testing::ExitedWithCode(0), "");
+  for (const char* with : {"", "netpoll=uring"}) {
+    setenv("GODEBUG", with, 1);
+    EXPECT_EXIT(UseFiles(),
+                ::testing::ExitedWithCode(rt::ringStart() == 0 ? 2 : 0), "");
+  }
+  setenv("GODEBUG", before.c_str(), 1);
+}
+
+TEST_P(OsRingTest, ADirectReadIsShortWhereTheFileEnds) {
+  Run([] {
+    constexpr size_t kSize = 2 * kBlock + 1000;
+    const std::string data = Pattern(kSize);
+    const File f = Scratch(O_DIRECT);
+    Block b(3 * kBlock);
+    std::copy(data.begin(), data.end(), b.span().begin());
+    EXPECT_EQ(Ready(f.WriteAt(b.text(), 0)), 3 * kBlock);
+    EXPECT_TRUE(f.Truncate(kSize).ok());
+    const RingCalls calls;
+    EXPECT_EQ(Ready(f.ReadAt(b.span(), 2 * kBlock)), 1000u);
+    EXPECT_EQ(b.text().substr(0, 1000), data.substr(2 * kBlock));
+    EXPECT_EQ(Ready(f.ReadAt(b.span(), 0)), kSize);
+    EXPECT_EQ(b.text().substr(0, kSize), data);
+    EXPECT_EQ(Ready(f.ReadAt(b.span(), 3 * kBlock)), 0u);
+    EXPECT_EQ(Ready(f.ReadAt(b.span(), int64_t{1} << 40)), 0u);
+    EXPECT_GE(calls.Reads(), 4);
+  });
+}
+
+}  // namespace
+}  // namespace gump
