@@ -432,7 +432,7 @@ absl::StatusOr<PacketConn::Packet> PacketConn::ReadFrom(
   m.msg_iov = &piece;
   m.msg_iovlen = 1;
   const rt::IoResult r = s->fd.recvmsg(&m, 0);
-  if (r.err != 0) return SocketError("read", *s, {r.err, "recvmsg"});
+  if (r.err != 0) return SocketError("read", *s, {r.err, "recvfrom"});
   Packet p;
   p.n = r.n;
   p.truncated = (m.msg_flags & MSG_TRUNC) != 0;
@@ -468,7 +468,7 @@ absl::StatusOr<size_t> PacketConn::WriteTo(std::string_view data,
   const rt::IoResult r = s->fd.sendmsg(&m, 0);
   if (r.err != 0) {
     return OpError("write", s->network, s->local.String(), to.String(),
-                   {r.err, "sendmsg"}, r.n);
+                   {r.err, "sendto"}, r.n);
   }
   return r.n;
 }

@@ -404,6 +404,20 @@ TEST_P(NetConnTest, WithReusePortSeveralListenAtOneAddress) {
   });
 }
 
+// In Go's words, whatever the call is with which it is done.
+TEST_P(NetConnTest, ADatagramThatIsTooLongIsRefused) {
+  Run([] {
+    const net::PacketConn a = Ready(net::ListenPacket("udp", "127.0.0.1:0"));
+    const net::PacketConn b = Ready(net::ListenPacket("udp", "127.0.0.1:0"));
+    const absl::StatusOr<size_t> n =
+        a.WriteTo(std::string(1 << 16, 'x'), b.LocalAddr());
+    EXPECT_EQ(Text(n), "write udp " + a.LocalAddr().String() + "->" +
+                           b.LocalAddr().String() +
+                           ": sendto: message too long");
+    EXPECT_EQ(Errno(n.status()), EMSGSIZE);
+  });
+}
+
 // ---- Closing ----------------------------------------------------------------
 
 // Wait is an operation that would wait for ever, and what ends it.

@@ -3,7 +3,6 @@
 // it has ready.
 #include <gump/gump.h>
 
-#include <functional>
 #include <thread>
 
 #include "docs/examples/http_server.h"
