@@ -30,6 +30,7 @@
 #include "gump/waitgroup.h"
 #include "tests/testing/known_thread.h"
 #include "tests/testing/parked.h"
+#include "tests/testing/status.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
@@ -39,10 +40,9 @@ using exec::Cmd;
 using exec::CommandContext;
 using os::File;
 using sync::WaitGroup;
+using testing::Text;
 using ExecTest = testing::WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(ExecTest);
-
-std::string Text(const absl::Status& s) { return std::string(s.message()); }
 
 // Text of the output, or "!" and the error.
 std::string Output(Cmd cmd) {

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <string>
 #include <utility>
 
@@ -18,23 +17,14 @@
 #include "gump/runtime.h"
 #include "gump/status.h"
 #include "gump/sync.h"
+#include "tests/testing/status.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
 namespace {
 
-template <class T>
-T Ready(absl::StatusOr<T> s) {
-  EXPECT_TRUE(s.ok()) << s.status();
-  if (!s.ok()) std::abort();
-  return *std::move(s);
-}
-
-std::string Text(const absl::Status& s) { return std::string(s.message()); }
-template <class T>
-std::string Text(const absl::StatusOr<T>& s) {
-  return Text(s.status());
-}
+using testing::Ready;
+using testing::Text;
 
 // Path is one of this process's own.
 std::string Path(const std::string& name) {

@@ -11,7 +11,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
-#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <string>
@@ -33,25 +32,15 @@
 #include "runtime/sanitizer.h"
 #include "tests/testing/parked.h"
 #include "tests/testing/signal_storm.h"
+#include "tests/testing/status.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
 namespace {
 
 using testing::EventuallyParked;
-
-template <class T>
-T Ready(absl::StatusOr<T> s) {
-  EXPECT_TRUE(s.ok()) << s.status();
-  if (!s.ok()) std::abort();
-  return *std::move(s);
-}
-
-std::string Text(const absl::Status& s) { return std::string(s.message()); }
-template <class T>
-std::string Text(const absl::StatusOr<T>& s) {
-  return Text(s.status());
-}
+using testing::Ready;
+using testing::Text;
 
 std::string Abstract(const std::string& name) {
   return "@gump-" + std::to_string(getpid()) + "-" + name;

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -31,6 +30,7 @@
 #include "gump/status.h"
 #include "gump/sync.h"
 #include "tests/testing/parked.h"
+#include "tests/testing/status.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
@@ -38,6 +38,8 @@ namespace {
 
 using testing::Eventually;
 using testing::EventuallyParked;
+using testing::Ready;
+using testing::Text;
 
 // ---- Names ------------------------------------------------------------------
 
@@ -124,18 +126,6 @@ namespace gump {
 namespace {
 
 // ---- Listeners --------------------------------------------------------------
-
-template <class T>
-T Ready(absl::StatusOr<T> s) {
-  EXPECT_TRUE(s.ok()) << s.status();
-  if (!s.ok()) std::abort();
-  return *std::move(s);
-}
-
-template <class T>
-std::string Text(const absl::StatusOr<T>& s) {
-  return std::string(s.status().message());
-}
 
 int FamilyOf(const net::Addr& a) { return a.Sockaddr()->sa_family; }
 

@@ -24,22 +24,14 @@
 #include "gump/gump.h"
 #include "tests/testing/no_descriptors.h"
 #include "tests/testing/parked.h"
+#include "tests/testing/status.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
 namespace {
 
-template <class T>
-T Ready(absl::StatusOr<T> s) {
-  EXPECT_TRUE(s.ok()) << s.status();
-  if (!s.ok()) std::abort();
-  return *std::move(s);
-}
-
-template <class T>
-std::string Text(const absl::StatusOr<T>& s) {
-  return std::string(s.status().message());
-}
+using testing::Ready;
+using testing::Text;
 
 std::string ReadAll(const net::Conn& c) {
   std::string all;

@@ -32,6 +32,7 @@
 #include "tests/testing/no_descriptors.h"
 #include "tests/testing/panic_text.h"
 #include "tests/testing/parked.h"
+#include "tests/testing/status.h"
 #include "tests/testing/wall_now.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -40,20 +41,8 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::PanicText;
-
-// Ready is what a test needs of a StatusOr; the text of the error otherwise.
-template <class T>
-T Ready(absl::StatusOr<T> s) {
-  EXPECT_TRUE(s.ok()) << s.status();
-  if (!s.ok()) std::abort();
-  return *std::move(s);
-}
-
-std::string Text(const absl::Status& s) { return std::string(s.message()); }
-template <class T>
-std::string Text(const absl::StatusOr<T>& s) {
-  return Text(s.status());
-}
+using testing::Ready;
+using testing::Text;
 
 // ReadAll reads to the end of the stream.
 std::string ReadAll(net::Conn c) {

@@ -28,6 +28,7 @@
 #include "runtime/sanitizer.h"
 #include "tests/testing/parked.h"
 #include "tests/testing/signal_storm.h"
+#include "tests/testing/status.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
@@ -35,15 +36,9 @@ namespace {
 
 using os::File;
 using testing::EventuallyParked;
+using testing::Ready;
 
 constexpr size_t kBlock = 4096;
-
-template <class T>
-T Ready(absl::StatusOr<T> s) {
-  EXPECT_TRUE(s.ok()) << s.status();
-  if (!s.ok()) std::abort();
-  return *std::move(s);
-}
 
 // Block is memory as O_DIRECT wants it.
 class Block {

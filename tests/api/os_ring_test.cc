@@ -23,6 +23,7 @@
 #include "gump/go.h"
 #include "gump/os.h"
 #include "netpoll/ring.h"
+#include "tests/testing/status.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
@@ -58,15 +59,9 @@ namespace {
 
 using os::File;
 using testing::Eventually;
+using testing::Ready;
 
 constexpr size_t kBlock = 4096;
-
-template <class T>
-T Ready(absl::StatusOr<T> s) {
-  EXPECT_TRUE(s.ok()) << s.status();
-  if (!s.ok()) std::abort();
-  return *std::move(s);
-}
 
 // RingCalls counts those since it was made.
 class RingCalls {

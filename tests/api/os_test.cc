@@ -26,6 +26,7 @@
 #include "tests/testing/errno_access.h"
 #include "tests/testing/known_thread.h"
 #include "tests/testing/parked.h"
+#include "tests/testing/status.h"
 #include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -34,6 +35,7 @@ namespace {
 
 using os::File;
 using sync::WaitGroup;
+using testing::Text;
 
 // A directory of its own for each test.
 class OsTest : public testing::WithGomaxprocs {
@@ -58,8 +60,6 @@ class OsTest : public testing::WithGomaxprocs {
   std::vector<std::string> made_;
 };
 GUMP_INSTANTIATE_GOMAXPROCS(OsTest);
-
-std::string Text(const absl::Status& s) { return std::string(s.message()); }
 
 std::pair<File, File> MustPipe() {
   auto p = os::Pipe();
