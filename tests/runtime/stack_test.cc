@@ -357,19 +357,20 @@ TEST_F(StackTest, NoMemoryIsAnErrorAndNothingIsLost) {
   rlimit none = old;
   // Less than is mapped: every mmap fails from here on.
   none.rlim_cur = 1 << 20;
+  constexpr size_t kSize = 1 << 20;
   // Those that were mapped for other tests come first.
   constexpr size_t kMost = 10'000;
   const auto gs = std::make_unique<G[]>(kMost);
   G g;
   ASSERT_EQ(setrlimit(RLIMIT_AS, &none), 0);
   size_t n = 0;
-  while (n < kMost && rt::stackalloc(nullptr, &gs[n], size_t{1} << 19)) n++;
+  while (n < kMost && rt::stackalloc(nullptr, &gs[n], kSize)) n++;
   const bool large = rt::stackalloc(nullptr, &g, 200 << 20);
   ASSERT_EQ(setrlimit(RLIMIT_AS, &old), 0);
   EXPECT_LT(n, kMost);
   EXPECT_FALSE(large);
   EXPECT_STREQ(rt::stackLastError(), "out of memory (goroutine stack)");
-  ASSERT_TRUE(rt::stackalloc(nullptr, &g, size_t{1} << 19));
+  ASSERT_TRUE(rt::stackalloc(nullptr, &g, kSize));
   rt::stackfree(nullptr, &g);
   while (n > 0) rt::stackfree(nullptr, &gs[--n]);
 }
