@@ -73,9 +73,7 @@ void RWMutex::Unlock() noexcept {
   w_.Unlock();
   // Readers that are still to be woken are inside RLock: the object is alive
   // until the last of them is, and a semaphore needs no more than its address.
-  for (int32_t i = 0; i < r; i++) {
-    rt::semrelease(&reader_sem_, /*handoff=*/false);
-  }
+  if (r > 0) rt::semreleaseN(&reader_sem_, static_cast<uint32_t>(r));
 }
 
 // WaitForUnlock runs when the object is destroyed while w_ is held. Either the

@@ -64,9 +64,7 @@ void WaitGroup::AddSlow(int delta, uint64_t state) {
     panic("sync: WaitGroup misuse: Add called concurrently with Wait");
   }
   state_.store(0, rt::relaxed);  // ordered for the waiters by the semaphore
-  for (; waiters != 0; waiters--) {
-    rt::semrelease(&sema_, /*handoff=*/false);
-  }
+  rt::semreleaseN(&sema_, waiters);
 }
 
 void WaitGroup::WaitSlow() {

@@ -62,8 +62,11 @@ FdMutex::Lock FdMutex::close() {
         ((old | kClosedBit) + kRef) & ~(kRWaitMask | kWWaitMask);
     if (state_.casWeak(old, next, kOrder)) break;
   }
-  for (; (old & kRWaitMask) != 0; old -= kRWait) semrelease(&rsema_, false);
-  for (; (old & kWWaitMask) != 0; old -= kWWait) semrelease(&wsema_, false);
+  const auto waiters = [old](uint64_t mask, uint64_t one) {
+    return static_cast<uint32_t>((old & mask) / one);
+  };
+  if (const uint32_t n = waiters(kRWaitMask, kRWait)) semreleaseN(&rsema_, n);
+  if (const uint32_t n = waiters(kWWaitMask, kWWait)) semreleaseN(&wsema_, n);
   return Lock::kOk;
 }
 

@@ -103,7 +103,6 @@ void endMain() {
     letGo();
     if (mp != &m0) wakeM0ToLeave();
   }
-  semaMainEnded();
 }
 
 namespace {
@@ -185,6 +184,7 @@ bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
     wakep();  // leftovers of an earlier Run may be queued
   }
   gumpMstart(&m0.g0, enterScheduler);
+  semaMainEnded();
   *m0.eh = eh;
   *m0.errnoAddr = savedErrno;
   unminit(&m0);

@@ -47,6 +47,9 @@
 // and so after mainEnded was stored; if its A2 misses a count, that R1 comes
 // later still, and its release sees mainEnded. All of these are seq_cst.
 //
+// Run returns after that, so what a goroutine has been handed and not come for
+// is still there.
+//
 // Rejected: a wait queue inside each lock. It costs two words in every object
 // and a second lock word, and the waker has to touch them when the object may
 // be gone. Rejected: Go's pool of sudogs. Go needs it because its stacks move;
@@ -364,18 +367,11 @@ void semacquire(Atomic<uint32_t>* addr, bool lifo, SemaReason reason) noexcept {
   releasem(semacquirePinned(addr, lifo, reason));
 }
 
-void semrelease(Atomic<uint32_t>* addr, bool handoff) noexcept {
-  SemaRoot* root = semroot(addr);
-  addr->add(1, seq_cst);                       // R1; from here on (I3)
-  if (root->nwait.load(seq_cst) == 0) return;  // R2: pairs with A1
+namespace {
 
-  // Not runtimeEntry: to yield between R1 and the wake-up would leave the
-  // waiter asleep for as long, although the count is there.
-  if (getg() == nullptr) needm();
-  M* mp = getg()->m;
-  // As it is: if main has ended, to wait for a P would be to keep for ourselves
-  // what we release (I5).
-  const bool lost = acquiremAsIs(mp);
+// wakeWaiter is R3. True: the waiter has been handed the count.
+// On: any.  P: either, m.locks > 0.  Locks: takes root->lock.  Parks: no.
+bool wakeWaiter(SemaRoot* root, Atomic<uint32_t>* addr, bool handoff) {
   lock(&root->lock);
   const bool ended = sched.mainEnded.load(seq_cst);  // (I5)
   Sudog* s = GUMP_UNLIKELY(ended) ? root->dequeueThread(addr) : nullptr;
@@ -391,14 +387,49 @@ void semrelease(Atomic<uint32_t>* addr, bool handoff) noexcept {
   }
   unlock(&root->lock);
   if (s != nullptr) goready(s->g);  // (I2): s is gone, unless handed
+  return handed;
+}
+
+// releaseN is semrelease of n. True: the one waiter has been handed the count.
+// On: any.  P: either.  Locks: takes those of the root.  Parks: in regainP.
+bool releaseN(Atomic<uint32_t>* addr, uint32_t n, bool handoff) {
+  SemaRoot* root = semroot(addr);
+  addr->add(n, seq_cst);                             // R1; from here on (I3)
+  if (root->nwait.load(seq_cst) == 0) return false;  // R2: pairs with A1
+
+  // Not runtimeEntry: to yield between R1 and the wake-up would leave the
+  // waiter asleep for as long, although the count is there.
+  if (getg() == nullptr) needm();
+  M* mp = getg()->m;
+  // As it is: if main has ended, to wait for a P would be to keep for ourselves
+  // what we release (I5).
+  const bool lost = acquiremAsIs(mp);
+  bool handed = false;
+  for (; n != 0; n--) handed = wakeWaiter(root, addr, handoff);
   if (lost) mp = regainP();
   releasem(mp);
+  return handed;
+}
+
+}  // namespace
+
+void semrelease(Atomic<uint32_t>* addr, bool handoff) noexcept {
   // The new owner runs at once, in the rest of this slice: otherwise every
   // release of a starving lock would leave it idle until we block.
-  if (handed && mayYield()) goyield();
+  if (releaseN(addr, 1, handoff) && mayYield()) goyield();
+}
+
+void semreleaseN(Atomic<uint32_t>* addr, uint32_t n) noexcept {
+  releaseN(addr, n, /*handoff=*/false);
 }
 
 namespace {
+
+// aThreadWaits tells whether a plain thread is among those of a node.
+bool aThreadWaits(const Sudog* node) {
+  while (node != nullptr && !node->g->foreign) node = node->waitlink;
+  return node != nullptr;
+}
 
 // takeThread dequeues a plain thread whose count is positive from the tree of
 // t; nullptr: there is none.
@@ -407,18 +438,19 @@ Sudog* takeThread(SemaRoot* root, Sudog* t)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(root->lock) {
   if (t == nullptr) return nullptr;
   auto* addr = static_cast<Atomic<uint32_t>*>(t->elem);
-  // A count that this misses is its releaser's to give, who has yet to lock the
-  // root, and sees mainEnded then.
-  if (addr->load(relaxed) > 0) {
-    if (Sudog* s = root->dequeueThread(addr); s != nullptr) return s;
+  // The thread first: what goroutines alone wait on may be gone since an
+  // earlier Run. A count that this misses is its releaser's to give, who has
+  // yet to lock the root, and sees mainEnded then.
+  if (aThreadWaits(t) && addr->load(relaxed) > 0) {
+    return root->dequeueThread(addr);
   }
   if (Sudog* s = takeThread(root, t->prev); s != nullptr) return s;
   return takeThread(root, t->next);
 }
 
 // favourThreads takes back what goroutines of root were handed and have not
-// come for, and wakes the threads whose count is positive. On: g0.  P: needed.
-// Locks: takes root->lock.  Parks: no.
+// come for, and wakes the threads whose count is positive.
+// On: g0.  P: either.  Locks: takes root->lock.  Parks: no.
 void favourThreads(SemaRoot* root) {
   Sudog* first = nullptr;
   Sudog** last = &first;

@@ -93,7 +93,7 @@ inline constexpr uintptr_t kSemTabSize = uintptr_t{1} << kSemTabBits;
 // semaMainEnded gives to plain threads what semrelease has meant for
 // goroutines that have not run since. mainEnded has been set; see (I5) in
 // sema.cc.
-// On: g0.  P: needed.  Locks: takes those of the roots.  Parks: no.
+// On: g0 of m0.  P: either.  Locks: takes those of the roots.  Parks: no.
 void semaMainEnded();
 
 }  // namespace gump::rt

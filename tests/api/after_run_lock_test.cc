@@ -2,18 +2,21 @@
 // runs a goroutine that is left over in the queue of a lock, so the lock must
 // not be kept for it: a thread waits only for who has it.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
+#include <new>
 #include <thread>
 #include <vector>
 
 #include "gump/go.h"
 #include "gump/mutex.h"
 #include "gump/runtime.h"
+#include "gump/rwmutex.h"
 #include "tests/testing/parked.h"
 
 namespace gump {
@@ -222,6 +225,104 @@ TEST_F(AfterRunLockDeathTest, WhoComesBackFromTheKernelStillUnlocks) {
         });
         if (write(fds[1], "", 1) != 1) std::_Exit(4);
         t.join();
+        std::_Exit(0);
+      },
+      ::testing::ExitedWithCode(0), "^$");
+}
+
+// As above, and it lets several in.
+TEST_F(AfterRunLockDeathTest, WhoComesBackFromTheKernelLetsAllReadersIn) {
+  EXPECT_EXIT(
+      {
+        alarm(kTooLong);
+        int fds[2];
+        if (pipe(fds) != 0) std::_Exit(1);
+        sync::RWMutex rw;
+        std::vector<std::thread> readers;
+        gump::Run([&] {
+          runtime::GOMAXPROCS(1);
+          go([&] {
+            rw.Lock();
+            char c;
+            if (read(fds[0], &c, 1) != 1) std::_Exit(2);
+            rw.Unlock();
+            std::_Exit(3);
+          });
+          runtime::Gosched();
+          for (size_t i = 0; i < 3; i++) {
+            readers.emplace_back([&] {
+              rw.RLock();
+              rw.RUnlock();
+            });
+          }
+          if (!testing::EventuallyParked("sync.RWMutex.RLock", 3)) {
+            std::_Exit(100);
+          }
+        });
+        if (write(fds[1], "", 1) != 1) std::_Exit(4);
+        for (std::thread& t : readers) t.join();
+        std::_Exit(0);
+      },
+      ::testing::ExitedWithCode(0), "^$");
+}
+
+// Locked is n Mutexes on pages of their own, each locked and with a goroutine
+// in its queue. None of those will ever run, so the pages may go when Run has
+// returned.
+class Locked {
+ public:
+  explicit Locked(size_t n) : n_(n) {
+    void* p = mmap(nullptr, n * sizeof(sync::Mutex), PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) std::_Exit(101);
+    mutexes_ = static_cast<sync::Mutex*>(p);
+  }
+  ~Locked() { munmap(mutexes_, n_ * sizeof(sync::Mutex)); }
+  void Fill() {
+    for (size_t i = 0; i < n_; i++) {
+      sync::Mutex* mu = new (mutexes_ + i) sync::Mutex;
+      mu->Lock();
+      go([mu] { mu->Lock(); });
+    }
+    AwaitQueue(n_);
+  }
+
+ private:
+  size_t n_;
+  sync::Mutex* mutexes_;
+};
+
+// What left-over goroutines wait for is not looked at in the next Run.
+TEST_F(AfterRunLockDeathTest, NextRunKnowsNothingOfTheLocksOfThisOne) {
+  EXPECT_EXIT(
+      {
+        {
+          Locked locked(1);
+          gump::Run([&] { locked.Fill(); });
+        }
+        gump::Run([] {});
+        std::_Exit(0);
+      },
+      ::testing::ExitedWithCode(0), "^$");
+}
+
+// Nor is it any more when Run has returned, wherever main has ended.
+TEST_F(AfterRunLockDeathTest, LocksMayGoWhenRunHasReturned) {
+  EXPECT_EXIT(
+      {
+        alarm(kTooLong);
+        const std::thread::id self = std::this_thread::get_id();
+        {
+          Locked locked(2000);
+          gump::Run([&] {
+            runtime::GOMAXPROCS(2);
+            locked.Fill();
+            // Main has parked, so another thread goes on with it.
+            if (std::this_thread::get_id() == self) std::_Exit(1);
+          });
+        }
+        // No more than a chance for who is late to fault.
+        std::this_thread::sleep_for(1ms);
         std::_Exit(0);
       },
       ::testing::ExitedWithCode(0), "^$");
