@@ -192,6 +192,8 @@ void traceM(Writer* w, const M* mp) {
   const P* pp = peek(mp->p);
   const G* curg = mp->curg.load(acquire);
   const G* lockedg = peek(mp->lockedg);
+  int32_t locks = mp->locks.load(relaxed);    // a trace
+  if (curg == nullptr && locks > 0) locks--;  // (K3): as Go has it, on g0 none
   print(w, "  M%D:", mp->id);
   printId(w, "p", pp != nullptr, pp == nullptr ? 0 : pp->id);
   printId(w, "curg", curg != nullptr,
@@ -200,7 +202,7 @@ void traceM(Writer* w, const M* mp) {
         " mallocing=0 throwing=%d preemptoff= locks=%d dying=%d spinning=%s "
         "blocked=%s",
         // A trace.
-        peek(mp->throwing), mp->locks.load(relaxed), peek(mp->dying),
+        peek(mp->throwing), locks, peek(mp->dying),
         boolText(peek(mp->spinning)), boolText(mp->blocked.load(relaxed)));
   printId(w, "lockedg", lockedg != nullptr,
           lockedg == nullptr ? 0 : static_cast<int64_t>(peek(lockedg->goid)));

@@ -662,6 +662,10 @@ TEST_F(CrashDeathTest, ScheddetailIsGos) {
               "|  G[0-9]+: status=[0-9]+\\([a-z() ]*\\) m=([0-9]+|nil) "
               "lockedm=([0-9]+|nil)\n)+");
           Check(Matches(text, form), text);
+          // That of the template thread at least.
+          Check(text.find("curg=nil mallocing=0 throwing=0 preemptoff= "
+                          "locks=0 ") != std::string::npos,
+                text);
         });
       },
       ::testing::ExitedWithCode(0), "");
