@@ -353,18 +353,22 @@ TEST(PreemptDeathTest, RunReturnsUnderHogs) {
       ::testing::ExitedWithCode(7), "");
 }
 
-// Raw calls that block, many more than Ps: nobody waits for them, none of them
-// is interrupted, each gets what it waited for.
+// Raw calls that block, one on standard input, many more than Ps: nobody waits
+// for them, none of them is interrupted, each gets what it waited for.
 TEST_P(PreemptTest, BlockedReadsHoldNobodyUp) {
   gump::Run([] {
     constexpr int kReaders = 20;
+    const int saved = dup(STDIN_FILENO);
+    ASSERT_GE(saved, 0);
     int fds[kReaders][2];
     std::atomic<int> done = 0;
     Begun begun;
     sync::WaitGroup wg;
     for (int i = 0; i < kReaders; i++) {
       ASSERT_EQ(pipe(fds[i]), 0);
-      wg.Go([&, i, fd = fds[i][0]] {
+      int fd = fds[i][0];
+      if (i == 0) fd = dup2(fd, STDIN_FILENO);
+      wg.Go([&, i, fd] {
         begun.Count();
         char c = 0;
         EXPECT_EQ(read(fd, &c, 1), 1) << errno;
@@ -380,6 +384,8 @@ TEST_P(PreemptTest, BlockedReadsHoldNobodyUp) {
       EXPECT_EQ(write(fds[i][1], &c, 1), 1);
     }
     wg.Wait();
+    dup2(saved, STDIN_FILENO);
+    close(saved);
     for (auto& fd : fds) {
       close(fd[0]);
       close(fd[1]);
