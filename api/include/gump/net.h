@@ -280,8 +280,10 @@ class PacketConn {
   // ReadFrom waits for a datagram. One that is empty has n 0.
   absl::StatusOr<Packet> ReadFrom(absl::Span<char> buf) const;
   // WriteTo sends one, whole or not at all; it waits while the kernel's buffer
-  // is full. Too long a datagram is the error "message too long". An address of
-  // IPv4 may also be in the form that IPv6 has for it.
+  // is full. If that is the queue of a unixgram receiver, the wait costs CPU
+  // time, as in Go: each attempt that fails tells Linux to have it tried again.
+  // Too long a datagram is the error "message too long". An address of IPv4 may
+  // also be in the form that IPv6 has for it.
   absl::StatusOr<size_t> WriteTo(std::string_view data, const Addr& to) const;
 
   // All as Conn's.
