@@ -317,7 +317,7 @@ TEST_F(AfterRunLockDeathTest, LocksMayGoWhenRunHasReturned) {
           gump::Run([&] {
             runtime::GOMAXPROCS(2);
             locked.Fill();
-            // Main has parked, so another thread goes on with it.
+            runtime::Gosched();  // main leaves its thread for another
             if (std::this_thread::get_id() == self) std::_Exit(1);
           });
         }
