@@ -391,7 +391,7 @@ bool wakeWaiter(SemaRoot* root, Atomic<uint32_t>* addr, bool handoff) {
 }
 
 // releaseN is semrelease of n. True: the one waiter has been handed the count.
-// On: any.  P: either.  Locks: takes those of the root.  Parks: in regainP.
+// On: any.  P: either.  Locks: takes that of the root.  Parks: in regainP.
 bool releaseN(Atomic<uint32_t>* addr, uint32_t n, bool handoff) {
   SemaRoot* root = semroot(addr);
   addr->add(n, seq_cst);                             // R1; from here on (I3)
@@ -405,7 +405,9 @@ bool releaseN(Atomic<uint32_t>* addr, uint32_t n, bool handoff) {
   // what we release (I5).
   const bool lost = acquiremAsIs(mp);
   bool handed = false;
-  for (; n != 0; n--) handed = wakeWaiter(root, addr, handoff);
+  for (; n != 0 && root->nwait.load(seq_cst) != 0; n--) {  // R2, each time
+    handed = wakeWaiter(root, addr, handoff);
+  }
   if (lost) mp = regainP();
   releasem(mp);
   return handed;

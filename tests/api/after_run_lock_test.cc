@@ -8,15 +8,18 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <new>
 #include <thread>
 #include <vector>
 
 #include "gump/go.h"
+#include "gump/internal/linkname.h"
 #include "gump/mutex.h"
 #include "gump/runtime.h"
 #include "gump/rwmutex.h"
+#include "runtime/sanitizer.h"
 #include "tests/testing/parked.h"
 
 namespace gump {
@@ -197,108 +200,91 @@ TEST_F(AfterRunLockDeathTest, WhoWasHandedTheLockInVainLosesIt) {
       ::testing::ExitedWithCode(0), "^$");
 }
 
-// The goroutine blocks in the kernel with the lock, and has lost its P. When it
-// comes back it gets no further than its Unlock.
+// ComeBack has a goroutine block in the kernel with l. It loses its P, main
+// returns, it comes back, and gets no further than its Unlock, which lets in
+// the n threads that are parked for `reason` in `enter`.
+template <typename Lock>
+void ComeBack(Lock* l, size_t n, const char* reason, void (*enter)(Lock*)) {
+  alarm(kTooLong);
+  int fds[2];
+  if (pipe(fds) != 0) std::_Exit(1);
+  std::vector<std::thread> threads;
+  gump::Run([&] {
+    runtime::GOMAXPROCS(1);
+    go([&] {
+      l->Lock();
+      char c;
+      if (read(fds[0], &c, 1) != 1) std::_Exit(2);
+      l->Unlock();
+      std::_Exit(3);
+    });
+    runtime::Gosched();
+    for (size_t i = 0; i < n; i++) threads.emplace_back(enter, l);
+    if (!testing::EventuallyParked(reason, n)) std::_Exit(100);
+  });
+  if (write(fds[1], "", 1) != 1) std::_Exit(4);
+  for (std::thread& t : threads) t.join();
+  std::_Exit(0);
+}
+
 TEST_F(AfterRunLockDeathTest, WhoComesBackFromTheKernelStillUnlocks) {
   EXPECT_EXIT(
       {
-        alarm(kTooLong);
-        int fds[2];
-        if (pipe(fds) != 0) std::_Exit(1);
         sync::Mutex mu;
-        std::thread t;
-        gump::Run([&] {
-          runtime::GOMAXPROCS(1);
-          go([&] {
-            mu.Lock();
-            char c;
-            if (read(fds[0], &c, 1) != 1) std::_Exit(2);
-            mu.Unlock();
-            std::_Exit(3);
-          });
-          runtime::Gosched();
-          t = std::thread([&] {
-            mu.Lock();
-            mu.Unlock();
-          });
-          AwaitQueue(1);
+        ComeBack<sync::Mutex>(&mu, 1, "sync.Mutex.Lock", [](sync::Mutex* l) {
+          l->Lock();
+          l->Unlock();
         });
-        if (write(fds[1], "", 1) != 1) std::_Exit(4);
-        t.join();
-        std::_Exit(0);
       },
       ::testing::ExitedWithCode(0), "^$");
 }
 
-// As above, and it lets several in.
 TEST_F(AfterRunLockDeathTest, WhoComesBackFromTheKernelLetsAllReadersIn) {
   EXPECT_EXIT(
       {
-        alarm(kTooLong);
-        int fds[2];
-        if (pipe(fds) != 0) std::_Exit(1);
         sync::RWMutex rw;
-        std::vector<std::thread> readers;
-        gump::Run([&] {
-          runtime::GOMAXPROCS(1);
-          go([&] {
-            rw.Lock();
-            char c;
-            if (read(fds[0], &c, 1) != 1) std::_Exit(2);
-            rw.Unlock();
-            std::_Exit(3);
-          });
-          runtime::Gosched();
-          for (size_t i = 0; i < 3; i++) {
-            readers.emplace_back([&] {
-              rw.RLock();
-              rw.RUnlock();
-            });
-          }
-          if (!testing::EventuallyParked("sync.RWMutex.RLock", 3)) {
-            std::_Exit(100);
-          }
-        });
-        if (write(fds[1], "", 1) != 1) std::_Exit(4);
-        for (std::thread& t : readers) t.join();
-        std::_Exit(0);
+        ComeBack<sync::RWMutex>(&rw, 3, "sync.RWMutex.RLock",
+                                [](sync::RWMutex* l) {
+                                  l->RLock();
+                                  l->RUnlock();
+                                });
       },
       ::testing::ExitedWithCode(0), "^$");
 }
 
-// Locked is n Mutexes on pages of their own, each locked and with a goroutine
-// in its queue. None of those will ever run, so the pages may go when Run has
-// returned.
-class Locked {
+// Array is n of T, all zero, on pages that nobody can touch afterwards.
+template <typename T>
+class Array {
  public:
-  explicit Locked(size_t n) : n_(n) {
-    void* p = mmap(nullptr, n * sizeof(sync::Mutex), PROT_READ | PROT_WRITE,
+  explicit Array(size_t n) : n_(n) {
+    void* p = mmap(nullptr, n * sizeof(T), PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) std::_Exit(101);
-    mutexes_ = static_cast<sync::Mutex*>(p);
+    elements_ = static_cast<T*>(p);
+    for (T& t : *this) new (&t) T;
   }
-  ~Locked() { munmap(mutexes_, n_ * sizeof(sync::Mutex)); }
-  void Fill() {
-    for (size_t i = 0; i < n_; i++) {
-      sync::Mutex* mu = new (mutexes_ + i) sync::Mutex;
-      mu->Lock();
-      go([mu] { mu->Lock(); });
-    }
-    AwaitQueue(n_);
-  }
+  ~Array() { munmap(elements_, n_ * sizeof(T)); }
+  T* begin() { return elements_; }
+  T* end() { return elements_ + n_; }
 
  private:
   size_t n_;
-  sync::Mutex* mutexes_;
+  T* elements_;
 };
 
-// What left-over goroutines wait for is not looked at in the next Run.
+// What left-over goroutines wait for is not looked at in the next Run: it may
+// have gone, since they will never run.
 TEST_F(AfterRunLockDeathTest, NextRunKnowsNothingOfTheLocksOfThisOne) {
   EXPECT_EXIT(
       {
+        alarm(kTooLong);
         {
-          Locked locked(1);
-          gump::Run([&] { locked.Fill(); });
+          Array<sync::Mutex> one(1);
+          gump::Run([mu = one.begin()] {
+            mu->Lock();
+            go([mu] { mu->Lock(); });
+            AwaitQueue(1);
+          });
         }
         gump::Run([] {});
         std::_Exit(0);
@@ -306,23 +292,39 @@ TEST_F(AfterRunLockDeathTest, NextRunKnowsNothingOfTheLocksOfThisOne) {
       ::testing::ExitedWithCode(0), "^$");
 }
 
-// Nor is it any more when Run has returned, wherever main has ended.
-TEST_F(AfterRunLockDeathTest, LocksMayGoWhenRunHasReturned) {
+// What they were handed and have not come for is taken back before Run returns,
+// on whatever thread main has ended.
+TEST_F(AfterRunLockDeathTest, SemaphoresMayGoWhenRunHasReturned) {
   EXPECT_EXIT(
       {
         alarm(kTooLong);
+        constexpr size_t kWaiters = rt::kSanitizerBuild ? 200 : 20000;
         const std::thread::id self = std::this_thread::get_id();
         {
-          Locked locked(2000);
+          Array<rt::Atomic<uint32_t>> words(kWaiters);
           gump::Run([&] {
-            runtime::GOMAXPROCS(2);
-            locked.Fill();
+            runtime::GOMAXPROCS(1);
+            for (auto& word : words) {
+              go([sema = &word] {
+                rt::semacquire(sema, /*lifo=*/false,
+                               rt::SemaReason::kSemacquire);
+              });
+            }
+            if (!testing::EventuallyParked("semacquire", kWaiters)) {
+              std::_Exit(100);
+            }
             runtime::Gosched();  // main leaves its thread for another
             if (std::this_thread::get_id() == self) std::_Exit(1);
+            std::atomic<bool> released = false;
+            std::thread([&] {
+              for (auto& w : words) rt::semrelease(&w, /*handoff=*/true);
+              released = true;
+            }).detach();
+            while (!released) {  // they do not run meanwhile, most of them
+            }
           });
         }
-        // No more than a chance for who is late to fault.
-        std::this_thread::sleep_for(1ms);
+        runtime::GC();  // waits for whoever is at work with a P
         std::_Exit(0);
       },
       ::testing::ExitedWithCode(0), "^$");
