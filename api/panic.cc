@@ -70,7 +70,9 @@ std::string TextInFlight(int n) {
 PanicError::PanicError(const std::string& what) : std::runtime_error(what) {}
 
 PanicError::PanicError(const std::string& what, RecordPtr record)
-    : std::runtime_error(what), record_(std::move(record)) {}
+    : std::runtime_error(what), record_(std::move(record)) {
+  KeepRecord(record_);  // last: it may throw, and then nothing was thrown
+}
 
 // A copy is not what was thrown.
 PanicError::PanicError(const PanicError& other) noexcept
@@ -85,24 +87,21 @@ void panic(std::string_view msg) {
   auto record = std::make_shared<internal::PanicRecord>();
   record->text = msg;
   record->uncaught = std::uncaught_exceptions();
-  KeepRecord(record);
-  const std::string text(msg);
+  const std::string& text = record->text;
   throw PanicError(text, std::move(record));
 }
 
 void internal::PanicWhileUnwinding(int uncaught) {
   if (std::current_exception() == nullptr) throw;  // a Goexit passes through
 
-  std::string text = TextInFlight(uncaught);
-  text += "\n\tpanic: ";
+  const std::string text = TextInFlight(uncaught);
   try {
     throw;
   } catch (const std::exception& e) {
-    text += e.what();
+    rt::fatalPanicTwice(text.data(), text.size(), e.what());
   } catch (...) {
-    text += "exception";
+    rt::fatalPanicTwice(text.data(), text.size(), "exception");
   }
-  rt::fatalPanicText(text.data(), text.size());
 }
 
 }  // namespace gump

@@ -161,6 +161,23 @@ bool startpanic() {
   _exit(kExitCode);
 }
 
+// printpanic writes the line, or lines, that say what the panic was; those
+// after the first get a tab, so that nothing in them looks like a goroutine's
+// stack (as of Go 1.23).
+void printpanic(Writer* w, const char* text, size_t n) {
+  print(w, "panic: ");
+  while (const void* end = memchr(text, '\n', n)) {
+    const auto line =
+        static_cast<size_t>(static_cast<const char*>(end) - text) + 1;
+    put(w, text, line);
+    put(w, "\t", 1);
+    text += line;
+    n -= line;
+  }
+  put(w, text, n);
+  put(w, "\n", 1);
+}
+
 }  // namespace
 
 bool isPanicking() {
@@ -199,9 +216,7 @@ void fatalpanic(const char* text, uint32_t len, const char* type) {
   if (startpanic()) {
     char buf[512];
     Writer w{.buf = buf, .cap = sizeof(buf), .fd = STDERR_FILENO};
-    print(&w, "panic: ");
-    put(&w, text, len);
-    print(&w, "\n");
+    printpanic(&w, text, len);
     if (type != nullptr) print(&w, "[exception %s]\n", type);
     flush(&w);
   }
@@ -210,8 +225,16 @@ void fatalpanic(const char* text, uint32_t len, const char* type) {
 
 void fatalError(const char* go_text) noexcept { fatal(go_text); }
 
-void fatalPanicText(const char* text, size_t n) noexcept {
-  fatalpanic(text, static_cast<uint32_t>(n));
+void fatalPanicTwice(const char* text, size_t n, const char* second) noexcept {
+  if (startpanic()) {
+    char buf[512];
+    Writer w{.buf = buf, .cap = sizeof(buf), .fd = STDERR_FILENO};
+    printpanic(&w, text, n);
+    print(&w, "\t");
+    printpanic(&w, second, strlen(second));
+    flush(&w);
+  }
+  dopanic(StackFrom::kHere);
 }
 
 }  // namespace gump::rt

@@ -280,6 +280,7 @@ class Every {
  public:
   explicit Every(int64_t period) : period_(period) { restart(nanotime()); }
   void restart(int64_t now) { next_ = now + period_; }
+  void beginNow() { next_ = 0; }
   bool due(int64_t now) {
     if (now < next_) return false;
     restart(now);
@@ -327,6 +328,7 @@ void sysmon() {
   (void)shortSlices();
   const bool tracing = debug.schedtrace > 0;
   Every trace(debug.schedtrace * kNsPerMs);
+  trace.beginNow();
   DeadCheck deadCheck;
   Chores chores;
   Watchdog watchdog;

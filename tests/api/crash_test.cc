@@ -630,6 +630,19 @@ TEST_F(CrashDeathTest, SchedtraceLineIsGos) {
       ::testing::ExitedWithCode(0), "");
 }
 
+TEST_F(CrashDeathTest, SchedtraceBeginsAtOnce) {
+  EXPECT_EXIT(
+      {
+        setenv("GODEBUG", "schedtrace=1000000", 1);
+        Capture err;
+        gump::Run([&err] {
+          const std::string first = blocking([&err] { return err.Line(); });
+          Check(first.find("SCHED 0ms: ") == 0, first);
+        });
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
 TEST_F(CrashDeathTest, ScheddetailIsGos) {
   EXPECT_EXIT(
       {

@@ -98,6 +98,13 @@ TEST_F(PanicDeathTest, PanicShowsTheExceptionTypeOnItsOwnLine) {
               "^panic: boom\n\n");
 }
 
+TEST_F(PanicDeathTest, LaterLinesOfAPanicAreIndented) {
+  EXPECT_EXIT(fatalpanic("a\n\nb", 4), ::testing::ExitedWithCode(2),
+              "^panic: a\n\t\n\tb\n\n");
+  EXPECT_EXIT(fatalPanicTwice("a\nb", 3, "c\nd"), ::testing::ExitedWithCode(2),
+              "^panic: a\n\tb\n\tpanic: c\n\td\n\n");
+}
+
 TEST_F(PanicDeathTest, FaultInTheDumpIsReportedAndEndsIt) {
   if (kThreadSanitizer) {
     GTEST_SKIP() << "its wrapper of handlers does not survive a nested fault";

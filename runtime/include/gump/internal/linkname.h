@@ -136,9 +136,11 @@ void readSchedStats(SchedStats* out) noexcept;
 // stackDump writes a Go-style traceback of the current goroutine, or of all,
 // into buf; returns the length it needs.
 size_t stackDump(bool all, char* buf, size_t n) noexcept;
-// fatalError and fatalPanicText are panic.h's fatal and fatalpanic.
+// fatalError is panic.h's fatal; fatalPanicTwice is its fatalpanic for a panic
+// (second) during another.
 [[noreturn]] void fatalError(const char* go_text) noexcept;
-[[noreturn]] void fatalPanicText(const char* text, size_t n) noexcept;
+[[noreturn]] void fatalPanicTwice(const char* text, size_t n,
+                                  const char* second) noexcept;
 
 // procPin keeps the caller on its P (and so from being preempted) until
 // procUnpin; returns the P's id. On a plain thread the id is -1: such a caller
