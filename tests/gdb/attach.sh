@@ -32,7 +32,7 @@ while [ $visits -lt 3 ] && kill -0 "$pid" 2>/dev/null; do
     exit 77
   fi
   # A visit that was too late for the second breakpoint is none.
-  grep -q 'preemptedBySignal.*()' "$log" && grep -q 'detached' "$log" || break
+  grep -q 'hit Temporary breakpoint 2' "$log" && grep -q 'detached' "$log" || break
   visits=$((visits + 1))
 done
 
