@@ -4,7 +4,22 @@
 
 namespace gump::internal {
 
-void PanicNoStack() { panic(rt::stackErrorText()); }
+namespace {
+
+// Made before memory gets short, and never destroyed. A copy shares its text.
+const PanicError& no_memory =
+    *new PanicError("out of memory (goroutine stack)");
+
+}  // namespace
+
+void PanicNoStack() {
+  try {
+    panic(rt::stackErrorText());
+  } catch (const std::bad_alloc&) {
+    // The C++ runtime keeps room for exceptions, but not for their texts.
+  }
+  throw PanicError(no_memory);
+}
 
 void FatalNilFunc() { rt::fatalError("go of nil func value"); }
 

@@ -98,7 +98,7 @@ void onFault(int sig, siginfo_t* info, void* context) {
     printf(
         "runtime: goroutine stack exceeds %U-byte limit\n"
         "fatal error: stack overflow\n",
-        uint64_t{gp->stack.hi - gp->stack.lo});
+        uint64_t{stackLimit(gp)});
     dieInSignal();
   }
   forwardsig(sig, info, context, sig == SIGSEGV ? &oldSegv : &oldBus);

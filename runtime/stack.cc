@@ -34,8 +34,12 @@
 // stackguard=best goes on with a canary in the lowest bytes of the stack,
 // strict makes the binding fail.
 //
-// Rejected: slots on the free list sorted by address, to give whole arenas
-// back: pages are given back without that, and address space is plentiful.
+// Address space is plentiful, so arenas stay: pages are given back without
+// that. Where it is not (ulimit -v), and nothing can be mapped, arenas without
+// a slot in use are unmapped, slots are mapped one by one, and larger ones are
+// taken.
+//
+// Rejected: slots on the free list sorted by address, to have more such arenas.
 // Growing stacks by copying, as Go does: C++ has pointers into stacks.
 #include "runtime/stack.h"
 
@@ -94,6 +98,7 @@ static_assert(kRefillBatch <= kMaxGuardBatch);
 struct Arena {
   uintptr_t base = 0;
   size_t stride = 0;
+  size_t size = 0;  // of the mapping
   uint32_t order = 0;
   uint32_t nslots = 0;
   // What follows is guarded by stacks.lock.
@@ -141,13 +146,13 @@ struct StackPools {
 };
 constinit StackPools stacks;
 
-Atomic<const char*> lastError{""};  // points at constants: relaxed
-
 constexpr const char kErrNoMemory[] = "out of memory (goroutine stack)";
 constexpr const char kErrNoGuard[] =
     "cannot protect a goroutine stack: the process is near its limit of memory "
     "mappings; raise vm.max_map_count with sysctl, or set "
     "GUMP_DEBUG=stackguard=best";
+
+Atomic<const char*> lastError{kErrNoMemory};  // points at constants: relaxed
 
 // ---- Finding the arena of an address ----------------------------------------
 
@@ -219,16 +224,28 @@ StackTop* initSlot(const Arena* a, uint32_t i, bool guarded) {
 
 // ---- Carving ----------------------------------------------------------------
 
+// reserveBelow maps n bytes at the first multiple of kArenaSize below p that is
+// free; 0: no memory, or too many are taken.
+uintptr_t reserveBelow(uintptr_t p, size_t n) {
+  constexpr int kTries = 1024;
+  p -= p % kArenaSize;
+  for (int i = 0; i < kTries && p >= kArenaSize; i++, p -= kArenaSize) {
+    if (sysReserveAt(p, n)) return p;
+  }
+  return 0;
+}
+
 // reserveAligned maps n bytes at a multiple of kArenaSize. Neighbours usually
 // lie flush below each other, so the first try is aligned whenever the arena
-// before it was.
+// before it was. Where the process may not have the extra bytes to align
+// within, addresses are tried.
 uintptr_t reserveAligned(size_t n) {
   n = alignUp(n, kPageSize);
-  auto p = reinterpret_cast<uintptr_t>(sysReserve(n));
-  if (p == 0 || p % kArenaSize == 0) return p;
-  sysFree(reinterpret_cast<void*>(p), n);
-  p = reinterpret_cast<uintptr_t>(sysReserve(n + kArenaSize));
-  if (p == 0) return 0;
+  const auto first = reinterpret_cast<uintptr_t>(sysReserve(n));
+  if (first == 0 || first % kArenaSize == 0) return first;
+  sysFree(reinterpret_cast<void*>(first), n);
+  const auto p = reinterpret_cast<uintptr_t>(sysReserve(n + kArenaSize));
+  if (p == 0) return reserveBelow(first, n);
   const uintptr_t base = alignUp(p, kArenaSize);
   if (base != p) sysFree(reinterpret_cast<void*>(p), base - p);
   sysFree(reinterpret_cast<void*>(base + n), p + kArenaSize - base);
@@ -253,11 +270,11 @@ void setCarved(Arena* a, uint32_t n)
   a->bump = n;
 }
 
-// newArena maps an arena of one class and enters it into the table; nullptr: no
-// memory.
+// newArena maps an arena of one class and enters it into the table: for a
+// single slot if there is no room for more; nullptr: no memory.
 Arena* newArena(uint32_t order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
   const size_t stride = (kMinStackSize << order) + kSlotOverhead;
-  const size_t size = order <= kMaxArenaOrder ? kArenaSize : stride;
+  size_t size = order <= kMaxArenaOrder ? kArenaSize : stride;
   Arena* a = stacks.spareArenas;
   if (a != nullptr) {
     stacks.spareArenas = a->next;
@@ -267,9 +284,14 @@ Arena* newArena(uint32_t order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
   }
   *a = Arena{};
   a->base = reserveAligned(size);
+  if (a->base == 0 && size > stride) {
+    size = stride;
+    a->base = reserveAligned(size);
+  }
   if (a->base != 0) {
     adviseNoHugePage(a->base, size);
     a->stride = stride;
+    a->size = size;
     a->order = order;
     a->nslots = static_cast<uint32_t>(size / stride);
     if (publishArena(a->base, a)) return a;
@@ -288,23 +310,33 @@ void forget(StackTop* t) {
   t->asanFakeStack = nullptr;
 }
 
-// unmapStack gives a large stack back to the kernel. Its window leaves the
-// table before the address can be mapped again.
+// retire takes an arena out of the table, none of whose slots is used: before
+// its addresses can be mapped again.
+void retire(Arena* a) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
+  if (!publishArena(a->base, nullptr)) {
+    fatalthrow("stack: arena not in the table");
+  }
+  setCarved(a, 0);
+}
+
+// unmap gives a retired arena, with so many guards, back to the kernel.
+void unmap(Arena* a, uint32_t guards) {
+  while (guards-- > 0) guardUnmapped();
+  sysFree(reinterpret_cast<void*>(a->base), a->size);
+  LockScope scope(&stacks.lock);
+  a->next = stacks.spareArenas;
+  stacks.spareArenas = a;
+}
+
+// unmapStack gives a large stack back to the kernel.
 void unmapStack(StackTop* t) {
   forget(t);
   Arena* a = arenaOf(t->lo);
   {
     LockScope scope(&stacks.lock);
-    if (!publishArena(a->base, nullptr)) {
-      fatalthrow("stackfree: arena not in the table");
-    }
-    setCarved(a, 0);
+    retire(a);
   }
-  if (t->unguarded == 0) guardUnmapped();
-  sysFree(reinterpret_cast<void*>(a->base), a->stride);
-  LockScope scope(&stacks.lock);
-  a->next = stacks.spareArenas;
-  stacks.spareArenas = a;
+  unmap(a, t->unguarded == 0 ? 1 : 0);
 }
 
 // admit puts slots [first, first+n) of a, the first guarded of which have a
@@ -484,6 +516,116 @@ void spill(P* pp, uint32_t n) {
   putSlots(orderOf(defaultStackSize), &out);
 }
 
+// ---- Giving back ------------------------------------------------------------
+
+GUMP_NOINLINE void dontNeed(uintptr_t lo, uintptr_t hi) {
+  const int saved = errno;
+  madvise(reinterpret_cast<void*>(lo), hi - lo, MADV_DONTNEED);
+  errno = saved;
+}
+
+// dropSlot gives all pages of a slot back. A slot without a guard keeps its
+// StackTop, which says so, and goes to kept.
+void dropSlot(StackTop* t, SlotList* kept) {
+  if (t->unguarded != 0) {
+    dontNeed(t->lo, t->hi & ~(kPageSize - 1));
+    kept->push(t);
+    return;
+  }
+  const uint32_t order = t->order;
+  const uintptr_t lo = t->lo;
+  Arena* a = arenaOf(lo);
+  const size_t i = (lo - a->base) / a->stride;
+  forget(t);
+  dontNeed(lo, slotBase(a, static_cast<uint32_t>(i)) + a->stride);
+  LockScope scope(&stacks.lock);
+  if (a->ndropped++ == 0) {
+    a->next = stacks.classes[order].dropped;
+    stacks.classes[order].dropped = a;
+  }
+  a->dropped[i / 64] |= uint64_t{1} << (i % 64);
+}
+
+// dropPools gives the pages of all free slots back that no P has cached.
+void dropPools() {
+  for (uint32_t order = 0; order <= kMaxArenaOrder; order++) {
+    SlotList kept;
+    for (;;) {
+      // One at a time: whoever needs a stack meanwhile finds the others.
+      StackTop* t;
+      {
+        LockScope scope(&stacks.lock);
+        t = stacks.classes[order].pool.pop();
+      }
+      if (t == nullptr) break;
+      dropSlot(t, &kept);
+    }
+    putSlots(order, &kept);
+  }
+}
+
+// unmapDropped gives the arenas back that consist of dropped slots, and tells
+// whether there were any.
+bool unmapDropped() {
+  Arena* gone = nullptr;
+  {
+    LockScope scope(&stacks.lock);
+    for (SizeClass& c : stacks.classes) {
+      for (Arena** link = &c.dropped; *link != nullptr;) {
+        Arena* a = *link;
+        if (a->ndropped < a->bump) {  // one is used, or in a cache
+          link = &a->next;
+          continue;
+        }
+        *link = a->next;
+        if (c.arena == a) c.arena = nullptr;
+        retire(a);
+        a->next = gone;
+        gone = a;
+      }
+    }
+  }
+  const bool any = gone != nullptr;
+  while (gone != nullptr) {
+    Arena* a = gone;
+    gone = a->next;
+    unmap(a, a->ndropped);
+  }
+  return any;
+}
+
+// takeLarger takes a free slot of a larger class than order; nullptr: there is
+// none.
+StackTop* takeLarger(uint32_t order) {
+  Range dropped;
+  uint32_t slot = 0;
+  {
+    LockScope scope(&stacks.lock);
+    while (dropped.n == 0 && ++order <= kMaxArenaOrder) {
+      SizeClass* c = &stacks.classes[order];
+      if (StackTop* t = c->pool.pop()) return t;
+      dropped = takeDropped(c, 1, &slot);
+    }
+  }
+  if (dropped.n == 0) return nullptr;
+  return initSlot(dropped.arena, slot, /*guarded=*/true);
+}
+
+// tryAlloc takes a stack of a class, in the way that is usual for it; nullptr:
+// lastError says why.
+StackTop* tryAlloc(P* pp, uint32_t order) {
+  if (order == orderOf(defaultStackSize)) return allocDefault(pp, order);
+  return order <= kMaxArenaOrder ? takeSlots(order, 1).pop() : mapStack(order);
+}
+
+// allocShort is tryAlloc when that has failed: one of the free stacks of larger
+// classes serves as well. What other Ps have cached stays with them.
+GUMP_NOINLINE StackTop* allocShort(P* pp, uint32_t order) {
+  if (pp != nullptr) stackcacheFlush(pp);
+  StackTop* t = stackReclaim() ? tryAlloc(pp, order) : nullptr;
+  return t != nullptr ? t : takeLarger(order);
+}
+
 }  // namespace
 
 size_t defaultStackSize = (size_t{256} << 10) * kStackMultiplier;
@@ -493,10 +635,11 @@ void stackinit() { stackguardinit(); }
 bool stackalloc(P* pp, G* gp, size_t size) {
   if (size == 0) size = defaultStackSize;
   const uint32_t order = orderOf(size);
-  StackTop* t = order == orderOf(defaultStackSize) ? allocDefault(pp, order)
-                : order <= kMaxArenaOrder          ? takeSlots(order, 1).pop()
-                                                   : mapStack(order);
-  if (GUMP_UNLIKELY(t == nullptr)) return false;
+  StackTop* t = tryAlloc(pp, order);
+  if (GUMP_UNLIKELY(t == nullptr)) {
+    t = allocShort(pp, order);
+    if (t == nullptr) return false;
+  }
   gp->unguarded = t->unguarded != 0;
   if (GUMP_UNLIKELY(gp->unguarded)) setCanary(t->lo);
   if (kSanitizerBuild) {
@@ -532,51 +675,11 @@ void stackfree(P* pp, G* gp) {
 
 void stackcacheFlush(P* pp) { spill(pp, pp->stackCacheN); }
 
-namespace {
+void stackpoolRelease() { dropPools(); }
 
-void dontNeed(uintptr_t lo, uintptr_t hi) {
-  madvise(reinterpret_cast<void*>(lo), hi - lo, MADV_DONTNEED);
-}
-
-// dropSlot gives all pages of a slot back. A slot without a guard keeps its
-// StackTop, which says so, and goes to kept.
-void dropSlot(StackTop* t, SlotList* kept) {
-  if (t->unguarded != 0) {
-    dontNeed(t->lo, t->hi & ~(kPageSize - 1));
-    kept->push(t);
-    return;
-  }
-  const uint32_t order = t->order;
-  const uintptr_t lo = t->lo;
-  Arena* a = arenaOf(lo);
-  const size_t i = (lo - a->base) / a->stride;
-  forget(t);
-  dontNeed(lo, slotBase(a, static_cast<uint32_t>(i)) + a->stride);
-  LockScope scope(&stacks.lock);
-  if (a->ndropped++ == 0) {
-    a->next = stacks.classes[order].dropped;
-    stacks.classes[order].dropped = a;
-  }
-  a->dropped[i / 64] |= uint64_t{1} << (i % 64);
-}
-
-}  // namespace
-
-void stackpoolRelease() {
-  for (uint32_t order = 0; order <= kMaxArenaOrder; order++) {
-    SlotList kept;
-    for (;;) {
-      // One at a time: whoever needs a stack meanwhile finds the others.
-      StackTop* t;
-      {
-        LockScope scope(&stacks.lock);
-        t = stacks.classes[order].pool.pop();
-      }
-      if (t == nullptr) break;
-      dropSlot(t, &kept);
-    }
-    putSlots(order, &kept);
-  }
+bool stackReclaim() {
+  dropPools();
+  return unmapDropped();
 }
 
 size_t stackGiveBack(const G* gp) {
@@ -604,8 +707,12 @@ void stackCheckCanary(G* gp) {
   printf(
       "runtime: goroutine %U overran its stack of %U bytes, which has no guard "
       "page\n",
-      gp->goid, static_cast<uint64_t>(gp->stack.hi - gp->stack.lo));
+      gp->goid, uint64_t{stackLimit(gp)});
   fatalthrow("stack overflow");
+}
+
+size_t stackLimit(const G* gp) {
+  return kMinStackSize << topOf(gp->stack)->order;
 }
 
 bool stackOfGuard(uintptr_t addr, Stack* out) {

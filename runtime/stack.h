@@ -75,10 +75,17 @@ size_t stackGiveBack(const G* gp);
 // stackpoolRelease gives the pages of pooled stacks back to the kernel.
 // On: any.  P: either.  Locks: takes kStack.  Parks: no.
 void stackpoolRelease();
+// stackReclaim gives their address space back as well, as far as whole arenas
+// are free, and tells whether any was. For whoever could not map anything.
+// On: any.  P: either.  Locks: takes kStack.  Parks: no.
+bool stackReclaim();
 // stackCheckCanary throws if gp's unguarded stack ran over. Called at each
 // switch away from an unguarded stack only.
 // On: g0, or gp's own stack.  P: either.  Locks: none.  Parks: no.
 void stackCheckCanary(G* gp);
+// stackLimit is how many bytes gp's stack has, give or take its colour.
+// On: any, while gp has a stack.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] size_t stackLimit(const G* gp);
 // stackOfGuard tells whether addr lies in a guard page of ours, and then the
 // usable range of that slot. Async-signal-safe.
 // On: any.  P: either.  Locks: none.  Parks: no.

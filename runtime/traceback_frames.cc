@@ -14,6 +14,8 @@
 #include <cstring>
 
 #include "absl/debugging/symbolize.h"
+#include "runtime/atomic.h"
+#include "runtime/os_linux.h"
 #include "runtime/sanitizer.h"
 #include "runtime/traceback.h"
 #include "runtime/unwind.h"
@@ -24,6 +26,10 @@ namespace {
 
 constexpr uint32_t kMaxFrames = 100;
 constexpr int kMaxName = 512;
+
+// Address space for absl's symboliser, which aborts if it can map no more.
+constexpr size_t kReserveSize = size_t{1} << 20;
+Atomic<void*> reserve;  // whoever takes it out unmaps it
 
 char exePath[512] = "/proc/self/exe";  // ld.so knows the program only as ""
 
@@ -58,6 +64,8 @@ bool plainName(const char* in, char* out, size_t size) {
 // symbolName puts the name of the function around pc into out, without the "()"
 // that the demangler puts behind C++ names.
 void symbolName(uintptr_t pc, char (&out)[kMaxName]) {
+  // Relaxed: its bytes are not looked at.
+  if (void* p = reserve.xchg(nullptr, relaxed)) sysFree(p, kReserveSize);
   char name[kMaxName];
   sanitizerIgnoreBegin();  // absl hands a cache from thread to thread
   const bool found =
@@ -105,6 +113,7 @@ GUMP_NOINLINE void symbolinit() {
   ssize_t n = readlink("/proc/self/exe", exePath, sizeof(exePath) - 1);
   if (n > 0) exePath[n] = '\0';
   absl::InitializeSymbolizer(nullptr);
+  reserve.store(sysReserve(kReserveSize), relaxed);  // threads come later
   errno = saved;
 }
 

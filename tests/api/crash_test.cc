@@ -330,19 +330,20 @@ TEST_F(CrashDeathTest, ThreadLimit) {
 
 TEST_F(CrashDeathTest, EndlessRecursionInAGoroutine) {
   if (kTsan) GTEST_SKIP() << "the guard may be met inside its entry hook";
-  EXPECT_EXIT(RunWith({},
-                      [] {
-                        go([] { crashtest::Endless(0); });
-                        make_chan<int>().Recv();
-                      }),
-              Died(),
-              "^runtime: goroutine stack exceeds [0-9]+-byte limit\n"
-              "fatal error: stack overflow\n\n"
-              "goroutine [0-9]+ \\[running\\]:\n"
-              "crashtest::Endless\\(\\.\\.\\.\\)\n.*"
-              "\n\\.\\.\\.[0-9]+ frames elided\\.\\.\\.\n"
-              "crashtest::Endless\\(\\.\\.\\.\\)\n.*"
-              "created by [^\n]+ in goroutine 1\n");
+  EXPECT_EXIT(
+      RunWith({},
+              [] {
+                go([] { crashtest::Endless(0); });
+                make_chan<int>().Recv();
+              }),
+      Died(),
+      "^runtime: goroutine stack exceeds (262144|524288|1048576)-byte limit\n"
+      "fatal error: stack overflow\n\n"
+      "goroutine [0-9]+ \\[running\\]:\n"
+      "crashtest::Endless\\(\\.\\.\\.\\)\n.*"
+      "\n\\.\\.\\.[0-9]+ frames elided\\.\\.\\.\n"
+      "crashtest::Endless\\(\\.\\.\\.\\)\n.*"
+      "created by [^\n]+ in goroutine 1\n");
 }
 
 TEST_F(CrashDeathTest, EndlessRecursionInMain) {

@@ -1,7 +1,6 @@
 // go(): what it takes, where it keeps it, what its options do, and how it
 // fails.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <array>
 #include <atomic>
@@ -9,7 +8,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -347,86 +345,6 @@ TEST_F(GoDeathTest, NilFunctionIsFatal) {
       << "on a plain thread";
   EXPECT_EXIT(gump::Run(std::function<void()>()), ::testing::ExitedWithCode(2),
               kText);
-}
-
-// LimitMemory leaves the process `spare` more bytes of address space.
-rlimit LimitMemory(size_t spare) {
-  size_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;
-  rlimit old;
-  getrlimit(RLIMIT_AS, &old);
-  rlimit now = old;
-  now.rlim_cur = pages * 4096 + spare;
-  if (setrlimit(RLIMIT_AS, &now) != 0) std::abort();
-  return old;
-}
-
-void Check(bool ok, const char* what) {
-  if (ok) return;
-  std::fprintf(stderr, "failed: %s\n", what);
-  std::_Exit(1);
-}
-
-// SpawnsUntilNoMemory starts goroutines, on stacks of 1 GiB, until there is
-// room for no more; the runtime must be as good as new when they have ended.
-void SpawnsUntilNoMemory(int gomaxprocs) {
-  testing::RunWith(gomaxprocs, [] {
-    // Every thread that will be needed exists before memory gets short.
-    for (int i = 0; i < 50; i++) {
-      sync::WaitGroup wg;
-      for (int k = 0; k < 8; k++) {
-        wg.Go([] {
-          blocking([] {});
-          runtime::Gosched();
-        });
-      }
-      wg.Wait();
-    }
-    for (int round = 0; round < 3; round++) {
-      const rlimit old = LimitMemory(size_t{3} << 30);
-      auto gate = make_chan<void>();
-      std::atomic<int> ended = 0;
-      int started = 0;
-      std::string text = "no panic";
-      while (started < 100 && text == "no panic") {
-        text = testing::PanicText([&] {
-          go(GoOptions{.stack_size = 1 << 30, .name = "big"}, [&, gate] {
-            gate.Recv();
-            ended++;
-          });
-          started++;
-        });
-        for (int i = 0; i < 10; i++) runtime::Gosched();  // it gets its stack
-      }
-      Check(text == "out of memory (goroutine stack)", text.c_str());
-      Check(started >= 2, "some had room");
-      gate.Close();
-      Check(testing::Eventually([&] { return ended == started; }),
-            "those that waited for memory have run, too");
-      sync::WaitGroup wg;
-      int n = 0;
-      sync::Mutex mu;
-      for (int i = 0; i < 1000; i++) {
-        wg.Go([&] {
-          mu.Lock();
-          n++;
-          mu.Unlock();
-        });
-      }
-      wg.Wait();
-      Check(n == 1000, "usable afterwards");
-      setrlimit(RLIMIT_AS, &old);
-    }
-  });
-  std::_Exit(0);
-}
-
-TEST_F(GoDeathTest, NoMemoryForAStackIsAPanicAndPasses) {
-  if (rt::kSanitizerBuild) {
-    GTEST_SKIP() << "the shadow does not fit under RLIMIT_AS";
-  }
-  EXPECT_EXIT(SpawnsUntilNoMemory(1), ::testing::ExitedWithCode(0), "^$");
-  EXPECT_EXIT(SpawnsUntilNoMemory(4), ::testing::ExitedWithCode(0), "^$");
 }
 
 }  // namespace

@@ -4,8 +4,11 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <deque>
+#include <fstream>
 #include <memory>
 #include <set>
 #include <string>
@@ -373,6 +376,116 @@ TEST_F(StackTest, NoMemoryIsAnErrorAndNothingIsLost) {
   ASSERT_TRUE(rt::stackalloc(nullptr, &g, kSize));
   rt::stackfree(nullptr, &g);
   while (n > 0) rt::stackfree(nullptr, &gs[--n]);
+}
+
+// AddressLimit leaves the process `spare` more bytes of address space while it
+// lives.
+class AddressLimit {
+ public:
+  explicit AddressLimit(size_t spare) {
+    getrlimit(RLIMIT_AS, &old_);
+    set(spare);
+  }
+  ~AddressLimit() { setrlimit(RLIMIT_AS, &old_); }
+  void set(size_t spare) {
+    size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    rlimit now = old_;
+    now.rlim_cur = pages * 4096 + spare;
+    setrlimit(RLIMIT_AS, &now);
+  }
+
+ private:
+  rlimit old_;
+};
+
+// Stacks are those of goroutines that have one each, until they are freed.
+class Stacks {
+ public:
+  ~Stacks() {
+    while (!gs_.empty()) free();
+  }
+  // Whether n more of a size could be had.
+  bool alloc(size_t n, size_t size) {
+    for (; n > 0; n--) {
+      gs_.emplace_back();
+      if (rt::stackalloc(nullptr, &gs_.back(), size)) continue;
+      gs_.pop_back();
+      return false;
+    }
+    return true;
+  }
+  // As many of a size as can be had.
+  void allocAll(size_t size) {
+    while (alloc(1, size)) {
+    }
+  }
+  void free() {  // the oldest
+    rt::stackfree(nullptr, &gs_.front());
+    gs_.pop_front();
+  }
+
+ private:
+  std::deque<G> gs_;
+};
+
+constexpr size_t kSmall = 128 << 10;
+constexpr size_t kMedium = 1 << 20;
+constexpr size_t kLarge = 8 << 20;
+
+TEST_F(StackTest, AddressSpaceThatAClassDoesNotUseServesTheOthers) {
+  if (rt::kSanitizerBuild) GTEST_SKIP() << "shadow memory exceeds any limit";
+  {
+    Stacks large;
+    ASSERT_TRUE(large.alloc(100, kLarge));
+  }
+  const AddressLimit limit(0);
+  for (int i = 0; i < 3; i++) {
+    errno = 7;
+    {
+      Stacks small;
+      EXPECT_TRUE(small.alloc(3000, kSmall));
+    }
+    {
+      Stacks large;
+      EXPECT_TRUE(large.alloc(50, kLarge));
+    }
+    EXPECT_EQ(errno, 7);
+    {
+      G huge;
+      EXPECT_TRUE(rt::stackalloc(nullptr, &huge, 100 << 20));
+      rt::stackfree(nullptr, &huge);
+    }
+  }
+}
+
+TEST_F(StackTest, WhereNoArenaFitsAStackStillDoes) {
+  if (rt::kSanitizerBuild) GTEST_SKIP() << "shadow memory exceeds any limit";
+  AddressLimit limit(0);
+  Stacks all;
+  all.allocAll(kMedium);
+  EXPECT_FALSE(all.alloc(1, kMedium));
+  limit.set(4 << 20);
+  EXPECT_TRUE(all.alloc(3, kMedium));
+  EXPECT_FALSE(all.alloc(1, kMedium));
+}
+
+TEST_F(StackTest, ALargerStackServesIfThereIsNoOther) {
+  if (rt::kSanitizerBuild) GTEST_SKIP() << "shadow memory exceeds any limit";
+  Stacks medium;
+  ASSERT_TRUE(medium.alloc(2, 512 << 10));  // of one arena, which the second
+                                            // keeps
+  const AddressLimit limit(0);
+  medium.allocAll(512 << 10);
+  Stacks small;
+  small.allocAll(kSmall);
+  medium.free();
+  {
+    Stacks one;
+    ASSERT_TRUE(one.alloc(1, kSmall));
+    EXPECT_FALSE(one.alloc(1, kSmall));
+  }
+  EXPECT_TRUE(medium.alloc(1, 512 << 10)) << "it is what it was";
 }
 
 TEST_F(StackTest, ErrnoIsLeftAlone) {
