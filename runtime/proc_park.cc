@@ -26,6 +26,18 @@
 
 namespace gump::rt {
 
+namespace {
+
+// checkSP makes sure that gp, which is about to wait at sp, does so on its own
+// stack: what lies below sp is given back then.
+GUMP_ALWAYS_INLINE void checkSP(const G* gp, uintptr_t sp) {
+  if (GUMP_UNLIKELY(sp - gp->stack.lo > gp->stack.hi - gp->stack.lo)) {
+    fatalthrow("park: sp outside of the goroutine's stack");
+  }
+}
+
+}  // namespace
+
 // gumpOnG0 is the g0 half of every switch: fn disposes of gp and names its
 // successor. What travels with a goroutine beside its registers is exchanged
 // here: the exception globals, which the C++ ABI keeps per thread, and errno.
@@ -37,10 +49,7 @@ G* gumpOnG0(G* gp, G* (*fn)(G*)) {
     gp->eh = *mp->eh;
     gp->savedErrno = *mp->errnoAddr;
     if (GUMP_UNLIKELY(gp->unguarded)) stackCheckCanary(gp);
-    if (GUMP_UNLIKELY(gp->sched.sp - gp->stack.lo >
-                      gp->stack.hi - gp->stack.lo)) {
-      fatalthrow("gumpOnG0: sp outside of the goroutine's stack");
-    }
+    checkSP(gp, gp->sched.sp);
   }
   G* next = fn(gp);
   if (GUMP_LIKELY(next != nullptr)) {
@@ -132,6 +141,7 @@ void switchTo(G* gp, M* mp, G* next, void (*commit)(G*, M*)) {
   gp->savedErrno = *mp->errnoAddr;
   *mp->errnoAddr = next->savedErrno;
   if (GUMP_UNLIKELY(gp->unguarded)) stackCheckCanary(gp);
+  checkSP(gp, reinterpret_cast<uintptr_t>(__builtin_frame_address(0)));
   gumpSwitch(gp, next, commit);
 }
 
