@@ -565,7 +565,7 @@ void checkdead();
 // either.  Locks: caller holds sched.lock.  Parks: no.
 void recheckdead();
 // checkIdleLists throws unless the lists of idle Ps and Ms are as their counts
-// and the Ps' statuses say, with everybody on them once.
+// and the Ps' statuses say, with everybody on them once, and no P is lost.
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 void checkIdleLists();
 // timersPending tells whether a timer of some P will go off one day. Exact

@@ -409,6 +409,16 @@ void checkIdleLists() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   const M* mp = sched.midle;
   for (; mp != nullptr && ms > 0; mp = mp->schedlink) ms--;
   if (mp != nullptr || ms != 0) fatalthrow("checkIdleLists: bad nmidle");
+  // Each P is idle, running, in a system call, or stopped while the world is:
+  // that changes under sched.lock. One that is idle may not be listed yet.
+  const int32_t procs = gomaxprocs.load(relaxed);  // written under sched.lock
+  for (int32_t i = 0; i < procs; i++) {
+    const uint32_t status = allp[i]->status.load(relaxed);  // as above
+    if (status == kPdead ||
+        (status == kPgcstop && !sched.gcwaiting.load(relaxed))) {
+      fatalthrow("checkIdleLists: lost P");
+    }
+  }
 }
 
 void schedtrace(bool detailed) {

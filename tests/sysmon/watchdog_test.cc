@@ -172,5 +172,18 @@ TEST(IdleListsDeathTest, PThatIsNotIdleIsFound) {
               "^fatal error: checkIdleLists: idle P that is not\n");
 }
 
+// MarkThisPAsStopped, though nobody stops the world.
+void MarkThisPAsStopped() {
+  rt::LockScope l(&rt::sched.lock);
+  rt::getg()->m->p->status.store(rt::kPgcstop, rt::relaxed);
+  rt::checkIdleLists();
+}
+
+TEST(IdleListsDeathTest, PThatIsLostIsFound) {
+  EXPECT_EXIT(testing::RunWith(4, MarkThisPAsStopped),
+              ::testing::ExitedWithCode(2),
+              "^fatal error: checkIdleLists: lost P\n");
+}
+
 }  // namespace
 }  // namespace gump
