@@ -100,7 +100,7 @@ void Mutex::TakeHandedOver(int32_t old, bool starving) noexcept {
   state_.add(delta, rt::acquire);
 }
 
-void Mutex::UnlockSlow() noexcept {
+void Mutex::UnlockSlow(bool yield) noexcept {
   int32_t old = state_.load(rt::relaxed);  // a guess; the CAS decides
   for (;;) {
     if ((old & kLocked) == 0) rt::fatalError("sync: unlock of unlocked mutex");
@@ -111,7 +111,7 @@ void Mutex::UnlockSlow() noexcept {
     if (wake && !starving) desired = (desired - kWaiter) | kWoken;
     // Release: pairs with the acquire in Lock.
     if (!state_.casWeak(old, desired, rt::release)) continue;
-    if (wake) rt::semrelease(&sema_, /*handoff=*/starving);
+    if (wake) rt::semrelease(&sema_, /*handoff=*/starving, yield);
     return;
   }
 }

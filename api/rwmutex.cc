@@ -70,7 +70,8 @@ void RWMutex::Unlock() noexcept {
   // Release: pairs with the acquire in RLock.
   const int32_t r = reader_count_.add(kMaxReaders, rt::release);
   if (r >= kMaxReaders) rt::fatalError("sync: Unlock of unlocked RWMutex");
-  w_.Unlock();
+  // Not to be stopped here: the readers have the lock and do not know it.
+  w_.UnlockAndStay();
   // Readers that are still to be woken are inside RLock: the object is alive
   // until the last of them is, and a semaphore needs no more than its address.
   if (r > 0) rt::semreleaseN(&reader_sem_, static_cast<uint32_t>(r));

@@ -200,12 +200,18 @@ bool reenterAsIs(M* mp) {
   return lost;
 }
 
-M* regainP() {
+void stayLost(M* mp) {
+  // As if the P had just been taken (P1), though this is no P's takenAs.
+  sched.npresumed.add(1, relaxed);  // a hint for sysmon
+  // An asker of now loses its A4 by this.
+  mp->presumed.store(kPresumedTaken, relaxed);
+}
+
+M* reenter(M* mp) {
+  if (!reenterAsIs(mp)) return mp;
   casgstatus(getg(), kGrunning, kGsyscall);
   return exitsyscallNoP();
 }
-
-M* reenter(M* mp) { return reenterAsIs(mp) ? regainP() : mp; }
 
 // ---- Where a thread is ------------------------------------------------------
 
@@ -460,12 +466,14 @@ void preemptInPlace(G* gp) {
       mp->curg.store(gp, release);  // pairs with the acquire in preemptone
     }
   }
-  // The next acquirem is to look: (P1) as if the P had just been taken, though
-  // it is no P's takenAs, or only to say that the goroutine has entered the
-  // runtime.
-  if (mp->p == nullptr) sched.npresumed.add(1, relaxed);  // as above
-  mp->presumed.store(mp->p == nullptr ? kPresumedTaken : kPresumedMarked,
-                     relaxed);  // an asker of now loses its A4 by this
+  // The next acquirem is to look, if only to say that the goroutine has entered
+  // the runtime.
+  if (mp->p == nullptr) {
+    stayLost(mp);
+  } else {
+    // An asker of now loses its A4 by this.
+    mp->presumed.store(kPresumedMarked, relaxed);
+  }
   if (!locked) {
     gp->lockedm = nullptr;
     mp->lockedg = nullptr;

@@ -527,13 +527,12 @@ inline G* GList::pop() {
 // On: user; m.locks is 1.  P: maybe lost.  Locks: takes sched.lock.
 // Parks: yes.
 M* reenter(M* mp);
-// reenterAsIs and regainP are its two halves. True: mp has lost its P, and
-// regainP is yet to come, which returns only in the next Run if main has ended.
-// In between, what others wait for can be done that needs no P.
-// On: user; m.locks is 1.  P: maybe lost.  Locks: none; regainP sched.lock.
-// Parks: no; regainP yes.
+// reenterAsIs is its first half. True: mp has lost its P. What others wait for
+// can be done that needs no P; then comes stayLost, which leaves it to the next
+// entry to get another. That may take until the next Run, if main has ended.
+// On: user; m.locks is 1.  P: maybe lost.  Locks: none.  Parks: no.
 [[nodiscard]] bool reenterAsIs(M* mp);
-M* regainP();
+void stayLost(M* mp);
 
 // acquirem and releasem bracket code that must keep its M and P: while m.locks
 // > 0 the G is not preempted. The outermost acquirem is where a goroutine
@@ -551,8 +550,8 @@ GUMP_ALWAYS_INLINE M* acquirem(M* mp) {
   return mp;
 }
 GUMP_ALWAYS_INLINE M* acquirem() { return acquirem(getg()->m); }
-// acquiremAsIs is acquirem but for regainP, which the caller has to call before
-// releasem if this is true.
+// acquiremAsIs is acquirem without a P, if mp has lost that: if this is true,
+// the caller has to call stayLost before releasem.
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] GUMP_ALWAYS_INLINE bool acquiremAsIs(M* mp) {
   mp->locks.store(mp->locks.load(relaxed) + 1, relaxed);  // as in acquirem

@@ -390,8 +390,9 @@ bool wakeWaiter(SemaRoot* root, Atomic<uint32_t>* addr, bool handoff) {
   return handed;
 }
 
-// releaseN is semrelease of n. True: the one waiter has been handed the count.
-// On: any.  P: either.  Locks: takes that of the root.  Parks: in regainP.
+// releaseN is semrelease of n. True: the one waiter has been handed the count,
+// and may have our P.
+// On: any.  P: either.  Locks: takes that of the root.  Parks: no.
 bool releaseN(Atomic<uint32_t>* addr, uint32_t n, bool handoff) {
   SemaRoot* root = semroot(addr);
   addr->add(n, seq_cst);                             // R1; from here on (I3)
@@ -402,23 +403,23 @@ bool releaseN(Atomic<uint32_t>* addr, uint32_t n, bool handoff) {
   if (getg() == nullptr) needm();
   M* mp = getg()->m;
   // As it is: if main has ended, to wait for a P would be to keep for ourselves
-  // what we release (I5).
+  // what we release (I5), and what our caller will release after this.
   const bool lost = acquiremAsIs(mp);
   bool handed = false;
   for (; n != 0 && root->nwait.load(seq_cst) != 0; n--) {  // R2, each time
     handed = wakeWaiter(root, addr, handoff);
   }
-  if (lost) mp = regainP();
+  if (lost) stayLost(mp);
   releasem(mp);
-  return handed;
+  return handed && !lost;
 }
 
 }  // namespace
 
-void semrelease(Atomic<uint32_t>* addr, bool handoff) noexcept {
+void semrelease(Atomic<uint32_t>* addr, bool handoff, bool yield) noexcept {
   // The new owner runs at once, in the rest of this slice: otherwise every
   // release of a starving lock would leave it idle until we block.
-  if (releaseN(addr, 1, handoff) && mayYield()) goyield();
+  if (releaseN(addr, 1, handoff) && yield && mayYield()) goyield();
 }
 
 void semreleaseN(Atomic<uint32_t>* addr, uint32_t n) noexcept {

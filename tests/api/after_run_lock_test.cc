@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "gump/chan.h"
 #include "gump/go.h"
 #include "gump/internal/linkname.h"
 #include "gump/mutex.h"
@@ -202,9 +203,11 @@ TEST_F(AfterRunLockDeathTest, WhoWasHandedTheLockInVainLosesIt) {
 
 // ComeBack has a goroutine block in the kernel with l. It loses its P, main
 // returns, it comes back, and gets no further than its Unlock, which lets in
-// the n threads that are parked for `reason` in `enter`.
+// the n threads that are parked for `reason` in `enter`. `others` more
+// goroutines wait for l before them.
 template <typename Lock>
-void ComeBack(Lock* l, size_t n, const char* reason, void (*enter)(Lock*)) {
+void ComeBack(Lock* l, size_t n, const char* reason, void (*enter)(Lock*),
+              int others = 0) {
   alarm(kTooLong);
   int fds[2];
   if (pipe(fds) != 0) std::_Exit(1);
@@ -216,8 +219,11 @@ void ComeBack(Lock* l, size_t n, const char* reason, void (*enter)(Lock*)) {
       char c;
       if (read(fds[0], &c, 1) != 1) std::_Exit(2);
       l->Unlock();
+      runtime::Gosched();
       std::_Exit(3);
     });
+    runtime::Gosched();
+    for (int i = 0; i < others; i++) go([l] { l->Lock(); });
     runtime::Gosched();
     for (size_t i = 0; i < n; i++) threads.emplace_back(enter, l);
     if (!testing::EventuallyParked(reason, n)) std::_Exit(100);
@@ -248,6 +254,60 @@ TEST_F(AfterRunLockDeathTest, WhoComesBackFromTheKernelLetsAllReadersIn) {
                                   l->RLock();
                                   l->RUnlock();
                                 });
+      },
+      ::testing::ExitedWithCode(0), "^$");
+}
+
+TEST_F(AfterRunLockDeathTest, AWriterThatWaitsKeepsNoReaderOut) {
+  EXPECT_EXIT(
+      {
+        sync::RWMutex rw;
+        ComeBack<sync::RWMutex>(
+            &rw, 3, "sync.RWMutex.RLock",
+            [](sync::RWMutex* l) {
+              l->RLock();
+              l->RUnlock();
+            },
+            /*others=*/1);
+      },
+      ::testing::ExitedWithCode(0), "^$");
+}
+
+// The writer whose turn it is, since it starves, must not run before the
+// readers have been woken: main is next, and ends.
+TEST_F(AfterRunLockDeathTest, AWriterThatStarvesKeepsNoReaderOut) {
+  EXPECT_EXIT(
+      {
+        alarm(kTooLong);
+        sync::RWMutex rw;
+        std::vector<std::thread> threads;
+        gump::Run([&] {
+          runtime::GOMAXPROCS(1);
+          const auto done = make_chan<void>(1);
+          go([&, done] {
+            rw.Lock();
+            go([&] { rw.Lock(); });
+            AwaitQueue(1);
+            Compute(1500us);
+            rw.Unlock();
+            rw.Lock();  // it is awake, but this goroutine runs
+            AwaitQueue(1);
+            for (int i = 0; i < 3; i++) {
+              threads.emplace_back([&] {
+                rw.RLock();
+                rw.RUnlock();
+              });
+            }
+            if (!testing::EventuallyParked("sync.RWMutex.RLock", 3)) {
+              std::_Exit(100);
+            }
+            done.Send();
+            rw.Unlock();
+          });
+          done.Recv();
+        });
+        for (std::thread& t : threads) t.join();
+        std::_Exit(0);
       },
       ::testing::ExitedWithCode(0), "^$");
 }

@@ -72,7 +72,7 @@ class Mutex {
     // succeeds. Release: pairs with the acquire in Lock.
     if (state_.load(rt::relaxed) != kLocked ||
         !state_.cas(kLocked, 0, rt::release)) [[unlikely]] {
-      UnlockSlow();
+      UnlockSlow(/*yield=*/true);
     }
   }
 
@@ -97,6 +97,10 @@ class Mutex {
   static constexpr int32_t kWaiter = 1 << kWaiterShift;
 
   friend class RWMutex;
+  // UnlockAndStay is Unlock for who has more to do first: it never parks.
+  void UnlockAndStay() noexcept {
+    if (!state_.cas(kLocked, 0, rt::release)) UnlockSlow(/*yield=*/false);
+  }
   // Held tells whether somebody holds the lock. Acquire: pairs with Unlock.
   [[nodiscard]] bool Held() const noexcept {
     return (state_.load(rt::acquire) & kLocked) != 0;
@@ -105,7 +109,7 @@ class Mutex {
   void LockSlow() noexcept;
   bool SpinOnce(int32_t old, bool awoke) noexcept;
   void TakeHandedOver(int32_t old, bool starving) noexcept;
-  void UnlockSlow() noexcept;
+  void UnlockSlow(bool yield) noexcept;
 
   rt::Atomic<int32_t> state_;
   rt::Atomic<uint32_t> sema_;  // 1: a wake-up that nobody has consumed yet

@@ -292,8 +292,9 @@ enum class SemaReason : uint8_t {
 // address's queue. When main has ended, plain threads overtake goroutines.
 void semacquire(Atomic<uint32_t>* addr, bool lifo, SemaReason reason) noexcept;
 // semrelease increments *addr and wakes a waiter; handoff: that waiter gets the
-// count and runs at once.
-void semrelease(Atomic<uint32_t>* addr, bool handoff) noexcept;
+// count and, with yield, runs at once. Only then does the caller park.
+void semrelease(Atomic<uint32_t>* addr, bool handoff,
+                bool yield = true) noexcept;
 // semreleaseN adds n to *addr at once, and wakes up to n waiters. Better than n
 // times semrelease: nothing stops a goroutine in the middle for good.
 void semreleaseN(Atomic<uint32_t>* addr, uint32_t n) noexcept;
