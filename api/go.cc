@@ -7,8 +7,9 @@ namespace gump::internal {
 namespace {
 
 // Made before memory gets short, and never destroyed. A copy shares its text.
-const PanicError& no_memory =
-    *new PanicError("out of memory (goroutine stack)");
+// nullptr: static constructors of the program's run before ours.
+const PanicError* const no_memory =
+    new PanicError("out of memory (goroutine stack)");
 
 }  // namespace
 
@@ -17,8 +18,9 @@ void PanicNoStack() {
     panic(rt::stackErrorText());
   } catch (const std::bad_alloc&) {
     // The C++ runtime keeps room for exceptions, but not for their texts.
+    if (no_memory == nullptr) throw;
   }
-  throw PanicError(no_memory);
+  throw PanicError(*no_memory);
 }
 
 void FatalNilFunc() { rt::fatalError("go of nil func value"); }

@@ -336,15 +336,16 @@ GUMP_NOINLINE void* sysReserve(size_t n) {
   return p == MAP_FAILED ? nullptr : p;
 }
 
-GUMP_NOINLINE bool sysReserveAt(uintptr_t at, size_t n) {
+GUMP_NOINLINE int sysReserveAt(uintptr_t at, size_t n) {
   ErrnoKeeper keeper;
   void* want = reinterpret_cast<void*>(at);
   void* p = mmap(
       want, n, PROT_READ | PROT_WRITE,
       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-  if (p == want) return true;
-  if (p != MAP_FAILED) munmap(p, n);  // a kernel that does not know the flag
-  return false;
+  if (p == want) return 0;
+  if (p == MAP_FAILED) return errno;
+  munmap(p, n);  // by a kernel that does not know the flag
+  return EEXIST;
 }
 
 GUMP_NOINLINE void sysFree(void* p, size_t n) {

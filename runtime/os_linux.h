@@ -79,8 +79,9 @@ int32_t getproccount();
 // sysReserve maps n bytes of zeroed, lazily backed memory (MAP_NORESERVE);
 // nullptr if the kernel refuses.
 void* sysReserve(size_t n);
-// sysReserveAt is sysReserve at an address; false also if anything is there.
-[[nodiscard]] bool sysReserveAt(uintptr_t at, size_t n);
+// sysReserveAt is sysReserve at an address: 0, or the errno, which is EEXIST if
+// anything is there.
+[[nodiscard]] int sysReserveAt(uintptr_t at, size_t n);
 void sysFree(void* p, size_t n);
 
 // newosproc starts a detached thread that runs mstart(mp). Returns 0 or the

@@ -415,8 +415,7 @@ void forEachForeign(void (*f)(G*, void*), void* arg);
 // On: any thread.  P: either.  Locks: takes sched.lock.  Parks: no.
 void schedinit();
 // endMain ends the scheduling: the main goroutine's function has returned.
-// On: g0.  P: needed.  Locks: takes sched.lock, then those of the semaphore
-// roots.  Parks: no.
+// On: g0.  P: needed.  Locks: takes sched.lock.  Parks: no.
 void endMain();
 // unsetInitialised makes schedinit look again whether the runtime can start.
 // On: the only thread of a child of fork.  P: either.  Locks: none.  Parks: no.

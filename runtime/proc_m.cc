@@ -55,7 +55,8 @@ void spawnThread(M* mp) {
     int err = newosproc(mp);
     if (err == 0) return;
     if (err == EAGAIN && tries < 20) {
-      if (stackReclaim()) continue;  // perhaps there was no room for its stack
+      // Perhaps there was no room for its stack.
+      if (stackReclaim() && newosproc(mp) == 0) return;
       usleep(static_cast<uint32_t>(tries + 1) * 1000);
       continue;
     }

@@ -218,8 +218,25 @@ void gfpurge(P* pp) {
   sched.gFree.pushAll(&q);
 }
 
+namespace {
+
+// bindAnyStack is bindStack when there is no other stack than those that idle
+// Ps have cached, if they have any.
+GUMP_NOINLINE bool bindAnyStack(P* pp, G* gp) {
+  {
+    LockScope l(&sched.lock);  // an idle P is whose has this
+    for (P* idle = sched.pidle; idle != nullptr; idle = idle->link) {
+      stackcacheFlush(idle);
+    }
+  }
+  return stackalloc(pp, gp, size_t{gp->stacksize} << 10);
+}
+
+}  // namespace
+
 bool bindStack(P* pp, G* gp) {
   if (GUMP_LIKELY(stackalloc(pp, gp, size_t{gp->stacksize} << 10))) return true;
+  if (bindAnyStack(pp, gp)) return true;
   LockScope l(&sched.lock);
   sched.nostack.pushBack(gp);
   sched.nnostack.store(sched.nostack.size, relaxed);  // a hint outside the lock
@@ -255,7 +272,8 @@ G* newproc1(const FuncType* ft, void* closure, const SpawnOptions* o,
   if (GUMP_UNLIKELY(sched.nnostack.load(relaxed) != 0) &&
       !(o != nullptr && o->stack_later)) {
     // Stacks are short: have one now, or tell the caller.
-    if (!stackalloc(pp, gp, size_t{gp->stacksize} << 10)) {
+    if (!stackalloc(pp, gp, size_t{gp->stacksize} << 10) &&
+        !bindAnyStack(pp, gp)) {
       if (pp != nullptr) {
         gfput(pp, gp);
       } else {

@@ -36,7 +36,7 @@
 //
 // Address space is plentiful, so arenas stay: pages are given back without
 // that. Where it is not (ulimit -v), and nothing can be mapped, arenas without
-// a slot in use are unmapped, slots are mapped one by one, and larger ones are
+// a slot in use are unmapped, smaller ones are mapped, and larger slots are
 // taken.
 //
 // Rejected: slots on the free list sorted by address, to have more such arenas.
@@ -230,7 +230,9 @@ uintptr_t reserveBelow(uintptr_t p, size_t n) {
   constexpr int kTries = 1024;
   p -= p % kArenaSize;
   for (int i = 0; i < kTries && p >= kArenaSize; i++, p -= kArenaSize) {
-    if (sysReserveAt(p, n)) return p;
+    const int err = sysReserveAt(p, n);
+    if (err == 0) return p;
+    if (err != EEXIST) break;
   }
   return 0;
 }
@@ -270,8 +272,9 @@ void setCarved(Arena* a, uint32_t n)
   a->bump = n;
 }
 
-// newArena maps an arena of one class and enters it into the table: for a
-// single slot if there is no room for more; nullptr: no memory.
+// newArena maps an arena of one class and enters it into the table: the largest
+// there is room for, halved from kArenaSize down to a single slot. nullptr: no
+// memory.
 Arena* newArena(uint32_t order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
   const size_t stride = (kMinStackSize << order) + kSlotOverhead;
   size_t size = order <= kMaxArenaOrder ? kArenaSize : stride;
@@ -284,8 +287,8 @@ Arena* newArena(uint32_t order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
   }
   *a = Arena{};
   a->base = reserveAligned(size);
-  if (a->base == 0 && size > stride) {
-    size = stride;
+  while (a->base == 0 && size > stride) {
+    size = std::max(alignUp(size / 2, kPageSize), stride);
     a->base = reserveAligned(size);
   }
   if (a->base != 0) {
@@ -718,7 +721,10 @@ size_t stackLimit(const G* gp) {
 bool stackOfGuard(uintptr_t addr, Stack* out) {
   const Arena* a = arenaOf(addr);
   if (a == nullptr || addr < a->base) return false;
-  const size_t i = (addr - a->base) / a->stride;
+  // An arena in which nobody has a stack may be going: the cell is zeroed then.
+  const size_t stride = peek(a->stride);
+  if (stride == 0) return false;
+  const size_t i = (addr - a->base) / stride;
   if (i >= a->nslots) return false;
   const auto slot = static_cast<uint32_t>(i);
   if (addr - slotBase(a, slot) >= kGuardSize) return false;

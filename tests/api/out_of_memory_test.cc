@@ -56,18 +56,20 @@ void Check(bool ok, const char* what) {
 }
 
 // MakeThreads sees to it that every thread that will be needed exists before
-// memory gets short.
+// memory gets short: as many as sleep in the kernel at the same time.
 void MakeThreads() {
-  for (int i = 0; i < 50; i++) {
-    sync::WaitGroup wg;
-    for (int k = 0; k < 8; k++) {
-      wg.Go([] {
-        blocking([] {});
-        runtime::Gosched();
+  constexpr int kThreads = 12;
+  std::atomic<int> asleep = 0;
+  sync::WaitGroup wg;
+  for (int i = 0; i < kThreads; i++) {
+    wg.Go([&asleep] {
+      blocking([&asleep] {
+        asleep++;
+        while (asleep < kThreads) usleep(100);
       });
-    }
-    wg.Wait();
+    });
   }
+  wg.Wait();
 }
 
 // SpawnsUntilNoMemory starts goroutines, on stacks of 1 GiB, until there is
@@ -149,6 +151,51 @@ TEST_F(OutOfMemoryDeathTest, StacksOfOneSizeMakeRoomForThoseOfAnother) {
             Burst(800, 0);
           }
         });
+        std::_Exit(0);
+      },
+      ::testing::ExitedWithCode(0), "^$");
+}
+
+// What idle Ps have cached is theirs only as long as nobody is in need.
+void BarrierOfAsManyAsThereIsRoomFor() {
+  MakeThreads();
+  LimitMemory(size_t{60} << 20);
+  auto gate = make_chan<void>();
+  sync::WaitGroup ended;
+  int room = 0;  // what one P can have
+  for (std::string text = "no panic"; text == "no panic";) {
+    text = testing::PanicText([&] {
+      ended.Add(1);
+      go([&, gate] {
+        gate.Recv();
+        ended.Done();
+      });
+    });
+    for (int i = 0; i < 10; i++) runtime::Gosched();  // it gets its stack
+    if (text == "no panic") room++;
+  }
+  ended.Done();
+  gate.Close();
+  ended.Wait();
+  // All of them wait for the last one to begin.
+  runtime::GOMAXPROCS(4);
+  sync::WaitGroup all;
+  all.Add(room - 20);
+  for (int i = 0; i < room - 20; i++) {
+    ended.Add(1);
+    go([&] {
+      all.Done();
+      all.Wait();
+      ended.Done();
+    });
+  }
+  ended.Wait();
+}
+
+TEST_F(OutOfMemoryDeathTest, IdlePsHaveNoStacksWhenOthersNeedThem) {
+  EXPECT_EXIT(
+      {
+        testing::RunWith(1, BarrierOfAsManyAsThereIsRoomFor);
         std::_Exit(0);
       },
       ::testing::ExitedWithCode(0), "^$");

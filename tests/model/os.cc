@@ -52,7 +52,7 @@ void asymmetricHeavy() {
 
 int32_t getproccount() { return 1; }
 void* sysReserve(size_t n) { return model::sysPages(n); }
-bool sysReserveAt(uintptr_t, size_t) { return false; }
+int sysReserveAt(uintptr_t, size_t) { return ENOMEM; }
 void sysFree(void*, size_t) {}
 
 // Threads are virtual. sysmon is none: its steps are taken by models that want

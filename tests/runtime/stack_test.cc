@@ -470,6 +470,15 @@ TEST_F(StackTest, WhereNoArenaFitsAStackStillDoes) {
   EXPECT_FALSE(all.alloc(1, kMedium));
 }
 
+TEST_F(StackTest, RoomThatIsTooSmallForAnArenaIsUsedToTheEnd) {
+  if (rt::kSanitizerBuild) GTEST_SKIP() << "shadow memory exceeds any limit";
+  AddressLimit limit(0);
+  Stacks all;
+  all.allocAll(rt::kMinStackSize);
+  limit.set(60 << 20);
+  EXPECT_TRUE(all.alloc(2000, rt::kMinStackSize));
+}
+
 TEST_F(StackTest, ALargerStackServesIfThereIsNoOther) {
   if (rt::kSanitizerBuild) GTEST_SKIP() << "shadow memory exceeds any limit";
   Stacks medium;
