@@ -409,6 +409,15 @@ bool timersDue(Timers* ts) {
 
 namespace {
 
+// sweepTimers removes what has been stopped, if that is much.
+void sweepTimers(Timers* ts) {
+  constexpr uint32_t kWorthIt = 64;
+  if (length(ts) < kWorthIt || !manyZombies(ts)) return;  // both are hints
+  lock(&ts->mu);
+  adjust(ts, 0, /*always=*/true);
+  unlock(&ts->mu);
+}
+
 // insert is timerAdd for the heap of the P we are on (without one: of P 0,
 // which never goes away), and wakes who has to know; parks: the caller is about
 // to park.
@@ -423,6 +432,9 @@ void insert(Timer* t, bool parks) {
   P* pp = mp->p;
   const int64_t when =
       timerAdd(pp != nullptr ? &pp->timers : &allp[0]->timers, t);
+  // Who has a P schedules, and looks then (timersCheck). P 0 may sleep until
+  // its first timer, while plain threads make and stop others.
+  if (pp == nullptr) sweepTimers(&allp[0]->timers);
   if (when == 0) return;
   // This M may be the one to sleep in the poller: woken first, another would
   // find nothing to do.

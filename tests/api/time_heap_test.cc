@@ -2,8 +2,12 @@
 // wants them any more: nothing, after a while, and few at any time.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -79,6 +83,31 @@ TEST_P(TimeHeapTest, StoppedTimersLeave) {
 
 // They are in a heap while somebody waits, and cells that were dropped there
 // are used again.
+// Nobody schedules meanwhile: P 0 sleeps until its first timer.
+TEST_P(TimeHeapTest, TimersOfPlainThreadsLeaveWhileAllSleep) {
+  Run([] {
+    constexpr size_t kWindow = 500;
+    auto enough = make_chan<void>();
+    const time::Timer first = time::AfterFunc(absl::Hours(12), [] {});
+    std::thread thread([enough] {
+      std::deque<time::Timer> window;
+      int64_t most = 0;
+      for (int i = 0; i < kTimes; i++) {
+        window.push_back(time::AfterFunc(absl::Hours(24), [] {}));
+        if (window.size() <= kWindow) continue;
+        window.front().Stop();
+        window.pop_front();
+        if (i % 100 == 0) most = std::max(most, InHeaps());
+      }
+      EXPECT_LE(most, 4 * int64_t{kWindow});
+      for (time::Timer& t : window) t.Stop();
+      enough.Close();
+    });
+    enough.Recv();
+    thread.join();
+  });
+}
+
 TEST_P(TimeHeapTest, TimersOnWhichSomebodyHasWaitedLeave) {
   Run([] {
     auto ping = make_chan<void>();
