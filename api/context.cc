@@ -139,7 +139,7 @@ class CancelNode final : public ContextNode {
   explicit CancelNode(ContextNode* up) noexcept;
 
   // Before Join: the deadline, and what AfterFunc registers.
-  void SetDeadline(absl::Time t) { deadline_ = t; }
+  void SetDeadline(absl::Time t, absl::Duration in);
   void SetFunc(const rt::FuncType* ft, void* closure, uintptr_t pc);
   // Join puts the node into the list of up_, or cancels it if that is.
   void Join();
@@ -157,6 +157,7 @@ class CancelNode final : public ContextNode {
   CancelNode* next() const { return next_; }  // (N3)
 
   absl::Time deadline() const { return deadline_; }
+  absl::Duration TimeLeft() const;
   absl::Status Err();
   absl::Status Cause() const;
   rt::Hchan* Done();  // the node's
@@ -187,7 +188,11 @@ class CancelNode final : public ContextNode {
 
   // Constant from Join on.
   absl::Time deadline_ = absl::InfiniteFuture();  // if that: none
-  const rt::FuncType* ft_ = nullptr;              // of AfterFunc only
+  // The same on the clock that timers go by, which nobody sets, and the bubble
+  // whose clock that is; 0: none.
+  int64_t due_ = 0;
+  uint32_t clock_ = 0;
+  const rt::FuncType* ft_ = nullptr;  // of AfterFunc only
   uintptr_t pc_ = 0;
 
   sync::Mutex mu_;
@@ -275,12 +280,35 @@ void CancelNode::WeakUnref() noexcept {
 
 // ---- The tree ---------------------------------------------------------------
 
+// TimerNanos is the time by which the caller's timers go.
+int64_t TimerNanos() {
+  return rt::currentBubble() != 0 ? rt::bubbleNanos() : rt::monotonicNanos();
+}
+
 CancelNode::CancelNode(ContextNode* up) noexcept
     : ContextNode(up), up_(cancel) {
   cancel = this;
   if (up_ == nullptr) return;
   up_->WeakRef();
   deadline_ = up_->deadline_;
+  due_ = up_->due_;
+  clock_ = up_->clock_;
+}
+
+void CancelNode::SetDeadline(absl::Time t, absl::Duration in) {
+  deadline_ = t;
+  clock_ = rt::currentBubble();
+  const int64_t ns = absl::ToInt64Nanoseconds(in);  // saturates
+  if (__builtin_add_overflow(TimerNanos(), ns, &due_)) {
+    due_ = ns < 0 ? INT64_MIN : INT64_MAX;
+  }
+}
+
+absl::Duration CancelNode::TimeLeft() const {
+  if (deadline_ == absl::InfiniteFuture()) return absl::InfiniteDuration();
+  // From another clock than the caller's nothing but the date carries over.
+  if (clock_ != rt::currentBubble()) return deadline_ - synctest::Now();
+  return absl::Nanoseconds(due_) - absl::Nanoseconds(TimerNanos());
 }
 
 void CancelNode::SetFunc(const rt::FuncType* ft, void* closure, uintptr_t pc) {
@@ -602,6 +630,11 @@ const void* ContextValue(const ContextNode* n, uint64_t key) noexcept {
   return nullptr;
 }
 
+absl::Duration ContextTimeLeft(const ContextNode* n) noexcept {
+  if (n == nullptr || n->cancel == nullptr) return absl::InfiniteDuration();
+  return n->cancel->TimeLeft();
+}
+
 ContextRef NewContextValue(const ContextRef& parent, uint64_t key, void* value,
                            void (*destroy)(void*)) {
   auto* n = new (std::nothrow) ValueNode(parent.get(), key, value, destroy);
@@ -667,11 +700,11 @@ std::pair<Context, CancelFunc> MakeDeadline(const Context& parent,
                                             absl::Status cause) {
   ContextRef ref = NewCancel(parent);
   CancelNode* n = CancelNodeOf(ref);
-  if (n->deadline() < deadline || deadline == absl::InfiniteFuture()) {
+  if (n->TimeLeft() < in.duration() || deadline == absl::InfiniteFuture()) {
     n->Join();  // the parent's comes first, or none ever
     return Handles<CancelFunc>(std::move(ref));
   }
-  n->SetDeadline(deadline);
+  n->SetDeadline(deadline, in.duration());
   n->Join();
   if (cause.ok()) cause = internal::ErrOf(internal::kDeadlineExceeded);
   if (in.duration() <= absl::ZeroDuration()) {

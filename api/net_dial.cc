@@ -171,11 +171,12 @@ absl::StatusOr<Conn> DialSerial(const context::Context& ctx,
   for (size_t i = 0; i < addrs.size(); i++) {
     context::Context limited = ctx;
     context::CancelFunc cancel;
-    if (const auto deadline = ctx.Deadline(); deadline && addrs.size() > 1) {
-      const absl::Time now = absl::Now();
-      const absl::Duration share = (*deadline - now) / (addrs.size() - i);
+    if (const absl::Duration left =
+            internal::ContextTimeLeft(internal::ContextAccess::ref(ctx).get());
+        left < absl::InfiniteDuration() && addrs.size() > 1) {
+      const absl::Duration share = left / (addrs.size() - i);
       std::tie(limited, cancel) =
-          context::WithDeadline(ctx, now + std::max(share, absl::Seconds(2)));
+          context::WithTimeout(ctx, std::max(share, absl::Seconds(2)));
     }
     absl::StatusOr<Conn> c = DialOne(limited, network, addrs[i], from);
     cancel();

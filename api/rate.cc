@@ -232,14 +232,11 @@ absl::Status Limiter::WaitN(const context::Context& ctx, int n) {
         absl::StrCat("rate: Wait(n=", n, ") exceeds limiter's burst ", burst));
   }
   if (absl::Status s = ctx.Err(); !s.ok()) return s;
-  const std::optional<absl::Time> deadline = ctx.Deadline();
   const recv_chan<void> done = ctx.Done();  // before Take, because it may throw
   mu_.Lock();
   const int64_t now = Now();
-  // On the wall clock as it is now, unlike ours. Saturates.
-  const int64_t max_wait =
-      deadline ? absl::ToInt64Nanoseconds(*deadline - synctest::Now())
-               : kForever;
+  const int64_t max_wait = absl::ToInt64Nanoseconds(  // saturates
+      internal::ContextTimeLeft(internal::ContextAccess::ref(ctx).get()));
   Reservation r = Take(now, n, max_wait);
   mu_.Unlock();
   if (!r.ok_) {

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gump/chan.h"
@@ -126,6 +127,39 @@ TEST_P(TimeClockTest, LimitersFillOn) {
       EXPECT_TRUE(limiter.Wait({}).ok());
       EXPECT_TRUE(limiter.Wait({}).ok());
     });
+  });
+}
+
+// A parent's deadline is held against its child's on a clock that nobody sets.
+TEST_P(TimeClockTest, ChildrenOfLongLivedParentsEndInTime) {
+  Run([] {
+    for (const int64_t step : {-2 * kHour, 2 * kHour}) {
+      const auto [parent, cancel] = context::WithTimeout({}, absl::Hours(1));
+      stepped = step;
+      const auto [child, cancel_child] = context::WithTimeout(parent, kWait);
+      int which = select(Recv(child.Done()), Recv(time::After(60s)));
+      EXPECT_EQ(which, 0) << step;
+      const auto [heir, cancel_heir] =
+          context::WithTimeout(parent, absl::Hours(1));
+      EXPECT_EQ(heir.Deadline(), parent.Deadline()) << "it comes first";
+      stepped = 0;
+    }
+  });
+}
+
+TEST_P(TimeClockTest, LimitersKnowWhatTimeIsLeft) {
+  Run([] {
+    for (const int64_t step : {-2 * kHour, 2 * kHour}) {
+      const auto [parent, cancel] = context::WithTimeout({}, absl::Hours(1));
+      stepped = step;
+      rate::Limiter limiter(rate::Every(kWait), 1);
+      EXPECT_TRUE(limiter.Wait(parent).ok());
+      EXPECT_TRUE(limiter.Wait(parent).ok());
+      rate::Limiter slow(rate::Every(absl::Minutes(90)), 1);
+      EXPECT_TRUE(slow.Wait(parent).ok());
+      EXPECT_TRUE(absl::IsDeadlineExceeded(slow.Wait(parent)));
+      stepped = 0;
+    }
   });
 }
 

@@ -101,6 +101,9 @@ class ContextRef {
 
 uint64_t NewContextKey() noexcept;
 const void* ContextValue(const ContextNode* n, uint64_t key) noexcept;
+// ContextTimeLeft is the time until n's deadline, whatever the wall clock has
+// been set to since; infinite if there is none. n may be null.
+absl::Duration ContextTimeLeft(const ContextNode* n) noexcept;
 // These two take over value, and closure (as rt::newproc), also if they throw.
 ContextRef NewContextValue(const ContextRef& parent, uint64_t key, void* value,
                            void (*destroy)(void*));
