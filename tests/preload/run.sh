@@ -13,5 +13,9 @@ export GTEST_FILTER
 failed=0
 for program in "$@"; do
   LD_PRELOAD=$library "$program" || failed=1
+  if [ -z "$("$program" --gtest_list_tests | grep '^  ')" ]; then
+    echo "$program has no test"
+    failed=1
+  fi
 done
 exit $failed
