@@ -94,6 +94,32 @@ void fuzzTurn(P* pp) {
   }
 }
 
+bool fuzzMoves(const M* mp, const G* gp) {
+  return peek(gp->fuzzM) == fuzzMName(mp) && !soleP() && handsForP() &&
+         !fuzzOneIn(mp->p, 8);
+}
+
+void fuzzMove(G* gp) {
+  P* pp = getg()->m->p;
+  if (fuzzOneIn(pp, 2)) {
+    giveAway(gp);
+    if (fuzzOneIn(pp, 2)) return;  // the next one here is another, or it again
+  } else {
+    runqputNow(pp, gp, /*next=*/true);
+    fence(seq_cst);  // (Z1), though it is published by more
+    wakep();         // who gets the P may have a goroutine of his own
+  }
+  // Another M is given the P, whatever the other Ps do meanwhile, and this one
+  // finds nothing until it is given one.
+  handoffp(releasep());
+  stopm();
+}
+
+void fuzzExecuted(G* gp) {
+  gp->fuzzM = fuzzMName(gp->m);
+  gp->preempt.store(true, relaxed);  // see runtimeEntrySlow
+}
+
 bool fuzzYields() {
   M* mp = acquirem();
   P* pp = mp->p;

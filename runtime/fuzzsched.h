@@ -8,6 +8,9 @@
 //   findRunnable               the global queue first; the ring turned; what
 //                              was found given to others instead
 //   directNext                 does not know
+//   schedule                   who ran here last is left to others, or the P
+//                              goes to another M with him on it: with more
+//                              than one P, a switch leads to another thread
 //   every runtime entry        may yield, or be late
 //   entersyscall               the P is gone at once
 //   runqgrab                   takes runnext without leaving its owner time
@@ -54,6 +57,37 @@ inline void fuzzPoint() {
 // Parks: no.
 void fuzzPut(P* pp, G* gp, bool next);
 void fuzzTurn(P* pp);
+
+// fuzzMName is mp's in G::fuzzM.
+// On: any.  P: either.  Locks: none.  Parks: no.
+inline uint32_t fuzzMName(const M* mp) {
+  return static_cast<uint32_t>(mp->id) + 1;
+}
+
+// fuzzMoves decides whether gp, which would be next here, is to go on on
+// another thread: mostly, if it ran here last, and there is more than one P.
+// Without anybody else to run it, it is asked again; so what is drawn bounds
+// how often it moves before it runs.
+// On: g0, or user from directNext.  P: needed, fuzzed.  Locks: takes
+// sched.lock.  Parks: no.
+[[nodiscard]] bool fuzzMoves(const M* mp, const G* gp);
+
+// fuzzMove queues gp, which is runnable and on no queue, and mostly gives the P
+// to another M.
+// On: g0.  P: needed, fuzzed; may be another afterwards, or none, as after
+// stopm.  Locks: takes sched.lock.  Parks: blocks the thread.
+void fuzzMove(G* gp);
+
+// fuzzExecuted is called when gp has been made current: it may yield at every
+// entry into the runtime, and where it runs is noted. fuzzExecute is execute,
+// and that if fuzzing; for paths that are slow anyway.
+// On, Locks, Parks: as execute.  P: needed.
+void fuzzExecuted(G* gp);
+[[nodiscard]] inline G* fuzzExecute(G* gp, bool inheritTime) {
+  gp = execute(gp, inheritTime);
+  if (fuzzing() && gp != nullptr) fuzzExecuted(gp);
+  return gp;
+}
 
 // fuzzYields decides whether the goroutine, which is asked to yield at every
 // entry into the runtime, does so at this one.

@@ -69,6 +69,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/fuzzsched.h"
 #include "runtime/os_linux.h"
 #include "runtime/panic.h"
 #include "runtime/print.h"
@@ -339,19 +340,12 @@ void preemptM(M* mp) {
   }
 }
 
-namespace {
-
-// handsForP tells whether a P that is taken would find a thread: otherwise it
-// had better stay where it is. Some are left to those who have no choice, a
-// declared system call or LockOSThread.
 bool handsForP() {
   if (sched.ninplace.load(relaxed) > 0) return true;  // a hint: startm takes it
   LockScope l(&sched.lock);
   const int64_t reserve = 1 + sched.maxmcount / 64;
   return sched.nmidle > 0 || mcount() + reserve < sched.maxmcount;
 }
-
-}  // namespace
 
 M* pressP(P* pp, Press how) {
   M* mp = pp->m.load(acquire);  // pairs with acquirep
@@ -460,7 +454,7 @@ void preemptInPlace(G* gp) {
     if (lost) wakep();
     stoplockedm();
     if (mp->p != nullptr) {
-      (void)execute(gp, /*inheritTime=*/false);
+      (void)fuzzExecute(gp, /*inheritTime=*/false);
     } else {  // let go
       gp->m = mp;
       mp->curg.store(gp, release);  // pairs with the acquire in preemptone

@@ -556,13 +556,10 @@ GUMP_ALWAYS_INLINE bool timersWant(const M* mp, P* pp) {
   return mp->timerAdded || timersDue(&pp->timers);
 }
 
-}  // namespace
-
 // Every reason for which findRunnable would do something else than take from
 // the queues must be known here.
-G* directNext(M* mp) {
+GUMP_ALWAYS_INLINE G* takeHead(M* mp) {
   P* pp = mp->p;
-  if (GUMP_UNLIKELY(pp->fuzz != 0) && fuzzOneIn(pp, 2)) return nullptr;
   // All are requests that the next look would honour just as well; findWithP
   // says who stores them.
   if (sched.gcwaiting.load(acquire) || sched.mainEnded.load(acquire) ||
@@ -586,6 +583,31 @@ G* directNext(M* mp) {
   return execute(next.gp, next.inheritTime);
 }
 
+GUMP_NOINLINE G* takeHeadFuzzed(M* mp) {
+  P* pp = mp->p;
+  if (fuzzOneIn(pp, 2)) return nullptr;
+  const G* head = headOfQueue(pp);  // a hint, as above
+  if (head != nullptr && fuzzMoves(mp, head)) return nullptr;
+  G* gp = takeHead(mp);
+  if (gp != nullptr) fuzzExecuted(gp);
+  return gp;
+}
+
+// executeFuzzed is the end of schedule; nullptr: r.gp is queued elsewhere, and
+// perhaps the P is gone.
+GUMP_NOINLINE G* executeFuzzed(M* mp, Runnable r) {
+  if (!fuzzMoves(mp, r.gp)) return fuzzExecute(r.gp, r.inheritTime);
+  fuzzMove(r.gp);
+  return nullptr;
+}
+
+}  // namespace
+
+G* directNext(M* mp) {
+  if (GUMP_UNLIKELY(mp->p->fuzz != 0)) return takeHeadFuzzed(mp);
+  return takeHead(mp);
+}
+
 G* schedule() {
   M* mp = getg()->m;
   if (GUMP_UNLIKELY(mp->locks.load(relaxed) != 1)) {  // written by us only
@@ -595,7 +617,7 @@ G* schedule() {
     stoplockedm();
     if (mp->p == nullptr) return nullptr;  // m0, woken to leave Run
     // It has a stack: it locked itself.
-    return execute(mp->lockedg, /*inheritTime=*/false);
+    return fuzzExecute(mp->lockedg, /*inheritTime=*/false);
   }
   if (GUMP_UNLIKELY(mp == &m0)) {
     // Main has left it, see m0Stop.
@@ -619,11 +641,8 @@ G* schedule() {
       startlockedm(r.gp);
       continue;
     }
-    if (G* gp = execute(r.gp, r.inheritTime)) {
-      // It may yield at any entry into the runtime, see runtimeEntrySlow.
-      if (fuzzing()) gp->preempt.store(true, relaxed);
-      return gp;
-    }
+    G* gp = fuzzing() ? executeFuzzed(mp, r) : execute(r.gp, r.inheritTime);
+    if (gp != nullptr) return gp;
   }
 }
 

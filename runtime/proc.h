@@ -498,6 +498,11 @@ bool preemptone(P* pp);
 // meanwhile, without the P, which stays the caller's.
 // On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool giveBackP(P* pp, M* mp);
+// handsForP tells whether a P that is taken would find a thread: otherwise it
+// had better stay where it is. Some are left to those who have no choice, a
+// declared system call or LockOSThread.
+// On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
+[[nodiscard]] bool handsForP();
 // preemptM sends mp's thread the signal, unless asyncpreemptoff is set, or one
 // is on its way; under kSanitizerDefersHandlers that one may never be run, so
 // another is sent.

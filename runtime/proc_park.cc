@@ -86,8 +86,8 @@ GUMP_ALWAYS_INLINE bool publish(G* gp) {
 }
 
 G* park_m(G* gp) {
-  // It has a stack, so execute returns it.
-  if (!publish(gp)) return execute(gp, /*inheritTime=*/true);
+  // It has a stack, so it is returned.
+  if (!publish(gp)) return fuzzExecute(gp, /*inheritTime=*/true);
   return schedule();
 }
 
@@ -95,7 +95,7 @@ G* park_m(G* gp) {
 G* parkBubble(G* gp) {
   Bubble* b = gp->bubble;  // gp is another's once it is published
   const bool idle = isIdleInSynctest(gp->waitreason);
-  if (!publish(gp)) return execute(gp, /*inheritTime=*/true);
+  if (!publish(gp)) return fuzzExecute(gp, /*inheritTime=*/true);
   if (idle) bubbleBlocked(b);
   return schedule();
 }

@@ -82,12 +82,12 @@ G* exitsyscall0(G* gp) {
   }
   if (pp != nullptr) {
     acquirep(pp);
-    return execute(gp, /*inheritTime=*/false);
+    return fuzzExecute(gp, /*inheritTime=*/false);
   }
   if (locked) {
     stoplockedm();
     if (mp->p == nullptr) return nullptr;  // m0, woken to leave Run
-    return execute(gp, /*inheritTime=*/false);
+    return fuzzExecute(gp, /*inheritTime=*/false);
   }
   stopm();
   if (mp->p == nullptr) return nullptr;  // as above

@@ -12,6 +12,7 @@
 // goes on in a later Run.
 #include <pthread.h>
 
+#include "runtime/fuzzsched.h"
 #include "runtime/os_linux.h"
 #include "runtime/panic.h"
 #include "runtime/proc.h"
@@ -71,7 +72,7 @@ G* enterScheduler(G* g0) {
   auto* gp = static_cast<G*>(g0->param);
   g0->param = nullptr;
   if (gp != nullptr) {
-    if (G* next = execute(gp, /*inheritTime=*/false)) return next;
+    if (G* next = fuzzExecute(gp, /*inheritTime=*/false)) return next;
     // There was no memory for its stack; it waits for some.
   } else if (m0.p == nullptr && m0.lockedg == nullptr) {
     stopm();

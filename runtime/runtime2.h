@@ -165,7 +165,10 @@ struct alignas(kCacheLine) G {
                                // the goroutine itself; or nullptr
   // nanotime when a dump first saw it waiting; 0: not seen.
   int64_t waitsince = 0;
-  uint32_t stacksize = 0;    // GoOptions::stack_size in KiB; 0: default
+  uint32_t stacksize = 0;  // GoOptions::stack_size in KiB; 0: default
+  // Of fuzzsched.h: the M that ran this cell last, by fuzzMName; 0: none has.
+  // By who makes it current.
+  uint32_t fuzzM = 0;
   Bubble* bubble = nullptr;  // of synctest, inherited; (B1) of synctest.h
   // Under tracebackancestors; the cell's for good.
   Ancestors* ancestors = nullptr;
