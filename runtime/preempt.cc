@@ -329,12 +329,19 @@ void preemptM(M* mp) {
   // signal. Where handlers are deferred, the one on its way may be kept for a
   // fibre that the thread has left meanwhile, and only there be run: then
   // another is sent to the fibre that it is on now.
-  if (!mp->signalPending.cas(0, 1, acq_rel) && !kSanitizerDefersHandlers) {
+  // One that is a slice old has been lost: to a handler that stood in our
+  // place, say. If it has not, the thread has had no processor, and the kernel
+  // makes one of the two: nobody who has gone to sleep since is woken.
+  const int64_t now = nanotime();
+  const int64_t sent = mp->signalSent.load(relaxed);  // the CAS decides
+  const bool due = sent == 0 || now - sent >= kForcePreemptNS;
+  if (!(due && mp->signalSent.cas(sent, now, acq_rel)) &&
+      !kSanitizerDefersHandlers) {
     return;
   }
   const int32_t tid = mp->procid.load(acquire);  // pairs with minit
   if (tid == 0) {
-    mp->signalPending.store(0, relaxed);
+    mp->signalSent.store(0, relaxed);
   } else {
     tgkill(tid, SIGURG);
   }
@@ -514,7 +521,7 @@ void preemptedBySignal(uintptr_t sp) {
   G* gp = getg();
   if (gp == nullptr || gp->m == nullptr) return;
   M* mp = gp->m;
-  mp->signalPending.store(0, relaxed);  // see preemptM
+  mp->signalSent.store(0, relaxed);  // see preemptM
   if (gp->foreign || gp == &mp->g0 || mp->curg.load(relaxed) != gp ||
       mp->locks.load(relaxed) != 0) {
     return;

@@ -504,7 +504,7 @@ bool preemptone(P* pp);
 // On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
 [[nodiscard]] bool handsForP();
 // preemptM sends mp's thread the signal, unless asyncpreemptoff is set, or one
-// is on its way; under kSanitizerDefersHandlers that one may never be run, so
+// has been on its way for less than a slice; under kSanitizerDefersHandlers that one may never be run, so
 // another is sent.
 // On: any.  P: either.  Locks: none.  Parks: no.
 void preemptM(M* mp);

@@ -238,7 +238,7 @@ void minit(M* mp) {
   mp->resumedSleeps.store(UINT64_MAX, relaxed);
   mp->procid.store(gettid(), release);  // read by whoever signals the thread
   // The thread before us may have missed one. Release: see preemptM.
-  mp->signalPending.store(0, release);
+  mp->signalSent.store(0, release);
   mp->preciseSleeps = false;
   mp->eh = reinterpret_cast<EhGlobals*>(abi::__cxa_get_globals());
   mp->errnoAddr = &errno;

@@ -208,9 +208,10 @@ struct M {
 
   Atomic<int32_t> locks;  // >0: in the runtime or holding a Mutex: not to be
                           // preempted. Written by the owner.
-  Atomic<uint32_t> presumed;       // Presumed; by CAS
-  uint32_t presumedGen = 0;        // the last one (P6); by the asker (P5)
-  Atomic<uint32_t> signalPending;  // 1: a SIGURG of ours is on its way
+  Atomic<uint32_t> presumed;  // Presumed; by CAS
+  uint32_t presumedGen = 0;   // the last one (P6); by the asker (P5)
+  // When the SIGURG of ours that is on its way was sent, nanotime; 0: none is.
+  Atomic<int64_t> signalSent;
   // When a presser first saw the thread run since it last slept, its CPU time
   // then, and how often it had slept by then; ns. By whoever presses, relaxed:
   // published by pressSleeps, release, and read with it in computes. A time of

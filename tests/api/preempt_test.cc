@@ -645,6 +645,49 @@ TEST(PreemptSignalDeathTest, GoroutinesThatTakeNoSignalComeByByThemselves) {
       ::testing::ExitedWithCode(7), "");
 }
 
+// HogIsStoppedAfter has goroutines that compute lose the signals of a while,
+// and then tells whether one of them can be preempted, and the world be
+// stopped.
+bool HogIsStoppedAfter(void (*lose_signals)(int)) {
+  bool yielded = false;
+  testing::RunWith(1, [&] {
+    std::atomic<bool> stop = false;
+    std::atomic<bool> ours = false;
+    sync::WaitGroup wg;
+    wg.Go([&] {
+      struct sigaction before;
+      sigaction(SIGURG, nullptr, &before);
+      std::signal(SIGURG, lose_signals);
+      const auto end = std::chrono::steady_clock::now() + 100ms;
+      while (std::chrono::steady_clock::now() < end) {
+      }
+      sigaction(SIGURG, &before, nullptr);
+      ours = true;
+      const auto limit = std::chrono::steady_clock::now() + 30s;
+      while (!stop && std::chrono::steady_clock::now() < limit) {
+      }
+      yielded = stop;
+    });
+    while (!ours) runtime::Gosched();
+    (void)runtime::Stack(true);
+    stop = true;
+    wg.Wait();
+  });
+  return yielded;
+}
+
+// One for a while leaves nothing behind: the signals that it has eaten are sent
+// again.
+TEST(PreemptSignalDeathTest, SignalsIgnoredForAWhileAreSentAgain) {
+  EXPECT_EXIT(std::exit(HogIsStoppedAfter(SIG_IGN) ? 7 : 1),
+              ::testing::ExitedWithCode(7), "");
+}
+
+TEST(PreemptSignalDeathTest, SignalsForAnotherHandlerAreSentAgain) {
+  EXPECT_EXIT(std::exit(HogIsStoppedAfter([](int) {}) ? 7 : 1),
+              ::testing::ExitedWithCode(7), "");
+}
+
 [[gnu::noinline]] void UseSignalStack(int) {
   volatile char room[40 << 10];
   for (size_t i = 0; i < sizeof(room); i += 512) room[i] = 1;

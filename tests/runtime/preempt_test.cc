@@ -2,6 +2,7 @@
 // is explored by tests/model/syscall_model.cc, what it is for is tested by
 // tests/api/preempt_test.cc.)
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -109,6 +110,37 @@ TEST(ThreadStateTest, WhoWaitsForTheChildOfAVforkSleeps) {
   parent.join();
   close(fds[0]);
   close(fds[1]);
+}
+
+// ---- preemptM
+
+std::atomic<int> urgents;
+
+TEST(PreemptMTest, SendsAgainWhatNobodyHasHeardOfForASlice) {
+  if (kSanitizerDefersHandlers) GTEST_SKIP() << "always sends";
+  schedinit();
+  struct sigaction counting = {};
+  counting.sa_handler = [](int) { urgents++; };
+  struct sigaction before;
+  sigaction(SIGURG, &counting, &before);
+  M m;
+  m.procid.store(gettid(), relaxed);  // so each has come when tgkill returns
+  preemptM(&m);
+  EXPECT_EQ(urgents, 1);
+  // Should this thread be kept from running for a slice, the time seems to be
+  // later still.
+  const int64_t later = nanotime() + 60'000'000'000;
+  m.signalSent.store(later, relaxed);
+  preemptM(&m);
+  EXPECT_EQ(urgents, 1);
+  EXPECT_EQ(m.signalSent.load(relaxed), later);
+  m.signalSent.store(nanotime() - kForcePreemptNS, relaxed);
+  preemptM(&m);
+  EXPECT_EQ(urgents, 2);
+  m.signalSent.store(0, relaxed);  // as the handler does
+  preemptM(&m);
+  EXPECT_EQ(urgents, 3);
+  sigaction(SIGURG, &before, nullptr);
 }
 
 // ---- computes

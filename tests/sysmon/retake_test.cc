@@ -176,7 +176,7 @@ class RetakeThreadTest : public RetakeTest {
     } while (Tid() == 0 || threadState(Tid(), &sleeps) != ThreadState::kAsleep);
   }
   int32_t Tid() { return m_.procid.load(acquire); }
-  bool Signalled() { return m_.signalPending.load(relaxed) != 0; }
+  bool Signalled() { return m_.signalSent.load(relaxed) != 0; }
 
  private:
   static constexpr uint32_t kSpin = 1;
