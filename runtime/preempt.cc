@@ -351,7 +351,8 @@ bool handsForP() {
   if (sched.ninplace.load(relaxed) > 0) return true;  // a hint: startm takes it
   LockScope l(&sched.lock);
   const int64_t reserve = 1 + sched.maxmcount / 64;
-  return sched.nmidle > 0 || mcount() + reserve < sched.maxmcount;
+  return sched.nmidle > 0 || (!sched.threadsShort.load(relaxed) &&  // a hint
+                              mcount() + reserve < sched.maxmcount);
 }
 
 M* pressP(P* pp, Press how) {

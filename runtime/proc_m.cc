@@ -17,6 +17,8 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
+
 #include "runtime/fuzzsched.h"
 #include "runtime/mem.h"
 #include "runtime/netpoll.h"
@@ -48,31 +50,56 @@ struct NewmHandoff {
 constinit NewmHandoff newmHandoff;
 constinit M templateM;
 
-// spawnThread makes the thread of mp, retrying while the kernel is short of
-// them.
+void tellNoThread(int err) {
+  int64_t have;
+  {
+    LockScope l(&sched.lock);
+    have = mcount();
+  }
+  printf(
+      "runtime: failed to create new OS thread (have %D already; errno=%d)\n",
+      have, err);
+  if (err == EAGAIN) {
+    printf("runtime: may need to increase max user processes (ulimit -u)\n");
+  }
+}
+
+// anyWorkers tells whether there is a thread that can run goroutines, main
+// apart: neither one of the runtime's own, nor m0, nor one on order.
+bool anyWorkers() {
+  LockScope l(&sched.lock);
+  // nmstarting: a hint, but what makes it wrong is over when we ask again.
+  return mcount() - sched.nmsys - sched.nmstarting.load(relaxed) -
+             (sched.m0attached ? 1 : 0) >
+         0;
+}
+
+// spawnThread makes the thread of mp. If the kernel is short of threads for
+// longer than a fifth of a second, it says so once, and goes on trying for as
+// long as there are others to do the work. (Unlike Go, for which that is
+// fatal.) It is no dead end: those that sleep in calls come back and find the
+// Ps (replaceUnborn), and none is taken from a sleeper for whom no thread is
+// there (handsForP); so what waits is behind calls that end, as at the limit of
+// SetMaxThreads. Without any other there is no telling that it will get better.
 void spawnThread(M* mp) {
+  constexpr int kPatience = 20;
+  static bool told = false;  // the template thread's, and schedinit's before
   for (int tries = 0;; tries++) {
-    int err = newosproc(mp);
-    if (err == 0) return;
-    if (err == EAGAIN && tries < 20) {
+    const int err = newosproc(mp);
+    if (err == 0) break;
+    if (err == EAGAIN && (tries < kPatience || anyWorkers())) {
+      sched.threadsShort.store(true, relaxed);  // a hint
+      if (tries >= kPatience && !told) tellNoThread(err);
+      told = told || tries >= kPatience;
       // Perhaps there was no room for its stack.
-      if (stackReclaim() && newosproc(mp) == 0) return;
-      usleep(static_cast<uint32_t>(tries + 1) * 1000);
+      if (stackReclaim() && newosproc(mp) == 0) break;
+      usleep(static_cast<uint32_t>(std::min(tries + 1, kPatience)) * 1000);
       continue;
     }
-    int64_t have;
-    {
-      LockScope l(&sched.lock);
-      have = mcount();
-    }
-    printf(
-        "runtime: failed to create new OS thread (have %D already; errno=%d)\n",
-        have, err);
-    if (err == EAGAIN) {
-      printf("runtime: may need to increase max user processes (ulimit -u)\n");
-    }
+    tellNoThread(err);
     fatalthrow("newosproc");
   }
+  sched.threadsShort.store(false, relaxed);  // a hint
 }
 
 // Structs of threads that have ended.
@@ -280,12 +307,7 @@ void mstart(M* mp) {
   minitSignalMask(mp);
   P* pp = beBorn(mp);
   if (mp->mstartfn != nullptr) mp->mstartfn();
-  if (pp != nullptr) {
-    acquirep(pp);
-  } else if (mp->spinning) {
-    stopSpinning(mp);
-    wakep();  // S1 without S2: another must look, as in startm
-  }
+  if (pp != nullptr) acquirep(pp);
   gumpMstart(&mp->g0, [](G*) {
     if (getg()->m->p == nullptr) stopm();  // a spare one
     return schedule();
@@ -361,7 +383,11 @@ void startTemplateThread() {
   spawnThread(&templateM);
 }
 
-P* claimUnborn(bool ofSafePoint) {
+namespace {
+
+// claimFrom is claimUnborn; *spun: it was to look for work, and counted as who
+// does.
+P* claimFrom(bool ofSafePoint, bool* spun) {
   LockScope l(&sched.lock);
   for (M* mp = allm.load(acquire); mp != nullptr;
        mp = mp->alllink) {  // pairs with mcommoninit
@@ -371,9 +397,47 @@ P* claimUnborn(bool ofSafePoint) {
     // Set under sched.lock.
     if (ofSafePoint && pp->runSafePointFn.load(relaxed) == 0) continue;
     mp->nextp = nullptr;
+    if (mp->mstartfn == spinningStart) {
+      mp->mstartfn = nullptr;
+      *spun = true;
+    }
     return pp;
   }
   return nullptr;
+}
+
+// reuseUnborn gives pp to an M whose thread is being made, and from which a P
+// was taken back, so that there are no more on order than Ps wait for. False:
+// there is none.
+bool reuseUnborn(P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  for (M* mp = allm.load(acquire); mp != nullptr;
+       mp = mp->alllink) {  // pairs with mcommoninit
+    if (!mp->unborn || mp->nextp != nullptr || mp->mstartfn != nullptr) {
+      continue;
+    }
+    mp->nextp = pp;
+    return true;
+  }
+  return false;
+}
+
+// stopSpinningFor ends the search of an M that may never begin it.
+void stopSpinningFor() {
+  if (sched.nmspinning.add(-1, seq_cst) < 0) {
+    fatalthrow("startm: negative nmspinning");
+  }
+}
+
+}  // namespace
+
+P* claimUnborn(bool ofSafePoint) {
+  bool spun = false;
+  P* pp = claimFrom(ofSafePoint, &spun);
+  if (spun) {
+    stopSpinningFor();
+    wakep();  // S1 without S2: another must look, as in startm
+  }
+  return pp;
 }
 
 void mput(M* mp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
@@ -456,10 +520,12 @@ void spareStart() {
 }
 
 // Chosen is who is to run on a P: an idle M, or the goroutine `held`, or, both
-// being nullptr, a new M. newID: reserved for an M to be made, -1: for none.
+// being nullptr, an M on order or a new one. newID: reserved for an M to be
+// made, -1: for none.
 struct Chosen {
   M* idle = nullptr;
   G* held = nullptr;
+  bool ordered = false;  // an M on order has the P
   int64_t newID = -1;
 };
 
@@ -475,9 +541,12 @@ Chosen choose(P* pp, bool spinning) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   if (c.held != nullptr) wakeLocked(c.held->lockedm);
   // One spare thread, not one for every goroutine that computes: they may be
   // very many.
+  const bool threadsShort = sched.threadsShort.load(relaxed);  // a hint
   const bool spare = c.held != nullptr && !turn && !sched.spareOrdered &&
-                     mcount() < int64_t{sched.maxmcount} / 2;
+                     !threadsShort && mcount() < int64_t{sched.maxmcount} / 2;
   if (spare) sched.spareOrdered = true;
+  c.ordered = threadsShort && c.held == nullptr && reuseUnborn(pp);
+  if (c.ordered) return c;
   // Before the lock is dropped: checkdead counts the thread that is to come.
   if (spare || c.held == nullptr) c.newID = mReserveID();
   return c;
@@ -517,6 +586,8 @@ void startm(P* pp, bool spinning) {
     startIdle(c.idle, pp, spinning);
   } else if (c.held != nullptr) {
     startHeld(c.held, pp, spinning, c.newID);
+  } else if (c.ordered) {
+    if (spinning) stopSpinningFor();  // sysmon looks whether others can
   } else if (pp != nullptr) {
     newm(spinning ? spinningStart : nullptr, pp, c.newID);
   }

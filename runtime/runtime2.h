@@ -425,6 +425,9 @@ struct Schedt {
 
   Atomic<int32_t> ngsys;       // system Gs
   Atomic<int32_t> nmstarting;  // Ms whose thread has yet to begin
+  // The kernel refused the last thread that was asked for. Written by who makes
+  // them; a hint.
+  Atomic<bool> threadsShort;
   Atomic<int32_t> ninplace;    // Gs that are preempted in place
   Atomic<int32_t> npresumed;   // Ms with presumed == kPresumedTaken
 

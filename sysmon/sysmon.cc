@@ -268,11 +268,25 @@ void retryNostack() {
   wakep();
 }
 
-// replaceUnborn takes a P back that waits for a thread which does not come, for
-// somebody who is there.
+// anyHands tells whether there is somebody for a P that waits for a thread.
+bool anyHands() {
+  if (sched.ninplace.load(relaxed) > 0) return true;  // a hint
+  LockScope l(&sched.lock);
+  return sched.nmidle > 0;
+}
+
+// replaceUnborn takes Ps back that wait for threads which do not come, for
+// those who are there. In the end somebody looks for work: nobody does who was
+// to begin with that.
 void replaceUnborn() {
   const AwakeScope awake;
-  if (P* pp = claimUnborn(/*ofSafePoint=*/false)) handoffp(pp);
+  const int32_t n = gomaxprocs.load(relaxed);  // a number to aim at
+  for (int32_t i = 0; i < n && anyHands(); i++) {
+    P* pp = claimUnborn(/*ofSafePoint=*/false);
+    if (pp == nullptr) break;
+    handoffp(pp);
+  }
+  if (anyHands()) wakep();
 }
 
 // Every is something to be done once in a period.
@@ -298,9 +312,8 @@ class Chores {
   void run(int64_t now) {
     // A hint. Once a slice: they are many if calls are slow.
     if (sched.npresumed.load(relaxed) > 0 && strays_.due(now)) pressStrays();
-    // Not at once: a thread is made in less than a slice. Both are hints.
-    if (sched.nmstarting.load(relaxed) == 0 ||
-        sched.ninplace.load(relaxed) == 0) {
+    // Not at once: a thread is made in less than a slice. A hint.
+    if (sched.nmstarting.load(relaxed) == 0 || !anyHands()) {
       unborn_.restart(now);
     } else if (unborn_.due(now)) {
       replaceUnborn();

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <ucontext.h>
@@ -798,6 +799,41 @@ TEST(PreemptLimitTest, SleepersBeyondTheThreadLimitWait) {
     runtime::GC();
     debug::SetMaxThreads(limit);
   });
+}
+
+// SleepThenCompute has more goroutines sleep in the kernel than this user may
+// have threads, and then more compute than there are Ps; false: it could not,
+// or somebody did not wake up.
+bool SleepThenCompute() {
+  // Nobody else's threads are to count, nor is root limited.
+  constexpr uid_t kNobodyElse = 64'000'017;
+  const rlimit limit = {32, 32};
+  if (setrlimit(RLIMIT_NPROC, &limit) != 0 ||
+      setresuid(kNobodyElse, kNobodyElse, kNobodyElse) != 0) {
+    return false;
+  }
+  bool all = false;
+  testing::RunWith(2, [&] {
+    std::atomic<int> woken = 0;
+    sync::WaitGroup wg;
+    for (int i = 0; i < 500; i++) {
+      wg.Go([&] {
+        usleep(20'000);
+        woken++;
+      });
+    }
+    wg.Wait();
+    all = woken == 500 && ComputeBesideOthers();
+  });
+  return all;
+}
+
+// Likewise if it is the kernel that refuses more threads.
+TEST(PreemptLimitDeathTest, SleepersBeyondTheProcessLimitWait) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs a user of its own";
+  if (rt::kSanitizerBuild) GTEST_SKIP() << "which has threads of its own";
+  EXPECT_EXIT(std::exit(SleepThenCompute() ? 7 : 1),
+              ::testing::ExitedWithCode(7), "failed to create new OS thread");
 }
 
 }  // namespace
