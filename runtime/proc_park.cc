@@ -203,6 +203,13 @@ G* goyield_m(G* gp) {
   return schedule();
 }
 
+// parkWithoutP ends a program whose goroutine parks in a declared system call:
+// there is no P to find the next one with, and it may be on its thread for a
+// reason.
+[[noreturn]] GUMP_NOINLINE void parkWithoutP() {
+  fatal("goroutine parks inside gump::blocking");
+}
+
 // parkSpecial parks a goroutine of a bubble, or a plain thread.
 GUMP_NOINLINE void parkSpecial(G* gp, M* mp, bool (*unlockf)(G*, void*),
                                void* lock) {
@@ -210,6 +217,7 @@ GUMP_NOINLINE void parkSpecial(G* gp, M* mp, bool (*unlockf)(G*, void*),
     parkForeign(gp, unlockf, lock);
     return;
   }
+  if (mp->p == nullptr) parkWithoutP();
   mp->waitunlockf = unlockf;
   mp->waitlock = lock;
   gumpMcall(parkBubble);
@@ -228,6 +236,7 @@ GUMP_ALWAYS_INLINE bool parkEntry(G* gp, M* mp, bool (*unlockf)(G*, void*),
     parkSpecial(gp, mp, unlockf, lock);
     return false;
   }
+  if (GUMP_UNLIKELY(mp->p == nullptr)) parkWithoutP();
   mp->waitunlockf = unlockf;
   mp->waitlock = lock;
   return true;
@@ -306,7 +315,13 @@ void gosched() noexcept {
     osyield();
     return;
   }
-  if (!yieldSole(gp, acquirem())) gumpMcall(goschedImpl);
+  M* mp = acquirem();
+  if (GUMP_UNLIKELY(mp->p == nullptr)) {  // given up already, in entersyscall
+    releasem(mp);
+    osyield();
+    return;
+  }
+  if (!yieldSole(gp, mp)) gumpMcall(goschedImpl);
 }
 
 void gopreempt() {
@@ -326,6 +341,8 @@ GUMP_NOINLINE G* runtimeEntrySlow(G* gp) {
   if (gp == nullptr) return needm();
   // Ours: written by us only.
   if (gp->foreign || gp->m->locks.load(relaxed) != 0) return gp;
+  // It has given its P up already. (M.p tells only behind an acquirem.)
+  if ((readgstatus(gp) & ~uint32_t{kGscan}) == kGsyscall) return gp;
   if (!fuzzing() || fuzzYields()) gopreempt();
   return gp;
 }

@@ -5,7 +5,7 @@
 // publishes the P. From then on the P belongs to whoever wins the CAS away from
 // kPsyscall: this thread on its way back (exitsyscall), sysmon's retake, a
 // stop-the-world, or forEachP. The M remembers the P in oldp and tries it
-// first.
+// first. Only the outermost of nested ones does all that.
 #include "runtime/fuzzsched.h"
 #include "runtime/panic.h"
 #include "runtime/proc.h"
@@ -101,6 +101,11 @@ void entersyscall() noexcept {
   if (gp->foreign) return;  // has no P to lose
   M* mp = acquirem();
   P* pp = mp->p;
+  if (GUMP_UNLIKELY(pp == nullptr)) {  // it is in one already
+    gp->nestedSyscalls++;
+    releasem(mp);
+    return;
+  }
   casgstatus(gp, kGrunning, kGsyscall);
   // It sleeps deeply only while nothing runs.
   if (GUMP_UNLIKELY(sched.sysmonwait.load(relaxed))) wakeSysmon();
@@ -122,6 +127,10 @@ void entersyscall() noexcept {
 void exitsyscall() noexcept {
   G* gp = getg();
   if (gp->foreign) return;
+  if (GUMP_UNLIKELY(gp->nestedSyscalls != 0)) {
+    gp->nestedSyscalls--;
+    return;
+  }
   M* mp = acquirem();
   gp->waitsince = 0;
   P* oldp = mp->oldp;

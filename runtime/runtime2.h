@@ -150,6 +150,7 @@ struct alignas(kCacheLine) G {
   bool putBack = false;
   // foreign, or in a bubble: parks, and is readied, the long way.
   bool special = false;
+  uint32_t nestedSyscalls = 0;  // declared inside a declared one; its own
   // Odd: lost its P from outside since it last entered the runtime by itself,
   // and may be in the middle of anything. Counted up by whoever changes that.
   Atomic<uint32_t> interrupted;

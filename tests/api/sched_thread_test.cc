@@ -16,10 +16,12 @@
 #include <thread>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "gump/chan.h"
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
+#include "gump/time.h"
 #include "runtime/proc.h"
 #include "runtime/sanitizer.h"
 #include "tests/testing/parked.h"
@@ -95,6 +97,51 @@ TEST_P(BlockingTest, ReturnsReferencesAndLetsExceptionsPass) {
     EXPECT_THROW(blocking([] { throw 5; }), int);
     blocking([] {});
   });
+}
+
+// The inner calls are part of the outermost; Gosched finds the P given up, and
+// others are woken.
+TEST_P(BlockingTest, NestsAndWakesOthers) {
+  Run([] {
+    auto c = make_chan<int>(1);
+    sync::WaitGroup wg;
+    wg.Go([c] { EXPECT_EQ(c.Recv(), 5); });
+    const int n = blocking([&] {
+      wg.Go([] {});
+      return blocking([&] {
+        runtime::Gosched();
+        EXPECT_EQ(blocking([] { return 1; }), 1);
+        EXPECT_THROW(blocking([] { throw 5; }), int);
+        c.Send(5);
+        std::this_thread::sleep_for(std::chrono::milliseconds(30));
+        (void)runtime::NumGoroutine();
+        return 2;
+      });
+    });
+    EXPECT_EQ(n, 2);
+    wg.Wait();  // parks: all of it is over
+  });
+}
+
+using BlockingDeathTest = testing::WithGomaxprocs;
+GUMP_INSTANTIATE_GOMAXPROCS(BlockingDeathTest);
+
+TEST_P(BlockingDeathTest, ParkingInsideIsFatal) {
+  constexpr char kText[] =
+      "^fatal error: goroutine parks inside gump::blocking\n";
+  EXPECT_DEATH(Run([] {
+                 auto c = make_chan<int>();
+                 blocking([c] { c.Recv(); });
+               }),
+               kText);
+  EXPECT_DEATH(Run([] {
+                 sync::Mutex mu;
+                 mu.Lock();
+                 blocking([&] { blocking([&] { mu.Lock(); }); });
+               }),
+               kText);
+  EXPECT_DEATH(
+      Run([] { blocking([] { time::Sleep(absl::Milliseconds(1)); }); }), kText);
 }
 
 TEST_P(BlockingTest, WorldStopsWhileOneIsInTheKernel) {

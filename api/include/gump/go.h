@@ -232,9 +232,10 @@ class SyscallScope {
 
 // blocking calls f, which is known to block in the kernel, and returns what it
 // returns. While it blocks, other goroutines run in this one's place. f runs
-// here, on this goroutine's stack and thread; it must not use goroutine
-// operations. What it throws passes through. May park when f has returned. On a
-// plain thread it only calls f.
+// here, on this goroutine's stack and thread; it must not park: what would have
+// to wait, for a channel or a lock say, is a fatal error. It may start
+// goroutines, wake others, and call blocking itself. What it throws passes
+// through. May park when f has returned. On a plain thread it only calls f.
 //
 //   ssize_t n = gump::blocking([&] { return ::read(fd, buf, sizeof buf); });
 template <class F>
