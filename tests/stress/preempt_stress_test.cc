@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -37,13 +38,22 @@ namespace {
 using testing::CheckedResults;
 using testing::Rng;
 
-// A run goes on until it has seen that many goroutines preempted in place. TSan
+// A run goes on until it has seen that many goroutines preempted in place, and
+// that many for each second of its time: half of what is asked for. TSan
 // delivers signals late, and not at all to who never calls libc.
 #if defined(GUMP_TSAN)
-constexpr uint64_t kLeastPreemptions = 1;
+constexpr int64_t kLeastPreemptions = 1;
 #else
-constexpr uint64_t kLeastPreemptions = rt::kSanitizerBuild ? 50 : 500;
+constexpr int64_t kLeastPreemptions = rt::kSanitizerBuild ? 50 : 500;
 #endif
+
+uint64_t LeastPreemptions(std::chrono::nanoseconds time) {
+  const bool rated = kLeastPreemptions > 1;
+  const int64_t ms =
+      std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+  return static_cast<uint64_t>(
+      std::max(kLeastPreemptions, rated ? kLeastPreemptions * ms / 1000 : 0));
+}
 
 uint64_t Preemptions() {
   return rt::stats.preemptions.load(rt::relaxed);  // a count
@@ -98,7 +108,8 @@ class Endurance {
       : reference_(reference),
         end_(std::chrono::steady_clock::now() + time),
         rng_(seed),
-        preemptions_(Preemptions()) {}
+        preemptions_(Preemptions()),
+        least_(LeastPreemptions(time)) {}
 
   void Run() {
     const Presser presser;
@@ -132,9 +143,8 @@ class Endurance {
   };
 
   bool Over() const {
-    return asked_to_end != 0 ||
-           (std::chrono::steady_clock::now() >= end_ &&
-            Preemptions() - preemptions_ >= kLeastPreemptions);
+    return asked_to_end != 0 || (std::chrono::steady_clock::now() >= end_ &&
+                                 Preemptions() - preemptions_ >= least_);
   }
 
   void WorkOnDemand() {
@@ -175,6 +185,7 @@ class Endurance {
   const std::chrono::steady_clock::time_point end_;
   Rng rng_;
   const uint64_t preemptions_;  // before
+  const uint64_t least_;        // from then
   const chan<uint64_t> jobs_ = make_chan<uint64_t>();
   const chan<Result> results_ = make_chan<Result>(8);
   sync::Mutex mu_;
