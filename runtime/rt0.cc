@@ -144,6 +144,21 @@ G* newMain(const FuncType* ft, void* closure, uintptr_t pc) {
 
 }  // namespace
 
+namespace {
+
+// lockMain binds main to m0 as often as the caller of Run has asked for its
+// thread: as the init functions of a Go program, which run on it before main.
+// Not if a goroutine that an earlier Run left over has m0.
+void lockMain(G* gp, const G* caller) {
+  if (caller == nullptr || m0.lockedg != nullptr) return;
+  m0.lockedExt = caller->m->lockedExt;
+  if (m0.lockedExt == 0) return;
+  m0.lockedg = gp;
+  gp->lockedm = &m0;
+}
+
+}  // namespace
+
 bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
   schedinit();
   G* self = getg();  // nullptr, or this thread's pseudo-G
@@ -165,6 +180,7 @@ bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
   const int savedErrno = *m0.errnoAddr;
   *m0.eh = EhGlobals();
   G* gp = newMain(ft, closure, pc);
+  lockMain(gp, self);
   // A goroutine of an earlier Run may be locked to m0; and library mode may
   // keep every P busy.
   P* pp = nullptr;
@@ -174,7 +190,7 @@ bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
     // then either keeps its P for us or has made it idle before this.
     sched.mainEnded.store(false, release);  // pairs with findRunnable
     pp = pidleget();
-    if (pp == nullptr || m0.lockedg != nullptr) {
+    if (pp == nullptr || (m0.lockedg != nullptr && m0.lockedg != gp)) {
       globrunqputhead(gp);
     } else {
       m0.g0.param = gp;

@@ -338,6 +338,39 @@ TEST_P(LockOSThreadTest, MainThatLocksAtOnceIsOnTheThreadOfRun) {
   }
 }
 
+// As of a Go program whose init has locked its thread.
+TEST_P(LockOSThreadTest, CallerOfRunMayLockMain) {
+  std::thread([this] {
+    const pid_t tid = Tid();
+    const auto stays = [tid] {
+      bool all = true;
+      for (int i = 0; i < 50; i++) {
+        sync::WaitGroup wg;
+        wg.Go([] { usleep(10); });
+        wg.Wait();
+        all = all && Tid() == tid;
+      }
+      return all;
+    };
+    runtime::LockOSThread();
+    runtime::LockOSThread();
+    for (int i = 0; i < 3; i++) {
+      Run([&] { EXPECT_TRUE(stays()); });
+    }
+    // Main has as many as its caller, and its own.
+    Run([&] {
+      runtime::UnlockOSThread();
+      EXPECT_TRUE(stays());
+      runtime::UnlockOSThread();
+      EXPECT_FALSE(stays());
+    });
+    runtime::UnlockOSThread();
+    Run([&] { EXPECT_TRUE(stays()); });
+    runtime::UnlockOSThread();
+    Run([&] { EXPECT_FALSE(stays()); });
+  }).join();
+}
+
 TEST_P(LockOSThreadTest, MainMayEndLocked) {
   for (int i = 0; i < 5; i++) {
     Run([] { runtime::LockOSThread(); });

@@ -196,8 +196,10 @@ __attribute__((always_inline)) inline void go(GoOptions options, F&& f,
 // for a timer or a socket, that is the fatal error "all goroutines are asleep -
 // deadlock!".
 //
-// main is called in place, by reference, and need not be copyable. Blocks the
-// thread. Panics if a Run is active already, or if called from a goroutine:
+// main is called in place, by reference, and need not be copyable. It may
+// change threads, unless it calls runtime::LockOSThread, which keeps it on that
+// of Run if it is the first thing it does, or if the caller of Run has. Blocks
+// the thread. Panics if a Run is active already, or if called from a goroutine:
 // "gump::Run called while another Run is active". An exception that leaves main
 // ends the process with a panic report; a Goexit in it, see runtime::Goexit.
 template <class F>

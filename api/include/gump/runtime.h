@@ -66,7 +66,7 @@ inline uint64_t Goid() { return rt::currentGoid(); }
 // and no other goroutine runs there, until UnlockOSThread has been called as
 // often. A goroutine that ends locked takes its thread with it. Panics
 // "LockOSThread nesting overflow" after 2^32-1 calls. On a plain thread it only
-// counts.
+// counts; but if that calls Run, main begins locked to it, as often.
 void LockOSThread();
 // UnlockOSThread undoes one LockOSThread; without one it does nothing.
 void UnlockOSThread();
