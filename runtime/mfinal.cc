@@ -12,6 +12,8 @@ namespace gump::rt {
 // every findRunnable. Sleeper: under finlock, parks only on an empty queue.
 // Waker: under finlock, queues, then sets this. So a queued item is either seen
 // before parking or leaves the flag set; whoever clears it owns the wake-up.
+// Until then it stands for a runnable goroutine that is on no queue: who gives
+// a P up, or looks whether others wait for one, looks at it as well.
 Atomic<bool> fingwake;
 
 namespace {
@@ -67,7 +69,7 @@ constexpr FuncType kFingType = systemFunc(runFinalizers);
 }  // namespace
 
 G* wakefing() {
-  // Pairs with the release in queueFinalizer.
+  // Pairs with the cas in queueFinalizer.
   if (GUMP_LIKELY(!fingwake.load(acquire))) return nullptr;
   LockScope l(&finlock);
   if (!fingwake.load(relaxed) || fing == nullptr) return nullptr;
@@ -116,11 +118,12 @@ bool queueFinalizer(const FuncType* ft, void* closure) noexcept {
     finHead = f;
   }
   finTail = f;
-  // Pairs with the acquire in wakefing.
-  if (fing != nullptr) fingwake.store(true, release);
+  // seq_cst: W1 of the essay in proc.cc; pairs with the acquire in wakefing,
+  // too. False: somebody has done so and called wakep.
+  const bool wake = fing != nullptr && fingwake.cas(false, true, seq_cst);
   unlock(&finlock);
   releasem(mp);
-  if (G* gp = wakefing()) goready(gp);
+  if (wake) wakep();  // step 1 of findRunnable readies it
   return true;
 }
 

@@ -359,7 +359,10 @@ Find loseSpinning(M* mp, Runnable* out, Clock* clock) {
       return takeIdleP(mp) ? Find::kAgain : Find::kNothing;
     }
   }
-  if (reclaimWorkAvailable() && takeIdleP(mp)) return Find::kAgain;  // 9
+  // 9, and 1: S1, then fingwake / fingwake, then nmspinning (wakep).
+  if ((reclaimWorkAvailable() || fingwake.load(seq_cst)) && takeIdleP(mp)) {
+    return Find::kAgain;
+  }
   clock->lower(nextTimer());
   return Find::kNothing;
 }

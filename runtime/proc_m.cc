@@ -531,10 +531,10 @@ struct Chosen {
 
 Chosen choose(P* pp, bool spinning) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   // Its turn is now: straight to its thread, instead of by way of another. (Who
-  // is preempted in place does not look at timers.)
+  // is preempted in place does not look at timers, nor for finalizers.)
   const bool turn = !spinning && sched.runq.head != nullptr &&
                     sched.runq.head->inPlace && runqempty(pp) &&
-                    !timersDueNow(&pp->timers);
+                    !timersDueNow(&pp->timers) && !fingwake.load(relaxed);
   Chosen c;
   if (!turn && (c.idle = mget()) != nullptr) return c;
   c.held = takeInPlace();
@@ -670,6 +670,7 @@ void handoffp(P* pp) {
   const bool stopping = sched.gcwaiting.load(relaxed);
   // Must know every reason for which findRunnable would return something.
   if (!stopping && (!runqempty(pp) || sched.runqsize.load(seq_cst) > 0 ||
+                    fingwake.load(relaxed) ||  // as in retake: a hint
                     reclaimWorkAvailable())) {
     startm(pp, /*spinning=*/false);
     return;

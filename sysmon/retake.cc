@@ -11,7 +11,10 @@ namespace {
 // freshWait tells whether goroutines wait for pp, or for any P, that have not
 // been preempted themselves. A sole P keeps the global queue to itself.
 bool freshWait(const P* pp) {
-  if (!runqempty(pp) || pp->nyielded.load(relaxed) > 0) return true;  // hints
+  if (!runqempty(pp) || pp->nyielded.load(relaxed) > 0 ||  // all hints
+      fingwake.load(relaxed)) {
+    return true;
+  }
   if (sched.runqsize.load(relaxed) == 0) return false;
   LockScope l(&sched.lock);
   return sched.runq.head != nullptr && !sched.runq.head->inPlace;
@@ -78,7 +81,7 @@ bool repeats() { return fuzzing() && debug.asyncpreemptoff != 0; }
 bool othersWait(const P* pp) {
   // Hints. A sole P keeps the global queue to itself.
   return !runqempty(pp) || pp->nyielded.load(relaxed) > 0 ||
-         sched.runqsize.load(relaxed) > 0;
+         sched.runqsize.load(relaxed) > 0 || fingwake.load(relaxed);
 }
 }  // namespace
 

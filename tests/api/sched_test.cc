@@ -407,6 +407,56 @@ TEST_P(SchedTest, FinalizersOfManyGoroutinesAllRun) {
   });
 }
 
+// Nobody but a thread that looks for work readies the finalizer goroutine: it
+// has to be woken if all are idle, and who computes has to make room.
+TEST_P(SchedTest, FinalizersOfPlainThreadsRunWhileAllAreIdle) {
+  Run([] {
+    std::atomic<bool> all = true;
+    auto done = make_chan<void>();
+    std::thread thread([&] {
+      for (int i = 0; i < 200 && all; i++) {
+        std::atomic<bool> ran = false;
+        runtime::SetFinalizer([&ran] { ran = true; });
+        all = testing::Eventually([&ran] { return ran.load(); });
+      }
+      done.Send();
+    });
+    done.Recv();
+    blocking([&thread] { thread.join(); });
+    EXPECT_TRUE(all);
+  });
+}
+
+TEST_P(SchedTest, FinalizersRunBesideHogs) {
+  Run([n = GetParam()] {
+    std::atomic<int> ran = 0;
+    sync::WaitGroup wg;
+    for (int i = 0; i < n + 1; i++) {
+      wg.Go([&] {
+        for (int k = 0; k < 3; k++) {
+          const int had = ran;
+          runtime::SetFinalizer([&ran] { ran++; });
+          while (ran <= had) {
+          }
+        }
+      });
+    }
+    wg.Wait();
+    EXPECT_TRUE(testing::Eventually([&] { return ran == 3 * (n + 1); }));
+  });
+}
+
+TEST_P(SchedTest, FinalizersBetweenRunsRunInTheNext) {
+  Run([] {
+    std::atomic<bool> ran = false;
+    runtime::SetFinalizer([&ran] { ran = true; });
+    EXPECT_TRUE(testing::Eventually([&ran] { return ran.load(); }));
+  });
+  std::atomic<bool> ran = false;
+  runtime::SetFinalizer([&ran] { ran = true; });
+  Run([&] { EXPECT_TRUE(testing::Eventually([&ran] { return ran.load(); })); });
+}
+
 // Node is alive while `magic` says so.
 struct Node {
   static constexpr uint32_t kAlive = 0x600d600d;
