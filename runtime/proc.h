@@ -504,9 +504,9 @@ bool preemptone(P* pp);
 // On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
 [[nodiscard]] bool handsForP();
 // preemptM sends mp's thread the signal, unless asyncpreemptoff is set, or one
-// has been on its way for less than a slice; under kSanitizerDefersHandlers that one may never be run, so
-// another is sent.
-// On: any.  P: either.  Locks: none.  Parks: no.
+// has been on its way for less than a slice; under kSanitizerDefersHandlers
+// that one may never be run, so another is sent. On: any.  P: either.  Locks:
+// none.  Parks: no.
 void preemptM(M* mp);
 // A thread is taken to compute if it has not slept for so many ns and has used
 // half of them: for sysmon, and for a stop of the world.

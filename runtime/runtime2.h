@@ -429,8 +429,8 @@ struct Schedt {
   // The kernel refused the last thread that was asked for. Written by who makes
   // them; a hint.
   Atomic<bool> threadsShort;
-  Atomic<int32_t> ninplace;    // Gs that are preempted in place
-  Atomic<int32_t> npresumed;   // Ms with presumed == kPresumedTaken
+  Atomic<int32_t> ninplace;   // Gs that are preempted in place
+  Atomic<int32_t> npresumed;  // Ms with presumed == kPresumedTaken
 
   alignas(kFalseSharing) Mutex gFreeLock{LockRank::kGFree};
   GList gFree ABSL_GUARDED_BY(gFreeLock);

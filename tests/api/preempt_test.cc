@@ -805,11 +805,12 @@ TEST(PreemptLimitTest, SleepersBeyondTheThreadLimitWait) {
 // have threads, and then more compute than there are Ps; false: it could not,
 // or somebody did not wake up.
 bool SleepThenCompute() {
-  // Nobody else's threads are to count, nor is root limited.
-  constexpr uid_t kNobodyElse = 64'000'017;
+  // Nobody else's threads are to count, another such test's least of all, nor
+  // is root limited.
+  const uid_t alone = 640'000'000 + static_cast<uid_t>(getpid());
   const rlimit limit = {32, 32};
   if (setrlimit(RLIMIT_NPROC, &limit) != 0 ||
-      setresuid(kNobodyElse, kNobodyElse, kNobodyElse) != 0) {
+      setresuid(alone, alone, alone) != 0) {
     return false;
   }
   bool all = false;
