@@ -24,8 +24,9 @@
 // AfterFunc was told to do is done, held or not.)
 //
 // All functions may be called from goroutines and from plain threads, several
-// at a time. None parks, but Sleep. Between one Run and the next timers stand
-// still, as goroutines do; a plain thread that is in Sleep wakes all the same.
+// at a time. None parks, but Sleep. Between one Run and the next functions of
+// AfterFunc wait, as goroutines do; plain threads that are in Sleep, or wait
+// for a timer's channel, wake all the same.
 //
 // In a bubble of synctest.h, durations count on the bubble's clock, and its are
 // the times delivered.
