@@ -231,6 +231,16 @@ bool HoldsNul(std::string_view text) {
   return text.find('\0') != std::string_view::npos;
 }
 
+// LooksLikeAnAddress: as Go, no host has such a name. The C library would take
+// "127.1", "0x7f.1" and "2130706433" for addresses, and 0127 to be octal, so
+// that whoever checks an address as text means another than the one dialled.
+// Proper addresses have been recognised before.
+bool LooksLikeAnAddress(const std::string& host) {
+  in_addr any;
+  return host.find_first_not_of("0123456789.") == std::string::npos ||
+         inet_aton(host.c_str(), &any) != 0;
+}
+
 // ParsePort returns a number, or that of a service.
 absl::StatusOr<int> ParsePort(const Network& network, const std::string& text) {
   if (text.empty()) return 0;
@@ -368,7 +378,9 @@ absl::StatusOr<std::vector<net::Addr>> Lookup(const context::Context& ctx,
   const auto failed = [&] {
     return Prefixed("lookup", host, "", ContextError(ctx));
   };
-  if (HoldsNul(host)) return LookupError(host, Answer());
+  if (HoldsNul(host) || LooksLikeAnAddress(host)) {
+    return LookupError(host, Answer());
+  }
   if (!slots->Acquire(ctx).ok()) return failed();
   // Of its own: whoever asked may go before the answer comes.
   auto answered = make_chan<Answer>(1);

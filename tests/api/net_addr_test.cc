@@ -210,6 +210,33 @@ TEST_P(NetAddrTest, MappedAddressIsOfVersion4) {
   });
 }
 
+// ---- Names that are none ----------------------------------------------------
+
+// The C library reads them as addresses, "0127.0.0.1" as 87.0.0.1.
+TEST_P(NetAddrTest, WhatOnlyLooksLikeAnAddressIsNoName) {
+  Run([] {
+    const context::Context bg = context::Background();
+    const net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
+    const std::string port = ":" + std::to_string(l.LocalAddr().Port());
+    for (const std::string host :
+         {"127.1", "0x7f.1", "0x7f000001", "2130706433", "0177.0.0.1",
+          "0127.0.0.1", "127.0.0.01", "127.0.0.0x1", "017700000001", "1.2.3",
+          "1.2.3.4.5", "256.1.1.1", "127.0.0.1.", "0", "..", "127.1 x"}) {
+      const std::string why = "lookup " + host + ": no such host";
+      const auto hosts = net::LookupHost(bg, host);
+      EXPECT_EQ(Text(hosts), why);
+      EXPECT_TRUE(absl::IsNotFound(hosts.status()));
+      EXPECT_EQ(Text(net::Dial("tcp", host + port)), "dial tcp: " + why);
+      EXPECT_EQ(Text(net::Dial("udp4", host + port)), "dial udp4: " + why);
+      EXPECT_EQ(Text(net::ResolveAddr(bg, "tcp", host + port)), why);
+      EXPECT_EQ(Text(net::Listen("tcp", host + ":0")), "listen tcp: " + why);
+      EXPECT_EQ(Text(net::ListenPacket("udp", host + ":0")),
+                "listen udp: " + why);
+    }
+    EXPECT_TRUE(net::Dial("tcp", "127.0.0.1" + port).ok());
+  });
+}
+
 // ---- Unix -------------------------------------------------------------------
 
 TEST_P(NetAddrTest, UnixSocketsWithoutANamePrintAsAt) {
