@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "api/net_socket.h"
+#include "api/os_file.h"
 #include "api/status_util.h"
 #include "gump/panic.h"
 #include "gump/status.h"
@@ -169,11 +170,14 @@ void SetStreamOptions(int fd, std::string_view family) {
 
 absl::StatusOr<std::shared_ptr<Socket>> Adopt(int fd, const Network& network,
                                               IoError* error) {
+  OwnedFd owned(fd);
   auto s = std::make_shared<Socket>(fd, network);
   s->local = NameOf(fd, s->network, getsockname);
   const int err = s->fd.init();
-  if (err == 0) return s;
-  close(fd);
+  if (err == 0) {
+    (void)owned.Release();
+    return s;
+  }
   *error = {err, "epoll_ctl"};
   return absl::UnavailableError("poller");
 }
@@ -503,9 +507,9 @@ absl::StatusOr<std::pair<Conn, Conn>> Pipe() {
   Network network;
   network.family = "unix";
   IoError error;
+  internal::OwnedFd second(fds[1]);
   auto a = internal::Adopt(fds[0], network, &error);
-  auto b = a.ok() ? internal::Adopt(fds[1], network, &error) : a;
-  if (!a.ok()) close(fds[1]);
+  auto b = a.ok() ? internal::Adopt(second.Release(), network, &error) : a;
   if (!b.ok()) return OpError("dial", "pipe", "", "", error);
   return std::pair(NetAccess::Make<Conn>(*std::move(a)),
                    NetAccess::Make<Conn>(*std::move(b)));

@@ -14,6 +14,10 @@
 #include <charconv>
 #include <cstddef>
 #include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+#include <utility>
 
 #include "api/net_socket.h"
 #include "api/status_util.h"
@@ -328,10 +332,34 @@ constexpr int64_t kMaxLookups = 128;
 // getaddrinfo and the modules that it loads want more than a goroutine's stack.
 constexpr size_t kLookupStack = size_t{1} << 20;
 
+// LookupSlot is the leave to make one lookup, until it is destroyed.
+class LookupSlot {
+ public:
+  LookupSlot() = default;
+  LookupSlot(LookupSlot&& o) noexcept : held_(std::exchange(o.held_, false)) {}
+  ~LookupSlot() { Release(); }
+
+  // Acquire waits for one; false: ctx is done.
+  bool Acquire(const context::Context& ctx) {
+    return held_ = Slots().Acquire(ctx).ok();
+  }
+  void Release() {
+    if (std::exchange(held_, false)) Slots().Release();
+  }
+
+ private:
+  static sync::Semaphore& Slots() {
+    static auto* const slots = new sync::Semaphore(kMaxLookups);
+    return *slots;
+  }
+  bool held_ = false;
+};
+
 struct Answer {
   int error = 0;  // EAI_…
   int sys = 0;    // errno, if that is EAI_SYSTEM
   std::vector<net::Addr> addrs;
+  std::exception_ptr thrown;  // there was no memory for the answer
 };
 
 Answer AskSystem(const Network& network, const std::string& host) {
@@ -340,17 +368,22 @@ Answer AskSystem(const Network& network, const std::string& host) {
                     : network.version == 6 ? AF_INET6
                                            : AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;  // one entry an address
-  addrinfo* list = nullptr;
+  struct Free {
+    void operator()(addrinfo* list) const { freeaddrinfo(list); }
+  };
+  std::unique_ptr<addrinfo, Free> list;
   Answer a;
   blocking([&] {
-    a.error = getaddrinfo(host.c_str(), nullptr, &hints, &list);
+    addrinfo* found = nullptr;
+    a.error = getaddrinfo(host.c_str(), nullptr, &hints, &found);
     a.sys = errno;
+    list.reset(found);
   });
-  for (addrinfo* i = list; i != nullptr; i = i->ai_next) {
+  if (a.error == EAI_MEMORY) throw std::bad_alloc();
+  for (const addrinfo* i = list.get(); i != nullptr; i = i->ai_next) {
     a.addrs.push_back(
         NetAccess::MakeAddr(network.family, i->ai_addr, i->ai_addrlen));
   }
-  if (list != nullptr) freeaddrinfo(list);
   return a;
 }
 
@@ -374,25 +407,31 @@ absl::Status LookupError(const std::string& host, const Answer& a) {
 absl::StatusOr<std::vector<net::Addr>> Lookup(const context::Context& ctx,
                                               const Network& network,
                                               const std::string& host) {
-  static sync::Semaphore* slots = new sync::Semaphore(kMaxLookups);
   const auto failed = [&] {
     return Prefixed("lookup", host, "", ContextError(ctx));
   };
   if (HoldsNul(host) || LooksLikeAnAddress(host)) {
     return LookupError(host, Answer());
   }
-  if (!slots->Acquire(ctx).ok()) return failed();
+  LookupSlot slot;
+  if (!slot.Acquire(ctx)) return failed();
   // Of its own: whoever asked may go before the answer comes.
   auto answered = make_chan<Answer>(1);
   go(GoOptions{.stack_size = kLookupStack, .name = "lookup"},
-     [answered, network, host] {
-       Answer a = AskSystem(network, host);
-       slots->Release();
+     [answered, network, host, slot = std::move(slot)]() mutable {
+       Answer a;
+       try {
+         a = AskSystem(network, host);
+       } catch (const std::bad_alloc&) {  // the caller's, as net.h says
+         a.thrown = std::current_exception();
+       }
+       slot.Release();
        answered.Send(std::move(a));
      });
   Answer answer;
   const recv_chan<void> done = ctx.Done();
   if (select(Recv(answered, &answer), Recv(done)) == 1) return failed();
+  if (answer.thrown != nullptr) std::rethrow_exception(answer.thrown);
   if (answer.addrs.empty()) return LookupError(host, answer);
   return std::move(answer.addrs);
 }

@@ -10,7 +10,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <exception>
+#include <new>
 #include <optional>
+#include <utility>
 
 #include "api/net_socket.h"
 #include "api/status_util.h"
@@ -197,6 +200,7 @@ absl::StatusOr<Conn> DialParallel(const context::Context& parent,
   struct Outcome {
     bool primary = false;
     absl::StatusOr<Conn> conn = Conn();
+    std::exception_ptr thrown = nullptr;  // there was no memory
   };
   auto [ctx, cancel] = context::WithCancel(parent);
   defer _{cancel};
@@ -204,7 +208,13 @@ absl::StatusOr<Conn> DialParallel(const context::Context& parent,
   const auto start = [&, ctx = ctx](bool primary) {
     go([outcomes, ctx, network, addrs = primary ? primaries : fallbacks, from,
         primary]() mutable {
-      outcomes.Send({primary, DialSerial(ctx, network, addrs, from)});
+      Outcome o{primary};
+      try {
+        o.conn = DialSerial(ctx, network, addrs, from);
+      } catch (const std::bad_alloc&) {  // the caller's, as net.h says
+        o.thrown = std::current_exception();
+      }
+      outcomes.Send(std::move(o));
     });
   };
   start(true);
@@ -217,6 +227,7 @@ absl::StatusOr<Conn> DialParallel(const context::Context& parent,
     Outcome o;
     if (select(Recv(outcomes, &o), Recv(due)) == 0) {
       running--;
+      if (o.thrown != nullptr) std::rethrow_exception(o.thrown);
       if (o.conn.ok()) return std::move(o.conn);
       if (o.primary || first.ok()) first = o.conn.status();
       if (due == nullptr) continue;
