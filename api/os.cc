@@ -175,7 +175,7 @@ absl::StatusOr<int64_t> File::Seek(int64_t offset, int whence) const {
 
 absl::Status File::Sync() const {
   if (file_ == nullptr) return NoFile();
-  const int err = Control(file_.get(), [](int fd) { return fsync(fd); });
+  const int err = file_->fd.sync();
   return err == 0 ? absl::OkStatus() : PathError("sync", file_->name, err);
 }
 

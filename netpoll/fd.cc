@@ -24,14 +24,17 @@
 // wait, as those on a network: there the kernel would leave every call to one
 // of the ring's few workers, and a server that is gone would keep them all. A
 // buffered write goes to the page cache and seldom waits, so it is an ordinary
-// call, as are those on pipes and devices that somebody wants to block, and
-// fsync: they could keep the ring's workers for ever. Ordinary calls are
-// declared.
+// call, as are those on pipes and devices that somebody wants to block: they
+// could keep the ring's workers for ever. Ordinary calls are declared. An fsync
+// waits for the disk as a rule, and the ring's workers wait for it in our place
+// where it is a disk that they wait for.
 #include "netpoll/fd.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <netinet/in.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -270,16 +273,33 @@ FD::FileWay FD::fileWay() {
     const bool direct = (fcntl(fd_, F_GETFL) & O_DIRECT) != 0;
     if (!direct) {
       way = FileWay::kCached;
-    } else {
-      // EINVAL: it knows, but not that size. EBADF, of a file that cannot be
-      // read, tells nothing.
-      char c;
-      const int64_t n = cachedRead(&c, 1, kBeyondAll);
-      if (n >= 0 || n == -EINVAL || n == -EAGAIN) way = FileWay::kRing;
+    } else if (tellsWhatWaits()) {
+      way = FileWay::kRing;
     }
   }
   fileWay_.store(way, relaxed);
   return way;
+}
+
+bool FD::tellsWhatWaits() {
+  char c;
+  const int64_t n = cachedRead(&c, 1, kBeyondAll);
+  if (n != -EBADF) {
+    // EINVAL, of a direct read: it knows, but not that size.
+    return n >= 0 || n == -EINVAL || n == -EAGAIN;
+  }
+  // It cannot be read, as logs often cannot, and nothing else can be asked.
+  struct statfs fs;
+  if (fstatfs(fd_, &fs) != 0) return false;
+  switch (static_cast<uint32_t>(fs.f_type)) {
+    case EXT4_SUPER_MAGIC:  // and of ext2, ext3
+    case XFS_SUPER_MAGIC:
+    case BTRFS_SUPER_MAGIC:
+    case F2FS_SUPER_MAGIC:
+      return true;
+    default:
+      return false;
+  }
 }
 
 int64_t FD::cachedRead(void* buf, size_t n, int64_t offset) {
@@ -333,6 +353,17 @@ int64_t FD::fileWrite(const void* buf, size_t n, int64_t offset) {
     const iovec one{const_cast<void*>(buf), n};
     return writeQuietly(&one, 1);
   });
+  return s.n < 0 ? -s.err : s.n;
+}
+
+int64_t FD::fileSync() {
+  if (kind_ == FdKind::kFile && fileWay() != FileWay::kKernel) {
+    // Of a file that is kCached nobody may have asked so far. It is cheap
+    // beside what follows.
+    if (tellsWhatWaits()) return ringSync(fd_);
+    fileWay_.store(FileWay::kKernel, relaxed);  // as in fileWay
+  }
+  const SysResult s = declared([&] { return ::fsync(fd_); });
   return s.n < 0 ? -s.err : s.n;
 }
 
@@ -496,6 +527,14 @@ IoResult FD::pwrite(const void* buf, size_t n, int64_t offset) {
   }
   leave();
   return done;
+}
+
+int FD::sync() {
+  const int err = enter();
+  if (err != 0) return err;
+  const IoResult r = uninterrupted([&] { return fileSync(); });
+  leave();
+  return r.err;
 }
 
 int FD::accept(int* fd, sockaddr* addr, socklen_t* len) {

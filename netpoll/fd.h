@@ -63,6 +63,8 @@ class FD {
   [[nodiscard]] IoResult sendmsg(const msghdr* msg, int flags);
   [[nodiscard]] IoResult pread(void* buf, size_t n, int64_t offset);
   [[nodiscard]] IoResult pwrite(const void* buf, size_t n, int64_t offset);
+  // sync is fsync(2); 0 or an error.
+  [[nodiscard]] int sync();
   // accept returns a new descriptor, non-blocking and close-on-exec, in *fd.
   [[nodiscard]] int accept(int* fd, sockaddr* addr, socklen_t* len);
   // waitWrite waits until the descriptor is writable: how a connect ends.
@@ -118,11 +120,15 @@ class FD {
   // fileWay is how the calls on a kFile wait; learnt by the first that asks.
   enum class FileWay : uint8_t { kUnknown, kKernel, kCached, kRing };
   FileWay fileWay();
+  // tellsWhatWaits: of this kFile the kernel knows beforehand which calls would
+  // wait.
+  bool tellsWhatWaits();
   // fileRead and fileWrite are pread and pwrite on a kFile; offset -1: at the
   // position. They return -errno.
   int64_t cachedRead(void* buf, size_t n, int64_t offset);
   int64_t fileRead(void* buf, size_t n, int64_t offset);
   int64_t fileWrite(const void* buf, size_t n, int64_t offset);
+  int64_t fileSync();
   template <class Call>
   IoResult transfer(PollMode mode, Call call);
   template <class F>

@@ -40,7 +40,7 @@
 namespace gump::rt {
 
 struct RingCall {
-  enum class Op : uint8_t { kRead, kWrite, kWatch, kUnwatch };
+  enum class Op : uint8_t { kRead, kWrite, kSync, kWatch, kUnwatch };
 
   Op op;
   int fd = -1;
@@ -84,6 +84,9 @@ constexpr unsigned kCompletions = 4096;
 // burst of events besides. (Events that do not fit the kernel keeps.) Watches
 // are not among them, and do not wait for them: a call may take long.
 constexpr unsigned kMaxInFlight = kCompletions / 2;
+// Of those that sync, which have a limit of their own: they keep no transfer
+// waiting. The kernel has a worker for a few of them; the rest is its queue.
+constexpr unsigned kMaxSyncing = kCompletions / 16;
 // Watches that are begun anew between two looks at the completions.
 constexpr unsigned kMaxAgain = kSubmissions;
 
@@ -136,8 +139,9 @@ class Ring {
   void takeSubmitted();
   // prepareAll moves what there is to the submission queue, as much as fits.
   void prepareAll();
-  // prepareCalls does so with a queue, until inFlight_ is `most`.
-  void prepareCalls(Fifo<RingCall>* q, unsigned most);
+  // prepareCalls does so with a queue, while *inFlight, which prepare counts,
+  // is less than `most`.
+  void prepareCalls(Fifo<RingCall>* q, const unsigned* inFlight, unsigned most);
   // These: false: there is no room.
   bool prepare(RingCall* c);
   bool prepareWatch(PollDesc* pd);
@@ -165,11 +169,13 @@ class Ring {
   io_uring_sqe* sqe();
 
   io_uring ring_ = {};
-  // Calls that have been taken and not prepared: reads and writes; and kWatch
-  // and kUnwatch.
+  // Calls that have been taken and not prepared: reads and writes; kSync; and
+  // kWatch and kUnwatch.
   Fifo<RingCall> transfers_;
+  Fifo<RingCall> syncs_;
   Fifo<RingCall> watches_;
   unsigned inFlight_ = 0;     // transfers that the kernel has
+  unsigned syncing_ = 0;      // kSync, likewise
   Fifo<RingCall> beginning_;  // kWatch, prepared
   // To be watched again. (Nobody else uses their links while they are open.)
   Fifo<PollDesc> again_;
@@ -281,13 +287,15 @@ bool Ring::prepare(RingCall* c) {
   if (s == nullptr) return false;
   void* buf = reinterpret_cast<void*>(c->addr);
   const auto offset = static_cast<uint64_t>(c->offset);
-  if (c->op == RingCall::Op::kRead) {
+  if (c->op == RingCall::Op::kSync) {
+    io_uring_prep_fsync(s, c->fd, /*fsync_flags=*/0);
+  } else if (c->op == RingCall::Op::kRead) {
     io_uring_prep_read(s, c->fd, buf, c->len, offset);
   } else {
     io_uring_prep_write(s, c->fd, buf, c->len, offset);
   }
   io_uring_sqe_set_data64(s, reinterpret_cast<uintptr_t>(c) | kCall);
-  inFlight_++;
+  (c->op == RingCall::Op::kSync ? syncing_ : inFlight_)++;
   return true;
 }
 
@@ -302,12 +310,14 @@ void Ring::takeSubmitted() {
     c = std::exchange(oldest, oldest->link);
     const bool transfer =
         c->op == RingCall::Op::kRead || c->op == RingCall::Op::kWrite;
-    (transfer ? transfers_ : watches_).push(c);
+    const bool sync = c->op == RingCall::Op::kSync;
+    (transfer ? transfers_ : sync ? syncs_ : watches_).push(c);
   }
 }
 
-void Ring::prepareCalls(Fifo<RingCall>* q, unsigned most) {
-  while (!q->empty() && inFlight_ < most) {
+void Ring::prepareCalls(Fifo<RingCall>* q, const unsigned* inFlight,
+                        unsigned most) {
+  while (!q->empty() && *inFlight < most) {
     RingCall* c = q->pop();  // it may be gone afterwards
     if (prepare(c)) continue;
     q->pushFront(c);
@@ -328,8 +338,9 @@ void Ring::prepareAgain() {
 void Ring::prepareAll() {
   if (std::exchange(starved_, false)) usleep(1000);
   prepareAgain();
-  prepareCalls(&watches_, UINT_MAX);
-  prepareCalls(&transfers_, kMaxInFlight);
+  prepareCalls(&watches_, &inFlight_, UINT_MAX);
+  prepareCalls(&transfers_, &inFlight_, kMaxInFlight);
+  prepareCalls(&syncs_, &syncing_, kMaxSyncing);
   if (!wakeWatched_) (void)prepareWake();
 }
 
@@ -337,7 +348,8 @@ bool Ring::idle() const {
   // What there was no room for is tried again.
   return wakeWatched_ && again_.empty() && watches_.empty() &&
          beginning_.empty() &&
-         (transfers_.empty() || inFlight_ >= kMaxInFlight);
+         (transfers_.empty() || inFlight_ >= kMaxInFlight) &&
+         (syncs_.empty() || syncing_ >= kMaxSyncing);
 }
 
 void Ring::enter() {
@@ -394,10 +406,12 @@ void Ring::completed(const io_uring_cqe* cqe) {
   const uint64_t data = cqe->user_data;
   void* about = reinterpret_cast<void*>(data & ~uint64_t{kKindMask});
   switch (data & kKindMask) {
-    case kCall:
-      inFlight_--;
-      finish(static_cast<RingCall*>(about), cqe->res);
+    case kCall: {
+      auto* c = static_cast<RingCall*>(about);
+      (c->op == RingCall::Op::kSync ? syncing_ : inFlight_)--;
+      finish(c, cqe->res);
       break;
+    }
     case kWatched:
       watchedEvent(static_cast<PollDesc*>(about), cqe);
       break;
@@ -510,6 +524,11 @@ int64_t ringWrite(int fd, const void* buf, size_t n, int64_t offset) {
              .addr = reinterpret_cast<uintptr_t>(buf),
              .len = static_cast<uint32_t>(n),
              .offset = offset};
+  return call(&c);
+}
+
+int64_t ringSync(int fd) {
+  RingCall c{.op = RingCall::Op::kSync, .fd = fd};
   return call(&c);
 }
 

@@ -31,11 +31,12 @@ namespace gump::rt {
 // Locks: takes a leaf, and sched.lock.  Parks: no.
 [[nodiscard]] int ringStart();
 
-// The rest is for those who have started the ring. These are like pread and
-// pwrite, but return -errno. n is at most 2^31.
+// The rest is for those who have started the ring. These are like pread, pwrite
+// and fsync, but return -errno. n is at most 2^31.
 [[nodiscard]] int64_t ringRead(int fd, void* buf, size_t n, int64_t offset);
 [[nodiscard]] int64_t ringWrite(int fd, const void* buf, size_t n,
                                 int64_t offset);
+[[nodiscard]] int64_t ringSync(int fd);
 
 // ringWatches tells whether the ring misses no edge (Linux 6.1).
 // Parks: no.

@@ -159,8 +159,7 @@ TEST_P(NetMemoryTest, AResolverWithoutMemoryIsBadAlloc) {
 TEST_P(NetMemoryTest, ADialThatFailsLeavesNoDescriptor) {
   Run([] {
     const net::Listener l = Ready(net::Listen("tcp", ":0"));
-    const std::string at =
-        "both.test:" + std::to_string(l.LocalAddr().Port());
+    const std::string at = "both.test:" + std::to_string(l.LocalAddr().Port());
     net::DialOptions options;
     options.fallback_delay = absl::ZeroDuration();  // both families at once
     const size_t before = OpenDescriptors();

@@ -4,7 +4,10 @@
 // of the sanitizers.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/magic.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +25,7 @@
 #include "absl/types/span.h"
 #include "gump/go.h"
 #include "gump/os.h"
+#include "gump/sync.h"
 #include "netpoll/ring.h"
 #include "tests/testing/status.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -31,6 +35,7 @@ namespace {
 
 std::atomic<int> ring_reads = 0;
 std::atomic<int> ring_writes = 0;
+std::atomic<int> ring_syncs = 0;
 
 }  // namespace
 }  // namespace gump
@@ -39,6 +44,8 @@ extern "C" {
 
 int64_t __real__ZN4gump2rt8ringReadEiPvml(int, void*, size_t, int64_t);
 int64_t __real__ZN4gump2rt9ringWriteEiPKvml(int, const void*, size_t, int64_t);
+
+int64_t __real__ZN4gump2rt8ringSyncEi(int);
 
 int64_t __wrap__ZN4gump2rt8ringReadEiPvml(int fd, void* buf, size_t n,
                                           int64_t offset) {
@@ -52,6 +59,11 @@ int64_t __wrap__ZN4gump2rt9ringWriteEiPKvml(int fd, const void* buf, size_t n,
   return __real__ZN4gump2rt9ringWriteEiPKvml(fd, buf, n, offset);
 }
 
+int64_t __wrap__ZN4gump2rt8ringSyncEi(int fd) {
+  gump::ring_syncs++;
+  return __real__ZN4gump2rt8ringSyncEi(fd);
+}
+
 }  // extern "C"
 
 namespace gump {
@@ -60,6 +72,7 @@ namespace {
 using os::File;
 using testing::Eventually;
 using testing::Ready;
+using testing::Text;
 
 constexpr size_t kBlock = 4096;
 
@@ -68,10 +81,12 @@ class RingCalls {
  public:
   int Reads() const { return ring_reads - reads_; }
   int Writes() const { return ring_writes - writes_; }
+  int Syncs() const { return ring_syncs - syncs_; }
 
  private:
   const int reads_ = ring_reads;
   const int writes_ = ring_writes;
+  const int syncs_ = ring_syncs;
 };
 
 // Block is memory as O_DIRECT wants it.
@@ -227,6 +242,78 @@ TEST_P(OsRingTest, WhatIsOnTheDiskOnlyTheRingFetches) {
   });
 }
 
+TEST_P(OsRingTest, SyncIsTheRings) {
+  Run([] {
+    for (const int flags : {0, O_DIRECT}) {
+      const File f = Scratch(flags);
+      const RingCalls calls;
+      const Block b(kBlock, 'x');
+      EXPECT_EQ(Ready(f.Write(b.text())), kBlock);
+      EXPECT_TRUE(f.Sync().ok());
+      EXPECT_EQ(calls.Syncs(), 1);
+      EXPECT_TRUE(f.Close().ok());
+      EXPECT_EQ(Text(f.Sync()), "sync scratch: file already closed");
+      EXPECT_EQ(calls.Syncs(), 1);
+    }
+  });
+}
+
+// Nobody can ask it what would wait, so its file system's name must do.
+TEST_P(OsRingTest, SyncOfAFileThatCannotBeReadIsTheRings) {
+  struct statfs fs;
+  ASSERT_EQ(statfs(::testing::TempDir().c_str(), &fs), 0);
+  if (fs.f_type != EXT4_SUPER_MAGIC) GTEST_SKIP() << "no ext4";
+  Run([] {
+    const std::string name =
+        ::testing::TempDir() + "gump_os_ring_log" + std::to_string(getpid());
+    const File f = Ready(
+        os::OpenFile(name, O_WRONLY | O_CREAT | O_APPEND | O_TRUNC, 0600));
+    unlink(name.c_str());
+    const RingCalls calls;
+    for (int i = 1; i <= 3; i++) {
+      EXPECT_EQ(Ready(f.Write("line\n")), 5u);
+      EXPECT_TRUE(f.Sync().ok());
+      EXPECT_EQ(calls.Syncs(), i);
+    }
+    EXPECT_EQ(calls.Writes(), 0);
+  });
+}
+
+// More than the kernel is given at a time; and meanwhile it reads.
+TEST_P(OsRingTest, ManySyncsKeepNobodyWaiting) {
+  Run([] {
+    constexpr int kMany = 600;
+    const File f = Scratch();
+    const File direct = Scratch(O_DIRECT);
+    const Block b(kBlock, 'y');
+    EXPECT_EQ(Ready(direct.WriteAt(b.text(), 0)), kBlock);
+    const RingCalls calls;
+    sync::WaitGroup wg;
+    for (int i = 0; i < kMany; i++) {
+      wg.Go([&] { EXPECT_TRUE(f.Sync().ok()); });
+      if (i % 10 == 0) {
+        wg.Go([&] {
+          const Block in;
+          EXPECT_EQ(Ready(direct.ReadAt(in.span(), 0)), kBlock);
+          EXPECT_EQ(in.text(), b.text());
+        });
+      }
+    }
+    wg.Wait();
+    EXPECT_EQ(calls.Syncs(), kMany);
+  });
+}
+
+// A pipe is nothing that could be on a disk.
+TEST_P(OsRingTest, SyncOfAPipeIsAnError) {
+  Run([] {
+    const auto [r, w] = Ready(os::Pipe());
+    const RingCalls calls;
+    EXPECT_EQ(Text(w.Sync()), "sync |1: invalid argument");
+    EXPECT_EQ(calls.Syncs(), 0);
+  });
+}
+
 // A file system that cannot tell what would wait.
 TEST_P(OsRingTest, OfATmpfsTheRingIsAskedNothing) {
   if (access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "no /dev/shm";
@@ -236,19 +323,23 @@ TEST_P(OsRingTest, OfATmpfsTheRingIsAskedNothing) {
       if (flags != 0 && !TakesDirect("/dev/shm")) continue;  // before Linux 6.6
       const File f = Scratch(flags, "/dev/shm");
       const RingCalls calls;
+      EXPECT_TRUE(f.Sync().ok());  // before a read may have told
       EXPECT_EQ(Ready(f.WriteAt(data, 0)), data.size());
+      EXPECT_TRUE(f.Sync().ok());
       Block b(3 * kBlock);
       EXPECT_EQ(Ready(f.ReadAt(b.span(), 0)), data.size());
       EXPECT_EQ(b.text().substr(0, data.size()), data);
       EXPECT_EQ(Ready(f.Read(b.span())), data.size());
       EXPECT_EQ(calls.Reads(), 0);
       EXPECT_EQ(calls.Writes(), 0);
+      EXPECT_EQ(calls.Syncs(), 0);
     }
   });
 }
 
 // UseFiles does the same with and without the ring. The exit code tells how
-// many calls that made.
+// many calls that made: 10 and so many, so that it is none of those with which
+// processes fail.
 [[noreturn]] void UseFiles() {
   int code = 100;
   gump::Run([&] {
@@ -260,21 +351,36 @@ TEST_P(OsRingTest, OfATmpfsTheRingIsAskedNothing) {
     if (!f.Sync().ok()) return;
     if (f.ReadAt(in.span(), kBlock).value_or(0) != kBlock) return;
     if (in.text() != out.text()) return;
-    code = calls.Reads() + calls.Writes();
+    code = 10 + calls.Reads() + calls.Writes() + calls.Syncs();
   });
   std::_Exit(code);
 }
 
+[[noreturn]] void TellWhetherThereIsARing() {
+  std::_Exit(rt::ringStart() == 0 ? 21 : 20);
+}
+
+// All that starts the runtime is done by children: it reads GODEBUG once, and
+// does not survive a fork.
 TEST(OsRingDeathTest, UnderNetpollEpollFilesDoWithoutTheRing) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
   if (!KnowsWhatWaits(::testing::TempDir())) GTEST_SKIP() << "no O_DIRECT";
   const char* const old = std::getenv("GODEBUG");
   const std::string before = old == nullptr ? "" : old;
   setenv("GODEBUG", "netpoll=epoll", 1);
-  EXPECT_EXIT(UseFiles(), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(UseFiles(), ::testing::ExitedWithCode(10), "");
   for (const char* with : {"", "netpoll=uring"}) {
     setenv("GODEBUG", with, 1);
-    EXPECT_EXIT(UseFiles(),
-                ::testing::ExitedWithCode(rt::ringStart() == 0 ? 2 : 0), "");
+    int told = 0;
+    EXPECT_EXIT(
+        TellWhetherThereIsARing(),
+        [&](int status) {
+          told = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+          return told == 20 || told == 21;
+        },
+        "");
+    EXPECT_EXIT(UseFiles(), ::testing::ExitedWithCode(told == 21 ? 13 : 10),
+                "");
   }
   setenv("GODEBUG", before.c_str(), 1);
 }

@@ -16,9 +16,11 @@
 // the poller takes, only the goroutine waits, and deadlines and Close end the
 // wait. Regular files are read through io_uring, where the kernel has it (Linux
 // 5.13) and lets us, unless what is wanted is in the page cache; so is what
-// ReadAt and WriteAt move if the file was opened with O_DIRECT: only the
-// goroutine waits, but for as long as the disk takes. All other calls block in
-// the kernel, while other goroutines run in this one's place.
+// ReadAt and WriteAt move if the file was opened with O_DIRECT, and Sync is
+// made there: only the goroutine waits, but for as long as the disk takes. All
+// other calls block in the kernel, while other goroutines run in this one's
+// place; so do these on file systems whose kernel cannot tell what would wait,
+// such as NFS and tmpfs.
 //
 // All functions may be called from goroutines and from plain threads, several
 // at a time also on the same File: reads wait for one another, and so do
