@@ -47,7 +47,9 @@ class BackendTest : public ::testing::TestWithParam<const NetpollBackend*> {
     static const NetpollBackend* started = nullptr;
     if (started != GetParam()) {
       const int err = backend().init();
-      if (err == ENOSYS || err == EPERM) GTEST_SKIP() << "not here: " << err;
+      if (GetParam() == &rt::kUringBackend && err != 0) {
+        GTEST_SKIP() << "no io_uring, or an old one: " << err;
+      }
       ASSERT_EQ(err, 0);
       started = GetParam();
     }
