@@ -374,12 +374,6 @@ absl::StatusOr<std::shared_ptr<Socket>> ListenAt(std::string_view network,
                                                  const ListenOptions& options,
                                                  bool stream) {
   absl::StatusOr<Network> n = internal::ParseNetwork(network);
-  if (n.ok() && n->stream() != stream) {
-    return internal::Prefixed(
-        "listen", network, address,
-        absl::InvalidArgumentError(
-            internal::Cat("address ", address, ": unexpected address type")));
-  }
   if (!n.ok()) return internal::Prefixed("listen", network, "", n.status());
   absl::StatusOr<std::vector<Addr>> addrs =
       internal::Resolve(context::Background(), *n, address, /*passive=*/true);
@@ -388,6 +382,12 @@ absl::StatusOr<std::shared_ptr<Socket>> ListenAt(std::string_view network,
   }
   if (!addrs.ok()) {
     return internal::Prefixed("listen", network, "", addrs.status());
+  }
+  if (n->stream() != stream) {
+    return internal::Prefixed(
+        "listen", network, address,
+        absl::InvalidArgumentError(
+            internal::Cat("address ", address, ": unexpected address type")));
   }
   // Of a name with several addresses, one of version 4, as Go.
   const auto v4 = std::find_if(addrs->begin(), addrs->end(), [](const Addr& a) {

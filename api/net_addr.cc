@@ -17,6 +17,7 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "api/net_socket.h"
@@ -98,6 +99,23 @@ void SetPort(sockaddr* sa, int port) {
 }
 
 }  // namespace
+
+net::Addr NetAccess::AsGiven(net::Addr a, std::string_view host) {
+  a.host_ = host;
+  a.as_given_ = true;
+  return a;
+}
+
+net::Addr NetAccess::AsIs(net::Addr a) {
+  a.host_.clear();
+  a.as_given_ = false;
+  return a;
+}
+
+std::string NetAccess::Host(const net::Addr& a) {
+  return a.as_given_ ? a.host_ : HostText(a.Sockaddr());
+}
+
 }  // namespace gump::internal
 
 namespace gump::net {
@@ -109,7 +127,7 @@ int Addr::Port() const {
 std::string Addr::String() const {
   if (length_ == 0) return "";
   if (storage_.ss_family != AF_UNIX) {
-    return internal::JoinHostPort(internal::HostText(Sockaddr()), Port());
+    return internal::JoinHostPort(internal::NetAccess::Host(*this), Port());
   }
   // Without a name, as Go has it.
   if (length_ <= internal::kUnixHeader) return "@";
@@ -245,15 +263,26 @@ bool LooksLikeAnAddress(const std::string& host) {
          inet_aton(host.c_str(), &any) != 0;
 }
 
+// PortNumber reads a number as Go does, with a sign, if there is one; nothing:
+// it is the name of a service.
+std::optional<int64_t> PortNumber(std::string_view text) {
+  const bool negative = text.starts_with('-');
+  if (negative || text.starts_with('+')) text.remove_prefix(1);
+  int64_t n = 0;
+  for (const char c : text) {
+    if (c < '0' || c > '9') return std::nullopt;
+    if (n >= int64_t{1} << 30) break;  // no port is that large
+    n = 10 * n + (c - '0');
+  }
+  return negative ? -n : n;
+}
+
 // ParsePort returns a number, or that of a service.
 absl::StatusOr<int> ParsePort(const Network& network, const std::string& text) {
   if (text.empty()) return 0;
-  int port = 0;
-  const char* end = text.data() + text.size();
-  const auto [at, ec] = std::from_chars(text.data(), end, port);
-  if (at == end && ec != std::errc::invalid_argument) {
-    if (ec == std::errc() && port >= 0 && port <= 65535) return port;
-    return AddrError(text, "invalid port");
+  if (const auto port = PortNumber(text); port.has_value()) {
+    if (*port < 0 || *port > 65535) return AddrError(text, "invalid port");
+    return static_cast<int>(*port);
   }
   servent entry{};
   servent* found = nullptr;
@@ -313,16 +342,20 @@ net::Addr LiteralAddr(const Network& network, const std::string& host) {
     return NetAccess::MakeAddr(network.family, reinterpret_cast<sockaddr*>(&in),
                                sizeof(in));
   }
+  std::string zone;
   if (percent != std::string::npos) {
-    const std::string zone = host.substr(percent + 1);
+    zone = host.substr(percent + 1);
     in6.sin6_scope_id = if_nametoindex(zone.c_str());
     if (in6.sin6_scope_id == 0) {
       (void)std::from_chars(zone.data(), zone.data() + zone.size(),
                             in6.sin6_scope_id);
     }
   }
-  return NetAccess::MakeAddr(network.family, reinterpret_cast<sockaddr*>(&in6),
-                             sizeof(in6));
+  net::Addr a = NetAccess::MakeAddr(
+      network.family, reinterpret_cast<sockaddr*>(&in6), sizeof(in6));
+  if (zone.empty() || in6.sin6_scope_id != 0) return a;
+  const std::string known = NetAccess::Host(a);
+  return NetAccess::AsGiven(std::move(a), Cat(known, "%", zone));
 }
 
 // ---- Looking up -------------------------------------------------------------
@@ -399,6 +432,9 @@ absl::Status LookupError(const std::string& host, const Answer& a) {
           Cat(prefix, std::string(strerrorname_np(a.sys) != nullptr
                                       ? strerrordesc_np(a.sys)
                                       : "server misbehaving")));
+    case EAI_AGAIN:  // no server has answered
+    case EAI_FAIL:   // one has said that it cannot
+      return absl::UnavailableError(prefix + "server misbehaving");
     default:
       return absl::UnavailableError(Cat(prefix, gai_strerror(a.error)));
   }
@@ -486,7 +522,7 @@ absl::StatusOr<std::vector<net::Addr>> Resolve(const context::Context& ctx,
   absl::StatusOr<int> port = ParsePort(network, hp.port);
   if (!port.ok()) return port.status();
   if (hp.host.empty()) {
-    addrs.push_back(Wildcard(network, passive));
+    addrs.push_back(NetAccess::AsGiven(Wildcard(network, passive), ""));
   } else if (net::Addr a = LiteralAddr(network, hp.host); a.Length() != 0) {
     if (!Matches(network, a)) {
       return AddrError(hp.host, "no suitable address found");
@@ -525,7 +561,7 @@ absl::StatusOr<std::vector<std::string>> LookupHost(const context::Context& ctx,
   }
   std::vector<std::string> texts;
   texts.reserve(addrs.size());
-  for (const Addr& a : addrs) texts.push_back(internal::HostText(a.Sockaddr()));
+  for (const Addr& a : addrs) texts.push_back(internal::NetAccess::Host(a));
   return texts;
 }
 

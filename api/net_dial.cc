@@ -138,7 +138,7 @@ absl::StatusOr<Conn> Attempt(const context::Context& ctx,
                               internal::ContextError(ctx));
   }
   if (err != 0) return fail({err, "connect"});
-  (*s)->remote = to;
+  (*s)->remote = NetAccess::AsIs(to);
   // A hurry that came when all was done has left its mark.
   (void)(*s)->fd.setDeadline(0, rt::PollMode::kBoth);
   return NetAccess::Make<Conn>(*std::move(s));
@@ -258,7 +258,9 @@ absl::StatusOr<Conn> DialContext(const context::Context& parent,
   if (!n.ok()) return fail(n.status());
   context::Context ctx = parent;
   context::CancelFunc cancel;
-  if (options.timeout != absl::InfiniteDuration()) {
+  // Zero is none, as in Go.
+  if (options.timeout != absl::InfiniteDuration() &&
+      options.timeout != absl::ZeroDuration()) {
     std::tie(ctx, cancel) = context::WithTimeout(parent, options.timeout);
   }
   defer _{cancel};

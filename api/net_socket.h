@@ -101,6 +101,12 @@ struct NetAccess {
   }
   static net::Addr MakeAddr(std::string_view network, const sockaddr* sa,
                             socklen_t length);
+  // AsGiven is a with a text for its host that its sockaddr does not have.
+  static net::Addr AsGiven(net::Addr a, std::string_view host);
+  // AsIs is a as the kernel has it.
+  static net::Addr AsIs(net::Addr a);
+  // Host is the host's text.
+  static std::string Host(const net::Addr& a);
 };
 
 // ParseNetwork: InvalidArgument "unknown network x".

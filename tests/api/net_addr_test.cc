@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -234,6 +235,79 @@ TEST_P(NetAddrTest, WhatOnlyLooksLikeAnAddressIsNoName) {
                 "listen udp: " + why);
     }
     EXPECT_TRUE(net::Dial("tcp", "127.0.0.1" + port).ok());
+  });
+}
+
+TEST_P(NetAddrTest, PortsAreNumbersAsGoReadsThem) {
+  Run([] {
+    const net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
+    const std::string port = std::to_string(l.LocalAddr().Port());
+    for (const std::string& same : {"+" + port, "000" + port}) {
+      EXPECT_EQ(Ready(net::Dial("tcp", "127.0.0.1:" + same)).RemoteAddr(),
+                l.LocalAddr());
+    }
+    const auto resolve = [](const std::string& at) {
+      return net::ResolveAddr(context::Background(), "tcp", "127.0.0.1:" + at);
+    };
+    for (const char* none : {"", "0", "-0", "+", "-"}) {
+      EXPECT_EQ(Ready(resolve(none)).Port(), 0) << none;
+    }
+    EXPECT_EQ(Ready(resolve("65535")).Port(), 65535);
+    for (const std::string bad :
+         {"-1", "65536", "+65536", "99999999999999999999"}) {
+      EXPECT_EQ(Text(resolve(bad)), "address " + bad + ": invalid port");
+    }
+    for (const std::string bad : {"++80", "+-80", " 80", "80 ", "0x50", "8o"}) {
+      EXPECT_EQ(Text(resolve(bad)), "lookup tcp/" + bad + ": unknown port");
+    }
+  });
+}
+
+TEST_P(NetAddrTest, AnAddressWithoutAHostPrintsWithoutOne) {
+  Run([] {
+    const context::Context bg = context::Background();
+    net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
+    const std::string port = ":" + std::to_string(l.LocalAddr().Port());
+    EXPECT_EQ(Ready(net::ResolveAddr(bg, "tcp", port)).String(), port);
+    EXPECT_EQ(Text(net::Listen("tcp4", port)),
+              "listen tcp4 " + port + ": bind: address already in use");
+    // A connection is somewhere.
+    EXPECT_EQ(Ready(net::Dial("tcp4", port)).RemoteAddr(), l.LocalAddr());
+    EXPECT_TRUE(l.Close().ok());
+    EXPECT_EQ(Text(net::Dial("tcp4", port)),
+              "dial tcp4 " + port + ": connect: connection refused");
+    EXPECT_EQ(Text(net::Dial("tcp4", "[]" + port)),
+              "dial tcp4 " + port + ": connect: connection refused");
+  });
+}
+
+TEST_P(NetAddrTest, AZoneThatThereIsNotStaysInTheText) {
+  Run([] {
+    const context::Context bg = context::Background();
+    EXPECT_EQ(Ready(net::LookupHost(bg, "fe80::1%nozone")),
+              std::vector<std::string>{"fe80::1%nozone"});
+    EXPECT_EQ(
+        Ready(net::ResolveAddr(bg, "udp", "[fe80::1%nozone]:53")).String(),
+        "[fe80::1%nozone]:53");
+    EXPECT_EQ(Ready(net::ResolveAddr(bg, "udp", "[fe80::1%lo]:53")).String(),
+              "[fe80::1%lo]:53");
+    const auto c = net::Dial("tcp", "[fe80::1%nozone]:80");
+    EXPECT_TRUE(Text(c).starts_with("dial tcp [fe80::1%nozone]:80: "))
+        << c.status();
+  });
+}
+
+TEST_P(NetAddrTest, TheAddressIsJudgedBeforeTheKindOfNetwork) {
+  Run([] {
+    EXPECT_EQ(Text(net::Listen("udp6", "127.0.0.1:80")),
+              "listen udp6: address 127.0.0.1: no suitable address found");
+    EXPECT_EQ(Text(net::Listen("udp", "127.0.0.1:nosuch")),
+              "listen udp: lookup udp/nosuch: unknown port");
+    EXPECT_EQ(Text(net::ListenPacket("tcp4", "[::1]:80")),
+              "listen tcp4: address ::1: no suitable address found");
+    EXPECT_EQ(Text(net::ListenPacket("tcp", "127.0.0.1:80")),
+              "listen tcp 127.0.0.1:80: address 127.0.0.1:80: unexpected "
+              "address type");
   });
 }
 

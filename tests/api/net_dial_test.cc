@@ -49,7 +49,8 @@ struct Resolver {
   std::mutex mu;
   std::condition_variable speaks;
   std::map<std::string, std::vector<std::string>> hosts;
-  bool silent = false;  // whoever asks waits
+  std::map<std::string, int> errors;  // of getaddrinfo, for other names
+  bool silent = false;                // whoever asks waits
   int waiting = 0;
 };
 
@@ -87,6 +88,7 @@ int Ask(const char* name, int family, addrinfo** list) {
   r.waiting++;
   r.speaks.wait(lock, [&] { return !r.silent; });
   r.waiting--;
+  if (r.errors.contains(name)) return r.errors[name];
   for (const std::string& host : r.hosts[name]) {
     const std::string at = "[" + host + "]:0";
     const auto addr = net::ResolveAddr(context::Background(), "tcp", at);
@@ -503,6 +505,35 @@ TEST_P(NetDialTest, ADoneContextEndsALookup) {
     EXPECT_EQ(WaitingForTheResolver(), 1) << "nothing ends that one";
     SetSilent(false);
     EXPECT_TRUE(Eventually([] { return WaitingForTheResolver() == 0; }));
+  });
+}
+
+TEST_P(NetDialTest, AResolverThatFailsIsMisbehaving) {
+  Run([] {
+    for (const int error : {EAI_AGAIN, EAI_FAIL}) {
+      const std::string host = "fails" + std::to_string(error) + ".test";
+      {
+        const std::lock_guard lock(resolver().mu);
+        resolver().errors[host] = error;
+      }
+      const std::string why = "lookup " + host + ": server misbehaving";
+      const auto hosts = net::LookupHost(context::Background(), host);
+      EXPECT_EQ(Text(hosts), why);
+      EXPECT_TRUE(absl::IsUnavailable(hosts.status())) << hosts.status();
+      EXPECT_EQ(Text(net::Dial("tcp", host + ":80")), "dial tcp: " + why);
+    }
+  });
+}
+
+TEST_P(NetDialTest, ATimeoutOfZeroIsNone) {
+  Run([] {
+    const Both at;
+    Name("both.test", {"::1", "127.0.0.1"});
+    EXPECT_TRUE(
+        net::DialTimeout("tcp", at.At("both.test"), absl::ZeroDuration()).ok());
+    EXPECT_EQ(Text(net::DialTimeout("tcp", at.At("127.0.0.1"),
+                                    -absl::Nanoseconds(1))),
+              "dial tcp " + at.At("127.0.0.1") + ": i/o timeout");
   });
 }
 

@@ -78,7 +78,8 @@ class Addr {
   // Network is "tcp", "udp", "unix" or "unixgram".
   const std::string& Network() const { return network_; }
   // String is the address as Dial takes it: "127.0.0.1:80", "[::1]:80", a path;
-  // "@" is a unix socket without a name, such as most that dial.
+  // "@" is a unix socket without a name, such as most that dial. Of an address
+  // that was resolved without a host, ":80".
   std::string String() const;
   // Port is 0 where there is none.
   int Port() const;
@@ -96,6 +97,10 @@ class Addr {
  private:
   friend struct ::gump::internal::NetAccess;
   std::string network_;
+  // The host as it was given, where storage_ cannot tell: none, which stands
+  // for every one; or with a zone that there is not.
+  std::string host_;
+  bool as_given_ = false;  // host_ is it
   socklen_t length_ = 0;
   sockaddr_storage storage_{};
 };
@@ -108,7 +113,7 @@ struct ListenOptions {
 };
 
 struct DialOptions {
-  // How long all attempts may take together.
+  // How long all attempts may take together; zero: as long as they want.
   absl::Duration timeout = absl::InfiniteDuration();
   // How long addresses of the family that the resolver puts first are tried
   // alone, before the others are, at the same time; negative: one after the
