@@ -137,6 +137,25 @@ TEST_P(ExecTest, ErrorsAreInGosWords) {
   });
 }
 
+std::atomic<int> forks = 0;
+
+// A fork would copy the page tables of all stacks; and handlers of
+// pthread_atfork would run, with whatever locks they take.
+TEST_P(ExecTest, NoHandlerOfForkRuns) {
+  static const int registered =
+      pthread_atfork([] { forks++; }, [] { forks++; }, [] { forks++; });
+  ASSERT_EQ(registered, 0);
+  Run([] {
+    const int before = forks;
+    EXPECT_EQ(Output(Cmd("echo", "here")), "here\n");
+    Cmd started("true");
+    EXPECT_TRUE(started.Start().ok());
+    EXPECT_TRUE(started.Wait().ok());
+    EXPECT_FALSE(Cmd("/nowhere/x").Run().ok());
+    EXPECT_EQ(forks, before);
+  });
+}
+
 TEST_P(ExecTest, NamesWithNulAreRefused) {
   using namespace std::string_literals;
   Run([] {

@@ -7,13 +7,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <numeric>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -297,14 +298,15 @@ struct Wait {
   std::function<void()> end;
 };
 
-// Waits are one of each kind, all of which would wait for ever.
-std::vector<Wait> Waits(std::vector<net::Conn>* keep) {
+// Waits are one of each kind, all of which would wait for ever; silent answers
+// nobody.
+std::vector<Wait> Waits(const net::Listener& silent,
+                        std::vector<net::Conn>* keep) {
   const auto [a, b] = TcpPair();
   const auto [c, d] = TcpPair();
   const net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
   const net::PacketConn p = Ready(net::ListenPacket("udp", "127.0.0.1:0"));
   keep->insert(keep->end(), {b, d});
-  const net::Listener silent = Silent(keep);
   const auto [ctx, cancel] = context::WithCancel(context::Background());
   const char* const closed = "use of closed network connection";
   return {{"Read", closed,
@@ -335,19 +337,21 @@ std::vector<Wait> Waits(std::vector<net::Conn>* keep) {
            cancel}};
 }
 
-// Whoever closes, a goroutine or a thread. The machine may be busy, so it need
-// not be so every time; but there is nothing on the way that would always take
-// longer, such as a poll that has to end first. (But sanitizers.)
+// Whoever closes, a goroutine or a thread: in the middle of 21 times. The
+// machine may be busy, so they may all be tried again. (And sanitizers take
+// longer.)
 TEST_P(NetTest, CloseEndsEachWaitWithinAMillisecond) {
   Run([] {
     using Clock = std::chrono::steady_clock;
     constexpr auto kSoon = rt::kSanitizerBuild ? 1s : 1ms;
     for (const bool by_thread : {false, true}) {
-      std::set<std::string> slow = {"Read", "Write", "Accept", "ReadFrom",
-                                    "Dial"};
-      EXPECT_TRUE(testing::Eventually([&] {
+      std::map<std::string, std::vector<Clock::duration>> took;
+      std::string slow;
+      std::vector<net::Conn> fillers;
+      const net::Listener silent = Silent(&fillers);
+      const auto try_each = [&] {
         std::vector<net::Conn> keep;
-        for (const Wait& w : Waits(&keep)) {
+        for (const Wait& w : Waits(silent, &keep)) {
           Clock::time_point returned;
           sync::WaitGroup waiter;
           waiter.Go([&] {
@@ -368,10 +372,21 @@ TEST_P(NetTest, CloseEndsEachWaitWithinAMillisecond) {
             close();
           }
           waiter.Wait();
-          if (returned - closed <= kSoon) slow.erase(w.what);
+          took[w.what].push_back(returned - closed);
+        }
+      };
+      EXPECT_TRUE(testing::Eventually([&] {
+        took.clear();
+        slow.clear();
+        constexpr int kTries = 21;
+        for (int i = 0; i < kTries; i++) try_each();
+        EXPECT_EQ(took.size(), 5u);
+        for (auto& [what, times] : took) {
+          std::sort(times.begin(), times.end());
+          if (times[kTries / 2] > kSoon) slow += what + " ";
         }
         return slow.empty();
-      })) << *slow.begin();
+      })) << slow;
     }
   });
 }

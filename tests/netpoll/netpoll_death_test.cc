@@ -8,6 +8,8 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <string>
 #include <thread>
 
 #include "gump/chan.h"
@@ -15,7 +17,9 @@
 #include "gump/runtime.h"
 #include "gump/time.h"
 #include "netpoll/polldesc.h"
+#include "runtime/netpoll.h"
 #include "runtime/os_linux.h"
+#include "runtime/proc.h"
 #include "tests/netpoll/poll_testing.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -56,6 +60,43 @@ File Alarm() {
   in.it_value.tv_nsec = 200'000'000;
   EXPECT_EQ(::timerfd_settime(f.fd(), 0, &in, nullptr), 0);
   return f;
+}
+
+// WakesUnread is how many wakes there are in this process's eventfds.
+int WakesUnread() {
+  int sum = 0;
+  for (int fd = 3; fd < 64; fd++) {
+    std::ifstream info("/proc/self/fdinfo/" + std::to_string(fd));
+    for (std::string key, value; info >> key >> value;) {
+      if (key == "eventfd-count:") sum += std::stoi(value, nullptr, 16);
+    }
+  }
+  return sum;
+}
+
+// In a process in which nobody else polls, with a back end that counts wakes.
+[[noreturn]] void BreakOften() {
+  (void)rt::runtimeEntry();
+  Ends e;  // not waited for
+  int err;
+  if (rt::pollOpen(e.out.fd(), &err) == nullptr) std::_Exit(91);
+  (void)rt::netpoll(kMillisecond);  // takes the wake that starts it
+  if (WakesUnread() != 0) std::_Exit(92);
+  for (int round = 0; round < 3; round++) {
+    for (int i = 0; i < 1000; i++) rt::netpollBreak();
+    if (WakesUnread() != 1) std::_Exit(93);
+    (void)rt::netpoll(kHour);
+    if (WakesUnread() != 0) std::_Exit(94);
+  }
+  std::_Exit(10);
+}
+
+TEST(NetpollDeathTest, AThousandBreaksAreOneWake) {
+  const char* const old = std::getenv("GODEBUG");
+  const std::string before = old == nullptr ? "" : old;
+  setenv("GODEBUG", "netpoll=epoll", 1);
+  EXPECT_EXIT(BreakOften(), ::testing::ExitedWithCode(10), "");
+  setenv("GODEBUG", before.c_str(), 1);
 }
 
 TEST(NetpollDeathTest, WhoWaitsForADescriptorIsNotDeadlocked) {
