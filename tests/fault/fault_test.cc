@@ -1,10 +1,13 @@
 // The n-th call of a function of the kernel's fails, for every n, while a
-// program starts, spawns, sends, sleeps, makes threads, listens, dials and
-// ends. It must end in an error that it can handle, or in a panic or a fatal
-// error with the cause; never hang, and when it goes on, it must be able to do
-// all of it again, and have no more descriptors than ever.
+// program starts, spawns, sleeps, makes threads, listens and dials; and for
+// every n while its main ends, with who has not. It must end in an error that
+// it can handle, or in a panic or a fatal error with the cause; never hang, and
+// when it goes on, it must be able to do all of it again, and in the end have
+// no more descriptors, goroutines and threads than one that is refused nothing.
 //
-// The program is this file again, in a process of its own (FaultProgram).
+// The program is this file again, in a process of its own (FaultProgram). How
+// many calls it makes differs from run to run. So n goes up until there is no
+// n-th call in several runs in a row, and only runs count in which there was.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
@@ -12,190 +15,105 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "gump/gump.h"
 #include "runtime/os_linux.h"
 #include "tests/fault/interpose.h"
-#include "tests/testing/with_gomaxprocs.h"
+#include "tests/fault/program.h"
 
 extern char** environ;
 
 namespace gump {
 namespace {
 
+using testing::Errors;
 using testing::faults;
+using testing::faultsOn;
+using testing::order;
+using testing::Rest;
 
 // ---- The program ------------------------------------------------------------
 
-// Errors counts what went wrong, and said so.
-struct Errors {
-  sync::Mutex mu;
-  int n = 0;
-  void Add(const char* where, absl::string_view what) {
-    mu.Lock();
-    n++;
-    std::printf("error: %s: %.*s\n", where, static_cast<int>(what.size()),
-                what.data());
-    mu.Unlock();
-  }
-  void Check(const char* where, const absl::Status& s) {
-    if (!s.ok()) Add(where, s.message());
-  }
-};
-
-// Guarded calls f, and counts what it throws.
-template <class F>
-void Guarded(Errors* errors, const char* where, F f) {
-  try {
-    f();
-  } catch (const std::exception& e) {
-    errors->Add(where, e.what());
+void PrintCalls() {
+  for (const testing::Fault& f : faults) {
+    std::printf("calls %s=%d\n", f.name, f.calls.load());
   }
 }
 
-void Spawn(Errors* errors) {
-  sync::WaitGroup wg;
-  auto c = make_chan<int>();
-  int started = 0;
-  for (int i = 0; i < 200; i++) {
-    Guarded(errors, "go", [&] {
-      wg.Go([c, i] { c.Send(i); });
-      started++;
-    });
-  }
-  for (int i = 0; i < started; i++) c.Recv();
-  for (size_t size : {size_t{1} << 20, size_t{8} << 20}) {
-    Guarded(errors, "go, large", [&] {
-      auto done = make_chan<void>();
-      go(GoOptions{.stack_size = size, .name = "large"},
-         [done] { done.Send(); });
-      done.Recv();
-    });
-  }
-  wg.Wait();
+// DoAgain is what must be possible when refusals have ended.
+void DoAgain() {
+  Errors errors;
+  testing::Work(&errors);
+  const Rest r = testing::LookUntilAtRest();
+  std::printf(
+      "again errors=%d\ndescriptors=%d\ngoroutines=%d\nthreads=%d\n"
+      "uncounted=%d\n",
+      errors.n, r.descriptors, r.goroutines, r.threads, r.uncounted);
 }
 
-void Sleep(Errors* errors) {
-  sync::WaitGroup wg;
-  for (int i = 0; i < 20; i++) {
-    Guarded(errors, "sleep",
-            [&] { wg.Go([i] { time::Sleep(absl::Microseconds(i * 50)); }); });
-  }
-  Guarded(errors, "timer", [&] {
-    auto c = make_chan<void>(1);
-    auto t = time::AfterFunc(absl::Microseconds(300), [c] { c.Send(); });
-    c.Recv();
-    time::After(absl::Microseconds(100)).Recv();
-  });
-  wg.Wait();
-}
-
-void Threads(Errors* errors) {
-  sync::WaitGroup wg;
-  for (int i = 0; i < 4; i++) {
-    Guarded(errors, "blocking",
-            [&] { wg.Go([] { blocking([] { ::usleep(1000); }); }); });
-  }
-  Guarded(errors, "LockOSThread", [&] {
-    wg.Go([] { runtime::LockOSThread(); });  // its thread ends with it
-  });
-  wg.Wait();
-}
-
-void Serve(Errors* errors, const net::Listener& listener) {
-  auto conn = listener.Accept();
-  errors->Check("accept", conn.status());
-  if (!conn.ok()) {
-    (void)listener.Close();  // who dials must not wait for us
-    return;
-  }
-  char buf[8];
-  auto n = conn->Read(absl::MakeSpan(buf));
-  errors->Check("read", n.status());
-  if (n.ok()) errors->Check("write", conn->Write({buf, *n}).status());
-  (void)conn->Close();
-}
-
-void Network(Errors* errors) {
-  auto listener = net::Listen("tcp", "127.0.0.1:0");
-  errors->Check("listen", listener.status());
-  if (!listener.ok()) return;
-  sync::WaitGroup wg;
-  bool serving = false;
-  Guarded(errors, "go", [&] {
-    wg.Go([&] { Serve(errors, *listener); });
-    serving = true;
-  });
-  if (serving) {
-    auto conn = net::Dial("tcp", listener->LocalAddr().String());
-    errors->Check("dial", conn.status());
-    if (!conn.ok()) (void)listener->Close();  // nobody will come
-    if (conn.ok()) {
-      (void)conn->SetDeadline(absl::Now() + absl::Seconds(30));
-      errors->Check("write", conn->Write("hello").status());
-      char buf[8];
-      auto n = conn->Read(absl::MakeSpan(buf));
-      if (n.ok() && *n != 5) errors->Add("read", "cut short");
-      errors->Check("read", n.status());
-      (void)conn->Close();
-    }
-  }
-  (void)listener->Close();
-  wg.Wait();
-}
-
-void Everything(Errors* errors) {
-  Spawn(errors);
-  Sleep(errors);
-  Threads(errors);
-  Network(errors);
-  Sleep(errors);  // in the poller's back end, now that there is one
-  Guarded(errors, "GC", [] { runtime::GC(); });
-  (void)runtime::Stack(true);
-}
-
-size_t Descriptors() {
-  size_t n = 0;
-  for ([[maybe_unused]] auto& e :
-       std::filesystem::directory_iterator("/proc/self/fd")) {
-    n++;
-  }
-  return n;
-}
-
-TEST(FaultProgram, DISABLED_Everything) {
+TEST(FaultProgram, DISABLED_FromTheStart) {
   testing::ReadOrder();
-  testing::faultsOn = true;
+  faultsOn = true;
   setvbuf(stdout, nullptr, _IONBF, 0);
   const int code = gump::Run([] {
     runtime::GOMAXPROCS(3);
     Errors first;
-    Everything(&first);
-    testing::faultsOn = testing::order.ever;
+    testing::Work(&first);
+    if (order.ever) testing::Work(&first);
+    faultsOn = false;
     std::printf("errors=%d\n", first.n);
-    for (const testing::Fault& f : faults) {
-      std::printf("calls %s=%d refused=%d\n", f.name, f.calls.load(),
-                  f.refusals.load());
-    }
-    // Once more, whole; and a second time to compare.
-    Errors second;
-    Everything(&second);
-    const size_t before = Descriptors();
-    Everything(&second);
-    // sysmon may have one open for a moment.
-    const bool leaked =
-        !testing::Eventually([before] { return Descriptors() <= before; });
-    std::printf("again errors=%d\nleaked=%d\n", second.n, leaked);
-    std::printf("descriptors=%zu\n", before);
+    PrintCalls();
+    DoAgain();
+    return 0;
+  });
+  std::printf("returned=%d\n", code);
+}
+
+TEST(FaultProgram, DISABLED_AtTheEnd) {
+  testing::ReadOrder();
+  setvbuf(stdout, nullptr, _IONBF, 0);
+  Errors first;
+  std::unique_ptr<testing::Service> service;
+  gump::Run([&] {
+    runtime::GOMAXPROCS(3);
+    testing::Work(&first);
+    service = std::make_unique<testing::Service>(&first);
+    runtime::GC();  // few threads are left: more will be needed
+    faultsOn = true;
+    service->Shutdown();
+  });
+  faultsOn = false;
+  std::printf("errors=%d\n", first.n);
+  PrintCalls();
+  const int code = gump::Run([&] {
+    service->EndLeftovers();
+    service.reset();
+    DoAgain();
+    return 0;
+  });
+  std::printf("returned=%d\n", code);
+}
+
+TEST(FaultProgram, DISABLED_Watches) {
+  testing::ReadOrder();
+  setvbuf(stdout, nullptr, _IONBF, 0);
+  const int code = gump::Run([] {
+    Errors first;
+    faultsOn = true;
+    testing::Watch(&first);
+    faultsOn = false;
+    std::printf("errors=%d\n", first.n);
+    PrintCalls();
+    DoAgain();
     return 0;
   });
   std::printf("returned=%d\n", code);
@@ -208,6 +126,9 @@ struct Ended {
   std::string out;
   std::string err;
 
+  bool WasRefused() const {
+    return out.find(testing::kRefused) != std::string::npos;
+  }
   int Figure(const std::string& name) const {
     const size_t at = out.find("\n" + name + "=");
     return at == std::string::npos
@@ -216,8 +137,18 @@ struct Ended {
   }
 };
 
-// RunProgram; ring: with io_uring for everything.
-Ended RunProgram(const std::string& fault, bool ring) {
+// Which of FaultProgram.
+enum class Program { kFromTheStart, kAtTheEnd, kWatches };
+constexpr const char* kPrograms[] = {"FromTheStart", "AtTheEnd", "Watches"};
+
+// How it is run.
+struct Way {
+  bool ring = false;  // with io_uring for everything
+  Program program = Program::kFromTheStart;
+  std::string rest;  // what it may have in the end: GUMP_FAULT_REST
+};
+
+Ended RunProgram(const std::string& fault, const Way& way) {
   char self[PATH_MAX] = {};
   EXPECT_GT(readlink("/proc/self/exe", self, sizeof(self) - 1), 0);
   int out[2];
@@ -231,12 +162,14 @@ Ended RunProgram(const std::string& fault, bool ring) {
   std::vector<std::string> env;
   for (char** e = environ; *e != nullptr; e++) env.emplace_back(*e);
   env.push_back("GUMP_FAULT=" + fault);
-  if (ring) env.push_back("GODEBUG=netpoll=uring");
+  if (way.ring) env.push_back("GODEBUG=netpoll=uring");
+  if (!way.rest.empty()) env.push_back("GUMP_FAULT_REST=" + way.rest);
   std::vector<char*> envp;
   for (std::string& e : env) envp.push_back(e.data());
   envp.push_back(nullptr);
   std::string args[] = {self, "--gtest_also_run_disabled_tests",
-                        "--gtest_filter=FaultProgram.*"};
+                        std::string("--gtest_filter=FaultProgram.DISABLED_") +
+                            kPrograms[static_cast<int>(way.program)]};
   char* argv[] = {args[0].data(), args[1].data(), args[2].data(), nullptr};
   pid_t pid = -1;
   EXPECT_EQ(posix_spawn(&pid, self, &actions, nullptr, argv, envp.data()), 0);
@@ -274,16 +207,11 @@ Ended RunProgram(const std::string& fault, bool ring) {
   return ended;
 }
 
-// Died tells whether a program ended as one should that cannot go on.
-bool Died(const Ended& e) {
-  return e.code == 2 && (e.err.find("fatal error: ") != std::string::npos ||
-                         e.err.find("panic: ") != std::string::npos);
-}
-
 struct Kind {
   const char* name;
   int error;
-  bool may_die;             // without it there is no way to go on
+  // There may be no way to go on; the program then ends with these words.
+  const char* cause = nullptr;
   bool may_be_ever = true;  // the kernel may refuse for good
 
   bool OfRing() const { return std::string(name).rfind("io_uring", 0) == 0; }
@@ -294,70 +222,193 @@ struct Kind {
 
 void PrintTo(const Kind& k, std::ostream* os) { *os << k.Name(); }
 
-class FaultTest : public ::testing::TestWithParam<Kind> {
- protected:
-  static std::string Of(int n, bool ever) {
-    const Kind& k = GetParam();
-    return std::string(k.name) + ":" + std::to_string(n) + ":" +
-           std::to_string(k.error) + (ever ? ":ever" : "");
+// Died tells whether a program ended as one should that cannot go on.
+bool Died(const Ended& e, const Kind& k) {
+  return k.cause != nullptr && e.code == 2 &&
+         e.err.find("fatal error: ") != std::string::npos &&
+         e.err.find(k.cause) != std::string::npos;
+}
+
+// Usual is what programs do to which nothing happens.
+class Usual {
+ public:
+  static const Usual& Of(bool ring, Program program) {
+    static std::unique_ptr<Usual> all[2][2];
+    std::unique_ptr<Usual>& u = all[ring][program == Program::kAtTheEnd];
+    if (u == nullptr) u.reset(new Usual(ring, program));
+    return *u;
   }
-  // Calls is how many of them a program makes to which nothing happens.
-  static int Calls() {
-    const Ended e = RunProgram("none:0:0", GetParam().OfRing());
-    EXPECT_EQ(e.code, 0) << e.out << e.err;
-    EXPECT_EQ(e.Figure("errors"), 0) << e.out;
-    return e.Figure(std::string("calls ") + GetParam().name);
+  // Calls is how many of them each makes at least.
+  int Calls(const char* name) const {
+    int least = INT_MAX;
+    for (const Ended& e : runs_) {
+      least = std::min(least, e.Figure(std::string("calls ") + name));
+    }
+    return least;
   }
-  // Upto are the numbers from 1 to n, or some of them if they are many.
-  static std::vector<int> Upto(int n) {
-    std::vector<int> some;
-    constexpr int kMost = 16;
-    const int step = n / kMost + 1;
-    for (int i = 1; i <= n; i += i < kMost / 2 ? 1 : step) some.push_back(i);
-    return some;
+  // Most is the most that any of them has in the end.
+  int Most(const char* what) const {
+    int most = -1;
+    for (const Ended& e : runs_) most = std::max(most, e.Figure(what));
+    return most;
   }
+  Way Again() const {
+    Way way = way_;
+    for (const char* what : kWhat) {
+      if (!way.rest.empty()) way.rest += ":";
+      way.rest += std::to_string(Most(what));
+    }
+    return way;
+  }
+
+  static constexpr const char* kWhat[] = {"descriptors", "goroutines",
+                                          "threads", "uncounted"};
+
+ private:
+  Usual(bool ring, Program program) : way_{ring, program, ""} {
+    for (int i = 0; i < 3; i++) {
+      const Ended e = RunProgram("none:0:0", way_);
+      EXPECT_EQ(e.code, 0) << e.out << e.err;
+      EXPECT_EQ(e.Figure("errors"), 0) << e.out;
+      EXPECT_EQ(e.Figure("goroutines"), 1) << e.out;
+      EXPECT_FALSE(e.WasRefused());
+      runs_.push_back(e);
+    }
+  }
+
+  Way way_;
+  std::vector<Ended> runs_;
 };
 
-TEST_P(FaultTest, OneRefusalIsSurvived) {
-  const int calls = Calls();
-  if (calls == 0 && GetParam().OfRing()) GTEST_SKIP() << "no io_uring";
-  EXPECT_GT(calls, 0);
-  int died = 0;
-  for (int n : Upto(calls)) {
-    const Ended e = RunProgram(Of(n, /*ever=*/false), GetParam().OfRing());
-    SCOPED_TRACE(Of(n, false) + "\n" + e.out + e.err);
-    if (GetParam().may_die && Died(e)) {
-      died++;
-      continue;
-    }
-    EXPECT_EQ(e.code, 0);
-    EXPECT_EQ(e.Figure("again errors"), 0);
-    EXPECT_EQ(e.Figure("leaked"), 0);
-    EXPECT_EQ(e.Figure("returned"), 0);
+// IsUsable looks at a program that has gone on.
+void IsUsable(const Ended& e, const Usual& usual) {
+  EXPECT_EQ(e.code, 0);
+  EXPECT_EQ(e.Figure("again errors"), 0);
+  EXPECT_EQ(e.Figure("returned"), 0);
+  for (const char* what : Usual::kWhat) {
+    EXPECT_GE(e.Figure(what), 0) << what;
+    EXPECT_LE(e.Figure(what), usual.Most(what)) << what;
   }
-  RecordProperty("calls", calls);
-  RecordProperty("died", died);
-  std::printf("%s: %d calls, %zu refused in turn, %d of them fatal\n",
-              GetParam().Name().c_str(), calls, Upto(calls).size(), died);
+}
+
+class FaultTest : public ::testing::TestWithParam<Kind> {
+ protected:
+  static std::string Of(int n, const char* how) {
+    const Kind& k = GetParam();
+    return std::string(k.name) + ":" + std::to_string(n) + ":" +
+           std::to_string(k.error) + how;
+  }
+  // Bound is whose figures a program may reach whose n-th call is refused: if
+  // that costs it the ring, those of one without.
+  static const Usual& Bound(int n, Program program) {
+    const std::string name = GetParam().name;
+    const bool lost = n == 1 && program == Program::kFromTheStart &&
+                      (name == "io_uring_setup" || name == "io_uring_register");
+    return Usual::Of(GetParam().OfRing() && !lost, program);
+  }
+  // Run refuses the n-th call; how: "", or ":ever".
+  static Ended Run(int n, const char* how, Program program) {
+    Way way = Bound(n, program).Again();
+    way.ring = GetParam().OfRing();
+    return RunProgram(Of(n, how), way);
+  }
+  // EachInTurn refuses the n-th call, for every n.
+  static void EachInTurn(Program program);
+};
+
+void FaultTest::EachInTurn(Program program) {
+  const Kind& k = GetParam();
+  const Usual& usual = Usual::Of(k.OfRing(), program);
+  const int calls = usual.Calls(k.name);
+  // Some runs make far fewer calls than others.
+  const auto tries = [calls](int n) { return n <= calls ? 12 : 4; };
+  int died = 0;
+  int tried = 0;
+  int last = 0;
+  int in_vain = 0;
+  for (int n = 1; in_vain < tries(n);) {
+    const Ended e = Run(n, "", program);
+    SCOPED_TRACE(Of(n, "") + "\n" + e.out + e.err);
+    tried++;
+    if (!e.WasRefused()) in_vain++;
+    if (e.WasRefused() && Died(e, k)) {
+      died++;
+    } else {
+      IsUsable(e, Bound(n, program));
+    }
+    if (HasFailure()) break;  // one is enough to read
+    if (!e.WasRefused()) continue;
+    in_vain = 0;
+    last = n;
+    n++;
+  }
+  std::printf(
+      "%s, %s: %d calls or more; n = 1 to %d refused; %d runs, %d fatal\n",
+      k.Name().c_str(), kPrograms[static_cast<int>(program)], calls, last,
+      tried, died);
+  // Nothing would be tested if nothing were refused. The least of some runs is
+  // not the least of all.
+  EXPECT_GE(last * 4, calls);
+}
+
+TEST_P(FaultTest, EachRefusalIsSurvived) {
+  const Kind& k = GetParam();
+  const int calls = Usual::Of(k.OfRing(), Program::kFromTheStart).Calls(k.name);
+  if (calls == 0 && k.OfRing()) GTEST_SKIP() << "no io_uring";
+  EXPECT_GT(calls, 0);
+  EachInTurn(Program::kFromTheStart);
+}
+
+TEST_P(FaultTest, EachRefusalAtTheEndOfMainIsSurvived) {
+  EachInTurn(Program::kAtTheEnd);
+}
+
+TEST(FaultEndTest, MainDoesNotEndWithoutTheKernel) {
+  const Usual& usual = Usual::Of(/*ring=*/false, Program::kAtTheEnd);
+  for (const char* name :
+       {"mmap", "pthread_create", "futex", "epoll_ctl_del", "sigaltstack"}) {
+    EXPECT_GT(usual.Calls(name), 0) << name;
+  }
+}
+
+TEST(FaultRingTest, WatchesWaitIfTheirQueueIsFullAndSubmittingIsRefused) {
+  const Usual& usual = Usual::Of(/*ring=*/true, Program::kFromTheStart);
+  if (usual.Calls("io_uring_enter") == 0) GTEST_SKIP() << "no io_uring";
+  Way way = usual.Again();
+  way.program = Program::kWatches;
+  for (int error : {EAGAIN, EBUSY, EINTR}) {
+    for (const char* how : {"", ":ever"}) {
+      const Ended e =
+          RunProgram("io_uring_submit:1:" + std::to_string(error) + how, way);
+      SCOPED_TRACE(std::to_string(error) + how + "\n" + e.out + e.err);
+      EXPECT_TRUE(e.WasRefused());
+      EXPECT_EQ(e.Figure("errors"), 0);
+      IsUsable(e, usual);
+    }
+  }
 }
 
 TEST_P(FaultTest, RefusalsWithoutEndDoNotHang) {
-  if (!GetParam().may_be_ever) return;
+  const Kind& k = GetParam();
+  if (!k.may_be_ever) return;
+  const Usual& usual = Usual::Of(k.OfRing(), Program::kFromTheStart);
   for (int n : {1, 3, 20}) {
-    const Ended e = RunProgram(Of(n, /*ever=*/true), GetParam().OfRing());
-    SCOPED_TRACE(Of(n, true) + "\n" + e.out + e.err);
-    EXPECT_TRUE(e.code == 0 || Died(e)) << e.code;
+    const Ended e = Run(n, ":ever", Program::kFromTheStart);
+    SCOPED_TRACE(Of(n, ":ever") + "\n" + e.out + e.err);
+    EXPECT_TRUE(n > 1 || usual.Calls(k.name) == 0 || e.WasRefused());
+    if (e.WasRefused() && Died(e, k)) continue;
+    IsUsable(e, Bound(n, Program::kFromTheStart));
   }
 }
 
 TEST(FaultStackTest, OneThatIsRefusedForAMomentIsNoDeadlock) {
   gump::Run([] {
     auto done = make_chan<void>();
-    testing::order = {"mmap", 1, ENOMEM, /*ever=*/true, /*most=*/4};
-    testing::faultsOn = true;
+    order = {"mmap", 1, ENOMEM, /*ever=*/true, /*most=*/4};
+    faultsOn = true;
     go(GoOptions{.stack_size = 64 << 20}, [done] { done.Send(); });
     done.Recv();  // nobody else is there
-    testing::faultsOn = false;
+    faultsOn = false;
     EXPECT_EQ(faults[0].refusals, 4);
   });
 }
@@ -373,8 +424,7 @@ TEST(FaultThreadTest, NoThreadAtAllIsFatalInGosWords) {
              "runtime: may need to increase max user processes (ulimit -u)\n"},
         Case{EPERM, ""}}) {
     const std::string error = std::to_string(c.error);
-    const Ended e =
-        RunProgram("pthread_create:1:" + error + ":ever", /*ring=*/false);
+    const Ended e = RunProgram("pthread_create:1:" + error + ":ever", Way());
     EXPECT_EQ(e.code, 2) << e.err;
     EXPECT_EQ(e.err.find("runtime: failed to create new OS thread (have "), 0u)
         << e.err;
@@ -390,14 +440,14 @@ TEST(FaultStackTest, AnotherRefusalSoonAfterIsNoDeadlockEither) {
     auto done = make_chan<void>();
     const int before = faults[0].refusals;
     for (int i = 1; i <= 3; i++) {
-      testing::order = {"mmap", 1, ENOMEM, /*ever=*/true,
-                        /*most=*/before + 4 * i};
-      testing::faultsOn = true;
+      order = {"mmap", 1, ENOMEM, /*ever=*/true,
+               /*most=*/before + 4 * i};
+      faultsOn = true;
       // Of a size that nobody has left behind.
       const size_t size = static_cast<size_t>(64 + i) << 20;
       go(GoOptions{.stack_size = size}, [done] { done.Send(); });
       done.Recv();
-      testing::faultsOn = false;
+      faultsOn = false;
       EXPECT_EQ(faults[0].refusals, before + 4 * i);
       // Longer than anybody without a stack is given in all.
       const int64_t end = rt::nanotime() + 150'000'000;
@@ -409,20 +459,27 @@ TEST(FaultStackTest, AnotherRefusalSoonAfterIsNoDeadlockEither) {
 
 INSTANTIATE_TEST_SUITE_P(
     , FaultTest,
-    ::testing::Values(
-        Kind{"mmap", ENOMEM, true}, Kind{"madvise", ENOMEM, false},
-        Kind{"mprotect", ENOMEM, false}, Kind{"process_madvise", EPERM, false},
-        Kind{"pthread_create", EAGAIN, false}, Kind{"futex", EINTR, false},
-        Kind{"epoll_pwait2", ENOSYS, false},
-        Kind{"epoll_create1", EMFILE, true}, Kind{"epoll_ctl", ENOSPC, true},
-        Kind{"epoll_wait", EINTR, false, false}, Kind{"eventfd", EMFILE, true},
-        Kind{"sigaltstack", ENOMEM, false}, Kind{"socket", EMFILE, false},
-        Kind{"bind", EADDRINUSE, false}, Kind{"listen", EADDRINUSE, false},
-        Kind{"accept4", EMFILE, false}, Kind{"connect", ENETUNREACH, false},
-        Kind{"io_uring_setup", ENOMEM, false},
-        Kind{"io_uring_enter", EINTR, false, false},
-        Kind{"io_uring_enter", EAGAIN, false, false},
-        Kind{"io_uring_enter", EBUSY, false, false}),
+    ::testing::Values(Kind{"mmap", ENOMEM, "memory"}, Kind{"madvise", ENOMEM},
+                      Kind{"mprotect", ENOMEM}, Kind{"process_madvise", EPERM},
+                      Kind{"pthread_create", EAGAIN, "newosproc"},
+                      Kind{"futex", EINTR}, Kind{"epoll_pwait2", ENOSYS},
+                      Kind{"epoll_pwait2", EINTR, nullptr, false},
+                      Kind{"epoll_create1", EMFILE}, Kind{"epoll_ctl", ENOSPC},
+                      Kind{"epoll_ctl_del", ENOMEM},
+                      Kind{"epoll_wait", EINTR, nullptr, false},
+                      Kind{"epoll_wait", EBADF, "runtime: epollwait on fd "},
+                      Kind{"eventfd", EMFILE}, Kind{"sigaltstack", ENOMEM},
+                      Kind{"socket", EMFILE}, Kind{"bind", EADDRINUSE},
+                      Kind{"listen", EADDRINUSE}, Kind{"accept4", EMFILE},
+                      Kind{"connect", ENETUNREACH},
+                      Kind{"io_uring_setup", ENOMEM},
+                      Kind{"io_uring_enter", EINTR, nullptr, false},
+                      Kind{"io_uring_enter", EAGAIN, nullptr, false},
+                      Kind{"io_uring_enter", EBUSY, nullptr, false},
+                      Kind{"io_uring_enter", EBADF,
+                           "runtime: io_uring_enter failed with 9"},
+                      Kind{"io_uring_register", EPERM,
+                           "runtime: io_uring_register failed with 1"}),
     [](const ::testing::TestParamInfo<Kind>& kind) {
       return kind.param.Name();
     });

@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -35,16 +36,28 @@ struct Fault {
 };
 
 inline constinit Fault faults[] = {
-    {"mmap"},           {"madvise"},
-    {"mprotect"},       {"process_madvise"},
-    {"pthread_create"}, {"futex"},
-    {"epoll_pwait2"},   {"epoll_create1"},
-    {"epoll_ctl"},      {"epoll_wait"},
-    {"eventfd"},        {"sigaltstack"},
-    {"socket"},         {"bind"},
-    {"listen"},         {"accept4"},
-    {"connect"},        {"io_uring_setup"},
+    {"mmap"},
+    {"madvise"},
+    {"mprotect"},
+    {"process_madvise"},
+    {"pthread_create"},
+    {"futex"},
+    {"epoll_pwait2"},
+    {"epoll_create1"},
+    {"epoll_ctl"},
+    {"epoll_ctl_del"},
+    {"epoll_wait"},
+    {"eventfd"},
+    {"sigaltstack"},
+    {"socket"},
+    {"bind"},
+    {"listen"},
+    {"accept4"},
+    {"connect"},
+    {"io_uring_setup"},
     {"io_uring_enter"},
+    {"io_uring_submit"},
+    {"io_uring_register"},
 };
 
 struct Order {
@@ -53,7 +66,11 @@ struct Order {
   int error = 0;
   bool ever = false;
   int most = 1 << 30;  // refusals
+  bool told = false;   // the first refusal is printed: kRefused
 };
+
+// A process that has been refused something may not live to say so later.
+inline constexpr char kRefused[] = "<refused>\n";
 
 // order is read from the environment once, before there are threads.
 inline Order order;
@@ -69,6 +86,7 @@ inline void ReadOrder() {
   order.n = std::atoi(strtok_r(nullptr, ":", &rest));
   order.error = std::atoi(strtok_r(nullptr, ":", &rest));
   order.ever = strtok_r(nullptr, ":", &rest) != nullptr;
+  order.told = true;
 }
 
 // Refuse counts a call of name; true: it is to fail, with *error.
@@ -80,7 +98,9 @@ inline bool Refuse(const char* name, int* error) {
     if (std::strcmp(order.name, name) != 0) return false;
     if (call != order.n && !(order.ever && call > order.n)) return false;
     if (f.refusals.load() >= order.most) return false;
-    f.refusals++;
+    if (f.refusals.fetch_add(1) == 0 && order.told) {
+      (void)!::write(STDOUT_FILENO, kRefused, sizeof(kRefused) - 1);
+    }
     *error = order.error;
     return true;
   }
@@ -93,6 +113,12 @@ inline bool RefuseErrno(const char* name) {
   if (!Refuse(name, &error)) return false;
   errno = error;
   return true;
+}
+
+// While it is true the thread that owns the ring does not enter the kernel.
+inline std::atomic<bool> ringHeld{false};
+inline void WaitIfRingHeld() {
+  while (ringHeld.load()) ::usleep(100);
 }
 
 // Real is libc's own function. Not a local static: its guard may want a lock.
@@ -141,6 +167,15 @@ long syscall(long nr, ...) noexcept {
   if (nr == SYS_epoll_pwait2 && gump::testing::RefuseErrno("epoll_pwait2")) {
     return -1;
   }
+  // Those that the library makes without liburing.
+  if (nr == SYS_io_uring_enter &&
+      gump::testing::RefuseErrno("io_uring_enter")) {
+    return -1;
+  }
+  if (nr == SYS_io_uring_register &&
+      gump::testing::RefuseErrno("io_uring_register")) {
+    return -1;
+  }
   return GUMP_REAL(syscall)(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
@@ -151,6 +186,9 @@ int epoll_create1(int flags) noexcept {
 
 int epoll_ctl(int ep, int op, int fd, struct epoll_event* e) noexcept {
   if (op == EPOLL_CTL_ADD && gump::testing::RefuseErrno("epoll_ctl")) return -1;
+  if (op == EPOLL_CTL_DEL && gump::testing::RefuseErrno("epoll_ctl_del")) {
+    return -1;
+  }
   return GUMP_REAL(epoll_ctl)(ep, op, fd, e);
 }
 
@@ -204,15 +242,24 @@ int io_uring_queue_init_params(unsigned n, struct io_uring* ring,
 }
 
 int io_uring_submit_and_wait(struct io_uring* ring, unsigned n) {
+  gump::testing::WaitIfRingHeld();
   int error = 0;
   if (gump::testing::Refuse("io_uring_enter", &error)) return -error;
   return GUMP_REAL(io_uring_submit_and_wait)(ring, n);
 }
 
 int io_uring_submit_and_get_events(struct io_uring* ring) {
+  gump::testing::WaitIfRingHeld();
   int error = 0;
   if (gump::testing::Refuse("io_uring_enter", &error)) return -error;
   return GUMP_REAL(io_uring_submit_and_get_events)(ring);
+}
+
+// Only when the queue of submissions is full.
+int io_uring_submit(struct io_uring* ring) {
+  int error = 0;
+  if (gump::testing::Refuse("io_uring_submit", &error)) return -error;
+  return GUMP_REAL(io_uring_submit)(ring);
 }
 
 // The runtime's futex calls do not go through libc: the linker puts this in
