@@ -617,10 +617,13 @@ G* schedule() {
     fatalthrow("schedule: holding locks");
   }
   if (GUMP_UNLIKELY(mp->lockedg != nullptr)) {
-    stoplockedm();
-    if (mp->p == nullptr) return nullptr;  // m0, woken to leave Run
-    // It has a stack: it locked itself.
-    return fuzzExecute(mp->lockedg, /*inheritTime=*/false);
+    for (;;) {
+      stoplockedm();
+      if (mp->p == nullptr) return nullptr;  // m0, woken to leave Run
+      // Main, if it is locked from the start, may still wait for a stack.
+      G* gp = fuzzExecute(mp->lockedg, /*inheritTime=*/false);
+      if (gp != nullptr) return gp;
+    }
   }
   if (GUMP_UNLIKELY(mp == &m0)) {
     // Main has left it, see m0Stop.

@@ -118,11 +118,13 @@ WaitReason semaWaitReason(SemaReason reason) {
 }
 
 // mayYield tells whether the caller may give its slice to the goroutine it has
-// just readied: only a goroutine that runs on its own stack and pins nothing.
+// just readied: only a goroutine that runs on its own stack, pins nothing, and
+// has not given its P up in a system call.
 bool mayYield() {
   const G* gp = getg();
   return !gp->foreign && gp == gp->m->curg.load(relaxed) &&
-         gp->m->locks.load(relaxed) == 0;  // written by this thread only
+         gp->m->locks.load(relaxed) == 0 &&  // written by this thread only
+         (readgstatus(gp) & ~uint32_t{kGscan}) != kGsyscall;
 }
 
 // ticketLess orders tickets, which wrap around: at most 2^31 waiters at a time.

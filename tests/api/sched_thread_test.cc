@@ -101,6 +101,33 @@ TEST_P(BlockingTest, ReturnsReferencesAndLetsExceptionsPass) {
 
 // The inner calls are part of the outermost; Gosched finds the P given up, and
 // others are woken.
+// In starvation mode an Unlock hands over, and yields where it may.
+TEST_P(BlockingTest, UnlocksAStarvingMutexInside) {
+  Run([] {
+    sync::Mutex mu;
+    std::atomic<bool> stop = false;
+    sync::WaitGroup wg;
+    for (int i = 0; i < 3; i++) {
+      wg.Go([&] {
+        while (!stop) {
+          mu.Lock();
+          usleep(1500);
+          mu.Unlock();
+        }
+      });
+    }
+    for (int i = 0; i < 30; i++) {
+      mu.Lock();
+      blocking([&] {
+        usleep(1500);
+        mu.Unlock();
+      });
+    }
+    stop = true;
+    wg.Wait();
+  });
+}
+
 TEST_P(BlockingTest, NestsAndWakesOthers) {
   Run([] {
     auto c = make_chan<int>(1);
