@@ -1,0 +1,175 @@
+// The queues in which a slot of a sync::Pool keeps what does not fit into `own`
+// (pool.cc): a ring, and a chain of rings. (I1) and (I2) are that file's.
+#ifndef API_POOL_RING_H_
+#define API_POOL_RING_H_
+
+#include <cstdint>
+#include <new>
+#include <utility>
+
+#include "gump/internal/linkname.h"
+
+namespace gump::sync::internal {
+
+// PoolRing is a queue of fixed size with one producer, which pushes and pops at
+// the head, and any number of thieves, who pop at the tail.
+class PoolRing {
+ public:
+  static constexpr uint32_t kMinSize = 8;
+  static constexpr uint32_t kMaxSize = 1U << 30;
+
+  // make returns a ring of size slots, a power of two; nullptr: no memory.
+  static PoolRing* make(uint32_t size) noexcept {
+    auto* slots = new (std::nothrow) rt::Atomic<void*>[size];
+    if (slots == nullptr) return nullptr;
+    auto* ring = new (std::nothrow) PoolRing(slots, size);
+    if (ring == nullptr) delete[] slots;
+    return ring;
+  }
+  ~PoolRing() { delete[] slots_; }
+  PoolRing(const PoolRing&) = delete;
+  PoolRing& operator=(const PoolRing&) = delete;
+
+  uint32_t size() const { return size_; }
+
+  // pushHead adds item; false: full. By the producer.
+  bool pushHead(void* item) noexcept {
+    // Acquire: pairs with the CAS in popTail.
+    const uint64_t ends = ends_.load(rt::acquire);
+    if (head(ends) - tail(ends) == size_) return false;
+    rt::Atomic<void*>& slot = slots_[head(ends) & (size_ - 1)];
+    // A thief may have taken the index but not yet emptied the slot. Acquire:
+    // pairs with its store.
+    if (slot.load(rt::acquire) != nullptr) return false;
+    slot.store(item, rt::relaxed);     // published by the next line
+    ends_.add(kHeadOne, rt::release);  // pairs with the load in popTail
+    return true;
+  }
+
+  // popHead removes the item pushed last; nullptr: empty. By the producer.
+  void* popHead() noexcept {
+    uint64_t ends = ends_.load(rt::relaxed);  // the CAS decides
+    for (;;) {
+      if (head(ends) == tail(ends)) return nullptr;
+      // The CAS takes the slot from the thieves. Acq_rel: they see our slots
+      // only through pushHead; kept strong because it costs nothing.
+      if (!ends_.casWeak(ends, ends - kHeadOne, rt::acq_rel)) continue;
+      rt::Atomic<void*>& slot = slots_[(head(ends) - 1) & (size_ - 1)];
+      void* item = slot.load(rt::relaxed);  // we stored it, and own it again
+      slot.store(nullptr, rt::relaxed);
+      return item;
+    }
+  }
+
+  // popTail removes the item pushed first; nullptr: empty. By anybody.
+  void* popTail() noexcept {
+    // Acquire: pairs with the add in pushHead.
+    uint64_t ends = ends_.load(rt::acquire);
+    for (;;) {
+      if (head(ends) == tail(ends)) return nullptr;
+      // Only the tail's half may change, without a carry into the head's.
+      const uint64_t next =
+          (ends & ~uint64_t{UINT32_MAX}) | uint32_t{tail(ends) + 1};
+      // Acq_rel: release pairs with the load in pushHead; acquire because a
+      // failed CAS looks at the head again.
+      if (!ends_.cas(ends, next, rt::acq_rel)) {
+        ends = ends_.load(rt::acquire);  // as above
+        continue;
+      }
+      rt::Atomic<void*>& slot = slots_[tail(ends) & (size_ - 1)];
+      void* item = slot.load(rt::relaxed);  // ordered by the load of ends_
+      // Release: from here on the producer may use the slot. Pairs with the
+      // load in pushHead.
+      slot.store(nullptr, rt::release);
+      return item;
+    }
+  }
+
+  PoolRing* older = nullptr;    // half the size; set before publication
+  rt::Atomic<PoolRing*> newer;  // twice the size; set once, by the producer
+
+ private:
+  PoolRing(rt::Atomic<void*>* slots, uint32_t size) noexcept
+      : slots_(slots), size_(size) {}
+
+  // ends_:  | head : 32, next slot to fill | tail : 32, first full slot |
+  // Both count on for ever; slot = index % size. One word, so that the last
+  // item is not taken at both ends.
+  static constexpr uint64_t kHeadOne = uint64_t{1} << 32;
+  static uint32_t head(uint64_t ends) {
+    return static_cast<uint32_t>(ends >> 32);
+  }
+  static uint32_t tail(uint64_t ends) { return static_cast<uint32_t>(ends); }
+
+  rt::Atomic<uint64_t> ends_;
+  rt::Atomic<void*>* const slots_;
+  const uint32_t size_;
+};
+
+// PoolChain is a queue without a limit: rings, each twice the size of the last.
+// Same parties as a ring.
+class PoolChain {
+ public:
+  // pushHead adds item and returns 0, or the size of a ring that it needs in
+  // *spare to do so. It sets *spare to nullptr if it uses it.
+  uint32_t pushHead(void* item, PoolRing** spare) noexcept {
+    if (head_ != nullptr && head_->pushHead(item)) return 0;
+    uint32_t size = PoolRing::kMinSize;
+    if (head_ != nullptr) {
+      size = head_->size() < PoolRing::kMaxSize ? 2 * head_->size()
+                                                : PoolRing::kMaxSize;
+    }
+    PoolRing* ring = *spare;
+    if (ring == nullptr || ring->size() < size) return size;
+    *spare = nullptr;
+    static_cast<void>(ring->pushHead(item));  // it is empty
+    ring->older = head_;
+    // Release: both publish the ring, to a thief that comes along the chain,
+    // or from its start.
+    if (head_ != nullptr) {
+      head_->newer.store(ring, rt::release);
+    } else {
+      tail_.store(ring, rt::release);
+    }
+    head_ = ring;
+    return 0;
+  }
+
+  void* popHead() noexcept {
+    for (PoolRing* r = head_; r != nullptr; r = r->older) {
+      if (void* item = r->popHead()) return item;
+    }
+    return nullptr;
+  }
+
+  void* popTail() noexcept {
+    PoolRing* r = tail_.load(rt::acquire);  // pairs with pushHead, and the CAS
+    while (r != nullptr) {
+      // Before looking into the ring: if it has a successor, nothing is pushed
+      // into it any more, and found empty it is empty for good. Acquire: pairs
+      // with pushHead.
+      PoolRing* newer = r->newer.load(rt::acquire);
+      if (void* item = r->popTail()) return item;
+      if (newer == nullptr) return nullptr;
+      // Release: passes on what we acquired of the newer ring. (I2): the old
+      // one stays.
+      static_cast<void>(tail_.cas(r, newer, rt::release));
+      r = newer;
+    }
+    return nullptr;
+  }
+
+  // take moves the rings out: returns the newest. Nobody may be using them.
+  PoolRing* take() noexcept {
+    tail_.store(nullptr, rt::relaxed);  // see above
+    return std::exchange(head_, nullptr);
+  }
+
+ private:
+  PoolRing* head_ = nullptr;    // newest; the producer's
+  rt::Atomic<PoolRing*> tail_;  // oldest that may hold something
+};
+
+}  // namespace gump::sync::internal
+
+#endif  // API_POOL_RING_H_
