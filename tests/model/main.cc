@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "absl/debugging/symbolize.h"
+#include "absl/strings/numbers.h"
 #include "runtime/lock_futex.h"
 #include "tests/model/state.h"
 
@@ -62,10 +63,12 @@ End searchAll(Tally* tally) {
   }
 }
 
-End searchRandom(int n, Tally* tally) {
+End searchRandom(uint64_t seed, int n, Tally* tally) {
   const uint32_t length = ck->maxPoints + 1;
-  for (int seed = 1; seed <= n; seed++) {
-    ck->rand = static_cast<uint64_t>(seed) * 0x9e3779b97f4a7c15u;
+  for (const uint64_t end = seed + static_cast<uint64_t>(n); seed < end;
+       seed++) {
+    // Above 0, for xorshift.
+    ck->rand = std::max(seed * 0x9e3779b97f4a7c15u, uint64_t{1});
     for (uint32_t& at : ck->changes) {
       at = static_cast<uint32_t>(random64() % length);
     }
@@ -117,10 +120,27 @@ void setUp(const Model* m) {
   beginHere();
 }
 
-int explore(const Model* m, bool full) {
+struct Arguments {
+  bool full = false;
+  uint64_t seed = 1;  // the first of the random schedules
+  int preemptions = -1, delays = -1, random = -1;  // -1: as the model has it
+  const char* schedule = nullptr;
+  const char* names[kMaxModels];
+  int n = 0;
+};
+
+Bounds boundsOf(const Model* m, const Arguments& a) {
+  Bounds b = a.full ? m->full : m->quick;
+  if (a.preemptions >= 0) b.preemptions = a.preemptions;
+  if (a.delays >= 0) b.delays = a.delays;
+  if (a.random >= 0) b.random = a.random;
+  return b;
+}
+
+int explore(const Model* m, const Arguments& a) {
   const double begin = seconds();
   setUp(m);
-  const Bounds bounds = full ? m->full : m->quick;
+  const Bounds bounds = boundsOf(m, a);
   Tally all, last;
   End e = End::kDone;
   ck->search = Search::kExhaustive;
@@ -134,7 +154,7 @@ int explore(const Model* m, bool full) {
   if (e == End::kDone) {
     ck->search = Search::kRandom;
     ck->bounds = bounds;
-    e = searchRandom(bounds.random, &random);
+    e = searchRandom(a.seed, bounds.random, &random);
     all.points += random.points;
   }
   const double s = seconds() - begin;
@@ -170,10 +190,11 @@ namespace {
 
 // inChild runs a model in a process of its own, as the library can be started
 // only once in one.
-int inChild(const Model* m, bool full, const char* schedule) {
+int inChild(const Model* m, const Arguments& a) {
   const pid_t pid = fork();
-  if (pid == 0)
-    _exit(schedule != nullptr ? replay(m, schedule) : explore(m, full));
+  if (pid == 0) {
+    _exit(a.schedule != nullptr ? replay(m, a.schedule) : explore(m, a));
+  }
   int status = 2;
   if (pid < 0 || waitpid(pid, &status, 0) != pid) {
     perror("model: fork");
@@ -184,12 +205,12 @@ int inChild(const Model* m, bool full, const char* schedule) {
   return 1;
 }
 
-struct Arguments {
-  bool full = false;
-  const char* schedule = nullptr;
-  const char* names[kMaxModels];
-  int n = 0;
-};
+// parseNumber takes the value of an option, if it is this one.
+template <class T>
+bool parseNumber(const char* option, int argc, char** argv, int* i, T* out) {
+  if (strcmp(argv[*i], option) != 0 || *i + 1 >= argc) return false;
+  return absl::SimpleAtoi(argv[++*i], out);
+}
 
 bool parse(int argc, char** argv, Arguments* a) {
   for (int i = 1; i < argc; i++) {
@@ -197,6 +218,11 @@ bool parse(int argc, char** argv, Arguments* a) {
       a->full = true;
     } else if (strcmp(argv[i], "--replay") == 0 && i + 1 < argc) {
       a->schedule = argv[++i];
+    } else if (parseNumber("--seed", argc, argv, &i, &a->seed) ||
+               parseNumber("--preemptions", argc, argv, &i, &a->preemptions) ||
+               parseNumber("--delays", argc, argv, &i, &a->delays) ||
+               parseNumber("--random", argc, argv, &i, &a->random)) {
+      continue;
     } else if (strcmp(argv[i], "--list") == 0) {
       for (int k = 0; k < nmodels; k++) {
         printf("%-16s %s\n", models[k].name, models[k].about);
@@ -225,8 +251,9 @@ int mainOf(int argc, char** argv) {
   Arguments a;
   if (!parse(argc, argv, &a)) {
     fprintf(stderr,
-            "usage: gump_model [--full] [NAME...], NAME --replay SCHEDULE, "
-            "--list\n");
+            "usage: gump_model [--full] [--preemptions N] [--delays N] "
+            "[--random N] [--seed N] [NAME...]\n"
+            "       gump_model NAME --replay SCHEDULE | --list\n");
     return 2;
   }
   if (argc == 2 && strcmp(argv[1], "--list") == 0) return 0;
@@ -240,7 +267,7 @@ int mainOf(int argc, char** argv) {
   for (int k = 0; k < nmodels; k++) {
     if (!wanted(a, models[k].name)) continue;
     ran++;
-    worst = std::max(worst, inChild(&models[k], a.full, a.schedule));
+    worst = std::max(worst, inChild(&models[k], a));
   }
   if (ran < a.n) {
     fprintf(stderr, "model: no such model; --list names them\n");
