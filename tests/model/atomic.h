@@ -84,7 +84,7 @@ class Atomic {
   }
   static T value(uint64_t b) noexcept {
     T v;
-    memcpy(&v, &b, sizeof(T));
+    memcpy(static_cast<void*>(&v), &b, sizeof(T));
     return v;
   }
   T rmw(model::Rmw op, T arg, std::memory_order order) noexcept {

@@ -61,6 +61,9 @@ void settle();
 // check fails the schedule unless ok. Both may be called from anywhere.
 void check(bool ok, const char* what);
 [[noreturn]] void fail(const char* what);
+// step numbers the points of a schedule: what one thread has done by a step is
+// before what another begins at that step or later. Looking is not a point.
+uint32_t step();
 // choose, of a virtual thread, is an input: all values below n are explored.
 int choose(int n);
 // nameWord says how traces call an address.

@@ -379,12 +379,22 @@ void delay(const Delayed& d) {
   Thread& t = self();
   if (delayedAt(t, d.addr) != nullptr) {
     flush(t);
-  } else {
+  } else if (t.delayed == 0) {
     note('d', 1);
     ck->delays++;
   }
   if (t.delayed == 0) t.delayIdle = true;
   t.stores[t.delayed++] = d;
+}
+
+// mayFollow tells whether a store can wait behind the delayed ones, as in a
+// store buffer. Assembly writes m.locks, and knows none.
+bool mayFollow(const void* addr) {
+  const Thread& t = self();
+  const rt::G* g = rt::getg();
+  return t.delayed != 0 && t.delayed < kMaxDelayed &&
+         delayedAt(t, addr) == nullptr &&
+         (g == nullptr || g->m == nullptr || addr != &g->m->locks);
 }
 
 // mayDelay is the choice at a store that is not seq_cst.
@@ -613,6 +623,8 @@ void fail(const char* what) {
   say(nullptr, "FAILED: %s", what);
   leave(End::kFailed);
 }
+
+uint32_t step() { return ck->points; }
 
 int choose(int n) {
   countPoint();

@@ -51,13 +51,17 @@ void atomicStore(void* addr, unsigned size, uint64_t value,
     memcpy(addr, &value, size);
     return;
   }
-  if (releases(order)) drain();
+  // A release is behind the delayed stores, and waits with them if it may.
+  const bool behind =
+      releases(order) && order != rt::seq_cst && mayFollow(addr);
+  if (releases(order) && !behind) drain();
   point(addr, true);
   Thread& t = self();
   const Clock released = releases(order) ? t.clocks.now : t.clocks.released;
   t.clocks.now.at[ck->current]++;
   const bool again = delayedAt(t, addr) != nullptr;
-  const bool late = again || (order != rt::seq_cst && mayDelay(addr));
+  const bool late = again || (behind && t.delayed != 0) ||
+                    (order != rt::seq_cst && mayDelay(addr));
   if (ck->trace) {
     char b[32];
     say(__builtin_return_address(0), "store %s := %" PRIx64 "%s",

@@ -155,6 +155,7 @@ bool othersCanRun();
 // after others may have run; flushOne does so with one of anybody's.
 const Delayed* delayedAt(const Thread& t, const void* addr);
 bool mayDelay(const void* addr);
+bool mayFollow(const void* addr);
 void delay(const Delayed& d);
 void drain();
 void flush(Thread& t);
