@@ -413,7 +413,12 @@ Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
   }
   acquirep(pp);
   out->gp = r.toRun.pop();
-  if (out->gp == nullptr) return Find::kAgain;
+  if (out->gp == nullptr) {
+    // Nobody sleeps for the timers of the other Ps now, nor for the later ones
+    // of this. Who spins finds those that are due, or wakes somebody who does.
+    becomeSpinning(mp);
+    return Find::kAgain;
+  }
   casgstatus(out->gp, kGwaiting, kGrunnable);
   injectglist(&r.toRun);
   netpollAdjustWaiters(r.delta);
