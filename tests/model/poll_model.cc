@@ -103,6 +103,31 @@ const Registered kDeadline({
     .finish = [] { check(result == rt::kErrTimeout, "no timeout"); },
 });
 
+// Both change one word: neither may undo what the other has said there.
+const Registered kError({
+    .name = "poll_error",
+    .about = "an error and its end come from the kernel, against close",
+    .setup =
+        [] {
+          openDesc();
+          plainThread("kernel", [] {
+            const uint32_t tag = pd->tag.load(rt::relaxed);
+            rt::pollSetEventErr(pd, true, tag);
+            rt::pollSetEventErr(pd, false, tag);
+            rt::pollSetEventErr(pd, true, tag);
+          });
+          plainThread("closer", [] { rt::pollUnblock(pd); });
+        },
+    .finish =
+        [] {
+          const uint32_t info = pd->info.load(rt::relaxed);
+          check((info & rt::kPollClosing) != 0, "the close is forgotten");
+          check((info & rt::kPollEventErr) != 0, "the error is forgotten");
+        },
+    .quick = {4, 1, 500},
+    .full = {5, 1, 20000},
+});
+
 const Registered kPassed({
     .name = "poll_passed",
     .about = "a deadline that has passed already, against a reader",

@@ -133,6 +133,45 @@ const Registered kSteal({
     .full = {3, 0, 5000},
 });
 
+// What the poller finds ready goes to the ring without runqput: the goroutine
+// that injects keeps its M, so the other one must come and steal.
+rt::G* parked;
+
+const Registered kInject({
+    .name = "sched_inject",
+    .about = "injectglist into the own ring while another M goes to sleep",
+    .setup =
+        [] {
+          setUpScheduler();
+          plainThread("park", [] {
+            startG([] {
+              (void)rt::acquirem();  // gopark ends it
+              rt::gopark(
+                  [](rt::G* gp, void*) {
+                    parked = gp;
+                    return true;
+                  },
+                  nullptr, rt::WaitReason::kIOWait);
+              rt::notewakeup(&first);
+            });
+          });
+          settle();
+          check(parked != nullptr, "not parked");
+          plainThread("go", [] {
+            startG([] {
+              rt::GList ready;
+              ready.push(parked);
+              rt::injectglist(&ready);
+              rt::notesleep(&first);
+            });
+          });
+        },
+    .finish = [] { allRan(2); },
+    .delayable = ofSchedOrP,
+    .quick = {2, 1, 300},
+    .full = {3, 0, 5000},
+});
+
 // Two that park on a channel of theirs, on whatever Ms they find.
 rt::Hchan* c;
 int data[2];
@@ -164,7 +203,7 @@ const Registered kPark({
         },
     .finish = [] { allRan(2); },
     .delayable = ofSchedOrP,
-    .quick = {1, 1, 300},
+    .quick = {2, 1, 300},
     .full = {2, 1, 5000},
 });
 
@@ -206,25 +245,24 @@ const Registered kStop({
 
 const Registered kTwoStops({
     .name = "sched_stop_two",
-    .about = "worldsema: two plain threads and a goroutine stop the world",
+    .about = "worldsema: a plain thread and a goroutine stop the world",
     .setup =
         [] {
           setUpScheduler();
-          plainThread("stopper0", [] {
+          plainThread("stopper", [] {
             startG(stopAndLook);
             stopAndLook();
           });
-          plainThread("stopper1", stopAndLook);
         },
     .finish =
         [] {
           allRan(1);
-          check(data[0] == 3 && data[1] == 3, "data");
+          check(data[0] == 2 && data[1] == 2, "data");
         },
     .delayable = ofSchedOrP,
     .hasty = false,
-    .quick = {1, 0, 300},
-    .full = {1, 1, 5000},
+    .quick = {1, 1, 300},
+    .full = {2, 1, 5000},
 });
 
 // The call lasts until the world has been stopped.
@@ -368,8 +406,47 @@ const Registered kCall({
     .finish = [] { allRan(2); },
     .delayable = ofSchedOrP,
     .quick = {1, 1, 300},
-    .full = {1, 1, 20000},
+    .full = {2, 0, 20000},
 });
+
+// Begins when the one goroutine is in its call and the other holds the other P:
+// nobody spins and no P is idle when both hand on.
+const Registered kHandoff({
+    .name = "sched_handoff",
+    .about = "a P is handed off while a goroutine starts another",
+    .setup =
+        [] {
+          setUpScheduler();
+          plainThread("go", [] {
+            startG([] {
+              rt::entersyscall();
+              rt::notesleep(&first);
+              rt::exitsyscall();
+            });
+            startG([] {
+              rt::notesleep(&second);
+              startG([] { rt::notewakeup(&first); });
+            });
+          });
+          settle();
+          plainThread("sysmon", [] {
+            rt::notewakeup(&second);
+            rt::M* mp = rt::acquirem();
+            for (int64_t now : {0, 20'000'000}) {
+              for (int i = 0; i < 2; i++) {
+                (void)rt::retakeSyscall(rt::allp[i], now);
+              }
+            }
+            rt::releasem(mp);
+          });
+        },
+    .finish = [] { allRan(3); },
+    .delayable = ofSchedOrP,
+    .quick = {1, 0, 3000},
+    .full = {2, 0, 5000},
+});
+
+rt::Atomic<int> meet;
 
 // Time passes only when everybody sleeps. So who sleeps in the poller for the
 // later timer, not knowing of the earlier one, makes that one late.
@@ -401,6 +478,33 @@ const Registered kTimer({
     .finish = [] { allRan(2); },
     .delayable = ofSchedOrP,
     .hasty = false,
+    .quick = {1, 1, 300},
+    .full = {2, 0, 5000},
+});
+
+// Two goroutines are due at once. Who runs their timers runs the one, and tells
+// of the other, which keeps its M from it.
+const Registered kTimers({
+    .name = "sched_timers",
+    .about = "two goroutines are readied by timers, while an M goes to sleep",
+    .setup =
+        [] {
+          setUpScheduler();
+          plainThread("go", [] {
+            for (int i = 0; i < 2; i++) {
+              startG([] {
+                rt::timeSleep(1000);
+                if (meet.add(1, rt::relaxed) == 1) {
+                  rt::notesleep(&first);
+                } else {
+                  rt::notewakeup(&first);
+                }
+              });
+            }
+          });
+        },
+    .finish = [] { allRan(2); },
+    .delayable = ofSchedOrP,
     .quick = {1, 1, 300},
     .full = {2, 0, 5000},
 });

@@ -78,6 +78,18 @@ void ask(rt::P* pp, bool giveBack) {
   rt::releasem(mp);
 }
 
+// finished: all rounds, and each P is idle or the goroutine's.
+void finished() {
+  check(rounds == 2, "a round is missing");
+  const bool lost =
+      (mine.presumed.load(rt::relaxed) & rt::kPresumedTaken) != 0;  // (P1)
+  for (rt::P& pp : ps) {
+    const bool held = mine.p == &pp && !lost;
+    check(held != (pp.status.load(rt::relaxed) == rt::kPidle),
+          "a P is nobody's");
+  }
+}
+
 const Registered kPresumed({
     .name = "presumed",
     .about = "presumed blocked: the goroutine keeps its P, or knows it has not",
@@ -87,7 +99,7 @@ const Registered kPresumed({
           thread("goroutine", goroutine);
           plainThread("asker", [] { ask(&ps[0], false); });
         },
-    .finish = [] { check(rounds == 2, "a round is missing"); },
+    .finish = finished,
     .quick = {3, 1, 500},
     .full = {4, 1, 20000},
 });
@@ -101,7 +113,7 @@ const Registered kGiveBack({
           thread("goroutine", goroutine);
           plainThread("asker", [] { ask(&ps[0], true); });
         },
-    .finish = [] { check(rounds == 2, "a round is missing"); },
+    .finish = finished,
     .quick = {3, 1, 500},
     .full = {4, 1, 20000},
 });
@@ -116,7 +128,7 @@ const Registered kTwoAskers({
           plainThread("asker0", [] { ask(&ps[0], true); });
           plainThread("asker1", [] { ask(&ps[0], false); });
         },
-    .finish = [] { check(rounds == 2, "a round is missing"); },
+    .finish = finished,
 });
 
 const Registered kTwoPs({
@@ -130,7 +142,7 @@ const Registered kTwoPs({
           plainThread("asker0", [] { ask(&ps[0], true); });
           plainThread("asker1", [] { ask(&ps[1], false); });
         },
-    .finish = [] { check(rounds == 2, "a round is missing"); },
+    .finish = finished,
 });
 
 // ---- Declared calls ---------------------------------------------------------
