@@ -261,7 +261,7 @@ const Registered kTwoStops({
         },
     .delayable = ofSchedOrP,
     .hasty = false,
-    .quick = {1, 1, 300},
+    .quick = {2, 0, 300},
     .full = {2, 1, 5000},
 });
 
