@@ -414,6 +414,10 @@ void forEachForeign(void (*f)(G*, void*), void* arg);
 // schedinit starts the runtime; idempotent.
 // On: any thread.  P: either.  Locks: takes sched.lock.  Parks: no.
 void schedinit();
+// mainBegins is the first that main does: from here on it may be moved, unless
+// the caller of Run has locked it to m0.
+// On: G, main.  P: needed.  Locks: none.  Parks: as acquirem.
+void mainBegins(G* gp);
 // endMain ends the scheduling: the main goroutine's function has returned.
 // On: g0.  P: needed.  Locks: takes sched.lock.  Parks: no.
 void endMain();
@@ -505,8 +509,8 @@ bool preemptone(P* pp);
 [[nodiscard]] bool handsForP();
 // preemptM sends mp's thread the signal, unless asyncpreemptoff is set, or one
 // has been on its way for less than a slice; under kSanitizerDefersHandlers
-// that one may never be run, so another is sent. On: any.  P: either.  Locks:
-// none.  Parks: no.
+// that one may never be run, so another is sent.
+// On: any.  P: either.  Locks: none.  Parks: no.
 void preemptM(M* mp);
 // A thread is taken to compute if it has not slept for so many ns and has used
 // half of them: for sysmon, and for a stop of the world.

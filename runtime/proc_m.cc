@@ -796,14 +796,20 @@ void wakeM0ToLeave() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 }
 
 bool lockOSThreadExternal() noexcept {
-  G* gp = runtimeEntry();
-  M* mp = acquirem();  // preemptInPlace writes the same pair
+  if (getg() == nullptr) needm();
+  G* gp = getg();
+  M* mp = gp->m;
+  // The caller means the thread that he is on: no yield, nor a wait for a P, if
+  // that was taken, before he is bound to it. preemptInPlace writes the same
+  // pair.
+  const bool lost = acquiremAsIs(mp);
   const bool ok = mp->lockedExt != UINT32_MAX;
   if (ok) mp->lockedExt++;
   if (ok && !gp->foreign) {
     mp->lockedg = gp;
     gp->lockedm = mp;
   }
+  if (lost) stayLost(mp);
   releasem(mp);
   return ok;
 }

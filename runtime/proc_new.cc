@@ -388,6 +388,7 @@ GUMP_NO_SANITIZE void goexit1() {
 // again.
 GUMP_NO_SANITIZE void gumpGoroutineMain(G* gp) {
   const FuncType* ft = gp->fn;
+  if (GUMP_UNLIKELY(gp->isMain)) mainBegins(gp);
   ft->run(gp->closure);
   if (GUMP_UNLIKELY(gp->isMain)) gp->mainReturned = true;
   goexit1();

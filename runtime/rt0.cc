@@ -65,9 +65,9 @@ void doSchedinit() {
   initialised.store(true, release);
 }
 
-// enterScheduler is how m0 begins: with main itself (g0->param), so that a main
-// that locks its thread at once has that of Run; or, when main has been queued,
-// like any M without work.
+// enterScheduler is how m0 begins: with main itself (g0->param), or, when main
+// has been queued, by waiting for it, as for any goroutine that is locked to
+// it; if that is another, like any M without work.
 G* enterScheduler(G* g0) {
   auto* gp = static_cast<G*>(g0->param);
   g0->param = nullptr;
@@ -146,18 +146,27 @@ G* newMain(const FuncType* ft, void* closure, uintptr_t pc) {
 
 namespace {
 
-// lockMain binds main to m0 as often as the caller of Run has asked for its
-// thread: as the init functions of a Go program, which run on it before main.
-// Not if a goroutine that an earlier Run left over has m0.
+// lockMain binds main to m0 until it begins (mainBegins), or, if the caller of
+// Run has asked for its thread, as often as he has: as the init functions of a
+// Go program, which run on it before main. Not if a goroutine that an earlier
+// Run left over has m0.
 void lockMain(G* gp, const G* caller) {
-  if (caller == nullptr || m0.lockedg != nullptr) return;
-  m0.lockedExt = caller->m->lockedExt;
-  if (m0.lockedExt == 0) return;
+  if (m0.lockedg != nullptr) return;
+  m0.lockedExt = caller == nullptr ? 0 : caller->m->lockedExt;
   m0.lockedg = gp;
   gp->lockedm = &m0;
 }
 
 }  // namespace
+
+void mainBegins(G* gp) {
+  M* mp = acquirem();  // preemptInPlace writes the same pair
+  if (mp->lockedg == gp && mp->lockedExt == 0) {
+    mp->lockedg = nullptr;
+    gp->lockedm = nullptr;
+  }
+  releasem(mp);
+}
 
 bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
   schedinit();
