@@ -50,6 +50,16 @@ struct NewmHandoff {
 constinit NewmHandoff newmHandoff;
 constinit M templateM;
 
+// How m0 may sleep without a P and still be fetched when Run has to return. m0
+// sleeps locked (stoplockedm) or for good (mexit); startlockedm and endMain may
+// both want to wake it, and its note takes one wake-up per sleep. Whoever sets
+// `woken` under sched.lock is the one.
+struct M0Sleep {
+  bool sleeping = false;
+  bool woken = false;
+};
+M0Sleep m0sleep ABSL_GUARDED_BY(sched.lock);
+
 void tellNoThread(int err) {
   int64_t have;
   {
@@ -65,12 +75,16 @@ void tellNoThread(int err) {
 }
 
 // anyWorkers tells whether there is a thread that can run goroutines, main
-// apart: neither one of the runtime's own, nor m0, nor one on order.
+// apart: neither one of the runtime's own, nor m0, nor one on order, nor one
+// that waits for the goroutine that is locked to it, unless that is preempted.
 bool anyWorkers() {
   LockScope l(&sched.lock);
-  // nmstarting: a hint, but what makes it wrong is over when we ask again.
+  // Both counters that are not under the lock are hints; what makes them wrong
+  // is over when we ask again. m0 may be among those who wait.
+  const int32_t locked = sched.nmidlelocked - sched.ninplace.load(relaxed) -
+                         (m0sleep.sleeping ? 1 : 0);
   return mcount() - sched.nmsys - sched.nmstarting.load(relaxed) -
-             (sched.m0attached ? 1 : 0) >
+             (sched.m0attached ? 1 : 0) - std::max(locked, 0) >
          0;
 }
 
@@ -78,9 +92,10 @@ bool anyWorkers() {
 // longer than a fifth of a second, it says so once, and goes on trying for as
 // long as there are others to do the work. (Unlike Go, for which that is
 // fatal.) It is no dead end: those that sleep in calls come back and find the
-// Ps (replaceUnborn), and none is taken from a sleeper for whom no thread is
-// there (handsForP); so what waits is behind calls that end, as at the limit of
-// SetMaxThreads. Without any other there is no telling that it will get better.
+// Ps (replaceUnborn, claimForLocked), and none is taken from a sleeper for whom
+// no thread is there (handsForP); so what waits is behind calls that end, as at
+// the limit of SetMaxThreads. Without any other there is no telling that it
+// will get better.
 void spawnThread(M* mp) {
   constexpr int kPatience = 20;
   static bool told = false;  // the template thread's, and schedinit's before
@@ -104,16 +119,6 @@ void spawnThread(M* mp) {
 
 // Structs of threads that have ended.
 M* freem ABSL_GUARDED_BY(sched.lock) = nullptr;
-
-// How m0 may sleep without a P and still be fetched when Run has to return. m0
-// sleeps locked (stoplockedm) or for good (mexit); startlockedm and endMain may
-// both want to wake it, and its note takes one wake-up per sleep. Whoever sets
-// `woken` under sched.lock is the one.
-struct M0Sleep {
-  bool sleeping = false;
-  bool woken = false;
-};
-M0Sleep m0sleep ABSL_GUARDED_BY(sched.lock);
 
 // m0SleepBegin announces a sleep of m0; false: main has ended, do not sleep.
 bool m0SleepBegin() {

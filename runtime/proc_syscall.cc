@@ -63,15 +63,32 @@ bool exitsyscallFast(P* oldp) {
   return true;
 }
 
+// claimForLocked takes back a P that waits for a thread which does not come: an
+// M that is locked is no hand for sysmon to give it to (replaceUnborn).
+// nullptr: there is none, or threads are not short.
+P* claimForLocked(const G* gp) {
+  // Hints: if missed, the thread that comes finds gp in the queue.
+  if (GUMP_LIKELY(gp->lockedm == nullptr ||
+                  !sched.threadsShort.load(relaxed))) {
+    return nullptr;
+  }
+  P* pp = claimUnborn(/*ofSafePoint=*/false);
+  if (pp != nullptr && sched.mainEnded.load(acquire)) {  // pairs with endMain
+    handoffp(pp);
+    return nullptr;
+  }
+  return pp;
+}
+
 // exitsyscall0 queues gp, which is back from the kernel and has no P.
 // On: g0.  P: none.  Locks: takes sched.lock.  Parks: blocks the thread.
 G* exitsyscall0(G* gp) {
   M* mp = getg()->m;
   casgstatus(gp, kGsyscall, kGrunnable);
   dropg();
-  P* pp = nullptr;
+  P* pp = claimForLocked(gp);
   bool locked = false;
-  {
+  if (pp == nullptr) {
     LockScope l(&sched.lock);
     if (!sched.mainEnded.load(relaxed)) pp = pidleget();
     if (pp == nullptr) {

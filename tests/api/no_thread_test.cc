@@ -1,0 +1,67 @@
+// The kernel has no thread for us, as pthread_create says when it is told to.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+
+#include "gump/go.h"
+#include "gump/runtime.h"
+#include "gump/waitgroup.h"
+
+namespace {
+std::atomic<bool> refuse;
+}  // namespace
+
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attr,
+                              void* (*f)(void*), void* arg) noexcept {
+  using Create =
+      int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  static auto* const real =
+      reinterpret_cast<Create*>(dlsym(RTLD_NEXT, "pthread_create"));
+  return refuse ? EAGAIN : real(thread, attr, f, arg);
+}
+
+namespace gump {
+namespace {
+
+class NoThreadDeathTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+  }
+};
+
+constexpr unsigned kTooLong = 60;  // s
+
+// The P of one that sleeps in a call goes to a thread that does not come. Who
+// is locked to its thread gets it back: no other could be given it.
+void LockedComesBack() {
+  alarm(kTooLong);
+  gump::Run([] {
+    runtime::GOMAXPROCS(1);
+    sync::WaitGroup wg;
+    wg.Go([] {
+      runtime::LockOSThread();
+      refuse = true;
+      blocking([] { usleep(100'000); });
+      refuse = false;
+      runtime::UnlockOSThread();
+    });
+    wg.Go([] {
+      for (int i = 0; i < 1000; i++) runtime::Gosched();
+    });
+    wg.Wait();
+  });
+  std::_Exit(0);
+}
+
+TEST_F(NoThreadDeathTest, WhoIsLockedComesBackFromACall) {
+  EXPECT_EXIT(LockedComesBack(), ::testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace gump
