@@ -172,8 +172,22 @@ class Both {
   const net::Listener& of(int family) const {
     return family == AF_INET ? four_ : six_;
   }
-  // Refuse makes a family refuse connections.
-  void Refuse(int family) const { EXPECT_TRUE(of(family).Close().ok()); }
+  ~Both() {
+    for (const int fd : held_) close(fd);
+  }
+  // Refuse makes a family refuse connections. The port stays ours: another
+  // program must not be given it meanwhile.
+  void Refuse(int family) {
+    sockaddr_storage at;
+    socklen_t size = sizeof(at);
+    auto* address = reinterpret_cast<sockaddr*>(&at);
+    EXPECT_EQ(getsockname(of(family).Fd(), address, &size), 0);
+    EXPECT_TRUE(of(family).Close().ok());
+    held_.push_back(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const int on = 1;
+    setsockopt(held_.back(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    EXPECT_EQ(bind(held_.back(), address, size), 0);
+  }
   // Hang makes a family leave connections unanswered: its queue is full.
   void Hang(int family) {
     const net::Listener& l = of(family);
@@ -190,6 +204,7 @@ class Both {
   net::Listener six_;
   std::string port_;
   std::vector<net::Conn> fillers_;
+  std::vector<int> held_;
 };
 
 // ExpectTalk: what a Conn writes arrives at l, and the answer at the Conn.
@@ -264,7 +279,7 @@ TEST_P(NetDialTest, TheSecondAddressIsTriedIfTheFirstRefuses) {
 
 TEST_P(NetDialTest, IfAllRefuseTheFirstErrorIsReturned) {
   Run([] {
-    const Both at;
+    Both at;
     at.Refuse(AF_INET6);
     const auto refused = [&](const std::string& host) {
       return "dial tcp " + at.At(host) + ": connect: connection refused";
@@ -312,7 +327,7 @@ TEST(NetDialTimeTest, TheTimeIsDividedAmongTheAddresses) {
 TEST_P(NetDialTest, IfTheFirstFamilyRefusesTheOtherNeedNotWait) {
   Run([] {
     for (const Families& f : Orders()) {
-      const Both at;
+      Both at;
       at.Refuse(f.first);
       Name("both.test", f.addresses);
       net::DialOptions options;
@@ -408,7 +423,7 @@ TEST_P(NetDialTest, TheLosersConnectionIsClosed) {
 TEST_P(NetDialTest, FromAnAddressOnlyItsFamilyIsDialled) {
   Run([] {
     for (const Families& f : Orders()) {
-      const Both at;
+      Both at;
       Name("both.test", f.addresses);
       net::DialOptions options;
       options.local_address = f.second == AF_INET ? "127.0.0.1:0" : "[::1]:0";

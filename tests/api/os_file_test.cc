@@ -146,8 +146,10 @@ TEST_P(OsFileTest, WhatIsNotInThePageCacheEndsWhereItEnds) {
 
 // The lower half of which is 0.
 constexpr size_t kHuge = size_t{1} << 32;
+constexpr const char kNoRoom[] = "the shadow of so much takes all memory";
 
 TEST_P(OsFileTest, AHugeBufferGetsWhatIsThere) {
+  if (rt::kSanitizerBuild) GTEST_SKIP() << kNoRoom;
   Run([] {
     const Mapped huge(kHuge);
     const std::string data = Pattern(300 * kBlock);
@@ -192,6 +194,7 @@ TEST_P(OsFileTest, OffsetsBeyond32BitsAreKept) {
 }
 
 TEST_P(OsFileTest, AHugeWriteIsWhole) {
+  if (rt::kSanitizerBuild) GTEST_SKIP() << kNoRoom;
   Run([] {
     const Mapped huge(kHuge);
     const File null = Ready(os::OpenFile("/dev/null", O_WRONLY));
