@@ -122,8 +122,8 @@ bool queueFinalizer(const FuncType* ft, void* closure) noexcept {
   // too. False: somebody has done so and called wakep.
   const bool wake = fing != nullptr && fingwake.cas(false, true, seq_cst);
   unlock(&finlock);
-  releasem(mp);
   if (wake) wakep();  // step 1 of findRunnable readies it
+  releasem(mp);
   return true;
 }
 

@@ -705,18 +705,20 @@ void wakep() {
   if (GUMP_UNLIKELY(sched.mainEnded.load(relaxed)) && !noPollerAfterMain()) {
     return;
   }
-  if (!sched.nmspinning.cas(0, 1, seq_cst)) return;
-  M* mp = acquirem();  // between taking the P and handing it over, we must not
-                       // be stopped
-  P* pp;
-  {
-    LockScope l(&sched.lock);
-    pp = pidlegetSpinning();
-    if (pp == nullptr && sched.nmspinning.add(-1, seq_cst) < 0) {
-      fatalthrow("wakep: negative nmspinning");
+  // From here to the hand-over we must not be stopped: everybody would rely on
+  // a spinner that is not there yet.
+  M* mp = acquirem();
+  if (sched.nmspinning.cas(0, 1, seq_cst)) {
+    P* pp;
+    {
+      LockScope l(&sched.lock);
+      pp = pidlegetSpinning();
+      if (pp == nullptr && sched.nmspinning.add(-1, seq_cst) < 0) {
+        fatalthrow("wakep: negative nmspinning");
+      }
     }
+    if (pp != nullptr) startm(pp, /*spinning=*/true);
   }
-  if (pp != nullptr) startm(pp, /*spinning=*/true);
   releasem(mp);
 }
 
