@@ -458,19 +458,26 @@ void endSchedule(M* mp) {
   (void)timersCheck(&pp->timers, &clock.now, /*tidy=*/true);
   flushYielded(pp);
   GQueue q = runqdrain(pp);
-  bool stopping;
-  bool safePoint;  // forEachP, too, sets its flags under sched.lock
+  bool ended;  // or the next Run has begun
+  bool stopping = false;
+  bool safePoint = false;  // forEachP, too, sets its flags under sched.lock
   {
     LockScope l(&sched.lock);
     globrunqputbatch(&q);
-    if (!sched.mainEnded.load(relaxed)) return;  // the next Run has begun
-    letGo();
-    // Written under sched.lock; who stops the world counts our P.
-    stopping = sched.gcwaiting.load(relaxed);
-    safePoint = pp->runSafePointFn.load(relaxed) != 0;
-    if (!stopping && !safePoint) pidleput(releasep());
+    ended = sched.mainEnded.load(relaxed);
+    if (ended) {
+      letGo();
+      // Written under sched.lock; who stops the world counts our P.
+      stopping = sched.gcwaiting.load(relaxed);
+      safePoint = pp->runSafePointFn.load(relaxed) != 0;
+      if (!stopping && !safePoint) pidleput(releasep());
+    }
   }
-  if (stopping) {
+  if (!ended) {
+    // W2, and what stopSpinning owes: the wakep of that Run may have relied on
+    // us, and whoever has looked since then did not see q.
+    wakep();
+  } else if (stopping) {
     gcstopm();
   } else if (safePoint) {
     runSafePointFn(pp);

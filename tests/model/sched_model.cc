@@ -377,6 +377,60 @@ const Registered kEnd({
     .full = {2, 0, 20000},
 });
 
+// Of what main leaves behind, two need both Ps. Their M is told that main has
+// ended, and may find that the next Run has begun, and has gone idle again.
+rt::Note here, there;
+
+const Registered kNextRun({
+    .name = "sched_next_run",
+    .about = "Run again, while an M still clears up after the last one",
+    .setup =
+        [] {
+          setUpScheduler();
+          rt::sched.m0attached = true;  // as above
+          plainThread("go", [] {
+            startG([] {
+              rt::notesleep(&first);
+              startG([] {
+                rt::notewakeup(&here);
+                rt::notesleep(&there);
+              });
+              startG([] {
+                rt::notewakeup(&there);
+                rt::notesleep(&here);
+              });
+              rt::notewakeup(&second);
+            });
+          });
+          settle();
+          plainThread("main", [] {
+            rt::M* mp = rt::acquirem();
+            {
+              rt::LockScope l(&rt::sched.lock);
+              rt::sched.mainEnded.store(true, rt::seq_cst);
+            }
+            rt::notewakeup(&first);
+            rt::notesleep(&second);
+            rt::P* pp;
+            {
+              rt::LockScope l(&rt::sched.lock);
+              rt::sched.mainEnded.store(false, rt::release);
+              pp = rt::pidleget();
+            }
+            if (pp != nullptr) {
+              rt::wakep();
+              rt::handoffp(pp);  // main parks
+            }
+            rt::releasem(mp);
+          });
+        },
+    .finish = [] { allRan(3); },
+    .delayable = ofSchedOrP,
+    .hasty = false,
+    .quick = {1, 1, 300},
+    .full = {2, 0, 20000},
+});
+
 // ---- Calls and timers -------------------------------------------------------
 
 const Registered kCall({
