@@ -110,11 +110,11 @@ void nap(uint32_t delay) {
   sched.sysmonHurry.store(0, relaxed);
 }
 
-// runForgotten wakes an M if a timer is late by a slice although a P is idle.
-// It should not happen: an M sleeps in the poller for it.
+// runForgotten wakes an M if a timer is late although a P is idle: the M that
+// slept in the poller for it has found something else to do there.
 void runForgotten() {
   // A hint; wakep looks under the lock.
-  if (sched.npidle.load(relaxed) > 0 && untilLate(kForcePreemptNS) <= 0) {
+  if (sched.npidle.load(relaxed) > 0 && untilLate(kTimerLateNS) <= 0) {
     wakep();
   }
 }

@@ -1,6 +1,7 @@
 // Who sleeps until the next timer is woken in time: for one that is set
 // meanwhile and is earlier, and to less than a millisecond.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -9,7 +10,9 @@
 #include <thread>
 
 #include "gump/go.h"
+#include "gump/os.h"
 #include "gump/runtime.h"
+#include "gump/sync.h"
 #include "gump/time.h"
 #include "runtime/os_linux.h"
 #include "runtime/runtime2.h"
@@ -108,7 +111,8 @@ TEST_P(TimeWakeTest, ATimerThatAThreadWaitsOnFiresInTime) {
 
 // Punctual sets a timer while this goroutine computes, and all others sleep: it
 // is the thread in the poller that has to run it, since sysmon wakes somebody
-// only when it is late by 10 ms. Nine in ten are late by some microseconds.
+// only when it is late by half a millisecond. Nine in ten are late by some
+// microseconds.
 void Punctual(const time::Timer& far, int* punctual) {
   const auto spin = [](auto done) {
     while (!done()) {
@@ -123,7 +127,7 @@ void Punctual(const time::Timer& far, int* punctual) {
   const auto due = steady_clock::now() + 1ms;
   (void)time::AfterFunc(1ms, [&] { fired = true; });
   spin([&] { return fired.load(); });
-  *punctual += steady_clock::now() - due < 8ms ? 1 : 0;
+  *punctual += steady_clock::now() - due < 400us ? 1 : 0;
 }
 
 TEST_P(TimeWakeTest, TheTimerOfAGoroutineThatGoesOnFiresInTime) {
@@ -131,16 +135,63 @@ TEST_P(TimeWakeTest, TheTimerOfAGoroutineThatGoesOnFiresInTime) {
   Run([] {
     constexpr int kTimers = 40;
     const time::Timer far = SleepUntilFar();
+    constexpr int kEnough = kTimers / 4;  // the machine may be busy
     int best = 0;
-    for (int tries = 0; tries < 10 && best < kTimers / 2; tries++) {
+    for (int tries = 0; tries < 10 && best < kEnough; tries++) {
       int punctual = 0;
       for (int i = 0; i < kTimers; i++) {
-        ASSERT_NO_FATAL_FAILURE(Punctual(far, &punctual));
+        // (ASSERT_NO_FATAL_FAILURE wants to end on the thread it began on.)
+        Punctual(far, &punctual);
+        if (HasFatalFailure()) return;
       }
       best = std::max(best, punctual);
     }
-    EXPECT_GE(best, kTimers / 2) << "of " << kTimers;
+    EXPECT_GE(best, kEnough) << "of " << kTimers;
     EXPECT_TRUE(far.Stop());
+  });
+}
+
+// LatenessBesidePolled is by how much a timer is late whose thread in the
+// poller has found a goroutine there before it was due, one that computes from
+// then on.
+steady_clock::duration LatenessBesidePolled() {
+  std::atomic<bool> fired = false;
+  auto pipe = os::Pipe();
+  EXPECT_TRUE(pipe.ok()) << pipe.status();
+  auto& [reading, writing] = *pipe;
+  sync::WaitGroup wg;
+  wg.Go([&] {
+    char c;
+    EXPECT_TRUE(reading.Read({&c, 1}).ok());
+    const auto limit = steady_clock::now() + 60s;
+    while (!fired && steady_clock::now() < limit) {
+    }
+  });
+  constexpr auto kDelay = 20ms;
+  const auto due = steady_clock::now() + kDelay;
+  steady_clock::duration late{};
+  (void)time::AfterFunc(kDelay, [&] {
+    late = steady_clock::now() - due;
+    fired = true;
+  });
+  std::thread t = testing::KnownThread([&] {
+    while (rt::sched.npidle.load(rt::acquire) < runtime::GOMAXPROCS(0) &&
+           steady_clock::now() < due) {
+    }
+    EXPECT_EQ(write(writing.Fd(), "x", 1), 1);
+  });
+  wg.Wait();
+  blocking([&] { t.join(); });
+  return late;
+}
+
+// The best of some, since the machine may be busy.
+TEST_P(TimeWakeTest, ATimerIsInTimeThoughItsPollerHasFoundSomebody) {
+  if (GetParam() == 1) GTEST_SKIP() << "nobody else has a P";
+  Run([] {
+    auto best = LatenessBesidePolled();
+    for (int i = 0; i < 10; i++) best = std::min(best, LatenessBesidePolled());
+    EXPECT_LT(best, 5ms);
   });
 }
 
