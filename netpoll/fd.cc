@@ -147,6 +147,13 @@ bool isTcp(int fd) {
          protocol == IPPROTO_TCP;
 }
 
+// forKernel tells of the result of a call that has not been made: its goroutine
+// is to make it. The kernel would have to wait, cannot tell, or had no worker
+// for the ring (ECANCELED, at the limit of processes).
+bool forKernel(int64_t r) {
+  return r == -EAGAIN || r == -EOPNOTSUPP || r == -ECANCELED;
+}
+
 }  // namespace
 
 // A sanitizer sees that a write happens before a read only if it is one of the
@@ -269,6 +276,8 @@ FD::FileWay FD::fileWay() {
   FileWay way = FileWay::kKernel;
   struct stat st;
   if (fstat(fd_, &st) == 0 && (S_ISREG(st.st_mode) || S_ISBLK(st.st_mode)) &&
+      !sched.threadsShort.load(
+          relaxed) &&  // a hint; it may want one of its own
       ringStart() == 0) {
     const bool direct = (fcntl(fd_, F_GETFL) & O_DIRECT) != 0;
     if (!direct) {
@@ -336,7 +345,7 @@ int64_t FD::fileRead(void* buf, size_t n, int64_t offset) {
   } else if (way == FileWay::kRing && offset >= 0) {
     r = ringRead(fd_, buf, n, offset);
   }
-  if (r != -EAGAIN && r != -EOPNOTSUPP) return r;
+  if (!forKernel(r)) return r;
   const SysResult s = declared([&] {
     return offset < 0 ? ::read(fd_, buf, n) : ::pread(fd_, buf, n, offset);
   });
@@ -346,7 +355,7 @@ int64_t FD::fileRead(void* buf, size_t n, int64_t offset) {
 int64_t FD::fileWrite(const void* buf, size_t n, int64_t offset) {
   if (offset >= 0 && fileWay() == FileWay::kRing) {
     const int64_t r = ringWrite(fd_, buf, n, offset);
-    if (r != -EAGAIN && r != -EOPNOTSUPP) return r;
+    if (!forKernel(r)) return r;
   }
   const SysResult s = declared([&] {
     if (offset >= 0) return ::pwrite(fd_, buf, n, offset);
@@ -360,8 +369,12 @@ int64_t FD::fileSync() {
   if (kind_ == FdKind::kFile && fileWay() != FileWay::kKernel) {
     // Of a file that is kCached nobody may have asked so far. It is cheap
     // beside what follows.
-    if (tellsWhatWaits()) return ringSync(fd_);
-    fileWay_.store(FileWay::kKernel, relaxed);  // as in fileWay
+    if (tellsWhatWaits()) {
+      const int64_t r = ringSync(fd_);
+      if (!forKernel(r)) return r;
+    } else {
+      fileWay_.store(FileWay::kKernel, relaxed);  // as in fileWay
+    }
   }
   const SysResult s = declared([&] { return ::fsync(fd_); });
   return s.n < 0 ? -s.err : s.n;

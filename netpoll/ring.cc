@@ -117,7 +117,8 @@ bool commitCall(G* gp, void* arg) {
 }
 
 int64_t call(RingCall* c) {
-  (void)runtimeEntry();
+  // In a declared call nobody parks.
+  if (readgstatus(runtimeEntry()) == kGsyscall) return -EAGAIN;
   (void)acquirem();  // gopark ends it
   gopark(commitCall, c, WaitReason::kIOWait);
   return c->result;

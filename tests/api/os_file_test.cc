@@ -237,6 +237,23 @@ TEST_P(OsFileTest, AWriteToAPipeThatTimesOutSaysHowFarItGot) {
   });
 }
 
+// Where nobody may park, the call is made in place.
+TEST_P(OsFileTest, ACallMayBeInsideBlocking) {
+  Run([] {
+    const File f = Scratch();
+    const std::string text = Pattern(100'000);
+    ASSERT_TRUE(f.WriteAt(text, 0).ok());
+    Evict(f);
+    blocking([&] {
+      std::string got(text.size(), '\0');
+      const auto n = f.ReadAt(absl::MakeSpan(got), 0);
+      EXPECT_TRUE(n.ok() && got == text) << n.status();
+      EXPECT_TRUE(f.WriteAt("abc", 3).ok());
+      EXPECT_TRUE(f.Sync().ok());
+    });
+  });
+}
+
 // ---- Signals ----------------------------------------------------------------
 
 // Calls that the kernel interrupts: those of pipes that block, of FIFOs that
