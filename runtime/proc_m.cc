@@ -91,11 +91,12 @@ bool anyWorkers() {
 // spawnThread makes the thread of mp. If the kernel is short of threads for
 // longer than a fifth of a second, it says so once, and goes on trying for as
 // long as there are others to do the work. (Unlike Go, for which that is
-// fatal.) It is no dead end: those that sleep in calls come back and find the
-// Ps (replaceUnborn, claimForLocked), and none is taken from a sleeper for whom
-// no thread is there (handsForP); so what waits is behind calls that end, as at
-// the limit of SetMaxThreads. Without any other there is no telling that it
-// will get better.
+// fatal.) Those that sleep in calls come back and find the Ps (replaceUnborn,
+// claimForLocked), and none is taken from a sleeper for whom no thread is there
+// (handsForP); so what waits is behind calls that end, as at the limit of
+// SetMaxThreads. So are goroutines that are locked to their threads, and ready
+// each other: their Ps go by way of a thread that is not. Without any other
+// there is no telling that it will get better.
 void spawnThread(M* mp) {
   constexpr int kPatience = 20;
   static bool told = false;  // the template thread's, and schedinit's before

@@ -67,16 +67,13 @@ void doSchedinit() {
 
 // enterScheduler is how m0 begins: with main itself (g0->param), or, when main
 // has been queued, by waiting for it, as for any goroutine that is locked to
-// it; if that is another, like any M without work.
+// its thread.
 G* enterScheduler(G* g0) {
   auto* gp = static_cast<G*>(g0->param);
   g0->param = nullptr;
   if (gp != nullptr) {
     if (G* next = fuzzExecute(gp, /*inheritTime=*/false)) return next;
     // There was no memory for its stack; it waits for some.
-  } else if (m0.p == nullptr && m0.lockedg == nullptr) {
-    stopm();
-    if (m0.p == nullptr) return nullptr;  // woken to leave Run
   }
   return schedule();
 }
@@ -148,10 +145,9 @@ namespace {
 
 // lockMain binds main to m0 until it begins (mainBegins), or, if the caller of
 // Run has asked for its thread, as often as he has: as the init functions of a
-// Go program, which run on it before main. Not if a goroutine that an earlier
-// Run left over has m0.
+// Go program, which run on it before main.
 void lockMain(G* gp, const G* caller) {
-  if (m0.lockedg != nullptr) return;
+  if (m0.lockedg != nullptr) fatalthrow("Run: m0 is locked");
   m0.lockedExt = caller == nullptr ? 0 : caller->m->lockedExt;
   m0.lockedg = gp;
   gp->lockedm = &m0;
@@ -190,8 +186,7 @@ bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
   *m0.eh = EhGlobals();
   G* gp = newMain(ft, closure, pc);
   lockMain(gp, self);
-  // A goroutine of an earlier Run may be locked to m0; and library mode may
-  // keep every P busy.
+  // Library mode may keep every P busy.
   P* pp = nullptr;
   {
     LockScope l(&sched.lock);
@@ -199,7 +194,7 @@ bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
     // then either keeps its P for us or has made it idle before this.
     sched.mainEnded.store(false, release);  // pairs with findRunnable
     pp = pidleget();
-    if (pp == nullptr || (m0.lockedg != nullptr && m0.lockedg != gp)) {
+    if (pp == nullptr) {
       globrunqputhead(gp);
     } else {
       m0.g0.param = gp;

@@ -10,8 +10,8 @@
 //       removes it, under the root's lock.
 //  (I3) After R1, *addr is touched only under the root's lock, for a Sudog of
 //       addr that is queued, handed or just dequeued: its goroutine is inside
-//       semacquire, so the object around addr is alive. Otherwise addr is a
-//       number.
+//       semacquire, so the object around addr is alive (that of a goroutine
+//       which main leaves behind, too). Otherwise addr is a number.
 //  (I4) A notifier does not touch a NotifyList after releasing its lock.
 //  (I5) When main has ended, no count is kept for a goroutine that has not run
 //       yet, and no plain thread sleeps on addr while *addr > 0; see below.
