@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -20,6 +21,7 @@
 #include <latch>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "gump/chan.h"
 #include "gump/exec.h"
@@ -307,32 +309,75 @@ TEST_P(PreemptKernelTest, StormChangesNoCallOfOurs) {
   });
 }
 
+// HogsAreStopped has locked goroutines compute on threads whose signal stack
+// has so many bytes; 0: they have none.
+void HogsAreStopped(size_t size) {
+  constexpr int kHogs = 3;
+  std::atomic<bool> stop = false;
+  std::atomic<int> begun = 0;
+  sync::WaitGroup wg;
+  for (int i = 0; i < kHogs; i++) {
+    wg.Go([&] {
+      runtime::LockOSThread();
+      std::vector<char> memory(size);
+      stack_t own = {};
+      own.ss_sp = memory.data();
+      own.ss_size = size;
+      own.ss_flags = size == 0 ? SS_DISABLE : 0;
+      stack_t before = {};
+      EXPECT_EQ(sigaltstack(&own, &before), 0);
+      begun++;
+      while (!stop.load(std::memory_order_relaxed)) {
+      }
+      EXPECT_EQ(sigaltstack(&before, nullptr), 0);
+      runtime::UnlockOSThread();
+    });
+  }
+  while (begun < kHogs) runtime::Gosched();
+  Talk(20);
+  stop = true;
+  wg.Wait();
+}
+
 // A thread that has no signal stack takes the signal on the goroutine's.
 TEST_P(PreemptKernelTest, ThreadsNeedNoSignalStack) {
   if (rt::kSanitizerBuild) GTEST_SKIP() << "wants to know the stack";
-  Run([] {
-    std::atomic<bool> stop = false;
-    std::atomic<int> begun = 0;
-    sync::WaitGroup wg;
-    constexpr int kHogs = 3;
-    for (int i = 0; i < kHogs; i++) {
-      wg.Go([&] {
-        runtime::LockOSThread();
-        stack_t none = {};
-        none.ss_flags = SS_DISABLE;
-        stack_t before = {};
-        EXPECT_EQ(sigaltstack(&none, &before), 0);
-        begun++;
-        while (!stop.load(std::memory_order_relaxed)) {
-        }
-        EXPECT_EQ(sigaltstack(&before, nullptr), 0);
-        runtime::UnlockOSThread();
-      });
-    }
-    while (begun < kHogs) runtime::Gosched();
-    Talk(20);
-    stop = true;
-    wg.Wait();
+  Run([] { HogsAreStopped(0); });
+}
+
+// The usual size is enough, small as it is.
+TEST_P(PreemptKernelTest, SignalStacksMayBeSmall) {
+  if (rt::kSanitizerBuild) GTEST_SKIP() << "has large frames";
+  Run([] { HogsAreStopped(static_cast<size_t>(sysconf(_SC_SIGSTKSZ))); });
+}
+
+// TimeWithoutP is for how long main is without its P, the only one, while
+// another goroutine sleeps in the kernel.
+std::chrono::nanoseconds TimeWithoutP() {
+  int fds[2];
+  EXPECT_EQ(pipe(fds), 0);
+  std::chrono::steady_clock::time_point start;
+  sync::WaitGroup wg;
+  wg.Go([&] {
+    start = std::chrono::steady_clock::now();
+    char c;
+    EXPECT_EQ(read(fds[0], &c, 1), 1) << strerror(errno);
+  });
+  runtime::Gosched();
+  const auto time = std::chrono::steady_clock::now() - start;
+  EXPECT_EQ(write(fds[1], "x", 1), 1);
+  wg.Wait();
+  close(fds[0]);
+  close(fds[1]);
+  return time;
+}
+
+// The best of a few, since the machine may be busy.
+TEST(PreemptKernelTimeTest, PsLeaveWhoSleepsWithinMilliseconds) {
+  testing::RunWith(1, [] {
+    auto best = TimeWithoutP();
+    for (int i = 0; i < 10; i++) best = std::min(best, TimeWithoutP());
+    EXPECT_LT(best, 25ms);
   });
 }
 

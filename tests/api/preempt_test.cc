@@ -12,6 +12,8 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -22,6 +24,7 @@
 #include <cstring>
 #include <functional>
 #include <mutex>
+#include <new>
 #include <regex>
 #include <stdexcept>
 #include <string>
@@ -41,6 +44,7 @@
 namespace gump {
 namespace {
 
+using testing::Eventually;
 using testing::Talk;
 using namespace std::chrono_literals;
 
@@ -247,11 +251,16 @@ TEST_P(PreemptTest, WorldStopsUnderHogs) {
 // ReadersAreWaitedFor retires, again and again, what readers look at, each
 // before and after it calls its `between`.
 void ReadersAreWaitedFor(std::vector<std::function<void()>> betweens) {
+  // A deleted node keeps its memory, or somebody else's might look alive.
   struct Node {
-    ~Node() { alive = false; }
+    static void operator delete(Node* n, std::destroying_delete_t) {
+      n->alive = false;
+    }
     std::atomic<bool> alive = true;
   };
-  std::atomic<Node*> head = new Node;
+  constexpr int kRetired = 20;
+  std::array<Node, kRetired + 1> nodes;
+  std::atomic<Node*> head = &nodes[0];
   std::atomic<bool> stop = false;
   sync::WaitGroup readers;
   for (const auto& between : betweens) {
@@ -264,13 +273,16 @@ void ReadersAreWaitedFor(std::vector<std::function<void()>> betweens) {
       }
     });
   }
-  for (int i = 0; i < 20; i++) {
-    runtime::Retire(head.exchange(new Node));
+  for (int i = 1; i <= kRetired; i++) {
+    runtime::Retire(head.exchange(&nodes[i]));
     usleep(5000);
   }
   stop = true;
   readers.Wait();
-  delete head.load();
+  EXPECT_TRUE(Eventually([&] {
+    return std::none_of(nodes.begin(), nodes.end() - 1,
+                        [](const Node& n) { return n.alive.load(); });
+  }));
 }
 
 void ComputeFor(std::chrono::milliseconds d) {
@@ -642,6 +654,22 @@ TEST(PreemptSignalDeathTest, GoroutinesThatTakeNoSignalComeByByThemselves) {
           Talk(100);
         });
         std::exit(7);
+      },
+      ::testing::ExitedWithCode(7), "");
+}
+
+// A program that starts with the signal blocked, as a child of one that blocks
+// it does, gets threads that let it through.
+TEST(PreemptSignalDeathTest, MayBeBlockedWhenTheRuntimeStarts) {
+  EXPECT_EXIT(
+      {
+        sigset_t urgent;
+        sigemptyset(&urgent);
+        sigaddset(&urgent, SIGURG);
+        pthread_sigmask(SIG_BLOCK, &urgent, nullptr);
+        bool all = false;
+        testing::RunWith(1, [&] { all = ComputeBesideOthers(); });
+        std::exit(all ? 7 : 1);
       },
       ::testing::ExitedWithCode(7), "");
 }
