@@ -12,10 +12,10 @@
 // Run, which turns a plain thread into the one that main runs on at first.
 //
 // exit, quick_exit and _exit may be called anywhere; goroutines go on until the
-// process is gone, so handlers of exit and static destructors may use them;
-// those that run after Run has returned may use what needs none. A child of
-// fork may exec and exit, and use what does not wait; a call that needs
-// goroutines ends it with a sentence on standard error and exit code 2.
+// process is gone, so handlers of exit and static destructors may use them.
+// Those that run after Run has returned may use only what needs no goroutine. A
+// child of fork may exec and exit, and use what does not wait; a call that
+// needs goroutines ends it with a sentence on standard error and exit code 2.
 //
 // Memory ordering: a call of go happens before its f begins; that f ends
 // happens before nothing, unless the program says so by other means. A call of

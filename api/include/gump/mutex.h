@@ -97,7 +97,8 @@ class Mutex {
   static constexpr int32_t kWaiter = 1 << kWaiterShift;
 
   friend class RWMutex;
-  // UnlockAndStay is Unlock for who has more to do first: it never parks.
+  // UnlockAndStay is Unlock for a caller that must not be stopped before what
+  // it does next: it never parks.
   void UnlockAndStay() noexcept {
     if (!state_.cas(kLocked, 0, rt::release)) UnlockSlow(/*yield=*/false);
   }

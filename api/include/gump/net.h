@@ -217,12 +217,12 @@ class Conn {
   absl::Status SetKeepAlive(
       bool on, internal::DurationArg period = absl::Seconds(15)) const;
   // Linger: what Close does with unsent data. seconds < 0: the kernel goes on
-  // sending (the default); 0: it is thrown away, and the peer gets a reset; >
-  // 0: the kernel goes on for so long.
+  // sending (the default); 0: it is thrown away, and the peer gets a reset;
+  // positive: the kernel goes on for so long.
   absl::Status SetLinger(int seconds) const;
 
-  // Of all. How much the kernel may hold for this socket: SO_RCVBUF, SO_SNDBUF.
-  // It doubles what it is told, and has limits of its own.
+  // For every kind of socket: so much the kernel may hold for it (SO_RCVBUF,
+  // SO_SNDBUF). It doubles what it is told, and has limits of its own.
   absl::Status SetReadBuffer(int bytes) const;
   absl::Status SetWriteBuffer(int bytes) const;
 

@@ -15,12 +15,12 @@
 // Operations look as if they blocked. On pipes, FIFOs, terminals and what else
 // the poller takes, only the goroutine waits, and deadlines and Close end the
 // wait. Regular files are read through io_uring, where the kernel has it (Linux
-// 5.13) and lets us, unless what is wanted is in the page cache; so is what
-// ReadAt and WriteAt move if the file was opened with O_DIRECT, and Sync is
-// made there: only the goroutine waits, but for as long as the disk takes. All
-// other calls block in the kernel, while other goroutines run in this one's
-// place; so do these on file systems whose kernel cannot tell what would wait,
-// such as NFS and tmpfs.
+// 5.13) and lets us, unless what is wanted is in the page cache. ReadAt and
+// WriteAt of a file opened with O_DIRECT go that way too, and so does Sync.
+// Only the goroutine waits then, for as long as the disk takes. All other calls
+// block in the kernel while other goroutines run in this one's place, and so do
+// those on file systems that cannot tell what would wait, such as NFS and
+// tmpfs.
 //
 // All functions may be called from goroutines and from plain threads, several
 // at a time also on the same File: reads wait for one another, and so do
@@ -114,6 +114,7 @@ class File {
   absl::Status Sync() const;
   // Truncate makes the file `size` bytes long. Does not move the position.
   absl::Status Truncate(int64_t size) const;
+  // Stat is what fstat(2) says of the file.
   [[nodiscard]] absl::StatusOr<FileInfo> Stat() const;
 
   // Close makes all operations fail, those under way too, but for calls that

@@ -66,7 +66,8 @@ inline uint64_t Goid() { return rt::currentGoid(); }
 // and no other goroutine runs there, until UnlockOSThread has been called as
 // often. A goroutine that ends locked takes its thread with it. Panics
 // "LockOSThread nesting overflow" after 2^32-1 calls. On a plain thread it only
-// counts; but if that calls Run, main begins locked to it, as often.
+// counts; if that thread then calls Run, main begins locked to it, with the
+// same count.
 void LockOSThread();
 // UnlockOSThread undoes one LockOSThread; without one it does nothing.
 void UnlockOSThread();

@@ -68,8 +68,8 @@ class RWMutex {
   void Lock() noexcept;
   // TryLock takes the lock for writing if it is free. Never parks.
   [[nodiscard]] bool TryLock() noexcept;
-  // Unlock gives the write lock back. Parks only to let a starving writer run.
-  // Fatal if there is none: "sync: Unlock of unlocked RWMutex".
+  // Unlock gives the write lock back. Never parks. Fatal if there is none:
+  // "sync: Unlock of unlocked RWMutex".
   void Unlock() noexcept;
 
   // RLocker is this lock's reading side as a Locker, for a Cond.

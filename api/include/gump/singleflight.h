@@ -131,7 +131,7 @@ class SingleFlight {
   // calls Goexit, the channel is closed. f is decay-copied. Never parks for
   // long. Panics if no goroutine can be started; throws std::bad_alloc.
   //
-  // An Outcome cannot be made of nothing, so a select receives an optional:
+  // An Outcome is not default-constructible, so a select receives an optional:
   //
   //   using Flight = sync::SingleFlight<std::string, Page>;
   //   Flight flight;

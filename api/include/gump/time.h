@@ -28,8 +28,8 @@
 // AfterFunc wait, as goroutines do; plain threads that are in Sleep, or wait
 // for a timer's channel, wake all the same.
 //
-// In a bubble of synctest.h, durations count on the bubble's clock, and its are
-// the times delivered.
+// In a bubble (synctest.h) durations count on the bubble's clock, and channels
+// deliver that clock's times.
 //
 // Memory ordering: the call of AfterFunc, or of Reset, happens before the f
 // that it starts.

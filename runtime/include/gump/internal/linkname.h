@@ -291,8 +291,9 @@ enum class SemaReason : uint8_t {
 // semacquire waits until *addr > 0 and decrements it. lifo: at the front of the
 // address's queue. When main has ended, plain threads overtake goroutines.
 void semacquire(Atomic<uint32_t>* addr, bool lifo, SemaReason reason) noexcept;
-// semrelease increments *addr and wakes a waiter; handoff: that waiter gets the
-// count and, with yield, runs at once. Only then does the caller park.
+// semrelease increments *addr and wakes a waiter. handoff: that waiter gets the
+// count. With yield as well, it also runs at once, in place of the caller, who
+// parks; otherwise semrelease never parks.
 void semrelease(Atomic<uint32_t>* addr, bool handoff,
                 bool yield = true) noexcept;
 // semreleaseN adds n to *addr at once, and wakes up to n waiters. Better than n
