@@ -78,7 +78,7 @@ namespace {
 void deleteGarbage(PoolGarbage* g) noexcept {
   if (g->own != nullptr) g->destroy(std::exchange(g->own, nullptr));
   while (PoolRing* r = g->rings) {
-    while (void* item = r->popTail()) g->destroy(item);
+    while (void* item = r->PopTail()) g->destroy(item);
     g->rings = r->older;
     delete r;
   }
@@ -232,7 +232,7 @@ PoolCore::~PoolCore() {
     if (l == nullptr) continue;
     for (Generation& g : l->generation) {
       garbage.own = std::exchange(g.own, nullptr);
-      garbage.rings = g.chain.take();
+      garbage.rings = g.chain.Take();
       deleteGarbage(&garbage);
     }
   }
@@ -290,12 +290,12 @@ void PoolCore::Put(void* item) noexcept {
     if (g.own == nullptr) {
       g.own = item;
     } else {
-      ring_size = g.chain.pushHead(item, &spare);
+      ring_size = g.chain.PushHead(item, &spare);
     }
     rt::procUnpin();
     if (ring_size == 0) break;
     delete spare;  // too small for the P that we are on now
-    spare = PoolRing::make(ring_size);
+    spare = PoolRing::Make(ring_size);
     if (spare == nullptr) {
       destroy_(item);
       break;
@@ -315,7 +315,7 @@ void* PoolCore::Get() noexcept {
   if (PoolLocal* l = Local(static_cast<uint32_t>(pid))) {
     Generation& g = l->generation[phase & kPrimary];
     item = std::exchange(g.own, nullptr);
-    if (item == nullptr) item = g.chain.popHead();
+    if (item == nullptr) item = g.chain.PopHead();
   }
   if (item == nullptr) item = GetSlow(static_cast<uint32_t>(pid), phase);
   rt::procUnpin();
@@ -346,7 +346,7 @@ void* PoolCore::Steal(uint32_t first, uint32_t generation) noexcept {
   for (uint32_t i = 0; i < limit; i++) {
     PoolLocal* l = Local((first + i) % limit);
     if (l == nullptr) continue;
-    if (void* item = l->generation[generation].chain.popTail()) return item;
+    if (void* item = l->generation[generation].chain.PopTail()) return item;
   }
   return nullptr;
 }
@@ -406,7 +406,7 @@ bool PoolCore::DetachNext(PoolGarbage* out) noexcept {
     if (l == nullptr) continue;
     Generation& g = l->generation[victims];
     out->own = std::exchange(g.own, nullptr);
-    out->rings = g.chain.take();
+    out->rings = g.chain.Take();
     if (out->own != nullptr || out->rings != nullptr) return true;
   }
   retire_next_ = kNotRetiring;

@@ -18,8 +18,8 @@ class PoolRing {
   static constexpr uint32_t kMinSize = 8;
   static constexpr uint32_t kMaxSize = 1U << 30;
 
-  // make returns a ring of size slots, a power of two; nullptr: no memory.
-  static PoolRing* make(uint32_t size) noexcept {
+  // Make returns a ring of size slots, a power of two; nullptr: no memory.
+  static PoolRing* Make(uint32_t size) noexcept {
     auto* slots = new (std::nothrow) rt::Atomic<void*>[size];
     if (slots == nullptr) return nullptr;
     auto* ring = new (std::nothrow) PoolRing(slots, size);
@@ -32,9 +32,9 @@ class PoolRing {
 
   uint32_t size() const { return size_; }
 
-  // pushHead adds item; false: full. By the producer.
-  bool pushHead(void* item) noexcept {
-    // Acquire: pairs with the CAS in popTail.
+  // PushHead adds item; false: full. By the producer.
+  bool PushHead(void* item) noexcept {
+    // Acquire: pairs with the CAS in PopTail.
     const uint64_t ends = ends_.load(rt::acquire);
     if (head(ends) - tail(ends) == size_) return false;
     rt::Atomic<void*>& slot = slots_[head(ends) & (size_ - 1)];
@@ -42,17 +42,17 @@ class PoolRing {
     // pairs with its store.
     if (slot.load(rt::acquire) != nullptr) return false;
     slot.store(item, rt::relaxed);     // published by the next line
-    ends_.add(kHeadOne, rt::release);  // pairs with the load in popTail
+    ends_.add(kHeadOne, rt::release);  // pairs with the load in PopTail
     return true;
   }
 
-  // popHead removes the item pushed last; nullptr: empty. By the producer.
-  void* popHead() noexcept {
+  // PopHead removes the item pushed last; nullptr: empty. By the producer.
+  void* PopHead() noexcept {
     uint64_t ends = ends_.load(rt::relaxed);  // the CAS decides
     for (;;) {
       if (head(ends) == tail(ends)) return nullptr;
       // The CAS takes the slot from the thieves. Acq_rel: they see our slots
-      // only through pushHead; kept strong because it costs nothing.
+      // only through PushHead; kept strong because it costs nothing.
       if (!ends_.casWeak(ends, ends - kHeadOne, rt::acq_rel)) continue;
       rt::Atomic<void*>& slot = slots_[(head(ends) - 1) & (size_ - 1)];
       void* item = slot.load(rt::relaxed);  // we stored it, and own it again
@@ -61,16 +61,16 @@ class PoolRing {
     }
   }
 
-  // popTail removes the item pushed first; nullptr: empty. By anybody.
-  void* popTail() noexcept {
-    // Acquire: pairs with the add in pushHead.
+  // PopTail removes the item pushed first; nullptr: empty. By anybody.
+  void* PopTail() noexcept {
+    // Acquire: pairs with the add in PushHead.
     uint64_t ends = ends_.load(rt::acquire);
     for (;;) {
       if (head(ends) == tail(ends)) return nullptr;
       // Only the tail's half may change, without a carry into the head's.
       const uint64_t next =
           (ends & ~uint64_t{UINT32_MAX}) | uint32_t{tail(ends) + 1};
-      // Acq_rel: release pairs with the load in pushHead; acquire because a
+      // Acq_rel: release pairs with the load in PushHead; acquire because a
       // failed CAS looks at the head again.
       if (!ends_.cas(ends, next, rt::acq_rel)) {
         ends = ends_.load(rt::acquire);  // as above
@@ -79,7 +79,7 @@ class PoolRing {
       rt::Atomic<void*>& slot = slots_[tail(ends) & (size_ - 1)];
       void* item = slot.load(rt::relaxed);  // ordered by the load of ends_
       // Release: from here on the producer may use the slot. Pairs with the
-      // load in pushHead.
+      // load in PushHead.
       slot.store(nullptr, rt::release);
       return item;
     }
@@ -110,10 +110,10 @@ class PoolRing {
 // Same parties as a ring.
 class PoolChain {
  public:
-  // pushHead adds item and returns 0, or the size of a ring that it needs in
+  // PushHead adds item and returns 0, or the size of a ring that it needs in
   // *spare to do so. It sets *spare to nullptr if it uses it.
-  uint32_t pushHead(void* item, PoolRing** spare) noexcept {
-    if (head_ != nullptr && head_->pushHead(item)) return 0;
+  uint32_t PushHead(void* item, PoolRing** spare) noexcept {
+    if (head_ != nullptr && head_->PushHead(item)) return 0;
     uint32_t size = PoolRing::kMinSize;
     if (head_ != nullptr) {
       size = head_->size() < PoolRing::kMaxSize ? 2 * head_->size()
@@ -122,7 +122,7 @@ class PoolChain {
     PoolRing* ring = *spare;
     if (ring == nullptr || ring->size() < size) return size;
     *spare = nullptr;
-    static_cast<void>(ring->pushHead(item));  // it is empty
+    static_cast<void>(ring->PushHead(item));  // it is empty
     ring->older = head_;
     // Release: both publish the ring, to a thief that comes along the chain,
     // or from its start.
@@ -135,21 +135,23 @@ class PoolChain {
     return 0;
   }
 
-  void* popHead() noexcept {
+  // PopHead removes the item pushed last; nullptr: empty. By the producer.
+  void* PopHead() noexcept {
     for (PoolRing* r = head_; r != nullptr; r = r->older) {
-      if (void* item = r->popHead()) return item;
+      if (void* item = r->PopHead()) return item;
     }
     return nullptr;
   }
 
-  void* popTail() noexcept {
-    PoolRing* r = tail_.load(rt::acquire);  // pairs with pushHead, and the CAS
+  // PopTail removes the item pushed first; nullptr: it saw none. By anybody.
+  void* PopTail() noexcept {
+    PoolRing* r = tail_.load(rt::acquire);  // pairs with PushHead, and the CAS
     while (r != nullptr) {
       // Before looking into the ring: if it has a successor, nothing is pushed
       // into it any more, and found empty it is empty for good. Acquire: pairs
-      // with pushHead.
+      // with PushHead.
       PoolRing* newer = r->newer.load(rt::acquire);
-      if (void* item = r->popTail()) return item;
+      if (void* item = r->PopTail()) return item;
       if (newer == nullptr) return nullptr;
       // Release: passes on what we acquired of the newer ring. (I2): the old
       // one stays.
@@ -159,8 +161,8 @@ class PoolChain {
     return nullptr;
   }
 
-  // take moves the rings out: returns the newest. Nobody may be using them.
-  PoolRing* take() noexcept {
+  // Take moves the rings out: returns the newest. Nobody may be using them.
+  PoolRing* Take() noexcept {
     tail_.store(nullptr, rt::relaxed);  // see above
     return std::exchange(head_, nullptr);
   }

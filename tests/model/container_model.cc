@@ -462,7 +462,7 @@ void noneIsLost(int n) {
 // The producer keeps what does not fit.
 void pushOrKeep() {
   Thing* t = newThing();
-  if (!ring->pushHead(t)) got(t);
+  if (!ring->PushHead(t)) got(t);
 }
 
 const Registered kPoolRing({
@@ -470,21 +470,21 @@ const Registered kPoolRing({
     .about = "PoolRing: the producer at one end, two thieves at the other",
     .setup =
         [] {
-          ring = PoolRing::make(2);
+          ring = PoolRing::Make(2);
           pushOrKeep();
           thread("producer", [] {
             pushOrKeep();
             pushOrKeep();
-            got(ring->popHead());
+            got(ring->PopHead());
             pushOrKeep();
           });
           for (const char* t : {"thief0", "thief1"}) {
-            thread(t, [] { got(ring->popTail()); });
+            thread(t, [] { got(ring->PopTail()); });
           }
         },
     .finish =
         [] {
-          while (got(ring->popTail())) {
+          while (got(ring->PopTail())) {
           }
           noneIsLost(nthings);
         },
@@ -494,9 +494,9 @@ const Registered kPoolRing({
 
 void pushChain() {
   Thing* t = newThing();
-  if (const uint32_t size = chain.pushHead(t, &spare)) {
-    spare = PoolRing::make(size);
-    check(chain.pushHead(t, &spare) == 0, "a ring does not fit");
+  if (const uint32_t size = chain.PushHead(t, &spare)) {
+    spare = PoolRing::Make(size);
+    check(chain.PushHead(t, &spare) == 0, "a ring does not fit");
   }
 }
 
@@ -508,20 +508,20 @@ const Registered kPoolChain({
         [] {
           // Indices that wrap around.
           for (int i = 0; i < 3; i++) pushChain();
-          while (got(chain.popTail())) {
+          while (got(chain.PopTail())) {
           }
           thread("producer", [] {
             for (uint32_t i = 0; i <= PoolRing::kMinSize; i++) pushChain();
-            got(chain.popHead());
-            got(chain.popHead());
+            got(chain.PopHead());
+            got(chain.PopHead());
           });
           thread("thief", [] {
-            for (int i = 0; i < 3; i++) got(chain.popTail());
+            for (int i = 0; i < 3; i++) got(chain.PopTail());
           });
         },
     .finish =
         [] {
-          while (got(chain.popTail())) {
+          while (got(chain.PopTail())) {
           }
           noneIsLost(nthings);
         },
