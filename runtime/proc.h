@@ -454,6 +454,9 @@ void acquirep(P* pp);
 void pidleput(P* pp);
 [[nodiscard]] P* pidleget();
 [[nodiscard]] P* pidlegetSpinning();
+// wakeSysmonLocked ends sysmon's deep sleep, if it is in one.
+// On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
+void wakeSysmonLocked();
 // procresize makes n Ps live and returns those with local work, linked by
 // pp->link.
 // On: any.  P: world stopped.  Locks: caller holds sched.lock.  Parks: no.

@@ -264,10 +264,7 @@ void breakVainPoll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 // awaitStrangers has sysmon look again, ever more rarely.
 void awaitStrangers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   sched.deadSuspect.store(true, relaxed);  // read by sysmon under this lock
-  if (sched.sysmonwait.load(relaxed)) {
-    sched.sysmonwait.store(false, relaxed);
-    notewakeup(&sched.sysmonnote);
-  }
+  wakeSysmonLocked();
 }
 
 // plainThreadsSleep tells whether all plain threads that have used the library

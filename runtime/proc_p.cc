@@ -77,11 +77,16 @@ P* pidleget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     // within a slice by itself, because of a timer, that is soon enough.
     if (GUMP_UNLIKELY(sched.sysmonwait.load(relaxed)) &&  // under sched.lock
         sched.sysmonUntil - nanotime() > kForcePreemptNS) {
-      sched.sysmonwait.store(false, relaxed);
-      notewakeup(&sched.sysmonnote);
+      wakeSysmonLocked();
     }
   }
   return pp;
+}
+
+void wakeSysmonLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  if (!sched.sysmonwait.load(relaxed)) return;  // written under sched.lock
+  sched.sysmonwait.store(false, relaxed);
+  notewakeup(&sched.sysmonnote);
 }
 
 P* pidlegetSpinning() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {

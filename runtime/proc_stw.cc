@@ -237,10 +237,7 @@ void startTheWorld() {
     sched.gcwaiting.store(false, release);
     // Nobody would look for whom endMain has not found in the queue.
     if (sched.mainEnded.load(relaxed)) letGo();
-    if (sched.sysmonwait.load(relaxed)) {  // written under sched.lock
-      sched.sysmonwait.store(false, relaxed);
-      notewakeup(&sched.sysmonnote);
-    }
+    wakeSysmonLocked();
   }
   while (runnable != nullptr) {
     P* pp = runnable;

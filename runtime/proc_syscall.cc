@@ -16,9 +16,7 @@ namespace {
 
 void wakeSysmon() {
   LockScope l(&sched.lock);
-  if (!sched.sysmonwait.load(relaxed)) return;  // written under sched.lock
-  sched.sysmonwait.store(false, relaxed);
-  notewakeup(&sched.sysmonnote);
+  wakeSysmonLocked();
 }
 
 // entersyscallStopped gives the P to whoever is stopping the world, if he has
