@@ -497,10 +497,13 @@ bool noPollerAfterMain() {
 
 void stopSpinning(M* mp) {
   mp->spinning = false;
-  if (sched.nmspinning.add(-1, seq_cst) < 0) {  // S1 of the essay
-    fatalthrow("findRunnable: negative nmspinning");
-  }
+  uncountSpinner("findRunnable: negative nmspinning");
   fuzzPoint();
+}
+
+void uncountSpinner(const char* negative) {
+  // S1 of the essay.
+  if (sched.nmspinning.add(-1, seq_cst) < 0) fatalthrow(negative);
 }
 
 void runSafePointFn(P* pp) {
@@ -720,9 +723,7 @@ void wakep() {
     {
       LockScope l(&sched.lock);
       pp = pidlegetSpinning();
-      if (pp == nullptr && sched.nmspinning.add(-1, seq_cst) < 0) {
-        fatalthrow("wakep: negative nmspinning");
-      }
+      if (pp == nullptr) uncountSpinner("wakep: negative nmspinning");
     }
     if (pp != nullptr) startm(pp, /*spinning=*/true);
   }

@@ -88,6 +88,10 @@ void resetspinning();
 // look once more, or let another look.
 // On: g0.  P: either.  Locks: none.  Parks: no.
 void stopSpinning(M* mp);
+// uncountSpinner takes one M out of nmspinning: one that ends its search, or
+// will never begin it. negative: what is wrong if none was counted.
+// On: any.  P: either.  Locks: none.  Parks: no.
+void uncountSpinner(const char* negative);
 // runSafePointFn runs for pp what forEachP asks, unless somebody else does.
 // On: any.  P: pp, owned by the caller.  Locks: takes sched.lock.  Parks: no.
 void runSafePointFn(P* pp);

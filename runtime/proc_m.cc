@@ -50,6 +50,8 @@ struct NewmHandoff {
 constinit NewmHandoff newmHandoff;
 constinit M templateM;
 
+constexpr char kTooFewSpin[] = "startm: negative nmspinning";
+
 // How m0 may sleep without a P and still be fetched when Run has to return. m0
 // sleeps locked (stoplockedm) or for good (mexit); startlockedm and endMain may
 // both want to wake it, and its note takes one wake-up per sleep. Whoever sets
@@ -427,20 +429,13 @@ bool reuseUnborn(P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   return false;
 }
 
-// stopSpinningFor ends the search of an M that may never begin it.
-void stopSpinningFor() {
-  if (sched.nmspinning.add(-1, seq_cst) < 0) {
-    fatalthrow("startm: negative nmspinning");
-  }
-}
-
 }  // namespace
 
 P* claimUnborn(bool ofSafePoint) {
   bool spun = false;
   P* pp = claimFrom(ofSafePoint, &spun);
   if (spun) {
-    stopSpinningFor();
+    uncountSpinner(kTooFewSpin);
     wakep();  // S1 without S2: another must look, as in startm
   }
   return pp;
@@ -568,7 +563,7 @@ void startIdle(M* mp, P* pp, bool spinning) {
 }
 
 void startHeld(G* held, P* pp, bool spinning, int64_t spareID) {
-  if (spinning) sched.nmspinning.add(-1, seq_cst);
+  if (spinning) uncountSpinner(kTooFewSpin);
   held->lockedm->nextp = pp;
   notewakeup(&held->lockedm->park);  // publishes nextp
   if (spareID >= 0) newm(spareStart, nullptr, spareID);
@@ -593,7 +588,8 @@ void startm(P* pp, bool spinning) {
   } else if (c.held != nullptr) {
     startHeld(c.held, pp, spinning, c.newID);
   } else if (c.ordered) {
-    if (spinning) stopSpinningFor();  // sysmon looks whether others can
+    // sysmon looks whether others can.
+    if (spinning) uncountSpinner(kTooFewSpin);
   } else if (pp != nullptr) {
     newm(spinning ? spinningStart : nullptr, pp, c.newID);
   }
@@ -636,9 +632,7 @@ void gcstopm() {
   if (mp->spinning) {
     mp->spinning = false;
     // startTheWorld's wakep restarts enough.
-    if (sched.nmspinning.add(-1, seq_cst) < 0) {
-      fatalthrow("gcstopm: negative nmspinning");
-    }
+    uncountSpinner("gcstopm: negative nmspinning");
   }
   flushYielded(mp->p);
   P* pp = releasep();
