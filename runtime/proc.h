@@ -183,7 +183,8 @@ void gopreempt();
 // newproc1 makes a goroutine; nullptr: no memory. It is still kGdead: the
 // caller completes it and makes it kGrunnable, from when on dumps look at its
 // fields.
-// On: any.  P: either.  Locks: takes kGFree, kAllg, kStack.  Parks: no.
+// On: any.  P: either.  Locks: takes kGFree, kAllg, kStack, and sched.lock if
+// stacks are short.  Parks: no.
 [[nodiscard]] G* newproc1(const FuncType* ft, void* closure,
                           const SpawnOptions* o, uintptr_t pc);
 // newprocTimer is newproc for a timer, and wakes nobody, as goreadyQuiet: no

@@ -199,7 +199,8 @@ G* gfget(P* pp) {
 }
 
 namespace {
-// gfgetGlobal is gfget for a thread without a P.
+
+// gfgetGlobal and gfputGlobal are gfget and gfput for a thread without a P.
 G* gfgetGlobal() {
   if (sched.gFreeN.load(relaxed) == 0) return nullptr;  // as in gfget
   LockScope l(&sched.gFreeLock);
@@ -207,6 +208,13 @@ G* gfgetGlobal() {
   if (gp != nullptr) sched.gFreeN.add(-1, relaxed);
   return gp;
 }
+
+void gfputGlobal(G* gp) {
+  LockScope l(&sched.gFreeLock);
+  sched.gFree.push(gp);
+  sched.gFreeN.add(1, relaxed);
+}
+
 }  // namespace
 
 void gfpurge(P* pp) {
@@ -220,23 +228,28 @@ void gfpurge(P* pp) {
 
 namespace {
 
-// bindAnyStack is bindStack when there is no other stack than those that idle
-// Ps have cached, if they have any.
-GUMP_NOINLINE bool bindAnyStack(P* pp, G* gp) {
+// stackallocIdle is stackalloc when there was no stack: what idle Ps have
+// cached goes to the pool first.
+GUMP_NOINLINE bool stackallocIdle(P* pp, G* gp, size_t size) {
   {
     LockScope l(&sched.lock);  // an idle P is whose has this
     for (P* idle = sched.pidle; idle != nullptr; idle = idle->link) {
       stackcacheFlush(idle);
     }
   }
-  return stackalloc(pp, gp, size_t{gp->stacksize} << 10);
+  return stackalloc(pp, gp, size);
+}
+
+// stackallocAny gives gp its stack; false: there is none anywhere.
+GUMP_ALWAYS_INLINE bool stackallocAny(P* pp, G* gp) {
+  const size_t size = size_t{gp->stacksize} << 10;
+  return GUMP_LIKELY(stackalloc(pp, gp, size)) || stackallocIdle(pp, gp, size);
 }
 
 }  // namespace
 
 bool bindStack(P* pp, G* gp) {
-  if (GUMP_LIKELY(stackalloc(pp, gp, size_t{gp->stacksize} << 10))) return true;
-  if (bindAnyStack(pp, gp)) return true;
+  if (stackallocAny(pp, gp)) return true;
   LockScope l(&sched.lock);
   sched.nostack.pushBack(gp);
   sched.nnostack.store(sched.nostack.size, relaxed);  // a hint outside the lock
@@ -272,14 +285,11 @@ G* newproc1(const FuncType* ft, void* closure, const SpawnOptions* o,
   if (GUMP_UNLIKELY(sched.nnostack.load(relaxed) != 0) &&
       !(o != nullptr && o->stack_later)) {
     // Stacks are short: have one now, or tell the caller.
-    if (!stackalloc(pp, gp, size_t{gp->stacksize} << 10) &&
-        !bindAnyStack(pp, gp)) {
+    if (!stackallocAny(pp, gp)) {
       if (pp != nullptr) {
         gfput(pp, gp);
       } else {
-        LockScope l(&sched.gFreeLock);
-        sched.gFree.push(gp);
-        sched.gFreeN.add(1, relaxed);
+        gfputGlobal(gp);
       }
       releasem(mp);
       return nullptr;
