@@ -95,7 +95,7 @@ void fuzzTurn(P* pp) {
 }
 
 bool fuzzMoves(const M* mp, const G* gp) {
-  return peek(gp->fuzzM) == fuzzMName(mp) && !soleP() && handsForP() &&
+  return peek(gp->fuzzM) == fuzzMName(mp) && !soleP() && threadForP() &&
          !fuzzOneIn(mp->p, 8);
 }
 

@@ -347,14 +347,6 @@ void preemptM(M* mp) {
   }
 }
 
-bool handsForP() {
-  if (sched.ninplace.load(relaxed) > 0) return true;  // a hint: startm takes it
-  LockScope l(&sched.lock);
-  const int64_t reserve = 1 + sched.maxmcount / 64;
-  return sched.nmidle > 0 || (!sched.threadsShort.load(relaxed) &&  // a hint
-                              mcount() + reserve < sched.maxmcount);
-}
-
 M* pressP(P* pp, Press how) {
   M* mp = pp->m.load(acquire);  // pairs with acquirep
   if (mp == nullptr) return nullptr;
@@ -366,7 +358,7 @@ M* pressP(P* pp, Press how) {
   const ThreadState state =
       look(mp, tid, how == Press::kStop ? kStopGap : kPressGap);
   if (state == ThreadState::kAsleep && haveMembarrier) {
-    const bool take = how == Press::kStop || handsForP();
+    const bool take = how == Press::kStop || threadForP();
     return take && presumeBlocked(pp, mp, gp) ? mp : nullptr;
   }
   // Without membarrier who sleeps is sent the signal too: its call may return

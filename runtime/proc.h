@@ -331,6 +331,13 @@ void newm(void (*fn)(), P* pp, int64_t id);
 // the caller's, kPidle.
 // On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
 [[nodiscard]] P* claimUnborn(bool ofSafePoint);
+// idleThread tells whether a thread is there for a P: an idle M, or one whose
+// goroutine is preempted in place. threadForP: or one may be made for it, which
+// some are kept back from, for declared calls and LockOSThread. A P for which
+// there is none had better stay where it is. Both:
+// On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
+[[nodiscard]] bool idleThread();
+[[nodiscard]] bool threadForP();
 // mput and mget are the list of idle Ms. mReserveID counts an M that is to
 // come; it and checkmcount throw "thread exhaustion". mcount is how many there
 // are, without those of plain threads. All five:
@@ -510,11 +517,6 @@ bool preemptone(P* pp);
 // meanwhile, without the P, which stays the caller's.
 // On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool giveBackP(P* pp, M* mp);
-// handsForP tells whether a P that is taken would find a thread: otherwise it
-// had better stay where it is. Some are left to those who have no choice, a
-// declared system call or LockOSThread.
-// On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
-[[nodiscard]] bool handsForP();
 // preemptM sends mp's thread the signal, unless asyncpreemptoff is set, or one
 // has been on its way for less than a slice; under kSanitizerDefersHandlers
 // that one may never be run, so another is sent.

@@ -94,11 +94,11 @@ bool anyWorkers() {
 // longer than a fifth of a second, it says so once, and goes on trying for as
 // long as there are others to do the work. (Unlike Go, for which that is
 // fatal.) Those that sleep in calls come back and find the Ps (replaceUnborn,
-// claimForLocked), and none is taken from a sleeper for whom no thread is there
-// (handsForP); so what waits is behind calls that end, as at the limit of
-// SetMaxThreads. So are goroutines that are locked to their threads, and ready
-// each other: their Ps go by way of a thread that is not. Without any other
-// there is no telling that it will get better.
+// claimForLocked), and none is taken from a sleeper unless there is a thread
+// for it (threadForP); so what waits is behind calls that end, as at the limit
+// of SetMaxThreads. So are goroutines that are locked to their threads, and
+// ready each other: their Ps go by way of a thread that is not. Without any
+// other there is no telling that it will get better.
 void spawnThread(M* mp) {
   constexpr int kPatience = 20;
   static bool told = false;  // the template thread's, and schedinit's before
@@ -439,6 +439,20 @@ P* claimUnborn(bool ofSafePoint) {
     wakep();  // S1 without S2: another must look, as in startm
   }
   return pp;
+}
+
+bool idleThread() {
+  if (sched.ninplace.load(relaxed) > 0) return true;  // a hint: startm takes it
+  LockScope l(&sched.lock);
+  return sched.nmidle > 0;
+}
+
+bool threadForP() {
+  if (idleThread()) return true;
+  if (sched.threadsShort.load(relaxed)) return false;  // a hint
+  LockScope l(&sched.lock);
+  const int64_t reserve = 1 + sched.maxmcount / 64;
+  return mcount() + reserve < sched.maxmcount;
 }
 
 void mput(M* mp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {

@@ -61,9 +61,9 @@ bool exitsyscallFast(P* oldp) {
   return true;
 }
 
-// claimForLocked takes back a P that waits for a thread which does not come: an
-// M that is locked is no hand for sysmon to give it to (replaceUnborn).
-// nullptr: there is none, or threads are not short.
+// claimForLocked takes back a P that waits for a thread which does not come:
+// sysmon cannot give it to an M that is locked (replaceUnborn). nullptr: there
+// is none, or threads are not short.
 P* claimForLocked(const G* gp) {
   // Hints: if missed, the thread that comes finds gp in the queue.
   if (GUMP_LIKELY(gp->lockedm == nullptr ||

@@ -132,9 +132,9 @@ bool retakeSyscall(P* pp, int64_t now) {
   }
   const bool others = othersWait(pp);
   // Hints: looked at again soon.
-  const bool hands =
+  const bool idle =
       sched.nmspinning.load(relaxed) + sched.npidle.load(relaxed) > 0;
-  if (!others && hands && seen->syscallwhen + kForcePreemptNS > now) {
+  if (!others && idle && seen->syscallwhen + kForcePreemptNS > now) {
     return false;
   }
   const AwakeScope awake;  // who is in the call may return and park just now

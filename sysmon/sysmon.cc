@@ -158,7 +158,7 @@ class Watchdog {
   // suspicious tells that sysmon must not sleep deeply.
   bool suspicious() const { return since_ != 0; }
   void run(int64_t now) {
-    const Waiter w = idleHands() ? firstWaiter() : Waiter();
+    const Waiter w = idleP() ? firstWaiter() : Waiter();
     if (w.gp == nullptr || w != waiter_ || since_ == 0) {
       waiter_ = w;
       since_ = w.gp == nullptr ? 0 : now;
@@ -182,8 +182,9 @@ class Watchdog {
   // ns for which the kernel may keep a thread from running.
   static constexpr int64_t kLate = 1'000'000'000;
 
-  // idleHands tells whether somebody could run at once, if he knew.
-  static bool idleHands() {
+  // idleP tells whether a P is idle on which somebody could run at once, if he
+  // knew.
+  static bool idleP() {
     // Hints: all of it has to stay so for long.
     return sched.npidle.load(relaxed) > 0 &&
            sched.nmspinning.load(relaxed) == 0 &&
@@ -268,25 +269,18 @@ void retryNostack() {
   wakep();
 }
 
-// anyHands tells whether there is somebody for a P that waits for a thread.
-bool anyHands() {
-  if (sched.ninplace.load(relaxed) > 0) return true;  // a hint
-  LockScope l(&sched.lock);
-  return sched.nmidle > 0;
-}
-
-// replaceUnborn takes Ps back that wait for threads which do not come, for
-// those who are there. In the end somebody looks for work: nobody does who was
-// to begin with that.
+// replaceUnborn gives Ps that wait for threads which do not come to threads
+// that are there. Then wakep: the M that was to begin by looking for work may
+// never begin.
 void replaceUnborn() {
   const AwakeScope awake;
   const int32_t n = gomaxprocs.load(relaxed);  // a number to aim at
-  for (int32_t i = 0; i < n && anyHands(); i++) {
+  for (int32_t i = 0; i < n && idleThread(); i++) {
     P* pp = claimUnborn(/*ofSafePoint=*/false);
     if (pp == nullptr) break;
     handoffp(pp);
   }
-  if (anyHands()) wakep();
+  if (idleThread()) wakep();
 }
 
 // Every is something to be done once in a period.
@@ -313,7 +307,7 @@ class Chores {
     // A hint. Once a slice: they are many if calls are slow.
     if (sched.npresumed.load(relaxed) > 0 && strays_.due(now)) pressStrays();
     // Not at once: a thread is made in less than a slice. A hint.
-    if (sched.nmstarting.load(relaxed) == 0 || !anyHands()) {
+    if (sched.nmstarting.load(relaxed) == 0 || !idleThread()) {
       unborn_.restart(now);
     } else if (unborn_.due(now)) {
       replaceUnborn();
