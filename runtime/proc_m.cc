@@ -18,6 +18,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/fuzzsched.h"
 #include "runtime/mem.h"
@@ -53,15 +54,17 @@ constinit M templateM;
 constexpr char kTooFewSpin[] = "startm: negative nmspinning";
 
 // How m0 may sleep without a P and still be fetched when Run has to return. m0
-// sleeps locked (stoplockedm) or for good (mexit); startlockedm and endMain may
-// both want to wake it, and its note takes one wake-up per sleep. Whoever sets
-// `woken` under sched.lock is the one.
+// sleeps until its locked goroutine is to run (stoplockedm), or until Run
+// returns (m0Stop); startlockedm and endMain may both want to wake it, and its
+// note takes one wake-up per sleep. Whoever sets `woken` under sched.lock is
+// the one.
 struct M0Sleep {
   bool sleeping = false;
   bool woken = false;
 };
 M0Sleep m0sleep ABSL_GUARDED_BY(sched.lock);
 
+// tellNoThread says that the kernel refuses a thread, in Go's words.
 void tellNoThread(int err) {
   int64_t have;
   {
@@ -90,6 +93,13 @@ bool anyWorkers() {
          0;
 }
 
+// tryThread makes the thread of mp; 0, or an errno. It tries twice if there may
+// be room for the thread's stack now.
+int tryThread(M* mp) {
+  const int err = newosproc(mp);
+  return err == EAGAIN && stackReclaim() ? newosproc(mp) : err;
+}
+
 // spawnThread makes the thread of mp. If the kernel is short of threads for
 // longer than a fifth of a second, it says so once, and goes on trying for as
 // long as there are others to do the work. (Unlike Go, for which that is
@@ -103,19 +113,15 @@ void spawnThread(M* mp) {
   constexpr int kPatience = 20;
   static bool told = false;  // the template thread's, and schedinit's before
   for (int tries = 0;; tries++) {
-    const int err = newosproc(mp);
+    const int err = tryThread(mp);
     if (err == 0) break;
-    if (err == EAGAIN && (tries < kPatience || anyWorkers())) {
-      sched.threadsShort.store(true, relaxed);  // a hint
-      if (tries >= kPatience && !told) tellNoThread(err);
-      told = told || tries >= kPatience;
-      // Perhaps there was no room for its stack.
-      if (stackReclaim() && newosproc(mp) == 0) break;
-      usleep(static_cast<uint32_t>(std::min(tries + 1, kPatience)) * 1000);
-      continue;
+    if (err != EAGAIN || (tries >= kPatience && !anyWorkers())) {
+      tellNoThread(err);
+      fatalthrow("newosproc");
     }
-    tellNoThread(err);
-    fatalthrow("newosproc");
+    sched.threadsShort.store(true, relaxed);  // a hint
+    if (tries >= kPatience && !std::exchange(told, true)) tellNoThread(err);
+    usleep(static_cast<uint32_t>(std::min(tries + 1, kPatience)) * 1000);
   }
   sched.threadsShort.store(false, relaxed);  // a hint
 }
@@ -393,10 +399,10 @@ void startTemplateThread() {
 
 namespace {
 
-// claimFrom is claimUnborn; *spun: it was to look for work, and counted as who
-// does.
-P* claimFrom(bool ofSafePoint, bool* spun) {
-  LockScope l(&sched.lock);
+// claimLocked is claimUnborn under the lock. *spun: the M was to begin by
+// spinning, and is in nmspinning.
+P* claimLocked(bool ofSafePoint, bool* spun)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   for (M* mp = allm.load(acquire); mp != nullptr;
        mp = mp->alllink) {  // pairs with mcommoninit
     if (!mp->unborn) continue;
@@ -433,7 +439,11 @@ bool reuseUnborn(P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 
 P* claimUnborn(bool ofSafePoint) {
   bool spun = false;
-  P* pp = claimFrom(ofSafePoint, &spun);
+  P* pp;
+  {
+    LockScope l(&sched.lock);
+    pp = claimLocked(ofSafePoint, &spun);
+  }
   if (spun) {
     uncountSpinner(kTooFewSpin);
     wakep();  // S1 without S2: another must look, as in startm
