@@ -84,6 +84,8 @@ namespace {
 // ns after which a stop of the world takes a thread that runs to compute even
 // if it has had no processor.
 constexpr int64_t kStopPatience = 1'000'000;
+
+int64_t gapFor(Press how) { return how == Press::kStop ? kStopGap : kPressGap; }
 }  // namespace
 
 // ---- Presumed blocked -------------------------------------------------------
@@ -263,7 +265,8 @@ ThreadState threadState(int32_t tid, uint64_t* sleeps) {
 // which could cut that sleep short. One that has woken but got no processor yet
 // is still in the call that it slept in: poll would return EINTR, although its
 // time is up. Its CPU clock stands, and so tells it from one that computes.
-bool computes(M* mp, int32_t tid, uint64_t sleeps, int64_t gap) {
+bool computes(M* mp, int32_t tid, uint64_t sleeps, Press how) {
+  const int64_t gap = gapFor(how);
   const int64_t now = nanotime();
   const int64_t cpu = threadCpuTime(tid);
   // Several may press at once. Acquire: pairs with the release below, so that a
@@ -281,7 +284,7 @@ bool computes(M* mp, int32_t tid, uint64_t sleeps, int64_t gap) {
   if (mp->resumedSleeps.load(relaxed) == sleeps) return true;
   // Half of it: the hypervisor's share is on no clock. -1: nor is the rest.
   return cpu < 0 || cpu - mp->pressCpu.load(relaxed) >= gap / 2 ||
-         (gap == kStopGap && seen >= kStopPatience);
+         (how == Press::kStop && seen >= kStopPatience);
 }
 
 namespace {
@@ -310,12 +313,14 @@ ThreadState stateByClock(M* mp, int32_t tid, int64_t gap) {
              : ThreadState::kUnknown;
 }
 
-// look tells how mp's thread is: running if it has computed for gap ns.
-ThreadState look(M* mp, int32_t tid, int64_t gap) {
+// look tells how mp's thread is: running if it has computed for long enough.
+ThreadState look(M* mp, int32_t tid, Press how) {
   uint64_t sleeps;
   const ThreadState state = threadState(tid, &sleeps);
-  if (state == ThreadState::kUnseen) return stateByClock(mp, tid, gap);
-  return state != ThreadState::kRunning || computes(mp, tid, sleeps, gap)
+  if (state == ThreadState::kUnseen) {
+    return stateByClock(mp, tid, gapFor(how));
+  }
+  return state != ThreadState::kRunning || computes(mp, tid, sleeps, how)
              ? state
              : ThreadState::kUnknown;
 }
@@ -329,9 +334,9 @@ void preemptM(M* mp) {
   // signal. Where handlers are deferred, the one on its way may be kept for a
   // fibre that the thread has left meanwhile, and only there be run: then
   // another is sent to the fibre that it is on now.
-  // One that is a slice old has been lost: to a handler that stood in our
-  // place, say. If it has not, the thread has had no processor, and the kernel
-  // makes one of the two: nobody who has gone to sleep since is woken.
+  // A signal that is a slice old was lost, to a handler in our place, say; send
+  // another. If the thread has merely had no processor, the kernel merges the
+  // two, and nothing that it sleeps in later is cut short.
   const int64_t now = nanotime();
   const int64_t sent = mp->signalSent.load(relaxed);  // the CAS decides
   const bool due = sent == 0 || now - sent >= kForcePreemptNS;
@@ -355,8 +360,7 @@ M* pressP(P* pp, Press how) {
   if (gp == nullptr || mp->locks.load(relaxed) != 0) return nullptr;
   const int32_t tid = mp->procid.load(acquire);  // pairs with minit
   if (tid == 0) return nullptr;
-  const ThreadState state =
-      look(mp, tid, how == Press::kStop ? kStopGap : kPressGap);
+  const ThreadState state = look(mp, tid, how);
   if (state == ThreadState::kAsleep && haveMembarrier) {
     const bool take = how == Press::kStop || threadForP();
     return take && presumeBlocked(pp, mp, gp) ? mp : nullptr;
@@ -380,7 +384,7 @@ void pressStrays() {
     if ((mp->presumed.load(relaxed) & kPresumedTaken) == 0) continue;
     if (mp->locks.load(relaxed) != 0) continue;
     const int32_t tid = mp->procid.load(acquire);  // pairs with minit
-    if (tid != 0 && look(mp, tid, kPressGap) == ThreadState::kRunning) {
+    if (tid != 0 && look(mp, tid, Press::kHandOff) == ThreadState::kRunning) {
       preemptM(mp);
     }
   }

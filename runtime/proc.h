@@ -558,11 +558,11 @@ enum class ThreadState : uint8_t { kRunning, kAsleep, kUnknown, kUnseen };
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] ThreadState threadState(int32_t tid, uint64_t* sleeps);
 // computes tells whether mp's thread, tid, seen running now, has computed for
-// gap ns: at a look so long ago it had slept as often as now, and its CPU clock
-// has moved since. For a stop of the world (kStopGap) it is enough that the
-// look is a ms ago. Remembers this look.
+// long enough (kPressGap, kStopGap): at a look so long ago it had slept as
+// often as now, and its CPU clock has moved since. For a stop of the world it
+// is enough that the look is a ms ago. Remembers this look.
 // On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
-[[nodiscard]] bool computes(M* mp, int32_t tid, uint64_t sleeps, int64_t gap);
+[[nodiscard]] bool computes(M* mp, int32_t tid, uint64_t sleeps, Press how);
 
 // ---- proc_syscall.cc --------------------------------------------------------
 

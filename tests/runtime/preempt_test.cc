@@ -174,9 +174,9 @@ class ComputesTest : public ::testing::Test {
     task_ = task;
     task_.notify_all();
   }
-  bool Computes(int64_t gap) { return computes(&m_, tid_, sleeps_, gap); }
-  bool EventuallyComputes(int64_t gap) {
-    return testing::Eventually([&] { return Computes(gap); });
+  bool Computes(Press how) { return computes(&m_, tid_, sleeps_, how); }
+  bool EventuallyComputes(Press how) {
+    return testing::Eventually([&] { return Computes(how); });
   }
 
   M m_;
@@ -188,20 +188,20 @@ class ComputesTest : public ::testing::Test {
 
 TEST_F(ComputesTest, ItTakesTwoLooks) {
   Do(kSpin);
-  EXPECT_FALSE(Computes(kPressGap));
-  EXPECT_TRUE(EventuallyComputes(kPressGap));
+  EXPECT_FALSE(Computes(Press::kHandOff));
+  EXPECT_TRUE(EventuallyComputes(Press::kHandOff));
   sleeps_++;
-  EXPECT_FALSE(Computes(kPressGap));
-  EXPECT_TRUE(EventuallyComputes(kPressGap));
+  EXPECT_FALSE(Computes(Press::kHandOff));
+  EXPECT_TRUE(EventuallyComputes(Press::kHandOff));
 }
 
 TEST_F(ComputesTest, TheLooksMustBeTheGapApart) {
   Do(kSpin);
-  EXPECT_FALSE(Computes(kPressGap));
-  EXPECT_TRUE(EventuallyComputes(kPressGap));
+  EXPECT_FALSE(Computes(Press::kHandOff));
+  EXPECT_TRUE(EventuallyComputes(Press::kHandOff));
   m_.pressTime.store(nanotime() + 1'000'000'000, relaxed);
-  EXPECT_FALSE(Computes(kPressGap));
-  EXPECT_FALSE(Computes(kStopGap));
+  EXPECT_FALSE(Computes(Press::kHandOff));
+  EXPECT_FALSE(Computes(Press::kStop));
 }
 
 // It has been woken and waits for a processor, as far as computes can tell.
@@ -210,17 +210,17 @@ TEST_F(ComputesTest, WhoseClockStandsDoesNot) {
     return std::exchange(cpu, threadCpuTime(tid_)) == cpu;
   };
   EXPECT_TRUE(testing::Eventually(stands));
-  EXPECT_FALSE(Computes(kPressGap));
+  EXPECT_FALSE(Computes(Press::kHandOff));
   while (nanotime() < m_.pressTime.load(relaxed) + 2'000'000) {
-    EXPECT_FALSE(Computes(kPressGap));
+    EXPECT_FALSE(Computes(Press::kHandOff));
   }
-  EXPECT_TRUE(Computes(kStopGap));  // that waits no longer
+  EXPECT_TRUE(Computes(Press::kStop));  // that waits no longer
   bool early;
   int64_t now;
   do {
     now = nanotime();
     m_.pressTime.store(now - 5 * kStopGap, relaxed);
-    early = Computes(kStopGap);
+    early = Computes(Press::kStop);
   } while (nanotime() - now > 500'000);
   EXPECT_FALSE(early);
 }
@@ -228,13 +228,13 @@ TEST_F(ComputesTest, WhoseClockStandsDoesNot) {
 // Its clock stands, but it was our own handler that it slept in.
 TEST_F(ComputesTest, WhoHasNotSleptSinceItWasPreemptedInPlaceDoes) {
   m_.resumedSleeps.store(sleeps_, relaxed);
-  EXPECT_FALSE(Computes(kPressGap));
+  EXPECT_FALSE(Computes(Press::kHandOff));
   m_.pressTime.store(nanotime() - 2 * kPressGap, relaxed);
-  EXPECT_TRUE(Computes(kPressGap));
+  EXPECT_TRUE(Computes(Press::kHandOff));
   sleeps_++;
-  EXPECT_FALSE(Computes(kPressGap));
+  EXPECT_FALSE(Computes(Press::kHandOff));
   m_.pressTime.store(nanotime() - 2 * kPressGap, relaxed);
-  EXPECT_FALSE(Computes(kPressGap));
+  EXPECT_FALSE(Computes(Press::kHandOff));
 }
 
 }  // namespace
