@@ -1,4 +1,9 @@
 // The deadlock detector, and the scheduler's trace.
+//
+// checkdead is asked under sched.lock whenever an M goes idle for good. While
+// main runs it counts Ms (findDead). After main it also looks at plain threads,
+// which park without that lock (findDeadAfterMain, where the protocol stands:
+// F1 to F4, L1 to L3).
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -15,9 +20,9 @@
 
 namespace gump::rt {
 
-namespace {
+// ---- checkdead --------------------------------------------------------------
 
-// ---- checkdead
+namespace {
 
 struct Census {
   int32_t waiting = 0;
@@ -150,107 +155,6 @@ void claimReport() ABSL_UNLOCK_FUNCTION(sched.lock) {
     fatal("no goroutines (main called runtime.Goexit) - deadlock!");
   }
   fatal("all goroutines are asleep - deadlock!");
-}
-
-// ---- schedtrace
-
-int64_t traceStart;  // time of the first trace; guarded by sched.lock
-
-const char* boolText(bool b) { return b ? "true" : "false"; }
-
-// printId prints "m=3" or "m=nil".
-void printId(Writer* w, const char* key, bool some, int64_t id) {
-  if (some) {
-    print(w, " %s=%D", key, id);
-  } else {
-    print(w, " %s=nil", key);
-  }
-}
-
-void traceQueues(Writer* w, int32_t n) {
-  print(w, " [");
-  for (int32_t i = 0; i < n; i++) print(w, " %u", runqlen(allp[i]));
-  print(w, " ] schedticks=[");
-  for (int32_t i = 0; i < n; i++) {
-    print(w, " %u", allp[i]->schedtick.load(relaxed));  // a trace
-  }
-  print(w, " ]\n");
-}
-
-void traceP(Writer* w, int32_t i) {
-  const P* pp = allp[i];
-  const M* mp = pp->m.load(acquire);
-  print(w, "  P%d: status=%u schedtick=%u syscalltick=%u", i,
-        pp->status.load(relaxed), pp->schedtick.load(relaxed),  // a trace
-        pp->syscalltick.load(relaxed));
-  printId(w, "m", mp != nullptr, mp == nullptr ? 0 : mp->id);
-  print(w, " runqsize=%u gfreecnt=%u timerslen=%u\n", runqlen(pp),
-        peek(pp->gFreeN), pp->timers.len.load(relaxed));
-}
-
-void traceM(Writer* w, const M* mp) {
-  const P* pp = peek(mp->p);
-  const G* curg = mp->curg.load(acquire);
-  const G* lockedg = peek(mp->lockedg);
-  int32_t locks = mp->locks.load(relaxed);    // a trace
-  if (curg == nullptr && locks > 0) locks--;  // (K3): as Go has it, on g0 none
-  print(w, "  M%D:", mp->id);
-  printId(w, "p", pp != nullptr, pp == nullptr ? 0 : pp->id);
-  printId(w, "curg", curg != nullptr,
-          curg == nullptr ? 0 : static_cast<int64_t>(peek(curg->goid)));
-  print(w,
-        " mallocing=0 throwing=%d preemptoff= locks=%d dying=%d spinning=%s "
-        "blocked=%s",
-        // A trace.
-        peek(mp->throwing), locks, peek(mp->dying),
-        boolText(peek(mp->spinning)), boolText(mp->blocked.load(relaxed)));
-  printId(w, "lockedg", lockedg != nullptr,
-          lockedg == nullptr ? 0 : static_cast<int64_t>(peek(lockedg->goid)));
-  print(w, "\n");
-}
-
-void traceG(G* gp, void* arg) {
-  auto* w = static_cast<Writer*>(arg);
-  const M* mp = peek(gp->m);
-  const M* lockedm = peek(gp->lockedm);
-  print(w, "  G%U: status=%u(%s)", peek(gp->goid), readgstatus(gp),
-        waitReasonString(peek(gp->waitreason)));
-  printId(w, "m", mp != nullptr, mp == nullptr ? 0 : mp->id);
-  printId(w, "lockedm", lockedm != nullptr,
-          lockedm == nullptr ? 0 : lockedm->id);
-  print(w, "\n");
-}
-
-void traceLocked(bool detailed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  int64_t now = nanotime();
-  if (traceStart == 0) traceStart = now;
-  char buf[1024];
-  Writer w{.buf = buf, .cap = sizeof(buf), .fd = kStderr};
-  // Under sched.lock no resizing is half done.
-  int32_t n = gomaxprocs.load(relaxed);
-  print(&w,
-        "SCHED %Dms: gomaxprocs=%d idleprocs=%d threads=%D spinningthreads=%d "
-        "needspinning=%u idlethreads=%d "
-        "runqueue=%d",
-        // A trace.
-        (now - traceStart) / 1'000'000, n, sched.npidle.load(relaxed), mcount(),
-        sched.nmspinning.load(relaxed), sched.needspinning.load(relaxed),
-        sched.nmidle, sched.runq.size + allp[0]->nyielded.load(relaxed));
-  if (!detailed) {
-    traceQueues(&w, n);
-    flush(&w);
-    return;
-  }
-  print(&w, " gcwaiting=%s nmidlelocked=%d stopwait=%d sysmonwait=%s\n",
-        boolText(sched.gcwaiting.load(relaxed)), sched.nmidlelocked,
-        sched.stopwait, boolText(sched.sysmonwait.load(relaxed)));
-  for (int32_t i = 0; i < n; i++) traceP(&w, i);
-  for (const M* mp = allm.load(acquire); mp != nullptr;
-       mp = mp->alllink) {  // pairs with mcommoninit
-    traceM(&w, mp);
-  }
-  forEachG(traceG, &w);
-  flush(&w);
 }
 
 // breakVainPoll lets the last M that runs look again, and come here, if it
@@ -417,6 +321,111 @@ void checkIdleLists() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     }
   }
 }
+
+// ---- schedtrace -------------------------------------------------------------
+
+namespace {
+
+int64_t traceStart;  // time of the first trace; guarded by sched.lock
+
+const char* boolText(bool b) { return b ? "true" : "false"; }
+
+// printId prints "m=3" or "m=nil".
+void printId(Writer* w, const char* key, bool some, int64_t id) {
+  if (some) {
+    print(w, " %s=%D", key, id);
+  } else {
+    print(w, " %s=nil", key);
+  }
+}
+
+void traceQueues(Writer* w, int32_t n) {
+  print(w, " [");
+  for (int32_t i = 0; i < n; i++) print(w, " %u", runqlen(allp[i]));
+  print(w, " ] schedticks=[");
+  for (int32_t i = 0; i < n; i++) {
+    print(w, " %u", allp[i]->schedtick.load(relaxed));  // a trace
+  }
+  print(w, " ]\n");
+}
+
+void traceP(Writer* w, int32_t i) {
+  const P* pp = allp[i];
+  const M* mp = pp->m.load(acquire);
+  print(w, "  P%d: status=%u schedtick=%u syscalltick=%u", i,
+        pp->status.load(relaxed), pp->schedtick.load(relaxed),  // a trace
+        pp->syscalltick.load(relaxed));
+  printId(w, "m", mp != nullptr, mp == nullptr ? 0 : mp->id);
+  print(w, " runqsize=%u gfreecnt=%u timerslen=%u\n", runqlen(pp),
+        peek(pp->gFreeN), pp->timers.len.load(relaxed));
+}
+
+void traceM(Writer* w, const M* mp) {
+  const P* pp = peek(mp->p);
+  const G* curg = mp->curg.load(acquire);
+  const G* lockedg = peek(mp->lockedg);
+  int32_t locks = mp->locks.load(relaxed);    // a trace
+  if (curg == nullptr && locks > 0) locks--;  // (K3): as Go has it, on g0 none
+  print(w, "  M%D:", mp->id);
+  printId(w, "p", pp != nullptr, pp == nullptr ? 0 : pp->id);
+  printId(w, "curg", curg != nullptr,
+          curg == nullptr ? 0 : static_cast<int64_t>(peek(curg->goid)));
+  print(w,
+        " mallocing=0 throwing=%d preemptoff= locks=%d dying=%d spinning=%s "
+        "blocked=%s",
+        // A trace.
+        peek(mp->throwing), locks, peek(mp->dying),
+        boolText(peek(mp->spinning)), boolText(mp->blocked.load(relaxed)));
+  printId(w, "lockedg", lockedg != nullptr,
+          lockedg == nullptr ? 0 : static_cast<int64_t>(peek(lockedg->goid)));
+  print(w, "\n");
+}
+
+void traceG(G* gp, void* arg) {
+  auto* w = static_cast<Writer*>(arg);
+  const M* mp = peek(gp->m);
+  const M* lockedm = peek(gp->lockedm);
+  print(w, "  G%U: status=%u(%s)", peek(gp->goid), readgstatus(gp),
+        waitReasonString(peek(gp->waitreason)));
+  printId(w, "m", mp != nullptr, mp == nullptr ? 0 : mp->id);
+  printId(w, "lockedm", lockedm != nullptr,
+          lockedm == nullptr ? 0 : lockedm->id);
+  print(w, "\n");
+}
+
+void traceLocked(bool detailed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  int64_t now = nanotime();
+  if (traceStart == 0) traceStart = now;
+  char buf[1024];
+  Writer w{.buf = buf, .cap = sizeof(buf), .fd = kStderr};
+  // Under sched.lock no resizing is half done.
+  int32_t n = gomaxprocs.load(relaxed);
+  print(&w,
+        "SCHED %Dms: gomaxprocs=%d idleprocs=%d threads=%D spinningthreads=%d "
+        "needspinning=%u idlethreads=%d "
+        "runqueue=%d",
+        // A trace.
+        (now - traceStart) / 1'000'000, n, sched.npidle.load(relaxed), mcount(),
+        sched.nmspinning.load(relaxed), sched.needspinning.load(relaxed),
+        sched.nmidle, sched.runq.size + allp[0]->nyielded.load(relaxed));
+  if (!detailed) {
+    traceQueues(&w, n);
+    flush(&w);
+    return;
+  }
+  print(&w, " gcwaiting=%s nmidlelocked=%d stopwait=%d sysmonwait=%s\n",
+        boolText(sched.gcwaiting.load(relaxed)), sched.nmidlelocked,
+        sched.stopwait, boolText(sched.sysmonwait.load(relaxed)));
+  for (int32_t i = 0; i < n; i++) traceP(&w, i);
+  for (const M* mp = allm.load(acquire); mp != nullptr;
+       mp = mp->alllink) {  // pairs with mcommoninit
+    traceM(&w, mp);
+  }
+  forEachG(traceG, &w);
+  flush(&w);
+}
+
+}  // namespace
 
 void schedtrace(bool detailed) {
   LockScope l(&sched.lock);
