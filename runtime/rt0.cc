@@ -92,15 +92,13 @@ void unsetInitialised() { initialised.store(false, relaxed); }
 void endMain() {
   M* mp = getg()->m;
   flushYielded(mp->p);  // those preempted in place may be among them
-  {
-    LockScope l(&sched.lock);
-    // Pairs with findRunnable; under sched.lock for those about to sleep.
-    // seq_cst: findDeadAfterMain, semrelease.
-    sched.mainEnded.store(true, seq_cst);
-    preemptall();
-    letGo();
-    if (mp != &m0) wakeM0ToLeave();
-  }
+  LockScope l(&sched.lock);
+  // Pairs with findRunnable; under sched.lock for those about to sleep.
+  // seq_cst: findDeadAfterMain, semrelease.
+  sched.mainEnded.store(true, seq_cst);
+  preemptall();
+  letGo();
+  if (mp != &m0) wakeM0ToLeave();
 }
 
 namespace {
@@ -138,10 +136,6 @@ G* newMain(const FuncType* ft, void* closure, uintptr_t pc) {
   casgstatus(gp, kGdead, kGrunnable);
   return gp;
 }
-
-}  // namespace
-
-namespace {
 
 // lockMain binds main to m0 until it begins (mainBegins), or, if the caller of
 // Run has asked for its thread, as often as he has: as the init functions of a
