@@ -10,9 +10,10 @@
 
 namespace gump::rt {
 
-// Pace is 20 µs while something happens, and from a ms without on twice as much
-// each round, up to 10 ms, as in Go; less while somebody is pressed, or waits
-// for whom slices are short.
+// Pace says how long sysmon sleeps: 20 µs while something happens; after 1 ms
+// without, twice as long each round, up to 10 ms, as in Go. No longer than
+// kPressDelay while somebody is pressed, nor than kShortSlice while somebody
+// waits for whom slices are short.
 class Pace {
  public:
   static constexpr uint32_t kShortDelay = 20;     // µs

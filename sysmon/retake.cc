@@ -8,14 +8,18 @@
 namespace gump::rt {
 
 namespace {
+// waitForIt tells whether goroutines wait in pp's own queues, or for whoever
+// looks next. (A sole P keeps the global queue to itself.) Hints.
+bool waitForIt(const P* pp) {
+  return !runqempty(pp) || pp->nyielded.load(relaxed) > 0 ||
+         fingwake.load(relaxed);
+}
+
 // freshWait tells whether goroutines wait for pp, or for any P, that have not
-// been preempted themselves. A sole P keeps the global queue to itself.
+// been preempted themselves.
 bool freshWait(const P* pp) {
-  if (!runqempty(pp) || pp->nyielded.load(relaxed) > 0 ||  // all hints
-      fingwake.load(relaxed)) {
-    return true;
-  }
-  if (sched.runqsize.load(relaxed) == 0) return false;
+  if (waitForIt(pp)) return true;
+  if (sched.runqsize.load(relaxed) == 0) return false;  // a hint
   LockScope l(&sched.lock);
   return sched.runq.head != nullptr && !sched.runq.head->inPlace;
 }
@@ -79,9 +83,7 @@ bool repeats() { return fuzzing() && debug.asyncpreemptoff != 0; }
 
 // othersWait tells whether somebody would use pp.
 bool othersWait(const P* pp) {
-  // Hints. A sole P keeps the global queue to itself.
-  return !runqempty(pp) || pp->nyielded.load(relaxed) > 0 ||
-         sched.runqsize.load(relaxed) > 0 || fingwake.load(relaxed);
+  return waitForIt(pp) || sched.runqsize.load(relaxed) > 0;  // a hint
 }
 }  // namespace
 
