@@ -454,7 +454,9 @@ void endSchedule(M* mp) {
   P* pp = mp->p;
   Clock clock;
   const int32_t n = gomaxprocs.load(relaxed);  // we hold a P
-  for (int32_t i = 0; i < n; i++) (void)stealTimers(allp[i], &clock);
+  for (int32_t i = 0; i < n; i++) {
+    if (allp[i] != pp) (void)stealTimers(allp[i], &clock);
+  }
   (void)timersCheck(&pp->timers, &clock.now, /*tidy=*/true);
   flushYielded(pp);
   GQueue q = runqdrain(pp);
