@@ -26,8 +26,8 @@
 // buffered write goes to the page cache and seldom waits, so it is an ordinary
 // call, as are those on pipes and devices that somebody wants to block: they
 // could keep the ring's workers for ever. Ordinary calls are declared. An fsync
-// waits for the disk as a rule, and the ring's workers wait for it in our place
-// where it is a disk that they wait for.
+// nearly always waits for the disk: on file systems that can tell what would
+// wait it goes to the ring, whose workers wait in our place.
 #include "netpoll/fd.h"
 
 #include <fcntl.h>
@@ -367,8 +367,8 @@ int64_t FD::fileWrite(const void* buf, size_t n, int64_t offset) {
 
 int64_t FD::fileSync() {
   if (kind_ == FdKind::kFile && fileWay() != FileWay::kKernel) {
-    // Of a file that is kCached nobody may have asked so far. It is cheap
-    // beside what follows.
+    // A kCached file need not have been asked yet; asking is cheap beside an
+    // fsync.
     if (tellsWhatWaits()) {
       const int64_t r = ringSync(fd_);
       if (!forKernel(r)) return r;

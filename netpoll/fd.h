@@ -120,11 +120,12 @@ class FD {
   // fileWay is how the calls on a kFile wait; learnt by the first that asks.
   enum class FileWay : uint8_t { kUnknown, kKernel, kCached, kRing };
   FileWay fileWay();
-  // tellsWhatWaits: of this kFile the kernel knows beforehand which calls would
-  // wait.
+  // tellsWhatWaits tells whether the kernel knows beforehand which calls on
+  // this kFile would wait.
   bool tellsWhatWaits();
-  // fileRead and fileWrite are pread and pwrite on a kFile; offset -1: at the
-  // position. They return -errno.
+  // cachedRead, fileRead and fileWrite are preadv2 with RWF_NOWAIT, pread and
+  // pwrite on a kFile (offset -1: at the position), fileSync is fsync on any
+  // kind. They return -errno.
   int64_t cachedRead(void* buf, size_t n, int64_t offset);
   int64_t fileRead(void* buf, size_t n, int64_t offset);
   int64_t fileWrite(const void* buf, size_t n, int64_t offset);

@@ -413,9 +413,10 @@ void netpolldeliver(NetpollResult* r, G* gp) {
   if (gp == nullptr) return;
   if (gp->foreign) {  // on no queue
     netpollgoready(gp, /*quiet=*/false);
-    // It may have gone to sleep for good while it still counted as a waiter. An
-    // M comes by checkdead later; the ring's thread does not. Pairs with
-    // endMain.
+    // The thread may run, and park again for good, while netpollWaiters still
+    // counts it: then its own checkdead stayed silent. After main, an M that
+    // polls comes by checkdead later, but the ring's thread does not; so ask
+    // here. Pairs with endMain.
     if (GUMP_UNLIKELY(sched.mainEnded.load(acquire))) {
       LockScope l(&sched.lock);
       checkdead();

@@ -95,8 +95,9 @@ void dropm(M* mp) {
   setg(nullptr);
   {
     LockScope l(&sched.lock);
-    // From now on it is a stranger again until it ends, and may yet wake
-    // somebody: at the same moment.
+    // Both at once, under the lock: in between, checkdead would take this
+    // thread, which lives on and may wake somebody, for one that has ended and
+    // is accounted for.
     casgstatus(gp, kGrunning, kGdead);
     sched.nmextra--;
     checkdead();  // it may have been the last one that could wake anybody
