@@ -66,8 +66,8 @@ inline uint32_t fuzzMName(const M* mp) {
 
 // fuzzMoves decides whether gp, which would be next here, is to go on on
 // another thread: mostly, if it ran here last, and there is more than one P.
-// Without anybody else to run it, it is asked again; so what is drawn bounds
-// how often it moves before it runs.
+// If nobody else can run gp it comes back here; each time it draws anew, which
+// bounds how often it moves before it runs.
 // On: g0, or user from directNext.  P: needed, fuzzed.  Locks: takes
 // sched.lock.  Parks: no.
 [[nodiscard]] bool fuzzMoves(const M* mp, const G* gp);

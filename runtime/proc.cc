@@ -145,7 +145,8 @@ bool stealTimers(const P* victim, Clock* clock) {
   const TimerCheck check = timersCheck(&allp[id]->timers, &clock->now,
                                        /*tidy=*/idlepMask.read(id));
   clock->lower(check.next);
-  return check.ran;  // whoever finds them here is spinning, and wakes the next
+  // A thief spins, and wakes the next; after main there is nobody to wake.
+  return check.ran;
 }
 
 // stealWork tries every other P four times; in the last pass timers and runnext
@@ -425,12 +426,13 @@ Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
   return Find::kFound;
 }
 
-// idleAfterMain is what an M does that has just made its P idle in endSchedule.
-// One polls: plain threads may wait for descriptors and timers, as ever (S1 and
-// S2 of the essay are behind us, and on the queues is nobody for us). The
-// others sleep until they are given a P again.
+// idleAfterMain follows endSchedule's pidleput. One M polls, since plain
+// threads may still wait for descriptors and timers; the others sleep until
+// they are given a P. No queue is searched again: what lies there is the next
+// Run's.
 void idleAfterMain(M* mp) {
-  fence(seq_cst);  // pidleput, then the timers; see loseSpinning
+  // nmspinning (S1) and npidle, then the timers / a timer, then both (wakep).
+  fence(seq_cst);
   Clock clock;
   clock.lower(nextTimer());
   Runnable left{nullptr, false};
@@ -713,7 +715,8 @@ void wakep() {
       sched.needspinning.load(seq_cst) == 1) {
     return;
   }
-  // The next Run wakes a P after it has cleared this.
+  // Once main has ended, work waits for the next Run, which wakes a P after
+  // clearing this. Only plain threads may need an M now, one that polls.
   if (GUMP_UNLIKELY(sched.mainEnded.load(relaxed)) && !noPollerAfterMain()) {
     return;
   }

@@ -348,7 +348,7 @@ void mput(M* mp);
 [[nodiscard]] int64_t mcount();
 void checkmcount();
 // mstart is the thread of mp, from its first call to its last.
-// On: g0.  P: none.  Parks: blocks the thread.
+// On: g0.  P: none.  Locks: takes sched.lock.  Parks: blocks the thread.
 void mstart(M* mp);
 // startTemplateThread starts the thread that makes all others; by schedinit.
 // On: a thread of the user's.  P: none.  Locks: takes sched.lock.  Parks: no.
@@ -375,8 +375,8 @@ void incidlelocked(int32_t v);
 // ring's, out of those that could still wake somebody, and calls checkdead.
 // Each does so itself, once it is there: an M on order is in mcount, but no
 // thread of the process yet, and would hide one that we do not know
-// (strangers). Until then it counts as running, so checkdead is silent. On: the
-// thread of a new M.  P: none.  Locks: takes sched.lock.  Parks: no.
+// (strangers). Until then it counts as running, so checkdead is silent.
+// On: the thread of a new M.  P: none.  Locks: takes sched.lock.  Parks: no.
 void becomeSystemThread();
 // AwakeScope makes checkdead count a thread that it does not count otherwise,
 // sysmon's or the ring's, as one who may still wake others: for while a P or a
@@ -579,8 +579,8 @@ enum class ThreadState : uint8_t { kRunning, kAsleep, kUnknown, kUnseen };
 void checkdead();
 // recheckdead is checkdead for sysmon, which repeats the question
 // (deadSuspect): it also looks which of the threads that we do not know run no
-// code of the program, at 14 µs for each thread of the process. On: any.  P:
-// either.  Locks: caller holds sched.lock.  Parks: no.
+// code of the program, at 14 µs for each thread of the process.
+// On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 void recheckdead();
 // checkIdleLists throws unless the lists of idle Ps and Ms are as their counts
 // and the Ps' statuses say, with everybody on them once, and no P is lost.
@@ -588,10 +588,11 @@ void recheckdead();
 void checkIdleLists();
 // timersPending tells whether a timer of some P will go off one day. Exact
 // while nobody runs.
+// On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool timersPending();
 // pollsInVain tells whether the only M that is not idle sleeps in the poller,
-// or is about to, for timers that have all been stopped. On: any.  P: either.
-// Locks: caller holds sched.lock.  Parks: no.
+// or is about to, for timers that have all been stopped.
+// On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 [[nodiscard]] bool pollsInVain();
 // schedtrace prints a line, or detailed many, to standard error.
 // On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
@@ -671,12 +672,16 @@ struct DebugVars {
   int32_t watchdog = 0;   // 1: it speaks, 2: it bites; see sysmon.cc
 };
 extern DebugVars debug;
-// parsedebugvars reads GODEBUG and GUMP_DEBUG, once.
+// parsedebugvars reads GODEBUG and GUMP_DEBUG, once. By schedinit.
+// On: a thread of the user's.  P: none.  Locks: none.  Parks: no.
 void parsedebugvars();
-// gogetenv: gumpName wins; nullptr if neither is set.
+// gogetenv is the value of gumpName, or, if that is not set, of goName; nullptr
+// if neither is.
+// On: any.  P: either.  Locks: none.  Parks: no.
 const char* gogetenv(const char* goName, const char* gumpName);
 // parseGOMAXPROCS reads a value of the variable; larger than kMaxGomaxprocs is
 // that. 0: nullptr, or no positive number.
+// On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] int32_t parseGOMAXPROCS(const char* value);
 
 }  // namespace gump::rt

@@ -143,7 +143,8 @@ struct alignas(kCacheLine) G {
   // Preempted in place: only its thread resumes it; sched is good for dumps,
   // (P4) of preempt.cc.
   bool inPlace = false;
-  // And the program has had it on another stack than its own then.
+  // Preempted in place while on a stack of the program's (a coroutine's), not
+  // on its own.
   bool onOtherStack = false;
   // It has given its P back for a stop (putBackInStop), and not run since.
   // Written under sched.lock while queued, else by the M that holds the G.
@@ -160,7 +161,9 @@ struct alignas(kCacheLine) G {
   const FuncType* fn = nullptr;
   uintptr_t gopc = 0;  // return address of the go() that made it
   uint64_t parentGoid = 0;
-  M* lockedm = nullptr;        // LockOSThread
+  // The M it is bound to: LockOSThread, main until it begins, preempted in
+  // place.
+  M* lockedm = nullptr;
   void* gls = nullptr;         // head of the goroutine-local values
   const char* name = nullptr;  // GoOptions::name, malloc'ed by go(), freed by
                                // the goroutine itself; or nullptr
@@ -224,7 +227,8 @@ struct M {
   // if it has not slept since, it is in no call in which it slept. By the
   // thread, relaxed: a hint, which costs or saves a look.
   Atomic<uint64_t> resumedSleeps;
-  // Likewise, where /proc cannot be read: its CPU time, ns, and when.
+  // As pressTime and pressCpu, where /proc cannot be read: the last look, and
+  // the CPU time then; ns. By whoever presses, relaxed.
   Atomic<int64_t> clockTime;
   Atomic<int64_t> clockCpu;
   // Out of work and looking; counted in sched.nmspinning.
@@ -236,8 +240,8 @@ struct M {
   // by its own thread, relaxed; read by dumps and by sysmon's Watchdog, as a
   // hint.
   Atomic<bool> blocked;
-  // Of a plain thread: in parkForeign, beyond its commit. See
-  // findDeadAfterMain.
+  // Of a plain thread: it is past the commit in parkForeign, and not awake
+  // again (F3, F4 of findDeadAfterMain). By the thread.
   Atomic<bool> asleep;
   bool retired = false;  // its thread is to end; by whoever wakes it for that
   // This struct served an earlier thread and is on allm already.
@@ -455,10 +459,11 @@ extern M m0;
 // must not touch it after goready.
 struct Sudog {
   G* g = nullptr;
-  Sudog* next = nullptr;  // wait queue of the channel; treap: right
-  Sudog* prev = nullptr;  // treap: left
-  void* elem = nullptr;   // channel: where the value is or goes; semaphore: the
-                          // address waited on
+  Sudog* next = nullptr;  // wait queue of the channel; treap: right; `handed`
+  Sudog* prev = nullptr;  // treap: left; `handed`
+  // Channel: where the value is or goes; semaphore: the address waited on, also
+  // in `handed`, and nullptr once it is on neither list.
+  void* elem = nullptr;
   bool isSelect = false;  // must win g->selectDone to be woken
   bool success = false;  // woken by a value, not by close. Written by the waker
                          // before goready.

@@ -1,9 +1,8 @@
 // Semaphores by address, and the ticket lists of condition variables.
 //
 // Invariants:
-//  (I1) A Sudog is on at most one list of one root, of its treap or `handed`.
-//  It
-//       lies on the stack of a goroutine that has not left semacquire.
+//  (I1) A Sudog is on at most one list of one root: of its treap, or `handed`.
+//       It lies on the stack of whoever waits, who has not left semacquire.
 //  (I2) Whoever dequeues a Sudog, or takes it off a NotifyList, is the only one
 //       to call goready for its G. After that the Sudog is gone, unless it is
 //       in `handed`: there it stays until its goroutine or semaMainEnded
@@ -39,7 +38,7 @@
 // already, semrelease asks under the root's lock whether main has ended. If so,
 // it wakes threads first and hands nothing over. What it gave to goroutines
 // before, semaMainEnded undoes when it takes the lock in its turn: it takes
-// back what they were handed and have not come for, under this lock, and wakes
+// back what they were handed and have not claimed, under this lock, and wakes
 // the threads whose count is then positive.
 //
 // It passes over a root whose page is not marked or whose nwait is 0; those in
@@ -47,7 +46,7 @@
 // and so after mainEnded was stored; if its A2 misses a count, that R1 comes
 // later still, and its release sees mainEnded. All of these are seq_cst.
 //
-// Run returns after that, so what a goroutine has been handed and not come for
+// Run returns after that, so what a goroutine has been handed and not claimed
 // is still there.
 //
 // Rejected: a wait queue inside each lock. It costs two words in every object
@@ -454,7 +453,7 @@ Sudog* takeThread(SemaRoot* root, Sudog* t)
 }
 
 // favourThreads takes back what goroutines of root were handed and have not
-// come for, and wakes the threads whose count is positive.
+// claimed, and wakes the threads whose count is positive.
 // On: g0.  P: either.  Locks: takes root->lock.  Parks: no.
 void favourThreads(SemaRoot* root) {
   Sudog* first = nullptr;

@@ -28,8 +28,8 @@ struct alignas(kCacheLine) SemaRoot {
   Mutex lock{LockRank::kSemaRoot};
   // Search tree by Sudog::elem, heap by Sudog::ticket (smallest at the root).
   Sudog* treap ABSL_GUARDED_BY(lock) = nullptr;
-  // Goroutines that were handed their count and have not come for it, linked by
-  // next and prev, elem being the address.
+  // Goroutines that were handed their count and have not claimed it yet; linked
+  // by next and prev, elem being the address.
   Sudog* handed ABSL_GUARDED_BY(lock) = nullptr;
   // Waiters of all addresses: those in the treap or in `handed`, and those that
   // hold the lock on their way in or out. Written under the lock, read without
@@ -84,9 +84,10 @@ inline constexpr uintptr_t kSemTabSize = uintptr_t{1} << kSemTabBits;
 // On: any.  P: either.  Parks: no.
 [[nodiscard]] SemaRoot* semroot(const Atomic<uint32_t>* addr);
 
-// semacquirePinned is semacquire, which ends in acquirem: the caller keeps the
-// M that it returns, and so gets to semrelease, until releasem. On: user, or a
-// plain thread.  P: either.  Locks: takes that of the root. Parks: yes.
+// semacquirePinned is semacquire for a caller that must get to its semrelease:
+// it ends in acquirem, and returns the M. Call releasem afterwards.
+// On: user, or a plain thread.  P: either.  Locks: takes the root's.
+// Parks: yes.
 [[nodiscard]] M* semacquirePinned(Atomic<uint32_t>* addr, bool lifo,
                                   SemaReason reason);
 
