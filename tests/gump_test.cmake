@@ -92,12 +92,14 @@ function(gump_netpoll_again path)
 endfunction()
 
 # gump_old_linux_again(path [argument...]): the test <path> as <path>_linux5_4 and <path>_linux5_15 again, on kernels that
-# seem to be so old (testing/old_linux.cc); gump_linux_again(version path [argument...]): on one. Not under sanitizers: what
-# is tried there are decisions, not races.
+# seem to be so old (testing/old_linux.cc).
 function(gump_old_linux_again path)
   gump_linux_again(5.4 ${path} ${ARGN})
   gump_linux_again(5.15 ${path} ${ARGN})
 endfunction()
+
+# gump_linux_again(version path [argument...]): the test <path> again on one such kernel, as <path>_linux<version>, with _
+# for the dot. Not under sanitizers: what is tried there are decisions, not races.
 function(gump_linux_again version path)
   if(GUMP_SANITIZE OR CMAKE_CROSSCOMPILING)
     return()
