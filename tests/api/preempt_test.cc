@@ -258,7 +258,7 @@ void ReadersAreWaitedFor(std::vector<std::function<void()>> betweens) {
     }
     std::atomic<bool> alive = true;
   };
-  constexpr int kRetired = 20;
+  constexpr size_t kRetired = 20;
   std::array<Node, kRetired + 1> nodes;
   std::atomic<Node*> head = &nodes[0];
   std::atomic<bool> stop = false;
@@ -273,7 +273,7 @@ void ReadersAreWaitedFor(std::vector<std::function<void()>> betweens) {
       }
     });
   }
-  for (int i = 1; i <= kRetired; i++) {
+  for (size_t i = 1; i <= kRetired; i++) {
     runtime::Retire(head.exchange(&nodes[i]));
     usleep(5000);
   }

@@ -158,7 +158,8 @@ steady_clock::duration LatenessBesidePolled() {
   std::atomic<bool> fired = false;
   auto pipe = os::Pipe();
   EXPECT_TRUE(pipe.ok()) << pipe.status();
-  auto& [reading, writing] = *pipe;
+  const os::File& reading = pipe->first;
+  const os::File& writing = pipe->second;
   sync::WaitGroup wg;
   wg.Go([&] {
     char c;
