@@ -356,7 +356,7 @@ TEST_P(PreemptKernelTest, SignalStacksMayBeSmall) {
 std::chrono::nanoseconds TimeWithoutP() {
   int fds[2];
   EXPECT_EQ(pipe(fds), 0);
-  std::chrono::steady_clock::time_point start;
+  std::atomic<std::chrono::steady_clock::time_point> start;
   sync::WaitGroup wg;
   wg.Go([&] {
     start = std::chrono::steady_clock::now();
@@ -364,7 +364,7 @@ std::chrono::nanoseconds TimeWithoutP() {
     EXPECT_EQ(read(fds[0], &c, 1), 1) << strerror(errno);
   });
   runtime::Gosched();
-  const auto time = std::chrono::steady_clock::now() - start;
+  const auto time = std::chrono::steady_clock::now() - start.load();
   EXPECT_EQ(write(fds[1], "x", 1), 1);
   wg.Wait();
   close(fds[0]);
