@@ -406,8 +406,9 @@ Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
     pp = pidleget();
   }
   if (pp == nullptr) {
-    // Those who hold the Ps have to look at the timers.
-    if (clock.pollUntil != 0) hurrySysmon(clock.pollUntil);
+    // Those who hold the Ps have to look at the timers: also at those for which
+    // this poll was broken.
+    hurrySysmon(timeSleepUntil());
     injectglist(&r.toRun);
     netpollAdjustWaiters(r.delta);
     return Find::kNothing;
@@ -423,6 +424,7 @@ Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
   casgstatus(out->gp, kGwaiting, kGrunnable);
   injectglist(&r.toRun);
   netpollAdjustWaiters(r.delta);
+  hurrySysmon(timeSleepUntil());  // nobody sleeps for them now (runForgotten)
   return Find::kFound;
 }
 
@@ -623,6 +625,14 @@ GUMP_NOINLINE G* executeFuzzed(M* mp, Runnable r) {
   return nullptr;
 }
 
+// announceTimer tells those in the poller of the timer that this M's goroutine
+// has set as it parked.
+void announceTimer(M* mp) {
+  if (GUMP_LIKELY(!mp->timerAdded) || mp->p == nullptr) return;
+  mp->timerAdded = false;
+  if (const int64_t w = wakeTime(&mp->p->timers)) wakeNetPoller(w);
+}
+
 }  // namespace
 
 G* directNext(M* mp) {
@@ -636,6 +646,7 @@ G* schedule() {
     fatalthrow("schedule: holding locks");
   }
   if (GUMP_UNLIKELY(mp->lockedg != nullptr)) {
+    announceTimer(mp);
     for (;;) {
       stoplockedm();
       if (mp->p == nullptr) return nullptr;  // m0, woken to leave Run
@@ -647,6 +658,7 @@ G* schedule() {
   if (GUMP_UNLIKELY(mp == &m0)) {
     // Main has left it, see m0Stop.
     if (mp->spinning) resetspinning();
+    announceTimer(mp);
     handoffp(releasep());
     stopm();
     return nullptr;
@@ -658,10 +670,7 @@ G* schedule() {
     Runnable r = findRunnable();
     if (GUMP_UNLIKELY(r.gp == nullptr)) return nullptr;  // retired
     if (mp->spinning) resetspinning();
-    if (GUMP_UNLIKELY(mp->timerAdded)) {
-      mp->timerAdded = false;
-      if (const int64_t w = wakeTime(&mp->p->timers)) wakeNetPoller(w);
-    }
+    announceTimer(mp);
     if (GUMP_UNLIKELY(r.gp->lockedm != nullptr)) {
       startlockedm(r.gp);
       continue;
@@ -730,7 +739,13 @@ void wakep() {
       pp = pidlegetSpinning();
       if (pp == nullptr) uncountSpinner("wakep: negative nmspinning");
     }
-    if (pp != nullptr) startm(pp, /*spinning=*/true);
+    if (pp != nullptr) {
+      startm(pp, /*spinning=*/true);
+    } else {
+      // A spinner has found work, and no other follows. Who set a timer
+      // meanwhile relied on one.
+      hurrySysmon(timeSleepUntil());
+    }
   }
   releasem(mp);
 }

@@ -674,9 +674,6 @@ constexpr int64_t kHurryNS = 1'000'000;
 }  // namespace
 
 void hurrySysmon(int64_t when) {
-  // Hints. Whoever is idle, or looks for work, runs the timer, or comes here
-  // when he finds no P to do so.
-  if (sched.npidle.load(relaxed) + sched.nmspinning.load(relaxed) != 0) return;
   // seq_cst: see nap.
   if (sched.sysmonLook.load(seq_cst) - when < kHurryNS) return;
   // Pairs with nothing: sysmon reads the timers anew.
@@ -690,7 +687,11 @@ void wakeNetPoller(int64_t when) {
   // in proc.cc; this is A2. The fence stands for seq_cst on both sides.
   fence(seq_cst);
   fuzzPoint();
-  hurrySysmon(when);
+  // Hints. Whoever is idle, or looks for work, runs the timer, or hurries
+  // sysmon himself when he finds something else to do, or no P.
+  if (sched.npidle.load(relaxed) + sched.nmspinning.load(relaxed) == 0) {
+    hurrySysmon(when);
+  }
   if (sched.lastpoll.load(seq_cst) == 0) {
     breakPollAfter(when);
   } else {

@@ -155,8 +155,9 @@ void timersTake(Timers* dst, Timers* src);
 // timeSleepUntil is the earliest wakeTime of all Ps; kMaxWhen: none.
 // Locks: none.
 [[nodiscard]] int64_t timeSleepUntil();
-// hurrySysmon ends sysmon's nap if it would sleep past `when`, and all Ps are
-// busy: somebody may have to be pressed then.
+// hurrySysmon ends sysmon's nap if it would sleep past `when`, the time of a
+// timer: somebody may have to be pressed then, or woken. To be called by
+// whoever ceases to look at timers, or adds one, while nobody else looks.
 // Locks: none.
 void hurrySysmon(int64_t when);
 // wakeNetPoller sees to it that somebody looks at the timers at `when`. To be
