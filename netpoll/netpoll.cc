@@ -359,6 +359,7 @@ void pollClose(PollDesc* pd) {
 
 void pollUnblock(PollDesc* pd) {
   (void)runtimeEntry();
+  M* mp = acquirem();  // nobody else will wake those whom we have taken off it
   Woken w;
   {
     LockScope l(&pd->lock);
@@ -373,6 +374,7 @@ void pollUnblock(PollDesc* pd) {
   }
   netpollgoready(w.reader, /*quiet=*/false);
   netpollgoready(w.writer, /*quiet=*/false);
+  releasem(mp);
 }
 
 int pollReset(PollDesc* pd, PollMode mode) {
@@ -394,17 +396,20 @@ int pollWait(PollDesc* pd, PollMode mode) {
 void pollSetDeadline(PollDesc* pd, int64_t when, PollMode mode) {
   (void)runtimeEntry();
   if (when < 0) when = 1;  // long ago; negative means that it has been seen
+  M* mp = acquirem();      // as in pollUnblock
   Woken w;
   {
     LockScope l(&pd->lock);
-    if (pd->closing) return;
-    if (has(mode, PollMode::kRead)) pd->rd = when;
-    if (has(mode, PollMode::kWrite)) pd->wd = when;
-    w = expire(pd, when == 0 ? 0 : nanotime());
-    rearm(pd);
+    if (!pd->closing) {
+      if (has(mode, PollMode::kRead)) pd->rd = when;
+      if (has(mode, PollMode::kWrite)) pd->wd = when;
+      w = expire(pd, when == 0 ? 0 : nanotime());
+      rearm(pd);
+    }
   }
   netpollgoready(w.reader, /*quiet=*/false);
   netpollgoready(w.writer, /*quiet=*/false);
+  releasem(mp);
 }
 
 // ---- For back ends ----------------------------------------------------------

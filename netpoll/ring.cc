@@ -48,7 +48,8 @@ struct RingCall {
   uint32_t len = 0;
   int64_t offset = 0;
   int64_t result = 0;
-  G* gp = nullptr;
+  G* gp = nullptr;           // who waits: parked, or, inside a declared call,
+  Note* done = nullptr;      // asleep on this
   RingCall* link = nullptr;  // of submitted, then of one of Ring's queues
 };
 
@@ -98,10 +99,7 @@ Atomic<RingCall*> submitted;
 Atomic<uint32_t> asleep;
 int wakefd = -1;  // written before there is anybody to wake
 
-bool commitCall(G* gp, void* arg) {
-  auto* c = static_cast<RingCall*>(arg);
-  c->gp = gp;
-  netpollAdjustWaiters(1);  // checkdead: somebody will ready it
+void submit(RingCall* c) {
   RingCall* head = submitted.load(relaxed);  // the CAS decides
   do {
     c->link = head;
@@ -113,12 +111,25 @@ bool commitCall(G* gp, void* arg) {
     while (write(wakefd, &one, sizeof(one)) < 0 && errno == EINTR) {
     }
   }
+}
+
+bool commitCall(G* gp, void* arg) {
+  auto* c = static_cast<RingCall*>(arg);
+  c->gp = gp;
+  netpollAdjustWaiters(1);  // checkdead: somebody will ready it
+  submit(c);
   return true;
 }
 
 int64_t call(RingCall* c) {
-  // In a declared call nobody parks.
-  if (readgstatus(runtimeEntry()) == kGsyscall) return -EAGAIN;
+  if (readgstatus(runtimeEntry()) == kGsyscall) {
+    // Nobody parks in a declared call; its thread may sleep.
+    Note done;
+    c->done = &done;
+    submit(c);
+    notesleep(&done);
+    return c->result;
+  }
   (void)acquirem();  // gopark ends it
   gopark(commitCall, c, WaitReason::kIOWait);
   return c->result;
@@ -374,7 +385,11 @@ void Ring::enter() {
 
 void Ring::finish(RingCall* c, int64_t result) {
   c->result = result;
-  netpolldeliver(&done_, c->gp);
+  if (c->done != nullptr) {
+    notewakeup(c->done);
+  } else {
+    netpolldeliver(&done_, c->gp);
+  }
 }
 
 void Ring::watchedEvent(PollDesc* pd, const io_uring_cqe* cqe) {
@@ -496,18 +511,21 @@ int ringStart() {
   (void)runtimeEntry();
   // While anybody waits for the ring, somebody polls; see checkdead.
   netpollGenericInit();
+  M* mp = acquirem();  // whoever sees the state waits for the thread
+  bool first;
   {
     LockScope l(&starting);
-    if (const int other = state.load(relaxed); other != kNotTried) {
-      return other;  // written under the lock
+    err = state.load(relaxed);  // written under the lock
+    first = err == kNotTried;
+    if (first) {
+      err = debug.netpoll == NetpollChoice::kEpoll ? EPERM : ring.setup();
+      state.store(err, release);  // and `ring` is complete
     }
-    err = debug.netpoll == NetpollChoice::kEpoll ? EPERM : ring.setup();
-    state.store(err, release);  // and `ring` is complete
   }
-  if (err != 0) return err;
   // What is submitted before it runs it finds.
-  newm([] { ring.run(); }, nullptr, -1);
-  return 0;
+  if (first && err == 0) newm([] { ring.run(); }, nullptr, -1);
+  releasem(mp);
+  return err;
 }
 
 int64_t ringRead(int fd, void* buf, size_t n, int64_t offset) {

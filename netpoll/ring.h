@@ -23,7 +23,7 @@ namespace gump::rt {
 
 // Unless it says otherwise:
 // On: user, m.locks == 0, or a plain thread.  P: either.  Locks: none.
-// Parks: yes.
+// Parks: yes; inside a declared call its thread sleeps instead.
 
 // ringStart starts the ring when it is first called. 0, or the errno that makes
 // it unusable in this process: ENOSYS, EPERM or ENOMEM as a rule, EINVAL if the
