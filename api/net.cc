@@ -69,6 +69,13 @@ Socket* Check(const std::shared_ptr<Socket>& s) {
   return s.get();
 }
 
+// Hold is Check for a call that wakes others: they may drop the handle that it
+// was made on.
+std::shared_ptr<Socket> Hold(const std::shared_ptr<Socket>& s) {
+  (void)Check(s);
+  return s;
+}
+
 // TrySetOption sets a socket option to an int; 0 or an errno.
 int TrySetOption(Socket* s, int level, int option, int value) {
   return s->fd.with([&](int fd) {
@@ -187,6 +194,7 @@ absl::StatusOr<std::shared_ptr<Socket>> Adopt(int fd, const Network& network,
 namespace gump::net {
 
 using internal::Check;
+using internal::Hold;
 using internal::IoError;
 using internal::LocalError;
 using internal::NetAccess;
@@ -221,22 +229,22 @@ absl::StatusOr<size_t> Conn::Writev(absl::Span<const iovec> pieces) const {
       *s, "write", s->fd.writev(pieces.data(), pieces.size()), "writev");
 }
 
-absl::Status Conn::Close() const { return Check(socket_)->Close(); }
+absl::Status Conn::Close() const { return Hold(socket_)->Close(); }
 absl::Status Conn::CloseRead() const {
-  return internal::Shutdown(Check(socket_), SHUT_RD);
+  return internal::Shutdown(Hold(socket_).get(), SHUT_RD);
 }
 absl::Status Conn::CloseWrite() const {
-  return internal::Shutdown(Check(socket_), SHUT_WR);
+  return internal::Shutdown(Hold(socket_).get(), SHUT_WR);
 }
 
 absl::Status Conn::SetDeadline(absl::Time t) const {
-  return internal::SetDeadlineOf(Check(socket_), t, rt::PollMode::kBoth);
+  return internal::SetDeadlineOf(Hold(socket_).get(), t, rt::PollMode::kBoth);
 }
 absl::Status Conn::SetReadDeadline(absl::Time t) const {
-  return internal::SetDeadlineOf(Check(socket_), t, rt::PollMode::kRead);
+  return internal::SetDeadlineOf(Hold(socket_).get(), t, rt::PollMode::kRead);
 }
 absl::Status Conn::SetWriteDeadline(absl::Time t) const {
-  return internal::SetDeadlineOf(Check(socket_), t, rt::PollMode::kWrite);
+  return internal::SetDeadlineOf(Hold(socket_).get(), t, rt::PollMode::kWrite);
 }
 
 absl::Status Conn::SetNoDelay(bool on) const {
@@ -325,9 +333,9 @@ absl::StatusOr<Conn> Listener::Accept() const {
   return NetAccess::Make<Conn>(*std::move(made));
 }
 
-absl::Status Listener::Close() const { return Check(socket_)->Close(); }
+absl::Status Listener::Close() const { return Hold(socket_)->Close(); }
 absl::Status Listener::SetDeadline(absl::Time t) const {
-  return internal::SetDeadlineOf(Check(socket_), t, rt::PollMode::kRead);
+  return internal::SetDeadlineOf(Hold(socket_).get(), t, rt::PollMode::kRead);
 }
 Addr Listener::LocalAddr() const { return Check(socket_)->local; }
 int Listener::Fd() const { return FdOf(socket_); }
@@ -477,15 +485,15 @@ absl::StatusOr<size_t> PacketConn::WriteTo(std::string_view data,
   return r.n;
 }
 
-absl::Status PacketConn::Close() const { return Check(socket_)->Close(); }
+absl::Status PacketConn::Close() const { return Hold(socket_)->Close(); }
 absl::Status PacketConn::SetDeadline(absl::Time t) const {
-  return internal::SetDeadlineOf(Check(socket_), t, rt::PollMode::kBoth);
+  return internal::SetDeadlineOf(Hold(socket_).get(), t, rt::PollMode::kBoth);
 }
 absl::Status PacketConn::SetReadDeadline(absl::Time t) const {
-  return internal::SetDeadlineOf(Check(socket_), t, rt::PollMode::kRead);
+  return internal::SetDeadlineOf(Hold(socket_).get(), t, rt::PollMode::kRead);
 }
 absl::Status PacketConn::SetWriteDeadline(absl::Time t) const {
-  return internal::SetDeadlineOf(Check(socket_), t, rt::PollMode::kWrite);
+  return internal::SetDeadlineOf(Hold(socket_).get(), t, rt::PollMode::kWrite);
 }
 absl::Status PacketConn::SetReadBuffer(int bytes) const {
   return internal::SetBuffer(Check(socket_), SO_RCVBUF, bytes);

@@ -20,7 +20,7 @@ namespace gump {
 
 namespace internal {
 
-os::File AdoptFile(OwnedFd fd, std::string name, bool poll) {
+os::File AdoptFile(OwnedFd&& fd, std::string name, bool poll) {
   std::shared_ptr<OsFile> file;
   if (poll) {
     file = std::make_shared<OsFile>(fd.get(), rt::FdKind::kPipe, name);
@@ -202,14 +202,15 @@ absl::Status File::Close() const {
   return err == 0 ? absl::OkStatus() : PathError("close", file->name, err);
 }
 
+// These, too, wake others.
 absl::Status File::SetDeadline(absl::Time t) const {
-  return SetDeadlineOf(file_.get(), t, rt::PollMode::kBoth);
+  return SetDeadlineOf(std::shared_ptr(file_).get(), t, rt::PollMode::kBoth);
 }
 absl::Status File::SetReadDeadline(absl::Time t) const {
-  return SetDeadlineOf(file_.get(), t, rt::PollMode::kRead);
+  return SetDeadlineOf(std::shared_ptr(file_).get(), t, rt::PollMode::kRead);
 }
 absl::Status File::SetWriteDeadline(absl::Time t) const {
-  return SetDeadlineOf(file_.get(), t, rt::PollMode::kWrite);
+  return SetDeadlineOf(std::shared_ptr(file_).get(), t, rt::PollMode::kWrite);
 }
 
 int File::Fd() const noexcept {
@@ -266,8 +267,13 @@ absl::StatusOr<File> NewFile(int fd, std::string_view name) {
   const long flags = SysCall([&] { return fcntl(fd, F_GETFL); });
   if (flags < 0) return PathError("file", name, ErrnoOf(flags));
   OwnedFd owned(fd);
-  return AdoptFile(std::move(owned), std::string(name),
-                   (flags & O_NONBLOCK) != 0);
+  try {
+    return AdoptFile(std::move(owned), std::string(name),
+                     (flags & O_NONBLOCK) != 0);
+  } catch (...) {  // no memory
+    (void)owned.Release();
+    throw;
+  }
 }
 
 File Stdin() {

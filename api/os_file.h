@@ -78,7 +78,7 @@ inline int ErrnoOf(long n) { return n < 0 ? static_cast<int>(-n) : 0; }
 
 // AdoptFile makes a File of a descriptor, which is given to the poller if
 // `poll` says so and it can be.
-os::File AdoptFile(OwnedFd fd, std::string name, bool poll);
+os::File AdoptFile(OwnedFd&& fd, std::string name, bool poll);
 
 }  // namespace gump::internal
 

@@ -84,9 +84,8 @@ class FD {
   [[nodiscard]] int with(F&& f) {
     const int err = enter();
     if (err != 0) return err;
-    const int result = call(f, fd_);
-    leave();
-    return result;
+    const Leave leave(this);  // f may throw, or end the goroutine
+    return call(f, fd_);
   }
   // withRead and withWrite call f(int fd) until it returns true, each time
   // after the descriptor became ready again.
@@ -104,6 +103,16 @@ class FD {
  private:
   int enter();
   void leave();
+  class Leave {
+   public:
+    explicit Leave(FD* fd) : fd_(fd) {}
+    ~Leave() { fd_->leave(); }
+    Leave(const Leave&) = delete;
+    Leave& operator=(const Leave&) = delete;
+
+   private:
+    FD* const fd_;
+  };
   int destroy();
   // prepare readies a direction for a system call; wait waits after EAGAIN.
   int prepare(PollMode mode);

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <fstream>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -489,6 +490,66 @@ TEST_P(NetConnTest, CloseEndsVectorsDatagramsAndPipes) {
           EXPECT_TRUE(w.close().ok()) << w.what;
         }
         waiter.Wait();
+      }
+    }
+  });
+}
+
+// ---- Handles ----------------------------------------------------------------
+
+// What uses the descriptor may throw, or end its goroutine: the descriptor is
+// free all the same, so that Close returns.
+TEST_P(NetConnTest, ACallOnTheDescriptorMayThrow) {
+  Run([] {
+    for (const char* network : kStreams) {
+      const Pair p(network);
+      int seen = -1;
+      const auto note = [&seen](int fd) { seen = fd; };
+      EXPECT_TRUE(p.a.SyscallConn(note).ok());
+      EXPECT_EQ(seen, p.a.Fd());
+      const auto fail = [](int) { throw std::runtime_error("no"); };
+      EXPECT_THROW((void)p.a.SyscallConn(fail), std::runtime_error);
+      sync::WaitGroup wg;
+      wg.Go([&p] { (void)p.b.SyscallConn([](int) { runtime::Goexit(); }); });
+      wg.Wait();
+      EXPECT_TRUE(p.a.Close().ok());
+      EXPECT_TRUE(p.b.Close().ok());
+    }
+  });
+}
+
+// Where nobody may park a Conn can be closed, and its peer is told.
+TEST_P(NetConnTest, CloseMayBeInsideBlocking) {
+  Run([] {
+    for (const char* network : kStreams) {
+      Pair p(network);
+      blocking([&] { blocking([&] { EXPECT_TRUE(p.a.Close().ok()); }); });
+      EXPECT_EQ(ReadAll(p.b), "");
+      blocking([&] { p.b = net::Conn(); });
+    }
+  });
+}
+
+// The one who is woken may have the last handle, and drop it.
+TEST_P(NetConnTest, WhoIsWokenMayDropTheConn) {
+  Run([] {
+    for (const char* network : kStreams) {
+      for (int i = 0; i < 50; i++) {
+        Pair p(network);
+        auto* const session = new net::Conn(std::exchange(p.a, {}));
+        sync::WaitGroup wg;
+        wg.Go([session] {
+          char c;
+          EXPECT_FALSE(session->Read({&c, 1}).ok());
+          delete session;
+        });
+        ASSERT_TRUE(EventuallyParked("IO wait", 1));
+        if (i % 2 == 0) {
+          EXPECT_TRUE(session->Close().ok());
+        } else {
+          EXPECT_TRUE(session->SetReadDeadline(absl::UnixEpoch()).ok());
+        }
+        wg.Wait();
       }
     }
   });

@@ -45,6 +45,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -233,10 +234,12 @@ class Conn {
   // Fd is the descriptor, which stays the Conn's: non-blocking, and valid as
   // long as the Conn is open. -1: closed.
   int Fd() const;
-  // SyscallConn calls f(fd), during which the descriptor is not closed.
+  // SyscallConn calls f(fd), during which the descriptor is not closed. What f
+  // throws passes through.
   template <class F>
   absl::Status SyscallConn(F&& f) const {
-    return Control([](void* arg, int fd) { (*static_cast<F*>(arg))(fd); },
+    using Fn = std::remove_reference_t<F>;
+    return Control([](void* arg, int fd) { (*static_cast<Fn*>(arg))(fd); },
                    const_cast<void*>(static_cast<const void*>(&f)));
   }
 
