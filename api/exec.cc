@@ -144,7 +144,9 @@ int Executable(const std::string& path) {
 // Process is a child that has been started.
 class Process {
  public:
-  explicit Process(pid_t pid) : pid_(pid) {
+  // Begin is called once, before anything else.
+  void Begin(pid_t pid) {
+    pid_ = pid;
     const long fd = SysCall([&] { return syscall(SYS_pidfd_open, pid, 0); });
     if (fd < 0) return;
     pidfd_.emplace(static_cast<int>(fd), rt::FdKind::kPipe);
@@ -202,7 +204,7 @@ class Process {
     return ErrnoOf(blocking([&] { return Look(info, WEXITED | WNOWAIT); }));
   }
 
-  const pid_t pid_;
+  pid_t pid_ = 0;
   std::optional<rt::FD> pidfd_;
   sync::Mutex mu_;
   bool reaped_ = false;  // (X1)
@@ -382,6 +384,7 @@ struct Command {
   context::Context ctx;
 
   std::shared_ptr<Process> process;  // since Start
+  rt::Atomic<Process*> started;      // the same, for whoever is not in Start
   std::shared_ptr<Killer> killer;    // if there is a ctx
   context::StopFunc stop;
   rt::Atomic<bool> waited;
@@ -477,6 +480,7 @@ absl::Status Command::Spawn(const std::string& path, pid_t* pid) {
 
 absl::Status Command::Start() {
   if (process != nullptr) return Misuse("exec: already started");
+  auto unborn = std::make_shared<Process>();  // may throw, so before the child
   pid_t pid = 0;
   absl::Status s = [&]() -> absl::Status {
     std::string path = args[0];
@@ -494,10 +498,18 @@ absl::Status Command::Start() {
     CloseParentEnds();
     return s;
   }
-  process = std::make_shared<Process>(pid);
-  if (ctx.Done()) {
+  process = std::move(unborn);
+  process->Begin(pid);
+  started.store(process.get(), rt::release);  // pairs with Cmd::Signal, Pid
+  if (!ctx.Done()) return absl::OkStatus();
+  try {
     killer = std::make_shared<Killer>(process);
     stop = context::AfterFunc(ctx, [k = killer] { (*k)(); });
+  } catch (...) {  // no memory: it would run without its context
+    killer = nullptr;
+    (void)process->Signal(SIGKILL);
+    (void)Wait();
+    throw;
   }
   return absl::OkStatus();
 }
@@ -645,12 +657,15 @@ absl::StatusOr<std::string> Cmd::CombinedOutput() {
 absl::Status Cmd::Kill() const { return Signal(SIGKILL); }
 
 absl::Status Cmd::Signal(int sig) const {
-  if (c_->process == nullptr) return internal::Misuse("exec: not started");
-  return c_->process->Signal(sig);
+  // Pairs with Start, in which somebody else may be.
+  internal::Process* p = c_->started.load(rt::acquire);
+  if (p == nullptr) return internal::Misuse("exec: not started");
+  return p->Signal(sig);
 }
 
 pid_t Cmd::Pid() const noexcept {
-  return c_->process == nullptr ? 0 : c_->process->pid();
+  const internal::Process* p = c_->started.load(rt::acquire);  // as above
+  return p == nullptr ? 0 : p->pid();
 }
 
 int Cmd::ExitCode() const noexcept {

@@ -414,6 +414,18 @@ TEST(ExecSignalTest, NoSignalIsBlockedInTheChild) {
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
 }
 
+// Somebody else may ask, and kill, from before it has begun.
+TEST_P(ExecTest, KillEndsARun) {
+  Run([] {
+    Cmd cmd("sleep", "1000");
+    WaitGroup wg;
+    wg.Go([&] { EXPECT_EQ(Text(cmd.Run()), "signal: killed"); });
+    while (!cmd.Kill().ok()) runtime::Gosched();
+    EXPECT_GT(cmd.Pid(), 0);
+    wg.Wait();
+  });
+}
+
 TEST_P(ExecTest, KillEndsAWait) {
   Run([] {
     Cmd cmd("sleep", "1000");
