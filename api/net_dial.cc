@@ -154,8 +154,9 @@ absl::StatusOr<Conn> DialOne(const context::Context& ctx,
                              const Network& network, const Addr& to,
                              const std::optional<Addr>& from) {
   absl::StatusOr<Conn> c = Attempt(ctx, network, to, from);
-  // As Go: twice more for what passes.
-  for (int i = 0; i < 2 && !from; i++) {
+  // As Go: twice more for what passes, if the port is the kernel's choice.
+  const bool chosen = !from || from->Port() == 0;
+  for (int i = 0; i < 2 && chosen; i++) {
     const bool again =
         SelfConnected(network, c) || Errno(c.status()) == EADDRNOTAVAIL;
     if (!again) break;
@@ -211,7 +212,7 @@ absl::StatusOr<Conn> DialParallel(const context::Context& parent,
       Outcome o{primary};
       try {
         o.conn = DialSerial(ctx, network, addrs, from);
-      } catch (const std::bad_alloc&) {  // the caller's, as net.h says
+      } catch (const std::exception&) {  // the caller's, as net.h says
         o.thrown = std::current_exception();
       }
       outcomes.Send(std::move(o));

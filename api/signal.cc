@@ -336,8 +336,11 @@ void Registry::Add(const send_chan<int>& c, uint64_t mask) {
   }
   const uint64_t fresh = mask & ~Wanted();
   if (entry == nullptr) entry = &entries_.emplace_back(Entry{c, 0});
+  ForEach(fresh, [&](int sig) {
+    Take(sig, Use::kNotify);  // may throw
+    entry->wants |= BitOf(sig);
+  });
   entry->wants |= mask;
-  ForEach(fresh, [this](int sig) { Take(sig, Use::kNotify); });
 }
 
 void Registry::Remove(const send_chan<int>& c) {
@@ -446,8 +449,9 @@ bool Ignored(int signal) {
 
 void StopFunc::operator()() const {
   if (!c_) return;
+  const chan<int> c = c_;  // whoever is told may drop *this
   cancel_(absl::OkStatus());
-  Stop(c_);
+  Stop(c);
 }
 
 std::pair<context::Context, StopFunc> NotifyContext(
@@ -456,16 +460,16 @@ std::pair<context::Context, StopFunc> NotifyContext(
   StopFunc stop;
   stop.cancel_ = cancel;
   stop.c_ = make_chan<int>(1);
-  Notify(stop.c_, signals);
-  if (!ctx.Err().ok()) return {ctx, stop};
   try {
+    Notify(stop.c_, signals);
+    if (!ctx.Err().ok()) return {ctx, stop};
     go([c = stop.c_, ctx = ctx, cancel = cancel] {
       const auto cause = [&](int sig) {
         cancel(absl::CancelledError(Name(sig) + " signal received"));
       };
       select(Recv(c, cause), Recv(ctx.Done(), [] {}));
     });
-  } catch (...) {  // no memory for a goroutine
+  } catch (...) {  // no memory, or no such signal
     stop();
     throw;
   }
