@@ -145,7 +145,7 @@ bool stealTimers(const P* victim, Clock* clock) {
   const TimerCheck check = timersCheck(&allp[id]->timers, &clock->now,
                                        /*tidy=*/idlepMask.read(id));
   clock->lower(check.next);
-  // A thief spins, and wakes the next; after main there is nobody to wake.
+  // A thief spins, and wakes the next, as endSchedule does for the next Run.
   return check.ran;
 }
 
@@ -707,7 +707,13 @@ void resetspinning() {
   stopSpinning(getg()->m);
   // We were the one who looks for work, and found some. There may be more: let
   // the next one look.
+  wakeNextSpinner();
+}
+
+void wakeNextSpinner() {
   wakep();
+  // A hint. wakep has done nothing, or the next one has its P.
+  if (sched.npidle.load(relaxed) == 0) hurrySysmon(timeSleepUntil());
 }
 
 void wakep() {
@@ -742,9 +748,7 @@ void wakep() {
     if (pp != nullptr) {
       startm(pp, /*spinning=*/true);
     } else {
-      // A spinner has found work, and no other follows. Who set a timer
-      // meanwhile relied on one.
-      hurrySysmon(timeSleepUntil());
+      hurrySysmon(timeSleepUntil());  // who set one relied on the count
     }
   }
   releasem(mp);

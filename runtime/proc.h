@@ -84,6 +84,11 @@ struct Runnable {
 // one search.
 // On: g0.  P: needed.  Locks: takes sched.lock.  Parks: no.
 void resetspinning();
+// wakeNextSpinner follows the end of a spinner that found work, or was not to
+// begin after all: another is to look for goroutines; and if there is no P for
+// one, sysmon for timers, since whoever set one meanwhile relied on the first.
+// On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
+void wakeNextSpinner();
 // stopSpinning ends mp's search: S1 of the essay in proc.cc. Who calls it must
 // look once more, or let another look.
 // On: g0.  P: either.  Locks: none.  Parks: no.
@@ -332,10 +337,10 @@ void newm(void (*fn)(), P* pp, int64_t id);
 // On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
 [[nodiscard]] P* claimUnborn(bool ofSafePoint);
 // idleThread tells whether a thread is there for a P: an idle M, or one whose
-// goroutine is preempted in place. threadForP: or one may be made for it, which
-// some are kept back from, for declared calls and LockOSThread. A P for which
-// there is none had better stay where it is. Both:
-// On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
+// goroutine is preempted in place. threadForP: or one may be made: some are
+// held in reserve for declared calls and LockOSThread. A P for which there is
+// none had better stay where it is. Both: On: any.  P: either.  Locks: takes
+// sched.lock.  Parks: no.
 [[nodiscard]] bool idleThread();
 [[nodiscard]] bool threadForP();
 // mput and mget are the list of idle Ms. mReserveID counts an M that is to

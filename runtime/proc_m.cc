@@ -446,7 +446,7 @@ P* claimUnborn(bool ofSafePoint) {
   }
   if (spun) {
     uncountSpinner(kTooFewSpin);
-    wakep();  // S1 without S2: another must look, as in startm
+    wakeNextSpinner();  // S1 without S2: another must look, as in startm
   }
   return pp;
 }
@@ -591,7 +591,7 @@ void startHeld(G* held, P* pp, bool spinning, int64_t spareID) {
   held->lockedm->nextp = pp;
   notewakeup(&held->lockedm->park);  // publishes nextp
   if (spareID >= 0) newm(spareStart, nullptr, spareID);
-  if (spinning) wakep();  // nobody looks after all: as resetspinning
+  if (spinning) wakeNextSpinner();  // nobody looks after all
 }
 
 }  // namespace

@@ -232,7 +232,7 @@ namespace {
 // cached goes to the pool first.
 GUMP_NOINLINE bool stackallocIdle(P* pp, G* gp, size_t size) {
   {
-    LockScope l(&sched.lock);  // an idle P is whose has this
+    LockScope l(&sched.lock);  // an idle P belongs to whoever holds this
     for (P* idle = sched.pidle; idle != nullptr; idle = idle->link) {
       stackcacheFlush(idle);
     }

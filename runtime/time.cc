@@ -645,6 +645,7 @@ bool timersClear(Timers* ts) {
 // ---- For the scheduler ------------------------------------------------------
 
 int64_t timeSleepUntil() {
+  fence(seq_cst);  // the caller's store, then the masks, read by less than that
   int64_t first = kMaxWhen;
   const int32_t n = gomaxprocs.load(acquire);  // pairs with procresize
   for (int32_t i = 0; i < n; i++) {

@@ -99,7 +99,6 @@ void nap(uint32_t delay) {
   // seq_cst: store sysmonLook, then read the timers / publish a timer, then
   // read sysmonLook (hurrySysmon).
   sched.sysmonLook.store(nanotime() + ns, seq_cst);
-  fence(seq_cst);  // the masks of the timers are read by less than seq_cst
   const int64_t left = untilLate(kTimerLateNS);
   ns = std::min(ns, std::max(left < 0 ? -left / 4 : left, kPressFirstNS));
   // Relaxed: a hurry that is lost here, or comes too late, is one for a time
