@@ -147,9 +147,9 @@ bool isTcp(int fd) {
          protocol == IPPROTO_TCP;
 }
 
-// forKernel tells of the result of a call that has not been made: its goroutine
-// is to make it. The kernel would have to wait, cannot tell, or had no worker
-// for the ring (ECANCELED, at the limit of processes).
+// forKernel tells whether r means that the call has not been made, so that the
+// caller's thread has to make it. The kernel would have to wait, cannot tell,
+// or had no worker for the ring (ECANCELED, at the limit of processes).
 bool forKernel(int64_t r) {
   return r == -EAGAIN || r == -EOPNOTSUPP || r == -ECANCELED;
 }
@@ -276,9 +276,8 @@ FD::FileWay FD::fileWay() {
   FileWay way = FileWay::kKernel;
   struct stat st;
   if (fstat(fd_, &st) == 0 && (S_ISREG(st.st_mode) || S_ISBLK(st.st_mode)) &&
-      !sched.threadsShort.load(
-          relaxed) &&  // a hint; it may want one of its own
-      ringStart() == 0) {
+      // A hint: the ring wants a thread of its own.
+      !sched.threadsShort.load(relaxed) && ringStart() == 0) {
     const bool direct = (fcntl(fd_, F_GETFL) & O_DIRECT) != 0;
     if (!direct) {
       way = FileWay::kCached;

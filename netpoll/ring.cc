@@ -1,6 +1,7 @@
 // The thread that owns the ring, and how it is asked.
 //
-// Whoever wants something parks and pushes a RingCall, which is on its own
+// Whoever wants something parks (or, inside a declared call, sleeps on a Note)
+// and pushes a RingCall, which is on its own
 // stack, to `submitted`. The ring's thread takes all of them at once, hands
 // them to the kernel in one system call with the wait for what is done, and
 // readies whoever's call is complete.
@@ -48,8 +49,8 @@ struct RingCall {
   uint32_t len = 0;
   int64_t offset = 0;
   int64_t result = 0;
-  G* gp = nullptr;           // who waits: parked, or, inside a declared call,
-  Note* done = nullptr;      // asleep on this
+  G* gp = nullptr;           // who is parked; or
+  Note* done = nullptr;      // what its thread sleeps on, in a declared call
   RingCall* link = nullptr;  // of submitted, then of one of Ring's queues
 };
 
@@ -122,15 +123,17 @@ bool commitCall(G* gp, void* arg) {
 }
 
 int64_t call(RingCall* c) {
-  if (readgstatus(runtimeEntry()) == kGsyscall) {
+  G* gp = runtimeEntry();
+  M* mp = acquirem();  // gopark ends it; (F1) of fork.cc
+  if ((readgstatus(gp) & ~uint32_t{kGscan}) == kGsyscall) {
     // Nobody parks in a declared call; its thread may sleep.
+    releasem(mp);
     Note done;
     c->done = &done;
     submit(c);
     notesleep(&done);
     return c->result;
   }
-  (void)acquirem();  // gopark ends it
   gopark(commitCall, c, WaitReason::kIOWait);
   return c->result;
 }

@@ -1,6 +1,7 @@
 // fork: a child may exec and exit, and use what needs no goroutine; whatever
 // else it tries, it is told so and ends, and never hangs. And other ways to
 // start a process, from goroutines, beside goroutines that compute.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <spawn.h>
@@ -17,10 +18,13 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 
+#include "absl/status/statusor.h"
 #include "gump/chan.h"
 #include "gump/gls.h"
 #include "gump/go.h"
+#include "gump/os.h"
 #include "gump/panic.h"
 #include "gump/runtime.h"
 #include "gump/select.h"
@@ -135,6 +139,17 @@ INSTANTIATE_TEST_SUITE_P(, ForkTest, ::testing::ValuesIn(kPlaces),
                            return std::string(param.param.name);
                          });
 
+// Scratch is a file without a name that has been synced, by the ring if there
+// is one.
+os::File Scratch() {
+  std::string name = ::testing::TempDir() + "/gump_fork_XXXXXX";
+  const int fd = mkostemp(name.data(), O_CLOEXEC);
+  unlink(name.c_str());
+  absl::StatusOr<os::File> f = os::NewFile(fd, "scratch");
+  EXPECT_TRUE(f.ok() && f->Sync().ok()) << f.status();
+  return *std::move(f);
+}
+
 // What needs the runtime, and what is there for it to work with.
 struct Things {
   chan<int> buffered = make_chan<int>(1);
@@ -144,6 +159,7 @@ struct Things {
   sync::RWMutex read;
   sync::Mutex mu;
   sync::Cond cond{mu};
+  os::File file = Scratch();
 };
 
 struct Use {
@@ -177,6 +193,7 @@ const Use kUses[] = {
     {"Gosched", [](Things*) { runtime::Gosched(); }},
     {"GOMAXPROCS", [](Things*) { runtime::GOMAXPROCS(3); }},
     {"NumGoroutine", [](Things*) { (void)runtime::NumGoroutine(); }},
+    {"File::Sync", [](Things* t) { (void)t->file.Sync(); }},
     {"Stack", [](Things*) { (void)runtime::Stack(true); }},
     {"FreeOSMemory", [](Things*) { debug::FreeOSMemory(); }},
     {"LockOSThread", [](Things*) { runtime::LockOSThread(); }},

@@ -237,7 +237,7 @@ TEST_P(OsFileTest, AWriteToAPipeThatTimesOutSaysHowFarItGot) {
   });
 }
 
-// Where nobody may park, the call is made in place.
+// Where nobody may park, the thread waits for the ring.
 TEST_P(OsFileTest, ACallMayBeInsideBlocking) {
   Run([] {
     const File f = Scratch();
