@@ -201,7 +201,7 @@ absl::StatusOr<Conn> DialParallel(const context::Context& parent,
   struct Outcome {
     bool primary = false;
     absl::StatusOr<Conn> conn = Conn();
-    std::exception_ptr thrown = nullptr;  // there was no memory
+    std::exception_ptr thrown = nullptr;  // no memory, as a rule
   };
   auto [ctx, cancel] = context::WithCancel(parent);
   defer _{cancel};

@@ -348,7 +348,6 @@ void Registry::Remove(const send_chan<int>& c) {
   uint64_t mine = 0;
   uint64_t others = 0;
   for (const Entry& e : entries_) (e.c == c ? mine : others) |= e.wants;
-  if (mine == 0) return;
   const uint64_t last = mine & ~others;
   ForEach(last, [this](int sig) { GiveBack(sig); });
   AwaitHandlers(last);
@@ -469,7 +468,7 @@ std::pair<context::Context, StopFunc> NotifyContext(
       };
       select(Recv(c, cause), Recv(ctx.Done(), [] {}));
     });
-  } catch (...) {  // no memory, or no such signal
+  } catch (...) {  // no memory, no descriptor, no goroutine
     stop();
     throw;
   }
