@@ -1,10 +1,9 @@
 // The thread that owns the ring, and how it is asked.
 //
 // Whoever wants something parks (or, inside a declared call, sleeps on a Note)
-// and pushes a RingCall, which is on its own
-// stack, to `submitted`. The ring's thread takes all of them at once, hands
-// them to the kernel in one system call with the wait for what is done, and
-// readies whoever's call is complete.
+// and pushes a RingCall, which is on its own stack, to `submitted`. The ring's
+// thread takes all of them at once, hands them to the kernel in one system call
+// with the wait for what is done, and readies whoever's call is complete.
 //
 // No call is forgotten: who pushes to an empty `submitted` then looks at
 // `asleep`; the thread sets asleep, then looks at submitted. All are seq_cst,

@@ -339,8 +339,9 @@ void newm(void (*fn)(), P* pp, int64_t id);
 // idleThread tells whether a thread is there for a P: an idle M, or one whose
 // goroutine is preempted in place. threadForP: or one may be made: some are
 // held in reserve for declared calls and LockOSThread. A P for which there is
-// none had better stay where it is. Both: On: any.  P: either.  Locks: takes
-// sched.lock.  Parks: no.
+// none had better stay where it is.
+//
+// On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
 [[nodiscard]] bool idleThread();
 [[nodiscard]] bool threadForP();
 // mput and mget are the list of idle Ms. mReserveID counts an M that is to
