@@ -79,15 +79,15 @@ struct Fifo {
   }
 };
 
-constexpr unsigned kSubmissions = 256;
-constexpr unsigned kCompletions = 4096;
+constexpr unsigned kSubmissions = kModelBuild ? 2 : 256;
+constexpr unsigned kCompletions = kModelBuild ? 2 : 4096;
 // Calls that the kernel may have at a time: their completions always fit, and a
 // burst of events besides. (Events that do not fit the kernel keeps.) Watches
 // are not among them, and do not wait for them: a call may take long.
 constexpr unsigned kMaxInFlight = kCompletions / 2;
 // Of those that sync, which have a limit of their own: they keep no transfer
 // waiting. The kernel has a worker for a few of them; the rest is its queue.
-constexpr unsigned kMaxSyncing = kCompletions / 16;
+constexpr unsigned kMaxSyncing = kModelBuild ? 1 : kCompletions / 16;
 // Watches that are begun anew between two looks at the completions.
 constexpr unsigned kMaxAgain = kSubmissions;
 

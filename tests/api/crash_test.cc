@@ -166,7 +166,7 @@ TEST_F(CrashDeathTest, DeadlockOfMainAlone) {
 }
 
 // A goroutine that main makes, and in which crashtest::Spawner makes another.
-void MakeGrandchild(const chan<int>& c) {
+__attribute__((noinline)) void MakeGrandchild(const chan<int>& c) {
   go([c] {
     crashtest::Spawner(c);
     chan<int>().Recv();

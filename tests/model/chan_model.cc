@@ -216,7 +216,7 @@ const Registered kSelect({
         },
     .finish = [] { wants(2); },
     .quick = {2, 1, 200},
-    .full = {3, 0, 20000},
+    .full = {3, 1, 20000, 2},
 });
 
 const Registered kSelectClose({
@@ -234,7 +234,7 @@ const Registered kSelectClose({
         },
     .finish = [] { wants(1); },
     .quick = {2, 1, 200},
-    .full = {3, 0, 20000},
+    .full = {3, 1, 20000, 2},
 });
 
 // Each sends on one and receives on the other: one pairing, and each takes

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -131,6 +132,7 @@ struct Arguments {
 
 Bounds boundsOf(const Model* m, const Arguments& a) {
   Bounds b = a.full ? m->full : m->quick;
+  if (a.preemptions >= 0 || a.delays >= 0) b.delayed = INT_MAX;
   if (a.preemptions >= 0) b.preemptions = a.preemptions;
   if (a.delays >= 0) b.delays = a.delays;
   if (a.random >= 0) b.random = a.random;
@@ -145,7 +147,8 @@ int explore(const Model* m, const Arguments& a) {
   End e = End::kDone;
   ck->search = Search::kExhaustive;
   for (int p = 0; p <= bounds.preemptions && e == End::kDone; p++) {
-    ck->bounds = {p, p == 0 ? 0 : bounds.delays, 0};
+    const bool delays = p != 0 && p <= bounds.delayed;
+    ck->bounds = {p, delays ? bounds.delays : 0, 0};
     last = Tally();
     e = searchAll(&last);
     all.points += last.points;
@@ -160,7 +163,7 @@ int explore(const Model* m, const Arguments& a) {
   const double s = seconds() - begin;
   printf("%-16s %8" PRIu64 " schedules, %d preemptions, %d delays, %6" PRIu64
          " random, %6.2f s, %.1f M points/s\n",
-         m->name, last.schedules, ck->bounds.preemptions, ck->bounds.delays,
+         m->name, last.schedules, ck->bounds.preemptions, bounds.delays,
          random.schedules, s, static_cast<double>(all.points) / s * 1e-6);
   if (e != End::kFailed) return 0;
   printf("%s: FAILED: %s\n", m->name, ck->why);

@@ -9,6 +9,7 @@
 #ifndef TESTS_MODEL_MODEL_H_
 #define TESTS_MODEL_MODEL_H_
 
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 
@@ -20,6 +21,8 @@ struct Bounds {
   int preemptions;  // switches away from a thread that could go on
   int delays;       // stores that others see later (see docs/model.md)
   int random;       // schedules after the exhaustive search
+  // With more preemptions than this the exhaustive search delays no store.
+  int delayed = INT_MAX;
 };
 
 struct Model {
@@ -35,6 +38,9 @@ struct Model {
   // A sleep for a time may end early, as far as others can tell: its thread may
   // run although others can. Otherwise time passes only when nobody can run.
   bool hasty = true;
+  // sysmon runs as well. A schedule ends all the same when nothing but sysmon
+  // would go on: what only it would repair later is a failure.
+  bool sysmon = false;
   Bounds quick = {2, 1, 200};
   Bounds full = {3, 1, 20000};
 };
@@ -54,6 +60,11 @@ void plainThread(const char* name, void (*body)());
 void onPlainThread(void (*f)());
 // spawn adds one that may be asleep in the end; also from a virtual thread.
 void spawn(const char* name, void (*body)(void*), void* arg);
+// spawnDaemon adds one for which time does not pass while nobody else waits for
+// a time.
+void spawnDaemon(const char* name, void (*body)(void*), void* arg);
+// wantsSysmon is what the model says.
+bool wantsSysmon();
 // settle, in setup: runs all threads, in one fixed order, until nobody can go
 // on, and takes that as what every schedule begins with.
 void settle();

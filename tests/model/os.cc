@@ -1,11 +1,12 @@
 // The kernel, and the end of the process, as the library sees them under the
 // model checker: in place of runtime/os_linux.cc and runtime/panic.cc.
+#include "tests/model/os.h"
+
 #include <cerrno>
 
 #include "gump/internal/linkname.h"
 #include "gump/panic.h"
 #include "netpoll/backend.h"
-#include "netpoll/ring.h"
 #include "runtime/base.h"
 #include "runtime/lock_futex.h"
 #include "runtime/os_linux.h"
@@ -25,6 +26,7 @@ uint64_t ownSleeps() { return 0; }
 void preciseSleeps(M*) {}
 uint64_t shortSlices() { return 0; }
 void restoreSlices(uint64_t) {}
+void declineSignals() {}
 int32_t gettid() { return 1; }
 void tgkill(int32_t, int) {}
 int64_t readFile(const char*, char*, size_t) { return -1; }
@@ -55,12 +57,15 @@ void* sysReserve(size_t n) { return model::sysPages(n); }
 int sysReserveAt(uintptr_t, size_t) { return ENOMEM; }
 void sysFree(void*, size_t) {}
 
-// Threads are virtual. sysmon is none: its steps are taken by models that want
-// to.
+// Threads are virtual. sysmon is one if the model says so; others may take its
+// steps themselves.
 int newosproc(M* mp) {
-  if (mp->mstartfn == sysmon) return 0;
-  model::spawn(
-      "M", [](void* m) { mstart(static_cast<M*>(m)); }, mp);
+  const auto start = [](void* m) { mstart(static_cast<M*>(m)); };
+  if (mp->mstartfn != sysmon) {
+    model::spawn("M", start, mp);
+  } else if (model::wantsSysmon()) {
+    model::spawnDaemon("sysmon", start, mp);
+  }
   return 0;
 }
 
@@ -74,19 +79,45 @@ bool isPanickingHere() { return false; }
 void panicAfterFork() {}
 void dieInSignal() { model::fail("signal"); }
 
-// A poller without a kernel: models are the kernel themselves.
+// The kernel's part of the poller is one word, and a futex.
+namespace {
+constexpr uint32_t kBreak = 1, kEdge = 2;
+Atomic<uint32_t> events;
+Atomic<PollDesc*> edgeOf;
+
+void raise(uint32_t event) {
+  events.or_(event, acq_rel);
+  futexwakeup(&events, 1);
+}
+
+bool poll(int64_t delay, NetpollResult* r) {
+  if (delay != 0 && events.load(relaxed) == 0) futexsleep(&events, 0, delay);
+  const uint32_t e = events.xchg(0, acq_rel);
+  if ((e & kEdge) != 0) {
+    netpollready(r, edgeOf.load(relaxed), /*read=*/true, /*write=*/false);
+  }
+  return (e & kBreak) != 0;
+}
+}  // namespace
+
 const NetpollBackend kEpollBackend = {
     .name = "model",
     .init = [] { return 0; },
     .open = [](PollDesc*) { return 0; },
     .close = [](PollDesc*) {},
-    .poll = [](int64_t, NetpollResult*) { return false; },
-    .wake = [] {},
+    .poll = poll,
+    .wake = [] { raise(kBreak); },
 };
 const NetpollBackend kUringBackend = kEpollBackend;
-int ringStart() { return ENOSYS; }
 
 }  // namespace gump::rt
+
+namespace gump::model {
+void kernelEdge(rt::PollDesc* pd) {
+  rt::edgeOf.store(pd, rt::relaxed);
+  rt::raise(rt::kEdge);
+}
+}  // namespace gump::model
 
 namespace gump {
 void panic(std::string_view) { model::fail("a panic"); }

@@ -118,4 +118,7 @@ void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
 void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
+// liburing's accesses to the indices of its queues, which one thread uses here.
+unsigned __tsan_atomic32_load(const volatile unsigned* p, int) { return *p; }
+void __tsan_atomic32_store(volatile unsigned* p, unsigned v, int) { *p = v; }
 }

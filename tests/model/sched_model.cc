@@ -2,8 +2,6 @@
 // stacks of their own. Only the kernel is another, and there is no sysmon, so a
 // wake-up that is lost is not repaired. Every schedule begins with all Ms
 // asleep.
-#include <cstdlib>
-
 #include "gump/internal/linkname.h"
 #include "runtime/netpoll.h"
 #include "runtime/os_linux.h"
@@ -11,77 +9,10 @@
 #include "runtime/sema.h"
 #include "sysmon/retake.h"
 #include "tests/model/model.h"
+#include "tests/model/sched_kit.h"
 
 namespace gump::model {
 namespace {
-
-rt::Atomic<int> ran;
-rt::Note first, second;
-
-constexpr rt::FuncType kType = {[](void* closure) {
-                                  (*static_cast<void (**)()>(closure))();
-                                  ran.add(1, rt::relaxed);
-                                },
-                                [](void*) {},
-                                [](void* dst, void* src) noexcept {
-                                  *static_cast<void**>(dst) =
-                                      *static_cast<void**>(src);
-                                }};
-
-void startG(void (*f)()) {
-  check(rt::newproc(&kType, reinterpret_cast<void*>(&f), nullptr, 0) ==
-            rt::SpawnResult::kOk,
-        "newproc");
-}
-
-// setUpScheduler starts the runtime with two Ms, which have run something
-// before, so that cells and stacks are at hand.
-void setUpScheduler() {
-  rt::gomaxprocs.store(0, rt::relaxed);
-  setenv("GOMAXPROCS", "2", 1);
-  rt::schedinit();
-  rt::newm(nullptr, nullptr, -1);
-  rt::newm(nullptr, nullptr, -1);
-  rt::sched.nmextra = 8;  // plain threads may come at any time
-  settle();
-  plainThread("warm", [] {
-    startG([] { rt::notesleep(&first); });
-    startG([] { rt::notewakeup(&first); });
-  });
-  settle();
-  rt::noteclear(&first);
-  check(ran.load(rt::relaxed) == 2, "warming up");
-  ran.store(0, rt::relaxed);
-  nameWord(&rt::sched.nmspinning, "nmspinning");
-  nameWord(&rt::sched.needspinning, "needspinning");
-  nameWord(&rt::sched.npidle, "npidle");
-  nameWord(&rt::sched.runqsize, "runqsize");
-  nameWord(&rt::sched.lock, "sched.lock");
-  nameWord(&rt::allp[0]->runnext, "P0.runnext");
-  nameWord(&rt::allp[1]->runnext, "P1.runnext");
-  nameWord(&rt::allp[0]->status, "P0.status");
-  nameWord(&rt::allp[1]->status, "P1.status");
-}
-
-// allRan: n goroutines have ended, and everything is idle again.
-void allRan(int n) {
-  check(ran.load(rt::relaxed) == n, "a goroutine has not run");
-  check(rt::sched.npidle.load(rt::relaxed) == 2, "a P is not idle");
-  check(rt::sched.nmspinning.load(rt::relaxed) == 0, "somebody spins asleep");
-  check(rt::sched.runq.empty(), "the global queue is not empty");
-}
-
-// What the store buffers of the model may hold back: m.locks is also written by
-// assembly, which they do not know.
-bool ofSchedOrP(const void* addr) {
-  const auto in = [addr](const void* object, size_t n) {
-    return reinterpret_cast<uintptr_t>(addr) -
-               reinterpret_cast<uintptr_t>(object) <
-           n;
-  };
-  return in(&rt::sched, sizeof(rt::sched)) || in(rt::allp[0], sizeof(rt::P)) ||
-         in(rt::allp[1], sizeof(rt::P));
-}
 
 const Registered kWake1({
     .name = "sched_wake1",
@@ -108,8 +39,8 @@ const Registered kWake({
         },
     .finish = [] { allRan(2); },
     .delayable = ofSchedOrP,
-    .quick = {1, 1, 300},
-    .full = {2, 0, 5000},
+    .quick = {2, 1, 300, 1},
+    .full = {2, 1, 5000, 1},
 });
 
 // The goroutine that starts another keeps its M: the other one must be stolen,
@@ -130,7 +61,7 @@ const Registered kSteal({
     .finish = [] { allRan(2); },
     .delayable = ofSchedOrP,
     .quick = {2, 1, 300},
-    .full = {3, 0, 5000},
+    .full = {3, 1, 5000, 2},
 });
 
 // What the poller finds ready goes to the ring without runqput: the goroutine
@@ -169,7 +100,7 @@ const Registered kInject({
     .finish = [] { allRan(2); },
     .delayable = ofSchedOrP,
     .quick = {2, 1, 300},
-    .full = {3, 0, 5000},
+    .full = {3, 1, 5000, 2},
 });
 
 // Two that park on a channel of theirs, on whatever Ms they find.
@@ -239,7 +170,7 @@ const Registered kStop({
         },
     .delayable = ofSchedOrP,
     .hasty = false,
-    .quick = {1, 1, 300},
+    .quick = {2, 1, 300, 1},
     .full = {2, 1, 5000},
 });
 
@@ -261,7 +192,7 @@ const Registered kTwoStops({
         },
     .delayable = ofSchedOrP,
     .hasty = false,
-    .quick = {2, 0, 300},
+    .quick = {2, 1, 300, 1},
     .full = {2, 1, 5000},
 });
 
@@ -293,8 +224,8 @@ const Registered kStopSyscall({
         },
     .delayable = ofSchedOrP,
     .hasty = false,
-    .quick = {1, 1, 300},
-    .full = {2, 0, 5000},
+    .quick = {2, 1, 300, 1},
+    .full = {2, 1, 5000, 1},
 });
 
 // forEachP visits each P once, and nobody else is on it then.
@@ -327,7 +258,7 @@ const Registered kForEachP({
         },
     .delayable = ofSchedOrP,
     .hasty = false,
-    .quick = {1, 1, 300},
+    .quick = {2, 1, 300, 1},
     .full = {2, 1, 5000},
 });
 
@@ -374,7 +305,7 @@ const Registered kEnd({
     .delayable = ofSchedOrP,
     .hasty = false,
     .quick = {1, 1, 300},
-    .full = {2, 0, 20000},
+    .full = {2, 1, 20000, 1},
 });
 
 // Of what main leaves behind, two need both Ps. Their M is told that main has
@@ -427,8 +358,8 @@ const Registered kNextRun({
     .finish = [] { allRan(3); },
     .delayable = ofSchedOrP,
     .hasty = false,
-    .quick = {1, 1, 300},
-    .full = {2, 0, 20000},
+    .quick = {2, 1, 300, 1},
+    .full = {2, 1, 20000},
 });
 
 // ---- Calls and timers -------------------------------------------------------
@@ -460,7 +391,7 @@ const Registered kCall({
     .finish = [] { allRan(2); },
     .delayable = ofSchedOrP,
     .quick = {1, 1, 300},
-    .full = {2, 0, 20000},
+    .full = {2, 1, 20000, 1},
 });
 
 // Begins when the one goroutine is in its call and the other holds the other P:
@@ -497,7 +428,7 @@ const Registered kHandoff({
     .finish = [] { allRan(3); },
     .delayable = ofSchedOrP,
     .quick = {1, 0, 3000},
-    .full = {2, 0, 5000},
+    .full = {2, 1, 5000, 1},
 });
 
 rt::Atomic<int> meet;
@@ -533,7 +464,7 @@ const Registered kTimer({
     .delayable = ofSchedOrP,
     .hasty = false,
     .quick = {1, 1, 300},
-    .full = {2, 0, 5000},
+    .full = {2, 1, 5000, 1},
 });
 
 // Two goroutines are due at once. Who runs their timers runs the one, and tells
@@ -560,7 +491,7 @@ const Registered kTimers({
     .finish = [] { allRan(2); },
     .delayable = ofSchedOrP,
     .quick = {1, 1, 300},
-    .full = {2, 0, 5000},
+    .full = {2, 1, 5000, 1},
 });
 
 }  // namespace

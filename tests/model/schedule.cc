@@ -204,22 +204,32 @@ struct Candidates {
 };
 
 // others lists those who could run instead of the current one, beginning behind
-// it; those that sleep for a time as well, if timed is set: their time comes.
+// it; those that sleep for a time as well if it has come, or if timed is set:
+// it comes.
 Candidates others(bool timed) {
   Candidates c;
-  for (int pass = 0; pass < (timed ? 2 : 1); pass++) {
+  const auto comes = [timed](const Thread& t) {
+    return t.state == State::kAsleep && t.deadline >= 0 &&
+           (timed || t.deadline <= ck->now);
+  };
+  for (int pass = 0; pass < 2; pass++) {
     // The current thread is among them if it has just gone to sleep.
     const int n = pass == 0 ? ck->nthreads - 1 : ck->nthreads;
     for (int k = 1; k <= n; k++) {
       const int i = (ck->current + k) % ck->nthreads;
       const Thread& t = ck->threads[i];
-      if (pass == 0 ? t.state == State::kRunnable
-                    : t.state == State::kAsleep && t.deadline >= 0) {
-        c.add(i);
-      }
+      if (pass == 0 ? t.state == State::kRunnable : comes(t)) c.add(i);
     }
   }
   return c;
+}
+
+// onlyDaemons tells that nobody would go on for whose sake time passes.
+bool onlyDaemons(const Candidates& c) {
+  for (int k = 0; k < c.n; k++) {
+    if (!ck->threads[c.id[k]].daemon) return false;
+  }
+  return true;
 }
 
 // wakeIfTimed ends the sleep of a thread that is to run although nobody has
@@ -312,7 +322,10 @@ void pass(bool mayStay) {
   countPoint();
   Candidates c = others(/*timed=*/false);
   const int usual = c.n;
-  if (c.n == 0) c = others(/*timed=*/true);
+  if (c.n == 0) {
+    c = others(/*timed=*/true);
+    if (onlyDaemons(c)) c.n = 0;
+  }
   if (c.n != 0 && usual == 0 && !mayStay) {
     // Nobody can run, so time passes until the first can.
     int first = c.id[0];
@@ -589,12 +602,18 @@ void spawn(const char* name, void (*body)(void*), void* arg) {
   addThread(name, body, arg, false);
 }
 
+void spawnDaemon(const char* name, void (*body)(void*), void* arg) {
+  ck->threads[addThread(name, body, arg, false)].daemon = true;
+}
+
+bool wantsSysmon() { return ck->model->sysmon; }
+
 void settle() {
   for (int i = 0; i < ck->nthreads; i++) ck->threads[i].mustEnd = false;
   beginHere();
-  static constexpr Model kNothing = {};
   const Model* m = ck->model;
-  ck->model = &kNothing;
+  const Model usual{.sysmon = m->sysmon};
+  ck->model = &usual;
   ck->search = Search::kReplay;  // of nothing: always the usual
   ck->nreplay = 0;
   ck->trace = getenv("GUMP_MODEL_TRACE") != nullptr;

@@ -35,6 +35,7 @@ struct Thread {
   void (*body)(void*);
   void* arg;
   bool mustEnd;
+  bool daemon;  // see spawnDaemon
   State state;
   const void* futex;  // asleep on it; nullptr: for a time
   int64_t deadline;   // -1: none

@@ -1,0 +1,88 @@
+// What the models of the whole scheduler have in common.
+#ifndef TESTS_MODEL_SCHED_KIT_H_
+#define TESTS_MODEL_SCHED_KIT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#include "gump/internal/linkname.h"
+#include "runtime/lock_futex.h"
+#include "runtime/proc.h"
+#include "tests/model/model.h"
+
+namespace gump::model {
+
+// How many goroutines of startG have ended.
+inline rt::Atomic<int> ran;
+inline rt::Note first, second;
+
+inline constexpr rt::FuncType kType = {[](void* closure) {
+                                         (*static_cast<void (**)()>(closure))();
+                                         ran.add(1, rt::relaxed);
+                                       },
+                                       [](void*) {},
+                                       [](void* dst, void* src) noexcept {
+                                         *static_cast<void**>(dst) =
+                                             *static_cast<void**>(src);
+                                       }};
+
+// startG starts a goroutine.
+inline void startG(void (*f)()) {
+  check(rt::newproc(&kType, reinterpret_cast<void*>(&f), nullptr, 0) ==
+            rt::SpawnResult::kOk,
+        "newproc");
+}
+
+// setUpScheduler starts the runtime with two Ms, which have run something
+// before, so that cells and stacks are at hand.
+inline void setUpScheduler() {
+  rt::gomaxprocs.store(0, rt::relaxed);
+  setenv("GOMAXPROCS", "2", 1);
+  rt::schedinit();
+  rt::newm(nullptr, nullptr, -1);
+  rt::newm(nullptr, nullptr, -1);
+  rt::sched.nmextra = 8;  // plain threads may come at any time
+  settle();
+  plainThread("warm", [] {
+    startG([] { rt::notesleep(&first); });
+    startG([] { rt::notewakeup(&first); });
+  });
+  settle();
+  rt::noteclear(&first);
+  check(ran.load(rt::relaxed) == 2, "warming up");
+  ran.store(0, rt::relaxed);
+  nameWord(&rt::sched.nmspinning, "nmspinning");
+  nameWord(&rt::sched.needspinning, "needspinning");
+  nameWord(&rt::sched.npidle, "npidle");
+  nameWord(&rt::sched.runqsize, "runqsize");
+  nameWord(&rt::sched.lock, "sched.lock");
+  nameWord(&rt::allp[0]->runnext, "P0.runnext");
+  nameWord(&rt::allp[1]->runnext, "P1.runnext");
+  nameWord(&rt::allp[0]->status, "P0.status");
+  nameWord(&rt::allp[1]->status, "P1.status");
+}
+
+// allRan: n goroutines have ended, and everything is idle again.
+inline void allRan(int n) {
+  check(ran.load(rt::relaxed) == n, "a goroutine has not run");
+  check(rt::sched.npidle.load(rt::relaxed) == 2, "a P is not idle");
+  check(rt::sched.nmspinning.load(rt::relaxed) == 0, "somebody spins asleep");
+  check(rt::sched.runq.empty(), "the global queue is not empty");
+}
+
+// What the store buffers of the model may hold back: m.locks is also written by
+// assembly, which they do not know.
+inline bool ofSchedOrP(const void* addr) {
+  const auto in = [addr](const void* object, size_t n) {
+    return reinterpret_cast<uintptr_t>(addr) -
+               reinterpret_cast<uintptr_t>(object) <
+           n;
+  };
+  return in(&rt::sched, sizeof(rt::sched)) || in(rt::allp[0], sizeof(rt::P)) ||
+         in(rt::allp[1], sizeof(rt::P));
+}
+
+}  // namespace gump::model
+
+#endif  // TESTS_MODEL_SCHED_KIT_H_

@@ -1,0 +1,313 @@
+// sysmon beside the scheduler: who keeps a P for himself is asked to yield in
+// time, for a timer or at the end of his slice, however the request that sysmon
+// look crosses sysmon's going to sleep. Time passes only when nobody can run,
+// so what is late is late because nobody was told.
+#include "gump/internal/linkname.h"
+#include "runtime/netpoll.h"
+#include "runtime/os_linux.h"
+#include "runtime/proc.h"
+#include "runtime/time.h"
+#include "sysmon/retake.h"
+#include "tests/model/model.h"
+#include "tests/model/os.h"
+#include "tests/model/sched_kit.h"
+
+namespace gump::model {
+namespace {
+
+constexpr int64_t kMs = 1'000'000;  // ns
+// Between two looks of who computes at whether he is to yield.
+constexpr int64_t kStep = kMs;
+// A timer is to fire in so much, and has to in so much: sysmon looks when it is
+// half a millisecond late, and presses; who computes sees it a step later. That
+// a nap may go on for another millisecond is kHurryNS of time.cc.
+constexpr int64_t kSoon = 2 * kMs;
+constexpr int64_t kInTime = kSoon + 3 * kMs;
+
+rt::Timer timer;
+rt::Atomic<int64_t> firedAt;  // 0: not yet
+rt::Atomic<bool> done;
+
+void sleepFor(int64_t ns) { rt::usleep(static_cast<uint32_t>(ns / 1000)); }
+
+// compute keeps the P, but for when somebody asks for it, until `done`. The
+// signal that would ask is not there; so he looks at the request.
+void compute() {
+  rt::G* gp = rt::getg();
+  // Not at the same time as others: each order of them would be explored.
+  const int64_t step = kStep + static_cast<int64_t>(gp->goid) * 7'000;
+  while (!done.load(rt::acquire)) {
+    sleepFor(step);
+    if (gp->preempt.load(rt::relaxed)) rt::gosched();
+  }
+}
+
+int64_t mustFireBy;
+
+void setTimer() {
+  rt::M* mp = rt::acquirem();
+  const int64_t now = rt::nanotime();
+  mustFireBy = now + kInTime;
+  timer.f = [](void*, uint64_t, int64_t) {
+    firedAt.store(rt::nanotime(), rt::relaxed);
+    done.store(true, rt::release);
+  };
+  rt::timerStart(&timer, now + kSoon);
+  rt::releasem(mp);
+}
+
+// giveUp ends the others if nothing happens, so that the schedule ends.
+void giveUp() {
+  sleepFor(26 * kMs + 1'000);
+  done.store(true, rt::release);
+}
+
+void firedInTime() {
+  const int64_t at = firedAt.load(rt::relaxed);
+  check(at != 0 && at <= mustFireBy, "the timer was late");
+}
+
+// sleepUntilLook sleeps as long as sysmon's nap.
+void sleepUntilLook() {
+  const int64_t look = rt::sched.sysmonLook.load(rt::relaxed);
+  if (look != 0) sleepFor(look - rt::nanotime());
+}
+
+// awaitLongNap returns, while somebody computes, when sysmon has just begun a
+// nap of almost 10 ms.
+void awaitLongNap() {
+  while (rt::sched.sysmonLook.load(rt::relaxed) - rt::nanotime() < 9 * kMs) {
+    sleepFor(kMs / 2);
+  }
+}
+
+// setUpHog is setUpScheduler with a goroutine that has had a P for long. It
+// computes when `first` is woken.
+void setUpHog(void (*hog)()) {
+  setUpScheduler();
+  nameWord(&rt::sched.sysmonLook, "sysmonLook");
+  nameWord(&rt::sched.sysmonHurry, "sysmonHurry");
+  static void (*then)();
+  then = hog;
+  plainThread("hog", [] {
+    startG([] {
+      awaitLongNap();
+      rt::notesleep(&first);
+      rt::getg()->preempt.store(false, rt::relaxed);  // of the long wait
+      then();
+    });
+  });
+  settle();
+}
+
+bool ofSysmon(const void* addr) {
+  return addr == &rt::sched.sysmonLook || addr == &rt::sched.sysmonHurry ||
+         ofSchedOrP(addr);
+}
+
+const Registered kSysmonTimer({
+    .name = "sysmon_timer",
+    .about = "a timer is set while all Ps compute and sysmon takes a nap",
+    .setup =
+        [] {
+          setUpHog(compute);
+          plainThread("go", [] {
+            startG([] {
+              rt::notesleep(&second);
+              compute();
+            });
+          });
+          settle();
+          plainThread("set", [] {
+            rt::notewakeup(&first);
+            rt::notewakeup(&second);
+            // Or at the very moment at which sysmon looks, and naps again.
+            if (choose(2) == 1) sleepUntilLook();
+            setTimer();
+          });
+          plainThread("end", giveUp);
+        },
+    .finish = firedInTime,
+    .delayable = ofSysmon,
+    .hasty = false,
+    .sysmon = true,
+    .quick = {2, 1, 300, 1},
+    .full = {2, 1, 5000},
+});
+
+// retakeFromCalls takes the Ps of those who are in a declared call.
+void retakeFromCalls() {
+  rt::M* mp = rt::acquirem();
+  const int64_t now = rt::nanotime();
+  for (int64_t at : {now, now + 20 * kMs}) {
+    for (int i = 0; i < 2; i++) (void)rt::retakeSyscall(rt::allp[i], at);
+  }
+  rt::releasem(mp);
+}
+
+// The timer's maker sees a spinner counted, for whom there turns out to be no
+// P: a goroutine that has come back from a call has the last one.
+const Registered kSysmonWakep({
+    .name = "sysmon_wakep",
+    .about = "a timer is left to a spinner for whom there is no P",
+    .setup =
+        [] {
+          setUpHog(compute);
+          plainThread("go", [] {
+            startG([] {
+              rt::entersyscall();
+              rt::notesleep(&second);
+              rt::exitsyscall();
+              compute();
+            });
+          });
+          settle();
+          plainThread("retake", retakeFromCalls);
+          settle();
+          plainThread("begin", [] {
+            rt::notewakeup(&first);
+            rt::notewakeup(&second);
+            sleepFor(1000);
+            startG([] {});
+          });
+          plainThread("set", [] {
+            sleepFor(1000);
+            setTimer();
+          });
+          plainThread("end", giveUp);
+        },
+    .finish = firedInTime,
+    .delayable = ofSysmon,
+    .hasty = false,
+    .sysmon = true,
+    .quick = {1, 0, 300},
+    .full = {2, 1, 5000, 1},
+});
+
+// The timer's maker sees somebody who looks for work and relies on him; he
+// finds some, and computes.
+const Registered kSysmonSpinner({
+    .name = "sysmon_spinner",
+    .about = "a timer is left to a spinner, who finds work that computes",
+    .setup =
+        [] {
+          setUpHog([] {
+            setTimer();
+            startG(compute);
+            compute();
+          });
+          plainThread("begin", [] { rt::notewakeup(&first); });
+          plainThread("end", giveUp);
+        },
+    .finish = firedInTime,
+    .delayable = ofSysmon,
+    .hasty = false,
+    .sysmon = true,
+    .quick = {2, 1, 300, 1},
+    .full = {2, 1, 5000},
+});
+
+// An M sleeps in the poller for the timer, and is given somebody who computes.
+rt::PollDesc* pd;
+
+const Registered kSysmonPoller({
+    .name = "sysmon_poller",
+    .about = "who polls until a timer finds a goroutine that computes",
+    .setup =
+        [] {
+          setUpHog(compute);
+          onPlainThread([] {
+            int err = 0;
+            pd = rt::pollOpen(3, &err);
+            check(pd != nullptr, "pollOpen");
+          });
+          plainThread("go", [] {
+            startG([] {
+              check(rt::pollWait(pd, rt::PollMode::kRead) == rt::kPollOk,
+                    "pollWait");
+              compute();
+            });
+          });
+          settle();
+          plainThread("set", [] {
+            rt::notewakeup(&first);
+            setTimer();
+          });
+          plainThread("kernel", [] { kernelEdge(pd); });
+          plainThread("end", giveUp);
+        },
+    .finish = firedInTime,
+    .delayable = ofSysmon,
+    .hasty = false,
+    .sysmon = true,
+    .quick = {1, 0, 300},
+    .full = {2, 1, 5000, 1},
+});
+
+// The timer is set by who parks, and whose M, being bound to it, looks for
+// nobody.
+const Registered kSysmonLocked({
+    .name = "sysmon_locked",
+    .about = "a locked goroutine sleeps, and all others compute",
+    .setup =
+        [] {
+          setUpHog(compute);
+          plainThread("go", [] {
+            startG([] {
+              check(rt::lockOSThreadExternal(), "lock");
+              rt::notesleep(&second);
+              startG(compute);
+              mustFireBy = rt::nanotime() + kInTime;
+              rt::timeSleep(kSoon);
+              firedAt.store(rt::nanotime(), rt::relaxed);
+              done.store(true, rt::release);
+              rt::unlockOSThreadExternal();
+            });
+          });
+          settle();
+          plainThread("begin", [] {
+            rt::notewakeup(&first);
+            rt::notewakeup(&second);
+          });
+          plainThread("end", giveUp);
+        },
+    .finish = firedInTime,
+    .delayable = ofSysmon,
+    .hasty = false,
+    .sysmon = true,
+    .quick = {1, 0, 300},
+    .full = {2, 1, 5000, 1},
+});
+
+// sysmon is about to sleep until it is told that work has begun.
+const Registered kSysmonDeep({
+    .name = "sysmon_deep",
+    .about = "work begins while sysmon goes to sleep for long",
+    .setup =
+        [] {
+          setUpScheduler();
+          nameWord(&rt::sched.sysmonwait, "sysmonwait");
+          // Until the last naps: sysmon takes one or two before it sleeps.
+          plainThread("idle", [] { sleepFor(50 * 20'000); });
+          settle();
+          plainThread("go", [] {
+            for (int naps = choose(4); naps > 0; naps--) sleepUntilLook();
+            startG([] {
+              const int64_t begin = rt::nanotime();
+              while (!rt::getg()->preempt.load(rt::relaxed)) {
+                check(rt::nanotime() < begin + 40 * kMs, "not asked to yield");
+                sleepFor(5 * kMs);
+              }
+            });
+          });
+        },
+    .finish = [] { allRan(1); },
+    .delayable = ofSysmon,
+    .hasty = false,
+    .sysmon = true,
+    .quick = {2, 1, 300, 1},
+    .full = {3, 1, 5000, 2},
+});
+
+}  // namespace
+}  // namespace gump::model
