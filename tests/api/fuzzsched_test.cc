@@ -1,6 +1,7 @@
 // Schedule fuzzing (runtime/fuzzsched.h): it shuffles, it repeats itself, and
 // who fails under it learns the seed.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -206,6 +207,38 @@ TEST(FuzzSchedTest, DISABLED_PrintShareThatYieldsAtEntries) {
     bystander.Wait();
   });
   std::printf("value=%.3f\n", 1.0 * interrupted / kGoroutines);
+}
+
+// How often a thread sleeps while it always has somebody to run: only if
+// somebody is made to be late. (A goroutine may be moved once in a while.)
+TEST(FuzzSchedTest, DISABLED_PrintSleepsWhileBusy) {
+  constexpr int kRounds = 20;
+  constexpr int kValues = 1000;  // of a round
+  long sleeps = 0;
+  testing::RunWith(1, [&] {
+    auto c = make_chan<int>();
+    go([c] {
+      for (int n = 0; n < (kRounds + 1) * kValues; n++) c.Send(n);
+    });
+    for (int round = 0; round <= kRounds; round++) {
+      const pid_t thread = gettid();
+      rusage before{}, after{};
+      getrusage(RUSAGE_THREAD, &before);
+      for (int n = 0; n < kValues; n++) c.Recv();
+      getrusage(RUSAGE_THREAD, &after);
+      if (gettid() == thread) sleeps += after.ru_nvcsw - before.ru_nvcsw;
+    }
+  });
+  std::printf("value=%ld\n", sleeps);
+}
+
+TEST(FuzzSchedTest, WakeUpsAreLate) {
+  const std::string alone = "asyncpreemptoff=1";
+  EXPECT_LT(ValueWith(alone, "PrintSleepsWhileBusy"), 20);
+  for (int seed = 1; seed <= 4; seed++) {
+    EXPECT_GT(ValueWith(Fuzz(seed) + "," + alone, "PrintSleepsWhileBusy"), 100)
+        << seed;
+  }
 }
 
 TEST(FuzzSchedTest, MostSwitchesLeadToAnotherThread) {
