@@ -172,9 +172,14 @@ void spinningStart() { getg()->m->spinning = true; }
       notesleep(&newmHandoff.wake);
       continue;
     }
+    // In the order in which they were asked for. The first is sysmon: without
+    // it the Ps of those that do not come would not be found (replaceUnborn).
+    M* oldest = nullptr;
     while (list != nullptr) {
-      M* mp = list;
-      list = mp->schedlink;
+      oldest = std::exchange(list, std::exchange(list->schedlink, oldest));
+    }
+    while (oldest != nullptr) {
+      M* mp = std::exchange(oldest, oldest->schedlink);
       mp->schedlink = nullptr;
       spawnThread(mp);
     }

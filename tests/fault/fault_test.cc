@@ -119,6 +119,23 @@ TEST(FaultProgram, DISABLED_Watches) {
   std::printf("returned=%d\n", code);
 }
 
+// The first thread, which makes the others, comes to it only when there are
+// more to be made than that of sysmon.
+TEST(FaultProgram, DISABLED_FirstThreadIsLate) {
+  testing::ReadOrder();
+  faultsOn = true;
+  testing::threadsHeld = true;
+  const int code = gump::Run([] {
+    runtime::GOMAXPROCS(2);
+    auto done = make_chan<void>();
+    go([done] { done.Send(); });
+    testing::threadsHeld = false;
+    done.Recv();
+    return 0;
+  });
+  std::printf("returned=%d\n", code);
+}
+
 // ---- The one who runs it ----------------------------------------------------
 
 struct Ended {
@@ -138,8 +155,9 @@ struct Ended {
 };
 
 // Which of FaultProgram.
-enum class Program { kFromTheStart, kAtTheEnd, kWatches };
-constexpr const char* kPrograms[] = {"FromTheStart", "AtTheEnd", "Watches"};
+enum class Program { kFromTheStart, kAtTheEnd, kWatches, kFirstThreadIsLate };
+constexpr const char* kPrograms[] = {"FromTheStart", "AtTheEnd", "Watches",
+                                     "FirstThreadIsLate"};
 
 // How it is run.
 struct Way {
@@ -433,6 +451,18 @@ TEST(FaultThreadTest, NoThreadAtAllIsFatalInGosWords) {
               std::string::npos)
         << e.err;
   }
+}
+
+// With two threads there is the one that makes others, and sysmon. If sysmon
+// was the one that is missing, nobody would give the Ps of those that do not
+// come to those that are there.
+TEST(FaultThreadTest, SysmonIsNotTheOneThatIsMissing) {
+  Way way;
+  way.program = Program::kFirstThreadIsLate;
+  EXPECT_EQ(RunProgram("pthread_create:4:11:ever", way).code, 0);
+  const Ended e = RunProgram("pthread_create:3:11:ever", way);
+  EXPECT_EQ(e.code, 2) << e.out << e.err;
+  EXPECT_NE(e.err.find("fatal error: newosproc\n"), std::string::npos) << e.err;
 }
 
 TEST(FaultStackTest, AnotherRefusalSoonAfterIsNoDeadlockEither) {

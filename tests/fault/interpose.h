@@ -121,6 +121,12 @@ inline void WaitIfRingHeld() {
   while (ringHeld.load()) ::usleep(100);
 }
 
+// While it is true new threads do not get further than their signal stacks.
+inline std::atomic<bool> threadsHeld{false};
+inline void WaitIfThreadsHeld() {
+  while (threadsHeld.load() && ::gettid() != ::getpid()) ::usleep(100);
+}
+
 // Real is libc's own function. Not a local static: its guard may want a lock.
 #define GUMP_REAL(name) \
   reinterpret_cast<decltype(&name)>(dlsym(RTLD_NEXT, #name))
@@ -204,6 +210,7 @@ int eventfd(unsigned count, int flags) noexcept {
 }
 
 int sigaltstack(const stack_t* now, stack_t* before) noexcept {
+  gump::testing::WaitIfThreadsHeld();
   if (gump::testing::RefuseErrno("sigaltstack")) return -1;
   return GUMP_REAL(sigaltstack)(now, before);
 }
