@@ -58,7 +58,7 @@ const Registered kSyncs({
           });
         },
     .quick = {2, 1, 300},
-    .full = {2, 1, 5000, 1},
+    .full = {3, 1, 5000},
 });
 
 const Registered kGoroutines({

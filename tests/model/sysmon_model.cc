@@ -3,7 +3,7 @@
 // look crosses sysmon's going to sleep. Time passes only when nobody can run,
 // so what is late is late because nobody was told.
 #include "gump/internal/linkname.h"
-#include "runtime/netpoll.h"
+#include "netpoll/polldesc.h"
 #include "runtime/os_linux.h"
 #include "runtime/proc.h"
 #include "runtime/time.h"
