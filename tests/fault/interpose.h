@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -127,37 +128,65 @@ inline void WaitIfThreadsHeld() {
   while (threadsHeld.load() && ::gettid() != ::getpid()) ::usleep(100);
 }
 
-// Real is libc's own function. Not a local static: its guard may want a lock.
-#define GUMP_REAL(name) \
-  reinterpret_cast<decltype(&name)>(dlsym(RTLD_NEXT, #name))
+// The functions as they are in libc and liburing. All are looked up before
+// main, or at the first call of any before that, and never later: the loader
+// has a lock, and whoever reports the end of the process, and calls one of
+// them, must not wait for a goroutine that has been preempted with it.
+// clang-format off
+#define GUMP_REPLACED(each)                                                    \
+  each(mmap) each(madvise) each(mprotect) each(pthread_create) each(syscall)   \
+  each(epoll_create1) each(epoll_ctl) each(epoll_wait) each(eventfd)           \
+  each(sigaltstack) each(socket) each(bind) each(listen) each(accept4)         \
+  each(connect) each(io_uring_queue_init_params) each(io_uring_submit)         \
+  each(io_uring_submit_and_wait) each(io_uring_submit_and_get_events)
+// clang-format on
+
+struct Originals {
+#define GUMP_POINTER(name) decltype(&::name) name;
+  GUMP_REPLACED(GUMP_POINTER)
+#undef GUMP_POINTER
+};
+
+inline const Originals& Real() {
+  static constinit Originals found{};
+  static constinit bool looked = false;
+  if (!looked) {
+#define GUMP_LOOK(name) \
+  found.name = reinterpret_cast<decltype(found.name)>(dlsym(RTLD_NEXT, #name));
+    GUMP_REPLACED(GUMP_LOOK)
+#undef GUMP_LOOK
+    looked = true;
+  }
+  return found;
+}
+#undef GUMP_REPLACED
+
+__attribute__((constructor)) inline void LookBeforeMain() { Real(); }
 
 }  // namespace gump::testing
 
 extern "C" {
 
 void* mmap(void* p, size_t n, int prot, int flags, int fd, off_t at) noexcept {
-  // Itself: dlsym may map.
   if (gump::testing::RefuseErrno("mmap")) return MAP_FAILED;
-  static constinit std::atomic<decltype(&mmap)> real{nullptr};
-  if (real.load() == nullptr) real.store(GUMP_REAL(mmap));
-  return real.load()(p, n, prot, flags, fd, at);
+  return gump::testing::Real().mmap(p, n, prot, flags, fd, at);
 }
 
 int madvise(void* p, size_t n, int advice) noexcept {
   if (gump::testing::RefuseErrno("madvise")) return -1;
-  return GUMP_REAL(madvise)(p, n, advice);
+  return gump::testing::Real().madvise(p, n, advice);
 }
 
 int mprotect(void* p, size_t n, int prot) noexcept {
   if (gump::testing::RefuseErrno("mprotect")) return -1;
-  return GUMP_REAL(mprotect)(p, n, prot);
+  return gump::testing::Real().mprotect(p, n, prot);
 }
 
 int pthread_create(pthread_t* t, const pthread_attr_t* attr, void* (*f)(void*),
                    void* arg) noexcept {
   int error = 0;
   if (gump::testing::Refuse("pthread_create", &error)) return error;
-  return GUMP_REAL(pthread_create)(t, attr, f, arg);
+  return gump::testing::Real().pthread_create(t, attr, f, arg);
 }
 
 long syscall(long nr, ...) noexcept {
@@ -182,12 +211,12 @@ long syscall(long nr, ...) noexcept {
       gump::testing::RefuseErrno("io_uring_register")) {
     return -1;
   }
-  return GUMP_REAL(syscall)(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
+  return gump::testing::Real().syscall(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
 int epoll_create1(int flags) noexcept {
   if (gump::testing::RefuseErrno("epoll_create1")) return -1;
-  return GUMP_REAL(epoll_create1)(flags);
+  return gump::testing::Real().epoll_create1(flags);
 }
 
 int epoll_ctl(int ep, int op, int fd, struct epoll_event* e) noexcept {
@@ -195,49 +224,48 @@ int epoll_ctl(int ep, int op, int fd, struct epoll_event* e) noexcept {
   if (op == EPOLL_CTL_DEL && gump::testing::RefuseErrno("epoll_ctl_del")) {
     return -1;
   }
-  return GUMP_REAL(epoll_ctl)(ep, op, fd, e);
+  return gump::testing::Real().epoll_ctl(ep, op, fd, e);
 }
 
 int epoll_wait(int ep, struct epoll_event* e, int n, int timeout) {
   if (gump::testing::RefuseErrno("epoll_wait")) return -1;
-  return GUMP_REAL(epoll_wait)(ep, e, n, timeout);
+  return gump::testing::Real().epoll_wait(ep, e, n, timeout);
 }
 
 int eventfd(unsigned count, int flags) noexcept {
   if (gump::testing::RefuseErrno("eventfd")) return -1;
-  return reinterpret_cast<int (*)(unsigned, int)>(dlsym(RTLD_NEXT, "eventfd"))(
-      count, flags);
+  return gump::testing::Real().eventfd(count, flags);
 }
 
 int sigaltstack(const stack_t* now, stack_t* before) noexcept {
   gump::testing::WaitIfThreadsHeld();
   if (gump::testing::RefuseErrno("sigaltstack")) return -1;
-  return GUMP_REAL(sigaltstack)(now, before);
+  return gump::testing::Real().sigaltstack(now, before);
 }
 
 int socket(int domain, int type, int protocol) noexcept {
   if (gump::testing::RefuseErrno("socket")) return -1;
-  return GUMP_REAL(socket)(domain, type, protocol);
+  return gump::testing::Real().socket(domain, type, protocol);
 }
 
 int bind(int fd, const struct sockaddr* a, socklen_t n) noexcept {
   if (gump::testing::RefuseErrno("bind")) return -1;
-  return GUMP_REAL(bind)(fd, a, n);
+  return gump::testing::Real().bind(fd, a, n);
 }
 
 int listen(int fd, int backlog) noexcept {
   if (gump::testing::RefuseErrno("listen")) return -1;
-  return GUMP_REAL(listen)(fd, backlog);
+  return gump::testing::Real().listen(fd, backlog);
 }
 
 int accept4(int fd, struct sockaddr* a, socklen_t* n, int flags) {
   if (gump::testing::RefuseErrno("accept4")) return -1;
-  return GUMP_REAL(accept4)(fd, a, n, flags);
+  return gump::testing::Real().accept4(fd, a, n, flags);
 }
 
 int connect(int fd, const struct sockaddr* a, socklen_t n) {
   if (gump::testing::RefuseErrno("connect")) return -1;
-  return GUMP_REAL(connect)(fd, a, n);
+  return gump::testing::Real().connect(fd, a, n);
 }
 
 // liburing makes its system calls itself; these are its functions.
@@ -245,28 +273,28 @@ int io_uring_queue_init_params(unsigned n, struct io_uring* ring,
                                struct io_uring_params* p) {
   int error = 0;
   if (gump::testing::Refuse("io_uring_setup", &error)) return -error;
-  return GUMP_REAL(io_uring_queue_init_params)(n, ring, p);
+  return gump::testing::Real().io_uring_queue_init_params(n, ring, p);
 }
 
 int io_uring_submit_and_wait(struct io_uring* ring, unsigned n) {
   gump::testing::WaitIfRingHeld();
   int error = 0;
   if (gump::testing::Refuse("io_uring_enter", &error)) return -error;
-  return GUMP_REAL(io_uring_submit_and_wait)(ring, n);
+  return gump::testing::Real().io_uring_submit_and_wait(ring, n);
 }
 
 int io_uring_submit_and_get_events(struct io_uring* ring) {
   gump::testing::WaitIfRingHeld();
   int error = 0;
   if (gump::testing::Refuse("io_uring_enter", &error)) return -error;
-  return GUMP_REAL(io_uring_submit_and_get_events)(ring);
+  return gump::testing::Real().io_uring_submit_and_get_events(ring);
 }
 
 // Only when the queue of submissions is full.
 int io_uring_submit(struct io_uring* ring) {
   int error = 0;
   if (gump::testing::Refuse("io_uring_submit", &error)) return -error;
-  return GUMP_REAL(io_uring_submit)(ring);
+  return gump::testing::Real().io_uring_submit(ring);
 }
 
 // The runtime's futex calls do not go through libc: the linker puts this in
