@@ -1,4 +1,5 @@
 // The searches through all schedules of a model, and the command line.
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -139,6 +140,26 @@ Bounds boundsOf(const Model* m, const Arguments& a) {
   return b;
 }
 
+// onFatalSignal says in which schedule it came, on whatever stack.
+void onFatalSignal(int signal) {
+  printf("%s: FAILED: killed by signal %d\n", ck->model->name, signal);
+  printSchedule();
+  _exit(1);
+}
+
+void handleFatalSignals() {
+  static char stack[64 << 10];
+  const stack_t alternate = {
+      .ss_sp = stack, .ss_flags = 0, .ss_size = sizeof(stack)};
+  sigaltstack(&alternate, nullptr);
+  struct sigaction act = {};
+  act.sa_handler = onFatalSignal;
+  act.sa_flags = SA_ONSTACK | SA_RESETHAND;
+  for (int s : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) {
+    sigaction(s, &act, nullptr);
+  }
+}
+
 int explore(const Model* m, const Arguments& a) {
   const double begin = seconds();
   setUp(m);
@@ -196,6 +217,7 @@ namespace {
 int inChild(const Model* m, const Arguments& a) {
   const pid_t pid = fork();
   if (pid == 0) {
+    handleFatalSignals();
     _exit(a.schedule != nullptr ? replay(m, a.schedule) : explore(m, a));
   }
   int status = 2;

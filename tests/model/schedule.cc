@@ -612,7 +612,7 @@ void settle() {
   for (int i = 0; i < ck->nthreads; i++) ck->threads[i].mustEnd = false;
   beginHere();
   const Model* m = ck->model;
-  const Model usual{.sysmon = m->sysmon};
+  const Model usual{.name = m->name, .sysmon = m->sysmon};
   ck->model = &usual;
   ck->search = Search::kReplay;  // of nothing: always the usual
   ck->nreplay = 0;

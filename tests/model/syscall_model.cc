@@ -1,7 +1,7 @@
 // Who has a P: a goroutine that blocks, declared or not, and those who take the
 // P from it (runtime/proc_syscall.cc, preempt.cc, sysmon/retake.cc). One M with
-// its goroutine on bare structs; a second P is idle, so that who has lost the
-// first finds another, and nobody has to switch stacks.
+// its goroutine on bare structs; two more Ps are idle, so that who has lost one
+// finds another, and nobody has to switch stacks.
 #include "gump/internal/linkname.h"
 #include "runtime/os_linux.h"
 #include "runtime/proc.h"
@@ -11,10 +11,11 @@
 namespace gump::model {
 namespace {
 
-rt::P ps[2];
+constexpr int kPs = 3;
+rt::P ps[kPs];
 rt::M mine;
 rt::G gp;
-int used[2];  // stands for what the holder of a P does with it
+int used[kPs];  // stands for what the holder of a P does with it
 int rounds;
 
 // holdP is what a goroutine's entry into the runtime is for.
@@ -31,7 +32,7 @@ void setUpP() {
   rt::sched.nmextra = 8;
   rt::sched.mnext = 2;
   rt::sched.lastpoll.store(1, rt::relaxed);
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < kPs; i++) {
     ps[i].id = i;
     rt::allp[i] = &ps[i];
   }
@@ -45,12 +46,13 @@ void setUpP() {
   ps[0].m.store(&mine, rt::relaxed);
   ps[0].status.store(rt::kPrunning, rt::relaxed);
   rt::lock(&rt::sched.lock);
-  rt::pidleput(&ps[1]);
+  for (int i = kPs - 1; i > 0; i--) rt::pidleput(&ps[i]);
   rt::unlock(&rt::sched.lock);
   nameWord(&mine.presumed, "presumed");
   nameWord(&mine.locks, "m.locks");
   nameWord(&ps[0].status, "P0.status");
   nameWord(&ps[1].status, "P1.status");
+  nameWord(&ps[2].status, "P2.status");
   nameWord(&ps[0].m, "P0.m");
 }
 
