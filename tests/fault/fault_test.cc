@@ -25,6 +25,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "gump/gump.h"
 #include "runtime/os_linux.h"
 #include "tests/fault/interpose.h"
@@ -178,7 +179,10 @@ Ended RunProgram(const std::string& fault, const Way& way) {
   posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, err[1], STDERR_FILENO);
   std::vector<std::string> env;
-  for (char** e = environ; *e != nullptr; e++) env.emplace_back(*e);
+  for (char** e = environ; *e != nullptr; e++) {
+    // Not which part of the tests is to be run here.
+    if (!absl::StartsWith(*e, "GTEST_")) env.emplace_back(*e);
+  }
   env.push_back("GUMP_FAULT=" + fault);
   if (way.ring) env.push_back("GODEBUG=netpoll=uring");
   if (!way.rest.empty()) env.push_back("GUMP_FAULT_REST=" + way.rest);

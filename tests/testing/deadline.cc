@@ -1,11 +1,13 @@
 // A test that hangs says where: at nine tenths of ctest's limit, counted from
 // its own start, it gets a SIGQUIT, which dumps all goroutines. The process of
 // a death test gets it after six tenths; if it began within the first three,
-// its parent lives to show the dump.
+// its parent lives to show the dump. What it has printed until then is seen,
+// too, since lines are not kept.
 #include <gtest/gtest.h>
 #include <sys/types.h>
 
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 
@@ -21,6 +23,7 @@ class Deadline : public ::testing::Environment {
   void SetUp() override {
     const char* seconds = std::getenv(kLimitVariable);
     if (seconds == nullptr) return;
+    std::setvbuf(stdout, nullptr, _IOLBF, 0);
     const bool child = !GTEST_FLAG_GET(internal_run_death_test).empty();
     sigevent quit = {};
     quit.sigev_notify = SIGEV_SIGNAL;
