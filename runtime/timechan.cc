@@ -134,17 +134,35 @@ namespace {
 
 TimerChan* chanOf(const Timer* t) { return static_cast<TimerChan*>(t->arg); }
 
+// wallAt returns the wall's time at which the monotonic clock was `when`. A
+// thread may lose its processor between a look at the one and at the other, so
+// the two looks that were closest to each other count, and a tick is not later
+// than the next. In this order: what passes in between makes it later, never
+// too early.
+int64_t wallAt(int64_t when) {
+  constexpr int kTries = 4;
+  constexpr int64_t kClose = 20'000;  // ns
+  int64_t closest = INT64_MAX;
+  int64_t wall = 0;
+  for (int i = 0; i < kTries && closest > kClose; i++) {
+    const int64_t before = nanotime();
+    const int64_t now = walltime();
+    const int64_t apart = nanotime() - before;
+    if (apart >= closest) continue;
+    closest = apart;
+    wall = now - (before - when);
+  }
+  return wall;
+}
+
 // sendTime is what a channel's timer calls.
 void sendTime(void* arg, uint64_t, int64_t when)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // the lock is of what arg points to
   auto* tc = static_cast<TimerChan*>(arg);
   alignas(16) unsigned char value[sizeof(tc->slot)];
-  // A bubble's clock is the wall's; of the two real ones, both are read now:
-  // the clock that found the timer due may have been read long ago. In this
-  // order: what passes in between makes it later, never too early.
-  const int64_t late = tc->c.bubble != 0 ? 0 : nanotime() - when;
-  const int64_t due = tc->c.bubble != 0 ? when : walltime() - late;
-  tc->encode(value, due);
+  // A bubble's clock is the wall's. The real ones are read now: the look that
+  // found the timer due may have been long ago.
+  tc->encode(value, tc->c.bubble != 0 ? when : wallAt(when));
   lock(&tc->c.lock);
   // Nobody waits and the slot is full: this tick is lost.
   const ChanStep step = sendLocked(&tc->c, value);
@@ -169,8 +187,9 @@ void timerChanSend(Timer* t, TimerFunc f, uint64_t seq, int64_t when) {
   lock(&tc->sendLock);
   // Who waits for the sendLock to stop or reset comes after the value, and
   // takes it out of the slot.
-  if (seq == t->seq) {  // (C1)
+  if (seq == t->seq && when > tc->lastSent) {  // (C1), (C4)
     tc->sending = false;
+    tc->lastSent = when;
     f(tc, seq, when);
   }
   unlock(&tc->sendLock);
@@ -185,6 +204,7 @@ void timerChanLock(Timer* t)
 bool timerChanForget(Timer* t) {
   TimerChan* tc = chanOf(t);
   t->seq++;
+  tc->lastSent = 0;
   return std::exchange(tc->sending, false);
 }
 

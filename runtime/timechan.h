@@ -17,6 +17,9 @@
 //       implies a reference to the channel. So when the last one goes, the
 //       timer is at most a zombie, and the cell is freed, at once or when it is
 //       taken out of the heap.
+//  (C4) Ticks are sent in the order in which they were due: of two threads that
+//       have found one each, the earlier's is lost if it comes to the sendLock
+//       after the later's.
 //
 // Order of locks: sendLock, the channel's, Timers::mu, Timer::mu; and sendLock,
 // Timer::mu.
@@ -36,6 +39,8 @@ struct TimerChan {
   Timer t;
   Mutex sendLock{LockRank::kTimerSend};
   bool sending = false;  // (C2)
+  int64_t lastSent =
+      0;  // (C4), when it was due, since the last reset; sendLock
   // Writes the time to a slot: ns since the Unix epoch.
   void (*encode)(void* elem, int64_t unixNanos) = nullptr;
   alignas(16) unsigned char slot[16] = {};

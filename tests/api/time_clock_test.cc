@@ -1,4 +1,5 @@
-// Setting the wall clock, back or forward, moves nothing that waits.
+// Setting the wall clock, back or forward, moves nothing that waits; and the
+// times that tickers send do not depend on when a thread gets to look at it.
 //
 // This program replaces clock_gettime by one whose CLOCK_REALTIME it can set.
 // A wait that went by it would be an hour early, or outlast the test.
@@ -27,9 +28,11 @@
 
 namespace {
 std::atomic<int64_t> stepped;  // s by which the wall clock has been set
+std::atomic<bool> held;        // who looks at it next is held up before
 }  // namespace
 
 extern "C" int clock_gettime(clockid_t clock, timespec* ts) noexcept {
+  if (clock == CLOCK_REALTIME && held.exchange(false)) usleep(20'000);
   const auto result = static_cast<int>(
       syscall(SYS_clock_gettime, static_cast<long>(clock), ts));
   if (clock == CLOCK_REALTIME) ts->tv_sec += stepped;
@@ -74,6 +77,22 @@ TEST_P(TimeClockTest, TheClockCanBeSet) {
   stepped = -kHour;
   EXPECT_LT(absl::Now(), now - absl::Minutes(50)) << "or nothing is tested";
   stepped = 0;
+}
+
+TEST_P(TimeClockTest, WhoIsHeldUpBetweenTheClocksSendsNoLaterTime) {
+  Run([] {
+    auto ticker = time::NewTicker(1ms);
+    absl::Time last = *ticker.C.Recv();
+    for (int i = 0; i < 10; i++) {
+      held = true;
+      for (int k = 0; k < 2; k++) {
+        const absl::Time now = *ticker.C.Recv();
+        EXPECT_GT(now, last);
+        last = now;
+      }
+    }
+    held = false;
+  });
 }
 
 TEST_P(TimeClockTest, SleepersSleepOn) {

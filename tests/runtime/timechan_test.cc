@@ -85,6 +85,13 @@ class Chan {
     memcpy(&v, tc_.slot, sizeof v);
     return v;
   }
+  int64_t Receive() {
+    const int64_t v = Value();
+    c()->qcount.store(0, relaxed);
+    c()->recvx = 0;
+    c()->sendx = 0;
+    return v;
+  }
 
  private:
   TimerChan tc_;
@@ -148,6 +155,26 @@ TEST_F(TimeChanTest, ATickBetweenDueAndSentIsForgotten) {
   EXPECT_EQ(c.Value(), 200);
   EXPECT_TRUE(timerStop(c.t()));
   EXPECT_EQ(c.Value(), 0);
+}
+
+TEST_F(TimeChanTest, ATickThatComesAfterALaterOneIsLost) {
+  Chan c(100, 10);
+  const auto earlier = c.FindDue();
+  const auto later = c.FindDue();
+  c.Send(later);
+  EXPECT_EQ(c.Receive(), 110);
+  c.Send(earlier);
+  EXPECT_EQ(c.Value(), 0);
+  c.Send(c.FindDue());
+  EXPECT_EQ(c.Receive(), 120);
+}
+
+TEST_F(TimeChanTest, AfterAResetATickMayBeEarlierThanTheLast) {
+  Chan c(100, 10);
+  c.Send(c.FindDue());
+  EXPECT_TRUE(timerModify(c.t(), 50, 10));
+  c.Send(c.FindDue());
+  EXPECT_EQ(c.Receive(), 50);
 }
 
 TEST_F(TimeChanTest, NobodyWaitingItIsInNoHeap) {
