@@ -220,5 +220,38 @@ const Registered kChan({
     .full = {4, 1, 20000},
 });
 
+// Longer than two looks at the clocks may be apart.
+constexpr int64_t kTick = 100'000;  // ns
+
+const Registered kTicks({
+    .name = "timer_ticks",
+    .about = "two who find a ticker due: the times that it sends only grow",
+    .setup =
+        [] {
+          onPlainThread([] {
+            c = rt::newTimerChan(&kTime, encode);
+            (void)rt::timerChanReset(c, kTick, kTick);
+          });
+          plainThread("finder", [] {
+            rt::usleep(kTick / 1000);
+            const Acquired a;
+            rt::timerRunIfDue(&rt::timerChanOf(c)->t);
+          });
+          plainThread("recv", [] {
+            int64_t last = 0;
+            for (int64_t ticks : {2, 1, 1}) {
+              rt::usleep(static_cast<uint32_t>(ticks * kTick / 1000));
+              int64_t v = 0;
+              if (rt::chanrecv(c, &v, false) != rt::ChanResult::kOk) continue;
+              check(v > last, "an earlier tick after a later one");
+              last = v;
+            }
+          });
+        },
+    .finish = [] {},
+    .quick = {3, 1, 500},
+    .full = {4, 1, 20000},
+});
+
 }  // namespace
 }  // namespace gump::model
