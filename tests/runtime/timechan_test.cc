@@ -87,9 +87,12 @@ class Chan {
   }
   int64_t Receive() {
     const int64_t v = Value();
-    c()->qcount.store(0, relaxed);
-    c()->recvx = 0;
-    c()->sendx = 0;
+    Hchan* taken = c();
+    lock(&taken->lock);
+    taken->qcount.store(0, relaxed);
+    taken->recvx = 0;
+    taken->sendx = 0;
+    unlock(&taken->lock);
     return v;
   }
 
