@@ -841,18 +841,21 @@ bool SleepThenCompute() {
       setresuid(alone, alone, alone) != 0) {
     return false;
   }
+  // Long enough that each is found asleep, on a slow machine, too.
+  constexpr int kSleepers = 200;
+  constexpr int kSleep = 100'000;  // us
   bool all = false;
   testing::RunWith(2, [&] {
     std::atomic<int> woken = 0;
     sync::WaitGroup wg;
-    for (int i = 0; i < 500; i++) {
+    for (int i = 0; i < kSleepers; i++) {
       wg.Go([&] {
-        usleep(20'000);
+        usleep(kSleep);
         woken++;
       });
     }
     wg.Wait();
-    all = woken == 500 && ComputeBesideOthers();
+    all = woken == kSleepers && ComputeBesideOthers();
   });
   return all;
 }
