@@ -285,10 +285,25 @@ bool reclaimRegister(void (*hook)()) noexcept {
   return false;
 }
 
-void gracePeriod() noexcept {
+namespace {
+// Grace periods are numbered from 1; so many have begun. One serves all that
+// was unlinked before it began. Who retires something reads the number after
+// unlinking it, and a period with a higher one has begun since: both touch the
+// word by a read-modify-write, so that the unlinking happens before the
+// period, and with it before whatever a reader does after his safe point.
+Atomic<uint64_t> gracesBegun;
+uint64_t graceEnded = 0;  // the last; the finalizer goroutine's
+}  // namespace
+
+uint64_t gracePeriods() noexcept { return gracesBegun.add(0, acq_rel); }
+
+void gracePeriod(uint64_t since) noexcept {
+  if (graceEnded > since) return;
+  const uint64_t number = gracesBegun.add(1, acq_rel);
   forEachP(WaitReason::kFlushProcCaches, [](P*) {});
   // Those whose P was taken from them may be reading still.
   awaitInterrupted();
+  graceEnded = number;
 }
 
 }  // namespace gump::rt

@@ -39,8 +39,8 @@ struct TimerChan {
   Timer t;
   Mutex sendLock{LockRank::kTimerSend};
   bool sending = false;  // (C2)
-  int64_t lastSent =
-      0;  // (C4), when it was due, since the last reset; sendLock
+  // (C4), when it was due, since the last reset; sendLock
+  int64_t lastSent = 0;
   // Writes the time to a slot: ns since the Unix epoch.
   void (*encode)(void* elem, int64_t unixNanos) = nullptr;
   alignas(16) unsigned char slot[16] = {};

@@ -1,7 +1,9 @@
 // The scheduler as a program sees it: many goroutines, changing GOMAXPROCS,
 // stopped worlds, one Run after the other.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -494,6 +496,50 @@ TEST_P(SchedTest, RetiredIsDeletedWhenNobodyCanHoldIt) {
     stop = true;
     readers.Wait();
     delete head.load();
+  });
+}
+
+// Otherwise a thousand that are retired at a time cost a thousand waits for
+// every P.
+TEST_P(SchedTest, OneGracePeriodServesAllThatWereRetiredBefore) {
+  Run([] {
+    constexpr int kN = 1000;
+    std::atomic<int> deleted = 0;
+    auto gate = make_chan<void>();
+    runtime::SetFinalizer([gate] { gate.Recv(); });
+    for (int i = 0; i < kN; i++) runtime::Retire(new Node(&deleted));
+    const uint64_t begun = rt::gracePeriods();
+    gate.Close();
+    EXPECT_TRUE(testing::Eventually([&] { return deleted == kN; }));
+    EXPECT_EQ(rt::gracePeriods(), begun + 1);
+  });
+}
+
+TEST_P(SchedTest, WhatIsRetiredDuringAGracePeriodWaitsForTheNext) {
+  Run([] {
+    std::atomic<bool> reading = false;
+    std::atomic<int> deleted = 0;
+    std::array<int, 2> fds;
+    ASSERT_EQ(pipe(fds.data()), 0);
+    sync::WaitGroup reader;
+    reader.Go([&] {
+      reading = true;
+      char byte;
+      EXPECT_EQ(read(fds[0], &byte, 1), 1);
+    });
+    EXPECT_TRUE(testing::Eventually([&] { return reading.load(); }));
+    const uint64_t begun = rt::gracePeriods();
+    runtime::Retire(new Node(&deleted));
+    EXPECT_TRUE(
+        testing::Eventually([&] { return rt::gracePeriods() == begun + 1; }));
+    for (int i = 0; i < 2; i++) runtime::Retire(new Node(&deleted));
+    EXPECT_EQ(deleted, 0);
+    EXPECT_EQ(write(fds[1], "x", 1), 1);
+    reader.Wait();
+    EXPECT_TRUE(testing::Eventually([&] { return deleted == 3; }));
+    EXPECT_EQ(rt::gracePeriods(), begun + 2);
+    close(fds[0]);
+    close(fds[1]);
   });
 }
 

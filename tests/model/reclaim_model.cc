@@ -1,5 +1,6 @@
 // The reclamation cycle (runtime/reclaim.cc) against those whose stacks it
 // gives back: who wakes a goroutine waits for the scan bit, or nobody sets one.
+// And grace periods, against those who read what is retired.
 #include "gump/internal/linkname.h"
 #include "runtime/proc.h"
 #include "tests/model/model.h"
@@ -66,6 +67,75 @@ const Registered kCycle({
     .hasty = false,
     .quick = {1, 0, 300},
     .full = {2, 1, 5000, 1},
+});
+
+// ---- Retire -----------------------------------------------------------------
+
+constexpr int kRetired = 2;
+rt::Atomic<int> head;  // the node that readers find
+rt::Atomic<bool> deleted[kRetired];
+
+struct Retirement {
+  int node;
+  uint64_t since;
+};
+
+constexpr rt::FuncType kRetire = {
+    [](void* closure) {
+      const auto* r = static_cast<Retirement*>(closure);
+      rt::gracePeriod(r->since);
+      deleted[r->node].store(true, rt::relaxed);
+    },
+    [](void*) {},
+    [](void* dst, void* src) noexcept {
+      *static_cast<Retirement*>(dst) = *static_cast<Retirement*>(src);
+    }};
+
+void retire(int node) {
+  head.store(node + 1, rt::relaxed);
+  Retirement r = {node, rt::gracePeriods()};
+  check(rt::queueFinalizer(&kRetire, &r), "queueFinalizer");
+}
+
+void readTwice() {
+  for (int i = 0; i < 2; i++) {
+    const int node = head.load(rt::relaxed);
+    if (node < kRetired) {
+      check(!deleted[node].load(rt::relaxed), "a reader has lost his node");
+    }
+    rt::gosched();
+  }
+}
+
+const Registered kRetires({
+    .name = "reclaim_retire",
+    .about = "two nodes are retired, perhaps one in the other's wait",
+    .setup =
+        [] {
+          setUpScheduler();
+          // The finalizer goroutine is there.
+          plainThread("before", [] {
+            static constexpr rt::FuncType kNothing = {
+                [](void*) {}, [](void*) {}, [](void*, void*) noexcept {}};
+            check(rt::queueFinalizer(&kNothing, nullptr), "queueFinalizer");
+          });
+          settle();
+          plainThread("go", [] {
+            startG(readTwice);
+            for (int node = 0; node < kRetired; node++) retire(node);
+          });
+        },
+    .finish =
+        [] {
+          allRan(1);
+          for (const auto& d : deleted) {
+            check(d.load(rt::relaxed), "a node was not deleted");
+          }
+        },
+    .delayable = ofSchedOrP,
+    .hasty = false,
+    .quick = {2, 0, 300},
+    .full = {2, 1, 5000},
 });
 
 }  // namespace

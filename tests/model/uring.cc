@@ -38,7 +38,7 @@ constexpr int kEventFd = 7;
 
 rt::Atomic<uint32_t> rung;
 rt::Atomic<uint32_t> mayComplete;
-rt::Atomic<uint32_t> readable[kFds];  // since when it matters not
+rt::Atomic<uint32_t> readable[kFds];  // 1: there is something
 rt::Atomic<uint32_t> edge[kFds];      // not told yet
 
 void ring() {

@@ -101,15 +101,16 @@ void SetFinalizer(std::function<void()> f);
 // pointer read from such a structure across any call into this library, for any
 // of them may yield, nor read one inside blocking(). Plain threads are not
 // waited for: they must not read such structures. Does not
-// park; the deletion runs on the finalizer goroutine. Throws std::bad_alloc,
-// and p is the caller's then.
+// park; the deletion runs on the finalizer goroutine, and one wait serves all
+// that was retired before it began. Throws std::bad_alloc, and p is the
+// caller's then.
 //
 //   Node* old = head.exchange(fresh);
 //   gump::runtime::Retire(old);
 template <class T>
 void Retire(T* p) {
-  SetFinalizer([p] {
-    rt::gracePeriod();
+  SetFinalizer([p, since = rt::gracePeriods()] {
+    rt::gracePeriod(since);
     delete p;
   });
 }

@@ -98,9 +98,12 @@ void entersyscall() noexcept;
 void exitsyscall() noexcept;
 // runtimeGC runs one reclamation cycle.
 void runtimeGC() noexcept;
-// gracePeriod returns when every goroutine that runs now has entered the
-// runtime, preempted or presumed blocked as it may be.
-void gracePeriod() noexcept;
+// gracePeriods tells how many grace periods have begun.
+uint64_t gracePeriods() noexcept;
+// gracePeriod returns when every goroutine that ran when gracePeriods returned
+// `since` has entered the runtime since, preempted or presumed blocked as it
+// may have been. Only the finalizer goroutine calls it.
+void gracePeriod(uint64_t since) noexcept;
 
 // SchedStats is what debug::ReadSchedStats returns, and documented there.
 struct SchedStats {
