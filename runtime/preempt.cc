@@ -550,29 +550,43 @@ bool lostItsP(const G* gp) {
          (mp->presumed.load(acquire) & kLost) != 0;
 }
 
-// awaitEntry waits until gp, if it has lost its P from outside, has entered the
-// runtime. It goes from lost to interrupted without doing so, if it wakes up,
-// computes, and is preempted; interrupted is written first, so it is read last.
-void awaitEntry(G* gp) {
-  uint32_t n = gp->interrupted.load(acquire);  // see setInterrupted
-  for (bool waited = false;; waited = true) {
-    const bool lost = lostItsP(gp);
-    // Its M, too, was written after interrupted, but with no order of its own.
-    if (waited && !lost) asymmetricHeavy();
-    const uint32_t now = gp->interrupted.load(acquire);  // as above
-    if (!lost && (now % 2 == 0 || now != n)) return;
-    if (lost) n = now | 1;  // what it may become from here
-    // It may sleep for hours. Nobody will tell us; so, without the P:
-    entersyscall();
-    usleep(1000);
-    exitsyscall();
-  }
-}
-
 }  // namespace
 
+// A goroutine goes from lost to interrupted without an entry, if it wakes up,
+// computes, and is preempted, and perhaps between our looks at the one and the
+// other. So an odd number tells of an entry only if it is not the first that
+// may follow the last look.
+EntryWatch::EntryWatch(const G* g)
+    : gp(g), n(g->interrupted.load(acquire) | 1) {}  // see setInterrupted
+
+bool EntryWatch::entered() {
+  const bool lost = lostItsP(gp);
+  // interrupted is written first, so it is read last. Who was lost at the first
+  // look wrote the two in order (cameBack); later ones may follow an entry, and
+  // its M is written with no order of its own.
+  if (!lost && looked) {
+    asymmetricHeavy();
+  } else {
+    fence(acquire);
+  }
+  looked = true;
+  const uint32_t now = gp->interrupted.load(acquire);  // see setInterrupted
+  if (lost) n = now | 1;
+  return !lost && (now % 2 == 0 || now != n);
+}
+
 void awaitInterrupted() {
-  forEachG([](G* gp, void*) { awaitEntry(gp); }, nullptr);
+  forEachG(
+      [](G* gp, void*) {
+        EntryWatch watch(gp);
+        while (!watch.entered()) {
+          // It may sleep for hours. Nobody will tell us; so, without the P:
+          entersyscall();
+          usleep(1000);
+          exitsyscall();
+        }
+      },
+      nullptr);
 }
 
 }  // namespace gump::rt

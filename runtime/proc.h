@@ -554,6 +554,18 @@ void preemptedBySignal(uintptr_t sp);
 // place: they go on without a P, until they enter the runtime.
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 void letGo();
+// EntryWatch tells whether a goroutine that had lost its P from outside when
+// the watch began has entered the runtime since, by itself; of one that had
+// not, sooner or later, that it has.
+// On: user.  P: either.  Locks: none.  Parks: no.
+struct EntryWatch {
+  explicit EntryWatch(const G* g);
+  bool entered();
+
+  const G* gp;
+  uint32_t n;  // what interrupted is, or will be, without an entry
+  bool looked = false;
+};
 // awaitInterrupted returns when every goroutine that had lost its P from
 // outside when it was called has entered the runtime by itself, or ended.
 // On: user.  P: needed.  Locks: none.  Parks: yields.

@@ -27,6 +27,13 @@
 // sets it too, without a wakep: it does so because its P has something else to
 // do, and when that is done the P looks. The cycle waits, under work.lock, for
 // work.busy == 0, and whoever counts it down to 0 under the lock readies it.
+//
+// Grace periods, at the end of this file, are safe points of every P, too: what
+// was unlinked before one began may be deleted when it has ended. They are
+// numbered from 1. Who retires something reads gracesBegun after unlinking it;
+// a period with a higher number began later. Both are read-modify-writes of one
+// word, so the unlinking happens before that period, and a reader who has
+// passed his safe point in it sees it.
 #include "runtime/os_linux.h"
 #include "runtime/panic.h"
 #include "runtime/proc.h"
@@ -285,19 +292,17 @@ bool reclaimRegister(void (*hook)()) noexcept {
   return false;
 }
 
+// ---- Grace periods ----------------------------------------------------------
+
 namespace {
-// Grace periods are numbered from 1; so many have begun. One serves all that
-// was unlinked before it began. Who retires something reads the number after
-// unlinking it, and a period with a higher one has begun since: both touch the
-// word by a read-modify-write, so that the unlinking happens before the
-// period, and with it before whatever a reader does after his safe point.
 Atomic<uint64_t> gracesBegun;
-uint64_t graceEnded = 0;  // the last; the finalizer goroutine's
+// The last that has ended; only the finalizer goroutine touches it.
+uint64_t graceEnded = 0;
 }  // namespace
 
-uint64_t gracePeriods() noexcept { return gracesBegun.add(0, acq_rel); }
+uint64_t gracePeriodsBegun() noexcept { return gracesBegun.add(0, acq_rel); }
 
-void gracePeriod(uint64_t since) noexcept {
+void awaitGracePeriod(uint64_t since) noexcept {
   if (graceEnded > since) return;
   const uint64_t number = gracesBegun.add(1, acq_rel);
   forEachP(WaitReason::kFlushProcCaches, [](P*) {});

@@ -1,9 +1,7 @@
 // The scheduler as a program sees it: many goroutines, changing GOMAXPROCS,
 // stopped worlds, one Run after the other.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -459,100 +457,19 @@ TEST_P(SchedTest, FinalizersBetweenRunsRunInTheNext) {
   Run([&] { EXPECT_TRUE(testing::Eventually([&ran] { return ran.load(); })); });
 }
 
-// Node is alive while `magic` says so.
-struct Node {
-  static constexpr uint32_t kAlive = 0x600d600d;
-  explicit Node(std::atomic<int>* d) : deleted(d) {}
-  ~Node() {
-    magic = 0;
-    deleted->fetch_add(1);
-  }
-  std::atomic<uint32_t> magic = kAlive;
-  std::atomic<int>* deleted;
-};
-
-TEST_P(SchedTest, RetiredIsDeletedWhenNobodyCanHoldIt) {
-  Run([] {
-    std::atomic<int> deleted = 0;
-    std::atomic<Node*> head = new Node(&deleted);
-    std::atomic<bool> stop = false;
-    sync::WaitGroup readers;
-    for (int i = 0; i < 4; i++) {
-      readers.Go([&] {
-        while (!stop) {
-          for (int k = 0; k < 100; k++) {
-            EXPECT_EQ(head.load()->magic, Node::kAlive);
-          }
-          runtime::Gosched();
-        }
-      });
-    }
-    constexpr int kN = 200;
-    for (int i = 0; i < kN; i++) {
-      runtime::Retire(head.exchange(new Node(&deleted)));
-      runtime::Gosched();
-    }
-    EXPECT_TRUE(testing::Eventually([&] { return deleted == kN; }));
-    stop = true;
-    readers.Wait();
-    delete head.load();
-  });
-}
-
-// Otherwise a thousand that are retired at a time cost a thousand waits for
-// every P.
-TEST_P(SchedTest, OneGracePeriodServesAllThatWereRetiredBefore) {
-  Run([] {
-    constexpr int kN = 1000;
-    std::atomic<int> deleted = 0;
-    auto gate = make_chan<void>();
-    runtime::SetFinalizer([gate] { gate.Recv(); });
-    for (int i = 0; i < kN; i++) runtime::Retire(new Node(&deleted));
-    const uint64_t begun = rt::gracePeriods();
-    gate.Close();
-    EXPECT_TRUE(testing::Eventually([&] { return deleted == kN; }));
-    EXPECT_EQ(rt::gracePeriods(), begun + 1);
-  });
-}
-
-TEST_P(SchedTest, WhatIsRetiredDuringAGracePeriodWaitsForTheNext) {
-  Run([] {
-    std::atomic<bool> reading = false;
-    std::atomic<int> deleted = 0;
-    std::array<int, 2> fds;
-    ASSERT_EQ(pipe(fds.data()), 0);
-    sync::WaitGroup reader;
-    reader.Go([&] {
-      reading = true;
-      char byte;
-      EXPECT_EQ(read(fds[0], &byte, 1), 1);
-    });
-    EXPECT_TRUE(testing::Eventually([&] { return reading.load(); }));
-    const uint64_t begun = rt::gracePeriods();
-    runtime::Retire(new Node(&deleted));
-    EXPECT_TRUE(
-        testing::Eventually([&] { return rt::gracePeriods() == begun + 1; }));
-    for (int i = 0; i < 2; i++) runtime::Retire(new Node(&deleted));
-    EXPECT_EQ(deleted, 0);
-    EXPECT_EQ(write(fds[1], "x", 1), 1);
-    reader.Wait();
-    EXPECT_TRUE(testing::Eventually([&] { return deleted == 3; }));
-    EXPECT_EQ(rt::gracePeriods(), begun + 2);
-    close(fds[0]);
-    close(fds[1]);
-  });
-}
-
 TEST_P(SchedTest, CyclesComeByThemselves) {
   const int64_t period = rt::forcegcperiod.xchg(1'000'000, rt::relaxed);
   EXPECT_EQ(period, std::chrono::nanoseconds(std::chrono::minutes(2)).count());
   Run([] {
-    std::atomic<int> deleted = 0;
-    {
-      sync::Pool<Node> pool;
-      pool.Put(std::make_unique<Node>(&deleted));
-      EXPECT_TRUE(testing::Eventually([&] { return deleted == 1; }));
-    }
+    struct Item {
+      explicit Item(std::atomic<bool>* d) : deleted(d) {}
+      ~Item() { *deleted = true; }
+      std::atomic<bool>* deleted;
+    };
+    std::atomic<bool> deleted = false;
+    sync::Pool<Item> pool;
+    pool.Put(std::make_unique<Item>(&deleted));
+    EXPECT_TRUE(testing::Eventually([&] { return deleted.load(); }));
   });
   rt::forcegcperiod.store(period, rt::relaxed);
 }

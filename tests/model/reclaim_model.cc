@@ -72,7 +72,7 @@ const Registered kCycle({
 // ---- Retire -----------------------------------------------------------------
 
 constexpr int kRetired = 2;
-rt::Atomic<int> head;  // the node that readers find
+rt::Atomic<int> head;  // the node that the reader finds; kRetired: none
 rt::Atomic<bool> deleted[kRetired];
 
 struct Retirement {
@@ -83,7 +83,7 @@ struct Retirement {
 constexpr rt::FuncType kRetire = {
     [](void* closure) {
       const auto* r = static_cast<Retirement*>(closure);
-      rt::gracePeriod(r->since);
+      rt::awaitGracePeriod(r->since);
       deleted[r->node].store(true, rt::relaxed);
     },
     [](void*) {},
@@ -93,7 +93,7 @@ constexpr rt::FuncType kRetire = {
 
 void retire(int node) {
   head.store(node + 1, rt::relaxed);
-  Retirement r = {node, rt::gracePeriods()};
+  Retirement r = {node, rt::gracePeriodsBegun()};
   check(rt::queueFinalizer(&kRetire, &r), "queueFinalizer");
 }
 
@@ -113,7 +113,7 @@ const Registered kRetires({
     .setup =
         [] {
           setUpScheduler();
-          // The finalizer goroutine is there.
+          // So that the finalizer goroutine is there, parked.
           plainThread("before", [] {
             static constexpr rt::FuncType kNothing = {
                 [](void*) {}, [](void*) {}, [](void*, void*) noexcept {}};
@@ -132,10 +132,10 @@ const Registered kRetires({
             check(d.load(rt::relaxed), "a node was not deleted");
           }
         },
-    .delayable = ofSchedOrP,
+    .delayable = [](const void* addr) { return addr == &head; },
     .hasty = false,
-    .quick = {2, 0, 300},
-    .full = {2, 1, 5000},
+    .quick = {2, 1, 300},
+    .full = {2, 2, 20000},
 });
 
 }  // namespace

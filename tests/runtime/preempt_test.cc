@@ -86,6 +86,33 @@ TEST_F(PresumedTest, AForgottenLossGivesNoPBack) {
   EXPECT_FALSE(giveBackP(&p_[0], &m_));
 }
 
+// ---- Grace periods
+
+// A signal that comes between two looks at it.
+TEST_F(PresumedTest, WhoIsPreemptedInPlaceAfterALossHasNotEntered) {
+  ASSERT_TRUE(presumeBlocked(&p_[0], &m_, &g_));
+  EntryWatch watch(&g_);
+  g_.interrupted.store(1, release);
+  m_.presumed.store(kPresumedNot, relaxed);
+  m_.curg.store(nullptr, release);
+  g_.m = nullptr;
+  EXPECT_FALSE(watch.entered());
+  EXPECT_FALSE(watch.entered());
+  g_.interrupted.store(2, release);
+  EXPECT_TRUE(watch.entered());
+}
+
+TEST_F(PresumedTest, WhoEntersAndIsPreemptedInPlaceAgainHasEntered) {
+  ASSERT_TRUE(presumeBlocked(&p_[0], &m_, &g_));
+  EntryWatch watch(&g_);
+  EXPECT_FALSE(watch.entered());
+  g_.interrupted.store(1, release);
+  m_.presumed.store(kPresumedNot, relaxed);
+  EXPECT_FALSE(watch.entered());
+  g_.interrupted.store(3, release);
+  EXPECT_TRUE(watch.entered());
+}
+
 // ---- threadState
 
 TEST(ThreadStateTest, WhoWaitsForTheChildOfAVforkSleeps) {

@@ -109,8 +109,8 @@ void SetFinalizer(std::function<void()> f);
 //   gump::runtime::Retire(old);
 template <class T>
 void Retire(T* p) {
-  SetFinalizer([p, since = rt::gracePeriods()] {
-    rt::gracePeriod(since);
+  SetFinalizer([p, since = rt::gracePeriodsBegun()] {
+    rt::awaitGracePeriod(since);
     delete p;
   });
 }

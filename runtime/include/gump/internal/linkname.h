@@ -98,12 +98,13 @@ void entersyscall() noexcept;
 void exitsyscall() noexcept;
 // runtimeGC runs one reclamation cycle.
 void runtimeGC() noexcept;
-// gracePeriods tells how many grace periods have begun.
-uint64_t gracePeriods() noexcept;
-// gracePeriod returns when every goroutine that ran when gracePeriods returned
-// `since` has entered the runtime since, preempted or presumed blocked as it
-// may have been. Only the finalizer goroutine calls it.
-void gracePeriod(uint64_t since) noexcept;
+// gracePeriodsBegun tells how many grace periods have begun.
+uint64_t gracePeriodsBegun() noexcept;
+// awaitGracePeriod returns when a grace period with a number above `since` has
+// ended: every goroutine that ran when it began has entered the runtime or
+// ended, preempted or presumed blocked as it may have been. Only the finalizer
+// goroutine calls it.
+void awaitGracePeriod(uint64_t since) noexcept;
 
 // SchedStats is what debug::ReadSchedStats returns, and documented there.
 struct SchedStats {
