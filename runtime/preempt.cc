@@ -181,12 +181,15 @@ bool cameBack(M* mp) {
   }
 }
 
-// setInterrupted says of gp, on its own thread, whether it has lost its P from
-// outside since it last entered the runtime by itself.
-void setInterrupted(G* gp, bool on) {
+// setInterrupted says of gp, on its own thread, that it is preempted in place;
+// countEntry, that it has entered the runtime by itself.
+void setInterrupted(G* gp) {
   const uint32_t n = gp->interrupted.load(relaxed);  // written by its thread
-  // Pairs with the acquire in awaitInterrupted.
-  if ((n % 2 == 1) != on) gp->interrupted.store(n + 1, release);
+  gp->interrupted.store(n | 1, release);  // pairs with the loads of EntryWatch
+}
+void countEntry(G* gp) {
+  const uint32_t n = gp->interrupted.load(relaxed);  // as above
+  gp->interrupted.store((n | 1) + 1, release);
 }
 
 }  // namespace
@@ -196,7 +199,7 @@ bool reenterAsIs(M* mp) {
   if ((mp->presumed.load(relaxed) & kPresumedForked) != 0) dieForked();
   const bool lost = cameBack(mp);
   G* gp = getg();
-  if (gp != &mp->g0) setInterrupted(gp, false);
+  if (gp != &mp->g0) countEntry(gp);
   if (lost && mp->locks.load(relaxed) != 1) {
     fatalthrow("reenter: P lost in the runtime");
   }
@@ -206,8 +209,9 @@ bool reenterAsIs(M* mp) {
 void stayLost(M* mp) {
   // As if the P had just been taken (P1), though this is no P's takenAs.
   sched.npresumed.add(1, relaxed);  // a hint for sysmon
-  // An asker of now loses its A4 by this.
-  mp->presumed.store(kPresumedTaken, relaxed);
+  // An asker of now loses its A4 by this. Release: not before the entry's
+  // count.
+  mp->presumed.store(kPresumedTaken, release);
 }
 
 M* reenter(M* mp) {
@@ -443,7 +447,7 @@ void preemptInPlace(G* gp) {
   M* mp = gp->m;
   // Before the P changes hands; and before the presumption ends, since a grace
   // period looks at that first (awaitInterrupted).
-  setInterrupted(gp, true);
+  setInterrupted(gp);
   const bool lost =
       mp->presumed.load(relaxed) != kPresumedNot && cameBack(mp);  // B3
   setg(&mp->g0);
@@ -554,8 +558,8 @@ bool lostItsP(const G* gp) {
 
 // A goroutine goes from lost to interrupted without an entry, if it wakes up,
 // computes, and is preempted, and perhaps between our looks at the one and the
-// other. So an odd number tells of an entry only if it is not the first that
-// may follow the last look.
+// other. So the first odd number from the beginning of the watch on tells of no
+// entry; each above it does.
 EntryWatch::EntryWatch(const G* g)
     : gp(g), n(g->interrupted.load(acquire) | 1) {}  // see setInterrupted
 
@@ -571,8 +575,7 @@ bool EntryWatch::entered() {
   }
   looked = true;
   const uint32_t now = gp->interrupted.load(acquire);  // see setInterrupted
-  if (lost) n = now | 1;
-  return !lost && (now % 2 == 0 || now != n);
+  return static_cast<int32_t>(now - n) > 0 || (!lost && now % 2 == 0);
 }
 
 void awaitInterrupted() {

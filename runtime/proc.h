@@ -563,7 +563,7 @@ struct EntryWatch {
   bool entered();
 
   const G* gp;
-  uint32_t n;  // what interrupted is, or will be, without an entry
+  const uint32_t n;  // interrupted is no more than this without an entry
   bool looked = false;
 };
 // awaitInterrupted returns when every goroutine that had lost its P from

@@ -152,8 +152,9 @@ struct alignas(kCacheLine) G {
   // foreign, or in a bubble: parks, and is readied, the long way.
   bool special = false;
   uint32_t nestedSyscalls = 0;  // declared inside a declared one; its own
-  // Odd: lost its P from outside since it last entered the runtime by itself,
-  // and may be in the middle of anything. Counted up by whoever changes that.
+  // Odd: preempted in place since it last entered the runtime by itself, and
+  // may be in the middle of anything. The first entry after that, or after its
+  // P was taken from outside, counts it up to the next even number.
   Atomic<uint32_t> interrupted;
 
   // -- what was started, and by whom

@@ -102,6 +102,21 @@ TEST_F(PresumedTest, WhoIsPreemptedInPlaceAfterALossHasNotEntered) {
   EXPECT_TRUE(watch.entered());
 }
 
+// It sleeps for most of the time, so every look may find it lost.
+TEST_F(PresumedTest, WhoEntersAndLosesItsPAgainHasEntered) {
+  ASSERT_TRUE(presumeBlocked(&p_[0], &m_, &g_));
+  EntryWatch watch(&g_);
+  EXPECT_FALSE(watch.entered());
+  setg(&g_);
+  m_.locks.store(1, relaxed);  // as acquirem
+  EXPECT_TRUE(reenterAsIs(&m_));
+  m_.locks.store(0, relaxed);
+  setg(&asker_.g0);
+  Running(&p_[0]);
+  ASSERT_TRUE(presumeBlocked(&p_[0], &m_, &g_));
+  EXPECT_TRUE(watch.entered());
+}
+
 TEST_F(PresumedTest, WhoEntersAndIsPreemptedInPlaceAgainHasEntered) {
   ASSERT_TRUE(presumeBlocked(&p_[0], &m_, &g_));
   EntryWatch watch(&g_);
