@@ -15,7 +15,11 @@ namespace gump::rt {
 void pollOrder(Select* s, M* mp) {
   uint32_t n = 0;
   for (size_t i = 0; i < s->n; i++) {
-    if (s->cases[i].c == nullptr) continue;
+    const Hchan* c = s->cases[i].c;
+    if (c == nullptr) continue;
+    if (GUMP_UNLIKELY(c->bubble != 0)) {
+      bubbleCheck(c->bubble, "select on synctest channel from outside bubble");
+    }
     uint32_t j = cheaprandn(mp, n + 1);  // inside-out shuffle
     s->pollorder[n] = s->pollorder[j];
     s->pollorder[j] = static_cast<uint16_t>(i);
@@ -118,9 +122,6 @@ GUMP_ALWAYS_INLINE void* target(const Select* s, const Scase& cas) {
 // what is due.
 GUMP_ALWAYS_INLINE bool looksReady(const Scase& cas) {
   const Hchan* c = cas.c;
-  if (GUMP_UNLIKELY(c->bubble != 0)) {
-    bubbleCheck(c->bubble, "select on synctest channel from outside bubble");
-  }
   return !(cas.dir == SelectDir::kRecv ? empty(c) : full(c)) ||
          c->closed.load(relaxed) != 0 ||  // rechecked under the lock
          (GUMP_UNLIKELY(c->isTimer) && timerRunIfDue(&timerChanOf(cas.c)->t));

@@ -728,8 +728,11 @@ TEST(SynctestDeathTest, ChannelsStayInside) {
   ExpectFatal(
       [] {
         auto c = LeakChan();
-        auto d = make_chan<int>();
-        select(Recv(c, [](int) {}), Recv(d, [](int) {}));
+        auto ready = make_chan<int>(1);
+        ready.Send(1);
+        const auto ignore = [](int) {};
+        select(Recv(ready, ignore), Recv(ready, ignore), Recv(c, ignore),
+               Recv(ready, ignore), Recv(ready, ignore));
       },
       "select on synctest channel from outside bubble");
   ExpectFatal(
