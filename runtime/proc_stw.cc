@@ -30,7 +30,8 @@ namespace gump::rt {
 namespace {
 
 constinit Atomic<uint32_t> worldsema(1);
-int32_t newprocs;  // by GOMAXPROCS for startTheWorld; guarded by worldsema
+// By GOMAXPROCS for startTheWorld. Written with worldsema, under sched.lock.
+int32_t newprocs;
 // Those who compute may have all processors. So that the stopper runs when it
 // wakes, and until it has woken the others, its thread asks for short slices
 // meanwhile. Guarded by worldsema.
@@ -264,16 +265,23 @@ void startTheWorld() {
 int32_t setGOMAXPROCS(int32_t n) noexcept {
   schedinit();
   int32_t old;
+  bool resizing;  // to something else, of which a plain thread may come in time
   {
     LockScope l(&sched.lock);
     old = gomaxprocs.load(relaxed);
+    resizing = newprocs != 0;
     if (n > kMaxGomaxprocs) n = kMaxGomaxprocs;
     if (n > 0) sched.customGOMAXPROCS = true;
   }
-  if (n <= 0 || n == old) return old;
+  if (n <= 0 || (n == old && !resizing)) return old;
   stopTheWorld(WaitReason::kStoppingTheWorld);
   old = gomaxprocs.load(relaxed);  // the world is stopped
-  newprocs = n;
+  {
+    LockScope l(&sched.lock);
+    // Again: setDefaultGOMAXPROCS may have come meanwhile.
+    sched.customGOMAXPROCS = true;
+    newprocs = n;
+  }
   startTheWorld();
   return old;
 }
@@ -293,8 +301,8 @@ void setDefaultGOMAXPROCS() noexcept {
   {
     LockScope l(&sched.lock);
     sched.customGOMAXPROCS = false;
+    newprocs = n;
   }
-  newprocs = n;
   startTheWorld();
 }
 
