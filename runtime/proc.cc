@@ -357,7 +357,8 @@ Find loseSpinning(M* mp, Runnable* out, Clock* clock) {
   int32_t n = gomaxprocs.load(acquire);  // pairs with procresize's store
   for (int32_t i = 0; i < n; i++) {
     if (!idlepMask.read(static_cast<uint32_t>(i)) && !runqempty(allp[i])) {
-      return takeIdleP(mp) ? Find::kAgain : Find::kNothing;
+      if (takeIdleP(mp)) return Find::kAgain;
+      break;
     }
   }
   // 9, and 1: S1, then fingwake / fingwake, then nmspinning (wakep).

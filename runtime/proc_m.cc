@@ -685,9 +685,11 @@ bool mayNotIdle(const P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   return !sched.runq.empty() || !runqempty(pp) ||
          // Somebody readied a G and found neither a spinner nor an idle P.
          sched.needspinning.load(relaxed) == 1 ||  // set under sched.lock
-         // The last busy P must not go idle while nobody watches the network.
+         // The last busy P must not go idle while nobody watches the network
+         // and the timers, of the idle Ps, too.
          (sched.npidle.load(relaxed) == gomaxprocs.load(relaxed) - 1 &&
-          netpollAnyWaiters() && sched.lastpoll.load(relaxed) != 0);
+          sched.lastpoll.load(relaxed) != 0 &&
+          (netpollAnyWaiters() || timeSleepUntil() != kMaxWhen));
 }
 }  // namespace
 
