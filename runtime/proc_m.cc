@@ -426,15 +426,18 @@ P* claimLocked(bool ofSafePoint, bool* spun)
 }
 
 // reuseUnborn gives pp to an M whose thread is being made, and from which a P
-// was taken back, so that there are no more on order than Ps wait for. False:
-// there is none.
-bool reuseUnborn(P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+// was taken back, so that there are no more on order than Ps wait for, though
+// the world is stopped again and again meanwhile. False: there is none.
+bool reuseUnborn(P* pp, bool spinning)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  if (sched.nmstarting.load(relaxed) == 0) return false;  // under sched.lock
   for (M* mp = allm.load(acquire); mp != nullptr;
        mp = mp->alllink) {  // pairs with mcommoninit
     if (!mp->unborn || mp->nextp != nullptr || mp->mstartfn != nullptr) {
       continue;
     }
     mp->nextp = pp;
+    mp->mstartfn = spinning ? spinningStart : nullptr;
     return true;
   }
   return false;
@@ -556,6 +559,7 @@ struct Chosen {
   M* idle = nullptr;
   G* held = nullptr;
   bool ordered = false;  // an M on order has the P
+  bool spins = false;    // and begins by spinning, unless it will be long
   int64_t newID = -1;
 };
 
@@ -575,7 +579,8 @@ Chosen choose(P* pp, bool spinning) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   const bool spare = c.held != nullptr && !turn && !sched.spareOrdered &&
                      !threadsShort && mcount() < int64_t{sched.maxmcount} / 2;
   if (spare) sched.spareOrdered = true;
-  c.ordered = threadsShort && c.held == nullptr && reuseUnborn(pp);
+  c.spins = spinning && !threadsShort;
+  c.ordered = c.held == nullptr && reuseUnborn(pp, c.spins);
   if (c.ordered) return c;
   // Before the lock is dropped: checkdead counts the thread that is to come.
   if (spare || c.held == nullptr) c.newID = mReserveID();
@@ -618,7 +623,7 @@ void startm(P* pp, bool spinning) {
     startHeld(c.held, pp, spinning, c.newID);
   } else if (c.ordered) {
     // sysmon looks whether others can.
-    if (spinning) uncountSpinner(kTooFewSpin);
+    if (spinning && !c.spins) uncountSpinner(kTooFewSpin);
   } else if (pp != nullptr) {
     newm(spinning ? spinningStart : nullptr, pp, c.newID);
   }

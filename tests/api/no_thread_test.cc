@@ -1,4 +1,4 @@
-// The kernel has no thread for us, as pthread_create says when it is told to.
+// The kernel has no thread for us, or makes it late: pthread_create is told to.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -14,6 +14,8 @@
 
 namespace {
 std::atomic<bool> refuse;
+std::atomic<bool> late;
+std::atomic<int> made;
 }  // namespace
 
 extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attr,
@@ -22,6 +24,8 @@ extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attr,
       int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
   static auto* const real =
       reinterpret_cast<Create*>(dlsym(RTLD_NEXT, "pthread_create"));
+  for (int i = 0; i < 1000 && late; i++) usleep(1000);
+  made++;
   return refuse ? EAGAIN : real(thread, attr, f, arg);
 }
 
@@ -61,6 +65,33 @@ void LockedComesBack() {
 
 TEST_F(NoThreadDeathTest, WhoIsLockedComesBackFromACall) {
   EXPECT_EXIT(LockedComesBack(), ::testing::ExitedWithCode(0), "");
+}
+
+// Each time the world stops, the P that waits for a thread is taken back.
+void WorldStopsMeanwhile() {
+  alarm(kTooLong);
+  gump::Run([] {
+    runtime::GOMAXPROCS(1);
+    sync::WaitGroup wg;
+    wg.Go([] {  // on a thread that runs others, too
+      while (made + 1 < debug::ReadSchedStats().threads) runtime::Gosched();
+      debug::SetMaxThreads(20);
+      late = true;
+      for (int i = 0; i < 100; i++) {
+        sync::WaitGroup other;
+        other.Go([] {});  // somebody is to look for it on another P
+        runtime::GOMAXPROCS(2 + i % 2);
+        other.Wait();
+      }
+      late = false;
+    });
+    wg.Wait();
+  });
+  std::_Exit(0);
+}
+
+TEST_F(NoThreadDeathTest, OneThatIsLateIsOrderedOnce) {
+  EXPECT_EXIT(WorldStopsMeanwhile(), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
