@@ -135,7 +135,7 @@ const Registered kRetires({
     .delayable = [](const void* addr) { return addr == &head; },
     .hasty = false,
     .quick = {2, 1, 300},
-    .full = {2, 2, 20000},
+    .full = {2, 1, 20000},
 });
 
 }  // namespace
