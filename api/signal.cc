@@ -190,7 +190,9 @@ class Registry {
 
   // All with mu_ held.
   void Start();
-  void Deliver();
+  // Noexcept: to close a channel that is still to be notified is the end of the
+  // process, as in Go, and not an exception for whoever delivers.
+  void Deliver() noexcept;
   void Take(int sig, Use use);
   void GiveBack(int sig);
   void AwaitHandlers(uint64_t mask);
@@ -248,7 +250,7 @@ void Registry::Start() {
   started_ = true;
 }
 
-void Registry::Deliver() {
+void Registry::Deliver() noexcept {
   // Acquire: pairs with Post.
   ForEach(pending.xchg(0, rt::acq_rel), [this](int sig) {
     for (const Entry& e : entries_) {

@@ -146,19 +146,32 @@ bool startpanic() {
   }
 }
 
+// isLast takes this thread, which has been heard, out of the count, and tells
+// whether no other is in it. Then it stays in, if told so: the process is still
+// dying (isPanicking), though all has been said.
+bool isLast(bool stay) {
+  int32_t n = panicking.load(relaxed);  // a guess; the CAS decides
+  while (n > 1 || !stay) {
+    // Acq_rel: what all have written is in the last one's core.
+    if (panicking.casWeak(n, n - 1, acq_rel)) return n == 1;
+  }
+  return true;
+}
+
 // dopanic prints the stacks and ends the process.
 [[noreturn]] void dopanic(StackFrom from) {
   TracebackMode mode = gotraceback(*throwing());
   if (forked.load(relaxed)) mode.all = false;  // the others are the parent's
   if (debug.fuzzsched != 0) printf("fuzzsched=%d\n", debug.fuzzsched);
   tracebackCrash(mode, *throwing(), from);
-  unlockPanic();
-  if (panicking.add(-1, acq_rel) != 0) {
-    // Others still want to be heard; the last one exits.
-    for (;;) usleep(1'000'000);
+  if (isLast(mode.crash)) {
+    // The lock is kept: who dies from now on waits there.
+    if (mode.crash) crashAbort(mode);
+    _exit(kExitCode);
   }
-  if (mode.crash) crashAbort(mode);
-  _exit(kExitCode);
+  // Others still want to be heard; the last one exits.
+  unlockPanic();
+  for (;;) usleep(1'000'000);
 }
 
 // printpanic writes the line, or lines, that say what the panic was; those

@@ -258,6 +258,8 @@ void crashAbort(const TracebackMode& mode) {
   constexpr int64_t kPatience = 1'000'000'000;
   int32_t self = gettid();
   relayMode = mode;
+  // Also if the program was started with SIGQUIT ignored, or handles it.
+  install(SIGQUIT, onQuit, 0);
   // Pairs with mcommoninit. In a child of fork there is no other thread.
   M* first = forked.load(relaxed) ? nullptr : allm.load(acquire);
   for (M* mp = first; mp != nullptr; mp = mp->alllink) {

@@ -21,6 +21,8 @@
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
+#include "runtime/os_linux.h"
+#include "runtime/panic.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -576,6 +578,56 @@ TEST_F(CrashDeathTest, TracebackCrashAsksEveryThread) {
   EXPECT_EXIT(DeadlockAt("crash"), ::testing::KilledBySignal(SIGABRT),
               "^fatal error: all goroutines are asleep - deadlock!\n.*"
               "\n-----\n\n.*gump::rt::.*\n-----\n\n");
+}
+
+TEST_F(CrashDeathTest, TracebackCrashAsksThemThoughQuitIsIgnored) {
+  EXPECT_EXIT(
+      {
+        ::signal(SIGQUIT, SIG_IGN);
+        DeadlockAt("crash");
+      },
+      ::testing::KilledBySignal(SIGABRT),
+      "^fatal error: all goroutines are asleep - deadlock!\n.*"
+      "\n-----\n\n.*gump::rt::.*\n-----\n\n");
+}
+
+// A thread that does not answer makes the end of the process slow. Meanwhile
+// another sends SIGQUIT to the one that is dying, and dies itself.
+void DieSlowly() {
+  alarm(60);
+  setenv("GOTRACEBACK", "crash", 1);
+  gump::Run([] {
+    auto silent = make_chan<void>();
+    go([silent] {
+      blocking([&] {
+        sigset_t quit;
+        sigemptyset(&quit);
+        sigaddset(&quit, SIGQUIT);
+        pthread_sigmask(SIG_BLOCK, &quit, nullptr);
+        silent.Close();
+        for (;;) pause();
+      });
+    });
+    silent.Recv();
+    runtime::LockOSThread();
+    const int32_t dying = rt::gettid();
+    // Not one of the runtime's: those are asked for their stacks, and stay
+    // there.
+    std::thread other([dying] {
+      while (!rt::isPanicking()) usleep(100);
+      for (int i = 0; i < 20; i++) {
+        usleep(10'000);
+        rt::tgkill(dying, SIGQUIT);
+      }
+      rt::fatal("another");
+    });
+    panic("boom");
+  });
+}
+
+TEST_F(CrashDeathTest, TracebackCrashEndsThoughAnotherDies) {
+  EXPECT_EXIT(DieSlowly(), ::testing::KilledBySignal(SIGABRT),
+              "^panic: boom\n.*\n-----\n\n");
 }
 
 // Capture turns standard error into a pipe, so that a program can read what its
