@@ -63,7 +63,9 @@ void WaitGroup::AddSlow(int delta, uint64_t state) {
   if (state_.load(rt::relaxed) != state) {
     panic("sync: WaitGroup misuse: Add called concurrently with Wait");
   }
-  state_.store(0, rt::relaxed);  // ordered for the waiters by the semaphore
+  // Release: pairs with the acquire of a Wait that is not among the waiters,
+  // whom the semaphore orders. (We have acquired what the others have done.)
+  state_.store(0, rt::release);
   rt::semreleaseN(&sema_, waiters);
 }
 

@@ -241,6 +241,27 @@ TEST_P(ErrGroupTest, MixesWithPlainThreads) {
   });
 }
 
+// As in a WaitGroup; its place is free after that, too.
+TEST_P(ErrGroupTest, GoDestroysWhatIsCopiedBeforeItsPlaceIsFree) {
+  Run([] {
+    std::atomic<bool> gone = false;
+    const auto end = [&gone](void*) {
+      for (int i = 0; i < 100; i++) runtime::Gosched();
+      gone = true;
+    };
+    ErrGroup group;
+    group.SetLimit(1);
+    chan<void> go_on = make_chan<void>();
+    {
+      const std::shared_ptr<void> owner(&gone, end);
+      group.Go([owner, go_on] { go_on.Recv(); });
+    }
+    go_on.Send();
+    group.Go([&gone] { EXPECT_TRUE(gone); });
+    EXPECT_TRUE(group.Wait().ok());
+  });
+}
+
 TEST(ErrGroupDeathTest, AnExceptionEndsTheProcess) {
   EXPECT_EXIT(gump::Run([] {
                 ErrGroup group;

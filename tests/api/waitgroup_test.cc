@@ -143,6 +143,26 @@ TEST_P(WaitGroupTest, GoDestroysTheFunctionBeforeDone) {
   });
 }
 
+// A const member is not moved, but copied; each copy goes before Done.
+TEST_P(WaitGroupTest, GoDestroysWhatIsCopiedBeforeDone) {
+  Run([] {
+    std::atomic<bool> gone = false;
+    const auto end = [&gone](void*) {
+      for (int i = 0; i < 100; i++) runtime::Gosched();
+      gone = true;
+    };
+    WaitGroup wg;
+    chan<void> go_on = make_chan<void>();
+    {
+      const std::shared_ptr<void> owner(&gone, end);
+      wg.Go([owner, go_on] { go_on.Recv(); });
+    }
+    go_on.Send();
+    wg.Wait();
+    EXPECT_TRUE(gone);
+  });
+}
+
 TEST_P(WaitGroupTest, MayBeDestroyedAsSoonAsWaitReturns) {
   Run([] {
     for (int i = 0; i < 20000; i++) {

@@ -25,6 +25,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -99,27 +100,33 @@ class ErrGroup {
 
   template <class F>
   void Start(F&& f) {
-    using Fn = std::decay_t<F>;
+    using Task = std::optional<std::decay_t<F>>;
     try {
-      wg_.Go([this, fn = Fn(std::forward<F>(f))]() mutable { Call(fn); });
+      wg_.Go([this, fn = Task(std::in_place, std::forward<F>(f))]() mutable {
+        Call(fn);
+      });
     } catch (...) {
       Leave();
       throw;
     }
   }
 
-  // Call calls f; the place in the limit is free again when f is gone.
+  // Call calls what is in task, and destroys it; the place in the limit is free
+  // again then.
   template <class Fn>
-  void Call(Fn& f) {
+  void Call(std::optional<Fn>& task) {
     struct LeaveAtEnd {
       ErrGroup* group;
-      ~LeaveAtEnd() { group->Leave(); }
-    } at_end{this};
-    Fn task(std::move(f));
+      std::optional<Fn>& task;
+      ~LeaveAtEnd() {
+        task.reset();
+        group->Leave();
+      }
+    } at_end{this, task};
     if constexpr (std::is_void_v<std::invoke_result_t<Fn&>>) {
-      std::invoke(task);
+      std::invoke(*task);
     } else {
-      absl::Status status = std::invoke(task);
+      absl::Status status = std::invoke(*task);
       if (!status.ok()) Fail(std::move(status));
     }
   }

@@ -31,6 +31,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -82,12 +83,18 @@ class WaitGroup {
   void Go(F&& f) {
     Add(1);
     try {
-      gump::go([this, fn = std::decay_t<F>(std::forward<F>(f))]() mutable {
+      // Not moved out of the closure, which goes after Done: what is left there
+      // may hold as much as before, if it was a const member.
+      using Task = std::optional<std::decay_t<F>>;
+      gump::go([this, fn = Task(std::in_place, std::forward<F>(f))]() mutable {
         RunTask(
             [](void* p) {
-              std::decay_t<F> task(
-                  std::move(*static_cast<std::decay_t<F>*>(p)));
-              std::invoke(task);
+              Task& task = *static_cast<Task*>(p);
+              struct EndTask {
+                Task& task;
+                ~EndTask() { task.reset(); }
+              } at_end{task};
+              std::invoke(*task);
             },
             &fn);
       });
