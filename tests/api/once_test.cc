@@ -77,6 +77,19 @@ TEST_P(OnceTest, TakesMoveOnlyFunctionsAndRvalueCallOperators) {
   });
 }
 
+int calls_of_count;
+void Count() { calls_of_count++; }
+
+TEST_P(OnceTest, TakesTheNameOfAFunction) {
+  Run([] {
+    calls_of_count = 0;
+    Once once;
+    once.Do(Count);
+    once.Do(Count);
+    EXPECT_EQ(calls_of_count, 1);
+  });
+}
+
 TEST_P(OnceTest, AFunctionThatThrowsCountsAsDone) {
   Run([] {
     Once once;

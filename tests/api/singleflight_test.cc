@@ -39,6 +39,15 @@ TEST_P(SingleFlightTest, OneCallAtATimeIsNotShared) {
   });
 }
 
+TEST_P(SingleFlightTest, TheFunctionMayChangeTheCallersKey) {
+  Run([] {
+    Flight flight;
+    std::string key = "a";
+    EXPECT_EQ(flight.Do(key, [&] { return key = "b", 1; }).value, 1);
+    EXPECT_EQ(flight.Do("a", [] { return 2; }).value, 2);
+  });
+}
+
 // Starts n callers of which one is inside its function and the others wait for
 // it; the function returns when `go_on` is closed.
 template <class F>

@@ -48,11 +48,15 @@ class Once {
       return;
     }
     using Callable = std::remove_reference_t<F>;
-    DoSlow(
-        [](void* p) {
-          std::invoke(std::forward<F>(*static_cast<Callable*>(p)));
-        },
-        const_cast<std::remove_const_t<Callable>*>(std::addressof(f)));
+    if constexpr (std::is_function_v<Callable>) {
+      Do(&f);
+    } else {
+      DoSlow(
+          [](void* p) {
+            std::invoke(std::forward<F>(*static_cast<Callable*>(p)));
+          },
+          const_cast<std::remove_const_t<Callable>*>(std::addressof(f)));
+    }
   }
 
  private:

@@ -115,14 +115,15 @@ class SingleFlight {
   // returns the value. Parks. Throws what f throws, and std::bad_alloc.
   template <class F>
   Result Do(const K& key, F&& f) {
-    auto [call, first] = Join(key, nullptr);
+    const K own(key);  // f may change the caller's
+    auto [call, first] = Join(own, nullptr);
     if (!first) {
       call->wg.Wait();
       if (call->error) std::rethrow_exception(call->error);
       if (!call->value.has_value()) runtime::Goexit();
       return {*call->value, true};
     }
-    Execute(key, call, f);
+    Execute(own, call, f);
     return {*call->value, call->shared};
   }
 
