@@ -102,10 +102,11 @@ SysResult declared(const Call& call) {
   return s;
 }
 
-// withoutSigpipe makes a call that may send SIGPIPE to this thread, and fails
-// with EPIPE if it does. The signal does not arrive.
+// withoutSigpipe makes a call that writes `all` bytes and may send SIGPIPE to
+// this thread: if it fails with EPIPE, or a blocking pipe has lost its readers
+// in the middle. The signal does not arrive.
 template <class Call>
-ssize_t withoutSigpipe(Call call) {
+ssize_t withoutSigpipe(size_t all, Call call) {
   sigset_t sigpipe;
   sigemptyset(&sigpipe);
   sigaddset(&sigpipe, SIGPIPE);
@@ -114,12 +115,12 @@ ssize_t withoutSigpipe(Call call) {
   const bool blocked = sigismember(&old, SIGPIPE) == 1;
   bool pending = false;  // it is somebody else's
   if (blocked) {
-    sigset_t all;
-    pending = sigpending(&all) == 0 && sigismember(&all, SIGPIPE) == 1;
+    sigset_t now;
+    pending = sigpending(&now) == 0 && sigismember(&now, SIGPIPE) == 1;
   }
   const ssize_t n = call();
   const int err = errno;
-  if (n < 0 && err == EPIPE && !pending) {
+  if (!pending && (n < 0 ? err == EPIPE : static_cast<size_t>(n) < all)) {
     const timespec now{};
     while (sigtimedwait(&sigpipe, nullptr, &now) < 0 && errno == EINTR) {
     }
@@ -217,7 +218,11 @@ int FD::close() {
   open_ = false;  // the one closer's
   if (pd_ != nullptr) pollUnblock(pd_);
   if (mu_.decref()) return destroy();
-  if (pd_ != nullptr) semacquire(&csema_, false, SemaReason::kSemacquire);
+  // Relaxed: who has not heard of it yet had no call in the kernel by then, as
+  // far as anybody could tell.
+  if (pd_ != nullptr && !blocks_.load(relaxed)) {
+    semacquire(&csema_, false, SemaReason::kSemacquire);
+  }
   return 0;
 }
 
@@ -234,7 +239,9 @@ int FD::setDeadline(int64_t when, PollMode mode) {
 template <class Call>
 IoResult FD::transfer(PollMode mode, Call call) {
   for (;;) {
-    const SysResult s = pd_ == nullptr ? declared(call) : attempt(call);
+    // Relaxed: a call that blocks undeclared is noticed, too, only later.
+    const bool blocks = pd_ == nullptr || blocks_.load(relaxed);
+    const SysResult s = blocks ? declared(call) : attempt(call);
     if (s.n >= 0) return {static_cast<size_t>(s.n), 0};
     if (s.err == EINTR) continue;
     if (s.err != EAGAIN) return {0, s.err};
@@ -403,7 +410,9 @@ ssize_t FD::writeQuietly(const iovec* iov, int count) {
     if (n >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS)) return n;
     masksSigpipe_ = true;  // an old kernel, or a device that takes no flags
   }
-  return withoutSigpipe([=, this] {
+  size_t all = 0;
+  for (int i = 0; i < count; i++) all += iov[i].iov_len;
+  return withoutSigpipe(all, [=, this] {
     return count == 1 ? ::write(fd_, iov->iov_base, iov->iov_len)
                       : ::writev(fd_, iov, count);
   });

@@ -79,6 +79,11 @@ class FD {
   // setDeadline: pollSetDeadline.
   [[nodiscard]] int setDeadline(int64_t when, PollMode mode);
 
+  // setBlocks says that the descriptor has been made blocking, for somebody
+  // else who has it, too. From now on calls wait in the kernel, deadlines count
+  // for nothing, and close does not wait for who is there, as for a kFile.
+  void setBlocks() { blocks_.store(true, relaxed); }  // see its readers
+
   // with calls f(int fd), which returns 0 or an errno, on the open descriptor.
   template <class F>
   [[nodiscard]] int with(F&& f) {
@@ -162,6 +167,7 @@ class FD {
   bool shortIsAll_ = false;  // a short read means that there is no more (TCP)
   bool open_ = false;
   Atomic<FileWay> fileWay_;
+  Atomic<bool> blocks_;
   PollDesc* pd_ = nullptr;
   Atomic<uint32_t> csema_;  // posted when the descriptor has been closed
 };

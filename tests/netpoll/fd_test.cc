@@ -438,6 +438,50 @@ TEST_P(FDTest, AResetEndsReadsAndWrites) {
   });
 }
 
+// Somebody else has it, too, and does not expect EAGAIN.
+TEST_P(FDTest, OfOneThatBlocksCloseDoesNotWaitForWhoIsInTheKernel) {
+  Run([] {
+    Ends e;
+    ASSERT_EQ(::fcntl(e.in.fd(), F_SETFL, 0), 0);
+    auto in = Open(std::move(e.in), FdKind::kPipe);
+    in->setBlocks();
+    sync::WaitGroup wg;
+    wg.Go([&] {
+      char c;
+      EXPECT_EQ(in->read(&c, 1), Bytes(1));
+    });
+    EXPECT_TRUE(EventuallyParked("syscall", 1));
+    EXPECT_EQ(in->close(), 0);
+    EXPECT_EQ(::write(e.out.fd(), "x", 1), 1);
+    wg.Wait();
+  });
+}
+
+// The readers of a blocking pipe go in the middle of a write: SIGPIPE, though
+// the call says how much there was room for.
+TEST_P(FDTest, SigpipeAfterAPartOfAWriteDoesNotArrive) {
+  Run([] {
+    int ends[2];
+    ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+    File in(ends[0]);
+    auto out = Open(File(ends[1]), FdKind::kFile);
+    const std::string data(1 << 20, 'x');
+    sync::WaitGroup wg;
+    wg.Go([&] {
+      const IoResult r = out->write(data.data(), data.size());
+      EXPECT_EQ(r.err, EPIPE);
+      EXPECT_GE(r.n, 4096u);
+      EXPECT_LT(r.n, data.size());
+    });
+    char buf[4096];
+    EXPECT_EQ(blocking([&] { return ::read(in.fd(), buf, sizeof(buf)); }),
+              ssize_t{sizeof(buf)});
+    EXPECT_TRUE(EventuallyParked("syscall", 1));
+    in = File();
+    wg.Wait();
+  });
+}
+
 TEST_P(FDTest, AResetEndsAWriterWhoSleeps) {
   Run([] {
     Pair p(Over::kTcp);
