@@ -99,6 +99,45 @@ int Connect(int fd, const Addr& to, bool* done) {
   }
 }
 
+// OfFamily is `from` as the source of a connection to an address of some
+// family. Length 0: it is of another one, and not merely every address of this
+// host, which is the same in both, as in Go.
+Addr OfFamily(const Addr& from, int family) {
+  if (from.Sockaddr()->sa_family == family) return from;
+  const auto* in6 = reinterpret_cast<const sockaddr_in6*>(from.Sockaddr());
+  const auto* in = reinterpret_cast<const sockaddr_in*>(from.Sockaddr());
+  if (family == AF_INET && from.Sockaddr()->sa_family == AF_INET6 &&
+      IN6_IS_ADDR_UNSPECIFIED(&in6->sin6_addr)) {
+    sockaddr_in any{};
+    any.sin_family = AF_INET;
+    any.sin_port = in6->sin6_port;
+    return NetAccess::MakeAddr(from.Network(),
+                               reinterpret_cast<sockaddr*>(&any), sizeof(any));
+  }
+  if (family == AF_INET6 && from.Sockaddr()->sa_family == AF_INET &&
+      in->sin_addr.s_addr == INADDR_ANY) {
+    sockaddr_in6 any{};
+    any.sin6_family = AF_INET6;
+    any.sin6_port = in->sin_port;
+    return NetAccess::MakeAddr(from.Network(),
+                               reinterpret_cast<sockaddr*>(&any), sizeof(any));
+  }
+  return {};
+}
+
+// PeerOf is where s, which is connected, leads: not always where it was told
+// to, such as "every address of this host".
+Addr PeerOf(Socket* s, const Addr& to) {
+  sockaddr_storage sa;
+  socklen_t length = sizeof(sa);
+  auto* generic = reinterpret_cast<sockaddr*>(&sa);
+  const int err = s->fd.with([&](int fd) {
+    return getpeername(fd, generic, &length) == 0 ? 0 : errno;
+  });
+  return err == 0 ? NetAccess::MakeAddr(s->network, generic, length)
+                  : NetAccess::AsIs(to);  // it has gone again
+}
+
 // Attempt makes a connection to one address.
 absl::StatusOr<Conn> Attempt(const context::Context& ctx,
                              const Network& network, const Addr& to,
@@ -112,12 +151,16 @@ absl::StatusOr<Conn> Attempt(const context::Context& ctx,
                               internal::ContextError(ctx));
   }
   int err;
-  const int fd = internal::NewSocket(network, to.Sockaddr()->sa_family, &err);
+  const int family = to.Sockaddr()->sa_family;
+  const int fd = internal::NewSocket(network, family, &err);
   if (fd < 0) return fail({err, "socket"});
-  if (from && bind(fd, from->Sockaddr(), from->Length()) != 0) {
-    err = errno;
-    close(fd);
-    return fail({err, "bind"});
+  if (from) {
+    const Addr at = OfFamily(*from, family);
+    if (bind(fd, at.Sockaddr(), at.Length()) != 0) {
+      err = errno;
+      close(fd);
+      return fail({err, "bind"});
+    }
   }
   // Before the poller knows it: it would see a socket that is not connected as
   // hung up.
@@ -138,7 +181,7 @@ absl::StatusOr<Conn> Attempt(const context::Context& ctx,
                               internal::ContextError(ctx));
   }
   if (err != 0) return fail({err, "connect"});
-  (*s)->remote = NetAccess::AsIs(to);
+  (*s)->remote = PeerOf(s->get(), to);
   // A hurry that came when all was done has left its mark.
   (void)(*s)->fd.setDeadline(0, rt::PollMode::kBoth);
   return NetAccess::Make<Conn>(*std::move(s));
@@ -275,7 +318,7 @@ absl::StatusOr<Conn> DialContext(const context::Context& parent,
     if (!local.ok()) return unresolved(local.status(), "bind");
     from = local->front();
     std::erase_if(*addrs, [&](const Addr& a) {
-      return a.Sockaddr()->sa_family != from->Sockaddr()->sa_family;
+      return OfFamily(*from, a.Sockaddr()->sa_family).Length() == 0;
     });
     if (addrs->empty()) {
       return fail(absl::InvalidArgumentError(internal::Cat(

@@ -277,6 +277,30 @@ TEST_P(NetDialTest, TheSecondAddressIsTriedIfTheFirstRefuses) {
   });
 }
 
+// Every address of this host is of both families, and is not where a connection
+// leads to.
+TEST_P(NetDialTest, EveryAddressAsTheSourceAndAsTheTarget) {
+  Run([] {
+    const Both at;
+    net::DialOptions options;
+    for (const char* local : {":0", "0.0.0.0:0", "[::]:0"}) {
+      options.local_address = local;
+      for (const char* host : {"127.0.0.1", "[::1]"}) {
+        const net::Conn c = Ready(net::Dial("tcp", at.At(host), options));
+        EXPECT_EQ(c.RemoteAddr().String(), at.At(host)) << local;
+        ExpectTalk(c, at.of(FamilyOf(c.RemoteAddr())));
+      }
+    }
+    options.local_address = "127.0.0.1:0";
+    EXPECT_EQ(Text(net::Dial("tcp", at.At("[::1]"), options)),
+              "dial tcp: address " + at.At("[::1]") +
+                  ": mismatched local address type");
+    const net::Conn c = Ready(net::Dial("tcp", at.At("0.0.0.0")));
+    EXPECT_EQ(c.RemoteAddr().String(), at.At("127.0.0.1"));
+    ExpectTalk(c, at.of(AF_INET));
+  });
+}
+
 TEST_P(NetDialTest, IfAllRefuseTheFirstErrorIsReturned) {
   Run([] {
     Both at;

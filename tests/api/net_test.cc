@@ -800,6 +800,17 @@ TEST_P(NetTest, UnixDatagrams) {
   });
 }
 
+// Unlike a listener, as in Go.
+TEST_P(NetTest, APathOfUnixDatagramsStays) {
+  Run([] {
+    const std::string path =
+        ::testing::TempDir() + "gump_datagrams." + std::to_string(::getpid());
+    const net::PacketConn c = Ready(net::ListenPacket("unixgram", path));
+    EXPECT_TRUE(c.Close().ok());
+    EXPECT_EQ(::unlink(path.c_str()), 0);
+  });
+}
+
 // ---- The rest ---------------------------------------------------------------
 
 TEST_P(NetTest, DescriptorsOfOthers) {
