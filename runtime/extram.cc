@@ -83,7 +83,10 @@ G* needm() {
     sched.nmextra++;
   }
   setg(gp);
-  pthread_setspecific(extraKey, e);
+  // Otherwise nobody would notice when the thread ends.
+  if (pthread_setspecific(extraKey, e) != 0) {
+    fatalthrow("needm: out of memory");
+  }
   return gp;
 }
 

@@ -289,14 +289,13 @@ int32_t setGOMAXPROCS(int32_t n) noexcept {
 void setDefaultGOMAXPROCS() noexcept {
   schedinit();
   int32_t n = defaultGOMAXPROCS(getproccount());
-  bool custom;
-  int32_t old;
   {
     LockScope l(&sched.lock);
-    custom = sched.customGOMAXPROCS;
-    old = gomaxprocs.load(relaxed);
+    if (!sched.customGOMAXPROCS && n == gomaxprocs.load(relaxed) &&
+        newprocs == 0) {  // as in setGOMAXPROCS
+      return;
+    }
   }
-  if (!custom && n == old) return;
   stopTheWorld(WaitReason::kStoppingTheWorld);
   {
     LockScope l(&sched.lock);
