@@ -407,10 +407,19 @@ Answer AskSystem(const Network& network, const std::string& host) {
   std::unique_ptr<addrinfo, Free> list;
   Answer a;
   blocking([&] {
-    addrinfo* found = nullptr;
-    a.error = getaddrinfo(host.c_str(), nullptr, &hints, &found);
-    a.sys = errno;
-    list.reset(found);
+    // Where no nscd runs, glibc notes that in a counter, goes on without one,
+    // and tries again after a hundred lookups. Should all those be made by
+    // others between its note and its look at it, it takes nscd to have failed,
+    // for no reason: EAI_SYSTEM, and errno is as it was. (Go, issue 6232.)
+    constexpr int kTries = 3;
+    for (int i = 0; i < kTries; i++) {
+      addrinfo* found = nullptr;
+      errno = 0;
+      a.error = getaddrinfo(host.c_str(), nullptr, &hints, &found);
+      a.sys = errno;
+      list.reset(found);
+      if (a.error != EAI_SYSTEM || a.sys != 0) break;
+    }
   });
   if (a.error == EAI_MEMORY) throw std::bad_alloc();
   for (const addrinfo* i = list.get(); i != nullptr; i = i->ai_next) {
@@ -429,7 +438,7 @@ absl::Status LookupError(const std::string& host, const Answer& a) {
       return absl::NotFoundError(prefix + "no such host");
     case EAI_SYSTEM:
       return absl::UnavailableError(
-          Cat(prefix, std::string(strerrorname_np(a.sys) != nullptr
+          Cat(prefix, std::string(a.sys != 0 && strerrorname_np(a.sys)
                                       ? strerrordesc_np(a.sys)
                                       : "server misbehaving")));
     case EAI_AGAIN:  // no server has answered

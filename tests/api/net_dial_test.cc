@@ -50,6 +50,7 @@ struct Resolver {
   std::condition_variable speaks;
   std::map<std::string, std::vector<std::string>> hosts;
   std::map<std::string, int> errors;  // of getaddrinfo, for other names
+  int failures = 0;                   // without any reason, from now on
   bool silent = false;                // whoever asks waits
   int waiting = 0;
 };
@@ -88,6 +89,10 @@ int Ask(const char* name, int family, addrinfo** list) {
   r.waiting++;
   r.speaks.wait(lock, [&] { return !r.silent; });
   r.waiting--;
+  if (r.failures > 0) {
+    r.failures--;
+    return EAI_SYSTEM;  // errno is as it was
+  }
   if (r.errors.contains(name)) return r.errors[name];
   for (const std::string& host : r.hosts[name]) {
     const std::string at = "[" + host + "]:0";
@@ -561,6 +566,22 @@ TEST_P(NetDialTest, AResolverThatFailsIsMisbehaving) {
       EXPECT_TRUE(absl::IsUnavailable(hosts.status())) << hosts.status();
       EXPECT_EQ(Text(net::Dial("tcp", host + ":80")), "dial tcp: " + why);
     }
+  });
+}
+
+// As glibc's does now and then if others ask at the same time.
+TEST_P(NetDialTest, AResolverThatFailsForNoReasonIsAskedAgain) {
+  Run([] {
+    Name("moody.test", {"127.0.0.1"});
+    const auto after = [](int failures) {
+      {
+        const std::lock_guard lock(resolver().mu);
+        resolver().failures = failures;
+      }
+      return net::LookupHost(context::Background(), "moody.test");
+    };
+    EXPECT_EQ(Ready(after(2)), std::vector<std::string>{"127.0.0.1"});
+    EXPECT_EQ(Text(after(3)), "lookup moody.test: server misbehaving");
   });
 }
 
