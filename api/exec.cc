@@ -272,7 +272,7 @@ int Lend(const os::File& f, OwnedFd* out) {
     // As Go: programs do not expect EAGAIN. Ours will block, then.
     if (file->pollable) {
       const int flags = fcntl(fd, F_GETFL);
-      if ((flags & O_NONBLOCK) != 0) file->fd.setBlocks();
+      file->fd.setBlocks();
       fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
     }
     return 0;

@@ -405,7 +405,7 @@ absl::StatusOr<std::shared_ptr<Socket>> ListenAt(std::string_view network,
   IoError error;
   absl::StatusOr<std::shared_ptr<Socket>> s = Bound(*n, at, options, &error);
   if (!s.ok()) return OpError("listen", network, "", at.String(), error);
-  // Of a listener's alone, as in Go.
+  // A listener's alone, as in Go.
   if (stream && n->unix_domain() && !address.empty() &&
       !internal::IsAbstract(address)) {
     (*s)->unlink_path = std::string(address);

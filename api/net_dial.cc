@@ -101,7 +101,7 @@ int Connect(int fd, const Addr& to, bool* done) {
 
 // OfFamily is `from` as the source of a connection to an address of some
 // family. Length 0: it is of another one, and not merely every address of this
-// host, which is the same in both, as in Go.
+// host, which is the same in both.
 Addr OfFamily(const Addr& from, int family) {
   if (from.Sockaddr()->sa_family == family) return from;
   const auto* in6 = reinterpret_cast<const sockaddr_in6*>(from.Sockaddr());

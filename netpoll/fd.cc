@@ -218,12 +218,14 @@ int FD::close() {
   open_ = false;  // the one closer's
   if (pd_ != nullptr) pollUnblock(pd_);
   if (mu_.decref()) return destroy();
-  // Relaxed: who has not heard of it yet had no call in the kernel by then, as
-  // far as anybody could tell.
-  if (pd_ != nullptr && !blocks_.load(relaxed)) {
-    semacquire(&csema_, false, SemaReason::kSemacquire);
-  }
+  if (pd_ != nullptr) semacquire(&csema_, false, SemaReason::kSemacquire);
   return 0;
+}
+
+void FD::setBlocks() {
+  blocks_.store(true, relaxed);  // see transfer
+  // Whoever closes it need not wait, nor go on waiting.
+  semrelease(&csema_, false);
 }
 
 int FD::setDeadline(int64_t when, PollMode mode) {

@@ -79,10 +79,10 @@ class FD {
   // setDeadline: pollSetDeadline.
   [[nodiscard]] int setDeadline(int64_t when, PollMode mode);
 
-  // setBlocks says that the descriptor has been made blocking, for somebody
-  // else who has it, too. From now on calls wait in the kernel, deadlines count
-  // for nothing, and close does not wait for who is there, as for a kFile.
-  void setBlocks() { blocks_.store(true, relaxed); }  // see its readers
+  // setBlocks says that the descriptor is about to be made blocking, for
+  // somebody else who has it, too. From now on calls wait in the kernel, where
+  // no deadline ends them, and close does not wait for them, as for a kFile's.
+  void setBlocks();
 
   // with calls f(int fd), which returns 0 or an errno, on the open descriptor.
   template <class F>
@@ -169,7 +169,9 @@ class FD {
   Atomic<FileWay> fileWay_;
   Atomic<bool> blocks_;
   PollDesc* pd_ = nullptr;
-  Atomic<uint32_t> csema_;  // posted when the descriptor has been closed
+  // Posted when the descriptor has been closed, or by setBlocks: close, of
+  // which there is one, is let go by the first.
+  Atomic<uint32_t> csema_;
 };
 
 }  // namespace gump::rt

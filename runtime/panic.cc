@@ -150,12 +150,9 @@ bool startpanic() {
 // whether no other is in it. Then it stays in, if told so: the process is still
 // dying (isPanicking), though all has been said.
 bool isLast(bool stay) {
-  int32_t n = panicking.load(relaxed);  // a guess; the CAS decides
-  while (n > 1 || !stay) {
-    // Acq_rel: what all have written is in the last one's core.
-    if (panicking.casWeak(n, n - 1, acq_rel)) return n == 1;
-  }
-  return true;
+  // Relaxed: who is heard after another has his lock; newcomers wait for it.
+  if (stay && panicking.load(relaxed) == 1) return true;
+  return panicking.add(-1, acq_rel) == 0;
 }
 
 // dopanic prints the stacks and ends the process.

@@ -93,7 +93,8 @@ class Cmd {
   // there is a Dir.
   void SetEnv(std::vector<std::string> env);
   // Its standard descriptors; /dev/null unless set. A File remains the
-  // caller's, and open.
+  // caller's, and open. A terminal becomes one that blocks, as the child will
+  // expect: our own calls on it wait in the kernel then, without deadlines.
   void SetStdin(os::File f);
   void SetStdout(os::File f);
   void SetStderr(os::File f);

@@ -83,8 +83,8 @@ class WaitGroup {
   void Go(F&& f) {
     Add(1);
     try {
-      // Not moved out of the closure, which goes after Done: what is left there
-      // may hold as much as before, if it was a const member.
+      // Destroyed in place: a const member would be copied out, and the
+      // original outlive Done.
       using Task = std::optional<std::decay_t<F>>;
       gump::go([this, fn = Task(std::in_place, std::forward<F>(f))]() mutable {
         RunTask(
