@@ -276,6 +276,27 @@ const Registered kWaitGroup({
         },
 });
 
+const Registered kWaitGroupLate({
+    .name = "waitgroup_late",
+    .about = "WaitGroup: two wait, one perhaps when the other has been let go",
+    .setup =
+        [] {
+          wg.Add(1);
+          for (const char* t : {"a", "b"}) {
+            plainThread(t, [] {
+              wg.Wait();
+              check(data == 1, "Wait returned early");
+            });
+          }
+          plainThread("done", [] {
+            data = 1;
+            wg.Done();
+          });
+        },
+    .quick = {2, 1, 500},
+    .full = {3, 1, 20000},
+});
+
 sync::WaitGroup* group;
 
 const Registered kWaitGroupReuse({
