@@ -8,6 +8,7 @@
 #include "runtime/panic.h"
 #include "runtime/proc.h"
 #include "runtime/time.h"
+#include "runtime/timechan.h"
 
 namespace gump::rt {
 
@@ -140,6 +141,26 @@ Next tick(Bubble* b) {
   return r;
 }
 
+// discardPending starts a goroutine of the bubble, of which only the root is
+// left, for each function of AfterFunc that will not be called: it destroys it.
+// What that holds may park, and start others. False: there was none.
+bool discardPending(Bubble* b) {
+  M* mp = acquirem();
+  Timer* t = timersClear(&b->timers);
+  const bool some = t != nullptr;
+  while (t != nullptr) {
+    auto* next = static_cast<Timer*>(t->arg);
+    funcTimerDiscard(t);
+    t = next;
+  }
+  if (some) {
+    fence(seq_cst);  // W1, as in settled
+    wakep();
+  }
+  releasem(mp);
+  return some;
+}
+
 }  // namespace
 
 // ---- Transitions ------------------------------------------------------------
@@ -217,9 +238,7 @@ BubbleEnd bubbleRun() noexcept {
   while (next == Next::kGoOn) {
     settled(b);
     next = tick(b);
-    // Functions of AfterFunc that will not be called are destroyed inside the
-    // bubble, by the root; they may start goroutines.
-    if (next == Next::kLast && timersClear(&b->timers)) next = Next::kGoOn;
+    if (next == Next::kLast && discardPending(b)) next = Next::kGoOn;
   }
   // What is left keeps its bubble, for good.
   if (leave(b, gp)) freeBubble(b);

@@ -631,15 +631,15 @@ Timer* takeLast(Timers* ts, bool* had) {
 
 }  // namespace
 
-bool timersClear(Timers* ts) {
-  bool some = false;
+Timer* timersClear(Timers* ts) {
+  Timer* pending = nullptr;
   bool had = false;
   while (Timer* t = takeLast(ts, &had)) {
     if (!had) continue;
-    funcTimerDiscard(t);
-    some = true;
+    t->arg = pending;  // nobody but us knows it now
+    pending = t;
   }
-  return some;
+  return pending;
 }
 
 // ---- For the scheduler ------------------------------------------------------

@@ -306,10 +306,25 @@ void goFunc(void* arg, uint64_t, int64_t) {
 }
 }  // namespace
 
+namespace {
+constexpr FuncType kDiscard = {
+    [](void*) {},
+    [](void* of) {
+      const auto* ft = *static_cast<const FuncTimer**>(of);
+      void* closure = ft->closure;
+      ft->ft->destroy(&closure);  // *ft may be gone when this returns
+    },
+    [](void* dst, void* src) noexcept {
+      *static_cast<void**>(dst) = *static_cast<void**>(src);
+    }};
+}  // namespace
+
 void funcTimerDiscard(Timer* t) {
-  const auto* ft = reinterpret_cast<const FuncTimer*>(t);  // its first member
-  void* closure = ft->closure;
-  ft->ft->destroy(&closure);  // *ft may be gone when this returns
+  auto* ft = reinterpret_cast<FuncTimer*>(t);  // its first member
+  t->arg = ft;  // as it was: whoever has the handle may reset it
+  if (!newprocTimer(&kDiscard, &ft, ft->pc, getg()->bubble)) {
+    fatal("out of memory");
+  }
 }
 
 FuncTimer* newFuncTimer(const FuncType* ft, void* closure,

@@ -69,10 +69,9 @@ static_assert(sizeof(FuncTimer) <= 128);
 // Locks: takes a leaf.
 void freeTimer(Timer* t);
 
-// funcTimerDiscard destroys the function of t, which was taken out of the heap
-// of a bubble before it fired.
-// On: user, m.locks == 0.  Locks: none.  Parks: if the program's destructor
-// does.
+// funcTimerDiscard starts a goroutine in the caller's bubble, from whose heap t
+// was taken by timersClear, that destroys t's function uncalled.
+// Locks: as newprocTimer.
 void funcTimerDiscard(Timer* t);
 
 // ---- For time.cc; t is a channel's ------------------------------------------

@@ -576,6 +576,33 @@ TEST_P(SynctestTest, FunctionsThatAreNotCalledAreDestroyed) {
   EXPECT_EQ(witness.use_count(), 1);
 }
 
+// What a function of AfterFunc holds may do anything in the end, also start and
+// await what sleeps.
+TEST_P(SynctestTest, WhatPendingFunctionsHoldMayParkInTheEnd) {
+  std::atomic<int> ends = 0;
+  Bubble([&] {
+    const std::shared_ptr<void> held(&ends, [&](void*) {
+      go([] { time::AfterFunc(1h, [] { ADD_FAILURE(); }); });
+      synctest::Wait();
+      auto c = make_chan<void>();
+      go([c] { c.Send(); });
+      c.Recv();
+      ends++;
+    });
+    time::AfterFunc(1h, [held] { ADD_FAILURE(); });
+  });
+  EXPECT_EQ(ends, 1);
+  Run([&] {
+    const std::string text = PanicText([&] {
+      synctest::Run([&] {
+        const std::shared_ptr<void> held(&ends, [](void*) { time::Sleep(1s); });
+        time::AfterFunc(1h, [held] {});
+      });
+    });
+    EXPECT_NE(text.find("blocked goroutines remain"), text.npos) << text;
+  });
+}
+
 TEST_P(SynctestTest, FromAPlainThread) {
   Run([] {
     std::atomic<bool> done = false;
