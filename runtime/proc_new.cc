@@ -17,6 +17,7 @@
 #include <unwind.h>
 
 #include <cstdlib>
+#include <utility>
 
 #include "runtime/mem.h"
 #include "runtime/panic.h"
@@ -380,9 +381,11 @@ GUMP_NO_SANITIZE void goexit1() {
   ft->destroy(gp->closure);
   if (GUMP_UNLIKELY(gp->gls != nullptr)) glsDestroyAll(gp);
   if (GUMP_UNLIKELY(gp->name != nullptr)) {
-    // Still the goroutine: user code may allocate.
-    std::free(const_cast<char*>(gp->name));
-    gp->name = nullptr;
+    // Still the goroutine: user code may allocate. Preempted in the middle it
+    // is shown in dumps, which must not find a name that is free.
+    const char* name = std::exchange(gp->name, nullptr);
+    compilerFence();
+    std::free(const_cast<char*>(name));
   }
   (void)acquirem();  // may switch away, for the last but one time
   gumpMcall(goexit0);

@@ -308,13 +308,16 @@ void setDefaultGOMAXPROCS() noexcept {
 namespace {
 
 Atomic<bool> updatingMaxProcs;
+// As sysmon found it. Affinity is a thread's, and another's may differ.
+Atomic<int32_t> maxProcsFound;
 
 // adaptMaxProcs is the goroutine of updateMaxProcs.
 void adaptMaxProcs(void*) {
   stopTheWorld(WaitReason::kStoppingTheWorld);
   {
     LockScope l(&sched.lock);
-    if (!sched.customGOMAXPROCS) newprocs = defaultGOMAXPROCS(getproccount());
+    // Relaxed: published by the start of the goroutine.
+    if (!sched.customGOMAXPROCS) newprocs = maxProcsFound.load(relaxed);
   }
   startTheWorld();
   updatingMaxProcs.store(false, release);  // pairs with the cas below
@@ -330,9 +333,10 @@ void updateMaxProcs() {
     LockScope l(&sched.lock);
     if (sched.customGOMAXPROCS) return;
   }
-  // A hint: looked at again with the world stopped.
-  if (defaultGOMAXPROCS(getproccount()) == gomaxprocs.load(relaxed)) return;
+  const int32_t n = defaultGOMAXPROCS(getproccount());
+  if (n == gomaxprocs.load(relaxed)) return;  // a hint
   if (!updatingMaxProcs.cas(false, true, acquire)) return;
+  maxProcsFound.store(n, relaxed);  // as above
   if (!startSystemG(&kAdaptMaxProcs)) updatingMaxProcs.store(false, release);
 }
 
