@@ -40,6 +40,54 @@ TEST_P(ChanElementTest, QueuedValuesAreDestroyedWithTheLastHandle) {
   });
 }
 
+// What follows such a base class may be in its padding.
+struct Padded {
+  Padded() = default;
+  Padded(int x, char y) : a(x), b(y) {}
+  int a = 0;
+  char b = 0;
+};
+struct Longer : Padded {
+  char c = 'c';
+};
+static_assert(sizeof(Longer) == sizeof(Padded));
+
+TEST_P(ChanElementTest, ReceivingIntoABaseClassLeavesTheRest) {
+  Run([] {
+    auto ch = make_chan<Padded>(4);
+    for (int i = 0; i < 3; i++) ch.Send(Padded(i, 'b'));
+    Longer l;
+    EXPECT_TRUE(ch.Recv(l));
+    EXPECT_EQ(l.c, 'c');
+    EXPECT_TRUE(ch >> l);
+    EXPECT_EQ(l.c, 'c');
+    Padded* base = &l;
+    select(Recv(ch, base));
+    EXPECT_EQ(l.c, 'c');
+    EXPECT_EQ(l.a, 2);
+  });
+}
+
+struct Counting {
+  Counting() { made++; }
+  explicit Counting(int x) : n(x) {}
+  int n = 0;
+  static inline std::atomic<int> made;
+};
+
+TEST_P(ChanElementTest, NothingIsMadeThatIsNotReceived) {
+  Run([] {
+    Counting::made = 0;
+    auto c = make_chan<Counting>(1);
+    EXPECT_FALSE(c.TryRecv().value.has_value());
+    c.Send(Counting(1));
+    EXPECT_EQ(c.Recv()->n, 1);
+    c.Close();
+    EXPECT_FALSE(c.Recv());
+    EXPECT_EQ(Counting::made, 0);
+  });
+}
+
 TEST_P(ChanElementTest, EveryValueIsDestroyedExactlyOnce) {
   Run([] {
     for (size_t cap : {0u, 1u, 3u}) {

@@ -13,10 +13,12 @@
 #include <stdexcept>
 #include <string>
 
+#include "absl/functional/any_invocable.h"
 #include "gump/chan.h"
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
+#include "gump/time.h"
 #include "runtime/proc.h"
 #include "runtime/sanitizer.h"
 #include "runtime/stack.h"
@@ -63,6 +65,19 @@ TEST_P(GoTest, TakesWhateverCanBeInvoked) {
     EXPECT_TRUE(testing::Eventually(
         [&] { return calls == 1 + 1 + 7 + 1 + 4 && object->sum == 11; }));
     EXPECT_TRUE(testing::Eventually([&] { return object.use_count() == 1; }));
+  });
+}
+
+TEST_P(GoTest, TakesWhatIsNotCalledByTheNameOfItsOperator) {
+  Run([] {
+    auto c = make_chan<int>();
+    // Its operator() belongs to a private base class.
+    go(absl::AnyInvocable<void()>([c] { c.Send(1); }));
+    EXPECT_EQ(c.Recv(), 1);
+    go([c](int n = 2) { c.Send(n); });
+    EXPECT_EQ(c.Recv(), 2);
+    time::AfterFunc(absl::ZeroDuration(), [c](int n = 3) { c.Send(n); });
+    EXPECT_EQ(c.Recv(), 3);
   });
 }
 

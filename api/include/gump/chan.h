@@ -79,6 +79,17 @@ void CheckClose(rt::CloseResult r);  // panics unless kOk
 // straight to their destination.
 template <class T>
 inline constexpr bool kPlainElement = std::is_trivially_copyable_v<T>;
+// Those that may be written over a value that is there. The padding of a base
+// class, or of a [[no_unique_address]] member, may be somebody else's.
+template <class T>
+inline constexpr bool kWrittenInPlace =
+    kPlainElement<T> &&
+    (std::is_scalar_v<T> || std::has_unique_object_representations_v<T>);
+// Those that cost nothing to make before one is received.
+template <class T>
+inline constexpr bool kCheapToMake =
+    kPlainElement<T>&& std::is_trivially_default_constructible_v<T> &&
+    sizeof(T) <= 64;
 
 template <class T>
 void MoveElement(void* dst, void* src) noexcept {
@@ -168,7 +179,7 @@ class ChanHandle {
 // result is kOk, after.
 template <class T>
 rt::ChanResult RecvOptional(rt::Hchan* c, std::optional<T>& out, bool block) {
-  if constexpr (kPlainElement<T> && std::is_default_constructible_v<T>) {
+  if constexpr (kCheapToMake<T>) {
     rt::ChanResult r = rt::chanrecv(c, std::addressof(out.emplace()), block);
     if (r != rt::ChanResult::kOk) out.reset();
     return r;
@@ -204,6 +215,8 @@ class SendOps : public Base {
   // is untouched. Panics as Send.
   bool TrySend(T&& v) const { return TrySendFrom(std::addressof(v)); }
   bool TrySend(const T& v) const {
+    static_assert(std::is_copy_constructible_v<T>,
+                  "TrySend copies what is not an rvalue; use std::move");
     if constexpr (kPlainElement<T>) {
       return TrySendFrom(const_cast<T*>(std::addressof(v)));  // only read
     } else {
@@ -268,7 +281,7 @@ class RecvOps : public Base {
   bool Recv(T& out) const {
     static_assert(std::is_move_assignable_v<T>,
                   "Recv(T&) assigns; use Recv() for this element type");
-    if constexpr (kPlainElement<T>) {
+    if constexpr (kWrittenInPlace<T>) {
       return rt::chanrecv(this->c_, std::addressof(out), true) ==
              rt::ChanResult::kOk;
     } else {

@@ -57,13 +57,20 @@ concept Nullable = std::is_pointer_v<F> || std::is_member_pointer_v<F> ||
     (std::is_class_v<F>&& std::is_constructible_v<F, std::nullptr_t>&& requires(
         const F& f) { static_cast<bool>(f == nullptr); });
 
+// CalledByName: f(args...) may go by way of &T::operator(). Not so if that has
+// default arguments, is static, or belongs to a private base class.
+template <class F, class... A>
+concept CalledByName = requires {
+  requires std::is_invocable_v<
+      decltype(&std::remove_reference_t<F>::operator()), F, A...>;
+};
+
 // CallVisibly calls f in a frame of its own: a lambda that is inlined into our
 // thunk has no name in goroutine dumps.
 template <class F, class... A>
 decltype(auto) CallVisibly(F&& f, A&&... args) {
-  using T = std::remove_reference_t<F>;
-  if constexpr (requires { &T::operator(); }) {
-    auto call = &T::operator();
+  if constexpr (CalledByName<F, A...>) {
+    auto call = &std::remove_reference_t<F>::operator();
     asm volatile("" : "+m"(call));  // the compiler no longer knows which
     return std::invoke(call, std::forward<F>(f), std::forward<A>(args)...);
   } else {

@@ -248,7 +248,9 @@ class RecvIntoCase : public CaseBase {
   rt::Hchan* channel() const { return c_; }
 
  private:
-  static constexpr bool kDirect = kPlainElement<T>;
+  static_assert(std::is_move_assignable_v<T>,
+                "Recv(c, &v) assigns; use a handler for this element type");
+  static constexpr bool kDirect = kWrittenInPlace<T>;
   struct NoSlot {};
   rt::Hchan* c_;
   T* out_;
@@ -402,6 +404,8 @@ requires(!std::is_void_v<typename C::value_type>) [[nodiscard]] auto Send(
     const typename C::value_type& v ABSL_ATTRIBUTE_LIFETIME_BOUND,
     H handler = {}) {
   using T = typename C::value_type;
+  static_assert(std::is_copy_constructible_v<T>,
+                "Send copies what is not an rvalue; use std::move");
   if constexpr (internal::kPlainElement<T>) {  // only read
     return internal::SendCase<T, H, false>(
         c.raw(), const_cast<T*>(std::addressof(v)), std::move(handler));
