@@ -49,6 +49,7 @@ int64_t TimeOf(double tokens, double limit) {
 // TokensOf is how many tokens flow in during ns.
 double TokensOf(int64_t ns, double limit) {
   if (limit <= 0) return 0;
+  limit = std::min(limit, Inf);  // 0 times infinity is no number
   // Apart, because a double does not hold the ns of more than 104 days.
   return static_cast<double>(ns / 1'000'000'000) * limit +
          static_cast<double>(ns % 1'000'000'000) * limit / 1e9;
@@ -186,8 +187,7 @@ Reservation Limiter::Take(int64_t now, int n, int64_t max_wait) {
   r.limiter_ = this;
   r.limit_ = limit_;
   if (limit_ >= Inf) {
-    r.ok_ = true;
-    r.tokens_ = n;
+    r.ok_ = true;  // took nothing
     r.time_to_act_ = now;
     return r;
   }

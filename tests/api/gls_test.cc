@@ -51,6 +51,18 @@ TEST_P(GlsTest, ValuesAreMadeByCopyOrByAFunctionOrByDefault) {
   });
 }
 
+TEST_P(GlsTest, AFunctionMayUseTheValueThatItMakes) {
+  Run([] {
+    gls<int>* self = nullptr;
+    int calls = 0;
+    gls<int> v{[&] { return ++calls == 1 ? **self + 1 : 10; }};
+    self = &v;
+    EXPECT_EQ(*v, 10);
+    EXPECT_EQ(*v, 10);
+    EXPECT_EQ(calls, 2);
+  });
+}
+
 struct Noisy {
   explicit Noisy(std::vector<int>* l, int number) : log(l), n(number) {}
   Noisy(Noisy&& o) noexcept : log(std::exchange(o.log, nullptr)), n(o.n) {}

@@ -200,6 +200,22 @@ TEST(RateClockTest, InfAllowsEverything) {
   EXPECT_FALSE(l.AllowN(At(100), 1));
 }
 
+TEST(RateClockTest, InfIsNoMoreThanForAWhile) {
+  Limiter l(10, 1);
+  EXPECT_TRUE(l.AllowN(At(0), 1));
+  l.SetLimitAt(At(0), std::numeric_limits<double>::infinity());
+  l.SetLimitAt(At(0), 10);
+  EXPECT_FALSE(l.AllowN(At(0), 1));
+  EXPECT_TRUE(l.AllowN(At(1), 1));
+  EXPECT_FALSE(l.AllowN(At(1), 1));
+  // What took nothing gives nothing back.
+  l.SetLimitAt(At(1), rate::Inf);
+  rate::Reservation r = l.ReserveN(At(1), 1);
+  l.SetLimitAt(At(1), 10);
+  r.CancelAt(At(1));
+  EXPECT_FALSE(l.AllowN(At(1), 1));
+}
+
 TEST(RateClockTest, BurstZeroAllowsNothing) {
   for (double limit : {0.0, 0.001, 1000.0, 1e12}) {
     Limiter l(limit, 0);
