@@ -374,6 +374,7 @@ struct Command {
   absl::Status Capture(std::string* out);
   absl::Status Spawn(const std::string& path, pid_t* pid);
   std::vector<std::string> Environment() const;
+  void Abandon();
   void CloseChildEnds();
   void CloseParentEnds();
 
@@ -483,6 +484,7 @@ absl::Status Command::Start() {
   if (process != nullptr) return Misuse("exec: already started");
   auto unborn = std::make_shared<Process>();  // may throw, so before the child
   pid_t pid = 0;
+  const auto limited = static_cast<bool>(ctx.Done());  // may throw
   absl::Status s = [&]() -> absl::Status {
     std::string path = args[0];
     if (path.empty()) return Misuse("exec: no command");
@@ -502,17 +504,22 @@ absl::Status Command::Start() {
   process = std::move(unborn);
   process->Begin(pid);
   started.store(process.get(), rt::release);  // pairs with Cmd::Signal, Pid
-  if (!ctx.Done()) return absl::OkStatus();
+  if (!limited) return absl::OkStatus();
   try {
     killer = std::make_shared<Killer>(process);
     stop = context::AfterFunc(ctx, [k = killer] { (*k)(); });
   } catch (...) {  // no memory: it would run without its context
     killer = nullptr;
-    (void)process->Signal(SIGKILL);
-    (void)Wait();
+    Abandon();
     throw;
   }
   return absl::OkStatus();
+}
+
+// Abandon ends the program, and what is left of it.
+void Command::Abandon() {
+  (void)process->Signal(SIGKILL);
+  (void)Wait();
 }
 
 absl::Status Command::Wait() {
@@ -544,7 +551,13 @@ absl::Status Command::Capture(std::string* out) {
   if (absl::Status s = Start(); !s.ok()) return s;
   absl::Status read;
   for (size_t n = out->size();;) {
-    out->resize(std::max(n + 4096, std::min(2 * n, n + (1 << 20))));
+    try {
+      out->resize(std::max(n + 4096, std::min(2 * n, n + (1 << 20))));
+    } catch (...) {  // nobody else knows the program
+      out->resize(n);
+      Abandon();
+      throw;
+    }
     const auto got =
         from->Read(absl::MakeSpan(out->data() + n, out->size() - n));
     if (got.ok()) n += *got;
@@ -577,10 +590,13 @@ absl::StatusOr<std::string> LookPath(std::string_view file) {
   }
   const char* env = std::getenv("PATH");
   std::string_view path = env == nullptr ? "" : env;
-  while (!path.empty() && !name.empty()) {
-    const size_t colon = std::min(path.find(':'), path.size());
+  // Of an empty PATH there is nothing; otherwise there is one directory more
+  // than there are colons.
+  for (bool more = !path.empty() && !name.empty(); more;) {
+    const size_t colon = path.find(':');
     std::string dir(path.substr(0, colon));
-    path.remove_prefix(std::min(colon + 1, path.size()));
+    more = colon != path.npos;
+    if (more) path.remove_prefix(colon + 1);
     if (dir.empty()) dir.assign(1, '.');  // as shells
     const bool absolute = dir[0] == '/';
     if (dir.back() != '/') dir += '/';

@@ -165,10 +165,22 @@ void OnSignal(int sig, siginfo_t* info, void* context) {
   errno = saved;
 }
 
-// RuntimesOwn tells whether a signal must get to the runtime even if it is
-// ignored.
-bool RuntimesOwn(int sig) {
-  return sig == SIGSEGV || sig == SIGBUS || sig == SIGURG;
+// MustArrive tells whether a signal must get to our handler even if it is
+// ignored: the runtime's own, and those by which the kernel tells of a fault,
+// which it would make the end of the process.
+bool MustArrive(int sig) {
+  switch (sig) {
+    case SIGSEGV:
+    case SIGBUS:
+    case SIGURG:
+    case SIGFPE:
+    case SIGILL:
+    case SIGTRAP:
+    case SIGSYS:
+      return true;
+    default:
+      return false;
+  }
 }
 
 // ---- The registry
@@ -289,7 +301,7 @@ void Registry::Take(int sig, Use use) {
   if (theirs) s.before.store(Remember(now), rt::release);
   struct sigaction action = {};
   sigemptyset(&action.sa_mask);
-  if (use == Use::kIgnore && !RuntimesOwn(sig)) {
+  if (use == Use::kIgnore && !MustArrive(sig)) {
     action.sa_handler = SIG_IGN;
   } else {
     action.sa_sigaction = OnSignal;

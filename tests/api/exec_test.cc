@@ -238,6 +238,9 @@ TEST(ExecPathTest, TheCurrentDirectoryIsNotSearched) {
   EXPECT_EQ(Text(exec::LookPath("gump-here").status()),
             "exec: \"gump-here\": cannot run executable found relative to "
             "current directory");
+  setenv("PATH", "/nowhere:", 1);
+  EXPECT_EQ(exec::LookPath("gump-here").status().code(),
+            absl::StatusCode::kFailedPrecondition);
   setenv("PATH", ("/nowhere:" + dir + "/").c_str(), 1);
   EXPECT_EQ(exec::LookPath("gump-here").value(), program);
   unsetenv("PATH");

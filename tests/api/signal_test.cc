@@ -532,6 +532,20 @@ TEST_P(SignalTest, AChildOfForkHasWhatWasThereBefore) {
 // Each case is a process of its own.
 class SignalDeathTest : public ::testing::Test {};
 
+TEST_F(SignalDeathTest, AFaultReachesItsHandlerThoughIgnored) {
+  EXPECT_EXIT(
+      {
+        // What a trap gives depends on the processor.
+        for (int sig : {SIGILL, SIGTRAP}) Handle(sig, [](int) { _exit(3); });
+        gump::Run([] {
+          signal::Ignore({SIGILL, SIGTRAP});
+          raise(SIGILL);
+          __builtin_trap();
+        });
+      },
+      ::testing::ExitedWithCode(3), "");
+}
+
 TEST_F(SignalDeathTest, WithoutRun) {
   EXPECT_EXIT(
       {

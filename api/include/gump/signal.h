@@ -35,7 +35,8 @@
 // without Run; not from handlers. They may park, for the length of a list
 // operation. Between two calls of Run signals are kept and delivered by the
 // next. A child of fork in which nothing was exec'ed has the dispositions of
-// before. Ignored signals stay ignored across exec.
+// before. Ignored signals stay ignored across exec, but for SIGURG and those of
+// faults.
 //
 // Once Notify has been called, deadlocks are no longer reported, as in Go: a
 // signal may come.
