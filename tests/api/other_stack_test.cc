@@ -8,6 +8,7 @@
 #include "gump/chan.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
+#include "runtime/proc.h"
 #include "runtime/sanitizer.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -70,6 +71,17 @@ TEST_P(OtherStackDeathTest, ReceiveIsFatal) {
 TEST_P(OtherStackDeathTest, WhatDoesNotWaitIsNot) {
   EXPECT_EXIT(WaitsOnOtherStack(
                   GetParam(), +[] { make_chan<int>(1).Send(1); }),
+              ::testing::ExitedWithCode(0), "^$");
+}
+
+// It has had its turn, and others wait; which is to be said to it by a signal.
+TEST_P(OtherStackDeathTest, WhoIsToYieldDoesNotAtAnEntry) {
+  EXPECT_EXIT(WaitsOnOtherStack(
+                  GetParam(),
+                  +[] {
+                    rt::getg()->preempt.store(true, rt::relaxed);
+                    make_chan<int>(1).Send(1);
+                  }),
               ::testing::ExitedWithCode(0), "^$");
 }
 
