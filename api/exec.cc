@@ -519,6 +519,7 @@ absl::Status Command::Start() {
 // Abandon ends the program, and what is left of it.
 void Command::Abandon() {
   (void)process->Signal(SIGKILL);
+  CloseParentEnds();  // so that it ends also if it may not be killed
   (void)Wait();
 }
 

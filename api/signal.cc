@@ -294,7 +294,8 @@ void Registry::Take(int sig, Use use) {
   if (sigaction(sig, nullptr, &now) != 0) return;  // not to be had
   Slot& s = slots[sig];
   const Use was = s.use.load(rt::relaxed);  // written under mu_
-  const bool ignored = was == Use::kIgnore && now.sa_handler == SIG_IGN;
+  const bool ignored =
+      was == Use::kIgnore && now.sa_handler == SIG_IGN && !MustArrive(sig);
   const bool theirs = !IsOurs(now) && !ignored;
   if (theirs && was != Use::kNone) s.covered.store(true, rt::relaxed);
   // Release: pairs with Receive.
@@ -322,7 +323,8 @@ void Registry::GiveBack(int sig) {
   const Use was = s.use.load(rt::relaxed);  // written under mu_
   struct sigaction now = {};
   if (was == Use::kNone || sigaction(sig, nullptr, &now) != 0) return;
-  const bool ignored = was == Use::kIgnore && now.sa_handler == SIG_IGN;
+  const bool ignored =
+      was == Use::kIgnore && now.sa_handler == SIG_IGN && !MustArrive(sig);
   if (IsOurs(now) || ignored) {
     // Relaxed: as above.
     (void)sigaction(sig, s.before.load(rt::relaxed), nullptr);

@@ -142,23 +142,19 @@ Next tick(Bubble* b) {
 }
 
 // discardPending starts a goroutine of the bubble, of which only the root is
-// left, for each function of AfterFunc that will not be called: it destroys it.
-// What that holds may park, and start others. False: there was none.
+// left, that destroys a function of AfterFunc which will not be called. What
+// that holds may park, start others, and stop those that are pending still.
+// False: there is none.
 bool discardPending(Bubble* b) {
   M* mp = acquirem();
-  Timer* t = timersClear(&b->timers);
-  const bool some = t != nullptr;
-  while (t != nullptr) {
-    auto* next = static_cast<Timer*>(t->arg);
+  Timer* t = timersTakePending(&b->timers);
+  if (t != nullptr) {
     funcTimerDiscard(t);
-    t = next;
-  }
-  if (some) {
     fence(seq_cst);  // W1, as in settled
     wakep();
   }
   releasem(mp);
-  return some;
+  return t != nullptr;
 }
 
 }  // namespace

@@ -616,7 +616,8 @@ Timer* takeLast(Timers* ts, bool* had) {
     lock(&t->mu);
     const uint32_t s = t->state.load(relaxed);  // we hold mu
     *had = !has(s, kTimerZombie);
-    if (*had && has(s, kTimerChan)) fatalthrow("timersClear: timer in use");
+    if (*had && has(s, kTimerChan))
+      fatalthrow("timersTakePending: timer in use");
     t->when = 0;
     dropped = unheap(t);
     pop(ts);
@@ -631,15 +632,12 @@ Timer* takeLast(Timers* ts, bool* had) {
 
 }  // namespace
 
-Timer* timersClear(Timers* ts) {
-  Timer* pending = nullptr;
-  bool had = false;
-  while (Timer* t = takeLast(ts, &had)) {
-    if (!had) continue;
-    t->arg = pending;  // nobody but us knows it now
-    pending = t;
+Timer* timersTakePending(Timers* ts) {
+  for (;;) {
+    bool had = false;
+    Timer* t = takeLast(ts, &had);
+    if (t == nullptr || had) return t;
   }
-  return pending;
 }
 
 // ---- For the scheduler ------------------------------------------------------

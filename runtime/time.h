@@ -174,9 +174,9 @@ void breakPollAfter(int64_t when);
 // timersFirst is the earliest `when` of the timers of ts, exactly, if nobody
 // changes them meanwhile; 0: there are none but zombies.
 [[nodiscard]] int64_t timersFirst(Timers* ts);
-// timersClear empties the heap of a bubble in which nobody waits. It returns
-// those that were pending, for funcTimerDiscard, each with the next as its arg.
-[[nodiscard]] Timer* timersClear(Timers* ts);
+// timersTakePending takes a timer that is pending out of the heap of a bubble
+// in which nobody waits; it is for funcTimerDiscard. nullptr: there is none.
+[[nodiscard]] Timer* timersTakePending(Timers* ts);
 
 // timersDueNow tells whether ts has timers that are due.
 // Locks: none.

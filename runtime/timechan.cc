@@ -304,24 +304,21 @@ void goFunc(void* arg, uint64_t, int64_t) {
   void* closure = ft->closure;
   if (!newprocTimer(ft->ft, &closure, ft->pc, b)) fatal("out of memory");
 }
-}  // namespace
 
-namespace {
 constexpr FuncType kDiscard = {
     [](void*) {},
     [](void* of) {
-      const auto* ft = *static_cast<const FuncTimer**>(of);
+      FuncTimer* ft = *static_cast<FuncTimer**>(of);
       void* closure = ft->closure;
       ft->ft->destroy(&closure);  // *ft may be gone when this returns
     },
     [](void* dst, void* src) noexcept {
-      *static_cast<void**>(dst) = *static_cast<void**>(src);
+      *static_cast<FuncTimer**>(dst) = *static_cast<FuncTimer**>(src);
     }};
 }  // namespace
 
 void funcTimerDiscard(Timer* t) {
   auto* ft = reinterpret_cast<FuncTimer*>(t);  // its first member
-  t->arg = ft;  // as it was: whoever has the handle may reset it
   if (!newprocTimer(&kDiscard, &ft, ft->pc, getg()->bubble)) {
     fatal("out of memory");
   }

@@ -70,7 +70,7 @@ static_assert(sizeof(FuncTimer) <= 128);
 void freeTimer(Timer* t);
 
 // funcTimerDiscard starts a goroutine in the caller's bubble, from whose heap t
-// was taken by timersClear, that destroys t's function uncalled.
+// was taken, that destroys t's function uncalled.
 // Locks: as newprocTimer.
 void funcTimerDiscard(Timer* t);
 

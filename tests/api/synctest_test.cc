@@ -576,27 +576,26 @@ TEST_P(SynctestTest, FunctionsThatAreNotCalledAreDestroyed) {
   EXPECT_EQ(witness.use_count(), 1);
 }
 
-// What a function of AfterFunc holds may do anything in the end, also start and
-// await what sleeps.
 TEST_P(SynctestTest, WhatPendingFunctionsHoldMayParkInTheEnd) {
   std::atomic<int> ends = 0;
+  using Held = std::shared_ptr<void>;
   Bubble([&] {
-    const std::shared_ptr<void> held(&ends, [&](void*) {
+    const Held waits(nullptr, [&](void*) {
       go([] { time::AfterFunc(1h, [] { ADD_FAILURE(); }); });
       synctest::Wait();
-      auto c = make_chan<void>();
-      go([c] { c.Send(); });
-      c.Recv();
       ends++;
     });
-    time::AfterFunc(1h, [held] { ADD_FAILURE(); });
+    time::AfterFunc(1h, [waits] {});
+    auto t = time::AfterFunc(1h, [] {});
+    const Held stops(nullptr, [&, t](void*) mutable { ends += t.Stop(); });
+    time::AfterFunc(2h, [stops] {});  // the last ones are destroyed first
   });
-  EXPECT_EQ(ends, 1);
-  Run([&] {
-    const std::string text = PanicText([&] {
-      synctest::Run([&] {
-        const std::shared_ptr<void> held(&ends, [](void*) { time::Sleep(1s); });
-        time::AfterFunc(1h, [held] {});
+  EXPECT_EQ(ends, 2);
+  Run([] {
+    const std::string text = PanicText([] {
+      synctest::Run([] {
+        const Held sleeps(nullptr, [](void*) { time::Sleep(1s); });
+        time::AfterFunc(1h, [sleeps] {});
       });
     });
     EXPECT_NE(text.find("blocked goroutines remain"), text.npos) << text;

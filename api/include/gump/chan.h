@@ -75,8 +75,7 @@ namespace internal {
 [[noreturn]] void PanicMakechan();
 void CheckClose(rt::CloseResult r);  // panics unless kOk
 
-// Elements that may be copied as bytes; received values are then written
-// straight to their destination.
+// Elements that may be copied as bytes.
 template <class T>
 inline constexpr bool kPlainElement = std::is_trivially_copyable_v<T>;
 // Those that may be written over a value that is there. The padding of a base

@@ -70,8 +70,7 @@ class gls {
       return static_cast<T*>(p);
     }
     std::unique_ptr<T> value(make_());
-    if (void* p = rt::glsGet(key_))
-      return static_cast<T*>(p);  // made meanwhile
+    if (void* p = rt::glsGet(key_)) return static_cast<T*>(p);  // by make_
     if (!rt::glsSet(key_, value.get(),
                     [](void* p) { delete static_cast<T*>(p); })) {
       throw std::bad_alloc();
