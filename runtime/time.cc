@@ -616,8 +616,9 @@ Timer* takeLast(Timers* ts, bool* had) {
     lock(&t->mu);
     const uint32_t s = t->state.load(relaxed);  // we hold mu
     *had = !has(s, kTimerZombie);
-    if (*had && has(s, kTimerChan))
+    if (*had && has(s, kTimerChan)) {
       fatalthrow("timersTakePending: timer in use");
+    }
     t->when = 0;
     dropped = unheap(t);
     pop(ts);
