@@ -18,6 +18,7 @@
 #include "gump/runtime.h"
 #include "gump/status.h"
 #include "gump/sync.h"
+#include "tests/testing/held_port.h"
 #include "tests/testing/status.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -266,8 +267,9 @@ TEST_P(NetAddrTest, PortsAreNumbersAsGoReadsThem) {
 TEST_P(NetAddrTest, AnAddressWithoutAHostPrintsWithoutOne) {
   Run([] {
     const context::Context bg = context::Background();
-    net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
-    const std::string port = ":" + std::to_string(l.LocalAddr().Port());
+    const testing::HeldPort held;
+    net::Listener l = Ready(net::Listen("tcp", held.Address()));
+    const std::string port = ":" + std::to_string(held.Port());
     EXPECT_EQ(Ready(net::ResolveAddr(bg, "tcp", port)).String(), port);
     EXPECT_EQ(Text(net::Listen("tcp4", port)),
               "listen tcp4 " + port + ": bind: address already in use");

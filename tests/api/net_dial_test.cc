@@ -12,6 +12,7 @@
 #include <condition_variable>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <system_error>
@@ -29,6 +30,7 @@
 #include "gump/runtime.h"
 #include "gump/status.h"
 #include "gump/sync.h"
+#include "tests/testing/held_port.h"
 #include "tests/testing/parked.h"
 #include "tests/testing/status.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -38,6 +40,7 @@ namespace {
 
 using testing::Eventually;
 using testing::EventuallyParked;
+using testing::HeldPort;
 using testing::Ready;
 using testing::Text;
 
@@ -160,39 +163,25 @@ uint32_t Queued(const net::Listener& l) {
 class Both {
  public:
   Both() {
+    do {
+      held_four_ = std::make_unique<HeldPort>(AF_INET);
+      held_six_ = std::make_unique<HeldPort>(AF_INET6, held_four_->Port());
+    } while (!held_six_->Held());
     net::ListenOptions options;
     options.backlog = kBacklog;
-    for (;;) {
-      four_ = Ready(net::Listen("tcp4", "127.0.0.1:0", options));
-      port_ = std::to_string(four_.LocalAddr().Port());
-      const auto six = net::Listen("tcp6", "[::1]:" + port_, options);
-      if (Errno(six.status()) == EADDRINUSE) continue;
-      six_ = Ready(six);
-      return;
-    }
+    four_ = Ready(net::Listen("tcp4", held_four_->Address(), options));
+    six_ = Ready(net::Listen("tcp6", held_six_->Address(), options));
   }
 
   // At is that port of a host.
-  std::string At(const std::string& host) const { return host + ":" + port_; }
+  std::string At(const std::string& host) const {
+    return host + ":" + std::to_string(held_four_->Port());
+  }
   const net::Listener& of(int family) const {
     return family == AF_INET ? four_ : six_;
   }
-  ~Both() {
-    for (const int fd : held_) close(fd);
-  }
-  // Refuse makes a family refuse connections. The port stays ours: another
-  // program must not be given it meanwhile.
-  void Refuse(int family) {
-    sockaddr_storage at;
-    socklen_t size = sizeof(at);
-    auto* address = reinterpret_cast<sockaddr*>(&at);
-    EXPECT_EQ(getsockname(of(family).Fd(), address, &size), 0);
-    EXPECT_TRUE(of(family).Close().ok());
-    held_.push_back(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const int on = 1;
-    setsockopt(held_.back(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    EXPECT_EQ(bind(held_.back(), address, size), 0);
-  }
+  // Refuse makes a family refuse connections.
+  void Refuse(int family) const { EXPECT_TRUE(of(family).Close().ok()); }
   // Hang makes a family leave connections unanswered: its queue is full.
   void Hang(int family) {
     const net::Listener& l = of(family);
@@ -205,11 +194,11 @@ class Both {
  private:
   static constexpr int kBacklog = 60;
 
+  std::unique_ptr<HeldPort> held_four_;
+  std::unique_ptr<HeldPort> held_six_;
   net::Listener four_;
   net::Listener six_;
-  std::string port_;
   std::vector<net::Conn> fillers_;
-  std::vector<int> held_;
 };
 
 // ExpectTalk: what a Conn writes arrives at l, and the answer at the Conn.

@@ -30,6 +30,7 @@
 #include "gump/sync.h"
 #include "gump/time.h"
 #include "runtime/sanitizer.h"
+#include "tests/testing/held_port.h"
 #include "tests/testing/no_descriptors.h"
 #include "tests/testing/panic_text.h"
 #include "tests/testing/parked.h"
@@ -41,6 +42,7 @@ namespace gump {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::HeldPort;
 using testing::PanicText;
 using testing::Ready;
 using testing::Text;
@@ -243,9 +245,10 @@ TEST(NetThreadTest, NoGoroutineIsNeeded) {
 TEST_P(NetTest, CloseEndsEverythingThatWaits) {
   Run([] {
     const std::string flood(10 << 20, 'x');
+    const HeldPort port;
     for (int round = 0; round < 20; round++) {
       auto [a, b] = TcpPair();
-      net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
+      net::Listener l = Ready(net::Listen("tcp", port.Address()));
       sync::WaitGroup wg;
       for (int i = 0; i < 3; i++) {
         wg.Go([&, a = a] {
@@ -265,13 +268,12 @@ TEST_P(NetTest, CloseEndsEverythingThatWaits) {
         });
       }
       for (int i = 0; i < round; i++) runtime::Gosched();
-      const std::string where = l.LocalAddr().String();
       EXPECT_TRUE(l.Close().ok());
       EXPECT_TRUE(a.Close().ok());
       wg.Wait();
       EXPECT_TRUE(absl::IsCancelled(a.Close()));
       EXPECT_EQ(a.Fd(), -1);
-      EXPECT_EQ(Errno(net::Dial("tcp", where).status()), ECONNREFUSED);
+      EXPECT_EQ(Errno(net::Dial("tcp", port.Address()).status()), ECONNREFUSED);
       EXPECT_EQ(ReadAll(b).find_first_not_of('x'), std::string::npos);
     }
   });
@@ -539,9 +541,10 @@ TEST_P(NetTest, ErrorsAreInGosWords) {
               "dial tcp: lookup tcp/nosuch: unknown port");
     EXPECT_EQ(dial("tcp4", "[::1]:80"),
               "dial tcp4: address ::1: no suitable address found");
-    // A port that was free a moment ago.
-    net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
-    const std::string at = l.LocalAddr().String();
+    // Where somebody listens, and then nobody.
+    const HeldPort port;
+    const std::string at = port.Address();
+    net::Listener l = Ready(net::Listen("tcp", at));
     const auto again = net::Listen("tcp", at);
     EXPECT_EQ(Text(again),
               "listen tcp " + at + ": bind: address already in use");

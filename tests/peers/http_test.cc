@@ -12,6 +12,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/peers/peers.h"
+#include "tests/testing/held_port.h"
 
 namespace gump::testing {
 namespace {
@@ -283,7 +284,8 @@ TEST_F(HttpTest, SlowAndDeafClientsHoldUpNobody) {
 
 TEST_F(HttpTest, WhatIsUnderWayAtTheEndIsAnswered) {
   Run([] {
-    Server server("http_server");
+    const HeldPort port;
+    Server server("http_server", {port.Address()});
     const net::Conn idle = Dial(server);
     Ready(idle.Write(kGet));
     ReadUntil(idle, kGreeting);

@@ -1,0 +1,73 @@
+// A TCP port of the loopback interface that no other program is given.
+#ifndef TESTS_TESTING_HELD_PORT_H_
+#define TESTS_TESTING_HELD_PORT_H_
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace gump::testing {
+
+// HeldPort is for who must be refused where nobody listens any more: a port
+// that is merely free may be another program's a moment later. Its socket is
+// bound and does not listen, so that net::Listen may take the address, which
+// sets SO_REUSEADDR as well, but no program is given the port.
+class HeldPort {
+ public:
+  // port 0 is one that is free; for another, see Held.
+  explicit HeldPort(int family = AF_INET, uint16_t port = 0)
+      : family_(family), fd_(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const int on = 1;
+    EXPECT_EQ(setsockopt(fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
+    if (family == AF_INET) {
+      sockaddr_in at{};
+      at.sin_family = AF_INET;
+      at.sin_port = htons(port);
+      at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      Bind(&at, &at.sin_port);
+    } else {
+      sockaddr_in6 at{};
+      at.sin6_family = AF_INET6;
+      at.sin6_port = htons(port);
+      at.sin6_addr = IN6ADDR_LOOPBACK_INIT;
+      Bind(&at, &at.sin6_port);
+    }
+    EXPECT_TRUE(Held() || port != 0);
+  }
+  ~HeldPort() { close(fd_); }
+  HeldPort(const HeldPort&) = delete;
+  HeldPort& operator=(const HeldPort&) = delete;
+
+  // Held: it is ours; another program may have the port that was asked for.
+  bool Held() const { return port_ != 0; }
+  uint16_t Port() const { return port_; }
+  // "127.0.0.1:port" or "[::1]:port".
+  std::string Address() const {
+    return (family_ == AF_INET ? "127.0.0.1:" : "[::1]:") +
+           std::to_string(port_);
+  }
+
+ private:
+  template <class At>
+  void Bind(At* at, const in_port_t* port) {
+    auto* address = reinterpret_cast<sockaddr*>(at);
+    socklen_t size = sizeof(*at);
+    if (bind(fd_, address, size) != 0) return;
+    EXPECT_EQ(getsockname(fd_, address, &size), 0);
+    port_ = ntohs(*port);
+  }
+
+  const int family_;
+  const int fd_;
+  uint16_t port_ = 0;
+};
+
+}  // namespace gump::testing
+
+#endif  // TESTS_TESTING_HELD_PORT_H_
