@@ -166,13 +166,13 @@ TEST_P(TimeHeapTest, TimersOfContextsWhoseParentIsCancelledLeave) {
 // All of them at once, with their handles: those stay, their timers do not.
 TEST_P(TimeHeapTest, TimersLeaveThoughTheirContextsStay) {
   Run([] {
-    const int64_t before = InHeaps();
+    const int64_t before = InHeaps();  // zombies among them, which may leave
     const auto [parent, cancel] = context::WithCancel({});
     std::vector<context::Context> all;
     for (int i = 0; i < kTimes; i++) {
       all.push_back(WithTimeout(parent, kNever).first);
     }
-    EXPECT_GE(InHeaps(), before + kTimes);
+    EXPECT_GE(InHeaps(), kTimes) << "or nothing is tested";
     cancel();
     EXPECT_TRUE(Eventually([&] { return InHeaps() - before <= kFew; }))
         << InHeaps() - before;
