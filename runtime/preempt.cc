@@ -505,18 +505,10 @@ void letGo() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   sched.runqsize.store(rest.size, relaxed);  // a hint outside the lock
 }
 
-namespace {
-
-// mayLeaveStackAt tells whether sp, which is not on the goroutine's stack, is
-// on one of the program's, a coroutine's, and not in a handler. Never with a
-// sanitizer, which has to be told which stack is left.
-// On: the signal stack.  P: either.  Locks: none.  Parks: no.
 bool mayLeaveStackAt(const M* mp, uintptr_t sp) {
   return !kSanitizerBuild && sp - mp->signalStackLo >= mp->signalStackSize &&
          !isPanickingHere();
 }
-
-}  // namespace
 
 void preemptedBySignal(uintptr_t sp) {
   G* gp = getg();
@@ -527,9 +519,9 @@ void preemptedBySignal(uintptr_t sp) {
       mp->locks.load(relaxed) != 0) {
     return;
   }
-  const bool onOwnStack = sp >= gp->stack.lo && sp <= gp->stack.hi;
-  if (!onOwnStack && !mayLeaveStackAt(mp, sp)) return;
-  gp->onOtherStack = !onOwnStack;
+  const bool onOther = !onOwnStack(gp, sp);
+  if (onOther && !mayLeaveStackAt(mp, sp)) return;
+  gp->onOtherStack = onOther;
   mp->locks.store(1, relaxed);  // B1
   asymmetricLight();            // B2
   // In a child of fork nobody would wake us, even before its handler has run.
@@ -538,6 +530,7 @@ void preemptedBySignal(uintptr_t sp) {
     gumpCallSaved(preemptInPlace, gp);  // (P4)
     sanitizerLeaveSignal(gp);
   }
+  gp->onOtherStack = false;
   mp->locks.store(0, release);  // as releasem
 }
 

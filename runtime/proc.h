@@ -515,6 +515,11 @@ bool preemptone(P* pp);
 
 // ---- preempt.cc -------------------------------------------------------------
 
+// mayLeaveStackAt tells whether sp, which is not on the goroutine's stack, is
+// on one of the program's, a coroutine's, and not in a handler. Never with a
+// sanitizer, which has to be told which stack is left.
+// On: the thread of mp.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] bool mayLeaveStackAt(const M* mp, uintptr_t sp);
 // presumeBlocked takes pp from mp, whose thread is asleep in a call that nobody
 // declared while it runs gp. True: pp is the caller's, kPidle.
 // On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
@@ -584,6 +589,11 @@ enum class ThreadState : uint8_t { kRunning, kAsleep, kUnknown, kUnseen };
 
 // ---- proc_syscall.cc --------------------------------------------------------
 
+// onOwnStack: at sp, gp is on its own stack, not on one of the program's.
+// On: any.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] GUMP_ALWAYS_INLINE bool onOwnStack(const G* gp, uintptr_t sp) {
+  return sp - gp->stack.lo <= gp->stack.hi - gp->stack.lo;
+}
 // exitsyscallNoP ends a system call whose P is gone: gets another, or parks.
 // Returns the M that the goroutine is on then.
 // On: user; m.locks is 1, and so it is afterwards.  P: none.

@@ -28,15 +28,11 @@ namespace gump::rt {
 
 namespace {
 
-// onOwnStack: at sp, gp is on its own stack.
-GUMP_ALWAYS_INLINE bool onOwnStack(const G* gp, uintptr_t sp) {
-  return sp - gp->stack.lo <= gp->stack.hi - gp->stack.lo;
-}
-
 // checkSP makes sure that gp, which is about to wait at sp, does so on its own
-// stack: what lies below sp is given back then.
+// stack: what lies below sp is given back then. But for who waits for a P
+// (awaitP).
 GUMP_ALWAYS_INLINE void checkSP(const G* gp, uintptr_t sp) {
-  if (GUMP_UNLIKELY(!onOwnStack(gp, sp))) {
+  if (GUMP_UNLIKELY(!onOwnStack(gp, sp)) && !gp->onOtherStack) {
     fatalthrow("park: sp outside of the goroutine's stack");
   }
 }
@@ -348,7 +344,7 @@ GUMP_NOINLINE G* runtimeEntrySlow(G* gp) {
   if (gp->foreign || gp->m->locks.load(relaxed) != 0) return gp;
   // It has given its P up already. (M.p tells only behind an acquirem.)
   if ((readgstatus(gp) & ~uint32_t{kGscan}) == kGsyscall) return gp;
-  // On a stack of the program's it could not wait here (checkSP); sysmon will
+  // On a stack of the program's it may not wait here (checkSP); sysmon will
   // have it preempted in place.
   if (!onOwnStack(gp,
                   reinterpret_cast<uintptr_t>(__builtin_frame_address(0)))) {

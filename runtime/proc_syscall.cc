@@ -109,6 +109,36 @@ G* exitsyscall0(G* gp) {
   return schedule();
 }
 
+// awaitP has gp, which is back from the kernel, wait for a P. On a stack of the
+// program's it stays on its thread, bound as LockOSThread binds: what made that
+// stack may belong to the thread. Where that may not be left checkSP has the
+// last word.
+// On: user, m.locks == 1; afterwards 0.  P: none, and then one.
+// Locks: takes sched.lock.  Parks: yes.
+void awaitP(G* gp) {
+  M* mp = gp->m;
+  const auto sp = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
+  if (GUMP_LIKELY(onOwnStack(gp, sp)) || !mayLeaveStackAt(mp, sp)) {
+    gumpMcall(exitsyscall0);
+    return;
+  }
+  const bool locked = gp->lockedm != nullptr;
+  gp->onOtherStack = true;
+  gp->lockedm = mp;
+  mp->lockedg = gp;
+  gumpMcall(exitsyscall0);
+  // The P may be gone again. Not before that is settled: preemptInPlace writes
+  // the same pair.
+  const bool lost = acquiremAsIs(mp);
+  gp->onOtherStack = false;
+  if (!locked) {
+    gp->lockedm = nullptr;
+    mp->lockedg = nullptr;
+  }
+  if (lost) stayLost(mp);
+  releasem(mp);
+}
+
 }  // namespace
 
 void entersyscall() noexcept {
@@ -157,7 +187,7 @@ void exitsyscall() noexcept {
     releasem(mp);
     return;
   }
-  gumpMcall(exitsyscall0);
+  awaitP(gp);
 }
 
 M* exitsyscallNoP() {
@@ -168,7 +198,7 @@ M* exitsyscallNoP() {
     casgstatus(gp, kGsyscall, kGrunning);
     return mp;
   }
-  gumpMcall(exitsyscall0);
+  awaitP(gp);
   return acquirem();
 }
 

@@ -143,8 +143,8 @@ struct alignas(kCacheLine) G {
   // Preempted in place: only its thread resumes it; sched is good for dumps,
   // (P4) of preempt.cc.
   bool inPlace = false;
-  // Preempted in place while on a stack of the program's (a coroutine's), not
-  // on its own.
+  // It waits while on a stack of the program's (a coroutine's), not on its own:
+  // preempted in place, or for a P (awaitP). Nobody walks what lies above.
   bool onOtherStack = false;
   // It has given its P back for a stop (putBackInStop), and not run since.
   // Written under sched.lock while queued, else by the M that holds the G.
@@ -163,7 +163,7 @@ struct alignas(kCacheLine) G {
   uintptr_t gopc = 0;  // return address of the go() that made it
   uint64_t parentGoid = 0;
   // The M it is bound to: LockOSThread, main until it begins, preempted in
-  // place.
+  // place, waiting on a stack of the program's (awaitP).
   M* lockedm = nullptr;
   void* gls = nullptr;         // head of the goroutine-local values
   const char* name = nullptr;  // GoOptions::name, malloc'ed by go(), freed by

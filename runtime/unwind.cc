@@ -96,13 +96,13 @@ GUMP_NO_SANITIZE void walkSignal(Frames* out) {
 
 GUMP_NO_SANITIZE void walkParked(const G* gp, Frames* out) {
   out->clear();
+  if (gp->onOtherStack && !gp->inPlace) return;
   // Skipped: collect and gumpCallAtop; of one that is preempted in place, also
-  // the handler in which it sleeps. What lies above that on a stack which the
-  // program has made need not be known to the unwinder.
+  // the handler in which it sleeps.
   Walk w{.out = out,
          .skip = 2,
          .fromSignal = gp->inPlace,
-         .thatOnly = gp->inPlace && gp->onOtherStack};
+         .thatOnly = gp->onOtherStack};
   gumpCallAtop(gp->sched.sp, collect, &w);
   out->finish();
 }

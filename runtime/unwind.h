@@ -51,7 +51,8 @@ void walkHere(Frames* out);
 void walkSignal(Frames* out);
 // walkParked collects the stack of a goroutine that is parked, or preempted in
 // place, and which the caller keeps from being resumed: by the scan bit, or
-// with the world stopped.
+// with the world stopped. Of one on a stack of the program's, which the
+// unwinder need not know, that is where it was interrupted, or nothing.
 // On: any.  P: either.  Locks: none.  Parks: no.
 void walkParked(const G* gp, Frames* out);
 

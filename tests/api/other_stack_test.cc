@@ -2,10 +2,14 @@
 // coroutine, say, that is made with ucontext.
 #include <gtest/gtest.h>
 #include <ucontext.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
+#include <string>
 
 #include "gump/chan.h"
+#include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
 #include "runtime/proc.h"
@@ -83,6 +87,125 @@ TEST_P(OtherStackDeathTest, WhoIsToYieldDoesNotAtAnEntry) {
                     make_chan<int>(1).Send(1);
                   }),
               ::testing::ExitedWithCode(0), "^$");
+}
+
+// ---- Calls that block -------------------------------------------------------
+
+// Hog is a goroutine that takes the P of one which is in a call, and keeps it
+// until that one is back and waits for a P.
+class Hog {
+ public:
+  // Start begins it; it has the P once Runs.
+  void Start(sync::WaitGroup* wg) {
+    wg->Go([this] {
+      runs_ = true;
+      while (rt::sched.runqsize.load(rt::relaxed) == 0 && !over_) {
+      }
+      waits_ = rt::readgstatus(of_) == rt::kGrunnable && !of_->inPlace;
+      // Of it, if there is a turn left: nobody may walk its stack.
+      EXPECT_NE(runtime::Stack(/*all=*/true).find("goroutine "),
+                std::string::npos);
+    });
+  }
+  bool Runs() const { return runs_; }
+  // Release: the other is back, and has perhaps not waited.
+  void Release() { over_ = true; }
+  // Waits: the other waited, and not because it was preempted.
+  bool Waits() const { return waits_; }
+
+ private:
+  const rt::G* of_ = rt::getg();
+  std::atomic<bool> runs_ = false;
+  std::atomic<bool> over_ = false;
+  bool waits_ = false;
+};
+
+Hog* hog;
+
+// ComesBack calls f, which blocks until the hog runs, on a stack of ours.
+void ComesBack(void (*f)()) {
+  testing::RunWith(1, [f] {
+    int waited = 0;
+    for (int i = 0; i < 20; i++) {
+      sync::WaitGroup wg;
+      Hog h;
+      hog = &h;
+      h.Start(&wg);
+      OnOtherStack(f);
+      h.Release();
+      wg.Wait();
+      EXPECT_TRUE(h.Runs());
+      if (h.Waits()) waited++;
+      EXPECT_EQ(rt::getg()->lockedm, nullptr) << "it may leave its thread";
+      EXPECT_FALSE(rt::getg()->onOtherStack);
+    }
+    EXPECT_TRUE(waited > 0 || !rt::haveMembarrier);
+  });
+}
+
+TEST(OtherStackTest, WhoComesBackFromADeclaredCallWaitsForAP) {
+  if (rt::kSanitizerBuild) GTEST_SKIP() << "they do not know that stack";
+  ComesBack([] {
+    const pid_t tid = gettid();
+    blocking([] {
+      while (!hog->Runs()) usleep(10);
+    });
+    EXPECT_EQ(gettid(), tid) << "what is on the stack may be the thread's";
+  });
+}
+
+TEST(OtherStackTest, WhoWasPresumedBlockedWaitsForAP) {
+  if (rt::kSanitizerBuild) GTEST_SKIP() << "they do not know that stack";
+  ComesBack([] {
+    const pid_t tid = gettid();
+    while (!hog->Runs()) usleep(1000);
+    auto c = make_chan<int>(1);
+    c.Send(1);
+    EXPECT_EQ(gettid(), tid);
+  });
+}
+
+TEST_P(OtherStackDeathTest, ReceiveIsFatalAlsoToWhoHasWaitedForAP) {
+  EXPECT_EXIT(testing::RunWith(GetParam(),
+                               [] {
+                                 sync::WaitGroup wg;
+                                 Hog h;
+                                 hog = &h;
+                                 h.Start(&wg);
+                                 OnOtherStack([] {
+                                   blocking([] {
+                                     while (!hog->Runs()) usleep(10);
+                                   });
+                                   make_chan<int>().Recv();
+                                 });
+                               }),
+              ::testing::ExitedWithCode(2), kText);
+}
+
+// Main has ended meanwhile: it waits for ever, unless a scheduler that had not
+// heard yet has given it a P.
+TEST_P(OtherStackDeathTest, WhoComesBackAfterMainWaits) {
+  EXPECT_EXIT(
+      {
+        static std::atomic<bool> went_on = false;
+        testing::RunWith(GetParam(), [] {
+          static chan<void> blocks = make_chan<void>();
+          go([] {
+            OnOtherStack([] {
+              blocks.Close();
+              blocking([] {
+                while (!rt::sched.mainEnded.load(rt::relaxed)) usleep(10);
+              });
+              went_on = true;
+            });
+          });
+          blocks.Recv();
+        });
+        while (rt::sched.runqsize.load(rt::relaxed) == 0 && !went_on)
+          usleep(10);
+        std::_Exit(0);
+      },
+      ::testing::ExitedWithCode(0), "^$");
 }
 
 INSTANTIATE_TEST_SUITE_P(Procs, OtherStackDeathTest, ::testing::Values(1, 2));
