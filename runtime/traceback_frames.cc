@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "absl/base/internal/low_level_alloc.h"
 #include "absl/debugging/symbolize.h"
 #include "runtime/atomic.h"
 #include "runtime/os_linux.h"
@@ -113,6 +114,12 @@ GUMP_NOINLINE void symbolinit() {
   ssize_t n = readlink("/proc/self/exe", exePath, sizeof(exePath) - 1);
   if (n > 0) exePath[n] = '\0';
   absl::InitializeSymbolizer(nullptr);
+  // Absl makes its arenas once, at the first use, under a lock for which who
+  // dies would wait, too; and a goroutine that has been preempted in the middle
+  // does not go on any more then. Afterwards the symboliser waits for nobody
+  // whom a signal could hold. (Absl's own, but nothing that is public does it
+  // without mapping memory, which may fail.)
+  (void)absl::base_internal::LowLevelAlloc::DefaultArena();
   reserve.store(sysReserve(kReserveSize), relaxed);  // threads come later
   errno = saved;
 }

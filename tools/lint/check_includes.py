@@ -32,7 +32,9 @@ NO_STD_LOCKS = r"<(?:mutex|thread|shared_mutex|condition_variable|semaphore|latc
 RULES = [
     (r"runtime/include/gump/internal/.*", [ANY_STD, WINDOW, r"GUMP_ATOMIC_HEADER"], NO_STD_LOCKS),
     (r"runtime/sanitizer\.(h|cc)", [ANY_STD, ABSL_BASE, RUNTIME, WINDOW, SANITIZER], NO_STD_LOCKS),
-    (r"runtime/traceback[a-z_]*\.cc", [ANY_STD, ABSL_BASE, ABSL_DEBUGGING, RUNTIME, WINDOW], NO_STD_LOCKS),
+    (r"runtime/traceback_frames\.cc",
+     [ANY_STD, ABSL_BASE, ABSL_DEBUGGING, r'"absl/base/internal/low_level_alloc\.h"', RUNTIME, WINDOW], NO_STD_LOCKS),
+    (r"runtime/traceback[a-z_]*\.cc", [ANY_STD, ABSL_BASE, RUNTIME, WINDOW], NO_STD_LOCKS),
     (r"runtime/.*", [ANY_STD, ABSL_BASE, RUNTIME, WINDOW], NO_STD_LOCKS),
     (r"netpoll/ring\.cc", [ANY_STD, ABSL_ANY, RUNTIME, NETPOLL, WINDOW, r"<liburing\.h>"], NO_STD_LOCKS),
     (r"netpoll/.*", [ANY_STD, ABSL_ANY, RUNTIME, NETPOLL, WINDOW], r"<liburing\.h>|" + NO_STD_LOCKS),

@@ -1,0 +1,60 @@
+// Who dies while another goroutine looks up names for the first time. The
+// symboliser asks for the size of a page when it makes its arenas, and gets the
+// answer of this file.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "gump/go.h"
+#include "gump/runtime.h"
+#include "runtime/panic.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace {
+std::atomic<bool> armed = false;   // the next question is answered late
+std::atomic<bool> inside = false;  // it has been asked, or will not be
+}  // namespace
+
+extern "C" long __sysconf(int name) noexcept;
+
+// The one who is late computes until somebody dies, who has him preempted; and
+// a while longer.
+extern "C" long sysconf(int name) noexcept {
+  if (name == _SC_PAGESIZE && armed.exchange(false)) {
+    inside = true;
+    while (!gump::rt::isPanicking()) {
+    }
+    const auto end =
+        std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+    while (std::chrono::steady_clock::now() < end) {
+    }
+  }
+  return __sysconf(name);
+}
+
+namespace gump {
+namespace {
+
+TEST(TracebackFramesDeathTest, WhoDiesNeedsNothingOfWhoLooksUpNames) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        alarm(60);  // it hung
+        testing::RunWith(2, [] {
+          armed = true;
+          go([] {
+            (void)runtime::Stack(/*all=*/false);
+            inside = true;
+          });
+          while (!inside) std::this_thread::yield();
+          rt::fatal("as it must");
+        });
+      },
+      ::testing::ExitedWithCode(2), "^fatal error: as it must\n(.|\n)*main");
+}
+
+}  // namespace
+}  // namespace gump
