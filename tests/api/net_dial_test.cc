@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -40,7 +41,6 @@ namespace {
 
 using testing::Eventually;
 using testing::EventuallyParked;
-using testing::HeldPort;
 using testing::Ready;
 using testing::Text;
 
@@ -163,19 +163,15 @@ uint32_t Queued(const net::Listener& l) {
 class Both {
  public:
   Both() {
-    do {
-      held_four_ = std::make_unique<HeldPort>(AF_INET);
-      held_six_ = std::make_unique<HeldPort>(AF_INET6, held_four_->Port());
-    } while (!held_six_->Held());
     net::ListenOptions options;
     options.backlog = kBacklog;
-    four_ = Ready(net::Listen("tcp4", held_four_->Address(), options));
-    six_ = Ready(net::Listen("tcp6", held_six_->Address(), options));
+    four_ = Ready(net::Listen("tcp4", held_.four().Address(), options));
+    six_ = Ready(net::Listen("tcp6", held_.six().Address(), options));
   }
 
   // At is that port of a host.
   std::string At(const std::string& host) const {
-    return host + ":" + std::to_string(held_four_->Port());
+    return host + ":" + std::to_string(held_.four().Port());
   }
   const net::Listener& of(int family) const {
     return family == AF_INET ? four_ : six_;
@@ -194,8 +190,7 @@ class Both {
  private:
   static constexpr int kBacklog = 60;
 
-  std::unique_ptr<HeldPort> held_four_;
-  std::unique_ptr<HeldPort> held_six_;
+  const testing::HeldPorts held_;
   net::Listener four_;
   net::Listener six_;
   std::vector<net::Conn> fillers_;
@@ -590,12 +585,16 @@ TEST_P(NetDialTest, ATimeoutOfZeroIsNone) {
 
 TEST_P(NetDialTest, ANetworkWithAVersionHasOneFamily) {
   Run([] {
-    const Both at;
-    const std::string port = at.At("");
-    const net::PacketConn udp4 =
-        Ready(net::ListenPacket("udp4", "127.0.0.1" + port));
-    const net::PacketConn udp6 =
-        Ready(net::ListenPacket("udp6", "[::1]" + port));
+    std::optional<Both> tcp;
+    absl::StatusOr<net::PacketConn> udp4;
+    absl::StatusOr<net::PacketConn> udp6;
+    do {  // another program may have the port's number there
+      tcp.emplace();
+      udp4 = net::ListenPacket("udp4", tcp->At("127.0.0.1"));
+      udp6 = net::ListenPacket("udp6", tcp->At("[::1]"));
+    } while (Errno(udp4.status()) == EADDRINUSE ||
+             Errno(udp6.status()) == EADDRINUSE);
+    const Both& at = *tcp;
     for (const Families& f : Orders()) {
       Name("both.test", f.addresses);
       for (const std::string host : {"both.test", ""}) {
@@ -616,7 +615,7 @@ TEST_P(NetDialTest, ANetworkWithAVersionHasOneFamily) {
     const net::Conn c = Ready(net::Dial("udp6", at.At("both.test")));
     Ready(c.Write("six"));
     char buf[10];
-    EXPECT_EQ(Ready(udp6.ReadFrom(absl::MakeSpan(buf))).n, 3u);
+    EXPECT_EQ(Ready(udp6->ReadFrom(absl::MakeSpan(buf))).n, 3u);
   });
 }
 

@@ -173,7 +173,7 @@ TEST_P(NetMemoryTest, ADialThatFailsLeavesNoDescriptor) {
         EXPECT_TRUE(l.SetDeadline(absl::Now() + absl::Milliseconds(1)).ok());
         if (!l.Accept().ok()) break;
       }
-      return OpenDescriptors() == before;
+      return OpenDescriptors() <= before;  // sysmon's may have been among them
     }));
   });
 }

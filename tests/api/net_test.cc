@@ -284,11 +284,15 @@ net::Listener Silent(std::vector<net::Conn>* fillers) {
   net::ListenOptions options;
   options.backlog = 1;
   net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0", options));
-  for (int i = 0; i < 8; i++) {
-    auto c = net::DialTimeout("tcp", l.LocalAddr().String(), 50ms);
-    if (!c.ok()) break;
-    fillers->push_back(*c);
+  for (int i = 0; i <= options.backlog; i++) {
+    fillers->push_back(Ready(net::Dial("tcp", l.LocalAddr().String())));
   }
+  EXPECT_TRUE(testing::Eventually([&] {
+    tcp_info info{};
+    socklen_t size = sizeof(info);
+    EXPECT_EQ(getsockopt(l.Fd(), IPPROTO_TCP, TCP_INFO, &info, &size), 0);
+    return info.tcpi_unacked == fillers->size();
+  }));
   return l;
 }
 
@@ -605,9 +609,10 @@ TEST_P(NetTest, NamesAreLookedUp) {
     const auto r = net::LookupHost(ctx, "localhost");
     EXPECT_EQ(Text(r), "lookup localhost: operation was canceled");
     // Both families of a name are tried.
-    net::Listener l = Ready(net::Listen("tcp4", "127.0.0.1:0"));
+    const testing::HeldPorts ports;
+    net::Listener l = Ready(net::Listen("tcp4", ports.four().Address()));
     net::Conn c = Ready(
-        net::Dial("tcp", "localhost:" + std::to_string(l.LocalAddr().Port())));
+        net::Dial("tcp", "localhost:" + std::to_string(ports.four().Port())));
     EXPECT_EQ(c.RemoteAddr(), l.LocalAddr());
   });
 }

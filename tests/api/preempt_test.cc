@@ -36,6 +36,7 @@
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
+#include "runtime/os_linux.h"
 #include "runtime/proc.h"
 #include "runtime/sanitizer.h"
 #include "tests/testing/talk.h"
@@ -841,16 +842,19 @@ bool SleepThenCompute() {
       setresuid(alone, alone, alone) != 0) {
     return false;
   }
-  // Long enough that each is found asleep, on a slow machine, too.
-  constexpr int kSleepers = 200;
-  constexpr int kSleep = 100'000;  // us
+  // Long enough that the limit is met before the first is back, on a slow
+  // machine, too.
+  constexpr int kSleepers = 64;
+  constexpr int kSleep = 1'000'000'000;  // ns
   bool all = false;
   testing::RunWith(2, [&] {
     std::atomic<int> woken = 0;
     sync::WaitGroup wg;
     for (int i = 0; i < kSleepers; i++) {
       wg.Go([&] {
-        usleep(kSleep);
+        // A signal may cut it short, where there is no membarrier.
+        const int64_t end = rt::nanotime() + kSleep;
+        while (rt::nanotime() < end) usleep(100'000);
         woken++;
       });
     }

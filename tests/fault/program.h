@@ -316,8 +316,10 @@ inline Rest LookUntilAtRest() {
                   &most.threads, &most.uncounted) == 4;
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   Rest least = Look();
-  // Without a bound: each figure at its least, of some.
+  // Without a bound: each figure at its least, of some, since only main is
+  // left.
   for (int i = 0; known ? !least.AtMost(most) : i < 30; i++) {
+    if (!known && least.goroutines > 1) i = 0;
     if (std::chrono::steady_clock::now() > end) break;
     time::Sleep(absl::Milliseconds(1));
     const Rest now = Look();

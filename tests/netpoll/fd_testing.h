@@ -6,7 +6,6 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +19,7 @@
 #include "gtest/gtest.h"
 #include "netpoll/fd.h"
 #include "tests/netpoll/poll_testing.h"
+#include "tests/testing/identity.h"
 #include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -145,14 +145,6 @@ inline size_t ReceiveStream(rt::FD* fd, uint64_t seed, size_t maxPart) {
 inline int CloseWrite(rt::FD* fd) {
   return fd->with(
       [](int s) { return ::shutdown(s, SHUT_WR) == 0 ? 0 : errno; });
-}
-
-// Identity tells files apart: the runtime opens some of its own now and then,
-// which get the numbers that are free. {0, 0}: not open.
-inline std::pair<dev_t, ino_t> Identity(int number) {
-  struct stat st {};
-  if (::fstat(number, &st) != 0) return {0, 0};
-  return {st.st_dev, st.st_ino};
 }
 
 // FillUp writes until the descriptor takes no more.

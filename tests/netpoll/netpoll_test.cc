@@ -379,11 +379,12 @@ TEST_P(NetpollTest, ALaterDeadlineEndsTheWaitAsWell) {
     Polled p(e.out.fd());
     Waiter w(p, kRead);
     // The timer stays armed for the first, and is armed anew when it goes off.
-    p.SetDeadline(nanotime() + 20 * kMillisecond, kRead);
-    const int64_t when = nanotime() + 60 * kMillisecond;
+    const int64_t when = nanotime() + 240 * kMillisecond;
+    p.SetDeadline(when - 40 * kMillisecond, kRead);
     p.SetDeadline(when, kRead);
+    const bool in_time = nanotime() < when - 40 * kMillisecond;
     EXPECT_EQ(w.Result(), kErrTimeout);
-    EXPECT_GE(nanotime(), when);
+    EXPECT_TRUE(nanotime() >= when || !in_time);
   });
 }
 
@@ -714,8 +715,7 @@ TEST_P(NetpollTest, ANewTimerBreaksThePoll) {
     Waiter w(p, kRead);
     ASSERT_TRUE(EventuallyAsleep(p, kRead));
     for (int i = 0; i < 20; i++) {
-      // A thread without a P sets a timer when the last M sleeps in the poller
-      // for ever.
+      // A thread without a P sets a timer when the last M sleeps in the poller.
       auto rang = make_chan<void>(1);
       std::thread t = KnownThread([&] {
         // Seen or not, the timer must go off.

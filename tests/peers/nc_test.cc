@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/peers/peers.h"
+#include "tests/testing/held_port.h"
 
 namespace gump::testing {
 namespace {
@@ -71,7 +72,8 @@ TEST_F(NcTest, TheProxyCarriesBothWaysAndHalvesClose) {
 
 TEST_F(NcTest, TheProxyLooksUpNames) {
   Run([] {
-    Server http("http_server");
+    const HeldPorts ports;
+    Server http("http_server", {ports.four().Address()});
     Server proxy("socks5_proxy");
     for (const char* option : {"--socks5", "--socks5-hostname"}) {
       EXPECT_EQ(OutputOf("curl", "-sS", option, proxy.Address(),
@@ -84,8 +86,8 @@ TEST_F(NcTest, TheProxyLooksUpNames) {
 TEST_F(NcTest, TheProxySaysWhyNot) {
   Run([] {
     Server proxy("socks5_proxy");
-    const std::string nobody =
-        Ready(net::Listen("tcp", "127.0.0.1:0")).LocalAddr().String();
+    const HeldPort port;
+    const std::string nobody = port.Address();
     // curl's 97 is a proxy that refuses; the number is the reply's.
     const auto reply = [&](const std::string& url) {
       return OutputOfShell(absl::StrCat("curl -sS --socks5-hostname ",

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -66,6 +67,23 @@ class HeldPort {
   const int family_;
   const int fd_;
   uint16_t port_ = 0;
+};
+
+// HeldPorts is the same port twice, of IPv4 and of IPv6.
+class HeldPorts {
+ public:
+  HeldPorts() {
+    do {
+      four_ = std::make_unique<HeldPort>(AF_INET);
+      six_ = std::make_unique<HeldPort>(AF_INET6, four_->Port());
+    } while (!six_->Held());
+  }
+  const HeldPort& four() const { return *four_; }
+  const HeldPort& six() const { return *six_; }
+
+ private:
+  std::unique_ptr<HeldPort> four_;
+  std::unique_ptr<HeldPort> six_;
 };
 
 }  // namespace gump::testing
