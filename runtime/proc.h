@@ -516,9 +516,9 @@ bool preemptone(P* pp);
 // ---- preempt.cc -------------------------------------------------------------
 
 // mayLeaveStackAt tells whether sp, which is not on the goroutine's stack, is
-// on one of the program's, a coroutine's, and not in a handler. Never with a
-// sanitizer, which has to be told which stack is left.
-// On: the thread of mp.  P: either.  Locks: none.  Parks: no.
+// on one of the program's, a coroutine's, and not in a handler. Never while
+// this thread dies, nor with a sanitizer, which has to be told which stack is
+// left. On: the thread of mp.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool mayLeaveStackAt(const M* mp, uintptr_t sp);
 // presumeBlocked takes pp from mp, whose thread is asleep in a call that nobody
 // declared while it runs gp. True: pp is the caller's, kPidle.

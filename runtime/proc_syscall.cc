@@ -111,8 +111,8 @@ G* exitsyscall0(G* gp) {
 
 // awaitP has gp, which is back from the kernel, wait for a P. On a stack of the
 // program's it stays on its thread, bound as LockOSThread binds: what made that
-// stack may belong to the thread. Where that may not be left checkSP has the
-// last word.
+// stack may belong to the thread. Where that may not be left, checkSP ends the
+// process.
 // On: user, m.locks == 1; afterwards 0.  P: none, and then one.
 // Locks: takes sched.lock.  Parks: yes.
 void awaitP(G* gp) {

@@ -119,7 +119,7 @@ GUMP_NO_SANITIZE void describe(const G* gp, uint32_t status, GRecord* r) {
   r->reason = gp->waitreason;
   const Bubble* b = gp->bubble;  // type-stable
   if (b != nullptr) r->bubble = b->id;
-  r->locked = gp->lockedm != nullptr && !gp->inPlace;
+  r->locked = gp->lockedm != nullptr && !gp->inPlace && !gp->onOtherStack;
 }
 
 // copyName: gp frees its name when it ends, so the caller keeps gp from

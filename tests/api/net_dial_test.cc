@@ -12,7 +12,6 @@
 #include <condition_variable>
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>

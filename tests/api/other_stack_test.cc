@@ -165,6 +165,27 @@ TEST(OtherStackTest, WhoWasPresumedBlockedWaitsForAP) {
   });
 }
 
+TEST(OtherStackTest, WhoIsLockedToItsThreadStaysSo) {
+  if (rt::kSanitizerBuild) GTEST_SKIP() << "they do not know that stack";
+  testing::RunWith(1, [] {
+    runtime::LockOSThread();
+    sync::WaitGroup wg;
+    Hog h;
+    hog = &h;
+    h.Start(&wg);
+    OnOtherStack([] {
+      blocking([] {
+        while (!hog->Runs()) usleep(10);
+      });
+    });
+    h.Release();
+    EXPECT_NE(rt::getg()->lockedm, nullptr);
+    wg.Wait();
+    runtime::UnlockOSThread();
+    EXPECT_EQ(rt::getg()->lockedm, nullptr);
+  });
+}
+
 TEST_P(OtherStackDeathTest, ReceiveIsFatalAlsoToWhoHasWaitedForAP) {
   EXPECT_EXIT(testing::RunWith(GetParam(),
                                [] {
@@ -176,10 +197,12 @@ TEST_P(OtherStackDeathTest, ReceiveIsFatalAlsoToWhoHasWaitedForAP) {
                                    blocking([] {
                                      while (!hog->Runs()) usleep(10);
                                    });
+                                   (void)!write(STDERR_FILENO, "back\n", 5);
                                    make_chan<int>().Recv();
                                  });
                                }),
-              ::testing::ExitedWithCode(2), kText);
+              ::testing::ExitedWithCode(2),
+              std::string("^back\n") + (kText + 1));
 }
 
 // Main has ended meanwhile: it waits for ever, unless a scheduler that had not

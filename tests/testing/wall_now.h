@@ -8,8 +8,9 @@
 
 namespace gump::testing {
 
-// WallNow is what the library goes by. absl::Now is a guess from the cycle
-// counter, off by some microseconds at times, to either side.
+// WallNow is what the library's clocks go by. absl::Now, by which it reckons
+// how far off a deadline is, is a guess from the cycle counter, off by some
+// microseconds at times, to either side.
 inline absl::Time WallNow() {
   return absl::FromChrono(std::chrono::system_clock::now());
 }
