@@ -122,6 +122,13 @@ class Hog {
 
 Hog* hog;
 
+// BlocksForTheHog is a declared call that ends once the hog has the P.
+void BlocksForTheHog() {
+  blocking([] {
+    while (!hog->Runs()) usleep(10);
+  });
+}
+
 // ComesBack calls f, which blocks until the hog runs, on a stack of ours.
 void ComesBack(void (*f)()) {
   testing::RunWith(1, [f] {
@@ -147,9 +154,7 @@ TEST(OtherStackTest, WhoComesBackFromADeclaredCallWaitsForAP) {
   if (rt::kSanitizerBuild) GTEST_SKIP() << "they do not know that stack";
   ComesBack([] {
     const pid_t tid = gettid();
-    blocking([] {
-      while (!hog->Runs()) usleep(10);
-    });
+    BlocksForTheHog();
     EXPECT_EQ(gettid(), tid) << "what is on the stack may be the thread's";
   });
 }
@@ -173,11 +178,7 @@ TEST(OtherStackTest, WhoIsLockedToItsThreadStaysSo) {
     Hog h;
     hog = &h;
     h.Start(&wg);
-    OnOtherStack([] {
-      blocking([] {
-        while (!hog->Runs()) usleep(10);
-      });
-    });
+    OnOtherStack(BlocksForTheHog);
     h.Release();
     EXPECT_NE(rt::getg()->lockedm, nullptr);
     wg.Wait();
@@ -194,9 +195,7 @@ TEST_P(OtherStackDeathTest, ReceiveIsFatalAlsoToWhoHasWaitedForAP) {
                                  hog = &h;
                                  h.Start(&wg);
                                  OnOtherStack([] {
-                                   blocking([] {
-                                     while (!hog->Runs()) usleep(10);
-                                   });
+                                   BlocksForTheHog();
                                    (void)!write(STDERR_FILENO, "back\n", 5);
                                    make_chan<int>().Recv();
                                  });

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -21,11 +22,11 @@ namespace gump::testing {
 // sets SO_REUSEADDR as well, but no program is given the port.
 class HeldPort {
  public:
-  // port 0 is one that is free; for another, see Held.
+  // port 0 is one that is free; for another, see Taken.
   explicit HeldPort(int family = AF_INET, uint16_t port = 0)
       : family_(family), fd_(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     const int on = 1;
-    EXPECT_EQ(setsockopt(fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
+    (void)setsockopt(fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (family == AF_INET) {
       sockaddr_in at{};
       at.sin_family = AF_INET;
@@ -39,14 +40,14 @@ class HeldPort {
       at.sin6_addr = IN6ADDR_LOOPBACK_INIT;
       Bind(&at, &at.sin6_port);
     }
-    EXPECT_TRUE(Held() || port != 0);
+    EXPECT_TRUE(port_ != 0 || port != 0);
   }
   ~HeldPort() { close(fd_); }
   HeldPort(const HeldPort&) = delete;
   HeldPort& operator=(const HeldPort&) = delete;
 
-  // Held: it is ours; another program may have the port that was asked for.
-  bool Held() const { return port_ != 0; }
+  // Taken: another program has the port that was asked for.
+  bool Taken() const { return taken_; }
   uint16_t Port() const { return port_; }
   // "127.0.0.1:port" or "[::1]:port".
   std::string Address() const {
@@ -59,7 +60,10 @@ class HeldPort {
   void Bind(At* at, const in_port_t* port) {
     auto* address = reinterpret_cast<sockaddr*>(at);
     socklen_t size = sizeof(*at);
-    if (bind(fd_, address, size) != 0) return;
+    if (bind(fd_, address, size) != 0) {
+      taken_ = errno == EADDRINUSE;
+      return;
+    }
     EXPECT_EQ(getsockname(fd_, address, &size), 0);
     port_ = ntohs(*port);
   }
@@ -67,16 +71,17 @@ class HeldPort {
   const int family_;
   const int fd_;
   uint16_t port_ = 0;
+  bool taken_ = false;
 };
 
-// HeldPorts is the same port twice, of IPv4 and of IPv6.
+// HeldPorts is the same port twice, of IPv4 and, where there is that, of IPv6.
 class HeldPorts {
  public:
   HeldPorts() {
     do {
       four_ = std::make_unique<HeldPort>(AF_INET);
       six_ = std::make_unique<HeldPort>(AF_INET6, four_->Port());
-    } while (!six_->Held());
+    } while (six_->Taken());
   }
   const HeldPort& four() const { return *four_; }
   const HeldPort& six() const { return *six_; }
