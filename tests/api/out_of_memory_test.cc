@@ -29,6 +29,9 @@ class OutOfMemoryDeathTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
+    // Else malloc reserves 64 MiB for each thread that first uses it, at any
+    // time, of the little that a test leaves the process.
+    mallopt(M_ARENA_MAX, 1);
   }
   void SetUp() override {
     if (rt::kSanitizerBuild) {
@@ -183,11 +186,18 @@ void BarrierOfAsManyAsThereIsRoomFor() {
   all.Add(room - 20);
   for (int i = 0; i < room - 20; i++) {
     ended.Add(1);
-    go([&] {
-      all.Done();
-      all.Wait();
-      ended.Done();
-    });
+    // Ps that run, or look for work, keep what they have cached: until they
+    // are idle there may be none left for us.
+    Check(testing::Eventually([&] {
+            return testing::PanicText([&] {
+                     go([&] {
+                       all.Done();
+                       all.Wait();
+                       ended.Done();
+                     });
+                   }) == "no panic";
+          }),
+          "what idle Ps have cached is to be had");
   }
   ended.Wait();
 }
@@ -212,7 +222,6 @@ TEST_F(OutOfMemoryDeathTest, StacksMakeRoomForThreads) {
   EXPECT_EXIT(
       {
         testing::RunWith(1, [] {
-          mallopt(M_ARENA_MAX, 1);  // else threads reserve it for malloc
           Burst(50, 1 << 20);
           LimitMemory(4 << 20);
           sync::WaitGroup wg;

@@ -1,11 +1,13 @@
 #include "runtime/stack.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <fstream>
@@ -15,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/mem.h"
 #include "runtime/proc.h"
 #include "runtime/sanitizer.h"
 
@@ -33,9 +36,14 @@ constexpr size_t kOwnSize[] = {16 << 10, 32 << 10, 64 << 10, 2 << 20, 4 << 20};
 
 class StackTest : public testing::Test {
  protected:
+  // What has been told once is not told again: not in the same process.
+  static void SetUpTestSuite() {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+  }
   void SetUp() override {
     rt::stackinit();
     rt::debug.stackguardStrict = 0;
+    rt::stackReclaim();  // what other tests have left
   }
   void TearDown() override {
     rt::debug.stackguardStrict = 0;
@@ -379,10 +387,15 @@ TEST_F(StackTest, NoMemoryIsAnErrorAndNothingIsLost) {
 }
 
 // AddressLimit leaves the process `spare` more bytes of address space while it
-// lives.
+// lives, besides what malloc needs for a test and the library for its notes.
 class AddressLimit {
  public:
   explicit AddressLimit(size_t spare) {
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mallopt(M_TRIM_THRESHOLD, 1 << 30);
+    void* volatile heap = std::malloc(24 << 20);
+    std::free(heap);
+    EXPECT_NE(rt::persistentalloc(1, 1), nullptr);
     getrlimit(RLIMIT_AS, &old_);
     set(spare);
   }
@@ -495,6 +508,30 @@ TEST_F(StackTest, ALargerStackServesIfThereIsNoOther) {
     EXPECT_FALSE(one.alloc(1, kSmall));
   }
   EXPECT_TRUE(medium.alloc(1, 512 << 10)) << "it is what it was";
+}
+
+TEST_F(StackTest, WhatAnIdlePHasCachedServesWhoHasNone) {
+  if (rt::kSanitizerBuild) GTEST_SKIP() << "shadow memory exceeds any limit";
+  const auto idle = std::make_unique<P>();
+  const auto needy = std::make_unique<P>();
+  G g;
+  ASSERT_TRUE(rt::stackalloc(idle.get(), &g, 0));
+  rt::stackfree(idle.get(), &g);
+  ASSERT_GT(idle->stackCacheN, 0U);
+  const AddressLimit limit(0);
+  Stacks all;
+  all.allocAll(rt::defaultStackSize);
+  EXPECT_FALSE(rt::stackalloc(needy.get(), &g, 0));
+  const auto setIdle = [](P* pp) {
+    rt::LockScope scope(&rt::sched.lock);
+    rt::sched.pidle = pp;
+  };
+  setIdle(idle.get());
+  const bool bound = rt::bindStack(needy.get(), &g);
+  setIdle(nullptr);
+  ASSERT_TRUE(bound);
+  rt::stackfree(nullptr, &g);
+  rt::stackcacheFlush(needy.get());
 }
 
 TEST_F(StackTest, ErrnoIsLeftAlone) {
