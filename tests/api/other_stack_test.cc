@@ -91,12 +91,12 @@ TEST_P(OtherStackDeathTest, WhoIsToYieldDoesNotAtAnEntry) {
 
 // ---- Calls that block -------------------------------------------------------
 
-// Hog is a goroutine that takes the P of one which is in a call, and keeps it
-// until that one is back and waits for a P.
+// Hog is a goroutine that takes the P of the one that makes it while that is in
+// a call, and keeps it until that one is back and waits for a P.
 class Hog {
  public:
-  // Start begins it; it has the P once Runs.
-  void Start(sync::WaitGroup* wg) {
+  explicit Hog(sync::WaitGroup* wg) {
+    latest = this;
     wg->Go([this] {
       runs_ = true;
       while (rt::sched.runqsize.load(rt::relaxed) == 0 && !over_) {
@@ -107,6 +107,9 @@ class Hog {
                 std::string::npos);
     });
   }
+  static inline const Hog* latest = nullptr;
+
+  // Runs: it has the P.
   bool Runs() const { return runs_; }
   // Release: the other is back, and has perhaps not waited.
   void Release() { over_ = true; }
@@ -120,12 +123,10 @@ class Hog {
   bool waits_ = false;
 };
 
-Hog* hog;
-
 // BlocksForTheHog is a declared call that ends once the hog has the P.
 void BlocksForTheHog() {
   blocking([] {
-    while (!hog->Runs()) usleep(10);
+    while (!Hog::latest->Runs()) usleep(10);
   });
 }
 
@@ -135,9 +136,7 @@ void ComesBack(void (*f)()) {
     int waited = 0;
     for (int i = 0; i < 20; i++) {
       sync::WaitGroup wg;
-      Hog h;
-      hog = &h;
-      h.Start(&wg);
+      Hog h(&wg);
       OnOtherStack(f);
       h.Release();
       wg.Wait();
@@ -163,7 +162,7 @@ TEST(OtherStackTest, WhoWasPresumedBlockedWaitsForAP) {
   if (rt::kSanitizerBuild) GTEST_SKIP() << "they do not know that stack";
   ComesBack([] {
     const pid_t tid = gettid();
-    while (!hog->Runs()) usleep(1000);
+    while (!Hog::latest->Runs()) usleep(1000);
     auto c = make_chan<int>(1);
     c.Send(1);
     EXPECT_EQ(gettid(), tid);
@@ -175,9 +174,7 @@ TEST(OtherStackTest, WhoIsLockedToItsThreadStaysSo) {
   testing::RunWith(1, [] {
     runtime::LockOSThread();
     sync::WaitGroup wg;
-    Hog h;
-    hog = &h;
-    h.Start(&wg);
+    Hog h(&wg);
     OnOtherStack(BlocksForTheHog);
     h.Release();
     EXPECT_NE(rt::getg()->lockedm, nullptr);
@@ -191,9 +188,7 @@ TEST_P(OtherStackDeathTest, ReceiveIsFatalAlsoToWhoHasWaitedForAP) {
   EXPECT_EXIT(testing::RunWith(GetParam(),
                                [] {
                                  sync::WaitGroup wg;
-                                 Hog h;
-                                 hog = &h;
-                                 h.Start(&wg);
+                                 Hog h(&wg);
                                  OnOtherStack([] {
                                    BlocksForTheHog();
                                    (void)!write(STDERR_FILENO, "back\n", 5);
