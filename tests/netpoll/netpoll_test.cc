@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -87,14 +88,30 @@ void Take(int fd, size_t n) {
   }
 }
 
+// EventuallyNoted follows a Harvest: another poller may have taken the edge
+// before, and not have told of it yet.
+bool EventuallyNoted(const Polled& p, PollMode mode) {
+  const auto& word = mode == kRead ? p->rg : p->wg;
+  return Eventually([&] { return word.load(rt::acquire) == rt::pdReady; });
+}
+
+// WaitUntilReady asks the descriptor before each wait, as an FD does: what ends
+// a wait may be an edge from long before.
+void WaitUntilReady(const Polled& p, PollMode mode) {
+  pollfd now{p->fd, static_cast<int16_t>(mode == kRead ? POLLIN : POLLOUT), 0};
+  for (;;) {
+    ASSERT_EQ(p.Reset(mode), kPollOk);
+    if (::poll(&now, 1, 0) != 0) return;
+    ASSERT_EQ(p.Wait(mode), kPollOk);
+  }
+}
+
 // Full is a PollDesc whose descriptor takes no more; whose first edge, that it
 // can be written, has come and gone.
 struct Full {
   explicit Full(Kind kind = Kind::kSocketpair) : ends(kind), p(ends.in.fd()) {
     Harvest();
-    // Another poller may have taken it, and not have told of it yet.
-    EXPECT_TRUE(testing::Eventually(
-        [this] { return p->wg.load(rt::acquire) == rt::pdReady; }));
+    EXPECT_TRUE(EventuallyNoted(p, kWrite));
     size = Fill(ends.in.fd());
     EXPECT_EQ(p.Reset(kWrite), kPollOk);
   }
@@ -116,8 +133,7 @@ TEST_P(NetpollTest, AnEdgeBeforeTheWaitIsRemembered) {
       ASSERT_EQ(p.Reset(kRead), kPollOk);
       e.Signal();
       Harvest();
-      const auto ready = [&] { return p->rg.load(rt::acquire) == rt::pdReady; };
-      EXPECT_TRUE(Eventually(ready));  // another may have yet to note it
+      EXPECT_TRUE(EventuallyNoted(p, kRead));
       EXPECT_EQ(p.Wait(kRead), kPollOk);
       EXPECT_EQ(p->rg.load(rt::acquire), rt::pdNil) << "consumed";
     }
@@ -148,6 +164,7 @@ TEST_P(NetpollTest, AResetForgetsWhatWasReady) {
     Polled p(e.out.fd());
     e.Signal();
     Harvest();
+    EXPECT_TRUE(EventuallyNoted(p, kRead));
     ASSERT_EQ(p.Reset(kRead), kPollOk);
     Waiter w(p, kRead);
     EXPECT_TRUE(EventuallyAsleep(p, kRead)) << "the edge is gone";
@@ -388,46 +405,6 @@ TEST_P(NetpollTest, ALaterDeadlineEndsTheWaitAsWell) {
   });
 }
 
-TEST_P(NetpollTest, ADeadlineOfTheOldOwnerIsNotTheNexts) {
-  Run([] {
-    Ends e;
-    rt::PollDesc* old = nullptr;
-    int64_t when;
-    {
-      Polled p(e.out.fd());
-      old = p.get();
-      when = nanotime() + 10 * kMillisecond;
-      p.SetDeadline(when, kBoth);
-    }
-    Polled p(e.out.fd());
-    ASSERT_EQ(p.get(), old) << "the one that was freed last";
-    while (nanotime() < when + 10 * kMillisecond) time::Sleep(5ms);
-    EXPECT_EQ(p.Reset(kRead), kPollOk);
-    EXPECT_EQ(p.Reset(kWrite), kPollOk);
-    // And its own one counts, however early.
-    p.SetDeadline(nanotime() + 5 * kMillisecond, kRead);
-    EXPECT_EQ(p.Wait(kRead), kErrTimeout);
-  });
-}
-
-// A timer left over in a heap (N2). TSan sees what is written and read.
-TEST_P(NetpollTest, ATimerMayFireWhileItsPollDescIsOpened) {
-  Run([] {
-    Ends e;
-    for (int i = 0; i < 100; i++) {
-      rt::Timer* old = &Polled(e.out.fd())->timer;
-      const int64_t when = nanotime() + kMillisecond;
-      rt::M* mp = rt::acquirem();
-      (void)rt::timerModify(old, when, /*period=*/0);
-      rt::releasem(mp);
-      while (nanotime() < when) continue;  // its P is busy: a thief runs it
-      Polled p(e.out.fd());
-      ASSERT_EQ(&p->timer, old) << "the one that was freed last";
-      EXPECT_EQ(p.Reset(kRead), kPollOk);
-    }
-  });
-}
-
 TEST_P(NetpollTest, EdgesAndDeadlinesAtTheSameInstant) {
   Run([] {
     testing::StressLoop([](testing::Rng& rng) {
@@ -489,104 +466,6 @@ TEST_P(NetpollTest, ClosingMeetsThoseWhoAreAboutToSleep) {
       EXPECT_EQ(writer.Result(), kErrClosing);
     });
   });
-}
-
-// ---- Reuse
-
-TEST_P(NetpollTest, PendingEdgesDoNotReachTheNextOwner) {
-  Run([] {
-    for (const Kind kind : kKinds) {
-      Ends loud(kind);
-      Ends quiet(kind);
-      const int number = loud.out.fd();
-      // Somebody else has the file open as well, so that it lives on.
-      File duplicate(::fcntl(number, F_DUPFD_CLOEXEC, 0));
-      rt::PollDesc* old = nullptr;
-      {
-        Polled p(number);
-        old = p.get();
-        loud.Signal();  // nobody has polled since
-      }
-      ASSERT_EQ(::dup2(quiet.out.fd(), number), number);
-      Polled p(number);
-      ASSERT_EQ(p.get(), old) << "the one that was freed last";
-      loud.Signal();
-      Harvest();
-      EXPECT_EQ(p->rg.load(rt::acquire), rt::pdNil);
-      EXPECT_FALSE(p->hungUp.load(rt::acquire));
-      Waiter w(p, kRead);
-      ASSERT_TRUE(EventuallyAsleep(p, kRead));
-      loud.Signal();
-      Harvest();
-      EXPECT_TRUE(Asleep(p, kRead));
-      quiet.Signal();
-      EXPECT_EQ(w.Result(), kPollOk);
-    }
-  });
-}
-
-TEST_P(NetpollTest, NothingOfTheOldOwnerIsLeft) {
-  Run([] {
-    rt::PollDesc* old = nullptr;
-    {
-      Ends e;
-      Polled p(e.out.fd());
-      old = p.get();
-      e.Signal();
-      e.in.Close();
-      Harvest();
-      EXPECT_TRUE(Eventually([&] { return p->hungUp.load(rt::acquire); }));
-      p.SetDeadline(1, kBoth);
-    }
-    Ends e;
-    Polled p(e.out.fd());
-    ASSERT_EQ(p.get(), old);
-    EXPECT_EQ(p->rg.load(rt::acquire), rt::pdNil);
-    EXPECT_FALSE(p->hungUp.load(rt::acquire));
-    EXPECT_EQ(p.Reset(kRead), kPollOk);
-    EXPECT_EQ(p.Reset(kWrite), kPollOk);
-  });
-}
-
-// More threads than cores report errors for an owner who may have gone.
-TEST(NetpollTagTest, LateErrorsDoNotReachTheNextOwner) {
-  Ends e;
-  std::atomic<rt::PollDesc*> desc = nullptr;
-  std::atomic<uint32_t> tag = 0;
-  std::atomic<bool> stop = false;
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 6; i++) {
-    threads.emplace_back([&] {
-      while (!stop) {
-        const uint32_t t = tag;
-        if (rt::PollDesc* pd = desc) {
-          rt::pollSetEventErr(pd, true, t);
-          rt::pollSetEventErr(pd, false, t);
-        }
-      }
-    });
-  }
-  const int64_t end = nanotime() + testing::StressTime().count();
-  do {
-    // Theirs: tag says so, from now until the next round.
-    Polled p(e.out.fd());
-    desc = p.get();
-    tag = p->tag.load(rt::acquire);
-    for (int i = 0; i < 20; i++) {
-      p.Close();
-      int err;
-      // It is another's now.
-      rt::PollDesc* next = rt::pollOpen(e.out.fd(), &err);
-      ASSERT_EQ(next, desc.load());
-      for (int k = 0; k < 10; k++) {
-        ASSERT_EQ(rt::pollReset(next, kRead), kPollOk);
-      }
-      rt::pollUnblock(next);
-      rt::pollClose(next);
-    }
-  } while (nanotime() < end);
-  stop = true;
-  for (auto& t : threads) t.join();
 }
 
 // ---- Hanging up
@@ -813,13 +692,11 @@ TEST_P(NetpollTest, ThreadsWaitWhileNoGoroutineRuns) {
     for (int i = 0; i < 20; i++) {
       auto done = make_chan<void>(2);
       std::thread reader = KnownThread([&, done] {
-        EXPECT_EQ(f.p.Reset(kRead), kPollOk);
-        EXPECT_EQ(f.p.Wait(kRead), kPollOk);
+        WaitUntilReady(f.p, kRead);
         done.Send();
       });
       std::thread writer = KnownThread([&, done] {
-        EXPECT_EQ(f.p.Reset(kWrite), kPollOk);
-        EXPECT_EQ(f.p.Wait(kWrite), kPollOk);
+        WaitUntilReady(f.p, kWrite);
         done.Send();
       });
       std::thread other([&] {
