@@ -1,4 +1,4 @@
-// The poller through PollDesc: edges, deadlines, closing, reuse, and who polls.
+// The poller through PollDesc: edges, deadlines, closing, and who polls.
 // Everything here holds whichever the back end is; backend_test.cc has what one
 // has to promise.
 #include "runtime/netpoll.h"
@@ -18,7 +18,6 @@
 #include <cstdlib>
 #include <limits>
 #include <memory>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -88,8 +87,8 @@ void Take(int fd, size_t n) {
   }
 }
 
-// EventuallyNoted follows a Harvest: another poller may have taken the edge
-// before, and not have told of it yet.
+// EventuallyNoted tells whether an edge is noted, while nobody waits. Needed
+// after a Harvest: an M that took the edge before may not have told of it yet.
 bool EventuallyNoted(const Polled& p, PollMode mode) {
   const auto& word = mode == kRead ? p->rg : p->wg;
   return Eventually([&] { return word.load(rt::acquire) == rt::pdReady; });
@@ -98,10 +97,11 @@ bool EventuallyNoted(const Polled& p, PollMode mode) {
 // WaitUntilReady asks the descriptor before each wait, as an FD does: what ends
 // a wait may be an edge from long before.
 void WaitUntilReady(const Polled& p, PollMode mode) {
-  pollfd now{p->fd, static_cast<int16_t>(mode == kRead ? POLLIN : POLLOUT), 0};
+  pollfd asked{p->fd, static_cast<int16_t>(mode == kRead ? POLLIN : POLLOUT),
+               0};
   for (;;) {
     ASSERT_EQ(p.Reset(mode), kPollOk);
-    if (::poll(&now, 1, 0) != 0) return;
+    if (::poll(&asked, 1, 0) > 0) return;
     ASSERT_EQ(p.Wait(mode), kPollOk);
   }
 }
@@ -286,6 +286,7 @@ TEST_P(NetpollTest, APassedDeadlineFailsEvenIfThereIsData) {
     Polled p(e.out.fd());
     e.Signal();
     Harvest();
+    EXPECT_TRUE(EventuallyNoted(p, kRead));
     p.SetDeadline(1, kRead);
     EXPECT_EQ(p.Reset(kRead), kErrTimeout);
     EXPECT_EQ(p.Wait(kRead), kErrTimeout);
@@ -714,7 +715,6 @@ TEST_P(NetpollTest, ThreadsWaitWhileNoGoroutineRuns) {
         other.join();
       });
       Take(f.ends.in.fd(), 1);
-      Harvest();
       f.size = Fill(f.ends.in.fd());
     }
   });
