@@ -12,7 +12,8 @@
 
 namespace gump::rt {
 
-// Read by every WaitGroup::Add; hardly ever written, nor is what follows it.
+// Every WaitGroup::Add reads it. It is hardly ever written, and neither are the
+// variables that follow it.
 alignas(kFalseSharing) Atomic<uint32_t> nbubbles;
 
 namespace {
@@ -38,8 +39,9 @@ Bubble* newBubble() {
   if (b == nullptr) b = persistentallocOf<Bubble>();
   if (b == nullptr) return nullptr;
   b->id = id;
-  b->now.store(kFirstNow, relaxed);  // nobody else is in it
-  nbubbles.add(1, relaxed);          // who joins later is told by other means
+  b->now.store(kFirstNow, relaxed);  // no goroutine is in it yet
+  // Relaxed: a goroutine that joins later learns of the bubble by other means.
+  nbubbles.add(1, relaxed);
   return b;
 }
 
@@ -50,15 +52,16 @@ void freeBubble(Bubble* b) {
   bubblesFree = b;
 }
 
-// settle lowers busy by one and returns whom that picks, or nullptr.
+// settle lowers busy by one. If that picks a goroutine, returns it, otherwise
+// nullptr.
 G* settle(Bubble* b) ABSL_EXCLUSIVE_LOCKS_REQUIRED(b->mu) {
   if (--b->busy > 0) return nullptr;
   if (b->busy < 0) fatalthrow("synctest: busy < 0");
-  // Nobody in the bubble runs, so nobody changes its timers. May be too early,
-  // because of timers that were stopped: the root then finds none that is due,
-  // and leaves it exact (tick).
+  // No goroutine of the bubble runs, so none changes its timers. The wake time
+  // may be too early, because of timers that were stopped. The root then finds
+  // that none is due, and makes the wake time exact (tick).
   const int64_t wake = wakeTime(&b->timers);
-  const bool due = wake != 0 && wake <= b->now.load(relaxed);  // as above
+  const bool due = wake != 0 && wake <= b->now.load(relaxed);  // none runs
   G* gp = nullptr;
   if (b->waiter != nullptr && !(due && b->idle)) {
     gp = b->waiter;
@@ -71,7 +74,8 @@ G* settle(Bubble* b) ABSL_EXCLUSIVE_LOCKS_REQUIRED(b->mu) {
   return gp;
 }
 
-// enter and leave make gp, the caller, the root of b, and end that.
+// enter makes gp, the caller, the root of b. leave ends that, and returns true
+// if no goroutine is left.
 void enter(Bubble* b, G* gp) {
   LockScope l(&b->mu);
   b->busy = 1;
@@ -84,7 +88,6 @@ void enter(Bubble* b, G* gp) {
   gp->bubble = b;
   gp->special = true;
 }
-// True: no goroutine is left.
 bool leave(Bubble* b, G* gp) {
   LockScope l(&b->mu);
   gp->bubble = nullptr;
@@ -94,13 +97,14 @@ bool leave(Bubble* b, G* gp) {
   return --b->total == 0;
 }
 
-// settled parks the root until nobody else in the bubble can run, and no timer
-// is due that has not been run.
+// settled parks the root until no other goroutine of the bubble can run, and
+// every timer that is due has been run.
 void settled(Bubble* b) {
   (void)acquirem();                    // gopark ends it
   int64_t now = b->now.load(relaxed);  // written by us
   if (timersCheck(&b->timers, &now, /*tidy=*/true).ran) {
-    // Whom they readied nobody else has been told of. W1, as in injectglist.
+    // No M has been woken for the goroutines that the timers readied. This
+    // fence is W1, as in injectglist.
     fence(seq_cst);
     wakep();
   }
@@ -113,11 +117,11 @@ void settled(Bubble* b) {
 enum class Next : uint8_t {
   kGoOn,       // settle again
   kLast,       // all goroutines have ended
-  kDeadlock,   // they cannot go on
-  kLeftovers,  // nor can those that main has left
+  kDeadlock,   // the goroutines cannot go on
+  kLeftovers,  // nor can those that the main goroutine has left
 };
 
-// tick looks what there is to do once the bubble has settled; if it is that,
+// tick finds out what to do once the bubble has settled. If time must pass, it
 // moves the clock to the next timer.
 Next tick(Bubble* b) {
   M* mp = acquirem();
@@ -128,23 +132,24 @@ Next tick(Bubble* b) {
   if (b->total == 1) {
     r = Next::kLast;
   } else if (b->waiter != nullptr || (next != 0 && next <= now)) {
-    // Something is due; or somebody waits, and parking picks him now.
+    // A timer is due; or a goroutine is in Wait, and parking picks it now.
   } else if (b->ended) {
-    r = Next::kLeftovers;  // time ends with main
+    r = Next::kLeftovers;  // time ends with the main goroutine
   } else if (next == 0 || next == kMaxWhen) {
     r = Next::kDeadlock;
   } else {
-    b->now.store(next, relaxed);  // nobody else runs
+    b->now.store(next, relaxed);  // no other goroutine runs
   }
   unlock(&b->mu);
   releasem(mp);
   return r;
 }
 
-// discardPending starts a goroutine of the bubble, of which only the root is
-// left, that destroys a function of AfterFunc which will not be called. What
-// that holds may park, start others, and stop those that are pending still.
-// False: there is none.
+// discardPending destroys the function of an AfterFunc that will not be called.
+// Only the root is left in the bubble. The destruction runs in a new goroutine
+// of the bubble, because the objects that the function holds may park, start
+// goroutines, and stop timers that are still pending. Returns false if no timer
+// is pending.
 bool discardPending(Bubble* b) {
   M* mp = acquirem();
   Timer* t = timersTakePending(&b->timers);
@@ -170,7 +175,7 @@ void bubbleBlocked(Bubble* b) {
 
 void bubbleReady(G* gp) {
   const WaitReason r = gp->waitreason;
-  // Those two have been counted when they were picked.
+  // The root and the goroutine in Wait were counted when they were picked.
   if (!isIdleInSynctest(r) || r == WaitReason::kSynctestRun ||
       r == WaitReason::kSynctestWait) {
     return;
@@ -236,7 +241,7 @@ BubbleEnd bubbleRun() noexcept {
     next = tick(b);
     if (next == Next::kLast && discardPending(b)) next = Next::kGoOn;
   }
-  // What is left keeps its bubble, for good.
+  // Goroutines that are left keep their bubble for good.
   if (leave(b, gp)) freeBubble(b);
   switch (next) {
     case Next::kDeadlock:

@@ -1,58 +1,65 @@
-// Bubbles: goroutines whose clock stands still while one of them can run, and
-// jumps when none can. For tests.
+// Bubbles: goroutines with a clock of their own, for tests. The clock stands
+// still while one of them can run, and jumps when none can.
 //
-// A goroutine belongs to the bubble of the one that started it. It is durably
-// blocked when only a goroutine of its bubble, or the bubble's clock, can wake
-// it; the reasons for parking that mean this are isIdleInSynctest's. A channel
-// of a bubble (Hchan::bubble) can be used inside only, which makes sure of it;
-// for a Cond the program must.
+// A goroutine belongs to the bubble of the goroutine that started it. It is
+// durably blocked when only a goroutine of its bubble, or the bubble's clock,
+// can wake it. isIdleInSynctest names the reasons for parking that mean this. A
+// channel of a bubble (Hchan::bubble) can be used only inside the bubble, which
+// guarantees it. For a Cond the program must guarantee it.
 //
-// The root is who called synctest::Run: it runs the bubble's timers, moves the
-// clock, and belongs to the bubble for as long.
+// The root is the goroutine that called synctest::Run. It runs the bubble's
+// timers, moves the clock, and belongs to the bubble until Run returns.
 //
 // `busy` counts the goroutines of the bubble that are not durably blocked, the
-// root included, and those that have been published as blocked but whose parker
-// has not said so yet:
+// root included. It also counts those that have been published as blocked but
+// whose parker has not done S3 yet:
 //
-//   who parks                               who wakes him
+//   parker                                  waker
 //   S1 status = kGwaiting                   W1 take gp from where it waits
 //   S2 unlockf: a waker can find gp         W2 busy += 1
-//   S3 busy -= 1; 0: pick                   W3 make gp runnable
+//   S3 busy -= 1; if it is 0, pick          W3 make gp runnable
 //
-// S2 precedes W1. Each S3 has its W2, in whatever order the two take `mu`, so
-// busy is never too low, and once all are blocked and all have said so it is 0.
+// S2 precedes W1. Each S3 has its W2, in whichever order the two take `mu`, so
+// busy is never too low. Once all are blocked and all have done S3, busy is 0.
 //
-// Then whoever has made it 0 picks, under the same lock, who goes on: the root
-// if a timer is due; or else the one in synctest::Wait; or else the root, to
-// move the clock or to report a deadlock. Picking counts him as busy and
-// forgets that he waits, so nobody is picked twice, although somebody outside
-// may wake another one right then. He can be picked: he has enlisted himself
-// (`idle`, `waiter`) before he parked, while busy counted him, and it became 0,
-// so his S3 is over. He will be picked: busy is 0 only after somebody's S3, and
-// only picks, starts and W2 raise it; so of any time in which it stays 0, the
-// beginning has picked, unless nobody was enlisted, that is, the root has gone.
-// No wake-up is lost.
+// The thread that made busy 0 then picks, under the same lock, the goroutine
+// that goes on:
+//  1. the root, if a timer is due;
+//  2. otherwise the goroutine in synctest::Wait;
+//  3. otherwise the root, to move the clock or to report a deadlock.
 //
-// So the root moves the clock only when nobody else in the bubble runs: every
-// timer that is due has been run, and all that came of it has come to rest.
+// Picking a goroutine increments busy and clears its slot (`idle` or `waiter`),
+// so it cannot be picked twice, although a thread outside the bubble may wake
+// another goroutine at that moment. A candidate set its slot before it parked,
+// while busy counted it. Since busy became 0, the candidate's S3 is over, so it
+// can be picked. It will be picked. busy is 0 only after some S3, and only
+// picks, starts and W2 raise it. So the S3 that begins a period in which busy
+// stays 0 has picked, unless no slot was set, which means that the root has
+// gone. No wake-up is lost.
+//
+// So the root moves the clock only when no other goroutine of the bubble runs:
+// every timer that is due has been run, and every goroutine that this woke is
+// blocked again.
 //
 // Invariants:
-//  (B1) gp->bubble changes only before gp first runs, when it has ended, or, of
-//       the root, by itself. gp->special is set if it is not null.
-//  (B2) Timers of a bubble (kTimerFake) are in its heap or none, and change
-//       only inside it, but for being dropped. So whoever handles one in use
-//       finds the heap and the clock by getg()->bubble.
-//  (B3) Bubbles are type-stable, and their ids are unique for 2^32 Runs: a
-//       handle that has outlived its bubble is one from outside everywhere.
+//  (B1) gp->bubble changes only before gp first runs, or when gp has ended. The
+//       root changes its own. If gp->bubble is not null, gp->special is set.
+//  (B2) Timers of a bubble (kTimerFake) are in its heap or in none. Except for
+//       being dropped, they change only inside the bubble. So a thread that
+//       handles one in use finds the heap and the clock by getg()->bubble.
+//  (B3) Bubbles are type-stable, and their ids are unique for 2^32 Runs. So a
+//       handle that has outlived its bubble counts as outside everywhere.
 //
 // Costs outside of bubbles: parking and readying test gp->special, where they
-// would test gp->foreign; a channel operation tests Hchan::bubble, in a line
-// that it reads anyway.
+// would test gp->foreign. A channel operation tests Hchan::bubble, in a cache
+// line that it reads anyway.
 //
-// Rejected: a hook in casgstatus, as in Go (every transition would test for a
-// bubble, though only a park and a wake-up can matter); counting a G as blocked
-// at S1, as in Go (a second count must then keep the bubble awake up to the end
-// of unlockf); a thread that turns the clock (Run has one that waits).
+// Rejected:
+//  - A hook in casgstatus, as in Go. Every transition would test for a bubble,
+//    though only a park and a wake-up can matter.
+//  - Counting a G as blocked at S1, as in Go. A second count must then keep the
+//    bubble awake until the end of unlockf.
+//  - A thread that turns the clock. Run already has a goroutine that waits.
 #ifndef RUNTIME_SYNCTEST_H_
 #define RUNTIME_SYNCTEST_H_
 
@@ -62,20 +69,21 @@
 
 namespace gump::rt {
 
-// Bubble is one; a cell is used again when all of its goroutines have ended.
+// Bubble is one bubble. A cell is used again when all of its goroutines have
+// ended.
 struct alignas(kFalseSharing) Bubble {
-  // A leaf. Guards what is not atomic, id and timers excepted.
+  // A leaf. Guards every field that is not atomic, except id and timers.
   Mutex mu{LockRank::kLeaf};
   uint32_t id = 0;                            // never 0; constant while in use
   int32_t busy ABSL_GUARDED_BY(mu) = 0;       // see above
-  int32_t total ABSL_GUARDED_BY(mu) = 0;      // goroutines, and the root
-  bool idle ABSL_GUARDED_BY(mu) = false;      // the root is to be picked
-  bool ended ABSL_GUARDED_BY(mu) = false;     // the main goroutine has
-  uint64_t mainGoid ABSL_GUARDED_BY(mu) = 0;  // the first to be started
+  int32_t total ABSL_GUARDED_BY(mu) = 0;      // goroutines, with the root
+  bool idle ABSL_GUARDED_BY(mu) = false;      // the root can be picked
+  bool ended ABSL_GUARDED_BY(mu) = false;     // the main goroutine has ended
+  uint64_t mainGoid ABSL_GUARDED_BY(mu) = 0;  // the first goroutine started
   G* root ABSL_GUARDED_BY(mu) = nullptr;      // nullptr: Run has returned
-  G* waiter ABSL_GUARDED_BY(mu) = nullptr;    // the one in Wait
-  // ns since the Unix epoch. Written by the root; what it is for a goroutine is
-  // ordered by its own waking.
+  G* waiter ABSL_GUARDED_BY(mu) = nullptr;    // the goroutine in Wait
+  // ns since the Unix epoch. Written by the root. A goroutine sees the right
+  // value because the store happens before it is woken.
   Atomic<int64_t> now;
   Timers timers;
   Bubble* next = nullptr;  // in the free list
@@ -87,23 +95,23 @@ struct alignas(kFalseSharing) Bubble {
 
 // bubbleBlocked is S3.
 void bubbleBlocked(Bubble* b);
-// bubbleReady is W2, for gp whose waking the caller owns.
+// bubbleReady is W2, for gp, which the caller alone is going to wake.
 // Locks: a leaf.
 void bubbleReady(G* gp);
-// bubbleJoin makes gp, which nobody knows yet, one of b's goroutines; the
-// caller keeps b busy.
+// bubbleJoin makes gp one of b's goroutines. No other thread knows gp yet, and
+// the caller keeps b busy.
 // Locks: a leaf.
 void bubbleJoin(Bubble* b, G* gp);
-// bubbleLeave says that goid, which was one, has ended.
+// bubbleLeave says that the goroutine goid of b has ended.
 void bubbleLeave(Bubble* b, uint64_t goid);
 
 // ---- For channels and timers ------------------------------------------------
 // All: On: any.  P: either.  Locks: none.  Parks: no.
 
-// bubbleCheck: the caller uses what belongs to the bubble `id`; unless he is in
-// it, this is the fatal error goText.
+// bubbleCheck is called when the caller uses an object of the bubble `id`. If
+// the caller is not in that bubble, it raises the fatal error goText.
 void bubbleCheck(uint32_t id, const char* goText);
-// bubbleNow is the clock of the caller's bubble; he is in one.
+// bubbleNow is the clock of the caller's bubble. The caller must be in one.
 [[nodiscard]] int64_t bubbleNow();
 // bubbleTimers is the heap of the caller's bubble.
 [[nodiscard]] Timers* bubbleTimers();

@@ -1,5 +1,6 @@
-// The heap of timers, and the protocol between heap and timers; invariants in
-// time.h. Who waits for the earliest timer, and who wakes him: proc.cc.
+// The heap of timers, and the protocol between the heap and its timers; the
+// invariants are in time.h. proc.cc decides which M waits for the earliest
+// timer, and when that M is woken.
 #include "runtime/time.h"
 
 #include <cstring>
@@ -34,8 +35,8 @@ void siftUp(TimerWhen* heap, uint32_t i) {
   heap[i] = x;
 }
 
-// leastOfFour is the earliest of the four from i on. Which one it is nobody can
-// foretell, a processor neither: so it is selected, without a branch.
+// leastOfFour is the earliest of the four from i on. The result is
+// unpredictable, so select it with conditional moves instead of branches.
 uint32_t leastOfFour(const TimerWhen* heap, uint32_t i) {
   static_assert(kArity == 4);
   const bool b = heap[i + 1].when < heap[i].when;
@@ -47,7 +48,7 @@ uint32_t leastOfFour(const TimerWhen* heap, uint32_t i) {
   return rightWhen < leftWhen ? right : left;
 }
 
-// leastChild is the earliest of the children from `first` on, of which there is
+// leastChild is the earliest child. The children start at `first`, and there is
 // at least one.
 uint32_t leastChild(const TimerWhen* heap, uint32_t n, uint32_t first) {
   if (GUMP_LIKELY(first + kArity <= n)) return leastOfFour(heap, first);
@@ -76,7 +77,7 @@ void heapify(TimerWhen* heap, uint32_t n) {
   for (uint32_t i = (n - 2) / kArity + 1; i-- > 0;) siftDown(heap, n, i);
 }
 
-// length is that of the heap; under ts->mu.
+// length is the length of the heap. The caller holds ts->mu.
 uint32_t length(const Timers* ts) { return ts->len.load(relaxed); }
 
 void updateMinWhenHeap(Timers* ts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu) {
@@ -86,11 +87,12 @@ void updateMinWhenHeap(Timers* ts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu) {
     return;
   }
   ts->minWhenHeap.store(0, seq_cst);
-  // Of zombies that are gone. Nobody can mark a timer of an empty heap.
+  // The time left here was set by timers that have since been stopped and
+  // removed as zombies. No timer can be marked while the heap is empty.
   ts->minWhenModified.store(0, seq_cst);
 }
 
-// grow makes room for one more.
+// grow makes room for one more timer.
 GUMP_NOINLINE void grow(Timers* ts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu) {
   const uint32_t cap = ts->cap == 0 ? kFirstCap : 2 * ts->cap;
   auto* heap =
@@ -104,13 +106,13 @@ GUMP_NOINLINE void grow(Timers* ts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu) {
   ts->cap = cap;
 }
 
-// push appends t, out of order.
+// push appends t to the array, without restoring the order of the heap.
 void push(Timers* ts, Timer* t, int64_t when)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu) {
   const uint32_t n = length(ts);
   if (n == ts->cap) grow(ts);
   ts->heap[n] = {t, when};
-  ts->len.store(n + 1, relaxed);  // a hint outside the lock
+  ts->len.store(n + 1, relaxed);  // read without the lock only as a hint
   if (n == 0 && ts->id >= 0 &&
       !timerpMask.read(static_cast<uint32_t>(ts->id))) {
     timerpMask.set(static_cast<uint32_t>(ts->id));
@@ -135,7 +137,8 @@ void deleteMin(Timers* ts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu) {
 void addHeap(Timers* ts, Timer* t)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu, t->mu) {
   t->ts = ts;
-  // Relaxed: peeks begin with the heap, under ts->mu.
+  // Relaxed: a thread that peeks at the state finds t in the heap, under
+  // ts->mu.
   t->state.store(t->state.load(relaxed) | kTimerHeaped, relaxed);
   push(ts, t, t->when);
   siftUp(ts->heap, length(ts) - 1);
@@ -146,25 +149,26 @@ void addHeap(Timers* ts, Timer* t)
 
 bool has(uint32_t state, uint32_t bit) { return (state & bit) != 0; }
 
-// isFake: the bit is constant.
+// isFake reads a bit that is constant.
 bool isFake(const Timer* t) { return has(t->state.load(relaxed), kTimerFake); }
 
-// marks is a peek at what has happened to t since the heap last looked.
+// marks peeks at what has happened to t since the heap was last adjusted.
 // seq_cst: see markModified.
 uint32_t marks(const Timer* t) {
   return t->state.load(seq_cst) & (kTimerModified | kTimerZombie);
 }
 
-// markModified says that t, which is in a heap, has a new `when`, and nothing
-// else to tell: it is no zombie. True: the heap's wake time has become earlier.
+// markModified records that t, which is in a heap, has a new `when` and is no
+// zombie (any more). Returns true if the wake time of the heap is earlier now.
 //
-// adjust looks at the marks after it has cleared minWhenModified, and we read
-// that word after we have set the mark. All four are seq_cst: either adjust
-// sees the mark, or we see the word cleared, and set it again.
+// adjust clears minWhenModified and then loads the marks. We set the mark and
+// then load minWhenModified. All four are seq_cst, so either adjust sees the
+// mark, or we see the word cleared and set it again.
 //
-// Likewise the answer: who runs timers raises minWhenHeap first and then reads
-// minWhenModified, we do the opposite. Either he sees our time, or we see that
-// nobody waits for an earlier one.
+// The return value relies on the same argument: timersCheck stores minWhenHeap
+// and then loads minWhenModified; we do the reverse, so one side sees the
+// other's store. Either timersCheck sees our time, or we see that no thread
+// waits for an earlier one.
 bool markModified(Timer* t) ABSL_EXCLUSIVE_LOCKS_REQUIRED(t->mu) {
   Timers* ts = t->ts;
   const uint32_t s = t->state.load(relaxed);               // we hold mu
@@ -179,7 +183,7 @@ bool markModified(Timer* t) ABSL_EXCLUSIVE_LOCKS_REQUIRED(t->mu) {
   return false;
 }
 
-// markZombie says that t, which is in a heap, has nothing to do there.
+// markZombie records that t has nothing to do in its heap, if it is in one.
 void markZombie(Timer* t) ABSL_EXCLUSIVE_LOCKS_REQUIRED(t->mu) {
   const uint32_t s = t->state.load(relaxed);  // we hold mu
   if (!has(s, kTimerHeaped) || has(s, kTimerZombie)) return;
@@ -187,8 +191,8 @@ void markZombie(Timer* t) ABSL_EXCLUSIVE_LOCKS_REQUIRED(t->mu) {
   t->ts->zombies.add(1, relaxed);             // a count
 }
 
-// unheap says that the caller has just taken t out of its heap. True: the
-// caller frees t, after he has unlocked it.
+// unheap records that the caller has just taken t out of its heap. Returns true
+// if the caller must free t after unlocking it.
 bool unheap(Timer* t) ABSL_EXCLUSIVE_LOCKS_REQUIRED(t->mu) {
   const uint32_t s = t->state.load(relaxed);                  // we hold mu
   if (has(s, kTimerZombie)) t->ts->zombies.add(-1, relaxed);  // a count
@@ -198,7 +202,7 @@ bool unheap(Timer* t) ABSL_EXCLUSIVE_LOCKS_REQUIRED(t->mu) {
   return has(s, kTimerDropped);
 }
 
-// wantsHeap tells whether t should be in a heap and is not.
+// wantsHeap tells whether t should be in a heap but is in none.
 bool wantsHeap(const Timer* t) ABSL_EXCLUSIVE_LOCKS_REQUIRED(t->mu) {
   const uint32_t s = t->state.load(relaxed);  // we hold mu
   return !has(s, kTimerHeaped) && t->when > 0 &&
@@ -207,7 +211,7 @@ bool wantsHeap(const Timer* t) ABSL_EXCLUSIVE_LOCKS_REQUIRED(t->mu) {
 
 // ---- Following the marks ----------------------------------------------------
 
-// refreshHead does what the marks of the head ask for. False: there are none.
+// refreshHead applies the marks of the head. Returns false if it has none.
 bool refreshHead(Timers* ts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu) {
   Timer* t = ts->heap[0].timer;
   if (t->ts != ts) fatalthrow("timers: bad ts");
@@ -229,8 +233,9 @@ bool refreshHead(Timers* ts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu) {
   return true;
 }
 
-// popZombie takes the last timer out of the heap if it is a zombie: it costs no
-// sift, and makes what deleteMin moves to the head more likely to stay.
+// popZombie removes the last timer of the heap if it is a zombie. That costs no
+// sift. It also means that the timer which deleteMin moves to the head is more
+// likely to stay in the heap.
 bool popZombie(Timers* ts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu) {
   Timer* t = ts->heap[length(ts) - 1].timer;
   if (!has(marks(t), kTimerZombie)) return false;
@@ -247,21 +252,21 @@ bool popZombie(Timers* ts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu) {
   return still;
 }
 
-// cleanHead leaves a head without marks, and a tail that is no zombie.
+// cleanHead leaves a head without marks and a last timer that is no zombie.
 void cleanHead(Timers* ts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu) {
   while (length(ts) > 0 && (popZombie(ts) || refreshHead(ts))) {
   }
 }
 
-// adjust follows all marks in the heap: always, or if some modified timer may
-// be due.
+// adjust applies all marks in the heap, either always or only if a modified
+// timer may be due.
 void adjust(Timers* ts, int64_t now, bool always)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu) {
   const int64_t first = ts->minWhenModified.load(seq_cst);  // markModified
   if (!always && (first == 0 || first > now)) return;
-  // minWhenModified is cleared before the scan, so that marks which are set
-  // meanwhile count; until the end minWhenHeap stands in for it, or the wake
-  // time would be too late (T4).
+  // Clear minWhenModified before the scan, so that a mark set during the scan
+  // is counted. Until the scan ends, minWhenHeap stands in for the cleared
+  // word. Otherwise the wake time would be too late (T4).
   ts->minWhenHeap.store(wakeTime(ts), seq_cst);
   ts->minWhenModified.store(0, seq_cst);
   bool changed = false;
@@ -291,8 +296,8 @@ void adjust(Timers* ts, int64_t now, bool always)
 
 // ---- Running ----------------------------------------------------------------
 
-// nextWhen is when t, due at t->when and run `delay` later, is due again: ticks
-// that were missed are left out. 0: never.
+// nextWhen returns when t is due again, if it was due at t->when and runs
+// `delay` later. It skips the ticks that were missed. 0 means never.
 int64_t nextWhen(const Timer* t, int64_t delay)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(t->mu) {
   if (t->period <= 0) return 0;
@@ -306,12 +311,12 @@ int64_t nextWhen(const Timer* t, int64_t delay)
 }
 
 // fire unlocks t, which is due, and the heap ts if there is one, and calls f.
-// From the first unlock on, t may be gone, unless it is a channel's.
+// After the first unlock t may be gone, unless it is a channel's.
 void fire(Timers* ts, Timer* t, int64_t now)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // unlocks what the caller has locked
   const TimerFunc f = t->f;
   void* arg = t->arg;
-  prefetch(arg);  // a sleeper's G has long been cold
+  prefetch(arg);  // the G of a sleeping goroutine is cold by now
   const uint64_t seq = t->seq;
   const int64_t when = t->when;
   t->when = nextWhen(t, now - when);
@@ -334,15 +339,16 @@ void fire(Timers* ts, Timer* t, int64_t now)
   }
 }
 
-// lookAhead starts loading the timers of which one is the next head: with many
-// of them each is cold.
+// lookAhead prefetches the timers one of which will be the next head. In a
+// large heap each of them is cold.
 void lookAhead(const Timers* ts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu) {
   for (uint32_t c = 1; c <= kArity && c < length(ts); c++) {
     prefetch(ts->heap[c].timer);
   }
 }
 
-// runHead runs the head if it is due. False: it is not, or there is none.
+// runHead runs the head if it is due. Returns false if it is not due, or if the
+// heap is empty.
 bool runHead(Timers* ts,
              int64_t now) ABSL_NO_THREAD_SAFETY_ANALYSIS {  // fire unlocks
   while (length(ts) > 0) {
@@ -350,7 +356,8 @@ bool runHead(Timers* ts,
     if (ts->heap[0].when > now) return false;
     Timer* t = ts->heap[0].timer;
     lock(&t->mu);
-    // Marked since: look again. Without marks, its place says when it is due.
+    // t was marked since refreshHead: look again. Without marks, its place in
+    // the heap tells when it is due.
     if (marks(t) != 0) {
       unlock(&t->mu);
       continue;
@@ -364,7 +371,8 @@ bool runHead(Timers* ts,
 }
 
 bool manyZombies(const Timers* ts) {
-  // Counts: a wrong one means to clean now or later.
+  // Both are counts read without the lock. A wrong one only makes us clean
+  // earlier or later.
   return ts->zombies.load(relaxed) >
          static_cast<int32_t>(ts->len.load(relaxed) / 4);
 }
@@ -372,8 +380,8 @@ bool manyZombies(const Timers* ts) {
 }  // namespace
 
 int64_t wakeTime(const Timers* ts) {
-  // In this order: adjust moves a time from the second word to the first.
-  // seq_cst: see markModified, and wakeNetPoller.
+  // The order matters, because adjust moves a time from minWhenModified to
+  // minWhenHeap. seq_cst: see markModified and wakeNetPoller.
   const int64_t modified = ts->minWhenModified.load(seq_cst);
   const int64_t heap = ts->minWhenHeap.load(seq_cst);
   return heap == 0 || (modified != 0 && modified < heap) ? modified : heap;
@@ -389,8 +397,8 @@ TimerCheck timersCheck(Timers* ts, int64_t* now, bool tidy) {
   adjust(ts, *now, /*always=*/false);
   while (runHead(ts, *now)) ran = true;
   if (tidy && manyZombies(ts)) adjust(ts, *now, /*always=*/true);
-  // The head, or what was modified meanwhile: who modifies after this look
-  // wakes somebody.
+  // The time of the head, or of a timer modified meanwhile. A thread that
+  // modifies a timer after this look wakes an M.
   const int64_t wake = wakeTime(ts);
   unlock(&ts->mu);
   return {wake, ran};
@@ -409,7 +417,7 @@ bool timersDue(Timers* ts) {
 
 namespace {
 
-// sweepTimers removes what has been stopped, if that is much.
+// sweepTimers removes stopped timers if there are many.
 void sweepTimers(Timers* ts) {
   constexpr uint32_t kWorthIt = 64;
   if (length(ts) < kWorthIt || !manyZombies(ts)) return;  // both are hints
@@ -418,12 +426,13 @@ void sweepTimers(Timers* ts) {
   unlock(&ts->mu);
 }
 
-// insert is timerAdd for the heap of the P we are on (without one: of P 0,
-// which never goes away), and wakes who has to know; parks: the caller is about
-// to park.
+// insert adds t to the heap of the current P and wakes an M that must know of
+// it. Without a P it uses the heap of P 0, which never goes away. `parks` says
+// that the caller is about to park.
 void insert(Timer* t, bool parks) {
   if (GUMP_UNLIKELY(isFake(t))) {
-    // Nobody has to know: the bubble's root looks when nobody else in it runs.
+    // No M has to know: the bubble's root looks at the heap when no other
+    // goroutine of the bubble runs.
     (void)timerAdd(bubbleTimers(), t);
     return;
   }
@@ -432,12 +441,14 @@ void insert(Timer* t, bool parks) {
   P* pp = mp->p;
   const int64_t when =
       timerAdd(pp != nullptr ? &pp->timers : &allp[0]->timers, t);
-  // Who has a P schedules, and looks then (timersCheck). P 0 may sleep until
-  // its first timer, while plain threads make and stop others.
+  // An M with a P enters the scheduler, and timersCheck removes zombies there.
+  // But P 0 may be idle until its first timer is due, while foreign threads
+  // create and stop others.
   if (pp == nullptr) sweepTimers(&allp[0]->timers);
   if (when == 0) return;
-  // This M may be the one to sleep in the poller: woken first, another would
-  // find nothing to do.
+  // This M may become the one that sleeps in the poller. If we woke another M
+  // now, that M would find nothing to do. The scheduler calls wakeNetPoller
+  // later if it is still needed.
   if (parks && pp != nullptr) {
     mp->timerAdded = true;
   } else {
@@ -463,7 +474,7 @@ int64_t timerAdd(Timers* ts, Timer* t) {
 }
 
 bool timerModify(Timer* t, int64_t when, int64_t period)
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // a channel's lock, taken if it is one
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // takes the channel's lock if t has one
   if (when <= 0) fatalthrow("timer when must be positive");
   if (period < 0) fatalthrow("timer period must be non-negative");
   const bool isChan = has(t->state.load(relaxed), kTimerChan);  // constant
@@ -474,7 +485,7 @@ bool timerModify(Timer* t, int64_t when, int64_t period)
   t->when = when;
   t->period = period;
   const bool heaped = has(t->state.load(relaxed), kTimerHeaped);
-  // One in the heap for which nobody waits stays a zombie (T6).
+  // A timer in the heap on which no goroutine waits stays a zombie (T6).
   const bool earlier = heaped && (!isChan || t->blocked > 0) && markModified(t);
   const bool add = wantsHeap(t);
   unlock(&t->mu);
@@ -485,7 +496,8 @@ bool timerModify(Timer* t, int64_t when, int64_t period)
 }
 
 void timerStart(Timer* t, int64_t when) {
-  // Unguarded: nobody else knows t, and insert publishes it under its lock.
+  // No lock is needed: no other thread knows t, and insert publishes it under
+  // t->mu.
   t->when = when;
   insert(t, /*parks=*/false);
 }
@@ -508,7 +520,7 @@ void timerDrop(Timer* t) {
   const uint32_t s = t->state.load(relaxed);  // we hold mu
   const bool heaped = has(s, kTimerHeaped);
   if (heaped && !has(s, kTimerZombie)) fatalthrow("timerDrop: timer in use");
-  t->state.store(s | kTimerDropped, relaxed);  // looked at under mu
+  t->state.store(s | kTimerDropped, relaxed);  // read under mu
   unlock(&t->mu);
   if (!heaped) freeTimer(t);
 }
@@ -516,7 +528,8 @@ void timerDrop(Timer* t) {
 void timerBlock(Timer* t) {
   lock(&t->mu);
   bool earlier = false;
-  // It fires as before, but while it was a zombie its place did not matter.
+  // The timer fires when it would have fired anyway. But while it was a zombie,
+  // the heap's wake time did not have to account for it.
   t->blocked++;
   if (has(t->state.load(relaxed), kTimerZombie) && t->when > 0) {
     earlier = markModified(t);
@@ -530,7 +543,7 @@ void timerBlock(Timer* t) {
 
 void timerUnblock(Timer* t) {
   lock(&t->mu);
-  // Its `when` stays: it is what a later receive goes by.
+  // `when` stays, because a later receive goes by it (timerRunIfDue).
   if (--t->blocked == 0) markZombie(t);
   unlock(&t->mu);
 }
@@ -539,24 +552,26 @@ bool timerRunIfDue(Timer* t) ABSL_NO_THREAD_SAFETY_ANALYSIS {  // fire unlocks
   lock(&t->mu);
   const uint32_t s = t->state.load(relaxed);  // we hold mu
   const int64_t now = isFake(t) ? bubbleNow() : nanotime();
-  // In a heap and no zombie: that heap's business, somebody waits.
+  // A goroutine waits on a timer that is in a heap and no zombie. Leave such a
+  // timer to its heap.
   if ((has(s, kTimerHeaped) && !has(s, kTimerZombie)) || t->when == 0 ||
       t->when > now) {
     unlock(&t->mu);
     return false;
   }
   fire(nullptr, t, now);
-  wakep();  // somebody may have begun to wait, and been readied
+  wakep();  // a goroutine may have begun to wait, and f has readied it
   return true;
 }
 
 void timersTake(Timers* dst, Timers* src)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // the array is moved between two locks
   lock(&src->mu);
-  // Nobody runs timers now, but threads without a P may stop and reset them.
-  // From the moment when t->ts is dst, that marks dst, though t itself gets
-  // there a little later; until then the mark may be lost (cleanHead, on a heap
-  // that is empty), so all timers of dst are looked at in the end.
+  // No M runs timers now, but threads without a P may stop and reset them. As
+  // soon as t->ts is dst, such a thread marks dst, although t gets there a
+  // little later. Until then the mark may be lost, because cleanHead clears
+  // minWhenModified of an empty heap. So adjust looks at all timers of dst at
+  // the end.
   uint32_t n = 0;
   for (uint32_t i = 0; i < length(src); i++) {
     Timer* t = src->heap[i].timer;
@@ -578,7 +593,7 @@ void timersTake(Timers* dst, Timers* src)
   src->heap = nullptr;
   src->cap = 0;
   src->len.store(0, relaxed);          // as in push
-  src->minWhenHeap.store(0, relaxed);  // nobody looks: the P is going away
+  src->minWhenHeap.store(0, relaxed);  // unread: the P is going away
   src->minWhenModified.store(0, relaxed);
   unlock(&src->mu);
   if (cap == 0) return;
@@ -604,8 +619,9 @@ int64_t timersFirst(Timers* ts) {
 
 namespace {
 
-// takeLast takes the last timer out of the heap; nullptr: there is none. *had:
-// it was pending, and is the caller's to discard.
+// takeLast takes the last timer out of the heap, or returns nullptr if the heap
+// is empty. It sets *had if the timer was pending. The caller must then discard
+// it.
 Timer* takeLast(Timers* ts, bool* had) {
   M* mp = acquirem();
   Timer* t = nullptr;
@@ -644,7 +660,9 @@ Timer* timersTakePending(Timers* ts) {
 // ---- For the scheduler ------------------------------------------------------
 
 int64_t timeSleepUntil() {
-  fence(seq_cst);  // the caller's store, then the masks, read by less than that
+  // Orders the caller's store before the mask loads below, which are only
+  // acquire loads.
+  fence(seq_cst);
   int64_t first = kMaxWhen;
   const int32_t n = gomaxprocs.load(acquire);  // pairs with procresize
   for (int32_t i = 0; i < n; i++) {
@@ -662,21 +680,23 @@ int64_t timeAfter(int64_t now, int64_t ns) {
 }
 
 void breakPollAfter(int64_t when) {
-  // 0: for ever, or it is on its way in or out. seq_cst: see wakeNetPoller.
+  // 0 means that the poll has no end, or that the M is on its way in or out.
+  // seq_cst: see wakeNetPoller.
   const int64_t until = sched.pollUntil.load(seq_cst);
   if (until == 0 || until > when) netpollBreak();
 }
 
 namespace {
-// hurrySysmon lets a nap go on that ends by less than so many ns after the
-// timer.
+// hurrySysmon does not end a nap that would end less than this many ns after
+// the timer.
 constexpr int64_t kHurryNS = 1'000'000;
 }  // namespace
 
 void hurrySysmon(int64_t when) {
-  // seq_cst: see nap.
+  // seq_cst: see nap in sysmon.cc.
   if (sched.sysmonLook.load(seq_cst) - when < kHurryNS) return;
-  // Pairs with nothing: sysmon reads the timers anew.
+  // Relaxed: it pairs with no other access, because sysmon reads the timers
+  // again.
   if (sched.sysmonHurry.cas(0, 1, relaxed)) {
     futexwakeup(&sched.sysmonHurry, 1);
   }
@@ -684,18 +704,19 @@ void hurrySysmon(int64_t when) {
 
 void wakeNetPoller(int64_t when) {
   // The caller's stores to minWhenHeap or minWhenModified were A1 of the essay
-  // in proc.cc; this is A2. The fence stands for seq_cst on both sides.
+  // in proc.cc; this is A2. The fence makes seq_cst unnecessary on both sides
+  // of it.
   fence(seq_cst);
   fuzzPoint();
-  // Hints. Whoever is idle, or looks for work, runs the timer, or hurries
-  // sysmon himself when he finds something else to do, or no P.
+  // npidle and nmspinning are hints. An M that is idle or looks for work will
+  // run the timer. If it finds other work, or no P, it hurries sysmon itself.
   if (sched.npidle.load(relaxed) + sched.nmspinning.load(relaxed) == 0) {
     hurrySysmon(when);
   }
   if (sched.lastpoll.load(seq_cst) == 0) {
     breakPollAfter(when);
   } else {
-    wakep();  // let somebody look, and then sleep in the poller
+    wakep();  // a new spinning M looks at the timers, then sleeps in the poller
   }
 }
 

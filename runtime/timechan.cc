@@ -1,5 +1,5 @@
-// Channels of time, the timers of AfterFunc, and sleeping: what users of the
-// heap in time.cc add to it. Invariants in timechan.h.
+// Channels of time, the timers of AfterFunc, and sleeping. All three use the
+// heap in time.cc. The invariants are in timechan.h.
 #include "runtime/timechan.h"
 
 #include <new>
@@ -17,7 +17,7 @@ namespace gump::rt {
 
 namespace {
 
-// Cells are freed on g0 too, so they are not malloc's; see mem.h.
+// Cells are also freed on g0, so they do not come from malloc; see mem.h.
 struct FreeCell {
   FreeCell* next;
 };
@@ -25,7 +25,8 @@ static_assert(sizeof(TimerCells::head) == sizeof(FreeCell*));
 
 constexpr uint32_t kCellCacheMax = 64;
 
-// CellPool is what Ps have too many of. One for each size.
+// CellPool holds the cells that Ps have too many of. There is one for each
+// size.
 struct CellPool {
   Mutex lock{LockRank::kLeaf};
   FreeCell* head ABSL_GUARDED_BY(lock) = nullptr;
@@ -49,8 +50,8 @@ void pushCell(TimerCells* cells, FreeCell* c) {
   cells->n++;
 }
 
-// fill moves up to n cells from a pool to cells; drain moves back what cells
-// has beyond keep.
+// fill moves up to n cells from a pool to `cells`. drain moves the cells beyond
+// `keep` back to the pool.
 void fill(TimerCells* cells, CellPool* pool, uint32_t n) {
   if (pool->n.load(relaxed) == 0) return;  // a stale zero costs a fresh cell
   LockScope l(&pool->lock);
@@ -72,8 +73,9 @@ void drain(TimerCells* cells, CellPool* pool, uint32_t keep) {
   }
 }
 
-// allocCell returns room for a T, or nullptr: no memory. cells: the P's;
-// nullptr: there is no P. freeCell gives it back. Both:
+// allocCell returns room for a T, or nullptr if there is no memory. `cells` are
+// those of the P, or nullptr if there is no P. freeCell gives the room back.
+// Both:
 // On: any, m.locks > 0.  P: as cells.  Locks: take a leaf, kMem.  Parks: no.
 template <class T>
 void* allocCell(TimerCells* cells, CellPool* pool) {
@@ -116,7 +118,7 @@ void timerCellsFlush(P* pp) {
 
 void freeTimer(Timer* t) {
   P* pp = getg()->m->p;
-  // Nobody else knows it any more.
+  // Relaxed: no other thread knows t any more.
   if ((t->state.load(relaxed) & kTimerChan) == 0) {
     auto* ft = reinterpret_cast<FuncTimer*>(t);  // its first member
     ft->~FuncTimer();
@@ -134,11 +136,11 @@ namespace {
 
 TimerChan* chanOf(const Timer* t) { return static_cast<TimerChan*>(t->arg); }
 
-// wallAt returns the wall's time at which the monotonic clock was `when`. A
-// thread may lose its processor between a look at the one and at the other, so
-// the two looks that were closest to each other count, and a tick is not later
-// than the next. In this order: what passes in between makes it later, never
-// too early.
+// wallAt returns the wall clock's time at which the monotonic clock was `when`.
+// A thread may lose its processor between reading the one clock and the other.
+// So the two readings that were closest to each other count, and a tick is not
+// later than the next one. The order of the readings matters: time that passes
+// between them makes the result later, but never too early.
 int64_t wallAt(int64_t when) {
   constexpr int kTries = 4;
   constexpr int64_t kClose = 20'000;  // ns
@@ -155,20 +157,20 @@ int64_t wallAt(int64_t when) {
   return wall;
 }
 
-// sendTime is what a channel's timer calls.
+// sendTime is the function that a channel's timer calls.
 void sendTime(void* arg, uint64_t, int64_t when)
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // the lock is of what arg points to
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // the lock belongs to arg's channel
   auto* tc = static_cast<TimerChan*>(arg);
   alignas(16) unsigned char value[sizeof(tc->slot)];
-  // A bubble's clock is the wall's. The real ones are read now: the look that
-  // found the timer due may have been long ago.
+  // A bubble's clock is also its wall clock. Read the real clocks now, because
+  // the look that found the timer due may have been long ago.
   tc->encode(value, tc->c.bubble != 0 ? when : wallAt(when));
   lock(&tc->c.lock);
-  // Nobody waits and the slot is full: this tick is lost.
+  // If no goroutine waits and the slot is full, this tick is lost.
   const ChanStep step = sendLocked(&tc->c, value);
   unlock(&tc->c.lock);
   if (step.wake == nullptr) return;
-  G* gp = step.wake->g;  // as wakeWaiter
+  G* gp = step.wake->g;  // as in wakeWaiter
   step.wake->success = true;
   gp->param = step.wake;
   goreadyQuiet(gp);
@@ -178,14 +180,14 @@ void sendTime(void* arg, uint64_t, int64_t when)
 
 void timerChanBegin(Timer* t) {
   TimerChan* tc = chanOf(t);
-  chanRetain(&tc->c);  // (C3); the caller holds one, or a waiter does
+  chanRetain(&tc->c);  // (C3); the caller or a waiter holds a reference
   if (t->period == 0) tc->sending = true;
 }
 
 void timerChanSend(Timer* t, TimerFunc f, uint64_t seq, int64_t when) {
   TimerChan* tc = chanOf(t);
   lock(&tc->sendLock);
-  // Who waits for the sendLock to stop or reset comes after the value, and
+  // A stop or reset that waits for the sendLock comes after the value, and
   // takes it out of the slot.
   if (seq == t->seq && when > tc->lastSent) {  // (C1), (C4)
     tc->sending = false;
@@ -209,11 +211,11 @@ bool timerChanForget(Timer* t) {
 }
 
 bool timerChanUnlock(Timer* t)
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // timerChanLock took it
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // timerChanLock took the sendLock
   Hchan* c = &chanOf(t)->c;
   lock(&c->lock);
   const bool had = c->qcount.load(relaxed) > 0;  // we hold the lock
-  c->qcount.store(0, relaxed);                   // to peeks it is a number
+  c->qcount.store(0, relaxed);                   // peeks read only the number
   c->recvx = 0;
   c->sendx = 0;
   unlock(&c->lock);
@@ -222,8 +224,8 @@ bool timerChanUnlock(Timer* t)
 }
 
 void timerChanFree(Hchan* c) {
-  // On a plain thread that was never in the runtime, or after Run. Not
-  // runtimeEntry: this is no place to yield.
+  // This may be a foreign thread that was never in the runtime, or one
+  // whose Run has returned. Do not call runtimeEntry, because that may yield.
   if (getg() == nullptr) needm();
   M* mp = acquirem();
   timerDrop(&timerChanOf(c)->t);
@@ -254,13 +256,13 @@ Hchan* newTimerChan(const ElemType* et,
   tc->t.arg = tc;
   tc->c.bubble = currentBubble();
   const uint32_t fake = tc->c.bubble != 0 ? uint32_t{kTimerFake} : 0;
-  tc->t.state.store(kTimerChan | fake, relaxed);  // nobody else knows it yet
+  tc->t.state.store(kTimerChan | fake, relaxed);  // not yet published
   return &tc->c;
 }
 
 namespace {
-// after is ns from now, on the clock of the given bubble, the caller's, or on
-// the world's.
+// after is the time ns from now, on the clock of the given bubble, which is the
+// caller's, or on the world's if bubble is 0.
 int64_t after(uint32_t bubble, int64_t ns) {
   return timeAfter(bubble != 0 ? bubbleNow() : nanotime(), ns);
 }
@@ -295,12 +297,12 @@ bool timerChanStop(Hchan* c) noexcept {
 }
 
 namespace {
-// goFunc is what AfterFunc's timer calls.
+// goFunc is the function that AfterFunc's timer calls.
 void goFunc(void* arg, uint64_t, int64_t) {
   const auto* ft = static_cast<const FuncTimer*>(arg);
-  // As in clockOf.
+  // A bubble's timers run on its root, so the root's bubble is the timer's.
   Bubble* b = ft->bubble != 0 ? getg()->bubble : nullptr;
-  // The goroutine may be over, and *ft gone, when this returns.
+  // When newprocTimer returns, the goroutine may be over, and *ft gone.
   void* closure = ft->closure;
   if (!newprocTimer(ft->ft, &closure, ft->pc, b)) fatal("out of memory");
 }
@@ -338,12 +340,13 @@ FuncTimer* newFuncTimer(const FuncType* ft, void* closure,
   t->closure = closure;
   t->pc = pc;
   t->bubble = currentBubble();
-  // Nobody else knows it yet.
+  // No other thread knows t yet.
   if (t->bubble != 0) t->t.state.store(kTimerFake, relaxed);
   return t;
 }
 
-// newFuncTimer has just been through runtimeEntry, and the bubble is ours.
+// No runtimeEntry here: newFuncTimer has just called it. The bubble is the
+// caller's.
 void funcTimerStart(FuncTimer* t, int64_t ns) noexcept {
   M* mp = acquirem();
   timerStart(&t->t, after(t->bubble, ns));
@@ -383,22 +386,23 @@ void goroutineReady(void* arg, uint64_t, int64_t) {
   goreadyQuiet(static_cast<G*>(arg));
 }
 
-// armSleepFake is armSleep in a bubble, whose root looks when the goroutine has
-// been counted as blocked, after this.
+// armSleepFake is armSleep in a bubble. The bubble's root looks at the timers
+// only after this, when the goroutine has been counted as blocked.
 bool armSleepFake(G* gp, void* arg) {
   (void)timerAdd(&gp->bubble->timers, static_cast<Timer*>(arg));
   return true;
 }
 
-// armSleep runs when the goroutine is kGwaiting, so the timer cannot be early.
+// armSleep runs when the goroutine is kGwaiting, so the timer cannot fire too
+// early.
 bool armSleep(G*, void* arg) {
   auto* t = static_cast<Timer*>(arg);
   M* mp = getg()->m;
-  // From here on *t may be gone: it may have fired.
+  // After timerAdd *t may be gone, because it may have fired.
   const int64_t when = timerAdd(&mp->p->timers, t);
   if (when == 0) return true;
-  // On the stack of the next goroutine: this M has found work. On g0 it may yet
-  // be the one to sleep in the poller.
+  // On g0 this M may still become the one that sleeps in the poller. On the
+  // stack of the next goroutine it has already found work.
   if (getg() == &mp->g0) {
     mp->timerAdded = true;
   } else {
@@ -407,7 +411,7 @@ bool armSleep(G*, void* arg) {
   return true;
 }
 
-// sleepForeign makes a plain thread sleep.
+// sleepForeign makes a foreign thread sleep.
 void sleepForeign(int64_t when) {
   Atomic<uint32_t> word;
   for (;;) {
@@ -427,7 +431,7 @@ void timeSleep(int64_t ns) noexcept {
   t.arg = gp;
   if (GUMP_UNLIKELY(gp->bubble != nullptr)) {
     t.when = timeAfter(bubbleNow(), ns);
-    t.state.store(kTimerFake, relaxed);  // nobody else knows it yet
+    t.state.store(kTimerFake, relaxed);  // no other thread knows t yet
     (void)acquirem();
     goparkcommit(armSleepFake, &t, WaitReason::kSleep);
     return;
