@@ -18,13 +18,13 @@
 //   }
 //
 // Where one goroutine waits for one event, a channel is simpler. A Cond is for
-// conditions over shared state, and for waking all who wait, repeatedly.
+// conditions over shared state, and for waking all waiters repeatedly.
 //
-// Who waits first is signalled first. There are no spurious wake-ups, but by
-// the time a woken goroutine has the lock another may have changed the state,
-// so the condition is tested again. Never copied or moved. A Cond may be
-// destroyed as soon as its last Wait has returned, while the Signal that woke
-// it is still on its way out.
+// Waiters are signalled in the order in which they began to wait. There are no
+// spurious wake-ups. But when a woken goroutine has locked L again, another may
+// have changed the state, so the condition must be tested again. A Cond is
+// never copied or moved. It may be destroyed as soon as its last Wait has
+// returned, even while the Signal that woke it has not returned yet.
 //
 // Memory ordering: a Signal or Broadcast happens before the return of the Wait
 // that it wakes.
@@ -48,8 +48,8 @@ class Cond;
 
 namespace gump::internal {
 
-// CondWatch wakes all who wait for a Cond when a context is done, from its
-// construction to its destruction.
+// CondWatch wakes all waiters of a Cond when a context is done. It does so from
+// its construction to its destruction.
 class CondWatch {
  public:
   CondWatch(sync::Cond* cond, const context::Context& ctx);
@@ -57,7 +57,8 @@ class CondWatch {
   CondWatch(const CondWatch&) = delete;
   CondWatch& operator=(const CondWatch&) = delete;
 
-  // Wait is cond->Wait(), unless the context is done. False: it is.
+  // Wait is cond->Wait(), unless the context is done. It returns false if the
+  // context is done.
   bool Wait();
 
  private:
@@ -74,27 +75,29 @@ namespace gump::sync {
 // goroutines and from plain threads.
 class Cond {
  public:
-  // A Cond over any lock with lock() and unlock(), which must outlive it.
+  // Makes a Cond over any lock with lock() and unlock(). The lock must outlive
+  // the Cond.
   explicit Cond(Locker l) noexcept : L(l) {}
   Cond(const Cond&) = delete;
   Cond& operator=(const Cond&) = delete;
 
-  // Wait unlocks L, waits for a Signal or Broadcast, and locks L again. L must
-  // be locked. Parks.
+  // Wait unlocks L, parks until a Signal or Broadcast wakes it, and locks L
+  // again. Requires: L is locked.
   void Wait();
-  // Wait(pred) waits until pred() is true; it is called with L locked. Does not
-  // wait at all if it is true at the start.
+  // Wait(pred) parks until pred() is true. It calls pred with L locked. It does
+  // not wait at all if pred() is true at the start. Requires: L is locked.
   template <class Pred>
   void Wait(Pred pred) {
     while (!pred()) Wait();
   }
-  // Wait(ctx, pred) waits until pred() is true, or ctx is done; then it returns
-  // ctx.Err(). A pred() that is true is OK, whatever ctx is. When ctx is done,
-  // all who wait are woken, as by a Broadcast. Throws std::bad_alloc.
+  // Wait(ctx, pred) parks until pred() is true or ctx is done. It returns OK if
+  // pred() is true, even if ctx is done, and ctx.Err() otherwise. When ctx is
+  // done, all waiters of this Cond are woken, as by a Broadcast. Requires: L is
+  // locked. Throws std::bad_alloc.
   //
   //   if (absl::Status s = changed.Wait(ctx, [&] { return !jobs.empty(); });
   //       !s.ok()) {
-  //     return s;  // with mu locked, as ever
+  //     return s;  // with mu locked, as always
   //   }
   template <class Pred>
   [[nodiscard]] absl::Status Wait(const context::Context& ctx, Pred pred) {
@@ -106,13 +109,13 @@ class Cond {
     return pred() ? absl::OkStatus() : ctx.Err();
   }
 
-  // Signal wakes the one who has waited longest, if anybody waits. L may be
-  // locked or not. Never parks.
+  // Signal wakes the longest waiter, if there is one. L may be locked or not.
+  // Never parks.
   void Signal() noexcept;
-  // Broadcast wakes all who wait. L may be locked or not. Never parks.
+  // Broadcast wakes all waiters. L may be locked or not. Never parks.
   void Broadcast() noexcept;
 
-  // The lock of this condition, under Go's name. Not owned.
+  // The lock of this Cond, under Go's name. The Cond does not own it.
   const Locker L;
 
  private:

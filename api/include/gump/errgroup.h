@@ -9,15 +9,15 @@
 //   absl::Status s = group.Wait();              // all have returned
 //
 // A function that returns nothing counts as one that returns OK. An exception
-// that leaves one ends the process, as in every goroutine.
+// that leaves a function ends the process, as in every goroutine.
 //
-// Never copied or moved. It may be destroyed when Wait has returned. As with
-// WaitGroup, a Go that may find no goroutine active must happen before Wait;
-// one from inside a goroutine of the group always may.
+// An ErrGroup is never copied or moved. It may be destroyed when Wait has
+// returned. As with WaitGroup, a Go that may find no active goroutine must
+// happen before Wait. A goroutine of the group may always call Go.
 //
 // Memory ordering: the return of every function happens before the return of
-// Wait; the return of one happens before the start of one that waited for it
-// because of the limit.
+// Wait. The return of a function happens before the start of a function that
+// waited for it because of the limit.
 //
 // Source: golang.org/x/sync/errgroup.
 #ifndef GUMP_ERRGROUP_H_
@@ -42,34 +42,35 @@ namespace gump::sync {
 // from plain threads.
 class ErrGroup {
  public:
-  // What WithContext returns: a group and its context. Never moved either.
+  // GroupAndContext is the result of WithContext: a group and its context. It
+  // is never moved either.
   struct GroupAndContext;
 
   ErrGroup() noexcept = default;
   ErrGroup(const ErrGroup&) = delete;
   ErrGroup& operator=(const ErrGroup&) = delete;
 
-  // WithContext makes a group and a context below parent, which is cancelled at
-  // the first error, with that as its Cause, or when Wait returns. Throws
-  // std::bad_alloc.
+  // WithContext makes a group and a context below parent. The context is
+  // cancelled at the first error, with this error as its Cause, or when Wait
+  // returns. Throws std::bad_alloc.
   //
   //   auto [group, ctx] = sync::ErrGroup::WithContext(parent);
   //   group.Go([&ctx = ctx] { return Serve(ctx); });
   [[nodiscard]] static GroupAndContext WithContext(
       const context::Context& parent);
 
-  // Go calls f() in a new goroutine. Parks until there are fewer active ones
-  // than the limit says. f is decay-copied, and destroyed before it counts as
-  // having returned. A Goexit counts as returning OK. Panics if no goroutine
-  // can be started; throws std::bad_alloc.
+  // Go calls f() in a new goroutine. Parks until fewer goroutines are active
+  // than the limit allows. f is decay-copied, and destroyed before the
+  // goroutine counts as having returned. A Goexit counts as returning OK.
+  // Panics if no goroutine can be started. Throws std::bad_alloc.
   template <class F>
   void Go(F&& f) {
     Enter();
     Start(std::forward<F>(f));
   }
 
-  // TryGo does so if that needs no waiting for others to return, and tells
-  // whether it did. Never parks.
+  // TryGo is Go if the limit allows one more goroutine now. It returns false,
+  // and starts nothing, otherwise. Never parks.
   template <class F>
   [[nodiscard]] bool TryGo(F&& f) {
     if (!TryEnter()) return false;
@@ -77,16 +78,17 @@ class ErrGroup {
     return true;
   }
 
-  // SetLimit limits the number of active goroutines to n; below 0: no limit,
-  // as at first. With 0 none can be started any more. Panics "errgroup: modify
-  // limit while N goroutines in the group are still active", which they are, if
-  // only just, after their place is free. Not to be called at the same time as
-  // another function. Throws std::bad_alloc.
+  // SetLimit limits the number of active goroutines to n. A negative n means no
+  // limit, which is the initial state. With a limit of 0 no further goroutine
+  // can be started. Panics "errgroup: modify limit while N goroutines in the
+  // group are still active" if a goroutine is active. A goroutine stays active
+  // for a moment after its place is free. Requires: no other function of the
+  // group runs at the same time. Throws std::bad_alloc.
   void SetLimit(int n);
 
-  // Wait waits until all goroutines have returned, and returns the first status
-  // among theirs that is not OK. Parks. The context of WithContext is done
-  // then.
+  // Wait parks until all goroutines have returned. It returns the first status
+  // of theirs that is not OK. The context of WithContext is done when Wait
+  // returns.
   absl::Status Wait();
 
  private:
@@ -111,8 +113,8 @@ class ErrGroup {
     }
   }
 
-  // Call calls what is in task, and destroys it; the place in the limit is free
-  // again then.
+  // Call calls the function in task and destroys it. After that its place in
+  // the limit is free again.
   template <class Fn>
   void Call(std::optional<Fn>& task) {
     struct LeaveAtEnd {
@@ -132,7 +134,7 @@ class ErrGroup {
   }
 
   WaitGroup wg_;
-  chan<void> places_;          // as many values as are taken; nil: no limit
+  chan<void> places_;          // one value per place taken; nil: no limit
   rt::Atomic<size_t> active_;  // goroutines that have not left yet
   Once failed_;
   absl::Status error_;               // written by the first failure, in failed_

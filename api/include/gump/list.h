@@ -1,29 +1,32 @@
-// sync::List: a linked list, lock-free, that any number of goroutines and plain
-// threads walk through and change at the same time.
+// sync::List: a lock-free linked list. Any number of goroutines and plain
+// threads may walk through it and change it at the same time.
 //
 //   sync::List<Watcher> watchers;
 //   sync::List<Watcher>::Element me = watchers.PushBack(Watcher(c));
 //   watchers.Range([&](Watcher& w) { w.Tell(news); });
 //   watchers.Remove(me);
 //
-// Nothing here waits; a goroutine that stops in the middle of an operation, or
-// inside Range, preempted or not, holds up nobody. Elements may be of any type,
-// copyable or not. What several may reach at once, they have to agree about:
-// the list hands out references and guards nothing behind them.
+// Nothing here waits. A goroutine that stops in the middle of an operation, or
+// inside Range, preempted or not, does not hold up the others. Elements may be
+// of any type, copyable or not. The list hands out references to the values and
+// guards nothing behind them. The program must order accesses to a value that
+// several goroutines reach at once.
 //
-// An Element is a handle, as cheap to copy as a shared_ptr; while somebody has
-// one the value lives, removed or not. A removed one keeps those alive that
-// followed it and are removed later, so do not keep it for long. Elements must
-// not outlive the list, which is never copied or moved. It keeps the memory for
-// as many elements as it once held, until it is destroyed.
+// An Element is a handle, as cheap to copy as a shared_ptr. The value lives as
+// long as an Element refers to it, even after its removal. A removed element
+// also keeps those elements alive that followed it and are removed later, so do
+// not keep a handle of one for long. Elements must not outlive the list. A List
+// is never copied or moved. Until its destruction the list keeps the memory for
+// the largest number of elements that it ever held.
 //
-// Memory ordering: putting an element in happens before whatever finds it
-// there; Remove happens before what finds it removed.
+// Memory ordering: an insertion happens before any call that finds the element.
+// A Remove happens before any call that finds the element removed.
 //
 // Source: T. L. Harris, A Pragmatic Implementation of Non-Blocking Linked-
 // Lists, DISC 2001 (a removed node is marked in its own link), in the form of
-// M. M. Michael, SPAA 2002 (who walks by takes it out). Nodes are counted as by
-// J. D. Valois, PODC 1995, corrected by M. M. Michael and M. L. Scott, 1995.
+// M. M. Michael, SPAA 2002 (a walk takes out the removed nodes that it passes).
+// Nodes are counted as by J. D. Valois, PODC 1995, corrected by M. M. Michael
+// and M. L. Scott, 1995.
 #ifndef GUMP_LIST_H_
 #define GUMP_LIST_H_
 
@@ -49,23 +52,26 @@ class List {
   List(const List&) = delete;
   List& operator=(const List&) = delete;
 
-  // PushFront and PushBack put v at an end. Throw std::bad_alloc if the list
-  // has to grow and cannot, and what T's move constructor throws.
+  // PushFront and PushBack put v at an end. They throw std::bad_alloc if the
+  // list has to grow and there is no memory, and what T's move constructor
+  // throws.
   Element PushFront(T v) { return Insert(std::move(v), Chain::kHead); }
   Element PushBack(T v) {
     Element e(&chain_, chain_.Make(std::move(v)));
     chain_.InsertLast(e.node_);
     return e;
   }
-  // InsertAfter puts v behind e; a null Element if e is null or removed.
+  // InsertAfter puts v behind e. Returns a null Element, and inserts nothing,
+  // if e is null or removed.
   Element InsertAfter(const Element& e, T v) {
     return e ? Insert(std::move(v), e.node_) : Element();
   }
 
-  // Remove takes e out. False: it was not in the list any more, or e is null.
+  // Remove takes e out. Returns false if e was not in the list any more, or is
+  // null.
   bool Remove(const Element& e) { return e && chain_.RemoveNode(e.node_); }
-  // RemoveIf removes the elements for which f(T&) is true; returns how many
-  // this call has removed.
+  // RemoveIf removes the elements for which f(T&) is true. Returns the number
+  // of elements that this call has removed.
   template <class F>
   size_t RemoveIf(F&& f) {
     size_t n = 0;
@@ -74,7 +80,7 @@ class List {
     }
     return n;
   }
-  // PopFront takes the first element out; null: there was none.
+  // PopFront takes the first element out. Returns null if there was none.
   Element PopFront() {
     for (;;) {
       Cursor c{&chain_};
@@ -83,16 +89,17 @@ class List {
         return Element(&chain_, std::exchange(c.at, Chain::kHead));
     }
   }
-  // Front is the first element, or null.
+  // Front returns the first element, or null if there is none.
   [[nodiscard]] Element Front() {
     Cursor c{&chain_};
     if (!chain_.Advance(&c.at)) return {};
     return Element(&chain_, std::exchange(c.at, Chain::kHead));
   }
 
-  // Range calls f(T&) for the elements, front to back, until f returns false
-  // (an f that returns nothing sees all). Those put in or removed meanwhile may
-  // be seen or not; none is seen twice. f may change the list.
+  // Range calls f(T&) for the elements, front to back, until f returns false.
+  // An f that returns nothing sees all elements. Elements put in or removed
+  // during the call may be seen or not. None is seen twice. f may change the
+  // list.
   template <class F>
   void Range(F&& f) {
     for (Cursor c{&chain_}; chain_.Advance(&c.at);) {
@@ -104,8 +111,8 @@ class List {
     }
   }
 
-  // Len is the number of elements; while others change the list, those that
-  // they are about to put in may count as well.
+  // Len returns the number of elements. While others change the list, it may
+  // also count elements that are about to be put in.
   [[nodiscard]] size_t Len() const noexcept { return chain_.Len(); }
 
  private:
@@ -117,8 +124,8 @@ class List {
   Chain chain_;
 };
 
-// Element is a handle of an element, or null. Its functions are not to be
-// called on the same Element at the same time, but for the const ones.
+// Element is a handle of an element, or null. Only the const functions may be
+// called on the same Element at the same time.
 template <class T>
 class List<T>::Element {
  public:
@@ -146,14 +153,14 @@ class List<T>::Element {
 
  private:
   friend class List;
-  // Takes over a hold on the node.
+  // Takes over a reference to the node.
   Element(Chain* chain, uint32_t node) noexcept : chain_(chain), node_(node) {}
 
   Chain* chain_ = nullptr;
   uint32_t node_ = Chain::kHead;
 };
 
-// Insert puts v behind `at`; null: that is removed.
+// Insert puts v behind `at`. Returns a null Element if `at` is removed.
 template <class T>
 typename List<T>::Element List<T>::Insert(T v, uint32_t at) {
   Element e(&chain_, chain_.Make(std::move(v)));

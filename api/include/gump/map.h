@@ -7,24 +7,26 @@
 //   hits.Range([](const std::string& k, int n) { …; return true; });
 //
 // Values are copied in and out, so V is best small or a shared_ptr. Each
-// function on one key is atomic; Clear and Range are not atomic as a whole.
+// function on one key is atomic. Clear and Range are not atomic as a whole.
 // Every function may park for a moment while another goroutine is inside.
-// Copying, moving, hashing and comparing keys and values happen under a lock of
-// the map and must not use the same map; destroying them may. What they throw,
-// and std::bad_alloc, passes through, and the lock is released. Nobody may be
-// using a map that is being destroyed.
+//
+// Keys and values are copied, moved, hashed and compared under a lock of the
+// map. These operations must not use the same map, but destructors of keys and
+// values may. Exceptions of all of them, and std::bad_alloc, pass through, and
+// the lock is released. No goroutine or thread may be using a map that is being
+// destroyed.
 //
 // Memory ordering: a function that stores a value happens before one that
 // observes it.
 //
-// The design: 64 shards, each a flat hash map under an RWMutex of its own, made
-// when the first key falls into it. Go's concurrent hash trie reads without any
-// lock, but leaves the removed nodes to the garbage collector; in C++ a reader
-// would have to announce itself by a store that costs as much as taking a read
-// lock. What is left of the trie's advantage is that writers of different keys
-// do not meet, and shards give that too: with 64 of them two of eight busy
-// cores meet in one of seven operations on random keys, for the length of one
-// table probe.
+// The design: there are 64 shards. Each is a flat hash map under an RWMutex of
+// its own, made when the first key falls into it. Go's concurrent hash trie
+// reads without any lock, but leaves removed nodes to the garbage collector. In
+// C++ a reader would have to announce itself by a store, which costs as much as
+// taking a read lock. The remaining advantage of the trie is that writers of
+// different keys do not meet. Shards give that too. With 64 of them, two of
+// eight busy cores meet in one of seven operations on random keys, for the
+// length of one table probe.
 #ifndef GUMP_MAP_H_
 #define GUMP_MAP_H_
 
@@ -47,8 +49,8 @@
 
 namespace gump::sync {
 
-// Map is the map described above. K needs to be hashable by Hash and comparable
-// by Eq. Never copied or moved.
+// Map is the map described above. Requires: Hash can hash a K, and Eq can
+// compare two. A Map is never copied or moved.
 template <class K, class V,
           class Hash = typename absl::flat_hash_map<K, V>::hasher,
           class Eq = typename absl::flat_hash_map<K, V>::key_equal>
@@ -56,13 +58,13 @@ class Map {
  public:
   Map() = default;
   ~Map() {
-    // Relaxed: whoever destroys the map is ordered after its users.
+    // Relaxed: the destruction of the map is ordered after all its users.
     for (auto& slot : shards_) delete slot.load(rt::relaxed);
   }
   Map(const Map&) = delete;
   Map& operator=(const Map&) = delete;
 
-  // Load returns the value of key, or nothing.
+  // Load returns the value of key, or nullopt if it has none.
   [[nodiscard]] std::optional<V> Load(const K& key) const {
     const Shard* s = Find(key);
     if (s == nullptr) return std::nullopt;
@@ -77,8 +79,8 @@ class Map {
     static_cast<void>(Swap(std::move(key), std::move(value)));
   }
 
-  // LoadOrStore returns the value of key and true if it has one; otherwise it
-  // stores value and returns it and false.
+  // LoadOrStore returns the value of key and true, if key has a value.
+  // Otherwise it stores value, and returns it and false.
   std::pair<V, bool> LoadOrStore(K key, V value) {
     Shard& s = FindOrMake(key);
     {
@@ -91,24 +93,25 @@ class Map {
     return {it->second, !inserted};
   }
 
-  // LoadAndDelete removes key and returns the value it had, or nothing.
+  // LoadAndDelete removes key. It returns the value that key had, or nullopt.
   std::optional<V> LoadAndDelete(const K& key) {
     return Extract(key, [](const V&) { return true; });
   }
   // Delete removes key if it is there.
   void Delete(const K& key) { static_cast<void>(LoadAndDelete(key)); }
 
-  // Swap stores value and returns the value that key had before, or nothing.
+  // Swap stores value. It returns the value that key had before, or nullopt.
   std::optional<V> Swap(K key, V value) {
     Shard& s = FindOrMake(key);
     std::unique_lock hold(s.mu);
     auto [it, inserted] = s.map.try_emplace(std::move(key), std::move(value));
     if (inserted) return std::nullopt;
-    // try_emplace has left value alone.
+    // try_emplace did not move from value.
     return std::exchange(it->second, std::move(value));
   }
 
   // CompareAndSwap stores desired if key has a value equal to expected (==).
+  // It returns whether it did.
   bool CompareAndSwap(const K& key, const V& expected, V desired) {
     Shard* s = Find(key);
     if (s == nullptr) return false;
@@ -120,15 +123,16 @@ class Map {
     return true;
   }
 
-  // CompareAndDelete removes key if it has a value equal to expected (==).
+  // CompareAndDelete removes key if it has a value equal to expected (==). It
+  // returns whether it did.
   bool CompareAndDelete(const K& key, const V& expected) {
     return Extract(key, [&](const V& v) { return v == expected; }).has_value();
   }
 
-  // Range calls f(key, value) for the entries until f returns false (an f that
-  // returns nothing sees all). No key is visited twice. An entry that is stored
-  // or removed meanwhile may be visited or not; the value is one that the key
-  // had during the call. f may call any function of the map.
+  // Range calls f(key, value) for the entries until f returns false. An f that
+  // returns nothing sees all entries. No key is visited twice. An entry that is
+  // stored or removed during the call may be visited or not. The value is one
+  // that the key had during the call. f may call any function of the map.
   template <class F>
   void Range(F&& f) const {
     std::vector<K> keys;
@@ -143,13 +147,13 @@ class Map {
       }
       for (const K& key : keys) {
         std::optional<V> value = Load(key);
-        if (!value.has_value()) continue;  // removed since
+        if (!value.has_value()) continue;  // removed in between
         if (!Visit(f, key, *value)) return;
       }
     }
   }
 
-  // Clear removes all entries. One that is stored meanwhile may remain.
+  // Clear removes all entries. An entry stored during the call may remain.
   void Clear() {
     for (auto& slot : shards_) {
       Shard* s = slot.load(rt::acquire);  // pairs with MakeShard
@@ -170,7 +174,7 @@ class Map {
   static constexpr size_t kShards = 64;
 
   // The multiplication spreads hashes that are not well mixed, such as
-  // std::hash of an integer; the table uses the low bits, the shard the high.
+  // std::hash of an integer. The table uses the low bits, the shard the high.
   static size_t Index(const K& key) {
     const uint64_t h = uint64_t{Hash()(key)} * 0x9e3779b97f4a7c15;
     return static_cast<size_t>(h >> (64 - std::countr_zero(kShards)));
@@ -186,7 +190,7 @@ class Map {
   }
   static Shard& MakeShard(rt::Atomic<Shard*>& slot) {
     auto made = std::make_unique<Shard>();
-    // Release: publishes the new shard. One of those who race here wins.
+    // Release: publishes the new shard. One of those that race here wins.
     if (slot.cas(nullptr, made.get(), rt::release)) return *made.release();
     return *slot.load(rt::acquire);
   }

@@ -8,26 +8,27 @@
 //     balance += 10;
 //   }
 //
-// A goroutine that has to wait parks and its thread goes on with others; a
-// plain thread sleeps. Eight bytes, usable without construction beyond zeroes,
-// never copied or moved.
+// A goroutine that has to wait parks, and its thread runs other goroutines. A
+// plain thread that has to wait sleeps. A Mutex takes eight bytes, is ready
+// when it is all zeroes, and is never copied or moved.
 //
-// Ownership: none is recorded. The lock is not recursive, and another goroutine
-// may unlock it. Once Unlock has made the lock available, it does not touch the
-// Mutex again: whoever locks it next may destroy it, as in
+// Ownership: the Mutex records no owner. The lock is not recursive, and another
+// goroutine may unlock it. Once Unlock has made the lock available, it does not
+// touch the Mutex again. The goroutine that locks it next may destroy it:
 //   mu.Lock(); bool last = --refs == 0; mu.Unlock(); if (last) delete this;
 //
-// Fairness: normally a goroutine that arrives may overtake those that wait,
-// which is fast, because it is running already. One that has waited for more
-// than a millisecond switches the lock to starvation mode, in which Unlock
-// hands it to the longest waiter directly; the last waiter, or one that waited
-// for less, switches back.
+// Fairness: in normal mode a goroutine that arrives may overtake the waiters.
+// That is fast, because it is running already. A waiter that has waited for
+// more than a millisecond switches the lock to starvation mode. In this mode
+// Unlock hands the lock directly to the longest waiter. The lock goes back to
+// normal mode when it is handed to the last waiter, or to one that waited for
+// less than a millisecond.
 //
-// Memory ordering: what precedes an Unlock happens before what follows the
-// next Lock, or successful TryLock.
+// Memory ordering: an Unlock happens before the return of the next Lock, or
+// successful TryLock.
 //
-// Not annotated for Clang's thread-safety analysis: that would reject unlocking
-// in a defer, which is how Go programs do it.
+// Mutex is not annotated for Clang's thread-safety analysis. The analysis would
+// reject unlocking in a defer, which is how Go programs unlock.
 //
 // The algorithm is that of Go's sync.Mutex; see api/mutex.cc.
 #ifndef GUMP_MUTEX_H_
@@ -47,7 +48,7 @@ class Mutex {
   Mutex(const Mutex&) = delete;
   Mutex& operator=(const Mutex&) = delete;
 
-  // Lock waits until the lock is free and takes it. Parks.
+  // Lock takes the lock. Parks until the lock is free.
   void Lock() noexcept {
     // Acquire: pairs with the release in Unlock.
     if (!state_.cas(0, kLocked, rt::acquire)) [[unlikely]] {
@@ -55,8 +56,8 @@ class Mutex {
     }
   }
 
-  // TryLock takes the lock if it is free and not being handed over. Never
-  // parks.
+  // TryLock takes the lock if it is free and not being handed over, and returns
+  // whether it did. Never parks.
   [[nodiscard]] bool TryLock() noexcept {
     // Relaxed: a hint; the CAS decides. Acquire: pairs with Unlock.
     const int32_t old = state_.load(rt::relaxed);
@@ -65,31 +66,35 @@ class Mutex {
   }
 
   // Unlock releases the lock. Parks only in starvation mode, to let the new
-  // owner run. Unlocking a free lock is fatal: "sync: unlock of unlocked
-  // mutex".
+  // owner run. Requires: the lock is held. Unlocking a free lock is fatal:
+  // "sync: unlock of unlocked mutex".
   void Unlock() noexcept {
-    // A look first, because a CAS that must fail costs as much as one that
-    // succeeds. Release: pairs with the acquire in Lock.
+    // Load first, because a CAS that fails costs as much as one that succeeds.
+    // Release: pairs with the acquire in Lock.
     if (state_.load(rt::relaxed) != kLocked ||
         !state_.cas(kLocked, 0, rt::release)) [[unlikely]] {
       UnlockSlow(/*yield=*/true);
     }
   }
 
-  // The names of the standard library, for std::scoped_lock and its kin.
+  // The names of the standard library, for std::scoped_lock and similar types.
   void lock() noexcept { Lock(); }
   [[nodiscard]] bool try_lock() noexcept { return TryLock(); }
   void unlock() noexcept { Unlock(); }
 
  private:
-  // state_ is a bit set and a count:
+  // state_ holds three bits and a count:
   //   | waiters : 29 | starving : 1 | woken : 1 | locked : 1 |
-  // locked    held. In starvation mode it stays clear while the lock is handed
-  //           over, and starving keeps everybody else from taking it.
-  // woken     somebody is awake and trying: Unlock need not wake another. May
-  //           be clear although somebody is; never set when nobody is.
-  // starving  the next Unlock hands over. Set only while there are waiters.
-  // waiters   those in semacquire on sema_, or on their way into it.
+  // locked    The lock is held. In starvation mode this bit stays clear while
+  //           the lock is handed over, and starving keeps others from taking
+  //           it.
+  // woken     A goroutine or thread is awake and trying to lock, so Unlock need
+  //           not wake another. The bit may be clear although one is awake. It
+  //           is never set when none is.
+  // starving  The next Unlock hands the lock over. Set only while there are
+  //           waiters.
+  // waiters   The number of those in semacquire on sema_, or on their way into
+  //           it.
   static constexpr int32_t kLocked = 1;
   static constexpr int32_t kWoken = 2;
   static constexpr int32_t kStarving = 4;
@@ -97,12 +102,12 @@ class Mutex {
   static constexpr int32_t kWaiter = 1 << kWaiterShift;
 
   friend class RWMutex;
-  // UnlockAndStay is Unlock for a caller that must not be stopped before what
-  // it does next: it never parks.
+  // UnlockAndStay is Unlock for a caller that must not be stopped before its
+  // next action. It never parks.
   void UnlockAndStay() noexcept {
     if (!state_.cas(kLocked, 0, rt::release)) UnlockSlow(/*yield=*/false);
   }
-  // Held tells whether somebody holds the lock. Acquire: pairs with Unlock.
+  // Held returns whether the lock is held. Acquire: pairs with Unlock.
   [[nodiscard]] bool Held() const noexcept {
     return (state_.load(rt::acquire) & kLocked) != 0;
   }
@@ -113,7 +118,7 @@ class Mutex {
   void UnlockSlow(bool yield) noexcept;
 
   rt::Atomic<int32_t> state_;
-  rt::Atomic<uint32_t> sema_;  // 1: a wake-up that nobody has consumed yet
+  rt::Atomic<uint32_t> sema_;  // 1: a wake-up that no waiter has consumed yet
 };
 static_assert(sizeof(Mutex) == 8);
 

@@ -1,13 +1,13 @@
-// sync::Once, OnceFunc, OnceValue, OnceValues: things that happen exactly once.
+// sync::Once, OnceFunc, OnceValue, OnceValues: calls that run exactly once.
 //
 //   sync::Once once;
 //   once.Do([] { LoadTables(); });       // the first call runs it, others wait
 //
 //   auto config = sync::OnceValue([] { return ParseConfig("app.conf"); });
-//   Use(config());                       // parsed at the first call, kept
+//   Use(config());                       // parsed at the first call, then kept
 //
 // Memory ordering: the end of the one execution happens before the return of
-// any call.
+// every call.
 //
 // The algorithms are those of Go's sync.Once and sync.OnceFunc.
 #ifndef GUMP_ONCE_H_
@@ -28,19 +28,19 @@
 
 namespace gump::sync {
 
-// Once runs one function once. Never copied or moved; the zero value is ready.
-// It may be called from goroutines and from plain threads.
+// Once runs one function once. It is never copied or moved. The zero value is
+// ready. It may be called from goroutines and from plain threads.
 class Once {
  public:
   constexpr Once() noexcept = default;
   Once(const Once&) = delete;
   Once& operator=(const Once&) = delete;
 
-  // Do calls f() if this is the first call of Do on this Once, whatever f was
-  // given to the others. It returns when f has, also if another goroutine is
-  // running it; then it parks. An f that throws or calls Goexit counts as done
-  // (unlike std::call_once), and the exception goes to the one who called it.
-  // An f that calls Do on the same Once deadlocks.
+  // Do calls f() if this is the first call of Do on this Once, whatever f the
+  // other calls pass. If another goroutine is running its f, Do parks until
+  // that f has ended. An f that throws or calls Goexit counts as done (unlike
+  // std::call_once), and the exception goes to the goroutine that called f. An
+  // f that calls Do on the same Once deadlocks.
   template <class F>
   void Do(F&& f) {
     // Acquire: pairs with the release in DoSlow.
@@ -68,10 +68,10 @@ class Once {
 
 namespace internal {
 
-// What an f that returns void yields.
+// Nothing is the value of an f that returns void.
 struct Nothing {};
 
-// OnceState is what the copies of a OnceFunction share.
+// OnceState is the state that all copies of a OnceFunction share.
 template <class F>
 struct OnceState {
   using Raw = std::invoke_result_t<F&>;
@@ -80,11 +80,11 @@ struct OnceState {
 
   explicit OnceState(F fn) : f(std::move(fn)) {}
 
-  // run is what the first call does.
+  // run calls f, once, and keeps its value or its exception.
   void run() {
     struct Drop {
       std::optional<F>& f;
-      ~Drop() { f.reset(); }  // what f holds is not needed any more
+      ~Drop() { f.reset(); }  // the captures of f are not needed any more
     } drop{f};
     try {
       if constexpr (std::is_void_v<Raw>) {
@@ -94,8 +94,8 @@ struct OnceState {
         value.emplace(std::invoke(*f));
       }
     } catch (...) {
-      error = std::current_exception();  // null if it is not an exception but
-      throw;                             // a Goexit
+      error = std::current_exception();  // null for a Goexit, which is not an
+      throw;                             // exception
     }
   }
 
@@ -107,10 +107,11 @@ struct OnceState {
 
 }  // namespace internal
 
-// OnceFunction is what OnceFunc, OnceValue and OnceValues return: a function
-// object whose first call runs f and whose every call has its result. Copies
-// share one execution. May be called from goroutines and from plain threads;
-// a call parks while another runs f.
+// OnceFunction is the type that OnceFunc, OnceValue and OnceValues return. It
+// is a function object. The first call runs f, and every call returns the
+// result of that run. Copies share one execution. It may be called from
+// goroutines and from plain threads. A call parks until another call that is
+// running f has ended it.
 template <class F>
 class OnceFunction {
  public:
@@ -120,9 +121,9 @@ class OnceFunction {
 
   explicit OnceFunction(F f) : state_(std::make_shared<State>(std::move(f))) {}
 
-  // The call. If f threw, every call throws the same exception; if f called
-  // Goexit, the later calls panic. A reference that is returned lives as long
-  // as any copy of this object.
+  // Runs f, or returns the result of its run. If f threw, every call throws the
+  // same exception. If f called Goexit, the later calls panic. A returned
+  // reference stays valid as long as any copy of this object lives.
   result_type operator()() const {
     State& s = *state_;
     s.once.Do([&s] { s.run(); });
@@ -137,14 +138,14 @@ class OnceFunction {
   std::shared_ptr<State> state_;
 };
 
-// OnceFunc returns a function object that calls f() once, at its first call.
+// OnceFunc returns a function object whose first call calls f().
 template <class F>
 [[nodiscard]] OnceFunction<std::decay_t<F>> OnceFunc(F&& f) {
   return OnceFunction<std::decay_t<F>>(std::forward<F>(f));
 }
 
-// OnceValue is OnceFunc for an f that returns a value, which every call returns
-// by const reference.
+// OnceValue is OnceFunc for an f that returns a value. Every call returns that
+// value by const reference.
 template <class F>
 [[nodiscard]] OnceFunction<std::decay_t<F>> OnceValue(F&& f) {
   static_assert(!std::is_void_v<std::invoke_result_t<std::decay_t<F>&>>,

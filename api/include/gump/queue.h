@@ -5,24 +5,26 @@
 //   todo.Push(Job("paint"));
 //   while (std::optional<Job> job = todo.Pop()) job->Run();  // until empty
 //
-// Nothing here waits: Pop on an empty queue says so. To wait for the next
-// element use a chan, which is bounded; the two combine well, with a chan<void>
-// that tells of arrivals.
+// Nothing here waits: Pop on an empty queue returns nullopt. To wait for the
+// next element use a chan, which is bounded. The two combine well, with a
+// chan<void> that tells of arrivals.
 //
-// One goroutine that stops in the middle of an operation, preempted or not,
-// holds up nobody. Elements that one caller pushes come out in that order.
+// A goroutine that stops in the middle of an operation, preempted or not, does
+// not hold up the others. Elements that one caller pushes come out in the order
+// in which it pushed them.
 //
-// Elements must be nothrow-move-constructible; they may be move-only. Queue is
-// never copied or moved. Nobody may be using a queue that is being destroyed;
-// elements that are left are destroyed with it. The queue keeps the memory for
-// as many elements as it once held, until it is destroyed.
+// Elements must be nothrow-move-constructible. They may be move-only. A Queue
+// is never copied or moved. No goroutine or thread may be using a queue that is
+// being destroyed. The elements that are left are destroyed with it. Until its
+// destruction the queue keeps the memory for the largest number of elements
+// that it ever held.
 //
 // Memory ordering: a Push happens before the Pop that returns its element.
 //
 // Source: M. M. Michael and M. L. Scott, Simple, Fast, and Practical
 // Non-Blocking and Blocking Concurrent Queue Algorithms, PODC 1996. Their
-// dequeuer copies the value before it owns it; ours owns it first, for which
-// each node counts to two (see Node::state).
+// dequeuer copies the value before it owns it. Our Pop owns it first, and for
+// that each node counts to two (see Node::state).
 #ifndef GUMP_QUEUE_H_
 #define GUMP_QUEUE_H_
 
@@ -52,8 +54,8 @@ class Queue {
   // Throws std::bad_alloc.
   Queue() {
     const uint32_t first = arena_.Alloc();
-    arena_[first].state.store(kTaken, rt::relaxed);  // there is no value
-    // Relaxed: a program hands over a queue that it has made by other means.
+    arena_[first].state.store(kTaken, rt::relaxed);  // the node has no value
+    // Relaxed: the program publishes the finished queue by other means.
     head_.store({first, 0}, rt::relaxed);
     tail_.store({first, 0}, rt::relaxed);
   }
@@ -64,16 +66,17 @@ class Queue {
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
 
-  // Push appends v. Throws std::bad_alloc if the queue has to grow and cannot;
-  // v is destroyed then.
+  // Push appends v. Throws std::bad_alloc if the queue has to grow and there is
+  // no memory. v is destroyed then.
   void Push(T v) {
     const uint32_t fresh = arena_.Alloc();
     Node& node = arena_[fresh];
     ::new (std::addressof(node.value)) T(std::move(v));
     node.state.store(0, rt::relaxed);  // published when the node is linked
-    // Relaxed: only the owner of a node, now us, moves its next while it is
-    // kNoNode and not in the queue. Release: whoever sees this value of a node
-    // that has been used again also sees that tail_ had left it (Q2).
+    // Relaxed: the node is ours. While it is not in the queue, no other thread
+    // changes its next, not even if next is kNoNode. Release: a thread that
+    // reads this value in a reused node also sees that tail_ had left the node
+    // (Q2).
     const TaggedIndex end = node.next.load(rt::relaxed);
     node.next.store(end.Successor(kNoNode), rt::release);
     for (;;) {
@@ -93,7 +96,7 @@ class Queue {
     }
   }
 
-  // Pop takes the first element out; nullopt: the queue was empty.
+  // Pop takes the first element out. Returns nullopt if the queue was empty.
   [[nodiscard]] std::optional<T> Pop() noexcept {
     const Claim claim = ClaimFirst();
     if (claim.value == kNoNode) return std::nullopt;
@@ -102,16 +105,16 @@ class Queue {
     return out;
   }
 
-  // The same into a variable. False: the queue was empty, out is untouched.
-  // Throws what T's move assignment throws; the element is lost then.
+  // Pop(out) moves the first element into out. Returns false if the queue was
+  // empty, and leaves out untouched. Throws what T's move assignment throws.
+  // The element is lost then.
   [[nodiscard]] bool Pop(T& out) {
     std::optional<T> v = Pop();
     if (v.has_value()) out = std::move(*v);
     return v.has_value();
   }
 
-  // Empty tells whether there was nothing in the queue at some moment of the
-  // call.
+  // Empty returns true if the queue had no element at some moment of the call.
   [[nodiscard]] bool Empty() const noexcept {
     for (;;) {
       const TaggedIndex head = head_.load(rt::acquire);
@@ -125,16 +128,17 @@ class Queue {
   static constexpr uint32_t kNoNode = internal::kNoNode;
 
   // The nodes from head_ on, linked by next, are the queue. The first has no
-  // value, or one that is being taken out; each of the others has one. tail_ is
+  // value, or one that is being taken out. Each of the others has one. tail_ is
   // the last node, or one before it.
-  //  (Q1) tail_ never falls behind head_: Pop helps it on first.
-  //  (Q2) Who reads tail_ (head_), then next of that node, then the same tail_
-  //       (head_), has seen the next of a node in the queue. If the node had
-  //       been used again, its next would come by acquire from somebody who
-  //       had seen tail_ (head_) leave it, and the last look would too.
+  //  (Q1) tail_ never falls behind head_: Pop first moves it on.
+  //  (Q2) A thread reads tail_ (head_), then next of that node, then the same
+  //       tail_ (head_). It has then seen the next of a node in the queue.
+  //       Otherwise the node was reused, and its next comes by acquire from a
+  //       thread that had seen tail_ (head_) leave the node. The last load
+  //       would see that too.
   //  (Q3) A node has left the queue for good when head_ has passed it and its
-  //       value is out. These two happen in either order; who comes second
-  //       frees the node.
+  //       value is out. These two happen in either order. The second of the two
+  //       threads frees the node.
   static constexpr uint32_t kTaken = 1;   // the value is out
   static constexpr uint32_t kPassed = 2;  // head_ is at a later node
   struct Node {
@@ -144,11 +148,12 @@ class Queue {
     rt::Atomic<uint32_t> state;
     rt::Atomic<uint32_t> free_next;
     union {
-      T value;  // there from Push until kTaken
+      T value;  // constructed from Push until kTaken
     };
   };
 
-  // What a Pop has got hold of: the node with the value, and the one before.
+  // Claim is the result of ClaimFirst: the node with the value, and the node
+  // before it.
   struct Claim {
     uint32_t value;
     uint32_t passed;
@@ -157,7 +162,7 @@ class Queue {
   Claim ClaimFirst() noexcept {
     for (;;) {
       const TaggedIndex head = head_.load(rt::acquire);
-      // Acquire, after head_: at least as far on as head_ (Q1).
+      // Acquire, after head_: this tail_ is at least as far on as head_ (Q1).
       const TaggedIndex tail = tail_.load(rt::acquire);
       // Acquire: pairs with the release in Push, for the value.
       const TaggedIndex next = arena_[head.index].next.load(rt::acquire);
@@ -167,7 +172,7 @@ class Queue {
         AdvanceTail(tail, next);
         continue;
       }
-      // Release: who sees the new head_ sees a tail_ that is not behind it.
+      // Release: a thread that sees the new head_ sees a tail_ not behind it.
       if (head_.cas(head, head.Successor(next.index), rt::acq_rel)) {
         return {next.index, head.index};
       }
@@ -181,12 +186,14 @@ class Queue {
   }
 
   void Leave(uint32_t i, uint32_t how) noexcept {
-    // Acq_rel: who comes second is ordered after what the first did (Q3).
+    // Acq_rel: the second to leave is ordered after all that the first did
+    // (Q3).
     if (arena_[i].state.or_(how, rt::acq_rel) != 0) arena_.Free(i);
   }
 
-  // AdvanceTail moves tail_ on, unless somebody has. Acq_rel: who sees the new
-  // tail_ sees the node there, and hands on what the others showed us.
+  // AdvanceTail moves tail_ on, unless another thread has. Acq_rel: a thread
+  // that sees the new tail_ sees the node there. The CAS also passes on all
+  // that other threads have published to us.
   void AdvanceTail(TaggedIndex tail, TaggedIndex next) noexcept {
     (void)tail_.cas(tail, tail.Successor(next.index), rt::acq_rel);
   }

@@ -8,18 +8,22 @@
 //     return it == ages.end() ? 0 : it->second;
 //   }
 //
-// Who has to wait parks (a plain thread sleeps). Never copied or moved; the
-// zero value is ready.
+// A goroutine that has to wait parks, and a plain thread that has to wait
+// sleeps. An RWMutex is never copied or moved. The zero value is ready.
 //
-// A writer that waits keeps new readers out, so writers are not starved; and a
-// goroutine that holds a read lock must not take it again, because a writer may
-// have come in between. The readers that queued up behind a writer all go
-// before the next writer. At most 2^30 - 1 readers. No upgrade, no downgrade.
-// After its last unlock has let others in, it may be destroyed, as a Mutex may;
-// the destructor waits for that unlock's last instructions.
+// A waiting writer keeps new readers out, so writers are not starved. For this
+// reason a goroutine that holds a read lock must not take it again: a writer
+// may have come in between. All readers that queued up behind a writer get the
+// lock before the next writer. There may be at most 2^30 - 1 readers. A lock
+// cannot be upgraded or downgraded.
 //
-// Memory ordering: an Unlock happens before any RLock or Lock that it lets in;
-// an RUnlock happens before the next writer's Lock returns.
+// Once the last unlock has let others in, one of them may destroy the RWMutex,
+// as with a Mutex. The destructor waits for the last instructions of that
+// unlock.
+//
+// Memory ordering: an Unlock happens before the return of any RLock or Lock
+// that it lets in. An RUnlock happens before the return of the next writer's
+// Lock.
 //
 // The algorithm is that of Go's sync.RWMutex; see api/rwmutex.cc.
 #ifndef GUMP_RWMUTEX_H_
@@ -44,17 +48,19 @@ class RWMutex {
   RWMutex(const RWMutex&) = delete;
   RWMutex& operator=(const RWMutex&) = delete;
 
-  // RLock takes the lock for reading. Parks while a writer holds it or waits.
+  // RLock takes the lock for reading. Parks until no writer that came before
+  // holds the lock or waits for it.
   void RLock() noexcept {
     // Acquire: pairs with the release in Unlock.
     if (reader_count_.add(1, rt::acquire) < 0) [[unlikely]] {
       RLockSlow();
     }
   }
-  // TryRLock takes the lock for reading if that needs no waiting. Never parks.
+  // TryRLock takes the lock for reading if that needs no waiting, and returns
+  // whether it did. Never parks.
   [[nodiscard]] bool TryRLock() noexcept;
-  // RUnlock gives a read lock back. Never parks. Fatal if there is none to give
-  // back: "sync: RUnlock of unlocked RWMutex".
+  // RUnlock releases a read lock. Never parks. Requires: a read lock is held.
+  // Otherwise it is fatal: "sync: RUnlock of unlocked RWMutex".
   void RUnlock() noexcept {
     // Release: pairs with the acquire in Lock.
     if (const int32_t r = reader_count_.add(-1, rt::release); r < 0)
@@ -64,18 +70,19 @@ class RWMutex {
   }
 
   // Lock takes the lock for writing. Parks until all readers and writers that
-  // came before are gone.
+  // came before have released it.
   void Lock() noexcept;
-  // TryLock takes the lock for writing if it is free. Never parks.
+  // TryLock takes the lock for writing if it is free, and returns whether it
+  // did. Never parks.
   [[nodiscard]] bool TryLock() noexcept;
-  // Unlock gives the write lock back. Never parks. Fatal if there is none:
-  // "sync: Unlock of unlocked RWMutex".
+  // Unlock releases the write lock. Never parks. Requires: the write lock is
+  // held. Otherwise it is fatal: "sync: Unlock of unlocked RWMutex".
   void Unlock() noexcept;
 
-  // RLocker is this lock's reading side as a Locker, for a Cond.
+  // RLocker returns the reading side of this lock as a Locker, for a Cond.
   [[nodiscard]] Locker RLocker() noexcept;
 
-  // The names of std::shared_mutex, for std::shared_lock and its kin.
+  // The names of std::shared_mutex, for std::shared_lock and similar types.
   void lock() noexcept { Lock(); }
   [[nodiscard]] bool try_lock() noexcept { return TryLock(); }
   void unlock() noexcept { Unlock(); }
@@ -90,13 +97,14 @@ class RWMutex {
   void RUnlockSlow(int32_t r) noexcept;
   void WaitForUnlock() noexcept;
 
-  Mutex w_;  // held by the writer, or by the one that waits for readers to go
+  Mutex w_;  // held by the writer that has the lock or waits for readers to go
   rt::Atomic<uint32_t> writer_sem_;  // the writer waits for readers
   rt::Atomic<uint32_t> reader_sem_;  // readers wait for the writer
-  // Readers that hold the lock or wait for it, less kMaxReaders while a writer
-  // holds it or waits: negative keeps new readers out.
+  // The number of readers that hold the lock or wait for it. While a writer
+  // holds the lock or waits for it, kMaxReaders is subtracted. The negative
+  // count keeps new readers out.
   rt::Atomic<int32_t> reader_count_;
-  // Readers that the waiting writer still has to see leave.
+  // The number of readers that must leave before the waiting writer may go on.
   rt::Atomic<int32_t> reader_wait_;
 };
 

@@ -1,19 +1,19 @@
-// sync::Semaphore: a number of units that may be held at the same time, taken
-// several at once.
+// sync::Semaphore: a number of units, which callers take one or several at
+// once.
 //
 //   sync::Semaphore memory(1 << 30);                 // bytes
 //   if (absl::Status s = memory.Acquire(ctx, image.bytes); !s.ok()) return s;
 //   defer _{[&] { memory.Release(image.bytes); }};
 //
-// Who asks for more than there is waits, and whoever comes later waits behind
-// him, even for less: so a large request is served in its turn. Never copied or
-// moved.
+// Acquire is FIFO: a request that cannot be satisfied blocks later ones, even
+// smaller ones, so large requests are not starved. A Semaphore is never copied
+// or moved.
 //
-// Once a call of Release has made units available it does not touch the
-// Semaphore again: whoever gets them may destroy it.
+// Once a call of Release has made units available, it does not touch the
+// Semaphore again. So the goroutine that gets the units may destroy it.
 //
 // Memory ordering: a Release happens before the return of an Acquire, or
-// successful TryAcquire, that gets what was released.
+// successful TryAcquire, that gets the released units.
 //
 // Source: golang.org/x/sync/semaphore.
 #ifndef GUMP_SEMAPHORE_H_
@@ -29,33 +29,33 @@
 namespace gump::sync {
 
 // Semaphore is described above. All functions may be called from goroutines and
-// from plain threads. Unlike Go: a weight below 0 is the panic "semaphore:
+// from plain threads. Unlike in Go, a negative weight panics: "semaphore:
 // negative weight".
 class Semaphore {
  public:
-  // A semaphore of n units, all free.
+  // Makes a semaphore of n units, all free.
   explicit Semaphore(int64_t n) noexcept : size_(n) {}
   Semaphore(const Semaphore&) = delete;
   Semaphore& operator=(const Semaphore&) = delete;
 
-  // Acquire takes n units. Parks until they are free or ctx is done; then it
-  // returns ctx.Err() and has taken nothing. A context that is done already
-  // fails, even if units are free. Asking for more than there are in all waits
-  // for ctx. Throws std::bad_alloc.
+  // Acquire takes n units. Parks until they are free or ctx is done. If ctx is
+  // done, it takes nothing and returns ctx.Err(). With a context that is done
+  // already it fails even if units are free. A request for more units than the
+  // semaphore has waits until ctx is done. Throws std::bad_alloc.
   [[nodiscard]] absl::Status Acquire(const context::Context& ctx,
                                      int64_t n = 1) {
     return AcquireUnless(ctx.Done(), n) ? absl::OkStatus() : ctx.Err();
   }
-  // The same without a context. Asking for more than there are in all waits for
-  // ever.
+  // Acquire(n) takes n units. Parks until they are free. A request for more
+  // units than the semaphore has waits for ever.
   void Acquire(int64_t n = 1) { (void)AcquireUnless(nullptr, n); }
 
-  // TryAcquire takes n units if they are free and nobody waits. Never parks for
-  // long.
+  // TryAcquire takes n units if they are free and no caller waits. Returns
+  // whether it did. Never parks for long.
   [[nodiscard]] bool TryAcquire(int64_t n = 1);
 
-  // Release gives n units back, and hands them to those who wait. Does not park
-  // for long. Panics "semaphore: released more than held".
+  // Release gives n units back, and hands them to the waiters. Never parks for
+  // long. Panics "semaphore: released more than held".
   void Release(int64_t n = 1);
 
  private:

@@ -1,21 +1,22 @@
-// sync::SingleFlight: calls with the same key at the same time become one.
+// sync::SingleFlight: concurrent calls with the same key become one call.
 //
 //   sync::SingleFlight<std::string, Page> flight;
 //   // In any number of goroutines: one fetches, the others wait for it.
 //   auto [page, shared] = flight.Do(url, [&] { return Fetch(url); });
 //
-// The function that is called is the one of the first caller; those who come
-// while it runs wait and get copies of its value. What it throws is thrown to
-// each of them, and if it calls Goexit, each of them does. It runs without any
-// lock of ours and may use the same SingleFlight with another key.
+// SingleFlight calls the function of the first caller. Callers that come while
+// it runs wait, and get copies of its value. An exception of the function is
+// thrown to each of them. If the function calls Goexit, each of them does. It
+// runs without any lock of the library, and may use the same SingleFlight with
+// another key.
 //
-// K needs to be copyable, hashable and comparable, V copyable and nothrow-move-
-// constructible; large values are best kept in a shared_ptr. SingleFlight is
-// never copied or moved. It may be destroyed when every Do has returned and
-// every channel of DoChan has delivered.
+// K must be copyable, hashable and comparable. V must be copyable and nothrow-
+// move-constructible. Large values are best kept in a shared_ptr. A
+// SingleFlight is never copied or moved. It may be destroyed when every Do has
+// returned and every channel of DoChan has delivered.
 //
 // Memory ordering: the return of the function happens before the return of
-// every Do, and of every receive, that has its value.
+// every Do, and of every receive, that gets its value.
 //
 // Source: golang.org/x/sync/singleflight.
 #ifndef GUMP_SINGLEFLIGHT_H_
@@ -39,8 +40,8 @@
 
 namespace gump::sync {
 
-// SingleFlightResult is what Do returns. shared: somebody else got this value
-// as well.
+// SingleFlightResult is the result of Do. shared is true if another caller got
+// this value as well.
 template <class V>
 struct SingleFlightResult {
   V value;
@@ -52,31 +53,32 @@ class SingleFlightOutcome;
 
 namespace internal {
 
-// FlightCall is one call of a user's function. The first four do not change any
-// more once wg is done.
+// FlightCall is one call of a user's function. value, error, shared and chans
+// do not change once wg is done.
 template <class V>
 struct FlightCall {
   std::optional<V> value;
-  std::exception_ptr error;  // neither this nor value: it called Goexit
-  bool shared = false;       // guarded by the flight's mutex until then
-  std::vector<chan<SingleFlightOutcome<V>>> chans;  // likewise
+  std::exception_ptr error;  // error and value are both empty after a Goexit
+  bool shared = false;       // guarded by the flight's mutex until wg is done
+  std::vector<chan<SingleFlightOutcome<V>>> chans;  // guarded like shared
   WaitGroup wg;
 };
 
 }  // namespace internal
 
-// SingleFlightOutcome is what the channel of DoChan delivers. A value, cheap to
-// copy; copies refer to the same V.
+// SingleFlightOutcome is the element of the channel of DoChan. It is a value,
+// and cheap to copy. Copies refer to the same V.
 template <class V>
 class SingleFlightOutcome {
  public:
-  // Whether somebody else got this outcome as well.
+  // Returns whether another caller got this outcome as well.
   [[nodiscard]] bool shared() const noexcept { return call_->shared; }
-  // What the function threw, or null.
+  // Returns the exception that the function threw, or null.
   [[nodiscard]] std::exception_ptr error() const noexcept {
     return call_->error;
   }
-  // What the function returned; throws what it threw. Lives as long as this.
+  // Returns the value of the function, or throws the exception that it threw.
+  // The reference is valid as long as this object.
   [[nodiscard]] const V& value() const {
     if (call_->error) std::rethrow_exception(call_->error);
     return *call_->value;
@@ -93,7 +95,7 @@ class SingleFlightOutcome {
 };
 
 // SingleFlight is described above. All functions may be called from goroutines
-// and from plain threads (Goexit excepted, which is not for plain threads).
+// and from plain threads. On a plain thread the function must not call Goexit.
 template <class K, class V,
           class Hash = typename absl::flat_hash_map<K, V>::hasher,
           class Eq = typename absl::flat_hash_map<K, V>::key_equal>
@@ -111,11 +113,12 @@ class SingleFlight {
   SingleFlight(const SingleFlight&) = delete;
   SingleFlight& operator=(const SingleFlight&) = delete;
 
-  // Do calls f(), or waits for the call with this key that is going on, and
-  // returns the value. Parks. Throws what f throws, and std::bad_alloc.
+  // Do calls f(). If a call with this key is going on, it parks until that call
+  // has ended instead. Returns the value. Throws what f throws, and
+  // std::bad_alloc.
   template <class F>
   Result Do(const K& key, F&& f) {
-    const K own(key);  // f may change the caller's
+    const K own(key);  // f may change the caller's key
     auto [call, first] = Join(own, nullptr);
     if (!first) {
       call->wg.Wait();
@@ -127,10 +130,11 @@ class SingleFlight {
     return {*call->value, call->shared};
   }
 
-  // DoChan is Do in a goroutine of its own, if f is to be called at all; the
-  // channel delivers the outcome, once. What f throws is in the outcome; if f
-  // calls Goexit, the channel is closed. f is decay-copied. Never parks for
-  // long. Panics if no goroutine can be started; throws std::bad_alloc.
+  // DoChan is Do in a goroutine of its own. No goroutine is started if a call
+  // with this key is going on. The channel delivers the outcome, once. An
+  // exception of f is in the outcome. If f calls Goexit, the channel is closed.
+  // f is decay-copied. Never parks for long. Panics if no goroutine can be
+  // started. Throws std::bad_alloc.
   //
   // An Outcome is not default-constructible, so a select receives an optional:
   //
@@ -138,7 +142,7 @@ class SingleFlight {
   //   Flight flight;
   //   select(Recv(flight.DoChan(url, [url] { return Fetch(url); }),
   //               [&](std::optional<Flight::Outcome> o) {
-  //                 if (o) page = o->value();  // empty: it called Goexit
+  //                 if (o) page = o->value();  // empty if it called Goexit
   //               }),
   //          Recv(ctx.Done(), [] { ... }));  // the call goes on
   template <class F>
@@ -152,7 +156,7 @@ class SingleFlight {
         try {
           Execute(key, c, fn);
         } catch (...) {
-          // Not an exception but a Goexit: let it pass.
+          // A Goexit, which is not an exception, passes through.
           if (!std::current_exception()) throw;
         }
       });
@@ -164,8 +168,8 @@ class SingleFlight {
     return out;
   }
 
-  // Forget makes the next Do with this key call its function, whether or not a
-  // call is going on.
+  // Forget makes the next Do with this key call its function, even if a call is
+  // going on.
   void Forget(const K& key) {
     std::shared_ptr<Call> call;  // dropped outside the lock
     mu_.Lock();
@@ -184,8 +188,8 @@ class SingleFlight {
     bool first;
   };
 
-  // Join returns the call for key, which is to be executed by who is first. The
-  // outcome will be sent to *out, if given.
+  // Join returns the call for key. If it is new (`first`), the caller has to
+  // execute it. The outcome will be sent to *out, if out is not null.
   Ticket Join(const K& key, const chan<Outcome>* out) {
     std::scoped_lock hold(mu_);
     auto [it, first] = calls_.try_emplace(key);
@@ -205,8 +209,8 @@ class SingleFlight {
     return {it->second, first};
   }
 
-  // Execute calls f for everybody who waits for the call. What f throws, or a
-  // Goexit, passes through when they have been told.
+  // Execute calls f for all that wait for the call. An exception of f, or a
+  // Goexit, passes through after they have been told.
   template <class F>
   void Execute(const K& key, const std::shared_ptr<Call>& call, F& f) {
     struct LandAtEnd {
@@ -223,13 +227,14 @@ class SingleFlight {
     }
   }
 
-  // Land ends the call: nobody joins it any more, and those who have are told.
-  // After the unlock the flight is not touched, which may be gone then.
+  // Land ends the call. No caller joins it any more, and those that have joined
+  // are told. After mu_ is unlocked, the flight is not touched, because it may
+  // be gone.
   void Land(const K& key, const std::shared_ptr<Call>& call) {
     std::shared_ptr<Call> mine = call;
     mu_.Lock();
     auto it = calls_.find(key);
-    // Another call, if this one has been forgotten.
+    // The entry is another call if this one has been forgotten.
     if (it != calls_.end() && it->second == call) calls_.erase(it);
     auto chans = std::exchange(mine->chans, {});
     mu_.Unlock();
@@ -239,13 +244,13 @@ class SingleFlight {
       if (goexit) {
         c.Close();
       } else {
-        c.Send(Outcome(mine));  // has room
+        c.Send(Outcome(mine));  // does not park: the channel has room
       }
     }
   }
 
   Mutex mu_;
-  // The calls that are going on and not forgotten; guarded by mu_.
+  // The calls that are going on and are not forgotten. Guarded by mu_.
   absl::flat_hash_map<K, std::shared_ptr<Call>, Hash, Eq> calls_;
 };
 

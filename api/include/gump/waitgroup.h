@@ -6,24 +6,26 @@
 //   }
 //   wg.Wait();   // all have returned; may park
 //
-// A counter: Add raises it, Done lowers it by one, Wait waits until it is zero.
-// Never copied or moved; the zero value is ready; sixteen bytes. It may be
-// destroyed as soon as every Wait has returned, while the Done that let them go
-// is still on its way out.
+// A WaitGroup is a counter. Add raises it, Done lowers it by one, and Wait
+// waits until it is zero. A WaitGroup takes sixteen bytes and is never copied
+// or moved. The zero value is ready. It may be destroyed as soon as every Wait
+// has returned, even while the Done that released them has not returned yet.
 //
 // An Add that raises the counter from zero must happen before the Wait that is
-// to see it. A WaitGroup that is used again must not be until every Wait of the
-// last round has returned. Offences that are noticed are panics:
+// to wait for it. A WaitGroup may be used again only after every Wait of the
+// previous round has returned. Violations that are noticed are panics:
 //   "sync: negative WaitGroup counter"
 //   "sync: WaitGroup misuse: Add called concurrently with Wait"
 //   "sync: WaitGroup is reused before previous Wait has returned"
 //
-// Raised from zero in a bubble of synctest, it belongs to that bubble until it
-// is zero again. To use it from elsewhere meanwhile is a fatal error:
+// If the counter is raised from zero inside a bubble of synctest, the WaitGroup
+// belongs to that bubble until the counter is zero again. Using it from outside
+// the bubble during this time is a fatal error:
 //   "sync: WaitGroup.Add called from inside and outside synctest bubble"
 //   "sync: WaitGroup.Add called from multiple synctest bubbles"
 //
-// Memory ordering: a Done happens before the return of every Wait it lets go.
+// Memory ordering: a Done happens before the return of every Wait that it
+// releases.
 //
 // The algorithm is that of Go's sync.WaitGroup; see api/waitgroup.cc.
 #ifndef GUMP_WAITGROUP_H_
@@ -49,18 +51,18 @@ class WaitGroup {
   WaitGroup& operator=(const WaitGroup&) = delete;
 
   // Add changes the counter by delta, which may be negative. Never parks.
-  // Panics as said above.
+  // Panics as described above.
   void Add(int delta) {
     // Relaxed: see nbubbles.
     if (rt::nbubbles.load(rt::relaxed) != 0) [[unlikely]] {
       AddInBubble(delta);
     }
-    // Acq_rel: release pairs with the acquire in Wait; the last Done also
-    // acquires, so that it passes on what the others released.
+    // Acq_rel: the release pairs with the acquire in Wait. The last Done also
+    // acquires, so that it passes on everything that the others released.
     const uint64_t state = state_.add(
         static_cast<uint64_t>(static_cast<int64_t>(delta)) << kCounterShift,
         rt::acq_rel);
-    // Waiters, or of a bubble.
+    // There are waiters, or the WaitGroup belongs to a bubble.
     if (Counter(state) < 0 || static_cast<uint32_t>(state) != 0) [[unlikely]] {
       AddSlow(delta, state);
     }
@@ -68,23 +70,24 @@ class WaitGroup {
   // Done is Add(-1).
   void Done() { Add(-1); }
 
-  // Wait waits until the counter is zero. Parks. Panics as said above.
+  // Wait parks until the counter is zero. Panics as described above.
   void Wait() {
     // Acquire: pairs with the release in Add.
     if (state_.load(rt::acquire) != 0) WaitSlow();
   }
 
-  // Go runs f() in a new goroutine and counts it until it is done: Add(1), and
-  // Done when f has returned or left by Goexit. f and what it holds are
-  // destroyed before Done. If f throws, the process ends as it does for every
-  // goroutine, without Done, so that nobody goes on with half of the work.
-  // Panics if no goroutine can be started; the counter is as before then.
+  // Go runs f() in a new goroutine and counts it until it is done. It calls
+  // Add(1), and Done when f has returned or has left by Goexit. f and all that
+  // it holds are destroyed before Done. If f throws, the process ends as it
+  // does for every goroutine. Done is not called then, so no waiter goes on
+  // with half of the work. Go panics if no goroutine can be started, and the
+  // counter is as before then.
   template <class F>
   void Go(F&& f) {
     Add(1);
     try {
-      // Destroyed in place: a const member would be copied out, and the
-      // original outlive Done.
+      // The task is destroyed in place. A const member would be copied out, and
+      // the original would outlive Done.
       using Task = std::optional<std::decay_t<F>>;
       gump::go([this, fn = Task(std::in_place, std::forward<F>(f))]() mutable {
         RunTask(
@@ -105,7 +108,7 @@ class WaitGroup {
   }
 
  private:
-  // state_:  | counter : 32, signed | of a bubble : 1 | waiters : 31 |
+  // state_:  | counter : 32, signed | in a bubble : 1 | waiters : 31 |
   static constexpr int kCounterShift = 32;
   static constexpr uint64_t kBubbled = uint64_t{1} << 31;
   static constexpr int32_t Counter(uint64_t state) {
@@ -122,7 +125,7 @@ class WaitGroup {
 
   rt::Atomic<uint64_t> state_;
   rt::Atomic<uint32_t> sema_;
-  rt::Atomic<uint32_t> bubble_;  // which, if kBubbled
+  rt::Atomic<uint32_t> bubble_;  // the bubble's id, if kBubbled is set
 };
 
 }  // namespace gump::sync

@@ -1,5 +1,5 @@
-// ListChain: the mechanism of sync::List; gump/list.h says what for, and whose
-// algorithm it is.
+// ListChain: the mechanism of sync::List. gump/list.h describes its purpose and
+// names the source of the algorithm.
 #ifndef GUMP_INTERNAL_LIST_CHAIN_H_
 #define GUMP_INTERNAL_LIST_CHAIN_H_
 
@@ -15,8 +15,8 @@
 
 namespace gump::sync::internal {
 
-// ListChain is a chain of nodes, named by index, which callers hold: they have
-// a reference that they give up by Drop.
+// ListChain is a chain of nodes. Nodes are named by index. A caller holds a
+// node if it has a reference to it, which it gives up by Drop.
 template <class T>
 class ListChain {
  public:
@@ -27,8 +27,8 @@ class ListChain {
   ListChain(const ListChain&) = delete;
   ListChain& operator=(const ListChain&) = delete;
 
-  // Make returns a node with value v, not in the chain yet, for one of the
-  // Insert functions to put in; the caller holds it then.
+  // Make returns a node with value v that is not in the chain yet. The caller
+  // holds it, and one of the Insert functions then puts it in.
   uint32_t Make(T v);
   bool InsertNext(uint32_t at, uint32_t i) noexcept;
   void InsertLast(uint32_t i) noexcept;
@@ -36,14 +36,14 @@ class ListChain {
   bool Advance(uint32_t* at, bool* astray = nullptr) noexcept;
   void Drop(uint32_t i) noexcept;
 
-  // Hold adds a reference to one that the caller has. Relaxed: it publishes
-  // nothing.
+  // Hold adds a reference to a node that the caller holds already. Relaxed: it
+  // publishes nothing.
   void Hold(uint32_t i) noexcept { arena_[i].refs.add(1, rt::relaxed); }
   T& Value(uint32_t i) const noexcept { return arena_[i].value; }
   // Relaxed: a count, which orders nothing.
   size_t Len() const noexcept { return len_.load(rt::relaxed); }
 
-  // Cursor is a position of a walk: a node, held, or kHead.
+  // Cursor is a position of a walk: a node that it holds, or kHead.
   struct Cursor {
     ListChain* chain;
     uint32_t at = kHead;
@@ -58,24 +58,26 @@ class ListChain {
   static bool Marked(Link link) { return (link & kMark) != 0; }
 
   // (L1) An element is removed by marking its link, which never changes again.
-  //      Who walks by takes the node out of the chain, by a CAS on the link
-  //      before it, which must not be marked. So a node that was put in and is
-  //      not marked can be reached from head_.
-  // (L2) A node lives while refs is above 0. Each link to it counts one, be it
-  //      of a removed node; so does each Element and each position of a walk.
-  // (L3) TryHold may get hold of the wrong life of a node. It is the right one
-  //      if afterwards the link still leads there (L2), or the life is as told.
+  //      Later walks take the node out of the chain by a CAS on the link before
+  //      it, which must not be marked. So a node that was put in and is not
+  //      marked can be reached from head_.
+  // (L2) A node lives while refs is above 0. Each link to it counts one, even
+  //      the link of a removed node. Each Element and each position of a walk
+  //      counts one.
+  // (L3) TryHold may get a reference to a node that has been reused. The node
+  //      is the right one if afterwards the link still leads there (L2), or if
+  //      its life is the expected one.
   struct Node {
     Node() {}
     ~Node() {}
     rt::Atomic<Link> next;
-    rt::Atomic<TaggedIndex> before;  // a hint: was before this; tag: its life
+    rt::Atomic<TaggedIndex> before;  // a hint: a predecessor once; tag: life
     rt::Atomic<uint32_t> refs;
-    rt::Atomic<uint32_t> life;  // how often the node has been used
-    rt::Atomic<bool> linked;    // false: out of the chain; may say so late
+    rt::Atomic<uint32_t> life;  // number of times that the node has been used
+    rt::Atomic<bool> linked;    // false: out of the chain; may be set late
     rt::Atomic<uint32_t> free_next;
     union {
-      T value;  // there while refs is above 0
+      T value;  // constructed while refs is above 0
     };
   };
 
@@ -92,11 +94,12 @@ class ListChain {
 
   NodeArena<Node> arena_;
   rt::Atomic<Link> head_{kEnd};   // never marked
-  rt::Atomic<TaggedIndex> tail_;  // a hint: was the last once
+  rt::Atomic<TaggedIndex> tail_;  // a hint: was the last node once
   rt::Atomic<size_t> len_;
 };
 
-// Make returns a node that is held twice: for the link and for an Element.
+// Make returns a node with two references: one for the link, one for an
+// Element.
 template <class T>
 uint32_t ListChain<T>::Make(T v) {
   const uint32_t i = arena_.Alloc();
@@ -111,38 +114,39 @@ uint32_t ListChain<T>::Make(T v) {
       throw;
     }
   }
-  // Relaxed: ours alone until linked, and published with refs for the curious.
+  // Relaxed: the node is ours alone until it is linked. The store to refs
+  // publishes these values to threads that follow an old index or hint.
   n.next.store(kEnd, rt::relaxed);
   n.before.store({}, rt::relaxed);
   n.linked.store(true, rt::relaxed);
   n.life.store(n.life.load(rt::relaxed) + 1, rt::relaxed);
-  // A store, because nobody counts up from 0. Release: pairs with TryHold, who
-  // sees the new life, and that the links to the old one are gone.
+  // A store, because no thread counts up from 0. Release: pairs with TryHold,
+  // which then sees the new life, and that the links to the old one are gone.
   n.refs.store(2, rt::release);
   return i;
 }
 
-// InsertNext puts node i behind `at`, unless that is removed. The reference of
-// at's link to its successor becomes that of i's link.
+// InsertNext puts node i behind `at`. Returns false if `at` is removed. The
+// reference that at's link has to its successor becomes that of i's link.
 template <class T>
 bool ListChain<T>::InsertNext(uint32_t at, uint32_t i) noexcept {
   Node& n = arena_[i];
   n.before.store(HintOf(at), rt::release);   // as all hints: see RemoveNode
-  len_.add(1, rt::relaxed);                  // before anybody can remove it
+  len_.add(1, rt::relaxed);                  // before a thread can remove it
   Link next = NextOf(at).load(rt::relaxed);  // a guess; the CAS decides
   do {
     if (Marked(next)) {
       len_.add(static_cast<size_t>(-1), rt::relaxed);
-      n.next.store(kEnd, rt::relaxed);  // counts nothing
-      Drop(i);                          // the link's
+      n.next.store(kEnd, rt::relaxed);  // this link holds no reference
+      Drop(i);                          // the reference for the link
       return false;
     }
     n.next.store(next, rt::relaxed);  // published by the CAS
-    // Release: publishes the node; pairs with Advance. Acquire: the successor's
-    // segment, which we are about to touch.
+    // Release: publishes the node; pairs with Advance. Acquire: for the
+    // successor's segment, which we are about to touch.
   } while (!NextOf(at).casWeak(next, i, rt::acq_rel));
-  // The successor may be another node by now, or free: then this is a hint
-  // that leads nowhere.
+  // The successor may be another node by now, or free. Then this store is a
+  // hint that leads nowhere.
   if (next != kEnd) {
     arena_[IndexOf(next)].before.store(HintOf(i), rt::release);
   }
@@ -160,36 +164,36 @@ void ListChain<T>::InsertLast(uint32_t i) noexcept {
     arena_[i].before.store(HintOf(c.at), rt::release);
     // Release: publishes the node; pairs with Advance.
     if (NextOf(c.at).cas(kEnd, i, rt::release)) break;
-    // Somebody has put one there, or removed the last: that one's predecessor
-    // is found from the front.
+    // Another thread has inserted a node there, or removed the last one. In the
+    // second case the predecessor of the removed node is found from the front.
     if (Marked(NextOf(c.at).load(rt::relaxed))) {
       Drop(std::exchange(c.at, kHead));
     }
   }
   tail_.store(HintOf(i), rt::release);  // it is linked: see FollowHint
 }
-
-// RemoveNode marks node i, which is held; false: somebody else has. Then it
-// sees to it that the node is out of the chain: a walk from the front to the
-// end, never astray, has passed the place where it was, and it is not there any
-// more. Each further walk means that somebody has removed a node meanwhile; so
-// it waits for nobody.
+// RemoveNode marks node i, which the caller holds. Returns false if another
+// thread has marked it. After marking, it walks until the node is out of the
+// chain. Either the node is unlinked, or a walk from the front to the end has
+// passed its former place without finding it. That walk counts only if it never
+// went astray. Each further walk means that another thread has removed a node
+// in between, so RemoveNode does not wait for a stopped thread.
 template <class T>
 bool ListChain<T>::RemoveNode(uint32_t i) noexcept {
   Node& n = arena_[i];
   Link next = n.next.load(rt::relaxed);  // a guess; the CAS decides
   do {
     if (Marked(next)) return false;
-    // Release: pairs with who finds it removed. Acquire: who takes the node out
-    // hands on the successor.
+    // Release: pairs with a thread that finds the node removed. Acquire: the
+    // thread that takes the node out passes on the successor.
   } while (!n.next.casWeak(next, next | kMark, rt::acq_rel));
   len_.add(static_cast<size_t>(-1), rt::relaxed);
-  // Acquire: pairs with the release of every hint; the segment of the node that
-  // it means has been seen by who left it.
+  // Acquire: pairs with the release of every hint. The thread that stored the
+  // hint had seen the segment of the node that it names.
   Cursor c{this, FollowHint(n.before.load(rt::acquire))};
   bool astray = c.at != kHead;  // the hint may be wrong
-  // Relaxed: it only saves steps. Who has taken the node out may not have come
-  // to say so.
+  // Relaxed: it only saves steps. A thread that has taken the node out may not
+  // have stored this yet.
   while (n.linked.load(rt::relaxed)) {
     if (Advance(&c.at, &astray)) continue;
     if (!astray) break;
@@ -199,11 +203,11 @@ bool ListChain<T>::RemoveNode(uint32_t i) noexcept {
   return true;
 }
 
-// Advance moves *at to the next element, which it takes hold of, and takes out
-// the removed ones on the way. False: there is none, and *at is on the last
-// node of the chain. *astray becomes true if *at was removed while the walk
-// stood there: then removed ones may have been left, and *at be the last of
-// nothing.
+// Advance moves *at to the next element, which it holds, and takes out the
+// removed nodes on the way. Returns false if there is no next element. *at is
+// then on the last node of the chain. *astray becomes true if *at was removed
+// while the walk stood there. Then the walk may have left removed nodes in the
+// chain, and *at may be the last of a part that is no longer in the chain.
 template <class T>
 bool ListChain<T>::Advance(uint32_t* at, bool* astray) noexcept {
   for (;;) {
@@ -213,8 +217,9 @@ bool ListChain<T>::Advance(uint32_t* at, bool* astray) noexcept {
     if (astray != nullptr && Marked(link)) *astray = true;
     if (i == kEnd) return false;
     if (!TryHold(i)) continue;  // no link leads there any more
-    // (L3). Acquire, as above. If TryHold read what somebody wrote after taking
-    // out i, this sees that; if not, our reference was in time.
+    // (L3). Acquire, as above. If TryHold read a value that was stored after i
+    // was taken out, this load sees that the link has changed. If not, our
+    // reference was in time.
     if (from.load(rt::acquire) != link) {
       Drop(i);
       continue;
@@ -225,29 +230,29 @@ bool ListChain<T>::Advance(uint32_t* at, bool* astray) noexcept {
       Drop(i);
       continue;
     }
-    // If *at is removed itself, the way goes on through others that are.
+    // If *at is removed itself, the walk goes on through other removed nodes.
     Drop(std::exchange(*at, i));
     if (!Marked(next)) return true;
   }
 }
 
-// Unlink takes i, which is held and marked, out of the chain behind `at`, if it
-// is still there.
+// Unlink takes i out of the chain behind `at`, if it is still there. The caller
+// holds i, which is marked.
 template <class T>
 void ListChain<T>::Unlink(uint32_t at, uint32_t i, uint32_t next) noexcept {
-  // i's link holds the successor and does not change (L1).
+  // i's link has a reference to the successor and does not change (L1).
   if (next != kEnd) Hold(next);
-  // Release: pairs with Advance, for the successor and all behind it.
+  // Release: pairs with Advance, for the successor and all nodes behind it.
   if (!NextOf(at).cas(i, next, rt::acq_rel)) {
     Drop(next);
     return;
   }
   if (next != kEnd) arena_[next].before.store(HintOf(at), rt::release);
   arena_[i].linked.store(false, rt::relaxed);  // see RemoveNode
-  Drop(i);                                     // the link's
+  Drop(i);                                     // the reference of the link
 }
 
-// TryHold counts one more reference, if there is any.
+// TryHold adds a reference if the node has any. Returns whether it did.
 template <class T>
 bool ListChain<T>::TryHold(uint32_t i) noexcept {
   rt::Atomic<uint32_t>& refs = arena_[i].refs;
@@ -259,14 +264,15 @@ bool ListChain<T>::TryHold(uint32_t i) noexcept {
   return false;
 }
 
-// FollowHint takes hold of the node that the hint means, or returns kHead.
-// Hints are of nodes that have been put in, so one with the right life has been
-// (L3), and is a place to start from unless it is removed (L1).
+// FollowHint returns the node that the hint names, with a reference, or kHead.
+// Hints are made only of nodes that have been put in. So a node with the right
+// life has been put in (L3), and is a place to start from unless it is removed
+// (L1).
 template <class T>
 uint32_t ListChain<T>::FollowHint(TaggedIndex hint) noexcept {
   if (hint.index == kHead || !TryHold(hint.index)) return kHead;
   Node& n = arena_[hint.index];
-  // Relaxed: ordered by TryHold. The mark: if it comes later, the walk notices.
+  // Relaxed: ordered by TryHold. If the mark comes later, the walk notices it.
   if (n.life.load(rt::relaxed) == hint.tag &&
       !Marked(n.next.load(rt::relaxed))) {
     return hint.index;
@@ -275,13 +281,13 @@ uint32_t ListChain<T>::FollowHint(TaggedIndex hint) noexcept {
   return kHead;
 }
 
-// Drop gives up a reference, unless i is no node. The last one destroys the
-// value, and gives up what the node's link held.
+// Drop gives up a reference, unless i is no node. The last Drop destroys the
+// value, and gives up the reference that the node's link held.
 template <class T>
 void ListChain<T>::Drop(uint32_t i) noexcept {
   while (i != kNoNode) {
     Node& n = arena_[i];
-    // Acq_rel: what was done with the value is before its destruction.
+    // Acq_rel: all use of the value is ordered before its destruction.
     if (n.refs.add(static_cast<uint32_t>(-1), rt::acq_rel) != 0) return;
     const uint32_t next = IndexOf(n.next.load(rt::relaxed));  // ours alone
     n.value.~T();

@@ -1,15 +1,16 @@
 // NodeArena: memory for the nodes of one lock-free container.
 //
-// Nodes are named by index and never given back before the arena goes: a
-// reader who comes too late still finds a node there, though perhaps another
-// one's, and a compare-and-swap tells. So nobody has to announce what he reads,
-// and goroutines and plain threads are alike. The price is that a container
-// keeps the memory it once needed.
+// Nodes are named by index. Their memory is not given back before the arena is
+// destroyed. A reader that comes too late still finds a node there, though
+// perhaps one in another use, and its compare-and-swap then fails. So no reader
+// has to announce the node that it reads, and goroutines and plain threads are
+// treated alike. The price is that a container keeps the memory that it once
+// needed.
 //
-// A TaggedIndex is an index and the number of times that its word has changed;
-// it keeps a compare-and-swap from succeeding because an index has come back
-// (the ABA problem). To be fooled one would have to sleep for exactly 2^32
-// changes, or a multiple.
+// A TaggedIndex is an index together with the number of changes of its word.
+// The tag makes a compare-and-swap fail if an index has come back in between
+// (the ABA problem). It fails to do so only for a thread that sleeps for
+// exactly 2^32 changes, or a multiple.
 //
 // Free nodes are on a stack: R. K. Treiber, Systems Programming: Coping with
 // Parallelism, 1986.
@@ -32,12 +33,12 @@ struct alignas(8) TaggedIndex {
   uint32_t index = kNoNode;
   uint32_t tag = 0;
 
-  // Successor is what a word with this value is changed to.
+  // Successor is the value that follows this one in its word, with index next.
   TaggedIndex Successor(uint32_t next) const { return {next, tag + 1}; }
   friend bool operator==(TaggedIndex, TaggedIndex) = default;
 };
 
-// NodeArena holds Nodes, which have a default constructor and a member
+// NodeArena holds Nodes. A Node has a default constructor, and a member
 // `rt::Atomic<uint32_t> free_next` for the arena to use. A node is constructed
 // once and keeps its contents while it is free.
 template <class Node>
@@ -45,40 +46,40 @@ class NodeArena {
  public:
   NodeArena() noexcept = default;
   ~NodeArena() {
-    // Relaxed: whoever destroys the container is ordered after its users.
+    // Relaxed: the destruction of the container is ordered after all its users.
     for (auto& s : segments_) delete[] s.load(rt::relaxed);
   }
   NodeArena(const NodeArena&) = delete;
   NodeArena& operator=(const NodeArena&) = delete;
 
-  // The node with that index, which Alloc has returned once.
+  // Returns the node with index i. Requires: Alloc has returned i before.
   Node& operator[](uint32_t i) const noexcept {
-    // Relaxed: whoever knows an index got it, by an acquire, from somebody who
-    // had seen the segment.
+    // Relaxed: the caller got the index, by an acquire, from a thread that had
+    // seen the segment.
     return segments_[Segment(i)].load(rt::relaxed)[Offset(i)];
   }
 
-  // Alloc returns the index of a node that is the caller's. Lock-free but for
-  // the allocation of memory; throws std::bad_alloc.
+  // Alloc returns the index of a node, which then belongs to the caller. It is
+  // lock-free except when it allocates memory. Throws std::bad_alloc.
   uint32_t Alloc() {
     TaggedIndex top = free_.load(rt::acquire);  // pairs with Free
     while (top.index != kNoNode) {
-      // Relaxed: if somebody else has taken the node, the CAS fails.
+      // Relaxed: if another thread has taken the node, the CAS fails.
       const uint32_t next = (*this)[top.index].free_next.load(rt::relaxed);
-      // Acquire: pairs with the release in Free, also for what is seen next.
+      // Acquire: pairs with the release in Free, also for later loads.
       if (free_.cas(top, top.Successor(next), rt::acquire)) return top.index;
       top = free_.load(rt::acquire);
     }
     return AllocFresh();
   }
 
-  // Free takes back a node that nobody will use any more, except to find out
-  // that it is too late. Lock-free.
+  // Free takes back a node. No thread will use the node any more, except to
+  // find out that it came too late. Lock-free.
   void Free(uint32_t i) noexcept {
     TaggedIndex top = free_.load(rt::relaxed);  // a guess; the CAS decides
     do {
       (*this)[i].free_next.store(top.index, rt::relaxed);  // published below
-      // Release: what was done with the node is before its next use.
+      // Release: orders all use of the node before its next use.
     } while (!free_.casWeak(top, top.Successor(i), rt::release));
   }
 
@@ -101,7 +102,7 @@ class NodeArena {
     do {
       if (i >= kMaxNodes) throw std::bad_alloc();
       MakeSegment(Segment(i));
-      // Acq_rel: hands on the sight of the segments to who comes next.
+      // Acq_rel: passes the segments that we have seen on to the next caller.
     } while (!fresh_.casWeak(i, i + 1, rt::acq_rel));
     return static_cast<uint32_t>(i);
   }
@@ -109,7 +110,7 @@ class NodeArena {
   void MakeSegment(size_t k) {
     if (segments_[k].load(rt::acquire) != nullptr) return;
     auto made = std::make_unique<Node[]>(static_cast<size_t>(kFirst << k));
-    // Release: publishes the nodes. One of those who race here wins.
+    // Release: publishes the nodes. One of those that race here wins.
     if (segments_[k].cas(nullptr, made.get(), rt::release)) {
       (void)made.release();
     } else {
