@@ -1,11 +1,12 @@
-// The channel operations. The structure, its invariants and the waking argument
-// are in chan.h.
+// The channel operations. chan.h describes the structure, its invariants and
+// why no wake-up is lost.
 //
-// Every operation has one shape: peek without the lock if it may not wait;
-// lock; one step (sendLocked, recvLocked); unlock; wake whom the step paired
-// with. Only if the step found nothing does it go on to the slow path, which
-// parks with the lock still held, so that there is one acquisition an
-// operation.
+// Every operation has the same shape:
+//   1. If it may not wait, peek without the lock.
+//   2. Lock, make one step (sendLocked or recvLocked), unlock.
+//   3. Wake the waiter that the step paired with.
+// Only if the step found nothing does the operation take the slow path, which
+// parks with the lock still held. So an operation takes the lock once.
 #include "runtime/chan.h"
 
 #include <new>
@@ -20,7 +21,7 @@ namespace gump::rt {
 
 namespace {
 
-// operator new aligns to this; what is missing is added by hand.
+// The alignment that operator new gives; makechan adds the rest by hand.
 constexpr size_t kNewAlign = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
 
 ElemKind elemKind(const ElemType* t) {
@@ -53,7 +54,7 @@ Hchan* makechan(const ElemType* t, size_t cap) noexcept {
   c->base = base;
   c->kind = elemKind(t);
   c->elemalign = static_cast<uint32_t>(t->align);
-  // A plain thread without a G is in no bubble.
+  // A foreign thread without a G is in no bubble.
   if (const G* gp = getg(); GUMP_UNLIKELY(gp != nullptr && gp->special)) {
     c->bubble = currentBubble();
   }
@@ -63,17 +64,17 @@ Hchan* makechan(const ElemType* t, size_t cap) noexcept {
 void chanLeaveBubble(Hchan* c) noexcept { c->bubble = 0; }
 
 void chanRetain(Hchan* c) noexcept {
-  // The caller's handle keeps it above 0; nothing is published.
+  // The caller's handle keeps the count above 0, and nothing is published.
   c->refs.add(1, relaxed);
 }
 
-// Relaxed: handles that the caller knows of were counted before.
+// Relaxed: every handle that the caller knows of has been counted already.
 bool chanShared(const Hchan* c) noexcept { return c->refs.load(relaxed) > 1; }
 
 void chanRelease(Hchan* c) noexcept
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // the last handle: nobody else is here
-  // Release: what this handle's holder did to c is before the destruction;
-  // acquire: so is what all the others did.
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // last handle: no other thread uses c
+  // Release: all that this handle's holder did to c happens before the
+  // destruction. Acquire: so does all that the other holders did.
   if (c->refs.add(static_cast<uint32_t>(-1), acq_rel) != 0) return;
   if (GUMP_UNLIKELY(c->isTimer)) {
     timerChanFree(c);
@@ -119,8 +120,8 @@ void chanparkforever(WaitReason reason) {
 
 namespace {
 
-// waitReason is `outside`, or, if c is a bubble's, as is the caller then,
-// `inside`.
+// waitReason returns `inside` if c belongs to a bubble, and `outside`
+// otherwise. In the first case the caller is in that bubble too.
 GUMP_ALWAYS_INLINE WaitReason waitReason(const Hchan* c, WaitReason outside,
                                          WaitReason inside) {
   return GUMP_UNLIKELY(c->bubble != 0) ? inside : outside;
@@ -133,10 +134,10 @@ WaitReason sendReason(const Hchan* c) {
   return waitReason(c, WaitReason::kChanSend, WaitReason::kSynctestChanSend);
 }
 
-// parkOn puts the caller into q and sleeps until a waker has moved its value,
-// or until close. After a value the channel is not touched again: the waker may
-// have dropped the last other handle to it.
-// On: user, or a plain thread.  P: needed.
+// parkOn enqueues the caller on q and sleeps until a waker has moved its value
+// or has closed the channel. After a value it does not touch the channel again,
+// because the waker may have dropped the last other handle to it.
+// On: user, or a foreign thread.  P: needed.
 // Locks: releases c->lock and ends the caller's acquirem.  Parks: yes.
 GUMP_NOINLINE ChanResult parkOn(Hchan* c, Waitq* q, G* gp, void* elem,
                                 WaitReason reason, const char* spurious)
@@ -148,17 +149,19 @@ GUMP_NOINLINE ChanResult parkOn(Hchan* c, Waitq* q, G* gp, void* elem,
   enqueue(q, &sg);
   gp->param = nullptr;
   // The step that found nothing and this enqueue are one locked section, which
-  // ends once gp is kGwaiting: whoever could satisfy us locks c before
-  // it, and then our step would have found it, or after it, and then finds sg.
+  // ends once gp is kGwaiting. A goroutine that could satisfy us locks c either
+  // before this section or after it. If before, our step would have found its
+  // change. If after, it finds sg.
   goparkunlock(&c->lock, reason);
   if (GUMP_UNLIKELY(gp->param != &sg)) fatalthrow(spurious);
   gp->param = nullptr;
   return sg.success ? ChanResult::kOk : ChanResult::kClosed;
 }
 
-// recvTimer goes on with a receive from a channel of time that found nothing:
-// looks whether the timer is due, and has it run while it waits.
-// On: user, or a plain thread.  P: needed.
+// recvTimer continues a receive from a channel of time that found nothing. It
+// runs the timer if that is due, and otherwise keeps it in a heap while it
+// waits.
+// On: user, or a foreign thread.  P: needed.
 // Locks: as parkOn.  Parks: yes.
 GUMP_NOINLINE ChanResult recvTimer(Hchan* c, G* gp, M* mp, void* elem)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // as chanrecv
@@ -182,8 +185,8 @@ GUMP_NOINLINE ChanResult recvTimer(Hchan* c, G* gp, M* mp, void* elem)
   return step.result;
 }
 
-// timerHasRun tells that c is a channel of time whose timer was due: there may
-// be something in it now.
+// timerHasRun runs the timer of c, a channel of time, if that is due. Returns
+// true if it was due, so that c may hold a value now.
 GUMP_NOINLINE bool timerHasRun(Hchan* c) {
   M* mp = acquiremOf(enterRuntime());
   const bool ran = timerRunIfDue(&timerChanOf(c)->t);
@@ -196,7 +199,7 @@ GUMP_NOINLINE bool timerHasRun(Hchan* c) {
 // ---- Send, receive, close ---------------------------------------------------
 
 ChanResult chansend(Hchan* c, void* elem, bool block) noexcept
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // parkOn takes the lock with it
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // parkOn releases the lock
   if (GUMP_UNLIKELY(c == nullptr)) {
     if (!block) return ChanResult::kWouldBlock;
     chanparkforever(WaitReason::kChanSendNilChan);
@@ -204,8 +207,8 @@ ChanResult chansend(Hchan* c, void* elem, bool block) noexcept
   if (GUMP_UNLIKELY(c->bubble != 0)) {
     bubbleCheck(c->bubble, "send on synctest channel from outside bubble");
   }
-  // A channel that is seen open and then full was open and full at one moment:
-  // closing does not make it full.
+  // A channel that is seen open and then full was open and full at one moment,
+  // because closing a channel does not fill it.
   if (!block && c->closed.load(acquire) == 0 &&  // before the peek of full()
       full(c)) {
     pollPreempt();
@@ -227,9 +230,10 @@ ChanResult chansend(Hchan* c, void* elem, bool block) noexcept
 
 namespace {
 
-// recvDiscard receives a value whose destructor matters and that nobody wants:
-// it leaves the ring under the lock and is destroyed after it.
-// On: user, or a plain thread.  P: needed.  Locks: takes c->lock.
+// recvDiscard receives a value that the caller does not want but whose
+// destructor must run. The value leaves the ring under the lock and is
+// destroyed after the unlock.
+// On: user, or a foreign thread.  P: needed.  Locks: takes c->lock.
 // Parks: if block.
 GUMP_NOINLINE ChanResult recvDiscard(Hchan* c, bool block) {
   DiscardBuffer tmp(c->elemsize, c->elemalign);
@@ -242,7 +246,7 @@ GUMP_NOINLINE ChanResult recvDiscard(Hchan* c, bool block) {
 }  // namespace
 
 ChanResult chanrecv(Hchan* c, void* elem, bool block) noexcept
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // parkOn takes the lock with it
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // parkOn releases the lock
   if (GUMP_UNLIKELY(c == nullptr)) {
     if (!block) return ChanResult::kWouldBlock;
     chanparkforever(WaitReason::kChanReceiveNilChan);
@@ -251,10 +255,10 @@ ChanResult chanrecv(Hchan* c, void* elem, bool block) noexcept
     bubbleCheck(c->bubble, "receive on synctest channel from outside bubble");
   }
   if (!block && empty(c)) {
-    // Empty, then seen open: was open, hence empty and open, at the first peek.
-    // Closed: look again, because a value may have come between the first peek
-    // and the close.
-    // After empty()'s peek; pairs with store-release in closechan.
+    // If c is open now, it was open at the first peek too, which found it
+    // empty. If it is closed, look again, because a value may have come between
+    // the first peek and the close. This load comes after empty()'s peek, and
+    // pairs with the store-release in closechan.
     if (c->closed.load(acquire) == 0) {
       if (GUMP_LIKELY(!c->isTimer) || !timerHasRun(c)) {
         pollPreempt();
@@ -295,12 +299,12 @@ CloseResult closechan(Hchan* c) noexcept {
     return CloseResult::kAlreadyClosed;
   }
   c->closed.store(1, release);  // pairs with load-acquire in chanrecv's peek:
-                                // what was done before close is seen
+                                // everything before the close is visible
   GList wake;
   for (Waitq* q : {&c->recvq, &c->sendq}) {
     while (Sudog* sg = dequeue(q)) {
       if (const Sudog* ahead = q->first.load(relaxed); ahead != nullptr) {
-        prefetch(ahead->g);  // with many waiters all of this is cold
+        prefetch(ahead->g);  // if there are many waiters, all of this is cold
         prefetch(ahead->next);
       }
       sg->success = false;
@@ -309,7 +313,7 @@ CloseResult closechan(Hchan* c) noexcept {
     }
   }
   unlock(&c->lock);
-  while (G* gp = wake.pop()) {  // last queued first, as Go
+  while (G* gp = wake.pop()) {  // last queued first, as in Go
     prefetch(wake.head);
     goready(gp);
   }
@@ -319,7 +323,7 @@ CloseResult closechan(Hchan* c) noexcept {
 
 size_t chanlen(const Hchan* c) noexcept {
   pollPreempt();
-  // A number about one moment. A channel of time passes for unbuffered.
+  // The number at one moment. A channel of time appears as unbuffered.
   return c == nullptr || c->isTimer ? 0 : c->qcount.load(relaxed);
 }
 

@@ -1,39 +1,41 @@
-// Channels: the header of a channel, its wait queues, and the two moves that
+// Channels: the header of a channel, its wait queues, and the two steps that
 // can be made on a locked one.
 //
-// A channel is one allocation: this header, then the ring. It is counted by its
-// handles (chanRetain, chanRelease); who calls an operation holds a handle, so
-// the channel outlives the call.
+// A channel is one allocation: this header, then the ring. It counts its
+// handles (chanRetain, chanRelease). The caller of an operation holds a handle,
+// so the channel outlives the call.
 //
 // Invariants, whenever c->lock is free:
-// (I1) sendq or recvq is empty, or both, except that one G may select on both
-//      directions of an unbuffered channel: then each queue holds that G's
-//      sudogs, and nobody can pair them, because the G is asleep.
-// (I2) Buffered: qcount > 0 implies that recvq is empty; qcount < dataqsiz
+// (I1) At least one of sendq and recvq is empty. The exception is one G that
+//      selects on both directions of an unbuffered channel: then each queue
+//      holds that G's sudogs, which cannot pair because the G is asleep.
+// (I2) Buffered: qcount > 0 implies that recvq is empty, and qcount < dataqsiz
 //      implies that sendq is empty.
 // (I3) The slots [recvx, recvx + qcount) of the ring, modulo dataqsiz, hold
-//      constructed elements; all others are raw.
+//      constructed elements. All others are raw.
 // (I4) closed implies that both queues are empty. It never goes back to 0.
-// (I5) A sudog in a queue belongs to a G that is kGwaiting, or that was woken
-//      by another case of its select and will come to take this sudog out (its
-//      selectDone is 1 until it has). So the sudog's memory, the G's own stack,
-//      is there.
+// (I5) A queued sudog belongs to a G that is kGwaiting, or to one that another
+//      case of its select has woken. Such a G has yet to take this sudog out,
+//      and its selectDone is 1 until it has done so. So the sudog's memory,
+//      which is on the G's own stack, is valid.
 //
-// "Empty" in these means: of sudogs that dequeue would return. A queue may also
-// hold sudogs of selects that were woken by another case.
+// In these invariants "empty" means that the queue has no sudog that dequeue
+// would return. A queue may also hold sudogs of selects that another case has
+// woken.
 //
-// Waiting and waking. The sleeper checks and enqueues in one locked section and
-// unlocks after it is kGwaiting; the waker changes the channel and
-// dequeues in one locked section. So either the sleeper sees the change, or the
-// waker sees the sudog: no wake-up is lost. The waker alone may touch a sudog
-// that it dequeued, until goready; then never again.
+// Waiting and waking. The waiter checks the channel and enqueues in one locked
+// section, and unlocks once it is kGwaiting. The waker changes the channel and
+// dequeues in one locked section. So either the waiter sees the change, or the
+// waker sees the sudog, and no wake-up is lost. Only the waker may touch a
+// sudog that it has dequeued, and only until it calls goready.
 //
-// Rejected: a lock-free ring (Go's semantics need close, length and queues to
-// change together; under the lock a buffered operation is some ten
-// instructions); a count of references held by sleeping operations (two atomic
-// read-modify-writes a park, for what the handle already guarantees); operator
-// new with an alignment (glibc's goes past the thread cache; aligning by hand
-// costs 48 bytes).
+// Rejected:
+// - A lock-free ring. Go's semantics need close, length and queues to change
+//   together, and under the lock a buffered operation is some ten instructions.
+// - A count of references held by sleeping operations. It costs two atomic
+//   read-modify-writes a park, for a guarantee that the handle already gives.
+// - operator new with an alignment. glibc's goes past the thread cache, and
+//   aligning by hand costs 48 bytes.
 #ifndef RUNTIME_CHAN_H_
 #define RUNTIME_CHAN_H_
 
@@ -53,7 +55,7 @@ struct Waitq {
   Sudog* last = nullptr;
 };
 
-// How to copy an element; the common sizes first.
+// ElemKind says how to copy an element; the common sizes come first.
 enum class ElemKind : uint8_t {
   kWord8,   // 8 bytes, trivially copyable
   kWord4,   // 4 bytes, trivially copyable
@@ -65,10 +67,12 @@ enum class ElemKind : uint8_t {
 // Hchan fills two cache lines. The first has all that a buffered operation
 // writes; the second is hardly ever written.
 struct alignas(kCacheLine) Hchan {
-  // Guards everything that is written after makechan, refs excepted. Forbidden
-  // under it: parking, malloc, destructors of values (moves and the destructors
-  // of moved-from shells run under it), any lock but channels of higher
-  // addresses and what goready takes.
+  // Guards everything that is written after makechan, except refs. Forbidden
+  // under it:
+  // - parking and malloc;
+  // - destructors of values (moves, and the destructors of moved-from shells,
+  //   do run under it);
+  // - any lock except channels of higher addresses and those goready takes.
   Mutex lock{LockRank::kHchan};
   Atomic<uint32_t> closed;  // 0 or 1; peeked at without the lock
   Atomic<size_t> qcount;    // elements in the ring; peeked at without the lock
@@ -83,7 +87,7 @@ struct alignas(kCacheLine) Hchan {
   unsigned char* buf = nullptr;
   void (*move)(void* dst, void* src) noexcept = nullptr;
   void (*destroy)(void* elem) noexcept = nullptr;
-  void* base = nullptr;  // what operator new returned
+  void* base = nullptr;  // the pointer that operator new returned
   ElemKind kind = ElemKind::kEmpty;
   bool isTimer = false;  // part of a TimerChan (timechan.h)
   uint32_t elemalign = 1;
@@ -93,29 +97,30 @@ struct alignas(kCacheLine) Hchan {
 };
 static_assert(sizeof(Hchan) == 2 * kCacheLine);
 static_assert(offsetof(Hchan, dataqsiz) == kCacheLine,
-              "what operations write fills the first line exactly");
+              "the fields that operations write fill the first line exactly");
 
-// The ring is indexed with 32 bits, to keep the first line a line. (Unlike Go:
-// more elements that are not empty than this are out of range.)
+// The ring is indexed with 32 bits, so that the first line stays one line.
+// (Unlike Go: a channel of more non-empty elements than this is out of range.)
 inline constexpr size_t kMaxRing = UINT32_MAX;
-// More bytes than a process can address; operator new need not be asked.
+// More bytes than a process can address, so there is no need to ask operator
+// new.
 inline constexpr size_t kMaxChanBytes = size_t{1} << 47;
 
-// enterRuntime is runtimeEntry with its usual case in line: a G that nobody
-// wants to yield.
-// On: user, or a plain thread.  P: either.  Locks: none.  Parks: may yield.
+// enterRuntime is runtimeEntry with its usual case inline: a G that has not
+// been asked to yield.
+// On: user, or a foreign thread.  P: either.  Locks: none.  Parks: may yield.
 GUMP_ALWAYS_INLINE G* enterRuntime() {
   G* gp = getg();
-  // A request, not data: seen now or next time.
+  // Relaxed: a request, not data. If this load misses it, the next one sees it.
   if (GUMP_UNLIKELY(gp == nullptr || gp->preempt.load(relaxed))) {
     return runtimeEntry();
   }
   return gp;
 }
 
-// pollPreempt is for operations that end without a lock: it honours a request
-// to yield but lends no G to a plain thread.
-// On: user, or a plain thread.  P: either.  Locks: none.  Parks: may yield.
+// pollPreempt is for operations that end without taking a lock. It honours a
+// request to yield but does not lend a G to a foreign thread.
+// On: user, or a foreign thread.  P: either.  Locks: none.  Parks: may yield.
 GUMP_ALWAYS_INLINE void pollPreempt() {
   G* gp = getg();
   // As in enterRuntime.
@@ -124,11 +129,12 @@ GUMP_ALWAYS_INLINE void pollPreempt() {
   }
 }
 
-// acquiremOf is acquirem when the caller has its G at hand: two loads less.
+// acquiremOf is acquirem for a caller that already has its G. It saves two
+// loads.
 GUMP_ALWAYS_INLINE M* acquiremOf(G* gp) { return acquirem(gp->m); }
 
 // ---- Wait queues ------------------------------------------------------------
-// All three:
+// All three functions:
 // On: any.  P: either.  Locks: caller holds the channel's lock.  Parks: no.
 
 inline void enqueue(Waitq* q, Sudog* sg) {
@@ -144,9 +150,9 @@ inline void enqueue(Waitq* q, Sudog* sg) {
 }
 
 // dequeue takes out the first sudog that can still be woken, or returns
-// nullptr. A select's sudog counts only if this channel wins selectDone; the
-// ones passed over are out of the queue (both links null, not first), and
-// dequeueSudoG sees that.
+// nullptr. A select's sudog counts only if this channel wins selectDone. A
+// sudog that dequeue passes over leaves the queue too (both links null, not
+// first), which dequeueSudoG recognizes.
 GUMP_ALWAYS_INLINE Sudog* dequeue(Waitq* q) {
   for (;;) {
     Sudog* sg = q->first.load(relaxed);  // we hold the lock
@@ -158,9 +164,9 @@ GUMP_ALWAYS_INLINE Sudog* dequeue(Waitq* q) {
       sg->next = nullptr;
     }
     // Relaxed: several channels compete for this one word, each under its own
-    // lock, and the order of its values alone decides; what the winner writes
-    // is published by goready. The 0 it expects was written before the sudog
-    // was enqueued under this lock.
+    // lock, and only the order of its values decides. goready publishes all
+    // that the winner writes. The 0 that the CAS expects was stored before the
+    // sudog was enqueued under this lock.
     if (sg->isSelect && GUMP_UNLIKELY(!sg->g->selectDone.cas(0, 1, relaxed))) {
       continue;
     }
@@ -208,28 +214,30 @@ GUMP_ALWAYS_INLINE unsigned char* chanbuf(const Hchan* c, uint32_t i) {
   return c->buf + size_t{i} * c->elemsize;
 }
 
-// takeSlot moves the element of a ring slot to elem (nullptr: drops it, which
-// only a type without destroy may ask for) and leaves the slot raw.
+// takeSlot moves the element of a ring slot to elem and leaves the slot raw. If
+// elem is nullptr it drops the element, which is allowed only for a type
+// without destroy.
 GUMP_ALWAYS_INLINE void takeSlot(const Hchan* c, void* elem, void* slot) {
   if (GUMP_LIKELY(elem != nullptr)) typedmemmove(c, elem, slot);
   if (GUMP_UNLIKELY(c->destroy != nullptr)) c->destroy(slot);
 }
 
-// ---- The two moves on a locked channel --------------------------------------
+// ---- The two steps on a locked channel --------------------------------------
 
 struct ChanStep {
   ChanResult result;  // kWouldBlock: nothing was changed
-  Sudog* wake;        // to be given to wakeWaiter after the unlock, or nullptr
+  Sudog* wake;        // pass it to wakeWaiter after the unlock; may be nullptr
 };
 
-// sendLocked sends *elem if that needs no waiting.
+// sendLocked sends *elem if it can do so without waiting.
 // On: any.  P: either.  Locks: caller holds c->lock.  Parks: no.
 GUMP_ALWAYS_INLINE ChanStep sendLocked(Hchan* c, void* elem)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(c->lock) {
   if (GUMP_UNLIKELY(c->closed.load(relaxed) != 0)) {  // we hold the lock
     return {ChanResult::kClosed, nullptr};
   }
-  if (Sudog* sg = dequeue(&c->recvq)) {  // straight into its variable
+  if (Sudog* sg = dequeue(&c->recvq)) {
+    // A receiver is waiting: move the value to its variable directly.
     if (sg->elem != nullptr) typedmemmove(c, sg->elem, elem);
     return {ChanResult::kOk, sg};
   }
@@ -238,15 +246,15 @@ GUMP_ALWAYS_INLINE ChanStep sendLocked(Hchan* c, void* elem)
     uint32_t x = c->sendx;
     typedmemmove(c, chanbuf(c, x), elem);
     c->sendx = x + 1 == c->dataqsiz ? 0 : x + 1;
-    c->qcount.store(n + 1, relaxed);  // to peeks it is only a number
+    c->qcount.store(n + 1, relaxed);  // peeks read it as a number only
     return {ChanResult::kOk, nullptr};
   }
   return {ChanResult::kWouldBlock, nullptr};
 }
 
-// recvLocked receives into elem if that needs no waiting. A full ring with
-// senders queued behind it turns by one: its head goes to elem, the first
-// sender's value into the slot this frees, which is also the tail.
+// recvLocked receives into elem if it can do so without waiting. If senders are
+// queued behind a full ring, the ring turns by one: its head goes to elem, and
+// the first sender's value goes into the freed slot, which is also the tail.
 // On: any.  P: either.  Locks: caller holds c->lock.  Parks: no.
 GUMP_ALWAYS_INLINE ChanStep recvLocked(Hchan* c, void* elem)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(c->lock) {
@@ -261,7 +269,7 @@ GUMP_ALWAYS_INLINE ChanStep recvLocked(Hchan* c, void* elem)
       typedmemmove(c, slot, sg->elem);
       c->sendx = c->recvx;
     } else {
-      c->qcount.store(n - 1, relaxed);  // to peeks it is only a number
+      c->qcount.store(n - 1, relaxed);  // peeks read it as a number only
     }
     return {ChanResult::kOk, sg};
   }
@@ -275,9 +283,9 @@ GUMP_ALWAYS_INLINE ChanStep recvLocked(Hchan* c, void* elem)
           nullptr};
 }
 
-// wakeWaiter readies the G of a sudog that a step paired with. What the G must
-// see is written before goready.
-// On: any.  P: either.  Locks: none of channels.  Parks: no.
+// wakeWaiter readies the G of a sudog that a step has paired with. Everything
+// that the G must see is written before goready.
+// On: any.  P: either.  Locks: no channel's.  Parks: no.
 GUMP_ALWAYS_INLINE void wakeWaiter(Sudog* sg) {
   G* gp = sg->g;
   sg->success = true;
@@ -286,29 +294,30 @@ GUMP_ALWAYS_INLINE void wakeWaiter(Sudog* sg) {
 }
 
 // ---- Peeks without the lock -------------------------------------------------
-// Each is a single-word answer about one moment. Acquire, so that a second peek
-// is later than the first.
+// Each reads a single word and answers for one moment. The loads are acquire,
+// so that a second peek comes after the first.
 
-// full tells that a send would have waited on c, had it not been closed.
+// full returns true if a send on c would have to wait, provided that c is open.
 inline bool full(const Hchan* c) {
   if (c->dataqsiz == 0) {
-    // Orders the peeks; no partner.
+    // Acquire orders the peeks; it pairs with no store.
     return c->recvq.first.load(acquire) == nullptr;
   }
   return c->qcount.load(acquire) == c->dataqsiz;  // as above
 }
 
-// empty tells that a receive would have waited on c, had it not been closed.
+// empty returns true if a receive from c would have to wait, provided that c is
+// open.
 inline bool empty(const Hchan* c) {
   if (c->dataqsiz == 0) {
-    // Orders the peeks; no partner.
+    // Acquire orders the peeks; it pairs with no store.
     return c->sendq.first.load(acquire) == nullptr;
   }
   return c->qcount.load(acquire) == 0;  // as above
 }
 
-// DiscardBuffer is raw storage for one element on its way to its destructor.
-// Made before the lock is taken.
+// DiscardBuffer is raw storage for one element that is about to be destroyed.
+// It is made before the lock is taken.
 class DiscardBuffer {
  public:
   DiscardBuffer(size_t size, size_t align);
@@ -323,8 +332,8 @@ class DiscardBuffer {
   size_t align_;
 };
 
-// chanparkforever parks for good.
-// On: user, or a plain thread.  P: needed.  Locks: none.  Parks: yes.
+// chanparkforever parks the caller forever.
+// On: user, or a foreign thread.  P: needed.  Locks: none.  Parks: yes.
 [[noreturn]] void chanparkforever(WaitReason reason);
 
 }  // namespace gump::rt

@@ -1,5 +1,5 @@
-// selectgo. The passes and why they are sound: select.h. Waking and sleeping:
-// chan.h.
+// selectgo. select.h describes the passes and why they are sound; chan.h
+// describes waking and sleeping.
 #include "runtime/select.h"
 
 #include <new>
@@ -34,8 +34,8 @@ uintptr_t sortkey(const Select* s, uint16_t i) {
   return reinterpret_cast<uintptr_t>(s->cases[i].c);
 }
 
-// siftDown restores the heap order (largest address first) of order[0, n) below
-// i.
+// siftDown restores the heap order of order[0, n) below i. The largest address
+// is at the root.
 void siftDown(const Select* s, uint16_t* order, uint32_t i, uint32_t n) {
   uint16_t x = order[i];
   uintptr_t key = sortkey(s, x);
@@ -58,7 +58,7 @@ void siftDown(const Select* s, uint16_t* order, uint32_t i, uint32_t n) {
 void lockOrder(Select* s) {
   uint32_t n = s->norder;
   uint16_t* order = s->lockorder;
-  if (n <= kStackSelect) {  // insertion: quicker than a heap for a handful
+  if (n <= kStackSelect) {  // insertion sort: faster than a heap for so few
     for (uint32_t i = 0; i < n; i++) {
       uint16_t x = s->pollorder[i];
       uint32_t j = i;
@@ -80,7 +80,7 @@ void lockOrder(Select* s) {
 }
 
 void sellock(const Select* s)
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // a set of locks known at run time
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // the set of locks is known at run time
   Hchan* last = nullptr;
   for (uint32_t i = 0; i < s->norder; i++) {
     Hchan* c = s->cases[s->lockorder[i]].c;
@@ -89,12 +89,12 @@ void sellock(const Select* s)
   }
 }
 
-// Called after the switch of a select that parks, it races with the woken
-// goroutine from the first unlock on: that goroutine may come as far as locking
-// the channel that is unlocked last here, so *s and the cases are there until
-// then, and are not looked at after.
+// When a select parks, this runs after the switch and races with the woken
+// goroutine from the first unlock on. That goroutine cannot get past locking
+// the channel that is unlocked last here. So *s and the cases are valid until
+// the last unlock, and are not read after it.
 void selunlock(const Select* s)
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // a set of locks known at run time
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // the set of locks is known at run time
   Hchan* last = nullptr;
   for (uint32_t i = 0, n = s->norder; i < n; i++) {
     Hchan* c = s->cases[s->lockorder[i]].c;
@@ -109,7 +109,7 @@ namespace {
 
 // ---- One case ---------------------------------------------------------------
 
-// target is where the value of a receive goes.
+// target returns the address that the value of a receive goes to.
 GUMP_ALWAYS_INLINE void* target(const Select* s, const Scase& cas) {
   if (GUMP_UNLIKELY(cas.elem == nullptr && cas.c->destroy != nullptr)) {
     return s->discard;
@@ -117,9 +117,9 @@ GUMP_ALWAYS_INLINE void* target(const Select* s, const Scase& cas) {
   return cas.elem;
 }
 
-// looksReady is a peek: what it says may be past, so only pass 1 relies on
-// nothing being ready. If nothing is there in a channel of time, it first does
-// what is due.
+// looksReady is a peek. Its answer may be out of date, so only pass 1 may
+// conclude that no case is ready. On an empty channel of time, it first runs
+// the timer if that is due.
 GUMP_ALWAYS_INLINE bool looksReady(const Scase& cas) {
   const Hchan* c = cas.c;
   return !(cas.dir == SelectDir::kRecv ? empty(c) : full(c)) ||
@@ -137,7 +137,7 @@ constexpr SelectResult kNothing = {-1, ChanResult::kWouldBlock};
 
 // ---- The passes -------------------------------------------------------------
 
-// pass0 does a case that looks ready, with only its channel locked.
+// pass0 does a case that looks ready. It locks that case's channel only.
 // On: any.  P: needed, m.locks > 0.  Locks: takes one channel's.  Parks: no.
 SelectResult pass0(const Select* s) {
   for (uint32_t i = 0; i < s->norder; i++) {
@@ -154,12 +154,12 @@ SelectResult pass0(const Select* s) {
   return kNothing;
 }
 
-// pass1 does the first case that is ready, in poll order, and unlocks; or
-// leaves all locked.
+// pass1 does the first case that is ready, in poll order, and unlocks. If no
+// case is ready it leaves all channels locked.
 // On: any.  P: needed, m.locks > 0.  Locks: caller holds all channels'.
 // Parks: no.
 SelectResult pass1(const Select* s)
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // a set of locks known at run time
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // the set of locks is known at run time
   for (uint32_t i = 0; i < s->norder; i++) {
     uint16_t ci = s->pollorder[i];
     ChanStep step = tryCase(s, s->cases[ci]);
@@ -176,13 +176,14 @@ bool selparkcommit(G*, void* s) {
   return true;
 }
 
-// pass2 enqueues a sudog per case and parks. All channels are locked since pass
-// 1 found nothing, until gp is kGwaiting: whoever makes a case ready locks its
-// channel before that, and pass 1 saw it, or after, and finds our sudog.
-// On: user, or a plain thread.  P: needed.
+// pass2 enqueues a sudog per case and parks. All channels stay locked from the
+// time pass 1 found nothing until gp is kGwaiting. A goroutine that makes a
+// case ready locks its channel either before that or after. If before, pass 1
+// saw the change. If after, it finds our sudog.
+// On: user, or a foreign thread.  P: needed.
 // Locks: releases all channels' and ends the caller's acquirem.  Parks: yes.
 void pass2(Select* s, G* gp) {
-  bool inside = gp->bubble != nullptr;  // and so are all channels
+  bool inside = gp->bubble != nullptr;  // and all channels are in it too
   for (uint32_t i = 0; i < s->norder; i++) {
     const Scase& cas = s->cases[s->lockorder[i]];
     auto* sg = new (&s->sudogs[i]) Sudog;
@@ -218,7 +219,7 @@ GUMP_NOINLINE void unblockTimers(const Select* s) {
 }
 
 // pass3 finds out which case fired and withdraws the others.
-// On: user, or a plain thread.  P: either.
+// On: user, or a foreign thread.  P: either.
 // Locks: takes one channel's after another.  Parks: no.
 SelectResult pass3(const Select* s, G* gp)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // held over the cases of one channel
@@ -230,7 +231,7 @@ SelectResult pass3(const Select* s, G* gp)
   for (uint32_t i = 0; i < s->norder; i++) {
     Sudog* sg = &s->sudogs[i];
     const Scase& cas = s->cases[s->lockorder[i]];
-    if (sg == fired) {  // dequeued by the waker, ours alone since goready
+    if (sg == fired) {  // the waker dequeued it; since goready it is ours alone
       r.index = s->lockorder[i];
       r.result = sg->success ? ChanResult::kOk : ChanResult::kClosed;
       continue;
@@ -245,8 +246,8 @@ SelectResult pass3(const Select* s, G* gp)
   }
   if (locked != nullptr) unlock(&locked->lock);
   if (GUMP_UNLIKELY(s->hasTimer)) unblockTimers(s);
-  // Relaxed: the next waker reads it under the lock of a channel that our next
-  // select enqueues on, after this.
+  // Relaxed: the next waker reads it under the lock of a channel on which our
+  // next select enqueues, and that comes after this store.
   gp->selectDone.store(0, relaxed);
   releasem(mp);
   if (GUMP_UNLIKELY(r.index < 0)) fatalthrow("selectgo: bad wakeup");
@@ -254,7 +255,7 @@ SelectResult pass3(const Select* s, G* gp)
 }
 
 SelectResult run(Select* s, bool block)
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // sellock to pass1, selunlock or gopark
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // from sellock to selunlock or gopark
   G* gp = enterRuntime();
   M* mp = acquiremOf(gp);
   pollOrder(s, mp);
@@ -289,8 +290,8 @@ struct Frame {
   uint16_t lockorder[N];
 };
 
-// runOnStack keeps the sudogs in its frame; out of line so that a small select
-// does not touch the stack of a larger one.
+// runOnStack keeps the sudogs in its frame. It is out of line so that a small
+// select does not touch the stack that a larger one needs.
 template <size_t N>
 GUMP_NOINLINE SelectResult runOnStack(Select* s, bool block) {
   Frame<N> f;
@@ -318,15 +319,15 @@ SelectResult runSized(Select* s, bool block) {
   return runOnHeap(s, block);
 }
 
-// discards tells whether a case receives a value that it does not want and that
-// must be destroyed.
+// discards returns true if the case receives a value that the caller does not
+// want and that must be destroyed.
 bool discards(const Scase& cas) {
   return cas.dir == SelectDir::kRecv && cas.elem == nullptr &&
          cas.c != nullptr && cas.c->destroy != nullptr;
 }
 
-// runDiscarding gives those cases one buffer: only the case that proceeds
-// writes to it.
+// runDiscarding gives all such cases one buffer, because only the case that
+// proceeds writes to it.
 GUMP_NOINLINE SelectResult runDiscarding(Select* s, bool block) {
   size_t size = 0;
   size_t align = 1;
@@ -353,7 +354,7 @@ SelectResult selectgo(const Scase* cases, size_t n, bool block) noexcept {
     if (!block) return kNothing;
     chanparkforever(WaitReason::kSelectNoCases);
   }
-  if (n == 1) {  // a plain operation
+  if (n == 1) {  // a plain send or receive
     ChanResult r = cases->dir == SelectDir::kRecv
                        ? chanrecv(cases->c, cases->elem, block)
                        : chansend(cases->c, cases->elem, block);

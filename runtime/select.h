@@ -2,27 +2,28 @@
 // tests.
 //
 // A select goes through up to four passes.
-// 0. Peek at the cases in random order, without locks. One that looks ready is
-//    locked, alone, and tried. Most selects that can proceed end here, with one
-//    lock.
+// 0. Peek at the cases in random order, without locks. If a case looks ready,
+//    lock its channel alone and try it. Most selects that can proceed end here,
+//    with one lock.
 // 1. Lock all channels, in address order, and look again. One case that is
-//    ready proceeds. Only this pass may conclude that none is: it sees all
-//    channels at one moment. That ends a select with a default.
-// 2. Enqueue a sudog per case, while all channels are locked; park; the locks
-//    go when the G is kGwaiting.
+//    ready proceeds. Only this pass may conclude that no case is ready, because
+//    it sees all channels at one moment. That ends a select with a default.
+// 2. Enqueue a sudog per case, while all channels are locked, and park. The
+//    locks are released once the G is kGwaiting.
 // 3. Awake: a waker has won selectDone for one sudog and done that case. Take
-//    the others out of their queues.
+//    the other sudogs out of their queues.
 //
 // (Unlike Go, which has no pass 0, and in pass 3 locks all channels together.
-// Here they are locked one after another, the winner's not at all if only one
-// case names it. What makes that sound: selectDone stays 1 until the last sudog
-// is out, so no waker can win one of them; a waker touches them only under
-// their channel's lock; and taking each of these locks once also shows that
-// nobody is still between dequeuing a sudog of ours and passing it over.)
+// Here pass 3 locks them one after another, and not the winner's at all if only
+// one case names it. This is sound for three reasons.
+// - selectDone stays 1 until the last sudog is out, so no waker can win one.
+// - A waker touches them only under their channel's lock.
+// - Once we have taken each of these locks, no waker is still between dequeuing
+//   a sudog of ours and passing it over.)
 //
-// Fair: the random order is uniform, so among cases that are ready at the same
-// time each is as likely. FIFO among waiters: a select's sudog takes its place
-// in the queue like any other.
+// Select is fair: the random order is uniform, so cases that are ready at the
+// same time are equally likely. Waiters are FIFO: a select's sudog takes its
+// place in the queue like any other.
 #ifndef RUNTIME_SELECT_H_
 #define RUNTIME_SELECT_H_
 
@@ -37,17 +38,17 @@ namespace gump::rt {
 inline constexpr size_t kSmallSelect = 4;
 inline constexpr size_t kStackSelect = 16;
 
-// Select is a select in progress. It lies on the goroutine's stack; the arrays
-// are the caller's.
+// Select is a select in progress. It lies on the goroutine's stack. The arrays
+// belong to the caller.
 struct Select {
   const Scase* cases = nullptr;
   size_t n = 0;                   // cases, nil channels included
   uint32_t norder = 0;            // cases whose channel is not nil
-  uint16_t* pollorder = nullptr;  // indices of those: shuffled
-  uint16_t* lockorder = nullptr;  // the same: by address of the channel
+  uint16_t* pollorder = nullptr;  // indices of those, shuffled
+  uint16_t* lockorder = nullptr;  // the same, by address of the channel
   Sudog* sudogs = nullptr;  // raw storage; sudogs[i] belongs to lockorder[i]
-  void* discard = nullptr;  // where a received value goes that nobody wants but
-                            // that must be destroyed
+  void* discard = nullptr;  // for a received value that the caller does not
+                            // want and that must be destroyed
   bool hasTimer = false;    // waits on a channel of time
 };
 

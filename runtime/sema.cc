@@ -1,58 +1,64 @@
 // Semaphores by address, and the ticket lists of condition variables.
 //
 // Invariants:
-//  (I1) A Sudog is on at most one list of one root: of its treap, or `handed`.
-//       It lies on the stack of whoever waits, who has not left semacquire.
-//  (I2) Whoever dequeues a Sudog, or takes it off a NotifyList, is the only one
-//       to call goready for its G. After that the Sudog is gone, unless it is
-//       in `handed`: there it stays until its goroutine or semaMainEnded
-//       removes it, under the root's lock.
+//  (I1) A Sudog is on at most one list of one root: its treap, or `handed`. It
+//       lies on the stack of the waiter, which has not left semacquire.
+//  (I2) Only the thread that dequeues a Sudog, or takes it off a NotifyList,
+//       calls goready for its G. After that the Sudog is gone, unless it is in
+//       `handed`: there it stays until its goroutine or semaMainEnded removes
+//       it, under the root's lock.
 //  (I3) After R1, *addr is touched only under the root's lock, for a Sudog of
-//       addr that is queued, handed or just dequeued: its goroutine is inside
-//       semacquire, so the object around addr is alive (that of a goroutine
-//       which main leaves behind, too). Otherwise addr is a number.
+//       addr that is queued, handed or just dequeued. Its goroutine is inside
+//       semacquire, so the object around addr is alive. (So is the object of a
+//       goroutine that main leaves behind.) Otherwise addr is only a number.
 //  (I4) A notifier does not touch a NotifyList after releasing its lock.
 //  (I5) When main has ended, no count is kept for a goroutine that has not run
-//       yet, and no plain thread sleeps on addr while *addr > 0; see below.
-// (I3) and (I4) are what lets a woken goroutine destroy the object at once.
+//       yet, and no foreign thread sleeps on addr while *addr > 0; see below.
+// (I3) and (I4) allow a woken goroutine to destroy the object at once.
 //
 // The protocol for a count that is not handed over, against lost wake-ups:
 //
 //   semacquire                             semrelease
 //   A0 mark the page of the table
 //   A1 nwait += 1                          R1 *addr += 1
-//   A2 *addr > 0? take it, do not sleep    R2 nwait == 0? nobody to wake
+//   A2 *addr > 0? take it, do not sleep    R2 nwait == 0? no waiter to wake
 //   A3 enter the treap, park               R3 lock, take a waiter, wake it
 //
 // A1, A2, R1, R2 are seq_cst, so in their one total order either A1 precedes R2
-// or R1 precedes A2: the releaser sees the waiter, or the waiter the count. In
-// the first case R3 finds the waiter in the treap, because A1..A3 happen under
-// the root's lock and that is released only when the waiter is parked.
+// or R1 precedes A2: the releaser sees the waiter, or the waiter sees the
+// count. In the first case R3 finds the waiter in the treap, because A1..A3
+// happen under the root's lock, which is released only when the waiter is
+// parked.
 //
-// A woken waiter competes for the count with whoever comes by (barging), unless
-// the releaser takes the count on its behalf (hand-off).
+// A woken waiter competes for the count with goroutines that call semacquire in
+// the meantime (barging), unless the releaser takes the count on the waiter's
+// behalf (hand-off).
 //
-// After main has returned nobody runs the goroutines that are left over, and
-// what was given to one would be lost on the plain threads that wait behind it;
-// hence (I5). A thread that comes takes the count (A2). As for those that sleep
-// already, semrelease asks under the root's lock whether main has ended. If so,
-// it wakes threads first and hands nothing over. What it gave to goroutines
-// before, semaMainEnded undoes when it takes the lock in its turn: it takes
-// back what they were handed and have not claimed, under this lock, and wakes
-// the threads whose count is then positive.
+// After main has returned, no M runs the goroutines that are left over. A count
+// given to one of them would be lost to the foreign threads that wait behind
+// it, which is why (I5) must hold. A foreign thread that arrives later takes
+// the count at A2. For foreign threads that sleep already:
+// - semrelease checks under the root's lock whether main has ended. If so, it
+//   wakes foreign threads first and hands nothing over.
+// - semaMainEnded undoes the hand-offs that semrelease made before that. Under
+//   the same lock it takes back the counts that goroutines were handed and have
+//   not claimed. Then it wakes the foreign threads that have a positive count.
 //
-// It passes over a root whose page is not marked or whose nwait is 0; those in
-// `handed` count in nwait. Then A0 or A1 of any waiter comes after that look,
-// and so after mainEnded was stored; if its A2 misses a count, that R1 comes
-// later still, and its release sees mainEnded. All of these are seq_cst.
+// semaMainEnded skips a root if its page is not marked or its nwait is 0.
+// (Waiters in `handed` count in nwait.) For such a root, A0 or A1 of any waiter
+// comes after that check, and so after mainEnded was stored. If the waiter's A2
+// misses a count, the R1 of that count comes later still, and its release sees
+// mainEnded. All of these are seq_cst.
 //
-// Run returns after that, so what a goroutine has been handed and not claimed
-// is still there.
+// Run returns only after semaMainEnded. So an object with a count that was
+// handed over and not claimed still exists when semaMainEnded touches it.
 //
-// Rejected: a wait queue inside each lock. It costs two words in every object
-// and a second lock word, and the waker has to touch them when the object may
-// be gone. Rejected: Go's pool of sudogs. Go needs it because its stacks move;
-// ours do not, and a Sudog on the waiter's stack is already in its cache.
+// Rejected:
+// - A wait queue inside each lock. It costs two words in every object and a
+//   second lock word, and the waker would have to touch them when the object
+//   may be gone.
+// - Go's pool of sudogs. Go needs it because its stacks move. Ours do not, and
+//   a Sudog on the waiter's stack is already in its cache.
 #include "runtime/sema.h"
 
 #include <algorithm>
@@ -68,15 +74,16 @@ namespace gump::rt {
 namespace {
 
 constinit SemaRoot semtable[kSemTabSize];
-// The pages of semtable on which somebody has waited, marked at A0:
-// semaMainEnded leaves the others alone, which are not resident.
+// The pages of semtable on which there has been a waiter, marked at A0.
+// semaMainEnded skips the others, which are not resident.
 constexpr uintptr_t kRootsPerPage =
     std::min<uintptr_t>(kSemTabSize, 4096 / sizeof(SemaRoot));
 constinit Atomic<bool> semtableUsed[kSemTabSize / kRootsPerPage];
 
 struct alignas(kFalseSharing) NotifyLock {
   // Guards head, tail and the writing of notify in every NotifyList whose
-  // address falls here. Forbidden while holding it: malloc, readying.
+  // address hashes to this lock. Forbidden while holding it: malloc, readying a
+  // goroutine.
   Mutex lock{LockRank::kNotifyList};
 };
 constexpr uintptr_t kNotifyTabSize = 61;  // prime
@@ -87,12 +94,12 @@ Mutex* notifyLock(const NotifyList* l) {
               .lock;
 }
 
-// cansemacquire takes one from *addr if it is positive.
+// cansemacquire takes one from *addr if it is positive. Returns true if it did.
 // On: any.  P: either.  Locks: none.  Parks: no.
 bool cansemacquire(Atomic<uint32_t>* addr) {
   uint32_t v = addr->load(seq_cst);  // A2: pairs with R1, after A1
   while (v > 0) {
-    // Acquire: pairs with R1, so that what preceded the release is seen.
+    // Acquire: pairs with R1, so that all that preceded the release is visible.
     if (addr->casWeak(v, v - 1, acquire)) return true;
   }
   return false;
@@ -116,9 +123,9 @@ WaitReason semaWaitReason(SemaReason reason) {
   fatalthrow("semacquire: bad reason");
 }
 
-// mayYield tells whether the caller may give its slice to the goroutine it has
-// just readied: only a goroutine that runs on its own stack, pins nothing, and
-// has not given its P up in a system call.
+// mayYield returns true if the caller may give its slice to the goroutine that
+// it has just readied. To do so the caller must be a goroutine that runs on its
+// own stack, pins nothing, and has not given up its P in a system call.
 bool mayYield() {
   const G* gp = getg();
   return !gp->foreign && gp == gp->m->curg.load(relaxed) &&
@@ -126,7 +133,8 @@ bool mayYield() {
          (readgstatus(gp) & ~uint32_t{kGscan}) != kGsyscall;
 }
 
-// ticketLess orders tickets, which wrap around: at most 2^31 waiters at a time.
+// ticketLess orders tickets. They wrap around, so it is right for at most 2^31
+// waiters at a time.
 bool ticketLess(uint32_t a, uint32_t b) {
   return static_cast<int32_t>(a - b) < 0;
 }
@@ -190,7 +198,8 @@ void SemaRoot::queue(Atomic<uint32_t>* addr, Sudog* s, bool lifo,
     t = key(addr) < key(t->elem) ? t->prev : t->next;
   }
   if (t != nullptr && lifo) {
-    // s becomes the node, with t's place and heap key; t heads the list below.
+    // s becomes the node, with t's place and heap key. t becomes the head of
+    // the list below s.
     s->ticket = t->ticket;
     s->prev = t->prev;
     s->next = t->next;
@@ -215,7 +224,8 @@ void SemaRoot::queue(Atomic<uint32_t>* addr, Sudog* s, bool lifo,
     t->waittail = s;
     return;
   }
-  // A new address: a leaf, lifted until its parent's key is not greater.
+  // A new address: insert a leaf and lift it until its parent's key is not
+  // greater.
   s->ticket = priority;
   s->parent = last;
   if (last == nullptr) {
@@ -247,7 +257,7 @@ Sudog* SemaRoot::dequeue(Atomic<uint32_t>* addr) {
   if (s == nullptr) return nullptr;
 
   if (Sudog* t = s->waitlink; t != nullptr) {
-    // The next waiter takes the node over.
+    // The next waiter takes over the node.
     t->ticket = s->ticket;
     t->prev = s->prev;
     t->next = s->next;
@@ -256,7 +266,7 @@ Sudog* SemaRoot::dequeue(Atomic<uint32_t>* addr) {
     replaceChild(s->parent, s, t);
     t->waittail = t->waitlink == nullptr ? nullptr : s->waittail;
   } else {
-    // Rotate s down until it is a leaf, the smaller child up each time.
+    // Rotate s down until it is a leaf, each time below its smaller child.
     while (s->prev != nullptr || s->next != nullptr) {
       if (s->next == nullptr ||
           (s->prev != nullptr && s->prev->ticket < s->next->ticket)) {
@@ -312,15 +322,16 @@ void SemaRoot::removeHanded(Sudog* s) {
 
 namespace {
 
-// markUsed notes that somebody waits on the page of root.
+// markUsed records that the page of root has had a waiter.
 // On: any.  P: either.  Locks: none.  Parks: no.
 void markUsed(const SemaRoot* root) {
   Atomic<bool>& used =
       semtableUsed[static_cast<uintptr_t>(root - semtable) / kRootsPerPage];
-  if (!used.load(seq_cst)) used.store(true, seq_cst);  // A0: semaMainEnded
+  if (!used.load(seq_cst)) used.store(true, seq_cst);  // A0: for semaMainEnded
 }
 
-// takeHanded tells whether the count that the caller was handed is still his.
+// takeHanded claims the count that the caller was handed. Returns false if
+// semaMainEnded has taken the count back.
 // On: user; m.locks > 0.  P: needed.  Locks: takes root->lock.  Parks: no.
 bool takeHanded(SemaRoot* root, Sudog* s) {
   lock(&root->lock);
@@ -332,8 +343,8 @@ bool takeHanded(SemaRoot* root, Sudog* s) {
 
 }  // namespace
 
-// Not analysed: goparkunlock takes the root's lock along and releases it once
-// this goroutine is parked.
+// Not analysed: goparkunlock releases the root's lock once this goroutine is
+// parked.
 M* semacquirePinned(Atomic<uint32_t>* addr, bool lifo,
                     SemaReason reason) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   Sudog s;
@@ -343,18 +354,18 @@ M* semacquirePinned(Atomic<uint32_t>* addr, bool lifo,
   M* mp = acquirem();
   for (;;) {
     lock(&root->lock);
-    // A1 then A2; the releaser's R1 then R2. See the top of the file.
+    // A1, then A2. The releaser does R1, then R2. See the top of the file.
     root->nwait.add(1, seq_cst);
     if (cansemacquire(addr)) {
       root->nwait.add(UINT32_MAX, relaxed);  // too high for a moment: harmless
       unlock(&root->lock);
       return mp;
     }
-    // A releaser that saw A1 waits for the lock, and so for us to be parked.
+    // A releaser that saw A1 waits for the lock, and so until we are parked.
     root->queue(addr, &s, lifo, cheaprand(mp) | 1);
     goparkunlock(&root->lock, semaWaitReason(reason));  // ends acquirem
     mp = acquirem();
-    // ticket: written by the releaser before goready, which orders it.
+    // The releaser writes ticket before goready, which orders it.
     if (s.ticket != 0) {
       if (s.g->foreign || takeHanded(root, &s)) return mp;
       s.ticket = 0;
@@ -370,14 +381,14 @@ void semacquire(Atomic<uint32_t>* addr, bool lifo, SemaReason reason) noexcept {
 
 namespace {
 
-// wakeWaiter is R3. True: the waiter has been handed the count.
+// wakeWaiter is R3. Returns true if the waiter has been handed the count.
 // On: any.  P: either, m.locks > 0.  Locks: takes root->lock.  Parks: no.
 bool wakeWaiter(SemaRoot* root, Atomic<uint32_t>* addr, bool handoff) {
   lock(&root->lock);
   const bool ended = sched.mainEnded.load(seq_cst);  // (I5)
   Sudog* s = GUMP_UNLIKELY(ended) ? root->dequeueThread(addr) : nullptr;
-  // None: another took the count, or the root has waiters on other addresses
-  // only.
+  // This finds no waiter if another goroutine has already taken the count, or
+  // if the root has waiters on other addresses only.
   if (s == nullptr) s = root->dequeue(addr);
   const bool handed = s != nullptr && handoff && !ended && cansemacquire(addr);
   if (handed) s->ticket = 1;
@@ -391,20 +402,22 @@ bool wakeWaiter(SemaRoot* root, Atomic<uint32_t>* addr, bool handoff) {
   return handed;
 }
 
-// releaseN is semrelease of n. True: the one waiter has been handed the count,
-// and may have our P.
+// releaseN is semrelease of n. Returns true if the waiter that it woke (the
+// last one, if several) has been handed the count and may have our P.
 // On: any.  P: either.  Locks: takes that of the root.  Parks: no.
 bool releaseN(Atomic<uint32_t>* addr, uint32_t n, bool handoff) {
   SemaRoot* root = semroot(addr);
   addr->add(n, seq_cst);                             // R1; from here on (I3)
   if (root->nwait.load(seq_cst) == 0) return false;  // R2: pairs with A1
 
-  // Not runtimeEntry: to yield between R1 and the wake-up would leave the
-  // waiter asleep for as long, although the count is there.
+  // runtimeEntry is not called here because it may yield. Between R1 and the
+  // wake-up that would leave the waiter asleep all the while, although the
+  // count is there.
   if (getg() == nullptr) needm();
   M* mp = getg()->m;
-  // As it is: if main has ended, to wait for a P would be to keep for ourselves
-  // what we release (I5), and what our caller will release after this.
+  // acquiremAsIs does not wait for a P. If main has ended, such a wait would
+  // withhold the count that we release (I5), and all that our caller will
+  // release after it.
   const bool lost = acquiremAsIs(mp);
   bool handed = false;
   for (; n != 0 && root->nwait.load(seq_cst) != 0; n--) {  // R2, each time
@@ -418,8 +431,8 @@ bool releaseN(Atomic<uint32_t>* addr, uint32_t n, bool handoff) {
 }  // namespace
 
 void semrelease(Atomic<uint32_t>* addr, bool handoff, bool yield) noexcept {
-  // The new owner runs at once, in the rest of this slice: otherwise every
-  // release of a starving lock would leave it idle until we block.
+  // The new owner runs at once, in the rest of this slice. Otherwise every
+  // release of a starving lock would leave the lock idle until we block.
   if (releaseN(addr, 1, handoff) && yield && mayYield()) goyield();
 }
 
@@ -429,22 +442,23 @@ void semreleaseN(Atomic<uint32_t>* addr, uint32_t n) noexcept {
 
 namespace {
 
-// aThreadWaits tells whether a plain thread is among those of a node.
+// aThreadWaits returns true if a foreign thread is among the waiters of node.
 bool aThreadWaits(const Sudog* node) {
   while (node != nullptr && !node->g->foreign) node = node->waitlink;
   return node != nullptr;
 }
 
-// takeThread dequeues a plain thread whose count is positive from the tree of
-// t; nullptr: there is none.
+// takeThread dequeues, from the tree of t, a foreign thread whose count is
+// positive. Returns nullptr if there is none.
 // On: any.  P: either.  Locks: caller holds root->lock.  Parks: no.
 Sudog* takeThread(SemaRoot* root, Sudog* t)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(root->lock) {
   if (t == nullptr) return nullptr;
   auto* addr = static_cast<Atomic<uint32_t>*>(t->elem);
-  // The thread first: what goroutines alone wait on may be gone since an
-  // earlier Run. A count that this misses is its releaser's to give, who has
-  // yet to lock the root, and sees mainEnded then.
+  // Look for a thread first, because an object on which goroutines alone wait
+  // may be gone since an earlier Run. If this load misses a count, the releaser
+  // of that count has yet to lock the root. It sees mainEnded then, and gives
+  // the count to a thread itself.
   if (aThreadWaits(t) && addr->load(relaxed) > 0) {
     return root->dequeueThread(addr);
   }
@@ -452,8 +466,8 @@ Sudog* takeThread(SemaRoot* root, Sudog* t)
   return takeThread(root, t->next);
 }
 
-// favourThreads takes back what goroutines of root were handed and have not
-// claimed, and wakes the threads whose count is positive.
+// favourThreads takes back the counts that goroutines of root were handed and
+// have not claimed, and wakes the foreign threads whose count is positive.
 // On: g0.  P: either.  Locks: takes root->lock.  Parks: no.
 void favourThreads(SemaRoot* root) {
   Sudog* first = nullptr;
@@ -462,11 +476,12 @@ void favourThreads(SemaRoot* root) {
   while (Sudog* s = root->handed) {
     auto* addr = static_cast<Atomic<uint32_t>*>(s->elem);
     root->removeHanded(s);
-    // Its waiters have the lock next, or are seen below. relaxed: it continues
-    // the release sequence of R1.
+    // A waiter on addr either gets the lock after us and takes the count, or is
+    // seen below. Relaxed: this continues the release sequence of R1.
     addr->add(1, relaxed);
   }
-  // From the top each time, since taking one turns the tree; there are few.
+  // Start from the top each time, because taking one turns the tree. There are
+  // few.
   while (Sudog* s = takeThread(root, root->treap)) {
     root->nwait.add(UINT32_MAX, relaxed);  // under the lock
     *last = s;
@@ -494,16 +509,18 @@ void semaMainEnded() {
 // ---- Notification lists -----------------------------------------------------
 //
 // A waiter draws a ticket while it holds the user's lock, releases that lock,
-// and only then enters the list. A notification in between must not be lost:
-// notify is the first ticket not yet notified, so the waiter finds its ticket
-// below it and does not sleep. Both look at notify under the list's lock.
+// and only then enters the list. A notification in between must not be lost.
+// notify is the first ticket that has not been notified, so the waiter finds
+// its ticket below notify and does not sleep. Both sides look at notify under
+// the list's lock.
 
 uint32_t notifyListAdd(NotifyList* l) noexcept {
-  // Ordered for a notifier by the user's lock; otherwise no order is promised.
+  // The user's lock orders this for a notifier. Without it no order is
+  // promised.
   return l->wait.add(1, acq_rel) - 1;
 }
 
-// Not analysed: goparkunlock takes the lock along, as in semacquire.
+// Not analysed: goparkunlock releases the lock, as in semacquire.
 void notifyListWait(NotifyList* l,
                     uint32_t ticket) noexcept ABSL_NO_THREAD_SAFETY_ANALYSIS {
   Sudog s;
@@ -527,8 +544,9 @@ void notifyListWait(NotifyList* l,
 }
 
 void notifyListNotifyAll(NotifyList* l) noexcept {
-  // Acquire: pairs with notifyListAdd. Equal: nobody has waited since the last
-  // notification, nobody at least whose ticket happens before this call.
+  // Acquire: pairs with notifyListAdd. If they are equal, no waiter has drawn a
+  // ticket since the last notification, at least none that drew it before this
+  // call in happens-before order.
   if (l->wait.load(acquire) == l->notify.load(acquire)) return;
 
   runtimeEntry();
@@ -562,9 +580,9 @@ void notifyListNotifyOne(NotifyList* l) noexcept {
     return;
   }
   l->notify.store(t + 1, release);  // pairs with the load before the lock
-  // The holder of ticket t is in the list, or will find t < notify and not
-  // enter it. Tickets and list positions differ only among waiters that are
-  // between drawing and entering, so the search is short.
+  // The waiter with ticket t is in the list, or will find t < notify and not
+  // enter it. The order of tickets and of the list differs only among waiters
+  // that are between drawing and entering, so the search is short.
   Sudog* prev = nullptr;
   Sudog* s = l->head;
   while (s != nullptr && s->ticket != t) {
@@ -585,12 +603,12 @@ void notifyListNotifyOne(NotifyList* l) noexcept {
 namespace {
 constexpr int kActiveSpin = 4;  // rounds before giving up
 constexpr int kActiveSpinCnt =
-    60;  // pauses per round; Go's 30 of a slower kind
+    60;  // pauses per round; Go has 30, of a slower kind
 }  // namespace
 
-// Spinning is worth it only while the holder can be running elsewhere: there is
-// another core, another P that is busy, and nothing else for this P to run. A
-// plain thread keeps no P from working, so only the cores count for it.
+// Spinning pays only while the holder can be running elsewhere. So there must
+// be another core and another busy P, and nothing else for this P to run. A
+// foreign thread keeps no P from working, so only the cores count for it.
 bool canSpin(int i) noexcept {
   if (i >= kActiveSpin || ncpu <= 1) return false;
   const G* gp = getg();
