@@ -52,7 +52,7 @@ void AwaitQueue(size_t n) {
 }
 
 // The goroutine is first, and has been woken, but has not run.
-TEST_F(AfterRunLockDeathTest, WhoWasWokenInVainIsReplaced) {
+TEST_F(AfterRunLockDeathTest, WaiterThatWasWokenInVainIsReplaced) {
   EXPECT_EXIT(
       {
         alarm(kTooLong);
@@ -145,7 +145,7 @@ struct Starving {
   }
 };
 
-TEST_F(AfterRunLockDeathTest, NobodyIsHandedTheLockWhoDoesNotRun) {
+TEST_F(AfterRunLockDeathTest, LockIsNotHandedToAGoroutineThatCannotRun) {
   EXPECT_EXIT(
       {
         alarm(kTooLong);
@@ -173,7 +173,7 @@ TEST_F(AfterRunLockDeathTest, NobodyIsHandedTheLockWhoDoesNotRun) {
 }
 
 // The goroutine has been handed the lock, but has not run.
-TEST_F(AfterRunLockDeathTest, WhoWasHandedTheLockInVainLosesIt) {
+TEST_F(AfterRunLockDeathTest, WaiterThatWasHandedTheLockInVainLosesIt) {
   EXPECT_EXIT(
       {
         alarm(kTooLong);
@@ -233,7 +233,7 @@ void ComeBack(Lock* l, size_t n, const char* reason, void (*enter)(Lock*),
   std::_Exit(0);
 }
 
-TEST_F(AfterRunLockDeathTest, WhoComesBackFromTheKernelStillUnlocks) {
+TEST_F(AfterRunLockDeathTest, GoroutineBackFromTheKernelStillUnlocks) {
   EXPECT_EXIT(
       {
         sync::Mutex mu;
@@ -245,7 +245,7 @@ TEST_F(AfterRunLockDeathTest, WhoComesBackFromTheKernelStillUnlocks) {
       ::testing::ExitedWithCode(0), "^$");
 }
 
-TEST_F(AfterRunLockDeathTest, WhoComesBackFromTheKernelLetsAllReadersIn) {
+TEST_F(AfterRunLockDeathTest, GoroutineBackFromTheKernelLetsReadersIn) {
   EXPECT_EXIT(
       {
         sync::RWMutex rw;
@@ -354,7 +354,7 @@ TEST_F(AfterRunLockDeathTest, NextRunKnowsNothingOfTheLocksOfThisOne) {
 
 // What they were handed and have not come for is taken back before Run returns,
 // on whatever thread main has ended.
-TEST_F(AfterRunLockDeathTest, SemaphoresMayGoWhenRunHasReturned) {
+TEST_F(AfterRunLockDeathTest, SemaphoresMayBeFreedWhenRunHasReturned) {
   EXPECT_EXIT(
       {
         alarm(kTooLong);

@@ -152,7 +152,7 @@ TEST_F(AfterRunDeathTest, SocketsAreStillPolled) {
 
 // A thread that has just begun to wait looks as if it slept, before the ring
 // knows of it.
-TEST_F(AfterRunDeathTest, WhoBeginsToWaitForTheKernelIsNotDead) {
+TEST_F(AfterRunDeathTest, ThreadThatBeginsToWaitForTheRingIsNotDead) {
   EXPECT_EXIT(
       {
         gump::Run([] {});
@@ -169,7 +169,7 @@ TEST_F(AfterRunDeathTest, WhoBeginsToWaitForTheKernelIsNotDead) {
 
 // Whoever looks at many threads one after the other must not take it for a
 // standstill that each sleeps when it is looked at.
-TEST_F(AfterRunDeathTest, TwoThatTakeTurnsAreNotDead) {
+TEST_F(AfterRunDeathTest, TwoThreadsThatTakeTurnsAreNotDead) {
   EXPECT_EXIT(
       {
         auto never = make_chan<int>();
@@ -225,7 +225,7 @@ TEST_F(AfterRunDeathTest, ADeadlockIsReportedWhenTheLastTimerIsStopped) {
 }
 
 // Likewise.
-TEST_F(AfterRunDeathTest, ADeadlockIsReportedWhenNobodyWaitsForASocket) {
+TEST_F(AfterRunDeathTest, ADeadlockIsReportedWhenTheLastReadHasEnded) {
   EXPECT_EXIT(
       {
         gump::Run([] {});
@@ -276,7 +276,7 @@ TEST_F(AfterRunDeathTest, ThreadsThatAllWaitAreADeadlock) {
 }
 
 // It keeps its P until it comes by, and who knows what it does until then.
-TEST_F(AfterRunDeathTest, WhoComputesIsWaitedFor) {
+TEST_F(AfterRunDeathTest, AGoroutineThatComputesIsWaitedFor) {
   EXPECT_EXIT(
       {
         std::atomic<bool> computes = false;

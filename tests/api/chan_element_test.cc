@@ -75,7 +75,7 @@ struct Counting {
   static inline std::atomic<int> made;
 };
 
-TEST_P(ChanElementTest, NothingIsMadeThatIsNotReceived) {
+TEST_P(ChanElementTest, OnlyReceivedValuesAreConstructed) {
   Run([] {
     Counting::made = 0;
     auto c = make_chan<Counting>(1);
@@ -117,7 +117,7 @@ struct Large {
   std::array<char, 100> rest = {};
 };
 
-TEST_P(ChanElementTest, LargeValuesThatNobodyTakesAreDestroyed) {
+TEST_P(ChanElementTest, LargeDiscardedValuesAreDestroyed) {
   Run([] {
     auto c = make_chan<Large>(1);
     c.Send(Large{Counted(1)});

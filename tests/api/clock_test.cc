@@ -111,7 +111,7 @@ long Switches() {
 // With very many timers that are far away, and goroutines that wait for what
 // never comes, there are seconds in which next to nobody wakes up. Other
 // seconds may see a chore of sysmon's.
-TEST(IdleTest, WhoWaitsForNothingNearCostsNothing) {
+TEST(IdleTest, DistantAndEndlessWaitsCostNothing) {
 #if defined(GUMP_TESTING_SANITIZED)
   GTEST_SKIP() << "their threads wake up";
 #endif

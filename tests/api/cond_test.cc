@@ -61,7 +61,7 @@ TEST_P(CondTest, SignalWakesInOrderOfArrival) {
   });
 }
 
-TEST_P(CondTest, BroadcastWakesAllWhoWaitAndNobodyLater) {
+TEST_P(CondTest, BroadcastWakesAllWaitersAndNoLaterOne) {
   Run([] {
     Mutex mu;
     Cond c{mu};
@@ -254,7 +254,7 @@ TEST_P(CondTest, ContextEndsTheWait) {
   });
 }
 
-TEST_P(CondTest, WhatIsTrueIsOkWhateverTheContext) {
+TEST_P(CondTest, ConditionThatHoldsIsOkForAnyContext) {
   Run([] {
     Mutex mu;
     Cond c{mu};
@@ -279,7 +279,7 @@ TEST_P(CondTest, WhatIsTrueIsOkWhateverTheContext) {
 
 // Who goes because of his context takes no Signal along: the other one gets
 // what there is, or sleeps for ever.
-TEST_P(CondTest, SignalsAreNotLostOnWhoGoes) {
+TEST_P(CondTest, SignalsAreNotLostOnACancelledWaiter) {
   Run([] {
     Mutex mu;
     Cond c{mu};
@@ -314,7 +314,7 @@ TEST_P(CondTest, SignalsAreNotLostOnWhoGoes) {
   });
 }
 
-TEST_P(CondTest, MayGoWhileTheContextEnds) {
+TEST_P(CondTest, MayBeDestroyedWhileTheContextEnds) {
   Run([] {
     Mutex mu;
     for (int i = 0; i < 2000; i++) {
@@ -339,7 +339,7 @@ TEST(CondDeathTest, WaitWithoutTheLockIsFatal) {
               "fatal error: sync: unlock of unlocked mutex");
 }
 
-TEST(CondDeathTest, WaitForNobodyIsADeadlock) {
+TEST(CondDeathTest, WaitWithoutAWakerIsADeadlock) {
   EXPECT_EXIT(gump::Run([] {
                 Mutex mu;
                 Cond c{mu};

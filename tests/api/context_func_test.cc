@@ -66,7 +66,7 @@ TEST_P(ContextFuncTest, AfterFuncRunsOnceItIsCancelled) {
   });
 }
 
-TEST_P(ContextFuncTest, AfterFuncOfADeadline) {
+TEST_P(ContextFuncTest, AfterFuncRunsAtTheDeadline) {
   Run([] {
     const auto [c, cancel] = WithTimeout(Background(), kSoon);
     auto called = make_chan<void>();
@@ -104,7 +104,7 @@ TEST_P(ContextFuncTest, StoppedFuncIsDestroyedAndNotCalled) {
   });
 }
 
-TEST_P(ContextFuncTest, AfterFuncOfWhatNeverEnds) {
+TEST_P(ContextFuncTest, AfterFuncOfAnEndlessContextIsDropped) {
   Run([] {
     const StopFunc stop =
         AfterFunc(Background(), [value = Counted(0)] { FAIL(); });
@@ -245,7 +245,7 @@ TEST_P(ContextLifetimeTest, AfterFuncOutlivesTheHandles) {
   });
 }
 
-TEST_P(ContextLifetimeTest, WhatNobodyCanCancelAnyMoreIsGone) {
+TEST_P(ContextLifetimeTest, ContextsThatCannotEndAnyMoreAreFreed) {
   Run([] {
     recv_chan<void> done;
     auto root = std::make_optional(WithCancel(Background()));
@@ -265,7 +265,7 @@ TEST_P(ContextLifetimeTest, WhatNobodyCanCancelAnyMoreIsGone) {
 
 // ---- Size
 
-TEST_P(ContextLifetimeTest, ManyChildren) {
+TEST_P(ContextLifetimeTest, ManyChildrenMayEndOrBeDroppedInAnyOrder) {
   Run([] {
     constexpr int kChildren = 100'000;
     const auto [parent, cancel] = WithCancel(Background());

@@ -53,7 +53,7 @@ class ContextMemoryTest : public testing::WithGomaxprocs {
 };
 GUMP_INSTANTIATE_GOMAXPROCS(ContextMemoryTest);
 
-TEST_P(ContextMemoryTest, AncestorsGoWithTheLastThatLingersBelow) {
+TEST_P(ContextMemoryTest, AncestorsAreFreedWithTheLastDescendant) {
   Run([] {
     const auto root = WithCancel(Background());
     std::atomic<int> called = 0;
@@ -80,7 +80,7 @@ struct Owner {
   CancelFunc cancel;
 };
 
-TEST_P(ContextMemoryTest, WhatLingersForNobodyGoesAsOthersCome) {
+TEST_P(ContextMemoryTest, LeftoversAreFreedAsOtherContextsAreMade) {
   Run([] {
     const auto root = WithCancel(Background());
     std::vector<Owner> others;

@@ -161,7 +161,7 @@ TEST_P(ContextTest, DoneAskedForAfterwardsIsClosed) {
   });
 }
 
-TEST_P(ContextTest, CancelWakesEverybodyWithAnErr) {
+TEST_P(ContextTest, CancelWakesAllWaitersWithAnErr) {
   Run([] {
     const auto made = WithCancel(Background());
     const Context c = made.first;
@@ -226,7 +226,7 @@ TEST_P(ContextTest, DefaultConstructedFuncsDoNothing) {
   });
 }
 
-TEST_P(ContextTest, SimultaneousCancels) {
+TEST_P(ContextTest, SimultaneousCancelsEndEveryContext) {
   Run([] {
     // A tree of 255, each of which cancels and waits in its own goroutine.
     std::vector<std::pair<Context, CancelFunc>> tree;
@@ -244,7 +244,7 @@ TEST_P(ContextTest, SimultaneousCancels) {
   });
 }
 
-TEST_P(ContextTest, WhoeverCancelsFindsAllCancelled) {
+TEST_P(ContextTest, AfterAnyCancelReturnsAllAreCancelled) {
   Run([] {
     const auto parent = WithCancel(Background());
     std::vector<Context> below;
@@ -263,7 +263,7 @@ TEST_P(ContextTest, WhoeverCancelsFindsAllCancelled) {
   });
 }
 
-TEST_P(ContextTest, InterlockedCancels) {
+TEST_P(ContextTest, InterlockedCancelsBothReturn) {
   Run([] {
     const auto parent = WithCancel(Background());
     const auto child = WithCancel(parent.first);
@@ -301,7 +301,7 @@ TEST_P(ContextTest, ThreadsMayCancelAndWait) {
   });
 }
 
-TEST_P(ContextTest, WhoIsWokenMayDestroyTheCancelFunc) {
+TEST_P(ContextTest, WokenWaiterMayDestroyTheCancelFunc) {
   Run([] {
     for (int i = 0; i < 1000; i++) {
       auto made = std::make_unique<std::pair<Context, CancelFunc>>(
@@ -331,7 +331,7 @@ TEST_P(ContextTest, DeadlineEndsTheContext) {
   });
 }
 
-TEST_P(ContextTest, TimeoutEndsWhatIsBelow) {
+TEST_P(ContextTest, TimeoutEndsTheDescendants) {
   Run([] {
     const auto [c, cancel] = WithTimeout(Background(), kSoon);
     const auto [child, cancel_child] = WithCancel(WithValue(c, kNumber, 1));
@@ -498,7 +498,7 @@ TEST_P(ContextTest, ValuesLiveAsLongAsTheirContexts) {
 // same things are done the same number of times, unless somebody looks at the
 // brothers and sisters of each. Then the one parent takes kParents times as
 // long as the many.
-TEST_P(ContextTest, CancellingTakesTimeByTheChild) {
+TEST_P(ContextTest, CancellingTakesTimeLinearInTheChildren) {
   constexpr int kParents = 16;
   constexpr int kChildren = 1000;
   const auto time_of = [](int parents, int children) {
@@ -527,7 +527,7 @@ TEST_P(ContextTest, CancellingTakesTimeByTheChild) {
 
 // ---- WithoutCancel
 
-TEST_P(ContextTest, WithoutCancelKeepsTheValuesAlone) {
+TEST_P(ContextTest, WithoutCancelKeepsOnlyTheValues) {
   Run([] {
     const auto [parent, cancel] =
         WithTimeout(WithValue(Background(), kNumber, 5), kNever);

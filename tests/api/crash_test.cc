@@ -161,7 +161,7 @@ void AwaitParked(size_t n) {
   if (!ok) std::abort();
 }
 
-TEST_F(CrashDeathTest, DeadlockOfMainAlone) {
+TEST_F(CrashDeathTest, DeadlockOfMainAloneIsReported) {
   EXPECT_EXIT(RunWith({}, [] { make_chan<int>().Recv(); }), Died(),
               "^fatal error: all goroutines are asleep - deadlock!\n\n"
               "goroutine 1 \\[chan receive\\]:\n");
@@ -247,13 +247,13 @@ TEST_F(CrashDeathTest, DeadlockIsSeenOnAnyNumberOfPs) {
   }
 }
 
-TEST_F(CrashDeathTest, GoexitOfMainWithNobodyLeft) {
+TEST_F(CrashDeathTest, GoexitOfMainWithNoGoroutineLeftIsFatal) {
   EXPECT_EXIT(RunWith({}, [] { runtime::Goexit(); }), Died(),
               "^fatal error: no goroutines \\(main called runtime.Goexit\\) - "
               "deadlock!\n");
 }
 
-TEST_F(CrashDeathTest, GoexitOfMainWithOthersAsleep) {
+TEST_F(CrashDeathTest, GoexitOfMainWithOthersAsleepIsADeadlock) {
   EXPECT_EXIT(RunWith({},
                       [] {
                         auto c = make_chan<int>();
@@ -313,24 +313,24 @@ TEST_F(CrashDeathTest, ExceptionOnAPlainThreadIsTheProgramsOwn) {
               "'std::runtime_error'");
 }
 
-TEST_F(CrashDeathTest, TerminateWithoutAnException) {
+TEST_F(CrashDeathTest, TerminateWithoutAnExceptionIsAPanic) {
   EXPECT_EXIT(RunWith({}, [] { std::terminate(); }), Died(),
               "^panic: std::terminate called without an active exception\n\n");
 }
 
-TEST_F(CrashDeathTest, NilFunction) {
+TEST_F(CrashDeathTest, GoOfANilFunctionIsFatal) {
   EXPECT_EXIT(RunWith({}, [] { go(std::function<void()>()); }), Died(),
               "^fatal error: go of nil func value\n\n"
               "goroutine 1 \\[running\\]:\n");
 }
 
-TEST_F(CrashDeathTest, ThreadLimit) {
+TEST_F(CrashDeathTest, ExceedingTheThreadLimitIsFatal) {
   EXPECT_EXIT(RunWith({}, [] { debug::SetMaxThreads(1); }), Died(),
               "runtime: program exceeds 1-thread limit\n"
               "fatal error: thread exhaustion\n");
 }
 
-TEST_F(CrashDeathTest, EndlessRecursionInAGoroutine) {
+TEST_F(CrashDeathTest, EndlessRecursionInAGoroutineIsAnOverflow) {
   if (kTsan) GTEST_SKIP() << "the guard may be met inside its entry hook";
   EXPECT_EXIT(
       RunWith({},
@@ -348,13 +348,13 @@ TEST_F(CrashDeathTest, EndlessRecursionInAGoroutine) {
       "created by [^\n]+ in goroutine 1\n");
 }
 
-TEST_F(CrashDeathTest, EndlessRecursionInMain) {
+TEST_F(CrashDeathTest, EndlessRecursionInMainIsAnOverflow) {
   if (kTsan) GTEST_SKIP() << "the guard may be met inside its entry hook";
   EXPECT_EXIT(RunWith({}, [] { crashtest::Endless(0); }), Died(),
               "fatal error: stack overflow\n\ngoroutine 1 \\[running\\]:\n");
 }
 
-TEST_F(CrashDeathTest, OneFrameLargerThanTheStack) {
+TEST_F(CrashDeathTest, OneFrameLargerThanTheStackIsAnOverflow) {
   EXPECT_EXIT(RunWith({},
                       [] {
                         go([] { crashtest::HugeFrame(); });
@@ -438,7 +438,7 @@ TEST_F(CrashDeathTest, QuitDumpsAllGoroutines) {
               "crashtest::ParkedReceiver\\(\\.\\.\\.\\)\n");
 }
 
-TEST_F(CrashDeathTest, QuitWhileEveryThreadIsBusyElsewhere) {
+TEST_F(CrashDeathTest, QuitDumpsWhileEveryThreadIsBusyElsewhere) {
   EXPECT_EXIT(RunWith({{"GOMAXPROCS", "4"}},
                       [] {
                         static std::atomic<bool> spinning = false;
@@ -502,7 +502,7 @@ void SignalWhenParked(pthread_t thread, std::atomic<bool>* ready) {
   pause();
 }
 
-TEST_F(CrashDeathTest, QuitOnAnIdleThread) {
+TEST_F(CrashDeathTest, QuitOnAnIdleThreadDumpsGoroutine0) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer holds back signals to sleepers";
   EXPECT_EXIT(
       RunWith({},
@@ -550,7 +550,7 @@ void PanicAt(const char* level) {
   });
 }
 
-TEST_F(CrashDeathTest, TracebackNone) {
+TEST_F(CrashDeathTest, TracebackNoneShowsNoStack) {
   EXPECT_EXIT(DeadlockAt("none"), Died(),
               "^fatal error: all goroutines are asleep - deadlock!\n$");
   EXPECT_EXIT(PanicAt("none"), Died(), "^panic: boom\n$");
@@ -824,7 +824,7 @@ TEST(StackTest, OfAllShowsWhereHogsArePreempted) {
   }
 }
 
-TEST(StackTest, OfAllWhileOthersComeAndGo) {
+TEST(StackTest, OfAllWorksWhileOthersComeAndGo) {
   gump::Run([] {
     auto done = make_chan<void>();
     for (int g = 0; g < 8; g++) {
@@ -844,7 +844,7 @@ TEST(StackTest, OfAllWhileOthersComeAndGo) {
   });
 }
 
-TEST(StackTest, OfAPlainThread) {
+TEST(StackTest, OfAPlainThreadShowsThatThread) {
   for (bool all : {false, true}) {
     std::string text;
     std::thread([&text, all] { text = runtime::Stack(all); }).join();

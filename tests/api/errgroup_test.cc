@@ -71,7 +71,7 @@ TEST_P(ErrGroupTest, WaitIsOkWithoutErrors) {
   });
 }
 
-TEST_P(ErrGroupTest, LimitBoundsWhatIsActive) {
+TEST_P(ErrGroupTest, LimitBoundsTheActiveGoroutines) {
   Run([] {
     ErrGroup group;
     group.SetLimit(3);
@@ -152,7 +152,7 @@ TEST_P(ErrGroupTest, SetLimitWhileActiveWithoutOnePanics) {
 }
 
 // For the sanitizers: the old limit goes when nobody uses it any more.
-TEST_P(ErrGroupTest, SetLimitWhenTheLastIsLeaving) {
+TEST_P(ErrGroupTest, SetLimitMayMeetTheLastThatLeaves) {
   Run([] {
     ErrGroup group;
     group.SetLimit(1);
@@ -242,7 +242,7 @@ TEST_P(ErrGroupTest, MixesWithPlainThreads) {
 }
 
 // As in a WaitGroup; its place is free after that, too.
-TEST_P(ErrGroupTest, GoDestroysWhatIsCopiedBeforeItsPlaceIsFree) {
+TEST_P(ErrGroupTest, GoDestroysCopiesBeforeThePlaceIsFree) {
   Run([] {
     std::atomic<bool> gone = false;
     const auto end = [&gone](void*) {

@@ -77,7 +77,7 @@ TEST_P(ExecTest, RunsAndGivesTheOutput) {
   });
 }
 
-TEST_P(ExecTest, TheHeadersExample) {
+TEST_P(ExecTest, TheHeadersExampleWorks) {
   Run([] {
     Cmd cmd("sort", "-n");
     absl::StatusOr<File> in = cmd.StdinPipe();
@@ -92,7 +92,7 @@ TEST_P(ExecTest, TheHeadersExample) {
   });
 }
 
-TEST_P(ExecTest, HowItEndedIsAStatus) {
+TEST_P(ExecTest, TheEndOfAChildIsAStatus) {
   Run([] {
     Cmd seven = Sh("exit 7");
     EXPECT_EQ(seven.ExitCode(), -1);
@@ -251,7 +251,7 @@ TEST(ExecPathTest, TheCurrentDirectoryIsNotSearched) {
   rmdir(dir.c_str());
 }
 
-TEST_P(ExecTest, EnvironmentAndDirectory) {
+TEST_P(ExecTest, EnvironmentAndDirectoryReachTheChild) {
   setenv("GUMP_EXEC_TEST", "inherited", 1);
   Run([] {
     Cmd pwd = Sh("pwd; echo $PWD");
@@ -272,7 +272,7 @@ TEST_P(ExecTest, EnvironmentAndDirectory) {
   unsetenv("GUMP_EXEC_TEST");
 }
 
-TEST_P(ExecTest, MuchThroughPipesInBothDirections) {
+TEST_P(ExecTest, PipesCarryMuchInBothDirections) {
   Run([] {
     std::string data;
     for (int i = 0; i < 3'000'000; i++) data += static_cast<char>(i * 31);
@@ -293,7 +293,7 @@ TEST_P(ExecTest, MuchThroughPipesInBothDirections) {
   });
 }
 
-TEST_P(ExecTest, AnInputNobodyReadsIsBrokenPipe) {
+TEST_P(ExecTest, AnInputThatIsNotReadIsABrokenPipe) {
   Run([] {
     Cmd cmd("true");
     File in = cmd.StdinPipe().value();
@@ -507,7 +507,7 @@ TEST_P(ExecTest, AContextThatIsNotDoneChangesNothing) {
   });
 }
 
-TEST_P(ExecTest, AnEndOfItsOwnIsNotTheContexts) {
+TEST_P(ExecTest, AnEndBeforeTheCancelKeepsItsStatus) {
   Run([] {
     auto [ctx, cancel] = context::WithCancel(context::Background());
     Cmd cmd = CommandContext(ctx, "sh", "-c", "exit 3");
@@ -525,7 +525,7 @@ TEST_P(ExecTest, AnEndOfItsOwnIsNotTheContexts) {
   });
 }
 
-TEST_P(ExecTest, TwoHundredAtOnce) {
+TEST_P(ExecTest, TwoHundredChildrenWaitWithoutThreads) {
   Run([] {
     constexpr size_t kMany = 200;
     std::vector<Cmd> cmds;
@@ -577,7 +577,7 @@ TEST_P(ExecTest, AChildMayOutliveItsCmd) {
   });
 }
 
-TEST_P(ExecTest, WaitAfterItHasEnded) {
+TEST_P(ExecTest, WaitMayComeAfterTheEnd) {
   Run([] {
     Cmd cmd("true");
     ASSERT_TRUE(cmd.Start().ok());
@@ -591,7 +591,7 @@ TEST_P(ExecTest, WaitAfterItHasEnded) {
   });
 }
 
-TEST_P(ExecTest, ReapedBySomebodyElse) {
+TEST_P(ExecTest, AChildReapedElsewhereIsAnError) {
   Run([] {
     Cmd cmd("true");
     ASSERT_TRUE(cmd.Start().ok());

@@ -249,12 +249,12 @@ INSTANTIATE_TEST_SUITE_P(, ExitDeathTest,
                                   std::to_string(std::get<1>(param.param));
                          });
 
-TEST_P(ExitDeathTest, ExitInMain) {
+TEST_P(ExitDeathTest, ExitInMainEndsTheProcess) {
   EXPECT_EXIT(Among([] { std::exit(7); }), ::testing::ExitedWithCode(7),
               kExitSays);
 }
 
-TEST_P(ExitDeathTest, ExitInAGoroutine) {
+TEST_P(ExitDeathTest, ExitInAGoroutineEndsTheProcess) {
   EXPECT_EXIT(Among([] {
                 go([] { std::exit(7); });
                 make_chan<int>().Recv();
@@ -262,7 +262,7 @@ TEST_P(ExitDeathTest, ExitInAGoroutine) {
               ::testing::ExitedWithCode(7), kExitSays);
 }
 
-TEST_P(ExitDeathTest, ExitInAPlainThread) {
+TEST_P(ExitDeathTest, ExitInAPlainThreadEndsTheProcess) {
   EXPECT_EXIT(Among([] {
                 std::thread([] { std::exit(7); }).detach();
                 for (;;) runtime::Gosched();
@@ -270,7 +270,7 @@ TEST_P(ExitDeathTest, ExitInAPlainThread) {
               ::testing::ExitedWithCode(7), kExitSays);
 }
 
-TEST_P(ExitDeathTest, QuickExitInAGoroutine) {
+TEST_P(ExitDeathTest, QuickExitInAGoroutineEndsTheProcess) {
   EXPECT_EXIT(Among([] {
                 go([] { std::quick_exit(7); });
                 make_chan<int>().Recv();
@@ -278,7 +278,7 @@ TEST_P(ExitDeathTest, QuickExitInAGoroutine) {
               ::testing::ExitedWithCode(7), kQuickExitSays);
 }
 
-TEST_P(ExitDeathTest, UnderscoreExitInAGoroutine) {
+TEST_P(ExitDeathTest, UnderscoreExitInAGoroutineEndsTheProcess) {
   EXPECT_EXIT(Among([] {
                 go([] { _exit(7); });
                 make_chan<int>().Recv();
@@ -316,7 +316,7 @@ TEST_P(ExitDeathTest, PthreadExitInMainIsFatal) {
 // Main returns while the others are where they are; then the process ends as it
 // does at the end of main(). Nothing is scheduled any more, but malloc and
 // stdio are to be had.
-TEST_P(ExitDeathTest, ExitAfterRun) {
+TEST_P(ExitDeathTest, ExitAfterRunEndsTheProcess) {
   EXPECT_EXIT(
       {
         Among([] {});
@@ -326,7 +326,7 @@ TEST_P(ExitDeathTest, ExitAfterRun) {
       ::testing::ExitedWithCode(7), "^atexit $");
 }
 
-TEST_P(ExitDeathTest, QuickExitAfterRun) {
+TEST_P(ExitDeathTest, QuickExitAfterRunEndsTheProcess) {
   EXPECT_EXIT(
       {
         Among([] {});

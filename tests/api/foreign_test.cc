@@ -74,7 +74,7 @@ constexpr int kRounds = rt::kSanitizerBuild ? 50 : 500;
 
 // ---- Every primitive
 
-TEST_P(ForeignTest, WhatIsSentIsReceivedUntilTheClose) {
+TEST_P(ForeignTest, EveryValueSentBeforeTheCloseIsReceived) {
   Run([] {
     for (const size_t cap : {size_t{0}, size_t{1}, size_t{16}}) {
       auto there = make_chan<int>(cap);
@@ -308,7 +308,7 @@ TEST_P(ForeignTest, TenThousandThreadsLeaveNothingBehind) {
 }
 
 // The next thread with the same pseudo-M is not bound to anything.
-TEST_P(ForeignTest, EndsWhileItHoldsItsThread) {
+TEST_P(ForeignTest, ThreadMayEndWhileLocked) {
   Run([] {
     for (int i = 0; i < 100; i++) {
       std::thread t([] {
@@ -324,7 +324,7 @@ TEST_P(ForeignTest, EndsWhileItHoldsItsThread) {
   });
 }
 
-TEST_P(ForeignTest, ThrowsAndWaitsInHandlers) {
+TEST_P(ForeignTest, ThreadsThrowAndWaitInHandlers) {
   Run([] {
     auto c = make_chan<int>();
     Crowd::Together([c](int i) {
@@ -371,7 +371,7 @@ void TalkLate(void* turns) {
   if (left > 0) pthread_setspecific(lateKey, reinterpret_cast<void*>(left));
 }
 
-TEST_P(ForeignTest, UsesChannelsWhenItsPseudoGIsGone) {
+TEST_P(ForeignTest, ThreadUsesChannelsWhenItsPseudoGIsGone) {
   static const int made = pthread_key_create(&lateKey, TalkLate);
   ASSERT_EQ(made, 0);
   struct Local {

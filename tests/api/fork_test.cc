@@ -200,7 +200,7 @@ const Use kUses[] = {
     {"SetMaxThreads", [](Things*) { debug::SetMaxThreads(100); }},
 };
 
-TEST_P(ForkTest, ChildThatUsesTheRuntimeIsTold) {
+TEST_P(ForkTest, ChildThatUsesTheRuntimeIsFatal) {
   From([] {
     Things t;
     t.held.Lock();
@@ -220,7 +220,7 @@ TEST_P(ForkTest, ChildThatUsesTheRuntimeIsTold) {
   });
 }
 
-TEST_P(ForkTest, ChildMayUseWhatNeedsNoGoroutine) {
+TEST_P(ForkTest, ChildMayUseAllThatNeedsNoGoroutine) {
   From([] {
     static gls<int> local{5};
     *local = 6;
@@ -436,7 +436,7 @@ class Hogs {
 using ForkHogTest = testing::WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(ForkHogTest);
 
-TEST_P(ForkHogTest, ForksBesideHogs) {
+TEST_P(ForkHogTest, ForksWorkBesideHogs) {
   Run([] {
     constexpr int kForks = 20;  // or as many as GUMP_STRESS_SECONDS allows
     const auto end = std::chrono::steady_clock::now() + testing::StressTime(0);
@@ -477,7 +477,7 @@ std::string Line(const char* command) {
   return got ? buf.data() : "nothing";
 }
 
-TEST_P(ForkHogTest, OtherWaysToStartAProcessBesideHogs) {
+TEST_P(ForkHogTest, OtherWaysToStartAProcessWorkBesideHogs) {
   Run([] {
     const Hogs hogs(3);
     sync::WaitGroup wg;

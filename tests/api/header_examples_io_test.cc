@@ -289,7 +289,7 @@ void Main() {
 }
 }  // namespace time_h
 
-TEST(HeaderExamplesTest, DoWhatTheySay) {
+TEST(HeaderExamplesTest, WorkAsDocumented) {
   for (void (*example)() :
        {context_h::Main, exec_h::Main, go_h::Main, os_h::Main, signal_h::Main,
         status_h::Main, time_h::Main}) {

@@ -512,7 +512,7 @@ void Main() {
 }
 }  // namespace waitgroup_h
 
-TEST(HeaderExamplesTest, DoWhatTheySay) {
+TEST(HeaderExamplesTest, WorkAsDocumented) {
   for (void (*example)() :
        {chan_h::Main,         cond_h::Main,   defer_h::Main,
         errgroup_h::Main,     gls_h::Main,    go_h::Main,

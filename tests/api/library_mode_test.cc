@@ -195,7 +195,7 @@ TEST_F(LibraryModeDeathTest, AfterRunGoIsAcceptedButNothingIsScheduled) {
       ::testing::ExitedWithCode(7), "^$");
 }
 
-TEST_F(LibraryModeDeathTest, GracePeriodAcrossTheEndOfMain) {
+TEST_F(LibraryModeDeathTest, GracePeriodEndsAcrossTheEndOfMain) {
   // The grace period waits for every P to pass through the scheduler, while
   // main ends and every P goes idle.
   EXPECT_EXIT(

@@ -30,7 +30,7 @@ std::vector<int> Contents(List<int>& l) {
   return all;
 }
 
-TEST(ListModelTest, DoesWhatAListDoes) {
+TEST(ListModelTest, BehavesAsAList) {
   testing::Rng rng(1);
   List<int> l;
   std::list<int> model;
@@ -85,7 +85,7 @@ TEST(ListModelTest, RangeSeesTheRestWhenTheCurrentIsRemoved) {
   EXPECT_EQ(Contents(l), (std::vector<int>{1, 7, 9}));
 }
 
-TEST(ListModelTest, PushBackAfterTheLastWasRemoved) {
+TEST(ListModelTest, PushBackMayFollowARemoveOfTheLast) {
   List<int> l;
   auto one = l.PushBack(1);
   auto two = l.PushBack(2);
@@ -133,7 +133,7 @@ TEST(ListModelTest, AThrowingMoveLeavesTheListAsItWas) {
   EXPECT_TRUE(l.Front());
 }
 
-TEST_P(ListTest, EveryElementIsRemovedByExactlyOne) {
+TEST_P(ListTest, EveryElementIsRemovedExactlyOnce) {
   Run([] {
     constexpr int kWorkers = 6, kElements = 300;
     for (int round = 0; round < 10; round++) {

@@ -26,7 +26,7 @@ using sync::Map;
 using MapTest = testing::WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(MapTest);
 
-TEST(MapBasicsTest, EachFunctionDoesWhatItsNameSays) {
+TEST(MapBasicsTest, EachFunctionDoesAsItsNameSays) {
   Map<std::string, int> m;
   EXPECT_EQ(m.Load("a"), std::nullopt);
   m.Store("a", 1);

@@ -174,7 +174,7 @@ TEST_P(MutexTest, WorksAsBeforeAfterStarvation) {
   });
 }
 
-TEST_P(MutexTest, MayBeDestroyedByWhoeverLocksItNext) {
+TEST_P(MutexTest, MayBeDestroyedByTheNextHolder) {
   Run([] {
     struct Shared {
       Mutex mu;

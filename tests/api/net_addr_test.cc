@@ -215,7 +215,7 @@ TEST_P(NetAddrTest, MappedAddressIsOfVersion4) {
 // ---- Names that are none ----------------------------------------------------
 
 // The C library reads them as addresses, "0127.0.0.1" as 87.0.0.1.
-TEST_P(NetAddrTest, WhatOnlyLooksLikeAnAddressIsNoName) {
+TEST_P(NetAddrTest, TextThatOnlyLooksLikeAnAddressIsNoName) {
   Run([] {
     const context::Context bg = context::Background();
     const net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
@@ -283,7 +283,7 @@ TEST_P(NetAddrTest, AnAddressWithoutAHostPrintsWithoutOne) {
   });
 }
 
-TEST_P(NetAddrTest, AZoneThatThereIsNotStaysInTheText) {
+TEST_P(NetAddrTest, AnUnknownZoneStaysInTheText) {
   Run([] {
     const context::Context bg = context::Background();
     EXPECT_EQ(Ready(net::LookupHost(bg, "fe80::1%nozone")),

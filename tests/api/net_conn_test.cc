@@ -231,7 +231,7 @@ TEST_P(NetConnTest, ADeadlineIsOfItsDirectionOnly) {
 
 // ---- Short reads ------------------------------------------------------------
 
-TEST_P(NetConnTest, AReadReturnsWhatIsThere) {
+TEST_P(NetConnTest, AReadReturnsTheBytesThatAreThere) {
   Run([] {
     for (const char* network : kStreams) {
       const Pair p(network);
@@ -531,7 +531,7 @@ TEST_P(NetConnTest, CloseMayBeInsideBlocking) {
 }
 
 // The one who is woken may have the last handle, and drop it.
-TEST_P(NetConnTest, WhoIsWokenMayDropTheConn) {
+TEST_P(NetConnTest, AWokenReaderMayDropTheConn) {
   Run([] {
     for (const char* network : kStreams) {
       for (int i = 0; i < 50; i++) {

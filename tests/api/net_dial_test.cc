@@ -274,7 +274,7 @@ TEST_P(NetDialTest, TheSecondAddressIsTriedIfTheFirstRefuses) {
 
 // Every address of this host is of both families, and is not where a connection
 // leads to.
-TEST_P(NetDialTest, EveryAddressAsTheSourceAndAsTheTarget) {
+TEST_P(NetDialTest, TheAnyAddressIsOfBothFamilies) {
   Run([] {
     const Both at;
     net::DialOptions options;

@@ -177,7 +177,7 @@ bool Vanish(const net::Conn& c) {
   return may;
 }
 
-TEST_P(NetFaultTest, KeepAliveNoticesThatNobodyIsThere) {
+TEST_P(NetFaultTest, KeepAliveNoticesThatThePeerIsGone) {
   Run([] {
     const TcpPair pair;
     EXPECT_TRUE(pair.a.SetKeepAlive(true, absl::Seconds(1)).ok());
@@ -188,7 +188,7 @@ TEST_P(NetFaultTest, KeepAliveNoticesThatNobodyIsThere) {
   });
 }
 
-TEST_P(NetFaultTest, AWriteFindsOutThatNobodyIsThere) {
+TEST_P(NetFaultTest, AWriteFindsOutThatThePeerIsGone) {
   Run([] {
     const TcpPair pair;
     if (!Vanish(pair.b)) GTEST_SKIP() << "needs CAP_NET_ADMIN";
@@ -352,7 +352,7 @@ constexpr absl::Duration kLibcWaits = absl::Seconds(5);
   std::_Exit(code);
 }
 
-TEST(NetFaultDeathTest, ADeadNameServerHoldsUpNobody) {
+TEST(NetFaultDeathTest, ADeadNameServerDelaysNoDialBeyondItsTime) {
   bool denied = false;
   EXPECT_EXIT(
       DialByDeadNames(),

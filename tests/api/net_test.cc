@@ -88,7 +88,7 @@ GUMP_INSTANTIATE_GOMAXPROCS(NetTest);
 
 // ---- Connections ------------------------------------------------------------
 
-TEST_P(NetTest, EchoOverEveryStreamNetwork) {
+TEST_P(NetTest, EchoWorksOverEveryStreamNetwork) {
   Run([] {
     struct Case {
       const char* network;
@@ -123,7 +123,7 @@ TEST_P(NetTest, EchoOverEveryStreamNetwork) {
   });
 }
 
-TEST_P(NetTest, ManyConnectionsAtOnce) {
+TEST_P(NetTest, ManyConnectionsWorkAtOnce) {
   Run([] {
     constexpr int kConns = 100;
     constexpr int kRounds = 30;
@@ -201,7 +201,7 @@ TEST_P(NetTest, HalvesCloseByThemselves) {
   });
 }
 
-TEST_P(NetTest, NothingIsReadIntoNothing) {
+TEST_P(NetTest, EmptyReadsAndWritesDoNotWait) {
   Run([] {
     auto [a, b] = TcpPair();
     EXPECT_EQ(Ready(a.Read({})), 0u) << "does not wait";
@@ -469,7 +469,7 @@ TEST_P(NetTest, DeadlinesEndWaits) {
   });
 }
 
-TEST_P(NetTest, DeadlineMovesWhileSomebodyWaits) {
+TEST_P(NetTest, DeadlineMayMoveDuringAWait) {
   Run([] {
     auto [a, b] = TcpPair();
     for (const bool later_first : {false, true}) {
@@ -494,7 +494,7 @@ TEST_P(NetTest, DeadlineMovesWhileSomebodyWaits) {
 }
 
 // As servers do it: each request moves the deadline, and none passes.
-TEST_P(NetTest, DeadlineMovedOnEveryRequest) {
+TEST_P(NetTest, DeadlineMovedOnEveryRequestNeverPasses) {
   Run([] {
     auto [a, b] = TcpPair();
     sync::WaitGroup wg;
@@ -798,7 +798,7 @@ TEST_P(NetTest, DatagramsGoBackAndForth) {
   });
 }
 
-TEST_P(NetTest, UnixDatagrams) {
+TEST_P(NetTest, UnixDatagramsTellTheirSender) {
   Run([] {
     net::PacketConn a = Ready(net::ListenPacket("unixgram", Abstract("a")));
     net::PacketConn b = Ready(net::ListenPacket("unixgram", Abstract("b")));
@@ -823,7 +823,7 @@ TEST_P(NetTest, APathOfUnixDatagramsStays) {
 
 // ---- The rest ---------------------------------------------------------------
 
-TEST_P(NetTest, DescriptorsOfOthers) {
+TEST_P(NetTest, DescriptorsOfOthersAreDuplicated) {
   Run([] {
     int fds[2];
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
@@ -872,7 +872,7 @@ TEST_P(NetTest, AcceptRecoversFromEMFILE) {
   });
 }
 
-TEST_P(NetTest, DumpsSayWhatIsWaitedFor) {
+TEST_P(NetTest, DumpsShowTheWaitReason) {
   Run([] {
     auto [a, b] = TcpPair();
     sync::WaitGroup wg;

@@ -64,7 +64,7 @@ TEST_P(NoMallocTest, CountingWorks) {
   EXPECT_EQ(allocations - before, 1);
 }
 
-TEST_P(NoMallocTest, StartingAndEnding) {
+TEST_P(NoMallocTest, StartingAndEndingDoNotAllocate) {
   std::atomic<int> ran = 0;
   int started = 0;
   Steady([&] {
@@ -76,7 +76,7 @@ TEST_P(NoMallocTest, StartingAndEnding) {
   });
 }
 
-TEST_P(NoMallocTest, UnbufferedChannel) {
+TEST_P(NoMallocTest, UnbufferedChannelsDoNotAllocate) {
   auto c = make_chan<int>();
   auto d = make_chan<int>();
   bool started = false;
@@ -93,7 +93,7 @@ TEST_P(NoMallocTest, UnbufferedChannel) {
   Run([&] { c.Close(); });
 }
 
-TEST_P(NoMallocTest, BufferedChannel) {
+TEST_P(NoMallocTest, BufferedChannelsDoNotAllocate) {
   auto c = make_chan<int>(4);
   Steady([c] {
     go([c] {
@@ -103,11 +103,11 @@ TEST_P(NoMallocTest, BufferedChannel) {
   });
 }
 
-TEST_P(NoMallocTest, Yielding) {
+TEST_P(NoMallocTest, YieldingDoesNotAllocate) {
   Steady([] { runtime::Gosched(); });
 }
 
-TEST_P(NoMallocTest, ContendedMutexAndWaitGroup) {
+TEST_P(NoMallocTest, ContendedMutexAndWaitGroupDoNotAllocate) {
   sync::Mutex mu;
   sync::WaitGroup wg;
   int n = 0;
@@ -124,7 +124,7 @@ TEST_P(NoMallocTest, ContendedMutexAndWaitGroup) {
   });
 }
 
-TEST_P(NoMallocTest, SleepingAndTimeouts) {
+TEST_P(NoMallocTest, SleepingAndTimeoutsDoNotAllocate) {
   auto never = make_chan<int>();
   Steady([never] {
     time::Sleep(absl::Microseconds(1));
@@ -135,7 +135,7 @@ TEST_P(NoMallocTest, SleepingAndTimeouts) {
   });
 }
 
-TEST_P(NoMallocTest, BlockingCalls) {
+TEST_P(NoMallocTest, BlockingCallsDoNotAllocate) {
   Steady([] { blocking([] {}); });
 }
 

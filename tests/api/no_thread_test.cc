@@ -63,7 +63,7 @@ void LockedComesBack() {
   std::_Exit(0);
 }
 
-TEST_F(NoThreadDeathTest, WhoIsLockedComesBackFromACall) {
+TEST_F(NoThreadDeathTest, LockedGoroutineComesBackFromACall) {
   EXPECT_EXIT(LockedComesBack(), ::testing::ExitedWithCode(0), "");
 }
 
@@ -90,7 +90,7 @@ void WorldStopsMeanwhile() {
   std::_Exit(0);
 }
 
-TEST_F(NoThreadDeathTest, OneThatIsLateIsOrderedOnce) {
+TEST_F(NoThreadDeathTest, LateThreadIsRequestedOnce) {
   EXPECT_EXIT(WorldStopsMeanwhile(), ::testing::ExitedWithCode(0), "");
 }
 

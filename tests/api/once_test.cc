@@ -26,7 +26,7 @@ using sync::OnceValues;
 using OnceTest = testing::WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(OnceTest);
 
-TEST_P(OnceTest, RunsOnceAndEverybodyWaitsForIt) {
+TEST_P(OnceTest, RunsOnceAndEveryCallerWaitsForIt) {
   Run([] {
     for (int round = 0; round < 50; round++) {
       Once once;
@@ -155,7 +155,7 @@ TEST_P(OnceTest, OnceValueKeepsTheValue) {
   });
 }
 
-TEST_P(OnceTest, OnceValuesUnpacks) {
+TEST_P(OnceTest, OnceValuesReturnsAllValues) {
   Run([] {
     auto f = OnceValues([] { return std::pair(1, std::string("one")); });
     const auto& [n, s] = f();
@@ -164,7 +164,7 @@ TEST_P(OnceTest, OnceValuesUnpacks) {
   });
 }
 
-TEST_P(OnceTest, EveryCallThrowsWhatTheFunctionThrew) {
+TEST_P(OnceTest, EveryCallThrowsTheFunctionsException) {
   Run([] {
     int calls = 0;
     auto f = OnceValue([&]() -> int {
@@ -193,7 +193,7 @@ TEST_P(OnceTest, CallsAfterGoexitPanic) {
   });
 }
 
-TEST_P(OnceTest, WhatTheFunctionHoldsIsDestroyedAfterTheCall) {
+TEST_P(OnceTest, CapturesAreDestroyedAfterTheCall) {
   Run([] {
     auto held = std::make_shared<int>(1);
     auto f = OnceFunc([held] { EXPECT_EQ(*held, 1); });

@@ -116,7 +116,7 @@ GUMP_INSTANTIATE_GOMAXPROCS(OsFileTest);
 
 // ---- The end ----------------------------------------------------------------
 
-TEST_P(OsFileTest, WhatIsNotInThePageCacheEndsWhereItEnds) {
+TEST_P(OsFileTest, UncachedReadsEndAtTheEndOfTheFile) {
   Run([] {
     constexpr size_t kSize = 3 * kBlock + 1000;
     const std::string data = Pattern(kSize);
@@ -148,7 +148,7 @@ TEST_P(OsFileTest, WhatIsNotInThePageCacheEndsWhereItEnds) {
 constexpr size_t kHuge = size_t{1} << 32;
 constexpr const char kNoRoom[] = "the shadow of so much takes all memory";
 
-TEST_P(OsFileTest, AHugeBufferGetsWhatIsThere) {
+TEST_P(OsFileTest, AHugeBufferGetsTheWholeFile) {
   if (rt::kSanitizerBuild) GTEST_SKIP() << kNoRoom;
   Run([] {
     const Mapped huge(kHuge);

@@ -161,7 +161,7 @@ class OsRingTest : public testing::WithGomaxprocs {
 };
 GUMP_INSTANTIATE_GOMAXPROCS(OsRingTest);
 
-TEST_P(OsRingTest, DirectTransfersAtOffsetsAreTheRings) {
+TEST_P(OsRingTest, DirectTransfersAtOffsetsUseTheRing) {
   Run([] {
     constexpr int kBlocks = 16;
     const File f = Scratch(O_DIRECT);
@@ -188,7 +188,7 @@ TEST_P(OsRingTest, DirectTransfersAtOffsetsAreTheRings) {
   });
 }
 
-TEST_P(OsRingTest, WhatThePageCacheHasTheRingNeedNotFetch) {
+TEST_P(OsRingTest, CachedPagesAreReadWithoutTheRing) {
   Run([] {
     const std::string data = Pattern(10 * kBlock);
     const File f = Scratch();
@@ -212,7 +212,7 @@ TEST_P(OsRingTest, WhatThePageCacheHasTheRingNeedNotFetch) {
 }
 
 // What it had and has no more; the kernel may keep some of it for a while.
-TEST_P(OsRingTest, WhatIsOnTheDiskOnlyTheRingFetches) {
+TEST_P(OsRingTest, UncachedPagesAreReadByTheRing) {
   Run([] {
     const std::string data = Pattern(64 * kBlock);
     const File f = Scratch();
@@ -242,7 +242,7 @@ TEST_P(OsRingTest, WhatIsOnTheDiskOnlyTheRingFetches) {
   });
 }
 
-TEST_P(OsRingTest, SyncIsTheRings) {
+TEST_P(OsRingTest, SyncUsesTheRing) {
   Run([] {
     for (const int flags : {0, O_DIRECT}) {
       const File f = Scratch(flags);
@@ -259,7 +259,7 @@ TEST_P(OsRingTest, SyncIsTheRings) {
 }
 
 // Nobody can ask it what would wait, so its file system's name must do.
-TEST_P(OsRingTest, SyncOfAFileThatCannotBeReadIsTheRings) {
+TEST_P(OsRingTest, SyncOfAWriteOnlyFileUsesTheRing) {
   struct statfs fs;
   ASSERT_EQ(statfs(::testing::TempDir().c_str(), &fs), 0);
   if (fs.f_type != EXT4_SUPER_MAGIC) GTEST_SKIP() << "no ext4";
@@ -280,7 +280,7 @@ TEST_P(OsRingTest, SyncOfAFileThatCannotBeReadIsTheRings) {
 }
 
 // More than the kernel is given at a time; and meanwhile it reads.
-TEST_P(OsRingTest, ManySyncsKeepNobodyWaiting) {
+TEST_P(OsRingTest, ManySyncsHoldUpNoReader) {
   Run([] {
     constexpr int kMany = 600;
     const File f = Scratch();
@@ -315,7 +315,7 @@ TEST_P(OsRingTest, SyncOfAPipeIsAnError) {
 }
 
 // A file system that cannot tell what would wait.
-TEST_P(OsRingTest, OfATmpfsTheRingIsAskedNothing) {
+TEST_P(OsRingTest, FilesOnTmpfsDoNotUseTheRing) {
   if (access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "no /dev/shm";
   Run([] {
     const std::string data = Pattern(10'000);
@@ -362,7 +362,7 @@ TEST_P(OsRingTest, OfATmpfsTheRingIsAskedNothing) {
 
 // All that starts the runtime is done by children: it reads GODEBUG once, and
 // does not survive a fork.
-TEST(OsRingDeathTest, UnderNetpollEpollFilesDoWithoutTheRing) {
+TEST(OsRingDeathTest, FilesDoWithoutTheRingUnderNetpollEpoll) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   if (!KnowsWhatWaits(::testing::TempDir())) GTEST_SKIP() << "no O_DIRECT";
   const char* const old = std::getenv("GODEBUG");

@@ -143,7 +143,7 @@ TEST_P(OsTest, ReadsAndWritesAtOffsets) {
   });
 }
 
-TEST_P(OsTest, ReadFileAndWriteFile) {
+TEST_P(OsTest, ReadFileReturnsTheBytesOfWriteFile) {
   const std::string path = Path("x");
   Run([&] {
     std::string big;
@@ -247,7 +247,7 @@ TEST_P(OsTest, TheLastHandleCloses) {
   });
 }
 
-TEST_P(OsTest, AfterCloseNothingGoes) {
+TEST_P(OsTest, EveryCallAfterCloseFails) {
   const std::string path = Path("x");
   Run([&] {
     auto [r, w] = MustPipe();
@@ -385,7 +385,7 @@ TEST_P(OsTest, CloseEndsReadsAndWrites) {
 
 std::atomic<int> pipeSignals{0};
 
-TEST_P(OsTest, NobodyReadsIsAnErrorAndNoSignal) {
+TEST_P(OsTest, WriteWithoutAReaderIsAnErrorAndNoSignal) {
   struct sigaction count = {};
   struct sigaction before = {};
   count.sa_handler = [](int) { pipeSignals++; };
@@ -471,7 +471,7 @@ TEST_P(OsTest, DevicesThatTakeNoFlagsAreWritten) {
 
 // ---- What blocks
 
-TEST_P(OsTest, OpeningAFifoHoldsUpNobody) {
+TEST_P(OsTest, OpeningAFifoHoldsUpNoOtherGoroutine) {
   const std::string path = Path("fifo");
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
   Run([&] {
@@ -501,7 +501,7 @@ TEST_P(OsTest, OpeningAFifoHoldsUpNobody) {
   });
 }
 
-TEST_P(OsTest, ABlockingDescriptorHoldsUpNobody) {
+TEST_P(OsTest, ABlockingDescriptorHoldsUpNoOtherGoroutine) {
   Run([] {
     int fds[2];
     ASSERT_EQ(pipe2(fds, O_CLOEXEC), 0);
@@ -536,7 +536,7 @@ TEST_P(OsTest, NonBlockingDescriptorsArePolled) {
   });
 }
 
-TEST_P(OsTest, ManyReadAtTheSameFile) {
+TEST_P(OsTest, ManyGoroutinesMayReadTheSameFile) {
   const std::string path = Path("x");
   Run([&] {
     constexpr int kBlocks = 64;
@@ -565,7 +565,7 @@ TEST_P(OsTest, ManyReadAtTheSameFile) {
   });
 }
 
-TEST_P(OsTest, CloseWhileManyUseIt) {
+TEST_P(OsTest, CloseEndsTheCallsOfManyUsers) {
   const std::string path = Path("x");
   Run([&] {
     ASSERT_TRUE(os::WriteFile(path, std::string(5000, 'x'), 0600).ok());
@@ -653,7 +653,7 @@ TEST(OsThreadTest, PlainThreadsNeedNoRun) {
             "open /nowhere/x: no such file or directory");
 }
 
-TEST(OsStandardTest, AreTheDescriptors) {
+TEST(OsStandardTest, StreamsAreTheDescriptors0To2) {
   EXPECT_EQ(os::Stdin().Fd(), 0);
   EXPECT_EQ(os::Stdout().Fd(), 1);
   EXPECT_EQ(os::Stderr().Fd(), 2);

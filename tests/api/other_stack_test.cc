@@ -72,14 +72,14 @@ TEST_P(OtherStackDeathTest, ReceiveIsFatal) {
               ::testing::ExitedWithCode(2), kText);
 }
 
-TEST_P(OtherStackDeathTest, WhatDoesNotWaitIsNot) {
+TEST_P(OtherStackDeathTest, OperationThatDoesNotWaitIsNotFatal) {
   EXPECT_EXIT(WaitsOnOtherStack(
                   GetParam(), +[] { make_chan<int>(1).Send(1); }),
               ::testing::ExitedWithCode(0), "^$");
 }
 
 // It has had its turn, and others wait; which is to be said to it by a signal.
-TEST_P(OtherStackDeathTest, WhoIsToYieldDoesNotAtAnEntry) {
+TEST_P(OtherStackDeathTest, RequestToYieldIsIgnoredAtAnEntry) {
   EXPECT_EXIT(WaitsOnOtherStack(
                   GetParam(),
                   +[] {
@@ -149,7 +149,7 @@ void ComesBack(void (*f)()) {
   });
 }
 
-TEST(OtherStackTest, WhoComesBackFromADeclaredCallWaitsForAP) {
+TEST(OtherStackTest, GoroutineBackFromADeclaredCallWaitsForAP) {
   if (rt::kSanitizerBuild) GTEST_SKIP() << "they do not know that stack";
   ComesBack([] {
     const pid_t tid = gettid();
@@ -158,7 +158,7 @@ TEST(OtherStackTest, WhoComesBackFromADeclaredCallWaitsForAP) {
   });
 }
 
-TEST(OtherStackTest, WhoWasPresumedBlockedWaitsForAP) {
+TEST(OtherStackTest, GoroutinePresumedBlockedWaitsForAP) {
   if (rt::kSanitizerBuild) GTEST_SKIP() << "they do not know that stack";
   ComesBack([] {
     const pid_t tid = gettid();
@@ -169,7 +169,7 @@ TEST(OtherStackTest, WhoWasPresumedBlockedWaitsForAP) {
   });
 }
 
-TEST(OtherStackTest, WhoIsLockedToItsThreadStaysSo) {
+TEST(OtherStackTest, LockedGoroutineStaysLocked) {
   if (rt::kSanitizerBuild) GTEST_SKIP() << "they do not know that stack";
   testing::RunWith(1, [] {
     runtime::LockOSThread();
@@ -184,7 +184,7 @@ TEST(OtherStackTest, WhoIsLockedToItsThreadStaysSo) {
   });
 }
 
-TEST_P(OtherStackDeathTest, ReceiveIsFatalAlsoToWhoHasWaitedForAP) {
+TEST_P(OtherStackDeathTest, ReceiveAfterAWaitForAPIsFatal) {
   EXPECT_EXIT(testing::RunWith(GetParam(),
                                [] {
                                  sync::WaitGroup wg;
@@ -201,7 +201,7 @@ TEST_P(OtherStackDeathTest, ReceiveIsFatalAlsoToWhoHasWaitedForAP) {
 
 // Main has ended meanwhile: it waits for ever, unless a scheduler that had not
 // heard yet has given it a P.
-TEST_P(OtherStackDeathTest, WhoComesBackAfterMainWaits) {
+TEST_P(OtherStackDeathTest, GoroutineBackAfterTheEndOfMainWaits) {
   EXPECT_EXIT(
       {
         static std::atomic<bool> went_on = false;

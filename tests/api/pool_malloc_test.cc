@@ -36,7 +36,7 @@ namespace {
 // A goroutine is preempted with the heap's lock; a plain thread waits for that
 // with a pool's; and who ages pools waits for this, which must not keep the
 // first from its P.
-TEST(PoolMallocTest, WhoAgesPoolsKeepsNobodyFromTheHeap) {
+TEST(PoolMallocTest, AgingPoolsKeepsNoThreadFromTheHeap) {
   if (rt::kSanitizerBuild) GTEST_SKIP() << "it has a malloc of its own";
   constexpr int kCycles = 150;  // a slice of the hog's each, or two
   testing::RunWith(1, [] {

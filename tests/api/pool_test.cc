@@ -55,7 +55,7 @@ std::unique_ptr<Item> MakeItem(int n) { return std::make_unique<Item>(n); }
 // be foretold with one P only (SolePoolTest).
 int MayBeElsewhere() { return runtime::GOMAXPROCS(0) - 1; }
 
-TEST(SolePoolTest, GetReturnsWhatWasPutOrNothing) {
+TEST(SolePoolTest, GetReturnsAPutItemOrNull) {
   testing::RunWith(1, [] {
     Pool<Item> pool;
     EXPECT_EQ(pool.Get(), nullptr);
@@ -99,7 +99,7 @@ TEST_P(PoolTest, HoldsAnyNumberAndGivesEachOutOnce) {
   EXPECT_EQ(Item::alive, 0);
 }
 
-TEST_P(PoolTest, DestroysWhatIsLeft) {
+TEST_P(PoolTest, DestroysTheItemsThatAreLeft) {
   Run([] {
     Pool<Item> pool;
     for (int i = 0; i < 100; i++) pool.Put(MakeItem(i));

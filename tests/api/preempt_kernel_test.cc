@@ -373,7 +373,7 @@ std::chrono::nanoseconds TimeWithoutP() {
 }
 
 // The best of a few, since the machine may be busy.
-TEST(PreemptKernelTimeTest, PsLeaveWhoSleepsWithinMilliseconds) {
+TEST(PreemptKernelTimeTest, SleeperLosesItsPWithinMilliseconds) {
   testing::RunWith(1, [] {
     auto best = TimeWithoutP();
     for (int i = 0; i < 10; i++) best = std::min(best, TimeWithoutP());
@@ -383,7 +383,7 @@ TEST(PreemptKernelTimeTest, PsLeaveWhoSleepsWithinMilliseconds) {
 
 // What a locked goroutine does to its thread stays with that thread: those that
 // it starts are not bound to it, and threads made for them are not like it.
-TEST_P(PreemptKernelTest, ThreadsAreNotMadeInTheImageOfALockedOne) {
+TEST_P(PreemptKernelTest, ThreadsDoNotInheritFromALockedOne) {
   Run([] {
     constexpr int kChildren = 8;
     sync::WaitGroup wg;
@@ -429,7 +429,7 @@ TEST_P(PreemptKernelTest, ThreadsAreNotMadeInTheImageOfALockedOne) {
 
 // A kernel without membarrier: who sleeps is sent the signal as well. Calls
 // that SA_RESTART restarts go on, and nobody holds anybody up.
-TEST(PreemptKernelDeathTest, GoesWithoutMembarrier) {
+TEST(PreemptKernelDeathTest, PreemptionWorksWithoutMembarrier) {
 #if defined(GUMP_TSAN)
   GTEST_SKIP() << "never calls libc";
 #endif
@@ -450,7 +450,7 @@ TEST(PreemptKernelDeathTest, GoesWithoutMembarrier) {
 }
 
 // How a thread is, is then seen by its clock.
-TEST_P(PreemptKernelTest, GoesWithoutDescriptors) {
+TEST_P(PreemptKernelTest, PreemptionWorksWithoutDescriptors) {
   Run([] {
     const testing::NoDescriptors none;
     std::latch open(1);

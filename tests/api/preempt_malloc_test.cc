@@ -75,7 +75,7 @@ GUMP_INSTANTIATE_GOMAXPROCS(PreemptMallocTest);
 
 // Everything at once: hogs inside malloc, blocked threads, exchanges, stops of
 // the world, dumps, exits, panics, new threads.
-TEST_P(PreemptMallocTest, Everything) {
+TEST_P(PreemptMallocTest, NoForbiddenPlaceAllocates) {
   if (rt::kSanitizerBuild) GTEST_SKIP() << "has its own malloc";
   Run([] {
     started = true;

@@ -205,7 +205,7 @@ TEST_P(PreemptStateTest, LockedGoroutinesComeBackFromCallsOnTheirThreads) {
 // ---- Signals
 
 // Who blocks SIGURG on the thread gives the P up when he comes by, or sleeps.
-TEST_P(PreemptStateTest, WhoBlocksTheSignalComesByByHimself) {
+TEST_P(PreemptStateTest, GoroutineThatBlocksTheSignalYieldsByItself) {
   Run([] {
     std::atomic<bool> stop = false;
     sync::WaitGroup wg;
@@ -239,7 +239,7 @@ TEST_P(PreemptStateTest, WhoBlocksTheSignalComesByByHimself) {
 
 // It sleeps for up to a minute while nothing runs, and is there as soon as
 // somebody computes.
-TEST(SysmonWakeTest, WhoComputesAfterAPauseIsStopped) {
+TEST(SysmonWakeTest, HogAfterAPauseIsPreempted) {
   testing::RunWith(1, [] {
     constexpr int kRounds = 3;
     auto best = steady_clock::duration::max();

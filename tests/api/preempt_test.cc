@@ -191,7 +191,7 @@ struct Coroutine {
   alignas(16) char stack[64 << 10];
 } coroutine;
 
-TEST_P(PreemptTest, CoroutinesThatComputeHoldNobodyUp) {
+TEST_P(PreemptTest, CoroutinesThatComputeHoldUpNoGoroutine) {
   if (rt::kSanitizerBuild) GTEST_SKIP() << "left alone under sanitizers";
   gump::Run([] {
     coroutine.begun = coroutine.stop = false;
@@ -369,7 +369,7 @@ TEST(PreemptDeathTest, RunReturnsUnderHogs) {
 
 // Raw calls that block, one on standard input, many more than Ps: nobody waits
 // for them, none of them is interrupted, each gets what it waited for.
-TEST_P(PreemptTest, BlockedReadsHoldNobodyUp) {
+TEST_P(PreemptTest, BlockedReadsHoldUpNoGoroutine) {
   gump::Run([] {
     constexpr int kReaders = 20;
     const int saved = dup(STDIN_FILENO);
@@ -424,7 +424,7 @@ TEST_P(PreemptTest, SleepsAreNotCutShort) {
   });
 }
 
-TEST_P(PreemptTest, OtherWaysToBlock) {
+TEST_P(PreemptTest, OtherWaysToBlockHoldUpNoGoroutine) {
   gump::Run([] {
     sync::WaitGroup wg;
     const std::string path =
@@ -459,7 +459,7 @@ TEST_P(PreemptTest, OtherWaysToBlock) {
 
 // A lock of the program's that its holder, bound to its thread, takes along
 // when it parks: those who want it block their threads, and nobody else.
-TEST_P(PreemptTest, MutexHeldAcrossAParkHoldsUpNobodyElse) {
+TEST_P(PreemptTest, MutexHeldAcrossAParkHoldsUpItsWaitersOnly) {
   gump::Run([] {
     constexpr int kWanting = 8;
     std::mutex mu;
@@ -636,7 +636,7 @@ TEST(PreemptSignalDeathTest, HandlersThatPassOnMayReplaceOurs) {
 
 // One that does not leaves the other ways. Threads that block the signal are
 // no worse.
-TEST(PreemptSignalDeathTest, GoroutinesThatTakeNoSignalComeByByThemselves) {
+TEST(PreemptSignalDeathTest, GoroutinesThatTakeNoSignalYieldByThemselves) {
   EXPECT_EXIT(
       {
         testing::RunWith(1, [&] {
@@ -661,7 +661,7 @@ TEST(PreemptSignalDeathTest, GoroutinesThatTakeNoSignalComeByByThemselves) {
 
 // A program that starts with the signal blocked, as a child of one that blocks
 // it does, gets threads that let it through.
-TEST(PreemptSignalDeathTest, MayBeBlockedWhenTheRuntimeStarts) {
+TEST(PreemptSignalDeathTest, SignalMayBeBlockedWhenTheRuntimeStarts) {
   EXPECT_EXIT(
       {
         sigset_t urgent;
@@ -770,7 +770,7 @@ TEST_P(PreemptTest, ReadsAreRestarted) {
 }
 
 // Signals from outside, with and without a reason to preempt, change nothing.
-TEST_P(PreemptTest, StormOfSIGURG) {
+TEST_P(PreemptTest, StormOfSIGURGChangesNothing) {
   std::atomic<bool> stop = false;
   std::thread storm([&] {
     while (!stop) {
@@ -799,7 +799,7 @@ TEST_P(PreemptTest, StormOfSIGURG) {
 
 // With one P whoever yields waits in a queue of that P's own: he is no less
 // somebody who waits.
-TEST(PreemptLimitTest, SoleHogIsPreemptedForThoseWhoYielded) {
+TEST(PreemptLimitTest, SoleHogIsPreemptedForYieldedGoroutines) {
   testing::RunWith(1, [] {
     auto c = make_chan<int>();
     go([&] { c.Send(1); });

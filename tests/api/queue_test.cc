@@ -23,7 +23,7 @@ using testing::Counted;
 using QueueTest = testing::WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(QueueTest);
 
-TEST(QueueModelTest, FirstInFirstOut) {
+TEST(QueueModelTest, ElementsLeaveInTheOrderOfArrival) {
   Queue<int> q;
   EXPECT_TRUE(q.Empty());
   EXPECT_EQ(q.Pop(), std::nullopt);

@@ -70,7 +70,7 @@ TEST(RateClockTest, TokensFlowInEvenly) {
   for (auto [t, ok] : events) EXPECT_EQ(l.AllowN(At(t), 1), ok) << t;
 }
 
-TEST(RateClockTest, TheBurstIsWhatMayBeSaved) {
+TEST(RateClockTest, TokensAreSavedUpToTheBurst) {
   Limiter l(10, 3);
   const std::vector<std::pair<int, bool>> events = {
       {0, true},  {0, true},  {0, true}, {0, false}, {0, false}, {1, true},
@@ -125,7 +125,7 @@ TEST(RateClockTest, MoreThanTheBurstIsNotReserved) {
   EXPECT_EQ(l.TokensAt(At(0)), 2);
 }
 
-TEST(RateClockTest, CancelGivesBackWhatNobodyCountsOn) {
+TEST(RateClockTest, CancelGivesBackTokensThatAreNotReserved) {
   Limiter l(10, 2);
   (void)l.ReserveN(At(0), 2);
   Reservation r = l.ReserveN(At(0), 2);  // for 2
@@ -200,7 +200,7 @@ TEST(RateClockTest, InfAllowsEverything) {
   EXPECT_FALSE(l.AllowN(At(100), 1));
 }
 
-TEST(RateClockTest, InfIsNoMoreThanForAWhile) {
+TEST(RateClockTest, InfMayBeSetForAWhile) {
   Limiter l(10, 1);
   EXPECT_TRUE(l.AllowN(At(0), 1));
   l.SetLimitAt(At(0), std::numeric_limits<double>::infinity());
@@ -244,7 +244,7 @@ TEST(RateClockTest, WithoutALimitBurstZeroAllowsEverything) {
   EXPECT_TRUE(l.Allow());
 }
 
-TEST(RateClockTest, RateZeroGivesWhatIsThere) {
+TEST(RateClockTest, RateZeroGivesTheBurstOnly) {
   Limiter l(0, 2);
   EXPECT_TRUE(l.AllowN(At(0), 2));
   EXPECT_FALSE(l.AllowN(At(1'000'000), 1));
@@ -303,7 +303,7 @@ TEST_P(RateTest, NoTokenFlowsInTwice) {
   });
 }
 
-TEST_P(RateTest, WaitSaysWhyNot) {
+TEST_P(RateTest, WaitReturnsTheReasonOfItsFailure) {
   Run([] {
     Limiter l(0.001, 3);
     EXPECT_EQ(l.WaitN(context::Background(), 5),
@@ -323,7 +323,7 @@ TEST_P(RateTest, WaitSaysWhyNot) {
 
 // It says at once that it is in vain, and that it is for the burst, whatever
 // the context.
-TEST_P(RateTest, WaitWithBurstZeroIsInVain) {
+TEST_P(RateTest, WaitWithBurstZeroFailsAtOnce) {
   Run([] {
     const auto [soon, cancel] =
         context::WithTimeout(context::Background(), absl::Seconds(60));
@@ -348,7 +348,7 @@ TEST_P(RateTest, WaitWithBurstZeroIsInVain) {
   });
 }
 
-TEST_P(RateTest, WithoutALimitBurstZeroLetsEverybodyThrough) {
+TEST_P(RateTest, WithoutALimitBurstZeroLetsAllThrough) {
   Run([] {
     Limiter l(rate::Inf, 0);
     EXPECT_TRUE(l.Wait(context::Background()).ok());

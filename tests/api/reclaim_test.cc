@@ -113,7 +113,7 @@ TEST(ReclaimTest, StacksOfEndedGoroutinesAreGivenBackAndUsedAgain) {
   return sum;
 }
 
-TEST(ReclaimTest, CyclesDisturbNobody) {
+TEST(ReclaimTest, CyclesDisturbNoGoroutine) {
   for (const int procs : {1, 2, 4}) {
     RunWith(procs, [] {
       std::atomic<bool> over = false;
@@ -186,7 +186,7 @@ void SleepOnThreads(int n) {
   wg.Wait();
 }
 
-TEST(ReclaimTest, ThreadsThatNobodyNeedsEnd) {
+TEST(ReclaimTest, UnneededThreadsEnd) {
   RunWith(2, [] {
     runtime::GC();
     const int32_t before = ReadSchedStats().threads;
@@ -201,7 +201,7 @@ TEST(ReclaimTest, ThreadsThatNobodyNeedsEnd) {
   });
 }
 
-TEST(ReclaimTest, ThreadsThatNobodyNeedsEndByAndBy) {
+TEST(ReclaimTest, UnneededThreadsEndWithoutAGC) {
   RunWith(2, [] {
     SleepOnThreads(50);
     EXPECT_TRUE(Eventually([&] { return ReadSchedStats().threads < 15; }));

@@ -35,7 +35,7 @@ struct Node {
   std::atomic<int>* deleted;
 };
 
-TEST_P(RetireTest, RetiredIsDeletedWhenNobodyCanHoldIt) {
+TEST_P(RetireTest, RetiredNodeIsDeletedWhenNoReaderCanHoldIt) {
   Run([] {
     std::atomic<int> deleted = 0;
     std::atomic<Node*> head = new Node(&deleted);
@@ -64,7 +64,7 @@ TEST_P(RetireTest, RetiredIsDeletedWhenNobodyCanHoldIt) {
 }
 
 // Not a wait for every P each.
-TEST_P(RetireTest, OneGracePeriodServesAllThatWereRetiredBefore) {
+TEST_P(RetireTest, OneGracePeriodServesAllNodesRetiredBefore) {
   Run([] {
     constexpr int kN = 1000;
     std::atomic<int> deleted = 0;
@@ -79,7 +79,7 @@ TEST_P(RetireTest, OneGracePeriodServesAllThatWereRetiredBefore) {
 }
 
 // The reader sleeps in the kernel undeclared, so the period waits for him.
-TEST_P(RetireTest, WhatIsRetiredDuringAGracePeriodWaitsForTheNext) {
+TEST_P(RetireTest, NodeRetiredDuringAGracePeriodWaitsForTheNext) {
   Run([] {
     std::atomic<bool> reading = false;
     std::atomic<int> deleted = 0;

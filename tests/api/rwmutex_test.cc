@@ -51,7 +51,7 @@ TEST_P(RWMutexTest, ReadersShare) {
   });
 }
 
-TEST_P(RWMutexTest, WriterExcludesEverybody) {
+TEST_P(RWMutexTest, WriterExcludesAllOthers) {
   Run([] {
     RWMutex mu;
     int writers = 0;
@@ -193,7 +193,7 @@ TEST_P(RWMutexTest, MixesWithPlainThreads) {
 }
 
 // The reader may come in while an Unlock is half way through.
-TEST_P(RWMutexTest, MayBeDestroyedByWhoeverUnlocksLast) {
+TEST_P(RWMutexTest, MayBeDestroyedByTheLastToUnlock) {
   Run([] {
     struct Shared {
       RWMutex mu;

@@ -51,7 +51,7 @@ struct Object {
   std::atomic<int> sum = 0;
 };
 
-TEST_P(GoTest, TakesWhateverCanBeInvoked) {
+TEST_P(GoTest, TakesAnythingThatCanBeInvoked) {
   Run([] {
     calls = 0;
     auto object = std::make_shared<Object>();
@@ -68,7 +68,7 @@ TEST_P(GoTest, TakesWhateverCanBeInvoked) {
   });
 }
 
-TEST_P(GoTest, TakesWhatIsNotCalledByTheNameOfItsOperator) {
+TEST_P(GoTest, TakesCallablesWithUnusualOperators) {
   Run([] {
     auto c = make_chan<int>();
     // Its operator() belongs to a private base class.
@@ -102,7 +102,7 @@ TEST_P(GoTest, CopiesItsArguments) {
   });
 }
 
-TEST_P(GoTest, MoveOnlyClosuresAndArguments) {
+TEST_P(GoTest, TakesMoveOnlyClosuresAndArguments) {
   Run([] {
     auto c = make_chan<int>();
     go([c, p = std::make_unique<int>(1)]() mutable { c.Send(*p); });
@@ -130,7 +130,7 @@ void ClosureOf() {
   EXPECT_EQ(c.Recv(), 0) << kSize;
 }
 
-TEST_P(GoTest, ClosuresOfAnySize) {
+TEST_P(GoTest, TakesClosuresOfAnySize) {
   Run([] {
     ClosureOf<1>();
     ClosureOf<32>();
@@ -156,7 +156,7 @@ void AlignedClosure() {
   EXPECT_EQ(c.Recv(), true) << kAlign;
 }
 
-TEST_P(GoTest, OverAlignedClosures) {
+TEST_P(GoTest, TakesOverAlignedClosures) {
   Run([] {
     AlignedClosure<16>();
     AlignedClosure<32>();
@@ -247,7 +247,7 @@ TEST_P(GoTest, WithoutAGuardStrictIsAPanicThatNamesTheSysctl) {
 // What a goroutine costs that has not begun: its cell.
 static_assert(sizeof(rt::G) <= 256);
 
-TEST_P(GoTest, NoStackUntilItFirstRuns) {
+TEST_P(GoTest, GoroutineHasNoStackUntilItFirstRuns) {
   if (GetParam() != 1) return;  // others would begin it
   Run([] {
     constexpr int kQueued = 10'000;
@@ -273,7 +273,7 @@ TEST_P(GoTest, NoStackUntilItFirstRuns) {
   });
 }
 
-TEST_P(GoTest, StackSizes) {
+TEST_P(GoTest, StackIsAtLeastAsLargeAsAsked) {
   Run([] {
     struct {
       size_t asked;
@@ -297,7 +297,7 @@ TEST_P(GoTest, StackSizes) {
   });
 }
 
-TEST_P(GoTest, MaxStackLimitsWhatIsAskedFor) {
+TEST_P(GoTest, MaxStackLimitsTheStackSizeOption) {
   Run([] {
     const size_t old = debug::SetMaxStack(1 << 20);
     EXPECT_EQ(old, size_t{1} << 30);

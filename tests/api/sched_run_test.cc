@@ -84,7 +84,7 @@ TEST_P(SchedRunTest, InACatchBlockKeepsTheException) {
 }
 
 // Who computes when main returns keeps its P, and does not come by.
-TEST_P(SchedRunTest, WorldStopsBesideThoseWhoComputeAfterIt) {
+TEST_P(SchedRunTest, WorldStopsBesideHogsAfterRun) {
   struct State {
     std::atomic<bool> stop = false;
     std::atomic<int> computing = 0;
@@ -111,7 +111,7 @@ TEST_P(SchedRunTest, WorldStopsBesideThoseWhoComputeAfterIt) {
 
 // It has no P when main returns, and gets none; so what it is about to stop the
 // world with must not be in its hands yet.
-TEST_P(SchedRunTest, WorldStopsBesideThoseWhoWakeAfterIt) {
+TEST_P(SchedRunTest, WorldStopsBesideSleepersThatWakeAfterRun) {
   struct State {
     std::atomic<bool> wake = false;
     std::atomic<int> asleep = 0;
@@ -202,7 +202,7 @@ TEST(SchedRunEndTest, PlainThreadsStopTheWorldBesideGoroutinesThatWaitToDoSo) {
   runtime::GOMAXPROCS(before);
 }
 
-TEST_P(SchedRunTest, MemoryIsGivenBackAfterIt) {
+TEST_P(SchedRunTest, MemoryIsGivenBackAfterRun) {
   Run([] {});
   const uint64_t cycles = debug::ReadSchedStats().reclaim_cycles;
   runtime::GC();

@@ -228,7 +228,7 @@ TEST_P(SchedStateTest, ExceptionsTravelBetweenGoroutines) {
   });
 }
 
-TEST_P(SchedStateTest, VeryManyHandlersAtOnce) {
+TEST_P(SchedStateTest, VeryManyHandlersMayParkAtOnce) {
   Run([] {
     constexpr int kN =
         testing::kManyGoroutines < 10000 ? testing::kManyGoroutines : 10000;

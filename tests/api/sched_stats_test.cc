@@ -22,7 +22,7 @@ using debug::SchedStats;
 using testing::Eventually;
 using testing::RunWith;
 
-TEST(SchedStatsTest, PsAndThreadsWithoutWork) {
+TEST(SchedStatsTest, IdlePsAndThreadsAreCounted) {
   RunWith(4, [] {
     sync::WaitGroup wg;
     std::atomic<int> together = 0;
@@ -45,7 +45,7 @@ TEST(SchedStatsTest, PsAndThreadsWithoutWork) {
 }
 
 // A stop of the world or a preemption of main may come between.
-TEST(SchedStatsTest, GoroutinesThatWaitForAP) {
+TEST(SchedStatsTest, GoroutinesThatWaitForAPAreCounted) {
   RunWith(1, [] {
     EXPECT_TRUE(Eventually([] {
       sync::WaitGroup wg;
@@ -58,7 +58,7 @@ TEST(SchedStatsTest, GoroutinesThatWaitForAP) {
   });
 }
 
-TEST(SchedStatsTest, GoroutinesThatAreStoppedWhereTheyCompute) {
+TEST(SchedStatsTest, GoroutinesPreemptedInPlaceAreCounted) {
   RunWith(1, [] {
     const SchedStats before = ReadSchedStats();
     std::atomic<bool> stop = false;
@@ -77,7 +77,7 @@ TEST(SchedStatsTest, GoroutinesThatAreStoppedWhereTheyCompute) {
   });
 }
 
-TEST(SchedStatsTest, GoroutinesThatArePresumedBlocked) {
+TEST(SchedStatsTest, GoroutinesPresumedBlockedAreCounted) {
   RunWith(2, [] {
     const SchedStats before = ReadSchedStats();
     int fds[2];
@@ -102,7 +102,7 @@ TEST(SchedStatsTest, GoroutinesThatArePresumedBlocked) {
   });
 }
 
-TEST(SchedStatsTest, StopsOfTheWorld) {
+TEST(SchedStatsTest, StopsOfTheWorldAreCounted) {
   RunWith(2, [] {
     const SchedStats before = ReadSchedStats();
     constexpr uint64_t kStops = 3;
@@ -115,7 +115,7 @@ TEST(SchedStatsTest, StopsOfTheWorld) {
   });
 }
 
-TEST(SchedStatsTest, CyclesThatWereDueToTheTime) {
+TEST(SchedStatsTest, PeriodicCyclesAreCounted) {
   RunWith(2, [] {
     const SchedStats before = ReadSchedStats();
     runtime::GC();

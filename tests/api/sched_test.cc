@@ -234,7 +234,7 @@ TEST_P(SchedTest, ManyStopTheWorldAtOnce) {
 
 // ---- One Run after the other
 
-TEST_P(SchedTest, RunReturnsWhatMainReturns) {
+TEST_P(SchedTest, RunReturnsTheResultOfMain) {
   EXPECT_EQ(gump::Run([] { return 42; }), 42);
   EXPECT_EQ(gump::Run([] {}), 0);
 }
@@ -279,7 +279,7 @@ TEST_P(SchedTest, LeftoversGoOnInTheNextRun) {
   });
 }
 
-TEST_P(SchedTest, ManyRuns) {
+TEST_P(SchedTest, ManyRunsMayFollowOneAnother) {
   for (int i = 0; i < (rt::kSanitizerBuild ? 100 : 300); i++) {
     Run([i] {
       EXPECT_EQ(runtime::Goid(), 1u);
@@ -302,7 +302,7 @@ TEST_P(SchedTest, RunWithinARunPanics) {
   });
 }
 
-TEST_P(SchedTest, RunOnAnotherThread) {
+TEST_P(SchedTest, RunWorksOnAnotherThread) {
   for (int i = 0; i < 10; i++) {
     int result = 0;
     std::thread t([&] {
@@ -332,7 +332,7 @@ TEST_P(SchedTest, ThreadThatUsedTheRuntimeMayCallRun) {
 
 // ---- Counting and naming
 
-TEST_P(SchedTest, NumGoroutineCountsThoseThatExist) {
+TEST_P(SchedTest, NumGoroutineCountsTheGoroutinesThatExist) {
   Run([] {
     EXPECT_TRUE(
         testing::Eventually([] { return runtime::NumGoroutine() == 1; }));

@@ -65,7 +65,7 @@ TEST_P(BlockingTest, OthersRunWhileOneIsInTheKernel) {
   });
 }
 
-TEST_P(BlockingTest, ManyInTheKernelAtOnceStopNobody) {
+TEST_P(BlockingTest, ManyInTheKernelHoldUpNoOtherGoroutine) {
   Run([] {
     constexpr int kN = 16;
     std::vector<Pipe> pipes(kN);
@@ -219,7 +219,7 @@ TEST_P(BlockingTest, GracePeriodDoesNotWaitForTheKernel) {
 class LockOSThreadTest : public testing::WithGomaxprocs {};
 GUMP_INSTANTIATE_GOMAXPROCS(LockOSThreadTest);
 
-TEST_P(LockOSThreadTest, KeepsItsThreadAndNobodyElseGetsIt) {
+TEST_P(LockOSThreadTest, LockedGoroutineHasItsThreadForItself) {
   Run([] {
     std::atomic<bool> stop = false;
     std::atomic<int> intruders = 0;
@@ -410,7 +410,7 @@ TEST_P(LockOSThreadTest, MainMayEndLocked) {
 }
 
 // Otherwise one that does not stop would keep Run from returning.
-TEST_P(LockOSThreadTest, NobodyButMainRunsOnTheThreadOfRun) {
+TEST_P(LockOSThreadTest, OnlyMainRunsOnTheThreadOfRun) {
   const pid_t tid = Tid();
   Run([&] {
     sync::WaitGroup wg;
@@ -531,7 +531,7 @@ class InAStop {
 
 // Nothing else on its thread looks before it computes: only a signal would stop
 // it.
-TEST_P(LockOSThreadTest, WhoseTurnComesInAStopGivesThePBack) {
+TEST_P(LockOSThreadTest, GoroutineHandedAPInAStopGivesItBack) {
   if (GetParam() == 1) return;
   Run([] {
     InAStop g;
@@ -542,7 +542,7 @@ TEST_P(LockOSThreadTest, WhoseTurnComesInAStopGivesThePBack) {
 }
 
 // Or it would never run, if stops follow each other fast.
-TEST_P(LockOSThreadTest, WhoGaveThePBackRunsTheNextTime) {
+TEST_P(LockOSThreadTest, GoroutineThatGaveThePBackRunsTheNextTime) {
   if (GetParam() == 1) return;
   Run([] {
     InAStop g;
@@ -555,7 +555,7 @@ TEST_P(LockOSThreadTest, WhoGaveThePBackRunsTheNextTime) {
   });
 }
 
-TEST_P(LockOSThreadTest, WhoFindsItInAStopKeepsTheP) {
+TEST_P(LockOSThreadTest, StopperThatFindsALockedGoroutineKeepsItsP) {
   Run([] {
     InAStop g;
     const rt::P* pp = rt::getg()->m->p;
@@ -598,7 +598,7 @@ void NobodyGivesThePBack() {
   g.AwaitP();
 }
 
-TEST(LockOSThreadDeathTest, WhenMainHasEndedNobodyGivesThePBack) {
+TEST(LockOSThreadDeathTest, WhenMainHasEndedNoPIsGivenBack) {
   EXPECT_EXIT(PretendEnd(2, NobodyGivesThePBack), ::testing::ExitedWithCode(7),
               "");
 }
@@ -640,7 +640,7 @@ void TheEndOfAStopLetsGo() {
   wg.Wait();
 }
 
-TEST(LockOSThreadDeathTest, WhenMainHasEndedTheEndOfAStopLetsGo) {
+TEST(LockOSThreadDeathTest, WhenMainHasEndedTheEndOfAStopReleasesHogs) {
   EXPECT_EXIT(PretendEnd(1, TheEndOfAStopLetsGo), ::testing::ExitedWithCode(7),
               "");
 }
@@ -691,7 +691,7 @@ TEST(LockOSThreadDeathTest, WhenMainHasEndedEveryPIsVisited) {
 class PlainThreadTest : public testing::WithGomaxprocs {};
 GUMP_INSTANTIATE_GOMAXPROCS(PlainThreadTest);
 
-TEST_P(PlainThreadTest, UsesEverything) {
+TEST_P(PlainThreadTest, PlainThreadUsesEverything) {
   Run([] {
     std::atomic<bool> ok = false;
     std::thread t([&ok] {
@@ -731,7 +731,7 @@ TEST_P(PlainThreadTest, UsesEverything) {
   });
 }
 
-TEST_P(PlainThreadTest, ChangesGomaxprocs) {
+TEST_P(PlainThreadTest, PlainThreadChangesGomaxprocs) {
   Run([n = GetParam()] {
     std::thread t([n] {
       for (int i = 1; i < 20; i++) runtime::GOMAXPROCS(1 + i % 8);
@@ -796,7 +796,7 @@ TEST_P(PlainThreadTest, CellsOfEndedGoroutinesAreUsedAgain) {
   });
 }
 
-TEST_P(PlainThreadTest, ThoseThatWaitAreInDumps) {
+TEST_P(PlainThreadTest, ThreadsThatWaitAreInDumps) {
   Run([] {
     auto c = make_chan<int>();
     std::atomic<pid_t> tid = 0;
@@ -818,7 +818,7 @@ TEST_P(PlainThreadTest, ThoseThatWaitAreInDumps) {
   });
 }
 
-TEST_P(PlainThreadTest, ThoseThatRunAreNotInDumps) {
+TEST_P(PlainThreadTest, ThreadsThatRunAreNotInDumps) {
   Run([] {
     auto c = make_chan<int>();
     std::atomic<bool> woken = false;

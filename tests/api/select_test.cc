@@ -102,7 +102,7 @@ TEST_P(SelectTest, ParksUntilACaseCanProceed) {
   });
 }
 
-TEST_P(SelectTest, HandlersSayWhatTheyWant) {
+TEST_P(SelectTest, HandlersMayTakeAnyFormOfTheValue) {
   Run([] {
     chan<int> c = make_chan<int>(10);
     for (int i = 1; i <= 6; i++) c.Send(i);

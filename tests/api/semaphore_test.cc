@@ -26,7 +26,7 @@ using sync::WaitGroup;
 using SemaphoreTest = testing::WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(SemaphoreTest);
 
-TEST_P(SemaphoreTest, TryAcquireTakesWhatIsThere) {
+TEST_P(SemaphoreTest, TryAcquireTakesOnlyFreeUnits) {
   Run([] {
     Semaphore s(3);
     EXPECT_TRUE(s.TryAcquire());
@@ -145,7 +145,7 @@ TEST_P(SemaphoreTest, CancellingTakesNothing) {
 // Granted and cancelled before the waiter has run: as in Go it is told of the
 // cancellation, and its units are free again, once. A waiter that was faster
 // has them.
-TEST_P(SemaphoreTest, WhoIsGrantedAndCancelledGivesBack) {
+TEST_P(SemaphoreTest, WaiterGrantedAndCancelledGivesBack) {
   Run([] {
     constexpr int kEnough = 20;
     int cancelled = 0;
@@ -173,7 +173,7 @@ TEST_P(SemaphoreTest, WhoIsGrantedAndCancelledGivesBack) {
   });
 }
 
-TEST_P(SemaphoreTest, WhoAsksForMoreThanThereIsBlocksNobody) {
+TEST_P(SemaphoreTest, RequestBeyondTheSizeBlocksNoOther) {
   Run([] {
     Semaphore s(2);
     auto [ctx, cancel] = context::WithCancel(context::Background());
@@ -189,7 +189,7 @@ TEST_P(SemaphoreTest, WhoAsksForMoreThanThereIsBlocksNobody) {
   });
 }
 
-TEST_P(SemaphoreTest, MayBeDestroyedByWhoIsLetIn) {
+TEST_P(SemaphoreTest, MayBeDestroyedByTheWaiterThatIsLetIn) {
   Run([] {
     for (int i = 0; i < 3000; i++) {
       auto s = std::make_unique<Semaphore>(1);

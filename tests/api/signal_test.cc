@@ -114,7 +114,7 @@ TEST_P(SignalTest, AReceiverThatWaitsNeedsNoRoom) {
   });
 }
 
-TEST_P(SignalTest, AFullChannelLosesAndStopsNobody) {
+TEST_P(SignalTest, AFullChannelLosesAndHoldsUpNoOther) {
   Run([] {
     auto full = make_chan<int>(1);
     auto unbuffered = make_chan<int>();
@@ -148,7 +148,7 @@ TEST_P(SignalTest, CallsAddUp) {
   });
 }
 
-TEST_P(SignalTest, EachChannelGetsItsCopyOfWhatItWants) {
+TEST_P(SignalTest, EachChannelGetsItsCopyOfItsSignals) {
   Run([] {
     auto one = make_chan<int>(8);
     auto two = make_chan<int>(8);
@@ -168,7 +168,7 @@ TEST_P(SignalTest, EachChannelGetsItsCopyOfWhatItWants) {
   });
 }
 
-TEST_P(SignalTest, AllThatCanBeHad) {
+TEST_P(SignalTest, EverySignalThatCanBeCaughtIsSent) {
   Run([] {
     auto c = make_chan<int>(64);
     signal::Notify(c);
@@ -189,7 +189,7 @@ TEST_P(SignalTest, AllThatCanBeHad) {
   });
 }
 
-TEST_P(SignalTest, PassesOverWhatCannotBeHad) {
+TEST_P(SignalTest, SignalsThatCannotBeCaughtAreSkipped) {
   Run([] {
     auto c = make_chan<int>(1);
     signal::Notify(c, {SIGKILL, SIGSTOP, 32, 33, 0, -1, 65, 1'000'000});
@@ -336,7 +336,7 @@ TEST_P(SignalTest, AHandlerInstalledMeanwhileStays) {
   });
 }
 
-TEST_P(SignalTest, IgnoredSignalsReachNobody) {
+TEST_P(SignalTest, IgnoredSignalsReachNoChannel) {
   Run([] {
     auto c = make_chan<int>(8);
     signal::Notify(c, {SIGUSR1, SIGUSR2});
@@ -442,7 +442,7 @@ TEST_P(SignalTest, TheContextEndsByStopOrByItsParent) {
 
 // ---- Crowds, threads, several Runs
 
-TEST_P(SignalTest, Storm) {
+TEST_P(SignalTest, StormReachesEveryChannel) {
   Run([] {
     constexpr int kRounds = 250;
     const std::vector<int> signals = {SIGUSR1, SIGUSR2, SIGHUP, SIGWINCH};
@@ -491,7 +491,7 @@ TEST_P(SignalTest, Storm) {
   });
 }
 
-TEST_P(SignalTest, WhatComesBetweenTwoRunsIsDeliveredByTheNext) {
+TEST_P(SignalTest, SignalsBetweenTwoRunsAreDeliveredByTheNext) {
   auto c = make_chan<int>(4);
   Run([&] { signal::Notify(c, {SIGUSR1, SIGUSR2}); });
   for (int i = 0; i < 3; i++) {
@@ -509,7 +509,7 @@ TEST_P(SignalTest, WhatComesBetweenTwoRunsIsDeliveredByTheNext) {
 }
 
 #if !defined(GUMP_TSAN)  // it waits for its threads before it forks
-TEST_P(SignalTest, AChildOfForkHasWhatWasThereBefore) {
+TEST_P(SignalTest, AChildOfForkHasTheEarlierHandlers) {
   Run([] {
     auto c = make_chan<int>(1);
     signal::Notify(c, {SIGTERM});
@@ -546,7 +546,7 @@ TEST_F(SignalDeathTest, AFaultReachesItsHandlerThoughIgnored) {
       ::testing::ExitedWithCode(3), "");
 }
 
-TEST_F(SignalDeathTest, WithoutRun) {
+TEST_F(SignalDeathTest, SignalsAreDeliveredWithoutRun) {
   EXPECT_EXIT(
       {
         auto c = make_chan<int>(1);
@@ -666,7 +666,7 @@ TEST_F(SignalDeathTest, DeadlocksAreReportedUnlessNotified) {
 }
 
 #if !defined(GUMP_TSAN)  // signals wait there for a call of libc
-TEST_P(SignalTest, PreemptionGoesOnWhileSomebodyWantsItsSignal) {
+TEST_P(SignalTest, PreemptionGoesOnWhileAChannelWantsItsSignal) {
   Run([] {
     auto c = make_chan<int>(1);
     signal::Notify(c, {SIGURG});

@@ -24,7 +24,7 @@ using testing::Counted;
 using StackTest = testing::WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(StackTest);
 
-TEST(StackModelTest, LastInFirstOut) {
+TEST(StackModelTest, ElementsLeaveInReverseOrder) {
   Stack<int> s;
   std::vector<int> model;
   EXPECT_TRUE(s.Empty());

@@ -159,7 +159,7 @@ TEST_P(SynctestTest, LateTicksKeepToTheGrid) {
   });
 }
 
-TEST_P(SynctestTest, TimeoutInSelect) {
+TEST_P(SynctestTest, SelectTimesOutAtTheFirstTimer) {
   Bubble([] {
     auto never = make_chan<int>();
     const int i =
@@ -346,7 +346,7 @@ TEST_P(SynctestTest, WaitSeesEveryDurableReason) {
   });
 }
 
-TEST_P(SynctestTest, OneWaitAtATime) {
+TEST_P(SynctestTest, ConcurrentWaitPanics) {
   Bubble([] {
     std::atomic<int> refused = 0;
     for (int i = 0; i < 2; i++) {
@@ -435,7 +435,7 @@ TEST_P(SynctestTest, BlockingStopsTheClock) {
   });
 }
 
-TEST_P(SynctestTest, WokenFromOutside) {
+TEST_P(SynctestTest, WakesFromOutsideAreNotLost) {
   Run([] {
     sync::Mutex mu;
     sync::Cond cond(mu);
@@ -501,7 +501,7 @@ TEST_P(SynctestTest, GoexitEndsMain) {
   Bubble([] { runtime::Goexit(); });
 }
 
-TEST_P(SynctestTest, Deadlock) {
+TEST_P(SynctestTest, DeadlockInABubblePanics) {
   Run([] {
     EXPECT_EQ(PanicText([] {
                 synctest::Run([] {
@@ -576,7 +576,7 @@ TEST_P(SynctestTest, FunctionsThatAreNotCalledAreDestroyed) {
   EXPECT_EQ(witness.use_count(), 1);
 }
 
-TEST_P(SynctestTest, WhatPendingFunctionsHoldMayParkInTheEnd) {
+TEST_P(SynctestTest, CapturesOfPendingFunctionsMayParkInTheEnd) {
   std::atomic<int> ends = 0;
   using Held = std::shared_ptr<void>;
   Bubble([&] {
@@ -602,7 +602,7 @@ TEST_P(SynctestTest, WhatPendingFunctionsHoldMayParkInTheEnd) {
   });
 }
 
-TEST_P(SynctestTest, FromAPlainThread) {
+TEST_P(SynctestTest, PlainThreadMayRunABubble) {
   Run([] {
     std::atomic<bool> done = false;
     std::thread thread([&] {
@@ -620,7 +620,7 @@ TEST_P(SynctestTest, FromAPlainThread) {
   });
 }
 
-TEST_P(SynctestTest, Misuse) {
+TEST_P(SynctestTest, MisusePanics) {
   Run([] {
     EXPECT_EQ(PanicText([] { synctest::Wait(); }),
               "goroutine is not in a bubble");
@@ -682,7 +682,7 @@ TEST_P(SynctestTest, DumpsNameTheBubble) {
 
 // ---- Many
 
-TEST_P(SynctestTest, ManyGoroutinesManyTimers) {
+TEST_P(SynctestTest, ManyGoroutinesAndTimersKeepTime) {
   constexpr int kGoroutines = 200;
   constexpr int kRounds = 20;
   std::atomic<int> done = 0;

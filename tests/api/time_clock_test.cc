@@ -79,7 +79,7 @@ TEST_P(TimeClockTest, TheClockCanBeSet) {
   stepped = 0;
 }
 
-TEST_P(TimeClockTest, WhoIsHeldUpBetweenTheClocksSendsNoLaterTime) {
+TEST_P(TimeClockTest, DelayBetweenTheClocksSendsNoLaterTime) {
   Run([] {
     auto ticker = time::NewTicker(1ms);
     absl::Time last = *ticker.C.Recv();
@@ -166,7 +166,7 @@ TEST_P(TimeClockTest, ChildrenOfLongLivedParentsEndInTime) {
   });
 }
 
-TEST_P(TimeClockTest, LimitersKnowWhatTimeIsLeft) {
+TEST_P(TimeClockTest, LimitersKnowTheTimeThatIsLeft) {
   Run([] {
     for (const int64_t step : {-2 * kHour, 2 * kHour}) {
       const auto [parent, cancel] = context::WithTimeout({}, absl::Hours(1));

@@ -108,7 +108,7 @@ TEST_P(TimeHeapTest, TimersOfPlainThreadsLeaveWhileAllSleep) {
   });
 }
 
-TEST_P(TimeHeapTest, TimersOnWhichSomebodyHasWaitedLeave) {
+TEST_P(TimeHeapTest, TimersThatWereWaitedForLeave) {
   Run([] {
     auto ping = make_chan<void>();
     auto pong = make_chan<void>();

@@ -213,7 +213,7 @@ TEST_P(TimeTest, TimerSendsTheTimeAtWhichItWasDue) {
   });
 }
 
-TEST_P(TimeTest, DueTimerIsThereForWhoComesLate) {
+TEST_P(TimeTest, DueTimerIsThereForALateReceiver) {
   Run([] {
     auto t = time::NewTimer(1ns);
     time::Sleep(kSoon);
@@ -232,7 +232,7 @@ TEST_P(TimeTest, StopBeforeTheTimeWins) {
   });
 }
 
-TEST_P(TimeTest, StopOfOneThatIsDueButNotReceivedWins) {
+TEST_P(TimeTest, StopOfADueButUnreceivedTimerWins) {
   Run([] {
     auto t = time::NewTimer(1ns);
     time::Sleep(kSoon);
@@ -255,7 +255,7 @@ TEST_P(TimeTest, ResetLeavesNoStaleValue) {
   });
 }
 
-TEST_P(TimeTest, ResetReachesOneWhoWaits) {
+TEST_P(TimeTest, ResetReachesAWaitingReceiver) {
   Run([] {
     auto t = time::NewTimer(kNever);
     sync::WaitGroup wg;
@@ -266,7 +266,7 @@ TEST_P(TimeTest, ResetReachesOneWhoWaits) {
   });
 }
 
-TEST_P(TimeTest, StopAndResetReachOneWhoWaits) {
+TEST_P(TimeTest, StopAndResetReachAWaitingReceiver) {
   Run([] {
     auto t = time::NewTimer(kNever);
     sync::WaitGroup wg;
@@ -290,7 +290,7 @@ TEST_P(TimeTest, ChannelPassesForUnbuffered) {
   });
 }
 
-TEST_P(TimeTest, OneTimeOneReceiver) {
+TEST_P(TimeTest, EachTimeHasOneReceiver) {
   Run([] {
     auto t = time::NewTimer(kSoon);
     std::atomic<int> got = 0;
@@ -518,7 +518,7 @@ TEST_P(TimeTest, TickerTicksAtMultiplesOfItsPeriod) {
   });
 }
 
-TEST_P(TimeTest, TicksForWhichNobodyComesAreLeftOut) {
+TEST_P(TimeTest, TicksWithoutAReceiverAreDropped) {
   Run([] {
     auto t = time::NewTicker(1ms);
     time::Sleep(20ms);
@@ -566,7 +566,7 @@ TEST_P(TimeTest, LateTicksKeepToTheGrid) {
   });
 }
 
-TEST_P(TimeTest, TickerResetAndStop) {
+TEST_P(TimeTest, TickerObeysResetAndStop) {
   Run([] {
     auto t = time::NewTicker(kNever);
     EXPECT_TRUE(Pending(t.C));
@@ -583,7 +583,7 @@ TEST_P(TimeTest, TickerResetAndStop) {
   });
 }
 
-TEST_P(TimeTest, TickerOfTheLongestPeriod) {
+TEST_P(TimeTest, TickerOfTheLongestPeriodIsPending) {
   Run([] {
     auto t = time::NewTicker(absl::InfiniteDuration());
     EXPECT_TRUE(Pending(t.C));

@@ -188,7 +188,7 @@ steady_clock::duration LatenessBesidePolled() {
 }
 
 // The best of some, since the machine may be busy.
-TEST_P(TimeWakeTest, ATimerIsInTimeThoughItsPollerHasFoundSomebody) {
+TEST_P(TimeWakeTest, ATimerIsInTimeThoughItsPollerFindsWork) {
   if (GetParam() == 1) GTEST_SKIP() << "nobody else has a P";
   Run([] {
     auto best = LatenessBesidePolled();

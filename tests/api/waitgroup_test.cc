@@ -144,7 +144,7 @@ TEST_P(WaitGroupTest, GoDestroysTheFunctionBeforeDone) {
 }
 
 // A const member is not moved, but copied; each copy goes before Done.
-TEST_P(WaitGroupTest, GoDestroysWhatIsCopiedBeforeDone) {
+TEST_P(WaitGroupTest, GoDestroysCopiesBeforeDone) {
   Run([] {
     std::atomic<bool> gone = false;
     const auto end = [&gone](void*) {
@@ -257,7 +257,7 @@ TEST(WaitGroupDeathTest, NegativeCounterUncaughtEndsTheProcess) {
               "panic: sync: negative WaitGroup counter");
 }
 
-TEST(WaitGroupDeathTest, WaitForNobodyIsADeadlock) {
+TEST(WaitGroupDeathTest, WaitWithoutAWakerIsADeadlock) {
   EXPECT_EXIT(gump::Run([] {
                 WaitGroup wg;
                 wg.Add(1);
