@@ -4,7 +4,8 @@
     tools/lint/same_code.py REV              REV against the working tree
     tools/lint/same_code.py REV NEW          REV against the commit NEW
     tools/lint/same_code.py --texts REV      lists the string literals that differ, and accepts them
-    tools/lint/same_code.py --names FILE REV FILE has lines "old new": identifiers that were renamed
+    tools/lint/same_code.py --names FILE REV FILE has lines "old new [path]": identifiers that were renamed, below path
+    tools/lint/same_code.py REV --path PATH  compares only files below PATH
 
 Every changed file is compared with its comments stripped, token by token. Three kinds of name may differ:
 
@@ -130,7 +131,7 @@ def test_names(old_source, new_source):
 def rename(token, names, paths):
     kind, value = token
     if kind == CODE:
-        return kind, names.get(value, value)
+        return kind, re.sub(r"[\w$]+", lambda m: names.get(m[0], m[0]), value)
     for old, new in paths.items():
         value = value.replace(old, new)
     return kind, re.sub(r"[\w$]+(?:\.[\w$]+)?", lambda m: names.get(m[0]) or ".".join(
@@ -162,9 +163,11 @@ def main():
 
     files = list(changed(arguments.old, arguments.new))
     paths = {old: new for status, old, new in files if status == "R"}
-    sources, names = [], {}
+    sources, names, scoped = [], {}, []
     if arguments.names:
-        names.update(line.split() for line in arguments.names.read_text().splitlines() if line.strip())
+        rows = [line.split() for line in arguments.names.read_text().splitlines() if line.strip()]
+        names.update(row for row in rows if len(row) == 2)
+        scoped = [row for row in rows if len(row) == 3]
     code, texts = [], []
     for status, old, new in files:
         if pathlib.PurePath(new).suffix in PROSE:
@@ -179,8 +182,9 @@ def main():
         if not arguments.path or any(new == p or new.startswith(p.rstrip("/") + "/") for p in arguments.path):
             sources.append((new, before, after))
     for path, before, after in sources:
-        a = [rename(t, names, paths) for t in tokens(path, before)]
-        b = [rename(t, names, paths) for t in tokens(path, after)]
+        local = names | {old: new for old, new, place in scoped if path.startswith(place)}
+        a = [rename(t, local, paths) for t in tokens(path, before)]
+        b = [rename(t, local, paths) for t in tokens(path, after)]
         c, t = compare(path, a, b)
         code += c
         texts += t
