@@ -1,11 +1,11 @@
-// Threads that are not ours: a plain thread that needs a G is lent a pseudo-G
-// with an M of its own.
+// Foreign threads: a foreign thread that needs a G is lent a pseudo-G with an M
+// of its own.
 //
-// The M never holds a P and never schedules: where a goroutine would park, its
+// The M never holds a P and never schedules. Where a goroutine would park, the
 // thread sleeps on the M's note (proc_park.cc). The pair is bound to the thread
-// through getg() until the thread ends; then a TLS destructor of pthreads puts
-// it on a free list. While a thread holds one it may call us again at any time,
-// so checkdead keeps quiet, as Go does once a program uses C threads.
+// through getg() until the thread ends. Then a TLS destructor of pthreads puts
+// the pair on a free list. While a thread holds one, it may call us again at
+// any time, so checkdead is silent, as Go is once a program uses C threads.
 #include <pthread.h>
 
 #include "runtime/mem.h"
@@ -32,7 +32,7 @@ pthread_once_t extraOnce = PTHREAD_ONCE_INIT;
 void threadEnds(void* x) {
   auto* e = static_cast<ExtraM*>(x);
   if (e->g.gls != nullptr) glsDestroyAll(&e->g);
-  if (forked.load(relaxed)) return;  // nobody to come; written by this thread
+  if (forked.load(relaxed)) return;  // no thread follows; written by this one
   dropm(&e->m);
 }
 
@@ -83,7 +83,7 @@ G* needm() {
     sched.nmextra++;
   }
   setg(gp);
-  // Otherwise nobody would notice when the thread ends.
+  // Otherwise we would not notice when the thread ends.
   if (pthread_setspecific(extraKey, e) != 0) {
     fatalthrow("needm: out of memory");
   }
@@ -93,17 +93,17 @@ G* needm() {
 void dropm(M* mp) {
   auto* e = reinterpret_cast<ExtraM*>(mp);  // m is its first member
   G* gp = mp->curg.load(relaxed);           // written by us
-  mp->lockedExt = 0;  // the next thread has locked nothing
+  mp->lockedExt = 0;  // the next thread has not locked anything
   mp->procid.store(0, release);
   setg(nullptr);
   {
     LockScope l(&sched.lock);
-    // Both at once, under the lock: in between, checkdead would take this
-    // thread, which lives on and may wake somebody, for one that has ended and
-    // is accounted for.
+    // Both at once, under the lock. In between, checkdead would take this
+    // thread for one that has ended and is accounted for, although it lives on
+    // and may wake a goroutine.
     casgstatus(gp, kGrunning, kGdead);
     sched.nmextra--;
-    checkdead();  // it may have been the last one that could wake anybody
+    checkdead();  // it may have been the last thread that could wake a G
   }
   LockScope l(&extraLock);
   e->next = extraFree;

@@ -1,30 +1,34 @@
-// fork: what becomes of the runtime in the child.
+// fork: the runtime in the child process.
 //
 // A child of fork has one thread, the one that forked. The threads that ran the
-// goroutines, sysmon and the one that makes threads are not there; our locks
-// and queues are as those threads happened to leave them. So nothing can be
-// repaired, and nothing of the runtime's may be used until exec: a call that
-// needs it would wait for somebody who does not exist. Such a call ends the
-// child with one sentence (dieForked).
+// goroutines, sysmon and the template thread do not exist there. Our locks and
+// queues are as those threads happened to leave them. So nothing can be
+// repaired, and nothing of the runtime may be used until exec: a call that
+// needs the runtime would wait for a thread that does not exist. Such a call
+// ends the child with one sentence (dieForked).
 //
 // Fast paths do not pay for that. The handler in the child leads them to slow
-// ones that look:
+// paths that look:
 //  (F1) A thread with a G enters the runtime by acquirem, which looks at
-//       m.presumed anyway: kPresumedForked sends it to reenter.
-//  (F2) A thread without one enters by needm or schedinit, and `initialised` is
-//       false again.
-// What neither takes a lock nor waits (an atomic, a free Mutex, an Hchan's
-// count) works as ever.
+//       m.presumed anyway. kPresumedForked sends it to reenter.
+//  (F2) A thread without a G enters by needm or schedinit, where `initialised`
+//       is false again.
+// An operation that neither takes a lock nor waits (an atomic, a free Mutex, an
+// Hchan's count) works as ever.
 //
-// There is no handler in the parent, before or after: whoever forks may wait in
-// there for malloc's lock, and the one who holds it may be preempted in place;
-// so it must be possible to take the P of a thread that forks, as of any other.
+// There is no handler in the parent, before or after fork. A thread that forks
+// may wait inside fork for malloc's lock, and the holder of that lock may be
+// preempted in place. So it must be possible to take the P of a thread that
+// forks, like that of any other thread.
 //
-// Rejected: a panic. It would have to pass functions that are noexcept, with
-// the runtime in an unknown state, and a program that recovers from it would go
-// on. A dump of the stack: the unwinder may want the loader's lock, whose
-// holder is not in the child. A page that is zero after fork (MADV_WIPEONFORK):
-// also seen by a child of _Fork or of clone, but each entry would have to read
+// Rejected:
+//  * A panic. It would have to pass functions that are noexcept, with the
+//    runtime in an unknown state, and a program that recovers from it would go
+//    on.
+//  * A dump of the stack. The unwinder may want the loader's lock, and the
+//    holder of that is not in the child.
+//  * A page that is zero after fork (MADV_WIPEONFORK). A child of _Fork or of
+//    clone would see it too, but each entry would have to read it.
 // it.
 #include <pthread.h>
 #include <unistd.h>
@@ -43,13 +47,13 @@ int32_t processId;  // written by forkinit, before there are threads of ours
 
 // inChild runs in the child, on its only thread, before fork returns.
 void inChild() {
-  // One thread: nothing is ordered by any of this.
+  // There is only one thread, so none of this needs an order.
   forked.store(true, relaxed);
   unsetInitialised();  // (F2)
   G* gp = getg();
   if (gp != nullptr && gp->m != nullptr) {
     gp->m->presumed.or_(kPresumedForked, relaxed);  // (F1)
-    // To yield would be to use the others. Nobody asks again.
+    // To yield would be to use the other threads. No thread asks again.
     gp->preempt.store(false, relaxed);
   }
   panicAfterFork();
@@ -59,8 +63,8 @@ void inChild() {
 
 void forkinit() {
   processId = getpid();
-  // Without it a child that uses the runtime may wait for ever, and that is
-  // all.
+  // If this fails, a child that uses the runtime may wait for ever, but nothing
+  // worse happens.
   (void)pthread_atfork(nullptr, nullptr, inChild);
 }
 

@@ -1,12 +1,12 @@
 // Goroutine-local values: a list per G, newest first.
 //
-// A G's list is touched by that goroutine only (by the thread itself for the
-// pseudo-G of a plain thread), so there is nothing to synchronise. Programs
-// have a handful of keys; a list of a handful is searched faster than a table,
-// and a goroutine that uses none pays one pointer.
+// Only its own goroutine touches a G's list (for the pseudo-G of a foreign
+// thread, the thread itself), so there is nothing to synchronise. Programs have
+// a handful of keys. A list of a handful is searched faster than a table, and a
+// goroutine that uses none pays one pointer.
 //
-// Nodes come from malloc: every function here runs on a user stack outside any
-// lock of the runtime.
+// Nodes come from malloc, so every function here runs on a user stack outside
+// any lock of the runtime.
 #include <cstdlib>
 
 #include "gump/internal/linkname.h"
@@ -53,8 +53,8 @@ bool glsSet(const void* key, void* value, void (*destroy)(void*)) noexcept {
   return true;
 }
 
-// A value leaves the list before its destructor runs, so a destructor that uses
-// goroutine-local values sees those set before it, and may set new ones, which
+// A value leaves the list before its destructor runs. So a destructor that uses
+// goroutine-local values sees those set before it. It may set new ones, which
 // are destroyed in turn.
 void glsDestroyAll(G* gp) {
   while (GlsNode* n = head(gp)) {

@@ -1,5 +1,5 @@
-// Lists of Gs threaded through schedlink. A G is on at most one list. No
-// locking of their own: the owner's.
+// Lists of Gs threaded through schedlink. A G is on at most one list. The lists
+// have no locks. Their owner synchronises them.
 #ifndef RUNTIME_GQUEUE_H_
 #define RUNTIME_GQUEUE_H_
 
@@ -9,8 +9,8 @@ namespace gump::rt {
 
 struct G;
 
-// GQueue is a FIFO with O(1) push at both ends and O(1) append. Size is kept
-// because the batch rules need it.
+// GQueue is a FIFO with O(1) push at both ends and O(1) append. It keeps its
+// size because the batch rules need it.
 struct GQueue {
   G* head = nullptr;
   G* tail = nullptr;
@@ -29,7 +29,7 @@ struct GList {
 
   bool empty() const { return head == nullptr; }
   void push(G* gp);
-  void pushAll(GQueue* q);  // puts q before what is here; empties q
+  void pushAll(GQueue* q);  // puts q before the present Gs; empties q
   G* pop();
 };
 

@@ -1,6 +1,7 @@
-// The finalizer goroutine: a system goroutine that runs what queueFinalizer
-// hands it, in order, off everybody's hot path. It parks when the queue is
-// empty, and step 1 of findRunnable readies it when something was queued.
+// The finalizer goroutine: a system goroutine that runs the functions that
+// queueFinalizer hands it, in order, off every hot path. It parks when the
+// queue is empty, and step 1 of findRunnable readies it when something was
+// queued.
 #include <cstdlib>
 
 #include "runtime/panic.h"
@@ -8,12 +9,14 @@
 
 namespace gump::rt {
 
-// True: the queue is not empty and fing is parked. Read without the lock by
-// every findRunnable. Sleeper: under finlock, parks only on an empty queue.
-// Waker: under finlock, queues, then sets this. So a queued item is either seen
-// before parking or leaves the flag set; whoever clears it owns the wake-up.
-// Until then it stands for a runnable goroutine that is on no queue: who gives
-// a P up, or looks whether others wait for one, looks at it as well.
+// fingwake is true if the queue is not empty and fing is parked. Every
+// findRunnable reads it without the lock. The sleeper parks only on an empty
+// queue, under finlock. The waker queues an item and then sets fingwake, under
+// finlock. So a queued item is either seen before parking or leaves the flag
+// set. The thread that clears the flag owns the wake-up.
+// Until then the flag stands for a runnable goroutine that is on no queue. So a
+// thread that gives up a P, or looks whether goroutines wait for one, looks at
+// the flag as well.
 Atomic<bool> fingwake;
 
 namespace {
@@ -32,7 +35,7 @@ bool fingStarted ABSL_GUARDED_BY(finlock) = false;
 G* fing ABSL_GUARDED_BY(finlock) = nullptr;
 
 bool finParkCommit(G* gp, void*)
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // releases what runFinalizers locked
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // releases the lock of runFinalizers
   fing = gp;
   unlock(&finlock);
   return true;
@@ -80,8 +83,9 @@ G* wakefing() {
 }
 
 namespace {
-// startFing starts the finalizer goroutine if there is none. False: no memory;
-// what others queue meanwhile waits for the next attempt.
+// startFing starts the finalizer goroutine if there is none. Returns false if
+// there is no memory. Then items that other threads queue meanwhile wait for
+// the next attempt.
 bool startFing() {
   M* mp = acquirem();
   lock(&finlock);
@@ -118,8 +122,9 @@ bool queueFinalizer(const FuncType* ft, void* closure) noexcept {
     finHead = f;
   }
   finTail = f;
-  // seq_cst: W1 of the essay in proc.cc; pairs with the acquire in wakefing,
-  // too. False: somebody has done so and called wakep.
+  // seq_cst: W1 of the essay in proc.cc. It also pairs with the acquire in
+  // wakefing. If the cas fails, another thread has set the flag and called
+  // wakep.
   const bool wake = fing != nullptr && fingwake.cas(false, true, seq_cst);
   unlock(&finlock);
   if (wake) wakep();  // step 1 of findRunnable readies it

@@ -1,12 +1,13 @@
-// Taking the P of a goroutine that does not come by by itself: because it is
-// asleep in a system call that nobody declared, or because it computes.
+// Retaking the P of a goroutine that does not enter the runtime by itself,
+// either because it is asleep in an undeclared system call or because it
+// computes.
 //
-// m.locks tells where a thread is: above 0, it is in the runtime, will soon
+// m.locks tells where a thread is. Above 0, it is in the runtime, will soon
 // reach a point where it looks at the requests, and is left alone. At 0, and
-// with a goroutine in m.curg, it is in code of the program's own, which never
-// touches the P; so the P can be taken without its help.
+// with a goroutine in m.curg, it is in code of the program, which never touches
+// the P. So the P can be taken without its help.
 //
-// Presumed blocked. Asker and goroutine agree by an asymmetric Dekker:
+// Presumed blocked. The asker and the goroutine agree by an asymmetric Dekker:
 //
 //   asker (presumeBlocked)               goroutine (acquirem, the handler)
 //     A1  presumed: kNot → kAsked          B1  locks = 1
@@ -15,55 +16,61 @@
 //     A4  yes: kAsked → kTaken
 //         no:  kAsked → kNot
 //
-// If A3 reads locks == 0, then B1 comes after A2, so B3 reads kAsked or what
-// came of it, and goes to reenter. There the goroutine tries kAsked → kNot, by
-// CAS as A4 does: one of them wins. If it is the goroutine, it has its P as
-// before. If it is the asker, the P is his, and the goroutine is where one is
-// that comes back from a declared system call and finds its P gone. If A3 reads
-// locks != 0, the goroutine may have passed B3 before A1, and nothing happens.
-// No signal is sent, so no call of the program's is interrupted.
+// If A3 reads locks == 0, then B1 comes after A2, so B3 reads kAsked or a later
+// value, and goes to reenter. There the goroutine tries kAsked → kNot, by CAS
+// as A4 does, so one of the two wins. If the goroutine wins, it has its P as
+// before. If the asker wins, it owns the P, and the goroutine continues as if
+// it had returned from a declared system call after its P was retaken. If A3
+// reads locks != 0, the goroutine may have passed B3 before A1, and nothing
+// happens. No signal is sent, so no call of the program is interrupted.
 //
-// Preempted in place. A thread that runs is sent SIGURG. The handler, if it has
-// interrupted a goroutine's own code (locks == 0, and no other handler), on the
-// goroutine's stack or one that the program has made, puts the goroutine on the
-// global queue, bound to its thread as LockOSThread binds, lets go of the P,
-// and sleeps inside the handler until a scheduler hands the thread a P for this
-// goroutine. The interrupted code may hold any lock and be half through malloc:
-// it goes on on the same thread as if nothing had happened. This is
+// Preempted in place. A thread that runs is sent SIGURG. The handler acts if it
+// has interrupted the goroutine's own code (locks == 0, and no other handler).
+// That code may be on the goroutine's stack or on one that the program has
+// made. The handler
+//  * puts the goroutine on the global queue, bound to its thread as by
+//    LockOSThread,
+//  * lets go of the P,
+//  * sleeps inside the handler until a scheduler hands the thread a P for this
+//    goroutine.
+// The interrupted code may hold any lock and be in the middle of malloc: it
+// continues on the same thread as if nothing had happened. This is
 // KLT-switching of Shiina, Iwasaki, Taura and Balaji, "Lightweight Preemptive
 // User-Level Threads", PPoPP 2021.
 //
-// Who holds a lock that others need always goes on: it waits in a queue that is
-// first come, first served (who gives his P back for a stop comes first again,
-// but not twice in a row: putBackInStop), and others who block on that lock
-// lose their Ps by the first way. The thread that makes threads may block on it
-// too (malloc's, in pthread_create); so a P for which there is no idle thread
-// goes to the oldest of those that are preempted in place, and only a thread is
-// ordered (startm). And a P that waits for a thread which does not come is
-// taken back (claimUnborn).
+// A goroutine preempted while holding a lock always runs again: the global
+// queue is FIFO. (A goroutine that returned its P to a stop-the-world goes back
+// to the front, but not twice in a row; see putBackInStop.) Other goroutines
+// that block on that lock are presumed blocked and lose their Ps. The template
+// thread may block on the lock too, for example on malloc's in pthread_create.
+// So if there is no idle thread for a P, the P goes to the oldest goroutine
+// preempted in place, and a thread is only ordered (startm). A P that waits for
+// a thread which does not come is taken back (claimUnborn).
 //
 // Invariants:
-//  (P1) presumed is kTaken only from A4 until its M comes in; then M.p is not
-//       its own any more, and nobody looks at it before reenter clears it.
+//  (P1) presumed is kTaken only from A4 until its M comes in. Meanwhile M.p is
+//       not the M's own, and nothing looks at it before reenter clears it.
 //  (P2) In the handler m.locks is 1 and the current G is g0, although the stack
 //       is the signal stack.
-//  (P3) The handler neither allocates nor takes a lock but the runtime's own,
+//  (P3) The handler does not allocate. It takes only the runtime's own locks,
 //       which the interrupted code cannot hold (locks == 0).
-//  (P4) A G with inPlace set is resumed by its thread only. What gp->sched has
-//       is the handler's context, on the signal stack, from before the G is
-//       queued until it runs again: from there dumps walk into the code that
-//       was interrupted.
-//  (P5) One asks at a time. With two, one might take the other's kAsked for its
-//       own, long after its A3, or look at a P that the other has taken but not
-//       yet marked.
-//  (P6) Each kPresumedTaken of an M has a generation above its bits, used again
-//       after 2^28, which the P remembers (takenAs). Without it, who gives a P
-//       back could take a later loss, of another P, for his own (ABA).
+//  (P4) Only its thread resumes a G with inPlace set. From before the G is
+//       queued until it runs again, gp->sched has the handler's context, which
+//       is on the signal stack. From there dumps walk into the code that was
+//       interrupted.
+//  (P5) Only one asker asks at a time. With two, one might take the other's
+//       kAsked for its own, long after its A3, or look at a P that the other
+//       has taken but not yet marked.
+//  (P6) Each kPresumedTaken of an M has a generation above its bits, and the P
+//       remembers it (takenAs). A generation is used again only after 2^28
+//       questions. Without it, an asker that gives a P back could mistake a
+//       later loss, of another P, for its own (ABA).
 //
-// Rejected: rewriting the interrupted context to call a function, as Go does:
-// C++ code has no map of the places where that is safe. Preempting only outside
-// of libc: code that is always inside would never yield, and finding out costs
-// a table.
+// Rejected:
+//  * Rewriting the interrupted context to call a function, as Go does. C++ code
+//    has no map of the places where that is safe.
+//  * Preempting only outside of libc. Code that is always inside would never
+//    yield, and finding out costs a table.
 #include <signal.h>
 
 #include <algorithm>
@@ -81,8 +88,8 @@
 namespace gump::rt {
 
 namespace {
-// ns after which a stop of the world takes a thread that runs to compute even
-// if it has had no processor.
+// ns after which a stop of the world assumes that a running thread computes,
+// even if the thread has had no processor.
 constexpr int64_t kStopPatience = 1'000'000;
 
 int64_t gapFor(Press how) { return how == Press::kStop ? kStopGap : kPressGap; }
@@ -92,29 +99,29 @@ int64_t gapFor(Press how) { return how == Press::kStop ? kStopGap : kPressGap; }
 
 namespace {
 
-// One asker at a time (P5). Forbidden meanwhile: everything that waits.
+// One asker at a time (P5). Nothing that waits is allowed meanwhile.
 Atomic<bool> asking;
 
 void beginAsking() {
-  // Pairs with the release in endAsking. Whoever asks is in the runtime, and
-  // done in microseconds.
+  // Pairs with the release in endAsking. The asker is in the runtime, and done
+  // in microseconds.
   while (!asking.cas(false, true, acquire)) osyield();
 }
 void endAsking() { asking.store(false, release); }
 
-// tryPresume is A1 to A4 and what follows from a yes.
+// tryPresume is A1 to A4 and the work that follows a yes.
 bool tryPresume(P* pp, M* mp, G* gp) {
   const uint32_t tick = pp->schedtick.load(relaxed);
   const uint32_t mark = mp->presumed.load(relaxed) & kPresumedMarked;
-  // A1. False: it is taken already.
+  // A1. The CAS fails if the P is taken already.
   if (!mp->presumed.cas(mark, mark | kPresumedAsked, relaxed)) return false;
   asymmetricHeavy();  // A2
-  // A3: ordered behind A2; the CAS of A4 decides.
+  // A3 comes after A2. The CAS of A4 decides.
   const bool away = mp->locks.load(acquire) == 0 &&
                     mp->curg.load(acquire) == gp && pp->m.load(acquire) == mp &&
                     pp->schedtick.load(acquire) == tick &&
                     pp->status.load(acquire) == kPrunning;
-  // A4. acq_rel: we see what the M did with the P, reenter what we do now.
+  // A4. acq_rel: we see the M's writes to the P, and reenter sees ours.
   const uint32_t taken =
       kPresumedTaken | (++mp->presumedGen << kPresumedGenShift);  // (P6)
   const uint32_t verdict = away ? taken : mark;
@@ -128,17 +135,17 @@ bool tryPresume(P* pp, M* mp, G* gp) {
   return true;
 }
 
-// tryGiveBack is giveBackP for the one asker.
+// tryGiveBack is giveBackP. Its caller is the one asker.
 bool tryGiveBack(P* pp, M* mp) {
   setPStatus(pp, kPidle, kPrunning);
   pp->m.store(mp, release);  // as acquirep
-  // Marked: its next entry into the runtime need not do anything, but must come
-  // by in case it was marked before. acq_rel: as A4.
+  // Marked: the next entry of mp into the runtime need not do anything, but
+  // must take the slow path, in case mp was marked before. acq_rel: as A4.
   if (mp->presumed.cas(pp->takenAs, kPresumedMarked, acq_rel)) {
     sched.npresumed.add(-1, relaxed);  // as above
     return true;
   }
-  // It has come in since, and knew that it had lost the P (cameBack).
+  // mp has come in since, and knew that it had lost the P (cameBack).
   pp->m.store(nullptr, relaxed);
   setPStatus(pp, kPrunning, kPidle);
   return false;
@@ -147,8 +154,9 @@ bool tryGiveBack(P* pp, M* mp) {
 }  // namespace
 
 bool giveBackP(P* pp, M* mp) {
-  // Nobody may take pp from mp, as which it looks here, before it is settled
-  // whether mp has it: mp may be asleep again, with another P.
+  // No other asker may take pp from mp, to which it seems to belong here,
+  // before it is settled whether mp has it. mp may be asleep again, with
+  // another P.
   beginAsking();
   const bool given = tryGiveBack(pp, mp);
   endAsking();
@@ -166,11 +174,11 @@ bool presumeBlocked(P* pp, M* mp, G* gp) {
 
 namespace {
 
-// cameBack ends a presumption about mp, which is in the runtime again. True:
-// its P is gone.
+// cameBack ends a presumption about mp, which is in the runtime again. Returns
+// true if its P is gone.
 bool cameBack(M* mp) {
   for (;;) {
-    // B3's answer; pairs with A4.
+    // The answer to B3. Pairs with A4.
     const uint32_t s = mp->presumed.load(acquire);
     if (!mp->presumed.cas(s, kPresumedNot, acq_rel)) continue;
     if ((s & kPresumedTaken) == 0) return false;
@@ -181,8 +189,8 @@ bool cameBack(M* mp) {
   }
 }
 
-// setInterrupted says of gp, on its own thread, that it is preempted in place;
-// countEntry, that it has entered the runtime by itself.
+// setInterrupted records, on gp's own thread, that gp is preempted in place.
+// countEntry records that gp has entered the runtime by itself.
 void setInterrupted(G* gp) {
   const uint32_t n = gp->interrupted.load(relaxed);  // written by its thread
   gp->interrupted.store(n | 1, release);  // pairs with the loads of EntryWatch
@@ -195,7 +203,7 @@ void countEntry(G* gp) {
 }  // namespace
 
 bool reenterAsIs(M* mp) {
-  // (F1) of fork.cc; written by this very thread.
+  // (F1) of fork.cc. Written by this very thread.
   if ((mp->presumed.load(relaxed) & kPresumedForked) != 0) dieForked();
   const bool lost = cameBack(mp);
   G* gp = getg();
@@ -207,10 +215,11 @@ bool reenterAsIs(M* mp) {
 }
 
 void stayLost(M* mp) {
-  // As if the P had just been taken (P1), though this is no P's takenAs.
+  // As if the P had just been taken (P1), although no P has this as its
+  // takenAs.
   sched.npresumed.add(1, relaxed);  // a hint for sysmon
-  // An asker of now loses its A4 by this. Release: not before the entry's
-  // count.
+  // A concurrent asker loses at its A4 because of this store. Release: the
+  // store does not move before the count of the entry.
   mp->presumed.store(kPresumedTaken, release);
 }
 
@@ -224,8 +233,8 @@ M* reenter(M* mp) {
 
 namespace {
 
-// fieldOf returns what follows "name:\t" in a file of such lines; nullptr: it
-// is not there.
+// fieldOf returns the text after "name:\t" in a file of such lines, or nullptr
+// if there is no such line.
 const char* fieldOf(const char* text, const char* name) {
   const size_t n = strlen(name);
   for (const char* line = text; line != nullptr;) {
@@ -265,16 +274,18 @@ ThreadState threadState(int32_t tid, uint64_t* sleeps) {
   }
 }
 
-// A thread that has only woken to go to sleep again must not be sent a signal,
-// which could cut that sleep short. One that has woken but got no processor yet
-// is still in the call that it slept in: poll would return EINTR, although its
-// time is up. Its CPU clock stands, and so tells it from one that computes.
+// A thread that has woken only to go to sleep again must not be sent a signal,
+// which could cut that sleep short. A thread that has woken but has no
+// processor yet is still in the call in which it slept: poll would return EINTR
+// although its time is up. Its CPU clock stands still, which distinguishes it
+// from a thread that computes.
 bool computes(M* mp, int32_t tid, uint64_t sleeps, Press how) {
   const int64_t gap = gapFor(how);
   const int64_t now = nanotime();
   const int64_t cpu = threadCpuTime(tid);
-  // Several may press at once. Acquire: pairs with the release below, so that a
-  // count comes with its clocks, or with other ones of the same time awake.
+  // Several threads may force the same goroutine at once. The acquire pairs
+  // with the release below, so a count comes with its clocks, or with other
+  // clocks of the same time awake.
   if (mp->pressSleeps.load(acquire) != sleeps ||
       mp->pressTime.load(relaxed) == 0) {
     mp->pressTime.store(now, relaxed);
@@ -284,27 +295,30 @@ bool computes(M* mp, int32_t tid, uint64_t sleeps, Press how) {
   }
   const int64_t seen = now - mp->pressTime.load(relaxed);
   if (seen < gap) return false;
-  // What it slept in last was our own handler.
+  // The thread last slept in our own handler.
   if (mp->resumedSleeps.load(relaxed) == sleeps) return true;
-  // Half of it: the hypervisor's share is on no clock. -1: nor is the rest.
+  // Half of it, because the hypervisor's share is on no clock. If the CPU clock
+  // cannot be read (-1), the time awake has to do.
   return cpu < 0 || cpu - mp->pressCpu.load(relaxed) >= gap / 2 ||
          (how == Press::kStop && seen >= kStopPatience);
 }
 
 namespace {
 
-// stateByClock is how mp's thread is by what its CPU clock has done since the
-// last look, at least gap ns ago. One that has used nothing sleeps, or waits
-// for a processor: not for ours, since who looks sleeps in between (but for the
-// first 20 µs of a stop of the world). It computes if it has used nearly all,
-// or, beside others, a good part: then a sleep may be cut short.
+// stateByClock tells the state of mp's thread from the progress of its CPU
+// clock since the last look, at least gap ns ago. A thread that has used
+// nothing sleeps, or waits for a processor. It does not wait for our processor,
+// because the thread that looks sleeps in between (except in the first 20 µs of
+// a stop of the world). A thread computes if it has used nearly all of the
+// time, or, beside others, a good part. In the second case a sleep may be cut
+// short.
 ThreadState stateByClock(M* mp, int32_t tid, int64_t gap) {
   constexpr int64_t kForgottenNS = 100'000'000;
   constexpr int64_t kGoodPartNS = 1'000'000;
-  const int64_t now = nanotime();  // first: what is used later counts as well
+  const int64_t now = nanotime();  // first: CPU time used later counts as well
   const int64_t cpu = threadCpuTime(tid);
   if (cpu < 0) return ThreadState::kUnknown;
-  // Several may press at once; a mixed pair costs one more look.
+  // Several threads may look at once. A mixed pair costs one more look.
   const int64_t elapsed = now - mp->clockTime.load(relaxed);
   const int64_t used = cpu - mp->clockCpu.load(relaxed);
   if (elapsed < gap) return ThreadState::kUnknown;
@@ -317,7 +331,8 @@ ThreadState stateByClock(M* mp, int32_t tid, int64_t gap) {
              : ThreadState::kUnknown;
 }
 
-// look tells how mp's thread is: running if it has computed for long enough.
+// look returns the state of mp's thread. It says kRunning only if the thread
+// has computed for long enough.
 ThreadState look(M* mp, int32_t tid, Press how) {
   uint64_t sleeps;
   const ThreadState state = threadState(tid, &sleeps);
@@ -333,14 +348,15 @@ ThreadState look(M* mp, int32_t tid, Press how) {
 
 void preemptM(M* mp) {
   if (debug.asyncpreemptoff != 0) return;
-  // At most one on its way. Before the look at procid, which minit writes
-  // before it clears this: a thread that takes the struct over misses no
-  // signal. Where handlers are deferred, the one on its way may be kept for a
-  // fibre that the thread has left meanwhile, and only there be run: then
-  // another is sent to the fibre that it is on now.
-  // A signal that is a slice old was lost, to a handler in our place, say; send
-  // another. If the thread has merely had no processor, the kernel merges the
-  // two, and nothing that it sleeps in later is cut short.
+  // At most one signal is on its way. This comes before the look at procid,
+  // because minit writes procid before it clears signalSent. So a thread that
+  // takes the struct over misses no signal. Where handlers are deferred, the
+  // signal may be kept for a fibre that the thread has left meanwhile, and
+  // handled only there. Then another is sent, to the fibre that the thread is
+  // on now.
+  // A signal that is a slice old was lost, for example to a handler in our
+  // place, so send another. If the thread has merely had no processor, the
+  // kernel merges the two, and no later sleep of the thread is cut short.
   const int64_t now = nanotime();
   const int64_t sent = mp->signalSent.load(relaxed);  // the CAS decides
   const bool due = sent == 0 || now - sent >= kForcePreemptNS;
@@ -360,7 +376,8 @@ M* pressP(P* pp, Press how) {
   M* mp = pp->m.load(acquire);  // pairs with acquirep
   if (mp == nullptr) return nullptr;
   G* gp = mp->curg.load(acquire);  // pairs with execute
-  // In the scheduler, or elsewhere in the runtime: it comes by by itself.
+  // In the scheduler, or elsewhere in the runtime: it looks at the request by
+  // itself.
   if (gp == nullptr || mp->locks.load(relaxed) != 0) return nullptr;
   const int32_t tid = mp->procid.load(acquire);  // pairs with minit
   if (tid == 0) return nullptr;
@@ -369,8 +386,8 @@ M* pressP(P* pp, Press how) {
     const bool take = how == Press::kStop || threadForP();
     return take && presumeBlocked(pp, mp, gp) ? mp : nullptr;
   }
-  // Without membarrier who sleeps is sent the signal too: its call may return
-  // EINTR; see docs/preemption.md.
+  // Without membarrier a thread that sleeps is sent the signal too. Its call
+  // may return EINTR; see docs/preemption.md.
   if (how != Press::kIfAsleep &&
       (state == ThreadState::kAsleep || state == ThreadState::kRunning)) {
     preemptM(mp);
@@ -379,8 +396,9 @@ M* pressP(P* pp, Press how) {
 }
 
 void pressStrays() {
-  // While a thread is being made, whoever runs may hold what pthread_create
-  // waits for, and the P that is meant for the new thread may be the only one.
+  // While a thread is being made, a running goroutine may hold a lock that
+  // pthread_create waits for. The P that is meant for the new thread may be the
+  // only one.
   if (sched.nmstarting.load(relaxed) > 0) return;  // a hint; asked again soon
   for (M* mp = allm.load(acquire); mp != nullptr;
        mp = mp->alllink) {  // pairs with mcommoninit
@@ -398,16 +416,16 @@ void pressStrays() {
 
 namespace {
 
-// pOf is the P that mp, which is this thread's, has; nullptr: none, or it has
-// been taken. It may be taken at any time until cameBack.
+// pOf returns the P of mp, which is this thread's M, or nullptr if mp has none
+// or it has been taken. The P may be taken at any time until cameBack.
 const P* pOf(const M* mp) {
   const bool taken = (mp->presumed.load(relaxed) & kPresumedTaken) != 0;
   return taken ? nullptr : mp->p;  // (P1)
 }
 
-// wanted tells whether anybody wants gp to stop.
+// wanted tells whether there is a request for gp to stop.
 bool wanted(const G* gp, const M* mp) {
-  // Requests: whoever made them repeats them.
+  // These are requests. The threads that made them repeat them.
   if ((mp->presumed.load(relaxed) & kPresumedTaken) != 0) return true;
   return mp->p != nullptr &&
          (gp->preempt.load(relaxed) || mp->p->preempt.load(relaxed) ||
@@ -416,9 +434,10 @@ bool wanted(const G* gp, const M* mp) {
 }
 
 // nobodyResumes tells whether a goroutine that is preempted in place now would
-// never go on: main has ended, and neither a stop of the world nor a visit of
-// pp, its P (nullptr: it was taken), is under way, whose end would let it go.
-// To the handler a hint: queueInPlace asks again, under sched.lock.
+// never go on. That is so if main has ended, and neither a stop of the world
+// nor a visit of its P, pp (nullptr: it was taken), is under way (the end of
+// either would release it). For the handler the answer is a hint. queueInPlace
+// asks again, under sched.lock.
 bool nobodyResumes(const P* pp) {
   return sched.mainEnded.load(acquire) &&   // pairs with endMain
          !sched.gcwaiting.load(acquire) &&  // pairs with startTheWorld
@@ -426,11 +445,11 @@ bool nobodyResumes(const P* pp) {
          (pp == nullptr || pp->runSafePointFn.load(acquire) == 0);
 }
 
-// queueInPlace puts gp onto the global queue. False: nobody would take it from
-// there, and gp goes on as it is.
+// queueInPlace puts gp onto the global queue. Returns false if nothing would
+// take gp from there, and then gp goes on as it is.
 bool queueInPlace(G* gp) {
-  // Main ends, and a stop begins and ends, under this lock; a visit does not
-  // end before our P has been visited, after this.
+  // Main ends, and a stop begins and ends, under this lock. A visit does not
+  // end before our P has been visited, which is after this section.
   LockScope l(&sched.lock);
   if (nobodyResumes(gp->m->p)) return false;
   casgstatus(gp, kGrunning, kGrunnable);
@@ -439,14 +458,14 @@ bool queueInPlace(G* gp) {
   return true;
 }
 
-// preemptInPlace is the handler's sleep. A frame of its own: see
+// preemptInPlace is the handler's sleep. It has a frame of its own: see
 // sanitizerEnterSignal.
 // On: the signal stack, (P2).  P: maybe lost.  Locks: takes sched.lock.
 // Parks: blocks the thread.
 void preemptInPlace(G* gp) {
   M* mp = gp->m;
-  // Before the P changes hands; and before the presumption ends, since a grace
-  // period looks at that first (awaitInterrupted).
+  // Before the P changes hands, and before the presumption ends, because a
+  // grace period looks at that first (awaitInterrupted).
   setInterrupted(gp);
   const bool lost =
       mp->presumed.load(relaxed) != kPresumedNot && cameBack(mp);  // B3
@@ -463,17 +482,17 @@ void preemptInPlace(G* gp) {
     stoplockedm();
     if (mp->p != nullptr) {
       (void)fuzzExecute(gp, /*inheritTime=*/false);
-    } else {  // let go
+    } else {  // letGo has released gp
       gp->m = mp;
       mp->curg.store(gp, release);  // pairs with the acquire in preemptone
     }
   }
-  // The next acquirem is to look, if only to say that the goroutine has entered
-  // the runtime.
+  // The next acquirem must take the slow path, if only to record that the
+  // goroutine has entered the runtime.
   if (mp->p == nullptr) {
     stayLost(mp);
   } else {
-    // An asker of now loses its A4 by this.
+    // A concurrent asker loses at its A4 because of this store.
     mp->presumed.store(kPresumedMarked, relaxed);
   }
   if (!locked) {
@@ -524,7 +543,8 @@ void preemptedBySignal(uintptr_t sp) {
   gp->onOtherStack = onOther;
   mp->locks.store(1, relaxed);  // B1
   asymmetricLight();            // B2
-  // In a child of fork nobody would wake us, even before its handler has run.
+  // In a child of fork no thread would wake us, even before its handler has
+  // run.
   if (wanted(gp, mp) && !nobodyResumes(pOf(mp)) && inOwnProcess()) {
     sanitizerEnterSignal(gp, mp);
     gumpCallSaved(preemptInPlace, gp);  // (P4)
@@ -538,8 +558,8 @@ void preemptedBySignal(uintptr_t sp) {
 
 namespace {
 
-// lostItsP tells whether gp's P was taken, and perhaps given back, and it has
-// not entered the runtime since: it does not know yet, so its M says so.
+// lostItsP tells whether gp's P was taken, and perhaps given back, and gp has
+// not entered the runtime since. gp does not know yet, so its M tells.
 bool lostItsP(const G* gp) {
   const M* mp = peek(gp->m);
   constexpr uint32_t kLost = kPresumedTaken | kPresumedMarked;
@@ -549,18 +569,20 @@ bool lostItsP(const G* gp) {
 
 }  // namespace
 
-// A goroutine goes from lost to interrupted without an entry, if it wakes up,
-// computes, and is preempted, and perhaps between our looks at the one and the
-// other. So the first odd number from the beginning of the watch on tells of no
-// entry; each above it does.
+// A goroutine that has lost its P goes from lost to interrupted without an
+// entry if it wakes up, computes, and is preempted. That may happen between our
+// looks at the one and the other. So the first odd number from the beginning of
+// the watch on does not show an entry. Every higher number does.
 EntryWatch::EntryWatch(const G* g)
     : gp(g), n(g->interrupted.load(acquire) | 1) {}  // see setInterrupted
 
 bool EntryWatch::entered() {
   const bool lost = lostItsP(gp);
-  // interrupted is written first, so it is read last. Who was lost at the first
-  // look wrote the two in order (cameBack); later ones may follow an entry, and
-  // its M is written with no order of its own.
+  // The thread writes interrupted first, so we read it last. For the first look
+  // the order of the writes is enough, because a goroutine that was lost wrote
+  // the two in order (cameBack). Before a later look the goroutine may have
+  // entered the runtime. Its M is written with no order of its own, so that
+  // look needs a barrier.
   if (!lost && looked) {
     asymmetricHeavy();
   } else {
@@ -576,7 +598,8 @@ void awaitInterrupted() {
       [](G* gp, void*) {
         EntryWatch watch(gp);
         while (!watch.entered()) {
-          // It may sleep for hours. Nobody will tell us; so, without the P:
+          // It may sleep for hours, and no thread will tell us. So wait without
+          // the P.
           entersyscall();
           usleep(1000);
           exitsyscall();

@@ -1,18 +1,19 @@
 // Birth and death of goroutines.
 //
-// A goroutine is born as one cell of 256 bytes with its closure inside; it gets
+// A goroutine begins as one cell of 256 bytes with its closure inside. It gets
 // a stack when it first runs (bindStack) and loses it when it ends. So a
 // million goroutines that wait to begin cost a million cells and no stack, and
 // short ones follow each other on the same warm pages.
 //
 // Cells are cut from slabs in allocation order, recycled through per-P lists
-// (kGFreeMax, then the global list, half at a time), and never freed: a stale
-// G* reads a wrong answer, not unmapped memory. The slabs are chained in
+// (kGFreeMax, then the global list, half at a time), and never freed. So a
+// stale G* reads a wrong answer, not unmapped memory. The slabs are chained in
 // creation order, so that a dump can walk all Gs without a table (forEachG).
 //
 // When the kernel has no memory for a stack, a goroutine that should begin
-// waits in sched.nostack until another one ends; meanwhile go() reserves a
-// stack up front and reports its absence as a panic to the caller, who can do
+// waits in sched.nostack until another one ends. Meanwhile go() reserves a
+// stack up front. If there is none, it reports that to its caller as a panic,
+// because the caller can react.
 // something.
 #include <unwind.h>
 
@@ -54,7 +55,7 @@ GSlab* newSlab() {
 }
 
 uint64_t nextGoid(P* pp) {
-  // Uniqueness is all that matters.
+  // Only uniqueness matters, not order.
   if (pp == nullptr) return sched.goidgen.add(1, relaxed);
   if (pp->goidcache == pp->goidcacheend) {
     uint64_t end = sched.goidgen.add(kGoidBatch, relaxed);  // as above
@@ -69,8 +70,9 @@ uint64_t nextGoid(P* pp) {
 void gdestroy(G* gp) {
   M* mp = getg()->m;
   P* pp = mp->p;
-  // Saved by gumpOnG0. It began with none; and Goexit's own stays caught, once
-  // it has passed a catch (...) that rethrows.
+  // gumpOnG0 saved the exception globals. The goroutine began with no exception
+  // in flight. The exception of Goexit is the one that may remain: it stays
+  // caught once it has passed a catch (...) that rethrows.
   if (GUMP_UNLIKELY((gp->eh.caughtExceptions != nullptr ||
                      gp->eh.uncaughtExceptions != 0) &&
                     !gp->goexited)) {
@@ -109,12 +111,12 @@ G* goexit0(G* gp) {
   return schedule();
 }
 
-// Uninstrumented as gumpGoroutineMain is.
+// Uninstrumented, as gumpGoroutineMain is.
 GUMP_NO_SANITIZE _Unwind_Reason_Code goexitStop(int, _Unwind_Action actions,
                                                 _Unwind_Exception_Class,
                                                 _Unwind_Exception* e,
                                                 _Unwind_Context*, void*) {
-  // The end of the stack is gumpGostart: every destructor has run.
+  // The end of the stack is gumpGostart, so every destructor has run.
   if ((actions & _UA_END_OF_STACK) != 0) {
     std::free(e);
     goexit1();
@@ -123,7 +125,7 @@ GUMP_NO_SANITIZE _Unwind_Reason_Code goexitStop(int, _Unwind_Action actions,
 }
 
 void goexitCaught(_Unwind_Reason_Code, _Unwind_Exception*) {
-  // A catch (...) that does not rethrow ended up deleting our exception.
+  // A catch (...) that did not rethrow has deleted our exception.
   fatal("runtime.Goexit: exception not rethrown");
 }
 
@@ -145,7 +147,7 @@ G* malg() {
   uint32_t i = slabTail->used.load(relaxed);
   G* gp = new (&slabTail->cells[i]) G();
   casgstatus(gp, kGidle, kGdead);
-  // Pairs with forEachG: the cell is constructed.
+  // Pairs with forEachG. The cell is constructed.
   slabTail->used.store(i + 1, release);
   ngs.add(1, relaxed);  // a count
   return gp;
@@ -229,11 +231,11 @@ void gfpurge(P* pp) {
 
 namespace {
 
-// stackallocIdle is stackalloc when there was no stack: what idle Ps have
-// cached goes to the pool first.
+// stackallocIdle is stackalloc for when there was no stack. First it moves the
+// stacks that idle Ps have cached to the pool.
 GUMP_NOINLINE bool stackallocIdle(P* pp, G* gp, size_t size) {
   {
-    LockScope l(&sched.lock);  // an idle P belongs to whoever holds this
+    LockScope l(&sched.lock);  // the holder of this lock owns the idle Ps
     for (P* idle = sched.pidle; idle != nullptr; idle = idle->link) {
       stackcacheFlush(idle);
     }
@@ -241,7 +243,7 @@ GUMP_NOINLINE bool stackallocIdle(P* pp, G* gp, size_t size) {
   return stackalloc(pp, gp, size);
 }
 
-// stackallocAny gives gp its stack; false: there is none anywhere.
+// stackallocAny gives gp its stack. Returns false if there is none anywhere.
 GUMP_ALWAYS_INLINE bool stackallocAny(P* pp, G* gp) {
   const size_t size = size_t{gp->stacksize} << 10;
   return GUMP_LIKELY(stackalloc(pp, gp, size)) || stackallocIdle(pp, gp, size);
@@ -259,8 +261,8 @@ bool bindStack(P* pp, G* gp) {
 
 void nostackWake() {
   LockScope l(&sched.lock);
-  // One stack came back: let one goroutine try. If it fails for another reason
-  // it queues again.
+  // One stack came back, so let one goroutine try. If it fails for another
+  // reason, it queues again.
   G* gp = sched.nostack.pop();
   sched.nnostack.store(sched.nostack.size, relaxed);
   if (gp != nullptr) globrunqput(gp);
@@ -285,7 +287,7 @@ G* newproc1(const FuncType* ft, void* closure, const SpawnOptions* o,
   }
   if (GUMP_UNLIKELY(sched.nnostack.load(relaxed) != 0) &&
       !(o != nullptr && o->stack_later)) {
-    // Stacks are short: have one now, or tell the caller.
+    // Stacks are short. Get one now, or tell the caller.
     if (!stackallocAny(pp, gp)) {
       if (pp != nullptr) {
         gfput(pp, gp);
@@ -309,7 +311,7 @@ G* newproc1(const FuncType* ft, void* closure, const SpawnOptions* o,
 
 namespace {
 // start makes a goroutine, of bubble b if that is not null, and queues it to
-// run next. False: no memory.
+// run next. Returns false if there is no memory.
 GUMP_ALWAYS_INLINE bool start(const FuncType* ft, void* closure,
                               const SpawnOptions* options, uintptr_t pc,
                               Bubble* b, bool quiet) {
@@ -377,28 +379,28 @@ GUMP_NO_SANITIZE void goexit1() {
   G* gp = getg();
   const FuncType* ft = gp->fn;
   gp->fn = nullptr;
-  // May park, and come back on another M; gp stays the same.
+  // destroy may park and come back on another M. gp stays the same.
   ft->destroy(gp->closure);
   if (GUMP_UNLIKELY(gp->gls != nullptr)) glsDestroyAll(gp);
   if (GUMP_UNLIKELY(gp->name != nullptr)) {
-    // Still the goroutine: user code may allocate. Preempted in the middle it
-    // is shown in dumps, which must not find a name that is free.
+    // This is still the goroutine: user code may allocate. If it is preempted
+    // in the middle, dumps show it, and they must not find a name that is free.
     const char* name = std::exchange(gp->name, nullptr);
     compilerFence();
     std::free(const_cast<char*>(name));
   }
-  (void)acquirem();  // may switch away, for the last but one time
+  (void)acquirem();  // may switch away, for the last time but one
   gumpMcall(goexit0);
   __builtin_unreachable();
 }
 
-// Not noexcept and without a handler, on purpose: an exception that nobody
-// catches then ends its search at gumpGostart, where the unwind information
-// says "end of stack", before a single frame is unwound, and the terminate
-// handler can print the stack of the throw.
-// Like goexit1 it never returns; instrumented, each goroutine would leave their
-// two frames behind in ThreadSanitizer's idea of the stack, which is used
-// again.
+// This is deliberately not noexcept and has no handler. So the search for the
+// handler of an uncaught exception ends at gumpGostart, where the unwind
+// information says "end of stack", before a single frame is unwound. Then the
+// terminate handler can print the stack of the throw.
+// Like goexit1 it never returns. If the two were instrumented, each goroutine
+// would leave their two frames behind in ThreadSanitizer's idea of the stack,
+// which is used again.
 GUMP_NO_SANITIZE void gumpGoroutineMain(G* gp) {
   const FuncType* ft = gp->fn;
   if (GUMP_UNLIKELY(gp->isMain)) mainBegins(gp);

@@ -1,11 +1,12 @@
 // Declared system calls: a goroutine that is about to block in the kernel lets
-// go of its P, so that others may take it.
+// go of its P, so that other threads may take it.
 //
-// Protocol: entersyscall unlinks P and M and then stores kPsyscall; that store
-// publishes the P. From then on the P belongs to whoever wins the CAS away from
-// kPsyscall: this thread on its way back (exitsyscall), sysmon's retake, a
-// stop-the-world, or forEachP. The M remembers the P in oldp and tries it
-// first. Only the outermost of nested ones does all that.
+// Protocol: entersyscall unlinks P and M and then stores kPsyscall. That store
+// publishes the P. From then on the P belongs to the thread that wins the CAS
+// away from kPsyscall. The competitors are this thread on its way back
+// (exitsyscall), sysmon's retake, a stop-the-world, and forEachP. The M
+// remembers the P in oldp and tries it first. Only the outermost of nested
+// calls does all that.
 #include "runtime/fuzzsched.h"
 #include "runtime/panic.h"
 #include "runtime/proc.h"
@@ -19,8 +20,8 @@ void wakeSysmon() {
   wakeSysmonLocked();
 }
 
-// entersyscallStopped gives the P to whoever is stopping the world, if he has
-// not taken it already.
+// entersyscallStopped gives the P to the thread that is stopping the world, if
+// that thread has not taken it already.
 void entersyscallStopped(P* pp) {
   LockScope l(&sched.lock);
   if (sched.stopwait > 0 && pcasstatus(pp, kPsyscall, kPgcstop)) {
@@ -29,7 +30,7 @@ void entersyscallStopped(P* pp) {
   }
 }
 
-// entersyscallFuzzed does to the caller what sysmon might.
+// entersyscallFuzzed retakes the caller's P at once, as sysmon might do later.
 void entersyscallFuzzed(P* pp) {
   if (!pcasstatus(pp, kPsyscall, kPidle)) return;
   pp->syscalltick.add(1, relaxed);  // as retakeSyscall
@@ -44,8 +45,8 @@ bool exitsyscallFast(P* oldp) {
     acquirep(oldp);
     return true;
   }
-  // Somebody took it. Any idle one will do.
-  // A hint; the slow path looks under the lock.
+  // Another thread took it. Any idle P will do.
+  // A hint. The slow path looks under the lock.
   if (sched.npidle.load(relaxed) == 0) return false;
   P* pp;
   {
@@ -56,16 +57,17 @@ bool exitsyscallFast(P* oldp) {
   }
   if (pp == nullptr) return false;
   acquirep(pp);
-  // It has been idle: a new slice, compared for change only.
+  // pp has been idle, so this is a new slice. sysmon compares schedtick for
+  // change only.
   pp->schedtick.store(pp->schedtick.load(relaxed) + 1, relaxed);
   return true;
 }
 
-// claimForLocked takes back a P that waits for a thread which does not come:
-// sysmon cannot give it to an M that is locked (replaceUnborn). nullptr: there
-// is none, or threads are not short.
+// claimForLocked takes back a P that waits for a thread which does not come,
+// because sysmon cannot give that P to an M that is locked (replaceUnborn).
+// Returns nullptr if there is none, or if threads are not short.
 P* claimForLocked(const G* gp) {
-  // Hints: if missed, the thread that comes finds gp in the queue.
+  // Hints. If we miss a change, the thread that comes finds gp in the queue.
   if (GUMP_LIKELY(gp->lockedm == nullptr ||
                   !sched.threadsShort.load(relaxed))) {
     return nullptr;
@@ -109,10 +111,10 @@ G* exitsyscall0(G* gp) {
   return schedule();
 }
 
-// awaitP has gp, which is back from the kernel, wait for a P. On a stack of the
-// program's it stays on its thread, bound as LockOSThread binds: what made that
-// stack may belong to the thread. Where that may not be left, checkSP ends the
-// process.
+// awaitP makes gp, which is back from the kernel, wait for a P. On a stack that
+// the program made, gp stays on its thread, bound as by LockOSThread, because
+// the code that made that stack may belong to the thread. Where such a stack
+// may not be left, checkSP ends the process.
 // On: user, m.locks == 1; afterwards 0.  P: none, and then one.
 // Locks: takes sched.lock.  Parks: yes.
 void awaitP(G* gp) {
@@ -127,8 +129,8 @@ void awaitP(G* gp) {
   gp->lockedm = mp;
   mp->lockedg = gp;
   gumpMcall(exitsyscall0);
-  // The P may be gone again. Not before that is settled: preemptInPlace writes
-  // the same pair.
+  // The P may be gone again. That must be settled first, because preemptInPlace
+  // writes the same pair.
   const bool lost = acquiremAsIs(mp);
   gp->onOtherStack = false;
   if (!locked) {
@@ -146,17 +148,17 @@ void entersyscall() noexcept {
   if (gp->foreign) return;  // has no P to lose
   M* mp = acquirem();
   P* pp = mp->p;
-  if (GUMP_UNLIKELY(pp == nullptr)) {  // it is in one already
+  if (GUMP_UNLIKELY(pp == nullptr)) {  // gp is in a declared call already
     gp->nestedSyscalls++;
     releasem(mp);
     return;
   }
   casgstatus(gp, kGrunning, kGsyscall);
-  // It sleeps deeply only while nothing runs.
+  // sysmon sleeps deeply only while nothing runs.
   if (GUMP_UNLIKELY(sched.sysmonwait.load(relaxed))) wakeSysmon();
   // Pairs with forEachP.
   if (GUMP_UNLIKELY(pp->runSafePointFn.load(acquire) != 0)) runSafePointFn(pp);
-  flushYielded(pp);  // from the store below on, the P may be anybody's
+  flushYielded(pp);  // from the store below on, any thread may own the P
   const bool hurry = GUMP_UNLIKELY(pp->fuzz != 0) && fuzzOneIn(pp, 4);
   mp->oldp = pp;
   mp->p = nullptr;

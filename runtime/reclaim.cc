@@ -1,39 +1,46 @@
-// The reclamation cycle, which stands where Go has its collector: it gives back
-// to the kernel what the program no longer uses.
+// The reclamation cycle, which stands where Go has its collector. It gives back
+// to the kernel the memory and the threads that the program no longer uses.
 //
-// In order: the hooks (sync::Pool ages its caches); a safe point of every P, at
-// which it hands in its cached stacks; the pages below the stack pointers of
-// parked goroutines, slab by slab; the stacks that nobody uses; the threads
-// that nobody uses. Goroutines run theirs one at a time; two minutes after the
-// last one sysmon starts one (forceReclaim). A plain thread runs one by itself,
-// perhaps beside another's: it must not wait for a goroutine, which may not go
-// on once main has ended. Two do no harm: scanners is a count, a stack is
-// touched under its G's scan bit, and the pools have locks.
+// The cycle has five steps, in this order:
+//  1. the hooks (sync::Pool ages its caches);
+//  2. a safe point of every P, at which it hands in its cached stacks;
+//  3. the pages below the stack pointers of parked goroutines, slab by slab;
+//  4. the unused stacks;
+//  5. the unused threads.
+// Goroutines run their cycles one at a time. Two minutes after the last cycle
+// sysmon starts one (forceReclaim). A foreign thread runs a cycle by itself,
+// perhaps beside that of another thread. It must not wait for a goroutine,
+// which may not go on once main has ended. Two cycles at once do no harm:
+// scanners is a count, a stack is touched under its G's scan bit, and the pools
+// have locks.
 //
 // The slabs are dealt out (takeSlab) to the goroutine that runs the cycle and
-// to its workers, of which there is one for every other P. A worker is a system
+// to its workers. There is one worker for every other P. A worker is a system
 // goroutine, parked in work.idle. Steps 6 and 9 of findRunnable fetch it for a
-// P that has nothing else to do, and it stops as soon as the P has; a quarter
-// of the Ps, the cycle's own among them, work on whatever else there is to do.
+// P that has nothing else to do, and it stops as soon as the P has. A quarter
+// of the Ps, including the cycle's own, begin to work on the slabs even if
+// there is other work.
 //
 // A goroutine that parks may be woken at any time, so its stack is touched only
 // under its scan bit, for which the waker waits. Wakers look for scan bits only
-// while scanners is not 0: it is raised before the safe points, and whoever has
-// passed one sees it.
+// while scanners is not 0. It is raised before the safe points, so a thread
+// that has passed one sees it.
 //
-// Wake-ups. A worker parks under work.lock, and is fetched under it. Idle Ms:
-// dealOut sets available before wakep, and an M that stops spinning looks at it
-// afterwards (the essay in proc.cc). A worker that parks while there is work
-// sets it too, without a wakep: it does so because its P has something else to
-// do, and when that is done the P looks. The cycle waits, under work.lock, for
-// work.busy == 0, and whoever counts it down to 0 under the lock readies it.
+// Wake-ups. A worker parks under work.lock, and is fetched under it. For idle
+// Ms, dealOut sets available before wakep, and an M that stops spinning looks
+// at it afterwards (the essay in proc.cc). A worker that parks while there are
+// slabs left sets available too, but does not call wakep. It parks because its
+// P has other work, and when that is done the P looks. The cycle waits, under
+// work.lock, for work.busy == 0. The thread that counts it down to 0 under the
+// lock readies the cycle's goroutine.
 //
-// Grace periods, at the end of this file, are safe points of every P, too: what
-// was unlinked before one began may be deleted when it has ended. They are
-// numbered from 1. Who retires something reads gracesBegun after unlinking it;
-// a period with a higher number began later. Both are read-modify-writes of one
-// word, so the unlinking happens before that period, and a reader who has
-// passed his safe point in it sees it.
+// Grace periods, at the end of this file, are safe points of every P, too:
+// memory that was unlinked before a period began may be deleted when it has
+// ended. The periods are numbered from 1. A thread that retires memory reads
+// gracesBegun after it has unlinked the memory. A period with a higher number
+// began later. Both are read-modify-writes of one word, so the unlinking
+// happens before that period, and a reader that has passed its safe point in
+// the period sees it.
 #include "runtime/os_linux.h"
 #include "runtime/panic.h"
 #include "runtime/proc.h"
@@ -48,21 +55,21 @@ using Hook = void (*)();
 constexpr int kMaxHooks = 16;
 Atomic<Hook> hooks[kMaxHooks];
 
-// One cycle at a time among goroutines.
+// One cycle at a time among goroutines; foreign threads do not take it.
 Atomic<uint32_t> cyclesema{1};
 
 struct Work {
   Mutex lock{LockRank::kLeaf};
   GSlab* next ABSL_GUARDED_BY(lock) = nullptr;  // to be dealt out next
   int32_t busy ABSL_GUARDED_BY(lock) = 0;       // slabs that are worked on
-  // Runs the cycle and waits for busy == 0; or nullptr.
+  // The goroutine that runs the cycle and waits for busy == 0, or nullptr.
   G* waiter ABSL_GUARDED_BY(lock) = nullptr;
   GList idle ABSL_GUARDED_BY(lock);  // parked workers
   int32_t nworkers ABSL_GUARDED_BY(lock) = 0;
 };
 Work work;
-// There are slabs to be dealt out, and a worker who is parked: for
-// findRunnable, which has no lock. Written under work.lock.
+// available says that there are slabs to be dealt out, and a parked worker. It
+// is for findRunnable, which has no lock. Written under work.lock.
 Atomic<bool> available;
 
 void updateAvailable() ABSL_EXCLUSIVE_LOCKS_REQUIRED(work.lock) {
@@ -77,9 +84,9 @@ Atomic<bool> forcingReclaim;  // the goroutine of forceReclaim is on its way
 
 // giveBackStack drops the pages below gp's stack pointer, if gp is parked.
 void giveBackStack(G* gp, void*) {
-  // Hints: looked at again under the scan bit.
+  // Hints. We look again under the scan bit.
   if (readgstatus(gp) != kGwaiting || peek(gp->stack.lo) == 0) return;
-  M* mp = acquirem();  // its waker waits for us
+  M* mp = acquirem();  // gp's waker waits for us
   if (castogscanstatus(gp, kGwaiting)) {
     if (!gp->foreign && gp->stack.lo != 0 && gp->sched.fresh == 0) {
       stats.stackBytes.add(stackGiveBack(gp), relaxed);  // a figure
@@ -89,8 +96,8 @@ void giveBackStack(G* gp, void*) {
   releasem(mp);
 }
 
-// takeSlab deals out a slab, nullptr: there is none left. done ends the work on
-// one.
+// takeSlab deals out a slab, or returns nullptr if there is none left. done
+// ends the work on a slab.
 GSlab* takeSlab() {
   LockScope l(&work.lock);
   GSlab* slab = work.next;
@@ -116,7 +123,7 @@ void done() {
 // ---- Workers ----------------------------------------------------------------
 
 bool workerParkCommit(G* gp, void*)
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // releases what parkWorker locked
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // releases the lock of parkWorker
   work.idle.push(gp);
   updateAvailable();
   unlock(&work.lock);
@@ -129,7 +136,7 @@ void parkWorker() ABSL_NO_THREAD_SAFETY_ANALYSIS {  // as above
   gopark(workerParkCommit, nullptr, WaitReason::kGCWorkerIdle);
 }
 
-// othersWait tells whether the caller's P has something better to do.
+// othersWait tells whether the caller's P has other work.
 bool othersWait() {
   M* mp = acquirem();
   const bool waits = (mp->p != nullptr && !runqempty(mp->p)) ||
@@ -154,13 +161,13 @@ void reclaimWorker(void*) {
 
 constexpr FuncType kWorker = systemFunc(reclaimWorker);
 
-// startWorkers makes sure that there is a worker for every P but one. (For lack
-// of memory there may be fewer.)
+// startWorkers makes sure that there is a worker for every P but one. (There
+// may be fewer if there is no memory.)
 void startWorkers() {
   for (;;) {
     {
       LockScope l(&work.lock);
-      // However many there are by the time they work.
+      // However many Ps there are by the time the workers run.
       if (work.nworkers >= gomaxprocs.load(relaxed) - 1) return;
       work.nworkers++;
     }
@@ -194,7 +201,7 @@ G* reclaimIdleWorker() {
 
 namespace {
 
-// dealOut makes all slabs available, and wakes those who work on them.
+// dealOut makes all slabs available, and wakes workers for them.
 void dealOut() {
   startWorkers();
   {
@@ -214,7 +221,7 @@ void dealOut() {
 }
 
 bool cycleParkCommit(G* gp, void*)
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // releases what awaitWorkers locked
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // releases the lock of awaitWorkers
   work.waiter = gp;
   unlock(&work.lock);
   return true;
@@ -262,7 +269,7 @@ void forceReclaim(int64_t now) {
 
 void runtimeGC() noexcept {
   runtimeEntry();
-  // They run code of the program's, which may want a cycle in its turn.
+  // The hooks run code of the program, which may want a cycle in its turn.
   for (auto& h : hooks) {
     if (Hook f = h.load(acquire)) f();  // pairs with the cas in reclaimRegister
   }
@@ -296,7 +303,7 @@ bool reclaimRegister(void (*hook)()) noexcept {
 
 namespace {
 Atomic<uint64_t> gracesBegun;
-// The last that has ended; only the finalizer goroutine touches it.
+// The last period that has ended. Only the finalizer goroutine touches it.
 uint64_t graceEnded = 0;
 }  // namespace
 
@@ -306,7 +313,7 @@ void awaitGracePeriod(uint64_t since) noexcept {
   if (graceEnded > since) return;
   const uint64_t number = gracesBegun.add(1, acq_rel);
   forEachP(WaitReason::kFlushProcCaches, [](P*) {});
-  // Those whose P was taken from them may be reading still.
+  // Goroutines that have lost their P may still be reading.
   awaitInterrupted();
   graceEnded = number;
 }

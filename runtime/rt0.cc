@@ -1,14 +1,15 @@
 // Start-up and the end of main.
 //
-// The runtime starts when it is first needed, on whatever thread that is: Run,
-// go() or a channel operation on a plain thread (library mode), even from a
-// static constructor; all its state is constant-initialised and never
+// The runtime starts when it is first needed, on whichever thread that is. That
+// may be Run, go(), or a channel operation on a foreign thread (library mode),
+// even in a static constructor. All its state is constant-initialised and never
 // destroyed.
 //
-// Run lends its thread to the scheduler as m0 and makes its function
-// goroutine 1. When that function has returned, nothing is scheduled any more
-// (endMain sets mainEnded, each M idles its P at its next schedule), m0 leaves
-// the scheduler and Run returns. What was left over stays queued or parked, and
+// Run lends its thread to the scheduler as m0 and makes its function goroutine
+// 1. When that function has returned, nothing is scheduled any more: endMain
+// sets mainEnded, and each M idles its P at its next schedule. m0 leaves the
+// scheduler and Run returns. Goroutines that are left over stay queued or
+// parked, and go on in a later Run.
 // goes on in a later Run.
 #include <pthread.h>
 
@@ -49,8 +50,8 @@ void doSchedinit() {
     sched.mnext = 1;
     sched.customGOMAXPROCS = custom;
   }
-  // procresize wants an M that holds no P; the thread has none to offer yet, so
-  // m0's g0 stands in for it.
+  // procresize needs an M that holds no P. The thread has no M yet, so m0's g0
+  // stands in for it.
   G* self = getg();
   setg(&m0.g0);
   {
@@ -65,15 +66,15 @@ void doSchedinit() {
   initialised.store(true, release);
 }
 
-// enterScheduler is how m0 begins: with main itself (g0->param), or, when main
-// has been queued, by waiting for it, as for any goroutine that is locked to
+// enterScheduler is how m0 begins. If main has not been queued (g0->param), m0
+// runs it. Otherwise m0 waits for main, as for any goroutine that is locked to
 // its thread.
 G* enterScheduler(G* g0) {
   auto* gp = static_cast<G*>(g0->param);
   g0->param = nullptr;
   if (gp != nullptr) {
     if (G* next = fuzzExecute(gp, /*inheritTime=*/false)) return next;
-    // There was no memory for its stack; it waits for some.
+    // There was no memory for its stack. It waits for some.
   }
   return schedule();
 }
@@ -91,10 +92,10 @@ void unsetInitialised() { initialised.store(false, relaxed); }
 
 void endMain() {
   M* mp = getg()->m;
-  flushYielded(mp->p);  // those preempted in place may be among them
+  flushYielded(mp->p);  // goroutines preempted in place may be among them
   LockScope l(&sched.lock);
-  // Pairs with findRunnable; under sched.lock for those about to sleep.
-  // seq_cst: findDeadAfterMain, semrelease.
+  // Pairs with findRunnable. Under sched.lock for Ms that are about to sleep.
+  // seq_cst for findDeadAfterMain and semrelease.
   sched.mainEnded.store(true, seq_cst);
   preemptall();
   letGo();
@@ -103,7 +104,7 @@ void endMain() {
 
 namespace {
 
-// attachM0 makes this thread m0. False: another thread is.
+// attachM0 makes this thread m0. Returns false if another thread is m0.
 bool attachM0() {
   LockScope l(&sched.lock);
   if (sched.m0attached) return false;
@@ -114,7 +115,7 @@ bool attachM0() {
 void detachM0() {
   LockScope l(&sched.lock);
   sched.m0attached = false;
-  checkdead();  // whoever went to sleep meanwhile could not judge
+  checkdead();  // a thread that went to sleep meanwhile could not judge
 }
 
 // newMain makes the goroutine of Run, with a stack as large as a thread's.
@@ -137,9 +138,10 @@ G* newMain(const FuncType* ft, void* closure, uintptr_t pc) {
   return gp;
 }
 
-// lockMain binds main to m0 until it begins (mainBegins), or, if the caller of
-// Run has asked for its thread, as often as he has: as the init functions of a
-// Go program, which run on it before main.
+// lockMain binds main to m0 until it begins (mainBegins). If the caller of Run
+// has asked for its thread, main stays bound, and the lock count is the
+// caller's. That corresponds to the init functions of a Go program, which run
+// on the main thread before main.
 void lockMain(G* gp, const G* caller) {
   if (m0.lockedg != nullptr) fatalthrow("Run: m0 is locked");
   m0.lockedExt = caller == nullptr ? 0 : caller->m->lockedExt;
@@ -165,16 +167,16 @@ bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
   if (self != nullptr && !self->foreign) return false;
   if (!attachM0()) return false;
   if (self != nullptr) {
-    // While the thread is m0 it is no stranger, and its pseudo-G must not hide
-    // a deadlock.
+    // While the thread is m0 it is not a foreign thread, and its pseudo-G must
+    // not hide a deadlock.
     LockScope l(&sched.lock);
     sched.nmextra--;
   }
   setg(&m0.g0);
   m0.locks.store(1, relaxed);  // (K3) of proc_park.cc
   minit(&m0);
-  // The caller may be inside a catch block; its thread's state is not for the
-  // goroutines that m0 runs, nor is theirs for it.
+  // The caller may be inside a catch block. The state of its thread is not for
+  // the goroutines that m0 runs, nor is their state for the caller.
   const EhGlobals eh = *m0.eh;
   const int savedErrno = *m0.errnoAddr;
   *m0.eh = EhGlobals();
@@ -185,7 +187,7 @@ bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
   {
     LockScope l(&sched.lock);
     // Under the lock: an M on its way to endSchedule looks again there, and
-    // then either keeps its P for us or has made it idle before this.
+    // then either keeps its P, for us, or has made it idle before this.
     sched.mainEnded.store(false, release);  // pairs with findRunnable
     pp = pidleget();
     if (pp == nullptr) {

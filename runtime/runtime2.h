@@ -1,11 +1,13 @@
-// G, M, P and sched: the data of the scheduler, who owns each word, and the
+// G, M, P and sched: the data of the scheduler, the owner of each word, and the
 // status machines.
 //
-// All of it is type-stable: Gs, Ms and Ps come from slabs, are recycled through
-// free lists and never freed, so a stale pointer reads a wrong answer, not
-// unmapped memory. Fields without a remark belong to the owner of the struct: a
-// G's to the M that runs it (or, while it is queued or parked, to whoever takes
-// it from there), an M's to its thread, a P's to the M that holds it.
+// All of it is type-stable. Gs, Ms and Ps come from slabs, are recycled through
+// free lists and are never freed, so a stale pointer reads a wrong answer, not
+// unmapped memory. A field without a remark belongs to the owner of its struct:
+//  * a G's to the M that runs it, or, while it is queued or parked, to the
+//    thread that takes it from there;
+//  * an M's to its thread;
+//  * a P's to the M that holds it.
 #ifndef RUNTIME_RUNTIME2_H_
 #define RUNTIME_RUNTIME2_H_
 
@@ -43,28 +45,30 @@ struct Hchan;
 //                     └─ goready ── kGwaiting ◀─gopark
 //                                         each arrow: one casgstatus()
 //
-// kGscan is a lock bit on kGwaiting and kGsyscall: while it is set, the status
-// cannot be left, so its setter may walk the stack. A G in any other state is
-// looked at only while the world is stopped. And the bit itself is set only
-// then, or while `scanners` is raised; so who leaves kGwaiting or kGsyscall
-// needs a CAS only then, or if he has no P (noScanner); every other transition,
-// which only the G's one owner can make, is a checked store in any case.
+// kGscan is a lock bit on kGwaiting and kGsyscall. While it is set, the status
+// cannot be left, so the thread that set it may walk the stack. A G in any
+// other state is looked at only while the world is stopped. The bit itself is
+// set only while the world is stopped or while `scanners` is raised. So leaving
+// kGwaiting or kGsyscall needs a CAS only while the world is stopped, while
+// scanners > 0, or without a P (noScanner). Only the one owner of a G can make
+// any other transition, so that is always a checked store.
 enum GStatus : uint32_t {
   // In a fresh slab, never used. Owned by the allocator.
   kGidle = 0,
-  // On exactly one run queue, which owns it; its context is saved, or it never
-  // ran, or its thread has it (inPlace). Left by whoever takes it from there
-  // (execute, letGo).
+  // On exactly one run queue, which owns it. Its context is saved, or it never
+  // ran, or its thread has the context (inPlace). The thread that takes it from
+  // the queue leaves this status (execute, letGo).
   kGrunnable = 1,
-  // Owned by M gp->m, which has a P unless that was taken from outside
-  // (preempt.cc); on no queue. Left by that M.
+  // Owned by M gp->m, which leaves this status. On no queue. The M has a P
+  // unless that was taken from outside (preempt.cc).
   kGrunning = 2,
-  // Owned by M gp->m, which has no P of its own; on no queue. Left by that M.
+  // Owned by M gp->m, which leaves this status and has no P of its own. On no
+  // queue.
   kGsyscall = 3,
-  // Parked; recorded where it waits (wait queue, semaphore root, note). Left by
-  // the one waker who took it from there (goready).
+  // Parked, and recorded where it waits (wait queue, semaphore root, note). The
+  // one waker that took it from there leaves this status (goready).
   kGwaiting = 4,
-  // Exited or fresh; on a free list, or held by newproc or goexit0.
+  // Ended or fresh. On a free list, or held by newproc or goexit0.
   kGdead = 6,
   kGscan = 0x1000,
 };
@@ -80,41 +84,43 @@ enum GStatus : uint32_t {
 //     └───────────────────┴── stopTheWorld, gcstopm ──▶ kPgcstop
 //   kPgcstop ──procresize──▶ kPidle, kPrunning, kPdead;  kPdead ─▶ kPgcstop
 enum PStatus : uint32_t {
-  // On sched.pidle with an empty ring, or in the hands of the one who moves it.
+  // On sched.pidle with an empty ring, or held by the thread that moves it.
   kPidle = 0,
-  // Held by M pp->m, which alone leaves the status, but for whoever presumes
-  // that M blocked (A4 of preempt.cc).
+  // Held by M pp->m. Only that M leaves this status, except that an asker which
+  // presumes the M blocked may do so too (A4 of preempt.cc).
   kPrunning = 1,
-  // Nobody's, though an M remembers it in oldp: whoever wins the CAS owns it.
+  // Owned by no thread, though an M remembers it in oldp. The thread that wins
+  // the CAS owns it.
   kPsyscall = 2,
-  // Owned by the one who stops the world.
+  // Owned by the thread that stops the world.
   kPgcstop = 3,
   // Beyond GOMAXPROCS; only procresize touches it.
   kPdead = 4,
 };
 
-// Gobuf is a saved context: only the stack pointer, everything else lies on the
-// stack below it (asm_*.S draws the frame). Not saved: the signal mask (it is
-// the thread's), and caller-saved registers (mcall is a call). errno and the
-// exception globals are copied by gumpOnG0 and switchTo (proc_park.cc), not by
-// assembly.
+// Gobuf is a saved context. It holds only the stack pointer, because everything
+// else lies in a frame on the stack at sp (asm_*.S draws the frame). Two things
+// are not saved: the signal mask, because it belongs to the thread, and the
+// caller-saved registers, because mcall is a call. gumpOnG0 and switchTo
+// (proc_park.cc) copy errno and the exception globals, not the assembly.
 struct Gobuf {
   uintptr_t sp = 0;
-  // 1: never ran, start at gumpGostart with sp = top of the stack; 0: resume
-  // the frame at sp.
+  // 1: never ran, so it starts at gumpGostart with sp = top of the stack. 0: it
+  // resumes the frame at sp.
   uintptr_t fresh = 0;
 };
 
-// What the C++ ABI keeps per thread about exceptions in flight
+// EhGlobals is the state that the C++ ABI keeps per thread for exceptions in
+// flight
 // (__cxa_eh_globals). It travels with the goroutine.
 struct EhGlobals {
   void* caughtExceptions = nullptr;
   unsigned int uncaughtExceptions = 0;
 };
 
-// G is a goroutine. At most 256 bytes, because a program may queue millions
-// that have not begun; the closure that go() was given lives inside it. A G
-// without a stack (stack.lo == 0) has not begun or has ended.
+// G is a goroutine. It has at most 256 bytes, because a program may queue
+// millions that have not begun. The closure that go() was given lives inside
+// it. A G without a stack (stack.lo == 0) has not begun or has ended.
 struct alignas(kCacheLine) G {
   Gobuf sched;     // valid unless running
   M* m = nullptr;  // the M that runs it; nullptr unless running or in a syscall
@@ -127,58 +133,61 @@ struct alignas(kCacheLine) G {
   G* schedlink = nullptr;   // next in a GQueue, GList or free list
   void* param = nullptr;    // set by the waker before goready: the Sudog that
                             // fired; its `success` tells a value from close
-  EhGlobals eh;             // while not running
-  int savedErrno = 0;       // while not running
+  EhGlobals eh;             // valid while not running
+  int savedErrno = 0;       // valid while not running
   WaitReason waitreason{};  // last reason for parking; read by dumps
-  Atomic<bool> preempt;     // somebody wants this G to yield at its next entry
+  Atomic<bool> preempt;     // a request: this G should yield at its next entry
                             // into the runtime
-  bool foreign = false;  // pseudo-G of a thread that is not ours: parks on its
-                         // M's note, is never queued
-  bool systemG = false;  // not counted by NumGoroutine, not shown by default
-  bool isMain = false;   // the goroutine of Run
-  // And its function has returned, rather than called Goexit.
+  bool foreign = false;     // pseudo-G of a foreign thread: it parks on its M's
+                            // note and is never queued
+  bool systemG = false;     // not counted by NumGoroutine, not shown by default
+  bool isMain = false;      // the goroutine of Run
+  // The function of Run has returned; it has not called Goexit.
   bool mainReturned = false;
   bool goexited = false;   // it called Goexit
   bool unguarded = false;  // its stack has a canary in place of a guard page
-  // Preempted in place: only its thread resumes it; sched is good for dumps,
-  // (P4) of preempt.cc.
+  // Preempted in place: only its thread resumes it. sched is good for dumps
+  // only, see (P4) of preempt.cc.
   bool inPlace = false;
-  // It waits while on a stack of the program's (a coroutine's), not on its own:
-  // preempted in place, or for a P (awaitP). Nobody walks what lies above.
+  // It waits on a stack that the program made (a coroutine's), not on its own,
+  // because it is preempted in place or waits for a P (awaitP). No dump walks
+  // the frames above.
   bool onOtherStack = false;
-  // It has given its P back for a stop (putBackInStop), and not run since.
+  // It has given its P back to a stop (putBackInStop) and has not run since.
   // Written under sched.lock while queued, else by the M that holds the G.
   bool putBack = false;
-  // foreign, or in a bubble: parks, and is readied, the long way.
+  // Foreign or in a bubble: it is parked and readied by the slow path.
   bool special = false;
-  uint32_t nestedSyscalls = 0;  // declared inside a declared one; its own
-  // Odd: preempted in place since it last entered the runtime by itself, and
-  // may be in the middle of anything. The first entry after that, or after its
-  // P was taken from outside, counts it up to the next even number.
+  uint32_t nestedSyscalls = 0;  // declared calls inside a declared call; only
+                                // the goroutine itself uses this
+  // Odd: it was preempted in place since it last entered the runtime by itself,
+  // and may be in the middle of anything. The first entry after that, or after
+  // its P was taken from outside, raises this to the next even number.
   Atomic<uint32_t> interrupted;
 
-  // -- what was started, and by whom
-  // How to run and destroy the closure; nullptr once destroyed.
+  // -- the function that was started, and the goroutine that started it How to
+  // run and destroy the closure; nullptr once destroyed.
   const FuncType* fn = nullptr;
   uintptr_t gopc = 0;  // return address of the go() that made it
   uint64_t parentGoid = 0;
-  // The M it is bound to: LockOSThread, main until it begins, preempted in
-  // place, waiting on a stack of the program's (awaitP).
+  // The M it is bound to, for any of four reasons: LockOSThread, main until it
+  // begins, preemption in place, waiting on a stack that the program made
+  // (awaitP).
   M* lockedm = nullptr;
   void* gls = nullptr;         // head of the goroutine-local values
   const char* name = nullptr;  // GoOptions::name, malloc'ed by go(), freed by
                                // the goroutine itself; or nullptr
-  // nanotime when a dump first saw it waiting; 0: not seen.
+  // nanotime when a dump first saw it waiting; 0: no dump has.
   int64_t waitsince = 0;
   uint32_t stacksize = 0;  // GoOptions::stack_size in KiB; 0: default
-  // Of fuzzsched.h: the M that ran this cell last, by fuzzMName; 0: none has.
-  // By who makes it current.
+  // For fuzzsched.h: the fuzzMName of the M that last ran this cell; 0: none
+  // has. Written by the M that makes the goroutine current.
   uint32_t fuzzM = 0;
   Bubble* bubble = nullptr;  // of synctest, inherited; (B1) of synctest.h
-  // Under tracebackancestors; the cell's for good.
+  // Used with tracebackancestors. Belongs to the cell for good.
   Ancestors* ancestors = nullptr;
 
-  // Initialised only so that m0 is a constant: static constructors of the
+  // Initialised only to make m0 a constant, because static constructors of the
   // program may use the runtime before ours would run.
   alignas(16) unsigned char closure[kClosureSize] = {};
 };
@@ -189,16 +198,17 @@ static_assert(
 // Bits of M::presumed; the protocol is in preempt.cc.
 enum Presumed : uint32_t {
   kPresumedNot = 0,
-  kPresumedAsked = 1,  // somebody finds out whether the thread is blocked
+  kPresumedAsked = 1,  // an asker finds out whether the thread is blocked
   kPresumedTaken = 2,  // it was, and its P is gone; with a generation (P6)
   // Its goroutine was preempted in place since it last entered the runtime.
   kPresumedMarked = 4,
-  kPresumedForked = 8,  // this is a child of fork (fork.cc); for good
+  kPresumedForked = 8,  // this is a child of fork (fork.cc); never cleared
 };
-// The generation of kPresumedTaken is above them; each question uses one up.
+// The generation of kPresumedTaken is stored above these bits. Each question
+// uses one up.
 inline constexpr int kPresumedGenShift = 4;
 
-// M is a thread. g0 is its scheduler stack: the thread's own.
+// M is a thread. g0 is its scheduler stack, which is the thread's own stack.
 struct M {
   G g0;
   // Floating-point control words as the last goroutine left them (asm_*.S).
@@ -209,49 +219,49 @@ struct M {
   P* p = nullptr;   // the P it holds
   EhGlobals* eh = nullptr;   // this thread's exception globals; the address is
                              // taken once, on the thread itself
-  int* errnoAddr = nullptr;  // likewise
+  int* errnoAddr = nullptr;  // the address of errno, taken in the same way
 
-  Atomic<int32_t> locks;  // >0: in the runtime or holding a Mutex: not to be
-                          // preempted. Written by the owner.
+  Atomic<int32_t> locks;  // >0: in the runtime or holding a Mutex, so it must
+                          // not be preempted. Written by the owner.
   Atomic<uint32_t> presumed;  // Presumed; by CAS
-  uint32_t presumedGen = 0;   // the last one (P6); by the asker (P5)
-  // When the SIGURG of ours that is on its way was sent, nanotime; 0: none is.
+  uint32_t presumedGen = 0;   // the last generation (P6); by the asker (P5)
+  // nanotime when our SIGURG that is on its way was sent; 0: none is.
   Atomic<int64_t> signalSent;
-  // When a presser first saw the thread run since it last slept, its CPU time
-  // then, and how often it had slept by then; ns. By whoever presses, relaxed:
-  // published by pressSleeps, release, and read with it in computes. A time of
-  // 0, by minit: not seen yet.
+  // The first look that found the thread running since it last slept: the time,
+  // its CPU time then, and how often it had slept by then; ns. Written by
+  // computes, relaxed, except that pressSleeps is stored with release to
+  // publish the other two. computes reads them together. minit sets the time to
+  // 0, which means that there was no look yet.
   Atomic<int64_t> pressTime;
   Atomic<int64_t> pressCpu;
   Atomic<uint64_t> pressSleeps;
-  // How often it had slept when it last went on after being preempted in place:
-  // if it has not slept since, it is in no call in which it slept. By the
-  // thread, relaxed: a hint, which costs or saves a look.
+  // How often the thread had slept when it last went on after it was preempted
+  // in place. If it has not slept since, it is in no call in which it slept.
+  // Written by the thread, relaxed: a hint, which costs or saves a look.
   Atomic<uint64_t> resumedSleeps;
-  // As pressTime and pressCpu, where /proc cannot be read: the last look, and
-  // the CPU time then; ns. By whoever presses, relaxed.
+  // The same for a system where /proc cannot be read: the time of the last
+  // look, and the CPU time then; ns. Written by stateByClock, relaxed.
   Atomic<int64_t> clockTime;
   Atomic<int64_t> clockCpu;
-  // Out of work and looking; counted in sched.nmspinning.
+  // Out of work and searching; counted in sched.nmspinning.
   bool spinning = false;
-  // The goroutine that parks has added the earliest timer of the P: whoever
-  // finds work here instead of idling must tell others (wakeNetPoller).
+  // The goroutine that parks has added the earliest timer of the P. If this M
+  // finds work instead of going idle, it must tell other Ms (wakeNetPoller).
   bool timerAdded = false;
   // Asleep on a note, on a lock's futex, in the poller or in the ring. Written
-  // by its own thread, relaxed; read by dumps and by sysmon's Watchdog, as a
-  // hint.
+  // by its own thread, relaxed. Dumps and sysmon's Watchdog read it as a hint.
   Atomic<bool> blocked;
-  // Of a plain thread: it is past the commit in parkForeign, and not awake
-  // again (F3, F4 of findDeadAfterMain). By the thread.
+  // Of a foreign thread: it is past the commit in parkForeign, and has not
+  // woken up again (F3, F4 of findDeadAfterMain). Written by the thread.
   Atomic<bool> asleep;
-  bool retired = false;  // its thread is to end; by whoever wakes it for that
+  bool retired = false;  // its thread must end; set by the waker that ends it
   // This struct served an earlier thread and is on allm already.
   bool recycled = false;
-  bool preciseSleeps = false;  // done, by this thread
+  bool preciseSleeps = false;  // this thread has called preciseSleeps
   uint32_t schedrand = 0;      // state of cheaprand
   int64_t id = -1;
   Atomic<int32_t> procid;        // kernel thread id; 0 before it runs
-  P* nextp = nullptr;            // handed over by whoever wakes it
+  P* nextp = nullptr;            // handed over by the waker
   bool unborn = false;           // nextp may be taken back; under sched.lock
   P* oldp = nullptr;             // held before a syscall
   void (*mstartfn)() = nullptr;  // runs before the first schedule
@@ -262,18 +272,18 @@ struct M {
   G* lockedg = nullptr;
   uint32_t lockedExt = 0;  // LockOSThread count
 
-  // gopark's parameters for park_m, which runs after the switch
+  // gopark's parameters for park_m, which runs after the switch.
   bool (*waitunlockf)(G*, void*) = nullptr;
   void* waitlock = nullptr;
 
-  sigset_t sigmask = {};        // what its thread begins with; by newosproc
+  sigset_t sigmask = {};        // the thread begins with it; set by newosproc
   uintptr_t signalStackLo = 0;  // sigaltstack mapping
   size_t signalStackSize = 0;
   void* tsanFiber = nullptr;  // of g0
   // Bounds of the thread's stack, for the sanitizers.
   uintptr_t g0lo = 0, g0hi = 0;
   void* asanFakeStack = nullptr;  // of g0
-  // lockrank.cc: channel locks held; they share one entry below.
+  // For lockrank.cc: channel locks held. They share one entry below.
   uint32_t nhchansheld = 0;
   uint8_t nlocksheld = 0;  // lock ranks held, for lockrank.cc
   uint8_t ranksheld[15] = {};
@@ -282,42 +292,44 @@ struct M {
   int32_t dying = 0;
 };
 
-inline constexpr int64_t kForcePreemptNS = 10'000'000;  // a slice
+inline constexpr int64_t kForcePreemptNS = 10'000'000;  // a time slice
 inline constexpr uint32_t kRunqSize = kModelBuild ? 4 : 256;
-// per-P free Gs before half go to the global list.
+// Free Gs per P before half of them go to the global list.
 inline constexpr uint32_t kGFreeMax = 64;
-inline constexpr uint32_t kStackCacheMax = 64;  // per-P free stacks, likewise
+inline constexpr uint32_t kStackCacheMax = 64;  // the same for free stacks
 inline constexpr uint32_t kGoidBatch = 16;
 
-// P is the right to run goroutines. GOMAXPROCS of them are not dead.
+// P is the right to run goroutines. GOMAXPROCS of them are not kPdead.
 struct alignas(kFalseSharing) P {
   int32_t id = 0;
-  // PStatus; pcasstatus and the owner's setPStatus only.
+  // A PStatus. Changed only by pcasstatus and by the owner's setPStatus.
   Atomic<uint32_t> status;
   P* link = nullptr;             // sched.pidle
   Atomic<uint32_t> schedtick;    // +1 per execute that does not inherit its
                                  // slice; read by sysmon and traces
-  Atomic<uint32_t> syscalltick;  // +1 per return from a syscall and per theft
+  Atomic<uint32_t> syscalltick;  // +1 per return from a syscall and per retake
   Atomic<M*> m;          // back link; nullptr when idle; by the holder, release
-  Atomic<bool> preempt;  // whatever runs here should yield
-  // forEachP: 1 asks the holder to run sched.safePointFn.
+  Atomic<bool> preempt;  // a request: the G that runs here should yield
+  // 1: forEachP asks the holder to run sched.safePointFn.
   Atomic<uint32_t> runSafePointFn;
   uint32_t fuzz = 0;     // state of fuzzsched.h; 0: off
-  uint32_t takenAs = 0;  // M::presumed when it was taken (P6); by who took it
+  uint32_t takenAs = 0;  // M::presumed when it was taken (P6); by the asker
 
-  // The ring. Free-running indices, slot = i % kRunqSize. Only the owner writes
-  // runqtail (store-release publishes the slots below it); owner and thieves
-  // advance runqhead by cas-release after reading the slots they take.
+  // The ring. The indices run freely; slot = i % kRunqSize. Only the owner
+  // writes runqtail, and its store-release publishes the slots below. The owner
+  // and thieves advance runqhead by cas-release after they have read the slots
+  // they take.
   alignas(kFalseSharing) Atomic<uint32_t> runqhead;
   alignas(kFalseSharing) Atomic<uint32_t> runqtail;
   // runnext, if set, is a G that the running G readied and that inherits its
-  // slice. Only the owner makes it non-null; owner and thieves may clear it.
+  // slice. Only the owner makes it non-null. The owner and thieves may clear
+  // it.
   Atomic<G*> runnext;
   Atomic<G*> runq[kRunqSize];
 
   // The front part of the global queue, mostly all of it, while this is the
-  // only P: nobody else can take from it, and here the owner needs no lock.
-  // Empty whenever the P is not held by a running M (flushYielded).
+  // only P. No other M can take from it, so the owner needs no lock. Empty
+  // whenever no running M holds the P (flushYielded).
   GQueue yielded;
   Atomic<int32_t> nyielded;  // its length, for others; written by the owner
   bool globalTurn = false;   // the global queue was passed over, see findWithP
@@ -330,15 +342,15 @@ struct alignas(kFalseSharing) P {
   uint64_t goidcache = 0, goidcacheend = 0;
 
   Timers timers;
-  TimerCells funcCells, chanCells;  // of AfterFunc, and of channels of time
+  TimerCells funcCells, chanCells;  // for AfterFunc, and for channels of time
 
   struct SysmonTick {  // sysmon's private copy
     uint32_t schedtick = 0, syscalltick = 0;
     int64_t schedwhen = 0, syscallwhen = 0;
     int64_t presswhen = 0, pressdelay = 0;  // next pressP in this slice
     int64_t lookwhen = 0, lookdelay = 0;    // next look whether it sleeps
-    // CPU time, ns, of thread cpuTid at the first look at it in this slice; 0:
-    // there was none.
+    // CPU time, ns, of thread cpuTid at the first look at it in this slice.
+    // cpuTid is 0 if there was no look.
     int32_t cpuTid = 0;
     int64_t cpu = 0;
   } sysmontick;
@@ -348,7 +360,7 @@ struct alignas(kFalseSharing) P {
 class PMask {
  public:
   bool read(uint32_t id) const {
-    // Pairs with set/clear: a hint, rechecked.
+    // Pairs with set/clear. The answer is a hint, and is checked again.
     return (words_[id / 32].load(acquire) & (1u << (id % 32))) != 0;
   }
   void set(uint32_t id) { words_[id / 32].or_(1u << (id % 32), acq_rel); }
@@ -359,13 +371,14 @@ class PMask {
 };
 inline constexpr int32_t kMaxGomaxprocs = 1024;
 
-// Schedt is what all Ms share. `lock` guards every field that is not atomic.
+// Schedt is the state that all Ms share. `lock` guards every field that is not
+// atomic.
 struct Schedt {
   Atomic<uint64_t> goidgen;
   alignas(kFalseSharing)
       Atomic<int64_t> lastpoll;  // time of the last poll; 0: an M is blocked in
                                  // the poller now
-  // Until when that M sleeps there, nanotime; 0: for ever, or nobody does.
+  // nanotime until which that M sleeps there; 0: for ever, or no M does.
   Atomic<int64_t> pollUntil;
   Atomic<int32_t> pollingNet;  // a non-blocking poll is in progress
 
@@ -376,31 +389,32 @@ struct Schedt {
   M* midle ABSL_GUARDED_BY(lock) = nullptr;  // parked Ms, last in first out
   int32_t nmidle ABSL_GUARDED_BY(lock) = 0;
   int32_t nmidleLow ABSL_GUARDED_BY(lock) = 0;  // least since trimIdleMs
-  // Ms parked until their locked G runs.
+  // Ms that are parked until their locked G runs.
   int32_t nmidlelocked ABSL_GUARDED_BY(lock) = 0;
   int64_t mnext ABSL_GUARDED_BY(lock) = 0;  // Ms made so far = the next id
   int64_t nmfreed ABSL_GUARDED_BY(lock) = 0;
   int32_t maxmcount ABSL_GUARDED_BY(lock) = 10000;
-  // An M that is to start without a P has been ordered.
+  // An M that will start without a P is on order.
   bool spareOrdered ABSL_GUARDED_BY(lock) = false;
-  // sysmon, the template thread and the ring's (becomeSystemThread).
+  // sysmon, the template thread and the ring thread (becomeSystemThread).
   int32_t nmsys ABSL_GUARDED_BY(lock) = 0;
-  // Ms ever made for foreign threads; in mnext, but not ours.
+  // Ms ever made for foreign threads. mnext counts them, although they are not
+  // ours.
   int64_t nmextraAll ABSL_GUARDED_BY(lock) = 0;
-  // Ms lent to foreign threads that may come back; they suppress checkdead.
+  // Ms lent to foreign threads that may come back. They suppress checkdead.
   int32_t nmextra ABSL_GUARDED_BY(lock) = 0;
 
   P* pidle ABSL_GUARDED_BY(lock) = nullptr;       // last in first out
   alignas(kFalseSharing) Atomic<int32_t> npidle;  // written under lock
   // Ms that look for work; see the essay in proc.cc.
   Atomic<int32_t> nmspinning;
-  // An M that is about to give its P up should look first.
+  // An M that is about to give up its P must look for work first.
   Atomic<uint32_t> needspinning;
 
   alignas(kFalseSharing) GQueue runq ABSL_GUARDED_BY(lock);  // the global queue
   Atomic<int32_t> runqsize;  // copy of runq's length for unlocked emptiness
                              // tests; written under lock
-  // Gs that could not begin for want of a stack; see proc_new.cc.
+  // Gs that could not begin because there was no stack; see proc_new.cc.
   GQueue nostack ABSL_GUARDED_BY(lock);
   Atomic<int32_t> nnostack;
 
@@ -411,10 +425,10 @@ struct Schedt {
   Atomic<bool> sysmonwait;   // written under lock
   Atomic<bool> deadSuspect;  // checkdead awaits threads it does not know;
                              // written under lock
-  // When sysmon ends its nap, nanotime; 0: it is awake, or sleeps deeply.
+  // nanotime when sysmon ends its short sleep; 0: it is awake or sleeps deeply.
   Atomic<int64_t> sysmonLook;
   Atomic<uint32_t> sysmonHurry;  // 1: end it now; the futex word
-  // When sysmon's deep sleep ends by itself, nanotime.
+  // nanotime when sysmon's deep sleep ends by itself.
   int64_t sysmonUntil ABSL_GUARDED_BY(lock) = 0;
   Note sysmonnote;
   void (*safePointFn)(P*) = nullptr;
@@ -423,16 +437,16 @@ struct Schedt {
 
   // Start and end of main (rt0.cc)
   // Run has returned: nothing is scheduled until the next Run. Written under
-  // `lock`, by endMain seq_cst, by Run release. Read seq_cst by semrelease and
-  // parkForeign, by the schedulers acquire.
+  // `lock`: by endMain with seq_cst, by Run with release. semrelease and
+  // parkForeign read it with seq_cst, the schedulers with acquire.
   Atomic<bool> mainEnded;
   bool m0attached ABSL_GUARDED_BY(lock) = false;  // a thread is inside Run
-  bool foundDead ABSL_GUARDED_BY(lock) = false;   // somebody reports it
+  bool foundDead ABSL_GUARDED_BY(lock) = false;   // a thread reports it
 
   Atomic<int32_t> ngsys;       // system Gs
-  Atomic<int32_t> nmstarting;  // Ms whose thread has yet to begin
-  // The kernel refused the last thread that was asked for. Written by who makes
-  // them; a hint.
+  Atomic<int32_t> nmstarting;  // Ms with a thread that has not begun yet
+  // The kernel refused the last thread that was asked for. Written by the
+  // threads that make threads. A hint.
   Atomic<bool> threadsShort;
   Atomic<int32_t> ninplace;   // Gs that are preempted in place
   Atomic<int32_t> npresumed;  // Ms with presumed == kPresumedTaken
@@ -445,25 +459,25 @@ struct Schedt {
 };
 
 extern Schedt sched;
-// Written by procresize, with the world stopped; entries are never unset.
+// Written by procresize with the world stopped. Entries are never unset.
 extern P* allp[kMaxGomaxprocs];
 extern Atomic<int32_t> gomaxprocs;  // written with the world stopped
-extern int32_t ncpu;                // at start-up, constant
+extern int32_t ncpu;                // set at start-up, then constant
 extern PMask idlepMask;             // bit set: that P is idle, nothing to steal
 extern PMask timerpMask;            // bit clear: that P has no timers
 extern Atomic<M*> allm;             // push only
 extern M m0;
 
-// Sudog is a G in a wait queue: of a channel, or of a semaphore. One G may be
-// on several queues (select) and several Gs on one. It lies on the waiting
-// goroutine's own stack (unlike Go, stacks do not move): whoever wakes the G
-// must not touch it after goready.
+// Sudog is a G in a wait queue, of a channel or of a semaphore. One G may be on
+// several queues (select), and one queue holds several Gs. It lies on the
+// waiting goroutine's own stack, because stacks do not move (unlike Go's). So
+// the waker of the G must not touch it after goready.
 struct Sudog {
   G* g = nullptr;
   Sudog* next = nullptr;  // wait queue of the channel; treap: right; `handed`
   Sudog* prev = nullptr;  // treap: left; `handed`
-  // Channel: where the value is or goes; semaphore: the address waited on, also
-  // in `handed`, and nullptr once it is on neither list.
+  // Channel: where the value is or goes. Semaphore: the address waited on, also
+  // while in `handed`; nullptr once it is on neither list.
   void* elem = nullptr;
   bool isSelect = false;  // must win g->selectDone to be woken
   bool success = false;  // woken by a value, not by close. Written by the waker
@@ -535,27 +549,29 @@ inline G* GList::pop() {
   return gp;
 }
 
-// reenter is acquirem's answer when somebody has taken, or is about to take,
-// the P of an M that seemed to be blocked (preempt.cc): it may park the
-// goroutine until there is a P, and returns the M that it is on then.
+// reenter is the slow path of acquirem. It is called when an asker has taken,
+// or is about to take, the P of an M that seemed to be blocked (preempt.cc). It
+// may park the goroutine until there is a P, and returns the M that it is on
+// then.
 // On: user; m.locks is 1.  P: maybe lost.  Locks: takes sched.lock.
 // Parks: yes.
 M* reenter(M* mp);
-// reenterAsIs is its first half. True: mp has lost its P. What others wait for
-// can be done that needs no P; then comes stayLost, which leaves it to the next
-// entry to get another. That may take until the next Run, if main has ended.
+// reenterAsIs is the first half of reenter. Returns true if mp has lost its P.
+// The caller may then do work that other goroutines wait for and that needs no
+// P. After that it calls stayLost, which leaves it to the next entry to get
+// another P. That may take until the next Run, if main has ended.
 // On: user; m.locks is 1.  P: maybe lost.  Locks: none.  Parks: no.
 [[nodiscard]] bool reenterAsIs(M* mp);
 void stayLost(M* mp);
 
 // acquirem and releasem bracket code that must keep its M and P: while m.locks
 // > 0 the G is not preempted. The outermost acquirem is where a goroutine
-// enters the runtime; what it returns is the M it is on from then.
+// enters the runtime. It returns the M that the goroutine is on from then.
 // On: any.  P: either.  Locks: none.  Parks: the outermost acquirem may
 // (reenter), the others and releasem do not.
 GUMP_ALWAYS_INLINE M* acquirem(M* mp) {
-  // Owner only; others read it after a membarrier. B1 to B3 of preempt.cc,
-  // whose B2 is the light side of a membarrier.
+  // Only the owner writes it. Others read it after a membarrier. These are B1
+  // to B3 of preempt.cc; B2 is the light side of a membarrier.
   mp->locks.store(mp->locks.load(relaxed) + 1, relaxed);
   compilerFence();
   if (GUMP_UNLIKELY(mp->presumed.load(relaxed) != kPresumedNot)) {
@@ -564,8 +580,8 @@ GUMP_ALWAYS_INLINE M* acquirem(M* mp) {
   return mp;
 }
 GUMP_ALWAYS_INLINE M* acquirem() { return acquirem(getg()->m); }
-// acquiremAsIs is acquirem without a P, if mp has lost that: if this is true,
-// the caller has to call stayLost before releasem.
+// acquiremAsIs is acquirem that goes on without a P if mp has lost its own. If
+// it returns true, the caller has to call stayLost before releasem.
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] GUMP_ALWAYS_INLINE bool acquiremAsIs(M* mp) {
   mp->locks.store(mp->locks.load(relaxed) + 1, relaxed);  // as in acquirem
@@ -574,12 +590,13 @@ GUMP_ALWAYS_INLINE M* acquirem() { return acquirem(getg()->m); }
          reenterAsIs(mp);
 }
 GUMP_ALWAYS_INLINE void releasem(M* mp) {
-  // Pairs with A3 of preempt.cc: who takes our P sees what we did with it.
+  // Pairs with A3 of preempt.cc: the asker that takes our P sees our writes to
+  // it.
   mp->locks.store(mp->locks.load(relaxed) - 1, release);
 }
 
-// LockScope holds a Mutex for a scope, and m.locks with it: who holds a lock is
-// neither preempted nor taken off its P.
+// LockScope holds a Mutex for a scope, and raises m.locks for as long: a lock
+// holder is neither preempted nor taken off its P.
 class ABSL_SCOPED_LOCKABLE LockScope {
  public:
   explicit LockScope(Mutex* l) ABSL_EXCLUSIVE_LOCK_FUNCTION(l)
@@ -598,7 +615,8 @@ class ABSL_SCOPED_LOCKABLE LockScope {
   M* const mp_;
 };
 
-// cheaprand returns 32 random bits: xorshift, one state per M. Not for secrets.
+// cheaprand returns 32 random bits from xorshift, with one state per M. It is
+// not for secrets.
 inline uint32_t cheaprand(M* mp) {
   uint32_t x = mp->schedrand;
   x ^= x << 13;
@@ -607,8 +625,8 @@ inline uint32_t cheaprand(M* mp) {
   mp->schedrand = x;
   return x;
 }
-// cheaprandn returns a number in [0, n) (Lemire's multiplication; the bias is
-// below 2^-22 for the n we use).
+// cheaprandn returns a number in [0, n) by Lemire's multiplication. The bias is
+// below 2^-22 for the n we use.
 inline uint32_t cheaprandn(M* mp, uint32_t n) {
   return static_cast<uint32_t>((uint64_t{cheaprand(mp)} * n) >> 32);
 }

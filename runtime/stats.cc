@@ -8,7 +8,7 @@ Stats stats;
 
 namespace {
 
-// runnableCount is how many goroutines wait in queues.
+// runnableCount returns how many goroutines wait in queues.
 int32_t runnableCount() {
   int32_t n = sched.runqsize.load(relaxed) + sched.nnostack.load(relaxed);
   for (int32_t i = 0; i < gomaxprocs.load(acquire); i++) {
@@ -28,7 +28,7 @@ void readSchedStats(SchedStats* out) noexcept {
     out->threads = static_cast<int32_t>(mcount());
     out->idle_threads = sched.nmidle;
   }
-  // Figures, each for itself: relaxed.
+  // Each figure stands for itself, so relaxed is enough.
   out->procs = gomaxprocs.load(relaxed);
   out->idle_procs = sched.npidle.load(relaxed);
   out->spinning_threads = sched.nmspinning.load(relaxed);

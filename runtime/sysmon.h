@@ -1,12 +1,12 @@
-// What the scheduler needs of the monitor: its entry point. Waking it is data,
-// not a call: sched.sysmonnote.
+// The scheduler's interface to the monitor: its entry point. To wake it, the
+// scheduler does not call it but uses data: sched.sysmonnote.
 #ifndef RUNTIME_SYSMON_H_
 #define RUNTIME_SYSMON_H_
 
 namespace gump::rt {
 
-// sysmon is an M's entry point: never returns, runs without a P. Defined in
-// sysmon/sysmon.cc.
+// sysmon is an M's entry point. It never returns, and runs without a P. Defined
+// in sysmon/sysmon.cc.
 void sysmon();
 
 }  // namespace gump::rt
