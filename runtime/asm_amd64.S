@@ -1,19 +1,21 @@
 /* The context switch on x86-64, System V ABI.
  *
- * A context that is not running is a stack pointer; at it lies this frame, as gumpMcall pushed it:
+ * A context that is not running is a stack pointer. It points at this frame, which gumpMcall pushed:
  *
  *     sp+56  return address into gumpMcall's caller        = CFA-8
  *     sp+48  rbp      sp+40  rbx      sp+32  r12
  *     sp+24  r13      sp+16  r14      sp+8   r15
  *     sp+4   x87 control word         sp+0   mxcsr
  *
- * Nothing else survives a call in this ABI, and gumpMcall is a call. The signal mask is the thread's and stays.
+ * No other register survives a call in this ABI, and gumpMcall is a call. The signal mask belongs to the thread and
+ * stays.
  *
- * The path from one goroutine to the next is one call: gumpMcall saves the old, calls gumpOnG0 on the scheduler's stack,
- * and resumes what that returns, with `ret`. Calls and returns stay paired, so the processor's return predictor, which
- * still holds the old goroutine's frames, is right whenever the new one parked in the same way.
+ * The path from one goroutine to the next is one call. gumpMcall saves the old goroutine, calls gumpOnG0 on the
+ * scheduler's stack, and resumes the goroutine that gumpOnG0 returns, with `ret`. Calls and returns stay paired. The
+ * processor's return predictor still holds the old goroutine's frames, so it is right whenever the new goroutine parked
+ * in the same way.
  *
- * There is no GNU property note for shadow stacks: linking this object switches them off for the program.
+ * There is no GNU property note for shadow stacks, so linking this object switches them off for the program.
  */
 #include "runtime/asm_offsets.h"
 
@@ -97,10 +99,10 @@ gumpMcall:
 	endbr64
 	PUSH_FRAME
 	movq	gumpTlsG@gottpoff(%rip), %rcx
-	movq	%fs:(%rcx), %rax		/* rax = gp, the goroutine we leave */
+	movq	%fs:(%rcx), %rax		/* rax = gp, the goroutine that we leave */
 	movq	%rsp, GUMP_G_SCHED_SP(%rax)	/* its context is complete from here on */
 	movq	GUMP_G_M(%rax), %rdx
-	movl	(%rsp), %esi			/* what the control words are now, to compare with on resumption */
+	movl	(%rsp), %esi			/* the current control words, compared on resumption */
 	movl	%esi, GUMP_M_MXCSR(%rdx)
 	movzwl	4(%rsp), %esi
 	movl	%esi, GUMP_M_X87CW(%rdx)
@@ -119,7 +121,7 @@ gumpMcall:
 	movq	%r13, %rdx
 	movq	gumpTlsG@gottpoff(%rip), %rcx
 #endif
-	movq	%rdx, %fs:(%rcx)		/* now running g0 ... */
+	movq	%rdx, %fs:(%rcx)		/* g0 is now current ... */
 	movq	GUMP_G_SCHED_SP(%rdx), %rsp	/* ... on its stack */
 	CFI_OUTERMOST
 #ifdef GUMP_SANITIZE
@@ -129,7 +131,7 @@ gumpMcall:
 	movq	%rbx, %rax
 	movq	%r13, %rdx
 #endif
-	movq	%rdx, %r12			/* g0, across the call; m is at the same address */
+	movq	%rdx, %r12			/* keeps g0 across the call; m is at the same address */
 	movq	%rdi, %rsi			/* fn */
 	movq	%rax, %rdi			/* gp */
 .Lrun:
@@ -154,9 +156,9 @@ gumpMcall:
 	movq	%rax, %rdi
 	call	gumpSanArrive
 #endif
-	movl	$0, GUMP_M_LOCKS(%r12)		/* and may be preempted */
-	/* Control words are reloaded only if they differ from the current ones, which are the last goroutine's:
-	   loading and even reading them is slow. */
+	movl	$0, GUMP_M_LOCKS(%r12)		/* preemptible from here on */
+	/* Control words are reloaded only if they differ from the current ones, which the last goroutine left.
+	   Loading them is slow, and even reading them is. */
 	movl	(%rsp), %edx
 	xorl	GUMP_M_MXCSR(%r12), %edx
 	testl	$MXCSR_CONTROL, %edx
@@ -202,8 +204,8 @@ gumpMcall:
 	.size	gumpMcall, .-gumpMcall
 
 /* void gumpSwitch(G* from, G* to, void (*commit)(G*, M*))
- * From goroutine to goroutine, not by way of g0; to->m is the M that runs us. commit publishes from, on the stack of to.
- * m.locks becomes 0 after it, and not before: until then nobody may preempt. */
+ * Switches from goroutine to goroutine without g0. to->m is the M that runs us. commit publishes `from`. It runs on the
+ * stack of `to`. m.locks becomes 0 only after commit, because until then the M must not be preempted. */
 	.globl	gumpSwitch
 	.type	gumpSwitch, @function
 	.p2align 4
@@ -212,13 +214,13 @@ gumpSwitch:
 	endbr64
 	PUSH_FRAME
 	movq	%rsp, GUMP_G_SCHED_SP(%rdi)	/* its context is complete from here on */
-	movl	(%rsp), %r13d			/* the control words as they are now */
+	movl	(%rsp), %r13d			/* the current control words */
 	movzwl	4(%rsp), %r14d
 	movq	%rsi, %rbx
 	movq	GUMP_G_M(%rsi), %r12
 	movq	%r12, %rsi
 	movq	gumpTlsG@gottpoff(%rip), %rax
-	movq	%rbx, %fs:(%rax)		/* now running to ... */
+	movq	%rbx, %fs:(%rax)		/* `to` is now current ... */
 	xorl	%ebp, %ebp
 	cmpq	$0, GUMP_G_SCHED_FRESH(%rbx)
 	jne	.Lswitchfresh
@@ -285,7 +287,7 @@ gumpGostart:
 	movq	%rax, %rdi
 	call	gumpSanArrive
 #endif
-	movl	$0, GUMP_M_LOCKS(%r12)		/* and may be preempted */
+	movl	$0, GUMP_M_LOCKS(%r12)		/* preemptible from here on */
 	movq	%rbx, %rdi
 	call	gumpGoroutineMain
 	ud2
@@ -293,7 +295,7 @@ gumpGostart:
 	.size	gumpGostart, .-gumpGostart
 
 /* void gumpCallSaved(void (*fn)(G*), G* gp)
- * While fn runs, gp's saved context is that of our caller, on whatever stack; nobody resumes it. */
+ * While fn runs, gp's saved context is that of our caller, on the stack that the caller is on. It is never resumed. */
 	.globl	gumpCallSaved
 	.type	gumpCallSaved, @function
 	.p2align 4
@@ -310,7 +312,8 @@ gumpCallSaved:
 	.size	gumpCallSaved, .-gumpCallSaved
 
 /* void gumpCallAtop(uintptr_t sp, void (*fn)(void*), void* arg)
- * fn runs on our own stack, but the unwinder finds below it the frame saved at sp, and so whoever saved it. */
+ * fn runs on our own stack, but an unwinder goes on from it to the frame saved at sp, and so to the function that saved
+ * that frame. */
 	.globl	gumpCallAtop
 	.type	gumpCallAtop, @function
 	.p2align 4

@@ -1,6 +1,6 @@
-/* The context switch on AArch64, AAPCS64. The same design as asm_amd64.S, step by step; read that one first.
+/* The context switch on AArch64, AAPCS64. The design is that of asm_amd64.S, step by step; read that file first.
  *
- * A context that is not running is a stack pointer; at it lies this frame, as gumpMcall stored it:
+ * A context that is not running is a stack pointer. It points at this frame, which gumpMcall stored:
  *
  *     sp+160 fpcr      sp+168 unused
  *     sp+144 d14 d15   sp+128 d12 d13   sp+112 d10 d11   sp+96 d8 d9
@@ -8,11 +8,11 @@
  *     sp+8   x30: return address into gumpMcall's caller
  *     sp+0   x29: with x30 a frame record, so that the chain of frame pointers leads into a parked goroutine
  *
- * Of d8 to d15 the low halves survive a call in this ABI, and nothing else but what is above. x18 is the platform's and
- * not touched. The return address is stored unsigned: each function here returns with the x30 that its own frame holds,
- * on whatever stack, so there is no stack pointer that a signature could be bound to.
+ * No other register survives a call in this ABI. Of v8 to v15 only the low halves survive, d8 to d15. x18 belongs to
+ * the platform and is not touched. The return address is stored unsigned. Each function here returns with the x30 of
+ * its own frame, on any stack, so there is no stack pointer to which a signature could be bound.
  *
- * Entries are `bti c`, and the property note at the end says that indirect branches only go there.
+ * Entries are `bti c`, and the property note at the end says that indirect branches go only to such entries.
  */
 #include "runtime/asm_offsets.h"
 
@@ -69,7 +69,7 @@
 	mov	x29, sp
 .endm
 
-/* Clobbers x9, x10. The mode is reloaded only if it differs: writing it drains the pipeline on many cores. */
+/* Clobbers x9, x10. The mode is written only if it differs, because writing it drains the pipeline on many cores. */
 .macro POP_FRAME_AND_RET
 	ldr	x9, [sp, #FRAME_FPCR]
 	mrs	x10, fpcr
@@ -130,7 +130,7 @@ gumpMcall:
 	hint	#34				/* bti c */
 	PUSH_FRAME
 	TLS_G	x9, x10
-	ldr	x20, [x9]			/* x20 = gp, the goroutine we leave */
+	ldr	x20, [x9]			/* x20 = gp, the goroutine that we leave */
 	mov	x11, sp
 	str	x11, [x20, #GUMP_G_SCHED_SP]	/* its context is complete from here on */
 	ldr	x19, [x20, #GUMP_G_M]		/* x19 = g0, at the same address as m */
@@ -144,7 +144,7 @@ gumpMcall:
 	bl	gumpSanLeave
 	TLS_G	x9, x10
 #endif
-	str	x19, [x9]			/* now running g0 ... */
+	str	x19, [x9]			/* g0 is now current ... */
 	ldr	x11, [x19, #GUMP_G_SCHED_SP]
 	mov	sp, x11				/* ... on its stack */
 	CFI_OUTERMOST
@@ -176,7 +176,7 @@ gumpMcall:
 	bl	gumpSanArrive
 #endif
 	add	x9, x19, #GUMP_M_LOCKS
-	stlr	wzr, [x9]			/* and may be preempted */
+	stlr	wzr, [x9]			/* preemptible from here on */
 	.cfi_remember_state
 	POP_FRAME_AND_RET
 	.cfi_restore_state
@@ -212,7 +212,7 @@ gumpSwitch:
 	ldr	x19, [x20, #GUMP_G_M]		/* x19 = g0, at the same address as m */
 	mov	x1, x19
 	TLS_G	x9, x10
-	str	x20, [x9]			/* now running to ... */
+	str	x20, [x9]			/* `to` is now current ... */
 	ldr	x11, [x20, #GUMP_G_SCHED_SP]
 	ldr	x12, [x20, #GUMP_G_SCHED_FRESH]
 	mov	x29, xzr
@@ -266,14 +266,14 @@ gumpGostart:
 	mov	x0, x20
 #endif
 	add	x9, x19, #GUMP_M_LOCKS
-	stlr	wzr, [x9]			/* and may be preempted */
+	stlr	wzr, [x9]			/* preemptible from here on */
 	bl	gumpGoroutineMain
 	brk	#1
 	.cfi_endproc
 	.size	gumpGostart, .-gumpGostart
 
 /* void gumpCallSaved(void (*fn)(G*), G* gp)
- * While fn runs, gp's saved context is that of our caller, on whatever stack; nobody resumes it. */
+ * While fn runs, gp's saved context is that of our caller, on the stack that the caller is on. It is never resumed. */
 	.globl	gumpCallSaved
 	.type	gumpCallSaved, %function
 	.p2align 4
@@ -291,7 +291,8 @@ gumpCallSaved:
 	.size	gumpCallSaved, .-gumpCallSaved
 
 /* void gumpCallAtop(uintptr_t sp, void (*fn)(void*), void* arg)
- * fn runs on our own stack, but the unwinder finds below it the frame saved at sp, and so whoever saved it. */
+ * fn runs on our own stack, but an unwinder goes on from it to the frame saved at sp, and so to the function that saved
+ * that frame. */
 	.globl	gumpCallAtop
 	.type	gumpCallAtop, %function
 	.p2align 4

@@ -1,4 +1,4 @@
-/* Offsets that asm_*.S needs. asm_offsets.cc asserts each against the C++
+/* The offsets that asm_*.S needs. asm_offsets.cc asserts each against the C++
  * types. */
 #ifndef RUNTIME_ASM_OFFSETS_H_
 #define RUNTIME_ASM_OFFSETS_H_

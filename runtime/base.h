@@ -1,5 +1,5 @@
-// What every file of the runtime may assume: platform floor, cache line,
-// attributes. The only #if on a compiler.
+// What every file of the runtime may assume: the platform floor, the cache
+// line, attributes. This file has the only #if on a compiler.
 #ifndef RUNTIME_BASE_H_
 #define RUNTIME_BASE_H_
 
@@ -28,16 +28,16 @@
 
 namespace gump::rt {
 
-// kModelBuild: for the model checker (tests/model). Tables are small there, so
-// that what happens once in a while happens all the time.
+// kModelBuild is true for the model checker (tests/model). Tables are small in
+// that build, so that rare events happen all the time.
 #if defined(GUMP_MODEL)
 inline constexpr bool kModelBuild = true;
 #else
 inline constexpr bool kModelBuild = false;
 #endif
 
-// Two lines: the adjacent-line prefetcher of x86 pairs them, and some AArch64
-// cores have 128-byte lines.
+// kFalseSharing is two lines, because the adjacent-line prefetcher of x86 pairs
+// them and some AArch64 cores have 128-byte lines.
 inline constexpr size_t kCacheLine = 64;
 inline constexpr size_t kFalseSharing = 128;
 inline constexpr size_t kPageSize = 4096;
@@ -46,8 +46,8 @@ constexpr uintptr_t alignUp(uintptr_t n, uintptr_t a) {
   return (n + a - 1) & ~(a - 1);
 }
 
-// procyield pauses the core n times: the polite way to wait for another core
-// for some tens of nanoseconds.
+// procyield pauses the core n times. It is the polite way to wait some tens of
+// nanoseconds for another core.
 inline void procyield(int n) {
   for (int i = 0; i < n; i++) {
 #if defined(__x86_64__)
@@ -61,9 +61,10 @@ inline void procyield(int n) {
 // prefetch starts loading the cache line of p, which may be any address.
 inline void prefetch(const void* p) { __builtin_prefetch(p); }
 
-// peek reads a word of somebody else's that is not atomic: the value may be
-// stale, and is not torn. For traces, and for requests that are best effort
-// anyway. Type-stable memory keeps what it points to readable.
+// peek reads a word that another thread writes and that is not atomic. The
+// value may be stale, but it is not torn. For traces, and for requests that are
+// best effort anyway. A pointer read in this way stays readable, because memory
+// is type-stable.
 template <class T>
 GUMP_NO_SANITIZE T peek(const T& word) {
   static_assert(sizeof(T) <= sizeof(uintptr_t));

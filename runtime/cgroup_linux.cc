@@ -1,14 +1,15 @@
 // The default of GOMAXPROCS: affinity, and the control group's processor limit,
 // by the rules of Go 1.25.
 //
-// Unlike Go, which reads the group the process is in and no other, the limits
-// of its ancestors count too, since the kernel applies them all: the tightest
-// wins. Files are opened once, because the process may be moved, chroot or lose
-// the right to open them; they are read again, at offset 0, whenever the number
-// is asked for.
+// Go reads only the group that the process is in. We also read its ancestors,
+// because the kernel applies all their limits. The tightest limit wins.
 //
-// Nothing here allocates: it runs before main on behalf of static constructors,
-// and on goroutines.
+// Files are opened once, because the process may be moved, chroot or lose the
+// right to open them. They are read again, at offset 0, each time the number is
+// asked for.
+//
+// Nothing here allocates, because it runs on goroutines, and before main on
+// behalf of static constructors.
 #include "runtime/cgroup_linux.h"
 
 #include <fcntl.h>
@@ -25,10 +26,10 @@ namespace gump::rt {
 namespace {
 
 constexpr std::string_view kController = "cpu";
-// A limit file that fills this is malformed.
+// A limit file that fills a buffer of this size is malformed.
 constexpr size_t kLimitFileSize = 64;
 
-// nextField cuts the first field of *s off, up to sep or to the end.
+// nextField cuts the first field off *s, up to sep or to the end.
 std::string_view nextField(std::string_view* s, char sep) {
   const size_t n = std::min(s->find(sep), s->size());
   const std::string_view field = s->substr(0, n);
@@ -56,8 +57,8 @@ bool parseDecimal(std::string_view s, int64_t* out) {
   return true;
 }
 
-// Path is a file name under construction. Once something did not fit it stays
-// bad.
+// Path is a file name under construction. Once a part did not fit, ok() stays
+// false.
 class Path {
  public:
   void append(std::string_view s) {
@@ -81,8 +82,8 @@ class Path {
   bool ok_ = true;
 };
 
-// LineReader hands out the lines of a file, without their newlines. A line that
-// does not fit is skipped: no path of such a length can be opened.
+// LineReader returns the lines of a file, without their newlines. It skips a
+// line that does not fit, because no path of such a length can be opened.
 class LineReader {
  public:
   explicit LineReader(int fd) : fd_(fd) {}
@@ -110,8 +111,8 @@ class LineReader {
   }
 
  private:
-  // fill reads more; false at the end of the file. What follows the last
-  // newline is no line.
+  // fill reads more. Returns false at the end of the file. Text after the last
+  // newline is not a line.
   bool fill() {
     if (fd_ < 0) return false;
     if (pos_ == 0 && end_ == sizeof(buf_)) {
@@ -137,8 +138,8 @@ class LineReader {
   bool skipping_ = false;
 };
 
-// findLine returns the line about the cpu controller: of version 1 if there is
-// one, else of version 2.
+// findLine returns the line about the cpu controller: that of version 1 if
+// there is one, else that of version 2.
 CgroupLine findLine(const char* prefix, std::string_view file,
                     CgroupLine (*parse)(std::string_view), char* keep,
                     size_t n) {
@@ -166,20 +167,21 @@ CgroupLine findLine(const char* prefix, std::string_view file,
   return best;
 }
 
-// below strips the mounted root from a group's path: a container may see only
-// its own part of the hierarchy. False: the group lies outside of what is
-// mounted.
+// below strips the mounted root from a group's path, because a container may
+// see only its own part of the hierarchy. Returns false if the group lies
+// outside the mounted part.
 bool below(std::string_view root, std::string_view* group) {
   if (group->find("/..") != group->npos) return false;
   if (root == "/") return true;
-  // A namespace: paths are relative to the mount already.
+  // In a namespace, paths are relative to the mount already.
   if (!group->starts_with(root)) return true;
   if (group->size() > root.size() && (*group)[root.size()] != '/') return true;
   group->remove_prefix(root.size());
   return true;
 }
 
-// readLimit reads a limit file from its start; empty: unreadable or too long.
+// readLimit reads a limit file from its start. Returns an empty view if the
+// file is unreadable or too long.
 std::string_view readLimit(int fd, char (&buf)[kLimitFileSize]) {
   ssize_t n;
   do {
@@ -189,7 +191,8 @@ std::string_view readLimit(int fd, char (&buf)[kLimitFileSize]) {
   return {buf, static_cast<size_t>(n)};
 }
 
-// openLevel opens the limit files of the directory dir; false: it has none.
+// openLevel opens the limit files of the directory dir. Returns false if it has
+// none.
 bool openLevel(Path* dir, CgroupVersion version, CgroupCpu::Level* level) {
   const size_t size = dir->size();
   dir->append(version == CgroupVersion::kV2 ? "/cpu.max" : "/cpu.cfs_quota_us");
@@ -282,7 +285,7 @@ bool parseCpuMax(std::string_view text, double* cpus) {
   int64_t quota;
   int64_t period;
   if (!parseDecimal(quotaText, &quota) || !parseDecimal(text, &period)) {
-    return false;  // "max P" as well
+    return false;  // also for "max P"
   }
   if (quota < 0 || period <= 0) return false;
   *cpus = static_cast<double>(quota) / static_cast<double>(period);
@@ -355,8 +358,8 @@ int32_t adjustMaxProcs(int32_t procs, double cpus) {
   return std::min(procs, std::max(2, up));
 }
 
-// The two entries keep errno: they are reached from goroutines and from static
-// constructors.
+// The two functions below keep errno, because goroutines and static
+// constructors call them.
 GUMP_NOINLINE void defaultGOMAXPROCSInit() {
   if (debug.containermaxprocs == 0) return;
   const int saved = errno;

@@ -1,6 +1,6 @@
-// Mutex and Note: what threads of the runtime wait on. Both block the thread,
-// never just the goroutine; user code sees neither. See lock_futex.cc for the
-// protocols and their lost-wakeup proofs.
+// Mutex and Note, on which threads of the runtime wait. Both block the thread,
+// not just the goroutine. User code sees neither. lock_futex.cc has the
+// protocols, with proofs that no wake-up is lost.
 #ifndef RUNTIME_LOCK_FUTEX_H_
 #define RUNTIME_LOCK_FUTEX_H_
 
@@ -11,11 +11,11 @@
 
 namespace gump::rt {
 
-// asymmetricLight is the cheap side of an asymmetric Dekker pair: between a
-// store and a load of another word, it orders the two against a thread that
-// calls asymmetricHeavy between its own. It costs nothing where membarrier(2)
-// works. Defined here because it sits in every unlock; asymmetricHeavy is in
-// os_linux.h.
+// asymmetricLight is the cheap side of an asymmetric Dekker pair. A thread
+// calls it between a store and a load of another word. It orders the two
+// against a thread that calls asymmetricHeavy between its own store and load.
+// It costs nothing where membarrier(2) works. It is defined here because every
+// unlock contains it; asymmetricHeavy is in os_linux.h.
 extern bool haveMembarrier;  // written once, before the second thread exists
 GUMP_ALWAYS_INLINE void asymmetricLight() {
   if (GUMP_LIKELY(haveMembarrier)) {
@@ -25,9 +25,9 @@ GUMP_ALWAYS_INLINE void asymmetricLight() {
   }
 }
 
-// Mutex is the runtime's own lock: Go's runtime.mutex. Held for tens of
-// nanoseconds, by code that neither parks nor calls malloc nor runs user code
-// (element moves inside a channel excepted). While one is held, m.locks > 0, so
+// Mutex is the runtime's own lock: Go's runtime.mutex. It is held for tens of
+// nanoseconds, by code that does not park, call malloc or run user code (except
+// for element moves inside a channel). While an M holds one, m.locks > 0, so
 // the holder is not preempted.
 class ABSL_LOCKABLE Mutex {
  public:
@@ -43,13 +43,14 @@ class ABSL_LOCKABLE Mutex {
   friend void unlockSlow(Mutex* l);
 
   Atomic<uint32_t> key_;  // 0 free, 1 held; the futex word. Taken by
-                          // cas-acquire, given back by store-release.
+                          // cas-acquire, released by store-release.
   const LockRank rank_;
 };
 
-// Threads in lockSlow that sleep or are about to, by a hash of the lock's
-// address; may be too high, never too low. Not in the Mutex, because unlock
-// looks at it when the lock may already belong to somebody who frees it.
+// lockSleepers counts the threads in lockSlow that sleep or are about to, by a
+// hash of the lock's address. A count may be too high, but never too low (L1).
+// It is not in the Mutex, because unlock reads it when another thread may
+// already own the lock and free it.
 inline constexpr size_t kLockSleeperSlots = 256;
 extern Atomic<uint32_t> lockSleepers[kLockSleeperSlots];
 inline Atomic<uint32_t>* lockSleepersOf(const Mutex* l) {
@@ -57,7 +58,7 @@ inline Atomic<uint32_t>* lockSleepersOf(const Mutex* l) {
                        kLockSleeperSlots];
 }
 
-// lockSlow is lock when it is held; unlockSlow wakes one sleeper. Both:
+// lockSlow is lock for a lock that is held. unlockSlow wakes one sleeper. Both:
 // On: any.  P: either.  Locks: takes l; none.  Parks: no (blocks the thread).
 void lockSlow(Mutex* l);
 void unlockSlow(Mutex* l);
@@ -86,23 +87,24 @@ inline void unlock(Mutex* l) ABSL_UNLOCK_FUNCTION(l)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // implements the capability
   lockrankRelease(l, l->rank_);
   l->key_.store(0, release);
-  // store key, then load sleepers / lockSlow: add sleepers, asymmetricHeavy,
-  // then load key. *l is not touched again: it may be gone (L4).
+  // Here: store key, then load sleepers. lockSlow: add sleepers,
+  // asymmetricHeavy, then load key. *l is not touched again, because it may be
+  // gone (L4).
   asymmetricLight();
   if (GUMP_UNLIKELY(lockSleepersOf(l)->load(relaxed) != 0)) unlockSlow(l);
 }
 
 // Note is a one-shot event: one sleeper, one wake-up, then noteclear. The
-// wake-up may precede the sleep.
+// wake-up may come before the sleep.
 struct Note {
   Atomic<uint32_t> key;  // 0 clear, 1 signalled; the futex word
 };
 
-void noteclear(Note* n);   // only when nobody can be sleeping or waking
+void noteclear(Note* n);   // only when no thread can be sleeping or waking
 void notewakeup(Note* n);  // any thread. Throws "notewakeup - double wakeup"
 void notesleep(Note* n);   // blocks the thread until the wake-up
-// notetsleep sleeps at most ns nanoseconds (negative: for ever); true if the
-// note was signalled.
+// notetsleep sleeps at most ns nanoseconds (negative: for ever). Returns true
+// if the note was signalled.
 bool notetsleep(Note* n, int64_t ns);
 
 }  // namespace gump::rt

@@ -1,28 +1,30 @@
 // The lock order, as the edges of a directed graph, and its check at run time.
 //
 // Invariants:
-//  (R1) The graph has no cycle, and a leaf may be taken under every rank; both
+//  (R1) The graph has no cycle, and a leaf may be taken under every rank. Both
 //       are checked when this file compiles.
-//  (R2) M::ranksheld and M::locksheld list what the thread of that M holds, in
-//       the order of acquisition. Only that thread touches them. Channel locks
-//       share one entry, which remembers the one of the highest address: a
-//       select may hold tens of thousands. A lock that gopark hands across the
-//       switch stays on the list, since g0 releases it on the same M.
-//  (R3) A thread without an M is not checked: it runs no code that holds two
-//       locks before it is lent one.
+//  (R2) M::ranksheld and M::locksheld list the locks that the thread of that M
+//       holds, in the order of acquisition. Only that thread touches them.
+//       Channel locks share one entry, which holds the one with the highest
+//       address, because a select may hold tens of thousands of them. A lock
+//       that gopark hands across the switch stays on the list, since g0
+//       releases it on the same M.
+//  (R3) A thread without an M is not checked. Before it is lent one, it runs no
+//       code that holds two locks.
 //
 // Edges that may surprise:
 //
-//   sched < allp, gFree, allg, stack
-//       procresize, which holds sched.lock, makes and empties Ps.
+//   sched < gFree, allg, stack
+//       procresize creates and empties Ps while it holds sched.lock.
 //   hchan, semaRoot, notifyList < sched
 //       They may be held while a G is made runnable.
 //   hchan < timers
-//       Whoever waits on a channel of time puts its timer into a heap first.
+//       A goroutine that waits on a channel of time first puts the channel's
+//       timer into a heap.
 //   pollDesc < sched, timers
 //       A deadline is set together with the timer that keeps it.
 //   sched < timers
-//       A P that goes away, or goes idle, is asked for its timers.
+//       The timers of a P are looked at when the P goes away or goes idle.
 #include "runtime/lockrank.h"
 
 #include <cstddef>
@@ -124,7 +126,7 @@ M* currentM() {
   fatalthrow("lock ordering problem");
 }
 
-// mayFollow tells whether l may be acquired by one who holds entry i.
+// mayFollow returns true if the holder of entry i may acquire l.
 bool mayFollow(const M* mp, size_t i, const Mutex* l, LockRank rank) {
   const LockRank held = static_cast<LockRank>(mp->ranksheld[i]);
   if (held == LockRank::kHchan && rank == LockRank::kHchan) {
@@ -139,7 +141,7 @@ bool mayFollow(const M* mp, size_t i, const Mutex* l, LockRank rank) {
 void lockrankAcquire(const Mutex* l, LockRank rank) {
   M* mp = currentM();
   if (mp == nullptr) return;  // (R3)
-  // A goroutine's own code can be preempted wherever it is; see preempt.cc.
+  // A goroutine's own code can be preempted at any point; see preempt.cc.
   if (mp->curg.load(relaxed) == getg() && !getg()->foreign &&
       mp->locks.load(relaxed) == 0) {
     printf("runtime: %s (%p) acquired with m.locks=0\n", lockName(rank),

@@ -2,10 +2,9 @@
 // with GUMP_LOCKRANK.
 //
 // A thread that holds a lock of rank R may acquire a lock of rank S only if
-// kLockOrder says R < S (transitively). Leaf locks may be taken under anything
-// and nothing may be taken under them. Channel locks are taken several at a
-// time by select, in address order, which is the one rank that may follow
-// itself.
+// kLockOrder says R < S (transitively). A leaf lock may be taken under any
+// lock, and no lock may be taken under it. select takes several channel locks
+// at a time, in address order. That is the one rank that may follow itself.
 #ifndef RUNTIME_LOCKRANK_H_
 #define RUNTIME_LOCKRANK_H_
 
@@ -29,7 +28,7 @@ enum class LockRank : uint8_t {
   kStack,       // global stack pools
   kPollCache,   // the free list of PollDescs
   kMem,         // slab allocator
-  kLeaf,        // under anything; nothing under it
+  kLeaf,        // under any lock; no lock under it
 };
 inline constexpr int kNumLockRanks = static_cast<int>(LockRank::kLeaf) + 1;
 

@@ -1,12 +1,14 @@
 // Slabs: memory over mmap that is never freed.
 //
 // Invariants:
-//  (A1) A byte is handed out once. What its owner recycles, it recycles as the
+//  (A1) A byte is handed out once. Its owner may recycle it, but only as the
 //       same type (mem.h).
-//  (A2) Every byte is zero when handed out: chunks are fresh anonymous memory.
+//  (A2) Every byte is zero when it is handed out, because chunks are fresh
+//       anonymous memory.
 //
 // Rejected: malloc. A goroutine may be switched away, or its thread stopped,
-// anywhere in the user's allocator; the scheduler must be able to work then.
+// anywhere in the user's allocator, and the scheduler must still be able to
+// work then.
 #include "runtime/mem.h"
 
 #include "runtime/lock_futex.h"
@@ -22,8 +24,8 @@ constexpr size_t kChunkSize = 1 << 20;
 // chunk is lost at its end.
 constexpr size_t kMaxChunked = kChunkSize / 4;
 
-// The chunk that is being carved. Forbidden under the lock: everything but
-// sysReserve.
+// The chunk that is being carved. Under the lock everything except sysReserve
+// is forbidden.
 struct Persistent {
   Mutex lock{LockRank::kMem};
   uintptr_t next ABSL_GUARDED_BY(lock) = 0;

@@ -1,6 +1,6 @@
-// Memory that never comes from malloc: type-stable slabs over mmap. What is
-// taken from here is recycled by its owner's free list and never given back to
-// another type, so a stale pointer to a G, M or P gives a wrong answer, not a
+// Memory that never comes from malloc: type-stable slabs over mmap. The owner
+// recycles cells through its own free list, and never gives memory back to
+// another type. So a stale pointer to a G, M or P gives a wrong answer, not a
 // fault.
 #ifndef RUNTIME_MEM_H_
 #define RUNTIME_MEM_H_
@@ -12,9 +12,9 @@
 
 namespace gump::rt {
 
-// persistentalloc returns n zeroed bytes, aligned to align (a power of two, at
-// most a page), that live as long as the process; nullptr when the kernel has
-// no memory.
+// persistentalloc returns n zeroed bytes that live as long as the process,
+// aligned to align (a power of two, at most a page). Returns nullptr if the
+// kernel has no memory.
 // On: any.  P: either.  Locks: takes a kMem lock.  Parks: no.
 [[nodiscard]] void* persistentalloc(size_t n, size_t align);
 

@@ -2,11 +2,11 @@
 //
 // Invariants:
 //  (O1) Nothing here changes errno. errno belongs to the user's code on the
-//       goroutine that called us, and its address to a thread that the
-//       goroutine may have left by the time we return; so calls are made
-//       without libc's wrappers, or keep errno in a function that cannot be
-//       inlined into one that switches.
-//  (O2) Nothing here allocates or takes a lock, newosproc excepted.
+//       calling goroutine. Its address belongs to a thread, and the goroutine
+//       may have left that thread when we return. So we make calls without
+//       libc's wrappers, or keep errno in a function that cannot be inlined
+//       into one that switches.
+//  (O2) Nothing here allocates or takes a lock, except newosproc.
 //
 // Rejected: syscall(3), which writes errno. glibc's futex-based primitives,
 // which may be interposed.
@@ -42,7 +42,7 @@ namespace {
 
 constexpr int64_t kNsPerSec = 1000000000;
 
-// rawSyscall enters the kernel and returns its answer, -errno on failure.
+// rawSyscall enters the kernel and returns its result, or -errno on failure.
 #if defined(__x86_64__)
 long rawSyscall(long nr, long a0, long a1, long a2, long a3, long a4, long a5) {
   long ret;
@@ -74,8 +74,8 @@ long rawSyscall(long nr, long a0, long a1, long a2, long a3, long a4, long a5) {
 
 long asArg(const void* p) { return reinterpret_cast<long>(p); }
 
-// ErrnoKeeper puts errno back at the end of a scope, for the calls that go
-// through libc (O1). Only in functions that are GUMP_NOINLINE.
+// ErrnoKeeper restores errno at the end of a scope, for calls that go through
+// libc (O1). It is used only in functions that are GUMP_NOINLINE.
 class ErrnoKeeper {
  public:
   ErrnoKeeper() : saved_(errno) {}
@@ -94,7 +94,7 @@ timespec toTimespec(int64_t ns) {
   return ts;
 }
 
-// readClock cannot fail for the two clocks we ask for, and so never writes
+// readClock cannot fail for the two clocks that we ask for, so it never writes
 // errno.
 int64_t readClock(clockid_t clock) {
   timespec ts;
@@ -114,8 +114,9 @@ void* threadMain(void* mp) {
 }  // namespace
 
 int64_t threadCpuTime(int32_t tid) {
-  // The kernel's encoding of a thread's clock: the id inverted, and that it is
-  // a thread's (4) and counts what the scheduler gave it (2).
+  // The kernel's encoding of a thread's clock is the inverted id and two flags:
+  // the clock is a thread's (4), and it counts the time that the scheduler gave
+  // that thread (2).
   const auto clock =
       static_cast<clockid_t>(~static_cast<uint32_t>(tid) << 3 | 6);
   timespec ts;
@@ -136,7 +137,7 @@ int64_t walltime() { return readClock(CLOCK_REALTIME); }
 
 void usleep(uint32_t usec) {
   timespec ts = toTimespec(int64_t{usec} * 1000);
-  // A signal ends the sleep early; the kernel leaves the rest in ts.
+  // A signal ends the sleep early. The kernel then leaves the rest in ts.
   while (rawSyscall(SYS_nanosleep, asArg(&ts), asArg(&ts), 0, 0, 0, 0) ==
          -EINTR) {
   }
@@ -150,7 +151,7 @@ int32_t gettid() {
 
 void tgkill(int32_t tid, int sig) {
   const long pid = rawSyscall(SYS_getpid, 0, 0, 0, 0, 0, 0);
-  // ESRCH, if the thread has ended: nobody to tell.
+  // The call fails with ESRCH if the thread has ended. That is harmless.
   rawSyscall(SYS_tgkill, pid, tid, sig, 0, 0, 0);
 }
 
@@ -166,9 +167,9 @@ int64_t readFile(const char* path, char* buf, size_t n) {
 
 namespace {
 
-// isInert tells whether a thread, by its name in /proc/self/task, runs no code
-// of the program; false if it has gone. Its numbers do not overflow, so errno
-// stays.
+// isInert returns true if a thread, given by its name in /proc/self/task, runs
+// no code of the program. Returns false if the thread has gone. The numbers
+// parsed here do not overflow, so errno stays.
 bool isInert(const char* name) {
   char path[64];
   Writer w{.buf = path, .cap = sizeof(path) - 1, .fd = kNoFd};
@@ -182,13 +183,13 @@ bool isInert(const char* name) {
   const char* comm = strchr(text, '(');
   const char* at = strrchr(text, ')');
   if (comm == nullptr || at == nullptr) return false;
-  // The first thread: others leave the list when they end.
+  // A zombie is the first thread. Other threads leave the list when they end.
   if (strncmp(at, ") Z", 3) == 0) return true;
   for (int field = 0; at != nullptr && field < 7; field++) {
     at = strchr(at + 1, ' ');
   }
-  // The bit was another flag in older kernels (PF_VCPU), and anybody may have
-  // the name: so both.
+  // Both tests are needed: the bit was another flag in older kernels (PF_VCPU),
+  // and any thread may have the name.
   constexpr uint64_t kPfIoWorker = 0x10;  // PF_IO_WORKER
   return at != nullptr && (strtoull(at, nullptr, 10) & kPfIoWorker) != 0 &&
          strncmp(comm, "(iou-", 5) == 0;
@@ -216,9 +217,8 @@ size_t inertThreads(int32_t* tids, size_t n) {
   return found;
 }
 
-// The answer is not looked at: EAGAIN, EINTR and ETIMEDOUT mean "look at the
-// word again", which all callers do, and there are no others for a mapped,
-// aligned word.
+// The result is ignored. EAGAIN, EINTR and ETIMEDOUT mean "look at the word
+// again", which all callers do. A mapped, aligned word causes no other errors.
 void futexsleep(Atomic<uint32_t>* addr, uint32_t val, int64_t ns) {
   constexpr int64_t kLongest = kSanitizerLongestSleep;
   if (kLongest != INT64_MAX && (ns < 0 || ns > kLongest)) ns = kLongest;
@@ -248,21 +248,21 @@ bool haveMembarrier = false;
 
 namespace {
 
-// SchedAttr is sched_attr(2), which not all headers have.
+// SchedAttr is sched_attr(2), which some headers lack.
 struct SchedAttr {
   uint32_t size;
   uint32_t policy;
   uint64_t flags;
   int32_t nice;
   uint32_t priority;
-  uint64_t runtime;  // ns: the slice
+  uint64_t runtime;  // the slice, in ns
   uint64_t deadline;
   uint64_t period;
 };
 constexpr uint64_t kShortestSlice = 100'000;  // ns; the kernel's limit
 
-// setSlice sets this thread's slice and returns the old one; 0: it has none, or
-// the kernel does not say.
+// setSlice sets this thread's slice and returns the old one. Returns 0 if the
+// thread has no slice, already has this one, or the kernel refuses.
 uint64_t setSlice(uint64_t ns) {
   SchedAttr attr{};
   const auto p = reinterpret_cast<intptr_t>(&attr);
@@ -282,7 +282,7 @@ void declineSignals() {
        {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT}) {
     sigdelset(&set, fault);
   }
-  // By which a dying process asks each thread for its stack.
+  // A dying process asks each thread for its stack with SIGQUIT.
   if (!kSanitizerDefersHandlers) sigdelset(&set, SIGQUIT);
   pthread_sigmask(SIG_SETMASK, &set, nullptr);
 }
@@ -290,8 +290,8 @@ void declineSignals() {
 uint64_t shortSlices() { return setSlice(kShortestSlice); }
 void restoreSlices(uint64_t old) {
   if (old == 0) return;
-  // 0: the kernel's own, whatever that will be, as before, unless that was not
-  // what the thread had.
+  // 0 restores the kernel's own slice, which follows any later change of it. If
+  // the thread had another slice than that, the second call restores it.
   (void)setSlice(0);
   (void)setSlice(old);
 }
@@ -304,8 +304,8 @@ void membarrierInit() {
 
 void asymmetricHeavy() {
   if (!haveMembarrier) {
-    // Both sides fence: store waiters/load key here, store key/load waiters in
-    // unlock (lock_futex.h).
+    // Both sides use a fence. In lockSlow: add sleepers, then load key. In
+    // unlock (lock_futex.h): store key, then load sleepers.
     fence(seq_cst);
     return;
   }
@@ -315,8 +315,8 @@ void asymmetricHeavy() {
 }
 
 int32_t getproccount() {
-  // 64 Ki processors, as Go: the kernel refuses a buffer that is smaller than
-  // its own mask.
+  // 64 Ki processors, as in Go, because the kernel refuses a buffer that is
+  // smaller than its own mask.
   constexpr size_t kWords = 65536 / 64;
   uint64_t mask[kWords] = {};
   const long n =
@@ -344,7 +344,7 @@ GUMP_NOINLINE int sysReserveAt(uintptr_t at, size_t n) {
       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
   if (p == want) return 0;
   if (p == MAP_FAILED) return errno;
-  munmap(p, n);  // by a kernel that does not know the flag
+  munmap(p, n);  // the kernel does not know the flag and chose another place
   return EEXIST;
 }
 
@@ -354,8 +354,8 @@ GUMP_NOINLINE void sysFree(void* p, size_t n) {
 }
 
 // The thread gets the stack size that the user set for threads (ulimit -s,
-// pthread_setattr_default_np): user code runs on it when a TLS destructor or a
-// signal handler without a stack of its own does.
+// pthread_setattr_default_np), because user code may run on it: a TLS
+// destructor, or a signal handler without a stack of its own.
 GUMP_NOINLINE int newosproc(M* mp) {
   ErrnoKeeper keeper;
   pthread_attr_t attr;
@@ -363,7 +363,7 @@ GUMP_NOINLINE int newosproc(M* mp) {
   if (err != 0) return err;
   pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
   pthread_t thread;
-  // Blocked until mstart has set the thread up, as in Go.
+  // Signals stay blocked until mstart has set the thread up, as in Go.
   sigset_t all;
   sigset_t mask;
   sigfillset(&all);

@@ -55,7 +55,7 @@ void flush(Writer* w) {
   while (done < w->len) {
     ssize_t n = write(w->fd, w->buf + done, w->len - done);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) break;  // nobody is left to be told
+    if (n <= 0) break;  // there is no other place to report this
     done += static_cast<size_t>(n);
   }
   w->len = 0;
@@ -126,7 +126,7 @@ void vprint(Writer* w, const char* format, va_list args) {
         return;  // a lone % at the end
       default:
         plain = f - 1;
-        break;  // unknown: shown as it stands
+        break;  // unknown: printed as it stands
     }
   }
   put(w, plain, strlen(plain));

@@ -1,8 +1,7 @@
-// The switch as the sanitizers hear of it: sanitizer.h, put in terms of Gs and
-// Ms.
+// The switch as the sanitizers see it: sanitizer.h in terms of Gs and Ms.
 //
-// Where a stack's fake stack and fiber are kept: a goroutine's in the StackTop
-// of its slot, a g0's in its M.
+// Where the fake stack and the fiber of a stack are kept: those of a goroutine
+// in the StackTop of its slot, those of a g0 in its M.
 #include "runtime/sanitizer.h"
 
 #include <pthread.h>
@@ -19,7 +18,7 @@ namespace gump::rt {
 #if defined(GUMP_ASAN) || defined(GUMP_TSAN)
 namespace {
 
-// StackState is what is kept about one stack.
+// StackState is the sanitizers' data about one stack.
 struct StackState {
   uintptr_t lo;
   uintptr_t hi;
@@ -27,8 +26,8 @@ struct StackState {
   void** fakeStack;
 };
 
-// stateOf may be called for any G that has a stack. A G that runs, or is about
-// to, has its M in gp->m.
+// stateOf may be called for any G that has a stack. If the G runs, or is about
+// to, gp->m is its M.
 GUMP_NO_SANITIZE StackState stateOf(G* gp) {
   if (gp->stack.hi == 0) {  // only a g0 has no Stack of its own
     M* mp = gp->m;
@@ -69,7 +68,7 @@ void sanitizerInitThread(M* mp) {
 GUMP_NO_SANITIZE void sanitizerEnterSignal(G* gp, M* mp) {
   sanitizerBeforeSwitch(stateOf(gp).fakeStack, mp->signalStackLo,
                         mp->signalStackSize, nullptr);
-  sanitizerAfterSwitch(nullptr);  // made when it is first used
+  sanitizerAfterSwitch(nullptr);  // ASan makes the fake stack at its first use
 }
 
 GUMP_NO_SANITIZE void sanitizerLeaveSignal(G* gp) {
@@ -79,8 +78,9 @@ GUMP_NO_SANITIZE void sanitizerLeaveSignal(G* gp) {
 }
 
 // ASan frees a fake stack only when its stack is left for good. So this thread
-// says that it goes over to that stack and then leaves it for good; in truth it
-// stays here, so any bounds do on the way there, and its own come back.
+// announces a switch to that stack and then leaves it for good. In truth it
+// stays here, so any bounds will do on the way there, and on the way back its
+// own bounds return.
 GUMP_NO_SANITIZE void sanitizerDestroyFakeStack(void* fakeStack) {
   if (fakeStack == nullptr) return;
   // preemptedBySignal would announce a switch of its own.
@@ -97,7 +97,7 @@ GUMP_NO_SANITIZE void sanitizerDestroyFakeStack(void* fakeStack) {
 #endif
 
 #if defined(GUMP_TSAN)
-// Of the TSan runtime; no header of its own declares them.
+// These are part of the TSan runtime, but no header of it declares them.
 extern "C" {
 void AnnotateIgnoreReadsBegin(const char* file, int line);
 void AnnotateIgnoreReadsEnd(const char* file, int line);
@@ -115,15 +115,15 @@ void sanitizerIgnoreEnd() ABSL_NO_THREAD_SAFETY_ANALYSIS {
   AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
 }
 
-// usleep is one that TSan knows to block; handlers may set errno.
+// usleep is a call that TSan knows to block. Handlers may set errno.
 GUMP_NOINLINE void sanitizerRunHandlers() {
   const int saved = errno;
   ::usleep(0);
   errno = saved;
 }
 
-// At the end of the call, which it knows, TSan runs what it has put off until
-// then. Nothing more comes, since all is blocked.
+// pthread_sigmask is a call that TSan knows. At its end TSan runs the handlers
+// that it has put off until then. No more come, since all signals are blocked.
 void sanitizerEndThread() {
   sigset_t all;
   sigfillset(&all);

@@ -1,14 +1,16 @@
-// What AddressSanitizer and ThreadSanitizer are told about goroutine stacks.
-// The only #if on a sanitizer; in a plain build every function here is empty.
+// The data that AddressSanitizer and ThreadSanitizer get about goroutine
+// stacks. This file has the only #if on a sanitizer. In a plain build every
+// function here is empty.
 //
-// Valgrind is told nothing. It has requests by which to register stacks, but
-// keeps one current stack for all threads: when it has let another thread run,
-// the next change of a stack pointer is taken for a switch, and the frame that
-// it made is then said not to be there. Without them it takes a change by more
-// than --max-stackframe for a switch. 128 KiB is right as long as no frame is
-// larger and the two stacks are farther apart: a thread's and a goroutine's
-// are, and those of two goroutines that use less than half of the default size.
-// A direct switch between two smaller ones may be taken for a frame.
+// Valgrind gets none. It has requests to register stacks, but keeps one current
+// stack for all threads. When it has let another thread run, it takes the next
+// change of a stack pointer for a switch. It then reports accesses to the frame
+// that this change made, as if the frame did not exist. Without registered
+// stacks, it takes a change by more than --max-stackframe for a switch. 128 KiB
+// is right as long as no frame is larger and the two stacks are farther apart.
+// The stacks of a thread and of a goroutine are, and so are those of two
+// goroutines that use less than half of the default size. Valgrind may take a
+// direct switch between two smaller stacks for a frame.
 //
 // A switch from stack A to stack B is announced on A by sanitizerBeforeSwitch
 // and confirmed on B by sanitizerAfterSwitch:
@@ -18,26 +20,27 @@
 //     the switch
 //     B's first act:  sanitizerAfterSwitch(fake stack of B)
 //
-// B's fake stack is what B's own sanitizerBeforeSwitch stored when it was left,
-// nullptr if it never ran. Who passes nullptr instead of the address leaves for
-// good, and ASan frees the fake stack: the signal stack does, which has a new
-// one for each handler.
+// B's fake stack is the one that B's own sanitizerBeforeSwitch stored when B
+// was left, or nullptr if B never ran. A caller that passes nullptr instead of
+// the address leaves its stack for good, and ASan frees the fake stack. The
+// signal stack does so, because it has a new fake stack for each handler.
 //
 // Rules for callers:
 //  (S1) The function that calls sanitizerBeforeSwitch is GUMP_NO_SANITIZE, or
-//       is assembly: TSan keeps a shadow call stack for each fiber and changes
-//       fibers inside the call, so an instrumented caller would push on one and
+//       is assembly. TSan keeps a shadow call stack for each fiber and changes
+//       fibers inside the call. So an instrumented caller would push on one and
 //       pop from the other.
-//  (S2) Between the two calls nothing instrumented runs.
+//  (S2) Between the two calls no instrumented code runs.
 //
-// A TSan fiber belongs to the slot of a stack and is recycled with it, so that
-// the accesses of a slot's former user to its stack are not taken for another
-// thread's. A switch orders what A did before what B does next: they share the
-// state of the M, which no lock guards. The price is that a race between two
-// goroutines of one M is seen only when they meet on two.
+// A TSan fiber belongs to the slot of a stack and is recycled with it.
+// Otherwise TSan would take the accesses of a slot's previous user for those of
+// another thread. A switch orders everything that A did before everything that
+// B does next, because they share the state of the M, which no lock guards. As
+// a result, a race between two goroutines of one M is seen only when they meet
+// on two Ms.
 //
-// A fake stack belongs to its slot as well: to make one and to poison it at the
-// end costs more than most goroutines do.
+// A fake stack belongs to its slot as well, because creating one and poisoning
+// it at the end costs more than most goroutines do.
 #ifndef RUNTIME_SANITIZER_H_
 #define RUNTIME_SANITIZER_H_
 
@@ -76,34 +79,35 @@ namespace gump::rt {
 struct G;
 struct M;
 
-// kSanitizerBuild: instrumented frames are larger, and every switch is
-// announced.
+// kSanitizerBuild is true if frames are instrumented, and so larger. Every
+// switch is then announced.
 #if defined(GUMP_ASAN) || defined(GUMP_TSAN)
 inline constexpr bool kSanitizerBuild = true;
 #else
 inline constexpr bool kSanitizerBuild = false;
 #endif
 
-// kSanitizerThreads is how many threads the sanitizer itself keeps.
+// kSanitizerThreads is the number of threads that the sanitizer itself keeps.
 #if defined(GUMP_TSAN)
 inline constexpr int kSanitizerThreads = 1;
 #else
 inline constexpr int kSanitizerThreads = 0;
 #endif
 
-// kSanitizerDefersHandlers: handlers run only around the calls that the
-// sanitizer knows, and on the fibre that the signal has met.
+// kSanitizerDefersHandlers is true if handlers run only around the calls that
+// the sanitizer knows, and only on the fiber that the signal interrupted.
 inline constexpr bool kSanitizerDefersHandlers = kSanitizerThreads > 0;
 
-// kSanitizerReadsStacks: when the process ends, stacks are looked through for
-// pointers, wherever the list of mappings says that memory can be read.
+// kSanitizerReadsStacks is true if the sanitizer searches stacks for pointers
+// when the process ends, wherever the list of mappings says that memory is
+// readable.
 #if defined(GUMP_ASAN)
 inline constexpr bool kSanitizerReadsStacks = true;
 #else
 inline constexpr bool kSanitizerReadsStacks = false;
 #endif
 
-// kStackMultiplier widens the default stack for builds whose frames are larger.
+// kStackMultiplier widens the default stack in builds with larger frames.
 #if defined(GUMP_ASAN) || defined(GUMP_TSAN)
 inline constexpr size_t kStackMultiplier = 4;
 #elif !defined(__OPTIMIZE__)
@@ -115,8 +119,8 @@ inline constexpr size_t kStackMultiplier = 1;
 // ---- Switches ---------------------------------------------------------------
 
 // sanitizerBeforeSwitch announces that this thread is about to leave its stack
-// for [toLo, toLo + toSize). fakeStack: where to keep the fake stack of the one
-// that is left; nullptr: it is freed.
+// for [toLo, toLo + toSize). *fakeStack receives the fake stack of the stack
+// that is left. If fakeStack is nullptr, ASan frees it instead.
 // On: the stack that is left.  P: either.  Parks: no.
 #if defined(GUMP_ASAN)
 inline GUMP_NO_SANITIZE void sanitizerBeforeSwitch(void** fakeStack,
@@ -126,9 +130,9 @@ inline GUMP_NO_SANITIZE void sanitizerBeforeSwitch(void** fakeStack,
                                  toSize);
 }
 #elif defined(GUMP_TSAN)
-// A handler that TSan has put off runs on the fiber that it met, which may not
-// come back: to block all signals runs it now, and none comes until the switch
-// is over.
+// TSan runs a handler that it has put off on the fiber that the signal
+// interrupted, which may not come back. So we block all signals: this runs a
+// pending handler now, and no handler comes until the switch is over.
 inline GUMP_NO_SANITIZE void sanitizerBeforeSwitch(void**, uintptr_t, size_t,
                                                    void* toFiber) {
   sigset_t all;
@@ -143,8 +147,8 @@ GUMP_ALWAYS_INLINE void sanitizerBeforeSwitch(void**, uintptr_t, size_t,
                                               void*) {}
 #endif
 
-// sanitizerAfterSwitch confirms the arrival on the stack whose fake stack is
-// given.
+// sanitizerAfterSwitch confirms the arrival on the stack to which fakeStack
+// belongs.
 // On: the stack that was entered.  P: either.  Parks: no.
 #if defined(GUMP_ASAN)
 inline GUMP_NO_SANITIZE void sanitizerAfterSwitch(void* fakeStack) {
@@ -154,21 +158,21 @@ inline GUMP_NO_SANITIZE void sanitizerAfterSwitch(void* fakeStack) {
 GUMP_ALWAYS_INLINE void sanitizerAfterSwitch(void*) {}
 #endif
 
-// What asm_*.S calls around a switch, in terms of Gs; defined in sanitizer.cc
-// for builds that need it. gumpSanLeave is called on the stack of `from` (a
-// user G or a g0) with `from` current; gumpSanArrive on the stack of gp. Rules
-// (S1) and (S2) hold.
+// asm_*.S calls these around a switch, in terms of Gs. sanitizer.cc defines
+// them in builds that need them. gumpSanLeave is called on the stack of `from`
+// (a user G or a g0) with `from` current. gumpSanArrive is called on the stack
+// of gp. Rules (S1) and (S2) hold.
 extern "C" {
 void gumpSanLeave(G* from, G* to);
 void gumpSanArrive(G* gp);
 }
 
-// sanitizerEnterSignal and sanitizerLeaveSignal bracket what a handler does on
-// mp's signal stack for as long as gp, which runs there, is interrupted. ASan
-// then keeps a fake stack of its own for the handler. In gp's, the handler's
-// first frame after a throw or a longjmp would free those of gp: they lie
-// below, so they look as if they had been left. TSan needs nothing: a handler
-// is part of what it interrupts.
+// sanitizerEnterSignal and sanitizerLeaveSignal bracket the work of a handler
+// on mp's signal stack while gp, which runs on mp, is interrupted. ASan then
+// keeps a separate fake stack for the handler. If the handler used gp's fake
+// stack, its first frame after a throw or a longjmp would free the frames of
+// gp. They lie below it, so they look as if they had been left. TSan needs no
+// call, because it treats a handler as part of the code that it interrupts.
 // On: the signal stack.  P: either.  Locks: none.  Parks: no.
 #if defined(GUMP_ASAN)
 void sanitizerEnterSignal(G* gp, M* mp);
@@ -179,10 +183,10 @@ GUMP_ALWAYS_INLINE void sanitizerLeaveSignal(G*) {}
 #endif
 
 // TSan runs a handler when its thread next calls libc, and a thread that sleeps
-// in a system call of ours calls nothing. So it sleeps for this long at most,
-// and then lets handlers run that TSan has put off. (The signal itself does not
-// always end the sleep: with SA_RESTART it goes on. And it may have come just
-// before.)
+// in a system call of the runtime makes no such call. So the thread sleeps for
+// this long at most, and then runs the handlers that TSan has put off. (The
+// signal itself does not always end the sleep. With SA_RESTART the sleep
+// continues. The signal may also have come just before the sleep.)
 // On: any.  P: either.  Locks: none.  Parks: no.
 #if defined(GUMP_TSAN)
 inline constexpr int64_t kSanitizerLongestSleep = 20'000'000;
@@ -192,13 +196,14 @@ inline constexpr int64_t kSanitizerLongestSleep = INT64_MAX;
 GUMP_ALWAYS_INLINE void sanitizerRunHandlers() {}
 #endif
 
-// sanitizerBeginThread makes TSan allocate its block for handlers that are put
-// off, while signals are still blocked: one that came meanwhile would be lost.
+// sanitizerBeginThread makes TSan allocate its block for handlers that it puts
+// off. Signals are still blocked then, since one that came meanwhile would be
+// lost.
 // On: g0, at the start of the thread.  P: none.  Locks: none.  Parks: no.
 GUMP_ALWAYS_INLINE void sanitizerBeginThread() { sanitizerRunHandlers(); }
 
-// sanitizerEndThread runs what TSan has put off on this thread, which is about
-// to end, and lets nothing more come.
+// sanitizerEndThread runs the handlers that TSan has put off on this thread,
+// which is about to end, and lets no more come.
 // On: g0, at the end of the thread.  P: none.  Locks: none.  Parks: no.
 #if defined(GUMP_TSAN)
 void sanitizerEndThread();
@@ -206,7 +211,7 @@ void sanitizerEndThread();
 GUMP_ALWAYS_INLINE void sanitizerEndThread() {}
 #endif
 
-// sanitizerInitThread fills in what M keeps about its own stack.
+// sanitizerInitThread stores the data that the M keeps about its own stack.
 // On: g0, at the start of the thread.  P: none.
 #if defined(GUMP_ASAN) || defined(GUMP_TSAN)
 void sanitizerInitThread(M* mp);
@@ -214,8 +219,8 @@ void sanitizerInitThread(M* mp);
 GUMP_ALWAYS_INLINE void sanitizerInitThread(M*) {}
 #endif
 
-// sanitizerDestroyFakeStack frees what sanitizerBeforeSwitch has stored for a
-// stack that nobody is on; nullptr: nothing.
+// sanitizerDestroyFakeStack frees the fake stack that sanitizerBeforeSwitch has
+// stored for a stack that no thread is on. Does nothing for nullptr.
 // On: any.  P: either.  Locks: none.  Parks: no.
 #if defined(GUMP_ASAN)
 void sanitizerDestroyFakeStack(void* fakeStack);
@@ -226,8 +231,8 @@ GUMP_ALWAYS_INLINE void sanitizerDestroyFakeStack(void*) {}
 // ---- Code that is not instrumented ------------------------------------------
 
 // sanitizerIgnoreBegin and sanitizerIgnoreEnd bracket a call into a library
-// that orders its threads by atomics which TSan does not see, being
-// instrumented only where it calls libc.
+// that orders its threads by atomics. TSan does not see these atomics, because
+// it intercepts only the library's calls of libc.
 // On: any.  P: either.  Locks: none.  Parks: no.
 #if defined(GUMP_TSAN)
 void sanitizerIgnoreBegin();
@@ -239,8 +244,8 @@ GUMP_ALWAYS_INLINE void sanitizerIgnoreEnd() {}
 
 // ---- Fibers -----------------------------------------------------------------
 
-// A fiber is TSan's notion of a thread. Created for each slot that is ever
-// bound, and one per thread, the thread's own.
+// A fiber is TSan's notion of a thread. There is one for each slot that was
+// ever bound, and one for each thread, the thread's own.
 #if defined(GUMP_TSAN)
 inline void* sanitizerCreateFiber() { return __tsan_create_fiber(0); }
 inline void sanitizerDestroyFiber(void* fiber) {
@@ -255,10 +260,11 @@ GUMP_ALWAYS_INLINE void* sanitizerCurrentFiber() { return nullptr; }
 
 // ---- Stacks -----------------------------------------------------------------
 
-// sanitizerStackAbandoned tells that the frames in [sp, hi) will never be
-// returned from (a goroutine does not return from its first): what ASan
-// poisoned between their variables must not meet the next user of the stack.
-// Deeper frames were left by returning or by unwinding, and are clean.
+// sanitizerStackAbandoned notes that no frame in [sp, hi) will ever be returned
+// from, because a goroutine does not return from its first frames. ASan has
+// poisoned memory between their variables, and the next user of the stack must
+// not meet the poison. Deeper frames were left by return or by unwinding, and
+// are clean.
 #if defined(GUMP_ASAN)
 inline void sanitizerStackAbandoned(uintptr_t sp, uintptr_t hi) {
   __asan_unpoison_memory_region(reinterpret_cast<const void*>(sp), hi - sp);
@@ -267,18 +273,19 @@ inline void sanitizerStackAbandoned(uintptr_t sp, uintptr_t hi) {
 GUMP_ALWAYS_INLINE void sanitizerStackAbandoned(uintptr_t, uintptr_t) {}
 #endif
 
-// sanitizerUnwinding tells that the frames from here to some caller's are left
-// without a return. ASan sees that in a throw, not in a forced unwind, and what
-// it poisoned would meet the landing pads' calls.
+// sanitizerUnwinding notes that the frames from here up to some caller are left
+// without a return. ASan sees this in a throw but not in a forced unwind, and
+// the calls of landing pads would then meet the memory that it poisoned.
 #if defined(GUMP_ASAN)
 inline void sanitizerUnwinding() { __asan_handle_no_return(); }
 #else
 GUMP_ALWAYS_INLINE void sanitizerUnwinding() {}
 #endif
 
-// sanitizerRootRegion makes the leak checker look for pointers in [p, p + n),
-// as it does by itself on threads' stacks and in static memory: a slab, or
-// stacks of goroutines, which may be parked when the process ends.
+// sanitizerRootRegion makes LeakSanitizer look for pointers in [p, p + n), as
+// it does by itself on the stacks of threads and in static memory. A region is
+// a slab, or the stacks of goroutines, which may be parked when the process
+// ends.
 #if defined(GUMP_ASAN)
 inline void sanitizerRootRegion(const void* p, size_t n) {
   __lsan_register_root_region(p, n);

@@ -3,18 +3,18 @@
 //
 // Invariants:
 //
-// (I1) Handlers run on the M's signal stack, save errno, and call nothing that
-//      is not async-signal-safe. That of SIGURG may sleep there until it is
-//      the goroutine's turn again (preempt.cc).
+// (I1) Handlers run on the M's signal stack, save errno, and call only
+//      async-signal-safe functions. The SIGURG handler may sleep there until it
+//      is the goroutine's turn again (preempt.cc).
 //
-// (I2) A fault that is not an overflow has no other effect than it would have
-//      without us: the handler that was there before gets it, under its own
-//      flags and mask; without one, the default action takes place at the
-//      faulting instruction, so that the core shows it.
+// (I2) A fault that is not an overflow has the same effect as without us. The
+//      handler that was installed before gets it, under its own flags and mask.
+//      If there was none, the default action takes place at the faulting
+//      instruction, so that the core shows it.
 //
 // A handler that the program installs after us replaces ours. If it does not
-// pass on what it does not know, a stack overflow becomes whatever it makes of
-// a segmentation fault.
+// pass on the signals that it does not know, it treats a stack overflow as any
+// other segmentation fault.
 #include "runtime/signal.h"
 
 #include <signal.h>
@@ -39,8 +39,8 @@ namespace gump::rt {
 
 namespace {
 
-// A dump uses 8 KiB of it (measured: GCC 12, x86-64, no sanitizer); the rest is
-// for handlers of the user's.
+// A dump uses 8 KiB of it (measured: GCC 12, x86-64, no sanitizer). The rest is
+// for handlers of the user.
 constexpr size_t kSignalStack = 64 << 10;
 
 #if defined(__x86_64__)
@@ -59,8 +59,8 @@ struct sigaction oldSegv;
 struct sigaction oldBus;
 struct sigaction oldUrg;
 
-// How crashAbort asks one thread after the other for its stack: it stores the
-// thread's id and sends SIGQUIT; the handler on that thread prints, answers,
+// crashAbort asks one thread after the other for its stack. It stores the
+// thread's id and sends SIGQUIT. The handler on that thread prints, answers,
 // and never returns.
 // Written by crashAbort, release; read by the handler, acquire.
 Atomic<int32_t> relayTo;
@@ -76,10 +76,11 @@ void setDefault(int sig) {
 
 // ---- stack overflow
 
-// overflowed tells whether a fault at addr means that gp ran out of stack: it
-// hit the guard of its own stack, or it is using memory near its stack pointer,
-// which has left the stack: a frame larger than the guard has jumped over it.
-// (Only code compiled with -fstack-clash-protection is sure to hit the guard.)
+// overflowed returns true if a fault at addr means that gp ran out of stack.
+// There are two cases. The fault hit the guard of gp's own stack. Or the stack
+// pointer has left the stack, and the fault is near it: then a frame larger
+// than the guard has jumped over it. (Only code compiled with
+// -fstack-clash-protection is sure to hit the guard.)
 bool overflowed(const G* gp, uintptr_t addr, uintptr_t sp) {
   constexpr uintptr_t kNear = 64 << 10;
   if (gp == nullptr || gp->foreign || gp->stack.lo == 0) return false;
@@ -93,7 +94,7 @@ void onFault(int sig, siginfo_t* info, void* context) {
   const auto* uc = static_cast<const ucontext_t*>(context);
   auto addr = reinterpret_cast<uintptr_t>(info->si_addr);
   const G* gp = getg();
-  if (isPanickingHere()) dieInSignal();  // the dump itself fell over
+  if (isPanickingHere()) dieInSignal();  // the dump itself crashed
   if (info->si_code > 0 && overflowed(gp, addr, contextSP(uc))) {
     printf(
         "runtime: goroutine stack exceeds %U-byte limit\n"
@@ -133,9 +134,10 @@ void onQuit(int, siginfo_t* info, void* context) {
 void onUrg(int sig, siginfo_t* info, void* context) {
   int savedErrno = errno;
   preemptedBySignal(contextSP(static_cast<const ucontext_t*>(context)));
-  // Perhaps it is about out-of-band data, or about that as well as from us: two
-  // signals may have become one. So a handler of the program's sees ours too,
-  // as in Go. Without one, nothing would happen.
+  // The signal may be about out-of-band data, or about that and from us, since
+  // two signals may have become one. So the program's own handler gets every
+  // SIGURG, ours too, as in Go. Without such a handler the signal would have
+  // no effect.
   if ((oldUrg.sa_flags & SA_SIGINFO) != 0 ||
       (oldUrg.sa_handler != SIG_DFL && oldUrg.sa_handler != SIG_IGN)) {
     forwardsig(sig, info, context, &oldUrg);
@@ -165,7 +167,7 @@ bool isFault(int sig, const siginfo_t* info) {
     case SIGTRAP:
     case SIGSYS:
       return info->si_code > 0;
-    default:  // a positive code is the kernel's too, but not about this
+    default:  // a positive code is the kernel's too, but means no fault
       return false;
   }
 }
@@ -178,9 +180,10 @@ void forwardsig(int sig, siginfo_t* info, void* context,
   if (!wantsInfo &&
       (old->sa_handler == SIG_DFL || old->sa_handler == SIG_IGN)) {
     setDefault(sig);
-    // A true fault happens again on return, but for those that are reported
-    // after the instruction. What does not, send again: it arrives on return,
-    // if not at once (SA_NODEFER).
+    // A true fault happens again when this handler returns, except SIGTRAP and
+    // SIGSYS, which are reported after the instruction. A signal that does not
+    // happen again is sent again. It arrives on return, or at once
+    // (SA_NODEFER).
     if (!fault || sig == SIGTRAP || sig == SIGSYS) tgkill(gettid(), sig);
     return;
   }
@@ -207,21 +210,22 @@ void initsig() {
   if ((quit.sa_flags & SA_SIGINFO) == 0 && quit.sa_handler == SIG_DFL) {
     install(SIGQUIT, onQuit, 0);
   }
-  // SA_NODEFER: a second fault, in the dump of the first, must arrive.
+  // SA_NODEFER, because a second fault, in the dump of the first, must arrive.
   oldSegv = install(SIGSEGV, onFault, SA_NODEFER);
   oldBus = install(SIGBUS, onFault, SA_NODEFER);
   oldUrg = install(SIGURG, onUrg, 0);
   initterminate();
 }
 
-// The mapping of a signal stack: a guard page, the stack, and on top the
-// stack_t that was in force before.
+// The mapping of a signal stack holds a guard page, the stack, and at the top
+// the stack_t that was in force before.
 void minitSignalStack(M* mp) {
   size_t size = getauxval(AT_MINSIGSTKSZ) + (kSignalStack / 2);
   size = alignUp(size < kSignalStack ? kSignalStack : size, kPageSize);
   size_t total = kPageSize + size + kPageSize;
   auto base = reinterpret_cast<uintptr_t>(sysReserve(total));
-  // An overflow on this thread then dies without a word, as any thread's does.
+  // An overflow on this thread then kills the process silently, as on any
+  // thread without a signal stack.
   if (base == 0) return;
   mprotect(reinterpret_cast<void*>(base), kPageSize, PROT_NONE);
   stack_t now = {};
@@ -245,20 +249,20 @@ void unminitSignalStack(M* mp) {
   stack_t now = {};
   sigaltstack(nullptr, &now);
   auto* before = reinterpret_cast<const stack_t*>(base + total - kPageSize);
-  // Whoever changed it since then keeps what they have set up.
+  // If the program has changed the signal stack since then, it keeps its own.
   if (now.ss_sp == reinterpret_cast<void*>(base + kPageSize)) {
-    // On it right now: leave it mapped.
+    // This thread is on it right now, so leave it mapped.
     if (sigaltstack(before, nullptr) != 0) return;
   }
   sysFree(reinterpret_cast<void*>(base), total);
 }
 
 void crashAbort(const TracebackMode& mode) {
-  // per thread; one that blocks SIGQUIT stays silent.
+  // Per thread. A thread that blocks SIGQUIT stays silent.
   constexpr int64_t kPatience = 1'000'000'000;
   int32_t self = gettid();
   relayMode = mode;
-  // Also if the program was started with SIGQUIT ignored, or handles it.
+  // Install it even if the program started with SIGQUIT ignored, or handles it.
   install(SIGQUIT, onQuit, 0);
   // Pairs with mcommoninit. In a child of fork there is no other thread.
   M* first = forked.load(relaxed) ? nullptr : allm.load(acquire);

@@ -1,7 +1,7 @@
-// The signals that are ours: SIGQUIT (dump and exit), SIGURG (preemption;
-// others may use it too), and of SIGSEGV and SIGBUS those that a goroutine's
-// stack caused by running into its guard page. Everything else about signals
-// belongs to the program.
+// The runtime handles SIGQUIT (dump and exit) and SIGURG (preemption; the
+// program may use it as well). Of SIGSEGV and SIGBUS it handles those that a
+// goroutine causes by running into the guard of its stack. All other signals
+// belong to the program.
 #ifndef RUNTIME_SIGNAL_H_
 #define RUNTIME_SIGNAL_H_
 
@@ -12,32 +12,33 @@ namespace gump::rt {
 struct M;
 struct TracebackMode;
 
-// initsig installs the handlers and the terminate handler. A handler that is
-// there already is kept: that of SIGQUIT in our stead, those of SIGSEGV and
-// SIGBUS behind ours. Called by schedinit, once.
+// initsig installs the signal handlers and the terminate handler. A handler
+// that is installed already is kept: for SIGQUIT instead of ours, for SIGSEGV
+// and SIGBUS behind ours. Called by schedinit, once.
 // On: any.  P: either.  Locks: none.  Parks: no.
 void initsig();
 // initterminate installs the std::terminate handler (terminate.cc); part of
 // initsig.
 void initterminate();
-// minitSignalStack gives this thread, mp's, a signal stack: a handler must not
-// need the stack that has just overflowed.
+// minitSignalStack gives this thread, mp's, a signal stack, because a handler
+// must not need the stack that has just overflowed.
 // On: any, the thread itself.  P: either.  Locks: none.  Parks: no.
 void minitSignalStack(M* mp);
-// unminitSignalStack puts back what was there before.
+// unminitSignalStack restores the signal stack from before minitSignalStack.
 // On: as minitSignalStack.
 void unminitSignalStack(M* mp);
-// isFault tells whether a signal is about the very instruction that it has
-// interrupted, and was not sent by anybody.
+// isFault returns true if a signal is about the very instruction that it has
+// interrupted, and no process or thread sent it.
 // On: any, also in a handler.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool isFault(int sig, const siginfo_t* info);
-// forwardsig does, from within a handler, what would have happened if old had
-// been in force in its place (I2). A handler of old's is called; otherwise the
-// disposition becomes the default.
+// forwardsig runs in a handler, and does what would have happened if old were
+// installed instead of that handler (I2). If old has a handler, forwardsig
+// calls it. If old ignores the signal and it is no fault, nothing happens.
+// Otherwise it sets the disposition to the default.
 // On: any, in a handler.  P: either.  Locks: none.  Parks: as that handler.
 void forwardsig(int sig, siginfo_t* info, void* context, struct sigaction* old);
-// crashAbort lets every other thread of the runtime print its stack and dies by
-// SIGABRT, for the core.
+// crashAbort makes every other thread of the runtime print its stack, and dies
+// by SIGABRT, for the core.
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[noreturn]] void crashAbort(const TracebackMode& mode);
 

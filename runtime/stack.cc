@@ -1,46 +1,52 @@
 // Goroutine stacks.
 //
 // A size class is a power of two, from kMinStackSize up. Its slots are carved
-// from arenas of 64 MiB, whose addresses are multiples of 64 MiB; a class whose
-// slots are large gets a mapping for each stack instead, which is unmapped when
-// the stack is freed. A slot:
+// from arenas of 64 MiB, which lie at multiples of 64 MiB. In a class of large
+// stacks, each stack has a mapping of its own, which is unmapped when the stack
+// is freed. A slot:
 //
 //     slot                     lo                         hi             end
 //      | guard, never accessible | 16 KiB << order, or more | StackTop, ... |
 //
 // Invariants:
-//  (K1) hi - lo >= 16 KiB << order, whatever the colour: the StackTop and the
+//  (K1) hi - lo >= 16 KiB << order, for every colour. The StackTop and the
 //       colour have a page of their own, the top one, which the first frames
 //       share.
-//  (K2) stride is an odd number of pages. Were it a power of two, the hot pages
-//       of all stacks would compete for one set of the TLB: walking the tops of
-//       1000 stacks took 18 ns a step at a stride of 256 KiB and 4.7 ns at 268.
-//  (K3) The colour moves hi by up to 23 cache lines from slot to slot: without
-//       it the first frames of all stacks would compete for a few sets of the
+//  (K2) stride is an odd number of pages. If it were a power of two, the hot
+//       pages of all stacks would compete for one set of the TLB. Walking the
+//       tops of 1000 stacks took 18 ns a step at a stride of 256 KiB, and
+//       4.7 ns at 268 KiB.
+//  (K3) The colour moves hi by up to 23 cache lines from slot to slot. Without
+//       it, the first frames of all stacks would compete for a few sets of the
 //       first-level cache. StackTop, colour and about 2.5 KiB of frames fit
 //       into one page, so a parked goroutine costs one page.
-//  (K4) A slot is in exactly one place: not yet carved (beyond arena->bump),
-//       bound to a G, in a P's cache, in its class's pool, or, when it has no
-//       guard and guards are demanded, on its class's bare list, or marked in
-//       arena->dropped. Its StackTop belongs to whoever took it from there; a
-//       slot that was not carved, or that was dropped, has no page and no
-//       StackTop.
-//  (K5) A slot's guard is installed once, before it is bound first, and stays.
-//       top->unguarded says that there is none.
-//  (K6) The leak checker knows the carved slots of an arena as one region: it
-//       reads the list of all mappings once for each.
+//  (K4) A slot is in exactly one place:
+//        * not yet carved (beyond arena->bump),
+//        * bound to a G,
+//        * in a P's cache,
+//        * in its class's pool,
+//        * on its class's bare list, if it has no guard and stackguard=strict
+//          demands one,
+//        * marked in arena->dropped.
+//       Code that takes a slot from its place owns the slot's StackTop. A slot
+//       that was not carved, or that was dropped, has no page and no StackTop.
+//  (K5) A slot's guard is installed once, before the slot is first bound, and
+//       stays. top->unguarded says that there is none.
+//  (K6) LeakSanitizer knows the carved slots of an arena as one region, because
+//       it reads the list of all mappings once for each region.
 //
-// When a guard cannot be had (stackguard.h), the user chooses what happens:
-// stackguard=best goes on with a canary in the lowest bytes of the stack,
-// strict makes the binding fail.
+// If a guard cannot be installed (stackguard.h), the user chooses what happens.
+// stackguard=best goes on with a canary in the lowest bytes of the stack.
+// stackguard=strict makes the binding fail.
 //
-// Address space is plentiful, so arenas stay: pages are given back without
-// that. Where it is not (ulimit -v), and nothing can be mapped, arenas without
-// a slot in use are unmapped, smaller ones are mapped, and larger slots are
-// taken.
+// Address space is plentiful, so arenas stay mapped; their pages are given back
+// without unmapping them. Where it is not plentiful (ulimit -v), and nothing
+// can be mapped, there are three ways out: arenas without a slot in use are
+// unmapped, new arenas are smaller, and a request takes a larger slot.
 //
-// Rejected: slots on the free list sorted by address, to have more such arenas.
-// Growing stacks by copying, as Go does: C++ has pointers into stacks.
+// Rejected: sorting the free list by address, which would leave more arenas
+// without a slot in use. Growing stacks by copying, as Go does: C++ has
+// pointers into stacks.
 #include "runtime/stack.h"
 
 #include <sys/mman.h>
@@ -69,12 +75,13 @@ constexpr uint32_t kNumOrders = 17;
 static_assert(kMinStackSize << (kNumOrders - 1) == kMaxStackSizeLimit);
 static_assert((kMinStackSize + kSlotOverhead) / kPageSize % 2 == 1);  // (K2)
 
-// Slots beyond this order get a mapping each: fewer than four would fit into an
-// arena.
+// Beyond this order each slot gets a mapping of its own, because fewer than
+// four slots would fit into an arena.
 constexpr uint32_t kMaxArenaOrder = 9;
 static_assert(kMinStackSize << kMaxArenaOrder < kArenaSize / 4);
 
-// Slots of an arena of the smallest class, rounded up to whole words.
+// The number of slots in an arena of the smallest class, rounded up to whole
+// words.
 constexpr size_t kMaxSlots =
     (kArenaSize / (kMinStackSize + kSlotOverhead) + 64) / 64 * 64;
 
@@ -86,25 +93,25 @@ static_assert(sizeof(StackTop) <= kTopReserve);
 static_assert(kTopReserve + (kColours - 1) * kColourStep + 1536 + 512 <=
               kTopSize);
 
-// A goroutine never returns from its first frames, so each leaves a few on the
-// shadow call stack of its fiber, or on its fake stack, which do not grow: new
-// ones now and then.
+// A goroutine never returns from its first frames. So each goroutine leaves a
+// few entries on the shadow call stack of its fiber, or on its fake stack,
+// which do not grow. After this many goroutines a slot gets new ones.
 constexpr uint32_t kSanitizerUses = 64;
 constexpr uint32_t kRefillBatch = 32;  // slots that a P takes at once
 static_assert(kRefillBatch <= kMaxGuardBatch);
 
-// Arena is a mapping and what it is carved into. Cells are never freed; that of
-// an unmapped arena is used again.
+// Arena is a mapping and the slots that it is carved into. Arena cells are
+// never freed; newArena reuses the cell of an unmapped arena.
 struct Arena {
   uintptr_t base = 0;
   size_t stride = 0;
   size_t size = 0;  // of the mapping
   uint32_t order = 0;
   uint32_t nslots = 0;
-  // What follows is guarded by stacks.lock.
+  // The members below are guarded by stacks.lock.
   uint32_t bump = 0;      // slots carved so far
   Arena* next = nullptr;  // in stacks.spareArenas, or in SizeClass::dropped
-  // Bit i: slot i has a guard, and no pages (K4).
+  // Bit i is set if slot i is dropped: it has a guard and no pages (K4).
   uint32_t ndropped = 0;
   uint64_t dropped[kMaxSlots / 64] = {};
 };
@@ -133,12 +140,12 @@ struct SizeClass {
   SlotList pool;             // free, ready to be bound
   SlotList bare;             // carved, but without the guard that is demanded
   Arena* arena = nullptr;    // being carved
-  Arena* dropped = nullptr;  // those with dropped slots, linked by next
+  Arena* dropped = nullptr;  // arenas with dropped slots, linked by next
 };
 
-// Forbidden under the lock: system calls but for mapping an arena (and what
-// LeakSanitizer does to note a region), and touching a slot that is not on a
-// list.
+// Two things are forbidden under the lock: system calls, and touching a slot
+// that is not on a list. Mapping an arena is the exception, together with the
+// calls by which LeakSanitizer notes a region.
 struct StackPools {
   Mutex lock{LockRank::kStack};
   SizeClass classes[kMaxArenaOrder + 1] ABSL_GUARDED_BY(lock);
@@ -156,16 +163,16 @@ Atomic<const char*> lastError{kErrNoMemory};  // points at constants: relaxed
 
 // ---- Finding the arena of an address ----------------------------------------
 
-// The table of arenas by address >> 26, in two levels, for signal handlers:
-// entries are published whole and arenas are never freed, so a reader needs no
-// lock. It covers the 48 bits of user addresses.
+// The table of arenas by address >> 26, in two levels. Signal handlers read it,
+// so readers take no lock: a leaf or an arena is complete when it is published,
+// and neither is ever freed. The table covers the 48 bits of user addresses.
 constexpr size_t kTableBits = 11;
 constexpr size_t kTableSize = size_t{1} << kTableBits;
 struct ArenaLeaf {
   Atomic<Arena*> arenas[kTableSize];  // written under stacks.lock, release;
-                                      // read by anybody, acquire
+                                      // read by any thread, acquire
 };
-constinit Atomic<ArenaLeaf*> arenaTable[kTableSize];  // likewise
+constinit Atomic<ArenaLeaf*> arenaTable[kTableSize];  // same orders
 
 size_t leafIndex(uintptr_t addr) {
   return (addr >> kArenaShift) & (kTableSize - 1);
@@ -182,7 +189,7 @@ Arena* arenaOf(uintptr_t addr) {
 }
 
 // publishArena enters value (an arena, or nullptr) for the window of base.
-// False: no memory.
+// Returns false if there is no memory.
 [[nodiscard]] bool publishArena(uintptr_t base, Arena* value)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
   const size_t root = rootIndex(base);
@@ -195,7 +202,7 @@ Arena* arenaOf(uintptr_t addr) {
     // Pairs with load-acquire in arenaOf.
     arenaTable[root].store(leaf, release);
   }
-  leaf->arenas[leafIndex(base)].store(value, release);  // likewise
+  leaf->arenas[leafIndex(base)].store(value, release);  // as above
   return true;
 }
 
@@ -211,7 +218,8 @@ Stack slotStack(const Arena* a, uint32_t i) {
 }
 StackTop* topOf(const Stack& s) { return reinterpret_cast<StackTop*>(s.hi); }
 
-// initSlot makes slot i ready to be bound: the first touch of its top page.
+// initSlot makes slot i ready to be bound. It is the first to touch the slot's
+// top page.
 StackTop* initSlot(const Arena* a, uint32_t i, bool guarded) {
   const Stack s = slotStack(a, i);
   StackTop* t = new (topOf(s)) StackTop();
@@ -224,8 +232,8 @@ StackTop* initSlot(const Arena* a, uint32_t i, bool guarded) {
 
 // ---- Carving ----------------------------------------------------------------
 
-// reserveBelow maps n bytes at the first multiple of kArenaSize below p that is
-// free; 0: no memory, or too many are taken.
+// reserveBelow maps n bytes at the first free multiple of kArenaSize below p.
+// Returns 0 if there is no memory or too many of the addresses are taken.
 uintptr_t reserveBelow(uintptr_t p, size_t n) {
   constexpr int kTries = 1024;
   p -= p % kArenaSize;
@@ -237,10 +245,10 @@ uintptr_t reserveBelow(uintptr_t p, size_t n) {
   return 0;
 }
 
-// reserveAligned maps n bytes at a multiple of kArenaSize. Neighbours usually
-// lie flush below each other, so the first try is aligned whenever the arena
-// before it was. Where the process may not have the extra bytes to align
-// within, addresses are tried.
+// reserveAligned maps n bytes at a multiple of kArenaSize. The kernel usually
+// places each new mapping directly below the last one, so the first try is
+// aligned whenever the arena before it was. If the process may not map the
+// extra bytes that aligning needs, reserveBelow tries addresses one by one.
 uintptr_t reserveAligned(size_t n) {
   n = alignUp(n, kPageSize);
   const auto first = reinterpret_cast<uintptr_t>(sysReserve(n));
@@ -256,25 +264,26 @@ uintptr_t reserveAligned(size_t n) {
 
 GUMP_NOINLINE void adviseNoHugePage(uintptr_t base, size_t n) {
   const int saved = errno;
-  // Refused by kernels without huge pages: fine.
+  // Kernels without huge pages refuse this, which does no harm.
   (void)madvise(reinterpret_cast<void*>(base), n, MADV_NOHUGEPAGE);
   errno = saved;
 }
 
-// setCarved moves the end of a's carved slots to n, and the region with it
-// (K6).
+// setCarved sets the number of a's carved slots to n, and moves the end of the
+// region with it (K6).
 void setCarved(Arena* a, uint32_t n)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
   const auto* base = reinterpret_cast<const void*>(a->base);
-  // The new region first: a leak check in between reads some stacks twice.
+  // The new region comes first. A leak check in between reads some stacks
+  // twice, but misses none.
   if (n > 0) sanitizerRootRegion(base, n * a->stride);
   if (a->bump > 0) sanitizerForgetRootRegion(base, a->bump * a->stride);
   a->bump = n;
 }
 
-// newArena maps an arena of one class and enters it into the table: the largest
-// there is room for, halved from kArenaSize down to a single slot. nullptr: no
-// memory.
+// newArena maps an arena of one class and enters it into the table. It takes
+// the largest size that can be mapped, halving from kArenaSize down to a single
+// slot. Returns nullptr if there is no memory.
 Arena* newArena(uint32_t order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
   const size_t stride = (kMinStackSize << order) + kSlotOverhead;
   size_t size = order <= kMaxArenaOrder ? kArenaSize : stride;
@@ -305,7 +314,7 @@ Arena* newArena(uint32_t order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
   return nullptr;
 }
 
-// forget frees what the sanitizers keep for a slot.
+// forget frees the sanitizers' state for a slot.
 void forget(StackTop* t) {
   sanitizerDestroyFiber(t->tsanFiber);
   t->tsanFiber = nullptr;
@@ -313,8 +322,9 @@ void forget(StackTop* t) {
   t->asanFakeStack = nullptr;
 }
 
-// retire takes an arena out of the table, none of whose slots is used: before
-// its addresses can be mapped again.
+// retire removes an arena from the table. None of its slots may be in use. It
+// is called before unmap, so that a new mapping at the same addresses does not
+// meet the old entry.
 void retire(Arena* a) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
   if (!publishArena(a->base, nullptr)) {
     fatalthrow("stack: arena not in the table");
@@ -322,7 +332,8 @@ void retire(Arena* a) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
   setCarved(a, 0);
 }
 
-// unmap gives a retired arena, with so many guards, back to the kernel.
+// unmap gives a retired arena back to the kernel. guards is the number of
+// guards in it.
 void unmap(Arena* a, uint32_t guards) {
   while (guards-- > 0) guardUnmapped();
   sysFree(reinterpret_cast<void*>(a->base), a->size);
@@ -342,8 +353,8 @@ void unmapStack(StackTop* t) {
   unmap(a, t->unguarded == 0 ? 1 : 0);
 }
 
-// admit puts slots [first, first+n) of a, the first guarded of which have a
-// guard, onto out; with stackguard=strict the others go to the bare list.
+// admit puts slots [first, first+n) of a onto out. The first `guarded` of them
+// have a guard. With stackguard=strict the others go to the bare list.
 void admit(const Arena* a, uint32_t first, uint32_t n, uint32_t guarded,
            SlotList* out) {
   SlotList bare;
@@ -382,7 +393,8 @@ struct Range {
   uint32_t n = 0;
 };
 
-// reserveSlots takes up to n slots that were never carved; none: no memory.
+// reserveSlots takes up to n slots that were never carved. Returns an empty
+// range if there is no memory.
 Range reserveSlots(uint32_t order, uint32_t n)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
   SizeClass* c = &stacks.classes[order];
@@ -396,8 +408,8 @@ Range reserveSlots(uint32_t order, uint32_t n)
   return r;
 }
 
-// takeDropped takes up to n dropped slots of the first arena that has any:
-// numbers are stored in slots.
+// takeDropped takes up to n dropped slots of the first arena that has any, and
+// stores their numbers in slots.
 Range takeDropped(SizeClass* c, uint32_t n, uint32_t* slots)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
   Arena* a = c->dropped;
@@ -415,9 +427,10 @@ Range takeDropped(SizeClass* c, uint32_t n, uint32_t* slots)
 }
 
 // takeSlots gets up to n slots of a class: from the pool, else dropped ones,
-// else freshly carved.
-// Guards are installed and pages touched without the lock: those are system
-// calls and page faults. An empty result: lastError says why.
+// else one bare slot that it tries to guard again, else freshly carved ones.
+// It installs guards and touches pages after it has released the lock, because
+// those are system calls and page faults. If the result is empty, lastError
+// says why.
 SlotList takeSlots(uint32_t order, uint32_t n) {
   SlotList out;
   StackTop* bare = nullptr;
@@ -450,7 +463,7 @@ SlotList takeSlots(uint32_t order, uint32_t n) {
   return out;
 }
 
-// mapStack makes one large stack; nullptr: lastError says why.
+// mapStack makes one large stack. If it returns nullptr, lastError says why.
 StackTop* mapStack(uint32_t order) {
   Arena* a;
   {
@@ -528,7 +541,7 @@ GUMP_NOINLINE void dontNeed(uintptr_t lo, uintptr_t hi) {
 }
 
 // dropSlot gives all pages of a slot back. A slot without a guard keeps its
-// StackTop, which says so, and goes to kept.
+// StackTop, which records that, and is pushed to kept.
 void dropSlot(StackTop* t, SlotList* kept) {
   if (t->unguarded != 0) {
     dontNeed(t->lo, t->hi & ~(kPageSize - 1));
@@ -549,12 +562,12 @@ void dropSlot(StackTop* t, SlotList* kept) {
   a->dropped[i / 64] |= uint64_t{1} << (i % 64);
 }
 
-// dropPools gives the pages of all free slots back that no P has cached.
+// dropPools gives back the pages of all free slots that are in no P's cache.
 void dropPools() {
   for (uint32_t order = 0; order <= kMaxArenaOrder; order++) {
     SlotList kept;
     for (;;) {
-      // One at a time: whoever needs a stack meanwhile finds the others.
+      // One at a time, so that a thread that needs a stack finds the others.
       StackTop* t;
       {
         LockScope scope(&stacks.lock);
@@ -567,8 +580,8 @@ void dropPools() {
   }
 }
 
-// unmapDropped gives the arenas back that consist of dropped slots, and tells
-// whether there were any.
+// unmapDropped unmaps each arena of which all carved slots are dropped. Returns
+// true if there was such an arena.
 bool unmapDropped() {
   Arena* gone = nullptr;
   {
@@ -576,7 +589,7 @@ bool unmapDropped() {
     for (SizeClass& c : stacks.classes) {
       for (Arena** link = &c.dropped; *link != nullptr;) {
         Arena* a = *link;
-        if (a->ndropped < a->bump) {  // one is used, or in a cache
+        if (a->ndropped < a->bump) {  // a slot is in use, or in a cache
           link = &a->next;
           continue;
         }
@@ -597,8 +610,8 @@ bool unmapDropped() {
   return any;
 }
 
-// takeLarger takes a free slot of a larger class than order; nullptr: there is
-// none.
+// takeLarger takes a free slot of a class larger than order. Returns nullptr if
+// there is none.
 StackTop* takeLarger(uint32_t order) {
   Range dropped;
   uint32_t slot = 0;
@@ -614,15 +627,15 @@ StackTop* takeLarger(uint32_t order) {
   return initSlot(dropped.arena, slot, /*guarded=*/true);
 }
 
-// tryAlloc takes a stack of a class, in the way that is usual for it; nullptr:
-// lastError says why.
+// tryAlloc takes a stack of a class from the class's usual source. If it
+// returns nullptr, lastError says why.
 StackTop* tryAlloc(P* pp, uint32_t order) {
   if (order == orderOf(defaultStackSize)) return allocDefault(pp, order);
   return order <= kMaxArenaOrder ? takeSlots(order, 1).pop() : mapStack(order);
 }
 
-// allocShort is tryAlloc when that has failed: one of the free stacks of larger
-// classes serves as well. What other Ps have cached stays with them.
+// allocShort is called when tryAlloc has failed. A free stack of a larger class
+// serves as well. Stacks in the caches of other Ps stay there.
 GUMP_NOINLINE StackTop* allocShort(P* pp, uint32_t order) {
   if (pp != nullptr) stackcacheFlush(pp);
   StackTop* t = stackReclaim() ? tryAlloc(pp, order) : nullptr;
@@ -666,7 +679,7 @@ void stackfree(P* pp, G* gp) {
   if (t->order > kMaxArenaOrder) {
     unmapStack(t);
   } else if (pp == nullptr || t->order != orderOf(defaultStackSize) ||
-             sched.nnostack.load(relaxed) != 0) {  // a hint: others need it
+             sched.nnostack.load(relaxed) != 0) {  // a hint: Gs wait for one
     releaseSlot(t);
   } else {
     if (pp->stackCacheN >= kStackCacheMax) spill(pp, kStackCacheMax / 2);
@@ -687,8 +700,8 @@ bool stackReclaim() {
 
 size_t stackGiveBack(const G* gp) {
   constexpr uintptr_t kRedZone = 128;
-  constexpr size_t kLook = 64;  // pages per look
-  // The canary of a stack without a guard is to stay.
+  constexpr size_t kLook = 64;  // pages per call of mincore
+  // A stack without a guard keeps its canary.
   const uintptr_t lo = gp->stack.lo + (gp->unguarded ? kPageSize : 0);
   const uintptr_t hi = (gp->sched.sp - kRedZone) & ~(kPageSize - 1);
   size_t bytes = 0;
@@ -721,7 +734,8 @@ size_t stackLimit(const G* gp) {
 bool stackOfGuard(uintptr_t addr, Stack* out) {
   const Arena* a = arenaOf(addr);
   if (a == nullptr || addr < a->base) return false;
-  // An arena in which nobody has a stack may be going: the cell is zeroed then.
+  // If no slot of the arena is in use, the arena may be unmapped meanwhile and
+  // its cell reused. newArena zeroes the cell, so stride can be 0.
   const size_t stride = peek(a->stride);
   if (stride == 0) return false;
   const size_t i = (addr - a->base) / stride;

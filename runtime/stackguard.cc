@@ -1,13 +1,13 @@
 // Guard pages below stacks.
 //
-// MADV_GUARD_INSTALL marks page table entries and needs no VMA: half a
-// microsecond each, a little less in batches. Where the kernel lacks it, and
-// under AddressSanitizer, mprotect splits the mapping, and the kernel allows a
-// process vm.max_map_count of those, which malloc, thread stacks and files need
-// as well; so we stop at three quarters of them.
+// MADV_GUARD_INSTALL marks page table entries and needs no VMA. It takes half a
+// microsecond for each guard, a little less in batches. Where the kernel lacks
+// it, and under AddressSanitizer, we use mprotect, which splits the mapping.
+// The kernel allows a process vm.max_map_count mappings. malloc, thread stacks
+// and files need some of them as well, so we stop at three quarters.
 //
-// Nothing here changes errno: stacks are bound on behalf of goroutines that
-// look at theirs.
+// Nothing here changes errno, because stacks are bound on behalf of goroutines
+// that look at theirs.
 #include "runtime/stackguard.h"
 
 #include <fcntl.h>
@@ -27,19 +27,20 @@
 namespace gump::rt {
 namespace {
 
-// Newer than the headers we build with: Linux 6.13 and 6.15.
+// These are newer than the headers we build with: Linux 6.13 and 6.15.
 constexpr int kMadvGuardInstall = 102;
 constexpr int kPidfdSelf = -10000;
 
-// No mapping is shared with a neighbour's guard: a guard and what is above it.
+// A guard and the memory above it. Neither shares a mapping with the slot next
+// to it.
 constexpr int64_t kMappingsPerGuard = 2;
 constexpr int64_t kDefaultMaxMapCount = 65530;
 
 constexpr uint64_t kCanary = 0x6b636174735f7275;
 constexpr size_t kCanaryWords = 4;
 
-// Written by stackguardinit and by tests. Each is a flag or a count by itself,
-// so relaxed.
+// Written by stackguardinit and by tests. Each is a flag or a count that stands
+// alone, so all accesses are relaxed.
 Atomic<GuardMode> guardMode{GuardMode::kMprotect};
 Atomic<bool> batchGuards;
 Atomic<int64_t> mprotectBudget;  // guards that may yet be made by mprotect
@@ -70,13 +71,13 @@ GUMP_NOINLINE bool mprotectGuard(uintptr_t at) {
   const bool ok =
       mprotectBudget.add(-1, relaxed) >= 0 &&  // only a count
       mprotect(reinterpret_cast<void*>(at), kGuardSize, PROT_NONE) == 0;
-  if (!ok) mprotectBudget.add(1, relaxed);  // likewise
+  if (!ok) mprotectBudget.add(1, relaxed);  // as above
   errno = saved;
   return ok;
 }
 
 bool installGuard(uintptr_t at) {
-  switch (guardMode.load(relaxed)) {  // constant but in tests
+  switch (guardMode.load(relaxed)) {  // constant, except in tests
     case GuardMode::kMadvise:
       return adviseGuard(at);
     case GuardMode::kMprotect:
@@ -104,8 +105,8 @@ GUMP_NOINLINE int64_t readMaxMapCount() {
 
 }  // namespace
 
-// On a kernel whose pages are larger than kGuardSize both kinds fail at each
-// stack, and stacks go unguarded.
+// If the kernel's pages are larger than kGuardSize, both kinds of guard fail at
+// every stack, and stacks have no guard.
 void stackguardinit() {
   mprotectBudget.store(readMaxMapCount() / 4 * 3 / kMappingsPerGuard, relaxed);
   bool one = false;
@@ -118,8 +119,8 @@ void stackguardinit() {
     many = one && adviseGuards(at, kStride, 2);
     sysFree(probe, 2 * kStride);
   }
-  // The leak checker reads whatever the list of mappings calls readable, and
-  // marks in page tables are not in that list: it would die of such a guard.
+  // LeakSanitizer reads all memory that the list of mappings calls readable.
+  // Marks in page tables are not in that list, so such a guard would kill it.
   const bool marks = one && !kSanitizerReadsStacks;
   stackSetGuardMode(marks ? GuardMode::kMadvise : GuardMode::kMprotect);
   batchGuards.store(many, relaxed);
@@ -132,7 +133,7 @@ void stackSetGuardMode(GuardMode mode) {
 uint32_t installGuards(uintptr_t first, size_t stride, uint32_t n) {
   if (n > 1 && n <= kMaxGuardBatch &&
       guardMode.load(relaxed) == GuardMode::kMadvise &&  // constant
-      batchGuards.load(relaxed) &&                       // likewise
+      batchGuards.load(relaxed) &&                       // constant too
       adviseGuards(first, stride, n)) {
     return n;
   }
@@ -149,7 +150,8 @@ void guardUnmapped() {
 }
 
 void tellUnguarded() {
-  if (toldUnguarded.xchg(true, relaxed)) return;  // decides only who prints
+  // Relaxed: it only decides which thread prints.
+  if (toldUnguarded.xchg(true, relaxed)) return;
   printf(
       "runtime: goroutine stacks are made without guard pages from now on "
       "(no more memory mappings: see vm.max_map_count); overflow is found "

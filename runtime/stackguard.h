@@ -1,5 +1,5 @@
-// Guard pages below stacks: which kind the kernel offers, how many it allows,
-// and what is done when there are no more.
+// Guard pages below stacks: the kind that the kernel offers, how many it
+// allows, and what happens when there are no more.
 #ifndef RUNTIME_STACKGUARD_H_
 #define RUNTIME_STACKGUARD_H_
 
@@ -10,29 +10,29 @@
 
 namespace gump::rt {
 
-// Two pages cost as much as one, and a frame must be larger to jump them.
+// Two pages cost as much as one, and a frame must be larger to jump over them.
 inline constexpr size_t kGuardSize = 2 * kPageSize;
 inline constexpr uint32_t kMaxGuardBatch = 32;
 
-// stackguardinit finds out what the kernel offers.
+// stackguardinit finds out which kinds of guard the kernel offers.
 // On: any.  P: either.  Parks: no.
 void stackguardinit();
 
 // installGuards makes the kGuardSize bytes at first, first + stride, ...
-// inaccessible, n times at most, and returns how often it could; it stops at
-// the first failure.
+// inaccessible, n times at most. It stops at the first failure, and returns the
+// number of guards that it installed.
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] uint32_t installGuards(uintptr_t first, size_t stride,
                                      uint32_t n);
-// guardUnmapped says that a mapping with one guard is gone.
+// guardUnmapped notes that a mapping with one guard is gone.
 // On: any.  P: either.  Locks: none.  Parks: no.
 void guardUnmapped();
-// tellUnguarded says on standard error that stacks have no guards; once.
+// tellUnguarded reports once, on standard error, that stacks have no guards.
 // On: any.  P: either.  Locks: none.  Parks: no.
 void tellUnguarded();
 
-// A canary stands at the low end of a stack that has no guard: plain memory
-// that only frames of its goroutine can overwrite. Both:
+// A canary stands at the low end of a stack that has no guard. It is plain
+// memory that only frames of the stack's goroutine can overwrite. For both:
 // On: any, the stack's holder.  P: either.  Locks: none.  Parks: no.
 void setCanary(uintptr_t lo);
 [[nodiscard]] bool canaryIntact(uintptr_t lo);

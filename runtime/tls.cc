@@ -1,6 +1,6 @@
-// The thread's current G; see tls.h for why reads go through assembly. Writes
-// go through it too: setg is out of line, so the address is computed afresh at
-// each call and none survives a switch.
+// The thread's current G; tls.h says why reads go through assembly. setg is out
+// of line, so a write computes the address afresh at each call, and no address
+// survives a switch.
 #include "runtime/tls.h"
 
 namespace gump::rt {

@@ -1,8 +1,8 @@
-// The one thread-local of the tree: the G that a thread is running. Read by
-// volatile assembly, because a compiler may keep the address of a thread_local
-// in a register across a call, and a goroutine may come back from a call on
-// another thread. The offset is a link-time constant (initial-exec), so this
-// costs one or two instructions.
+// The one thread-local variable of the tree: the G that a thread is running. It
+// is read by volatile assembly, because a compiler may keep the address of a
+// thread_local in a register across a call. A goroutine may return from that
+// call on another thread. The offset is a link-time constant (initial-exec), so
+// a read costs one or two instructions.
 #ifndef RUNTIME_TLS_H_
 #define RUNTIME_TLS_H_
 
@@ -13,7 +13,7 @@ namespace gump::rt {
 struct G;
 
 extern "C" {
-// Written by setg and by the switch in asm_*.S only.
+// Written only by setg and by the switch in asm_*.S.
 extern thread_local G* gumpTlsG __attribute__((tls_model("initial-exec")));
 }
 
@@ -40,7 +40,7 @@ GUMP_ALWAYS_INLINE G* getg() {
   return gp;
 }
 
-// setg makes gp the current G of this thread; for thread start-up and for
+// setg makes gp the current G of this thread. For thread start-up and for
 // foreign threads.
 // On: any.  P: either.  Locks: none.  Parks: no.
 void setg(G* gp);

@@ -1,9 +1,9 @@
 // The atomics seam. Every atomic word of the library is a gump::rt::Atomic<T>,
 // and every access names its order.
 //
-// There are no operators and no default orders: an access that does not say how
+// There are no operators and no default orders. An access that does not say how
 // it synchronises does not compile. A model-checking build puts its own Atomic
-// in place of this one by defining GUMP_ATOMIC_HEADER; nothing else in the tree
+// in place of this one by defining GUMP_ATOMIC_HEADER. Nothing else in the tree
 // mentions std::atomic, so the code that is explored is the code that runs.
 #ifndef GUMP_INTERNAL_ATOMIC_H_
 #define GUMP_INTERNAL_ATOMIC_H_
@@ -23,7 +23,7 @@ inline constexpr std::memory_order acq_rel = std::memory_order_acq_rel;
 inline constexpr std::memory_order seq_cst = std::memory_order_seq_cst;
 
 // Atomic is one shared word. It is zero unless initialised otherwise, so that
-// structs of atomics live in zeroed slabs.
+// structs of atomics can live in zeroed slabs.
 template <class T>
 class Atomic {
  public:
@@ -34,18 +34,18 @@ class Atomic {
 
   T load(std::memory_order order) const noexcept { return v_.load(order); }
   void store(T v, std::memory_order order) noexcept { v_.store(v, order); }
-  // xchg returns the value that was replaced.
+  // xchg returns the value that it replaced.
   T xchg(T v, std::memory_order order) noexcept {
     return v_.exchange(v, order);
   }
-  // cas stores desired if the word is expected and says whether it did. Never
-  // fails spuriously.
+  // cas stores desired if the word equals expected, and returns whether it did.
+  // It never fails spuriously.
   bool cas(T expected, T desired, std::memory_order order) noexcept {
     return v_.compare_exchange_strong(expected, desired, order,
                                       std::memory_order_relaxed);
   }
-  // casWeak is cas that may fail spuriously and then, as on any failure, leaves
-  // what it saw in expected.
+  // casWeak is a cas that may fail spuriously. On every failure it stores the
+  // value that it saw in expected.
   bool casWeak(T& expected, T desired, std::memory_order order) noexcept {
     return v_.compare_exchange_weak(expected, desired, order,
                                     std::memory_order_relaxed);
@@ -61,7 +61,7 @@ class Atomic {
   T or_(T mask, std::memory_order order) noexcept {
     return v_.fetch_or(mask, order);
   }
-  // rawAddress is for the kernel (futex words) and for tests; never for a plain
+  // rawAddress is for the kernel (futex words) and for tests, never for a plain
   // access.
   void* rawAddress() noexcept { return &v_; }
 
@@ -69,8 +69,8 @@ class Atomic {
   std::atomic<T> v_;
 };
 
-// fence is a full or partial thread fence; each use names both sides of the
-// pattern it completes.
+// fence is a full or partial thread fence. Each use names both sides of the
+// pattern that it completes.
 inline void fence(std::memory_order order) noexcept {
   std::atomic_thread_fence(order);
 }
