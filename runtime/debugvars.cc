@@ -1,9 +1,8 @@
 // Tuning variables: GODEBUG and GUMP_DEBUG.
 //
-// The environment is read in place: getenv(3) may be interposed, and nothing
-// here may allocate. Keys that are not known and values that are not numbers
-// are ignored, as in Go: a variable set for another program must not stop this
-// one.
+// The environment is read in place, because getenv(3) may be interposed and
+// nothing here may allocate. Unknown keys and values that are not numbers are
+// ignored, as in Go: a variable set for another program must not stop this one.
 #include <unistd.h>
 
 #include <cstdint>
@@ -29,6 +28,7 @@ const char* lookup(const char* name) {
 }
 
 // parseInt32 reads a whole string as a decimal number, as Go's atoi does.
+// Returns false if it is not one.
 bool parseInt32(std::string_view s, int32_t* out) {
   const bool negative = !s.empty() && s.front() == '-';
   if (negative) s.remove_prefix(1);
@@ -79,7 +79,7 @@ void setKey(std::string_view key, std::string_view value) {
   }
 }
 
-// parseList reads "key=value,key=value"; of a key that comes twice, the last
+// parseList reads "key=value,key=value". If a key comes twice, its last value
 // counts.
 void parseList(std::string_view list) {
   while (!list.empty()) {
@@ -115,7 +115,7 @@ int32_t parseGOMAXPROCS(const char* value) {
   if (parseInt32(s, &n)) {
     return n <= 0 ? 0 : n < kMaxGomaxprocs ? n : kMaxGomaxprocs;
   }
-  // A number too large for the type still asks for as many as there can be.
+  // A number too large for the type still asks for as many Ps as there can be.
   const bool digits = s.find_first_not_of("0123456789") == s.npos;
   return !s.empty() && digits ? kMaxGomaxprocs : 0;
 }

@@ -1,11 +1,12 @@
 // Invariants:
-//  (Z1) Whatever is put elsewhere is published as runqput's callers expect of
-//       it: by a seq_cst operation, or under sched.lock, before they go on to
-//       wakep.
-//  (Z2) Nothing is held back: all that is drawn is drawn again, so what can
-//       happen does.
+//  (Z1) A goroutine that is put elsewhere is published as the callers of
+//       runqput expect: by a seq_cst operation, or under sched.lock, before
+//       they go on to wakep.
+//  (Z2) No goroutine is held back for good. Every decision is drawn again each
+//       time, so all that can happen does happen.
 //  (Z3) Goroutines that are preempted in place, and those on their way through
-//       the global queue, keep their order: that they come round is a promise.
+//       the global queue, keep their order. The scheduler promises that their
+//       turn comes.
 #include "runtime/fuzzsched.h"
 
 #include "runtime/os_linux.h"
@@ -14,7 +15,7 @@ namespace gump::rt {
 
 namespace {
 
-// xorshift steps a state; not 0, and never becomes it.
+// xorshift steps and returns a state. The state is not 0 and never becomes 0.
 uint32_t xorshift(uint32_t* state) {
   uint32_t x = *state;
   x ^= x << 13;
@@ -24,19 +25,19 @@ uint32_t xorshift(uint32_t* state) {
   return x;
 }
 
-// giveAway lets somebody else run gp.
+// giveAway lets another M run gp.
 void giveAway(G* gp) {
   {
     LockScope l(&sched.lock);
     globrunqput(gp);
   }
-  wakep();  // callers may not: goreadyQuiet's count on the ring
+  wakep();  // callers may not do so: those of goreadyQuiet count on the ring
 }
 
 }  // namespace
 
 uint32_t fuzzSeed(int64_t id) {
-  // splitmix64: neighbouring seeds and ids have nothing in common.
+  // splitmix64: neighbouring seeds and ids give unrelated states.
   uint64_t z = (static_cast<uint64_t>(debug.fuzzsched) << 32) +
                static_cast<uint64_t>(id) * 0x9e3779b97f4a7c15u;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -75,7 +76,7 @@ void fuzzPut(P* pp, G* gp, bool next) {
     giveAway(gp);
   } else {
     runqputNow(pp, gp, next && fuzzOneIn(pp, 2));
-    fence(seq_cst);  // (Z1): the ring's store is but a release
+    fence(seq_cst);  // (Z1): the ring's store is only a release
   }
   fuzzDelay();
 }
@@ -103,14 +104,14 @@ void fuzzMove(G* gp) {
   P* pp = getg()->m->p;
   if (fuzzOneIn(pp, 2)) {
     giveAway(gp);
-    if (fuzzOneIn(pp, 2)) return;  // the next one here is another, or it again
+    if (fuzzOneIn(pp, 2)) return;  // another G is next here, or gp again
   } else {
     runqputNow(pp, gp, /*next=*/true);
-    fence(seq_cst);  // (Z1), though it is published by more
-    wakep();         // who gets the P may have a goroutine of his own
+    fence(seq_cst);  // (Z1), although the steps below publish it too
+    wakep();         // the M that gets the P may have a goroutine of its own
   }
-  // Another M is given the P, whatever the other Ps do meanwhile, and this one
-  // finds nothing until it is given one.
+  // Another M is given the P, no matter what the other Ps do in the
+  // meantime. This M finds no work until it is given a P.
   handoffp(releasep());
   stopm();
 }
@@ -123,7 +124,7 @@ void fuzzExecuted(G* gp) {
 bool fuzzYields() {
   M* mp = acquirem();
   P* pp = mp->p;
-  // Somebody else may have asked, too.
+  // Another thread may have asked for a yield, too.
   const bool yes =
       pp != nullptr && (pp->preempt.load(relaxed) || fuzzOneIn(pp, 8));
   if (!yes) fuzzDelay();

@@ -1,20 +1,21 @@
-// How the process ends when it must: one thread at a time prints, the rest is
-// stopped as far as it lets itself be stopped, and exit code 2 says that we
-// meant it.
+// How the process ends when it must. One thread at a time prints, the others
+// are stopped as far as possible, and exit code 2 says that we ended it on
+// purpose.
 //
-// (I1) Nothing here waits for another goroutine, and for another thread only if
-//      that one is ending the process already.
+// (I1) Nothing here waits for another goroutine. It waits for another thread
+//      only if that thread is already ending the process.
 //
-// (I2) A thread that fails while it is failing makes less noise each time:
-//      `panic during panic` and another attempt, `stack trace unavailable` and
-//      exit code 4, exit code 5. Faults count: the signal handler comes here.
+// (I2) A thread that fails while it is failing does less each time. The second
+//      failure prints `panic during panic` and tries again, the third prints
+//      `stack trace unavailable` and exits with code 4, the fourth exits with
+//      code 5. Faults count, because the signal handler comes here.
 //
-// (I3) No malloc, no stdio, no ranked lock that somebody may hold: the failure
-//      may lie in any of them.
+// (I3) No malloc, no stdio, no ranked lock that another thread may hold: the
+//      failure may lie in any of them.
 //
-// Several threads may fail at once. Each prints its message and then waits for
-// paniclk, so the stacks do not mix; the last one exits, so that everyone is
-// heard.
+// Several threads may fail at once. Each prints its stacks while it holds
+// paniclk, so the stacks do not mix. The last one exits the process, so that
+// all of them are heard.
 #include "runtime/panic.h"
 
 #include <unistd.h>
@@ -29,8 +30,8 @@
 
 namespace gump::rt {
 
-// A count of the threads between startpanic and the end, so acq_rel makes the
-// last one last.
+// The number of threads between startpanic and the end. It changes with
+// acq_rel, so the thread that finds itself the last comes after all others.
 Atomic<int32_t> panicking;
 
 namespace {
@@ -40,13 +41,13 @@ constexpr int32_t kFreezeStopWait = 0x7fffffff;
 
 enum Throwing : int32_t { kThrowPanic = 0, kThrowUser = 1, kThrowRuntime = 2 };
 
-// paniclk: 0 free, 1 held, 2 held and somebody may sleep. Not a Mutex: it has
-// no rank, and is taken under any lock.
+// paniclk: 0 is free, 1 is held, 2 is held and another thread may be asleep. It
+// is not a Mutex because it has no rank and is taken under any lock.
 Atomic<uint32_t> paniclk;
 
-// What an M counts in `dying` and `throwing`, for all threads without one: two
-// of them that fail at once are taken for one that fails twice, which only
-// costs the second one its say.
+// The counterparts of M::dying and M::throwing for all threads without an M.
+// Two such threads that fail at once are taken for one that fails twice. That
+// only costs the second one its output.
 int32_t orphanDying;
 int32_t orphanThrowing;
 
@@ -66,14 +67,14 @@ int32_t* throwing() {
 }
 
 void lockPanic() {
-  // acquire pairs with unlockPanic: the dump's static buffers change hands.
+  // Acquire pairs with unlockPanic: the dump's static buffers change hands.
   if (paniclk.cas(0, 1, acquire)) return;
   while (paniclk.xchg(2, acquire) != 0) futexsleep(&paniclk, 2, -1);
 }
 
 void unlockPanic() {
-  // The sleeper stored 2 before it slept, and its futexsleep sleeps only while
-  // 2 is there; so it sees this 0 or is woken.
+  // A sleeper stored 2 before it slept, and its futexsleep sleeps only while
+  // the word is 2. So the sleeper sees this 0 or is woken.
   if (paniclk.xchg(0, release) == 2) futexwakeup(&paniclk, 1);
 }
 
@@ -86,8 +87,8 @@ bool othersRun(const M* self) {
   return false;
 }
 
-// signalOthers makes those who compute stop where they are, so that the dump
-// can show their stacks.
+// signalOthers makes goroutines that compute stop where they are, so that the
+// dump can show their stacks.
 void signalOthers(const M* self) {
   int32_t n = gomaxprocs.load(acquire);  // pairs with procresize
   for (int32_t i = 0; i < n; i++) {
@@ -96,12 +97,12 @@ void signalOthers(const M* self) {
   }
 }
 
-// freezetheworld asks everyone to stop, gives them some milliseconds, and does
-// not look whether they did. A thread that stops the world properly at this
-// moment will never be told that it has succeeded.
+// freezetheworld asks all other threads to stop, gives them some milliseconds,
+// and does not check whether they did. A thread that is stopping the world
+// properly at this moment will never be told that it has succeeded.
 GUMP_NO_SANITIZE void freezetheworld()
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // who holds sched.lock may be why we are
-                                      // here
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // the holder of sched.lock may be why we
+                                      // are here
   if (debug.dontfreezetheworld > 0) {
     usleep(1000);
     return;
@@ -117,21 +118,21 @@ GUMP_NO_SANITIZE void freezetheworld()
     if (i > 0 && !othersRun(mp)) return;
     preemptall();
     signalOthers(mp);
-    usleep(1000);  // once at least, as above
+    usleep(1000);  // at least once, as above
   }
 }
 
-// startpanic makes this thread the one that prints. False: it has been that
-// already.
+// startpanic makes this thread the one that prints. Returns false if it has
+// been that already.
 bool startpanic() {
   // A dying thread is not preempted any more.
   if (M* mp = thisM()) mp->locks.store(mp->locks.load(relaxed) + 1, relaxed);
   switch ((*dying())++) {
     case 0:
       panicking.add(1, acq_rel);
-      scanners.add(1, relaxed);  // for good: see noScanner (proc_status.cc)
+      scanners.add(1, relaxed);  // for ever: see noScanner (proc_status.cc)
       lockPanic();
-      if (forked.load(relaxed)) return true;  // we are all there is
+      if (forked.load(relaxed)) return true;  // there is no other thread
       if (debug.schedtrace > 0 || debug.scheddetail > 0) schedtraceCrash();
       freezetheworld();
       return true;
@@ -146,11 +147,13 @@ bool startpanic() {
   }
 }
 
-// isLast takes this thread, which has been heard, out of the count, and tells
-// whether no other is in it. Then it stays in, if told so: the process is still
-// dying (isPanicking), though all has been said.
+// isLast takes this thread, which has printed, out of the count. Returns true
+// if no other thread is in the count. If `stay` is set, the last thread stays
+// in: the process is still dying (isPanicking), although everything has been
+// printed.
 bool isLast(bool stay) {
-  // Relaxed: who is heard after another has his lock; newcomers wait for it.
+  // Relaxed: a thread that prints after another has got paniclk from it, and
+  // newcomers wait for paniclk.
   if (stay && panicking.load(relaxed) == 1) return true;
   return panicking.add(-1, acq_rel) == 0;
 }
@@ -162,18 +165,17 @@ bool isLast(bool stay) {
   if (debug.fuzzsched != 0) printf("fuzzsched=%d\n", debug.fuzzsched);
   tracebackCrash(mode, *throwing(), from);
   if (isLast(mode.crash)) {
-    // The lock is kept: who dies from now on waits there.
+    // The lock is kept, so a thread that fails from now on waits for it.
     if (mode.crash) crashAbort(mode);
     _exit(kExitCode);
   }
-  // Others still want to be heard; the last one exits.
+  // Other threads have yet to print. The last one exits.
   unlockPanic();
   for (;;) usleep(1'000'000);
 }
 
-// printpanic writes the line, or lines, that say what the panic was; those
-// after the first get a tab, so that nothing in them looks like a goroutine's
-// stack (as of Go 1.23).
+// printpanic writes the text of the panic. The lines after the first get a tab,
+// so that no line looks like a goroutine's stack (as in Go since 1.23).
 void printpanic(Writer* w, const char* text, size_t n) {
   print(w, "panic: ");
   while (const void* end = memchr(text, '\n', n)) {
@@ -195,7 +197,7 @@ bool isPanicking() {
 }
 
 void panicAfterFork() {
-  // One thread; nothing is ordered.
+  // There is only one thread, so nothing needs ordering.
   panicking.store(0, relaxed);
   paniclk.store(0, relaxed);
 }

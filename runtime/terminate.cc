@@ -1,17 +1,17 @@
-// The std::terminate handler: an exception that nobody catches is a panic.
+// The std::terminate handler: an uncaught exception is a panic.
 //
 // The unwinder finds no handler between the throw and gumpGostart, where the
-// unwind information says that the stack ends; so it calls terminate on the
-// throwing frame's stack, before any destructor has run, and the dump shows who
-// threw. (An exception that meets a noexcept function is different: the
-// compiler's code for that unwinds first.)
+// unwind information says that the stack ends. So it calls terminate on the
+// throwing frame's stack, before any destructor has run, and the dump shows the
+// code that threw. (An exception that meets a noexcept function is different,
+// because the compiler's code for that unwinds first.)
 //
-// What is printed behind `panic: `
+// The text after `panic: ` depends on the exception:
 //   gump::PanicError          its what(), and nothing else
 //   another std::exception    its what(), and on the next line [exception TYPE]
 //   anything else             the type's name
 //
-// A thread that runs no goroutine gets the handler that was there before us.
+// A thread that runs no goroutine gets the handler that was set before ours.
 #include <cxxabi.h>
 
 #include <cstdlib>
@@ -27,14 +27,14 @@ namespace gump::rt {
 
 namespace {
 
-// PanicError belongs to api/, where this file must not look.
+// PanicError belongs to api/, which this file must not include.
 constexpr char kPanicErrorType[] = "N4gump10PanicErrorE";
 
 std::terminate_handler previous;
 
-// typeName may call malloc, unlike all else that reports failures: it runs
-// right after a throw, which has just done so on this very thread, and before
-// any other thread is stopped.
+// typeName may call malloc, unlike all other code that reports failures. It
+// runs right after a throw, which has just called malloc on this very thread,
+// and before any other thread is stopped.
 const char* typeName(const std::type_info* type) {
   int status = 0;
   const char* text =
@@ -42,9 +42,9 @@ const char* typeName(const std::type_info* type) {
   return text != nullptr ? text : type->name();
 }
 
-// whatOf is the text of the exception in flight if it is a std::exception, else
-// nullptr. The text lives in the exception, which the terminate call keeps
-// alive.
+// whatOf returns the text of the exception in flight if it is a std::exception,
+// and nullptr otherwise. The text lives in the exception, which the terminate
+// call keeps alive.
 const char* whatOf() {
   try {
     throw;

@@ -1,26 +1,25 @@
 // How a goroutine's stack becomes text.
 //
-// Two kinds of dump share the printing and differ in the taking.
+// There are two kinds of dump. They print alike and differ in how they collect.
 //
-// A dying process (tracebackCrash) prints as it goes. Nobody waits for the
-// other threads; what they may do to a stack that is being walked is bounded by
-// the scan bit, and a fault in the walk ends in the signal handler (panic.cc,
-// I2).
+// A dying process (tracebackCrash) prints as it goes. It does not wait for the
+// other threads. The scan bit bounds what they may do to a stack that is being
+// walked, and a fault in the walk ends in the signal handler (panic.cc, I2).
 //
-// A living one (stackDump) stops the world only to collect addresses, into
+// A living process (stackDump) stops the world only to collect addresses, into
 // memory of its own, and prints after the world has started again.
 //
-// (I1) Nothing here calls malloc, stdio or the dynamic linker: a stopped or
-//      interrupted thread may be inside them.
+// (I1) Nothing here calls malloc, stdio or the dynamic linker, because a
+//      stopped or interrupted thread may be inside them.
 //
-// (I2) The stack of a G that is kGwaiting is read only under its scan bit: a
-//      plain thread can ready it at any time.
+// (I2) The stack of a G that is kGwaiting is read only under its scan bit,
+//      because a foreign thread can ready the G at any time.
 //
 // Rejected: asking running goroutines for their stacks by a signal, and waiting
 // for the answer. A fatal error must not depend on the co-operation of threads
-// that may be the reason for it; GOTRACEBACK=crash asks them, last of all. Who
-// computes is preempted in place as part of stopping the world, and if that
-// comes to be in time, its stack can be walked without its help.
+// that may be the reason for it. GOTRACEBACK=crash asks them, last of all. A
+// goroutine that computes is preempted in place as part of stopping the world.
+// If that happens in time, its stack can be walked without its help.
 #include "runtime/traceback.h"
 
 #include <algorithm>
@@ -66,7 +65,8 @@ const char* statusText(const GRecord& r) {
   }
 }
 
-// printCreatedBy: parent 0: it is not named.
+// printCreatedBy prints where the goroutine was created. If parent is 0 it does
+// not name the creator.
 void printCreatedBy(Writer* w, uint64_t goid, uintptr_t gopc, uint64_t parent) {
   if (gopc == 0 || goid == 1) return;
   print(w, "created by ");
@@ -104,8 +104,8 @@ void printGoroutine(Writer* w, const GRecord& r, const Frames& frames,
   if (r.ancestors != nullptr) printAncestors(w, *r.ancestors, level);
 }
 
-// describe fills in what the caller may read of gp: it is gp, or keeps gp where
-// it is, or contents itself with what is torn by chance.
+// describe fills in all that the caller may read of gp. The caller is gp, or
+// keeps gp where it is, or accepts values that may be torn.
 GUMP_NO_SANITIZE void describe(const G* gp, uint32_t status, GRecord* r) {
   *r = GRecord{};
   r->gp = gp;
@@ -122,8 +122,8 @@ GUMP_NO_SANITIZE void describe(const G* gp, uint32_t status, GRecord* r) {
   r->locked = gp->lockedm != nullptr && !gp->inPlace && !gp->onOtherStack;
 }
 
-// copyName: gp frees its name when it ends, so the caller keeps gp from
-// running, or is gp.
+// copyName copies gp's name. gp frees its name when it ends, so the caller is
+// gp or keeps it from running.
 GUMP_NO_SANITIZE void copyName(const G* gp, GRecord* r) {
   if (gp->name == nullptr) return;
   size_t i = 0;
@@ -133,27 +133,27 @@ GUMP_NO_SANITIZE void copyName(const G* gp, GRecord* r) {
   r->name[i] = '\0';
 }
 
-// takeSelf describes the goroutine that the calling thread runs; its frames are
-// the caller's business.
+// takeSelf describes the goroutine that the calling thread runs. The caller
+// collects the frames.
 void takeSelf(const G* gp, GRecord* r) {
   describe(gp, readgstatus(gp), r);
   copyName(gp, r);
 }
 
-// takeParked describes and walks gp, which cannot run while this does.
+// takeParked describes and walks gp, which cannot run in the meantime.
 void takeParked(G* gp, uint32_t status, int64_t now, GRecord* r,
                 Frames* frames) {
   describe(gp, status, r);
   copyName(gp, r);
   if ((status & ~uint32_t{kGscan}) == kGwaiting) {
-    // Parking does not read the clock, so a wait is as old as the first dump
-    // that saw it.
+    // Parking does not read the clock, so the age of a wait counts from the
+    // first dump that saw it.
     if (gp->waitsince == 0) gp->waitsince = now;
     r->minutes = (now - gp->waitsince) / kMinute;
   }
   frames->clear();
   if (gp->foreign) {
-    // Its thread sleeps on a futex; we have no context of its stack.
+    // Its thread sleeps on a futex, and we have no context of its stack.
     r->stack = GRecord::Stack::kPlainThread;
     r->tid = gp->m->procid.load(acquire);  // pairs with needm
   } else if (gp->stack.lo != 0 && gp->sched.fresh == 0) {
@@ -162,9 +162,9 @@ void takeParked(G* gp, uint32_t status, int64_t now, GRecord* r,
 }
 
 // takeOther describes a goroutine that the calling thread does not run, and
-// walks its stack if it has a saved context. False: it is dead, or the
-// pseudo-G of a plain thread that is not parked, which a stop of the world does
-// not hold still.
+// walks its stack if it has a saved context. Returns false if gp is dead, or is
+// the pseudo-G of a foreign thread that is not parked. A stop of the world does
+// not hold such a thread still.
 bool takeOther(G* gp, int64_t now, GRecord* r, Frames* frames) {
   for (;;) {
     uint32_t status = readgstatus(gp);
@@ -174,13 +174,14 @@ bool takeOther(G* gp, int64_t now, GRecord* r, Frames* frames) {
       case kGdead:
         return false;
       case kGwaiting:
-        // It has just been readied: look again.
+        // If this fails, gp has just been readied: look again.
         if (!castogscanstatus(gp, kGwaiting)) continue;
         takeParked(gp, status, now, r, frames);
         casfrom_Gscanstatus(gp, kGwaiting);
         return true;
-      // On a queue of a world that has stopped, or been told to; or held by the
-      // thread that a signal or a failure has brought here.
+      // A runnable gp is on a queue, and the world has stopped or been told to
+      // stop. In the other case the scan bit of gp is held by the thread that a
+      // signal or a failure has brought here.
       case kGrunnable:
       case kGwaiting | kGscan:
         takeParked(gp, status, now, r, frames);
@@ -194,9 +195,9 @@ bool takeOther(G* gp, int64_t now, GRecord* r, Frames* frames) {
   }
 }
 
-// hidden tells whether a dump passes over gp: it is dead, or the runtime's own.
-// The status comes first: it publishes the other field, and plain threads make
-// goroutines while the world is stopped.
+// hidden returns true if a dump passes over gp, because it is dead or is the
+// runtime's own. The status is read first because it publishes the other field,
+// and foreign threads make goroutines while the world is stopped.
 bool hidden(const G* gp, int32_t level) {
   const uint32_t status = readgstatus(gp);
   return status == kGidle || status == kGdead || (gp->systemG && level < 2);
@@ -204,7 +205,7 @@ bool hidden(const G* gp, int32_t level) {
 
 // ---- ancestors
 
-// maxAncestors is how many are kept. More would tell nobody anything.
+// maxAncestors is how many ancestors are kept. More would not help a reader.
 uint32_t maxAncestors() {
   constexpr int32_t kMost = 100;
   return static_cast<uint32_t>(std::min(debug.tracebackancestors, kMost));
@@ -216,7 +217,7 @@ size_t ancestorsRoom() {
 
 // ---- dumps of a dying process
 
-// Only the thread that panic.cc admits uses these.
+// Only the thread that startpanic (panic.cc) lets print uses these.
 Frames crashFrames;
 char crashText[4096];
 
@@ -224,7 +225,7 @@ struct CrashDump {
   Writer* w;
   TracebackMode mode;
   const G* self;  // already printed
-  const G* curg;  // likewise
+  const G* curg;  // also already printed
   int64_t now;
 };
 
@@ -238,8 +239,8 @@ void crashOther(G* gp, void* arg) {
   flush(d->w);
 }
 
-// crashSelf prints the stack of this thread, whatever it runs, and tells which
-// goroutines that covered.
+// crashSelf prints the stack of this thread, whether or not it runs a
+// goroutine, and records in d the goroutines that it has printed.
 void crashSelf(CrashDump* d, G* gp, int32_t throwing, StackFrom from) {
   int32_t level = d->mode.level;
   bool pointers = level >= 2 || throwing >= 2;
@@ -258,7 +259,7 @@ void crashSelf(CrashDump* d, G* gp, int32_t throwing, StackFrom from) {
           interrupted ? "goroutine 0 [idle]" : "runtime stack");
     printFrames(d->w, crashFrames, /*level=*/2, /*first=*/0);
   }
-  // On g0 the goroutine that led here has its context saved.
+  // On g0: the goroutine that led here has its context saved.
   G* curg = gp == nullptr ? nullptr : gp->m->curg.load(relaxed);  // our own M
   if (curg == nullptr) return;
   GRecord r;
@@ -271,7 +272,7 @@ void crashSelf(CrashDump* d, G* gp, int32_t throwing, StackFrom from) {
 // ---- dumps of a living process
 
 // Snapshot is a sequence of GRecords, each followed by its frames and its
-// ancestors, in memory that is reserved generously and touched as far as
+// ancestors. Its memory is reserved generously and touched only as far as
 // needed.
 struct Snapshot {
   char* base = nullptr;
@@ -280,7 +281,7 @@ struct Snapshot {
   uint64_t elided = 0;  // goroutines that did not fit
   const G* self = nullptr;
   int64_t now = 0;
-  Frames frames;  // of the goroutine being taken
+  Frames frames;  // of the goroutine at hand
 };
 
 struct SnapshotEntry {
@@ -296,11 +297,11 @@ void reserveSnapshot(Snapshot* s) {
   constexpr size_t kMost = size_t{1} << 32;
   const size_t each = sizeof(SnapshotEntry) +
                       2 * Frames::kKeep * sizeof(uintptr_t) + ancestorsRoom();
-  constexpr uint64_t kNewcomers = 256;  // born between now and the stop
+  constexpr uint64_t kNewcomers = 256;  // started between now and the stop
   uint64_t all = gcountAll() + kNewcomers;
   {
     LockScope l(&sched.lock);
-    all += static_cast<uint64_t>(sched.nmextraAll);  // plain threads'
+    all += static_cast<uint64_t>(sched.nmextraAll);  // of foreign threads
   }
   size_t want = all * each;
   if (want > kMost) want = kMost;
@@ -374,7 +375,7 @@ void saveAncestors(G* gp) {
   Ancestors* all = gp->ancestors;
   all->count = 0;
   const G* me = getg();
-  if (me->goid == 0) return;  // the runtime, or a plain thread
+  if (me->goid == 0) return;  // the runtime, or a foreign thread
   Frames here;
   walkHere(&here);
   Ancestors::One* a = &all->of[0];
@@ -423,7 +424,7 @@ void tracebackinit() {
 }
 
 namespace {
-// saysDurable tells whether the text of r ends so.
+// saysDurable returns true if the text of r already ends in "(durable)".
 bool saysDurable(WaitReason r) {
   return r >= WaitReason::kSynctestChanReceive &&
          r <= WaitReason::kSynctestWaitGroupWait;

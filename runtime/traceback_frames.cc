@@ -30,13 +30,14 @@ constexpr int kMaxName = 512;
 
 // Address space for absl's symboliser, which aborts if it can map no more.
 constexpr size_t kReserveSize = size_t{1} << 20;
-Atomic<void*> reserve;  // whoever takes it out unmaps it
+Atomic<void*> reserve;  // the thread that takes it out unmaps it
 
 char exePath[512] = "/proc/self/exe";  // ld.so knows the program only as ""
 
 // plainName writes a mangled name that consists of identifiers and ABI tags as
-// text, and tells whether it was one. It stands in for the demangler of absl,
-// which gives up at the tag [cxx11] of every function that returns std::string.
+// text. Returns false if the name contains anything else. It stands in for
+// absl's demangler, which gives up at the tag [cxx11] of every function that
+// returns std::string.
 bool plainName(const char* in, char* out, size_t size) {
   in += 2;  // _Z
   bool nested = *in == 'N';
@@ -62,10 +63,10 @@ bool plainName(const char* in, char* out, size_t size) {
   return true;
 }
 
-// symbolName puts the name of the function around pc into out, without the "()"
+// symbolName writes the name of the function around pc to out, without the "()"
 // that the demangler puts behind C++ names.
 void symbolName(uintptr_t pc, char (&out)[kMaxName]) {
-  // Relaxed: its bytes are not looked at.
+  // Relaxed: the bytes behind the pointer are not read.
   if (void* p = reserve.xchg(nullptr, relaxed)) sysFree(p, kReserveSize);
   char name[kMaxName];
   sanitizerIgnoreBegin();  // absl hands a cache from thread to thread
@@ -82,9 +83,9 @@ void symbolName(uintptr_t pc, char (&out)[kMaxName]) {
   memcpy(out, name, n + 1);
 }
 
-// showFrame tells whether a function interests somebody who looks for an error
-// in the program rather than in us. The thunks of go() do, since the compiler
-// likes to put the user's whole function into them.
+// showFrame returns true if a function is of interest to a user looking for an
+// error in the program rather than in the runtime. The thunks of go() are,
+// because the compiler likes to inline the user's whole function into them.
 bool showFrame(const char* name, int32_t level) {
   static constexpr const char* kThunk = "gump::internal::k";
   static constexpr const char* kHidden[] = {
@@ -108,19 +109,20 @@ bool visible(uintptr_t pc, int32_t level) {
 
 }  // namespace
 
-// Runs at the first use of the library, whose caller keeps errno.
+// Runs at the first use of the library. Its caller expects errno unchanged.
 GUMP_NOINLINE void symbolinit() {
   const int saved = errno;
   ssize_t n = readlink("/proc/self/exe", exePath, sizeof(exePath) - 1);
   if (n > 0) exePath[n] = '\0';
   absl::InitializeSymbolizer(nullptr);
-  // Absl makes its arenas once, at the first use, under a lock for which who
-  // dies would wait, too; and a goroutine that has been preempted in the middle
-  // does not go on any more then. Afterwards the symboliser waits for nobody
-  // whom a signal could hold. (Absl's own, but nothing that is public does it
-  // without mapping memory, which may fail.)
+  // Absl makes its arenas once, at the first use, under a lock. A dying thread
+  // would wait for that lock too, and a goroutine that was preempted while it
+  // held the lock no longer runs then. If the arenas are made here, the
+  // symboliser never waits later for a thread that a signal could hold. (The
+  // function is internal to absl, but no public one does this without mapping
+  // memory, which may fail.)
   (void)absl::base_internal::LowLevelAlloc::DefaultArena();
-  reserve.store(sysReserve(kReserveSize), relaxed);  // threads come later
+  reserve.store(sysReserve(kReserveSize), relaxed);  // threads start later
   errno = saved;
 }
 

@@ -12,9 +12,9 @@ namespace {
 
 struct Walk {
   Frames* out;
-  uint32_t skip;          // own frames still to be passed over
-  bool fromSignal;        // begin anew at the frame that the kernel interrupted
-  bool thatOnly = false;  // and go no further
+  uint32_t skip;    // own frames that are still to be skipped
+  bool fromSignal;  // start again at the frame that the signal interrupted
+  bool thatOnly = false;  // and stop there
   uintptr_t lastPC = 0;
   uintptr_t lastCFA = 0;
 };
@@ -22,7 +22,7 @@ struct Walk {
 GUMP_NO_SANITIZE _Unwind_Reason_Code addFrame(_Unwind_Context* context,
                                               void* arg) {
   Walk* w = static_cast<Walk*>(arg);
-  int interrupted = 0;  // the address is where a signal came, not behind a call
+  int interrupted = 0;  // 1: a signal came at pc; 0: pc is behind a call
   uintptr_t pc = _Unwind_GetIPInfo(context, &interrupted);
   uintptr_t cfa = _Unwind_GetCFA(context);
   if (pc == 0 || (pc == w->lastPC && cfa == w->lastCFA)) {
@@ -50,7 +50,7 @@ GUMP_NO_SANITIZE _Unwind_Reason_Code addFrame(_Unwind_Context* context,
 // collect walks from its own frame, which is the first that addFrame sees.
 GUMP_NO_SANITIZE void collect(void* arg) {
   _Unwind_Backtrace(addFrame, arg);
-  asm volatile("");  // no tail call: this frame is counted on
+  asm volatile("");  // no tail call: callers skip this frame
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ GUMP_NO_SANITIZE void Frames::add(uintptr_t pc) {
   if (kept < 2 * kKeep) {
     pcs[kept++] = pc;
   } else {
-    pcs[kKeep + lost % kKeep] = pc;  // over the oldest of the outer half
+    pcs[kKeep + lost % kKeep] = pc;  // overwrites the oldest of the outer half
     lost++;
   }
 }
@@ -97,8 +97,8 @@ GUMP_NO_SANITIZE void walkSignal(Frames* out) {
 GUMP_NO_SANITIZE void walkParked(const G* gp, Frames* out) {
   out->clear();
   if (gp->onOtherStack && !gp->inPlace) return;
-  // Skipped: collect and gumpCallAtop; of one that is preempted in place, also
-  // the handler in which it sleeps.
+  // Skipped: collect and gumpCallAtop. If gp is preempted in place, the handler
+  // in which it sleeps is skipped too.
   Walk w{.out = out,
          .skip = 2,
          .fromSignal = gp->inPlace,

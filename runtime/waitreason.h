@@ -42,11 +42,11 @@ enum class WaitReason : uint8_t {
   kNumWaitReasons,
 };
 
-// waitReasonString returns Go's text, "" for kZero, "unknown wait reason"
-// beyond the last.
+// waitReasonString returns Go's text. It returns "" for kZero, and "unknown
+// wait reason" beyond the last reason.
 const char* waitReasonString(WaitReason r);
 
-// isIdleInSynctest tells whether a goroutine of a bubble that parks for this
+// isIdleInSynctest returns true if a goroutine of a bubble that parks for this
 // reason is durably blocked (synctest.h).
 bool isIdleInSynctest(WaitReason r);
 
