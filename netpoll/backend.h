@@ -1,10 +1,10 @@
-// What a back end of the poller has to provide. It is chosen once, when the
-// first descriptor is opened.
+// The interface of a poller's back end. One is chosen when the first descriptor
+// is opened.
 //
-// A back end reports edges: after open has returned, whenever a direction of
-// the descriptor becomes ready, some poll, or a thread of the back end's, calls
-// netpollready for its PollDesc, at least once after the change. It may report
-// more than there is.
+// A back end reports edges. After open has returned, a poll or a thread of the
+// back end calls netpollready for the PollDesc whenever a direction of the
+// descriptor becomes ready. It does so at least once after the change, and may
+// report more edges than there are.
 #ifndef NETPOLL_BACKEND_H_
 #define NETPOLL_BACKEND_H_
 
@@ -19,18 +19,19 @@ namespace gump::rt {
 // On: any.  P: either.  Locks: none.  Parks: no.
 struct NetpollBackend {
   const char* name;
-  // Called once; 0, or the errno that makes this back end unusable here.
+  // init is called once. Returns 0, or the errno that makes this back end
+  // unusable here.
   int (*init)();
-  // open registers pd->fd for both directions, under pd->tag; 0 or the errno.
-  // The PollDesc is the caller's, and complete.
+  // open registers pd->fd for both directions, under pd->tag. Returns 0 or the
+  // errno. The PollDesc is complete, and belongs to the caller.
   // On: user, m.locks == 0, or a plain thread.  Parks: yes.
   int (*open)(PollDesc* pd);
-  // close ends the registration. Events that were under way may still come.
+  // close ends the registration. Events that were under way may still arrive.
   // On: user, m.locks == 0, or a plain thread.  Parks: yes.
   void (*close)(PollDesc* pd);
-  // poll collects what is ready; delay as in netpoll. Only one thread at a time
-  // calls it with a delay other than 0. True: a break ended it, which has been
-  // taken.
+  // poll collects the events that are ready; delay is as in netpoll. Only one
+  // thread at a time calls it with a delay other than 0. Returns true if a
+  // break ended it; the break is then taken.
   // Parks: blocks the thread.
   bool (*poll)(int64_t delay, NetpollResult* r);
   // wake ends the poll with a delay that is under way, or the next one.
@@ -41,8 +42,8 @@ extern const NetpollBackend kEpollBackend;
 extern const NetpollBackend kUringBackend;
 
 // PollTag packs a PollDesc and its tag into the 64 bits that a kernel hands
-// back with an event: the pointer's low 6 bits are zero and its high 16 unused,
-// which leaves 22 for the tag.
+// back with an event. The low 6 bits of the pointer are zero and its high 16
+// are unused, which leaves 22 for the tag.
 struct PollTag {
   static constexpr int kBits = 22;
   static constexpr uint32_t kMask = (1U << kBits) - 1;

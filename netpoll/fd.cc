@@ -1,33 +1,39 @@
 // The loops around non-blocking system calls.
 //
 // A read of a TCP connection that returns less than was asked for has emptied
-// the socket, so the next read waits at once, without a system call that would
-// say EAGAIN. Why that loses nothing: pollReset ran before the short read, so
-// that every edge since then, and with it all data that the read did not
-// return, is in rg, where pollWait finds it. Only the last edge of all is
-// different: after a FIN or an error no other may come. And a read stops short
-// at urgent data, though there is more. In all these cases hungUp is set by the
-// event, and we ask. Other streams may stop short for reasons of their own, as
-// Unix sockets do behind a message with descriptors, so they always ask.
+// the socket. So the next read waits at once, without a system call that would
+// say EAGAIN. This loses nothing, because pollReset ran before the short read.
+// Every edge since then is in rg, where pollWait finds it, and with it all data
+// that the read did not return. There are two exceptions:
+//  - The last edge: after a FIN or an error no other may come.
+//  - Urgent data: a read stops short at it, though there is more.
+// In both cases the event sets hungUp, and read asks the kernel. Other streams
+// may stop short for reasons of their own, as Unix sockets do behind a message
+// with descriptors, so their reads always ask.
 //
-// SIGPIPE. A write that nobody will read is an error like others, and must not
-// end the process; nor may a library change what the process does on SIGPIPE.
-// Sockets have MSG_NOSIGNAL, all else RWF_NOSIGNAL, since Linux 6.18. Before, a
-// write to a pipe blocks the signal for its thread, to which alone the kernel
-// sends it, and takes it away if it has come. That costs two more system calls:
-// two and a half writes instead of one; so we try the flag once for each FD.
+// SIGPIPE. A write with no reader left is an error like others, and must not
+// end the process. Nor may a library change the process's SIGPIPE handling.
+// Sockets have MSG_NOSIGNAL; all other files have RWF_NOSIGNAL, since Linux
+// 6.18. On older kernels, a write to a pipe first blocks the signal for its
+// thread, because the kernel sends it only to that thread. Afterwards it
+// removes the signal if it has come. That takes two more system calls, and as
+// long as two and a half writes. So each FD tries the flag once.
 //
-// Files that no poller takes. What the page cache has is read at once, by the
-// caller; for all else the ring waits (ring.h), and for transfers past the page
-// cache (O_DIRECT). But not at the file's position, which the ring does not
-// move as read(2) does; and not where the file system cannot tell what would
-// wait, as those on a network: there the kernel would leave every call to one
-// of the ring's few workers, and a server that is gone would keep them all. A
-// buffered write goes to the page cache and seldom waits, so it is an ordinary
-// call, as are those on pipes and devices that somebody wants to block: they
-// could keep the ring's workers for ever. Ordinary calls are declared. An fsync
-// nearly always waits for the disk: on file systems that can tell what would
-// wait it goes to the ring, whose workers wait in our place.
+// Files that no poller takes. The caller itself reads data that is in the page
+// cache. The ring (ring.h) waits for all other data, and for transfers past the
+// page cache (O_DIRECT). The ring is not used in these cases:
+//  - A transfer at the file's position, which the ring does not move as read(2)
+//    does.
+//  - A file system that cannot tell which call would wait, as those on a
+//    network. There the kernel would leave every call to one of the ring's few
+//    workers, and a server that is gone would keep them all.
+//  - A buffered write. It goes to the page cache and seldom waits, so it is an
+//    ordinary call.
+//  - Pipes and devices that another user wants to be blocking. They could keep
+//    the ring's workers for ever.
+// Ordinary calls are declared. An fsync nearly always waits for the disk. On
+// file systems that can tell which call would wait it goes to the ring. The
+// ring's workers then wait in the goroutine's place.
 #include "netpoll/fd.h"
 
 #include <fcntl.h>
@@ -57,14 +63,15 @@ namespace {
 
 constexpr int kRwfNoSignal = 0x100;  // RWF_NOSIGNAL, not in all headers
 
-// The most that one system call moves, as Go: some kernels take no more.
+// The most that one system call moves, as in Go, because some kernels take no
+// more.
 constexpr size_t kMaxRW = size_t{1} << 30;
-// And the most that one copies from the page cache: some 50 µs.
+// The most that one call copies from the page cache: some 50 µs.
 constexpr size_t kMaxCached = size_t{1} << 18;
-// Where no file has data: to read there tells whether the file system knows
-// what would wait.
+// An offset past the end of any file. An RWF_NOWAIT read there shows whether
+// the file system supports RWF_NOWAIT.
 constexpr int64_t kBeyondAll = int64_t{1} << 62;
-constexpr size_t kMaxIovecs = IOV_MAX < 1024 ? IOV_MAX : 1024;  // as Go
+constexpr size_t kMaxIovecs = IOV_MAX < 1024 ? IOV_MAX : 1024;  // as in Go
 
 int lockError(FdMutex::Lock l) {
   switch (l) {
@@ -78,22 +85,22 @@ int lockError(FdMutex::Lock l) {
   __builtin_unreachable();
 }
 
-// SysResult is what a system call says: n < 0 means err.
+// SysResult is the result of a system call. If n < 0, err is the errno.
 struct SysResult {
   ssize_t n;
   int err;
 };
 
-// attempt makes a system call. Not inlined into those who park between two
-// calls: compilers take the address of errno to be the same for all of a
-// function.
+// attempt makes a system call. It is not inlined into a function that parks
+// between two calls, because compilers take the address of errno to be the same
+// in the whole function.
 template <class Call>
 GUMP_NOINLINE SysResult attempt(const Call& call) {
   const ssize_t n = call();
   return {n, n < 0 ? errno : 0};
 }
 
-// declared makes a call that may block.
+// declared makes a system call that may block, as a declared call.
 template <class Call>
 SysResult declared(const Call& call) {
   entersyscall();
@@ -103,8 +110,8 @@ SysResult declared(const Call& call) {
 }
 
 // withoutSigpipe makes a call that writes `all` bytes and may send SIGPIPE to
-// this thread: if it fails with EPIPE, or a blocking pipe has lost its readers
-// in the middle. The signal does not arrive.
+// this thread. That happens if the call fails with EPIPE, or if a blocking pipe
+// loses its readers in the middle. The signal does not arrive.
 template <class Call>
 ssize_t withoutSigpipe(size_t all, Call call) {
   sigset_t sigpipe;
@@ -113,7 +120,7 @@ ssize_t withoutSigpipe(size_t all, Call call) {
   sigset_t old;
   pthread_sigmask(SIG_BLOCK, &sigpipe, &old);
   const bool blocked = sigismember(&old, SIGPIPE) == 1;
-  bool pending = false;  // it is somebody else's
+  bool pending = false;  // the signal was pending before this call
   if (blocked) {
     sigset_t now;
     pending = sigpending(&now) == 0 && sigismember(&now, SIGPIPE) == 1;
@@ -130,7 +137,8 @@ ssize_t withoutSigpipe(size_t all, Call call) {
   return n;
 }
 
-// uninterrupted repeats a call that returns -errno while that is EINTR.
+// uninterrupted repeats a call that returns -errno as long as it returns
+// -EINTR.
 template <class Call>
 IoResult uninterrupted(const Call& call) {
   int64_t n;
@@ -148,17 +156,17 @@ bool isTcp(int fd) {
          protocol == IPPROTO_TCP;
 }
 
-// forKernel tells whether r means that the call has not been made, so that the
-// caller's thread has to make it. The kernel would have to wait, cannot tell,
-// or had no worker for the ring (ECANCELED, at the limit of processes).
+// forKernel returns true if r means that the call has not been made, so that
+// the caller's thread must make it. The kernel would have to wait, or cannot
+// tell, or had no worker for the ring (ECANCELED, at the limit of processes).
 bool forKernel(int64_t r) {
   return r == -EAGAIN || r == -EOPNOTSUPP || r == -ECANCELED;
 }
 
 }  // namespace
 
-// A sanitizer sees that a write happens before a read only if it is one of the
-// calls that it knows.
+// A sanitizer sees that a write happens before a read only for calls that it
+// knows, so a sanitizer build does not use pwritev2.
 FD::FD(int fd, FdKind kind)
     : fd_(fd), kind_(kind), masksSigpipe_(kSanitizerBuild) {}
 
@@ -171,7 +179,7 @@ int FD::init() {
     int err;
     pd_ = pollOpen(fd_, &err);
     if (pd_ == nullptr) return err;
-    // The ring does not tell urgent data apart (netpoll_uring.cc).
+    // The ring does not report urgent data separately (netpoll_uring.cc).
     shortIsAll_ = kind_ == FdKind::kStream &&
                   debug.netpoll != NetpollChoice::kUring && isTcp(fd_);
   }
@@ -201,12 +209,12 @@ int FD::wait(PollMode mode) {
   return pd_ == nullptr ? EAGAIN : pollWait(pd_, mode);
 }
 
-// destroy: the last user has left, and nobody else will come. The errno of
-// close(2), which has closed it in any case, is returned.
+// destroy runs when the last user has left and no other can enter. Returns the
+// errno of close(2), which has closed the descriptor in any case.
 int FD::destroy() {
   const auto closeIt = [this] { return ::close(fd_); };
   if (pd_ != nullptr) pollClose(pd_);
-  // Of a file it may write what is left, and wait for that.
+  // Closing a file may write the rest of its data, and wait for that.
   const SysResult s = pd_ != nullptr ? attempt(closeIt) : declared(closeIt);
   semrelease(&csema_, false);
   return s.err == EINTR ? 0 : s.err;
@@ -215,7 +223,7 @@ int FD::destroy() {
 int FD::close() {
   const int err = lockError(mu_.close());
   if (err != 0) return err;
-  open_ = false;  // the one closer's
+  open_ = false;  // written only by the one closer
   if (pd_ != nullptr) pollUnblock(pd_);
   if (mu_.decref()) return destroy();
   if (pd_ != nullptr) semacquire(&csema_, false, SemaReason::kSemacquire);
@@ -224,7 +232,7 @@ int FD::close() {
 
 void FD::setBlocks() {
   blocks_.store(true, relaxed);  // see transfer
-  // Whoever closes it need not wait, nor go on waiting.
+  // A close need not wait, and a close that already waits must go on.
   semrelease(&csema_, false);
 }
 
@@ -236,12 +244,12 @@ int FD::setDeadline(int64_t when, PollMode mode) {
   return pd_ == nullptr ? kErrNoDeadline : 0;
 }
 
-// transfer makes one call that moves bytes, as soon as it does not say EAGAIN.
-// The lock for the direction is held.
+// transfer makes one call that moves bytes, and waits as long as that returns
+// EAGAIN. The caller holds the lock for the direction.
 template <class Call>
 IoResult FD::transfer(PollMode mode, Call call) {
   for (;;) {
-    // Relaxed: a call that blocks undeclared is noticed, too, only later.
+    // Relaxed: an undeclared call that blocks is also noticed, only later.
     const bool blocks = pd_ == nullptr || blocks_.load(relaxed);
     const SysResult s = blocks ? declared(call) : attempt(call);
     if (s.n >= 0) return {static_cast<size_t>(s.n), 0};
@@ -258,8 +266,8 @@ IoResult FD::read(void* buf, size_t n) {
   if (r.err != 0) return r;
   if (n != 0) {
     n = std::min(n, kMaxRW);
-    // seq_cst: an event stores hungUp, then rg; we have stored rg (prepare),
-    // then load hungUp.
+    // seq_cst: an event stores hungUp, then rg. We stored rg in prepare, and
+    // now load hungUp.
     if (drained_ && !pd_->hungUp.load(seq_cst)) r.err = wait(PollMode::kRead);
     drained_ = false;
     if (r.err == 0) r.err = prepare(PollMode::kRead);
@@ -279,13 +287,13 @@ IoResult FD::read(void* buf, size_t n) {
 }
 
 FD::FileWay FD::fileWay() {
-  // Relaxed: whoever finds out anew finds the same.
+  // Relaxed: a thread that learns it again learns the same.
   const FileWay known = fileWay_.load(relaxed);
   if (GUMP_LIKELY(known != FileWay::kUnknown)) return known;
   FileWay way = FileWay::kKernel;
   struct stat st;
   if (fstat(fd_, &st) == 0 && (S_ISREG(st.st_mode) || S_ISBLK(st.st_mode)) &&
-      // A hint: the ring wants a thread of its own.
+      // A hint: the ring needs a thread of its own.
       !sched.threadsShort.load(relaxed) && ringStart() == 0) {
     const bool direct = (fcntl(fd_, F_GETFL) & O_DIRECT) != 0;
     if (!direct) {
@@ -302,10 +310,11 @@ bool FD::tellsWhatWaits() {
   char c;
   const int64_t n = cachedRead(&c, 1, kBeyondAll);
   if (n != -EBADF) {
-    // EINVAL, of a direct read: it knows, but not that size.
+    // EINVAL, of a direct read: it supports the flag, but not this size.
     return n >= 0 || n == -EINVAL || n == -EAGAIN;
   }
-  // It cannot be read, as logs often cannot, and nothing else can be asked.
+  // The file cannot be read, as logs often cannot, and no other call tells. Go
+  // by the file system.
   struct statfs fs;
   if (fstatfs(fd_, &fs) != 0) return false;
   switch (static_cast<uint32_t>(fs.f_type)) {
@@ -320,7 +329,7 @@ bool FD::tellsWhatWaits() {
 }
 
 int64_t FD::cachedRead(void* buf, size_t n, int64_t offset) {
-  // (Linux 5.9 and 5.10 may say "the end" here; the ring needs 5.13.)
+  // (Linux 5.9 and 5.10 may return 0, the end, here. The ring needs 5.13.)
   const SysResult s = attempt([&] {
     const iovec one{buf, n};
     return ::preadv2(fd_, &one, 1, offset, RWF_NOWAIT);
@@ -330,8 +339,8 @@ int64_t FD::cachedRead(void* buf, size_t n, int64_t offset) {
 
 int64_t FD::fileRead(void* buf, size_t n, int64_t offset) {
   const FileWay way = fileWay();
-  // Whoever copies out of the page cache keeps his P, and the ring's thread
-  // serves one after the other.
+  // A goroutine that copies out of the page cache keeps its P, and the ring's
+  // thread serves one call after the other.
   if (way != FileWay::kKernel) n = std::min(n, kMaxCached);
   int64_t r = -EOPNOTSUPP;
   if (way == FileWay::kCached) {
@@ -339,14 +348,15 @@ int64_t FD::fileRead(void* buf, size_t n, int64_t offset) {
     if (r == -EAGAIN && offset >= 0) {
       r = ringRead(fd_, buf, n, offset);
     } else if (r == -EAGAIN) {
-      // The ring would move the position behind the kernel's own lock. So it
-      // only fetches the data, and we read them again.
+      // The ring would move the position without taking the kernel's lock on
+      // it. So the ring only brings the data into the page cache, and we read
+      // them again.
       (void)ringRead(fd_, buf, n,
                      attempt([&] { return ::lseek(fd_, 0, SEEK_CUR); }).n);
       r = cachedRead(buf, n, offset);
     }
-    // The file system cannot tell what would wait, and so the ring would only
-    // give the call to a thread of its own.
+    // The file system cannot tell which call would wait, and so the ring would
+    // only give the call to a thread of its own.
     if (r == -EOPNOTSUPP) {
       fileWay_.store(FileWay::kKernel, relaxed);  // as in fileWay
     }
@@ -375,8 +385,8 @@ int64_t FD::fileWrite(const void* buf, size_t n, int64_t offset) {
 
 int64_t FD::fileSync() {
   if (kind_ == FdKind::kFile && fileWay() != FileWay::kKernel) {
-    // A kCached file need not have been asked yet; asking is cheap beside an
-    // fsync.
+    // A kCached file need not have been probed yet. The probe is cheap compared
+    // with an fsync.
     if (tellsWhatWaits()) {
       const int64_t r = ringSync(fd_);
       if (!forKernel(r)) return r;
@@ -389,7 +399,7 @@ int64_t FD::fileSync() {
 }
 
 IoResult FD::readv(const iovec* iov, size_t count) {
-  // Those that the kernel is given must have room for a byte, if any has.
+  // The iovecs that the kernel gets must have room for a byte, if any has it.
   while (count > 0 && iov->iov_len == 0) iov++, count--;
   const int k = static_cast<int>(std::min(count, kMaxIovecs));
   IoResult r;
@@ -404,8 +414,8 @@ IoResult FD::readv(const iovec* iov, size_t count) {
   return r;
 }
 
-// writeQuietly is writev(2) without SIGPIPE, not for sockets. The write lock is
-// held.
+// writeQuietly is writev(2) without SIGPIPE, for files that are not sockets.
+// The caller holds the write lock.
 ssize_t FD::writeQuietly(const iovec* iov, int count) {
   if (!masksSigpipe_) {
     const ssize_t n = ::pwritev2(fd_, iov, count, /*offset=*/-1, kRwfNoSignal);
@@ -427,7 +437,8 @@ IoResult FD::write(const void* buf, size_t n) {
   done.err = prepare(PollMode::kWrite);
   const bool socket = kind_ == FdKind::kStream || kind_ == FdKind::kDatagram;
   auto* p = static_cast<char*>(const_cast<void*>(buf));
-  // Once even for n == 0: on a datagram socket that is a message.
+  // Make one call even for n == 0, because that is a message on a datagram
+  // socket.
   while (done.err == 0) {
     const size_t part = std::min(n - done.n, kMaxRW);
     const IoResult r =
@@ -454,8 +465,8 @@ IoResult FD::writev(const iovec* iov, size_t count) {
   if (done.err != 0) return done;
   done.err = prepare(PollMode::kWrite);
   const bool socket = kind_ == FdKind::kStream || kind_ == FdKind::kDatagram;
-  size_t first = 0;   // of iov, not yet written
-  size_t offset = 0;  // into it
+  size_t first = 0;   // index in iov of the first not written
+  size_t offset = 0;  // into iov[first]
   while (done.err == 0) {
     while (first < count && offset == iov[first].iov_len) {
       first++;
@@ -522,7 +533,7 @@ IoResult FD::sendmsg(const msghdr* msg, int flags) {
   return r;
 }
 
-// No lock: the position is the caller's, and the kernel does not mind.
+// No lock: the position is the caller's, and the kernel allows parallel calls.
 IoResult FD::pread(void* buf, size_t n, int64_t offset) {
   if (offset < 0) return {0, EINVAL};
   IoResult r;
@@ -575,7 +586,7 @@ int FD::accept(int* fd, sockaddr* addr, socklen_t* len) {
     if (s.err == EAGAIN) {
       err = wait(PollMode::kRead);
     } else if (s.err != EINTR && s.err != ECONNABORTED) {
-      // (ECONNABORTED: the peer has gone, there may be others.)
+      // (ECONNABORTED: this peer has gone, but there may be others.)
       err = s.err;
     }
   }

@@ -1,9 +1,9 @@
-// FD: a file descriptor as api/ uses it. Operations look as if they blocked;
-// what parks is the goroutine. Source: Go's internal/poll.FD.
+// FD: a file descriptor as api/ uses it. Operations look as if they blocked,
+// but only the goroutine parks. Source: Go's internal/poll.FD.
 //
-// Errors are errnos, or a negative PollError (polldesc.h). Memory: the caller
-// keeps the FD alive for as long as any operation on it runs; a close does not
-// end them all at once, it only makes them fail.
+// Errors are errnos, or a negative PollError (polldesc.h). The caller keeps the
+// FD alive as long as any operation on it runs. A close does not end them all
+// at once, it only makes them fail.
 #ifndef NETPOLL_FD_H_
 #define NETPOLL_FD_H_
 
@@ -21,7 +21,7 @@
 namespace gump::rt {
 
 struct IoResult {
-  size_t n = 0;  // bytes; on an error of a write, how many went out before it
+  size_t n = 0;  // bytes; if a write fails, the bytes written before that
   int err = 0;
 };
 
@@ -36,52 +36,54 @@ enum class FdKind : uint8_t {
 inline constexpr int kErrNoDeadline = -4;  // kFile: nothing to wait for
 inline constexpr int kErrTooManyUsers = -5;
 
-// What all operations have in common:
+// All operations:
 // On: user, m.locks == 0, or a plain thread.  Parks: yes.
 class FD {
  public:
   FD(int fd, FdKind kind);
-  // An FD that still is open is closed.
+  // ~FD closes an FD that is still open.
   ~FD();
   FD(const FD&) = delete;
   FD& operator=(const FD&) = delete;
 
-  // init registers the descriptor with the poller, which owns it from then on;
-  // 0 or the errno: then it still is the caller's.
+  // init registers the descriptor with the poller, which owns it from then on.
+  // Returns 0, or the errno; then the caller still owns it.
   [[nodiscard]] int init();
 
-  // read fills at most n bytes; 0 bytes without an error: the end, or n == 0.
+  // read fills at most n bytes. Unless n == 0, 0 bytes without an error means
+  // the end.
   [[nodiscard]] IoResult read(void* buf, size_t n);
-  // readv is read into several buffers. It may leave those beyond 1024 alone.
+  // readv is read into several buffers. It may ignore those beyond 1024.
   [[nodiscard]] IoResult readv(const iovec* iov, size_t count);
-  // write writes all, or fails. None of these sends SIGPIPE: what nobody will
-  // read is EPIPE.
+  // write writes all, or fails. None of these operations sends SIGPIPE: a write
+  // with no reader left fails with EPIPE.
   [[nodiscard]] IoResult write(const void* buf, size_t n);
   [[nodiscard]] IoResult writev(const iovec* iov, size_t count);
-  // recvmsg and sendmsg are one message each; flags as theirs.
+  // recvmsg and sendmsg transfer one message each; flags are as theirs.
   [[nodiscard]] IoResult recvmsg(msghdr* msg, int flags);
   [[nodiscard]] IoResult sendmsg(const msghdr* msg, int flags);
   [[nodiscard]] IoResult pread(void* buf, size_t n, int64_t offset);
   [[nodiscard]] IoResult pwrite(const void* buf, size_t n, int64_t offset);
-  // sync is fsync(2); 0 or an error.
+  // sync is fsync(2). Returns 0 or an error.
   [[nodiscard]] int sync();
-  // accept returns a new descriptor, non-blocking and close-on-exec, in *fd.
+  // accept stores a new descriptor, non-blocking and close-on-exec, in *fd.
   [[nodiscard]] int accept(int* fd, sockaddr* addr, socklen_t* len);
-  // waitWrite waits until the descriptor is writable: how a connect ends.
+  // waitWrite waits until the descriptor is writable, which ends a connect.
   [[nodiscard]] int waitWrite();
 
   // close makes all operations fail with kErrClosing, and returns when the
-  // descriptor's number is free; kErrClosing: it was closed already. Of a kFile
-  // it does not wait for calls that are in the kernel: nothing would end them,
-  // and the number is free when the last of them has returned. Other errors are
-  // close(2)'s: it is closed all the same.
+  // descriptor's number is free. Returns kErrClosing if it was closed already.
+  // For a kFile it does not wait for calls that are in the kernel, because
+  // nothing would end them. The number is free when the last of them has
+  // returned. Other errors are those of close(2); the FD is closed all the
+  // same.
   [[nodiscard]] int close();
-  // setDeadline: pollSetDeadline.
+  // setDeadline calls pollSetDeadline.
   [[nodiscard]] int setDeadline(int64_t when, PollMode mode);
 
   // setBlocks says that the descriptor is about to be made blocking, for
-  // somebody else who has it, too. From now on calls wait in the kernel, where
-  // no deadline ends them, and close does not wait for them, as for a kFile's.
+  // another user of it. From then on calls wait in the kernel, where no
+  // deadline ends them. close does not wait for them, as for a kFile's.
   void setBlocks();
 
   // with calls f(int fd), which returns 0 or an errno, on the open descriptor.
@@ -102,7 +104,7 @@ class FD {
   [[nodiscard]] int withWrite(F&& f) {
     return withReady(PollMode::kWrite, static_cast<F&&>(f));
   }
-  // sysfd is the number; whoever uses it keeps the FD open.
+  // sysfd is the number. A caller that uses it must keep the FD open.
   int sysfd() const { return fd_; }
 
  private:
@@ -124,22 +126,23 @@ class FD {
   int wait(PollMode mode);
   int lockFor(PollMode mode);
   void unlockFor(PollMode mode);
-  // call is f(fd), not inlined: f may use errno, whose address compilers take
+  // call is f(fd), not inlined. f may use errno, and compilers take its address
   // to be the same before and after a park.
   template <class F>
   GUMP_NOINLINE static auto call(F& f, int fd) {
     return f(fd);
   }
   ssize_t writeQuietly(const iovec* iov, int count);
-  // fileWay is how the calls on a kFile wait; learnt by the first that asks.
+  // fileWay tells how the calls on a kFile wait. The first call that asks finds
+  // out.
   enum class FileWay : uint8_t { kUnknown, kKernel, kCached, kRing };
   FileWay fileWay();
   // tellsWhatWaits tells whether the kernel knows beforehand which calls on
   // this kFile would wait.
   bool tellsWhatWaits();
-  // cachedRead, fileRead and fileWrite are preadv2 with RWF_NOWAIT, pread and
-  // pwrite on a kFile (offset -1: at the position), fileSync is fsync on any
-  // kind. They return -errno.
+  // cachedRead is preadv2 with RWF_NOWAIT, fileRead is pread and fileWrite is
+  // pwrite, each on a kFile; offset -1 means at the position. fileSync is fsync
+  // on any kind. They return -errno.
   int64_t cachedRead(void* buf, size_t n, int64_t offset);
   int64_t fileRead(void* buf, size_t n, int64_t offset);
   int64_t fileWrite(const void* buf, size_t n, int64_t offset);
@@ -160,17 +163,17 @@ class FD {
   FdMutex mu_;
   const int fd_;
   const FdKind kind_;
-  // The last read took all there was, and no edge has been consumed since: the
-  // next one waits without asking the kernel. Under the read lock.
+  // The last read took all there was, and no edge has been consumed since. So
+  // the next read waits without asking the kernel. Under the read lock.
   bool drained_ = false;
-  bool masksSigpipe_;        // RWF_NOSIGNAL is of no use; under the write lock
+  bool masksSigpipe_;        // RWF_NOSIGNAL does not work; under the write lock
   bool shortIsAll_ = false;  // a short read means that there is no more (TCP)
   bool open_ = false;
   Atomic<FileWay> fileWay_;
   Atomic<bool> blocks_;
   PollDesc* pd_ = nullptr;
-  // Posted when the descriptor has been closed, or by setBlocks: close, of
-  // which there is one, is let go by the first.
+  // Posted when the descriptor has been closed, or by setBlocks. There is one
+  // close, and the first post lets it go.
   Atomic<uint32_t> csema_;
 };
 

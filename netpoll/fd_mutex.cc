@@ -27,8 +27,8 @@ constexpr Direction directionOf(PollMode mode) {
                                  : Direction{kWLock, kWWait, kWWaitMask};
 }
 
-// Every change is one CAS: acquire, for what the last holder did; release, for
-// what we did.
+// Each change is one CAS. Acquire makes visible the changes of the last holder;
+// release publishes ours.
 constexpr auto kOrder = acq_rel;
 
 }  // namespace
@@ -83,7 +83,7 @@ FdMutex::Lock FdMutex::rwlock(PollMode mode) {
     if (!held) return Lock::kOk;
     semacquire(mode == PollMode::kRead ? &rsema_ : &wsema_, false,
                SemaReason::kSemacquire);
-    // Whoever woke us has taken us off the waiters: try again.
+    // The waker has taken us off the waiters: try again.
     old = state_.load(relaxed);
   }
 }

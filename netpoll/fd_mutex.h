@@ -1,17 +1,19 @@
-// FdMutex: who uses a descriptor, and that it is not closed under them.
+// FdMutex counts the users of a descriptor, so that it is not closed while they
+// use it.
 //
-// Two locks in one word, one for readers and one for writers, beside a count of
-// all who are inside and a flag that says no more may enter. Source: Go's
-// internal/poll.fdMutex.
+// One word holds two locks, one for readers and one for writers, and a count of
+// all users that are inside. It also holds a flag that says that no more may
+// enter. Source: Go's internal/poll.fdMutex.
 //
 //   |1|  20: wwait  |  20: rwait  |  20: refs  | wlock | rlock | closed |
 //
 // Invariants:
 //  (F1) refs counts one for each lock held, one for each incref, and one for a
-//       close under way. Who takes it to 0 with closed set destroys the FD.
-//  (F2) rwait (wwait) goroutines sleep on rsema (wsema), or are about to. Who
-//       unlocks takes one away and wakes it; a close takes all away, and they
-//       fail.
+//       close under way. The user that takes it to 0 with closed set destroys
+//       the FD.
+//  (F2) rwait (wwait) goroutines sleep on rsema (wsema), or are about to. An
+//       unlock subtracts one and wakes that waiter. A close subtracts all, and
+//       the waiters fail.
 #ifndef NETPOLL_FD_MUTEX_H_
 #define NETPOLL_FD_MUTEX_H_
 
@@ -31,17 +33,18 @@ class FdMutex {
   };
   static constexpr uint64_t kMaxUsers = (1 << 20) - 1;
 
-  // All of these:
+  // All operations:
   // On: user, m.locks == 0, or a plain thread.  Parks: rwlock only.
 
-  // incref enters without a lock. decref leaves; true: the caller destroys.
+  // incref enters without a lock. decref leaves, and returns true if the caller
+  // must destroy the FD.
   [[nodiscard]] Lock incref();
   [[nodiscard]] bool decref();
-  // close lets nobody enter any more, wakes those who sleep here, and takes a
-  // reference; false: it is closed already.
+  // close lets no more users enter, wakes the goroutines that sleep here, and
+  // takes a reference. Returns kClosed if it is closed already.
   [[nodiscard]] Lock close();
   // rwlock enters with the lock for a direction. rwunlock gives it up and
-  // leaves; true: the caller destroys.
+  // leaves, and returns true if the caller must destroy the FD.
   [[nodiscard]] Lock rwlock(PollMode mode);
   [[nodiscard]] bool rwunlock(PollMode mode);
 

@@ -1,15 +1,17 @@
-// The poller's portable half: who waits for what, until when, and how they are
-// told. What the kernel has to say comes from a back end (backend.h).
+// The portable half of the poller: which goroutine waits for which descriptor,
+// until when, and how it is told. A back end (backend.h) reports the kernel's
+// events.
 //
-// Before the first descriptor there is no back end: the M that blocks here
-// waits for a time, or to be woken, on a futex. A break is a flag that stays up
-// until a blocking poll takes it, so that one that comes before the sleep ends
-// it as well, and many are as good as one.
+// Before the first descriptor there is no back end. The M that blocks here then
+// sleeps on a futex until a given time, or until it is woken. A break is a flag
+// that stays up until a blocking poll takes it. So a break that comes before
+// the sleep also ends it, and many breaks are as good as one.
 //
-// No break is lost when the back end comes: a breaker raises the flag, then
-// looks which one there is; startBackend stores the back end, raises the flag,
-// wakes the futex, and wakes the back end too. A breaker that still saw none
-// has raised the flag before, so startBackend's own wake stands for it.
+// No break is lost when the back end is published. A breaker raises the flag
+// and then looks which back end there is. startBackend stores the back end,
+// raises the flag, wakes the futex, and wakes the back end too. A breaker that
+// still saw no back end raised the flag before that store, so startBackend's
+// own wake stands for it.
 #include "runtime/netpoll.h"
 
 #include <algorithm>
@@ -36,35 +38,37 @@ Atomic<bool> inited;
 Atomic<uint32_t> wakeSig;  // 1: break; the futex word
 // nullptr until there is a descriptor; written once.
 Atomic<const NetpollBackend*> backend;
-// Goroutines (and plain threads) that wait for a descriptor, or for the ring.
+// Goroutines (and foreign threads) that wait for a descriptor, or for the ring.
 Atomic<int32_t> netpollWaiters;
-// Of the M that polls; sched.lastpoll hands it on.
+// Used by the M that polls; sched.lastpoll passes it from one M to the next.
 constinit Lead lead;
 
-// PunctualSleep is one sleep of the M that polls. The kernel is asked to end it
-// sooner than due (lead.h), and what is left is waited for awake. That wait is
-// short, Lead::kMost at most, so the network is not looked at meanwhile.
+// PunctualSleep is one sleep of the M that polls. The kernel is asked to end
+// the sleep earlier than due (lead.h), and the thread spends the rest awake.
+// The rest is short, Lead::kMost at most, so the network is not looked at
+// meanwhile.
 class PunctualSleep {
  public:
-  // For `delay` ns, not 0; negative: for ever.
+  // Sleeps `delay` ns, which is not 0. A negative delay has no end.
   explicit PunctualSleep(int64_t delay) : delay_(delay) {
-    // The model's clock goes on only while everybody sleeps.
+    // The model's clock advances only while all threads sleep.
     if (delay <= 0 || kModelBuild) return;
     ahead_ = lead.of(delay);
     asked_ = nanotime() + delay - ahead_;
   }
 
-  // What to ask the kernel for.
+  // delay is the delay to ask the kernel for.
   int64_t delay() const { return delay_ - ahead_; }
 
-  // waitForTheRest follows a sleep that no break has ended and that has made
-  // nobody runnable. It waits until it is time, or `word` is set.
+  // waitForTheRest follows a sleep that no break has ended and that has made no
+  // goroutine runnable. It waits until the time is over, or `word` is set.
   void waitForTheRest(const Atomic<uint32_t>& word) const {
     if (asked_ == 0) return;
     int64_t now = nanotime();
-    if (now < asked_) return;  // ended by a signal, or a stale event
+    if (now < asked_) return;  // a signal or a stale event ended the sleep
     lead.learn(now - asked_);
-    // Relaxed: it is taken afterwards, by the next poll if there is a back end.
+    // Relaxed: the caller takes it afterwards; with a back end the next poll
+    // does.
     while (now < asked_ + ahead_ && word.load(relaxed) == 0) {
       procyield(10);
       now = nanotime();
@@ -74,7 +78,7 @@ class PunctualSleep {
  private:
   int64_t delay_;
   int64_t ahead_ = 0;
-  int64_t asked_ = 0;  // when the kernel is to end it; 0: never
+  int64_t asked_ = 0;  // when the kernel should end the sleep; 0: never
 };
 
 struct PollCache {
@@ -98,21 +102,23 @@ PollDesc* PollCache::alloc() {
   }
   pd = persistentallocOf<PollDesc>();
   if (pd == nullptr) return nullptr;
-  // Never again: see (N2).
+  // Not set again when pd is reused: see (N2).
   pd->timer.f = deadlinePassed;
   pd->timer.arg = pd;
   return pd;
 }
 
 void PollCache::free(PollDesc* pd) {
-  // (N3). Release: whoever sees the new tag knows that the old owner has gone.
+  // (N3). Release: a thread that sees the new tag knows that the old owner has
+  // gone.
   pd->tag.add(1, release);
   LockScope l(&lock);
   pd->link = first;
   first = pd;
 }
 
-// chooseBackend returns the first that works here, with *err == 0.
+// chooseBackend returns the first back end that works here, with *err == 0, or
+// nullptr.
 const NetpollBackend* chooseBackend(int* err) {
   if (debug.netpoll == NetpollChoice::kUring) {
     *err = kUringBackend.init();
@@ -123,22 +129,24 @@ const NetpollBackend* chooseBackend(int* err) {
   return *err == 0 ? &kEpollBackend : nullptr;
 }
 
-// startBackend makes sure that there is a back end; 0, or why there is none.
+// startBackend makes sure that there is a back end. Returns 0, or the errno
+// that explains why there is none.
 int startBackend() {
-  // Guards the choice. Forbidden while holding it: everything; nobody else can
-  // want a descriptor meanwhile.
+  // Guards the choice. Forbidden while holding it: everything. No other thread
+  // can open a descriptor until it is made.
   static constinit Mutex starting{LockRank::kLeaf};
   netpollGenericInit();
   // Pairs with the store below.
   if (GUMP_LIKELY(backend.load(acquire) != nullptr)) return 0;
-  // It takes locks; once it has been called, it does not.
+  // The first call of ringStart takes locks; later ones take none. So make that
+  // call before the lock is held.
   if (debug.netpoll == NetpollChoice::kUring) (void)ringStart();
   LockScope l(&starting);
   if (backend.load(relaxed) != nullptr) return 0;  // written under starting
   int err;
   const NetpollBackend* b = chooseBackend(&err);
   if (b == nullptr) return err;
-  // The argument at the top of the file. seq_cst: store backend, then write
+  // The argument is at the top of the file. seq_cst: store backend, then write
   // wakeSig / netpollBreak: write wakeSig, then load backend.
   backend.store(b, seq_cst);
   wakeSig.xchg(1, seq_cst);
@@ -155,15 +163,16 @@ bool has(PollMode mode, PollMode bit) {
   return (static_cast<int>(mode) & static_cast<int>(bit)) != 0;
 }
 
-// checkErr says whether an operation in this direction can go on, or wait.
+// checkErr returns 0 if an operation in this direction can proceed or wait,
+// otherwise the error.
 int checkErr(const PollDesc* pd, PollMode mode) {
-  const uint32_t info = pd->info.load(seq_cst);  // polldesc.h: the argument
+  const uint32_t info = pd->info.load(seq_cst);  // the argument in polldesc.h
   if ((info & kPollClosing) != 0) return kErrClosing;
   const uint32_t expired =
       mode == PollMode::kRead ? kPollReadExpired : kPollWriteExpired;
   if ((info & expired) != 0) return kErrTimeout;
   if ((info & kPollGone) != 0) return kErrNotPollable;
-  // Only reads: a write will meet the error itself, and say which it is.
+  // Only for reads: a write meets the error itself, and learns which it is.
   if (mode == PollMode::kRead && (info & kPollEventErr) != 0) {
     return kErrNotPollable;
   }
@@ -172,41 +181,41 @@ int checkErr(const PollDesc* pd, PollMode mode) {
 
 // tagOf is pd's tag, in its place in info.
 uint32_t tagOf(const PollDesc* pd) {
-  // Relaxed: for the owner, or to be compared in a CAS.
+  // Relaxed: used by the owner, or compared in a CAS.
   return (pd->tag.load(relaxed) & PollTag::kMask) << kPollTagShift;
 }
 
-// publishInfo copies what the lock guards to info (N1).
+// publishInfo copies to info the state that the lock guards (N1).
 void publishInfo(PollDesc* pd) ABSL_EXCLUSIVE_LOCKS_REQUIRED(pd->lock) {
   uint32_t info = 0;
   if (pd->closing) info |= kPollClosing;
   if (pd->rd < 0) info |= kPollReadExpired;
   if (pd->wd < 0) info |= kPollWriteExpired;
   info |= tagOf(pd);
-  // Events may set theirs meanwhile. seq_cst: polldesc.h.
+  // Events may set their bits meanwhile. seq_cst: polldesc.h.
   uint32_t old = pd->info.load(relaxed);
   constexpr uint32_t kEvents = kPollEventErr | kPollGone;
   while (!pd->info.casWeak(old, (old & kEvents) | info, seq_cst)) {
   }
 }
 
-// unblock moves a direction on, to pdReady or, if that is false, to pdNil; it
-// returns the G that slept, which is the caller's to ready. seq_cst:
+// unblock moves a direction to pdReady, or to pdNil if toReady is false. It
+// returns the G that slept there, which the caller must ready. seq_cst:
 // polldesc.h.
 G* unblock(PollDesc* pd, PollMode mode, bool toReady) {
   Atomic<uintptr_t>* gpp = waiterOf(pd, mode);
   for (;;) {
     const uintptr_t old = gpp->load(seq_cst);
     if (old == pdReady) return nullptr;
-    // It is the waiter's own check that ends a wait not yet begun.
+    // A wait that has not begun is ended by the waiter's own check.
     if (old == pdNil && !toReady) return nullptr;
     if (!gpp->cas(old, toReady ? pdReady : pdNil, seq_cst)) continue;
     return old == pdWait || old == pdNil ? nullptr : reinterpret_cast<G*>(old);
   }
 }
 
-// netpollgoready readies a G that has been taken from a PollDesc, if there is
-// one. quiet: see goreadyQuiet.
+// netpollgoready readies gp, if it is not null. gp has been taken from a
+// PollDesc. quiet: see goreadyQuiet.
 void netpollgoready(G* gp, bool quiet) {
   if (gp == nullptr) return;
   if (quiet) {
@@ -217,34 +226,34 @@ void netpollgoready(G* gp, bool quiet) {
   netpollAdjustWaiters(-1);
 }
 
-// commitWait publishes gp as the one that sleeps; false: it must not, since
-// somebody moved the word on.
+// commitWait publishes gp as the sleeping waiter. Returns false if gp must not
+// sleep, because another thread has moved the word on.
 bool commitWait(G* gp, void* gpp) {
-  // A plain thread may run on as soon as it is published.
+  // A foreign thread may run on as soon as it is published.
   const bool foreign = gp->foreign;
-  // Before: once it is published, the count may go down. seq_cst: the M that
-  // goes idle stores that it does, then looks at the count.
+  // Count first, because the count may go down as soon as gp is published.
+  // seq_cst: an M that goes idle stores that it does, and then loads the count.
   netpollAdjustWaiters(1);
   if (!static_cast<Atomic<uintptr_t>*>(gpp)->cas(
           pdWait, reinterpret_cast<uintptr_t>(gp), seq_cst)) {
     netpollAdjustWaiters(-1);  // too high for a moment: harmless
     return false;
   }
-  // A goroutine's M looks for work now, and so into the poller. On behalf of a
-  // plain thread, somebody has to.
+  // The M of a goroutine now looks for work, and so comes to the poller. For a
+  // foreign thread, wake an M, which will poll.
   if (foreign && sched.lastpoll.load(seq_cst) != 0) wakep();
   return true;
 }
 
-// block waits for a direction to become ready; false: it was woken for another
-// reason, or was not allowed to sleep.
+// block waits for a direction to become ready. Returns false if it was woken
+// for another reason, or was not allowed to sleep.
 bool block(PollDesc* pd, PollMode mode) {
   Atomic<uintptr_t>* gpp = waiterOf(pd, mode);
-  // seq_cst: polldesc.h; and the event's stores are seen.
+  // seq_cst: polldesc.h. It also makes the event's stores visible.
   for (;;) {
     if (gpp->cas(pdReady, pdNil, seq_cst)) return true;
     if (gpp->cas(pdNil, pdWait, seq_cst)) break;
-    const uintptr_t v = gpp->load(relaxed);  // only looked at
+    const uintptr_t v = gpp->load(relaxed);  // only for the check below
     if (v != pdReady && v != pdNil) fatalthrow("runtime: double wait");
   }
   if (checkErr(pd, mode) == kPollOk) {
@@ -276,7 +285,7 @@ struct Woken {
   G* writer = nullptr;
 };
 
-// expire ends the waits whose deadline is not after now.
+// expire ends the waits whose deadline is now or earlier.
 Woken expire(PollDesc* pd, int64_t now)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(pd->lock) {
   const bool read = pd->rd > 0 && pd->rd <= now;
@@ -290,8 +299,8 @@ Woken expire(PollDesc* pd, int64_t now)
   return w;
 }
 
-// deadlinePassed is what the timer calls. It may come late, to a PollDesc that
-// has another owner: then it does what that one's own timer would.
+// deadlinePassed is the timer's function. It may come late, when the PollDesc
+// already has another owner. It then does the same as that owner's own timer.
 void deadlinePassed(void* arg, uint64_t, int64_t) {
   auto* pd = static_cast<PollDesc*>(arg);
   Woken w;
@@ -319,7 +328,7 @@ PollDesc* pollOpen(int fd, int* err) {
     *err = ENOMEM;
     return nullptr;
   }
-  const uintptr_t rg = pd->rg.load(relaxed);  // nobody else's, any more
+  const uintptr_t rg = pd->rg.load(relaxed);  // no other thread writes it now
   const uintptr_t wg = pd->wg.load(relaxed);
   if (rg > pdReady || wg > pdReady) {
     fatalthrow("runtime: blocked read or write on free polldesc");
@@ -331,8 +340,8 @@ PollDesc* pollOpen(int fd, int* err) {
     pd->rd = 0;
     pd->wd = 0;
     pd->armed = 0;
-    // Relaxed: a late event of the old owner can at worst make us ask the
-    // kernel once more.
+    // Relaxed: at worst a late event of the old owner makes us ask the kernel
+    // once more.
     pd->rg.store(pdNil, relaxed);
     pd->wg.store(pdNil, relaxed);
     pd->hungUp.store(false, relaxed);
@@ -349,7 +358,7 @@ void pollClose(PollDesc* pd) {
     LockScope l(&pd->lock);
     if (!pd->closing) fatalthrow("runtime: close polldesc w/o unblock");
   }
-  // Nobody waits, and nobody will.
+  // No goroutine waits, and none will.
   if (pd->rg.load(relaxed) > pdReady || pd->wg.load(relaxed) > pdReady) {
     fatalthrow("runtime: blocked read or write on closing polldesc");
   }
@@ -359,7 +368,8 @@ void pollClose(PollDesc* pd) {
 
 void pollUnblock(PollDesc* pd) {
   (void)runtimeEntry();
-  M* mp = acquirem();  // nobody else will wake those whom we have taken off it
+  // Stay on this M: no other M would wake the goroutines that we take off pd.
+  M* mp = acquirem();
   Woken w;
   {
     LockScope l(&pd->lock);
@@ -380,7 +390,7 @@ void pollUnblock(PollDesc* pd) {
 int pollReset(PollDesc* pd, PollMode mode) {
   const int err = checkErr(pd, mode);
   if (err != kPollOk) return err;
-  // seq_cst: the system call that follows sees whatever an event before this
+  // seq_cst: the system call that follows sees all data that an earlier event
   // announced.
   waiterOf(pd, mode)->store(pdNil, seq_cst);
   return kPollOk;
@@ -395,7 +405,7 @@ int pollWait(PollDesc* pd, PollMode mode) {
 
 void pollSetDeadline(PollDesc* pd, int64_t when, PollMode mode) {
   (void)runtimeEntry();
-  if (when < 0) when = 1;  // long ago; negative means that it has been seen
+  if (when < 0) when = 1;  // long ago; a negative one has already been handled
   M* mp = acquirem();      // as in pollUnblock
   Woken w;
   {
@@ -416,12 +426,12 @@ void pollSetDeadline(PollDesc* pd, int64_t when, PollMode mode) {
 
 void netpolldeliver(NetpollResult* r, G* gp) {
   if (gp == nullptr) return;
-  if (gp->foreign) {  // on no queue
+  if (gp->foreign) {  // it is on no queue
     netpollgoready(gp, /*quiet=*/false);
     // The thread may run, and park again for good, while netpollWaiters still
-    // counts it: then its own checkdead stayed silent. After main, an M that
-    // polls comes by checkdead later, but the ring's thread does not; so ask
-    // here. Pairs with endMain.
+    // counts it. Its own checkdead then reports nothing. After main has ended,
+    // an M that polls calls checkdead later, but the ring's thread does not. So
+    // call it here. Pairs with endMain.
     if (GUMP_UNLIKELY(sched.mainEnded.load(acquire))) {
       LockScope l(&sched.lock);
       checkdead();
@@ -441,30 +451,30 @@ void pollSetEventErr(PollDesc* pd, bool err, uint32_t tag) {
   const uint32_t bit = err ? uint32_t{kPollEventErr} : 0;
   uint32_t old = pd->info.load(relaxed);  // the CAS decides
   while ((old & kPollEventErr) != bit) {
-    // Another owner's info is not touched: it has another tag.
+    // Leave the info of another owner alone: it has another tag.
     if (((old >> kPollTagShift ^ tag) & PollTag::kMask) != 0) return;
     const uint32_t info = (old & ~uint32_t{kPollEventErr}) | bit;
     if (pd->info.casWeak(old, info, seq_cst)) return;
   }
 }
 
-// seq_cst: polldesc.h, as if it closed.
+// seq_cst: as for a close, see polldesc.h.
 void pollSetGone(PollDesc* pd) { pd->info.or_(kPollGone, seq_cst); }
 
 // ---- For the scheduler ------------------------------------------------------
 
 void netpollGenericInit() {
-  // Nothing hangs on it but that somebody polls.
+  // Relaxed: nothing depends on it, except that an M polls.
   if (!inited.load(relaxed)) inited.store(true, relaxed);
 }
 bool netpollinited() { return inited.load(relaxed); }
 
 NetpollResult netpoll(int64_t delay) {
   NetpollResult r;
-  // seq_cst: the argument at the top.
+  // seq_cst: the argument is at the top.
   const NetpollBackend* b = backend.load(seq_cst);
   if (delay == 0) {
-    // What becomes ready while nobody waits is noted by the next poll.
+    // While no goroutine waits, do not poll: a later poll gets the events.
     if (b != nullptr && netpollAnyWaiters()) (void)b->poll(0, &r);
     return r;
   }
@@ -473,7 +483,7 @@ NetpollResult netpoll(int64_t delay) {
   const PunctualSleep sleep(delay);
   if (b != nullptr) {
     // seq_cst: a breaker that finds the flag up wants this poll to end, and it
-    // does.
+    // does end.
     if (b->poll(sleep.delay(), &r)) {
       wakeSig.store(0, seq_cst);
     } else if (r.toRun.empty()) {
@@ -481,10 +491,11 @@ NetpollResult netpoll(int64_t delay) {
     }
     return r;
   }
-  // Acquire: pairs with netpollBreak; what the breaker did before is seen.
+  // Acquire: pairs with netpollBreak; makes the breaker's earlier stores
+  // visible.
   if (wakeSig.xchg(0, acquire) == 0) {
     futexsleep(&wakeSig, 0, sleep.delay());
-    // Relaxed: it is taken in the next line.
+    // Relaxed: the next line takes it.
     if (wakeSig.load(relaxed) == 0) sleep.waitForTheRest(wakeSig);
     wakeSig.xchg(0, acquire);  // as above
   }
@@ -492,8 +503,8 @@ NetpollResult netpoll(int64_t delay) {
 }
 
 void netpollBreak() {
-  // Already up: whoever polls next, or now, will see it. seq_cst: the argument
-  // at the top; pairs with the xchg in netpoll.
+  // If the flag is already up, the present or the next poll will see it.
+  // seq_cst: the argument is at the top. Pairs with the xchg in netpoll.
   if (!wakeSig.cas(0, 1, seq_cst)) return;
   const NetpollBackend* b = backend.load(seq_cst);
   if (b == nullptr) {
@@ -503,7 +514,8 @@ void netpollBreak() {
   }
 }
 
-// Acquire: who saw the waiters go sees them runnable.
+// seq_cst: as in commitWait. It also acquires: a thread that saw the waiters go
+// sees them runnable.
 bool netpollAnyWaiters() { return netpollWaiters.load(seq_cst) > 0; }
 // seq_cst: as in commitWait.
 void netpollAdjustWaiters(int32_t delta) {

@@ -1,8 +1,9 @@
-// The epoll back end. Each descriptor is registered once, for both directions
-// and edge-triggered; an eventfd, level-triggered, breaks a blocking poll.
+// The epoll back end. It registers each descriptor once, for both directions,
+// edge-triggered. An eventfd, level-triggered, breaks a blocking poll.
 //
-// Only a poll that waits drains the eventfd. One that does not wait may see it
-// first and leaves it, so that it ends the sleep that it was meant for.
+// Only a poll that waits drains the eventfd. A poll that does not wait may see
+// it first. It leaves the eventfd alone, so that the eventfd ends the sleep
+// that the break was meant for.
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -24,15 +25,16 @@ namespace gump::rt {
 namespace {
 
 constexpr uint64_t kBreak = 0;      // no PollDesc is at address 0
-constexpr int kEventsAtOnce = 128;  // as Go
+constexpr int kEventsAtOnce = 128;  // as in Go
 
 // Written by init, before the back end is published.
 int epfd = -1;
 int breakfd = -1;
 
-// epoll_pwait2 is not there: Linux before 5.11. Nor for the sanitizers: TSan
-// knows that what precedes an epoll_ctl is seen after an epoll_wait, and lets
-// handlers run in what it knows.
+// True if epoll_pwait2 is not there, which is the case before Linux 5.11. The
+// sanitizers do not use it either: TSan knows that an epoll_wait sees the
+// stores before an epoll_ctl, and it lets signal handlers run in calls that it
+// knows.
 Atomic<bool> noPwait2{kSanitizerBuild};
 
 uint32_t interest() {
@@ -58,7 +60,7 @@ int epollInit() {
 int epollOpen(PollDesc* pd) {
   epoll_event ev{};
   ev.events = interest();
-  // Relaxed: pd is ours.
+  // Relaxed: the caller owns pd.
   ev.data.u64 = PollTag::pack(pd, pd->tag.load(relaxed));
   return epoll_ctl(epfd, EPOLL_CTL_ADD, pd->fd, &ev) == 0 ? 0 : errno;
 }
@@ -69,17 +71,17 @@ void epollClose(PollDesc* pd) {
   epoll_ctl(epfd, EPOLL_CTL_DEL, pd->fd, &ev);
 }
 
-// epollWait is epoll_wait with a timeout in ns. Not libc's epoll_pwait2: that
-// of Debian 11 has none.
+// epollWait is epoll_wait with a timeout in ns. It does not use libc's
+// epoll_pwait2, because Debian 11 has none.
 int epollWait(epoll_event* events, int64_t delay) {
   if (delay == 0) return epoll_wait(epfd, events, kEventsAtOnce, 0);
   if (delay < 0) return epoll_wait(epfd, events, kEventsAtOnce, -1);
   const timespec ts{delay / 1'000'000'000, delay % 1'000'000'000};
-  // Only to save the attempt.
+  // Relaxed: it only saves the attempt.
   if (GUMP_LIKELY(!noPwait2.load(relaxed))) {
     const long n = syscall(SYS_epoll_pwait2, epfd, events, kEventsAtOnce, &ts,
                            nullptr, sizeof(uint64_t));
-    // EPERM: what old seccomp filters say to calls that they do not know.
+    // EPERM: old seccomp filters answer so to calls that they do not know.
     if (n >= 0 || (errno != ENOSYS && errno != EPERM)) {
       return static_cast<int>(n);
     }
@@ -93,16 +95,16 @@ int epollWait(epoll_event* events, int64_t delay) {
 void handle(const epoll_event& ev, NetpollResult* r) {
   PollDesc* pd = PollTag::desc(ev.data.u64);
   const uint32_t tag = PollTag::tag(ev.data.u64);
-  // Stale: the descriptor has been closed since. (If that happens just now, its
-  // next owner sees an edge that is not there.) Acquire: pairs with the add in
-  // PollCache::free.
+  // If the tags differ, the descriptor has been closed since, and the event is
+  // stale. (If it is closed just now, its next owner sees an edge that is not
+  // there.) Acquire: pairs with the add in PollCache::free.
   if (((pd->tag.load(acquire) ^ tag) & PollTag::kMask) != 0) {
     stats.staleEvents.add(1, relaxed);
     return;
   }
   constexpr uint32_t kGone = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
-  // seq_cst: FD::read. Before the reader is woken, or asked whether it may
-  // sleep.
+  // seq_cst: see FD::read. Do this before the reader is woken, or asked whether
+  // it may sleep.
   if ((ev.events & (kGone | EPOLLPRI)) != 0) pd->hungUp.store(true, seq_cst);
   pollSetEventErr(pd, (ev.events & ~uint32_t{EPOLLPRI}) == EPOLLERR, tag);
   netpollready(r, pd, (ev.events & (EPOLLIN | kGone)) != 0,
@@ -114,13 +116,14 @@ bool epollPoll(int64_t delay, NetpollResult* r) {
   int n = epollWait(events, delay);
   while (n < 0 && errno == EINTR && delay < 0) n = epollWait(events, delay);
   if (n < 0) {
-    // Interrupted: who waits for a time looks at the clock again.
+    // The sleep was interrupted. A caller that waits for a time looks at the
+    // clock again.
     if (errno == EINTR) return false;
     printf("runtime: epollwait on fd %d failed with %d\n", epfd, errno);
     fatalthrow("runtime: netpoll failed");
   }
   bool broken = false;
-  // Backwards: who is pushed last runs first.
+  // Backwards, because the goroutine that is pushed last runs first.
   for (int i = n - 1; i >= 0; i--) {
     if (events[i].data.u64 == kBreak) {
       broken = delay != 0;

@@ -1,13 +1,13 @@
-// The io_uring back end: the ring watches each descriptor, for both directions,
-// from open to close. Its thread sees the events and readies who waits; a poll
-// only sleeps.
+// The io_uring back end. The ring watches each descriptor, for both directions,
+// from open to close. The ring's thread sees the events and readies the
+// waiters; a poll only sleeps.
 //
-// The ring holds on to the file for as long as it watches, so close waits until
-// it does not: closing the descriptor alone would keep a connection open. No
-// event is stale, therefore.
+// The ring holds on to the file as long as it watches it. So close waits until
+// the watch has ended, because closing the descriptor alone would keep a
+// connection open. That is why no event is stale.
 //
-// Urgent data is not asked for: the ring tells what whoever wakes it says, and
-// for sockets that is always "urgent, too".
+// The ring does not ask for urgent data. It reports the events that the
+// kernel's wake-up names, and for sockets those always include urgent data.
 #include <poll.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -23,10 +23,10 @@
 namespace gump::rt {
 namespace {
 
-// Asked which descriptors can be polled at all. Written by init, before the
-// back end is published.
+// Used to ask epoll which descriptors can be polled at all. Written by init,
+// before the back end is published.
 int scratch = -1;
-Atomic<uint32_t> broken;  // 1: a poll is to end; the futex word
+Atomic<uint32_t> broken;  // 1: a poll must end; the futex word
 
 int uringInit() {
   const int err = ringStart();
@@ -46,7 +46,7 @@ int uringOpen(PollDesc* pd) {
 
 bool uringPoll(int64_t delay, NetpollResult*) {
   if (delay == 0) return false;
-  // Acquire: pairs with uringWake; what was done before is seen.
+  // Acquire: pairs with uringWake; makes the waker's earlier stores visible.
   if (broken.xchg(0, acquire) != 0) return true;
   futexsleep(&broken, 0, delay);
   return broken.xchg(0, acquire) != 0;
@@ -57,7 +57,7 @@ void uringWake() {
   futexwakeup(&broken, 1);
 }
 
-// state is all that is the case with a descriptor.
+// state returns the whole state of a descriptor, as poll(2) events.
 int state(int fd) {
   pollfd p{fd, POLLIN | POLLOUT | POLLRDHUP, 0};
   while (poll(&p, 1, 0) < 0 && errno == EINTR) {
@@ -69,15 +69,15 @@ int state(int fd) {
 
 void uringEvent(PollDesc* pd, int events, NetpollResult* r) {
   constexpr int kGone = POLLRDHUP | POLLHUP | POLLERR;
-  // Whoever comes later must not sleep either.
+  // Waiters that come later must not sleep either.
   if (events < 0) pollSetGone(pd);
-  // The ring tells what has changed, so an error that it tells alone may not be
-  // alone; or somebody may have taken it.
+  // The ring reports changes. So an error that it reports alone need not be the
+  // whole state. Another thread may also have taken the error since.
   const bool alone = events == POLLERR;
   if (alone) events = state(pd->fd);
   const bool err = events < 0 || (alone && events == POLLERR);
-  // seq_cst: FD::read. Before the reader is woken, or asked whether it may
-  // sleep.
+  // seq_cst: see FD::read. Do this before the reader is woken, or asked whether
+  // it may sleep.
   if (err || (events & kGone) != 0) pd->hungUp.store(true, seq_cst);
   pollSetEventErr(pd, err, pd->tag.load(relaxed));  // ours until close returns
   netpollready(r, pd, err || alone || (events & (POLLIN | kGone)) != 0,

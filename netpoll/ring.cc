@@ -1,26 +1,29 @@
-// The thread that owns the ring, and how it is asked.
+// The thread that owns the ring, and how goroutines ask it.
 //
-// Whoever wants something parks (or, inside a declared call, sleeps on a Note)
-// and pushes a RingCall, which is on its own stack, to `submitted`. The ring's
-// thread takes all of them at once, hands them to the kernel in one system call
-// with the wait for what is done, and readies whoever's call is complete.
+// A goroutine that wants an operation parks. Inside a declared call its thread
+// sleeps on a Note instead. It pushes a RingCall, which is on its own stack, to
+// `submitted`. The ring's thread takes all calls at once. In one system call it
+// hands them to the kernel and waits for completions. It then readies the
+// goroutines whose calls are complete.
 //
-// No call is forgotten: who pushes to an empty `submitted` then looks at
-// `asleep`; the thread sets asleep, then looks at submitted. All are seq_cst,
-// so one sees the other: either the thread does not sleep, or the eventfd,
-// which the ring watches, ends its sleep. Who pushes behind somebody else's
-// call, which has not been taken yet, leaves it to that one.
+// No call is forgotten. A thread that pushes to an empty `submitted` then loads
+// `asleep`; the ring's thread stores asleep and then loads submitted. All four
+// are seq_cst, so one sees the other. Either the ring's thread does not sleep,
+// or the eventfd, which the ring watches, ends its sleep. A thread that pushes
+// behind a call that has not been taken yet leaves the wake-up to the pusher of
+// that call.
 //
-// A goroutine is pushed, as a G that is kGwaiting already, by the commit of its
-// park; so it can be readied at once, and nothing of it or of the RingCall is
-// touched after the push.
+// A goroutine's call is pushed by the commit of its park, when its status is
+// already kGwaiting. So the goroutine can be readied at once, and the commit
+// touches neither it nor the RingCall after the push.
 //
-// The kernel ends a watch when it has no room for its event: that is the last,
-// and is handed over when there is room again. All such are watched again, but
-// not before everything has been taken, and not many at a time: who is watched
-// anew is told at once what is the case, and if there was no room for that
-// either, all of them would go round and round. No edge is missed: what has
-// happened in between is part of what is told.
+// The kernel ends a watch when it has no room for an event of that watch. The
+// event is the watch's last, and is handed over when there is room again.
+// Re-arm these watches only after draining the completion queue, a few at a
+// time: arming reports the current state at once and so needs a free completion
+// slot. If there were no room for that either, all of them would be ended and
+// re-armed for ever. No edge is missed, because the state that arming reports
+// includes the changes that happened in between.
 #include "netpoll/ring.h"
 
 #include <liburing.h>
@@ -48,14 +51,14 @@ struct RingCall {
   uint32_t len = 0;
   int64_t offset = 0;
   int64_t result = 0;
-  G* gp = nullptr;           // who is parked; or
-  Note* done = nullptr;      // what its thread sleeps on, in a declared call
+  G* gp = nullptr;           // the parked goroutine; or
+  Note* done = nullptr;      // the Note of its thread, in a declared call
   RingCall* link = nullptr;  // of submitted, then of one of Ring's queues
 };
 
 namespace {
 
-// Fifo is calls, or PollDescs, in the order in which they came.
+// Fifo holds calls, or PollDescs, in the order in which they came.
 template <class T>
 struct Fifo {
   T* head = nullptr;
@@ -81,23 +84,25 @@ struct Fifo {
 
 constexpr unsigned kSubmissions = kModelBuild ? 2 : 256;
 constexpr unsigned kCompletions = kModelBuild ? 2 : 4096;
-// Calls that the kernel may have at a time: their completions always fit, and a
-// burst of events besides. (Events that do not fit the kernel keeps.) Watches
-// are not among them, and do not wait for them: a call may take long.
+// Transfers that the kernel may have at a time. Their completions always fit,
+// together with a burst of events. (The kernel keeps events that do not fit.)
+// Watches are not counted, and do not wait for transfers, because a transfer
+// may take long.
 constexpr unsigned kMaxInFlight = kCompletions / 2;
-// Of those that sync, which have a limit of their own: they keep no transfer
-// waiting. The kernel has a worker for a few of them; the rest is its queue.
+// Syncs that the kernel may have at a time. They have a limit of their own, so
+// that they delay no transfer. The kernel has workers for only a few of them;
+// the others wait in its queue.
 constexpr unsigned kMaxSyncing = kModelBuild ? 1 : kCompletions / 16;
-// Watches that are begun anew between two looks at the completions.
+// Watches that are re-armed between two looks at the completions.
 constexpr unsigned kMaxAgain = kSubmissions;
 
-// What a completion is about, in the low bits of its 64.
+// The kind of a completion, in the low bits of its user_data.
 enum : uint64_t { kCall, kWatched, kWoken, kIgnored, kKindMask = 3 };
 
 // Newest first; see the top of the file.
 Atomic<RingCall*> submitted;
 Atomic<uint32_t> asleep;
-int wakefd = -1;  // written before there is anybody to wake
+int wakefd = -1;  // written before there is a thread to wake
 
 void submit(RingCall* c) {
   RingCall* head = submitted.load(relaxed);  // the CAS decides
@@ -107,7 +112,7 @@ void submit(RingCall* c) {
   if (head == nullptr && asleep.load(seq_cst) != 0 &&
       asleep.xchg(0, seq_cst) != 0) {
     const uint64_t one = 1;
-    // It cannot fail: 2^64 wakes would have to come before.
+    // The write can fail only with EINTR: it would need 2^64 wakes to block.
     while (write(wakefd, &one, sizeof(one)) < 0 && errno == EINTR) {
     }
   }
@@ -116,7 +121,7 @@ void submit(RingCall* c) {
 bool commitCall(G* gp, void* arg) {
   auto* c = static_cast<RingCall*>(arg);
   c->gp = gp;
-  netpollAdjustWaiters(1);  // checkdead: somebody will ready it
+  netpollAdjustWaiters(1);  // for checkdead: the ring will ready it
   submit(c);
   return true;
 }
@@ -125,7 +130,7 @@ int64_t call(RingCall* c) {
   G* gp = runtimeEntry();
   M* mp = acquirem();  // gopark ends it; (F1) of fork.cc
   if ((readgstatus(gp) & ~uint32_t{kGscan}) == kGsyscall) {
-    // Nobody parks in a declared call; its thread may sleep.
+    // No goroutine parks in a declared call, but its thread may sleep.
     releasem(mp);
     Note done;
     c->done = &done;
@@ -137,73 +142,79 @@ int64_t call(RingCall* c) {
   return c->result;
 }
 
-// Ring is what only its thread touches, once it runs.
+// Ring is used only by its own thread, once that thread runs.
 class Ring {
  public:
-  // setup makes the ring, not yet enabled; 0 or the errno.
+  // setup makes the ring, which is not yet enabled. Returns 0 or the errno.
   int setup();
   // run never returns.
   void run();
-  // defers: completions are made when asked for.
+  // defers tells whether completions are made only when the thread asks for
+  // them.
   bool defers() const {
     return (ring_.flags & IORING_SETUP_DEFER_TASKRUN) != 0;
   }
 
  private:
   void takeSubmitted();
-  // prepareAll moves what there is to the submission queue, as much as fits.
+  // prepareAll moves all calls to the submission queue, as many as fit.
   void prepareAll();
-  // prepareCalls does so with a queue, while *inFlight, which prepare counts,
+  // prepareCalls does so for one queue, while *inFlight, which prepare counts,
   // is less than `most`.
   void prepareCalls(Fifo<RingCall>* q, const unsigned* inFlight, unsigned most);
-  // These: false: there is no room.
+  // These return false if there is no room.
   bool prepare(RingCall* c);
   bool prepareWatch(PollDesc* pd);
   bool prepareUnwatch(RingCall* c, PollDesc* pd);
   bool prepareWake();
-  // prepareAgain is prepareWatch for some of those that the kernel has let go.
+  // prepareAgain calls prepareWatch for some of the descriptors whose watch the
+  // kernel has ended.
   void prepareAgain();
-  // idle: there is nothing to do but wait.
+  // idle tells whether there is nothing to do but wait.
   bool idle() const;
-  // enter submits, and waits for a completion if idle.
+  // enter submits the requests, and waits for a completion if idle.
   void enter();
   void reap();
-  // overflows: the kernel keeps completions that it has no room for.
+  // overflows tells whether the kernel keeps completions that do not fit.
   bool overflows() const {
     return (IO_URING_READ_ONCE(*ring_.sq.kflags) & IORING_SQ_CQ_OVERFLOW) != 0;
   }
-  // tellWatchers ends the calls whose watch has begun, or failed to.
+  // tellWatchers ends the calls whose watch has begun, or has failed to begin.
   void tellWatchers();
   void completed(const io_uring_cqe* cqe);
   void watchedEvent(PollDesc* pd, const io_uring_cqe* cqe);
   void finish(RingCall* c, int64_t result);
-  // inject readies those whose calls are complete.
+  // inject readies the goroutines whose calls are complete.
   void inject();
-  // sqe is room for one request; nullptr: there is none at the moment.
+  // sqe returns room for one request, or nullptr if there is none at the
+  // moment.
   io_uring_sqe* sqe();
 
   io_uring ring_ = {};
-  // Calls that have been taken and not prepared: reads and writes; kSync; and
-  // kWatch and kUnwatch.
+  // Calls that have been taken but not prepared: reads and writes; kSync; and
+  // kWatch with kUnwatch.
   Fifo<RingCall> transfers_;
   Fifo<RingCall> syncs_;
   Fifo<RingCall> watches_;
   unsigned inFlight_ = 0;     // transfers that the kernel has
-  unsigned syncing_ = 0;      // kSync, likewise
-  Fifo<RingCall> beginning_;  // kWatch, prepared
-  // To be watched again. (Nobody else uses their links while they are open.)
+  unsigned syncing_ = 0;      // kSync calls that the kernel has
+  Fifo<RingCall> beginning_;  // kWatch calls that have been prepared
+  // Descriptors to watch again. (While they are open, no other list uses their
+  // links.)
   Fifo<PollDesc> again_;
   bool wakeWatched_ = false;  // the kernel has a request for wakefd
-  bool starved_ = false;      // it had no memory for a watch
-  // Completions are to be reaped that the kernel had no room for at first.
+  bool starved_ = false;      // the kernel had no memory for a watch
+  // The next reap, or the one under way, includes completions that the kernel
+  // had no room for at first.
   bool late_ = false;
   NetpollResult done_;
 };
 
 constinit Ring ring;
 
-// deniedCall makes the two other calls of io_uring, which a filter may deny:
-// its errno, or 0. The ring is not enabled, so nothing happens.
+// deniedCall makes the two other calls of io_uring, which a filter may deny.
+// Returns the errno if one is denied, or 0. The ring is not enabled, so the
+// calls have no effect.
 int deniedCall(int fd) {
   const auto denied = [](long n) {
     return n < 0 && (errno == EPERM || errno == ENOSYS || errno == EACCES);
@@ -218,7 +229,7 @@ int deniedCall(int fd) {
 
 int Ring::setup() {
   // Completions are made when the thread asks for them, not in an interrupt of
-  // its own; it is Linux 6.1 that can do that.
+  // its own. This needs Linux 6.1.
   for (const unsigned flags :
        {IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN, 0U}) {
     io_uring_params p{};
@@ -227,7 +238,7 @@ int Ring::setup() {
     const int err = io_uring_queue_init_params(kSubmissions, &ring_, &p);
     if (err == -EINVAL && flags != 0) continue;
     if (err != 0) return -err;
-    // The last came with Linux 5.13, and so did requests that watch.
+    // RSRC_TAGS came with Linux 5.13, and so did requests that watch.
     constexpr unsigned kNeeded =
         IORING_FEAT_NODROP | IORING_FEAT_RW_CUR_POS | IORING_FEAT_RSRC_TAGS;
     wakefd = eventfd(0, EFD_CLOEXEC);
@@ -249,7 +260,7 @@ int Ring::setup() {
 io_uring_sqe* Ring::sqe() {
   io_uring_sqe* s = io_uring_get_sqe(&ring_);
   if (s != nullptr) return s;
-  (void)io_uring_submit(&ring_);  // if that fails, enter will say why
+  (void)io_uring_submit(&ring_);  // if it fails, enter will say why
   return io_uring_get_sqe(&ring_);
 }
 
@@ -272,8 +283,8 @@ bool Ring::prepareWatch(PollDesc* pd) {
 }
 
 bool Ring::prepareUnwatch(RingCall* c, PollDesc* pd) {
-  // The end of the request that is cancelled is what is waited for; or
-  // prepareAgain, which will not watch it.
+  // c ends when the cancelled request has ended. If the request has ended
+  // already (pd->ended), prepareAgain ends c, and does not watch pd again.
   if (!pd->ended) {
     if (!pd->watched) {
       finish(c, 0);
@@ -314,7 +325,7 @@ bool Ring::prepare(RingCall* c) {
 }
 
 void Ring::takeSubmitted() {
-  // seq_cst: the argument at the top; and the calls are complete.
+  // seq_cst: the argument at the top. It also makes the calls' fields visible.
   RingCall* c = submitted.xchg(nullptr, seq_cst);
   RingCall* oldest = nullptr;
   while (c != nullptr) {
@@ -332,7 +343,7 @@ void Ring::takeSubmitted() {
 void Ring::prepareCalls(Fifo<RingCall>* q, const unsigned* inFlight,
                         unsigned most) {
   while (!q->empty() && *inFlight < most) {
-    RingCall* c = q->pop();  // it may be gone afterwards
+    RingCall* c = q->pop();  // it may be gone after prepare
     if (prepare(c)) continue;
     q->pushFront(c);
     return;
@@ -359,7 +370,7 @@ void Ring::prepareAll() {
 }
 
 bool Ring::idle() const {
-  // What there was no room for is tried again.
+  // Calls that there was no room for are tried again.
   return wakeWatched_ && again_.empty() && watches_.empty() &&
          beginning_.empty() &&
          (transfers_.empty() || inFlight_ >= kMaxInFlight) &&
@@ -374,10 +385,10 @@ void Ring::enter() {
   const int n = wait ? io_uring_submit_and_wait(&ring_, 1)
                      : io_uring_submit_and_get_events(&ring_);
   mp->blocked.store(false, relaxed);
-  asleep.store(0, relaxed);  // a wake that comes nevertheless does no harm
-  // EBUSY: completions must be taken first.
+  asleep.store(0, relaxed);  // a wake that still comes does no harm
+  // EBUSY: the completions must be taken first.
   if (n >= 0 || n == -EINTR || n == -EBUSY) return;
-  if (n == -EAGAIN) {  // no memory for requests
+  if (n == -EAGAIN) {  // the kernel has no memory for requests
     usleep(1000);
     return;
   }
@@ -402,13 +413,13 @@ void Ring::watchedEvent(PollDesc* pd, const io_uring_cqe* cqe) {
     if (last) finish(std::exchange(pd->unwatcher, nullptr), 0);
     return;
   }
-  if (cqe->res < 0 && pd->watcher != nullptr) {  // it has not begun
+  if (cqe->res < 0 && pd->watcher != nullptr) {  // the watch has not begun
     pd->watcher->result = cqe->res;
     return;
   }
   const bool starved = cqe->res == -ENOMEM || cqe->res == -EAGAIN;
-  // The kernel gives up when it has no room or no memory; and at once with a
-  // file whose state does not change any more, for good.
+  // The kernel ends a watch when it has no room or no memory. It also ends one
+  // at once, for good, when the state of the file cannot change any more.
   if (last && (starved || (cqe->res >= 0 && (changed || late_)))) {
     pd->ended = true;
     again_.push(pd);
@@ -451,14 +462,14 @@ void Ring::reap() {
     n++;
   }
   io_uring_cq_advance(&ring_, n);
-  // What does not fit now is handed over when the thread is in the kernel next,
-  // before it reaps again: it is this very thread that has made room, above.
+  // The kernel hands over the rest when the thread enters it next, before it
+  // reaps again, because only this thread has made room, above.
   late_ = overflows();
 }
 
 void Ring::tellWatchers() {
-  // A failure would have been among what was reaped, unless it was submitted
-  // late, or there was no room for it.
+  // A failure would have been among the reaped completions, unless the request
+  // was submitted late or its completion did not fit.
   if (io_uring_sq_ready(&ring_) != 0 || late_) return;
   while (RingCall* c = beginning_.pop()) {
     reinterpret_cast<PollDesc*>(c->addr)->watcher = nullptr;
@@ -468,11 +479,11 @@ void Ring::tellWatchers() {
 
 void Ring::inject() {
   if (done_.toRun.empty()) return;
-  // At its end checkdead looks again: they may have run, and gone to sleep for
-  // good, while they still counted as waiters.
+  // When this scope ends, checkdead looks again. The goroutines may have run,
+  // and gone to sleep for good, while they still counted as waiters.
   const AwakeScope awake;
   NetpollResult r = std::exchange(done_, NetpollResult());
-  GList list;  // who is pushed last runs first
+  GList list;  // the goroutine pushed last runs first
   while (G* gp = r.toRun.pop()) list.push(gp);
   injectglist(&list);
   netpollAdjustWaiters(r.delta);
@@ -480,15 +491,15 @@ void Ring::inject() {
 
 void Ring::run() {
   becomeSystemThread();
-  // From now on it is this thread's. (Debian's liburing declares a function for
-  // that, and does not have it.)
+  // From now on the ring belongs to this thread. (Debian's liburing declares a
+  // function for that, but does not define it.)
   if (syscall(SYS_io_uring_register, ring_.ring_fd,
               IORING_REGISTER_ENABLE_RINGS, nullptr, 0) < 0) {
     printf("runtime: io_uring_register failed with %d\n", errno);
     fatalthrow("runtime: io_uring failed");
   }
-  declineSignals();     // liburing's calls are its own
-  (void)shortSlices();  // goroutines wait for what it has
+  declineSignals();     // TSan does not see liburing's system calls
+  (void)shortSlices();  // goroutines wait for its completions
   for (;;) {
     takeSubmitted();
     prepareAll();
@@ -511,9 +522,9 @@ int ringStart() {
   if (GUMP_LIKELY(err != kNotTried)) return err;
   if (forked.load(relaxed)) dieForked();  // written by this very thread
   (void)runtimeEntry();
-  // While anybody waits for the ring, somebody polls; see checkdead.
+  // While a goroutine waits for the ring, an M polls; see checkdead.
   netpollGenericInit();
-  M* mp = acquirem();  // whoever sees the state waits for the thread
+  M* mp = acquirem();  // a thread that sees the state waits for the ring thread
   bool first;
   {
     LockScope l(&starting);
@@ -521,10 +532,10 @@ int ringStart() {
     first = err == kNotTried;
     if (first) {
       err = debug.netpoll == NetpollChoice::kEpoll ? EPERM : ring.setup();
-      state.store(err, release);  // and `ring` is complete
+      state.store(err, release);  // `ring` is complete now
     }
   }
-  // What is submitted before it runs it finds.
+  // Calls submitted before the ring thread starts are picked up when it does.
   if (first && err == 0) newm([] { ring.run(); }, nullptr, -1);
   releasem(mp);
   return err;

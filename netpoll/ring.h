@@ -1,15 +1,16 @@
-// The ring: what the kernel carries out by io_uring while the goroutine is
-// parked.
+// The ring: operations that the kernel carries out by io_uring while the
+// goroutine is parked.
 //
-// One thread of the runtime owns the ring: it submits what goroutines ask for,
-// waits for the kernel, and readies them. Were it the goroutine's own thread
-// that submits, a completion would interrupt that thread's sleep, so that calls
-// of the user's fail with EINTR; and requests die with the thread that has
-// submitted them.
+// One thread of the runtime owns the ring. It submits the requests of
+// goroutines, waits for the kernel, and readies the goroutines. Submitting from
+// the goroutine's own thread was rejected for two reasons:
+//  - A completion would interrupt that thread's sleep, so that calls of the
+//    user would fail with EINTR.
+//  - A request dies with the thread that submitted it.
 //
-// Nobody returns from an operation before the kernel has said that it is done
-// with it, so buffers may be on the caller's stack. Operations cannot be
-// cancelled, therefore; those that may take for ever are not here.
+// An operation returns only after the kernel has said that it is done with it,
+// so buffers may be on the caller's stack. Therefore operations cannot be
+// cancelled, and operations that may take for ever are not here.
 #ifndef NETPOLL_RING_H_
 #define NETPOLL_RING_H_
 
@@ -25,14 +26,14 @@ namespace gump::rt {
 // On: user, m.locks == 0, or a plain thread.  P: either.  Locks: none.
 // Parks: yes; inside a declared call its thread sleeps instead.
 
-// ringStart starts the ring when it is first called. 0, or the errno that makes
-// it unusable in this process: ENOSYS, EPERM or ENOMEM as a rule, EINVAL if the
-// kernel is older than 5.13.
+// ringStart starts the ring when it is first called. Returns 0, or the errno
+// that makes it unusable in this process: usually ENOSYS, EPERM or ENOMEM, and
+// EINVAL if the kernel is older than 5.13.
 // Locks: takes a leaf, and sched.lock.  Parks: no.
 [[nodiscard]] int ringStart();
 
-// The rest is for those who have started the ring. These are like pread, pwrite
-// and fsync, but return -errno. n is at most 2^31.
+// A caller of the functions below has started the ring. These three are like
+// pread, pwrite and fsync, but return -errno. n is at most 2^31.
 [[nodiscard]] int64_t ringRead(int fd, void* buf, size_t n, int64_t offset);
 [[nodiscard]] int64_t ringWrite(int fd, const void* buf, size_t n,
                                 int64_t offset);
@@ -41,15 +42,15 @@ namespace gump::rt {
 // ringWatches tells whether the ring misses no edge (Linux 6.1).
 // Parks: no.
 [[nodiscard]] bool ringWatches();
-// ringWatch has the ring call uringEvent for each edge of pd->fd. Returns when
-// that has begun, 0, or the errno that forbids it.
+// ringWatch makes the ring call uringEvent for each edge of pd->fd. Returns
+// when the watch has begun: 0, or the errno that prevents it.
 [[nodiscard]] int ringWatch(PollDesc* pd);
 // ringUnwatch returns when there will be no further event, and the kernel has
-// let go of the file.
+// released the file.
 void ringUnwatch(PollDesc* pd);
 
-// uringEvent is netpoll_uring.cc's: events as of poll(2), or -errno if there
-// will be none any more.
+// uringEvent is defined in netpoll_uring.cc. events are as in poll(2), or
+// -errno if there will be no more of them.
 // On: the ring's thread.  P: none.  Parks: no.
 void uringEvent(PollDesc* pd, int events, NetpollResult* r);
 
