@@ -11,8 +11,8 @@
 // timers, moves the clock, and belongs to the bubble until Run returns.
 //
 // `busy` counts the goroutines of the bubble that are not durably blocked, the
-// root included. It also counts those that have been published as blocked but
-// whose parker has not done S3 yet:
+// root included. It also counts a goroutine that is already published as
+// blocked, until its parker has done S3:
 //
 //   parker                                  waker
 //   S1 status = kGwaiting                   W1 take gp from where it waits
@@ -29,17 +29,17 @@
 //  3. otherwise the root, to move the clock or to report a deadlock.
 //
 // Picking a goroutine increments busy and clears its slot (`idle` or `waiter`),
-// so it cannot be picked twice, although a thread outside the bubble may wake
-// another goroutine at that moment. A candidate set its slot before it parked,
-// while busy counted it. Since busy became 0, the candidate's S3 is over, so it
-// can be picked. It will be picked. busy is 0 only after some S3, and only
-// picks, starts and W2 raise it. So the S3 that begins a period in which busy
-// stays 0 has picked, unless no slot was set, which means that the root has
-// gone. No wake-up is lost.
+// so it cannot be picked twice. That holds although a thread outside the bubble
+// may wake another goroutine at that moment. A candidate set its slot before it
+// parked, while busy counted it. Since busy became 0, the candidate's S3 is
+// over, so it can be picked. It will be picked. busy is 0 only after some S3,
+// and only picks, starts and W2 raise it. So the S3 that begins a period in
+// which busy stays 0 has picked, unless no slot was set, which means that the
+// root has gone. No wake-up is lost.
 //
-// So the root moves the clock only when no other goroutine of the bubble runs:
-// every timer that is due has been run, and every goroutine that this woke is
-// blocked again.
+// So the root moves the clock only when no other goroutine of the bubble runs.
+// By then every timer that is due has been run, and every goroutine that this
+// woke is blocked again.
 //
 // Invariants:
 //  (B1) gp->bubble changes only before gp first runs, or when gp has ended. The
@@ -80,7 +80,7 @@ struct alignas(kFalseSharing) Bubble {
   bool idle ABSL_GUARDED_BY(mu) = false;      // the root can be picked
   bool ended ABSL_GUARDED_BY(mu) = false;     // the main goroutine has ended
   uint64_t mainGoid ABSL_GUARDED_BY(mu) = 0;  // the first goroutine started
-  G* root ABSL_GUARDED_BY(mu) = nullptr;      // nullptr: Run has returned
+  G* root ABSL_GUARDED_BY(mu) = nullptr;      // null after Run has returned
   G* waiter ABSL_GUARDED_BY(mu) = nullptr;    // the goroutine in Wait
   // ns since the Unix epoch. Written by the root. A goroutine sees the right
   // value because the store happens before it is woken.

@@ -153,8 +153,8 @@ struct TimerCheck {
 // if that is 0 and needed. `tidy` removes zombies if there are many.
 // Locks: also f's.
 TimerCheck timersCheck(Timers* ts, int64_t* now, bool tidy);
-// timersTake moves all timers of src, whose P is going away, to dst. The world
-// is stopped.
+// timersTake moves all timers of src to dst, when the P of src is going away.
+// The world is stopped.
 // Locks: caller holds sched.lock.
 void timersTake(Timers* dst, Timers* src);
 // timeSleepUntil is the earliest wakeTime of all Ps, or kMaxWhen if there is

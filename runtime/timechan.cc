@@ -225,7 +225,8 @@ bool timerChanUnlock(Timer* t)
 
 void timerChanFree(Hchan* c) {
   // This may be a foreign thread that was never in the runtime, or one
-  // whose Run has returned. Do not call runtimeEntry, because that may yield.
+  // that has returned from Run. Do not call runtimeEntry, because that may
+  // yield.
   if (getg() == nullptr) needm();
   M* mp = acquirem();
   timerDrop(&timerChanOf(c)->t);

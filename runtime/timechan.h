@@ -15,8 +15,8 @@
 //       present seq, but its value is not sent yet. A stop or reset may still
 //       prevent the send. The timer then counts as still pending. Set under mu,
 //       cleared under the sendLock.
-//  (C3) A timer in a heap that is no zombie, or whose value is being sent,
-//       implies a reference to the channel. So when the last reference goes,
+//  (C3) While a timer is in a heap and no zombie, or its value is being sent,
+//       there is a reference to the channel. So when the last reference goes,
 //       the timer is at most a zombie. Its cell is freed at once, or when the
 //       timer is taken out of the heap.
 //  (C4) Ticks are sent in the order in which they were due. If two threads have
@@ -109,7 +109,7 @@ void timerUnblock(Timer* t);
 // Locks: takes Timer::mu, the sendLock, the channel's, sched.lock.
 bool timerRunIfDue(Timer* t);
 
-// timerChanFree gives up c, whose last reference is gone, and its timer.
+// timerChanFree gives up c and its timer. The last reference to c is gone.
 // On: any.  P: either.  Locks: as timerDrop.  Parks: no.
 void timerChanFree(Hchan* c);
 
