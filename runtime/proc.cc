@@ -1,5 +1,5 @@
-// The scheduler: which goroutine runs next, on which thread, and who wakes
-// whom.
+// The scheduler: which goroutine runs next, on which thread, and when another
+// thread is woken.
 //
 // A G is a goroutine, an M a thread, a P the right to run goroutines; an M
 // needs a P to run user code. There are GOMAXPROCS Ps and as many Ms as
@@ -18,15 +18,15 @@
 //      anything over. Threads wake, find nothing, and sleep again, all the
 //      time.
 //
-// What works: an M that is out of work *spins* for a while, that is, looks
-// through every queue before it sleeps, and a readier wakes another M only if a
-// P is idle and nobody spins. The spinner that finds work wakes the next
+// The design that works: an M that is out of work *spins* for a while, that is,
+// looks through every queue before it sleeps. A readier wakes another M only if
+// a P is idle and no M spins. The spinner that finds work wakes the next
 // spinner. So the number of awake threads follows the amount of work, smoothly,
 // and bursts do not stampede.
 //
-// What remains is one race: a readier sees a spinner and wakes nobody, while
-// the spinner has looked everywhere, found nothing, and goes to sleep. Both
-// sides therefore write first and read second:
+// One race remains. A readier sees a spinner and therefore wakes no M, while
+// the spinner has looked everywhere, found nothing, and goes to sleep. So both
+// sides write first and read second:
 //
 //   readier (W)                       sleeper (S), in loseSpinning
 //     W1  publish the G                 S1  nmspinning -= 1
@@ -36,38 +36,44 @@
 //     W2  read nmspinning in wakep      S2  read every queue again
 //
 // Both RMWs and both reads are seq_cst. If W2 reads the value from before S1,
-// then W1 precedes S2 in their single total order, and S2 finds the G. If it
-// reads the value from after, it is zero, and the readier wakes a thread. A G
-// that is published in the global queue needs no barrier of its own: S2 looks
-// there under sched.lock, and of the two sections the later sees what came
-// before the earlier, be it the G or S1.
+// then W1 precedes S2 in their single total order, and S2 finds the G. If W2
+// reads the value from after S1, it is zero, and the readier wakes a thread, or
+// it counts another spinner, which will look. A G that is published in the
+// global queue needs no barrier of its own, because S2 looks there under
+// sched.lock. Of the two sections, the later one sees all that came before the
+// earlier one, be it the G or S1.
 //
-// An M that was not spinning when it gave up its P need not look again: whoever
-// made a G runnable then either saw a spinner, who will look, or an idle P, and
-// woke someone, or neither. In the last case there was no idle P, and wakep has
-// set needspinning under sched.lock; the M checks that flag in the same section
-// of sched.lock in which it idles its P.
+// An M that was not spinning when it gave up its P need not look again. A
+// thread that readied a G meanwhile is in one of three cases:
+//  * It saw a spinner, which will look.
+//  * It saw an idle P, and woke an M.
+//  * It saw neither. Then no P was idle, and its wakep has set needspinning
+//    under sched.lock. The M checks that flag in the same section of sched.lock
+//    in which it idles its P.
 //
-// Timers are looked at by the P's owner whenever it schedules, and by thieves.
-// When nobody is left to do so, the last M to go idle sleeps in the poller
-// until the earliest is due (blockInPoller), and whoever adds an earlier one
-// sees to it that somebody wakes in time. Again both write first and read
-// second:
+// The owner of a P looks at its timers whenever it schedules, and thieves look
+// at them too. When no M is left to do so, the last M to go idle sleeps in the
+// poller until the earliest timer is due (blockInPoller). A thread that adds an
+// earlier timer makes sure that an M wakes in time. Again both sides write
+// first and read second:
 //
 //   adder (insert, timerModify)           sleeper
 //     A1  publish the time                  S1  nmspinning -= 1
 //         (minWhenHeap, minWhenModified)        (then S2, and)
 //         -- StoreLoad --                   S3  read the times of all Ps
-//     A2  in wakeNetPoller: is somebody     S4  lastpoll = 0, then pollUntil
+//     A2  in wakeNetPoller: is an M         S4  lastpoll = 0, then pollUntil
 //         in the poller? (lastpoll == 0)
-//         yes: pollUntil later? break it
+//         yes: is pollUntil later? break it
 //         no:  wakep
 //
-// If S3 misses the timer, A2 comes after S1. If A2 then finds lastpoll == 0, it
-// breaks the poll, unless the sleeper has said that it ends in time; a break
-// before the sleep is not lost. If not, wakep, which finds nobody spinning,
-// starts an M that looks at all timers. An M that was not spinning need not
-// look, by the argument above: it looks at its own P's timers only.
+// If S3 misses the timer, A2 comes after S1. There are two cases:
+//  * A2 finds lastpoll == 0. It breaks the poll, unless the sleeper has said in
+//    pollUntil that the poll ends in time. A break that comes before the sleep
+//    is not lost.
+//  * A2 finds that no M is in the poller. It calls wakep, which finds no
+//    spinner and starts an M that looks at all timers.
+// An M that was not spinning looks only at the timers of its own P. It need not
+// look at the others, by the argument above.
 //
 // The number of spinners is bounded by half the busy Ps, so that a mostly idle
 // program does not burn its cores.
@@ -86,18 +92,18 @@ namespace {
 
 enum class Find : uint8_t { kFound, kAgain, kNothing };
 
-// Clock is what one round of findRunnable learns about timers.
+// Clock holds the times that one round of findRunnable reads.
 struct Clock {
-  int64_t now = 0;        // nanotime; 0: not read yet
-  int64_t pollUntil = 0;  // when the next timer is due; 0: there is none
+  int64_t now = 0;        // nanotime, or 0 if it has not been read yet
+  int64_t pollUntil = 0;  // when the next timer is due, or 0 if there is none
 
   void lower(int64_t when) {
     if (when != 0 && (pollUntil == 0 || when < pollUntil)) pollUntil = when;
   }
 };
 
-// RandomOrder visits 0..count-1 in an order fixed by a start and a stride
-// coprime to count, so each once.
+// RandomOrder visits each of 0..count-1 once, in an order fixed by a start and
+// by a stride that is coprime to count.
 class RandomOrder {
  public:
   RandomOrder(uint32_t count, M* mp)
@@ -128,29 +134,40 @@ class RandomOrder {
   uint32_t i_ = 0;
 };
 
+// Unless they say otherwise, the functions of the search have this context:
+// On: g0.  P: needed.  Locks: takes sched.lock.  Parks: no.
+
+// becomeSpinning starts the search of mp. The caller may hold sched.lock.
+// Locks: none.
 void becomeSpinning(M* mp) {
   mp->spinning = true;
   sched.nmspinning.add(1, seq_cst);
   sched.needspinning.store(0, seq_cst);
-  // store needspinning, then scan the rings / publish a G, then load
-  // needspinning (wakep): who still read 1 published before our scan.
+  // We store needspinning, and then scan the rings. A waker publishes its G,
+  // and then loads needspinning (wakep). A waker that still reads needspinning
+  // == 1 published its G before this fence, so our scan finds it.
   fence(seq_cst);
 }
 
-// stealTimers runs what is due on victim. Zombies are for its owner to remove,
-// if there is one.
+// stealTimers runs the timers of victim that are due, and returns true if there
+// were any. It removes zombies only if victim is idle, because the owner of a P
+// removes its own.
+// Locks: takes sched.lock, and as timersCheck.
 bool stealTimers(const P* victim, Clock* clock) {
   const auto id = static_cast<uint32_t>(victim->id);
   if (!timerpMask.read(id)) return false;
   const TimerCheck check = timersCheck(&allp[id]->timers, &clock->now,
                                        /*tidy=*/idlepMask.read(id));
   clock->lower(check.next);
-  // A thief spins, and wakes the next, as endSchedule does for the next Run.
+  // The timers have woken no M for the goroutines that they readied. That is
+  // enough here: a thief spins, so it wakes the next spinner when it finds
+  // work. endSchedule calls wakep itself if the next Run has begun.
   return check.ran;
 }
 
-// stealWork tries every other P four times; in the last pass timers and runnext
-// too.
+// stealWork tries every other P four times. In the last pass it also takes
+// timers and runnext.
+// Locks: as stealTimers.
 Find stealWork(M* mp, P* pp, Clock* clock, Runnable* out) {
   constexpr int kPasses = 4;
   // We hold a P, so the world is not stopped.
@@ -164,7 +181,8 @@ Find stealWork(M* mp, P* pp, Clock* clock, Runnable* out) {
       P* victim = allp[order.position()];
       if (victim == pp) continue;
       if (last && stealTimers(victim, clock)) {
-        // They made Gs ready, here: runqsteal wants an empty ring.
+        // They may have readied Gs onto our own ring. Take these first, because
+        // runqsteal requires that our ring is empty.
         RunqGet local = runqget(pp);
         if (local.gp != nullptr) {
           *out = {local.gp, /*inheritTime=*/false};
@@ -181,7 +199,7 @@ Find stealWork(M* mp, P* pp, Clock* clock, Runnable* out) {
   return ranTimers ? Find::kAgain : Find::kNothing;
 }
 
-// pollNetwork is step 4: one M at a time, never blocking.
+// pollNetwork is step 4: a poll that does not block, by one M at a time.
 G* pollNetwork() {
   // lastpoll pairs with the stores of the M that blocks in the poller,
   // pollingNet with the release below.
@@ -200,8 +218,8 @@ G* pollNetwork() {
   return gp;
 }
 
-// globalOne and globalBatch take from the global queue. A stale runqsize of
-// zero is repaired by the locked look in releaseP.
+// globalOne and globalBatch take from the global queue. If they miss a G
+// because runqsize reads a stale zero, the locked look in releaseP finds it.
 G* globalOne(P* pp) {
   if (soleP()) return popYielded(pp, /*adopt=*/true);
   if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return nullptr;
@@ -216,33 +234,38 @@ G* globalBatch(P* pp) {
   return globrunqgetbatch(pp, kRunqSize / 2);
 }
 
-// checkTimers runs what is due on our own P. Timers wake nobody for those whom
-// they ready: the first we run at once, and if there are others we wake
-// somebody here. True: some were due.
+// checkTimers runs the timers of our own P that are due, and returns true if
+// there were any. Timer functions ready goroutines without calling wakep. We
+// run the first one ourselves, and call wakep here if there are more.
+// Locks: as stealTimers.
 bool checkTimers(P* pp, Clock* clock) {
-  // Ours, or P 0's, which others add to, and then wake somebody.
+  // Only P 0 gets timers from other threads (those without a P), which then
+  // make sure that an M looks at them. Only we add to any other P.
   if (GUMP_LIKELY(pp->timers.len.load(relaxed) == 0)) return false;
   const TimerCheck check = timersCheck(&pp->timers, &clock->now, /*tidy=*/true);
   clock->lower(check.next);
   if (check.ran && runqlen(pp) > 0) {
-    fence(seq_cst);  // W1 of the essay: the stores to the ring are release
+    fence(seq_cst);  // W1 of the essay: the ring is written by release stores
     wakep();
   }
   return check.ran;
 }
 
-// globalTurn tells whether the global queue goes first: now and then, or two Gs
-// that keep readying each other would starve it. Not while somebody waits whom
-// a timer has just readied (ran): next time then.
+// globalTurn returns true if the global queue goes first. That must happen now
+// and then, because otherwise two Gs that keep readying each other would starve
+// it. If a timer has just readied a goroutine (ran), postpone the turn by one
+// round.
+// Locks: none.
 bool globalTurn(P* pp, bool ran) {
-  // schedtick: written by us.
+  // schedtick is written by us.
   const bool turn = pp->globalTurn || pp->schedtick.load(relaxed) % 61 == 0 ||
                     (GUMP_UNLIKELY(pp->fuzz != 0) && fuzzOneIn(pp, 4));
   pp->globalTurn = turn && ran && !pp->globalTurn;
   return turn && !pp->globalTurn;
 }
 
-// findWithP is everything that can be found while holding the P: steps 0 to 6.
+// findWithP looks in every place that needs a P: steps 0 to 6.
+// Locks: as stealTimers.
 Find findWithP(M* mp, Runnable* out, Clock* clock) {
   P* pp = mp->p;
   // Pairs with forEachP's store.
@@ -256,15 +279,15 @@ Find findWithP(M* mp, Runnable* out, Clock* clock) {
   if (GUMP_UNLIKELY(pp->fuzz != 0)) fuzzTurn(pp);
   RunqGet local = runqget(pp);  // 2
   if (local.gp != nullptr) {
-    // Whom a timer readied does not inherit a slice, and with it the request to
-    // yield for which this P may be here.
+    // A goroutine readied by a timer starts a new time slice. If it inherited
+    // ours, it would also inherit our pending preemption request.
     *out = {local.gp, local.inheritTime && !ran};
     return Find::kFound;
   }
   if ((out->gp = globalBatch(pp)) != nullptr) return Find::kFound;  // 3
   if ((out->gp = pollNetwork()) != nullptr) return Find::kFound;    // 4
-  // 5: steal, unless enough others already try
-  // A heuristic; any value is correct.
+  // 5: steal, unless enough Ms already try. This is a heuristic, for which any
+  // value is correct.
   int32_t busy = gomaxprocs.load(relaxed) - sched.npidle.load(relaxed);
   if (mp->spinning || 2 * sched.nmspinning.load(relaxed) < busy) {
     if (!mp->spinning) becomeSpinning(mp);
@@ -278,12 +301,13 @@ Find findWithP(M* mp, Runnable* out, Clock* clock) {
   return Find::kNothing;
 }
 
-// releaseP is step 7: a last look at the global queue in the same section of
+// releaseP is step 7: a last look at the global queue, in the same section of
 // sched.lock that idles the P.
+// P: needed; given away if it returns kNothing.
 Find releaseP(M* mp, Runnable* out) {
   LockScope l(&sched.lock);
   P* pp = mp->p;
-  // Written under sched.lock.
+  // All three are written under sched.lock.
   if (sched.gcwaiting.load(relaxed) || sched.mainEnded.load(relaxed) ||
       pp->runSafePointFn.load(relaxed) != 0) {
     return Find::kAgain;
@@ -297,12 +321,13 @@ Find releaseP(M* mp, Runnable* out) {
     return Find::kAgain;
   }
   pidleput(releasep());
-  mp->timerAdded = false;  // clock knows
+  mp->timerAdded = false;  // clock includes that timer
   return Find::kNothing;
 }
 
-// nextTimer is S3 of the essay: when the first timer of any P is due; 0: there
-// is none.
+// nextTimer is S3 of the essay. It returns when the first timer of any P is
+// due, or 0 if there is none.
+// P: either.  Locks: none.
 int64_t nextTimer() {
   Clock clock;
   const int32_t n = gomaxprocs.load(acquire);  // pairs with procresize
@@ -314,30 +339,62 @@ int64_t nextTimer() {
   return clock.pollUntil;
 }
 
-// takeIdleP gets a P for an M that has just found work without one, and makes
-// it spin.
+// takeIdleP takes an idle P for an M that has no P and has just found work, and
+// makes the M spin. Returns false if no P is idle.
+// P: none; needed if it returns true.
 bool takeIdleP(M* mp) {
   P* pp;
   {
     LockScope l(&sched.lock);
     pp = pidlegetSpinning();
   }
-  // needspinning is set: whoever releases a P looks first.
+  // pidlegetSpinning has set needspinning, so the M that next gives up a P
+  // looks first.
   if (pp == nullptr) return false;
   acquirep(pp);
   becomeSpinning(mp);
   return true;
 }
 
-// loseSpinning is steps 8 and 9, the sleeper's half of the essay: stop spinning
-// first, look again second.
+// loseSpinning is steps 8 and 9, the sleeper's half of the essay. It stops
+// spinning first (S1) and looks again second (S2, S3). The order is essential.
+// If we looked first, a thread could publish work after our look, see us
+// counted in nmspinning, and wake no M. Then no M would look for that work.
+//
+// These are the sources of work that are checked again, and the wake-up that
+// would be lost without the check:
+//  * The global queue. A thread has queued a G there, because it yields,
+//    because it has no P, or because its ring was full. Its wakep saw us
+//    spinning.
+//  * The ring and runnext of every P. A goroutine has readied a G onto its own
+//    P and goes on running. Its wakep saw us spinning, so no M would steal the
+//    G.
+//  * The reclamation cycle (step 9). dealOut has offered slabs to idle Ps, and
+//    its wakep saw us spinning.
+//  * The finalizer goroutine (fingwake, step 1). queueFinalizer has set the
+//    flag, which stands for a runnable G that is on no queue. Its wakep saw us
+//    spinning.
+//  * The timers of every P (S3). A thread has added an earlier timer, found no
+//    M in the poller, and called wakep, which saw us spinning. Here we only
+//    read the times: blockInPoller sleeps until the earliest, or wakes the M
+//    that would sleep past it.
+//
+// The network is not on the list. Our caller goes on to blockInPoller, which
+// polls unless another M does so already.
+//
+// If we find work, we spin again, so that resetspinning wakes the next spinner,
+// because there may be more than one G. If we find work but no idle P,
+// pidlegetSpinning has set needspinning. An M that is about to idle its P sees
+// that flag and spins instead of us, so no P goes idle while there is work.
+// P: none; needed unless it returns kNothing.
 Find loseSpinning(M* mp, Runnable* out, Clock* clock) {
   if (!mp->spinning) return Find::kNothing;
   stopSpinning(mp);
-  // S2, the global queue. Under the lock, not by runqsize: unlock is a plain
-  // store, so a readier may read nmspinning before its runqsize is visible. If
-  // its section of sched.lock comes before ours, we see the G; if after, it
-  // sees S1, because our unlock made that visible.
+  // S2, the global queue. Look under the lock instead of at runqsize: unlock is
+  // a plain store, so a readier may read nmspinning before its runqsize is
+  // visible. If its section of sched.lock comes before ours, we see the G. If
+  // it comes after ours, the readier sees S1, because our unlock made S1
+  // visible.
   P* pp = nullptr;
   {
     LockScope l(&sched.lock);
@@ -350,9 +407,10 @@ Find loseSpinning(M* mp, Runnable* out, Clock* clock) {
     becomeSpinning(mp);
     return Find::kFound;
   }
-  // S1, then the rings: the reads of runqempty are not all seq_cst, so a fence
-  // orders them. allp is read without the world being stopped: entries are
-  // never unset, new ones are idle or ours.
+  // S2, the rings. A fence orders S1 before them, because the reads of
+  // runqempty are not all seq_cst. allp is read although procresize may run
+  // meanwhile. Its entries are never unset. A P that is added after our load is
+  // empty at first, and an M that uses it later reads nmspinning after S1.
   fence(seq_cst);
   int32_t n = gomaxprocs.load(acquire);  // pairs with procresize's store
   for (int32_t i = 0; i < n; i++) {
@@ -361,7 +419,8 @@ Find loseSpinning(M* mp, Runnable* out, Clock* clock) {
       break;
     }
   }
-  // 9, and 1: S1, then fingwake / fingwake, then nmspinning (wakep).
+  // 9, and 1 again. We have done S1, and now read fingwake. The waker stores
+  // fingwake, and then reads nmspinning (wakep).
   if ((reclaimWorkAvailable() || fingwake.load(seq_cst)) && takeIdleP(mp)) {
     return Find::kAgain;
   }
@@ -369,8 +428,9 @@ Find loseSpinning(M* mp, Runnable* out, Clock* clock) {
   return Find::kNothing;
 }
 
-// blockInPoller is step 10: the last M to go idle waits for the network, and
-// until the next timer, instead of its note.
+// blockInPoller is step 10. The last M to go idle waits in the poller instead
+// of on its note: for the network, and until the next timer.
+// P: none; needed unless it returns kNothing.  Parks: blocks the thread.
 Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
   if (!netpollinited() || (!netpollAnyWaiters() && clock.pollUntil == 0)) {
     return Find::kNothing;
@@ -378,7 +438,8 @@ Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
   fuzzPoint();
   // S4. seq_cst: see wakeNetPoller.
   if (sched.lastpoll.xchg(0, seq_cst) == 0) {
-    // Somebody does so already; but does he know this timer?
+    // Another M is already blocked in netpoll. Wake it if our timer is due
+    // before it would return.
     if (clock.pollUntil != 0) breakPollAfter(clock.pollUntil);
     return Find::kNothing;
   }
@@ -388,12 +449,14 @@ Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
   int64_t delay = -1;
   if (clock.pollUntil != 0) {
     delay = std::max(clock.pollUntil - nanotime(), int64_t{0});
-    // Whoever goes idle after this sees lastpoll, and asks too (checkdead).
+    // An M that goes idle after this section sees lastpoll == 0, and asks the
+    // same question (checkdead).
     LockScope l(&sched.lock);
     if (pollsInVain()) delay = 0;  // remove the zombies, and come to checkdead
   } else if (!netpollAnyWaiters()) {
-    // The last one has just been readied, and may have ended in a checkdead
-    // that did not see lastpoll. seq_cst: lastpoll, then the waiters.
+    // The last waiter has just been readied. The M that ran it may be idle
+    // again, after a checkdead that did not see lastpoll == 0. So do not sleep.
+    // seq_cst: we store lastpoll, and then read the number of waiters.
     delay = 0;
   }
   mp->blocked.store(true, relaxed);  // a hint
@@ -407,8 +470,8 @@ Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
     pp = pidleget();
   }
   if (pp == nullptr) {
-    // Those who hold the Ps have to look at the timers: also at those for which
-    // this poll was broken.
+    // The Ms that hold the Ps have to look at the timers, including those for
+    // which this poll was broken. sysmon makes sure that they do.
     hurrySysmon(timeSleepUntil());
     injectglist(&r.toRun);
     netpollAdjustWaiters(r.delta);
@@ -417,24 +480,27 @@ Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
   acquirep(pp);
   out->gp = r.toRun.pop();
   if (out->gp == nullptr) {
-    // Nobody sleeps for the timers of the other Ps now, nor for the later ones
-    // of this. Who spins finds those that are due, or wakes somebody who does.
+    // No M sleeps now for the timers of the other Ps, or for the later ones of
+    // this P. A spinning M runs those that are due, or wakes another M that
+    // does.
     becomeSpinning(mp);
     return Find::kAgain;
   }
   casgstatus(out->gp, kGwaiting, kGrunnable);
   injectglist(&r.toRun);
   netpollAdjustWaiters(r.delta);
-  hurrySysmon(timeSleepUntil());  // nobody sleeps for them now (runForgotten)
+  hurrySysmon(timeSleepUntil());  // no M sleeps for them now (runForgotten)
   return Find::kFound;
 }
 
-// idleAfterMain follows endSchedule's pidleput. One M polls, since plain
-// threads may still wait for descriptors and timers; the others sleep until
-// they are given a P. No queue is searched again: what lies there is the next
-// Run's.
+// idleAfterMain follows endSchedule's pidleput. One M polls, because foreign
+// threads may still wait for descriptors and timers. The others sleep until
+// they are given a P. No queue is searched again, because the Gs in it are for
+// the next Run.
+// P: none; then maybe one.  Parks: blocks the thread.
 void idleAfterMain(M* mp) {
-  // nmspinning (S1) and npidle, then the timers / a timer, then both (wakep).
+  // We write nmspinning (S1) and npidle, and then read the timers. A thread
+  // that adds a timer writes it, and then reads both (wakep).
   fence(seq_cst);
   Clock clock;
   clock.lower(nextTimer());
@@ -451,9 +517,13 @@ void idleAfterMain(M* mp) {
   }
 }
 
-// endSchedule is what every M does once main has returned: it runs timers, for
-// plain threads may wait for them, its work goes to the global queue, where the
-// next Run finds it, and its P goes idle. (m0 never comes here: see schedule.)
+// endSchedule replaces the search of every M once main has returned:
+//  * It runs the timers that are due, because foreign threads may wait for
+//    them.
+//  * It moves its work to the global queue, where the next Run finds it.
+//  * It idles its P.
+// (m0 never comes here: see schedule.)
+// P: needed; then maybe none.  Parks: blocks the thread.
 void endSchedule(M* mp) {
   if (mp->spinning) stopSpinning(mp);
   P* pp = mp->p;
@@ -465,7 +535,7 @@ void endSchedule(M* mp) {
   (void)timersCheck(&pp->timers, &clock.now, /*tidy=*/true);
   flushYielded(pp);
   GQueue q = runqdrain(pp);
-  bool ended;  // or the next Run has begun
+  bool ended;  // false if the next Run has begun
   bool stopping = false;
   bool safePoint = false;  // forEachP, too, sets its flags under sched.lock
   {
@@ -474,15 +544,16 @@ void endSchedule(M* mp) {
     ended = sched.mainEnded.load(relaxed);
     if (ended) {
       letGo();
-      // Written under sched.lock; who stops the world counts our P.
+      // Both are written under sched.lock. A stop of the world counts our P.
       stopping = sched.gcwaiting.load(relaxed);
       safePoint = pp->runSafePointFn.load(relaxed) != 0;
       if (!stopping && !safePoint) pidleput(releasep());
     }
   }
   if (!ended) {
-    // W2, and what stopSpinning owes: the wakep of that Run may have relied on
-    // us, and whoever has looked since then did not see q.
+    // This wakep is W2, and it is also the second look that stopSpinning
+    // requires. The wakep of the next Run may have relied on us, and an M that
+    // has looked since then did not see q.
     wakep();
   } else if (stopping) {
     gcstopm();
@@ -493,8 +564,10 @@ void endSchedule(M* mp) {
   }
 }
 
-// noPollerAfterMain tells whether plain threads may wait for what nobody polls
-// for. seq_cst: after the caller's publication, as in wakep.
+// noPollerAfterMain returns true if foreign threads may wait for something
+// while no M polls for it. The load is seq_cst, so that it follows the caller's
+// publication, as in wakep.
+// On: any.  P: either.  Locks: none.  Parks: no.
 bool noPollerAfterMain() {
   return sched.lastpoll.load(seq_cst) != 0 &&
          (netpollAnyWaiters() || timersPending());
@@ -514,7 +587,7 @@ void uncountSpinner(const char* negative) {
 }
 
 void runSafePointFn(P* pp) {
-  // The winner runs it, once per P.
+  // The winner of the CAS runs the function, so it runs once for each P.
   if (!pp->runSafePointFn.cas(1, 0, acq_rel)) return;
   sched.safePointFn(pp);
   LockScope l(&sched.lock);
@@ -551,8 +624,12 @@ Runnable findRunnable() {
 
 namespace {
 
-// headOfQueue is the G that findWithP would take from the queues of pp. With
-// more than one P somebody may steal it meanwhile.
+// Unless they say otherwise, the functions of directNext have this context:
+// On: user.  P: needed; m.locks is 1.  Locks: none.  Parks: no.
+
+// headOfQueue returns the G that findWithP would take from the queues of pp.
+// With more than one P, a thief may steal it meanwhile. Returns nullptr if the
+// queues are empty, or if the global queue goes first.
 G* headOfQueue(const P* pp) {
   if (pp->schedtick.load(relaxed) % 61 == 0) {
     if (pp->yielded.head != nullptr) return pp->yielded.head;
@@ -566,33 +643,34 @@ G* headOfQueue(const P* pp) {
   return pp->yielded.head;
 }
 
-// startsAtHand tells whether gp can be resumed here without locks and system
-// calls: the caller may hold a lock.
+// startsAtHand returns true if gp can be resumed here without locks and system
+// calls. That is required because the caller may hold a lock.
 bool startsAtHand(const P* pp, const G* gp) {
   if (peek(gp->lockedm) != nullptr) return false;
   return peek(gp->stack.lo) != 0 ||
          (peek(gp->stacksize) == 0 && pp->stackCache != nullptr);
 }
 
-// timersWant tells whether schedule must be called because of timers.
+// timersWant returns true if schedule must be called because of timers.
 GUMP_ALWAYS_INLINE bool timersWant(const M* mp, P* pp) {
-  // Ours, or P 0's, added to by others, who wake somebody.
+  // Only P 0 gets timers from other threads: see checkTimers.
   if (GUMP_LIKELY(pp->timers.len.load(relaxed) == 0)) return false;
   return mp->timerAdded || timersDue(&pp->timers);
 }
 
-// Every reason for which findRunnable would do something else than take from
-// the queues must be known here.
+// takeHead is directNext without fuzzing. It must know every reason for which
+// findRunnable would do anything else than take a G from the queues.
+// Locks: takes sched.lock.
 GUMP_ALWAYS_INLINE G* takeHead(M* mp) {
   P* pp = mp->p;
-  // All are requests that the next look would honour just as well; findWithP
-  // says who stores them.
+  // Each of these is a request, which the next look would honour just as well.
+  // findRunnable and findWithP say with which stores the loads pair.
   if (sched.gcwaiting.load(acquire) || sched.mainEnded.load(acquire) ||
       pp->runSafePointFn.load(acquire) != 0 || fingwake.load(relaxed) ||
       mp->lockedg != nullptr || mp == &m0 || timersWant(mp, pp)) {
     return nullptr;
   }
-  // A thief may have it by now: a hint, looked at again below.
+  // This is a hint, because a thief may take it now. We look again below.
   const G* head = headOfQueue(pp);
   if (head == nullptr || !startsAtHand(pp, head)) return nullptr;
   RunqGet next = head == pp->yielded.head
@@ -600,7 +678,8 @@ GUMP_ALWAYS_INLINE G* takeHead(M* mp) {
                      : runqget(pp);
   if (GUMP_UNLIKELY(next.gp == nullptr)) return nullptr;  // stolen
   if (GUMP_UNLIKELY(!startsAtHand(pp, next.gp))) {
-    // Not the one we looked at. It has lost its place, to be found again.
+    // This is not the G that we looked at. It goes to the global queue, so it
+    // loses its place but is found again.
     LockScope l(&sched.lock);
     globrunqput(next.gp);
     return nullptr;
@@ -608,6 +687,7 @@ GUMP_ALWAYS_INLINE G* takeHead(M* mp) {
   return execute(next.gp, next.inheritTime);
 }
 
+// takeHeadFuzzed is directNext when fuzzing.  Locks: takes sched.lock.
 GUMP_NOINLINE G* takeHeadFuzzed(M* mp) {
   P* pp = mp->p;
   if (fuzzOneIn(pp, 2)) return nullptr;
@@ -618,16 +698,18 @@ GUMP_NOINLINE G* takeHeadFuzzed(M* mp) {
   return gp;
 }
 
-// executeFuzzed is the end of schedule; nullptr: r.gp is queued elsewhere, and
-// perhaps the P is gone.
+// executeFuzzed is the end of schedule when fuzzing. Returns nullptr if r.gp is
+// queued elsewhere. The P may be gone then.
+// On: g0.  Locks: takes sched.lock.  Parks: blocks the thread.
 GUMP_NOINLINE G* executeFuzzed(M* mp, Runnable r) {
   if (!fuzzMoves(mp, r.gp)) return fuzzExecute(r.gp, r.inheritTime);
   fuzzMove(r.gp);
   return nullptr;
 }
 
-// announceTimer tells those in the poller of the timer that this M's goroutine
-// has set as it parked.
+// announceTimer tells the M in the poller about the timer that this M's
+// goroutine has set as it parked.
+// On: g0.  P: either.  Locks: takes sched.lock.
 void announceTimer(M* mp) {
   if (GUMP_LIKELY(!mp->timerAdded) || mp->p == nullptr) return;
   mp->timerAdded = false;
@@ -651,13 +733,13 @@ G* schedule() {
     for (;;) {
       stoplockedm();
       if (mp->p == nullptr) return nullptr;  // m0, woken to leave Run
-      // Main, if it is locked from the start, may still wait for a stack.
+      // execute fails if main, locked from the start, still waits for a stack.
       G* gp = fuzzExecute(mp->lockedg, /*inheritTime=*/false);
       if (gp != nullptr) return gp;
     }
   }
   if (GUMP_UNLIKELY(mp == &m0)) {
-    // Main has left it, see m0Stop.
+    // Main has left this thread, which runs nothing else: see m0Stop.
     if (mp->spinning) resetspinning();
     announceTimer(mp);
     handoffp(releasep());
@@ -692,11 +774,12 @@ G* execute(G* gp, bool inheritTime) {
   gp->waitsince = 0;
   P* pp = mp->p;
   if (inheritTime) {
-    // A request to yield concerns the slice. Goroutines that ready each other
-    // would lose it between them, and keep everyone else waiting.
+    // A request to yield belongs to the time slice, so it is inherited with it.
+    // If it were not, goroutines that ready each other would lose the request
+    // between them, and all others would keep waiting.
     gp->preempt.store(pp->preempt.load(relaxed), relaxed);  // best effort
   } else {
-    pp->preempt.store(false, relaxed);  // best effort: who asks, asks again
+    pp->preempt.store(false, relaxed);  // best effort: requests are repeated
     gp->preempt.store(false, relaxed);
     // Written by us; sysmon only compares values.
     pp->schedtick.store(pp->schedtick.load(relaxed) + 1, relaxed);
@@ -706,8 +789,8 @@ G* execute(G* gp, bool inheritTime) {
 
 void resetspinning() {
   stopSpinning(getg()->m);
-  // We were the one who looks for work, and found some. There may be more: let
-  // the next one look.
+  // We were the M that looks for work, and we found some. There may be more, so
+  // let the next M look.
   wakeNextSpinner();
 }
 
@@ -718,26 +801,27 @@ void wakeNextSpinner() {
 }
 
 void wakep() {
-  // With one P, and that in our hands, there is nobody to wake.
+  // With one P, which we hold, there is no other M to wake.
   if (gomaxprocs.load(relaxed) == 1 && getg()->m->p != nullptr) return;
   // W2 of the essay. All three loads are seq_cst and follow the caller's
   // publication.
   if (sched.nmspinning.load(seq_cst) != 0) return;
-  // No idle P, and the M that next gives one up is already told to look first
-  // (the flag is set under sched.lock, where that M reads it before it idles
-  // its P). If a new spinner clears the flag after our load, it scans after our
-  // publication.
+  // No P is idle, and the M that next gives up a P is already told to look
+  // first: the flag is set under sched.lock, and that M reads it there before
+  // it idles its P. If a new spinner clears the flag after our load, it scans
+  // after our publication.
   if (sched.npidle.load(seq_cst) == 0 &&
       sched.needspinning.load(seq_cst) == 1) {
     return;
   }
-  // Once main has ended, work waits for the next Run, which wakes a P after
-  // clearing this. Only plain threads may need an M now, one that polls.
+  // Once main has ended, work waits for the next Run, which wakes a P after it
+  // has cleared this flag. Now only foreign threads may need an M, one that
+  // polls.
   if (GUMP_UNLIKELY(sched.mainEnded.load(relaxed)) && !noPollerAfterMain()) {
     return;
   }
-  // From here to the hand-over we must not be stopped: everybody would rely on
-  // a spinner that is not there yet.
+  // From here to the hand-over we must not be preempted, because all others
+  // would rely on a spinner that does not exist yet.
   M* mp = acquirem();
   if (sched.nmspinning.cas(0, 1, seq_cst)) {
     P* pp;
@@ -749,7 +833,7 @@ void wakep() {
     if (pp != nullptr) {
       startm(pp, /*spinning=*/true);
     } else {
-      hurrySysmon(timeSleepUntil());  // who set one relied on the count
+      hurrySysmon(timeSleepUntil());  // its setter relied on the count
     }
   }
   releasem(mp);
@@ -765,7 +849,8 @@ void injectglist(GList* glist) {
   fuzzPoint();  // they are runnable, and on no queue
   M* mp = acquirem();
   P* pp = mp->p;
-  // How many others could take one each.
+  // How many others could take one G each.
+
   int32_t idle = pp == nullptr ? q.size : sched.npidle.load(relaxed);
   GQueue global;
   for (int32_t i = 0; i < idle && !q.empty(); i++) global.pushBack(q.pop());

@@ -1,9 +1,9 @@
 // The deadlock detector, and the scheduler's trace.
 //
-// checkdead is asked under sched.lock whenever an M goes idle for good. While
-// main runs it counts Ms (findDead). After main it also looks at plain threads,
-// which park without that lock (findDeadAfterMain, where the protocol stands:
-// F1 to F4, L1 to L3).
+// checkdead is called under sched.lock whenever an M goes idle for good. While
+// main runs, it counts Ms (findDead). After main, it also looks at foreign
+// threads, which park without that lock. The protocol is at findDeadAfterMain:
+// F1 to F4, L1 to L3.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -24,13 +24,16 @@ namespace gump::rt {
 
 namespace {
 
+// Census counts the goroutines of the program, by status.
 struct Census {
   int32_t waiting = 0;
-  int32_t runnable = 0;  // on a queue, for a thread or for a stack
-  // Running or in a system call, although no thread is.
+  int32_t runnable = 0;  // in a queue, for a thread or for a stack
+  // One that is running or in a system call, although no thread is.
   const G* busy = nullptr;
 };
 
+// countG adds gp to the Census in arg.
+// On: any.  P: either.  Locks: none.  Parks: no.
 void countG(G* gp, void* arg) {
   auto* c = static_cast<Census*>(arg);
   const uint32_t status = readgstatus(gp) & ~uint32_t{kGscan};
@@ -51,16 +54,17 @@ void countG(G* gp, void* arg) {
   }
 }
 
-// How long goroutines that have no stack are given, while nobody runs, before
-// that is taken for a deadlock: ns, and looks, of which there are some for each
-// try, since the threads that try may get no time.
+// How long goroutines that have no stack may wait, while no goroutine runs,
+// before that is a deadlock. Both limits must be reached: the time in ns, and
+// the number of looks, of which there are some for each try. The looks are
+// counted because the threads that try may get no processor time.
 constexpr int64_t kStackPatience = 100'000'000;
 constexpr int32_t kStackLooks = 30;
 int32_t stackWaitLooks ABSL_GUARDED_BY(sched.lock) = 0;
 int64_t stackWaitBegan ABSL_GUARDED_BY(sched.lock) = 0;
 uint32_t stackWaitSlices ABSL_GUARDED_BY(sched.lock) = 0;  // slicesBegun then
 
-// slicesBegun changes when somebody has run. Nobody does now.
+// slicesBegun changes when a goroutine has run. None runs now.
 uint32_t slicesBegun() {
   uint32_t sum = 0;
   const int32_t n = gomaxprocs.load(relaxed);
@@ -68,9 +72,9 @@ uint32_t slicesBegun() {
   return sum;
 }
 
-// stackMayCome tells whether goroutines wait for a stack, and not for long yet:
-// what the kernel refuses now it may give when sysmon has it tried again. Each
-// time somebody has run, another wait begins.
+// stackMayCome returns true if goroutines wait for a stack, but have not waited
+// for long. The kernel may refuse memory now, and give it when sysmon has a
+// goroutine try again. Each time a goroutine has run, a new wait begins.
 bool stackMayCome() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   if (sched.nostack.empty()) return false;
   const int64_t now = nanotime();
@@ -84,30 +88,34 @@ bool stackMayCome() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   return now - stackWaitBegan < kStackPatience || stackWaitLooks < kStackLooks;
 }
 
-// running is how many Ms could still wake somebody.
+// running returns how many Ms could still wake a goroutine.
 int64_t running() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   return mcount() - sched.nmidle - sched.nmidlelocked - sched.nmsys;
 }
 
-// threadCount is how many threads the process has; 0: not to be known.
+// threadCount returns how many threads the process has, or 0 if that is
+// unknown.
+// On: any.  P: either.  Locks: none.  Parks: no.
 int64_t threadCount() {
   struct stat st;
   if (stat("/proc/self/task", &st) != 0) return 0;
-  // A directory's links: itself, its name, and one for each subdirectory.
+  // A directory has one link from itself, one from its name, and one from each
+  // subdirectory.
   return static_cast<int64_t>(st.st_nlink) - 2;
 }
 
-// anyStrangers tells whether the process has threads that are neither ours nor
-// known to us: a plain thread is noticed only when it first uses the runtime,
-// and until then a goroutine may rightly wait for it. Inert threads wake
-// nobody: who waits for what the kernel's workers do waits for a completion,
-// which some other thread has to take. They are left out if we look `closely`.
+// anyStrangers returns true if the process has threads that are neither ours
+// nor known to us. A foreign thread is noticed only when it first uses the
+// runtime, and until then a goroutine may rightly wait for it. Inert threads
+// wake no goroutine. (A goroutine that waits for the work of the kernel's
+// threads waits for a completion, which some other thread has to take.) If we
+// look `closely`, inert threads do not count.
 //
 // Threads come and go meanwhile, and a mistake may only delay the report. So we
-// do not look for strangers, of whom a listing may miss some, but subtract
-// inert threads from the count, and only those that are listed before it and
-// after it: they were there when it was made. One that is missed, or finds no
-// room, makes us wait.
+// do not list the strangers, because a listing may miss some. Instead we
+// subtract inert threads from the count, and only those that are listed both
+// before and after it: they were there when it was made. An inert thread that
+// the listing misses, or that finds no room in it, makes us wait.
 bool anyStrangers(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   const int64_t ours = mcount() + sched.nmextra + kSanitizerThreads;
   if (threadCount() <= ours) return false;  // without /proc we see none
@@ -121,12 +129,12 @@ bool anyStrangers(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   const auto stayed = std::count_if(before, before + n, [&](int32_t tid) {
     return std::find(after, end, tid) != end;
   });
-  return threads == 0 || threads - stayed > ours;  // 0: it has just been there
+  return threads == 0 || threads - stayed > ours;  // 0: /proc is gone again
 }
 
-// claimReport makes this thread the one that reports: whoever takes the lock
-// next would find the same, and print between our lines. It drops the lock,
-// which the dump of scheddetail wants.
+// claimReport makes this thread the one that reports. Otherwise the next thread
+// that takes the lock would find the same, and print between our lines.
+// claimReport drops the lock, because the dump of scheddetail takes it.
 void claimReport() ABSL_UNLOCK_FUNCTION(sched.lock) {
   sched.foundDead = true;
   unlock(&sched.lock);
@@ -157,22 +165,22 @@ void claimReport() ABSL_UNLOCK_FUNCTION(sched.lock) {
   fatal("all goroutines are asleep - deadlock!");
 }
 
-// breakVainPoll lets the last M that runs look again, and come here, if it
-// polls for nothing. (Unlike Go, which reports the deadlock when the timer
-// would have been due.) It has set lastpoll before it asked the same question
-// under this lock.
+// breakVainPoll makes the last M that runs leave the poller if it polls for
+// nothing. That M then looks again, and comes here. (Go reports the deadlock
+// only when the timer would have been due.) The M has set lastpoll before it
+// asked the same question under this lock, so one of the two sees it.
 void breakVainPoll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   if (sched.lastpoll.load(relaxed) == 0 && pollsInVain()) netpollBreak();
 }
 
-// awaitStrangers has sysmon look again, ever more rarely.
+// awaitStrangers makes sysmon look again, less and less often.
 void awaitStrangers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   sched.deadSuspect.store(true, relaxed);  // read by sysmon under this lock
   wakeSysmonLocked();
 }
 
-// plainThreadsSleep tells whether all plain threads that have used the library
-// are parked in it. One that is not may wake the others.
+// plainThreadsSleep returns true if all foreign threads that have used the
+// library are parked in it. One that is not may wake the others.
 bool plainThreadsSleep() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   bool all = true;
   forEachForeign(
@@ -187,13 +195,13 @@ bool plainThreadsSleep() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   return all;
 }
 
-// findDeadAfterMain is findDead when Run has returned: goroutines are left
-// over, which nobody runs, and plain threads may wait for them. If no other
-// thread is left, none can call Run again.
+// findDeadAfterMain is findDead when Run has returned. Goroutines are left over
+// that no M runs, and foreign threads may wait for them. If no other thread is
+// left, none can call Run again.
 //
-// Plain threads park and wake up without sched.lock. So that the report rests
-// on one moment at which all of them sleep and none waits for a descriptor,
-// they are looked at twice, and the count of waiters in between:
+// Foreign threads park and wake up without sched.lock. The report must rest on
+// one moment at which all of them sleep and none waits for a descriptor. So we
+// look at them twice, and at the count of waiters in between:
 //
 //   thread (parkForeign)                  here, under sched.lock
 //     F1  kGwaiting                         L1  all: kGwaiting, then asleep?
@@ -203,15 +211,16 @@ bool plainThreadsSleep() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 //     F4  woken: asleep = false
 //         -- before its next F1 --
 //
-// Whom L1 and L3 both see asleep has slept all the time: had he been woken in
-// between, L3 would have found kGrunnable, kGrunning, or his next F1 and with
-// it F4; the next F3 waits for our lock. So at L2 he was counted if he waits
-// for a descriptor, since whoever readies him does that first, and counts down
-// second.
+// A thread seen asleep at both L1 and L3 was asleep throughout. Had it been
+// woken in between, L3 would have seen kGrunnable, kGrunning, or its next F1
+// and with it F4's asleep = false. Its next F3 waits for our lock. So if it
+// waits for a descriptor, it was counted at L2, because its waker readies it
+// first and counts down second.
 //
-// F3 is without the lock if F sees that main has not ended, for speed. seq_cst:
-// then F4 and F1 to F3 cannot both come after L1: F4 would follow L1, which
-// follows the store of mainEnded, which F would then have seen.
+// For speed, F3 is done without the lock if the thread sees that main has not
+// ended. All these accesses are seq_cst, so F4 and the next F1 to F3 cannot all
+// come after L1. If F4 followed L1, it would also follow the store of
+// mainEnded, which precedes L1, and the thread would have seen that store.
 void findDeadAfterMain(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   if (sched.nmextra == 0) return;
   if (running() > 0) {
@@ -230,15 +239,19 @@ void findDeadAfterMain(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   fatal("all goroutines are asleep - deadlock!");
 }
 
-// findDead is checkdead, which is called whenever a thread goes idle for good
-// or turns out to be the runtime's own, and recheckdead. It counts the Ms that
-// are not idle; when there is none, nobody is left to wake the goroutines that
-// wait. Whoever wakes an M, or is about to make one, has counted it as running
-// before it drops sched.lock, so a hand-over never looks like the end.
+// findDead is both checkdead and recheckdead. checkdead is called whenever a
+// thread goes idle for good or turns out to be one of the runtime's own.
 //
-// Silent while a plain thread that has used the runtime lives, since it may
-// come back and wake anybody (Go, with C threads); when there has been no Run
-// yet, for the same reason; and when the process is ending anyway.
+// findDead counts the Ms that are not idle. When there is none, no thread is
+// left to wake the goroutines that wait. A thread that wakes an M, or is about
+// to make one, has counted it as running before it drops sched.lock. So a
+// hand-over never looks like the end.
+//
+// findDead is silent
+//  * while a foreign thread that has used the runtime lives, because it may
+//    come back and wake any goroutine (as in Go, with C threads);
+//  * if there has been no Run yet, for the same reason;
+//  * if the process is ending anyway.
 void findDead(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   if (sched.foundDead || isPanicking()) return;
   const bool ended = sched.mainEnded.load(relaxed);  // written under sched.lock
@@ -259,10 +272,10 @@ void findDead(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
            idle, locked, count, sys);
     fatalthrow("checkdead: inconsistent counts");
   }
-  // Whoever sleeps until then is about to, or has just been woken.
+  // The M that sleeps for them is about to do so, or has just been woken.
   if (timersPending()) return;
   if (anyStrangers(closely) || stackMayCome()) {
-    // One of them may be about to call us, or there is memory again.
+    // A stranger may be about to call us, or there may be memory again.
     awaitStrangers();
     return;
   }
@@ -297,7 +310,7 @@ void recheckdead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 }
 
 void checkIdleLists() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  // Counted down, so that a ring of links ends as well.
+  // Counted down, so that the loop ends even if the links form a ring.
   int32_t ps = sched.npidle.load(relaxed);  // written under sched.lock
   const P* pp = sched.pidle;
   for (; pp != nullptr && ps > 0; pp = pp->link, ps--) {
@@ -310,8 +323,9 @@ void checkIdleLists() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   const M* mp = sched.midle;
   for (; mp != nullptr && ms > 0; mp = mp->schedlink) ms--;
   if (mp != nullptr || ms != 0) fatalthrow("checkIdleLists: bad nmidle");
-  // Each P is idle, running, in a system call, or stopped while the world is:
-  // that changes under sched.lock. One that is idle may not be listed yet.
+  // Each P is idle, running or in a system call. It may be stopped only while
+  // gcwaiting is set, which changes under sched.lock. An idle P may not be on
+  // the list yet.
   const int32_t procs = gomaxprocs.load(relaxed);  // written under sched.lock
   for (int32_t i = 0; i < procs; i++) {
     const uint32_t status = allp[i]->status.load(relaxed);  // as above
@@ -365,7 +379,7 @@ void traceM(Writer* w, const M* mp) {
   const G* curg = mp->curg.load(acquire);
   const G* lockedg = peek(mp->lockedg);
   int32_t locks = mp->locks.load(relaxed);    // a trace
-  if (curg == nullptr && locks > 0) locks--;  // (K3): as Go has it, on g0 none
+  if (curg == nullptr && locks > 0) locks--;  // (K3): Go counts none on g0
   print(w, "  M%D:", mp->id);
   printId(w, "p", pp != nullptr, pp == nullptr ? 0 : pp->id);
   printId(w, "curg", curg != nullptr,
@@ -393,12 +407,13 @@ void traceG(G* gp, void* arg) {
   print(w, "\n");
 }
 
+// traceLocked is schedtrace under the lock.
 void traceLocked(bool detailed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   int64_t now = nanotime();
   if (traceStart == 0) traceStart = now;
   char buf[1024];
   Writer w{.buf = buf, .cap = sizeof(buf), .fd = kStderr};
-  // Under sched.lock no resizing is half done.
+  // Under sched.lock no resize is half done.
   int32_t n = gomaxprocs.load(relaxed);
   print(&w,
         "SCHED %Dms: gomaxprocs=%d idleprocs=%d threads=%D spinningthreads=%d "
@@ -429,12 +444,13 @@ void traceLocked(bool detailed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 
 void schedtrace(bool detailed) {
   LockScope l(&sched.lock);
-  if (!isPanicking()) traceLocked(detailed);  // not between somebody's stacks
+  if (!isPanicking()) traceLocked(detailed);  // not amid the stacks of a dump
 }
 
 void schedtraceCrash() ABSL_NO_THREAD_SAFETY_ANALYSIS {  // see the loop
-  // The lock's holder may be the one that fails, or may wait for it: it gets 10
-  // ms to finish, and then the trace is taken without.
+  // The holder of the lock may be the thread that fails, or may wait for that
+  // thread. It gets 10 ms to finish. Then the trace is taken without the lock.
+
   bool locked = trylock(&sched.lock);
   for (int i = 0; i < 10 && !locked; i++) {
     usleep(1000);

@@ -1,17 +1,19 @@
 // Threads: starting, stopping and handing over Ms; locked goroutines; the
-// template thread; threads of others.
+// template thread.
 //
-// An idle M sleeps on its park note, linked in sched.midle. Whoever wakes it
-// has unlinked it under sched.lock, put a P into nextp, and then wakes the
-// note: the note's release/acquire publishes nextp. Without a P are woken: m0,
-// when Run is to return (wakeM0ToLeave); an M whose thread is to end
-// (retireIdleMs); one whose goroutine, preempted in place, goes on after the
-// end of main (letGo). A spare M (spareStart) begins without one, and goes to
-// sleep.
+// An idle M is linked in sched.midle and sleeps on its park note. Its waker
+// unlinks it under sched.lock, puts a P into nextp, and then wakes the note.
+// The release and acquire of the note publish nextp. Three kinds of M are woken
+// without a P:
+//  * m0 when Run is about to return (wakeM0ToLeave);
+//  * an M whose thread must end (retireIdleMs);
+//  * an M whose goroutine, preempted in place, goes on after the end of main
+//    (letGo).
+// A spare M (spareStart) starts without a P, and goes to sleep.
 //
-// Threads are made by the template thread only (and by schedinit, on a thread
-// of the user's): pthread_create takes libc's locks, which a goroutine that has
-// been stopped may hold; the scheduler must never wait for such a lock.
+// Only the template thread makes threads (and schedinit, on a thread of the
+// program). pthread_create takes libc's locks, which a goroutine that is
+// preempted in place may hold. The scheduler must never wait for such a lock.
 #include <cxxabi.h>
 #include <errno.h>
 #include <pthread.h>
@@ -37,11 +39,11 @@ Atomic<M*> allm;
 
 namespace {
 
-// The queue of Ms that want a thread. Guarded by its own leaf lock, so that
-// newm may be called with or without sched.lock. The protocol of the note:
-// `waiting` is set by the template thread under the lock before it sleeps, and
-// cleared under the lock by the one who then wakes it; so each sleep has
-// exactly one wake-up.
+// NewmHandoff is the queue of Ms that need a thread. It has a leaf lock of its
+// own, so the template thread needs no sched.lock to take from it. The protocol
+// of the note: the template thread sets `waiting` under the lock before it
+// sleeps. The thread that clears `waiting`, under the lock too, then wakes the
+// note. So each sleep has exactly one wake-up.
 struct NewmHandoff {
   Mutex lock{LockRank::kLeaf};
   M* head ABSL_GUARDED_BY(lock) = nullptr;
@@ -53,18 +55,20 @@ constinit M templateM;
 
 constexpr char kTooFewSpin[] = "startm: negative nmspinning";
 
-// How m0 may sleep without a P and still be fetched when Run has to return. m0
-// sleeps until its locked goroutine is to run (stoplockedm), or until Run
-// returns (m0Stop); startlockedm and endMain may both want to wake it, and its
-// note takes one wake-up per sleep. Whoever sets `woken` under sched.lock is
-// the one.
+// M0Sleep is how m0 can sleep without a P and still be woken when Run has to
+// return. m0 sleeps until its locked goroutine is to run (stoplockedm), or
+// until Run returns (m0Stop). startlockedm and endMain may both want to wake
+// it, but its note takes one wake-up per sleep. The thread that sets `woken`
+// under sched.lock is the one that wakes m0.
 struct M0Sleep {
   bool sleeping = false;
   bool woken = false;
 };
 M0Sleep m0sleep ABSL_GUARDED_BY(sched.lock);
 
-// tellNoThread says that the kernel refuses a thread, in Go's words.
+// tellNoThread reports, in Go's words, that the kernel refuses to make a
+// thread.
+// On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
 void tellNoThread(int err) {
   int64_t have;
   {
@@ -79,13 +83,17 @@ void tellNoThread(int err) {
   }
 }
 
-// anyWorkers tells whether there is a thread that can run goroutines, main
-// apart: neither one of the runtime's own, nor m0, nor one on order, nor one
-// that waits for the goroutine that is locked to it, unless that is preempted.
+// anyWorkers returns true if there is a thread that can run goroutines, main
+// apart. These threads cannot:
+//  * the runtime's own (nmsys), m0, and those that are on order;
+//  * one that waits for the goroutine locked to it, unless that goroutine is
+//    preempted in place.
+// On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
 bool anyWorkers() {
   LockScope l(&sched.lock);
-  // Both counters that are not under the lock are hints; what makes them wrong
-  // is over when we ask again. m0 may be among those who wait.
+  // The two counters that are not under the lock (ninplace, nmstarting) are
+  // hints. If they are wrong, they are so only for a moment, and we ask again.
+  // m0 may be among the Ms that wait, and is subtracted once.
   const int32_t locked = sched.nmidlelocked - sched.ninplace.load(relaxed) -
                          (m0sleep.sleeping ? 1 : 0);
   return mcount() - sched.nmsys - sched.nmstarting.load(relaxed) -
@@ -93,25 +101,30 @@ bool anyWorkers() {
          0;
 }
 
-// tryThread makes the thread of mp; 0, or an errno. It tries twice if there may
-// be room for the thread's stack now.
+// tryThread makes the thread of mp. Returns 0 or an errno. It tries a second
+// time if stackReclaim may have made room for the thread's stack.
+// On, Locks: as spawnThread.
 int tryThread(M* mp) {
   const int err = newosproc(mp);
   return err == EAGAIN && stackReclaim() ? newosproc(mp) : err;
 }
 
-// spawnThread makes the thread of mp. If the kernel is short of threads for
-// longer than a fifth of a second, it says so once, and goes on trying for as
-// long as there are others to do the work. (Unlike Go, for which that is
-// fatal.) Those that sleep in calls come back and find the Ps (replaceUnborn,
-// claimForLocked), and none is taken from a sleeper unless there is a thread
-// for it (threadForP); so what waits is behind calls that end, as at the limit
-// of SetMaxThreads. So are goroutines that are locked to their threads, and
-// ready each other: their Ps go by way of a thread that is not. Without any
-// other there is no telling that it will get better.
+// spawnThread makes the thread of mp. If the kernel refuses threads for longer
+// than a fifth of a second, spawnThread reports that once. It goes on trying
+// for as long as other threads can do the work. (In Go, the refusal is fatal.)
+//
+// Threads blocked in system calls return and pick up the waiting Ps
+// (replaceUnborn, claimForLocked), and sysmon retakes a P only if a thread can
+// run it (threadForP). So every waiting goroutine makes progress as soon as
+// some call returns, as at the limit of SetMaxThreads. This holds for
+// goroutines that are locked to their threads and ready each other, too: their
+// Ps pass through a thread that is not locked. If no thread can do the work
+// (anyWorkers), nothing promises an improvement, and the refusal is fatal.
+// On: the template thread, or schedinit.  P: none.  Locks: takes sched.lock,
+// libc's.  Parks: blocks the thread.
 void spawnThread(M* mp) {
   constexpr int kPatience = 20;
-  static bool told = false;  // the template thread's, and schedinit's before
+  static bool told = false;  // schedinit's, then the template thread's
   for (int tries = 0;; tries++) {
     const int err = tryThread(mp);
     if (err == 0) break;
@@ -126,10 +139,13 @@ void spawnThread(M* mp) {
   sched.threadsShort.store(false, relaxed);  // a hint
 }
 
-// Structs of threads that have ended.
+// The Ms of threads that have ended.
 M* freem ABSL_GUARDED_BY(sched.lock) = nullptr;
 
-// m0SleepBegin announces a sleep of m0; false: main has ended, do not sleep.
+// m0SleepBegin announces a sleep of m0. Returns false if main has ended,
+// because no wake-up would come. But if m0 is `woken` already, its waker hands
+// it a P, so m0 sleeps to take it.
+// On: g0 of m0.  P: none.  Locks: takes sched.lock.  Parks: no.
 bool m0SleepBegin() {
   LockScope l(&sched.lock);
   // Written under sched.lock.
@@ -143,8 +159,10 @@ void m0SleepEnd() {
   m0sleep = M0Sleep();
 }
 
-// m0Stop sleeps until Run is to return. m0 runs main and nothing else: whatever
-// it ran when main ends would keep Run from returning for as long as it likes.
+// m0Stop sleeps until Run is to return. m0 runs main and nothing else. Any
+// other goroutine that it ran when main ends could keep Run from returning for
+// as long as it likes.
+// On: g0 of m0.  P: none.  Locks: takes sched.lock.  Parks: blocks the thread.
 void m0Stop() {
   if (!m0SleepBegin()) return;
   incidlelocked(1);
@@ -155,6 +173,9 @@ void m0Stop() {
 
 void spinningStart() { getg()->m->spinning = true; }
 
+// templateThread makes the threads of the Ms in newmHandoff.
+// On: the template thread.  P: none.  Locks: takes sched.lock, a leaf, libc's.
+// Parks: blocks the thread.
 [[noreturn]] void templateThread() {
   becomeSystemThread();
   for (;;) {
@@ -172,8 +193,9 @@ void spinningStart() { getg()->m->spinning = true; }
       notesleep(&newmHandoff.wake);
       continue;
     }
-    // In the order in which they were asked for. The first is sysmon: without
-    // it the Ps of those that do not come would not be found (replaceUnborn).
+    // Make them in the order in which they were asked for. The first is sysmon,
+    // because without it no thread would find the Ps that wait for a thread
+    // which does not come (replaceUnborn).
     M* oldest = nullptr;
     while (list != nullptr) {
       oldest = std::exchange(list, std::exchange(list->schedlink, oldest));
@@ -186,6 +208,8 @@ void spinningStart() { getg()->m->spinning = true; }
   }
 }
 
+// allocm returns a used M or a new one, or nullptr if there is no memory.
+// On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
 M* allocm() {
   M* mp;
   {
@@ -193,8 +217,8 @@ M* allocm() {
     mp = freem;
     if (mp != nullptr) freem = mp->schedlink;
   }
-  // A used one is as its thread left it: without a P, a G, a lock or a wish. It
-  // stays on allm for good, so it is not constructed anew.
+  // A used M is as its thread left it: without a P, a G, a lock or a request.
+  // It stays on allm for good, so it is not constructed again.
   if (mp != nullptr) {
     mp->schedlink = nullptr;
     mp->recycled = true;
@@ -236,24 +260,25 @@ void mcommoninit(M* mp, int64_t id) {
   M* head = allm.load(relaxed);
   do {
     mp->alllink = head;
-    // Release: pairs with the acquire of who walks allm.
+    // Release: pairs with the acquire of the threads that walk allm.
   } while (!allm.casWeak(head, mp, release));
 }
 
 namespace {
 
-// lostKey belongs to threads that run goroutines; unused if lostKeyMade is
-// false. Both are written by threadsinit, before there are threads of ours.
+// lostKey is set in threads that run goroutines. It is unused if lostKeyMade is
+// false. threadsinit writes both before the runtime has threads.
 pthread_key_t lostKey;
 bool lostKeyMade;
 
-// threadLost is called on the stack of a thread that ends although its M goes
-// on: a goroutine has called pthread_exit, or its thread was cancelled. The
-// unwinder has left the goroutine's stack by the end that gumpGostart has, and
-// libc did the rest. Whatever the M holds, a P most likely, is lost, so all
-// would wait for it.
+// threadLost is called on the stack of a thread that ends although its M is
+// still in use: a goroutine has called pthread_exit, or its thread was
+// cancelled. The unwinder has left the goroutine's stack at its first frame,
+// gumpGostart, and libc has done the rest. All that the M holds, most likely a
+// P, is lost, so all other threads would wait for it.
+// On: the thread that ends.  P: either.  Locks: none.  Parks: no.
 void threadLost(void*) {
-  if (forked.load(relaxed)) return;  // written by this thread, the last one
+  if (forked.load(relaxed)) return;  // written by this, the only thread
   fatal("pthread_exit or pthread_cancel of a goroutine's thread");
 }
 
@@ -264,9 +289,9 @@ void setLostKey(const M* mp) {
 }  // namespace
 
 void threadsinit() {
-  // Values of the first keys have room in the thread itself; for the others
-  // libc would call malloc, whose lock a goroutine that is stopped may hold.
-  // Without the key the mistake is a hang.
+  // The values of the first keys have room in the thread itself. For other keys
+  // libc would call malloc, whose lock a goroutine that is preempted in place
+  // may hold. Without the key, the mistake that threadLost reports is a hang.
   constexpr pthread_key_t kRoom = 32;
   lostKeyMade =
       pthread_key_create(&lostKey, threadLost) == 0 && lostKey < kRoom;
@@ -278,26 +303,28 @@ void unminit(M* mp) {
 }
 
 void minit(M* mp) {
-  // What was seen of the thread before us; its CPU clock was another
+  // Forget the looks at the previous thread of this M. It had another CPU clock
   // (computes).
   mp->pressTime.store(0, relaxed);
   mp->resumedSleeps.store(UINT64_MAX, relaxed);
-  mp->procid.store(gettid(), release);  // read by whoever signals the thread
-  // The thread before us may have missed one. Release: see preemptM.
+  mp->procid.store(gettid(), release);  // read by threads that signal this one
+  // The previous thread may have missed a signal. Release: see preemptM.
   mp->signalSent.store(0, release);
   mp->preciseSleeps = false;
   mp->eh = reinterpret_cast<EhGlobals*>(abi::__cxa_get_globals());
   mp->errnoAddr = &errno;
   sanitizerInitThread(mp);
-  const int saved = *mp->errnoAddr;  // of Run's caller, if this is m0
+  const int saved = *mp->errnoAddr;  // belongs to Run's caller if this is m0
   setLostKey(mp);
-  minitSignalStack(mp);  // getauxval may not know AT_MINSIGSTKSZ: ENOENT
+  minitSignalStack(mp);  // ENOENT if getauxval does not know AT_MINSIGSTKSZ
   *mp->errnoAddr = saved;
 }
 
 namespace {
 
-// beBorn ends the time in which claimUnborn may take mp's P, and returns it.
+// beBorn ends the time in which claimUnborn may take mp's P. Returns the P, or
+// nullptr if mp has none.
+// On: the new thread.  P: none.  Locks: takes sched.lock.  Parks: no.
 P* beBorn(M* mp) {
   LockScope l(&sched.lock);
   sched.nmstarting.add(-1, relaxed);  // a hint outside the lock
@@ -307,8 +334,9 @@ P* beBorn(M* mp) {
   return pp;
 }
 
-// minitSignalMask gives a thread of ours the mask of the thread that had it
-// made, but never SIGURG blocked.
+// minitSignalMask gives a thread of ours the signal mask of the thread that
+// ordered it, but with SIGURG unblocked.
+// On: the new thread.  P: none.  Locks: none.  Parks: no.
 void minitSignalMask(const M* mp) {
   sigset_t mask = mp->sigmask;
   sigdelset(&mask, SIGURG);
@@ -328,16 +356,16 @@ void mstart(M* mp) {
   if (mp->mstartfn != nullptr) mp->mstartfn();
   if (pp != nullptr) acquirep(pp);
   gumpMstart(&mp->g0, [](G*) {
-    if (getg()->m->p == nullptr) stopm();  // a spare one
+    if (getg()->m->p == nullptr) stopm();  // a spare M
     return schedule();
   });
-  // mexit or retireIdleMs sent us here: the P is gone and the struct is the
-  // last thing we hold.
+  // mexit or retireIdleMs has sent us here. The P is gone, and the M struct is
+  // the last thing that we hold.
   unminit(mp);
   sanitizerEndThread();
   setg(nullptr);
   mp->retired = false;
-  mp->procid.store(0, release);  // pairs with the acquire of who signals
+  mp->procid.store(0, release);  // pairs with the acquire of a signaller
   LockScope l(&sched.lock);
   sched.nmfreed++;
   mp->schedlink = freem;
@@ -349,7 +377,7 @@ G* mexit() {
   M* mp = getg()->m;
   mp->lockedExt = 0;
   if (mp == &m0) {
-    // The thread of Run is not ours to end, but its state may be spoilt: it
+    // The thread of Run is not ours to end. But its state may be spoilt, so it
     // runs nothing until Run returns.
     mp->lockedg = nullptr;
     handoffp(releasep());
@@ -376,7 +404,7 @@ void newm(void (*fn)(), P* pp, int64_t id) {
   mp->mstartfn = fn;
   {
     LockScope l(&sched.lock);
-    mcommoninit(mp, id);  // traces look at one that is used again
+    mcommoninit(mp, id);  // under the lock: traces look at a recycled M
     mp->nextp = pp;
     mp->unborn = true;
     sched.nmstarting.add(1, relaxed);  // a hint outside the lock
@@ -396,7 +424,7 @@ void startTemplateThread() {
   {
     LockScope l(&sched.lock);
     mcommoninit(&templateM, mReserveID());
-    sched.nmstarting.add(1, relaxed);  // mstart takes it back
+    sched.nmstarting.add(1, relaxed);  // beBorn takes it back
   }
   templateM.mstartfn = [] { templateThread(); };
   spawnThread(&templateM);
@@ -404,8 +432,8 @@ void startTemplateThread() {
 
 namespace {
 
-// claimLocked is claimUnborn under the lock. *spun: the M was to begin by
-// spinning, and is in nmspinning.
+// claimLocked is claimUnborn under the lock. It sets *spun if the M was to
+// start by spinning; that M is counted in nmspinning.
 P* claimLocked(bool ofSafePoint, bool* spun)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   for (M* mp = allm.load(acquire); mp != nullptr;
@@ -425,9 +453,10 @@ P* claimLocked(bool ofSafePoint, bool* spun)
   return nullptr;
 }
 
-// reuseUnborn gives pp to an M whose thread is being made, and from which a P
-// was taken back, so that there are no more on order than Ps wait for, though
-// the world is stopped again and again meanwhile. False: there is none.
+// reuseUnborn gives pp to an M whose thread is being made and from which a P
+// was taken back. Returns false if there is none. So no more threads are on
+// order than Ps wait for, even if the world is stopped again and again
+// meanwhile.
 bool reuseUnborn(P* pp, bool spinning)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   if (sched.nmstarting.load(relaxed) == 0) return false;  // under sched.lock
@@ -454,13 +483,13 @@ P* claimUnborn(bool ofSafePoint) {
   }
   if (spun) {
     uncountSpinner(kTooFewSpin);
-    wakeNextSpinner();  // S1 without S2: another must look, as in startm
+    wakeNextSpinner();  // S1 without S2: another M must look, as in startm
   }
   return pp;
 }
 
 bool idleThread() {
-  if (sched.ninplace.load(relaxed) > 0) return true;  // a hint: startm takes it
+  if (sched.ninplace.load(relaxed) > 0) return true;  // a hint; see choose
   LockScope l(&sched.lock);
   return sched.nmidle > 0;
 }
@@ -499,7 +528,7 @@ void retireIdleMs(int32_t keep) {
       mp = mget();
     }
     mp->retired = true;
-    notewakeup(&mp->park);  // publishes it
+    notewakeup(&mp->park);  // publishes retired
     stats.retiredMs.add(1, relaxed);
   }
 }
@@ -519,10 +548,10 @@ void trimIdleMs() {
 
 namespace {
 
-// takeInPlace takes the goroutine that has longest been preempted in place off
-// the global queue; nullptr: there is none. A P for which there is no idle
-// thread goes to that one, while a thread is ordered: it may hold a lock that
-// pthread_create needs.
+// takeInPlace takes from the global queue the goroutine that has been preempted
+// in place for longest. Returns nullptr if there is none. A P without an idle
+// thread goes to that goroutine while a thread is ordered, because the
+// goroutine may hold a lock that pthread_create needs.
 G* takeInPlace() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   GQueue before;
   while (G* gp = sched.runq.pop()) {
@@ -539,33 +568,37 @@ G* takeInPlace() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   return nullptr;
 }
 
-// wakeLocked says that mp's locked goroutine is about to run: whoever says so
-// hands mp a P and wakes it.
+// wakeLocked records that mp's locked goroutine is about to run. The caller
+// then hands mp a P and wakes it.
 void wakeLocked(const M* mp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   if (mp == &m0) m0sleep.woken = true;
   sched.nmidlelocked--;
 }
 
-// spareStart begins an M without a P, which will stop at once.
+// spareStart is the first call of a spare M, which has no P and then stops.
+// On: the new thread.  P: none.  Locks: takes sched.lock.  Parks: no.
 void spareStart() {
   LockScope l(&sched.lock);
   sched.spareOrdered = false;
 }
 
-// Chosen is who is to run on a P: an idle M, or the goroutine `held`, or, both
-// being nullptr, an M on order or a new one. newID: reserved for an M to be
-// made, -1: for none.
+// Chosen is the choice of a thread for a P: an idle M, or the goroutine `held`,
+// or, if both are nullptr, an M on order or a new one. newID is reserved for an
+// M that must be made; it is -1 if none must.
 struct Chosen {
   M* idle = nullptr;
   G* held = nullptr;
   bool ordered = false;  // an M on order has the P
-  bool spins = false;    // and begins by spinning, unless it will be long
+  bool spins = false;    // and starts by spinning; not while threads are short
   int64_t newID = -1;
 };
 
+// choose finds a thread for pp.
+// On: any.  P: pp.  Locks: caller holds sched.lock.  Parks: no.
 Chosen choose(P* pp, bool spinning) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  // Its turn is now: straight to its thread, instead of by way of another. (Who
-  // is preempted in place does not look at timers, nor for finalizers.)
+  // If it is the turn of a goroutine that is preempted in place, the P goes
+  // straight to its thread instead of by way of another. That thread looks
+  // neither at timers nor for finalizers, so there must be none to run.
   const bool turn = !spinning && sched.runq.head != nullptr &&
                     sched.runq.head->inPlace && runqempty(pp) &&
                     !timersDueNow(&pp->timers) && !fingwake.load(relaxed);
@@ -573,8 +606,8 @@ Chosen choose(P* pp, bool spinning) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   if (!turn && (c.idle = mget()) != nullptr) return c;
   c.held = takeInPlace();
   if (c.held != nullptr) wakeLocked(c.held->lockedm);
-  // One spare thread, not one for every goroutine that computes: they may be
-  // very many.
+  // Order one spare thread, not one for every goroutine that computes, because
+  // there may be very many.
   const bool threadsShort = sched.threadsShort.load(relaxed);  // a hint
   const bool spare = c.held != nullptr && !turn && !sched.spareOrdered &&
                      !threadsShort && mcount() < int64_t{sched.maxmcount} / 2;
@@ -582,11 +615,16 @@ Chosen choose(P* pp, bool spinning) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   c.spins = spinning && !threadsShort;
   c.ordered = c.held == nullptr && reuseUnborn(pp, c.spins);
   if (c.ordered) return c;
-  // Before the lock is dropped: checkdead counts the thread that is to come.
+  // Reserve the id before the lock is dropped, so that checkdead counts the
+  // thread that is to come.
   if (spare || c.held == nullptr) c.newID = mReserveID();
   return c;
 }
 
+// startIdle hands pp to the idle M mp; startHeld hands it to the thread of a
+// goroutine that is preempted in place, and orders a spare M if spareID >= 0.
+// Both:
+// On: any.  P: pp, handed over.  Locks: startHeld takes sched.lock.  Parks: no.
 void startIdle(M* mp, P* pp, bool spinning) {
   if (mp->spinning) fatalthrow("startm: m is spinning");
   if (mp->nextp != nullptr) fatalthrow("startm: m has p");
@@ -601,14 +639,14 @@ void startHeld(G* held, P* pp, bool spinning, int64_t spareID) {
   held->lockedm->nextp = pp;
   notewakeup(&held->lockedm->park);  // publishes nextp
   if (spareID >= 0) newm(spareStart, nullptr, spareID);
-  if (spinning) wakeNextSpinner();  // nobody looks after all
+  if (spinning) wakeNextSpinner();  // this M does not look after all
 }
 
 }  // namespace
 
 void startm(P* pp, bool spinning) {
   M* self = acquirem();  // between taking a P and handing it over we must not
-                         // be stopped
+                         // be preempted
   if (pp == nullptr && spinning)
     fatalthrow("startm: P required for spinning=true");
   Chosen c;
@@ -622,7 +660,8 @@ void startm(P* pp, bool spinning) {
   } else if (c.held != nullptr) {
     startHeld(c.held, pp, spinning, c.newID);
   } else if (c.ordered) {
-    // sysmon looks whether others can.
+    // If that thread does not come, sysmon gives the P to another
+    // (replaceUnborn).
     if (spinning && !c.spins) uncountSpinner(kTooFewSpin);
   } else if (pp != nullptr) {
     newm(spinning ? spinningStart : nullptr, pp, c.newID);
@@ -631,7 +670,9 @@ void startm(P* pp, bool spinning) {
 }
 
 namespace {
-// mPark sleeps until somebody hands over a P, and takes it.
+// mPark sleeps until a waker hands over a P, and takes it. A waker may also
+// hand over none.
+// On: g0.  P: none; then maybe one.  Locks: none.  Parks: blocks the thread.
 void mPark(M* mp) {
   mp->blocked.store(true, relaxed);  // a hint
   notesleep(&mp->park);
@@ -678,20 +719,20 @@ void gcstopm() {
       pidleput(pp);  // the world has started again meanwhile
     }
   }
-  // Whoever looked after this P's timers relied on us.
+  // The threads that set this P's timers rely on us to look at them.
   if (const int64_t when = wakeTime(&pp->timers)) wakeNetPoller(when);
   stopm();
 }
 
 namespace {
-// mayNotIdle tells whether pp, about to go idle for want of a reason to run,
-// has got one since.
+// mayNotIdle returns true if pp, which is about to go idle because there was no
+// reason to run it, has got such a reason since.
 bool mayNotIdle(const P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   return !sched.runq.empty() || !runqempty(pp) ||
-         // Somebody readied a G and found neither a spinner nor an idle P.
+         // A thread readied a G and found neither a spinner nor an idle P.
          sched.needspinning.load(relaxed) == 1 ||  // set under sched.lock
-         // The last busy P must not go idle while nobody watches the network
-         // and the timers, of the idle Ps, too.
+         // The last busy P must not go idle while no M watches the network and
+         // the timers, including those of the idle Ps.
          (sched.npidle.load(relaxed) == gomaxprocs.load(relaxed) - 1 &&
           sched.lastpoll.load(relaxed) != 0 &&
           (netpollAnyWaiters() || timeSleepUntil() != kMaxWhen));
@@ -700,19 +741,20 @@ bool mayNotIdle(const P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 
 void handoffp(P* pp) {
   flushYielded(pp);
-  // Who gets it may go on without a look at this.
-  if (pp->runSafePointFn.load(acquire) != 0) runSafePointFn(pp);  // forEachP's
-  // A hint: who stops the world wants it now, not when its work is done.
+  // The M that gets pp may go on without a look at this. Pairs with forEachP's
+  // store.
+  if (pp->runSafePointFn.load(acquire) != 0) runSafePointFn(pp);
+  // A hint: a stop of the world wants the P now, not when its work is done.
   const bool stopping = sched.gcwaiting.load(relaxed);
-  // Must know every reason for which findRunnable would return something.
+  // This must know every reason for which findRunnable would return a
+  // goroutine.
   if (!stopping && (!runqempty(pp) || sched.runqsize.load(seq_cst) > 0 ||
                     fingwake.load(relaxed) ||  // as in retake: a hint
                     reclaimWorkAvailable())) {
     startm(pp, /*spinning=*/false);
     return;
   }
-  // Nobody looks for work and no P is idle: this P's search is what others rely
-  // on.
+  // No M spins and no P is idle, so other threads rely on the search of this P.
   if (!stopping &&
       sched.nmspinning.load(seq_cst) + sched.npidle.load(seq_cst) == 0 &&
       sched.nmspinning.cas(0, 1, seq_cst)) {
@@ -726,7 +768,7 @@ void handoffp(P* pp) {
     unlock(&sched.lock);
     return;
   }
-  // Whoever idles a P first runs what forEachP asked of it.
+  // Before a P goes idle, run for it the function that forEachP asks for.
   if (pp->runSafePointFn.cas(1, 0, acq_rel)) {
     sched.safePointFn(pp);
     if (--sched.safePointWait == 0) notewakeup(&sched.safePointNote);
@@ -738,7 +780,7 @@ void handoffp(P* pp) {
   }
   pidleput(pp);
   unlock(&sched.lock);
-  // Not under the lock: it may start an M.
+  // Not under the lock, because it may start an M.
   if (const int64_t when = wakeTime(&pp->timers)) wakeNetPoller(when);
 }
 
@@ -752,16 +794,19 @@ void incidlelocked(int32_t v) {
 
 namespace {
 
-// putBackInStop puts gp, which is locked to its thread and would run now, at
-// the head of the global queue if the world stops. Its thread would not look
-// again before it computes: a hog would need a signal to give its P up. Not
-//  * twice in a row: its way to a P leads over two threads, and stops that
-//    follow each other faster than those wake would keep it for ever from
-//    what others may wait for (see the head of preempt.cc);
-//  * when main has ended: then nobody is bound to take it from the queue, or
+// putBackInStop puts gp at the head of the global queue if the world is being
+// stopped, and returns true. gp is locked to its thread and would run now. If
+// gp ran instead, its thread would not look again first, and it would take a
+// signal to get the P back from a goroutine that computes. Returns false
+//  * if gp was put back the last time, too. Its way to a P leads through two
+//    threads. If stops follow each other faster than those threads wake, gp
+//    would never run, although others may wait for it (see the head of
+//    preempt.cc).
+//  * if main has ended. Then no thread is certain to take gp from the queue or
 //    to let it go (endMain).
 bool putBackInStop(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  // Both are written under sched.lock; gcwaiting, by who is dying, without it.
+  // Both are written under sched.lock, but a dying thread writes gcwaiting
+  // without it.
   if (!sched.gcwaiting.load(relaxed) || sched.mainEnded.load(relaxed) ||
       gp->putBack) {
     return false;
@@ -771,10 +816,11 @@ bool putBackInStop(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   return true;
 }
 
-// givesBack tells whether this M, just given a P for gp, is to give it up
-// again: gp has been put back.
+// givesBack returns true if this M, which was just given a P for gp, must give
+// it up again, because gp has been put back.
+// On: g0.  P: needed.  Locks: takes sched.lock.  Parks: no.
 bool givesBack(G* gp) {
-  // A hint: if it comes too late, a signal does it.
+  // A hint: if we miss a stop that begins now, a signal takes the P.
   if (GUMP_LIKELY(!sched.gcwaiting.load(relaxed))) return false;
   LockScope l(&sched.lock);
   return putBackInStop(gp);
@@ -807,7 +853,7 @@ void startlockedm(G* gp) {
   flushYielded(getg()->m->p);  // gp, if put back, goes before them
   {
     LockScope l(&sched.lock);
-    // Written under sched.lock. m0 is on its way out, or gone.
+    // Written under sched.lock. m0 is about to leave Run, or has left it.
     if (mp == &m0 && sched.mainEnded.load(relaxed)) {
       globrunqput(gp);
       return;
@@ -827,17 +873,17 @@ void wakeM0ToLeave() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     sched.nmidlelocked--;
     notewakeup(&m0.park);
   }
-  // Otherwise it runs, and finds mainEnded set before it sleeps: m0SleepBegin
-  // looks under this lock.
+  // Otherwise m0 is awake, and finds mainEnded set before it sleeps, because
+  // m0SleepBegin looks under this lock.
 }
 
 bool lockOSThreadExternal() noexcept {
   if (getg() == nullptr) needm();
   G* gp = getg();
   M* mp = gp->m;
-  // The caller means the thread that he is on: no yield, nor a wait for a P, if
-  // that was taken, before he is bound to it. preemptInPlace writes the same
-  // pair.
+  // The caller means the thread that it is on. Until it is bound to that
+  // thread, it must not yield, and must not wait for a P if its own was taken.
+  // preemptInPlace writes the same pair.
   const bool lost = acquiremAsIs(mp);
   const bool ok = mp->lockedExt != UINT32_MAX;
   if (ok) mp->lockedExt++;
@@ -852,7 +898,8 @@ bool lockOSThreadExternal() noexcept {
 
 void unlockOSThreadExternal() noexcept {
   G* gp = runtimeEntry();
-  M* mp = acquirem();  // as above
+  M* mp = acquirem();  // preemptInPlace writes the same pair
+
   if (mp->lockedExt != 0 && --mp->lockedExt == 0) {
     mp->lockedg = nullptr;
     gp->lockedm = nullptr;

@@ -1,10 +1,10 @@
 // Ps: attaching them to Ms, the idle list, and changing their number.
 //
 // A P that is kPidle is on sched.pidle with an empty ring, or in the hands of
-// the one who is moving it. idlepMask has a bit for each P on the list, so that
-// thieves and parking Ms skip it without touching its cache lines; the bit may
-// be stale for as long as it takes to move a P, which is why the bits are hints
-// and the queues are the truth.
+// the M that moves it. idlepMask has a bit for each P on the list, so that
+// thieves and parking Ms skip such a P without touching its cache lines. While
+// a P is being moved, its bit may be stale. So the bits are hints, and the
+// queues are the truth.
 #include <new>
 
 #include "runtime/fuzzsched.h"
@@ -23,7 +23,7 @@ PMask idlepMask;
 void acquirep(P* pp) {
   M* mp = getg()->m;
   if (mp->p != nullptr) fatalthrow("wirep: already in go");
-  if (M* other = pp->m.load(relaxed); other != nullptr) {  // ours to take
+  if (M* other = pp->m.load(relaxed); other != nullptr) {  // pp is ours
     printf("runtime: wirep: P%d belongs to M%D\n", pp->id, other->id);
     fatalthrow("wirep: invalid p state");
   }
@@ -44,8 +44,10 @@ P* releasep() {
 }
 
 namespace {
-// updateTimerPMask clears the bit of a P that goes idle without timers. (Who
-// adds the first one sets it.)
+// updateTimerPMask clears the bit of a P that goes idle without timers. (The
+// thread that adds the first timer sets it.)
+// On: any.  P: pp, owned by the caller.  Locks: takes a timers' lock.
+// Parks: no.
 void updateTimerPMask(P* pp) {
   const auto id = static_cast<uint32_t>(pp->id);
   if (!timerpMask.read(id) || pp->timers.len.load(relaxed) != 0) return;
@@ -72,9 +74,10 @@ P* pidleget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     sched.pidle = pp->link;
     pp->link = nullptr;
     sched.npidle.add(-1, seq_cst);  // as above
-    // sysmon sleeps deeply only while every P is idle. Whoever runs here next
-    // may never call the kernel, and depends on being preempted. If it wakes
-    // within a slice by itself, because of a timer, that is soon enough.
+    // sysmon sleeps deeply only while every P is idle. The goroutine that runs
+    // here next may never call the kernel, and then it must be preempted. If
+    // sysmon wakes by itself within a slice, because of a timer, that is soon
+    // enough.
     if (GUMP_UNLIKELY(sched.sysmonwait.load(relaxed)) &&  // under sched.lock
         sched.sysmonUntil - nanotime() > kForcePreemptNS) {
       wakeSysmonLocked();
@@ -91,14 +94,16 @@ void wakeSysmonLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 
 P* pidlegetSpinning() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   P* pp = pidleget();
-  // Nobody can look now. Whoever is about to release a P reads this in its
-  // section of sched.lock, and looks first.
+  // No M can look for work now. An M that is about to give up a P reads this
+  // flag in its section of sched.lock, and looks first.
   if (pp == nullptr) sched.needspinning.store(1, seq_cst);
   return pp;
 }
 
 namespace {
 
+// newP makes a P, which is kPgcstop.
+// On: any.  P: either.  Locks: none.  Parks: no.
 P* newP(int32_t id) {
   P* pp = persistentallocOf<P>();
   if (pp == nullptr) fatalthrow("procresize: out of memory");
@@ -109,10 +114,10 @@ P* newP(int32_t id) {
   return pp;
 }
 
-// destroyP takes everything from a P that procresize removes.
+// destroyP takes all that a P has when procresize removes it.
 void destroyP(P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   // Its work goes to the front of the global queue, in order, with runnext
-  // before everything.
+  // before all others.
   G* next = pp->runnext.load(relaxed);  // the world is stopped
   pp->runnext.store(nullptr, relaxed);
   uint32_t h = pp->runqhead.load(relaxed);
@@ -136,7 +141,8 @@ P* procresize(int32_t nprocs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     fatalthrow("procresize: invalid arg");
   }
   if (old == 1) {
-    // It was alone, and may have kept the front of the global queue to itself.
+    // This P was the only one, and may have kept the front of the global queue
+    // to itself.
     P* sole = allp[0];
     sole->yielded.pushBackAll(&sched.runq);
     sched.runq = sole->yielded;
@@ -156,7 +162,7 @@ P* procresize(int32_t nprocs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   if (own != nullptr && own->id < nprocs) {
     setPStatus(own, kPgcstop, kPrunning);
   } else if (own != nullptr) {
-    // Our P goes away: carry on with P 0.
+    // Our P goes away, so carry on with P 0.
     own->m.store(nullptr, relaxed);
     mp->p = nullptr;
     own = allp[0];
@@ -175,7 +181,8 @@ P* procresize(int32_t nprocs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
       pidleput(pp);
       continue;
     }
-    pp->m.store(mget(), relaxed);  // only a note for startTheWorld
+    pp->m.store(mget(), relaxed);  // only a message to startTheWorld
+
     pp->link = runnable;
     runnable = pp;
   }

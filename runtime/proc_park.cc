@@ -1,22 +1,24 @@
 // Parking, readying and yielding: how a goroutine leaves its M and comes back.
 //
-// A switch away from a goroutine saves its context first, and only then, on
-// another stack, publishes the goroutine to whoever may resume it (by unlockf,
-// by a run queue). So nobody can resume a context that is not complete.
+// A switch away from a goroutine first saves its context. Only then, on another
+// stack, does it publish the goroutine to the threads that may resume it (by
+// unlockf, or by a run queue). So no thread can resume a context that is not
+// complete.
 //
-// The other stack is g0's (gumpMcall), which finds the next goroutine at its
-// leisure. Where the next one can be told at a glance (directNext), it is that
-// one's own, and g0 is spared (gumpSwitch). m.locks is 1 until the publication
-// is over, so the next goroutine is not preempted in the middle of it.
+// The other stack is that of g0 (gumpMcall), where schedule finds the next
+// goroutine. If the next goroutine is obvious (directNext), the other stack is
+// its own, and the switch does not pass through g0 (gumpSwitch). m.locks is 1
+// until the publication is over, so the next goroutine is not preempted in the
+// middle of it.
 //
 // Invariants:
-//  (K1) A G that is kGwaiting has its context in sched, except a foreign one,
-//       whose thread waits on its M's note.
+//  (K1) A G that is kGwaiting has its context in sched. The exception is a
+//       foreign one, whose thread waits on its M's note.
 //  (K2) After unlockf, or after a runqput of itself, nothing on this M touches
 //       the G.
 //  (K3) On g0 m.locks is 1, from the acquirem before gumpMcall until the next
-//       goroutine is on its own stack: g0 is never preempted, nor does anybody
-//       take its P (preempt.cc).
+//       goroutine is on its own stack. So g0 is never preempted, and no other
+//       thread takes its P (preempt.cc).
 #include "runtime/fuzzsched.h"
 #include "runtime/os_linux.h"
 #include "runtime/panic.h"
@@ -28,9 +30,10 @@ namespace gump::rt {
 
 namespace {
 
-// checkSP makes sure that gp, which is about to wait at sp, does so on its own
-// stack: what lies below sp is given back then. But for who waits for a P
-// (awaitP).
+// checkSP checks that gp, which is about to wait at sp, does so on its own
+// stack. Pages below sp may be given back while it is parked. awaitP is the
+// exception.
+// On: user, or g0.  P: either.  Locks: none.  Parks: no.
 GUMP_ALWAYS_INLINE void checkSP(const G* gp, uintptr_t sp) {
   if (GUMP_UNLIKELY(!onOwnStack(gp, sp)) && !gp->onOtherStack) {
     fatalthrow("park: sp outside of the goroutine's stack");
@@ -39,10 +42,10 @@ GUMP_ALWAYS_INLINE void checkSP(const G* gp, uintptr_t sp) {
 
 }  // namespace
 
-// gumpOnG0 is the g0 half of every switch: fn disposes of gp and names its
-// successor. What travels with a goroutine beside its registers is exchanged
-// here: the exception globals, which the C++ ABI keeps per thread, and errno.
-// Their addresses were taken once, by the thread itself (minit), so no cached
+// gumpOnG0 is the g0 half of every switch. fn disposes of gp and returns its
+// successor. gumpOnG0 exchanges the state that travels with a goroutine besides
+// its registers: errno, and the exception globals, which the C++ ABI keeps per
+// thread. The thread itself took their addresses once (minit), so no cached
 // thread-local address is involved.
 G* gumpOnG0(G* gp, G* (*fn)(G*)) {
   M* mp = getg()->m;
@@ -68,7 +71,9 @@ void dropg() {
 
 namespace {
 
-// publish makes gp kGwaiting and calls its unlockf. False: that refused.
+// publish makes gp kGwaiting and calls its unlockf. Returns false if unlockf
+// refused.
+// On: g0.  P: needed.  Locks: unlockf's.  Parks: no.
 GUMP_ALWAYS_INLINE bool publish(G* gp) {
   M* mp = getg()->m;
   casgstatus(gp, kGrunning, kGwaiting);
@@ -86,23 +91,29 @@ GUMP_ALWAYS_INLINE bool publish(G* gp) {
   return true;
 }
 
+// park_m is gopark's half on g0.
+// On: g0.  P: needed.  Locks: unlockf's; takes sched.lock.
+// Parks: blocks the thread.
 G* park_m(G* gp) {
-  // It has a stack, so it is returned.
+  // gp has a stack, so fuzzExecute returns it.
   if (!publish(gp)) return fuzzExecute(gp, /*inheritTime=*/true);
   return schedule();
 }
 
 // parkBubble is park_m for a goroutine in a bubble: S1 to S3 of synctest.h.
+// On, P, Locks, Parks: as park_m.
 G* parkBubble(G* gp) {
-  Bubble* b = gp->bubble;  // gp is another's once it is published
+  Bubble* b = gp->bubble;  // read now: once published, gp is another thread's
   const bool idle = isIdleInSynctest(gp->waitreason);
   if (!publish(gp)) return fuzzExecute(gp, /*inheritTime=*/true);
   if (idle) bubbleBlocked(b);
   return schedule();
 }
 
-// parkForeign blocks the thread itself: the pseudo-G of a plain thread is never
-// on a run queue.
+// parkForeign blocks the thread itself, because the pseudo-G of a foreign
+// thread is never on a run queue.
+// On: a foreign thread.  P: none.  Locks: unlockf's; takes sched.lock.
+// Parks: blocks the thread.
 void parkForeign(G* gp, bool (*unlockf)(G*, void*), void* lock) {
   M* mp = gp->m;
   Bubble* b = isIdleInSynctest(gp->waitreason) ? gp->bubble : nullptr;
@@ -115,8 +126,8 @@ void parkForeign(G* gp, bool (*unlockf)(G*, void*), void* lock) {
     return;
   }
   if (b != nullptr) bubbleBlocked(b);
-  // F3 of findDeadAfterMain, without its lock if main has not ended, else with
-  // it. Without a Run, this may be the last thread to fall asleep.
+  // F3 of findDeadAfterMain: without sched.lock if main has not ended, else
+  // with it. When there is no Run, this may be the last thread to fall asleep.
   if (GUMP_LIKELY(!sched.mainEnded.load(seq_cst))) {
     mp->asleep.store(true, seq_cst);
   }
@@ -134,8 +145,9 @@ void parkForeign(G* gp, bool (*unlockf)(G*, void*), void* lock) {
   casgstatus(gp, kGrunnable, kGrunning);
 }
 
-// switchTo goes from gp to next, which is current. What gumpOnG0 exchanges on
-// the long way is exchanged here.
+// switchTo switches from gp to next, which is current already. It exchanges the
+// same state as gumpOnG0 does.
+// On: user.  P: needed; m.locks is 1.  Locks: commit's.  Parks: yes.
 void switchTo(G* gp, M* mp, G* next, void (*commit)(G*, M*)) {
   gp->eh = *mp->eh;
   *mp->eh = next->eh;
@@ -146,7 +158,9 @@ void switchTo(G* gp, M* mp, G* next, void (*commit)(G*, M*)) {
   gumpSwitch(gp, next, commit);
 }
 
-// parkCommit and yieldCommit are what gumpSwitch calls to publish gp.
+// gumpSwitch calls parkCommit or yieldCommit to publish gp.
+// On: user, the stack of the next goroutine.  P: needed; m.locks is 1.
+// Locks: unlockf's; take sched.lock.  Parks: no.
 void parkCommit(G* gp, M* mp) {
   casgstatus(gp, kGrunning, kGwaiting);
   gp->m = nullptr;
@@ -161,10 +175,12 @@ void yieldCommit(G* gp, M* mp) {
   pushYielded(mp->p, gp);
 }
 
-// yieldSole is gosched with one P, if directNext knows; false: nothing was
-// done. First who is next, then gp behind all others: gp itself is never next
-// while there is anybody else. The caller has called acquirem once: which M and
-// how many Ps there are is certain only then.
+// yieldSole is gosched with one P, if directNext finds the next goroutine.
+// Returns false if it has done nothing. It first picks the next goroutine and
+// then queues gp behind all others, so gp is never next while there is another.
+// The caller has called acquirem once, because only then are the M and the
+// number of Ps certain.
+// On: user.  P: needed; m.locks is 1.  Locks: takes sched.lock.  Parks: yes.
 bool yieldSole(G* gp, M* mp) {
   if (kSanitizerBuild || !soleP()) return false;
   if (mp->locks.load(relaxed) != 1) return false;  // goschedImpl will complain
@@ -174,14 +190,16 @@ bool yieldSole(G* gp, M* mp) {
   return true;
 }
 
+// parkunlock is the unlockf of goparkunlock.
 bool parkunlock(G*, void* l)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // releases a lock taken before the switch
   unlock(static_cast<Mutex*>(l));
   return true;
 }
 
-// goschedImpl makes gp runnable at the tail of the global queue, so that
-// everyone else goes first.
+// goschedImpl makes gp runnable at the tail of the global queue, so that all
+// other goroutines go first.
+// On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread.
 G* goschedImpl(G* gp) {
   casgstatus(gp, kGrunning, kGrunnable);
   dropg();
@@ -197,6 +215,8 @@ G* goschedImpl(G* gp) {
   return schedule();
 }
 
+// goyield_m makes gp runnable at the tail of the local ring.
+// On, P, Locks, Parks: as goschedImpl.
 G* goyield_m(G* gp) {
   casgstatus(gp, kGrunning, kGrunnable);
   dropg();
@@ -204,14 +224,15 @@ G* goyield_m(G* gp) {
   return schedule();
 }
 
-// parkWithoutP ends a program whose goroutine parks in a declared system call:
-// there is no P to find the next one with, and it may be on its thread for a
-// reason.
+// parkWithoutP ends a program whose goroutine parks inside a declared call.
+// There is no P to find the next goroutine with, and this one may be on its
+// thread for a reason.
 [[noreturn]] GUMP_NOINLINE void parkWithoutP() {
   fatal("goroutine parks inside gump::blocking");
 }
 
-// parkSpecial parks a goroutine of a bubble, or a plain thread.
+// parkSpecial parks a goroutine of a bubble, or a foreign thread.
+// On, Locks, Parks: as gopark.
 GUMP_NOINLINE void parkSpecial(G* gp, M* mp, bool (*unlockf)(G*, void*),
                                void* lock) {
   if (gp->foreign) {
@@ -224,8 +245,9 @@ GUMP_NOINLINE void parkSpecial(G* gp, M* mp, bool (*unlockf)(G*, void*),
   gumpMcall(parkBubble);
 }
 
-// parkEntry is what every way of parking begins with. False: gp is special, has
-// slept, and goes on.
+// parkEntry is the common beginning of all ways of parking. Returns false if gp
+// is special. Then gp has parked, has been woken, and goes on. On, Locks,
+// Parks: as gopark.
 GUMP_ALWAYS_INLINE bool parkEntry(G* gp, M* mp, bool (*unlockf)(G*, void*),
                                   void* lock, WaitReason reason) {
   if (GUMP_UNLIKELY(mp->locks.load(relaxed) != 1)) {  // written by us only
@@ -267,7 +289,9 @@ void goparkunlock(Mutex* l, WaitReason reason) {
 }
 
 namespace {
-// ready is goready for a goroutine, without wakep; the caller keeps mp's P.
+// ready is goready without wakep, and not for foreign threads. The caller keeps
+// mp's P.
+// On: any, m.locks > 0.  P: either.  Locks: takes sched.lock.  Parks: no.
 GUMP_ALWAYS_INLINE void ready(M* mp, G* gp) {
   casgstatus(gp, kGwaiting, kGrunnable);
   if (GUMP_LIKELY(mp->p != nullptr)) {
@@ -278,14 +302,17 @@ GUMP_ALWAYS_INLINE void ready(M* mp, G* gp) {
   }
 }
 
+// readyForeign wakes the thread of gp, which is a foreign thread's.
+// On: any.  P: either.  Locks: none.  Parks: no.
 void readyForeign(G* gp) {
   M* mp = gp->m;
-  casgstatus(gp, kGwaiting, kGrunnable);  // the one winner
+  casgstatus(gp, kGwaiting, kGrunnable);  // gp has only this waker
   notewakeup(&mp->park);
 }
 
-// readySpecial does what a special gp wants before it is readied. True: that
-// was all.
+// readySpecial does the extra work for a special gp before it is readied.
+// Returns true if that was all.
+// On: any.  P: either.  Locks: takes a leaf; as goready.  Parks: no.
 GUMP_NOINLINE bool readySpecial(G* gp) {
   if (gp->bubble != nullptr) bubbleReady(gp);
   if (!gp->foreign) return false;
@@ -306,7 +333,7 @@ void goreadyQuiet(G* gp) {
   if (GUMP_UNLIKELY(gp->special) && readySpecial(gp)) return;
   M* mp = getg()->m;
   ready(mp, gp);
-  if (mp->p == nullptr) wakep();  // it is not ours to run
+  if (mp->p == nullptr) wakep();  // gp is not ours to run
 }
 
 void gosched() noexcept {
@@ -317,7 +344,7 @@ void gosched() noexcept {
     return;
   }
   M* mp = acquirem();
-  if (GUMP_UNLIKELY(mp->p == nullptr)) {  // given up already, in entersyscall
+  if (GUMP_UNLIKELY(mp->p == nullptr)) {  // in a declared call
     releasem(mp);
     osyield();
     return;
@@ -327,7 +354,8 @@ void gosched() noexcept {
 
 void gopreempt() {
   M* mp = acquirem();
-  // Honoured: who is next does not inherit the request (execute).
+  // The request is honoured here, so the next goroutine does not inherit it
+  // (execute).
   mp->p->preempt.store(false, relaxed);  // best effort
   gumpMcall(goschedImpl);
 }
@@ -338,13 +366,17 @@ void goyield() {
 }
 
 namespace {
+// runtimeEntrySlow is runtimeEntry for a foreign thread, or if there is a
+// request to yield.
+// On, P, Locks, Parks: as runtimeEntry.
 GUMP_NOINLINE G* runtimeEntrySlow(G* gp) {
   if (gp == nullptr) return needm();
   // Ours: written by us only.
   if (gp->foreign || gp->m->locks.load(relaxed) != 0) return gp;
-  // It has given its P up already. (M.p tells only behind an acquirem.)
+  // In a declared call it has given up its P already. (M.p can be relied on
+  // only behind an acquirem.)
   if ((readgstatus(gp) & ~uint32_t{kGscan}) == kGsyscall) return gp;
-  // On a stack of the program's it may not wait here (checkSP); sysmon will
+  // On a stack of the program's it must not wait here (checkSP). sysmon will
   // have it preempted in place.
   if (!onOwnStack(gp,
                   reinterpret_cast<uintptr_t>(__builtin_frame_address(0)))) {
@@ -357,7 +389,8 @@ GUMP_NOINLINE G* runtimeEntrySlow(G* gp) {
 
 G* runtimeEntry() {
   G* gp = getg();
-  // A request, repeated by sysmon if missed.
+  // A request, which sysmon repeats if we miss it.
+
   if (GUMP_UNLIKELY(gp == nullptr || gp->preempt.load(relaxed))) {
     return runtimeEntrySlow(gp);
   }

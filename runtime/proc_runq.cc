@@ -1,18 +1,18 @@
 // Run queues: the ring of a P with its runnext, and the global queue.
 //
 // Ring invariants:
-//  (R1) runqtail is written by the owner only; runqhead by owner and thieves,
-//       by CAS (by a store if soleP); tail - head <= kRunqSize.
+//  (R1) Only the owner writes runqtail. Owner and thieves write runqhead, by
+//       CAS (by a store if soleP). tail - head <= kRunqSize.
 //  (R2) A slot in [head, tail) holds a G that is kGrunnable and on no other
 //       queue.
-//  (R3) Whoever advances head has read the slots before the CAS. The CAS
+//  (R3) An M that advances head has read the slots before its CAS. The CAS
 //       decides whether the reading counts.
-//  (R4) Only the owner writes slots, and only outside [head, tail); so a slot
+//  (R4) Only the owner writes slots, and only outside [head, tail). So a slot
 //       is rewritten only after its reader's CAS.
 //  (R5) Only the owner makes runnext non-null.
-// All of it works on a bare P: no G is looked into, but for lookAhead, which
-// reads one as a hint. The one exception is runqputslow, which needs
-// sched.runq.
+// The ring's functions work on a bare P. They look into no G, except that
+// lookAhead reads one as a hint. Only runqputslow needs more than the P: it
+// needs sched.runq.
 #include "runtime/fuzzsched.h"
 #include "runtime/panic.h"
 #include "runtime/proc.h"
@@ -36,15 +36,15 @@ void runqputNow(P* pp, G* gp, bool next) {
     gp = old;
   } else if (next) {
     // seq_cst: this publishes gp, and the load of nmspinning in wakep must not
-    // pass it (see wakep). It also pairs with the acquire-cas in runqgrab: the
-    // thief sees *gp.
+    // pass it (see wakep). It also pairs with the acquire-cas in runqgrab, so
+    // that the thief sees *gp.
     gp = pp->runnext.xchg(gp, seq_cst);
     if (gp == nullptr) return;
-    // The old runnext is kicked out to the ring. It stays findable: runnext is
-    // non-null meanwhile.
+    // Kick the old runnext out to the ring. It can be found all the time,
+    // because runnext is non-null meanwhile.
   }
   for (;;) {
-    // Pairs with cas-release in runqgrab: slots below h have been read.
+    // Pairs with cas-release in runqgrab, so the slots below h have been read.
     uint32_t h = pp->runqhead.load(acquire);
     uint32_t t = pp->runqtail.load(relaxed);  // (R1) we are its only writer
     if (GUMP_LIKELY(t - h < kRunqSize)) {
@@ -53,7 +53,7 @@ void runqputNow(P* pp, G* gp, bool next) {
       pp->runqtail.store(t + 1, release);
       return;
     }
-    // False: a thief made room, so the next turn succeeds.
+    // If this returns false, a thief has made room, and the next turn succeeds.
     if (runqputslow(pp, gp, h, t)) return;
   }
 }
@@ -88,12 +88,14 @@ void runqputbatch(P* pp, GQueue* q) {
 
 namespace {
 
-// lookAhead starts loading what the next goroutines of a queue will need: the
-// stack of the next one, and the cell of the one after it. With many goroutines
-// every one of them comes back to a cold cache. n1 and n2 may be nullptr, and
-// may be gone by now: a prefetch of anything is harmless, and so is a stale sp.
+// lookAhead starts loading the data that the next goroutines of a queue need:
+// the stack of the next one, and the cell of the one after it. With many
+// goroutines, each of them comes back to a cold cache. n1 and n2 may be
+// nullptr, and may have left the queue by now. That is harmless, because a
+// prefetch of any address is, and so is a stale sp.
+// On: any.  P: either.  Locks: none.  Parks: no.
 void lookAhead(G* n1, G* n2) {
-  if constexpr (kSanitizerBuild) return;  // to them n1->sched.sp is a race
+  if constexpr (kSanitizerBuild) return;  // they report n1->sched.sp as a race
   if (n1 != nullptr) {
     auto sp = static_cast<uintptr_t>(
         *const_cast<const volatile uintptr_t*>(&n1->sched.sp));
@@ -103,12 +105,14 @@ void lookAhead(G* n1, G* n2) {
   prefetch(n2);
 }
 
+// lookAheadInRing is lookAhead behind the G at h, which is being taken.
 void lookAheadInRing(const P* pp, uint32_t h, uint32_t t) {
   if (t - h < 3) return;
   lookAhead(pp->runq[(h + 1) % kRunqSize].load(relaxed),
             pp->runq[(h + 2) % kRunqSize].load(relaxed));
 }
 
+// runqgetSole is runqget if soleP. next is runnext.
 RunqGet runqgetSole(P* pp, G* next) {
   if (next != nullptr) {
     pp->runnext.store(nullptr, relaxed);  // soleP
@@ -118,18 +122,19 @@ RunqGet runqgetSole(P* pp, G* next) {
   if (h == pp->runqtail.load(relaxed)) return {nullptr, false};
   G* gp = pp->runq[h % kRunqSize].load(relaxed);
   lookAheadInRing(pp, h, pp->runqtail.load(relaxed));
-  pp->runqhead.store(h + 1, release);  // for readers of its length
+  pp->runqhead.store(h + 1, release);  // for readers of the length
   return {gp, /*inheritTime=*/false};
 }
 }  // namespace
 
 RunqGet runqget(P* pp) {
-  // A thief may have cleared runnext meanwhile, and nobody else sets it, so one
-  // attempt is enough.
+  // A thief may have cleared runnext meanwhile. Only we set it, so one attempt
+  // is enough.
   G* next = pp->runnext.load(relaxed);
   if (soleP()) return runqgetSole(pp, next);
-  // Acquire: pairs with xchg in runqput. Release: whoever sees runnext empty
-  // sees what was kicked out of it into the ring (runqempty).
+  // Acquire: pairs with xchg in runqput. Release: a thread that sees runnext
+  // empty also sees the G that runqput kicked out of it into the ring
+  // (runqempty).
   if (next != nullptr && pp->runnext.cas(next, nullptr, acq_rel)) {
     return {next, /*inheritTime=*/true};
   }
@@ -147,10 +152,10 @@ RunqGet runqget(P* pp) {
 }
 
 bool runqempty(const P* pp) {
-  // runqput moves runnext into the ring in two steps, new runnext first.
-  // Reading head, tail, runnext, and tail again cannot miss the G in between:
-  // if tail did not move, the kicked G had not yet left when runnext was read
-  // non-null.
+  // runqput moves runnext into the ring in two steps, and sets the new runnext
+  // first. Reading head, tail, runnext, and tail again cannot miss the G in
+  // between. If tail did not move, the kicked G had not yet left when runnext
+  // was read non-null.
   for (;;) {
     // Pairs with cas-release of consumers.
     uint32_t h = pp->runqhead.load(acquire);
@@ -205,9 +210,9 @@ uint32_t runqgrab(P* pp, Atomic<G*>* batch, uint32_t batchHead,
       G* next = pp->runnext.load(relaxed);
       if (next == nullptr) return 0;
       if (pp->status.load(acquire) == kPrunning && !fuzzing()) {
-        // The owner has just readied next and will most likely block and run it
-        // at once. Leave it the time: taking it now would make every
-        // synchronous exchange between two goroutines cross processors.
+        // The owner has just readied next, and will most likely block and run
+        // it at once. Give it the time to do so. If we took next now, every
+        // synchronous exchange between two goroutines would cross processors.
         usleep(3);
       }
       // Pairs with xchg in runqput: we see *next.
@@ -216,7 +221,7 @@ uint32_t runqgrab(P* pp, Atomic<G*>* batch, uint32_t batchHead,
       batch[batchHead % kRunqSize].store(next, relaxed);
       return 1;
     }
-    if (n > kRunqSize / 2) continue;  // h and t are of different moments
+    if (n > kRunqSize / 2) continue;  // h and t were read at different moments
     for (uint32_t i = 0; i < n; i++) {
       // Published by the tail we loaded.
       G* gp = pp->runq[(h + i) % kRunqSize].load(relaxed);
@@ -249,7 +254,9 @@ void globrunqput(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 
 namespace {
 
-// adoptGlobal appends sched.runq to yielded. A stale zero only delays it.
+// adoptGlobal appends sched.runq to yielded. If it reads a stale zero, that
+// only delays the move.
+// On: any.  P: pp, owned by the caller.  Locks: takes sched.lock.  Parks: no.
 void adoptGlobal(P* pp) {
   if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return;
   LockScope l(&sched.lock);
@@ -262,7 +269,7 @@ void adoptGlobal(P* pp) {
 void pushYielded(P* pp, G* gp) {
   adoptGlobal(pp);
   pp->yielded.pushBack(gp);
-  pp->nyielded.store(pp->yielded.size, relaxed);  // a number for humans
+  pp->nyielded.store(pp->yielded.size, relaxed);  // a hint for others
 }
 
 G* popYielded(P* pp, bool adopt) {
@@ -309,7 +316,9 @@ G* globrunqgetbatch(P* pp, int32_t n)
   if (n > sched.runq.size) n = sched.runq.size;
   G* gp = sched.runq.pop();
   GQueue rest;
-  // One that is preempted in place stays where startm can find it.
+  // A goroutine that is preempted in place stays in the global queue, where
+  // startm can find it.
+
   for (int32_t i = 1; i < n && !sched.runq.head->inPlace; i++) {
     rest.pushBack(sched.runq.pop());
   }

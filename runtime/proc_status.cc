@@ -1,4 +1,4 @@
-// Status words of Gs and Ps: every transition goes through here and is checked
+// Status words of Gs and Ps. Every transition goes through here and is checked
 // against the diagrams in runtime2.h, in release builds too. A wrong transition
 // is the earliest visible sign of a double wake-up or a lost owner.
 #include "runtime/os_linux.h"
@@ -25,7 +25,7 @@ constexpr uint32_t kLegalG[] = {
     /* kGdead */ bit(kGrunnable) | bit(kGsyscall),
 };
 
-// kLegalP[from] likewise.
+// kLegalP[from] is the same for Ps.
 constexpr uint32_t kLegalP[] = {
     /* kPidle */ bit(kPrunning) | bit(kPgcstop),
     /* kPrunning */ bit(kPidle) | bit(kPsyscall) | bit(kPgcstop),
@@ -48,20 +48,23 @@ constexpr uint32_t kLegalP[] = {
   fatalthrow("bad P status transition");
 }
 
-// noScanner tells that nobody can be setting a scan bit now: we hold a P, and
-// others set scan bits with the world stopped, or after they have raised
-// scanners and every P has passed a safe point since (or, if the process is
-// dying, a millisecond has). (A plain thread that is being lent a G has no M
-// yet to ask.)
+// noScanner returns true if no thread can be setting a scan bit now. For that
+// we must hold a P, and scanners must be 0. Other threads set scan bits only
+// while the world is stopped, or after they have raised scanners and every P
+// has passed a safe point since. (If the process is dying, they wait a
+// millisecond instead.) A foreign thread that is being lent a G has no M yet,
+// and so no P.
+// On: any.  P: either.  Locks: none.  Parks: no.
 bool noScanner() {
-  // Pairs with the decrement: whoever sees 0 sees no scan bit either.
+  // Pairs with the decrement, so a thread that sees 0 sees no scan bit either.
   if (GUMP_UNLIKELY(scanners.load(acquire) != 0)) return false;
   const G* gp = getg();
   return gp != nullptr && gp->m->p != nullptr;
 }
 
-// scanWait waits while somebody holds the scan bit of gp; throws when the
-// status is something else altogether.
+// scanWait waits while another thread holds the scan bit of gp. It throws if
+// the status is neither oldval nor oldval with that bit.
+// On: any.  P: either.  Locks: none.  Parks: no.
 GUMP_NOINLINE void scanWait(G* gp, uint32_t oldval, uint32_t newval) {
   for (int spins = 0;; spins++) {
     uint32_t s = gp->atomicstatus.load(acquire);
@@ -78,7 +81,7 @@ GUMP_NOINLINE void scanWait(G* gp, uint32_t oldval, uint32_t newval) {
 }  // namespace
 
 uint32_t readgstatus(const G* gp) {
-  // Pairs with the stores in casgstatus: the G's fields belong to the status.
+  // Pairs with the stores in casgstatus, because the status guards G's fields.
   return gp->atomicstatus.load(acquire);
 }
 
@@ -87,16 +90,17 @@ void casgstatus(G* gp, uint32_t oldval, uint32_t newval) {
     badG(gp, oldval, newval);
   }
   if ((oldval == kGwaiting || oldval == kGsyscall) && !noScanner()) {
-    // Others compete: the holder of the scan bit. acq_rel: what the parker
-    // wrote before it parked is ours now, and what we wrote is visible to
-    // whoever sees the new status.
+    // The holder of the scan bit competes with us. acq_rel: we see all
+    // that the parker wrote before it parked, and a thread that sees the new
+    // status sees all that we wrote.
     while (GUMP_UNLIKELY(!gp->atomicstatus.cas(oldval, newval, acq_rel))) {
       scanWait(gp, oldval, newval);
     }
     return;
   }
-  // Only its owner leaves any other status, only the one waker who took it off
-  // its queue leaves kGwaiting: a checked store is enough. Acquire as above.
+  // Only its owner leaves any other status, and only the one waker that took
+  // the G off its queue leaves kGwaiting. So a checked store is enough. Acquire
+  // as above.
   if (GUMP_UNLIKELY(gp->atomicstatus.load(acquire) != oldval)) {
     badG(gp, oldval, newval);
   }
@@ -113,7 +117,7 @@ bool castogscanstatus(G* gp, uint32_t oldval) {
 }
 
 void casfrom_Gscanstatus(G* gp, uint32_t oldval) {
-  // Pairs with the acq_rel of who leaves the status.
+  // Pairs with the acq_rel of a thread that leaves the status.
   if (!gp->atomicstatus.cas(oldval | kGscan, oldval, release) &&
       !isPanicking()) {  // then a waker may have overlooked the bit: noScanner
     badG(gp, oldval | kGscan, oldval);
@@ -124,7 +128,7 @@ bool pcasstatus(P* pp, uint32_t oldval, uint32_t newval) {
   if (GUMP_UNLIKELY(oldval > kPdead || (kLegalP[oldval] & bit(newval)) == 0)) {
     badP(pp, oldval, newval);
   }
-  // The winner owns the P and all that its last owner wrote.
+  // The winner owns the P, and all that its last owner wrote.
   return pp->status.cas(oldval, newval, acq_rel);
 }
 
@@ -133,7 +137,8 @@ void setPStatus(P* pp, uint32_t oldval, uint32_t newval) {
                     pp->status.load(relaxed) != oldval)) {
     badP(pp, oldval, newval);
   }
-  // Publishes the P to whoever takes it with pcasstatus.
+  // Publishes the P to the thread that takes it with pcasstatus.
+
   pp->status.store(newval, release);
 }
 

@@ -1,20 +1,20 @@
 // Stop-the-world, start-the-world, and running a function on every P.
 //
-// Protocol: the stopper sets stopwait to the number of Ps and then gcwaiting,
-// both under sched.lock, asks every running G to yield, and takes at once the
-// Ps that nobody runs (idle) or whose M is in a declared system call (by CAS).
+// Protocol: under sched.lock, the stopper sets stopwait to the number of Ps and
+// then sets gcwaiting. It asks every running G to yield. It takes at once the
+// Ps that are idle, and (by CAS) those whose M is in a declared system call.
 // Each other P is given up by its own M in gcstopm, when its goroutine next
-// enters the runtime, or pressed out of its hands (pressP): after 3 µs if it
-// sleeps in the kernel, after another 20 if it computes. It is then counted
-// down under sched.lock; the last one wakes stopnote. gcwaiting is read by
-// findRunnable before anything is picked, and again in the section of
-// sched.lock in which a P would go idle, so no P can slip past the count.
+// enters the runtime, or it is taken by force (pressP): after 3 µs if the
+// thread sleeps in the kernel, after another 20 if it computes. The P is then
+// counted down under sched.lock, and the last one wakes stopnote. findRunnable
+// reads gcwaiting before it picks anything, and again in the section of
+// sched.lock in which a P would go idle. So no P can slip past the count.
 //
-// One stop at a time: worldsema, a semaphore that is handed over, so that who
-// stops the world in a loop keeps nobody from it. Once main has ended, a
-// goroutine stays wherever it enters the runtime, while plain threads still
-// stop the world; so whoever has worldsema has m.locks raised, and gets to
-// giveUpWorld.
+// One stop at a time: worldsema is a semaphore that is handed over, so a thread
+// that stops the world in a loop keeps no other thread from it. Once main has
+// ended, a goroutine that enters the runtime may stay there for good, while
+// foreign threads still stop the world. So the holder of worldsema has m.locks
+// raised, and always gets to giveUpWorld.
 #include <algorithm>
 #include <utility>
 
@@ -30,35 +30,40 @@ namespace gump::rt {
 namespace {
 
 constinit Atomic<uint32_t> worldsema(1);
-// By GOMAXPROCS for startTheWorld. Written with worldsema, under sched.lock.
+// The number of Ps that startTheWorld makes live; 0 leaves it as it is. Written
+// with worldsema held, under sched.lock.
 int32_t newprocs;
-// Those who compute may have all processors. So that the stopper runs when it
-// wakes, and until it has woken the others, its thread asks for short slices
-// meanwhile. Guarded by worldsema.
+// Threads that compute may have all processors. So the stopper's thread asks
+// for short slices, and runs as soon as it wakes, until it has woken the
+// others. This is the value that restoreSlices needs. Guarded by worldsema.
 uint64_t stopperSlices;
 
 // takeWorld takes worldsema, with m.locks raised.
-// On: user, or a plain thread.  P: either.  Locks: none.  Parks: yes.
+// On: user, or a foreign thread.  P: either.  Locks: none.  Parks: yes.
 M* takeWorld() {
   return semacquirePinned(&worldsema, /*lifo=*/false, SemaReason::kSemacquire);
 }
 
-// giveUpWorld hands worldsema to who waits first, and lowers m.locks.
-// On: user, or a plain thread.  P: either.  Locks: none.  Parks: no.
+// giveUpWorld hands worldsema to its first waiter, and lowers m.locks.
+// On: user, or a foreign thread.  P: either.  Locks: none.  Parks: no.
 void giveUpWorld(M* mp) {
   semrelease(&worldsema, /*handoff=*/true);
   releasem(mp);
 }
 
-// Patience is how long to wait between two looks at those who run. First as
-// long as it takes to come by, then until the second look that pressP needs:
-// both awake, since whoever sleeps on a timer among threads that compute gets
-// the processor back only at the kernel's next tick, ms later. The second look
-// sends signals, and who gets one may need our processor to obey; so from then
-// on asleep, each time for longer, until the last one wakes us.
+// Patience is the delay between attempts to stop the remaining Ps.
+//
+// The first two waits spin: 3 µs for goroutines that yield at their next
+// runtime entry, then kStopGap, until the second look that pressP needs. They
+// do not sleep, because a thread that sleeps on a timer among threads that
+// compute gets the processor back only at the kernel's next tick, ms later.
+//
+// The second look sends signals, and a thread that gets one may need our
+// processor to obey. So later waits sleep, each for longer, up to 1 ms, until
+// the last P wakes us.
 class Patience {
  public:
-  // wait waits for a note; true: it has been woken.
+  // wait waits for n. Returns true if n has been woken.
   bool wait(Note* n) {
     switch (rounds_++) {
       case 0:
@@ -76,7 +81,7 @@ class Patience {
   static constexpr int64_t kLongest = 1'000'000;
 
   static bool spin(Note* n, int64_t ns) {
-    // The model's clock goes on only while everybody sleeps.
+    // The model's clock advances only while all threads sleep.
     if (kModelBuild) return notetsleep(n, ns);
     const int64_t end = nanotime() + ns;
     while (!notetsleep(n, 0)) {
@@ -90,14 +95,17 @@ class Patience {
   int rounds_ = 0;
 };
 
-// takeStoppablePs counts down the caller's own P, those in system calls and the
-// idle ones. True: must wait for others.
+// takeStoppablePs takes and counts down the caller's own P, those in system
+// calls, and the idle ones. Returns true if the caller must wait for others.
+// On: user, or a foreign thread.  P: either, stopped afterwards.
+// Locks: takes sched.lock.  Parks: no.
 bool takeStoppablePs(M* mp) {
   LockScope l(&sched.lock);
   // Changes only with the world stopped.
   sched.stopwait = gomaxprocs.load(relaxed);
-  sched.gcwaiting.store(true, seq_cst);  // store gcwaiting, then read P status
-                                         // / entersyscall: the other way round
+  // seq_cst: we store gcwaiting, then read each status. entersyscall stores a
+  // status, then reads gcwaiting.
+  sched.gcwaiting.store(true, seq_cst);
   preemptall();
   if (mp->p != nullptr) {
     setPStatus(mp->p, kPrunning, kPgcstop);
@@ -119,13 +127,16 @@ bool takeStoppablePs(M* mp) {
   return sched.stopwait > 0;
 }
 
-// pressAll presses whoever still runs, and calls taken for every P that it
-// takes, with the M that it is taken from, or nullptr: from one that is being
-// made.
+// pressAll presses every P that still runs (pressP); with forSafePoint, only
+// those that have not run their function yet. It calls taken for each P that it
+// takes, with the M that it took the P from. The M is nullptr if its thread is
+// still being made.
+// On: user, or a foreign thread.  P: either.  Locks: takes sched.lock.
+// Parks: no.
 void pressAll(bool forSafePoint, void (*taken)(P*, M*)) {
   while (P* pp = claimUnborn(forSafePoint)) taken(pp, nullptr);
   M* self = getg()->m;
-  int32_t n = gomaxprocs.load(relaxed);  // worldsema: nobody resizes
+  int32_t n = gomaxprocs.load(relaxed);  // no resize: we have worldsema
   for (int32_t i = 0; i < n; i++) {
     P* pp = allp[i];
     if (pp->status.load(acquire) != kPrunning || pp->m.load(acquire) == self ||
@@ -136,33 +147,39 @@ void pressAll(bool forSafePoint, void (*taken)(P*, M*)) {
   }
 }
 
-// stopTaken and visitTaken dispose of a P that pressAll has taken.
+// stopTaken and visitTaken dispose of a P that pressAll has taken. stopTaken
+// counts it as stopped.
+// On, P, Locks: as pressAll.
 void stopTaken(P* pp, M*) {
   flushYielded(pp);
   LockScope l(&sched.lock);
   countStopped(pp);
 }
 
-// The sleeper gets it back: who knows whether there is a thread for it.
+// visitTaken runs the function for the P. The M that sleeps gets the P back,
+// because there may be no other thread for it.
 void visitTaken(P* pp, M* mp) {
   runSafePointFn(pp);
   if (mp == nullptr || !giveBackP(pp, mp)) handoffp(pp);
 }
 
-// visitSyscalls runs what forEachP asks of Ps in system calls.
+// visitSyscalls has forEachP's function run for the Ps in system calls.
+// On, P, Locks: as pressAll.
 void visitSyscalls() {
-  int32_t n = gomaxprocs.load(relaxed);  // worldsema: nobody resizes
+  int32_t n = gomaxprocs.load(relaxed);  // as in pressAll
   for (int32_t i = 0; i < n; i++) {
     P* pp = allp[i];
     if (pp->status.load(seq_cst) == kPsyscall &&
         pp->runSafePointFn.load(acquire) == 1 &&
         pcasstatus(pp, kPsyscall, kPidle)) {
       pp->syscalltick.add(1, relaxed);
-      handoffp(pp);  // runs it
+      handoffp(pp);  // runs the function
     }
   }
 }
 
+// checkStopped throws unless every P is stopped.
+// On: any.  P: stopped.  Locks: takes sched.lock.  Parks: no.
 void checkStopped() {
   LockScope l(&sched.lock);
   if (sched.stopwait != 0)
@@ -178,7 +195,7 @@ void checkStopped() {
 }  // namespace
 
 bool preemptone(P* pp) {
-  // Best effort: the request may hit the wrong G, or be ignored, and is then
+  // Best effort: the request may reach the wrong G, or be ignored. It is then
   // repeated.
   M* mp = pp->m.load(acquire);  // pairs with acquirep
   if (mp == nullptr || mp == getg()->m) return false;
@@ -224,7 +241,8 @@ void stopTheWorld(WaitReason reason) {
 void startTheWorld() {
   M* mp = getg()->m;
   if (netpollinited()) {
-    NetpollResult r = netpoll(0);  // whatever became ready while nobody polled
+    // Some may have become ready while no M polled.
+    NetpollResult r = netpoll(0);
     injectglist(&r.toRun);
     netpollAdjustWaiters(r.delta);
   }
@@ -236,7 +254,8 @@ void startTheWorld() {
     runnable = procresize(procs);
     // Pairs with the acquire in findRunnable.
     sched.gcwaiting.store(false, release);
-    // Nobody would look for whom endMain has not found in the queue.
+    // Once main has ended, no M takes goroutines from the queue. So let those
+    // go that were preempted in place since endMain looked there.
     if (sched.mainEnded.load(relaxed)) letGo();
     wakeSysmonLocked();
   }
@@ -244,7 +263,7 @@ void startTheWorld() {
     P* pp = runnable;
     runnable = pp->link;
     pp->link = nullptr;
-    M* idle = pp->m.load(relaxed);  // procresize's note to us
+    M* idle = pp->m.load(relaxed);  // procresize's message to us
     pp->m.store(nullptr, relaxed);
     if (idle == nullptr) {
       startm(pp, /*spinning=*/false);
@@ -255,8 +274,8 @@ void startTheWorld() {
     idle->nextp = pp;
     notewakeup(&idle->park);  // publishes nextp
   }
-  // The global queue may hold work, and idle Ps: one spinner finds out.
-  // sched.lock above was the publication.
+  // There may be work in the global queue, and idle Ps. One spinner finds out.
+  // The section of sched.lock above was the publication.
   wakep();
   restoreSlices(std::exchange(stopperSlices, 0));
   giveUpWorld(mp);
@@ -265,7 +284,7 @@ void startTheWorld() {
 int32_t setGOMAXPROCS(int32_t n) noexcept {
   schedinit();
   int32_t old;
-  bool resizing;  // to something else, of which a plain thread may come in time
+  bool resizing;  // a foreign thread may see that another resize is under way
   {
     LockScope l(&sched.lock);
     old = gomaxprocs.load(relaxed);
@@ -278,7 +297,7 @@ int32_t setGOMAXPROCS(int32_t n) noexcept {
   old = gomaxprocs.load(relaxed);  // the world is stopped
   {
     LockScope l(&sched.lock);
-    // Again: setDefaultGOMAXPROCS may have come meanwhile.
+    // Again, because setDefaultGOMAXPROCS may have run meanwhile.
     sched.customGOMAXPROCS = true;
     newprocs = n;
   }
@@ -308,10 +327,12 @@ void setDefaultGOMAXPROCS() noexcept {
 namespace {
 
 Atomic<bool> updatingMaxProcs;
-// As sysmon found it. Affinity is a thread's, and another's may differ.
+// The number that sysmon found. Affinity belongs to a thread, and that of
+// another thread may differ.
 Atomic<int32_t> maxProcsFound;
 
 // adaptMaxProcs is the goroutine of updateMaxProcs.
+// On: user.  P: needed.  Locks: takes worldsema, sched.lock.  Parks: yes.
 void adaptMaxProcs(void*) {
   stopTheWorld(WaitReason::kStoppingTheWorld);
   {
@@ -341,15 +362,17 @@ void updateMaxProcs() {
 }
 
 namespace {
-// askEveryP asks for fn at a safe point of every P but own, and runs it for the
-// idle ones. True: must wait for others.
+// askEveryP asks every P but own to run fn at a safe point, and runs it for the
+// idle ones. Returns true if the caller must wait for others.
+// On: user, or a foreign thread.  P: own.  Locks: takes sched.lock.  Parks: no.
 bool askEveryP(const P* own, void (*fn)(P*)) {
   LockScope l(&sched.lock);
-  int32_t n = gomaxprocs.load(relaxed);  // worldsema: nobody resizes
+  int32_t n = gomaxprocs.load(relaxed);  // as in pressAll
   sched.safePointFn = fn;
   sched.safePointWait = n - (own != nullptr ? 1 : 0);
   for (int32_t i = 0; i < n; i++) {
-    // Then read status; going idle reads it after.
+    // We store this, and then read the status. An M that idles its P under
+    // sched.lock later reads this.
     if (allp[i] != own) allp[i]->runSafePointFn.store(1, seq_cst);
   }
   preemptall();
@@ -376,7 +399,9 @@ void forEachP(WaitReason reason, void (*fn)(P*)) {
     const uint64_t slices = shortSlices();
     for (Patience patience; !patience.wait(&sched.safePointNote);) {
       preemptall();
-      // Again: one may have begun a call between our two looks at its P.
+      // Again, because a goroutine may have begun a call between our two looks
+      // at its P.
+
       visitSyscalls();
       pressAll(/*forSafePoint=*/true, visitTaken);
     }
