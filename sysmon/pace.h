@@ -1,5 +1,5 @@
-// How long sysmon sleeps between two rounds. Apart from the loop, so that it
-// can be tested without a thread.
+// How long sysmon sleeps between two rounds. This is apart from the loop, so
+// that it can be tested without a thread.
 #ifndef SYSMON_PACE_H_
 #define SYSMON_PACE_H_
 
@@ -10,17 +10,18 @@
 
 namespace gump::rt {
 
-// Pace says how long sysmon sleeps: 20 µs while something happens; after 1 ms
-// without, twice as long each round, up to 10 ms, as in Go. No longer than
-// kPressDelay while somebody is pressed, nor than kShortSlice while somebody
-// waits for whom slices are short.
+// Pace says how long sysmon sleeps: 20 µs while something happens. After 1 ms
+// in which nothing does, the sleep doubles each round, up to 10 ms, as in Go.
+// It is at most kPressDelay while a goroutine is being forced off its P
+// (pressP), and at most kShortSlice while a goroutine that has not been
+// preempted is waiting for a P.
 class Pace {
  public:
   static constexpr uint32_t kShortDelay = 20;     // µs
   static constexpr uint32_t kLongDelay = 10'000;  // µs
   static constexpr uint32_t kIdleRounds = 50;     // before the delays grow
 
-  // delay is how long to sleep now, µs. Once a round.
+  // delay returns how long to sleep now, in µs. It is called once a round.
   uint32_t delay() {
     if (idle_ == 0) {
       delay_ = kShortDelay;
@@ -29,11 +30,11 @@ class Pace {
     }
     return std::min(delay_, most_);
   }
-  // slow tells that nothing has happened for so long that a deep sleep may be
-  // worth it.
+  // slow returns true if nothing has happened for so long that a deep sleep may
+  // be worth it.
   bool slow() const { return idle_ > kIdleRounds; }
   void reset() { idle_ = 0; }
-  // end ends a round, in which r was found.
+  // end ends a round that found r.
   void end(const Retaken& r) {
     idle_++;
     if (r.taken > 0) reset();
@@ -45,7 +46,7 @@ class Pace {
   static constexpr uint32_t kShortSlice = kShortSliceNS / 1000;
   uint32_t idle_ = 0;  // rounds since something happened
   uint32_t delay_ = kShortDelay;
-  uint32_t most_ = kLongDelay;  // and at most so long
+  uint32_t most_ = kLongDelay;  // delay() is at most this
 };
 
 }  // namespace gump::rt

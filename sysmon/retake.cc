@@ -8,15 +8,16 @@
 namespace gump::rt {
 
 namespace {
-// waitForIt tells whether goroutines wait in pp's own queues, or for whoever
-// looks next. (A sole P keeps the global queue to itself.) Hints.
+// waitForIt returns true if goroutines wait in pp's own queues, or if the
+// finalizer goroutine waits for the next M that looks for work. (A sole P keeps
+// the global queue to itself.) It reads only hints.
 bool waitForIt(const P* pp) {
   return !runqempty(pp) || pp->nyielded.load(relaxed) > 0 ||
          fingwake.load(relaxed);
 }
 
-// freshWait tells whether goroutines wait for pp, or for any P, that have not
-// been preempted themselves.
+// freshWait returns true if goroutines wait for pp or for any P, except those
+// that have been preempted in place.
 bool freshWait(const P* pp) {
   if (waitForIt(pp)) return true;
   if (sched.runqsize.load(relaxed) == 0) return false;  // a hint
@@ -24,10 +25,10 @@ bool freshWait(const P* pp) {
   return sched.runq.head != nullptr && !sched.runq.head->inPlace;
 }
 
-// computesLong tells whether the thread on pp has used kShortCpuNS of CPU time
-// since the first such look at it in this slice. A thread that the kernel lets
-// wait has no more had its slice than the others. (In a declared call there is
-// no thread on pp: there the time that passes counts.)
+// computesLong returns true if the thread on pp has used kShortCpuNS of CPU
+// time since the first such look at it in this slice. A thread that the kernel
+// keeps waiting has had no more of its slice than the others. (In a declared
+// call pp has no thread, so there the elapsed time counts.)
 bool computesLong(P* pp) {
   const M* mp = pp->m.load(acquire);  // pairs with acquirep
   if (mp == nullptr) return true;
@@ -42,9 +43,10 @@ bool computesLong(P* pp) {
   return cpu - seen->cpu >= kShortCpuNS;
 }
 
-// sliceUsedUp tells whether pp has been on one slice for kForcePreemptNS, or
-// for kShortSliceNS and then kShortCpuNS of CPU time while others wait who need
-// not wait so long: it is those who compute that take turns of a whole slice.
+// sliceUsedUp returns true if pp has been on one slice for kForcePreemptNS.
+// While goroutines wait that need not wait so long, kShortSliceNS and then
+// kShortCpuNS of CPU time are enough. Only goroutines that compute take turns
+// of a whole slice.
 bool sliceUsedUp(P* pp, int64_t now) {
   P::SysmonTick* seen = &pp->sysmontick;
   // Written by the P's owner; only its change matters.
@@ -64,24 +66,25 @@ bool sliceUsedUp(P* pp, int64_t now) {
          (used >= kShortSliceNS && freshWait(pp) && computesLong(pp));
 }
 
-// timersLate tells whether timers of pp are overdue and only its owner can run
-// them: an idle M, or one that looks for work, would steal them. The slice must
-// have been seen before: who has just begun one has run the timers, and may be
-// the one they woke, who would lose his turn if he was asked to yield.
+// timersLate returns true if timers of pp are overdue and only pp's owner can
+// run them. An idle or spinning M would steal them. The slice must have been
+// seen before: an owner that has just begun a slice has run the timers. Its
+// goroutine may be one that the timers woke, which would lose its turn if it
+// were asked to yield.
 bool timersLate(const P* pp, int64_t now) {
   const int64_t when = wakeTime(&pp->timers);
-  // Hints: looked at again soon.
+  // Hints: the next look comes soon.
   return when != 0 && now - when >= kTimerLateNS &&
          now - pp->sysmontick.schedwhen >= kPressFirstNS &&
          sched.nmspinning.load(relaxed) + sched.npidle.load(relaxed) == 0;
 }
 
-// repeats tells whether the schedule is to repeat itself: that everybody yields
-// is the seed's doing then, not the clock's, and only who sleeps in the kernel
-// for a whole slice loses his P.
+// repeats returns true if the schedule has to repeat itself. Then the seed and
+// not the clock decides when goroutines yield. Only a goroutine that sleeps in
+// the kernel for a whole slice loses its P.
 bool repeats() { return fuzzing() && debug.asyncpreemptoff != 0; }
 
-// othersWait tells whether somebody would use pp.
+// othersWait returns true if another goroutine would use pp.
 bool othersWait(const P* pp) {
   return waitForIt(pp) || sched.runqsize.load(relaxed) > 0;  // a hint
 }
@@ -97,7 +100,8 @@ bool retakeP(P* pp, int64_t now) {
   seen->presswhen = now + seen->pressdelay;
   seen->pressdelay = std::min(2 * seen->pressdelay, kForcePreemptNS);
   const AwakeScope awake;
-  // Who computes and is in nobody's way goes on: to stop it costs something.
+  // A goroutine that computes while none waits for its P goes on, because
+  // stopping it costs something.
   const bool wanted = othersWait(pp) || timersLate(pp, now);
   const Press how = wanted ? Press::kHandOff : Press::kIfAsleep;
   if (pressP(pp, how) != nullptr) handoffp(pp);
@@ -124,8 +128,8 @@ bool retakeSyscall(P* pp, int64_t now) {
   if (pp->status.load(acquire) != kPsyscall) return false;  // the cas decides
   P::SysmonTick* seen = &pp->sysmontick;
   const uint32_t tick = pp->syscalltick.load(relaxed);  // compared for change
-  // A goroutine that makes one short call after the other is hardly ever seen
-  // outside of one, where it could be asked to yield.
+  // A goroutine that makes one short call after another is hardly ever seen
+  // outside of a call, where it could be asked to yield.
   const bool usedUp = sliceUsedUp(pp, now);
   if (seen->syscalltick != tick) {
     seen->syscalltick = tick;
@@ -133,13 +137,13 @@ bool retakeSyscall(P* pp, int64_t now) {
     if (!usedUp) return false;
   }
   const bool others = othersWait(pp);
-  // Hints: looked at again soon.
+  // Hints: the next look comes soon.
   const bool idle =
       sched.nmspinning.load(relaxed) + sched.npidle.load(relaxed) > 0;
   if (!others && idle && seen->syscallwhen + kForcePreemptNS > now) {
     return false;
   }
-  const AwakeScope awake;  // who is in the call may return and park just now
+  const AwakeScope awake;  // the M in the call may return and park just now
   const bool taken = pcasstatus(pp, kPsyscall, kPidle);
   if (taken) {
     pp->syscalltick.add(1, relaxed);
@@ -154,7 +158,7 @@ Retaken retake(int64_t now) {
   for (int32_t i = 0; i < n; i++) {
     P* pp = allp[i];
     if (retakeAsleep(pp, now)) r.taken++;
-    // The first press of a slice.
+    // This was the first pressP of the slice.
     if (retakeP(pp, now) && pp->sysmontick.pressdelay == 2 * kPressFirstNS) {
       r.pressing = true;
     }

@@ -1,5 +1,5 @@
-// Taking back what goroutines hold too long. Apart from the loop, so that it
-// can be tested with a clock of one's own and Ps made by hand.
+// Retaking Ps that goroutines hold too long. This is apart from the loop, so
+// that it can be tested with a clock of the test's own and Ps made by hand.
 #ifndef SYSMON_RETAKE_H_
 #define SYSMON_RETAKE_H_
 
@@ -9,45 +9,52 @@
 
 namespace gump::rt {
 
-// A slice, ns, while goroutines wait that have not been preempted themselves.
+// A slice, in ns, while goroutines that have not been preempted wait for a P.
 inline constexpr int64_t kShortSliceNS = 2'000'000;
-// And this much CPU time, ns, from the first look after that.
+// CPU time, in ns, that a goroutine must also use for such a slice to be over.
+// It counts from the first look after kShortSliceNS.
 inline constexpr int64_t kShortCpuNS = 1'000'000;
-// ns before a goroutine that has been pressed (pressP) is pressed again; then
-// twice as long each time, up to a slice.
+// ns after a goroutine was forced to give up its P (pressP) before it is forced
+// again. The time doubles with each attempt, up to a slice.
 inline constexpr int64_t kPressFirstNS = 100'000;
 
-// ns by which a timer may be late before somebody is pressed for it.
+// ns by which a timer may be late before a goroutine is forced off its P for
+// it.
 inline constexpr int64_t kTimerLateNS = 500'000;
 
-// ns without a new slice after which sysmon looks whether a goroutine sleeps in
-// the kernel, if others wait; again after twice as long each time.
+// ns without a new slice after which sysmon checks whether a goroutine sleeps
+// in the kernel while others wait. The time doubles with each check.
 inline constexpr int64_t kAsleepNS = 100'000;
 
-// retakeP looks at one P at time now. If its slice is used up, or its timers
-// are late and nobody is idle, the goroutine on it is asked to yield at its
-// next entry into the runtime, and pressed to give the P up before that
-// (pressP), unless nobody waits for it; both again at later looks, for the
-// request may have hit another goroutine. True: there was one to ask.
+// retakeP looks at one P at time now. It acts if the P's slice is used up, or
+// if its timers are late and no M is idle or spinning.
+// - It asks the goroutine on the P to yield at its next entry into the runtime.
+// - It also forces the goroutine to give up the P before that (pressP). If
+//   neither a goroutine nor a late timer waits for the P, it does so only if
+//   the thread is asleep.
+// Later looks repeat both, because the request may have hit another goroutine.
+// Returns true if there was a goroutine to ask.
 // On: sysmon.  P: none.  Locks: takes sched.lock.  Parks: no.
 bool retakeP(P* pp, int64_t now);
-// retakeAsleep takes a P for others if its thread is found asleep in a call
-// that nobody declared, after kAsleepNS already. True: taken.
+// retakeAsleep retakes a P for others if its thread is asleep in an undeclared
+// call. kAsleepNS without a new slice is enough. Returns true if it took the P.
 // On: sysmon.  P: none.  Locks: takes sched.lock.  Parks: no.
 bool retakeAsleep(P* pp, int64_t now);
-// retakeSyscall looks at a P whose M is in a declared system call and takes it
-// for others if the call has lasted from one look to the next, or the slice is
-// used up by many calls; unless nothing waits for it, which is respected for
-// kForcePreemptNS. True: taken.
+// retakeSyscall looks at a P with its M in a declared call. It retakes the P
+// for others if the call has lasted from one look to the next, or if many calls
+// have used up the slice. If no goroutine waits for the P and another P is idle
+// or an M spins, it leaves the P alone for kForcePreemptNS. Returns true if it
+// took the P.
 // On: sysmon.  P: none.  Locks: takes sched.lock.  Parks: no.
 bool retakeSyscall(P* pp, int64_t now);
 // retake looks at every P.
 // On: sysmon.  P: none.  Locks: takes sched.lock.  Parks: no.
 struct Retaken {
   int32_t taken = 0;  // from calls, declared or not
-  // Somebody is being pressed, which takes a second look, in kPressFirstNS.
+  // A goroutine is being forced off its P. This takes a second look, in
+  // kPressFirstNS.
   bool pressing = false;
-  bool waiting = false;  // somebody waits, for whom slices are short
+  bool waiting = false;  // slices are short because a goroutine waits
 };
 Retaken retake(int64_t now);
 

@@ -1,24 +1,27 @@
-// The monitor: a thread without a P that looks after what the scheduler cannot
-// see while everybody is busy, or asleep.
+// The monitor: a thread without a P. It looks after everything that the
+// scheduler cannot see while all Ms are busy, or asleep.
 //
-// It wakes every 20 µs while something happens, and ever more rarely, down to
-// every 10 ms, while nothing does, or every 2 ms while somebody waits for whom
-// slices are short (retake.h). When it then finds every P idle it sleeps
-// for up to a minute, until somebody says that work has begun again; not at
-// once, because to wake it costs more than a short pause in the work is worth.
-// That is not a call but two words: under sched.lock it sets sysmonwait and
-// then sleeps on sysmonnote; whoever finds sysmonwait set, under sched.lock,
-// clears it and wakes the note. Both hold the lock, so each sleep has at most
-// one wake-up, and sysmon, which clears the note under the lock after it has
-// cleared sysmonwait, meets none that is still to come.
+// It wakes every 20 µs while something happens. While nothing does, it wakes
+// ever more rarely: the delay grows to 10 ms, or to 2 ms while a goroutine that
+// has not been preempted is waiting for a P (retake.h). When it then finds
+// every P idle, it sleeps for up to a minute, until it is told that work has
+// begun again. It does not do so at once, because waking it costs more than a
+// short pause in the work is worth.
 //
-// Timers are run by Ms with a P. sysmon only sees to it that they come by: it
-// presses a P whose timers are late (retake.cc). So it does not sleep past the
-// moment at which the next one would be late (nap), as far as it knows; of an
-// earlier one that is added while all Ps are busy it is told (hurrySysmon). And
-// if all is idle but for a timer, so that a P will run for a moment every now
-// and then, it need not be woken each time: it sleeps at most a slice longer
-// than the poller.
+// Waking it from that sleep takes two words, not a call. Under sched.lock
+// sysmon sets sysmonwait and then sleeps on sysmonnote. A thread that finds
+// sysmonwait set, under sched.lock, clears it and wakes the note. Both hold the
+// lock, so each sleep has at most one wake-up. After the sleep sysmon clears
+// first sysmonwait and then the note, under the lock. So no wake-up is still to
+// come when it clears the note.
+//
+// Timers are run by Ms with a P. sysmon only makes sure that this happens: it
+// forces a goroutine off a P with late timers (retake.cc). So it does not sleep
+// past the moment at which the next timer that it knows of would be late (nap).
+// If an earlier timer is added while all Ps are busy, hurrySysmon tells it. If
+// everything is idle except for a timer, a P will run for a moment every now
+// and then, and sysmon need not be woken each time. So it sleeps at most a
+// slice longer than the M in the poller.
 #include "runtime/sysmon.h"
 
 #include <algorithm>
@@ -35,14 +38,15 @@ namespace gump::rt {
 
 namespace {
 
-// ns since somebody last looked at the network.
+// ns since the last look at the network after which sysmon looks itself.
 constexpr int64_t kPollStale = 10'000'000;
 constexpr int64_t kDeepSleep = 60'000'000'000;  // ns
-// ns between looks at affinity and quota.
+// ns between checks of affinity and quota.
 constexpr int64_t kMaxProcsPeriod = 1'000'000'000;
-// ns for which an idle thread beyond one per P is kept for what may come.
+// ns for which an idle thread beyond one per P is kept in case it is needed.
 constexpr int64_t kTrimPeriod = 2'000'000'000;
-// ns between two tries to find a stack for those who cannot begin without.
+// ns between two attempts to find a stack for goroutines that cannot begin
+// without one.
 constexpr int64_t kStackRetry = 10'000'000;
 constexpr int64_t kNsPerMs = 1'000'000;
 
@@ -52,8 +56,8 @@ bool nothingRuns() {
 }
 
 // DeadCheck repeats checkdead, and looks closer, for as long as there are
-// threads that it does not know: after 10 ms at first, then ever more rarely,
-// every second at last.
+// threads that checkdead does not know. It begins after 10 ms and then repeats
+// ever more rarely, in the end every second.
 class DeadCheck {
  public:
   int64_t delay() const {
@@ -80,9 +84,10 @@ class DeadCheck {
   int64_t next_ = 0;
 };
 
-// untilLate is in how many ns a timer that nobody has run until then will be
-// late by `by`; at most 0: one is. kMaxWhen: there is none, or nobody may run
-// it.
+// untilLate returns in how many ns the next timer will be late by `by`, if no M
+// runs it before. The result is at most 0 if a timer is that late already. It
+// is kMaxWhen if there is no timer before kDeepSleep has passed, or if no M may
+// run one.
 int64_t untilLate(int64_t by) {
   // Rechecked every round.
   if (sched.mainEnded.load(relaxed)) return kMaxWhen;
@@ -91,27 +96,28 @@ int64_t untilLate(int64_t by) {
   return next == kMaxWhen || left > kDeepSleep ? kMaxWhen : left + by;
 }
 
-// nap sleeps for delay (µs), or less: until a timer is late, and then until a
-// quarter of the time has passed that it is late by, for whoever has to be
-// pressed. hurrySysmon ends it.
+// nap sleeps for delay (µs), or until a timer is late. If a timer is late
+// already, a goroutine has to be forced off its P. Then nap sleeps for a
+// quarter of the time by which the timer is late. hurrySysmon ends the sleep.
 void nap(uint32_t delay) {
   int64_t ns = int64_t{delay} * 1000;
-  // seq_cst: store sysmonLook, then read the timers / publish a timer, then
-  // read sysmonLook (hurrySysmon).
+  // seq_cst: sysmon stores sysmonLook and then reads the timers. A thread that
+  // adds a timer publishes it and then reads sysmonLook (hurrySysmon). So
+  // one of them sees the store of the other.
   sched.sysmonLook.store(nanotime() + ns, seq_cst);
   const int64_t left = untilLate(kTimerLateNS);
   ns = std::min(ns, std::max(left < 0 ? -left / 4 : left, kPressFirstNS));
-  // Relaxed: a hurry that is lost here, or comes too late, is one for a time
-  // that we have just read, or are about to.
+  // Relaxed: if a request of hurrySysmon is lost here or comes too late, it is
+  // for a time that we have just read, or are about to read.
   if (sched.sysmonHurry.load(relaxed) == 0) {
     futexsleep(&sched.sysmonHurry, 0, ns);
   }
-  sched.sysmonLook.store(0, relaxed);  // awake: need not be hurried
+  sched.sysmonLook.store(0, relaxed);  // awake: no need to hurry us
   sched.sysmonHurry.store(0, relaxed);
 }
 
-// runForgotten wakes an M if a timer is late although a P is idle: the M that
-// slept in the poller for it has found something else to do there.
+// runForgotten wakes an M if a timer is late although a P is idle. This happens
+// if the M that slept in the poller for that timer has found other work there.
 void runForgotten() {
   // A hint; wakep looks under the lock.
   if (sched.npidle.load(relaxed) > 0 && untilLate(kTimerLateNS) <= 0) {
@@ -119,17 +125,17 @@ void runForgotten() {
   }
 }
 
-// Waiter is a goroutine that waits in some queue for its turn.
+// Waiter is a goroutine that waits for its turn in some run queue.
 struct Waiter {
   const G* gp = nullptr;  // nullptr: there is none
-  int32_t queue = 0;      // the P whose it is; -1: the global one
+  int32_t queue = 0;      // the P that has the queue; -1: the global queue
   uint32_t place = 0;     // changes when the queue moves
 
   friend bool operator==(const Waiter&, const Waiter&) = default;
 };
 
-// firstWaiter is the one at the head of the first queue that is not empty. All
-// that it reads are hints.
+// firstWaiter returns the goroutine at the head of the first queue that is not
+// empty. All that it reads are hints.
 Waiter firstWaiter() {
   if (sched.runqsize.load(relaxed) > 0) {
     LockScope l(&sched.lock);
@@ -149,13 +155,14 @@ Waiter firstWaiter() {
 }
 
 // Watchdog notices that a goroutine waits for a slice's time although a P is
-// idle and nobody looks for work: somebody was not woken, which must not
-// happen. While somebody is awake in the runtime that may only be late, and it
-// waits for longer. It counts what it has noticed, and wakes somebody. GODEBUG
-// watchdog=1 makes it say so, watchdog=2 die of it.
+// idle and no M looks for work. Then a wake-up has been lost, which must not
+// happen. While another M is awake in the runtime, the wake-up may only be
+// late, so Watchdog waits for longer. It counts the stalls that it has noticed,
+// and wakes an M. GODEBUG watchdog=1 makes it report them, and watchdog=2 makes
+// it end the process.
 class Watchdog {
  public:
-  // suspicious tells that sysmon must not sleep deeply.
+  // suspicious returns true if sysmon must not sleep deeply.
   bool suspicious() const { return since_ != 0; }
   void run(int64_t now) {
     const Waiter w = idleP() ? firstWaiter() : Waiter();
@@ -182,8 +189,8 @@ class Watchdog {
   // ns for which the kernel may keep a thread from running.
   static constexpr int64_t kLate = 1'000'000'000;
 
-  // idleP tells whether a P is idle on which somebody could run at once, if he
-  // knew.
+  // idleP returns true if there is an idle P that an M could use at once, if it
+  // knew of the work.
   static bool idleP() {
     // Hints: all of it has to stay so for long.
     return sched.npidle.load(relaxed) > 0 &&
@@ -191,10 +198,10 @@ class Watchdog {
            !sched.gcwaiting.load(relaxed) && !sched.mainEnded.load(relaxed);
   }
 
-  // somebodyInRuntime tells whether an M other than ours is awake in the
+  // somebodyInRuntime returns true if an M other than ours is awake in the
   // runtime, or has been woken, or is being made. It may be between the two
-  // halves of waking somebody, or of going to sleep, and the kernel may let it
-  // wait there for longer than a slice: the look that it still owes comes late,
+  // halves of waking another M, or of going to sleep, and the kernel may keep
+  // it there for longer than a slice. The look that it still owes comes late,
   // but comes.
   static bool somebodyInRuntime() {
     if (sched.nmstarting.load(relaxed) > 0) return true;  // all hints
@@ -217,8 +224,8 @@ class Watchdog {
 
 enum class Slept : uint8_t { kNot, kToTheEnd, kWoken };
 
-// deepSleep sleeps while nothing runs: a minute at most, and at most a slice
-// longer than whoever is in the poller.
+// deepSleep sleeps while nothing runs: for a minute at most, and at most a
+// slice longer than the M in the poller.
 Slept deepSleep(const DeadCheck& deadCheck) {
   lock(&sched.lock);
   if (!nothingRuns()) {
@@ -226,14 +233,16 @@ Slept deepSleep(const DeadCheck& deadCheck) {
     return Slept::kNot;
   }
   sched.sysmonwait.store(true, relaxed);  // written and read under sched.lock
-  // Under the lock too: checkdead either sees sysmonwait, or is seen here.
+  // Still under the lock: either checkdead sees sysmonwait, or we see its
+  // deadSuspect.
   int64_t ns =
       std::min(std::max(untilLate(kForcePreemptNS), kForcePreemptNS / 2),
                deadCheck.delay());
   if (sched.nmidle > gomaxprocs.load(relaxed)) {  // trimIdleMs will end some
     ns = std::min(ns, kTrimPeriod);
   }
-  // checkdead is not patient for long, and each round is a try.
+  // checkdead does not wait long for a stack, and each round is an attempt to
+  // find one.
   if (!sched.nostack.empty()) ns = std::min(ns, kStackRetry);
   sched.sysmonUntil = nanotime() + ns;
   unlock(&sched.lock);
@@ -244,12 +253,12 @@ Slept deepSleep(const DeadCheck& deadCheck) {
   return woken ? Slept::kWoken : Slept::kToTheEnd;
 }
 
-// pollNetwork looks at the network if all Ms have been too busy to.
+// pollNetwork polls the network if all Ms have been too busy to.
 void pollNetwork(int64_t now) {
-  // Pairs with the stores around a blocking poll: 0 while one goes on.
+  // Pairs with the stores around a blocking poll: lastpoll is 0 during one.
   int64_t last = sched.lastpoll.load(acquire);
   if (!netpollinited() || last == 0 || last + kPollStale >= now) return;
-  // Somebody polls after all.
+  // If this fails, another M has polled in the meantime.
   if (!sched.lastpoll.cas(last, now, acq_rel)) return;
   NetpollResult r = netpoll(0);
   if (r.toRun.empty()) return;
@@ -259,9 +268,9 @@ void pollNetwork(int64_t now) {
 }
 
 // retryNostack lets a goroutine that could not begin for want of a stack try
-// again: stacks may have come back to a pool that the last try did not see. All
-// Ms may be on their way to sleep, beyond their last look at the global queue;
-// so one is woken.
+// again. Stacks may have come back to a pool that the last attempt did not see.
+// All Ms may be on their way to sleep, past their last look at the global
+// queue, so one is woken.
 void retryNostack() {
   if (sched.nnostack.load(relaxed) == 0) return;  // a hint
   const AwakeScope awake;
@@ -269,9 +278,9 @@ void retryNostack() {
   wakep();
 }
 
-// replaceUnborn gives Ps that wait for threads which do not come to threads
-// that are there. Then wakep: the M that was to begin by looking for work may
-// never begin.
+// replaceUnborn takes Ps that wait for threads which do not start, and gives
+// them to threads that are there. Then it calls wakep, because the M that was
+// to begin by looking for work may never begin.
 void replaceUnborn() {
   const AwakeScope awake;
   const int32_t n = gomaxprocs.load(relaxed);  // a number to aim at
@@ -283,7 +292,7 @@ void replaceUnborn() {
   if (idleThread()) wakep();
 }
 
-// Every is something to be done once in a period.
+// Every is a task that is due once in a period.
 class Every {
  public:
   explicit Every(int64_t period) : period_(period) { restart(nanotime()); }
@@ -300,13 +309,14 @@ class Every {
   int64_t next_ = 0;
 };
 
-// Chores is what sysmon does now and then.
+// Chores are the tasks that sysmon does now and then.
 class Chores {
  public:
   void run(int64_t now) {
-    // A hint. Once a slice: they are many if calls are slow.
+    // A hint. At most once a slice, because there are many such Ms if calls are
+    // slow.
     if (sched.npresumed.load(relaxed) > 0 && strays_.due(now)) pressStrays();
-    // Not at once: a thread is made in less than a slice. A hint.
+    // A hint. Not at once, because making a thread takes less than a slice.
     if (sched.nmstarting.load(relaxed) == 0 || !idleThread()) {
       unborn_.restart(now);
     } else if (unborn_.due(now)) {
