@@ -1,4 +1,5 @@
-// Channels: chan<T>, its directional views, make_chan.
+// Channels: chan<T>, its directional views send_chan<T> and recv_chan<T>, and
+// make_chan.
 //
 //   gump::chan<int> c = gump::make_chan<int>(16);   // or (), unbuffered
 //   gump::go([c] {
@@ -8,30 +9,34 @@
 //   int sum = 0;
 //   for (int v : c) sum += v;                       // until closed and drained
 //
-// A chan<T> is a handle: a copy is the same channel, and the last handle to go
-// destroys what is still queued. It is one pointer; operations are const, so a
-// lambda may capture it by value. A default-constructed or null handle is the
-// nil channel: sending to it and receiving from it block for ever. Hold a
-// handle of your own across an operation: capture by value, not by reference,
-// what another goroutine may let go.
+// A chan<T> is a handle of one pointer: a copy is the same channel. When the
+// last handle is destroyed, the values that are still queued are destroyed too.
+// Operations are const, so a lambda may capture a handle by value. A
+// default-constructed or null handle is the nil channel: sending to it and
+// receiving from it block for ever.
 //
-// An unbuffered channel hands a value from sender to receiver directly; a
-// buffered one queues up to Cap() values. Values arrive in the order in which
-// they were sent, and waiting goroutines are served in the order in which they
-// came.
+// Requires: the caller holds a handle of its own during an operation. So
+// capture a channel by value, not by reference, if another goroutine may drop
+// its handle.
 //
-// Element types must be nothrow-move-constructible; they may be move-only,
-// over-aligned, large, or not default-constructible. Values are moved while the
-// channel is locked, so a move constructor must not block; destructors of
-// values run outside. chan<void> carries no value.
+// An unbuffered channel hands a value from sender to receiver directly. A
+// buffered channel queues up to Cap() values. Values arrive in the order in
+// which they were sent, and waiting goroutines are served in the order in which
+// they arrived.
 //
-// Memory ordering: a send happens before the return of the receive that gets
-// its value; the k-th receive from a channel of capacity n happens before the
-// return of the send k+n; Close happens before a receive that returns because
-// of it.
+// Requires: element types are nothrow-move-constructible. They may be
+// move-only, over-aligned, large, or not default-constructible. Values are
+// moved while the channel is locked, so a move constructor must not block.
+// Destructors of values run after the channel is unlocked. chan<void> carries
+// no value.
 //
-// All functions may be called from goroutines and from plain threads; those
-// that park make a plain thread sleep.
+// All functions may be called from goroutines and from plain threads. A plain
+// thread sleeps where a goroutine would park.
+//
+// Memory ordering, on a channel of capacity n:
+//   * A send happens before the return of the receive that gets its value.
+//   * The k-th receive happens before the return of the send k+n.
+//   * Close happens before a receive that returns because of it.
 #ifndef GUMP_CHAN_H_
 #define GUMP_CHAN_H_
 
@@ -55,7 +60,7 @@ class send_chan;
 template <class T>
 class recv_chan;
 
-// RecvResult is what TryRecv returns. `value` is set if and only if kind is
+// RecvResult is the result of TryRecv. `value` is set if and only if kind is
 // kValue.
 template <class T>
 struct RecvResult {
@@ -75,16 +80,17 @@ namespace internal {
 [[noreturn]] void PanicMakechan();
 void CheckClose(rt::CloseResult r);  // panics unless kOk
 
-// Elements that may be copied as bytes.
+// kPlainElement: a T may be copied as bytes.
 template <class T>
 inline constexpr bool kPlainElement = std::is_trivially_copyable_v<T>;
-// Those that may be written over a value that is there. The padding of a base
-// class, or of a [[no_unique_address]] member, may be somebody else's.
+// kWrittenInPlace: a received T may be written over an existing value. Some
+// plain elements may not, because the padding of a base class, or of a
+// [[no_unique_address]] member, may hold another object.
 template <class T>
 inline constexpr bool kWrittenInPlace =
     kPlainElement<T> &&
     (std::is_scalar_v<T> || std::has_unique_object_representations_v<T>);
-// Those that cost nothing to make before one is received.
+// kCheapToMake: constructing a T before one is received costs nothing.
 template <class T>
 inline constexpr bool kCheapToMake =
     kPlainElement<T>&& std::is_trivially_default_constructible_v<T> &&
@@ -123,7 +129,7 @@ constexpr rt::ElemType MakeElemType<void>() {
 template <class T>
 inline constexpr rt::ElemType kElemType = MakeElemType<T>();
 
-// RawSlot is room for a T that may or may not be there; its owner knows.
+// RawSlot is room for a T. Its owner keeps track of whether the T exists.
 template <class T>
 union RawSlot {
   RawSlot() {}
@@ -160,11 +166,11 @@ class ChanHandle {
     if (c_ != nullptr) rt::chanRelease(c_);
   }
 
-  // Len is the number of values queued now, Cap how many there may be; 0 for
-  // the nil channel. Never park.
+  // Len returns the number of values queued now, and Cap returns the capacity.
+  // Both return 0 for the nil channel, and never park.
   size_t Len() const noexcept { return rt::chanlen(c_); }
   size_t Cap() const noexcept { return rt::chancap(c_); }
-  // False for the nil channel.
+  // Returns false for the nil channel.
   explicit operator bool() const noexcept { return c_ != nullptr; }
 
   // raw is for the library itself.
@@ -174,8 +180,8 @@ class ChanHandle {
   rt::Hchan* c_ = nullptr;
 };
 
-// RecvOptional receives into `out`, which is empty before and, unless the
-// result is kOk, after.
+// RecvOptional receives into `out`. Requires: `out` is empty. Afterwards `out`
+// is empty unless the result is kOk.
 template <class T>
 rt::ChanResult RecvOptional(rt::Hchan* c, std::optional<T>& out, bool block) {
   if constexpr (kCheapToMake<T>) {
@@ -193,25 +199,26 @@ rt::ChanResult RecvOptional(rt::Hchan* c, std::optional<T>& out, bool block) {
   }
 }
 
-// SendOps and RecvOps are the two halves of a channel's operations, mixed into
-// the handles that have them. On the nil channel those that park block for
-// ever, and the others find nothing ready.
+// SendOps and RecvOps are the two halves of a channel's operations. A handle
+// type inherits the halves that it has. On the nil channel, an operation that
+// parks blocks for ever, and the others find nothing ready.
 template <class T, class Base>
 class SendOps : public Base {
  public:
   SendOps() noexcept = default;
   explicit SendOps(ChanHandle h) noexcept : Base(std::move(h)) {}
 
-  // Send gives v to the channel. Parks until there is room or a receiver;
-  // panics "send on closed channel".
+  // Send sends v. Parks until the channel has room or a receiver takes v.
+  // Panics "send on closed channel".
   void Send(T v) const {
     if (rt::chansend(this->c_, std::addressof(v), true) != rt::ChanResult::kOk)
         [[unlikely]] {
       PanicSendOnClosedChannel();
     }
   }
-  // TrySend sends if that needs no waiting. Never parks. On false the argument
-  // is untouched. Panics as Send.
+  // TrySend sends v if it can do so without waiting, and never parks. Returns
+  // false, and leaves the argument untouched, if it would have to wait. Panics
+  // as Send does.
   bool TrySend(T&& v) const { return TrySendFrom(std::addressof(v)); }
   bool TrySend(const T& v) const {
     static_assert(std::is_copy_constructible_v<T>,
@@ -223,8 +230,9 @@ class SendOps : public Base {
       return TrySendFrom(std::addressof(copy));
     }
   }
-  // Close ends the sending: receivers get what is queued and then "closed".
-  // Panics "close of closed channel", "close of nil channel". Never parks.
+  // Close closes the channel: receivers get the queued values and then
+  // "closed". Never parks. Panics "close of closed channel" and "close of nil
+  // channel".
   void Close() const { CheckClose(rt::closechan(this->c_)); }
 
  private:
@@ -242,7 +250,7 @@ class SendOps<void, Base> : public Base {
   SendOps() noexcept = default;
   explicit SendOps(ChanHandle h) noexcept : Base(std::move(h)) {}
 
-  // As above, without a value.
+  // Send, TrySend and Close are as above, without a value.
   void Send() const {
     if (rt::chansend(this->c_, nullptr, true) != rt::ChanResult::kOk)
         [[unlikely]] {
@@ -264,19 +272,21 @@ class RecvOps : public Base {
   RecvOps() noexcept = default;
   explicit RecvOps(ChanHandle h) noexcept : Base(std::move(h)) {}
 
-  // Recv takes the next value. Parks until there is one; nullopt: the channel
-  // is closed and drained.
+  // Recv receives the next value. Parks until there is one or the channel is
+  // closed. Returns nullopt if the channel is closed and drained.
   std::optional<T> Recv() const {
     std::optional<T> v;
     const rt::ChanResult r = RecvOptional(this->c_, v, true);
-    // At -O2 g++ 12 warns that to copy an empty optional uses what is in it.
+    // g++ 12 warns at -O2 that copying an empty optional reads its contents.
     if constexpr (kPlainElement<T> && sizeof(T) <= sizeof(uint64_t)) {
       if (r != rt::ChanResult::kOk) return std::nullopt;
     }
     return v;
   }
-  // The same into a variable. False: closed and drained, out is untouched.
-  // Parks. Throws what T's move assignment throws; the value is lost then.
+  // Recv(out) receives into a variable. Parks as Recv() does. Returns false,
+  // and leaves `out` untouched, if the channel is closed and drained. If the
+  // move assignment of T throws, the exception passes through and the value is
+  // lost.
   bool Recv(T& out) const {
     static_assert(std::is_move_assignable_v<T>,
                   "Recv(T&) assigns; use Recv() for this element type");
@@ -294,8 +304,9 @@ class RecvOps : public Base {
       return true;
     }
   }
-  // TryRecv receives if that needs no waiting. Never parks. kClosed: closed and
-  // drained; kEmpty: nothing there now.
+  // TryRecv receives a value if it can do so without waiting, and never parks.
+  // Otherwise `kind` is kClosed if the channel is closed and drained, and
+  // kEmpty if there is no value now.
   RecvResult<T> TryRecv() const {
     using Result = RecvResult<T>;
     Result result{Result::kValue, std::nullopt};
@@ -304,11 +315,12 @@ class RecvOps : public Base {
     if (r == rt::ChanResult::kClosed) result.kind = Result::kClosed;
     return result;
   }
-  // Recv(out): while (c >> v) { ... }
+  // The same as Recv(out): while (c >> v) { ... }
   bool operator>>(T& out) const { return Recv(out); }
 
-  // for (T v : c) receives until the channel is closed and drained. Parks at
-  // each step. The handle, or a copy of it, must outlive the loop.
+  // for (T v : c) receives until the channel is closed and drained. Each step
+  // parks until there is a value. Requires: this handle, or a copy of it,
+  // outlives the loop.
   class iterator {
    public:
     using value_type = T;
@@ -341,11 +353,12 @@ class RecvOps<void, Base> : public Base {
   RecvOps() noexcept = default;
   explicit RecvOps(ChanHandle h) noexcept : Base(std::move(h)) {}
 
-  // True: somebody sent. False: closed and drained. Parks.
+  // Recv parks until there is something to receive or the channel is closed.
+  // Returns false if the channel is closed and drained.
   bool Recv() const {
     return rt::chanrecv(this->c_, nullptr, true) == rt::ChanResult::kOk;
   }
-  // Never parks.
+  // TryRecv is Recv without waiting. Never parks.
   RecvResult<void> TryRecv() const {
     rt::ChanResult r = rt::chanrecv(this->c_, nullptr, false);
     return {r == rt::ChanResult::kOk           ? RecvResult<void>::kValue
@@ -356,7 +369,7 @@ class RecvOps<void, Base> : public Base {
 
 }  // namespace internal
 
-// chan is a handle to a channel of T: both directions.
+// chan is a handle to a channel of T that can send and receive.
 template <class T>
 class chan
     : public internal::SendOps<T, internal::RecvOps<T, internal::ChanHandle>> {
@@ -369,7 +382,7 @@ class chan
   explicit chan(rt::Hchan* adopted) noexcept
       : Ops(internal::ChanHandle(adopted)) {}
 
-  // Send, chained: c << 1 << 2.
+  // Send, chained: c << 1 << 2. Parks as Send does.
   template <class U>
   requires std::is_convertible_v<U&&, T> chan& operator<<(U&& v) {
     this->Send(std::forward<U>(v));
@@ -392,8 +405,8 @@ class chan
   }
 };
 
-// send_chan and recv_chan are views of a chan that can only send (and close),
-// or only receive.
+// send_chan and recv_chan are views of a chan. A send_chan can only send and
+// close; a recv_chan can only receive.
 template <class T>
 class send_chan : public internal::SendOps<T, internal::ChanHandle> {
  public:
@@ -403,7 +416,7 @@ class send_chan : public internal::SendOps<T, internal::ChanHandle> {
   send_chan(chan<T> c) noexcept          // NOLINT: implicit, as in Go
       : internal::SendOps<T, internal::ChanHandle>(std::move(c)) {}
 
-  // Send, chained: c << 1 << 2.
+  // Send, chained: c << 1 << 2. Parks as Send does.
   template <class U>
   requires std::is_convertible_v<U&&, T>
   const send_chan& operator<<(U&& v) const {
@@ -444,9 +457,9 @@ class recv_chan : public internal::RecvOps<T, internal::ChanHandle> {
   }
 };
 
-// make_chan makes a channel with room for cap values; 0: unbuffered. Never
-// parks. Panics "makechan: size out of range" if that much cannot be had: no
-// memory, or more than 4,294,967,295 values that are not empty.
+// make_chan makes a channel with room for cap values. A cap of 0 makes it
+// unbuffered. Never parks. Panics "makechan: size out of range" if there is no
+// memory for the channel, or if cap is above 4,294,967,295 and T is not void.
 template <class T>
 [[nodiscard]] chan<T> make_chan(size_t cap = 0) {
   rt::Hchan* c = rt::makechan(&internal::kElemType<T>, cap);

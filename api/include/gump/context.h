@@ -1,47 +1,50 @@
-// Contexts: how a deadline, a request to stop, and values of one request travel
+// Contexts carry a deadline, a request to stop, and the values of one request
 // down the calls and goroutines that work for it.
 //
 //   auto [ctx, cancel] = context::WithTimeout(parent, absl::Seconds(2));
-//   defer _{cancel};                    // gives up what the context holds
+//   defer _{cancel};                    // frees the context's resources
 //   go([ctx = ctx, answer] {
 //     select(Send(answer, Compute()), Recv(ctx.Done()));  // never stuck
 //   });
 //   select(Recv(answer, [](int v) { ... }),
 //          Recv(ctx.Done(), [&ctx = ctx] { Log(ctx.Err()); }));
 //
-// A Context is a handle: a copy is the same context. Unlike Go's, it is never
-// null: one default-constructed, or moved from, is Background(). Contexts form
-// a tree: WithCancel, WithDeadline, WithTimeout and AfterFunc make children.
-// Cancelling one cancels all below it before the call returns, in time linear
-// in their number; those who wait for Done() and what AfterFunc was told to do
-// then run.
+// A Context is a handle: a copy is the same context. Unlike Go's, a Context is
+// never null: a default-constructed or moved-from one is Background(). Contexts
+// form a tree: WithCancel, WithDeadline, WithTimeout and AfterFunc make
+// children. Cancelling a context cancels all its descendants before the call
+// returns, in time linear in their number. That wakes the goroutines that wait
+// for Done(), and starts the functions given to AfterFunc.
 //
 // Lifetime. A context holds its parent. Unlike in Go, a parent does not hold
-// its children: a child that was cancelled, or whose last handle is gone, is
-// off its parent's list at once, and its timer is stopped. Handles are a
-// Context, its CancelFunc, a StopFunc, and each child. Two things outlast the
-// handles, as in Go: a function registered with AfterFunc, and a channel got
-// from Done() that somebody still holds. They get to know of a deadline and of
-// the cancellation of an ancestor as long as that can happen at all; when
-// nobody is left who could cancel, the function is destroyed without a call,
-// and the channel stays open. A channel that goes after the handles takes the
-// context with it, though not at once: when the parent has got some more
+// its children. When a child is cancelled, or its last handle is gone, it
+// leaves its parent's list at once, and its timer is stopped. The handles of a
+// context are a Context, its CancelFunc, a StopFunc, and each child.
+// Two things outlast the handles, as in Go: a function registered with
+// AfterFunc, and a channel from Done() that the program still holds. Both learn
+// of a deadline and of the cancellation of an ancestor for as long as these can
+// happen. When no handle is left that could cancel, the function is destroyed
+// without a call, and the channel stays open. If the channel is dropped after
+// the handles, the context is freed later: when the parent has got some more
 // children, or at the latest when the context would have been cancelled.
-// Dropping a CancelFunc cancels nothing. A function that holds the very context
-// it is registered with keeps it alive until it is cancelled or the function
-// stopped; let it hold a copy of what it needs instead.
+//
+// Dropping a CancelFunc cancels nothing. If a function holds the very context
+// with which it is registered, the context lives until it is cancelled or the
+// function is stopped. Let the function hold a copy of the data that it needs
+// instead.
 //
 // All functions may be called from goroutines and from plain threads, several
-// at a time, also from what AfterFunc runs. None waits for a context to end:
-// that is done with the channel. They may wait for one another, and so may the
-// destructor of a last handle, for the length of a list operation, as for any
-// sync::Mutex.
+// at a time, and also from functions that AfterFunc starts. No function waits
+// for a context to end; receive from Done() for that. Functions, and the
+// destructor of a last handle, may park while another one is in progress. As
+// for any sync::Mutex, that takes only the length of a list operation.
 //
-// In a bubble of synctest.h, deadlines go by the bubble's clock.
+// In a bubble (synctest.h), deadlines use the bubble's clock.
 //
-// Memory ordering: the call of a CancelFunc that cancels happens before a
-// receive from Done() that returns because of it, before the return of an Err()
-// that is not OK, and before the start of a function of AfterFunc.
+// Memory ordering: the call of a CancelFunc that cancels happens before:
+//   * a receive from Done() that returns because of it;
+//   * the return of an Err() that is not OK;
+//   * the start of a function given to AfterFunc.
 //
 // Source: package context of Go 1.25.
 #ifndef GUMP_CONTEXT_H_
@@ -66,12 +69,12 @@ namespace gump {
 
 namespace internal {
 
-// The mechanism is in api/context.cc. A null ContextNode is the background.
+// The implementation is in api/context.cc. A null ContextNode is Background().
 struct ContextNode;
 void ContextRetain(ContextNode* n) noexcept;
 void ContextRelease(ContextNode* n) noexcept;
 
-// ContextRef is a counted reference.
+// ContextRef is a counted reference to a ContextNode.
 class ContextRef {
  public:
   ContextRef() noexcept = default;
@@ -101,10 +104,11 @@ class ContextRef {
 
 uint64_t NewContextKey() noexcept;
 const void* ContextValue(const ContextNode* n, uint64_t key) noexcept;
-// ContextTimeLeft is the time until n's deadline, whatever the wall clock has
-// been set to since; infinite if there is none. n may be null.
+// ContextTimeLeft returns the time until n's deadline, or an infinite duration
+// if there is none. Setting the wall clock does not change it. n may be null.
 absl::Duration ContextTimeLeft(const ContextNode* n) noexcept;
-// These two take over value, and closure (as rt::newproc), also if they throw.
+// The next two functions take ownership of value, and of closure (as
+// rt::newproc does), also if they throw.
 ContextRef NewContextValue(const ContextRef& parent, uint64_t key, void* value,
                            void (*destroy)(void*));
 ContextRef NewContextFunc(const ContextRef& parent, const rt::FuncType* ft,
@@ -115,8 +119,8 @@ struct ContextAccess;
 
 namespace context {
 
-// Key names a value of type V in contexts. A key is usually a global; each one
-// made differs from all others, a copy is the same key.
+// Key names a value of type V in contexts. A key is usually a global. Each key
+// that is made differs from all others; a copy is the same key.
 //
 //   const context::Key<std::string> kUser;
 //   ctx = context::WithValue(ctx, kUser, "gopher");
@@ -141,30 +145,31 @@ class Context {
  public:
   Context() noexcept = default;  // Background()
 
-  // Deadline is when the context is cancelled at the latest; nullopt: no such
-  // time. It may be cancelled earlier.
+  // Deadline returns the time at which the context is cancelled at the latest,
+  // or nullopt if there is no such time. The context may be cancelled earlier.
   [[nodiscard]] std::optional<absl::Time> Deadline() const;
 
-  // Done is the channel that is closed when the context is cancelled; always
-  // the same. The nil channel if that cannot happen. Panics as make_chan if
-  // there is no memory for it, which is made at the first call.
+  // Done returns the channel that is closed when the context is cancelled. It
+  // is always the same channel. Returns the nil channel if the context cannot
+  // be cancelled. The first call makes the channel, and panics as make_chan
+  // does if there is no memory for it.
   [[nodiscard]] recv_chan<void> Done() const;
 
-  // Err is OK until the context is cancelled, and from then on always the same:
-  // Cancelled "context canceled" or DeadlineExceeded "context deadline
-  // exceeded". If it is not OK, Done() is closed, and the other way round.
+  // Err returns OK until the context is cancelled. After that it always returns
+  // the same error: Cancelled "context canceled" or DeadlineExceeded "context
+  // deadline exceeded". Done() is closed if and only if Err() is not OK.
   [[nodiscard]] absl::Status Err() const;
 
-  // Value is what WithValue has put under that key, into this context or the
-  // nearest above it; nullptr if nobody has. It may not be changed, and lives
-  // as long as some context that has it. Takes time linear in the number of
-  // values.
+  // Value returns the value that WithValue has put under key, into this context
+  // or its nearest ancestor that has one. Returns nullptr if there is none. The
+  // value may not be changed, and lives as long as any context that has it.
+  // Takes time linear in the number of values.
   template <class V>
   [[nodiscard]] const V* Value(const Key<V>& key) const noexcept {
     return static_cast<const V*>(internal::ContextValue(ref_.get(), key.id()));
   }
 
-  // Identity.
+  // Two handles are equal if they are the same context.
   friend bool operator==(const Context& a, const Context& b) noexcept {
     return a.ref_.get() == b.ref_.get();
   }
@@ -178,10 +183,11 @@ class Context {
   internal::ContextRef ref_;
 };
 
-// CancelFunc cancels the context it was made with, and all below: Err() becomes
-// "context canceled". Only the first call has an effect. When any of them
-// returns, all is cancelled. A default-constructed one does nothing. Call it
-// when the work is done, if only to stop the timer.
+// CancelFunc cancels the context with which it was made, and all its
+// descendants: Err() becomes "context canceled". Only the first call has an
+// effect. When any of the calls returns, everything is cancelled. A
+// default-constructed CancelFunc does nothing. Call it when the work is done,
+// if only to stop the timer.
 class CancelFunc {
  public:
   CancelFunc() noexcept = default;
@@ -192,8 +198,8 @@ class CancelFunc {
   internal::ContextRef ref_;
 };
 
-// CancelCauseFunc is a CancelFunc that gives a reason, which Cause returns. An
-// OK cause stands for "context canceled".
+// CancelCauseFunc is a CancelFunc that takes a reason, which Cause returns. An
+// OK cause means "context canceled".
 class CancelCauseFunc {
  public:
   CancelCauseFunc() noexcept = default;
@@ -204,10 +210,11 @@ class CancelCauseFunc {
   internal::ContextRef ref_;
 };
 
-// StopFunc ends a registration made by AfterFunc. True: this call did, the
-// function will not run, and is destroyed before the return. False: it was
-// stopped before, or has been started; the call does not wait for it. A
-// default-constructed one returns false.
+// StopFunc ends a registration made by AfterFunc. Returns true if this call
+// ended it: the function will not run, and is destroyed before the return.
+// Returns false if the function was stopped before or has been started. The
+// call does not wait for the function. A default-constructed StopFunc returns
+// false.
 class StopFunc {
  public:
   StopFunc() noexcept = default;
@@ -238,17 +245,19 @@ struct ContextAccess {
 
 namespace context {
 
-// Background is the root: no deadline, no values, never cancelled. TODO is
-// another one, to be written where it is not clear yet which to use.
+// Background returns the root context, which has no deadline and no values, and
+// is never cancelled. TODO returns another such context, for code where it is
+// not yet clear which context to use.
 [[nodiscard]] inline Context Background() noexcept { return {}; }
 [[nodiscard]] Context TODO();
 
-// The following make a child of parent, and throw std::bad_alloc if there is no
-// memory for it. If the parent has been cancelled, the child is from the start.
+// The following functions make a child of parent. They throw std::bad_alloc if
+// there is no memory for it. If the parent is already cancelled, so is the
+// child.
 
-// WithCancel makes a child that can be cancelled by itself.
+// WithCancel makes a child that can be cancelled without its parent.
 [[nodiscard]] std::pair<Context, CancelFunc> WithCancel(const Context& parent);
-// WithCancelCause is WithCancel, with a reason.
+// WithCancelCause is WithCancel with a reason.
 //
 //   auto [ctx, cancel] = context::WithCancelCause(parent);
 //   cancel(absl::DataLossError("checksum"));
@@ -258,33 +267,34 @@ namespace context {
     const Context& parent);
 
 // WithDeadline makes a child that is cancelled at the deadline, with Err()
-// "context deadline exceeded", unless it is earlier. If the parent's deadline
-// is earlier, it is just WithCancel; so it is with absl::InfiniteFuture(). A
-// deadline that is past cancels at once. The time until the deadline is
-// measured when it is called: setting the clock later moves nothing.
+// "context deadline exceeded", unless it is cancelled earlier. It is the same
+// as WithCancel if the parent's deadline is earlier, or if the deadline is
+// absl::InfiniteFuture(). A deadline in the past cancels the child at once. The
+// time until the deadline is measured during the call, so setting the wall
+// clock later has no effect.
 [[nodiscard]] std::pair<Context, CancelFunc> WithDeadline(const Context& parent,
                                                           absl::Time deadline);
 // WithTimeout is WithDeadline(parent, now + d).
 [[nodiscard]] std::pair<Context, CancelFunc> WithTimeout(
     const Context& parent, internal::DurationArg d);
-// With a reason, which Cause returns if it is this deadline that cancels. The
-// CancelFunc gives none.
+// WithDeadlineCause and WithTimeoutCause take a reason, which Cause returns if
+// this deadline cancels the context. Their CancelFunc gives no reason.
 [[nodiscard]] std::pair<Context, CancelFunc> WithDeadlineCause(
     const Context& parent, absl::Time deadline, absl::Status cause);
 [[nodiscard]] std::pair<Context, CancelFunc> WithTimeoutCause(
     const Context& parent, internal::DurationArg d, absl::Status cause);
 
-// Cause says why ctx was cancelled: the reason given by whoever cancelled it,
-// or the first of those above it; Err() if none was given. OK as long as it is
-// not cancelled.
+// Cause returns the reason for which ctx was cancelled. It is the reason given
+// to the cancellation of ctx, or of the ancestor whose cancellation reached ctx
+// first. Returns Err() if no reason was given, and OK if ctx is not cancelled.
 [[nodiscard]] absl::Status Cause(const Context& ctx);
 
 // WithoutCancel makes a context with the values of parent, but without its
-// deadline and cancellation: for what has to be done to the end.
+// deadline and cancellation, for work that must be completed.
 [[nodiscard]] Context WithoutCancel(const Context& parent);
 
-// WithValue makes a child that has v under that key, converted to V. For data
-// of a request that passes through interfaces, not for arguments.
+// WithValue makes a child that has v, converted to V, under key. Use it for
+// data of a request that passes through interfaces, not for arguments.
 template <class V>
 [[nodiscard]] Context WithValue(const Context& parent, const Key<V>& key,
                                 std::type_identity_t<V> v) {
@@ -294,12 +304,13 @@ template <class V>
       [](void* p) { delete static_cast<V*>(p); }));
 }
 
-// AfterFunc calls f in a goroutine of its own once ctx is cancelled, at once if
-// it has been; several of one context run each in its own. No goroutine waits
-// meanwhile. f is decay-copied and may be move-only; it is destroyed when it
-// can be called no more, on the goroutine or by whoever stopped it. The result
-// need not be kept. Throws std::bad_alloc; an f that is null is the fatal error
-// "go of nil func value".
+// AfterFunc calls f in a goroutine of its own once ctx is cancelled, or at once
+// if it already is. Each function of one context runs in its own goroutine. No
+// goroutine waits in the meantime. The result need not be kept.
+//
+// f is decay-copied and may be move-only. It is destroyed when it cannot be
+// called any more, on its goroutine or by the call that stops it. Throws
+// std::bad_alloc. A null f is the fatal error "go of nil func value".
 //
 //   auto stop = context::AfterFunc(ctx, [conn] { conn.Close(); });
 //   defer _{stop};

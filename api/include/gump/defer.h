@@ -1,4 +1,4 @@
-// defer: runs a function at the end of the scope, however it is left.
+// defer: runs a function at the end of the scope, however the scope is left.
 //
 //   mu.Lock();
 //   defer _{[&] { mu.Unlock(); }};
@@ -8,14 +8,14 @@
 // of the block.) They also run when the scope is left by an exception or by
 // Goexit.
 //
-// It runs on the goroutine or thread that leaves the scope, and may park. The
-// function may throw. If the scope was left normally, the exception goes on
-// to the caller. If it was being left by another exception, two would be on
-// their way, and the process ends as in Go, with both:
+// The function runs on the goroutine or thread that leaves the scope. It may
+// park, and it may throw. If the scope is left normally, the exception passes
+// to the caller. If another exception is leaving the scope, there are now two,
+// and the process ends as in Go, with both:
 //   panic: first
 //           panic: second
-// and exit code 2. The first line knows the text of a gump::panic; any other
-// exception is beyond the reach of a destructor and shows as "exception".
+// and exit code 2. The first line has the text of a gump::panic. A destructor
+// cannot reach any other exception, which shows as "exception".
 #ifndef GUMP_DEFER_H_
 #define GUMP_DEFER_H_
 
@@ -26,15 +26,17 @@
 namespace gump {
 
 namespace internal {
-// PanicWhileUnwinding ends the process with the exception being handled as the
-// second panic; or rethrows, if it is not an exception but a Goexit. uncaught:
-// the number of exceptions that are unwinding the stack. Does not return, but
-// is not declared so: a compiler that knows may conclude that the handler of
-// the first exception is never reached, and drop it.
+// PanicWhileUnwinding ends the process, with the exception being handled as the
+// second panic. If that is not an exception but a Goexit, it rethrows.
+// `uncaught` is the number of exceptions that are unwinding the stack. It does
+// not return, but is not declared so: a compiler that knows it may conclude
+// that the handler of the first exception is never reached, and drop that
+// handler.
 void PanicWhileUnwinding(int uncaught);
 }  // namespace internal
 
-// defer holds the function. It belongs to its scope: not copied, not moved.
+// defer holds the function. It belongs to its scope, so it cannot be copied or
+// moved.
 template <class F>
 class [[nodiscard]] defer {
  public:

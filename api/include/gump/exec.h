@@ -16,16 +16,18 @@
 //   auto [ctx, cancel] = context::WithTimeout(parent, absl::Seconds(5));
 //   absl::Status s = exec::CommandContext(ctx, "make").Run();
 //
-// Whoever waits for a program to end parks; no thread waits for it. The child
-// is made without fork: no memory is copied, and no handler of pthread_atfork
-// runs. It starts with no signal blocked, and ignores those that the program
-// ignores. It gets no descriptors but the three standard ones, unless some are
-// open that are not close-on-exec; those of this library all are.
+// A goroutine that waits for a program to end parks; no thread waits for it.
+// The child is made without fork, so no memory is copied and no handler of
+// pthread_atfork runs. The child starts with no signal blocked, and ignores the
+// signals that this program ignores. It gets only the three standard
+// descriptors, unless the program has others open that are not close-on-exec.
+// Those of this library all are close-on-exec.
 //
 // A program that ends badly is a status of code Unknown: "exit status 1",
-// "signal: killed", "signal: aborted (core dumped)". That it could not be
-// started is one with an errno (status.h): "fork/exec ./x: exec format error".
-// The caller's mistakes are FailedPrecondition: "exec: already started".
+// "signal: killed", "signal: aborted (core dumped)". A program that could not
+// be started is a status with an errno (status.h): "fork/exec ./x: exec format
+// error". Mistakes of the caller are FailedPrecondition: "exec: already
+// started".
 //
 // Source: package os/exec of Go.
 #ifndef GUMP_EXEC_H_
@@ -53,22 +55,23 @@ struct Command;
 
 namespace exec {
 
-// LookPath is where the program `file` is: in one of the directories of $PATH,
-// or, if its name has a slash, there. Fails with NotFound `exec: "x":
-// executable file not found in $PATH`, and if it is found in the current
-// directory only because $PATH names that. May park.
+// LookPath returns the path of the program `file`. It looks in the directories
+// of $PATH, or, if the name has a slash, only at that path. Fails with NotFound
+// `exec: "x": executable file not found in $PATH`. Also fails if the program is
+// found in the current directory only because $PATH names that directory. May
+// park.
 [[nodiscard]] absl::StatusOr<std::string> LookPath(std::string_view file);
 
-// Cmd is a program to be run, once. It can be moved, not copied. Kill, Signal
-// and Pid may be called while somebody else is in Wait, Run or Output; else one
-// goroutine or plain thread uses it at a time. Unless they say otherwise its
-// functions park only while files are opened.
+// Cmd is a program that is run once. It can be moved, not copied. Kill, Signal
+// and Pid may be called while another goroutine or thread is in Wait, Run or
+// Output. Apart from that, one goroutine or plain thread uses a Cmd at a time.
+// Unless a comment says otherwise, functions park only while files are opened.
 //
-// A Cmd that is dropped lets the program run on; without a Wait it remains a
-// zombie when it has ended, until this process ends.
+// If a Cmd is dropped, the program continues. If Wait is never called, an ended
+// program remains a zombie until this process ends.
 class Cmd {
  public:
-  // The program is looked for as LookPath does; the arguments are those after
+  // The program is looked up as LookPath does. The arguments are those after
   // its name.
   //
   //   exec::Cmd cmd("tar", "-xf", path);
@@ -83,59 +86,62 @@ class Cmd {
   Cmd& operator=(Cmd&&) noexcept;
   ~Cmd();
 
-  // What follows is said before Start.
+  // Requires, for the functions down to StderrPipe: Start has not been called.
 
-  // SetDir: where it runs. A name with a slash that is relative is relative to
-  // that.
+  // SetDir sets the directory in which the program runs. A relative program
+  // name with a slash is relative to that directory.
   void SetDir(std::string_view dir);
-  // SetEnv: its whole environment, "KEY=value" each; of two with the same key
-  // the last counts. Otherwise it gets ours, as it is at Start, and PWD if
-  // there is a Dir.
+  // SetEnv sets the whole environment, with one "KEY=value" each. If a key
+  // occurs twice, the last one counts. Without SetEnv, the program gets our
+  // environment as it is at Start, and PWD if there is a Dir.
   void SetEnv(std::vector<std::string> env);
-  // Its standard descriptors; /dev/null unless set. A File remains the
-  // caller's, and open. A terminal becomes one that blocks, as the child will
-  // expect: our own calls on it wait in the kernel then, without deadlines.
+  // The standard descriptors of the program, /dev/null by default. A File stays
+  // the caller's, and stays open. A terminal becomes blocking, as the child
+  // will expect. Our own calls on it then wait in the kernel, without
+  // deadlines.
   void SetStdin(os::File f);
   void SetStdout(os::File f);
   void SetStderr(os::File f);
 
-  // Pipes to what it reads and from what it writes. Wait closes them: read to
-  // the end before. Close the first when there is no more to come. Fail if the
-  // descriptor has been set already ("exec: Stdin already set").
+  // Pipes to the standard input of the program and from its outputs. Wait
+  // closes them, so read to the end before Wait. Close the pipe of StdinPipe
+  // when there is no more input. Fails if the descriptor is already set ("exec:
+  // Stdin already set").
   [[nodiscard]] absl::StatusOr<os::File> StdinPipe();
   [[nodiscard]] absl::StatusOr<os::File> StdoutPipe();
   [[nodiscard]] absl::StatusOr<os::File> StderrPipe();
 
-  // Start starts it. If that fails, or its context is done already, there is no
-  // process, and the pipes are closed.
+  // Start starts the program. If it fails, or if the context is already done,
+  // there is no process, and the pipes are closed.
   [[nodiscard]] absl::Status Start();
 
-  // Wait parks until it has ended, and closes the pipes. OK: exit status 0. If
-  // its context has ended it, that one's Err(). (In Go "signal: killed".)
+  // Wait parks until the program has ended, and closes the pipes. Returns OK if
+  // the exit status is 0. If the context has ended the program, returns the
+  // context's Err(). (Go returns "signal: killed".)
   absl::Status Wait();
 
-  // Run is Start and Wait.
+  // Run is Start and Wait. Parks as Wait does.
   absl::Status Run();
 
-  // Output is Run, and what it has written to its standard output. Ends when
-  // nobody, such as a child of its own, can write there any more.
-  // CombinedOutput has standard error as well. Those that take a string append
-  // to it, also when the program fails. Parks.
+  // Output is Run, and returns the data that the program wrote to its standard
+  // output. CombinedOutput includes standard error. Both park until no process,
+  // such as a child of the program, can write to that output any more. The
+  // forms that take a string append to it, also if the program fails.
   [[nodiscard]] absl::StatusOr<std::string> Output();
   [[nodiscard]] absl::StatusOr<std::string> CombinedOutput();
   absl::Status Output(std::string* out);
   absl::Status CombinedOutput(std::string* out);
 
-  // Kill is Signal(SIGKILL). Signal sends a signal to the process, unless Wait
-  // has returned: "os: process already finished". Never reaches another process
-  // of the same number.
+  // Kill is Signal(SIGKILL). Signal sends a signal to the process. It fails
+  // with "os: process already finished" after Wait has returned. It never
+  // reaches another process with the same number.
   absl::Status Kill() const;
   absl::Status Signal(int sig) const;
 
-  // Pid is 0 before Start.
+  // Pid returns the process id, or 0 before Start.
   pid_t Pid() const noexcept;
-  // ExitCode is the exit status; -1 before Wait has returned, and if a signal
-  // has ended it.
+  // ExitCode returns the exit status. Returns -1 before Wait has returned, and
+  // if a signal ended the program.
   int ExitCode() const noexcept;
 
  private:
@@ -146,8 +152,9 @@ class Cmd {
 
 [[nodiscard]] Cmd CommandContextOf(const context::Context& ctx, Cmd cmd);
 
-// CommandContext is a Cmd that is killed when ctx is done, if it has not ended
-// before; its children are not. Then Wait returns ctx.Err().
+// CommandContext makes a Cmd whose program is killed when ctx is done, if it
+// has not ended before. Children of the program are not killed. Wait then
+// returns ctx.Err().
 template <class... Args>
 [[nodiscard]] Cmd CommandContext(const context::Context& ctx,
                                  std::string_view name, Args&&... args) {

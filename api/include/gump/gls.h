@@ -7,19 +7,19 @@
 //     …
 //   }
 //
-// What thread_local is to a thread. (A thread_local itself is of little use in
-// a goroutine: it may come back from any call that parks on another thread.)
-// Each goroutine, and each plain thread, has its own value, made from the
-// initial value when it is first used and destroyed, in reverse order of first
-// use, when the goroutine or thread ends.
+// A gls is the thread_local variable of goroutines. (A thread_local itself is
+// of little use in a goroutine, because a call that parks may return on another
+// thread.) Each goroutine, and each plain thread, has its own value. The value
+// is made from the initial value at its first use. When the goroutine or thread
+// ends, its values are destroyed in reverse order of first use.
 //
-// Access searches a short list, newest first: fine for a handful of variables,
-// not for thousands. It never waits. Access may allocate the first time, and
-// throws std::bad_alloc then if there is no memory, or what making the value
-// throws.
+// An access searches a short list, newest first. That is fast for a handful of
+// variables, but not for thousands. It never waits. The first access may
+// allocate. It throws std::bad_alloc if there is no memory, and any exception
+// thrown by making the value.
 //
-// A gls is usually a global. If it is destroyed before a goroutine that used
-// it, that goroutine's value lives on until the goroutine ends.
+// A gls is usually a global. If it is destroyed before a goroutine that used it
+// has ended, that goroutine's value lives until the goroutine ends.
 #ifndef GUMP_GLS_H_
 #define GUMP_GLS_H_
 
@@ -35,13 +35,14 @@
 namespace gump {
 
 namespace internal {
-// NewGlsKey returns a key that no gls has had before. Keys are never used
-// again, because values may outlive their gls.
+// NewGlsKey returns a key that no gls has had before. Keys are never reused,
+// because values may outlive their gls.
 const void* NewGlsKey() noexcept;
 }  // namespace internal
 
-// gls<T> is a variable of which every goroutine has its own. Not copied or
-// moved. Any function may be called from goroutines and from plain threads.
+// gls<T> is a variable of which every goroutine has its own. It cannot be
+// copied or moved. All functions may be called from goroutines and from plain
+// threads.
 template <class T>
 class gls {
  public:
@@ -51,8 +52,8 @@ class gls {
   // Each goroutine's value starts as a copy of init.
   explicit gls(T init) requires std::copy_constructible<T>
       : make_([init = std::move(init)] { return new T(init); }) {}
-  // Each goroutine's value starts as what f() returns, called there. f must be
-  // copyable.
+  // Each goroutine's value starts as the result of f(), called on that
+  // goroutine. Requires: f is copyable.
   template <class F>
   requires(std::is_invocable_r_v<T, F&> &&
            !std::convertible_to<F, T>) explicit gls(F f)
@@ -60,17 +61,18 @@ class gls {
   gls(const gls&) = delete;
   gls& operator=(const gls&) = delete;
 
-  // The value of the current goroutine. The reference is good until it ends.
+  // Returns the value of the current goroutine. The reference is valid until
+  // that goroutine ends.
   T& operator*() const { return *get(); }
   T* operator->() const { return get(); }
 
-  // get is the address of the current goroutine's value.
+  // get returns the address of the current goroutine's value.
   T* get() const {
     if (void* p = rt::glsGet(key_)) [[likely]] {
       return static_cast<T*>(p);
     }
     std::unique_ptr<T> value(make_());
-    if (void* p = rt::glsGet(key_)) return static_cast<T*>(p);  // by make_
+    if (void* p = rt::glsGet(key_)) return static_cast<T*>(p);  // set by make_
     if (!rt::glsSet(key_, value.get(),
                     [](void* p) { delete static_cast<T*>(p); })) {
       throw std::bad_alloc();

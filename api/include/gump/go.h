@@ -1,4 +1,4 @@
-// Starting goroutines: Run, go, blocking.
+// Starting goroutines: Run, go and blocking.
 //
 //   int main() {
 //     return gump::Run([] {
@@ -8,18 +8,23 @@
 //     });
 //   }
 //
-// All functions may be called from goroutines and from plain threads, but for
-// Run, which turns a plain thread into the one that main runs on at first.
+// All functions may be called from goroutines and from plain threads. Run is
+// the exception: only a plain thread may call it, and main starts on that
+// thread.
 //
-// exit, quick_exit and _exit may be called anywhere; goroutines go on until the
-// process is gone, so handlers of exit and static destructors may use them.
-// Those that run after Run has returned may use only what needs no goroutine. A
-// child of fork may exec and exit, and use what does not wait; a call that
-// needs goroutines ends it with a sentence on standard error and exit code 2.
+// exit, quick_exit and _exit may be called anywhere. Goroutines continue until
+// the process is gone, so exit handlers and static destructors may use them.
+// Handlers and destructors that run after Run has returned may use only
+// functions that need no goroutine.
 //
-// Memory ordering: a call of go happens before its f begins; that f ends
-// happens before nothing, unless the program says so by other means. A call of
-// Run happens before main begins, and the return of main before that of Run.
+// A child of fork may exec and exit, and may call functions that do not wait. A
+// call that needs goroutines ends the child with a sentence on standard error
+// and exit code 2.
+//
+// Memory ordering: a call of go happens before its f begins. The end of f is
+// not synchronized with anything; use a channel or a WaitGroup to observe it. A
+// call of Run happens before main begins, and the return of main happens before
+// the return of Run.
 #ifndef GUMP_GO_H_
 #define GUMP_GO_H_
 
@@ -38,47 +43,48 @@
 
 namespace gump {
 
-// GoOptions is what go() may be told about the goroutine it starts.
+// GoOptions holds the options of go for the goroutine that it starts.
 struct GoOptions {
-  // Bytes of stack. 0: the default, 256 KiB of address space (more in builds
-  // with sanitizers or without optimisation), of which only what is used costs
-  // memory. Less than 16 KiB is rounded up to that, more than 1 GiB, or than
-  // debug::SetMaxStack allows, down.
+  // The stack size in bytes. 0 means the default: 256 KiB of address space, or
+  // more in builds with sanitizers or without optimisation. Only the part in
+  // use costs memory. A size below 16 KiB is raised to 16 KiB. A size above 1
+  // GiB, or above the limit of debug::SetMaxStack, is lowered to that limit.
   size_t stack_size = 0;
-  // Shown in goroutine dumps, its first 47 bytes; copied.
+  // A name for goroutine dumps, which show its first 47 bytes. go copies it.
   std::string_view name = {};
 };
 
 namespace internal {
 
-// Nullable callables can be empty: pointers, std::function and its like.
+// A Nullable callable can be empty: pointers, std::function and similar types.
 template <class F>
 concept Nullable = std::is_pointer_v<F> || std::is_member_pointer_v<F> ||
     (std::is_class_v<F>&& std::is_constructible_v<F, std::nullptr_t>&& requires(
         const F& f) { static_cast<bool>(f == nullptr); });
 
-// CalledByName: f(args...) may go by way of &T::operator(). Not so if that has
-// default arguments, is static, or belongs to a private base class.
+// CalledByName: f(args...) may be called through &T::operator(). That does not
+// work if operator() has default arguments, is static, or belongs to a private
+// base class.
 template <class F, class... A>
 concept CalledByName = requires {
   requires std::is_invocable_v<
       decltype(&std::remove_reference_t<F>::operator()), F, A...>;
 };
 
-// CallVisibly calls f in a frame of its own: a lambda that is inlined into our
-// thunk has no name in goroutine dumps.
+// CallVisibly calls f in a frame of its own, because a lambda that is inlined
+// into our thunk has no name in goroutine dumps.
 template <class F, class... A>
 decltype(auto) CallVisibly(F&& f, A&&... args) {
   if constexpr (CalledByName<F, A...>) {
     auto call = &std::remove_reference_t<F>::operator();
-    asm volatile("" : "+m"(call));  // the compiler no longer knows which
+    asm volatile("" : "+m"(call));  // hides the target from the compiler
     return std::invoke(call, std::forward<F>(f), std::forward<A>(args)...);
   } else {
     return std::invoke(std::forward<F>(f), std::forward<A>(args)...);
   }
 }
 
-// Closure is a callable with its decayed arguments, as std::thread keeps them.
+// Closure is a callable with its decayed arguments, kept as std::thread does.
 template <class F, class... A>
 struct Closure {
   std::tuple<F, A...> parts;
@@ -95,7 +101,7 @@ inline constexpr bool kFitsInG =
     sizeof(C) <= rt::kClosureSize &&
     alignof(C) <= rt::kClosureAlign&& std::is_nothrow_move_constructible_v<C>;
 
-// Closures that live in the G itself.
+// kInPlace describes a closure that is stored in the G itself.
 template <class C>
 inline constexpr rt::FuncType kInPlace = {
     [](void* c) { (*static_cast<C*>(c))(); },
@@ -105,7 +111,7 @@ inline constexpr rt::FuncType kInPlace = {
       static_cast<C*>(src)->~C();
     }};
 
-// Closures on the heap: the G holds a C*.
+// kOnHeap describes a closure on the heap. The G holds a C*.
 template <class C>
 inline constexpr rt::FuncType kOnHeap = {
     [](void* c) { (**static_cast<C**>(c))(); },
@@ -150,22 +156,23 @@ __attribute__((always_inline)) inline void Spawn(
 }  // namespace internal
 
 // go starts a goroutine that calls f(args...). The callable and its arguments
-// are decay-copied into it, as std::thread does, and may be move-only; they are
-// destroyed on the goroutine when it ends. Closures of up to 64 bytes cost no
+// are decay-copied, as std::thread does, and may be move-only. They are
+// destroyed on the goroutine when it ends. A closure of up to 64 bytes costs no
 // allocation.
 //
-// go never parks and may be called from goroutines and plain threads; on a
-// plain thread without Run it starts the runtime in the background. The new
+// go never parks. It may be called from goroutines and from plain threads. On a
+// plain thread without Run, it starts the runtime in the background. The new
 // goroutine runs next on this P, as soon as the caller blocks, yields or ends,
-// or earlier on another.
+// or earlier on another P.
 //
-// Panics when there is no memory for a goroutine (after which the runtime stays
-// usable); an empty std::function or null pointer is the fatal error "go of nil
-// func value". An exception that leaves f ends the process with a panic report.
+// Panics if there is no memory for a goroutine; the runtime stays usable. An
+// empty std::function or a null pointer is the fatal error "go of nil func
+// value". An exception that leaves f ends the process with a panic report.
 //
 //   gump::go([&] { c.Send(compute()); });
 //
-// Source: Go's newproc; the stack is bound when the goroutine first runs.
+// Source: Go's newproc. Unlike Go, it binds the stack when the goroutine first
+// runs.
 template <class F, class... A>
 requires(!std::is_same_v<std::decay_t<F>, GoOptions>)
     __attribute__((always_inline)) inline void go(F&& f, A&&... args) {
@@ -174,8 +181,8 @@ requires(!std::is_same_v<std::decay_t<F>, GoOptions>)
       nullptr, rt::callerPC(), std::forward<F>(f), std::forward<A>(args)...);
 }
 
-// As above, with options. Throws std::bad_alloc if there is no memory to copy
-// the name.
+// go with options. Throws std::bad_alloc if there is no memory to copy the
+// name.
 //
 //   gump::go(gump::GoOptions{.stack_size = 1 << 20, .name = "parser"},
 //            Parse, text);
@@ -189,26 +196,32 @@ __attribute__((always_inline)) inline void go(GoOptions options, F&& f,
   o.name = name.get();
   internal::Spawn<internal::Closure<std::decay_t<F>, std::decay_t<A>...>>(
       &o, rt::callerPC(), std::forward<F>(f), std::forward<A>(args)...);
-  (void)name.release();  // it is the goroutine's
+  (void)name.release();  // the goroutine owns it now
 }
 
-// Run makes the calling thread m0, calls main on goroutine 1, with a stack as
-// large as a thread's, and returns main's int (0 for a void main) once main has
-// returned. From then on no goroutine is scheduled: those left over are
-// abandoned, as when Go's main returns, and go on if Run is called again. Plain
-// threads go on using channels, locks, timers, files and sockets. One that
-// needs a goroutine waits for another Run: for a value, a name or a signal that
-// it would send, a lock that it holds, an RWMutex that it waits to write to. A
-// free Mutex it gets at once. When all threads of the process wait, and none
-// for a timer or a socket, that is the fatal error "all goroutines are asleep -
-// deadlock!".
+// Run makes the calling thread m0 and calls main on goroutine 1, with a stack
+// as large as a thread's. It returns once main has returned. The result is
+// main's int, or 0 for a void main. Run blocks the calling thread.
 //
-// main is called in place, by reference, and need not be copyable. It may
-// change threads, unless it calls runtime::LockOSThread, which keeps it on that
-// of Run if it is the first thing it does, or if the caller of Run has. Blocks
-// the thread. Panics if a Run is active already, or if called from a goroutine:
-// "gump::Run called while another Run is active". An exception that leaves main
-// ends the process with a panic report; a Goexit in it, see runtime::Goexit.
+// After main has returned, no goroutine is scheduled. The remaining goroutines
+// are abandoned, as when Go's main returns. They continue if Run is called
+// again. Plain threads can still use channels, locks, timers, files and
+// sockets, and get a free Mutex at once. A plain thread that needs an abandoned
+// goroutine waits for another Run. It needs one if it waits for:
+//   * a value, a name or a signal that the goroutine would send;
+//   * a lock that the goroutine holds;
+//   * an RWMutex that the goroutine waits to write to.
+// When all threads of the process wait, and none of them for a timer or a
+// socket, that is the fatal error "all goroutines are asleep - deadlock!".
+//
+// main is called in place, by reference, and need not be copyable. main may
+// change threads unless it is locked to the thread of Run. It is locked if it
+// calls runtime::LockOSThread as its first action, or if the caller of Run has
+// called it.
+//
+// Panics "gump::Run called while another Run is active" if a Run is active, or
+// if called from a goroutine. An exception that leaves main ends the process
+// with a panic report. For a Goexit in main, see runtime::Goexit.
 template <class F>
 __attribute__((always_inline)) inline int Run(F&& main) {
   internal::CheckCallable(main);
@@ -239,13 +252,16 @@ class SyscallScope {
 };
 }  // namespace internal
 
-// blocking calls f, which is known to block in the kernel, and returns what it
-// returns. While it blocks, other goroutines run in this one's place. f runs
-// here, on this goroutine's stack and thread; it must not park: what would have
-// to wait, for a channel or a lock say, is a fatal error. It may start
-// goroutines, wake others, and call blocking itself. What it throws passes
-// through. May park when f has returned. On a plain thread it only calls f.
+// blocking calls f, which is known to block in the kernel, and returns the
+// result of f. While f blocks, other goroutines run in place of this one. f
+// runs on this goroutine's stack and thread.
 //
+// Requires: f does not park. An operation in f that would have to wait, for a
+// channel or a lock for example, is a fatal error. f may start goroutines, wake
+// others, and call blocking itself.
+//
+// An exception thrown by f passes through. blocking may park after f has
+// returned. On a plain thread it only calls f.
 //   ssize_t n = gump::blocking([&] { return ::read(fd, buf, sizeof buf); });
 template <class F>
 auto blocking(F&& f) -> decltype(f()) {

@@ -1,4 +1,4 @@
-// Everything: include this, or the headers one by one.
+// All public headers. A program includes this one, or those that it needs.
 #ifndef GUMP_GUMP_H_
 #define GUMP_GUMP_H_
 

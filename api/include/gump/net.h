@@ -1,4 +1,5 @@
-// net: connections, listeners and datagrams that look as if they blocked.
+// net: connections, listeners and datagram sockets. A call that has to wait
+// parks the goroutine, not its thread.
 //
 //   absl::StatusOr<net::Listener> l = net::Listen("tcp", ":7");
 //   if (!l.ok()) return l.status();
@@ -16,23 +17,25 @@
 //   }
 //
 // Networks are "tcp", "tcp4", "tcp6", "udp", "udp4", "udp6", "unix" and
-// "unixgram". Addresses are Go's: "host:port", ":8080" (all interfaces),
-// "[::1]:80", "127.0.0.1:0" (any free port), and for unix sockets a path, or
-// "@name" in the abstract name space. Ports may be names of services. A NUL
-// cuts nothing short: there is no host and no service of such a name, and a
-// path with one is "invalid argument".
+// "unixgram". Addresses are written as in Go: "host:port", ":8080" (all
+// interfaces), "[::1]:80", "127.0.0.1:0" (any free port), and for unix sockets
+// a path, or "@name" in the abstract name space. A port may be the name of a
+// service. A NUL byte does not cut a string short: no host and no service has
+// such a name, and a path that contains one is "invalid argument".
 //
-// Conn, Listener and PacketConn are cheap handles: a copy is the same socket,
-// which is closed when the last handle is destroyed, or by Close. Every
-// function may be called from goroutines and plain threads, and at the same
-// time: reads of one Conn take turns among themselves, and so do writes. What
-// has to wait parks the goroutine. Default-constructed handles are nil; to use
-// one is the panic "invalid memory address or nil pointer dereference".
+// Conn, Listener and PacketConn are cheap handles: a copy is the same socket.
+// The socket is closed by Close, or when its last handle is destroyed. Every
+// function may be called from goroutines and from plain threads, several at a
+// time. Reads of one Conn take turns, and so do writes.
 //
-// Errors are values, in Go's words, such as "dial tcp 127.0.0.1:1: connect:
-// connection refused", with the errno where there is one (gump::Errno). Two
-// have codes of their own: DeadlineExceeded "i/o timeout" and Cancelled "use of
-// closed network connection". Running out of memory throws std::bad_alloc.
+// Requires: the handle is not default-constructed. Such a handle is nil, and
+// using it is the panic "invalid memory address or nil pointer dereference".
+//
+// Errors are values with Go's texts, such as "dial tcp 127.0.0.1:1: connect:
+// connection refused". They carry the errno if there is one (gump::Errno). Two
+// errors have codes of their own: DeadlineExceeded "i/o timeout" and Cancelled
+// "use of closed network connection". Functions throw std::bad_alloc if there
+// is no memory.
 //
 // Source: Go's package net.
 #ifndef GUMP_NET_H_
@@ -71,21 +74,22 @@ struct Socket;
 
 namespace gump::net {
 
-// Addr is where a socket is, or where its peer is.
+// Addr is the address of a socket or of its peer.
 class Addr {
  public:
-  Addr() = default;  // nowhere: network and string are empty
+  Addr() = default;  // no address: network and string are empty
 
   // Network is "tcp", "udp", "unix" or "unixgram".
   const std::string& Network() const { return network_; }
-  // String is the address as Dial takes it: "127.0.0.1:80", "[::1]:80", a path;
-  // "@" is a unix socket without a name, such as most that dial. Of an address
-  // that was resolved without a host, ":80".
+  // String is the address in the form that Dial takes: "127.0.0.1:80",
+  // "[::1]:80", or a path. A unix socket without a name, such as that of most
+  // dialers, is "@". An address that was resolved without a host is ":80".
   std::string String() const;
-  // Port is 0 where there is none.
+  // Port is 0 if the address has no port.
   int Port() const;
 
-  // The kernel's form, for calls of one's own. Length 0: nowhere.
+  // The kernel's form, for system calls of the program. Length is 0 if there is
+  // no address.
   const sockaddr* Sockaddr() const {
     return reinterpret_cast<const sockaddr*>(&storage_);
   }
@@ -98,86 +102,96 @@ class Addr {
  private:
   friend struct ::gump::internal::NetAccess;
   std::string network_;
-  // The host as it was given, where storage_ cannot tell: none, which stands
-  // for every one; or with a zone that there is not.
+  // The host as it was given, if storage_ cannot express it: an empty host,
+  // which stands for every address, or a zone that does not exist.
   std::string host_;
-  bool as_given_ = false;  // host_ is it
+  bool as_given_ = false;  // the host is host_, not that in storage_
   socklen_t length_ = 0;
   sockaddr_storage storage_{};
 };
 
+// ListenOptions holds the options of Listen and ListenPacket.
 struct ListenOptions {
-  // Lets several sockets listen at one address; the kernel spreads what comes.
+  // Lets several sockets listen at one address. The kernel spreads the incoming
+  // connections or datagrams among them.
   bool reuse_port = false;
-  // How many connections may wait for Accept; 0: as many as the kernel allows.
+  // The number of connections that may wait for Accept. 0 means as many as the
+  // kernel allows.
   int backlog = 0;
 };
 
+// DialOptions holds the options of Dial and DialContext.
 struct DialOptions {
-  // How long all attempts may take together; zero: as long as they want.
+  // The limit for the lookup of the name and all attempts together. Zero, like
+  // an infinite duration, means no limit.
   absl::Duration timeout = absl::InfiniteDuration();
-  // How long addresses of the family that the resolver puts first are tried
-  // alone, before the others are, at the same time; negative: one after the
-  // other. Source: RFC 6555.
+  // The time for which Dial tries only addresses of the family that the
+  // resolver puts first. After that time it tries the others in parallel. A
+  // negative delay makes Dial try all addresses one after the other. Source:
+  // RFC 6555.
   absl::Duration fallback_delay = absl::Milliseconds(300);
-  // "host:port", or a path, of this end; empty: the kernel chooses.
+  // The address of the local end: "host:port", or a path. If it is empty, the
+  // kernel chooses.
   std::string local_address;
 };
 
-// Listen opens a socket for connections ("tcp…", "unix"). SO_REUSEADDR is set;
-// ":port" takes IPv6 and IPv4 alike, as far as the system has them. Errors:
-// "listen tcp 127.0.0.1:80: bind: address already in use". Parks while a name
-// is looked up.
+// Listen opens a socket for incoming connections ("tcp…", "unix"). It sets
+// SO_REUSEADDR. ":port" accepts IPv6 and IPv4, as far as the system has them.
+// Errors read "listen tcp 127.0.0.1:80: bind: address already in use". Parks
+// while a name is looked up.
 absl::StatusOr<Listener> Listen(std::string_view network,
                                 std::string_view address,
                                 ListenOptions options = {});
 
-// ListenPacket opens a socket for datagrams ("udp…", "unixgram"). Errors and
-// parking: as Listen.
+// ListenPacket opens a socket for datagrams ("udp…", "unixgram"). Its errors
+// are like those of Listen, and it parks as Listen does.
 absl::StatusOr<PacketConn> ListenPacket(std::string_view network,
                                         std::string_view address,
                                         ListenOptions options = {});
 
-// Dial connects. If the name has several addresses, they are tried in turn,
-// IPv6 and IPv4 in parallel (DialOptions::fallback_delay), and the first error
-// is returned. On tcp, NoDelay is on, and so is keep-alive (15 s). "udp" gives
-// a Conn whose Read and Write are datagrams. Parks until there is a connection
-// or an error.
+// Dial connects to an address. Parks until there is a connection or an error.
+// If the name has several addresses, Dial tries them in turn, and IPv6 and IPv4
+// in parallel (DialOptions::fallback_delay). If all fail, it returns the first
+// error. On tcp, NoDelay and keep-alive (15 s) are on. On "udp", each Read and
+// Write of the Conn is a datagram.
 absl::StatusOr<Conn> Dial(std::string_view network, std::string_view address,
                           const DialOptions& options = {});
-// DialTimeout is Dial with DialOptions::timeout: all attempts and the lookup of
-// the name together; then "i/o timeout" (DeadlineExceeded).
+// DialTimeout is Dial with DialOptions::timeout, which covers all attempts and
+// the lookup of the name. After that time it fails with "i/o timeout"
+// (DeadlineExceeded).
 absl::StatusOr<Conn> DialTimeout(std::string_view network,
                                  std::string_view address,
                                  internal::DurationArg timeout);
-// DialContext gives up when ctx is done: "operation was canceled" (Cancelled)
-// or "i/o timeout" (DeadlineExceeded). The Conn does not depend on ctx.
+// DialContext is Dial, but gives up when ctx is done. It then fails with
+// "operation was canceled" (Cancelled) or "i/o timeout" (DeadlineExceeded). The
+// Conn does not depend on ctx.
 absl::StatusOr<Conn> DialContext(const context::Context& ctx,
                                  std::string_view network,
                                  std::string_view address,
                                  const DialOptions& options = {});
 
 // LookupHost returns the addresses of a name, without ports, in the order in
-// which they should be tried. It stalls no other goroutine. Errors: NotFound
-// "lookup x: no such host"; ctx done: as DialContext.
+// which they should be tried. Parks while it looks up the name, and stalls no
+// other goroutine. Fails with NotFound "lookup x: no such host", and as
+// DialContext does if ctx is done.
 absl::StatusOr<std::vector<std::string>> LookupHost(const context::Context& ctx,
                                                     std::string_view name);
-// ResolveAddr makes an Addr, such as WriteTo needs, of the first address of a
-// name.
+// ResolveAddr returns the first address of a name as an Addr, such as WriteTo
+// needs. Parks while a name is looked up.
 absl::StatusOr<Addr> ResolveAddr(const context::Context& ctx,
                                  std::string_view network,
                                  std::string_view address);
 
-// Pipe makes two ends of a connection inside this process.
+// Pipe makes a connection inside this process and returns its two ends.
 absl::StatusOr<std::pair<Conn, Conn>> Pipe();
-// FileConn makes a Conn of a connected socket, whose descriptor is duplicated:
-// fd stays the caller's. Both share one socket, which becomes non-blocking, and
-// if it is tcp gets NoDelay and keep-alive, as from Dial.
+// FileConn makes a Conn of a connected socket. It duplicates the descriptor,
+// and fd stays the caller's. Both descriptors share one socket, which becomes
+// non-blocking. A tcp socket also gets NoDelay and keep-alive, as from Dial.
 absl::StatusOr<Conn> FileConn(int fd);
-// FileListener makes a Listener of a listening socket, such as systemd hands
-// over; likewise duplicated, and non-blocking. NoDelay and keep-alive are set
-// on the connections that it accepts. Its Close does not remove the path of a
-// unix socket.
+// FileListener makes a Listener of a listening socket, such as one from
+// systemd. It also duplicates the descriptor and makes the socket non-blocking.
+// NoDelay and keep-alive are set on the connections that it accepts. Its Close
+// does not remove the path of a unix socket.
 absl::StatusOr<Listener> FileListener(int fd);
 
 // Conn is a stream, or a datagram socket with one peer.
@@ -187,55 +201,62 @@ class Conn {
   explicit operator bool() const { return socket_ != nullptr; }
   friend bool operator==(const Conn&, const Conn&) = default;
 
-  // Read waits until there is something to read and returns how many bytes it
-  // put into buf. 0 with a buf that is not empty: the end of the stream.
+  // Read parks until there is something to read, and returns the number of
+  // bytes that it put into buf. For a non-empty buf, 0 means the end of the
+  // stream.
   absl::StatusOr<size_t> Read(absl::Span<char> buf) const;
-  // Write writes all of it. On an error, BytesWritten(status) is how much went
-  // out.
+  // Write writes all of data. Parks while the kernel's buffer is full. On an
+  // error, BytesWritten(status) is the number of bytes that went out.
   absl::StatusOr<size_t> Write(std::string_view data) const;
-  // Readv and Writev are Read and Write of several pieces, by few system calls.
+  // Readv and Writev are Read and Write for several pieces, with few system
+  // calls.
   absl::StatusOr<size_t> Readv(absl::Span<const iovec> pieces) const;
   absl::StatusOr<size_t> Writev(absl::Span<const iovec> pieces) const;
 
-  // Close makes all that waits return "use of closed network connection", and
-  // frees the descriptor before it returns. A second Close fails with that.
+  // Close closes the socket. Operations that wait return "use of closed network
+  // connection". The descriptor is freed before Close returns. A second Close
+  // fails with the same error.
   absl::Status Close() const;
-  // CloseRead and CloseWrite shut down one direction; the peer of a CloseWrite
-  // reads the end of the stream.
+  // CloseRead and CloseWrite shut down one direction. After CloseWrite, the
+  // peer reads the end of the stream.
   absl::Status CloseRead() const;
   absl::Status CloseWrite() const;
 
-  // A deadline is a time after which, as long as it is set, reads (writes) fail
-  // with "i/o timeout", those included that wait. absl::InfiniteFuture(): none.
-  // It closes nothing, and may be moved at any time.
+  // Reads (writes) fail with "i/o timeout" once the deadline has passed, and so
+  // do those that already wait. absl::InfiniteFuture() means no deadline. A
+  // deadline closes nothing, and may be moved at any time.
   absl::Status SetDeadline(absl::Time t) const;
   absl::Status SetReadDeadline(absl::Time t) const;
   absl::Status SetWriteDeadline(absl::Time t) const;
 
-  // Of tcp. NoDelay (on): small writes are sent at once.
+  // SetNoDelay, SetKeepAlive and SetLinger are for tcp. NoDelay sends small
+  // writes at once (default: on).
   absl::Status SetNoDelay(bool on) const;
-  // KeepAlive (on, 15 s): so often an idle peer is asked whether it is there.
+  // Sends a keep-alive probe after each `period` without traffic (default: on,
+  // 15 s).
   absl::Status SetKeepAlive(
       bool on, internal::DurationArg period = absl::Seconds(15)) const;
-  // Linger: what Close does with unsent data. seconds < 0: the kernel goes on
-  // sending (the default); 0: it is thrown away, and the peer gets a reset;
-  // positive: the kernel goes on for so long.
+  // Sets how Close treats unsent data. If seconds < 0, the kernel continues to
+  // send it (the default). If 0, the data is discarded, and the peer gets a
+  // reset. If positive, the kernel continues for that many seconds.
   absl::Status SetLinger(int seconds) const;
 
-  // For every kind of socket: so much the kernel may hold for it (SO_RCVBUF,
-  // SO_SNDBUF). It doubles what it is told, and has limits of its own.
+  // The sizes in bytes of the kernel's buffers for a socket of any network
+  // (SO_RCVBUF, SO_SNDBUF). The kernel doubles a given size and applies limits
+  // of its own.
   absl::Status SetReadBuffer(int bytes) const;
   absl::Status SetWriteBuffer(int bytes) const;
 
-  // Where this end is, and the other; also after Close.
+  // The addresses of this end and of its peer. They are known also after Close.
   Addr LocalAddr() const;
   Addr RemoteAddr() const;
 
-  // Fd is the descriptor, which stays the Conn's: non-blocking, and valid as
-  // long as the Conn is open. -1: closed.
+  // Fd returns the descriptor, or -1 if the Conn is closed. The descriptor
+  // still belongs to the Conn. It is non-blocking, and valid as long as the
+  // Conn is open.
   int Fd() const;
-  // SyscallConn calls f(fd), during which the descriptor is not closed. What f
-  // throws passes through.
+  // SyscallConn calls f(fd). The descriptor is not closed during the call. An
+  // exception thrown by f passes through.
   template <class F>
   absl::Status SyscallConn(F&& f) const {
     using Fn = std::remove_reference_t<F>;
@@ -249,22 +270,23 @@ class Conn {
   std::shared_ptr<internal::Socket> socket_;
 };
 
-// Listener waits for connections.
+// Listener accepts connections.
 class Listener {
  public:
   Listener() = default;
   explicit operator bool() const { return socket_ != nullptr; }
   friend bool operator==(const Listener&, const Listener&) = default;
 
-  // Accept waits for the next connection. Errors that pass, such as EMFILE, are
-  // returned too; whoever calls in a loop should pause then.
+  // Accept parks until there is a connection, and returns it. It also returns
+  // temporary errors, such as EMFILE. A loop that calls Accept should pause
+  // after such an error.
   absl::StatusOr<Conn> Accept() const;
-  // Close: as Conn's. The path of a unix socket is removed.
+  // Close is as that of Conn. It also removes the path of a unix socket.
   absl::Status Close() const;
-  // After t, Accept fails with "i/o timeout".
+  // SetDeadline makes Accept fail with "i/o timeout" after t.
   absl::Status SetDeadline(absl::Time t) const;
-  // With the port that the kernel chose, if it was asked for 0. Also after
-  // Close.
+  // LocalAddr has the port that the kernel chose if port 0 was asked for. It is
+  // known also after Close.
   Addr LocalAddr() const;
   int Fd() const;  // as Conn's
 
@@ -282,19 +304,19 @@ class PacketConn {
 
   struct Packet {
     size_t n = 0;            // bytes put into the buffer
-    Addr from;               // nowhere: the sender has no name
-    bool truncated = false;  // it was longer, and the rest is lost
+    Addr from;               // no address if the sender has no name
+    bool truncated = false;  // the datagram was longer; the rest is lost
   };
-  // ReadFrom waits for a datagram. One that is empty has n 0.
+  // ReadFrom parks until there is a datagram. An empty datagram has n 0.
   absl::StatusOr<Packet> ReadFrom(absl::Span<char> buf) const;
-  // WriteTo sends one, whole or not at all; it waits while the kernel's buffer
-  // is full. If that is the queue of a unixgram receiver, the wait costs CPU
-  // time, as in Go: each attempt that fails tells Linux to have it tried again.
-  // Too long a datagram is the error "message too long". An address of IPv4 may
-  // also be in the form that IPv6 has for it.
+  // WriteTo sends one datagram, whole or not at all. Parks while the kernel's
+  // buffer is full. If that buffer is the queue of a unixgram receiver, the
+  // wait costs CPU time, as in Go, because each failed attempt makes Linux call
+  // for another one. A datagram that is too long is the error "message too
+  // long". An IPv4 address may also have its IPv6-mapped form.
   absl::StatusOr<size_t> WriteTo(std::string_view data, const Addr& to) const;
 
-  // All as Conn's.
+  // All of these are as for Conn.
   absl::Status Close() const;
   absl::Status SetDeadline(absl::Time t) const;
   absl::Status SetReadDeadline(absl::Time t) const;

@@ -1,7 +1,7 @@
 // Panics: how the library reports an error of its caller.
 //
-// A panic is an exception of type PanicError whose what() is the bare text, in
-// Go's words where Go has some ("send on closed channel"). Catching it is
+// A panic is an exception of type PanicError. Its what() is the bare text,
+// which is Go's where Go has one ("send on closed channel"). Catching it is
 // recovering:
 //
 //   try {
@@ -11,8 +11,8 @@
 //   }
 //
 // A panic, or any other exception, that leaves a goroutine's function ends the
-// process: the text and the goroutine's stack go to standard error, the exit
-// code is 2.
+// process. The text and the goroutine's stack go to standard error, and the
+// exit code is 2.
 #ifndef GUMP_PANIC_H_
 #define GUMP_PANIC_H_
 
@@ -27,13 +27,13 @@ namespace internal {
 struct PanicRecord;
 }  // namespace internal
 
-// panic throws PanicError(msg), which keeps a copy of msg. Does not park; may
-// be called from a goroutine or a plain thread. Throws std::bad_alloc instead
-// if there is no memory.
+// panic throws PanicError(msg), which keeps a copy of msg. Throws
+// std::bad_alloc instead if there is no memory. Does not park. May be called
+// from goroutines and from plain threads.
 [[noreturn]] void panic(std::string_view msg);
 
-// PanicError is what panic() throws; what() is the bare text. A value; may be
-// copied, kept and thrown on another goroutine.
+// PanicError is the exception that panic() throws. what() is the bare text. A
+// value: it may be copied, kept, and thrown on another goroutine.
 class PanicError : public std::runtime_error {
  public:
   explicit PanicError(const std::string& what);

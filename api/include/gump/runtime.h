@@ -1,12 +1,12 @@
-// The runtime as a library: yielding, exiting, tuning, looking.
+// The runtime as a library: yielding, exiting, tuning and inspecting.
 //
 //   std::printf("%d goroutines on %d processors\n%s",
 //               gump::runtime::NumGoroutine(), gump::runtime::GOMAXPROCS(0),
 //               gump::runtime::Stack(/*all=*/true).c_str());
 //
-// All functions may be called from goroutines and from plain threads, Goexit
-// excepted; the first call starts the runtime. They neither park nor throw
-// unless their comment says so.
+// All functions except Goexit may be called from goroutines and from plain
+// threads. The first call starts the runtime. A function parks or throws only
+// if its comment says so.
 #ifndef GUMP_RUNTIME_H_
 #define GUMP_RUNTIME_H_
 
@@ -20,90 +20,109 @@
 
 namespace gump::runtime {
 
-// Gosched lets other goroutines run: the caller goes to the tail of the global
-// queue. On a plain thread it yields the thread.
+// Gosched lets other goroutines run: it puts the caller at the tail of the
+// global queue. On a plain thread it yields the thread.
 inline void Gosched() { rt::gosched(); }
 
-// Goexit ends the calling goroutine: its stack is unwound, destructors and
-// deferred functions run; no other goroutine is affected. A catch (...) on the
-// way must rethrow; one that does not is the fatal error "runtime.Goexit:
-// exception not rethrown". Goexit from the main goroutine ends it without Run
-// returning; when the others have ended too, that is the fatal error "no
-// goroutines (main called runtime.Goexit) - deadlock!". On a plain thread it is
-// a fatal error. Through a noexcept function, and from what runs while the
-// goroutine unwinds already, it ends the process, as any exception does there:
-// "panic: std::terminate called without an active exception", or, by clang, the
-// fatal error above.
+// Goexit ends the calling goroutine and affects no other. It unwinds the stack,
+// so destructors and deferred functions run.
+//   * A catch (...) on the way must rethrow. If one does not, that is the fatal
+//     error "runtime.Goexit: exception not rethrown".
+//   * On the main goroutine it ends that goroutine, but Run does not return.
+//     When the other goroutines have ended too, that is the fatal error "no
+//     goroutines (main called runtime.Goexit) - deadlock!".
+//   * On a plain thread it is a fatal error.
+//   * If it has to pass a noexcept function, or is called while the goroutine
+//     already unwinds, the process ends, as for any exception there. The text
+//     is "panic: std::terminate called without an active exception". In code
+//     that clang compiled, it may be "exception not rethrown", as above.
 [[noreturn]] inline void Goexit() { rt::goexit(); }
 
-// GOMAXPROCS sets the number of Ps, i.e. of threads that run goroutines at the
-// same time, and returns the previous one. n <= 0 only reads. Values above 1024
-// are taken as 1024. A change stops the world: it waits until every running
-// goroutine has entered the library, or been preempted, or been found asleep.
-// Until the first call with n > 0 the number follows the affinity mask and the
-// cgroup's quota, looked at once a second. Parks if there is a change.
+// GOMAXPROCS sets the number of Ps, that is, of threads that run goroutines at
+// the same time, and returns the previous number. n <= 0 only reads it. Values
+// above 1024 count as 1024.
+//
+// A change stops the world: it waits until every running goroutine has entered
+// the library, has been preempted, or has been found asleep. Until the first
+// call with n > 0, the number follows the affinity mask and the cgroup's CPU
+// quota, which are read once a second. Parks if the number changes.
 inline int GOMAXPROCS(int n) { return rt::setGOMAXPROCS(n); }
 
-// SetDefaultGOMAXPROCS returns to what the machine suggests: processors in the
-// affinity mask, limited by cgroup CPU quota, both read anew and followed from
-// now on. Stops the world as GOMAXPROCS does. Parks.
+// SetDefaultGOMAXPROCS returns to the machine's default: the processors in the
+// affinity mask, limited by the cgroup's CPU quota. Both are read again, and
+// followed from now on. Stops the world as GOMAXPROCS does. Parks.
 inline void SetDefaultGOMAXPROCS() { rt::setDefaultGOMAXPROCS(); }
 
 // NumCPU is the number of processors in the affinity mask when the runtime
 // started.
 inline int NumCPU() { return rt::numCPU(); }
 
-// NumGoroutine is the number of goroutines that exist, the runtime's own
-// excluded; at least 1. Approximate while others start and end.
+// NumGoroutine returns the number of goroutines, without the runtime's own. It
+// is at least 1. It is approximate while goroutines start and end.
 inline int NumGoroutine() { return rt::numGoroutine(); }
 
-// Goid is the number of the calling goroutine, as dumps show it; never reused
-// (but 1 is main in every Run). A plain thread has one too, once it has used
-// the runtime; before that it is 0.
+// Goid returns the number of the calling goroutine, as dumps show it. A number
+// is never reused, except that main is 1 in every Run. A plain thread gets a
+// number when it first uses the runtime; before that, Goid returns 0.
 inline uint64_t Goid() { return rt::currentGoid(); }
 
-// LockOSThread binds the calling goroutine to its thread: it runs on no other,
-// and no other goroutine runs there, until UnlockOSThread has been called as
-// often. A goroutine that ends locked takes its thread with it. Panics
-// "LockOSThread nesting overflow" after 2^32-1 calls. On a plain thread it only
-// counts; if that thread then calls Run, main begins locked to it, with the
-// same count.
+// LockOSThread binds the calling goroutine to its thread: the goroutine runs on
+// no other thread, and no other goroutine runs on this one. The binding ends
+// when UnlockOSThread has been called as often. A goroutine that ends while
+// locked ends its thread too. Panics "LockOSThread nesting overflow" after
+// 2^32-1 calls.
+//
+// On a plain thread it only counts. If that thread then calls Run, main begins
+// locked to it, with the same count.
 void LockOSThread();
-// UnlockOSThread undoes one LockOSThread; without one it does nothing.
+// UnlockOSThread undoes one LockOSThread. If there is none, it does nothing.
 void UnlockOSThread();
 
-// Stack is a traceback in Go's form: of the caller, or of all goroutines, for
-// which the world is stopped as by GOMAXPROCS. Plain threads that are parked in
-// a channel, a lock and the like (not in time::Sleep) are there too, by number,
-// without their stacks. Parks if all. Throws std::bad_alloc.
+// Stack returns a traceback in Go's format, of the caller or of all goroutines.
+// If `all`, it stops the world as GOMAXPROCS does, and parks. The traceback of
+// all goroutines includes plain threads that are parked in a channel, a lock
+// and the like (not in time::Sleep), by number and without their stacks. Throws
+// std::bad_alloc.
 std::string Stack(bool all);
 
-// GC runs one reclamation cycle and returns when it is done. Caches of
-// sync::Pool age by one step, and what falls out of them is deleted here. Then
-// memory goes back to the kernel: of stacks that no goroutine uses, of parked
-// goroutines below their stack pointers, of threads that have nothing to do.
-// One runs by itself two minutes after the last. Parks until every P has passed
-// a safe point; a goroutine also while another goroutine's cycle runs. A plain
-// thread does it all itself, also when no Run is active.
+// GC runs one reclamation cycle and returns when it is done. The runtime runs a
+// cycle itself two minutes after the last one.
+//
+// A cycle first ages the caches of sync::Pool by one step. The values that fall
+// out of them are deleted on the calling goroutine or thread. Then the cycle
+// gives memory back to the kernel:
+//   * stacks that no goroutine uses;
+//   * stack pages of parked goroutines below their stack pointers;
+//   * memory of threads that have nothing to do.
+//
+// Parks until every P has passed a safe point. A goroutine also parks while
+// another goroutine's cycle runs. A plain thread does all the work itself, also
+// when no Run is active.
 void GC();
 
 // SetFinalizer hands f to the finalizer goroutine, which runs such functions
-// one after the other. f may block; it then holds up the ones behind it. An
-// exception that leaves it ends the process. Throws std::bad_alloc; an empty f
-// is the fatal error "go of nil func value". Unlike Go: no object is involved,
-// and f runs at once.
+// one after the other. f may block, which delays the functions behind it. An
+// exception that leaves f ends the process. Throws std::bad_alloc. An empty f
+// is the fatal error "go of nil func value". Unlike in Go, no object is
+// involved, and f runs at once.
 void SetFinalizer(std::function<void()> f);
 
-// Retire deletes p once no goroutine that is running now can still hold it:
-// when each has since entered the library, or ended; one that sleeps in the
-// kernel or computes meanwhile is waited for. For structures that are
-// read without a lock: unlink first, then Retire. A goroutine must not keep a
-// pointer read from such a structure across any call into this library, for any
-// of them may yield, nor read one inside blocking(). Plain threads are not
-// waited for: they must not read such structures. Does not
-// park; the deletion runs on the finalizer goroutine, and one wait serves all
-// that was retired before it began. Throws std::bad_alloc, and p is the
-// caller's then.
+// Retire deletes p once no goroutine that is running now can still hold it.
+// That is when each of them has entered the library or has ended, so a
+// goroutine that sleeps in the kernel or computes delays the deletion. Retire
+// is for structures that are read without a lock: unlink first, then call
+// Retire.
+//
+// Requires:
+//   * A goroutine does not keep a pointer read from such a structure across a
+//     call into this library, because any call may yield.
+//   * A goroutine does not read such a pointer inside blocking().
+//   * Plain threads do not read such structures, because Retire does not wait
+//     for them.
+//
+// Does not park. The deletion runs on the finalizer goroutine, and one wait
+// serves all pointers that were retired before it began. Throws std::bad_alloc;
+// then p is still the caller's.
 //
 //   Node* old = head.exchange(fresh);
 //   gump::runtime::Retire(old);
@@ -119,49 +138,54 @@ void Retire(T* p) {
 
 namespace gump::debug {
 
-// FreeOSMemory is runtime::GC, which gives memory back at once here. Parks.
+// FreeOSMemory is runtime::GC, which in this library gives memory back at once.
+// Parks.
 void FreeOSMemory();
 
-// SchedStats is what the scheduler counts. The first group tells how things
-// are, the others what has happened since the start of the process.
+// SchedStats holds the counters of the scheduler. The first group describes the
+// present state. The second counts events since the process started.
 //
 //   procs, idle_procs               Ps; Ps without work
-//   threads, idle_threads,          threads of the scheduler, with the monitor
-//   spinning_threads                and the one that makes threads; those
-//                                   without work; those that look for some
-//   goroutines, runnable            goroutines; those that wait for a P
-//   preempted_in_place              those stopped in the middle of their code
-//   presumed_blocked                those asleep in an undeclared system call,
-//                                   or just back from one, without a P
+//   threads, idle_threads,          threads of the scheduler, including sysmon
+//   spinning_threads                and the template thread; threads without
+//                                   work; threads that look for work
+//   goroutines, runnable            goroutines; goroutines that wait for a P
+//   preempted_in_place              goroutines stopped in the middle of their
+//                                   code
+//   presumed_blocked                goroutines without a P that are asleep in
+//                                   an undeclared system call, or just back
+//                                   from one
 //
-//   preemptions, presumptions       how often that has happened
-//   world_stops, world_stop_ns      stops of the world, and ns until it stood
-//                                   still, in total
-//   reclaim_cycles,                 reclamation cycles, and those of them that
-//   forced_reclaim_cycles           were due to the time alone
+//   preemptions, presumptions       how often a goroutine was preempted in
+//                                   place; how often one was presumed blocked
+//   world_stops, world_stop_ns      stops of the world; the total time in ns
+//                                   until the world stood still
+//   reclaim_cycles,                 reclamation cycles; those of them that ran
+//   forced_reclaim_cycles           only because of the time
 //   reclaim_worker_slabs            shares of a cycle (256 goroutines each)
-//                                   that were done by a P with nothing to do
-//   stack_bytes_reclaimed           bytes of the stacks of parked goroutines
-//   threads_retired                 threads that ended for want of work
+//                                   done by a P that had nothing else to do
+//   stack_bytes_reclaimed           bytes given back from the stacks of parked
+//                                   goroutines
+//   threads_retired                 threads that ended for lack of work
 //   stalls                          times that work waited for 10 ms although a
 //                                   P was idle; 0, unless the library has a bug
 //                                   or a thread was kept from running for 1 s
-//   stale_events                    of the network, for a descriptor that had
-//                                   been closed by then
+//   stale_events                    network events for a descriptor that had
+//                                   already been closed
 using SchedStats = rt::SchedStats;
 
-// ReadSchedStats reads all of it. The figures are read one after the other,
-// while the program goes on: they need not fit together. Does not park.
+// ReadSchedStats reads all counters. It reads them one after the other while
+// the program continues, so they need not be consistent. Does not park.
 SchedStats ReadSchedStats();
 
-// SetMaxThreads limits the number of threads (10,000 at start) and returns the
-// previous limit. Exceeding it is the fatal error "thread exhaustion". Plain
-// threads do not count.
+// SetMaxThreads limits the number of threads to n and returns the previous
+// limit, which is 10,000 at start. Exceeding the limit is the fatal error
+// "thread exhaustion". Plain threads do not count.
 int SetMaxThreads(int n);
 
-// SetMaxStack limits the stack size that GoOptions may ask for, in bytes, and
-// returns the previous limit (1 GiB at start, which is also the most; the least
-// is 16 KiB). Running goroutines keep theirs.
+// SetMaxStack limits the stack size in bytes for which GoOptions can ask, and
+// returns the previous limit. The limit is 1 GiB at start, which is also its
+// maximum. Its minimum is 16 KiB. Running goroutines keep their stacks.
 size_t SetMaxStack(size_t bytes);
 
 }  // namespace gump::debug

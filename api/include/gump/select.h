@@ -1,5 +1,5 @@
-// select: waits for the first of several channel operations that can proceed,
-// and does exactly that one.
+// select: waits until one of several channel operations can proceed, and does
+// exactly that one.
 //
 //   // With handlers. The chosen one runs when the operation is complete and
 //   // every channel is unlocked.
@@ -13,29 +13,30 @@
 //     case 0: ...
 //   }
 //
-//   // A number of cases known at run time.
+//   // With a number of cases that is known only at run time.
 //   std::vector<gump::SelectCase> cases;
 //   for (auto& in : inputs) cases.push_back(gump::Recv(in, &v));
 //   int chosen = gump::select(absl::MakeSpan(cases));
 //
-// Without Default, select parks until a case can proceed; select() parks for
-// ever. Among cases that are ready together the choice is uniformly random. A
-// nil channel is never ready; a closed one always is: a receive from it
-// delivers "closed", a send to it panics "send on closed channel". The same
+// Without Default, select parks until a case can proceed. select() parks for
+// ever. If several cases are ready, the choice among them is uniformly random.
+// A nil channel is never ready. A closed channel always is: a receive from it
+// delivers "closed", and a send to it panics "send on closed channel". The same
 // channel may appear any number of times, in both directions.
 //
-// Handlers of Recv take (T), (T, bool ok), (std::optional<T>) or (); on
-// chan<void> (bool ok) or (). When the channel is closed and drained, ok is
-// false, the optional is empty, and a T is T{}; a T that cannot be made so
-// needs the optional. Pointers: a closed channel leaves *v untouched, as
-// Recv(T&) does, and sets *ok to false.
+// A handler of Recv takes (T), (T, bool ok), (std::optional<T>) or (). On
+// chan<void> it takes (bool ok) or (). When the channel is closed and drained,
+// ok is false, the optional is empty, and a T is T{}. A T that is not
+// default-constructible needs the optional. In the pointer form, a closed
+// channel leaves *v untouched, as Recv(T&) does, and sets *ok to false.
 //
-// The value of a Send is evaluated once and moved from only if that case is
+// The value of a Send is evaluated once. It is moved from only if that case is
 // chosen.
 //
-// Memory ordering: that of the operation that proceeds; the others give none.
-//
 // All functions may be called from goroutines and from plain threads.
+//
+// Memory ordering: the case that proceeds orders memory as its operation does.
+// The other cases order nothing.
 #ifndef GUMP_SELECT_H_
 #define GUMP_SELECT_H_
 
@@ -64,12 +65,12 @@ template <class C>
 concept SendsTo = std::is_same_v<C, chan<typename C::value_type>> ||
     std::is_same_v<C, send_chan<typename C::value_type>>;
 
-// ---- What a handler wants ---------------------------------------------------
+// ---- The arguments that a handler takes -------------------------------------
 
 enum class Wants { kNothing, kValue, kValueAndOk, kOptional, kOk };
 
-// ArgsOf is the parameter list of a callable that has exactly one; of others,
-// such as generic lambdas, it is void.
+// ArgsOf is the parameter list of a callable that has only one. For other
+// callables, such as generic lambdas, it is void.
 template <class F>
 struct ArgsOf {
   using type = void;
@@ -130,8 +131,8 @@ constexpr Wants HandlerWants() {
   }
 }
 
-// Deliver calls the handler with what it wants; v is nullptr if the channel is
-// closed and drained.
+// Deliver calls the handler with the arguments that it takes. v is nullptr if
+// the channel is closed and drained.
 template <class T, class H>
 void Deliver(H& handler, T* v) {
   constexpr Wants kWants = HandlerWants<T, H>();
@@ -164,10 +165,10 @@ concept Handler =
     !std::is_pointer_v<H> || std::is_function_v<std::remove_pointer_t<H>>;
 
 // ---- Cases ------------------------------------------------------------------
-// A case has Arm(), which describes it to selectgo, and Finish(r), called if it
-// is the one that proceeded. It lives for the full expression that contains the
-// select, and borrows its channel, and its value where it can, from there. A
-// SelectCase keeps its own copy (Keep).
+// A case has Arm(), which describes it to selectgo, and Finish(r), which is
+// called if this case has proceeded. A case lives for the full expression that
+// contains the select. It borrows its channel from that expression, and its
+// value where it can. A SelectCase keeps its own copy (Kept).
 
 struct CaseBase {
   CaseBase() = default;
@@ -316,7 +317,8 @@ class SendCase<void, H, kOwns> : public CaseBase {
   [[no_unique_address]] H handler_;
 };
 
-// DefaultCase proceeds when no other case can. To selectgo it is a nil channel.
+// DefaultCase proceeds when no other case can. selectgo sees it as a nil
+// channel.
 template <class H>
 class DefaultCase : public CaseBase {
  public:
@@ -333,7 +335,7 @@ class DefaultCase : public CaseBase {
   [[no_unique_address]] H handler_;
 };
 
-// AnyCase is a case whose type is erased and whose channel is held.
+// AnyCase is a case with its type erased. It holds a handle to its channel.
 class AnyCase {
  public:
   AnyCase(rt::Hchan* c, bool is_default);
@@ -362,8 +364,8 @@ class AnyCaseOf final : public AnyCase {
 }  // namespace internal
 
 // ---- Making cases -----------------------------------------------------------
-// The result belongs into the call of select, or into a SelectCase, in the same
-// expression. None of them parks; that is select's business.
+// The result must be used in the same expression, in the call of select or for
+// a SelectCase. None of these functions parks; select does.
 
 // Recv(c, handler)
 template <internal::ReceivesFrom C, internal::Handler H>
@@ -378,7 +380,7 @@ requires(!std::is_void_v<typename C::value_type>)
                             typename C::value_type* v, bool* ok = nullptr) {
   return internal::RecvIntoCase<typename C::value_type>(c.raw(), v, ok);
 }
-// Recv(c): the value is thrown away.
+// Recv(c) discards the value.
 template <internal::ReceivesFrom C>
 [[nodiscard]] auto Recv(const C& c ABSL_ATTRIBUTE_LIFETIME_BOUND) {
   return Recv(c, internal::NoHandler());
@@ -421,21 +423,25 @@ requires std::is_void_v<typename C::value_type>
   return internal::SendCase<void, H, false>(c.raw(), std::move(handler));
 }
 
-// Default(), Default(handler): proceeds if no other case can at once.
+// Default() and Default(handler) proceed if no other case can proceed at once.
 template <internal::Handler H = internal::NoHandler>
 [[nodiscard]] auto Default(H handler = {}) {
   return internal::DefaultCase<H>(std::move(handler));
 }
 
-// SelectCase is a case of any type: movable, holds its channel, and owns the
-// value of a Send; pointers and what a handler refers to must outlive it. It
-// may be used in one select after another; but a Send whose value was moved
-// from must not be used again (panic "select: send case used again after its
-// value was sent"), while one whose type is trivially copyable sends the same
-// value again. One goroutine or thread may use it at a time.
+// SelectCase is a case of any type. It is movable, holds its channel, and owns
+// the value of a Send.
+//
+// It may be used in one select after another. A Send of a trivially copyable
+// type sends the same value again. Any other Send must not be used again once
+// its value was sent (panic "select: send case used again after its value was
+// sent").
+//
+// Requires: the variables to which its pointers and its handler refer outlive
+// it. Only one goroutine or thread uses it at a time.
 class SelectCase {
  public:
-  // From what Recv, Send and Default return. Throws std::bad_alloc.
+  // Takes the result of Recv, Send or Default. Throws std::bad_alloc.
   template <internal::SelectArm Case>
   SelectCase(Case&& c)  // NOLINT: implicit, for push_back(Recv(...))
       requires(!std::is_lvalue_reference_v<Case>)
@@ -448,9 +454,10 @@ class SelectCase {
 
 // ---- select -----------------------------------------------------------------
 
-// select does one of the cases and returns its index. Parks, unless one of them
-// is Default. Panics if the chosen case is a Send to a closed channel; what the
-// handler throws passes through.
+// select does one of the cases and returns its index. Parks until a case can
+// proceed, unless one of them is Default. Panics "send on closed channel" if
+// the chosen case is a Send to a closed channel. An exception thrown by the
+// handler passes through.
 template <internal::SelectArm... Cases>
 requires(sizeof...(Cases) > 0) int select(Cases&&... cases) {
   static_assert((!std::is_lvalue_reference_v<Cases> && ...),
@@ -462,7 +469,7 @@ requires(sizeof...(Cases) > 0) int select(Cases&&... cases) {
   static_assert(kDefaults <= 1, "select: multiple default cases");
   rt::Scase scases[] = {cases.Arm()...};
   rt::SelectResult r;
-  // One operation that does not wait.
+  // One operation and Default: an operation that does not wait.
   if constexpr (kN == 2 && kDefaults == 1) {
     constexpr int kOp = kIsDefault[0] ? 1 : 0;
     r = rt::selectgo(&scases[kOp], 1, false);
@@ -478,13 +485,14 @@ requires(sizeof...(Cases) > 0) int select(Cases&&... cases) {
   return r.index;
 }
 
-// The same for cases in an array: up to 65,536. An empty one blocks for ever.
-// Parks, unless one is Default. Panics "reflect.Select: too many cases (max
-// 65536)", "reflect.Select: multiple default cases", and as above; throws
-// std::bad_alloc if there are more than sixteen and no memory.
+// select for cases in an array of at most 65,536. An empty array blocks for
+// ever. Parks until a case can proceed, unless one of them is Default. Panics
+// "reflect.Select: too many cases (max 65536)", "reflect.Select: multiple
+// default cases", and as above. Throws std::bad_alloc if there are more than
+// sixteen cases and no memory.
 int select(absl::Span<SelectCase> cases);
 
-// Blocks for ever. Parks.
+// Parks for ever.
 [[noreturn]] void select();
 
 }  // namespace gump

@@ -5,13 +5,16 @@
 //   spare.Push(std::move(buffer));
 //   if (auto b = spare.Pop()) Use(std::move(*b));
 //
-// Nothing here waits: Pop on an empty stack says so. One goroutine that stops
-// in the middle of an operation, preempted or not, holds up nobody.
+// No operation waits; Pop on an empty stack returns nullopt. A goroutine that
+// stops in the middle of an operation, preempted or not, delays no other
+// goroutine.
 //
-// Elements must be nothrow-move-constructible; they may be move-only. Stack is
-// never copied or moved. Nobody may be using a stack that is being destroyed;
-// elements that are left are destroyed with it. The stack keeps the memory for
-// as many elements as it once held, until it is destroyed.
+// Requires: elements are nothrow-move-constructible. They may be move-only. A
+// Stack is never copied or moved.
+//
+// Requires: no goroutine or thread uses a stack that is being destroyed. The
+// remaining elements are destroyed with it. Until then, the stack keeps the
+// memory for as many elements as it once held.
 //
 // Memory ordering: a Push happens before the Pop that returns its element.
 //
@@ -51,7 +54,7 @@ class Stack {
   Stack& operator=(const Stack&) = delete;
 
   // Push puts v on top. Throws std::bad_alloc if the stack has to grow and
-  // cannot; v is destroyed then.
+  // cannot. v is then destroyed.
   void Push(T v) {
     const uint32_t fresh = arena_.Alloc();
     Node& node = arena_[fresh];
@@ -64,13 +67,14 @@ class Stack {
     } while (!top_.casWeak(top, top.Successor(fresh), rt::release));
   }
 
-  // Pop takes the top element off; nullopt: the stack was empty.
+  // Pop removes and returns the top element. Returns nullopt if the stack was
+  // empty.
   [[nodiscard]] std::optional<T> Pop() noexcept {
     TaggedIndex top = top_.load(rt::acquire);  // pairs with Push: to read next
     while (top.index != internal::kNoNode) {
       Node& node = arena_[top.index];
-      // Relaxed: may be another life's of the node; then the tag has changed
-      // and the CAS fails.
+      // Relaxed: the node may have been freed and used again. Then the tag has
+      // changed, and the CAS fails.
       const uint32_t next = node.next.load(rt::relaxed);
       // Acquire: pairs with the release in Push, for the value.
       if (top_.cas(top, top.Successor(next), rt::acquire)) {
@@ -84,16 +88,18 @@ class Stack {
     return std::nullopt;
   }
 
-  // The same into a variable. False: the stack was empty, out is untouched.
-  // Throws what T's move assignment throws; the element is lost then.
+  // Pop(out) pops into a variable. Returns false, and leaves `out` untouched,
+  // if the stack was empty. If the move assignment of T throws, the exception
+  // passes through and the element is lost.
   [[nodiscard]] bool Pop(T& out) {
     std::optional<T> v = Pop();
     if (v.has_value()) out = std::move(*v);
     return v.has_value();
   }
 
-  // Empty tells whether there is nothing on the stack now. Acquire: pairs with
-  // Push and Pop, so that what was popped before is known to be.
+  // Empty returns true if the stack is empty now. Acquire: pairs with the
+  // release in Push, also through the CAS of a later Pop, because that is a
+  // read-modify-write.
   [[nodiscard]] bool Empty() const noexcept {
     return top_.load(rt::acquire).index == internal::kNoNode;
   }
@@ -104,10 +110,10 @@ class Stack {
   struct Node {
     Node() {}
     ~Node() {}
-    rt::Atomic<uint32_t> next;  // the one below
+    rt::Atomic<uint32_t> next;  // the node below
     rt::Atomic<uint32_t> free_next;
     union {
-      T value;  // there from Push until Pop
+      T value;  // alive from Push until Pop
     };
   };
 

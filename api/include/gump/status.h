@@ -1,4 +1,4 @@
-// What the errors of net, os and exec carry beside their code and text.
+// The errno and the byte count that errors of net, os and exec carry.
 //
 //   absl::StatusOr<os::File> f = os::Open("/etc/gumption");
 //   if (gump::Errno(f.status()) == ENOENT) { ... }  // "open /etc/gumption: no
@@ -7,11 +7,11 @@
 //   absl::StatusOr<size_t> n = w.Write(data);
 //   if (!n.ok()) data.remove_prefix(gump::BytesWritten(n.status()));
 //
-// The text is Go's. The code follows from the errno, as
-// absl::ErrnoToStatusCode says: NotFound for ENOENT, PermissionDenied for
-// EACCES, AlreadyExists for EEXIST, Unavailable for ECONNREFUSED. An operation
-// that a deadline has ended is DeadlineExceeded "i/o timeout", one that a
-// Close has ended Cancelled; these have no errno.
+// The text is Go's. The code follows from the errno, as in
+// absl::ErrnoToStatusCode: NotFound for ENOENT, PermissionDenied for EACCES,
+// AlreadyExists for EEXIST, Unavailable for ECONNREFUSED. An operation that a
+// deadline has ended is DeadlineExceeded "i/o timeout". One that a Close has
+// ended is Cancelled. These two have no errno.
 //
 // Both functions may be called anywhere, and do not park.
 #ifndef GUMP_STATUS_H_
@@ -23,10 +23,12 @@
 
 namespace gump {
 
-// Errno is the errno of the system call that failed; 0 if there was none.
+// Errno returns the errno of the system call that failed, or 0 if there was
+// none.
 [[nodiscard]] int Errno(const absl::Status& status);
 
-// BytesWritten is how many bytes a write that failed had written before.
+// BytesWritten returns the number of bytes that a failed write wrote before it
+// failed.
 [[nodiscard]] size_t BytesWritten(const absl::Status& status);
 
 }  // namespace gump

@@ -1,5 +1,5 @@
-// Everything of gump::sync: locks, counters and containers that goroutines and
-// plain threads may share. Each header says what it means.
+// All of gump::sync: locks, counters and containers that goroutines and plain
+// threads may share. Each header documents its types.
 #ifndef GUMP_SYNC_H_
 #define GUMP_SYNC_H_
 

@@ -1,4 +1,4 @@
-// Tests of code that waits: a clock that does not make the test wait.
+// Tests of code that waits, with a clock that does not make the test wait.
 //
 //   TEST(Client, GivesUpAfterAnHour) {
 //     gump::Run([] {
@@ -18,36 +18,40 @@
 //     });
 //   }
 //
-// synctest::Run runs a function in a bubble: that goroutine, and those that it
-// starts, and that those start, have a clock of their own. It begins at
-// midnight UTC, 1 January 2000, and stands still while one of them can run.
-// Once all of them are durably blocked, it jumps to where the next of them
-// wakes, or the next timer fires. Sleep, Timer, Ticker, After, Tick and
-// AfterFunc go by that clock, and so do the times that channels of time
-// deliver, the deadlines of contexts, and rate::Limiter. (absl::Now does not:
-// code to be tested can use synctest::Now, which is absl::Now elsewhere.)
+// synctest::Run runs a function in a bubble. The goroutine of that function,
+// the goroutines that it starts, and those that they start in turn have a clock
+// of their own. The clock begins at midnight UTC, 1 January 2000, and stands
+// still while one of them can run. Once all of them are durably blocked, the
+// clock jumps to the time at which the next of them wakes or the next timer
+// fires.
 //
-// A goroutine is durably blocked when nobody outside the bubble can wake it:
-//   * in a send, a receive, or a select, if all the channels were made in the
-//     bubble, or are nil, or there are none;
-//   * in Cond::Wait: who signals should be inside;
+// Sleep, Timer, Ticker, After, Tick and AfterFunc use that clock. So do the
+// times that channels of time deliver, the deadlines of contexts, and
+// rate::Limiter. (absl::Now does not. Code under test can use synctest::Now,
+// which is absl::Now elsewhere.)
+//
+// A goroutine is durably blocked when nothing outside the bubble can wake it:
+//   * in a send, a receive or a select, if all its channels were made in the
+//     bubble or are nil, or if it has none;
+//   * in Cond::Wait (the signaller should be inside the bubble);
 //   * in WaitGroup::Wait, if the counter was raised from zero in the bubble;
-//   * in time::Sleep, and in synctest::Wait.
-// Not when it waits for a Mutex or RWMutex, which others may hold, for the
-// network or another process, in blocking(), or for a channel from outside:
-// time then stands still until it is done.
+//   * in time::Sleep and in synctest::Wait.
+// A goroutine is not durably blocked in any other wait: for a Mutex or RWMutex,
+// which goroutines outside may hold, for the network or another process, in
+// blocking(), or for a channel from outside. The clock then stands still until
+// that wait is over.
 //
-// What is made in a bubble, channels, timers, tickers, stays there. To use it
-// from outside is a fatal error, in Go's words: "send on synctest channel from
+// Channels, timers and tickers that are made in a bubble stay there. Using one
+// from outside is a fatal error, with Go's text: "send on synctest channel from
 // outside bubble", "receive on ...", "close of ...", "select on ...", "stop of
 // synctest timer from outside bubble", "reset of ...". Handles may be kept and
-// dropped anywhere. What a goroutine of a bubble waits for may come from
-// outside, but then it is not durably blocked.
+// dropped anywhere. A goroutine of a bubble may wait for a channel from
+// outside, but is then not durably blocked.
 //
 // Timers that are due at the same moment fire in no particular order.
 //
-// Unlike Go: a timer or ticker on whose channel nobody waits does not make the
-// clock advance. See docs/divergences.md.
+// Unlike in Go, a timer or ticker does not make the clock advance if no
+// goroutine waits for its channel. See docs/divergences.md.
 //
 // Source: package testing/synctest of Go 1.25.
 #ifndef GUMP_SYNCTEST_H_
@@ -68,7 +72,7 @@ class BubbleScope {
   ~BubbleScope();
   BubbleScope(const BubbleScope&) = delete;
   BubbleScope& operator=(const BubbleScope&) = delete;
-  // Run waits for the goroutines.
+  // Run waits for the goroutines of the bubble.
   void Run();
 
  private:
@@ -78,20 +82,20 @@ class BubbleScope {
 
 namespace synctest {
 
-// Run calls f in a new goroutine, in a new bubble, and returns when all
-// goroutines of the bubble have ended. f is decay-copied, and destroyed in the
-// bubble, and so are the functions given to AfterFunc there whose time has not
-// come by then. Parks. May be called from a goroutine or a plain thread.
+// Run calls f in a new goroutine, in a new bubble. Parks until all goroutines
+// of the bubble have ended. f is decay-copied, and destroyed in the bubble. So
+// are functions given to AfterFunc in the bubble whose time has not come by
+// then. May be called from a goroutine or a plain thread.
 //
 // Panics, in the caller:
 //   "deadlock: all goroutines in bubble are blocked"
-//     durably, and no timer will ever fire;
+//     if all are durably blocked and no timer will ever fire;
 //   "deadlock: main bubble goroutine has exited but blocked goroutines remain"
-//     the time of a bubble ends with f: sleepers must be waited for;
+//     because the time of a bubble ends with f, which must wait for sleepers;
 //   "synctest.Run called from within a synctest bubble"
-//     bubbles do not nest;
-// or as go() does. After a deadlock the goroutines in question are left where
-// they are, for good; goroutine dumps show them.
+//     because bubbles do not nest.
+// It also panics as go() does. After a deadlock the blocked goroutines stay
+// where they are, for good, and goroutine dumps show them.
 //
 // An exception that leaves f ends the process, as for every goroutine.
 template <class F>
@@ -102,16 +106,16 @@ __attribute__((always_inline)) inline void Run(F&& f) {
   bubble.Run();
 }
 
-// Wait returns when all other goroutines of the caller's bubble are durably
-// blocked, or have ended: what can happen at this moment has happened. Parks.
-// What they did before happens before its return.
+// Wait parks until all other goroutines of the caller's bubble are durably
+// blocked or have ended: all that can happen at this moment has happened. Their
+// actions before that happen before its return.
 //
-// Panics "goroutine is not in a bubble"; "wait already in progress" if another
-// goroutine of the bubble is waiting.
+// Panics "goroutine is not in a bubble". Panics "wait already in progress" if
+// another goroutine of the bubble is in Wait.
 void Wait();
 
-// Now is the time on the clock of the caller's bubble; outside of bubbles it is
-// absl::Now(). Does not park.
+// Now returns the time of the clock of the caller's bubble, or absl::Now()
+// outside of bubbles. Does not park.
 absl::Time Now();
 
 }  // namespace synctest

@@ -1,4 +1,4 @@
-// Time: Sleep, Timer, Ticker, After, Tick, AfterFunc.
+// Time: Sleep, Timer, Ticker, After, Tick and AfterFunc.
 //
 //   gump::time::Sleep(absl::Milliseconds(10));
 //
@@ -8,31 +8,32 @@
 //   gump::time::Ticker ticker = gump::time::NewTicker(1s);
 //   for (absl::Time t : ticker.C) { ... }
 //
-// Durations are absl::Duration or any std::chrono::duration; fractions of a
-// nanosecond are rounded up, and what is not above 0 means now. Durations count
-// on the monotonic clock: setting the wall clock moves no timer. An infinite
-// one, or one of more than 292 years, never ends. Nothing happens before its
-// time; how much later depends on when a processor is free.
+// Durations are absl::Duration or any std::chrono::duration. Fractions of a
+// nanosecond are rounded up. A duration that is not above 0 means now. A
+// duration that is infinite, or above 292 years, never ends. Durations are
+// measured on the monotonic clock, so setting the wall clock moves no timer.
+// Nothing happens before its time. How much later it happens depends on when a
+// processor is free.
 //
 // A channel of time (Timer::C, Ticker::C, After, Tick) delivers the time at
-// which it was due. It behaves as unbuffered, Len() and Cap() are 0: a time is
-// there to be received from the moment on at which it is due, and no more once
-// Stop or Reset has been called. It is never closed.
+// which it was due. It behaves as an unbuffered channel: Len() and Cap() are 0.
+// A time can be received from the moment at which it is due until Stop or Reset
+// is called. The channel is never closed.
 //
-// Timer and Ticker are handles: a copy is the same timer. One that nobody holds
-// any more, nor its channel, is gone; there is no need to stop it. (What
-// AfterFunc was told to do is done, held or not.)
+// Timer and Ticker are handles: a copy is the same timer. A timer is freed when
+// neither it nor its channel has a handle any more, so there is no need to stop
+// it. A function given to AfterFunc is called whether or not a handle exists.
 //
 // All functions may be called from goroutines and from plain threads, several
-// at a time. None parks, but Sleep. Between one Run and the next functions of
-// AfterFunc wait, as goroutines do; plain threads that are in Sleep, or wait
-// for a timer's channel, wake all the same.
+// at a time. Only Sleep parks. Between one Run and the next, functions given to
+// AfterFunc wait, as goroutines do. Plain threads that are in Sleep, or wait
+// for a timer's channel, still wake on time.
 //
-// In a bubble (synctest.h) durations count on the bubble's clock, and channels
-// deliver that clock's times.
+// In a bubble (synctest.h), durations are measured on the bubble's clock, and
+// channels deliver the times of that clock.
 //
-// Memory ordering: the call of AfterFunc, or of Reset, happens before the f
-// that it starts.
+// Memory ordering: the call of AfterFunc, or of Reset, happens before the call
+// of f that it causes.
 //
 // Source: package time of Go 1.23.
 #ifndef GUMP_TIME_H_
@@ -54,9 +55,9 @@ namespace gump {
 
 namespace internal {
 
-// DurationArg is what functions take that take a duration. As Go's Duration it
-// counts ns in 64 bits: fractions are rounded up, so that nothing happens too
-// early, and what does not fit is for ever.
+// DurationArg is the parameter type of functions that take a duration. Like
+// Go's Duration, it counts nanoseconds in 64 bits. Fractions are rounded up, so
+// that nothing happens too early. A duration that does not fit means for ever.
 class DurationArg {
  public:
   DurationArg(absl::Duration d) : ns_(RoundedUp(d)) {}  // NOLINT: implicit
@@ -64,7 +65,7 @@ class DurationArg {
   DurationArg(std::chrono::duration<Rep, Period> d)  // NOLINT: implicit
       : ns_(OfChrono(d)) {}
 
-  // INT64_MAX: for ever.
+  // Returns INT64_MAX for a duration that never ends.
   int64_t Nanoseconds() const { return ns_; }
   absl::Duration duration() const {
     return ns_ == kForever ? absl::InfiniteDuration() : absl::Nanoseconds(ns_);
@@ -86,7 +87,7 @@ class DurationArg {
       int64_t ns;
       if (!__builtin_mul_overflow(d.count(), kUnit, &ns)) return ns;
       return d.count() < 0 ? -kForever : kForever;
-    } else {  // finer than ns, or no whole number of them
+    } else {  // finer than ns, or not a whole number of them
       const int64_t count = std::in_range<int64_t>(d.count())
                                 ? static_cast<int64_t>(d.count())
                                 : kForever;
@@ -97,9 +98,9 @@ class DurationArg {
   int64_t ns_;
 };
 
-// FuncTimer is what AfterFunc starts goroutines with. One reference belongs to
-// the handles, one to the timer while it is pending, which passes on to the
-// goroutine.
+// FuncTimer is the timer with which AfterFunc starts goroutines. Each handle
+// owns one reference. The timer itself owns one while it is pending, and passes
+// that one to the goroutine.
 class FuncTimer {
  public:
   FuncTimer() = default;
@@ -108,7 +109,7 @@ class FuncTimer {
   FuncTimer& operator=(const FuncTimer&) = delete;
 
   virtual void Call() = 0;
-  // Start makes the timer and sets it.
+  // Start makes the timer and sets it to fire after ns nanoseconds.
   void Start(int64_t ns, uintptr_t pc);
   bool Stop();
   bool Reset(int64_t ns);
@@ -130,7 +131,7 @@ class FuncTimerOf final : public FuncTimer {
   F f_;
 };
 
-// FuncTimerHandle is a counted reference.
+// FuncTimerHandle is a counted reference to a FuncTimer.
 class FuncTimerHandle {
  public:
   FuncTimerHandle() noexcept = default;
@@ -157,29 +158,31 @@ class FuncTimerHandle {
 
 namespace time {
 
-// Sleep pauses the calling goroutine, or plain thread, for at least d. Returns
-// at once if d is not above 0. Parks.
+// Sleep pauses the calling goroutine or plain thread. Parks until at least d
+// has passed. Returns at once if d is not above 0.
 void Sleep(internal::DurationArg d);
 
-// Timer stands for one event: a time to be received from C, or, if it comes
-// from AfterFunc, a function to be called; then C is the nil channel. A
-// default-constructed Timer is good for nothing but to be assigned to.
+// Timer stands for one event: a time to be received from C. For a Timer from
+// AfterFunc, the event is a call of its function, and C is the nil channel. A
+// default-constructed Timer can only be assigned to.
 class Timer {
  public:
   Timer() noexcept = default;
 
   recv_chan<absl::Time> C;
 
-  // Stop keeps the timer from firing. True: it does; false: it was stopped
-  // before, or has fired: its time has been received, or its f started. Stop
-  // does not wait for f. After Stop nothing can be received from C.
+  // Stop keeps the timer from firing. Returns true if this call stopped the
+  // timer. Returns false if the timer was stopped before or has fired, which
+  // means that its time was received or its f has started. Stop does not wait
+  // for f. After Stop nothing can be received from C.
   //
   // Panics "time: Stop called on uninitialized Timer".
   bool Stop() const;
 
-  // Reset makes the timer fire after d, whatever it did before. True: it was
-  // running, and what it would have done is not done. An f that has started
-  // goes on, and may run at the same time as the next.
+  // Reset makes the timer fire after d, whatever its state was before. Returns
+  // true if the timer was running; its earlier event then does not happen. An f
+  // that has started continues, and may run at the same time as the next call
+  // of f.
   //
   // Panics "time: Reset called on uninitialized Timer".
   bool Reset(internal::DurationArg d) const;
@@ -189,7 +192,7 @@ class Timer {
   template <class F>
   friend Timer AfterFunc(internal::DurationArg d, F&& f);
 
-  internal::ChanHandle channel_;  // C may be assigned to
+  internal::ChanHandle channel_;  // kept because C may be assigned to
   internal::FuncTimerHandle func_;
 };
 
@@ -201,15 +204,17 @@ class Timer {
 //   if (timer.Stop()) { ... }  // in time
 [[nodiscard]] Timer NewTimer(internal::DurationArg d);
 
-// After is NewTimer(d).C: for timeouts in select.
+// After returns NewTimer(d).C, for timeouts in select. Throws std::bad_alloc.
 [[nodiscard]] recv_chan<absl::Time> After(internal::DurationArg d);
 
 // AfterFunc makes a Timer that calls f after d, in a goroutine of its own, and
-// once more after each Reset. f is decay-copied, and destroyed when it can be
-// called no more: in the goroutine, or by whoever stops the timer or gives up
-// the last handle. f may stop or reset its own timer. Throws std::bad_alloc,
-// and what copying f throws; an f that is null is the fatal error "go of nil
-// func value".
+// once more after each Reset. f may stop or reset its own timer.
+//
+// f is decay-copied. It is destroyed when it cannot be called any more: on its
+// goroutine, or by the call that stops the timer or drops the last handle.
+//
+// Throws std::bad_alloc, and any exception thrown by copying f. A null f is the
+// fatal error "go of nil func value".
 //
 //   gump::time::AfterFunc(absl::Seconds(1), [c] { c.Close(); });
 template <class F>
@@ -224,21 +229,22 @@ __attribute__((always_inline)) inline Timer AfterFunc(internal::DurationArg d,
   return t;
 }
 
-// Ticker sends the time to C every d, the first time after d. Ticks for which
-// nobody has come are left out. A default-constructed one is good for nothing
-// but to be assigned to, or stopped.
+// Ticker sends the time to C every d, the first time after d. A tick is dropped
+// if the one before it has not been received yet. A default-constructed Ticker
+// can only be assigned to or stopped.
 class Ticker {
  public:
   Ticker() noexcept = default;
 
   recv_chan<absl::Time> C;
 
-  // Stop ends the ticks: nothing can be received from C. It does not close C.
+  // Stop ends the ticks: after it nothing can be received from C. It does not
+  // close C.
   void Stop() const;
 
   // Reset makes the ticks come every d, the next one after d.
   //
-  // Panics "non-positive interval for Ticker.Reset", "time: Reset called on
+  // Panics "non-positive interval for Ticker.Reset" and "time: Reset called on
   // uninitialized Ticker".
   void Reset(internal::DurationArg d) const;
 
@@ -248,11 +254,12 @@ class Ticker {
   internal::ChanHandle channel_;
 };
 
-// NewTicker makes a Ticker. Panics "non-positive interval for NewTicker";
-// throws std::bad_alloc.
+// NewTicker makes a Ticker that ticks every d. Panics "non-positive interval
+// for NewTicker". Throws std::bad_alloc.
 [[nodiscard]] Ticker NewTicker(internal::DurationArg d);
 
-// Tick is NewTicker(d).C, or, if d is not above 0, the nil channel.
+// Tick returns NewTicker(d).C, or the nil channel if d is not above 0. Throws
+// std::bad_alloc.
 [[nodiscard]] recv_chan<absl::Time> Tick(internal::DurationArg d);
 
 }  // namespace time
