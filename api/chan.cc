@@ -1,5 +1,5 @@
-// The panics of <gump/chan.h>, out of line: they are rare, and user code stays
-// small.
+// The panics of <gump/chan.h>. They are out of line because they are rare, and
+// so that user code stays small.
 #include "gump/chan.h"
 
 #include "gump/panic.h"

@@ -1,14 +1,15 @@
-// sync::Cond over the notification lists of runtime/sema.cc. The ticket is
-// drawn while L is held, so every Signal that follows in the order of L counts
-// this waiter in, even before it sleeps: no wake-up between Unlock and sleep is
-// lost.
+// sync::Cond, on the notification lists of runtime/sema.cc. A waiter draws its
+// ticket while it holds L. So every Signal that follows in the order of L
+// counts this waiter in, even before it sleeps, and no wake-up between Unlock
+// and sleep is lost.
 //
-// A context wakes by a Broadcast of its own goroutine, which does not hold L.
-// CondWatch::Wait draws its ticket first and looks at `done` after; the
-// goroutine sets `done` first and broadcasts after, both under the mutex of
-// Shared: so either the waiter sees `done`, or the Broadcast sees the ticket.
-// The goroutine may come when the Wait is over and the Cond is gone: the
-// destructor takes the Cond out of its reach, under that mutex.
+// A context wakes the waiters by a Broadcast in a goroutine of its own, which
+// does not hold L. CondWatch::Wait first draws its ticket and then reads
+// `done`. That goroutine first sets `done` and then broadcasts. Both access
+// `done` under the mutex of Shared. So either the waiter sees `done`, or the
+// Broadcast sees the ticket. The goroutine may come when the Wait is over and
+// the Cond is gone. For this case the destructor clears Shared::cond, under
+// that mutex.
 #include "gump/cond.h"
 
 #include <memory>
@@ -36,7 +37,7 @@ void Cond::Broadcast() noexcept { rt::notifyListNotifyAll(&notify_); }
 namespace gump::internal {
 
 struct CondWatch::Shared {
-  sync::Mutex mu;  // guards the rest; L may be held when it is taken
+  sync::Mutex mu;  // guards the rest; may be locked while L is held
   sync::Cond* cond;
   bool done = false;
 };
@@ -60,14 +61,14 @@ CondWatch::~CondWatch() {
 }
 
 bool CondWatch::Wait() {
-  sync::Cond* cond = shared_->cond;  // ours to change
+  sync::Cond* cond = shared_->cond;  // only the destructor changes it
   const uint32_t ticket = rt::notifyListAdd(&cond->notify_);
   bool done;
   {
     std::scoped_lock hold(shared_->mu);
     done = shared_->done;
   }
-  // The ticket may not be left behind: a Signal would be lost on it.
+  // The ticket must not be left behind: a Signal would be lost on it.
   if (done) cond->Broadcast();
   cond->L.Unlock();
   rt::notifyListWait(&cond->notify_, ticket);

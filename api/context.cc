@@ -1,48 +1,52 @@
 // Contexts: a tree of nodes with counted references.
 //
-// A node is of one of three kinds: a CancelNode can be cancelled, a ValueNode
-// has a value, and a plain one has neither (TODO, WithoutCancel). Each knows
-// the nearest of the first two kinds from itself upwards, so that nobody walks
-// over nodes in which there is nothing for him. What AfterFunc registers is a
-// CancelNode too, which nobody can see, and whose cancellation starts f.
+// A node is of one of three kinds. A CancelNode can be cancelled, a ValueNode
+// has a value, and a plain node has neither (TODO, WithoutCancel). Each node
+// knows the nearest node of the first two kinds from itself upwards, so a
+// search skips the nodes that have nothing for it. A function registered with
+// AfterFunc is a CancelNode too. It has no visible handle as a Context, and its
+// cancellation starts f.
 //
 // Two links go up from a CancelNode, and one comes down:
-//   parent  a reference, for the values: who has the child has these.
-//   up_     the nearest CancelNode above, by a weak reference, which keeps its
-//           memory: its lock may be taken whatever has become of it.
-//   the list of up_, in which the node is until it is cancelled or destroyed,
-//           is no reference at all.
+//   parent  A reference, for the values. A child keeps the values above it.
+//   up_     The nearest CancelNode above, by a weak reference. It keeps the
+//           memory of that node, because its lock may be taken at any time.
+//   the list of up_
+//           The node is in it until it is cancelled or destroyed. The list is
+//           no reference at all.
 //
 // Invariants:
 //  (N1) A node in the list of a CancelNode p is valid memory: it leaves the
-//       list, under p->mu_, before its own is given back. So whoever walks the
-//       list under p->mu_ may TryRef, which fails if the node is being
-//       destroyed already.
-//  (N2) A node is cancelled once, in Close, under mu_: the one that stores to
-//       state_ has won, and does what there is to do.
-//  (N3) A node is taken off the list by its own cancellation or destruction, or
-//       by that of up_. In the second case next_ is from then on his who does
-//       it, and strings up what remains to be done: nothing here recurses,
-//       however deep the tree.
-//  (N4) lingers_: nobody has a handle any more, but somebody would like to hear
-//       of the cancellation, and it can still come. The last reference is then
-//       not given up but is the cancellation's, which drops it; so does
-//       LoseAncestors, when it can come no more, and Leave, when the last child
-//       has left for which the node lingered. Nobody says when the last
-//       channel has gone; that is found out by Sweep. A lingering node has no
-//       parent: else it would keep those alive that are to cancel it.
+//       list, under p->mu_, before its own memory is freed. So a thread that
+//       walks the list under p->mu_ may call TryRef, which fails if the node is
+//       being destroyed already.
+//  (N2) A node is cancelled once, in Close, under mu_. The thread that stores
+//       to state_ has won, and does all the work of the cancellation.
+//  (N3) A node leaves the list by its own cancellation or destruction, or by
+//       that of up_. If up_ removed it, next_ belongs to the thread that
+//       cancels or destroys up_. That thread uses next_ to chain the remaining
+//       work. So nothing here recurses, however deep the tree.
+//  (N4) A node lingers (lingers_) if it has no handle any more, but an observer
+//       still waits for the cancellation, and it can still come. The last
+//       reference is then not given up. It passes to the cancellation, which
+//       drops it. LoseAncestors drops it when the cancellation can come no
+//       more. Leave drops it when the last child has left for which the node
+//       lingered. Nothing reports the end of the last channel: Sweep finds it
+//       out. A lingering node has no parent, because it would keep the nodes
+//       alive that are to cancel it.
 //
-//  (N5) Who finds a node cancelled, holding mu_, finds all below it cancelled:
-//       mu_ is held until they are. So the return of a CancelFunc says that all
-//       is done, whoever did it.
+//  (N5) While mu_ of a cancelled node is held, all its descendants are
+//       cancelled too. Only its canceller may still be at work, because it
+//       holds mu_ until they are. So when a CancelFunc returns, all is done, no
+//       matter which thread did it.
 //
-// Locks: a node's, then those of nodes below; never upwards. Under them: no
-// user code, so no reference is given up. A destroyed value or function may
-// call anything here.
+// Lock order: a node's lock, then those of nodes below it; never upwards. Under
+// these locks no user code runs, so no reference is given up. A destroyed value
+// or function may call anything here.
 //
-// Rejected: lists that own their children, as in Go, where a child that nobody
-// cancels stays until the parent is; one lock for the tree, for which all
-// requests of a server would queue.
+// Rejected: lists that own their children, as in Go. A child that is never
+// cancelled would stay until the parent is. Also rejected: one lock for the
+// tree, for which all requests of a server would queue.
 #include "gump/context.h"
 
 #include <mutex>
@@ -64,21 +68,21 @@ struct ContextNode {
   ContextNode(const ContextNode&) = delete;
   ContextNode& operator=(const ContextNode&) = delete;
 
-  // Drop gives up one reference. Returns a node of which the caller has to give
-  // up one next, or nullptr; and puts nodes before *lost on which he has to
-  // call LoseAncestors.
+  // Drop gives up one reference. Returns a node of which the caller must give
+  // up one reference next, or nullptr. It puts nodes before *lost, and the
+  // caller must call LoseAncestors on these.
   virtual ContextNode* Drop(CancelNode** lost);
 
   rt::Atomic<uint32_t> refs{1};
   ContextNode* parent;  // may be null
-  CancelNode* cancel;   // the nearest, itself included; may be null
+  CancelNode* cancel;   // the nearest, starting at this node; may be null
   ValueNode* values;    // the same
 };
 
 namespace {
 
-// What a CancelNode's state_ is. kClosing is set on top while the channel is
-// not closed yet.
+// ContextState is the value of a CancelNode's state_. kClosing is set on top of
+// the others while the channel is not closed yet.
 enum ContextState : uint32_t {
   kLive = 0,
   kCanceled = 1,
@@ -96,9 +100,9 @@ const absl::Status& ErrOf(uint32_t state) {
 
 constinit rt::Atomic<rt::Hchan*> closed_chan;
 
-// ClosedChan is the channel of contexts that nobody has asked for theirs before
-// they were cancelled. Never freed. Everybody shares it, so it is in no bubble,
-// whoever needs it first.
+// ClosedChan is the Done channel of contexts that were cancelled before Done
+// was called. It is never freed. All contexts share it, so it is in no bubble,
+// even if a goroutine in a bubble needs it first.
 rt::Hchan* ClosedChan() {
   // Acquire: pairs with the release below.
   rt::Hchan* c = closed_chan.load(rt::acquire);
@@ -111,7 +115,7 @@ rt::Hchan* ClosedChan() {
     rt::chanRetain(fresh.raw());
     return fresh.raw();
   }
-  return closed_chan.load(rt::acquire);  // somebody else's
+  return closed_chan.load(rt::acquire);  // another thread's
 }
 
 }  // namespace
@@ -138,21 +142,21 @@ class CancelNode final : public ContextNode {
  public:
   explicit CancelNode(ContextNode* up) noexcept;
 
-  // Before Join: the deadline, and what AfterFunc registers.
+  // Before Join: sets the deadline, and the function of AfterFunc.
   void SetDeadline(absl::Time t, absl::Duration in);
   void SetFunc(const rt::FuncType* ft, void* closure, uintptr_t pc);
-  // Join puts the node into the list of up_, or cancels it if that is.
+  // Join puts the node into the list of up_, or cancels it if up_ is cancelled.
   void Join();
   // StartTimer arms the deadline's timer, unless the node is cancelled.
   void StartTimer(int64_t ns, absl::Status cause);
 
-  // Cancel cancels the node, and all below. False: somebody was faster, and is
-  // done. The caller has a reference.
+  // Cancel cancels the node, and all nodes below. Returns false if another
+  // thread was faster. That thread is done by then. The caller has a reference.
   bool Cancel(uint32_t why, const absl::Status& cause);
-  // StopFunc cancels the node of an AfterFunc, whose f is not called then.
+  // StopFunc cancels the node of an AfterFunc. The node's f is not called then.
   bool StopFunc();
-  // LoseAncestors says that up_ has been destroyed without having been
-  // cancelled. The caller has a reference, which he gives up next.
+  // LoseAncestors notes that up_ has been destroyed without having been
+  // cancelled. The caller has a reference, which it gives up next.
   void LoseAncestors();
   CancelNode* next() const { return next_; }  // (N3)
 
@@ -178,35 +182,35 @@ class CancelNode final : public ContextNode {
   [[nodiscard]] bool EndLinger();
   [[nodiscard]] CancelNode* Destroy(CancelNode** lost);
 
-  // Of memory: one is of all references together.
+  // Counts references to the memory. All counted references together hold one.
   rt::Atomic<uint32_t> weak_{1};
   CancelNode* const up_;  // with a weak reference; may be null
-  // Under up_->mu_, until the node is out of the list (N3).
+  // Guarded by up_->mu_ until the node is out of the list (N3).
   bool listed_ = false;
   CancelNode* prev_ = nullptr;
   CancelNode* next_ = nullptr;
 
   // Constant from Join on.
-  absl::Time deadline_ = absl::InfiniteFuture();  // if that: none
-  // The same on the clock that timers go by, which nobody sets, and the bubble
-  // whose clock that is; 0: none.
+  absl::Time deadline_ = absl::InfiniteFuture();  // infinite: no deadline
+  // The deadline on the clock of the timers, which cannot be set, and the
+  // bubble that this clock belongs to. 0 means no bubble.
   int64_t due_ = 0;
   uint32_t clock_ = 0;
-  const rt::FuncType* ft_ = nullptr;  // of AfterFunc only
+  const rt::FuncType* ft_ = nullptr;  // only for AfterFunc
   uintptr_t pc_ = 0;
 
   sync::Mutex mu_;
-  // Written under mu_, as all that follows.
+  // state_ and all that follows are written under mu_.
   rt::Atomic<uint32_t> state_;   // ContextState
-  rt::Atomic<rt::Hchan*> done_;  // null: nobody has asked yet
+  rt::Atomic<rt::Hchan*> done_;  // null: Done was not called yet
   absl::Status cause_;           // constant once state_ is not kLive
-  CancelNode* first_ = nullptr;  // of the list
+  CancelNode* first_ = nullptr;  // the list of children
   CancelNode* sweep_ = nullptr;  // where Sweep goes on; null: at first_
-  FuncTimerHandle timer_;        // null: none that could still fire
-  uint32_t timer_bubble_ = 0;    // in which it was made; 0: none
+  FuncTimerHandle timer_;        // null: no timer that could still fire
+  uint32_t timer_bubble_ = 0;    // the bubble in which it was made; 0: none
   bool lingers_ = false;         // (N4)
   bool alone_ = false;           // up_ has been destroyed
-  void* closure_ = nullptr;      // of AfterFunc: taken by who starts it
+  void* closure_ = nullptr;      // of AfterFunc; taken when it is started
 };
 
 // ---- References -------------------------------------------------------------
@@ -233,8 +237,8 @@ void ContextRelease(ContextNode* n) noexcept {
 }
 
 ContextNode* ContextNode::Drop(CancelNode**) {
-  // Release: what was done with the node is before its destruction; acquire: so
-  // is what all the others did.
+  // Release: orders our use of the node before its destruction. Acquire: orders
+  // the use by all others before it.
   if (refs.add(static_cast<uint32_t>(-1), rt::acq_rel) != 0) return nullptr;
   ContextNode* next = parent;
   delete this;
@@ -245,26 +249,26 @@ ContextNode* CancelNode::Drop(CancelNode** lost) {
   uint32_t n = refs.load(rt::relaxed);  // a guess; the CAS decides
   do {
     while (n != 1) {
-      // Release: pairs with the acquire by whoever is last.
+      // Release: pairs with the acquire of the thread that is last.
       if (refs.casWeak(n, n - 1, rt::release)) return nullptr;
     }
-    // If it really is 1, which only a read-modify-write can tell, ours is the
-    // only one, and nobody gets another but those who cancel. Acquire: what
-    // the others did is done.
+    // Only a read-modify-write can tell that the count really is 1. Then ours
+    // is the only reference, and only a canceller can get another. Acquire: all
+    // that the others did is done.
   } while (!refs.casWeak(n, 1, rt::acquire));
   ContextNode* held = nullptr;
   if (Linger(&held)) return held;
-  // As in ContextNode::Drop; somebody may be about to cancel it.
+  // As in ContextNode::Drop. A canceller may have a reference by now.
   if (refs.add(static_cast<uint32_t>(-1), rt::acq_rel) != 0) return nullptr;
   held = parent;
   CancelNode* up = Destroy(lost);
-  // Not both: with a parent we hold up_, which does not linger then.
+  // Never both: with a parent we hold up_, and then up_ does not linger.
   return held != nullptr ? held : up;
 }
 
 bool CancelNode::TryRef() noexcept {
-  // Relaxed: the lock under which the node was found, or the goroutine's start,
-  // has ordered us after its making.
+  // Relaxed: the lock under which the node was found, or the start of the
+  // timer's goroutine, has ordered us after its construction.
   uint32_t n = refs.load(rt::relaxed);
   while (n != 0) {
     if (refs.casWeak(n, n + 1, rt::relaxed)) return true;
@@ -280,7 +284,7 @@ void CancelNode::WeakUnref() noexcept {
 
 // ---- The tree ---------------------------------------------------------------
 
-// TimerNanos is the time by which the caller's timers go.
+// TimerNanos is the current time on the clock of the caller's timers.
 int64_t TimerNanos() {
   return rt::currentBubble() != 0 ? rt::bubbleNanos() : rt::monotonicNanos();
 }
@@ -306,7 +310,7 @@ void CancelNode::SetDeadline(absl::Time t, absl::Duration in) {
 
 absl::Duration CancelNode::TimeLeft() const {
   if (deadline_ == absl::InfiniteFuture()) return absl::InfiniteDuration();
-  // From another clock than the caller's nothing but the date carries over.
+  // From a clock that is not the caller's, only the date carries over.
   if (clock_ != rt::currentBubble()) return deadline_ - synctest::Now();
   return absl::Nanoseconds(due_) - absl::Nanoseconds(TimerNanos());
 }
@@ -342,8 +346,8 @@ void CancelNode::Join() {
   Cancel(up_->state_.load(rt::relaxed), up_->cause_);
 }
 
-// Depth first; locked are the nodes from this one down to n, in which children
-// are still to be cancelled (N5).
+// Cancel goes depth first. The nodes from this one down to n are locked. They
+// still have children to be cancelled (N5).
 bool CancelNode::Cancel(uint32_t why, const absl::Status& cause) {
   mu_.Lock();
   if (!Close(why, cause)) {
@@ -351,7 +355,7 @@ bool CancelNode::Cancel(uint32_t why, const absl::Status& cause) {
     return false;
   }
   StartFunc();
-  CancelNode* done = nullptr;  // those of which we have a reference
+  CancelNode* done = nullptr;  // cancelled nodes of which we have a reference
   for (CancelNode* n = this;;) {
     if (CancelNode* c = n->TakeChild()) {
       c->mu_.Lock();
@@ -378,7 +382,7 @@ bool CancelNode::Cancel(uint32_t why, const absl::Status& cause) {
 }
 
 // Leave takes the node off the list of up_, if it is still there. Returns up_
-// if that has lingered for this node alone: the caller has to give up the
+// if up_ has lingered for this node alone. The caller must then give up the
 // reference.
 CancelNode* CancelNode::Leave() {
   if (up_ == nullptr) return nullptr;
@@ -391,22 +395,23 @@ CancelNode* CancelNode::Leave() {
   return up_->EndLinger() ? up_ : nullptr;
 }
 
-// Sweep looks at the next two children, one for each that joins and one more:
-// so those that linger for nobody never outnumber the rest for long. It returns
-// these with the reference, which the caller gives up. mu_ is held, and the
-// node is not cancelled: TakeChild does not care about sweep_.
+// Sweep looks at the next two children: one for each child that joins, and one
+// more. So the children that linger for no observer never outnumber the rest
+// for long. It returns them in idle, with a reference that the caller gives up.
+// mu_ is held, and the node is not cancelled, because TakeChild does not
+// maintain sweep_.
 void CancelNode::Sweep(CancelNode* (&idle)[2]) {
   for (CancelNode*& found : idle) {
     CancelNode* c = sweep_ != nullptr ? sweep_ : first_;
-    sweep_ = c->next_;                // there is one: who has joined
-    if (!c->mu_.TryLock()) continue;  // somebody is there: next time
+    sweep_ = c->next_;                // c exists: a child has just joined
+    if (!c->mu_.TryLock()) continue;  // it is in use: look next time
     if (c->EndLinger()) found = c;
     c->mu_.Unlock();
   }
 }
 
-// TakeChild takes the first child off the list, with a reference; nullptr:
-// there is none. mu_ is held.
+// TakeChild takes the first child off the list, with a reference. Returns
+// nullptr if there is none. mu_ is held.
 CancelNode* CancelNode::TakeChild() {
   while (CancelNode* c = first_) {
     first_ = c->next_;
@@ -417,25 +422,25 @@ CancelNode* CancelNode::TakeChild() {
   return nullptr;
 }
 
-// Close cancels this node alone. False: it was cancelled already. mu_ is held,
-// and the caller has a reference.
+// Close cancels this node alone. Returns false if it was cancelled already. mu_
+// is held, and the caller has a reference.
 bool CancelNode::Close(uint32_t why, const absl::Status& cause) {
   // Relaxed: written under the lock.
   if (state_.load(rt::relaxed) != kLive) return false;
   cause_ = cause;
-  // In this order, so that whoever finds Done closed finds an Err; who finds an
-  // Err and kClosing waits for the lock. Release: pairs with the acquire in Err
-  // and Cause, for cause_.
+  // In this order, so that a goroutine that finds Done closed also finds an
+  // Err. One that finds an Err and kClosing waits for the lock. Release: pairs
+  // with the acquire in Err and Cause, for cause_.
   state_.store(why | kClosing, rt::release);
   // Relaxed: written under the lock.
   if (rt::Hchan* c = done_.load(rt::relaxed)) CheckClose(rt::closechan(c));
-  // Release: pairs with the same; the channel is closed.
+  // Release: pairs with the same acquires; the channel is closed.
   state_.store(why, rt::release);
   if (timer_.get() != nullptr) {
     timer_.get()->Stop();
     timer_ = {};
   }
-  // Not the last: the caller has one.
+  // This is not the last reference: the caller has one.
   if (std::exchange(lingers_, false)) {
     refs.add(static_cast<uint32_t>(-1), rt::release);
   }
@@ -444,21 +449,22 @@ bool CancelNode::Close(uint32_t why, const absl::Status& cause) {
 
 // ---- The end of a node ------------------------------------------------------
 
-// Observed tells whether anybody but those with handles wants to hear of the
-// cancellation. mu_ is held.
+// Observed returns whether anything but a handle waits for the cancellation.
+// mu_ is held.
 bool CancelNode::Observed() const {
-  // Children: only those that linger, since the others have references.
+  // Children in the list linger, since the others have references to this node.
   if (closure_ != nullptr || first_ != nullptr) return true;
   // Relaxed: written under the lock.
   rt::Hchan* c = done_.load(rt::relaxed);
   return c != nullptr && rt::chanShared(c);
 }
 
-// Linger makes the caller's reference, the only one, the cancellation's, if
-// somebody waits for that and it can still come (N4). The reference to *held is
-// the caller's then; the node he may not touch any more.
+// Linger passes the caller's reference, the only one, to the cancellation. It
+// does so if an observer waits for the cancellation and it can still come (N4).
+// The caller then owns the reference to *held, and must not touch the node any
+// more.
 bool CancelNode::Linger(ContextNode** held) {
-  if (state_.load(rt::acquire) != kLive) return false;  // it can only change so
+  if (state_.load(rt::acquire) != kLive) return false;  // and it stays so
   std::scoped_lock hold(mu_);
   const bool can_come = (up_ != nullptr && !alone_) || timer_.get() != nullptr;
   if (state_.load(rt::relaxed) != kLive || !can_come || !Observed()) {
@@ -469,8 +475,8 @@ bool CancelNode::Linger(ContextNode** held) {
   return true;
 }
 
-// EndLinger tells whether the node lingers for nobody any more: then the
-// reference is the caller's. mu_ is held.
+// EndLinger returns true if the node lingers but has no observer any more. The
+// caller then owns the reference. mu_ is held.
 bool CancelNode::EndLinger() {
   return lingers_ && !Observed() && std::exchange(lingers_, false);
 }
@@ -479,21 +485,22 @@ void CancelNode::LoseAncestors() {
   std::scoped_lock hold(mu_);
   alone_ = true;
   if (timer_.get() != nullptr || !std::exchange(lingers_, false)) return;
-  // Not the last, see above.
+  // This is not the last reference: the caller has one.
   refs.add(static_cast<uint32_t>(-1), rt::release);
 }
 
-// Destroy: there is no reference any more, and there will be none. Returns what
-// Leave does.
+// Destroy runs when no reference is left. There will be none. Returns what
+// Leave returns.
 CancelNode* CancelNode::Destroy(CancelNode** lost) {
   CancelNode* up = Leave();
   {
-    std::scoped_lock hold(mu_);  // children may just be leaving
+    std::scoped_lock hold(mu_);  // children may be leaving at this moment
     while (CancelNode* c = TakeChild()) c->next_ = std::exchange(*lost, c);
   }
   if (timer_.get() != nullptr) {
-    // Handles are dropped anywhere, but a bubble's timer is stopped inside.
-    // Left alone it fires, or goes with its bubble: see DeadlinePassed.
+    // Handles are dropped anywhere, but a bubble's timer is stopped only inside
+    // the bubble. If it is left alone it fires, or goes with its bubble: see
+    // DeadlinePassed.
     if (timer_bubble_ == 0 || timer_bubble_ == rt::currentBubble()) {
       timer_.get()->Stop();
     }
@@ -510,13 +517,13 @@ CancelNode* CancelNode::Destroy(CancelNode** lost) {
 
 // ---- What happens at the end ------------------------------------------------
 
-// StartFunc starts what AfterFunc has registered, if it has. By the winner of
-// (N2); mu_ is held.
+// StartFunc starts the function of AfterFunc, if there is one. The caller is
+// the winner of (N2). mu_ is held.
 void CancelNode::StartFunc() {
   if (closure_ == nullptr) return;
   void* closure = std::exchange(closure_, nullptr);
   rt::SpawnOptions options;
-  options.stack_later = true;  // who cancels cannot do anything about it
+  options.stack_later = true;  // the canceller could not handle a failure
   if (rt::newproc(ft_, &closure, &options, pc_) != rt::SpawnResult::kOk) {
     rt::fatalError("out of memory");
   }
@@ -524,11 +531,12 @@ void CancelNode::StartFunc() {
 
 namespace {
 
-// DeadlinePassed is what the timer of a deadline calls. It has a weak
-// reference: the timer of a node that nobody holds is stopped, and if it is too
-// late for that, or not allowed, finds nothing to do. The FuncTimer that it is
-// in has a reference of its own while it is pending, so it goes after the call,
-// or with the rest of the bubble, and the node's memory with it.
+// DeadlinePassed is the function that the timer of a deadline calls. It has a
+// weak reference to the node. When a node has no handle any more, its timer is
+// stopped. If it is too late for that, or not allowed, the function finds
+// nothing to do. The FuncTimer that contains it has a reference of its own
+// while it is pending. So it goes after the call, or with the rest of the
+// bubble, and the node's memory goes with it.
 class DeadlinePassed {
  public:
   DeadlinePassed(CancelNode* n, absl::Status cause) noexcept
@@ -578,7 +586,7 @@ rt::Hchan* CancelNode::Done() {
   } else {
     c = ClosedChan();
   }
-  done_.store(c, rt::release);  // the channel
+  done_.store(c, rt::release);  // publishes the channel
   return c;
 }
 
@@ -587,7 +595,7 @@ absl::Status CancelNode::Err() {
   const uint32_t state = state_.load(rt::acquire);
   if (state == kLive) return absl::OkStatus();
   if ((state & kClosing) != 0) {
-    std::scoped_lock wait(mu_);  // until Done is closed
+    std::scoped_lock wait(mu_);  // waits until Done is closed
   }
   return ErrOf(state);
 }
@@ -683,8 +691,8 @@ std::pair<Context, Func> Handles(ContextRef ref) {
   return {ContextAccess::Make<Context>(std::move(ref)), std::move(f)};
 }
 
-// CancelBy is what the CancelFuncs do. ref is the caller's own: who is woken
-// may destroy the CancelFunc.
+// CancelBy does the work of the CancelFuncs. The caller owns ref, because a
+// goroutine that is woken may destroy the CancelFunc.
 void CancelBy(ContextRef&& ref, const absl::Status& cause) {
   const ContextRef held = std::move(ref);
   if (held.get() == nullptr) return;
@@ -693,7 +701,8 @@ void CancelBy(ContextRef&& ref, const absl::Status& cause) {
   CancelNodeOf(held)->Cancel(internal::kCanceled, why);
 }
 
-// MakeDeadline is what all that have a deadline do: in is the time until then.
+// MakeDeadline does the work of all functions with a deadline. `in` is the time
+// until the deadline.
 std::pair<Context, CancelFunc> MakeDeadline(const Context& parent,
                                             absl::Time deadline,
                                             internal::DurationArg in,
@@ -701,7 +710,7 @@ std::pair<Context, CancelFunc> MakeDeadline(const Context& parent,
   ContextRef ref = NewCancel(parent);
   CancelNode* n = CancelNodeOf(ref);
   if (n->TimeLeft() < in.duration() || deadline == absl::InfiniteFuture()) {
-    n->Join();  // the parent's comes first, or none ever
+    n->Join();  // the parent's deadline comes first, or there is none
     return Handles<CancelFunc>(std::move(ref));
   }
   n->SetDeadline(deadline, in.duration());
@@ -755,7 +764,7 @@ bool StopFunc::operator()() const {
 }
 
 Context TODO() {
-  // Holds a reference for ever.
+  // This reference is held for ever.
   static auto* const todo = new ContextRef(new internal::ContextNode(nullptr));
   return ContextAccess::Make<Context>(ContextRef(*todo));
 }
@@ -798,7 +807,8 @@ std::pair<Context, CancelFunc> WithTimeoutCause(const Context& parent,
 
 Context WithoutCancel(const Context& parent) {
   const ContextRef& ref = ContextAccess::ref(parent);
-  // Its values, without holding what there is below the nearest.
+  // Takes the values of parent. The new node refers to the nearest ValueNode,
+  // so it does not hold the nodes below that one.
   auto* n = new internal::ContextNode(ref.get() == nullptr ? nullptr
                                                            : ref.get()->values);
   n->cancel = nullptr;

@@ -1,6 +1,6 @@
 // sync::ErrGroup. The limit is a buffered channel with a value for each active
-// goroutine, so that those who wait for a place are served in order. active_
-// counts the goroutines once more, limit or not, until they have left: only
+// goroutine, so callers that wait for a place are served in order. active_ also
+// counts the goroutines, with or without a limit, until they have left. Only
 // then may SetLimit replace the channel.
 #include "gump/errgroup.h"
 
@@ -39,7 +39,7 @@ bool ErrGroup::TryEnter() {
 }
 
 void ErrGroup::Leave() {
-  if (places_) (void)places_.TryRecv();  // never empty: our own is there
+  if (places_) (void)places_.TryRecv();  // never empty: our own value is there
   // Release: our use of the channel is over.
   active_.add(static_cast<size_t>(-1), rt::release);
 }
@@ -53,7 +53,7 @@ void ErrGroup::Fail(absl::Status status) {
 
 absl::Status ErrGroup::Wait() {
   wg_.Wait();
-  cancel_(error_);  // OK: without a reason
+  cancel_(error_);  // an OK error_ gives no reason
   return error_;
 }
 

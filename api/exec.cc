@@ -1,17 +1,18 @@
 // Running other programs.
 //
-// A child is made by posix_spawn: libc has the kernel lend it our memory until
-// it has called exec (vfork), on a stack of its own and with all signals
-// blocked, and tells us the errno if that fails. The thread waits meanwhile, so
-// the call is declared. A fork would copy the page tables of what may be many
-// stacks, for the runtime to be in no state to be used by the child (fork.cc).
+// A child is made by posix_spawn. libc has the kernel lend our memory to the
+// child until it has called exec (vfork). The child runs on a stack of its own
+// and with all signals blocked, and libc returns the errno if it fails. The
+// thread waits until then, so the call is declared. A fork would copy the page
+// tables of possibly many stacks, and the runtime would be in no state to be
+// used by the child (fork.cc).
 //
-// A child's end is an event of its pidfd, which the poller has. Where there is
-// none (no descriptor left, an old kernel) a declared call waits.
+// The end of a child is an event of its pidfd, which the poller watches. Where
+// there is no pidfd (no descriptor left, an old kernel), a declared call waits.
 //
 // Invariants of a Process:
-//  (X1) Its number is its own until it is reaped, which is done with mu held,
-//       and noted in `reaped`; signals are sent with mu held.
+//  (X1) Its number belongs to it until it is reaped. It is reaped with mu held,
+//       and `reaped` records that. Signals are sent with mu held.
 #include "gump/exec.h"
 
 #include <fcntl.h>
@@ -57,7 +58,8 @@ absl::Status Failed(std::string_view op, std::string_view path, int err) {
   return ErrorStatus(what, err, kFileClosed);
 }
 
-// Quoted is the text as Go's %q prints it, but for what is not ASCII.
+// Quoted returns the text as Go's %q prints it, except that it leaves bytes
+// that are not ASCII alone.
 std::string Quoted(std::string_view text) {
   static constexpr std::string_view kPlain = "abfnrtv\\\"";
   static constexpr std::string_view kEscaped = "\a\b\f\n\r\t\v\\\"";
@@ -77,7 +79,7 @@ std::string Quoted(std::string_view text) {
   return q;
 }
 
-// SignalText is Go's name of a signal.
+// SignalText returns Go's name of a signal.
 std::string SignalText(int sig) {
   static constexpr const char* kNames[] = {
       nullptr,
@@ -118,7 +120,8 @@ std::string SignalText(int sig) {
   return "signal " + std::to_string(sig);
 }
 
-// ExitStatus is how a program has ended, as an error; OK if well.
+// ExitStatus returns the way in which a program has ended, as an error. It is
+// OK if the program has succeeded.
 absl::Status ExitStatus(const siginfo_t& info) {
   if (info.si_code == CLD_EXITED) {
     if (info.si_status == 0) return absl::OkStatus();
@@ -129,7 +132,7 @@ absl::Status ExitStatus(const siginfo_t& info) {
   return absl::UnknownError(text);
 }
 
-// Executable is 0 if there is such a program, or why not.
+// Executable returns 0 if there is such a program, or the reason as an errno.
 int Executable(const std::string& path) {
   if (path.find('\0') != std::string::npos) return EINVAL;
   return blocking([&] {
@@ -141,10 +144,10 @@ int Executable(const std::string& path) {
   });
 }
 
-// Process is a child that has been started.
+// Process is a started child.
 class Process {
  public:
-  // Begin is called once, before anything else.
+  // Begin is called once, before any other function.
   void Begin(pid_t pid) {
     pid_ = pid;
     const long fd = SysCall([&] { return syscall(SYS_pidfd_open, pid, 0); });
@@ -157,11 +160,12 @@ class Process {
 
   pid_t pid() const { return pid_; }
 
-  // Await parks until it has ended, and reaps it; 0 or the errno. Called once.
+  // Await parks until the child has ended, and reaps it. Returns 0 or the
+  // errno. Called once.
   int Await(siginfo_t* info) {
     int err = pidfd_ ? AwaitEvent(info) : AwaitCall(info);
     const std::scoped_lock hold(mu_);
-    reaped_ = true;  // also if somebody else has done it
+    reaped_ = true;  // even if other code of the program has reaped it
     siginfo_t again;
     if (err == 0) err = ErrnoOf(Look(&again, WEXITED | WNOHANG));
     if (pidfd_) (void)pidfd_->close();
@@ -183,7 +187,7 @@ class Process {
   }
 
  private:
-  // Look is waitid for it.
+  // Look is waitid for the child.
   long Look(siginfo_t* info, int options) {
     *info = {};
     return SysCall([&] {
@@ -220,19 +224,19 @@ struct Killer {
   }
 
   const std::shared_ptr<Process> process;
-  bool sent = false;  // before over is closed
+  bool sent = false;  // written before over is closed
   const chan<void> over = make_chan<void>();
 };
 
-// Stream is a standard descriptor of the child.
+// Stream is a standard descriptor of the child. It is a file, or a pipe.
 struct Stream {
   bool set = false;
-  os::File file;    // what the user has set, or
-  OwnedFd child;    // one end of a pipe, until Start
-  os::File parent;  // and the other, until Wait
+  os::File file;    // the file that the user has set
+  OwnedFd child;    // the child's end of the pipe, until Start
+  os::File parent;  // our end of the pipe, until Wait
 };
 
-// AboveStandard moves a descriptor out of the way of 0 to 2; 0 or the errno.
+// AboveStandard moves a descriptor above 0 to 2. Returns 0 or the errno.
 int AboveStandard(OwnedFd* fd) {
   if (fd->get() > 2) return 0;
   const long n = SysCall([&] { return fcntl(fd->get(), F_DUPFD_CLOEXEC, 3); });
@@ -240,9 +244,10 @@ int AboveStandard(OwnedFd* fd) {
   return ErrnoOf(n);
 }
 
-// Reopen makes a description of its own, which blocks, for a pipe that has been
-// opened non-blocking. < 0: that cannot be done. (Not for devices: opening one
-// may do more than that.)
+// Reopen makes a new open file description for a pipe that was opened
+// non-blocking. The new one blocks. Returns a value below 0 if that is not
+// possible. It is only for pipes, because opening a device may have other
+// effects.
 long Reopen(int fd) {
   struct stat st;
   if (fstat(fd, &st) != 0 || !S_ISFIFO(st.st_mode)) return -1;
@@ -250,7 +255,8 @@ long Reopen(int fd) {
   const long flags = SysCall([&] { return fcntl(fd, F_GETFL); });
   if (flags < 0) return flags;
   const int keep = static_cast<int>(flags) & (O_ACCMODE | O_APPEND);
-  // Non-blocking at first: a FIFO would wait for the other side.
+  // Non-blocking at first, because opening a FIFO would wait for the other
+  // side.
   const long n = SysCall([&] {
     return open(path.c_str(), keep | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   });
@@ -258,8 +264,8 @@ long Reopen(int fd) {
   return n;
 }
 
-// Lend makes a descriptor for the child from a user's file; 0, the errno, or
-// one of FD's errors.
+// Lend makes a descriptor for the child from a user's file. Returns 0, the
+// errno, or one of FD's errors.
 int Lend(const os::File& f, OwnedFd* out) {
   OsFile* file = OsFileAccess::get(f);
   if (file == nullptr) return EINVAL;
@@ -269,7 +275,7 @@ int Lend(const os::File& f, OwnedFd* out) {
     if (n >= 0) return 0;
     n = SysCall([&] { return fcntl(fd, F_DUPFD_CLOEXEC, 3); });
     if (n < 0) return ErrnoOf(n);
-    // As Go: programs do not expect EAGAIN. Ours will block, then.
+    // As in Go: programs do not expect EAGAIN. Our descriptor then blocks too.
     if (file->pollable) {
       const int flags = fcntl(fd, F_GETFL);
       file->fd.setBlocks();
@@ -282,7 +288,7 @@ int Lend(const os::File& f, OwnedFd* out) {
   return AboveStandard(out);
 }
 
-// Strings is a list of texts as execve takes it.
+// Strings returns a list of texts in the form that execve takes.
 std::vector<char*> Strings(const std::vector<std::string>& texts) {
   std::vector<char*> p;
   p.reserve(texts.size() + 1);
@@ -297,7 +303,7 @@ bool HasNul(const std::vector<std::string>& texts) {
   });
 }
 
-// Dedup keeps the last of those with the same key.
+// Dedup keeps the last of the variables with the same key.
 std::vector<std::string> Dedup(std::vector<std::string> env) {
   std::unordered_set<std::string> seen;
   std::vector<std::string> kept;
@@ -313,7 +319,7 @@ std::vector<std::string> Dedup(std::vector<std::string> env) {
   return kept;
 }
 
-// Spawner is posix_spawn's arguments.
+// Spawner holds the arguments of posix_spawn.
 class Spawner {
  public:
   Spawner() {
@@ -334,7 +340,7 @@ class Spawner {
   void Dir(const std::string& dir) {
     Note(posix_spawn_file_actions_addchdir_np(&actions_, dir.c_str()));
   }
-  // fd < 0: /dev/null.
+  // Standard sets a standard descriptor. If fd is negative, it is /dev/null.
   void Standard(int fd, int number) {
     Note(fd >= 0 ? posix_spawn_file_actions_adddup2(&actions_, fd, number)
                  : posix_spawn_file_actions_addopen(
@@ -366,7 +372,7 @@ class Spawner {
 
 }  // namespace
 
-// Command is what a Cmd holds.
+// Command is the state of a Cmd.
 struct Command {
   absl::Status Start();
   absl::Status Wait();
@@ -385,9 +391,9 @@ struct Command {
   bool stderr_is_stdout = false;
   context::Context ctx;
 
-  std::shared_ptr<Process> process;  // since Start
-  rt::Atomic<Process*> started;      // the same, for whoever is not in Start
-  std::shared_ptr<Killer> killer;    // if there is a ctx
+  std::shared_ptr<Process> process;  // set by Start
+  rt::Atomic<Process*> started;      // the same, for callers outside of Start
+  std::shared_ptr<Killer> killer;    // set if there is a ctx
   context::StopFunc stop;
   rt::Atomic<bool> waited;
   rt::Atomic<int> exit_code{-1};
@@ -408,7 +414,7 @@ absl::StatusOr<os::File> Command::Pipe(int number) {
   const long n = SysCall([&] { return pipe2(fds, O_CLOEXEC); });
   if (n < 0) return ErrorStatus("pipe2", ErrnoOf(n), kFileClosed);
   OwnedFd ends[2] = {OwnedFd(fds[0]), OwnedFd(fds[1])};
-  // The child's end of the pipe blocks, ours does not.
+  // The child's end of the pipe blocks, our end does not.
   OwnedFd& child = ends[number == 0 ? 0 : 1];
   OwnedFd& parent = ends[number == 0 ? 1 : 0];
   if (const int err = AboveStandard(&child); err != 0) {
@@ -427,7 +433,7 @@ void Command::CloseChildEnds() {
 
 void Command::CloseParentEnds() {
   for (Stream& s : streams) {
-    if (s.parent) (void)s.parent.Close();  // or the user has
+    if (s.parent) (void)s.parent.Close();  // the user may have closed it
     s.parent = os::File();
   }
 }
@@ -448,7 +454,7 @@ std::vector<std::string> Command::Environment() const {
   return Dedup(std::move(e));
 }
 
-// Spawn makes the child of a program that has been found.
+// Spawn makes a child from a program that has been found.
 absl::Status Command::Spawn(const std::string& path, pid_t* pid) {
   const std::vector<std::string> environment = Environment();
   if (HasNul(environment)) {
@@ -459,7 +465,7 @@ absl::Status Command::Spawn(const std::string& path, pid_t* pid) {
   if (HasNul(args)) return Failed("fork/exec", path, EINVAL);
   Spawner spawner;
   if (!dir.empty()) {
-    struct stat st;  // only to say that it is not the program that is missing
+    struct stat st;  // only to report a missing directory as such
     const long n = BlockingSysCall([&] { return stat(dir.c_str(), &st); });
     if (n < 0) return Failed("chdir", dir, ErrnoOf(n));
     spawner.Dir(dir);
@@ -508,7 +514,7 @@ absl::Status Command::Start() {
   try {
     killer = std::make_shared<Killer>(process);
     stop = context::AfterFunc(ctx, [k = killer] { (*k)(); });
-  } catch (...) {  // no memory: it would run without its context
+  } catch (...) {  // no memory: the child would run without its context
     killer = nullptr;
     Abandon();
     throw;
@@ -516,16 +522,16 @@ absl::Status Command::Start() {
   return absl::OkStatus();
 }
 
-// Abandon ends the program, and what is left of it.
+// Abandon ends the program and cleans up after it.
 void Command::Abandon() {
   (void)process->Signal(SIGKILL);
-  CloseParentEnds();  // so that it ends also if it may not be killed
+  CloseParentEnds();  // so that it ends even if it cannot be killed
   (void)Wait();
 }
 
 absl::Status Command::Wait() {
   if (process == nullptr) return Misuse("exec: not started");
-  // The first one goes on; nothing is published.
+  // The first caller goes on; nothing is published.
   if (waited.xchg(true, rt::relaxed))
     return Misuse("exec: Wait was already called");
   siginfo_t info;
@@ -539,13 +545,13 @@ absl::Status Command::Wait() {
   if (err != 0) return ErrorStatus("wait", err, kFileClosed);
   const absl::Status ended = ExitStatus(info);
   if (info.si_code == CLD_EXITED) {
-    exit_code.store(info.si_status, rt::relaxed);  // a number, no more
+    exit_code.store(info.si_status, rt::relaxed);  // only a number
   }
   const bool by_kill = info.si_code == CLD_KILLED && info.si_status == SIGKILL;
   return killed && (ended.ok() || by_kill) ? ctx.Err() : ended;
 }
 
-// Capture runs the program and reads what it writes to standard output.
+// Capture runs the program and reads its standard output.
 absl::Status Command::Capture(std::string* out) {
   absl::StatusOr<os::File> from = Pipe(1);
   if (!from.ok()) return from.status();
@@ -554,7 +560,7 @@ absl::Status Command::Capture(std::string* out) {
   for (size_t n = out->size();;) {
     try {
       out->resize(std::max(n + 4096, std::min(2 * n, n + (1 << 20))));
-    } catch (...) {  // nobody else knows the program
+    } catch (...) {  // no other code knows the program
       out->resize(n);
       Abandon();
       throw;
@@ -591,14 +597,14 @@ absl::StatusOr<std::string> LookPath(std::string_view file) {
   }
   const char* env = std::getenv("PATH");
   std::string_view path = env == nullptr ? "" : env;
-  // Of an empty PATH there is nothing; otherwise there is one directory more
-  // than there are colons.
+  // An empty PATH has no directory. Otherwise there is one directory more than
+  // there are colons.
   for (bool more = !path.empty() && !name.empty(); more;) {
     const size_t colon = path.find(':');
     std::string dir(path.substr(0, colon));
     more = colon != path.npos;
     if (more) path.remove_prefix(colon + 1);
-    if (dir.empty()) dir.assign(1, '.');  // as shells
+    if (dir.empty()) dir.assign(1, '.');  // as shells do
     const bool absolute = dir[0] == '/';
     if (dir.back() != '/') dir += '/';
     dir += name;
@@ -675,7 +681,7 @@ absl::StatusOr<std::string> Cmd::CombinedOutput() {
 absl::Status Cmd::Kill() const { return Signal(SIGKILL); }
 
 absl::Status Cmd::Signal(int sig) const {
-  // Pairs with Start, in which somebody else may be.
+  // Acquire: pairs with Start, in which another thread may be.
   internal::Process* p = c_->started.load(rt::acquire);
   if (p == nullptr) return internal::Misuse("exec: not started");
   return p->Signal(sig);

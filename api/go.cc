@@ -7,7 +7,7 @@ namespace gump::internal {
 namespace {
 
 // Made before memory gets short, and never destroyed. A copy shares its text.
-// nullptr: static constructors of the program's run before ours.
+// It is nullptr while static constructors of the program run before ours.
 const PanicError* const no_memory =
     new PanicError("out of memory (goroutine stack)");
 

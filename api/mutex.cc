@@ -1,26 +1,28 @@
 // The slow paths of sync::Mutex. The state word is described in gump/mutex.h.
 //
-// Normal mode: a woken waiter competes with those who arrive. They have the
-// advantage of being on a processor already, and there may be many of them, so
-// it may lose; it then queues at the front. Throughput is best so, since the
-// lock can go through many hands without a switch.
+// Normal mode: a woken waiter competes with goroutines that arrive. They have
+// the advantage of running on a processor already, and there may be many of
+// them. So the waiter may lose, and then queues at the front. Throughput is
+// best this way, because the lock can change owners many times without a
+// context switch.
 //
-// Starvation mode: entered by a waiter that loses after having waited for more
-// than kStarvationThreshold. Unlock then hands the lock to the first waiter and
-// yields to it; those who arrive neither try nor spin, but queue at the back.
+// Starvation mode: a waiter that loses after having waited for more than
+// kStarvationThreshold enters it. Unlock then hands the lock to the first
+// waiter and yields to it. Goroutines that arrive neither try nor spin, but
+// queue at the back.
 //
 // Unlock decides everything in one CAS: that the lock is free, and whether the
-// caller will wake somebody (woken set, one waiter less). Go first subtracts
-// the locked bit and then looks again, which it may, having a garbage
-// collector. In C++ the one who locks in between may destroy the Mutex. After
-// our CAS only the address of sema_ is used: (I3) in runtime/sema.cc.
+// caller will wake a waiter (woken set, one waiter less). Go first subtracts
+// the locked bit and then looks again. It may do that because it has a garbage
+// collector. In C++ a goroutine that locks in between may destroy the Mutex.
+// After our CAS only the address of sema_ is used: (I3) in runtime/sema.cc.
 //
-// Lost wake-ups: a waiter counts itself in the CAS that sees the lock held; the
-// Unlock CAS that frees the lock is ordered against it in the one state word,
-// so it either sees the waiter or makes that CAS fail. If woken is set instead
-// of waking, somebody is awake: a spinner, who clears the bit in the CAS by
-// which it takes the lock or queues, or a waiter that an earlier Unlock has
-// woken, who does the same.
+// No wake-up is lost. A waiter counts itself in the CAS that sees the lock
+// held. The Unlock CAS that frees the lock is ordered against it, because both
+// change the one state word. So Unlock either sees the waiter or makes that CAS
+// fail. If woken is set, Unlock need not wake a waiter, because a goroutine is
+// awake. It is a spinner, or a waiter that an earlier Unlock has woken. Either
+// clears the bit in the CAS by which it takes the lock or queues.
 #include "gump/mutex.h"
 
 #include "gump/internal/linkname.h"
@@ -31,8 +33,8 @@ namespace {
 constexpr int64_t kStarvationThreshold = 1'000'000;  // ns; Go's
 }  // namespace
 
-// SpinOnce waits for a moment for the holder to unlock; true if the caller is
-// now the one whom `woken` stands for.
+// SpinOnce waits for a moment for the holder to unlock. Returns true if `woken`
+// now stands for the caller.
 bool Mutex::SpinOnce(int32_t old, bool awoke) noexcept {
   if (!awoke && (old & kWoken) == 0 && (old >> kWaiterShift) != 0 &&
       state_.cas(old, old | kWoken, rt::relaxed)) {  // guards nothing
@@ -44,9 +46,9 @@ bool Mutex::SpinOnce(int32_t old, bool awoke) noexcept {
 
 void Mutex::LockSlow() noexcept {
   int64_t wait_start = 0;
-  bool starving = false;  // I have waited too long
-  bool awoke = false;     // I am the one whom `woken` stands for
-  int round = 0;          // of spinning
+  bool starving = false;                   // the caller has waited too long
+  bool awoke = false;                      // `woken` stands for the caller
+  int round = 0;                           // of spinning
   int32_t old = state_.load(rt::relaxed);  // a guess; the CAS decides
   for (;;) {
     if ((old & (kLocked | kStarving)) == kLocked && rt::canSpin(round)) {
@@ -85,18 +87,20 @@ void Mutex::LockSlow() noexcept {
 }
 
 // TakeHandedOver completes the hand-over to the caller, which is still counted
-// as a waiter: one waiter less, locked, and back to normal mode if nobody else
-// waits or the caller has not waited for long.
+// as a waiter. It removes one waiter and sets locked. It goes back to normal
+// mode if there is no other waiter, or if the caller has not waited for long.
 void Mutex::TakeHandedOver(int32_t old, bool starving) noexcept {
   if ((old & (kLocked | kWoken)) != 0 || (old >> kWaiterShift) == 0) {
     rt::fatalError("sync: inconsistent mutex state");
   }
   int32_t delta = kLocked - kWaiter;
-  // Leaving as soon as possible matters: two goroutines that both switch the
-  // lock to starvation mode would go on in lockstep for ever.
+  // It is important to leave starvation mode as soon as possible. Two
+  // goroutines that both switch the lock to it would go on in lockstep for
+  // ever.
   if (!starving || (old >> kWaiterShift) == 1) delta -= kStarving;
-  // An addition, because those who arrive still count themselves. Acquire: the
-  // semaphore has ordered us after the Unlock already; kept for uniformity.
+  // An addition, because goroutines that arrive still count themselves.
+  // Acquire: the semaphore has ordered us after the Unlock already. Kept for
+  // uniformity.
   state_.add(delta, rt::acquire);
 }
 

@@ -1,4 +1,4 @@
-// Sockets: making them, and what their handles do.
+// Sockets: their creation, and the functions of their handles.
 #include "gump/net.h"
 
 #include <fcntl.h>
@@ -69,14 +69,14 @@ Socket* Check(const std::shared_ptr<Socket>& s) {
   return s.get();
 }
 
-// Hold is Check for a call that wakes others: they may drop the handle that it
-// was made on.
+// Hold is Check for a call that wakes other goroutines. They may drop the
+// handle on which the call was made.
 std::shared_ptr<Socket> Hold(const std::shared_ptr<Socket>& s) {
   (void)Check(s);
   return s;
 }
 
-// TrySetOption sets a socket option to an int; 0 or an errno.
+// TrySetOption sets a socket option to an int. Returns 0 or an errno.
 int TrySetOption(Socket* s, int level, int option, int value) {
   return s->fd.with([&](int fd) {
     return setsockopt(fd, level, option, &value, sizeof(value)) == 0 ? 0
@@ -96,7 +96,8 @@ absl::Status SetBuffer(Socket* s, int option, int bytes) {
   return LocalError("set", *s, {err, "setsockopt"});
 }
 
-// SetDeadlineOf: absl::Time is the wall's clock, the poller's is monotonic.
+// SetDeadlineOf converts t: absl::Time is wall clock time, and the poller's
+// clock is monotonic.
 absl::Status SetDeadlineOf(Socket* s, absl::Time t, rt::PollMode mode) {
   int64_t when = 0;
   if (t != absl::InfiniteFuture()) {
@@ -138,7 +139,8 @@ absl::Status LocalError(std::string_view op, const Socket& s, IoError e) {
 Socket::~Socket() = default;
 
 absl::Status Socket::Close() {
-  // Before: once it is closed, somebody else may listen there.
+  // Unlink before closing. Once the socket is closed, another program may
+  // listen at this path.
   if (!unlink_path.empty()) {
     unlink_once.Do([&] { ::unlink(unlink_path.c_str()); });
   }
@@ -153,7 +155,7 @@ int NewSocket(const Network& network, int family, int* err) {
   if (fd < 0) return fd;
   const int on = 1;
   if (family == AF_INET6) {
-    // As asked for, whatever the system's default is.
+    // Set as the caller asked. The default of the system may be either.
     const int only = network.version == 6 ? 1 : 0;
     setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof(only));
   }
@@ -258,7 +260,7 @@ absl::Status Conn::SetKeepAlive(bool on,
   absl::Status status =
       internal::SetOption(s, SOL_SOCKET, SO_KEEPALIVE, on ? 1 : 0);
   if (!on || !status.ok()) return status;
-  // Whole seconds, rounded up.
+  // The period is set in whole seconds, rounded up.
   const auto seconds = static_cast<int>(std::clamp<int64_t>(
       absl::ToInt64Seconds(period.duration() + absl::Nanoseconds(999'999'999)),
       1, 32767));
@@ -320,8 +322,8 @@ absl::StatusOr<Conn> Listener::Accept() const {
   int fd = -1;
   const int err = s->fd.accept(&fd, generic, &length);
   if (err != 0) return SocketError("accept", *s, {err, "accept4"});
-  // A listener of ours has passed its own on; a borrowed one's are not ours to
-  // set.
+  // A connection inherits the options of a listener of ours. The options of a
+  // borrowed listener are not ours to set.
   if (s->borrowed) internal::SetStreamOptions(fd, s->network);
   IoError error;
   Network network;
@@ -349,7 +351,8 @@ absl::StatusOr<std::shared_ptr<Socket>> Bound(const Network& network,
                                               IoError* error) {
   Network n = network;
   const int family = addr.Sockaddr()->sa_family;
-  // "::" with a version of its own is that version's alone; so is an address.
+  // "::" with an IP version in the network's name is for that version alone. A
+  // specific address always is.
   int err;
   const int fd = internal::NewSocket(n, family, &err);
   const auto fail = [&](const char* call) {
@@ -371,7 +374,7 @@ absl::StatusOr<std::shared_ptr<Socket>> Bound(const Network& network,
   }
   if (bind(fd, addr.Sockaddr(), addr.Length()) != 0) return fail("bind");
   internal::SetStreamOptions(fd, network.family);
-  // The kernel cuts it to net.core.somaxconn.
+  // The kernel limits the backlog to net.core.somaxconn.
   const int backlog = options.backlog > 0 ? options.backlog : 65535;
   if (network.stream() && listen(fd, backlog) != 0) return fail("listen");
   return internal::Adopt(fd, network, error);
@@ -397,7 +400,7 @@ absl::StatusOr<std::shared_ptr<Socket>> ListenAt(std::string_view network,
         absl::InvalidArgumentError(
             internal::Cat("address ", address, ": unexpected address type")));
   }
-  // Of a name with several addresses, one of version 4, as Go.
+  // If a name has several addresses, take one of version 4, as Go does.
   const auto v4 = std::find_if(addrs->begin(), addrs->end(), [](const Addr& a) {
     return a.Sockaddr()->sa_family == AF_INET;
   });
@@ -405,7 +408,7 @@ absl::StatusOr<std::shared_ptr<Socket>> ListenAt(std::string_view network,
   IoError error;
   absl::StatusOr<std::shared_ptr<Socket>> s = Bound(*n, at, options, &error);
   if (!s.ok()) return OpError("listen", network, "", at.String(), error);
-  // A listener's alone, as in Go.
+  // Only a listener unlinks its path, as in Go.
   if (stream && n->unix_domain() && !address.empty() &&
       !internal::IsAbstract(address)) {
     (*s)->unlink_path = std::string(address);
@@ -527,7 +530,7 @@ absl::StatusOr<std::pair<Conn, Conn>> Pipe() {
 
 namespace {
 
-// Duplicate makes a Socket of a duplicate of fd.
+// Duplicate makes a Socket from a duplicate of fd.
 absl::StatusOr<std::shared_ptr<Socket>> Duplicate(int fd) {
   sockaddr_storage sa;
   socklen_t length = sizeof(sa);

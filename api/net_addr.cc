@@ -1,10 +1,10 @@
-// Addresses: parsing, printing, looking names up.
+// Addresses: parsing, printing, looking up names.
 //
-// Names are looked up by getaddrinfo, which knows all that the system is
-// configured to ask, and which blocks: each lookup runs on a goroutine of its
-// own as a declared call, so it costs a thread while it lasts, and whoever
-// asked waits for it or for his context. At most kMaxLookups run at once; the
-// rest wait in a queue, likewise until their context is done.
+// Names are looked up by getaddrinfo. It knows all the sources that the system
+// is configured to ask, and it blocks. Each lookup runs on a goroutine of its
+// own as a declared call, so it costs a thread while it lasts. The caller waits
+// for it or for its context. At most kMaxLookups run at once. The others wait
+// in a queue, also only until their context is done.
 #include <arpa/inet.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -80,7 +80,7 @@ int PortOf(const sockaddr* sa) {
   return 0;
 }
 
-// Unmapped is the address of version 4 that is in one of version 6.
+// Unmapped returns the version 4 address that a version 6 address contains.
 sockaddr_in Unmapped(const sockaddr_in6& in6) {
   sockaddr_in in{};
   in.sin_family = AF_INET;
@@ -129,7 +129,7 @@ std::string Addr::String() const {
   if (storage_.ss_family != AF_UNIX) {
     return internal::JoinHostPort(internal::NetAccess::Host(*this), Port());
   }
-  // Without a name, as Go has it.
+  // A socket without a name is printed as in Go.
   if (length_ <= internal::kUnixHeader) return "@";
   const char* path = reinterpret_cast<const sockaddr_un&>(storage_).sun_path;
   const size_t n = length_ - internal::kUnixHeader;
@@ -171,7 +171,7 @@ absl::StatusOr<HostPort> SplitHostPort(std::string_view address) {
     return AddrError(address, "missing port in address");
   }
   HostPort hp;
-  size_t rest = 0;  // from where no further bracket may come
+  size_t rest = 0;  // no bracket may follow from here on
   if (address[0] == '[') {
     const size_t end = address.find(']');
     if (end == std::string_view::npos) {
@@ -248,14 +248,16 @@ std::string JoinHostPort(std::string_view host, int port) {
 
 namespace {
 
-// HoldsNul: the C library, if asked, would take it to end there.
+// HoldsNul returns true if text contains a NUL. The C library would take the
+// text to end there.
 bool HoldsNul(std::string_view text) {
   return text.find('\0') != std::string_view::npos;
 }
 
-// LooksLikeAnAddress: as Go, no host has such a name. The C library would take
-// "127.1", "0x7f.1" and "2130706433" for addresses, and 0127 to be octal, so
-// that whoever checks an address as text means another than the one dialled.
+// LooksLikeAnAddress returns true for a text in the form of an address. As in
+// Go, no host has such a name. The C library would take "127.1", "0x7f.1" and
+// "2130706433" for addresses, and 0127 to be octal. A program that checks an
+// address as text would then mean another address than the one that is dialled.
 // Proper addresses have been recognised before.
 bool LooksLikeAnAddress(const std::string& host) {
   in_addr any;
@@ -263,8 +265,8 @@ bool LooksLikeAnAddress(const std::string& host) {
          inet_aton(host.c_str(), &any) != 0;
 }
 
-// PortNumber reads a number as Go does, with a sign, if there is one; nothing:
-// it is the name of a service.
+// PortNumber reads a number as Go does, with an optional sign. Returns nullopt
+// if text is the name of a service.
 std::optional<int64_t> PortNumber(std::string_view text) {
   const bool negative = text.starts_with('-');
   if (negative || text.starts_with('+')) text.remove_prefix(1);
@@ -277,7 +279,7 @@ std::optional<int64_t> PortNumber(std::string_view text) {
   return negative ? -n : n;
 }
 
-// ParsePort returns a number, or that of a service.
+// ParsePort returns a number, or the port of a service.
 absl::StatusOr<int> ParsePort(const Network& network, const std::string& text) {
   if (text.empty()) return 0;
   if (const auto port = PortNumber(text); port.has_value()) {
@@ -303,8 +305,8 @@ absl::StatusOr<net::Addr> UnixAddr(const Network& network,
   sockaddr_un un{};
   un.sun_family = AF_UNIX;
   const bool abstract = IsAbstract(path);
-  // A path is followed by a NUL. Unlike Go: it may have none inside, where the
-  // kernel would end it.
+  // A path is followed by a NUL. Unlike in Go, it must not contain a NUL,
+  // because the kernel would end it there.
   const size_t room = sizeof(un.sun_path) - (abstract ? 0 : 1);
   if (path.size() > room || (!abstract && HoldsNul(path))) {
     return ErrorStatus(Cat("address ", path), EINVAL, kNetClosed);
@@ -320,8 +322,9 @@ absl::StatusOr<net::Addr> UnixAddr(const Network& network,
                              static_cast<socklen_t>(length));
 }
 
-// LiteralAddr parses an IP address, with a zone if it is of version 6; length
-// 0: it is none. As in Go "::ffff:127.0.0.1" is of version 4.
+// LiteralAddr parses an IP address, with a zone if it is of version 6. Returns
+// an Addr of length 0 if host is none. As in Go, "::ffff:127.0.0.1" is of
+// version 4.
 net::Addr LiteralAddr(const Network& network, const std::string& host) {
   if (HoldsNul(host)) return {};
   sockaddr_in in{};
@@ -360,19 +363,19 @@ net::Addr LiteralAddr(const Network& network, const std::string& host) {
 
 // ---- Looking up -------------------------------------------------------------
 
-// As many threads may be busy with lookups at a time. (Go: 500.)
+// This many threads may be busy with lookups at the same time. (Go: 500.)
 constexpr int64_t kMaxLookups = 128;
-// getaddrinfo and the modules that it loads want more than a goroutine's stack.
+// getaddrinfo and the modules that it loads need more than a goroutine's stack.
 constexpr size_t kLookupStack = size_t{1} << 20;
 
-// LookupSlot is the leave to make one lookup, until it is destroyed.
+// LookupSlot is the permission to make one lookup, until it is destroyed.
 class LookupSlot {
  public:
   LookupSlot() = default;
   LookupSlot(LookupSlot&& o) noexcept : held_(std::exchange(o.held_, false)) {}
   ~LookupSlot() { Release(); }
 
-  // Acquire waits for one; false: ctx is done.
+  // Acquire waits for a slot. Returns false if ctx is done.
   bool Acquire(const context::Context& ctx) {
     return held_ = Slots().Acquire(ctx).ok();
   }
@@ -390,7 +393,7 @@ class LookupSlot {
 
 struct Answer {
   int error = 0;  // EAI_…
-  int sys = 0;    // errno, if that is EAI_SYSTEM
+  int sys = 0;    // the errno, if error is EAI_SYSTEM
   std::vector<net::Addr> addrs;
   std::exception_ptr thrown;  // there was no memory for the answer
 };
@@ -400,17 +403,18 @@ Answer AskSystem(const Network& network, const std::string& host) {
   hints.ai_family = network.version == 4   ? AF_INET
                     : network.version == 6 ? AF_INET6
                                            : AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;  // one entry an address
+  hints.ai_socktype = SOCK_STREAM;  // one entry per address
   struct Free {
     void operator()(addrinfo* list) const { freeaddrinfo(list); }
   };
   std::unique_ptr<addrinfo, Free> list;
   Answer a;
   blocking([&] {
-    // Where no nscd runs, glibc notes that in a counter, goes on without one,
-    // and tries again after a hundred lookups. Should all those be made by
-    // others between its note and its look at it, it takes nscd to have failed,
-    // for no reason: EAI_SYSTEM, and errno is as it was. (Go, issue 6232.)
+    // If no nscd runs, glibc records that in a counter and goes on without it.
+    // It tries again after a hundred lookups. All of these lookups may be made
+    // by other threads between the store to the counter and the load from it.
+    // Then glibc wrongly assumes that nscd has failed. It returns EAI_SYSTEM
+    // and leaves errno unchanged. (Go, issue 6232.)
     constexpr int kTries = 3;
     for (int i = 0; i < kTries; i++) {
       addrinfo* found = nullptr;
@@ -442,7 +446,7 @@ absl::Status LookupError(const std::string& host, const Answer& a) {
                                       ? strerrordesc_np(a.sys)
                                       : "server misbehaving")));
     case EAI_AGAIN:  // no server has answered
-    case EAI_FAIL:   // one has said that it cannot
+    case EAI_FAIL:   // a server has reported that it cannot answer
       return absl::UnavailableError(prefix + "server misbehaving");
     default:
       return absl::UnavailableError(Cat(prefix, gai_strerror(a.error)));
@@ -460,14 +464,14 @@ absl::StatusOr<std::vector<net::Addr>> Lookup(const context::Context& ctx,
   }
   LookupSlot slot;
   if (!slot.Acquire(ctx)) return failed();
-  // Of its own: whoever asked may go before the answer comes.
+  // On a goroutine of its own: the caller may go before the answer comes.
   auto answered = make_chan<Answer>(1);
   go(GoOptions{.stack_size = kLookupStack, .name = "lookup"},
      [answered, network, host, slot = std::move(slot)]() mutable {
        Answer a;
        try {
          a = AskSystem(network, host);
-       } catch (const std::bad_alloc&) {  // the caller's, as net.h says
+       } catch (const std::bad_alloc&) {  // for the caller, as net.h says
          a.thrown = std::current_exception();
        }
        slot.Release();
@@ -487,7 +491,8 @@ bool Matches(const Network& network, const net::Addr& a) {
          family == (network.version == 4 ? AF_INET : AF_INET6);
 }
 
-// Wildcard is all interfaces to listen at, and this host to connect to.
+// Wildcard returns the address of all interfaces to listen at (passive), or of
+// this host to connect to.
 net::Addr Wildcard(const Network& network, bool passive) {
   static const bool has6 = [] {
     int err;

@@ -1,11 +1,12 @@
 // Dialling: one address, several in turn, and two families in parallel.
 //
-// The parallel dial ("happy eyeballs", RFC 6555): addresses of the family that
-// the resolver put first are the primaries, the others the fallbacks. Each set
-// is tried by a goroutine of its own, the fallbacks after fallback_delay or as
-// soon as the primaries have failed. The first connection wins; the other
-// attempt is cancelled, and if it connects all the same, its Conn is dropped,
-// and so closed, with the channel that it was sent to.
+// The parallel dial ("happy eyeballs", RFC 6555): the addresses of the family
+// that the resolver put first are the primaries, the others are the fallbacks.
+// A goroutine of its own tries each set. The fallbacks start after
+// fallback_delay, or as soon as the primaries have failed. The first connection
+// wins, and the other attempt is cancelled. If that attempt connects all the
+// same, its Conn is dropped with the channel that it was sent to, which closes
+// it.
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,13 +34,13 @@ using internal::Network;
 using internal::OpError;
 using internal::Socket;
 
-// Long past, for the poller's clock.
+// A time long past, on the poller's clock.
 constexpr int64_t kLongAgo = 1;
 
 // Finish waits until a connect that is under way has ended.
 int Finish(Socket* s, const context::Context& ctx) {
-  // The hurry is the context's; the FD outlives the function, because whoever
-  // cannot stop it waits for it.
+  // When the context is done, a function sets a deadline that is past. The FD
+  // outlives this function, because a caller that cannot stop it waits for it.
   auto hurried = make_chan<void>();
   const context::StopFunc stop =
       context::AfterFunc(ctx, [s, hurried]() mutable {
@@ -70,7 +71,8 @@ int Finish(Socket* s, const context::Context& ctx) {
       default:
         return pending;
     }
-    // An edge may come before the end: connected is who has a peer.
+    // The event may come before the end. The socket is connected if it has a
+    // peer.
     sockaddr_storage sa;
     socklen_t length = sizeof(sa);
     err = s->fd.with([&](int fd) {
@@ -82,7 +84,7 @@ int Finish(Socket* s, const context::Context& ctx) {
   }
 }
 
-// Connect starts a connect; *done: it has ended already.
+// Connect starts a connect. Sets *done to true if it has ended already.
 int Connect(int fd, const Addr& to, bool* done) {
   *done = true;
   if (connect(fd, to.Sockaddr(), to.Length()) == 0) return 0;
@@ -99,9 +101,9 @@ int Connect(int fd, const Addr& to, bool* done) {
   }
 }
 
-// OfFamily is `from` as the source of a connection to an address of some
-// family. Length 0: it is of another one, and not merely every address of this
-// host, which is the same in both.
+// OfFamily returns `from` as the source of a connection to an address of some
+// family. Returns an Addr of length 0 if `from` is of another family. The
+// exception is the address of all interfaces, which is the same in both.
 Addr OfFamily(const Addr& from, int family) {
   if (from.Sockaddr()->sa_family == family) return from;
   const auto* in6 = reinterpret_cast<const sockaddr_in6*>(from.Sockaddr());
@@ -125,8 +127,8 @@ Addr OfFamily(const Addr& from, int family) {
   return {};
 }
 
-// PeerOf is where s, which is connected, leads: not always where it was told
-// to, such as "every address of this host".
+// PeerOf returns the address to which s is connected. It is not always the
+// address `to`, which may be "every address of this host".
 Addr PeerOf(Socket* s, const Addr& to) {
   sockaddr_storage sa;
   socklen_t length = sizeof(sa);
@@ -135,7 +137,7 @@ Addr PeerOf(Socket* s, const Addr& to) {
     return getpeername(fd, generic, &length) == 0 ? 0 : errno;
   });
   return err == 0 ? NetAccess::MakeAddr(s->network, generic, length)
-                  : NetAccess::AsIs(to);  // it has gone again
+                  : NetAccess::AsIs(to);  // the peer has gone again
 }
 
 // Attempt makes a connection to one address.
@@ -162,8 +164,8 @@ absl::StatusOr<Conn> Attempt(const context::Context& ctx,
       return fail({err, "bind"});
     }
   }
-  // Before the poller knows it: it would see a socket that is not connected as
-  // hung up.
+  // Connect before the poller knows the socket. The poller would see a socket
+  // that is not connected as hung up.
   bool done;
   err = Connect(fd, to, &done);
   if (err != 0) {
@@ -182,13 +184,14 @@ absl::StatusOr<Conn> Attempt(const context::Context& ctx,
   }
   if (err != 0) return fail({err, "connect"});
   (*s)->remote = PeerOf(s->get(), to);
-  // A hurry that came when all was done has left its mark.
+  // The context may have set its past deadline after all was done.
   (void)(*s)->fd.setDeadline(0, rt::PollMode::kBoth);
   return NetAccess::Make<Conn>(*std::move(s));
 }
 
-// SelfConnected: a connect to a port of this host from which the kernel takes
-// the source port may meet itself.
+// SelfConnected detects a socket that is connected to itself. That can happen
+// in a connect to a port of this host from which the kernel takes the source
+// port.
 bool SelfConnected(const Network& network, const absl::StatusOr<Conn>& c) {
   return network.family == "tcp" && c.ok() && c->LocalAddr() == c->RemoteAddr();
 }
@@ -197,7 +200,8 @@ absl::StatusOr<Conn> DialOne(const context::Context& ctx,
                              const Network& network, const Addr& to,
                              const std::optional<Addr>& from) {
   absl::StatusOr<Conn> c = Attempt(ctx, network, to, from);
-  // As Go: twice more for what passes, if the port is the kernel's choice.
+  // As in Go: try twice more after an error that passes, if the kernel chose
+  // the port.
   const bool chosen = !from || from->Port() == 0;
   for (int i = 0; i < 2 && chosen; i++) {
     const bool again =
@@ -208,8 +212,8 @@ absl::StatusOr<Conn> DialOne(const context::Context& ctx,
   return c;
 }
 
-// DialSerial tries one address after the other and returns the first error. The
-// time that is left is divided among them, at least 2 s each.
+// DialSerial tries one address after the other and returns the first error. It
+// divides the remaining time among them, with at least 2 s for each.
 absl::StatusOr<Conn> DialSerial(const context::Context& ctx,
                                 const Network& network,
                                 const std::vector<Addr>& addrs,
@@ -244,7 +248,7 @@ absl::StatusOr<Conn> DialParallel(const context::Context& parent,
   struct Outcome {
     bool primary = false;
     absl::StatusOr<Conn> conn = Conn();
-    std::exception_ptr thrown = nullptr;  // no memory, as a rule
+    std::exception_ptr thrown = nullptr;  // usually: no memory
   };
   auto [ctx, cancel] = context::WithCancel(parent);
   defer _{cancel};
@@ -255,7 +259,7 @@ absl::StatusOr<Conn> DialParallel(const context::Context& parent,
       Outcome o{primary};
       try {
         o.conn = DialSerial(ctx, network, addrs, from);
-      } catch (const std::exception&) {  // the caller's, as net.h says
+      } catch (const std::exception&) {  // for the caller, as net.h says
         o.thrown = std::current_exception();
       }
       outcomes.Send(std::move(o));
@@ -276,7 +280,7 @@ absl::StatusOr<Conn> DialParallel(const context::Context& parent,
       if (o.primary || first.ok()) first = o.conn.status();
       if (due == nullptr) continue;
     }
-    due = nullptr;  // it is time for the others, or nothing to wait for
+    due = nullptr;  // the delay is over, or the primaries have failed
     start(false);
     running++;
   }
@@ -302,7 +306,7 @@ absl::StatusOr<Conn> DialContext(const context::Context& parent,
   if (!n.ok()) return fail(n.status());
   context::Context ctx = parent;
   context::CancelFunc cancel;
-  // Zero is none, as in Go.
+  // Zero means no timeout, as in Go.
   if (options.timeout != absl::InfiniteDuration() &&
       options.timeout != absl::ZeroDuration()) {
     std::tie(ctx, cancel) = context::WithTimeout(parent, options.timeout);

@@ -1,4 +1,4 @@
-// What the parts of net share: sockets, addresses and errors.
+// The parts that the sources of net share: sockets, addresses and errors.
 #ifndef API_NET_SOCKET_H_
 #define API_NET_SOCKET_H_
 
@@ -20,8 +20,8 @@
 
 namespace gump::internal {
 
-// Cat puts texts and numbers together. (absl::StrCat takes std::string_view
-// only where Abseil was built for C++17.)
+// Cat concatenates texts and numbers. (absl::StrCat takes std::string_view only
+// where Abseil was built for C++17.)
 template <class... Parts>
 std::string Cat(const Parts&... parts) {
   std::string text;
@@ -40,14 +40,14 @@ std::string Cat(const Parts&... parts) {
 struct Network {
   std::string name;    // as given: "tcp4"
   std::string family;  // "tcp", "udp", "unix", "unixgram"
-  int version = 0;     // 4, 6, or 0: either
+  int version = 0;     // 4, 6, or 0 for either
 
   bool stream() const { return family == "tcp" || family == "unix"; }
   bool unix_domain() const { return family[0] == 'u' && family[1] == 'n'; }
 };
 
-// Socket is what the handles of net share. Immutable once it has a handle, but
-// for fd and unlink_once, which guard themselves.
+// Socket is the state that the handles of net share. It is immutable once it
+// has a handle, except for fd and unlink_once, which guard themselves.
 struct Socket {
   Socket(int sysfd, const Network& n)
       : fd(sysfd, n.stream() ? rt::FdKind::kStream : rt::FdKind::kDatagram),
@@ -58,38 +58,39 @@ struct Socket {
 
   rt::FD fd;
   const std::string network;
-  // As it was when the socket was made; the kernel forgets it at Close.
+  // The local address when the socket was made. The kernel forgets it at Close.
   net::Addr local;
-  net::Addr remote;         // nowhere: not known, or none
-  bool borrowed = false;    // a listener whose options are not ours to set
+  net::Addr remote;         // empty if not known, or none
+  bool borrowed = false;    // a listener with options that are not ours to set
   std::string unlink_path;  // of a listening unix socket
   sync::Once unlink_once;
 };
 
-// IoError is an error of an operation: an errno or a PollError, and the system
-// call that gave the errno, which Go's words name.
+// IoError is an error of an operation: an errno or a PollError. It also names
+// the system call that gave the errno, because Go's error text does.
 struct IoError {
   int err = 0;
   const char* call = nullptr;
 };
 
-// OpText is "op net source->addr", without what is empty.
+// OpText returns "op net source->addr", without the empty parts.
 std::string OpText(std::string_view op, std::string_view network,
                    std::string_view source, std::string_view addr);
-// OpError says what failed, in the form "<OpText>: error". bytes: how many went
-// out before it.
+// OpError describes a failure, in the form "<OpText>: error". `bytes` is the
+// number of bytes written before the error.
 absl::Status OpError(std::string_view op, std::string_view network,
                      std::string_view source, std::string_view addr, IoError e,
                      size_t bytes = 0);
-// The same, about s: both its ends, or where it is alone.
+// The same, about s. SocketError names both ends of s, LocalError the local
+// one.
 absl::Status SocketError(std::string_view op, const Socket& s, IoError e,
                          size_t bytes = 0);
 absl::Status LocalError(std::string_view op, const Socket& s, IoError e);
-// Prefixed is status with "op net addr: " before its message.
+// Prefixed returns status with "op net addr: " before its message.
 absl::Status Prefixed(std::string_view op, std::string_view network,
                       std::string_view addr, const absl::Status& status);
-// ContextError is why an operation ends whose context is done: "operation was
-// canceled" or "i/o timeout".
+// ContextError returns the error of an operation that ends because its context
+// is done: "operation was canceled" or "i/o timeout".
 absl::Status ContextError(const context::Context& ctx);
 
 struct NetAccess {
@@ -101,49 +102,52 @@ struct NetAccess {
   }
   static net::Addr MakeAddr(std::string_view network, const sockaddr* sa,
                             socklen_t length);
-  // AsGiven is a with a text for its host that its sockaddr does not have.
+  // AsGiven returns a with a text for its host that its sockaddr does not have.
   static net::Addr AsGiven(net::Addr a, std::string_view host);
-  // AsIs is a as the kernel has it.
+  // AsIs returns a as the kernel has it.
   static net::Addr AsIs(net::Addr a);
-  // Host is the host's text.
+  // Host returns the text of the host.
   static std::string Host(const net::Addr& a);
 };
 
-// ParseNetwork: InvalidArgument "unknown network x".
+// ParseNetwork parses a network name. It may return the error InvalidArgument
+// "unknown network x".
 absl::StatusOr<Network> ParseNetwork(std::string_view name);
-// HostPort splits "host:port".
+// HostPort is the result of SplitHostPort, which splits "host:port".
 struct HostPort {
   std::string host;
   std::string port;
 };
 absl::StatusOr<HostPort> SplitHostPort(std::string_view address);
-// IsAbstract: a unix address "@name", or the same with a NUL for the "@", is in
-// no directory.
+// IsAbstract returns true for a unix address "@name", or the same with a NUL
+// for the "@". Such an address is in no directory.
 bool IsAbstract(std::string_view path);
-// ForFamily puts an address as a socket of some family takes it into *sa: one
-// of version 4 for one that takes both, and the other way round. All else is
-// for the kernel to judge.
+// ForFamily stores an address in *sa, in the form that a socket of some family
+// takes. It converts an address of version 4 for a socket that takes both
+// versions, and the other way round. It leaves all else for the kernel to
+// judge.
 absl::Status ForFamily(const net::Addr& a, int family, sockaddr_storage* sa,
                        socklen_t* length);
-// JoinHostPort puts a host with colons in brackets.
+// JoinHostPort returns "host:port", with a host that has colons in brackets.
 std::string JoinHostPort(std::string_view host, int port);
 
-// Resolve gives the addresses for "host:port" or a path, in the order in which
-// to try them. passive: to listen at, so that no host means all interfaces.
-// Only a path that no socket can have is an error with an errno: EINVAL, which
-// Go gets from the call that would take it.
+// Resolve returns the addresses for "host:port" or a path, in the order in
+// which to try them. If `passive` is true, they are to listen at, and no host
+// means all interfaces. Only a path that no socket can have gives an error with
+// an errno. It is EINVAL, which Go gets from the call that takes the path.
 absl::StatusOr<std::vector<net::Addr>> Resolve(const context::Context& ctx,
                                                const Network& network,
                                                std::string_view address,
                                                bool passive);
 
-// NewSocket makes a non-blocking socket; -1: *err has the errno.
+// NewSocket makes a non-blocking socket. Returns -1, with the errno in *err, on
+// failure.
 int NewSocket(const Network& network, int family, int* err);
-// SetStreamOptions sets what every socket of the family "tcp" has: NoDelay and
-// keep-alive. What a listener has, its connections inherit.
+// SetStreamOptions sets the options that every socket of the family "tcp" has:
+// NoDelay and keep-alive. Connections inherit the options of their listener.
 void SetStreamOptions(int fd, std::string_view family);
-// Adopt gives a descriptor that is bound or connecting to a new Socket; if that
-// fails it closes it.
+// Adopt gives a descriptor that is bound or connecting to a new Socket. If that
+// fails, it closes the descriptor.
 absl::StatusOr<std::shared_ptr<Socket>> Adopt(int fd, const Network& network,
                                               IoError* error);
 

@@ -1,6 +1,6 @@
-// The slow path of sync::Once: the first caller runs f with mu_ held, the
-// others wait for mu_. done_ is set after f has ended, not before: a caller on
-// the fast path must find what f did.
+// The slow path of sync::Once. The first caller runs f with mu_ held, and the
+// others wait for mu_. done_ is set after f has ended, not before, because a
+// caller on the fast path must find all that f did.
 #include "gump/once.h"
 
 #include "gump/internal/linkname.h"

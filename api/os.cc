@@ -1,7 +1,7 @@
-// Files, on netpoll's FD. Which files the poller takes, only the kernel knows:
-// they are registered, and those that it refuses (EPERM) block. A descriptor is
-// made non-blocking when it has been registered, so that no file is which then
-// has to wait by itself.
+// Files, on netpoll's FD. Only the kernel knows which files can be polled. So
+// files are registered with the poller, and a file that it refuses (EPERM) is a
+// blocking one. A descriptor is made non-blocking only after it has been
+// registered. So no file becomes non-blocking without a poller to wait for it.
 #include "gump/os.h"
 
 #include <fcntl.h>
@@ -34,7 +34,7 @@ os::File AdoptFile(OwnedFd&& fd, std::string name, bool poll) {
     }
   }
   const int flags = fcntl(fd.get(), F_GETFL);
-  if ((flags & O_NONBLOCK) != 0) {  // nobody could wait for it
+  if ((flags & O_NONBLOCK) != 0) {  // no poller could wait for it
     fcntl(fd.get(), F_SETFL, flags & ~O_NONBLOCK);
   }
   file = std::make_shared<OsFile>(fd.get(), rt::FdKind::kFile, std::move(name));
@@ -60,7 +60,7 @@ using internal::SysCall;
 
 absl::Status NoFile() { return ErrorStatus("", EINVAL, kFileClosed); }
 
-// PathError is Go's: "op path: error".
+// PathError returns Go's error of this name: "op path: error".
 absl::Status PathError(std::string_view op, std::string_view path, int err,
                        size_t written = 0) {
   std::string what(op);
@@ -75,15 +75,15 @@ absl::Status PathError(std::string_view op, std::string_view path,
   return absl::InvalidArgumentError(message);
 }
 
-// StatusOf is an IoResult as users see it.
+// StatusOf converts an IoResult to the result of a File's function.
 absl::StatusOr<size_t> StatusOf(const char* op, const OsFile& f,
                                 rt::IoResult r) {
   if (r.err != 0) return PathError(op, f.name, r.err, r.n);
   return r.n;
 }
 
-// Control makes a call on the descriptor that may block; 0, or what PathError
-// takes.
+// Control makes a call on the descriptor that may block. Returns 0, or an error
+// for PathError.
 template <class F>
 int Control(OsFile* f, const F& call) {
   return f->fd.with([&](int fd) {
@@ -108,18 +108,18 @@ absl::Status SetDeadlineOf(OsFile* f, absl::Time t, rt::PollMode mode) {
   return ErrorStatus("", err, "use of closed file");
 }
 
-// BaseOf is the last element of a path.
+// BaseOf returns the last element of a path.
 std::string BaseOf(std::string_view path) {
   while (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
   if (path.size() > 1) path.remove_prefix(path.rfind('/') + 1);
   return std::string(path);
 }
 
-// StandardFile is one of descriptors 0 to 2. It is never closed by dropping it.
+// StandardFile returns one of descriptors 0 to 2. Dropping it never closes it.
 File StandardFile(int fd, const char* name) {
   absl::StatusOr<File> f = NewFile(fd, name);
   if (f.ok()) return *std::move(f);
-  // Not open, then: its operations will say so.
+  // The descriptor is not open. Its operations will report that.
   return AdoptFile(OwnedFd(fd), name, /*poll=*/false);
 }
 
@@ -196,13 +196,13 @@ absl::StatusOr<FileInfo> File::Stat() const {
 
 absl::Status File::Close() const {
   if (file_ == nullptr) return NoFile();
-  // Somebody who wakes may drop the handle that this is.
+  // A goroutine that Close wakes may drop the handle *this.
   const std::shared_ptr<OsFile> file = file_;
   const int err = file->fd.close();
   return err == 0 ? absl::OkStatus() : PathError("close", file->name, err);
 }
 
-// These, too, wake others.
+// These functions wake other goroutines, too.
 absl::Status File::SetDeadline(absl::Time t) const {
   return SetDeadlineOf(std::shared_ptr(file_).get(), t, rt::PollMode::kBoth);
 }
@@ -238,7 +238,7 @@ absl::StatusOr<File> OpenFile(std::string_view path, int flags, mode_t mode) {
   if (n < 0) return PathError("open", path, ErrnoOf(n));
   OwnedFd fd(static_cast<int>(n));
   struct stat st;
-  // The poller would refuse these; it is cheaper not to ask.
+  // The poller would refuse these. Not asking it is cheaper.
   const bool plain =
       fstat(fd.get(), &st) == 0 && (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode));
   return AdoptFile(std::move(fd), std::move(name), !plain);
@@ -294,7 +294,7 @@ absl::StatusOr<std::string> ReadFile(std::string_view path) {
   if (!f.ok()) return f.status();
   size_t room = 512;
   if (absl::StatusOr<FileInfo> info = f->Stat(); info.ok()) {
-    // One more, to meet the end without growing. Files of /proc say 0.
+    // One byte more, to meet the end without growing. Files of /proc report 0.
     room = std::max(room, static_cast<size_t>(info->Size()) + 1);
   }
   std::string all;

@@ -1,4 +1,4 @@
-// What os and exec share.
+// The parts that os and exec share.
 #ifndef API_OS_FILE_H_
 #define API_OS_FILE_H_
 
@@ -15,7 +15,7 @@
 
 namespace gump::internal {
 
-// OwnedFd closes a descriptor.
+// OwnedFd owns a descriptor and closes it.
 class OwnedFd {
  public:
   explicit OwnedFd(int fd = -1) noexcept : fd_(fd) {}
@@ -34,8 +34,8 @@ class OwnedFd {
   int fd_;
 };
 
-// OsFile is what the handles of a file share. Immutable but for fd, which
-// guards itself.
+// OsFile is the state that the handles of a file share. It is immutable except
+// for fd, which guards itself.
 struct OsFile {
   OsFile(int sysfd, rt::FdKind kind, std::string file_name)
       : fd(sysfd, kind), name(std::move(file_name)) {}
@@ -55,9 +55,10 @@ struct OsFileAccess {
   static OsFile* get(const os::File& f) { return f.file_.get(); }
 };
 
-// SysCall makes a system call, again if a signal has ended it: what it returns,
-// or -errno. Not inlined: a compiler takes errno's address to be constant
-// within a function, and around a park that would be another thread's.
+// SysCall makes a system call, and makes it again if a signal has interrupted
+// it. Returns the result, or -errno. It is not inlined: a compiler takes
+// errno's address to be constant within a function, and after a park it would
+// be that of another thread.
 template <class F>
 __attribute__((noinline)) long SysCall(F f) {
   long n;
@@ -73,11 +74,11 @@ long BlockingSysCall(const F& f) {
   return blocking([&] { return SysCall(f); });
 }
 
-// ErrnoOf is the errno of what SysCall has returned, or 0.
+// ErrnoOf returns the errno of a result of SysCall, or 0.
 inline int ErrnoOf(long n) { return n < 0 ? static_cast<int>(-n) : 0; }
 
-// AdoptFile makes a File of a descriptor, which is given to the poller if
-// `poll` says so and it can be.
+// AdoptFile makes a File from a descriptor. If `poll` is true, the descriptor
+// is given to the poller, if the poller takes it.
 os::File AdoptFile(OwnedFd&& fd, std::string name, bool poll);
 
 }  // namespace gump::internal

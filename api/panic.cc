@@ -1,14 +1,14 @@
-// PanicError, and what is known about the panic in flight.
+// PanicError, and the record of the panic in flight.
 //
-// A destructor that throws while the stack is being unwound ends the process,
-// and the report should name both exceptions. But C++ does not tell a
+// A destructor that throws while the stack is being unwound ends the process.
+// The report should then name both exceptions. But C++ does not tell a
 // destructor which exception is unwinding it. So panic() leaves a record with
-// the goroutine: its text, and how many exceptions were in flight before it.
-// The record is over when the exception object dies, on whichever goroutine.
-// The records of a goroutine are a stack with growing numbers: one that notes
-// as many exceptions as the new one, or more, was recovered long ago.
-// The panic in flight is the one whose record is not over and notes one less
-// than there are exceptions in flight.
+// the goroutine: its text, and the number of exceptions that were in flight
+// before it. The record is over when the exception object is destroyed, on any
+// goroutine. The records of a goroutine are a stack with growing numbers. A
+// record with a number not below that of a new one was recovered long ago. The
+// panic in flight is the one with a record that is not over and notes one less
+// than the number of exceptions in flight.
 #include "gump/panic.h"
 
 #include <exception>
@@ -23,9 +23,9 @@ namespace internal {
 
 struct PanicRecord {
   std::string text;
-  int uncaught = 0;       // exceptions in flight when it was thrown
+  int uncaught = 0;       // number of exceptions in flight when it was thrown
   rt::Atomic<bool> over;  // set by ~PanicError, read by the panicking goroutine
-  std::shared_ptr<PanicRecord> outer;  // notes fewer exceptions; or null
+  std::shared_ptr<PanicRecord> outer;  // has a smaller number; or null
 };
 
 }  // namespace internal
@@ -36,8 +36,8 @@ using RecordPtr = std::shared_ptr<internal::PanicRecord>;
 
 constexpr char kRecordKey = 0;  // its address is the goroutine-local key
 
-// KeepRecord puts r on top of the current goroutine's records. Without memory
-// for that, a report will know less.
+// KeepRecord puts r on top of the current goroutine's records. If there is no
+// memory for that, a report will contain less.
 void KeepRecord(const RecordPtr& r) {
   if (void* p = rt::glsGet(&kRecordKey)) {
     RecordPtr& top = *static_cast<RecordPtr*>(p);
@@ -53,7 +53,8 @@ void KeepRecord(const RecordPtr& r) {
   }
 }
 
-// TextInFlight is the text of the panic that was the n-th exception in flight.
+// TextInFlight returns the text of the panic that was the n-th exception in
+// flight.
 std::string TextInFlight(int n) {
   if (void* p = rt::glsGet(&kRecordKey)) {
     for (const internal::PanicRecord* r = static_cast<RecordPtr*>(p)->get();
@@ -74,12 +75,12 @@ PanicError::PanicError(const std::string& what, RecordPtr record)
   KeepRecord(record_);  // last: it may throw, and then nothing was thrown
 }
 
-// A copy is not what was thrown.
+// A copy is not the exception object that was thrown, so it has no record.
 PanicError::PanicError(const PanicError& other) noexcept
     : std::runtime_error(other) {}
 
 PanicError::~PanicError() {
-  // Release: nothing is read through it; pairs with TextInFlight.
+  // Release: nothing is read through it. Pairs with TextInFlight.
   if (record_ != nullptr) record_->over.store(true, rt::release);
 }
 

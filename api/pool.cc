@@ -1,35 +1,36 @@
 // The machinery under sync::Pool.
 //
-// Each P has a slot with two generations of cache: the primary, which Put fills
-// and Get empties, and the victims, from which Get takes when there is nothing
-// else. A generation is one item in `own`, the fast path, and a chain of rings
-// that its P pushes and pops at one end while others take from the other.
+// Each P has a slot with two generations of cache. Put fills the primary one,
+// and Get empties it. Get takes from the other one, the victims, when there is
+// nothing else. A generation is one item in `own`, the fast path, and a chain
+// of rings. Its P pushes and pops at one end of the chain, while others take
+// from the other end.
 //
 // Invariants:
-//  (I1) `own`, and the pushing end of the chain, of slot p are used only by who
-//       is pinned to P p, and so by one goroutine at a time, in order.
-//  (I2) Rings are freed only by the registry's round, or with the pool. Thieves
-//       may therefore hold on to a ring that has been drained and passed by.
-//  (I3) Between pinning and unpinning nothing allocates, parks, or runs a
-//       user's code.
+//  (I1) Only a goroutine that is pinned to P p uses `own` and the pushing end
+//       of the chain of slot p. So one goroutine at a time uses them, in order.
+//  (I2) Rings are freed only by the registry's round, or with the pool. So a
+//       thief may hold on to a ring that has been drained and passed by.
+//  (I3) Between pinning and unpinning, no code allocates, parks, or runs user
+//       code.
 //
-// A round of the registry, run by every reclamation cycle, makes the victims
-// garbage and the primary the next victims, for every pool:
-//   1. say in phase_ that the victims are off limits;
-//   2. wait until every P has passed a safe point (forEachP). A pinned section
-//      is not interrupted by one, so whoever read the old phase has finished,
-//      and whoever pins from now on reads the new one;
-//   3. detach the victims: nobody looks at them. Swap the roles in phase_.
-//      Who still acts on the phase of step 1 goes on with what it took for the
-//      primary; that is the new victim generation, where everything is allowed
-//      that is allowed in the primary;
-//   4. delete the garbage, with no lock held: destructors are user code.
-// Plain threads do not pin; they hold shared_mu_, and so does step 3.
+// Every reclamation cycle runs a round of the registry. For every pool, it
+// makes the victims garbage and the primary generation the next victims:
+//   1. State in phase_ that the victims are off limits.
+//   2. Wait until every P has passed a safe point (forEachP). A safe point does
+//      not interrupt a pinned section. So a goroutine that read the old phase
+//      has finished, and one that pins from now on reads the new phase.
+//   3. Detach the victims, which no goroutine uses now. Swap the roles in
+//      phase_. A goroutine that still acts on the phase of step 1 goes on with
+//      the generation that was the primary one. That is the new victim
+//      generation, in which all is allowed that is allowed in the primary.
+//   4. Delete the garbage with no lock held, because destructors are user code.
+// Plain threads do not pin. They hold shared_mu_, and so does step 3.
 //
-// Unlike Go, which rotates with the world stopped, nothing here stops anybody;
-// no lock is held across the wait of step 2, and none by a goroutine that is
-// not pinned (PinnedLock), so that a plain thread can use and destroy pools
-// even if the program's end has left a round unfinished.
+// Unlike Go, which rotates with the world stopped, nothing here stops other
+// goroutines. No lock is held across the wait of step 2. A goroutine holds
+// locks only while it is pinned (PinnedLock). So a plain thread can use and
+// destroy pools even if the program's end has left a round unfinished.
 #include "gump/pool.h"
 
 #include <bit>
@@ -54,8 +55,8 @@ struct Generation {
   PoolChain chain;
 };
 
-constexpr uint32_t kPrimary = 1;  // bit of phase_: index of that generation
-constexpr uint32_t kVictims = 2;  // bit of phase_: the other one may be used
+constexpr uint32_t kPrimary = 1;  // bit of phase_: index of the primary one
+constexpr uint32_t kVictims = 2;  // bit of phase_: the other may be used
 
 }  // namespace
 
@@ -63,8 +64,8 @@ struct alignas(rt::kFalseSharing) PoolLocal {
   Generation generation[2];
 };
 
-// PoolGarbage is what a round has detached from one slot of a pool, which may
-// itself be gone by the time it is deleted.
+// PoolGarbage is detached by a round from one slot of a pool. The pool itself
+// may be gone by the time the garbage is deleted.
 struct PoolGarbage {
   void (*destroy)(void*) = nullptr;
   void* own = nullptr;
@@ -74,7 +75,7 @@ struct PoolGarbage {
 
 namespace {
 
-// deleteGarbage deletes items and rings. Runs user code: no locks.
+// deleteGarbage deletes items and rings. It runs user code, so no lock is held.
 void deleteGarbage(PoolGarbage* g) noexcept {
   if (g->own != nullptr) g->destroy(std::exchange(g->own, nullptr));
   while (PoolRing* r = g->rings) {
@@ -92,17 +93,19 @@ void deleteGarbage(PoolGarbage* g) noexcept {
 
 namespace {
 
-// PinnedLock holds mu, which nobody locks otherwise, for a scope. A goroutine
-// is pinned meanwhile, and gives it back even if main has ended. Who finds it
-// taken lets other threads run, keeping his P: whoever has it has his own. A
-// pinned goroutine is neither preempted nor presumed blocked, so it waits for
-// no second one: the holder of that, a plain thread, may wait for a lock of the
-// program's (malloc's), and so for a goroutine that never gets a P.
+// PinnedLock holds mu for a scope. A goroutine that holds it is pinned, so it
+// unlocks mu even if main has ended.
+//
+// A waiter yields its thread but keeps its P. That cannot deadlock, because the
+// holder has a P of its own. A pinned goroutine is neither preempted nor
+// presumed blocked, so it must not wait for a second lock. The holder of that
+// one, a plain thread, may wait for a lock of the program (of malloc). So it
+// may wait for a goroutine that never gets a P.
 class PinnedLock {
  public:
   explicit PinnedLock(Mutex* mu) : mu_(mu) {
     for (int tries = 0; !TryLock(); tries++) {
-      // Nobody is left who could give it back. Written by this very thread.
+      // No thread is left that could unlock it. Written by this very thread.
       if (rt::forked.load(rt::relaxed)) rt::dieForked();
       if (tries < kYields) {
         rt::osyield();
@@ -129,8 +132,9 @@ class PinnedLock {
     return false;
   }
 
-  // isPinnable is false for plain threads, which go on anyhow, and may begin or
-  // end without the runtime; and in a child of fork, where nobody is stopped.
+  // isPinnable returns false for plain threads, which run on after main has
+  // ended, and may start or end without the runtime. It also returns false in a
+  // child of fork, where no thread is stopped.
   static bool isPinnable() {
     const rt::G* gp = rt::getg();
     // Written by this very thread.
@@ -148,10 +152,10 @@ class PinnedLock {
 // PoolRegistry knows every pool that has ever held something.
 struct PoolRegistry {
   // Guards the list, and next_, prev_, registered_, retire_next_ of every pool.
-  // Forbidden while holding it: user code, waiting for Ps.
+  // A holder must not run user code or wait for Ps.
   Mutex mu;
   PoolCore* head = nullptr;
-  // True: a round is going on. The one who set it clears it.
+  // True while a round is going on. The thread that set it clears it.
   rt::Atomic<bool> busy;
 
   void add(PoolCore* p) noexcept;
@@ -166,7 +170,7 @@ constinit PoolRegistry registry;  // never destroyed: pools may outlive main
 }  // namespace
 
 void PoolRegistry::add(PoolCore* p) noexcept {
-  if (p->registered_.load(rt::relaxed)) return;  // for ever
+  if (p->registered_.load(rt::relaxed)) return;  // registered for ever
   {
     PinnedLock l(&mu);
     if (p->registered_.xchg(true, rt::relaxed)) return;  // under mu
@@ -174,13 +178,13 @@ void PoolRegistry::add(PoolCore* p) noexcept {
     if (head != nullptr) head->prev_ = p;
     head = p;
   }
-  // If it cannot be registered, pools are not aged, and work otherwise.
+  // If the registry cannot be registered, pools do not age. All else works.
   static_cast<void>(rt::reclaimRegister([] { registry.round(); }));
 }
 
 void PoolRegistry::remove(PoolCore* p) noexcept {
   PinnedLock l(&mu);
-  if (p->registered_.load(rt::relaxed)) {  // nobody uses the pool
+  if (p->registered_.load(rt::relaxed)) {  // no thread uses the pool now
     (p->prev_ == nullptr ? head : p->prev_->next_) = p->next_;
     if (p->next_ != nullptr) p->next_->prev_ = p->prev_;
   }
@@ -191,15 +195,15 @@ void PoolRegistry::beginRetirement() noexcept {
   PinnedLock l(&mu);
   for (PoolCore* p = head; p != nullptr; p = p->next_) {
     p->retire_next_ = 0;
-    // Written under mu. Release: nothing is published, but what follows step 2
-    // must not move up; forEachP sees to that.
+    // Written under mu. Release: nothing is published, but loads and stores
+    // after step 2 must not move up. forEachP ensures that.
     p->phase_.store(p->phase_.load(rt::relaxed) & ~kVictims, rt::release);
   }
 }
 
-// Step 3 of a round, for one slot of one pool; false: all done.
+// Step 3 of a round, for one slot of one pool. Returns false if all are done.
 bool PoolRegistry::detachNext(PoolGarbage* out) noexcept {
-  for (;; rt::osyield()) {  // pinned by nothing
+  for (;; rt::osyield()) {  // yields without being pinned
     PinnedLock l(&mu);
     PoolCore* p = head;
     while (p != nullptr && p->retire_next_ == PoolCore::kNotRetiring) {
@@ -226,7 +230,7 @@ PoolCore::~PoolCore() {
   registry.remove(this);
   PoolGarbage garbage;
   garbage.destroy = destroy_;
-  const uint32_t limit = limit_.load(rt::relaxed);  // nobody uses the pool
+  const uint32_t limit = limit_.load(rt::relaxed);  // no thread uses the pool
   for (uint32_t pid = 0; pid < limit; pid++) {
     PoolLocal* l = Local(pid);
     if (l == nullptr) continue;
@@ -243,14 +247,14 @@ PoolCore::~PoolCore() {
   for (auto& segment : segments_) delete[] segment.load(rt::relaxed);
 }
 
-// Local returns the slot of P pid; nullptr: not made yet.
+// Local returns the slot of P pid, or nullptr if it is not made yet.
 PoolLocal* PoolCore::Local(uint32_t pid) const noexcept {
   const auto k = static_cast<unsigned>(std::bit_width(pid + 1)) - 1;
   PoolLocal* segment = segments_[k].load(rt::acquire);  // pairs with Grow
   return segment == nullptr ? nullptr : segment + (pid + 1 - (1U << k));
 }
 
-// Grow makes the slot of P pid; false: no memory.
+// Grow makes the slot of P pid. Returns false if there is no memory.
 bool PoolCore::Grow(uint32_t pid) noexcept {
   const auto k = static_cast<unsigned>(std::bit_width(pid + 1)) - 1;
   auto* made = new (std::nothrow) PoolLocal[size_t{1} << k];
@@ -284,7 +288,7 @@ void PoolCore::Put(void* item) noexcept {
       }
       continue;
     }
-    // Acquire: pairs with DetachNext: the generation is empty.
+    // Acquire: pairs with DetachNext. The generation is empty.
     Generation& g = l->generation[phase_.load(rt::acquire) & kPrimary];
     uint32_t ring_size = 0;
     if (g.own == nullptr) {
@@ -294,7 +298,7 @@ void PoolCore::Put(void* item) noexcept {
     }
     rt::procUnpin();
     if (ring_size == 0) break;
-    delete spare;  // too small for the P that we are on now
+    delete spare;  // too small for the P that runs us now
     spare = PoolRing::Make(ring_size);
     if (spare == nullptr) {
       destroy_(item);
@@ -319,7 +323,7 @@ void* PoolCore::Get() noexcept {
   }
   if (item == nullptr) item = GetSlow(static_cast<uint32_t>(pid), phase);
   rt::procUnpin();
-  // Relaxed: a hint. The lock is taken unpinned, since that may park.
+  // Relaxed: a hint. The lock is taken unpinned, since taking it may park.
   if (item == nullptr && nshared_.load(rt::relaxed) != 0) [[unlikely]] {
     item = GetShared(/*may_steal=*/false);
   }
@@ -339,7 +343,7 @@ void* PoolCore::GetSlow(uint32_t pid, uint32_t phase) noexcept {
   return Steal(pid, primary ^ 1);
 }
 
-// Steal takes from any chain of a generation, looking at slot `first` first.
+// Steal takes from any chain of a generation. It looks at slot `first` first.
 // The caller is pinned, or holds shared_mu_.
 void* PoolCore::Steal(uint32_t first, uint32_t generation) noexcept {
   const uint32_t limit = limit_.load(rt::acquire);  // pairs with Grow
@@ -351,8 +355,8 @@ void* PoolCore::Steal(uint32_t first, uint32_t generation) noexcept {
   return nullptr;
 }
 
-// GetShared takes from what plain threads have put; on their behalf it steals
-// too, since a plain thread has no P whose slot it could fill.
+// GetShared takes an item that plain threads have put. If may_steal is true, it
+// steals too. A plain thread needs that, since it has no P with a slot to fill.
 void* PoolCore::GetShared(bool may_steal) noexcept {
   void* item = nullptr;
   PinnedLock l(&shared_mu_);
@@ -390,10 +394,10 @@ void PoolCore::PutShared(void* item) noexcept {
   if (!kept) destroy_(item);
 }
 
-// DetachNext moves the victims of the next slot to out, which is empty; after
-// the last, those of plain threads, and swaps the generations. The registry is
-// locked, and step 2 of the round is over. False: try again later, see
-// PinnedLock.
+// DetachNext moves the victims of the next slot to out, which is empty. After
+// the last slot it moves those of plain threads, and swaps the generations. The
+// registry is locked, and step 2 of the round is over. Returns false if the
+// caller has to try again later: see PinnedLock.
 bool PoolCore::DetachNext(PoolGarbage* out) noexcept {
   out->destroy = destroy_;
   if (!shared_mu_.TryLock()) return false;  // plain threads steal too
@@ -412,7 +416,8 @@ bool PoolCore::DetachNext(PoolGarbage* out) noexcept {
   retire_next_ = kNotRetiring;
   out->items.swap(shared_[victims]);
   nshared_.add(-static_cast<uint32_t>(out->items.size()), rt::relaxed);
-  // Release: whoever finds itself in the new phase finds the primary empty.
+  // Release: a thread that finds itself in the new phase finds the primary
+  // empty.
   phase_.store(victims | kVictims, rt::release);
   return true;
 }

@@ -1,5 +1,5 @@
-// The queues in which a slot of a sync::Pool keeps what does not fit into `own`
-// (pool.cc): a ring, and a chain of rings. (I1) and (I2) are that file's.
+// The queues of a slot of a sync::Pool, for items that do not fit into `own`
+// (pool.cc): a ring, and a chain of rings. (I1) and (I2) are those of pool.cc.
 #ifndef API_POOL_RING_H_
 #define API_POOL_RING_H_
 
@@ -11,14 +11,15 @@
 
 namespace gump::sync::internal {
 
-// PoolRing is a queue of fixed size with one producer, which pushes and pops at
-// the head, and any number of thieves, who pop at the tail.
+// PoolRing is a queue of fixed size. It has one producer, which pushes and pops
+// at the head, and any number of thieves, which pop at the tail.
 class PoolRing {
  public:
   static constexpr uint32_t kMinSize = 8;
   static constexpr uint32_t kMaxSize = 1U << 30;
 
-  // Make returns a ring of size slots, a power of two; nullptr: no memory.
+  // Make returns a ring of size slots, a power of two, or nullptr if there is
+  // no memory.
   static PoolRing* Make(uint32_t size) noexcept {
     auto* slots = new (std::nothrow) rt::Atomic<void*>[size];
     if (slots == nullptr) return nullptr;
@@ -32,7 +33,8 @@ class PoolRing {
 
   uint32_t size() const { return size_; }
 
-  // PushHead adds item; false: full. By the producer.
+  // PushHead adds item. Returns false if the ring is full. Only the producer
+  // calls it.
   bool PushHead(void* item) noexcept {
     // Acquire: pairs with the CAS in PopTail.
     const uint64_t ends = ends_.load(rt::acquire);
@@ -46,13 +48,14 @@ class PoolRing {
     return true;
   }
 
-  // PopHead removes the item pushed last; nullptr: empty. By the producer.
+  // PopHead removes the item pushed last, or returns nullptr if there is none.
+  // Only the producer calls it.
   void* PopHead() noexcept {
     uint64_t ends = ends_.load(rt::relaxed);  // the CAS decides
     for (;;) {
       if (head(ends) == tail(ends)) return nullptr;
       // The CAS takes the slot from the thieves. Acq_rel: they see our slots
-      // only through PushHead; kept strong because it costs nothing.
+      // only through PushHead. It is this strong because that costs nothing.
       if (!ends_.casWeak(ends, ends - kHeadOne, rt::acq_rel)) continue;
       rt::Atomic<void*>& slot = slots_[(head(ends) - 1) & (size_ - 1)];
       void* item = slot.load(rt::relaxed);  // we stored it, and own it again
@@ -61,17 +64,18 @@ class PoolRing {
     }
   }
 
-  // PopTail removes the item pushed first; nullptr: empty. By anybody.
+  // PopTail removes the item pushed first, or returns nullptr if there is none.
+  // Any thread may call it.
   void* PopTail() noexcept {
     // Acquire: pairs with the add in PushHead.
     uint64_t ends = ends_.load(rt::acquire);
     for (;;) {
       if (head(ends) == tail(ends)) return nullptr;
-      // Only the tail's half may change, without a carry into the head's.
+      // Only the half of the tail may change, without a carry into the head.
       const uint64_t next =
           (ends & ~uint64_t{UINT32_MAX}) | uint32_t{tail(ends) + 1};
-      // Acq_rel: release pairs with the load in PushHead; acquire because a
-      // failed CAS looks at the head again.
+      // Acq_rel: the release pairs with the load in PushHead. Acquire, because
+      // a failed CAS loads the head again.
       if (!ends_.cas(ends, next, rt::acq_rel)) {
         ends = ends_.load(rt::acquire);  // as above
         continue;
@@ -93,8 +97,8 @@ class PoolRing {
       : slots_(slots), size_(size) {}
 
   // ends_:  | head : 32, next slot to fill | tail : 32, first full slot |
-  // Both count on for ever; slot = index % size. One word, so that the last
-  // item is not taken at both ends.
+  // Both count on for ever; slot = index % size. They share one word, so that
+  // the last item is not taken at both ends.
   static constexpr uint64_t kHeadOne = uint64_t{1} << 32;
   static uint32_t head(uint64_t ends) {
     return static_cast<uint32_t>(ends >> 32);
@@ -107,11 +111,12 @@ class PoolRing {
 };
 
 // PoolChain is a queue without a limit: rings, each twice the size of the last.
-// Same parties as a ring.
+// It has the same parties as a ring.
 class PoolChain {
  public:
-  // PushHead adds item and returns 0, or the size of a ring that it needs in
-  // *spare to do so. It sets *spare to nullptr if it uses it.
+  // PushHead adds item and returns 0. If it needs a ring in *spare to do so, it
+  // returns the size of the ring instead. It sets *spare to nullptr if it uses
+  // it.
   uint32_t PushHead(void* item, PoolRing** spare) noexcept {
     if (head_ != nullptr && head_->PushHead(item)) return 0;
     uint32_t size = PoolRing::kMinSize;
@@ -124,8 +129,8 @@ class PoolChain {
     *spare = nullptr;
     static_cast<void>(ring->PushHead(item));  // it is empty
     ring->older = head_;
-    // Release: both publish the ring, to a thief that comes along the chain,
-    // or from its start.
+    // Release: each store publishes the ring, to a thief that comes along the
+    // chain, or from its start.
     if (head_ != nullptr) {
       head_->newer.store(ring, rt::release);
     } else {
@@ -135,7 +140,8 @@ class PoolChain {
     return 0;
   }
 
-  // PopHead removes the item pushed last; nullptr: empty. By the producer.
+  // PopHead removes the item pushed last, or returns nullptr if there is none.
+  // Only the producer calls it.
   void* PopHead() noexcept {
     for (PoolRing* r = head_; r != nullptr; r = r->older) {
       if (void* item = r->PopHead()) return item;
@@ -143,27 +149,29 @@ class PoolChain {
     return nullptr;
   }
 
-  // PopTail removes the item pushed first; nullptr: it saw none. By anybody.
+  // PopTail removes the item pushed first, or returns nullptr if it saw none.
+  // Any thread may call it.
   void* PopTail() noexcept {
     PoolRing* r = tail_.load(rt::acquire);  // pairs with PushHead, and the CAS
     while (r != nullptr) {
-      // Before looking into the ring: if it has a successor, nothing is pushed
-      // into it any more, and found empty it is empty for good. Acquire: pairs
-      // with PushHead.
+      // This load comes before the look into the ring. If the ring has a
+      // successor, nothing is pushed into it any more. Found empty then, it is
+      // empty for good. Acquire: pairs with PushHead.
       PoolRing* newer = r->newer.load(rt::acquire);
       if (void* item = r->PopTail()) return item;
       if (newer == nullptr) return nullptr;
-      // Release: passes on what we acquired of the newer ring. (I2): the old
-      // one stays.
+      // Release: passes on all that we acquired of the newer ring. The old one
+      // stays (I2).
       static_cast<void>(tail_.cas(r, newer, rt::release));
       r = newer;
     }
     return nullptr;
   }
 
-  // Take moves the rings out: returns the newest. Nobody may be using them.
+  // Take moves the rings out and returns the newest. Requires: no thread is
+  // using them.
   PoolRing* Take() noexcept {
-    tail_.store(nullptr, rt::relaxed);  // see above
+    tail_.store(nullptr, rt::relaxed);  // no thread is using it
     return std::exchange(head_, nullptr);
   }
 

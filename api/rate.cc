@@ -1,10 +1,10 @@
-// rate::Limiter. Times and durations are in ns; kForever stands for both "not
-// foreseeable" and what does not fit, and sums saturate.
+// rate::Limiter. Times and durations are in ns. kForever stands for "not
+// foreseeable", and for values that do not fit. Sums saturate.
 //
-// The bucket is not refilled by anybody: who looks at it works out what has
-// flown in since last_. Tokens below 0 are promised to those who wait. The
-// clock is read under mu_: whenever last_ goes back, what has flown in since
-// does so once more.
+// No thread refills the bucket. Each call computes the tokens that have flown
+// in since last_. Tokens below 0 are promised to waiters. The clock is read
+// under mu_. If it were not, last_ could go back, and the tokens since then
+// would flow in a second time.
 #include "gump/rate.h"
 
 #include <algorithm>
@@ -38,19 +38,20 @@ int64_t Minus(int64_t a, int64_t b) {
   return b < 0 ? kForever : std::numeric_limits<int64_t>::min();
 }
 
-// TimeOf is how long `tokens` take to flow in at that rate.
+// TimeOf returns the time in which `tokens` flow in at rate `limit`.
 int64_t TimeOf(double tokens, double limit) {
   if (limit <= 0) return kForever;
   const double ns = tokens / limit * 1e9;
-  // 2^63 is the least double that does not fit.
+  // 2^63 is the smallest double that does not fit.
   return ns >= 0x1p63 ? kForever : static_cast<int64_t>(ns);
 }
 
-// TokensOf is how many tokens flow in during ns.
+// TokensOf returns the number of tokens that flow in during ns.
 double TokensOf(int64_t ns, double limit) {
   if (limit <= 0) return 0;
-  limit = std::min(limit, Inf);  // 0 times infinity is no number
-  // Apart, because a double does not hold the ns of more than 104 days.
+  limit = std::min(limit, Inf);  // 0 times infinity is not a number
+  // Seconds and the rest separately, because a double does not hold the ns of
+  // more than 104 days.
   return static_cast<double>(ns / 1'000'000'000) * limit +
          static_cast<double>(ns % 1'000'000'000) * limit / 1e9;
 }
@@ -99,7 +100,7 @@ Limiter::Limiter(double per_second, int burst)
       tokens_(burst) {}
 
 int64_t Limiter::Now() const noexcept {
-  if (rt::currentBubble() != 0) return rt::bubbleNanos();  // of synctest
+  if (rt::currentBubble() != 0) return rt::bubbleNanos();  // synctest's clock
   return rt::monotonicNanos() + clock_offset_;
 }
 
@@ -167,7 +168,7 @@ void Limiter::SetBurstAt(absl::Time now, int burst) {
   burst_ = burst;
 }
 
-// Advance is the number of tokens at `now`. mu_ is held.
+// Advance returns the number of tokens at `now`. mu_ is held.
 double Limiter::Advance(int64_t now) const noexcept {
   const int64_t elapsed = now < last_ ? 0 : Minus(now, last_);
   return std::min(tokens_ + TokensOf(elapsed, limit_),
@@ -187,7 +188,7 @@ Reservation Limiter::Take(int64_t now, int n, int64_t max_wait) {
   r.limiter_ = this;
   r.limit_ = limit_;
   if (limit_ >= Inf) {
-    r.ok_ = true;  // took nothing
+    r.ok_ = true;  // it took nothing
     r.time_to_act_ = now;
     return r;
   }
@@ -204,12 +205,11 @@ Reservation Limiter::Take(int64_t now, int n, int64_t max_wait) {
 }
 
 // GiveBack cancels *r at `now`. Tokens that were reserved after it stay taken:
-// who reserved them has been told a time that counts on its being used. mu_ is
-// held.
+// their owners have been told a time that counts on the use of *r. mu_ is held.
 void Limiter::GiveBack(Reservation* r, int64_t now) {
   const int tokens = std::exchange(r->tokens_, 0);
   if (limit_ >= Inf || tokens == 0 || r->time_to_act_ < now) return;
-  // Below 0: the rate has been raised since, or the time taken back.
+  // Below 0: the rate has been raised since, or the time was set back.
   const int64_t later =
       std::max<int64_t>(0, Minus(last_event_, r->time_to_act_));
   const double restored = tokens - TokensOf(later, r->limit_);
@@ -244,7 +244,7 @@ absl::Status Limiter::WaitN(const context::Context& ctx, int n) {
         absl::StrCat("rate: Wait(n=", n, ") would exceed context deadline"));
   }
   if (r.time_to_act_ <= now) return absl::OkStatus();
-  // Gives the tokens back unless the events may happen; also if this throws.
+  // Gives the tokens back unless the events may happen, even if this throws.
   struct CancelAtEnd {
     Reservation* r;
     ~CancelAtEnd() {

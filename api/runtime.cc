@@ -28,7 +28,7 @@ void SetFinalizer(std::function<void()> f) {
   using C = std::function<void()>;
   internal::CheckCallable(f);
   if (!rt::queueFinalizer(&internal::kInPlace<C>, &f)) throw std::bad_alloc();
-  ::new (&f) C();  // it was relocated: give the destructor something to destroy
+  ::new (&f) C();  // f was relocated, and its destructor needs an object
 }
 
 }  // namespace gump::runtime

@@ -1,22 +1,22 @@
 // The slow paths of sync::RWMutex. The fields are described in gump/rwmutex.h.
 //
-// A writer first excludes the other writers (w_), then announces itself by
+// A writer first excludes the other writers (w_). It then announces itself by
 // making reader_count_ negative, and waits for as many readers as there were at
-// that moment: each of them, on leaving, sees the negative count and lowers
-// reader_wait_; the one that brings it to zero wakes the writer. The writer
-// adds the number of readers after announcing itself, so reader_wait_ may pass
-// through negative values; whoever makes it zero, reader or writer, knows that
-// all have left.
+// that moment. Each of these readers sees the negative count when it leaves,
+// and lowers reader_wait_. The reader that brings it to zero wakes the writer.
+// The writer adds the number of readers after announcing itself, so
+// reader_wait_ may pass through negative values. The reader or writer that
+// makes it zero knows that all have left.
 //
-// Readers that come while the count is negative wait on reader_sem_; they are
-// counted already, so when the writer restores the count they hold the lock,
+// Readers that come while the count is negative wait on reader_sem_. They are
+// counted already. So when the writer restores the count they hold the lock,
 // and the next writer waits for them.
 //
-// Unlock lets writers in (w_) before it wakes the readers, unlike Go: between
-// the moment when readers may come and its last access to the object lie only
-// the instructions of one CAS, for which a destructor can wait (WaitForUnlock).
-// The order of the critical sections is the same: the next writer waits for
-// the readers that are being woken.
+// Unlike Go, Unlock lets writers in (w_) before it wakes the readers. From the
+// moment when readers may come, Unlock has only the instructions of one CAS to
+// run until its last access to the object. A destructor can wait for these
+// (WaitForUnlock). The order of the critical sections is the same as in Go: the
+// next writer waits for the readers that are being woken.
 #include "gump/rwmutex.h"
 
 #include "gump/internal/linkname.h"
@@ -40,8 +40,9 @@ void RWMutex::RUnlockSlow(int32_t r) noexcept {
   if (r + 1 == 0 || r + 1 == -kMaxReaders) {
     rt::fatalError("sync: RUnlock of unlocked RWMutex");
   }
-  // Acq_rel: release pairs with the acquire of the one that makes it zero, who
-  // passes on what all readers did: by the semaphore, or being the writer.
+  // Acq_rel: the release pairs with the acquire of the thread that makes it
+  // zero. If that is a reader, it passes on what all readers did, by the
+  // semaphore. If it is the writer, it goes on itself.
   if (reader_wait_.add(-1, rt::acq_rel) == 0) {
     rt::semrelease(&writer_sem_, /*handoff=*/false);
   }
@@ -49,8 +50,9 @@ void RWMutex::RUnlockSlow(int32_t r) noexcept {
 
 void RWMutex::Lock() noexcept {
   w_.Lock();
-  // Acquire: pairs with the release in RUnlock. Release: nothing to publish
-  // yet, but readers that come now must be ordered after the last Unlock.
+  // Acquire: pairs with the release in RUnlock. Release: there is nothing to
+  // publish yet, but readers that come now must be ordered after the last
+  // Unlock.
   const int32_t r = reader_count_.add(-kMaxReaders, rt::acq_rel) + kMaxReaders;
   // Acquire: pairs with RUnlockSlow.
   if (r != 0 && reader_wait_.add(r, rt::acq_rel) != 0) {
@@ -70,19 +72,21 @@ void RWMutex::Unlock() noexcept {
   // Release: pairs with the acquire in RLock.
   const int32_t r = reader_count_.add(kMaxReaders, rt::release);
   if (r >= kMaxReaders) rt::fatalError("sync: Unlock of unlocked RWMutex");
-  // Not to be stopped here: the readers have the lock and do not know it.
+  // The caller must not be stopped here: the readers have the lock and do not
+  // know it.
   w_.UnlockAndStay();
-  // Readers that are still to be woken are inside RLock: the object is alive
-  // until the last of them is, and a semaphore needs no more than its address.
+  // Readers that are still to be woken are inside RLock. The object is alive
+  // until the last of them is awake, and a semaphore needs only its address.
   if (r > 0) rt::semreleaseN(&reader_sem_, static_cast<uint32_t>(r));
 }
 
-// WaitForUnlock runs when the object is destroyed while w_ is held. Either the
-// lock is held for writing (the count is negative): the program's affair. Or
-// an Unlock that let the destroyer in is between its two steps, and will take
-// the second without entering the runtime, so this wait is short.
+// WaitForUnlock runs when the object is destroyed while w_ is held. There are
+// two cases. If the lock is held for writing (the count is negative), that is
+// up to the program, and it does not wait. Otherwise an Unlock that let the
+// destroyer in is between its two steps. It takes the second step without
+// entering the runtime, so this wait is short.
 void RWMutex::WaitForUnlock() noexcept {
-  // Relaxed: the caller was let in by the store that it must see here.
+  // Relaxed: the store that let the caller in is the one that it must see here.
   while (reader_count_.load(rt::relaxed) >= 0 && w_.Held()) rt::gosched();
 }
 

@@ -1,5 +1,5 @@
-// The dynamic form of select, and what of <gump/select.h> need not be in every
-// caller.
+// The dynamic form of select, and the parts of <gump/select.h> that need not be
+// in every caller.
 #include "gump/select.h"
 
 #include <vector>
@@ -22,7 +22,7 @@ AnyCase::AnyCase(rt::Hchan* c, bool is_default) : is_default_(is_default) {
 }  // namespace internal
 
 int select(absl::Span<SelectCase> cases) {
-  // Go's words; a Default counts as a case there too.
+  // Go's text. A Default counts as a case there too.
   if (cases.size() > rt::kMaxSelectCases) {
     panic("reflect.Select: too many cases (max 65536)");
   }

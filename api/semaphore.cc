@@ -1,12 +1,12 @@
-// sync::Semaphore. A waiter is a record on the stack of the one who waits, with
-// a channel that is closed when it has its units.
+// sync::Semaphore. A Waiter is a record on the stack of a goroutine or thread
+// that waits. It has a channel that is closed when the waiter has its units.
 //
 // Invariants:
-//  (S1) A waiter is in the list, or granted. Units of a granted waiter count as
-//       held. Both change with mu_ held.
+//  (S1) A waiter is in the list, or granted. The units of a granted waiter
+//       count as held. Both change with mu_ held.
 //  (S2) Granted waiters are told after mu_ is unlocked, from a list that only
-//       the one who granted them has. So whoever finds itself granted waits
-//       until it is told, and Release touches nothing of the Semaphore once a
+//       the thread that granted them has. So a waiter that finds itself granted
+//       waits until it is told. Release touches nothing of the Semaphore once a
 //       waiter may go on.
 #include "gump/semaphore.h"
 
@@ -24,7 +24,7 @@ struct Semaphore::Waiter {
   static void Tell(Waiter* w) {
     while (w != nullptr) {
       Waiter* next = w->next;
-      const chan<void> c = w->ready;  // ours: w is gone once it is awake
+      const chan<void> c = w->ready;  // a copy: w is gone once it is awake
       c.Close();
       w = next;
     }
@@ -34,7 +34,7 @@ struct Semaphore::Waiter {
   const chan<void> ready;
   bool granted = false;
   Waiter* prev = nullptr;
-  Waiter* next = nullptr;  // in the semaphore's list, or in the granter's
+  Waiter* next = nullptr;  // in the semaphore's list, or in a list of Grant
 };
 
 namespace {
@@ -49,7 +49,8 @@ bool IsDone(const recv_chan<void>& done) {
 
 }  // namespace
 
-// AcquireUnless takes n units; false: done was closed, and nothing is taken.
+// AcquireUnless takes n units. Returns false, and takes nothing, if done was
+// closed.
 bool Semaphore::AcquireUnless(const recv_chan<void>& done, int64_t n) {
   CheckWeight(n);
   if (IsDone(done)) return false;
@@ -60,21 +61,21 @@ bool Semaphore::AcquireUnless(const recv_chan<void>& done, int64_t n) {
     return true;
   }
   mu_.Unlock();
-  if (n > size_) {  // do not make others wait behind one that waits in vain
+  if (n > size_) {  // queueing in vain would make others wait behind this
     (void)done.Recv();
     return false;
   }
   return Wait(done, n);
 }
 
-// Wait is AcquireUnless for who has found that it probably has to wait.
+// Wait is AcquireUnless for a caller that has found that it probably must wait.
 bool Semaphore::Wait(const recv_chan<void>& done, int64_t n) {
   Waiter w(n);  // allocates, so with no lock held
   mu_.Lock();
   w.prev = last_;
   (last_ != nullptr ? last_->next : first_) = &w;
   last_ = &w;
-  Waiter* granted = Grant();  // units may have come back meanwhile
+  Waiter* granted = Grant();  // units may have come back in between
   mu_.Unlock();
   Waiter::Tell(granted);
 
@@ -84,12 +85,12 @@ bool Semaphore::Wait(const recv_chan<void>& done, int64_t n) {
   return false;
 }
 
-// Withdraw takes a waiter out of the list, or gives back what it was granted.
+// Withdraw takes a waiter out of the list, or releases the units granted to it.
 void Semaphore::Withdraw(Waiter* w) {
   mu_.Lock();
   if (!w->granted) {
     Unlink(w);
-    Waiter* granted = Grant();  // it may have been in the way of smaller ones
+    Waiter* granted = Grant();  // w may have blocked smaller requests
     mu_.Unlock();
     Waiter::Tell(granted);
     return;
@@ -121,10 +122,10 @@ void Semaphore::Release(int64_t n) {
   Waiter::Tell(granted);
 }
 
-// Grant gives free units to the waiters at the head of the list, and returns
-// those that got theirs, to be told. mu_ is held. Who is not first does not
-// overtake who is, however little it wants: else a stream of small requests
-// would keep a large one waiting for ever.
+// Grant gives free units to the waiters at the head of the list. Returns the
+// list of waiters that got their units and have to be told. mu_ is held. A
+// waiter never overtakes the first one, however few units it wants. Otherwise a
+// stream of small requests would keep a large one waiting for ever.
 Semaphore::Waiter* Semaphore::Grant() noexcept {
   Waiter* granted = nullptr;
   Waiter** end = &granted;

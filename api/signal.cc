@@ -1,19 +1,20 @@
-// Signals for channels. A handler notes the signal in a word of bits and wakes
-// a goroutine of the runtime's by an eventfd; that one, or whoever changes the
-// registry first, hands out what is noted.
+// Signals for channels. A handler sets the bit of the signal in a word. It
+// wakes a goroutine of the runtime by an eventfd. This goroutine delivers the
+// signals that are recorded, or a caller that changes the registry earlier
+// does.
 //
 // Invariants:
-//  (K1) The registry, and the dispositions of signals as far as they are ours,
-//       change with the registry's lock held. Bits of pending are taken, and
-//       sent to channels, with it held. So after a channel has left the
-//       registry nothing is sent to it.
-//  (K2) A handler that finds the use of its signal to be kNotify sets the bit
-//       in pending. Then a channel wants it, or Deliver is still to be called
-//       before the last one that did goes.
-//  (K3) A signal is given up in this order: the disposition is put back; the
-//       use changes; no handler is between looking at the use and setting the
-//       bit (inflight); what is pending is delivered. So a signal is delivered,
-//       or does what it did before; never neither.
+//  (K1) The registry changes with its lock held, and so do the dispositions of
+//       signals as far as they are ours. Bits of pending are taken and sent to
+//       channels with the lock held. So after a channel has left the registry,
+//       nothing is sent to it.
+//  (K2) A handler that finds kNotify as the use of its signal sets the bit in
+//       pending. Then a channel wants the signal, or the last channel that did
+//       does not go before a further call of Deliver.
+//  (K3) A signal is given up in four steps. The disposition is put back. Then
+//       the use changes. Then no handler is between its load of the use and its
+//       store of the bit (inflight). Then the pending signals are delivered. So
+//       a signal is either delivered or has its former effect. It is not lost.
 //
 // The handler takes no lock, allocates nothing, and keeps errno. It may run on
 // any thread, ours or not, and on a signal stack or not.
@@ -53,11 +54,11 @@
 namespace gump::signal {
 namespace {
 
-constexpr int kSignals = 64;  // 1 to this; also the bits of a mask
+constexpr int kSignals = 64;  // signals are 1 to this; also the bits of a mask
 
 constexpr uint64_t BitOf(int sig) { return uint64_t{1} << (sig - 1); }
 
-// MaskOf is the set of a list; an empty one means all.
+// MaskOf returns the set of a list of signals. An empty list means all signals.
 uint64_t MaskOf(std::initializer_list<int> signals) {
   if (signals.size() == 0) return ~uint64_t{0};
   uint64_t mask = 0;
@@ -67,7 +68,7 @@ uint64_t MaskOf(std::initializer_list<int> signals) {
   return mask;
 }
 
-// ForEach calls f(sig) for the signals of a set.
+// ForEach calls f(sig) for each signal of a set.
 template <class F>
 void ForEach(uint64_t mask, F f) {
   for (; mask != 0; mask &= mask - 1) f(1 + std::countr_zero(mask));
@@ -77,25 +78,25 @@ void ForEach(uint64_t mask, F f) {
 
 enum class Use : uint32_t {
   kNone,    // not ours
-  kNotify,  // our handler is installed, unless the program has changed that
+  kNotify,  // our handler is installed, unless the program has replaced it
   kIgnore,
 };
 
 struct Slot {
   // Written under the registry's lock.
   rt::Atomic<Use> use{Use::kNone};
-  // What is to be put back. Never freed, and equal ones are the same: a handler
-  // may look at it at any time.
+  // The action to be put back. It is never freed, because a handler may load it
+  // at any time. Equal actions are the same object.
   rt::Atomic<struct sigaction*> before{nullptr};
   rt::Atomic<int32_t> inflight{0};  // (K3)
-  // The program was seen to have replaced our handler, which it may know
-  // therefore. For good.
+  // True once the program was seen to have replaced our handler. The program
+  // may then call our handler itself. Never reset.
   rt::Atomic<bool> covered{false};
 };
 constinit Slot slots[kSignals + 1];
 
 constinit rt::Atomic<uint64_t> pending;
-constinit rt::Atomic<int> event_fd{-1};  // written once, before any use is
+constinit rt::Atomic<int> event_fd{-1};  // written once, before any use is set
 
 bool IsFunction(const struct sigaction& a) {
   return (a.sa_flags & SA_SIGINFO) != 0 ||
@@ -103,9 +104,9 @@ bool IsFunction(const struct sigaction& a) {
 }
 
 void Post(int sig) {
-  // Release: what the sender did before; acquire in Deliver.
+  // Release: orders all that the sender did before. Pairs with Deliver.
   if ((pending.or_(BitOf(sig), rt::acq_rel) & BitOf(sig)) != 0) return;
-  // It fails if the counter is full: then it is not 0 either.
+  // The write fails if the counter is full. Then the counter is not 0 either.
   const uint64_t one = 1;
   const ssize_t n = write(event_fd.load(rt::relaxed), &one, sizeof(one));
   (void)n;
@@ -117,17 +118,18 @@ bool IsOurs(const struct sigaction& a) {
   return (a.sa_flags & SA_SIGINFO) != 0 && a.sa_sigaction == OnSignal;
 }
 
-// Refuse is for a signal that has been given up since the kernel came here, so
-// that another disposition is in force: it is sent to this thread again, and
-// arrives when the handler returns. If the program has put a handler of its own
-// over ours, that may have called us, and would do so for ever: then it is
-// enough that it has the signal.
+// Refuse handles a signal that has been given up after the kernel called our
+// handler, so that another disposition is in force. It sends the signal to this
+// thread again, and the signal arrives when the handler returns. If the program
+// has put a handler of its own over ours, that one may have called us, and
+// would do so for ever. In this case it is enough that the program's handler
+// has the signal.
 void Refuse(int sig, siginfo_t* info, void* context, Slot* s) {
   if (!s->covered.load(rt::relaxed)) {  // published by the use
     rt::tgkill(rt::gettid(), sig);
     return;
   }
-  // Or the program has put us back, as system(3) does.
+  // The program may also have restored our handler, as system(3) does.
   struct sigaction now = {};
   struct sigaction* before = s->before.load(rt::acquire);  // pairs with Take
   if (sigaction(sig, nullptr, &now) == 0 && IsOurs(now) &&
@@ -139,19 +141,19 @@ void Refuse(int sig, siginfo_t* info, void* context, Slot* s) {
 void Receive(int sig, siginfo_t* info, void* context) {
   Slot& s = slots[sig];
   struct sigaction* before = s.before.load(rt::acquire);  // pairs with Take
-  // Not for us: a fault; whatever is sent to a child of fork; the signal by
+  // These are not for us: a fault; any signal in a child of fork; the signal by
   // which a dying process asks its threads for their stacks.
   if (rt::isFault(sig, info) || !rt::inOwnProcess() ||
       (sig == SIGQUIT && rt::isPanicking())) {
     rt::forwardsig(sig, info, context, before);
     return;
   }
-  // The runtime's. It may sleep there for long.
+  // This is the runtime's signal. Its handler may sleep for a long time.
   if (sig == SIGURG && IsFunction(*before)) {
     rt::forwardsig(sig, info, context, before);
   }
-  // seq_cst: (K3). Here this, then the look at use; there use, then the look at
-  // this. So one of us sees the other.
+  // seq_cst: (K3). Here we store inflight and then load the use. The other side
+  // stores the use and then loads inflight. So one side sees the other's store.
   s.inflight.add(1, rt::seq_cst);
   const Use use = s.use.load(rt::seq_cst);
   if (use == Use::kNotify) Post(sig);
@@ -165,9 +167,10 @@ void OnSignal(int sig, siginfo_t* info, void* context) {
   errno = saved;
 }
 
-// MustArrive tells whether a signal must get to our handler even if it is
-// ignored: the runtime's own, and those by which the kernel tells of a fault,
-// which it would make the end of the process.
+// MustArrive returns true if a signal must reach our handler even if the
+// program ignores it. These are the runtime's own signal, and the signals by
+// which the kernel reports a fault. If a fault's signal were ignored, the
+// kernel would end the process.
 bool MustArrive(int sig) {
   switch (sig) {
     case SIGSEGV:
@@ -190,8 +193,10 @@ class Registry {
   void Add(const send_chan<int>& c, uint64_t mask);
   void Remove(const send_chan<int>& c);
   // Release ends all use of these signals; they are ignored if `then` says so.
+  // Release ends all use of these signals. If `then` is kIgnore, they are
+  // ignored afterwards.
   void Release(uint64_t mask, Use then);
-  // Run is the receiver's life.
+  // Run is the body of the receiver goroutine.
   void Run();
 
  private:
@@ -200,10 +205,10 @@ class Registry {
     uint64_t wants;
   };
 
-  // All with mu_ held.
+  // All of these are called with mu_ held.
   void Start();
-  // Noexcept: to close a channel that is still to be notified is the end of the
-  // process, as in Go, and not an exception for whoever delivers.
+  // Noexcept: closing a channel that is still to be notified ends the process,
+  // as in Go. It is not an exception for the caller that delivers.
   void Deliver() noexcept;
   void Take(int sig, Use use);
   void GiveBack(int sig);
@@ -218,7 +223,7 @@ class Registry {
   bool started_ = false;
 };
 
-// TheRegistry is never destroyed: signals come to the very end.
+// TheRegistry is never destroyed, because signals come until the very end.
 Registry& TheRegistry() {
   static auto* const registry = new Registry();
   return *registry;
@@ -231,14 +236,14 @@ void Registry::Run() {
   for (;;) {
     uint64_t n;
     const rt::IoResult r = fd_->read(&n, sizeof(n));
-    // Somebody has closed a descriptor that is not his.
+    // Other code has closed the descriptor, which it does not own.
     if (r.err != 0) rt::fatal("os/signal: lost the descriptor for signals");
     std::scoped_lock hold(mu_);
     Deliver();
   }
 }
 
-// Start makes the descriptor and the receiver, if there are none.
+// Start makes the descriptor and the receiver, if they do not exist.
 void Registry::Start() {
   if (started_) return;
   if (fd_ == nullptr) {
@@ -279,7 +284,7 @@ uint64_t Registry::Wanted() const {
 
 struct sigaction* Registry::Remember(const struct sigaction& a) {
   for (struct sigaction& old : remembered_) {
-    // Of the mask, as much as the kernel has.
+    // Compare only the part of the mask that the kernel has.
     if (old.sa_handler == a.sa_handler && old.sa_flags == a.sa_flags &&
         std::memcmp(&old.sa_mask, &a.sa_mask, kSignals / 8) == 0) {
       return &old;
@@ -288,10 +293,10 @@ struct sigaction* Registry::Remember(const struct sigaction& a) {
   return &remembered_.emplace_back(a);
 }
 
-// Take makes a signal ours, whatever it was.
+// Take makes a signal ours. Its disposition may be any.
 void Registry::Take(int sig, Use use) {
   struct sigaction now = {};
-  if (sigaction(sig, nullptr, &now) != 0) return;  // not to be had
+  if (sigaction(sig, nullptr, &now) != 0) return;  // it cannot be caught
   Slot& s = slots[sig];
   const Use was = s.use.load(rt::relaxed);  // written under mu_
   const bool ignored =
@@ -306,18 +311,20 @@ void Registry::Take(int sig, Use use) {
     action.sa_handler = SIG_IGN;
   } else {
     action.sa_sigaction = OnSignal;
-    // The runtime's handlers want a second fault to arrive.
+    // The runtime's handlers need a second fault to arrive.
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART |
                       (sig == SIGSEGV || sig == SIGBUS ? SA_NODEFER : 0);
   }
-  // Before our handler can look; but while one is given up, as in (K3).
+  // Set the use before our handler can load it. When a signal is given up,
+  // follow the order of (K3).
   const bool first = use == Use::kNotify || was == Use::kNone;
   if (first) s.use.store(use, rt::seq_cst);
-  (void)sigaction(sig, &action, nullptr);  // as above, it can be had
+  (void)sigaction(sig, &action, nullptr);  // cannot fail: see above
   if (!first) s.use.store(use, rt::seq_cst);
 }
 
-// GiveBack makes a signal what it was, unless the program has changed it.
+// GiveBack restores the former action of a signal, unless the program has
+// changed it.
 void Registry::GiveBack(int sig) {
   Slot& s = slots[sig];
   const Use was = s.use.load(rt::relaxed);  // written under mu_
@@ -345,7 +352,7 @@ void Registry::Add(const send_chan<int>& c, uint64_t mask) {
   if (mask == 0) return;
   std::scoped_lock hold(mu_);
   Start();
-  Deliver();  // to those who wanted it when it came
+  Deliver();  // to the channels that wanted the signal when it came
   Entry* entry = nullptr;
   for (Entry& e : entries_) {
     if (e.c == c) entry = &e;
@@ -388,7 +395,7 @@ void Registry::Release(uint64_t mask, Use then) {
 
 // ---- Names
 
-// Name is Go's name of a signal.
+// Name returns Go's name of a signal.
 std::string Name(int sig) {
   static constexpr const char* kNames[] = {
       nullptr,
@@ -430,7 +437,8 @@ std::string Name(int sig) {
 
 }  // namespace
 
-// Each starts the runtime first, whose handlers are to be found below ours.
+// Each of these first starts the runtime, because our handlers must find the
+// runtime's handlers below them.
 
 void Notify(const send_chan<int>& c, std::initializer_list<int> signals) {
   if (!c) panic("os/signal: Notify using nil channel");
@@ -457,14 +465,14 @@ bool Ignored(int signal) {
   if (signal < 1 || signal > kSignals) return false;
   struct sigaction now = {};
   if (sigaction(signal, nullptr, &now) != 0) return false;
-  // Relaxed: an answer about now.
+  // Relaxed: the answer is only about this moment.
   if (IsOurs(now)) return slots[signal].use.load(rt::relaxed) == Use::kIgnore;
   return !IsFunction(now) && now.sa_handler == SIG_IGN;
 }
 
 void StopFunc::operator()() const {
   if (!c_) return;
-  const chan<int> c = c_;  // whoever is told may drop *this
+  const chan<int> c = c_;  // a goroutine that is told may drop *this
   cancel_(absl::OkStatus());
   Stop(c);
 }

@@ -1,4 +1,5 @@
-// Errors of the world. Errno and byte count travel as payloads, decimal.
+// Errors that the world causes. The errno and the byte count are payloads, in
+// decimal.
 #include "gump/status.h"
 
 #include <locale.h>
@@ -78,8 +79,9 @@ std::string ErrorText(int err, std::string_view closed) {
     default:
       break;
   }
-  // Go's table is this one, but for the first letter of those that begin with
-  // an ordinary word. (strerror would translate, and share a buffer.)
+  // Go's table is the same as this one, except for the first letter of texts
+  // that begin with an ordinary word. (strerror would translate the text, and
+  // share a buffer.)
   static const locale_t english = newlocale(LC_ALL_MASK, "C", nullptr);
   std::string text(strerror_l(err, english));
   if (text.starts_with("Unknown error")) return "errno " + std::to_string(err);

@@ -1,4 +1,5 @@
-// Bubbles as the program sees them. How they work is in runtime/synctest.h.
+// The public interface of bubbles. runtime/synctest.h describes their
+// mechanism.
 #include "gump/synctest.h"
 
 #include <new>

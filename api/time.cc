@@ -1,5 +1,5 @@
-// Timers as the program sees them. What they do, and when, is in runtime/time.h
-// and runtime/timechan.h.
+// The public interface of timers. runtime/time.h and runtime/timechan.h
+// describe their mechanism.
 #include "gump/time.h"
 
 #include <new>
@@ -16,7 +16,7 @@ int64_t DurationArg::RoundedUp(absl::Duration d) {
 
 namespace {
 
-// The closure of the goroutine is a FuncTimer*, with its reference.
+// The closure of the goroutine is a FuncTimer*, with a reference to it.
 constexpr rt::FuncType kCallFuncTimer = {
     [](void* c) { (*static_cast<FuncTimer**>(c))->Call(); },
     [](void* c) { (*static_cast<FuncTimer**>(c))->Unref(); },
@@ -27,15 +27,16 @@ constexpr rt::FuncType kCallFuncTimer = {
 }  // namespace
 
 FuncTimer::~FuncTimer() {
-  // Nobody holds it, so it is not pending either.
+  // No reference is left, so it is not pending either.
   if (timer_ != nullptr) rt::funcTimerFree(timer_);
 }
 
 void FuncTimer::Start(int64_t ns, uintptr_t pc) {
   timer_ = rt::newFuncTimer(&kCallFuncTimer, this, pc);
   if (timer_ == nullptr) throw std::bad_alloc();
-  // One reference is the caller's, one the timer's, counted before it may fire.
-  refs_.store(2, rt::relaxed);  // nobody else knows us yet
+  // One reference is the caller's, and one is the timer's. Both are counted
+  // before it may fire.
+  refs_.store(2, rt::relaxed);  // no other thread knows this object yet
   rt::funcTimerStart(timer_, ns);
 }
 
@@ -46,9 +47,9 @@ bool FuncTimer::Stop() {
 }
 
 bool FuncTimer::Reset(int64_t ns) {
-  Ref();  // the timer's; before, because it may fire at once
+  Ref();  // the timer's; counted first, because the timer may fire at once
   if (!rt::funcTimerReset(timer_, ns)) return false;
-  Unref();  // it had one already
+  Unref();  // the timer had a reference already
   return true;
 }
 
@@ -56,9 +57,9 @@ bool FuncTimer::Reset(int64_t ns) {
 void FuncTimer::Ref() { refs_.add(1, rt::relaxed); }
 
 void FuncTimer::Unref() {
-  // Release: what we did with f is before its destruction; acquire: so is what
-  // all the others did. Who holds the only reference need not count: there is
-  // none that another could be copied from.
+  // Release: orders our use of f before its destruction. Acquire: orders the
+  // use by all others before it. The holder of the only reference need not
+  // count down, because there is no other reference to copy.
   if (refs_.load(rt::acquire) == 1 ||
       refs_.add(static_cast<uint32_t>(-1), rt::acq_rel) == 0) {
     delete this;
@@ -75,8 +76,8 @@ void EncodeTime(void* elem, int64_t unix_nanos) {
   ::new (elem) absl::Time(absl::FromUnixNanos(unix_nanos));
 }
 
-// MakeTimerChan makes a channel that gets the time in ns, and then every
-// period, unless that is 0.
+// MakeTimerChan makes a channel that receives the time after ns, and then every
+// period, unless the period is 0.
 chan<absl::Time> MakeTimerChan(int64_t ns, int64_t period) {
   rt::Hchan* c = rt::newTimerChan(&internal::kElemType<absl::Time>, EncodeTime);
   if (c == nullptr) throw std::bad_alloc();
