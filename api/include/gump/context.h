@@ -20,13 +20,15 @@
 // its children. When a child is cancelled, or its last handle is gone, it
 // leaves its parent's list at once, and its timer is stopped. The handles of a
 // context are a Context, its CancelFunc, a StopFunc, and each child.
+//
 // Two things outlast the handles, as in Go: a function registered with
 // AfterFunc, and a channel from Done() that the program still holds. Both learn
 // of a deadline and of the cancellation of an ancestor for as long as these can
 // happen. When no handle is left that could cancel, the function is destroyed
 // without a call, and the channel stays open. If the channel is dropped after
-// the handles, the context is freed later: when the parent has got some more
-// children, or at the latest when the context would have been cancelled.
+// the handles, the context is freed later. That happens when the parent has got
+// some more children, or at the latest when the context would have been
+// cancelled.
 //
 // Dropping a CancelFunc cancels nothing. If a function holds the very context
 // with which it is registered, the context lives until it is cancelled or the

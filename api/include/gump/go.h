@@ -257,11 +257,12 @@ class SyscallScope {
 // runs on this goroutine's stack and thread.
 //
 // Requires: f does not park. An operation in f that would have to wait, for a
-// channel or a lock for example, is a fatal error. f may start goroutines, wake
-// others, and call blocking itself.
+// channel or a lock for example, is a fatal error. The function f may start
+// goroutines, wake others, and call blocking itself.
 //
 // An exception thrown by f passes through. blocking may park after f has
 // returned. On a plain thread it only calls f.
+//
 //   ssize_t n = gump::blocking([&] { return ::read(fd, buf, sizeof buf); });
 template <class F>
 auto blocking(F&& f) -> decltype(f()) {

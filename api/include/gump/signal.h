@@ -26,12 +26,12 @@
 // stays.
 //
 // SIGKILL, SIGSTOP, the signals that libc reserves, and numbers that are no
-// signals are skipped. A fault of the program itself (SIGSEGV, SIGBUS, SIGFPE,
-// SIGILL, SIGTRAP, SIGSYS from the kernel) is never delivered to a channel and
-// cannot be ignored: it does what it did before. If kill or raise sent such a
-// signal, it is delivered. The runtime preempts goroutines with SIGURG, and a
-// channel gets those signals too, as in Go. While a channel gets SIGQUIT, that
-// signal does not print a dump.
+// signals are skipped. A fault of the program itself is a SIGSEGV, SIGBUS,
+// SIGFPE, SIGILL, SIGTRAP or SIGSYS from the kernel. It is never delivered to a
+// channel and cannot be ignored: it does what it did before. If kill or raise
+// sent such a signal, it is delivered. The runtime preempts goroutines with
+// SIGURG, and a channel gets those signals too, as in Go. While a channel gets
+// SIGQUIT, that signal does not print a dump.
 //
 // All functions may be called from goroutines and from plain threads, with or
 // without Run, but not from signal handlers. They may park, for the length of a

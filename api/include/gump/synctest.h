@@ -36,9 +36,9 @@
 //   * in Cond::Wait (the signaller should be inside the bubble);
 //   * in WaitGroup::Wait, if the counter was raised from zero in the bubble;
 //   * in time::Sleep and in synctest::Wait.
-// A goroutine is not durably blocked in any other wait: for a Mutex or RWMutex,
-// which goroutines outside may hold, for the network or another process, in
-// blocking(), or for a channel from outside. The clock then stands still until
+// A goroutine is not durably blocked in any other wait. Examples are a Mutex or
+// RWMutex, which goroutines outside may hold, the network or another process,
+// blocking(), and a channel from outside. The clock then stands still until
 // that wait is over.
 //
 // Channels, timers and tickers that are made in a bubble stay there. Using one
