@@ -1,6 +1,6 @@
-// What a back end promises (netpoll/backend.h), for each that there is. Here
-// nobody waits: events are seen in the words of bare PollDescs, and the rest of
-// the poller is not started, since a back end is initialised once.
+// The promises of netpoll/backend.h, for each back end. No goroutine waits
+// here: the tests see events in the words of bare PollDescs. The rest of the
+// poller is not started, because a back end is initialised once.
 #include "netpoll/backend.h"
 
 #include <fcntl.h>
@@ -57,7 +57,7 @@ class BackendTest : public ::testing::TestWithParam<const NetpollBackend*> {
     }
   }
   const NetpollBackend& backend() const { return *GetParam(); }
-  // Poll polls once; whether a break ended it.
+  // Poll polls once, and tells whether a break ended the poll.
   bool Poll(int64_t delay) const {
     NetpollResult r;
     const bool broken = backend().poll(delay, &r);
@@ -114,7 +114,7 @@ TEST_P(BackendTest, EachChangeIsReported) {
   }
 }
 
-TEST_P(BackendTest, WhatIsReadyAtFirstIsReported) {
+TEST_P(BackendTest, ReadinessAtTheStartIsReported) {
   Ends e;
   e.Signal();
   auto pd = Open(e.out.fd());
@@ -183,7 +183,7 @@ TEST_P(BackendTest, AnErrorAloneIsNoted) {
   backend().close(pd.get());
 }
 
-TEST_P(BackendTest, MoreEventsThanOnePollTakes) {
+TEST_P(BackendTest, MoreEventsThanOnePollTakesAreAllReported) {
   std::vector<std::unique_ptr<Ends>> ends;
   std::vector<std::unique_ptr<PollDesc>> pds;
   for (int i = 0; i < 400; i++) {
@@ -202,7 +202,7 @@ TEST_P(BackendTest, MoreEventsThanOnePollTakes) {
 
 // ---- The end of a registration
 
-TEST_P(BackendTest, WithAnotherTagEventsAreStale) {
+TEST_P(BackendTest, EventsWithAnotherTagAreStale) {
   if (&backend() != &rt::kEpollBackend) return;  // after close there are none
   const uint64_t before = rt::stats.staleEvents.load(rt::relaxed);
   Ends e;
@@ -227,7 +227,7 @@ TEST_P(BackendTest, CloseEndsTheRegistrationOfDuplicatesToo) {
   backend().close(pd.get());
   e.out.Close();
   while (Readable(pd) || Writable(pd)) {
-    Forget(pd);  // what was under way
+    Forget(pd);  // an event that was under way
     (void)Poll(kMillisecond);
   }
   e.Signal();
@@ -246,7 +246,7 @@ TEST_P(BackendTest, ANumberMayBeRegisteredAgain) {
   }
 }
 
-TEST_P(BackendTest, WhatCannotBePolledIsRefused) {
+TEST_P(BackendTest, RegularFilesAndBadDescriptorsAreRefused) {
   char name[] = "/tmp/gump_backend_XXXXXX";
   File file(::mkstemp(name));
   ASSERT_GE(file.fd(), 0);
@@ -267,7 +267,7 @@ TEST_P(BackendTest, AWakeEndsThePollUnderWay) {
     }
     ended = true;
   });
-  // Before the sleep or during it: either ends it.
+  // The wake may come before the sleep or during it. Either ends the poll.
   backend().wake();
   poller.join();
   EXPECT_TRUE(ended);

@@ -1,4 +1,4 @@
-// FD: how operations end otherwise: by deadlines, by closing, by signals; and
+// FD: operations that end by a deadline, by closing or by signals, and
 // descriptors that block.
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -80,7 +80,7 @@ TEST_P(FDCloseTest, DeadlinesEndReadsAndWrites) {
       Pair p(over);
       char buf[64];
       for (int i = 0; i < 3; i++) {
-        // The second time after a short read.
+        // The second time it follows a short read.
         const int64_t when = nanotime() + 5 * kMillisecond;
         ASSERT_EQ(p.a->setDeadline(when, kRead), 0);
         EXPECT_EQ(p.a->read(buf, sizeof(buf)), Error(kErrTimeout));
@@ -111,7 +111,7 @@ TEST_P(FDCloseTest, DeadlinesEndReadsAndWrites) {
   });
 }
 
-TEST_P(FDCloseTest, ADeadlineOnAWriteVectorSaysHowFarItCame) {
+TEST_P(FDCloseTest, AVectoredWriteThatTimesOutSaysHowFarItCame) {
   Run([] {
     Pair p;
     std::string part(100'000, 'x');
@@ -134,7 +134,7 @@ TEST_P(FDCloseTest, ADeadlineOnAWriteVectorSaysHowFarItCame) {
 
 // ---- Closing
 
-TEST_P(FDCloseTest, CloseEndsWhateverGoesOn) {
+TEST_P(FDCloseTest, CloseEndsAllReadsAndWrites) {
   Run([] {
     for (const bool byThread : {true, false}) {
       for (const Over over : kStreams) {
@@ -189,7 +189,7 @@ TEST_P(FDCloseTest, CloseEndsWhateverGoesOn) {
   });
 }
 
-TEST_P(FDCloseTest, CloseWaitsForThoseWhoUseTheDescriptor) {
+TEST_P(FDCloseTest, CloseWaitsForUsersOfTheDescriptor) {
   Run([] {
     Pair p;
     const int number = p.a->sysfd();
@@ -237,7 +237,8 @@ TEST_P(FDCloseTest, TheNumberIsFreeAtOnce) {
         EXPECT_TRUE(EventuallyParked("IO wait", 1));
       }
       EXPECT_EQ(p.a->close(), 0);
-      // Somebody else's from here on, whoever is still on his way out.
+      // The number is not ours any more, though the reader may still be on its
+      // way out.
       File mine(::fcntl(e.out.fd(), F_DUPFD_CLOEXEC, number));
       if (mine.fd() != number) {  // the runtime has taken it
         EXPECT_NE(Identity(number), self);
@@ -266,11 +267,11 @@ TEST_P(FDCloseTest, TheDestructorCloses) {
       EXPECT_NE(self.second, 0u);
     }
     EXPECT_NE(Identity(number), self);
-    // One that was never registered is the caller's.
+    // A descriptor that was never registered stays the caller's.
     Ends e;
     { FD fd(e.out.fd(), FdKind::kStream); }
     EXPECT_NE(Identity(e.out.fd()).second, 0u);
-    // And so is one that was refused.
+    // And so does one that was refused.
     char name[] = "/tmp/gump_fd_XXXXXX";
     File file(::mkstemp(name));
     ASSERT_GE(file.fd(), 0);
@@ -353,12 +354,12 @@ TEST_P(FDCloseTest, SignalsAreNotSeen) {
     constexpr size_t kTotal = size_t{rt::kSanitizerBuild ? 1 : 16} << 20;
     Pair p(Over::kTcp);
     Ends e(Kind::kPipe);
-    // A blocking pipe, whose calls the kernel interrupts.
+    // The kernel interrupts calls on a blocking pipe.
     ASSERT_EQ(::fcntl(e.out.fd(), F_SETFL, 0), 0);
     ASSERT_EQ(::fcntl(e.in.fd(), F_SETFL, 0), 0);
     auto out = Open(std::move(e.out), FdKind::kFile);
     auto in = Open(std::move(e.in), FdKind::kFile);
-    // From here on: the test's own calls do see them.
+    // Only from here on, because the test's own calls do see signals.
     itimerval often{};
     often.it_interval.tv_usec = often.it_value.tv_usec =
         rt::kSanitizerBuild ? 2000 : 200;
@@ -411,8 +412,8 @@ TEST_P(FDCloseTest, FilesBlock) {
   });
 }
 
-// A goroutine that was in the kernel goes on on another thread, more often
-// than not; the errno that it leaves behind is somebody else's.
+// A goroutine that was in the kernel mostly goes on on another thread. The
+// errno that it leaves behind belongs to another goroutine.
 TEST_P(FDCloseTest, ErrorsOfBlockingCallsStayWithTheirCaller) {
   Run([] {
     constexpr int kRounds = rt::kSanitizerBuild ? 20 : 100;
@@ -426,7 +427,7 @@ TEST_P(FDCloseTest, ErrorsOfBlockingCallsStayWithTheirCaller) {
     sync::WaitGroup keepers;
     for (int i = 0; i < 4; i++) {
       keepers.Go([&, i] {
-        // Keeps an errno of its own, whatever thread it is on.
+        // Keeps an errno of its own, on any thread.
         while (!stop) {
           testing::SetErrno(1000 + i);
           const int64_t end = nanotime() + kMillisecond / 10;
@@ -464,7 +465,7 @@ TEST_P(FDCloseTest, ErrorsOfBlockingCallsStayWithTheirCaller) {
   });
 }
 
-TEST_P(FDCloseTest, DescriptorZero) {
+TEST_P(FDCloseTest, DescriptorZeroIsUsable) {
   Run([] {
     File saved(::fcntl(0, F_DUPFD_CLOEXEC, 3));
     {

@@ -1,5 +1,5 @@
-// FdMutex alone: who excludes whom, what a close does to those who are inside
-// and to those who wait, and that exactly one of them is the last to leave.
+// FdMutex alone: which users exclude each other, how a close ends users that
+// are inside or wait, and that exactly one of them is the last to leave.
 #include "netpoll/fd_mutex.h"
 
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ TEST_P(FdMutexTest, ReadersExcludeReadersAndWritersWriters) {
   });
 }
 
-TEST_P(FdMutexTest, ReadersAndWritersGoTogether) {
+TEST_P(FdMutexTest, ReadersAndWritersDoNotExcludeEachOther) {
   Run([] {
     for (const PollMode mode : kModes) {
       FdMutex mu;
@@ -122,7 +122,7 @@ TEST_P(FdMutexTest, AnUnlockWakesOneWaiterOfItsDirection) {
 
 // ---- The end
 
-TEST_P(FdMutexTest, CloseFailsWhoeverSleepsOrComes) {
+TEST_P(FdMutexTest, CloseFailsSleepersAndLatecomers) {
   Run([] {
     FdMutex mu;
     ASSERT_EQ(mu.rwlock(PollMode::kRead), Lock::kOk);
@@ -157,7 +157,7 @@ TEST(FdMutexCountTest, TheLastOneOutDestroys) {
   {
     FdMutex mu;
     ASSERT_EQ(mu.close(), Lock::kOk);
-    EXPECT_TRUE(mu.decref()) << "nobody else was inside";
+    EXPECT_TRUE(mu.decref()) << "no user was inside";
   }
   {
     FdMutex mu;
@@ -175,7 +175,7 @@ TEST(FdMutexCountTest, TheLastOneOutDestroys) {
   }
 }
 
-TEST(FdMutexCountTest, WhoLeavesAnOpenOneDestroysNothing) {
+TEST(FdMutexCountTest, LeavingAnOpenMutexDestroysNothing) {
   FdMutex mu;
   ASSERT_EQ(mu.incref(), Lock::kOk);
   EXPECT_FALSE(mu.decref());
@@ -187,7 +187,7 @@ TEST(FdMutexCountTest, WhoLeavesAnOpenOneDestroysNothing) {
 
 // ---- Too many
 
-TEST(FdMutexCountTest, OneMoreThanTheMostIsTurnedAway) {
+TEST(FdMutexCountTest, OneUserTooManyIsTurnedAway) {
   FdMutex mu;
   for (uint64_t i = 0; i < FdMutex::kMaxUsers; i++) {
     ASSERT_EQ(mu.incref(), Lock::kOk) << i;
@@ -206,7 +206,7 @@ TEST(FdMutexCountTest, OneMoreThanTheMostIsTurnedAway) {
   EXPECT_TRUE(mu.decref());
 }
 
-TEST(FdMutexDeathTest, LeavingWithoutHavingEntered) {
+TEST(FdMutexDeathTest, LeavingWithoutHavingEnteredIsFatal) {
   EXPECT_EXIT(
       {
         FdMutex mu;
@@ -224,13 +224,13 @@ TEST(FdMutexDeathTest, LeavingWithoutHavingEntered) {
 
 // ---- Everything at once
 
-TEST_P(FdMutexTest, UnderTheCloserExactlyOneDestroys) {
+TEST_P(FdMutexTest, ExactlyOneUserDestroysAfterAClose) {
   Run([] {
     testing::StressLoop([](testing::Rng& rng) {
       FdMutex mu;
       std::atomic<int> destroyed = 0;
       std::atomic<int> closed = 0;
-      // What the descriptor stands for: gone as soon as it is destroyed.
+      // Stands for the descriptor, which is gone as soon as it is destroyed.
       std::atomic<bool> alive = true;
       int guarded[2] = {0, 0};
       const auto leave = [&](bool last) {

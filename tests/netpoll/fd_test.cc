@@ -77,7 +77,7 @@ GUMP_INSTANTIATE_GOMAXPROCS(FDTest);
 
 // ---- Reading and writing
 
-TEST_P(FDTest, WhatIsWrittenIsRead) {
+TEST_P(FDTest, WrittenDataIsRead) {
   Run([] {
     for (const Over over : kStreams) {
       Pair p(over);
@@ -118,7 +118,7 @@ TEST_P(FDTest, PipesAreReadAndWritten) {
   });
 }
 
-TEST_P(FDTest, BothDirectionsAtOnce) {
+TEST_P(FDTest, BothDirectionsWorkAtOnce) {
   Run([] {
     constexpr size_t kTotal = size_t{rt::kSanitizerBuild ? 2 : 16} << 20;
     for (const Over over : kStreams) {
@@ -165,7 +165,7 @@ TEST_P(FDTest, ASlowReaderStopsTheWriter) {
   });
 }
 
-TEST_P(FDTest, ManyDribble) {
+TEST_P(FDTest, SmallWritesOfManyWritersAllArrive) {
   Run([] {
     constexpr int kWriters = 16;
     constexpr int kEach = rt::kSanitizerBuild ? 50 : 500;
@@ -197,7 +197,7 @@ TEST_P(FDTest, ManyDribble) {
   });
 }
 
-TEST_P(FDTest, NothingToReadOrWrite) {
+TEST_P(FDTest, EmptyReadsAndWritesDoNotWait) {
   Run([] {
     Pair p;
     char c;
@@ -217,12 +217,12 @@ TEST_P(FDTest, NothingToReadOrWrite) {
   });
 }
 
-TEST_P(FDTest, ManyBuffers) {
+TEST_P(FDTest, VectorsOfManyBuffersAreReadAndWritten) {
   Run([] {
     constexpr size_t kMany = 5000;
     for (const Over over : kStreams) {
       Pair p(over);
-      // Of 0 to 6 bytes, so that some lists are empty at their ends.
+      // Buffers of 0 to 6 bytes, so that some lists are empty at their ends.
       std::string data;
       std::vector<iovec> iov(kMany);
       for (size_t i = 0; i < kMany; i++) {
@@ -334,9 +334,9 @@ TEST_P(FDTest, PlainThreadsReadAndWrite) {
 
 // ---- Reads that take all there is
 
-// A reader with a large buffer does not ask the kernel after a short read;
-// whatever the writer does then, it hears of it.
-TEST_P(FDTest, WhatFollowsAShortReadIsNotLost) {
+// A reader with a large buffer does not ask the kernel after a short read. It
+// learns of each later write all the same.
+TEST_P(FDTest, DataAfterAShortReadIsNotLost) {
   Run([] {
     StressLoop([](Rng& rng) {
       for (const Over over : kStreams) {
@@ -361,7 +361,7 @@ TEST_P(FDTest, WhatFollowsAShortReadIsNotLost) {
         });
         EXPECT_EQ(ReceiveStream(p.b.get(), 9, 4096), total);
         if (end == 1) {
-          // The other half goes on.
+          // The other direction still works.
           EXPECT_EQ(p.b->write("bye", 3), Bytes(3));
           char buf[8];
           EXPECT_EQ(p.a->read(buf, sizeof(buf)), Bytes(3));
@@ -372,7 +372,7 @@ TEST_P(FDTest, WhatFollowsAShortReadIsNotLost) {
   });
 }
 
-TEST_P(FDTest, DataAndFinAtOnce) {
+TEST_P(FDTest, DataAndFinThatComeAtOnceAreBothRead) {
   Run([] {
     for (const Over over : kStreams) {
       for (const bool poll : {true, false}) {
@@ -388,7 +388,7 @@ TEST_P(FDTest, DataAndFinAtOnce) {
   });
 }
 
-TEST_P(FDTest, AFinInTheMiddleOfASleep) {
+TEST_P(FDTest, AFinEndsASleepingRead) {
   Run([] {
     for (const Over over : kStreams) {
       Pair p(over);
@@ -438,8 +438,9 @@ TEST_P(FDTest, AResetEndsReadsAndWrites) {
   });
 }
 
-// Somebody else has it, too, and does not expect EAGAIN.
-TEST_P(FDTest, OfOneThatBlocksCloseDoesNotWaitForWhoIsInTheKernel) {
+// Another process has the pipe, too, and does not expect EAGAIN, so the
+// descriptor blocks.
+TEST_P(FDTest, CloseOfABlockingDescriptorDoesNotWaitForACallInTheKernel) {
   Run([] {
     Ends e;
     ASSERT_EQ(::fcntl(e.in.fd(), F_SETFL, 0), 0);
@@ -457,8 +458,8 @@ TEST_P(FDTest, OfOneThatBlocksCloseDoesNotWaitForWhoIsInTheKernel) {
   });
 }
 
-// The readers of a blocking pipe go in the middle of a write: SIGPIPE, though
-// the call says how much there was room for.
+// The readers of a blocking pipe go away in the middle of a write. The kernel
+// sends SIGPIPE, although the call returns how much there was room for.
 TEST_P(FDTest, SigpipeAfterAPartOfAWriteDoesNotArrive) {
   Run([] {
     int ends[2];
@@ -482,7 +483,7 @@ TEST_P(FDTest, SigpipeAfterAPartOfAWriteDoesNotArrive) {
   });
 }
 
-TEST_P(FDTest, AResetEndsAWriterWhoSleeps) {
+TEST_P(FDTest, AResetEndsASleepingWriter) {
   Run([] {
     Pair p(Over::kTcp);
     FillUp(p.a.get());
@@ -576,7 +577,7 @@ TEST_P(FDTest, WaitingToWriteLeavesReadersAlone) {
     wg.Go([&] {
       for (int i = 0; i < kRounds; i++) {
         ASSERT_EQ(p.a->write("abc", 3), Bytes(3));
-        // All of it has been read, before there is more.
+        // All of it has been read before there is more.
         char c;
         ASSERT_EQ(p.a->read(&c, 1), Bytes(1));
       }
@@ -714,7 +715,7 @@ TEST_P(FDTest, AcceptWaitsForConnections) {
     for (int i = 0; i < kMany; i++) {
       File f(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
       auto c = std::make_unique<FD>(f.fd(), FdKind::kStream);
-      // As api/ does it: connect, register, wait.
+      // The same steps as in api/: connect, register, wait.
       const int r =
           ::connect(f.fd(), reinterpret_cast<sockaddr*>(&addr), sizeof(addr));
       ASSERT_TRUE(r == 0 || errno == EINPROGRESS);

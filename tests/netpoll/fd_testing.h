@@ -1,4 +1,4 @@
-// What tests of FD need: pairs of connected streams, and what goes over them.
+// Helpers for tests of FD: pairs of connected streams, and data to send.
 #ifndef TESTS_NETPOLL_FD_TESTING_H_
 #define TESTS_NETPOLL_FD_TESTING_H_
 
@@ -41,7 +41,7 @@ inline constexpr rt::PollMode kBoth = rt::PollMode::kBoth;
 inline rt::IoResult Bytes(size_t n) { return {n, 0}; }
 inline rt::IoResult Error(int err) { return {0, err}; }
 
-// Open is an FD that took over f.
+// Open returns an FD that took over f.
 inline std::unique_ptr<rt::FD> Open(File f, rt::FdKind kind) {
   auto fd = std::make_unique<rt::FD>(f.fd(), kind);
   const int err = fd->init();
@@ -107,13 +107,13 @@ struct Pair {
   std::unique_ptr<rt::FD> b;
 };
 
-// Byte is what stands at a place of an endless stream.
+// Byte returns the byte at a place of an endless stream.
 inline char Byte(uint64_t seed, uint64_t i) {
   const uint64_t x = (i + seed) * 0x9e3779b97f4a7c15;
   return static_cast<char>(x >> 56);
 }
 
-// SendStream writes so many bytes of stream `seed`, in parts of random sizes.
+// SendStream writes `total` bytes of stream `seed`, in parts of random sizes.
 inline void SendStream(rt::FD* fd, uint64_t seed, size_t total,
                        size_t maxPart) {
   Rng rng(seed);
@@ -126,7 +126,7 @@ inline void SendStream(rt::FD* fd, uint64_t seed, size_t total,
   }
 }
 
-// ReceiveStream reads stream `seed` until the end; how much there was.
+// ReceiveStream reads stream `seed` until its end, and returns its length.
 inline size_t ReceiveStream(rt::FD* fd, uint64_t seed, size_t maxPart) {
   Rng rng(seed + 1);
   std::vector<char> buf(maxPart);

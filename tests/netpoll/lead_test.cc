@@ -1,4 +1,4 @@
-// How much sooner the end of a sleep is asked for, given what the kernel does.
+// How much earlier than wanted a sleep is told to end, given a late kernel.
 #include "netpoll/lead.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kMs = 1'000'000;
 
 // Sleep sleeps `times` times for a millisecond, under a kernel that is late by
-// `least` and up to `spread` more; returns how often it was woken too soon.
+// `least` and up to `spread` more. It returns how often it was woken too soon.
 int Sleep(Lead* lead, int times, int64_t least, int64_t spread) {
   int early = 0;
   uint32_t random = 1;
@@ -65,7 +65,7 @@ TEST(LeadTest, ShorterSleepsAreNotMadeShorter) {
   Sleep(&lead, 200, 50'000, 0);
   EXPECT_EQ(lead.of(40'000), 0);
   EXPECT_GT(lead.of(60'000), 49'000);
-  // But they are not late for long, if they are late by less.
+  // But they are not late for long, if the kernel is late by less.
   for (int i = 0; i < 20; i++) lead.learn(25'000);
   EXPECT_GT(lead.of(40'000), 24'000);
 }

@@ -1,4 +1,5 @@
-// The poller in processes of their own: what ends one, and what must not.
+// The poller in processes of their own: errors that end a process, and
+// conditions that must not.
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
@@ -43,7 +44,7 @@ using namespace std::chrono_literals;
 
 constexpr PollMode kRead = PollMode::kRead;
 
-// InChild is the body of a death test: its end is the end of the process.
+// InChild is the body of a death test. The end of f is the end of the process.
 template <class F>
 void InChild(int procs, F f) {
   gump::Run([&] {
@@ -53,7 +54,7 @@ void InChild(int procs, F f) {
   std::exit(::testing::Test::HasFailure() ? 1 : 0);
 }
 
-// Alarm is a descriptor that becomes readable after 200 ms, by itself.
+// Alarm returns a descriptor that becomes readable after 200 ms.
 File Alarm() {
   File f(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
   itimerspec in{};
@@ -62,7 +63,7 @@ File Alarm() {
   return f;
 }
 
-// WakesUnread is how many wakes there are in this process's eventfds.
+// WakesUnread returns how many wakes there are in this process's eventfds.
 int WakesUnread() {
   int sum = 0;
   for (int fd = 3; fd < 64; fd++) {
@@ -74,7 +75,8 @@ int WakesUnread() {
   return sum;
 }
 
-// In a process in which nobody else polls, with a back end that counts wakes.
+// Runs in a process in which no other thread polls, with a back end that counts
+// wakes.
 [[noreturn]] void BreakOften() {
   (void)rt::runtimeEntry();
   Ends e;  // not waited for
@@ -99,7 +101,7 @@ TEST(NetpollDeathTest, AThousandBreaksAreOneWake) {
   setenv("GODEBUG", before.c_str(), 1);
 }
 
-TEST(NetpollDeathTest, WhoWaitsForADescriptorIsNotDeadlocked) {
+TEST(NetpollDeathTest, AWaitForADescriptorIsNoDeadlock) {
   for (const int procs : {1, 4}) {
     EXPECT_EXIT(InChild(procs,
                         [] {
@@ -133,7 +135,7 @@ TEST(NetpollDeathTest, AfterTheLastDescriptorADeadlockIsReported) {
               ::testing::ExitedWithCode(2), "all goroutines are asleep");
 }
 
-TEST(NetpollDeathTest, ThreadsNeedNoRun) {
+TEST(NetpollDeathTest, ThreadsWaitForDescriptorsWithoutRun) {
   EXPECT_EXIT(
       {
         Ends e;
@@ -185,7 +187,7 @@ TEST(NetpollDeathTest, ClosingOutOfOrderIsFatal) {
 }
 
 #ifdef SYS_epoll_pwait2
-TEST(NetpollDeathTest, WithoutEpollPwait2) {
+TEST(NetpollDeathTest, WithoutEpollPwait2WaitsStillEndInTime) {
   for (const int err : {ENOSYS, EPERM}) {
     EXPECT_EXIT(
         {

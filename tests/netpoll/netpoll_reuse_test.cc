@@ -1,5 +1,5 @@
-// A PollDesc that is used again: nothing of its old owner's reaches the next.
-// Everything here holds whichever the back end is.
+// A PollDesc that is used again: nothing of its old owner reaches the next.
+// Everything here holds for each back end.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -52,13 +52,13 @@ TEST_P(NetpollReuseTest, PendingEdgesDoNotReachTheNextOwner) {
       Ends loud(kind);
       Ends quiet(kind);
       const int number = loud.out.fd();
-      // Somebody else has the file open as well, so that it lives on.
+      // A duplicate keeps the file open, so that it lives on.
       File duplicate(::fcntl(number, F_DUPFD_CLOEXEC, 0));
       rt::PollDesc* old = nullptr;
       {
         Polled p(number);
         old = p.get();
-        loud.Signal();  // nobody has polled since
+        loud.Signal();  // no thread has polled since
       }
       ASSERT_EQ(::dup2(quiet.out.fd(), number), number);
       Polled p(number);
@@ -117,7 +117,7 @@ TEST_P(NetpollReuseTest, ADeadlineOfTheOldOwnerIsNotTheNexts) {
     while (nanotime() < when + 10 * kMillisecond) time::Sleep(5ms);
     EXPECT_EQ(p.Reset(kRead), kPollOk);
     EXPECT_EQ(p.Reset(kWrite), kPollOk);
-    // And its own one counts, however early.
+    // And its own deadline counts, however early.
     p.SetDeadline(nanotime() + 5 * kMillisecond, kRead);
     EXPECT_EQ(p.Wait(kRead), kErrTimeout);
   });
@@ -141,7 +141,7 @@ TEST_P(NetpollReuseTest, ATimerMayFireWhileItsPollDescIsOpened) {
   });
 }
 
-// More threads than cores report errors for an owner who may have gone.
+// More threads than cores report errors for an owner that may have gone.
 TEST(NetpollTagTest, LateErrorsDoNotReachTheNextOwner) {
   Ends e;
   std::atomic<rt::PollDesc*> desc = nullptr;
@@ -161,14 +161,14 @@ TEST(NetpollTagTest, LateErrorsDoNotReachTheNextOwner) {
   }
   const int64_t end = nanotime() + testing::StressTime().count();
   do {
-    // Theirs: tag says so, from now until the next round.
+    // This one is theirs: tag says so, from now until the next round.
     Polled p(e.out.fd());
     desc = p.get();
     tag = p->tag.load(rt::acquire);
     for (int i = 0; i < 20; i++) {
       p.Close();
       int err;
-      // It is another's now.
+      // The PollDesc belongs to another owner now.
       rt::PollDesc* next = rt::pollOpen(e.out.fd(), &err);
       ASSERT_EQ(next, desc.load());
       for (int k = 0; k < 10; k++) {

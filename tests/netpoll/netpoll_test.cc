@@ -1,6 +1,6 @@
-// The poller through PollDesc: edges, deadlines, closing, and who polls.
-// Everything here holds whichever the back end is; backend_test.cc has what one
-// has to promise.
+// The poller through PollDesc: edges, deadlines, closing, and which thread
+// polls. Everything here holds for each back end. backend_test.cc tests the
+// promises of a back end.
 #include "runtime/netpoll.h"
 
 #include <fcntl.h>
@@ -65,7 +65,7 @@ constexpr PollMode kRead = PollMode::kRead;
 constexpr PollMode kWrite = PollMode::kWrite;
 constexpr PollMode kBoth = PollMode::kBoth;
 
-// Fill writes to fd until it takes no more; how much it took.
+// Fill writes to fd until it takes no more, and returns the number of bytes.
 size_t Fill(int fd) {
   static const char zeros[4096] = {};
   size_t n = 0;
@@ -87,15 +87,16 @@ void Take(int fd, size_t n) {
   }
 }
 
-// EventuallyNoted tells whether an edge is noted, while nobody waits. Needed
-// after a Harvest: an M that took the edge before may not have told of it yet.
+// EventuallyNoted tells whether an edge is noted while no goroutine waits. It
+// is needed after a Harvest, because an M that took the edge earlier may not
+// have reported it yet.
 bool EventuallyNoted(const Polled& p, PollMode mode) {
   const auto& word = mode == kRead ? p->rg : p->wg;
   return Eventually([&] { return word.load(rt::acquire) == rt::pdReady; });
 }
 
-// WaitUntilReady asks the descriptor before each wait, as an FD does: what ends
-// a wait may be an edge from long before.
+// WaitUntilReady asks the descriptor before each wait, as an FD does. A wait
+// may be ended by an edge from long before.
 void WaitUntilReady(const Polled& p, PollMode mode) {
   pollfd asked{p->fd, static_cast<int16_t>(mode == kRead ? POLLIN : POLLOUT),
                0};
@@ -127,8 +128,8 @@ class Reader {
   std::atomic<bool> done_ = false;
 };
 
-// Full is a PollDesc whose descriptor takes no more; whose first edge, that it
-// can be written, has come and gone.
+// Full is a PollDesc whose descriptor takes no more data. Its first edge, which
+// says that it can be written, has come and gone.
 struct Full {
   explicit Full(Kind kind = Kind::kSocketpair) : ends(kind), p(ends.in.fd()) {
     Harvest();
@@ -179,7 +180,7 @@ TEST_P(NetpollTest, AWaitSleepsUntilTheEdge) {
   });
 }
 
-TEST_P(NetpollTest, AResetForgetsWhatWasReady) {
+TEST_P(NetpollTest, AResetForgetsReadiness) {
   Run([] {
     Ends e;
     Polled p(e.out.fd());
@@ -217,7 +218,7 @@ TEST_P(NetpollTest, EachDirectionHasItsOwnSleeper) {
       const auto give = [&] { ASSERT_EQ(::write(f.ends.out.fd(), "x", 1), 1); };
       const auto take = [&] { Take(f.ends.out.fd(), f.size); };
       if (readFirst) {
-        // (Full's socket does not take the byte's edge for one of its own.)
+        // (Full's socket does not take the edge of the byte for its own.)
         give();
         EXPECT_EQ(reader.Result(), kPollOk);
         EXPECT_TRUE(Asleep(f.p, kWrite));
@@ -234,7 +235,7 @@ TEST_P(NetpollTest, EachDirectionHasItsOwnSleeper) {
   });
 }
 
-TEST_P(NetpollTest, ManyDescriptorsAtOnce) {
+TEST_P(NetpollTest, ManyDescriptorsAreServedAtOnce) {
   Run([] {
     constexpr int kMany = 300;  // more than one poll takes
     struct One {
@@ -248,7 +249,7 @@ TEST_P(NetpollTest, ManyDescriptorsAtOnce) {
     ASSERT_TRUE(EventuallyParked("IO wait", kMany));
     for (auto& o : all) o->e.Signal();
     for (auto& o : all) EXPECT_EQ(o->w->Result(), kPollOk);
-    // Counted down by whoever readied the last, afterwards.
+    // The thread that readied the last waiter counts down afterwards.
     EXPECT_TRUE(Eventually([] { return !rt::netpollAnyWaiters(); }));
   });
 }
@@ -397,7 +398,7 @@ TEST_P(NetpollTest, ADeadlineMayBeMovedLaterOrClearedMeanwhile) {
       Polled p(e.out.fd());
       Waiter w(p, kRead);
       ASSERT_TRUE(EventuallyAsleep(p, kRead));
-      // Again and again, each time long before it would pass.
+      // Set again and again, each time long before it would pass.
       int64_t when = 0;
       do {
         when = nanotime() + 200 * kMillisecond;
@@ -417,7 +418,8 @@ TEST_P(NetpollTest, ALaterDeadlineEndsTheWaitAsWell) {
     Ends e;
     Polled p(e.out.fd());
     Waiter w(p, kRead);
-    // The timer stays armed for the first, and is armed anew when it goes off.
+    // The timer stays armed for the first time, and is armed again when it
+    // fires.
     const int64_t when = nanotime() + 240 * kMillisecond;
     p.SetDeadline(when - 40 * kMillisecond, kRead);
     p.SetDeadline(when, kRead);
@@ -427,7 +429,7 @@ TEST_P(NetpollTest, ALaterDeadlineEndsTheWaitAsWell) {
   });
 }
 
-TEST_P(NetpollTest, EdgesAndDeadlinesAtTheSameInstant) {
+TEST_P(NetpollTest, EdgesAndDeadlinesMayComeAtTheSameInstant) {
   Run([] {
     testing::StressLoop([](testing::Rng& rng) {
       Ends e;
@@ -474,7 +476,7 @@ TEST_P(NetpollTest, ClosingWakesReaderAndWriter) {
   });
 }
 
-TEST_P(NetpollTest, ClosingMeetsThoseWhoAreAboutToSleep) {
+TEST_P(NetpollTest, ClosingWakesWaitersThatAreAboutToSleep) {
   Run([] {
     testing::StressLoop([](testing::Rng& rng) {
       Full f;
@@ -546,7 +548,7 @@ TEST_P(NetpollTest, AnErrorAloneIsNotReadiness) {
 
 // ---- Which descriptors
 
-TEST_P(NetpollTest, WhatCannotBePolledIsRefused) {
+TEST_P(NetpollTest, RegularFilesAndBadDescriptorsAreRefused) {
   Run([] {
     char name[] = "/tmp/gump_netpoll_XXXXXX";
     File file(::mkstemp(name));
@@ -555,9 +557,9 @@ TEST_P(NetpollTest, WhatCannotBePolledIsRefused) {
     int err = 0;
     EXPECT_EQ(rt::pollOpen(file.fd(), &err), nullptr);
     EXPECT_EQ(err, EPERM);
-    EXPECT_EQ(rt::pollOpen(1 << 24, &err), nullptr);  // nobody has that many
+    EXPECT_EQ(rt::pollOpen(1 << 24, &err), nullptr);  // no process has so many
     EXPECT_EQ(err, EBADF);
-    // What was refused is used again.
+    // The PollDesc of a refused descriptor is used again.
     Ends e;
     Polled p(e.out.fd());
     EXPECT_EQ(p.Reset(kRead), kPollOk);
@@ -584,7 +586,7 @@ TEST_P(NetpollTest, DescriptorZeroIsLikeOthers) {
   });
 }
 
-// ---- Who polls
+// ---- The thread that polls
 
 TEST_P(NetpollTest, BreaksLoseNoEdges) {
   Run([] {
@@ -659,7 +661,7 @@ TEST_P(NetpollTest, SleepersAndDescriptorsShareThePoll) {
   });
 }
 
-TEST_P(NetpollTest, DescriptorsAreServedBesideThoseWhoCompute) {
+TEST_P(NetpollTest, DescriptorsAreServedBesideGoroutinesThatCompute) {
   Run([] {
     std::atomic<bool> stop = false;
     sync::WaitGroup hogs;
@@ -695,7 +697,7 @@ TEST_P(NetpollTest, ALockedGoroutineLeavesThePollToOthers) {
         WaitUntilReady(p, kRead);
         done.Close();
       });
-      // Not a goroutine: nobody else shall be awake.
+      // Not a goroutine, because no other thread shall be awake.
       std::thread t([&] {
         while (!Asleep(p, kRead)) std::this_thread::yield();
         e.Signal();
@@ -740,7 +742,7 @@ TEST_P(NetpollTest, ThreadsWaitWhileNoGoroutineRuns) {
   });
 }
 
-TEST_P(NetpollTest, ThreadsHaveDeadlinesAndAreClosedUpon) {
+TEST_P(NetpollTest, ThreadsAreWokenByDeadlinesAndClose) {
   Run([] {
     for (const bool close : {true, false}) {
       Ends e;
@@ -788,7 +790,7 @@ TEST_P(NetpollTest, ADumpSaysIOWait) {
     e.Signal();
     EXPECT_EQ(w.Result(), kPollOk);
     EXPECT_TRUE(EventuallyParked("IO wait", 0));
-    // Counted down by whoever readied it, afterwards.
+    // The thread that readied it counts down afterwards.
     EXPECT_TRUE(Eventually([] { return !rt::netpollAnyWaiters(); }));
   });
 }

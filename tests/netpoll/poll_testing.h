@@ -1,5 +1,5 @@
-// What tests of the poller need: descriptors of several kinds, PollDescs that
-// clean up, and a way to make somebody poll.
+// Helpers for tests of the poller: descriptors of several kinds, PollDescs that
+// clean up, and a way to make a thread poll.
 #ifndef TESTS_NETPOLL_POLL_TESTING_H_
 #define TESTS_NETPOLL_POLL_TESTING_H_
 
@@ -57,8 +57,8 @@ enum class Kind { kSocketpair, kPipe, kEventfd };
 inline constexpr Kind kKinds[] = {Kind::kSocketpair, Kind::kPipe,
                                   Kind::kEventfd};
 
-// Ends is two ends of something, both non-blocking; what is written to `in` is
-// read from `out`.
+// Ends is two connected ends, both non-blocking. Data that is written to `in`
+// is read from `out`.
 struct Ends {
   explicit Ends(Kind kind = Kind::kSocketpair) {
     int fd[2] = {-1, -1};
@@ -98,7 +98,7 @@ struct Ends {
   File in;
 };
 
-// Polled is a PollDesc for fd, which stays the caller's.
+// Polled is a PollDesc for fd. The caller keeps fd.
 class Polled {
  public:
   explicit Polled(int fd) {
@@ -133,7 +133,7 @@ class Polled {
   bool unblocked_ = false;
 };
 
-// Asleep tells whether somebody sleeps in a direction.
+// Asleep tells whether a goroutine or a thread sleeps in a direction.
 inline bool Asleep(const Polled& p, rt::PollMode mode) {
   const auto& word = mode == rt::PollMode::kRead ? p->rg : p->wg;
   return word.load(rt::acquire) > rt::pdWait;
@@ -155,8 +155,8 @@ class Waiter {
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
   bool done() const { return done_; }
-  // Result waits until pollWait has returned. It parks, without a deadline:
-  // where somebody yields until then, nobody polls but sysmon, each 10 ms.
+  // Result waits until pollWait has returned. It parks, without a deadline. If
+  // it yielded instead, only sysmon would poll, each 10 ms.
   int Result() {
     wg_.Wait();
     return result_;
@@ -168,8 +168,8 @@ class Waiter {
   std::atomic<bool> done_ = false;
 };
 
-// Harvest returns after a poll that has seen all that was ready before. To be
-// called from a goroutine.
+// Harvest returns after a poll that has seen all events from before the call.
+// It must be called from a goroutine.
 inline void Harvest() {
   Ends e(Kind::kEventfd);
   Polled p(e.out.fd());
@@ -180,7 +180,7 @@ inline void Harvest() {
   EXPECT_EQ(w.Result(), rt::kPollOk);
 }
 
-// RingIsThere tells whether the kernel has an io_uring that is good enough.
+// RingIsThere tells whether the kernel has an io_uring that we can use.
 inline bool RingIsThere() {
   const int err = rt::ringStart();
   const bool refused = err == ENOSYS || err == EPERM || err == EINVAL;

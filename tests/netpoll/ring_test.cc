@@ -1,6 +1,6 @@
-// The calls that the ring makes (netpoll/ring.h; for its watches there is
-// ring_watch_test.cc), and what becomes of files where there is none. Where the
-// kernel has no io_uring, the tests of the ring itself have nothing to say.
+// The calls that the ring makes (netpoll/ring.h), and files where there is no
+// ring. ring_watch_test.cc has the ring's watches. Where the kernel has no
+// io_uring, the tests of the ring itself are skipped.
 #include "netpoll/ring.h"
 
 #include <fcntl.h>
@@ -71,7 +71,7 @@ class RingTest : public testing::WithGomaxprocs {
 };
 GUMP_INSTANTIATE_GOMAXPROCS(RingTest);
 
-TEST_P(RingTest, ReadsWhatItWrites) {
+TEST_P(RingTest, WrittenDataIsReadBack) {
   Run([] {
     const File f = Scratch();
     EXPECT_EQ(ringWrite(f.fd(), "hello world", 11, 0), 11);
@@ -101,7 +101,7 @@ TEST_P(RingTest, ErrnoIsLeftAlone) {
   });
 }
 
-// Many more calls than the submission queue, or the kernel at a time, takes.
+// Many more calls than the submission queue takes, or the kernel at a time.
 TEST_P(RingTest, AllOfManyCallsAreAnswered) {
   Run([] {
     const File f = Scratch();
@@ -143,7 +143,7 @@ TEST_P(RingTest, ServesPlainThreads) {
 }
 
 // One call at a time: each finds the ring asleep, or about to be.
-TEST_P(RingTest, NoCallIsForgottenByOneThatGoesToSleep) {
+TEST_P(RingTest, NoCallIsForgottenWhenTheRingGoesToSleep) {
   Run([] {
     testing::StressLoop([](testing::Rng& rng) {
       static const File f = Scratch();
@@ -155,7 +155,7 @@ TEST_P(RingTest, NoCallIsForgottenByOneThatGoesToSleep) {
 }
 
 // Past the page cache, where each read waits for the disk.
-TEST_P(RingTest, DirectReads) {
+TEST_P(RingTest, DirectReadsReturnTheData) {
   std::string name = ::testing::TempDir() + "ring_direct_XXXXXX";
   const File f(::mkostemp(name.data(), O_DIRECT | O_CLOEXEC));
   const int err = errno;
@@ -184,7 +184,7 @@ TEST_P(RingTest, DirectReads) {
 
 // ---- Files
 
-// The position moves with each call, past the page cache or not.
+// The position moves with each call, through the page cache or past it.
 TEST_P(RingTest, FilesKeepTheirPosition) {
   for (const int flags : {0, O_DIRECT}) {
     std::string name = ::testing::TempDir() + "ring_position_XXXXXX";
@@ -212,7 +212,7 @@ TEST_P(RingTest, FilesKeepTheirPosition) {
       }
       EXPECT_EQ(f.Read(absl::MakeSpan(block.get(), kBlock)).value_or(1), 0u);
 
-      // And those that are told where do not move it.
+      // Reads and writes at a given place do not move it.
       constexpr int64_t kThird = 3 * int64_t{kBlock};
       std::fill_n(block.get(), kBlock, 'x');
       EXPECT_EQ(f.WriteAt({block.get(), kBlock}, kThird).value_or(0), kBlock);
@@ -228,8 +228,9 @@ TEST_P(RingTest, FilesKeepTheirPosition) {
   }
 }
 
-// Nobody returns before the kernel is through with his buffer, though the file
-// is closed meanwhile; so what he then writes there stays.
+// No call returns before the kernel is through with its buffer, even if the
+// file is closed meanwhile. So a caller can then write to the buffer, and its
+// data stay.
 TEST_P(RingTest, NothingIsWrittenAfterTheReturn) {
   const File f = Scratch();
   const std::string all(64 * kBlock, 'x');
@@ -275,7 +276,7 @@ TEST_P(RingTest, NothingIsWrittenAfterTheReturn) {
   });
 }
 
-// DeafThreads is how many threads of this process block sig, without the
+// DeafThreads returns how many threads of this process block sig, without the
 // kernel's own.
 int DeafThreads(int sig) {
   int deaf = 0;
@@ -292,15 +293,15 @@ int DeafThreads(int sig) {
   return deaf;
 }
 
-// One that came to it while it slept was lost, under TSan.
+// A signal that came to the ring's thread while it slept was lost, under TSan.
 TEST_P(RingTest, ItsThreadLeavesSignalsToOthers) {
   Run([] {
     const File f = Scratch();
     EXPECT_EQ(ringWrite(f.fd(), "hello", 5, 0), 5);  // so it runs
-    // A thread that is being made, or makes one, is deaf for a moment.
+    // A thread that is starting, or starts another, is deaf for a moment.
     EXPECT_TRUE(testing::Eventually(
         [] { return DeafThreads(SIGTERM) == 1 + rt::kSanitizerThreads; }));
-    // It would cost a dying process a second not to hear from it.
+    // A dying process would wait a second for a thread that is deaf to SIGQUIT.
     EXPECT_TRUE(testing::Eventually([] {
       return DeafThreads(SIGQUIT) ==
              rt::kSanitizerThreads + (rt::kSanitizerDefersHandlers ? 1 : 0);
@@ -308,11 +309,11 @@ TEST_P(RingTest, ItsThreadLeavesSignalsToOthers) {
   });
 }
 
-// As epoll's events, and as whoever waits expects. A slice that ends between a
-// note and its call, or its return and the other note, lets somebody overtake;
-// but not half of them.
+// epoll reports events in their order, and callers expect the same here. If a
+// slice ends between a note and its call, or between its return and the other
+// note, other calls may overtake one. But not half of them may.
 TEST_P(RingTest, CallsThatEndTogetherReturnInTheOrderInWhichTheyCame) {
-  if (GetParam() != 1) return;  // where "before" says who runs first
+  if (GetParam() != 1) return;  // where "before" means the order of running
   Run([] {
     constexpr int kCalls = 200;
     int turn = 0;
@@ -336,8 +337,8 @@ TEST_P(RingTest, CallsThatEndTogetherReturnInTheOrderInWhichTheyCame) {
   });
 }
 
-// Not only who waits at that moment.
-TEST_P(RingTest, WhenNoEventWillComeNobodySleeps) {
+// Later waits fail as well, not only a wait at that moment.
+TEST_P(RingTest, WaitsFailIfNoEventWillCome) {
   Run([] {
     Ends e(Kind::kPipe);
     testing::Polled p(e.in.fd());
@@ -359,7 +360,7 @@ TEST_P(RingTest, WhenNoEventWillComeNobodySleeps) {
   });
 }
 
-// Whoever has just been answered may be the last who runs.
+// The goroutine that has just been answered may be the last one that runs.
 TEST(RingDeathTest, ADeadlockAfterTheLastCallIsReported) {
   for (int i = 0; i < 20; i++) {
     EXPECT_EXIT(gump::Run([] {
@@ -373,7 +374,7 @@ TEST(RingDeathTest, ADeadlockAfterTheLastCallIsReported) {
   }
 }
 
-// Workers is how many threads the kernel has made for the ring.
+// Workers returns how many threads the kernel has made for the ring.
 int Workers() {
   int workers = 0;
   for (const auto& task :
@@ -385,8 +386,7 @@ int Workers() {
   return workers;
 }
 
-// A direct write to a tmpfs is one that the kernel hands to a worker, which
-// stays.
+// The kernel hands a direct write to a tmpfs to a worker, which stays.
 TEST(RingDeathTest, ADeadlockBesideTheKernelsWorkersIsReported) {
   EXPECT_EXIT(
       gump::Run([] {
@@ -430,10 +430,10 @@ TEST(RingDeathTest, ManyThreadsMayStartIt) {
       ::testing::ExitedWithCode(0), "");
 }
 
-// There are few workers, and a mount that hangs would take them all. So where
-// the kernel would use one for every call, as it does in a tmpfs, the call is
+// There are few workers, and a mount that hangs would take them all. So if the
+// kernel would use a worker for every call, as it does in a tmpfs, the call is
 // an ordinary one.
-TEST(RingDeathTest, WhatOnlyWorkersCanDoIsNotLeftToTheRing) {
+TEST(RingDeathTest, CallsThatNeedWorkersAreNotLeftToTheRing) {
   EXPECT_EXIT(gump::Run([] {
                 std::string name = "/dev/shm/ring_worker_XXXXXX";
                 const int fd = ::mkostemp(name.data(), O_DIRECT | O_CLOEXEC);
@@ -451,7 +451,7 @@ TEST(RingDeathTest, WhatOnlyWorkersCanDoIsNotLeftToTheRing) {
               ::testing::ExitedWithCode(0), "");
 }
 
-// CloseItsDescriptor closes what is not ours.
+// CloseItsDescriptor closes a descriptor that belongs to the ring.
 void CloseItsDescriptor() {
   for (const auto& entry :
        std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -463,7 +463,8 @@ void CloseItsDescriptor() {
   }
 }
 
-// Whoever waits for a completion cannot go on, nor give up: see the buffers.
+// A caller that waits for a completion can neither go on nor give up, because
+// the kernel may still use its buffer.
 TEST(RingDeathTest, WithoutItsDescriptorTheProgramEnds) {
   constexpr char kText[] = "runtime: io_uring_enter failed with 9\n";
   EXPECT_EXIT(gump::Run([&] {
@@ -499,7 +500,7 @@ void WithoutRing() {
   std::_Exit(0);
 }
 
-TEST(RingDeathTest, WhereItIsDeniedSystemCallsAndEpollDo) {
+TEST(RingDeathTest, SystemCallsAndEpollServeWhereItIsDenied) {
   for (const long nr :
        {SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register}) {
     for (const int err : {ENOSYS, EPERM}) {
@@ -514,8 +515,8 @@ TEST(RingDeathTest, WhereItIsDeniedSystemCallsAndEpollDo) {
   }
 }
 
-// Whoever asked for it is told.
-TEST(RingDeathTest, WhereItIsDeniedThatIsSaidOnce) {
+// A program that asked for the ring is told.
+TEST(RingDeathTest, ADeniedRingIsReportedOnce) {
   ::setenv("GODEBUG", "netpoll=uring", 1);
   EXPECT_EXIT(
       {
@@ -527,7 +528,7 @@ TEST(RingDeathTest, WhereItIsDeniedThatIsSaidOnce) {
   ::unsetenv("GODEBUG");
 }
 
-TEST(RingDeathTest, UnderNetpollEpollItIsNotAskedFor) {
+TEST(RingDeathTest, NetpollEpollAsksForNoRing) {
   ::setenv("GODEBUG", "netpoll=epoll", 1);
   EXPECT_EXIT({ std::_Exit(ringStart() == EPERM ? 0 : 1); },
               ::testing::ExitedWithCode(0), "^$");

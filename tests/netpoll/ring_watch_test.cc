@@ -1,6 +1,6 @@
-// The descriptors that the ring watches (netpoll/ring.h): who is told of what,
-// however many they are. Where the kernel has no io_uring, or one that is only
-// good for files, there is nothing to say.
+// The descriptors that the ring watches (netpoll/ring.h): which events are
+// reported, for however many watches. Where the kernel has no io_uring, or one
+// that serves only files, these tests are skipped.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -33,7 +33,7 @@ class RingWatchTest : public ::testing::Test {
     if (!testing::RingIsThere()) GTEST_SKIP() << "no io_uring";
     if (!rt::ringWatches()) GTEST_SKIP() << "only files here";
   }
-  // Watch has fd watched n times.
+  // Watch watches fd n times.
   void Watch(int fd, int n) {
     for (int i = 0; i < n; i++) {
       auto pd = std::make_unique<PollDesc>();
@@ -48,14 +48,14 @@ class RingWatchTest : public ::testing::Test {
       pd->wg.store(rt::pdNil, rt::seq_cst);
     }
   }
-  // Told is how many have been told of something since.
+  // Told returns how many watches have had an event since.
   long Told() const {
     return std::count_if(pds_.begin(), pds_.end(), [](const auto& pd) {
       return pd->rg.load(rt::acquire) == rt::pdReady ||
              pd->wg.load(rt::acquire) == rt::pdReady;
     });
   }
-  // Settled makes sure that nothing comes any more.
+  // Settled makes sure that no more events come.
   bool Settled() {
     return testing::Eventually([&] {
       Forget();
@@ -77,9 +77,9 @@ class RingWatchTest : public ::testing::Test {
   std::vector<std::unique_ptr<PollDesc>> pds_;
 };
 
-// The first event of a watch may be the one that there is no room for. What
-// takes the room is the answers to those who are unwatched.
-TEST_F(RingWatchTest, WhomTheKernelHadNoRoomForIsToldTheNextTime) {
+// There may be no room for the first event of a watch. The answers to watches
+// that end take the room.
+TEST_F(RingWatchTest, DroppedEventsAreReportedTheNextTime) {
   testing::RunWith(2, [this] {
     const Ends others(Kind::kPipe);
     for (int round = 0; round < 3; round++) {
@@ -109,7 +109,7 @@ TEST_F(RingWatchTest, WhomTheKernelHadNoRoomForIsToldTheNextTime) {
   });
 }
 
-// Each that is watched again has an event at once.
+// Each descriptor that is watched again has an event at once.
 TEST_F(RingWatchTest, MoreWatchesThanThereIsRoomForComeToRest) {
   testing::RunWith(2, [this] {
     Ends e(Kind::kPipe);
@@ -153,7 +153,7 @@ TEST_F(RingWatchTest, WatchesDoNotWaitForCallsThatTakeLong) {
   });
 }
 
-TEST_F(RingWatchTest, OneThatCannotBeginSaysSo) {
+TEST_F(RingWatchTest, AWatchThatCannotBeginSaysSo) {
   PollDesc pd;
   EXPECT_EQ(rt::ringWatch(&pd), EBADF);
   rt::ringUnwatch(&pd);
