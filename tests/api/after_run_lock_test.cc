@@ -1,6 +1,6 @@
-// Locks that plain threads share with goroutines when main has returned. Nobody
-// runs a goroutine that is left over in the queue of a lock, so the lock must
-// not be kept for it: a thread waits only for who has it.
+// Locks that plain threads share with goroutines after main has returned. A
+// goroutine that is left over in the queue of a lock never runs, so the lock
+// must not be kept for it. A thread waits only for the holder of the lock.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -28,8 +28,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// In programs of their own, since a thread that waits for ever cannot be
-// joined: the alarm ends those.
+// Each case is a process of its own, because a thread that waits for ever
+// cannot be joined. An alarm ends such a process.
 class AfterRunLockDeathTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -39,19 +39,19 @@ class AfterRunLockDeathTest : public ::testing::Test {
 
 constexpr unsigned kTooLong = 60;  // s
 
-// Compute keeps the P, most probably. It would be lost in a sleep.
+// Compute most probably keeps the P, which a sleep would lose.
 void Compute(std::chrono::microseconds d) {
   const auto end = std::chrono::steady_clock::now() + d;
   while (std::chrono::steady_clock::now() < end) {
   }
 }
 
-// AwaitQueue waits until n wait for Mutexes.
+// AwaitQueue waits until n waiters are parked in Mutex::Lock.
 void AwaitQueue(size_t n) {
   if (!testing::EventuallyParked("sync.Mutex.Lock", n)) std::_Exit(100);
 }
 
-// The goroutine is first, and has been woken, but has not run.
+// The goroutine is first in the queue and has been woken, but has not run.
 TEST_F(AfterRunLockDeathTest, WaiterThatWasWokenInVainIsReplaced) {
   EXPECT_EXIT(
       {
@@ -79,7 +79,7 @@ TEST_F(AfterRunLockDeathTest, WaiterThatWasWokenInVainIsReplaced) {
       ::testing::ExitedWithCode(0), "^$");
 }
 
-// The lock is given back when main has returned. The goroutine gets it in the
+// The lock is released when main has returned. The goroutine gets it in the
 // next Run.
 TEST_F(AfterRunLockDeathTest, ThreadsAreWokenFirst) {
   EXPECT_EXIT(
@@ -116,14 +116,14 @@ TEST_F(AfterRunLockDeathTest, ThreadsAreWokenFirst) {
       ::testing::ExitedWithCode(0), "^$");
 }
 
-// Starving is a goroutine that has waited for mu for so long, and lost it once,
-// that the next Unlock would hand it over.
+// Starving is a goroutine that has waited for mu so long, and lost it once,
+// that the next Unlock would hand the lock to it.
 struct Starving {
   sync::Mutex mu;
   std::atomic<bool> done = false;
 
-  // Make returns holding mu, in a Run with one P. If this goroutine loses that
-  // in the wrong moment it has to try again.
+  // Make returns holding mu, in a Run with one P. It tries again if this
+  // goroutine loses the P at the wrong moment.
   void Make() {
     for (bool made = false; !made;) {
       done = false;
@@ -136,7 +136,7 @@ struct Starving {
       AwaitQueue(1);
       Compute(1500us);
       mu.Unlock();
-      mu.Lock();  // it is awake, but this goroutine runs
+      mu.Lock();  // the waiter is awake, but this goroutine runs
       runtime::Gosched();
       made = !done;
       if (!made) mu.Unlock();
@@ -201,10 +201,10 @@ TEST_F(AfterRunLockDeathTest, WaiterThatWasHandedTheLockInVainLosesIt) {
       ::testing::ExitedWithCode(0), "^$");
 }
 
-// ComeBack has a goroutine block in the kernel with l. It loses its P, main
-// returns, it comes back, and gets no further than its Unlock, which lets in
-// the n threads that are parked for `reason` in `enter`. `others` more
-// goroutines wait for l before them.
+// ComeBack starts a goroutine that blocks in the kernel while it holds l. It
+// loses its P, main returns, then it comes back and gets no further than its
+// Unlock. The Unlock lets in the n threads that are parked for `reason` in
+// `enter`. `others` more goroutines wait for l before these threads.
 template <typename Lock>
 void ComeBack(Lock* l, size_t n, const char* reason, void (*enter)(Lock*),
               int others = 0) {
@@ -273,8 +273,8 @@ TEST_F(AfterRunLockDeathTest, AWriterThatWaitsKeepsNoReaderOut) {
       ::testing::ExitedWithCode(0), "^$");
 }
 
-// The writer whose turn it is, since it starves, must not run before the
-// readers have been woken: main is next, and ends.
+// The writer has the next turn, because it starves. It must not run before the
+// readers have been woken, because main is next and ends.
 TEST_F(AfterRunLockDeathTest, AWriterThatStarvesKeepsNoReaderOut) {
   EXPECT_EXIT(
       {
@@ -290,7 +290,7 @@ TEST_F(AfterRunLockDeathTest, AWriterThatStarvesKeepsNoReaderOut) {
             AwaitQueue(1);
             Compute(1500us);
             rw.Unlock();
-            rw.Lock();  // it is awake, but this goroutine runs
+            rw.Lock();  // the writer is awake, but this goroutine runs
             AwaitQueue(1);
             for (int i = 0; i < 3; i++) {
               threads.emplace_back([&] {
@@ -312,7 +312,8 @@ TEST_F(AfterRunLockDeathTest, AWriterThatStarvesKeepsNoReaderOut) {
       ::testing::ExitedWithCode(0), "^$");
 }
 
-// Array is n of T, all zero, on pages that nobody can touch afterwards.
+// Array is n objects of T, all zero. Its pages fault when they are touched
+// after it has gone.
 template <typename T>
 class Array {
  public:
@@ -332,8 +333,8 @@ class Array {
   T* elements_;
 };
 
-// What left-over goroutines wait for is not looked at in the next Run: it may
-// have gone, since they will never run.
+// The next Run does not look at the locks for which left-over goroutines wait.
+// The locks may have gone, because these goroutines will never run.
 TEST_F(AfterRunLockDeathTest, NextRunKnowsNothingOfTheLocksOfThisOne) {
   EXPECT_EXIT(
       {
@@ -352,8 +353,9 @@ TEST_F(AfterRunLockDeathTest, NextRunKnowsNothingOfTheLocksOfThisOne) {
       ::testing::ExitedWithCode(0), "^$");
 }
 
-// What they were handed and have not come for is taken back before Run returns,
-// on whatever thread main has ended.
+// Units that were handed to left-over goroutines, and that these have not yet
+// taken, are taken back before Run returns. The thread on which main has ended
+// makes no difference.
 TEST_F(AfterRunLockDeathTest, SemaphoresMayBeFreedWhenRunHasReturned) {
   EXPECT_EXIT(
       {
@@ -380,17 +382,17 @@ TEST_F(AfterRunLockDeathTest, SemaphoresMayBeFreedWhenRunHasReturned) {
               for (auto& w : words) rt::semrelease(&w, /*handoff=*/true);
               released = true;
             }).detach();
-            while (!released) {  // they do not run meanwhile, most of them
+            while (!released) {  // most of the waiters do not run meanwhile
             }
           });
         }
-        runtime::GC();  // waits for whoever is at work with a P
+        runtime::GC();  // waits for every thread that is at work with a P
         std::_Exit(0);
       },
       ::testing::ExitedWithCode(0), "^$");
 }
 
-// Main returns while goroutines and threads are at it.
+// Main returns while goroutines and threads take the lock.
 TEST_F(AfterRunLockDeathTest, ThreadsGoOnWhereverGoroutinesWere) {
   EXPECT_EXIT(
       {

@@ -1,5 +1,6 @@
-// What plain threads may do when main has returned: all but wait for
-// goroutines, which nobody runs. A wait that nobody can end is reported.
+// Plain threads after main has returned. They may do everything except wait for
+// goroutines, because goroutines no longer run. A wait that nothing can end is
+// reported.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -28,8 +29,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Sleeps below give somebody time to park, which is the harder case. Nothing
-// that is asserted depends on it.
+// The sleeps below give a thread time to park, which is the harder case. No
+// assertion depends on them.
 class AfterRunDeathTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -56,7 +57,7 @@ bool SomebodyIsParked() {
   return runtime::Stack(true).find("[chan receive]:\n") != std::string::npos;
 }
 
-// ---- What goes on
+// ---- Timers and sockets go on
 
 TEST_F(AfterRunDeathTest, TimersFire) {
   EXPECT_EXIT(
@@ -77,13 +78,13 @@ TEST_F(AfterRunDeathTest, TimersFire) {
       ::testing::ExitedWithCode(0), "^$");
 }
 
-// Talk sends a byte over a new connection of l's, and reads it at the other
-// end, where then nothing comes until the deadline.
+// Talk sends a byte over a new connection to l and reads it at the other end.
+// After it, nothing arrives there until the deadline.
 void Talk(const net::Listener& l) {
   std::thread dialer([&l] {
     auto c = net::Dial("tcp", l.LocalAddr().String());
     Check(c.ok(), "dial");
-    usleep(30'000);  // let it park; if it comes late, that is right, too
+    usleep(30'000);  // lets the reader park, but it may also come late
     Check(c->Write("x").ok(), "write");
     char b;
     auto n = c->Read(absl::MakeSpan(&b, 1));
@@ -118,7 +119,7 @@ TEST_F(AfterRunDeathTest, SocketsArePolled) {
   }
 }
 
-// One that reads while main still runs is not forgotten when that ends.
+// A thread that reads while main still runs is not forgotten when main ends.
 TEST_F(AfterRunDeathTest, SocketsAreStillPolled) {
   EXPECT_EXIT(
       {
@@ -140,8 +141,8 @@ TEST_F(AfterRunDeathTest, SocketsAreStillPolled) {
       ::testing::ExitedWithCode(0), "^$");
 }
 
-// Asker is a thread of the runtime's that asks without end whether all are
-// dead.
+// Asker is a thread of the runtime that checks without end whether there is a
+// deadlock.
 [[noreturn]] void Asker() {
   rt::becomeSystemThread();
   for (;;) {
@@ -150,8 +151,8 @@ TEST_F(AfterRunDeathTest, SocketsAreStillPolled) {
   }
 }
 
-// A thread that has just begun to wait looks as if it slept, before the ring
-// knows of it.
+// A thread that has just begun to wait looks asleep before the ring knows of
+// the wait.
 TEST_F(AfterRunDeathTest, ThreadThatBeginsToWaitForTheRingIsNotDead) {
   EXPECT_EXIT(
       {
@@ -167,8 +168,8 @@ TEST_F(AfterRunDeathTest, ThreadThatBeginsToWaitForTheRingIsNotDead) {
       ::testing::ExitedWithCode(0), "^$");
 }
 
-// Whoever looks at many threads one after the other must not take it for a
-// standstill that each sleeps when it is looked at.
+// The check looks at many threads one after the other. Each may sleep when it
+// is looked at, although not all sleep at the same time. That is no deadlock.
 TEST_F(AfterRunDeathTest, TwoThreadsThatTakeTurnsAreNotDead) {
   EXPECT_EXIT(
       {
@@ -196,7 +197,7 @@ TEST_F(AfterRunDeathTest, TwoThreadsThatTakeTurnsAreNotDead) {
       ::testing::ExitedWithCode(0), "^$");
 }
 
-// ---- What is reported
+// ---- Deadlocks are reported
 
 TEST_F(AfterRunDeathTest, ADeadlockIsReportedWhenTheLastTimerHasFired) {
   EXPECT_EXIT(
@@ -208,7 +209,7 @@ TEST_F(AfterRunDeathTest, ADeadlockIsReportedWhenTheLastTimerHasFired) {
       ::testing::ExitedWithCode(2), kDeadlock);
 }
 
-// The poller sleeps until a time that nobody waits for any more.
+// The poller sleeps until a time for which no thread waits any more.
 TEST_F(AfterRunDeathTest, ADeadlockIsReportedWhenTheLastTimerIsStopped) {
   EXPECT_EXIT(
       {
@@ -224,7 +225,7 @@ TEST_F(AfterRunDeathTest, ADeadlockIsReportedWhenTheLastTimerIsStopped) {
       ::testing::ExitedWithCode(2), kDeadlock);
 }
 
-// Likewise.
+// The poller waits for a socket from which no thread reads any more.
 TEST_F(AfterRunDeathTest, ADeadlockIsReportedWhenTheLastReadHasEnded) {
   EXPECT_EXIT(
       {
@@ -242,8 +243,8 @@ TEST_F(AfterRunDeathTest, ADeadlockIsReportedWhenTheLastReadHasEnded) {
       ::testing::ExitedWithCode(2), kDeadlock);
 }
 
-// Who is to send is left over, and its turn does not come: with one P it does
-// not run while main returns.
+// The goroutine that is to send is left over, and its turn does not come. With
+// one P it does not run while main returns.
 TEST_F(AfterRunDeathTest, WaitingForAGoroutineIsADeadlock) {
   EXPECT_EXIT(
       {
@@ -275,7 +276,8 @@ TEST_F(AfterRunDeathTest, ThreadsThatAllWaitAreADeadlock) {
       ::testing::ExitedWithCode(2), kDeadlock);
 }
 
-// It keeps its P until it comes by, and who knows what it does until then.
+// The goroutine keeps its P until it enters the runtime, and until then it may
+// still do anything.
 TEST_F(AfterRunDeathTest, AGoroutineThatComputesIsWaitedFor) {
   EXPECT_EXIT(
       {
@@ -309,8 +311,8 @@ TEST_F(AfterRunDeathTest, AnotherThreadMayStillSend) {
         });
         c.Recv();
         t.join();
-        // Nobody knows this one until it sends, long enough for sysmon to ask
-        // more than once.
+        // The runtime does not know this thread until it sends. Sysmon checks
+        // more than once in that time.
         std::thread u([c] {
           usleep(50'000);
           c.Send(7);

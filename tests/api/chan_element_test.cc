@@ -1,4 +1,5 @@
-// What channels carry: values of any type, each destroyed exactly once.
+// The values that channels carry: they have any type, and each is destroyed
+// exactly once.
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -40,7 +41,7 @@ TEST_P(ChanElementTest, QueuedValuesAreDestroyedWithTheLastHandle) {
   });
 }
 
-// What follows such a base class may be in its padding.
+// A member that follows such a base class may lie in the padding of the base.
 struct Padded {
   Padded() = default;
   Padded(int x, char y) : a(x), b(y) {}
@@ -111,7 +112,7 @@ TEST_P(ChanElementTest, EveryValueIsDestroyedExactlyOnce) {
   });
 }
 
-// Larger than what fits into a discarded value's buffer.
+// Larger than the buffer for a discarded value.
 struct Large {
   Counted counted;
   std::array<char, 100> rest = {};
@@ -126,8 +127,8 @@ TEST_P(ChanElementTest, LargeDiscardedValuesAreDestroyed) {
   });
 }
 
-// A destructor that uses the channel it came from: it would find the lock held
-// if destructors ran under it.
+// Reentrant has a destructor that uses the channel from which it came. It would
+// find the lock held if destructors ran under the lock.
 struct Reentrant {
   chan<int>* other = nullptr;
   explicit Reentrant(chan<int>* c) : other(c) {}

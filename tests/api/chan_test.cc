@@ -197,7 +197,7 @@ TEST_P(ChanTest, CloseMakesWaitingSendersPanic) {
     for (int i = 0; i < 10; i++) {
       EXPECT_EQ(texts.Recv(), "send on closed channel");
     }
-    EXPECT_EQ(c.Recv()->n(), 0) << "what was queued before stays";
+    EXPECT_EQ(c.Recv()->n(), 0) << "values that were queued before stay";
     EXPECT_FALSE(c.Recv().has_value());
   });
 }
@@ -415,9 +415,9 @@ TEST_P(ChanTest, TheReceiverMayLetTheChannelGoAtOnce) {
   });
 }
 
-// The orders below hold while nobody is preempted, and a slice may end at any
-// moment: so they must hold in nearly every round; in any if the scheduler
-// shuffles.
+// The orders below hold as long as no goroutine is preempted, and a slice may
+// end at any moment. So they must hold in nearly every round. If the scheduler
+// shuffles, no round has to be right.
 template <class F>
 void ExpectOrderMostly(F&& round_is_right) {
   constexpr int kRounds = 50;
@@ -428,12 +428,12 @@ void ExpectOrderMostly(F&& round_is_right) {
   EXPECT_GE(right, testing::FuzzSched() ? 0 : kRounds - 5);
 }
 
-// Order is who came when, at most kMost. With one P, too, one who adds to it
-// may be preempted in the middle, while others go on.
+// Order is the order in which at most kMost goroutines came. Even with one P a
+// goroutine may be preempted in the middle of Add, while others go on.
 struct Order {
   static constexpr size_t kMost = 5;
   std::atomic<size_t> begun = 0;
-  std::atomic<size_t> n = 0;  // who are done with it
+  std::atomic<size_t> n = 0;  // calls of Add that are complete
   std::array<std::atomic<int>, kMost> who = {};
   void Add(int i) {
     who[begun++] = i;

@@ -1,7 +1,7 @@
-// Whoever waits for a time waits by a clock that nobody sets; and who waits for
-// nothing near costs nothing.
+// A wait for a time goes by a clock that cannot be set. A process that waits
+// for nothing in the near future costs nothing.
 //
-// clock_gettime is replaced by one whose wall clock can be moved.
+// clock_gettime is replaced by one with a wall clock that can be moved.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -55,7 +55,7 @@ class ClockTest : public testing::WithGomaxprocs {
 };
 GUMP_INSTANTIATE_GOMAXPROCS(ClockTest);
 
-// Waits are what waits for kNear in one way or another.
+// Waits starts goroutines that wait for kNear, each in another way.
 void Waits(sync::WaitGroup* wg, std::atomic<int>* early) {
   const auto timed = [=](auto wait) {
     wg->Go([=] {
@@ -108,9 +108,9 @@ long Switches() {
   return u.ru_nvcsw + u.ru_nivcsw;
 }
 
-// With very many timers that are far away, and goroutines that wait for what
-// never comes, there are seconds in which next to nobody wakes up. Other
-// seconds may see a chore of sysmon's.
+// The process has very many distant timers, and goroutines that wait for an
+// event that never comes. There are seconds in which almost no thread wakes up.
+// In other seconds a periodic task of sysmon's may run.
 TEST(IdleTest, DistantAndEndlessWaitsCostNothing) {
 #if defined(GUMP_TESTING_SANITIZED)
   GTEST_SKIP() << "their threads wake up";

@@ -277,8 +277,8 @@ TEST_P(CondTest, ConditionThatHoldsIsOkForAnyContext) {
   });
 }
 
-// Who goes because of his context takes no Signal along: the other one gets
-// what there is, or sleeps for ever.
+// A waiter that leaves because of its context takes no Signal along. Otherwise
+// the other waiter would sleep for ever.
 TEST_P(CondTest, SignalsAreNotLostOnACancelledWaiter) {
   Run([] {
     Mutex mu;

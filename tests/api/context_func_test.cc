@@ -111,7 +111,7 @@ TEST_P(ContextFuncTest, AfterFuncOfAnEndlessContextIsDropped) {
     EXPECT_TRUE(stop());
     EXPECT_FALSE(stop());
     AfterFunc(Background(), [value = Counted(0)] { FAIL(); });
-    EXPECT_EQ(Counted::values(), 0);  // nobody could call it any more
+    EXPECT_EQ(Counted::values(), 0);  // it cannot be called any more
   });
 }
 
@@ -144,7 +144,7 @@ TEST_P(ContextFuncTest, AfterFuncNeedsNoGoroutineMeanwhile) {
     const int before = runtime::NumGoroutine();
     std::vector<StopFunc> stops;
     for (int i = 0; i < 1000; i++) stops.push_back(AfterFunc(c, [] {}));
-    EXPECT_LE(runtime::NumGoroutine(), before);  // one from before may end
+    EXPECT_LE(runtime::NumGoroutine(), before);  // an earlier one may end
     for (auto& stop : stops) EXPECT_TRUE(stop());
   });
 }
@@ -215,7 +215,7 @@ TEST_P(ContextLifetimeTest, CancelledOrDroppedChildrenLeaveTheirParent) {
 
 TEST_P(ContextLifetimeTest, DoneOutlivesTheHandles) {
   Run([] {
-    // Of a deadline, of an ancestor, of both.
+    // The deadline ends the first context, an ancestor the second.
     const recv_chan<void> timed =
         WithTimeout(Watched(Background()), kSoon).first.Done();
     const auto root = WithCancel(Background());
@@ -293,7 +293,7 @@ TEST_P(ContextLifetimeTest, DeepTreeNeedsNoStack) {
     root.second();
     EXPECT_TRUE(Canceled(c));
     c = Background();
-    // And one of which nobody but the functions is left.
+    // Now a tree that is held by its functions alone.
     auto other = std::make_optional(WithCancel(Watched(Background())));
     c = other->first;
     for (int i = 0; i < kDeep; i++) {

@@ -1,5 +1,5 @@
-// What contexts take is given back, also where nobody says a word: what lingers
-// for somebody goes when that one has gone.
+// The memory of contexts is given back, even without a cancel. A context that
+// lingers for an observer is freed when the observer has gone.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -17,7 +17,7 @@
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace {
-std::atomic<int64_t> blocks;  // that are allocated
+std::atomic<int64_t> blocks;  // now allocated
 }  // namespace
 
 void gump::testing::OnMalloc(size_t) {
@@ -44,7 +44,7 @@ class ContextMemoryTest : public testing::WithGomaxprocs {
   template <class F>
   static void Steady(int64_t slack, F step) {
     if (rt::kSanitizerBuild) GTEST_SKIP() << "the sanitizer's malloc";
-    step();  // what is made once
+    step();  // makes the allocations that last
     const int64_t before = blocks;
     for (int i = 0; i < kTimes; i++) step();
     EXPECT_TRUE(Eventually([&] { return blocks - before <= slack; }))
@@ -69,7 +69,7 @@ TEST_P(ContextMemoryTest, AncestorsAreFreedWithTheLastDescendant) {
   });
 }
 
-// The channel is the last to go, so the context lingers for it.
+// The channel is destroyed last, so the context lingers for it.
 struct Owner {
   explicit Owner(const Context& parent) {
     std::tie(context, cancel) = WithCancel(parent);

@@ -56,8 +56,8 @@ using testing::Live;
 using testing::Watched;
 using namespace std::chrono_literals;
 
-// Soon is how long tests let a deadline be away that has to come, Never is for
-// those that must not.
+// kSoon is the time to a deadline that has to come. kNever is the time to a
+// deadline that must not come.
 constexpr auto kSoon = 2ms;
 constexpr auto kNever = 24h;
 
@@ -72,8 +72,7 @@ const absl::Status kExceeded =
 using ContextTest = testing::WithContexts;
 GUMP_INSTANTIATE_GOMAXPROCS(ContextTest);
 
-// ---- What compiles
-
+// ---- Compile-time checks
 template <class C, class V>
 concept TakesValue = requires(const Context& ctx, const Key<C>& k, V v) {
   WithValue(ctx, k, v);
@@ -197,7 +196,7 @@ TEST_P(ContextTest, ParentEndsItsChildren) {
     for (const Context& c : {parent, child, value, grandchild, timed}) {
       EXPECT_TRUE(Canceled(c));
     }
-    // Born late.
+    // Made after the cancel.
     const auto [late, cancel_late] = WithCancel(value);
     EXPECT_TRUE(Canceled(late));
     EXPECT_TRUE(Canceled(WithTimeout(late, kNever).first));
@@ -228,7 +227,7 @@ TEST_P(ContextTest, DefaultConstructedFuncsDoNothing) {
 
 TEST_P(ContextTest, SimultaneousCancelsEndEveryContext) {
   Run([] {
-    // A tree of 255, each of which cancels and waits in its own goroutine.
+    // A tree of 255 contexts. For each, one goroutine cancels and one waits.
     std::vector<std::pair<Context, CancelFunc>> tree;
     tree.push_back(WithCancel(Background()));
     for (size_t i = 1; i < 255; i++) {
@@ -323,7 +322,7 @@ TEST_P(ContextTest, DeadlineEndsTheContext) {
     const auto [c, cancel] = WithDeadline(Background(), deadline);
     EXPECT_EQ(c.Deadline(), deadline);
     EXPECT_FALSE(c.Done().Recv());
-    // What is left is reckoned by absl::Now.
+    // The time that is left is computed from absl::Now.
     EXPECT_GE(testing::WallNow() + absl::Milliseconds(1), deadline);
     EXPECT_TRUE(Exceeded(c));
     cancel();
@@ -447,7 +446,7 @@ TEST_P(ContextTest, DeadlineHasItsCause) {
         context::WithDeadlineCause(Background(), absl::UnixEpoch(), late);
     EXPECT_EQ(b.first.Err(), kExceeded);
     EXPECT_EQ(Cause(b.first), late);
-    // Not if it was not the deadline.
+    // Not if the deadline was not the reason.
     const auto c = context::WithTimeoutCause(Background(), kNever, late);
     c.second();
     EXPECT_TRUE(Canceled(c.first));
@@ -494,10 +493,9 @@ TEST_P(ContextTest, ValuesLiveAsLongAsTheirContexts) {
 
 // ---- Cost
 
-// The same children, under one parent and under many: as they are cancelled the
-// same things are done the same number of times, unless somebody looks at the
-// brothers and sisters of each. Then the one parent takes kParents times as
-// long as the many.
+// The same children are cancelled, under one parent and under many. The work is
+// the same, unless each child looks at its siblings. If it did, the one parent
+// would take kParents times as long as the many.
 TEST_P(ContextTest, CancellingTakesTimeLinearInTheChildren) {
   constexpr int kParents = 16;
   constexpr int kChildren = 1000;

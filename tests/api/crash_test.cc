@@ -76,7 +76,7 @@ __attribute__((noinline)) void Spinner(std::atomic<bool>* spinning) {
   for (;;) spinning->store(true);
 }
 
-// Hog computes until it is told to stop; the values tell whether a walk has
+// Hog computes until it is told to stop. Its values show whether a walk has
 // disturbed it.
 __attribute__((noinline)) uint64_t HogStep(uint64_t x) {
   for (int i = 0; i < 1000; i++) x = x * 6364136223846793005 + 1;
@@ -131,7 +131,8 @@ class CrashDeathTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
-    // Who runs us in the background may have it ignored, and so it would stay.
+    // A shell that runs us in the background may ignore it, and then it would
+    // stay ignored.
     ::signal(SIGQUIT, SIG_DFL);
   }
 
@@ -167,7 +168,7 @@ TEST_F(CrashDeathTest, DeadlockOfMainAloneIsReported) {
               "goroutine 1 \\[chan receive\\]:\n");
 }
 
-// A goroutine that main makes, and in which crashtest::Spawner makes another.
+// MakeGrandchild starts a goroutine in which crashtest::Spawner starts another.
 __attribute__((noinline)) void MakeGrandchild(const chan<int>& c) {
   go([c] {
     crashtest::Spawner(c);
@@ -476,7 +477,7 @@ TEST_F(CrashDeathTest, QuitShowsTheStacksOfHogs) {
                             go([] { crashtest::Hog(&stop, &begun); });
                           }
                           testing::Eventually([] { return begun == 6; });
-                          // Stops the world under all of them.
+                          // This stops the world under all of them.
                           (void)runtime::Stack(true);
                           raise(SIGQUIT);
                         }),
@@ -489,8 +490,8 @@ TEST_F(CrashDeathTest, QuitShowsTheStacksOfHogs) {
 }
 
 // SignalWhenParked sends SIGQUIT to a thread once the goroutine that is locked
-// to it has parked. It uses the runtime first, so that it counts as somebody
-// who might still wake others.
+// to it has parked. It uses the runtime first, so that its thread counts as one
+// that might still wake others.
 void SignalWhenParked(pthread_t thread, std::atomic<bool>* ready) {
   (void)runtime::Stack(false);
   ready->store(true);
@@ -530,7 +531,8 @@ TEST_F(CrashDeathTest, QuitHandlerInstalledBeforeIsKept) {
       ::testing::ExitedWithCode(7), "^$");
 }
 
-// Deadlock and panic with one parked goroutine, at some level.
+// DeadlockAt deadlocks and PanicAt panics, at a level of GOTRACEBACK and with
+// one parked goroutine.
 void DeadlockAt(const char* level) {
   setenv("GOTRACEBACK", level, 1);
   gump::Run([] {
@@ -591,8 +593,8 @@ TEST_F(CrashDeathTest, TracebackCrashAsksThemThoughQuitIsIgnored) {
       "\n-----\n\n.*gump::rt::.*\n-----\n\n");
 }
 
-// A thread that does not answer makes the end of the process slow. Meanwhile
-// another sends SIGQUIT to the one that is dying, and dies itself.
+// A thread that does not answer delays the end of the process. Meanwhile
+// another thread sends SIGQUIT to the dying thread, and then dies itself.
 void DieSlowly() {
   alarm(60);
   setenv("GOTRACEBACK", "crash", 1);
@@ -611,8 +613,8 @@ void DieSlowly() {
     silent.Recv();
     runtime::LockOSThread();
     const int32_t dying = rt::gettid();
-    // Not one of the runtime's: those are asked for their stacks, and stay
-    // there.
+    // This is no thread of the runtime, because those are asked for their
+    // stacks and stay there.
     std::thread other([dying] {
       while (!rt::isPanicking()) usleep(100);
       for (int i = 0; i < 20; i++) {
@@ -728,7 +730,7 @@ TEST_F(CrashDeathTest, ScheddetailIsGos) {
               "|  G[0-9]+: status=[0-9]+\\([a-z() ]*\\) m=([0-9]+|nil) "
               "lockedm=([0-9]+|nil)\n)+");
           Check(Matches(text, form), text);
-          // That of the template thread at least.
+          // The line of the template thread, at least.
           Check(text.find("curg=nil mallocing=0 throwing=0 preemptoff= "
                           "locks=0 ") != std::string::npos,
                 text);
@@ -751,7 +753,7 @@ void ShortOfStacks() {
   std::ifstream("/proc/self/statm") >> pages;
   rlimit limit;
   getrlimit(RLIMIT_AS, &limit);
-  // Enough for threads, and what malloc reserves for each.
+  // Enough for threads, and for the memory that malloc reserves for each.
   limit.rlim_cur = static_cast<rlim_t>(pages) * 4096 + (512 << 20);
   setrlimit(RLIMIT_AS, &limit);
   go(GoOptions{.stack_size = 1 << 30, .name = {}}, [] {});
@@ -760,8 +762,8 @@ void ShortOfStacks() {
 
 TEST_F(CrashDeathTest, NoMemoryForAStackIsNotCalledADeadlock) {
   if (kSanitized) GTEST_SKIP() << "the shadow does not fit under RLIMIT_AS";
-  // Often: sysmon, which makes the goroutine try again, must not come between
-  // the last look of the last M at the queues and its sleep.
+  // Many times. Sysmon makes the goroutine try again, and must not do so
+  // between the last look of the last M at the queues and the sleep of that M.
   for (int i = 0; i < 30; i++) {
     EXPECT_EXIT(
         RunWith({}, ShortOfStacks), Died(),
@@ -810,7 +812,7 @@ TEST(StackTest, OfAllShowsWhereHogsArePreempted) {
         wg.Go([&] { crashtest::Hog(&stop, &begun); });
       }
       EXPECT_TRUE(testing::Eventually([&] { return begun == kHogs; }));
-      // One that was caught by a page fault looks asleep, and is passed over.
+      // A hog that was caught in a page fault looks asleep and is passed over.
       std::string text;
       EXPECT_TRUE(testing::Eventually([&] {
         text = runtime::Stack(true);

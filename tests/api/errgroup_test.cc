@@ -37,7 +37,7 @@ TEST_P(ErrGroupTest, WaitReturnsTheFirstError) {
       (void)second.Recv();
       return absl::InternalError("second");
     });
-    group.Go([] {});  // nothing is OK
+    group.Go([] {});  // no result counts as OK
     ErrGroup inner;
     inner.Go([] { return absl::DataLossError("first"); });
     EXPECT_EQ(inner.Wait(), absl::DataLossError("first"));
@@ -151,7 +151,7 @@ TEST_P(ErrGroupTest, SetLimitWhileActiveWithoutOnePanics) {
   });
 }
 
-// For the sanitizers: the old limit goes when nobody uses it any more.
+// For the sanitizers: the old limit is freed when no goroutine uses it.
 TEST_P(ErrGroupTest, SetLimitMayMeetTheLastThatLeaves) {
   Run([] {
     ErrGroup group;
@@ -186,7 +186,7 @@ TEST_P(ErrGroupTest, TakesMoveOnlyFunctionsAndDestroysThemBeforeWaitReturns) {
       group.Go([o = std::move(owner), u = std::make_unique<int>(1)] {
         return *u == 1 ? absl::OkStatus() : absl::InternalError("");
       });
-      // The place is free only when the function is gone.
+      // The place is free only after the function has been destroyed.
       group.Go([watch] { EXPECT_TRUE(watch.expired()); });
       EXPECT_TRUE(group.Wait().ok());
       EXPECT_TRUE(watch.expired());
@@ -241,7 +241,8 @@ TEST_P(ErrGroupTest, MixesWithPlainThreads) {
   });
 }
 
-// As in a WaitGroup; its place is free after that, too.
+// As in a WaitGroup, copies are destroyed before Done. The place is freed after
+// that, too.
 TEST_P(ErrGroupTest, GoDestroysCopiesBeforeThePlaceIsFree) {
   Run([] {
     std::atomic<bool> gone = false;

@@ -44,7 +44,7 @@ using testing::Text;
 using ExecTest = testing::WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(ExecTest);
 
-// Text of the output, or "!" and the error.
+// Output is the output of cmd, or "!" and the error.
 std::string Output(Cmd cmd) {
   const auto out = cmd.Output();
   if (!out.ok()) return std::string("!").append(Text(out.status()));
@@ -106,7 +106,7 @@ TEST_P(ExecTest, TheEndOfAChildIsAStatus) {
     Cmd none("true");
     EXPECT_TRUE(none.Run().ok());
     EXPECT_EQ(none.ExitCode(), 0);
-    // What it has written before is not lost.
+    // The output that comes before the exit is not lost.
     std::string out = "so far: ";
     EXPECT_EQ(Text(Sh("echo this; exit 1").Output(&out)), "exit status 1");
     EXPECT_EQ(out, "so far: this\n");
@@ -139,8 +139,8 @@ TEST_P(ExecTest, ErrorsAreInGosWords) {
 
 std::atomic<int> forks = 0;
 
-// A fork would copy the page tables of all stacks; and handlers of
-// pthread_atfork would run, with whatever locks they take.
+// A fork would copy the page tables of all stacks. It would also run the
+// handlers of pthread_atfork, with the locks that they take.
 TEST_P(ExecTest, NoHandlerOfForkRuns) {
   static const int registered =
       pthread_atfork([] { forks++; }, [] { forks++; }, [] { forks++; });
@@ -337,7 +337,7 @@ TEST_P(ExecTest, FilesAreGivenToTheChild) {
       echo.SetStdout(f);
       EXPECT_TRUE(echo.Run().ok());
     }
-    EXPECT_EQ(os::ReadFile(path).value(), "one\ntwo\n");  // one position
+    EXPECT_EQ(os::ReadFile(path).value(), "one\ntwo\n");  // they share one position
     unlink(path.c_str());
   });
 }
@@ -350,7 +350,7 @@ TEST_P(ExecTest, NoOtherDescriptorsReachTheChild) {
     Cmd other("sleep", "1000");
     File in = other.StdinPipe().value();
     ASSERT_TRUE(other.Start().ok());
-    // What the test itself has been given, and the directory that ls reads.
+    // The descriptors that the test inherited, and the directory that ls reads.
     std::set<std::string> expected;
     std::string lowest;
     for (int fd = 0; fd < 1024; fd++) {
@@ -372,7 +372,7 @@ TEST_P(ExecTest, NoOtherDescriptorsReachTheChild) {
 }
 
 TEST(ExecStandardTest, WorksWithoutStandardDescriptors) {
-  (void)os::Pipe();  // the poller must not get one of them
+  (void)os::Pipe();  // starts the poller, which must not get 0 or 1
   int saved[2];
   for (int fd : {0, 1}) {
     saved[fd] = fcntl(fd, F_DUPFD_CLOEXEC, 50);
@@ -417,7 +417,7 @@ TEST(ExecSignalTest, NoSignalIsBlockedInTheChild) {
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
 }
 
-// Somebody else may ask, and kill, from before it has begun.
+// Another goroutine may ask, and kill, from before the child has begun.
 TEST_P(ExecTest, KillEndsARun) {
   Run([] {
     Cmd cmd("sleep", "1000");
@@ -442,12 +442,12 @@ TEST_P(ExecTest, KillEndsAWait) {
     ASSERT_TRUE(testing::EventuallyParked("IO wait", 1));
     EXPECT_TRUE(cmd.Kill().ok());
     wg.Wait();
-    // One that nobody has ignored when tests are run in the background.
+    // A signal that is not ignored when tests run in the background.
     Cmd usr("sleep", "1000");
     ASSERT_TRUE(usr.Start().ok());
     EXPECT_TRUE(usr.Signal(SIGUSR1).ok());
     EXPECT_EQ(Text(usr.Wait()), "signal: user defined signal 1");
-    // A signal number that is none.
+    // A number that is no signal.
     Cmd odd("sleep", "1000");
     ASSERT_TRUE(odd.Start().ok());
     EXPECT_EQ(Text(odd.Signal(1000)), "invalid argument");
@@ -474,13 +474,13 @@ TEST_P(ExecTest, ItsContextKillsIt) {
         context::WithTimeout(context::Background(), absl::Milliseconds(30));
     EXPECT_EQ(CommandContext(late, "sleep", "1000").Run(),
               absl::DeadlineExceededError("context deadline exceeded"));
-    // Done before: it is not even started.
+    // A command with a context that is already done is not even started.
     Cmd never = CommandContext(late, "true");
     EXPECT_EQ(never.Start(),
               absl::DeadlineExceededError("context deadline exceeded"));
     EXPECT_EQ(never.Pid(), 0);
     EXPECT_EQ(Text(never.Wait()), "exec: not started");
-    // While its output is read.
+    // The context ends while the output is read.
     auto [ctx3, cancel3] = context::WithCancel(context::Background());
     Cmd out = CommandContext(ctx3, "sleep", "1000");
     wg.Go([&] {
@@ -514,7 +514,7 @@ TEST_P(ExecTest, AnEndBeforeTheCancelKeepsItsStatus) {
     File out = cmd.StdoutPipe().value();
     ASSERT_TRUE(cmd.Start().ok());
     EXPECT_EQ(ReadAll(out), "");
-    siginfo_t info;  // it has ended, and is not yet waited for
+    siginfo_t info;  // the child has ended, but has not been reaped
     ASSERT_EQ(blocking([&] {
                 return waitid(P_PID, static_cast<id_t>(cmd.Pid()), &info,
                               WEXITED | WNOWAIT);
@@ -547,7 +547,7 @@ TEST_P(ExecTest, TwoHundredChildrenWaitWithoutThreads) {
         EXPECT_EQ(Text(cmds[i].Wait()), expected);
       });
     }
-    // All of them wait, and not as threads.
+    // All of them wait as parked goroutines, not as threads.
     ASSERT_TRUE(testing::EventuallyParked("IO wait", kMany));
     for (size_t i = 0; i < kMany; i++) {
       EXPECT_TRUE(inputs[i].Write(std::to_string(1 + i % 99) + "\n").ok());
@@ -570,7 +570,7 @@ TEST_P(ExecTest, AChildMayOutliveItsCmd) {
     }
     EXPECT_EQ(kill(pid, 0), 0);
     int status = 0;
-    EXPECT_EQ(waitpid(pid, &status, WNOHANG), 0);  // runs
+    EXPECT_EQ(waitpid(pid, &status, WNOHANG), 0);  // it still runs
     EXPECT_TRUE(out->Close().ok());
     EXPECT_EQ(blocking([&] { return waitpid(pid, &status, 0); }), pid);
     EXPECT_EQ(status, 0);

@@ -1,5 +1,5 @@
-// The process ends when somebody ends it, whoever that is and whatever the
-// goroutines are doing; until then they go on, so handlers of exit and static
+// The process ends when any of its threads ends it, regardless of its
+// goroutines. Until then the goroutines go on, so handlers of exit and static
 // destructors may use them.
 //
 // Each case is a process of its own, which hangs if the promise is broken.
@@ -32,7 +32,7 @@ void Say(const char* text) {
   if (write(STDERR_FILENO, s.data(), s.size()) < 0) std::_Exit(98);
 }
 
-// ---- What others do meanwhile
+// ---- The other goroutines
 
 std::atomic<int> begun;
 sync::Mutex held;
@@ -42,9 +42,10 @@ void Compute() {
   for (std::atomic<uint64_t> x = 0;;) x.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Most of its time it is inside malloc, under the lock of the one arena. What
-// it has allocated is where LeakSanitizer looks: of frames that
-// AddressSanitizer keeps apart it knows only those of running threads.
+// Malloc is inside malloc most of the time, under the lock of the one arena. It
+// stores its allocations where LeakSanitizer looks. Of frames that
+// AddressSanitizer keeps apart, LeakSanitizer knows only those of running
+// threads.
 void* volatile allocated[4][16];
 void Malloc() {
   void* volatile(&p)[16] = allocated[begun++];
@@ -54,7 +55,7 @@ void Malloc() {
   }
 }
 
-// Under the lock of standard output, which exit wants as well.
+// Stdio prints under the lock of standard output, which exit takes as well.
 void Stdio() {
   begun++;
   for (;;) std::fprintf(stdout, "%d %s %f\n", 1, "two", 3.0);
@@ -110,8 +111,8 @@ const Crowd kCrowds[] = {
     {"WaitForLock", WaitForLock},
 };
 
-// Gather starts four of a kind and waits until they are at it; if they compute,
-// until one has been preempted in place.
+// Gather starts four goroutines of a kind and waits until all have begun. If
+// they compute, it also waits until one has been preempted in place.
 void Gather(const Crowd& crowd) {
   for (int i = 0; i < 4; i++) go(crowd.f);
   while (begun < 4) runtime::Gosched();
@@ -121,11 +122,11 @@ void Gather(const Crowd& crowd) {
   while (rt::sched.ninplace.load(rt::relaxed) == 0) runtime::Gosched();
 }
 
-// ---- What the end of the process does
+// ---- The end of the process
 
 std::atomic<bool> serving;
 
-// UseLocks needs the locks of libc that others may hold.
+// UseLocks takes the locks of libc that goroutines may hold.
 void UseLocks() {
   void* volatile p = std::malloc(100000);
   std::free(p);
@@ -156,7 +157,7 @@ void UseAll() {
   if (n != 400000) std::_Exit(99);
 }
 
-// A static object with a goroutine that serves it, to the very end.
+// Service is a static object with a goroutine that serves it to the very end.
 class Service {
  public:
   ~Service() {
@@ -170,8 +171,8 @@ class Service {
     Say("destroyed ");
   }
   void Start() {
-    // With handles of its own: Run may leave it over, and then the object goes
-    // first.
+    // The goroutine has handles of its own. Run may leave it over, and then the
+    // object goes first.
     go([in = in_, out = out_] {
       while (auto v = in.Recv()) out.Send(*v * 2);
       out.Close();
@@ -186,8 +187,8 @@ class Service {
 Service service;
 
 void Prepare() {
-  // One arena, so that a preempted goroutine has what all others need. Output
-  // of ours goes nowhere.
+  // There is one arena, so that a preempted goroutine holds the lock that all
+  // others need. Our output goes nowhere.
   mallopt(M_ARENA_MAX, 1);
   if (std::freopen("/dev/null", "w", stdout) == nullptr) std::_Exit(98);
   service.Start();
@@ -286,7 +287,7 @@ TEST_P(ExitDeathTest, UnderscoreExitInAGoroutineEndsTheProcess) {
               ::testing::ExitedWithCode(7), "^$");
 }
 
-// Who is killed dies, whatever the goroutines do.
+// A signal that kills does so regardless of the goroutines.
 TEST_P(ExitDeathTest, SignalsKillAsEver) {
   for (const int sig : {SIGTERM, SIGABRT}) {
     EXPECT_EXIT(Among([sig] {
@@ -297,7 +298,7 @@ TEST_P(ExitDeathTest, SignalsKillAsEver) {
   }
 }
 
-// The thread of a goroutine is not the goroutine's to end: the P would be gone.
+// A goroutine must not end its thread, because the P would be lost.
 TEST_P(ExitDeathTest, PthreadExitInAGoroutineIsFatal) {
   if (kTsan) GTEST_SKIP() << "it ends such a program itself";
   EXPECT_EXIT(Among([] {
@@ -313,9 +314,9 @@ TEST_P(ExitDeathTest, PthreadExitInMainIsFatal) {
               ::testing::ExitedWithCode(2), kLostThread);
 }
 
-// Main returns while the others are where they are; then the process ends as it
-// does at the end of main(). Nothing is scheduled any more, but malloc and
-// stdio are to be had.
+// Main returns while the other goroutines stay where they are. Then the process
+// ends as it does at the end of main(). Nothing is scheduled any more, but
+// malloc and stdio work.
 TEST_P(ExitDeathTest, ExitAfterRunEndsTheProcess) {
   EXPECT_EXIT(
       {

@@ -1,7 +1,7 @@
-// Threads that the program made itself are first-class: they use whatever
-// goroutines use, beside goroutines and with them, by the thousand and for as
-// short as they like, and leave nothing behind when they end, however they do
-// that.
+// Threads that the program made are first-class. They use everything that
+// goroutines use, beside goroutines and together with them. There may be
+// thousands of them, and they may be short-lived. They leave nothing behind
+// when they end, however they do that.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -307,7 +307,7 @@ TEST_P(ForeignTest, TenThousandThreadsLeaveNothingBehind) {
   });
 }
 
-// The next thread with the same pseudo-M is not bound to anything.
+// The next thread with the same pseudo-M is not locked to anything.
 TEST_P(ForeignTest, ThreadMayEndWhileLocked) {
   Run([] {
     for (int i = 0; i < 100; i++) {
@@ -363,8 +363,8 @@ bool Talk() {
 std::atomic<int> talked;
 pthread_key_t lateKey;
 
-// As a destructor of pthreads, it comes before or behind ours, and asks for
-// another turn, so that it certainly comes behind as well.
+// As a destructor of pthreads, it runs before or after ours. It asks for
+// another turn, so that it certainly runs after ours as well.
 void TalkLate(void* turns) {
   talked += Talk() ? 1 : 0;
   const auto left = reinterpret_cast<uintptr_t>(turns) - 1;
@@ -435,7 +435,7 @@ TEST_F(ForeignDeathTest, DeadlockIsReportedWhenTheLastThreadEnds) {
               ::testing::ExitedWithCode(2), kDeadlock);
 }
 
-// The first thread stays in the process when it has ended, as a zombie.
+// A first thread that has ended stays in the process as a zombie.
 TEST_F(ForeignDeathTest, DeadlockIsReportedAfterTheFirstThreadEnded) {
   if (rt::kSanitizerBuild) GTEST_SKIP() << "a sanitizer may use that thread";
   EXPECT_EXIT(
@@ -453,8 +453,8 @@ TEST_F(ForeignDeathTest, ThreadThatLivesMayStillWakeThem) {
                 auto c = make_chan<int>();
                 std::thread t([c] {
                   while (!MainIsParked()) runtime::Gosched();
-                  // Others have come and gone meanwhile, and nobody was
-                  // reported dead.
+                  // Others have come and gone meanwhile, and no deadlock was
+                  // reported.
                   for (int i = 0; i < 10; i++) {
                     std::thread([] { Talk(); }).join();
                     EXPECT_TRUE(MainIsParked());
@@ -468,13 +468,13 @@ TEST_F(ForeignDeathTest, ThreadThatLivesMayStillWakeThem) {
               ::testing::ExitedWithCode(7), "^$");
 }
 
-// Whoever lists the threads of a process while some of them end may miss
-// others, and must not take them for none.
+// A list of the threads of a process may lack some of them if others end
+// meanwhile. The threads that it lacks must not be taken for dead.
 TEST_F(ForeignDeathTest, ThreadsThatEndHideNoneThatLives) {
   EXPECT_EXIT(gump::Run([] {
                 auto c = make_chan<int>();
-                // It uses nothing of the library, so nobody knows of it. With
-                // each of the others that ends, all goroutines seem to be dead.
+                // It does not use the library, so the runtime does not know it.
+                // Each time another thread ends, all goroutines seem dead.
                 std::thread t([c] {
                   for (int i = 0; i < 300; i++) {
                     std::thread a(Talk);
@@ -491,7 +491,8 @@ TEST_F(ForeignDeathTest, ThreadsThatEndHideNoneThatLives) {
               ::testing::ExitedWithCode(7), "^$");
 }
 
-// It waits as well, but has not ended: something may come from outside.
+// The thread waits as well, but it has not ended. A wake-up may come from
+// outside.
 TEST_F(ForeignDeathTest, ThreadThatIsParkedCountsAsOneThatLives) {
   EXPECT_EXIT(gump::Run([] {
                 auto c = make_chan<int>();

@@ -1,6 +1,6 @@
-// fork: a child may exec and exit, and use what needs no goroutine; whatever
-// else it tries, it is told so and ends, and never hangs. And other ways to
-// start a process, from goroutines, beside goroutines that compute.
+// fork. A child may exec, exit, and use all that needs no goroutine. Any other
+// use ends it with an error that says so, and never hangs. There are also tests
+// of other ways to start a process, beside goroutines that compute.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -45,7 +45,7 @@ constexpr char kSentence[] =
 
 struct Ended {
   int status;          // of waitpid
-  std::string errors;  // what it wrote to standard error
+  std::string errors;  // its standard error
   bool Exited(int code) const {
     return WIFEXITED(status) && WEXITSTATUS(status) == code;
   }
@@ -83,7 +83,7 @@ Ended Child(F f) {
   return e;
 }
 
-// Where a child may come from.
+// Place is a place from which a program may fork.
 struct Place {
   const char* name;
   void (*in)(const std::function<void()>& f);
@@ -126,7 +126,7 @@ const Place kPlaces[] = {
 
 class ForkTest : public ::testing::TestWithParam<Place> {
  protected:
-  // From runs f at the place in question.
+  // From runs f at the place of the parameter.
   static void From(const std::function<void()>& f) {
     gump::Run([&f] {
       runtime::GOMAXPROCS(2);
@@ -150,7 +150,7 @@ os::File Scratch() {
   return *std::move(f);
 }
 
-// What needs the runtime, and what is there for it to work with.
+// Things are the objects that the uses of the runtime below work with.
 struct Things {
   chan<int> buffered = make_chan<int>(1);
   chan<int> unbuffered = make_chan<int>();
@@ -214,7 +214,7 @@ TEST_P(ForkTest, ChildThatUsesTheRuntimeIsFatal) {
     t.held.Unlock();
     t.read.RUnlock();
     t.waited.Done();
-    // And the parent is none the worse.
+    // The parent is not affected.
     t.buffered.Send(1);
     EXPECT_EQ(t.buffered.Recv(), 1);
   });
@@ -285,8 +285,8 @@ TEST_P(ForkTest, ChildMayForkAgain) {
 
 std::atomic<bool> inTheChild;
 
-// Static destructors and atexit handlers run in the child, and nothing of ours
-// waits for threads that are not there.
+// Static destructors and atexit handlers run in the child, and the library does
+// not wait for threads that are not there.
 TEST_P(ForkTest, ChildMayExit) {
 #if defined(GUMP_ASAN)
   GTEST_SKIP() << "at exit LeakSanitizer asks for the threads of the parent";
@@ -308,13 +308,13 @@ TEST_P(ForkTest, ChildMayExit) {
   });
 }
 
-// SIGURG in a child, even if somebody had wanted the parent's goroutine to
-// yield.
+// SIGURG has no effect in a child, even if the parent's goroutine had been
+// asked to yield.
 TEST_P(ForkTest, ChildIsNotPreempted) {
   From([] {
     const Ended e = Child([] {
       if (rt::G* gp = rt::getg()) {
-        gp->preempt.store(true, rt::relaxed);  // this thread's own, from here
+        gp->preempt.store(true, rt::relaxed);  // from here, the child's own
         if (rt::P* pp = gp->m->p) pp->preempt.store(true, rt::relaxed);
       }
       for (int i = 0; i < 100; i++) raise(SIGURG);
@@ -350,7 +350,7 @@ TEST(ForkEndTest, GoroutineOfAChildCannotEnd) {
   });
 }
 
-// The function of a plain thread that forked may return: its thread is the last
+// The function of a plain thread that forked may return. Its thread is the last
 // one, so the process ends.
 TEST(ForkEndTest, ThreadOfAChildMayEnd) {
   if (rt::kSanitizerBuild) GTEST_SKIP() << "keeps threads of its own";
@@ -403,7 +403,7 @@ TEST(ForkDeathTest, RuntimeMayBeginInAChild) {
 // ---- Beside others
 
 // Hogs hold the locks of malloc and stdio for most of the time, and are
-// preempted in there.
+// preempted while they hold them.
 class Hogs {
  public:
   explicit Hogs(int n) {
@@ -467,7 +467,7 @@ TEST_P(ForkHogTest, ForksWorkBesideHogs) {
   });
 }
 
-// Line runs a command by popen and returns the first line of what it prints.
+// Line runs a command by popen and returns the first line of its output.
 std::string Line(const char* command) {
   FILE* f = popen(command, "r");
   if (f == nullptr) return "popen failed";
@@ -492,7 +492,7 @@ TEST_P(ForkHogTest, OtherWaysToStartAProcessWorkBesideHogs) {
                   0);
         EXPECT_EQ(WEXITSTATUS(Await(pid)), 5);
       });
-#if !defined(GUMP_TSAN)  // which makes a fork of it, and then loses its way
+#if !defined(GUMP_TSAN)  // TSan makes a fork of it, and then fails
       wg.Go([] {
         const pid_t pid = vfork();
         if (pid == 0) {

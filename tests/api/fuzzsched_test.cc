@@ -1,5 +1,5 @@
-// Schedule fuzzing (runtime/fuzzsched.h): it shuffles, it repeats itself, and
-// who fails under it learns the seed.
+// Schedule fuzzing (runtime/fuzzsched.h): it shuffles, it repeats itself, and a
+// program that fails under it prints the seed.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -25,8 +25,8 @@
 namespace gump {
 namespace {
 
-// Order is the order in which goroutines of one P have run; printed by a
-// process of its own, whose environment says how.
+// PrintOrder prints the order in which goroutines of one P have run. It runs in
+// a process of its own, with GODEBUG in the environment.
 TEST(FuzzSchedTest, DISABLED_PrintOrder) {
   std::string log;
   testing::RunWith(1, [&log] {
@@ -89,7 +89,7 @@ TEST(FuzzSchedTest, OnePRepeatsItself) {
 // ---- Migration, entries, delays ---------------------------------------------
 
 // ValueWith runs a disabled test in a process of its own, and returns the
-// number that it prints; -1: none.
+// number that it prints. Returns -1 if it prints none.
 double ValueWith(const std::string& godebug, const std::string& test) {
   const std::string text = OutputWith(godebug, test);
   const size_t at = text.find("value=");
@@ -112,9 +112,10 @@ struct Share {
 
 constexpr int kSwitches = 100;  // of each goroutine
 
-// Some come back through the global queue, some by a timer, and some are
-// readied by others, if these have not been so quick that there is no switch:
-// the share is at least what is counted.
+// Some goroutines come back through the global queue, some by a timer, and some
+// are readied by others. An answer may be so quick that there is no switch, and
+// is counted all the same. So the true share is at least the one that is
+// counted.
 void SwitchOften(Share* share) {
   sync::WaitGroup wg;
   for (int i = 0; i < 3; i++) {
@@ -149,7 +150,7 @@ TEST(FuzzSchedTest, DISABLED_PrintShareThatMoves) {
   share.Print();
 }
 
-// The other Ps have somebody who does not give them up.
+// The other Ps have hogs, which do not give them up.
 TEST(FuzzSchedTest, DISABLED_PrintShareThatMovesBesideHogs) {
   Share share;
   testing::RunWith(4, [&share] {
@@ -168,11 +169,11 @@ TEST(FuzzSchedTest, DISABLED_PrintShareThatMovesBesideHogs) {
   share.Print();
 }
 
-// How many of those who were switched to by one that parked are then
-// interrupted while all they do is to try.
+// Each goroutine is switched to when another parks, and then only tries
+// operations. The share of those that are interrupted meanwhile is printed.
 TEST(FuzzSchedTest, DISABLED_PrintShareThatYieldsAtEntries) {
   constexpr int kGoroutines = 64;
-  int last = 0;  // who ran last; there is one P, and nobody else preempts
+  int last = 0;  // the last to run, as there is one P and no other preemption
   int interrupted = 0;
   testing::RunWith(1, [&] {
     bool done = false;
@@ -209,8 +210,9 @@ TEST(FuzzSchedTest, DISABLED_PrintShareThatYieldsAtEntries) {
   std::printf("value=%.3f\n", 1.0 * interrupted / kGoroutines);
 }
 
-// How often a thread sleeps while it always has somebody to run: only if
-// somebody is made to be late. (A goroutine may be moved once in a while.)
+// Counts how often a thread sleeps although it always has a goroutine to run.
+// It does so only if a goroutine is made to be late. (A goroutine may be moved
+// once in a while.)
 TEST(FuzzSchedTest, DISABLED_PrintSleepsWhileBusy) {
   constexpr int kRounds = 20;
   constexpr int kValues = 1000;  // of a round

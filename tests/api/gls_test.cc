@@ -80,7 +80,7 @@ TEST_P(GlsTest, ValuesAreDestroyedInReverseOrderOfFirstUse) {
     gls<Noisy> b{[&] { return Noisy(&log, 2); }};
     gls<Noisy> c{[&] { return Noisy(&log, 3); }};
     std::atomic<bool> done = false;
-    // Not a WaitGroup: values are destroyed after the function has returned.
+    // Not a WaitGroup, because values are destroyed after the function returns.
     struct SetDone {
       explicit SetDone(std::atomic<bool>* d) : done(d) {}
       SetDone(SetDone&& o) noexcept : done(std::exchange(o.done, nullptr)) {}

@@ -1,5 +1,5 @@
-// As header_examples_test.cc: the headers that have to do with the world, or
-// with time.
+// Like header_examples_test.cc, for the headers that deal with the outside
+// world or with time.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -130,7 +130,7 @@ void Main() {
 }  // namespace go_h
 
 namespace net_h {
-// The port of echo is root's, and may be taken: what is tried is that it
+// The port of echo belongs to root, and may be taken. The test is that this
 // compiles.
 [[maybe_unused]] absl::Status Echo() {
   absl::StatusOr<net::Listener> l = net::Listen("tcp", ":7");
@@ -224,7 +224,7 @@ void Main() {
 }  // namespace status_h
 
 namespace synctest_h {
-// Client gives up what it is asked for after an hour.
+// Client gives up a call after an hour.
 struct Client {
   static void Call(std::function<void()> give_up) {
     time::AfterFunc(absl::Hours(1), std::move(give_up));

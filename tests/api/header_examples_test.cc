@@ -1,6 +1,7 @@
-// The examples at the head of the public headers, as they stand there: what a
-// reader copies compiles, and does what the header says. Around each is what it
-// leaves out. tools/lint/check_examples.py holds the two against each other.
+// The examples at the head of the public headers, as they stand there. The code
+// that a reader copies compiles, and does as the header says. Around each
+// example is the code that it leaves out. tools/lint/check_examples.py compares
+// the two.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -345,7 +346,7 @@ void Main() {
   limiter.SetBurst(0);
   ActWhenAllowed(limiter);
   EXPECT_EQ(acted, 3);
-  synctest::Run([] {  // where no token comes while the machine is away
+  synctest::Run([] {  // where a busy machine lets no token flow in
     auto [ctx, cancel] = context::WithCancel(context::Background());
     stop = cancel;
     Serve(ctx);

@@ -1,11 +1,11 @@
-// The runtime without Run: it starts when it is first used, be it by a static
-// constructor, works from plain threads, and may be used to the very end of the
-// process, by static destructors, too.
+// The runtime without Run. It starts at its first use, even in a static
+// constructor. It works from plain threads and to the very end of the process,
+// so static destructors may use it, too.
 //
-// The order of what follows is the order of a process: a static object comes
-// first and goes last; in between, tests that must not depend on each other's
-// order, except that a process has Run called in it or not. So what needs a
-// fresh process is a death test.
+// The order below is the order of a process: a static object comes first and
+// goes last. The tests in between must not depend on each other's order. But a
+// process has had a Run called in it or not, so a test that needs a fresh
+// process is a death test.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -30,7 +30,7 @@ void Must(bool ok, const char* what) {
   std::_Exit(1);
 }
 
-// Everything uses a bit of everything; true if all of it worked.
+// Everything uses a bit of everything. Returns true if all of it worked.
 bool Everything() {
   auto c = make_chan<int>();
   auto d = make_chan<int>(4);
@@ -67,7 +67,7 @@ class Service {
     Must(Everything(), "everything in a static constructor");
   }
   ~Service() {
-    // After main, but without a Run having ended: goroutines go on.
+    // This is after main, but no Run has ended, so goroutines go on.
     Must(Ask(4) == 8, "static destructor");
     Must(Everything(), "everything in a static destructor");
     in_.Close();
@@ -113,7 +113,7 @@ TEST(LibraryModeTest, GomaxprocsChangesWithoutRun) {
 }
 
 TEST(LibraryModeTest, LastThreadMayLeaveGoroutinesParked) {
-  // No Run is in progress, so nobody is missed.
+  // No Run is in progress, so no deadlock is reported.
   auto c = make_chan<int>();
   std::thread([c] { go([c] { c.Send(1); }); }).join();
   EXPECT_EQ(c.Recv(), 1);
@@ -154,8 +154,8 @@ class LibraryModeDeathTest : public ::testing::Test {
 };
 
 TEST_F(LibraryModeDeathTest, RunMayFollowAndEnd) {
-  // exit runs the static destructor, which finds the scheduler stopped: main
-  // has returned. Leave without it.
+  // exit would run the static destructor, which finds the scheduler stopped,
+  // because main has returned. So the process leaves without it.
   EXPECT_EXIT(
       {
         Must(Everything(), "before");

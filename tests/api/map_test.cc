@@ -106,7 +106,7 @@ TEST(MapBasicsTest, DestructorsOfOldValuesMayUseTheMap) {
   m.Clear();
 }
 
-// One goroutine does what a std::map does.
+// With one goroutine, a Map does the same as a std::map.
 TEST(MapBasicsTest, BehavesAsAMap) {
   std::mt19937 rng(7);
   Map<int, int> m;

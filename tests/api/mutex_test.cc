@@ -122,8 +122,9 @@ void BusyFor(std::chrono::microseconds d) {
   }
 }
 
-// One goroutine takes the lock again the moment it has let it go, and is always
-// on a processor when the lock is free. Only starvation mode lets the other in.
+// One goroutine takes the lock again the moment it has released it, and is
+// always on a processor when the lock is free. Only starvation mode lets the
+// other in.
 TEST_P(MutexTest, GreedyHolderDoesNotStarveAWaiter) {
   Run([] {
     Mutex mu;
@@ -249,7 +250,7 @@ void WakeWith(int32_t state) {
     auto* sema = reinterpret_cast<rt::Atomic<uint32_t>*>(words + 1);
     mu.Lock();
     go([&mu] { mu.Lock(); });
-    while (words->load(rt::relaxed) == 1) runtime::Gosched();  // nobody waits
+    while (words->load(rt::relaxed) == 1) runtime::Gosched();  // no waiter
     words->store(state, rt::relaxed);
     rt::semrelease(sema, /*handoff=*/false);
     for (;;) runtime::Gosched();
@@ -262,11 +263,11 @@ TEST(MutexDeathTest, InconsistentStateIsFatal) {
   constexpr int32_t kStarving = 4;
   constexpr int32_t kWaiter = 8;
   const auto dies = ::testing::ExitedWithCode(2);
-  // Awake, and nobody says so.
+  // The goroutine is awake, but the state does not say so.
   EXPECT_EXIT(WakeWith(kLocked), dies, kText);
-  // Handed over, and somebody holds it.
+  // The lock is handed over, but it is held.
   EXPECT_EXIT(WakeWith(kLocked | kStarving | kWaiter), dies, kText);
-  // Handed over, and nobody waits.
+  // The lock is handed over, but there is no waiter.
   EXPECT_EXIT(WakeWith(kStarving), dies, kText);
 }
 

@@ -1,5 +1,5 @@
-// Addresses of sockets: when they are known, how they print, and what a socket
-// makes of those of another family.
+// Addresses of sockets: when they are known, how they print, and how a socket
+// treats addresses of another family.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -28,7 +28,7 @@ namespace {
 using testing::Ready;
 using testing::Text;
 
-// Path is one of this process's own.
+// Path is a path of this process alone.
 std::string Path(const std::string& name) {
   return ::testing::TempDir() + "gump" + std::to_string(getpid()) + name;
 }
@@ -40,7 +40,7 @@ GUMP_INSTANTIATE_GOMAXPROCS(NetAddrTest);
 
 constexpr const char* kClosed = ": use of closed network connection";
 
-// ExpectClosed: what a Conn says that has been closed, which was so before.
+// ExpectClosed expects that c has been closed and still knows its addresses.
 void ExpectClosed(const net::Conn& c, const net::Addr& local,
                   const net::Addr& remote) {
   EXPECT_EQ(c.LocalAddr(), local);
@@ -60,7 +60,7 @@ void ExpectClosed(const net::Conn& c, const net::Addr& local,
   EXPECT_EQ(Text(c.SyscallConn([](int) {})), "raw-control " + here + kClosed);
 }
 
-// CloseOneEnd closes an end of a connection while somebody reads there.
+// CloseOneEnd closes an end of a connection while a goroutine reads there.
 void CloseOneEnd(const std::string& network, const net::Listener& l,
                  bool dialled) {
   const net::Conn d = Ready(net::Dial(network, l.LocalAddr().String()));
@@ -80,7 +80,7 @@ void CloseOneEnd(const std::string& network, const net::Listener& l,
                                                      remote.String() + kClosed);
   });
   for (int i = 0; i < 10; i++) runtime::Gosched();
-  EXPECT_TRUE(c.CloseWrite().ok());  // a half, which changes nothing
+  EXPECT_TRUE(c.CloseWrite().ok());  // closes a half, which changes nothing
   EXPECT_EQ(c.LocalAddr(), local);
   EXPECT_TRUE(c.Close().ok());
   wg.Wait();
@@ -137,7 +137,7 @@ TEST_P(NetAddrTest, ListenersAndPacketConnsKnowTheirAddressAfterClose) {
   });
 }
 
-// The address that is still known is not one that still is the socket's.
+// A closed socket still knows its address, but does not own it any more.
 TEST_P(NetAddrTest, SecondCloseRemovesNoPathOfOthers) {
   Run([] {
     const std::string path = Path("again");
@@ -153,7 +153,7 @@ TEST_P(NetAddrTest, SecondCloseRemovesNoPathOfOthers) {
 
 // ---- Families ---------------------------------------------------------------
 
-// ExpectSent: `from` can write to `to`, which is at `at`.
+// ExpectSent expects that `from` can write to `to`, which is at `at`.
 void ExpectSent(const net::PacketConn& from, const net::PacketConn& to,
                 const net::Addr& at) {
   EXPECT_EQ(Ready(from.WriteTo("hello", at)), 5u);
@@ -175,7 +175,7 @@ TEST_P(NetAddrTest, DatagramsGoBetweenFamilies) {
         Ready(net::ResolveAddr(bg, "udp", "127.0.0.1:" + port));
     ExpectSent(four, both, there);
     ExpectSent(both, four, four.LocalAddr());
-    // As `both` sees it, four is mapped, which other must not mind.
+    // `both` sees the address of four as a mapped one. `other` can use that.
     Ready(four.WriteTo("x", there));
     char buf[1];
     const net::Addr seen = Ready(both.ReadFrom(absl::MakeSpan(buf))).from;
@@ -184,7 +184,7 @@ TEST_P(NetAddrTest, DatagramsGoBetweenFamilies) {
     EXPECT_EQ(seen, four.LocalAddr());
     ExpectSent(other, four, seen);
     ExpectSent(both, four, seen);
-    // Written out, it is of version 4.
+    // Written as text, a mapped address is of version 4.
     ExpectSent(
         four, both,
         Ready(net::ResolveAddr(bg, "udp4", "[::ffff:127.0.0.1]:" + port)));
@@ -212,9 +212,9 @@ TEST_P(NetAddrTest, MappedAddressIsOfVersion4) {
   });
 }
 
-// ---- Names that are none ----------------------------------------------------
+// ---- Texts that are no names ------------------------------------------------
 
-// The C library reads them as addresses, "0127.0.0.1" as 87.0.0.1.
+// The C library would read them as addresses, "0127.0.0.1" as 87.0.0.1.
 TEST_P(NetAddrTest, TextThatOnlyLooksLikeAnAddressIsNoName) {
   Run([] {
     const context::Context bg = context::Background();
@@ -273,7 +273,7 @@ TEST_P(NetAddrTest, AnAddressWithoutAHostPrintsWithoutOne) {
     EXPECT_EQ(Ready(net::ResolveAddr(bg, "tcp", port)).String(), port);
     EXPECT_EQ(Text(net::Listen("tcp4", port)),
               "listen tcp4 " + port + ": bind: address already in use");
-    // A connection is somewhere.
+    // A connection has a specific address.
     EXPECT_EQ(Ready(net::Dial("tcp4", port)).RemoteAddr(), l.LocalAddr());
     EXPECT_TRUE(l.Close().ok());
     EXPECT_EQ(Text(net::Dial("tcp4", port)),
@@ -337,7 +337,7 @@ TEST_P(NetAddrTest, UnixSocketsWithoutANamePrintAsAt) {
     EXPECT_TRUE(p.Close().ok());
     EXPECT_EQ(Text(p.Write("x")), std::string("write unix @") + kClosed);
 
-    // The sender of a datagram is another matter: nobody, as in Go.
+    // But the sender of a datagram has no address at all, as in Go.
     const std::string name = "@gump-" + std::to_string(getpid());
     const net::PacketConn server = Ready(net::ListenPacket("unixgram", name));
     const net::Conn client = Ready(net::Dial("unixgram", name));
@@ -375,7 +375,7 @@ TEST_P(NetAddrTest, UnixPathsHaveALimit) {
               "dial unix " + longest + ": connect: no such file or directory");
     EXPECT_EQ(Text(net::Dial("unix", "")), "dial unix: missing address");
 
-    // No NUL ends an abstract name: it has room for one more.
+    // No NUL ends an abstract name, so it has room for one more byte.
     std::string name = "@gump-" + std::to_string(getpid());
     name.resize(108, '-');
     const net::Listener l = Ready(net::Listen("unix", name));
@@ -383,7 +383,7 @@ TEST_P(NetAddrTest, UnixPathsHaveALimit) {
     EXPECT_EQ(Ready(net::Dial("unix", name)).RemoteAddr(), l.LocalAddr());
     expect(net::Listen("unix", name + "-").status(),
            "listen unix " + name + "-: bind: invalid argument");
-    // Without an address, the kernel finds a name.
+    // Without an address, the kernel chooses a name.
     const net::Listener any = Ready(net::Listen("unix", ""));
     EXPECT_EQ(any.LocalAddr().String().size(), 6u) << any.LocalAddr().String();
   });

@@ -1,4 +1,4 @@
-// What a Conn does that its peer, its options, a deadline or a signal hold up.
+// Conns that are held up by the peer, an option, a deadline or a signal.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -47,7 +47,7 @@ std::string Abstract(const std::string& name) {
   return "@gump-" + std::to_string(getpid()) + "-" + name;
 }
 
-// Pair is a connection, a the end that dialled.
+// Pair is a connection, where `a` is the end that dialled.
 struct Pair {
   explicit Pair(const std::string& network) {
     const net::Listener l = Ready(net::Listen(
@@ -55,7 +55,7 @@ struct Pair {
     a = Ready(net::Dial(network, l.LocalAddr().String()));
     b = Ready(l.Accept());
   }
-  // Names is "network a->b", as errors of a have it.
+  // Names is "network a->b", as in the errors of a.
   std::string Names() const {
     return a.LocalAddr().Network() + " " + a.LocalAddr().String() + "->" +
            a.RemoteAddr().String();
@@ -102,7 +102,7 @@ T Option(int fd, int level, int option) {
 using NetConnTest = testing::WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(NetConnTest);
 
-// ---- Half of it -------------------------------------------------------------
+// ---- Closing one half -------------------------------------------------------
 
 TEST_P(NetConnTest, CloseReadEndsReadsAndLeavesWritesAlone) {
   Run([] {
@@ -141,7 +141,7 @@ TEST_P(NetConnTest, CloseWriteEndsAWriteThatWaits) {
       });
       EXPECT_TRUE(EventuallyParked("IO wait", 1));
       EXPECT_TRUE(p.a.CloseWrite().ok());
-      // (A unix socket is told when there is room.)
+      // (The writer of a unix socket is told when there is room.)
       const std::string got = ReadAll(p.b);
       writer.Wait();
       EXPECT_TRUE(got == data.substr(0, written)) << got.size();
@@ -153,7 +153,8 @@ TEST_P(NetConnTest, CloseWriteEndsAWriteThatWaits) {
 
 // ---- Deadlines --------------------------------------------------------------
 
-// Whoever goes on from where the error says loses nothing and repeats nothing.
+// A program that goes on from where the error says loses nothing and repeats
+// nothing.
 TEST_P(NetConnTest, AWriteThatTimesOutSaysHowFarItGot) {
   Run([] {
     const std::string data = Pattern(16 << 20);
@@ -296,7 +297,7 @@ TEST_P(NetConnTest, BuffersAreAsLargeAsAsked) {
   });
 }
 
-// What the kernel holds for a unix socket is what its writer may have there.
+// The data that the kernel holds for a unix socket counts as its writer's.
 TEST_P(NetConnTest, ASmallBufferHoldsUpAWriterSooner) {
   Run([] {
     const auto fits = [](int bytes) {
@@ -329,7 +330,7 @@ TEST_P(NetConnTest, LingerIsAsAsked) {
     EXPECT_EQ(set(-1).l_onoff, 0);
     EXPECT_EQ(set(0).l_onoff, 1);
     EXPECT_EQ(set(0).l_linger, 0);
-    // One that lingers sends what there is.
+    // A Conn that lingers sends the data that is left.
     EXPECT_TRUE(p.a.SetLinger(60).ok());
     Ready(p.a.Write("last words"));
     EXPECT_TRUE(p.a.Close().ok());
@@ -362,7 +363,8 @@ TEST_P(NetConnTest, WithReusePortSeveralListenAtOneAddress) {
     const net::Listener m = Ready(net::Listen("tcp", at, reuse));
     EXPECT_EQ(m.LocalAddr(), l.LocalAddr());
     EXPECT_EQ(Errno(net::Listen("tcp", at).status()), EADDRINUSE);
-    // The kernel spreads by hash: that one of two gets all 64 is unheard of.
+    // The kernel spreads connections by a hash. It is unheard of that one of
+    // two listeners gets all 64.
     std::atomic<int> served[2] = {0, 0};
     sync::WaitGroup servers;
     for (const bool second : {false, true}) {
@@ -394,7 +396,7 @@ TEST_P(NetConnTest, WithReusePortSeveralListenAtOneAddress) {
   });
 }
 
-// In Go's words, whatever the call is with which it is done.
+// The error has Go's words, independent of the system call that is used.
 TEST_P(NetConnTest, ADatagramThatIsTooLongIsRefused) {
   Run([] {
     const net::PacketConn a = Ready(net::ListenPacket("udp", "127.0.0.1:0"));
@@ -410,14 +412,14 @@ TEST_P(NetConnTest, ADatagramThatIsTooLongIsRefused) {
 
 // ---- Closing ----------------------------------------------------------------
 
-// Wait is an operation that would wait for ever, and what ends it.
+// Wait is an operation that would wait for ever, and the call that ends it.
 struct Wait {
   const char* what;
   std::function<absl::Status()> wait;
   std::function<absl::Status()> close;
 };
 
-// Full is a socket for datagrams that takes no more.
+// Full is a datagram socket that has no more room.
 net::PacketConn Full(const net::PacketConn& from) {
   const net::PacketConn to =
       Ready(net::ListenPacket("unixgram", Abstract("full")));
@@ -433,7 +435,7 @@ net::PacketConn Full(const net::PacketConn& from) {
   return to;
 }
 
-// Those that net_test.cc has not.
+// The cases that net_test.cc lacks.
 TEST_P(NetConnTest, CloseEndsVectorsDatagramsAndPipes) {
   Run([] {
     static const std::string much(10 << 20, 'x');
@@ -497,8 +499,8 @@ TEST_P(NetConnTest, CloseEndsVectorsDatagramsAndPipes) {
 
 // ---- Handles ----------------------------------------------------------------
 
-// What uses the descriptor may throw, or end its goroutine: the descriptor is
-// free all the same, so that Close returns.
+// A function that uses the descriptor may throw, or end its goroutine. The
+// descriptor is released all the same, so that Close returns.
 TEST_P(NetConnTest, ACallOnTheDescriptorMayThrow) {
   Run([] {
     for (const char* network : kStreams) {
@@ -518,7 +520,8 @@ TEST_P(NetConnTest, ACallOnTheDescriptorMayThrow) {
   });
 }
 
-// Where nobody may park a Conn can be closed, and its peer is told.
+// Where a goroutine must not park, a Conn can still be closed, and its peer is
+// told.
 TEST_P(NetConnTest, CloseMayBeInsideBlocking) {
   Run([] {
     for (const char* network : kStreams) {
@@ -530,7 +533,7 @@ TEST_P(NetConnTest, CloseMayBeInsideBlocking) {
   });
 }
 
-// The one who is woken may have the last handle, and drop it.
+// The goroutine that is woken may have the last handle, and drop it.
 TEST_P(NetConnTest, AWokenReaderMayDropTheConn) {
   Run([] {
     for (const char* network : kStreams) {
@@ -593,7 +596,7 @@ TEST_P(NetConnTest, AStormOfSignalsChangesNothing) {
           });
           EXPECT_TRUE(ReadAll(c) == data);
           writer.Wait();
-          // One that waits for its deadline.
+          // A read that waits for its deadline.
           const Pair p(network);
           char buf[1];
           const absl::Time until = absl::Now() + absl::Milliseconds(3);

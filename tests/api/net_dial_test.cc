@@ -52,8 +52,8 @@ struct Resolver {
   std::condition_variable speaks;
   std::map<std::string, std::vector<std::string>> hosts;
   std::map<std::string, int> errors;  // of getaddrinfo, for other names
-  int failures = 0;                   // without any reason, from now on
-  bool silent = false;                // whoever asks waits
+  int failures = 0;                   // lookups that will fail for no reason
+  bool silent = false;                // lookups wait
   int waiting = 0;
 };
 
@@ -79,7 +79,7 @@ int WaitingForTheResolver() {
   return resolver().waiting;
 }
 
-// Entry is what getaddrinfo returns a list of.
+// Entry is an element of the list that getaddrinfo returns.
 struct Entry {
   addrinfo info{};
   net::Addr addr;
@@ -138,7 +138,7 @@ namespace {
 
 int FamilyOf(const net::Addr& a) { return a.Sockaddr()->sa_family; }
 
-// OpenSockets counts this process's.
+// OpenSockets counts the sockets of this process.
 size_t OpenSockets() {
   size_t n = 0;
   for (const auto& entry :
@@ -151,13 +151,14 @@ size_t OpenSockets() {
 }
 
 // SocketsAlone counts them when no goroutine is left that dialled in parallel
-// and lost: it may still have a socket, or make one, even in the next test.
+// and lost. Such a goroutine may still have a socket, or make one, even in the
+// next test.
 size_t SocketsAlone() {
   EXPECT_TRUE(Eventually([] { return runtime::NumGoroutine() == 1; }));
   return OpenSockets();
 }
 
-// Queued is how many connections wait for an Accept.
+// Queued returns the number of connections that wait for an Accept.
 uint32_t Queued(const net::Listener& l) {
   tcp_info info{};
   socklen_t size = sizeof(info);
@@ -184,7 +185,7 @@ class Both {
   }
   // Refuse makes a family refuse connections.
   void Refuse(int family) const { EXPECT_TRUE(of(family).Close().ok()); }
-  // Hang makes a family leave connections unanswered: its queue is full.
+  // Hang fills the queue of a family, which leaves connections unanswered.
   void Hang(int family) {
     const net::Listener& l = of(family);
     for (int i = 0; i <= kBacklog; i++) {
@@ -202,7 +203,7 @@ class Both {
   std::vector<net::Conn> fillers_;
 };
 
-// ExpectTalk: what a Conn writes arrives at l, and the answer at the Conn.
+// ExpectTalk expects that data from a Conn arrives at l, and the answer at c.
 void ExpectTalk(const net::Conn& c, const net::Listener& l) {
   net::Conn peer = Ready(l.Accept());
   while (!(peer.RemoteAddr() == c.LocalAddr())) peer = Ready(l.Accept());
@@ -213,8 +214,8 @@ void ExpectTalk(const net::Conn& c, const net::Listener& l) {
   EXPECT_EQ(Ready(c.Read(absl::MakeSpan(buf))), 6u);
 }
 
-// Families are both orders in which a resolver may put them: the addresses of
-// "both.test", and the families of the first and the second.
+// Families is one of the two orders in which a resolver may put the addresses
+// of "both.test": the addresses, and the families of the first and the second.
 struct Families {
   std::vector<std::string> addresses;
   int first;
@@ -226,8 +227,8 @@ std::vector<Families> Orders() {
           {{"127.0.0.1", "::1"}, AF_INET, AF_INET6}};
 }
 
-// DialLate dials "both.test" until a time is up that the lookup does not use
-// up.
+// DialLate dials "both.test" with a timeout that ends after the lookup. It
+// repeats the dial with a longer timeout if the lookup was too slow.
 absl::StatusOr<net::Conn> DialLate(const Both& at, net::DialOptions options) {
   options.timeout = absl::Milliseconds(5);
   for (;;) {
@@ -238,9 +239,9 @@ absl::StatusOr<net::Conn> DialLate(const Both& at, net::DialOptions options) {
   }
 }
 
-// Never is more than a test takes.
+// kNever is more than a test takes.
 constexpr absl::Duration kNever = absl::Hours(1);
-// So long a dial may take that must not wait for kNever.
+// kSoon is the time for a dial that must not wait for kNever.
 constexpr absl::Duration kSoon = absl::Seconds(30);
 
 class NetDialTest : public testing::WithGomaxprocs {
@@ -272,8 +273,8 @@ TEST_P(NetDialTest, TheSecondAddressIsTriedIfTheFirstRefuses) {
   });
 }
 
-// Every address of this host is of both families, and is not where a connection
-// leads to.
+// The unspecified address of this host is of both families. A connection to it
+// leads to a specific address.
 TEST_P(NetDialTest, TheAnyAddressIsOfBothFamilies) {
   Run([] {
     const Both at;
@@ -307,7 +308,8 @@ TEST_P(NetDialTest, IfAllRefuseTheFirstErrorIsReturned) {
     const auto c = net::Dial("tcp", at.At("refuse.test"));
     EXPECT_EQ(Text(c), refused("127.0.0.3"));
     EXPECT_EQ(Errno(c.status()), ECONNREFUSED);
-    // Of two families, that of the one which the resolver puts first.
+    // With two families, it is the error of the one that the resolver puts
+    // first.
     for (const absl::Duration delay : {kNever, absl::ZeroDuration()}) {
       net::DialOptions options;
       options.timeout = kSoon;
@@ -322,7 +324,7 @@ TEST_P(NetDialTest, IfAllRefuseTheFirstErrorIsReturned) {
   });
 }
 
-// The first hangs, and may not use up what the others need.
+// The first address hangs, and must not use up the time that the others need.
 TEST(NetDialTimeTest, TheTimeIsDividedAmongTheAddresses) {
   testing::RunWith(2, [] {
     Both at;
@@ -335,7 +337,7 @@ TEST(NetDialTimeTest, TheTimeIsDividedAmongTheAddresses) {
     const net::Conn c =
         Ready(net::DialTimeout("tcp", at.At("many.test"), absl::Seconds(30)));
     EXPECT_EQ(c.RemoteAddr(), second.LocalAddr());
-    // A thirtieth would be less than Go's least.
+    // A thirtieth of the time would be less than Go's minimum for an address.
     EXPECT_GE(std::chrono::steady_clock::now() - start,
               std::chrono::milliseconds(1990));
   });
@@ -388,7 +390,7 @@ TEST_P(NetDialTest, IfTheFirstFamilyHangsTheOtherIsTriedAfterTheDelay) {
                 std::chrono::milliseconds(20));
       EXPECT_EQ(FamilyOf(c.RemoteAddr()), f.second);
       ExpectTalk(c, at.of(f.second));
-      // The one that hung is given up.
+      // The attempt that hung is given up.
       EXPECT_TRUE(Eventually([&] { return OpenSockets() == before + 1; }));
     }
   });
@@ -405,7 +407,7 @@ TEST_P(NetDialTest, WithANegativeDelayOneFamilyIsTriedAfterTheOther) {
       const std::string first = at.of(f.first).LocalAddr().String();
       EXPECT_EQ(Text(DialLate(at, options)),
                 "dial tcp " + first + ": i/o timeout");
-      EXPECT_EQ(Queued(at.of(f.second)), 0u) << "nobody has dialled there";
+      EXPECT_EQ(Queued(at.of(f.second)), 0u) << "no dial has gone there";
       at.Refuse(f.first);
       options.timeout = kSoon;
       const net::Conn c = Ready(net::Dial("tcp", at.At("both.test"), options));
@@ -414,7 +416,7 @@ TEST_P(NetDialTest, WithANegativeDelayOneFamilyIsTriedAfterTheOther) {
   });
 }
 
-// Both connect at the same time, and one is dropped.
+// Both attempts connect at the same time, and one connection is dropped.
 TEST_P(NetDialTest, TheLosersConnectionIsClosed) {
   Run([] {
     const Both at;
@@ -458,7 +460,7 @@ TEST_P(NetDialTest, FromAnAddressOnlyItsFamilyIsDialled) {
 
 // ---- Giving up --------------------------------------------------------------
 
-// While both families are dialled, or only one of them yet.
+// The context ends while both families are dialled, or only the first of them.
 TEST_P(NetDialTest, ADoneContextEndsAllAttempts) {
   Run([] {
     Both at;
@@ -496,7 +498,7 @@ TEST_P(NetDialTest, ADoneContextEndsAllAttempts) {
   });
 }
 
-// Whoever was in time has a Conn that works.
+// A dial that was in time has a Conn that works.
 TEST_P(NetDialTest, AContextThatIsDoneLaterLeavesTheConnAlone) {
   Run([] {
     const Both at;
@@ -517,7 +519,7 @@ TEST_P(NetDialTest, AContextThatIsDoneLaterLeavesTheConnAlone) {
         ExpectTalk(*c, l);
       } else {
         EXPECT_TRUE(absl::IsCancelled(c.status())) << c.status();
-        EXPECT_EQ(round % 2, 0) << "cancelled by nobody yet";
+        EXPECT_EQ(round % 2, 0) << "not cancelled yet";
       }
     }
   });
@@ -559,7 +561,7 @@ TEST_P(NetDialTest, AResolverThatFailsIsMisbehaving) {
   });
 }
 
-// As glibc's does now and then if others ask at the same time.
+// The resolver of glibc does so now and then if other lookups run at the time.
 TEST_P(NetDialTest, AResolverThatFailsForNoReasonIsAskedAgain) {
   Run([] {
     Name("moody.test", {"127.0.0.1"});
@@ -613,7 +615,7 @@ TEST_P(NetDialTest, ANetworkWithAVersionHasOneFamily) {
           EXPECT_EQ(FamilyOf(six.LocalAddr()), AF_INET6);
         }
       }
-      // Without one, udp takes the first: nobody can refuse.
+      // Without a version, udp takes the first, because nothing can refuse.
       EXPECT_EQ(
           FamilyOf(Ready(net::Dial("udp", at.At("both.test"))).RemoteAddr()),
           f.first);

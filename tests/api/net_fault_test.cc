@@ -1,4 +1,4 @@
-// What goes wrong on a network, and that nothing is lost by it.
+// Faults of the network, which lose nothing.
 #include <gtest/gtest.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -49,7 +49,7 @@ struct TcpPair {
     a = Ready(net::Dial("tcp", l.LocalAddr().String()));
     b = Ready(l.Accept());
   }
-  // Names is "a->b", as errors of a have it.
+  // Names is "a->b", as in the errors of a.
   std::string Names() const {
     return absl::StrCat(a.LocalAddr().String(), "->", a.RemoteAddr().String());
   }
@@ -164,8 +164,8 @@ TEST_P(NetFaultTest, AResetEndsAWriteWhichSaysHowFarItGot) {
   });
 }
 
-// Vanish closes without a word to the other end, as a machine does that loses
-// its power. False: it takes a privilege that we do not have.
+// Vanish closes without a word to the other end, like a machine that loses its
+// power. Returns false if that takes a privilege that we do not have.
 bool Vanish(const net::Conn& c) {
   bool may = false;
   EXPECT_TRUE(c.SyscallConn([&](int fd) {
@@ -192,7 +192,7 @@ TEST_P(NetFaultTest, AWriteFindsOutThatThePeerIsGone) {
   Run([] {
     const TcpPair pair;
     if (!Vanish(pair.b)) GTEST_SKIP() << "needs CAP_NET_ADMIN";
-    Ready(pair.a.Write("anybody?"));  // nobody can know yet
+    Ready(pair.a.Write("anybody?"));  // the loss cannot be known yet
     char buf[1];
     const auto n = pair.a.Read(absl::MakeSpan(buf));
     EXPECT_EQ(Errno(n.status()), ECONNRESET) << n.status();
@@ -226,7 +226,8 @@ TEST_P(NetFaultTest, DatagramsAreCutAndTheNextIsWhole) {
 // ---- Descriptor 0 -----------------------------------------------------------
 
 // TalkOver0 makes connections and a socket for packets, the first of which is
-// to be descriptor 0; false: sysmon had that, to look at a thread.
+// to be descriptor 0. Returns false if sysmon had that descriptor, to look at a
+// thread.
 bool TalkOver0() {
   const net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
   const net::Conn c = Ready(net::Dial("tcp", l.LocalAddr().String()));
@@ -244,10 +245,11 @@ bool TalkOver0() {
   return lowest == 0 && p.Fd() == 0;
 }
 
-// In a process of its own. The exit code is 0 if all is well.
+// UseDescriptor0 runs in a process of its own. The exit code is 0 if all is
+// well.
 [[noreturn]] void UseDescriptor0() {
   Run([] {
-    Ready(net::Pipe());  // the runtime has what it wants
+    Ready(net::Pipe());  // now the runtime has its descriptors
     close(STDIN_FILENO);
     int rounds = 0;
     for (int tries = 0; rounds < 3 && tries < 1000; tries++) {
@@ -267,8 +269,8 @@ TEST(NetFaultDeathTest, Descriptor0IsOneLikeOthers) {
 constexpr int kMayNot = 77;
 
 // EnterDeadDns moves this process, which has one thread, into a network with
-// nothing but a loopback interface, and a system whose name server is a socket
-// there that nobody reads. False: we may not.
+// nothing but a loopback interface. The name server of that system is a socket
+// there from which nothing reads. Returns false if we may not.
 bool EnterDeadDns() {
   constexpr int kSpaces = CLONE_NEWNS | CLONE_NEWNET;
   if (unshare(kSpaces) != 0 && unshare(kSpaces | CLONE_NEWUSER) != 0) {
@@ -295,11 +297,12 @@ bool EnterDeadDns() {
          bind(s, reinterpret_cast<sockaddr*>(&at), sizeof(at)) == 0;
 }
 
-// libc waits for a name server for no less.
+// libc waits at least this long for a name server.
 constexpr absl::Duration kLibcWaits = absl::Seconds(5);
 
-// More dial than may look up names at a time. They return in time, while libc
-// waits; whoever has an address, or a connection, does not mind.
+// More goroutines dial than may look up names at a time. They return in time,
+// while libc waits. A goroutine with an address, or a connection, is not
+// delayed.
 [[noreturn]] void DialByDeadNames() {
   if (!EnterDeadDns()) std::_Exit(kMayNot);
   const int code = Run([] {

@@ -1,6 +1,5 @@
-// What net does when there is no memory: std::bad_alloc is thrown to whoever
-// called, and nothing is lost. Every allocation fails in turn, whichever
-// goroutine makes it.
+// Package net without memory. The caller gets std::bad_alloc, and nothing is
+// lost. Every allocation fails in turn, in any goroutine.
 #include <gtest/gtest.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -26,7 +25,7 @@
 namespace gump {
 namespace {
 
-// The allocation that fails, counted down; 0: none any more.
+// The allocation that fails, counted down. At 0, none fails any more.
 std::atomic<int> left = 0;
 
 bool Fails() {
@@ -44,7 +43,7 @@ void* operator new(size_t n) {
   if (p == nullptr) throw std::bad_alloc();
   return p;
 }
-// It never fails: a channel that cannot be made is a panic (chan.h).
+// It never fails, because a channel that cannot be made is a panic (chan.h).
 void* operator new(size_t n, const std::nothrow_t& /*tag*/) noexcept {
   return std::malloc(n);
 }
@@ -57,9 +56,9 @@ void operator delete(void* p, size_t) noexcept { std::free(p); }
 namespace gump {
 namespace {
 
-// "both.test" is this host in both families; or there is no memory to say so.
+// "both.test" is this host in both families, or there is no memory to say so.
 std::atomic<bool> resolver_has_memory = true;
-std::atomic<int> lists = 0;  // of getaddrinfo, that are not freed yet
+std::atomic<int> lists = 0;  // results of getaddrinfo that are not freed yet
 
 }  // namespace
 }  // namespace gump
@@ -106,9 +105,9 @@ size_t OpenDescriptors() {
   return n;
 }
 
-// FailEach calls f, over and over, with the first of its allocations failing,
-// then with the second, until it makes no more; each of them `times` times.
-// It returns how many times f threw.
+// FailEach calls f over and over. First the first allocation of f fails, then
+// the second, until f makes no more. Each of them fails `times` times. FailEach
+// returns how many times f threw.
 template <class F>
 int FailEach(int times, const F& f) {
   int thrown = 0;
@@ -131,7 +130,7 @@ int FailEach(int times, const F& f) {
 using NetMemoryTest = testing::WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(NetMemoryTest);
 
-// More often than lookups may be under way at a time.
+// More lookups fail than may be under way at a time.
 TEST_P(NetMemoryTest, ALookupThatFailsTakesNoOthersPlace) {
   Run([] {
     const auto lookup = [] {
@@ -169,11 +168,11 @@ TEST_P(NetMemoryTest, ADialThatFailsLeavesNoDescriptor) {
     });
     EXPECT_GT(thrown, 20);
     EXPECT_TRUE(Eventually([&] {
-      while (true) {  // those that nobody wanted
+      while (true) {  // takes the connections that no dial kept
         EXPECT_TRUE(l.SetDeadline(absl::Now() + absl::Milliseconds(1)).ok());
         if (!l.Accept().ok()) break;
       }
-      return OpenDescriptors() <= before;  // sysmon's may have been among them
+      return OpenDescriptors() <= before;  // before may count sysmon's
     }));
   });
 }

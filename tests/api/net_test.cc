@@ -70,12 +70,12 @@ std::string ReadExactly(net::Conn c, size_t n) {
   return all;
 }
 
-// Abstract is a unix address of this process's own.
+// Abstract is a unix address of this process alone.
 std::string Abstract(const std::string& name) {
   return "@gump-" + std::to_string(getpid()) + "-" + name;
 }
 
-// Pair is a connection over loopback.
+// TcpPair is a connection over loopback.
 std::pair<net::Conn, net::Conn> TcpPair() {
   net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
   net::Conn dialled = Ready(net::Dial("tcp", l.LocalAddr().String()));
@@ -228,7 +228,7 @@ TEST_P(NetTest, PlainThreadsDoTheSame) {
   });
 }
 
-// Two plain threads, no goroutine anywhere: somebody has to poll for them.
+// Two plain threads and no goroutine: the runtime has to poll for them.
 TEST(NetThreadTest, NoGoroutineIsNeeded) {
   auto [a, b] = Ready(net::Pipe());
   std::thread peer([b = b] {
@@ -280,7 +280,8 @@ TEST_P(NetTest, CloseEndsEverythingThatWaits) {
   });
 }
 
-// A listener that nobody serves, with its queue full, answers no further SYN.
+// Silent is a listener without an Accept. Its queue is full, so it answers no
+// further SYN.
 net::Listener Silent(std::vector<net::Conn>* fillers) {
   net::ListenOptions options;
   options.backlog = 1;
@@ -297,7 +298,7 @@ net::Listener Silent(std::vector<net::Conn>* fillers) {
   return l;
 }
 
-// Wait is an operation that waits, and what ends it.
+// Wait is an operation that waits, and the call that ends it.
 struct Wait {
   const char* what;
   const char* error;
@@ -305,8 +306,8 @@ struct Wait {
   std::function<void()> end;
 };
 
-// Waits are one of each kind, all of which would wait for ever; silent answers
-// nobody.
+// Waits are one of each kind, all of which would wait for ever. `silent` does
+// not answer.
 std::vector<Wait> Waits(const net::Listener& silent,
                         std::vector<net::Conn>* keep) {
   const auto [a, b] = TcpPair();
@@ -344,9 +345,8 @@ std::vector<Wait> Waits(const net::Listener& silent,
            cancel}};
 }
 
-// Whoever closes, a goroutine or a thread: in the middle of 21 times. The
-// machine may be busy, so they may all be tried again. (And sanitizers take
-// longer.)
+// A goroutine closes, or a thread. The median of 21 times counts. The machine
+// may be busy, so all of them may be tried again. (Sanitizers take longer.)
 TEST_P(NetTest, CloseEndsEachWaitWithinAMillisecond) {
   Run([] {
     using Clock = std::chrono::steady_clock;
@@ -457,7 +457,7 @@ TEST_P(NetTest, DeadlinesEndWaits) {
     EXPECT_TRUE(absl::IsDeadlineExceeded(r.status())) << r.status();
     EXPECT_EQ(Text(r), "read tcp " + a.LocalAddr().String() + "->" +
                            a.RemoteAddr().String() + ": i/o timeout");
-    // It stays, even if there is something to read; and can be taken away.
+    // The deadline stays even if there is data to read. It can be removed.
     Ready(b.Write("xy"));
     EXPECT_TRUE(absl::IsDeadlineExceeded(read().status()));
     EXPECT_TRUE(a.SetReadDeadline(absl::InfiniteFuture()).ok());
@@ -493,7 +493,7 @@ TEST_P(NetTest, DeadlineMayMoveDuringAWait) {
   });
 }
 
-// As servers do it: each request moves the deadline, and none passes.
+// Servers do it like this. Each request moves the deadline, and none passes.
 TEST_P(NetTest, DeadlineMovedOnEveryRequestNeverPasses) {
   Run([] {
     auto [a, b] = TcpPair();
@@ -547,7 +547,7 @@ TEST_P(NetTest, ErrorsAreInGosWords) {
               "dial tcp: lookup tcp/nosuch: unknown port");
     EXPECT_EQ(dial("tcp4", "[::1]:80"),
               "dial tcp4: address ::1: no suitable address found");
-    // Where somebody listens, and then nobody.
+    // A port with a listener, and then without one.
     const HeldPort port;
     const std::string at = port.Address();
     net::Listener l = Ready(net::Listen("tcp", at));
@@ -619,7 +619,7 @@ TEST_P(NetTest, NamesAreLookedUp) {
   });
 }
 
-// What a C library would take for 127.0.0.1, or for a path that exists.
+// A C library would take these for 127.0.0.1, or for a path that exists.
 TEST_P(NetTest, NamesWithNulAreRefused) {
   using namespace std::string_literals;
   Run([] {
@@ -667,7 +667,7 @@ TEST_P(NetTest, NamesWithNulAreRefused) {
     }
     EXPECT_NE(access((path + "2").c_str(), F_OK), 0) << "made by a Listen";
 
-    // An abstract name may have some, and may begin with one instead of "@".
+    // An abstract name may contain NULs, and may begin with one instead of "@".
     const std::string name = Abstract("nul\0here"s);
     net::Listener abstract = Ready(net::Listen("unix", name));
     EXPECT_EQ(abstract.LocalAddr().String(), name);
@@ -729,7 +729,7 @@ TEST_P(NetTest, BothEndsHaveNoDelayAndKeepAlive) {
   });
 }
 
-// Of a socket that somebody else has made, and that has nothing to inherit.
+// Sockets that other code has made, and that have nothing to inherit.
 TEST_P(NetTest, DescriptorsOfOthersHaveNoDelayAndKeepAlive) {
   Run([] {
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -746,7 +746,7 @@ TEST_P(NetTest, DescriptorsOfOthersHaveNoDelayAndKeepAlive) {
     ASSERT_EQ(connect(peer, sa, length), 0);
     ExpectNoDelayAndKeepAlive(Ready(l.Accept()));
     ExpectNoDelayAndKeepAlive(Ready(net::FileConn(peer)));
-    // Others may accept there, too, who did not ask for it.
+    // Other code may accept there, too, which did not ask for the option.
     int on = -1;
     socklen_t size = sizeof(on);
     ASSERT_EQ(getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, &size), 0);
@@ -810,7 +810,7 @@ TEST_P(NetTest, UnixDatagramsTellTheirSender) {
   });
 }
 
-// Unlike a listener, as in Go.
+// The path of a listener is removed. The path of datagrams stays, as in Go.
 TEST_P(NetTest, APathOfUnixDatagramsStays) {
   Run([] {
     const std::string path =
@@ -858,7 +858,7 @@ TEST_P(NetTest, NilHandlesPanic) {
   });
 }
 
-// No descriptor is free: Accept says so, and goes on when there are some.
+// No descriptor is free. Accept says so, and goes on when there are some.
 TEST_P(NetTest, AcceptRecoversFromEMFILE) {
   Run([] {
     net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));

@@ -35,8 +35,8 @@ namespace {
 class NoMallocTest : public testing::WithGomaxprocs {
  protected:
   // Steady calls step() until it is warm, and then expects it to allocate
-  // nothing. Warm it is when a long stretch has been free of allocations; a
-  // thread that is created late allocates, so there may be a few attempts.
+  // nothing. It is warm after a long stretch without an allocation. A thread
+  // that is created late allocates, so there may be a few attempts.
   template <class F>
   void Steady(F step) {
     if (rt::kSanitizerBuild) GTEST_SKIP() << "fibres allocate";

@@ -1,4 +1,5 @@
-// The kernel has no thread for us, or makes it late: pthread_create is told to.
+// The kernel has no thread for us, or makes it late. The pthread_create below
+// behaves like that.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -41,8 +42,9 @@ class NoThreadDeathTest : public ::testing::Test {
 
 constexpr unsigned kTooLong = 60;  // s
 
-// The P of one that sleeps in a call goes to a thread that does not come. Who
-// is locked to its thread gets it back: no other could be given it.
+// The P of a goroutine that sleeps in a call goes to a thread that does not
+// come. A goroutine that is locked to its thread takes the P back itself,
+// because there is no other thread to which the P could go.
 void LockedComesBack() {
   alarm(kTooLong);
   gump::Run([] {
@@ -79,7 +81,7 @@ void WorldStopsMeanwhile() {
       late = true;
       for (int i = 0; i < 100; i++) {
         sync::WaitGroup other;
-        other.Go([] {});  // somebody is to look for it on another P
+        other.Go([] {});  // a thread is to look for it on another P
         runtime::GOMAXPROCS(2 + i % 2);
         other.Wait();
       }
