@@ -1,5 +1,5 @@
-// What files and pipes do at their ends, with more than a system call takes,
-// and under signals.
+// Files and pipes at their ends, with more than a system call takes, and under
+// signals.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -67,7 +67,7 @@ std::string Pattern(size_t n) {
   return s;
 }
 
-// Scratch opens a file that has no name any more.
+// Scratch opens a file that no longer has a name.
 File Scratch(int flags = 0, std::string folder = ::testing::TempDir()) {
   std::string name = std::move(folder) + "/gump_os_ring_XXXXXX";
   const int fd = mkostemp(name.data(), flags | O_CLOEXEC);
@@ -76,7 +76,7 @@ File Scratch(int flags = 0, std::string folder = ::testing::TempDir()) {
   return Ready(os::NewFile(fd, "scratch"));
 }
 
-// Evict takes what the page cache has of a file, or most of it.
+// Evict drops the pages of a file from the page cache, or most of them.
 void Evict(const File& f) {
   EXPECT_TRUE(f.Sync().ok());
   EXPECT_EQ(posix_fadvise(f.Fd(), 0, 0, POSIX_FADV_DONTNEED), 0);
@@ -91,7 +91,7 @@ bool TakesDirect(const std::string& folder) {
   return fd >= 0;
 }
 
-// Mapped is much memory that nobody has touched.
+// Mapped is a large range of memory that has not been touched.
 class Mapped {
  public:
   explicit Mapped(size_t size) : size_(size) {
@@ -144,7 +144,7 @@ TEST_P(OsFileTest, UncachedReadsEndAtTheEndOfTheFile) {
 
 // ---- More than the kernel takes at a time -----------------------------------
 
-// The lower half of which is 0.
+// The lower 32 bits of this size are 0.
 constexpr size_t kHuge = size_t{1} << 32;
 constexpr const char kNoRoom[] = "the shadow of so much takes all memory";
 
@@ -173,7 +173,8 @@ TEST_P(OsFileTest, AHugeBufferGetsTheWholeFile) {
   });
 }
 
-// Holes in a file cost nothing; those beyond 4 GiB are as far as the others.
+// Holes in a file cost nothing, so an offset beyond 4 GiB is as cheap as
+// others.
 TEST_P(OsFileTest, OffsetsBeyond32BitsAreKept) {
   Run([] {
     constexpr int64_t kFar = (int64_t{5} << 30) + 2 * int64_t{kBlock};
@@ -217,11 +218,12 @@ TEST_P(OsFileTest, AWriteToAPipeThatTimesOutSaysHowFarItGot) {
       written = BytesWritten(n.status());
     });
     EXPECT_TRUE(EventuallyParked("IO wait", 1));
-    std::string got(1000, '\0');  // less than it takes to write on
+    std::string got(1000, '\0');  // too little for the writer to go on
     EXPECT_EQ(Ready(r.Read(absl::MakeSpan(got.data(), got.size()))), 1000u);
     EXPECT_TRUE(w.SetWriteDeadline(absl::Now() + absl::Milliseconds(2)).ok());
     writer.Wait();
-    // The read end has none, and whoever goes on loses and repeats nothing.
+    // The read end has no deadline, and a writer that goes on loses and repeats
+    // nothing.
     EXPECT_TRUE(w.SetWriteDeadline(absl::InfiniteFuture()).ok());
     writer.Go([&, &w = w] {
       EXPECT_EQ(Ready(w.Write(std::string_view(data).substr(written))),
@@ -237,7 +239,7 @@ TEST_P(OsFileTest, AWriteToAPipeThatTimesOutSaysHowFarItGot) {
   });
 }
 
-// Where nobody may park, the thread waits for the ring.
+// Where a goroutine must not park, the thread waits for the ring.
 TEST_P(OsFileTest, ACallMayBeInsideBlocking) {
   Run([] {
     const File f = Scratch();

@@ -1,7 +1,7 @@
 // Which calls on a file the ring makes (netpoll/ring.h), and which the kernel
-// at once. The linker sends the library's calls of the ring through this file
-// (--wrap), which counts them; so this is not for unity builds, such as those
-// of the sanitizers.
+// makes at once. The linker sends the library's calls of the ring through this
+// file (--wrap), which counts them. So this is not for unity builds, such as
+// those of the sanitizers.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/magic.h>
@@ -76,7 +76,7 @@ using testing::Text;
 
 constexpr size_t kBlock = 4096;
 
-// RingCalls counts those since it was made.
+// RingCalls counts the calls since it was made.
 class RingCalls {
  public:
   int Reads() const { return ring_reads - reads_; }
@@ -116,7 +116,7 @@ std::string Pattern(size_t n) {
   return s;
 }
 
-// Scratch opens a file that has no name any more.
+// Scratch opens a file that no longer has a name.
 File Scratch(int flags = 0, std::string folder = ::testing::TempDir()) {
   std::string name = std::move(folder) + "/gump_os_ring_XXXXXX";
   const int fd = mkostemp(name.data(), flags | O_CLOEXEC);
@@ -125,14 +125,15 @@ File Scratch(int flags = 0, std::string folder = ::testing::TempDir()) {
   return Ready(os::NewFile(fd, "scratch"));
 }
 
-// Evict takes what the page cache has of a file, or most of it.
+// Evict drops the pages of a file from the page cache, or most of them.
 void Evict(const File& f) {
   EXPECT_TRUE(f.Sync().ok());
   EXPECT_EQ(posix_fadvise(f.Fd(), 0, 0, POSIX_FADV_DONTNEED), 0);
 }
 
-// TakesDirect tells whether a file system has O_DIRECT; KnowsWhatWaits whether
-// it can tell then that a read would wait, without which nobody asks the ring.
+// TakesDirect returns whether a file system has O_DIRECT. KnowsWhatWaits
+// returns whether it can also tell that a read would wait. If it cannot, the
+// ring is not used.
 bool TakesDirect(const std::string& folder, bool* knows_what_waits = nullptr) {
   std::string name = folder + "/gump_os_ring_XXXXXX";
   const int fd = mkostemp(name.data(), O_DIRECT | O_CLOEXEC);
@@ -177,7 +178,7 @@ TEST_P(OsRingTest, DirectTransfersAtOffsetsUseTheRing) {
       EXPECT_EQ(b.text(), std::string(kBlock, static_cast<char>('a' + i)));
     }
     EXPECT_EQ(calls.Reads(), kBlocks);
-    // It does not move the position, so those that do are not its.
+    // The ring does not move the position, so it makes no calls that do.
     const Block b(kBlock, 'z');
     EXPECT_EQ(Ready(f.Write(b.text())), kBlock);
     EXPECT_EQ(Ready(f.Read(b.span())), kBlock);
@@ -211,7 +212,8 @@ TEST_P(OsRingTest, CachedPagesAreReadWithoutTheRing) {
   });
 }
 
-// What it had and has no more; the kernel may keep some of it for a while.
+// The page cache had these pages and has dropped them. The kernel may keep some
+// of them for a while.
 TEST_P(OsRingTest, UncachedPagesAreReadByTheRing) {
   Run([] {
     const std::string data = Pattern(64 * kBlock);
@@ -258,7 +260,8 @@ TEST_P(OsRingTest, SyncUsesTheRing) {
   });
 }
 
-// Nobody can ask it what would wait, so its file system's name must do.
+// The file cannot be asked whether a read would wait, so the type of its file
+// system must do.
 TEST_P(OsRingTest, SyncOfAWriteOnlyFileUsesTheRing) {
   struct statfs fs;
   ASSERT_EQ(statfs(::testing::TempDir().c_str(), &fs), 0);
@@ -279,7 +282,8 @@ TEST_P(OsRingTest, SyncOfAWriteOnlyFileUsesTheRing) {
   });
 }
 
-// More than the kernel is given at a time; and meanwhile it reads.
+// There are more syncs than the kernel is given at a time. Meanwhile it also
+// reads.
 TEST_P(OsRingTest, ManySyncsHoldUpNoReader) {
   Run([] {
     constexpr int kMany = 600;
@@ -314,7 +318,7 @@ TEST_P(OsRingTest, SyncOfAPipeIsAnError) {
   });
 }
 
-// A file system that cannot tell what would wait.
+// A file system that cannot tell whether a read would wait.
 TEST_P(OsRingTest, FilesOnTmpfsDoNotUseTheRing) {
   if (access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "no /dev/shm";
   Run([] {
@@ -323,7 +327,7 @@ TEST_P(OsRingTest, FilesOnTmpfsDoNotUseTheRing) {
       if (flags != 0 && !TakesDirect("/dev/shm")) continue;  // before Linux 6.6
       const File f = Scratch(flags, "/dev/shm");
       const RingCalls calls;
-      EXPECT_TRUE(f.Sync().ok());  // before a read may have told
+      EXPECT_TRUE(f.Sync().ok());  // no read has shown that yet
       EXPECT_EQ(Ready(f.WriteAt(data, 0)), data.size());
       EXPECT_TRUE(f.Sync().ok());
       Block b(3 * kBlock);
@@ -337,9 +341,9 @@ TEST_P(OsRingTest, FilesOnTmpfsDoNotUseTheRing) {
   });
 }
 
-// UseFiles does the same with and without the ring. The exit code tells how
-// many calls that made: 10 and so many, so that it is none of those with which
-// processes fail.
+// UseFiles does the same with and without the ring. The exit code is 10 plus
+// the number of calls that the ring made, so that it differs from the codes
+// with which processes fail.
 [[noreturn]] void UseFiles() {
   int code = 100;
   gump::Run([&] {
@@ -360,8 +364,8 @@ TEST_P(OsRingTest, FilesOnTmpfsDoNotUseTheRing) {
   std::_Exit(rt::ringStart() == 0 ? 21 : 20);
 }
 
-// All that starts the runtime is done by children: it reads GODEBUG once, and
-// does not survive a fork.
+// Children do everything that starts the runtime, because it reads GODEBUG once
+// and does not survive a fork.
 TEST(OsRingDeathTest, FilesDoWithoutTheRingUnderNetpollEpoll) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   if (!KnowsWhatWaits(::testing::TempDir())) GTEST_SKIP() << "no O_DIRECT";

@@ -69,7 +69,7 @@ std::pair<File, File> MustPipe() {
   return *std::move(p);
 }
 
-// ReadSome is one Read, as text; "!" and the error if it fails.
+// ReadSome is the text of one Read, or "!" and the error if it fails.
 std::string ReadSome(const File& f, size_t n = 100) {
   std::string buf(n, '\0');
   const auto got = f.Read(absl::MakeSpan(buf.data(), buf.size()));
@@ -157,7 +157,7 @@ TEST_P(OsTest, ReadFileReturnsTheBytesOfWriteFile) {
     EXPECT_EQ(os::ReadFile(path).value(), "short");
     EXPECT_TRUE(os::WriteFile(path, "", 0600).ok());
     EXPECT_EQ(os::ReadFile(path).value(), "");
-    // Its size is said to be 0.
+    // Its size is reported as 0.
     EXPECT_NE(os::ReadFile("/proc/self/status").value().find("Name:"),
               std::string::npos);
   });
@@ -269,7 +269,7 @@ TEST_P(OsTest, EveryCallAfterCloseFails) {
       EXPECT_EQ(Text(same.Seek(0, 0).status()), "seek " + closed);
       EXPECT_EQ(Text(same.SetDeadline(absl::Now())), "use of closed file");
       EXPECT_EQ(same.Fd(), -1);
-      // Whoever gets the number now is somebody else.
+      // The number may now belong to another file.
       const File next = os::Open("/dev/null").value();
       EXPECT_GE(next.Fd(), 0);
       EXPECT_EQ(same.Fd(), -1);
@@ -328,14 +328,14 @@ TEST_P(OsTest, DeadlinesEndReadsAndWrites) {
     EXPECT_TRUE(r.SetDeadline(start + absl::Milliseconds(30)).ok());
     EXPECT_EQ(ReadSome(r), timeout);
     EXPECT_GE(absl::Now() - start, absl::Milliseconds(29));
-    // One that is moved under a wait.
+    // A deadline that is moved during a wait.
     EXPECT_TRUE(r.SetDeadline(absl::Now() + absl::Hours(1)).ok());
     WaitGroup wg;
     wg.Go([&, &r = r] { EXPECT_EQ(ReadSome(r), timeout); });
     ASSERT_TRUE(testing::EventuallyParked("IO wait", 1));
     EXPECT_TRUE(r.SetReadDeadline(absl::UnixEpoch()).ok());
     wg.Wait();
-    // Writes: part of it has been written when the deadline is set.
+    // A write, part of which has been done when the deadline is set.
     const std::string big(1 << 20, 'x');
     wg.Go([&, &w = w] {
       const absl::Status s = w.Write(big).status();
@@ -401,7 +401,7 @@ TEST_P(OsTest, WriteWithoutAReaderIsAnErrorAndNoSignal) {
       EXPECT_EQ(Text(s), "write |1: broken pipe");
       EXPECT_EQ(Errno(s), EPIPE);
     }
-    // While it waits.
+    // The reader goes while the write waits.
     auto [r2, w2] = MustPipe();
     WaitGroup wg;
     wg.Go([&, &w2 = w2] {
@@ -428,12 +428,12 @@ TEST_P(OsTest, WriteWithoutAReaderIsAnErrorAndNoSignal) {
   EXPECT_EQ(sigismember(&none, SIGPIPE), 0);
   struct sigaction now = {};
   sigaction(SIGPIPE, &before, &now);
-  EXPECT_EQ(now.sa_handler, count.sa_handler);  // nobody has touched it
+  EXPECT_EQ(now.sa_handler, count.sa_handler);  // the handler is still there
   EXPECT_EQ(pipeSignals, 0);
 }
 
 TEST(OsSigpipeTest, LeavesAPendingSignalAlone) {
-  // By hand: whoever has blocked SIGPIPE keeps one that was pending.
+  // By hand: a thread that has blocked SIGPIPE keeps a signal that was pending.
   sigset_t sigpipe;
   sigemptyset(&sigpipe);
   sigaddset(&sigpipe, SIGPIPE);
@@ -469,7 +469,7 @@ TEST_P(OsTest, DevicesThatTakeNoFlagsAreWritten) {
   });
 }
 
-// ---- What blocks
+// ---- Calls that block
 
 TEST_P(OsTest, OpeningAFifoHoldsUpNoOtherGoroutine) {
   const std::string path = Path("fifo");
@@ -662,8 +662,8 @@ TEST(OsStandardTest, StreamsAreTheDescriptors0To2) {
   EXPECT_NE(fcntl(1, F_GETFD), -1);
 }
 
-// What a goroutine does in the kernel must not be seen in another's errno,
-// although it comes back on another thread.
+// A call that a goroutine makes in the kernel must not be seen in the errno of
+// another goroutine, although it comes back on another thread.
 TEST_P(OsTest, LeavesTheErrnoOfOthersAlone) {
   Run([] {
     std::atomic<bool> stop = false;

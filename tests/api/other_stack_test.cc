@@ -1,5 +1,5 @@
-// Goroutines that wait while they are on a stack of the program's own: a
-// coroutine, say, that is made with ucontext.
+// Goroutines that wait while they are on a stack of the program's own, for
+// example in a coroutine that is made with ucontext.
 #include <gtest/gtest.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -78,7 +78,8 @@ TEST_P(OtherStackDeathTest, OperationThatDoesNotWaitIsNotFatal) {
               ::testing::ExitedWithCode(0), "^$");
 }
 
-// It has had its turn, and others wait; which is to be said to it by a signal.
+// The goroutine has had its turn, and others wait. It must not yield at an
+// entry, because only a signal may preempt it there.
 TEST_P(OtherStackDeathTest, RequestToYieldIsIgnoredAtAnEntry) {
   EXPECT_EXIT(WaitsOnOtherStack(
                   GetParam(),
@@ -91,8 +92,8 @@ TEST_P(OtherStackDeathTest, RequestToYieldIsIgnoredAtAnEntry) {
 
 // ---- Calls that block -------------------------------------------------------
 
-// Hog is a goroutine that takes the P of the one that makes it while that is in
-// a call, and keeps it until that one is back and waits for a P.
+// Hog is a goroutine that takes the P of its maker while the maker is in a
+// call. It keeps the P until the maker is back and waits for a P.
 class Hog {
  public:
   explicit Hog(sync::WaitGroup* wg) {
@@ -102,18 +103,19 @@ class Hog {
       while (rt::sched.runqsize.load(rt::relaxed) == 0 && !over_) {
       }
       waits_ = rt::readgstatus(of_) == rt::kGrunnable && !of_->inPlace;
-      // Of it, if there is a turn left: nobody may walk its stack.
+      // The dump includes the maker, if the hog still has the P. The stack of
+      // the maker must not be walked.
       EXPECT_NE(runtime::Stack(/*all=*/true).find("goroutine "),
                 std::string::npos);
     });
   }
   static inline const Hog* latest = nullptr;
 
-  // Runs: it has the P.
+  // Runs returns whether the hog has the P.
   bool Runs() const { return runs_; }
-  // Release: the other is back, and has perhaps not waited.
+  // Release tells the hog that the maker is back, and has perhaps not waited.
   void Release() { over_ = true; }
-  // Waits: the other waited, and not because it was preempted.
+  // Waits returns whether the maker waited, and not because it was preempted.
   bool Waits() const { return waits_; }
 
  private:
@@ -199,8 +201,8 @@ TEST_P(OtherStackDeathTest, ReceiveAfterAWaitForAPIsFatal) {
               std::string("^back\n") + (kText + 1));
 }
 
-// Main has ended meanwhile: it waits for ever, unless a scheduler that had not
-// heard yet has given it a P.
+// Main has ended meanwhile. The goroutine waits for ever, unless a scheduler
+// that did not know that yet has given it a P.
 TEST_P(OtherStackDeathTest, GoroutineBackAfterTheEndOfMainWaits) {
   EXPECT_EXIT(
       {

@@ -29,8 +29,8 @@ class OutOfMemoryDeathTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
-    // Else malloc reserves 64 MiB for each thread that first uses it, at any
-    // time, of the little that a test leaves the process.
+    // Otherwise malloc reserves 64 MiB for each thread that first uses it, at
+    // any time, out of the little that a test leaves the process.
     mallopt(M_ARENA_MAX, 1);
   }
   void SetUp() override {
@@ -58,8 +58,8 @@ void Check(bool ok, const char* what) {
   std::_Exit(1);
 }
 
-// MakeThreads sees to it that every thread that will be needed exists before
-// memory gets short: as many as sleep in the kernel at the same time.
+// MakeThreads makes all threads that will be needed before memory gets short.
+// There are as many as sleep in the kernel at the same time.
 void MakeThreads() {
   constexpr int kThreads = 12;
   std::atomic<int> asleep = 0;
@@ -76,7 +76,7 @@ void MakeThreads() {
 }
 
 // SpawnsUntilNoMemory starts goroutines, on stacks of 1 GiB, until there is
-// room for no more; the runtime must be as good as new when they have ended.
+// room for no more. The runtime must be as good as new when they have ended.
 void SpawnsUntilNoMemory(int gomaxprocs) {
   testing::RunWith(gomaxprocs, [] {
     MakeThreads();
@@ -159,13 +159,13 @@ TEST_F(OutOfMemoryDeathTest, StacksOfOneSizeMakeRoomForThoseOfAnother) {
       ::testing::ExitedWithCode(0), "^$");
 }
 
-// What idle Ps have cached is theirs only as long as nobody is in need.
+// Idle Ps keep cached stacks only as long as no other P needs them.
 void BarrierOfAsManyAsThereIsRoomFor() {
   MakeThreads();
   LimitMemory(size_t{60} << 20);
   auto gate = make_chan<void>();
   sync::WaitGroup ended;
-  int room = 0;  // what one P can have
+  int room = 0;  // how many goroutines one P can have
   for (std::string text = "no panic"; text == "no panic";) {
     text = testing::PanicText([&] {
       ended.Add(1);
@@ -186,8 +186,8 @@ void BarrierOfAsManyAsThereIsRoomFor() {
   all.Add(room - 20);
   for (int i = 0; i < room - 20; i++) {
     ended.Add(1);
-    // Ps that run, or look for work, keep what they have cached: until they
-    // are idle there may be none left for us.
+    // Ps that run, or look for work, keep the stacks that they have cached.
+    // Until they are idle there may be none left for us.
     Check(testing::Eventually([&] {
             return testing::PanicText([&] {
                      go([&] {
@@ -197,7 +197,7 @@ void BarrierOfAsManyAsThereIsRoomFor() {
                      });
                    }) == "no panic";
           }),
-          "what idle Ps have cached is to be had");
+          "the stacks that idle Ps have cached are available");
   }
   ended.Wait();
 }
@@ -225,7 +225,7 @@ TEST_F(OutOfMemoryDeathTest, StacksMakeRoomForThreads) {
           Burst(50, 1 << 20);
           LimitMemory(4 << 20);
           sync::WaitGroup wg;
-          // A thread each, for it sleeps in the kernel.
+          // Each needs a thread, because it sleeps in the kernel.
           for (int i = 0; i < 5; i++) wg.Go([] { usleep(100'000); });
           wg.Wait();
         });

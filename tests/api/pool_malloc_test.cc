@@ -1,4 +1,4 @@
-// Pools beside a malloc that is one lock, as many are.
+// Pools beside a malloc that has one lock for all, as many have.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -20,7 +20,7 @@ namespace gump {
 
 constinit std::mutex heap;
 constinit std::atomic<bool> armed = false;
-// Small pieces are at hand; large ones take long.
+// Small pieces are quick to get, large ones take long.
 constexpr size_t kSmall = 16;
 constexpr size_t kLarge = 1000;
 
@@ -33,9 +33,10 @@ void testing::OnFree() {}
 
 namespace {
 
-// A goroutine is preempted with the heap's lock; a plain thread waits for that
-// with a pool's; and who ages pools waits for this, which must not keep the
-// first from its P.
+// A goroutine is preempted while it holds the lock of the heap. A plain thread
+// waits for that lock while it holds the lock of a pool. The goroutine that
+// ages pools waits for the lock of the pool, and must not keep the first
+// goroutine from its P.
 TEST(PoolMallocTest, AgingPoolsKeepsNoThreadFromTheHeap) {
   if (rt::kSanitizerBuild) GTEST_SKIP() << "it has a malloc of its own";
   constexpr int kCycles = 150;  // a slice of the hog's each, or two

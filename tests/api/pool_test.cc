@@ -28,13 +28,13 @@ using sync::Pool;
 using PoolTest = testing::WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(PoolTest);
 
-// All cycles are the tests' own.
+// The only cycles are those that the tests ask for.
 const bool no_forced_cycles = [] {
   rt::forcegcperiod.store(std::numeric_limits<int64_t>::max(), rt::relaxed);
   return true;
 }();
 
-// An item that counts the living.
+// Item counts the items that are alive.
 struct Item {
   explicit Item(int number) : n(number) { alive++; }
   Item(const Item&) = delete;
@@ -50,9 +50,9 @@ std::atomic<int> Item::alive = 0;
 
 std::unique_ptr<Item> MakeItem(int n) { return std::make_unique<Item>(n); }
 
-// A goroutine may be moved from one P to another at any time, and the item that
-// the first has at hand is not for the second. So what exactly Get returns can
-// be foretold with one P only (SolePoolTest).
+// A goroutine may be moved from one P to another at any time, and the second
+// cannot use the item that the first has at hand. So the exact result of Get is
+// known with one P only (SolePoolTest).
 int MayBeElsewhere() { return runtime::GOMAXPROCS(0) - 1; }
 
 TEST(SolePoolTest, GetReturnsAPutItemOrNull) {
@@ -122,8 +122,8 @@ TEST_P(PoolTest, AnUnusedItemSurvivesOneCycleAndNotTwo) {
   });
 }
 
-// A goroutine ages them when main ends, and has no P any more when it wants to
-// give a lock back.
+// A goroutine ages the pools when main ends, and has no P any more when it
+// wants to release a lock.
 TEST(PoolEndTest, PlainThreadsDestroyPoolsWhileALeftOverRoundStandsStill) {
   constexpr int kPools = 2000;
   std::vector<std::unique_ptr<Pool<int>>> pools;
@@ -146,15 +146,16 @@ TEST(PoolEndTest, PlainThreadsDestroyPoolsWhileALeftOverRoundStandsStill) {
     EXPECT_TRUE(testing::Eventually([] { return ages.load(); }));
   });
   std::thread destroys([&pools] { pools.clear(); });
-  (void)runtime::Stack(true);  // takes the P of the one who ages them
+  (void)runtime::Stack(true);  // takes the P of the goroutine that ages them
   destroys.join();
   over = true;
   gump::Run(
       [] { EXPECT_TRUE(testing::Eventually([] { return !ages.load(); })); });
 }
 
-// Whoever held the registry's lock is not there in a child, and exit destroys
-// static pools. That ends, if need be with the sentence on goroutines.
+// The thread that held the lock of the registry is not there in a child, and
+// exit destroys static pools. The exit ends, if need be with the fatal error
+// about goroutines.
 TEST(PoolForkTest, AChildMayDestroyAPool) {
   if (rt::kSanitizerBuild) {
     GTEST_SKIP() << "its malloc's locks are as another thread left them";
@@ -212,7 +213,7 @@ TEST_P(PoolTest, ItemsOfOtherPsAreFound) {
       });
     }
     wg.Wait();
-    // All but the fast slots of the other Ps, which belong to them.
+    // All items except those in the fast slots of the other Ps.
     int found = 0;
     while (pool.Get() != nullptr) found++;
     EXPECT_GE(found, 400 - MayBeElsewhere());

@@ -1,6 +1,7 @@
-// Preemption beside what the kernel and other programs do: signals for every
-// thread, handlers that do not restart calls, a thread that has given its
-// signal stack up, a kernel without membarrier.
+// Preemption beside the effects of the kernel and of other programs:
+// * signals for every thread, and handlers that do not restart calls
+// * a thread that has given its signal stack up
+// * a kernel without membarrier
 #include <dirent.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -172,7 +173,7 @@ class Storm {
     stop_ = true;
     blocking([this] { thread_.join(); });
   }
-  // Over tells whether there has been enough of it.
+  // Over returns whether there has been enough of it.
   bool Over() const { return rounds_ >= (rt::kSanitizerBuild ? 100 : 1000); }
 
  private:
@@ -280,8 +281,8 @@ void KeepTime() {
   }
 }
 
-// No call of the library's tells anybody of a signal, even of one that
-// interrupts system calls for good.
+// No call of the library returns because of a signal, even of one that
+// interrupts system calls without a restart.
 TEST_P(PreemptKernelTest, StormChangesNoCallOfOurs) {
   Run([] {
     const NoRestart no_restart;
@@ -309,8 +310,8 @@ TEST_P(PreemptKernelTest, StormChangesNoCallOfOurs) {
   });
 }
 
-// HogsAreStopped has locked goroutines compute on threads whose signal stack
-// has so many bytes; 0: they have none.
+// HogsAreStopped has locked goroutines compute on threads that have a signal
+// stack of `size` bytes. At 0, they have none.
 void HogsAreStopped(size_t size) {
   constexpr int kHogs = 3;
   std::atomic<bool> stop = false;
@@ -351,8 +352,8 @@ TEST_P(PreemptKernelTest, SignalStacksMayBeSmall) {
   Run([] { HogsAreStopped(static_cast<size_t>(sysconf(_SC_SIGSTKSZ))); });
 }
 
-// TimeWithoutP is for how long main is without its P, the only one, while
-// another goroutine sleeps in the kernel.
+// TimeWithoutP is how long main is without its P, the only one, while another
+// goroutine sleeps in the kernel.
 std::chrono::nanoseconds TimeWithoutP() {
   int fds[2];
   EXPECT_EQ(pipe(fds), 0);
@@ -381,8 +382,9 @@ TEST(PreemptKernelTimeTest, SleeperLosesItsPWithinMilliseconds) {
   });
 }
 
-// What a locked goroutine does to its thread stays with that thread: those that
-// it starts are not bound to it, and threads made for them are not like it.
+// A change that a locked goroutine makes to its thread stays with that thread.
+// The goroutines that it starts are not bound to the thread, and threads that
+// are made for them do not have the change.
 TEST_P(PreemptKernelTest, ThreadsDoNotInheritFromALockedOne) {
   Run([] {
     constexpr int kChildren = 8;
@@ -427,8 +429,8 @@ TEST_P(PreemptKernelTest, ThreadsDoNotInheritFromALockedOne) {
   });
 }
 
-// A kernel without membarrier: who sleeps is sent the signal as well. Calls
-// that SA_RESTART restarts go on, and nobody holds anybody up.
+// A kernel without membarrier. The signal is sent to sleepers as well. Calls
+// that SA_RESTART restarts go on, and no goroutine holds up another.
 TEST(PreemptKernelDeathTest, PreemptionWorksWithoutMembarrier) {
 #if defined(GUMP_TSAN)
   GTEST_SKIP() << "never calls libc";
@@ -449,7 +451,7 @@ TEST(PreemptKernelDeathTest, PreemptionWorksWithoutMembarrier) {
       ::testing::ExitedWithCode(7), "");
 }
 
-// How a thread is, is then seen by its clock.
+// Without descriptors, the state of a thread is seen by its clock.
 TEST_P(PreemptKernelTest, PreemptionWorksWithoutDescriptors) {
   Run([] {
     const testing::NoDescriptors none;
@@ -466,8 +468,8 @@ TEST_P(PreemptKernelTest, PreemptionWorksWithoutDescriptors) {
   });
 }
 
-// GODEBUG=asyncpreemptoff=1: nobody is stopped where he computes, but those who
-// come by yield, and those who sleep lose their P.
+// GODEBUG=asyncpreemptoff=1. No goroutine is preempted in place. But goroutines
+// that enter the runtime yield, and those that sleep lose their P.
 TEST(PreemptKernelDeathTest, AsyncpreemptoffLeavesTheOtherWays) {
   EXPECT_EXIT(
       {

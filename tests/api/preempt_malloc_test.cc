@@ -1,5 +1,5 @@
-// No allocation where a preempted goroutine may hold malloc's lock: on g0,
-// while m.locks > 0, in the signal handler, in sysmon.
+// The runtime does not allocate where a preempted goroutine may hold malloc's
+// lock: on g0, while m.locks > 0, in the signal handler, in sysmon.
 //
 // This program replaces malloc, and so operator new, by functions that abort
 // there.
@@ -43,8 +43,8 @@ void Check() {
   std::abort();
 }
 
-// While it is set, an allocation takes a lock, and one of kSlowSize computes
-// for some slices while it holds it.
+// While this is set, an allocation takes a lock, and one of kSlowSize computes
+// for some slices while it holds the lock.
 std::atomic<bool> guarded;
 pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 constexpr size_t kSlowSize = 12345;
@@ -129,8 +129,8 @@ TEST_P(PreemptMallocTest, NoForbiddenPlaceAllocates) {
 }
 
 // pthread_create needs malloc. If the goroutine that holds malloc's lock is
-// preempted, and every P waits for a thread that is being made, it has to be
-// the one that gets a P.
+// preempted, and every P waits for a thread that is being made, then this
+// goroutine has to get a P.
 TEST(PreemptMallocDeathTest, HolderOfTheLockGoesOnWhileThreadsAreMade) {
   if (rt::kSanitizerBuild) GTEST_SKIP() << "has its own malloc";
   EXPECT_EXIT(

@@ -1,5 +1,4 @@
-// Stopping the world, and taking Ps, whatever state goroutines and sysmon are
-// in.
+// Stopping the world, and retaking Ps, in all states of goroutines and sysmon.
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -31,8 +30,8 @@ using namespace std::chrono_literals;
 
 // ---- The world stops
 
-// World is what goroutines in some state share: they count themselves, and stay
-// in it until they are told to stop.
+// World is shared by the goroutines in some state. They count themselves, and
+// stay in the state until they are told to stop.
 struct World {
   std::atomic<int> begun = 0;
   std::atomic<bool> stop = false;
@@ -44,7 +43,7 @@ struct World {
     close(pipe[0]);
     if (!stop) close(pipe[1]);
   }
-  // End wakes all of them: who reads finds the end of the pipe.
+  // End wakes all of them. A reader finds the end of the pipe.
   void End() {
     stop = true;
     quit.Close();
@@ -173,8 +172,8 @@ TEST_P(PreemptStateTest, TheWorldStopsInAllStatesAtOnce) {
 
 // ---- Locked threads without a P
 
-// They come back from their calls while a P is hard to get, and wait for one on
-// their own threads.
+// Locked goroutines come back from their calls while a P is hard to get, and
+// wait for one on their own threads.
 TEST_P(PreemptStateTest, LockedGoroutinesComeBackFromCallsOnTheirThreads) {
   Run([] {
     std::atomic<bool> stop = false;
@@ -204,7 +203,8 @@ TEST_P(PreemptStateTest, LockedGoroutinesComeBackFromCallsOnTheirThreads) {
 
 // ---- Signals
 
-// Who blocks SIGURG on the thread gives the P up when he comes by, or sleeps.
+// A goroutine that blocks SIGURG on its thread gives its P up when it enters
+// the runtime, or sleeps.
 TEST_P(PreemptStateTest, GoroutineThatBlocksTheSignalYieldsByItself) {
   Run([] {
     std::atomic<bool> stop = false;
@@ -237,8 +237,8 @@ TEST_P(PreemptStateTest, GoroutineThatBlocksTheSignalYieldsByItself) {
 
 // ---- sysmon
 
-// It sleeps for up to a minute while nothing runs, and is there as soon as
-// somebody computes.
+// Sysmon sleeps for up to a minute while nothing runs, and is awake as soon as
+// a goroutine computes.
 TEST(SysmonWakeTest, HogAfterAPauseIsPreempted) {
   testing::RunWith(1, [] {
     constexpr int kRounds = 3;
@@ -262,7 +262,7 @@ TEST(SysmonWakeTest, HogAfterAPauseIsPreempted) {
         while (!stop && steady_clock::now() - start < 10s) {
         }
       });
-      runtime::Gosched();  // to that one, for a slice
+      runtime::Gosched();  // to the hog, for a slice
       best = std::min(best, steady_clock::now() - start);
       stop = true;
       wg.Wait();

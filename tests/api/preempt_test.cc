@@ -1,5 +1,5 @@
-// Whatever a goroutine does, the others go on: it may compute for ever, inside
-// malloc or anywhere else, or sleep in the kernel without telling anybody.
+// No goroutine holds up the others. It may compute for ever, inside malloc or
+// anywhere else, or sleep in the kernel in an undeclared call.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -53,7 +53,7 @@ using namespace std::string_view_literals;
 
 pid_t Tid() { return static_cast<pid_t>(syscall(SYS_gettid)); }
 
-// Begun counts goroutines that are about to do what they are here for.
+// Begun counts goroutines that are about to do their part.
 class Begun {
  public:
   void Count() { n_++; }
@@ -121,7 +121,7 @@ const Hog kHogs[] = {
      }},
     {"Dlopen",
      [] {
-       // Part of libc6, and mapped by nobody else.
+       // Part of libc6, and not mapped by anything else.
        void* h = dlopen("libanl.so.1", RTLD_NOW);
        ASSERT_NE(h, nullptr);
        dlclose(h);
@@ -149,7 +149,7 @@ INSTANTIATE_TEST_SUITE_P(, HogTest,
                                   std::to_string(std::get<1>(param.param));
                          });
 
-// With four hogs and a P or two, every exchange waits for a preemption; the
+// With four hogs and one or two Ps, every exchange waits for a preemption. The
 // hogs find all their results right, on the thread where they were.
 TEST_P(HogTest, OthersGoOn) {
   gump::Run([&] {
@@ -182,7 +182,7 @@ TEST_P(HogTest, OthersGoOn) {
 using PreemptTest = testing::WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(PreemptTest);
 
-// A coroutine of the program's, on a stack of its own.
+// Coroutine is a coroutine of the program, on a stack of its own.
 struct Coroutine {
   std::atomic<bool> begun = false;
   std::atomic<bool> stop = false;
@@ -212,8 +212,8 @@ TEST_P(PreemptTest, CoroutinesThatComputeHoldUpNoGoroutine) {
     });
     while (!coroutine.begun) runtime::Gosched();
     Talk(100);
-    // Stops the world. What lies under the frame that was interrupted is not
-    // looked at: its stack is not ours.
+    // This stops the world. The callers of the interrupted frame are not
+    // walked, because that stack is not ours.
     const std::string dump = runtime::Stack(true);
     const std::regex one(" \\[runnable\\]:\n.*\n\t.*\ncreated by ");
     EXPECT_TRUE(std::regex_search(dump, one)) << dump;
@@ -222,8 +222,8 @@ TEST_P(PreemptTest, CoroutinesThatComputeHoldUpNoGoroutine) {
   });
 }
 
-// The number of Ps changes while every P has a hog: one that only computes (but
-// under TSan, which would not stop it), the others in malloc.
+// The number of Ps changes while every P has a hog. One hog only computes
+// (except under TSan, which would not stop it), the others are in malloc.
 TEST_P(PreemptTest, WorldStopsUnderHogs) {
   gump::Run([] {
     const int procs = runtime::GOMAXPROCS(0);
@@ -249,10 +249,11 @@ TEST_P(PreemptTest, WorldStopsUnderHogs) {
   });
 }
 
-// ReadersAreWaitedFor retires, again and again, what readers look at, each
-// before and after it calls its `between`.
+// ReadersAreWaitedFor retires, again and again, a node at which readers look.
+// Each reader looks before and after it calls its `between`.
 void ReadersAreWaitedFor(std::vector<std::function<void()>> betweens) {
-  // A deleted node keeps its memory, or somebody else's might look alive.
+  // A deleted node keeps its memory. Otherwise another object in its place
+  // might look alive.
   struct Node {
     static void operator delete(Node* n, std::destroying_delete_t) {
       n->alive = false;
@@ -292,7 +293,7 @@ void ComputeFor(std::chrono::milliseconds d) {
   }
 }
 
-// Who reads without a lock is waited for, preempted or asleep as he may be.
+// A reader without a lock is waited for, even if it is preempted or asleep.
 TEST_P(PreemptTest, RetireWaitsForReadersThatLostTheirP) {
   Run([] {
     const auto compute = [] { ComputeFor(25ms); };
@@ -301,8 +302,8 @@ TEST_P(PreemptTest, RetireWaitsForReadersThatLostTheirP) {
   });
 }
 
-// Asleep, and nothing else: their Ps are borrowed for the safe point and given
-// back.
+// The readers are asleep, and nothing else. Their Ps are borrowed for the safe
+// point and given back.
 TEST_P(PreemptTest, RetireWaitsForReadersThatSleep) {
   Run([] {
     const auto sleep = [] { usleep(15'000); };
@@ -310,8 +311,8 @@ TEST_P(PreemptTest, RetireWaitsForReadersThatSleep) {
   });
 }
 
-// A reader that lost its P asleep wakes up, computes, and is preempted: it has
-// still not entered the runtime.
+// A reader that lost its P while asleep wakes up, computes, and is preempted.
+// It has still not entered the runtime.
 TEST_P(PreemptTest, RetireWaitsForReadersThatSleepAndThenCompute) {
   Run([] {
     const auto both = [] {
@@ -322,7 +323,7 @@ TEST_P(PreemptTest, RetireWaitsForReadersThatSleepAndThenCompute) {
   });
 }
 
-// One hog, nobody else, and something that every P has to do: the P must not
+// There is one hog, no other goroutine, and a task for every P. The P must not
 // go from the hog straight back to it.
 TEST_P(PreemptTest, GracePeriodsEndUnderOneHog) {
 #if defined(GUMP_TSAN)
@@ -367,8 +368,9 @@ TEST(PreemptDeathTest, RunReturnsUnderHogs) {
       ::testing::ExitedWithCode(7), "");
 }
 
-// Raw calls that block, one on standard input, many more than Ps: nobody waits
-// for them, none of them is interrupted, each gets what it waited for.
+// There are many more raw calls that block than Ps, and one of them reads
+// standard input. They hold up no other goroutine, none of them is interrupted,
+// and each gets the data that it waited for.
 TEST_P(PreemptTest, BlockedReadsHoldUpNoGoroutine) {
   gump::Run([] {
     constexpr int kReaders = 20;
@@ -407,7 +409,7 @@ TEST_P(PreemptTest, BlockedReadsHoldUpNoGoroutine) {
   });
 }
 
-// Calls that a signal would cut short, SA_RESTART or not.
+// A signal would cut these calls short, with or without SA_RESTART.
 TEST_P(PreemptTest, SleepsAreNotCutShort) {
   gump::Run([] {
     sync::WaitGroup wg;
@@ -439,7 +441,7 @@ TEST_P(PreemptTest, OtherWaysToBlockHoldUpNoGoroutine) {
       EXPECT_EQ(flock(fd, LOCK_EX), 0) << errno;
       close(fd);
     });
-    // A thread of somebody else's, and a lock of libc's.
+    // A thread of the program, and a lock of libc.
     std::atomic<bool> release = false;
     wg.Go([&] {
       begun.Count();
@@ -457,8 +459,9 @@ TEST_P(PreemptTest, OtherWaysToBlockHoldUpNoGoroutine) {
   });
 }
 
-// A lock of the program's that its holder, bound to its thread, takes along
-// when it parks: those who want it block their threads, and nobody else.
+// The holder of a lock of the program is bound to its thread and takes the lock
+// along when it parks. Goroutines that want the lock block their threads, and
+// hold up no other goroutine.
 TEST_P(PreemptTest, MutexHeldAcrossAParkHoldsUpItsWaitersOnly) {
   gump::Run([] {
     constexpr int kWanting = 8;
@@ -494,8 +497,8 @@ TEST_P(PreemptTest, MutexHeldAcrossAParkHoldsUpItsWaitersOnly) {
   });
 }
 
-// A goroutine that has lost its P while it slept computes on without one until
-// it is caught; it must not keep a processor beside the Ps for ever.
+// A goroutine that lost its P while it slept computes without one until it is
+// caught. It must not keep a processor beside the Ps for ever.
 TEST_P(PreemptTest, SleeperThatWakesAsAHogIsCaught) {
 #if defined(GUMP_TSAN)
   GTEST_SKIP() << "never calls libc";
@@ -530,10 +533,10 @@ TEST_P(PreemptTest, SleeperThatWakesAsAHogIsCaught) {
   });
 }
 
-// ---- What sysmon does beside
+// ---- Other tasks of sysmon
 
 void SetAffinity(const cpu_set_t& set) {
-  // sched_setaffinity is about one thread.
+  // sched_setaffinity changes one thread.
   DIR* tasks = opendir("/proc/self/task");
   while (const dirent* d = readdir(tasks)) {
     const int tid = std::atoi(d->d_name);
@@ -542,7 +545,7 @@ void SetAffinity(const cpu_set_t& set) {
   closedir(tasks);
 }
 
-// A process of its own, because nobody may have called GOMAXPROCS(n).
+// A process of its own, because GOMAXPROCS(n) must not have been called.
 TEST(PreemptDeathTest, GomaxprocsFollowsTheAffinity) {
   cpu_set_t all;
   ASSERT_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
@@ -576,9 +579,9 @@ TEST(PreemptDeathTest, GomaxprocsFollowsTheAffinity) {
 
 std::atomic<int> urgents;
 
-// The handler of a program that was there before ours sees every SIGURG.
+// A handler that the program installed before ours sees every SIGURG.
 TEST(PreemptSignalDeathTest, HandlersOfTheProgramAreCalledToo) {
-  // Death-test style: a process of its own, whose handler comes first.
+  // A process of its own, in which the handler of the program comes first.
   EXPECT_EXIT(
       {
         std::signal(SIGURG, [](int) { urgents++; });
@@ -596,7 +599,7 @@ TEST(PreemptSignalDeathTest, HandlersOfTheProgramAreCalledToo) {
 }
 
 // ComputeBesideOthers makes more goroutines compute than there are Ps, and
-// tells whether all of them have had their turn.
+// returns whether all of them have had a turn.
 bool ComputeBesideOthers() {
   std::atomic<int> turns = 0;
   sync::WaitGroup wg;
@@ -617,7 +620,8 @@ void CallReplaced(int sig, siginfo_t* info, void* context) {
   replaced.sa_sigaction(sig, info, context);
 }
 
-// One that comes after ours, and calls the one it replaces, changes nothing.
+// A handler that comes after ours, and calls the one that it replaces, changes
+// nothing.
 TEST(PreemptSignalDeathTest, HandlersThatPassOnMayReplaceOurs) {
   EXPECT_EXIT(
       {
@@ -634,8 +638,8 @@ TEST(PreemptSignalDeathTest, HandlersThatPassOnMayReplaceOurs) {
       ::testing::ExitedWithCode(7), "");
 }
 
-// One that does not leaves the other ways. Threads that block the signal are
-// no worse.
+// A handler that does not call ours leaves the other ways to preempt. Threads
+// that block the signal are no worse.
 TEST(PreemptSignalDeathTest, GoroutinesThatTakeNoSignalYieldByThemselves) {
   EXPECT_EXIT(
       {
@@ -659,8 +663,8 @@ TEST(PreemptSignalDeathTest, GoroutinesThatTakeNoSignalYieldByThemselves) {
       ::testing::ExitedWithCode(7), "");
 }
 
-// A program that starts with the signal blocked, as a child of one that blocks
-// it does, gets threads that let it through.
+// A program that starts with the signal blocked gets threads that let it
+// through. A parent that blocks the signal starts its children like that.
 TEST(PreemptSignalDeathTest, SignalMayBeBlockedWhenTheRuntimeStarts) {
   EXPECT_EXIT(
       {
@@ -675,9 +679,8 @@ TEST(PreemptSignalDeathTest, SignalMayBeBlockedWhenTheRuntimeStarts) {
       ::testing::ExitedWithCode(7), "");
 }
 
-// HogIsStoppedAfter has goroutines that compute lose the signals of a while,
-// and then tells whether one of them can be preempted, and the world be
-// stopped.
+// HogIsStoppedAfter has goroutines that compute lose the signals of a while. It
+// returns whether one of them can then be preempted, and the world be stopped.
 bool HogIsStoppedAfter(void (*lose_signals)(int)) {
   bool yielded = false;
   testing::RunWith(1, [&] {
@@ -706,8 +709,8 @@ bool HogIsStoppedAfter(void (*lose_signals)(int)) {
   return yielded;
 }
 
-// One for a while leaves nothing behind: the signals that it has eaten are sent
-// again.
+// A handler that stays for a while leaves nothing behind. The signals that it
+// has swallowed are sent again.
 TEST(PreemptSignalDeathTest, SignalsIgnoredForAWhileAreSentAgain) {
   EXPECT_EXIT(std::exit(HogIsStoppedAfter(SIG_IGN) ? 7 : 1),
               ::testing::ExitedWithCode(7), "");
@@ -744,7 +747,7 @@ TEST_P(PreemptTest, SignalStackHasRoomForHandlers) {
   sigaction(SIGUSR2, &before, nullptr);
 }
 
-// SA_RESTART: a read that SIGURG interrupts goes on.
+// With SA_RESTART, a read that SIGURG interrupts goes on.
 TEST_P(PreemptTest, ReadsAreRestarted) {
   int fds[2];
   ASSERT_EQ(pipe(fds), 0);
@@ -797,8 +800,8 @@ TEST_P(PreemptTest, StormOfSIGURGChangesNothing) {
   storm.join();
 }
 
-// With one P whoever yields waits in a queue of that P's own: he is no less
-// somebody who waits.
+// With one P, a goroutine that yields waits in a queue of that P. It counts as
+// a goroutine that waits all the same.
 TEST(PreemptLimitTest, SoleHogIsPreemptedForYieldedGoroutines) {
   testing::RunWith(1, [] {
     auto c = make_chan<int>();
@@ -816,7 +819,7 @@ TEST(PreemptLimitTest, SoleHogIsPreemptedForYieldedGoroutines) {
   });
 }
 
-// More goroutines block than there may be threads: some have to wait, and keep
+// More goroutines block than there may be threads. Some have to wait, and keep
 // a P for that long, but the process does not die of it.
 TEST(PreemptLimitTest, SleepersBeyondTheThreadLimitWait) {
   testing::RunWith(2, [] {
@@ -831,11 +834,11 @@ TEST(PreemptLimitTest, SleepersBeyondTheThreadLimitWait) {
 }
 
 // SleepThenCompute has more goroutines sleep in the kernel than this user may
-// have threads, and then more compute than there are Ps; false: it could not,
-// or somebody did not wake up.
+// have threads, and then more compute than there are Ps. Returns false if it
+// could not set the limit, or if a goroutine did not wake up.
 bool SleepThenCompute() {
-  // Nobody else's threads are to count, another such test's least of all, nor
-  // is root limited.
+  // No other threads must count for the limit, least of all those of another
+  // such test. And root has no limit.
   const uid_t alone = 640'000'000 + static_cast<uid_t>(getpid());
   const rlimit limit = {32, 32};
   if (setrlimit(RLIMIT_NPROC, &limit) != 0 ||
@@ -864,7 +867,7 @@ bool SleepThenCompute() {
   return all;
 }
 
-// Likewise if it is the kernel that refuses more threads.
+// The same, if it is the kernel that refuses more threads.
 TEST(PreemptLimitDeathTest, SleepersBeyondTheProcessLimitWait) {
   if (geteuid() != 0) GTEST_SKIP() << "needs a user of its own";
   if (rt::kSanitizerBuild) GTEST_SKIP() << "which has threads of its own";

@@ -27,7 +27,7 @@ namespace {
 std::atomic<bool> out_of_memory = false;
 }
 
-// What channels are made with. The sanitizers have theirs.
+// Channels are made with this operator. The sanitizers have their own.
 #if !defined(GUMP_ASAN) && !defined(GUMP_TSAN)
 void* operator new(std::size_t n, const std::nothrow_t&) noexcept {
   if (out_of_memory) return nullptr;
@@ -131,14 +131,14 @@ TEST(RateClockTest, CancelGivesBackTokensThatAreNotReserved) {
   Reservation r = l.ReserveN(At(0), 2);  // for 2
   r.CancelAt(At(1));
   EXPECT_NEAR(l.TokensAt(At(1)), 1, 1e-6);
-  // With one behind it whose time is told, only the rest comes back.
+  // With one behind it that already knows its time, only the rest comes back.
   Limiter m(10, 2);
   (void)m.ReserveN(At(0), 2);
   Reservation first = m.ReserveN(At(0), 2);
   Reservation second = m.ReserveN(At(0), 1);  // for 3
   first.CancelAt(At(1));
   EXPECT_NEAR(m.TokensAt(At(1)), -1, 1e-6);
-  // Too late: the time has come.
+  // It is too late, because the time has come.
   second.CancelAt(At(4));
   EXPECT_NEAR(m.TokensAt(At(4)), 2, 1e-6);
 }
@@ -159,7 +159,7 @@ TEST(RateClockTest, CancellingTwiceGivesBackOnce) {
   Reservation last = l.ReserveN(At(0), 2);  // for 2
   for (int i = 0; i < 3; i++) last.CancelAt(At(0));
   EXPECT_NEAR(l.TokensAt(At(0)), 0, 1e-6);
-  // And with one behind it.
+  // The same with one behind it.
   Reservation first = l.ReserveN(At(0), 2);
   (void)l.ReserveN(At(0), 1);
   for (int i = 0; i < 3; i++) first.CancelAt(At(0));
@@ -208,7 +208,7 @@ TEST(RateClockTest, InfMayBeSetForAWhile) {
   EXPECT_FALSE(l.AllowN(At(0), 1));
   EXPECT_TRUE(l.AllowN(At(1), 1));
   EXPECT_FALSE(l.AllowN(At(1), 1));
-  // What took nothing gives nothing back.
+  // A reservation that took nothing gives nothing back.
   l.SetLimitAt(At(1), rate::Inf);
   rate::Reservation r = l.ReserveN(At(1), 1);
   l.SetLimitAt(At(1), 10);
@@ -281,13 +281,13 @@ TEST_P(RateTest, WaitLetsAtMostTheRateThrough) {
     }
     wg.Wait();
     EXPECT_EQ(n, 20);
-    // The first costs nothing. Less the fractions of a ns.
+    // The first token costs nothing. Fractions of a ns are deducted.
     EXPECT_GE(Clock::now() - start,
               std::chrono::milliseconds(19) - std::chrono::nanoseconds(100));
   });
 }
 
-// However those who take tokens overtake one another.
+// This holds even if takers of tokens overtake one another.
 TEST_P(RateTest, NoTokenFlowsInTwice) {
   Run([] {
     constexpr int kEach = 50'000;
@@ -321,8 +321,7 @@ TEST_P(RateTest, WaitReturnsTheReasonOfItsFailure) {
   });
 }
 
-// It says at once that it is in vain, and that it is for the burst, whatever
-// the context.
+// Wait says so at once, and names the burst as the reason, for any context.
 TEST_P(RateTest, WaitWithBurstZeroFailsAtOnce) {
   Run([] {
     const auto [soon, cancel] =

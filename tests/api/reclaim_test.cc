@@ -1,5 +1,5 @@
-// The reclamation cycle: what the program no longer uses goes back to the
-// kernel, and nobody's stack or thread goes with it.
+// The reclamation cycle: memory that the program no longer uses goes back to
+// the kernel, but no stack or thread that is in use.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -28,8 +28,8 @@ using testing::RunWith;
 constexpr int kCrowd = 5000;
 constexpr size_t kDeep = 64 << 10;
 
-// UseStack writes to n bytes of the caller's stack, and returns what only
-// undisturbed bytes add up to.
+// UseStack writes to n bytes of the caller's stack, and returns a sum that is
+// right only if the bytes have not been disturbed.
 [[gnu::noinline]] uint64_t UseStack(size_t n, uint64_t seed) {
   auto* p = static_cast<unsigned char*>(__builtin_alloca(n));
   std::memset(p, static_cast<int>(seed & 0xff), n);
@@ -39,8 +39,8 @@ constexpr size_t kDeep = 64 << 10;
   return sum;
 }
 
-// Crowd is goroutines that have once gone deep into their stacks, and are
-// parked until they are told to end.
+// Crowd is a set of goroutines that have once gone deep into their stacks, and
+// are parked until they are told to end.
 class Crowd {
  public:
   explicit Crowd(int n) {
@@ -88,15 +88,15 @@ TEST(ReclaimTest, StacksOfEndedGoroutinesAreGivenBackAndUsedAgain) {
       Crowd(kCrowd).End();
       runtime::GC();
 #if !defined(GUMP_TESTING_SANITIZED)
-      // What stays is their cells.
+      // Only their cells stay.
       EXPECT_LE((ResidentBytes() - before) / kCrowd, 600);
 #endif
     }
   });
 }
 
-// Stir is the load of the next test: a goroutine that goes as deep as chance
-// has it, and parks at every depth.
+// Stir is the load of the next test: a goroutine that goes to a random depth,
+// and parks at every depth.
 [[gnu::noinline]] uint64_t Stir(testing::Rng* rng, const chan<int>& c,
                                 int depth) {
   const uint64_t seed = rng->Next();

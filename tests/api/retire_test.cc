@@ -1,5 +1,5 @@
-// runtime::Retire: what is retired is deleted when nobody can hold it, and no
-// earlier. preempt_test.cc has readers that lose their P.
+// runtime::Retire: a retired object is deleted when no reader can hold it, and
+// no earlier. preempt_test.cc has readers that lose their P.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -63,7 +63,7 @@ TEST_P(RetireTest, RetiredNodeIsDeletedWhenNoReaderCanHoldIt) {
   });
 }
 
-// Not a wait for every P each.
+// There is no wait for every P for each of them.
 TEST_P(RetireTest, OneGracePeriodServesAllNodesRetiredBefore) {
   Run([] {
     constexpr int kN = 1000;
@@ -78,7 +78,7 @@ TEST_P(RetireTest, OneGracePeriodServesAllNodesRetiredBefore) {
   });
 }
 
-// The reader sleeps in the kernel undeclared, so the period waits for him.
+// The reader sleeps in an undeclared call, so the period waits for it.
 TEST_P(RetireTest, NodeRetiredDuringAGracePeriodWaitsForTheNext) {
   Run([] {
     std::atomic<bool> reading = false;

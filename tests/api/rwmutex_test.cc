@@ -192,7 +192,7 @@ TEST_P(RWMutexTest, MixesWithPlainThreads) {
   });
 }
 
-// The reader may come in while an Unlock is half way through.
+// The reader may come in while an Unlock is halfway through.
 TEST_P(RWMutexTest, MayBeDestroyedByTheLastToUnlock) {
   Run([] {
     struct Shared {

@@ -1,5 +1,4 @@
-// go(): what it takes, where it keeps it, what its options do, and how it
-// fails.
+// go(): its arguments, where it keeps them, its options, and its failures.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -199,7 +198,7 @@ TEST_P(GoTest, ExceptionOfACopyOrMoveReachesTheCallerAndNothingLeaks) {
       }
     }
     EXPECT_TRUE(NoneLeft());
-    // Not "equal": what an earlier Run left over may end meanwhile.
+    // Not "equal", because a goroutine of an earlier Run may end meanwhile.
     EXPECT_TRUE(
         testing::Eventually([&] { return runtime::NumGoroutine() <= before; }));
   });
@@ -207,8 +206,8 @@ TEST_P(GoTest, ExceptionOfACopyOrMoveReachesTheCallerAndNothingLeaks) {
 
 // ---- Options
 
-// UseStack recurses through that many bytes. Frames are large where there are
-// many bytes: ThreadSanitizer counts at most 65,536.
+// UseStack recurses through that many bytes. Large stacks need large frames,
+// because ThreadSanitizer counts at most 65,536 frames.
 template <size_t kFrame>
 __attribute__((noinline)) size_t UseStack(size_t bytes) {
   volatile char frame[kFrame];
@@ -225,34 +224,34 @@ TEST_P(GoTest, WithoutAGuardStrictIsAPanicThatNamesTheSysctl) {
     std::atomic<int> ended = 0;
     int started = 0;
     std::string text;
-    // Until the first of them has begun, and found that it cannot, there is
-    // nothing to complain about.
+    // There is no panic until the first of them has begun, and found that it
+    // cannot.
     EXPECT_TRUE(testing::Eventually([&] {
       text = testing::PanicText([&] {
-        // Of a size for which there is none yet.
+        // A size for which there is no stack yet.
         go(GoOptions{.stack_size = 30 << 20, .name = {}}, [&] { ended++; });
         started++;
       });
       return text.find("vm.max_map_count") != std::string::npos;
     })) << text;
     EXPECT_EQ(ended, 0);
-    rt::stackinit();  // looks at what the kernel has
+    rt::stackinit();  // looks again at the limits of the kernel
     go([&] { ended++; });
     EXPECT_TRUE(testing::Eventually([&] { return ended == started + 1; }))
         << "those that waited run as soon as they can";
-    rt::debug.stackguardStrict = 0;  // not earlier: those that waited read it
+    rt::debug.stackguardStrict = 0;  // goroutines that waited have read it
   });
 }
 
-// What a goroutine costs that has not begun: its cell.
+// A goroutine that has not begun costs its cell.
 static_assert(sizeof(rt::G) <= 256);
 
 TEST_P(GoTest, GoroutineHasNoStackUntilItFirstRuns) {
-  if (GetParam() != 1) return;  // others would begin it
+  if (GetParam() != 1) return;  // other Ps would begin it
   Run([] {
     constexpr int kQueued = 10'000;
     std::atomic<int> ran = 0;
-    rt::M* mp = rt::acquirem();  // so nobody else runs
+    rt::M* mp = rt::acquirem();  // so no other goroutine runs
     for (int i = 0; i < kQueued; i++) go([&] { ran++; });
     struct Count {
       int queued = 0;

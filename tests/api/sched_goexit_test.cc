@@ -1,5 +1,5 @@
-// runtime.Goexit: it ends the goroutine from wherever it is called, and what
-// the goroutine owns goes with it, in order.
+// runtime.Goexit ends the goroutine from wherever it is called. The objects
+// that the goroutine owns are destroyed with it, in order.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -27,7 +27,7 @@ using testing::Counted;
 class GoexitTest : public testing::WithGomaxprocs {};
 GUMP_INSTANTIATE_GOMAXPROCS(GoexitTest);
 
-// Writes a letter when it is destroyed.
+// Note writes a letter when it is destroyed.
 struct Note {
   Note(std::string& l, char c) : log(l), letter(c) {}
   ~Note() { log += letter; }
@@ -35,7 +35,7 @@ struct Note {
   char letter;
 };
 
-// Ended runs f in a goroutine and returns what it wrote by the time it ended.
+// Ended runs f in a goroutine and returns the log that f wrote until its end.
 template <class F>
 std::string Ended(F f) {
   std::string log;
@@ -45,7 +45,7 @@ std::string Ended(F f) {
   return log;
 }
 
-// The compiler must not know that it does not return: it would warn of a
+// The compiler must not know that Goexit does not return. It would warn of a
 // recursion without end.
 void (*volatile exit_here)() = [] { runtime::Goexit(); };
 
@@ -188,7 +188,7 @@ TEST_P(GoexitTest, DestructorsMayThrowAndCatchOnTheWay) {
   });
 }
 
-// Fill writes to a frame of n bytes; returns their sum.
+// Fill writes to a frame of n bytes and returns their sum.
 template <size_t n>
 __attribute__((noinline)) size_t Fill() {
   char bytes[n];
@@ -199,7 +199,7 @@ __attribute__((noinline)) size_t Fill() {
   return sum;
 }
 
-// ASan took what Goexit's own frames had left for an overflow of these.
+// ASan took the remains of Goexit's own frames for an overflow of these.
 TEST_P(GoexitTest, DestructorsUseTheStackOfTheFramesThatAreLeft) {
   Run([] {
     size_t sum = 0;
@@ -232,7 +232,7 @@ TEST_P(GoexitTest, LeavesNoExceptionStateBehind) {
       EXPECT_EQ(std::uncaught_exceptions(), 0);
       EXPECT_EQ(std::current_exception(), nullptr);
       sync::WaitGroup wg;
-      wg.Go([] {  // on the stack, and the M, of the one that has left
+      wg.Go([] {  // on the stack, and the M, of the goroutine that has left
         EXPECT_EQ(std::uncaught_exceptions(), 0);
         EXPECT_EQ(std::current_exception(), nullptr);
       });
@@ -334,7 +334,7 @@ TEST_F(GoexitDeathTest, OnAPlainThreadIsFatal) {
               "goroutine\n");
 }
 
-// The compiler decides which.
+// The compiler decides which of them it is.
 constexpr char kTerminated[] =
     "^(panic: std::terminate called without an active exception|"
     "fatal error: runtime.Goexit: exception not rethrown)\n";
@@ -368,8 +368,8 @@ TEST_F(GoexitDeathTest, OfMainLeavesTheOthersRunning) {
               ::testing::ExitedWithCode(7), "^$");
 }
 
-// The cell of a main that has left by Goexit is used again, and is nobody
-// special then: Run goes on.
+// The cell of a main that has left by Goexit is used again, and is not special
+// then. So Run goes on.
 TEST_F(GoexitDeathTest, OfMainDoesNotMakeItsSuccessorMain) {
   EXPECT_EXIT(
       {

@@ -3,9 +3,9 @@
 //
 // A test that sees the order exactly must not be preempted halfway. Its work
 // takes microseconds of a slice of 10 ms, but on a busy machine the slice may
-// end all the same; so each test is a sequence that Ordered() runs several
+// end all the same. So each test is a sequence that Ordered() runs several
 // times, and the expected order must come out at least once. Under schedule
-// fuzzing any order will do, and the same goroutines must have run.
+// fuzzing any order will do, but the same goroutines must have run.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,11 +27,12 @@
 namespace gump {
 namespace {
 
-// Log is what has run so far. One P, so one goroutine at a time writes it.
+// Log lists the goroutines that have run so far. There is one P, so one
+// goroutine at a time writes it.
 using Log = std::string;
 
 // AnyOrderIfFuzzed is `expected` if the scheduler shuffles and `seen` is the
-// same in another order; else it is `seen`.
+// same in another order. Otherwise it is `seen`.
 template <class Sequence>
 Sequence AnyOrderIfFuzzed(const Sequence& expected, const Sequence& seen) {
   const bool same = std::is_permutation(expected.begin(), expected.end(),
@@ -201,8 +202,8 @@ TEST(SchedOrderTest, GoroutinesThatOnlyYieldTakeTurns) {
 }
 
 TEST(SchedOrderTest, OverflowSendsTheOlderHalfOfTheRingBehindTheRest) {
-  // 256 in the ring, the 257th in runnext; the 258th kicks that one out, and it
-  // goes to the global queue together with the first 128.
+  // The ring holds 256, and the 257th is in runnext. The 258th kicks that one
+  // out, which goes to the global queue together with the first 128.
   constexpr int kN = 258;
   std::vector<int> expected = {257};
   for (int i = 128; i < 256; i++) expected.push_back(i);
@@ -210,8 +211,8 @@ TEST(SchedOrderTest, OverflowSendsTheOlderHalfOfTheRingBehindTheRest) {
   expected.push_back(256);
   std::vector<int> last;
   testing::RunWith(1, [&] {
-    // Every 61st turn the global queue goes first: mind only the relative order
-    // of the two halves, and that of runnext.
+    // Every 61st turn the global queue goes first. So only the relative order
+    // of the two halves counts, and that of runnext.
     for (int round = 0; round < 10 && last != expected; round++) {
       last.clear();
       std::vector<int> early;
@@ -260,8 +261,8 @@ TEST(SchedOrderTest, UnlockOfAStarvingMutexYieldsToTheWaiterAtOnce) {
   EXPECT_EQ(Ordered("WX0", run), "WX0");
 }
 
-// A pair that readies each other keeps its slice, so schedtick stands still and
-// the global queue would wait for ever, did not the monitor see that.
+// A pair that readies each other keeps its slice, so schedtick stands still.
+// The global queue would wait for ever if sysmon did not see that.
 TEST(SchedOrderTest, PairThatReadiesEachOtherDoesNotStarveTheGlobalQueue) {
   testing::RunWith(1, [] {
     auto ping = make_chan<int>();
@@ -286,9 +287,9 @@ TEST(SchedOrderTest, PairThatReadiesEachOtherDoesNotStarveTheGlobalQueue) {
 }
 
 TEST(SchedOrderTest, ThoseThatYieldDoNotOvertakeTheGlobalQueue) {
-  // The ring never runs empty, so the global queue gets every 61st turn only,
-  // and goroutines that yield all the time want it, too. What has come there
-  // another way, here from a plain thread, must get its turn among them.
+  // The ring never runs empty, so the global queue gets only every 61st turn.
+  // Goroutines that yield all the time go there, too. A goroutine that has come
+  // there in another way, here from a plain thread, must get its turn.
   testing::RunWith(1, [] {
     struct State {
       std::atomic<bool> stop = false;
@@ -318,7 +319,7 @@ TEST(SchedOrderTest, ThoseThatYieldDoNotOvertakeTheGlobalQueue) {
 }
 
 TEST(SchedOrderTest, FullRingDoesNotStarveTheGlobalQueue) {
-  // Goroutines that start one another keep the ring from ever being empty; the
+  // Goroutines that start one another keep the ring from ever being empty. The
   // global queue gets every 61st turn.
   testing::RunWith(1, [] {
     struct Chain {

@@ -1,4 +1,5 @@
-// What Run owes its caller: to return, and to leave the thread as it was.
+// Run owes two things to its caller: to return, and to leave the thread as it
+// was.
 #include <unistd.h>
 
 #include <atomic>
@@ -23,8 +24,8 @@ namespace {
 using SchedRunTest = testing::WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(SchedRunTest);
 
-// The thread of Run must not be the one that waits in the kernel for somebody
-// else when main returns on another thread.
+// Main may return on another thread. Then the thread of Run must not be the one
+// that waits in the kernel for another goroutine.
 TEST_P(SchedRunTest, ReturnsWhileAnotherIsInASystemCall) {
   int fds[2];
   ASSERT_EQ(pipe(fds), 0);
@@ -83,7 +84,8 @@ TEST_P(SchedRunTest, InACatchBlockKeepsTheException) {
   }
 }
 
-// Who computes when main returns keeps its P, and does not come by.
+// A goroutine that computes when main returns keeps its P, and does not enter
+// the runtime.
 TEST_P(SchedRunTest, WorldStopsBesideHogsAfterRun) {
   struct State {
     std::atomic<bool> stop = false;
@@ -109,8 +111,8 @@ TEST_P(SchedRunTest, WorldStopsBesideHogsAfterRun) {
   EXPECT_TRUE(testing::Eventually([&] { return s->computing == 0; }));
 }
 
-// It has no P when main returns, and gets none; so what it is about to stop the
-// world with must not be in its hands yet.
+// The goroutine has no P when main returns, and gets none. So it must not yet
+// hold the semaphore with which it is about to stop the world.
 TEST_P(SchedRunTest, WorldStopsBesideSleepersThatWakeAfterRun) {
   struct State {
     std::atomic<bool> wake = false;
@@ -124,7 +126,7 @@ TEST_P(SchedRunTest, WorldStopsBesideSleepersThatWakeAfterRun) {
     for (int i = 0; i < procs; i++) {
       go([s] {
         s->asleep++;
-        while (!s->wake) usleep(1000);  // without a word to the library
+        while (!s->wake) usleep(1000);  // in no declared call
         s->awake++;
         runtime::GC();
         s->ended++;
@@ -147,14 +149,14 @@ TEST_P(SchedRunTest, WorldStopsBesideSleepersThatWakeAfterRun) {
   });
 }
 
-// A goroutine is before the plain thread in the queue of those who want to stop
-// the world, and main's end leaves it over.
+// In the queue for stopping the world, a goroutine is ahead of the plain
+// thread. The end of main leaves the goroutine over.
 TEST(SchedRunEndTest, PlainThreadsStopTheWorldBesideGoroutinesThatWaitToDoSo) {
   static std::atomic<bool> held;
   static std::atomic<bool> release;
   held = false;
   release = false;
-  // Holds a P, and with it whoever visits every P, but not the main thread.
+  // Holds a P, and with it the visitor of all Ps, but not the main thread.
   const auto visit = [](rt::P* pp) {
     const rt::M* mp = rt::getg()->m;
     if (mp == &rt::m0 || mp->p != pp || held.exchange(true)) return;
@@ -172,13 +174,14 @@ TEST(SchedRunEndTest, PlainThreadsStopTheWorldBesideGoroutinesThatWaitToDoSo) {
   const int before = runtime::GOMAXPROCS(3);
   gump::Run([&] {
     for (int i = 0; i < 3; i++) {
-      // Not any longer: others must have time for what is in that P's ring.
+      // They run no longer than that, because others need time for the
+      // goroutines in that P's ring.
       go([] {
         while (!held) runtime::Gosched();
       });
     }
     visitor = std::thread([&] {
-      // All may be idle, or in the hands of the main thread.
+      // All Ps may be idle, or visited by the main thread.
       while (!held) rt::forEachP(rt::WaitReason::kFlushProcCaches, visit);
     });
     EXPECT_TRUE(testing::Eventually([] { return held.load(); }));

@@ -1,5 +1,5 @@
-// What belongs to a goroutine and must travel with it from thread to thread:
-// errno, exceptions in flight, floating-point modes, an aligned stack.
+// The state that belongs to a goroutine and must travel with it from thread to
+// thread: errno, exceptions in flight, floating-point modes, an aligned stack.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -37,7 +37,7 @@ class SchedStateTest : public testing::WithGomaxprocs {
     }
     wg.Wait();
   }
-  // Park lets the goroutine go, and come back on whatever thread.
+  // Park parks the goroutine, which may come back on any thread.
   static void Park() {
     auto c = make_chan<int>();
     go([c] { c.Send(1); });
@@ -100,7 +100,7 @@ TEST_P(SchedStateTest, HandlerKeepsItsExceptionAcrossAPark) {
           Park();
           EXPECT_EQ(e.what(), text);
           try {
-            throw;  // the current one, on whatever thread we are
+            throw;  // the current one, on any thread
           } catch (const std::runtime_error& again) {
             runtime::Gosched();
             EXPECT_EQ(again.what(), text);
@@ -113,7 +113,8 @@ TEST_P(SchedStateTest, HandlerKeepsItsExceptionAcrossAPark) {
   });
 }
 
-// Parks while an exception is on its way, and counts those in flight.
+// ParksInUnwinding parks while an exception is on its way, and counts those in
+// flight.
 struct ParksInUnwinding {
   explicit ParksInUnwinding(int n) : expected(n) {}
   ~ParksInUnwinding() {
@@ -205,8 +206,9 @@ TEST_P(SchedStateTest, ExceptionsTravelBetweenGoroutines) {
     auto c = make_chan<std::exception_ptr>();
     for (int i = 0; i < 50; i++) {
       go([c, i] {
-        // One owner at a time: the last one destroys the exception, and who
-        // that is is counted in a library that ThreadSanitizer does not see.
+        // There is one owner at a time, and the last one destroys the
+        // exception. The count of owners is in a library that ThreadSanitizer
+        // does not see.
         std::exception_ptr e;
         try {
           throw i;
@@ -261,7 +263,7 @@ TEST_P(SchedStateTest, VeryManyHandlersMayParkAtOnce) {
 uint32_t Mxcsr() {
   uint32_t v;
   asm volatile("stmxcsr %0" : "=m"(v));
-  return v & ~0x3fu;  // without the flags, which belong to whoever looks
+  return v & ~0x3fu;  // without the flags, which belong to the reader
 }
 void SetMxcsr(uint32_t v) { asm volatile("ldmxcsr %0" ::"m"(v)); }
 uint16_t X87() {
@@ -278,7 +280,8 @@ TEST_P(SchedStateTest, ControlWordsTravelWithTheGoroutine) {
     Together(16, [](int i) {
       EXPECT_EQ(Mxcsr(), kMxcsrDefault);
       EXPECT_EQ(X87(), kX87Default);
-      // Rounding mode by i; flush-to-zero and 53-bit precision for some.
+      // The rounding mode depends on i. Some also have flush-to-zero or 53-bit
+      // precision.
       const auto rounding = static_cast<uint32_t>(i % 4);
       const uint32_t mxcsr =
           kMxcsrDefault | rounding << 13 | (i % 3 == 0 ? 0x8000u : 0);

@@ -1,4 +1,4 @@
-// What ReadSchedStats counts, figure by figure.
+// The figures of ReadSchedStats, one by one.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -36,7 +36,7 @@ TEST(SchedStatsTest, IdlePsAndThreadsAreCounted) {
     together++;
     wg.Wait();
     EXPECT_TRUE(Eventually([] {
-      blocking([] { usleep(1000); });  // for whoever looks for work, to give up
+      blocking([] { usleep(1000); });  // an M that looks for work gives up
       const SchedStats s = ReadSchedStats();
       return s.procs == 4 && s.idle_procs == 3 && s.idle_threads >= 3 &&
              s.threads > s.idle_threads && s.spinning_threads == 0;
@@ -94,7 +94,7 @@ TEST(SchedStatsTest, GoroutinesPresumedBlockedAreCounted) {
     EXPECT_GE(ReadSchedStats().presumptions, before.presumptions + 3);
     EXPECT_EQ(write(fds[1], "xyz", 3), 3);
     wg.Wait();
-    // One that has said so may not have entered the runtime yet.
+    // A goroutine that has called Done may not have entered the runtime yet.
     EXPECT_TRUE(
         Eventually([] { return ReadSchedStats().presumed_blocked == 0; }));
     close(fds[0]);

@@ -133,8 +133,8 @@ TEST_P(SchedTest, DefaultGomaxprocsComesBack) {
   });
 }
 
-// Load keeps goroutines of all kinds busy until it is stopped, and then
-// accounts for what they have done.
+// Load keeps goroutines of all kinds busy until it is stopped, and then checks
+// the work that they have done.
 class Load {
  public:
   Load() {
@@ -407,8 +407,8 @@ TEST_P(SchedTest, FinalizersOfManyGoroutinesAllRun) {
   });
 }
 
-// Nobody but a thread that looks for work readies the finalizer goroutine: it
-// has to be woken if all are idle, and who computes has to make room.
+// Only a thread that looks for work readies the finalizer goroutine. It has to
+// be woken if all are idle, and a goroutine that computes has to make room.
 TEST_P(SchedTest, FinalizersOfPlainThreadsRunWhileAllAreIdle) {
   Run([] {
     std::atomic<bool> all = true;

@@ -59,7 +59,7 @@ GUMP_INSTANTIATE_GOMAXPROCS(BlockingTest);
 TEST_P(BlockingTest, OthersRunWhileOneIsInTheKernel) {
   Run([] {
     Pipe pipe;
-    // Nobody but this goroutine ends the read, so it must run meanwhile.
+    // Only this goroutine ends the read, so it must run meanwhile.
     go([&pipe] { pipe.Write('x'); });
     EXPECT_EQ(blocking([&] { return pipe.Read(); }), 'x');
   });
@@ -78,7 +78,7 @@ TEST_P(BlockingTest, ManyInTheKernelHoldUpNoOtherGoroutine) {
       });
     }
     // A chain: each byte is written by a goroutine that runs only because the
-    // readers have let go of their Ps.
+    // readers have given up their Ps.
     for (auto& p : pipes) {
       sync::WaitGroup one;
       one.Go([&] { p.Write('x'); });
@@ -99,9 +99,7 @@ TEST_P(BlockingTest, ReturnsReferencesAndLetsExceptionsPass) {
   });
 }
 
-// The inner calls are part of the outermost; Gosched finds the P given up, and
-// others are woken.
-// In starvation mode an Unlock hands over, and yields where it may.
+// In starvation mode an Unlock hands the lock over, and yields where it may.
 TEST_P(BlockingTest, UnlocksAStarvingMutexInside) {
   Run([] {
     sync::Mutex mu;
@@ -128,6 +126,8 @@ TEST_P(BlockingTest, UnlocksAStarvingMutexInside) {
   });
 }
 
+// The inner calls are part of the outermost. Gosched finds the P given up, and
+// other goroutines are woken.
 TEST_P(BlockingTest, NestsAndWakesOthers) {
   Run([] {
     auto c = make_chan<int>(1);
@@ -146,7 +146,7 @@ TEST_P(BlockingTest, NestsAndWakesOthers) {
       });
     });
     EXPECT_EQ(n, 2);
-    wg.Wait();  // parks: all of it is over
+    wg.Wait();  // parks, so the calls are over
   });
 }
 
@@ -186,8 +186,8 @@ TEST_P(BlockingTest, WorldStopsWhileOneIsInTheKernel) {
   });
 }
 
-// It never enters the scheduler by itself: each call is over before anybody has
-// taken its P. But its slice ends.
+// The goroutine never enters the scheduler by itself, because each call is over
+// before its P is retaken. But its slice ends.
 TEST_P(BlockingTest, ManyShortCallsDoNotStarveTheOthers) {
   Run([n = GetParam()] {
     std::atomic<bool> stop = false;
@@ -365,7 +365,7 @@ TEST_P(LockOSThreadTest, MainThatLocksAtOnceIsOnTheThreadOfRun) {
   }
 }
 
-// As of a Go program whose init has locked its thread.
+// Like a Go program that locks its thread in an init function.
 TEST_P(LockOSThreadTest, CallerOfRunMayLockMain) {
   std::thread([this] {
     const pid_t tid = Tid();
@@ -384,7 +384,7 @@ TEST_P(LockOSThreadTest, CallerOfRunMayLockMain) {
     for (int i = 0; i < 3; i++) {
       Run([&] { EXPECT_TRUE(stays()); });
     }
-    // Main has as many as its caller, and its own.
+    // Main has as many locks as its caller, and its own.
     Run([&] {
       runtime::UnlockOSThread();
       EXPECT_TRUE(stays());
@@ -409,7 +409,7 @@ TEST_P(LockOSThreadTest, MainMayEndLocked) {
   }
 }
 
-// Otherwise one that does not stop would keep Run from returning.
+// Otherwise a goroutine that does not stop would keep Run from returning.
 TEST_P(LockOSThreadTest, OnlyMainRunsOnTheThreadOfRun) {
   const pid_t tid = Tid();
   Run([&] {
@@ -460,7 +460,7 @@ bool Queued(const rt::G* gp) {
 }
 
 // InAStop is a goroutine that is locked to its thread, parked, and made ready
-// in a stopped world, where the test hands it Ps as startlockedm would have
+// in a stopped world. There the test hands it Ps as startlockedm would have
 // done just before the stop began. It computes until it may end.
 class InAStop {
  public:
@@ -493,7 +493,7 @@ class InAStop {
   void MayEnd() { may_end_ = true; }
 
   // HandP takes the goroutine off the queue, if it is there, and hands its
-  // thread a P. Needs two: the caller keeps its own.
+  // thread a P. It needs two Ps, because the caller keeps its own.
   void HandP() {
     rt::P* pp = rt::allp[rt::allp[0] == rt::getg()->m->p ? 1 : 0];
     rt::M* mp = g()->lockedm;
@@ -515,11 +515,11 @@ class InAStop {
     rt::notesleep(&rt::sched.stopnote);
     rt::noteclear(&rt::sched.stopnote);
   }
-  // AwaitTurn waits until the goroutine has had its turn; false: it has been
-  // put back.
+  // AwaitTurn waits until the goroutine has had its turn. Returns false if the
+  // goroutine has been put back.
   bool AwaitTurn() {
     while (!ran_ && !Queued(g())) usleep(10);
-    return !g()->putBack;  // as its thread, or who queued it, has left it
+    return !g()->putBack;  // as its thread, or the queuing one, has left it
   }
 
  private:
@@ -529,8 +529,8 @@ class InAStop {
   sync::WaitGroup wg_;
 };
 
-// Nothing else on its thread looks before it computes: only a signal would stop
-// it.
+// On that thread nothing else looks for a stop before the goroutine computes.
+// After that only a signal would stop it.
 TEST_P(LockOSThreadTest, GoroutineHandedAPInAStopGivesItBack) {
   if (GetParam() == 1) return;
   Run([] {
@@ -541,7 +541,7 @@ TEST_P(LockOSThreadTest, GoroutineHandedAPInAStopGivesItBack) {
   });
 }
 
-// Or it would never run, if stops follow each other fast.
+// Otherwise the goroutine would never run, if stops follow each other fast.
 TEST_P(LockOSThreadTest, GoroutineThatGaveThePBackRunsTheNextTime) {
   if (GetParam() == 1) return;
   Run([] {
@@ -566,8 +566,9 @@ TEST_P(LockOSThreadTest, StopperThatFindsALockedGoroutineKeepsItsP) {
   });
 }
 
-// PretendEnd runs f on n Ps in a process of its own, where it may pretend that
-// main has ended: the main goroutine is on m0, which would leave Run otherwise.
+// PretendEnd runs f on n Ps in a process of its own. There f may pretend that
+// main has ended, because the main goroutine is on m0, which would otherwise
+// leave Run.
 [[noreturn]] void PretendEnd(int n, void (*f)()) {
   bool done = false;
   while (!done) {
@@ -587,7 +588,8 @@ void SetMainEnded(bool to) {
   rt::sched.mainEnded.store(to, rt::release);
 }
 
-// Nobody takes it from the queue any more, and it may hold what exit waits for.
+// No M takes the goroutine from the queue any more, and it may hold a lock for
+// which exit waits.
 void NobodyGivesThePBack() {
   InAStop g;
   SetMainEnded(true);
@@ -604,7 +606,7 @@ TEST(LockOSThreadDeathTest, WhenMainHasEndedNoPIsGivenBack) {
 }
 
 // GoesOn waits until turns has changed, for at most ten seconds. It calls
-// nothing of the library's: it must not be preempted there.
+// nothing of the library, because it must not be preempted there.
 bool GoesOn(const std::atomic<uint64_t>& turns) {
   const uint64_t before = turns;
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
@@ -613,7 +615,8 @@ bool GoesOn(const std::atomic<uint64_t>& turns) {
   return turns != before;
 }
 
-// Who was preempted in place, and queued by a stop after main had ended.
+// A hog is preempted in place and queued by a stop. Main ends during the stop,
+// at the end of which the hog must go on.
 void TheEndOfAStopLetsGo() {
   std::atomic<rt::G*> hog = nullptr;
   std::atomic<uint64_t> turns = 0;
@@ -645,7 +648,8 @@ TEST(LockOSThreadDeathTest, WhenMainHasEndedTheEndOfAStopReleasesHogs) {
               "");
 }
 
-// Who has a P of its own and computes when main has ended.
+// StopsBesideAHog calls stop() while another goroutine computes with a P of its
+// own, after main has ended.
 void StopsBesideAHog(void (*stop)()) {
   std::atomic<uint64_t> turns = 0;
   std::atomic<bool> end = false;
@@ -842,8 +846,8 @@ TEST_P(PlainThreadTest, ThreadsThatRunAreNotInDumps) {
   });
 }
 
-// Wakes are sent by a thread without a P, through the global queue, just while
-// the goroutine's thread is looking for work for the last time before it
+// A thread without a P sends wakes through the global queue. It does so just
+// while the goroutine's thread is looking for work for the last time before it
 // sleeps.
 TEST_P(PlainThreadTest, WakesAreNotLostWhileTheLastSpinnerGoesToSleep) {
   Run([] {

@@ -282,7 +282,7 @@ TEST_P(SelectTest, TheSameChannelMayAppearTwice) {
     for (int i = 0; i < 1000; i++) c.Send(i);
     int n[3] = {};
     for (int i = 0; i < 1000; i++) n[*hits.Recv()]++;
-    // Parked or not, each of the three takes part: which one, no rule says.
+    // Parked or not, each of the three takes part. No rule says which one wins.
     EXPECT_EQ(n[0] + n[1] + n[2], 1000);
   });
 }
@@ -305,7 +305,7 @@ TEST_P(SelectTest, BothDirectionsOfOneChannelPairWithOthersOnly) {
         done.Send();
       });
     }
-    // An odd one may be left waiting for a partner: be that partner.
+    // An odd one may be left waiting for a partner, which this goroutine is.
     int finished = 0;
     while (finished < 4) {
       select(Recv(done, [&] { finished++; }), Send(c, -1, [&] { sent++; }),
@@ -350,7 +350,7 @@ TEST_P(SelectTest, ALosingCaseLeavesItsQueue) {
              Recv(c, [&](std::optional<int> v) { v ? n++ : open = false; }));
     }
     EXPECT_EQ(n, 1000);
-    EXPECT_FALSE(never.TrySend(1)) << "nobody waits any more";
+    EXPECT_FALSE(never.TrySend(1)) << "no receiver waits any more";
   });
 }
 
@@ -393,7 +393,7 @@ TEST_P(SelectTest, PlainThreadsMaySelect) {
 
 // A program that says `using namespace gump` and includes <sys/select.h>.
 namespace using_test {
-using namespace gump;  // NOLINT: what is tested
+using namespace gump;  // NOLINT: this is tested
 
 TEST(SelectNameTest, TheFunctionOfTheCLibraryStaysCallable) {
   int fds[2];

@@ -129,7 +129,7 @@ TEST_P(SemaphoreTest, CancellingTakesNothing) {
       EXPECT_EQ(status, absl::CancelledError("context canceled"));
     });
     EXPECT_TRUE(testing::EventuallyParked("select", 1));
-    // Behind the one that is cancelled, which then is not in the way any more.
+    // It waits behind the one that is cancelled, which then is not in the way.
     wg.Go([&] { EXPECT_TRUE(s.Acquire(context::Background(), 1).ok()); });
     EXPECT_TRUE(testing::EventuallyParked("select", 2));
     cancel();
@@ -142,9 +142,9 @@ TEST_P(SemaphoreTest, CancellingTakesNothing) {
   });
 }
 
-// Granted and cancelled before the waiter has run: as in Go it is told of the
-// cancellation, and its units are free again, once. A waiter that was faster
-// has them.
+// The units are granted, and the wait is cancelled, before the waiter has run.
+// As in Go the waiter is told of the cancellation, and its units are free
+// again, once. A waiter that was faster has them.
 TEST_P(SemaphoreTest, WaiterGrantedAndCancelledGivesBack) {
   Run([] {
     constexpr int kEnough = 20;

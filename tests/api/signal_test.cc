@@ -1,6 +1,7 @@
 // Signals by channels. The tests mostly use raise, which sends to the calling
-// thread and is handled before it returns: ThreadSanitizer keeps a signal that
-// arrives while its thread is in nobody's libc call until the next one.
+// thread and is handled before it returns. The reason is ThreadSanitizer, which
+// keeps a signal back that arrives outside of a libc call of its thread, until
+// the next such call.
 #include "gump/signal.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +34,7 @@
 namespace gump {
 namespace {
 
-// What dispositions are, as far as the kernel says.
+// The dispositions, as the kernel reports them.
 bool IsDefault(int sig) {
   struct sigaction now = {};
   return sigaction(sig, nullptr, &now) == 0 && now.sa_handler == SIG_DFL;
@@ -42,7 +43,7 @@ bool IsDefault(int sig) {
 std::atomic<int> handled;
 void Count(int) { handled++; }
 
-// Handle installs a handler of the program's.
+// Handle installs a handler of the program.
 void Handle(int sig, void (*handler)(int)) {
   struct sigaction action = {};
   action.sa_handler = handler;
@@ -75,7 +76,7 @@ TEST_P(SignalTest, GoroutinesAndThreadsSend) {
   });
 }
 
-// To the process: any thread may get it, also one that sleeps.
+// The signal goes to the process. Any thread may get it, even one that sleeps.
 TEST_P(SignalTest, KillReachesTheProcess) {
   Run([] {
     auto c = make_chan<int>(1);
@@ -88,7 +89,7 @@ TEST_P(SignalTest, KillReachesTheProcess) {
   });
 }
 
-// Nobody but the kernel will wake main: that is no deadlock.
+// Only the kernel will wake main, and that is no deadlock.
 TEST_P(SignalTest, WaitingForASignalIsNoDeadlock) {
   Run([] {
     auto c = make_chan<int>(1);
@@ -178,7 +179,7 @@ TEST_P(SignalTest, EverySignalThatCanBeCaughtIsSent) {
                     SIGTTOU,  SIGURG,  SIGXCPU, SIGXFSZ, SIGVTALRM, SIGPROF,
                     SIGWINCH, SIGIO,   SIGPWR,  SIGSYS,  SIGRTMAX}) {
       raise(sig);
-      // Others: SIGURG, from the runtime.
+      // Other signals may come: SIGURG, from the runtime.
       while (*c.Recv() != sig) {
       }
     }
@@ -239,19 +240,18 @@ TEST_P(SignalTest, StopSendsWhatHasArrivedAndNothingAfter) {
   });
 }
 
-// Whoever sends meanwhile: each signal goes to the channel, or to the handler
-// of before.
+// A signal from another thread goes to the channel or to the earlier handler.
 TEST_P(SignalTest, NoneIsLostBetweenNotifyAndStop) {
   Run([] {
     handled = 0;
-    // No test puts its own handler over ours: what a program does with one
-    // that it has replaced is not known.
+    // No test may put its own handler over ours, because it is not known how a
+    // program uses a handler that it has replaced.
     const int sig = SIGRTMAX - 1;
     Handle(sig, Count);
     std::atomic<bool> ended = false;
     int received = 0;
     int sent = 0;
-    // One at a time, so that none becomes one with another.
+    // One signal at a time, so that no two become one.
     std::atomic<int> got = 0;
     std::thread t = testing::KnownThread([&] {
       for (; sent < 300; sent++) {
@@ -342,7 +342,7 @@ TEST_P(SignalTest, IgnoredSignalsReachNoChannel) {
     signal::Notify(c, {SIGUSR1, SIGUSR2});
     EXPECT_FALSE(signal::Ignored(SIGUSR1));
     raise(SIGUSR1);
-    // The runtime keeps its handlers for the latter.
+    // The runtime keeps its handlers for the last three.
     signal::Ignore({SIGUSR1, SIGSEGV, SIGBUS, SIGURG});
     EXPECT_EQ(c.Len(), 1u);  // had arrived
     for (int sig : {SIGUSR1, SIGSEGV, SIGBUS, SIGURG}) {
@@ -453,7 +453,7 @@ TEST_P(SignalTest, StormReachesEveryChannel) {
     }
     std::atomic<bool> ended = false;
     sync::WaitGroup others;
-    others.Go([&] {  // comes and goes
+    others.Go([&] {  // its channels come and go
       while (!ended) {
         auto c = make_chan<int>(1);
         signal::Notify(c);
@@ -508,7 +508,7 @@ TEST_P(SignalTest, SignalsBetweenTwoRunsAreDeliveredByTheNext) {
   EXPECT_TRUE(IsDefault(SIGUSR1));
 }
 
-#if !defined(GUMP_TSAN)  // it waits for its threads before it forks
+#if !defined(GUMP_TSAN)  // TSan waits for its threads before it forks
 TEST_P(SignalTest, AChildOfForkHasTheEarlierHandlers) {
   Run([] {
     auto c = make_chan<int>(1);
@@ -527,7 +527,7 @@ TEST_P(SignalTest, AChildOfForkHasTheEarlierHandlers) {
 }
 #endif
 
-// ---- What the runtime itself uses
+// ---- Signals that the runtime itself uses
 
 // Each case is a process of its own.
 class SignalDeathTest : public ::testing::Test {};
@@ -535,7 +535,7 @@ class SignalDeathTest : public ::testing::Test {};
 TEST_F(SignalDeathTest, AFaultReachesItsHandlerThoughIgnored) {
   EXPECT_EXIT(
       {
-        // What a trap gives depends on the processor.
+        // The signal of a trap depends on the processor.
         for (int sig : {SIGILL, SIGTRAP}) Handle(sig, [](int) { _exit(3); });
         gump::Run([] {
           signal::Ignore({SIGILL, SIGTRAP});
@@ -665,7 +665,7 @@ TEST_F(SignalDeathTest, DeadlocksAreReportedUnlessNotified) {
               ::testing::ExitedWithCode(2), "all goroutines are asleep");
 }
 
-#if !defined(GUMP_TSAN)  // signals wait there for a call of libc
+#if !defined(GUMP_TSAN)  // under TSan signals wait for a call of libc
 TEST_P(SignalTest, PreemptionGoesOnWhileAChannelWantsItsSignal) {
   Run([] {
     auto c = make_chan<int>(1);

@@ -48,8 +48,8 @@ TEST_P(SingleFlightTest, TheFunctionMayChangeTheCallersKey) {
   });
 }
 
-// Starts n callers of which one is inside its function and the others wait for
-// it; the function returns when `go_on` is closed.
+// StartTogether starts n callers. One is inside its function and the others
+// wait for it. The function returns when `go_on` is closed.
 template <class F>
 void StartTogether(WaitGroup& wg, int n, F call) {
   for (int i = 0; i < n; i++) wg.Go(call);

@@ -69,8 +69,8 @@ TEST(StackModelTest, DestroysEveryElementOnce) {
 
 TEST_P(StackTest, GoroutinesAndThreadsShareATokenEach) {
   Run([] {
-    // Whoever has a token is alone with its number: a token that came out
-    // twice would be noticed.
+    // A worker with a token has the token's number for itself. A token that
+    // came out twice would be noticed.
     constexpr int kTokens = 3, kWorkers = 4, kRounds = 3000;
     Stack<std::unique_ptr<int>> s;
     for (int i = 0; i < kTokens; i++) s.Push(std::make_unique<int>(0));

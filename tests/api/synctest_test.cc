@@ -129,7 +129,7 @@ TEST_P(SynctestTest, ChannelsOfTimeDeliverTheBubblesTime) {
   Bubble([] {
     EXPECT_EQ(*time::After(1h).Recv() - kStart, absl::Hours(1));
     time::Timer timer = time::NewTimer(90min);
-    time::Sleep(2h);  // nobody has looked since it was due
+    time::Sleep(2h);  // no receive since it was due
     EXPECT_EQ(*timer.C.Recv() - kStart, absl::Minutes(150));
     EXPECT_EQ(Since(), absl::Hours(3));
   });
@@ -232,7 +232,7 @@ TEST_P(SynctestTest, SimultaneousTimersFireAtOneMoment) {
 
 TEST_P(SynctestTest, TimersFireInOrderOfTheirTimes) {
   Bubble([] {
-    std::vector<int> order;  // all that happens at one time is one goroutine
+    std::vector<int> order;  // one goroutine runs at each time
     for (int i : {3, 1, 4, 0, 2}) {
       go([&order, i] {
         time::Sleep(absl::Nanoseconds(1 + i));
@@ -249,7 +249,7 @@ TEST_P(SynctestTest, TimersFireInOrderOfTheirTimes) {
 TEST_P(SynctestTest, WaitReturnsWhenOthersAreBlocked) {
   Bubble([] {
     auto c = make_chan<int>();
-    int state = 0;  // Wait orders it
+    int state = 0;  // ordered by Wait
     go([&, c] {
       for (int i = 0; i < 100; i++) runtime::Gosched();
       state = 1;
@@ -320,7 +320,7 @@ TEST_P(SynctestTest, WaitSeesEveryDurableReason) {
     one.Add(1);
     all.Go([=] { EXPECT_EQ(*c.Recv(), 1); });
     all.Go([=] { d.Send(1); });
-    // Of channels of its own: it might be there first.
+    // It has a channel of its own. On c or d it might come before the others.
     all.Go([=, e = make_chan<int>()] {
       select(Recv(done, [] {}), Recv(e, [](int) {}));
     });
@@ -356,13 +356,13 @@ TEST_P(SynctestTest, ConcurrentWaitPanics) {
         }
       });
     }
-    // Both, or with luck one after the other.
+    // Both wait, or by luck one after the other.
     time::Sleep(1s);
     EXPECT_LE(refused, 1);
   });
 }
 
-// ---- What does not block durably
+// ---- Waits that are not durable
 
 TEST_P(SynctestTest, MutexStopsTheClock) {
   Run([] {
@@ -441,8 +441,8 @@ TEST_P(SynctestTest, WakesFromOutsideAreNotLost) {
     sync::Cond cond(mu);
     std::atomic<bool> stop = false;
     std::atomic<int> rounds = 0;
-    // What waits for a condition counts as blocked although somebody outside is
-    // waking it: then the clock may jump, but nothing is lost.
+    // A goroutine that waits for a condition counts as blocked, although a
+    // thread outside is waking it. So the clock may jump, but nothing is lost.
     std::atomic<bool> gone = false;
     std::thread outside([&] {
       while (!stop) cond.Broadcast();
@@ -511,7 +511,7 @@ TEST_P(SynctestTest, DeadlockInABubblePanics) {
                 });
               }),
               "deadlock: all goroutines in bubble are blocked");
-    // The next one is not disturbed by what is left.
+    // The goroutines that are left do not disturb the next bubble.
     synctest::Run([] { time::Sleep(1h); });
   });
 }
@@ -643,7 +643,7 @@ TEST_P(SynctestTest, WaitGroupServesInsideAndThenOutside) {
       }
       EXPECT_EQ(Since(), absl::Hours(3));
       wg.Add(1);
-      wg.Done();  // nobody waits: it stays marked
+      wg.Done();  // there is no waiter, so it stays marked
     });
     wg.Add(2);
     wg.Done();
@@ -809,7 +809,8 @@ TEST_P(SynctestTest, ContextsEndByTheClockOfTheBubble) {
   });
 }
 
-// In a process of its own: there is one channel for all, made by the first.
+// A process of its own, because there is one channel for all contexts, made by
+// the first.
 TEST(SynctestDeathTest, AContextCancelledBeforeDoneIsTheSameEverywhere) {
   EXPECT_EXIT(
       gump::Run([] {
@@ -840,7 +841,7 @@ TEST_P(SynctestTest, ContextsMayBeDroppedOutside) {
     EXPECT_EQ(Counted::values(), 1);
     kept = {};
     EXPECT_EQ(Counted::values(), 0);
-    // While it is there: the deadline comes, and finds nobody.
+    // While it is there. The deadline comes, and finds no context.
     auto handed = make_chan<context::Context>();
     auto dropped = make_chan<void>();
     go([=] {

@@ -1,8 +1,8 @@
-// Setting the wall clock, back or forward, moves nothing that waits; and the
-// times that tickers send do not depend on when a thread gets to look at it.
+// Setting the wall clock, back or forward, does not change any wait. And the
+// times that tickers send do not depend on when a thread reads that clock.
 //
-// This program replaces clock_gettime by one whose CLOCK_REALTIME it can set.
-// A wait that went by it would be an hour early, or outlast the test.
+// This program replaces clock_gettime by one with a CLOCK_REALTIME that it can
+// set. A wait that went by it would be an hour early, or outlast the test.
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -28,7 +28,7 @@
 
 namespace {
 std::atomic<int64_t> stepped;  // s by which the wall clock has been set
-std::atomic<bool> held;        // who looks at it next is held up before
+std::atomic<bool> held;        // the next read of it is delayed
 }  // namespace
 
 extern "C" int clock_gettime(clockid_t clock, timespec* ts) noexcept {
@@ -49,7 +49,7 @@ constexpr auto kWait = 40ms;
 constexpr int64_t kHour = 3600;  // s
 
 // Across calls wait, which parks for `reason`, and sets the clock back and
-// forward meanwhile: it takes no less than kWait, and ends.
+// forward meanwhile. The wait takes no less than kWait, and ends.
 template <class F>
 void Across(const char* reason, F wait) {
   for (const int64_t step : {-kHour, kHour}) {
@@ -116,7 +116,7 @@ TEST_P(TimeClockTest, TimersAndTickersGoOn) {
   });
 }
 
-// A deadline is a time of the wall clock's, but of when it was set.
+// A deadline is a time of the wall clock as it was when the deadline was set.
 TEST_P(TimeClockTest, DeadlinesStayWhereTheyAre) {
   Run([] {
     Across("chan receive", [] {
@@ -149,7 +149,7 @@ TEST_P(TimeClockTest, LimitersFillOn) {
   });
 }
 
-// A parent's deadline is held against its child's on a clock that nobody sets.
+// The deadlines of parent and child are compared by a clock that cannot be set.
 TEST_P(TimeClockTest, ChildrenOfLongLivedParentsEndInTime) {
   Run([] {
     for (const int64_t step : {-2 * kHour, 2 * kHour}) {

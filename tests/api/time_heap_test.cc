@@ -1,5 +1,5 @@
-// What timers, and contexts with a deadline, leave in the heaps when nobody
-// wants them any more: nothing, after a while, and few at any time.
+// Timers, and contexts with a deadline, that are not needed any more leave the
+// heaps. After a while none is left, and at any time only few are.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ constexpr int kTimes = 10000;
 #else
 constexpr int kTimes = 100000;
 #endif
-// What is left: a heap bears some zombies, until its P looks at it.
+// How many may be left: a heap has some zombies until its P looks at it.
 constexpr int64_t kFew = kTimes / 100;
 
 // InHeaps counts the timers in all heaps.
@@ -81,9 +81,7 @@ TEST_P(TimeHeapTest, StoppedTimersLeave) {
   });
 }
 
-// They are in a heap while somebody waits, and cells that were dropped there
-// are used again.
-// Nobody schedules meanwhile: P 0 sleeps until its first timer.
+// No thread schedules meanwhile, because P 0 sleeps until its first timer.
 TEST_P(TimeHeapTest, TimersOfPlainThreadsLeaveWhileAllSleep) {
   Run([] {
     constexpr size_t kWindow = 500;
@@ -108,6 +106,8 @@ TEST_P(TimeHeapTest, TimersOfPlainThreadsLeaveWhileAllSleep) {
   });
 }
 
+// The timers are in a heap while a goroutine waits. Cells that were dropped
+// there are used again.
 TEST_P(TimeHeapTest, TimersThatWereWaitedForLeave) {
   Run([] {
     auto ping = make_chan<void>();
@@ -121,7 +121,7 @@ TEST_P(TimeHeapTest, TimersThatWereWaitedForLeave) {
       const auto ticker = time::NewTicker(kNever);
       EXPECT_EQ(2, select(Recv(timer.C), Recv(ticker.C), Recv(pong)));
     };
-    for (int i = 0; i < 1000; i++) step();  // what is made once
+    for (int i = 0; i < 1000; i++) step();  // makes the allocations that last
     [[maybe_unused]] const int64_t before = testing::ResidentBytes();
     LeavesFew(step);
 #if !defined(GUMP_TESTING_SANITIZED)
@@ -163,7 +163,7 @@ TEST_P(TimeHeapTest, TimersOfContextsWhoseParentIsCancelledLeave) {
   });
 }
 
-// All of them at once, with their handles: those stay, their timers do not.
+// All contexts are there at once. Their handles stay, but their timers do not.
 TEST_P(TimeHeapTest, TimersLeaveThoughTheirContextsStay) {
   Run([] {
     const int64_t before = InHeaps();  // zombies among them, which may leave

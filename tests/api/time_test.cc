@@ -34,8 +34,8 @@ using testing::Eventually;
 using testing::PanicText;
 using namespace std::chrono_literals;
 
-// Soon is how long tests let a timer run that has to fire, Never is for those
-// that must not.
+// kSoon is how long a timer runs that has to fire. kNever is for timers that
+// must not fire.
 constexpr auto kSoon = 2ms;
 constexpr auto kNever = 24h;
 
@@ -529,8 +529,8 @@ TEST_P(TimeTest, TicksWithoutAReceiverAreDropped) {
   });
 }
 
-// Who comes late finds the time at which it was due, not that of his coming,
-// and what comes then keeps to the grid.
+// A late receiver finds the time at which the value was due, not the time of
+// the receive. The values that come after it keep to the grid.
 TEST_P(TimeTest, LateValuesAreTheTimesAtWhichTheyWereDue) {
   Run([] {
     constexpr absl::Duration kPeriod = absl::Milliseconds(10);
@@ -548,8 +548,9 @@ TEST_P(TimeTest, LateValuesAreTheTimesAtWhichTheyWereDue) {
   });
 }
 
-// What is read of two clocks may be off when a thread is stopped in between,
-// seldom; a time that is on no grid is near one of this every fifth time.
+// The readings of two clocks may be off if a thread is stopped in between,
+// which is rare. A time that is on no grid is near one of this every fifth
+// time.
 TEST_P(TimeTest, LateTicksKeepToTheGrid) {
   Run([] {
     constexpr absl::Duration kPeriod = absl::Milliseconds(10);

@@ -1,5 +1,5 @@
-// Who sleeps until the next timer is woken in time: for one that is set
-// meanwhile and is earlier, and to less than a millisecond.
+// A thread that sleeps until the next timer is woken in time if an earlier
+// timer is set meanwhile, and is punctual to less than a millisecond.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -26,15 +26,15 @@ namespace {
 using std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-// The scheduler sleeps until Far, when somebody sets a timer that is Near. One
-// that fires at the time of the far one is later than Late.
+// The scheduler sleeps until kFar when a timer is set that is due at kNear. If
+// that timer fires at the time of the far one, it is later than kLate.
 constexpr auto kFar = 20s;
 constexpr auto kNear = 5ms;
 constexpr auto kLate = 10s;
 
-// Asleep tells whether all Ps but `busy` of them are idle, and nobody is about
-// to look at timers before Late: one thread sleeps in the poller, the others
-// sleep until they are woken, and so does sysmon if no P is busy.
+// Asleep returns whether all Ps except `busy` are idle, and no thread will look
+// at timers before kLate. One thread sleeps in the poller. The others sleep
+// until they are woken, and so does sysmon if no P is busy.
 bool Asleep(int busy) {
   const int64_t until = rt::sched.pollUntil.load(rt::acquire);
   return until - rt::nanotime() > std::chrono::nanoseconds(kLate).count() &&
@@ -49,8 +49,8 @@ time::Timer SleepUntilFar() {
   return time::AfterFunc(kFar, [] {});
 }
 
-// OnAThread calls near() thrice, on a plain thread, when the scheduler has
-// gone to sleep for long: each time it takes as long as Near, not as Far.
+// OnAThread calls near() three times on a plain thread, when the scheduler has
+// gone to sleep for long. Each time it takes as long as kNear, not as kFar.
 template <class F>
 void OnAThread(F near) {
   std::thread t = testing::KnownThread([&] {
@@ -110,9 +110,9 @@ TEST_P(TimeWakeTest, ATimerThatAThreadWaitsOnFiresInTime) {
   Run([] { OnAThread([] { (void)time::NewTimer(kNear).C.Recv(); }); });
 }
 
-// Punctual sets a timer while this goroutine computes, and all others sleep: it
-// is the thread in the poller that has to run it, since sysmon wakes somebody
-// only when it is late by half a millisecond. Nine in ten are late by some
+// Punctual sets a timer while this goroutine computes and all others sleep. The
+// thread in the poller has to run it, because sysmon wakes a thread only when
+// the timer is late by half a millisecond. Nine in ten are late by some
 // microseconds.
 void Punctual(const time::Timer& far, int* punctual) {
   const auto spin = [](auto done) {
@@ -121,7 +121,7 @@ void Punctual(const time::Timer& far, int* punctual) {
   };
   ASSERT_TRUE(far.Reset(kFar));
   ASSERT_TRUE(testing::Eventually([] { return Asleep(/*busy=*/1); }));
-  // Who has just gone to sleep looks once more: usually not any more now.
+  // A thread that has just gone to sleep looks once more, usually before this.
   const auto now = steady_clock::now();
   spin([=] { return steady_clock::now() - now > 100us; });
   std::atomic<bool> fired = false;
@@ -132,7 +132,7 @@ void Punctual(const time::Timer& far, int* punctual) {
 }
 
 TEST_P(TimeWakeTest, TheTimerOfAGoroutineThatGoesOnFiresInTime) {
-  if (GetParam() == 1) GTEST_SKIP() << "nobody else has a P";
+  if (GetParam() == 1) GTEST_SKIP() << "no other thread has a P";
   Run([] {
     constexpr int kTimers = 40;
     const time::Timer far = SleepUntilFar();
@@ -152,9 +152,9 @@ TEST_P(TimeWakeTest, TheTimerOfAGoroutineThatGoesOnFiresInTime) {
   });
 }
 
-// LatenessBesidePolled is by how much a timer is late whose thread in the
-// poller has found a goroutine there before it was due, one that computes from
-// then on.
+// LatenessBesidePolled is the lateness of a timer for which a thread waits in
+// the poller. Before the timer is due, this thread finds a goroutine there,
+// which computes from then on.
 steady_clock::duration LatenessBesidePolled() {
   std::atomic<bool> fired = false;
   auto pipe = os::Pipe();
@@ -189,7 +189,7 @@ steady_clock::duration LatenessBesidePolled() {
 
 // The best of some, since the machine may be busy.
 TEST_P(TimeWakeTest, ATimerIsInTimeThoughItsPollerFindsWork) {
-  if (GetParam() == 1) GTEST_SKIP() << "nobody else has a P";
+  if (GetParam() == 1) GTEST_SKIP() << "no other thread has a P";
   Run([] {
     auto best = LatenessBesidePolled();
     for (int i = 0; i < 10; i++) best = std::min(best, LatenessBesidePolled());
@@ -197,10 +197,10 @@ TEST_P(TimeWakeTest, ATimerIsInTimeThoughItsPollerFindsWork) {
   });
 }
 
-// MostlyInTime calls lateness() again and again: most timers are late by a
-// millisecond or two, on a machine that has time for this. Forgotten, they are
-// late by sysmon's nap, which is 10 ms when nobody has had to be pressed for
-// some time.
+// MostlyInTime calls lateness() again and again. Most timers are late by a
+// millisecond or two, on a machine that has time for this. If they are
+// forgotten, they are late by sysmon's nap. The nap is 10 ms if no goroutine
+// has had to be preempted for some time.
 template <class F>
 void MostlyInTime(F lateness) {
   if (rt::kSanitizerBuild) GTEST_SKIP() << "has no cores left for this";
@@ -217,15 +217,15 @@ void MostlyInTime(F lateness) {
 
 constexpr auto kQuiet = 35ms;  // after which sysmon naps for long
 
-// ComputeUntil computes until flag, or for so long.
+// ComputeUntil computes until flag is set, or for d.
 void ComputeUntil(const std::atomic<bool>& flag, std::chrono::nanoseconds d) {
   const auto end = steady_clock::now() + d;
   while (!flag && steady_clock::now() < end) {
   }
 }
 
-// Whoever sets a timer relies on a spinner to look at it, who finds a goroutine
-// and looks no more.
+// The goroutine that sets a timer relies on a spinning M to look at it. The M
+// finds a goroutine and looks no more.
 TEST(TimeBusyTest, ATimerIsInTimeThoughTheSpinnerFindsWork) {
   testing::RunWith(2, [] {
     MostlyInTime([] {
@@ -270,8 +270,9 @@ TEST(TimeBusyTest, ALockedSleeperIsInTimeThoughAllOthersCompute) {
 
 // ---- Precision
 
-// A sleeper is late by what the kernel takes to wake a thread, now and then by
-// much more. Rounded up to whole milliseconds, no sleep would be punctual.
+// A sleeper is late by the time that the kernel takes to wake a thread, now and
+// then by much more. Rounded up to whole milliseconds, no sleep would be
+// punctual.
 TEST_P(TimeWakeTest, AnIdleProcessSleepsForFractionsOfAMillisecond) {
   constexpr auto kSleep = 300us;
   constexpr int kPunctual = 50;

@@ -27,7 +27,7 @@ using sync::WaitGroup;
 using WaitGroupTest = testing::WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(WaitGroupTest);
 
-// The text of the panic that f ends with, or "".
+// PanicOf returns the text of the panic that ends f, or "".
 template <class F>
 std::string PanicOf(F f) {
   try {
@@ -143,7 +143,7 @@ TEST_P(WaitGroupTest, GoDestroysTheFunctionBeforeDone) {
   });
 }
 
-// A const member is not moved, but copied; each copy goes before Done.
+// A const member is not moved, but copied. Each copy goes before Done.
 TEST_P(WaitGroupTest, GoDestroysCopiesBeforeDone) {
   Run([] {
     std::atomic<bool> gone = false;
@@ -207,8 +207,8 @@ TEST_P(WaitGroupTest, NegativeCounterPanics) {
   });
 }
 
-// A WaitGroup as an Add that comes while the last Done releases the waiters may
-// find it: nothing counted, one waiter.
+// The WaitGroup is as an Add may find it while the last Done releases the
+// waiters: nothing is counted, and there is one waiter.
 TEST_P(WaitGroupTest, AddWhileWaitersAreReleasedPanics) {
   Run([] {
     WaitGroup wg;
@@ -230,7 +230,7 @@ TEST(WaitGroupMisuseTest, ReuseBeforeWaitHasReturnedPanics) {
       wg.Add(1);
       waiter.Go([&] { text = PanicOf([&] { wg.Wait(); }); });
       EXPECT_TRUE(testing::EventuallyParked("sync.WaitGroup.Wait", 1));
-      wg.Done();  // it is ready, but has not run
+      wg.Done();  // the waiter is ready, but has not run
       wg.Add(1);
       waiter.Wait();
     }
