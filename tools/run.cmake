@@ -1,4 +1,4 @@
-# gump_run: the one file that `tools/gump run FILE.cc` is about. tools/gump writes main.cc.
+# gump_run: builds the file that is given to `tools/gump run FILE.cc`. tools/gump writes main.cc, which includes it.
 set(run_main ${PROJECT_BINARY_DIR}/run/main.cc)
 if(NOT EXISTS ${run_main})
   file(WRITE ${run_main} "int main() {}\n")

@@ -1,10 +1,9 @@
-// What every benchmark shares: clocks, repetitions and the line format that
+// What all benchmarks share: clocks, repetitions and the line format that
 // run.py reads.
 //
-// A program prints one line per metric and repetition, "<workload> procs=<n>
-// <metric> <value>", on standard output, and nothing else there. The Go twin
-// (go/harness.go) prints the same lines; medians and ratios are run.py's
-// business.
+// A program prints one line for each metric and repetition on standard output,
+// "<workload> procs=<n> <metric> <value>", and nothing else. The Go twin
+// (go/harness.go) prints the same lines. run.py computes medians and ratios.
 #ifndef TOOLS_BENCH_HARNESS_H_
 #define TOOLS_BENCH_HARNESS_H_
 
@@ -55,7 +54,7 @@ inline int64_t RssBytes() {
   return int64_t{resident} * sysconf(_SC_PAGESIZE);
 }
 
-// PinTo has this thread, and those that it makes, run on one processor.
+// PinTo pins this thread, and the threads that it makes, to one processor.
 inline void PinTo(int cpu) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -63,10 +62,12 @@ inline void PinTo(int cpu) {
   sched_setaffinity(0, sizeof(set), &set);
 }
 
-// Options are the same for every program: --reps N (timed repetitions after one
-// warm-up), --only A,B (of the workloads that the program knows, measure these)
-// and --divide N (counts are divided by N, for a quick look at whether a
-// workload runs at all).
+// Every program has the same options:
+//
+// * --reps N: the number of timed repetitions, after one warm-up;
+// * --only A,B: measure only these of the workloads that the program knows;
+// * --divide N: divide all counts by N, for a quick look at whether a workload
+//   runs at all.
 struct Options {
   int reps = 5;
   std::vector<std::string> only;
@@ -77,7 +78,7 @@ struct Options {
            std::find(only.begin(), only.end(), workload) != only.end();
   }
 
-  // Scaled is a count of the specification under --divide.
+  // Scaled returns a count of the specification, divided as --divide says.
   int64_t Scaled(int64_t count) const {
     return std::max<int64_t>(1, count / divide);
   }
@@ -109,14 +110,14 @@ inline void Print(const char* workload, const char* metric, double value) {
   std::fflush(stdout);
 }
 
-// Keep makes the compiler believe that value is used.
+// Keep makes the compiler believe that the value is used.
 template <class T>
 void Keep(const T& value) {
   asm volatile("" : : "r,m"(value) : "memory");
 }
 
 // PrintQuantiles prints the median, the 99th percentile and the maximum of
-// times in ns as microseconds: p50-us, p99-us, max-us.
+// times in ns as p50-us, p99-us and max-us, in microseconds.
 inline void PrintQuantiles(const char* workload, std::vector<int64_t> nanos) {
   if (nanos.empty()) return;
   std::sort(nanos.begin(), nanos.end());
@@ -126,15 +127,15 @@ inline void PrintQuantiles(const char* workload, std::vector<int64_t> nanos) {
   Print(workload, "max-us", micros(nanos.size() - 1));
 }
 
-// SleepNanos sleeps in the kernel, all of it even if signals arrive, and tells
-// nobody. On a goroutine it is the call that nobody declared.
+// SleepNanos sleeps in the kernel for the whole time, even if signals arrive,
+// and does not declare the call. On a goroutine it is an undeclared call.
 inline void SleepNanos(int64_t ns) {
   timespec ts{ns / 1'000'000'000, ns % 1'000'000'000};
   while (nanosleep(&ts, &ts) != 0) {
   }
 }
 
-// Compute is n steps of arithmetic, each of which needs the one before.
+// Compute makes n steps of arithmetic, each of which needs the one before.
 inline uint64_t Compute(uint64_t x, int64_t n) {
   for (int64_t i = 0; i < n; i++) {
     x = x * 6364136223846793005 + 1442695040888963407;
@@ -142,8 +143,8 @@ inline uint64_t Compute(uint64_t x, int64_t n) {
   return x;
 }
 
-// MeasureNanosPer runs f once to warm up and then reps times, and prints
-// nanoseconds per operation of each.
+// MeasureNanosPer runs f once to warm up and then reps times. It prints the
+// nanoseconds per operation of each timed run.
 template <class F>
 void MeasureNanosPer(const Options& o, const char* workload, const char* metric,
                      int64_t ops, F f) {
@@ -157,7 +158,7 @@ void MeasureNanosPer(const Options& o, const char* workload, const char* metric,
   }
 }
 
-// MeasureMillis is the same for whole runs.
+// MeasureMillis does the same and prints milliseconds per run.
 template <class F>
 void MeasureMillis(const Options& o, const char* workload, F f) {
   MeasureNanosPer(o, workload, "ms", 1'000'000, f);

@@ -1,9 +1,14 @@
 #!/usr/bin/env python3
 """Runs the benchmark workloads on gumption and on their Go twins, in turn, and compares medians.
 
-Called by `tools/gump bench`, which has built the programs. Runs A B A B ... so that a drift of the machine hits both
-alike, and prints one row per workload and GOMAXPROCS: medians with their spread, the ratio, and the floor that the ratio
-(or, for some, the figure itself) has to stay under. Without a Go toolchain only our own column is filled.
+`tools/gump bench` builds the programs and calls this script. The sides take turns, A B A B ..., so a drift of the machine
+affects both in the same way. The script prints one row for each workload and GOMAXPROCS, with
+
+* the medians and their spread;
+* the ratio of the medians;
+* the floor, which is a limit for the ratio or, for some workloads, for the figure itself.
+
+Without a Go toolchain it fills only our own column.
 """
 
 import argparse
@@ -16,11 +21,11 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TIMEOUT_S = 600  # a single process of either side
+TIMEOUT_S = 600  # for a single process of either side
 
 
 class Workload:
-    """A row of the table: a metric that a program prints, where it is measured and what it has to reach."""
+    """A row of the table: a metric that a program prints, where it is measured and the limit that it must keep."""
 
     def __init__(self, name, problem, metric, procs=(1, 2), ratio=None, limit=None):
         self.name = name
@@ -118,14 +123,14 @@ WORKLOADS = [
     Workload("OVERHEAD/8", "overhead", "cpu-lost-%", procs=(2,), limit=1),
 ]
 
-# A side is started twice for each row and makes --reps repetitions each time; but these differ:
-ONE_REPETITION_PER_PROCESS = {"park_mem"}  # the second time its pages would be warm: --reps starts
-ONE_PROCESS = {"file", "idle", "overhead", "sleepers", "ticker", "timers"}  # each repetition takes seconds: one start
-MACHINE_ONLY = {"host"}  # no runtime takes part: one program for all
+# A side is started twice for each row and makes --reps repetitions each time. These are the exceptions.
+ONE_REPETITION_PER_PROCESS = {"park_mem"}  # started --reps times: a second repetition would find its pages warm.
+ONE_PROCESS = {"file", "idle", "overhead", "sleepers", "ticker", "timers"}  # started once: each repetition takes seconds.
+MACHINE_ONLY = {"host"}  # no runtime takes part, so one program serves for all sides
 
 
 def selected(args):
-    """The workloads asked for: W8 means W8/chan and W8/join."""
+    """The workloads that were asked for: W8 means W8/chan and W8/join."""
     if not args.workloads:
         return WORKLOADS
     wanted = {w.lower() for w in args.workloads}
@@ -154,7 +159,7 @@ def build_go(go, build):
 
 
 def write_data(path):
-    """Writes what W18 reads: a file of 1 GiB, on the disk, not in the page cache."""
+    """Writes the file that W18 reads: 1 GiB, on the disk, not in the page cache."""
     size, block = 1 << 30, os.urandom(1 << 20)
     if not path.exists() or path.stat().st_size != size:
         with path.open("wb") as f:
@@ -170,7 +175,7 @@ def figure(value):
 
 
 class Contender:
-    """One column: how to start a problem, and what came out, by (workload, procs, metric)."""
+    """One column: how to start a problem, and its results by (workload, procs, metric)."""
 
     def __init__(self, title, command):
         self.title = title
@@ -211,7 +216,7 @@ def progress(text):
 
 
 def measure(contenders, workloads, args):
-    """Runs every problem under every GOMAXPROCS, the contenders taking turns."""
+    """Runs every problem with every GOMAXPROCS; the contenders take turns."""
     problems = dict.fromkeys(w.problem for w in workloads)
     for problem in problems:
         for procs in args.procs:
@@ -232,7 +237,7 @@ def measure(contenders, workloads, args):
 
 
 def verdict(workload, ours, go):
-    """The floor as text, and whether it is met: `pass`, `MISS by` how much, or nothing when there is nothing to compare."""
+    """The floor as text, and whether it is met: `pass`, `MISS` and by how much, or nothing if there is nothing to compare."""
     if workload.limit is not None:
         floor, have, allowed = f"≤ {workload.limit:g}", ours, workload.limit
     elif workload.ratio is not None:

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # aarch64.sh PROGRAM [argument...]: runs an AArch64 program that `tools/gump cross` has built, on this machine.
 #
-# A death test starts its own program anew, by the name in argv[0]. The kernel cannot do that with this one; so the name
-# that the program is given is that of a link to this script, beside it.
+# A death test starts its own program again, by the name in argv[0]. The kernel cannot execute an AArch64 program. So
+# argv[0] is the name of a link to this script, which lies beside the program.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 case $0 in

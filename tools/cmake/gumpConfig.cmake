@@ -1,4 +1,4 @@
-# What find_package(gump CONFIG) reads in an installation.
+# find_package(gump CONFIG) reads this file in an installation.
 include(CMakeFindDependencyMacro)
 find_dependency(absl)
 find_dependency(Threads)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Which lines of the library the tests have run: report.py [--lines] LIMIT FOLDER PROFDATA PROGRAM...
+"""Prints which lines of the library the tests have run: report.py [--lines] LIMIT FOLDER PROFDATA PROGRAM...
 
-Prints a line for each source below FOLDER's runtime/, netpoll/, sysmon/ and api/, and fails if of the first three together
-less than LIMIT per cent has run. --lines: every group of lines that has not, by function.
+Prints a line for each source below FOLDER's runtime/, netpoll/, sysmon/ and api/. Fails if the tests have run less than
+LIMIT per cent of the lines in runtime/, netpoll/ and sysmon/ together. With --lines it also prints every group of lines
+that has not run, with its function.
 """
 
 import argparse
@@ -18,7 +19,7 @@ SHOWN = COUNTED + ("api",)
 
 
 def tool(name):
-    """The one that belongs to clang++; profiles are read by their own version only."""
+    """The tool that belongs to clang++, because only the same version can read its profiles."""
     path = subprocess.run(["clang++", f"--print-prog-name={name}"], capture_output=True, text=True).stdout.strip()
     return path if shutil.which(path) else name
 
@@ -39,7 +40,7 @@ class Source:
         return sorted(line for line, count in self.counts.items() if count == 0)
 
     def groups(self):
-        """Runs of missed lines, (first, last, mangled name); a line that is not counted does not end one."""
+        """Yields (first, last, mangled name) of each run of missed lines; a line without a count does not end a run."""
         begins = sorted(self.functions)
         lines = sorted(self.counts)
         group = []
@@ -59,7 +60,7 @@ def owner(begins, line):
 
 
 def read(folder, profile, programs):
-    """Sources by their path below folder, from what llvm-cov says about all programs together."""
+    """Sources by their path below folder, from what llvm-cov reports about all programs together."""
     command = [tool("llvm-cov"), "export", "-format=lcov", f"-instr-profile={profile}", programs[0]]
     for program in programs[1:]:
         command += ["-object", program]
@@ -89,7 +90,7 @@ def row(name, lines, missed):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--lines", action="store_true", help="print what has not run")
+    parser.add_argument("--lines", action="store_true", help="print the lines that have not run")
     parser.add_argument("limit", type=float)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("profile")

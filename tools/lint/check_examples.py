@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Holds the examples in the comments of the public headers against tests/api/header_examples*_test.cc, where they are
-compiled.
+"""Checks that every example in the comments of the public headers is compiled by tests/api/header_examples*_test.cc.
 
-An example is a block of code, indented by three spaces, in a comment at the head of a header or anywhere else in it;
-lists, tables and output are no code. Each of its paragraphs has to stand in a test, but for comments and white space; an
-ellipsis in the header stands for anything. Every header has an example at its head.
+An example is a block of code in a comment, indented by three spaces. Lists, tables and output are not code. Every header
+must have an example in the comment at its head.
+
+Each paragraph of an example must occur in a test; comments and white space may differ. An ellipsis in the header stands
+for any code.
 """
 
 import pathlib
@@ -16,7 +17,7 @@ UMBRELLAS = {"gump.h", "sync.h"}
 ELLIPSIS = re.compile(r"\.\.\.|…")
 TOKEN = re.compile(r"\.\.\.|…|\w+|\S")
 COMMENT = re.compile(r"\s*//( .*)?$")
-# What is indented, but no code: the entry of a list, a message, a diagram; and a row of a table.
+# Indented text that is not code: the entry of a list, a message, a diagram; and a row of a table.
 LIST = re.compile(r"[*|\"]")
 ROW = re.compile(r"\S {2,}\S")
 
@@ -27,7 +28,7 @@ def is_code(block):
 
 
 def examples(text):
-    """The blocks of code in the comments of text, each with the number of its first line; the lines without the //."""
+    """The blocks of code in the comments of text, each with the number of its first line and its lines without the //."""
     found = []
     block = []
     start = 0
@@ -46,7 +47,7 @@ def examples(text):
 
 
 def head(text):
-    """How many lines the comment before the include guard has."""
+    """The number of lines of the comment before the include guard."""
     return next((n for n, line in enumerate(text.splitlines()) if not line.startswith("//")), 0)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# clang-format over the whole tree: `check_format.sh` complains, `check_format.sh -i` mends.
+# Runs clang-format over the whole tree: `check_format.sh` reports what is not formatted, `check_format.sh -i` formats it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 mode=(--dry-run -Werror)

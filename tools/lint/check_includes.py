@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Holds every #include against the layers of the house.
+"""Checks every #include against the layers of the library.
 
-The call graph has cycles (the scheduler polls, the poller readies); the include graph must have none. The table below
-says what a file may include, by the first pattern that matches its path.
+The call graph has cycles, because the scheduler polls and the poller makes goroutines runnable. The include graph must
+have none. The table below says what a file may include; the first pattern that matches its path counts.
 
-Every public header is shown to compile alone: by its own source, which includes it first, or, without a source, by
-lint/headers, in whose set it then must be.
+Every public header must compile when it is the only one included. Its own source proves that, because it includes the
+header first. A header without a source must be in the set that lint/headers compiles.
 """
 
 import pathlib
@@ -27,7 +27,7 @@ API_INTERNAL = r'"gump/internal/(?:list_chain|node_arena)\.h"'
 PUBLIC = r'[<"]gump/[a-z0-9_]+\.h[>"]'
 EVERYTHING = r".*"
 
-# (files, what they may include, what they may not even if allowed by that)
+# (files, what they may include, what they may not include even if the second entry allows it)
 NO_STD_LOCKS = r"<(?:mutex|thread|shared_mutex|condition_variable|semaphore|latch|barrier|future)>"
 RULES = [
     (r"runtime/include/gump/internal/.*", [ANY_STD, WINDOW, r"GUMP_ATOMIC_HEADER"], NO_STD_LOCKS),
@@ -61,7 +61,7 @@ def violations(path):
 
 
 def not_first(path):
-    """A source that has a header of its own, beside it or among the public ones, and does not include that first."""
+    """A source that has a header of its own, beside it or among the public ones, and does not include it first."""
     beside = path.with_suffix(".h")
     own = []
     if beside.exists():
@@ -76,7 +76,7 @@ def not_first(path):
 
 
 def unproven(listing):
-    """The headers in listing's set HEADERS that have no source of their own; lint/headers looks at the other set."""
+    """The headers in the set HEADERS of listing that have no source of their own; lint/headers compiles the other set."""
     for files in re.findall(r"FILE_SET HEADERS [^)]*FILES([^)]*)", listing.read_text()):
         for name in files.split():
             if not (listing.parent / pathlib.Path(name).name).with_suffix(".cc").exists():

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Every source on disk is named in its CMake list, no file is too long, and no "using x::name;" is unused.
+"""Checks that every source is named in its CMake list, that no file is too long, and that no "using x::name;" is unused.
 
-A source that exists and is not built is a test that never runs; sources are listed by hand, so a machine looks.
+A source that exists and is not built is a test that never runs. Sources are listed by hand, so this program compares the
+lists with the files.
 """
 
 import pathlib
@@ -10,13 +11,13 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = ("runtime", "netpoll", "sysmon", "api", "tests", "docs/examples", "tools")
-LISTED = {".cc", ".S"}  # headers only where a CMake list installs them
+LISTED = {".cc", ".S"}  # a header is listed only where CMake installs it
 CODE = {".cc", ".h", ".S", ".py"}
 MAX_LINES = 900
 
 
 def listing_of(path):
-    """The CMakeLists.txt that answers for path: in its folder, or in the nearest folder above."""
+    """The CMakeLists.txt that lists path: the one in its folder, or in the nearest folder above."""
     for folder in path.parents:
         if (folder / "CMakeLists.txt").exists():
             return folder / "CMakeLists.txt"
@@ -32,7 +33,7 @@ def is_named(path, listing):
 
 
 def unused_names(path):
-    """The names that a "using x::name;" brings in and nothing uses."""
+    """The names that a "using x::name;" brings in and that are not used."""
     text = re.sub(r'^#include.*|"(?:\\.|[^"\\\n])*"|//.*', "", path.read_text(), flags=re.M)
     return [n for n in re.findall(r"^using [\w:]+::(\w+);", text, re.M) if len(re.findall(rf"\b{n}\b", text)) == 1]
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""clang-tidy over the library's sources, once per content: tidy.py BUILD_DIR.
+"""Runs clang-tidy over the sources of the library, once for each content: tidy.py BUILD_DIR.
 
-Most of its time goes into the headers of others, so that sixteen sources are looked at as one: a file that includes them,
-as a unity build has. A clean result is remembered in BUILD_DIR under a hash of the sources, their compile command, all
-headers and the configuration, so that a run after a small change looks only at what can have changed.
+clang-tidy spends most of its time in the headers of other libraries. So tidy.py checks sixteen sources as one file, which
+includes them as in a unity build. It remembers a clean result in BUILD_DIR under a hash of the sources, their compile
+command, all headers and the configuration. So a run after a small change checks only the sources that the change may
+affect.
 """
 
 import concurrent.futures
@@ -30,9 +31,9 @@ def digest(paths, *words):
 
 
 def batches(build):
-    """(command without source and object, sources), no more than EACH of one folder.
+    """Yields (command without source and object, sources), at most EACH sources, all of one folder.
 
-    The folder says which there are: CMake's list has one entry for all sources of a unity group.
+    The sources come from the folder, because the CMake list has a single entry for all sources of a unity group.
     """
     commands = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):

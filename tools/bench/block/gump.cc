@@ -1,11 +1,14 @@
-// W15b: 64 goroutines sleep 100 times for 1 ms in the kernel while one
-// computes. Declared: each sleep is announced; raw: nobody is told. How long
-// the sleepers take (never less than 100 ms and what timers add), and how much
-// of its speed alone the computing goroutine keeps.
+// W15b: 64 goroutines sleep in the kernel, 100 times for 1 ms, while another
+// goroutine computes. "declared" announces each sleep to the runtime, "raw"
+// does not. We measure how long the sleepers take (at least 100 ms, and what
+// the kernel's timers add), and how much of its speed the computing goroutine
+// keeps.
 //
-// LIMIT: 10,000 goroutines sleep once for 50 ms in the kernel, raw, while there
-// may be 500 threads: how late another wakes from sleeps of 1 ms meanwhile, and
-// how many threads there are more than before, a reclamation cycle later.
+// LIMIT: 10,000 goroutines sleep once for 50 ms in the kernel, undeclared, and
+// the process may have 500 threads. We measure
+//
+// * how late another goroutine wakes from sleeps of 1 ms meanwhile;
+// * how many more threads there are than before, one reclamation cycle later.
 #include <gump/go.h>
 #include <gump/runtime.h>
 #include <gump/sync.h>
@@ -36,7 +39,7 @@ class Load {
           static_cast<double>(rounds) / static_cast<double>(NowNanos() - start);
     });
   }
-  // Stop returns thousands of steps per ns.
+  // Stop returns the speed, in thousands of steps per ns.
   double Stop() {
     stop_ = true;
     done_.Wait();
@@ -77,7 +80,7 @@ void MeasureLimit(const Options& o) {
     ticker.Wait();
     PrintQuantiles("LIMIT", late);
     runtime::GC();
-    time::Sleep(std::chrono::seconds(1));  // for them to be gone
+    time::Sleep(std::chrono::seconds(1));  // for the surplus threads to end
     Print("LIMIT", "threads", debug::ReadSchedStats().threads - before);
   }
   debug::SetMaxThreads(limit);
@@ -103,7 +106,7 @@ void Measure(const Options& o, const char* workload, F sleep) {
     wg.Wait();
     const int64_t wall = NowNanos() - start;
     const double beside = load.Stop();
-    if (r < 0) continue;  // the first time threads are made
+    if (r < 0) continue;  // the first round makes the threads
     Print(workload, "wall-ms", static_cast<double>(wall) / 1e6);
     Print(workload, "compute-%", 100 * beside / alone);
   }

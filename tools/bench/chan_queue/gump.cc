@@ -1,5 +1,5 @@
-// W4, W5, W5b: p producers send integers over one channel to c consumers, who
-// range over it until it is closed.
+// W4, W5, W5b: p producers send integers over one channel to c consumers. The
+// consumers range over it until it is closed.
 #include <gump/chan.h>
 #include <gump/go.h>
 #include <gump/sync.h>

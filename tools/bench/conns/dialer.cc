@@ -1,12 +1,14 @@
-// The client of CONNS, the same for every server. One thread and epoll, no
-// gumption.
+// The client of CONNS, the same for every server. It has one thread and epoll,
+// and does not use gumption.
 //
 //   bench_dialer PORT COUNT AT_ONCE
 //
-// COUNT connections, so many at once; on each a byte goes there and back, and
-// then it is reset. It prints "end <connections> <ns>". AT_ONCE 0: the
-// connections stay, "idle" is printed, and the program ends when the server
-// closes the first.
+// It makes COUNT connections, AT_ONCE of them at a time. On each a byte goes to
+// the server and back, and then the client resets the connection. At the end it
+// prints "end <connections> <ns>".
+//
+// If AT_ONCE is 0, the connections stay open. The client prints "idle", and
+// ends when the server closes the first connection.
 #include <arpa/inet.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>

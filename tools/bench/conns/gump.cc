@@ -1,7 +1,11 @@
-// CONNS: many connections to an echo server. idle: what each of 10,000 that
-// have been used once costs, in memory of this process and in CPU time.
-// accept: connections that come, say a byte, hear it and go; the server is on
-// one core, its client (dialer.cc) on the other.
+// CONNS: many connections to an echo server. The server runs on one core, its
+// client (dialer.cc) on the other.
+//
+// idle: 10,000 connections have been used once and now wait. We measure what
+// each costs, in memory of this process and in CPU time.
+//
+// accept: clients connect, send a byte, receive it back and go. We measure the
+// time for a connection, and the server's CPU time for it.
 #include <gump/net.h>
 #include <sys/resource.h>
 
@@ -13,7 +17,7 @@
 namespace gump::bench {
 namespace {
 
-// DialerPath: beside this program, unless told.
+// DialerPath is BENCH_DIALER, or else the client beside this program.
 std::string DialerPath() {
   if (const char* path = std::getenv("BENCH_DIALER")) return path;
   char self[4096];
@@ -22,7 +26,8 @@ std::string DialerPath() {
   return path.substr(0, path.rfind('/') + 1) + "bench_dialer";
 }
 
-// With a buffer of a page, whoever waits would hold a second page of stack.
+// The buffer is smaller than a page. With a buffer of a page, a goroutine that
+// waits would hold a second page of stack.
 void Serve(const net::Conn& conn) {
   char buf[1024];
   for (;;) {
@@ -32,8 +37,9 @@ void Serve(const net::Conn& conn) {
   }
 }
 
-// Drive serves whoever comes while the dialer runs. For each line that it
-// prints, told is called on a thread of its own; the last ends the serving.
+// Drive serves every connection while the dialer runs. It calls `told`, on a
+// thread of its own, with the line that the dialer prints. When `told` returns,
+// the serving ends.
 void Drive(int64_t count, int at_once,
            const std::function<void(const char* line)>& told) {
   const net::Listener l = *net::Listen("tcp", "127.0.0.1:0");
@@ -63,10 +69,10 @@ void Drive(int64_t count, int at_once,
 
 void Idle(const Options& o) {
   const int64_t count = o.Scaled(10'000);
-  Drive(1, 0, [](const char*) {});  // the runtime has what it wants
+  Drive(1, 0, [](const char*) {});  // the runtime allocates what it needs
   const int64_t before = RssBytes();
   Drive(count, 0, [&](const char*) {
-    SleepNanos(100'000'000);  // threads that still look for work go to sleep
+    SleepNanos(100'000'000);  // until threads that look for work are asleep
     Print(
         "CONNS/idle", "B/conn",
         static_cast<double>(RssBytes() - before) / static_cast<double>(count));
@@ -104,7 +110,8 @@ int main(int argc, char** argv) {
   files.rlim_cur = files.rlim_max;
   setrlimit(RLIMIT_NOFILE, &files);
   gump::Run([&] {
-    if (o.Selected("CONNS/idle")) Idle(o);  // once: later its pages are warm
+    // Idle runs once, because a second time its pages would be warm.
+    if (o.Selected("CONNS/idle")) Idle(o);
     if (!o.Selected("CONNS/accept")) return;
     for (int r = 0; r <= o.reps; r++) Accept(o);
   });

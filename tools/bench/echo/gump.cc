@@ -1,6 +1,6 @@
-// W13: a TCP echo server on one core, its client (loadgen.cc) on the other.
-// Requests a second, latencies, and the server's CPU time for a request. raw is
-// a single-threaded epoll loop, written for the comparison.
+// W13: a TCP echo server on one core, its client (loadgen.cc) on the other. We
+// measure requests a second, latencies, and the server's CPU time for a
+// request. "raw" is a single-threaded epoll loop, written for the comparison.
 #include <fcntl.h>
 #include <gump/net.h>
 #include <netinet/in.h>
@@ -24,8 +24,8 @@ std::string LoadgenPath() {
   return path.substr(0, path.rfind('/') + 1) + "bench_loadgen";
 }
 
-// Drive runs the client against a port of this process, on a thread of its own,
-// and prints what comes of it.
+// Drive runs the client on a thread of its own, against a port of this process,
+// prints the results and calls `done`.
 std::thread Drive(const Options& o, const std::string& workload, int port,
                   int connections, std::function<void()> done) {
   return std::thread([=, &o] {
@@ -78,7 +78,7 @@ void Goroutines(const Options& o, const std::string& workload,
   client.join();
 }
 
-// Raw is level-triggered, as most are.
+// Raw uses level-triggered epoll, as most such servers do.
 void Raw(const Options& o, const std::string& workload, int connections) {
   const int l = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
   sockaddr_in at{};

@@ -1,11 +1,11 @@
-// The client of W13, the same for every server: C connections, on each one
-// 64-byte message that is answered before the next is sent. One thread and
-// epoll, no gumption.
+// The client of W13, the same for every server. On each of its connections it
+// sends a 64-byte message, waits for the answer and then sends the next. It has
+// one thread and epoll, and does not use gumption.
 //
 //   bench_loadgen PORT CONNECTIONS WARMUP_MS MEASURE_MS
 //
-// It prints "begin" when the warm-up is over, and at the end "end <requests>
-// <p50 in us> <p99 in us>": what happened in between.
+// It prints "begin" when the warm-up is over. At the end it prints
+// "end <requests> <p50 in us> <p99 in us>", the results since "begin".
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>

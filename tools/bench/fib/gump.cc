@@ -1,5 +1,5 @@
-// W12: fib(30), where each call with n >= 2 spawns fib(n-1), calls fib(n-2) and
-// joins.
+// W12: fib(30). Each call with n >= 2 starts a goroutine for fib(n-1), calls
+// fib(n-2) and waits for the goroutine.
 #include <gump/go.h>
 #include <gump/sync.h>
 
@@ -22,8 +22,8 @@ int64_t Fib(int n) {
   return x + y;
 }
 
-// Spawns is the number of goroutines that Fib(n) makes: one per call with n
-// >= 2.
+// Spawns is the number of goroutines that Fib(n) starts, one for each call with
+// n >= 2.
 int64_t Spawns(int n) { return n < 2 ? 0 : 1 + Spawns(n - 1) + Spawns(n - 2); }
 
 }  // namespace

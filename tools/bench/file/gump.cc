@@ -1,5 +1,5 @@
-// W18: 64 goroutines read blocks of 4 KiB, each at a random place of a file of
-// 1 GiB, past the page cache. Reads a second, and CPU time for a read.
+// W18: 64 goroutines read blocks of 4 KiB at random places of a file of 1 GiB,
+// without the page cache. We measure the time and the CPU time for a read.
 #include <fcntl.h>
 #include <gump/go.h>
 #include <gump/os.h>

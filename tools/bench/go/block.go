@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// load computes on a goroutine from start to stop.
+// load computes on a goroutine, from startLoad to stop.
 type load struct {
 	stopped int32
 	rate    chan float64
@@ -32,8 +32,7 @@ func (l *load) stop() float64 {
 	return <-l.rate
 }
 
-// block is W15b. There is no twin of the raw sleeps: a RawSyscall that sleeps keeps its P to the end, which no Go program
-// would do.
+// block is W15b. The raw sleeps have no twin: a RawSyscall that sleeps keeps its P to the end, which no Go program would do.
 func block(o options) {
 	const workload, sleepers = "W15b/declared", 64
 	if !o.selected(workload) {
@@ -60,7 +59,7 @@ func block(o options) {
 		wall := time.Since(start)
 		beside := l.stop()
 		if r < 0 {
-			continue // the first time threads are made
+			continue // the first round makes the threads
 		}
 		report(workload, "wall-ms", float64(wall.Nanoseconds())/1e6)
 		report(workload, "compute-%", 100*beside/alone)

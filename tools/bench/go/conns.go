@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// conns: CONNS. BENCH_DIALER is the client.
+// conns is CONNS. BENCH_DIALER is the client.
 func conns(o options) {
 	startPinned(0)
 	if o.selected("CONNS/idle") {
@@ -35,7 +35,7 @@ func connsServe(conn net.Conn) {
 	}
 }
 
-// connsDrive serves whoever comes until the dialer has printed a line and told is done with it.
+// connsDrive serves every connection until the dialer has printed a line and told has returned.
 func connsDrive(count, atOnce int, told func(line string)) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

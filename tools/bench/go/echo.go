@@ -11,13 +11,13 @@ import (
 	"unsafe"
 )
 
-// pinTo is what taskset does, for all threads there will be.
+// pinTo pins this thread, and all that it makes, to one processor, as taskset does.
 func pinTo(cpu int) {
 	set := [16]uint64{1 << uint(cpu)}
 	syscall.RawSyscall(syscall.SYS_SCHED_SETAFFINITY, 0, unsafe.Sizeof(set), uintptr(unsafe.Pointer(&set)))
 }
 
-// startPinned starts the program anew, pinned: threads that exist keep what they have.
+// startPinned starts the program again, pinned, because threads that exist keep their affinity.
 func startPinned(cpu int) {
 	if os.Getenv("BENCH_PINNED") != "" {
 		return
@@ -28,7 +28,7 @@ func startPinned(cpu int) {
 	syscall.Exec(self, os.Args, os.Environ())
 }
 
-// echo: W13. BENCH_LOADGEN is the client.
+// echo is W13. BENCH_LOADGEN is the client.
 func echo(o options) {
 	startPinned(0)
 	for _, connections := range []int{100, 1000, 5000} {

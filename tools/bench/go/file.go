@@ -10,7 +10,7 @@ import (
 	"unsafe"
 )
 
-// file: W18. BENCH_DATA is the file.
+// file is W18. BENCH_DATA is the file.
 func file(o options) {
 	const readers, block, blocks = 64, 4096, (1 << 30) / 4096
 	f, err := os.OpenFile(os.Getenv("BENCH_DATA"), os.O_RDONLY|syscall.O_DIRECT, 0)

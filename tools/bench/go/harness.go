@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// options are those of the C++ programs; see ../harness.h.
+// options are the same as those of the C++ programs; see ../harness.h.
 type options struct {
 	reps   int
 	only   string
@@ -65,14 +65,14 @@ func reportQuantiles(workload string, times []time.Duration) {
 	report(workload, "max-us", micros(len(times)-1))
 }
 
-// sleepNanos sleeps in the kernel, not in the scheduler; to Go that is a declared call.
+// sleepNanos sleeps in the kernel, not in the scheduler. To Go it is a declared call.
 func sleepNanos(ns int64) {
 	ts := syscall.NsecToTimespec(ns)
 	for syscall.Nanosleep(&ts, &ts) != nil {
 	}
 }
 
-// compute is n steps of arithmetic, each of which needs the one before.
+// compute makes n steps of arithmetic, each of which needs the one before.
 func compute(x uint64, n int) uint64 {
 	for i := 0; i < n; i++ {
 		x = x*6364136223846793005 + 1442695040888963407
@@ -80,7 +80,7 @@ func compute(x uint64, n int) uint64 {
 	return x
 }
 
-// measureNanosPer runs f once to warm up and then reps times, and prints nanoseconds per operation of each.
+// measureNanosPer runs f once to warm up and then reps times. It prints the nanoseconds per operation of each timed run.
 func measureNanosPer(o options, workload, metric string, ops int, f func()) {
 	if !o.selected(workload) {
 		return
@@ -93,7 +93,7 @@ func measureNanosPer(o options, workload, metric string, ops int, f func()) {
 	}
 }
 
-// measureMillis is the same for whole runs.
+// measureMillis does the same and prints milliseconds per run.
 func measureMillis(o options, workload string, f func()) {
 	measureNanosPer(o, workload, "ms", 1000000, f)
 }

@@ -14,7 +14,7 @@ import (
 
 const httpBody = "Hello, World!"
 
-// httpServers: W13 over HTTP; wrk is the client.
+// httpServers is W13 over HTTP. wrk is the client.
 func httpServers(o options) {
 	startPinned(0)
 	for _, connections := range []int{100, 1000} {

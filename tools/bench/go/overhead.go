@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// overheadWork is what the children of overhead do.
+// overheadWork is the work of the children of overhead.
 func overheadWork(goroutinesText, stepsText string) {
 	goroutines, _ := strconv.Atoi(goroutinesText)
 	steps, _ := strconv.Atoi(stepsText)

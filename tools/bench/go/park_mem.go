@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// parkMem is W10: one measurement per process. There is no twin of RECLAIM: Go's stacks shrink by copying.
+// parkMem is W10, with one measurement per process. RECLAIM has no twin, because Go's stacks shrink by copying.
 func parkMem(o options) {
 	if !o.selected("W10") {
 		return

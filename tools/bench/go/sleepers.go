@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// sleepers is W11: 100,000 goroutines sleep ten times each, 1 to 100 ms at random.
+// sleepers is W11: 100,000 goroutines sleep ten times each, for a random time of 1 to 100 ms.
 func sleepers(o options) {
 	const workload = "W11"
 	if !o.selected(workload) {

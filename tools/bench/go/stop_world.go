@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// worldStops changes GOMAXPROCS an even number of times, so it ends where it began.
+// worldStops changes GOMAXPROCS an even number of times, so it ends with the value that it began with.
 func worldStops(pairs int) []time.Duration {
 	procs := runtime.GOMAXPROCS(0)
 	took := make([]time.Duration, 0, 2*pairs)
@@ -24,7 +24,7 @@ func worldStops(pairs int) []time.Duration {
 	return took
 }
 
-// stopWorld is STW. There is no twin of the plain thread: in Go whoever stops the world has a P.
+// stopWorld is STW. The plain thread has no twin, because in Go the thread that stops the world has a P.
 func stopWorld(o options) {
 	const workload = "STW/goroutine"
 	if !o.selected(workload) {

@@ -13,7 +13,7 @@ func nanosPer(calls int, f func()) float64 {
 	return float64(time.Since(start).Nanoseconds()) / float64(calls)
 }
 
-// systemCall is W15a. syscall.Syscall is Go's declared call, RawSyscall tells nobody.
+// systemCall is W15a. syscall.Syscall is Go's declared call; RawSyscall declares nothing.
 func systemCall(o options) {
 	calls := o.scaled(3000000)
 	for r := -1; r < o.reps; r++ {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ticker is W14: a goroutine sleeps 1 ms again and again for three seconds beside four that spin.
+// ticker is W14: for three seconds, a goroutine sleeps 1 ms again and again while four others spin.
 func ticker(o options) {
 	const workload, hogs, period = "W14", 4, time.Millisecond
 	if !o.selected(workload) {

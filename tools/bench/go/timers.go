@@ -73,7 +73,7 @@ func timersFar(n, ms int) float64 {
 	return float64(used) / 1e6
 }
 
-// timers is TIMER: what timers cost that never fire, and how late they are when nothing else is to be done.
+// timers is TIMER: the cost of timers that never fire, and how late timers are when the process has nothing else to do.
 func timers(o options) {
 	for r := 0; o.selected("TIMER/stop") && r <= o.reps; r++ {
 		if ns := timersStop(o.scaled(500000)); r > 0 {

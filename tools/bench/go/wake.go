@@ -45,7 +45,7 @@ func wakeByChan(posts int) []time.Duration {
 	return late
 }
 
-// wake is W16. Go has no threads of others; nearest is a goroutine that keeps its thread and sleeps in the kernel.
+// wake is W16. Go has no foreign threads. The nearest is a goroutine that keeps its thread and sleeps in the kernel.
 func wake(o options) {
 	measure := func(workload string, post func(int) []time.Duration) {
 		if !o.selected(workload) {

@@ -1,14 +1,21 @@
-// HOST: what the machine itself allows, without a line of the runtime's, to
-// judge the figures of lateness by. HOST/gaps: a thread per processor only
-// reads the clock; how often a second it finds that more than 1 ms has passed,
-// because somebody else, or the host of a virtual machine, had the processor.
-// HOST/stop: the least that stops a program whose threads compute: each is sent
-// a signal, and its handler says so and sleeps. The twin of STOP.
-// HOST/restart: the same, and until all have been let on: the twin of STW. One
-// of those who are woken may take the processor of who wakes them, which then
-// comes back with the kernel's next tick, ms later.
-// HOST/1ms, HOST/50us: how late a thread wakes that sleeps alone for as long.
-// What TIMER/func and TIMER/sleep would be if the poller did not ask sooner.
+// HOST: what the machine itself allows, without any code of the runtime. These
+// figures help to judge how late the runtime is.
+//
+// HOST/gaps: one thread per processor does nothing but read the clock. We count
+// how often a second it finds that more than 1 ms has passed, because another
+// program, or the host of a virtual machine, had the processor.
+//
+// HOST/stop: the least that can stop a program whose threads compute. We send
+// each thread a signal. Its handler reports that the thread has stopped, and
+// sleeps. This is the twin of STOP.
+//
+// HOST/restart: the same, until every thread has also been told to go on. This
+// is the twin of STW. A woken thread may take the processor of the thread that
+// wakes it. The waker then continues at the kernel's next tick, ms later.
+//
+// HOST/1ms, HOST/50us: how late a thread wakes that sleeps for so long and does
+// nothing else. TIMER/func and TIMER/sleep would be as late if the poller did
+// not wake earlier than the timer is due.
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -66,7 +73,7 @@ class Hogs {
     for (Hog& h : hogs_) h.thread.join();
   }
 
-  // Stop stops them and LetOn lets them on again.
+  // Stop returns when all hogs are stopped. LetOn lets them run again.
   void Stop() {
     for (Hog& h : hogs_) pthread_kill(h.thread.native_handle(), SIGUSR1);
     for (Hog& h : hogs_) Wait(&h.stopped);

@@ -1,6 +1,6 @@
-// W13 over HTTP: a server on one core, wrk on the other. http is the server of
-// docs/examples; rawhttp looks for the end of a request and answers with what
-// it has ready.
+// W13 over HTTP: a server on one core, wrk on the other. "http" is the server
+// of docs/examples. "rawhttp" only looks for the end of a request and then
+// sends an answer that it has ready.
 #include <gump/gump.h>
 
 #include <thread>
@@ -13,13 +13,14 @@ namespace {
 
 constexpr const char* kBody = "Hello, World!";
 
-// Micros is a time as wrk prints it: 812.00us, 1.20ms, 1.05s.
+// Micros reads a time as wrk prints it, 812.00us, 1.20ms or 1.05s, and returns
+// microseconds.
 double Micros(double value, const std::string& unit) {
   if (unit == "us") return value;
   return unit == "ms" ? value * 1e3 : value * 1e6;
 }
 
-// Wrk is one run of it; it says all it has to say when it is through.
+// Wrk runs wrk once and returns all that it prints.
 std::string Wrk(int port, int connections, int64_t seconds) {
   const std::string command =
       "exec taskset -c 1 wrk --latency -t1 -c" + std::to_string(connections) +
@@ -63,8 +64,8 @@ void Report(const std::string& workload, const std::string& said, double cpu) {
   Print(workload.c_str(), "p99-us", p99);
 }
 
-// Drive runs wrk against a listener, on a thread of its own, twice: to warm up,
-// and for the figures. Then it closes the listener.
+// Drive runs wrk against a listener on a thread of its own: once to warm up,
+// and once for the figures. Then it closes the listener.
 std::thread Drive(const Options& o, const std::string& workload,
                   const net::Listener& l, int connections) {
   return std::thread([=, &o] {

@@ -1,6 +1,6 @@
-// W17: CPU time that a process uses in five seconds while its thousand
-// goroutines are parked. The plain main thread, which the scheduler does not
-// know to be waiting, does the sleeping.
+// W17: the CPU time that a process uses in five seconds while its thousand
+// goroutines are parked. The plain main thread sleeps. It makes an undeclared
+// call, so the scheduler does not know that it waits.
 #include <gump/chan.h>
 #include <gump/go.h>
 #include <gump/sync.h>
@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
     });
   }
   waiting.Wait();
-  SleepNanos(100'000'000);  // threads that still look for work go to sleep
+  SleepNanos(100'000'000);  // until threads that look for work are asleep
   for (int r = 0; r < o.reps; r++) {
     const int64_t before = CpuNanos();
     SleepNanos(o.Scaled(5000) * 1'000'000);

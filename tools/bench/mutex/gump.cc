@@ -1,5 +1,6 @@
-// W7: k goroutines lock one mutex, increment and unlock. k=1: twenty million,
-// uncontended; k=8: four million in all.
+// W7: k goroutines lock one mutex, increment a counter and unlock. With k = 1
+// they do so twenty million times, uncontended; with k = 8 four million times
+// in all.
 #include <gump/go.h>
 #include <gump/sync.h>
 

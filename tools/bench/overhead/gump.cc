@@ -1,8 +1,11 @@
-// OVERHEAD: what preemption takes from goroutines that only compute: 2, which
-// have a P each, and 8, which share two. The same work is done with preemption
-// and without (GODEBUG=asyncpreemptoff=1), in turn, in processes of their own,
-// because the variable is read once. A process computes its checksum and tells
-// us wall and CPU time; the losses are those of two neighbours in time.
+// OVERHEAD: the time that preemption takes from goroutines that only compute: 2
+// goroutines, which have a P each, and 8, which share two Ps.
+//
+// The same work is done with preemption and without
+// (GODEBUG=asyncpreemptoff=1), in turn. Each run is a process of its own,
+// because the variable is read once. A process computes its checksum and
+// reports wall and CPU time. A loss is computed from two runs that follow each
+// other.
 #include <gump/go.h>
 #include <gump/sync.h>
 
@@ -39,7 +42,7 @@ Cost Work(int goroutines, int64_t steps) {
   return cost;
 }
 
-// Child runs this program again for one piece of work.
+// Child runs this program again, for one piece of work.
 Cost Child(const char* self, int goroutines, int64_t steps, bool preempt) {
   setenv("GODEBUG", preempt ? "" : "asyncpreemptoff=1", /*overwrite=*/1);
   const std::string command = std::string(self) + " --work " +

@@ -1,10 +1,14 @@
-// W10: a million goroutines wait for one channel to be closed. What each costs
-// in resident memory, how long it takes until all wait, and how long to release
-// and finish all. A process measures once, since the second time its pages are
-// warm: run.py starts it as often as it wants repetitions.
+// W10: a million goroutines wait until one channel is closed. We measure
 //
-// RECLAIM: 100,000 that have used 64 KiB of their stacks before they wait. What
-// each costs then, and after one reclamation cycle.
+// * the resident memory for each goroutine;
+// * the time until all wait;
+// * the time to release and finish all.
+//
+// A process measures once, because a second time its pages would be warm.
+// run.py starts it as often as it wants repetitions.
+//
+// RECLAIM: 100,000 goroutines have each used 64 KiB of stack before they wait.
+// We measure the memory for each before and after one reclamation cycle.
 #include <gump/chan.h>
 #include <gump/go.h>
 #include <gump/sync.h>

@@ -1,4 +1,4 @@
-// W3: two goroutines, two unbuffered channels, a million round trips.
+// W3: two goroutines make a million round trips over two unbuffered channels.
 #include <gump/chan.h>
 #include <gump/go.h>
 

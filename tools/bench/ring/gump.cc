@@ -1,4 +1,4 @@
-// W9: a thousand goroutines in a ring of unbuffered channels; one token makes
+// W9: a thousand goroutines form a ring of unbuffered channels. One token makes
 // two million hops.
 #include <gump/chan.h>
 #include <gump/go.h>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kNodes = 1000;
 
-// Node passes the token on, one higher, until it has made all its hops.
+// Node passes the token on, one higher, until the token has made all its hops.
 void Node(chan<int64_t> in, chan<int64_t> out, chan<void> finished,
           int64_t hops, sync::WaitGroup* wg) {
   for (int64_t token : in) {
@@ -26,7 +26,8 @@ void Node(chan<int64_t> in, chan<int64_t> out, chan<void> finished,
   wg->Done();
 }
 
-// Ring returns the nanoseconds of the hops alone, without building the ring.
+// Ring returns the nanoseconds of the hops alone, without the time to build the
+// ring.
 int64_t Ring(int64_t hops) {
   std::vector<chan<int64_t>> link(kNodes);
   for (chan<int64_t>& c : link) c = make_chan<int64_t>();

@@ -1,5 +1,5 @@
-// W6: one receiver selects over four unbuffered channels, each with its own
-// producer; a million integers in all.
+// W6: one receiver selects over four unbuffered channels. Each channel has its
+// own producer, and they send a million integers in all.
 #include <gump/chan.h>
 #include <gump/go.h>
 #include <gump/select.h>

@@ -1,6 +1,6 @@
-// W8: a tree of goroutines with fan-out 10 and a million leaves; every node
-// adds up what its children return. Once with an unbuffered channel per inner
-// node, once with a WaitGroup per inner node.
+// W8: a tree of goroutines with fan-out 10 and a million leaves. Every node
+// adds up the results of its children. "chan" uses an unbuffered channel for
+// each inner node, "join" a WaitGroup.
 #include <gump/chan.h>
 #include <gump/go.h>
 #include <gump/sync.h>

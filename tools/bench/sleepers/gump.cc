@@ -1,5 +1,5 @@
-// W11: 100,000 goroutines sleep ten times each, 1 to 100 ms at random. CPU time
-// and wall time of it all, and how late they wake.
+// W11: 100,000 goroutines sleep ten times each, for a random time of 1 to 100
+// ms. We measure the CPU time and wall time of it all, and how late they wake.
 #include <gump/go.h>
 #include <gump/sync.h>
 #include <gump/time.h>
@@ -20,7 +20,7 @@ uint64_t XorShift(uint64_t x) {
   return x;
 }
 
-// Sleeper writes how late it was into late[0, kSleeps).
+// Sleeper writes into late[0, kSleeps) how late it woke each time.
 void Sleeper(uint64_t seed, int64_t* late) {
   uint64_t x = seed * 0x9e3779b97f4a7c15 + 1;
   for (int64_t i = 0; i < kSleeps; i++) {

@@ -1,5 +1,5 @@
-// W1: one goroutine spawns a million empty ones in batches of 1000 and waits
-// for each batch.
+// W1: one goroutine starts a million empty goroutines, in batches of 1000, and
+// waits for each batch.
 #include <gump/go.h>
 #include <gump/sync.h>
 

@@ -1,9 +1,12 @@
-// STW: the world is stopped and started a thousand times, by a change of
-// GOMAXPROCS between n and n+1, while a goroutine on each P computes without
-// ever entering the runtime. How long one change takes its caller: a plain
-// thread, which needs no P of its own, or a goroutine, which competes with the
-// others for one. A pause before each change lets the hogs back on the Ps.
-// STOP is the part of that until the world stood.
+// STW: the world is stopped and started a thousand times, by changes of
+// GOMAXPROCS between n and n+1. Meanwhile a goroutine on each P computes and
+// never enters the runtime. We measure how long one change takes its caller:
+//
+// * a plain thread, which needs no P of its own;
+// * a goroutine, which competes with the others for a P.
+//
+// A pause before each change lets the hogs back on the Ps. STOP is the part of
+// the change until the world is stopped.
 #include <gump/go.h>
 #include <gump/sync.h>
 
@@ -17,7 +20,7 @@ namespace {
 
 constexpr int64_t kPause = 200'000;  // ns
 
-// Times are ns.
+// All times are in ns.
 struct Times {
   std::vector<int64_t> call;
   std::vector<int64_t> stop;
@@ -27,7 +30,8 @@ int64_t StopNanos() {
   return static_cast<int64_t>(debug::ReadSchedStats().world_stop_ns);
 }
 
-// Stops changes GOMAXPROCS an even number of times, so it ends where it began.
+// Stops changes GOMAXPROCS an even number of times, so it ends with the value
+// that it began with.
 Times Stops(int64_t pairs) {
   const int procs = runtime::GOMAXPROCS(0);
   Times took;

@@ -1,5 +1,6 @@
-// W15a: getppid, three million times: as it is, and declared as a call that may
-// block. What the declaration costs is the difference of two runs in turn.
+// W15a: three million calls of getppid, undeclared, and declared as calls that
+// may block. The cost of the declaration is the difference of two runs that
+// follow each other.
 #include <gump/go.h>
 #include <unistd.h>
 

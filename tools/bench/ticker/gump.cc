@@ -1,5 +1,5 @@
-// W14: a goroutine sleeps 1 ms again and again for three seconds beside four
-// that spin. How late it wakes.
+// W14: for three seconds, a goroutine sleeps 1 ms again and again while four
+// others spin. We measure how late it wakes.
 #include <gump/go.h>
 #include <gump/sync.h>
 #include <gump/time.h>

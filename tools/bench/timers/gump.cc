@@ -1,11 +1,11 @@
-// TIMER: what timers cost that never fire, and how late they are when nothing
-// else is to be done.
+// TIMER: the cost of timers that never fire, and how late timers are when the
+// process has nothing else to do.
 //
-//   TIMER/stop   two goroutines start and stop 500,000 timers each, of which a
-//                thousand exist at a time: ns of wall time a timer
-//   TIMER/func   AfterFunc of 1 ms in an idle process, until its function runs
-//   TIMER/sleep  Sleep of 50 µs in an idle process
-//   TIMER/far    five seconds with a million timers an hour away: CPU time
+//   TIMER/stop   Two goroutines start and stop 500,000 timers each, of which a
+//                thousand exist at a time: ns of wall time a timer.
+//   TIMER/func   AfterFunc of 1 ms in an idle process, until its function runs.
+//   TIMER/sleep  Sleep of 50 µs in an idle process.
+//   TIMER/far    Five seconds with a million timers an hour away: CPU time.
 #include <gump/chan.h>
 #include <gump/go.h>
 #include <gump/sync.h>
@@ -80,7 +80,7 @@ double Far(int64_t n, int64_t ms) {
 void Measure(const Options& o) {
   for (int r = 0; o.Selected("TIMER/stop") && r <= o.reps; r++) {
     const double ns = Stop(o.Scaled(500'000));
-    if (r > 0) Print("TIMER/stop", "ns/timer", ns);  // 0 warms up
+    if (r > 0) Print("TIMER/stop", "ns/timer", ns);  // round 0 warms up
   }
   for (int r = 0; o.Selected("TIMER/func") && r < o.reps; r++) {
     PrintQuantiles("TIMER/func", Func(o.Scaled(500)));

@@ -1,5 +1,5 @@
-// W16: a thread that is none of the runtime's posts to an idle runtime every
-// millisecond. Time until the work runs: on a goroutine that it starts (go), or
+// W16: a plain thread posts to an idle runtime every millisecond. We measure
+// the time until the work runs: on a goroutine that the thread starts (go), or
 // on one that waits for a channel (chan).
 #include <gump/chan.h>
 #include <gump/go.h>

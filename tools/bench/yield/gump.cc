@@ -1,4 +1,4 @@
-// W2: k goroutines yield in a loop, five million yields in all. Meant for
+// W2: k goroutines yield in a loop, five million times in all. It is meant for
 // GOMAXPROCS=1.
 #include <gump/go.h>
 #include <gump/runtime.h>
