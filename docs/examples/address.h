@@ -1,4 +1,4 @@
-// Addresses as the examples take them: "HOST:PORT", or "unix:PATH".
+// Addresses in the form that the examples accept: "HOST:PORT", or "unix:PATH".
 #ifndef DOCS_EXAMPLES_ADDRESS_H_
 #define DOCS_EXAMPLES_ADDRESS_H_
 
@@ -13,8 +13,8 @@ inline std::string_view NetworkOf(std::string_view& address) {
   return is_unix ? "unix" : "tcp";
 }
 
-// ListenAt opens the address and prints which it is: for port 0 the kernel
-// chooses one.
+// ListenAt listens at the address and prints it. For port 0 the kernel chooses
+// a port, and that port is printed.
 inline absl::StatusOr<gump::net::Listener> ListenAt(std::string_view address) {
   const std::string_view network = NetworkOf(address);
   const auto listener = gump::net::Listen(network, address);

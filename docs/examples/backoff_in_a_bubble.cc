@@ -1,9 +1,10 @@
-// How to test code that waits for minutes in microseconds: in a bubble of
-// synctest the clock jumps whenever everybody waits. Here a client tries again
-// and again, each time after twice as long, until the server is up or its
-// patience is at an end.
+// Shows how to test code that waits for minutes, in microseconds. In a synctest
+// bubble the clock jumps forward as soon as all goroutines of the bubble wait.
 //
-//   backoff_in_a_bubble [SECONDS]        when the server is up; default 100
+// The code under test is a client that calls a server until it is up. After
+// each failure it waits twice as long, and it gives up when its context ends.
+//
+//   backoff_in_a_bubble [SECONDS]        until the server is up; default 100
 #include <gump/gump.h>
 
 #include <atomic>
@@ -16,7 +17,7 @@ using namespace gump;
 
 namespace {
 
-// What is to be tested. It knows nothing of bubbles.
+// CallUntil is the code under test. It knows nothing of bubbles.
 template <class Try>
 absl::Status CallUntil(const context::Context& ctx, Try once) {
   for (absl::Duration pause = absl::Seconds(1);; pause *= 2) {
@@ -44,7 +45,7 @@ void Test(absl::Duration up, absl::Duration patience) {
         "%s after %d tries, %d s\n",
         s.ok() ? "answered" : std::string(s.message()).c_str(), tries,
         static_cast<int>(absl::ToInt64Seconds(synctest::Now() - start)));
-    time::Sleep(up);  // AfterFunc has come, and refers to is_up
+    time::Sleep(up);  // until AfterFunc has run, because it uses is_up
   });
 }
 

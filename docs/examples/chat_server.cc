@@ -1,9 +1,10 @@
-// A chat: what one says, all others hear. One goroutine, the host, knows who is
-// there, so there is no lock. It puts each line into the others' queues and
-// never waits for anybody: who does not read falls a queue behind and is
-// dropped.
+// A chat server: each member's lines go to all other members.
 //
-//   chat_server [ADDRESS]        default 127.0.0.1:7777, or unix:PATH
+// One goroutine, the host, owns the list of members, so there is no lock. The
+// host puts each line into the queues of the other members, and never waits. If
+// a member does not read and its queue is full, the host drops that member.
+//
+//   chat_server [ADDRESS]        default 127.0.0.1:7777; or unix:PATH
 //   nc 127.0.0.1 7777            the first line is your name
 #include <gump/gump.h>
 
@@ -69,7 +70,7 @@ void Host(const Room& room) {
            Recv(room.say, [&](const Said& said) { tell(said.by, said.text); }),
            Recv(room.leave, [&](int id) {
              const auto it = members.find(id);
-             if (it == members.end()) return;  // was dropped
+             if (it == members.end()) return;  // the host has dropped it
              const Member member = it->second;
              members.erase(it);
              member.queue.Close();
@@ -78,8 +79,9 @@ void Host(const Room& room) {
   }
 }
 
-// ReadLine takes a line out of rest, which is what has been read and not been
-// used. False: there are no more, or it is too long.
+// ReadLine takes the next line out of `rest`, which holds the bytes that have
+// been read but not used. Returns false at the end of the stream, after an
+// error, or if the line is too long.
 bool ReadLine(const net::Conn& conn, std::string& rest, std::string& line) {
   size_t lf;
   while ((lf = rest.find('\n')) == rest.npos) {
@@ -124,7 +126,7 @@ int ServeAll(const char* address) {
     if (conn.ok()) {
       go([room, me = Member{id++, "", *conn}] { Serve(room, me); });
     } else {
-      time::Sleep(absl::Milliseconds(5));  // no descriptor is free, perhaps
+      time::Sleep(absl::Milliseconds(5));  // perhaps no descriptor is free
     }
   }
   return 0;

@@ -1,4 +1,4 @@
-# Runs COMMAND and fails unless it exits with EXIT and what it prints matches EXPECT.
+# Runs COMMAND. Fails unless it exits with EXIT and its output matches EXPECT.
 #   cmake -DCOMMAND=program;argument -DEXIT=0 -DEXPECT=regex -P check_example.cmake
 execute_process(COMMAND ${COMMAND} RESULT_VARIABLE exit OUTPUT_VARIABLE output ERROR_VARIABLE output)
 if(NOT exit STREQUAL EXIT)

@@ -1,10 +1,11 @@
-// Philosophers around a table share a fork with each neighbour. Everybody takes
-// the lower-numbered fork first, so there is always one who can eat; take them
-// left-then-right instead and the runtime may well report "all goroutines are
-// asleep - deadlock!".
+// Philosophers sit around a table, and each shares a fork with each neighbour.
+// Each philosopher first takes the fork with the lower number, so one of them
+// can always eat. If they took the left fork first instead, the runtime might
+// well report "all goroutines are asleep - deadlock!".
 //
-//   dining_philosophers [PHILOSOPHERS [MEALS]]        default 5 philosophers,
-//   1000 meals each
+//   dining_philosophers [PHILOSOPHERS [MEALS]]
+//
+// The default is 5 philosophers and 1000 meals each.
 #include <gump/gump.h>
 
 #include <algorithm>
@@ -31,8 +32,8 @@ void Dine(Table& table, size_t seat, int meals) {
   sync::Mutex& second = table.forks[std::max(left, right)];
   for (int i = 0; i < meals; i++) {
     std::unique_lock<sync::Mutex> take_one(first);
-    runtime::Gosched();  // think about it, fork in hand: now the neighbours
-                         // want it
+    // Think with one fork in hand, so that the neighbours want that fork.
+    runtime::Gosched();
     std::unique_lock<sync::Mutex> take_other(second);
     table.meals[seat]++;
   }

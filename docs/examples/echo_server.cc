@@ -1,5 +1,5 @@
-// The smallest server: whatever a client sends comes back. Clients in the same
-// process check that it does.
+// The smallest server: it sends back every byte that a client sends. Clients in
+// the same process check that it does.
 //
 //   echo_server [CLIENTS [ROUNDS]]   default 100 clients, 100 rounds each
 //   echo_server serve ADDRESS        until SIGINT; ADDRESS is :7000, unix:PATH
@@ -35,7 +35,7 @@ void Serve(const net::Listener& listener) {
       go([c = *conn] { Echo(c); });
     } else {
       std::fprintf(stderr, "%s\n", conn.status().ToString().c_str());
-      time::Sleep(absl::Milliseconds(5));  // no descriptor is free, perhaps
+      time::Sleep(absl::Milliseconds(5));  // perhaps no descriptor is free
     }
   }
 }
@@ -53,7 +53,7 @@ int ServeUntilSignal(const char* address) {
   return 0;
 }
 
-// Converse tells whether everything that it says comes back.
+// Converse returns true if everything that it sends comes back.
 bool Converse(const std::string& address, int client, int rounds) {
   const absl::StatusOr<net::Conn> conn = net::Dial("tcp", address);
   if (!conn.ok()) return false;

@@ -1,5 +1,6 @@
-// A server that shuts down without losing a request: one context tells everyone
-// to stop taking work, and a second one says how long they may take to finish.
+// A server that shuts down without losing a request. One context tells the
+// workers to take no more requests. A second one limits the time that they may
+// take to finish.
 //
 //   graceful_shutdown [REQUESTS [WORKERS]]     default 100 requests, 4 workers
 #include <gump/gump.h>
@@ -16,8 +17,8 @@ namespace {
 
 const context::Key<int> kWorker;
 
-// Serve takes requests until ctx is cancelled. One that it has taken it serves
-// to the end: the work has the values of ctx, but not its cancellation.
+// Serve takes requests until ctx is cancelled. It finishes every request that
+// it has taken: the work has the values of ctx, but not its cancellation.
 void Serve(const context::Context& ctx, recv_chan<int> requests,
            std::atomic<int>& served) {
   for (bool open = true; open;) {
@@ -53,10 +54,10 @@ int main(int argc, char** argv) {
         Serve(mine, queue, served);
       });
     }
-    for (int r = 0; r < requests; r++) queue.Send(r);  // each is taken
+    for (int r = 0; r < requests; r++) queue.Send(r);  // a worker takes each
 
     cancel(absl::UnavailableError("shutting down"));
-    // Whoever is still busy after the grace period is left behind.
+    // A worker that is still busy after the grace period is left behind.
     auto [grace, done] = context::WithTimeout(context::Background(), 10s);
     go([&pool, finished = done] {
       pool.Wait();

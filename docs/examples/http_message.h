@@ -1,16 +1,21 @@
-// What HTTP/1.1 requests look like (RFC 9112), without any I/O: who reads them
-// is http_server.cc.
+// Parses the heads of HTTP/1.1 requests (RFC 9112), without any I/O.
+// http_server.h reads the bytes and calls these functions.
 //
-// It is strict where leniency is a hole. A proxy and a server that disagree
-// about where a request ends can be made to see different requests, so whatever
-// could be read in two ways is refused: lines that do not end in CR LF, lines
-// continued on the next (obs-fold), space before a colon, a length that is
-// signed, listed or given twice, a length beside Transfer-Encoding, chunked
-// that is not alone.
+// The parser is strict where leniency is dangerous. If a proxy and a server
+// disagree about where a request ends, a client can make them see different
+// requests. So the parser refuses everything that can be read in two ways:
 //
-// Functions return 0, or the status to refuse the request with. It is written
-// by hand because Debian 12 has no parser that is kept up: the authors of
-// http-parser have left it for llhttp, which is not there.
+// * lines that do not end in CR LF;
+// * lines that continue on the next line (obs-fold);
+// * space before a colon;
+// * a length with a sign, a list of lengths, or a length that is given twice;
+// * a length together with Transfer-Encoding;
+// * "chunked" together with another transfer coding.
+//
+// Functions return 0, or the HTTP status with which to refuse the request. The
+// parser is written by hand because Debian 12 has no parser that is maintained.
+// The authors of http-parser have replaced it with llhttp, which Debian 12 does
+// not have.
 #ifndef DOCS_EXAMPLES_HTTP_MESSAGE_H_
 #define DOCS_EXAMPLES_HTTP_MESSAGE_H_
 
@@ -26,7 +31,7 @@
 
 namespace http {
 
-// Request is a request without its body. The views are into its head.
+// Request is a request. The views point into its head.
 struct Request {
   std::string head;
   std::string_view method;
@@ -35,7 +40,7 @@ struct Request {
   std::vector<std::pair<std::string_view, std::string_view>> fields;
   std::string body;
 
-  // What the fields say of the message and the connection.
+  // What the fields say about the message and the connection.
   uint64_t content_length = 0;
   bool chunked = false;
   bool keep_alive = true;
@@ -44,11 +49,11 @@ struct Request {
   std::string_view Path() const { return target.substr(0, target.find('?')); }
 };
 
-// ParseNumber wants digits and nothing else.
+// ParseNumber accepts digits and nothing else.
 inline bool ParseNumber(std::string_view s, int base, uint64_t& n) {
   const char* end = s.data() + s.size();
   const auto [stop, error] = std::from_chars(s.data(), end, n, base);
-  return error == std::errc() && stop == end;  // unsigned: takes no sign
+  return error == std::errc() && stop == end;  // n is unsigned: no sign passes
 }
 
 namespace internal {
@@ -57,7 +62,7 @@ inline char Lower(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
 }
 
-// Is compares regardless of case.
+// Is compares two strings and ignores case.
 inline bool Is(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](char x, char y) { return Lower(x) == Lower(y); });
@@ -82,7 +87,7 @@ inline std::string_view Trim(std::string_view s) {
   return s;
 }
 
-// Cut returns what is before sep, and removes it and sep from s.
+// Cut returns the part of s before sep, and removes that part and sep from s.
 inline std::string_view Cut(std::string_view& s, std::string_view sep) {
   const size_t at = std::min(s.find(sep), s.size());
   const std::string_view before = s.substr(0, at);
@@ -99,7 +104,7 @@ inline int ParseRequestLine(std::string_view line, Request& r) {
   if (line != "HTTP/1.1" && line != "HTTP/1.0") return 505;
   r.minor = line.back() - '0';
   r.keep_alive = r.minor == 1;
-  if (Is(r.target.substr(0, 7), "http://")) {  // as proxies are asked
+  if (Is(r.target.substr(0, 7), "http://")) {  // the form for proxies
     r.target.remove_prefix(7);
     r.target.remove_prefix(std::min(r.target.find('/'), r.target.size()));
     if (r.target.empty()) r.target = "/";
@@ -112,7 +117,7 @@ inline int ParseField(std::string_view line, Request& r) {
   if (colon == std::string_view::npos) return 400;
   const std::string_view name = line.substr(0, colon);
   const std::string_view value = Trim(line.substr(colon + 1));
-  // Space before the colon, and before the name, is no token.
+  // A name with a space before or after it is not a token, so it is refused.
   const auto is_text = [](char c) {
     return IsVisible(c) || c == ' ' || c == '\t' || (c & 0x80) != 0;
   };
@@ -122,8 +127,8 @@ inline int ParseField(std::string_view line, Request& r) {
   return 0;
 }
 
-// Interpret finds out how long the message is, and what becomes of the
-// connection.
+// Interpret finds out from the fields how long the message is, and whether the
+// connection stays open.
 inline int Interpret(Request& r) {
   int hosts = 0, lengths = 0, codings = 0;
   for (const auto& [name, value] : r.fields) {
@@ -154,9 +159,10 @@ inline int Interpret(Request& r) {
 
 }  // namespace internal
 
-// EndOfHead is the length of the head that text begins with, its empty line
-// included. 0: there has to be more; npos: a line ends without CR. What is
-// before `from` has been looked at.
+// EndOfHead returns the length of the head at the start of text, which includes
+// its empty line. It returns 0 if text does not hold the whole head yet, and
+// npos if a line ends without CR. A call that continues an earlier search
+// passes in `from` how much of text that search has seen.
 inline size_t EndOfHead(std::string_view text, size_t from) {
   for (size_t lf = from; (lf = text.find('\n', lf)) != text.npos; lf++) {
     if (lf == 0 || text[lf - 1] != '\r') return text.npos;
@@ -165,7 +171,8 @@ inline size_t EndOfHead(std::string_view text, size_t from) {
   return 0;
 }
 
-// ParseHead fills r from r.head, which is all that EndOfHead has found.
+// ParseHead fills r from r.head, which must be exactly the head that EndOfHead
+// has found.
 inline int ParseHead(Request& r) {
   std::string_view rest(r.head);
   int refused = internal::ParseRequestLine(internal::Cut(rest, "\r\n"), r);
@@ -175,8 +182,8 @@ inline int ParseHead(Request& r) {
   return refused != 0 ? refused : internal::Interpret(r);
 }
 
-// ParseChunkSize reads the line before a chunk: the size, and extensions, which
-// mean nothing to us.
+// ParseChunkSize reads the line before a chunk. The line holds the size, and
+// perhaps extensions, which we ignore.
 inline int ParseChunkSize(std::string_view line, uint64_t& size) {
   for (const char c : line) {
     if (!internal::IsVisible(c) && c != ' ' && c != '\t') return 400;

@@ -1,10 +1,10 @@
-// A small web server, built on http_server.h. SIGINT and SIGTERM stop it
-// gracefully; a second one, at once.
+// A small web server, built on http_server.h. The first SIGINT or SIGTERM stops
+// it gracefully, a second one at once.
 //
-//   http_server [ADDRESS]    default 127.0.0.1:8080, or unix:PATH
+//   http_server [ADDRESS]    default 127.0.0.1:8080; or unix:PATH
 //
 //   GET /           a greeting              GET /bytes/N   N bytes, in chunks
-//   POST /echo      the body comes back     GET /sleep/MS  takes so long
+//   POST /echo      the body comes back     GET /sleep/MS  answers after MS ms
 #include "http_server.h"
 
 #include <gump/gump.h>
@@ -49,7 +49,7 @@ Response Bytes(const Request&, uint64_t n) {
 
 struct Route {
   std::string_view method;
-  std::string_view path;  // one that ends in N takes a number there
+  std::string_view path;  // a path that ends in N takes a number there
   Response (*handle)(const Request&, uint64_t n);
 };
 
@@ -82,7 +82,7 @@ Response Handle(const Request& r) {
 int Serve(std::string_view address) {
   const auto [ctx, stop] =
       signal::NotifyContext(context::Background(), {SIGINT, SIGTERM});
-  context::AfterFunc(ctx, stop);  // a second signal does not wait
+  context::AfterFunc(ctx, stop);  // a second signal ends the process at once
   const absl::StatusOr<net::Listener> listener = ListenAt(address);
   const absl::Status s = listener.ok()
                              ? http::Server(Handle).Serve(ctx, *listener)

@@ -1,14 +1,18 @@
-// An HTTP/1.1 server: a goroutine per connection, which reads and writes as if
-// that blocked. Connections are kept alive, requests may be pipelined, bodies
-// are chunked or have a length. Who is too slow or sends too much is told so,
-// and holds up nobody else.
+// An HTTP/1.1 server with one goroutine per connection, which reads and writes
+// as if that blocked a thread.
+//
+// * It keeps connections alive, and clients may pipeline requests.
+// * Bodies are chunked or have a length.
+// * A client that is too slow or sends too much gets an error response, and
+//   does not hold up other clients.
 //
 //   http::Server server([](const http::Request& r) {
 //     return http::Response{200, "You asked for " + std::string(r.target)};
 //   });
 //   absl::Status s = server.Serve(ctx, *gump::net::Listen("tcp", ":8080"));
 //
-// When ctx is done, requests under way are answered, idle connections closed.
+// When ctx is done, the server answers the requests that are under way and
+// closes idle connections.
 #ifndef DOCS_EXAMPLES_HTTP_SERVER_H_
 #define DOCS_EXAMPLES_HTTP_SERVER_H_
 
@@ -41,14 +45,16 @@ inline const absl::Duration kBodyTimeout = absl::Seconds(30);
 inline const absl::Duration kWriteTimeout = absl::Seconds(30);
 inline const absl::Duration kGrace = absl::Seconds(10);  // to finish requests
 
-// Send takes a piece of a body; not OK: nobody wants more.
+// Send takes a piece of a body. If it returns an error, the client receives no
+// more.
 using Send = std::function<absl::Status(std::string_view)>;
 
 struct Response {
   int status = 200;
   std::string body;
   std::string fields = "Content-Type: text/plain\r\n";
-  // Instead of a body: is called to send one whose length nobody knows yet.
+  // Used instead of `body` if it is set. It sends a body whose length is not
+  // known beforehand.
   std::function<absl::Status(const Send&)> stream = nullptr;
 };
 
@@ -85,8 +91,8 @@ inline Response Call(const Handler& handler, const Request& r) {
   }
 }
 
-// Session is one connection. Its goroutine calls Serve; others may Retire or
-// Close it.
+// Session is one connection. Its goroutine calls Serve; other goroutines may
+// call Retire or Close.
 class Session {
  public:
   Session(gump::net::Conn conn, const std::atomic<bool>& stopping)
@@ -105,16 +111,16 @@ class Session {
     }
   }
 
-  // Retire ends the connection unless a request is under way. What has arrived
-  // is still read, and then the end of the stream.
+  // Retire ends the connection unless a request is under way. The session
+  // still reads the bytes that have arrived, and then the end of the stream.
   void Retire() {
     if (idle_.exchange(false)) (void)conn_.CloseRead();
   }
   void Close() { (void)conn_.Close(); }
 
  private:
-  // What reads returns 0, the status to refuse the request with, or kNoMore:
-  // the client has gone.
+  // The functions that read return 0, the status with which to refuse the
+  // request, or kNoMore if the client has gone.
   static constexpr int kNoMore = -1;
 
   int ReadRequest(Request& r) {
@@ -129,11 +135,13 @@ class Session {
     return r.chunked ? TakeChunks(r.body) : Take(r.content_length, r.body);
   }
 
-  // AwaitRequest waits for the first byte of a request. Either stopping_ is
-  // seen here, or idle_ by whoever has set it and then retires all sessions.
+  // AwaitRequest waits for the first byte of a request. It stores idle_ and
+  // then loads stopping_. Shutdown stores stopping_ and then retires all
+  // sessions, which loads idle_. So at least one of them sees the other's store
+  // and retires this session.
   int AwaitRequest() {
     if (!Flush().ok()) return kNoMore;
-    in_ = std::string();  // whoever waits keeps no memory
+    in_ = std::string();  // a session that waits keeps no memory
     out_ = std::string();
     (void)conn_.SetReadDeadline(absl::Now() + kIdleTimeout);
     idle_ = true;
@@ -200,7 +208,8 @@ class Session {
     return 0;
   }
 
-  // Fill waits for more, and sends before what the client may be waiting for.
+  // Fill waits for more bytes. It first sends the output, because the client
+  // may be waiting for that.
   int Fill() {
     if (!Flush().ok()) return kNoMore;
     char buf[8 << 10];
@@ -211,7 +220,7 @@ class Session {
     return 0;
   }
 
-  // Answer puts the answer into out_, which is sent when it is large, or when
+  // Answer appends the answer to out_. out_ is sent when it is large, or when
   // there is no further request to read.
   absl::Status Answer(Request& r, const Response& response) {
     const bool stream = response.stream != nullptr;
@@ -236,7 +245,7 @@ class Session {
         if (chunked) out_ += "\r\n";
         return out_.size() < kSendAtOnce ? absl::OkStatus() : Flush();
       });
-      if (!s.ok()) return s;  // what is missing at the end tells the client
+      if (!s.ok()) return s;  // the client notices that the end is missing
       if (chunked) out_ += "0\r\n\r\n";
     } else if (r.method != "HEAD") {
       out_ += response.body;
@@ -269,8 +278,9 @@ class Session {
     return s;
   }
 
-  // Linger closes, but not with data unread: that would be a reset, which may
-  // overtake the answer.
+  // Linger ends the stream to the client. Then it discards what the client
+  // still sends, for at most a second. A close with unread data would be a
+  // reset, which may overtake the answer.
   void Linger() {
     if (!Flush().ok() || !conn_.CloseWrite().ok()) return;
     (void)conn_.SetReadDeadline(absl::Now() + absl::Seconds(1));
@@ -281,7 +291,7 @@ class Session {
   const gump::net::Conn conn_;
   const std::atomic<bool>& stopping_;
   std::atomic<bool> idle_ = false;  // waits for a request
-  std::string in_;                  // received, and not taken yet
+  std::string in_;                  // received, but not taken yet
   std::string out_;                 // not sent yet
   std::string date_;
   absl::Time date_ends_ = absl::InfinitePast();
@@ -291,8 +301,8 @@ class Server {
  public:
   explicit Server(Handler handler) : handler_(std::move(handler)) {}
 
-  // Serve returns when ctx is done and the last request is answered, or with
-  // what ails the listener.
+  // Serve returns OK when ctx is done and the last request is answered. If the
+  // listener fails, Serve returns its error.
   absl::Status Serve(const gump::context::Context& ctx,
                      const gump::net::Listener& l) {
     gump::context::AfterFunc(ctx, [l] { (void)l.Close(); });
@@ -319,7 +329,7 @@ class Server {
   }
 
  private:
-  // Passes tells whether Accept may work later: connections wait until then.
+  // Passes returns true if Accept may work later. Connections wait until then.
   static bool Passes(const absl::Status& s) {
     const int e = gump::Errno(s);
     return e == EMFILE || e == ENFILE || e == ENOBUFS || e == ENOMEM ||

@@ -1,9 +1,12 @@
-// A cache in front of something slow: of those who ask for the same page at the
-// same time one fetches it (SingleFlight), no more than three fetch at once
-// (Semaphore), who has no more time goes without (Context), and what was
-// fetched stands in a list that anybody may walk through (List).
+// A cache in front of something slow.
 //
-//   page_cache [READERS [PAGES]]        default 200 20
+// * When several goroutines want the same page at the same time, one of them
+//   fetches it for all (SingleFlight).
+// * At most three pages are fetched at once (Semaphore).
+// * A caller whose time is up does not get a page (Context).
+// * Any goroutine may walk through the list of the fetched pages (List).
+//
+//   page_cache [READERS [PAGES]]        default 200 readers, 20 pages
 #include <gump/gump.h>
 
 #include <algorithm>
@@ -20,7 +23,7 @@ class Cache {
  public:
   absl::StatusOr<std::string> Get(const context::Context& ctx, int page) {
     if (auto text = pages_.Load(page)) return *text;
-    // Whoever came too late for the flight of before finds its page here.
+    // If the flight ended before the caller could join it, the page is here.
     return flight_
         .Do(page,
             [&]() -> absl::StatusOr<std::string> {
@@ -32,7 +35,8 @@ class Cache {
         .value;
   }
 
-  // Fetched counts the list; AtOnce is the most fetches there were at a time.
+  // Fetched counts the list. AtOnce is the largest number of fetches that ran
+  // at the same time.
   int Fetched() {
     int n = 0;
     fetched_.Range([&](int) { n++; });
@@ -69,7 +73,8 @@ int main(int argc, char** argv) {
   const int pages = argc > 2 ? std::max(1, std::atoi(argv[2])) : 20;
   return Run([=] {
     Cache cache;
-    // One who has given up before he begins gets nothing, and disturbs nobody.
+    // A caller that has given up before it begins gets no page and disturbs no
+    // other caller.
     const auto [late, cancel] = context::WithCancel(context::Background());
     cancel();
     std::printf("late: %s\n",

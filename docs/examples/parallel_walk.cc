@@ -1,8 +1,8 @@
-// Adds up the sizes of the files below a directory: a goroutine per directory,
-// within a limit, and the first error stops them all. Then it does so again,
-// one after the other, and compares.
+// Adds up the sizes of the files below a directory. It uses a goroutine for
+// each directory, up to a limit, and the first error stops them all. Then it
+// walks the directories again, one after the other, and compares the sums.
 //
-//   parallel_walk [DIRECTORY]
+//   parallel_walk [DIRECTORY]        default: the current directory
 #include <gump/gump.h>
 
 #include <atomic>
@@ -22,7 +22,8 @@ namespace {
 
 using Bytes = std::atomic<uint64_t>;
 
-// List adds up the files in dir, and appends the directories to below.
+// List adds the sizes of the files in dir to sum, and appends the directories
+// in dir to below.
 absl::Status List(const fs::path& dir, std::vector<fs::path>& below,
                   Bytes& sum) {
   std::error_code error, vanished;
@@ -36,8 +37,9 @@ absl::Status List(const fs::path& dir, std::vector<fs::path>& below,
   return absl::NotFoundError(absl::StrCat(dir.native(), ": ", error.message()));
 }
 
-// Walk walks through dir. Directories below it go to other goroutines if there
-// is room; waiting for room could be waiting for oneself.
+// Walk walks through dir. It gives the directories below it to other goroutines
+// if the limit allows. If not, it walks through them itself: were it to wait
+// until a goroutine ends, it could be waiting for itself.
 absl::Status Walk(sync::ErrGroup& group, const context::Context& ctx,
                   const fs::path& dir, Bytes& sum) {
   std::vector<fs::path> below;

@@ -1,5 +1,5 @@
-// Two players hit a ball, a move-only value, over two unbuffered channels until
-// the rally is long enough.
+// Two players hit a ball over two unbuffered channels until the rally is long
+// enough. The ball is a move-only value.
 //
 //   pingpong [HITS]            default 1000000
 #include <gump/gump.h>
@@ -21,7 +21,7 @@ using BallPtr = std::unique_ptr<Ball>;
 void Player(chan<BallPtr> mine, chan<BallPtr> theirs, int hits) {
   for (BallPtr ball; mine.Recv(ball);) {
     if (ball->hits == hits) {
-      theirs.Close();  // game over for the other one
+      theirs.Close();  // ends the game for the other player
       std::printf("rally of %d hits\n", ball->hits);
       return;
     }

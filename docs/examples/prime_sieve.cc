@@ -1,6 +1,6 @@
-// The sieve that newcomers to Go meet first: a chain of goroutines, one per
-// prime, each of which lets through only the numbers that its prime does not
-// divide.
+// The prime sieve that newcomers to Go meet first: a chain of goroutines, one
+// for each prime. Each goroutine passes on only the numbers that its prime does
+// not divide.
 //
 //   prime_sieve [COUNT]        the first COUNT primes (default 100)
 #include <gump/gump.h>
@@ -12,7 +12,7 @@ using namespace gump;
 
 namespace {
 
-// Generate sends 2, 3, 4, ... for as long as somebody reads.
+// Generate sends 2, 3, 4, ... for as long as a goroutine receives.
 void Generate(send_chan<int> out) {
   for (int n = 2;; n++) out.Send(n);
 }
@@ -37,6 +37,6 @@ int main(int argc, char** argv) {
       go(Filter, numbers, rest, prime);
       numbers = rest;
     }
-    // The chain is abandoned where it stands, as when Go's main returns.
+    // The chain is still running. As in Go, it does not outlive main.
   });
 }

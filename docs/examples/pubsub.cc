@@ -1,9 +1,11 @@
-// A broker without locks: one goroutine owns the list of subscribers and learns
-// everything over channels. It hands each message to every subscriber with a
-// select, so that one who leaves in the middle never holds up the rest.
+// A broker without locks. One goroutine owns the list of subscribers, and all
+// requests reach it over channels. It sends each message to every subscriber
+// with a select, so a subscriber that leaves in the middle never holds up the
+// rest.
 //
-//   pubsub [SUBSCRIBERS [MESSAGES]]        default 10 subscribers, 1000
-//   messages
+//   pubsub [SUBSCRIBERS [MESSAGES]]
+//
+// The default is 10 subscribers and 1000 messages.
 #include <gump/gump.h>
 
 #include <cstdio>
@@ -16,12 +18,12 @@ namespace {
 
 struct Subscriber {
   chan<int> inbox = make_chan<int>();
-  // Closed by the subscriber when it has had enough.
+  // The subscriber closes it when it wants no more messages.
   chan<void> gone = make_chan<void>();
 };
 
-// Broker serves until publish is closed; then it closes the inboxes of those
-// who are still there.
+// Broker serves until publish is closed. Then it closes the inboxes of the
+// subscribers that are left.
 void Broker(recv_chan<Subscriber> subscribe, recv_chan<int> publish) {
   std::vector<Subscriber> subscribers;
   auto deliver = [&subscribers](int message) {
@@ -53,7 +55,7 @@ int main(int argc, char** argv) {
     for (int i = 0; i < subscribers; i++) {
       Subscriber me;
       subscribe.Send(me);
-      // Every second subscriber leaves half way.
+      // Every second subscriber leaves half-way.
       const int enough = i % 2 == 0 ? messages : messages / 2;
       go([me, received, enough] {
         int count = 0;

@@ -1,9 +1,11 @@
-// Fetches pages with a few workers, no faster than their owner allows: the
-// workers share one rate::Limiter. Afterwards the times are checked: after the
-// first burst, the n-th page may not come before the n-th token.
+// Fetches pages with a few workers, no faster than the owner of the pages
+// allows. The workers share one rate::Limiter. At the end the program checks
+// the times: after the first burst, the n-th page must not come before the n-th
+// token.
 //
-//   rate_limited_fetch [PAGES [PER_SECOND]]        default 60 pages, 100 a
-//   second
+//   rate_limited_fetch [PAGES [PER_SECOND]]
+//
+// The default is 60 pages, at 100 a second.
 #include <gump/gump.h>
 
 #include <algorithm>
@@ -24,7 +26,7 @@ constexpr int kWorkers = 4;
 constexpr int kBurst = 5;
 using Clock = std::chrono::steady_clock;
 
-// Fetch stands for what would take a while on a network.
+// Fetch stands for an operation that would take a while on a network.
 void Fetch(int page) { time::Sleep(absl::Microseconds(500 + page % 7 * 100)); }
 
 }  // namespace

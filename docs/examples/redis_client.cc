@@ -1,10 +1,10 @@
-// A client of Redis (RESP2) that can pipeline: answers come in the order of the
-// commands.
+// A client of Redis (RESP2) that can pipeline: it sends several commands before
+// it reads the answers, which come in the order of the commands.
 //
 //   redis_client ADDRESS [COMMAND [ARGUMENT]...]    such as 127.0.0.1:6379
 //
-// Without a command it shows counting, a pipeline, and a list that one
-// goroutine waits for and another fills.
+// Without a command it shows counting, a pipeline, and a list: one goroutine
+// waits for the list while another fills it.
 #include <gump/gump.h>
 
 #include <cstdio>
@@ -33,7 +33,8 @@ class Redis {
     return conn_.Write(text).status();
   }
 
-  // Receive is the next answer; of a list, the items, separated by spaces.
+  // Receive returns the next answer. If that is a list, Receive returns its
+  // items, separated by spaces.
   Answer Receive() {
     const Answer line = Line();
     if (!line.ok()) return line;
@@ -90,7 +91,7 @@ class Redis {
   }
 
   net::Conn conn_;
-  std::string in_;  // received, not used yet
+  std::string in_;  // received, but not used yet
 };
 
 template <class T>

@@ -1,5 +1,5 @@
-// Goroutines in a ring pass a token round; whoever holds it when its hops are
-// used up tells main.
+// Goroutines in a ring pass a token round. The goroutine that holds the token
+// when its hops are used up tells main.
 //
 //   ring [NODES [HOPS]]        default 503 nodes, 1000000 hops
 #include <gump/gump.h>

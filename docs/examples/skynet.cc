@@ -1,5 +1,6 @@
-// A tree of goroutines: each inner node starts ten more and adds up what they
-// send; a leaf sends its number. The default makes 1,111,111 goroutines.
+// A tree of goroutines. Each inner node starts ten more and adds up the numbers
+// that they send. A leaf sends its own number. The default makes 1,111,111
+// goroutines.
 //
 //   skynet [LEAVES]            a power of ten (default 1000000)
 #include <gump/gump.h>

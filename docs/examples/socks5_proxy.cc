@@ -1,8 +1,8 @@
-// A SOCKS5 proxy (RFC 1928, CONNECT without authentication): a goroutine per
-// client finds out where it wants to go, and two carry the bytes there and
-// back.
+// A SOCKS5 proxy (RFC 1928, CONNECT without authentication). One goroutine per
+// client finds out where the client wants to go. Then two goroutines carry the
+// bytes, one in each direction.
 //
-//   socks5_proxy [ADDRESS]       default 127.0.0.1:1080, or unix:PATH
+//   socks5_proxy [ADDRESS]       default 127.0.0.1:1080; or unix:PATH
 //   curl --socks5-hostname 127.0.0.1:1080 http://example.org/
 #include <arpa/inet.h>
 #include <gump/gump.h>
@@ -20,8 +20,8 @@ using namespace gump;
 
 namespace {
 
-const absl::Duration kHandshake = absl::Seconds(10);  // to say where to
-const absl::Duration kConnect = absl::Seconds(10);    // to get there
+const absl::Duration kHandshake = absl::Seconds(10);  // to name the target
+const absl::Duration kConnect = absl::Seconds(10);    // to connect to it
 
 enum Reply : uint8_t {
   kSucceeded = 0,
@@ -32,7 +32,8 @@ enum Reply : uint8_t {
   kAddressNotSupported = 8
 };
 
-// Take reads n bytes, no more: what follows belongs to somebody else.
+// Take reads n bytes and not more, because the bytes that follow belong to
+// another reader. Returns false if the connection ends or fails before.
 bool Take(const net::Conn& conn, size_t n, std::string& bytes) {
   bytes.resize(n);
   for (size_t at = 0; at < n;) {
@@ -48,7 +49,8 @@ bool Answer(const net::Conn& client, Reply reply) {
   return client.Write({answer, sizeof(answer)}).ok();
 }
 
-// Greet agrees on no authentication.
+// Greet agrees with the client to use no authentication. Returns false if the
+// client does not offer that.
 bool Greet(const net::Conn& client) {
   std::string s;
   if (!Take(client, 2, s) || s[0] != 5) return false;
@@ -57,8 +59,8 @@ bool Greet(const net::Conn& client) {
   return client.Write({agreed ? "\5\0" : "\5\xff", 2}).ok() && agreed;
 }
 
-// Target reads where the client wants to go, as Dial takes it; "" if it may
-// not.
+// Target reads the address that the client wants to reach and returns it in the
+// form that Dial accepts. Returns "" if the request is refused or broken.
 std::string Target(const net::Conn& client) {
   std::string s, host;
   if (!Take(client, 4, s) || s[0] != 5) return "";
@@ -84,7 +86,7 @@ std::string Target(const net::Conn& client) {
   return absl::StrCat(host, ":", port);
 }
 
-// Carry passes on what it reads, and its end.
+// Carry passes on all that it reads, and then the end of the stream.
 void Carry(const net::Conn& from, const net::Conn& to) {
   char buf[16 << 10];
   for (;;) {
@@ -136,7 +138,7 @@ int ServeAll(const char* address) {
     if (conn.ok()) {
       go([c = *conn] { Serve(c); });
     } else {
-      time::Sleep(absl::Milliseconds(5));  // no descriptor is free, perhaps
+      time::Sleep(absl::Milliseconds(5));  // perhaps no descriptor is free
     }
   }
   return 0;

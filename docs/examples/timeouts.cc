@@ -1,6 +1,6 @@
-// Timeouts with select: three servers are asked, and each has so long to
-// answer. Meanwhile a ticker counts. An answer that comes too late goes into
-// the channel's buffer, so that its sender does not wait for ever.
+// Timeouts with select. The program asks three servers, and each has a limited
+// time to answer. Meanwhile a ticker counts. An answer that comes too late goes
+// into the channel's buffer, so its sender does not wait for ever.
 //
 //   timeouts [MS]        how long to wait for an answer; default 500
 #include <gump/gump.h>
@@ -13,8 +13,8 @@ using namespace gump;
 
 namespace {
 
-// Ask asks a server that takes `latency` to answer, or never does if the
-// latency is infinite.
+// Ask asks a server that answers after `latency`. If the latency is infinite,
+// the server never answers.
 recv_chan<std::string> Ask(absl::Duration latency) {
   auto answer = make_chan<std::string>(1);
   go([=] {
@@ -24,8 +24,8 @@ recv_chan<std::string> Ask(absl::Duration latency) {
   return answer;
 }
 
-// AskPatiently asks a server that says every now and then that it is at it:
-// the timeout begins anew each time.
+// AskPatiently asks a server that reports its progress from time to time. The
+// timeout starts again with each report.
 std::string AskPatiently(absl::Duration timeout) {
   auto progress = make_chan<int>();
   go([=] {

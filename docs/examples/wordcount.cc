@@ -1,14 +1,20 @@
-// Counts the words under some directories: a goroutine per directory finds
-// files, a pool of tokenisers reads them (os::ReadFile), and main merges what
-// they send with select. At the end it counts again, plainly, on one thread,
-// and compares.
+// Counts the words under some directories.
+//
+// * One goroutine per directory finds the files.
+// * A pool of tokenisers reads them (os::ReadFile).
+// * main receives the results with select and merges them.
+//
+// At the end the program counts again, plainly, on one thread, and compares.
 //
 //   wordcount [DIRECTORY...]       default: /usr/include /usr/share/doc
 //
-// Symbolic links are not followed (one to a directory above would never end)
-// and what cannot be read is skipped; both are counted. Exit code 0: the two
-// counts agree; 1: they do not; 2: a path is not a directory.
-// GODEBUG=schedtrace=100 prints what the scheduler does, ten times a second.
+// Symbolic links are not followed, because a link to a directory above would
+// never end. Files and directories that cannot be read are skipped. The
+// program counts the links and the skipped entries.
+//
+// The exit code is 0 if the two counts agree, 1 if they do not, and 2 if a path
+// is not a directory. GODEBUG=schedtrace=100 prints the state of the scheduler
+// ten times a second.
 #include <gump/gump.h>
 #include <unistd.h>
 
@@ -41,9 +47,9 @@ using Paths = std::vector<fs::path>;
 using Words = absl::flat_hash_map<std::string, int64_t>;
 using Clock = std::chrono::steady_clock;
 
-// Counts is what one goroutine has found, or the sum over all.
+// Counts is the result of one goroutine, or the sum over all.
 struct Counts {
-  Words words;  // how often each occurs
+  Words words;  // how often each word occurs
   int64_t total = 0;
   int64_t files = 0;
   int64_t bytes = 0;
@@ -66,7 +72,8 @@ struct Counts {
 
 // ---- What both counts share ----
 
-// ListDirectory appends what lies in path to files and directories.
+// ListDirectory appends the files and directories in path to files and
+// directories.
 void ListDirectory(const fs::path& path, Paths& files, Paths& directories,
                    Counts& counts) {
   counts.directories++;
@@ -82,7 +89,8 @@ void ListDirectory(const fs::path& path, Paths& files, Paths& directories,
   if (error) counts.unreadable++;
 }
 
-// ReadPlainly replaces text by the contents of path; false if it cannot.
+// ReadPlainly replaces text by the contents of path. Returns false if path
+// cannot be read.
 bool ReadPlainly(const fs::path& path, std::string& text) {
   text.clear();
   std::ifstream in(path, std::ios::binary | std::ios::ate);
@@ -182,7 +190,7 @@ void Tokeniser(Pipeline& p) {
   p.batches.Send(std::move(counts));
 }
 
-// ProgressLine keeps a line of the terminal up to date, ten times a second.
+// ProgressLine updates a line of the terminal, ten times a second.
 class ProgressLine {
  public:
   ~ProgressLine() {
@@ -206,8 +214,8 @@ class ProgressLine {
   int64_t bytes_ = 0;
 };
 
-// Merge adds up what arrives until both channels are closed. One that is
-// becomes nil, which is never ready, so that select waits for the other.
+// Merge adds up all batches until both channels are closed. It sets a closed
+// channel to nil, which is never ready, so that select waits for the other.
 Counts Merge(recv_chan<Counts> batches, recv_chan<int64_t> progress) {
   Counts sum;
   ProgressLine line;

@@ -1,6 +1,6 @@
-// A fixed number of workers takes jobs from one channel and puts results on
-// another; closing the first tells them that there is no more to do, closing
-// the second tells main that all have gone home.
+// A fixed number of workers take jobs from one channel and send results to
+// another. Closing the first channel tells the workers that there are no more
+// jobs. Closing the second tells main that all workers have ended.
 //
 //   worker_pool [JOBS [WORKERS]]        default 1000 jobs, 4 workers
 #include <gump/gump.h>
@@ -20,7 +20,7 @@ struct Result {
   int steps;
 };
 
-// Steps is how many steps the Collatz sequence takes from n to 1.
+// Steps returns how many steps the Collatz sequence takes from n to 1.
 int Steps(uint64_t n) {
   int steps = 0;
   for (; n != 1; steps++) n = n % 2 == 0 ? n / 2 : 3 * n + 1;
