@@ -337,7 +337,7 @@ TEST_P(ExecTest, FilesAreGivenToTheChild) {
       echo.SetStdout(f);
       EXPECT_TRUE(echo.Run().ok());
     }
-    EXPECT_EQ(os::ReadFile(path).value(), "one\ntwo\n");  // they share one position
+    EXPECT_EQ(os::ReadFile(path).value(), "one\ntwo\n");  // one shared position
     unlink(path.c_str());
   });
 }
