@@ -53,7 +53,7 @@ class CgroupFilesTest : public testing::Test {
   CgroupCpu cpu_;
 };
 
-TEST(CpuMaxTest, QuotaOverPeriod) {
+TEST(CpuMaxTest, IsQuotaOverPeriod) {
   double cpus = 0;
   EXPECT_TRUE(rt::parseCpuMax("150000 100000\n", &cpus));
   EXPECT_DOUBLE_EQ(cpus, 1.5);
@@ -98,7 +98,7 @@ TEST(SelfCgroupTest, OtherLinesSayNothing) {
   }
 }
 
-TEST(MountinfoTest, FieldsAroundTheDash) {
+TEST(MountinfoTest, FieldsAroundTheDashAreFound) {
   const CgroupLine l = rt::parseMountinfoLine(
       "30 23 0:26 /root /mnt/a\\040b rw shared:4 master:1 - cgroup2 none rw");
   EXPECT_EQ(l.version, CgroupVersion::kV2);
@@ -141,7 +141,7 @@ TEST(AdjustMaxProcsTest, RoundsUpWithinTwoAndTheProcessors) {
   EXPECT_EQ(rt::adjustMaxProcs(1, 0.5), 1);
 }
 
-TEST_F(CgroupFilesTest, Version2Leaf) {
+TEST_F(CgroupFilesTest, LimitOfAVersion2LeafIsFound) {
   Process("0::/app\n", kV2Mount);
   Write("/sys/fs/cgroup/app/cpu.max", "300000 100000\n");
   EXPECT_DOUBLE_EQ(Cpus(), 3);
@@ -162,13 +162,13 @@ TEST_F(CgroupFilesTest, NothingAboveTheMountPointCounts) {
   EXPECT_DOUBLE_EQ(Cpus(), 4);
 }
 
-TEST_F(CgroupFilesTest, GroupAtTheMountPoint) {
+TEST_F(CgroupFilesTest, GroupAtTheMountPointIsFound) {
   Process("0::/\n", kV2Mount);
   Write("/sys/fs/cgroup/cpu.max", "400000 100000\n");
   EXPECT_DOUBLE_EQ(Cpus(), 4);
 }
 
-TEST_F(CgroupFilesTest, MountedPartOfTheHierarchy) {
+TEST_F(CgroupFilesTest, GroupInAMountedPartOfTheHierarchyIsFound) {
   Process("0::/docker/x/sub\n",
           "30 23 0:26 /docker/x /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
   Write("/sys/fs/cgroup/sub/cpu.max", "500000 100000\n");
@@ -205,7 +205,7 @@ TEST_F(CgroupFilesTest, LimitIsReadAgain) {
   EXPECT_DOUBLE_EQ(rt::cgroupCpus(&cpu_), 5);
 }
 
-TEST_F(CgroupFilesTest, EscapedMountPoint) {
+TEST_F(CgroupFilesTest, EscapedMountPointIsResolved) {
   Process("0::/app\n", "30 23 0:26 / /my\\040cg rw - cgroup2 cgroup2 rw\n");
   Write("/my cg/app/cpu.max", "300000 100000\n");
   EXPECT_DOUBLE_EQ(Cpus(), 3);
@@ -218,7 +218,7 @@ TEST_F(CgroupFilesTest, EndlessLineIsSkipped) {
   EXPECT_DOUBLE_EQ(Cpus(), 3);
 }
 
-TEST_F(CgroupFilesTest, MountAfterManyLines) {
+TEST_F(CgroupFilesTest, MountAfterManyLinesIsFound) {
   std::string mounts;
   for (int i = 0; i < 2000; i++) {
     mounts +=

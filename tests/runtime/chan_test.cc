@@ -1,4 +1,4 @@
-// Channels on bare structs: no goroutine runs, so every operation here is one
+// Channels on bare structs. No goroutine runs, so each operation here is one
 // that does not wait, or a step on a locked channel with hand-made waiters.
 #include "runtime/chan.h"
 
@@ -192,7 +192,7 @@ class ChanLivesTest : public ::testing::Test {
   }
 };
 
-TEST_F(ChanLivesTest, TheLastReferenceDestroysWhatIsQueued) {
+TEST_F(ChanLivesTest, TheLastReferenceDestroysQueuedValues) {
   {
     Channel<Counted> c(4);
     for (int i = 0; i < 3; i++) (void)c.TrySend(Counted(i));
@@ -246,7 +246,7 @@ TEST_F(ChanLivesTest, SelectDestroysAnUnwantedValue) {
 
 // ---- Waiters ----------------------------------------------------------------
 
-// Waiter is a sudog of a G that nobody runs.
+// Waiter is a sudog of a G that no M runs.
 struct Waiter {
   rt::G g;
   Sudog sg;
@@ -325,7 +325,7 @@ TEST(WaitqTest, ASelectIsWonOnce) {
 
 // Out of line, so that the compiler does not know the size of the element.
 GUMP_NOINLINE rt::ChanStep SendStep(Hchan* c, void* elem)
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // nobody else knows the channel
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // no other thread knows the channel
   return rt::sendLocked(c, elem);
 }
 GUMP_NOINLINE rt::ChanStep RecvStep(Hchan* c, void* elem)

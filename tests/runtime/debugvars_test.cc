@@ -92,7 +92,7 @@ TEST(ParseGomaxprocsTest, PositiveNumbersCount) {
   EXPECT_EQ(rt::parseGOMAXPROCS("1024"), rt::kMaxGomaxprocs);
 }
 
-TEST(ParseGomaxprocsTest, TooManyIsAsManyAsThereCanBe) {
+TEST(ParseGomaxprocsTest, TooManyIsTheMaximum) {
   EXPECT_EQ(rt::parseGOMAXPROCS("100000"), rt::kMaxGomaxprocs);
   EXPECT_EQ(rt::parseGOMAXPROCS("99999999999999999999"), rt::kMaxGomaxprocs);
 }

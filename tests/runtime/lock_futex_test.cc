@@ -31,7 +31,7 @@ class LockTest : public testing::TestWithParam<bool> {
 };
 INSTANTIATE_TEST_SUITE_P(Fence, LockTest, testing::Bool());
 
-TEST_P(LockTest, OneHolderAtATime) {
+TEST_P(LockTest, HasOneHolderAtATime) {
   Mutex mutex;
   int64_t counter = 0;  // plain: only the lock protects it
   constexpr int kThreads = 8;
@@ -49,8 +49,8 @@ TEST_P(LockTest, OneHolderAtATime) {
   EXPECT_EQ(counter, int64_t{kThreads} * kRounds);
 }
 
-// Each round makes everybody sleep behind a holder who keeps the lock for
-// longer than they spin; a lost wake-up leaves the test hanging.
+// In each round all threads sleep behind a holder that keeps the lock for
+// longer than they spin. A lost wake-up leaves the test hanging.
 TEST_P(LockTest, NoSleeperIsForgotten) {
   Mutex mutex;
   constexpr int kThreads = 4;
@@ -96,7 +96,7 @@ TEST(NoteTest, WakeUpMayComeFirst) {
   EXPECT_FALSE(rt::notetsleep(&note, 0));
 }
 
-TEST(NoteTest, SleeperSeesWhatTheWakerWrote) {
+TEST(NoteTest, SleeperSeesTheWritesOfTheWaker) {
   constexpr int kRounds = 5000;
   Note there;
   Note back;

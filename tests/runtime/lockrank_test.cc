@@ -1,5 +1,5 @@
-// The check itself is compiled only with GUMP_LOCKRANK; without it these tests
-// show that nothing is checked and nothing is paid.
+// The check itself is compiled only with GUMP_LOCKRANK. Without it these tests
+// show that nothing is checked and that it costs nothing.
 #include "runtime/lockrank.h"
 
 #include <gtest/gtest.h>
@@ -62,7 +62,8 @@ TEST_F(LockrankTest, LeafIsAllowedUnderEverythingElse) {
   }
 }
 
-TEST_F(LockrankTest, ReleaseInAnyOrder) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+TEST_F(LockrankTest, LocksMayBeReleasedInAnyOrder)
+ABSL_NO_THREAD_SAFETY_ANALYSIS {
   Mutex hchan(LockRank::kHchan);
   Mutex sched(LockRank::kSched);
   Mutex leaf(LockRank::kLeaf);
@@ -74,7 +75,7 @@ TEST_F(LockrankTest, ReleaseInAnyOrder) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   rt::unlock(&leaf);
 }
 
-TEST_F(LockrankTest, ManyChannelsInAddressOrder)
+TEST_F(LockrankTest, ManyChannelsMayBeLockedInAddressOrder)
 ABSL_NO_THREAD_SAFETY_ANALYSIS {
   struct Chan {
     Mutex mutex{LockRank::kHchan};
@@ -103,7 +104,7 @@ TEST_F(LockrankDeathTest, WrongOrderThrowsWithBothNames) {
                "fatal error: lock ordering problem");
 }
 
-TEST_F(LockrankDeathTest, NothingUnderALeaf) {
+TEST_F(LockrankDeathTest, NothingIsAllowedUnderALeaf) {
   if (!kChecked) GTEST_SKIP() << "built without GUMP_LOCKRANK";
   Mutex leaf(LockRank::kLeaf);
   Mutex other(LockRank::kLeaf);

@@ -26,7 +26,7 @@ constexpr bool kThreadSanitizer = true;
 constexpr bool kThreadSanitizer = false;
 #endif
 
-// Format is what print makes of its arguments.
+// Format returns the output of print for these arguments.
 template <class... A>
 std::string Format(const char* format, A... args) {
   char buf[256];
@@ -49,13 +49,13 @@ TEST(PrintTest, FormatsTextAndPointers) {
   EXPECT_EQ(Format("100%%"), "100%");
 }
 
-TEST(PrintTest, QuotesWhatCouldBreakALine) {
+TEST(PrintTest, QuotesCharactersThatCouldBreakALine) {
   EXPECT_EQ(Format("%Q", "a\"b\\c\nd"), "\"a\\\"b\\\\c\\x0ad\"");
 }
 
-TEST(PrintTest, ShowsWhatItDoesNotKnow) { EXPECT_EQ(Format("%z %"), "%z "); }
+TEST(PrintTest, ShowsAnUnknownVerb) { EXPECT_EQ(Format("%z %"), "%z "); }
 
-TEST(PrintTest, MemoryWriterCountsWhatDoesNotFit) {
+TEST(PrintTest, MemoryWriterCountsBytesThatDoNotFit) {
   char buf[4];
   Writer w{.buf = buf, .cap = sizeof(buf)};
   print(&w, "%s", "abcdefgh");
@@ -70,8 +70,8 @@ class PanicDeathTest : public ::testing::Test {
   }
 };
 
-// Broken makes a goroutine whose saved context leads nowhere, so that whoever
-// walks its stack faults.
+// Broken makes a goroutine with a saved context that leads nowhere, so that a
+// thread that walks its stack faults.
 void Broken() {
   G* gp = malg();
   gp->stack.lo = 1 << 12;

@@ -1,6 +1,6 @@
-// Whose P it is that was taken from a sleeper, on bare structs. (The protocol
-// is explored by tests/model/syscall_model.cc, what it is for is tested by
-// tests/api/preempt_test.cc.)
+// The owner of a P that was taken from a sleeper, on bare structs.
+// (tests/model/syscall_model.cc explores the protocol, and
+// tests/api/preempt_test.cc tests its purpose.)
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@
 namespace gump::rt {
 namespace {
 
-// Two Ps; an M, asleep with the first; and who looks at it.
+// Two Ps, an M that sleeps with the first, and an M that looks at it.
 class PresumedTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -78,8 +78,8 @@ TEST_F(PresumedTest, ALaterLossIsNotTakenForThisOne) {
   EXPECT_TRUE(giveBackP(&p_[1], &m_));
 }
 
-// It was preempted in place without a P, and let go: so preemptInPlace leaves
-// it.
+// The goroutine was preempted in place without a P, and was released. This is
+// the state in which preemptInPlace leaves it.
 TEST_F(PresumedTest, AForgottenLossGivesNoPBack) {
   ASSERT_TRUE(presumeBlocked(&p_[0], &m_, &g_));
   m_.presumed.store(kPresumedTaken, relaxed);
@@ -88,8 +88,8 @@ TEST_F(PresumedTest, AForgottenLossGivesNoPBack) {
 
 // ---- Grace periods
 
-// A signal that comes between two looks at it.
-TEST_F(PresumedTest, WhoIsPreemptedInPlaceAfterALossHasNotEntered) {
+// A signal comes between two looks at the goroutine.
+TEST_F(PresumedTest, PreemptionInPlaceAfterALossIsNoEntry) {
   ASSERT_TRUE(presumeBlocked(&p_[0], &m_, &g_));
   EntryWatch watch(&g_);
   g_.interrupted.store(1, release);
@@ -102,8 +102,9 @@ TEST_F(PresumedTest, WhoIsPreemptedInPlaceAfterALossHasNotEntered) {
   EXPECT_TRUE(watch.entered());
 }
 
-// It sleeps for most of the time, so every look may find it lost.
-TEST_F(PresumedTest, WhoEntersAndLosesItsPAgainHasEntered) {
+// The goroutine sleeps for most of the time, so every look may find that it has
+// lost its P.
+TEST_F(PresumedTest, AnEntryBeforeAnotherLossIsSeen) {
   ASSERT_TRUE(presumeBlocked(&p_[0], &m_, &g_));
   EntryWatch watch(&g_);
   EXPECT_FALSE(watch.entered());
@@ -117,7 +118,7 @@ TEST_F(PresumedTest, WhoEntersAndLosesItsPAgainHasEntered) {
   EXPECT_TRUE(watch.entered());
 }
 
-TEST_F(PresumedTest, WhoEntersAndIsPreemptedInPlaceAgainHasEntered) {
+TEST_F(PresumedTest, AnEntryBeforeAnotherPreemptionInPlaceIsSeen) {
   ASSERT_TRUE(presumeBlocked(&p_[0], &m_, &g_));
   EntryWatch watch(&g_);
   EXPECT_FALSE(watch.entered());
@@ -130,7 +131,7 @@ TEST_F(PresumedTest, WhoEntersAndIsPreemptedInPlaceAgainHasEntered) {
 
 // ---- threadState
 
-TEST(ThreadStateTest, WhoWaitsForTheChildOfAVforkSleeps) {
+TEST(ThreadStateTest, AParentThatWaitsForItsVforkChildSleeps) {
   if (kSanitizerBuild) GTEST_SKIP() << "vfork is fork";
   schedinit();
   int fds[2];
@@ -158,7 +159,7 @@ TEST(ThreadStateTest, WhoWaitsForTheChildOfAVforkSleeps) {
 
 std::atomic<int> urgents;
 
-TEST(PreemptMTest, SendsAgainWhatNobodyHasHeardOfForASlice) {
+TEST(PreemptMTest, SendsAgainAfterASliceWithoutAnAnswer) {
   if (kSanitizerDefersHandlers) GTEST_SKIP() << "always sends";
   schedinit();
   struct sigaction counting = {};
@@ -169,8 +170,8 @@ TEST(PreemptMTest, SendsAgainWhatNobodyHasHeardOfForASlice) {
   m.procid.store(gettid(), relaxed);  // so each has come when tgkill returns
   preemptM(&m);
   EXPECT_EQ(urgents, 1);
-  // Should this thread be kept from running for a slice, the time seems to be
-  // later still.
+  // If this thread is kept from running for a slice, the time still looks
+  // later.
   const int64_t later = nanotime() + 60'000'000'000;
   m.signalSent.store(later, relaxed);
   preemptM(&m);
@@ -187,8 +188,8 @@ TEST(PreemptMTest, SendsAgainWhatNobodyHasHeardOfForASlice) {
 
 // ---- computes
 
-// A thread that computes, or one that waits, and how often it is said to have
-// slept.
+// A thread that computes or waits, and the number of sleeps that is reported
+// for it.
 class ComputesTest : public ::testing::Test {
  protected:
   ComputesTest() {
@@ -247,7 +248,7 @@ TEST_F(ComputesTest, TheLooksMustBeTheGapApart) {
 }
 
 // It has been woken and waits for a processor, as far as computes can tell.
-TEST_F(ComputesTest, WhoseClockStandsDoesNot) {
+TEST_F(ComputesTest, AThreadWithAStandingClockDoesNotCompute) {
   auto stands = [this, cpu = int64_t{-1}]() mutable {
     return std::exchange(cpu, threadCpuTime(tid_)) == cpu;
   };
@@ -256,7 +257,7 @@ TEST_F(ComputesTest, WhoseClockStandsDoesNot) {
   while (nanotime() < m_.pressTime.load(relaxed) + 2'000'000) {
     EXPECT_FALSE(Computes(Press::kHandOff));
   }
-  EXPECT_TRUE(Computes(Press::kStop));  // that waits no longer
+  EXPECT_TRUE(Computes(Press::kStop));  // a stop waits no longer
   bool early;
   int64_t now;
   do {
@@ -267,8 +268,8 @@ TEST_F(ComputesTest, WhoseClockStandsDoesNot) {
   EXPECT_FALSE(early);
 }
 
-// Its clock stands, but it was our own handler that it slept in.
-TEST_F(ComputesTest, WhoHasNotSleptSinceItWasPreemptedInPlaceDoes) {
+// Its clock stands, but it last slept in our own handler.
+TEST_F(ComputesTest, AThreadThatHasNotSleptSincePreemptionInPlaceComputes) {
   m_.resumedSleeps.store(sleeps_, relaxed);
   EXPECT_FALSE(Computes(Press::kHandOff));
   m_.pressTime.store(nanotime() - 2 * kPressGap, relaxed);

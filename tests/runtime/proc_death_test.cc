@@ -1,6 +1,7 @@
-// What the scheduler checks of itself in every build: each check is broken
-// here, on bare structs where they will do, and ends the process in Go's words.
-// (The status words have proc_status_test.cc, the idle lists watchdog_test.cc.)
+// The checks that the scheduler makes of itself in every build. Each test
+// breaks one, on bare structs where they will do, and the process ends in Go's
+// words. (proc_status_test.cc has the status words, watchdog_test.cc the idle
+// lists.)
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -17,8 +18,8 @@
 namespace gump::rt {
 namespace {
 
-// SchedDeathTest is an M on g0 without a P, two Ps that are idle, and another
-// M. Nobody else is there, so nothing runs; all of it is only looked at.
+// SchedDeathTest is an M on g0 without a P, two idle Ps, and another M. There
+// is no thread for the other M, so nothing runs. The checks only look at it.
 class SchedDeathTest : public ::testing::Test {
  protected:
   SchedDeathTest() : gs_(2 * kRunqSize) {
@@ -83,7 +84,7 @@ TEST_F(SchedDeathTest, POfAnotherIsNotAcquired) {
       "fatal error: wirep: invalid p state\n");
 }
 
-TEST_F(SchedDeathTest, OnlyWhatIsOwnedIsReleased) {
+TEST_F(SchedDeathTest, OnlyAnOwnedPIsReleased) {
   Dies([] { (void)releasep(); }, "^fatal error: releasep: invalid arg\n");
   Dies(
       [this] {
@@ -183,7 +184,7 @@ TEST_F(SchedDeathTest, MStopsWithEmptyHands) {
       "^fatal error: stopm spinning\n");
 }
 
-TEST_F(SchedDeathTest, StopForTheWorldNeedsOneWhoStopsIt) {
+TEST_F(SchedDeathTest, GcstopmNeedsAStopTheWorld) {
   Dies(
       [this] {
         Own();
@@ -302,7 +303,7 @@ TEST(ParkDeathTest, MustHoldNothing) {
       "^runtime: gopark with m.locks=2\nfatal error: gopark: bad m.locks\n");
 }
 
-TEST(SemaDeathTest, ReasonIsOneOfThose) {
+TEST(SemaDeathTest, ReasonMustBeKnown) {
   Dies(
       [] {
         testing::RunWith(1, [] {
@@ -336,12 +337,12 @@ TEST(CheckdeadDeathTest, CountsMustBeConsistent) {
       "nmsys=[0-9]+\nfatal error: checkdead: inconsistent counts\n");
 }
 
-TEST(CheckdeadDeathTest, NobodyWhoRunsIsDead) {
+TEST(CheckdeadDeathTest, ARunningGoroutineIsNotDead) {
   Dies(
       [] {
         testing::RunWith(1, [] {
           LockScope l(&sched.lock);
-          // As if every M were idle: this one, too.
+          // As if every M were idle, this one as well.
           sched.nmidle =
               static_cast<int32_t>(mcount()) - sched.nmidlelocked - sched.nmsys;
           checkdead();
@@ -364,7 +365,7 @@ TEST(FatalDeathTest, TracesThoughItHoldsTheLock) {
       "fatal error: locked\nSCHED [0-9]+ms: ");
 }
 
-// The stack of the scheduler, and of the goroutine that led to it.
+// It shows the stack of the scheduler, and of the goroutine that led to it.
 TEST(FatalDeathTest, OnG0ShowsTheGoroutineToo) {
   Dies(
       [] {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint32_t kHalf = kRunqSize / 2;
 
-// RunqTest is an M that owns two of the Ps; the parameter is GOMAXPROCS. With
+// RunqTest is an M that owns two of the Ps. The parameter is GOMAXPROCS. With
 // one P its owner does without atomic read-modify-writes.
 class RunqTest : public ::testing::TestWithParam<int32_t> {
  protected:
@@ -131,7 +131,7 @@ TEST_P(RunqTest, KickOutOfRunnextMayOverflowToo) {
 }
 
 TEST_P(RunqTest, OverflowWithAStaleHeadIsRefused) {
-  // The owner read head before a thief moved it: it must try again.
+  // The owner read head before a thief moved it, so it must try again.
   Fill(&p_, kRunqSize);
   p_.runqhead.store(kHalf, relaxed);
   EXPECT_FALSE(runqputslow(&p_, g(kRunqSize), 0, kRunqSize));
@@ -253,7 +253,7 @@ class GlobrunqTest : public RunqTest {
 };
 INSTANTIATE_TEST_SUITE_P(, GlobrunqTest, ::testing::Values(1, 2, 4, 8));
 
-TEST_P(GlobrunqTest, HeadAndTail) {
+TEST_P(GlobrunqTest, HeadGoesFirstAndBatchesGoLast) {
   Put(0, 2);
   {
     LockScope l(&sched.lock);
@@ -300,7 +300,7 @@ TEST_P(GlobrunqTest, BatchOfAnEmptyQueueIsNothing) {
   EXPECT_EQ(Batch(kRunqSize / 2), nullptr);
 }
 
-TEST_P(GlobrunqTest, YieldedGoBeforeWhatIsThere) {
+TEST_P(GlobrunqTest, YieldedGoroutinesGoToTheHead) {
   Put(2, 4);
   p_.yielded.pushBack(g(0));
   p_.yielded.pushBack(g(1));
@@ -310,7 +310,7 @@ TEST_P(GlobrunqTest, YieldedGoBeforeWhatIsThere) {
   ExpectGlobal(0, 4);
 }
 
-TEST_P(GlobrunqTest, YieldedTakeInWhatOthersQueued) {
+TEST_P(GlobrunqTest, YieldedGoroutinesAdoptTheGlobalQueue) {
   pushYielded(&p_, g(0));
   Put(1, 3);
   EXPECT_EQ(popYielded(&p_, /*adopt=*/true), g(0));
@@ -326,8 +326,8 @@ TEST_P(GlobrunqTest, YieldedTakeInWhatOthersQueued) {
 
 // ---- Thieves
 
-// Each thread owns a P, feeds its own ring now and then, and takes what it
-// finds there or steals. Every G must come out exactly once.
+// Each thread owns a P, feeds its own ring now and then, and takes Gs from
+// there or steals. Every G must come out exactly once.
 TEST(RunqStressTest, EachGIsTakenExactlyOnce) {
   constexpr uint32_t kThreads = 4;
   constexpr uint32_t kPerThread = 50000;
@@ -348,7 +348,7 @@ TEST(RunqStressTest, EachGIsTakenExactlyOnce) {
     P* pp = &ps[self];
     uint32_t next = self * kPerThread;
     const uint32_t end = next + kPerThread;
-    // Thieves and owner come across overflow, too: it goes to sched.runq.
+    // Overflow sends Gs to sched.runq, where thieves and the owner find them.
     while (taken.load(relaxed) < gs.size()) {
       for (uint32_t n = cheaprandn(&m, 300); n > 0 && next < end; n--) {
         runqput(pp, &gs[next++], cheaprandn(&m, 4) == 0);
@@ -387,7 +387,7 @@ TEST(RunqStressTest, EachGIsTakenExactlyOnce) {
   gomaxprocs.store(0, relaxed);
 }
 
-// An onlooker must never believe a P to be empty that is not.
+// A thread that looks on must never believe a P to be empty that is not.
 TEST(RunqStressTest, KickFromRunnextToTheRingIsNeverSeenAsEmpty) {
   gomaxprocs.store(2, relaxed);
   std::vector<G> gs(3);
@@ -401,7 +401,7 @@ TEST(RunqStressTest, KickFromRunnextToTheRingIsNeverSeenAsEmpty) {
       looks.add(1, relaxed);
     }
   });
-  // There are always one or two: runnext, and what it has kicked out.
+  // There are always one or two Gs: runnext, and the G that it has kicked out.
   for (uint32_t i = 1; looks.load(relaxed) < 20000 || i < 20000; i++) {
     runqput(&p, &gs[i % 3], true);
     const uint32_t h = p.runqhead.load(relaxed);

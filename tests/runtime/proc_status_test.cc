@@ -1,4 +1,4 @@
-// The status words of Gs and Ps: what may follow what, and the scan bit.
+// The status words of Gs and Ps: the legal transitions, and the scan bit.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -120,7 +120,7 @@ TEST(GScanTest, OnlyWaitingAndSyscallCanBeScanned) {
   }
 }
 
-TEST(GScanTest, OneThatHasLeftIsNotScanned) {
+TEST(GScanTest, AGoroutineThatHasLeftIsNotScanned) {
   G g;
   g.atomicstatus.store(kGrunnable, relaxed);
   EXPECT_FALSE(castogscanstatus(&g, kGwaiting));
@@ -142,7 +142,7 @@ TEST(GScanDeathTest, BitThatIsNotSetCannotBeCleared) {
   EXPECT_DEATH(casfrom_Gscanstatus(&g, kGwaiting), kBadG);
 }
 
-TEST(GScanTest, HoldsWhoeverWakesTheGoroutine) {
+TEST(GScanTest, HoldsTheWakerOfTheGoroutine) {
   for (int round = 0; round < 200; round++) {
     G g;
     g.atomicstatus.store(kGwaiting, relaxed);

@@ -17,7 +17,7 @@ using rt::Hchan;
 using rt::Scase;
 using rt::SelectDir;
 
-// Channels makes n bare channels of capacity cap.
+// Channels is n bare channels of capacity cap.
 class Channels {
  public:
   Channels(size_t n, size_t cap) {
@@ -108,7 +108,7 @@ TEST(SelectgoTest, NothingReadyIsReportedOnlyWithoutBlocking) {
   EXPECT_EQ(rt::selectgo(cases, 0, false).index, -1);
 }
 
-TEST(SelectgoTest, TakesTheOneThatIsReady) {
+TEST(SelectgoTest, TakesTheReadyCase) {
   Channels c(20, 1);
   int v[20] = {};
   std::vector<Scase> cases;

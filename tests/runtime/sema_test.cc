@@ -1,5 +1,5 @@
-// The semaphore table's treap on bare structs, against a model; and the fast
-// paths, which need no goroutine.
+// The treap of the semaphore table on bare structs, against a model, and the
+// fast paths, which need no goroutine.
 #include "runtime/sema.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ using rt::SemaRoot;
 using rt::Sudog;
 using Addr = rt::Atomic<uint32_t>;
 
-// What is wrong with the treap, or nullptr.
+// Check returns a fault of the treap, or nullptr.
 const char* Check(const Sudog* s, const Sudog* parent, uintptr_t low,
                   uintptr_t high) {
   if (s == nullptr) return nullptr;
@@ -70,7 +70,7 @@ TEST(SemaRootTest, LifoGoesToTheFront) {
   EXPECT_EQ(root.dequeue(&a), &second);
 }
 
-TEST(SemaRootTest, DequeueOfAnAddressNobodyWaitsOnFindsNothing) {
+TEST(SemaRootTest, DequeueOfAnAddressWithoutWaitersFindsNothing) {
   SemaRoot root;
   LockScope hold(&root.lock);
   Addr a[2];

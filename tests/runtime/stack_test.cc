@@ -31,19 +31,19 @@ using rt::P;
 using rt::Stack;
 
 constexpr size_t kMany = rt::kSanitizerBuild ? 2000 : 100000;
-// Sizes of classes that a test has for itself, so that it carves fresh slots.
+// Each of these sizes belongs to one test, so that the test carves fresh slots.
 constexpr size_t kOwnSize[] = {16 << 10, 32 << 10, 64 << 10, 2 << 20, 4 << 20};
 
 class StackTest : public testing::Test {
  protected:
-  // What has been told once is not told again: not in the same process.
+  // The library warns only once in a process, so death tests begin a new one.
   static void SetUpTestSuite() {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
   }
   void SetUp() override {
     rt::stackinit();
     rt::debug.stackguardStrict = 0;
-    rt::stackReclaim();  // what other tests have left
+    rt::stackReclaim();  // the stacks that other tests have left
   }
   void TearDown() override {
     rt::debug.stackguardStrict = 0;
@@ -137,7 +137,8 @@ TEST_F(StackDeathTest, TouchingTheGuardKills) {
   for (GuardMode mode : {GuardMode::kMadvise, GuardMode::kMprotect}) {
     rt::stackSetGuardMode(mode);
     G g;
-    // With a mapping of its own: guarded anew, and gone before the leak check.
+    // It has a mapping of its own: guarded anew, and gone before the leak
+    // check.
     ASSERT_TRUE(rt::stackalloc(nullptr, &g, 40 << 20));
     EXPECT_DEATH(Poke(g.stack.lo - 1), "");
     EXPECT_DEATH(Poke(g.stack.lo - 2 * kPageSize), "");
@@ -202,7 +203,7 @@ TEST_F(StackTest, FullCacheGivesHalfToThePool) {
   EXPECT_EQ(pp->stackCache, nullptr);
 }
 
-TEST_F(StackTest, WhatOnePFlushedAnotherUses) {
+TEST_F(StackTest, StacksThatOnePFlushedServeAnother) {
   auto one = std::make_unique<P>();
   auto two = std::make_unique<P>();
   G g;
@@ -281,7 +282,8 @@ TEST_F(StackTest, ParkedGoroutineCostsOnePage) {
   for (G& g : gs) rt::stackfree(nullptr, &g);
 }
 
-// The next two fill the budget of memory mappings, in a process of their own.
+// The next two tests fill the budget of memory mappings, in a process of their
+// own.
 [[noreturn]] void FillMappings(bool strict) {
   rt::stackSetGuardMode(GuardMode::kMprotect);
   rt::debug.stackguardStrict = strict ? 1 : 0;
@@ -294,7 +296,7 @@ TEST_F(StackTest, ParkedGoroutineCostsOnePage) {
     unguarded += reinterpret_cast<rt::StackTop*>(g.stack.hi)->unguarded;
     rt::stackCheckCanary(&g);
   }
-  // Either way there are mappings left for others.
+  // In both cases there are mappings left for others.
   void* p =
       mmap(nullptr, kPageSize, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) _exit(3);
@@ -366,10 +368,10 @@ TEST_F(StackTest, NoMemoryIsAnErrorAndNothingIsLost) {
   rlimit old;
   ASSERT_EQ(getrlimit(RLIMIT_AS, &old), 0);
   rlimit none = old;
-  // Less than is mapped: every mmap fails from here on.
+  // Less than is mapped already, so every mmap fails from here on.
   none.rlim_cur = 1 << 20;
   constexpr size_t kSize = 1 << 20;
-  // Those that were mapped for other tests come first.
+  // Stacks that were mapped for other tests come first.
   constexpr size_t kMost = 10'000;
   const auto gs = std::make_unique<G[]>(kMost);
   G g;
@@ -387,7 +389,8 @@ TEST_F(StackTest, NoMemoryIsAnErrorAndNothingIsLost) {
 }
 
 // AddressLimit leaves the process `spare` more bytes of address space while it
-// lives, besides what malloc needs for a test and the library for its notes.
+// lives, besides the needs of malloc for a test and of the library for its
+// records.
 class AddressLimit {
  public:
   explicit AddressLimit(size_t spare) {
@@ -412,13 +415,13 @@ class AddressLimit {
   rlimit old_;
 };
 
-// Stacks are those of goroutines that have one each, until they are freed.
+// Stacks holds goroutines with a stack each, until they are freed.
 class Stacks {
  public:
   ~Stacks() {
     while (!gs_.empty()) free();
   }
-  // Whether n more of a size could be had.
+  // alloc tells whether n more stacks of a size could be had.
   bool alloc(size_t n, size_t size) {
     for (; n > 0; n--) {
       gs_.emplace_back();
@@ -428,7 +431,7 @@ class Stacks {
     }
     return true;
   }
-  // As many of a size as can be had.
+  // allocAll takes as many stacks of a size as can be had.
   void allocAll(size_t size) {
     while (alloc(1, size)) {
     }
@@ -495,7 +498,7 @@ TEST_F(StackTest, RoomThatIsTooSmallForAnArenaIsUsedToTheEnd) {
 TEST_F(StackTest, ALargerStackServesIfThereIsNoOther) {
   if (rt::kSanitizerBuild) GTEST_SKIP() << "shadow memory exceeds any limit";
   Stacks medium;
-  ASSERT_TRUE(medium.alloc(2, 512 << 10));  // of one arena, which the second
+  ASSERT_TRUE(medium.alloc(2, 512 << 10));  // from one arena, which the second
                                             // keeps
   const AddressLimit limit(0);
   medium.allocAll(512 << 10);
@@ -510,7 +513,7 @@ TEST_F(StackTest, ALargerStackServesIfThereIsNoOther) {
   EXPECT_TRUE(medium.alloc(1, 512 << 10)) << "it is what it was";
 }
 
-TEST_F(StackTest, WhatAnIdlePHasCachedServesWhoHasNone) {
+TEST_F(StackTest, StacksThatAnIdlePHasCachedServeOthers) {
   if (rt::kSanitizerBuild) GTEST_SKIP() << "shadow memory exceeds any limit";
   const auto idle = std::make_unique<P>();
   const auto needy = std::make_unique<P>();

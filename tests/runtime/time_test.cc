@@ -15,10 +15,10 @@
 namespace gump::rt {
 namespace {
 
-// What Check was told that the time is.
+// The time that Check was told.
 int64_t checked_at = 0;
 
-// A timer that notes when it was run: how late.
+// A timer that records how late it was run.
 struct Noted {
   Timer t;
   std::vector<int64_t> delays;
@@ -50,7 +50,7 @@ class TimersTest : public ::testing::Test {
   Timers* ts() { return &p_.timers; }
   // Add tells whether n is the earliest now.
   bool Add(Noted* n) { return timerAdd(ts(), &n->t) != 0; }
-  // Check runs what is due at `now` and returns the next time.
+  // Check runs all timers that are due at `now` and returns the next time.
   int64_t Check(int64_t now, bool tidy = true) {
     checked_at = now;
     return timersCheck(ts(), &now, tidy).next;
@@ -67,7 +67,7 @@ TEST_F(TimersTest, EmptyHeapHasNothingToDo) {
   EXPECT_EQ(Check(1000), 0);
 }
 
-TEST_F(TimersTest, RunsWhatIsDueAndNothingElse) {
+TEST_F(TimersTest, RunsDueTimersAndNoOthers) {
   Noted a(100);
   Noted b(200);
   EXPECT_TRUE(Add(&b));
@@ -243,13 +243,13 @@ TEST_F(TimersTest, WakeTimeIsNeverLate) {
   }
 }
 
-// A P goes away while a thread without one resets a timer of it: the mark went
-// to a heap that was empty, and was lost with the heap's last zombie.
+// A P goes away while a thread without a P resets one of its timers. The mark
+// went to a heap that was empty, and was lost with the heap's last zombie.
 TEST_F(TimersTest, MoveFollowsAMarkThatWasLost) {
   Noted far(1'000'000);
   Add(&far);
   P other;
-  // What the thread did between the two locks.
+  // The steps of the thread between the two locks.
   far.then = nullptr;
   Timers* dst = &other.timers;
   far.t.ts = ts();
@@ -288,7 +288,7 @@ TEST_F(TimersTest, TimesBeyondTheEndAreTheEnd) {
   Check(1);
 }
 
-TEST_F(TimersTest, FirstIsExactWhateverWasStoppedOrMoved) {
+TEST_F(TimersTest, FirstIsExactAfterStopsAndMoves) {
   EXPECT_EQ(timersFirst(ts()), 0);
   Noted a(100), b(200), c(300);
   Add(&a);

@@ -1,4 +1,4 @@
-// Channels of time, and cells, on bare structs: each step of a race as a call.
+// Channels of time, and cells, on bare structs. Each step of a race is a call.
 #include "runtime/timechan.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ class TimeChanTest : public ::testing::Test {
   ~TimeChanTest() override { setg(nullptr); }
 
   Timers* ts() { return &p_.timers; }
-  // Check runs what is due at `now`.
+  // Check runs all timers that are due at `now`.
   void Check(int64_t now) { (void)timersCheck(ts(), &now, /*tidy=*/true); }
   uint32_t Len() { return p_.timers.len.load(relaxed); }
 
@@ -37,7 +37,7 @@ class TimeChanTest : public ::testing::Test {
 
 // ---- A value or a stop, never both
 
-// Chan is a channel of time that sends `when`, with a reference of the test's.
+// Chan is a channel of time that sends `when`. It has one reference.
 class Chan {
  public:
   explicit Chan(int64_t when, int64_t period = 0) {
@@ -62,8 +62,8 @@ class Chan {
   Hchan* c() { return &tc_.c; }
   Timer* t() { return &tc_.t; }
 
-  // FindDue and Send are what a thread does that finds the timer due: what it
-  // knows after the first goes for the second.
+  // FindDue and Send are the two steps of a thread that finds the timer due.
+  // The first returns the facts that the second needs.
   struct Found {
     uint64_t seq;
     int64_t when;
@@ -78,7 +78,7 @@ class Chan {
   }
   void Send(Found found) { timerChanSend(t(), t()->f, found.seq, found.when); }
 
-  // Value is what is in the slot, 0: nothing.
+  // Value returns the value in the slot, or 0 if there is none.
   int64_t Value() {
     if (c()->qcount.load(relaxed) == 0) return 0;
     int64_t v;
@@ -180,7 +180,7 @@ TEST_F(TimeChanTest, AfterAResetATickMayBeEarlierThanTheLast) {
   EXPECT_EQ(c.Receive(), 50);
 }
 
-TEST_F(TimeChanTest, NobodyWaitingItIsInNoHeap) {
+TEST_F(TimeChanTest, ATimerWithoutWaitersIsInNoHeap) {
   Chan c(100);
   EXPECT_EQ(timerAdd(ts(), c.t()), 0);
   EXPECT_TRUE(timerModify(c.t(), 200, 0));
@@ -190,8 +190,8 @@ TEST_F(TimeChanTest, NobodyWaitingItIsInNoHeap) {
 
 // ---- Cells
 
-// Cells are those of timers that somebody had and dropped while they were in
-// the heap: they come back to the P when they are taken out.
+// Cells of timers that were dropped while they were in the heap. They come back
+// to the P when they are taken out.
 class TimerCellsTest : public TimeChanTest {
  protected:
   Timer* Add(int64_t when) {
@@ -215,7 +215,7 @@ class TimerCellsTest : public TimeChanTest {
   std::deque<Cell> cells_;
 };
 
-TEST_F(TimerCellsTest, OfNoHeapAreFreeAtOnce) {
+TEST_F(TimerCellsTest, CellsOfNoHeapAreFreeAtOnce) {
   Timer* t = Add(100);
   Check(100);
   EXPECT_EQ(Len(), 0u);
@@ -223,7 +223,7 @@ TEST_F(TimerCellsTest, OfNoHeapAreFreeAtOnce) {
   EXPECT_EQ(Free(), 1u);
 }
 
-TEST_F(TimerCellsTest, AtTheHeadAreFreeWhenTheirTimeComes) {
+TEST_F(TimerCellsTest, CellsAtTheHeadAreFreeWhenTheirTimeComes) {
   Timer* head = Add(100);
   for (int i = 0; i < 10; i++) Add(200);
   Drop(head);
@@ -233,7 +233,7 @@ TEST_F(TimerCellsTest, AtTheHeadAreFreeWhenTheirTimeComes) {
   EXPECT_EQ(Len(), 10u);
 }
 
-TEST_F(TimerCellsTest, AtTheEndAreFreeWhenAnotherComes) {
+TEST_F(TimerCellsTest, CellsAtTheEndAreFreeWhenAnotherComes) {
   Add(100);
   Timer* last = Add(200);
   Drop(last);
@@ -243,7 +243,7 @@ TEST_F(TimerCellsTest, AtTheEndAreFreeWhenAnotherComes) {
   EXPECT_EQ(Len(), 2u);
 }
 
-TEST_F(TimerCellsTest, InTheMiddleAreFreeWhenTheyAreMany) {
+TEST_F(TimerCellsTest, CellsInTheMiddleAreFreeWhenTheyAreMany) {
   Add(100);
   Timer* middle[8];
   for (Timer*& t : middle) t = Add(200);
@@ -255,7 +255,7 @@ TEST_F(TimerCellsTest, InTheMiddleAreFreeWhenTheyAreMany) {
   EXPECT_EQ(Len(), 2u);
 }
 
-TEST_F(TimerCellsTest, OfAPThatGoesAwayAreFree) {
+TEST_F(TimerCellsTest, CellsOfAPThatGoesAwayAreFree) {
   Add(100);
   Drop(Add(200));
   P other;

@@ -1,6 +1,6 @@
-// Who dies while another goroutine looks up names for the first time. The
+// A goroutine dies while another looks up names for the first time. The
 // symboliser asks for the size of a page when it makes its arenas, and gets the
-// answer of this file.
+// answer from this file.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -22,8 +22,8 @@ std::atomic<bool> inside = false;  // it has been asked, or will not be
 
 extern "C" long __sysconf(int name) noexcept;
 
-// The one who is late computes until somebody dies, who has him preempted; and
-// a while longer.
+// The lookup that is late computes until another goroutine dies, which has it
+// preempted. Then it goes on for a while longer.
 extern "C" long sysconf(int name) noexcept {
   if (name == _SC_PAGESIZE) asked++;
   if (name == _SC_PAGESIZE && armed.exchange(false)) {
@@ -41,7 +41,7 @@ extern "C" long sysconf(int name) noexcept {
 namespace gump {
 namespace {
 
-TEST(TracebackFramesDeathTest, WhoDiesNeedsNothingOfWhoLooksUpNames) {
+TEST(TracebackFramesDeathTest, AFatalErrorDoesNotWaitForALookupOfNames) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {

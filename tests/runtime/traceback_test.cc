@@ -46,7 +46,7 @@ size_t Count(const std::string& text, const std::string& what) {
   return n;
 }
 
-// Recursion is a stack of n frames of a function of the user's.
+// Recursion is a stack of n frames of a user's function.
 Frames Recursion(uint64_t n) {
   Frames f;
   f.clear();
@@ -68,7 +68,7 @@ TEST(HeaderTest, IsAsGoPrintsIt) {
             "goroutine 7 [chan receive, 3 minutes, locked to thread]:\n");
 }
 
-TEST(HeaderTest, ShowsTheStatusOfWhoDoesNotWait) {
+TEST(HeaderTest, ShowsTheStatusOfAGoroutineThatDoesNotWait) {
   GRecord r;
   r.goid = 1;
   r.reason = WaitReason::kSelect;  // of an earlier wait

@@ -1,10 +1,9 @@
-// Whoever walks a stack (a profiler, a debugger, an exception) finds its end,
-// at whatever instruction the thread stands: in particular at each of those
-// that change the stack.
+// A profiler, a debugger or an exception that walks a stack finds its end, from
+// every instruction, in particular from those that change the stack.
 //
-// The processor's trap flag stops the thread after each instruction; the
+// The processor's trap flag stops the thread after each instruction, and the
 // handler walks from there. AArch64 has no such flag that a program could set,
-// and sanitizers have handlers of their own between.
+// and sanitizers put handlers of their own in between.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <ucontext.h>
@@ -41,10 +40,11 @@ namespace {
 constexpr int kMostFrames = 100;
 constexpr uint64_t kTrap = 0x100;  // the trap flag
 
-// Whether threads are stepped. One that has the flag when this ends, since the
-// goroutine that set it went on elsewhere, loses it at its next instruction.
+// Tells whether threads are stepped. A thread may still have the flag when this
+// ends, because the goroutine that set it went on elsewhere. The thread loses
+// it at its next instruction.
 std::atomic<bool> stepping;
-// What the handler has seen.
+// Counted by the handler.
 std::atomic<int> steps;
 std::atomic<int> inMcall;
 std::atomic<int> inSwitch;
@@ -60,11 +60,11 @@ struct Walk {
 _Unwind_Reason_Code Count(_Unwind_Context* context, void* arg) {
   auto* w = static_cast<Walk*>(arg);
   const uintptr_t pc = _Unwind_GetIP(context);
-  if (pc != 0) w->last = pc;  // 0: the caller that the first frame has not
+  if (pc != 0) w->last = pc;  // 0: the first frame has no caller
   return ++w->frames > kMostFrames ? _URC_NORMAL_STOP : _URC_NO_REASON;
 }
 
-// Between tells whether pc is in function f, behind which comes `next`.
+// Between tells whether pc is in function f, which `next` follows.
 bool Between(uintptr_t pc, void (*f)(), void (*next)()) {
   return pc >= reinterpret_cast<uintptr_t>(f) &&
          pc < reinterpret_cast<uintptr_t>(next);
@@ -92,8 +92,8 @@ void OnStep(int, siginfo_t*, void* context) {
   errno = saved;
 }
 
-// Step begins to step the thread, which keeps the flag over switches. (Not by
-// pushf and popf: compilers keep variables where these would write.)
+// Step begins to step the thread, which keeps the flag over switches. (pushf
+// and popf would write where compilers keep variables.)
 void Step() {
   stepping = true;
   __writeeflags(__readeflags() | kTrap);
@@ -126,9 +126,9 @@ TEST(UnwindTest, EveryInstructionOfASwitchKnowsTheEndOfItsStack) {
   ASSERT_EQ(sigaction(SIGTRAP, &action, nullptr), 0);  // for good
   testing::RunWith(1, [] {
     sync::WaitGroup wg;
-    // Main has a thread of its own.
+    // The main goroutine has a thread of its own.
     wg.Go([] {
-      // Again, if the thread that is stepped was not the one that did it all.
+      // Again, if the stepped thread did not do all of it.
       const auto all = [] {
         return inMcall > 0 && inSwitch > 0 && inGostart > 0;
       };
