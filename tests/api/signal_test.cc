@@ -221,7 +221,7 @@ TEST_P(SignalTest, TheReceiverIsNoGoroutineOfTheProgram) {
 
 // ---- Stop, Reset, Ignore
 
-TEST_P(SignalTest, StopSendsWhatHasArrivedAndNothingAfter) {
+TEST_P(SignalTest, StopSendsArrivedSignalsAndNoLaterOnes) {
   Run([] {
     auto other = make_chan<int>(1000);
     signal::Notify(other, {SIGUSR1});

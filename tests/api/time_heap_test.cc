@@ -152,7 +152,7 @@ TEST_P(TimeHeapTest, TimersOfDroppedContextsLeave) {
   });
 }
 
-TEST_P(TimeHeapTest, TimersOfContextsWhoseParentIsCancelledLeave) {
+TEST_P(TimeHeapTest, TimersOfContextsOfACancelledParentLeave) {
   Run([] {
     LeavesFew([] {
       const auto [parent, cancel] = context::WithCancel({});
