@@ -31,7 +31,7 @@ void Log(const absl::Status& s) { ADD_FAILURE() << s; }
 void Ask(const context::Context& parent) {
   auto answer = make_chan<int>();
   auto [ctx, cancel] = context::WithTimeout(parent, absl::Seconds(2));
-  defer _{cancel};  // gives up what the context holds
+  defer _{cancel};  // frees the context's resources
   go([ctx = ctx, answer] {
     select(Send(answer, Compute()), Recv(ctx.Done()));  // never stuck
   });
@@ -157,7 +157,7 @@ absl::Status ReadTwice() {
     return f.status();  // NotFound: "open /etc/hostname: no such
                         // file or directory"
   char buf[512];
-  absl::StatusOr<size_t> n = f->Read(buf);  // 0: the end
+  absl::StatusOr<size_t> n = f->Read(buf);  // 0 at the end
 
   absl::StatusOr<std::string> all = os::ReadFile("/etc/hostname");
   EXPECT_EQ(all->substr(0, *n), std::string_view(buf, *n));
@@ -184,7 +184,7 @@ void Serve(const context::Context& ctx) {
 void UntilInterrupted() {
   auto [ctx, stop] = signal::NotifyContext(context::Background(), {SIGINT});
   defer _{stop};
-  Serve(ctx);  // until somebody presses ^C
+  Serve(ctx);  // until the user presses ^C
 }
 
 void Main() {

@@ -253,7 +253,7 @@ void Main() {
   once.Do([] { LoadTables(); });  // the first call runs it, others wait
 
   auto config = sync::OnceValue([] { return ParseConfig("app.conf"); });
-  Use(config());  // parsed at the first call, kept
+  Use(config());  // parsed at the first call, then kept
   EXPECT_EQ(loaded, 1);
 
   auto open_once = sync::OnceValues(
