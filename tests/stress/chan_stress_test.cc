@@ -1,7 +1,8 @@
 // Channels under load: random shapes, many goroutines, plain threads among
-// them. What must hold whatever the schedule: every value arrives exactly once,
-// what one receiver gets of one sender is in order, every value is destroyed
-// once, and everybody comes to an end.
+// them. In every schedule:
+// * every value arrives exactly once, and is destroyed once,
+// * the values that one receiver gets from one sender are in order,
+// * all goroutines and threads come to an end.
 #include <atomic>
 #include <memory>
 #include <string>
@@ -28,7 +29,7 @@ using testing::StressLoop;
 
 constexpr int kProcs[] = {1, 2, 3, 4, 8};
 
-// A value tells who sent it, and which of his it is.
+// A value tells which sender sent it, and the sender's number for it.
 constexpr int kPerSender = 1 << 16;
 
 void Produce(chan<Counted> c, int sender, int values, Rng rng) {
@@ -46,7 +47,7 @@ void Produce(chan<Counted> c, int sender, int values, Rng rng) {
   }
 }
 
-// Tally is what all receivers of a round got.
+// Tally counts the values that all receivers of a round got.
 struct Tally {
   explicit Tally(int senders, int values)
       : per_sender(static_cast<size_t>(values)),
@@ -124,7 +125,7 @@ TEST(ChanStressTest, EveryValueArrivesExactlyOnce) {
   gump::Run([] { StressLoop([](Rng& rng) { ManyToMany(rng); }); });
 }
 
-// The last handle may go the moment an operation returns, while the other party
+// The last handle may go the moment an operation returns, while the other side
 // of that operation is still on its way out.
 void LetGoAtOnce(Rng& rng) {
   runtime::GOMAXPROCS(kProcs[rng.Below(std::size(kProcs))]);
@@ -150,8 +151,8 @@ TEST(ChanStressTest, AChannelMayGoTheMomentItsLastUserReturns) {
   gump::Run([] { StressLoop([](Rng& rng) { LetGoAtOnce(rng); }); });
 }
 
-// Close comes at a random moment: senders panic or have sent, and what was sent
-// is received or destroyed with the channel.
+// Close comes at a random moment. Senders panic or have sent, and a value that
+// was sent is received, or destroyed with the channel.
 void CloseUnderLoad(Rng& rng) {
   runtime::GOMAXPROCS(kProcs[rng.Below(std::size(kProcs))]);
   chan<Counted> c = make_chan<Counted>(rng.Below(4));
@@ -190,7 +191,7 @@ TEST(ChanStressTest, CloseAtAnyMomentLosesNothing) {
   gump::Run([] { StressLoop([](Rng& rng) { CloseUnderLoad(rng); }); });
 }
 
-TEST(ChanStressTest, VeryManyGoroutinesOnOneChannel) {
+TEST(ChanStressTest, VeryManyGoroutinesShareOneChannel) {
   gump::Run([] {
     constexpr int kN = testing::kManyGoroutines;
     chan<int> c = make_chan<int>();
@@ -206,7 +207,7 @@ TEST(ChanStressTest, VeryManyGoroutinesOnOneChannel) {
     for (int i = kN / 2; i < kN; i++) c.Send(i);
     ASSERT_TRUE(Eventually([&] { return left == 0; }));
     EXPECT_EQ(sum, int64_t{kN} * (kN - 1) / 2);
-    // And all at once.
+    // Now close ends all of them at once.
     left = kN;
     for (int i = 0; i < kN; i++) {
       go([&, c] {

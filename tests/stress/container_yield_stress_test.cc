@@ -1,6 +1,6 @@
-// The lock-free containers with a switch of threads at every turn: built with
-// tests/testing/yielding_atomic.h, and without the rest of the library. It
-// finds the races whose window is one instruction wide.
+// The lock-free containers with a switch of threads at every turn. They are
+// built with tests/testing/yielding_atomic.h, and without the rest of the
+// library. This finds races that last for one instruction.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -36,8 +36,8 @@ void InThreads(uint64_t seed, F work) {
   for (auto& t : threads) t.join();
 }
 
-// Every thread puts numbers in and takes some out; what was put in is what was
-// taken out and what is left, in number and in sum.
+// Every thread puts numbers in and takes some out. The numbers that were put in
+// equal those that were taken out or are left, in count and in sum.
 template <class Container>
 void PutAndTake(Rng& rng) {
   Container c;
@@ -64,15 +64,15 @@ void PutAndTake(Rng& rng) {
   EXPECT_EQ(Counted::objects(), 0);
 }
 
-TEST(ContainerYieldStressTest, Queue) {
+TEST(ContainerYieldStressTest, QueueLosesNothing) {
   testing::StressLoop(PutAndTake<sync::Queue<Counted>>);
 }
 
-TEST(ContainerYieldStressTest, Stack) {
+TEST(ContainerYieldStressTest, StackLosesNothing) {
   testing::StressLoop(PutAndTake<sync::Stack<Counted>>);
 }
 
-TEST(ContainerYieldStressTest, List) {
+TEST(ContainerYieldStressTest, ListLosesNothing) {
   testing::StressLoop([](Rng& rng) {
     {
       sync::List<Counted> l;
@@ -98,7 +98,7 @@ TEST(ContainerYieldStressTest, List) {
   });
 }
 
-// ---- One that stops
+// ---- A thread that stops
 
 // OnAccess calls f(n) before the n-th access that this thread makes while the
 // OnAccess lives.
@@ -116,7 +116,7 @@ class OnAccess {
   std::function<void()> hook_;
 };
 
-// Wherever Remove is when somebody comes by, and wherever he stops then.
+// Another thread comes by at each step of Remove, and stops at each of its own.
 TEST(ContainerStopTest, ListRemoveDoesNotWaitForOthers) {
   bool reached = true;
   for (int at = 0; reached; at++) {
@@ -152,7 +152,7 @@ TEST(ContainerStopTest, ListRemoveDoesNotWaitForOthers) {
       stops = stopped;
       go_on = true;
       if (other.joinable()) other.join();
-      ASSERT_FALSE(held_up) << "at access " << at << ", he at " << stop;
+      ASSERT_FALSE(held_up) << "at access " << at << ", other at " << stop;
       int sum = 0;
       l.Range([&](int v) { sum += v; });
       EXPECT_EQ(sum, 4);
@@ -161,7 +161,7 @@ TEST(ContainerStopTest, ListRemoveDoesNotWaitForOthers) {
   }
 }
 
-// Wherever the one who puts an element in is when others take it out.
+// Elements are taken out at each step of an insertion.
 TEST(ContainerStopTest, ListLenIsNeverBelowZero) {
   using Ints = sync::List<int>;
   void (*const inserts[])(Ints&) = {

@@ -38,7 +38,7 @@ const context::Key<Counted> kCounted;
 using ContextStressTest = testing::WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(ContextStressTest);
 
-// Slots holds things that many take copies of, and replace.
+// Slots holds things that many callers copy and replace.
 template <class T>
 class Slots {
  public:
@@ -46,7 +46,7 @@ class Slots {
     std::scoped_lock hold(mu_);
     return things_[rng.Below(things_.size())];
   }
-  // The thing that was there goes without the lock.
+  // The old thing is destroyed without the lock.
   void Put(Rng& rng, T thing) {
     std::scoped_lock hold(mu_);
     std::swap(things_[rng.Below(things_.size())], thing);
@@ -61,7 +61,7 @@ class Slots {
   std::array<T, 16> things_;
 };
 
-// Forest is one round: what hangs on one root.
+// Forest is one round: everything below one root.
 class Forest {
  public:
   using Made = std::pair<Context, CancelFunc>;
@@ -91,8 +91,8 @@ class Forest {
     }
   }
 
-  // End cancels the root, before or after everything else is given up; then all
-  // that is left has been told, and is gone.
+  // End cancels the root, before or after everything else is given up. Then all
+  // contexts that are left have been told, and are gone.
   void End(Rng& rng) {
     if (rng.OneIn(2)) nodes_.Each([](Made& m) { m = {}; });
     if (rng.OneIn(2)) stops_.Each([](StopFunc& f) { f = {}; });
@@ -115,7 +115,7 @@ class Forest {
   }
 
  private:
-  // Each holds a counted value, so that it is seen when one is left.
+  // Each holds a counted value, so that a context that is left over is noticed.
   Made Child(Rng& rng, const Context& of) {
     const Context parent = WithValue(of, kCounted, Counted(0));
     if (rng.OneIn(2)) return context::WithCancel(parent);
@@ -130,7 +130,7 @@ class Forest {
     if (rng.OneIn(2)) stops_.Put(rng, std::move(stop));
   }
 
-  // What a context shows agrees, whatever happens to it meanwhile.
+  // The answers of a context agree, however it changes meanwhile.
   static void Look(const Context& c) {
     const bool closed = c.Done().TryRecv().kind == Closed::kClosed;
     const absl::Status err = c.Err();
@@ -150,7 +150,7 @@ class Forest {
   std::atomic<int> stopped_ = 0;
 };
 
-TEST_P(ContextStressTest, EverybodyIsToldAndNothingIsLeft) {
+TEST_P(ContextStressTest, AllContextsAreToldAndNothingIsLeft) {
   Run([] {
     testing::StressLoop([](Rng& rng) {
       Forest forest;
@@ -171,7 +171,7 @@ TEST_P(ContextStressTest, EverybodyIsToldAndNothingIsLeft) {
   });
 }
 
-// A deadline, a cancellation, that of the parent, and two stops at once.
+// A deadline, a cancellation, one of the parent, and two stops come at once.
 TEST_P(ContextStressTest, OneOfManyWins) {
   Run([] {
     testing::StressLoop([](Rng& rng) {
@@ -198,8 +198,8 @@ TEST_P(ContextStressTest, OneOfManyWins) {
   });
 }
 
-// The last handle goes at the moment in which the parent, or the deadline, ends
-// the context; what waits for that is told all the same.
+// The last handle goes at the moment when the parent or the deadline ends the
+// context. Functions that wait for that are called all the same.
 TEST_P(ContextStressTest, LastHandleGoesWhileTheEndComes) {
   Run([] {
     testing::StressLoop([](Rng& rng) {
@@ -229,9 +229,9 @@ TEST_P(ContextStressTest, LastHandleGoesWhileTheEndComes) {
   });
 }
 
-// A chain of contexts in which only functions are left; the root is given up
+// A chain of contexts of which only functions are left. The root is given up
 // without a cancellation while some of their deadlines come.
-TEST_P(ContextStressTest, LostAncestors) {
+TEST_P(ContextStressTest, DeadlinesOfLostAncestorsStillCount) {
   Run([] {
     testing::StressLoop([](Rng& rng) {
       auto root =
@@ -246,7 +246,7 @@ TEST_P(ContextStressTest, LostAncestors) {
                         of, std::chrono::microseconds(rng.Below(60)))
                         .first
                   : context::WithCancel(of).first;
-        // From the first deadline on, all have one above.
+        // From the first deadline on, all contexts have one above.
         const bool told = timed || expected > 0;
         if (told) expected++;
         context::AfterFunc(c, [&timed_out, told, value = Counted(i)] {

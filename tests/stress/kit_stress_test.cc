@@ -1,6 +1,7 @@
-// The containers, and what is made of channels and locks, under random load
-// from goroutines and plain threads at once. tests/testing/stress.h says how to
-// run it longer, or again.
+// The containers, and types that build on channels and locks, under random load
+// from goroutines and plain threads at once.
+//
+// tests/testing/stress.h says how to run it longer, or again.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -31,16 +32,16 @@ namespace {
 
 using testing::Rng;
 
-// Item is who pushed it and how many that one had pushed before.
+// Item holds its producer, and how many the producer had pushed before.
 struct Item {
   int who;
   int n;
 };
 
-// Ledger checks that everything that was put in comes out, once.
+// Ledger checks that each item that was put in comes out once.
 class Ledger {
  public:
-  // For `each` items of each producer.
+  // It is for `each` items of each producer.
   Ledger(int producers, int each)
       : each_(each),
         left_(producers * each),
@@ -67,8 +68,8 @@ class KitStressTest : public testing::WithGomaxprocs {
 
   bool Over() const { return std::chrono::steady_clock::now() >= end_; }
 
-  // Calls work(rng, who) once in each of n callers, a third of which are plain
-  // threads, and returns when all have returned.
+  // Calls `work(rng, who)` once in each of n callers, a third of which are
+  // plain threads, and returns when all have returned.
   template <class F>
   void All(int n, F work) {
     const uint64_t seed = seed_ + 1000 * ++round_;
@@ -138,8 +139,8 @@ TEST_P(KitStressTest, QueueLosesNothingAndKeepsEachProducersOrder) {
   });
 }
 
-// A push that has returned is seen by whoever looks later: so a queue, or a
-// stack, into which everybody puts before he takes is never found empty.
+// A push that has returned is seen by every later pop. So if all callers push
+// before they pop, the queue or stack is never found empty.
 template <class Container>
 void NeverEmptyAfterOwnPush(Container& c, Rng& rng, int who, int each,
                             Ledger& ledger) {
@@ -152,7 +153,7 @@ void NeverEmptyAfterOwnPush(Container& c, Rng& rng, int who, int each,
   }
 }
 
-TEST_P(KitStressTest, WhoPushedFindsSomething) {
+TEST_P(KitStressTest, ACallerThatHasPushedFindsAnItem) {
   constexpr int kCallers = 6, kEach = 300;
   Run([&] {
     sync::Queue<std::unique_ptr<Item>> q;
@@ -258,7 +259,7 @@ TEST_P(KitStressTest, ListKeepsOrderAndLosesNothing) {
   });
 }
 
-TEST_P(KitStressTest, ContainersDestroyWhatIsLeft) {
+TEST_P(KitStressTest, ContainersDestroyTheRemainingItems) {
   using testing::Counted;
   Run([&] {
     do {
@@ -312,9 +313,9 @@ TEST_P(KitStressTest, SemaphoreNeverGivesMoreThanItHas) {
   });
 }
 
-// Every waiter is cancelled about when it is granted, or before, or after: the
-// weight it may have had is there again, once.
-TEST_P(KitStressTest, SemaphoreKeepsWhatWasGrantedToTheCancelled) {
+// Every waiter is cancelled at about the time when it is granted. The weight
+// that it may have had is there again, once.
+TEST_P(KitStressTest, SemaphoreGetsTheWeightOfCancelledWaitersBack) {
   constexpr int64_t kSize = 6;
   constexpr int kWaiters = 4;
   Run([&] {
@@ -381,7 +382,7 @@ TEST_P(KitStressTest, SingleFlightRunsOneCallPerKey) {
               EXPECT_EQ(flight.Do(key, call).value, key);
             }
           } catch (const int&) {
-            // Not looked at: ThreadSanitizer does not see libstdc++ count
+            // Not looked at. ThreadSanitizer does not see how libstdc++ counts
             // references to an exception, and takes the last one for a race.
           }
         }
@@ -407,7 +408,7 @@ TEST_P(KitStressTest, ErrGroupHonoursItsLimit) {
           ran++;
           active--;
           if (i == bad) return absl::DataLossError("bad");
-          return c.Err();  // after it: only a consequence
+          return c.Err();  // a consequence of the bad one
         };
         if (rng.OneIn(2)) {
           if (group.TryGo(f)) started++;
@@ -450,8 +451,8 @@ TEST_P(KitStressTest, LimiterNeverGivesMoreThanItsRate) {
       });
     } while (!Over());
     cancel();
-    // A reservation whose time had come cannot be cancelled; it only makes for
-    // less. The limiter's clock is this one; the slack is for rounding.
+    // A reservation whose time had come cannot be cancelled, so fewer are
+    // allowed. The limiter's clock is this one. The slack is for rounding.
     const std::chrono::duration<double> time =
         std::chrono::steady_clock::now() - start;
     EXPECT_LE(static_cast<double>(allowed), 51 + 20'000 * time.count());

@@ -1,6 +1,6 @@
-// Descriptors that come and go: their numbers and PollDescs are used again at
-// once, under readers, writers, deadlines and closers, and no byte, edge,
-// deadline or close ever reaches anybody else.
+// Descriptors that come and go. Their numbers and PollDescs are used again at
+// once, under readers, writers, deadlines and closers. No byte, edge, deadline
+// or close ever reaches another owner.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -74,7 +74,8 @@ class Listener {
     EXPECT_EQ(::listen(l_.fd(), 128), 0);
     EXPECT_EQ(::getsockname(l_.fd(), sa(), &len), 0);
   }
-  // Connect is for one at a time, so that both ends are of one connection.
+  // Connect serves one caller at a time, so that both ends are of one
+  // connection.
   std::pair<File, File> Connect() {
     std::lock_guard<sync::Mutex> hold(mu_);
     File a(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -82,7 +83,7 @@ class Listener {
     File b(::accept4(l_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     EXPECT_GE(b.fd(), 0);
     EXPECT_EQ(::fcntl(a.fd(), F_SETFL, O_NONBLOCK), 0);
-    // No TIME_WAIT: there are more connections than ports.
+    // Avoid TIME_WAIT, because there are more connections than ports.
     const linger now{1, 0};
     EXPECT_EQ(::setsockopt(a.fd(), SOL_SOCKET, SO_LINGER, &now, sizeof(now)),
               0);
@@ -96,7 +97,7 @@ class Listener {
   sync::Mutex mu_;
 };
 
-// Record is what goes over a connection: whose it is, and the how manieth.
+// Record goes over a connection: the connection's tag, and a number.
 struct Record {
   uint64_t tag;
   uint64_t seq;
@@ -112,7 +113,7 @@ struct Counts {
   std::atomic<int64_t> strangers = 0;  // records of another connection
 };
 
-// Reader reads records until the end, and sees that they are ours.
+// Reader reads records until the end, and checks that they are of our tag.
 void Reader(FD* fd, uint64_t tag, uint64_t seed, Counts* counts) {
   Rng rng(seed);
   Record in[16];
@@ -147,7 +148,7 @@ void Reader(FD* fd, uint64_t tag, uint64_t seed, Counts* counts) {
   }
 }
 
-// Writer writes records until it has been at it for long enough, or may not.
+// Writer writes a random number of records, or until a write fails.
 void Writer(FD* fd, uint64_t tag, uint64_t seed) {
   Rng rng(seed);
   const uint64_t total = rng.Below(200);
@@ -190,7 +191,8 @@ void Tamper(FD* fd, uint64_t seed, Counts* counts) {
   counts->closes++;
 }
 
-// Connection is the life of one: both ends read, write and are tampered with.
+// Connection is the life of one connection: both ends read, write and are
+// tampered with.
 void Connection(std::pair<File, File> ends, Rng& rng, Counts* counts) {
   const uint64_t tag = ++tags;
   auto a = Open(std::move(ends.first), FdKind::kStream);
@@ -216,7 +218,7 @@ void Connection(std::pair<File, File> ends, Rng& rng, Counts* counts) {
     (void)a->close();
   } else {
     (void)b->close();
-    // Who still reads a finds the end.
+    // A goroutine that still reads a finds the end.
   }
   wg.Wait();
 }
@@ -298,8 +300,8 @@ TEST(NetpollStressTest, ThreadsAndGoroutinesPassOneDescriptorAround) {
   });
 }
 
-// Each number is opened, waited on and closed by whoever comes, as fast as
-// they can; a wake-up or a deadline of the one before would end a wait early.
+// Goroutines open each number, wait on it and close it, as fast as they can. A
+// wake-up or a deadline of the old owner would end a wait early.
 TEST(NetpollStressTest, NoEventReachesTheNextOwner) {
   gump::Run([] {
     StressLoop([](Rng& rng) {
@@ -326,7 +328,7 @@ TEST(NetpollStressTest, NoEventReachesTheNextOwner) {
                 EXPECT_EQ(fd->setDeadline(when, PollMode::kBoth), 0);
                 break;
               }
-              case 2: {  // nobody may end this read but the one who writes
+              case 2: {  // only the writer may end this read
                 auto in = Open(std::move(e.in), FdKind::kStream);
                 std::atomic<bool> written = false;
                 sync::WaitGroup one;
@@ -359,8 +361,8 @@ TEST(NetpollStressTest, NoEventReachesTheNextOwner) {
   });
 }
 
-// ReadRecord reads one whole record. False: the stream ended first, or, where
-// that may be, with the error `ends`.
+// ReadRecord reads one whole record. Returns false if the stream ended first,
+// or with the error `ends`, if that is not 0.
 bool ReadRecord(FD* fd, Record* to, int ends) {
   size_t have = 0;
   while (have < sizeof(*to)) {
@@ -377,7 +379,7 @@ bool ReadRecord(FD* fd, Record* to, int ends) {
 }
 
 // Cycle opens two descriptors, sends a record through each with the tag of this
-// cycle, and closes them; how they are left is up to rng.
+// cycle, and closes them. rng decides in which state they are left.
 void Cycle(Rng& rng, Counts* counts) {
   const uint64_t tag = ++tags;
   Ends e;
@@ -426,7 +428,7 @@ void Cycle(Rng& rng, Counts* counts) {
       EXPECT_EQ(b->setDeadline(soon(), PollMode::kRead), 0);
       break;
     }
-    case 3:  // closed under a reader, who may be anywhere in its read
+    case 3:  // closed under a reader, which may be anywhere in its read
       wg.Go([&] {
         Record in;
         if (ReadRecord(b.get(), &in, kErrClosing)) expect(in, 0);
@@ -451,7 +453,7 @@ void Cycle(Rng& rng, Counts* counts) {
   counts->closes++;
 }
 
-// A minute or two make a million of them (GUMP_STRESS_SECONDS).
+// A minute or two are enough for a million cycles (GUMP_STRESS_SECONDS).
 TEST(NetpollStressTest, EachCycleOfOpenAndCloseFindsItsOwnPayload) {
   constexpr int kGoroutines = 64;
   Counts counts;

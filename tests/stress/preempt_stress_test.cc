@@ -1,13 +1,14 @@
-// Endurance of preemption: goroutines that compute are interrupted a thousand
-// times a second, wherever they are, and every result is what it is without
+// Endurance of preemption. Goroutines that compute are interrupted a thousand
+// times a second, at every point, and each result is the same as without
 // goroutines. Channels and mutexes carry work and results between them.
 //
-// The slice of 10 ms stays as it is; sysmon would not look every millisecond
-// anyway. A thread of the test's own makes the requests that sysmon makes, the
-// flag and the signal, for every P that runs, whether its goroutine computes or
-// is in the runtime: all of the handler's answers are wanted.
+// The slice of 10 ms stays as it is, because sysmon would not look every
+// millisecond anyway. A thread of the test makes the requests that sysmon
+// makes, the flag and the signal. It does so for every P that runs, whether its
+// goroutine computes or is in the runtime, so that the handler gives each of
+// its answers.
 //
-// tools/gump soak runs this for long; tests/testing/stress.h says how to
+// tools/gump soak runs this for a long time. tests/testing/stress.h says how to
 // repeat a run.
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -38,9 +39,9 @@ namespace {
 using testing::CheckedResults;
 using testing::Rng;
 
-// A run goes on until it has seen that many goroutines preempted in place, and
-// that many for each second of its time: half of what is asked for. TSan
-// delivers signals late, and not at all to who never calls libc.
+// A run goes on until it has seen so many preemptions in place, and so many for
+// each second of its time: half of the number that is asked for. TSan delivers
+// signals late, and never to a thread that does not call libc.
 #if defined(GUMP_TSAN)
 constexpr int64_t kLeastPreemptions = 1;
 #else
@@ -88,7 +89,7 @@ class Presser {
   static void Signal() {
     const int32_t n = rt::gomaxprocs.load(rt::acquire);
     for (int32_t i = 0; i < n; i++) {
-      // As pressP, but whatever the thread does. Ms are never freed.
+      // As pressP does, but in every state of the thread. Ms are never freed.
       rt::M* mp = rt::allp[i]->m.load(rt::acquire);
       if (mp != nullptr) rt::preemptM(mp);
     }
@@ -98,9 +99,9 @@ class Presser {
 };
 
 // Endurance is one run. Some workers get their jobs over a channel, each in an
-// order of its own and in batches between which they enter the runtime; others
-// stay with one kind of work and do not enter it for many steps. All send each
-// result on, and who gets it compares it and adds it up under a mutex.
+// order of its own and in batches between which they enter the runtime. Others
+// stay with one kind of work and do not enter it for many steps. All of them
+// send each result on. The receiver compares it and adds it up under a mutex.
 class Endurance {
  public:
   Endurance(const CheckedResults& reference, std::chrono::nanoseconds time,
@@ -159,7 +160,7 @@ class Endurance {
         const uint64_t job = kind * CheckedResults::kSeeds + seed;
         uint64_t value = CheckedResults::Step(job);
         for (int i = 0; i < 4; i++) {
-          // One that is wrong for once must not be covered by the next.
+          // A single wrong result must not be covered by the next.
           if (const uint64_t again = CheckedResults::Step(job); again != value)
             value = again ^ value;
         }

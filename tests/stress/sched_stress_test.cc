@@ -1,6 +1,7 @@
-// Everything the scheduler does, at random and at once: trees of goroutines,
+// All functions of the scheduler, at random and at once: trees of goroutines,
 // channels, yields, Goexit, exceptions, blocking calls, bound threads, plain
 // threads, changes of GOMAXPROCS, and a stopped world every 10 ms.
+//
 // tests/testing/stress.h says how to run it longer, or again.
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
@@ -34,9 +35,9 @@ using testing::GetErrno;
 using testing::Rng;
 using testing::SetErrno;
 
-// Mix is the load: each piece of work counts itself when it begins and when it
-// has done all it should, and carries a Counted, so that what is lost, done
-// twice or leaked shows at the end.
+// Mix is the load. Each piece of work counts itself when it begins and when it
+// is complete, and carries a Counted. So work that is lost, done twice or
+// leaked shows at the end.
 class Mix {
  public:
   explicit Mix(uint64_t seed)
@@ -199,7 +200,7 @@ class Mix {
 class SchedStressTest : public testing::WithGomaxprocs {};
 GUMP_INSTANTIATE_GOMAXPROCS(SchedStressTest);
 
-// Churn starts and ends plain threads that work, too.
+// Churn starts and ends plain threads that work as well.
 void Churn(Mix& mix) {
   while (!mix.Over()) {
     std::thread t = testing::KnownThread([] {
@@ -227,7 +228,7 @@ void Look(Mix& mix) {
   }
 }
 
-TEST_P(SchedStressTest, Everything) {
+TEST_P(SchedStressTest, AllWorkThatBeginsEndsOnce) {
   const uint64_t seed = testing::StressSeed();
   Mix mix(seed);
   Run([&] {

@@ -1,7 +1,7 @@
 // select under load: random cases over few channels, so that selects meet each
 // other and plain operations, win and lose races, and leave queues from the
-// middle. What must hold: values sent and received balance, per channel and in
-// all; no select pairs with itself; everybody comes to an end.
+// middle. Values sent and received must balance, per channel and in all. No
+// select may pair with itself, and all goroutines must come to an end.
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -114,8 +114,8 @@ TEST(SelectStressTest, SentAndReceivedBalance) {
   gump::Run([] { StressLoop([](Rng& rng) { Round(rng); }); });
 }
 
-// Go's TestSelectStress in shape: two parties, four channels, every operation
-// in a select with three others that must not fire by mistake.
+// Similar to Go's TestSelectStress: two parties and four channels. Every
+// operation is in a select with three others that must not fire by mistake.
 void Duel(Rng& rng) {
   runtime::GOMAXPROCS(kProcs[rng.Below(std::size(kProcs))]);
   constexpr int kN = 500;

@@ -1,11 +1,11 @@
 // Everything in one process: rounds of workers at trades (soak/soak.h) that are
-// drawn from the seed, on goroutines, some of them locked to their threads, and
-// on plain threads. After each round everything that was begun has ended, what
-// went in has come out, and nothing is left of it; in the end the process is as
-// small as it was, and no wake-up was lost on the way.
+// drawn from the seed. Workers are goroutines, some of them locked to their
+// threads, and plain threads. After each round all work has ended, all values
+// that went in have come out, and nothing is left of it. In the end the process
+// is as small as it was, and no wake-up was lost on the way.
 //
-// Round r of seed s is round 0 of seed s + r. A round says so when it begins,
-// so that the last line before a crash, or a hang, is the one to repeat.
+// Round r of seed s is round 0 of seed s + r. A round prints this when it
+// begins, so the last line before a crash or a hang names the round to repeat.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -39,16 +39,16 @@ using Clock = std::chrono::steady_clock;
 using testing::Counted;
 using testing::Eventually;
 
-// A round that takes longer than that, in seconds, hangs.
+// A round that takes longer than this, in seconds, hangs.
 constexpr unsigned kHang = rt::kSanitizerBuild ? 300 : 60;
 
-// Each who sleeps in the kernel, or was stopped in the middle of his code, has
-// a thread; more of them are the fatal error "thread exhaustion".
+// A goroutine that sleeps in the kernel, or was preempted in place, has a
+// thread. More threads than this are the fatal error "thread exhaustion".
 constexpr int kMostThreads = 400;
 constexpr int64_t kMostBytes = int64_t{rt::kSanitizerBuild ? 4096 : 128} << 20;
 
-// Before main, since somebody who dumps may start the runtime, which reads it.
-// GODEBUG may hold other settings.
+// Set before main, because a goroutine dump may start the runtime, which reads
+// it. GODEBUG may hold other settings.
 [[maybe_unused]] const int watchdog = ::setenv("GUMP_DEBUG", "watchdog=1", 1);
 
 std::vector<TradeMaker> AllTrades() {
@@ -60,7 +60,7 @@ std::vector<TradeMaker> AllTrades() {
   return all;
 }
 
-// DumpOnAlarm has every goroutine printed if a round hangs.
+// DumpOnAlarm prints every goroutine if a round hangs.
 void DumpOnAlarm() {
   struct sigaction sa = {};
   sa.sa_handler = [](int) {
@@ -72,7 +72,7 @@ void DumpOnAlarm() {
   ::sigaction(SIGALRM, &sa, nullptr);
 }
 
-// Round is some workers at some trades, for some time.
+// Round is a number of workers at trades, for some time.
 class Round {
  public:
   Round(std::span<const TradeMaker> makers, uint64_t seed)
@@ -81,7 +81,7 @@ class Round {
     for (const TradeMaker make : makers) trades_.push_back(make());
   }
 
-  // Run returns how many pieces were done.
+  // Run returns how many pieces of work were done.
   uint64_t Run() {
     std::vector<std::thread> threads;
     sync::WaitGroup wg;
@@ -128,7 +128,7 @@ class Round {
   std::atomic<uint64_t> pieces_ = 0;
 };
 
-// NothingIsLeft checks what holds between two rounds.
+// NothingIsLeft checks the conditions that hold between two rounds.
 void NothingIsLeft() {
   EXPECT_TRUE(Eventually([] { return runtime::NumGoroutine() == 1; }))
       << runtime::Stack(/*all=*/true);
@@ -138,8 +138,8 @@ void NothingIsLeft() {
   EXPECT_LE(testing::ResidentBytes(), kMostBytes);
 }
 
-// ThreadsGo checks that those which are not needed any more end; it takes a few
-// seconds.
+// ThreadsGo checks that threads that are not needed any more end. That takes a
+// few seconds.
 void ThreadsGo() {
   debug::SchedStats s;
   EXPECT_TRUE(Eventually([&] {

@@ -38,7 +38,7 @@ class SyncStressTest : public testing::WithGomaxprocs {
   bool Over() const { return std::chrono::steady_clock::now() >= end_; }
 
   // Calls work(rng, round) in `goroutines` goroutines and `threads` plain
-  // threads until the time is over. Rounds of one caller are numbered.
+  // threads until the time is over. Each caller numbers its rounds.
   template <class F>
   void Hammer(int goroutines, int threads, F work) {
     auto loop = [this, work](int who) {
@@ -141,7 +141,7 @@ TEST_P(SyncStressTest, CondLosesNothing) {
     std::vector<int> queue;
     constexpr size_t kLimit = 3;
     std::atomic<int64_t> put = 0, taken = 0;
-    // Everybody puts one and takes one, so nobody is left waiting at the end.
+    // Each caller puts one and takes one, so no caller waits at the end.
     Hammer(8, 2, [&](Rng& rng, int round) {
       {
         std::scoped_lock hold(mu);
@@ -164,11 +164,11 @@ TEST_P(SyncStressTest, CondLosesNothing) {
   });
 }
 
-// The next five: the waiter destroys the object the moment it is awake, while
-// the waker is still on its way out.
+// In the next five tests the waiter destroys the object the moment it is awake,
+// while the waker is still on its way out.
 constexpr int kDestroyRounds = 100'000 / 4;  // times four GOMAXPROCS
 
-TEST_P(SyncStressTest, OnceRunsOneFunctionAndShowsEverybodyWhatItDid) {
+TEST_P(SyncStressTest, OnceRunsOneFunctionAndShowsItsEffectsToAll) {
   struct Turn {
     sync::Once once;
     int runs = 0;  // plain: Do gives the edge

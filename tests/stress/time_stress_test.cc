@@ -1,4 +1,4 @@
-// Timers: seeded races of Stop, Reset and expiry. Whatever happens, each time
+// Timers: seeded races of Stop, Reset and expiry. In every schedule, each time
 // that a timer is set has exactly one outcome: it fires, or the Stop or Reset
 // that kept it from firing says so.
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ int RandomProcs(Rng& rng) {
   return n;
 }
 
-// Pause lets some time pass, one way or another.
+// Pause lets some time pass, in one of several ways.
 void Pause(Rng& rng) {
   switch (rng.Below(4)) {
     case 0:
@@ -84,8 +84,8 @@ void Everyone(Rng& rng, int goroutines, F f) {
   if (t.joinable()) blocking([&] { t.join(); });
 }
 
-// Setting the timer, by NewTimer, AfterFunc or Reset, opens one account; each
-// is closed by one firing or one true.
+// Setting the timer, by NewTimer, AfterFunc or Reset, opens one account. One
+// firing or one true closes it.
 struct Accounts {
   std::atomic<int64_t> set = 1;
   std::atomic<int64_t> prevented = 0;
@@ -104,7 +104,7 @@ void Stir(Rng& rng, const time::Timer& timer, Accounts& a) {
   }
 }
 
-TEST(TimeStressTest, FunctionOrStopNeverBoth) {
+TEST(TimeStressTest, EitherTheFunctionRunsOrAStopWins) {
   gump::Run([] {
     StressLoop([](Rng& rng) {
       RandomProcs(rng);
@@ -123,7 +123,8 @@ TEST(TimeStressTest, FunctionOrStopNeverBoth) {
 }
 
 // A timer due within a microsecond or two, and a Stop at about that time, again
-// and again: as many races as there is time for. It says how many that were.
+// and again. There are as many races as there is time for, and it prints their
+// number.
 TEST(TimeStressTest, EveryRaceHasOneWinner) {
   gump::Run([] {
     int64_t races = 0;
@@ -161,9 +162,10 @@ TEST(TimeStressTest, EveryRaceHasOneWinner) {
   });
 }
 
-// The same for a channel on which somebody waits: a value is received, or the
-// Stop or Reset that came at about that time says that it is not. As many races
-// as there is time for: some 10^5 in two seconds, 10^7 in a few minutes.
+// The same for a channel on which a goroutine waits. A value is received, or
+// the Stop or Reset that came at about that time says that it is not. There are
+// as many races as there is time for: some 10^5 in two seconds, 10^7 in a few
+// minutes.
 TEST(TimeStressTest, EveryRaceForAValueHasOneWinner) {
   gump::Run([] {
     int64_t races = 0;
@@ -209,7 +211,7 @@ TEST(TimeStressTest, EveryRaceForAValueHasOneWinner) {
   });
 }
 
-TEST(TimeStressTest, ValueOrStopNeverBoth) {
+TEST(TimeStressTest, EitherAValueComesOrAStopWins) {
   gump::Run([] {
     StressLoop([](Rng& rng) {
       RandomProcs(rng);
@@ -312,8 +314,8 @@ TEST(TimeStressTest, SleepersTickersAndTimeoutsAllEnd) {
   });
 }
 
-// With every P busy, and Ps coming and going, sleepers still wake.
-TEST(TimeStressTest, SleepersWakeBesideThoseWhoCompute) {
+// Sleepers still wake with every P busy, and with Ps that come and go.
+TEST(TimeStressTest, SleepersWakeBesideGoroutinesThatCompute) {
   gump::Run([] {
     StressLoop([](Rng& rng) {
       const int procs = RandomProcs(rng);
@@ -334,7 +336,7 @@ TEST(TimeStressTest, SleepersWakeBesideThoseWhoCompute) {
   });
 }
 
-// Nobody polls, nobody spins, one goroutine sleeps: the wake-up must not be
+// No M polls, no M spins, and one goroutine sleeps. The wake-up must not be
 // lost, and a later sleeper must not be late because of an earlier one.
 TEST(TimeStressTest, LoneSleepersAreNotForgotten) {
   gump::Run([] {

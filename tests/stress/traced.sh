@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# traced.sh PROGRAM [argument...]: runs it with its standard error put aside, and shows what is no trace if it fails.
+# traced.sh PROGRAM [argument...]: runs the program with its standard error put aside. If it fails, shows the lines of
+# standard error that are no trace.
 set -uo pipefail
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

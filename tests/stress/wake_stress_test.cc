@@ -1,9 +1,9 @@
 // Wake-ups that must not be lost: one item at a time into a runtime that is
 // about to fall asleep, from every kind of publisher.
 //
-// Each round trip leaves all Ps idle or on their way there, so the race between
-// a publisher's look at nmspinning and the last spinner's second look at the
-// queues is run once a round. A lost wake-up hangs the test.
+// Each round trip leaves all Ps idle or about to be. So each round runs the
+// race between a publisher's look at nmspinning and the last spinner's second
+// look at the queues. A lost wake-up hangs the test.
 #include <atomic>
 #include <thread>
 
@@ -27,8 +27,9 @@ void Pause(testing::Rng& rng) {
   }
 }
 
-// A plain thread has no P: what it readies goes to the global queue, published
-// by sched.lock alone, whose release is a plain store.
+// A plain thread has no P, so a goroutine that it readies goes to the global
+// queue. Only sched.lock publishes it, and releasing that lock is a plain
+// store.
 TEST_P(WakeStressTest, AThreadsItemReachesTheLastSpinner) {
   Run([] {
     auto ask = make_chan<int>();

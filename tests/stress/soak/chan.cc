@@ -115,14 +115,14 @@ class SelectTrade : public Trade {
     while (select(Recv(s.left, take), Recv(s.right, take), Recv(s.quit)) != 2) {
       Pause(rng);
     }
-    // What is still buffered.
+    // Take the values that are still buffered.
     while (select(Recv(s.left, take), Recv(s.right, take), Default()) != 2) {
     }
   }
 };
 
-// Close ends senders with a panic and receivers without a value; what was sent
-// before arrives.
+// Close ends senders with a panic and receivers without a value. Values that
+// were sent before arrive.
 class CloseTrade : public Trade {
  public:
   void Piece(Rng& rng) override {
@@ -162,7 +162,7 @@ class CloseTrade : public Trade {
   }
 };
 
-// A timer that was set is stopped, set anew, or fires.
+// A timer that was set is stopped, set again, or fires.
 class TimerTrade : public Trade {
  public:
   void Piece(Rng& rng) override {
@@ -246,7 +246,8 @@ class TimerTrade : public Trade {
   }
 };
 
-// Everybody below a context is told of its end, once, and by the right words.
+// Every context below another is told of its end, once, and with the right
+// words.
 class ContextTrade : public Trade {
  public:
   void Piece(Rng& rng) override {

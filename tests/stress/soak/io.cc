@@ -1,5 +1,5 @@
-// Trades with descriptors: connections, pipes, files, and system calls that
-// nobody has told the runtime of.
+// Trades with descriptors: connections, pipes, files, and system calls that are
+// not declared.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -33,8 +33,8 @@
 namespace gump::soak {
 namespace {
 
-// Letter is what goes over a connection: whose it is, the how manieth, and as
-// many bytes as it says, which follow from these and are summed up.
+// Letter goes over a connection. It holds the tag of the connection, its
+// number, and its size. Its bytes follow from these, and have a checksum.
 struct Letter {
   uint64_t tag;
   uint64_t seq;
@@ -94,7 +94,7 @@ class Inbox {
   uint64_t letters_ = 0;
 };
 
-// Connections to a server that returns what it gets, over TCP and over Unix
+// Connections to a server that returns all that it gets, over TCP and over Unix
 // sockets. Some end in order, some are closed under their reader.
 class EchoTrade : public Trade {
  public:
@@ -181,7 +181,7 @@ class EchoTrade : public Trade {
     EXPECT_TRUE(s.ok() || torn) << s;
   }
 
-  // Hurry sets deadlines under the reader, and none in the end.
+  // Hurry sets deadlines under the reader. In the end there is none.
   static void Hurry(const net::Conn& c, uint64_t seed) {
     Rng rng(seed);
     for (uint64_t n = rng.Below(10); n > 0; n--) {
@@ -213,7 +213,7 @@ class EchoTrade : public Trade {
   sync::WaitGroup servers_;
 };
 
-// A read that waits ends for one reason, and that is what it says.
+// A read that waits ends for one reason, and its result gives that reason.
 class WaitTrade : public Trade {
  public:
   void Piece(Rng& rng) override {
@@ -278,7 +278,7 @@ class WaitTrade : public Trade {
   }
 };
 
-// Files hold what was written, wherever and by whomever.
+// Files hold the data that were written, at every place and by every worker.
 class FileTrade : public Trade {
  public:
   FileTrade() {
@@ -331,7 +331,7 @@ class FileTrade : public Trade {
   std::atomic<uint64_t> files_ = 0;
 };
 
-// Calls that block in the kernel, announced or not.
+// Calls that block in the kernel, declared or not.
 class KernelTrade : public Trade {
  public:
   void Piece(Rng& rng) override {

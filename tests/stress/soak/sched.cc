@@ -1,4 +1,4 @@
-// Trades with the scheduler: computing, threads, and all that stops the world.
+// Trades with the scheduler: computing, threads, and stopping the world.
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -40,7 +40,7 @@ class ComputeTrade : public Trade {
   }
 };
 
-// What is a goroutine's own stays with it, wherever it goes on.
+// A goroutine keeps its own data on whichever thread it goes on.
 class OwnTrade : public Trade {
  public:
   void Piece(Rng& rng) override {
@@ -62,7 +62,8 @@ class OwnTrade : public Trade {
   inline static const gls<int> kMark{0};
 };
 
-// Who is locked to a thread stays there, and takes it along if he ends so.
+// A goroutine that is locked to a thread stays there. If it ends so, its thread
+// ends, too.
 class ThreadTrade : public Trade {
  public:
   void Piece(Rng& rng) override {
@@ -109,8 +110,8 @@ class ProcsTrade : public Trade {
   void Close() override { runtime::SetDefaultGOMAXPROCS(); }
 };
 
-// The world stops. Who is just back from a system call goes on without a P, but
-// not past the next call into the runtime.
+// The world stops. A goroutine that is just back from a system call goes on
+// without a P, but not past its next call into the runtime.
 class StopTrade : public Trade {
  public:
   void Piece(Rng& rng) override {
@@ -141,7 +142,7 @@ class StopTrade : public Trade {
   static constexpr uint64_t kMovers = 3;
 };
 
-// Somebody looks at all goroutines.
+// A worker looks at all goroutines.
 class DumpTrade : public Trade {
  public:
   void Piece(Rng& rng) override {
@@ -153,7 +154,7 @@ class DumpTrade : public Trade {
   }
 };
 
-// Memory is given back.
+// Memory is given back to the kernel.
 class ReclaimTrade : public Trade {
  public:
   void Piece(Rng& rng) override {

@@ -1,5 +1,5 @@
-// What the soak mixes (../soak_stress_test.cc): trades, which are kinds of work
-// with a result that can be checked.
+// The trades that the soak mixes (../soak_stress_test.cc). A trade is a kind of
+// work with a result that can be checked.
 #ifndef TESTS_STRESS_SOAK_SOAK_H_
 #define TESTS_STRESS_SOAK_SOAK_H_
 
@@ -30,13 +30,13 @@ class Trade {
   Trade(const Trade&) = delete;
   Trade& operator=(const Trade&) = delete;
 
-  // Piece does a piece of work, of a millisecond or so, and checks what came of
-  // it. Whatever it starts has ended when it returns. Several may be at it at a
-  // time, goroutines and plain threads.
+  // Piece does a piece of work, of a millisecond or so, and checks its result.
+  // All that it starts has ended when it returns. Several workers, goroutines
+  // and plain threads, may call it at a time.
   virtual void Piece(Rng& rng) = 0;
 
-  // Close ends what belongs to the trade itself, when nobody works any more,
-  // and checks what all workers have done together.
+  // Close ends the trade's own work, when no worker works any more, and checks
+  // the result of all workers together.
   virtual void Close() {}
 };
 
@@ -48,7 +48,7 @@ std::unique_ptr<Trade> MakeTrade() {
   return std::make_unique<T>();
 }
 
-// To be called before there are goroutines.
+// These must be called before there are goroutines.
 std::span<const TradeMaker> ChanTrades();
 std::span<const TradeMaker> SyncTrades();
 std::span<const TradeMaker> IoTrades();
@@ -57,8 +57,8 @@ std::span<const TradeMaker> SchedTrades();
 // Checksum scrambles one word.
 inline uint64_t Checksum(uint64_t v) { return Rng(v).Next(); }
 
-// Parcel is a value that knows whether it is what was sent, and of which none
-// may be left over.
+// Parcel is a value that can check whether it has arrived intact. No Parcel may
+// be left over.
 class Parcel {
  public:
   explicit Parcel(uint64_t tag) : tag_(tag), check_(Checksum(tag)) {}
@@ -71,7 +71,7 @@ class Parcel {
   testing::Counted life_{1};
 };
 
-// Balance is what went in and what came out.
+// Balance compares the values that went in with those that came out.
 class Balance {
  public:
   void In(uint64_t tag) {
@@ -100,7 +100,7 @@ inline std::chrono::nanoseconds Short(Rng& rng) {
   return std::chrono::nanoseconds(rng.Below(rng.OneIn(8) ? 3'000'000 : 50'000));
 }
 
-// Pause lets others run, one way or another, or does not.
+// Pause lets other goroutines run, in one of several ways, or does not.
 inline void Pause(Rng& rng) {
   switch (rng.Below(16)) {
     case 0:

@@ -32,8 +32,8 @@
 namespace gump::soak {
 namespace {
 
-// Money moves between accounts, each under a lock of its own; who holds the
-// books sees that there is as much as ever.
+// Money moves between accounts, each under a lock of its own. A goroutine that
+// holds the books finds that the sum has not changed.
 class MutexTrade : public Trade {
  public:
   MutexTrade() { balance_.fill(kEach); }
@@ -76,7 +76,8 @@ class MutexTrade : public Trade {
   std::array<uint64_t, kAccounts> balance_;
 };
 
-// A store with room for three, where everybody leaves as many as he fetches.
+// A store with room for three. Each worker leaves as many parcels as it
+// fetches.
 class CondTrade : public Trade {
  public:
   void Piece(Rng& rng) override {
@@ -120,7 +121,7 @@ class CondTrade : public Trade {
   std::deque<Parcel> store_;  // guarded by mu_
 };
 
-// Tasks return, panic or exit, and each leaves behind what it should.
+// Tasks return, panic or exit, and each has the effects that it should.
 class TaskTrade : public Trade {
  public:
   void Piece(Rng& rng) override {
@@ -161,7 +162,7 @@ class TaskTrade : public Trade {
   }
 };
 
-// What is done once is done once, and all get what came of it.
+// A once runs its function once, and all callers get its result.
 class OnceTrade : public Trade {
  public:
   void Piece(Rng& rng) override {
@@ -200,7 +201,7 @@ class OnceTrade : public Trade {
   }
 };
 
-// What a pool gives out is nobody else's.
+// An item that a pool gives out belongs to one caller.
 class PoolTrade : public Trade {
  public:
   void Piece(Rng& rng) override {
@@ -226,7 +227,7 @@ class PoolTrade : public Trade {
   sync::Pool<Item> pool_{[] { return std::make_unique<Item>(); }};
 };
 
-// All that is added to a map is in it, or was taken out.
+// An item that is added to a map is in it, or was taken out.
 class MapTrade : public Trade {
  public:
   void Piece(Rng& rng) override {
@@ -264,7 +265,7 @@ class MapTrade : public Trade {
   std::atomic<uint64_t> added_ = 0, removed_ = 0;
 };
 
-// No more units are out than there are, whoever gives up waiting.
+// No more units are out than there are, even if some waiters give up.
 class SemaphoreTrade : public Trade {
  public:
   void Piece(Rng& rng) override {
@@ -294,7 +295,7 @@ class SemaphoreTrade : public Trade {
   std::atomic<int64_t> out_ = 0;
 };
 
-// The first error of a group ends those who wait for its context.
+// The first error of a group ends the functions that wait for its context.
 class GroupTrade : public Trade {
  public:
   void Piece(Rng& rng) override {
@@ -305,7 +306,7 @@ class GroupTrade : public Trade {
     uint64_t begun = 1;
     const uint64_t limit = 2 + rng.Below(4);
     g.group.SetLimit(static_cast<int>(limit));
-    // The one that fails has a place before those that wait for that.
+    // The function that fails has a place before those that wait for that.
     g.group.Go([&, d = Short(rng)] {
       active++;
       time::Sleep(d);
@@ -330,7 +331,7 @@ class GroupTrade : public Trade {
   }
 };
 
-// Of calls with one key there is one at a time.
+// Of all calls with one key, one runs at a time.
 class FlightTrade : public Trade {
  public:
   void Piece(Rng& rng) override {
@@ -355,15 +356,15 @@ class FlightTrade : public Trade {
  private:
   static constexpr size_t kKeys = 4;
   static constexpr size_t kFails = 3;
-  // Lives as long as we do: of libstdc++'s count of references ThreadSanitizer
-  // sees nothing, so for it the last one would be dropped in a race.
+  // Lives as long as this object. ThreadSanitizer does not see how libstdc++
+  // counts references, and would report a race when the last one is dropped.
   const std::exception_ptr error_ =
       std::make_exception_ptr(std::runtime_error("flight"));
   sync::SingleFlight<size_t, std::shared_ptr<Parcel>> flight_;
   std::array<std::atomic<int>, kKeys> active_{};
 };
 
-// What is put into a container comes out once.
+// An item that is put into a container comes out once.
 class ContainerTrade : public Trade {
  public:
   void Piece(Rng& rng) override {
@@ -403,7 +404,7 @@ class ContainerTrade : public Trade {
     }
     if (rng.OneIn(2) && list_.Remove(e)) balance_.Out(*e);
   }
-  // TakeOne takes one out; false: there was none.
+  // TakeOne takes one item out. Returns false if there was none.
   bool TakeOne(uint64_t where) {
     if (where == 2) {
       const auto e = list_.PopFront();
