@@ -1,17 +1,17 @@
 # How a test is built and run.
 find_package(GTest REQUIRED)
 
-# The library is what is optimised in earnest; tests would take twice and three times as long to compile.
+# Only the library is fully optimised. Fully optimised tests would take two to three times as long to compile.
 set(gump_test_optimise $<$<CONFIG:Release>:-Og>)
 if(GUMP_SANITIZE)
   set(gump_test_optimise -O0)
 endif()
 
 set(gump_test_timeout 120)
-set(gump_no_test "] 0 tests from 0 test suites ran")  # what one prints whose filter leaves nothing: it fails
-set(gump_test_first 100)  # the COST of long ones: nobody should have to wait for them at the end
+set(gump_no_test "] 0 tests from 0 test suites ran")  # printed if a filter leaves nothing, which is a failure
+set(gump_test_first 100)  # the COST of long tests, so that they do not run alone at the end
 set(gump_test_env GTEST_DEATH_TEST_STYLE=threadsafe GTEST_BRIEF=1)
-if(GUMP_SANITIZE OR CMAKE_CROSSCOMPILING)  # there by qemu-user
+if(GUMP_SANITIZE OR CMAKE_CROSSCOMPILING)  # cross builds run under qemu-user
   math(EXPR gump_test_timeout "5 * ${gump_test_timeout}")
 endif()
 if(GUMP_SANITIZE)
@@ -23,8 +23,8 @@ if(GUMP_SANITIZE)
 endif()
 list(APPEND gump_test_env GUMP_TEST_TIMEOUT=${gump_test_timeout})  # testing/deadline.cc
 
-# What tests have precompiled: all that is costly. In dev it is only what each includes anyhow, so a forgotten include
-# fails there, and a change of ours does not compile every test anew.
+# Headers that tests precompile: all that are costly. In dev these are only the headers that every test includes anyhow. So
+# a forgotten include fails there, and a change of ours does not compile every test again.
 set(gump_test_headers <gtest/gtest.h>)
 if(GUMP_SANITIZE OR NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
   list(APPEND gump_test_headers <gump/gump.h> <absl/container/flat_hash_map.h> <absl/functional/any_invocable.h>
@@ -44,7 +44,7 @@ function(gump_executable target)
   endif()
 endfunction()
 
-# gump_test_kit(source...): what every test is linked with.
+# gump_test_kit(source...): the objects that every test is linked with.
 function(gump_test_kit)
   add_library(gump_test_kit OBJECT ${ARGN})
   target_link_libraries(gump_test_kit PUBLIC gump::gump gump_private GTest::gtest_main)
@@ -56,7 +56,7 @@ function(gump_test_kit)
   endif()
 endfunction()
 
-# gump_test_executable(target source...): one that has GoogleTest's main.
+# gump_test_executable(target source...): an executable with GoogleTest's main.
 function(gump_test_executable target)
   gump_executable(${target} ${ARGN})
   target_link_libraries(${target} PRIVATE gump_test_kit)
@@ -101,7 +101,7 @@ function(gump_old_linux_again path)
 endfunction()
 
 # gump_linux_again(version path [argument...]): the test <path> again on one such kernel, as <path>_linux<version>, with _
-# for the dot. Not under sanitizers: what is tried there are decisions, not races.
+# for the dot. Not under sanitizers, because these tests are about decisions, not about races.
 function(gump_linux_again version path)
   if(GUMP_SANITIZE OR CMAKE_CROSSCOMPILING)
     return()
@@ -116,8 +116,8 @@ function(gump_linux_again version path)
     ENVIRONMENT "${gump_test_env}")
 endfunction()
 
-# gump_stress_test(path [SOURCES file...]): a gump_test with the label stress, and as <path>_dump again, shorter, while
-# somebody dumps everything every 10 ms (testing/stress_dump.cc).
+# gump_stress_test(path [SOURCES file...]): a gump_test with the label stress, and as <path>_dump again, shorter, while a
+# thread dumps everything every 10 ms (testing/stress_dump.cc).
 function(gump_stress_test path)
   cmake_parse_arguments(arg "" "" "SOURCES" ${ARGN})
   gump_test(${path} SOURCES ${arg_SOURCES} LIBS test_stress_dump LABELS stress)
@@ -145,14 +145,14 @@ set(gump_backends epoll uring)
 set(gump_peers_examples chat_server echo_server http_server redis_client socks5_proxy)
 
 # gump_peers_test(path [LIBS library...]): a gump_test with the label peers, once for each back end, as <path>/<back end>.
-# It meets other programs, the examples among them (peers/peers.h), which are native.
+# It meets other programs, which are native, the examples among them (peers/peers.h).
 function(gump_peers_test path)
   if(NOT GUMP_BUILD_EXAMPLES OR CMAKE_CROSSCOMPILING)
     return()
   endif()
   cmake_parse_arguments(arg "" "" "LIBS" ${ARGN})
   string(REPLACE "/" "_" target test_${path})
-  # Servers end with goroutines alive, and LeakSanitizer does not see what these hold in fake frames.
+  # Servers end with goroutines alive, and LeakSanitizer does not see the memory that these hold in fake frames.
   string(REPLACE "use_after_return=1" "use_after_return=0" env "${gump_test_env}")
   gump_test_executable(${target} ${path}.cc)
   target_link_libraries(${target} PRIVATE ${arg_LIBS})
@@ -190,8 +190,8 @@ function(gump_fuzz_test name seed)
     ENVIRONMENT "${gump_test_env};GUMP_STRESS_SECONDS=0.02")
 endfunction()
 
-# gump_fault_test(path): a test in which the kernel refuses (fault/interpose.h), over a thousand times: in parts, as <path>_1
-# to <path>_4. Not under sanitizers, which replace the same functions.
+# gump_fault_test(path): a test in which the kernel refuses calls (fault/interpose.h), over a thousand times. It runs in
+# parts, as <path>_1 to <path>_4. Not under sanitizers, which replace the same functions.
 function(gump_fault_test path)
   if(GUMP_SANITIZE OR CMAKE_CROSSCOMPILING)
     return()
@@ -234,7 +234,7 @@ function(gump_diff_tests main)
   gump_diff_programs(test_diff_programs ${main} 1 50)
   add_test(NAME diff/programs COMMAND ${CMAKE_CURRENT_LIST_DIR}/diff/compare.py --jobs 2
     ${PROJECT_BINARY_DIR}/test_diff_programs/expected.json $<TARGET_FILE:test_diff_programs>)
-  # Programs that end in the middle leave much behind.
+  # Programs that end in the middle leave much memory behind.
   set_tests_properties(diff/programs PROPERTIES TIMEOUT ${gump_test_timeout} LABELS diff
     ENVIRONMENT "${gump_test_env};ASAN_OPTIONS=detect_leaks=0")
   if(GUMP_DIFF_FIRST)
@@ -243,8 +243,8 @@ function(gump_diff_tests main)
   endif()
 endfunction()
 
-# gump_lint_tests(): what a machine can see without running anything. Once is enough: not under the sanitizers, and not
-# for another architecture.
+# gump_lint_tests(): checks that need not run anything of ours. Once is enough, so not under the sanitizers, and not for
+# another architecture.
 function(gump_lint_tests)
   if(GUMP_SANITIZE OR CMAKE_CROSSCOMPILING)
     return()
@@ -255,15 +255,15 @@ function(gump_lint_tests)
   add_test(NAME lint/examples COMMAND ${lint}/check_examples.py)
   add_test(NAME lint/format COMMAND ${lint}/check_format.sh)
   add_test(NAME lint/tidy COMMAND ${lint}/tidy.py ${PROJECT_BINARY_DIR})
-  # Each public header compiles when it is the only one included: these do, and lint/includes holds the others to be what
-  # their own sources include first.
+  # Each public header must compile when it is the only one included. This checks some of them, and lint/includes checks that
+  # the sources of all others include them first.
   add_test(NAME lint/headers COMMAND ${CMAKE_COMMAND} --build ${PROJECT_BINARY_DIR} --target all_verify_interface_header_sets)
   set_tests_properties(lint/includes lint/sources lint/examples lint/format lint/tidy lint/headers PROPERTIES LABELS lint TIMEOUT 600)
   set_tests_properties(lint/tidy lint/headers PROPERTIES COST ${gump_test_first})
 endfunction()
 
-# gump_install_tests(): a stranger's project finds the installed package, as an archive and as a shared library. The archive
-# is this build's.
+# gump_install_tests(): another project finds the installed package, as an archive and as a shared library. The archive is
+# this build's.
 function(gump_install_tests)
   if(NOT CMAKE_BUILD_TYPE STREQUAL "Release" OR BUILD_SHARED_LIBS OR GUMP_SANITIZE OR GUMP_LOCKRANK OR CMAKE_CROSSCOMPILING)
     return()
@@ -276,7 +276,7 @@ function(gump_install_tests)
 endfunction()
 
 # gump_lto_tests(): with link-time optimisation, full and thin, programs work and keep no thread-local address across a
-# switch. It takes compilers of its own, so the release build stands for all.
+# switch. It chooses compilers of its own, so the release build stands for all.
 function(gump_lto_tests)
   if(NOT CMAKE_BUILD_TYPE STREQUAL "Release" OR GUMP_SANITIZE OR GUMP_LOCKRANK OR CMAKE_CROSSCOMPILING)
     return()
@@ -288,7 +288,7 @@ function(gump_lto_tests)
   endforeach()
 endfunction()
 
-# gump_gdb_tests(): a debugger comes and goes, and walks stacks. LeakSanitizer does not work where one is attached.
+# gump_gdb_tests(): a debugger comes and goes, and walks stacks. LeakSanitizer does not work under a debugger.
 function(gump_gdb_tests)
   if(GUMP_SANITIZE OR CMAKE_CROSSCOMPILING)
     return()
@@ -326,8 +326,8 @@ function(gump_preload_test name library)
     ENVIRONMENT "${gump_test_env};GUMP_STRESS_SECONDS=0.15")
 endfunction()
 
-# gump_control(path sanitizer report): <path>.cc has a known bug, and under that sanitizer the test passes only if the bug
-# is reported, with stacks of a credible depth: a silent sanitizer proves nothing.
+# gump_control(path sanitizer report): <path>.cc has a known bug. Under that sanitizer the test passes only if the bug is
+# reported, with stacks of a credible depth, because a silent sanitizer proves nothing.
 function(gump_control path sanitizer report)
   if(NOT GUMP_SANITIZE MATCHES "${sanitizer}")
     return()

@@ -1,6 +1,6 @@
-// A goroutine reads a local of a function that has returned. AddressSanitizer's
-// fake stacks must follow the goroutine through its switches for this to be
-// seen.
+// A goroutine reads a local of a function that has returned. AddressSanitizer
+// notices this only if its fake stacks follow the goroutine through its
+// switches.
 #include <gump/chan.h>
 #include <gump/go.h>
 #include <gump/runtime.h>

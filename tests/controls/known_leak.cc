@@ -1,5 +1,5 @@
 // A goroutine drops the only pointers to some blocks. LeakSanitizer must say
-// so: it may find a stale copy of one pointer on a stack, not of all.
+// so. It may find a stale copy of one pointer on a stack, but not of all.
 #include <gump/chan.h>
 #include <gump/go.h>
 

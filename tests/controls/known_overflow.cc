@@ -1,6 +1,6 @@
 // A goroutine writes one element past an array on its stack. AddressSanitizer
-// must say so. (By a pointer: UndefinedBehaviorSanitizer knows the size of the
-// array, and would be first.)
+// must say so. (It writes through a pointer, because UndefinedBehaviorSanitizer
+// knows the size of the array and would be first.)
 #include <gump/chan.h>
 #include <gump/go.h>
 

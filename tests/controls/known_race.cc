@@ -1,6 +1,6 @@
 // Two goroutines on two threads write one int without synchronisation.
-// ThreadSanitizer must say so, and know their stacks: nothing may be left in
-// them of goroutines that had these stacks before.
+// ThreadSanitizer must say so, and show both stacks. These must hold nothing of
+// goroutines that had the same stacks before.
 #include <gump/go.h>
 #include <gump/runtime.h>
 #include <gump/sync.h>
@@ -20,15 +20,15 @@ int main() {
       before.Wait();
     }
     int shared = 0;
-    // Many rounds: on a busy machine the second may start on the P that the
-    // first one lost, and the handing over of a P orders them.
+    // There are many rounds. On a busy machine the second goroutine may start
+    // on the P that the first one lost, and handing over a P orders them.
     for (int round = 0; round < 100; round++) {
       std::atomic<int> started = 0;
       gump::sync::WaitGroup wg;
       for (int i = 0; i < 2; i++) {
         wg.Go([&] {
-          // Relaxed, so that meeting here orders nothing. Both are running when
-          // the loop ends: on two threads.
+          // Relaxed, so that meeting here orders nothing. Both goroutines run
+          // when the loop ends, so they are on two threads.
           started.fetch_add(1, std::memory_order_relaxed);
           while (started.load(std::memory_order_relaxed) < 2) sched_yield();
           shared++;

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs generated programs and compares how they end with what must be (generate.py).
+"""Runs generated programs and compares their outcomes with the expected ones (generate.py).
 
 compare.py EXPECTED BINARY... [--procs 1,2,4] [--jobs N]
 
 Each program of EXPECTED (expected.json) is run by each BINARY at each GOMAXPROCS. Prints the seeds that differ, and last
-how many agreed. Environment such as GODEBUG is passed on.
+the number that agreed. Variables such as GODEBUG are passed on.
 """
 
 import argparse

@@ -4,15 +4,16 @@
 generate.py FIRST LAST FOLDER writes, for the seeds from FIRST to LAST, the programs to FOLDER/cc and FOLDER/go, and their
 outcomes to FOLDER/expected.json.
 
-A program is a network of goroutines between which multisets of numbers flow, some smaller pieces, and an ending. Whatever
-the scheduler does, the outcome is the same, because
-  - what a node makes of a number depends on that number alone, and nobody minds the order in which they come;
-  - every node always takes what comes, and nothing flows in a circle, so nobody waits for ever (until the ending); of two
-    at a channel without a buffer only one may just try, since nobody would ever find the other there;
-  - what a piece finds out is fixed by what happens before it.
-So the generator, which computes with the same numbers, knows the outcome, and a Go toolchain is a second opinion. What
-changed between Go 1.19 and now is left out: stopped timers, and those that have fired, are not asked what they hold, and
-no timer is left over where all goroutines come to sleep.
+A program is a network of goroutines between which multisets of numbers flow, some smaller pieces, and an ending. The
+outcome is the same for every schedule, because
+  - the result of a node for a number depends on that number alone, and no node depends on the order of the numbers.
+  - every node always takes the numbers that come, and nothing flows in a circle, so no goroutine waits for ever (until the
+    ending). Of two goroutines at a channel without a buffer only one may just try. Otherwise neither would ever find the
+    other there.
+  - the findings of a piece are fixed by the events before them.
+So the generator, which computes with the same numbers, knows the outcome, and a Go toolchain is a second opinion. Programs
+avoid the changes between Go 1.19 and now. They do not ask a timer that was stopped or has fired for its value. They leave
+no timer over where all goroutines come to sleep.
 """
 
 import json
@@ -133,7 +134,7 @@ def source_cancelled(p):
 
 
 def source_recovered(p):
-    """One in three panics, and the panic is what is sent."""
+    """One value in three panics, and the recovering goroutine sends another value."""
     c, n = p.chan(), p.rng.randrange(20)
     p.add("""Go([=] { for (I v = 0; v < $n; v++) {
     try { if (v % 3 == 0) panic("odd"); $c.Send(v); } catch (const PanicError& e) { $c.Send(1000 + v); } }
@@ -147,7 +148,7 @@ def source_recovered(p):
 
 
 def source_queue(p):
-    """Filled under a mutex by several, sent by one."""
+    """Several goroutines fill a queue under a mutex, and one sends its values."""
     c, w, k, n = p.chan(), p.group(), p.lock(), p.rng.randrange(1, 8)
     p.add("""for (I v = 0; v < $n; v++) { $w->Add(1); Go([=] {
     $k->mu.Lock(); $k->queue.push_back(v); $k->mu.Unlock(); $w->Done(); }); }
@@ -253,7 +254,7 @@ def node_spawn(p, c, values):
 
 
 def node_limited(p, c, values):
-    """As node_spawn, but only so many at a time."""
+    """As node_spawn, but with a limit on the goroutines at a time."""
     d, w, s, n = p.chan(), p.group(), p.name("s"), p.rng.randrange(1, 4)
     text, f = p.func()
     p.add("""auto $s = make_chan<void>($n);
@@ -340,7 +341,7 @@ def node_timeout(p, c, values):
 
 
 def node_deadline(p, c, values):
-    """Beside a context that is cancelled when all is done."""
+    """Works beside a context that is cancelled when all is done."""
     d, x = p.chan(), p.name("x")
     p.add("""auto p$x = context::WithCancel(context::Background()); auto $x = p$x.first; auto s$x = p$x.second;
   Go([=] { for (bool more = true; more;) select(OnRecv($c, [&](I v, bool ok) { more = ok; if (ok) $d.Send(v); }),
@@ -407,7 +408,7 @@ def split(p, c, values):
 
 
 def tee(p, c, values):
-    """Every value to both, in whichever order they take it."""
+    """Sends every value to both channels, in the order in which they take it."""
     a, b = p.chan(), p.chan()
     p.add("""Go([=] { for (I v : $c) { C a = $a, b = $b; for (int i = 0; i < 2; i++)
       select(OnSend(a, v, [&] { a = C(); }), OnSend(b, v, [&] { b = C(); })); } $a.Close(); $b.Close(); });""",
@@ -438,7 +439,7 @@ def sink_sum(p, c, values):
 
 
 def sink_table(p, c, values):
-    """Counted in a map under a read-write lock."""
+    """Counts values in a map under a read-write lock."""
     t, k, w = p.tag(), p.lock(), p.group()
     p.add("""for (int i = 0; i < 3; i++) GoIn($w, [=] { for (I v : $c) {
     $k->rw.Lock(); $k->table[v % 10]++; $k->x++; $k->y++; $k->rw.Unlock();
@@ -456,7 +457,7 @@ SINKS = [sink_each, sink_each, sink_sum, sink_table]
 
 
 def network(p):
-    """Every edge is always wanted: sinks run side by side."""
+    """Every edge always has a taker, because sinks run side by side."""
     edges = [p.rng.choice(SOURCES)(p) for _ in range(p.rng.randrange(1, 4))]
     for _ in range(p.rng.randrange(7)):
         p.rng.shuffle(edges)
@@ -524,7 +525,7 @@ def piece_broadcast(p):
 
 
 def piece_tries(p):
-    """Operations that do not wait, on a channel that nobody else has."""
+    """Operations that do not wait, on a channel that no other goroutine has."""
     c, t, cap = p.name("c"), p.tag(), p.rng.randrange(4)
     n = p.rng.randrange(6)
     p.add("""auto $c = make_chan<I>($cap);
@@ -547,7 +548,7 @@ def piece_tries(p):
 
 
 def piece_contexts(p):
-    """A parent's cancellation reaches everybody, a child's does not."""
+    """A parent's cancellation reaches its descendants, a child's does not reach others."""
     x, t, n, w = p.name("x"), p.tag(), p.rng.randrange(1, 6), p.group()
     p.add("""auto p$x = context::WithCancel(context::Background()); auto q$x = context::WithCancel(p$x.first);
   auto u$x = context::WithCancel(q$x.first);

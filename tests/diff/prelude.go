@@ -1,4 +1,4 @@
-// What the generated programs stand on; see prelude.h.
+// The base of the generated programs; see prelude.h.
 package main
 
 import (

@@ -1,9 +1,7 @@
-// What the generated programs stand on (generate.py); its Go twin is
-// prelude.go.
+// The base of the generated programs (generate.py). Its Go twin is prelude.go.
 //
-// A program prints what it has found out, in order of the alphabet, since the
-// order in which its goroutines found it is chance, and then ends as its seed
-// says.
+// A program prints its findings in alphabetical order, because the order in
+// which its goroutines found them is chance. Then it ends as its seed says.
 #ifndef TESTS_DIFF_PRELUDE_H_
 #define TESTS_DIFF_PRELUDE_H_
 
@@ -28,7 +26,7 @@ using V = chan<void>;
 using WG = std::shared_ptr<sync::WaitGroup>;
 inline WG NewWG() { return std::make_shared<sync::WaitGroup>(); }
 
-// Lock guards n; x and y are equal whenever it is free.
+// Lock guards n. x and y are equal whenever the lock is free.
 struct Lock {
   sync::Mutex mu;
   sync::RWMutex rw;
@@ -48,9 +46,9 @@ struct Request {
 };
 using R = chan<Request>;
 
-// A Task is a function to be called once. This and what follows keep the
-// compiler from making the library's templates anew for every lambda: there are
-// twenty in a program, and thousands of programs.
+// A Task is a function to be called once. This and the types below keep the
+// compiler from making the library's templates anew for every lambda. A program
+// has twenty of them, and there are thousands of programs.
 class Task {
  public:
   template <class F>
@@ -78,7 +76,7 @@ template <class... A>
 class HandlerOf {
  public:
   template <class F>
-  HandlerOf(const F& f)  // NOLINT(google-explicit-constructor): likewise
+  HandlerOf(const F& f)  // NOLINT(google-explicit-constructor): as above
       : f_(&f), call_([](const void* p, A... a) {
           (*static_cast<const F*>(p))(a...);
         }) {}

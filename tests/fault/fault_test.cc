@@ -1,13 +1,15 @@
 // The n-th call of a function of the kernel's fails, for every n, while a
-// program starts, spawns, sleeps, makes threads, listens and dials; and for
-// every n while its main ends, with who has not. It must end in an error that
-// it can handle, or in a panic or a fatal error with the cause; never hang, and
-// when it goes on, it must be able to do all of it again, and in the end have
-// no more descriptors, goroutines and threads than one that is refused nothing.
+// program starts, spawns, sleeps, makes threads, listens and dials. The same is
+// done for every n while its main ends and other goroutines have not ended.
 //
-// The program is this file again, in a process of its own (FaultProgram). How
-// many calls it makes differs from run to run. So n goes up until there is no
-// n-th call in several runs in a row, and only runs count in which there was.
+// The program must end in an error that it can handle, or in a panic or a fatal
+// error with the cause. It must never hang. If it goes on, it must be able to
+// do all of it again. In the end it must have no more descriptors, goroutines
+// and threads than a program that is refused nothing.
+//
+// The program is this file again, in a process of its own (FaultProgram). The
+// number of its calls differs from run to run. So n goes up until there is no
+// n-th call in several runs in a row. Only runs with an n-th call count.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
@@ -50,7 +52,8 @@ void PrintCalls() {
   }
 }
 
-// DoAgain is what must be possible when refusals have ended.
+// DoAgain does the work once more. That must be possible when refusals have
+// ended.
 void DoAgain() {
   Errors errors;
   testing::Work(&errors);
@@ -120,8 +123,8 @@ TEST(FaultProgram, DISABLED_Watches) {
   std::printf("returned=%d\n", code);
 }
 
-// The first thread, which makes the others, comes to it only when there are
-// more to be made than that of sysmon.
+// The first thread, which makes the others, gets to run only when more threads
+// than sysmon's are to be made.
 TEST(FaultProgram, DISABLED_FirstThreadIsLate) {
   testing::ReadOrder();
   faultsOn = true;
@@ -137,7 +140,7 @@ TEST(FaultProgram, DISABLED_FirstThreadIsLate) {
   std::printf("returned=%d\n", code);
 }
 
-// ---- The one who runs it ----------------------------------------------------
+// ---- The runner -------------------------------------------------------------
 
 struct Ended {
   int code = -1;  // -1: by a signal; -2: hung
@@ -155,7 +158,7 @@ struct Ended {
   }
 };
 
-// Which of FaultProgram.
+// The tests of FaultProgram.
 enum class Program { kFromTheStart, kAtTheEnd, kWatches, kFirstThreadIsLate };
 constexpr const char* kPrograms[] = {"FromTheStart", "AtTheEnd", "Watches",
                                      "FirstThreadIsLate"};
@@ -164,7 +167,7 @@ constexpr const char* kPrograms[] = {"FromTheStart", "AtTheEnd", "Watches",
 struct Way {
   bool ring = false;  // with io_uring for everything
   Program program = Program::kFromTheStart;
-  std::string rest;  // what it may have in the end: GUMP_FAULT_REST
+  std::string rest;  // its limits in the end: GUMP_FAULT_REST
 };
 
 Ended RunProgram(const std::string& fault, const Way& way) {
@@ -180,7 +183,7 @@ Ended RunProgram(const std::string& fault, const Way& way) {
   posix_spawn_file_actions_adddup2(&actions, err[1], STDERR_FILENO);
   std::vector<std::string> env;
   for (char** e = environ; *e != nullptr; e++) {
-    // Not which part of the tests is to be run here.
+    // The choice of tests here does not concern the program.
     if (!absl::StartsWith(*e, "GTEST_")) env.emplace_back(*e);
   }
   env.push_back("GUMP_FAULT=" + fault);
@@ -232,7 +235,8 @@ Ended RunProgram(const std::string& fault, const Way& way) {
 struct Kind {
   const char* name;
   int error;
-  // There may be no way to go on; the program then ends with these words.
+  // Set if there may be no way to go on. The program then ends with these
+  // words.
   const char* cause = nullptr;
   bool may_be_ever = true;  // the kernel may refuse for good
 
@@ -244,14 +248,14 @@ struct Kind {
 
 void PrintTo(const Kind& k, std::ostream* os) { *os << k.Name(); }
 
-// Died tells whether a program ended as one should that cannot go on.
+// Died tells whether a program that could not go on ended as it should.
 bool Died(const Ended& e, const Kind& k) {
   return k.cause != nullptr && e.code == 2 &&
          e.err.find("fatal error: ") != std::string::npos &&
          e.err.find(k.cause) != std::string::npos;
 }
 
-// Usual is what programs do to which nothing happens.
+// Usual holds the figures of programs that are refused nothing.
 class Usual {
  public:
   static const Usual& Of(bool ring, Program program) {
@@ -260,7 +264,7 @@ class Usual {
     if (u == nullptr) u.reset(new Usual(ring, program));
     return *u;
   }
-  // Calls is how many of them each makes at least.
+  // Calls returns how many of these calls each program makes at least.
   int Calls(const char* name) const {
     int least = INT_MAX;
     for (const Ended& e : runs_) {
@@ -268,7 +272,7 @@ class Usual {
     }
     return least;
   }
-  // Most is the most that any of them has in the end.
+  // Most returns the largest figure that any of them has in the end.
   int Most(const char* what) const {
     int most = -1;
     for (const Ended& e : runs_) most = std::max(most, e.Figure(what));
@@ -302,7 +306,7 @@ class Usual {
   std::vector<Ended> runs_;
 };
 
-// IsUsable looks at a program that has gone on.
+// IsUsable checks a program that has gone on.
 void IsUsable(const Ended& e, const Usual& usual) {
   EXPECT_EQ(e.code, 0);
   EXPECT_EQ(e.Figure("again errors"), 0);
@@ -320,15 +324,15 @@ class FaultTest : public ::testing::TestWithParam<Kind> {
     return std::string(k.name) + ":" + std::to_string(n) + ":" +
            std::to_string(k.error) + how;
   }
-  // Bound is whose figures a program may reach whose n-th call is refused: if
-  // that costs it the ring, those of one without.
+  // Bound returns the programs with the figures that a program may reach if its
+  // n-th call is refused. If that costs it the ring, they have no ring either.
   static const Usual& Bound(int n, Program program) {
     const std::string name = GetParam().name;
     const bool lost = n == 1 && program == Program::kFromTheStart &&
                       (name == "io_uring_setup" || name == "io_uring_register");
     return Usual::Of(GetParam().OfRing() && !lost, program);
   }
-  // Run refuses the n-th call; how: "", or ":ever".
+  // Run refuses the n-th call. how is "" or ":ever".
   static Ended Run(int n, const char* how, Program program) {
     Way way = Bound(n, program).Again();
     way.ring = GetParam().OfRing();
@@ -423,13 +427,13 @@ TEST_P(FaultTest, RefusalsWithoutEndDoNotHang) {
   }
 }
 
-TEST(FaultStackTest, OneThatIsRefusedForAMomentIsNoDeadlock) {
+TEST(FaultStackTest, AStackRefusedForAMomentIsNoDeadlock) {
   gump::Run([] {
     auto done = make_chan<void>();
     order = {"mmap", 1, ENOMEM, /*ever=*/true, /*most=*/4};
     faultsOn = true;
     go(GoOptions{.stack_size = 64 << 20}, [done] { done.Send(); });
-    done.Recv();  // nobody else is there
+    done.Recv();  // there is no other goroutine
     faultsOn = false;
     EXPECT_EQ(faults[0].refusals, 4);
   });
@@ -440,7 +444,7 @@ TEST(FaultThreadTest, NoThreadAtAllIsFatalInGosWords) {
     int error;
     std::string advice;
   };
-  // Short of threads for good; and for a reason that retrying does not help.
+  // Threads are short for good, or for a reason that retrying does not help.
   for (const Case& c :
        {Case{EAGAIN,
              "runtime: may need to increase max user processes (ulimit -u)\n"},
@@ -457,10 +461,10 @@ TEST(FaultThreadTest, NoThreadAtAllIsFatalInGosWords) {
   }
 }
 
-// With two threads there is the one that makes others, and sysmon. If sysmon
-// was the one that is missing, nobody would give the Ps of those that do not
-// come to those that are there.
-TEST(FaultThreadTest, SysmonIsNotTheOneThatIsMissing) {
+// Two threads are the one that makes others, and sysmon. If sysmon were the
+// missing one, no thread would take the Ps of threads that do not come and hand
+// them to threads that are there.
+TEST(FaultThreadTest, SysmonIsNotTheMissingThread) {
   Way way;
   way.program = Program::kFirstThreadIsLate;
   EXPECT_EQ(RunProgram("pthread_create:4:11:ever", way).code, 0);
@@ -477,13 +481,13 @@ TEST(FaultStackTest, AnotherRefusalSoonAfterIsNoDeadlockEither) {
       order = {"mmap", 1, ENOMEM, /*ever=*/true,
                /*most=*/before + 4 * i};
       faultsOn = true;
-      // Of a size that nobody has left behind.
+      // No stack of this size has been left behind.
       const size_t size = static_cast<size_t>(64 + i) << 20;
       go(GoOptions{.stack_size = size}, [done] { done.Send(); });
       done.Recv();
       faultsOn = false;
       EXPECT_EQ(faults[0].refusals, before + 4 * i);
-      // Longer than anybody without a stack is given in all.
+      // Longer than a goroutine without a stack is given in all.
       const int64_t end = rt::nanotime() + 150'000'000;
       while (rt::nanotime() < end) {
       }

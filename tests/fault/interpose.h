@@ -1,9 +1,9 @@
-// The kernel's refusals, on order: replaces libc's functions by ones that count
-// and, the n-th time, fail.
+// The kernel refuses calls on demand. This replaces libc's functions by ones
+// that count their calls and fail the n-th time.
 //
 // GUMP_FAULT=NAME:N:ERRNO in the environment makes the N-th call of NAME fail,
-// GUMP_FAULT=NAME:N:ERRNO:ever that one and all that follow. To be included in
-// one file; not under a sanitizer, which replaces some of them itself.
+// GUMP_FAULT=NAME:N:ERRNO:ever that call and all that follow. Include this in
+// one file, and not under a sanitizer, which replaces some of them itself.
 #ifndef TESTS_FAULT_INTERPOSE_H_
 #define TESTS_FAULT_INTERPOSE_H_
 
@@ -28,8 +28,8 @@
 
 namespace gump::testing {
 
-// Fault is one function that may fail. Constant-initialised: libc calls some of
-// them before main.
+// Fault is one function that may fail. It is constant-initialised, because libc
+// calls some of these functions before main.
 struct Fault {
   const char* name;
   std::atomic<int> calls{0};
@@ -90,7 +90,7 @@ inline void ReadOrder() {
   order.told = true;
 }
 
-// Refuse counts a call of name; true: it is to fail, with *error.
+// Refuse counts a call of name. Returns true if it must fail with *error.
 inline bool Refuse(const char* name, int* error) {
   if (!faultsOn.load(std::memory_order_relaxed)) return false;
   for (Fault& f : faults) {
@@ -128,10 +128,10 @@ inline void WaitIfThreadsHeld() {
   while (threadsHeld.load() && ::gettid() != ::getpid()) ::usleep(100);
 }
 
-// The functions as they are in libc and liburing. All are looked up before
-// main, or at the first call of any before that, and never later: the loader
-// has a lock, and whoever reports the end of the process, and calls one of
-// them, must not wait for a goroutine that has been preempted with it.
+// The functions of libc and liburing. All are looked up before main, or at the
+// first call of any of them before that, and never later, because the loader
+// has a lock. A thread that reports the end of the process may call one of
+// them. It must not wait for a goroutine that was preempted with that lock.
 // clang-format off
 #define GUMP_REPLACED(each)                                                    \
   each(mmap) each(madvise) each(mprotect) each(pthread_create) each(syscall)   \
@@ -202,7 +202,7 @@ long syscall(long nr, ...) noexcept {
   if (nr == SYS_epoll_pwait2 && gump::testing::RefuseErrno("epoll_pwait2")) {
     return -1;
   }
-  // Those that the library makes without liburing.
+  // Calls that the library makes without liburing.
   if (nr == SYS_io_uring_enter &&
       gump::testing::RefuseErrno("io_uring_enter")) {
     return -1;
@@ -268,7 +268,7 @@ int connect(int fd, const struct sockaddr* a, socklen_t n) {
   return gump::testing::Real().connect(fd, a, n);
 }
 
-// liburing makes its system calls itself; these are its functions.
+// liburing makes its system calls itself. These are its functions.
 int io_uring_queue_init_params(unsigned n, struct io_uring* ring,
                                struct io_uring_params* p) {
   int error = 0;
@@ -290,16 +290,16 @@ int io_uring_submit_and_get_events(struct io_uring* ring) {
   return gump::testing::Real().io_uring_submit_and_get_events(ring);
 }
 
-// Only when the queue of submissions is full.
+// Called only when the queue of submissions is full.
 int io_uring_submit(struct io_uring* ring) {
   int error = 0;
   if (gump::testing::Refuse("io_uring_submit", &error)) return -error;
   return gump::testing::Real().io_uring_submit(ring);
 }
 
-// The runtime's futex calls do not go through libc: the linker puts this in
-// place of futexsleep (--wrap). A refusal is a sleep that ends at once, which
-// is all that the kernel ever does.
+// The runtime's futex calls do not go through libc, so the linker puts this in
+// the place of futexsleep (--wrap). A refusal is a sleep that ends at once,
+// because the kernel never does more than that.
 void __real__ZN4gump2rt10futexsleepEPNS0_6AtomicIjEEjl(
     gump::rt::Atomic<uint32_t>* addr, uint32_t val, int64_t ns);
 void __wrap__ZN4gump2rt10futexsleepEPNS0_6AtomicIjEEjl(

@@ -1,8 +1,8 @@
-// The program that is refused something: what it does, and what it has when all
-// is done. To be included in one file, as interpose.h.
+// The program that is refused calls: its work, and its resources when all is
+// done. Include it in one file, as interpose.h.
 //
-// It makes the runtime do whatever asks the kernel for something; FaultProgram
-// in fault_test.cc says when the faults are on.
+// It makes the runtime use every function that asks the kernel for something.
+// FaultProgram in fault_test.cc turns the faults on and off.
 #ifndef TESTS_FAULT_PROGRAM_H_
 #define TESTS_FAULT_PROGRAM_H_
 
@@ -32,7 +32,7 @@ namespace gump::testing {
 
 // ---- Everything -------------------------------------------------------------
 
-// Errors counts what went wrong, and said so.
+// Errors counts and prints the errors that are reported.
 struct Errors {
   sync::Mutex mu;
   int n = 0;
@@ -48,7 +48,7 @@ struct Errors {
   }
 };
 
-// Guarded calls f, and counts what it throws.
+// Guarded calls f and counts its exceptions.
 template <class F>
 inline void Guarded(Errors* errors, const char* where, F f) {
   try {
@@ -111,7 +111,7 @@ inline void Serve(Errors* errors, const net::Listener& listener) {
   auto conn = listener.Accept();
   errors->Check("accept", conn.status());
   if (!conn.ok()) {
-    (void)listener.Close();  // who dials must not wait for us
+    (void)listener.Close();  // the dialer must not wait for us
     return;
   }
   char buf[8];
@@ -134,7 +134,7 @@ inline void Network(Errors* errors) {
   if (serving) {
     auto conn = net::Dial("tcp", listener->LocalAddr().String());
     errors->Check("dial", conn.status());
-    if (!conn.ok()) (void)listener->Close();  // nobody will come
+    if (!conn.ok()) (void)listener->Close();  // no client will come
     if (conn.ok()) {
       (void)conn->SetDeadline(absl::Now() + absl::Seconds(30));
       errors->Check("write", conn->Write("hello").status());
@@ -161,9 +161,9 @@ inline void Work(Errors* errors) {
 
 // ---- The end of main --------------------------------------------------------
 
-// Service is what a program has when its main ends: who accepts, who waits for
-// a byte, for a channel, for the time, who computes and who is in a declared
-// call. The last four are not told to end, and go on in the next Run.
+// Service has the goroutines that are left when main ends. They accept, wait
+// for a byte, a channel or a time, compute, and make declared calls. The last
+// four are not told to end, and go on in the next Run.
 class Service {
  public:
   explicit Service(Errors* errors) : errors_(errors) {
@@ -202,8 +202,9 @@ class Service {
     });
   }
 
-  // Shutdown is what main does last. It needs a stack of a size that nobody has
-  // left behind, and threads; whom it starts at last may begin after its end.
+  // Shutdown is the last step of main. It needs a stack of a size that was not
+  // left behind, and threads. The goroutine that it starts last may begin after
+  // the end of main.
   void Shutdown() {
     if (conn_) errors_->Check("close", conn_->Close());
     if (listener_) errors_->Check("close", listener_->Close());
@@ -249,8 +250,8 @@ class Service {
 // ---- More watches than the ring takes ---------------------------------------
 
 // Watch makes the ring begin more watches at a time than its queue holds, 256.
-// Its thread may take some before it is held; then there are two lots, of which
-// one is still too large.
+// Its thread may take some before it is held. Then there are two lots, and one
+// of them is still too large.
 inline void Watch(Errors* errors) {
   constexpr int kWatches = 600;
   // The ring is there, and its thread in the kernel.
@@ -277,10 +278,11 @@ inline void Watch(Errors* errors) {
   wg.Wait();
 }
 
-// ---- What it has ------------------------------------------------------------
+// ---- Its resources ----------------------------------------------------------
 
-// Rest is what a program has when nothing goes on. With GUMP_FAULT_REST=D:G:T:S
-// in the environment it waits until it has no more than that.
+// Rest is the resources of a program when nothing goes on. With
+// GUMP_FAULT_REST=D:G:T:S in the environment it waits until it has no more than
+// that.
 struct Rest {
   int descriptors = 0;
   int goroutines = 0;
@@ -299,11 +301,11 @@ inline int Entries(const char* folder) {
 }
 
 inline Rest Look() {
-  runtime::GC();  // threads that nobody needs end
+  runtime::GC();  // threads that are not needed end
   const debug::SchedStats stats = debug::ReadSchedStats();
   return {Entries("/proc/self/fd"), runtime::NumGoroutine(),
           stats.threads - stats.idle_threads,
-          // A thread on order is one of ours already.
+          // A thread that is being made is one of ours already.
           std::max(0, Entries("/proc/self/task") - stats.threads)};
 }
 
@@ -316,8 +318,8 @@ inline Rest LookUntilAtRest() {
                   &most.threads, &most.uncounted) == 4;
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   Rest least = Look();
-  // Without a bound: each figure at its least, of some, since only main is
-  // left.
+  // Without a bound, take the least of each figure, out of several looks since
+  // only main is left.
   for (int i = 0; known ? !least.AtMost(most) : i < 30; i++) {
     if (!known && least.goroutines > 1) i = 0;
     if (std::chrono::steady_clock::now() > end) break;

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # run.sh SEED PROGRAM...: runs test programs while the scheduler shuffles (GODEBUG fuzzsched; runtime/fuzzsched.h).
-# GUMP_FUZZ_SEED in the environment takes the place of SEED. Tests of what dying programs print are left out: they see the
-# seed; and those that are about large numbers, or go on for long as it is. A program of which no test is left fails.
-# GUMP_TEST_TIMEOUT is the limit of all; each gets what is left of it, so that one that hangs says where (testing/deadline.cc).
+# GUMP_FUZZ_SEED in the environment takes the place of SEED. Left out are death tests, which would find the seed in the
+# output of dying programs, tests with large numbers, and tests that take long anyway. A program of which no test is left
+# fails. GUMP_TEST_TIMEOUT is the limit of all programs. Each gets the rest of it, so that one that hangs says where
+# (testing/deadline.cc).
 set -u
 
 seed=${GUMP_FUZZ_SEED:-$1}
@@ -18,7 +19,7 @@ failure() {
 }
 
 for program in "$@"; do
-  # Nothing is kept back: ctest may end this at any moment.
+  # All output is printed at once, because ctest may end this at any moment.
   printf 'fuzzsched=%s: %s\n' "$seed" "$program"
   if [ -n "$limit" ]; then
     export GUMP_TEST_TIMEOUT=$((limit - SECONDS))

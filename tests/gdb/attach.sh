@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# gdb attaches to a program whose goroutines are preempted a thousand times a second, stops it at a request and inside the
-# handler, lets it go, and does so again; all the program's results are right: attach.sh PREEMPT_STRESS_TEST
+# attach.sh PREEMPT_STRESS_TEST: gdb attaches to a program with goroutines that are preempted a thousand times a second.
+# It stops the program at a request and inside the handler, lets it go, and does so again. All the program's results must
+# be right.
 # Exit code 77: there is no gdb, or it may not attach to anything here.
 set -euo pipefail
 
@@ -18,7 +19,7 @@ visit() {
     -ex 'detach' </dev/null >"$log" 2>&1
 }
 
-# It goes on until it is told that gdb has seen enough (the limit is for four values of GOMAXPROCS).
+# The program goes on until it gets a signal at the end (the limit is for four values of GOMAXPROCS).
 exec {output}< <(GUMP_STRESS_SECONDS=400 exec "$program" --gtest_filter='*GOMAXPROCS2')
 pid=$!
 while read -r line <&"$output" && [[ $line != GUMP_STRESS_SEED=* ]]; do :; done
@@ -31,7 +32,7 @@ while [ $visits -lt 3 ] && kill -0 "$pid" 2>/dev/null; do
     kill "$pid"
     exit 77
   fi
-  # A visit that was too late for the second breakpoint is none.
+  # A visit that was too late for the second breakpoint does not count.
   grep -q 'hit Temporary breakpoint 2' "$log" && grep -q 'detached' "$log" || break
   visits=$((visits + 1))
 done

@@ -10,7 +10,7 @@ MOST_FRAMES = 64
 
 
 def walk():
-    """The names of the frames, innermost first, and why there are no more."""
+    """Returns the names of the frames, innermost first, and the reason why there are no more."""
     frame, names = gdb.newest_frame(), []
     while True:
         names.append(frame.name())

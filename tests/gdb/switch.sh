@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The stack can be walked at every instruction of a switch: switch.sh EXAMPLE [argument...], which has goroutines take turns.
+# switch.sh EXAMPLE [argument...]: the stack can be walked at every instruction of a switch. EXAMPLE has goroutines that
+# take turns.
 # Exit code 77: there is no gdb that knows Python, or it may not trace anything here.
 set -euo pipefail
 
@@ -8,7 +9,7 @@ command -v gdb >/dev/null && gdb -nx -batch -ex 'python print(1)' >/dev/null 2>&
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-# A goroutine that takes so long would be preempted.
+# A goroutine that is stepped takes so long that it would be preempted.
 export GOMAXPROCS=1 GODEBUG=asyncpreemptoff=1
 timeout 100 gdb -nx -batch -x "$(dirname "$0")/switch.py" --args "$@" </dev/null >"$log" 2>&1 || true
 if grep -qE 'ptrace: |Could not trace' "$log"; then

@@ -312,7 +312,7 @@ TEST_P(GoChanTest, TestSelectStress) {
   });
 }
 
-// A value of a polymorphic type arrives as what it was.
+// A value of a polymorphic type arrives unchanged.
 TEST_P(GoChanTest, TestChanSendInterface) {
   struct Base {
     virtual ~Base() = default;

@@ -1,6 +1,6 @@
 // The claims of the tests of Go's sync package about locks and conditions, and
-// of its runtime about semaphores, under their names, in our words. Left out:
-// what is about Go's collector, or its copy checker.
+// of its runtime about semaphores, under their names, in our words. Tests of
+// Go's collector and of its copy checker are left out.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -30,7 +30,8 @@ GUMP_INSTANTIATE_GOMAXPROCS(SyncLockTest);
 
 // ---- runtime/sema_test.go ---------------------------------------------------
 
-// One round: true if the releaser gave its processor to the waiter at once.
+// Handoff is one round. Returns true if the releaser gave its processor to the
+// waiter at once.
 bool Handoff() {
   rt::Atomic<uint32_t> sema;
   std::atomic<int> first = 0;  // 1: the waiter was first, 2: the releaser
@@ -64,7 +65,8 @@ TEST_P(SyncLockTest, TestSemaHandoff) {
     int ok = 0;
     constexpr int kRounds = 200;
     for (int i = 0; i < kRounds; i++) ok += Handoff() ? 1 : 0;
-    // Who is handed the processor does not run next if the scheduler shuffles.
+    // If the scheduler shuffles, a waiter that is handed the processor does not
+    // run next.
     EXPECT_GE(ok, testing::FuzzSched() ? 0 : kRounds * 2 / 3);
   });
 }
@@ -170,7 +172,7 @@ TEST_P(SyncLockTest, TestParallelReaders) {
   });
 }
 
-// Readers add 1, writers 10'000: neither ever sees the other's.
+// Readers add 1, writers 10'000. Neither ever sees the other's number.
 void HammerRWMutex(int readers, int rounds) {
   std::atomic<int> activity = 0;
   RWMutex m;
@@ -392,7 +394,8 @@ TEST_P(SyncLockTest, TestRace) {
   });
 }
 
-// A Signal goes to who waits already, not to one that begins to wait after.
+// A Signal goes to a goroutine that waits already, not to one that begins to
+// wait afterwards.
 TEST_P(SyncLockTest, TestCondSignalStealing) {
   Run([] {
     for (int round = 0; round < 200; round++) {

@@ -1,6 +1,6 @@
 // The claims of the tests of Go's sync package about WaitGroup, Once, Pool and
-// Map, under their names, in our words. Left out: what is about Go's collector,
-// or allocation counts of interfaces. The locks are in sync_lock_test.cc.
+// Map, under their names, in our words. Tests of Go's collector and of the
+// allocations of interfaces are left out. The locks are in sync_lock_test.cc.
 #include "gump/sync.h"
 
 #include <gtest/gtest.h>
@@ -180,7 +180,7 @@ TEST_P(SyncTest, TestPool) {
   Run([] {
     Pool<std::string> p;
     EXPECT_EQ(p.Get(), nullptr);
-    // On one P: nobody else finds the item that a P keeps for itself.
+    // On one P, because no other P finds the item that a P keeps for itself.
     rt::procPin();
     p.Put(std::make_unique<std::string>("a"));
     p.Put(std::make_unique<std::string>("b"));

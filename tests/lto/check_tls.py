@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""No function of gump keeps the address of anything thread-local across a switch: check_tls.py PROGRAM [KNOWN...].
+"""No function of gump keeps a thread-local address across a switch: check_tls.py PROGRAM [KNOWN...].
 
-A goroutine may come back from a switch on another thread, and compilers, for which a thread never changes under a
-function, keep such addresses in registers. So this reads the disassembly of a linked x86-64 program and holds the
-functions of gump, and the templates over its types, to three rules.
+A goroutine may come back from a switch on another thread. Compilers, for which a thread never changes under a function,
+keep such addresses in registers. So this reads the disassembly of a linked x86-64 program and holds the functions of
+gump, and the templates over its types, to three rules.
 
  (T1) The segment of the thread is only accessed at a constant offset: the stack protector's, or gumpTlsG's, which is
-      what getg(), setg() and asm_amd64.S use. The offset is the same on all threads, so a compiler may keep it. Reading
-      the thread pointer itself, as in `mov %fs:0x0,%rax`, is what comes before an address that is kept.
- (T2) No address of a thread_local is asked for: no __tls_get_addr, TLS descriptor or wrapper of a thread_local.
- (T3) A call that returns such an address, like errno's, is only made where no switch can be reached by direct calls,
-      or by one of ALLOWED.
+      what getg(), setg() and asm_amd64.S use. The offset is the same on all threads, so a compiler may keep it. Code
+      that reads the thread pointer itself, as in `mov %fs:0x0,%rax`, is about to compute an address and keep it.
+ (T2) No code asks for the address of a thread_local: no __tls_get_addr, TLS descriptor or wrapper of a thread_local.
+ (T3) A call that returns such an address, like errno's, is made only by a function from which direct calls reach no
+      switch, or by one of ALLOWED.
 
-Calls through pointers are not followed. KNOWN is how the report of a bug begins that the program has on purpose: it must be
-reported, and does not count.
+Calls through pointers are not followed. KNOWN is the beginning of the report of a bug that the program has on purpose. It
+must be reported, and does not count.
 """
 
 import re
@@ -24,13 +24,13 @@ OURS = re.compile(r"gump[A-Z]\w*$|_Z\w*4gump")
 SWITCHES = {"gumpMcall", "gumpSwitch"}
 STACK_PROTECTOR = 0x28
 
-# Their results are addresses, or the number, of the thread that asks.
+# These return addresses, or the number, of the calling thread.
 ADDRESSES = re.compile(
     r"(__errno_location|__h_errno_location|__res_state|__ctype_\w+_loc|pthread_self|__cxa_get_globals(_fast)?)$"
 )
 TLS_CALLS = re.compile(r"__tls_get_addr$|_ZTW|_ZTH")
 
-# Who may break (T3), and why that is no harm.
+# Functions that may break (T3), and why that does no harm.
 ALLOWED = {
     # These contain minit. They run on the thread's own stack, which no switch takes to another thread, and minit
     # leaves the addresses in the M of that thread.
@@ -154,7 +154,7 @@ def main():
         f"check_tls: {len(ours)} functions of gump, {len(switching)} that may switch, {reads} accesses to gumpTlsG, "
         f"{addresses} functions with addresses of the thread, {len(problems)} problems"
     )
-    # A checker that sees none of what must be there is broken.
+    # A checker that does not see the code that must be there is broken.
     if not SWITCHES <= set(ours) or "gumpOnG0" not in ours or reads < 30:
         print("check_tls: this does not look like a program of gump")
         return 2

@@ -1,6 +1,6 @@
-// Two functions with the bug that check_tls.py is there for: each keeps an
-// address of its thread across a switch. The checker must report both. They are
-// part of lto_program, but nobody calls them.
+// Two functions with the bug that check_tls.py looks for: each keeps an address
+// of its thread across a switch. The checker must report both. They are part of
+// lto_program, but it does not call them.
 #include <gump/gump.h>
 
 #include <cerrno>

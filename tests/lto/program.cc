@@ -1,6 +1,7 @@
-// What travels with a goroutine, checked by a program that is optimised at link
-// time: goroutines that send, select, lock and wait while they handle an
-// exception and while errno is theirs. Prints "ok", or what was lost.
+// A program that is optimised at link time checks the state that travels with a
+// goroutine. Its goroutines send, select, lock and wait while they handle an
+// exception and while errno is theirs. It prints "ok", or the state that was
+// lost.
 #include <gump/gump.h>
 
 #include <cerrno>
@@ -18,8 +19,8 @@ namespace {
 constexpr int kWorkers = 16;
 constexpr int kRounds = 500;
 
-// errno by functions of their own: compilers take its address to be that of the
-// function that uses it, for as long as that runs.
+// errno is read and written by functions of their own, because compilers keep
+// its address for as long as a function runs.
 __attribute__((noinline)) void SetErrno(int e) {
   errno = e;
   asm volatile("");
@@ -35,14 +36,14 @@ void Check(bool ok, const char* what) {
   std::_Exit(1);
 }
 
-// Tally is what all workers write to, under a lock.
+// All workers write to the Tally, under a lock.
 struct Tally {
   sync::Mutex mu;
   long sum = 0;
 };
 
 // Round parks in four ways, one of them inside a destructor during unwinding,
-// and throws what it was given.
+// and throws its value.
 void Round(int value, chan<int> even, chan<int> odd, Tally& tally) {
   struct Yields {
     ~Yields() { runtime::Gosched(); }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# run.sh full|thin SOURCE WORK: builds a program that is optimised at link time, runs it, and lets check_tls.py read
-# what became of thread-local addresses. Exits with 77, "skipped", where the tools or the architecture are others.
+# run.sh full|thin SOURCE WORK: builds a program that is optimised at link time, runs it, and lets check_tls.py look at
+# its thread-local addresses. Exits with 77, "skipped", if a tool is missing, or on another architecture.
 set -euo pipefail
 kind=$1 source=$2 work=$3
 case $kind in
@@ -30,6 +30,6 @@ for procs in 1 4; do
   [ "$(GOMAXPROCS=$procs "$work/lto_program")" = ok ]
 done
 
-# A checker that is silent about a known bug proves nothing: see known_cached.cc.
+# A checker that is silent about a known bug proves nothing. See known_cached.cc.
 "$source/tests/lto/check_tls.py" "$work/lto_program" \
   'gump::known::KeepsThreadLocal(): T1: mov' 'gump::known::KeepsErrno(): T3'

@@ -1,5 +1,6 @@
-// http_server and clients that no program would be: those who want to be
-// misunderstood, are slow, never read, or are there when it stops.
+// http_server and clients that no ordinary program would be. They send
+// ambiguous requests, are slow, never read, or are connected when the server
+// stops.
 #include <gump/gump.h>
 
 #include <algorithm>
@@ -39,7 +40,7 @@ std::string ReadUntil(const net::Conn& conn, std::string_view end) {
   return all;
 }
 
-// Talk is all that comes back until the server closes.
+// Talk sends text and returns all that comes back until the server closes.
 std::string Talk(const Server& server, std::string_view text) {
   const net::Conn conn = Dial(server);
   Ready(conn.Write(text));
@@ -56,9 +57,10 @@ std::string StatusOf(std::string_view answer) {
   return std::string(answer.substr(0, answer.find("\r\n")));
 }
 
-// Whoever is refused is told, and the connection ends: what follows would be
-// the body to one, and a second request to the other.
-TEST_F(HttpTest, WhatCanBeReadInTwoWaysIsRefused) {
+// A client that is refused gets an answer, and the connection ends. The bytes
+// that follow would be a body in one reading, and a second request in the
+// other.
+TEST_F(HttpTest, AmbiguousRequestsAreRefused) {
   Run([] {
     Server server("http_server");
     const std::string post = "POST /echo HTTP/1.1\r\nHost: x\r\n";
@@ -145,7 +147,7 @@ TEST_F(HttpTest, WhatCanBeReadInTwoWaysIsRefused) {
   });
 }
 
-TEST_F(HttpTest, WhatIsRareButRightIsServed) {
+TEST_F(HttpTest, RareButValidRequestsAreServed) {
   Run([] {
     Server server("http_server");
     const std::string post = "POST /echo HTTP/1.1\r\nHost: x\r\n";
@@ -219,10 +221,10 @@ TEST_F(HttpTest, PipelinedRequestsAreAnsweredInOrder) {
   });
 }
 
-TEST_F(HttpTest, SlowAndDeafClientsHoldUpNobody) {
+TEST_F(HttpTest, SlowAndDeafClientsHoldUpNoOtherClient) {
   Run([] {
     Server server("http_server");
-    // Healthy: a thousand at a time.
+    // A thousand healthy clients at a time.
     constexpr int kHealthy = 1000;
     constexpr int kRequests = 4;
     // The time in which 99 % of their requests are answered.
@@ -248,10 +250,11 @@ TEST_F(HttpTest, SlowAndDeafClientsHoldUpNobody) {
       return took[took.size() * 99 / 100];
     };
     const absl::Duration alone = serve();
-    // Deaf: asks for more than all buffers hold, and reads nothing of it.
+    // The deaf client asks for more than all buffers hold, and reads nothing.
     const net::Conn deaf = Dial(server);
     Ready(deaf.Write("GET /bytes/1000000000 HTTP/1.1\r\nHost: x\r\n\r\n"));
-    // Slow: a byte now and then, of a head that never ends; again and again.
+    // A slow client sends a byte now and then, of a head that never ends, again
+    // and again.
     constexpr int kSlow = 20;
     std::atomic<bool> over = false;
     std::atomic<int> told = 0;
@@ -271,8 +274,8 @@ TEST_F(HttpTest, SlowAndDeafClientsHoldUpNobody) {
         } while (!over);
       });
     }
-    // While they are at it, it takes hardly longer. The machine may be busy;
-    // but nobody waits until the server gives up on the slow.
+    // Beside these clients it takes hardly longer. The machine may be busy, but
+    // no client waits until the server gives up on the slow ones.
     EXPECT_LT(serve(), 10 * alone + absl::Milliseconds(500));
     over = true;
     slow.Wait();
@@ -282,7 +285,7 @@ TEST_F(HttpTest, SlowAndDeafClientsHoldUpNobody) {
   });
 }
 
-TEST_F(HttpTest, WhatIsUnderWayAtTheEndIsAnswered) {
+TEST_F(HttpTest, RequestsUnderWayAtTheEndAreAnswered) {
   Run([] {
     const HeldPort port;
     Server server("http_server", {port.Address()});

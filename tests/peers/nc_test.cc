@@ -21,7 +21,7 @@ std::string Fill(const TempDir& dir, int n) {
   return path;
 }
 
-TEST_F(NcTest, WhatIsSaidOverTcpComesBack) {
+TEST_F(NcTest, DataSentOverTcpComesBack) {
   Run([] {
     TempDir dir;
     Server server("echo_server", {"serve", "127.0.0.1:0"});
@@ -37,7 +37,7 @@ TEST_F(NcTest, WhatIsSaidOverTcpComesBack) {
   });
 }
 
-TEST_F(NcTest, WhatIsSaidOverAUnixSocketComesBack) {
+TEST_F(NcTest, DataSentOverAUnixSocketComesBack) {
   Run([] {
     TempDir dir;
     Server server("echo_server",
@@ -83,12 +83,12 @@ TEST_F(NcTest, TheProxyLooksUpNames) {
   });
 }
 
-TEST_F(NcTest, TheProxySaysWhyNot) {
+TEST_F(NcTest, TheProxyGivesTheReasonOfARefusal) {
   Run([] {
     Server proxy("socks5_proxy");
     const HeldPort port;
     const std::string nobody = port.Address();
-    // curl's 97 is a proxy that refuses; the number is the reply's.
+    // curl exits with 97 if a proxy refuses. The number is the reply's.
     const auto reply = [&](const std::string& url) {
       return OutputOfShell(absl::StrCat("curl -sS --socks5-hostname ",
                                         proxy.Address(), " http://", url,
@@ -102,7 +102,7 @@ TEST_F(NcTest, TheProxySaysWhyNot) {
 
 // ---- The chat
 
-// Guest is somebody in the chat.
+// Guest is a participant in the chat.
 class Guest {
  public:
   Guest(const Server& server, const std::string& name, int others)
@@ -130,7 +130,7 @@ class Guest {
   std::string heard_;
 };
 
-TEST_F(NcTest, TheChatTellsEverybodyElse) {
+TEST_F(NcTest, TheChatTellsAllOtherGuests) {
   Run([] {
     Server chat("chat_server");
     Guest ann(chat, "ann", 0);
@@ -153,7 +153,7 @@ TEST_F(NcTest, TheChatTellsEverybodyElse) {
   });
 }
 
-TEST_F(NcTest, TheChatDropsWhoDoesNotListen) {
+TEST_F(NcTest, TheChatDropsAGuestThatDoesNotListen) {
   Run([] {
     Server chat("chat_server");
     Guest ann(chat, "ann", 0);
@@ -162,8 +162,8 @@ TEST_F(NcTest, TheChatDropsWhoDoesNotListen) {
     const Guest deaf(chat, "deaf", 2);
     EXPECT_EQ(ann.Hears(), "* deaf is here");
     EXPECT_EQ(bob.Hears(), "* deaf is here");
-    // Until the buffers on the way to the deaf one are full, and then his
-    // queue. bob, who listens, misses nothing.
+    // Ends when the buffers on the way to the deaf guest are full, and then its
+    // queue. bob listens and misses nothing.
     const std::string text(4000, 'x');
     for (int i = 0; !chat.HasSaid("dropped deaf\n"); i++) {
       ann.Say(std::to_string(i) + text);

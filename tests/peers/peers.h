@@ -1,8 +1,9 @@
-// How a test meets programs: the examples, which serve, and their peers, which
-// come from Debian.
+// Helpers for tests that run programs: the examples, which serve, and their
+// peers, which come from Debian.
 //
-// Everything runs on the main goroutine of a Run. Waiting for a program is
-// waiting for its end or for what it prints; nothing outlives its test.
+// Everything runs on the main goroutine of a Run. A test waits for the end of a
+// program or for a line that it prints. No program outlives its test.
+//
 // GUMP_EXAMPLES is the folder of the examples. The programs inherit the
 // environment, and with it GODEBUG, which names the poller's back end.
 #ifndef TESTS_PEERS_PEERS_H_
@@ -24,7 +25,8 @@
 
 namespace gump::testing {
 
-// Ready is what a test needs of a StatusOr; the text of the error otherwise.
+// Ready returns the value of a StatusOr. Without one it prints the error and
+// ends the test.
 template <class T>
 T Ready(absl::StatusOr<T> s) {
   EXPECT_TRUE(s.ok()) << s.status();
@@ -32,8 +34,8 @@ T Ready(absl::StatusOr<T> s) {
   return *std::move(s);
 }
 
-// Eventually waits until condition() holds, for at most a minute; false if it
-// never did.
+// Eventually waits until condition() holds, for at most a minute. Returns false
+// if it never did.
 template <class C>
 bool Eventually(C&& condition) {
   const absl::Time deadline = absl::Now() + absl::Minutes(1);
@@ -102,8 +104,8 @@ class TempDir {
   std::string path_ = "/tmp/gump-peers-XXXXXX";
 };
 
-// OutputOf runs a program to its end and returns what it prints, errors too. It
-// has to exit with 0 within a minute.
+// OutputOf runs a program to its end and returns its output, errors too. The
+// program has to exit with 0 within a minute.
 template <class... Args>
 std::string OutputOf(std::string_view program, const Args&... args) {
   const auto [ctx, cancel] =
@@ -203,10 +205,11 @@ class Program {
   bool ended_ = false;
 };
 
-// Server is an example that serves where it says.
+// Server is an example that prints the address at which it serves.
 class Server : public Program {
  public:
-  // before is done by a shell, and inherited: "ulimit -n 40".
+  // A shell runs `before` first, and the example inherits its effects:
+  // "ulimit -n 40".
   explicit Server(const std::string& example,
                   const std::vector<std::string>& args = {"127.0.0.1:0"},
                   const std::string& before = ":")

@@ -35,13 +35,13 @@ TEST_F(RedisTest, CommandsAreAnswered) {
     EXPECT_EQ(ask("LRANGE", "list", "0", "-1"), "a b\n");
     EXPECT_EQ(ask("SET", "big", std::string(100'000, 'x')), "OK\n");
     EXPECT_EQ(ask("GET", "big"), absl::StrCat(std::string(100'000, 'x'), "\n"));
-    // A pipeline, and a list that one waits for and another fills.
+    // A pipeline, and a list that one client waits for and another fills.
     EXPECT_EQ(ask(), "1000 gophers have eaten 100 carrots\n");
     EXPECT_EQ(redis.Stop(), absl::OkStatus());
   });
 }
 
-TEST_F(RedisTest, ErrorsAreTold) {
+TEST_F(RedisTest, ErrorsAreReported) {
   Run([] {
     TempDir dir;
     const std::string socket = dir / "redis.sock";

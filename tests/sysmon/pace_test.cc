@@ -30,7 +30,7 @@ TEST(PaceTest, FiftyShortRoundsThenTwiceAsLongEachTime) {
   }
 }
 
-TEST(PaceTest, WhatIsTakenBeginsItAnew) {
+TEST(PaceTest, ATakenPBeginsThePaceAnew) {
   Pace pace;
   Rounds(&pace, 100);
   EXPECT_EQ(pace.delay(), 10'000u);
@@ -43,7 +43,7 @@ TEST(PaceTest, WhatIsTakenBeginsItAnew) {
   EXPECT_EQ(pace.delay(), 40u);
 }
 
-TEST(PaceTest, ResetBeginsItAnew) {
+TEST(PaceTest, ResetBeginsThePaceAnew) {
   Pace pace;
   Rounds(&pace, 100);
   pace.reset();
@@ -51,9 +51,9 @@ TEST(PaceTest, ResetBeginsItAnew) {
   EXPECT_EQ(pace.delay(), 20u);
 }
 
-// To press somebody takes a second look soon; whom it is done for has short
-// slices. Neither begins the pace anew.
-TEST(PaceTest, IsShorterWhileSomebodyIsPressedOrWaits) {
+// Forcing a goroutine off its P needs a second look soon, and slices are short
+// while another goroutine waits. Neither begins the pace anew.
+TEST(PaceTest, IsShorterWhileAGoroutineIsPressedOrWaits) {
   Pace pace;
   Rounds(&pace, 100);
   pace.end({.pressing = true, .waiting = true});

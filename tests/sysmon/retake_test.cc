@@ -79,8 +79,8 @@ TEST_F(RetakeTest, SliceIsShorterWhileOthersWait) {
   EXPECT_TRUE(Asked(g_));
 }
 
-// Nor does one count as used up whose thread got no CPU time.
-TEST_F(RetakeTest, SliceIsNotShorterForThoseWhoDoNotCompute) {
+// A slice does not count as used up if the thread got no CPU time.
+TEST_F(RetakeTest, SliceIsNotShorterWithoutCpuTime) {
   G other;
   runqput(&p_, &other, /*next=*/false);
   EXPECT_FALSE(retakeP(&p_, 0));  // m_ has no thread
@@ -114,7 +114,7 @@ TEST_F(RetakeTest, NeverAsksTheThreadThatLooks) {
   EXPECT_FALSE(Asked(g_));
 }
 
-TEST_F(RetakeTest, AsksNobodyWhileTheThreadIsBetweenGoroutines) {
+TEST_F(RetakeTest, DoesNotAskWhileTheThreadIsBetweenGoroutines) {
   m_.curg.store(nullptr, release);
   EXPECT_FALSE(retakeP(&p_, 0));
   EXPECT_FALSE(retakeP(&p_, 10 * kMs));
@@ -125,7 +125,7 @@ TEST_F(RetakeTest, LooksForSleepersWhileOthersWait) {
   const int64_t first = p_.sysmontick.lookwhen;
   EXPECT_EQ(first, kAsleepNS);
   EXPECT_FALSE(retakeAsleep(&p_, first));
-  EXPECT_EQ(p_.sysmontick.lookwhen, first);  // nobody waits: no look
+  EXPECT_EQ(p_.sysmontick.lookwhen, first);  // no goroutine waits: no look
   G other;
   runqput(&p_, &other, /*next=*/false);
   EXPECT_FALSE(retakeAsleep(&p_, first - 1));
@@ -141,8 +141,8 @@ TEST_F(RetakeTest, LooksForSleepersWhileOthersWait) {
   EXPECT_EQ(p_.sysmontick.lookwhen, 4 * first);  // a new slice, a new clock
 }
 
-// The M has a thread, which waits or computes. While the world is being stopped
-// a P that is taken is needed by nobody.
+// The M has a thread, which waits or computes. The world is being stopped, so
+// no M needs a P that is taken.
 class RetakeThreadTest : public RetakeTest {
  protected:
   RetakeThreadTest() {
@@ -186,11 +186,11 @@ class RetakeThreadTest : public RetakeTest {
   std::thread thread_;
 };
 
-TEST_F(RetakeThreadTest, WhoSleepsLosesThePToThoseWhoWait) {
+TEST_F(RetakeThreadTest, ASleeperLosesItsPIfAGoroutineWaits) {
   if (!haveMembarrier) GTEST_SKIP() << "no membarrier";
   Sleep();
   EXPECT_EQ(retake(0).taken, 0);
-  EXPECT_EQ(retake(kAsleepNS).taken, 0) << "nobody waits";
+  EXPECT_EQ(retake(kAsleepNS).taken, 0) << "no goroutine waits";
   SomebodyWaits();
   EXPECT_EQ(retake(kAsleepNS - 1).taken, 0);
   EXPECT_EQ(p_.status.load(relaxed), kPrunning);
@@ -199,8 +199,9 @@ TEST_F(RetakeThreadTest, WhoSleepsLosesThePToThoseWhoWait) {
   EXPECT_FALSE(Signalled());
 }
 
-// In nobody's way: it costs something to stop it.
-TEST_F(RetakeThreadTest, WhoComputesIsStoppedForThoseWhoWaitOnly) {
+// A goroutine that is in no other's way runs on, because stopping it has a
+// cost.
+TEST_F(RetakeThreadTest, AComputingGoroutineIsStoppedOnlyIfAnotherWaits) {
   while (Tid() == 0) osyield();
   int64_t now = 0;
   EXPECT_FALSE(retakeP(&p_, now));
@@ -218,8 +219,8 @@ TEST_F(RetakeThreadTest, WhoComputesIsStoppedForThoseWhoWaitOnly) {
   EXPECT_TRUE(Signalled());
 }
 
-// A P whose goroutine is in a declared call. While the world is being stopped
-// one that is taken is needed by nobody, so there need not be an M for it.
+// A P with a goroutine in a declared call. The world is being stopped, so no M
+// needs a P that is taken.
 class RetakeSyscallTest : public RetakeTest {
  protected:
   RetakeSyscallTest() {
@@ -235,7 +236,7 @@ class RetakeSyscallTest : public RetakeTest {
     sched.stopwait = 0;
     sched.npidle.store(0, relaxed);
   }
-  // Look is retakeSyscall; a true has to have taken it.
+  // Look is retakeSyscall. If it returns true it must have taken the P.
   bool Look(int64_t now) {
     const uint32_t tick = p_.syscalltick.load(relaxed);
     const bool taken = retakeSyscall(&p_, now);
@@ -259,7 +260,7 @@ TEST_F(RetakeSyscallTest, TakesACallThatLastsFromLookToLook) {
   EXPECT_TRUE(Look(2 * kLook));
 }
 
-TEST_F(RetakeSyscallTest, WaitsForASliceIfNobodyNeedsThePAndOthersAreIdle) {
+TEST_F(RetakeSyscallTest, WaitsForASliceIfThePIsNotNeededAndOthersAreIdle) {
   EXPECT_FALSE(Look(0));
   EXPECT_FALSE(Look(kLook));
   EXPECT_FALSE(Look(kForcePreemptNS - 1));
@@ -291,7 +292,7 @@ TEST_F(RetakeSyscallTest, LeavesPsAloneThatAreNotInACall) {
   }
 }
 
-// Late timers are a reason to ask, unless somebody idle could steal them.
+// Late timers are a reason to ask, unless an idle P could steal them.
 TEST_F(RetakeTest, LateTimersAreAReason) {
   constexpr int64_t kDue = 5 * kMs;
   p_.timers.minWhenHeap.store(kDue, relaxed);

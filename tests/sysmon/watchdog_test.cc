@@ -1,5 +1,5 @@
-// The monitor finds a goroutine that waits although a P is idle, which takes a
-// lost wake-up: so here somebody queues one and wakes nobody.
+// The monitor finds a goroutine that waits although a P is idle. That takes a
+// lost wake-up, so these tests queue a goroutine and wake no M.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -18,8 +18,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Else the P of the one who computes would be given to the one who waits. Set
-// before the runtime starts: sysmon reads it at any time.
+// Otherwise the P of the goroutine that computes would go to the one that
+// waits. It is set before the runtime starts, because sysmon reads it at any
+// time.
 class NobodyIsPreempted : public ::testing::Environment {
   void SetUp() override { ::setenv("GODEBUG", "asyncpreemptoff=1", 1); }
 };
@@ -39,7 +40,7 @@ class Sleeper {
     EXPECT_TRUE(testing::Eventually([&] {
       return parked_ != nullptr && rt::readgstatus(parked_) == rt::kGwaiting;
     }));
-    // The other M may yet be looking, and find it: then once more.
+    // The other M may still be looking for work, and would find this one.
     for (int i = 0; i < 1000 && rt::sched.nmspinning.load(rt::acquire) != 0;
          i++) {
       ::usleep(10);
@@ -54,8 +55,8 @@ class Sleeper {
     rt::LockScope l(&rt::sched.lock);
     rt::globrunqput(parked_);
   }
-  // ComputeUntilRan computes, without entering the runtime, until it has run;
-  // false: it had not at the deadline.
+  // ComputeUntilRan computes, without entering the runtime, until the sleeper
+  // has run. Returns false if it has not at the deadline.
   bool ComputeUntilRan(Clock::time_point deadline) const {
     while (!ran_ && Clock::now() < deadline) {
     }
@@ -73,8 +74,8 @@ void NotWoken(Clock::time_point deadline) {
   (void)s.ComputeUntilRan(deadline);
 }
 
-// StallsAreCounted tells whether somebody who is not woken is counted within a
-// minute.
+// StallsAreCounted tells whether a goroutine without a wake-up is counted
+// within a minute.
 bool StallsAreCounted() {
   const uint64_t before = debug::ReadSchedStats().stalls;
   const auto deadline = Clock::now() + std::chrono::seconds(60);
@@ -84,11 +85,11 @@ bool StallsAreCounted() {
   return debug::ReadSchedStats().stalls > before;
 }
 
-TEST(WatchdogTest, WhoWasNotWokenIsFoundAndCounted) {
+TEST(WatchdogTest, AGoroutineWithoutAWakeUpIsFoundAndCounted) {
   testing::RunWith(2, [] { EXPECT_TRUE(StallsAreCounted()); });
 }
 
-TEST(WatchdogTest, WhoSleepsInThePollerIsNotOnHisWay) {
+TEST(WatchdogTest, AnMInThePollerHidesNoStall) {
   testing::RunWith(2, [] {
     const time::Timer timer = time::AfterFunc(std::chrono::hours(1), [] {});
     EXPECT_TRUE(StallsAreCounted());
@@ -96,9 +97,9 @@ TEST(WatchdogTest, WhoSleepsInThePollerIsNotOnHisWay) {
   });
 }
 
-// The kernel may stop a thread between its putting a goroutine into a queue and
-// its waking somebody: that is late, not lost.
-TEST(WatchdogTest, WhoIsStillInTheRuntimeMayYetWakeSomebody) {
+// The kernel may stop a thread after it has put a goroutine into a queue and
+// before it wakes an M. Such a wake-up is late, not lost.
+TEST(WatchdogTest, AThreadInTheRuntimeMayStillWakeAnM) {
   testing::RunWith(2, [] {
     const auto deadline = Clock::now() + std::chrono::seconds(60);
     for (bool ran = true; ran && Clock::now() < deadline;) {
@@ -156,7 +157,7 @@ TEST(IdleListsDeathTest, WrongNumberOfPsIsFound) {
               "^fatal error: checkIdleLists: bad npidle\n");
 }
 
-// MarkAnIdlePAsStopped waits until there is one.
+// MarkAnIdlePAsStopped waits until there is an idle P.
 void MarkAnIdlePAsStopped() {
   for (;;) {
     rt::LockScope l(&rt::sched.lock);
@@ -172,7 +173,7 @@ TEST(IdleListsDeathTest, PThatIsNotIdleIsFound) {
               "^fatal error: checkIdleLists: idle P that is not\n");
 }
 
-// MarkThisPAsStopped, though nobody stops the world.
+// MarkThisPAsStopped marks the P although no thread stops the world.
 void MarkThisPAsStopped() {
   rt::LockScope l(&rt::sched.lock);
   rt::getg()->m->p->status.store(rt::kPgcstop, rt::relaxed);

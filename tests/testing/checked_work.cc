@@ -91,8 +91,8 @@ struct Of128 {
   typedef uint64_t Vector __attribute__((vector_size(16)));
 };
 
-// Vectors keeps a dozen of them busy. Inlined where the compiler may use larger
-// registers than elsewhere.
+// Vectors keeps a dozen vectors busy. It is inlined into functions in which the
+// compiler may use larger registers than elsewhere.
 template <class Size>
 __attribute__((always_inline)) inline uint64_t Vectors(uint64_t seed) {
   using Vector = typename Size::Vector;
@@ -270,7 +270,7 @@ uint64_t Exceptions(uint64_t seed) {
 
 thread_local volatile uint64_t local;
 
-// What is the thread's must be this goroutine's for as long as it does not
+// Data of the thread must belong to this goroutine for as long as it does not
 // enter the runtime.
 uint64_t ThreadLocals(uint64_t seed) {
   volatile int* const error = &errno;  // the thread stays the same
@@ -358,7 +358,7 @@ constexpr CheckedWork kWork[] = {
     {"Exceptions", Exceptions},
     {"ThreadLocals", ThreadLocals},
     {"Jumps", Jumps},
-    // Those that not every machine can do, the rarest last.
+    // Pieces that not every machine can do, the rarest last.
     {"Vectors256", Vectors256},
     {"Vectors512", Vectors512},
 };

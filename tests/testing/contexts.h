@@ -1,4 +1,5 @@
-// What tests ask of contexts, and a fixture that sees those that are left over.
+// Helpers for tests of contexts, and a fixture that notices contexts that are
+// left over.
 #ifndef TESTS_TESTING_CONTEXTS_H_
 #define TESTS_TESTING_CONTEXTS_H_
 
@@ -17,7 +18,8 @@ inline bool IsClosed(const recv_chan<void>& c) {
   return c.TryRecv().kind == RecvResult<void>::kClosed;
 }
 
-// Live, Canceled and Exceeded tell whether all that a context shows agrees.
+// Live, Canceled and Exceeded tell whether all answers of a context agree on
+// that state.
 inline bool Live(const context::Context& c) {
   return c.Err().ok() && context::Cause(c).ok() &&
          c.Done().TryRecv().kind == RecvResult<void>::kEmpty;
@@ -31,8 +33,8 @@ inline bool Exceeded(const context::Context& c) {
          context::Cause(c) == c.Err() && IsClosed(c.Done());
 }
 
-// Watched is a context that counts as a value as long as somebody, a child or
-// anybody else, refers to it.
+// Watched is a context that counts as a value as long as a child or anything
+// else refers to it.
 inline context::Context Watched(const context::Context& parent) {
   return context::WithValue(parent, kCounted, Counted(0));
 }

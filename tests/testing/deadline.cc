@@ -1,8 +1,8 @@
-// A test that hangs says where: at nine tenths of ctest's limit, counted from
+// A test that hangs says where. At nine tenths of ctest's limit, counted from
 // its own start, it gets a SIGQUIT, which dumps all goroutines. The process of
-// a death test gets it after six tenths; if it began within the first three,
-// its parent lives to show the dump. What it has printed until then is seen,
-// too, since lines are not kept.
+// a death test gets it after six tenths. If that process began within the first
+// three tenths, its parent lives to show the dump. Its output up to then is
+// seen, too, because lines are not kept back.
 #include <gtest/gtest.h>
 #include <sys/types.h>
 
@@ -14,7 +14,7 @@
 namespace gump::testing {
 namespace {
 
-// ctest's limit in seconds; absent if somebody else runs the test.
+// ctest's limit in seconds. It is absent if the test is not run by ctest.
 constexpr char kLimitVariable[] = "GUMP_TEST_TIMEOUT";
 
 class Deadline : public ::testing::Environment {

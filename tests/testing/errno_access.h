@@ -1,5 +1,5 @@
 // errno in tests that park. Its address is that of a thread, and compilers take
-// it to be constant within a function; so a function that uses errno across a
+// it to be constant within a function. So a function that uses errno across a
 // park must reach it through one that is not inlined.
 #ifndef TESTS_TESTING_ERRNO_ACCESS_H_
 #define TESTS_TESTING_ERRNO_ACCESS_H_

@@ -16,13 +16,14 @@
 
 namespace gump::testing {
 
-// HeldPort is for who must be refused where nobody listens any more: a port
-// that is merely free may be another program's a moment later. Its socket is
-// bound and does not listen, so that net::Listen may take the address, which
-// sets SO_REUSEADDR as well, but no program is given the port.
+// HeldPort is a port on which no program listens, so that connections are
+// refused. A port that is merely free may be another program's a moment later.
+// The socket of a HeldPort is bound and does not listen. So net::Listen, which
+// sets SO_REUSEADDR as well, may take the address, but no program is given the
+// port.
 class HeldPort {
  public:
-  // port 0 is one that is free; for another, see Taken.
+  // port 0 means a free one. For other ports see Taken.
   explicit HeldPort(int family = AF_INET, uint16_t port = 0)
       : family_(family), fd_(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     const int on = 1;
@@ -46,7 +47,7 @@ class HeldPort {
   HeldPort(const HeldPort&) = delete;
   HeldPort& operator=(const HeldPort&) = delete;
 
-  // Taken: another program has the port that was asked for.
+  // Taken tells whether another program has the port that was asked for.
   bool Taken() const { return taken_; }
   uint16_t Port() const { return port_; }
   // "127.0.0.1:port" or "[::1]:port".
@@ -74,7 +75,7 @@ class HeldPort {
   bool taken_ = false;
 };
 
-// HeldPorts is the same port twice, of IPv4 and, where there is that, of IPv6.
+// HeldPorts is the same port for IPv4 and, where that exists, for IPv6.
 class HeldPorts {
  public:
   HeldPorts() {

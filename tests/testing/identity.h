@@ -1,4 +1,4 @@
-// Which file a descriptor is of.
+// Tells which file a descriptor refers to.
 #ifndef TESTS_TESTING_IDENTITY_H_
 #define TESTS_TESTING_IDENTITY_H_
 
@@ -8,8 +8,9 @@
 
 namespace gump::testing {
 
-// Identity tells files apart: the runtime opens some of its own now and then,
-// which get the numbers that are free. {0, 0}: not open.
+// Identity tells files apart. Their numbers do not, because the runtime opens
+// files of its own now and then, which get free numbers. Returns {0, 0} if the
+// descriptor is not open.
 inline std::pair<dev_t, ino_t> Identity(int number) {
   struct stat st {};
   if (::fstat(number, &st) != 0) return {0, 0};

@@ -1,9 +1,9 @@
 // Plain threads in tests.
 //
-// The deadlock report counts the threads that have entered the runtime. One
-// that has only used fast paths so far, such as locking a free Mutex, is not
-// among them, and goroutines that all wait for it look dead. So threads that
-// goroutines wait for introduce themselves first.
+// The deadlock report counts the threads that have entered the runtime. A
+// thread that has only used fast paths so far, such as locking a free Mutex, is
+// not among them, and goroutines that all wait for it look dead. So threads
+// that goroutines wait for introduce themselves first.
 #ifndef TESTS_TESTING_KNOWN_THREAD_H_
 #define TESTS_TESTING_KNOWN_THREAD_H_
 
@@ -22,7 +22,7 @@
 namespace gump::testing {
 
 // KnownThread starts a thread that runs f, and returns once the runtime knows
-// it. To be called from a goroutine.
+// it. It must be called from a goroutine.
 template <class F>
 std::thread KnownThread(F f) {
   static gls<int> introduced{0};
@@ -37,7 +37,7 @@ std::thread KnownThread(F f) {
 }
 
 // OnBothSides runs each f in two plain threads and in two goroutines, and
-// returns when all have returned. To be called from a goroutine.
+// returns when all have returned. It must be called from a goroutine.
 template <class... F>
 void OnBothSides(const F&... f) {
   std::vector<std::thread> threads;

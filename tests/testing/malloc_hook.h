@@ -1,8 +1,8 @@
 // malloc, and so operator new, with a look at each call.
 //
-// A program that includes this replaces malloc by wrappers which call OnMalloc
-// first, and OnFree before a free. Not under a sanitizer, which has a malloc of
-// its own: there neither is ever called. To be included in one file.
+// A program that includes this replaces malloc by wrappers that call OnMalloc
+// first, and OnFree before a free. Under a sanitizer, which has a malloc of its
+// own, neither is ever called. Include this in one file.
 #ifndef TESTS_TESTING_MALLOC_HOOK_H_
 #define TESTS_TESTING_MALLOC_HOOK_H_
 

@@ -9,21 +9,22 @@
 
 namespace gump::testing {
 
-// NoDescriptors lowers the limit below all that are free. It does not take
-// them: one that the runtime holds for a moment (threadState) would be free
-// afterwards.
+// NoDescriptors lowers the limit below all free descriptors. It does not take
+// them, because one that the runtime holds for a moment (threadState) would be
+// free afterwards.
 class NoDescriptors {
  public:
   NoDescriptors() {
     EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &old_), 0);
-    // Not 0, for poll(2) counts as well.
+    // Not 0, because poll(2) counts against the limit as well.
     Limit(STDERR_FILENO + 1);
   }
   ~NoDescriptors() { Limit(old_.rlim_cur); }
   NoDescriptors(const NoDescriptors&) = delete;
   NoDescriptors& operator=(const NoDescriptors&) = delete;
 
-  // FreeOne leaves one, or a few that the runtime holds at this moment.
+  // FreeOne makes one descriptor free. Others may be free, too, that the
+  // runtime holds at this moment.
   void FreeOne() const {
     Limit(old_.rlim_cur);
     const int fd = dup(STDERR_FILENO);

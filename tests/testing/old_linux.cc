@@ -1,17 +1,18 @@
-// Runs a program on a kernel that seems to be older than it is: what an older
-// one would not know fails as it would there.
+// Runs a program on a kernel that seems to be older than it is: a feature that
+// the older one would not know fails as it would there.
 //
 //   old_linux 4.9|5.4|5.15 PROGRAM [ARGUMENT...]
 //
 //   4.9    no membarrier, as in sandboxes that deny it; all else is there
-//   5.4    no epoll_pwait2, no close_range, none of what came later; io_uring
+//   5.4    no epoll_pwait2, no close_range, nothing that came later; io_uring
 //          exists, and has none of the flags that we ask for
-//   5.15   io_uring, whose completions are made at any time: no flags of 6.1
+//   5.15   io_uring that makes completions at any time: no flags of 6.1
 //
-// The last two have no RWF_NOSIGNAL and no MADV_GUARD_INSTALL. What a structure
-// in memory asks for no filter can see, so for 5.15 this process stays, and is
-// asked about each io_uring_setup.
-// It exits with 77 where filters are denied, else as the program does.
+// The last two have no RWF_NOSIGNAL and no MADV_GUARD_INSTALL. A filter cannot
+// see flags that are in a structure in memory. So for 5.15 this process stays,
+// and is asked about each io_uring_setup.
+//
+// It exits with 77 where filters are denied, and otherwise as the program does.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
@@ -37,7 +38,7 @@ constexpr int kSkipped = 77;
 
 struct Version {
   uint32_t first_unknown;  // system call
-  uint32_t setup;          // what becomes of io_uring_setup
+  uint32_t setup;          // the answer to io_uring_setup
 };
 
 // In both architectures these have the same numbers from 424 on.
@@ -85,7 +86,7 @@ std::vector<sock_filter> NoMembarrier() {
   };
 }
 
-// Install returns what seccomp does.
+// Install returns the result of seccomp.
 int Install(std::vector<sock_filter> filter, unsigned flags) {
   const sock_fprog prog = {static_cast<unsigned short>(filter.size()),
                            filter.data()};
@@ -105,7 +106,7 @@ int Install(std::vector<sock_filter> filter, unsigned flags) {
   std::exit(127);
 }
 
-// SetupFlags is what a process asks io_uring_setup for.
+// SetupFlags returns the flags that a process passes to io_uring_setup.
 uint32_t SetupFlags(const seccomp_notif& asked) {
   const std::string path = "/proc/" + std::to_string(asked.pid) + "/mem";
   uint32_t flags = 0;
@@ -120,7 +121,7 @@ uint32_t SetupFlags(const seccomp_notif& asked) {
   return flags;
 }
 
-// Answer decides about io_uring_setup, until nobody is left who could ask.
+// Answer decides about each io_uring_setup, until the process has ended.
 void Answer(int listener, int pidfd) {
   for (;;) {
     pollfd p[] = {{listener, POLLIN, 0}, {pidfd, POLLIN, 0}};
@@ -140,7 +141,7 @@ void Answer(int listener, int pidfd) {
   }
 }
 
-// RunAsked runs the program in a child, and answers it.
+// RunAsked runs the program in a child, and answers its questions.
 int RunAsked(const Version& v, char** argv) {
   int says[2];
   int goes[2];

@@ -1,4 +1,4 @@
-// What a call panics with.
+// The text of a panic.
 #ifndef TESTS_TESTING_PANIC_TEXT_H_
 #define TESTS_TESTING_PANIC_TEXT_H_
 
@@ -9,7 +9,7 @@
 
 namespace gump::testing {
 
-// PanicText calls f and returns what it panicked with, or "no panic".
+// PanicText calls f and returns the text of its panic, or "no panic".
 template <class F>
 std::string PanicText(F&& f) {
   try {

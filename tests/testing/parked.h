@@ -12,7 +12,7 @@
 
 namespace gump::testing {
 
-// CountParked counts those whose wait reason is exactly `reason`, such as "chan
+// CountParked counts those with exactly the wait reason `reason`, such as "chan
 // send".
 inline size_t CountParked(std::string_view reason) {
   const std::string all = runtime::Stack(true);

@@ -1,4 +1,4 @@
-// How much memory the process has resident.
+// The size of the process's resident memory.
 #ifndef TESTS_TESTING_RESIDENT_BYTES_H_
 #define TESTS_TESTING_RESIDENT_BYTES_H_
 

@@ -1,4 +1,4 @@
-// Signals without end, for tests of what these must not change.
+// Signals without end, for tests of state that signals must not change.
 #ifndef TESTS_TESTING_SIGNAL_STORM_H_
 #define TESTS_TESTING_SIGNAL_STORM_H_
 
@@ -19,7 +19,7 @@ namespace gump::testing {
 
 // SignalStorm sends SIGUSR1 to every thread of the process in turn, as long as
 // it lives. The handler lets system calls end with EINTR (no SA_RESTART). It
-// stays afterwards: some thread may still have a signal pending.
+// stays afterwards, because a thread may still have a signal pending.
 class SignalStorm {
  public:
   SignalStorm() {
@@ -37,7 +37,7 @@ class SignalStorm {
   SignalStorm(const SignalStorm&) = delete;
   SignalStorm& operator=(const SignalStorm&) = delete;
 
-  // Handled is how many have arrived.
+  // Handled returns how many signals have arrived.
   static int Handled() { return handled; }
 
  private:
@@ -47,14 +47,14 @@ class SignalStorm {
       for (const auto& entry :
            std::filesystem::directory_iterator("/proc/self/task")) {
         const pid_t tid = std::stoi(entry.path().filename().string());
-        // One that has ended meanwhile gets none.
+        // A thread that has ended meanwhile gets none.
         if (tid != self) syscall(SYS_tgkill, getpid(), tid, SIGUSR1);
       }
       std::this_thread::sleep_for(kPause);
     }
   }
 
-  // Else nobody gets on.
+  // Without a pause no thread would get on.
   static constexpr std::chrono::microseconds kPause{rt::kSanitizerBuild ? 2000
                                                                         : 100};
   static inline std::atomic<int> handled = 0;

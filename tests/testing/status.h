@@ -1,4 +1,4 @@
-// For tests of what returns a status.
+// Helpers for tests of functions that return a status.
 #ifndef TESTS_TESTING_STATUS_H_
 #define TESTS_TESTING_STATUS_H_
 
@@ -12,7 +12,7 @@
 
 namespace gump::testing {
 
-// Ready is the value in s. Without one there is nothing to go on with.
+// Ready returns the value in s. Without a value the test cannot go on.
 template <class T>
 T Ready(absl::StatusOr<T> s) {
   EXPECT_TRUE(s.ok()) << s.status();

@@ -1,9 +1,9 @@
-// What stress tests share: how long, and with which seed.
+// Settings that stress tests share: how long they run, and with which seed.
 //
-// GUMP_STRESS_SECONDS says how long each test runs: 0.15 s by default, unless
-// it knows better, since in three builds there are hundreds of them. Before a
-// release, and after a change below api/, 60 is better.
-// GUMP_STRESS_SEED repeats a seed that a failing test printed,
+// GUMP_STRESS_SECONDS says how long each test runs. The default is 0.15 s,
+// unless the test has another, because there are hundreds of tests in three
+// builds. Before a release, and after a change below api/, 60 is better.
+// GUMP_STRESS_SEED repeats a seed that a failing test printed.
 // GUMP_STRESS_DUMP=1 dumps all goroutines every 10 ms meanwhile
 // (stress_dump.cc).
 #ifndef TESTS_TESTING_STRESS_H_
@@ -25,8 +25,8 @@
 
 namespace gump::testing {
 
-// As many goroutines at a time as "very many" means. ThreadSanitizer cannot
-// follow more than 8,000 fibres, and LeakSanitizer reads every stack.
+// The number of goroutines at a time that "very many" means. ThreadSanitizer
+// cannot follow more than 8,000 fibres, and LeakSanitizer reads every stack.
 #if defined(GUMP_TESTING_SANITIZED)
 inline constexpr int kManyGoroutines = 2000;
 #else
@@ -61,7 +61,8 @@ inline uint64_t StressSeed() {
   return seed;
 }
 
-// StressTime is how long a test is to run, if nobody says otherwise.
+// StressTime returns how long a test runs, if the environment does not say
+// otherwise.
 inline std::chrono::nanoseconds StressTime(double seconds = 0.15) {
   if (const char* s = std::getenv("GUMP_STRESS_SECONDS"))
     seconds = std::atof(s);

@@ -47,8 +47,8 @@ class Dumper : public ::testing::Environment {
     dumps_++;
     bytes_ += all.size();
     EXPECT_GE(runtime::NumGoroutine(), 1);
-    // What schedtrace reads, as it does: under sched.lock no resizing is half
-    // done.
+    // Read the same data as schedtrace, in the same way: under sched.lock no
+    // resizing is half done.
     const rt::LockScope l(&rt::sched.lock);
     queued_ += static_cast<uint64_t>(rt::sched.runq.size);
     const int32_t n = rt::gomaxprocs.load(rt::relaxed);
@@ -57,7 +57,7 @@ class Dumper : public ::testing::Environment {
 
   std::atomic<bool> stop_ = false;
   std::thread thread_;
-  // The thread's, until it has been joined.
+  // These are the thread's until it has been joined.
   int dumps_ = 0;
   uint64_t bytes_ = 0;
   uint64_t queued_ = 0;

@@ -1,4 +1,5 @@
-// Goroutines that keep entering the runtime, for tests of what that survives.
+// Goroutines that keep entering the runtime, for tests of events that they must
+// survive.
 #ifndef TESTS_TESTING_TALK_H_
 #define TESTS_TESTING_TALK_H_
 

@@ -8,9 +8,9 @@
 
 namespace gump::testing {
 
-// WallNow is what the library's clocks go by. absl::Now, by which it reckons
-// how far off a deadline is, is a guess from the cycle counter, off by some
-// microseconds at times, to either side.
+// WallNow is the clock that the library goes by. absl::Now, from which it
+// computes how far off a deadline is, is an estimate from the cycle counter. It
+// may be off by some microseconds, to either side.
 inline absl::Time WallNow() {
   return absl::FromChrono(std::chrono::system_clock::now());
 }

@@ -7,7 +7,7 @@
 //     Run([] { ... });
 //   }
 //
-// A body that does not return hangs the test; ctest's timeout reports that, so
+// A body that does not return hangs the test. ctest's timeout reports that, so
 // conditions in bodies need deadlines only where they poll.
 #ifndef TESTS_TESTING_WITH_GOMAXPROCS_H_
 #define TESTS_TESTING_WITH_GOMAXPROCS_H_
@@ -21,8 +21,9 @@
 
 namespace gump::testing {
 
-// RunWith calls f on the main goroutine of a Run with n Ps. Not a template:
-// to instantiate gump::Run for each body is a fifth of a test's compile time.
+// RunWith calls f on the main goroutine of a Run with n Ps. It is not a
+// template, because to instantiate gump::Run for each body would be a fifth of
+// a test's compile time.
 void RunWith(int n, absl::FunctionRef<void()> f);
 
 // WithGomaxprocs is a fixture whose parameter is GOMAXPROCS.
@@ -35,8 +36,8 @@ inline std::string GomaxprocsName(const ::testing::TestParamInfo<int>& info) {
   return "GOMAXPROCS" + std::to_string(info.param);
 }
 
-// Eventually yields until condition() holds, for at most a minute; false if it
-// never did.
+// Eventually yields until condition() holds, for at most a minute. Returns
+// false if it never did.
 template <class C>
 bool Eventually(C&& condition) {
   auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);

@@ -1,6 +1,6 @@
-// An rt::Atomic before whose accesses the thread now and then gives way, so
-// that what others do falls between any two of them. For tests of headers that
-// need nothing of the library compiled, with
+// An rt::Atomic that now and then gives way before an access, so that
+// operations of other threads fall between any two accesses. It is for tests of
+// headers that need no compiled part of the library, with
 // GUMP_ATOMIC_HEADER="tests/testing/yielding_atomic.h".
 #ifndef TESTS_TESTING_YIELDING_ATOMIC_H_
 #define TESTS_TESTING_YIELDING_ATOMIC_H_
@@ -22,8 +22,9 @@ inline constexpr std::memory_order acq_rel = std::memory_order_acq_rel;
 inline constexpr std::memory_order seq_cst = std::memory_order_seq_cst;
 
 // GiveWay yields before one access in eight, at random, and sleeps before one
-// in 128: long enough for the others to do a lot. Or it calls what the thread
-// has set before_access to; what that accesses is not announced.
+// in 128, long enough for other threads to do a lot. If the thread has set
+// before_access, GiveWay calls that instead. The accesses of that function are
+// not announced.
 inline thread_local std::function<void()>* before_access = nullptr;
 
 inline void GiveWay() {
