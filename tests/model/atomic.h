@@ -1,6 +1,6 @@
-// The rt::Atomic of the model checker: every access is a point at which another
-// thread may run, and goes through tests/model/seam.cc. It takes the place of
-// the ordinary one by GUMP_ATOMIC_HEADER, so what is explored is the library's
+// The rt::Atomic of the model checker. Every access is a point at which another
+// thread may run, and goes through tests/model/seam.cc. GUMP_ATOMIC_HEADER puts
+// it in the place of the ordinary one, so the checker explores the library's
 // own code.
 #ifndef TESTS_MODEL_ATOMIC_H_
 #define TESTS_MODEL_ATOMIC_H_
@@ -12,8 +12,8 @@
 
 namespace gump::model {
 
-// The words of the seam; size is that of the word in bytes. Outside of an
-// exploration they are plain accesses.
+// The operations of the seam. size is the size of the word in bytes. Outside of
+// an exploration they are plain accesses.
 uint64_t atomicLoad(const void* addr, unsigned size, std::memory_order order);
 void atomicStore(void* addr, unsigned size, uint64_t value,
                  std::memory_order order);
@@ -21,7 +21,7 @@ enum class Rmw : uint8_t { kXchg, kAdd, kAnd, kOr };
 // atomicRmw returns the old value.
 uint64_t atomicRmw(void* addr, unsigned size, Rmw op, uint64_t arg,
                    std::memory_order order);
-// atomicCas leaves what it saw in *expected.
+// atomicCas leaves the value that it saw in *expected.
 bool atomicCas(void* addr, unsigned size, uint64_t* expected, uint64_t desired,
                std::memory_order order);
 void atomicFence(std::memory_order order);
@@ -97,7 +97,7 @@ class Atomic {
 inline void fence(std::memory_order order) noexcept {
   model::atomicFence(order);
 }
-// What a compiler may move is not explored; the accesses themselves are.
+// Reordering by the compiler is not explored, only the accesses themselves are.
 inline void compilerFence() noexcept {}
 
 }  // namespace gump::rt

@@ -7,7 +7,7 @@ namespace {
 
 using rt::ChanResult;
 
-// What is sent is a pointer to a number that is written before.
+// A send passes a pointer to a number that is written before the send.
 constexpr rt::ElemType kElem = {sizeof(int*), alignof(int*)};
 int numbers[4] = {};
 rt::Hchan *c, *d;
@@ -28,7 +28,7 @@ ChanResult receive(rt::Hchan* ch, bool block = true) {
   const ChanResult r = rt::chanrecv(ch, &p, block);
   if (r == ChanResult::kOk) {
     check(p != nullptr && *p != 0, "a value that was not sent");
-    *p = 0;  // exactly one has it
+    *p = 0;  // exactly one receiver has it
     received.add(1, rt::relaxed);
   } else {
     check(p == nullptr, "a value comes with no value");
@@ -105,8 +105,8 @@ const Registered kClose({
     .finish = [] { wants(1); },
 });
 
-// Who sees the channel closed sees what was sent before, and what was done
-// before.
+// A receiver that sees the channel closed also sees the value that was sent
+// before the close, and everything that was written before the close.
 const Registered kTry({
     .name = "chan_try",
     .about = "send and receive that do not wait, against close",
@@ -159,8 +159,8 @@ const Registered kFree({
     .full = {5, 1, 20000},
 });
 
-// Two that only peek, and then drop their handles: nothing but the count orders
-// what they read before its destruction.
+// Two threads only peek and then drop their handles. Only the reference count
+// orders their reads before the destruction.
 void peekAndRelease() {
   int* p = &numbers[0];
   check(rt::chansend(c, &p, false) == ChanResult::kWouldBlock, "sent");
@@ -237,8 +237,8 @@ const Registered kSelectClose({
     .full = {3, 1, 20000, 2},
 });
 
-// Each sends on one and receives on the other: one pairing, and each takes
-// exactly one of its cases.
+// Each thread sends on one channel and receives on the other. They pair once,
+// and each takes exactly one of its cases.
 void sendOrReceive(rt::Hchan* out, rt::Hchan* in, int i) {
   numbers[i] = i + 1;
   int* mine = &numbers[i];

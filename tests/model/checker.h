@@ -1,4 +1,4 @@
-// What the parts of the model checker know of each other.
+// The interfaces between the parts of the model checker.
 #ifndef TESTS_MODEL_CHECKER_H_
 #define TESTS_MODEL_CHECKER_H_
 
@@ -9,7 +9,7 @@ namespace gump::model {
 
 inline constexpr int kMaxThreads = 10;
 
-// ---- seam.cc: what os.cc makes of the kernel -------------------------------
+// ---- seam.cc: the kernel, for os.cc -----------------------------------------
 
 // inSchedule tells whether a virtual thread is running.
 bool inSchedule();
@@ -21,7 +21,8 @@ void sleepThread(int64_t ns);
 int64_t clockNow();
 // barrierAll makes the delayed stores of all threads visible.
 void barrierAll();
-// beforeFree: an allocator synchronises who frees with who gets the memory.
+// beforeFree: an allocator orders the thread that frees memory before the
+// thread that gets it next.
 void beforeFree();
 
 // ---- world.cc: memory -------------------------------------------------------
@@ -31,11 +32,12 @@ void beforeFree();
 char* stackOf(int thread, size_t* size);
 void* sysPages(size_t n);
 bool isFreed(uintptr_t addr);
-// isShared tells whether addr is in that range or one of the program's
-// variables; a thread-local is not, virtual threads having none of their own.
+// isShared tells whether addr is in that range or in one of the program's
+// variables. A thread-local does not count, because virtual threads have none
+// of their own.
 bool isShared(uintptr_t addr);
-// While this is set operator new takes from that range, and what is freed stays
-// unused, so that an access to it is noticed.
+// While it is on, operator new takes memory from that range. Freed memory is
+// not used again, so that an access to it is noticed.
 void useArena(bool on);
 // snapshot remembers the program's variables and the range; restore puts them
 // back.
@@ -52,7 +54,7 @@ struct Clock {
     }
   }
 };
-// What synchronises a thread.
+// The clocks of a thread.
 struct Clocks {
   Clock now;
   Clock released;  // at the last release fence
@@ -62,7 +64,8 @@ struct Clocks {
 void racesBegin();
 // plainAccess checks an access that is not atomic against all earlier ones.
 void plainAccess(uintptr_t addr, unsigned size, bool write, const void* pc);
-// current is the running thread and its clocks; nullptr: none.
+// currentClocks returns the clocks of the running thread and stores its number
+// in *thread. Returns nullptr if no thread is running.
 Clocks* currentClocks(int* thread);
 [[noreturn]] void failRace(uintptr_t addr, bool write, int other,
                            bool otherWrote, const void* pc,

@@ -1,9 +1,9 @@
 // The lock-free containers: sync::Stack and the free list of its NodeArena,
 // sync::Queue, sync::List, and the rings of sync::Pool.
 //
-// Stack and Queue are held against their definition: there must be an order of
-// all calls that keeps each behind those that had returned when it began, and
-// in which an ordinary stack or queue gives the same answers. So nothing is
+// Stack and Queue are checked against their definition. There must be an order
+// of all calls in which an ordinary stack or queue gives the same answers. In
+// it each call follows those that had returned when it began. So nothing is
 // lost, nothing comes twice, and the order is right, also across threads.
 #include <cstdint>
 #include <iterator>
@@ -18,7 +18,7 @@
 namespace gump::model {
 namespace {
 
-constexpr int kNothing = 0;  // what a Pop of an empty container gives
+constexpr int kNothing = 0;  // the result of a Pop of an empty container
 
 // ---- Histories --------------------------------------------------------------
 
@@ -27,7 +27,7 @@ struct Call {
   int value;
   uint32_t begin, end;  // steps of the schedule
 };
-// A row of calls for each thread, so that writing it down orders nobody.
+// Each thread has a row of calls, so that recording them orders no threads.
 constexpr int kRows = 3;
 constexpr int kCalls = 8;
 struct Row {
@@ -40,7 +40,8 @@ bool lifo;
 int contents[kRows * kCalls];
 int first, last;  // of contents
 
-// explains tells whether what is left of the rows can go on from contents.
+// explains tells whether some order of the remaining calls explains their
+// results, beginning with contents.
 bool explains(const int (&done)[kRows]) {
   const auto call = [](int row, int i) -> const Call* {
     return i < rows[row].n ? &rows[row].calls[i] : nullptr;
@@ -53,7 +54,7 @@ bool explains(const int (&done)[kRows]) {
   if (firstEnd == UINT32_MAX) return true;
   for (int r = 0; r < kRows; r++) {
     const Call* c = call(r, done[r]);
-    // One that began when another had returned does not come before it.
+    // A call that began after another had returned does not come before it.
     if (c == nullptr || (c->begin >= firstEnd && c->end != firstEnd)) continue;
     int next[kRows];
     for (int k = 0; k < kRows; k++) next[k] = done[k] + (k == r ? 1 : 0);
@@ -83,8 +84,9 @@ void explained() {
   check(explains(kNone), "no order of the calls explains what they returned");
 }
 
-// Subject is a container with a row of calls for each thread. The last to leave
-// takes out what is left: in a schedule, where it cannot take for ever.
+// Subject is a container with a row of calls for each thread. The last thread
+// to leave takes out the remaining values. It does so within the schedule,
+// where it cannot take values for ever.
 template <class Container>
 struct Subject {
   Container* container;
@@ -120,8 +122,8 @@ struct Subject {
 
 Subject<sync::Stack<int>> stack;
 
-// The node of 2 comes back on top with nothing below it, while a Pop that wants
-// to put 1 there is on its way.
+// The node of 2 comes back on top with nothing below it, while a Pop that is
+// about to make 1 the top is under way.
 const Registered kStack({
     .name = "stack",
     .about = "sync::Stack: three that pop, two that push in the nodes",
@@ -181,7 +183,7 @@ const Registered kStackPush({
 struct Cell {
   Cell() { mark = kMark; }
   static constexpr int kMark = 7;
-  int mark;       // plain, so that who gets a node must see it constructed
+  int mark;       // plain: the thread that gets a node must see it constructed
   int owner = 0;  // plain: owners follow one another
   rt::Atomic<uint32_t> free_next;
 };
@@ -190,7 +192,7 @@ rt::Atomic<int> users[8];
 
 uint32_t take(int who) {
   const uint32_t i = arena->Alloc();
-  check(i < std::size(users), "a node that nobody has freed, but a new one");
+  check(i < std::size(users), "a new node although one is free");
   Cell& c = (*arena)[i];
   check(c.mark == Cell::kMark, "a node that is not constructed");
   check(users[i].add(1, rt::relaxed) == 1, "two have one node");
@@ -199,7 +201,7 @@ uint32_t take(int who) {
 }
 void give(uint32_t i, int who) {
   Cell& c = (*arena)[i];
-  check(c.owner == who, "somebody else's node");
+  check(c.owner == who, "another thread's node");
   users[i].add(-1, rt::relaxed);
   arena->Free(i);
 }
@@ -301,8 +303,8 @@ const Registered kQueueReuse({
 
 // ---- List -------------------------------------------------------------------
 
-// Item is destroyed after all that was done with it, and once: who looks at one
-// looks at its `alive`, too.
+// Item is destroyed once, and after its last use: a thread that looks at an
+// item checks its `alive`, too.
 bool alive[9];
 struct Item {
   explicit Item(int i) : value(i) { alive[i] = true; }
@@ -320,8 +322,9 @@ List::Element elements[3];
 unsigned kept;  // the items that are never removed, by bit
 rt::Atomic<int> walkers;
 
-// seen walks through the list. Items below 7 are in the order of their values;
-// who puts in others does so at the end.
+// seen walks through the list and returns the items that it finds, by bit.
+// Items below 7 are in the order of their values. All others are put in at the
+// end.
 unsigned seen() {
   unsigned found = 0;
   int before = 0;
@@ -343,7 +346,7 @@ void setUpList() {
   kept = 1u << 6;
 }
 
-// leaveList has the last one look at what is left.
+// leaveList: the last thread to leave checks the remaining items.
 void leaveList() {
   if (walkers.add(1, rt::acq_rel) != 3) return;
   check(seen() == kept, "an item is lost, or one that was removed is there");
@@ -444,7 +447,7 @@ Thing* newThing() {
   t->value = nthings;
   return t;
 }
-// got looks at an item that was taken out; false: there was none.
+// got checks an item that was taken out. Returns false if there was none.
 bool got(void* item) {
   if (item == nullptr) return false;
   auto* t = static_cast<Thing*>(item);
@@ -459,7 +462,7 @@ void noneIsLost(int n) {
   }
 }
 
-// The producer keeps what does not fit.
+// The producer keeps an item that does not fit.
 void pushOrKeep() {
   Thing* t = newThing();
   if (!ring->PushHead(t)) got(t);
@@ -500,13 +503,14 @@ void pushChain() {
   }
 }
 
-// The first ring is filled, and a second one begun, when the thief looks.
+// The producer fills the first ring and begins a second one, while the thief
+// takes items.
 const Registered kPoolChain({
     .name = "pool_chain",
     .about = "PoolChain: a second ring is begun while the first is emptied",
     .setup =
         [] {
-          // Indices that wrap around.
+          // So that the indices wrap around.
           for (int i = 0; i < 3; i++) pushChain();
           while (got(chain.PopTail())) {
           }

@@ -31,7 +31,7 @@ const Registered kMutex({
     .full = {4, 1, 20000},
 });
 
-// (L4): the last to unlock frees the lock at once.
+// (L4): the last thread to unlock frees the lock at once.
 struct Owned {
   rt::Mutex mu;
   int users = 2;
@@ -47,7 +47,7 @@ void useAndFree() {
 
 const Registered kMutexFree({
     .name = "mutex_free",
-    .about = "Mutex: whoever takes it last may free it at once",
+    .about = "Mutex: the last thread to lock it may free it at once",
     .setup =
         [] {
           owned = new Owned;

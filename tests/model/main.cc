@@ -32,7 +32,7 @@ double seconds() {
          static_cast<double>(ts.tv_nsec) * 1e-9;
 }
 
-// nextChoices moves on to the next schedule; false: that was the last.
+// nextChoices moves on to the next schedule. Returns false if there is none.
 bool nextChoices() {
   ck->nchoices = ck->depth;
   while (ck->nchoices > 0) {
@@ -44,7 +44,7 @@ bool nextChoices() {
 }
 
 struct Tally {
-  uint64_t schedules = 0;  // to their end
+  uint64_t schedules = 0;  // run to their end
   uint64_t equal = 0;      // given up by a reduction
   uint64_t points = 0;
 };
@@ -140,7 +140,8 @@ Bounds boundsOf(const Model* m, const Arguments& a) {
   return b;
 }
 
-// onFatalSignal says in which schedule it came, on whatever stack.
+// onFatalSignal prints the schedule in which the signal came. It runs on a
+// stack of its own.
 void onFatalSignal(int signal) {
   printf("%s: FAILED: killed by signal %d\n", ck->model->name, signal);
   printSchedule();
@@ -212,8 +213,8 @@ Registered::Registered(const Model& m) { models[nmodels++] = m; }
 
 namespace {
 
-// inChild runs a model in a process of its own, as the library can be started
-// only once in one.
+// inChild runs a model in a process of its own, because the library can be
+// started only once in a process.
 int inChild(const Model* m, const Arguments& a) {
   const pid_t pid = fork();
   if (pid == 0) {

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Breaks the library in known ways, one at a time, and has the models find it.
+"""Breaks the library in known ways, one at a time, and lets the models find each of them.
 
 mutants.txt lists the ways. `mutants.py` applies each to a copy of the sources, builds the model checker and runs the
-models that are named; it fails unless all are caught. `mutants.py --check` only looks whether every text that is to be
-replaced is still there, once, and whether models, tests and mutants fit each other.
+models that are named; it fails unless all are caught. `mutants.py --check` only checks that every text that is to be
+replaced is still there, once, and that models, tests and mutants fit each other.
 """
 
 import argparse
@@ -92,7 +92,7 @@ class Copy:
         self.build = self.top / "build"
 
     def refresh(self):
-        """Copies what has changed, so that what has not is not built again."""
+        """Copies the files that have changed, so that no other file is built again."""
         files = [ROOT / "CMakeLists.txt"]
         for folder in FOLDERS:
             files += [p for p in (ROOT / folder).rglob("*") if p.is_file() and "__pycache__" not in p.parts]

@@ -18,7 +18,7 @@
 
 namespace gump::rt {
 
-// Time stands still while anybody can run.
+// Time stands still while any thread can run.
 int64_t nanotime() { return model::clockNow(); }
 int64_t walltime() { return model::clockNow(); }
 int64_t threadCpuTime(int32_t) { return -1; }
@@ -57,8 +57,8 @@ void* sysReserve(size_t n) { return model::sysPages(n); }
 int sysReserveAt(uintptr_t, size_t) { return ENOMEM; }
 void sysFree(void*, size_t) {}
 
-// Threads are virtual. sysmon is one if the model says so; others may take its
-// steps themselves.
+// Threads are virtual. sysmon is one if the model asks for it. In other models
+// a thread may take sysmon's steps itself.
 int newosproc(M* mp) {
   const auto start = [](void* m) { mstart(static_cast<M*>(m)); };
   if (mp->mstartfn != sysmon) {

@@ -1,4 +1,4 @@
-// What models do in the kernel's place.
+// Functions with which models play the kernel.
 #ifndef TESTS_MODEL_OS_H_
 #define TESTS_MODEL_OS_H_
 
@@ -6,8 +6,8 @@
 
 namespace gump::model {
 
-// kernelEdge lets the poller report that pd, of which it knows no other at the
-// same time, has become readable.
+// kernelEdge makes the poller report that pd has become readable. It holds only
+// one such report at a time.
 void kernelEdge(rt::PollDesc* pd);
 
 }  // namespace gump::model

@@ -1,5 +1,5 @@
-// PollDesc (netpoll/netpoll.cc) and FdMutex, between plain threads; the kernel
-// is played by one of them.
+// PollDesc (netpoll/netpoll.cc) and FdMutex, between plain threads. One of the
+// threads plays the kernel.
 #include "gump/internal/linkname.h"
 #include "netpoll/fd_mutex.h"
 #include "netpoll/polldesc.h"
@@ -11,7 +11,7 @@ namespace gump::model {
 namespace {
 
 rt::PollDesc* pd;
-rt::Atomic<int> bytes;  // what the kernel has for a reader
+rt::Atomic<int> bytes;  // that the kernel has for a reader
 int result;
 
 void openDesc() {
@@ -24,7 +24,7 @@ void openDesc() {
   nameWord(&pd->info, "info");
 }
 
-// readByte is what a read of one byte does.
+// readByte takes the steps of a read of one byte.
 int readByte() {
   if (const int err = rt::pollReset(pd, rt::PollMode::kRead)) return err;
   for (;;) {
@@ -103,7 +103,7 @@ const Registered kDeadline({
     .finish = [] { check(result == rt::kErrTimeout, "no timeout"); },
 });
 
-// Both change one word: neither may undo what the other has said there.
+// Both change one word, and neither may undo the other's change.
 const Registered kError({
     .name = "poll_error",
     .about = "an error and its end come from the kernel, against close",

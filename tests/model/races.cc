@@ -1,8 +1,8 @@
 // Happens-before for accesses that are not atomic. The library and the models
-// are compiled with -fsanitize=thread, whose hooks are here instead of in the
-// sanitizer's own library: so each explored schedule is also checked for races,
-// by the vector clocks that seam.cc keeps. That is what sees a release or an
-// acquire that is missing.
+// are compiled with -fsanitize=thread. Its hooks are here instead of in the
+// sanitizer's own library, so each explored schedule is also checked for races,
+// with the vector clocks that seam.cc keeps. This check finds a missing release
+// or acquire.
 #include <sys/mman.h>
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace {
 
 constexpr uint32_t kCells = 1 << 16;
 
-// Cell is what is known of the accesses at one address; one that overlaps it
-// but begins elsewhere is not compared with it.
+// Cell records the accesses that begin at one address. An access that overlaps
+// them but begins elsewhere is not compared with them.
 struct Cell {
   uintptr_t addr;
   uint32_t schedule;
@@ -118,7 +118,7 @@ void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
 void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
-// liburing's accesses to the indices of its queues, which one thread uses here.
+// liburing accesses the indices of its queues, which only one thread uses here.
 unsigned __tsan_atomic32_load(const volatile unsigned* p, int) { return *p; }
 void __tsan_atomic32_store(volatile unsigned* p, unsigned v, int) { *p = v; }
 }

@@ -1,6 +1,7 @@
-// The reclamation cycle (runtime/reclaim.cc) against those whose stacks it
-// gives back: who wakes a goroutine waits for the scan bit, or nobody sets one.
-// And grace periods, against those who read what is retired.
+// The reclamation cycle (runtime/reclaim.cc) against the goroutines whose
+// stacks it gives back. A thread that wakes a goroutine either waits for the
+// scan bit, or no thread sets that bit. And grace periods, against threads that
+// read a retired node.
 #include "gump/internal/linkname.h"
 #include "runtime/proc.h"
 #include "tests/model/model.h"
@@ -20,8 +21,8 @@ void receive() {
   for (int i = 0; i < turns; i++) (void)rt::chanrecv(c, nullptr, true);
 }
 
-// One is parked, and there has been a cycle before, so that its workers are
-// there.
+// One goroutine is parked, and a cycle has run before, so that its workers
+// exist.
 void setUpParked(int n) {
   turns = n;
   setUpScheduler();
@@ -101,7 +102,7 @@ void readTwice() {
   for (int i = 0; i < 2; i++) {
     const int node = head.load(rt::relaxed);
     if (node < kRetired) {
-      check(!deleted[node].load(rt::relaxed), "a reader has lost his node");
+      check(!deleted[node].load(rt::relaxed), "a reader has lost its node");
     }
     rt::gosched();
   }
@@ -113,7 +114,7 @@ const Registered kRetires({
     .setup =
         [] {
           setUpScheduler();
-          // So that the finalizer goroutine is there, parked.
+          // So that the finalizer goroutine exists and is parked.
           plainThread("before", [] {
             static constexpr rt::FuncType kNothing = {
                 [](void*) {}, [](void*) {}, [](void*, void*) noexcept {}};

@@ -1,6 +1,7 @@
-// The ring (netpoll/ring.cc) between those who ask and a kernel (uring.cc), on
-// the whole scheduler: the ring's thread is one of its Ms. Its queues are short
-// here: two requests, two completions, one transfer at a time, one sync.
+// The ring (netpoll/ring.cc) between threads that make requests and a kernel
+// (uring.cc), on the whole scheduler: the ring's thread is one of its Ms. Its
+// queues are short here: two requests, two completions, one transfer at a time,
+// one sync.
 #include "netpoll/polldesc.h"
 #include "netpoll/ring.h"
 #include "runtime/proc.h"
@@ -43,7 +44,7 @@ const Registered kCalls({
     .full = {3, 1, 5000},
 });
 
-// One of the two waits until the other's is complete.
+// One of the two waits until the other's sync is complete.
 const Registered kSyncs({
     .name = "ring_syncs",
     .about = "a sync waits for another, and is not forgotten",
@@ -99,7 +100,7 @@ void beginWatch(rt::PollDesc* pd) {
   check(rt::ringWatch(pd) == 0, "watch");
 }
 
-// After it there is no event.
+// After endWatch there is no event.
 void endWatch(rt::PollDesc* pd) {
   rt::ringUnwatch(pd);
   open[indexOf(pd)] = false;
@@ -125,7 +126,7 @@ const Registered kWatch({
     .full = {2, 1, 5000, 1},
 });
 
-rt::Atomic<int> returned;  // of those who waited in the kernel
+rt::Atomic<int> returned;  // calls that had waited in the kernel
 
 const Registered kRoom({
     .name = "ring_room",
@@ -156,7 +157,7 @@ const Registered kRoom({
             rt::notesleep(&told[0]);
             endWatch(&descs[0]);
             rt::notesleep(&told[1]);
-            // It is watched still, or again.
+            // It is still watched, or watched again.
             rt::noteclear(&told[1]);
             kernelReadable(descs[1].fd);
             rt::notesleep(&told[1]);
@@ -177,7 +178,8 @@ void watchedEvent(rt::PollDesc* pd, int events) {
   const int i = indexOf(pd);
   check(open[i], "an event after the end");
   check(events >= 0, "the watch has failed");
-  // The state that is told of at first may be that it is readable already.
+  // The first report, of the state at the start, may already say that the
+  // descriptor is readable.
   if (told[i].key.load(rt::relaxed) == 0) rt::notewakeup(&told[i]);
 }
 

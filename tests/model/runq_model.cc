@@ -34,7 +34,7 @@ void steal(rt::P* pp, bool runnext) {
   takeAll(pp);
 }
 
-// Indices are about to wrap around.
+// The indices are about to wrap around.
 void setUpRing() {
   for (rt::P* pp : {&owner, &thief, &thief2}) {
     pp->runqhead.store(UINT32_MAX - 1, rt::relaxed);
@@ -143,8 +143,8 @@ const Registered kRunqDrain({
     .full = {4, 1, 20000},
 });
 
-// The owner always has work, in runnext or in the ring; who looks must see it,
-// or P and G would both wait.
+// The owner always has work, in runnext or in the ring. A thread that looks
+// must see it, or the P and the G would both wait.
 const Registered kRunqEmpty({
     .name = "runq_empty",
     .about = "runqempty does not miss a G on its way into the ring",
@@ -167,7 +167,7 @@ const Registered kRunqEmpty({
     .full = {5, 1, 20000},
 });
 
-// allm is the library's lock-free list: it is pushed to only.
+// allm is the library's lock-free list. Ms are only pushed, never removed.
 rt::M ms[3];
 
 const Registered kAllm({

@@ -1,4 +1,4 @@
-// What the models of the whole scheduler have in common.
+// Helpers that the models of the whole scheduler share.
 #ifndef TESTS_MODEL_SCHED_KIT_H_
 #define TESTS_MODEL_SCHED_KIT_H_
 
@@ -13,7 +13,7 @@
 
 namespace gump::model {
 
-// How many goroutines of startG have ended.
+// The number of goroutines of startG that have ended.
 inline rt::Atomic<int> ran;
 inline rt::Note first, second;
 
@@ -67,12 +67,12 @@ inline void setUpScheduler() {
 inline void allRan(int n) {
   check(ran.load(rt::relaxed) == n, "a goroutine has not run");
   check(rt::sched.npidle.load(rt::relaxed) == 2, "a P is not idle");
-  check(rt::sched.nmspinning.load(rt::relaxed) == 0, "somebody spins asleep");
+  check(rt::sched.nmspinning.load(rt::relaxed) == 0, "an M spins asleep");
   check(rt::sched.runq.empty(), "the global queue is not empty");
 }
 
-// What the store buffers of the model may hold back: m.locks is also written by
-// assembly, which they do not know.
+// The words that the model's store buffers may hold back. m.locks is not among
+// them, because assembly, which knows no such buffers, writes it, too.
 inline bool ofSchedOrP(const void* addr) {
   const auto in = [addr](const void* object, size_t n) {
     return reinterpret_cast<uintptr_t>(addr) -

@@ -1,7 +1,6 @@
 // The scheduler as a whole: real Ms with their g0s, two Ps, goroutines on
-// stacks of their own. Only the kernel is another, and there is no sysmon, so a
-// wake-up that is lost is not repaired. Every schedule begins with all Ms
-// asleep.
+// stacks of their own. Only the kernel is replaced. There is no sysmon, so a
+// lost wake-up is not repaired. Every schedule begins with all Ms asleep.
 #include "gump/internal/linkname.h"
 #include "runtime/netpoll.h"
 #include "runtime/os_linux.h"
@@ -43,8 +42,8 @@ const Registered kWake({
     .full = {2, 1, 5000, 1},
 });
 
-// The goroutine that starts another keeps its M: the other one must be stolen,
-// by somebody who may be on his way to sleep.
+// The goroutine that starts another keeps its M. So the other one must be
+// stolen, by an M that may be about to sleep.
 const Registered kSteal({
     .name = "sched_steal",
     .about = "a goroutine starts another and waits for it on its M",
@@ -64,8 +63,8 @@ const Registered kSteal({
     .full = {3, 1, 5000, 2},
 });
 
-// What the poller finds ready goes to the ring without runqput: the goroutine
-// that injects keeps its M, so the other one must come and steal.
+// Goroutines that the poller finds ready go into the ring without runqput. The
+// goroutine that injects keeps its M, so the other M must come and steal.
 rt::G* parked;
 
 const Registered kInject({
@@ -103,7 +102,7 @@ const Registered kInject({
     .full = {3, 1, 5000, 2},
 });
 
-// Two that park on a channel of theirs, on whatever Ms they find.
+// Two goroutines park on a channel that they share, on any Ms.
 rt::Hchan* c;
 int data[2];
 
@@ -140,7 +139,8 @@ const Registered kPark({
 
 // ---- Stopping the world -----------------------------------------------------
 
-// While the world is stopped, what goroutines write is the stopper's.
+// While the world is stopped, the stopper may use the data that goroutines
+// write.
 void stopAndLook() {
   rt::stopTheWorld(rt::WaitReason::kStoppingTheWorld);
   data[0]++;
@@ -228,12 +228,12 @@ const Registered kStopSyscall({
     .full = {2, 1, 5000, 1},
 });
 
-// forEachP visits each P once, and nobody else is on it then.
+// forEachP visits each P once, and no other thread runs on it then.
 int visits[2];
 
 const Registered kForEachP({
     .name = "sched_foreach",
-    .about = "forEachP: each P once, whoever holds it",
+    .about = "forEachP: each P once, in every state of it",
     .setup =
         [] {
           setUpScheduler();
@@ -264,7 +264,8 @@ const Registered kForEachP({
 
 // ---- The end of main --------------------------------------------------------
 
-// What a goroutine is given that nobody runs any more is a plain thread's.
+// After the end of main, no M runs the goroutine any more. A count that the
+// goroutine is given must reach the plain thread.
 rt::Atomic<uint32_t> sema;
 
 void useSemaphore() {
@@ -308,8 +309,9 @@ const Registered kEnd({
     .full = {2, 1, 20000, 1},
 });
 
-// Of what main leaves behind, two need both Ps. Their M is told that main has
-// ended, and may find that the next Run has begun, and has gone idle again.
+// Two of the goroutines that main leaves behind need both Ps. Their M is told
+// that main has ended. It may find that the next Run has begun and has already
+// gone idle again.
 rt::Note here, there;
 
 const Registered kNextRun({
@@ -394,8 +396,9 @@ const Registered kCall({
     .full = {2, 1, 20000, 1},
 });
 
-// Begins when the one goroutine is in its call and the other holds the other P:
-// nobody spins and no P is idle when both hand on.
+// The schedule begins when one goroutine is in its call and the other holds the
+// other P. So no M spins and no P is idle when sysmon hands off the one P and
+// the other goroutine starts a third.
 const Registered kHandoff({
     .name = "sched_handoff",
     .about = "a P is handed off while a goroutine starts another",
@@ -433,8 +436,9 @@ const Registered kHandoff({
 
 rt::Atomic<int> meet;
 
-// Time passes only when everybody sleeps. So who sleeps in the poller for the
-// later timer, not knowing of the earlier one, makes that one late.
+// Time passes only when all threads sleep. So an M that sleeps in the poller
+// until the later timer, without knowing of the earlier one, makes the earlier
+// one late.
 int64_t begin;
 
 void sleepExactly(int64_t ns) {
@@ -467,8 +471,9 @@ const Registered kTimer({
     .full = {2, 1, 5000, 1},
 });
 
-// Two goroutines are due at once. Who runs their timers runs the one, and tells
-// of the other, which keeps its M from it.
+// Two goroutines are due at once. The M that runs their timers runs one of
+// them, and that goroutine keeps the M. So the M must wake another M for the
+// second goroutine.
 const Registered kTimers({
     .name = "sched_timers",
     .about = "two goroutines are readied by timers, while an M goes to sleep",

@@ -1,24 +1,25 @@
 // One schedule: virtual threads, the points at which they may be switched, and
-// what is chosen there.
+// the choices that are made there.
 //
-// A schedule is determined by what was chosen at each point; all points of a
+// A schedule is determined by the choice at each point. All points of a
 // schedule are numbered, so the choices that were not the usual one identify
-// it, whatever search found it. The usual one is to go on.
+// it, for every kind of search. The usual choice is to go on.
 //
-// The search (main.cc) is depth first through the choices, by executing again
-// and again, with a bound on preemptions. Two reductions, both of which leave
-// out schedules only for which an equal one remains:
+// The search (main.cc) is depth first through the choices. It executes one
+// schedule after the other, with a bound on preemptions. Two reductions leave
+// out schedules, but only those for which an equal one remains:
 //  (E1) A thread is preempted only before an access to a word that several
-//       threads use and one of them writes. Which words these are is learnt
-//       while searching; whenever there is a new one, the search begins again.
-//  (E2) A preempted thread may go on only if somebody has done something in
-//       between that conflicts with the access before which it was stopped.
+//       threads use and one of them writes. The search learns which words these
+//       are. Whenever there is a new one, the search begins again.
+//  (E2) A preempted thread may go on only if another thread has done something
+//       meanwhile that conflicts with the access before which it was stopped.
 //       Otherwise it could as well have made that access first, and the
-//       schedule in which it does is explored too.
+//       schedule in which it does is explored, too.
 //
-// Delayed stores. A store may be made visible to others later: not before the
-// thread is preempted, but before its next fence, release or system call, or
-// when it goes on. That is what a store buffer does to a store and a later
+// Delayed stores. A store may become visible to other threads later: not before
+// the thread is preempted, but before its next fence, release or system call,
+// or when it goes on. A store buffer does the same to a store and a later load.
+// docs/model.md says which effects of store buffers this leaves out.
 // load; see docs/model.md for what it leaves out.
 #include <unistd.h>
 
@@ -107,8 +108,8 @@ namespace {
   abort();
 }
 
-// stopHere ends the schedule because nobody can go on. After settle the thread
-// may go on from here.
+// stopHere ends the schedule because no thread can go on. After settle the
+// thread may go on from here.
 void stopHere() {
   Thread& t = self();
   t.g = rt::getg();
@@ -167,8 +168,8 @@ void note(char kind, int value) {
   }
 }
 
-// replayed returns what the schedule that is being replayed chose here; -1: the
-// usual.
+// replayed returns the choice that the replayed schedule made here, or -1 for
+// the usual one.
 int replayed(char kind) {
   for (uint32_t i = 0; i < ck->nreplay; i++) {
     const Note& n = ck->replay[i];
@@ -177,8 +178,8 @@ int replayed(char kind) {
   return -1;
 }
 
-// decide returns a number below n, 0 being the usual: the next one of the
-// search.
+// decide returns the next choice of the search, a number below n. 0 is the
+// usual choice.
 int decide(int n) {
   if (n == 1) return 0;
   if (ck->depth < ck->nchoices) {
@@ -203,9 +204,9 @@ struct Candidates {
   void add(int i) { id[n++] = i; }
 };
 
-// others lists those who could run instead of the current one, beginning behind
-// it; those that sleep for a time as well if it has come, or if timed is set:
-// it comes.
+// others lists the threads that could run instead of the current one, beginning
+// behind it. It includes threads that sleep for a time if that time has come,
+// or if timed is set, which lets it come.
 Candidates others(bool timed) {
   Candidates c;
   const auto comes = [timed](const Thread& t) {
@@ -224,7 +225,8 @@ Candidates others(bool timed) {
   return c;
 }
 
-// onlyDaemons tells that nobody would go on for whose sake time passes.
+// onlyDaemons tells whether all candidates are threads for which time does not
+// pass.
 bool onlyDaemons(const Candidates& c) {
   for (int k = 0; k < c.n; k++) {
     if (!ck->threads[c.id[k]].daemon) return false;
@@ -232,8 +234,8 @@ bool onlyDaemons(const Candidates& c) {
   return true;
 }
 
-// wakeIfTimed ends the sleep of a thread that is to run although nobody has
-// woken it: its time has come.
+// wakeIfTimed ends the sleep of a thread that is to run although no thread has
+// woken it, because its time has come.
 void wakeIfTimed(int i) {
   Thread& t = ck->threads[i];
   if (t.state != State::kAsleep) return;
@@ -260,7 +262,7 @@ int highest(const Candidates& c) {
   return best;
 }
 
-// resumed is the first thing that a preempted thread does.
+// A preempted thread calls resumed first when it goes on.
 void resumed(Thread& t) {
   t.preempted = false;
   if (ck->search == Search::kExhaustive && !t.justified) leave(End::kEqual);
@@ -285,7 +287,7 @@ void maybePreempt(const void* addr, bool write) {
       }
       if (others(false).n != 0) next = highest(others(false));
       if (ck->threads[next].priority <= self().priority) next = ck->current;
-      // Now and then somebody's time comes early.
+      // Now and then a sleeper's time comes early.
       if (random64() % 64 == 0) next = c.id[random64() % unsigned(c.n)];
     } else {
       const int k = decide(c.n + 1);
@@ -327,7 +329,7 @@ void pass(bool mayStay) {
     if (onlyDaemons(c)) c.n = 0;
   }
   if (c.n != 0 && usual == 0 && !mayStay) {
-    // Nobody can run, so time passes until the first can.
+    // No thread can run, so time passes until the first one can.
     int first = c.id[0];
     for (int k = 1; k < c.n; k++) {
       if (ck->threads[c.id[k]].deadline < ck->threads[first].deadline) {
@@ -372,14 +374,15 @@ void flushOne(const Thread& t, const Delayed& d) {
 // flush makes all delayed stores of t visible.
 void flush(Thread& t) {
   if (t.delayed == 0) return;
-  // Nobody has looked in between: the store might as well have been prompt.
+  // No thread has looked meanwhile, so the store might as well have been
+  // prompt.
   if (t.delayIdle && ck->search == Search::kExhaustive) leave(End::kEqual);
   for (int i = 0; i < t.delayed; i++) flushOne(t, t.stores[i]);
   t.delayed = 0;
 }
 
-// drain is flush with the choice whether others run before it: while the store
-// was delayed, t may have read what it should not.
+// drain is flush with a choice whether other threads run before it. While the
+// store was delayed, the thread may have read a value that it must not read.
 void drain() {
   if (self().delayed == 0) return;
   countPoint();
@@ -387,7 +390,8 @@ void drain() {
   flush(self());
 }
 
-// delay holds back a store, behind those to the same word.
+// delay holds back a store. If one to the same word is delayed already, all
+// delayed stores become visible first.
 void delay(const Delayed& d) {
   Thread& t = self();
   if (delayedAt(t, d.addr) != nullptr) {
@@ -401,7 +405,8 @@ void delay(const Delayed& d) {
 }
 
 // mayFollow tells whether a store can wait behind the delayed ones, as in a
-// store buffer. Assembly writes m.locks, and knows none.
+// store buffer. m.locks cannot, because assembly, which knows no such buffer,
+// writes it, too.
 bool mayFollow(const void* addr) {
   const Thread& t = self();
   const rt::G* g = rt::getg();
@@ -419,7 +424,7 @@ bool mayDelay(const void* addr) {
     return false;
   }
   if (ck->search == Search::kRandom) return random64() % 16 == 0;
-  // To be of use, it takes a preemption while it lasts.
+  // A delay is of use only with a preemption while it lasts.
   if (ck->preemptions == ck->bounds.preemptions) return false;
   return decide(2) == 1;
 }
@@ -438,8 +443,9 @@ void threadMain() {
   abort();
 }
 
-// What modelSwitch leaves on a stack: registers, of which only the return
-// address matters; on x86-64 with a place for that of threadMain above it.
+// The frame that modelSwitch leaves on a stack. It holds registers, of which
+// only the return address matters. On x86-64 there is a place for the return
+// address of threadMain above it.
 #if defined(__aarch64__)
 constexpr int kFrame = 20, kReturn = 1;
 #else
@@ -476,7 +482,7 @@ int addThread(const char* name, void (*body)(void*), void* arg, bool mustEnd) {
 
 void callBody(void* body) { reinterpret_cast<void (*)()>(body)(); }
 
-// Plain threads' Ms and Gs.
+// The Ms and Gs of plain threads.
 struct Plain {
   rt::M m;
   rt::G g;
@@ -515,7 +521,7 @@ End run() {
   racesBegin();
   rt::G* g = rt::getg();
   useArena(true);
-  // Who is first is a choice as well.
+  // Which thread is first is a choice as well.
   int first = 0;
   Candidates c;
   for (int i = 0; i < ck->nthreads; i++) {
@@ -581,7 +587,7 @@ void initPlain(int i) {
   p.m.id = i;
   p.m.schedrand = static_cast<uint32_t>(i) + 1;
   p.m.curg.store(&p.g, rt::relaxed);
-  // Where timers of plain threads are.
+  // Timers of plain threads go to this P.
   if (rt::allp[0] == nullptr) rt::allp[0] = &plainP;
 }
 

@@ -1,4 +1,4 @@
-// The two edges at which the library meets the checker: the words of the
+// The two places where the library meets the checker: the operations of the
 // atomics seam, and the kernel.
 #include <cinttypes>
 #include <cstdio>
@@ -51,7 +51,7 @@ void atomicStore(void* addr, unsigned size, uint64_t value,
     memcpy(addr, &value, size);
     return;
   }
-  // A release is behind the delayed stores, and waits with them if it may.
+  // A release comes behind the delayed stores, and waits with them if it may.
   const bool behind =
       releases(order) && order != rt::seq_cst && mayFollow(addr);
   if (releases(order) && !behind) drain();
@@ -77,8 +77,8 @@ void atomicStore(void* addr, unsigned size, uint64_t value,
 }
 
 namespace {
-// beginRmw and endRmw bracket a read-modify-write; what failed has written
-// nothing.
+// beginRmw and endRmw bracket a read-modify-write. A CAS that failed has
+// written nothing.
 void beginRmw(const void* addr, memory_order order) {
   if (releases(order) || delayedAt(self(), addr) != nullptr) drain();
   point(addr, true);
@@ -163,7 +163,7 @@ void futexWait(const void* addr, uint32_t val, int64_t ns) {
 
 void futexWake(const void* addr, uint32_t cnt) {
   drain();
-  point(addr, true, /*mustLive=*/false);  // the kernel wants the address only
+  point(addr, true, /*mustLive=*/false);  // the kernel needs only the address
   touch(addr, true);
   char b[32];
   say(__builtin_return_address(0), "futex %s: wake",

@@ -1,4 +1,4 @@
-// The state of the model checker, and what its parts do to it.
+// The state of the model checker, and the operations of its parts.
 #ifndef TESTS_MODEL_STATE_H_
 #define TESTS_MODEL_STATE_H_
 
@@ -14,7 +14,7 @@
 
 namespace gump::model {
 
-inline constexpr uint32_t kMaxPoints = 10000;  // more: nobody gets anywhere
+inline constexpr uint32_t kMaxPoints = 10000;  // more: no thread gets anywhere
 inline constexpr uint32_t kMaxChoices = kMaxPoints;
 inline constexpr uint32_t kWords = 1 << 14;
 inline constexpr int kMaxDelayed = 8;
@@ -27,7 +27,7 @@ struct Delayed {
   const void* addr;
   unsigned size;
   uint64_t value;
-  Clock released;  // what an acquire of it brings
+  Clock released;  // the clock that an acquire of it brings
 };
 
 struct Thread {
@@ -37,14 +37,14 @@ struct Thread {
   bool mustEnd;
   bool daemon;  // see spawnDaemon
   State state;
-  const void* futex;  // asleep on it; nullptr: for a time
+  const void* futex;  // it sleeps on this, or for a time if this is nullptr
   int64_t deadline;   // -1: none
-  bool yielded;       // and went on although nobody else had run
+  bool yielded;       // and went on although no other thread had run
   bool preempted;
   bool justified;  // (E2)
   const void* pending;
   bool pendingWrite;
-  bool delayIdle;  // a delay that nobody has noticed so far
+  bool delayIdle;  // a delay that no thread has noticed so far
   int delayed;
   Delayed stores[kMaxDelayed];
   void* sp;
@@ -65,7 +65,7 @@ struct Choice {
   uint8_t taken, of;
 };
 
-// Note says that at a point something else than the usual was chosen.
+// Note records that at a point something other than the usual was chosen.
 struct Note {
   uint32_t point;
   char kind;  // s: switch to thread, d: delay a store, i: input
@@ -75,7 +75,7 @@ struct Note {
 enum class Search : uint8_t { kExhaustive, kRandom, kReplay };
 enum class End : uint8_t { kDone, kEqual, kFailed };
 
-// Checker lies outside of what a restore touches.
+// Checker lies outside of the memory that a restore touches.
 struct Checker {
   const Model* model;
   Search search;
@@ -134,26 +134,28 @@ inline Thread& self() { return ck->threads[ck->current]; }
 
 // ---- schedule.cc: one schedule ----------------------------------------------
 
-// say prints a line of the trace, if there is one; pc: where it happens.
+// say prints a line of the trace, if there is one. pc is the place of the
+// event.
 __attribute__((format(printf, 2, 3))) void say(const void* pc,
                                                const char* format, ...);
 const char* wordName(const void* addr, char* buf, size_t n);
 
 uint64_t random64();
 Word& wordOf(const void* addr);
-// point is what every access begins with: others may run here. mustLive: the
-// word may not have been freed.
+// Every access begins with point, where other threads may run. With mustLive it
+// fails if the word has been freed.
 void point(const void* addr, bool write, bool mustLive = true);
 // touch says that the current thread has accessed a word.
 void touch(const void* addr, bool write);
-// pass lets another thread run because this one cannot go on, or does not want
-// to (mayStay: it may all the same).
+// pass lets another thread run, because this one cannot go on or does not want
+// to. With mayStay the search may choose this one all the same.
 void pass(bool mayStay);
-// othersCanRun tells whether there is anybody to pass to.
+// othersCanRun tells whether there is a thread to pass to.
 bool othersCanRun();
 
-// Stores that others do not see yet. drain makes the thread's own visible,
-// after others may have run; flushOne does so with one of anybody's.
+// Stores that other threads do not see yet. drain makes those of the current
+// thread visible, after other threads may have run. flushOne makes one store of
+// any thread visible.
 const Delayed* delayedAt(const Thread& t, const void* addr);
 bool mayDelay(const void* addr);
 bool mayFollow(const void* addr);
@@ -162,8 +164,8 @@ void drain();
 void flush(Thread& t);
 void flushOne(const Thread& t, const Delayed& d);
 
-// beginHere makes what is the case now what every schedule begins with; run
-// executes one.
+// beginHere makes the present state the one with which every schedule begins.
+// run executes one schedule.
 void beginHere();
 End run();
 

@@ -1,4 +1,4 @@
-/* void modelSwitch(void** save, void* to): leaves a virtual thread's stack, whose top it stores in *save, for another. */
+/* void modelSwitch(void** save, void* to): leaves a virtual thread's stack for another, and stores the old top in *save. */
 	.text
 	.globl	modelSwitch
 	.type	modelSwitch, @function

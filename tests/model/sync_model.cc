@@ -1,5 +1,5 @@
-// Semaphores (runtime/sema.cc) and what stands on them: sync::Mutex, RWMutex,
-// WaitGroup, condition variables; between plain threads.
+// Semaphores (runtime/sema.cc) and the types that build on them: sync::Mutex,
+// RWMutex, WaitGroup and condition variables, between plain threads.
 #include "gump/internal/linkname.h"
 #include "gump/mutex.h"
 #include "gump/rwmutex.h"
@@ -227,7 +227,7 @@ const Registered kRWMutex({
 // Unlock must not touch the object once it can be destroyed.
 const Registered kRWMutexFree({
     .name = "rwmutex_free",
-    .about = "RWMutex: whoever is let in last may destroy it",
+    .about = "RWMutex: the last thread that is let in may destroy it",
     .setup =
         [] {
           rw = new sync::RWMutex;
@@ -301,7 +301,7 @@ sync::WaitGroup* group;
 
 const Registered kWaitGroupReuse({
     .name = "waitgroup_reuse",
-    .about = "WaitGroup: round after round, then destroyed by who waited",
+    .about = "WaitGroup: round after round, then destroyed by the waiter",
     .setup =
         [] {
           group = new sync::WaitGroup;

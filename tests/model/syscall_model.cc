@@ -1,7 +1,8 @@
-// Who has a P: a goroutine that blocks, declared or not, and those who take the
-// P from it (runtime/proc_syscall.cc, preempt.cc, sysmon/retake.cc). One M with
-// its goroutine on bare structs; two more Ps are idle, so that who has lost one
-// finds another, and nobody has to switch stacks.
+// Which thread has a P: a goroutine that blocks, declared or not, against
+// threads that take the P from it (runtime/proc_syscall.cc, preempt.cc,
+// sysmon/retake.cc). There is one M with its goroutine, on bare structs. Two
+// more Ps are idle, so that a goroutine that has lost its P finds another, and
+// no thread has to switch stacks.
 #include "gump/internal/linkname.h"
 #include "runtime/os_linux.h"
 #include "runtime/proc.h"
@@ -15,14 +16,14 @@ constexpr int kPs = 3;
 rt::P ps[kPs];
 rt::M mine;
 rt::G gp;
-int used[kPs];  // stands for what the holder of a P does with it
+int used[kPs];  // stands for the data that the holder of a P uses
 int rounds;
 
-// holdP is what a goroutine's entry into the runtime is for.
+// holdP enters the runtime, as a goroutine does, and checks that it has a P.
 void holdP() {
   rt::M* mp = rt::acquirem();
   check(mp->p != nullptr, "no P in the runtime");
-  check(mp->p->m.load(rt::relaxed) == mp, "somebody else's P in the runtime");
+  check(mp->p->m.load(rt::relaxed) == mp, "another M's P in the runtime");
   used[mp->p->id]++;
   rt::releasem(mp);
   rounds++;
@@ -80,7 +81,8 @@ void ask(rt::P* pp, bool giveBack) {
   rt::releasem(mp);
 }
 
-// finished: all rounds, and each P is idle or the goroutine's.
+// finished checks that no round is missing, and that each P is either idle or
+// the goroutine's.
 void finished() {
   check(rounds == 2, "a round is missing");
   const bool lost =
@@ -88,7 +90,7 @@ void finished() {
   for (rt::P& pp : ps) {
     const bool held = mine.p == &pp && !lost;
     check(held != (pp.status.load(rt::relaxed) == rt::kPidle),
-          "a P is nobody's");
+          "a P is lost, or has two owners");
   }
 }
 
@@ -108,7 +110,7 @@ const Registered kPresumed({
 
 const Registered kGiveBack({
     .name = "presumed_back",
-    .about = "the same, and the P is given back to who may just be coming in",
+    .about = "the same, and the P is given back while its M may be coming in",
     .setup =
         [] {
           setUpP();
@@ -122,7 +124,7 @@ const Registered kGiveBack({
 
 const Registered kTwoAskers({
     .name = "presumed_two",
-    .about = "two who ask at a time (P5)",
+    .about = "two threads ask at a time (P5)",
     .setup =
         [] {
           setUpP();
@@ -177,10 +179,10 @@ const Registered kRetake({
     .finish = [] { check(rounds == 3, "a round is missing"); },
 });
 
-// As stopTheWorld takes it, and uses it at once.
+// The taker takes the P as stopTheWorld does, and uses it at once.
 const Registered kTake({
     .name = "syscall_take",
-    .about = "entersyscall and exitsyscall against who takes the P and uses it",
+    .about = "entersyscall and exitsyscall against a thread that takes the P",
     .setup =
         [] {
           setUpP();

@@ -1,7 +1,8 @@
-// sysmon beside the scheduler: who keeps a P for himself is asked to yield in
-// time, for a timer or at the end of his slice, however the request that sysmon
-// look crosses sysmon's going to sleep. Time passes only when nobody can run,
-// so what is late is late because nobody was told.
+// sysmon beside the scheduler. A goroutine that keeps its P is asked to yield
+// in time, for a timer or at the end of its slice. That must hold however the
+// request that sysmon look crosses with sysmon going to sleep. Time passes only
+// when no thread can run, so a timer that is late is late because no thread was
+// told of it.
 #include "gump/internal/linkname.h"
 #include "netpoll/polldesc.h"
 #include "runtime/os_linux.h"
@@ -16,11 +17,12 @@ namespace gump::model {
 namespace {
 
 constexpr int64_t kMs = 1'000'000;  // ns
-// Between two looks of who computes at whether he is to yield.
+// The time between two looks of a computing goroutine at its request to yield.
 constexpr int64_t kStep = kMs;
-// A timer is to fire in so much, and has to in so much: sysmon looks when it is
-// half a millisecond late, and presses; who computes sees it a step later. That
-// a nap may go on for another millisecond is kHurryNS of time.cc.
+// A timer is due in kSoon, and must have fired in kInTime. sysmon looks when
+// the timer is half a millisecond late, and asks a goroutine to yield. The
+// goroutine sees that a step later. A nap may go on for another millisecond
+// (kHurryNS of time.cc).
 constexpr int64_t kSoon = 2 * kMs;
 constexpr int64_t kInTime = kSoon + 3 * kMs;
 
@@ -30,11 +32,12 @@ rt::Atomic<bool> done;
 
 void sleepFor(int64_t ns) { rt::usleep(static_cast<uint32_t>(ns / 1000)); }
 
-// compute keeps the P, but for when somebody asks for it, until `done`. The
-// signal that would ask is not there; so he looks at the request.
+// compute keeps the P until `done`, and yields only when it is asked to. There
+// is no signal here that would make it yield, so it looks at the request.
 void compute() {
   rt::G* gp = rt::getg();
-  // Not at the same time as others: each order of them would be explored.
+  // Each goroutine looks at a time of its own. Otherwise each order of their
+  // looks would be explored.
   const int64_t step = kStep + static_cast<int64_t>(gp->goid) * 7'000;
   while (!done.load(rt::acquire)) {
     sleepFor(step);
@@ -73,8 +76,8 @@ void sleepUntilLook() {
   if (look != 0) sleepFor(look - rt::nanotime());
 }
 
-// awaitLongNap returns, while somebody computes, when sysmon has just begun a
-// nap of almost 10 ms.
+// awaitLongNap returns when sysmon has just begun a nap of almost 10 ms. Its
+// caller keeps a P meanwhile.
 void awaitLongNap() {
   while (rt::sched.sysmonLook.load(rt::relaxed) - rt::nanotime() < 9 * kMs) {
     sleepFor(kMs / 2);
@@ -82,7 +85,7 @@ void awaitLongNap() {
 }
 
 // setUpHog is setUpScheduler with a goroutine that has had a P for long. It
-// computes when `first` is woken.
+// calls hog when `first` is woken.
 void setUpHog(void (*hog)()) {
   setUpScheduler();
   nameWord(&rt::sched.sysmonLook, "sysmonLook");
@@ -93,7 +96,7 @@ void setUpHog(void (*hog)()) {
     startG([] {
       awaitLongNap();
       rt::notesleep(&first);
-      rt::getg()->preempt.store(false, rt::relaxed);  // of the long wait
+      rt::getg()->preempt.store(false, rt::relaxed);  // asked in the long wait
       then();
     });
   });
@@ -121,7 +124,7 @@ const Registered kSysmonTimer({
           plainThread("set", [] {
             rt::notewakeup(&first);
             rt::notewakeup(&second);
-            // Or at the very moment at which sysmon looks, and naps again.
+            // Or at the very moment at which sysmon looks and naps again.
             if (choose(2) == 1) sleepUntilLook();
             setTimer();
           });
@@ -135,7 +138,7 @@ const Registered kSysmonTimer({
     .full = {2, 1, 5000},
 });
 
-// retakeFromCalls takes the Ps of those who are in a declared call.
+// retakeFromCalls retakes the Ps of goroutines in a declared call.
 void retakeFromCalls() {
   rt::M* mp = rt::acquirem();
   const int64_t now = rt::nanotime();
@@ -145,11 +148,11 @@ void retakeFromCalls() {
   rt::releasem(mp);
 }
 
-// The timer's maker sees a spinner counted, for whom there turns out to be no
-// P: a goroutine that has come back from a call has the last one.
+// The thread that sets the timer sees a spinning M counted. Then there is no P
+// for that M, because a goroutine that came back from a call has the last one.
 const Registered kSysmonWakep({
     .name = "sysmon_wakep",
-    .about = "a timer is left to a spinner for whom there is no P",
+    .about = "a timer is left to a spinner that finds no P",
     .setup =
         [] {
           setUpHog(compute);
@@ -184,11 +187,11 @@ const Registered kSysmonWakep({
     .full = {2, 1, 5000, 1},
 });
 
-// The timer's maker sees somebody who looks for work and relies on him; he
-// finds some, and computes.
+// The goroutine that sets the timer sees a spinning M and relies on it. That M
+// finds work, which computes.
 const Registered kSysmonSpinner({
     .name = "sysmon_spinner",
-    .about = "a timer is left to a spinner, who finds work that computes",
+    .about = "a timer is left to a spinner, which finds work that computes",
     .setup =
         [] {
           setUpHog([] {
@@ -207,12 +210,13 @@ const Registered kSysmonSpinner({
     .full = {2, 1, 5000},
 });
 
-// An M sleeps in the poller for the timer, and is given somebody who computes.
+// An M sleeps in the poller until the timer, and is given a goroutine that
+// computes.
 rt::PollDesc* pd;
 
 const Registered kSysmonPoller({
     .name = "sysmon_poller",
-    .about = "who polls until a timer finds a goroutine that computes",
+    .about = "an M that polls until a timer finds a goroutine that computes",
     .setup =
         [] {
           setUpHog(compute);
@@ -244,8 +248,8 @@ const Registered kSysmonPoller({
     .full = {2, 1, 5000, 1},
 });
 
-// The timer is set by who parks, and whose M, being bound to it, looks for
-// nobody.
+// A locked goroutine sets the timer and parks. Its M is bound to it, and looks
+// for no other goroutine.
 const Registered kSysmonLocked({
     .name = "sysmon_locked",
     .about = "a locked goroutine sleeps, and all others compute",
@@ -287,7 +291,7 @@ const Registered kSysmonDeep({
         [] {
           setUpScheduler();
           nameWord(&rt::sched.sysmonwait, "sysmonwait");
-          // Until the last naps: sysmon takes one or two before it sleeps.
+          // Until the last naps: sysmon takes one or two more before it sleeps.
           plainThread("idle", [] { sleepFor(50 * 20'000); });
           settle();
           plainThread("go", [] {

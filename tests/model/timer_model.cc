@@ -1,5 +1,5 @@
 // Timers (runtime/time.cc, timechan.cc): a heap that one thread looks at while
-// others stop and reset what is in it.
+// other threads stop and reset its timers.
 #include "gump/internal/linkname.h"
 #include "runtime/os_linux.h"
 #include "runtime/proc.h"
@@ -29,7 +29,7 @@ void setTimer(int i, int64_t when) {
   t->when = when;
 }
 
-// The functions here want m.locks > 0.
+// The functions here require m.locks > 0.
 class Acquired {
  public:
   Acquired() : mp_(rt::acquirem()) {}
@@ -45,7 +45,8 @@ void look() {
   (void)rt::timersCheck(&ts, &now, /*tidy=*/true);
 }
 
-// The earliest time in the heap is known to who would sleep until then (T4).
+// A thread that would sleep until the earliest time in the heap knows that time
+// (T4).
 void sleepUntilDue() {
   const int64_t when = rt::wakeTime(&ts);
   if (when == 0) return;
@@ -104,7 +105,7 @@ const Registered kReset({
           plainThread("user", [] {
             {
               const Acquired a;
-              // False: it has fired, and will again.
+              // Returns false if it has fired. Then it will fire again.
               resets += rt::timerModify(&timers[0], kDue - 500, 0) ? 0 : 1;
               resets += rt::timerModify(&timers[0], kLater, 0) ? 0 : 1;
             }
@@ -113,7 +114,7 @@ const Registered kReset({
         },
     .finish =
         [] {
-          // What has fired is added to the heap of P 0.
+          // A timer that has fired is added to the heap of P 0.
           rt::Timers* other = &rt::allp[0]->timers;
           const int pending = timers[0].ts == other ? 1 : 0;
           check(fired[0].load(rt::relaxed) + pending == 1 + resets,
@@ -123,8 +124,8 @@ const Registered kReset({
     .quick = {2, 1, 500},
 });
 
-// (T4), whatever the owner is doing: two timers become earlier, the first at
-// once due.
+// (T4) holds at every step of the owner. Two timers become earlier, and the
+// first is due at once.
 const Registered kWakeTime({
     .name = "timer_wake_time",
     .about = "the heap's wake time, while two timers are made earlier",
@@ -159,7 +160,7 @@ const Registered kWakeTime({
 
 const Registered kThief({
     .name = "timer_thief",
-    .about = "two who run the timers of one heap, and one who stops",
+    .about = "two threads run the timers of one heap, and one stops a timer",
     .setup =
         [] {
           setTimer(0, kDue);
@@ -225,7 +226,7 @@ constexpr int64_t kTick = 100'000;  // ns
 
 const Registered kTicks({
     .name = "timer_ticks",
-    .about = "two who find a ticker due: the times that it sends only grow",
+    .about = "two threads find a ticker due: the times that it sends only grow",
     .setup =
         [] {
           onPlainThread([] {

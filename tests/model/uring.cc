@@ -1,15 +1,16 @@
-// io_uring, as netpoll/ring.cc sees it, for one ring with one thread: requests
-// are taken when it is entered, and completions are made when it asks for them,
-// as with IORING_SETUP_DEFER_TASKRUN. liburing's functions that enter the
-// kernel are here instead of in the library; eventfd, write and syscall come
-// here by the linker's --wrap.
+// io_uring, as netpoll/ring.cc sees it, for one ring with one thread. Requests
+// are taken when the ring enters the kernel, and completions are made when it
+// asks for them, as with IORING_SETUP_DEFER_TASKRUN. liburing's functions that
+// enter the kernel are here instead of in the library. eventfd, write and
+// syscall come here by the linker's --wrap.
 //
-// What happens meanwhile (a transfer is done, a descriptor is ready) is an
-// atomic word, and `rung` is counted up, on which the thread sleeps: it reads
-// rung, then looks, then sleeps unless rung has changed.
+// An event (a transfer is done, a descriptor is ready) sets an atomic word and
+// then counts up `rung`, on which the ring's thread sleeps. The thread reads
+// rung, then looks at the words, then sleeps unless rung has changed.
 //
-// A full completion queue does what the kernel's does: what it has no room for
-// is kept, and handed over at the next entry; a watch ends with such an event.
+// A full completion queue behaves as the kernel's. A completion for which it
+// has no room is kept, and handed over at the next entry. A watch ends with
+// such an event.
 #include "tests/model/uring.h"
 
 #include <liburing.h>
@@ -39,7 +40,7 @@ constexpr int kEventFd = 7;
 rt::Atomic<uint32_t> rung;
 rt::Atomic<uint32_t> mayComplete;
 rt::Atomic<uint32_t> readable[kFds];  // 1: there is something
-rt::Atomic<uint32_t> edge[kFds];      // not told yet
+rt::Atomic<uint32_t> edge[kFds];      // not reported yet
 
 void ring() {
   rung.add(1, rt::seq_cst);
@@ -111,7 +112,8 @@ void complete(const Completion& c) {
   kernel.flags |= IORING_SQ_CQ_OVERFLOW;
 }
 
-// tell reports that a watched descriptor is ready; false: that was the last.
+// tell reports that a watched descriptor is ready. Returns false if the watch
+// ends with that report.
 bool tell(const Watch& w) {
   const bool more = roomy();
   complete({w.about, POLLIN, more ? uint32_t{IORING_CQE_F_MORE} : 0});
@@ -157,7 +159,7 @@ void takeAll(io_uring* r) {
   kernel.sqHead = r->sq.sqe_head;
 }
 
-// work makes the completions of what has happened.
+// work makes the completions of all that has happened.
 void work() {
   while (kernel.late.n != 0 && !full()) place(kernel.late.take(0));
   if (kernel.late.n == 0) kernel.flags &= ~unsigned{IORING_SQ_CQ_OVERFLOW};

@@ -73,8 +73,8 @@ World& w() {
 char* variables() { return &__data_start; }
 size_t variablesSize() { return static_cast<size_t>(&_end - &__data_start); }
 
-// save remembers the pages of [lo, hi) that were ever written, but for those
-// that are remembered already; fresh: as the kernel gave them, zero.
+// save remembers the pages of [lo, hi) that were ever written and are not
+// remembered yet. With fresh it takes them to be as the kernel gave them, zero.
 void save(uintptr_t lo, uintptr_t hi, bool fresh) {
   std::vector<unsigned char> in((hi - lo + kPage - 1) / kPage);
   if (in.empty()) return;
@@ -124,7 +124,8 @@ void* sysPages(size_t n) {
   const uintptr_t p = x.sysNext;
   if (p + n > kSysAt + kSys) return nullptr;
   x.sysNext += n;
-  // Used by an earlier schedule: the kernel would give zeroes, and no guards.
+  // An earlier schedule has used these pages. The kernel would give zeroes, and
+  // no guards.
   if (p < x.sysMax &&
       mmap(reinterpret_cast<void*>(p), n, PROT_READ | PROT_WRITE,
            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
@@ -167,8 +168,8 @@ void snapshot() {
 
 void restore() {
   World& x = *world;
-  // What has been mapped for long may be written to for the first time only in
-  // some schedule.
+  // A page that has been mapped for long may be written to for the first time
+  // only in some schedule.
   if (pageFaults() != x.faults) {
     save(kSysAt, x.sysThen, /*fresh=*/true);
     x.faults = pageFaults();
@@ -209,7 +210,7 @@ void release(void* p) {
   const bool arena = x.useArena;
   x.useArena = false;
   const size_t n = reinterpret_cast<size_t*>(at)[-1];
-  // Ordered behind whatever anybody did with it.
+  // The free is ordered behind every earlier access to the memory.
   for (size_t i = 0; i < n; i += sizeof(uint32_t)) {
     plainAccess(at + i, sizeof(uint32_t), true, __builtin_return_address(0));
   }
