@@ -29,7 +29,6 @@
 //    holder of that is not in the child.
 //  * A page that is zero after fork (MADV_WIPEONFORK). A child of _Fork or of
 //    clone would see it too, but each entry would have to read it.
-// it.
 #include <pthread.h>
 #include <unistd.h>
 

@@ -14,7 +14,6 @@
 // waits in sched.nostack until another one ends. Meanwhile go() reserves a
 // stack up front. If there is none, it reports that to its caller as a panic,
 // because the caller can react.
-// something.
 #include <unwind.h>
 
 #include <cstdlib>

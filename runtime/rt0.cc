@@ -10,7 +10,6 @@
 // sets mainEnded, and each M idles its P at its next schedule. m0 leaves the
 // scheduler and Run returns. Goroutines that are left over stay queued or
 // parked, and go on in a later Run.
-// goes on in a later Run.
 #include <pthread.h>
 
 #include "runtime/fuzzsched.h"
