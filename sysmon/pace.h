@@ -12,9 +12,9 @@ namespace gump::rt {
 
 // Pace says how long sysmon sleeps: 20 µs while something happens. After 1 ms
 // in which nothing does, the sleep doubles each round, up to 10 ms, as in Go.
-// It is at most kPressDelay while a goroutine is being forced off its P
-// (pressP), and at most kShortSlice while a goroutine that has not been
-// preempted is waiting for a P.
+// Two states limit it further:
+//  * kPressDelay, while a goroutine is being forced off its P (pressP);
+//  * kShortSlice, while a goroutine that has not been preempted waits for a P.
 class Pace {
  public:
   static constexpr uint32_t kShortDelay = 20;     // µs

@@ -2,8 +2,8 @@
 // scheduler cannot see while all Ms are busy, or asleep.
 //
 // It wakes every 20 µs while something happens. While nothing does, it wakes
-// ever more rarely: the delay grows to 10 ms, or to 2 ms while a goroutine that
-// has not been preempted is waiting for a P (retake.h). When it then finds
+// ever more rarely. The delay grows to 10 ms, or to 2 ms while a goroutine that
+// has not been preempted waits for a P (retake.h). When sysmon then finds
 // every P idle, it sleeps for up to a minute, until it is told that work has
 // begun again. It does not do so at once, because waking it costs more than a
 // short pause in the work is worth.
@@ -127,7 +127,7 @@ void runForgotten() {
 
 // Waiter is a goroutine that waits for its turn in some run queue.
 struct Waiter {
-  const G* gp = nullptr;  // nullptr: there is none
+  const G* gp = nullptr;  // nullptr if no goroutine waits
   int32_t queue = 0;      // the P that has the queue; -1: the global queue
   uint32_t place = 0;     // changes when the queue moves
 
