@@ -11,7 +11,7 @@ Every changed file is compared with its comments stripped, token by token. Three
 
 * a file that moved, as `git diff -M` pairs them: its old path in strings and includes counts as the new one;
 * a test: the n-th TEST of a file is the same test under its old and its new name, and the old name counts as the new
-  one in every other file (lists of tests, documents, filters);
+  one in every other file, too;
 * what --names lists.
 
 Documents (.md) are prose and are not compared. Exits with 1 if code differs, or a text without --texts.
@@ -109,7 +109,7 @@ def tokens(path, source):
     if suffix == ".py":
         return python_tokens(source)
     if suffix == ".json":
-        return [(CODE, line) for line in source.split("\n")]
+        return [(TEXT if '"displayName"' in line else CODE, line) for line in source.split("\n")]
     return hash_tokens(source)
 
 
@@ -178,11 +178,14 @@ def main():
             continue
         before, after = at(arguments.old, old), at(arguments.new, new)
         if new.startswith("tests/") and new.endswith((".cc", ".h")):
-            names.update(test_names(before, after))
+            own = test_names(before, after)
+            names.update(own)
+        else:
+            own = {}
         if not arguments.path or any(new == p or new.startswith(p.rstrip("/") + "/") for p in arguments.path):
-            sources.append((new, before, after))
-    for path, before, after in sources:
-        local = names | {old: new for old, new, place in scoped if path.startswith(place)}
+            sources.append((new, before, after, own))
+    for path, before, after, own in sources:
+        local = names | own | {old: new for old, new, place in scoped if path.startswith(place)}
         a = [rename(t, local, paths) for t in tokens(path, before)]
         b = [rename(t, local, paths) for t in tokens(path, after)]
         c, t = compare(path, a, b)
