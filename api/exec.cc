@@ -32,12 +32,12 @@
 #include <system_error>
 #include <unordered_set>
 
-#include "api/os_file.h"
+#include "api/os/file.h"
 #include "api/status_util.h"
 #include "gump/chan.h"
-#include "gump/mutex.h"
+#include "gump/sync/mutex.h"
 #include "netpoll/fd.h"
-#include "runtime/atomic.h"
+#include "runtime/sys/atomic.h"
 
 extern char** environ;
 

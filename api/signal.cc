@@ -41,15 +41,15 @@
 
 #include "absl/status/status.h"
 #include "gump/go.h"
-#include "gump/mutex.h"
 #include "gump/panic.h"
 #include "gump/runtime.h"
 #include "gump/select.h"
+#include "gump/sync/mutex.h"
 #include "netpoll/fd.h"
-#include "runtime/os_linux.h"
-#include "runtime/panic.h"
-#include "runtime/proc.h"
-#include "runtime/signal.h"
+#include "runtime/diag/panic.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sys/os_linux.h"
+#include "runtime/sys/signal.h"
 
 namespace gump::signal {
 namespace {

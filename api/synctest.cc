@@ -1,4 +1,4 @@
-// The public interface of bubbles. runtime/synctest.h describes their
+// The public interface of bubbles. runtime/wait/synctest.h describes their
 // mechanism.
 #include "gump/synctest.h"
 

@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "netpoll/polldesc.h"
-#include "runtime/netpoll.h"
+#include "runtime/sched/netpoll.h"
 
 namespace gump::rt {
 

@@ -52,11 +52,11 @@
 
 #include "gump/internal/linkname.h"
 #include "netpoll/ring.h"
-#include "runtime/base.h"
-#include "runtime/chan.h"
-#include "runtime/panic.h"
-#include "runtime/proc.h"
-#include "runtime/sanitizer.h"
+#include "runtime/diag/panic.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sys/base.h"
+#include "runtime/sys/sanitizer.h"
+#include "runtime/wait/chan.h"
 
 namespace gump::rt {
 namespace {

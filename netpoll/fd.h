@@ -16,7 +16,7 @@
 
 #include "netpoll/fd_mutex.h"
 #include "netpoll/polldesc.h"
-#include "runtime/base.h"
+#include "runtime/sys/base.h"
 
 namespace gump::rt {
 

@@ -1,8 +1,8 @@
 #include "netpoll/fd_mutex.h"
 
 #include "gump/internal/linkname.h"
-#include "runtime/base.h"
-#include "runtime/panic.h"
+#include "runtime/diag/panic.h"
+#include "runtime/sys/base.h"
 
 namespace gump::rt {
 namespace {

@@ -20,7 +20,7 @@
 #include <cstdint>
 
 #include "netpoll/polldesc.h"
-#include "runtime/atomic.h"
+#include "runtime/sys/atomic.h"
 
 namespace gump::rt {
 

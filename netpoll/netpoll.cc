@@ -12,23 +12,23 @@
 // raises the flag, wakes the futex, and wakes the back end too. A breaker that
 // still saw no back end raised the flag before that store, so startBackend's
 // own wake stands for it.
-#include "runtime/netpoll.h"
+#include "runtime/sched/netpoll.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
 
 #include "netpoll/backend.h"
-#include "netpoll/lead.h"
 #include "netpoll/polldesc.h"
 #include "netpoll/ring.h"
-#include "runtime/atomic.h"
-#include "runtime/base.h"
-#include "runtime/mem.h"
-#include "runtime/os_linux.h"
-#include "runtime/panic.h"
-#include "runtime/proc.h"
-#include "runtime/runtime2.h"
+#include "netpoll/wakeup_lead.h"
+#include "runtime/diag/panic.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sys/atomic.h"
+#include "runtime/sys/base.h"
+#include "runtime/sys/mem.h"
+#include "runtime/sys/os_linux.h"
 
 namespace gump::rt {
 

@@ -15,11 +15,11 @@
 #include <ctime>
 
 #include "netpoll/backend.h"
-#include "runtime/atomic.h"
-#include "runtime/base.h"
-#include "runtime/panic.h"
-#include "runtime/sanitizer.h"
-#include "runtime/stats.h"
+#include "runtime/diag/panic.h"
+#include "runtime/diag/stats.h"
+#include "runtime/sys/atomic.h"
+#include "runtime/sys/base.h"
+#include "runtime/sys/sanitizer.h"
 
 namespace gump::rt {
 namespace {

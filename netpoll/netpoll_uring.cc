@@ -17,8 +17,8 @@
 
 #include "netpoll/backend.h"
 #include "netpoll/ring.h"
-#include "runtime/atomic.h"
-#include "runtime/os_linux.h"
+#include "runtime/sys/atomic.h"
+#include "runtime/sys/os_linux.h"
 
 namespace gump::rt {
 namespace {

@@ -46,10 +46,10 @@
 
 #include <cstdint>
 
-#include "runtime/lock_futex.h"
-#include "runtime/netpoll.h"
-#include "runtime/runtime2.h"
-#include "runtime/time.h"
+#include "runtime/sched/netpoll.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/time.h"
+#include "runtime/sys/lock_futex.h"
 
 namespace gump::rt {
 

@@ -36,9 +36,9 @@
 #include <climits>
 #include <utility>
 
-#include "runtime/os_linux.h"
-#include "runtime/panic.h"
-#include "runtime/proc.h"
+#include "runtime/diag/panic.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sys/os_linux.h"
 
 namespace gump::rt {
 

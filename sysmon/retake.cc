@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "runtime/fuzzsched.h"
-#include "runtime/os_linux.h"
+#include "runtime/diag/fuzzsched.h"
+#include "runtime/sys/os_linux.h"
 
 namespace gump::rt {
 

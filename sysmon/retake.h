@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "runtime/proc.h"
+#include "runtime/sched/proc.h"
 
 namespace gump::rt {
 

@@ -22,17 +22,17 @@
 // everything is idle except for a timer, a P will run for a moment every now
 // and then, and sysmon need not be woken each time. So it sleeps at most a
 // slice longer than the M in the poller.
-#include "runtime/sysmon.h"
+#include "runtime/sched/sysmon.h"
 
 #include <algorithm>
 
-#include "runtime/netpoll.h"
-#include "runtime/os_linux.h"
-#include "runtime/panic.h"
-#include "runtime/proc.h"
-#include "runtime/stats.h"
-#include "sysmon/pace.h"
+#include "runtime/diag/panic.h"
+#include "runtime/diag/stats.h"
+#include "runtime/sched/netpoll.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sys/os_linux.h"
 #include "sysmon/retake.h"
+#include "sysmon/sleep_policy.h"
 
 namespace gump::rt {
 

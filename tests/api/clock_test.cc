@@ -19,7 +19,7 @@
 #include "gump/runtime.h"
 #include "gump/sync.h"
 #include "gump/time.h"
-#include "runtime/sanitizer.h"
+#include "runtime/sys/sanitizer.h"
 #include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"
 

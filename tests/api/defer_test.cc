@@ -11,7 +11,7 @@
 #include "gump/go.h"
 #include "gump/panic.h"
 #include "gump/runtime.h"
-#include "gump/waitgroup.h"
+#include "gump/sync/waitgroup.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {

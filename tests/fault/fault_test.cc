@@ -29,7 +29,7 @@
 
 #include "absl/strings/match.h"
 #include "gump/gump.h"
-#include "runtime/os_linux.h"
+#include "runtime/sys/os_linux.h"
 #include "tests/fault/interpose.h"
 #include "tests/fault/program.h"
 

@@ -24,7 +24,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "runtime/lock_futex.h"
+#include "runtime/sys/lock_futex.h"
 
 namespace gump::testing {
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh SEED PROGRAM...: runs test programs while the scheduler shuffles (GODEBUG fuzzsched; runtime/fuzzsched.h).
+# run.sh SEED PROGRAM...: runs test programs while the scheduler shuffles (GODEBUG fuzzsched; runtime/diag/fuzzsched.h).
 # GUMP_FUZZ_SEED in the environment takes the place of SEED. Left out are death tests, which would find the seed in the
 # output of dying programs, tests with large numbers, and tests that take long anyway. A program of which no test is left
 # fails. GUMP_TEST_TIMEOUT is the limit of all programs. Each gets the rest of it, so that one that hangs says where

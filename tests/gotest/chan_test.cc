@@ -1,4 +1,4 @@
-// The claims of Go's runtime/chan_test.go, under its names.
+// The claims of Go's runtime/wait/chan_test.go, under its names.
 #include "gump/chan.h"
 
 #include <array>
@@ -15,7 +15,7 @@
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/select.h"
-#include "gump/waitgroup.h"
+#include "gump/sync/waitgroup.h"
 #include "tests/testing/parked.h"
 #include "tests/testing/with_gomaxprocs.h"
 

@@ -28,7 +28,8 @@ using testing::Eventually;
 using SyncLockTest = testing::WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(SyncLockTest);
 
-// ---- runtime/sema_test.go ---------------------------------------------------
+// ---- runtime/wait/sema_test.go
+// ---------------------------------------------------
 
 // Handoff is one round. Returns true if the releaser gave its processor to the
 // waiter at once.

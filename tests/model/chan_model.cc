@@ -1,4 +1,4 @@
-// Channels and select (runtime/chan.cc, select.cc), between plain threads.
+// Channels and select (runtime/wait/chan.cc, select.cc), between plain threads.
 #include "gump/internal/linkname.h"
 #include "tests/model/model.h"
 

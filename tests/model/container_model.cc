@@ -9,10 +9,10 @@
 #include <iterator>
 #include <utility>
 
-#include "api/pool_ring.h"
-#include "gump/list.h"
-#include "gump/queue.h"
-#include "gump/stack.h"
+#include "api/sync/pool_ring.h"
+#include "gump/sync/list.h"
+#include "gump/sync/queue.h"
+#include "gump/sync/stack.h"
 #include "tests/model/model.h"
 
 namespace gump::model {

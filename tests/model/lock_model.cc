@@ -1,6 +1,6 @@
-// Mutex and Note (runtime/lock_futex.cc).
-#include "runtime/lock_futex.h"
-#include "runtime/proc.h"
+// Mutex and Note (runtime/sys/lock_futex.cc).
+#include "runtime/sched/proc.h"
+#include "runtime/sys/lock_futex.h"
 #include "tests/model/model.h"
 
 namespace gump::model {

@@ -14,7 +14,7 @@
 
 #include "absl/debugging/symbolize.h"
 #include "absl/strings/numbers.h"
-#include "runtime/lock_futex.h"
+#include "runtime/sys/lock_futex.h"
 #include "tests/model/state.h"
 
 namespace gump::model {

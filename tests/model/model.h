@@ -13,7 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/runtime2.h"
+#include "runtime/sched/runtime2.h"
 
 namespace gump::model {
 

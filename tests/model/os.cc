@@ -1,5 +1,5 @@
 // The kernel, and the end of the process, as the library sees them under the
-// model checker: in place of runtime/os_linux.cc and runtime/panic.cc.
+// model checker: in place of runtime/sys/os_linux.cc and runtime/diag/panic.cc.
 #include "tests/model/os.h"
 
 #include <cerrno>
@@ -7,12 +7,12 @@
 #include "gump/internal/linkname.h"
 #include "gump/panic.h"
 #include "netpoll/backend.h"
-#include "runtime/base.h"
-#include "runtime/lock_futex.h"
-#include "runtime/os_linux.h"
-#include "runtime/panic.h"
-#include "runtime/proc.h"
-#include "runtime/sysmon.h"
+#include "runtime/diag/panic.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sched/sysmon.h"
+#include "runtime/sys/base.h"
+#include "runtime/sys/lock_futex.h"
+#include "runtime/sys/os_linux.h"
 #include "tests/model/checker.h"
 #include "tests/model/model.h"
 

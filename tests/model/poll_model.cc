@@ -3,8 +3,8 @@
 #include "gump/internal/linkname.h"
 #include "netpoll/fd_mutex.h"
 #include "netpoll/polldesc.h"
-#include "runtime/os_linux.h"
-#include "runtime/proc.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sys/os_linux.h"
 #include "tests/model/model.h"
 
 namespace gump::model {

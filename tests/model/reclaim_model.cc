@@ -1,9 +1,9 @@
-// The reclamation cycle (runtime/reclaim.cc) against the goroutines whose
+// The reclamation cycle (runtime/sched/reclaim.cc) against the goroutines whose
 // stacks it gives back. A thread that wakes a goroutine either waits for the
 // scan bit, or no thread sets that bit. And grace periods, against threads that
 // read a retired node.
 #include "gump/internal/linkname.h"
-#include "runtime/proc.h"
+#include "runtime/sched/proc.h"
 #include "tests/model/model.h"
 #include "tests/model/sched_kit.h"
 

@@ -1,5 +1,5 @@
-// The ring of a P (runtime/proc_runq.cc), of four slots.
-#include "runtime/proc.h"
+// The ring of a P (runtime/sched/proc_runq.cc), of four slots.
+#include "runtime/sched/proc.h"
 #include "tests/model/model.h"
 
 namespace gump::model {

@@ -7,8 +7,8 @@
 #include <cstdlib>
 
 #include "gump/internal/linkname.h"
-#include "runtime/lock_futex.h"
-#include "runtime/proc.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sys/lock_futex.h"
 #include "tests/model/model.h"
 
 namespace gump::model {

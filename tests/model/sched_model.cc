@@ -2,10 +2,10 @@
 // stacks of their own. Only the kernel is replaced. There is no sysmon, so a
 // lost wake-up is not repaired. Every schedule begins with all Ms asleep.
 #include "gump/internal/linkname.h"
-#include "runtime/netpoll.h"
-#include "runtime/os_linux.h"
-#include "runtime/proc.h"
-#include "runtime/sema.h"
+#include "runtime/sched/netpoll.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sys/os_linux.h"
+#include "runtime/wait/sema.h"
 #include "sysmon/retake.h"
 #include "tests/model/model.h"
 #include "tests/model/sched_kit.h"

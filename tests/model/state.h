@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "runtime/proc.h"
+#include "runtime/sched/proc.h"
 #include "tests/model/atomic.h"
 #include "tests/model/checker.h"
 #include "tests/model/model.h"

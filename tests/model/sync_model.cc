@@ -1,11 +1,12 @@
-// Semaphores (runtime/sema.cc) and the types that build on them: sync::Mutex,
-// RWMutex, WaitGroup and condition variables, between plain threads.
+// Semaphores (runtime/wait/sema.cc) and the types that build on them:
+// sync::Mutex, RWMutex, WaitGroup and condition variables, between plain
+// threads.
 #include "gump/internal/linkname.h"
-#include "gump/mutex.h"
-#include "gump/rwmutex.h"
-#include "gump/waitgroup.h"
-#include "runtime/os_linux.h"
-#include "runtime/sema.h"
+#include "gump/sync/mutex.h"
+#include "gump/sync/rwmutex.h"
+#include "gump/sync/waitgroup.h"
+#include "runtime/sys/os_linux.h"
+#include "runtime/wait/sema.h"
 #include "tests/model/model.h"
 
 namespace gump::model {

@@ -1,11 +1,11 @@
 // Which thread has a P: a goroutine that blocks, declared or not, against
-// threads that take the P from it (runtime/proc_syscall.cc, preempt.cc,
+// threads that take the P from it (runtime/sched/proc_syscall.cc, preempt.cc,
 // sysmon/retake.cc). There is one M with its goroutine, on bare structs. Two
 // more Ps are idle, so that a goroutine that has lost its P finds another, and
 // no thread has to switch stacks.
 #include "gump/internal/linkname.h"
-#include "runtime/os_linux.h"
-#include "runtime/proc.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sys/os_linux.h"
 #include "sysmon/retake.h"
 #include "tests/model/model.h"
 

@@ -5,9 +5,9 @@
 // told of it.
 #include "gump/internal/linkname.h"
 #include "netpoll/polldesc.h"
-#include "runtime/os_linux.h"
-#include "runtime/proc.h"
-#include "runtime/time.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sched/time.h"
+#include "runtime/sys/os_linux.h"
 #include "sysmon/retake.h"
 #include "tests/model/model.h"
 #include "tests/model/os.h"

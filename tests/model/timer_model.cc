@@ -1,10 +1,10 @@
-// Timers (runtime/time.cc, timechan.cc): a heap that one thread looks at while
-// other threads stop and reset its timers.
+// Timers (runtime/sched/time.cc, timechan.cc): a heap that one thread looks at
+// while other threads stop and reset its timers.
 #include "gump/internal/linkname.h"
-#include "runtime/os_linux.h"
-#include "runtime/proc.h"
-#include "runtime/time.h"
-#include "runtime/timechan.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sched/time.h"
+#include "runtime/sys/os_linux.h"
+#include "runtime/wait/timechan.h"
 #include "tests/model/model.h"
 
 namespace gump::model {

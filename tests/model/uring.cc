@@ -24,8 +24,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/atomic.h"
-#include "runtime/os_linux.h"
+#include "runtime/sys/atomic.h"
+#include "runtime/sys/os_linux.h"
 #include "tests/model/model.h"
 
 namespace gump::model {

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "netpoll/polldesc.h"
-#include "runtime/os_linux.h"
-#include "runtime/stats.h"
+#include "runtime/diag/stats.h"
+#include "runtime/sys/os_linux.h"
 #include "tests/netpoll/poll_testing.h"
 
 namespace gump {

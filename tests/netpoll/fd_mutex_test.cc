@@ -12,8 +12,8 @@
 
 #include "gump/go.h"
 #include "gump/runtime.h"
-#include "gump/waitgroup.h"
-#include "runtime/sanitizer.h"
+#include "gump/sync/waitgroup.h"
+#include "runtime/sys/sanitizer.h"
 #include "tests/testing/known_thread.h"
 #include "tests/testing/parked.h"
 #include "tests/testing/stress.h"

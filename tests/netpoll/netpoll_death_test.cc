@@ -18,9 +18,9 @@
 #include "gump/runtime.h"
 #include "gump/time.h"
 #include "netpoll/polldesc.h"
-#include "runtime/netpoll.h"
-#include "runtime/os_linux.h"
-#include "runtime/proc.h"
+#include "runtime/sched/netpoll.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sys/os_linux.h"
 #include "tests/netpoll/poll_testing.h"
 #include "tests/testing/with_gomaxprocs.h"
 

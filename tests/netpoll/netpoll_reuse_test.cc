@@ -12,9 +12,9 @@
 
 #include "gump/time.h"
 #include "netpoll/polldesc.h"
-#include "runtime/os_linux.h"
-#include "runtime/runtime2.h"
-#include "runtime/time.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/time.h"
+#include "runtime/sys/os_linux.h"
 #include "tests/netpoll/poll_testing.h"
 #include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"

@@ -1,7 +1,7 @@
 // The poller through PollDesc: edges, deadlines, closing, and which thread
 // polls. Everything here holds for each back end. backend_test.cc tests the
 // promises of a back end.
-#include "runtime/netpoll.h"
+#include "runtime/sched/netpoll.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -24,12 +24,12 @@
 #include "gump/chan.h"
 #include "gump/go.h"
 #include "gump/runtime.h"
+#include "gump/sync/waitgroup.h"
 #include "gump/time.h"
-#include "gump/waitgroup.h"
 #include "netpoll/polldesc.h"
-#include "runtime/os_linux.h"
-#include "runtime/runtime2.h"
-#include "runtime/sanitizer.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sys/os_linux.h"
+#include "runtime/sys/sanitizer.h"
 #include "tests/netpoll/poll_testing.h"
 #include "tests/testing/known_thread.h"
 #include "tests/testing/parked.h"

@@ -25,7 +25,7 @@
 #include "gump/sync.h"
 #include "netpoll/polldesc.h"
 #include "netpoll/ring.h"
-#include "runtime/os_linux.h"
+#include "runtime/sys/os_linux.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump::testing {

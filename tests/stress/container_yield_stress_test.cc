@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "gump/list.h"
-#include "gump/queue.h"
-#include "gump/stack.h"
+#include "gump/sync/list.h"
+#include "gump/sync/queue.h"
+#include "gump/sync/stack.h"
 #include "tests/testing/counted.h"
 #include "tests/testing/stress.h"
 

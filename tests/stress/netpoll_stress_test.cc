@@ -21,13 +21,13 @@
 #include <vector>
 
 #include "gump/go.h"
-#include "gump/mutex.h"
 #include "gump/runtime.h"
+#include "gump/sync/mutex.h"
+#include "gump/sync/waitgroup.h"
 #include "gump/time.h"
-#include "gump/waitgroup.h"
 #include "netpoll/fd.h"
-#include "runtime/os_linux.h"
-#include "runtime/sanitizer.h"
+#include "runtime/sys/os_linux.h"
+#include "runtime/sys/sanitizer.h"
 #include "tests/netpoll/poll_testing.h"
 #include "tests/testing/known_thread.h"
 #include "tests/testing/stress.h"

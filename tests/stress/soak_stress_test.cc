@@ -24,7 +24,7 @@
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
-#include "runtime/sanitizer.h"
+#include "runtime/sys/sanitizer.h"
 #include "tests/stress/soak/soak.h"
 #include "tests/testing/counted.h"
 #include "tests/testing/known_thread.h"

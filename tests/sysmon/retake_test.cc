@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <thread>
 
-#include "runtime/lock_futex.h"
-#include "runtime/os_linux.h"
-#include "runtime/proc.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sys/lock_futex.h"
+#include "runtime/sys/os_linux.h"
 
 namespace gump::rt {
 namespace {

@@ -10,7 +10,7 @@
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/time.h"
-#include "runtime/proc.h"
+#include "runtime/sched/proc.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {

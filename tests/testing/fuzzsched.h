@@ -1,9 +1,9 @@
 // Tests that see the order in which goroutines run must know when the
-// scheduler shuffles it (GODEBUG fuzzsched, runtime/fuzzsched.h).
+// scheduler shuffles it (GODEBUG fuzzsched, runtime/diag/fuzzsched.h).
 #ifndef TESTS_TESTING_FUZZSCHED_H_
 #define TESTS_TESTING_FUZZSCHED_H_
 
-#include "runtime/proc.h"
+#include "runtime/sched/proc.h"
 
 namespace gump::testing {
 

@@ -16,7 +16,7 @@
 #include "gtest/gtest.h"
 #include "gump/gls.h"
 #include "gump/go.h"
-#include "gump/waitgroup.h"
+#include "gump/sync/waitgroup.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump::testing {

@@ -8,7 +8,7 @@
 
 #include <cstddef>
 
-#include "runtime/sanitizer.h"
+#include "runtime/sys/sanitizer.h"
 
 namespace gump::testing {
 

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "gtest/gtest.h"
-#include "runtime/sanitizer.h"
+#include "runtime/sys/sanitizer.h"
 
 namespace gump::testing {
 

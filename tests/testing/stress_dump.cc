@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "gump/runtime.h"
-#include "runtime/proc.h"
+#include "runtime/sched/proc.h"
 
 namespace gump::testing {
 namespace {

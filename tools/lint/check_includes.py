@@ -20,38 +20,72 @@ SANITIZER = r"<sanitizer/[a-z_]+\.h>"
 ABSL_ANY = r'"absl/[a-z0-9_/]+\.h"'
 ABSL_BASE = r'"absl/base/[a-z_]+\.h"'
 ABSL_DEBUGGING = r'"absl/debugging/[a-z_]+\.h"'
-RUNTIME = r'"runtime/[a-z0-9_]+\.h"'
+SYS = r'"runtime/sys/[a-z0-9_]+\.h"'
+SCHED = r'"runtime/sched/[a-z0-9_]+\.h"'
+WAIT = r'"runtime/wait/[a-z0-9_]+\.h"'
+DIAG = r'"runtime/diag/[a-z0-9_]+\.h"'
+RUNTIME = r'"runtime/(?:sys|sched|wait|diag)/[a-z0-9_]+\.h"'
 NETPOLL = r'"netpoll/[a-z0-9_]+\.h"'
 WINDOW = r'"gump/internal/(?:linkname|atomic)\.h"'
 API_INTERNAL = r'"gump/internal/(?:list_chain|node_arena)\.h"'
-PUBLIC = r'[<"]gump/[a-z0-9_]+\.h[>"]'
+PUBLIC = r'[<"]gump/(?:[a-z0-9_]+/)?[a-z0-9_]+\.h[>"]'
 EVERYTHING = r".*"
 
-# (files, what they may include, what they may not include even if the second entry allows it)
+# The folders of runtime/ are levels: sys < sched < wait, and diag beside them. A header includes its own level and those
+# below. A source may also include diag (any code can fail, and be counted), and what this table allows it above its level:
+# each entry is a call upwards, and gives the reason.
+UPWARDS = {
+    "sys/asm_offsets.cc": [r'"runtime/sched/runtime2\.h"'],      # asserts the offsets that the assembly uses
+    "sys/cgroup_linux.cc": [r'"runtime/sched/proc\.h"'],         # follows the quota: GOMAXPROCS changes
+    "sys/lock_futex.cc": [r'"runtime/sched/runtime2\.h"'],       # m.locks, and the Note of an M
+    "sys/lockrank.cc": [r'"runtime/sched/runtime2\.h"'],         # the locks that an M holds
+    "sys/mem.cc": [r'"runtime/sched/runtime2\.h"'],              # m.locks: memory is mapped outside of preemption
+    "sys/os_linux.cc": [r'"runtime/sched/proc\.h"'],             # the entry of a new thread
+    "sys/sanitizer.cc": [r'"runtime/sched/runtime2\.h"'],        # the stack of a G
+    "sys/signal.cc": [r'"runtime/sched/proc\.h"'],               # SIGURG preempts, SIGQUIT dumps
+    "sched/proc_new.cc": [r'"runtime/wait/synctest\.h"'],        # a new goroutine is in the bubble of its maker
+    "sched/proc_park.cc": [r'"runtime/wait/synctest\.h"'],       # a bubble counts its goroutines that park
+    "sched/proc_stw.cc": [r'"runtime/wait/sema\.h"'],            # worldsema
+    "sched/rt0.cc": [r'"runtime/wait/sema\.h"'],                 # the table of semaphores is made at start-up
+    "sched/time.cc": [r'"runtime/wait/(?:synctest|timechan)\.h"'],  # the clock of a bubble; timers that send
+    "diag/traceback.cc": [r'"runtime/wait/synctest\.h"'],        # a dump names the bubble
+}
+
+# (files, what they may include, what they may not even if allowed by that)
 NO_STD_LOCKS = r"<(?:mutex|thread|shared_mutex|condition_variable|semaphore|latch|barrier|future)>"
 RULES = [
     (r"runtime/include/gump/internal/.*", [ANY_STD, WINDOW, r"GUMP_ATOMIC_HEADER"], NO_STD_LOCKS),
-    (r"runtime/sanitizer\.(h|cc)", [ANY_STD, ABSL_BASE, RUNTIME, WINDOW, SANITIZER], NO_STD_LOCKS),
-    (r"runtime/traceback_frames\.cc",
-     [ANY_STD, ABSL_BASE, ABSL_DEBUGGING, r'"absl/base/internal/low_level_alloc\.h"', RUNTIME, WINDOW], NO_STD_LOCKS),
-    (r"runtime/traceback[a-z_]*\.cc", [ANY_STD, ABSL_BASE, RUNTIME, WINDOW], NO_STD_LOCKS),
-    (r"runtime/.*", [ANY_STD, ABSL_BASE, RUNTIME, WINDOW], NO_STD_LOCKS),
+    (r"runtime/sys/sanitizer\.h", [ANY_STD, ABSL_BASE, SYS, WINDOW, SANITIZER], NO_STD_LOCKS),
+    (r"runtime/sys/sanitizer\.cc", [ANY_STD, ABSL_BASE, SYS, DIAG, WINDOW, SANITIZER], NO_STD_LOCKS),
+    (r"runtime/sys/.*\.h", [ANY_STD, ABSL_BASE, SYS, WINDOW], NO_STD_LOCKS),
+    (r"runtime/sys/.*", [ANY_STD, ABSL_BASE, SYS, DIAG, WINDOW], NO_STD_LOCKS),
+    (r"runtime/sched/.*\.h", [ANY_STD, ABSL_BASE, SYS, SCHED, WINDOW], NO_STD_LOCKS),
+    (r"runtime/sched/.*", [ANY_STD, ABSL_BASE, SYS, SCHED, DIAG, WINDOW], NO_STD_LOCKS),
+    (r"runtime/wait/.*\.h", [ANY_STD, ABSL_BASE, SYS, SCHED, WAIT, WINDOW], NO_STD_LOCKS),
+    (r"runtime/wait/.*", [ANY_STD, ABSL_BASE, SYS, SCHED, WAIT, DIAG, WINDOW], NO_STD_LOCKS),
+    (r"runtime/diag/traceback_frames\.cc",
+     [ANY_STD, ABSL_BASE, ABSL_DEBUGGING, r'"absl/base/internal/low_level_alloc\.h"', SYS, SCHED, DIAG, WINDOW],
+     NO_STD_LOCKS),
+    (r"runtime/diag/.*", [ANY_STD, ABSL_BASE, SYS, SCHED, DIAG, WINDOW], NO_STD_LOCKS),
     (r"netpoll/ring\.cc", [ANY_STD, ABSL_ANY, RUNTIME, NETPOLL, WINDOW, r"<liburing\.h>"], NO_STD_LOCKS),
     (r"netpoll/.*", [ANY_STD, ABSL_ANY, RUNTIME, NETPOLL, WINDOW], r"<liburing\.h>|" + NO_STD_LOCKS),
     (r"sysmon/.*", [ANY_STD, RUNTIME, WINDOW, r'"sysmon/[a-z0-9_]+\.h"'], NO_STD_LOCKS),
     (r"api/include/.*", [ANY_STD, ABSL_ANY, PUBLIC, WINDOW, API_INTERNAL], None),
-    (r"api/.*", [ANY_STD, ABSL_ANY, PUBLIC, WINDOW, RUNTIME, r'"netpoll/fd\.h"', r'"api/[a-z0-9_]+\.h"'], None),
+    (r"api/.*", [ANY_STD, ABSL_ANY, PUBLIC, WINDOW, RUNTIME, r'"netpoll/fd\.h"', r'"api/(?:[a-z0-9_]+/)?[a-z0-9_]+\.h"'],
+     None),
     (r"docs/examples/.*|tools/bench/.*|tests/install/.*",
      [ANY_STD, ABSL_ANY, PUBLIC, r'"docs/examples/[a-z0-9_]+\.h"', r'"tools/bench/[a-z0-9_]+\.h"',
       r'"[a-z0-9_]+\.h"'], None),
     (r"tests/.*|tools/.*", [EVERYTHING], None),
 ]
+PUBLIC_HEADERS = sorted((ROOT / "api/include/gump").rglob("*.h"))
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"][^>"]+[>"]|\w+)', re.M)
 
 
 def violations(path):
     name = path.relative_to(ROOT).as_posix()
     allowed, forbidden = next((a, f) for pattern, a, f in RULES if re.fullmatch(pattern, name))
+    allowed = allowed + UPWARDS.get(name.removeprefix("runtime/"), [])
     for match in INCLUDE.finditer(path.read_text()):
         target = match.group(1)
         if any(re.fullmatch(a, target) for a in allowed) and not (forbidden and re.fullmatch(forbidden, target)):
@@ -60,14 +94,20 @@ def violations(path):
         yield f"{name}:{line}: may not include {target}"
 
 
+def sources_of(header):
+    """Where the source of a public header may be: chan.h has api/chan.cc, context.h api/context/context.cc."""
+    name = header.relative_to(ROOT / "api/include/gump")
+    return [ROOT / "api" / name.with_suffix(".cc"), ROOT / "api" / name.with_suffix("") / name.with_suffix(".cc").name]
+
+
 def not_first(path):
-    """A source that has a header of its own, beside it or among the public ones, and does not include it first."""
+    """A source that has a header of its own, beside it or among the public ones, and does not include that first."""
     beside = path.with_suffix(".h")
     own = []
     if beside.exists():
         own += [f'"{beside.relative_to(ROOT).as_posix()}"', f'"{beside.name}"']
-    if (path.parent / "include" / "gump" / beside.name).exists():
-        own.append(f'"gump/{beside.name}"')
+    own += [f'"gump/{header.relative_to(ROOT / "api/include/gump").as_posix()}"'
+            for header in PUBLIC_HEADERS if path in sources_of(header)]
     if path.suffix != ".cc" or not own:
         return
     first = INCLUDE.search(path.read_text()).group(1)
@@ -76,10 +116,10 @@ def not_first(path):
 
 
 def unproven(listing):
-    """The headers in the set HEADERS of listing that have no source of their own; lint/headers compiles the other set."""
+    """The headers in listing's set HEADERS that have no source of their own; lint/headers looks at the other set."""
     for files in re.findall(r"FILE_SET HEADERS [^)]*FILES([^)]*)", listing.read_text()):
         for name in files.split():
-            if not (listing.parent / pathlib.Path(name).name).with_suffix(".cc").exists():
+            if not any(source.exists() for source in sources_of(listing.parent / name)):
                 yield f"{listing.relative_to(ROOT).as_posix()}: {name} has no source of its own: to compiled_alone"
 
 

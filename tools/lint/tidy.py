@@ -38,11 +38,13 @@ def batches(build):
     commands = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         if entry["file"].endswith(".cc"):
-            commands[pathlib.Path(entry["file"]).parent] = entry["command"].partition(" -o ")[0]
+            source = pathlib.Path(entry["file"])
+            if source.is_relative_to(ROOT):
+                commands.setdefault(source.relative_to(ROOT).parts[0], entry["command"].partition(" -o ")[0])
     for folder in (ROOT / f for f in FOLDERS):
-        sources = sorted(folder.glob("*.cc"))
+        sources = sorted(folder.rglob("*.cc"))
         for i in range(0, len(sources), EACH):
-            yield commands[folder], sources[i:i + EACH]
+            yield commands[folder.name], sources[i:i + EACH]
 
 
 def main():

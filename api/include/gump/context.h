@@ -71,7 +71,8 @@ namespace gump {
 
 namespace internal {
 
-// The implementation is in api/context.cc. A null ContextNode is Background().
+// The implementation is in api/context/context.cc. A null ContextNode is
+// Background().
 struct ContextNode;
 void ContextRetain(ContextNode* n) noexcept;
 void ContextRelease(ContextNode* n) noexcept;

@@ -36,7 +36,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "gump/context.h"
-#include "gump/mutex.h"
+#include "gump/sync/mutex.h"
 #include "gump/time.h"
 
 namespace gump::rate {

@@ -3,18 +3,18 @@
 #ifndef GUMP_SYNC_H_
 #define GUMP_SYNC_H_
 
-#include "gump/cond.h"          // IWYU pragma: export
-#include "gump/errgroup.h"      // IWYU pragma: export
-#include "gump/list.h"          // IWYU pragma: export
-#include "gump/map.h"           // IWYU pragma: export
-#include "gump/mutex.h"         // IWYU pragma: export
-#include "gump/once.h"          // IWYU pragma: export
-#include "gump/pool.h"          // IWYU pragma: export
-#include "gump/queue.h"         // IWYU pragma: export
-#include "gump/rwmutex.h"       // IWYU pragma: export
-#include "gump/semaphore.h"     // IWYU pragma: export
-#include "gump/singleflight.h"  // IWYU pragma: export
-#include "gump/stack.h"         // IWYU pragma: export
-#include "gump/waitgroup.h"     // IWYU pragma: export
+#include "gump/sync/cond.h"          // IWYU pragma: export
+#include "gump/sync/errgroup.h"      // IWYU pragma: export
+#include "gump/sync/list.h"          // IWYU pragma: export
+#include "gump/sync/map.h"           // IWYU pragma: export
+#include "gump/sync/mutex.h"         // IWYU pragma: export
+#include "gump/sync/once.h"          // IWYU pragma: export
+#include "gump/sync/pool.h"          // IWYU pragma: export
+#include "gump/sync/queue.h"         // IWYU pragma: export
+#include "gump/sync/rwmutex.h"       // IWYU pragma: export
+#include "gump/sync/semaphore.h"     // IWYU pragma: export
+#include "gump/sync/singleflight.h"  // IWYU pragma: export
+#include "gump/sync/stack.h"         // IWYU pragma: export
+#include "gump/sync/waitgroup.h"     // IWYU pragma: export
 
 #endif  // GUMP_SYNC_H_

@@ -1,5 +1,5 @@
-// ListChain: the mechanism of sync::List. gump/list.h describes its purpose and
-// names the source of the algorithm.
+// ListChain: the mechanism of sync::List. gump/sync/list.h describes its
+// purpose and names the source of the algorithm.
 #ifndef GUMP_INTERNAL_LIST_CHAIN_H_
 #define GUMP_INTERNAL_LIST_CHAIN_H_
 

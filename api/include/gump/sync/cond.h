@@ -1,0 +1,128 @@
+// sync::Cond: waiting for a condition that other goroutines make true.
+//
+//   sync::Mutex mu;
+//   sync::Cond changed{mu};
+//   std::deque<Job> jobs;                       // guarded by mu
+//
+//   void Put(Job j) {
+//     std::scoped_lock hold(mu);
+//     jobs.push_back(std::move(j));
+//     changed.Signal();
+//   }
+//   Job Take() {
+//     std::scoped_lock hold(mu);
+//     changed.Wait([&] { return !jobs.empty(); });
+//     Job j = std::move(jobs.front());
+//     jobs.pop_front();
+//     return j;
+//   }
+//
+// Where one goroutine waits for one event, a channel is simpler. A Cond is for
+// conditions over shared state, and for waking all waiters repeatedly.
+//
+// Waiters are signalled in the order in which they began to wait. There are no
+// spurious wake-ups. But when a woken goroutine has locked L again, another may
+// have changed the state, so the condition must be tested again. A Cond is
+// never copied or moved. It may be destroyed as soon as its last Wait has
+// returned, even while the Signal that woke it has not returned yet.
+//
+// Memory ordering: a Signal or Broadcast happens before the return of the Wait
+// that it wakes.
+//
+// The algorithm is that of Go's sync.Cond: tickets; see runtime/wait/sema.cc.
+#ifndef GUMP_SYNC_COND_H_
+#define GUMP_SYNC_COND_H_
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "gump/context.h"
+#include "gump/internal/linkname.h"
+#include "gump/sync/mutex.h"
+
+namespace gump::sync {
+
+class Cond;
+
+}  // namespace gump::sync
+
+namespace gump::internal {
+
+// CondWatch wakes all waiters of a Cond when a context is done. It does so from
+// its construction to its destruction.
+class CondWatch {
+ public:
+  CondWatch(sync::Cond* cond, const context::Context& ctx);
+  ~CondWatch();
+  CondWatch(const CondWatch&) = delete;
+  CondWatch& operator=(const CondWatch&) = delete;
+
+  // Wait is cond->Wait(), unless the context is done. It returns false if the
+  // context is done.
+  bool Wait();
+
+ private:
+  struct Shared;
+  std::shared_ptr<Shared> shared_;
+  context::StopFunc stop_;
+};
+
+}  // namespace gump::internal
+
+namespace gump::sync {
+
+// Cond is the meeting point described above. All functions may be called from
+// goroutines and from plain threads.
+class Cond {
+ public:
+  // Makes a Cond over any lock with lock() and unlock(). The lock must outlive
+  // the Cond.
+  explicit Cond(Locker l) noexcept : L(l) {}
+  Cond(const Cond&) = delete;
+  Cond& operator=(const Cond&) = delete;
+
+  // Wait unlocks L, parks until a Signal or Broadcast wakes it, and locks L
+  // again. Requires: L is locked.
+  void Wait();
+  // Wait(pred) parks until pred() is true. It calls pred with L locked. It does
+  // not wait at all if pred() is true at the start. Requires: L is locked.
+  template <class Pred>
+  void Wait(Pred pred) {
+    while (!pred()) Wait();
+  }
+  // Wait(ctx, pred) parks until pred() is true or ctx is done. It returns OK if
+  // pred() is true, even if ctx is done, and ctx.Err() otherwise. When ctx is
+  // done, all waiters of this Cond are woken, as by a Broadcast. Requires: L is
+  // locked. Throws std::bad_alloc.
+  //
+  //   if (absl::Status s = changed.Wait(ctx, [&] { return !jobs.empty(); });
+  //       !s.ok()) {
+  //     return s;  // with mu locked, as always
+  //   }
+  template <class Pred>
+  [[nodiscard]] absl::Status Wait(const context::Context& ctx, Pred pred) {
+    if (pred()) return absl::OkStatus();
+    gump::internal::CondWatch watch(this, ctx);
+    while (watch.Wait()) {
+      if (pred()) return absl::OkStatus();
+    }
+    return pred() ? absl::OkStatus() : ctx.Err();
+  }
+
+  // Signal wakes the longest waiter, if there is one. L may be locked or not.
+  // Never parks.
+  void Signal() noexcept;
+  // Broadcast wakes all waiters. L may be locked or not. Never parks.
+  void Broadcast() noexcept;
+
+  // The lock of this Cond, under Go's name. The Cond does not own it.
+  const Locker L;
+
+ private:
+  friend class gump::internal::CondWatch;
+  rt::NotifyList notify_;
+};
+
+}  // namespace gump::sync
+
+#endif  // GUMP_SYNC_COND_H_

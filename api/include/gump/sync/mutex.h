@@ -1,0 +1,160 @@
+// sync::Mutex: mutual exclusion between goroutines, and between goroutines and
+// plain threads.
+//
+//   sync::Mutex mu;
+//   int balance = 0;
+//   {
+//     std::scoped_lock hold(mu);  // or Lock, and Unlock in a defer
+//     balance += 10;
+//   }
+//
+// A goroutine that has to wait parks, and its thread runs other goroutines. A
+// plain thread that has to wait sleeps. A Mutex takes eight bytes, is ready
+// when it is all zeroes, and is never copied or moved.
+//
+// Ownership: the Mutex records no owner. The lock is not recursive, and another
+// goroutine may unlock it. Once Unlock has made the lock available, it does not
+// touch the Mutex again. The goroutine that locks it next may destroy it:
+//   mu.Lock(); bool last = --refs == 0; mu.Unlock(); if (last) delete this;
+//
+// Fairness: in normal mode a goroutine that arrives may overtake the waiters.
+// That is fast, because it is running already. A waiter that has waited for
+// more than a millisecond switches the lock to starvation mode. In this mode
+// Unlock hands the lock directly to the longest waiter. The lock goes back to
+// normal mode when it is handed to the last waiter, or to one that waited for
+// less than a millisecond.
+//
+// Memory ordering: an Unlock happens before the return of the next Lock, or
+// successful TryLock.
+//
+// Mutex is not annotated for Clang's thread-safety analysis. The analysis would
+// reject unlocking in a defer, which is how Go programs unlock.
+//
+// The algorithm is that of Go's sync.Mutex; see api/sync/mutex.cc.
+#ifndef GUMP_SYNC_MUTEX_H_
+#define GUMP_SYNC_MUTEX_H_
+
+#include <cstdint>
+
+#include "gump/internal/linkname.h"
+
+namespace gump::sync {
+
+// Mutex is the lock described above. All functions may be called from
+// goroutines and from plain threads.
+class Mutex {
+ public:
+  constexpr Mutex() noexcept = default;
+  Mutex(const Mutex&) = delete;
+  Mutex& operator=(const Mutex&) = delete;
+
+  // Lock takes the lock. Parks until the lock is free.
+  void Lock() noexcept {
+    // Acquire: pairs with the release in Unlock.
+    if (!state_.cas(0, kLocked, rt::acquire)) [[unlikely]] {
+      LockSlow();
+    }
+  }
+
+  // TryLock takes the lock if it is free and not being handed over, and returns
+  // whether it did. Never parks.
+  [[nodiscard]] bool TryLock() noexcept {
+    // Relaxed: a hint; the CAS decides. Acquire: pairs with Unlock.
+    const int32_t old = state_.load(rt::relaxed);
+    return (old & (kLocked | kStarving)) == 0 &&
+           state_.cas(old, old | kLocked, rt::acquire);
+  }
+
+  // Unlock releases the lock. Parks only in starvation mode, to let the new
+  // owner run. Requires: the lock is held. Unlocking a free lock is fatal:
+  // "sync: unlock of unlocked mutex".
+  void Unlock() noexcept {
+    // Load first, because a CAS that fails costs as much as one that succeeds.
+    // Release: pairs with the acquire in Lock.
+    if (state_.load(rt::relaxed) != kLocked ||
+        !state_.cas(kLocked, 0, rt::release)) [[unlikely]] {
+      UnlockSlow(/*yield=*/true);
+    }
+  }
+
+  // The names of the standard library, for std::scoped_lock and similar types.
+  void lock() noexcept { Lock(); }
+  [[nodiscard]] bool try_lock() noexcept { return TryLock(); }
+  void unlock() noexcept { Unlock(); }
+
+ private:
+  // state_ holds three bits and a count:
+  //   | waiters : 29 | starving : 1 | woken : 1 | locked : 1 |
+  // locked    The lock is held. In starvation mode this bit stays clear while
+  //           the lock is handed over, and starving keeps others from taking
+  //           it.
+  // woken     A goroutine or thread is awake and trying to lock, so Unlock need
+  //           not wake another. The bit may be clear although one is awake. It
+  //           is never set when none is.
+  // starving  The next Unlock hands the lock over. Set only while there are
+  //           waiters.
+  // waiters   The number of those in semacquire on sema_, or on their way into
+  //           it.
+  static constexpr int32_t kLocked = 1;
+  static constexpr int32_t kWoken = 2;
+  static constexpr int32_t kStarving = 4;
+  static constexpr int kWaiterShift = 3;
+  static constexpr int32_t kWaiter = 1 << kWaiterShift;
+
+  friend class RWMutex;
+  // UnlockAndStay is Unlock for a caller that must not be stopped before its
+  // next action. It never parks.
+  void UnlockAndStay() noexcept {
+    if (!state_.cas(kLocked, 0, rt::release)) UnlockSlow(/*yield=*/false);
+  }
+  // Held returns whether the lock is held. Acquire: pairs with Unlock.
+  [[nodiscard]] bool Held() const noexcept {
+    return (state_.load(rt::acquire) & kLocked) != 0;
+  }
+
+  void LockSlow() noexcept;
+  bool SpinOnce(int32_t old, bool awoke) noexcept;
+  void TakeHandedOver(int32_t old, bool starving) noexcept;
+  void UnlockSlow(bool yield) noexcept;
+
+  rt::Atomic<int32_t> state_;
+  rt::Atomic<uint32_t> sema_;  // 1: a wake-up that no waiter has consumed yet
+};
+static_assert(sizeof(Mutex) == 8);
+
+// Locker refers to any lock that has lock() and unlock(): a Mutex, an RWMutex,
+// the reading side of one (RWMutex::RLocker), a std::unique_lock. It does not
+// own the lock, which must outlive it. Copies refer to the same lock.
+class Locker {
+ public:
+  template <class L>
+  requires requires(L& l) {
+    l.lock();
+    l.unlock();
+  }
+  Locker(L& l) noexcept  // NOLINT(google-explicit-constructor): a reference
+      : Locker(
+            &l, [](void* p) { static_cast<L*>(p)->lock(); },
+            [](void* p) { static_cast<L*>(p)->unlock(); }) {}
+  Locker(const Locker&) noexcept = default;
+  Locker(Locker&) noexcept = default;  // not the template, for an lvalue
+  Locker& operator=(const Locker&) noexcept = default;
+
+  void Lock() const { lock_(object_); }
+  void Unlock() const { unlock_(object_); }
+  void lock() const { Lock(); }
+  void unlock() const { Unlock(); }
+
+ private:
+  friend class RWMutex;
+  Locker(void* object, void (*acquire)(void*), void (*release)(void*)) noexcept
+      : object_(object), lock_(acquire), unlock_(release) {}
+
+  void* object_;
+  void (*lock_)(void*);
+  void (*unlock_)(void*);
+};
+
+}  // namespace gump::sync
+
+#endif  // GUMP_SYNC_MUTEX_H_

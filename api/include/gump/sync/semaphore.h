@@ -1,0 +1,78 @@
+// sync::Semaphore: a number of units, which callers take one or several at
+// once.
+//
+//   sync::Semaphore memory(1 << 30);                 // bytes
+//   if (absl::Status s = memory.Acquire(ctx, image.bytes); !s.ok()) return s;
+//   defer _{[&] { memory.Release(image.bytes); }};
+//
+// Acquire is FIFO: a request that cannot be satisfied blocks later ones, even
+// smaller ones, so large requests are not starved. A Semaphore is never copied
+// or moved.
+//
+// Once a call of Release has made units available, it does not touch the
+// Semaphore again. So the goroutine that gets the units may destroy it.
+//
+// Memory ordering: a Release happens before the return of an Acquire, or
+// successful TryAcquire, that gets the released units.
+//
+// Source: golang.org/x/sync/semaphore.
+#ifndef GUMP_SYNC_SEMAPHORE_H_
+#define GUMP_SYNC_SEMAPHORE_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "gump/chan.h"
+#include "gump/context.h"
+#include "gump/sync/mutex.h"
+
+namespace gump::sync {
+
+// Semaphore is described above. All functions may be called from goroutines and
+// from plain threads. Unlike in Go, a negative weight panics: "semaphore:
+// negative weight".
+class Semaphore {
+ public:
+  // Makes a semaphore of n units, all free.
+  explicit Semaphore(int64_t n) noexcept : size_(n) {}
+  Semaphore(const Semaphore&) = delete;
+  Semaphore& operator=(const Semaphore&) = delete;
+
+  // Acquire takes n units. Parks until they are free or ctx is done. If ctx is
+  // done, it takes nothing and returns ctx.Err(). With a context that is done
+  // already it fails even if units are free. A request for more units than the
+  // semaphore has waits until ctx is done. Throws std::bad_alloc.
+  [[nodiscard]] absl::Status Acquire(const context::Context& ctx,
+                                     int64_t n = 1) {
+    return AcquireUnless(ctx.Done(), n) ? absl::OkStatus() : ctx.Err();
+  }
+  // Acquire(n) takes n units. Parks until they are free. A request for more
+  // units than the semaphore has waits for ever.
+  void Acquire(int64_t n = 1) { (void)AcquireUnless(nullptr, n); }
+
+  // TryAcquire takes n units if they are free and no caller waits. Returns
+  // whether it did. Never parks for long.
+  [[nodiscard]] bool TryAcquire(int64_t n = 1);
+
+  // Release gives n units back, and hands them to the waiters. Never parks for
+  // long. Panics "semaphore: released more than held".
+  void Release(int64_t n = 1);
+
+ private:
+  struct Waiter;
+  bool AcquireUnless(const recv_chan<void>& done, int64_t n);
+  bool Wait(const recv_chan<void>& done, int64_t n);
+  void Withdraw(Waiter* w);
+  Waiter* Grant() noexcept;
+  void Unlink(Waiter* w) noexcept;
+
+  Mutex mu_;  // guards all but size_
+  const int64_t size_;
+  int64_t held_ = 0;
+  Waiter* first_ = nullptr;  // in order of arrival
+  Waiter* last_ = nullptr;
+};
+
+}  // namespace gump::sync
+
+#endif  // GUMP_SYNC_SEMAPHORE_H_

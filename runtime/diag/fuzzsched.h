@@ -1,0 +1,102 @@
+// Schedule fuzzing: with GODEBUG fuzzsched=SEED the scheduler does rarely-seen
+// things often. Each of them is legal at any time, so a program or a test that
+// minds has relied on luck.
+//
+//   where                      effect
+//   runqput                    runnext, the tail of the ring, or the global
+//                              queue
+//   findRunnable               the global queue first; the ring turned; a G
+//                              that was found is given to others instead
+//   directNext                 gives up
+//   schedule                   the G that ran here last is left to others, or
+//                              the P goes to another M with that G on it: with
+//                              more than one P, a switch leads to another
+//                              thread
+//   every runtime entry        may yield, or be late
+//   entersyscall               the P is gone at once
+//   runqgrab                   takes runnext without leaving its owner time
+//   between the two halves of  delays: readier and sleeper (the essay in
+//   a store-then-load pair     proc.cc), timers and poller, notes
+//
+// Every P draws its decisions from a sequence of its own, which the seed and
+// the P's number fix. An M without a P draws from a sequence that the seed and
+// the M's number fix. So a single P repeats itself with asyncpreemptoff=1,
+// under which the clock does not end slices, and several Ps nearly do. The seed
+// is printed with every fatal error and panic.
+//
+// When fuzzing is off, P::fuzz is 0. A hot path pays for one test of it, in a
+// cache line that it uses anyway.
+#ifndef RUNTIME_DIAG_FUZZSCHED_H_
+#define RUNTIME_DIAG_FUZZSCHED_H_
+
+#include "runtime/sched/proc.h"
+
+namespace gump::rt {
+
+// fuzzing returns true if the seed is set. It is for paths that are slow
+// anyway.
+inline bool fuzzing() { return GUMP_UNLIKELY(debug.fuzzsched != 0); }
+
+// fuzzSeed returns the first state of sequence id. It is never 0.
+// On: any.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] uint32_t fuzzSeed(int64_t id);
+
+// fuzzOneIn returns true once in n times.
+// On: any.  P: pp, owned by the caller, fuzzed.  Locks: none.  Parks: no.
+[[nodiscard]] bool fuzzOneIn(P* pp, uint32_t n);
+
+// fuzzDelay sometimes lets other threads go first, for at most some tens of
+// microseconds. fuzzPoint is fuzzDelay if fuzzing.
+// On: any.  P: either.  Locks: none.  Parks: no.
+void fuzzDelay();
+inline void fuzzPoint() {
+  if (fuzzing()) fuzzDelay();
+}
+
+// fuzzPut is runqput when fuzzing. fuzzTurn moves some of the goroutines at the
+// head of pp's ring to its tail, and may give one to others.
+// On: any.  P: pp, owned by the caller, fuzzed.  Locks: takes sched.lock.
+// Parks: no.
+void fuzzPut(P* pp, G* gp, bool next);
+void fuzzTurn(P* pp);
+
+// fuzzMName returns the number that stands for mp in G::fuzzM.
+// On: any.  P: either.  Locks: none.  Parks: no.
+inline uint32_t fuzzMName(const M* mp) {
+  return static_cast<uint32_t>(mp->id) + 1;
+}
+
+// fuzzMoves decides whether gp, which would be next here, moves to another
+// thread. It mostly does if it ran here last and there is more than one P. If
+// no other M can run gp, it comes back here. Every call draws anew, which
+// bounds how often gp moves before it runs.
+// On: g0, or user from directNext.  P: needed, fuzzed.  Locks: takes
+// sched.lock.  Parks: no.
+[[nodiscard]] bool fuzzMoves(const M* mp, const G* gp);
+
+// fuzzMove queues gp, which is runnable and on no queue, and mostly gives the P
+// to another M.
+// On: g0.  P: needed, fuzzed; may be another afterwards, or none, as after
+// stopm.  Locks: takes sched.lock.  Parks: blocks the thread.
+void fuzzMove(G* gp);
+
+// fuzzExecuted is called when gp has been made current. From then on gp may
+// yield at every entry into the runtime. The call records where gp runs.
+// fuzzExecute is execute, followed by fuzzExecuted if fuzzing. It is for paths
+// that are slow anyway.
+// On, Locks, Parks: as execute.  P: needed.
+void fuzzExecuted(G* gp);
+[[nodiscard]] inline G* fuzzExecute(G* gp, bool inheritTime) {
+  gp = execute(gp, inheritTime);
+  if (fuzzing() && gp != nullptr) fuzzExecuted(gp);
+  return gp;
+}
+
+// fuzzYields decides whether the goroutine, which is asked to yield at every
+// entry into the runtime, does so at this one.
+// On: user; m.locks is 0.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] bool fuzzYields();
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_DIAG_FUZZSCHED_H_

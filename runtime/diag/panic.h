@@ -1,0 +1,62 @@
+// The three verbs of failure. fatalthrow is for a broken invariant of ours.
+// fatal is for a program that the user broke beyond repair. (The third, a
+// panic, is an exception and belongs to api/; see gump/panic.h.) None of these
+// allocates or takes a lock that user code can hold. The text is Go's own where
+// Go has one, because people will search for it.
+#ifndef RUNTIME_DIAG_PANIC_H_
+#define RUNTIME_DIAG_PANIC_H_
+
+#include <cstdint>
+
+#include "runtime/sys/atomic.h"
+
+namespace gump::rt {
+
+struct G;
+
+// panicking counts the threads that are ending the process.
+extern Atomic<int32_t> panicking;
+
+// fatalthrow prints "fatal error: <text>" and the stacks of all goroutines with
+// runtime frames, and exits with code 2. The caller prints details before it,
+// with printf and the prefix "runtime: ".
+// On: any.  P: either.  Parks: no.
+[[noreturn]] void fatalthrow(const char* text);
+// fatal prints "fatal error: <text>" and the stacks of all user goroutines, and
+// exits with code 2.
+// On: any.  P: either.  Parks: no.
+[[noreturn]] void fatal(const char* text);
+// fatalpanic prints "panic: <text>", a blank line and the current goroutine's
+// stack, and exits with code 2. type is the type of the exception, printed on a
+// line of its own in brackets. It is nullptr for a panic, because the text of a
+// panic says everything.
+//
+// For all three functions GOTRACEBACK decides how much is printed, and with
+// `crash` they end in abort().
+// On: any.  P: either.  Parks: no.
+[[noreturn]] void fatalpanic(const char* text, uint32_t len,
+                             const char* type = nullptr);
+
+// isPanicking returns true if some thread has begun to end the process.
+// On: any.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] bool isPanicking();
+// isPanickingHere returns true if this thread has begun to do so.
+// On: any.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] bool isPanickingHere();
+// panicAfterFork forgets the threads that were ending the parent of this child.
+// On: the only thread of a child of fork.  P: either.  Locks: none.  Parks: no.
+void panicAfterFork();
+// dieInSignal is the second half of fatal, for a signal handler that has
+// printed the reason. It shows the stack of the code that the signal
+// interrupted.
+// On: signal stack.  P: either.  Parks: no.
+[[noreturn]] void dieInSignal();
+
+// printf writes to standard error without buffering or allocating. It knows %d
+// %u %x (int32), %D %U %X (int64), %s (nullptr is "nil"), %p (as 0x…), %c, %%.
+// One call is one write(2) up to 512 bytes.
+void printf(const char* format, ...);
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_DIAG_PANIC_H_

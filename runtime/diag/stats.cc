@@ -1,0 +1,52 @@
+#include "runtime/diag/stats.h"
+
+#include "runtime/sched/proc.h"
+
+namespace gump::rt {
+
+Stats stats;
+
+namespace {
+
+// runnableCount returns how many goroutines wait in queues.
+int32_t runnableCount() {
+  int32_t n = sched.runqsize.load(relaxed) + sched.nnostack.load(relaxed);
+  for (int32_t i = 0; i < gomaxprocs.load(acquire); i++) {
+    const P* pp = allp[i];  // pairs with procresize
+    n += static_cast<int32_t>(runqlen(pp)) + pp->nyielded.load(relaxed);
+    if (pp->runnext.load(relaxed) != nullptr) n++;
+  }
+  return n;
+}
+
+}  // namespace
+
+void readSchedStats(SchedStats* out) noexcept {
+  schedinit();
+  {
+    LockScope l(&sched.lock);
+    out->threads = static_cast<int32_t>(mcount());
+    out->idle_threads = sched.nmidle;
+  }
+  // Each figure stands for itself, so relaxed is enough.
+  out->procs = gomaxprocs.load(relaxed);
+  out->idle_procs = sched.npidle.load(relaxed);
+  out->spinning_threads = sched.nmspinning.load(relaxed);
+  out->goroutines = gcount();
+  out->runnable = runnableCount();
+  out->preempted_in_place = sched.ninplace.load(relaxed);
+  out->presumed_blocked = sched.npresumed.load(relaxed);
+  out->preemptions = stats.preemptions.load(relaxed);
+  out->presumptions = stats.presumptions.load(relaxed);
+  out->world_stops = stats.worldStops.load(relaxed);
+  out->world_stop_ns = stats.worldStopNS.load(relaxed);
+  out->reclaim_cycles = stats.cycles.load(relaxed);
+  out->forced_reclaim_cycles = stats.forcedCycles.load(relaxed);
+  out->reclaim_worker_slabs = stats.workerSlabs.load(relaxed);
+  out->stack_bytes_reclaimed = stats.stackBytes.load(relaxed);
+  out->threads_retired = stats.retiredMs.load(relaxed);
+  out->stalls = stats.stalls.load(relaxed);
+  out->stale_events = stats.staleEvents.load(relaxed);
+}
+
+}  // namespace gump::rt

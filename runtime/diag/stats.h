@@ -1,0 +1,31 @@
+// The scheduler's statistics about itself, beyond the counts it needs.
+#ifndef RUNTIME_DIAG_STATS_H_
+#define RUNTIME_DIAG_STATS_H_
+
+#include <cstdint>
+
+#include "runtime/sys/atomic.h"
+
+namespace gump::rt {
+
+// Stats are figures for humans. They are relaxed throughout, and no decision
+// depends on them. None is on a hot path: each is counted up at most once per
+// thousands of instructions.
+struct Stats {
+  Atomic<uint64_t> preemptions;   // in place
+  Atomic<uint64_t> presumptions;  // that a goroutine is blocked
+  Atomic<uint64_t> worldStops;
+  Atomic<uint64_t> worldStopNS;  // until the world stood still
+  Atomic<uint64_t> cycles;       // of reclamation
+  Atomic<uint64_t> forcedCycles;
+  Atomic<uint64_t> workerSlabs;  // slabs of Gs that workers handled
+  Atomic<uint64_t> stackBytes;   // given back below parked goroutines
+  Atomic<uint64_t> retiredMs;
+  Atomic<uint64_t> stalls;       // see Watchdog in sysmon.cc
+  Atomic<uint64_t> staleEvents;  // for a descriptor that no longer exists
+};
+extern Stats stats;
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_DIAG_STATS_H_

@@ -1,0 +1,514 @@
+// How a goroutine's stack becomes text.
+//
+// There are two kinds of dump. They print alike and differ in how they collect.
+//
+// A dying process (tracebackCrash) prints as it goes. It does not wait for the
+// other threads. The scan bit bounds what they may do to a stack that is being
+// walked, and a fault in the walk ends in the signal handler (panic.cc, I2).
+//
+// A living process (stackDump) stops the world only to collect addresses, into
+// memory of its own, and prints after the world has started again.
+//
+// (I1) Nothing here calls malloc, stdio or the dynamic linker, because a
+//      stopped or interrupted thread may be inside them.
+//
+// (I2) The stack of a G that is kGwaiting is read only under its scan bit,
+//      because a foreign thread can ready the G at any time.
+//
+// Rejected: asking running goroutines for their stacks by a signal, and waiting
+// for the answer. A fatal error must not depend on the co-operation of threads
+// that may be the reason for it. GOTRACEBACK=crash asks them, last of all. A
+// goroutine that computes is preempted in place as part of stopping the world.
+// If that happens in time, its stack can be walked without its help.
+#include "runtime/diag/traceback.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/diag/panic.h"
+#include "runtime/diag/unwind.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sys/mem.h"
+#include "runtime/sys/os_linux.h"
+#include "runtime/wait/synctest.h"
+
+namespace gump::rt {
+
+namespace {
+
+constexpr int64_t kMinute = 60'000'000'000;
+
+TracebackMode environment;
+
+// ---- goroutines
+
+const char* statusText(const GRecord& r) {
+  uint32_t status = r.status & ~uint32_t{kGscan};
+  if (status == kGwaiting && r.reason != WaitReason::kZero) {
+    return waitReasonString(r.reason);
+  }
+  switch (status) {
+    case kGidle:
+      return "idle";
+    case kGrunnable:
+      return "runnable";
+    case kGrunning:
+      return "running";
+    case kGsyscall:
+      return "syscall";
+    case kGwaiting:
+      return "waiting";
+    case kGdead:
+      return "dead";
+    default:
+      return "???";
+  }
+}
+
+// printCreatedBy prints where the goroutine was created. If parent is 0 it does
+// not name the creator.
+void printCreatedBy(Writer* w, uint64_t goid, uintptr_t gopc, uint64_t parent) {
+  if (gopc == 0 || goid == 1) return;
+  print(w, "created by ");
+  printFunction(w, gopc - 1);
+  if (parent != 0) print(w, " in goroutine %U", parent);
+  print(w, "\n");
+  printLocation(w, gopc - 1);
+}
+
+void printAncestors(Writer* w, const Ancestors& all, int32_t level) {
+  for (uint32_t i = 0; i < all.count; i++) {
+    const Ancestors::One& a = all.of[i];
+    print(w, "[originating from goroutine %U]:\n", a.goid);
+    for (uint32_t k = 0; k < a.kept; k++) printFrame(w, a.pcs[k], level);
+    if (a.more) print(w, "...additional frames elided...\n");
+    printCreatedBy(w, a.goid, a.gopc, 0);
+  }
+}
+
+void printGoroutine(Writer* w, const GRecord& r, const Frames& frames,
+                    int32_t level, bool showPointers, uint32_t first = 0) {
+  printHeader(w, r, showPointers);
+  switch (r.stack) {
+    case GRecord::Stack::kWalked:
+      printFrames(w, frames, level, first);
+      break;
+    case GRecord::Stack::kRunning:
+      print(w, "\tgoroutine running on other thread; stack unavailable\n");
+      break;
+    case GRecord::Stack::kPlainThread:
+      print(w, "\tplain thread %d; stack unavailable\n", r.tid);
+      break;
+  }
+  printCreatedBy(w, r.goid, r.gopc, r.parentGoid);
+  if (r.ancestors != nullptr) printAncestors(w, *r.ancestors, level);
+}
+
+// describe fills in all that the caller may read of gp. The caller is gp, or
+// keeps gp where it is, or accepts values that may be torn.
+GUMP_NO_SANITIZE void describe(const G* gp, uint32_t status, GRecord* r) {
+  *r = GRecord{};
+  r->gp = gp;
+  r->mp = gp->m;
+  if (r->mp != nullptr) r->mid = r->mp->id;
+  r->goid = gp->goid;
+  r->parentGoid = gp->parentGoid;
+  r->gopc = gp->gopc;
+  r->ancestors = gp->ancestors;
+  r->status = status;
+  r->reason = gp->waitreason;
+  const Bubble* b = gp->bubble;  // type-stable
+  if (b != nullptr) r->bubble = b->id;
+  r->locked = gp->lockedm != nullptr && !gp->inPlace && !gp->onOtherStack;
+}
+
+// copyName copies gp's name. gp frees its name when it ends, so the caller is
+// gp or keeps it from running.
+GUMP_NO_SANITIZE void copyName(const G* gp, GRecord* r) {
+  if (gp->name == nullptr) return;
+  size_t i = 0;
+  for (; i + 1 < sizeof(r->name) && gp->name[i] != '\0'; i++) {
+    r->name[i] = gp->name[i];
+  }
+  r->name[i] = '\0';
+}
+
+// takeSelf describes the goroutine that the calling thread runs. The caller
+// collects the frames.
+void takeSelf(const G* gp, GRecord* r) {
+  describe(gp, readgstatus(gp), r);
+  copyName(gp, r);
+}
+
+// takeParked describes and walks gp, which cannot run in the meantime.
+void takeParked(G* gp, uint32_t status, int64_t now, GRecord* r,
+                Frames* frames) {
+  describe(gp, status, r);
+  copyName(gp, r);
+  if ((status & ~uint32_t{kGscan}) == kGwaiting) {
+    // Parking does not read the clock, so the age of a wait counts from the
+    // first dump that saw it.
+    if (gp->waitsince == 0) gp->waitsince = now;
+    r->minutes = (now - gp->waitsince) / kMinute;
+  }
+  frames->clear();
+  if (gp->foreign) {
+    // Its thread sleeps on a futex, and we have no context of its stack.
+    r->stack = GRecord::Stack::kPlainThread;
+    r->tid = gp->m->procid.load(acquire);  // pairs with needm
+  } else if (gp->stack.lo != 0 && gp->sched.fresh == 0) {
+    walkParked(gp, frames);
+  }
+}
+
+// takeOther describes a goroutine that the calling thread does not run, and
+// walks its stack if it has a saved context. Returns false if gp is dead, or is
+// the pseudo-G of a foreign thread that is not parked. A stop of the world does
+// not hold such a thread still.
+bool takeOther(G* gp, int64_t now, GRecord* r, Frames* frames) {
+  for (;;) {
+    uint32_t status = readgstatus(gp);
+    if (gp->foreign && (status & ~uint32_t{kGscan}) != kGwaiting) return false;
+    switch (status) {
+      case kGidle:
+      case kGdead:
+        return false;
+      case kGwaiting:
+        // If this fails, gp has just been readied: look again.
+        if (!castogscanstatus(gp, kGwaiting)) continue;
+        takeParked(gp, status, now, r, frames);
+        casfrom_Gscanstatus(gp, kGwaiting);
+        return true;
+      // A runnable gp is on a queue, and the world has stopped or been told to
+      // stop. In the other case the scan bit of gp is held by the thread that a
+      // signal or a failure has brought here.
+      case kGrunnable:
+      case kGwaiting | kGscan:
+        takeParked(gp, status, now, r, frames);
+        return true;
+      default:
+        frames->clear();
+        describe(gp, status, r);
+        r->stack = GRecord::Stack::kRunning;
+        return true;
+    }
+  }
+}
+
+// hidden returns true if a dump passes over gp, because it is dead or is the
+// runtime's own. The status is read first because it publishes the other field,
+// and foreign threads make goroutines while the world is stopped.
+bool hidden(const G* gp, int32_t level) {
+  const uint32_t status = readgstatus(gp);
+  return status == kGidle || status == kGdead || (gp->systemG && level < 2);
+}
+
+// ---- ancestors
+
+// maxAncestors is how many ancestors are kept. More would not help a reader.
+uint32_t maxAncestors() {
+  constexpr int32_t kMost = 100;
+  return static_cast<uint32_t>(std::min(debug.tracebackancestors, kMost));
+}
+size_t ancestorsRoom() {
+  if (debug.tracebackancestors <= 0) return 0;
+  return sizeof(Ancestors) + maxAncestors() * sizeof(Ancestors::One);
+}
+
+// ---- dumps of a dying process
+
+// Only the thread that startpanic (panic.cc) lets print uses these.
+Frames crashFrames;
+char crashText[4096];
+
+struct CrashDump {
+  Writer* w;
+  TracebackMode mode;
+  const G* self;  // already printed
+  const G* curg;  // also already printed
+  int64_t now;
+};
+
+void crashOther(G* gp, void* arg) {
+  auto* d = static_cast<CrashDump*>(arg);
+  if (gp == d->self || gp == d->curg || hidden(gp, d->mode.level)) return;
+  GRecord r;
+  if (!takeOther(gp, d->now, &r, &crashFrames)) return;
+  print(d->w, "\n");
+  printGoroutine(d->w, r, crashFrames, d->mode.level, d->mode.level >= 2);
+  flush(d->w);
+}
+
+// crashSelf prints the stack of this thread, whether or not it runs a
+// goroutine, and records in d the goroutines that it has printed.
+void crashSelf(CrashDump* d, G* gp, int32_t throwing, StackFrom from) {
+  int32_t level = d->mode.level;
+  bool pointers = level >= 2 || throwing >= 2;
+  if (gp != nullptr && gp != &gp->m->g0) {
+    GRecord r;
+    takeSelf(gp, &r);
+    print(d->w, "\n");
+    uint32_t first = throwing == 0 && level < 2 ? throwSite(crashFrames) : 0;
+    printGoroutine(d->w, r, crashFrames, level, pointers, first);
+    d->self = gp;
+    return;
+  }
+  bool interrupted = from == StackFrom::kSignal;
+  if (gp == nullptr || level >= 2 || interrupted) {
+    print(d->w, "\n%s:\n",
+          interrupted ? "goroutine 0 [idle]" : "runtime stack");
+    printFrames(d->w, crashFrames, /*level=*/2, /*first=*/0);
+  }
+  // On g0: the goroutine that led here has its context saved.
+  G* curg = gp == nullptr ? nullptr : gp->m->curg.load(relaxed);  // our own M
+  if (curg == nullptr) return;
+  GRecord r;
+  takeParked(curg, readgstatus(curg), d->now, &r, &crashFrames);
+  print(d->w, "\n");
+  printGoroutine(d->w, r, crashFrames, level, pointers);
+  d->curg = curg;
+}
+
+// ---- dumps of a living process
+
+// Snapshot is a sequence of GRecords, each followed by its frames and its
+// ancestors. Its memory is reserved generously and touched only as far as
+// needed.
+struct Snapshot {
+  char* base = nullptr;
+  size_t size = 0;
+  size_t used = 0;
+  uint64_t elided = 0;  // goroutines that did not fit
+  const G* self = nullptr;
+  int64_t now = 0;
+  Frames frames;  // of the goroutine at hand
+};
+
+struct SnapshotEntry {
+  GRecord record;
+  uint64_t lost;
+  uint32_t kept;
+  bool truncated;
+  // uintptr_t pcs[kept] follow, and record.ancestors->bytes()
+};
+
+void reserveSnapshot(Snapshot* s) {
+  constexpr size_t kLeast = 1 << 20;
+  constexpr size_t kMost = size_t{1} << 32;
+  const size_t each = sizeof(SnapshotEntry) +
+                      2 * Frames::kKeep * sizeof(uintptr_t) + ancestorsRoom();
+  constexpr uint64_t kNewcomers = 256;  // started between now and the stop
+  uint64_t all = gcountAll() + kNewcomers;
+  {
+    LockScope l(&sched.lock);
+    all += static_cast<uint64_t>(sched.nmextraAll);  // of foreign threads
+  }
+  size_t want = all * each;
+  if (want > kMost) want = kMost;
+  do {
+    want = alignUp(want, kPageSize);
+    s->base = static_cast<char*>(sysReserve(want));
+    if (s->base != nullptr) {
+      s->size = want;
+      return;
+    }
+    want /= 2;
+  } while (want >= kLeast);
+}
+
+void snapshotOther(G* gp, void* arg) {
+  auto* s = static_cast<Snapshot*>(arg);
+  if (gp == s->self || hidden(gp, /*level=*/1)) return;
+  SnapshotEntry e{};
+  if (!takeOther(gp, s->now, &e.record, &s->frames)) return;
+  const Frames& f = s->frames;
+  e.lost = f.lost;
+  e.kept = f.kept;
+  e.truncated = f.truncated;
+  const size_t pcs = f.kept * sizeof(uintptr_t);
+  const Ancestors* ancestors = e.record.ancestors;
+  const size_t more = ancestors == nullptr ? 0 : ancestors->bytes();
+  const size_t need = sizeof(e) + pcs + more;
+  if (s->size - s->used < need) {
+    s->elided++;
+    return;
+  }
+  char* at = s->base + s->used;
+  memcpy(at, &e, sizeof(e));
+  memcpy(at + sizeof(e), f.pcs, pcs);
+  if (more != 0) memcpy(at + sizeof(e) + pcs, ancestors, more);
+  s->used += need;
+}
+
+void printSnapshot(Writer* w, Snapshot* s) {
+  for (size_t at = 0; at < s->used;) {
+    SnapshotEntry e;
+    memcpy(&e, s->base + at, sizeof(e));
+    at += sizeof(e);
+    Frames& f = s->frames;
+    f.kept = e.kept;
+    f.lost = e.lost;
+    f.truncated = e.truncated;
+    memcpy(f.pcs, s->base + at, e.kept * sizeof(uintptr_t));
+    at += e.kept * sizeof(uintptr_t);
+    if (e.record.ancestors != nullptr) {
+      e.record.ancestors = reinterpret_cast<const Ancestors*>(s->base + at);
+      at += e.record.ancestors->bytes();
+    }
+    print(w, "\n");
+    printGoroutine(w, e.record, f, /*level=*/1, /*showPointers=*/false);
+  }
+  if (s->elided != 0) {
+    print(w, "\n...%U goroutines elided for want of memory...\n", s->elided);
+  }
+}
+
+}  // namespace
+
+void saveAncestors(G* gp) {
+  if (debug.tracebackancestors <= 0) return;
+  if (gp->ancestors == nullptr) {
+    gp->ancestors = static_cast<Ancestors*>(
+        persistentalloc(ancestorsRoom(), alignof(Ancestors)));
+    if (gp->ancestors == nullptr) return;
+  }
+  Ancestors* all = gp->ancestors;
+  all->count = 0;
+  const G* me = getg();
+  if (me->goid == 0) return;  // the runtime, or a foreign thread
+  Frames here;
+  walkHere(&here);
+  Ancestors::One* a = &all->of[0];
+  a->goid = me->goid;
+  a->gopc = me->gopc;
+  a->kept = std::min(here.kept, Ancestors::One::kKeep);
+  a->more = here.kept > a->kept;
+  memcpy(a->pcs, here.pcs, a->kept * sizeof(a->pcs[0]));
+  all->count = 1;
+  if (me->ancestors == nullptr) return;
+  const uint32_t n = std::min(me->ancestors->count, maxAncestors() - 1);
+  memcpy(a + 1, me->ancestors->of, n * sizeof(*a));
+  all->count += n;
+}
+
+TracebackMode parseTraceback(const char* value) {
+  if (value == nullptr || value[0] == '\0' || strcmp(value, "single") == 0) {
+    return {.level = 1};
+  }
+  if (strcmp(value, "none") == 0) return {.level = 0};
+  if (strcmp(value, "all") == 0) return {.level = 1, .all = true};
+  if (strcmp(value, "system") == 0) return {.level = 2, .all = true};
+  if (strcmp(value, "crash") == 0) {
+    return {.level = 2, .all = true, .crash = true};
+  }
+  int32_t level = 0;
+  for (const char* c = value; *c != '\0'; c++) {
+    if (*c < '0' || *c > '9' || level > 1000) return {.level = 0, .all = true};
+    level = level * 10 + (*c - '0');
+  }
+  return {.level = level, .all = true};
+}
+
+TracebackMode gotraceback(int32_t throwing) {
+  TracebackMode mode = environment;
+  if (mode.level == 0) return mode;
+  if (throwing >= 1) mode.all = true;
+  if (throwing >= 2) mode.level = 2;
+  return mode;
+}
+
+void tracebackinit() {
+  environment = parseTraceback(gogetenv("GOTRACEBACK", "GUMP_TRACEBACK"));
+  symbolinit();
+  unwindinit();
+}
+
+namespace {
+// saysDurable returns true if the text of r already ends in "(durable)".
+bool saysDurable(WaitReason r) {
+  return r >= WaitReason::kSynctestChanReceive &&
+         r <= WaitReason::kSynctestWaitGroupWait;
+}
+}  // namespace
+
+void printHeader(Writer* w, const GRecord& r, bool showPointers) {
+  print(w, "goroutine %U", r.goid);
+  if (showPointers) {
+    print(w, " gp=%p", r.gp);
+    if (r.mp == nullptr) {
+      print(w, " m=nil");
+    } else {
+      print(w, " m=%D mp=%p", r.mid, r.mp);
+    }
+  }
+  print(w, " [%s", statusText(r));
+  if ((r.status & kGscan) != 0) print(w, " (scan)");
+  if (r.bubble != 0 && (r.status & ~uint32_t{kGscan}) == kGwaiting &&
+      isIdleInSynctest(r.reason) && !saysDurable(r.reason)) {
+    print(w, " (durable)");
+  }
+  if (r.minutes >= 1) print(w, ", %D minutes", r.minutes);
+  if (r.locked) print(w, ", locked to thread");
+  if (r.bubble != 0) print(w, ", synctest bubble %u", r.bubble);
+  if (r.name[0] != '\0') print(w, ", name %Q", r.name);
+  print(w, "]:\n");
+}
+
+void tracebackCrash(const TracebackMode& mode, int32_t throwing,
+                    StackFrom from) {
+  if (mode.level == 0) return;
+  Writer w{.buf = crashText, .cap = sizeof(crashText), .fd = kStderr};
+  CrashDump d{.w = &w,
+              .mode = mode,
+              .self = nullptr,
+              .curg = nullptr,
+              .now = nanotime()};
+  if (from == StackFrom::kSignal) {
+    walkSignal(&crashFrames);
+  } else {
+    walkHere(&crashFrames);
+  }
+  crashSelf(&d, getg(), throwing, from);
+  flush(&w);
+  if (mode.all) {
+    forEachG(crashOther, &d);
+    forEachForeign(crashOther, &d);
+  }
+  flush(&w);
+}
+
+void tracebackThread(const TracebackMode& mode) {
+  Writer w{.buf = crashText, .cap = sizeof(crashText), .fd = kStderr};
+  G* gp = getg();
+  GRecord r;
+  if (gp != nullptr) takeSelf(gp, &r);
+  walkSignal(&crashFrames);
+  printGoroutine(&w, r, crashFrames, mode.level, /*showPointers=*/true);
+  flush(&w);
+}
+
+size_t stackDump(bool all, char* buf, size_t n) noexcept {
+  Writer w{.buf = buf, .cap = n};
+  G* gp = runtimeEntry();
+  {
+    Frames here;
+    walkHere(&here);
+    GRecord r;
+    takeSelf(gp, &r);
+    printGoroutine(&w, r, here, /*level=*/1, /*showPointers=*/false);
+  }
+  if (!all) return w.total;
+  Snapshot s;
+  reserveSnapshot(&s);
+  s.self = gp;
+  s.now = nanotime();
+  stopTheWorld(WaitReason::kStoppingTheWorld);
+  forEachG(snapshotOther, &s);
+  forEachForeign(snapshotOther, &s);
+  startTheWorld();
+  printSnapshot(&w, &s);
+  if (s.base != nullptr) sysFree(s.base, s.size);
+  return w.total;
+}
+
+}  // namespace gump::rt

@@ -1,0 +1,136 @@
+// Goroutine dumps in Go's form, as fatal errors, SIGQUIT and runtime::Stack
+// print them.
+//
+//   goroutine 7 [chan receive, 3 minutes, locked to thread, name "worker"]:
+//   shop::Serve(...)
+//   	/usr/bin/shop +0x41d2
+//   created by main in goroutine 1
+//   	/usr/bin/shop +0x3b07
+//
+// Where Go prints a file and a line, we print the module and an address, and
+// `addr2line -Cfie MODULE ADDRESS` turns them into the file and the line.
+// Reading DWARF is too much for a dying process. A name given by GoOptions
+// stands last in the brackets.
+#ifndef RUNTIME_DIAG_TRACEBACK_H_
+#define RUNTIME_DIAG_TRACEBACK_H_
+
+#include <cstdint>
+
+#include "runtime/sched/runtime2.h"
+#include "runtime/sys/print.h"
+
+namespace gump::rt {
+
+// TracebackMode is the output that GOTRACEBACK asks for.
+struct TracebackMode {
+  int32_t level = 1;   // 0: no stacks; 1: the user's frames; 2: also ours
+  bool all = false;    // every goroutine, not just the one that failed
+  bool crash = false;  // end in SIGABRT
+};
+
+// parseTraceback reads a value of GOTRACEBACK. It treats nullptr and unknown
+// words as Go does.
+[[nodiscard]] TracebackMode parseTraceback(const char* value);
+// gotraceback returns the mode for a failure of this kind. A broken invariant
+// shows the runtime's frames, and any failure except a panic shows every
+// goroutine, unless the environment says none.
+// On: any.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] TracebackMode gotraceback(int32_t throwing);
+// tracebackinit reads GOTRACEBACK and prepares the unwinder and the symboliser.
+// Called by schedinit.
+void tracebackinit();
+
+// StackFrom says where the stack of the failing thread begins.
+enum class StackFrom : uint8_t {
+  kHere,    // in the caller
+  kSignal,  // in the code that the running signal handler interrupted
+};
+
+// tracebackCrash prints to standard error the current goroutine and, with
+// mode.all, all others. Other threads may still run; their goroutines are shown
+// without a stack.
+// On: any.  P: either.  Locks: none (scan bits).  Parks: no.
+void tracebackCrash(const TracebackMode& mode, int32_t throwing,
+                    StackFrom from);
+// tracebackThread prints to standard error the stack of this thread at the
+// point where the running signal handler interrupted it.
+// On: signal stack.  P: either.  Locks: none.  Parks: no.
+void tracebackThread(const TracebackMode& mode);
+
+// Ancestors are the goroutines that led to one: its creator, the creator of
+// that goroutine, and so on, as many as GODEBUG tracebackancestors asks for.
+// Each has the calls by which it came to make the next. Ancestors are written
+// before the goroutine can run, and are constant from then on.
+struct Ancestors {
+  struct One {
+    static constexpr uint32_t kKeep = 50;  // as Go
+
+    uint64_t goid;
+    uintptr_t gopc;  // as in G
+    uint32_t kept;
+    bool more;  // there were more calls than these
+    uintptr_t pcs[kKeep];
+  };
+
+  uint32_t count = 0;  // the nearest is the first
+  One of[];
+
+  size_t bytes() const { return sizeof(Ancestors) + count * sizeof(One); }
+};
+
+// saveAncestors records the ancestors of gp. The caller makes gp, and no other
+// thread knows gp yet.
+// On: user, the goroutine that makes gp; or any other.  P: either.
+// Locks: none.  Parks: no.
+void saveAncestors(G* gp);
+
+// The parts of a dump: goroutines by traceback.cc, frames by
+// traceback_frames.cc.
+
+struct Frames;
+
+// GRecord describes one goroutine, or one parked foreign thread, for a dump. It
+// is taken at one moment and printed at another.
+struct GRecord {
+  enum class Stack : uint8_t { kWalked, kRunning, kPlainThread };
+
+  const G* gp = nullptr;
+  const M* mp = nullptr;
+  int64_t mid = -1;
+  uint64_t goid = 0;
+  uint64_t parentGoid = 0;
+  uintptr_t gopc = 0;
+  const Ancestors* ancestors = nullptr;
+  int64_t minutes = 0;
+  uint32_t status = 0;
+  uint32_t bubble = 0;  // Bubble::id
+  int32_t tid = 0;      // of a foreign thread
+  WaitReason reason{};
+  bool locked = false;
+  Stack stack = Stack::kWalked;
+  char name[48] = {};
+};
+
+// printHeader prints the line above a stack. With showPointers it includes the
+// addresses of G and M.
+void printHeader(Writer* w, const GRecord& r, bool showPointers);
+// symbolinit prepares the symboliser. It is part of tracebackinit.
+void symbolinit();
+// printFunction prints the name of the function around pc.
+void printFunction(Writer* w, uintptr_t pc);
+// printLocation prints the line with module and address below a function.
+void printLocation(Writer* w, uintptr_t pc);
+// printFrame prints both, unless level hides the function.
+void printFrame(Writer* w, uintptr_t pc, int32_t level);
+// throwSite returns the index of the frame that threw if the stack is that of
+// std::terminate, and 0 otherwise. The frames inside of it belong to the C++
+// library and are partly nameless.
+[[nodiscard]] uint32_t throwSite(const Frames& f);
+// printFrames prints at most 100 frames: the 50 innermost, a count of those
+// left out, the 50 outermost. It leaves out the frames before `first`.
+void printFrames(Writer* w, const Frames& frames, int32_t level,
+                 uint32_t first);
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_DIAG_TRACEBACK_H_

@@ -1,0 +1,198 @@
+// From addresses to text.
+//
+// absl::Symbolize finds and demangles names with system calls and memory of its
+// own; _dl_find_object finds modules without the loader's lock. Neither calls
+// malloc (I1 of traceback.cc).
+//
+// Rejected: file and line through addr2line or libbacktrace (a process, or
+// malloc); a table of modules read at start (dlopen makes it stale).
+#include <dlfcn.h>
+#include <link.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/base/internal/low_level_alloc.h"
+#include "absl/debugging/symbolize.h"
+#include "runtime/diag/traceback.h"
+#include "runtime/diag/unwind.h"
+#include "runtime/sys/atomic.h"
+#include "runtime/sys/os_linux.h"
+#include "runtime/sys/sanitizer.h"
+
+namespace gump::rt {
+
+namespace {
+
+constexpr uint32_t kMaxFrames = 100;
+constexpr int kMaxName = 512;
+
+// Address space for absl's symboliser, which aborts if it can map no more.
+constexpr size_t kReserveSize = size_t{1} << 20;
+Atomic<void*> reserve;  // the thread that takes it out unmaps it
+
+char exePath[512] = "/proc/self/exe";  // ld.so knows the program only as ""
+
+// plainName writes a mangled name that consists of identifiers and ABI tags as
+// text. Returns false if the name contains anything else. It stands in for
+// absl's demangler, which gives up at the tag [cxx11] of every function that
+// returns std::string.
+bool plainName(const char* in, char* out, size_t size) {
+  in += 2;  // _Z
+  bool nested = *in == 'N';
+  if (nested) in++;
+  if (*in == 'K') in++;  // a const member function
+  Writer w{.buf = out, .cap = size - 1};
+  while (*in != '\0' && *in != 'E') {
+    bool tag = *in == 'B';
+    if (tag) in++;
+    size_t n = 0;
+    while (*in >= '0' && *in <= '9' && n < size) {
+      n = n * 10 + static_cast<size_t>(*in++ - '0');
+    }
+    if (n == 0 || strnlen(in, n) < n) return false;
+    if (!tag) {
+      if (w.total > 0) put(&w, "::", 2);
+      put(&w, in, n);
+    }
+    in += n;
+    if (!nested && *in != 'B') break;  // the rest is the parameters
+  }
+  out[w.len] = '\0';
+  return true;
+}
+
+// symbolName writes the name of the function around pc to out, without the "()"
+// that the demangler puts behind C++ names.
+void symbolName(uintptr_t pc, char (&out)[kMaxName]) {
+  // Relaxed: the bytes behind the pointer are not read.
+  if (void* p = reserve.xchg(nullptr, relaxed)) sysFree(p, kReserveSize);
+  char name[kMaxName];
+  sanitizerIgnoreBegin();  // absl hands a cache from thread to thread
+  const bool found =
+      absl::Symbolize(reinterpret_cast<void*>(pc), name, kMaxName);
+  sanitizerIgnoreEnd();
+  if (!found) {
+    memcpy(out, "?", 2);
+    return;
+  }
+  if (strncmp(name, "_Z", 2) == 0 && plainName(name, out, sizeof(out))) return;
+  size_t n = strlen(name);
+  if (n > 2 && name[n - 2] == '(' && name[n - 1] == ')') name[n - 2] = '\0';
+  memcpy(out, name, n + 1);
+}
+
+// showFrame returns true if a function is of interest to a user looking for an
+// error in the program rather than in the runtime. The thunks of go() are,
+// because the compiler likes to inline the user's whole function into them.
+bool showFrame(const char* name, int32_t level) {
+  static constexpr const char* kThunk = "gump::internal::k";
+  static constexpr const char* kHidden[] = {
+      "gump::rt::",    "gump::internal::", "gumpMcall",         "gumpGostart",
+      "gumpMstart",    "gumpOnG0",         "gumpGoroutineMain", "gumpCallAtop",
+      "gumpCallSaved", "gumpSwitch",       "_Unwind_",          "__cxa_",
+      "__cxxabiv1::",  "std::terminate",
+  };
+  if (level >= 2 || strncmp(name, kThunk, strlen(kThunk)) == 0) return true;
+  for (const char* prefix : kHidden) {
+    if (strncmp(name, prefix, strlen(prefix)) == 0) return false;
+  }
+  return true;
+}
+
+bool visible(uintptr_t pc, int32_t level) {
+  char name[kMaxName];
+  symbolName(pc, name);
+  return showFrame(name, level);
+}
+
+}  // namespace
+
+// Runs at the first use of the library. Its caller expects errno unchanged.
+GUMP_NOINLINE void symbolinit() {
+  const int saved = errno;
+  ssize_t n = readlink("/proc/self/exe", exePath, sizeof(exePath) - 1);
+  if (n > 0) exePath[n] = '\0';
+  absl::InitializeSymbolizer(nullptr);
+  // Absl makes its arenas once, at the first use, under a lock. A dying thread
+  // would wait for that lock too, and a goroutine that was preempted while it
+  // held the lock no longer runs then. If the arenas are made here, the
+  // symboliser never waits later for a thread that a signal could hold. (The
+  // function is internal to absl, but no public one does this without mapping
+  // memory, which may fail.)
+  (void)absl::base_internal::LowLevelAlloc::DefaultArena();
+  reserve.store(sysReserve(kReserveSize), relaxed);  // threads start later
+  errno = saved;
+}
+
+void printFunction(Writer* w, uintptr_t pc) {
+  char name[kMaxName];
+  symbolName(pc, name);
+  print(w, "%s", name);
+}
+
+void printLocation(Writer* w, uintptr_t pc) {
+  dl_find_object object;
+  if (_dl_find_object(reinterpret_cast<void*>(pc), &object) != 0) {
+    print(w, "\t? +0x%X\n", uint64_t{pc});
+    return;
+  }
+  const link_map* module = object.dlfo_link_map;
+  print(w, "\t%s +0x%X\n", module->l_name[0] == '\0' ? exePath : module->l_name,
+        uint64_t{pc - module->l_addr});
+}
+
+void printFrame(Writer* w, uintptr_t pc, int32_t level) {
+  char name[kMaxName];
+  symbolName(pc, name);
+  if (!showFrame(name, level)) return;
+  print(w, "%s(...)\n", name);
+  printLocation(w, pc);
+}
+
+uint32_t throwSite(const Frames& f) {
+  constexpr uint32_t kDepth = 12;
+  uint32_t site = 0;
+  for (uint32_t i = 0; i < f.kept && i < kDepth; i++) {
+    char name[kMaxName];
+    symbolName(f.pcs[i], name);
+    if (strcmp(name, "__cxa_throw") == 0 ||
+        strcmp(name, "__cxa_rethrow") == 0 ||
+        strcmp(name, "std::terminate") == 0 ||
+        strcmp(name, "std::rethrow_exception") == 0) {
+      site = i + 1;
+    }
+  }
+  return site;
+}
+
+void printFrames(Writer* w, const Frames& f, int32_t level, uint32_t first) {
+  uint32_t head = f.kept;  // print pcs[0, head) and pcs[tail, kept)
+  uint32_t tail = f.kept;
+  uint64_t elided = 0;
+  if (f.kept > kMaxFrames || f.lost > 0) {
+    bool shown[2 * Frames::kKeep];
+    uint64_t n = f.lost;
+    for (uint32_t i = 0; i < f.kept; i++) {
+      shown[i] = i >= first && visible(f.pcs[i], level);
+      if (shown[i]) n++;
+    }
+    if (n > kMaxFrames) {
+      const uint32_t headLimit = f.lost > 0 ? Frames::kKeep : f.kept;
+      const uint32_t tailLimit = f.lost > 0 ? Frames::kKeep : 0;
+      uint32_t left = kMaxFrames / 2;
+      for (head = 0; left > 0 && head < headLimit; head++) left -= shown[head];
+      elided = n - (kMaxFrames / 2 - left);
+      left = kMaxFrames / 2;
+      for (; left > 0 && tail > tailLimit;) left -= shown[--tail];
+      elided -= kMaxFrames / 2 - left;
+    }
+  }
+  for (uint32_t i = first; i < head; i++) printFrame(w, f.pcs[i], level);
+  if (elided > 0) print(w, "...%U frames elided...\n", elided);
+  for (uint32_t i = tail; i < f.kept; i++) printFrame(w, f.pcs[i], level);
+  if (f.truncated) print(w, "...additional frames elided...\n");
+}
+
+}  // namespace gump::rt

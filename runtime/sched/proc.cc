@@ -1,0 +1,884 @@
+// The scheduler: which goroutine runs next, on which thread, and when another
+// thread is woken.
+//
+// A G is a goroutine, an M a thread, a P the right to run goroutines; an M
+// needs a P to run user code. There are GOMAXPROCS Ps and as many Ms as
+// blocking calls make necessary. Runnable Gs wait in the ring of a P or in the
+// global queue; an M without work steals.
+//
+// The question that decides the design is when to wake a thread. Three answers
+// do not work:
+//   1. Keep all state central, so that one always knows. It does not scale:
+//      every switch takes the one lock.
+//   2. When a G is readied and a P is idle, wake a thread for it and hand it
+//      the G. The readier usually blocks at once and would have run the G
+//      itself on a warm cache; the exchange becomes thread-to-thread and costs
+//      microseconds.
+//   3. Wake a thread whenever a G is readied and a P is idle, without handing
+//      anything over. Threads wake, find nothing, and sleep again, all the
+//      time.
+//
+// The design that works: an M that is out of work *spins* for a while, that is,
+// looks through every queue before it sleeps. A readier wakes another M only if
+// a P is idle and no M spins. The spinner that finds work wakes the next
+// spinner. So the number of awake threads follows the amount of work, smoothly,
+// and bursts do not stampede.
+//
+// One race remains. A readier sees a spinner and therefore wakes no M, while
+// the spinner has looked everywhere, found nothing, and goes to sleep. So both
+// sides write first and read second:
+//
+//   readier (W)                       sleeper (S), in loseSpinning
+//     W1  publish the G                 S1  nmspinning -= 1
+//         (xchg of runnext, or under
+//         sched.lock)
+//         -- StoreLoad --                   -- StoreLoad --
+//     W2  read nmspinning in wakep      S2  read every queue again
+//
+// Both RMWs and both reads are seq_cst. If W2 reads the value from before S1,
+// then W1 precedes S2 in their single total order, and S2 finds the G. If W2
+// reads the value from after S1, it is zero, and the readier wakes a thread, or
+// it counts another spinner, which will look. A G that is published in the
+// global queue needs no barrier of its own, because S2 looks there under
+// sched.lock. Of the two sections, the later one sees all that came before the
+// earlier one, be it the G or S1.
+//
+// An M that was not spinning when it gave up its P need not look again. A
+// thread that readied a G meanwhile is in one of three cases:
+//  * It saw a spinner, which will look.
+//  * It saw an idle P, and woke an M.
+//  * It saw neither. Then no P was idle, and its wakep has set needspinning
+//    under sched.lock. The M checks that flag in the same section of sched.lock
+//    in which it idles its P.
+//
+// The owner of a P looks at its timers whenever it schedules, and thieves look
+// at them too. When no M is left to do so, the last M to go idle sleeps in the
+// poller until the earliest timer is due (blockInPoller). A thread that adds an
+// earlier timer makes sure that an M wakes in time. Again both sides write
+// first and read second:
+//
+//   adder (insert, timerModify)           sleeper
+//     A1  publish the time                  S1  nmspinning -= 1
+//         (minWhenHeap, minWhenModified)        (then S2, and)
+//         -- StoreLoad --                   S3  read the times of all Ps
+//     A2  in wakeNetPoller: is an M         S4  lastpoll = 0, then pollUntil
+//         in the poller? (lastpoll == 0)
+//         yes: is pollUntil later? break it
+//         no:  wakep
+//
+// If S3 misses the timer, A2 comes after S1. There are two cases:
+//  * A2 finds lastpoll == 0. It breaks the poll, unless the sleeper has said in
+//    pollUntil that the poll ends in time. A break that comes before the sleep
+//    is not lost.
+//  * A2 finds that no M is in the poller. It calls wakep, which finds no
+//    spinner and starts an M that looks at all timers.
+// An M that was not spinning looks only at the timers of its own P. It need not
+// look at the others, by the argument above.
+//
+// The number of spinners is bounded by half the busy Ps, so that a mostly idle
+// program does not burn its cores.
+#include "runtime/sched/proc.h"
+
+#include <algorithm>
+
+#include "runtime/diag/fuzzsched.h"
+#include "runtime/diag/panic.h"
+#include "runtime/sched/netpoll.h"
+#include "runtime/sys/os_linux.h"
+
+namespace gump::rt {
+
+namespace {
+
+enum class Find : uint8_t { kFound, kAgain, kNothing };
+
+// Clock holds the times that one round of findRunnable reads.
+struct Clock {
+  int64_t now = 0;        // nanotime, or 0 if it has not been read yet
+  int64_t pollUntil = 0;  // when the next timer is due, or 0 if there is none
+
+  void lower(int64_t when) {
+    if (when != 0 && (pollUntil == 0 || when < pollUntil)) pollUntil = when;
+  }
+};
+
+// RandomOrder visits each of 0..count-1 once, in an order fixed by a start and
+// by a stride that is coprime to count.
+class RandomOrder {
+ public:
+  RandomOrder(uint32_t count, M* mp)
+      : count_(count), pos_(cheaprandn(mp, count)) {
+    do {
+      stride_ = 1 + cheaprandn(mp, count);
+    } while (gcd(stride_, count) != 1);
+  }
+  bool done() const { return i_ == count_; }
+  void next() {
+    i_++;
+    pos_ = (pos_ + stride_) % count_;
+  }
+  uint32_t position() const { return pos_; }
+
+ private:
+  static uint32_t gcd(uint32_t a, uint32_t b) {
+    while (b != 0) {
+      uint32_t t = a % b;
+      a = b;
+      b = t;
+    }
+    return a;
+  }
+  uint32_t count_;
+  uint32_t pos_;
+  uint32_t stride_;
+  uint32_t i_ = 0;
+};
+
+// Unless they say otherwise, the functions of the search have this context:
+// On: g0.  P: needed.  Locks: takes sched.lock.  Parks: no.
+
+// becomeSpinning starts the search of mp. The caller may hold sched.lock.
+// Locks: none.
+void becomeSpinning(M* mp) {
+  mp->spinning = true;
+  sched.nmspinning.add(1, seq_cst);
+  sched.needspinning.store(0, seq_cst);
+  // We store needspinning, and then scan the rings. A waker publishes its G,
+  // and then loads needspinning (wakep). A waker that still reads needspinning
+  // == 1 published its G before this fence, so our scan finds it.
+  fence(seq_cst);
+}
+
+// stealTimers runs the timers of victim that are due, and returns true if there
+// were any. It removes zombies only if victim is idle, because the owner of a P
+// removes its own.
+// Locks: takes sched.lock, and as timersCheck.
+bool stealTimers(const P* victim, Clock* clock) {
+  const auto id = static_cast<uint32_t>(victim->id);
+  if (!timerpMask.read(id)) return false;
+  const TimerCheck check = timersCheck(&allp[id]->timers, &clock->now,
+                                       /*tidy=*/idlepMask.read(id));
+  clock->lower(check.next);
+  // The timers have woken no M for the goroutines that they readied. That is
+  // enough here: a thief spins, so it wakes the next spinner when it finds
+  // work. endSchedule calls wakep itself if the next Run has begun.
+  return check.ran;
+}
+
+// stealWork tries every other P four times. In the last pass it also takes
+// timers and runnext.
+// Locks: as stealTimers.
+Find stealWork(M* mp, P* pp, Clock* clock, Runnable* out) {
+  constexpr int kPasses = 4;
+  // We hold a P, so the world is not stopped.
+  uint32_t count = static_cast<uint32_t>(gomaxprocs.load(relaxed));
+  bool ranTimers = false;
+  for (int pass = 0; pass < kPasses; pass++) {
+    bool last = pass == kPasses - 1;
+    for (RandomOrder order(count, mp); !order.done(); order.next()) {
+      // Pairs with stopTheWorld.
+      if (sched.gcwaiting.load(acquire)) return Find::kAgain;
+      P* victim = allp[order.position()];
+      if (victim == pp) continue;
+      if (last && stealTimers(victim, clock)) {
+        // They may have readied Gs onto our own ring. Take these first, because
+        // runqsteal requires that our ring is empty.
+        RunqGet local = runqget(pp);
+        if (local.gp != nullptr) {
+          *out = {local.gp, /*inheritTime=*/false};
+          return Find::kFound;
+        }
+        ranTimers = true;
+      }
+      if (idlepMask.read(order.position())) continue;
+      if ((out->gp = runqsteal(pp, victim, /*stealRunNextG=*/last))) {
+        return Find::kFound;
+      }
+    }
+  }
+  return ranTimers ? Find::kAgain : Find::kNothing;
+}
+
+// pollNetwork is step 4: a poll that does not block, by one M at a time.
+G* pollNetwork() {
+  // lastpoll pairs with the stores of the M that blocks in the poller,
+  // pollingNet with the release below.
+  if (!netpollinited() || !netpollAnyWaiters() ||
+      sched.lastpoll.load(acquire) == 0 ||
+      !sched.pollingNet.cas(0, 1, acquire)) {
+    return nullptr;
+  }
+  NetpollResult r = netpoll(0);
+  sched.pollingNet.store(0, release);  // pairs with the cas above
+  G* gp = r.toRun.pop();
+  if (gp == nullptr) return nullptr;
+  casgstatus(gp, kGwaiting, kGrunnable);
+  injectglist(&r.toRun);
+  netpollAdjustWaiters(r.delta);
+  return gp;
+}
+
+// globalOne and globalBatch take from the global queue. If they miss a G
+// because runqsize reads a stale zero, the locked look in releaseP finds it.
+G* globalOne(P* pp) {
+  if (soleP()) return popYielded(pp, /*adopt=*/true);
+  if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return nullptr;
+  LockScope l(&sched.lock);
+  return globrunqget();
+}
+
+G* globalBatch(P* pp) {
+  if (soleP()) return popYielded(pp, /*adopt=*/true);
+  if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return nullptr;
+  LockScope l(&sched.lock);
+  return globrunqgetbatch(pp, kRunqSize / 2);
+}
+
+// checkTimers runs the timers of our own P that are due, and returns true if
+// there were any. Timer functions ready goroutines without calling wakep. We
+// run the first one ourselves, and call wakep here if there are more.
+// Locks: as stealTimers.
+bool checkTimers(P* pp, Clock* clock) {
+  // Only P 0 gets timers from other threads (those without a P), which then
+  // make sure that an M looks at them. Only we add to any other P.
+  if (GUMP_LIKELY(pp->timers.len.load(relaxed) == 0)) return false;
+  const TimerCheck check = timersCheck(&pp->timers, &clock->now, /*tidy=*/true);
+  clock->lower(check.next);
+  if (check.ran && runqlen(pp) > 0) {
+    fence(seq_cst);  // W1 of the essay: the ring is written by release stores
+    wakep();
+  }
+  return check.ran;
+}
+
+// globalTurn returns true if the global queue goes first. That must happen now
+// and then, because otherwise two Gs that keep readying each other would starve
+// it. If a timer has just readied a goroutine (ran), postpone the turn by one
+// round.
+// Locks: none.
+bool globalTurn(P* pp, bool ran) {
+  // schedtick is written by us.
+  const bool turn = pp->globalTurn || pp->schedtick.load(relaxed) % 61 == 0 ||
+                    (GUMP_UNLIKELY(pp->fuzz != 0) && fuzzOneIn(pp, 4));
+  pp->globalTurn = turn && ran && !pp->globalTurn;
+  return turn && !pp->globalTurn;
+}
+
+// findWithP looks in every place that needs a P: steps 0 to 6.
+// Locks: as stealTimers.
+Find findWithP(M* mp, Runnable* out, Clock* clock) {
+  P* pp = mp->p;
+  // Pairs with forEachP's store.
+  if (pp->runSafePointFn.load(acquire) != 0) runSafePointFn(pp);
+  const bool ran = checkTimers(pp, clock);
+  if (globalTurn(pp, ran) && (out->gp = globalOne(pp)) != nullptr) {
+    if (ran) wakep();  // see checkTimers
+    return Find::kFound;
+  }
+  if (G* gp = wakefing()) goready(gp);  // 1: the finalizer goroutine
+  if (GUMP_UNLIKELY(pp->fuzz != 0)) fuzzTurn(pp);
+  RunqGet local = runqget(pp);  // 2
+  if (local.gp != nullptr) {
+    // A goroutine readied by a timer starts a new time slice. If it inherited
+    // ours, it would also inherit our pending preemption request.
+    *out = {local.gp, local.inheritTime && !ran};
+    return Find::kFound;
+  }
+  if ((out->gp = globalBatch(pp)) != nullptr) return Find::kFound;  // 3
+  if ((out->gp = pollNetwork()) != nullptr) return Find::kFound;    // 4
+  // 5: steal, unless enough Ms already try. This is a heuristic, for which any
+  // value is correct.
+  int32_t busy = gomaxprocs.load(relaxed) - sched.npidle.load(relaxed);
+  if (mp->spinning || 2 * sched.nmspinning.load(relaxed) < busy) {
+    if (!mp->spinning) becomeSpinning(mp);
+    const Find f = stealWork(mp, pp, clock, out);
+    if (f != Find::kNothing) return f;
+  }
+  if (reclaimWorkAvailable() &&
+      (out->gp = reclaimIdleWorker()) != nullptr) {  // 6
+    return Find::kFound;
+  }
+  return Find::kNothing;
+}
+
+// releaseP is step 7: a last look at the global queue, in the same section of
+// sched.lock that idles the P.
+// P: needed; given away if it returns kNothing.
+Find releaseP(M* mp, Runnable* out) {
+  LockScope l(&sched.lock);
+  P* pp = mp->p;
+  // All three are written under sched.lock.
+  if (sched.gcwaiting.load(relaxed) || sched.mainEnded.load(relaxed) ||
+      pp->runSafePointFn.load(relaxed) != 0) {
+    return Find::kAgain;
+  }
+  if ((out->gp = globrunqgetbatch(pp, kRunqSize / 2)) != nullptr) {
+    return Find::kFound;
+  }
+  // Set under sched.lock.
+  if (!mp->spinning && sched.needspinning.load(relaxed) == 1) {
+    becomeSpinning(mp);
+    return Find::kAgain;
+  }
+  pidleput(releasep());
+  mp->timerAdded = false;  // clock includes that timer
+  return Find::kNothing;
+}
+
+// nextTimer is S3 of the essay. It returns when the first timer of any P is
+// due, or 0 if there is none.
+// P: either.  Locks: none.
+int64_t nextTimer() {
+  Clock clock;
+  const int32_t n = gomaxprocs.load(acquire);  // pairs with procresize
+  for (int32_t i = 0; i < n; i++) {
+    if (timerpMask.read(static_cast<uint32_t>(i))) {
+      clock.lower(wakeTime(&allp[i]->timers));
+    }
+  }
+  return clock.pollUntil;
+}
+
+// takeIdleP takes an idle P for an M that has no P and has just found work, and
+// makes the M spin. Returns false if no P is idle.
+// P: none; needed if it returns true.
+bool takeIdleP(M* mp) {
+  P* pp;
+  {
+    LockScope l(&sched.lock);
+    pp = pidlegetSpinning();
+  }
+  // pidlegetSpinning has set needspinning, so the M that next gives up a P
+  // looks first.
+  if (pp == nullptr) return false;
+  acquirep(pp);
+  becomeSpinning(mp);
+  return true;
+}
+
+// loseSpinning is steps 8 and 9, the sleeper's half of the essay. It stops
+// spinning first (S1) and looks again second (S2, S3). The order is essential.
+// If we looked first, a thread could publish work after our look, see us
+// counted in nmspinning, and wake no M. Then no M would look for that work.
+//
+// These are the sources of work that are checked again, and the wake-up that
+// would be lost without the check:
+//  * The global queue. A thread has queued a G there, because it yields,
+//    because it has no P, or because its ring was full. Its wakep saw us
+//    spinning.
+//  * The ring and runnext of every P. A goroutine has readied a G onto its own
+//    P and goes on running. Its wakep saw us spinning, so no M would steal the
+//    G.
+//  * The reclamation cycle (step 9). dealOut has offered slabs to idle Ps, and
+//    its wakep saw us spinning.
+//  * The finalizer goroutine (fingwake, step 1). queueFinalizer has set the
+//    flag, which stands for a runnable G that is on no queue. Its wakep saw us
+//    spinning.
+//  * The timers of every P (S3). A thread has added an earlier timer, found no
+//    M in the poller, and called wakep, which saw us spinning. Here we only
+//    read the times: blockInPoller sleeps until the earliest, or wakes the M
+//    that would sleep past it.
+//
+// The network is not on the list. Our caller goes on to blockInPoller, which
+// polls unless another M does so already.
+//
+// If we find work, we spin again, so that resetspinning wakes the next spinner,
+// because there may be more than one G. If we find work but no idle P,
+// pidlegetSpinning has set needspinning. An M that is about to idle its P sees
+// that flag and spins instead of us, so no P goes idle while there is work.
+// P: none; needed unless it returns kNothing.
+Find loseSpinning(M* mp, Runnable* out, Clock* clock) {
+  if (!mp->spinning) return Find::kNothing;
+  stopSpinning(mp);
+  // S2, the global queue. Look under the lock instead of at runqsize: unlock is
+  // a plain store, so a readier may read nmspinning before its runqsize is
+  // visible. If its section of sched.lock comes before ours, we see the G. If
+  // it comes after ours, the readier sees S1, because our unlock made S1
+  // visible.
+  P* pp = nullptr;
+  {
+    LockScope l(&sched.lock);
+    if (!sched.runq.empty() && (pp = pidlegetSpinning()) != nullptr) {
+      out->gp = globrunqgetbatch(pp, kRunqSize / 2);
+    }
+  }
+  if (pp != nullptr) {
+    acquirep(pp);
+    becomeSpinning(mp);
+    return Find::kFound;
+  }
+  // S2, the rings. A fence orders S1 before them, because the reads of
+  // runqempty are not all seq_cst. allp is read although procresize may run
+  // meanwhile. Its entries are never unset. A P that is added after our load is
+  // empty at first, and an M that uses it later reads nmspinning after S1.
+  fence(seq_cst);
+  int32_t n = gomaxprocs.load(acquire);  // pairs with procresize's store
+  for (int32_t i = 0; i < n; i++) {
+    if (!idlepMask.read(static_cast<uint32_t>(i)) && !runqempty(allp[i])) {
+      if (takeIdleP(mp)) return Find::kAgain;
+      break;
+    }
+  }
+  // 9, and 1 again. We have done S1, and now read fingwake. The waker stores
+  // fingwake, and then reads nmspinning (wakep).
+  if ((reclaimWorkAvailable() || fingwake.load(seq_cst)) && takeIdleP(mp)) {
+    return Find::kAgain;
+  }
+  clock->lower(nextTimer());
+  return Find::kNothing;
+}
+
+// blockInPoller is step 10. The last M to go idle waits in the poller instead
+// of on its note: for the network, and until the next timer.
+// P: none; needed unless it returns kNothing.  Parks: blocks the thread.
+Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
+  if (!netpollinited() || (!netpollAnyWaiters() && clock.pollUntil == 0)) {
+    return Find::kNothing;
+  }
+  fuzzPoint();
+  // S4. seq_cst: see wakeNetPoller.
+  if (sched.lastpoll.xchg(0, seq_cst) == 0) {
+    // Another M is already blocked in netpoll. Wake it if our timer is due
+    // before it would return.
+    if (clock.pollUntil != 0) breakPollAfter(clock.pollUntil);
+    return Find::kNothing;
+  }
+  if (mp->p != nullptr) fatalthrow("findRunnable: netpoll with p");
+  if (mp->spinning) fatalthrow("findRunnable: netpoll with spinning");
+  sched.pollUntil.store(clock.pollUntil, seq_cst);  // as above
+  int64_t delay = -1;
+  if (clock.pollUntil != 0) {
+    delay = std::max(clock.pollUntil - nanotime(), int64_t{0});
+    // An M that goes idle after this section sees lastpoll == 0, and asks the
+    // same question (checkdead).
+    LockScope l(&sched.lock);
+    if (pollsInVain()) delay = 0;  // remove the zombies, and come to checkdead
+  } else if (!netpollAnyWaiters()) {
+    // The last waiter has just been readied. The M that ran it may be idle
+    // again, after a checkdead that did not see lastpoll == 0. So do not sleep.
+    // seq_cst: we store lastpoll, and then read the number of waiters.
+    delay = 0;
+  }
+  mp->blocked.store(true, relaxed);  // a hint
+  NetpollResult r = netpoll(delay);
+  mp->blocked.store(false, relaxed);
+  sched.pollUntil.store(0, seq_cst);          // as above
+  sched.lastpoll.store(nanotime(), seq_cst);  // pairs with the xchg above
+  P* pp;
+  {
+    LockScope l(&sched.lock);
+    pp = pidleget();
+  }
+  if (pp == nullptr) {
+    // The Ms that hold the Ps have to look at the timers, including those for
+    // which this poll was broken. sysmon makes sure that they do.
+    hurrySysmon(timeSleepUntil());
+    injectglist(&r.toRun);
+    netpollAdjustWaiters(r.delta);
+    return Find::kNothing;
+  }
+  acquirep(pp);
+  out->gp = r.toRun.pop();
+  if (out->gp == nullptr) {
+    // No M sleeps now for the timers of the other Ps, or for the later ones of
+    // this P. A spinning M runs those that are due, or wakes another M that
+    // does.
+    becomeSpinning(mp);
+    return Find::kAgain;
+  }
+  casgstatus(out->gp, kGwaiting, kGrunnable);
+  injectglist(&r.toRun);
+  netpollAdjustWaiters(r.delta);
+  hurrySysmon(timeSleepUntil());  // no M sleeps for them now (runForgotten)
+  return Find::kFound;
+}
+
+// idleAfterMain follows endSchedule's pidleput. One M polls, because foreign
+// threads may still wait for descriptors and timers. The others sleep until
+// they are given a P. No queue is searched again, because the Gs in it are for
+// the next Run.
+// P: none; then maybe one.  Parks: blocks the thread.
+void idleAfterMain(M* mp) {
+  // We write nmspinning (S1) and npidle, and then read the timers. A thread
+  // that adds a timer writes it, and then reads both (wakep).
+  fence(seq_cst);
+  Clock clock;
+  clock.lower(nextTimer());
+  Runnable left{nullptr, false};
+  switch (blockInPoller(mp, &left, clock)) {
+    case Find::kFound:
+      runqput(mp->p, left.gp, /*next=*/false);
+      break;
+    case Find::kAgain:
+      break;
+    case Find::kNothing:
+      stopm();
+      break;
+  }
+}
+
+// endSchedule replaces the search of every M once main has returned:
+//  * It runs the timers that are due, because foreign threads may wait for
+//    them.
+//  * It moves its work to the global queue, where the next Run finds it.
+//  * It idles its P.
+// (m0 never comes here: see schedule.)
+// P: needed; then maybe none.  Parks: blocks the thread.
+void endSchedule(M* mp) {
+  if (mp->spinning) stopSpinning(mp);
+  P* pp = mp->p;
+  Clock clock;
+  const int32_t n = gomaxprocs.load(relaxed);  // we hold a P
+  for (int32_t i = 0; i < n; i++) {
+    if (allp[i] != pp) (void)stealTimers(allp[i], &clock);
+  }
+  (void)timersCheck(&pp->timers, &clock.now, /*tidy=*/true);
+  flushYielded(pp);
+  GQueue q = runqdrain(pp);
+  bool ended;  // false if the next Run has begun
+  bool stopping = false;
+  bool safePoint = false;  // forEachP, too, sets its flags under sched.lock
+  {
+    LockScope l(&sched.lock);
+    globrunqputbatch(&q);
+    ended = sched.mainEnded.load(relaxed);
+    if (ended) {
+      letGo();
+      // Both are written under sched.lock. A stop of the world counts our P.
+      stopping = sched.gcwaiting.load(relaxed);
+      safePoint = pp->runSafePointFn.load(relaxed) != 0;
+      if (!stopping && !safePoint) pidleput(releasep());
+    }
+  }
+  if (!ended) {
+    // This wakep is W2, and it is also the second look that stopSpinning
+    // requires. The wakep of the next Run may have relied on us, and an M that
+    // has looked since then did not see q.
+    wakep();
+  } else if (stopping) {
+    gcstopm();
+  } else if (safePoint) {
+    runSafePointFn(pp);
+  } else {
+    idleAfterMain(mp);
+  }
+}
+
+// noPollerAfterMain returns true if foreign threads may wait for something
+// while no M polls for it. The load is seq_cst, so that it follows the caller's
+// publication, as in wakep.
+// On: any.  P: either.  Locks: none.  Parks: no.
+bool noPollerAfterMain() {
+  return sched.lastpoll.load(seq_cst) != 0 &&
+         (netpollAnyWaiters() || timersPending());
+}
+
+}  // namespace
+
+void stopSpinning(M* mp) {
+  mp->spinning = false;
+  uncountSpinner("findRunnable: negative nmspinning");
+  fuzzPoint();
+}
+
+void uncountSpinner(const char* negative) {
+  // S1 of the essay.
+  if (sched.nmspinning.add(-1, seq_cst) < 0) fatalthrow(negative);
+}
+
+void runSafePointFn(P* pp) {
+  // The winner of the CAS runs the function, so it runs once for each P.
+  if (!pp->runSafePointFn.cas(1, 0, acq_rel)) return;
+  sched.safePointFn(pp);
+  LockScope l(&sched.lock);
+  if (--sched.safePointWait == 0) notewakeup(&sched.safePointNote);
+}
+
+Runnable findRunnable() {
+  M* mp = getg()->m;
+  for (;;) {
+    if (GUMP_UNLIKELY(mp->p == nullptr)) {
+      if (!mp->retired) fatalthrow("findRunnable: no p");
+      return {nullptr, false};
+    }
+    if (GUMP_UNLIKELY(sched.mainEnded.load(acquire))) {  // pairs with endMain
+      endSchedule(mp);
+      continue;
+    }
+    // Pairs with stopTheWorld.
+    if (GUMP_UNLIKELY(sched.gcwaiting.load(acquire))) {
+      gcstopm();
+      continue;
+    }
+    Runnable out{nullptr, false};
+    Clock clock;
+    Find f = findWithP(mp, &out, &clock);
+    if (f == Find::kNothing) f = releaseP(mp, &out);
+    if (f == Find::kNothing) f = loseSpinning(mp, &out, &clock);
+    if (f == Find::kNothing) f = blockInPoller(mp, &out, clock);
+    if (f == Find::kFound) return out;
+    if (f == Find::kAgain) continue;
+    stopm();
+  }
+}
+
+namespace {
+
+// Unless they say otherwise, the functions of directNext have this context:
+// On: user.  P: needed; m.locks is 1.  Locks: none.  Parks: no.
+
+// headOfQueue returns the G that findWithP would take from the queues of pp.
+// With more than one P, a thief may steal it meanwhile. Returns nullptr if the
+// queues are empty, or if the global queue goes first.
+G* headOfQueue(const P* pp) {
+  if (pp->schedtick.load(relaxed) % 61 == 0) {
+    if (pp->yielded.head != nullptr) return pp->yielded.head;
+    if (sched.runqsize.load(relaxed) != 0) return nullptr;
+  }
+  if (G* next = pp->runnext.load(relaxed)) return next;
+  uint32_t h = pp->runqhead.load(acquire);  // as in runqget
+  if (h != pp->runqtail.load(relaxed)) {
+    return pp->runq[h % kRunqSize].load(relaxed);
+  }
+  return pp->yielded.head;
+}
+
+// startsAtHand returns true if gp can be resumed here without locks and system
+// calls. That is required because the caller may hold a lock.
+bool startsAtHand(const P* pp, const G* gp) {
+  if (peek(gp->lockedm) != nullptr) return false;
+  return peek(gp->stack.lo) != 0 ||
+         (peek(gp->stacksize) == 0 && pp->stackCache != nullptr);
+}
+
+// timersWant returns true if schedule must be called because of timers.
+GUMP_ALWAYS_INLINE bool timersWant(const M* mp, P* pp) {
+  // Only P 0 gets timers from other threads: see checkTimers.
+  if (GUMP_LIKELY(pp->timers.len.load(relaxed) == 0)) return false;
+  return mp->timerAdded || timersDue(&pp->timers);
+}
+
+// takeHead is directNext without fuzzing. It must know every reason for which
+// findRunnable would do anything else than take a G from the queues.
+// Locks: takes sched.lock.
+GUMP_ALWAYS_INLINE G* takeHead(M* mp) {
+  P* pp = mp->p;
+  // Each of these is a request, which the next look would honour just as well.
+  // findRunnable and findWithP say with which stores the loads pair.
+  if (sched.gcwaiting.load(acquire) || sched.mainEnded.load(acquire) ||
+      pp->runSafePointFn.load(acquire) != 0 || fingwake.load(relaxed) ||
+      mp->lockedg != nullptr || mp == &m0 || timersWant(mp, pp)) {
+    return nullptr;
+  }
+  // This is a hint, because a thief may take it now. We look again below.
+  const G* head = headOfQueue(pp);
+  if (head == nullptr || !startsAtHand(pp, head)) return nullptr;
+  RunqGet next = head == pp->yielded.head
+                     ? RunqGet{popYielded(pp, /*adopt=*/false), false}
+                     : runqget(pp);
+  if (GUMP_UNLIKELY(next.gp == nullptr)) return nullptr;  // stolen
+  if (GUMP_UNLIKELY(!startsAtHand(pp, next.gp))) {
+    // This is not the G that we looked at. It goes to the global queue, so it
+    // loses its place but is found again.
+    LockScope l(&sched.lock);
+    globrunqput(next.gp);
+    return nullptr;
+  }
+  return execute(next.gp, next.inheritTime);
+}
+
+// takeHeadFuzzed is directNext when fuzzing.  Locks: takes sched.lock.
+GUMP_NOINLINE G* takeHeadFuzzed(M* mp) {
+  P* pp = mp->p;
+  if (fuzzOneIn(pp, 2)) return nullptr;
+  const G* head = headOfQueue(pp);  // a hint, as above
+  if (head != nullptr && fuzzMoves(mp, head)) return nullptr;
+  G* gp = takeHead(mp);
+  if (gp != nullptr) fuzzExecuted(gp);
+  return gp;
+}
+
+// executeFuzzed is the end of schedule when fuzzing. Returns nullptr if r.gp is
+// queued elsewhere. The P may be gone then.
+// On: g0.  Locks: takes sched.lock.  Parks: blocks the thread.
+GUMP_NOINLINE G* executeFuzzed(M* mp, Runnable r) {
+  if (!fuzzMoves(mp, r.gp)) return fuzzExecute(r.gp, r.inheritTime);
+  fuzzMove(r.gp);
+  return nullptr;
+}
+
+// announceTimer tells the M in the poller about the timer that this M's
+// goroutine has set as it parked.
+// On: g0.  P: either.  Locks: takes sched.lock.
+void announceTimer(M* mp) {
+  if (GUMP_LIKELY(!mp->timerAdded) || mp->p == nullptr) return;
+  mp->timerAdded = false;
+  if (const int64_t w = wakeTime(&mp->p->timers)) wakeNetPoller(w);
+}
+
+}  // namespace
+
+G* directNext(M* mp) {
+  if (GUMP_UNLIKELY(mp->p->fuzz != 0)) return takeHeadFuzzed(mp);
+  return takeHead(mp);
+}
+
+G* schedule() {
+  M* mp = getg()->m;
+  if (GUMP_UNLIKELY(mp->locks.load(relaxed) != 1)) {  // written by us only
+    fatalthrow("schedule: holding locks");
+  }
+  if (GUMP_UNLIKELY(mp->lockedg != nullptr)) {
+    announceTimer(mp);
+    for (;;) {
+      stoplockedm();
+      if (mp->p == nullptr) return nullptr;  // m0, woken to leave Run
+      // execute fails if main, locked from the start, still waits for a stack.
+      G* gp = fuzzExecute(mp->lockedg, /*inheritTime=*/false);
+      if (gp != nullptr) return gp;
+    }
+  }
+  if (GUMP_UNLIKELY(mp == &m0)) {
+    // Main has left this thread, which runs nothing else: see m0Stop.
+    if (mp->spinning) resetspinning();
+    announceTimer(mp);
+    handoffp(releasep());
+    stopm();
+    return nullptr;
+  }
+  for (;;) {
+    if (GUMP_UNLIKELY(mp->spinning && !runqempty(mp->p))) {
+      fatalthrow("schedule: spinning with local work");
+    }
+    Runnable r = findRunnable();
+    if (GUMP_UNLIKELY(r.gp == nullptr)) return nullptr;  // retired
+    if (mp->spinning) resetspinning();
+    announceTimer(mp);
+    if (GUMP_UNLIKELY(r.gp->lockedm != nullptr)) {
+      startlockedm(r.gp);
+      continue;
+    }
+    G* gp = fuzzing() ? executeFuzzed(mp, r) : execute(r.gp, r.inheritTime);
+    if (gp != nullptr) return gp;
+  }
+}
+
+G* execute(G* gp, bool inheritTime) {
+  M* mp = getg()->m;
+  if (gp->stack.lo == 0 && GUMP_UNLIKELY(!bindStack(mp->p, gp))) {
+    return nullptr;
+  }
+  mp->curg.store(gp, release);  // pairs with the acquire in preemptone
+  gp->m = mp;
+  casgstatus(gp, kGrunnable, kGrunning);
+  gp->waitsince = 0;
+  P* pp = mp->p;
+  if (inheritTime) {
+    // A request to yield belongs to the time slice, so it is inherited with it.
+    // If it were not, goroutines that ready each other would lose the request
+    // between them, and all others would keep waiting.
+    gp->preempt.store(pp->preempt.load(relaxed), relaxed);  // best effort
+  } else {
+    pp->preempt.store(false, relaxed);  // best effort: requests are repeated
+    gp->preempt.store(false, relaxed);
+    // Written by us; sysmon only compares values.
+    pp->schedtick.store(pp->schedtick.load(relaxed) + 1, relaxed);
+  }
+  return gp;
+}
+
+void resetspinning() {
+  stopSpinning(getg()->m);
+  // We were the M that looks for work, and we found some. There may be more, so
+  // let the next M look.
+  wakeNextSpinner();
+}
+
+void wakeNextSpinner() {
+  wakep();
+  // A hint. wakep has done nothing, or the next one has its P.
+  if (sched.npidle.load(relaxed) == 0) hurrySysmon(timeSleepUntil());
+}
+
+void wakep() {
+  // With one P, which we hold, there is no other M to wake.
+  if (gomaxprocs.load(relaxed) == 1 && getg()->m->p != nullptr) return;
+  // W2 of the essay. All three loads are seq_cst and follow the caller's
+  // publication.
+  if (sched.nmspinning.load(seq_cst) != 0) return;
+  // No P is idle, and the M that next gives up a P is already told to look
+  // first: the flag is set under sched.lock, and that M reads it there before
+  // it idles its P. If a new spinner clears the flag after our load, it scans
+  // after our publication.
+  if (sched.npidle.load(seq_cst) == 0 &&
+      sched.needspinning.load(seq_cst) == 1) {
+    return;
+  }
+  // Once main has ended, work waits for the next Run, which wakes a P after it
+  // has cleared this flag. Now only foreign threads may need an M, one that
+  // polls.
+  if (GUMP_UNLIKELY(sched.mainEnded.load(relaxed)) && !noPollerAfterMain()) {
+    return;
+  }
+  // From here to the hand-over we must not be preempted, because all others
+  // would rely on a spinner that does not exist yet.
+  M* mp = acquirem();
+  if (sched.nmspinning.cas(0, 1, seq_cst)) {
+    P* pp;
+    {
+      LockScope l(&sched.lock);
+      pp = pidlegetSpinning();
+      if (pp == nullptr) uncountSpinner("wakep: negative nmspinning");
+    }
+    if (pp != nullptr) {
+      startm(pp, /*spinning=*/true);
+    } else {
+      hurrySysmon(timeSleepUntil());  // its setter relied on the count
+    }
+  }
+  releasem(mp);
+}
+
+void injectglist(GList* glist) {
+  if (glist->empty()) return;
+  GQueue q;
+  while (G* gp = glist->pop()) {
+    casgstatus(gp, kGwaiting, kGrunnable);
+    q.pushBack(gp);
+  }
+  fuzzPoint();  // they are runnable, and on no queue
+  M* mp = acquirem();
+  P* pp = mp->p;
+  // How many others could take one G each.
+
+  int32_t idle = pp == nullptr ? q.size : sched.npidle.load(relaxed);
+  GQueue global;
+  for (int32_t i = 0; i < idle && !q.empty(); i++) global.pushBack(q.pop());
+  int32_t starts = global.size;
+  if (starts > 0) {
+    LockScope l(&sched.lock);
+    globrunqputbatch(&global);
+  }
+  for (; starts > 0; starts--) {
+    P* other;
+    {
+      LockScope l(&sched.lock);
+      other = pidlegetSpinning();
+    }
+    if (other == nullptr) break;
+    startm(other, /*spinning=*/false);
+  }
+  if (!q.empty()) {
+    runqputbatch(pp, &q);
+    if (!q.empty()) {
+      LockScope l(&sched.lock);
+      globrunqputbatch(&q);
+    }
+  }
+  fence(seq_cst);  // W1: runqputbatch published by a plain release; S1 and S2
+                   // of loseSpinning are the other side
+  wakep();
+  releasem(mp);
+}
+
+}  // namespace gump::rt

@@ -1,0 +1,427 @@
+// Birth and death of goroutines.
+//
+// A goroutine begins as one cell of 256 bytes with its closure inside. It gets
+// a stack when it first runs (bindStack) and loses it when it ends. So a
+// million goroutines that wait to begin cost a million cells and no stack, and
+// short ones follow each other on the same warm pages.
+//
+// Cells are cut from slabs in allocation order, recycled through per-P lists
+// (kGFreeMax, then the global list, half at a time), and never freed. So a
+// stale G* reads a wrong answer, not unmapped memory. The slabs are chained in
+// creation order, so that a dump can walk all Gs without a table (forEachG).
+//
+// When the kernel has no memory for a stack, a goroutine that should begin
+// waits in sched.nostack until another one ends. Meanwhile go() reserves a
+// stack up front. If there is none, it reports that to its caller as a panic,
+// because the caller can react.
+#include <unwind.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "runtime/diag/panic.h"
+#include "runtime/diag/traceback.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sys/mem.h"
+#include "runtime/sys/sanitizer.h"
+#include "runtime/wait/synctest.h"
+
+namespace gump::rt {
+
+struct GSlab {
+  Atomic<GSlab*> next;
+  Atomic<uint32_t> used;  // cells handed out so far; written under allgLock,
+                          // read by forEachG
+  G* cells;
+};
+
+namespace {
+
+constexpr size_t kSlabCells = 256;
+
+Mutex allgLock{LockRank::kAllg};
+GSlab* slabTail ABSL_GUARDED_BY(allgLock) = nullptr;
+Atomic<GSlab*> slabHead;  // set once, release; read by forEachG
+Atomic<uint64_t> ngs;     // cells handed out
+Atomic<size_t> maxStackSize{kMaxStackSizeLimit};  // debug::SetMaxStack
+
+GSlab* newSlab() {
+  void* cells = persistentalloc(kSlabCells * sizeof(G), sizeof(G));
+  GSlab* slab = persistentallocOf<GSlab>();
+  if (cells == nullptr || slab == nullptr) return nullptr;
+  slab->cells = static_cast<G*>(cells);
+  return slab;
+}
+
+uint64_t nextGoid(P* pp) {
+  // Only uniqueness matters, not order.
+  if (pp == nullptr) return sched.goidgen.add(1, relaxed);
+  if (pp->goidcache == pp->goidcacheend) {
+    uint64_t end = sched.goidgen.add(kGoidBatch, relaxed);  // as above
+    pp->goidcache = end - kGoidBatch + 1;
+    pp->goidcacheend = end + 1;
+  }
+  return pp->goidcache++;
+}
+
+// gdestroy takes gp apart after its last instruction.
+// On: g0.  P: needed.  Locks: takes kStack, kGFree, sched.lock.  Parks: no.
+void gdestroy(G* gp) {
+  M* mp = getg()->m;
+  P* pp = mp->p;
+  // gumpOnG0 saved the exception globals. The goroutine began with no exception
+  // in flight. The exception of Goexit is the one that may remain: it stays
+  // caught once it has passed a catch (...) that rethrows.
+  if (GUMP_UNLIKELY((gp->eh.caughtExceptions != nullptr ||
+                     gp->eh.uncaughtExceptions != 0) &&
+                    !gp->goexited)) {
+    fatalthrow("goexit: exceptions in flight");
+  }
+  gp->eh = EhGlobals();
+  gp->goexited = false;
+  casgstatus(gp, kGrunning, kGdead);
+  if (gp->systemG) sched.ngsys.add(-1, relaxed);  // a count for humans
+  gp->systemG = false;
+  gp->lockedm = nullptr;
+  mp->lockedg = nullptr;
+  gp->isMain = false;
+  gp->mainReturned = false;
+  gp->param = nullptr;
+  gp->waitreason = WaitReason::kZero;
+  gp->savedErrno = 0;
+  Bubble* b = gp->bubble;
+  const uint64_t goid = gp->goid;
+  gp->bubble = nullptr;
+  gp->special = false;
+  dropg();
+  stackfree(pp, gp);
+  if (GUMP_UNLIKELY(sched.nnostack.load(relaxed) != 0)) nostackWake();
+  gfput(pp, gp);
+  if (GUMP_UNLIKELY(b != nullptr)) bubbleLeave(b, goid);
+}
+
+G* goexit0(G* gp) {
+  M* mp = getg()->m;
+  bool locked = mp->lockedExt != 0;
+  const bool ended = gp->mainReturned;
+  gdestroy(gp);
+  if (GUMP_UNLIKELY(ended)) endMain();
+  if (GUMP_UNLIKELY(locked)) return mexit();
+  return schedule();
+}
+
+// Uninstrumented, as gumpGoroutineMain is.
+GUMP_NO_SANITIZE _Unwind_Reason_Code goexitStop(int, _Unwind_Action actions,
+                                                _Unwind_Exception_Class,
+                                                _Unwind_Exception* e,
+                                                _Unwind_Context*, void*) {
+  // The end of the stack is gumpGostart, so every destructor has run.
+  if ((actions & _UA_END_OF_STACK) != 0) {
+    std::free(e);
+    goexit1();
+  }
+  return _URC_NO_REASON;
+}
+
+void goexitCaught(_Unwind_Reason_Code, _Unwind_Exception*) {
+  // A catch (...) that did not rethrow has deleted our exception.
+  fatal("runtime.Goexit: exception not rethrown");
+}
+
+}  // namespace
+
+G* malg() {
+  LockScope l(&allgLock);
+  // Written under this lock.
+  if (slabTail == nullptr || slabTail->used.load(relaxed) == kSlabCells) {
+    GSlab* slab = newSlab();
+    if (slab == nullptr) return nullptr;
+    if (slabTail == nullptr) {
+      slabHead.store(slab, release);  // pairs with forEachG
+    } else {
+      slabTail->next.store(slab, release);  // pairs with forEachG
+    }
+    slabTail = slab;
+  }
+  uint32_t i = slabTail->used.load(relaxed);
+  G* gp = new (&slabTail->cells[i]) G();
+  casgstatus(gp, kGidle, kGdead);
+  // Pairs with forEachG. The cell is constructed.
+  slabTail->used.store(i + 1, release);
+  ngs.add(1, relaxed);  // a count
+  return gp;
+}
+
+GSlab* nextGSlab(const GSlab* after) {
+  // Both pair with the stores in malg.
+  return after == nullptr ? slabHead.load(acquire) : after->next.load(acquire);
+}
+
+void forEachGIn(const GSlab* slab, void (*f)(G*, void*), void* arg) {
+  const uint32_t n = slab->used.load(acquire);  // pairs with the store in malg
+  for (uint32_t i = 0; i < n; i++) f(&slab->cells[i], arg);
+}
+
+void forEachG(void (*f)(G*, void*), void* arg) {
+  for (GSlab* s = nextGSlab(nullptr); s != nullptr; s = nextGSlab(s)) {
+    forEachGIn(s, f, arg);
+  }
+}
+
+uint64_t gcountAll() { return ngs.load(relaxed); }
+
+void gfput(P* pp, G* gp) {
+  pp->gFree.push(gp);
+  if (++pp->gFreeN < kGFreeMax) return;
+  GQueue q;
+  while (pp->gFreeN >= kGFreeMax / 2) {
+    q.pushBack(pp->gFree.pop());
+    pp->gFreeN--;
+  }
+  LockScope l(&sched.gFreeLock);
+  sched.gFreeN.add(q.size, relaxed);  // a hint outside the lock
+  sched.gFree.pushAll(&q);
+}
+
+G* gfget(P* pp) {
+  // A stale zero costs a fresh cell.
+  if (pp->gFreeN == 0 && sched.gFreeN.load(relaxed) > 0) {
+    LockScope l(&sched.gFreeLock);
+    while (pp->gFreeN < kGFreeMax / 2) {
+      G* gp = sched.gFree.pop();
+      if (gp == nullptr) break;
+      sched.gFreeN.add(-1, relaxed);
+      pp->gFree.push(gp);
+      pp->gFreeN++;
+    }
+  }
+  G* gp = pp->gFree.pop();
+  if (gp != nullptr) pp->gFreeN--;
+  return gp;
+}
+
+namespace {
+
+// gfgetGlobal and gfputGlobal are gfget and gfput for a thread without a P.
+G* gfgetGlobal() {
+  if (sched.gFreeN.load(relaxed) == 0) return nullptr;  // as in gfget
+  LockScope l(&sched.gFreeLock);
+  G* gp = sched.gFree.pop();
+  if (gp != nullptr) sched.gFreeN.add(-1, relaxed);
+  return gp;
+}
+
+void gfputGlobal(G* gp) {
+  LockScope l(&sched.gFreeLock);
+  sched.gFree.push(gp);
+  sched.gFreeN.add(1, relaxed);
+}
+
+}  // namespace
+
+void gfpurge(P* pp) {
+  GQueue q;
+  while (G* gp = pp->gFree.pop()) q.pushBack(gp);
+  pp->gFreeN = 0;
+  LockScope l(&sched.gFreeLock);
+  sched.gFreeN.add(q.size, relaxed);
+  sched.gFree.pushAll(&q);
+}
+
+namespace {
+
+// stackallocIdle is stackalloc for when there was no stack. First it moves the
+// stacks that idle Ps have cached to the pool.
+GUMP_NOINLINE bool stackallocIdle(P* pp, G* gp, size_t size) {
+  {
+    LockScope l(&sched.lock);  // the holder of this lock owns the idle Ps
+    for (P* idle = sched.pidle; idle != nullptr; idle = idle->link) {
+      stackcacheFlush(idle);
+    }
+  }
+  return stackalloc(pp, gp, size);
+}
+
+// stackallocAny gives gp its stack. Returns false if there is none anywhere.
+GUMP_ALWAYS_INLINE bool stackallocAny(P* pp, G* gp) {
+  const size_t size = size_t{gp->stacksize} << 10;
+  return GUMP_LIKELY(stackalloc(pp, gp, size)) || stackallocIdle(pp, gp, size);
+}
+
+}  // namespace
+
+bool bindStack(P* pp, G* gp) {
+  if (stackallocAny(pp, gp)) return true;
+  LockScope l(&sched.lock);
+  sched.nostack.pushBack(gp);
+  sched.nnostack.store(sched.nostack.size, relaxed);  // a hint outside the lock
+  return false;
+}
+
+void nostackWake() {
+  LockScope l(&sched.lock);
+  // One stack came back, so let one goroutine try. If it fails for another
+  // reason, it queues again.
+  G* gp = sched.nostack.pop();
+  sched.nnostack.store(sched.nostack.size, relaxed);
+  if (gp != nullptr) globrunqput(gp);
+}
+
+G* newproc1(const FuncType* ft, void* closure, const SpawnOptions* o,
+            uintptr_t pc) {
+  M* mp = acquirem();  // the P's free list is ours until releasem
+  P* pp = mp->p;
+  G* gp = GUMP_LIKELY(pp != nullptr) ? gfget(pp) : gfgetGlobal();
+  if (GUMP_UNLIKELY(gp == nullptr)) gp = malg();
+  if (GUMP_UNLIKELY(gp == nullptr)) {
+    releasem(mp);
+    return nullptr;
+  }
+  if (o != nullptr) {
+    size_t max = maxStackSize.load(relaxed);  // a setting; no order needed
+    size_t size = o->stack_size > max ? max : o->stack_size;
+    gp->stacksize = static_cast<uint32_t>((size + 1023) >> 10);
+  } else {
+    gp->stacksize = 0;
+  }
+  if (GUMP_UNLIKELY(sched.nnostack.load(relaxed) != 0) &&
+      !(o != nullptr && o->stack_later)) {
+    // Stacks are short. Get one now, or tell the caller.
+    if (!stackallocAny(pp, gp)) {
+      if (pp != nullptr) {
+        gfput(pp, gp);
+      } else {
+        gfputGlobal(gp);
+      }
+      releasem(mp);
+      return nullptr;
+    }
+  }
+  ft->relocate(gp->closure, closure);
+  gp->fn = ft;
+  gp->gopc = pc;
+  gp->parentGoid = getg()->goid;
+  if (GUMP_UNLIKELY(debug.tracebackancestors > 0)) saveAncestors(gp);
+  gp->name = o != nullptr ? o->name : nullptr;
+  gp->goid = nextGoid(pp);
+  releasem(mp);
+  return gp;
+}
+
+namespace {
+// start makes a goroutine, of bubble b if that is not null, and queues it to
+// run next. Returns false if there is no memory.
+GUMP_ALWAYS_INLINE bool start(const FuncType* ft, void* closure,
+                              const SpawnOptions* options, uintptr_t pc,
+                              Bubble* b, bool quiet) {
+  M* mp = acquirem();
+  G* gp = newproc1(ft, closure, options, pc);
+  if (GUMP_UNLIKELY(gp == nullptr)) {
+    releasem(mp);
+    return false;
+  }
+  if (GUMP_UNLIKELY(b != nullptr)) bubbleJoin(b, gp);
+  casgstatus(gp, kGdead, kGrunnable);
+  if (GUMP_LIKELY(mp->p != nullptr)) {
+    runqput(mp->p, gp, /*next=*/true);
+  } else {
+    LockScope l(&sched.lock);
+    globrunqput(gp);
+  }
+  if (!quiet || mp->p == nullptr) wakep();
+  releasem(mp);
+  return true;
+}
+}  // namespace
+
+SpawnResult newproc(const FuncType* ft, void* closure,
+                    const SpawnOptions* options, uintptr_t pc) noexcept {
+  const G* me = runtimeEntry();
+  Bubble* b = GUMP_UNLIKELY(me->special) ? me->bubble : nullptr;
+  return start(ft, closure, options, pc, b, /*quiet=*/false)
+             ? SpawnResult::kOk
+             : SpawnResult::kNoMemory;
+}
+
+bool newprocTimer(const FuncType* ft, void* closure, uintptr_t pc, Bubble* b) {
+  SpawnOptions o;
+  o.stack_later = true;
+  return start(ft, closure, &o, pc, b, /*quiet=*/true);
+}
+
+bool startSystemG(const FuncType* ft) {
+  M* mp = acquirem();
+  G* gp = newproc1(ft, nullptr, nullptr, 0);
+  if (gp != nullptr) {
+    gp->systemG = true;
+    sched.ngsys.add(1, relaxed);  // a count for humans
+    casgstatus(gp, kGdead, kGrunnable);
+    {
+      LockScope l(&sched.lock);
+      globrunqput(gp);
+    }
+    wakep();
+  }
+  releasem(mp);
+  return gp != nullptr;
+}
+
+size_t setMaxStack(size_t n) noexcept {
+  if (n < kMinStackSize) n = kMinStackSize;
+  if (n > kMaxStackSizeLimit) n = kMaxStackSizeLimit;
+  return maxStackSize.xchg(n, relaxed);  // as above
+}
+
+const char* stackErrorText() noexcept { return stackLastError(); }
+
+GUMP_NO_SANITIZE void goexit1() {
+  G* gp = getg();
+  const FuncType* ft = gp->fn;
+  gp->fn = nullptr;
+  // destroy may park and come back on another M. gp stays the same.
+  ft->destroy(gp->closure);
+  if (GUMP_UNLIKELY(gp->gls != nullptr)) glsDestroyAll(gp);
+  if (GUMP_UNLIKELY(gp->name != nullptr)) {
+    // This is still the goroutine: user code may allocate. If it is preempted
+    // in the middle, dumps show it, and they must not find a name that is free.
+    const char* name = std::exchange(gp->name, nullptr);
+    compilerFence();
+    std::free(const_cast<char*>(name));
+  }
+  (void)acquirem();  // may switch away, for the last time but one
+  gumpMcall(goexit0);
+  __builtin_unreachable();
+}
+
+// This is deliberately not noexcept and has no handler. So the search for the
+// handler of an uncaught exception ends at gumpGostart, where the unwind
+// information says "end of stack", before a single frame is unwound. Then the
+// terminate handler can print the stack of the throw.
+// Like goexit1 it never returns. If the two were instrumented, each goroutine
+// would leave their two frames behind in ThreadSanitizer's idea of the stack,
+// which is used again.
+GUMP_NO_SANITIZE void gumpGoroutineMain(G* gp) {
+  const FuncType* ft = gp->fn;
+  if (GUMP_UNLIKELY(gp->isMain)) mainBegins(gp);
+  ft->run(gp->closure);
+  if (GUMP_UNLIKELY(gp->isMain)) gp->mainReturned = true;
+  goexit1();
+}
+
+void goexit() {
+  G* gp = getg();
+  if (gp == nullptr || gp->foreign) {
+    fatal("runtime.Goexit called on a thread that is not a goroutine");
+  }
+  auto* e =
+      static_cast<_Unwind_Exception*>(std::malloc(sizeof(_Unwind_Exception)));
+  if (e == nullptr) fatal("out of memory");
+  *e = _Unwind_Exception();
+  e->exception_cleanup = goexitCaught;
+  gp->goexited = true;
+  sanitizerUnwinding();
+  _Unwind_ForcedUnwind(e, goexitStop, nullptr);
+  fatalthrow("goexit: unwinding failed");
+}
+
+}  // namespace gump::rt

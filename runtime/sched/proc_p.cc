@@ -1,0 +1,200 @@
+// Ps: attaching them to Ms, the idle list, and changing their number.
+//
+// A P that is kPidle is on sched.pidle with an empty ring, or in the hands of
+// the M that moves it. idlepMask has a bit for each P on the list, so that
+// thieves and parking Ms skip such a P without touching its cache lines. While
+// a P is being moved, its bit may be stale. So the bits are hints, and the
+// queues are the truth.
+#include <new>
+
+#include "runtime/diag/fuzzsched.h"
+#include "runtime/diag/panic.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sys/mem.h"
+#include "runtime/sys/os_linux.h"
+
+namespace gump::rt {
+
+constinit Schedt sched;
+P* allp[kMaxGomaxprocs];
+Atomic<int32_t> gomaxprocs;
+PMask idlepMask;
+
+void acquirep(P* pp) {
+  M* mp = getg()->m;
+  if (mp->p != nullptr) fatalthrow("wirep: already in go");
+  if (M* other = pp->m.load(relaxed); other != nullptr) {  // pp is ours
+    printf("runtime: wirep: P%d belongs to M%D\n", pp->id, other->id);
+    fatalthrow("wirep: invalid p state");
+  }
+  setPStatus(pp, kPidle, kPrunning);
+  mp->p = pp;
+  pp->m.store(mp, release);  // pairs with the acquire in preemptone
+}
+
+P* releasep() {
+  M* mp = getg()->m;
+  P* pp = mp->p;
+  if (pp == nullptr) fatalthrow("releasep: invalid arg");
+  if (pp->m.load(relaxed) != mp) fatalthrow("releasep: invalid p state");
+  mp->p = nullptr;
+  pp->m.store(nullptr, relaxed);
+  setPStatus(pp, kPrunning, kPidle);
+  return pp;
+}
+
+namespace {
+// updateTimerPMask clears the bit of a P that goes idle without timers. (The
+// thread that adds the first timer sets it.)
+// On: any.  P: pp, owned by the caller.  Locks: takes a timers' lock.
+// Parks: no.
+void updateTimerPMask(P* pp) {
+  const auto id = static_cast<uint32_t>(pp->id);
+  if (!timerpMask.read(id) || pp->timers.len.load(relaxed) != 0) return;
+  LockScope l(&pp->timers.mu);  // the bit is set under it
+  if (pp->timers.len.load(relaxed) == 0) timerpMask.clear(id);
+}
+}  // namespace
+
+void pidleput(P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  if (!runqempty(pp) || !pp->yielded.empty()) {
+    fatalthrow("pidleput: P has non-empty run queue");
+  }
+  updateTimerPMask(pp);
+  idlepMask.set(static_cast<uint32_t>(pp->id));
+  pp->link = sched.pidle;
+  sched.pidle = pp;
+  sched.npidle.add(1, seq_cst);  // read by wakep after a publication
+}
+
+P* pidleget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  P* pp = sched.pidle;
+  if (pp != nullptr) {
+    idlepMask.clear(static_cast<uint32_t>(pp->id));
+    sched.pidle = pp->link;
+    pp->link = nullptr;
+    sched.npidle.add(-1, seq_cst);  // as above
+    // sysmon sleeps deeply only while every P is idle. The goroutine that runs
+    // here next may never call the kernel, and then it must be preempted. If
+    // sysmon wakes by itself within a slice, because of a timer, that is soon
+    // enough.
+    if (GUMP_UNLIKELY(sched.sysmonwait.load(relaxed)) &&  // under sched.lock
+        sched.sysmonUntil - nanotime() > kForcePreemptNS) {
+      wakeSysmonLocked();
+    }
+  }
+  return pp;
+}
+
+void wakeSysmonLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  if (!sched.sysmonwait.load(relaxed)) return;  // written under sched.lock
+  sched.sysmonwait.store(false, relaxed);
+  notewakeup(&sched.sysmonnote);
+}
+
+P* pidlegetSpinning() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  P* pp = pidleget();
+  // No M can look for work now. An M that is about to give up a P reads this
+  // flag in its section of sched.lock, and looks first.
+  if (pp == nullptr) sched.needspinning.store(1, seq_cst);
+  return pp;
+}
+
+namespace {
+
+// newP makes a P, which is kPgcstop.
+// On: any.  P: either.  Locks: none.  Parks: no.
+P* newP(int32_t id) {
+  P* pp = persistentallocOf<P>();
+  if (pp == nullptr) fatalthrow("procresize: out of memory");
+  pp->id = id;
+  pp->timers.id = id;
+  if (fuzzing()) pp->fuzz = fuzzSeed(id);
+  pp->status.store(kPgcstop, relaxed);  // published with gomaxprocs
+  return pp;
+}
+
+// destroyP takes all that a P has when procresize removes it.
+void destroyP(P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  // Its work goes to the front of the global queue, in order, with runnext
+  // before all others.
+  G* next = pp->runnext.load(relaxed);  // the world is stopped
+  pp->runnext.store(nullptr, relaxed);
+  uint32_t h = pp->runqhead.load(relaxed);
+  uint32_t t = pp->runqtail.load(relaxed);
+  for (; t != h; t--)
+    globrunqputhead(pp->runq[(t - 1) % kRunqSize].load(relaxed));
+  pp->runqtail.store(h, relaxed);
+  if (next != nullptr) globrunqputhead(next);
+  timersTake(&allp[0]->timers, &pp->timers);
+  timerCellsFlush(pp);
+  gfpurge(pp);
+  stackcacheFlush(pp);
+  setPStatus(pp, kPgcstop, kPdead);
+}
+
+}  // namespace
+
+P* procresize(int32_t nprocs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  int32_t old = gomaxprocs.load(relaxed);  // the world is stopped
+  if (nprocs <= 0 || nprocs > kMaxGomaxprocs || old < 0) {
+    fatalthrow("procresize: invalid arg");
+  }
+  if (old == 1) {
+    // This P was the only one, and may have kept the front of the global queue
+    // to itself.
+    P* sole = allp[0];
+    sole->yielded.pushBackAll(&sched.runq);
+    sched.runq = sole->yielded;
+    sole->yielded = GQueue();
+    sole->nyielded.store(0, relaxed);                // as below
+    sched.runqsize.store(sched.runq.size, relaxed);  // a hint outside the lock
+  }
+  for (int32_t i = old; i < nprocs; i++) {
+    if (allp[i] == nullptr) {
+      allp[i] = newP(i);
+    } else {
+      setPStatus(allp[i], kPdead, kPgcstop);
+    }
+  }
+  M* mp = getg()->m;
+  P* own = mp->p;
+  if (own != nullptr && own->id < nprocs) {
+    setPStatus(own, kPgcstop, kPrunning);
+  } else if (own != nullptr) {
+    // Our P goes away, so carry on with P 0.
+    own->m.store(nullptr, relaxed);
+    mp->p = nullptr;
+    own = allp[0];
+    setPStatus(own, kPgcstop, kPidle);
+    acquirep(own);
+  }
+  for (int32_t i = nprocs; i < old; i++) destroyP(allp[i]);
+  gomaxprocs.store(nprocs, release);  // pairs with the acquire in loseSpinning:
+                                      // the Ps below are made
+  P* runnable = nullptr;
+  for (int32_t i = nprocs - 1; i >= 0; i--) {
+    P* pp = allp[i];
+    if (pp == own) continue;
+    setPStatus(pp, kPgcstop, kPidle);
+    if (runqempty(pp)) {
+      pidleput(pp);
+      continue;
+    }
+    pp->m.store(mget(), relaxed);  // only a message to startTheWorld
+
+    pp->link = runnable;
+    runnable = pp;
+  }
+  return runnable;
+}
+
+int32_t procPin() noexcept {
+  runtimeEntry();
+  P* pp = acquirem()->p;
+  return pp == nullptr ? -1 : pp->id;
+}
+
+void procUnpin() noexcept { releasem(getg()->m); }
+
+}  // namespace gump::rt

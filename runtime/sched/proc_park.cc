@@ -1,0 +1,400 @@
+// Parking, readying and yielding: how a goroutine leaves its M and comes back.
+//
+// A switch away from a goroutine first saves its context. Only then, on another
+// stack, does it publish the goroutine to the threads that may resume it (by
+// unlockf, or by a run queue). So no thread can resume a context that is not
+// complete.
+//
+// The other stack is that of g0 (gumpMcall), where schedule finds the next
+// goroutine. If the next goroutine is obvious (directNext), the other stack is
+// its own, and the switch does not pass through g0 (gumpSwitch). m.locks is 1
+// until the publication is over, so the next goroutine is not preempted in the
+// middle of it.
+//
+// Invariants:
+//  (K1) A G that is kGwaiting has its context in sched. The exception is a
+//       foreign one, whose thread waits on its M's note.
+//  (K2) After unlockf, or after a runqput of itself, nothing on this M touches
+//       the G.
+//  (K3) On g0 m.locks is 1, from the acquirem before gumpMcall until the next
+//       goroutine is on its own stack. So g0 is never preempted, and no other
+//       thread takes its P (preempt.cc).
+#include "runtime/diag/fuzzsched.h"
+#include "runtime/diag/panic.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sys/os_linux.h"
+#include "runtime/sys/sanitizer.h"
+#include "runtime/wait/synctest.h"
+
+namespace gump::rt {
+
+namespace {
+
+// checkSP checks that gp, which is about to wait at sp, does so on its own
+// stack. Pages below sp may be given back while it is parked. awaitP is the
+// exception.
+// On: user, or g0.  P: either.  Locks: none.  Parks: no.
+GUMP_ALWAYS_INLINE void checkSP(const G* gp, uintptr_t sp) {
+  if (GUMP_UNLIKELY(!onOwnStack(gp, sp)) && !gp->onOtherStack) {
+    fatalthrow("park: sp outside of the goroutine's stack");
+  }
+}
+
+}  // namespace
+
+// gumpOnG0 is the g0 half of every switch. fn disposes of gp and returns its
+// successor. gumpOnG0 exchanges the state that travels with a goroutine besides
+// its registers: errno, and the exception globals, which the C++ ABI keeps per
+// thread. The thread itself took their addresses once (minit), so no cached
+// thread-local address is involved.
+G* gumpOnG0(G* gp, G* (*fn)(G*)) {
+  M* mp = getg()->m;
+  if (GUMP_LIKELY(gp != &mp->g0)) {
+    gp->eh = *mp->eh;
+    gp->savedErrno = *mp->errnoAddr;
+    if (GUMP_UNLIKELY(gp->unguarded)) stackCheckCanary(gp);
+    checkSP(gp, gp->sched.sp);
+  }
+  G* next = fn(gp);
+  if (GUMP_LIKELY(next != nullptr)) {
+    *mp->eh = next->eh;
+    *mp->errnoAddr = next->savedErrno;
+  }
+  return next;
+}
+
+void dropg() {
+  M* mp = getg()->m;
+  mp->curg.load(relaxed)->m = nullptr;  // written by us
+  mp->curg.store(nullptr, relaxed);
+}
+
+namespace {
+
+// publish makes gp kGwaiting and calls its unlockf. Returns false if unlockf
+// refused.
+// On: g0.  P: needed.  Locks: unlockf's.  Parks: no.
+GUMP_ALWAYS_INLINE bool publish(G* gp) {
+  M* mp = getg()->m;
+  casgstatus(gp, kGrunning, kGwaiting);
+  dropg();
+  auto unlockf = mp->waitunlockf;
+  if (unlockf != nullptr) {
+    void* lock = mp->waitlock;
+    mp->waitunlockf = nullptr;
+    mp->waitlock = nullptr;
+    if (!unlockf(gp, lock)) {
+      casgstatus(gp, kGwaiting, kGrunnable);
+      return false;
+    }
+  }
+  return true;
+}
+
+// park_m is gopark's half on g0.
+// On: g0.  P: needed.  Locks: unlockf's; takes sched.lock.
+// Parks: blocks the thread.
+G* park_m(G* gp) {
+  // gp has a stack, so fuzzExecute returns it.
+  if (!publish(gp)) return fuzzExecute(gp, /*inheritTime=*/true);
+  return schedule();
+}
+
+// parkBubble is park_m for a goroutine in a bubble: S1 to S3 of synctest.h.
+// On, P, Locks, Parks: as park_m.
+G* parkBubble(G* gp) {
+  Bubble* b = gp->bubble;  // read now: once published, gp is another thread's
+  const bool idle = isIdleInSynctest(gp->waitreason);
+  if (!publish(gp)) return fuzzExecute(gp, /*inheritTime=*/true);
+  if (idle) bubbleBlocked(b);
+  return schedule();
+}
+
+// parkForeign blocks the thread itself, because the pseudo-G of a foreign
+// thread is never on a run queue.
+// On: a foreign thread.  P: none.  Locks: unlockf's; takes sched.lock.
+// Parks: blocks the thread.
+void parkForeign(G* gp, bool (*unlockf)(G*, void*), void* lock) {
+  M* mp = gp->m;
+  Bubble* b = isIdleInSynctest(gp->waitreason) ? gp->bubble : nullptr;
+  gp->waitsince = 0;  // of an earlier wait
+  casgstatus(gp, kGrunning, kGwaiting);
+  if (unlockf != nullptr && !unlockf(gp, lock)) {
+    casgstatus(gp, kGwaiting, kGrunnable);
+    casgstatus(gp, kGrunnable, kGrunning);
+    releasem(mp);
+    return;
+  }
+  if (b != nullptr) bubbleBlocked(b);
+  // F3 of findDeadAfterMain: without sched.lock if main has not ended, else
+  // with it. When there is no Run, this may be the last thread to fall asleep.
+  if (GUMP_LIKELY(!sched.mainEnded.load(seq_cst))) {
+    mp->asleep.store(true, seq_cst);
+  }
+  if (GUMP_UNLIKELY(sched.mainEnded.load(seq_cst))) {
+    LockScope l(&sched.lock);
+    mp->asleep.store(true, seq_cst);
+    checkdead();
+  }
+  releasem(mp);
+  mp->blocked.store(true, relaxed);  // a hint
+  notesleep(&mp->park);              // readyForeign's notewakeup may come first
+  noteclear(&mp->park);
+  mp->blocked.store(false, relaxed);
+  mp->asleep.store(false, seq_cst);  // F4
+  casgstatus(gp, kGrunnable, kGrunning);
+}
+
+// switchTo switches from gp to next, which is current already. It exchanges the
+// same state as gumpOnG0 does.
+// On: user.  P: needed; m.locks is 1.  Locks: commit's.  Parks: yes.
+void switchTo(G* gp, M* mp, G* next, void (*commit)(G*, M*)) {
+  gp->eh = *mp->eh;
+  *mp->eh = next->eh;
+  gp->savedErrno = *mp->errnoAddr;
+  *mp->errnoAddr = next->savedErrno;
+  if (GUMP_UNLIKELY(gp->unguarded)) stackCheckCanary(gp);
+  checkSP(gp, reinterpret_cast<uintptr_t>(__builtin_frame_address(0)));
+  gumpSwitch(gp, next, commit);
+}
+
+// gumpSwitch calls parkCommit or yieldCommit to publish gp.
+// On: user, the stack of the next goroutine.  P: needed; m.locks is 1.
+// Locks: unlockf's; take sched.lock.  Parks: no.
+void parkCommit(G* gp, M* mp) {
+  casgstatus(gp, kGrunning, kGwaiting);
+  gp->m = nullptr;
+  if (!mp->waitunlockf(gp, mp->waitlock)) {
+    fatalthrow("goparkcommit: unlockf refused");
+  }
+}
+
+void yieldCommit(G* gp, M* mp) {
+  casgstatus(gp, kGrunning, kGrunnable);
+  gp->m = nullptr;
+  pushYielded(mp->p, gp);
+}
+
+// yieldSole is gosched with one P, if directNext finds the next goroutine.
+// Returns false if it has done nothing. It first picks the next goroutine and
+// then queues gp behind all others, so gp is never next while there is another.
+// The caller has called acquirem once, because only then are the M and the
+// number of Ps certain.
+// On: user.  P: needed; m.locks is 1.  Locks: takes sched.lock.  Parks: yes.
+bool yieldSole(G* gp, M* mp) {
+  if (kSanitizerBuild || !soleP()) return false;
+  if (mp->locks.load(relaxed) != 1) return false;  // goschedImpl will complain
+  G* next = directNext(mp);
+  if (next == nullptr) return false;
+  switchTo(gp, mp, next, yieldCommit);
+  return true;
+}
+
+// parkunlock is the unlockf of goparkunlock.
+bool parkunlock(G*, void* l)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // releases a lock taken before the switch
+  unlock(static_cast<Mutex*>(l));
+  return true;
+}
+
+// goschedImpl makes gp runnable at the tail of the global queue, so that all
+// other goroutines go first.
+// On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread.
+G* goschedImpl(G* gp) {
+  casgstatus(gp, kGrunning, kGrunnable);
+  dropg();
+  if (soleP()) {
+    pushYielded(getg()->m->p, gp);
+    return schedule();
+  }
+  {
+    LockScope l(&sched.lock);
+    globrunqput(gp);
+  }
+  wakep();
+  return schedule();
+}
+
+// goyield_m makes gp runnable at the tail of the local ring.
+// On, P, Locks, Parks: as goschedImpl.
+G* goyield_m(G* gp) {
+  casgstatus(gp, kGrunning, kGrunnable);
+  dropg();
+  runqput(getg()->m->p, gp, /*next=*/false);
+  return schedule();
+}
+
+// parkWithoutP ends a program whose goroutine parks inside a declared call.
+// There is no P to find the next goroutine with, and this one may be on its
+// thread for a reason.
+[[noreturn]] GUMP_NOINLINE void parkWithoutP() {
+  fatal("goroutine parks inside gump::blocking");
+}
+
+// parkSpecial parks a goroutine of a bubble, or a foreign thread.
+// On, Locks, Parks: as gopark.
+GUMP_NOINLINE void parkSpecial(G* gp, M* mp, bool (*unlockf)(G*, void*),
+                               void* lock) {
+  if (gp->foreign) {
+    parkForeign(gp, unlockf, lock);
+    return;
+  }
+  if (mp->p == nullptr) parkWithoutP();
+  mp->waitunlockf = unlockf;
+  mp->waitlock = lock;
+  gumpMcall(parkBubble);
+}
+
+// parkEntry is the common beginning of all ways of parking. Returns false if gp
+// is special. Then gp has parked, has been woken, and goes on. On, Locks,
+// Parks: as gopark.
+GUMP_ALWAYS_INLINE bool parkEntry(G* gp, M* mp, bool (*unlockf)(G*, void*),
+                                  void* lock, WaitReason reason) {
+  if (GUMP_UNLIKELY(mp->locks.load(relaxed) != 1)) {  // written by us only
+    printf("runtime: gopark with m.locks=%d\n", mp->locks.load(relaxed));
+    fatalthrow("gopark: bad m.locks");
+  }
+  gp->waitreason = reason;
+  if (GUMP_UNLIKELY(gp->special)) {
+    parkSpecial(gp, mp, unlockf, lock);
+    return false;
+  }
+  if (GUMP_UNLIKELY(mp->p == nullptr)) parkWithoutP();
+  mp->waitunlockf = unlockf;
+  mp->waitlock = lock;
+  return true;
+}
+
+}  // namespace
+
+void gopark(bool (*unlockf)(G*, void*), void* lock, WaitReason reason) {
+  G* gp = getg();
+  if (parkEntry(gp, gp->m, unlockf, lock, reason)) gumpMcall(park_m);
+}
+
+void goparkcommit(bool (*unlockf)(G*, void*), void* lock, WaitReason reason) {
+  G* gp = getg();
+  M* mp = gp->m;
+  if (!parkEntry(gp, mp, unlockf, lock, reason)) return;
+  G* next = kSanitizerBuild ? nullptr : directNext(mp);
+  if (next == nullptr) {
+    gumpMcall(park_m);
+  } else {
+    switchTo(gp, mp, next, parkCommit);
+  }
+}
+
+void goparkunlock(Mutex* l, WaitReason reason) {
+  goparkcommit(parkunlock, l, reason);
+}
+
+namespace {
+// ready is goready without wakep, and not for foreign threads. The caller keeps
+// mp's P.
+// On: any, m.locks > 0.  P: either.  Locks: takes sched.lock.  Parks: no.
+GUMP_ALWAYS_INLINE void ready(M* mp, G* gp) {
+  casgstatus(gp, kGwaiting, kGrunnable);
+  if (GUMP_LIKELY(mp->p != nullptr)) {
+    runqput(mp->p, gp, /*next=*/true);
+  } else {
+    LockScope l(&sched.lock);
+    globrunqput(gp);
+  }
+}
+
+// readyForeign wakes the thread of gp, which is a foreign thread's.
+// On: any.  P: either.  Locks: none.  Parks: no.
+void readyForeign(G* gp) {
+  M* mp = gp->m;
+  casgstatus(gp, kGwaiting, kGrunnable);  // gp has only this waker
+  notewakeup(&mp->park);
+}
+
+// readySpecial does the extra work for a special gp before it is readied.
+// Returns true if that was all.
+// On: any.  P: either.  Locks: takes a leaf; as goready.  Parks: no.
+GUMP_NOINLINE bool readySpecial(G* gp) {
+  if (gp->bubble != nullptr) bubbleReady(gp);
+  if (!gp->foreign) return false;
+  readyForeign(gp);
+  return true;
+}
+}  // namespace
+
+void goready(G* gp) {
+  if (GUMP_UNLIKELY(gp->special) && readySpecial(gp)) return;
+  M* mp = acquirem();  // keep the P between here and runqput
+  ready(mp, gp);
+  wakep();
+  releasem(mp);
+}
+
+void goreadyQuiet(G* gp) {
+  if (GUMP_UNLIKELY(gp->special) && readySpecial(gp)) return;
+  M* mp = getg()->m;
+  ready(mp, gp);
+  if (mp->p == nullptr) wakep();  // gp is not ours to run
+}
+
+void gosched() noexcept {
+  G* gp = getg();
+  if (gp == nullptr || gp->foreign) {
+    if (forked.load(relaxed)) dieForked();  // written by this very thread
+    osyield();
+    return;
+  }
+  M* mp = acquirem();
+  if (GUMP_UNLIKELY(mp->p == nullptr)) {  // in a declared call
+    releasem(mp);
+    osyield();
+    return;
+  }
+  if (!yieldSole(gp, mp)) gumpMcall(goschedImpl);
+}
+
+void gopreempt() {
+  M* mp = acquirem();
+  // The request is honoured here, so the next goroutine does not inherit it
+  // (execute).
+  mp->p->preempt.store(false, relaxed);  // best effort
+  gumpMcall(goschedImpl);
+}
+
+void goyield() {
+  (void)acquirem();
+  gumpMcall(goyield_m);
+}
+
+namespace {
+// runtimeEntrySlow is runtimeEntry for a foreign thread, or if there is a
+// request to yield.
+// On, P, Locks, Parks: as runtimeEntry.
+GUMP_NOINLINE G* runtimeEntrySlow(G* gp) {
+  if (gp == nullptr) return needm();
+  // Ours: written by us only.
+  if (gp->foreign || gp->m->locks.load(relaxed) != 0) return gp;
+  // In a declared call it has given up its P already. (M.p can be relied on
+  // only behind an acquirem.)
+  if ((readgstatus(gp) & ~uint32_t{kGscan}) == kGsyscall) return gp;
+  // On a stack of the program's it must not wait here (checkSP). sysmon will
+  // have it preempted in place.
+  if (!onOwnStack(gp,
+                  reinterpret_cast<uintptr_t>(__builtin_frame_address(0)))) {
+    return gp;
+  }
+  if (!fuzzing() || fuzzYields()) gopreempt();
+  return gp;
+}
+}  // namespace
+
+G* runtimeEntry() {
+  G* gp = getg();
+  // A request, which sysmon repeats if we miss it.
+
+  if (GUMP_UNLIKELY(gp == nullptr || gp->preempt.load(relaxed))) {
+    return runtimeEntrySlow(gp);
+  }
+  return gp;
+}
+
+}  // namespace gump::rt

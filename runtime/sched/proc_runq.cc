@@ -1,0 +1,331 @@
+// Run queues: the ring of a P with its runnext, and the global queue.
+//
+// Ring invariants:
+//  (R1) Only the owner writes runqtail. Owner and thieves write runqhead, by
+//       CAS (by a store if soleP). tail - head <= kRunqSize.
+//  (R2) A slot in [head, tail) holds a G that is kGrunnable and on no other
+//       queue.
+//  (R3) An M that advances head has read the slots before its CAS. The CAS
+//       decides whether the reading counts.
+//  (R4) Only the owner writes slots, and only outside [head, tail). So a slot
+//       is rewritten only after its reader's CAS.
+//  (R5) Only the owner makes runnext non-null.
+// The ring's functions work on a bare P. They look into no G, except that
+// lookAhead reads one as a hint. Only runqputslow needs more than the P: it
+// needs sched.runq.
+#include "runtime/diag/fuzzsched.h"
+#include "runtime/diag/panic.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sys/sanitizer.h"
+
+namespace gump::rt {
+
+void runqput(P* pp, G* gp, bool next) {
+  if (GUMP_UNLIKELY(pp->fuzz != 0)) {
+    fuzzPut(pp, gp, next);
+  } else {
+    runqputNow(pp, gp, next);
+  }
+}
+
+void runqputNow(P* pp, G* gp, bool next) {
+  if (next && soleP()) {
+    G* old = pp->runnext.load(relaxed);  // written by us only
+    pp->runnext.store(gp, relaxed);      // read by us only
+    if (old == nullptr) return;
+    gp = old;
+  } else if (next) {
+    // seq_cst: this publishes gp, and the load of nmspinning in wakep must not
+    // pass it (see wakep). It also pairs with the acquire-cas in runqgrab, so
+    // that the thief sees *gp.
+    gp = pp->runnext.xchg(gp, seq_cst);
+    if (gp == nullptr) return;
+    // Kick the old runnext out to the ring. It can be found all the time,
+    // because runnext is non-null meanwhile.
+  }
+  for (;;) {
+    // Pairs with cas-release in runqgrab, so the slots below h have been read.
+    uint32_t h = pp->runqhead.load(acquire);
+    uint32_t t = pp->runqtail.load(relaxed);  // (R1) we are its only writer
+    if (GUMP_LIKELY(t - h < kRunqSize)) {
+      pp->runq[t % kRunqSize].store(gp, relaxed);  // published by the next line
+      // Pairs with load-acquire in runqgrab.
+      pp->runqtail.store(t + 1, release);
+      return;
+    }
+    // If this returns false, a thief has made room, and the next turn succeeds.
+    if (runqputslow(pp, gp, h, t)) return;
+  }
+}
+
+bool runqputslow(P* pp, G* gp, uint32_t h, uint32_t t) {
+  constexpr uint32_t kHalf = kRunqSize / 2;
+  if (t - h != kRunqSize) fatalthrow("runqputslow: queue is not full");
+  G* batch[kHalf];
+  for (uint32_t i = 0; i < kHalf; i++) {
+    // (R4) written by us.
+    batch[i] = pp->runq[(h + i) % kRunqSize].load(relaxed);
+  }
+  // (R3) commits; pairs with the acquire in runqput.
+  if (!pp->runqhead.cas(h, h + kHalf, release)) return false;
+  GQueue q;
+  for (G* g : batch) q.pushBack(g);
+  q.pushBack(gp);
+  LockScope l(&sched.lock);
+  globrunqputbatch(&q);
+  return true;
+}
+
+void runqputbatch(P* pp, GQueue* q) {
+  uint32_t h = pp->runqhead.load(acquire);  // as in runqput
+  uint32_t t = pp->runqtail.load(relaxed);  // (R1)
+  while (!q->empty() && t - h < kRunqSize) {
+    pp->runq[t % kRunqSize].store(q->pop(), relaxed);  // published below
+    t++;
+  }
+  pp->runqtail.store(t, release);  // pairs with load-acquire in runqgrab
+}
+
+namespace {
+
+// lookAhead starts loading the data that the next goroutines of a queue need:
+// the stack of the next one, and the cell of the one after it. With many
+// goroutines, each of them comes back to a cold cache. n1 and n2 may be
+// nullptr, and may have left the queue by now. That is harmless, because a
+// prefetch of any address is, and so is a stale sp.
+// On: any.  P: either.  Locks: none.  Parks: no.
+void lookAhead(G* n1, G* n2) {
+  if constexpr (kSanitizerBuild) return;  // they report n1->sched.sp as a race
+  if (n1 != nullptr) {
+    auto sp = static_cast<uintptr_t>(
+        *const_cast<const volatile uintptr_t*>(&n1->sched.sp));
+    prefetch(reinterpret_cast<const void*>(sp));
+    prefetch(reinterpret_cast<const void*>(sp + kCacheLine));
+  }
+  prefetch(n2);
+}
+
+// lookAheadInRing is lookAhead behind the G at h, which is being taken.
+void lookAheadInRing(const P* pp, uint32_t h, uint32_t t) {
+  if (t - h < 3) return;
+  lookAhead(pp->runq[(h + 1) % kRunqSize].load(relaxed),
+            pp->runq[(h + 2) % kRunqSize].load(relaxed));
+}
+
+// runqgetSole is runqget if soleP. next is runnext.
+RunqGet runqgetSole(P* pp, G* next) {
+  if (next != nullptr) {
+    pp->runnext.store(nullptr, relaxed);  // soleP
+    return {next, /*inheritTime=*/true};
+  }
+  uint32_t h = pp->runqhead.load(relaxed);  // soleP
+  if (h == pp->runqtail.load(relaxed)) return {nullptr, false};
+  G* gp = pp->runq[h % kRunqSize].load(relaxed);
+  lookAheadInRing(pp, h, pp->runqtail.load(relaxed));
+  pp->runqhead.store(h + 1, release);  // for readers of the length
+  return {gp, /*inheritTime=*/false};
+}
+}  // namespace
+
+RunqGet runqget(P* pp) {
+  // A thief may have cleared runnext meanwhile. Only we set it, so one attempt
+  // is enough.
+  G* next = pp->runnext.load(relaxed);
+  if (soleP()) return runqgetSole(pp, next);
+  // Acquire: pairs with xchg in runqput. Release: a thread that sees runnext
+  // empty also sees the G that runqput kicked out of it into the ring
+  // (runqempty).
+  if (next != nullptr && pp->runnext.cas(next, nullptr, acq_rel)) {
+    return {next, /*inheritTime=*/true};
+  }
+  for (;;) {
+    // Pairs with cas-release of other consumers.
+    uint32_t h = pp->runqhead.load(acquire);
+    uint32_t t = pp->runqtail.load(relaxed);  // (R1)
+    if (t == h) return {nullptr, false};
+    G* gp = pp->runq[h % kRunqSize].load(relaxed);  // (R4) written by us
+    if (GUMP_LIKELY(pp->runqhead.cas(h, h + 1, release))) {  // (R3) commits
+      lookAheadInRing(pp, h, t);
+      return {gp, /*inheritTime=*/false};
+    }
+  }
+}
+
+bool runqempty(const P* pp) {
+  // runqput moves runnext into the ring in two steps, and sets the new runnext
+  // first. Reading head, tail, runnext, and tail again cannot miss the G in
+  // between. If tail did not move, the kicked G had not yet left when runnext
+  // was read non-null.
+  for (;;) {
+    // Pairs with cas-release of consumers.
+    uint32_t h = pp->runqhead.load(acquire);
+    // Pairs with store-release of the owner.
+    uint32_t t = pp->runqtail.load(acquire);
+    // seq_cst: the parking recheck relies on it (proc.cc).
+    G* next = pp->runnext.load(seq_cst);
+    if (t == pp->runqtail.load(acquire)) return h == t && next == nullptr;
+  }
+}
+
+uint32_t runqlen(const P* pp) {
+  uint32_t h = pp->runqhead.load(acquire);  // approximate by nature
+  uint32_t t = pp->runqtail.load(acquire);
+  return t - h;
+}
+
+GQueue runqdrain(P* pp) {
+  GQueue q;
+  G* next = pp->runnext.load(relaxed);
+  // As in runqget.
+  if (next != nullptr && pp->runnext.cas(next, nullptr, acquire)) {
+    q.pushBack(next);
+  }
+  for (;;) {
+    uint32_t h = pp->runqhead.load(acquire);  // as in runqget
+    uint32_t t = pp->runqtail.load(relaxed);  // (R1)
+    uint32_t n = t - h;
+    if (n == 0) return q;
+    if (n > kRunqSize) continue;  // head moved on between the loads
+    G* batch[kRunqSize];
+    for (uint32_t i = 0; i < n; i++) {
+      batch[i] = pp->runq[(h + i) % kRunqSize].load(relaxed);  // (R4)
+    }
+    if (!pp->runqhead.cas(h, h + n, release)) continue;  // (R3)
+    for (uint32_t i = 0; i < n; i++) q.pushBack(batch[i]);
+    return q;
+  }
+}
+
+uint32_t runqgrab(P* pp, Atomic<G*>* batch, uint32_t batchHead,
+                  bool stealRunNextG) {
+  for (;;) {
+    // Pairs with cas-release of other consumers.
+    uint32_t h = pp->runqhead.load(acquire);
+    // Pairs with store-release of the owner: slots below t are written.
+    uint32_t t = pp->runqtail.load(acquire);
+    uint32_t n = t - h;
+    n -= n / 2;  // half, rounded up
+    if (n == 0) {
+      if (!stealRunNextG) return 0;
+      G* next = pp->runnext.load(relaxed);
+      if (next == nullptr) return 0;
+      if (pp->status.load(acquire) == kPrunning && !fuzzing()) {
+        // The owner has just readied next, and will most likely block and run
+        // it at once. Give it the time to do so. If we took next now, every
+        // synchronous exchange between two goroutines would cross processors.
+        usleep(3);
+      }
+      // Pairs with xchg in runqput: we see *next.
+      if (!pp->runnext.cas(next, nullptr, acquire)) continue;
+      // Ours until runqsteal publishes it.
+      batch[batchHead % kRunqSize].store(next, relaxed);
+      return 1;
+    }
+    if (n > kRunqSize / 2) continue;  // h and t were read at different moments
+    for (uint32_t i = 0; i < n; i++) {
+      // Published by the tail we loaded.
+      G* gp = pp->runq[(h + i) % kRunqSize].load(relaxed);
+      batch[(batchHead + i) % kRunqSize].store(gp, relaxed);  // as above
+    }
+    if (pp->runqhead.cas(h, h + n, release)) return n;  // (R3) commits
+  }
+}
+
+G* runqsteal(P* pp, P* victim, bool stealRunNextG) {
+  uint32_t t = pp->runqtail.load(relaxed);  // (R1)
+  uint32_t n = runqgrab(victim, pp->runq, t, stealRunNextG);
+  if (n == 0) return nullptr;
+  n--;
+  G* gp = pp->runq[(t + n) % kRunqSize].load(relaxed);  // just written by us
+  if (n == 0) return gp;
+  // Pairs with cas-release of consumers of our ring.
+  uint32_t h = pp->runqhead.load(acquire);
+  if (t - h + n >= kRunqSize) fatalthrow("runqsteal: runq overflow");
+  pp->runqtail.store(t + n, release);  // pairs with load-acquire in runqgrab
+  return gp;
+}
+
+// ---- The global queue, all under sched.lock ---------------------------------
+
+void globrunqput(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  sched.runq.pushBack(gp);
+  sched.runqsize.store(sched.runq.size, relaxed);  // a hint outside the lock
+}
+
+namespace {
+
+// adoptGlobal appends sched.runq to yielded. If it reads a stale zero, that
+// only delays the move.
+// On: any.  P: pp, owned by the caller.  Locks: takes sched.lock.  Parks: no.
+void adoptGlobal(P* pp) {
+  if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return;
+  LockScope l(&sched.lock);
+  pp->yielded.pushBackAll(&sched.runq);
+  sched.runqsize.store(0, relaxed);  // as above
+}
+
+}  // namespace
+
+void pushYielded(P* pp, G* gp) {
+  adoptGlobal(pp);
+  pp->yielded.pushBack(gp);
+  pp->nyielded.store(pp->yielded.size, relaxed);  // a hint for others
+}
+
+G* popYielded(P* pp, bool adopt) {
+  if (adopt) adoptGlobal(pp);
+  G* gp = pp->yielded.pop();
+  pp->nyielded.store(pp->yielded.size, relaxed);  // as above
+  G* next = pp->yielded.head;
+  if (next != nullptr) lookAhead(next, next->schedlink);
+  return gp;
+}
+
+void flushYielded(P* pp) {
+  if (GUMP_LIKELY(pp->yielded.empty())) return;
+  LockScope l(&sched.lock);
+  pp->yielded.pushBackAll(&sched.runq);
+  sched.runq = pp->yielded;
+  pp->yielded = GQueue();
+  pp->nyielded.store(0, relaxed);                  // as above
+  sched.runqsize.store(sched.runq.size, relaxed);  // as above
+}
+
+void globrunqputhead(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  sched.runq.push(gp);
+  sched.runqsize.store(sched.runq.size, relaxed);  // as above
+}
+
+void globrunqputbatch(GQueue* q) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  sched.runq.pushBackAll(q);
+  sched.runqsize.store(sched.runq.size, relaxed);  // as above
+}
+
+G* globrunqget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  G* gp = sched.runq.pop();
+  sched.runqsize.store(sched.runq.size, relaxed);  // as above
+  return gp;
+}
+
+G* globrunqgetbatch(P* pp, int32_t n)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  if (sched.runq.empty()) return nullptr;
+  // Written with the world stopped.
+  int32_t share = sched.runq.size / gomaxprocs.load(relaxed) + 1;
+  if (n > share) n = share;
+  if (n > sched.runq.size) n = sched.runq.size;
+  G* gp = sched.runq.pop();
+  GQueue rest;
+  // A goroutine that is preempted in place stays in the global queue, where
+  // startm can find it.
+
+  for (int32_t i = 1; i < n && !sched.runq.head->inPlace; i++) {
+    rest.pushBack(sched.runq.pop());
+  }
+  runqputbatch(pp, &rest);
+  if (!rest.empty()) fatalthrow("Couldn't put Gs into empty local runq");
+  sched.runqsize.store(sched.runq.size, relaxed);  // as above
+  return gp;
+}
+
+}  // namespace gump::rt

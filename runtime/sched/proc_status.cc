@@ -1,0 +1,145 @@
+// Status words of Gs and Ps. Every transition goes through here and is checked
+// against the diagrams in runtime2.h, in release builds too. A wrong transition
+// is the earliest visible sign of a double wake-up or a lost owner.
+#include "runtime/diag/panic.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sys/os_linux.h"
+
+namespace gump::rt {
+
+Atomic<int32_t> scanners;
+
+namespace {
+
+constexpr uint32_t bit(uint32_t s) { return 1u << s; }
+
+// kLegalG[from] is the set of statuses that may follow.
+constexpr uint32_t kLegalG[] = {
+    /* kGidle */ bit(kGdead),
+    /* kGrunnable */ bit(kGrunning),
+    /* kGrunning */ bit(kGrunnable) | bit(kGsyscall) | bit(kGwaiting) |
+        bit(kGdead),
+    /* kGsyscall */ bit(kGrunning) | bit(kGrunnable) | bit(kGdead),
+    /* kGwaiting */ bit(kGrunnable) | bit(kGrunning),
+    /* 5, unused */ 0,
+    /* kGdead */ bit(kGrunnable) | bit(kGsyscall),
+};
+
+// kLegalP[from] is the same for Ps.
+constexpr uint32_t kLegalP[] = {
+    /* kPidle */ bit(kPrunning) | bit(kPgcstop),
+    /* kPrunning */ bit(kPidle) | bit(kPsyscall) | bit(kPgcstop),
+    /* kPsyscall */ bit(kPidle) | bit(kPrunning) | bit(kPgcstop),
+    /* kPgcstop */ bit(kPidle) | bit(kPrunning) | bit(kPdead),
+    /* kPdead */ bit(kPgcstop),
+};
+
+[[noreturn]] GUMP_NOINLINE void badG(const G* gp, uint32_t oldval,
+                                     uint32_t newval) {
+  printf("runtime: casgstatus goid=%U %x->%x but status is %x\n", gp->goid,
+         oldval, newval, gp->atomicstatus.load(acquire));
+  fatalthrow("casgstatus: bad transition");
+}
+
+[[noreturn]] GUMP_NOINLINE void badP(const P* pp, uint32_t oldval,
+                                     uint32_t newval) {
+  printf("runtime: P%d status %u->%u but is %u\n", pp->id, oldval, newval,
+         pp->status.load(acquire));
+  fatalthrow("bad P status transition");
+}
+
+// noScanner returns true if no thread can be setting a scan bit now. For that
+// we must hold a P, and scanners must be 0. Other threads set scan bits only
+// while the world is stopped, or after they have raised scanners and every P
+// has passed a safe point since. (If the process is dying, they wait a
+// millisecond instead.) A foreign thread that is being lent a G has no M yet,
+// and so no P.
+// On: any.  P: either.  Locks: none.  Parks: no.
+bool noScanner() {
+  // Pairs with the decrement, so a thread that sees 0 sees no scan bit either.
+  if (GUMP_UNLIKELY(scanners.load(acquire) != 0)) return false;
+  const G* gp = getg();
+  return gp != nullptr && gp->m->p != nullptr;
+}
+
+// scanWait waits while another thread holds the scan bit of gp. It throws if
+// the status is neither oldval nor oldval with that bit.
+// On: any.  P: either.  Locks: none.  Parks: no.
+GUMP_NOINLINE void scanWait(G* gp, uint32_t oldval, uint32_t newval) {
+  for (int spins = 0;; spins++) {
+    uint32_t s = gp->atomicstatus.load(acquire);
+    if (s == oldval) return;
+    if (s != (oldval | kGscan)) badG(gp, oldval, newval);
+    if (spins < 1000) {
+      procyield(1);
+    } else {
+      osyield();
+    }
+  }
+}
+
+}  // namespace
+
+uint32_t readgstatus(const G* gp) {
+  // Pairs with the stores in casgstatus, because the status guards G's fields.
+  return gp->atomicstatus.load(acquire);
+}
+
+void casgstatus(G* gp, uint32_t oldval, uint32_t newval) {
+  if (GUMP_UNLIKELY(oldval > kGdead || (kLegalG[oldval] & bit(newval)) == 0)) {
+    badG(gp, oldval, newval);
+  }
+  if ((oldval == kGwaiting || oldval == kGsyscall) && !noScanner()) {
+    // The holder of the scan bit competes with us. acq_rel: we see all
+    // that the parker wrote before it parked, and a thread that sees the new
+    // status sees all that we wrote.
+    while (GUMP_UNLIKELY(!gp->atomicstatus.cas(oldval, newval, acq_rel))) {
+      scanWait(gp, oldval, newval);
+    }
+    return;
+  }
+  // Only its owner leaves any other status, and only the one waker that took
+  // the G off its queue leaves kGwaiting. So a checked store is enough. Acquire
+  // as above.
+  if (GUMP_UNLIKELY(gp->atomicstatus.load(acquire) != oldval)) {
+    badG(gp, oldval, newval);
+  }
+  // Pairs with the acquire of the cas above and of readgstatus.
+  gp->atomicstatus.store(newval, release);
+}
+
+bool castogscanstatus(G* gp, uint32_t oldval) {
+  if (oldval != kGwaiting && oldval != kGsyscall) {
+    fatalthrow("castogscanstatus: bad status");
+  }
+  // Pairs with the parker's release.
+  return gp->atomicstatus.cas(oldval, oldval | kGscan, acquire);
+}
+
+void casfrom_Gscanstatus(G* gp, uint32_t oldval) {
+  // Pairs with the acq_rel of a thread that leaves the status.
+  if (!gp->atomicstatus.cas(oldval | kGscan, oldval, release) &&
+      !isPanicking()) {  // then a waker may have overlooked the bit: noScanner
+    badG(gp, oldval | kGscan, oldval);
+  }
+}
+
+bool pcasstatus(P* pp, uint32_t oldval, uint32_t newval) {
+  if (GUMP_UNLIKELY(oldval > kPdead || (kLegalP[oldval] & bit(newval)) == 0)) {
+    badP(pp, oldval, newval);
+  }
+  // The winner owns the P, and all that its last owner wrote.
+  return pp->status.cas(oldval, newval, acq_rel);
+}
+
+void setPStatus(P* pp, uint32_t oldval, uint32_t newval) {
+  if (GUMP_UNLIKELY(oldval > kPdead || (kLegalP[oldval] & bit(newval)) == 0 ||
+                    pp->status.load(relaxed) != oldval)) {
+    badP(pp, oldval, newval);
+  }
+  // Publishes the P to the thread that takes it with pcasstatus.
+
+  pp->status.store(newval, release);
+}
+
+}  // namespace gump::rt

@@ -1,0 +1,416 @@
+// Stop-the-world, start-the-world, and running a function on every P.
+//
+// Protocol: under sched.lock, the stopper sets stopwait to the number of Ps and
+// then sets gcwaiting. It asks every running G to yield. It takes at once the
+// Ps that are idle, and (by CAS) those whose M is in a declared system call.
+// Each other P is given up by its own M in gcstopm, when its goroutine next
+// enters the runtime, or it is taken by force (pressP): after 3 µs if the
+// thread sleeps in the kernel, after another 20 if it computes. The P is then
+// counted down under sched.lock, and the last one wakes stopnote. findRunnable
+// reads gcwaiting before it picks anything, and again in the section of
+// sched.lock in which a P would go idle. So no P can slip past the count.
+//
+// One stop at a time: worldsema is a semaphore that is handed over, so a thread
+// that stops the world in a loop keeps no other thread from it. Once main has
+// ended, a goroutine that enters the runtime may stay there for good, while
+// foreign threads still stop the world. So the holder of worldsema has m.locks
+// raised, and always gets to giveUpWorld.
+#include <algorithm>
+#include <utility>
+
+#include "runtime/diag/panic.h"
+#include "runtime/diag/stats.h"
+#include "runtime/sched/netpoll.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sys/os_linux.h"
+#include "runtime/wait/sema.h"
+
+namespace gump::rt {
+
+namespace {
+
+constinit Atomic<uint32_t> worldsema(1);
+// The number of Ps that startTheWorld makes live; 0 leaves it as it is. Written
+// with worldsema held, under sched.lock.
+int32_t newprocs;
+// Threads that compute may have all processors. So the stopper's thread asks
+// for short slices, and runs as soon as it wakes, until it has woken the
+// others. This is the value that restoreSlices needs. Guarded by worldsema.
+uint64_t stopperSlices;
+
+// takeWorld takes worldsema, with m.locks raised.
+// On: user, or a foreign thread.  P: either.  Locks: none.  Parks: yes.
+M* takeWorld() {
+  return semacquirePinned(&worldsema, /*lifo=*/false, SemaReason::kSemacquire);
+}
+
+// giveUpWorld hands worldsema to its first waiter, and lowers m.locks.
+// On: user, or a foreign thread.  P: either.  Locks: none.  Parks: no.
+void giveUpWorld(M* mp) {
+  semrelease(&worldsema, /*handoff=*/true);
+  releasem(mp);
+}
+
+// Patience is the delay between attempts to stop the remaining Ps.
+//
+// The first two waits spin: 3 µs for goroutines that yield at their next
+// runtime entry, then kStopGap, until the second look that pressP needs. They
+// do not sleep, because a thread that sleeps on a timer among threads that
+// compute gets the processor back only at the kernel's next tick, ms later.
+//
+// The second look sends signals, and a thread that gets one may need our
+// processor to obey. So later waits sleep, each for longer, up to 1 ms, until
+// the last P wakes us.
+class Patience {
+ public:
+  // wait waits for n. Returns true if n has been woken.
+  bool wait(Note* n) {
+    switch (rounds_++) {
+      case 0:
+        return spin(n, kComeBy);
+      case 1:
+        return spin(n, kStopGap);
+      default:
+        return notetsleep(
+            n, std::exchange(sleep_, std::min(2 * sleep_, kLongest)));
+    }
+  }
+
+ private:
+  static constexpr int64_t kComeBy = 3'000;  // ns
+  static constexpr int64_t kLongest = 1'000'000;
+
+  static bool spin(Note* n, int64_t ns) {
+    // The model's clock advances only while all threads sleep.
+    if (kModelBuild) return notetsleep(n, ns);
+    const int64_t end = nanotime() + ns;
+    while (!notetsleep(n, 0)) {
+      if (nanotime() >= end) return false;
+      procyield(10);
+    }
+    return true;
+  }
+
+  int64_t sleep_ = 100'000;
+  int rounds_ = 0;
+};
+
+// takeStoppablePs takes and counts down the caller's own P, those in system
+// calls, and the idle ones. Returns true if the caller must wait for others.
+// On: user, or a foreign thread.  P: either, stopped afterwards.
+// Locks: takes sched.lock.  Parks: no.
+bool takeStoppablePs(M* mp) {
+  LockScope l(&sched.lock);
+  // Changes only with the world stopped.
+  sched.stopwait = gomaxprocs.load(relaxed);
+  // seq_cst: we store gcwaiting, then read each status. entersyscall stores a
+  // status, then reads gcwaiting.
+  sched.gcwaiting.store(true, seq_cst);
+  preemptall();
+  if (mp->p != nullptr) {
+    setPStatus(mp->p, kPrunning, kPgcstop);
+    sched.stopwait--;
+  }
+  int32_t n = gomaxprocs.load(relaxed);
+  for (int32_t i = 0; i < n; i++) {
+    P* pp = allp[i];
+    if (pp->status.load(seq_cst) == kPsyscall &&
+        pcasstatus(pp, kPsyscall, kPgcstop)) {
+      pp->syscalltick.add(1, relaxed);
+      sched.stopwait--;
+    }
+  }
+  while (P* pp = pidleget()) {
+    setPStatus(pp, kPidle, kPgcstop);
+    sched.stopwait--;
+  }
+  return sched.stopwait > 0;
+}
+
+// pressAll presses every P that still runs (pressP); with forSafePoint, only
+// those that have not run their function yet. It calls taken for each P that it
+// takes, with the M that it took the P from. The M is nullptr if its thread is
+// still being made.
+// On: user, or a foreign thread.  P: either.  Locks: takes sched.lock.
+// Parks: no.
+void pressAll(bool forSafePoint, void (*taken)(P*, M*)) {
+  while (P* pp = claimUnborn(forSafePoint)) taken(pp, nullptr);
+  M* self = getg()->m;
+  int32_t n = gomaxprocs.load(relaxed);  // no resize: we have worldsema
+  for (int32_t i = 0; i < n; i++) {
+    P* pp = allp[i];
+    if (pp->status.load(acquire) != kPrunning || pp->m.load(acquire) == self ||
+        (forSafePoint && pp->runSafePointFn.load(acquire) == 0)) {
+      continue;
+    }
+    if (M* mp = pressP(pp, Press::kStop)) taken(pp, mp);
+  }
+}
+
+// stopTaken and visitTaken dispose of a P that pressAll has taken. stopTaken
+// counts it as stopped.
+// On, P, Locks: as pressAll.
+void stopTaken(P* pp, M*) {
+  flushYielded(pp);
+  LockScope l(&sched.lock);
+  countStopped(pp);
+}
+
+// visitTaken runs the function for the P. The M that sleeps gets the P back,
+// because there may be no other thread for it.
+void visitTaken(P* pp, M* mp) {
+  runSafePointFn(pp);
+  if (mp == nullptr || !giveBackP(pp, mp)) handoffp(pp);
+}
+
+// visitSyscalls has forEachP's function run for the Ps in system calls.
+// On, P, Locks: as pressAll.
+void visitSyscalls() {
+  int32_t n = gomaxprocs.load(relaxed);  // as in pressAll
+  for (int32_t i = 0; i < n; i++) {
+    P* pp = allp[i];
+    if (pp->status.load(seq_cst) == kPsyscall &&
+        pp->runSafePointFn.load(acquire) == 1 &&
+        pcasstatus(pp, kPsyscall, kPidle)) {
+      pp->syscalltick.add(1, relaxed);
+      handoffp(pp);  // runs the function
+    }
+  }
+}
+
+// checkStopped throws unless every P is stopped.
+// On: any.  P: stopped.  Locks: takes sched.lock.  Parks: no.
+void checkStopped() {
+  LockScope l(&sched.lock);
+  if (sched.stopwait != 0)
+    fatalthrow("stopTheWorld: not stopped (stopwait != 0)");
+  int32_t n = gomaxprocs.load(relaxed);
+  for (int32_t i = 0; i < n; i++) {
+    if (allp[i]->status.load(acquire) != kPgcstop) {
+      fatalthrow("stopTheWorld: not stopped (status != kPgcstop)");
+    }
+  }
+}
+
+}  // namespace
+
+bool preemptone(P* pp) {
+  // Best effort: the request may reach the wrong G, or be ignored. It is then
+  // repeated.
+  M* mp = pp->m.load(acquire);  // pairs with acquirep
+  if (mp == nullptr || mp == getg()->m) return false;
+  G* gp = mp->curg.load(acquire);  // pairs with execute
+  if (gp == nullptr) return false;
+  gp->preempt.store(true, relaxed);  // read at each runtime entry
+  pp->preempt.store(true, relaxed);
+  return true;
+}
+
+void preemptall() {
+  int32_t n = gomaxprocs.load(acquire);  // pairs with procresize
+  for (int32_t i = 0; i < n; i++) {
+    if (allp[i]->status.load(acquire) == kPrunning) preemptone(allp[i]);
+  }
+}
+
+void countStopped(P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  setPStatus(pp, kPidle, kPgcstop);
+  if (--sched.stopwait == 0) notewakeup(&sched.stopnote);
+}
+
+void stopTheWorld(WaitReason reason) {
+  M* mp = takeWorld();  // until startTheWorld: the caller keeps its M, and its
+                        // stopped P
+  G* gp = getg();
+  gp->waitreason = reason;
+  const int64_t begin = nanotime();
+  if (takeStoppablePs(mp)) {
+    if (!gp->foreign) preciseSleeps(mp);
+    stopperSlices = shortSlices();
+    for (Patience patience; !patience.wait(&sched.stopnote);) {
+      preemptall();
+      pressAll(/*forSafePoint=*/false, stopTaken);
+    }
+    noteclear(&sched.stopnote);
+  }
+  checkStopped();
+  stats.worldStops.add(1, relaxed);
+  stats.worldStopNS.add(static_cast<uint64_t>(nanotime() - begin), relaxed);
+}
+
+void startTheWorld() {
+  M* mp = getg()->m;
+  if (netpollinited()) {
+    // Some may have become ready while no M polled.
+    NetpollResult r = netpoll(0);
+    injectglist(&r.toRun);
+    netpollAdjustWaiters(r.delta);
+  }
+  P* runnable;
+  {
+    LockScope l(&sched.lock);
+    int32_t procs = newprocs != 0 ? newprocs : gomaxprocs.load(relaxed);
+    newprocs = 0;
+    runnable = procresize(procs);
+    // Pairs with the acquire in findRunnable.
+    sched.gcwaiting.store(false, release);
+    // Once main has ended, no M takes goroutines from the queue. So let those
+    // go that were preempted in place since endMain looked there.
+    if (sched.mainEnded.load(relaxed)) letGo();
+    wakeSysmonLocked();
+  }
+  while (runnable != nullptr) {
+    P* pp = runnable;
+    runnable = pp->link;
+    pp->link = nullptr;
+    M* idle = pp->m.load(relaxed);  // procresize's message to us
+    pp->m.store(nullptr, relaxed);
+    if (idle == nullptr) {
+      startm(pp, /*spinning=*/false);
+      continue;
+    }
+    if (idle->nextp != nullptr)
+      fatalthrow("startTheWorld: inconsistent mp->nextp");
+    idle->nextp = pp;
+    notewakeup(&idle->park);  // publishes nextp
+  }
+  // There may be work in the global queue, and idle Ps. One spinner finds out.
+  // The section of sched.lock above was the publication.
+  wakep();
+  restoreSlices(std::exchange(stopperSlices, 0));
+  giveUpWorld(mp);
+}
+
+int32_t setGOMAXPROCS(int32_t n) noexcept {
+  schedinit();
+  int32_t old;
+  bool resizing;  // a foreign thread may see that another resize is under way
+  {
+    LockScope l(&sched.lock);
+    old = gomaxprocs.load(relaxed);
+    resizing = newprocs != 0;
+    if (n > kMaxGomaxprocs) n = kMaxGomaxprocs;
+    if (n > 0) sched.customGOMAXPROCS = true;
+  }
+  if (n <= 0 || (n == old && !resizing)) return old;
+  stopTheWorld(WaitReason::kStoppingTheWorld);
+  old = gomaxprocs.load(relaxed);  // the world is stopped
+  {
+    LockScope l(&sched.lock);
+    // Again, because setDefaultGOMAXPROCS may have run meanwhile.
+    sched.customGOMAXPROCS = true;
+    newprocs = n;
+  }
+  startTheWorld();
+  return old;
+}
+
+void setDefaultGOMAXPROCS() noexcept {
+  schedinit();
+  int32_t n = defaultGOMAXPROCS(getproccount());
+  {
+    LockScope l(&sched.lock);
+    if (!sched.customGOMAXPROCS && n == gomaxprocs.load(relaxed) &&
+        newprocs == 0) {  // as in setGOMAXPROCS
+      return;
+    }
+  }
+  stopTheWorld(WaitReason::kStoppingTheWorld);
+  {
+    LockScope l(&sched.lock);
+    sched.customGOMAXPROCS = false;
+    newprocs = n;
+  }
+  startTheWorld();
+}
+
+namespace {
+
+Atomic<bool> updatingMaxProcs;
+// The number that sysmon found. Affinity belongs to a thread, and that of
+// another thread may differ.
+Atomic<int32_t> maxProcsFound;
+
+// adaptMaxProcs is the goroutine of updateMaxProcs.
+// On: user.  P: needed.  Locks: takes worldsema, sched.lock.  Parks: yes.
+void adaptMaxProcs(void*) {
+  stopTheWorld(WaitReason::kStoppingTheWorld);
+  {
+    LockScope l(&sched.lock);
+    // Relaxed: published by the start of the goroutine.
+    if (!sched.customGOMAXPROCS) newprocs = maxProcsFound.load(relaxed);
+  }
+  startTheWorld();
+  updatingMaxProcs.store(false, release);  // pairs with the cas below
+}
+
+constexpr FuncType kAdaptMaxProcs = systemFunc(adaptMaxProcs);
+
+}  // namespace
+
+void updateMaxProcs() {
+  if (debug.updatemaxprocs == 0) return;
+  {
+    LockScope l(&sched.lock);
+    if (sched.customGOMAXPROCS) return;
+  }
+  const int32_t n = defaultGOMAXPROCS(getproccount());
+  if (n == gomaxprocs.load(relaxed)) return;  // a hint
+  if (!updatingMaxProcs.cas(false, true, acquire)) return;
+  maxProcsFound.store(n, relaxed);  // as above
+  if (!startSystemG(&kAdaptMaxProcs)) updatingMaxProcs.store(false, release);
+}
+
+namespace {
+// askEveryP asks every P but own to run fn at a safe point, and runs it for the
+// idle ones. Returns true if the caller must wait for others.
+// On: user, or a foreign thread.  P: own.  Locks: takes sched.lock.  Parks: no.
+bool askEveryP(const P* own, void (*fn)(P*)) {
+  LockScope l(&sched.lock);
+  int32_t n = gomaxprocs.load(relaxed);  // as in pressAll
+  sched.safePointFn = fn;
+  sched.safePointWait = n - (own != nullptr ? 1 : 0);
+  for (int32_t i = 0; i < n; i++) {
+    // We store this, and then read the status. An M that idles its P under
+    // sched.lock later reads this.
+    if (allp[i] != own) allp[i]->runSafePointFn.store(1, seq_cst);
+  }
+  preemptall();
+  for (P* pp = sched.pidle; pp != nullptr; pp = pp->link) {
+    if (pp->runSafePointFn.cas(1, 0, acq_rel)) {  // the winner runs it
+      fn(pp);
+      sched.safePointWait--;
+    }
+  }
+  return sched.safePointWait > 0;
+}
+}  // namespace
+
+void forEachP(WaitReason reason, void (*fn)(P*)) {
+  M* mp = takeWorld();
+  G* gp = getg();
+  P* own = mp->p;
+  gp->waitreason = reason;
+  const bool wait = askEveryP(own, fn);
+  if (own != nullptr) fn(own);
+  visitSyscalls();
+  if (wait) {
+    if (!gp->foreign) preciseSleeps(mp);
+    const uint64_t slices = shortSlices();
+    for (Patience patience; !patience.wait(&sched.safePointNote);) {
+      preemptall();
+      // Again, because a goroutine may have begun a call between our two looks
+      // at its P.
+
+      visitSyscalls();
+      pressAll(/*forSafePoint=*/true, visitTaken);
+    }
+    noteclear(&sched.safePointNote);
+    restoreSlices(slices);
+    LockScope l(&sched.lock);
+    if (sched.mainEnded.load(relaxed)) letGo();  // as in startTheWorld
+  }
+  giveUpWorld(mp);
+}
+
+}  // namespace gump::rt

@@ -1,0 +1,207 @@
+// Declared system calls: a goroutine that is about to block in the kernel lets
+// go of its P, so that other threads may take it.
+//
+// Protocol: entersyscall unlinks P and M and then stores kPsyscall. That store
+// publishes the P. From then on the P belongs to the thread that wins the CAS
+// away from kPsyscall. The competitors are this thread on its way back
+// (exitsyscall), sysmon's retake, a stop-the-world, and forEachP. The M
+// remembers the P in oldp and tries it first. Only the outermost of nested
+// calls does all that.
+#include "runtime/diag/fuzzsched.h"
+#include "runtime/diag/panic.h"
+#include "runtime/sched/proc.h"
+
+namespace gump::rt {
+
+namespace {
+
+void wakeSysmon() {
+  LockScope l(&sched.lock);
+  wakeSysmonLocked();
+}
+
+// entersyscallStopped gives the P to the thread that is stopping the world, if
+// that thread has not taken it already.
+void entersyscallStopped(P* pp) {
+  LockScope l(&sched.lock);
+  if (sched.stopwait > 0 && pcasstatus(pp, kPsyscall, kPgcstop)) {
+    pp->syscalltick.add(1, relaxed);
+    if (--sched.stopwait == 0) notewakeup(&sched.stopnote);
+  }
+}
+
+// entersyscallFuzzed retakes the caller's P at once, as sysmon might do later.
+void entersyscallFuzzed(P* pp) {
+  if (!pcasstatus(pp, kPsyscall, kPidle)) return;
+  pp->syscalltick.add(1, relaxed);  // as retakeSyscall
+  handoffp(pp);
+}
+
+bool exitsyscallFast(P* oldp) {
+  if (sched.mainEnded.load(acquire)) return false;  // pairs with endMain
+  // Pairs with the store in entersyscall.
+  if (oldp != nullptr && oldp->status.load(acquire) == kPsyscall &&
+      pcasstatus(oldp, kPsyscall, kPidle)) {
+    acquirep(oldp);
+    return true;
+  }
+  // Another thread took it. Any idle P will do.
+  // A hint. The slow path looks under the lock.
+  if (sched.npidle.load(relaxed) == 0) return false;
+  P* pp;
+  {
+    LockScope l(&sched.lock);
+    pp = sched.mainEnded.load(relaxed) || sched.gcwaiting.load(relaxed)
+             ? nullptr
+             : pidleget();
+  }
+  if (pp == nullptr) return false;
+  acquirep(pp);
+  // pp has been idle, so this is a new slice. sysmon compares schedtick for
+  // change only.
+  pp->schedtick.store(pp->schedtick.load(relaxed) + 1, relaxed);
+  return true;
+}
+
+// claimForLocked takes back a P that waits for a thread which does not come,
+// because sysmon cannot give that P to an M that is locked (replaceUnborn).
+// Returns nullptr if there is none, or if threads are not short.
+P* claimForLocked(const G* gp) {
+  // Hints. If we miss a change, the thread that comes finds gp in the queue.
+  if (GUMP_LIKELY(gp->lockedm == nullptr ||
+                  !sched.threadsShort.load(relaxed))) {
+    return nullptr;
+  }
+  P* pp = claimUnborn(/*ofSafePoint=*/false);
+  if (pp != nullptr && sched.mainEnded.load(acquire)) {  // pairs with endMain
+    handoffp(pp);
+    return nullptr;
+  }
+  return pp;
+}
+
+// exitsyscall0 queues gp, which is back from the kernel and has no P.
+// On: g0.  P: none.  Locks: takes sched.lock.  Parks: blocks the thread.
+G* exitsyscall0(G* gp) {
+  M* mp = getg()->m;
+  casgstatus(gp, kGsyscall, kGrunnable);
+  dropg();
+  P* pp = claimForLocked(gp);
+  bool locked = false;
+  if (pp == nullptr) {
+    LockScope l(&sched.lock);
+    if (!sched.mainEnded.load(relaxed)) pp = pidleget();
+    if (pp == nullptr) {
+      // From globrunqput on, gp may run elsewhere.
+      locked = gp->lockedm != nullptr;
+      globrunqput(gp);
+    }
+  }
+  if (pp != nullptr) {
+    acquirep(pp);
+    return fuzzExecute(gp, /*inheritTime=*/false);
+  }
+  if (locked) {
+    stoplockedm();
+    if (mp->p == nullptr) return nullptr;  // m0, woken to leave Run
+    return fuzzExecute(gp, /*inheritTime=*/false);
+  }
+  stopm();
+  if (mp->p == nullptr) return nullptr;  // as above
+  return schedule();
+}
+
+// awaitP makes gp, which is back from the kernel, wait for a P. On a stack that
+// the program made, gp stays on its thread, bound as by LockOSThread, because
+// the code that made that stack may belong to the thread. Where such a stack
+// may not be left, checkSP ends the process.
+// On: user, m.locks == 1; afterwards 0.  P: none, and then one.
+// Locks: takes sched.lock.  Parks: yes.
+void awaitP(G* gp) {
+  M* mp = gp->m;
+  const auto sp = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
+  if (GUMP_LIKELY(onOwnStack(gp, sp)) || !mayLeaveStackAt(mp, sp)) {
+    gumpMcall(exitsyscall0);
+    return;
+  }
+  const bool locked = gp->lockedm != nullptr;
+  gp->onOtherStack = true;
+  gp->lockedm = mp;
+  mp->lockedg = gp;
+  gumpMcall(exitsyscall0);
+  // The P may be gone again. That must be settled first, because preemptInPlace
+  // writes the same pair.
+  const bool lost = acquiremAsIs(mp);
+  gp->onOtherStack = false;
+  if (!locked) {
+    gp->lockedm = nullptr;
+    mp->lockedg = nullptr;
+  }
+  if (lost) stayLost(mp);
+  releasem(mp);
+}
+
+}  // namespace
+
+void entersyscall() noexcept {
+  G* gp = runtimeEntry();
+  if (gp->foreign) return;  // has no P to lose
+  M* mp = acquirem();
+  P* pp = mp->p;
+  if (GUMP_UNLIKELY(pp == nullptr)) {  // gp is in a declared call already
+    gp->nestedSyscalls++;
+    releasem(mp);
+    return;
+  }
+  casgstatus(gp, kGrunning, kGsyscall);
+  // sysmon sleeps deeply only while nothing runs.
+  if (GUMP_UNLIKELY(sched.sysmonwait.load(relaxed))) wakeSysmon();
+  // Pairs with forEachP.
+  if (GUMP_UNLIKELY(pp->runSafePointFn.load(acquire) != 0)) runSafePointFn(pp);
+  flushYielded(pp);  // from the store below on, any thread may own the P
+  const bool hurry = GUMP_UNLIKELY(pp->fuzz != 0) && fuzzOneIn(pp, 4);
+  mp->oldp = pp;
+  mp->p = nullptr;
+  pp->m.store(nullptr, relaxed);
+  // seq_cst: store status, then read gcwaiting; the stopper stores gcwaiting,
+  // then reads the status.
+  pp->status.store(kPsyscall, seq_cst);
+  if (GUMP_UNLIKELY(sched.gcwaiting.load(seq_cst))) entersyscallStopped(pp);
+  if (GUMP_UNLIKELY(hurry)) entersyscallFuzzed(pp);
+  releasem(mp);
+}
+
+void exitsyscall() noexcept {
+  G* gp = getg();
+  if (gp->foreign) return;
+  if (GUMP_UNLIKELY(gp->nestedSyscalls != 0)) {
+    gp->nestedSyscalls--;
+    return;
+  }
+  M* mp = acquirem();
+  gp->waitsince = 0;
+  P* oldp = mp->oldp;
+  mp->oldp = nullptr;
+  if (GUMP_LIKELY(exitsyscallFast(oldp))) {
+    P* pp = mp->p;
+    pp->syscalltick.add(1, relaxed);  // compared for change only
+    casgstatus(gp, kGsyscall, kGrunning);
+    releasem(mp);
+    return;
+  }
+  awaitP(gp);
+}
+
+M* exitsyscallNoP() {
+  G* gp = getg();
+  M* mp = gp->m;
+  gp->waitsince = 0;
+  if (exitsyscallFast(nullptr)) {
+    casgstatus(gp, kGsyscall, kGrunning);
+    return mp;
+  }
+  awaitP(gp);
+  return acquirem();
+}
+
+}  // namespace gump::rt

@@ -1,0 +1,321 @@
+// The reclamation cycle, which stands where Go has its collector. It gives back
+// to the kernel the memory and the threads that the program no longer uses.
+//
+// The cycle has five steps, in this order:
+//  1. the hooks (sync::Pool ages its caches);
+//  2. a safe point of every P, at which it hands in its cached stacks;
+//  3. the pages below the stack pointers of parked goroutines, slab by slab;
+//  4. the unused stacks;
+//  5. the unused threads.
+// Goroutines run their cycles one at a time. Two minutes after the last cycle
+// sysmon starts one (forceReclaim). A foreign thread runs a cycle by itself,
+// perhaps beside that of another thread. It must not wait for a goroutine,
+// which may not go on once main has ended. Two cycles at once do no harm:
+// scanners is a count, a stack is touched under its G's scan bit, and the pools
+// have locks.
+//
+// The slabs are dealt out (takeSlab) to the goroutine that runs the cycle and
+// to its workers. There is one worker for every other P. A worker is a system
+// goroutine, parked in work.idle. Steps 6 and 9 of findRunnable fetch it for a
+// P that has nothing else to do, and it stops as soon as the P has. A quarter
+// of the Ps, including the cycle's own, begin to work on the slabs even if
+// there is other work.
+//
+// A goroutine that parks may be woken at any time, so its stack is touched only
+// under its scan bit, for which the waker waits. Wakers look for scan bits only
+// while scanners is not 0. It is raised before the safe points, so a thread
+// that has passed one sees it.
+//
+// Wake-ups. A worker parks under work.lock, and is fetched under it. For idle
+// Ms, dealOut sets available before wakep, and an M that stops spinning looks
+// at it afterwards (the essay in proc.cc). A worker that parks while there are
+// slabs left sets available too, but does not call wakep. It parks because its
+// P has other work, and when that is done the P looks. The cycle waits, under
+// work.lock, for work.busy == 0. The thread that counts it down to 0 under the
+// lock readies the cycle's goroutine.
+//
+// Grace periods, at the end of this file, are safe points of every P, too:
+// memory that was unlinked before a period began may be deleted when it has
+// ended. The periods are numbered from 1. A thread that retires memory reads
+// gracesBegun after it has unlinked the memory. A period with a higher number
+// began later. Both are read-modify-writes of one word, so the unlinking
+// happens before that period, and a reader that has passed its safe point in
+// the period sees it.
+#include "runtime/diag/panic.h"
+#include "runtime/diag/stats.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sched/stack.h"
+#include "runtime/sys/os_linux.h"
+
+namespace gump::rt {
+
+namespace {
+
+using Hook = void (*)();
+constexpr int kMaxHooks = 16;
+Atomic<Hook> hooks[kMaxHooks];
+
+// One cycle at a time among goroutines; foreign threads do not take it.
+Atomic<uint32_t> cyclesema{1};
+
+struct Work {
+  Mutex lock{LockRank::kLeaf};
+  GSlab* next ABSL_GUARDED_BY(lock) = nullptr;  // to be dealt out next
+  int32_t busy ABSL_GUARDED_BY(lock) = 0;       // slabs that are worked on
+  // The goroutine that runs the cycle and waits for busy == 0, or nullptr.
+  G* waiter ABSL_GUARDED_BY(lock) = nullptr;
+  GList idle ABSL_GUARDED_BY(lock);  // parked workers
+  int32_t nworkers ABSL_GUARDED_BY(lock) = 0;
+};
+Work work;
+// available says that there are slabs to be dealt out, and a parked worker. It
+// is for findRunnable, which has no lock. Written under work.lock.
+Atomic<bool> available;
+
+void updateAvailable() ABSL_EXCLUSIVE_LOCKS_REQUIRED(work.lock) {
+  // Pairs with reclaimWorkAvailable.
+  available.store(work.next != nullptr && !work.idle.empty(), release);
+}
+
+Atomic<int64_t> lastCycle;    // nanotime of the end of the last cycle; 0: none
+Atomic<bool> forcingReclaim;  // the goroutine of forceReclaim is on its way
+
+// ---- A slab of goroutines ---------------------------------------------------
+
+// giveBackStack drops the pages below gp's stack pointer, if gp is parked.
+void giveBackStack(G* gp, void*) {
+  // Hints. We look again under the scan bit.
+  if (readgstatus(gp) != kGwaiting || peek(gp->stack.lo) == 0) return;
+  M* mp = acquirem();  // gp's waker waits for us
+  if (castogscanstatus(gp, kGwaiting)) {
+    if (!gp->foreign && gp->stack.lo != 0 && gp->sched.fresh == 0) {
+      stats.stackBytes.add(stackGiveBack(gp), relaxed);  // a figure
+    }
+    casfrom_Gscanstatus(gp, kGwaiting);
+  }
+  releasem(mp);
+}
+
+// takeSlab deals out a slab, or returns nullptr if there is none left. done
+// ends the work on a slab.
+GSlab* takeSlab() {
+  LockScope l(&work.lock);
+  GSlab* slab = work.next;
+  if (slab == nullptr) return nullptr;
+  work.next = nextGSlab(slab);
+  updateAvailable();
+  work.busy++;
+  return slab;
+}
+
+void done() {
+  G* waiter = nullptr;
+  {
+    LockScope l(&work.lock);
+    if (--work.busy == 0) {
+      waiter = work.waiter;
+      work.waiter = nullptr;
+    }
+  }
+  if (waiter != nullptr) goready(waiter);
+}
+
+// ---- Workers ----------------------------------------------------------------
+
+bool workerParkCommit(G* gp, void*)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // releases the lock of parkWorker
+  work.idle.push(gp);
+  updateAvailable();
+  unlock(&work.lock);
+  return true;
+}
+
+void parkWorker() ABSL_NO_THREAD_SAFETY_ANALYSIS {  // as above
+  (void)acquirem();
+  lock(&work.lock);
+  gopark(workerParkCommit, nullptr, WaitReason::kGCWorkerIdle);
+}
+
+// othersWait tells whether the caller's P has other work.
+bool othersWait() {
+  M* mp = acquirem();
+  const bool waits = (mp->p != nullptr && !runqempty(mp->p)) ||
+                     // Hints: asked again after the next slab.
+                     sched.runqsize.load(relaxed) > 0 ||
+                     sched.gcwaiting.load(relaxed);
+  releasem(mp);
+  return waits;
+}
+
+void reclaimWorker(void*) {
+  for (;;) {
+    parkWorker();
+    while (GSlab* slab = takeSlab()) {
+      forEachGIn(slab, giveBackStack, nullptr);
+      stats.workerSlabs.add(1, relaxed);  // a figure
+      done();
+      if (othersWait()) break;
+    }
+  }
+}
+
+constexpr FuncType kWorker = systemFunc(reclaimWorker);
+
+// startWorkers makes sure that there is a worker for every P but one. (There
+// may be fewer if there is no memory.)
+void startWorkers() {
+  for (;;) {
+    {
+      LockScope l(&work.lock);
+      // However many Ps there are by the time the workers run.
+      if (work.nworkers >= gomaxprocs.load(relaxed) - 1) return;
+      work.nworkers++;
+    }
+    if (startSystemG(&kWorker)) continue;
+    LockScope l(&work.lock);
+    work.nworkers--;
+    return;
+  }
+}
+
+G* takeWorker() {
+  LockScope l(&work.lock);
+  if (work.next == nullptr) return nullptr;
+  G* gp = work.idle.pop();
+  updateAvailable();
+  return gp;
+}
+
+}  // namespace
+
+// Pairs with the store in updateAvailable.
+bool reclaimWorkAvailable() { return available.load(acquire); }
+
+G* reclaimIdleWorker() {
+  G* gp = takeWorker();
+  if (gp != nullptr) casgstatus(gp, kGwaiting, kGrunnable);
+  return gp;
+}
+
+// ---- The cycle --------------------------------------------------------------
+
+namespace {
+
+// dealOut makes all slabs available, and wakes workers for them.
+void dealOut() {
+  startWorkers();
+  {
+    LockScope l(&work.lock);
+    work.next = nextGSlab(nullptr);
+    updateAvailable();
+  }
+  for (int32_t n = gomaxprocs.load(relaxed) / 4 - 1; n > 0; n--) {
+    G* gp = takeWorker();
+    if (gp == nullptr) break;
+    goready(gp);
+  }
+  M* mp = acquirem();
+  fence(seq_cst);  // W1 of the essay in proc.cc
+  wakep();
+  releasem(mp);
+}
+
+bool cycleParkCommit(G* gp, void*)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // releases the lock of awaitWorkers
+  work.waiter = gp;
+  unlock(&work.lock);
+  return true;
+}
+
+void awaitWorkers() ABSL_NO_THREAD_SAFETY_ANALYSIS {  // as above
+  M* mp = acquirem();
+  lock(&work.lock);
+  if (work.busy == 0) {
+    unlock(&work.lock);
+    releasem(mp);
+    return;
+  }
+  gopark(cycleParkCommit, nullptr, WaitReason::kWaitForGCCycle);
+}
+
+void giveBackStacks() {
+  dealOut();
+  while (GSlab* slab = takeSlab()) {
+    forEachGIn(slab, giveBackStack, nullptr);
+    done();
+    runtimeEntry();  // yields, if it is time
+  }
+  awaitWorkers();
+}
+
+constexpr FuncType kForcedCycle = systemFunc([](void*) {
+  runtimeGC();
+  stats.forcedCycles.add(1, relaxed);    // a figure
+  forcingReclaim.store(false, release);  // pairs with the cas below
+});
+
+}  // namespace
+
+Atomic<int64_t> forcegcperiod{120'000'000'000};
+
+void forceReclaim(int64_t now) {
+  // A time, not a message. The first period begins with the first look.
+  const int64_t last = lastCycle.load(relaxed);
+  if (last == 0) lastCycle.store(now, relaxed);
+  if (last == 0 || now - last < forcegcperiod.load(relaxed)) return;
+  if (!forcingReclaim.cas(false, true, acquire)) return;
+  if (!startSystemG(&kForcedCycle)) forcingReclaim.store(false, release);
+}
+
+void runtimeGC() noexcept {
+  runtimeEntry();
+  // The hooks run code of the program, which may want a cycle in its turn.
+  for (auto& h : hooks) {
+    if (Hook f = h.load(acquire)) f();  // pairs with the cas in reclaimRegister
+  }
+  const bool plain = getg()->foreign;
+  if (!plain) semacquire(&cyclesema, /*lifo=*/false, SemaReason::kSemacquire);
+  scanners.add(1, seq_cst);  // before forEachP asks the first P
+  forEachP(WaitReason::kFlushProcCaches, stackcacheFlush);
+  if (plain) {
+    forEachG(giveBackStack, nullptr);
+  } else {
+    giveBackStacks();
+  }
+  // Pairs with the load in noScanner: all scan bits are clear.
+  scanners.add(-1, release);
+  stackpoolRelease();
+  retireIdleMs(gomaxprocs.load(relaxed));  // a number to aim at
+  stats.cycles.add(1, relaxed);            // a figure
+  lastCycle.store(nanotime(), relaxed);    // as in forceReclaim
+  if (!plain) semrelease(&cyclesema, /*handoff=*/false);
+}
+
+bool reclaimRegister(void (*hook)()) noexcept {
+  for (auto& h : hooks) {
+    // A set that only grows.
+    if (h.load(relaxed) == hook || h.cas(nullptr, hook, acq_rel)) return true;
+  }
+  return false;
+}
+
+// ---- Grace periods ----------------------------------------------------------
+
+namespace {
+Atomic<uint64_t> gracesBegun;
+// The last period that has ended. Only the finalizer goroutine touches it.
+uint64_t graceEnded = 0;
+}  // namespace
+
+uint64_t gracePeriodsBegun() noexcept { return gracesBegun.add(0, acq_rel); }
+
+void awaitGracePeriod(uint64_t since) noexcept {
+  if (graceEnded > since) return;
+  const uint64_t number = gracesBegun.add(1, acq_rel);
+  forEachP(WaitReason::kFlushProcCaches, [](P*) {});
+  // Goroutines that have lost their P may still be reading.
+  awaitInterrupted();
+  graceEnded = number;
+}
+
+}  // namespace gump::rt

@@ -1,0 +1,232 @@
+// Start-up and the end of main.
+//
+// The runtime starts when it is first needed, on whichever thread that is. That
+// may be Run, go(), or a channel operation on a foreign thread (library mode),
+// even in a static constructor. All its state is constant-initialised and never
+// destroyed.
+//
+// Run lends its thread to the scheduler as m0 and makes its function goroutine
+// 1. When that function has returned, nothing is scheduled any more: endMain
+// sets mainEnded, and each M idles its P at its next schedule. m0 leaves the
+// scheduler and Run returns. Goroutines that are left over stay queued or
+// parked, and go on in a later Run.
+#include <pthread.h>
+
+#include "runtime/diag/fuzzsched.h"
+#include "runtime/diag/panic.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sched/sysmon.h"
+#include "runtime/sys/os_linux.h"
+#include "runtime/sys/signal.h"
+#include "runtime/wait/sema.h"
+
+namespace gump::rt {
+
+int32_t ncpu;
+
+namespace {
+
+pthread_once_t initOnce = PTHREAD_ONCE_INIT;
+Atomic<bool> initialised;
+
+// doSchedinit runs once, on a thread of the user's, before any thread of ours.
+void doSchedinit() {
+  parsedebugvars();
+  membarrierInit();
+  forkinit();
+  threadsinit();
+  stackinit();
+  ncpu = getproccount();
+  defaultGOMAXPROCSInit();
+  sched.goidgen.store(1, relaxed);  // 1 is main
+  sched.lastpoll.store(nanotime(), relaxed);
+  int32_t procs = parseGOMAXPROCS(gogetenv("GOMAXPROCS", "GUMP_MAXPROCS"));
+  bool custom = procs > 0;
+  if (!custom) procs = defaultGOMAXPROCS(ncpu);
+  mcommoninit(&m0, 0);
+  {
+    LockScope l(&sched.lock);
+    sched.mnext = 1;
+    sched.customGOMAXPROCS = custom;
+  }
+  // procresize needs an M that holds no P. The thread has no M yet, so m0's g0
+  // stands in for it.
+  G* self = getg();
+  setg(&m0.g0);
+  {
+    LockScope l(&sched.lock);
+    P* runnable = procresize(procs);
+    if (runnable != nullptr) fatalthrow("schedinit: P with work");
+  }
+  initsig();
+  startTemplateThread();
+  newm(sysmon, nullptr, -1);
+  setg(self);
+  initialised.store(true, release);
+}
+
+// enterScheduler is how m0 begins. If main has not been queued (g0->param), m0
+// runs it. Otherwise m0 waits for main, as for any goroutine that is locked to
+// its thread.
+G* enterScheduler(G* g0) {
+  auto* gp = static_cast<G*>(g0->param);
+  g0->param = nullptr;
+  if (gp != nullptr) {
+    if (G* next = fuzzExecute(gp, /*inheritTime=*/false)) return next;
+    // There was no memory for its stack. It waits for some.
+  }
+  return schedule();
+}
+
+}  // namespace
+
+void schedinit() {
+  // Pairs with the release at the end of doSchedinit.
+  if (GUMP_LIKELY(initialised.load(acquire))) return;
+  if (forked.load(relaxed)) dieForked();  // written by this very thread
+  pthread_once(&initOnce, doSchedinit);
+}
+
+void unsetInitialised() { initialised.store(false, relaxed); }
+
+void endMain() {
+  M* mp = getg()->m;
+  flushYielded(mp->p);  // goroutines preempted in place may be among them
+  LockScope l(&sched.lock);
+  // Pairs with findRunnable. Under sched.lock for Ms that are about to sleep.
+  // seq_cst for findDeadAfterMain and semrelease.
+  sched.mainEnded.store(true, seq_cst);
+  preemptall();
+  letGo();
+  if (mp != &m0) wakeM0ToLeave();
+}
+
+namespace {
+
+// attachM0 makes this thread m0. Returns false if another thread is m0.
+bool attachM0() {
+  LockScope l(&sched.lock);
+  if (sched.m0attached) return false;
+  sched.m0attached = true;
+  return true;
+}
+
+void detachM0() {
+  LockScope l(&sched.lock);
+  sched.m0attached = false;
+  checkdead();  // a thread that went to sleep meanwhile could not judge
+}
+
+// newMain makes the goroutine of Run, with a stack as large as a thread's.
+G* newMain(const FuncType* ft, void* closure, uintptr_t pc) {
+  size_t size = 8 << 20;
+  pthread_attr_t attr;
+  if (pthread_attr_init(&attr) == 0) {
+    // The default for new threads: RLIMIT_STACK at program start.
+    pthread_attr_getstacksize(&attr, &size);
+    pthread_attr_destroy(&attr);
+  }
+  SpawnOptions o;
+  o.stack_size = size;
+  G* gp = newproc1(ft, closure, &o, pc);
+  if (gp == nullptr) fatalthrow("Run: no memory for the main goroutine");
+  gp->isMain = true;
+  gp->goid = 1;
+  gp->parentGoid = 0;
+  casgstatus(gp, kGdead, kGrunnable);
+  return gp;
+}
+
+// lockMain binds main to m0 until it begins (mainBegins). If the caller of Run
+// has asked for its thread, main stays bound, and the lock count is the
+// caller's. That corresponds to the init functions of a Go program, which run
+// on the main thread before main.
+void lockMain(G* gp, const G* caller) {
+  if (m0.lockedg != nullptr) fatalthrow("Run: m0 is locked");
+  m0.lockedExt = caller == nullptr ? 0 : caller->m->lockedExt;
+  m0.lockedg = gp;
+  gp->lockedm = &m0;
+}
+
+}  // namespace
+
+void mainBegins(G* gp) {
+  M* mp = acquirem();  // preemptInPlace writes the same pair
+  if (mp->lockedg == gp && mp->lockedExt == 0) {
+    mp->lockedg = nullptr;
+    gp->lockedm = nullptr;
+  }
+  releasem(mp);
+}
+
+bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
+  schedinit();
+  G* self = getg();  // nullptr, or this thread's pseudo-G
+  // Inside a goroutine: a Run is active, or library mode.
+  if (self != nullptr && !self->foreign) return false;
+  if (!attachM0()) return false;
+  if (self != nullptr) {
+    // While the thread is m0 it is not a foreign thread, and its pseudo-G must
+    // not hide a deadlock.
+    LockScope l(&sched.lock);
+    sched.nmextra--;
+  }
+  setg(&m0.g0);
+  m0.locks.store(1, relaxed);  // (K3) of proc_park.cc
+  minit(&m0);
+  // The caller may be inside a catch block. The state of its thread is not for
+  // the goroutines that m0 runs, nor is their state for the caller.
+  const EhGlobals eh = *m0.eh;
+  const int savedErrno = *m0.errnoAddr;
+  *m0.eh = EhGlobals();
+  G* gp = newMain(ft, closure, pc);
+  lockMain(gp, self);
+  // Library mode may keep every P busy.
+  P* pp = nullptr;
+  {
+    LockScope l(&sched.lock);
+    // Under the lock: an M on its way to endSchedule looks again there, and
+    // then either keeps its P, for us, or has made it idle before this.
+    sched.mainEnded.store(false, release);  // pairs with findRunnable
+    pp = pidleget();
+    if (pp == nullptr) {
+      globrunqputhead(gp);
+    } else {
+      m0.g0.param = gp;
+    }
+  }
+  if (pp != nullptr) {
+    acquirep(pp);
+    wakep();  // leftovers of an earlier Run may be queued
+  }
+  gumpMstart(&m0.g0, enterScheduler);
+  semaMainEnded();
+  *m0.eh = eh;
+  *m0.errnoAddr = savedErrno;
+  unminit(&m0);
+  setg(self);
+  if (self != nullptr) {
+    LockScope l(&sched.lock);
+    sched.nmextra++;
+  }
+  detachM0();
+  return true;
+}
+
+int32_t numCPU() noexcept {
+  schedinit();
+  return ncpu;
+}
+
+int32_t numGoroutine() noexcept {
+  schedinit();
+  int32_t n = gcount();
+  return n < 1 ? 1 : n;
+}
+
+uint64_t currentGoid() noexcept {
+  G* gp = getg();
+  return gp == nullptr ? 0 : gp->goid;
+}
+
+}  // namespace gump::rt

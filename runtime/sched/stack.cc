@@ -1,0 +1,753 @@
+// Goroutine stacks.
+//
+// A size class is a power of two, from kMinStackSize up. Its slots are carved
+// from arenas of 64 MiB, which lie at multiples of 64 MiB. In a class of large
+// stacks, each stack has a mapping of its own, which is unmapped when the stack
+// is freed. A slot:
+//
+//     slot                     lo                         hi             end
+//      | guard, never accessible | 16 KiB << order, or more | StackTop, ... |
+//
+// Invariants:
+//  (K1) hi - lo >= 16 KiB << order, for every colour. The StackTop and the
+//       colour have a page of their own, the top one, which the first frames
+//       share.
+//  (K2) stride is an odd number of pages. If it were a power of two, the hot
+//       pages of all stacks would compete for one set of the TLB. Walking the
+//       tops of 1000 stacks took 18 ns a step at a stride of 256 KiB, and
+//       4.7 ns at 268 KiB.
+//  (K3) The colour moves hi by up to 23 cache lines from slot to slot. Without
+//       it, the first frames of all stacks would compete for a few sets of the
+//       first-level cache. StackTop, colour and about 2.5 KiB of frames fit
+//       into one page, so a parked goroutine costs one page.
+//  (K4) A slot is in exactly one place:
+//        * not yet carved (beyond arena->bump),
+//        * bound to a G,
+//        * in a P's cache,
+//        * in its class's pool,
+//        * on its class's bare list, if it has no guard and stackguard=strict
+//          demands one,
+//        * marked in arena->dropped.
+//       Code that takes a slot from its place owns the slot's StackTop. A slot
+//       that was not carved, or that was dropped, has no page and no StackTop.
+//  (K5) A slot's guard is installed once, before the slot is first bound, and
+//       stays. top->unguarded says that there is none.
+//  (K6) LeakSanitizer knows the carved slots of an arena as one region, because
+//       it reads the list of all mappings once for each region.
+//
+// If a guard cannot be installed (stackguard.h), the user chooses what happens.
+// stackguard=best goes on with a canary in the lowest bytes of the stack.
+// stackguard=strict makes the binding fail.
+//
+// Address space is plentiful, so arenas stay mapped; their pages are given back
+// without unmapping them. Where it is not plentiful (ulimit -v), and nothing
+// can be mapped, there are three ways out: arenas without a slot in use are
+// unmapped, new arenas are smaller, and a request takes a larger slot.
+//
+// Rejected: sorting the free list by address, which would leave more arenas
+// without a slot in use. Growing stacks by copying, as Go does: C++ has
+// pointers into stacks.
+#include "runtime/sched/stack.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+
+#include "runtime/diag/panic.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/stackguard.h"
+#include "runtime/sys/lock_futex.h"
+#include "runtime/sys/mem.h"
+#include "runtime/sys/os_linux.h"
+#include "runtime/sys/sanitizer.h"
+
+namespace gump::rt {
+namespace {
+
+constexpr size_t kArenaShift = 26;
+constexpr size_t kArenaSize = size_t{1} << kArenaShift;
+constexpr size_t kTopSize = kPageSize;
+constexpr size_t kSlotOverhead = kGuardSize + kTopSize;
+constexpr uint32_t kNumOrders = 17;
+static_assert(kMinStackSize << (kNumOrders - 1) == kMaxStackSizeLimit);
+static_assert((kMinStackSize + kSlotOverhead) / kPageSize % 2 == 1);  // (K2)
+
+// Beyond this order each slot gets a mapping of its own, because fewer than
+// four slots would fit into an arena.
+constexpr uint32_t kMaxArenaOrder = 9;
+static_assert(kMinStackSize << kMaxArenaOrder < kArenaSize / 4);
+
+// The number of slots in an arena of the smallest class, rounded up to whole
+// words.
+constexpr size_t kMaxSlots =
+    (kArenaSize / (kMinStackSize + kSlotOverhead) + 64) / 64 * 64;
+
+constexpr uint32_t kColours = 24;
+constexpr size_t kColourStep = kCacheLine;
+constexpr size_t kTopReserve = 64;  // sizeof(StackTop), rounded up to a line
+static_assert(sizeof(StackTop) <= kTopReserve);
+// (K3), with a margin.
+static_assert(kTopReserve + (kColours - 1) * kColourStep + 1536 + 512 <=
+              kTopSize);
+
+// A goroutine never returns from its first frames. So each goroutine leaves a
+// few entries on the shadow call stack of its fiber, or on its fake stack,
+// which do not grow. After this many goroutines a slot gets new ones.
+constexpr uint32_t kSanitizerUses = 64;
+constexpr uint32_t kRefillBatch = 32;  // slots that a P takes at once
+static_assert(kRefillBatch <= kMaxGuardBatch);
+
+// Arena is a mapping and the slots that it is carved into. Arena cells are
+// never freed; newArena reuses the cell of an unmapped arena.
+struct Arena {
+  uintptr_t base = 0;
+  size_t stride = 0;
+  size_t size = 0;  // of the mapping
+  uint32_t order = 0;
+  uint32_t nslots = 0;
+  // The members below are guarded by stacks.lock.
+  uint32_t bump = 0;      // slots carved so far
+  Arena* next = nullptr;  // in stacks.spareArenas, or in SizeClass::dropped
+  // Bit i is set if slot i is dropped: it has a guard and no pages (K4).
+  uint32_t ndropped = 0;
+  uint64_t dropped[kMaxSlots / 64] = {};
+};
+
+// SlotList is a LIFO of free slots through StackTop::next.
+struct SlotList {
+  StackTop* head = nullptr;
+  uint32_t n = 0;
+
+  void push(StackTop* t) {
+    t->next = head;
+    head = t;
+    n++;
+  }
+  StackTop* pop() {
+    StackTop* t = head;
+    if (t != nullptr) {
+      head = t->next;
+      n--;
+    }
+    return t;
+  }
+};
+
+struct SizeClass {
+  SlotList pool;             // free, ready to be bound
+  SlotList bare;             // carved, but without the guard that is demanded
+  Arena* arena = nullptr;    // being carved
+  Arena* dropped = nullptr;  // arenas with dropped slots, linked by next
+};
+
+// Two things are forbidden under the lock: system calls, and touching a slot
+// that is not on a list. Mapping an arena is the exception, together with the
+// calls by which LeakSanitizer notes a region.
+struct StackPools {
+  Mutex lock{LockRank::kStack};
+  SizeClass classes[kMaxArenaOrder + 1] ABSL_GUARDED_BY(lock);
+  Arena* spareArenas ABSL_GUARDED_BY(lock) = nullptr;
+};
+constinit StackPools stacks;
+
+constexpr const char kErrNoMemory[] = "out of memory (goroutine stack)";
+constexpr const char kErrNoGuard[] =
+    "cannot protect a goroutine stack: the process is near its limit of memory "
+    "mappings; raise vm.max_map_count with sysctl, or set "
+    "GUMP_DEBUG=stackguard=best";
+
+Atomic<const char*> lastError{kErrNoMemory};  // points at constants: relaxed
+
+// ---- Finding the arena of an address ----------------------------------------
+
+// The table of arenas by address >> 26, in two levels. Signal handlers read it,
+// so readers take no lock: a leaf or an arena is complete when it is published,
+// and neither is ever freed. The table covers the 48 bits of user addresses.
+constexpr size_t kTableBits = 11;
+constexpr size_t kTableSize = size_t{1} << kTableBits;
+struct ArenaLeaf {
+  Atomic<Arena*> arenas[kTableSize];  // written under stacks.lock, release;
+                                      // read by any thread, acquire
+};
+constinit Atomic<ArenaLeaf*> arenaTable[kTableSize];  // same orders
+
+size_t leafIndex(uintptr_t addr) {
+  return (addr >> kArenaShift) & (kTableSize - 1);
+}
+size_t rootIndex(uintptr_t addr) { return addr >> (kArenaShift + kTableBits); }
+
+Arena* arenaOf(uintptr_t addr) {
+  const size_t root = rootIndex(addr);
+  if (root >= kTableSize) return nullptr;
+  ArenaLeaf* leaf = arenaTable[root].load(acquire);  // pairs with publishArena
+  if (leaf == nullptr) return nullptr;
+  // Pairs with publishArena.
+  return leaf->arenas[leafIndex(addr)].load(acquire);
+}
+
+// publishArena enters value (an arena, or nullptr) for the window of base.
+// Returns false if there is no memory.
+[[nodiscard]] bool publishArena(uintptr_t base, Arena* value)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
+  const size_t root = rootIndex(base);
+  if (root >= kTableSize) return false;
+  // Written under the lock only.
+  ArenaLeaf* leaf = arenaTable[root].load(relaxed);
+  if (leaf == nullptr) {
+    leaf = persistentallocOf<ArenaLeaf>();
+    if (leaf == nullptr) return false;
+    // Pairs with load-acquire in arenaOf.
+    arenaTable[root].store(leaf, release);
+  }
+  leaf->arenas[leafIndex(base)].store(value, release);  // as above
+  return true;
+}
+
+// ---- Slots ------------------------------------------------------------------
+
+uintptr_t slotBase(const Arena* a, uint32_t i) {
+  return a->base + size_t{i} * a->stride;
+}
+Stack slotStack(const Arena* a, uint32_t i) {
+  const uintptr_t end = slotBase(a, i) + a->stride;
+  return {slotBase(a, i) + kGuardSize,
+          end - kTopReserve - (i % kColours) * kColourStep};
+}
+StackTop* topOf(const Stack& s) { return reinterpret_cast<StackTop*>(s.hi); }
+
+// initSlot makes slot i ready to be bound. It is the first to touch the slot's
+// top page.
+StackTop* initSlot(const Arena* a, uint32_t i, bool guarded) {
+  const Stack s = slotStack(a, i);
+  StackTop* t = new (topOf(s)) StackTop();
+  t->lo = s.lo;
+  t->hi = s.hi;
+  t->order = a->order;
+  t->unguarded = guarded ? 0 : 1;
+  return t;
+}
+
+// ---- Carving ----------------------------------------------------------------
+
+// reserveBelow maps n bytes at the first free multiple of kArenaSize below p.
+// Returns 0 if there is no memory or too many of the addresses are taken.
+uintptr_t reserveBelow(uintptr_t p, size_t n) {
+  constexpr int kTries = 1024;
+  p -= p % kArenaSize;
+  for (int i = 0; i < kTries && p >= kArenaSize; i++, p -= kArenaSize) {
+    const int err = sysReserveAt(p, n);
+    if (err == 0) return p;
+    if (err != EEXIST) break;
+  }
+  return 0;
+}
+
+// reserveAligned maps n bytes at a multiple of kArenaSize. The kernel usually
+// places each new mapping directly below the last one, so the first try is
+// aligned whenever the arena before it was. If the process may not map the
+// extra bytes that aligning needs, reserveBelow tries addresses one by one.
+uintptr_t reserveAligned(size_t n) {
+  n = alignUp(n, kPageSize);
+  const auto first = reinterpret_cast<uintptr_t>(sysReserve(n));
+  if (first == 0 || first % kArenaSize == 0) return first;
+  sysFree(reinterpret_cast<void*>(first), n);
+  const auto p = reinterpret_cast<uintptr_t>(sysReserve(n + kArenaSize));
+  if (p == 0) return reserveBelow(first, n);
+  const uintptr_t base = alignUp(p, kArenaSize);
+  if (base != p) sysFree(reinterpret_cast<void*>(p), base - p);
+  sysFree(reinterpret_cast<void*>(base + n), p + kArenaSize - base);
+  return base;
+}
+
+GUMP_NOINLINE void adviseNoHugePage(uintptr_t base, size_t n) {
+  const int saved = errno;
+  // Kernels without huge pages refuse this, which does no harm.
+  (void)madvise(reinterpret_cast<void*>(base), n, MADV_NOHUGEPAGE);
+  errno = saved;
+}
+
+// setCarved sets the number of a's carved slots to n, and moves the end of the
+// region with it (K6).
+void setCarved(Arena* a, uint32_t n)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
+  const auto* base = reinterpret_cast<const void*>(a->base);
+  // The new region comes first. A leak check in between reads some stacks
+  // twice, but misses none.
+  if (n > 0) sanitizerRootRegion(base, n * a->stride);
+  if (a->bump > 0) sanitizerForgetRootRegion(base, a->bump * a->stride);
+  a->bump = n;
+}
+
+// newArena maps an arena of one class and enters it into the table. It takes
+// the largest size that can be mapped, halving from kArenaSize down to a single
+// slot. Returns nullptr if there is no memory.
+Arena* newArena(uint32_t order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
+  const size_t stride = (kMinStackSize << order) + kSlotOverhead;
+  size_t size = order <= kMaxArenaOrder ? kArenaSize : stride;
+  Arena* a = stacks.spareArenas;
+  if (a != nullptr) {
+    stacks.spareArenas = a->next;
+  } else {
+    a = persistentallocOf<Arena>();
+    if (a == nullptr) return nullptr;
+  }
+  *a = Arena{};
+  a->base = reserveAligned(size);
+  while (a->base == 0 && size > stride) {
+    size = std::max(alignUp(size / 2, kPageSize), stride);
+    a->base = reserveAligned(size);
+  }
+  if (a->base != 0) {
+    adviseNoHugePage(a->base, size);
+    a->stride = stride;
+    a->size = size;
+    a->order = order;
+    a->nslots = static_cast<uint32_t>(size / stride);
+    if (publishArena(a->base, a)) return a;
+    sysFree(reinterpret_cast<void*>(a->base), size);
+  }
+  a->next = stacks.spareArenas;
+  stacks.spareArenas = a;
+  return nullptr;
+}
+
+// forget frees the sanitizers' state for a slot.
+void forget(StackTop* t) {
+  sanitizerDestroyFiber(t->tsanFiber);
+  t->tsanFiber = nullptr;
+  sanitizerDestroyFakeStack(t->asanFakeStack);
+  t->asanFakeStack = nullptr;
+}
+
+// retire removes an arena from the table. None of its slots may be in use. It
+// is called before unmap, so that a new mapping at the same addresses does not
+// meet the old entry.
+void retire(Arena* a) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
+  if (!publishArena(a->base, nullptr)) {
+    fatalthrow("stack: arena not in the table");
+  }
+  setCarved(a, 0);
+}
+
+// unmap gives a retired arena back to the kernel. guards is the number of
+// guards in it.
+void unmap(Arena* a, uint32_t guards) {
+  while (guards-- > 0) guardUnmapped();
+  sysFree(reinterpret_cast<void*>(a->base), a->size);
+  LockScope scope(&stacks.lock);
+  a->next = stacks.spareArenas;
+  stacks.spareArenas = a;
+}
+
+// unmapStack gives a large stack back to the kernel.
+void unmapStack(StackTop* t) {
+  forget(t);
+  Arena* a = arenaOf(t->lo);
+  {
+    LockScope scope(&stacks.lock);
+    retire(a);
+  }
+  unmap(a, t->unguarded == 0 ? 1 : 0);
+}
+
+// admit puts slots [first, first+n) of a onto out. The first `guarded` of them
+// have a guard. With stackguard=strict the others go to the bare list.
+void admit(const Arena* a, uint32_t first, uint32_t n, uint32_t guarded,
+           SlotList* out) {
+  SlotList bare;
+  for (uint32_t k = n; k-- > 0;) {
+    const bool ok = k < guarded;
+    (ok || debug.stackguardStrict == 0 ? out : &bare)
+        ->push(initSlot(a, first + k, ok));
+  }
+  if (guarded == n) return;
+  if (debug.stackguardStrict == 0) {
+    tellUnguarded();
+    return;
+  }
+  lastError.store(kErrNoGuard, relaxed);
+  LockScope scope(&stacks.lock);
+  while (StackTop* t = bare.pop()) stacks.classes[a->order].bare.push(t);
+}
+
+// retryBare tries once more to guard a slot that has no guard.
+void retryBare(StackTop* t, SlotList* out) {
+  const bool ok = installGuards(t->lo - kGuardSize, 0, 1) == 1;
+  if (ok || debug.stackguardStrict == 0) {
+    t->unguarded = ok ? 0 : 1;
+    out->push(t);
+    return;
+  }
+  lastError.store(kErrNoGuard, relaxed);
+  LockScope scope(&stacks.lock);
+  stacks.classes[t->order].bare.push(t);
+}
+
+// Range is slots [first, first+n) of an arena.
+struct Range {
+  Arena* arena = nullptr;
+  uint32_t first = 0;
+  uint32_t n = 0;
+};
+
+// reserveSlots takes up to n slots that were never carved. Returns an empty
+// range if there is no memory.
+Range reserveSlots(uint32_t order, uint32_t n)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
+  SizeClass* c = &stacks.classes[order];
+  if (c->arena == nullptr || c->arena->bump == c->arena->nslots) {
+    c->arena = newArena(order);
+    if (c->arena == nullptr) return {};
+  }
+  Arena* a = c->arena;
+  const Range r{a, a->bump, std::min(n, a->nslots - a->bump)};
+  setCarved(a, a->bump + r.n);
+  return r;
+}
+
+// takeDropped takes up to n dropped slots of the first arena that has any, and
+// stores their numbers in slots.
+Range takeDropped(SizeClass* c, uint32_t n, uint32_t* slots)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
+  Arena* a = c->dropped;
+  if (a == nullptr) return {};
+  Range r{a, 0, 0};
+  for (uint32_t w = 0; r.n < n && r.n < a->ndropped; w++) {
+    for (; a->dropped[w] != 0 && r.n < n; a->dropped[w] &= a->dropped[w] - 1) {
+      slots[r.n++] =
+          w * 64 + static_cast<uint32_t>(std::countr_zero(a->dropped[w]));
+    }
+  }
+  a->ndropped -= r.n;
+  if (a->ndropped == 0) c->dropped = a->next;
+  return r;
+}
+
+// takeSlots gets up to n slots of a class: from the pool, else dropped ones,
+// else one bare slot that it tries to guard again, else freshly carved ones.
+// It installs guards and touches pages after it has released the lock, because
+// those are system calls and page faults. If the result is empty, lastError
+// says why.
+SlotList takeSlots(uint32_t order, uint32_t n) {
+  SlotList out;
+  StackTop* bare = nullptr;
+  Range fresh;
+  Range dropped;
+  uint32_t slots[kRefillBatch];
+  {
+    LockScope scope(&stacks.lock);
+    SizeClass* c = &stacks.classes[order];
+    while (out.n < n && c->pool.head != nullptr) out.push(c->pool.pop());
+    if (out.n > 0) return out;
+    dropped = takeDropped(c, n, slots);
+    if (dropped.n == 0) bare = c->bare.pop();
+    if (dropped.n == 0 && bare == nullptr) fresh = reserveSlots(order, n);
+  }
+  if (bare != nullptr) {
+    retryBare(bare, &out);
+  } else if (dropped.n > 0) {
+    for (uint32_t k = dropped.n; k-- > 0;) {
+      out.push(initSlot(dropped.arena, slots[k], /*guarded=*/true));
+    }
+  } else if (fresh.arena != nullptr) {
+    admit(fresh.arena, fresh.first, fresh.n,
+          installGuards(slotBase(fresh.arena, fresh.first), fresh.arena->stride,
+                        fresh.n),
+          &out);
+  } else {
+    lastError.store(kErrNoMemory, relaxed);
+  }
+  return out;
+}
+
+// mapStack makes one large stack. If it returns nullptr, lastError says why.
+StackTop* mapStack(uint32_t order) {
+  Arena* a;
+  {
+    LockScope scope(&stacks.lock);
+    a = newArena(order);
+    if (a != nullptr) setCarved(a, 1);
+  }
+  if (a == nullptr) {
+    lastError.store(kErrNoMemory, relaxed);
+    return nullptr;
+  }
+  const bool ok = installGuards(a->base, 0, 1) == 1;
+  StackTop* t = initSlot(a, 0, ok);
+  if (ok) return t;
+  if (debug.stackguardStrict == 0) {
+    tellUnguarded();
+    return t;
+  }
+  unmapStack(t);
+  lastError.store(kErrNoGuard, relaxed);
+  return nullptr;
+}
+
+void putSlots(uint32_t order, SlotList* list) {
+  LockScope scope(&stacks.lock);
+  while (StackTop* t = list->pop()) stacks.classes[order].pool.push(t);
+}
+
+// orderOf is the class of a request of size bytes.
+uint32_t orderOf(size_t size) {
+  if (size <= kMinStackSize) return 0;
+  const auto order =
+      static_cast<uint32_t>(std::bit_width((size - 1) / kMinStackSize));
+  return std::min(order, kNumOrders - 1);
+}
+
+StackTop* allocDefault(P* pp, uint32_t order) {
+  if (pp == nullptr) return takeSlots(order, 1).pop();
+  if (GUMP_UNLIKELY(pp->stackCache == nullptr)) {
+    const SlotList list = takeSlots(order, kRefillBatch);
+    if (list.head == nullptr) return nullptr;
+    pp->stackCache = list.head;
+    pp->stackCacheN = list.n;
+  }
+  StackTop* t = pp->stackCache;
+  pp->stackCache = t->next;
+  pp->stackCacheN--;
+  return t;
+}
+
+// releaseSlot puts one slot into the pool of its class.
+void releaseSlot(StackTop* t) {
+  SlotList one;
+  one.push(t);
+  putSlots(t->order, &one);
+}
+
+// spill moves n of pp's cached stacks, the most recently freed, to the pool.
+// (The oldest would be the better choice but lie at the end of the list.)
+void spill(P* pp, uint32_t n) {
+  SlotList cache{pp->stackCache, pp->stackCacheN};
+  SlotList out;
+  while (out.n < n && cache.head != nullptr) out.push(cache.pop());
+  pp->stackCache = cache.head;
+  pp->stackCacheN = cache.n;
+  putSlots(orderOf(defaultStackSize), &out);
+}
+
+// ---- Giving back ------------------------------------------------------------
+
+GUMP_NOINLINE void dontNeed(uintptr_t lo, uintptr_t hi) {
+  const int saved = errno;
+  madvise(reinterpret_cast<void*>(lo), hi - lo, MADV_DONTNEED);
+  errno = saved;
+}
+
+// dropSlot gives all pages of a slot back. A slot without a guard keeps its
+// StackTop, which records that, and is pushed to kept.
+void dropSlot(StackTop* t, SlotList* kept) {
+  if (t->unguarded != 0) {
+    dontNeed(t->lo, t->hi & ~(kPageSize - 1));
+    kept->push(t);
+    return;
+  }
+  const uint32_t order = t->order;
+  const uintptr_t lo = t->lo;
+  Arena* a = arenaOf(lo);
+  const size_t i = (lo - a->base) / a->stride;
+  forget(t);
+  dontNeed(lo, slotBase(a, static_cast<uint32_t>(i)) + a->stride);
+  LockScope scope(&stacks.lock);
+  if (a->ndropped++ == 0) {
+    a->next = stacks.classes[order].dropped;
+    stacks.classes[order].dropped = a;
+  }
+  a->dropped[i / 64] |= uint64_t{1} << (i % 64);
+}
+
+// dropPools gives back the pages of all free slots that are in no P's cache.
+void dropPools() {
+  for (uint32_t order = 0; order <= kMaxArenaOrder; order++) {
+    SlotList kept;
+    for (;;) {
+      // One at a time, so that a thread that needs a stack finds the others.
+      StackTop* t;
+      {
+        LockScope scope(&stacks.lock);
+        t = stacks.classes[order].pool.pop();
+      }
+      if (t == nullptr) break;
+      dropSlot(t, &kept);
+    }
+    putSlots(order, &kept);
+  }
+}
+
+// unmapDropped unmaps each arena of which all carved slots are dropped. Returns
+// true if there was such an arena.
+bool unmapDropped() {
+  Arena* gone = nullptr;
+  {
+    LockScope scope(&stacks.lock);
+    for (SizeClass& c : stacks.classes) {
+      for (Arena** link = &c.dropped; *link != nullptr;) {
+        Arena* a = *link;
+        if (a->ndropped < a->bump) {  // a slot is in use, or in a cache
+          link = &a->next;
+          continue;
+        }
+        *link = a->next;
+        if (c.arena == a) c.arena = nullptr;
+        retire(a);
+        a->next = gone;
+        gone = a;
+      }
+    }
+  }
+  const bool any = gone != nullptr;
+  while (gone != nullptr) {
+    Arena* a = gone;
+    gone = a->next;
+    unmap(a, a->ndropped);
+  }
+  return any;
+}
+
+// takeLarger takes a free slot of a class larger than order. Returns nullptr if
+// there is none.
+StackTop* takeLarger(uint32_t order) {
+  Range dropped;
+  uint32_t slot = 0;
+  {
+    LockScope scope(&stacks.lock);
+    while (dropped.n == 0 && ++order <= kMaxArenaOrder) {
+      SizeClass* c = &stacks.classes[order];
+      if (StackTop* t = c->pool.pop()) return t;
+      dropped = takeDropped(c, 1, &slot);
+    }
+  }
+  if (dropped.n == 0) return nullptr;
+  return initSlot(dropped.arena, slot, /*guarded=*/true);
+}
+
+// tryAlloc takes a stack of a class from the class's usual source. If it
+// returns nullptr, lastError says why.
+StackTop* tryAlloc(P* pp, uint32_t order) {
+  if (order == orderOf(defaultStackSize)) return allocDefault(pp, order);
+  return order <= kMaxArenaOrder ? takeSlots(order, 1).pop() : mapStack(order);
+}
+
+// allocShort is called when tryAlloc has failed. A free stack of a larger class
+// serves as well. Stacks in the caches of other Ps stay there.
+GUMP_NOINLINE StackTop* allocShort(P* pp, uint32_t order) {
+  if (pp != nullptr) stackcacheFlush(pp);
+  StackTop* t = stackReclaim() ? tryAlloc(pp, order) : nullptr;
+  return t != nullptr ? t : takeLarger(order);
+}
+
+}  // namespace
+
+size_t defaultStackSize = (size_t{256} << 10) * kStackMultiplier;
+
+void stackinit() { stackguardinit(); }
+
+bool stackalloc(P* pp, G* gp, size_t size) {
+  if (size == 0) size = defaultStackSize;
+  const uint32_t order = orderOf(size);
+  StackTop* t = tryAlloc(pp, order);
+  if (GUMP_UNLIKELY(t == nullptr)) {
+    t = allocShort(pp, order);
+    if (t == nullptr) return false;
+  }
+  gp->unguarded = t->unguarded != 0;
+  if (GUMP_UNLIKELY(gp->unguarded)) setCanary(t->lo);
+  if (kSanitizerBuild) {
+    if (t->sanitizerUses == 0) {
+      forget(t);
+      t->tsanFiber = sanitizerCreateFiber();
+      t->sanitizerUses = kSanitizerUses;
+    }
+    t->sanitizerUses--;
+  }
+  gp->stack = {t->lo, t->hi};
+  gp->sched.sp = t->hi;
+  gp->sched.fresh = 1;
+  return true;
+}
+
+void stackfree(P* pp, G* gp) {
+  StackTop* t = topOf(gp->stack);
+  sanitizerStackAbandoned(gp->sched.sp, t->hi);
+  gp->stack = {};
+  if (t->order > kMaxArenaOrder) {
+    unmapStack(t);
+  } else if (pp == nullptr || t->order != orderOf(defaultStackSize) ||
+             sched.nnostack.load(relaxed) != 0) {  // a hint: Gs wait for one
+    releaseSlot(t);
+  } else {
+    if (pp->stackCacheN >= kStackCacheMax) spill(pp, kStackCacheMax / 2);
+    t->next = pp->stackCache;
+    pp->stackCache = t;
+    pp->stackCacheN++;
+  }
+}
+
+void stackcacheFlush(P* pp) { spill(pp, pp->stackCacheN); }
+
+void stackpoolRelease() { dropPools(); }
+
+bool stackReclaim() {
+  dropPools();
+  return unmapDropped();
+}
+
+size_t stackGiveBack(const G* gp) {
+  constexpr uintptr_t kRedZone = 128;
+  constexpr size_t kLook = 64;  // pages per call of mincore
+  // A stack without a guard keeps its canary.
+  const uintptr_t lo = gp->stack.lo + (gp->unguarded ? kPageSize : 0);
+  const uintptr_t hi = (gp->sched.sp - kRedZone) & ~(kPageSize - 1);
+  size_t bytes = 0;
+  for (uintptr_t end = hi; end > lo;) {
+    const uintptr_t begin = std::max(lo, end - kLook * kPageSize);
+    unsigned char in[kLook];
+    if (mincore(reinterpret_cast<void*>(begin), end - begin, in) != 0) break;
+    size_t used = 0;
+    for (size_t k = 0; k < (end - begin) / kPageSize; k++) used += in[k] & 1u;
+    if (used > 0) dontNeed(begin, end);
+    bytes += used * kPageSize;
+    end = begin;
+  }
+  return bytes;
+}
+
+void stackCheckCanary(G* gp) {
+  if (!gp->unguarded || canaryIntact(gp->stack.lo)) return;
+  printf(
+      "runtime: goroutine %U overran its stack of %U bytes, which has no guard "
+      "page\n",
+      gp->goid, uint64_t{stackLimit(gp)});
+  fatalthrow("stack overflow");
+}
+
+size_t stackLimit(const G* gp) {
+  return kMinStackSize << topOf(gp->stack)->order;
+}
+
+bool stackOfGuard(uintptr_t addr, Stack* out) {
+  const Arena* a = arenaOf(addr);
+  if (a == nullptr || addr < a->base) return false;
+  // If no slot of the arena is in use, the arena may be unmapped meanwhile and
+  // its cell reused. newArena zeroes the cell, so stride can be 0.
+  const size_t stride = peek(a->stride);
+  if (stride == 0) return false;
+  const size_t i = (addr - a->base) / stride;
+  if (i >= a->nslots) return false;
+  const auto slot = static_cast<uint32_t>(i);
+  if (addr - slotBase(a, slot) >= kGuardSize) return false;
+  *out = slotStack(a, slot);
+  return true;
+}
+
+const char* stackLastError() {
+  return lastError.load(relaxed);  // points at a constant
+}
+
+}  // namespace gump::rt

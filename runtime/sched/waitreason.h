@@ -1,0 +1,55 @@
+// Why a G is parked: Go's reasons and words, as goroutine dumps show them.
+#ifndef RUNTIME_SCHED_WAITREASON_H_
+#define RUNTIME_SCHED_WAITREASON_H_
+
+#include <cstdint>
+
+namespace gump::rt {
+
+enum class WaitReason : uint8_t {
+  kZero,
+  kIOWait,
+  kPanicWait,
+  kFinalizerWait,
+  kForceGCIdle,
+  kUpdateGOMAXPROCSIdle,
+  kSemacquire,
+  kSleep,
+  kChanReceiveNilChan,
+  kChanSendNilChan,
+  kSelectNoCases,
+  kSelect,
+  kChanReceive,
+  kChanSend,
+  kSyncCondWait,
+  kSyncMutexLock,
+  kSyncRWMutexRLock,
+  kSyncRWMutexLock,
+  kSyncWaitGroupWait,
+  kTraceReaderBlocked,
+  kWaitForGCCycle,
+  kGCWorkerIdle,
+  kGCWorkerActive,
+  kPreempted,
+  kStoppingTheWorld,
+  kFlushProcCaches,
+  kSynctestRun,
+  kSynctestWait,
+  kSynctestChanReceive,
+  kSynctestChanSend,
+  kSynctestSelect,
+  kSynctestWaitGroupWait,
+  kNumWaitReasons,
+};
+
+// waitReasonString returns Go's text. It returns "" for kZero, and "unknown
+// wait reason" beyond the last reason.
+const char* waitReasonString(WaitReason r);
+
+// isIdleInSynctest returns true if a goroutine of a bubble that parks for this
+// reason is durably blocked (synctest.h).
+bool isIdleInSynctest(WaitReason r);
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_SCHED_WAITREASON_H_

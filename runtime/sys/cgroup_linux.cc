@@ -1,0 +1,377 @@
+// The default of GOMAXPROCS: affinity, and the control group's processor limit,
+// by the rules of Go 1.25.
+//
+// Go reads only the group that the process is in. We also read its ancestors,
+// because the kernel applies all their limits. The tightest limit wins.
+//
+// Files are opened once, because the process may be moved, chroot or lose the
+// right to open them. They are read again, at offset 0, each time the number is
+// asked for.
+//
+// Nothing here allocates, because it runs on goroutines, and before main on
+// behalf of static constructors.
+#include "runtime/sys/cgroup_linux.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "runtime/sched/proc.h"
+
+namespace gump::rt {
+namespace {
+
+constexpr std::string_view kController = "cpu";
+// A limit file that fills a buffer of this size is malformed.
+constexpr size_t kLimitFileSize = 64;
+
+// nextField cuts the first field off *s, up to sep or to the end.
+std::string_view nextField(std::string_view* s, char sep) {
+  const size_t n = std::min(s->find(sep), s->size());
+  const std::string_view field = s->substr(0, n);
+  s->remove_prefix(std::min(n + 1, s->size()));
+  return field;
+}
+
+bool listContains(std::string_view list, std::string_view item) {
+  while (!list.empty()) {
+    if (nextField(&list, ',') == item) return true;
+  }
+  return false;
+}
+
+bool parseDecimal(std::string_view s, int64_t* out) {
+  const bool negative = !s.empty() && s.front() == '-';
+  if (negative) s.remove_prefix(1);
+  if (s.empty() || s.size() > 18) return false;  // 18 digits cannot overflow
+  int64_t v = 0;
+  for (const char c : s) {
+    if (c < '0' || c > '9') return false;
+    v = v * 10 + (c - '0');
+  }
+  *out = negative ? -v : v;
+  return true;
+}
+
+// Path is a file name under construction. Once a part did not fit, ok() stays
+// false.
+class Path {
+ public:
+  void append(std::string_view s) {
+    ok_ = ok_ && s.size() < sizeof(text_) - size_;
+    if (!ok_) return;
+    memcpy(text_ + size_, s.data(), s.size());
+    truncate(size_ + s.size());
+  }
+  void truncate(size_t n) {
+    size_ = n;
+    text_[n] = '\0';
+  }
+  bool ok() const { return ok_; }
+  size_t size() const { return size_; }
+  std::string_view view() const { return {text_, size_}; }
+  int open() const { return ok_ ? ::open(text_, O_RDONLY | O_CLOEXEC) : -1; }
+
+ private:
+  char text_[PATH_MAX] = "";
+  size_t size_ = 0;
+  bool ok_ = true;
+};
+
+// LineReader returns the lines of a file, without their newlines. It skips a
+// line that does not fit, because no path of such a length can be opened.
+class LineReader {
+ public:
+  explicit LineReader(int fd) : fd_(fd) {}
+  ~LineReader() {
+    if (fd_ >= 0) close(fd_);
+  }
+  LineReader(const LineReader&) = delete;
+  LineReader& operator=(const LineReader&) = delete;
+
+  bool next(std::string_view* line) {
+    for (;;) {
+      const std::string_view rest(buf_ + pos_, end_ - pos_);
+      const size_t n = rest.find('\n');
+      if (n != rest.npos) {
+        pos_ += n + 1;
+        if (skipping_) {
+          skipping_ = false;
+          continue;
+        }
+        *line = rest.substr(0, n);
+        return true;
+      }
+      if (!fill()) return false;
+    }
+  }
+
+ private:
+  // fill reads more. Returns false at the end of the file. Text after the last
+  // newline is not a line.
+  bool fill() {
+    if (fd_ < 0) return false;
+    if (pos_ == 0 && end_ == sizeof(buf_)) {
+      skipping_ = true;
+      end_ = 0;
+    }
+    memmove(buf_, buf_ + pos_, end_ - pos_);
+    end_ -= pos_;
+    pos_ = 0;
+    ssize_t n;
+    do {
+      n = read(fd_, buf_ + end_, sizeof(buf_) - end_);
+    } while (n < 0 && errno == EINTR);
+    if (n <= 0) return false;
+    end_ += static_cast<size_t>(n);
+    return true;
+  }
+
+  int fd_;
+  char buf_[2 * PATH_MAX];
+  size_t pos_ = 0;
+  size_t end_ = 0;
+  bool skipping_ = false;
+};
+
+// findLine returns the line about the cpu controller: that of version 1 if
+// there is one, else that of version 2.
+CgroupLine findLine(const char* prefix, std::string_view file,
+                    CgroupLine (*parse)(std::string_view), char* keep,
+                    size_t n) {
+  Path path;
+  path.append(prefix);
+  path.append(file);
+  LineReader reader(path.open());
+  CgroupLine best;
+  std::string_view line;
+  while (best.version != CgroupVersion::kV1 && reader.next(&line)) {
+    CgroupLine found = parse(line);
+    if (found.version == CgroupVersion::kNone ||
+        found.version == best.version ||
+        found.path.size() + found.root.size() > n) {
+      continue;
+    }
+    memcpy(keep, found.path.data(), found.path.size());
+    found.path = {keep, found.path.size()};
+    if (!found.root.empty()) {
+      memcpy(keep + found.path.size(), found.root.data(), found.root.size());
+      found.root = {keep + found.path.size(), found.root.size()};
+    }
+    best = found;
+  }
+  return best;
+}
+
+// below strips the mounted root from a group's path, because a container may
+// see only its own part of the hierarchy. Returns false if the group lies
+// outside the mounted part.
+bool below(std::string_view root, std::string_view* group) {
+  if (group->find("/..") != group->npos) return false;
+  if (root == "/") return true;
+  // In a namespace, paths are relative to the mount already.
+  if (!group->starts_with(root)) return true;
+  if (group->size() > root.size() && (*group)[root.size()] != '/') return true;
+  group->remove_prefix(root.size());
+  return true;
+}
+
+// readLimit reads a limit file from its start. Returns an empty view if the
+// file is unreadable or too long.
+std::string_view readLimit(int fd, char (&buf)[kLimitFileSize]) {
+  ssize_t n;
+  do {
+    n = pread(fd, buf, sizeof(buf), 0);
+  } while (n < 0 && errno == EINTR);
+  if (n <= 0 || static_cast<size_t>(n) == sizeof(buf)) return {};
+  return {buf, static_cast<size_t>(n)};
+}
+
+// openLevel opens the limit files of the directory dir. Returns false if it has
+// none.
+bool openLevel(Path* dir, CgroupVersion version, CgroupCpu::Level* level) {
+  const size_t size = dir->size();
+  dir->append(version == CgroupVersion::kV2 ? "/cpu.max" : "/cpu.cfs_quota_us");
+  level->quotaFd = dir->open();
+  dir->truncate(size);
+  if (version == CgroupVersion::kV1 && level->quotaFd >= 0) {
+    dir->append("/cpu.cfs_period_us");
+    level->periodFd = dir->open();
+    dir->truncate(size);
+  }
+  if (level->quotaFd < 0) return false;
+  if (version == CgroupVersion::kV1 && level->periodFd < 0) {
+    close(level->quotaFd);
+    return false;
+  }
+  return true;
+}
+
+bool levelCpus(const CgroupCpu::Level& level, CgroupVersion version,
+               double* cpus) {
+  char buf[kLimitFileSize];
+  if (version == CgroupVersion::kV2) {
+    return parseCpuMax(readLimit(level.quotaFd, buf), cpus);
+  }
+  int64_t quota;
+  int64_t period;
+  if (!parseCfsNumber(readLimit(level.quotaFd, buf), &quota)) return false;
+  if (!parseCfsNumber(readLimit(level.periodFd, buf), &period)) return false;
+  if (quota < 0 || period <= 0) return false;
+  *cpus = static_cast<double>(quota) / static_cast<double>(period);
+  return true;
+}
+
+CgroupCpu processLimit;  // written by defaultGOMAXPROCSInit only
+
+}  // namespace
+
+// "hierarchy:controllers:path"
+CgroupLine parseSelfCgroupLine(std::string_view line) {
+  const std::string_view hierarchy = nextField(&line, ':');
+  const std::string_view controllers = nextField(&line, ':');
+  if (line.empty() || line.front() != '/') return {};
+  if (hierarchy == "0") return {CgroupVersion::kV2, line, {}};
+  if (!listContains(controllers, kController)) return {};
+  return {CgroupVersion::kV1, line, {}};
+}
+
+// "id parent major:minor root mountpoint options optional* - type source
+// superoptions"
+CgroupLine parseMountinfoLine(std::string_view line) {
+  for (int i = 0; i < 3; i++) nextField(&line, ' ');
+  const std::string_view root = nextField(&line, ' ');
+  const std::string_view point = nextField(&line, ' ');
+  const size_t dash = line.find(" - ");
+  if (dash == line.npos) return {};
+  line.remove_prefix(dash + 3);
+  const std::string_view type = nextField(&line, ' ');
+  if (type == "cgroup2") return {CgroupVersion::kV2, point, root};
+  nextField(&line, ' ');  // source
+  if (type != "cgroup" || !listContains(line, kController)) return {};
+  return {CgroupVersion::kV1, point, root};
+}
+
+bool unescapePath(std::string_view s, char* out, size_t n) {
+  size_t len = 0;
+  for (size_t i = 0; i < s.size(); i++) {
+    char c = s[i];
+    if (c == '\\') {
+      if (s.size() - i < 4) return false;
+      int v = 0;
+      for (size_t k = 1; k <= 3; k++) {
+        if (s[i + k] < '0' || s[i + k] > '7') return false;
+        v = v * 8 + (s[i + k] - '0');
+      }
+      c = static_cast<char>(v);
+      i += 3;
+    }
+    if (len + 1 >= n) return false;
+    out[len++] = c;
+  }
+  if (len >= n) return false;
+  out[len] = '\0';
+  return true;
+}
+
+bool parseCpuMax(std::string_view text, double* cpus) {
+  if (text.empty() || text.back() != '\n') return false;
+  text.remove_suffix(1);
+  const std::string_view quotaText = nextField(&text, ' ');
+  int64_t quota;
+  int64_t period;
+  if (!parseDecimal(quotaText, &quota) || !parseDecimal(text, &period)) {
+    return false;  // also for "max P"
+  }
+  if (quota < 0 || period <= 0) return false;
+  *cpus = static_cast<double>(quota) / static_cast<double>(period);
+  return true;
+}
+
+bool parseCfsNumber(std::string_view text, int64_t* n) {
+  if (text.empty() || text.back() != '\n') return false;
+  text.remove_suffix(1);
+  return parseDecimal(text, n);
+}
+
+void cgroupOpen(const char* prefix, CgroupCpu* c) {
+  *c = CgroupCpu{};
+  char groupText[PATH_MAX];
+  char mountText[2 * PATH_MAX];
+  const CgroupLine group =
+      findLine(prefix, "/proc/self/cgroup", parseSelfCgroupLine, groupText,
+               sizeof(groupText));
+  const CgroupLine mount =
+      findLine(prefix, "/proc/self/mountinfo", parseMountinfoLine, mountText,
+               sizeof(mountText));
+  if (group.version == CgroupVersion::kNone || group.version != mount.version) {
+    return;
+  }
+  char point[PATH_MAX];
+  char root[PATH_MAX];
+  std::string_view rest = group.path;
+  if (!unescapePath(mount.path, point, sizeof(point)) ||
+      !unescapePath(mount.root, root, sizeof(root)) || !below(root, &rest)) {
+    return;
+  }
+  Path dir;
+  dir.append(prefix);
+  dir.append(point);
+  const size_t top = dir.size();
+  if (rest != "/") dir.append(rest);
+  if (!dir.ok()) return;
+  c->version = group.version;
+  // From the group itself up to the mount point.
+  while (c->nlevels < CgroupCpu::kMaxLevels) {
+    if (openLevel(&dir, c->version, &c->levels[c->nlevels])) c->nlevels++;
+    if (dir.size() <= top) break;
+    dir.truncate(std::max(top, dir.view().rfind('/')));
+  }
+}
+
+void cgroupClose(CgroupCpu* c) {
+  for (int i = 0; i < c->nlevels; i++) {
+    close(c->levels[i].quotaFd);
+    if (c->levels[i].periodFd >= 0) close(c->levels[i].periodFd);
+  }
+  *c = CgroupCpu{};
+}
+
+double cgroupCpus(const CgroupCpu* c) {
+  double tightest = 0;
+  for (int i = 0; i < c->nlevels; i++) {
+    double cpus;
+    if (!levelCpus(c->levels[i], c->version, &cpus)) continue;
+    if (tightest == 0 || cpus < tightest) tightest = cpus;
+  }
+  return tightest;
+}
+
+int32_t adjustMaxProcs(int32_t procs, double cpus) {
+  if (cpus <= 0 || cpus >= procs) return procs;
+  const auto whole = static_cast<int32_t>(cpus);
+  const int32_t up = static_cast<double>(whole) < cpus ? whole + 1 : whole;
+  return std::min(procs, std::max(2, up));
+}
+
+// The two functions below keep errno, because goroutines and static
+// constructors call them.
+GUMP_NOINLINE void defaultGOMAXPROCSInit() {
+  if (debug.containermaxprocs == 0) return;
+  const int saved = errno;
+  cgroupOpen("", &processLimit);
+  errno = saved;
+}
+
+GUMP_NOINLINE int32_t defaultGOMAXPROCS(int32_t ncpuNow) {
+  const int saved = errno;
+  const double cpus = cgroupCpus(&processLimit);
+  errno = saved;
+  return std::min(adjustMaxProcs(ncpuNow, cpus), kMaxGomaxprocs);
+}
+
+}  // namespace gump::rt

@@ -1,0 +1,163 @@
+// Mutex and Note over futex(2).
+//
+// Mutex. key_ is 0 or 1. The thread that moves it from 0 to 1 owns the lock.
+// unlock is a plain store and a load, without a read-modify-write. The cost of
+// finding sleepers falls on the thread that is about to sleep.
+//
+//   unlock                               lockSlow
+//     U1  key_ = 0          (release)      S1  sleepers += 1
+//     U2  asymmetricLight                  S2  asymmetricHeavy
+//     U3  sleepers != 0 ? wake one         S3  key_ == 0 ? take it
+//                                              : sleep while key_ == 1
+//
+// Invariants:
+//  (L1) sleepers (lockSleepersOf the lock) counts the threads between S1 and
+//       the end of lockSlow, for all locks that share the slot. An unlock may
+//       read too high a count, because of a thread that is about to leave
+//       lockSlow or one that waits for another lock. It then wakes in vain. The
+//       count is never too low for an unlock with its U3 after S2.
+//  (L2) No sleeper is forgotten. S2 splits the execution of every other thread
+//       in two.
+//        * An unlock with its U3 before the split has its U1 there too, so S3
+//          sees that store or a later one. The kernel compares key_ again under
+//          the lock of its queue, so an unlock between S3 and the sleep is not
+//          missed either.
+//        * An unlock with its U3 after the split sees sleepers != 0 and wakes
+//          a sleeper. If that sleeper finds the lock taken again, the unlock of
+//          the new holder comes after the split as well, and wakes again.
+//  (L3) The lock is not fair: a thread that arrives may take it before the
+//       thread that was woken. Critical sections last tens of nanoseconds, and
+//       handing the lock over would cost a thread switch for each.
+//  (L4) unlock does not touch the Mutex after U1. The count is elsewhere, and
+//       waking needs only the address. So the next holder may free the lock at
+//       once. The last user of a channel does so, while another M's g0 is still
+//       unlocking it for a goroutine that parked on it before. A late wake-up
+//       finds no sleeper, or wakes a thread that checks its word again.
+//
+// A lock holder must not be preempted. The caller is on g0, has raised m.locks,
+// or is a thread without an M. lock() does not raise m.locks itself, because
+// every runtime entry has done so already.
+//
+// Rejected: key_ with a third state "held, with sleepers" (the usual futex
+// lock). Its unlock is an exchange. A lock and an unlock took 27 ns, and take
+// 15 ns here (Zen 4). The barrier that buys this costs a third of a microsecond
+// before each sleep.
+//
+// Rejected: a queue of waiting Ms as in Go. It protects from stampedes at core
+// counts where sched.lock should not be contended in the first place.
+//
+// Note. key is 0 or 1. The sleeper sleeps while it is 0. The waker writes 1 and
+// then wakes the sleeper. The kernel compares key under the lock of its queue,
+// so a wake-up between the sleeper's check and its sleep is not lost.
+#include "runtime/sys/lock_futex.h"
+
+#include <algorithm>
+
+#include "runtime/diag/fuzzsched.h"
+#include "runtime/diag/panic.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sys/os_linux.h"
+
+namespace gump::rt {
+namespace {
+
+// Like Go, we look four times, yield once, and then sleep. We look only if
+// another processor can make progress. The waits between the looks are long,
+// and double, although a critical section is over in tens of nanoseconds. The
+// holder usually wants the lock again at once. If the cores took turns at every
+// operation, that would cost far more than if one core runs on with the lock's
+// line for some microseconds, and then the other. (A channel between four
+// senders and four receivers, on two cores between which a line travels for 190
+// ns, takes 27 ns an item. With short waits it takes 97 ns.)
+constexpr int kActiveSpin = 4;
+constexpr int kActiveSpinCnt = 64;      // pauses before the first look
+constexpr int kActiveSpinCntMax = 256;  // pauses before any look, at most
+constexpr int kPassiveSpin = 1;
+
+// BlockedScope tells other threads that this M sleeps in the kernel on a word
+// of the runtime.
+class BlockedScope {
+ public:
+  BlockedScope() : mp_(getg() == nullptr ? nullptr : getg()->m) {
+    if (mp_ != nullptr) mp_->blocked.store(true, relaxed);  // a hint
+  }
+  ~BlockedScope() {
+    if (mp_ != nullptr) mp_->blocked.store(false, relaxed);  // a hint too
+  }
+  BlockedScope(const BlockedScope&) = delete;
+  BlockedScope& operator=(const BlockedScope&) = delete;
+
+ private:
+  M* const mp_;
+};
+
+}  // namespace
+
+Atomic<uint32_t> lockSleepers[kLockSleeperSlots];
+
+void lockSlow(Mutex* l) {
+  const int spins = ncpu > 1 ? kActiveSpin : 0;
+  int pauses = kActiveSpinCnt;
+  for (int i = 0; i < spins + kPassiveSpin; i++) {
+    if (i < spins) {
+      procyield(pauses);
+      pauses = std::min(2 * pauses, kActiveSpinCntMax);
+    } else {
+      osyield();
+    }
+    if (l->key_.load(relaxed) == 0 &&  // only to spare the cas, which decides
+        l->key_.cas(0, 1, acquire)) {  // pairs with store-release in unlock
+      return;
+    }
+  }
+  Atomic<uint32_t>* sleepers = lockSleepersOf(l);
+  sleepers->add(1, relaxed);  // S1: ordered before S3 by S2
+  asymmetricHeavy();          // S2
+  // S3: pairs with store-release in unlock.
+  while (!l->key_.cas(0, 1, acquire)) {
+    futexsleep(&l->key_, 1, -1);  // U3 of the holder's unlock wakes us (L2)
+  }
+  sleepers->add(static_cast<uint32_t>(-1), relaxed);  // late is harmless (L1)
+}
+
+// (L2) gives the sleeper's side of the argument, at S3 in lockSlow.
+void unlockSlow(Mutex* l) { futexwakeup(&l->key_, 1); }
+
+void noteclear(Note* n) {
+  // No other thread uses the note now. Handing the note out orders this store.
+  n->key.store(0, relaxed);
+}
+
+void notewakeup(Note* n) {
+  fuzzPoint();
+  // Pairs with load-acquire in notesleep.
+  const uint32_t old = n->key.xchg(1, release);
+  if (old != 0) fatalthrow("notewakeup - double wakeup");
+  // The sleeper may have left, and its note may be in use again, before this
+  // call. It then wakes a thread that checks its word again.
+  futexwakeup(&n->key, 1);
+}
+
+void notesleep(Note* n) {
+  BlockedScope blocked;
+  while (n->key.load(acquire) == 0) {  // pairs with xchg-release in notewakeup
+    futexsleep(&n->key, 0, -1);  // returns at once if notewakeup came between
+  }
+}
+
+bool notetsleep(Note* n, int64_t ns) {
+  if (ns < 0) {
+    notesleep(n);
+    return true;
+  }
+  BlockedScope blocked;
+  const int64_t deadline = nanotime() + ns;
+  while (n->key.load(acquire) == 0) {  // pairs with xchg-release in notewakeup
+    if (ns <= 0) return false;
+    futexsleep(&n->key, 0, ns);  // returns at once if notewakeup came between
+    ns = deadline - nanotime();
+  }
+  return true;
+}
+
+}  // namespace gump::rt

@@ -1,0 +1,112 @@
+// Mutex and Note, on which threads of the runtime wait. Both block the thread,
+// not just the goroutine. User code sees neither. lock_futex.cc has the
+// protocols, with proofs that no wake-up is lost.
+#ifndef RUNTIME_SYS_LOCK_FUTEX_H_
+#define RUNTIME_SYS_LOCK_FUTEX_H_
+
+#include "absl/base/thread_annotations.h"
+#include "runtime/sys/atomic.h"
+#include "runtime/sys/base.h"
+#include "runtime/sys/lockrank.h"
+
+namespace gump::rt {
+
+// asymmetricLight is the cheap side of an asymmetric Dekker pair. A thread
+// calls it between a store and a load of another word. It orders the two
+// against a thread that calls asymmetricHeavy between its own store and load.
+// It costs nothing where membarrier(2) works. It is defined here because every
+// unlock contains it; asymmetricHeavy is in os_linux.h.
+extern bool haveMembarrier;  // written once, before the second thread exists
+GUMP_ALWAYS_INLINE void asymmetricLight() {
+  if (GUMP_LIKELY(haveMembarrier)) {
+    compilerFence();
+  } else {
+    fence(seq_cst);
+  }
+}
+
+// Mutex is the runtime's own lock: Go's runtime.mutex. It is held for tens of
+// nanoseconds, by code that does not park, call malloc or run user code (except
+// for element moves inside a channel). While an M holds one, m.locks > 0, so
+// the holder is not preempted.
+class ABSL_LOCKABLE Mutex {
+ public:
+  explicit constexpr Mutex(LockRank rank = LockRank::kLeaf) : rank_(rank) {}
+  Mutex(const Mutex&) = delete;
+  Mutex& operator=(const Mutex&) = delete;
+
+ private:
+  friend void lock(Mutex* l);
+  friend bool trylock(Mutex* l);
+  friend void unlock(Mutex* l);
+  friend void lockSlow(Mutex* l);
+  friend void unlockSlow(Mutex* l);
+
+  Atomic<uint32_t> key_;  // 0 free, 1 held; the futex word. Taken by
+                          // cas-acquire, released by store-release.
+  const LockRank rank_;
+};
+
+// lockSleepers counts the threads in lockSlow that sleep or are about to, by a
+// hash of the lock's address. A count may be too high, but never too low (L1).
+// It is not in the Mutex, because unlock reads it when another thread may
+// already own the lock and free it.
+inline constexpr size_t kLockSleeperSlots = 256;
+extern Atomic<uint32_t> lockSleepers[kLockSleeperSlots];
+inline Atomic<uint32_t>* lockSleepersOf(const Mutex* l) {
+  return &lockSleepers[(reinterpret_cast<uintptr_t>(l) / kCacheLine) %
+                       kLockSleeperSlots];
+}
+
+// lockSlow is lock for a lock that is held. unlockSlow wakes one sleeper. Both:
+// On: any.  P: either.  Locks: takes l; none.  Parks: no (blocks the thread).
+void lockSlow(Mutex* l);
+void unlockSlow(Mutex* l);
+
+// lock acquires l.
+// On: any.  P: either.  Locks: takes l.  Parks: no (blocks the thread).
+inline void lock(Mutex* l) ABSL_EXCLUSIVE_LOCK_FUNCTION(l)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // implements the capability
+  lockrankAcquire(l, l->rank_);
+  // Pairs with store-release in unlock.
+  if (GUMP_UNLIKELY(!l->key_.cas(0, 1, acquire))) {
+    lockSlow(l);
+  }
+}
+// trylock acquires l if it is free.
+// On: any.  P: either.  Parks: no.
+inline bool trylock(Mutex* l) ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true, l)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // implements the capability
+  if (!l->key_.cas(0, 1, acquire)) return false;
+  lockrankAcquire(l, l->rank_);
+  return true;
+}
+// unlock releases l.
+// On: any.  P: either.  Parks: no.
+inline void unlock(Mutex* l) ABSL_UNLOCK_FUNCTION(l)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // implements the capability
+  lockrankRelease(l, l->rank_);
+  l->key_.store(0, release);
+  // Here: store key, then load sleepers. lockSlow: add sleepers,
+  // asymmetricHeavy, then load key. *l is not touched again, because it may be
+  // gone (L4).
+  asymmetricLight();
+  if (GUMP_UNLIKELY(lockSleepersOf(l)->load(relaxed) != 0)) unlockSlow(l);
+}
+
+// Note is a one-shot event: one sleeper, one wake-up, then noteclear. The
+// wake-up may come before the sleep.
+struct Note {
+  Atomic<uint32_t> key;  // 0 clear, 1 signalled; the futex word
+};
+
+void noteclear(Note* n);   // only when no thread can be sleeping or waking
+void notewakeup(Note* n);  // any thread. Throws "notewakeup - double wakeup"
+void notesleep(Note* n);   // blocks the thread until the wake-up
+// notetsleep sleeps at most ns nanoseconds (negative: for ever). Returns true
+// if the note was signalled.
+bool notetsleep(Note* n, int64_t ns);
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_SYS_LOCK_FUTEX_H_

@@ -1,0 +1,58 @@
+// Slabs: memory over mmap that is never freed.
+//
+// Invariants:
+//  (A1) A byte is handed out once. Its owner may recycle it, but only as the
+//       same type (mem.h).
+//  (A2) Every byte is zero when it is handed out, because chunks are fresh
+//       anonymous memory.
+//
+// Rejected: malloc. A goroutine may be switched away, or its thread stopped,
+// anywhere in the user's allocator, and the scheduler must still be able to
+// work then.
+#include "runtime/sys/mem.h"
+
+#include "runtime/sched/runtime2.h"
+#include "runtime/sys/lock_futex.h"
+#include "runtime/sys/os_linux.h"
+#include "runtime/sys/sanitizer.h"
+
+namespace gump::rt {
+namespace {
+
+constexpr size_t kChunkSize = 1 << 20;
+// Larger requests get a mapping of their own, so that at most a quarter of a
+// chunk is lost at its end.
+constexpr size_t kMaxChunked = kChunkSize / 4;
+
+// The chunk that is being carved. Under the lock everything except sysReserve
+// is forbidden.
+struct Persistent {
+  Mutex lock{LockRank::kMem};
+  uintptr_t next ABSL_GUARDED_BY(lock) = 0;
+  uintptr_t end ABSL_GUARDED_BY(lock) = 0;
+};
+constinit Persistent persistent;
+
+void* reserve(size_t n) {
+  void* p = sysReserve(n);
+  if (p != nullptr) sanitizerRootRegion(p, n);
+  return p;
+}
+
+}  // namespace
+
+void* persistentalloc(size_t n, size_t align) {
+  if (n > kMaxChunked) return reserve(alignUp(n, kPageSize));
+  LockScope scope(&persistent.lock);
+  uintptr_t p = alignUp(persistent.next, align);
+  if (p + n > persistent.end) {
+    void* chunk = reserve(kChunkSize);
+    if (chunk == nullptr) return nullptr;
+    p = reinterpret_cast<uintptr_t>(chunk);
+    persistent.end = p + kChunkSize;
+  }
+  persistent.next = p + n;
+  return reinterpret_cast<void*>(p);
+}
+
+}  // namespace gump::rt

@@ -1,0 +1,29 @@
+// Memory that never comes from malloc: type-stable slabs over mmap. The owner
+// recycles cells through its own free list, and never gives memory back to
+// another type. So a stale pointer to a G, M or P gives a wrong answer, not a
+// fault.
+#ifndef RUNTIME_SYS_MEM_H_
+#define RUNTIME_SYS_MEM_H_
+
+#include <cstddef>
+#include <new>
+
+#include "runtime/sys/base.h"
+
+namespace gump::rt {
+
+// persistentalloc returns n zeroed bytes that live as long as the process,
+// aligned to align (a power of two, at most a page). Returns nullptr if the
+// kernel has no memory.
+// On: any.  P: either.  Locks: takes a kMem lock.  Parks: no.
+[[nodiscard]] void* persistentalloc(size_t n, size_t align);
+
+template <class T>
+[[nodiscard]] T* persistentallocOf() {
+  void* p = persistentalloc(sizeof(T), alignof(T));
+  return p == nullptr ? nullptr : new (p) T();
+}
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_SYS_MEM_H_

@@ -1,0 +1,378 @@
+// The kernel, as the runtime sees it.
+//
+// Invariants:
+//  (O1) Nothing here changes errno. errno belongs to the user's code on the
+//       calling goroutine. Its address belongs to a thread, and the goroutine
+//       may have left that thread when we return. So we make calls without
+//       libc's wrappers, or keep errno in a function that cannot be inlined
+//       into one that switches.
+//  (O2) Nothing here allocates or takes a lock, except newosproc.
+//
+// Rejected: syscall(3), which writes errno. glibc's futex-based primitives,
+// which may be interposed.
+#include "runtime/sys/os_linux.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "runtime/diag/panic.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sys/base.h"
+#include "runtime/sys/lock_futex.h"
+#include "runtime/sys/print.h"
+#include "runtime/sys/sanitizer.h"
+
+namespace gump::rt {
+namespace {
+
+constexpr int64_t kNsPerSec = 1000000000;
+
+// rawSyscall enters the kernel and returns its result, or -errno on failure.
+#if defined(__x86_64__)
+long rawSyscall(long nr, long a0, long a1, long a2, long a3, long a4, long a5) {
+  long ret;
+  register long r10 asm("r10") = a3;
+  register long r8 asm("r8") = a4;
+  register long r9 asm("r9") = a5;
+  asm volatile("syscall"
+               : "=a"(ret)
+               : "a"(nr), "D"(a0), "S"(a1), "d"(a2), "r"(r10), "r"(r8), "r"(r9)
+               : "rcx", "r11", "memory");
+  return ret;
+}
+#else
+long rawSyscall(long nr, long a0, long a1, long a2, long a3, long a4, long a5) {
+  register long x8 asm("x8") = nr;
+  register long x0 asm("x0") = a0;
+  register long x1 asm("x1") = a1;
+  register long x2 asm("x2") = a2;
+  register long x3 asm("x3") = a3;
+  register long x4 asm("x4") = a4;
+  register long x5 asm("x5") = a5;
+  asm volatile("svc #0"
+               : "+r"(x0)
+               : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+               : "memory");
+  return x0;
+}
+#endif
+
+long asArg(const void* p) { return reinterpret_cast<long>(p); }
+
+// ErrnoKeeper restores errno at the end of a scope, for calls that go through
+// libc (O1). It is used only in functions that are GUMP_NOINLINE.
+class ErrnoKeeper {
+ public:
+  ErrnoKeeper() : saved_(errno) {}
+  ~ErrnoKeeper() { errno = saved_; }
+  ErrnoKeeper(const ErrnoKeeper&) = delete;
+  ErrnoKeeper& operator=(const ErrnoKeeper&) = delete;
+
+ private:
+  const int saved_;
+};
+
+timespec toTimespec(int64_t ns) {
+  timespec ts;
+  ts.tv_sec = static_cast<time_t>(ns / kNsPerSec);
+  ts.tv_nsec = static_cast<long>(ns % kNsPerSec);
+  return ts;
+}
+
+// readClock cannot fail for the two clocks that we ask for, so it never writes
+// errno.
+int64_t readClock(clockid_t clock) {
+  timespec ts;
+  clock_gettime(clock, &ts);
+  return int64_t{ts.tv_sec} * kNsPerSec + ts.tv_nsec;
+}
+
+long membarrier(int cmd) {
+  return rawSyscall(SYS_membarrier, cmd, 0, 0, 0, 0, 0);
+}
+
+void* threadMain(void* mp) {
+  mstart(static_cast<M*>(mp));
+  return nullptr;
+}
+
+}  // namespace
+
+int64_t threadCpuTime(int32_t tid) {
+  // The kernel's encoding of a thread's clock is the inverted id and two flags:
+  // the clock is a thread's (4), and it counts the time that the scheduler gave
+  // that thread (2).
+  const auto clock =
+      static_cast<clockid_t>(~static_cast<uint32_t>(tid) << 3 | 6);
+  timespec ts;
+  const long err = rawSyscall(SYS_clock_gettime, clock,
+                              reinterpret_cast<long>(&ts), 0, 0, 0, 0);
+  return err != 0 ? -1 : int64_t{ts.tv_sec} * 1'000'000'000 + ts.tv_nsec;
+}
+
+uint64_t ownSleeps() {
+  rusage usage = {};
+  rawSyscall(SYS_getrusage, RUSAGE_THREAD, reinterpret_cast<long>(&usage), 0, 0,
+             0, 0);
+  return static_cast<uint64_t>(usage.ru_nvcsw);
+}
+
+int64_t nanotime() { return readClock(CLOCK_MONOTONIC); }
+int64_t walltime() { return readClock(CLOCK_REALTIME); }
+
+void usleep(uint32_t usec) {
+  timespec ts = toTimespec(int64_t{usec} * 1000);
+  // A signal ends the sleep early. The kernel then leaves the rest in ts.
+  while (rawSyscall(SYS_nanosleep, asArg(&ts), asArg(&ts), 0, 0, 0, 0) ==
+         -EINTR) {
+  }
+}
+
+void osyield() { rawSyscall(SYS_sched_yield, 0, 0, 0, 0, 0, 0); }
+
+int32_t gettid() {
+  return static_cast<int32_t>(rawSyscall(SYS_gettid, 0, 0, 0, 0, 0, 0));
+}
+
+void tgkill(int32_t tid, int sig) {
+  const long pid = rawSyscall(SYS_getpid, 0, 0, 0, 0, 0, 0);
+  // The call fails with ESRCH if the thread has ended. That is harmless.
+  rawSyscall(SYS_tgkill, pid, tid, sig, 0, 0, 0);
+}
+
+int64_t readFile(const char* path, char* buf, size_t n) {
+  const long fd = rawSyscall(SYS_openat, AT_FDCWD, asArg(path),
+                             O_RDONLY | O_CLOEXEC, 0, 0, 0);
+  if (fd < 0) return -1;
+  const long got =
+      rawSyscall(SYS_read, fd, asArg(buf), static_cast<long>(n), 0, 0, 0);
+  rawSyscall(SYS_close, fd, 0, 0, 0, 0, 0);
+  return got < 0 ? -1 : got;
+}
+
+namespace {
+
+// isInert returns true if a thread, given by its name in /proc/self/task, runs
+// no code of the program. Returns false if the thread has gone. The numbers
+// parsed here do not overflow, so errno stays.
+bool isInert(const char* name) {
+  char path[64];
+  Writer w{.buf = path, .cap = sizeof(path) - 1, .fd = kNoFd};
+  print(&w, "/proc/self/task/%s/stat", name);
+  path[w.len] = '\0';
+  char text[512];
+  const int64_t n = readFile(path, text, sizeof(text) - 1);
+  if (n <= 0) return false;
+  text[n] = '\0';
+  // "pid (comm) state ppid pgrp session tty tpgid flags"; comm may be anything.
+  const char* comm = strchr(text, '(');
+  const char* at = strrchr(text, ')');
+  if (comm == nullptr || at == nullptr) return false;
+  // A zombie is the first thread. Other threads leave the list when they end.
+  if (strncmp(at, ") Z", 3) == 0) return true;
+  for (int field = 0; at != nullptr && field < 7; field++) {
+    at = strchr(at + 1, ' ');
+  }
+  // Both tests are needed: the bit was another flag in older kernels (PF_VCPU),
+  // and any thread may have the name.
+  constexpr uint64_t kPfIoWorker = 0x10;  // PF_IO_WORKER
+  return at != nullptr && (strtoull(at, nullptr, 10) & kPfIoWorker) != 0 &&
+         strncmp(comm, "(iou-", 5) == 0;
+}
+
+}  // namespace
+
+size_t inertThreads(int32_t* tids, size_t n) {
+  const long dir = rawSyscall(SYS_openat, AT_FDCWD, asArg("/proc/self/task"),
+                              O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, 0, 0);
+  if (dir < 0) return 0;
+  size_t found = 0;
+  alignas(dirent64) char buf[2048];
+  long got;
+  while ((got = rawSyscall(SYS_getdents64, dir, asArg(buf), sizeof(buf), 0, 0,
+                           0)) > 0) {
+    for (long at = 0; at < got && found < n;) {
+      const auto* e = reinterpret_cast<const dirent64*>(buf + at);
+      at += e->d_reclen;
+      if (e->d_name[0] == '.' || !isInert(e->d_name)) continue;
+      tids[found++] = static_cast<int32_t>(strtol(e->d_name, nullptr, 10));
+    }
+  }
+  rawSyscall(SYS_close, dir, 0, 0, 0, 0, 0);
+  return found;
+}
+
+// The result is ignored. EAGAIN, EINTR and ETIMEDOUT mean "look at the word
+// again", which all callers do. A mapped, aligned word causes no other errors.
+void futexsleep(Atomic<uint32_t>* addr, uint32_t val, int64_t ns) {
+  constexpr int64_t kLongest = kSanitizerLongestSleep;
+  if (kLongest != INT64_MAX && (ns < 0 || ns > kLongest)) ns = kLongest;
+  timespec ts;
+  const timespec* timeout = nullptr;
+  if (ns >= 0) {
+    ts = toTimespec(ns);
+    timeout = &ts;
+  }
+  rawSyscall(SYS_futex, asArg(addr->rawAddress()),
+             FUTEX_WAIT | FUTEX_PRIVATE_FLAG, long{val}, asArg(timeout), 0, 0);
+  sanitizerRunHandlers();
+}
+
+void futexwakeup(Atomic<uint32_t>* addr, uint32_t cnt) {
+  rawSyscall(SYS_futex, asArg(addr->rawAddress()),
+             FUTEX_WAKE | FUTEX_PRIVATE_FLAG, long{cnt}, 0, 0, 0);
+}
+
+void preciseSleeps(M* mp) {
+  if (mp->preciseSleeps) return;
+  mp->preciseSleeps = true;
+  rawSyscall(SYS_prctl, PR_SET_TIMERSLACK, 1, 0, 0, 0, 0);
+}
+
+bool haveMembarrier = false;
+
+namespace {
+
+// SchedAttr is sched_attr(2), which some headers lack.
+struct SchedAttr {
+  uint32_t size;
+  uint32_t policy;
+  uint64_t flags;
+  int32_t nice;
+  uint32_t priority;
+  uint64_t runtime;  // the slice, in ns
+  uint64_t deadline;
+  uint64_t period;
+};
+constexpr uint64_t kShortestSlice = 100'000;  // ns; the kernel's limit
+
+// setSlice sets this thread's slice and returns the old one. Returns 0 if the
+// thread has no slice, already has this one, or the kernel refuses.
+uint64_t setSlice(uint64_t ns) {
+  SchedAttr attr{};
+  const auto p = reinterpret_cast<intptr_t>(&attr);
+  if (rawSyscall(SYS_sched_getattr, 0, p, sizeof(attr), 0, 0, 0) < 0) return 0;
+  const uint64_t old = attr.runtime;
+  if (attr.policy != SCHED_OTHER || old == 0 || old == ns) return 0;
+  attr.runtime = ns;
+  return rawSyscall(SYS_sched_setattr, 0, p, 0, 0, 0, 0) < 0 ? 0 : old;
+}
+
+}  // namespace
+
+void declineSignals() {
+  sigset_t set;
+  sigfillset(&set);
+  for (const int fault :
+       {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT}) {
+    sigdelset(&set, fault);
+  }
+  // A dying process asks each thread for its stack with SIGQUIT.
+  if (!kSanitizerDefersHandlers) sigdelset(&set, SIGQUIT);
+  pthread_sigmask(SIG_SETMASK, &set, nullptr);
+}
+
+uint64_t shortSlices() { return setSlice(kShortestSlice); }
+void restoreSlices(uint64_t old) {
+  if (old == 0) return;
+  // 0 restores the kernel's own slice, which follows any later change of it. If
+  // the thread had another slice than that, the second call restores it.
+  (void)setSlice(0);
+  (void)setSlice(old);
+}
+
+void membarrierInit() {
+  const long offered = membarrier(MEMBARRIER_CMD_QUERY);
+  if (offered < 0 || (offered & MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0) return;
+  haveMembarrier = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
+}
+
+void asymmetricHeavy() {
+  if (!haveMembarrier) {
+    // Both sides use a fence. In lockSlow: add sleepers, then load key. In
+    // unlock (lock_futex.h): store key, then load sleepers.
+    fence(seq_cst);
+    return;
+  }
+  if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0) {
+    fatalthrow("membarrier failed after registration");
+  }
+}
+
+int32_t getproccount() {
+  // 64 Ki processors, as in Go, because the kernel refuses a buffer that is
+  // smaller than its own mask.
+  constexpr size_t kWords = 65536 / 64;
+  uint64_t mask[kWords] = {};
+  const long n =
+      rawSyscall(SYS_sched_getaffinity, 0, sizeof(mask), asArg(mask), 0, 0, 0);
+  if (n < 0) return 1;
+  int32_t count = 0;
+  for (size_t i = 0; i < static_cast<size_t>(n) / sizeof(mask[0]); i++) {
+    count += __builtin_popcountll(mask[i]);
+  }
+  return count > 0 ? count : 1;
+}
+
+GUMP_NOINLINE void* sysReserve(size_t n) {
+  ErrnoKeeper keeper;
+  void* p = mmap(nullptr, n, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return p == MAP_FAILED ? nullptr : p;
+}
+
+GUMP_NOINLINE int sysReserveAt(uintptr_t at, size_t n) {
+  ErrnoKeeper keeper;
+  void* want = reinterpret_cast<void*>(at);
+  void* p = mmap(
+      want, n, PROT_READ | PROT_WRITE,
+      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (p == want) return 0;
+  if (p == MAP_FAILED) return errno;
+  munmap(p, n);  // the kernel does not know the flag and chose another place
+  return EEXIST;
+}
+
+GUMP_NOINLINE void sysFree(void* p, size_t n) {
+  ErrnoKeeper keeper;
+  munmap(p, n);
+}
+
+// The thread gets the stack size that the user set for threads (ulimit -s,
+// pthread_setattr_default_np), because user code may run on it: a TLS
+// destructor, or a signal handler without a stack of its own.
+GUMP_NOINLINE int newosproc(M* mp) {
+  ErrnoKeeper keeper;
+  pthread_attr_t attr;
+  int err = pthread_attr_init(&attr);
+  if (err != 0) return err;
+  pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+  pthread_t thread;
+  // Signals stay blocked until mstart has set the thread up, as in Go.
+  sigset_t all;
+  sigset_t mask;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &mask);
+  mp->sigmask = mask;  // for minitSignalMask
+  err = pthread_create(&thread, &attr, threadMain, mp);
+  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+  pthread_attr_destroy(&attr);
+  return err;
+}
+
+}  // namespace gump::rt

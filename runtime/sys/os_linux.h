@@ -1,0 +1,97 @@
+// The kernel, as the runtime sees it. Nothing here allocates from malloc or
+// takes a lock of libc. newosproc is the exception, which only the template
+// thread and foreign threads may call.
+#ifndef RUNTIME_SYS_OS_LINUX_H_
+#define RUNTIME_SYS_OS_LINUX_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/sys/atomic.h"
+
+namespace gump::rt {
+
+struct M;
+
+// Unless a comment says otherwise:
+// On: any.  P: either.  Locks: none.  Parks: no, but functions that sleep block
+// the thread.
+
+int64_t nanotime();  // CLOCK_MONOTONIC, ns
+int64_t walltime();  // CLOCK_REALTIME, ns
+void usleep(uint32_t usec);
+void osyield();
+int32_t gettid();
+void tgkill(int32_t tid, int sig);
+// readFile reads the first n bytes of a file, as far as one read(2) gives them.
+// Returns how many it read, or -1.
+int64_t readFile(const char* path, char* buf, size_t n);
+
+// inertThreads finds threads that run no code of the program: those that the
+// kernel made for an io_uring, and the first thread, if it has ended before the
+// others. It writes them to tids, which has room for n, and returns how many it
+// wrote. Some may be missing, because a listing ends early at a thread that is
+// just ending.
+size_t inertThreads(int32_t* tids, size_t n);
+
+// futexsleep sleeps while *addr == val, at most ns (negative: for ever). It may
+// wake spuriously.
+void futexsleep(Atomic<uint32_t>* addr, uint32_t val, int64_t ns);
+// futexwakeup wakes up to cnt sleepers.
+void futexwakeup(Atomic<uint32_t>* addr, uint32_t cnt);
+
+// threadCpuTime returns the CPU time, in ns, that a thread of this process has
+// used so far, or -1 if there is no such thread.
+[[nodiscard]] int64_t threadCpuTime(int32_t tid);
+// ownSleeps returns how often the calling thread has gone to sleep so far.
+// On: any.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] uint64_t ownSleeps();
+
+// preciseSleeps sets the timer slack of this thread, mp's, to 1 ns instead of
+// 50 µs. A sleep still ends late by the time that the processor takes to wake
+// (netpoll/wakeup_lead.h).
+void preciseSleeps(M* mp);
+
+// declineSignals leaves signals that are sent to the process to its other
+// threads. Signals that this thread's own faults cause still come, and where it
+// does no harm, SIGQUIT too (crashAbort). It is for threads that sleep where
+// ThreadSanitizer does not see it. ThreadSanitizer runs handlers only around
+// the calls that it knows, so a handler would never run on such a thread.
+void declineSignals();
+
+// shortSlices asks the kernel to let this thread run as soon as it wakes, even
+// if that cuts the turn of a computing thread, which has longer slices. Without
+// it the thread waits until the next tick. Needs Linux 6.12; earlier kernels
+// ignore it. It returns the value that restoreSlices takes to undo it. It is
+// for threads that do little while other threads wait for them.
+[[nodiscard]] uint64_t shortSlices();
+void restoreSlices(uint64_t old);
+
+// membarrierInit registers the process for membarrier(2) and sets
+// haveMembarrier (lock_futex.h).
+void membarrierInit();
+// asymmetricHeavy is the expensive side of an asymmetric Dekker pair: a full
+// fence on every running thread of the process. It takes a few microseconds.
+// Where membarrier(2) is denied, both sides are ordinary fences.
+void asymmetricHeavy();
+
+// getproccount returns the number of processors in this process's affinity mask
+// now.
+int32_t getproccount();
+
+// sysReserve maps n bytes of zeroed, lazily backed memory (MAP_NORESERVE).
+// Returns nullptr if the kernel refuses.
+void* sysReserve(size_t n);
+// sysReserveAt is sysReserve at an address. Returns 0, or the errno, which is
+// EEXIST if that place is taken.
+[[nodiscard]] int sysReserveAt(uintptr_t at, size_t n);
+void sysFree(void* p, size_t n);
+
+// newosproc starts a detached thread that runs mstart(mp). Returns 0 or the
+// errno of pthread_create.
+// On: the template thread, or a thread of the user's.  Locks: libc's.
+int newosproc(M* mp);
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_SYS_OS_LINUX_H_

@@ -1,0 +1,43 @@
+// Text without malloc, stdio or locks. It is for fatal errors, traces and
+// dumps. These may run in a signal handler, or beside a thread that was stopped
+// inside one of the three.
+//
+// A Writer either streams to a descriptor through its buffer, or fills the
+// buffer and counts the bytes that do not fit. It has no lock, because one
+// thread owns it.
+#ifndef RUNTIME_SYS_PRINT_H_
+#define RUNTIME_SYS_PRINT_H_
+
+#include <cstdarg>
+#include <cstddef>
+#include <cstdint>
+
+namespace gump::rt {
+
+inline constexpr int kNoFd = -1;
+inline constexpr int kStderr = 2;
+
+struct Writer {
+  char* buf = nullptr;
+  size_t cap = 0;
+  int fd = kNoFd;    // kNoFd: memory only
+  size_t len = 0;    // bytes in buf
+  size_t total = 0;  // bytes written so far, including dropped ones
+};
+
+// put appends n bytes.
+// On: any.  P: either.  Locks: none.  Parks: no (may block in write(2)).
+void put(Writer* w, const char* s, size_t n);
+// print formats as panic.h's printf does. It also knows %Q, a string in double
+// quotes with control characters as \xNN.
+// On: any.  P: either.  Locks: none.  Parks: no (may block in write(2)).
+void print(Writer* w, const char* format, ...);
+void vprint(Writer* w, const char* format, va_list args);
+// flush empties the buffer of a Writer with a descriptor, in as few write(2)
+// calls as the kernel allows.
+// On: any.  P: either.  Locks: none.  Parks: no (may block in write(2)).
+void flush(Writer* w);
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_SYS_PRINT_H_

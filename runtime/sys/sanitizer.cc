@@ -1,0 +1,134 @@
+// The switch as the sanitizers see it: sanitizer.h in terms of Gs and Ms.
+//
+// Where the fake stack and the fiber of a stack are kept: those of a goroutine
+// in the StackTop of its slot, those of a g0 in its M.
+#include "runtime/sys/sanitizer.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "runtime/diag/panic.h"
+#include "runtime/sched/runtime2.h"
+
+namespace gump::rt {
+
+#if defined(GUMP_ASAN) || defined(GUMP_TSAN)
+namespace {
+
+// StackState is the sanitizers' data about one stack.
+struct StackState {
+  uintptr_t lo;
+  uintptr_t hi;
+  void* fiber;
+  void** fakeStack;
+};
+
+// stateOf may be called for any G that has a stack. If the G runs, or is about
+// to, gp->m is its M.
+GUMP_NO_SANITIZE StackState stateOf(G* gp) {
+  if (gp->stack.hi == 0) {  // only a g0 has no Stack of its own
+    M* mp = gp->m;
+    return {mp->g0lo, mp->g0hi, mp->tsanFiber, &mp->asanFakeStack};
+  }
+  auto* top = reinterpret_cast<StackTop*>(gp->stack.hi);
+  return {gp->stack.lo, gp->stack.hi, top->tsanFiber, &top->asanFakeStack};
+}
+
+}  // namespace
+
+extern "C" GUMP_NO_SANITIZE void gumpSanLeave(G* from, G* to) {
+  const StackState b = stateOf(to);
+  sanitizerBeforeSwitch(stateOf(from).fakeStack, b.lo, b.hi - b.lo, b.fiber);
+}
+
+extern "C" GUMP_NO_SANITIZE void gumpSanArrive(G* gp) {
+  sanitizerAfterSwitch(*stateOf(gp).fakeStack);
+}
+
+void sanitizerInitThread(M* mp) {
+  pthread_attr_t attr;
+  if (pthread_getattr_np(pthread_self(), &attr) != 0) {
+    fatalthrow("minit: no bounds of the thread's stack");
+  }
+  void* lo = nullptr;
+  size_t size = 0;
+  pthread_attr_getstack(&attr, &lo, &size);
+  pthread_attr_destroy(&attr);
+  mp->g0lo = reinterpret_cast<uintptr_t>(lo);
+  mp->g0hi = mp->g0lo + size;
+  mp->tsanFiber = sanitizerCurrentFiber();
+  mp->asanFakeStack = nullptr;
+}
+#endif
+
+#if defined(GUMP_ASAN)
+GUMP_NO_SANITIZE void sanitizerEnterSignal(G* gp, M* mp) {
+  sanitizerBeforeSwitch(stateOf(gp).fakeStack, mp->signalStackLo,
+                        mp->signalStackSize, nullptr);
+  sanitizerAfterSwitch(nullptr);  // ASan makes the fake stack at its first use
+}
+
+GUMP_NO_SANITIZE void sanitizerLeaveSignal(G* gp) {
+  const StackState s = stateOf(gp);
+  sanitizerBeforeSwitch(nullptr, s.lo, s.hi - s.lo, nullptr);
+  sanitizerAfterSwitch(*s.fakeStack);
+}
+
+// ASan frees a fake stack only when its stack is left for good. So this thread
+// announces a switch to that stack and then leaves it for good. In truth it
+// stays here, so any bounds will do on the way there, and on the way back its
+// own bounds return.
+GUMP_NO_SANITIZE void sanitizerDestroyFakeStack(void* fakeStack) {
+  if (fakeStack == nullptr) return;
+  // preemptedBySignal would announce a switch of its own.
+  M* mp = getg() == nullptr ? nullptr : acquirem();
+  void* own = nullptr;
+  const void* lo = nullptr;
+  size_t size = 0;
+  __sanitizer_start_switch_fiber(&own, &own, sizeof(own));
+  __sanitizer_finish_switch_fiber(fakeStack, &lo, &size);
+  __sanitizer_start_switch_fiber(nullptr, lo, size);
+  __sanitizer_finish_switch_fiber(own, nullptr, nullptr);
+  if (mp != nullptr) releasem(mp);
+}
+#endif
+
+#if defined(GUMP_TSAN)
+// These are part of the TSan runtime, but no header of it declares them.
+extern "C" {
+void AnnotateIgnoreReadsBegin(const char* file, int line);
+void AnnotateIgnoreReadsEnd(const char* file, int line);
+void AnnotateIgnoreWritesBegin(const char* file, int line);
+void AnnotateIgnoreWritesEnd(const char* file, int line);
+}
+
+void sanitizerIgnoreBegin() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+  AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+}
+
+void sanitizerIgnoreEnd() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+  AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+}
+
+// usleep is a call that TSan knows to block. Handlers may set errno.
+GUMP_NOINLINE void sanitizerRunHandlers() {
+  const int saved = errno;
+  ::usleep(0);
+  errno = saved;
+}
+
+// pthread_sigmask is a call that TSan knows. At its end TSan runs the handlers
+// that it has put off until then. No more come, since all signals are blocked.
+void sanitizerEndThread() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+}
+#endif
+
+}  // namespace gump::rt

@@ -1,0 +1,303 @@
+// The data that AddressSanitizer and ThreadSanitizer get about goroutine
+// stacks. This file has the only #if on a sanitizer. In a plain build every
+// function here is empty.
+//
+// Valgrind gets none. It has requests to register stacks, but keeps one current
+// stack for all threads. When it has let another thread run, it takes the next
+// change of a stack pointer for a switch. It then reports accesses to the frame
+// that this change made, as if the frame did not exist. Without registered
+// stacks, it takes a change by more than --max-stackframe for a switch. 128 KiB
+// is right as long as no frame is larger and the two stacks are farther apart.
+// The stacks of a thread and of a goroutine are, and so are those of two
+// goroutines that use less than half of the default size. Valgrind may take a
+// direct switch between two smaller stacks for a frame.
+//
+// A switch from stack A to stack B is announced on A by sanitizerBeforeSwitch
+// and confirmed on B by sanitizerAfterSwitch:
+//
+//     A's last act:   sanitizerBeforeSwitch(&fake stack of A, bounds of B,
+//                                           fiber of B)
+//     the switch
+//     B's first act:  sanitizerAfterSwitch(fake stack of B)
+//
+// B's fake stack is the one that B's own sanitizerBeforeSwitch stored when B
+// was left, or nullptr if B never ran. A caller that passes nullptr instead of
+// the address leaves its stack for good, and ASan frees the fake stack. The
+// signal stack does so, because it has a new fake stack for each handler.
+//
+// Rules for callers:
+//  (S1) The function that calls sanitizerBeforeSwitch is GUMP_NO_SANITIZE, or
+//       is assembly. TSan keeps a shadow call stack for each fiber and changes
+//       fibers inside the call. So an instrumented caller would push on one and
+//       pop from the other.
+//  (S2) Between the two calls no instrumented code runs.
+//
+// A TSan fiber belongs to the slot of a stack and is recycled with it.
+// Otherwise TSan would take the accesses of a slot's previous user for those of
+// another thread. A switch orders everything that A did before everything that
+// B does next, because they share the state of the M, which no lock guards. As
+// a result, a race between two goroutines of one M is seen only when they meet
+// on two Ms.
+//
+// A fake stack belongs to its slot as well, because creating one and poisoning
+// it at the end costs more than most goroutines do.
+#ifndef RUNTIME_SYS_SANITIZER_H_
+#define RUNTIME_SYS_SANITIZER_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/sys/base.h"
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define GUMP_ASAN 1
+#endif
+#if __has_feature(thread_sanitizer)
+#define GUMP_TSAN 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define GUMP_ASAN 1
+#endif
+#if defined(__SANITIZE_THREAD__) && !defined(GUMP_MODEL)
+#define GUMP_TSAN 1
+#endif
+
+#if defined(GUMP_ASAN)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#include <sanitizer/lsan_interface.h>
+#endif
+#if defined(GUMP_TSAN)
+#include <sanitizer/tsan_interface.h>
+#include <signal.h>
+#endif
+
+namespace gump::rt {
+
+struct G;
+struct M;
+
+// kSanitizerBuild is true if frames are instrumented, and so larger. Every
+// switch is then announced.
+#if defined(GUMP_ASAN) || defined(GUMP_TSAN)
+inline constexpr bool kSanitizerBuild = true;
+#else
+inline constexpr bool kSanitizerBuild = false;
+#endif
+
+// kSanitizerThreads is the number of threads that the sanitizer itself keeps.
+#if defined(GUMP_TSAN)
+inline constexpr int kSanitizerThreads = 1;
+#else
+inline constexpr int kSanitizerThreads = 0;
+#endif
+
+// kSanitizerDefersHandlers is true if handlers run only around the calls that
+// the sanitizer knows, and only on the fiber that the signal interrupted.
+inline constexpr bool kSanitizerDefersHandlers = kSanitizerThreads > 0;
+
+// kSanitizerReadsStacks is true if the sanitizer searches stacks for pointers
+// when the process ends, wherever the list of mappings says that memory is
+// readable.
+#if defined(GUMP_ASAN)
+inline constexpr bool kSanitizerReadsStacks = true;
+#else
+inline constexpr bool kSanitizerReadsStacks = false;
+#endif
+
+// kStackMultiplier widens the default stack in builds with larger frames.
+#if defined(GUMP_ASAN) || defined(GUMP_TSAN)
+inline constexpr size_t kStackMultiplier = 4;
+#elif !defined(__OPTIMIZE__)
+inline constexpr size_t kStackMultiplier = 2;
+#else
+inline constexpr size_t kStackMultiplier = 1;
+#endif
+
+// ---- Switches ---------------------------------------------------------------
+
+// sanitizerBeforeSwitch announces that this thread is about to leave its stack
+// for [toLo, toLo + toSize). *fakeStack receives the fake stack of the stack
+// that is left. If fakeStack is nullptr, ASan frees it instead.
+// On: the stack that is left.  P: either.  Parks: no.
+#if defined(GUMP_ASAN)
+inline GUMP_NO_SANITIZE void sanitizerBeforeSwitch(void** fakeStack,
+                                                   uintptr_t toLo,
+                                                   size_t toSize, void*) {
+  __sanitizer_start_switch_fiber(fakeStack, reinterpret_cast<const void*>(toLo),
+                                 toSize);
+}
+#elif defined(GUMP_TSAN)
+// TSan runs a handler that it has put off on the fiber that the signal
+// interrupted, which may not come back. So we block all signals: this runs a
+// pending handler now, and no handler comes until the switch is over.
+inline GUMP_NO_SANITIZE void sanitizerBeforeSwitch(void**, uintptr_t, size_t,
+                                                   void* toFiber) {
+  sigset_t all;
+  sigset_t mask;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &mask);
+  __tsan_switch_to_fiber(toFiber, 0);
+  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+}
+#else
+GUMP_ALWAYS_INLINE void sanitizerBeforeSwitch(void**, uintptr_t, size_t,
+                                              void*) {}
+#endif
+
+// sanitizerAfterSwitch confirms the arrival on the stack to which fakeStack
+// belongs.
+// On: the stack that was entered.  P: either.  Parks: no.
+#if defined(GUMP_ASAN)
+inline GUMP_NO_SANITIZE void sanitizerAfterSwitch(void* fakeStack) {
+  __sanitizer_finish_switch_fiber(fakeStack, nullptr, nullptr);
+}
+#else
+GUMP_ALWAYS_INLINE void sanitizerAfterSwitch(void*) {}
+#endif
+
+// asm_*.S calls these around a switch, in terms of Gs. sanitizer.cc defines
+// them in builds that need them. gumpSanLeave is called on the stack of `from`
+// (a user G or a g0) with `from` current. gumpSanArrive is called on the stack
+// of gp. Rules (S1) and (S2) hold.
+extern "C" {
+void gumpSanLeave(G* from, G* to);
+void gumpSanArrive(G* gp);
+}
+
+// sanitizerEnterSignal and sanitizerLeaveSignal bracket the work of a handler
+// on mp's signal stack while gp, which runs on mp, is interrupted. ASan then
+// keeps a separate fake stack for the handler. If the handler used gp's fake
+// stack, its first frame after a throw or a longjmp would free the frames of
+// gp. They lie below it, so they look as if they had been left. TSan needs no
+// call, because it treats a handler as part of the code that it interrupts.
+// On: the signal stack.  P: either.  Locks: none.  Parks: no.
+#if defined(GUMP_ASAN)
+void sanitizerEnterSignal(G* gp, M* mp);
+void sanitizerLeaveSignal(G* gp);
+#else
+GUMP_ALWAYS_INLINE void sanitizerEnterSignal(G*, M*) {}
+GUMP_ALWAYS_INLINE void sanitizerLeaveSignal(G*) {}
+#endif
+
+// TSan runs a handler when its thread next calls libc, and a thread that sleeps
+// in a system call of the runtime makes no such call. So the thread sleeps for
+// this long at most, and then runs the handlers that TSan has put off. (The
+// signal itself does not always end the sleep. With SA_RESTART the sleep
+// continues. The signal may also have come just before the sleep.)
+// On: any.  P: either.  Locks: none.  Parks: no.
+#if defined(GUMP_TSAN)
+inline constexpr int64_t kSanitizerLongestSleep = 20'000'000;
+void sanitizerRunHandlers();
+#else
+inline constexpr int64_t kSanitizerLongestSleep = INT64_MAX;
+GUMP_ALWAYS_INLINE void sanitizerRunHandlers() {}
+#endif
+
+// sanitizerBeginThread makes TSan allocate its block for handlers that it puts
+// off. Signals are still blocked then, since one that came meanwhile would be
+// lost.
+// On: g0, at the start of the thread.  P: none.  Locks: none.  Parks: no.
+GUMP_ALWAYS_INLINE void sanitizerBeginThread() { sanitizerRunHandlers(); }
+
+// sanitizerEndThread runs the handlers that TSan has put off on this thread,
+// which is about to end, and lets no more come.
+// On: g0, at the end of the thread.  P: none.  Locks: none.  Parks: no.
+#if defined(GUMP_TSAN)
+void sanitizerEndThread();
+#else
+GUMP_ALWAYS_INLINE void sanitizerEndThread() {}
+#endif
+
+// sanitizerInitThread stores the data that the M keeps about its own stack.
+// On: g0, at the start of the thread.  P: none.
+#if defined(GUMP_ASAN) || defined(GUMP_TSAN)
+void sanitizerInitThread(M* mp);
+#else
+GUMP_ALWAYS_INLINE void sanitizerInitThread(M*) {}
+#endif
+
+// sanitizerDestroyFakeStack frees the fake stack that sanitizerBeforeSwitch has
+// stored for a stack that no thread is on. Does nothing for nullptr.
+// On: any.  P: either.  Locks: none.  Parks: no.
+#if defined(GUMP_ASAN)
+void sanitizerDestroyFakeStack(void* fakeStack);
+#else
+GUMP_ALWAYS_INLINE void sanitizerDestroyFakeStack(void*) {}
+#endif
+
+// ---- Code that is not instrumented ------------------------------------------
+
+// sanitizerIgnoreBegin and sanitizerIgnoreEnd bracket a call into a library
+// that orders its threads by atomics. TSan does not see these atomics, because
+// it intercepts only the library's calls of libc.
+// On: any.  P: either.  Locks: none.  Parks: no.
+#if defined(GUMP_TSAN)
+void sanitizerIgnoreBegin();
+void sanitizerIgnoreEnd();
+#else
+GUMP_ALWAYS_INLINE void sanitizerIgnoreBegin() {}
+GUMP_ALWAYS_INLINE void sanitizerIgnoreEnd() {}
+#endif
+
+// ---- Fibers -----------------------------------------------------------------
+
+// A fiber is TSan's notion of a thread. There is one for each slot that was
+// ever bound, and one for each thread, the thread's own.
+#if defined(GUMP_TSAN)
+inline void* sanitizerCreateFiber() { return __tsan_create_fiber(0); }
+inline void sanitizerDestroyFiber(void* fiber) {
+  if (fiber != nullptr) __tsan_destroy_fiber(fiber);
+}
+inline void* sanitizerCurrentFiber() { return __tsan_get_current_fiber(); }
+#else
+GUMP_ALWAYS_INLINE void* sanitizerCreateFiber() { return nullptr; }
+GUMP_ALWAYS_INLINE void sanitizerDestroyFiber(void*) {}
+GUMP_ALWAYS_INLINE void* sanitizerCurrentFiber() { return nullptr; }
+#endif
+
+// ---- Stacks -----------------------------------------------------------------
+
+// sanitizerStackAbandoned notes that no frame in [sp, hi) will ever be returned
+// from, because a goroutine does not return from its first frames. ASan has
+// poisoned memory between their variables, and the next user of the stack must
+// not meet the poison. Deeper frames were left by return or by unwinding, and
+// are clean.
+#if defined(GUMP_ASAN)
+inline void sanitizerStackAbandoned(uintptr_t sp, uintptr_t hi) {
+  __asan_unpoison_memory_region(reinterpret_cast<const void*>(sp), hi - sp);
+}
+#else
+GUMP_ALWAYS_INLINE void sanitizerStackAbandoned(uintptr_t, uintptr_t) {}
+#endif
+
+// sanitizerUnwinding notes that the frames from here up to some caller are left
+// without a return. ASan sees this in a throw but not in a forced unwind, and
+// the calls of landing pads would then meet the memory that it poisoned.
+#if defined(GUMP_ASAN)
+inline void sanitizerUnwinding() { __asan_handle_no_return(); }
+#else
+GUMP_ALWAYS_INLINE void sanitizerUnwinding() {}
+#endif
+
+// sanitizerRootRegion makes LeakSanitizer look for pointers in [p, p + n), as
+// it does by itself on the stacks of threads and in static memory. A region is
+// a slab, or the stacks of goroutines, which may be parked when the process
+// ends.
+#if defined(GUMP_ASAN)
+inline void sanitizerRootRegion(const void* p, size_t n) {
+  __lsan_register_root_region(p, n);
+}
+inline void sanitizerForgetRootRegion(const void* p, size_t n) {
+  __lsan_unregister_root_region(p, n);
+}
+#else
+GUMP_ALWAYS_INLINE void sanitizerRootRegion(const void*, size_t) {}
+GUMP_ALWAYS_INLINE void sanitizerForgetRootRegion(const void*, size_t) {}
+#endif
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_SYS_SANITIZER_H_

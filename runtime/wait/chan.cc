@@ -1,0 +1,334 @@
+// The channel operations. chan.h describes the structure, its invariants and
+// why no wake-up is lost.
+//
+// Every operation has the same shape:
+//   1. If it may not wait, peek without the lock.
+//   2. Lock, make one step (sendLocked or recvLocked), unlock.
+//   3. Wake the waiter that the step paired with.
+// Only if the step found nothing does the operation take the slow path, which
+// parks with the lock still held. So an operation takes the lock once.
+#include "runtime/wait/chan.h"
+
+#include <new>
+
+#include "runtime/diag/panic.h"
+#include "runtime/wait/synctest.h"
+#include "runtime/wait/timechan.h"
+
+namespace gump::rt {
+
+// ---- Making and destroying --------------------------------------------------
+
+namespace {
+
+// The alignment that operator new gives; makechan adds the rest by hand.
+constexpr size_t kNewAlign = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
+
+ElemKind elemKind(const ElemType* t) {
+  if (t->size == 0) return ElemKind::kEmpty;
+  if (t->move != nullptr) return ElemKind::kObject;
+  if (t->size == 8) return ElemKind::kWord8;
+  if (t->size == 4) return ElemKind::kWord4;
+  return ElemKind::kBytes;
+}
+
+}  // namespace
+
+Hchan* makechan(const ElemType* t, size_t cap) noexcept {
+  size_t bytes = 0;
+  if (cap > PTRDIFF_MAX || (t->size != 0 && cap > kMaxRing) ||
+      __builtin_mul_overflow(cap, t->size, &bytes) || bytes > kMaxChanBytes) {
+    return nullptr;
+  }
+  size_t align = t->align > kCacheLine ? t->align : kCacheLine;
+  size_t ring = alignUp(sizeof(Hchan), t->align);
+  void* base = ::operator new(ring + bytes + align - kNewAlign, std::nothrow);
+  if (base == nullptr) return nullptr;
+  uintptr_t at = alignUp(reinterpret_cast<uintptr_t>(base), align);
+  auto* c = new (reinterpret_cast<void*>(at)) Hchan;
+  c->dataqsiz = cap;
+  c->elemsize = t->size;
+  c->buf = reinterpret_cast<unsigned char*>(at) + ring;
+  c->move = t->move;
+  c->destroy = t->destroy;
+  c->base = base;
+  c->kind = elemKind(t);
+  c->elemalign = static_cast<uint32_t>(t->align);
+  // A foreign thread without a G is in no bubble.
+  if (const G* gp = getg(); GUMP_UNLIKELY(gp != nullptr && gp->special)) {
+    c->bubble = currentBubble();
+  }
+  return c;
+}
+
+void chanLeaveBubble(Hchan* c) noexcept { c->bubble = 0; }
+
+void chanRetain(Hchan* c) noexcept {
+  // The caller's handle keeps the count above 0, and nothing is published.
+  c->refs.add(1, relaxed);
+}
+
+// Relaxed: every handle that the caller knows of has been counted already.
+bool chanShared(const Hchan* c) noexcept { return c->refs.load(relaxed) > 1; }
+
+void chanRelease(Hchan* c) noexcept
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // last handle: no other thread uses c
+  // Release: all that this handle's holder did to c happens before the
+  // destruction. Acquire: so does all that the other holders did.
+  if (c->refs.add(static_cast<uint32_t>(-1), acq_rel) != 0) return;
+  if (GUMP_UNLIKELY(c->isTimer)) {
+    timerChanFree(c);
+    return;
+  }
+  if (c->destroy != nullptr) {
+    uint32_t x = c->recvx;
+    for (size_t n = c->qcount.load(relaxed); n > 0; n--) {  // last handle
+      c->destroy(chanbuf(c, x));
+      x = x + 1 == c->dataqsiz ? 0 : x + 1;
+    }
+  }
+  void* base = c->base;
+  c->~Hchan();
+  ::operator delete(base);
+}
+
+void typedmemmoveSlow(const Hchan* c, void* dst, void* src) {
+  if (c->kind == ElemKind::kBytes) {
+    memcpy(dst, src, c->elemsize);
+  } else {
+    c->move(dst, src);
+  }
+}
+
+DiscardBuffer::DiscardBuffer(size_t size, size_t align) : align_(align) {
+  if (size <= sizeof(small_) && align <= 16) return;
+  heap_ = ::operator new (size, std::align_val_t{align}, std::nothrow);
+  if (heap_ == nullptr) fatal("out of memory");
+}
+
+DiscardBuffer::~DiscardBuffer() {
+  if (heap_ != nullptr) ::operator delete (heap_, std::align_val_t{align_});
+}
+
+// ---- Parking ----------------------------------------------------------------
+
+void chanparkforever(WaitReason reason) {
+  (void)acquiremOf(enterRuntime());  // gopark ends it
+  gopark(nullptr, nullptr, reason);
+  fatalthrow("unreachable");
+}
+
+namespace {
+
+// waitReason returns `inside` if c belongs to a bubble, and `outside`
+// otherwise. In the first case the caller is in that bubble too.
+GUMP_ALWAYS_INLINE WaitReason waitReason(const Hchan* c, WaitReason outside,
+                                         WaitReason inside) {
+  return GUMP_UNLIKELY(c->bubble != 0) ? inside : outside;
+}
+WaitReason recvReason(const Hchan* c) {
+  return waitReason(c, WaitReason::kChanReceive,
+                    WaitReason::kSynctestChanReceive);
+}
+WaitReason sendReason(const Hchan* c) {
+  return waitReason(c, WaitReason::kChanSend, WaitReason::kSynctestChanSend);
+}
+
+// parkOn enqueues the caller on q and sleeps until a waker has moved its value
+// or has closed the channel. After a value it does not touch the channel again,
+// because the waker may have dropped the last other handle to it.
+// On: user, or a foreign thread.  P: needed.
+// Locks: releases c->lock and ends the caller's acquirem.  Parks: yes.
+GUMP_NOINLINE ChanResult parkOn(Hchan* c, Waitq* q, G* gp, void* elem,
+                                WaitReason reason, const char* spurious)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // the lock is released after the switch
+  Sudog sg;
+  sg.g = gp;
+  sg.elem = elem;
+  sg.c = c;
+  enqueue(q, &sg);
+  gp->param = nullptr;
+  // The step that found nothing and this enqueue are one locked section, which
+  // ends once gp is kGwaiting. A goroutine that could satisfy us locks c either
+  // before this section or after it. If before, our step would have found its
+  // change. If after, it finds sg.
+  goparkunlock(&c->lock, reason);
+  if (GUMP_UNLIKELY(gp->param != &sg)) fatalthrow(spurious);
+  gp->param = nullptr;
+  return sg.success ? ChanResult::kOk : ChanResult::kClosed;
+}
+
+// recvTimer continues a receive from a channel of time that found nothing. It
+// runs the timer if that is due, and otherwise keeps it in a heap while it
+// waits.
+// On: user, or a foreign thread.  P: needed.
+// Locks: as parkOn.  Parks: yes.
+GUMP_NOINLINE ChanResult recvTimer(Hchan* c, G* gp, M* mp, void* elem)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // as chanrecv
+  Timer* t = &timerChanOf(c)->t;
+  unlock(&c->lock);
+  (void)timerRunIfDue(t);
+  chanRetain(c);  // timechan.h, (C3)
+  lock(&c->lock);
+  ChanStep step = recvLocked(c, elem);
+  if (step.result == ChanResult::kWouldBlock) {
+    timerBlock(t);
+    step.result = parkOn(c, &c->recvq, gp, elem, recvReason(c),
+                         "chanrecv: spurious wakeup");
+    mp = acquiremOf(gp);
+    timerUnblock(t);
+  } else {
+    unlock(&c->lock);
+  }
+  chanRelease(c);
+  releasem(mp);
+  return step.result;
+}
+
+// timerHasRun runs the timer of c, a channel of time, if that is due. Returns
+// true if it was due, so that c may hold a value now.
+GUMP_NOINLINE bool timerHasRun(Hchan* c) {
+  M* mp = acquiremOf(enterRuntime());
+  const bool ran = timerRunIfDue(&timerChanOf(c)->t);
+  releasem(mp);
+  return ran;
+}
+
+}  // namespace
+
+// ---- Send, receive, close ---------------------------------------------------
+
+ChanResult chansend(Hchan* c, void* elem, bool block) noexcept
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // parkOn releases the lock
+  if (GUMP_UNLIKELY(c == nullptr)) {
+    if (!block) return ChanResult::kWouldBlock;
+    chanparkforever(WaitReason::kChanSendNilChan);
+  }
+  if (GUMP_UNLIKELY(c->bubble != 0)) {
+    bubbleCheck(c->bubble, "send on synctest channel from outside bubble");
+  }
+  // A channel that is seen open and then full was open and full at one moment,
+  // because closing a channel does not fill it.
+  if (!block && c->closed.load(acquire) == 0 &&  // before the peek of full()
+      full(c)) {
+    pollPreempt();
+    return ChanResult::kWouldBlock;
+  }
+  G* gp = enterRuntime();
+  M* mp = acquiremOf(gp);
+  lock(&c->lock);
+  ChanStep step = sendLocked(c, elem);
+  if (GUMP_LIKELY(step.result != ChanResult::kWouldBlock || !block)) {
+    unlock(&c->lock);
+    if (step.wake != nullptr) wakeWaiter(step.wake);
+    releasem(mp);
+    return step.result;
+  }
+  return parkOn(c, &c->sendq, gp, elem, sendReason(c),
+                "chansend: spurious wakeup");
+}
+
+namespace {
+
+// recvDiscard receives a value that the caller does not want but whose
+// destructor must run. The value leaves the ring under the lock and is
+// destroyed after the unlock.
+// On: user, or a foreign thread.  P: needed.  Locks: takes c->lock.
+// Parks: if block.
+GUMP_NOINLINE ChanResult recvDiscard(Hchan* c, bool block) {
+  DiscardBuffer tmp(c->elemsize, c->elemalign);
+  void (*destroy)(void*) noexcept = c->destroy;
+  ChanResult r = chanrecv(c, tmp.get(), block);
+  if (r == ChanResult::kOk) destroy(tmp.get());
+  return r;
+}
+
+}  // namespace
+
+ChanResult chanrecv(Hchan* c, void* elem, bool block) noexcept
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // parkOn releases the lock
+  if (GUMP_UNLIKELY(c == nullptr)) {
+    if (!block) return ChanResult::kWouldBlock;
+    chanparkforever(WaitReason::kChanReceiveNilChan);
+  }
+  if (GUMP_UNLIKELY(c->bubble != 0)) {
+    bubbleCheck(c->bubble, "receive on synctest channel from outside bubble");
+  }
+  if (!block && empty(c)) {
+    // If c is open now, it was open at the first peek too, which found it
+    // empty. If it is closed, look again, because a value may have come between
+    // the first peek and the close. This load comes after empty()'s peek, and
+    // pairs with the store-release in closechan.
+    if (c->closed.load(acquire) == 0) {
+      if (GUMP_LIKELY(!c->isTimer) || !timerHasRun(c)) {
+        pollPreempt();
+        return ChanResult::kWouldBlock;
+      }
+    } else if (empty(c)) {
+      return ChanResult::kClosed;
+    }
+  }
+  if (GUMP_UNLIKELY(elem == nullptr && c->destroy != nullptr)) {
+    return recvDiscard(c, block);
+  }
+  G* gp = enterRuntime();
+  M* mp = acquiremOf(gp);
+  lock(&c->lock);
+  ChanStep step = recvLocked(c, elem);
+  if (GUMP_LIKELY(step.result != ChanResult::kWouldBlock || !block)) {
+    unlock(&c->lock);
+    if (step.wake != nullptr) wakeWaiter(step.wake);
+    releasem(mp);
+    return step.result;
+  }
+  if (GUMP_UNLIKELY(c->isTimer)) return recvTimer(c, gp, mp, elem);
+  return parkOn(c, &c->recvq, gp, elem, recvReason(c),
+                "chanrecv: spurious wakeup");
+}
+
+CloseResult closechan(Hchan* c) noexcept {
+  if (c == nullptr) return CloseResult::kNilChannel;
+  if (GUMP_UNLIKELY(c->bubble != 0)) {
+    bubbleCheck(c->bubble, "close of synctest channel from outside bubble");
+  }
+  M* mp = acquiremOf(enterRuntime());
+  lock(&c->lock);
+  if (c->closed.load(relaxed) != 0) {  // we hold the lock
+    unlock(&c->lock);
+    releasem(mp);
+    return CloseResult::kAlreadyClosed;
+  }
+  c->closed.store(1, release);  // pairs with load-acquire in chanrecv's peek:
+                                // everything before the close is visible
+  GList wake;
+  for (Waitq* q : {&c->recvq, &c->sendq}) {
+    while (Sudog* sg = dequeue(q)) {
+      if (const Sudog* ahead = q->first.load(relaxed); ahead != nullptr) {
+        prefetch(ahead->g);  // if there are many waiters, all of this is cold
+        prefetch(ahead->next);
+      }
+      sg->success = false;
+      sg->g->param = sg;
+      wake.push(sg->g);
+    }
+  }
+  unlock(&c->lock);
+  while (G* gp = wake.pop()) {  // last queued first, as in Go
+    prefetch(wake.head);
+    goready(gp);
+  }
+  releasem(mp);
+  return CloseResult::kOk;
+}
+
+size_t chanlen(const Hchan* c) noexcept {
+  pollPreempt();
+  // The number at one moment. A channel of time appears as unbuffered.
+  return c == nullptr || c->isTimer ? 0 : c->qcount.load(relaxed);
+}
+
+size_t chancap(const Hchan* c) noexcept {
+  return c == nullptr || c->isTimer ? 0 : c->dataqsiz;
+}
+
+}  // namespace gump::rt

@@ -1,0 +1,104 @@
+// Sleep and wake on an address: the one primitive under every lock of sync.
+//
+// A goroutine waits on the address of a counter inside the user's object. The
+// waiters are kept apart from it, in a table of roots chosen by a hash of the
+// address. So a Mutex is eight bytes, and none of them has to outlive the
+// wake-up. A root holds a treap of the distinct addresses that have waiters.
+// The node of an address is its first waiter, and the other waiters hang on it
+// in a list. So an operation is linear neither in the waiters on one address
+// nor in the addresses in one root.
+#ifndef RUNTIME_WAIT_SEMA_H_
+#define RUNTIME_WAIT_SEMA_H_
+
+#include <cstdint>
+
+#include "absl/base/thread_annotations.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sys/base.h"
+#include "runtime/sys/lock_futex.h"
+
+namespace gump::rt {
+
+// SemaRoot is one bucket of the table.
+//
+// `lock` guards the treap, `handed`, and every Sudog in either. Forbidden while
+// holding it: malloc, readying a goroutine, and touching the user's object
+// other than through the counter whose waiters are being looked at.
+struct alignas(kCacheLine) SemaRoot {
+  Mutex lock{LockRank::kSemaRoot};
+  // Search tree by Sudog::elem, heap by Sudog::ticket (smallest at the root).
+  Sudog* treap ABSL_GUARDED_BY(lock) = nullptr;
+  // Goroutines that were handed their count and have not claimed it yet. They
+  // are linked by next and prev, and elem is the address.
+  Sudog* handed ABSL_GUARDED_BY(lock) = nullptr;
+  // Waiters of all addresses: those in the treap or in `handed`, and those that
+  // hold the lock on their way in or out. Written under the lock; semrelease
+  // reads it without. It may be too high for a moment, never too low: see
+  // semacquire.
+  Atomic<uint32_t> nwait;
+
+  // queue adds s as a waiter on addr, last in its list, or first if lifo is
+  // set. If first, s takes over the position of the node it displaces. priority
+  // is the heap key if s starts a node. It must be random and odd, because 0
+  // and 1 in Sudog::ticket mean something else to a waiter that has been woken.
+  // On: any.  P: either.  Locks: caller holds lock.  Parks: no.
+  void queue(Atomic<uint32_t>* addr, Sudog* s, bool lifo, uint32_t priority)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
+  // dequeue removes and returns the first waiter on addr, with its links
+  // cleared and its ticket 0. Returns nullptr if there is none.
+  // On: any.  P: either.  Locks: caller holds lock.  Parks: no.
+  [[nodiscard]] Sudog* dequeue(Atomic<uint32_t>* addr)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
+  // dequeueThread removes and returns the first waiter on addr that is a
+  // foreign thread, as dequeue does. Returns nullptr if there is none.
+  // On: any.  P: either.  Locks: caller holds lock.  Parks: no.
+  [[nodiscard]] Sudog* dequeueThread(Atomic<uint32_t>* addr)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
+  // addHanded adds s, which has been dequeued and still counts as waiting, to
+  // `handed`. removeHanded removes it from there, and from the count.
+  // On: any.  P: either.  Locks: caller holds lock.  Parks: no.
+  void addHanded(Atomic<uint32_t>* addr, Sudog* s)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
+  void removeHanded(Sudog* s) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
+  // rotateLeft lifts x's right child above x; rotateRight lifts its left child.
+  // On: any.  P: either.  Locks: caller holds lock.  Parks: no.
+  void rotateLeft(Sudog* x) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
+  void rotateRight(Sudog* x) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
+
+ private:
+  // find returns the node of addr, or nullptr if addr has no waiter.
+  [[nodiscard]] Sudog* find(const Atomic<uint32_t>* addr) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
+  // replaceChild puts `to`, which may be nullptr, in the place of parent's
+  // child `from`.
+  void replaceChild(Sudog* parent, const Sudog* from, Sudog* to)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
+};
+
+// Unlike Go, which has 251 roots. A fork-join program parks goroutines by the
+// hundred thousand, each on an address of its own, and a lookup then walks a
+// tree of cold stacks. With this many roots the trees stay shallow, and only
+// the roots in use are ever resident.
+inline constexpr unsigned kSemTabBits = kModelBuild ? 2 : 13;
+inline constexpr uintptr_t kSemTabSize = uintptr_t{1} << kSemTabBits;
+
+// semroot returns the root for addr.
+// On: any.  P: either.  Parks: no.
+[[nodiscard]] SemaRoot* semroot(const Atomic<uint32_t>* addr);
+
+// semacquirePinned is semacquire for a caller that must get to its semrelease:
+// it ends in acquirem, and returns the M. Call releasem afterwards.
+// On: user, or a foreign thread.  P: either.  Locks: takes the root's.
+// Parks: yes.
+[[nodiscard]] M* semacquirePinned(Atomic<uint32_t>* addr, bool lifo,
+                                  SemaReason reason);
+
+// semaMainEnded gives to foreign threads the counts that semrelease had meant
+// for goroutines that have not run since. mainEnded has been set; see (I5) in
+// sema.cc.
+// On: g0 of m0.  P: either.  Locks: takes those of the roots.  Parks: no.
+void semaMainEnded();
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_WAIT_SEMA_H_

@@ -1,0 +1,275 @@
+#include "gump/sync/mutex.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gump/chan.h"
+#include "gump/go.h"
+#include "gump/runtime.h"
+#include "gump/sync/rwmutex.h"
+#include "gump/sync/waitgroup.h"
+#include "tests/testing/known_thread.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump {
+namespace {
+
+using sync::Mutex;
+
+using MutexTest = testing::WithGomaxprocs;
+GUMP_INSTANTIATE_GOMAXPROCS(MutexTest);
+
+TEST_P(MutexTest, ExcludesGoroutines) {
+  Run([] {
+    Mutex mu;
+    int n = 0;
+    sync::WaitGroup wg;
+    for (int i = 0; i < 16; i++) {
+      wg.Go([&] {
+        for (int j = 0; j < 2000; j++) {
+          std::scoped_lock hold(mu);
+          n++;
+        }
+      });
+    }
+    wg.Wait();
+    EXPECT_EQ(n, 32000);
+  });
+}
+
+TEST_P(MutexTest, HolderMayParkWhileOthersWait) {
+  Run([] {
+    Mutex mu;
+    bool busy = false;
+    sync::WaitGroup wg;
+    for (int i = 0; i < 50; i++) {
+      wg.Go([&] {
+        for (int j = 0; j < 20; j++) {
+          mu.Lock();
+          EXPECT_FALSE(busy);
+          busy = true;
+          runtime::Gosched();
+          busy = false;
+          mu.Unlock();
+        }
+      });
+    }
+    wg.Wait();
+  });
+}
+
+TEST_P(MutexTest, TryLockFailsWhileHeldAndNeverParks) {
+  Run([] {
+    Mutex mu;
+    EXPECT_TRUE(mu.TryLock());
+    EXPECT_FALSE(mu.TryLock());
+    EXPECT_FALSE(mu.try_lock());
+    mu.Unlock();
+    EXPECT_TRUE(mu.try_lock());
+    mu.unlock();
+  });
+}
+
+TEST_P(MutexTest, AnotherGoroutineMayUnlock) {
+  Run([] {
+    Mutex mu;
+    mu.Lock();
+    go([&] { mu.Unlock(); });
+    mu.Lock();
+    mu.Unlock();
+  });
+}
+
+TEST_P(MutexTest, LocksOutPlainThreadsToo) {
+  Run([] {
+    Mutex mu;
+    int n = 0;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; i++) {
+      threads.push_back(testing::KnownThread([&] {
+        for (int j = 0; j < 5000; j++) {
+          std::scoped_lock hold(mu);
+          n++;
+        }
+      }));
+    }
+    sync::WaitGroup wg;
+    for (int i = 0; i < 3; i++) {
+      wg.Go([&] {
+        for (int j = 0; j < 5000; j++) {
+          std::scoped_lock hold(mu);
+          n++;
+        }
+      });
+    }
+    wg.Wait();
+    blocking([&] {
+      for (auto& t : threads) t.join();
+    });
+    EXPECT_EQ(n, 30000);
+  });
+}
+
+void BusyFor(std::chrono::microseconds d) {
+  const auto end = std::chrono::steady_clock::now() + d;
+  while (std::chrono::steady_clock::now() < end) {
+  }
+}
+
+// One goroutine takes the lock again the moment it has released it, and is
+// always on a processor when the lock is free. Only starvation mode lets the
+// other in.
+TEST_P(MutexTest, GreedyHolderDoesNotStarveAWaiter) {
+  Run([] {
+    Mutex mu;
+    std::atomic<bool> stop = false;
+    sync::WaitGroup wg;
+    wg.Go([&] {
+      while (!stop) {
+        std::scoped_lock hold(mu);
+        BusyFor(std::chrono::microseconds(200));
+        runtime::Gosched();
+      }
+    });
+    wg.Go([&] {
+      for (int i = 0; i < 10; i++) {
+        runtime::Gosched();
+        std::scoped_lock hold(mu);
+      }
+      stop = true;
+    });
+    wg.Wait();
+  });
+}
+
+// The lock goes from hand to hand in order of arrival once it is starving, and
+// is an ordinary lock afterwards.
+TEST_P(MutexTest, WorksAsBeforeAfterStarvation) {
+  Run([] {
+    Mutex mu;
+    sync::WaitGroup wg;
+    int n = 0;
+    mu.Lock();
+    for (int i = 0; i < 20; i++) {
+      wg.Go([&] {
+        for (int j = 0; j < 3; j++) {
+          std::scoped_lock hold(mu);
+          BusyFor(std::chrono::microseconds(100));
+          n++;
+        }
+      });
+    }
+    runtime::Gosched();
+    BusyFor(std::chrono::milliseconds(3));
+    mu.Unlock();
+    wg.Wait();
+    EXPECT_EQ(n, 60);
+    EXPECT_TRUE(mu.TryLock());
+    mu.Unlock();
+  });
+}
+
+TEST_P(MutexTest, MayBeDestroyedByTheNextHolder) {
+  Run([] {
+    struct Shared {
+      Mutex mu;
+      int refs = 4;
+      void Unref() {
+        mu.Lock();
+        const bool last = --refs == 0;
+        mu.Unlock();
+        if (last) delete this;
+      }
+    };
+    for (int i = 0; i < 2000; i++) {
+      auto* s = new Shared;
+      sync::WaitGroup wg;
+      for (int j = 0; j < 4; j++) wg.Go([s] { s->Unref(); });
+      wg.Wait();
+    }
+  });
+}
+
+TEST(LockerTest, RefersToAnyLock) {
+  Mutex mu;
+  std::mutex standard;
+  sync::RWMutex rw;
+  for (sync::Locker l : {sync::Locker(mu), sync::Locker(standard),
+                         sync::Locker(rw), rw.RLocker()}) {
+    std::scoped_lock hold(l);
+    sync::Locker copy = l;
+    copy.Unlock();
+    copy.Lock();
+  }
+}
+
+TEST(MutexThreadTest, WorksOnAPlainThreadWithoutRun) {
+  Mutex mu;
+  mu.Lock();
+  std::thread t([&] { mu.Lock(); });
+  mu.Unlock();
+  t.join();
+  EXPECT_FALSE(mu.TryLock());
+}
+
+TEST(MutexDeathTest, UnlockOfUnlockedIsFatal) {
+  EXPECT_EXIT(gump::Run([] {
+                Mutex mu;
+                mu.Unlock();
+              }),
+              ::testing::ExitedWithCode(2),
+              "fatal error: sync: unlock of unlocked mutex");
+}
+
+TEST(MutexDeathTest, UnlockTwiceIsFatalAndCannotBeCaught) {
+  EXPECT_EXIT(gump::Run([] {
+                Mutex mu;
+                mu.Lock();
+                mu.Unlock();
+                try {
+                  mu.Unlock();
+                } catch (...) {
+                }
+              }),
+              ::testing::ExitedWithCode(2),
+              "fatal error: sync: unlock of unlocked mutex");
+}
+
+// WakeWith has a goroutine wait for a locked Mutex, puts `state` where the
+// Mutex keeps its own, as a stray write would, and wakes that goroutine.
+void WakeWith(int32_t state) {
+  testing::RunWith(1, [state] {
+    Mutex mu;
+    auto* words = reinterpret_cast<rt::Atomic<int32_t>*>(&mu);
+    auto* sema = reinterpret_cast<rt::Atomic<uint32_t>*>(words + 1);
+    mu.Lock();
+    go([&mu] { mu.Lock(); });
+    while (words->load(rt::relaxed) == 1) runtime::Gosched();  // no waiter
+    words->store(state, rt::relaxed);
+    rt::semrelease(sema, /*handoff=*/false);
+    for (;;) runtime::Gosched();
+  });
+}
+
+TEST(MutexDeathTest, InconsistentStateIsFatal) {
+  constexpr char kText[] = "^fatal error: sync: inconsistent mutex state\n";
+  constexpr int32_t kLocked = 1;
+  constexpr int32_t kStarving = 4;
+  constexpr int32_t kWaiter = 8;
+  const auto dies = ::testing::ExitedWithCode(2);
+  // The goroutine is awake, but the state does not say so.
+  EXPECT_EXIT(WakeWith(kLocked), dies, kText);
+  // The lock is handed over, but it is held.
+  EXPECT_EXIT(WakeWith(kLocked | kStarving | kWaiter), dies, kText);
+  // The lock is handed over, but there is no waiter.
+  EXPECT_EXIT(WakeWith(kStarving), dies, kText);
+}
+
+}  // namespace
+}  // namespace gump

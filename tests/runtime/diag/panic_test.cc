@@ -1,0 +1,146 @@
+#include "runtime/diag/panic.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/sched/proc.h"
+#include "runtime/sys/print.h"
+#include "runtime/sys/signal.h"
+
+#if defined(__SANITIZE_THREAD__)
+#define GUMP_TEST_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define GUMP_TEST_TSAN 1
+#endif
+#endif
+
+namespace gump::rt {
+namespace {
+
+#if defined(GUMP_TEST_TSAN)
+constexpr bool kThreadSanitizer = true;
+#else
+constexpr bool kThreadSanitizer = false;
+#endif
+
+// Format returns the output of print for these arguments.
+template <class... A>
+std::string Format(const char* format, A... args) {
+  char buf[256];
+  Writer w{.buf = buf, .cap = sizeof(buf)};
+  print(&w, format, args...);
+  return std::string(buf, w.len);
+}
+
+TEST(PrintTest, FormatsNumbersOfBothWidths) {
+  EXPECT_EQ(Format("%d %u %x", -1, 4294967295u, 0xbeefu), "-1 4294967295 beef");
+  EXPECT_EQ(Format("%D", INT64_MIN), "-9223372036854775808");
+  EXPECT_EQ(Format("%D %U", int64_t{0}, UINT64_MAX), "0 18446744073709551615");
+  EXPECT_EQ(Format("%X", uint64_t{0xdeadbeef00}), "deadbeef00");
+}
+
+TEST(PrintTest, FormatsTextAndPointers) {
+  const char* none = nullptr;
+  EXPECT_EQ(Format("<%s|%s|%c>", "a", none, 'b'), "<a|nil|b>");
+  EXPECT_EQ(Format("%p", reinterpret_cast<void*>(0x10)), "0x10");
+  EXPECT_EQ(Format("100%%"), "100%");
+}
+
+TEST(PrintTest, QuotesCharactersThatCouldBreakALine) {
+  EXPECT_EQ(Format("%Q", "a\"b\\c\nd"), "\"a\\\"b\\\\c\\x0ad\"");
+}
+
+TEST(PrintTest, ShowsAnUnknownVerb) { EXPECT_EQ(Format("%z %"), "%z "); }
+
+TEST(PrintTest, MemoryWriterCountsBytesThatDoNotFit) {
+  char buf[4];
+  Writer w{.buf = buf, .cap = sizeof(buf)};
+  print(&w, "%s", "abcdefgh");
+  EXPECT_EQ(std::string(buf, w.len), "abcd");
+  EXPECT_EQ(w.total, 8u);
+}
+
+class PanicDeathTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+  }
+};
+
+// Broken makes a goroutine with a saved context that leads nowhere, so that a
+// thread that walks its stack faults.
+void Broken() {
+  G* gp = malg();
+  gp->stack.lo = 1 << 12;
+  gp->stack.hi = 1 << 20;
+  gp->sched.sp = 1 << 19;
+  casgstatus(gp, kGdead, kGrunnable);
+}
+
+TEST_F(PanicDeathTest, FatalExitsWithTwo) {
+  EXPECT_EXIT(fatal("the end"), ::testing::ExitedWithCode(2),
+              "^fatal error: the end\n");
+}
+
+TEST_F(PanicDeathTest, ThrowExitsWithTwo) {
+  EXPECT_EXIT(fatalthrow("broken"), ::testing::ExitedWithCode(2),
+              "^fatal error: broken\n\nruntime stack:\n");
+}
+
+TEST_F(PanicDeathTest, PanicShowsTheExceptionTypeOnItsOwnLine) {
+  EXPECT_EXIT(fatalpanic("boom", 4, "std::runtime_error"),
+              ::testing::ExitedWithCode(2),
+              "^panic: boom\n\\[exception std::runtime_error\\]\n\n");
+  EXPECT_EXIT(fatalpanic("boom", 4), ::testing::ExitedWithCode(2),
+              "^panic: boom\n\n");
+}
+
+TEST_F(PanicDeathTest, LaterLinesOfAPanicAreIndented) {
+  EXPECT_EXIT(fatalpanic("a\n\nb", 4), ::testing::ExitedWithCode(2),
+              "^panic: a\n\t\n\tb\n\n");
+  EXPECT_EXIT(fatalPanicTwice("a\nb", 3, "c\nd"), ::testing::ExitedWithCode(2),
+              "^panic: a\n\tb\n\tpanic: c\n\td\n\n");
+}
+
+TEST_F(PanicDeathTest, FaultInTheDumpIsReportedAndEndsIt) {
+  if (kThreadSanitizer) {
+    GTEST_SKIP() << "its wrapper of handlers does not survive a nested fault";
+  }
+  M m;
+  EXPECT_EXIT(
+      {
+        initsig();
+        minitSignalStack(&m);
+        Broken();
+        fatal("first");
+      },
+      ::testing::ExitedWithCode(4),
+      "^fatal error: first\n(.*\n)?panic during panic\n(.*\n)?"
+      "stack trace unavailable\n$");
+}
+
+TEST_F(PanicDeathTest, TracebackNonePrintsNoStacks) {
+  EXPECT_EXIT(
+      {
+        setenv("GOTRACEBACK", "none", 1);
+        initsig();
+        fatalthrow("quiet");
+      },
+      ::testing::ExitedWithCode(2), "^fatal error: quiet\n$");
+}
+
+TEST_F(PanicDeathTest, TracebackCrashDiesByAbort) {
+  EXPECT_EXIT(
+      {
+        setenv("GUMP_TRACEBACK", "crash", 1);
+        initsig();
+        fatal("dump core");
+      },
+      ::testing::KilledBySignal(SIGABRT), "^fatal error: dump core\n");
+}
+
+}  // namespace
+}  // namespace gump::rt

@@ -1,0 +1,276 @@
+// Stopping the world, and retaking Ps, in all states of goroutines and sysmon.
+#include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <tuple>
+
+#include "gump/chan.h"
+#include "gump/go.h"
+#include "gump/runtime.h"
+#include "gump/sync.h"
+#include "runtime/sched/proc.h"
+#include "tests/testing/known_thread.h"
+#include "tests/testing/talk.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump {
+namespace {
+
+using std::chrono::steady_clock;
+using testing::Talk;
+using namespace std::chrono_literals;
+
+// ---- The world stops
+
+// World is shared by the goroutines in some state. They count themselves, and
+// stay in the state until they are told to stop.
+struct World {
+  std::atomic<int> begun = 0;
+  std::atomic<bool> stop = false;
+  int pipe[2];
+  chan<void> quit = make_chan<void>();
+
+  World() { EXPECT_EQ(::pipe(pipe), 0); }
+  ~World() {
+    close(pipe[0]);
+    if (!stop) close(pipe[1]);
+  }
+  // End wakes all of them. A reader finds the end of the pipe.
+  void End() {
+    stop = true;
+    quit.Close();
+    close(pipe[1]);
+  }
+};
+
+struct State {
+  const char* name;
+  void (*be)(World&);
+};
+
+void ReadToEnd(const World& w) {
+  char c;
+  EXPECT_EQ(read(w.pipe[0], &c, 1), 0);
+}
+
+const State kStates[] = {
+    {"Spinning",
+     [](World& w) {
+       while (!w.stop) asm volatile("");
+     }},
+    {"InMalloc",
+     [](World& w) {
+       while (!w.stop) std::free(std::malloc(100'000));
+     }},
+    {"BlockedUnannounced", [](World& w) { ReadToEnd(w); }},
+    {"InADeclaredCall", [](World& w) { blocking([&] { ReadToEnd(w); }); }},
+    {"InShortDeclaredCalls",
+     [](World& w) {
+       while (!w.stop) blocking([] { (void)getppid(); });
+     }},
+    {"Parked", [](World& w) { (void)w.quit.Recv(); }},
+    {"Yielding",
+     [](World& w) {
+       while (!w.stop) runtime::Gosched();
+     }},
+    {"LockedAndSpinning",
+     [](World& w) {
+       runtime::LockOSThread();
+       while (!w.stop) asm volatile("");
+     }},
+    {"LockedAndParked",
+     [](World& w) {
+       runtime::LockOSThread();
+       (void)w.quit.Recv();
+     }},
+    {"LockedInADeclaredCall",
+     [](World& w) {
+       runtime::LockOSThread();
+       blocking([&] { ReadToEnd(w); });
+     }},
+    {"LockedAndBlockedUnannounced",
+     [](World& w) {
+       runtime::LockOSThread();
+       ReadToEnd(w);
+     }},
+};
+
+// Stops stops the world in both ways, and lets Ps come and go.
+void Stops(int procs) {
+  for (int i = 0; i < 5; i++) {
+    EXPECT_NE(runtime::Stack(true), "");
+    runtime::GOMAXPROCS(procs + 1 + i % 2);
+    Talk(5);
+    runtime::GOMAXPROCS(procs);
+    runtime::GC();  // visits every P
+  }
+}
+
+// Be begins n goroutines in a state.
+void Be(const State& state, int n, World* w, sync::WaitGroup* wg) {
+  for (int i = 0; i < n; i++) {
+    wg->Go([&state, w] {
+      w->begun++;
+      state.be(*w);
+    });
+  }
+}
+
+class StopStateTest : public ::testing::TestWithParam<std::tuple<State, int>> {
+ public:
+  static std::string Name(
+      const ::testing::TestParamInfo<std::tuple<State, int>>& test) {
+    return std::get<0>(test.param).name +
+           ("GOMAXPROCS" + std::to_string(std::get<1>(test.param)));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(, StopStateTest,
+                         ::testing::Combine(::testing::ValuesIn(kStates),
+                                            ::testing::Values(1, 2, 4, 8)),
+                         StopStateTest::Name);
+
+TEST_P(StopStateTest, TheWorldStops) {
+  const auto& [state, procs] = GetParam();
+  testing::RunWith(procs, [&state = state, procs = procs] {
+    constexpr int kEach = 3;
+    World w;
+    sync::WaitGroup wg;
+    Be(state, kEach, &w, &wg);
+    ASSERT_TRUE(testing::Eventually([&] { return w.begun == kEach; }));
+    Stops(procs);
+    w.End();
+    wg.Wait();
+  });
+}
+
+using PreemptStateTest = testing::WithGomaxprocs;
+GUMP_INSTANTIATE_GOMAXPROCS(PreemptStateTest);
+
+TEST_P(PreemptStateTest, TheWorldStopsInAllStatesAtOnce) {
+  Run([procs = GetParam()] {
+    World w;
+    sync::WaitGroup wg;
+    int n = 0;
+    for (const State& state : kStates) {
+      Be(state, 1, &w, &wg);
+      n++;
+    }
+    ASSERT_TRUE(testing::Eventually([&] { return w.begun == n; }));
+    Stops(procs);
+    w.End();
+    wg.Wait();
+  });
+}
+
+// ---- Locked threads without a P
+
+// Locked goroutines come back from their calls while a P is hard to get, and
+// wait for one on their own threads.
+TEST_P(PreemptStateTest, LockedGoroutinesComeBackFromCallsOnTheirThreads) {
+  Run([] {
+    std::atomic<bool> stop = false;
+    sync::WaitGroup busy;
+    for (int i = 0; i < 2 * GetParam(); i++) {
+      busy.Go([&] {
+        while (!stop) runtime::Gosched();
+      });
+    }
+    sync::WaitGroup wg;
+    for (int i = 0; i < 4; i++) {
+      wg.Go([] {
+        runtime::LockOSThread();
+        const long tid = syscall(SYS_gettid);
+        for (int k = 0; k < 200; k++) {
+          blocking([] { std::this_thread::sleep_for(50us); });
+          ASSERT_EQ(syscall(SYS_gettid), tid);
+        }
+        runtime::UnlockOSThread();
+      });
+    }
+    wg.Wait();
+    stop = true;
+    busy.Wait();
+  });
+}
+
+// ---- Signals
+
+// A goroutine that blocks SIGURG on its thread gives its P up when it enters
+// the runtime, or sleeps.
+TEST_P(PreemptStateTest, GoroutineThatBlocksTheSignalYieldsByItself) {
+  Run([] {
+    std::atomic<bool> stop = false;
+    sync::WaitGroup wg;
+    for (int i = 0; i < GetParam(); i++) {
+      wg.Go([&] {
+        runtime::LockOSThread();
+        sigset_t urgent;
+        sigset_t before;
+        sigemptyset(&urgent);
+        sigaddset(&urgent, SIGURG);
+        pthread_sigmask(SIG_BLOCK, &urgent, &before);
+        auto c = make_chan<int>(1);
+        while (!stop) {
+          for (int k = 0; k < 1000; k++) asm volatile("");
+          c.Send(1);
+          (void)c.Recv();
+        }
+        std::this_thread::sleep_for(1ms);
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        runtime::UnlockOSThread();
+      });
+    }
+    Talk(100);
+    EXPECT_NE(runtime::Stack(true), "");
+    stop = true;
+    wg.Wait();
+  });
+}
+
+// ---- sysmon
+
+// Sysmon sleeps for up to a minute while nothing runs, and is awake as soon as
+// a goroutine computes.
+TEST(SysmonWakeTest, HogAfterAPauseIsPreempted) {
+  testing::RunWith(1, [] {
+    constexpr int kRounds = 3;
+    auto best = steady_clock::duration::max();
+    auto work = make_chan<void>();
+    std::thread t = testing::KnownThread([&] {
+      for (int i = 0; i < kRounds; i++) {
+        while (!rt::sched.sysmonwait.load(rt::acquire)) {
+          std::this_thread::sleep_for(1ms);
+        }
+        std::this_thread::sleep_for(10ms);
+        work.Send();
+      }
+    });
+    for (int i = 0; i < kRounds; i++) {
+      (void)work.Recv();
+      std::atomic<bool> stop = false;
+      sync::WaitGroup wg;
+      const auto start = steady_clock::now();
+      wg.Go([&] {
+        while (!stop && steady_clock::now() - start < 10s) {
+        }
+      });
+      runtime::Gosched();  // to the hog, for a slice
+      best = std::min(best, steady_clock::now() - start);
+      stop = true;
+      wg.Wait();
+    }
+    EXPECT_LT(best, 200ms);
+    blocking([&] { t.join(); });
+  });
+}
+
+}  // namespace
+}  // namespace gump
