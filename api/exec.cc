@@ -488,7 +488,8 @@ absl::Status Command::Spawn(const std::string& path, pid_t* pid) {
 
 absl::Status Command::Start() {
   if (process != nullptr) return Misuse("exec: already started");
-  auto unborn = std::make_shared<Process>();  // may throw, so before the child
+  auto prepared =
+      std::make_shared<Process>();  // may throw, so before the child
   pid_t pid = 0;
   const auto limited = static_cast<bool>(ctx.Done());  // may throw
   absl::Status s = [&]() -> absl::Status {
@@ -507,7 +508,7 @@ absl::Status Command::Start() {
     CloseParentEnds();
     return s;
   }
-  process = std::move(unborn);
+  process = std::move(prepared);
   process->Begin(pid);
   started.store(process.get(), rt::release);  // pairs with Cmd::Signal, Pid
   if (!limited) return absl::OkStatus();

@@ -70,7 +70,7 @@ constexpr size_t kMaxRW = size_t{1} << 30;
 constexpr size_t kMaxCached = size_t{1} << 18;
 // An offset past the end of any file. An RWF_NOWAIT read there shows whether
 // the file system supports RWF_NOWAIT.
-constexpr int64_t kBeyondAll = int64_t{1} << 62;
+constexpr int64_t kPastAnyEnd = int64_t{1} << 62;
 constexpr size_t kMaxIovecs = IOV_MAX < 1024 ? IOV_MAX : 1024;  // as in Go
 
 int lockError(FdMutex::Lock l) {
@@ -91,20 +91,20 @@ struct SysResult {
   int err;
 };
 
-// attempt makes a system call. It is not inlined into a function that parks
+// tryCall makes a system call. It is not inlined into a function that parks
 // between two calls, because compilers take the address of errno to be the same
 // in the whole function.
 template <class Call>
-GUMP_NOINLINE SysResult attempt(const Call& call) {
+GUMP_NOINLINE SysResult tryCall(const Call& call) {
   const ssize_t n = call();
   return {n, n < 0 ? errno : 0};
 }
 
-// declared makes a system call that may block, as a declared call.
+// blockingCall makes a system call that may block, as a declared call.
 template <class Call>
-SysResult declared(const Call& call) {
+SysResult blockingCall(const Call& call) {
   entersyscall();
-  const SysResult s = attempt(call);
+  const SysResult s = tryCall(call);
   exitsyscall();
   return s;
 }
@@ -156,10 +156,11 @@ bool isTcp(int fd) {
          protocol == IPPROTO_TCP;
 }
 
-// forKernel returns true if r means that the call has not been made, so that
-// the caller's thread must make it. The kernel would have to wait, or cannot
-// tell, or had no worker for the ring (ECANCELED, at the limit of processes).
-bool forKernel(int64_t r) {
+// needsBlockingCall returns true if r means that the call has not been made, so
+// that the caller's thread must make it. The kernel would have to wait, or
+// cannot tell, or had no worker for the ring (ECANCELED, at the limit of
+// processes).
+bool needsBlockingCall(int64_t r) {
   return r == -EAGAIN || r == -EOPNOTSUPP || r == -ECANCELED;
 }
 
@@ -215,7 +216,7 @@ int FD::destroy() {
   const auto closeIt = [this] { return ::close(fd_); };
   if (pd_ != nullptr) pollClose(pd_);
   // Closing a file may write the rest of its data, and wait for that.
-  const SysResult s = pd_ != nullptr ? attempt(closeIt) : declared(closeIt);
+  const SysResult s = pd_ != nullptr ? tryCall(closeIt) : blockingCall(closeIt);
   semrelease(&csema_, false);
   return s.err == EINTR ? 0 : s.err;
 }
@@ -251,7 +252,7 @@ IoResult FD::transfer(PollMode mode, Call call) {
   for (;;) {
     // Relaxed: an undeclared call that blocks is also noticed, only later.
     const bool blocks = pd_ == nullptr || blocks_.load(relaxed);
-    const SysResult s = blocks ? declared(call) : attempt(call);
+    const SysResult s = blocks ? blockingCall(call) : tryCall(call);
     if (s.n >= 0) return {static_cast<size_t>(s.n), 0};
     if (s.err == EINTR) continue;
     if (s.err != EAGAIN) return {0, s.err};
@@ -298,7 +299,7 @@ FD::FileWay FD::fileWay() {
     const bool direct = (fcntl(fd_, F_GETFL) & O_DIRECT) != 0;
     if (!direct) {
       way = FileWay::kCached;
-    } else if (tellsWhatWaits()) {
+    } else if (supportsNowait()) {
       way = FileWay::kRing;
     }
   }
@@ -306,9 +307,9 @@ FD::FileWay FD::fileWay() {
   return way;
 }
 
-bool FD::tellsWhatWaits() {
+bool FD::supportsNowait() {
   char c;
-  const int64_t n = cachedRead(&c, 1, kBeyondAll);
+  const int64_t n = cachedRead(&c, 1, kPastAnyEnd);
   if (n != -EBADF) {
     // EINVAL, of a direct read: it supports the flag, but not this size.
     return n >= 0 || n == -EINVAL || n == -EAGAIN;
@@ -330,7 +331,7 @@ bool FD::tellsWhatWaits() {
 
 int64_t FD::cachedRead(void* buf, size_t n, int64_t offset) {
   // (Linux 5.9 and 5.10 may return 0, the end, here. The ring needs 5.13.)
-  const SysResult s = attempt([&] {
+  const SysResult s = tryCall([&] {
     const iovec one{buf, n};
     return ::preadv2(fd_, &one, 1, offset, RWF_NOWAIT);
   });
@@ -352,7 +353,7 @@ int64_t FD::fileRead(void* buf, size_t n, int64_t offset) {
       // it. So the ring only brings the data into the page cache, and we read
       // them again.
       (void)ringRead(fd_, buf, n,
-                     attempt([&] { return ::lseek(fd_, 0, SEEK_CUR); }).n);
+                     tryCall([&] { return ::lseek(fd_, 0, SEEK_CUR); }).n);
       r = cachedRead(buf, n, offset);
     }
     // The file system cannot tell which call would wait, and so the ring would
@@ -363,8 +364,8 @@ int64_t FD::fileRead(void* buf, size_t n, int64_t offset) {
   } else if (way == FileWay::kRing && offset >= 0) {
     r = ringRead(fd_, buf, n, offset);
   }
-  if (!forKernel(r)) return r;
-  const SysResult s = declared([&] {
+  if (!needsBlockingCall(r)) return r;
+  const SysResult s = blockingCall([&] {
     return offset < 0 ? ::read(fd_, buf, n) : ::pread(fd_, buf, n, offset);
   });
   return s.n < 0 ? -s.err : s.n;
@@ -373,9 +374,9 @@ int64_t FD::fileRead(void* buf, size_t n, int64_t offset) {
 int64_t FD::fileWrite(const void* buf, size_t n, int64_t offset) {
   if (offset >= 0 && fileWay() == FileWay::kRing) {
     const int64_t r = ringWrite(fd_, buf, n, offset);
-    if (!forKernel(r)) return r;
+    if (!needsBlockingCall(r)) return r;
   }
-  const SysResult s = declared([&] {
+  const SysResult s = blockingCall([&] {
     if (offset >= 0) return ::pwrite(fd_, buf, n, offset);
     const iovec one{const_cast<void*>(buf), n};
     return writeQuietly(&one, 1);
@@ -387,14 +388,14 @@ int64_t FD::fileSync() {
   if (kind_ == FdKind::kFile && fileWay() != FileWay::kKernel) {
     // A kCached file need not have been probed yet. The probe is cheap compared
     // with an fsync.
-    if (tellsWhatWaits()) {
+    if (supportsNowait()) {
       const int64_t r = ringSync(fd_);
-      if (!forKernel(r)) return r;
+      if (!needsBlockingCall(r)) return r;
     } else {
       fileWay_.store(FileWay::kKernel, relaxed);  // as in fileWay
     }
   }
-  const SysResult s = declared([&] { return ::fsync(fd_); });
+  const SysResult s = blockingCall([&] { return ::fsync(fd_); });
   return s.n < 0 ? -s.err : s.n;
 }
 
@@ -577,7 +578,7 @@ int FD::accept(int* fd, sockaddr* addr, socklen_t* len) {
   err = prepare(PollMode::kRead);
   while (err == 0) {
     const socklen_t room = *len;
-    const SysResult s = attempt([&] {
+    const SysResult s = tryCall([&] {
       return ::accept4(fd_, addr, len, SOCK_NONBLOCK | SOCK_CLOEXEC);
     });
     *fd = static_cast<int>(s.n);

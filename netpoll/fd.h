@@ -137,9 +137,9 @@ class FD {
   // out.
   enum class FileWay : uint8_t { kUnknown, kKernel, kCached, kRing };
   FileWay fileWay();
-  // tellsWhatWaits tells whether the kernel knows beforehand which calls on
+  // supportsNowait tells whether the kernel knows beforehand which calls on
   // this kFile would wait.
-  bool tellsWhatWaits();
+  bool supportsNowait();
   // cachedRead is preadv2 with RWF_NOWAIT, fileRead is pread and fileWrite is
   // pwrite, each on a kFile; offset -1 means at the position. fileSync is fsync
   // on any kind. They return -errno.

@@ -41,11 +41,11 @@ Atomic<const NetpollBackend*> backend;
 // Goroutines (and foreign threads) that wait for a descriptor, or for the ring.
 Atomic<int32_t> netpollWaiters;
 // Used by the M that polls; sched.lastpoll passes it from one M to the next.
-constinit Lead lead;
+constinit WakeupLead lead;
 
 // PunctualSleep is one sleep of the M that polls. The kernel is asked to end
 // the sleep earlier than due (lead.h), and the thread spends the rest awake.
-// The rest is short, Lead::kMost at most, so the network is not looked at
+// The rest is short, WakeupLead::kMost at most, so the network is not looked at
 // meanwhile.
 class PunctualSleep {
  public:

@@ -7,15 +7,15 @@
 
 namespace gump::rt {
 
-// Lead learns how late the kernel ends sleeps. The delay is the time that an
-// idle processor takes to wake: some 5 µs on a bare machine, 50 on a virtual
-// one. Lead falls faster than it rises, and so stays below the middle of the
-// delays that it has seen. The reason is that a thread that is woken too early
-// must stay awake for the rest. (KVM does the same for its guests' timers:
-// lapic_timer_advance_ns.)
+// WakeupLead learns how late the kernel ends sleeps. The delay is the time that
+// an idle processor takes to wake: some 5 µs on a bare machine, 50 on a virtual
+// one. WakeupLead falls faster than it rises, and so stays below the middle of
+// the delays that it has seen. The reason is that a thread that is woken too
+// early must stay awake for the rest. (KVM does the same for its guests'
+// timers: lapic_timer_advance_ns.)
 //
 // All times are ns.
-class Lead {
+class WakeupLead {
  public:
   // The longest that a thread ever stays awake for one sleep. It is more than
   // the slowest processor seen takes to wake (tools/gump bench HOST: 70 µs).

@@ -8,18 +8,18 @@
 namespace gump::rt {
 
 namespace {
-// waitForIt returns true if goroutines wait in pp's own queues, or if the
+// localWaiting returns true if goroutines wait in pp's own queues, or if the
 // finalizer goroutine waits for the next M that looks for work. (A sole P keeps
 // the global queue to itself.) It reads only hints.
-bool waitForIt(const P* pp) {
+bool localWaiting(const P* pp) {
   return !runqempty(pp) || pp->nyielded.load(relaxed) > 0 ||
          fingwake.load(relaxed);
 }
 
-// freshWait returns true if goroutines wait for pp or for any P, except those
-// that have been preempted in place.
-bool freshWait(const P* pp) {
-  if (waitForIt(pp)) return true;
+// unpreemptedWaiting returns true if goroutines wait for pp or for any P,
+// except those that have been preempted in place.
+bool unpreemptedWaiting(const P* pp) {
+  if (localWaiting(pp)) return true;
   if (sched.runqsize.load(relaxed) == 0) return false;  // a hint
   LockScope l(&sched.lock);
   return sched.runq.head != nullptr && !sched.runq.head->inPlace;
@@ -54,8 +54,8 @@ bool sliceUsedUp(P* pp, int64_t now) {
   if (seen->schedtick != tick) {
     seen->schedtick = tick;
     seen->schedwhen = now;
-    seen->presswhen = 0;
-    seen->pressdelay = kPressFirstNS;
+    seen->forcewhen = 0;
+    seen->forcedelay = kForcePreemptFirstNS;
     seen->lookwhen = now + kAsleepNS;
     seen->lookdelay = kAsleepNS;
     seen->cpuTid = 0;
@@ -63,7 +63,7 @@ bool sliceUsedUp(P* pp, int64_t now) {
   }
   const int64_t used = now - seen->schedwhen;
   return used >= kForcePreemptNS ||
-         (used >= kShortSliceNS && freshWait(pp) && computesLong(pp));
+         (used >= kShortSliceNS && unpreemptedWaiting(pp) && computesLong(pp));
 }
 
 // timersLate returns true if timers of pp are overdue and only pp's owner can
@@ -75,7 +75,7 @@ bool timersLate(const P* pp, int64_t now) {
   const int64_t when = wakeTime(&pp->timers);
   // Hints: the next look comes soon.
   return when != 0 && now - when >= kTimerLateNS &&
-         now - pp->sysmontick.schedwhen >= kPressFirstNS &&
+         now - pp->sysmontick.schedwhen >= kForcePreemptFirstNS &&
          sched.nmspinning.load(relaxed) + sched.npidle.load(relaxed) == 0;
 }
 
@@ -86,7 +86,7 @@ bool repeats() { return fuzzing() && debug.asyncpreemptoff != 0; }
 
 // othersWait returns true if another goroutine would use pp.
 bool othersWait(const P* pp) {
-  return waitForIt(pp) || sched.runqsize.load(relaxed) > 0;  // a hint
+  return localWaiting(pp) || sched.runqsize.load(relaxed) > 0;  // a hint
 }
 }  // namespace
 
@@ -96,15 +96,16 @@ bool retakeP(P* pp, int64_t now) {
   if (!sliceUsedUp(pp, now) && !timersLate(pp, now)) return false;
   const bool asked = repeats() || preemptone(pp);
   P::SysmonTick* seen = &pp->sysmontick;
-  if (!asked || now < seen->presswhen) return asked;
-  seen->presswhen = now + seen->pressdelay;
-  seen->pressdelay = std::min(2 * seen->pressdelay, kForcePreemptNS);
+  if (!asked || now < seen->forcewhen) return asked;
+  seen->forcewhen = now + seen->forcedelay;
+  seen->forcedelay = std::min(2 * seen->forcedelay, kForcePreemptNS);
   const AwakeScope awake;
   // A goroutine that computes while none waits for its P goes on, because
   // stopping it costs something.
   const bool wanted = othersWait(pp) || timersLate(pp, now);
-  const Press how = wanted ? Press::kHandOff : Press::kIfAsleep;
-  if (pressP(pp, how) != nullptr) handoffp(pp);
+  const ForcePreempt how =
+      wanted ? ForcePreempt::kHandOff : ForcePreempt::kIfAsleep;
+  if (forcePreempt(pp, how) != nullptr) handoffp(pp);
   return true;
 }
 
@@ -119,7 +120,7 @@ bool retakeAsleep(P* pp, int64_t now) {
   seen->lookwhen = now + seen->lookdelay;
   seen->lookdelay *= 2;
   const AwakeScope awake;
-  const bool taken = pressP(pp, Press::kIfAsleep) != nullptr;
+  const bool taken = forcePreempt(pp, ForcePreempt::kIfAsleep) != nullptr;
   if (taken) handoffp(pp);
   return taken;
 }
@@ -158,12 +159,13 @@ Retaken retake(int64_t now) {
   for (int32_t i = 0; i < n; i++) {
     P* pp = allp[i];
     if (retakeAsleep(pp, now)) r.taken++;
-    // This was the first pressP of the slice.
-    if (retakeP(pp, now) && pp->sysmontick.pressdelay == 2 * kPressFirstNS) {
-      r.pressing = true;
+    // This was the first forcePreempt of the slice.
+    if (retakeP(pp, now) &&
+        pp->sysmontick.forcedelay == 2 * kForcePreemptFirstNS) {
+      r.forcing = true;
     }
     if (retakeSyscall(pp, now)) r.taken++;
-    if (pp->status.load(acquire) == kPrunning && freshWait(pp))
+    if (pp->status.load(acquire) == kPrunning && unpreemptedWaiting(pp))
       r.waiting = true;
   }
   return r;

@@ -14,9 +14,9 @@ inline constexpr int64_t kShortSliceNS = 2'000'000;
 // CPU time, in ns, that a goroutine must also use for such a slice to be over.
 // It counts from the first look after kShortSliceNS.
 inline constexpr int64_t kShortCpuNS = 1'000'000;
-// ns after a goroutine was forced to give up its P (pressP) before it is forced
-// again. The time doubles with each attempt, up to a slice.
-inline constexpr int64_t kPressFirstNS = 100'000;
+// ns after a goroutine was forced to give up its P (forcePreempt) before it is
+// forced again. The time doubles with each attempt, up to a slice.
+inline constexpr int64_t kForcePreemptFirstNS = 100'000;
 
 // ns by which a timer may be late before a goroutine is forced off its P for
 // it.
@@ -29,7 +29,8 @@ inline constexpr int64_t kAsleepNS = 100'000;
 // retakeP looks at one P at time now. It acts if the P's slice is used up, or
 // if its timers are late and no M is idle or spinning.
 // - It asks the goroutine on the P to yield at its next entry into the runtime.
-// - It also forces the goroutine to give up the P before that (pressP). If
+// - It also forces the goroutine to give up the P before that (forcePreempt).
+// If
 //   neither a goroutine nor a late timer waits for the P, it does so only if
 //   the thread is asleep.
 // Later looks repeat both, because the request may have hit another goroutine.
@@ -52,8 +53,8 @@ bool retakeSyscall(P* pp, int64_t now);
 struct Retaken {
   int32_t taken = 0;  // from calls, declared or not
   // A goroutine is being forced off its P. This takes a second look, in
-  // kPressFirstNS.
-  bool pressing = false;
+  // kForcePreemptFirstNS.
+  bool forcing = false;
   bool waiting = false;  // slices are short because a goroutine waits
 };
 Retaken retake(int64_t now);

@@ -10,12 +10,13 @@
 
 namespace gump::rt {
 
-// Pace says how long sysmon sleeps: 20 µs while something happens. After 1 ms
-// in which nothing does, the sleep doubles each round, up to 10 ms, as in Go.
-// Two states limit it further:
-//  * kPressDelay, while a goroutine is being forced off its P (pressP);
+// SleepPolicy says how long sysmon sleeps: 20 µs while something happens. After
+// 1 ms in which nothing does, the sleep doubles each round, up to 10 ms, as in
+// Go. Two states limit it further:
+//  * kForcePreemptDelay, while a goroutine is being forced off its P
+//  (forcePreempt);
 //  * kShortSlice, while a goroutine that has not been preempted waits for a P.
-class Pace {
+class SleepPolicy {
  public:
   static constexpr uint32_t kShortDelay = 20;     // µs
   static constexpr uint32_t kLongDelay = 10'000;  // µs
@@ -38,11 +39,14 @@ class Pace {
   void end(const Retaken& r) {
     idle_++;
     if (r.taken > 0) reset();
-    most_ = r.pressing ? kPressDelay : r.waiting ? kShortSlice : kLongDelay;
+    most_ = r.forcing   ? kForcePreemptDelay
+            : r.waiting ? kShortSlice
+                        : kLongDelay;
   }
 
  private:
-  static constexpr uint32_t kPressDelay = kPressFirstNS / 1000;  // µs
+  static constexpr uint32_t kForcePreemptDelay =
+      kForcePreemptFirstNS / 1000;  // µs
   static constexpr uint32_t kShortSlice = kShortSliceNS / 1000;
   uint32_t idle_ = 0;  // rounds since something happened
   uint32_t delay_ = kShortDelay;

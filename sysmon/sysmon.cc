@@ -17,11 +17,11 @@
 //
 // Timers are run by Ms with a P. sysmon only makes sure that this happens: it
 // forces a goroutine off a P with late timers (retake.cc). So it does not sleep
-// past the moment at which the next timer that it knows of would be late (nap).
-// If an earlier timer is added while all Ps are busy, hurrySysmon tells it. If
-// everything is idle except for a timer, a P will run for a moment every now
-// and then, and sysmon need not be woken each time. So it sleeps at most a
-// slice longer than the M in the poller.
+// past the moment at which the next timer that it knows of would be late
+// (shortSleep). If an earlier timer is added while all Ps are busy,
+// wakeSysmonBy tells it. If everything is idle except for a timer, a P will run
+// for a moment every now and then, and sysmon need not be woken each time. So
+// it sleeps at most a slice longer than the M in the poller.
 #include "runtime/sched/sysmon.h"
 
 #include <algorithm>
@@ -96,29 +96,32 @@ int64_t untilLate(int64_t by) {
   return next == kMaxWhen || left > kDeepSleep ? kMaxWhen : left + by;
 }
 
-// nap sleeps for delay (µs), or until a timer is late. If a timer is late
-// already, a goroutine has to be forced off its P. Then nap sleeps for a
-// quarter of the time by which the timer is late. hurrySysmon ends the sleep.
-void nap(uint32_t delay) {
+// shortSleep sleeps for delay (µs), or until a timer is late. If a timer is
+// late already, a goroutine has to be forced off its P. Then shortSleep sleeps
+// for a quarter of the time by which the timer is late. wakeSysmonBy ends the
+// sleep.
+void shortSleep(uint32_t delay) {
   int64_t ns = int64_t{delay} * 1000;
   // seq_cst: sysmon stores sysmonLook and then reads the timers. A thread that
-  // adds a timer publishes it and then reads sysmonLook (hurrySysmon). So
+  // adds a timer publishes it and then reads sysmonLook (wakeSysmonBy). So
   // one of them sees the store of the other.
   sched.sysmonLook.store(nanotime() + ns, seq_cst);
   const int64_t left = untilLate(kTimerLateNS);
-  ns = std::min(ns, std::max(left < 0 ? -left / 4 : left, kPressFirstNS));
-  // Relaxed: if a request of hurrySysmon is lost here or comes too late, it is
+  ns =
+      std::min(ns, std::max(left < 0 ? -left / 4 : left, kForcePreemptFirstNS));
+  // Relaxed: if a request of wakeSysmonBy is lost here or comes too late, it is
   // for a time that we have just read, or are about to read.
-  if (sched.sysmonHurry.load(relaxed) == 0) {
-    futexsleep(&sched.sysmonHurry, 0, ns);
+  if (sched.sysmonWakeNow.load(relaxed) == 0) {
+    futexsleep(&sched.sysmonWakeNow, 0, ns);
   }
   sched.sysmonLook.store(0, relaxed);  // awake: no need to hurry us
-  sched.sysmonHurry.store(0, relaxed);
+  sched.sysmonWakeNow.store(0, relaxed);
 }
 
-// runForgotten wakes an M if a timer is late although a P is idle. This happens
-// if the M that slept in the poller for that timer has found other work there.
-void runForgotten() {
+// wakeForLateTimer wakes an M if a timer is late although a P is idle. This
+// happens if the M that slept in the poller for that timer has found other work
+// there.
+void wakeForLateTimer() {
   // A hint; wakep looks under the lock.
   if (sched.npidle.load(relaxed) > 0 && untilLate(kTimerLateNS) <= 0) {
     wakep();
@@ -173,7 +176,7 @@ class Watchdog {
     }
     const int64_t waited = now - since_;
     if (waited < kForcePreemptNS) return;
-    if (waited < kLate && somebodyInRuntime()) return;
+    if (waited < kLate && anyMInRuntime()) return;
     since_ = now;
     stats.stalls.add(1, relaxed);
     if (debug.watchdog > 0) {
@@ -198,12 +201,12 @@ class Watchdog {
            !sched.gcwaiting.load(relaxed) && !sched.mainEnded.load(relaxed);
   }
 
-  // somebodyInRuntime returns true if an M other than ours is awake in the
+  // anyMInRuntime returns true if an M other than ours is awake in the
   // runtime, or has been woken, or is being made. It may be between the two
   // halves of waking another M, or of going to sleep, and the kernel may keep
   // it there for longer than a slice. The look that it still owes comes late,
   // but comes.
-  static bool somebodyInRuntime() {
+  static bool anyMInRuntime() {
     if (sched.nmstarting.load(relaxed) > 0) return true;  // all hints
     const M* self = getg()->m;
     for (M* mp = allm.load(acquire); mp != nullptr;
@@ -278,24 +281,24 @@ void retryNostack() {
   wakep();
 }
 
-// replaceUnborn takes Ps that wait for threads which do not start, and gives
-// them to threads that are there. Then it calls wakep, because the M that was
-// to begin by looking for work may never begin.
-void replaceUnborn() {
+// replaceStartingMs takes Ps that wait for threads which do not start, and
+// gives them to threads that are there. Then it calls wakep, because the M that
+// was to begin by looking for work may never begin.
+void replaceStartingMs() {
   const AwakeScope awake;
   const int32_t n = gomaxprocs.load(relaxed);  // a number to aim at
   for (int32_t i = 0; i < n && idleThread(); i++) {
-    P* pp = claimUnborn(/*ofSafePoint=*/false);
+    P* pp = takeStartingP(/*ofSafePoint=*/false);
     if (pp == nullptr) break;
     handoffp(pp);
   }
   if (idleThread()) wakep();
 }
 
-// Every is a task that is due once in a period.
-class Every {
+// Interval is a task that is due once in a period.
+class Interval {
  public:
-  explicit Every(int64_t period) : period_(period) { restart(nanotime()); }
+  explicit Interval(int64_t period) : period_(period) { restart(nanotime()); }
   void restart(int64_t now) { next_ = now + period_; }
   void beginNow() { next_ = 0; }
   bool due(int64_t now) {
@@ -309,18 +312,18 @@ class Every {
   int64_t next_ = 0;
 };
 
-// Chores are the tasks that sysmon does now and then.
-class Chores {
+// PeriodicTasks are the tasks that sysmon does now and then.
+class PeriodicTasks {
  public:
   void run(int64_t now) {
     // A hint. At most once a slice, because there are many such Ms if calls are
     // slow.
-    if (sched.npresumed.load(relaxed) > 0 && strays_.due(now)) pressStrays();
+    if (sched.npresumed.load(relaxed) > 0 && pless_.due(now)) preemptPless();
     // A hint. Not at once, because making a thread takes less than a slice.
     if (sched.nmstarting.load(relaxed) == 0 || !idleThread()) {
-      unborn_.restart(now);
-    } else if (unborn_.due(now)) {
-      replaceUnborn();
+      starting_.restart(now);
+    } else if (starting_.due(now)) {
+      replaceStartingMs();
     }
     if (maxProcs_.due(now)) {
       updateMaxProcs();
@@ -332,10 +335,10 @@ class Chores {
   }
 
  private:
-  Every strays_{kForcePreemptNS};
-  Every unborn_{kForcePreemptNS};
-  Every maxProcs_{kMaxProcsPeriod};
-  Every trim_{kTrimPeriod};
+  Interval pless_{kForcePreemptNS};
+  Interval starting_{kForcePreemptNS};
+  Interval maxProcs_{kMaxProcsPeriod};
+  Interval trim_{kTrimPeriod};
 };
 
 }  // namespace
@@ -344,25 +347,25 @@ void sysmon() {
   becomeSystemThread();
   (void)shortSlices();
   const bool tracing = debug.schedtrace > 0;
-  Every trace(debug.schedtrace * kNsPerMs);
+  Interval trace(debug.schedtrace * kNsPerMs);
   trace.beginNow();
   DeadCheck deadCheck;
-  Chores chores;
+  PeriodicTasks tasks;
   Watchdog watchdog;
   Slept slept = Slept::kNot;
-  for (Pace pace;;) {
-    if (slept != Slept::kToTheEnd) nap(pace.delay());
-    const bool tired = !tracing && pace.slow() && !watchdog.suspicious();
+  for (SleepPolicy policy;;) {
+    if (slept != Slept::kToTheEnd) shortSleep(policy.delay());
+    const bool tired = !tracing && policy.slow() && !watchdog.suspicious();
     slept = tired && nothingRuns() ? deepSleep(deadCheck) : Slept::kNot;
-    if (slept == Slept::kWoken) pace.reset();
+    if (slept == Slept::kWoken) policy.reset();
     const int64_t now = nanotime();
     pollNetwork(now);
-    runForgotten();
+    wakeForLateTimer();
     deadCheck.run(now);
     retryNostack();
     watchdog.run(now);
-    chores.run(now);
-    pace.end(retake(now));
+    tasks.run(now);
+    policy.end(retake(now));
     if (tracing && trace.due(now)) schedtrace(debug.scheddetail > 0);
   }
 }

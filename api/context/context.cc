@@ -29,7 +29,7 @@
 //  (N4) A node lingers (lingers_) if it has no handle any more, but an observer
 //       still waits for the cancellation, and it can still come. The last
 //       reference is then not given up. It passes to the cancellation, which
-//       drops it. LoseAncestors drops it when the cancellation can come no
+//       drops it. OnParentDestroyed drops it when the cancellation can come no
 //       more. Leave drops it when the last child has left for which the node
 //       lingered. Nothing reports the end of the last channel: Sweep finds it
 //       out. A lingering node has no parent, because it would keep the nodes
@@ -70,7 +70,7 @@ struct ContextNode {
 
   // Drop gives up one reference. Returns a node of which the caller must give
   // up one reference next, or nullptr. It puts nodes before *lost, and the
-  // caller must call LoseAncestors on these.
+  // caller must call OnParentDestroyed on these.
   virtual ContextNode* Drop(CancelNode** lost);
 
   rt::Atomic<uint32_t> refs{1};
@@ -155,9 +155,9 @@ class CancelNode final : public ContextNode {
   bool Cancel(uint32_t why, const absl::Status& cause);
   // StopFunc cancels the node of an AfterFunc. The node's f is not called then.
   bool StopFunc();
-  // LoseAncestors notes that up_ has been destroyed without having been
+  // OnParentDestroyed notes that up_ has been destroyed without having been
   // cancelled. The caller has a reference, which it gives up next.
-  void LoseAncestors();
+  void OnParentDestroyed();
   CancelNode* next() const { return next_; }  // (N3)
 
   absl::Time deadline() const { return deadline_; }
@@ -178,7 +178,7 @@ class CancelNode final : public ContextNode {
   [[nodiscard]] CancelNode* Leave();
   void StartFunc();
   [[nodiscard]] bool Observed() const;
-  bool Linger(ContextNode** held);
+  bool KeepForObservers(ContextNode** held);
   [[nodiscard]] bool EndLinger();
   [[nodiscard]] CancelNode* Destroy(CancelNode** lost);
 
@@ -209,7 +209,7 @@ class CancelNode final : public ContextNode {
   FuncTimerHandle timer_;        // null: no timer that could still fire
   uint32_t timer_bubble_ = 0;    // the bubble in which it was made; 0: none
   bool lingers_ = false;         // (N4)
-  bool alone_ = false;           // up_ has been destroyed
+  bool parent_gone_ = false;     // up_ has been destroyed
   void* closure_ = nullptr;      // of AfterFunc; taken when it is started
 };
 
@@ -231,7 +231,7 @@ void ContextRelease(ContextNode* n) noexcept {
     while (n != nullptr) n = n->Drop(&lost);
     if (lost == nullptr) return;
     CancelNode* c = std::exchange(lost, lost->next());
-    c->LoseAncestors();
+    c->OnParentDestroyed();
     n = c;
   }
 }
@@ -257,7 +257,7 @@ ContextNode* CancelNode::Drop(CancelNode** lost) {
     // that the others did is done.
   } while (!refs.casWeak(n, 1, rt::acquire));
   ContextNode* held = nullptr;
-  if (Linger(&held)) return held;
+  if (KeepForObservers(&held)) return held;
   // As in ContextNode::Drop. A canceller may have a reference by now.
   if (refs.add(static_cast<uint32_t>(-1), rt::acq_rel) != 0) return nullptr;
   held = parent;
@@ -459,14 +459,15 @@ bool CancelNode::Observed() const {
   return c != nullptr && rt::chanShared(c);
 }
 
-// Linger passes the caller's reference, the only one, to the cancellation. It
-// does so if an observer waits for the cancellation and it can still come (N4).
-// The caller then owns the reference to *held, and must not touch the node any
-// more.
-bool CancelNode::Linger(ContextNode** held) {
+// KeepForObservers passes the caller's reference, the only one, to the
+// cancellation. It does so if an observer waits for the cancellation and it can
+// still come (N4). The caller then owns the reference to *held, and must not
+// touch the node any more.
+bool CancelNode::KeepForObservers(ContextNode** held) {
   if (state_.load(rt::acquire) != kLive) return false;  // and it stays so
   std::scoped_lock hold(mu_);
-  const bool can_come = (up_ != nullptr && !alone_) || timer_.get() != nullptr;
+  const bool can_come =
+      (up_ != nullptr && !parent_gone_) || timer_.get() != nullptr;
   if (state_.load(rt::relaxed) != kLive || !can_come || !Observed()) {
     return false;
   }
@@ -481,9 +482,9 @@ bool CancelNode::EndLinger() {
   return lingers_ && !Observed() && std::exchange(lingers_, false);
 }
 
-void CancelNode::LoseAncestors() {
+void CancelNode::OnParentDestroyed() {
   std::scoped_lock hold(mu_);
-  alone_ = true;
+  parent_gone_ = true;
   if (timer_.get() != nullptr || !std::exchange(lingers_, false)) return;
   // This is not the last reference: the caller has one.
   refs.add(static_cast<uint32_t>(-1), rt::release);

@@ -40,12 +40,12 @@
 //
 // A goroutine preempted while holding a lock always runs again: the global
 // queue is FIFO. (A goroutine that returned its P to a stop-the-world goes back
-// to the front, but not twice in a row; see putBackInStop.) Other goroutines
-// that block on that lock are presumed blocked and lose their Ps. The template
-// thread may block on the lock too, for example on malloc's in pthread_create.
-// So if there is no idle thread for a P, the P goes to the oldest goroutine
-// preempted in place, and a thread is only ordered (startm). A P that waits for
-// a thread which does not come is taken back (claimUnborn).
+// to the front, but not twice in a row; see requeueDuringStop.) Other
+// goroutines that block on that lock are presumed blocked and lose their Ps.
+// The template thread may block on the lock too, for example on malloc's in
+// pthread_create. So if there is no idle thread for a P, the P goes to the
+// oldest goroutine preempted in place, and a thread is only ordered (startm). A
+// P that waits for a thread which does not come is taken back (takeStartingP).
 //
 // Invariants:
 //  (P1) presumed is kTaken only from A4 until its M comes in. Meanwhile M.p is
@@ -90,9 +90,11 @@ namespace gump::rt {
 namespace {
 // ns after which a stop of the world assumes that a running thread computes,
 // even if the thread has had no processor.
-constexpr int64_t kStopPatience = 1'000'000;
+constexpr int64_t kStopLook = 1'000'000;
 
-int64_t gapFor(Press how) { return how == Press::kStop ? kStopGap : kPressGap; }
+int64_t gapFor(ForcePreempt how) {
+  return how == ForcePreempt::kStop ? kStopGap : kForcePreemptGap;
+}
 }  // namespace
 
 // ---- Presumed blocked -------------------------------------------------------
@@ -145,7 +147,7 @@ bool tryGiveBack(P* pp, M* mp) {
     sched.npresumed.add(-1, relaxed);  // as above
     return true;
   }
-  // mp has come in since, and knew that it had lost the P (cameBack).
+  // mp has come in since, and knew that it had lost the P (endPresumption).
   pp->m.store(nullptr, relaxed);
   setPStatus(pp, kPrunning, kPidle);
   return false;
@@ -174,9 +176,9 @@ bool presumeBlocked(P* pp, M* mp, G* gp) {
 
 namespace {
 
-// cameBack ends a presumption about mp, which is in the runtime again. Returns
-// true if its P is gone.
-bool cameBack(M* mp) {
+// endPresumption ends a presumption about mp, which is in the runtime again.
+// Returns true if its P is gone.
+bool endPresumption(M* mp) {
   for (;;) {
     // The answer to B3. Pairs with A4.
     const uint32_t s = mp->presumed.load(acquire);
@@ -202,10 +204,10 @@ void countEntry(G* gp) {
 
 }  // namespace
 
-bool reenterAsIs(M* mp) {
+bool reenterNoPark(M* mp) {
   // (F1) of fork.cc. Written by this very thread.
   if ((mp->presumed.load(relaxed) & kPresumedForked) != 0) dieForked();
-  const bool lost = cameBack(mp);
+  const bool lost = endPresumption(mp);
   G* gp = getg();
   if (gp != &mp->g0) countEntry(gp);
   if (lost && mp->locks.load(relaxed) != 1) {
@@ -214,7 +216,7 @@ bool reenterAsIs(M* mp) {
   return lost;
 }
 
-void stayLost(M* mp) {
+void markPLost(M* mp) {
   // As if the P had just been taken (P1), although no P has this as its
   // takenAs.
   sched.npresumed.add(1, relaxed);  // a hint for sysmon
@@ -224,7 +226,7 @@ void stayLost(M* mp) {
 }
 
 M* reenter(M* mp) {
-  if (!reenterAsIs(mp)) return mp;
+  if (!reenterNoPark(mp)) return mp;
   casgstatus(getg(), kGrunning, kGsyscall);
   return exitsyscallNoP();
 }
@@ -279,28 +281,28 @@ ThreadState threadState(int32_t tid, uint64_t* sleeps) {
 // processor yet is still in the call in which it slept: poll would return EINTR
 // although its time is up. Its CPU clock stands still, which distinguishes it
 // from a thread that computes.
-bool computes(M* mp, int32_t tid, uint64_t sleeps, Press how) {
+bool computes(M* mp, int32_t tid, uint64_t sleeps, ForcePreempt how) {
   const int64_t gap = gapFor(how);
   const int64_t now = nanotime();
   const int64_t cpu = threadCpuTime(tid);
   // Several threads may force the same goroutine at once. The acquire pairs
   // with the release below, so a count comes with its clocks, or with other
   // clocks of the same time awake.
-  if (mp->pressSleeps.load(acquire) != sleeps ||
-      mp->pressTime.load(relaxed) == 0) {
-    mp->pressTime.store(now, relaxed);
-    mp->pressCpu.store(cpu, relaxed);
-    mp->pressSleeps.store(sleeps, release);
+  if (mp->forcePreemptSleeps.load(acquire) != sleeps ||
+      mp->forcePreemptTime.load(relaxed) == 0) {
+    mp->forcePreemptTime.store(now, relaxed);
+    mp->forcePreemptCpu.store(cpu, relaxed);
+    mp->forcePreemptSleeps.store(sleeps, release);
     return false;
   }
-  const int64_t seen = now - mp->pressTime.load(relaxed);
+  const int64_t seen = now - mp->forcePreemptTime.load(relaxed);
   if (seen < gap) return false;
   // The thread last slept in our own handler.
   if (mp->resumedSleeps.load(relaxed) == sleeps) return true;
   // Half of it, because the hypervisor's share is on no clock. If the CPU clock
   // cannot be read (-1), the time awake has to do.
-  return cpu < 0 || cpu - mp->pressCpu.load(relaxed) >= gap / 2 ||
-         (how == Press::kStop && seen >= kStopPatience);
+  return cpu < 0 || cpu - mp->forcePreemptCpu.load(relaxed) >= gap / 2 ||
+         (how == ForcePreempt::kStop && seen >= kStopLook);
 }
 
 namespace {
@@ -313,7 +315,7 @@ namespace {
 // time, or, beside others, a good part. In the second case a sleep may be cut
 // short.
 ThreadState stateByClock(M* mp, int32_t tid, int64_t gap) {
-  constexpr int64_t kForgottenNS = 100'000'000;
+  constexpr int64_t kLateTimerNS = 100'000'000;
   constexpr int64_t kGoodPartNS = 1'000'000;
   const int64_t now = nanotime();  // first: CPU time used later counts as well
   const int64_t cpu = threadCpuTime(tid);
@@ -324,7 +326,7 @@ ThreadState stateByClock(M* mp, int32_t tid, int64_t gap) {
   if (elapsed < gap) return ThreadState::kUnknown;
   mp->clockTime.store(now, relaxed);
   mp->clockCpu.store(cpu, relaxed);
-  if (elapsed >= kForgottenNS) return ThreadState::kUnknown;
+  if (elapsed >= kLateTimerNS) return ThreadState::kUnknown;
   if (used == 0) return ThreadState::kAsleep;
   return used >= std::min(elapsed - elapsed / 8, kGoodPartNS)
              ? ThreadState::kRunning
@@ -333,7 +335,7 @@ ThreadState stateByClock(M* mp, int32_t tid, int64_t gap) {
 
 // look returns the state of mp's thread. It says kRunning only if the thread
 // has computed for long enough.
-ThreadState look(M* mp, int32_t tid, Press how) {
+ThreadState look(M* mp, int32_t tid, ForcePreempt how) {
   uint64_t sleeps;
   const ThreadState state = threadState(tid, &sleeps);
   if (state == ThreadState::kUnseen) {
@@ -372,7 +374,7 @@ void preemptM(M* mp) {
   }
 }
 
-M* pressP(P* pp, Press how) {
+M* forcePreempt(P* pp, ForcePreempt how) {
   M* mp = pp->m.load(acquire);  // pairs with acquirep
   if (mp == nullptr) return nullptr;
   G* gp = mp->curg.load(acquire);  // pairs with execute
@@ -383,19 +385,19 @@ M* pressP(P* pp, Press how) {
   if (tid == 0) return nullptr;
   const ThreadState state = look(mp, tid, how);
   if (state == ThreadState::kAsleep && haveMembarrier) {
-    const bool take = how == Press::kStop || threadForP();
+    const bool take = how == ForcePreempt::kStop || threadForP();
     return take && presumeBlocked(pp, mp, gp) ? mp : nullptr;
   }
   // Without membarrier a thread that sleeps is sent the signal too. Its call
   // may return EINTR; see docs/preemption.md.
-  if (how != Press::kIfAsleep &&
+  if (how != ForcePreempt::kIfAsleep &&
       (state == ThreadState::kAsleep || state == ThreadState::kRunning)) {
     preemptM(mp);
   }
   return nullptr;
 }
 
-void pressStrays() {
+void preemptPless() {
   // While a thread is being made, a running goroutine may hold a lock that
   // pthread_create waits for. The P that is meant for the new thread may be the
   // only one.
@@ -406,7 +408,8 @@ void pressStrays() {
     if ((mp->presumed.load(relaxed) & kPresumedTaken) == 0) continue;
     if (mp->locks.load(relaxed) != 0) continue;
     const int32_t tid = mp->procid.load(acquire);  // pairs with minit
-    if (tid != 0 && look(mp, tid, Press::kHandOff) == ThreadState::kRunning) {
+    if (tid != 0 &&
+        look(mp, tid, ForcePreempt::kHandOff) == ThreadState::kRunning) {
       preemptM(mp);
     }
   }
@@ -417,7 +420,7 @@ void pressStrays() {
 namespace {
 
 // pOf returns the P of mp, which is this thread's M, or nullptr if mp has none
-// or it has been taken. The P may be taken at any time until cameBack.
+// or it has been taken. The P may be taken at any time until endPresumption.
 const P* pOf(const M* mp) {
   const bool taken = (mp->presumed.load(relaxed) & kPresumedTaken) != 0;
   return taken ? nullptr : mp->p;  // (P1)
@@ -433,12 +436,12 @@ bool wanted(const G* gp, const M* mp) {
           mp->p->runSafePointFn.load(relaxed) != 0);
 }
 
-// nobodyResumes tells whether a goroutine that is preempted in place now would
+// noMResumes tells whether a goroutine that is preempted in place now would
 // never go on. That is so if main has ended, and neither a stop of the world
 // nor a visit of its P, pp (nullptr: it was taken), is under way (the end of
 // either would release it). For the handler the answer is a hint. queueInPlace
 // asks again, under sched.lock.
-bool nobodyResumes(const P* pp) {
+bool noMResumes(const P* pp) {
   return sched.mainEnded.load(acquire) &&   // pairs with endMain
          !sched.gcwaiting.load(acquire) &&  // pairs with startTheWorld
          // Pairs with askEveryP.
@@ -451,7 +454,7 @@ bool queueInPlace(G* gp) {
   // Main ends, and a stop begins and ends, under this lock. A visit does not
   // end before our P has been visited, which is after this section.
   LockScope l(&sched.lock);
-  if (nobodyResumes(gp->m->p)) return false;
+  if (noMResumes(gp->m->p)) return false;
   casgstatus(gp, kGrunning, kGrunnable);
   dropg();
   globrunqput(gp);  // from here on a scheduler may hand us a P
@@ -468,7 +471,7 @@ void preemptInPlace(G* gp) {
   // grace period looks at that first (awaitInterrupted).
   setInterrupted(gp);
   const bool lost =
-      mp->presumed.load(relaxed) != kPresumedNot && cameBack(mp);  // B3
+      mp->presumed.load(relaxed) != kPresumedNot && endPresumption(mp);  // B3
   setg(&mp->g0);
   const bool locked = gp->lockedm != nullptr;
   gp->inPlace = true;
@@ -482,7 +485,7 @@ void preemptInPlace(G* gp) {
     stoplockedm();
     if (mp->p != nullptr) {
       (void)fuzzExecute(gp, /*inheritTime=*/false);
-    } else {  // letGo has released gp
+    } else {  // releasePreempted has released gp
       gp->m = mp;
       mp->curg.store(gp, release);  // pairs with the acquire in preemptone
     }
@@ -490,7 +493,7 @@ void preemptInPlace(G* gp) {
   // The next acquirem must take the slow path, if only to record that the
   // goroutine has entered the runtime.
   if (mp->p == nullptr) {
-    stayLost(mp);
+    markPLost(mp);
   } else {
     // A concurrent asker loses at its A4 because of this store.
     mp->presumed.store(kPresumedMarked, relaxed);
@@ -507,7 +510,7 @@ void preemptInPlace(G* gp) {
 
 }  // namespace
 
-void letGo() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+void releasePreempted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   GQueue rest;
   while (G* gp = sched.runq.pop()) {
     if (!gp->inPlace) {
@@ -545,7 +548,7 @@ void preemptedBySignal(uintptr_t sp) {
   asymmetricLight();            // B2
   // In a child of fork no thread would wake us, even before its handler has
   // run.
-  if (wanted(gp, mp) && !nobodyResumes(pOf(mp)) && inOwnProcess()) {
+  if (wanted(gp, mp) && !noMResumes(pOf(mp)) && inOwnProcess()) {
     sanitizerEnterSignal(gp, mp);
     gumpCallSaved(preemptInPlace, gp);  // (P4)
     sanitizerLeaveSignal(gp);
@@ -580,9 +583,9 @@ bool EntryWatch::entered() {
   const bool lost = lostItsP(gp);
   // The thread writes interrupted first, so we read it last. For the first look
   // the order of the writes is enough, because a goroutine that was lost wrote
-  // the two in order (cameBack). Before a later look the goroutine may have
-  // entered the runtime. Its M is written with no order of its own, so that
-  // look needs a barrier.
+  // the two in order (endPresumption). Before a later look the goroutine may
+  // have entered the runtime. Its M is written with no order of its own, so
+  // that look needs a barrier.
   if (!lost && looked) {
     asymmetricHeavy();
   } else {

@@ -258,10 +258,11 @@ bool checkTimers(P* pp, Clock* clock) {
 // Locks: none.
 bool globalTurn(P* pp, bool ran) {
   // schedtick is written by us.
-  const bool turn = pp->globalTurn || pp->schedtick.load(relaxed) % 61 == 0 ||
+  const bool turn = pp->globalSkipped ||
+                    pp->schedtick.load(relaxed) % 61 == 0 ||
                     (GUMP_UNLIKELY(pp->fuzz != 0) && fuzzOneIn(pp, 4));
-  pp->globalTurn = turn && ran && !pp->globalTurn;
-  return turn && !pp->globalTurn;
+  pp->globalSkipped = turn && ran && !pp->globalSkipped;
+  return turn && !pp->globalSkipped;
 }
 
 // findWithP looks in every place that needs a P: steps 0 to 6.
@@ -452,7 +453,8 @@ Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
     // An M that goes idle after this section sees lastpoll == 0, and asks the
     // same question (checkdead).
     LockScope l(&sched.lock);
-    if (pollsInVain()) delay = 0;  // remove the zombies, and come to checkdead
+    if (isUselessPoll())
+      delay = 0;  // remove the zombies, and come to checkdead
   } else if (!netpollAnyWaiters()) {
     // The last waiter has just been readied. The M that ran it may be idle
     // again, after a checkdead that did not see lastpoll == 0. So do not sleep.
@@ -472,7 +474,7 @@ Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
   if (pp == nullptr) {
     // The Ms that hold the Ps have to look at the timers, including those for
     // which this poll was broken. sysmon makes sure that they do.
-    hurrySysmon(timeSleepUntil());
+    wakeSysmonBy(timeSleepUntil());
     injectglist(&r.toRun);
     netpollAdjustWaiters(r.delta);
     return Find::kNothing;
@@ -489,7 +491,8 @@ Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
   casgstatus(out->gp, kGwaiting, kGrunnable);
   injectglist(&r.toRun);
   netpollAdjustWaiters(r.delta);
-  hurrySysmon(timeSleepUntil());  // no M sleeps for them now (runForgotten)
+  wakeSysmonBy(
+      timeSleepUntil());  // no M sleeps for them now (wakeForLateTimer)
   return Find::kFound;
 }
 
@@ -543,7 +546,7 @@ void endSchedule(M* mp) {
     globrunqputbatch(&q);
     ended = sched.mainEnded.load(relaxed);
     if (ended) {
-      letGo();
+      releasePreempted();
       // Both are written under sched.lock. A stop of the world counts our P.
       stopping = sched.gcwaiting.load(relaxed);
       safePoint = pp->runSafePointFn.load(relaxed) != 0;
@@ -643,9 +646,9 @@ G* headOfQueue(const P* pp) {
   return pp->yielded.head;
 }
 
-// startsAtHand returns true if gp can be resumed here without locks and system
+// canResumeNow returns true if gp can be resumed here without locks and system
 // calls. That is required because the caller may hold a lock.
-bool startsAtHand(const P* pp, const G* gp) {
+bool canResumeNow(const P* pp, const G* gp) {
   if (peek(gp->lockedm) != nullptr) return false;
   return peek(gp->stack.lo) != 0 ||
          (peek(gp->stacksize) == 0 && pp->stackCache != nullptr);
@@ -658,10 +661,10 @@ GUMP_ALWAYS_INLINE bool timersWant(const M* mp, P* pp) {
   return mp->timerAdded || timersDue(&pp->timers);
 }
 
-// takeHead is directNext without fuzzing. It must know every reason for which
-// findRunnable would do anything else than take a G from the queues.
+// takeNextLocal is directNext without fuzzing. It must know every reason for
+// which findRunnable would do anything else than take a G from the queues.
 // Locks: takes sched.lock.
-GUMP_ALWAYS_INLINE G* takeHead(M* mp) {
+GUMP_ALWAYS_INLINE G* takeNextLocal(M* mp) {
   P* pp = mp->p;
   // Each of these is a request, which the next look would honour just as well.
   // findRunnable and findWithP say with which stores the loads pair.
@@ -672,12 +675,12 @@ GUMP_ALWAYS_INLINE G* takeHead(M* mp) {
   }
   // This is a hint, because a thief may take it now. We look again below.
   const G* head = headOfQueue(pp);
-  if (head == nullptr || !startsAtHand(pp, head)) return nullptr;
+  if (head == nullptr || !canResumeNow(pp, head)) return nullptr;
   RunqGet next = head == pp->yielded.head
                      ? RunqGet{popYielded(pp, /*adopt=*/false), false}
                      : runqget(pp);
   if (GUMP_UNLIKELY(next.gp == nullptr)) return nullptr;  // stolen
-  if (GUMP_UNLIKELY(!startsAtHand(pp, next.gp))) {
+  if (GUMP_UNLIKELY(!canResumeNow(pp, next.gp))) {
     // This is not the G that we looked at. It goes to the global queue, so it
     // loses its place but is found again.
     LockScope l(&sched.lock);
@@ -693,7 +696,7 @@ GUMP_NOINLINE G* takeHeadFuzzed(M* mp) {
   if (fuzzOneIn(pp, 2)) return nullptr;
   const G* head = headOfQueue(pp);  // a hint, as above
   if (head != nullptr && fuzzMoves(mp, head)) return nullptr;
-  G* gp = takeHead(mp);
+  G* gp = takeNextLocal(mp);
   if (gp != nullptr) fuzzExecuted(gp);
   return gp;
 }
@@ -720,7 +723,7 @@ void announceTimer(M* mp) {
 
 G* directNext(M* mp) {
   if (GUMP_UNLIKELY(mp->p->fuzz != 0)) return takeHeadFuzzed(mp);
-  return takeHead(mp);
+  return takeNextLocal(mp);
 }
 
 G* schedule() {
@@ -797,7 +800,7 @@ void resetspinning() {
 void wakeNextSpinner() {
   wakep();
   // A hint. wakep has done nothing, or the next one has its P.
-  if (sched.npidle.load(relaxed) == 0) hurrySysmon(timeSleepUntil());
+  if (sched.npidle.load(relaxed) == 0) wakeSysmonBy(timeSleepUntil());
 }
 
 void wakep() {
@@ -833,7 +836,7 @@ void wakep() {
     if (pp != nullptr) {
       startm(pp, /*spinning=*/true);
     } else {
-      hurrySysmon(timeSleepUntil());  // its setter relied on the count
+      wakeSysmonBy(timeSleepUntil());  // its setter relied on the count
     }
   }
   releasem(mp);

@@ -349,11 +349,11 @@ void handoffp(P* pp);
 // On: any.  P: pp, handed over.  Locks: takes a leaf; sched.lock if id is -1.
 // Parks: no.
 void newm(void (*fn)(), P* pp, int64_t id);
-// claimUnborn takes back a P that waits for a thread which is being made. With
-// ofSafePoint it takes only a P that forEachP waits for. The P is the caller's
-// then, and kPidle. Returns nullptr if there is none.
-// On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
-[[nodiscard]] P* claimUnborn(bool ofSafePoint);
+// takeStartingP takes back a P that waits for a thread which is being made.
+// With ofSafePoint it takes only a P that forEachP waits for. The P is the
+// caller's then, and kPidle. Returns nullptr if there is none. On: any.  P:
+// either.  Locks: takes sched.lock.  Parks: no.
+[[nodiscard]] P* takeStartingP(bool ofSafePoint);
 // idleThread tells whether there is a thread for a P: an idle M, or one with a
 // goroutine that is preempted in place. threadForP tells whether there is one
 // or one may be made. (Some threads are held in reserve for declared calls and
@@ -400,9 +400,9 @@ void incidlelocked(int32_t v);
 // thread or the ring's, from those that could still wake a goroutine, and calls
 // checkdead. Each of them calls it itself, once it runs: an M on order is in
 // mcount but is no thread of the process yet, so it would hide a thread that we
-// do not know (anyStrangers). Until then it counts as running, so checkdead is
-// silent.
-// On: the thread of a new M.  P: none.  Locks: takes sched.lock.  Parks: no.
+// do not know (hasUnknownThreads). Until then it counts as running, so
+// checkdead is silent. On: the thread of a new M.  P: none.  Locks: takes
+// sched.lock.  Parks: no.
 void becomeSystemThread();
 // AwakeScope is for a thread that checkdead does not count otherwise, sysmon's
 // or the ring's. For the scope checkdead counts it as one that may still wake
@@ -423,13 +423,13 @@ class AwakeScope {
 void wakeM0ToLeave();
 // stoplockedm gives the P away and sleeps until the M's locked G must run. m0
 // returns without a P if it must leave Run. If a P comes while the world stops,
-// stoplockedm gives it back, but not twice in a row (putBackInStop).
+// stoplockedm gives it back, but not twice in a row (requeueDuringStop).
 // On: g0.  P: given away, then needed.  Locks: takes sched.lock.
 // Parks: blocks the thread.
 void stoplockedm();
 // startlockedm gives our P to the M that gp is locked to, then calls stopm. In
 // two cases it queues gp again and keeps the P: while the world stops
-// (putBackInStop), and if that M is m0 and main has ended.
+// (requeueDuringStop), and if that M is m0 and main has ended.
 // On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread,
 // unless gp is queued again.
 void startlockedm(G* gp);
@@ -508,9 +508,9 @@ void wakeSysmonLocked();
 
 // stopTheWorld returns when every P is kPgcstop. The caller goes on, and keeps
 // its M, until it calls startTheWorld. Running goroutines are asked to yield,
-// and soon forced to (pressP). First the caller waits for another stop to end.
-// On: user, or a foreign thread.  P: either.
-// Locks: takes worldsema, sched.lock.  Parks: yes.
+// and soon forced to (forcePreempt). First the caller waits for another stop to
+// end. On: user, or a foreign thread.  P: either. Locks: takes worldsema,
+// sched.lock.  Parks: yes.
 void stopTheWorld(WaitReason reason);
 // countStopped gives pp, which is idle and the caller's, to the thread that
 // stops the world.
@@ -526,10 +526,9 @@ void startTheWorld();
 // On: sysmon.  P: none.  Locks: takes sched.lock.  Parks: no.
 void updateMaxProcs();
 // forEachP runs fn once for every P, at a safe point of that P: idle, in a
-// system call, or in the scheduler. It forces Ps that reach none (pressP). fn
-// may be called with sched.lock held.
-// On: user, or a foreign thread.  P: either.
-// Locks: takes worldsema, sched.lock.  Parks: yes.
+// system call, or in the scheduler. It forces Ps that reach none
+// (forcePreempt). fn may be called with sched.lock held. On: user, or a foreign
+// thread.  P: either. Locks: takes worldsema, sched.lock.  Parks: yes.
 void forEachP(WaitReason reason, void (*fn)(P*));
 // preemptone asks the goroutine on pp to yield at its next entry into the
 // runtime. Returns false if there is no goroutine to ask. preemptall asks all.
@@ -562,33 +561,34 @@ bool preemptone(P* pp);
 // On: any.  P: either.  Locks: none.  Parks: no.
 void preemptM(M* mp);
 // A thread is taken to compute if it has not slept for so many ns and has used
-// half of them. kPressGap is for sysmon, kStopGap for a stop of the world.
-inline constexpr int64_t kPressGap = 50'000;
+// half of them. kForcePreemptGap is for sysmon, kStopGap for a stop of the
+// world.
+inline constexpr int64_t kForcePreemptGap = 50'000;
 inline constexpr int64_t kStopGap = 20'000;
-// pressP forces the goroutine on pp to give it up before its next entry into
-// the runtime. It takes pp if the thread is asleep, and signals the thread if
-// it runs. If it has taken pp, as presumeBlocked does, it returns the M that it
-// took pp from, else nullptr. It costs some system calls.
-// On: any, but pp's M.  P: either.  Locks: takes sched.lock.  Parks: no.
-enum class Press : uint8_t {
+// forcePreempt forces the goroutine on pp to give it up before its next entry
+// into the runtime. It takes pp if the thread is asleep, and signals the thread
+// if it runs. If it has taken pp, as presumeBlocked does, it returns the M that
+// it took pp from, else nullptr. It costs some system calls. On: any, but pp's
+// M.  P: either.  Locks: takes sched.lock.  Parks: no.
+enum class ForcePreempt : uint8_t {
   kStop,      // for the caller's own purposes
   kHandOff,   // for other goroutines: only if there is a thread for the P
   kIfAsleep,  // the same, but a thread that runs is left alone
 };
-[[nodiscard]] M* pressP(P* pp, Press how);
-// pressStrays signals the threads that have lost their P and run without one
+[[nodiscard]] M* forcePreempt(P* pp, ForcePreempt how);
+// preemptPless signals the threads that have lost their P and run without one
 // now.
 // On: sysmon.  P: none.  Locks: none.  Parks: no.
-void pressStrays();
+void preemptPless();
 // preemptedBySignal is the scheduler's part of the handler of SIGURG. sp is the
 // stack pointer of the interrupted code.
 // On: the signal stack.  P: either.  Locks: takes sched.lock.
 // Parks: blocks the thread.
 void preemptedBySignal(uintptr_t sp);
-// letGo releases the goroutines in the global queue that are preempted in
-// place. They go on without a P until they enter the runtime.
-// On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
-void letGo();
+// releasePreempted releases the goroutines in the global queue that are
+// preempted in place. They go on without a P until they enter the runtime. On:
+// any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
+void releasePreempted();
 // EntryWatch is for a goroutine that had lost its P from outside when the watch
 // began. It tells whether the goroutine has entered the runtime by itself since
 // then. Of a goroutine that had not lost its P it says, sooner or later, that
@@ -613,12 +613,13 @@ enum class ThreadState : uint8_t { kRunning, kAsleep, kUnknown, kUnseen };
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] ThreadState threadState(int32_t tid, uint64_t* sleeps);
 // computes tells whether mp's thread, tid, seen running now, has computed for
-// long enough (kPressGap, kStopGap). It has if two things hold: at a look so
-// long ago it had slept as often as now, and since then its CPU clock has moved
-// by half of that time. For a stop of the world it is enough that the look is a
-// ms ago. computes remembers this look.
-// On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
-[[nodiscard]] bool computes(M* mp, int32_t tid, uint64_t sleeps, Press how);
+// long enough (kForcePreemptGap, kStopGap). It has if two things hold: at a
+// look so long ago it had slept as often as now, and since then its CPU clock
+// has moved by half of that time. For a stop of the world it is enough that the
+// look is a ms ago. computes remembers this look. On: any, but mp's thread.  P:
+// either.  Locks: none.  Parks: no.
+[[nodiscard]] bool computes(M* mp, int32_t tid, uint64_t sleeps,
+                            ForcePreempt how);
 
 // ---- proc_syscall.cc --------------------------------------------------------
 
@@ -653,10 +654,10 @@ void checkIdleLists();
 // is exact while no M runs.
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool timersPending();
-// pollsInVain tells whether the only M that is not idle sleeps in the poller,
+// isUselessPoll tells whether the only M that is not idle sleeps in the poller,
 // or is about to, for timers that have all been stopped.
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
-[[nodiscard]] bool pollsInVain();
+[[nodiscard]] bool isUselessPoll();
 // schedtrace prints a line to standard error, or many lines if detailed.
 // On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
 void schedtrace(bool detailed);

@@ -58,7 +58,7 @@ void countG(G* gp, void* arg) {
 // before that is a deadlock. Both limits must be reached: the time in ns, and
 // the number of looks, of which there are some for each try. The looks are
 // counted because the threads that try may get no processor time.
-constexpr int64_t kStackPatience = 100'000'000;
+constexpr int64_t kStackWait = 100'000'000;
 constexpr int32_t kStackLooks = 30;
 int32_t stackWaitLooks ABSL_GUARDED_BY(sched.lock) = 0;
 int64_t stackWaitBegan ABSL_GUARDED_BY(sched.lock) = 0;
@@ -85,7 +85,7 @@ bool stackMayCome() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     stackWaitLooks = 0;
   }
   stackWaitLooks++;
-  return now - stackWaitBegan < kStackPatience || stackWaitLooks < kStackLooks;
+  return now - stackWaitBegan < kStackWait || stackWaitLooks < kStackLooks;
 }
 
 // running returns how many Ms could still wake a goroutine.
@@ -104,8 +104,8 @@ int64_t threadCount() {
   return static_cast<int64_t>(st.st_nlink) - 2;
 }
 
-// anyStrangers returns true if the process has threads that are neither ours
-// nor known to us. A foreign thread is noticed only when it first uses the
+// hasUnknownThreads returns true if the process has threads that are neither
+// ours nor known to us. A foreign thread is noticed only when it first uses the
 // runtime, and until then a goroutine may rightly wait for it. Inert threads
 // wake no goroutine. (A goroutine that waits for the work of the kernel's
 // threads waits for a completion, which some other thread has to take.) If we
@@ -116,7 +116,7 @@ int64_t threadCount() {
 // subtract inert threads from the count, and only those that are listed both
 // before and after it: they were there when it was made. An inert thread that
 // the listing misses, or that finds no room in it, makes us wait.
-bool anyStrangers(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+bool hasUnknownThreads(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   const int64_t ours = mcount() + sched.nmextra + kSanitizerThreads;
   if (threadCount() <= ours) return false;  // without /proc we see none
   if (!closely) return true;
@@ -165,16 +165,16 @@ void claimReport() ABSL_UNLOCK_FUNCTION(sched.lock) {
   fatal("all goroutines are asleep - deadlock!");
 }
 
-// breakVainPoll makes the last M that runs leave the poller if it polls for
+// breakUselessPoll makes the last M that runs leave the poller if it polls for
 // nothing. That M then looks again, and comes here. (Go reports the deadlock
 // only when the timer would have been due.) The M has set lastpoll before it
 // asked the same question under this lock, so one of the two sees it.
-void breakVainPoll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  if (sched.lastpoll.load(relaxed) == 0 && pollsInVain()) netpollBreak();
+void breakUselessPoll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  if (sched.lastpoll.load(relaxed) == 0 && isUselessPoll()) netpollBreak();
 }
 
-// awaitStrangers makes sysmon look again, less and less often.
-void awaitStrangers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+// awaitUnknownThreads makes sysmon look again, less and less often.
+void awaitUnknownThreads() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   sched.deadSuspect.store(true, relaxed);  // read by sysmon under this lock
   wakeSysmonLocked();
 }
@@ -224,15 +224,15 @@ bool plainThreadsSleep() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 void findDeadAfterMain(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   if (sched.nmextra == 0) return;
   if (running() > 0) {
-    breakVainPoll();
+    breakUselessPoll();
     return;
   }
   if (timersPending() || !plainThreadsSleep() || netpollAnyWaiters() ||
       !plainThreadsSleep()) {
     return;
   }
-  if (anyStrangers(closely)) {
-    awaitStrangers();
+  if (hasUnknownThreads(closely)) {
+    awaitUnknownThreads();
     return;
   }
   claimReport();
@@ -259,7 +259,7 @@ void findDead(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   if (ended || !sched.m0attached || sched.nmextra > 0) return;
   int64_t run = running();
   if (run > 0) {
-    breakVainPoll();
+    breakUselessPoll();
     return;
   }
   if (run < 0) {
@@ -274,9 +274,9 @@ void findDead(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   }
   // The M that sleeps for them is about to do so, or has just been woken.
   if (timersPending()) return;
-  if (anyStrangers(closely) || stackMayCome()) {
+  if (hasUnknownThreads(closely) || stackMayCome()) {
     // A stranger may be about to call us, or there may be memory again.
-    awaitStrangers();
+    awaitUnknownThreads();
     return;
   }
   Census c;
@@ -297,7 +297,7 @@ bool timersPending() {
   return false;
 }
 
-bool pollsInVain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+bool isUselessPoll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   return running() == 1 && !netpollAnyWaiters() && !timersPending();
 }
 

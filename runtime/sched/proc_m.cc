@@ -8,7 +8,7 @@
 //  * m0 when Run is about to return (wakeM0ToLeave);
 //  * an M whose thread must end (retireIdleMs);
 //  * an M whose goroutine, preempted in place, goes on after the end of main
-//    (letGo).
+//    (releasePreempted).
 // A spare M (spareStart) starts without a P, and goes to sleep.
 //
 // Only the template thread makes threads (and schedinit, on a thread of the
@@ -66,10 +66,10 @@ struct M0Sleep {
 };
 M0Sleep m0sleep ABSL_GUARDED_BY(sched.lock);
 
-// tellNoThread reports, in Go's words, that the kernel refuses to make a
+// reportNoThread reports, in Go's words, that the kernel refuses to make a
 // thread.
 // On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
-void tellNoThread(int err) {
+void reportNoThread(int err) {
   int64_t have;
   {
     LockScope l(&sched.lock);
@@ -114,8 +114,8 @@ int tryThread(M* mp) {
 // for as long as other threads can do the work. (In Go, the refusal is fatal.)
 //
 // Threads blocked in system calls return and pick up the waiting Ps
-// (replaceUnborn, claimForLocked), and sysmon retakes a P only if a thread can
-// run it (threadForP). So every waiting goroutine makes progress as soon as
+// (replaceStartingMs, claimForLocked), and sysmon retakes a P only if a thread
+// can run it (threadForP). So every waiting goroutine makes progress as soon as
 // some call returns, as at the limit of SetMaxThreads. This holds for
 // goroutines that are locked to their threads and ready each other, too: their
 // Ps pass through a thread that is not locked. If no thread can do the work
@@ -123,18 +123,20 @@ int tryThread(M* mp) {
 // On: the template thread, or schedinit.  P: none.  Locks: takes sched.lock,
 // libc's.  Parks: blocks the thread.
 void spawnThread(M* mp) {
-  constexpr int kPatience = 20;
+  constexpr int kRetriesBeforeReport = 20;
   static bool told = false;  // schedinit's, then the template thread's
   for (int tries = 0;; tries++) {
     const int err = tryThread(mp);
     if (err == 0) break;
-    if (err != EAGAIN || (tries >= kPatience && !anyWorkers())) {
-      tellNoThread(err);
+    if (err != EAGAIN || (tries >= kRetriesBeforeReport && !anyWorkers())) {
+      reportNoThread(err);
       fatalthrow("newosproc");
     }
     sched.threadsShort.store(true, relaxed);  // a hint
-    if (tries >= kPatience && !std::exchange(told, true)) tellNoThread(err);
-    usleep(static_cast<uint32_t>(std::min(tries + 1, kPatience)) * 1000);
+    if (tries >= kRetriesBeforeReport && !std::exchange(told, true))
+      reportNoThread(err);
+    usleep(static_cast<uint32_t>(std::min(tries + 1, kRetriesBeforeReport)) *
+           1000);
   }
   sched.threadsShort.store(false, relaxed);  // a hint
 }
@@ -195,7 +197,7 @@ void spinningStart() { getg()->m->spinning = true; }
     }
     // Make them in the order in which they were asked for. The first is sysmon,
     // because without it no thread would find the Ps that wait for a thread
-    // which does not come (replaceUnborn).
+    // which does not come (replaceStartingMs).
     M* oldest = nullptr;
     while (list != nullptr) {
       oldest = std::exchange(list, std::exchange(list->schedlink, oldest));
@@ -305,7 +307,7 @@ void unminit(M* mp) {
 void minit(M* mp) {
   // Forget the looks at the previous thread of this M. It had another CPU clock
   // (computes).
-  mp->pressTime.store(0, relaxed);
+  mp->forcePreemptTime.store(0, relaxed);
   mp->resumedSleeps.store(UINT64_MAX, relaxed);
   mp->procid.store(gettid(), release);  // read by threads that signal this one
   // The previous thread may have missed a signal. Release: see preemptM.
@@ -322,13 +324,13 @@ void minit(M* mp) {
 
 namespace {
 
-// beBorn ends the time in which claimUnborn may take mp's P. Returns the P, or
-// nullptr if mp has none.
-// On: the new thread.  P: none.  Locks: takes sched.lock.  Parks: no.
-P* beBorn(M* mp) {
+// finishStarting ends the time in which takeStartingP may take mp's P. Returns
+// the P, or nullptr if mp has none. On: the new thread.  P: none.  Locks: takes
+// sched.lock.  Parks: no.
+P* finishStarting(M* mp) {
   LockScope l(&sched.lock);
   sched.nmstarting.add(-1, relaxed);  // a hint outside the lock
-  mp->unborn = false;
+  mp->starting = false;
   P* pp = mp->nextp;
   mp->nextp = nullptr;
   return pp;
@@ -352,7 +354,7 @@ void mstart(M* mp) {
   minit(mp);
   sanitizerBeginThread();
   minitSignalMask(mp);
-  P* pp = beBorn(mp);
+  P* pp = finishStarting(mp);
   if (mp->mstartfn != nullptr) mp->mstartfn();
   if (pp != nullptr) acquirep(pp);
   gumpMstart(&mp->g0, [](G*) {
@@ -406,7 +408,7 @@ void newm(void (*fn)(), P* pp, int64_t id) {
     LockScope l(&sched.lock);
     mcommoninit(mp, id);  // under the lock: traces look at a recycled M
     mp->nextp = pp;
-    mp->unborn = true;
+    mp->starting = true;
     sched.nmstarting.add(1, relaxed);  // a hint outside the lock
   }
   bool wake;
@@ -424,7 +426,7 @@ void startTemplateThread() {
   {
     LockScope l(&sched.lock);
     mcommoninit(&templateM, mReserveID());
-    sched.nmstarting.add(1, relaxed);  // beBorn takes it back
+    sched.nmstarting.add(1, relaxed);  // finishStarting takes it back
   }
   templateM.mstartfn = [] { templateThread(); };
   spawnThread(&templateM);
@@ -432,13 +434,13 @@ void startTemplateThread() {
 
 namespace {
 
-// claimLocked is claimUnborn under the lock. It sets *spun if the M was to
+// claimLocked is takeStartingP under the lock. It sets *spun if the M was to
 // start by spinning; that M is counted in nmspinning.
 P* claimLocked(bool ofSafePoint, bool* spun)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   for (M* mp = allm.load(acquire); mp != nullptr;
        mp = mp->alllink) {  // pairs with mcommoninit
-    if (!mp->unborn) continue;
+    if (!mp->starting) continue;
     P* pp = mp->nextp;
     if (pp == nullptr) continue;
     // Set under sched.lock.
@@ -453,16 +455,16 @@ P* claimLocked(bool ofSafePoint, bool* spun)
   return nullptr;
 }
 
-// reuseUnborn gives pp to an M whose thread is being made and from which a P
+// reuseStartingM gives pp to an M whose thread is being made and from which a P
 // was taken back. Returns false if there is none. So no more threads are on
 // order than Ps wait for, even if the world is stopped again and again
 // meanwhile.
-bool reuseUnborn(P* pp, bool spinning)
+bool reuseStartingM(P* pp, bool spinning)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   if (sched.nmstarting.load(relaxed) == 0) return false;  // under sched.lock
   for (M* mp = allm.load(acquire); mp != nullptr;
        mp = mp->alllink) {  // pairs with mcommoninit
-    if (!mp->unborn || mp->nextp != nullptr || mp->mstartfn != nullptr) {
+    if (!mp->starting || mp->nextp != nullptr || mp->mstartfn != nullptr) {
       continue;
     }
     mp->nextp = pp;
@@ -474,7 +476,7 @@ bool reuseUnborn(P* pp, bool spinning)
 
 }  // namespace
 
-P* claimUnborn(bool ofSafePoint) {
+P* takeStartingP(bool ofSafePoint) {
   bool spun = false;
   P* pp;
   {
@@ -613,7 +615,7 @@ Chosen choose(P* pp, bool spinning) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
                      !threadsShort && mcount() < int64_t{sched.maxmcount} / 2;
   if (spare) sched.spareOrdered = true;
   c.spins = spinning && !threadsShort;
-  c.ordered = c.held == nullptr && reuseUnborn(pp, c.spins);
+  c.ordered = c.held == nullptr && reuseStartingM(pp, c.spins);
   if (c.ordered) return c;
   // Reserve the id before the lock is dropped, so that checkdead counts the
   // thread that is to come.
@@ -661,7 +663,7 @@ void startm(P* pp, bool spinning) {
     startHeld(c.held, pp, spinning, c.newID);
   } else if (c.ordered) {
     // If that thread does not come, sysmon gives the P to another
-    // (replaceUnborn).
+    // (replaceStartingMs).
     if (spinning && !c.spins) uncountSpinner(kTooFewSpin);
   } else if (pp != nullptr) {
     newm(spinning ? spinningStart : nullptr, pp, c.newID);
@@ -794,17 +796,17 @@ void incidlelocked(int32_t v) {
 
 namespace {
 
-// putBackInStop puts gp at the head of the global queue if the world is being
-// stopped, and returns true. gp is locked to its thread and would run now. If
-// gp ran instead, its thread would not look again first, and it would take a
-// signal to get the P back from a goroutine that computes. Returns false
+// requeueDuringStop puts gp at the head of the global queue if the world is
+// being stopped, and returns true. gp is locked to its thread and would run
+// now. If gp ran instead, its thread would not look again first, and it would
+// take a signal to get the P back from a goroutine that computes. Returns false
 //  * if gp was put back the last time, too. Its way to a P leads through two
 //    threads. If stops follow each other faster than those threads wake, gp
 //    would never run, although others may wait for it (see the head of
 //    preempt.cc).
 //  * if main has ended. Then no thread is certain to take gp from the queue or
 //    to let it go (endMain).
-bool putBackInStop(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+bool requeueDuringStop(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   // Both are written under sched.lock, but a dying thread writes gcwaiting
   // without it.
   if (!sched.gcwaiting.load(relaxed) || sched.mainEnded.load(relaxed) ||
@@ -816,14 +818,14 @@ bool putBackInStop(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   return true;
 }
 
-// givesBack returns true if this M, which was just given a P for gp, must give
-// it up again, because gp has been put back.
-// On: g0.  P: needed.  Locks: takes sched.lock.  Parks: no.
-bool givesBack(G* gp) {
+// mustReturnP returns true if this M, which was just given a P for gp, must
+// give it up again, because gp has been put back. On: g0.  P: needed.  Locks:
+// takes sched.lock.  Parks: no.
+bool mustReturnP(G* gp) {
   // A hint: if we miss a stop that begins now, a signal takes the P.
   if (GUMP_LIKELY(!sched.gcwaiting.load(relaxed))) return false;
   LockScope l(&sched.lock);
-  return putBackInStop(gp);
+  return requeueDuringStop(gp);
 }
 
 }  // namespace
@@ -843,7 +845,7 @@ void stoplockedm() {
     if (readgstatus(mp->lockedg) != kGrunnable) {
       fatalthrow("stoplockedm: not runnable");
     }
-  } while (givesBack(mp->lockedg));
+  } while (mustReturnP(mp->lockedg));
   mp->lockedg->putBack = false;
 }
 
@@ -858,7 +860,7 @@ void startlockedm(G* gp) {
       globrunqput(gp);
       return;
     }
-    if (putBackInStop(gp)) return;  // we go on to gcstopm; mp sleeps on
+    if (requeueDuringStop(gp)) return;  // we go on to gcstopm; mp sleeps on
     wakeLocked(mp);
   }
   if (mp->nextp != nullptr) fatalthrow("startlockedm: m has p");
@@ -884,14 +886,14 @@ bool lockOSThreadExternal() noexcept {
   // The caller means the thread that it is on. Until it is bound to that
   // thread, it must not yield, and must not wait for a P if its own was taken.
   // preemptInPlace writes the same pair.
-  const bool lost = acquiremAsIs(mp);
+  const bool lost = acquiremNoPark(mp);
   const bool ok = mp->lockedExt != UINT32_MAX;
   if (ok) mp->lockedExt++;
   if (ok && !gp->foreign) {
     mp->lockedg = gp;
     gp->lockedm = mp;
   }
-  if (lost) stayLost(mp);
+  if (lost) markPLost(mp);
   releasem(mp);
   return ok;
 }

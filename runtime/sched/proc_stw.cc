@@ -4,7 +4,7 @@
 // then sets gcwaiting. It asks every running G to yield. It takes at once the
 // Ps that are idle, and (by CAS) those whose M is in a declared system call.
 // Each other P is given up by its own M in gcstopm, when its goroutine next
-// enters the runtime, or it is taken by force (pressP): after 3 µs if the
+// enters the runtime, or it is taken by force (forcePreempt): after 3 µs if the
 // thread sleeps in the kernel, after another 20 if it computes. The P is then
 // counted down under sched.lock, and the last one wakes stopnote. findRunnable
 // reads gcwaiting before it picks anything, and again in the section of
@@ -51,17 +51,17 @@ void giveUpWorld(M* mp) {
   releasem(mp);
 }
 
-// Patience is the delay between attempts to stop the remaining Ps.
+// StopBackoff is the delay between attempts to stop the remaining Ps.
 //
 // The first two waits spin: 3 µs for goroutines that yield at their next
-// runtime entry, then kStopGap, until the second look that pressP needs. They
-// do not sleep, because a thread that sleeps on a timer among threads that
+// runtime entry, then kStopGap, until the second look that forcePreempt needs.
+// They do not sleep, because a thread that sleeps on a timer among threads that
 // compute gets the processor back only at the kernel's next tick, ms later.
 //
 // The second look sends signals, and a thread that gets one may need our
 // processor to obey. So later waits sleep, each for longer, up to 1 ms, until
 // the last P wakes us.
-class Patience {
+class StopBackoff {
  public:
   // wait waits for n. Returns true if n has been woken.
   bool wait(Note* n) {
@@ -127,14 +127,13 @@ bool takeStoppablePs(M* mp) {
   return sched.stopwait > 0;
 }
 
-// pressAll presses every P that still runs (pressP); with forSafePoint, only
-// those that have not run their function yet. It calls taken for each P that it
-// takes, with the M that it took the P from. The M is nullptr if its thread is
-// still being made.
-// On: user, or a foreign thread.  P: either.  Locks: takes sched.lock.
-// Parks: no.
-void pressAll(bool forSafePoint, void (*taken)(P*, M*)) {
-  while (P* pp = claimUnborn(forSafePoint)) taken(pp, nullptr);
+// forcePreemptAll presses every P that still runs (forcePreempt); with
+// forSafePoint, only those that have not run their function yet. It calls taken
+// for each P that it takes, with the M that it took the P from. The M is
+// nullptr if its thread is still being made. On: user, or a foreign thread.  P:
+// either.  Locks: takes sched.lock. Parks: no.
+void forcePreemptAll(bool forSafePoint, void (*taken)(P*, M*)) {
+  while (P* pp = takeStartingP(forSafePoint)) taken(pp, nullptr);
   M* self = getg()->m;
   int32_t n = gomaxprocs.load(relaxed);  // no resize: we have worldsema
   for (int32_t i = 0; i < n; i++) {
@@ -143,13 +142,12 @@ void pressAll(bool forSafePoint, void (*taken)(P*, M*)) {
         (forSafePoint && pp->runSafePointFn.load(acquire) == 0)) {
       continue;
     }
-    if (M* mp = pressP(pp, Press::kStop)) taken(pp, mp);
+    if (M* mp = forcePreempt(pp, ForcePreempt::kStop)) taken(pp, mp);
   }
 }
 
-// stopTaken and visitTaken dispose of a P that pressAll has taken. stopTaken
-// counts it as stopped.
-// On, P, Locks: as pressAll.
+// stopTaken and visitTaken dispose of a P that forcePreemptAll has taken.
+// stopTaken counts it as stopped. On, P, Locks: as forcePreemptAll.
 void stopTaken(P* pp, M*) {
   flushYielded(pp);
   LockScope l(&sched.lock);
@@ -164,9 +162,9 @@ void visitTaken(P* pp, M* mp) {
 }
 
 // visitSyscalls has forEachP's function run for the Ps in system calls.
-// On, P, Locks: as pressAll.
+// On, P, Locks: as forcePreemptAll.
 void visitSyscalls() {
-  int32_t n = gomaxprocs.load(relaxed);  // as in pressAll
+  int32_t n = gomaxprocs.load(relaxed);  // as in forcePreemptAll
   for (int32_t i = 0; i < n; i++) {
     P* pp = allp[i];
     if (pp->status.load(seq_cst) == kPsyscall &&
@@ -227,9 +225,9 @@ void stopTheWorld(WaitReason reason) {
   if (takeStoppablePs(mp)) {
     if (!gp->foreign) preciseSleeps(mp);
     stopperSlices = shortSlices();
-    for (Patience patience; !patience.wait(&sched.stopnote);) {
+    for (StopBackoff backoff; !backoff.wait(&sched.stopnote);) {
       preemptall();
-      pressAll(/*forSafePoint=*/false, stopTaken);
+      forcePreemptAll(/*forSafePoint=*/false, stopTaken);
     }
     noteclear(&sched.stopnote);
   }
@@ -256,7 +254,7 @@ void startTheWorld() {
     sched.gcwaiting.store(false, release);
     // Once main has ended, no M takes goroutines from the queue. So let those
     // go that were preempted in place since endMain looked there.
-    if (sched.mainEnded.load(relaxed)) letGo();
+    if (sched.mainEnded.load(relaxed)) releasePreempted();
     wakeSysmonLocked();
   }
   while (runnable != nullptr) {
@@ -367,7 +365,7 @@ namespace {
 // On: user, or a foreign thread.  P: own.  Locks: takes sched.lock.  Parks: no.
 bool askEveryP(const P* own, void (*fn)(P*)) {
   LockScope l(&sched.lock);
-  int32_t n = gomaxprocs.load(relaxed);  // as in pressAll
+  int32_t n = gomaxprocs.load(relaxed);  // as in forcePreemptAll
   sched.safePointFn = fn;
   sched.safePointWait = n - (own != nullptr ? 1 : 0);
   for (int32_t i = 0; i < n; i++) {
@@ -397,18 +395,19 @@ void forEachP(WaitReason reason, void (*fn)(P*)) {
   if (wait) {
     if (!gp->foreign) preciseSleeps(mp);
     const uint64_t slices = shortSlices();
-    for (Patience patience; !patience.wait(&sched.safePointNote);) {
+    for (StopBackoff backoff; !backoff.wait(&sched.safePointNote);) {
       preemptall();
       // Again, because a goroutine may have begun a call between our two looks
       // at its P.
 
       visitSyscalls();
-      pressAll(/*forSafePoint=*/true, visitTaken);
+      forcePreemptAll(/*forSafePoint=*/true, visitTaken);
     }
     noteclear(&sched.safePointNote);
     restoreSlices(slices);
     LockScope l(&sched.lock);
-    if (sched.mainEnded.load(relaxed)) letGo();  // as in startTheWorld
+    if (sched.mainEnded.load(relaxed))
+      releasePreempted();  // as in startTheWorld
   }
   giveUpWorld(mp);
 }

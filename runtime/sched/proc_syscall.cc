@@ -64,7 +64,7 @@ bool exitsyscallFast(P* oldp) {
 }
 
 // claimForLocked takes back a P that waits for a thread which does not come,
-// because sysmon cannot give that P to an M that is locked (replaceUnborn).
+// because sysmon cannot give that P to an M that is locked (replaceStartingMs).
 // Returns nullptr if there is none, or if threads are not short.
 P* claimForLocked(const G* gp) {
   // Hints. If we miss a change, the thread that comes finds gp in the queue.
@@ -72,7 +72,7 @@ P* claimForLocked(const G* gp) {
                   !sched.threadsShort.load(relaxed))) {
     return nullptr;
   }
-  P* pp = claimUnborn(/*ofSafePoint=*/false);
+  P* pp = takeStartingP(/*ofSafePoint=*/false);
   if (pp != nullptr && sched.mainEnded.load(acquire)) {  // pairs with endMain
     handoffp(pp);
     return nullptr;
@@ -131,13 +131,13 @@ void awaitP(G* gp) {
   gumpMcall(exitsyscall0);
   // The P may be gone again. That must be settled first, because preemptInPlace
   // writes the same pair.
-  const bool lost = acquiremAsIs(mp);
+  const bool lost = acquiremNoPark(mp);
   gp->onOtherStack = false;
   if (!locked) {
     gp->lockedm = nullptr;
     mp->lockedg = nullptr;
   }
-  if (lost) stayLost(mp);
+  if (lost) markPLost(mp);
   releasem(mp);
 }
 

@@ -97,7 +97,7 @@ void endMain() {
   // seq_cst for findDeadAfterMain and semrelease.
   sched.mainEnded.store(true, seq_cst);
   preemptall();
-  letGo();
+  releasePreempted();
   if (mp != &m0) wakeM0ToLeave();
 }
 

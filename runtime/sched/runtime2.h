@@ -57,7 +57,7 @@ enum GStatus : uint32_t {
   kGidle = 0,
   // On exactly one run queue, which owns it. Its context is saved, or it never
   // ran, or its thread has the context (inPlace). The thread that takes it from
-  // the queue leaves this status (execute, letGo).
+  // the queue leaves this status (execute, releasePreempted).
   kGrunnable = 1,
   // Owned by M gp->m, which leaves this status. On no queue. The M has a P
   // unless that was taken from outside (preempt.cc).
@@ -153,8 +153,9 @@ struct alignas(kCacheLine) G {
   // because it is preempted in place or waits for a P (awaitP). No dump walks
   // the frames above.
   bool onOtherStack = false;
-  // It has given its P back to a stop (putBackInStop) and has not run since.
-  // Written under sched.lock while queued, else by the M that holds the G.
+  // It has given its P back to a stop (requeueDuringStop) and has not run
+  // since. Written under sched.lock while queued, else by the M that holds the
+  // G.
   bool putBack = false;
   // Foreign or in a bubble: it is parked and readied by the slow path.
   bool special = false;
@@ -229,12 +230,12 @@ struct M {
   Atomic<int64_t> signalSent;
   // The first look that found the thread running since it last slept: the time,
   // its CPU time then, and how often it had slept by then; ns. Written by
-  // computes, relaxed, except that pressSleeps is stored with release to
+  // computes, relaxed, except that forcePreemptSleeps is stored with release to
   // publish the other two. computes reads them together. minit sets the time to
   // 0, which means that there was no look yet.
-  Atomic<int64_t> pressTime;
-  Atomic<int64_t> pressCpu;
-  Atomic<uint64_t> pressSleeps;
+  Atomic<int64_t> forcePreemptTime;
+  Atomic<int64_t> forcePreemptCpu;
+  Atomic<uint64_t> forcePreemptSleeps;
   // How often the thread had slept when it last went on after it was preempted
   // in place. If it has not slept since, it is in no call in which it slept.
   // Written by the thread, relaxed: a hint, which costs or saves a look.
@@ -262,7 +263,7 @@ struct M {
   int64_t id = -1;
   Atomic<int32_t> procid;        // kernel thread id; 0 before it runs
   P* nextp = nullptr;            // handed over by the waker
-  bool unborn = false;           // nextp may be taken back; under sched.lock
+  bool starting = false;         // nextp may be taken back; under sched.lock
   P* oldp = nullptr;             // held before a syscall
   void (*mstartfn)() = nullptr;  // runs before the first schedule
   Note park;
@@ -332,7 +333,8 @@ struct alignas(kFalseSharing) P {
   // whenever no running M holds the P (flushYielded).
   GQueue yielded;
   Atomic<int32_t> nyielded;  // its length, for others; written by the owner
-  bool globalTurn = false;   // the global queue was passed over, see findWithP
+  bool globalSkipped =
+      false;  // the global queue was passed over, see findWithP
 
   GList gFree;  // dead Gs
   uint32_t gFreeN = 0;
@@ -347,7 +349,7 @@ struct alignas(kFalseSharing) P {
   struct SysmonTick {  // sysmon's private copy
     uint32_t schedtick = 0, syscalltick = 0;
     int64_t schedwhen = 0, syscallwhen = 0;
-    int64_t presswhen = 0, pressdelay = 0;  // next pressP in this slice
+    int64_t forcewhen = 0, forcedelay = 0;  // next forcePreempt in this slice
     int64_t lookwhen = 0, lookdelay = 0;    // next look whether it sleeps
     // CPU time, ns, of thread cpuTid at the first look at it in this slice.
     // cpuTid is 0 if there was no look.
@@ -427,7 +429,7 @@ struct Schedt {
                              // written under lock
   // nanotime when sysmon ends its short sleep; 0: it is awake or sleeps deeply.
   Atomic<int64_t> sysmonLook;
-  Atomic<uint32_t> sysmonHurry;  // 1: end it now; the futex word
+  Atomic<uint32_t> sysmonWakeNow;  // 1: end it now; the futex word
   // nanotime when sysmon's deep sleep ends by itself.
   int64_t sysmonUntil ABSL_GUARDED_BY(lock) = 0;
   Note sysmonnote;
@@ -556,13 +558,13 @@ inline G* GList::pop() {
 // On: user; m.locks is 1.  P: maybe lost.  Locks: takes sched.lock.
 // Parks: yes.
 M* reenter(M* mp);
-// reenterAsIs is the first half of reenter. Returns true if mp has lost its P.
-// The caller may then do work that other goroutines wait for and that needs no
-// P. After that it calls stayLost, which leaves it to the next entry to get
+// reenterNoPark is the first half of reenter. Returns true if mp has lost its
+// P. The caller may then do work that other goroutines wait for and that needs
+// no P. After that it calls markPLost, which leaves it to the next entry to get
 // another P. That may take until the next Run, if main has ended.
 // On: user; m.locks is 1.  P: maybe lost.  Locks: none.  Parks: no.
-[[nodiscard]] bool reenterAsIs(M* mp);
-void stayLost(M* mp);
+[[nodiscard]] bool reenterNoPark(M* mp);
+void markPLost(M* mp);
 
 // acquirem and releasem bracket code that must keep its M and P: while m.locks
 // > 0 the G is not preempted. The outermost acquirem is where a goroutine
@@ -580,14 +582,14 @@ GUMP_ALWAYS_INLINE M* acquirem(M* mp) {
   return mp;
 }
 GUMP_ALWAYS_INLINE M* acquirem() { return acquirem(getg()->m); }
-// acquiremAsIs is acquirem that goes on without a P if mp has lost its own. If
-// it returns true, the caller has to call stayLost before releasem.
-// On: any.  P: either.  Locks: none.  Parks: no.
-[[nodiscard]] GUMP_ALWAYS_INLINE bool acquiremAsIs(M* mp) {
+// acquiremNoPark is acquirem that goes on without a P if mp has lost its own.
+// If it returns true, the caller has to call markPLost before releasem. On:
+// any.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] GUMP_ALWAYS_INLINE bool acquiremNoPark(M* mp) {
   mp->locks.store(mp->locks.load(relaxed) + 1, relaxed);  // as in acquirem
   compilerFence();
   return GUMP_UNLIKELY(mp->presumed.load(relaxed) != kPresumedNot) &&
-         reenterAsIs(mp);
+         reenterNoPark(mp);
 }
 GUMP_ALWAYS_INLINE void releasem(M* mp) {
   // Pairs with A3 of preempt.cc: the asker that takes our P sees our writes to

@@ -314,18 +314,18 @@ Arena* newArena(uint32_t order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
   return nullptr;
 }
 
-// forget frees the sanitizers' state for a slot.
-void forget(StackTop* t) {
+// dropSanitizerState frees the sanitizers' state for a slot.
+void dropSanitizerState(StackTop* t) {
   sanitizerDestroyFiber(t->tsanFiber);
   t->tsanFiber = nullptr;
   sanitizerDestroyFakeStack(t->asanFakeStack);
   t->asanFakeStack = nullptr;
 }
 
-// retire removes an arena from the table. None of its slots may be in use. It
-// is called before unmap, so that a new mapping at the same addresses does not
-// meet the old entry.
-void retire(Arena* a) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
+// unpublish removes an arena from the table. None of its slots may be in use.
+// It is called before unmap, so that a new mapping at the same addresses does
+// not meet the old entry.
+void unpublish(Arena* a) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
   if (!publishArena(a->base, nullptr)) {
     fatalthrow("stack: arena not in the table");
   }
@@ -344,19 +344,19 @@ void unmap(Arena* a, uint32_t guards) {
 
 // unmapStack gives a large stack back to the kernel.
 void unmapStack(StackTop* t) {
-  forget(t);
+  dropSanitizerState(t);
   Arena* a = arenaOf(t->lo);
   {
     LockScope scope(&stacks.lock);
-    retire(a);
+    unpublish(a);
   }
   unmap(a, t->unguarded == 0 ? 1 : 0);
 }
 
-// admit puts slots [first, first+n) of a onto out. The first `guarded` of them
-// have a guard. With stackguard=strict the others go to the bare list.
-void admit(const Arena* a, uint32_t first, uint32_t n, uint32_t guarded,
-           SlotList* out) {
+// addGuarded puts slots [first, first+n) of a onto out. The first `guarded` of
+// them have a guard. With stackguard=strict the others go to the bare list.
+void addGuarded(const Arena* a, uint32_t first, uint32_t n, uint32_t guarded,
+                SlotList* out) {
   SlotList bare;
   for (uint32_t k = n; k-- > 0;) {
     const bool ok = k < guarded;
@@ -453,10 +453,10 @@ SlotList takeSlots(uint32_t order, uint32_t n) {
       out.push(initSlot(dropped.arena, slots[k], /*guarded=*/true));
     }
   } else if (fresh.arena != nullptr) {
-    admit(fresh.arena, fresh.first, fresh.n,
-          installGuards(slotBase(fresh.arena, fresh.first), fresh.arena->stride,
-                        fresh.n),
-          &out);
+    addGuarded(fresh.arena, fresh.first, fresh.n,
+               installGuards(slotBase(fresh.arena, fresh.first),
+                             fresh.arena->stride, fresh.n),
+               &out);
   } else {
     lastError.store(kErrNoMemory, relaxed);
   }
@@ -552,7 +552,7 @@ void dropSlot(StackTop* t, SlotList* kept) {
   const uintptr_t lo = t->lo;
   Arena* a = arenaOf(lo);
   const size_t i = (lo - a->base) / a->stride;
-  forget(t);
+  dropSanitizerState(t);
   dontNeed(lo, slotBase(a, static_cast<uint32_t>(i)) + a->stride);
   LockScope scope(&stacks.lock);
   if (a->ndropped++ == 0) {
@@ -595,7 +595,7 @@ bool unmapDropped() {
         }
         *link = a->next;
         if (c.arena == a) c.arena = nullptr;
-        retire(a);
+        unpublish(a);
         a->next = gone;
         gone = a;
       }
@@ -660,7 +660,7 @@ bool stackalloc(P* pp, G* gp, size_t size) {
   if (GUMP_UNLIKELY(gp->unguarded)) setCanary(t->lo);
   if (kSanitizerBuild) {
     if (t->sanitizerUses == 0) {
-      forget(t);
+      dropSanitizerState(t);
       t->tsanFiber = sanitizerCreateFiber();
       t->sanitizerUses = kSanitizerUses;
     }

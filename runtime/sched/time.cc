@@ -687,18 +687,18 @@ void breakPollAfter(int64_t when) {
 }
 
 namespace {
-// hurrySysmon does not end a nap that would end less than this many ns after
-// the timer.
-constexpr int64_t kHurryNS = 1'000'000;
+// wakeSysmonBy does not end a short sleep that would end less than this many ns
+// after the timer.
+constexpr int64_t kWakeSysmonSlackNS = 1'000'000;
 }  // namespace
 
-void hurrySysmon(int64_t when) {
-  // seq_cst: see nap in sysmon.cc.
-  if (sched.sysmonLook.load(seq_cst) - when < kHurryNS) return;
+void wakeSysmonBy(int64_t when) {
+  // seq_cst: see shortSleep in sysmon.cc.
+  if (sched.sysmonLook.load(seq_cst) - when < kWakeSysmonSlackNS) return;
   // Relaxed: it pairs with no other access, because sysmon reads the timers
   // again.
-  if (sched.sysmonHurry.cas(0, 1, relaxed)) {
-    futexwakeup(&sched.sysmonHurry, 1);
+  if (sched.sysmonWakeNow.cas(0, 1, relaxed)) {
+    futexwakeup(&sched.sysmonWakeNow, 1);
   }
 }
 
@@ -711,7 +711,7 @@ void wakeNetPoller(int64_t when) {
   // npidle and nmspinning are hints. An M that is idle or looks for work will
   // run the timer. If it finds other work, or no P, it hurries sysmon itself.
   if (sched.npidle.load(relaxed) + sched.nmspinning.load(relaxed) == 0) {
-    hurrySysmon(when);
+    wakeSysmonBy(when);
   }
   if (sched.lastpoll.load(seq_cst) == 0) {
     breakPollAfter(when);

@@ -161,12 +161,11 @@ void timersTake(Timers* dst, Timers* src);
 // none.
 // Locks: none.
 [[nodiscard]] int64_t timeSleepUntil();
-// hurrySysmon ends sysmon's nap if it would last past `when`, the time of a
-// timer. At that time sysmon may have to press a P, or wake an M. An M calls
-// this when it stops looking at timers. A thread calls it when it adds a timer
-// while no M looks.
-// Locks: none.
-void hurrySysmon(int64_t when);
+// wakeSysmonBy ends sysmon's short sleep if it would last past `when`, the time
+// of a timer. At that time sysmon may have to press a P, or wake an M. An M
+// calls this when it stops looking at timers. A thread calls it when it adds a
+// timer while no M looks. Locks: none.
+void wakeSysmonBy(int64_t when);
 // wakeNetPoller makes sure that an M looks at the timers at `when`. Call it
 // after adding a timer that is earlier than all others of its heap.
 // Locks: takes sched.lock.

@@ -259,7 +259,7 @@ void unminitSignalStack(M* mp) {
 
 void crashAbort(const TracebackMode& mode) {
   // Per thread. A thread that blocks SIGQUIT stays silent.
-  constexpr int64_t kPatience = 1'000'000'000;
+  constexpr int64_t kRelayWaitNS = 1'000'000'000;
   int32_t self = gettid();
   relayMode = mode;
   // Install it even if the program started with SIGQUIT ignored, or handles it.
@@ -273,10 +273,10 @@ void crashAbort(const TracebackMode& mode) {
     relayDone.store(0, relaxed);  // the next line publishes it
     relayTo.store(tid, release);  // pairs with the acquire in onQuit
     tgkill(tid, SIGQUIT);
-    int64_t deadline = nanotime() + kPatience;
+    int64_t deadline = nanotime() + kRelayWaitNS;
     // Pairs with the release in onQuit.
     while (relayDone.load(acquire) == 0 && nanotime() < deadline) {
-      futexsleep(&relayDone, 0, kPatience);
+      futexsleep(&relayDone, 0, kRelayWaitNS);
     }
   }
   setDefault(SIGABRT);

@@ -415,15 +415,15 @@ bool releaseN(Atomic<uint32_t>* addr, uint32_t n, bool handoff) {
   // count is there.
   if (getg() == nullptr) needm();
   M* mp = getg()->m;
-  // acquiremAsIs does not wait for a P. If main has ended, such a wait would
+  // acquiremNoPark does not wait for a P. If main has ended, such a wait would
   // withhold the count that we release (I5), and all that our caller will
   // release after it.
-  const bool lost = acquiremAsIs(mp);
+  const bool lost = acquiremNoPark(mp);
   bool handed = false;
   for (; n != 0 && root->nwait.load(seq_cst) != 0; n--) {  // R2, each time
     handed = wakeWaiter(root, addr, handoff);
   }
-  if (lost) stayLost(mp);
+  if (lost) markPLost(mp);
   releasem(mp);
   return handed && !lost;
 }
@@ -442,8 +442,9 @@ void semreleaseN(Atomic<uint32_t>* addr, uint32_t n) noexcept {
 
 namespace {
 
-// aThreadWaits returns true if a foreign thread is among the waiters of node.
-bool aThreadWaits(const Sudog* node) {
+// hasThreadWaiter returns true if a foreign thread is among the waiters of
+// node.
+bool hasThreadWaiter(const Sudog* node) {
   while (node != nullptr && !node->g->foreign) node = node->waitlink;
   return node != nullptr;
 }
@@ -459,17 +460,17 @@ Sudog* takeThread(SemaRoot* root, Sudog* t)
   // may be gone since an earlier Run. If this load misses a count, the releaser
   // of that count has yet to lock the root. It sees mainEnded then, and gives
   // the count to a thread itself.
-  if (aThreadWaits(t) && addr->load(relaxed) > 0) {
+  if (hasThreadWaiter(t) && addr->load(relaxed) > 0) {
     return root->dequeueThread(addr);
   }
   if (Sudog* s = takeThread(root, t->prev); s != nullptr) return s;
   return takeThread(root, t->next);
 }
 
-// favourThreads takes back the counts that goroutines of root were handed and
-// have not claimed, and wakes the foreign threads whose count is positive.
+// wakeThreadsFirst takes back the counts that goroutines of root were handed
+// and have not claimed, and wakes the foreign threads whose count is positive.
 // On: g0.  P: either.  Locks: takes root->lock.  Parks: no.
-void favourThreads(SemaRoot* root) {
+void wakeThreadsFirst(SemaRoot* root) {
   Sudog* first = nullptr;
   Sudog** last = &first;
   lock(&root->lock);
@@ -502,7 +503,7 @@ void semaMainEnded() {
     if (!semtableUsed[i / kRootsPerPage].load(seq_cst)) continue;  // A0
     SemaRoot& root = semtable[i];
     if (root.nwait.load(seq_cst) == 0) continue;  // A1
-    favourThreads(&root);
+    wakeThreadsFirst(&root);
   }
 }
 

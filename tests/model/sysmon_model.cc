@@ -22,7 +22,7 @@ constexpr int64_t kStep = kMs;
 // A timer is due in kSoon, and must have fired in kInTime. sysmon looks when
 // the timer is half a millisecond late, and asks a goroutine to yield. The
 // goroutine sees that a step later. A nap may go on for another millisecond
-// (kHurryNS of time.cc).
+// (kWakeSysmonSlackNS of time.cc).
 constexpr int64_t kSoon = 2 * kMs;
 constexpr int64_t kInTime = kSoon + 3 * kMs;
 
@@ -89,7 +89,7 @@ void awaitLongNap() {
 void setUpHog(void (*hog)()) {
   setUpScheduler();
   nameWord(&rt::sched.sysmonLook, "sysmonLook");
-  nameWord(&rt::sched.sysmonHurry, "sysmonHurry");
+  nameWord(&rt::sched.sysmonWakeNow, "sysmonWakeNow");
   static void (*then)();
   then = hog;
   plainThread("hog", [] {
@@ -104,7 +104,7 @@ void setUpHog(void (*hog)()) {
 }
 
 bool ofSysmon(const void* addr) {
-  return addr == &rt::sched.sysmonLook || addr == &rt::sched.sysmonHurry ||
+  return addr == &rt::sched.sysmonLook || addr == &rt::sched.sysmonWakeNow ||
          ofSchedOrP(addr);
 }
 

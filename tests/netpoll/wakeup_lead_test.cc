@@ -12,7 +12,7 @@ constexpr int64_t kMs = 1'000'000;
 
 // Sleep sleeps `times` times for a millisecond, under a kernel that is late by
 // `least` and up to `spread` more. It returns how often it was woken too soon.
-int Sleep(Lead* lead, int times, int64_t least, int64_t spread) {
+int Sleep(WakeupLead* lead, int times, int64_t least, int64_t spread) {
   int early = 0;
   uint32_t random = 1;
   for (int i = 0; i < times; i++) {
@@ -25,12 +25,12 @@ int Sleep(Lead* lead, int times, int64_t least, int64_t spread) {
 }
 
 TEST(LeadTest, TakesNothingOffBeforeItHasLearnt) {
-  const Lead lead;
+  const WakeupLead lead;
   EXPECT_EQ(lead.of(kMs), 0);
 }
 
 TEST(LeadTest, FollowsAKernelThatIsAlwaysEquallyLate) {
-  Lead lead;
+  WakeupLead lead;
   Sleep(&lead, 200, 50'000, 0);
   EXPECT_GT(lead.of(kMs), 49'900);
   EXPECT_LE(lead.of(kMs), 50'000);
@@ -39,7 +39,7 @@ TEST(LeadTest, FollowsAKernelThatIsAlwaysEquallyLate) {
 }
 
 TEST(LeadTest, MostSleepsEndAfterwards) {
-  Lead lead;
+  WakeupLead lead;
   Sleep(&lead, 200, 45'000, 6'000);
   EXPECT_LT(Sleep(&lead, 1000, 45'000, 6'000), 450);
   EXPECT_GT(lead.of(kMs), 45'000);
@@ -47,7 +47,7 @@ TEST(LeadTest, MostSleepsEndAfterwards) {
 }
 
 TEST(LeadTest, OneSleepInWhichTheProcessorWasTakenAwayCountsLittle) {
-  Lead lead;
+  WakeupLead lead;
   Sleep(&lead, 200, 50'000, 0);
   const int64_t before = lead.of(kMs);
   lead.learn(20 * kMs);
@@ -55,13 +55,13 @@ TEST(LeadTest, OneSleepInWhichTheProcessorWasTakenAwayCountsLittle) {
 }
 
 TEST(LeadTest, NeverExceedsItsBound) {
-  Lead lead;
+  WakeupLead lead;
   Sleep(&lead, 10'000, 20 * kMs, 0);
-  EXPECT_EQ(lead.of(kMs), Lead::kMost);
+  EXPECT_EQ(lead.of(kMs), WakeupLead::kMost);
 }
 
 TEST(LeadTest, ShorterSleepsAreNotMadeShorter) {
-  Lead lead;
+  WakeupLead lead;
   Sleep(&lead, 200, 50'000, 0);
   EXPECT_EQ(lead.of(40'000), 0);
   EXPECT_GT(lead.of(60'000), 49'000);

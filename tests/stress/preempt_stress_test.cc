@@ -89,7 +89,8 @@ class Presser {
   static void Signal() {
     const int32_t n = rt::gomaxprocs.load(rt::acquire);
     for (int32_t i = 0; i < n; i++) {
-      // As pressP does, but in every state of the thread. Ms are never freed.
+      // As forcePreempt does, but in every state of the thread. Ms are never
+      // freed.
       rt::M* mp = rt::allp[i]->m.load(rt::acquire);
       if (mp != nullptr) rt::preemptM(mp);
     }

@@ -319,8 +319,8 @@ TEST_F(RetakeTest, LooksAtEveryLiveP) {
   allp[1] = &other;
   allp[2] = &dead;
   gomaxprocs.store(2, relaxed);
-  EXPECT_FALSE(retake(0).pressing);
-  EXPECT_TRUE(retake(10 * kMs).pressing);
+  EXPECT_FALSE(retake(0).forcing);
+  EXPECT_TRUE(retake(10 * kMs).forcing);
   EXPECT_TRUE(Asked(g_));
   EXPECT_TRUE(Asked(otherG));
   EXPECT_FALSE(Asked(deadG));

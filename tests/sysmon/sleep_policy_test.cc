@@ -8,61 +8,61 @@ namespace gump::rt {
 namespace {
 
 // Rounds lets n rounds pass in which nothing is found.
-void Rounds(Pace* pace, uint32_t n) {
+void Rounds(SleepPolicy* policy, uint32_t n) {
   for (; n > 0; n--) {
-    (void)pace->delay();
-    pace->end({});
+    (void)policy->delay();
+    policy->end({});
   }
 }
 
 TEST(PaceTest, FiftyShortRoundsThenTwiceAsLongEachTime) {
-  Pace pace;
+  SleepPolicy policy;
   for (int i = 0; i <= 50; i++) {
-    EXPECT_EQ(pace.delay(), 20u) << i;
-    EXPECT_FALSE(pace.slow()) << i;
-    pace.end({});
+    EXPECT_EQ(policy.delay(), 20u) << i;
+    EXPECT_FALSE(policy.slow()) << i;
+    policy.end({});
   }
   for (const uint32_t us : {40u, 80u, 160u, 320u, 640u, 1280u, 2560u, 5120u,
                             10'000u, 10'000u, 10'000u}) {
-    EXPECT_TRUE(pace.slow());
-    EXPECT_EQ(pace.delay(), us);
-    pace.end({});
+    EXPECT_TRUE(policy.slow());
+    EXPECT_EQ(policy.delay(), us);
+    policy.end({});
   }
 }
 
 TEST(PaceTest, ATakenPBeginsThePaceAnew) {
-  Pace pace;
-  Rounds(&pace, 100);
-  EXPECT_EQ(pace.delay(), 10'000u);
-  pace.end({.taken = 1});
-  EXPECT_FALSE(pace.slow());
+  SleepPolicy policy;
+  Rounds(&policy, 100);
+  EXPECT_EQ(policy.delay(), 10'000u);
+  policy.end({.taken = 1});
+  EXPECT_FALSE(policy.slow());
   for (int i = 0; i <= 50; i++) {
-    EXPECT_EQ(pace.delay(), 20u) << i;
-    pace.end({});
+    EXPECT_EQ(policy.delay(), 20u) << i;
+    policy.end({});
   }
-  EXPECT_EQ(pace.delay(), 40u);
+  EXPECT_EQ(policy.delay(), 40u);
 }
 
 TEST(PaceTest, ResetBeginsThePaceAnew) {
-  Pace pace;
-  Rounds(&pace, 100);
-  pace.reset();
-  EXPECT_FALSE(pace.slow());
-  EXPECT_EQ(pace.delay(), 20u);
+  SleepPolicy policy;
+  Rounds(&policy, 100);
+  policy.reset();
+  EXPECT_FALSE(policy.slow());
+  EXPECT_EQ(policy.delay(), 20u);
 }
 
 // Forcing a goroutine off its P needs a second look soon, and slices are short
 // while another goroutine waits. Neither begins the pace anew.
 TEST(PaceTest, IsShorterWhileAGoroutineIsPressedOrWaits) {
-  Pace pace;
-  Rounds(&pace, 100);
-  pace.end({.pressing = true, .waiting = true});
-  EXPECT_EQ(pace.delay(), kPressFirstNS / 1000);
-  pace.end({.waiting = true});
-  EXPECT_EQ(pace.delay(), kShortSliceNS / 1000);
-  EXPECT_TRUE(pace.slow());
-  pace.end({});
-  EXPECT_EQ(pace.delay(), 10'000u);
+  SleepPolicy policy;
+  Rounds(&policy, 100);
+  policy.end({.forcing = true, .waiting = true});
+  EXPECT_EQ(policy.delay(), kForcePreemptFirstNS / 1000);
+  policy.end({.waiting = true});
+  EXPECT_EQ(policy.delay(), kShortSliceNS / 1000);
+  EXPECT_TRUE(policy.slow());
+  policy.end({});
+  EXPECT_EQ(policy.delay(), 10'000u);
 }
 
 }  // namespace

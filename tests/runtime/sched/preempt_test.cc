@@ -41,7 +41,7 @@ class PresumedTest : public ::testing::Test {
     pp->m.store(&m_, release);
     pp->status.store(kPrunning, relaxed);
   }
-  // ComesIn does what cameBack does, and lets the M have the second P.
+  // ComesIn does what endPresumption does, and lets the M have the second P.
   void ComesIn() {
     m_.presumed.store(kPresumedNot, relaxed);
     Running(&p_[1]);
@@ -110,7 +110,7 @@ TEST_F(PresumedTest, AnEntryBeforeAnotherLossIsSeen) {
   EXPECT_FALSE(watch.entered());
   setg(&g_);
   m_.locks.store(1, relaxed);  // as acquirem
-  EXPECT_TRUE(reenterAsIs(&m_));
+  EXPECT_TRUE(reenterNoPark(&m_));
   m_.locks.store(0, relaxed);
   setg(&asker_.g0);
   Running(&p_[0]);
@@ -217,8 +217,8 @@ class ComputesTest : public ::testing::Test {
     task_ = task;
     task_.notify_all();
   }
-  bool Computes(Press how) { return computes(&m_, tid_, sleeps_, how); }
-  bool EventuallyComputes(Press how) {
+  bool Computes(ForcePreempt how) { return computes(&m_, tid_, sleeps_, how); }
+  bool EventuallyComputes(ForcePreempt how) {
     return testing::Eventually([&] { return Computes(how); });
   }
 
@@ -231,20 +231,20 @@ class ComputesTest : public ::testing::Test {
 
 TEST_F(ComputesTest, ItTakesTwoLooks) {
   Do(kSpin);
-  EXPECT_FALSE(Computes(Press::kHandOff));
-  EXPECT_TRUE(EventuallyComputes(Press::kHandOff));
+  EXPECT_FALSE(Computes(ForcePreempt::kHandOff));
+  EXPECT_TRUE(EventuallyComputes(ForcePreempt::kHandOff));
   sleeps_++;
-  EXPECT_FALSE(Computes(Press::kHandOff));
-  EXPECT_TRUE(EventuallyComputes(Press::kHandOff));
+  EXPECT_FALSE(Computes(ForcePreempt::kHandOff));
+  EXPECT_TRUE(EventuallyComputes(ForcePreempt::kHandOff));
 }
 
 TEST_F(ComputesTest, TheLooksMustBeTheGapApart) {
   Do(kSpin);
-  EXPECT_FALSE(Computes(Press::kHandOff));
-  EXPECT_TRUE(EventuallyComputes(Press::kHandOff));
-  m_.pressTime.store(nanotime() + 60'000'000'000, relaxed);
-  EXPECT_FALSE(Computes(Press::kHandOff));
-  EXPECT_FALSE(Computes(Press::kStop));
+  EXPECT_FALSE(Computes(ForcePreempt::kHandOff));
+  EXPECT_TRUE(EventuallyComputes(ForcePreempt::kHandOff));
+  m_.forcePreemptTime.store(nanotime() + 60'000'000'000, relaxed);
+  EXPECT_FALSE(Computes(ForcePreempt::kHandOff));
+  EXPECT_FALSE(Computes(ForcePreempt::kStop));
 }
 
 // It has been woken and waits for a processor, as far as computes can tell.
@@ -253,17 +253,17 @@ TEST_F(ComputesTest, AThreadWithAStandingClockDoesNotCompute) {
     return std::exchange(cpu, threadCpuTime(tid_)) == cpu;
   };
   EXPECT_TRUE(testing::Eventually(stands));
-  EXPECT_FALSE(Computes(Press::kHandOff));
-  while (nanotime() < m_.pressTime.load(relaxed) + 2'000'000) {
-    EXPECT_FALSE(Computes(Press::kHandOff));
+  EXPECT_FALSE(Computes(ForcePreempt::kHandOff));
+  while (nanotime() < m_.forcePreemptTime.load(relaxed) + 2'000'000) {
+    EXPECT_FALSE(Computes(ForcePreempt::kHandOff));
   }
-  EXPECT_TRUE(Computes(Press::kStop));  // a stop waits no longer
+  EXPECT_TRUE(Computes(ForcePreempt::kStop));  // a stop waits no longer
   bool early;
   int64_t now;
   do {
     now = nanotime();
-    m_.pressTime.store(now - 5 * kStopGap, relaxed);
-    early = Computes(Press::kStop);
+    m_.forcePreemptTime.store(now - 5 * kStopGap, relaxed);
+    early = Computes(ForcePreempt::kStop);
   } while (nanotime() - now > 500'000);
   EXPECT_FALSE(early);
 }
@@ -271,13 +271,13 @@ TEST_F(ComputesTest, AThreadWithAStandingClockDoesNotCompute) {
 // Its clock stands, but it last slept in our own handler.
 TEST_F(ComputesTest, AThreadThatHasNotSleptSincePreemptionInPlaceComputes) {
   m_.resumedSleeps.store(sleeps_, relaxed);
-  EXPECT_FALSE(Computes(Press::kHandOff));
-  m_.pressTime.store(nanotime() - 2 * kPressGap, relaxed);
-  EXPECT_TRUE(Computes(Press::kHandOff));
+  EXPECT_FALSE(Computes(ForcePreempt::kHandOff));
+  m_.forcePreemptTime.store(nanotime() - 2 * kForcePreemptGap, relaxed);
+  EXPECT_TRUE(Computes(ForcePreempt::kHandOff));
   sleeps_++;
-  EXPECT_FALSE(Computes(Press::kHandOff));
-  m_.pressTime.store(nanotime() - 2 * kPressGap, relaxed);
-  EXPECT_FALSE(Computes(Press::kHandOff));
+  EXPECT_FALSE(Computes(ForcePreempt::kHandOff));
+  m_.forcePreemptTime.store(nanotime() - 2 * kForcePreemptGap, relaxed);
+  EXPECT_FALSE(Computes(ForcePreempt::kHandOff));
 }
 
 }  // namespace
