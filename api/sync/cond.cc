@@ -1,7 +1,7 @@
-// sync::Cond, on the notification lists of runtime/wait/sema.cc. A waiter draws
-// its ticket while it holds L. So every Signal that follows in the order of L
-// counts this waiter in, even before it sleeps, and no wake-up between Unlock
-// and sleep is lost.
+// sync::Cond, on the notification lists of runtime/wait/notify_list.cc. A
+// waiter draws its ticket while it holds L. So every Signal that follows in the
+// order of L counts this waiter in, even before it sleeps, and no wake-up
+// between Unlock and sleep is lost.
 //
 // A context wakes the waiters by a Broadcast in a goroutine of its own, which
 // does not hold L. CondWatch::Wait first draws its ticket and then reads

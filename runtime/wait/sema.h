@@ -10,6 +10,7 @@
 #ifndef RUNTIME_WAIT_SEMA_H_
 #define RUNTIME_WAIT_SEMA_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "absl/base/thread_annotations.h"
@@ -82,6 +83,14 @@ struct alignas(kCacheLine) SemaRoot {
 inline constexpr unsigned kSemTabBits = kModelBuild ? 2 : 13;
 inline constexpr uintptr_t kSemTabSize = uintptr_t{1} << kSemTabBits;
 
+// The table of roots, chosen by a hash of the address.
+extern SemaRoot semtable[kSemTabSize];
+// The pages of semtable on which there has been a waiter, marked at A0 of
+// sema.cc. semaMainEnded skips the other pages, which are not resident.
+inline constexpr uintptr_t kRootsPerPage =
+    std::min<uintptr_t>(kSemTabSize, 4096 / sizeof(SemaRoot));
+extern Atomic<bool> semtableUsed[kSemTabSize / kRootsPerPage];
+
 // semroot returns the root for addr.
 // On: any.  P: either.  Parks: no.
 [[nodiscard]] SemaRoot* semroot(const Atomic<uint32_t>* addr);
@@ -94,8 +103,8 @@ inline constexpr uintptr_t kSemTabSize = uintptr_t{1} << kSemTabBits;
                                   SemaReason reason);
 
 // semaMainEnded gives to foreign threads the counts that semrelease had meant
-// for goroutines that have not run since. mainEnded has been set; see (I5) in
-// sema.cc.
+// for goroutines that have not run since. mainEnded has been set. Defined in
+// sema_end.cc, which has the argument.
 // On: g0 of m0.  P: either.  Locks: takes those of the roots.  Parks: no.
 void semaMainEnded();
 

@@ -29,7 +29,8 @@
 // Memory ordering: a Signal or Broadcast happens before the return of the Wait
 // that it wakes.
 //
-// The algorithm is that of Go's sync.Cond: tickets; see runtime/wait/sema.cc.
+// The algorithm is that of Go's sync.Cond: tickets; see
+// runtime/wait/notify_list.cc.
 #ifndef GUMP_SYNC_COND_H_
 #define GUMP_SYNC_COND_H_
 

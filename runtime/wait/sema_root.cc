@@ -1,0 +1,186 @@
+// The treap of a SemaRoot: the distinct addresses that have waiters, as a
+// search tree by address and a heap by a random ticket. The node of an address
+// is its first waiter. The other waiters on that address hang on the node in a
+// list.
+//
+// Every function is called with the root's lock held. sema.cc has the protocol.
+#include <cstdint>
+
+#include "runtime/wait/sema.h"
+
+namespace gump::rt {
+
+namespace {
+
+uintptr_t key(const void* addr) { return reinterpret_cast<uintptr_t>(addr); }
+
+}  // namespace
+
+void SemaRoot::queue(Atomic<uint32_t>* addr, Sudog* s, bool lifo,
+                     uint32_t priority) {
+  s->elem = addr;
+  s->next = nullptr;
+  s->prev = nullptr;
+  s->waitlink = nullptr;
+  s->waittail = nullptr;
+  s->ticket = 0;
+
+  Sudog* last = nullptr;
+  Sudog* t = treap;
+  while (t != nullptr && t->elem != addr) {
+    last = t;
+    t = key(addr) < key(t->elem) ? t->prev : t->next;
+  }
+  if (t != nullptr && lifo) {
+    // s becomes the node, with t's place and heap key. t becomes the head of
+    // the list below s.
+    s->ticket = t->ticket;
+    s->prev = t->prev;
+    s->next = t->next;
+    if (s->prev != nullptr) s->prev->parent = s;
+    if (s->next != nullptr) s->next->parent = s;
+    replaceChild(t->parent, t, s);
+    s->waitlink = t;
+    s->waittail = t->waittail == nullptr ? t : t->waittail;
+    t->parent = nullptr;
+    t->prev = nullptr;
+    t->next = nullptr;
+    t->waittail = nullptr;
+    t->ticket = 0;
+    return;
+  }
+  if (t != nullptr) {
+    if (t->waittail == nullptr) {
+      t->waitlink = s;
+    } else {
+      t->waittail->waitlink = s;
+    }
+    t->waittail = s;
+    return;
+  }
+  // A new address: insert a leaf and lift it until its parent's key is not
+  // greater.
+  s->ticket = priority;
+  s->parent = last;
+  if (last == nullptr) {
+    treap = s;
+  } else if (key(addr) < key(last->elem)) {
+    last->prev = s;
+  } else {
+    last->next = s;
+  }
+  while (s->parent != nullptr && s->parent->ticket > s->ticket) {
+    if (s->parent->prev == s) {
+      rotateRight(s->parent);
+    } else {
+      rotateLeft(s->parent);
+    }
+  }
+}
+
+Sudog* SemaRoot::find(const Atomic<uint32_t>* addr) const {
+  Sudog* s = treap;
+  while (s != nullptr && s->elem != addr) {
+    s = key(addr) < key(s->elem) ? s->prev : s->next;
+  }
+  return s;
+}
+
+Sudog* SemaRoot::dequeue(Atomic<uint32_t>* addr) {
+  Sudog* s = find(addr);
+  if (s == nullptr) return nullptr;
+
+  if (Sudog* t = s->waitlink; t != nullptr) {
+    // The next waiter takes over the node.
+    t->ticket = s->ticket;
+    t->prev = s->prev;
+    t->next = s->next;
+    if (t->prev != nullptr) t->prev->parent = t;
+    if (t->next != nullptr) t->next->parent = t;
+    replaceChild(s->parent, s, t);
+    t->waittail = t->waitlink == nullptr ? nullptr : s->waittail;
+  } else {
+    // Rotate s down until it is a leaf, each time below its smaller child.
+    while (s->prev != nullptr || s->next != nullptr) {
+      if (s->next == nullptr ||
+          (s->prev != nullptr && s->prev->ticket < s->next->ticket)) {
+        rotateRight(s);
+      } else {
+        rotateLeft(s);
+      }
+    }
+    replaceChild(s->parent, s, nullptr);
+  }
+  s->parent = nullptr;
+  s->elem = nullptr;
+  s->next = nullptr;
+  s->prev = nullptr;
+  s->waitlink = nullptr;
+  s->waittail = nullptr;
+  s->ticket = 0;
+  return s;
+}
+
+Sudog* SemaRoot::dequeueThread(Atomic<uint32_t>* addr) {
+  Sudog* node = find(addr);
+  if (node == nullptr || node->g->foreign) return dequeue(addr);
+  Sudog* before = node;
+  while (before->waitlink != nullptr && !before->waitlink->g->foreign) {
+    before = before->waitlink;
+  }
+  Sudog* s = before->waitlink;
+  if (s == nullptr) return nullptr;
+  before->waitlink = s->waitlink;
+  if (node->waittail == s) node->waittail = before == node ? nullptr : before;
+  s->elem = nullptr;
+  s->waitlink = nullptr;
+  return s;
+}
+
+void SemaRoot::addHanded(Atomic<uint32_t>* addr, Sudog* s) {
+  s->elem = addr;
+  s->prev = nullptr;
+  s->next = handed;
+  if (handed != nullptr) handed->prev = s;
+  handed = s;
+}
+
+void SemaRoot::removeHanded(Sudog* s) {
+  (s->prev == nullptr ? handed : s->prev->next) = s->next;
+  if (s->next != nullptr) s->next->prev = s->prev;
+  s->elem = nullptr;
+  nwait.add(UINT32_MAX, relaxed);  // under the lock
+}
+
+void SemaRoot::replaceChild(Sudog* parent, const Sudog* from, Sudog* to) {
+  if (to != nullptr) to->parent = parent;
+  if (parent == nullptr) {
+    treap = to;
+  } else if (parent->prev == from) {
+    parent->prev = to;
+  } else {
+    parent->next = to;
+  }
+}
+
+void SemaRoot::rotateLeft(Sudog* x) {
+  Sudog* y = x->next;
+  Sudog* middle = y->prev;
+  replaceChild(x->parent, x, y);
+  y->prev = x;
+  x->parent = y;
+  x->next = middle;
+  if (middle != nullptr) middle->parent = x;
+}
+
+void SemaRoot::rotateRight(Sudog* x) {
+  Sudog* y = x->prev;
+  Sudog* middle = y->next;
+  replaceChild(x->parent, x, y);
+  y->next = x;
+  x->parent = y;
+  x->prev = middle;
+  if (middle != nullptr) middle->parent = x;
+}
+
+}  // namespace gump::rt
