@@ -58,40 +58,13 @@
 #include "runtime/diag/panic.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
+#include "runtime/sched/stack_arena.h"
 #include "runtime/sched/stackguard.h"
 #include "runtime/sys/lock_futex.h"
-#include "runtime/sys/mem.h"
-#include "runtime/sys/os_linux.h"
 #include "runtime/sys/sanitizer.h"
 
 namespace gump::rt {
 namespace {
-
-constexpr size_t kArenaShift = 26;
-constexpr size_t kArenaSize = size_t{1} << kArenaShift;
-constexpr size_t kTopSize = kPageSize;
-constexpr size_t kSlotOverhead = kGuardSize + kTopSize;
-constexpr uint32_t kNumOrders = 17;
-static_assert(kMinStackSize << (kNumOrders - 1) == kMaxStackSizeLimit);
-static_assert((kMinStackSize + kSlotOverhead) / kPageSize % 2 == 1);  // (K2)
-
-// Beyond this order each slot gets a mapping of its own, because fewer than
-// four slots would fit into an arena.
-constexpr uint32_t kMaxArenaOrder = 9;
-static_assert(kMinStackSize << kMaxArenaOrder < kArenaSize / 4);
-
-// The number of slots in an arena of the smallest class, rounded up to whole
-// words.
-constexpr size_t kMaxSlots =
-    (kArenaSize / (kMinStackSize + kSlotOverhead) + 64) / 64 * 64;
-
-constexpr uint32_t kColours = 24;
-constexpr size_t kColourStep = kCacheLine;
-constexpr size_t kTopReserve = 64;  // sizeof(StackTop), rounded up to a line
-static_assert(sizeof(StackTop) <= kTopReserve);
-// (K3), with a margin.
-static_assert(kTopReserve + (kColours - 1) * kColourStep + 1536 + 512 <=
-              kTopSize);
 
 // A goroutine never returns from its first frames. So each goroutine leaves a
 // few entries on the shadow call stack of its fiber, or on its fake stack,
@@ -99,22 +72,6 @@ static_assert(kTopReserve + (kColours - 1) * kColourStep + 1536 + 512 <=
 constexpr uint32_t kSanitizerUses = 64;
 constexpr uint32_t kRefillBatch = 32;  // slots that a P takes at once
 static_assert(kRefillBatch <= kMaxGuardBatch);
-
-// Arena is a mapping and the slots that it is carved into. Arena cells are
-// never freed; newArena reuses the cell of an unmapped arena.
-struct Arena {
-  uintptr_t base = 0;
-  size_t stride = 0;
-  size_t size = 0;  // of the mapping
-  uint32_t order = 0;
-  uint32_t nslots = 0;
-  // The members below are guarded by stacks.lock.
-  uint32_t bump = 0;      // slots carved so far
-  Arena* next = nullptr;  // in stacks.spareArenas, or in SizeClass::dropped
-  // Bit i is set if slot i is dropped: it has a guard and no pages (K4).
-  uint32_t ndropped = 0;
-  uint64_t dropped[kMaxSlots / 64] = {};
-};
 
 // SlotList is a LIFO of free slots through StackTop::next.
 struct SlotList {
@@ -143,13 +100,9 @@ struct SizeClass {
   Arena* dropped = nullptr;  // arenas with dropped slots, linked by next
 };
 
-// Two things are forbidden under the lock: system calls, and touching a slot
-// that is not on a list. Mapping an arena is the exception, together with the
-// calls by which LeakSanitizer notes a region.
+// StackPools holds the free slots of every class.
 struct StackPools {
-  Mutex lock{LockRank::kStack};
-  SizeClass classes[kMaxArenaOrder + 1] ABSL_GUARDED_BY(lock);
-  Arena* spareArenas ABSL_GUARDED_BY(lock) = nullptr;
+  SizeClass classes[kMaxArenaOrder + 1] ABSL_GUARDED_BY(stackLock);
 };
 constinit StackPools stacks;
 
@@ -161,158 +114,7 @@ constexpr const char kErrNoGuard[] =
 
 Atomic<const char*> lastError{kErrNoMemory};  // points at constants: relaxed
 
-// ---- Finding the arena of an address ----------------------------------------
-
-// The table of arenas by address >> 26, in two levels. Signal handlers read it,
-// so readers take no lock: a leaf or an arena is complete when it is published,
-// and neither is ever freed. The table covers the 48 bits of user addresses.
-constexpr size_t kTableBits = 11;
-constexpr size_t kTableSize = size_t{1} << kTableBits;
-struct ArenaLeaf {
-  Atomic<Arena*> arenas[kTableSize];  // written under stacks.lock, release;
-                                      // read by any thread, acquire
-};
-constinit Atomic<ArenaLeaf*> arenaTable[kTableSize];  // same orders
-
-size_t leafIndex(uintptr_t addr) {
-  return (addr >> kArenaShift) & (kTableSize - 1);
-}
-size_t rootIndex(uintptr_t addr) { return addr >> (kArenaShift + kTableBits); }
-
-Arena* arenaOf(uintptr_t addr) {
-  const size_t root = rootIndex(addr);
-  if (root >= kTableSize) return nullptr;
-  ArenaLeaf* leaf = arenaTable[root].load(acquire);  // pairs with publishArena
-  if (leaf == nullptr) return nullptr;
-  // Pairs with publishArena.
-  return leaf->arenas[leafIndex(addr)].load(acquire);
-}
-
-// publishArena enters value (an arena, or nullptr) for the window of base.
-// Returns false if there is no memory.
-[[nodiscard]] bool publishArena(uintptr_t base, Arena* value)
-    ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
-  const size_t root = rootIndex(base);
-  if (root >= kTableSize) return false;
-  // Written under the lock only.
-  ArenaLeaf* leaf = arenaTable[root].load(relaxed);
-  if (leaf == nullptr) {
-    leaf = persistentallocOf<ArenaLeaf>();
-    if (leaf == nullptr) return false;
-    // Pairs with load-acquire in arenaOf.
-    arenaTable[root].store(leaf, release);
-  }
-  leaf->arenas[leafIndex(base)].store(value, release);  // as above
-  return true;
-}
-
-// ---- Slots ------------------------------------------------------------------
-
-uintptr_t slotBase(const Arena* a, uint32_t i) {
-  return a->base + size_t{i} * a->stride;
-}
-Stack slotStack(const Arena* a, uint32_t i) {
-  const uintptr_t end = slotBase(a, i) + a->stride;
-  return {slotBase(a, i) + kGuardSize,
-          end - kTopReserve - (i % kColours) * kColourStep};
-}
-StackTop* topOf(const Stack& s) { return reinterpret_cast<StackTop*>(s.hi); }
-
-// initSlot makes slot i ready to be bound. It is the first to touch the slot's
-// top page.
-StackTop* initSlot(const Arena* a, uint32_t i, bool guarded) {
-  const Stack s = slotStack(a, i);
-  StackTop* t = new (topOf(s)) StackTop();
-  t->lo = s.lo;
-  t->hi = s.hi;
-  t->order = a->order;
-  t->unguarded = guarded ? 0 : 1;
-  return t;
-}
-
 // ---- Carving ----------------------------------------------------------------
-
-// reserveBelow maps n bytes at the first free multiple of kArenaSize below p.
-// Returns 0 if there is no memory or too many of the addresses are taken.
-uintptr_t reserveBelow(uintptr_t p, size_t n) {
-  constexpr int kTries = 1024;
-  p -= p % kArenaSize;
-  for (int i = 0; i < kTries && p >= kArenaSize; i++, p -= kArenaSize) {
-    const int err = sysReserveAt(p, n);
-    if (err == 0) return p;
-    if (err != EEXIST) break;
-  }
-  return 0;
-}
-
-// reserveAligned maps n bytes at a multiple of kArenaSize. The kernel usually
-// places each new mapping directly below the last one, so the first try is
-// aligned whenever the arena before it was. If the process may not map the
-// extra bytes that aligning needs, reserveBelow tries addresses one by one.
-uintptr_t reserveAligned(size_t n) {
-  n = alignUp(n, kPageSize);
-  const auto first = reinterpret_cast<uintptr_t>(sysReserve(n));
-  if (first == 0 || first % kArenaSize == 0) return first;
-  sysFree(reinterpret_cast<void*>(first), n);
-  const auto p = reinterpret_cast<uintptr_t>(sysReserve(n + kArenaSize));
-  if (p == 0) return reserveBelow(first, n);
-  const uintptr_t base = alignUp(p, kArenaSize);
-  if (base != p) sysFree(reinterpret_cast<void*>(p), base - p);
-  sysFree(reinterpret_cast<void*>(base + n), p + kArenaSize - base);
-  return base;
-}
-
-GUMP_NOINLINE void adviseNoHugePage(uintptr_t base, size_t n) {
-  const int saved = errno;
-  // Kernels without huge pages refuse this, which does no harm.
-  (void)madvise(reinterpret_cast<void*>(base), n, MADV_NOHUGEPAGE);
-  errno = saved;
-}
-
-// setCarved sets the number of a's carved slots to n, and moves the end of the
-// region with it (K6).
-void setCarved(Arena* a, uint32_t n)
-    ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
-  const auto* base = reinterpret_cast<const void*>(a->base);
-  // The new region comes first. A leak check in between reads some stacks
-  // twice, but misses none.
-  if (n > 0) sanitizerRootRegion(base, n * a->stride);
-  if (a->bump > 0) sanitizerForgetRootRegion(base, a->bump * a->stride);
-  a->bump = n;
-}
-
-// newArena maps an arena of one class and enters it into the table. It takes
-// the largest size that can be mapped, halving from kArenaSize down to a single
-// slot. Returns nullptr if there is no memory.
-Arena* newArena(uint32_t order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
-  const size_t stride = (kMinStackSize << order) + kSlotOverhead;
-  size_t size = order <= kMaxArenaOrder ? kArenaSize : stride;
-  Arena* a = stacks.spareArenas;
-  if (a != nullptr) {
-    stacks.spareArenas = a->next;
-  } else {
-    a = persistentallocOf<Arena>();
-    if (a == nullptr) return nullptr;
-  }
-  *a = Arena{};
-  a->base = reserveAligned(size);
-  while (a->base == 0 && size > stride) {
-    size = std::max(alignUp(size / 2, kPageSize), stride);
-    a->base = reserveAligned(size);
-  }
-  if (a->base != 0) {
-    adviseNoHugePage(a->base, size);
-    a->stride = stride;
-    a->size = size;
-    a->order = order;
-    a->nslots = static_cast<uint32_t>(size / stride);
-    if (publishArena(a->base, a)) return a;
-    sysFree(reinterpret_cast<void*>(a->base), size);
-  }
-  a->next = stacks.spareArenas;
-  stacks.spareArenas = a;
-  return nullptr;
-}
 
 // dropSanitizerState frees the sanitizers' state for a slot.
 void dropSanitizerState(StackTop* t) {
@@ -322,32 +124,12 @@ void dropSanitizerState(StackTop* t) {
   t->asanFakeStack = nullptr;
 }
 
-// unpublish removes an arena from the table. None of its slots may be in use.
-// It is called before unmap, so that a new mapping at the same addresses does
-// not meet the old entry.
-void unpublish(Arena* a) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
-  if (!publishArena(a->base, nullptr)) {
-    fatalthrow("stack: arena not in the table");
-  }
-  setCarved(a, 0);
-}
-
-// unmap gives a retired arena back to the kernel. guards is the number of
-// guards in it.
-void unmap(Arena* a, uint32_t guards) {
-  while (guards-- > 0) guardUnmapped();
-  sysFree(reinterpret_cast<void*>(a->base), a->size);
-  LockScope scope(&stacks.lock);
-  a->next = stacks.spareArenas;
-  stacks.spareArenas = a;
-}
-
 // unmapStack gives a large stack back to the kernel.
 void unmapStack(StackTop* t) {
   dropSanitizerState(t);
   Arena* a = arenaOf(t->lo);
   {
-    LockScope scope(&stacks.lock);
+    LockScope scope(&stackLock);
     unpublish(a);
   }
   unmap(a, t->unguarded == 0 ? 1 : 0);
@@ -369,7 +151,7 @@ void addGuarded(const Arena* a, uint32_t first, uint32_t n, uint32_t guarded,
     return;
   }
   lastError.store(kErrNoGuard, relaxed);
-  LockScope scope(&stacks.lock);
+  LockScope scope(&stackLock);
   while (StackTop* t = bare.pop()) stacks.classes[a->order].bare.push(t);
 }
 
@@ -382,7 +164,7 @@ void retryBare(StackTop* t, SlotList* out) {
     return;
   }
   lastError.store(kErrNoGuard, relaxed);
-  LockScope scope(&stacks.lock);
+  LockScope scope(&stackLock);
   stacks.classes[t->order].bare.push(t);
 }
 
@@ -396,7 +178,7 @@ struct Range {
 // reserveSlots takes up to n slots that were never carved. Returns an empty
 // range if there is no memory.
 Range reserveSlots(uint32_t order, uint32_t n)
-    ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(stackLock) {
   SizeClass* c = &stacks.classes[order];
   if (c->arena == nullptr || c->arena->bump == c->arena->nslots) {
     c->arena = newArena(order);
@@ -411,7 +193,7 @@ Range reserveSlots(uint32_t order, uint32_t n)
 // takeDropped takes up to n dropped slots of the first arena that has any, and
 // stores their numbers in slots.
 Range takeDropped(SizeClass* c, uint32_t n, uint32_t* slots)
-    ABSL_EXCLUSIVE_LOCKS_REQUIRED(stacks.lock) {
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(stackLock) {
   Arena* a = c->dropped;
   if (a == nullptr) return {};
   Range r{a, 0, 0};
@@ -438,7 +220,7 @@ SlotList takeSlots(uint32_t order, uint32_t n) {
   Range dropped;
   uint32_t slots[kRefillBatch];
   {
-    LockScope scope(&stacks.lock);
+    LockScope scope(&stackLock);
     SizeClass* c = &stacks.classes[order];
     while (out.n < n && c->pool.head != nullptr) out.push(c->pool.pop());
     if (out.n > 0) return out;
@@ -467,7 +249,7 @@ SlotList takeSlots(uint32_t order, uint32_t n) {
 StackTop* mapStack(uint32_t order) {
   Arena* a;
   {
-    LockScope scope(&stacks.lock);
+    LockScope scope(&stackLock);
     a = newArena(order);
     if (a != nullptr) setCarved(a, 1);
   }
@@ -488,7 +270,7 @@ StackTop* mapStack(uint32_t order) {
 }
 
 void putSlots(uint32_t order, SlotList* list) {
-  LockScope scope(&stacks.lock);
+  LockScope scope(&stackLock);
   while (StackTop* t = list->pop()) stacks.classes[order].pool.push(t);
 }
 
@@ -554,7 +336,7 @@ void dropSlot(StackTop* t, SlotList* kept) {
   const size_t i = (lo - a->base) / a->stride;
   dropSanitizerState(t);
   dontNeed(lo, slotBase(a, static_cast<uint32_t>(i)) + a->stride);
-  LockScope scope(&stacks.lock);
+  LockScope scope(&stackLock);
   if (a->ndropped++ == 0) {
     a->next = stacks.classes[order].dropped;
     stacks.classes[order].dropped = a;
@@ -570,7 +352,7 @@ void dropPools() {
       // One at a time, so that a thread that needs a stack finds the others.
       StackTop* t;
       {
-        LockScope scope(&stacks.lock);
+        LockScope scope(&stackLock);
         t = stacks.classes[order].pool.pop();
       }
       if (t == nullptr) break;
@@ -585,7 +367,7 @@ void dropPools() {
 bool unmapDropped() {
   Arena* gone = nullptr;
   {
-    LockScope scope(&stacks.lock);
+    LockScope scope(&stackLock);
     for (SizeClass& c : stacks.classes) {
       for (Arena** link = &c.dropped; *link != nullptr;) {
         Arena* a = *link;
@@ -616,7 +398,7 @@ StackTop* takeLarger(uint32_t order) {
   Range dropped;
   uint32_t slot = 0;
   {
-    LockScope scope(&stacks.lock);
+    LockScope scope(&stackLock);
     while (dropped.n == 0 && ++order <= kMaxArenaOrder) {
       SizeClass* c = &stacks.classes[order];
       if (StackTop* t = c->pool.pop()) return t;
