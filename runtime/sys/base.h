@@ -1,12 +1,17 @@
 // What every file of the runtime may assume: the platform floor, the cache
-// line, attributes. This file has the only #if on a compiler.
+// line, attributes. This file has the only #if on a compiler, and chooses the
+// header of the architecture.
 #ifndef RUNTIME_SYS_BASE_H_
 #define RUNTIME_SYS_BASE_H_
 
 #include <cstddef>
 #include <cstdint>
 
-#if !defined(__linux__) || !(defined(__x86_64__) || defined(__aarch64__))
+#if defined(__linux__) && defined(__x86_64__)
+#include "runtime/sys/arch_amd64.h"
+#elif defined(__linux__) && defined(__aarch64__)
+#include "runtime/sys/arch_arm64.h"
+#else
 #error "gumption runs on Linux on x86-64 and AArch64"
 #endif
 
@@ -49,13 +54,7 @@ constexpr uintptr_t alignUp(uintptr_t n, uintptr_t a) {
 // procyield pauses the core n times. It is the polite way to wait some tens of
 // nanoseconds for another core.
 inline void procyield(int n) {
-  for (int i = 0; i < n; i++) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#else
-    asm volatile("isb" ::: "memory");
-#endif
-  }
+  for (int i = 0; i < n; i++) archPause();
 }
 
 // prefetch starts loading the cache line of p, which may be any address.

@@ -21,24 +21,7 @@ extern thread_local G* gumpTlsG __attribute__((tls_model("initial-exec")));
 // nullptr on a thread that the runtime does not know. It reads the thread
 // pointer afresh at each call, so no address is kept across a switch.
 // On: any.  P: either.  Locks: none.  Parks: no.
-GUMP_ALWAYS_INLINE G* getg() {
-  G* gp;
-#if defined(__x86_64__)
-  asm volatile(
-      "movq gumpTlsG@gottpoff(%%rip), %0\n\t"
-      "movq %%fs:(%0), %0"
-      : "=r"(gp));
-#else
-  uintptr_t tmp;
-  asm volatile(
-      "adrp %0, :gottprel:gumpTlsG\n\t"
-      "ldr %0, [%0, :gottprel_lo12:gumpTlsG]\n\t"
-      "mrs %1, tpidr_el0\n\t"
-      "ldr %0, [%0, %1]"
-      : "=&r"(gp), "=&r"(tmp));
-#endif
-  return gp;
-}
+GUMP_ALWAYS_INLINE G* getg() { return static_cast<G*>(archTlsG()); }
 
 // setg makes gp the current G of this thread. For thread start-up and for
 // foreign threads.
