@@ -18,29 +18,9 @@
 // thread, because the kernel sends it only to that thread. Afterwards it
 // removes the signal if it has come. That takes two more system calls, and as
 // long as two and a half writes. So each FD tries the flag once.
-//
-// Files that no poller takes. The caller itself reads data that is in the page
-// cache. The ring (ring.h) waits for all other data, and for transfers past the
-// page cache (O_DIRECT). The ring is not used in these cases:
-//  - A transfer at the file's position, which the ring does not move as read(2)
-//    does.
-//  - A file system that cannot tell which call would wait, as those on a
-//    network. There the kernel would leave every call to one of the ring's few
-//    workers, and a server that is gone would keep them all.
-//  - A buffered write. It goes to the page cache and seldom waits, so it is an
-//    ordinary call.
-//  - Pipes and devices that another user wants to be blocking. They could keep
-//    the ring's workers for ever.
-// Ordinary calls are declared. An fsync nearly always waits for the disk. On
-// file systems that can tell which call would wait it goes to the ring. The
-// ring's workers then wait in the goroutine's place.
 #include "netpoll/fd.h"
 
-#include <fcntl.h>
-#include <linux/magic.h>
 #include <netinet/in.h>
-#include <sys/stat.h>
-#include <sys/statfs.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -51,7 +31,7 @@
 #include <ctime>
 
 #include "gump/internal/linkname.h"
-#include "netpoll/ring.h"
+#include "netpoll/fd_calls.h"
 #include "runtime/diag/panic.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sys/base.h"
@@ -63,14 +43,6 @@ namespace {
 
 constexpr int kRwfNoSignal = 0x100;  // RWF_NOSIGNAL, not in all headers
 
-// The most that one system call moves, as in Go, because some kernels take no
-// more.
-constexpr size_t kMaxRW = size_t{1} << 30;
-// The most that one call copies from the page cache: some 50 µs.
-constexpr size_t kMaxCached = size_t{1} << 18;
-// An offset past the end of any file. An RWF_NOWAIT read there shows whether
-// the file system supports RWF_NOWAIT.
-constexpr int64_t kPastAnyEnd = int64_t{1} << 62;
 constexpr size_t kMaxIovecs = IOV_MAX < 1024 ? IOV_MAX : 1024;  // as in Go
 
 int lockError(FdMutex::Lock l) {
@@ -83,30 +55,6 @@ int lockError(FdMutex::Lock l) {
       return kErrTooManyUsers;
   }
   __builtin_unreachable();
-}
-
-// SysResult is the result of a system call. If n < 0, err is the errno.
-struct SysResult {
-  ssize_t n;
-  int err;
-};
-
-// tryCall makes a system call. It is not inlined into a function that parks
-// between two calls, because compilers take the address of errno to be the same
-// in the whole function.
-template <class Call>
-GUMP_NOINLINE SysResult tryCall(const Call& call) {
-  const ssize_t n = call();
-  return {n, n < 0 ? errno : 0};
-}
-
-// blockingCall makes a system call that may block, as a declared call.
-template <class Call>
-SysResult blockingCall(const Call& call) {
-  entersyscall();
-  const SysResult s = tryCall(call);
-  exitsyscall();
-  return s;
 }
 
 // withoutSigpipe makes a call that writes `all` bytes and may send SIGPIPE to
@@ -137,31 +85,11 @@ ssize_t withoutSigpipe(size_t all, Call call) {
   return n;
 }
 
-// uninterrupted repeats a call that returns -errno as long as it returns
-// -EINTR.
-template <class Call>
-IoResult uninterrupted(const Call& call) {
-  int64_t n;
-  do {
-    n = call();
-  } while (n == -EINTR);
-  if (n < 0) return {0, static_cast<int>(-n)};
-  return {static_cast<size_t>(n), 0};
-}
-
 bool isTcp(int fd) {
   int protocol = 0;
   socklen_t len = sizeof(protocol);
   return getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) == 0 &&
          protocol == IPPROTO_TCP;
-}
-
-// needsBlockingCall returns true if r means that the call has not been made, so
-// that the caller's thread must make it. The kernel would have to wait, or
-// cannot tell, or had no worker for the ring (ECANCELED, at the limit of
-// processes).
-bool needsBlockingCall(int64_t r) {
-  return r == -EAGAIN || r == -EOPNOTSUPP || r == -ECANCELED;
 }
 
 }  // namespace
@@ -217,7 +145,7 @@ int FD::destroy() {
   if (pd_ != nullptr) pollClose(pd_);
   // Closing a file may write the rest of its data, and wait for that.
   const SysResult s = pd_ != nullptr ? tryCall(closeIt) : blockingCall(closeIt);
-  semrelease(&csema_, false);
+  semrelease(&csema_, /*handoff=*/false);
   return s.err == EINTR ? 0 : s.err;
 }
 
@@ -227,14 +155,15 @@ int FD::close() {
   open_ = false;  // written only by the one closer
   if (pd_ != nullptr) pollUnblock(pd_);
   if (mu_.decref()) return destroy();
-  if (pd_ != nullptr) semacquire(&csema_, false, SemaReason::kSemacquire);
+  if (pd_ != nullptr)
+    semacquire(&csema_, /*lifo=*/false, SemaReason::kSemacquire);
   return 0;
 }
 
 void FD::setBlocks() {
   blocks_.store(true, relaxed);  // see transfer
   // A close need not wait, and a close that already waits must go on.
-  semrelease(&csema_, false);
+  semrelease(&csema_, /*handoff=*/false);
 }
 
 int FD::setDeadline(int64_t when, PollMode mode) {
@@ -262,6 +191,7 @@ IoResult FD::transfer(PollMode mode, Call call) {
 }
 
 IoResult FD::read(void* buf, size_t n) {
+  // Not `locked`: the wait for an edge comes before prepare, which forgets it.
   IoResult r;
   r.err = lockFor(PollMode::kRead);
   if (r.err != 0) return r;
@@ -287,132 +217,13 @@ IoResult FD::read(void* buf, size_t n) {
   return r;
 }
 
-FD::FileWay FD::fileWay() {
-  // Relaxed: a thread that learns it again learns the same.
-  const FileWay known = fileWay_.load(relaxed);
-  if (GUMP_LIKELY(known != FileWay::kUnknown)) return known;
-  FileWay way = FileWay::kKernel;
-  struct stat st;
-  if (fstat(fd_, &st) == 0 && (S_ISREG(st.st_mode) || S_ISBLK(st.st_mode)) &&
-      // A hint: the ring needs a thread of its own.
-      !sched.threadsShort.load(relaxed) && ringStart() == 0) {
-    const bool direct = (fcntl(fd_, F_GETFL) & O_DIRECT) != 0;
-    if (!direct) {
-      way = FileWay::kCached;
-    } else if (supportsNowait()) {
-      way = FileWay::kRing;
-    }
-  }
-  fileWay_.store(way, relaxed);
-  return way;
-}
-
-bool FD::supportsNowait() {
-  char c;
-  const int64_t n = cachedRead(&c, 1, kPastAnyEnd);
-  if (n != -EBADF) {
-    // EINVAL, of a direct read: it supports the flag, but not this size.
-    return n >= 0 || n == -EINVAL || n == -EAGAIN;
-  }
-  // The file cannot be read, as logs often cannot, and no other call tells. Go
-  // by the file system.
-  struct statfs fs;
-  if (fstatfs(fd_, &fs) != 0) return false;
-  switch (static_cast<uint32_t>(fs.f_type)) {
-    case EXT4_SUPER_MAGIC:  // and of ext2, ext3
-    case XFS_SUPER_MAGIC:
-    case BTRFS_SUPER_MAGIC:
-    case F2FS_SUPER_MAGIC:
-      return true;
-    default:
-      return false;
-  }
-}
-
-int64_t FD::cachedRead(void* buf, size_t n, int64_t offset) {
-  // (Linux 5.9 and 5.10 may return 0, the end, here. The ring needs 5.13.)
-  const SysResult s = tryCall([&] {
-    const iovec one{buf, n};
-    return ::preadv2(fd_, &one, 1, offset, RWF_NOWAIT);
-  });
-  return s.n < 0 ? -s.err : s.n;
-}
-
-int64_t FD::fileRead(void* buf, size_t n, int64_t offset) {
-  const FileWay way = fileWay();
-  // A goroutine that copies out of the page cache keeps its P, and the ring's
-  // thread serves one call after the other.
-  if (way != FileWay::kKernel) n = std::min(n, kMaxCached);
-  int64_t r = -EOPNOTSUPP;
-  if (way == FileWay::kCached) {
-    r = cachedRead(buf, n, offset);
-    if (r == -EAGAIN && offset >= 0) {
-      r = ringRead(fd_, buf, n, offset);
-    } else if (r == -EAGAIN) {
-      // The ring would move the position without taking the kernel's lock on
-      // it. So the ring only brings the data into the page cache, and we read
-      // them again.
-      (void)ringRead(fd_, buf, n,
-                     tryCall([&] { return ::lseek(fd_, 0, SEEK_CUR); }).n);
-      r = cachedRead(buf, n, offset);
-    }
-    // The file system cannot tell which call would wait, and so the ring would
-    // only give the call to a thread of its own.
-    if (r == -EOPNOTSUPP) {
-      fileWay_.store(FileWay::kKernel, relaxed);  // as in fileWay
-    }
-  } else if (way == FileWay::kRing && offset >= 0) {
-    r = ringRead(fd_, buf, n, offset);
-  }
-  if (!needsBlockingCall(r)) return r;
-  const SysResult s = blockingCall([&] {
-    return offset < 0 ? ::read(fd_, buf, n) : ::pread(fd_, buf, n, offset);
-  });
-  return s.n < 0 ? -s.err : s.n;
-}
-
-int64_t FD::fileWrite(const void* buf, size_t n, int64_t offset) {
-  if (offset >= 0 && fileWay() == FileWay::kRing) {
-    const int64_t r = ringWrite(fd_, buf, n, offset);
-    if (!needsBlockingCall(r)) return r;
-  }
-  const SysResult s = blockingCall([&] {
-    if (offset >= 0) return ::pwrite(fd_, buf, n, offset);
-    const iovec one{const_cast<void*>(buf), n};
-    return writeQuietly(&one, 1);
-  });
-  return s.n < 0 ? -s.err : s.n;
-}
-
-int64_t FD::fileSync() {
-  if (kind_ == FdKind::kFile && fileWay() != FileWay::kKernel) {
-    // A kCached file need not have been probed yet. The probe is cheap compared
-    // with an fsync.
-    if (supportsNowait()) {
-      const int64_t r = ringSync(fd_);
-      if (!needsBlockingCall(r)) return r;
-    } else {
-      fileWay_.store(FileWay::kKernel, relaxed);  // as in fileWay
-    }
-  }
-  const SysResult s = blockingCall([&] { return ::fsync(fd_); });
-  return s.n < 0 ? -s.err : s.n;
-}
-
 IoResult FD::readv(const iovec* iov, size_t count) {
   // The iovecs that the kernel gets must have room for a byte, if any has it.
   while (count > 0 && iov->iov_len == 0) iov++, count--;
   const int k = static_cast<int>(std::min(count, kMaxIovecs));
-  IoResult r;
-  r.err = lockFor(PollMode::kRead);
-  if (r.err != 0) return r;
-  drained_ = false;
-  r.err = prepare(PollMode::kRead);
-  if (r.err == 0) {
-    r = transfer(PollMode::kRead, [&] { return ::readv(fd_, iov, k); });
-  }
-  unlockFor(PollMode::kRead);
-  return r;
+  return locked(PollMode::kRead, [&] {
+    return transfer(PollMode::kRead, [&] { return ::readv(fd_, iov, k); });
+  });
 }
 
 // writeQuietly is writev(2) without SIGPIPE, for files that are not sockets.
@@ -432,167 +243,114 @@ ssize_t FD::writeQuietly(const iovec* iov, int count) {
 }
 
 IoResult FD::write(const void* buf, size_t n) {
-  IoResult done;
-  done.err = lockFor(PollMode::kWrite);
-  if (done.err != 0) return done;
-  done.err = prepare(PollMode::kWrite);
   const bool socket = kind_ == FdKind::kStream || kind_ == FdKind::kDatagram;
-  auto* p = static_cast<char*>(const_cast<void*>(buf));
-  // Make one call even for n == 0, because that is a message on a datagram
-  // socket.
-  while (done.err == 0) {
-    const size_t part = std::min(n - done.n, kMaxRW);
-    const IoResult r =
-        kind_ == FdKind::kFile
-            ? uninterrupted(
-                  [&] { return fileWrite(p + done.n, part, /*offset=*/-1); })
-            : transfer(PollMode::kWrite, [&] {
-                if (socket) return ::send(fd_, p + done.n, part, MSG_NOSIGNAL);
-                const iovec one{p + done.n, part};
-                return writeQuietly(&one, 1);
-              });
-    done.n += r.n;
-    done.err = r.err;
-    if (done.n == n || r.err != 0) break;
-    if (r.n == 0) done.err = EIO;  // a device that takes nothing
-  }
-  unlockFor(PollMode::kWrite);
-  return done;
+  return locked(PollMode::kWrite, [&] {
+    IoResult done;
+    auto* p = static_cast<char*>(const_cast<void*>(buf));
+    // Make one call even for n == 0, because that is a message on a datagram
+    // socket.
+    while (done.err == 0) {
+      const size_t part = std::min(n - done.n, kMaxRW);
+      const IoResult r =
+          kind_ == FdKind::kFile
+              ? uninterrupted(
+                    [&] { return fileWrite(p + done.n, part, /*offset=*/-1); })
+              : transfer(PollMode::kWrite, [&] {
+                  if (socket)
+                    return ::send(fd_, p + done.n, part, MSG_NOSIGNAL);
+                  const iovec one{p + done.n, part};
+                  return writeQuietly(&one, 1);
+                });
+      done.n += r.n;
+      done.err = r.err;
+      if (done.n == n || r.err != 0) break;
+      if (r.n == 0) done.err = EIO;  // a device that takes nothing
+    }
+    return done;
+  });
 }
 
 IoResult FD::writev(const iovec* iov, size_t count) {
-  IoResult done;
-  done.err = lockFor(PollMode::kWrite);
-  if (done.err != 0) return done;
-  done.err = prepare(PollMode::kWrite);
   const bool socket = kind_ == FdKind::kStream || kind_ == FdKind::kDatagram;
-  size_t first = 0;   // index in iov of the first not written
-  size_t offset = 0;  // into iov[first]
-  while (done.err == 0) {
-    while (first < count && offset == iov[first].iov_len) {
-      first++;
-      offset = 0;
-    }
-    if (first == count) break;
-    iovec part[kMaxIovecs];
-    size_t k = 0;
-    size_t bytes = 0;
-    for (size_t i = first; i < count && k < std::size(part); i++) {
-      const size_t skip = i == first ? offset : 0;
-      const size_t len = std::min(iov[i].iov_len - skip, kMaxRW - bytes);
-      part[k++] = {static_cast<char*>(iov[i].iov_base) + skip, len};
-      bytes += len;
-      if (bytes == kMaxRW) break;
-    }
-    const IoResult r = transfer(PollMode::kWrite, [&] {
-      if (!socket) return writeQuietly(part, static_cast<int>(k));
-      msghdr m{};
-      m.msg_iov = part;
-      m.msg_iovlen = k;
-      return ::sendmsg(fd_, &m, MSG_NOSIGNAL);
-    });
-    done.n += r.n;
-    done.err = r.err;
-    if (r.err == 0 && r.n == 0 && bytes != 0) done.err = EIO;
-    for (size_t left = r.n; left != 0;) {
-      const size_t here = std::min(left, iov[first].iov_len - offset);
-      offset += here;
-      left -= here;
-      if (left != 0) {
+  return locked(PollMode::kWrite, [&] {
+    IoResult done;
+    size_t first = 0;   // index in iov of the first not written
+    size_t offset = 0;  // into iov[first]
+    while (done.err == 0) {
+      while (first < count && offset == iov[first].iov_len) {
         first++;
         offset = 0;
       }
+      if (first == count) break;
+      iovec part[kMaxIovecs];
+      size_t k = 0;
+      size_t bytes = 0;
+      for (size_t i = first; i < count && k < std::size(part); i++) {
+        const size_t skip = i == first ? offset : 0;
+        const size_t len = std::min(iov[i].iov_len - skip, kMaxRW - bytes);
+        part[k++] = {static_cast<char*>(iov[i].iov_base) + skip, len};
+        bytes += len;
+        if (bytes == kMaxRW) break;
+      }
+      const IoResult r = transfer(PollMode::kWrite, [&] {
+        if (!socket) return writeQuietly(part, static_cast<int>(k));
+        msghdr m{};
+        m.msg_iov = part;
+        m.msg_iovlen = k;
+        return ::sendmsg(fd_, &m, MSG_NOSIGNAL);
+      });
+      done.n += r.n;
+      done.err = r.err;
+      if (r.err == 0 && r.n == 0 && bytes != 0) done.err = EIO;
+      for (size_t left = r.n; left != 0;) {
+        const size_t here = std::min(left, iov[first].iov_len - offset);
+        offset += here;
+        left -= here;
+        if (left != 0) {
+          first++;
+          offset = 0;
+        }
+      }
     }
-  }
-  unlockFor(PollMode::kWrite);
-  return done;
+    return done;
+  });
 }
 
 IoResult FD::recvmsg(msghdr* msg, int flags) {
-  IoResult r;
-  r.err = lockFor(PollMode::kRead);
-  if (r.err != 0) return r;
-  drained_ = false;
-  r.err = prepare(PollMode::kRead);
-  if (r.err == 0) {
-    r = transfer(PollMode::kRead, [&] { return ::recvmsg(fd_, msg, flags); });
-  }
-  unlockFor(PollMode::kRead);
-  return r;
+  return locked(PollMode::kRead, [&] {
+    return transfer(PollMode::kRead,
+                    [&] { return ::recvmsg(fd_, msg, flags); });
+  });
 }
 
 IoResult FD::sendmsg(const msghdr* msg, int flags) {
-  IoResult r;
-  r.err = lockFor(PollMode::kWrite);
-  if (r.err != 0) return r;
-  r.err = prepare(PollMode::kWrite);
-  if (r.err == 0) {
-    r = transfer(PollMode::kWrite,
-                 [&] { return ::sendmsg(fd_, msg, flags | MSG_NOSIGNAL); });
-  }
-  unlockFor(PollMode::kWrite);
-  return r;
-}
-
-// No lock: the position is the caller's, and the kernel allows parallel calls.
-IoResult FD::pread(void* buf, size_t n, int64_t offset) {
-  if (offset < 0) return {0, EINVAL};
-  IoResult r;
-  r.err = enter();
-  if (r.err != 0) return r;
-  n = std::min(n, kMaxRW);
-  r = uninterrupted([&] { return fileRead(buf, n, offset); });
-  leave();
-  return r;
-}
-
-IoResult FD::pwrite(const void* buf, size_t n, int64_t offset) {
-  if (offset < 0) return {0, EINVAL};
-  IoResult done;
-  done.err = enter();
-  if (done.err != 0) return done;
-  const char* p = static_cast<const char*>(buf);
-  while (done.n < n && done.err == 0) {
-    const size_t part = std::min(n - done.n, kMaxRW);
-    const auto at = offset + static_cast<int64_t>(done.n);
-    const IoResult r =
-        uninterrupted([&] { return fileWrite(p + done.n, part, at); });
-    done.n += r.n;
-    done.err = r.err == 0 && r.n == 0 ? EIO : r.err;
-  }
-  leave();
-  return done;
-}
-
-int FD::sync() {
-  const int err = enter();
-  if (err != 0) return err;
-  const IoResult r = uninterrupted([&] { return fileSync(); });
-  leave();
-  return r.err;
+  return locked(PollMode::kWrite, [&] {
+    return transfer(PollMode::kWrite,
+                    [&] { return ::sendmsg(fd_, msg, flags | MSG_NOSIGNAL); });
+  });
 }
 
 int FD::accept(int* fd, sockaddr* addr, socklen_t* len) {
-  int err = lockFor(PollMode::kRead);
-  if (err != 0) return err;
-  err = prepare(PollMode::kRead);
-  while (err == 0) {
-    const socklen_t room = *len;
-    const SysResult s = tryCall([&] {
-      return ::accept4(fd_, addr, len, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    });
-    *fd = static_cast<int>(s.n);
-    if (s.n >= 0) break;
-    *len = room;
-    if (s.err == EAGAIN) {
-      err = wait(PollMode::kRead);
-    } else if (s.err != EINTR && s.err != ECONNABORTED) {
-      // (ECONNABORTED: this peer has gone, but there may be others.)
-      err = s.err;
+  const IoResult r = locked(PollMode::kRead, [&] {
+    int err = 0;
+    while (err == 0) {
+      const socklen_t room = *len;
+      const SysResult s = tryCall([&] {
+        return ::accept4(fd_, addr, len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+      });
+      *fd = static_cast<int>(s.n);
+      if (s.n >= 0) break;
+      *len = room;
+      if (s.err == EAGAIN) {
+        err = wait(PollMode::kRead);
+      } else if (s.err != EINTR && s.err != ECONNABORTED) {
+        // (ECONNABORTED: this peer has gone, but there may be others.)
+        err = s.err;
+      }
     }
-  }
-  unlockFor(PollMode::kRead);
-  return err;
+    return IoResult{0, err};
+  });
+  return r.err;
 }
 
 int FD::waitWrite() {

@@ -37,7 +37,7 @@ inline constexpr int kErrNoDeadline = -4;  // kFile: nothing to wait for
 inline constexpr int kErrTooManyUsers = -5;
 
 // All operations:
-// On: user, m.locks == 0, or a plain thread.  Parks: yes.
+// On: user, m.locks == 0, or a foreign thread.  Parks: yes.
 class FD {
  public:
   FD(int fd, FdKind kind);
@@ -126,6 +126,19 @@ class FD {
   int wait(PollMode mode);
   int lockFor(PollMode mode);
   void unlockFor(PollMode mode);
+  // locked returns body() for a direction that is locked and prepared, or the
+  // error that kept it from that.
+  template <class Body>
+  IoResult locked(PollMode mode, const Body& body) {
+    IoResult r;
+    r.err = lockFor(mode);
+    if (r.err != 0) return r;
+    if (mode == PollMode::kRead) drained_ = false;  // under its lock
+    r.err = prepare(mode);
+    if (r.err == 0) r = body();
+    unlockFor(mode);
+    return r;
+  }
   // call is f(fd), not inlined. f may use errno, and compilers take its address
   // to be the same before and after a park.
   template <class F>
@@ -151,13 +164,12 @@ class FD {
   IoResult transfer(PollMode mode, Call call);
   template <class F>
   int withReady(PollMode mode, F&& f) {
-    int err = lockFor(mode);
-    if (err != 0) return err;
-    if (mode == PollMode::kRead) drained_ = false;  // under its lock
-    err = prepare(mode);
-    while (err == 0 && !call(f, fd_)) err = wait(mode);
-    unlockFor(mode);
-    return err;
+    const IoResult r = locked(mode, [&] {
+      int err = 0;
+      while (err == 0 && !call(f, fd_)) err = wait(mode);
+      return IoResult{0, err};
+    });
+    return r.err;
   }
 
   FdMutex mu_;

@@ -81,7 +81,7 @@ FdMutex::Lock FdMutex::rwlock(PollMode mode) {
     const uint64_t next = held ? old + d.wait : (old | d.lock) + kRef;
     if (!state_.casWeak(old, next, kOrder)) continue;
     if (!held) return Lock::kOk;
-    semacquire(mode == PollMode::kRead ? &rsema_ : &wsema_, false,
+    semacquire(mode == PollMode::kRead ? &rsema_ : &wsema_, /*lifo=*/false,
                SemaReason::kSemacquire);
     // The waker has taken us off the waiters: try again.
     old = state_.load(relaxed);
@@ -99,7 +99,8 @@ bool FdMutex::rwunlock(PollMode mode) {
     const uint64_t next = (old & ~d.lock) - kRef - (waiter ? d.wait : 0);
     if (!state_.casWeak(old, next, kOrder)) continue;
     if (GUMP_UNLIKELY(waiter)) {
-      semrelease(mode == PollMode::kRead ? &rsema_ : &wsema_, false);
+      semrelease(mode == PollMode::kRead ? &rsema_ : &wsema_,
+                 /*handoff=*/false);
     }
     return (next & (kClosedBit | kRefMask)) == kClosedBit;
   }
