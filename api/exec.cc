@@ -26,13 +26,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <iterator>
 #include <mutex>
 #include <optional>
 #include <system_error>
 #include <unordered_set>
 
 #include "api/os/file.h"
+#include "api/signal_name.h"
 #include "api/status_util.h"
 #include "gump/chan.h"
 #include "gump/sync/mutex.h"
@@ -79,47 +79,6 @@ std::string Quoted(std::string_view text) {
   return q;
 }
 
-// SignalText returns Go's name of a signal.
-std::string SignalText(int sig) {
-  static constexpr const char* kNames[] = {
-      nullptr,
-      "hangup",
-      "interrupt",
-      "quit",
-      "illegal instruction",
-      "trace/breakpoint trap",
-      "aborted",
-      "bus error",
-      "floating point exception",
-      "killed",
-      "user defined signal 1",
-      "segmentation fault",
-      "user defined signal 2",
-      "broken pipe",
-      "alarm clock",
-      "terminated",
-      "stack fault",
-      "child exited",
-      "continued",
-      "stopped (signal)",
-      "stopped",
-      "stopped (tty input)",
-      "stopped (tty output)",
-      "urgent I/O condition",
-      "CPU time limit exceeded",
-      "file size limit exceeded",
-      "virtual timer expired",
-      "profiling timer expired",
-      "window changed",
-      "I/O possible",
-      "power failure",
-      "bad system call",
-  };
-  const auto i = static_cast<size_t>(sig);
-  if (i > 0 && i < std::size(kNames)) return kNames[i];
-  return "signal " + std::to_string(sig);
-}
-
 // ExitStatus returns the way in which a program has ended, as an error. It is
 // OK if the program has succeeded.
 absl::Status ExitStatus(const siginfo_t& info) {
@@ -127,7 +86,7 @@ absl::Status ExitStatus(const siginfo_t& info) {
     if (info.si_status == 0) return absl::OkStatus();
     return absl::UnknownError("exit status " + std::to_string(info.si_status));
   }
-  std::string text = "signal: " + SignalText(info.si_status);
+  std::string text = "signal: " + SignalName(info.si_status);
   if (info.si_code == CLD_DUMPED) text += " (core dumped)";
   return absl::UnknownError(text);
 }

@@ -31,7 +31,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <iterator>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -40,6 +39,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "api/signal_name.h"
 #include "gump/go.h"
 #include "gump/panic.h"
 #include "gump/runtime.h"
@@ -393,48 +393,6 @@ void Registry::Release(uint64_t mask, Use then) {
   std::erase_if(entries_, [](const Entry& e) { return e.wants == 0; });
 }
 
-// ---- Names
-
-// Name returns Go's name of a signal.
-std::string Name(int sig) {
-  static constexpr const char* kNames[] = {
-      nullptr,
-      "hangup",
-      "interrupt",
-      "quit",
-      "illegal instruction",
-      "trace/breakpoint trap",
-      "aborted",
-      "bus error",
-      "floating point exception",
-      "killed",
-      "user defined signal 1",
-      "segmentation fault",
-      "user defined signal 2",
-      "broken pipe",
-      "alarm clock",
-      "terminated",
-      "stack fault",
-      "child exited",
-      "continued",
-      "stopped (signal)",
-      "stopped",
-      "stopped (tty input)",
-      "stopped (tty output)",
-      "urgent I/O condition",
-      "CPU time limit exceeded",
-      "file size limit exceeded",
-      "virtual timer expired",
-      "profiling timer expired",
-      "window changed",
-      "I/O possible",
-      "power failure",
-      "bad system call",
-  };
-  if (sig < static_cast<int>(std::size(kNames))) return kNames[sig];
-  return "signal " + std::to_string(sig);
-}
-
 }  // namespace
 
 // Each of these first starts the runtime, because our handlers must find the
@@ -488,7 +446,8 @@ std::pair<context::Context, StopFunc> NotifyContext(
     if (!ctx.Err().ok()) return {ctx, stop};
     go([c = stop.c_, ctx = ctx, cancel = cancel] {
       const auto cause = [&](int sig) {
-        cancel(absl::CancelledError(Name(sig) + " signal received"));
+        cancel(absl::CancelledError(internal::SignalName(sig) +
+                                    " signal received"));
       };
       select(Recv(c, cause), Recv(ctx.Done(), [] {}));
     });
