@@ -1,0 +1,190 @@
+// Contexts: a tree of nodes with counted references.
+//
+// A node is of one of three kinds. A CancelNode can be cancelled, a ValueNode
+// has a value, and a plain node has neither (TODO, WithoutCancel). Each node
+// knows the nearest node of the first two kinds from itself upwards, so a
+// search skips the nodes that have nothing for it. A function registered with
+// AfterFunc is a CancelNode too. It has no visible handle as a Context, and its
+// cancellation starts f.
+//
+// Two links go up from a CancelNode, and one comes down:
+//   parent  A reference, for the values. A child keeps the values above it.
+//   up_     The nearest CancelNode above, by a weak reference. It keeps the
+//           memory of that node, because its lock may be taken at any time.
+//   the list of up_
+//           The node is in it until it is cancelled or destroyed. The list is
+//           no reference at all.
+//
+// Invariants:
+//  (N1) A node in the list of a CancelNode p is valid memory: it leaves the
+//       list, under p->mu_, before its own memory is freed. So a thread that
+//       walks the list under p->mu_ may call TryRef, which fails if the node is
+//       being destroyed already.
+//  (N2) A node is cancelled once, in Close, under mu_. The thread that stores
+//       to state_ has won, and does all the work of the cancellation.
+//  (N3) A node leaves the list by its own cancellation or destruction, or by
+//       that of up_. If up_ removed it, next_ belongs to the thread that
+//       cancels or destroys up_. That thread uses next_ to chain the remaining
+//       work. So nothing here recurses, however deep the tree.
+//  (N4) A node lingers (lingers_) if it has no handle any more, but an observer
+//       still waits for the cancellation, and it can still come. The last
+//       reference is then not given up. It passes to the cancellation, which
+//       drops it. OnParentDestroyed drops it when the cancellation can come no
+//       more. Leave drops it when the last child has left for which the node
+//       lingered. Nothing reports the end of the last channel: Sweep finds it
+//       out. A lingering node has no parent, because it would keep the nodes
+//       alive that are to cancel it.
+//
+//  (N5) While mu_ of a cancelled node is held, all its descendants are
+//       cancelled too. Only its canceller may still be at work, because it
+//       holds mu_ until they are. So when a CancelFunc returns, all is done, no
+//       matter which thread did it.
+//
+// Lock order: a node's lock, then those of nodes below it; never upwards. Under
+// these locks no user code runs, so no reference is given up. A destroyed value
+// or function may call anything here.
+//
+// Rejected: lists that own their children, as in Go. A child that is never
+// cancelled would stay until the parent is. Also rejected: one lock for the
+// tree, for which all requests of a server would queue.
+#ifndef API_CONTEXT_CONTEXT_NODE_H_
+#define API_CONTEXT_CONTEXT_NODE_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "gump/context.h"
+#include "gump/sync/mutex.h"
+
+namespace gump::internal {
+
+class CancelNode;
+class ValueNode;
+
+struct ContextNode {
+  // Takes a reference to up, which may be null.
+  explicit ContextNode(ContextNode* up) noexcept;
+  virtual ~ContextNode() = default;
+  ContextNode(const ContextNode&) = delete;
+  ContextNode& operator=(const ContextNode&) = delete;
+
+  // Drop gives up one reference. Returns a node of which the caller must give
+  // up one reference next, or nullptr. It puts nodes before *lost, and the
+  // caller must call OnParentDestroyed on these.
+  virtual ContextNode* Drop(CancelNode** lost);
+
+  rt::Atomic<uint32_t> refs{1};
+  ContextNode* parent;  // may be null
+  CancelNode* cancel;   // the nearest, starting at this node; may be null
+  ValueNode* values;    // the same
+};
+
+// ContextState is the value of a CancelNode's state_. kClosing is set on top of
+// the others while the channel is not closed yet.
+enum ContextState : uint32_t {
+  kLive = 0,
+  kCanceled = 1,
+  kDeadlineExceeded = 2,
+  kClosing = 4,
+};
+
+// ErrOf returns the error of a context in `state`, which is not kLive.
+const absl::Status& ErrOf(uint32_t state);
+
+class ValueNode final : public ContextNode {
+ public:
+  ValueNode(ContextNode* up, uint64_t key, void* value,
+            void (*destroy)(void*)) noexcept
+      : ContextNode(up), key_(key), value_(value), destroy_(destroy) {
+    values = this;
+  }
+  ~ValueNode() override { destroy_(value_); }
+
+  uint64_t key() const { return key_; }
+  const void* value() const { return value_; }
+
+ private:
+  const uint64_t key_;
+  void* const value_;
+  void (*const destroy_)(void*);
+};
+
+class CancelNode final : public ContextNode {
+ public:
+  explicit CancelNode(ContextNode* up) noexcept;
+
+  // Before Join: sets the deadline, and the function of AfterFunc.
+  void SetDeadline(absl::Time t, absl::Duration in);
+  void SetFunc(const rt::FuncType* ft, void* closure, uintptr_t pc);
+  // Join puts the node into the list of up_, or cancels it if up_ is cancelled.
+  void Join();
+  // StartTimer arms the deadline's timer, unless the node is cancelled.
+  void StartTimer(int64_t ns, absl::Status cause);
+
+  // Cancel cancels the node, and all nodes below. Returns false if another
+  // thread was faster. That thread is done by then. The caller has a reference.
+  bool Cancel(uint32_t why, const absl::Status& cause);
+  // StopFunc cancels the node of an AfterFunc. The node's f is not called then.
+  bool StopFunc();
+  // OnParentDestroyed notes that up_ has been destroyed without having been
+  // cancelled. The caller has a reference, which it gives up next.
+  void OnParentDestroyed();
+  CancelNode* next() const { return next_; }  // (N3)
+
+  absl::Time deadline() const { return deadline_; }
+  absl::Duration TimeLeft() const;
+  absl::Status Err();
+  absl::Status Cause() const;
+  rt::Hchan* Done();  // the node's
+
+  ContextNode* Drop(CancelNode** lost) override;
+  [[nodiscard]] bool TryRef() noexcept;
+  void WeakRef() noexcept;
+  void WeakUnref() noexcept;
+
+ private:
+  [[nodiscard]] bool Close(uint32_t why, const absl::Status& cause);
+  [[nodiscard]] CancelNode* TakeChild();
+  void Sweep(CancelNode* (&idle)[2]);
+  [[nodiscard]] CancelNode* Leave();
+  void StartFunc();
+  [[nodiscard]] bool Observed() const;
+  bool KeepForObservers(ContextNode** held);
+  [[nodiscard]] bool EndLinger();
+  [[nodiscard]] CancelNode* Destroy(CancelNode** lost);
+
+  // Counts references to the memory. All counted references together hold one.
+  rt::Atomic<uint32_t> weak_{1};
+  CancelNode* const up_;  // with a weak reference; may be null
+  // Guarded by up_->mu_ until the node is out of the list (N3).
+  bool listed_ = false;
+  CancelNode* prev_ = nullptr;
+  CancelNode* next_ = nullptr;
+
+  // Constant from Join on.
+  absl::Time deadline_ = absl::InfiniteFuture();  // infinite: no deadline
+  // The deadline on the clock of the timers, which cannot be set, and the
+  // bubble that this clock belongs to. 0 means no bubble.
+  int64_t due_ = 0;
+  uint32_t clock_ = 0;
+  const rt::FuncType* ft_ = nullptr;  // only for AfterFunc
+  uintptr_t pc_ = 0;
+
+  sync::Mutex mu_;
+  // state_ and all that follows are written under mu_.
+  rt::Atomic<uint32_t> state_;   // ContextState
+  rt::Atomic<rt::Hchan*> done_;  // null: Done was not called yet
+  absl::Status cause_;           // constant once state_ is not kLive
+  CancelNode* first_ = nullptr;  // the list of children
+  CancelNode* sweep_ = nullptr;  // where Sweep goes on; null: at first_
+  FuncTimerHandle timer_;        // null: no timer that could still fire
+  uint32_t timer_bubble_ = 0;    // the bubble in which it was made; 0: none
+  bool lingers_ = false;         // (N4)
+  bool parent_gone_ = false;     // up_ has been destroyed
+  void* closure_ = nullptr;      // of AfterFunc; taken when it is started
+};
+
+}  // namespace gump::internal
+
+#endif  // API_CONTEXT_CONTEXT_NODE_H_
