@@ -491,8 +491,8 @@ Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
   casgstatus(out->gp, kGwaiting, kGrunnable);
   injectglist(&r.toRun);
   netpollAdjustWaiters(r.delta);
-  wakeSysmonBy(
-      timeSleepUntil());  // no M sleeps for them now (wakeForLateTimer)
+  // No M sleeps for them now (wakeForLateTimer).
+  wakeSysmonBy(timeSleepUntil());
   return Find::kFound;
 }
 
