@@ -1,21 +1,31 @@
 #!/usr/bin/env python3
-"""Prints which lines of the library the tests have run: report.py [--lines] LIMIT FOLDER PROFDATA PROGRAM...
+"""Prints which lines of the library the tests have run.
+
+    report.py [--lines | --table] LIMIT FOLDER PROFDATA PROGRAM...
+    report.py --check FOLDER
 
 Prints a line for each source below FOLDER's runtime/, netpoll/, sysmon/ and api/. Fails if the tests have run less than
-LIMIT per cent of the lines in runtime/, netpoll/ and sysmon/ together. With --lines it also prints every group of lines
-that has not run, with its function.
+LIMIT per cent of the lines in runtime/, netpoll/ and sysmon/ together.
+
+* --lines also prints every group of lines that has not run, with its function.
+* --table prints a table in Markdown instead: the functions of runtime/, netpoll/ and sysmon/ that have such lines, each
+  with its reasons from reasons.txt.
+* --check needs no run. It fails if reasons.txt names a file or a function that FOLDER does not have.
 """
 
 import argparse
 import collections
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 
 COUNTED = ("runtime", "netpoll", "sysmon")
 SHOWN = COUNTED + ("api",)
+REASONS = pathlib.Path(__file__).with_name("reasons.txt")
+CLASSES = "abcdef"  # docs/coverage.md explains them
 
 
 def tool(name):
@@ -40,18 +50,22 @@ class Source:
         return sorted(line for line, count in self.counts.items() if count == 0)
 
     def groups(self):
-        """Yields (first, last, mangled name) of each run of missed lines; a line without a count does not end a run."""
+        """Yields (first, last, mangled name) of each run of missed lines in one function.
+
+        A line without a count does not end a run.
+        """
         begins = sorted(self.functions)
-        lines = sorted(self.counts)
-        group = []
-        for line in lines:
-            if self.counts[line] == 0:
-                group.append(line)
-            elif group:
-                yield group[0], group[-1], owner(begins, group[0])
+        group, name = [], ""
+        for line in sorted(self.counts):
+            missed = self.counts[line] == 0
+            if group and not (missed and owner(begins, line) == name):
+                yield group[0], group[-1], name
                 group = []
+            if missed:
+                name = owner(begins, line)
+                group.append(line)
         if group:
-            yield group[0], group[-1], owner(begins, group[0])
+            yield group[0], group[-1], name
 
 
 def owner(begins, line):
@@ -68,8 +82,13 @@ def read(folder, profile, programs):
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"llvm-cov: {done.stderr}")
+    return parse(folder, done.stdout)
+
+
+def parse(folder, lcov):
+    """Sources by their path below folder, from a report in lcov's format."""
     sources = collections.defaultdict(Source)
-    for line in done.stdout.splitlines():
+    for line in lcov.splitlines():
         key, _, value = line.partition(":")
         if key == "SF":
             source = sources[os.path.relpath(value, folder)]
@@ -82,23 +101,89 @@ def read(folder, profile, programs):
     return sources
 
 
+class Reason(collections.namedtuple("Reason", "path function kind text")):
+    """Why lines of a function are not run, as a row of reasons.txt tells it."""
+
+    def explains(self, path, name):
+        """Returns true if this is a reason for the function with the demangled name."""
+        return path == self.path and f"::{plain(name)}".endswith(f"::{self.function}")
+
+
+def reasons(text):
+    rows = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return [Reason(*(cell.strip() for cell in row.split("|", 3))) for row in rows]
+
+
+def plain(name):
+    """A demangled name without its return type, its parameters and the arguments of templates."""
+    name = name.replace("(anonymous namespace)::", "")
+    while (shorter := re.sub(r"<[^<>]*>", "", name)) != name:
+        name = shorter
+    return name.partition("(")[0].rpartition(" ")[2]
+
+
+def table(sources, names, why):
+    """Yields the lines of the table in Markdown, and then the reasons whose functions have run."""
+    missed = collections.defaultdict(list)  # (path, demangled name): groups of lines
+    for path, source in sources.items():
+        if path.split("/")[0] in COUNTED:
+            for first, last, name in source.groups():
+                missed[path, names.get(name, name)].append(f"{first}-{last}" if last > first else f"{first}")
+    yield "| file | function | lines | why they have not run |"
+    yield "|---|---|---|---|"
+    for (path, name), groups in sorted(missed.items()):
+        found = [r for r in why if r.explains(path, name)]
+        text = " ".join(f"({r.kind}) {r.text}" for r in found) or "No reason is known."
+        yield f"| `{path}` | `{found[0].function if found else plain(name)}` | {', '.join(groups)} | {text} |"
+    for r in why:
+        if not any(r.explains(path, name) for path, name in missed):
+            yield f"Has run: `{r.path}`, `{r.function}`: ({r.kind}) {r.text}"
+
+
+def stale(folder, why):
+    """Yields what is wrong with the reasons: a class, file or function that does not exist."""
+    for r in why:
+        path = folder / r.path
+        if r.kind not in CLASSES:
+            yield f"{r.path}, {r.function}: there is no class ({r.kind})"
+        if not path.is_file():
+            yield f"{r.path}: there is no such file"
+        elif not re.search(rf"\b{r.function.rpartition(':')[2]}\b", path.read_text()):
+            yield f"{r.path}: there is no {r.function}"
+
+
 def row(name, lines, missed):
     percent = 100 * (lines - missed) / lines if lines else 100
     print(f"{name:<40} {lines:6} {missed:6} {percent:6.1f} %")
     return percent
 
 
+def check(folder):
+    problems = list(stale(folder, reasons(REASONS.read_text())))
+    for problem in problems:
+        print(f"{REASONS.name}: {problem}")
+    return 1 if problems else 0
+
+
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--lines", action="store_true", help="print the lines that have not run")
+    if sys.argv[1:2] == ["--check"]:
+        return check(pathlib.Path(sys.argv[2]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lines", action="store_true")
+    parser.add_argument("--table", action="store_true")
     parser.add_argument("limit", type=float)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("profile")
     parser.add_argument("programs", nargs="+")
     args = parser.parse_args()
     sources = read(args.folder.resolve(), args.profile, args.programs)
-    if args.lines:
+    names = {}
+    if args.lines or args.table:
         names = demangled(sorted({n for s in sources.values() for _, _, n in s.groups() if n}))
+    if args.table:
+        print("\n".join(table(sources, names, reasons(REASONS.read_text()))))
+        return 0
+    if args.lines:
         for path, source in sorted(sources.items()):
             for first, last, name in source.groups():
                 print(f"{path}:{first}-{last}: {names.get(name, name)}")
