@@ -230,9 +230,8 @@ ChanResult chansend(Hchan* c, void* elem, bool block) noexcept
 
 namespace {
 
-// recvDiscard receives a value that the caller does not want but whose
-// destructor must run. The value leaves the ring under the lock and is
-// destroyed after the unlock.
+// recvDiscard receives a value that the caller does not want. The value leaves
+// the ring under the lock, and its destructor runs after the unlock.
 // On: user, or a foreign thread.  P: needed.  Locks: takes c->lock.
 // Parks: if block.
 GUMP_NOINLINE ChanResult recvDiscard(Hchan* c, bool block) {
