@@ -32,8 +32,8 @@ PUBLIC = r'[<"]gump/(?:[a-z0-9_]+/)?[a-z0-9_]+\.h[>"]'
 EVERYTHING = r".*"
 
 # The folders of runtime/ are levels: sys < sched < wait, and diag beside them. A header includes its own level and those
-# below. A source may also include diag (any code can fail, and be counted), and what this table allows it above its level:
-# each entry is a call upwards, and gives the reason.
+# below. A source may also include diag, because any code can fail. This table allows sources what is above their level:
+# each entry is a call upwards, with its reason.
 UPWARDS = {
     "sys/asm_offsets.cc": [r'"runtime/sched/runtime2\.h"'],      # asserts the offsets that the assembly uses
     "sys/cgroup_linux.cc": [r'"runtime/sched/proc\.h"'],         # follows the quota: GOMAXPROCS changes

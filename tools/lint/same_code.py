@@ -10,8 +10,7 @@
 Every changed file is compared with its comments stripped, token by token. Three kinds of name may differ:
 
 * a file that moved, as `git diff -M` pairs them: its old path in strings and includes counts as the new one;
-* a test: the n-th TEST of a file is the same test under its old and its new name, and the old name counts as the new
-  one in every other file, too;
+* a test: the n-th TEST of a file is the same test under its old and its new name, also where other files cite it;
 * what --names lists.
 
 Documents (.md) are prose and are not compared. Exits with 1 if code differs, or a text without --texts.
