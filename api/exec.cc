@@ -1,18 +1,19 @@
 // Running other programs.
 //
-// A child is made by posix_spawn. libc has the kernel lend our memory to the
-// child until it has called exec (vfork). The child runs on a stack of its own
-// and with all signals blocked, and libc returns the errno if it fails. The
-// thread waits until then, so the call is declared. A fork would copy the page
-// tables of possibly many stacks, and the runtime would be in no state to be
-// used by the child (fork.cc).
+// A child is made by posix_spawn, which uses vfork: the child runs in our
+// memory until it has called exec. It has a stack of its own, and all signals
+// are blocked. If exec fails, posix_spawn returns the errno. Until then the
+// thread waits, so the call is declared. A fork would copy the page tables of
+// possibly many stacks, and the runtime would be in no state to be used by the
+// child (fork.cc).
 //
 // The end of a child is an event of its pidfd, which the poller watches. Where
 // there is no pidfd (no descriptor left, an old kernel), a declared call waits.
 //
 // Invariants of a Process:
-//  (X1) Its number belongs to it until it is reaped. It is reaped with mu held,
-//       and `reaped` records that. Signals are sent with mu held.
+//  (X1) The number pid_ belongs to the child until the child is reaped. It is
+//       reaped with mu_ held, and reaped_ records that. Signals are sent with
+//       mu_ held.
 #include "gump/exec.h"
 
 #include <fcntl.h>
@@ -91,7 +92,8 @@ absl::Status ExitStatus(const siginfo_t& info) {
   return absl::UnknownError(text);
 }
 
-// Executable returns 0 if there is such a program, or the reason as an errno.
+// Executable returns 0 if path is a program that we may run, or the reason why
+// it is not, as an errno.
 int Executable(const std::string& path) {
   if (path.find('\0') != std::string::npos) return EINVAL;
   return blocking([&] {
@@ -653,7 +655,7 @@ pid_t Cmd::Pid() const noexcept {
 }
 
 int Cmd::ExitCode() const noexcept {
-  return c_->exit_code.load(rt::relaxed);  // as above
+  return c_->exit_code.load(rt::relaxed);  // only a number, as in Wait
 }
 
 }  // namespace exec

@@ -16,8 +16,9 @@
 // Sockets have MSG_NOSIGNAL; all other files have RWF_NOSIGNAL, since Linux
 // 6.18. On older kernels, a write to a pipe first blocks the signal for its
 // thread, because the kernel sends it only to that thread. Afterwards it
-// removes the signal if it has come. That takes two more system calls, and as
-// long as two and a half writes. So each FD tries the flag once.
+// removes the signal if it has come. With these two more system calls a write
+// takes some two and a half times as long. So each FD tries RWF_NOSIGNAL once,
+// and does without it only if that fails.
 #include "netpoll/fd.h"
 
 #include <netinet/in.h>
@@ -218,7 +219,8 @@ IoResult FD::read(void* buf, size_t n) {
 }
 
 IoResult FD::readv(const iovec* iov, size_t count) {
-  // The iovecs that the kernel gets must have room for a byte, if any has it.
+  // Skip empty iovecs at the front. If the kernel got only these, its 0 would
+  // look like the end of the file.
   while (count > 0 && iov->iov_len == 0) iov++, count--;
   const int k = static_cast<int>(std::min(count, kMaxIovecs));
   return locked(PollMode::kRead, [&] {

@@ -42,9 +42,9 @@ constexpr size_t kMaxCached = size_t{1} << 18;
 constexpr int64_t kPastAnyEnd = int64_t{1} << 62;
 
 // needsBlockingCall returns true if r means that the call has not been made, so
-// that the caller's thread must make it. The kernel would have to wait, or
-// cannot tell, or had no worker for the ring (ECANCELED, at the limit of
-// processes).
+// that the caller's thread must make it. In the order of the errors below: the
+// kernel would have to wait, or cannot tell, or had no worker for the ring
+// (because the limit of processes is reached).
 bool needsBlockingCall(int64_t r) {
   return r == -EAGAIN || r == -EOPNOTSUPP || r == -ECANCELED;
 }
@@ -90,13 +90,13 @@ int FD::sync() {
 }
 
 FD::FileWay FD::fileWay() {
-  // Relaxed: a thread that learns it again learns the same.
+  // Relaxed: a thread that finds out again gets the same answer.
   const FileWay known = fileWay_.load(relaxed);
   if (GUMP_LIKELY(known != FileWay::kUnknown)) return known;
   FileWay way = FileWay::kKernel;
   struct stat st;
   if (fstat(fd_, &st) == 0 && (S_ISREG(st.st_mode) || S_ISBLK(st.st_mode)) &&
-      // A hint: the ring needs a thread of its own.
+      // A hint: without a new thread the ring cannot start.
       !sched.threadsShort.load(relaxed) && ringStart() == 0) {
     const bool direct = (fcntl(fd_, F_GETFL) & O_DIRECT) != 0;
     if (!direct) {
@@ -132,7 +132,8 @@ bool FD::supportsNowait() {
 }
 
 int64_t FD::cachedRead(void* buf, size_t n, int64_t offset) {
-  // (Linux 5.9 and 5.10 may return 0, the end, here. The ring needs 5.13.)
+  // Linux 5.9 and 5.10 may return 0 here although the file has not ended. They
+  // do not come here, because the ring needs 5.13.
   const SysResult s = tryCall([&] {
     const iovec one{buf, n};
     return ::preadv2(fd_, &one, 1, offset, RWF_NOWAIT);

@@ -44,7 +44,8 @@ Atomic<int32_t> netpollWaiters;
 constinit WakeupLead lead;
 
 // PunctualSleep is one sleep of the M that polls. The kernel is asked to end
-// the sleep earlier than due (lead.h), and the thread spends the rest awake.
+// the sleep earlier than due (wakeup_lead.h), and the thread spends the rest
+// awake.
 // The rest is short, WakeupLead::kMost at most, so the network is not looked at
 // meanwhile.
 class PunctualSleep {
@@ -67,8 +68,8 @@ class PunctualSleep {
     int64_t now = nanotime();
     if (now < asked_) return;  // a signal or a stale event ended the sleep
     lead.learn(now - asked_);
-    // Relaxed: the caller takes it afterwards; with a back end the next poll
-    // does.
+    // Relaxed: this load does not take the break. Without a back end our caller
+    // takes it, and with one the next poll does.
     while (now < asked_ + ahead_ && word.load(relaxed) == 0) {
       procyield(10);
       now = nanotime();
@@ -133,7 +134,7 @@ const NetpollBackend* chooseBackend(int* err) {
 // that explains why there is none.
 int startBackend() {
   // Guards the choice. Forbidden while holding it: everything. No other thread
-  // can open a descriptor until it is made.
+  // can open a descriptor until the choice is made.
   static constinit Mutex starting{LockRank::kLeaf};
   netpollGenericInit();
   // Pairs with the store below.
@@ -142,12 +143,12 @@ int startBackend() {
   // call before the lock is held.
   if (debug.netpoll == NetpollChoice::kUring) (void)ringStart();
   LockScope l(&starting);
-  if (backend.load(relaxed) != nullptr) return 0;  // written under starting
+  if (backend.load(relaxed) != nullptr) return 0;  // written under `starting`
   int err;
   const NetpollBackend* b = chooseBackend(&err);
   if (b == nullptr) return err;
-  // The argument is at the top of the file. seq_cst: store backend, then write
-  // wakeSig / netpollBreak: write wakeSig, then load backend.
+  // seq_cst: we store backend and then wakeSig. netpollBreak writes wakeSig and
+  // then loads backend. The argument is at the top of the file.
   backend.store(b, seq_cst);
   wakeSig.xchg(1, seq_cst);
   futexwakeup(&wakeSig, 1);
@@ -347,7 +348,8 @@ PollDesc* pollOpen(int fd, int* err) {
     pd->hungUp.store(false, relaxed);
     pd->info.store(tagOf(pd), relaxed);
   }
-  *err = backend.load(relaxed)->open(pd);  // seen by startBackend
+  // Relaxed: startBackend has seen the store.
+  *err = backend.load(relaxed)->open(pd);
   if (*err == 0) return pd;
   pollcache.free(pd);
   return nullptr;
@@ -362,7 +364,8 @@ void pollClose(PollDesc* pd) {
   if (pd->rg.load(relaxed) > pdReady || pd->wg.load(relaxed) > pdReady) {
     fatalthrow("runtime: blocked read or write on closing polldesc");
   }
-  backend.load(relaxed)->close(pd);  // it opened pd
+  // Relaxed: pollOpen has used the back end, so this thread sees it.
+  backend.load(relaxed)->close(pd);
   pollcache.free(pd);
 }
 
@@ -405,7 +408,7 @@ int pollWait(PollDesc* pd, PollMode mode) {
 
 void pollSetDeadline(PollDesc* pd, int64_t when, PollMode mode) {
   (void)runtimeEntry();
-  if (when < 0) when = 1;  // long ago; a negative one has already been handled
+  if (when < 0) when = 1;  // long ago; in rd and wd, < 0 means passed
   M* mp = acquirem();      // as in pollUnblock
   Woken w;
   {
@@ -514,8 +517,8 @@ void netpollBreak() {
   }
 }
 
-// seq_cst: as in commitWait. It also acquires: a thread that saw the waiters go
-// sees them runnable.
+// seq_cst: as in commitWait. It also acquires: a thread that sees the count at
+// 0 sees that the goroutines that waited are runnable.
 bool netpollAnyWaiters() { return netpollWaiters.load(seq_cst) > 0; }
 // seq_cst: as in commitWait.
 void netpollAdjustWaiters(int32_t delta) {

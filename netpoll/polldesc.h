@@ -81,7 +81,8 @@ struct RingCall;
 
 // PollDesc is aligned, because pointers to it lend their low bits to the tag.
 struct alignas(kCacheLine) PollDesc {
-  // Of the free list, under its lock; of a list of the ring while it is open.
+  // Links pd into the free list, under that list's lock. While pd is open,
+  // links it into the ring's list of watches to re-arm.
   PollDesc* link = nullptr;
   int fd = -1;            // constant while in use
   Atomic<uint32_t> tag;   // (N3)
@@ -92,8 +93,9 @@ struct alignas(kCacheLine) PollDesc {
   // There may be no further edge, so a reader must ask the kernel. Events set
   // it, and it stays set while the descriptor is open.
   Atomic<bool> hungUp;
-  // Guards the members that follow, and orders closing and deadlines. Forbidden
-  // while holding it: everything but timers and the scheduler.
+  // Guards the members marked with it, so closing and changes of deadlines come
+  // one after the other. Forbidden while holding it: everything but timers and
+  // the scheduler.
   Mutex lock{LockRank::kPollDesc};
   bool closing ABSL_GUARDED_BY(lock) = false;
   // Deadlines: nanotime; 0: none; -1: passed.
@@ -146,8 +148,9 @@ void netpolldeliver(NetpollResult* r, G* gp);
 // unless pd's tag has changed.
 // Locks: none.
 void pollSetEventErr(PollDesc* pd, bool err, uint32_t tag);
-// pollSetGone records that the back end cannot watch pd any more. Present and
-// future waiters are told so (netpollready comes next). pd is open.
+// pollSetGone records that the back end cannot watch pd any more. The caller
+// then calls netpollready, so present waiters fail, as future ones do. pd is
+// open.
 // Locks: none.
 void pollSetGone(PollDesc* pd);
 

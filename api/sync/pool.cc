@@ -8,7 +8,8 @@
 //
 // Invariants:
 //  (I1) Only a goroutine that is pinned to P p uses `own` and the pushing end
-//       of the chain of slot p. So one goroutine at a time uses them, in order.
+//       of the chain of slot p. So one goroutine at a time uses them, and it
+//       sees the stores of the one before.
 //  (I2) Rings are freed only by the registry's round, or with the pool. So a
 //       thief may hold on to a ring that has been drained and passed by.
 //  (I3) Between pinning and unpinning, no code allocates, parks, or runs user
@@ -22,8 +23,9 @@
 //      has finished, and one that pins from now on reads the new phase.
 //   3. Detach the victims, which no goroutine uses now. Swap the roles in
 //      phase_. A goroutine that still acts on the phase of step 1 goes on with
-//      the generation that was the primary one. That is the new victim
-//      generation, in which all is allowed that is allowed in the primary.
+//      the generation that was the primary one. That generation now holds the
+//      victims. Everything that is allowed in the primary one is allowed there
+//      too.
 //   4. Delete the garbage with no lock held, because destructors are user code.
 // Plain threads do not pin. They hold shared_mu_, and so does step 3.
 //
@@ -96,16 +98,21 @@ namespace {
 // PinnedLock holds mu for a scope. A goroutine that holds it is pinned, so it
 // unlocks mu even if main has ended.
 //
-// A waiter yields its thread but keeps its P. That cannot deadlock, because the
-// holder has a P of its own. A pinned goroutine is neither preempted nor
-// presumed blocked, so it must not wait for a second lock. The holder of that
-// one, a plain thread, may wait for a lock of the program (of malloc). So it
-// may wait for a goroutine that never gets a P.
+// A waiter yields its thread but keeps its P. That cannot deadlock. A holder
+// that is a goroutine has a P of its own. A holder that is a plain thread may
+// call malloc, and so wait for a goroutine that was preempted inside malloc.
+// The waiter is not pinned between two tries, so its P can be retaken for that
+// goroutine.
+//
+// A goroutine must not wait for a second lock while it holds this one. It is
+// pinned then, so it is neither preempted nor presumed blocked, and would keep
+// its P for ever.
 class PinnedLock {
  public:
   explicit PinnedLock(Mutex* mu) : mu_(mu) {
     for (int tries = 0; !TryLock(); tries++) {
-      // No thread is left that could unlock it. Written by this very thread.
+      // A child of fork has no other thread, so none could unlock it. Relaxed:
+      // `forked` is written by this very thread.
       if (rt::forked.load(rt::relaxed)) rt::dieForked();
       if (tries < kYields) {
         rt::osyield();
@@ -134,10 +141,10 @@ class PinnedLock {
 
   // isPinnable returns false for plain threads, which run on after main has
   // ended, and may start or end without the runtime. It also returns false in a
-  // child of fork, where no thread is stopped.
+  // child of fork, where nothing preempts or stops the thread.
   static bool isPinnable() {
     const rt::G* gp = rt::getg();
-    // Written by this very thread.
+    // Relaxed: `forked` is written by this very thread.
     return gp != nullptr && !gp->foreign && !rt::forked.load(rt::relaxed);
   }
 
@@ -195,8 +202,9 @@ void PoolRegistry::beginRetirement() noexcept {
   PinnedLock l(&mu);
   for (PoolCore* p = head; p != nullptr; p = p->next_) {
     p->retire_next_ = 0;
-    // Written under mu. Release: nothing is published, but loads and stores
-    // after step 2 must not move up. forEachP ensures that.
+    // Written under mu. Release: a thread that reads this phase also sees that
+    // the last round emptied the primary generation (DetachNext). Loads and
+    // stores after step 2 must not move up; forEachP ensures that.
     p->phase_.store(p->phase_.load(rt::relaxed) & ~kVictims, rt::release);
   }
 }
@@ -288,7 +296,7 @@ void PoolCore::Put(void* item) noexcept {
       }
       continue;
     }
-    // Acquire: pairs with DetachNext. The generation is empty.
+    // Acquire: pairs with DetachNext, so we see that it emptied the generation.
     Generation& g = l->generation[phase_.load(rt::acquire) & kPrimary];
     uint32_t ring_size = 0;
     if (g.own == nullptr) {

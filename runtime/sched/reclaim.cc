@@ -10,9 +10,9 @@
 // Goroutines run their cycles one at a time. Two minutes after the last cycle
 // sysmon starts one (forceReclaim). A foreign thread runs a cycle by itself,
 // perhaps beside that of another thread. It must not wait for a goroutine,
-// which may not go on once main has ended. Two cycles at once do no harm:
-// scanners is a count, a stack is touched under its G's scan bit, and the pools
-// have locks.
+// because no goroutine may ever run again once main has ended. Two cycles at
+// once do no harm: scanners is a count, a stack is touched under its G's scan
+// bit, and the pools have locks.
 //
 // The slabs are dealt out (takeSlab) to the goroutine that runs the cycle and
 // to its workers. There is one worker for every other P. A worker is a system
@@ -167,7 +167,7 @@ void startWorkers() {
   for (;;) {
     {
       LockScope l(&work.lock);
-      // However many Ps there are by the time the workers run.
+      // Relaxed: the number of Ps may change again before the workers run.
       if (work.nworkers >= gomaxprocs.load(relaxed) - 1) return;
       work.nworkers++;
     }
@@ -259,7 +259,8 @@ constexpr FuncType kForcedCycle = systemFunc([](void*) {
 Atomic<int64_t> forcegcperiod{120'000'000'000};
 
 void forceReclaim(int64_t now) {
-  // A time, not a message. The first period begins with the first look.
+  // Relaxed: it is only a time, and publishes nothing. The first period begins
+  // with the first look.
   const int64_t last = lastCycle.load(relaxed);
   if (last == 0) lastCycle.store(now, relaxed);
   if (last == 0 || now - last < forcegcperiod.load(relaxed)) return;

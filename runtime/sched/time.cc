@@ -137,8 +137,8 @@ void deleteMin(Timers* ts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu) {
 void addHeap(Timers* ts, Timer* t)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu, t->mu) {
   t->ts = ts;
-  // Relaxed: a thread that peeks at the state finds t in the heap, under
-  // ts->mu.
+  // Relaxed: all other readers hold t->mu, or hold ts->mu and have found t in
+  // the heap.
   t->state.store(t->state.load(relaxed) | kTimerHeaped, relaxed);
   push(ts, t, t->when);
   siftUp(ts->heap, length(ts) - 1);
@@ -296,8 +296,8 @@ void adjust(Timers* ts, int64_t now, bool always)
 
 // ---- Running ----------------------------------------------------------------
 
-// nextWhen returns when t is due again, if it was due at t->when and runs
-// `delay` later. It skips the ticks that were missed. 0 means never.
+// nextWhen returns the time at which t is due again, if it was due at t->when
+// and runs `delay` later. It skips the ticks that were missed. 0 means never.
 int64_t nextWhen(const Timer* t, int64_t delay)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(t->mu) {
   if (t->period <= 0) return 0;
@@ -356,8 +356,8 @@ bool runHead(Timers* ts,
     if (ts->heap[0].when > now) return false;
     Timer* t = ts->heap[0].timer;
     lock(&t->mu);
-    // t was marked since refreshHead: look again. Without marks, its place in
-    // the heap tells when it is due.
+    // If t was marked since refreshHead, look again. Without marks, its place
+    // in the heap tells when it is due.
     if (marks(t) != 0) {
       unlock(&t->mu);
       continue;
@@ -485,7 +485,8 @@ bool timerModify(Timer* t, int64_t when, int64_t period)
   t->when = when;
   t->period = period;
   const bool heaped = has(t->state.load(relaxed), kTimerHeaped);
-  // A timer in the heap on which no goroutine waits stays a zombie (T6).
+  // A channel's timer on which no goroutine waits stays a zombie in its heap
+  // (T6).
   const bool earlier = heaped && (!isChan || t->blocked > 0) && markModified(t);
   const bool add = wantsHeap(t);
   unlock(&t->mu);
@@ -528,8 +529,8 @@ void timerDrop(Timer* t) {
 void timerBlock(Timer* t) {
   lock(&t->mu);
   bool earlier = false;
-  // The timer fires when it would have fired anyway. But while it was a zombie,
-  // the heap's wake time did not have to account for it.
+  // `when` does not change here. But while t was a zombie, the heap's wake time
+  // did not have to account for it.
   t->blocked++;
   if (has(t->state.load(relaxed), kTimerZombie) && t->when > 0) {
     earlier = markModified(t);
@@ -552,8 +553,8 @@ bool timerRunIfDue(Timer* t) ABSL_NO_THREAD_SAFETY_ANALYSIS {  // fire unlocks
   lock(&t->mu);
   const uint32_t s = t->state.load(relaxed);  // we hold mu
   const int64_t now = isFake(t) ? bubbleNow() : nanotime();
-  // A goroutine waits on a timer that is in a heap and no zombie. Leave such a
-  // timer to its heap.
+  // If t is in a heap and no zombie, a goroutine waits on it. Leave it to its
+  // heap.
   if ((has(s, kTimerHeaped) && !has(s, kTimerZombie)) || t->when == 0 ||
       t->when > now) {
     unlock(&t->mu);
@@ -704,12 +705,13 @@ void wakeSysmonBy(int64_t when) {
 
 void wakeNetPoller(int64_t when) {
   // The caller's stores to minWhenHeap or minWhenModified were A1 of the essay
-  // in proc.cc; this is A2. The fence makes seq_cst unnecessary on both sides
-  // of it.
+  // in proc.cc; this is A2. Because of this fence, neither those stores nor the
+  // loads below have to be seq_cst for that argument.
   fence(seq_cst);
   fuzzPoint();
   // npidle and nmspinning are hints. An M that is idle or looks for work will
-  // run the timer. If it finds other work, or no P, it hurries sysmon itself.
+  // run the timer. If it finds other work, or no P, it calls wakeSysmonBy
+  // itself.
   if (sched.npidle.load(relaxed) + sched.nmspinning.load(relaxed) == 0) {
     wakeSysmonBy(when);
   }

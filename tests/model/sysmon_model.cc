@@ -1,6 +1,6 @@
 // sysmon beside the scheduler. A goroutine that keeps its P is asked to yield
-// in time, for a timer or at the end of its slice. That must hold however the
-// request that sysmon look crosses with sysmon going to sleep. Time passes only
+// in time, for a timer or at the end of its slice. That must hold even if
+// sysmon goes to sleep just as another thread asks it to look. Time passes only
 // when no thread can run, so a timer that is late is late because no thread was
 // told of it.
 #include "gump/internal/linkname.h"
@@ -21,8 +21,8 @@ constexpr int64_t kMs = 1'000'000;  // ns
 constexpr int64_t kStep = kMs;
 // A timer is due in kSoon, and must have fired in kInTime. sysmon looks when
 // the timer is half a millisecond late, and asks a goroutine to yield. The
-// goroutine sees that a step later. A nap may go on for another millisecond
-// (kWakeSysmonSlackNS of time.cc).
+// goroutine sees that a step later. sysmon's short sleep may go on for another
+// millisecond (kWakeSysmonSlackNS of time.cc).
 constexpr int64_t kSoon = 2 * kMs;
 constexpr int64_t kInTime = kSoon + 3 * kMs;
 
@@ -70,14 +70,14 @@ void firedInTime() {
   check(at != 0 && at <= mustFireBy, "the timer was late");
 }
 
-// sleepUntilLook sleeps as long as sysmon's nap.
+// sleepUntilLook sleeps until the short sleep of sysmon is to end.
 void sleepUntilLook() {
   const int64_t look = rt::sched.sysmonLook.load(rt::relaxed);
   if (look != 0) sleepFor(look - rt::nanotime());
 }
 
-// awaitLongNap returns when sysmon has just begun a nap of almost 10 ms. Its
-// caller keeps a P meanwhile.
+// awaitLongNap returns when sysmon has just begun a short sleep of almost 10
+// ms, the longest that there is. Its caller keeps a P meanwhile.
 void awaitLongNap() {
   while (rt::sched.sysmonLook.load(rt::relaxed) - rt::nanotime() < 9 * kMs) {
     sleepFor(kMs / 2);
@@ -96,7 +96,8 @@ void setUpHog(void (*hog)()) {
     startG([] {
       awaitLongNap();
       rt::notesleep(&first);
-      rt::getg()->preempt.store(false, rt::relaxed);  // asked in the long wait
+      // It was asked to yield during awaitLongNap.
+      rt::getg()->preempt.store(false, rt::relaxed);
       then();
     });
   });
@@ -124,7 +125,8 @@ const Registered kSysmonTimer({
           plainThread("set", [] {
             rt::notewakeup(&first);
             rt::notewakeup(&second);
-            // Or at the very moment at which sysmon looks and naps again.
+            // Set the timer at once, or at the very moment at which sysmon
+            // looks and begins its next short sleep.
             if (choose(2) == 1) sleepUntilLook();
             setTimer();
           });
@@ -188,7 +190,7 @@ const Registered kSysmonWakep({
 });
 
 // The goroutine that sets the timer sees a spinning M and relies on it. That M
-// finds work, which computes.
+// finds a goroutine that computes, and runs it.
 const Registered kSysmonSpinner({
     .name = "sysmon_spinner",
     .about = "a timer is left to a spinner, which finds work that computes",
@@ -291,7 +293,8 @@ const Registered kSysmonDeep({
         [] {
           setUpScheduler();
           nameWord(&rt::sched.sysmonwait, "sysmonwait");
-          // Until the last naps: sysmon takes one or two more before it sleeps.
+          // Sleep as long as 50 short sleeps of sysmon. After one or two more,
+          // sysmon begins its deep sleep.
           plainThread("idle", [] { sleepFor(50 * 20'000); });
           settle();
           plainThread("go", [] {

@@ -218,7 +218,8 @@ TEST_P(NetpollTest, EachDirectionHasItsOwnSleeper) {
       const auto give = [&] { ASSERT_EQ(::write(f.ends.out.fd(), "x", 1), 1); };
       const auto take = [&] { Take(f.ends.out.fd(), f.size); };
       if (readFirst) {
-        // (Full's socket does not take the edge of the byte for its own.)
+        // (The event of this byte does not wake the writer, because the socket
+        // is still full.)
         give();
         EXPECT_EQ(reader.Result(), kPollOk);
         EXPECT_TRUE(Asleep(f.p, kWrite));
@@ -398,7 +399,8 @@ TEST_P(NetpollTest, ADeadlineMayBeMovedLaterOrClearedMeanwhile) {
       Polled p(e.out.fd());
       Waiter w(p, kRead);
       ASSERT_TRUE(EventuallyAsleep(p, kRead));
-      // Set again and again, each time long before it would pass.
+      // Move the deadline long before it passes. If the machine pauses for
+      // longer than that, try again.
       int64_t when = 0;
       do {
         when = nanotime() + 200 * kMillisecond;
@@ -470,7 +472,8 @@ TEST_P(NetpollTest, ClosingWakesReaderAndWriter) {
       EXPECT_LT(nanotime() - start, 5'000 * kMillisecond);
       EXPECT_EQ(f.p.Reset(kRead), kErrClosing);
       EXPECT_EQ(f.p.Wait(kWrite), kErrClosing);
-      f.p.SetDeadline(nanotime() + kMillisecond, kBoth);  // too late: nothing
+      // A deadline that is set after the close has no effect.
+      f.p.SetDeadline(nanotime() + kMillisecond, kBoth);
       EXPECT_EQ(f.p.Wait(kRead), kErrClosing);
     }
   });
@@ -621,7 +624,8 @@ TEST_P(NetpollTest, ANewTimerBreaksThePoll) {
       // A thread without a P sets a timer when the last M sleeps in the poller.
       auto rang = make_chan<void>(1);
       std::thread t = KnownThread([&] {
-        // Seen or not, the timer must go off.
+        // The timer must go off even if no M is seen in the poller, so do not
+        // wait for one for ever.
         for (int k = 0; k < 1000 && rt::sched.lastpoll.load(rt::relaxed) != 0;
              k++) {
           std::this_thread::yield();
@@ -697,7 +701,8 @@ TEST_P(NetpollTest, ALockedGoroutineLeavesThePollToOthers) {
         WaitUntilReady(p, kRead);
         done.Close();
       });
-      // Not a goroutine, because no other thread shall be awake.
+      // A plain thread, because a goroutine would keep another M awake, which
+      // could poll.
       std::thread t([&] {
         while (!Asleep(p, kRead)) std::this_thread::yield();
         e.Signal();
