@@ -5,8 +5,9 @@
 //   1. If it may not wait, peek without the lock.
 //   2. Lock, make one step (sendLocked or recvLocked), unlock.
 //   3. Wake the waiter that the step paired with.
-// Only if the step found nothing does the operation take the slow path, which
-// parks with the lock still held. So an operation takes the lock once.
+// If the step found nothing, the operation takes the slow path. It still holds
+// the lock there, and the park releases it. So an operation locks only once. (A
+// receive from a channel of time locks again; see recvTimer.)
 #include "runtime/wait/chan.h"
 
 #include <new>
@@ -135,8 +136,9 @@ WaitReason sendReason(const Hchan* c) {
 }
 
 // parkOn enqueues the caller on q and sleeps until a waker has moved its value
-// or has closed the channel. After a value it does not touch the channel again,
-// because the waker may have dropped the last other handle to it.
+// or has closed the channel. After a value, parkOn does not touch the channel
+// again. So the call is safe even if the waker then destroys the handle that
+// the caller uses.
 // On: user, or a foreign thread.  P: needed.
 // Locks: releases c->lock and ends the caller's acquirem.  Parks: yes.
 GUMP_NOINLINE ChanResult parkOn(Hchan* c, Waitq* q, G* gp, void* elem,
@@ -158,9 +160,9 @@ GUMP_NOINLINE ChanResult parkOn(Hchan* c, Waitq* q, G* gp, void* elem,
   return sg.success ? ChanResult::kOk : ChanResult::kClosed;
 }
 
-// recvTimer continues a receive from a channel of time that found nothing. It
-// runs the timer if that is due, and otherwise keeps it in a heap while it
-// waits.
+// recvTimer continues a receive that has found a channel of time empty. It runs
+// the timer if that is due. Otherwise it keeps the timer in a heap while the
+// caller waits.
 // On: user, or a foreign thread.  P: needed.
 // Locks: as parkOn.  Parks: yes.
 GUMP_NOINLINE ChanResult recvTimer(Hchan* c, G* gp, M* mp, void* elem)

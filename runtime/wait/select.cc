@@ -89,10 +89,11 @@ void sellock(const Select* s)
   }
 }
 
-// When a select parks, this runs after the switch and races with the woken
-// goroutine from the first unlock on. That goroutine cannot get past locking
-// the channel that is unlocked last here. So *s and the cases are valid until
-// the last unlock, and are not read after it.
+// When a select parks, this runs after the switch. After the first unlock a
+// waker may ready the goroutine, which owns *s and the cases. But the goroutine
+// does not return before the last unlock here: either its waker needs that last
+// lock, or pass 3 does. So *s and the cases are valid until the last unlock,
+// and are not read after it.
 void selunlock(const Select* s)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // the set of locks is known at run time
   Hchan* last = nullptr;
@@ -118,8 +119,8 @@ GUMP_ALWAYS_INLINE void* target(const Select* s, const Scase& cas) {
 }
 
 // looksReady is a peek. Its answer may be out of date, so only pass 1 may
-// conclude that no case is ready. On an empty channel of time, it first runs
-// the timer if that is due.
+// conclude that no case is ready. If a channel of time is empty but its timer
+// is due, looksReady runs the timer and returns true.
 GUMP_ALWAYS_INLINE bool looksReady(const Scase& cas) {
   const Hchan* c = cas.c;
   return !(cas.dir == SelectDir::kRecv ? empty(c) : full(c)) ||
@@ -183,7 +184,8 @@ bool selparkcommit(G*, void* s) {
 // On: user, or a foreign thread.  P: needed.
 // Locks: releases all channels' and ends the caller's acquirem.  Parks: yes.
 void pass2(Select* s, G* gp) {
-  bool inside = gp->bubble != nullptr;  // and all channels are in it too
+  // After the loop, true if the goroutine and all channels are in one bubble.
+  bool inside = gp->bubble != nullptr;
   for (uint32_t i = 0; i < s->norder; i++) {
     const Scase& cas = s->cases[s->lockorder[i]];
     auto* sg = new (&s->sudogs[i]) Sudog;
@@ -326,8 +328,8 @@ bool discards(const Scase& cas) {
          cas.c != nullptr && cas.c->destroy != nullptr;
 }
 
-// runDiscarding gives all such cases one buffer, because only the case that
-// proceeds writes to it.
+// runDiscarding gives one buffer to all cases that discard, because only the
+// case that proceeds writes to it.
 GUMP_NOINLINE SelectResult runDiscarding(Select* s, bool block) {
   size_t size = 0;
   size_t align = 1;

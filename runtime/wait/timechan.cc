@@ -76,7 +76,8 @@ void drain(TimerCells* cells, CellPool* pool, uint32_t keep) {
 // allocCell returns room for a T, or nullptr if there is no memory. `cells` are
 // those of the P, or nullptr if there is no P. freeCell gives the room back.
 // Both:
-// On: any, m.locks > 0.  P: as cells.  Locks: take a leaf, kMem.  Parks: no.
+// On: any, m.locks > 0.  P: needed unless cells is nullptr.
+// Locks: take a leaf, kMem.  Parks: no.
 template <class T>
 void* allocCell(TimerCells* cells, CellPool* pool) {
   TimerCells none;
@@ -138,9 +139,10 @@ TimerChan* chanOf(const Timer* t) { return static_cast<TimerChan*>(t->arg); }
 
 // wallAt returns the wall clock's time at which the monotonic clock was `when`.
 // A thread may lose its processor between reading the one clock and the other.
-// So the two readings that were closest to each other count, and a tick is not
-// later than the next one. The order of the readings matters: time that passes
-// between them makes the result later, but never too early.
+// So wallAt reads both up to kTries times, and uses the two readings that were
+// closest to each other. Otherwise a tick could get a later time than the next
+// tick. The order of the readings matters: time that passes between them makes
+// the result later, but never too early.
 int64_t wallAt(int64_t when) {
   constexpr int kTries = 4;
   constexpr int64_t kClose = 20'000;  // ns
@@ -162,8 +164,8 @@ void sendTime(void* arg, uint64_t, int64_t when)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // the lock belongs to arg's channel
   auto* tc = static_cast<TimerChan*>(arg);
   alignas(16) unsigned char value[sizeof(tc->slot)];
-  // A bubble's clock is also its wall clock. Read the real clocks now, because
-  // the look that found the timer due may have been long ago.
+  // A bubble's clock is also its wall clock. Otherwise wallAt reads both clocks
+  // now, because the reading that found the timer due may be old.
   tc->encode(value, tc->c.bubble != 0 ? when : wallAt(when));
   lock(&tc->c.lock);
   // If no goroutine waits and the slot is full, this tick is lost.
@@ -262,8 +264,9 @@ Hchan* newTimerChan(const ElemType* et,
 }
 
 namespace {
-// after is the time ns from now, on the clock of the given bubble, which is the
-// caller's, or on the world's if bubble is 0.
+// after returns the time that is `ns` from now. If bubble is 0, the time is on
+// the monotonic clock. Otherwise it is on the clock of that bubble, which must
+// be the caller's.
 int64_t after(uint32_t bubble, int64_t ns) {
   return timeAfter(bubble != 0 ? bubbleNow() : nanotime(), ns);
 }
@@ -402,8 +405,9 @@ bool armSleep(G*, void* arg) {
   // After timerAdd *t may be gone, because it may have fired.
   const int64_t when = timerAdd(&mp->p->timers, t);
   if (when == 0) return true;
-  // On g0 this M may still become the one that sleeps in the poller. On the
-  // stack of the next goroutine it has already found work.
+  // On g0 this M may still become the one that sleeps in the poller. In a
+  // direct switch, this runs on the stack of the next goroutine, and the M has
+  // already found work.
   if (getg() == &mp->g0) {
     mp->timerAdded = true;
   } else {
