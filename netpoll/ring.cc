@@ -1,15 +1,15 @@
 // The thread that owns the ring, and how goroutines ask it.
 //
-// A goroutine that wants an operation parks. Inside a declared call its thread
-// sleeps on a Note instead. It pushes a RingCall, which is on its own stack, to
-// `submitted`. The ring's thread takes all calls at once. In one system call it
-// hands them to the kernel and waits for completions. It then readies the
-// goroutines whose calls are complete.
+// A goroutine that wants an operation parks, and pushes a RingCall, which is on
+// its own stack, to `submitted`. Inside a declared call its thread sleeps on a
+// Note instead of parking. The ring thread takes all calls at once. In one
+// system call it hands them to the kernel and waits for completions. It then
+// readies the goroutines whose calls are complete.
 //
 // No call is forgotten. A thread that pushes to an empty `submitted` then loads
-// `asleep`; the ring's thread stores asleep and then loads submitted. All four
-// are seq_cst, so one sees the other. Either the ring's thread does not sleep,
-// or the eventfd, which the ring watches, ends its sleep. A thread that pushes
+// `asleep`; the ring thread stores asleep and then loads submitted. All four
+// are seq_cst, so one sees the other. Either the ring thread does not sleep, or
+// the eventfd, which the ring watches, ends its sleep. A thread that pushes
 // behind a call that has not been taken yet leaves the wake-up to the pusher of
 // that call.
 //
@@ -53,7 +53,7 @@ struct RingCall {
   int64_t result = 0;
   G* gp = nullptr;           // the parked goroutine; or
   Note* done = nullptr;      // the Note of its thread, in a declared call
-  RingCall* link = nullptr;  // of submitted, then of one of Ring's queues
+  RingCall* link = nullptr;  // in submitted, then in one of Ring's queues
 };
 
 namespace {
@@ -84,10 +84,10 @@ struct Fifo {
 
 constexpr unsigned kSubmissions = kModelBuild ? 2 : 256;
 constexpr unsigned kCompletions = kModelBuild ? 2 : 4096;
-// Transfers that the kernel may have at a time. Their completions always fit,
-// together with a burst of events. (The kernel keeps events that do not fit.)
-// Watches are not counted, and do not wait for transfers, because a transfer
-// may take long.
+// Transfers, that is, reads and writes, that the kernel may have at a time.
+// Their completions always fit, together with a burst of events. (The kernel
+// keeps events that do not fit.) Watches are not counted, and do not wait for
+// transfers, because a transfer may take long.
 constexpr unsigned kMaxInFlight = kCompletions / 2;
 // Syncs that the kernel may have at a time. They have a limit of their own, so
 // that they delay no transfer. The kernel has workers for only a few of them;
@@ -157,10 +157,10 @@ class Ring {
 
  private:
   void takeSubmitted();
-  // prepareAll moves all calls to the submission queue, as many as fit.
+  // prepareAll moves as many calls to the submission queue as fit.
   void prepareAll();
-  // prepareCalls does so for one queue, while *inFlight, which prepare counts,
-  // is less than `most`.
+  // prepareCalls does so for one queue, while *inFlight is less than `most`.
+  // (prepare counts transfers and syncs in it.)
   void prepareCalls(Fifo<RingCall>* q, const unsigned* inFlight, unsigned most);
   // These return false if there is no room.
   bool prepare(RingCall* c);
@@ -212,9 +212,10 @@ class Ring {
 
 constinit Ring ring;
 
-// deniedCall makes the two other calls of io_uring, which a filter may deny.
-// Returns the errno if one is denied, or 0. The ring is not enabled, so the
-// calls have no effect.
+// deniedCall makes the system calls io_uring_enter and io_uring_register, which
+// a seccomp filter may deny although it allows io_uring_setup. Returns the
+// errno if one is denied, or 0. The ring is not enabled, so the calls have no
+// effect.
 int deniedCall(int fd) {
   const auto denied = [](long n) {
     return n < 0 && (errno == EPERM || errno == ENOSYS || errno == EACCES);
@@ -228,8 +229,8 @@ int deniedCall(int fd) {
 }
 
 int Ring::setup() {
-  // Completions are made when the thread asks for them, not in an interrupt of
-  // its own. This needs Linux 6.1.
+  // With DEFER_TASKRUN the kernel makes completions when the thread asks for
+  // them, and does not interrupt the thread for each. This needs Linux 6.1.
   for (const unsigned flags :
        {IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN, 0U}) {
     io_uring_params p{};
@@ -238,7 +239,8 @@ int Ring::setup() {
     const int err = io_uring_queue_init_params(kSubmissions, &ring_, &p);
     if (err == -EINVAL && flags != 0) continue;
     if (err != 0) return -err;
-    // RSRC_TAGS came with Linux 5.13, and so did requests that watch.
+    // RSRC_TAGS stands for multishot polls, which have no flag of their own.
+    // Both came with Linux 5.13.
     constexpr unsigned kNeeded =
         IORING_FEAT_NODROP | IORING_FEAT_RW_CUR_POS | IORING_FEAT_RSRC_TAGS;
     wakefd = eventfd(0, EFD_CLOEXEC);
@@ -462,8 +464,9 @@ void Ring::reap() {
     n++;
   }
   io_uring_cq_advance(&ring_, n);
-  // The kernel hands over the rest when the thread enters it next, before it
-  // reaps again, because only this thread has made room, above.
+  // If completions did not fit, the kernel hands them over when this thread
+  // next enters it, which is before the next reap. It has not done so yet,
+  // because there was no room before the advance above.
   late_ = overflows();
 }
 
@@ -524,7 +527,9 @@ int ringStart() {
   (void)runtimeEntry();
   // While a goroutine waits for the ring, an M polls; see checkdead.
   netpollGenericInit();
-  M* mp = acquirem();  // a thread that sees the state waits for the ring thread
+  // Do not let this M be preempted between the store to `state` and newm. A
+  // thread that sees the state relies on the ring thread.
+  M* mp = acquirem();
   bool first;
   {
     LockScope l(&starting);
