@@ -9,15 +9,17 @@ namespace gump::rt {
 
 namespace {
 // localWaiting returns true if goroutines wait in pp's own queues, or if the
-// finalizer goroutine waits for the next M that looks for work. (A sole P keeps
-// the global queue to itself.) It reads only hints.
+// finalizer goroutine waits for the next M that looks for work. (nyielded
+// counts the part of the global queue that a sole P uses without a lock.) It
+// reads only hints.
 bool localWaiting(const P* pp) {
   return !runqempty(pp) || pp->nyielded.load(relaxed) > 0 ||
          fingwake.load(relaxed);
 }
 
 // unpreemptedWaiting returns true if goroutines wait for pp or for any P,
-// except those that have been preempted in place.
+// except those that have been preempted in place. Of the global queue it looks
+// only at the head.
 bool unpreemptedWaiting(const P* pp) {
   if (localWaiting(pp)) return true;
   if (sched.runqsize.load(relaxed) == 0) return false;  // a hint
@@ -26,9 +28,9 @@ bool unpreemptedWaiting(const P* pp) {
 }
 
 // computesLong returns true if the thread on pp has used kShortCpuNS of CPU
-// time since the first such look at it in this slice. A thread that the kernel
-// keeps waiting has had no more of its slice than the others. (In a declared
-// call pp has no thread, so there the elapsed time counts.)
+// time since the first such look at it in this slice. Elapsed time would not
+// do: a thread that the kernel keeps waiting has not used its slice. (In a
+// declared call pp has no thread, so there the elapsed time counts.)
 bool computesLong(P* pp) {
   const M* mp = pp->m.load(acquire);  // pairs with acquirep
   if (mp == nullptr) return true;
@@ -43,10 +45,10 @@ bool computesLong(P* pp) {
   return cpu - seen->cpu >= kShortCpuNS;
 }
 
-// sliceUsedUp returns true if pp has been on one slice for kForcePreemptNS.
-// While goroutines wait that need not wait so long, kShortSliceNS and then
-// kShortCpuNS of CPU time are enough. Only goroutines that compute take turns
-// of a whole slice.
+// sliceUsedUp returns true if pp has been on one slice for kForcePreemptNS. If
+// unpreemptedWaiting, less is enough: kShortSliceNS, and after that kShortCpuNS
+// of CPU time. Goroutines that were preempted in place do not make the slices
+// of others short.
 bool sliceUsedUp(P* pp, int64_t now) {
   P::SysmonTick* seen = &pp->sysmontick;
   // Written by the P's owner; only its change matters.
@@ -68,8 +70,9 @@ bool sliceUsedUp(P* pp, int64_t now) {
 
 // timersLate returns true if timers of pp are overdue and only pp's owner can
 // run them. An idle or spinning M would steal them. The slice must have been
+// run them. An idle or spinning M would steal them. The slice must have been
 // seen before: an owner that has just begun a slice has run the timers. Its
-// goroutine may be one that the timers woke, which would lose its turn if it
+// goroutine may be one that the timers readied, which would lose its turn if it
 // were asked to yield.
 bool timersLate(const P* pp, int64_t now) {
   const int64_t when = wakeTime(&pp->timers);
@@ -79,9 +82,9 @@ bool timersLate(const P* pp, int64_t now) {
          sched.nmspinning.load(relaxed) + sched.npidle.load(relaxed) == 0;
 }
 
-// repeats returns true if the schedule has to repeat itself. Then the seed and
-// not the clock decides when goroutines yield. Only a goroutine that sleeps in
-// the kernel for a whole slice loses its P.
+// repeats returns true if the schedule has to be the same in each run with the
+// same seed. Then the seed and not the clock decides when goroutines yield.
+// Only a goroutine that sleeps in the kernel for a whole slice loses its P.
 bool repeats() { return fuzzing() && debug.asyncpreemptoff != 0; }
 
 // othersWait returns true if another goroutine would use pp.
@@ -159,7 +162,7 @@ Retaken retake(int64_t now) {
   for (int32_t i = 0; i < n; i++) {
     P* pp = allp[i];
     if (retakeAsleep(pp, now)) r.taken++;
-    // This was the first forcePreempt of the slice.
+    // True from the first forcePreempt of the slice to the second.
     if (retakeP(pp, now) &&
         pp->sysmontick.forcedelay == 2 * kForcePreemptFirstNS) {
       r.forcing = true;

@@ -3,13 +3,13 @@
 //
 // It wakes every 20 µs while something happens. While nothing does, it wakes
 // ever more rarely. The delay grows to 10 ms, or to 2 ms while a goroutine that
-// has not been preempted waits for a P (retake.h). When sysmon then finds
-// every P idle, it sleeps for up to a minute, until it is told that work has
-// begun again. It does not do so at once, because waking it costs more than a
-// short pause in the work is worth.
+// has not been preempted in place waits for a P (retake.h). When sysmon then
+// finds every P idle, it sleeps for up to a minute, until it is told that work
+// has begun again. It does not sleep so long in every short pause of the work,
+// because waking it costs more than such a sleep would save.
 //
-// Waking it from that sleep takes two words, not a call. Under sched.lock
-// sysmon sets sysmonwait and then sleeps on sysmonnote. A thread that finds
+// Waking it from that sleep takes two words, not a call. sysmon sets sysmonwait
+// under sched.lock, unlocks, and sleeps on sysmonnote. A thread that finds
 // sysmonwait set, under sched.lock, clears it and wakes the note. Both hold the
 // lock, so each sleep has at most one wake-up. After the sleep sysmon clears
 // first sysmonwait and then the note, under the lock. So no wake-up is still to
@@ -19,9 +19,9 @@
 // forces a goroutine off a P with late timers (retake.cc). So it does not sleep
 // past the moment at which the next timer that it knows of would be late
 // (shortSleep). If an earlier timer is added while all Ps are busy,
-// wakeSysmonBy tells it. If everything is idle except for a timer, a P will run
-// for a moment every now and then, and sysmon need not be woken each time. So
-// it sleeps at most a slice longer than the M in the poller.
+// wakeSysmonBy tells it. If all Ps are idle and timers are left, each timer
+// makes a P run for a moment. sysmon need not be woken for that (pidleget): its
+// deep sleep ends at most a slice after the sleep of the M in the poller.
 #include "runtime/sched/sysmon.h"
 
 #include <algorithm>
@@ -84,10 +84,10 @@ class DeadCheck {
   int64_t next_ = 0;
 };
 
-// untilLate returns in how many ns the next timer will be late by `by`, if no M
-// runs it before. The result is at most 0 if a timer is that late already. It
-// is kMaxWhen if there is no timer before kDeepSleep has passed, or if no M may
-// run one.
+// untilLate returns the time in ns from now until the next timer is overdue by
+// `by`, if no M runs it before. The result is at most 0 if a timer is that late
+// already. It is kMaxWhen if there is no timer before kDeepSleep has passed, or
+// if no M may run one.
 int64_t untilLate(int64_t by) {
   // Rechecked every round.
   if (sched.mainEnded.load(relaxed)) return kMaxWhen;
@@ -109,8 +109,9 @@ void shortSleep(uint32_t delay) {
   const int64_t left = untilLate(kTimerLateNS);
   ns =
       std::min(ns, std::max(left < 0 ? -left / 4 : left, kForcePreemptFirstNS));
-  // Relaxed: if a request of wakeSysmonBy is lost here or comes too late, it is
-  // for a time that we have just read, or are about to read.
+  // Relaxed: a request of wakeSysmonBy may be lost here, or come too late. Then
+  // untilLate has just read the timer of the request, or will read it before
+  // the next sleep.
   if (sched.sysmonWakeNow.load(relaxed) == 0) {
     futexsleep(&sched.sysmonWakeNow, 0, ns);
   }
@@ -159,7 +160,7 @@ Waiter firstWaiter() {
 
 // Watchdog notices that a goroutine waits for a slice's time although a P is
 // idle and no M looks for work. Then a wake-up has been lost, which must not
-// happen. While another M is awake in the runtime, the wake-up may only be
+// happen. While another M is awake in the runtime, perhaps the wake-up is only
 // late, so Watchdog waits for longer. It counts the stalls that it has noticed,
 // and wakes an M. GODEBUG watchdog=1 makes it report them, and watchdog=2 makes
 // it end the process.
@@ -204,8 +205,8 @@ class Watchdog {
   // anyMInRuntime returns true if an M other than ours is awake in the
   // runtime, or has been woken, or is being made. It may be between the two
   // halves of waking another M, or of going to sleep, and the kernel may keep
-  // it there for longer than a slice. The look that it still owes comes late,
-  // but comes.
+  // it there for longer than a slice. Such an M will still look at the queues,
+  // only late.
   static bool anyMInRuntime() {
     if (sched.nmstarting.load(relaxed) > 0) return true;  // all hints
     const M* self = getg()->m;
@@ -244,8 +245,8 @@ Slept deepSleep(const DeadCheck& deadCheck) {
   if (sched.nmidle > gomaxprocs.load(relaxed)) {  // trimIdleMs will end some
     ns = std::min(ns, kTrimPeriod);
   }
-  // checkdead does not wait long for a stack, and each round is an attempt to
-  // find one.
+  // If no stack comes, checkdead soon reports a deadlock. Each round tries to
+  // find one (retryNostack), so there must be several rounds before that.
   if (!sched.nostack.empty()) ns = std::min(ns, kStackRetry);
   sched.sysmonUntil = nanotime() + ns;
   unlock(&sched.lock);
@@ -286,7 +287,7 @@ void retryNostack() {
 // was to begin by looking for work may never begin.
 void replaceStartingMs() {
   const AwakeScope awake;
-  const int32_t n = gomaxprocs.load(relaxed);  // a number to aim at
+  const int32_t n = gomaxprocs.load(relaxed);  // only bounds the attempts
   for (int32_t i = 0; i < n && idleThread(); i++) {
     P* pp = takeStartingP(/*ofSafePoint=*/false);
     if (pp == nullptr) break;
@@ -316,10 +317,11 @@ class Interval {
 class PeriodicTasks {
  public:
   void run(int64_t now) {
-    // A hint. At most once a slice, because there are many such Ms if calls are
-    // slow.
+    // A hint. preemptPless runs at most once a slice, because it may have many
+    // Ms to look at if calls are slow.
     if (sched.npresumed.load(relaxed) > 0 && pless_.due(now)) preemptPless();
-    // A hint. Not at once, because making a thread takes less than a slice.
+    // A hint. replaceStartingMs waits for a slice's time, because making a
+    // thread takes less.
     if (sched.nmstarting.load(relaxed) == 0 || !idleThread()) {
       starting_.restart(now);
     } else if (starting_.due(now)) {
