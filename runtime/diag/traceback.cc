@@ -18,8 +18,9 @@
 // Rejected: asking running goroutines for their stacks by a signal, and waiting
 // for the answer. A fatal error must not depend on the co-operation of threads
 // that may be the reason for it. GOTRACEBACK=crash asks them, last of all. A
-// goroutine that computes is preempted in place as part of stopping the world.
-// If that happens in time, its stack can be walked without its help.
+// goroutine that computes is preempted in place when the world stops, and when
+// a dying process tries to stop it (freezetheworld). Then its stack can be
+// walked without its help.
 #include "runtime/diag/traceback.h"
 
 #include <algorithm>
@@ -179,9 +180,10 @@ bool takeOther(G* gp, int64_t now, GRecord* r, Frames* frames) {
         takeParked(gp, status, now, r, frames);
         casfrom_Gscanstatus(gp, kGwaiting);
         return true;
-      // A runnable gp is on a queue, and the world has stopped or been told to
-      // stop. In the other case the scan bit of gp is held by the thread that a
-      // signal or a failure has brought here.
+      // kGrunnable: gp is on a queue, and the world has stopped or been told to
+      // stop. kGwaiting | kGscan: a thread already holds gp's scan bit. It is
+      // this thread, before a signal or a failure brought it here, or a thread
+      // in a reclamation cycle.
       case kGrunnable:
       case kGwaiting | kGscan:
         takeParked(gp, status, now, r, frames);
@@ -217,7 +219,8 @@ size_t ancestorsRoom() {
 
 // ---- dumps of a dying process
 
-// Only the thread that startpanic (panic.cc) lets print uses these.
+// startpanic (panic.cc) lets one thread at a time print. Only that thread uses
+// these.
 Frames crashFrames;
 char crashText[4096];
 

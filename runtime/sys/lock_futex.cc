@@ -30,9 +30,10 @@
 //       handing the lock over would cost a thread switch for each.
 //  (L4) unlock does not touch the Mutex after U1. The count is elsewhere, and
 //       waking needs only the address. So the next holder may free the lock at
-//       once. The last user of a channel does so, while another M's g0 is still
-//       unlocking it for a goroutine that parked on it before. A late wake-up
-//       finds no sleeper, or wakes a thread that checks its word again.
+//       once. For example, an M's g0 unlocks a channel for a goroutine that has
+//       just parked there, and meanwhile the channel's last user frees it. A
+//       late wake-up finds no sleeper, or wakes a thread that checks its word
+//       again.
 //
 // A lock holder must not be preempted. The caller is on g0, has raised m.locks,
 // or is a thread without an M. lock() does not raise m.locks itself, because
@@ -43,8 +44,8 @@
 // 15 ns here (Zen 4). The barrier that buys this costs a third of a microsecond
 // before each sleep.
 //
-// Rejected: a queue of waiting Ms as in Go. It protects from stampedes at core
-// counts where sched.lock should not be contended in the first place.
+// Rejected: a queue of waiting Ms as in Go. It prevents stampedes on machines
+// with many cores. There sched.lock should not be contended in the first place.
 //
 // Note. key is 0 or 1. The sleeper sleeps while it is 0. The waker writes 1 and
 // then wakes the sleeper. The kernel compares key under the lock of its queue,
@@ -64,11 +65,11 @@ namespace {
 // Like Go, we look four times, yield once, and then sleep. We look only if
 // another processor can make progress. The waits between the looks are long,
 // and double, although a critical section is over in tens of nanoseconds. The
-// holder usually wants the lock again at once. If the cores took turns at every
-// operation, that would cost far more than if one core runs on with the lock's
-// line for some microseconds, and then the other. (A channel between four
-// senders and four receivers, on two cores between which a line travels for 190
-// ns, takes 27 ns an item. With short waits it takes 97 ns.)
+// holder usually wants the lock again at once. It is cheap if one core keeps
+// the lock's cache line for some microseconds before another core takes it. It
+// is far more expensive if the cores take turns at every operation. (A channel
+// between four senders and four receivers, on two cores between which a line
+// travels for 190 ns, takes 27 ns an item. With short waits it takes 97 ns.)
 constexpr int kActiveSpin = 4;
 constexpr int kActiveSpinCnt = 64;      // pauses before the first look
 constexpr int kActiveSpinCntMax = 256;  // pauses before any look, at most
@@ -120,7 +121,7 @@ void lockSlow(Mutex* l) {
   sleepers->add(static_cast<uint32_t>(-1), relaxed);  // late is harmless (L1)
 }
 
-// (L2) gives the sleeper's side of the argument, at S3 in lockSlow.
+// U3. The other side of its argument (L2) is S3 in lockSlow.
 void unlockSlow(Mutex* l) { futexwakeup(&l->key_, 1); }
 
 void noteclear(Note* n) {
@@ -134,7 +135,7 @@ void notewakeup(Note* n) {
   const uint32_t old = n->key.xchg(1, release);
   if (old != 0) fatalthrow("notewakeup - double wakeup");
   // The sleeper may have left, and its note may be in use again, before this
-  // call. It then wakes a thread that checks its word again.
+  // call. The call then wakes a thread that checks its word again.
   futexwakeup(&n->key, 1);
 }
 

@@ -77,10 +77,11 @@ void setDefault(int sig) {
 // ---- stack overflow
 
 // overflowed returns true if a fault at addr means that gp ran out of stack.
-// There are two cases. The fault hit the guard of gp's own stack. Or the stack
-// pointer has left the stack, and the fault is near it: then a frame larger
-// than the guard has jumped over it. (Only code compiled with
-// -fstack-clash-protection is sure to hit the guard.)
+// There are two cases:
+// - The fault hit the guard of gp's own stack.
+// - The stack pointer has left the stack, and addr is near the stack pointer.
+//   Then a frame larger than the guard has jumped over the guard. (Only code
+//   compiled with -fstack-clash-protection is sure to hit the guard.)
 bool overflowed(const G* gp, uintptr_t addr, uintptr_t sp) {
   constexpr uintptr_t kNear = 64 << 10;
   if (gp == nullptr || gp->foreign || gp->stack.lo == 0) return false;
@@ -134,8 +135,8 @@ void onQuit(int, siginfo_t* info, void* context) {
 void onUrg(int sig, siginfo_t* info, void* context) {
   int savedErrno = errno;
   preemptedBySignal(contextSP(static_cast<const ucontext_t*>(context)));
-  // The signal may be about out-of-band data, or about that and from us, since
-  // two signals may have become one. So the program's own handler gets every
+  // The signal may come from us, from out-of-band data, or from both, since two
+  // signals may have become one. So the program's own handler gets every
   // SIGURG, ours too, as in Go. Without such a handler the signal would have
   // no effect.
   if ((oldUrg.sa_flags & SA_SIGINFO) != 0 ||
@@ -224,8 +225,8 @@ void minitSignalStack(M* mp) {
   size = alignUp(size < kSignalStack ? kSignalStack : size, kPageSize);
   size_t total = kPageSize + size + kPageSize;
   auto base = reinterpret_cast<uintptr_t>(sysReserve(total));
-  // An overflow on this thread then kills the process silently, as on any
-  // thread without a signal stack.
+  // Without memory for a signal stack, an overflow on this thread kills the
+  // process silently, as on any thread that has none.
   if (base == 0) return;
   mprotect(reinterpret_cast<void*>(base), kPageSize, PROT_NONE);
   stack_t now = {};
@@ -251,7 +252,7 @@ void unminitSignalStack(M* mp) {
   auto* before = reinterpret_cast<const stack_t*>(base + total - kPageSize);
   // If the program has changed the signal stack since then, it keeps its own.
   if (now.ss_sp == reinterpret_cast<void*>(base + kPageSize)) {
-    // This thread is on it right now, so leave it mapped.
+    // If this fails, the thread is on that stack right now: leave it mapped.
     if (sigaltstack(before, nullptr) != 0) return;
   }
   sysFree(reinterpret_cast<void*>(base), total);
