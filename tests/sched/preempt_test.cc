@@ -1,5 +1,5 @@
-// No goroutine holds up the others. It may compute for ever, inside malloc or
-// anywhere else, or sleep in the kernel in an undeclared call.
+// A goroutine does not hold up the others. This holds even if it computes for
+// ever, in malloc or anywhere else, or sleeps in an undeclared call.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -149,8 +149,8 @@ INSTANTIATE_TEST_SUITE_P(, HogTest,
                                   std::to_string(std::get<1>(param.param));
                          });
 
-// With four hogs and one or two Ps, every exchange waits for a preemption. The
-// hogs find all their results right, on the thread where they were.
+// With four hogs and one or two Ps, every exchange of Talk waits for a
+// preemption. The results of each hog are right, and it stays on its thread.
 TEST_P(HogTest, OthersGoOn) {
   gump::Run([&] {
     std::atomic<bool> stop = false;
@@ -166,7 +166,7 @@ TEST_P(HogTest, OthersGoOn) {
           step();
           steps.fetch_add(1, std::memory_order_relaxed);
         }
-        EXPECT_EQ(Tid(), tid) << "it never came by";
+        EXPECT_EQ(Tid(), tid) << "it never entered the runtime";
       });
     }
     begun.Wait(4);
@@ -302,8 +302,8 @@ TEST_P(PreemptTest, RetireWaitsForReadersThatLostTheirP) {
   });
 }
 
-// The readers are asleep, and nothing else. Their Ps are borrowed for the safe
-// point and given back.
+// The readers sleep all the time. Their Ps are borrowed for the safe point and
+// given back.
 TEST_P(PreemptTest, RetireWaitsForReadersThatSleep) {
   Run([] {
     const auto sleep = [] { usleep(15'000); };
@@ -323,8 +323,8 @@ TEST_P(PreemptTest, RetireWaitsForReadersThatSleepAndThenCompute) {
   });
 }
 
-// There is one hog, no other goroutine, and a task for every P. The P must not
-// go from the hog straight back to it.
+// There is one hog and no other goroutine that computes, and every P has to
+// pass a safe point. The P of the hog must not go straight back to the hog.
 TEST_P(PreemptTest, GracePeriodsEndUnderOneHog) {
 #if defined(GUMP_TSAN)
   GTEST_SKIP() << "never calls libc";
@@ -441,7 +441,8 @@ TEST_P(PreemptTest, OtherWaysToBlockHoldUpNoGoroutine) {
       EXPECT_EQ(flock(fd, LOCK_EX), 0) << errno;
       close(fd);
     });
-    // A thread of the program, and a lock of libc.
+    // This goroutine blocks in pthread_join, until a thread of the program
+    // ends.
     std::atomic<bool> release = false;
     wg.Go([&] {
       begun.Count();
@@ -638,8 +639,8 @@ TEST(PreemptSignalDeathTest, HandlersThatPassOnMayReplaceOurs) {
       ::testing::ExitedWithCode(7), "");
 }
 
-// A handler that does not call ours leaves the other ways to preempt. Threads
-// that block the signal are no worse.
+// If the handler in force does not call ours, goroutines still yield when they
+// enter the runtime. The same holds for threads that block the signal.
 TEST(PreemptSignalDeathTest, GoroutinesThatTakeNoSignalYieldByThemselves) {
   EXPECT_EXIT(
       {
@@ -679,8 +680,9 @@ TEST(PreemptSignalDeathTest, SignalMayBeBlockedWhenTheRuntimeStarts) {
       ::testing::ExitedWithCode(7), "");
 }
 
-// HogIsStoppedAfter has goroutines that compute lose the signals of a while. It
-// returns whether one of them can then be preempted, and the world be stopped.
+// HogIsStoppedAfter has a goroutine compute while `lose_signals` handles
+// SIGURG, for a while, and then while our handler is back. It returns whether
+// the goroutine is preempted in the end, so that the world can be stopped.
 bool HogIsStoppedAfter(void (*lose_signals)(int)) {
   bool yielded = false;
   testing::RunWith(1, [&] {
@@ -709,8 +711,8 @@ bool HogIsStoppedAfter(void (*lose_signals)(int)) {
   return yielded;
 }
 
-// A handler that stays for a while leaves nothing behind. The signals that it
-// has swallowed are sent again.
+// A handler that replaces ours for a while does no lasting harm: the runtime
+// sends the lost signals again.
 TEST(PreemptSignalDeathTest, SignalsIgnoredForAWhileAreSentAgain) {
   EXPECT_EXIT(std::exit(HogIsStoppedAfter(SIG_IGN) ? 7 : 1),
               ::testing::ExitedWithCode(7), "");
@@ -806,7 +808,7 @@ TEST(PreemptLimitTest, SoleHogIsPreemptedForYieldedGoroutines) {
   testing::RunWith(1, [] {
     auto c = make_chan<int>();
     go([&] { c.Send(1); });
-    c.Recv();  // leaves the thread of Run
+    c.Recv();  // main parks, and continues on another thread than Run's
     std::atomic<bool> stop = false;
     sync::WaitGroup wg;
     wg.Go([&] {
@@ -819,8 +821,8 @@ TEST(PreemptLimitTest, SoleHogIsPreemptedForYieldedGoroutines) {
   });
 }
 
-// More goroutines block than there may be threads. Some have to wait, and keep
-// a P for that long, but the process does not die of it.
+// More goroutines block than there may be threads. At the limit, sleepers keep
+// their Ps and other goroutines have to wait, but the process does not die.
 TEST(PreemptLimitTest, SleepersBeyondTheThreadLimitWait) {
   testing::RunWith(2, [] {
     const int limit = debug::SetMaxThreads(64);
@@ -833,20 +835,21 @@ TEST(PreemptLimitTest, SleepersBeyondTheThreadLimitWait) {
   });
 }
 
-// SleepThenCompute has more goroutines sleep in the kernel than this user may
-// have threads, and then more compute than there are Ps. Returns false if it
-// could not set the limit, or if a goroutine did not wake up.
+// SleepThenCompute starts more goroutines that sleep in the kernel than this
+// user may have threads. Then it starts more goroutines that compute than there
+// are Ps. Returns false if it could not set the limit, or if a goroutine did
+// not wake up.
 bool SleepThenCompute() {
-  // No other threads must count for the limit, least of all those of another
-  // such test. And root has no limit.
+  // The user of this process has no other threads, which would count for the
+  // limit, such as those of another such test. And root has no limit.
   const uid_t alone = 640'000'000 + static_cast<uid_t>(getpid());
   const rlimit limit = {32, 32};
   if (setrlimit(RLIMIT_NPROC, &limit) != 0 ||
       setresuid(alone, alone, alone) != 0) {
     return false;
   }
-  // Long enough that the limit is met before the first is back, on a slow
-  // machine, too.
+  // The sleep is so long that even a slow machine reaches the limit before the
+  // first sleeper wakes up.
   constexpr int kSleepers = 64;
   constexpr int kSleep = 1'000'000'000;  // ns
   bool all = false;
@@ -870,7 +873,7 @@ bool SleepThenCompute() {
 // The same, if it is the kernel that refuses more threads.
 TEST(PreemptLimitDeathTest, SleepersBeyondTheProcessLimitWait) {
   if (geteuid() != 0) GTEST_SKIP() << "needs a user of its own";
-  if (rt::kSanitizerBuild) GTEST_SKIP() << "which has threads of its own";
+  if (rt::kSanitizerBuild) GTEST_SKIP() << "sanitizers start threads, too";
   EXPECT_EXIT(std::exit(SleepThenCompute() ? 7 : 1),
               ::testing::ExitedWithCode(7), "failed to create new OS thread");
 }
