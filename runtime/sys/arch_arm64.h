@@ -1,5 +1,5 @@
-// What differs between the architectures: the part for AArch64. arch_amd64.h has
-// the same functions. base.h includes the one that the compiler builds for.
+// What differs between the architectures: the part for AArch64. arch_amd64.h
+// has the same functions. base.h includes the one that the compiler builds for.
 #ifndef RUNTIME_SYS_ARCH_ARM64_H_
 #define RUNTIME_SYS_ARCH_ARM64_H_
 

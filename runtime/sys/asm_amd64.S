@@ -12,8 +12,8 @@
  *
  * The path from one goroutine to the next is one call. gumpMcall saves the old goroutine, calls gumpOnG0 on the
  * scheduler's stack, and resumes the goroutine that gumpOnG0 returns, with `ret`. Calls and returns stay paired. The
- * processor's return predictor still holds the old goroutine's frames, so it is right whenever the new goroutine parked
- * in the same way.
+ * processor's return predictor still holds the return addresses of the old goroutine. They are right for the new
+ * goroutine as well, if it parked through the same functions.
  *
  * There is no GNU property note for shadow stacks, so linking this object switches them off for the program.
  */
@@ -150,7 +150,7 @@ gumpMcall:
 	movq	%rax, %fs:(%rcx)
 	cmpq	$0, GUMP_G_SCHED_FRESH(%rax)
 	jne	.Lfresh
-	movq	GUMP_G_SCHED_SP(%rax), %rsp	/* commit: we are the resumed goroutine */
+	movq	GUMP_G_SCHED_SP(%rax), %rsp	/* from here on we are the resumed goroutine */
 	CFI_SAVED_FRAME
 #ifdef GUMP_SANITIZE
 	movq	%rax, %rdi
@@ -204,8 +204,8 @@ gumpMcall:
 	.size	gumpMcall, .-gumpMcall
 
 /* void gumpSwitch(G* from, G* to, void (*commit)(G*, M*))
- * Switches from goroutine to goroutine without g0. to->m is the M that runs us. commit publishes `from`. It runs on the
- * stack of `to`. m.locks becomes 0 only after commit, because until then the M must not be preempted. */
+ * Switches from goroutine to goroutine without g0. The caller has set to->m to its own M. commit publishes `from`. It
+ * runs on the stack of `to`. m.locks becomes 0 only after commit, because until then the M must not be preempted. */
 	.globl	gumpSwitch
 	.type	gumpSwitch, @function
 	.p2align 4
@@ -263,7 +263,7 @@ gumpMstart:
 	.cfi_startproc
 	endbr64
 	PUSH_FRAME
-	movq	%rsp, GUMP_G_SCHED_SP(%rdi)	/* every mcall of this M starts from here, and .Lexit returns from here */
+	movq	%rsp, GUMP_G_SCHED_SP(%rdi)	/* each gumpMcall of this M goes to this frame; .Lexit pops it */
 	movq	%rdi, %r12
 	movl	(%rsp), %edx
 	movl	%edx, GUMP_M_MXCSR(%r12)
@@ -295,7 +295,8 @@ gumpGostart:
 	.size	gumpGostart, .-gumpGostart
 
 /* void gumpCallSaved(void (*fn)(G*), G* gp)
- * While fn runs, gp's saved context is that of our caller, on the stack that the caller is on. It is never resumed. */
+ * While fn runs, gp's saved context is that of our caller. It describes the stack that the caller is on, and is never
+ * resumed. */
 	.globl	gumpCallSaved
 	.type	gumpCallSaved, @function
 	.p2align 4

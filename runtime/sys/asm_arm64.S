@@ -9,10 +9,9 @@
  *     sp+0   x29: with x30 a frame record, so that the chain of frame pointers leads into a parked goroutine
  *
  * No other register survives a call in this ABI. Of v8 to v15 only the low halves survive, d8 to d15. x18 belongs to
- * the platform and is not touched. The return address is stored unsigned. Each function here returns with the x30 of
- * its own frame, on any stack, so there is no stack pointer to which a signature could be bound.
+ * the platform and is not touched. x30 is stored without a signature (pointer authentication).
  *
- * Entries are `bti c`, and the property note at the end says that indirect branches go only to such entries.
+ * Each function begins with `bti c`. The property note at the end says that indirect branches go only to such places.
  */
 #include "runtime/sys/asm_offsets.h"
 
@@ -69,7 +68,7 @@
 	mov	x29, sp
 .endm
 
-/* Clobbers x9, x10. The mode is written only if it differs, because writing it drains the pipeline on many cores. */
+/* Clobbers x9, x10. FPCR is written only if it differs, because writing it drains the pipeline on many cores. */
 .macro POP_FRAME_AND_RET
 	ldr	x9, [sp, #FRAME_FPCR]
 	mrs	x10, fpcr
@@ -170,7 +169,7 @@ gumpMcall:
 	ldr	x11, [x0, #GUMP_G_SCHED_SP]
 	ldr	x12, [x0, #GUMP_G_SCHED_FRESH]
 	cbnz	x12, .Lfresh
-	mov	sp, x11				/* commit: we are the resumed goroutine */
+	mov	sp, x11				/* from here on we are the resumed goroutine */
 	CFI_SAVED_FRAME
 #ifdef GUMP_SANITIZE
 	bl	gumpSanArrive
@@ -244,7 +243,7 @@ gumpMstart:
 	hint	#34				/* bti c */
 	PUSH_FRAME
 	mov	x11, sp
-	str	x11, [x0, #GUMP_G_SCHED_SP]	/* every mcall of this M starts from here, and .Lexit returns from here */
+	str	x11, [x0, #GUMP_G_SCHED_SP]	/* each gumpMcall of this M goes to this frame; .Lexit pops it */
 	mov	x19, x0
 	b	.Lrun				/* gumpOnG0(g0, fn) */
 	.cfi_endproc
@@ -273,7 +272,8 @@ gumpGostart:
 	.size	gumpGostart, .-gumpGostart
 
 /* void gumpCallSaved(void (*fn)(G*), G* gp)
- * While fn runs, gp's saved context is that of our caller, on the stack that the caller is on. It is never resumed. */
+ * While fn runs, gp's saved context is that of our caller. It describes the stack that the caller is on, and is never
+ * resumed. */
 	.globl	gumpCallSaved
 	.type	gumpCallSaved, %function
 	.p2align 4

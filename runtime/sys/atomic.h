@@ -1,5 +1,5 @@
-// The atomics seam under its internal name. Public headers need it too, so it
-// is installed with linkname.h.
+// Atomic and its memory orders, under the path that the runtime includes. The
+// public headers need them too, so the header is in gump/internal.
 #ifndef RUNTIME_SYS_ATOMIC_H_
 #define RUNTIME_SYS_ATOMIC_H_
 

@@ -62,8 +62,8 @@ inline void prefetch(const void* p) { __builtin_prefetch(p); }
 
 // peek reads a word that another thread writes and that is not atomic. The
 // value may be stale, but it is not torn. For traces, and for requests that are
-// best effort anyway. A pointer read in this way stays readable, because memory
-// is type-stable.
+// best effort anyway. If the word is a pointer to a G, M or P, it can be
+// followed even if it is stale, because memory is type-stable.
 template <class T>
 GUMP_NO_SANITIZE T peek(const T& word) {
   static_assert(sizeof(T) <= sizeof(uintptr_t));

@@ -167,13 +167,13 @@ CgroupLine findLine(const char* prefix, std::string_view file,
   return best;
 }
 
-// below strips the mounted root from a group's path, because a container may
-// see only its own part of the hierarchy. Returns false if the group lies
-// outside the mounted part.
+// below removes the prefix `root` from a group's path. root is the part of the
+// hierarchy that is mounted, because a container may see only its own part.
+// Returns false if the path leads out of that part.
 bool below(std::string_view root, std::string_view* group) {
   if (group->find("/..") != group->npos) return false;
   if (root == "/") return true;
-  // In a namespace, paths are relative to the mount already.
+  // In a cgroup namespace, paths are relative to the mount already.
   if (!group->starts_with(root)) return true;
   if (group->size() > root.size() && (*group)[root.size()] != '/') return true;
   group->remove_prefix(root.size());

@@ -11,11 +11,12 @@
 
 namespace gump::rt {
 
-// asymmetricLight is the cheap side of an asymmetric Dekker pair. A thread
-// calls it between a store and a load of another word. It orders the two
-// against a thread that calls asymmetricHeavy between its own store and load.
-// It costs nothing where membarrier(2) works. It is defined here because every
-// unlock contains it; asymmetricHeavy is in os_linux.h.
+// asymmetricLight is the cheap side of an asymmetric barrier. A thread calls it
+// between a store to one word and a load of another. A second thread stores to
+// the other word, calls asymmetricHeavy, and loads the first. Then at least one
+// of the two loads sees the other thread's store. asymmetricLight costs nothing
+// where membarrier(2) works. It is defined here because every unlock contains
+// it; asymmetricHeavy is in os_linux.h.
 extern bool haveMembarrier;  // written once, before the second thread exists
 GUMP_ALWAYS_INLINE void asymmetricLight() {
   if (GUMP_LIKELY(haveMembarrier)) {
@@ -58,7 +59,7 @@ inline Atomic<uint32_t>* lockSleepersOf(const Mutex* l) {
                        kLockSleeperSlots];
 }
 
-// lockSlow is lock for a lock that is held. unlockSlow wakes one sleeper. Both:
+// lockSlow acquires a lock that is held. unlockSlow wakes one sleeper. Both:
 // On: any.  P: either.  Locks: takes l; none.  Parks: no (blocks the thread).
 void lockSlow(Mutex* l);
 void unlockSlow(Mutex* l);

@@ -24,8 +24,8 @@ constexpr size_t kChunkSize = 1 << 20;
 // chunk is lost at its end.
 constexpr size_t kMaxChunked = kChunkSize / 4;
 
-// The chunk that is being carved. Under the lock everything except sysReserve
-// is forbidden.
+// The chunk that is being carved. A holder of the lock calls nothing but
+// reserve.
 struct Persistent {
   Mutex lock{LockRank::kMem};
   uintptr_t next ABSL_GUARDED_BY(lock) = 0;

@@ -2,13 +2,14 @@
 //
 // Invariants:
 //  (O1) Nothing here changes errno. errno belongs to the user's code on the
-//       calling goroutine. Its address belongs to a thread, and the goroutine
-//       may have left that thread when we return. So we make calls without
-//       libc's wrappers, or keep errno in a function that cannot be inlined
-//       into one that switches.
+//       calling goroutine. But the address of errno belongs to a thread, and a
+//       goroutine may move to another thread. So most calls do not use libc's
+//       wrappers. A function that must use one restores errno at its end, and
+//       is not inlined. Otherwise the compiler could keep errno's address in a
+//       caller that switches.
 //  (O2) Nothing here allocates or takes a lock, except newosproc.
 //
-// Rejected: syscall(3), which writes errno. glibc's futex-based primitives,
+// Rejected: syscall(2), which writes errno. glibc's futex-based primitives,
 // which may be interposed.
 #include "runtime/sys/os_linux.h"
 
@@ -183,7 +184,8 @@ bool isInert(const char* name) {
   const char* comm = strchr(text, '(');
   const char* at = strrchr(text, ')');
   if (comm == nullptr || at == nullptr) return false;
-  // A zombie is the first thread. Other threads leave the list when they end.
+  // Only the first thread can be a zombie. Other threads leave the list when
+  // they end.
   if (strncmp(at, ") Z", 3) == 0) return true;
   for (int field = 0; at != nullptr && field < 7; field++) {
     at = strchr(at + 1, ' ');
@@ -290,8 +292,8 @@ void declineSignals() {
 uint64_t shortSlices() { return setSlice(kShortestSlice); }
 void restoreSlices(uint64_t old) {
   if (old == 0) return;
-  // 0 restores the kernel's own slice, which follows any later change of it. If
-  // the thread had another slice than that, the second call restores it.
+  // 0 sets the kernel's default slice, which follows later changes of that
+  // default. If the thread had a slice of its own, the second call restores it.
   (void)setSlice(0);
   (void)setSlice(old);
 }

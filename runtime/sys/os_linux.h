@@ -52,11 +52,12 @@ void futexwakeup(Atomic<uint32_t>* addr, uint32_t cnt);
 // (netpoll/wakeup_lead.h).
 void preciseSleeps(M* mp);
 
-// declineSignals leaves signals that are sent to the process to its other
-// threads. Signals that this thread's own faults cause still come, and where it
-// does no harm, SIGQUIT too (crashAbort). It is for threads that sleep where
-// ThreadSanitizer does not see it. ThreadSanitizer runs handlers only around
-// the calls that it knows, so a handler would never run on such a thread.
+// declineSignals blocks the signals that are sent to the process, so that its
+// other threads get them. It does not block the signals that this thread's own
+// faults cause. Nor does it block SIGQUIT (crashAbort), except under
+// ThreadSanitizer. It is for threads that sleep where ThreadSanitizer does not
+// see it. ThreadSanitizer runs handlers only around the calls that it knows, so
+// a handler would never run on such a thread.
 void declineSignals();
 
 // shortSlices asks the kernel to let this thread run as soon as it wakes, even
@@ -70,9 +71,9 @@ void restoreSlices(uint64_t old);
 // membarrierInit registers the process for membarrier(2) and sets
 // haveMembarrier (lock_futex.h).
 void membarrierInit();
-// asymmetricHeavy is the expensive side of an asymmetric Dekker pair: a full
-// fence on every running thread of the process. It takes a few microseconds.
-// Where membarrier(2) is denied, both sides are ordinary fences.
+// asymmetricHeavy is the expensive side of an asymmetric barrier: a full fence
+// on every running thread of the process. It takes a few microseconds. Where
+// membarrier(2) is denied, both sides are ordinary fences.
 void asymmetricHeavy();
 
 // getproccount returns the number of processors in this process's affinity mask

@@ -77,13 +77,14 @@ GUMP_NO_SANITIZE void sanitizerLeaveSignal(G* gp) {
   sanitizerAfterSwitch(*s.fakeStack);
 }
 
-// ASan frees a fake stack only when its stack is left for good. So this thread
-// announces a switch to that stack and then leaves it for good. In truth it
-// stays here, so any bounds will do on the way there, and on the way back its
-// own bounds return.
+// ASan frees a fake stack only when a thread leaves that stack for good. So
+// this thread announces a switch to the stack of fakeStack, and then leaves it
+// for good. The thread does not really switch. So any bounds will do for the
+// first switch, and the second restores the thread's own bounds.
 GUMP_NO_SANITIZE void sanitizerDestroyFakeStack(void* fakeStack) {
   if (fakeStack == nullptr) return;
-  // preemptedBySignal would announce a switch of its own.
+  // Preemption would come between these calls with announcements of its own
+  // (preemptedBySignal). acquirem prevents it.
   M* mp = getg() == nullptr ? nullptr : acquirem();
   void* own = nullptr;
   const void* lo = nullptr;

@@ -6,11 +6,13 @@
 // stack for all threads. When it has let another thread run, it takes the next
 // change of a stack pointer for a switch. It then reports accesses to the frame
 // that this change made, as if the frame did not exist. Without registered
-// stacks, it takes a change by more than --max-stackframe for a switch. 128 KiB
-// is right as long as no frame is larger and the two stacks are farther apart.
-// The stacks of a thread and of a goroutine are, and so are those of two
-// goroutines that use less than half of the default size. Valgrind may take a
-// direct switch between two smaller stacks for a frame.
+// stacks, it takes a change of the stack pointer for a switch if the change is
+// larger than --max-stackframe. 128 KiB is right if every frame is smaller than
+// that, and the two stacks of every switch are farther apart. A thread's stack
+// is far from all goroutines' stacks. Two goroutines' stacks are far enough
+// apart if both use less than half of the default size. If stacks are smaller
+// than the default, Valgrind may take a direct switch for a call with a large
+// frame.
 //
 // A switch from stack A to stack B is announced on A by sanitizerBeforeSwitch
 // and confirmed on B by sanitizerAfterSwitch:
@@ -34,10 +36,10 @@
 //
 // A TSan fiber belongs to the slot of a stack and is recycled with it.
 // Otherwise TSan would take the accesses of a slot's previous user for those of
-// another thread. A switch orders everything that A did before everything that
-// B does next, because they share the state of the M, which no lock guards. As
-// a result, a race between two goroutines of one M is seen only when they meet
-// on two Ms.
+// another thread. TSan takes a switch from A to B for a synchronisation: all
+// that A did happens before all that B does from then on. That is right,
+// because they share the state of the M, which no lock guards. As a result, a
+// race between two goroutines of one M is seen only when they meet on two Ms.
 //
 // A fake stack belongs to its slot as well, because creating one and poisoning
 // it at the end costs more than most goroutines do.
@@ -130,9 +132,10 @@ inline GUMP_NO_SANITIZE void sanitizerBeforeSwitch(void** fakeStack,
                                  toSize);
 }
 #elif defined(GUMP_TSAN)
-// TSan runs a handler that it has put off on the fiber that the signal
-// interrupted, which may not come back. So we block all signals: this runs a
-// pending handler now, and no handler comes until the switch is over.
+// TSan may put off a handler. It then runs the handler on the fiber that the
+// signal interrupted, but that fiber may never run again. So we block all
+// signals. This call runs a pending handler now, and no other comes until the
+// switch is over.
 inline GUMP_NO_SANITIZE void sanitizerBeforeSwitch(void**, uintptr_t, size_t,
                                                    void* toFiber) {
   sigset_t all;
@@ -169,10 +172,11 @@ void gumpSanArrive(G* gp);
 
 // sanitizerEnterSignal and sanitizerLeaveSignal bracket the work of a handler
 // on mp's signal stack while gp, which runs on mp, is interrupted. ASan then
-// keeps a separate fake stack for the handler. If the handler used gp's fake
-// stack, its first frame after a throw or a longjmp would free the frames of
-// gp. They lie below it, so they look as if they had been left. TSan needs no
-// call, because it treats a handler as part of the code that it interrupts.
+// keeps a separate fake stack for the handler. Otherwise the handler would use
+// gp's fake stack. After a throw or a longjmp, ASan frees the fake frames of
+// all frames that lie below the next one. gp's stack may lie below the signal
+// stack, so ASan would free frames of gp that are in use. TSan needs no call,
+// because it treats a handler as part of the code that it interrupts.
 // On: the signal stack.  P: either.  Locks: none.  Parks: no.
 #if defined(GUMP_ASAN)
 void sanitizerEnterSignal(G* gp, M* mp);
