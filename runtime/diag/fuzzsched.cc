@@ -1,9 +1,9 @@
 // Invariants:
-//  (Z1) A goroutine that is put elsewhere is published as the callers of
-//       runqput expect: by a seq_cst operation, or under sched.lock, before
-//       they go on to wakep.
-//  (Z2) No goroutine is held back for good. Every decision is drawn again each
-//       time, so all that can happen does happen.
+//  (Z1) fuzzPut and the moves may queue a goroutine elsewhere than runqput
+//       would. They publish it as the callers of runqput expect: by a seq_cst
+//       operation, or under sched.lock, before the caller goes on to wakep.
+//  (Z2) No goroutine is held back for good. Every decision is drawn at random
+//       each time, so each outcome comes sooner or later.
 //  (Z3) Goroutines that are preempted in place, and those on their way through
 //       the global queue, keep their order. The scheduler promises that their
 //       turn comes.
@@ -31,7 +31,7 @@ void giveAway(G* gp) {
     LockScope l(&sched.lock);
     globrunqput(gp);
   }
-  wakep();  // callers may not do so: those of goreadyQuiet count on the ring
+  wakep();  // not all callers do: goreadyQuiet relies on this P's owner
 }
 
 }  // namespace
@@ -108,7 +108,8 @@ void fuzzMove(G* gp) {
   } else {
     runqputNow(pp, gp, /*next=*/true);
     fence(seq_cst);  // (Z1), although the steps below publish it too
-    wakep();         // the M that gets the P may have a goroutine of its own
+    wakep();         // the M that gets the P may first run another goroutine:
+                     // one that was preempted in place
   }
   // Another M is given the P, no matter what the other Ps do in the
   // meantime. This M finds no work until it is given a P.

@@ -15,14 +15,14 @@
 //   every runtime entry        may yield, or be late
 //   entersyscall               the P is gone at once
 //   runqgrab                   takes runnext without leaving its owner time
-//   between the two halves of  delays: readier and sleeper (the essay in
+//   between the two halves of  delays: waker and sleeper (the essay in
 //   a store-then-load pair     proc.cc), timers and poller, notes
 //
 // Every P draws its decisions from a sequence of its own, which the seed and
 // the P's number fix. An M without a P draws from a sequence that the seed and
-// the M's number fix. So a single P repeats itself with asyncpreemptoff=1,
-// under which the clock does not end slices, and several Ps nearly do. The seed
-// is printed with every fatal error and panic.
+// the M's number fix. With asyncpreemptoff=1 the clock does not end slices.
+// Then two runs with the same seed are the same with a sole P, and nearly the
+// same with several Ps. The seed is printed with every fatal error and panic.
 //
 // When fuzzing is off, P::fuzz is 0. A hot path pays for one test of it, in a
 // cache line that it uses anyway.
@@ -67,9 +67,9 @@ inline uint32_t fuzzMName(const M* mp) {
 }
 
 // fuzzMoves decides whether gp, which would be next here, moves to another
-// thread. It mostly does if it ran here last and there is more than one P. If
-// no other M can run gp, it comes back here. Every call draws anew, which
-// bounds how often gp moves before it runs.
+// thread. If gp ran here last and there is more than one P, it mostly moves. If
+// no other M can run gp, gp comes back here. Every call decides anew and at
+// random, so gp soon runs.
 // On: g0, or user from directNext.  P: needed, fuzzed.  Locks: takes
 // sched.lock.  Parks: no.
 [[nodiscard]] bool fuzzMoves(const M* mp, const G* gp);

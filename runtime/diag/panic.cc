@@ -109,7 +109,9 @@ GUMP_NO_SANITIZE void freezetheworld()
   }
   M* mp = thisM();
   if (mp == nullptr) {
-    usleep(1000);  // noScanner (proc_status.cc) sees scanners by then
+    // startpanic has raised scanners. After this sleep noScanner sees that, on
+    // every thread (proc_status.cc).
+    usleep(1000);
     return;
   }
   for (int i = 0; i < 5; i++) {
@@ -152,8 +154,9 @@ bool startpanic() {
 // in: the process is still dying (isPanicking), although everything has been
 // printed.
 bool isLast(bool stay) {
-  // Relaxed: a thread that prints after another has got paniclk from it, and
-  // newcomers wait for paniclk.
+  // Relaxed: a thread that printed before us left the count, then released
+  // paniclk, which we then took. A thread that fails from now on waits for
+  // paniclk.
   if (stay && panicking.load(relaxed) == 1) return true;
   return panicking.add(-1, acq_rel) == 0;
 }

@@ -59,8 +59,9 @@ void tracebackThread(const TracebackMode& mode);
 
 // Ancestors are the goroutines that led to one: its creator, the creator of
 // that goroutine, and so on, as many as GODEBUG tracebackancestors asks for.
-// Each has the calls by which it came to make the next. Ancestors are written
-// before the goroutine can run, and are constant from then on.
+// For each ancestor they record the call stack that it had when it started its
+// child. Ancestors are written before the goroutine can run, and are constant
+// from then on.
 struct Ancestors {
   struct One {
     static constexpr uint32_t kKeep = 50;  // as Go

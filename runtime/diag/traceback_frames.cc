@@ -117,8 +117,8 @@ GUMP_NOINLINE void symbolinit() {
   absl::InitializeSymbolizer(nullptr);
   // Absl makes its arenas once, at the first use, under a lock. A dying thread
   // would wait for that lock too, and a goroutine that was preempted while it
-  // held the lock no longer runs then. If the arenas are made here, the
-  // symboliser never waits later for a thread that a signal could hold. (The
+  // held the lock no longer runs then. So the arenas are made here. From then
+  // on the symboliser takes no lock whose holder may be preempted. (The
   // function is internal to absl, but no public one does this without mapping
   // memory, which may fail.)
   (void)absl::base_internal::LowLevelAlloc::DefaultArena();

@@ -36,8 +36,8 @@ struct Frames {
   void finish();           // puts the ring in order
 };
 
-// unwindinit makes the unwinder do its one-time work while the loader's lock is
-// to be had and there is stack to spare.
+// unwindinit makes the unwinder do its one-time work now, because later the
+// loader's lock may be held and the stack may be nearly used up.
 // On: any.  P: either.  Locks: none.  Parks: no.
 void unwindinit();
 // walkHere collects the caller's own stack, beginning with the caller.
