@@ -100,7 +100,8 @@ static_assert(offsetof(Hchan, dataqsiz) == kCacheLine,
               "the fields that operations write fill the first line exactly");
 
 // The ring is indexed with 32 bits, so that the first line stays one line.
-// (Unlike Go: a channel of more non-empty elements than this is out of range.)
+// (Unlike in Go, makechan refuses a larger capacity, unless elements have size
+// 0.)
 inline constexpr size_t kMaxRing = UINT32_MAX;
 // More bytes than a process can address, so there is no need to ask operator
 // new.

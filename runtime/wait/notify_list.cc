@@ -2,9 +2,9 @@
 //
 // A waiter draws a ticket while it holds the user's lock, releases that lock,
 // and only then enters the list. A notification in between must not be lost.
-// notify is the first ticket that has not been notified, so the waiter finds
-// its ticket below notify and does not sleep. Both sides look at notify under
-// the list's lock.
+// All tickets below `notify` have been notified. So a waiter that was notified
+// in between finds its ticket below notify, and does not sleep. Both sides look
+// at notify under the list's lock.
 //
 // Invariants:
 //  (N1) A Sudog is on at most one list. It lies on the stack of the waiter,
@@ -75,9 +75,9 @@ void notifyListWait(NotifyList* l,
 }
 
 void notifyListNotifyAll(NotifyList* l) noexcept {
-  // Acquire: pairs with notifyListAdd. If they are equal, no waiter has drawn a
-  // ticket since the last notification, at least none that drew it before this
-  // call in happens-before order.
+  // Acquire: pairs with notifyListAdd. If the two are equal, every ticket has
+  // been notified. A ticket counts here if it was drawn before this call in
+  // happens-before order. No other ticket need be notified.
   if (l->wait.load(acquire) == l->notify.load(acquire)) return;
 
   runtimeEntry();

@@ -182,16 +182,15 @@ bool wakeWaiter(SemaRoot* root, Atomic<uint32_t>* addr, bool handoff) {
 }
 
 // releaseN is semrelease of n. Returns true if the waiter that it woke (the
-// last one, if several) has been handed the count and may have our P.
+// last one, if several) was handed the count, and the caller still has its P.
 // On: any.  P: either.  Locks: takes that of the root.  Parks: no.
 bool releaseN(Atomic<uint32_t>* addr, uint32_t n, bool handoff) {
   SemaRoot* root = semroot(addr);
   addr->add(n, seq_cst);                             // R1; from here on (I3)
   if (root->nwait.load(seq_cst) == 0) return false;  // R2: pairs with A1
 
-  // runtimeEntry is not called here because it may yield. Between R1 and the
-  // wake-up that would leave the waiter asleep all the while, although the
-  // count is there.
+  // Do not call runtimeEntry here, because it may yield. After a yield between
+  // R1 and the wake-up, the waiter would sleep on although the count is there.
   if (getg() == nullptr) needm();
   M* mp = getg()->m;
   // acquiremNoPark does not wait for a P. If main has ended, such a wait would

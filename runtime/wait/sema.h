@@ -2,7 +2,7 @@
 //
 // A goroutine waits on the address of a counter inside the user's object. The
 // waiters are kept apart from it, in a table of roots chosen by a hash of the
-// address. So a Mutex is eight bytes, and none of them has to outlive the
+// address. So a Mutex is eight bytes, and the object need not outlive the
 // wake-up. A root holds a treap of the distinct addresses that have waiters.
 // The node of an address is its first waiter, and the other waiters hang on it
 // in a list. So an operation is linear neither in the waiters on one address
@@ -95,8 +95,9 @@ extern Atomic<bool> semtableUsed[kSemTabSize / kRootsPerPage];
 // On: any.  P: either.  Parks: no.
 [[nodiscard]] SemaRoot* semroot(const Atomic<uint32_t>* addr);
 
-// semacquirePinned is semacquire for a caller that must get to its semrelease:
-// it ends in acquirem, and returns the M. Call releasem afterwards.
+// semacquirePinned is semacquire, then acquirem. It is for a caller that must
+// reach its semrelease in any case, even after the end of main. Returns the M.
+// The caller calls releasem after its semrelease.
 // On: user, or a foreign thread.  P: either.  Locks: takes the root's.
 // Parks: yes.
 [[nodiscard]] M* semacquirePinned(Atomic<uint32_t>* addr, bool lifo,

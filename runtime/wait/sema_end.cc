@@ -66,8 +66,8 @@ void wakeThreadsFirst(SemaRoot* root) {
     // seen below. Relaxed: this continues the release sequence of R1.
     addr->add(1, relaxed);
   }
-  // Start from the top each time, because taking one turns the tree. There are
-  // few.
+  // Search from the top each time, because each removal rotates the treap. Few
+  // foreign threads wait.
   while (Sudog* s = takeThread(root, root->treap)) {
     root->nwait.add(UINT32_MAX, relaxed);  // under the lock
     *last = s;

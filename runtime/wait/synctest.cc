@@ -104,7 +104,7 @@ void settled(Bubble* b) {
   int64_t now = b->now.load(relaxed);  // written by us
   if (timersCheck(&b->timers, &now, /*tidy=*/true).ran) {
     // No M has been woken for the goroutines that the timers readied. This
-    // fence is W1, as in injectglist.
+    // fence is W1 of the essay in proc.cc, as in injectglist.
     fence(seq_cst);
     wakep();
   }
@@ -155,7 +155,7 @@ bool discardPending(Bubble* b) {
   Timer* t = timersTakePending(&b->timers);
   if (t != nullptr) {
     funcTimerDiscard(t);
-    fence(seq_cst);  // W1, as in settled
+    fence(seq_cst);  // as in settled
     wakep();
   }
   releasem(mp);

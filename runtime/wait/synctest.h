@@ -4,8 +4,9 @@
 // A goroutine belongs to the bubble of the goroutine that started it. It is
 // durably blocked when only a goroutine of its bubble, or the bubble's clock,
 // can wake it. isIdleInSynctest names the reasons for parking that mean this. A
-// channel of a bubble (Hchan::bubble) can be used only inside the bubble, which
-// guarantees it. For a Cond the program must guarantee it.
+// channel of a bubble (Hchan::bubble) can be used only inside the bubble, so a
+// goroutine that waits on it is durably blocked. For a Cond the program must
+// ensure that no goroutine outside of the bubble uses it.
 //
 // The root is the goroutine that called synctest::Run. It runs the bubble's
 // timers, moves the clock, and belongs to the bubble until Run returns.
@@ -19,8 +20,9 @@
 //   S2 unlockf: a waker can find gp         W2 busy += 1
 //   S3 busy -= 1; if it is 0, pick          W3 make gp runnable
 //
-// S2 precedes W1. Each S3 has its W2, in whichever order the two take `mu`, so
-// busy is never too low. Once all are blocked and all have done S3, busy is 0.
+// S2 precedes W1. A wake-up adds one (W2) and the park subtracts one (S3), in
+// whichever order they take `mu`. gp runs only after W3, so busy is never too
+// low. Once all are blocked and all have done S3, busy is 0.
 //
 // The thread that made busy 0 then picks, under the same lock, the goroutine
 // that goes on:
@@ -32,10 +34,9 @@
 // so it cannot be picked twice. That holds although a thread outside the bubble
 // may wake another goroutine at that moment. A candidate set its slot before it
 // parked, while busy counted it. Since busy became 0, the candidate's S3 is
-// over, so it can be picked. It will be picked. busy is 0 only after some S3,
-// and only picks, starts and W2 raise it. So the S3 that begins a period in
-// which busy stays 0 has picked, unless no slot was set, which means that the
-// root has gone. No wake-up is lost.
+// over, so it can be picked. It will be picked. busy becomes 0 only in an S3,
+// or when a goroutine ends. That step picks under the same lock if a slot is
+// set. If no slot is set, the root has gone. No wake-up is lost.
 //
 // So the root moves the clock only when no other goroutine of the bubble runs.
 // By then every timer that is due has been run, and every goroutine that this
@@ -44,9 +45,10 @@
 // Invariants:
 //  (B1) gp->bubble changes only before gp first runs, or when gp has ended. The
 //       root changes its own. If gp->bubble is not null, gp->special is set.
-//  (B2) Timers of a bubble (kTimerFake) are in its heap or in none. Except for
-//       being dropped, they change only inside the bubble. So a thread that
-//       handles one in use finds the heap and the clock by getg()->bubble.
+//  (B2) Timers of a bubble (kTimerFake) are in its heap or in none. They change
+//       only inside the bubble, except that any thread may drop them. So a
+//       thread that handles a timer in use finds its heap and its clock by
+//       getg()->bubble.
 //  (B3) Bubbles are type-stable, and their ids are unique for 2^32 Runs. So a
 //       handle that has outlived its bubble counts as outside everywhere.
 //
@@ -59,7 +61,7 @@
 //    though only a park and a wake-up can matter.
 //  - Counting a G as blocked at S1, as in Go. A second count must then keep the
 //    bubble awake until the end of unlockf.
-//  - A thread that turns the clock. Run already has a goroutine that waits.
+//  - A thread that moves the clock. Run already has a goroutine that waits.
 #ifndef RUNTIME_WAIT_SYNCTEST_H_
 #define RUNTIME_WAIT_SYNCTEST_H_
 

@@ -9,8 +9,8 @@
 // Invariants:
 //  (C1) seq changes with mu and sendLock held. A value is sent with sendLock
 //       held, and only if seq is what it was when the timer was found due. A
-//       stop or a reset also empties the slot under sendLock. So after it no
-//       value from before can be received.
+//       stop or a reset also empties the slot under sendLock. So after a stop
+//       or a reset, no older value can be received.
 //  (C2) sending: the timer, which is a one-shot, was found due under the
 //       present seq, but its value is not sent yet. A stop or reset may still
 //       prevent the send. The timer then counts as still pending. Set under mu,
@@ -41,8 +41,8 @@ struct TimerChan {
   Timer t;
   Mutex sendLock{LockRank::kTimerSend};
   bool sending = false;  // (C2)
-  // The time at which the last value sent since the last reset was due (C4).
-  // Under sendLock.
+  // The due time of the last value that was sent (C4), or 0 if none was sent
+  // since the last reset or stop. Under sendLock.
   int64_t lastSent = 0;
   // Writes the time, in ns since the Unix epoch, to a slot.
   void (*encode)(void* elem, int64_t unixNanos) = nullptr;
