@@ -32,7 +32,9 @@ pthread_once_t extraOnce = PTHREAD_ONCE_INIT;
 void threadEnds(void* x) {
   auto* e = static_cast<ExtraM*>(x);
   if (e->g.gls != nullptr) glsDestroyAll(&e->g);
-  if (forked.load(relaxed)) return;  // no thread follows; written by this one
+  // A child of fork has no other thread that could use the pair. Relaxed: only
+  // this thread writes it.
+  if (forked.load(relaxed)) return;
   dropm(&e->m);
 }
 

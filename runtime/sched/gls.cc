@@ -54,7 +54,7 @@ bool glsSet(const void* key, void* value, void (*destroy)(void*)) noexcept {
 }
 
 // A value leaves the list before its destructor runs. So a destructor that uses
-// goroutine-local values sees those set before it. It may set new ones, which
+// goroutine-local values sees only the older ones. It may set new ones, which
 // are destroyed in turn.
 void glsDestroyAll(G* gp) {
   while (GlsNode* n = head(gp)) {

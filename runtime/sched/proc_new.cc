@@ -383,7 +383,8 @@ GUMP_NO_SANITIZE void goexit1() {
   if (GUMP_UNLIKELY(gp->gls != nullptr)) glsDestroyAll(gp);
   if (GUMP_UNLIKELY(gp->name != nullptr)) {
     // This is still the goroutine: user code may allocate. If it is preempted
-    // in the middle, dumps show it, and they must not find a name that is free.
+    // in the middle, dumps show it, and they must not read a name that has been
+    // freed.
     const char* name = std::exchange(gp->name, nullptr);
     compilerFence();
     std::free(const_cast<char*>(name));

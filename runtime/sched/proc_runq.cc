@@ -40,8 +40,8 @@ void runqputNow(P* pp, G* gp, bool next) {
     // that the thief sees *gp.
     gp = pp->runnext.xchg(gp, seq_cst);
     if (gp == nullptr) return;
-    // Kick the old runnext out to the ring. It can be found all the time,
-    // because runnext is non-null meanwhile.
+    // Move the old runnext to the ring. Meanwhile it is in neither place, but
+    // runnext is not null, so the P does not look empty (runqempty).
   }
   for (;;) {
     // Pairs with cas-release in runqgrab, so the slots below h have been read.
@@ -152,10 +152,10 @@ RunqGet runqget(P* pp) {
 }
 
 bool runqempty(const P* pp) {
-  // runqput moves runnext into the ring in two steps, and sets the new runnext
-  // first. Reading head, tail, runnext, and tail again cannot miss the G in
-  // between. If tail did not move, the kicked G had not yet left when runnext
-  // was read non-null.
+  // runqput sets the new runnext, and then moves the old one to the ring. A
+  // thief may take the new one right after that. So the ring and runnext must
+  // be read as of one moment. If tail is the same before and after runnext is
+  // read, no G was put into the ring in between.
   for (;;) {
     // Pairs with cas-release of consumers.
     uint32_t h = pp->runqhead.load(acquire);
@@ -318,7 +318,6 @@ G* globrunqgetbatch(P* pp, int32_t n)
   GQueue rest;
   // A goroutine that is preempted in place stays in the global queue, where
   // startm can find it.
-
   for (int32_t i = 1; i < n && !sched.runq.head->inPlace; i++) {
     rest.pushBack(sched.runq.pop());
   }

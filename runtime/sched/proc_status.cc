@@ -98,9 +98,10 @@ void casgstatus(G* gp, uint32_t oldval, uint32_t newval) {
     }
     return;
   }
-  // Only its owner leaves any other status, and only the one waker that took
-  // the G off its queue leaves kGwaiting. So a checked store is enough. Acquire
-  // as above.
+  // No scan bit can be set here, so no other thread changes the status. If it
+  // is kGwaiting, only the waker that took the G off its queue changes it. Any
+  // other status is changed only by the G's owner. So a checked store is
+  // enough. Acquire as above.
   if (GUMP_UNLIKELY(gp->atomicstatus.load(acquire) != oldval)) {
     badG(gp, oldval, newval);
   }
@@ -138,7 +139,6 @@ void setPStatus(P* pp, uint32_t oldval, uint32_t newval) {
     badP(pp, oldval, newval);
   }
   // Publishes the P to the thread that takes it with pcasstatus.
-
   pp->status.store(newval, release);
 }
 

@@ -114,7 +114,9 @@ bool attachM0() {
 void detachM0() {
   LockScope l(&sched.lock);
   sched.m0attached = false;
-  checkdead();  // a thread that went to sleep meanwhile could not judge
+  // An M that went to sleep while m0 was attached could not tell whether that
+  // was a deadlock.
+  checkdead();
 }
 
 // newMain makes the goroutine of Run, with a stack as large as a thread's.
@@ -137,10 +139,10 @@ G* newMain(const FuncType* ft, void* closure, uintptr_t pc) {
   return gp;
 }
 
-// lockMain binds main to m0 until it begins (mainBegins). If the caller of Run
-// has asked for its thread, main stays bound, and the lock count is the
-// caller's. That corresponds to the init functions of a Go program, which run
-// on the main thread before main.
+// lockMain binds main to m0 until main begins (mainBegins). If the caller of
+// Run has called LockOSThread, main stays bound and takes over the lock count.
+// That corresponds to the init functions of a Go program, which run on the main
+// thread before main.
 void lockMain(G* gp, const G* caller) {
   if (m0.lockedg != nullptr) fatalthrow("Run: m0 is locked");
   m0.lockedExt = caller == nullptr ? 0 : caller->m->lockedExt;
@@ -174,8 +176,9 @@ bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
   setg(&m0.g0);
   m0.locks.store(1, relaxed);  // (K3) of proc_park.cc
   minit(&m0);
-  // The caller may be inside a catch block. The state of its thread is not for
-  // the goroutines that m0 runs, nor is their state for the caller.
+  // The caller may be inside a catch block. So save the thread's exception
+  // globals and errno, and restore them afterwards. The goroutines that m0 runs
+  // have their own.
   const EhGlobals eh = *m0.eh;
   const int savedErrno = *m0.errnoAddr;
   *m0.eh = EhGlobals();
@@ -185,8 +188,9 @@ bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
   P* pp = nullptr;
   {
     LockScope l(&sched.lock);
-    // Under the lock: an M on its way to endSchedule looks again there, and
-    // then either keeps its P, for us, or has made it idle before this.
+    // Stored under the lock, because endSchedule looks again under the lock. An
+    // M that looks later keeps its P, and finds main in the global queue. An M
+    // that looked earlier has idled its P, and pidleget finds the P.
     sched.mainEnded.store(false, release);  // pairs with findRunnable
     pp = pidleget();
     if (pp == nullptr) {

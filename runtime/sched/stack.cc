@@ -10,8 +10,8 @@
 //
 // Invariants:
 //  (K1) hi - lo >= 16 KiB << order, for every colour. The StackTop and the
-//       colour have a page of their own, the top one, which the first frames
-//       share.
+//       colour lie in an additional page at the top. The first frames use the
+//       rest of that page.
 //  (K2) stride is an odd number of pages. If it were a power of two, the hot
 //       pages of all stacks would compete for one set of the TLB. Walking the
 //       tops of 1000 stacks took 18 ns a step at a stride of 256 KiB, and

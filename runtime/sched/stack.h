@@ -84,8 +84,9 @@ void stackpoolRelease();
 // anything.
 // On: any.  P: either.  Locks: takes kStack.  Parks: no.
 bool stackReclaim();
-// stackCheckCanary throws if gp's unguarded stack overflowed. It is called only
-// at each switch away from an unguarded stack.
+// stackCheckCanary throws if gp's unguarded stack overflowed. It is called at
+// each switch away from an unguarded stack. An overflow is not found before
+// that.
 // On: g0, or gp's own stack.  P: either.  Locks: none.  Parks: no.
 void stackCheckCanary(G* gp);
 // stackLimit returns the size of gp's stack in bytes, not counting its colour.

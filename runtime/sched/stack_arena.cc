@@ -39,8 +39,8 @@ size_t leafIndex(uintptr_t addr) {
 }
 size_t rootIndex(uintptr_t addr) { return addr >> (kArenaShift + kTableBits); }
 
-// publishArena enters value (an arena, or nullptr) for the window of base.
-// Returns false if there is no memory.
+// publishArena enters value (an arena, or nullptr) for the kArenaSize bytes
+// from base on. Returns false if there is no memory.
 [[nodiscard]] bool publishArena(uintptr_t base, Arena* value)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(stackLock) {
   const size_t root = rootIndex(base);

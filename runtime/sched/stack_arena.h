@@ -41,10 +41,10 @@ static_assert(sizeof(StackTop) <= kTopReserve);
 static_assert(kTopReserve + (kColours - 1) * kColourStep + 1536 + 512 <=
               kTopSize);
 
-// stackLock guards the pools of stack.cc, and what the members below say. Two
-// things are forbidden under it: system calls, and touching a slot that is not
-// on a list. Mapping an arena is the exception, together with the calls by
-// which LeakSanitizer notes a region.
+// stackLock guards the pools of stack.cc, and the members of Arena from `bump`
+// on. Two things are forbidden under it: system calls, and touching a slot that
+// is not on a list. Mapping an arena is the exception, together with the calls
+// by which LeakSanitizer notes a region.
 extern Mutex stackLock;
 
 // Arena is a mapping and the slots that it is carved into. Arena cells are

@@ -6,8 +6,8 @@
 // The kernel allows a process vm.max_map_count mappings. malloc, thread stacks
 // and files need some of them as well, so we stop at three quarters.
 //
-// Nothing here changes errno, because stacks are bound on behalf of goroutines
-// that look at theirs.
+// Nothing here changes errno. A goroutine that starts another one may need a
+// stack for it, and must find its own errno unchanged.
 #include "runtime/sched/stackguard.h"
 
 #include <fcntl.h>
@@ -31,8 +31,8 @@ namespace {
 constexpr int kMadvGuardInstall = 102;
 constexpr int kPidfdSelf = -10000;
 
-// A guard and the memory above it. Neither shares a mapping with the slot next
-// to it.
+// With mprotect, each slot has two mappings: its guard, and the memory above
+// the guard.
 constexpr int64_t kMappingsPerGuard = 2;
 constexpr int64_t kDefaultMaxMapCount = 65530;
 
