@@ -31,7 +31,7 @@ struct NetpollBackend {
   void (*close)(PollDesc* pd);
   // poll collects the events that are ready; delay is as in netpoll. Only one
   // thread at a time calls it with a delay other than 0. Returns true if a
-  // break ended it; the break is then taken.
+  // break ended it. One break ends one poll.
   // Parks: blocks the thread.
   bool (*poll)(int64_t delay, NetpollResult* r);
   // wake ends the poll with a delay that is under way, or the next one.

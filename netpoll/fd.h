@@ -2,8 +2,8 @@
 // but only the goroutine parks. Source: Go's internal/poll.FD.
 //
 // Errors are errnos, or a negative PollError (polldesc.h). The caller keeps the
-// FD alive as long as any operation on it runs. A close does not end them all
-// at once, it only makes them fail.
+// FD alive as long as any operation on it runs, even after a close. A close
+// makes the operations fail, but some may return later than the close does.
 #ifndef NETPOLL_FD_H_
 #define NETPOLL_FD_H_
 
@@ -46,8 +46,9 @@ class FD {
   FD(const FD&) = delete;
   FD& operator=(const FD&) = delete;
 
-  // init registers the descriptor with the poller, which owns it from then on.
-  // Returns 0, or the errno; then the caller still owns it.
+  // init registers the descriptor with the poller. Returns 0, and then the
+  // poller owns the descriptor. Otherwise returns the errno, and the caller
+  // still owns it.
   [[nodiscard]] int init();
 
   // read fills at most n bytes. Unless n == 0, 0 bytes without an error means
@@ -121,13 +122,14 @@ class FD {
     FD* const fd_;
   };
   int destroy();
-  // prepare readies a direction for a system call; wait waits after EAGAIN.
+  // prepare clears a direction's readiness before a system call; wait waits
+  // after EAGAIN.
   int prepare(PollMode mode);
   int wait(PollMode mode);
   int lockFor(PollMode mode);
   void unlockFor(PollMode mode);
-  // locked returns body() for a direction that is locked and prepared, or the
-  // error that kept it from that.
+  // locked locks and prepares a direction, and returns the result of body(). If
+  // the direction cannot be locked or prepared, it returns that error.
   template <class Body>
   IoResult locked(PollMode mode, const Body& body) {
     IoResult r;
@@ -184,8 +186,8 @@ class FD {
   Atomic<FileWay> fileWay_;
   Atomic<bool> blocks_;
   PollDesc* pd_ = nullptr;
-  // Posted when the descriptor has been closed, or by setBlocks. There is one
-  // close, and the first post lets it go.
+  // Posted when the descriptor has been closed, or by setBlocks. At most one
+  // close waits for it. The first post ends that wait.
   Atomic<uint32_t> csema_;
 };
 

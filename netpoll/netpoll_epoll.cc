@@ -31,10 +31,10 @@ constexpr int kEventsAtOnce = 128;  // as in Go
 int epfd = -1;
 int breakfd = -1;
 
-// True if epoll_pwait2 is not there, which is the case before Linux 5.11. The
-// sanitizers do not use it either: TSan knows that an epoll_wait sees the
-// stores before an epoll_ctl, and it lets signal handlers run in calls that it
-// knows.
+// True if epoll_pwait2 is not there, which is the case before Linux 5.11.
+// Sanitizer builds do not use it either, because TSan knows only epoll_wait. In
+// TSan's order, the stores before an epoll_ctl come before an epoll_wait that
+// follows it. And TSan runs signal handlers only in calls that it knows.
 Atomic<bool> noPwait2{kSanitizerBuild};
 
 uint32_t interest() {
@@ -96,15 +96,15 @@ void handle(const epoll_event& ev, NetpollResult* r) {
   PollDesc* pd = PollTag::desc(ev.data.u64);
   const uint32_t tag = PollTag::tag(ev.data.u64);
   // If the tags differ, the descriptor has been closed since, and the event is
-  // stale. (If it is closed just now, its next owner sees an edge that is not
-  // there.) Acquire: pairs with the add in PollCache::free.
+  // stale. (If it is closed only after this check, the next owner of pd sees an
+  // edge that is not there.) Acquire: pairs with the add in PollCache::free.
   if (((pd->tag.load(acquire) ^ tag) & PollTag::kMask) != 0) {
     stats.staleEvents.add(1, relaxed);
     return;
   }
   constexpr uint32_t kGone = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
-  // seq_cst: see FD::read. Do this before the reader is woken, or asked whether
-  // it may sleep.
+  // seq_cst: see FD::read. Store hungUp first, because netpollready wakes the
+  // reader, or keeps the edge for its next wait.
   if ((ev.events & (kGone | EPOLLPRI)) != 0) pd->hungUp.store(true, seq_cst);
   pollSetEventErr(pd, (ev.events & ~uint32_t{EPOLLPRI}) == EPOLLERR, tag);
   netpollready(r, pd, (ev.events & (EPOLLIN | kGone)) != 0,

@@ -37,7 +37,8 @@ int uringInit() {
 }
 
 int uringOpen(PollDesc* pd) {
-  // The ring would report files that cannot wait as ready; epoll knows them.
+  // Some files are always ready, such as regular files. The ring would accept
+  // them, and epoll refuses them. So ask epoll.
   epoll_event ev{};
   if (epoll_ctl(scratch, EPOLL_CTL_ADD, pd->fd, &ev) != 0) return errno;
   epoll_ctl(scratch, EPOLL_CTL_DEL, pd->fd, &ev);
@@ -76,8 +77,8 @@ void uringEvent(PollDesc* pd, int events, NetpollResult* r) {
   const bool alone = events == POLLERR;
   if (alone) events = state(pd->fd);
   const bool err = events < 0 || (alone && events == POLLERR);
-  // seq_cst: see FD::read. Do this before the reader is woken, or asked whether
-  // it may sleep.
+  // seq_cst: see FD::read. Store hungUp first, because netpollready wakes the
+  // reader, or keeps the edge for its next wait.
   if (err || (events & kGone) != 0) pd->hungUp.store(true, seq_cst);
   pollSetEventErr(pd, err, pd->tag.load(relaxed));  // ours until close returns
   netpollready(r, pd, err || alone || (events & (POLLIN | kGone)) != 0,

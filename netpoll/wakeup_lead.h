@@ -9,10 +9,10 @@ namespace gump::rt {
 
 // WakeupLead learns how late the kernel ends sleeps. The delay is the time that
 // an idle processor takes to wake: some 5 µs on a bare machine, 50 on a virtual
-// one. WakeupLead falls faster than it rises, and so stays below the middle of
-// the delays that it has seen. The reason is that a thread that is woken too
-// early must stay awake for the rest. (KVM does the same for its guests'
-// timers: lapic_timer_advance_ns.)
+// one. The lead falls faster than it rises, and so stays below the middle of
+// the delays that WakeupLead has seen. The reason is that a thread that is
+// woken too early must stay awake for the rest. (KVM does the same for its
+// guests' timers: lapic_timer_advance_ns.)
 //
 // All times are ns.
 class WakeupLead {
@@ -39,7 +39,8 @@ class WakeupLead {
   }
 
  private:
-  static constexpr int64_t kBelieved = 8'000;  // the most that one sleep adds
+  // A delay counts as longer than the lead by at most this.
+  static constexpr int64_t kBelieved = 8'000;
 
   int64_t lead_ = 0;
 };
