@@ -9,13 +9,14 @@
 
 namespace gump::rt {
 
-// A slice, in ns, while goroutines that have not been preempted wait for a P.
+// A slice, in ns, while a goroutine waits for a P. Goroutines that have been
+// preempted in place do not count.
 inline constexpr int64_t kShortSliceNS = 2'000'000;
 // CPU time, in ns, that a goroutine must also use for such a slice to be over.
 // It counts from the first look after kShortSliceNS.
 inline constexpr int64_t kShortCpuNS = 1'000'000;
-// ns after a goroutine was forced to give up its P (forcePreempt) before it is
-// forced again. The time doubles with each attempt, up to a slice.
+// The time, in ns, from one attempt to force a goroutine off its P
+// (forcePreempt) to the next. It doubles with each attempt, up to a slice.
 inline constexpr int64_t kForcePreemptFirstNS = 100'000;
 
 // ns by which a timer may be late before a goroutine is forced off its P for
@@ -30,9 +31,9 @@ inline constexpr int64_t kAsleepNS = 100'000;
 // if its timers are late and no M is idle or spinning.
 // - It asks the goroutine on the P to yield at its next entry into the runtime.
 // - It also forces the goroutine to give up the P before that (forcePreempt).
-// If
-//   neither a goroutine nor a late timer waits for the P, it does so only if
-//   the thread is asleep.
+//   If no goroutine and no late timer waits for the P, it does so only if the
+//   thread is asleep.
+//
 // Later looks repeat both, because the request may have hit another goroutine.
 // Returns true if there was a goroutine to ask.
 // On: sysmon.  P: none.  Locks: takes sched.lock.  Parks: no.

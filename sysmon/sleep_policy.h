@@ -14,8 +14,9 @@ namespace gump::rt {
 // 1 ms in which nothing does, the sleep doubles each round, up to 10 ms, as in
 // Go. Two states limit it further:
 //  * kForcePreemptDelay, while a goroutine is being forced off its P
-//  (forcePreempt);
-//  * kShortSlice, while a goroutine that has not been preempted waits for a P.
+//    (forcePreempt);
+//  * kShortSlice, while a goroutine that has not been preempted in place waits
+//    for a P.
 class SleepPolicy {
  public:
   static constexpr uint32_t kShortDelay = 20;     // µs
