@@ -30,8 +30,8 @@ std::pair<Context, Func> Handles(ContextRef ref) {
   return {ContextAccess::Make<Context>(std::move(ref)), std::move(f)};
 }
 
-// CancelBy does the work of the CancelFuncs. The caller owns ref, because a
-// goroutine that is woken may destroy the CancelFunc.
+// CancelBy does the work of the CancelFuncs. It gets a reference of its own,
+// because a goroutine that it wakes may destroy the CancelFunc.
 void CancelBy(ContextRef&& ref, const absl::Status& cause) {
   const ContextRef held = std::move(ref);
   if (held.get() == nullptr) return;
@@ -49,7 +49,7 @@ std::pair<Context, CancelFunc> MakeDeadline(const Context& parent,
   ContextRef ref = NewCancel(parent);
   CancelNode* n = CancelNodeOf(ref);
   if (n->TimeLeft() < in.duration() || deadline == absl::InfiniteFuture()) {
-    n->Join();  // the parent's deadline comes first, or there is none
+    n->Join();  // the parent's deadline comes first, or this one is infinite
     return Handles<CancelFunc>(std::move(ref));
   }
   n->SetDeadline(deadline, in.duration());
@@ -98,7 +98,7 @@ void CancelCauseFunc::operator()(const absl::Status& cause) const {
 }
 
 bool StopFunc::operator()() const {
-  const ContextRef ref = ref_;  // as in CancelBy
+  const ContextRef ref = ref_;  // our own reference, as in CancelBy
   return ref.get() != nullptr && CancelNodeOf(ref)->StopFunc();
 }
 
@@ -146,8 +146,8 @@ std::pair<Context, CancelFunc> WithTimeoutCause(const Context& parent,
 
 Context WithoutCancel(const Context& parent) {
   const ContextRef& ref = ContextAccess::ref(parent);
-  // Takes the values of parent. The new node refers to the nearest ValueNode,
-  // so it does not hold the nodes below that one.
+  // The new node takes the values of parent. It refers to the nearest
+  // ValueNode, so it does not keep the nodes in between alive.
   auto* n = new internal::ContextNode(ref.get() == nullptr ? nullptr
                                                            : ref.get()->values);
   n->cancel = nullptr;

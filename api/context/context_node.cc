@@ -49,7 +49,7 @@ ContextNode::ContextNode(ContextNode* up) noexcept
   if (up != nullptr) ContextRetain(up);
 }
 
-// The caller's reference keeps it above 0; nothing is published.
+// Relaxed: the caller's reference keeps refs above 0, and nothing is published.
 void ContextRetain(ContextNode* n) noexcept { n->refs.add(1, rt::relaxed); }
 
 void ContextRelease(ContextNode* n) noexcept {
@@ -80,8 +80,9 @@ ContextNode* CancelNode::Drop(CancelNode** lost) {
       if (refs.casWeak(n, n - 1, rt::release)) return nullptr;
     }
     // Only a read-modify-write can tell that the count really is 1. Then ours
-    // is the only reference, and only a canceller can get another. Acquire: all
-    // that the others did is done.
+    // is the only reference, and only a canceller can get another. Acquire:
+    // pairs with the releases above, by which the other references were given
+    // up.
   } while (!refs.casWeak(n, 1, rt::acquire));
   ContextNode* held = nullptr;
   if (KeepForObservers(&held)) return held;
@@ -89,7 +90,8 @@ ContextNode* CancelNode::Drop(CancelNode** lost) {
   if (refs.add(static_cast<uint32_t>(-1), rt::acq_rel) != 0) return nullptr;
   held = parent;
   CancelNode* up = Destroy(lost);
-  // Never both: with a parent we hold up_, and then up_ does not linger.
+  // At most one of held and up is set. A node with a parent has a reference to
+  // up_ through its parent, so up_ does not linger.
   return held != nullptr ? held : up;
 }
 
@@ -137,7 +139,7 @@ void CancelNode::SetDeadline(absl::Time t, absl::Duration in) {
 
 absl::Duration CancelNode::TimeLeft() const {
   if (deadline_ == absl::InfiniteFuture()) return absl::InfiniteDuration();
-  // From a clock that is not the caller's, only the date carries over.
+  // If the deadline is on another clock than the caller's, compare dates.
   if (clock_ != rt::currentBubble()) return deadline_ - synctest::Now();
   return absl::Nanoseconds(due_) - absl::Nanoseconds(TimerNanos());
 }
@@ -173,8 +175,8 @@ void CancelNode::Join() {
   Cancel(up_->state_.load(rt::relaxed), up_->cause_);
 }
 
-// Cancel goes depth first. The nodes from this one down to n are locked. They
-// still have children to be cancelled (N5).
+// Cancel goes depth first. The nodes from this one down to n stay locked until
+// all their children are cancelled (N5).
 bool CancelNode::Cancel(uint32_t why, const absl::Status& cause) {
   mu_.Lock();
   if (!Close(why, cause)) {
@@ -225,8 +227,8 @@ CancelNode* CancelNode::Leave() {
 // Sweep looks at the next two children: one for each child that joins, and one
 // more. So the children that linger for no observer never outnumber the rest
 // for long. It returns them in idle, with a reference that the caller gives up.
-// mu_ is held, and the node is not cancelled, because TakeChild does not
-// maintain sweep_.
+// mu_ is held. The node must not be cancelled, because a cancellation takes
+// children off the list without updating sweep_.
 void CancelNode::Sweep(CancelNode* (&idle)[2]) {
   for (CancelNode*& found : idle) {
     CancelNode* c = sweep_ != nullptr ? sweep_ : first_;
@@ -279,7 +281,8 @@ bool CancelNode::Close(uint32_t why, const absl::Status& cause) {
 // Observed returns whether anything but a handle waits for the cancellation.
 // mu_ is held.
 bool CancelNode::Observed() const {
-  // Children in the list linger, since the others have references to this node.
+  // A child that does not linger has a reference to this node. There is none
+  // now, so each child in the list lingers.
   if (closure_ != nullptr || first_ != nullptr) return true;
   // Relaxed: written under the lock.
   rt::Hchan* c = done_.load(rt::relaxed);
@@ -317,8 +320,8 @@ void CancelNode::OnParentDestroyed() {
   refs.add(static_cast<uint32_t>(-1), rt::release);
 }
 
-// Destroy runs when no reference is left. There will be none. Returns what
-// Leave returns.
+// Destroy runs when the last reference is gone. No thread can get a new one.
+// Returns the result of Leave.
 CancelNode* CancelNode::Destroy(CancelNode** lost) {
   CancelNode* up = Leave();
   {
@@ -326,9 +329,9 @@ CancelNode* CancelNode::Destroy(CancelNode** lost) {
     while (CancelNode* c = TakeChild()) c->next_ = std::exchange(*lost, c);
   }
   if (timer_.get() != nullptr) {
-    // Handles are dropped anywhere, but a bubble's timer is stopped only inside
-    // the bubble. If it is left alone it fires, or goes with its bubble: see
-    // DeadlinePassed.
+    // Any thread may drop the last handle, but only code inside of a bubble may
+    // stop the bubble's timers. A timer that is not stopped fires, or is
+    // destroyed with its bubble: see DeadlinePassed.
     if (timer_bubble_ == 0 || timer_bubble_ == rt::currentBubble()) {
       timer_.get()->Stop();
     }
@@ -361,10 +364,10 @@ namespace {
 
 // DeadlinePassed is the function that the timer of a deadline calls. It has a
 // weak reference to the node. When a node has no handle any more, its timer is
-// stopped. If it is too late for that, or not allowed, the function finds
-// nothing to do. The FuncTimer that contains it has a reference of its own
-// while it is pending. So it goes after the call, or with the rest of the
-// bubble, and the node's memory goes with it.
+// stopped. If that is too late, or not allowed, the function finds nothing to
+// do. A pending FuncTimer has a reference to itself. So it is destroyed after
+// the call, or with the rest of the bubble. With it goes the function's weak
+// reference, and with that the memory of the node.
 class DeadlinePassed {
  public:
   DeadlinePassed(CancelNode* n, absl::Status cause) noexcept

@@ -27,18 +27,19 @@
 //       cancels or destroys up_. That thread uses next_ to chain the remaining
 //       work. So nothing here recurses, however deep the tree.
 //  (N4) A node lingers (lingers_) if it has no handle any more, but an observer
-//       still waits for the cancellation, and it can still come. The last
-//       reference is then not given up. It passes to the cancellation, which
-//       drops it. OnParentDestroyed drops it when the cancellation can come no
-//       more. Leave drops it when the last child has left for which the node
-//       lingered. Nothing reports the end of the last channel: Sweep finds it
-//       out. A lingering node has no parent, because it would keep the nodes
-//       alive that are to cancel it.
-//
-//  (N5) While mu_ of a cancelled node is held, all its descendants are
-//       cancelled too. Only its canceller may still be at work, because it
-//       holds mu_ until they are. So when a CancelFunc returns, all is done, no
-//       matter which thread did it.
+//       still waits for its cancellation, and the cancellation can still come.
+//       The last reference is then kept for the cancellation. It is dropped by
+//         Close, when the cancellation comes;
+//         OnParentDestroyed, when the cancellation can come no more;
+//         Leave, when the last child leaves for which the node lingered;
+//         Sweep, when it finds that no observer is left. No call tells the node
+//         that the last handle of its channel is gone, so Sweep has to look.
+//       A lingering node gives up its reference to parent. That reference would
+//       keep alive the nodes that are to cancel this one.
+//  (N5) The thread that cancels a node holds mu_ until all its descendants are
+//       cancelled too. So any other thread that holds mu_ of a cancelled node
+//       finds the descendants cancelled. When a CancelFunc returns, all is
+//       done, no matter which thread did it.
 //
 // Lock order: a node's lock, then those of nodes below it; never upwards. Under
 // these locks no user code runs, so no reference is given up. A destroyed value
@@ -70,8 +71,9 @@ struct ContextNode {
   ContextNode& operator=(const ContextNode&) = delete;
 
   // Drop gives up one reference. Returns a node of which the caller must give
-  // up one reference next, or nullptr. It puts nodes before *lost, and the
-  // caller must call OnParentDestroyed on these.
+  // up one reference next, or nullptr. If the node is destroyed, Drop puts its
+  // children at the front of the list *lost. The caller must call
+  // OnParentDestroyed on these.
   virtual ContextNode* Drop(CancelNode** lost);
 
   rt::Atomic<uint32_t> refs{1};
@@ -136,7 +138,7 @@ class CancelNode final : public ContextNode {
   absl::Duration TimeLeft() const;
   absl::Status Err();
   absl::Status Cause() const;
-  rt::Hchan* Done();  // the node's
+  rt::Hchan* Done();  // gives the caller no reference to the channel
 
   ContextNode* Drop(CancelNode** lost) override;
   [[nodiscard]] bool TryRef() noexcept;
@@ -154,7 +156,8 @@ class CancelNode final : public ContextNode {
   [[nodiscard]] bool EndLinger();
   [[nodiscard]] CancelNode* Destroy(CancelNode** lost);
 
-  // Counts references to the memory. All counted references together hold one.
+  // Counts the references to the memory: each weak reference, and one for all
+  // those that refs counts.
   rt::Atomic<uint32_t> weak_{1};
   CancelNode* const up_;  // with a weak reference; may be null
   // Guarded by up_->mu_ until the node is out of the list (N3).
