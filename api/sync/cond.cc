@@ -1,15 +1,15 @@
 // sync::Cond, on the notification lists of runtime/wait/notify_list.cc. A
-// waiter draws its ticket while it holds L. So every Signal that follows in the
-// order of L counts this waiter in, even before it sleeps, and no wake-up
-// between Unlock and sleep is lost.
+// waiter draws its ticket while it holds L. So each Signal by a later holder of
+// L counts this waiter in, even before the waiter sleeps. No wake-up between
+// Unlock and sleep is lost.
 //
 // A context wakes the waiters by a Broadcast in a goroutine of its own, which
 // does not hold L. CondWatch::Wait first draws its ticket and then reads
 // `done`. That goroutine first sets `done` and then broadcasts. Both access
 // `done` under the mutex of Shared. So either the waiter sees `done`, or the
-// Broadcast sees the ticket. The goroutine may come when the Wait is over and
-// the Cond is gone. For this case the destructor clears Shared::cond, under
-// that mutex.
+// Broadcast sees the ticket. The goroutine may run when the Wait is over and
+// the Cond is gone. For this case the destructor of CondWatch clears
+// Shared::cond, under that mutex.
 #include "gump/sync/cond.h"
 
 #include <memory>
@@ -68,7 +68,8 @@ bool CondWatch::Wait() {
     std::scoped_lock hold(shared_->mu);
     done = shared_->done;
   }
-  // The ticket must not be left behind: a Signal would be lost on it.
+  // A ticket that is left behind would use up a later Signal. After this
+  // Broadcast the wait below returns at once.
   if (done) cond->Broadcast();
   cond->L.Unlock();
   rt::notifyListWait(&cond->notify_, ticket);

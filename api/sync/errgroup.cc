@@ -53,7 +53,7 @@ void ErrGroup::Fail(absl::Status status) {
 
 absl::Status ErrGroup::Wait() {
   wg_.Wait();
-  cancel_(error_);  // an OK error_ gives no reason
+  cancel_(error_);  // if error_ is OK, the cause is "context canceled"
   return error_;
 }
 

@@ -54,8 +54,8 @@ class PoolRing {
     uint64_t ends = ends_.load(rt::relaxed);  // the CAS decides
     for (;;) {
       if (head(ends) == tail(ends)) return nullptr;
-      // The CAS takes the slot from the thieves. Acq_rel: they see our slots
-      // only through PushHead. It is this strong because that costs nothing.
+      // The CAS takes the slot from the thieves, which see our slots only
+      // through PushHead. Acq_rel is stronger than needed, but costs nothing.
       if (!ends_.casWeak(ends, ends - kHeadOne, rt::acq_rel)) continue;
       rt::Atomic<void*>& slot = slots_[(head(ends) - 1) & (size_ - 1)];
       void* item = slot.load(rt::relaxed);  // we stored it, and own it again
@@ -74,14 +74,15 @@ class PoolRing {
       // Only the half of the tail may change, without a carry into the head.
       const uint64_t next =
           (ends & ~uint64_t{UINT32_MAX}) | uint32_t{tail(ends) + 1};
-      // Acq_rel: the release pairs with the load in PushHead. Acquire, because
-      // a failed CAS loads the head again.
+      // Release: pairs with the load in PushHead. Acquire: pairs with the add
+      // in PushHead. Since we loaded ends_, the producer may have popped this
+      // index and pushed it again.
       if (!ends_.cas(ends, next, rt::acq_rel)) {
         ends = ends_.load(rt::acquire);  // as above
         continue;
       }
       rt::Atomic<void*>& slot = slots_[tail(ends) & (size_ - 1)];
-      void* item = slot.load(rt::relaxed);  // ordered by the load of ends_
+      void* item = slot.load(rt::relaxed);  // ordered by the CAS
       // Release: from here on the producer may use the slot. Pairs with the
       // load in PushHead.
       slot.store(nullptr, rt::release);
@@ -97,8 +98,8 @@ class PoolRing {
       : slots_(slots), size_(size) {}
 
   // ends_:  | head : 32, next slot to fill | tail : 32, first full slot |
-  // Both count on for ever; slot = index % size. They share one word, so that
-  // the last item is not taken at both ends.
+  // The indexes are not reduced: slot = index % size. They share one word, so
+  // that the last item is not taken at both ends.
   static constexpr uint64_t kHeadOne = uint64_t{1} << 32;
   static uint32_t head(uint64_t ends) {
     return static_cast<uint32_t>(ends >> 32);
@@ -110,13 +111,14 @@ class PoolRing {
   const uint32_t size_;
 };
 
-// PoolChain is a queue without a limit: rings, each twice the size of the last.
-// It has the same parties as a ring.
+// PoolChain is a queue without a limit: rings, each twice the size of the one
+// before. Like a ring, it has one producer and any number of thieves.
 class PoolChain {
  public:
-  // PushHead adds item and returns 0. If it needs a ring in *spare to do so, it
-  // returns the size of the ring instead. It sets *spare to nullptr if it uses
-  // it.
+  // PushHead adds item and returns 0. If the newest ring is full, it adds the
+  // ring *spare to the chain, and sets *spare to nullptr. If *spare is null or
+  // too small for that, it adds nothing and returns the size of the ring that
+  // it needs.
   uint32_t PushHead(void* item, PoolRing** spare) noexcept {
     if (head_ != nullptr && head_->PushHead(item)) return 0;
     uint32_t size = PoolRing::kMinSize;
@@ -154,9 +156,9 @@ class PoolChain {
   void* PopTail() noexcept {
     PoolRing* r = tail_.load(rt::acquire);  // pairs with PushHead, and the CAS
     while (r != nullptr) {
-      // This load comes before the look into the ring. If the ring has a
-      // successor, nothing is pushed into it any more. Found empty then, it is
-      // empty for good. Acquire: pairs with PushHead.
+      // Load newer before looking into the ring. A ring that has a successor
+      // gets no more items. So if it is then found empty, it stays empty.
+      // Acquire: pairs with PushHead.
       PoolRing* newer = r->newer.load(rt::acquire);
       if (void* item = r->PopTail()) return item;
       if (newer == nullptr) return nullptr;

@@ -13,11 +13,12 @@
 // counted already. So when the writer restores the count they hold the lock,
 // and the next writer waits for them.
 //
-// Unlike Go, Unlock lets writers in (w_) before it wakes the readers. From the
-// moment when readers may come, Unlock has only the instructions of one CAS to
-// run until its last access to the object. A destructor can wait for these
-// (WaitForUnlock). The order of the critical sections is the same as in Go: the
-// next writer waits for the readers that are being woken.
+// Unlike Go, Unlock lets writers in (w_) before it wakes the readers. As soon
+// as Unlock has restored the count, a new reader may get in, and destroy the
+// object. After that moment Unlock touches the object only to unlock w_. The
+// destructor can wait for that (WaitForUnlock). The order of the
+// critical sections is the same as in Go: the next writer waits for the readers
+// that are being woken.
 #include "gump/sync/rwmutex.h"
 
 #include "gump/internal/linkname.h"
@@ -82,12 +83,12 @@ void RWMutex::Unlock() noexcept {
 }
 
 // WaitForUnlock runs when the object is destroyed while w_ is held. There are
-// two cases. If the lock is held for writing (the count is negative), that is
-// up to the program, and it does not wait. Otherwise an Unlock that let the
-// destroyer in is between its two steps. It takes the second step without
-// entering the runtime, so this wait is short.
+// two cases. If the lock is held for writing (the count is negative), it
+// returns at once, because the program may destroy a lock that it holds.
+// Otherwise an Unlock that let the destroyer in is between its two steps. It
+// takes the second step without entering the runtime, so this wait is short.
 void RWMutex::WaitForUnlock() noexcept {
-  // Relaxed: the store that let the caller in is the one that it must see here.
+  // Relaxed: the caller has already seen the addition in Unlock that let it in.
   while (reader_count_.load(rt::relaxed) >= 0 && w_.Held()) rt::gosched();
 }
 

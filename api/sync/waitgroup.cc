@@ -3,16 +3,17 @@
 //
 // Counter and waiters share one word, so that the Done that makes the counter
 // zero sees exactly the waiters that it has to release. A Wait counts itself by
-// a CAS on the word in which it saw a counter above zero. A Done that finds
-// zero and waiters owns the word until it has stored zero. An Add or Wait in
-// between is misuse. The Done then releases one semaphore count per waiter.
-// Until the last of these the waiters are there, and so the object is.
+// a CAS on the word in which it saw a counter above zero. A Done that makes the
+// counter zero and finds waiters owns the word until it has stored zero. An Add
+// or Wait in between is misuse. The Done then releases one semaphore count per
+// waiter. No waiter returns without a count, so the object is alive until the
+// last count is released.
 //
 // kBubbled is set in a bubble before the Add that raises the counter from zero.
-// The Done that finds waiters clears it, or else the next Wait, or the next Add
-// from outside. So every Add sees, in the word that it changes, whether another
-// caller has put the WaitGroup into a bubble or outside. No Add touches the
-// object after it has made the counter zero.
+// It is cleared by the Done that finds waiters, or else by the next Wait or the
+// next Add from outside. So every Add sees, in the word that it changes,
+// whether the WaitGroup belongs to a bubble. An Add that makes the counter zero
+// and finds no waiters does not touch the object again.
 #include "gump/sync/waitgroup.h"
 
 #include "gump/internal/linkname.h"
@@ -30,7 +31,8 @@ constexpr char kInsideAndOutside[] =
 void WaitGroup::AddInBubble(int delta) {
   const uint32_t bubble = rt::currentBubble();
   if (bubble == 0) return;
-  // All relaxed: an Add that raises from zero happens before the others.
+  // All relaxed: the Add that raises the counter from zero happens before the
+  // others.
   const uint64_t state = state_.load(rt::relaxed);
   if (Counter(state) == 0 && Waiters(state) == 0) {
     if (delta <= 0) return;
@@ -74,8 +76,9 @@ void WaitGroup::WaitSlow() {
   uint64_t state = state_.load(rt::acquire);  // pairs with the release in Add
   for (;;) {
     if (Counter(state) == 0) {
-      // Relaxed: an Add that raises the counter comes later. If the CAS fails,
-      // that Add has come already.
+      // The CAS clears a bit that is left over from a bubble. If it fails, an
+      // Add has come in between, and the bit is now the business of that Add.
+      // Relaxed: clearing the bit publishes nothing.
       if (state == kBubbled) (void)state_.cas(state, 0, rt::relaxed);
       return;
     }
@@ -94,9 +97,9 @@ void WaitGroup::WaitSlow() {
 }
 
 // RunTask calls run(task), then Done. A Goexit counts as returning, because it
-// unwinds this frame. An exception that leaves run does not unwind it: no frame
-// above catches it, so the process ends before a frame is unwound, and the
-// report shows the stack that threw.
+// unwinds this frame. An exception that leaves run does not unwind this frame.
+// No frame above catches the exception. So the process ends before any frame is
+// unwound, and the report shows the stack that threw.
 void WaitGroup::RunTask(void (*run)(void*), void* task) {
   struct DoneAtEnd {
     WaitGroup* wg;
