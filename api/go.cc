@@ -7,7 +7,7 @@ namespace gump::internal {
 namespace {
 
 // Made before memory gets short, and never destroyed. A copy shares its text.
-// It is nullptr while static constructors of the program run before ours.
+// It is nullptr in a static constructor of the program that runs before ours.
 const PanicError* const no_memory =
     new PanicError("out of memory (goroutine stack)");
 

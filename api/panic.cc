@@ -5,10 +5,11 @@
 // destructor which exception is unwinding it. So panic() leaves a record with
 // the goroutine: its text, and the number of exceptions that were in flight
 // before it. The record is over when the exception object is destroyed, on any
-// goroutine. The records of a goroutine are a stack with growing numbers. A
-// record with a number not below that of a new one was recovered long ago. The
-// panic in flight is the one with a record that is not over and notes one less
-// than the number of exceptions in flight.
+// goroutine. The records of a goroutine are a stack, with greater numbers
+// towards the top. A new record first removes each one with a number that is
+// not smaller, because its panic was recovered long ago. The panic in flight
+// has a record that is not over. Its number is one less than the number of
+// exceptions in flight.
 #include "gump/panic.h"
 
 #include <exception>
@@ -36,8 +37,8 @@ using RecordPtr = std::shared_ptr<internal::PanicRecord>;
 
 constexpr char kRecordKey = 0;  // its address is the goroutine-local key
 
-// KeepRecord puts r on top of the current goroutine's records. If there is no
-// memory for that, a report will contain less.
+// KeepRecord puts r on top of the current goroutine's records. If glsSet has no
+// memory, r is not kept, and a report will contain less. Throws std::bad_alloc.
 void KeepRecord(const RecordPtr& r) {
   if (void* p = rt::glsGet(&kRecordKey)) {
     RecordPtr& top = *static_cast<RecordPtr*>(p);
@@ -72,7 +73,7 @@ PanicError::PanicError(const std::string& what) : std::runtime_error(what) {}
 
 PanicError::PanicError(const std::string& what, RecordPtr record)
     : std::runtime_error(what), record_(std::move(record)) {
-  KeepRecord(record_);  // last: it may throw, and then nothing was thrown
+  KeepRecord(record_);  // last: if it throws, there is no PanicError
 }
 
 // A copy is not the exception object that was thrown, so it has no record.
@@ -80,7 +81,7 @@ PanicError::PanicError(const PanicError& other) noexcept
     : std::runtime_error(other) {}
 
 PanicError::~PanicError() {
-  // Release: nothing is read through it. Pairs with TextInFlight.
+  // Release: pairs with TextInFlight, although no data depends on the flag.
   if (record_ != nullptr) record_->over.store(true, rt::release);
 }
 

@@ -1,10 +1,11 @@
-// rate::Limiter. Times and durations are in ns. kForever stands for "not
-// foreseeable", and for values that do not fit. Sums saturate.
+// rate::Limiter. Times and durations are in ns. kForever stands for a time that
+// never comes, and for values that do not fit. Sums saturate.
 //
 // No thread refills the bucket. Each call computes the tokens that have flown
-// in since last_. Tokens below 0 are promised to waiters. The clock is read
-// under mu_. If it were not, last_ could go back, and the tokens since then
-// would flow in a second time.
+// in since last_. A negative number of tokens means that waiters hold
+// reservations for tokens still to come. The clock is read under mu_. If it
+// were not, last_ could go back, and the tokens since then would flow in a
+// second time.
 #include "gump/rate.h"
 
 #include <algorithm>
@@ -204,12 +205,14 @@ Reservation Limiter::Take(int64_t now, int n, int64_t max_wait) {
   return r;
 }
 
-// GiveBack cancels *r at `now`. Tokens that were reserved after it stay taken:
-// their owners have been told a time that counts on the use of *r. mu_ is held.
+// GiveBack cancels *r at `now`. It gives back the tokens of *r, less those that
+// were reserved after *r. The owners of the latter were told times that assume
+// the use of *r. mu_ is held.
 void Limiter::GiveBack(Reservation* r, int64_t now) {
   const int tokens = std::exchange(r->tokens_, 0);
   if (limit_ >= Inf || tokens == 0 || r->time_to_act_ < now) return;
-  // Below 0: the rate has been raised since, or the time was set back.
+  // The difference is below 0 if the rate was raised since, or if the time was
+  // set back.
   const int64_t later =
       std::max<int64_t>(0, Minus(last_event_, r->time_to_act_));
   const double restored = tokens - TokensOf(later, r->limit_);
@@ -244,7 +247,8 @@ absl::Status Limiter::WaitN(const context::Context& ctx, int n) {
         absl::StrCat("rate: Wait(n=", n, ") would exceed context deadline"));
   }
   if (r.time_to_act_ <= now) return absl::OkStatus();
-  // Gives the tokens back unless the events may happen, even if this throws.
+  // Gives the tokens back when WaitN ends, also by an exception, unless the
+  // wait has succeeded.
   struct CancelAtEnd {
     Reservation* r;
     ~CancelAtEnd() {

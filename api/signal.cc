@@ -1,7 +1,7 @@
 // Signals for channels. A handler sets the bit of the signal in a word. It
 // wakes a goroutine of the runtime by an eventfd. This goroutine delivers the
-// signals that are recorded, or a caller that changes the registry earlier
-// does.
+// recorded signals to the channels. Each caller that changes the registry
+// delivers them too, before the change takes effect.
 //
 // Invariants:
 //  (K1) The registry changes with its lock held, and so do the dispositions of
@@ -9,12 +9,16 @@
 //       channels with the lock held. So after a channel has left the registry,
 //       nothing is sent to it.
 //  (K2) A handler that finds kNotify as the use of its signal sets the bit in
-//       pending. Then a channel wants the signal, or the last channel that did
-//       does not go before a further call of Deliver.
-//  (K3) A signal is given up in four steps. The disposition is put back. Then
-//       the use changes. Then no handler is between its load of the use and its
-//       store of the bit (inflight). Then the pending signals are delivered. So
-//       a signal is either delivered or has its former effect. It is not lost.
+//       pending. At that time at least one channel wants the signal. The last
+//       such channel leaves the registry only after one more call of Deliver.
+//  (K3) A signal is given up in four steps:
+//         1. The disposition is put back.
+//         2. The use changes.
+//         3. AwaitHandlers waits until no handler is between its load of the
+//            use and its store of the bit (inflight).
+//         4. The pending signals are delivered.
+//       So a signal is either delivered or has its former effect. It is not
+//       lost.
 //
 // The handler takes no lock, allocates nothing, and keeps errno. It may run on
 // any thread, ours or not, and on a signal stack or not.
@@ -118,12 +122,12 @@ bool IsOurs(const struct sigaction& a) {
   return (a.sa_flags & SA_SIGINFO) != 0 && a.sa_sigaction == OnSignal;
 }
 
-// Refuse handles a signal that has been given up after the kernel called our
-// handler, so that another disposition is in force. It sends the signal to this
-// thread again, and the signal arrives when the handler returns. If the program
-// has put a handler of its own over ours, that one may have called us, and
-// would do so for ever. In this case it is enough that the program's handler
-// has the signal.
+// Refuse runs if the signal was given up after the kernel had called our
+// handler. By now another disposition is in force. Refuse sends the signal to
+// this thread again, and the signal arrives when the handler returns. If the
+// program has put a handler of its own over ours, that handler may have called
+// ours, and would call it again for each signal that we send. In this case it
+// is enough that the program's handler has the signal.
 void Refuse(int sig, siginfo_t* info, void* context, Slot* s) {
   if (!s->covered.load(rt::relaxed)) {  // published by the use
     rt::tgkill(rt::gettid(), sig);
@@ -148,7 +152,8 @@ void Receive(int sig, siginfo_t* info, void* context) {
     rt::forwardsig(sig, info, context, before);
     return;
   }
-  // This is the runtime's signal. Its handler may sleep for a long time.
+  // SIGURG is the runtime's own signal too. Forward it before inflight is
+  // raised, because the runtime's handler may sleep for a long time.
   if (sig == SIGURG && IsFunction(*before)) {
     rt::forwardsig(sig, info, context, before);
   }
@@ -192,7 +197,6 @@ class Registry {
  public:
   void Add(const send_chan<int>& c, uint64_t mask);
   void Remove(const send_chan<int>& c);
-  // Release ends all use of these signals; they are ignored if `then` says so.
   // Release ends all use of these signals. If `then` is kIgnore, they are
   // ignored afterwards.
   void Release(uint64_t mask, Use then);
@@ -207,8 +211,9 @@ class Registry {
 
   // All of these are called with mu_ held.
   void Start();
-  // Noexcept: closing a channel that is still to be notified ends the process,
-  // as in Go. It is not an exception for the caller that delivers.
+  // Noexcept: if the program has closed a channel without calling Stop first,
+  // the send panics. That panic ends the process, as in Go, and is no exception
+  // for the caller that delivers.
   void Deliver() noexcept;
   void Take(int sig, Use use);
   void GiveBack(int sig);
@@ -293,7 +298,7 @@ struct sigaction* Registry::Remember(const struct sigaction& a) {
   return &remembered_.emplace_back(a);
 }
 
-// Take makes a signal ours. Its disposition may be any.
+// Take makes a signal ours, whether its disposition was ours before or not.
 void Registry::Take(int sig, Use use) {
   struct sigaction now = {};
   if (sigaction(sig, nullptr, &now) != 0) return;  // it cannot be caught
@@ -311,7 +316,8 @@ void Registry::Take(int sig, Use use) {
     action.sa_handler = SIG_IGN;
   } else {
     action.sa_sigaction = OnSignal;
-    // The runtime's handlers need a second fault to arrive.
+    // The runtime's handlers count on a second fault to arrive while they
+    // handle the first.
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART |
                       (sig == SIGSEGV || sig == SIGBUS ? SA_NODEFER : 0);
   }

@@ -1,5 +1,5 @@
-// Errors that the world causes. The errno and the byte count are payloads, in
-// decimal.
+// The statuses of failed calls. A status carries the errno and the byte count
+// as payloads, in decimal.
 #include "gump/status.h"
 
 #include <locale.h>
@@ -79,8 +79,8 @@ std::string ErrorText(int err, std::string_view closed) {
     default:
       break;
   }
-  // Go's table is the same as this one, except for the first letter of texts
-  // that begin with an ordinary word. (strerror would translate the text, and
+  // Go's texts are those of strerror_l, except for the first letter of a text
+  // that begins with an ordinary word. (strerror would translate the text, and
   // share a buffer.)
   static const locale_t english = newlocale(LC_ALL_MASK, "C", nullptr);
   std::string text(strerror_l(err, english));

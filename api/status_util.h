@@ -10,8 +10,8 @@
 
 namespace gump::internal {
 
-// The error text of an operation that a Close has ended, or that comes after
-// it.
+// The error text of an operation that a Close has ended, or that begins after
+// the Close.
 inline constexpr std::string_view kFileClosed = "file already closed";
 inline constexpr std::string_view kNetClosed =
     "use of closed network connection";
