@@ -1,5 +1,6 @@
-// Shows how to test code that waits for minutes, in microseconds. In a synctest
-// bubble the clock jumps forward as soon as all goroutines of the bubble wait.
+// Shows how code that waits for minutes is tested in microseconds. In a
+// synctest bubble the clock jumps forward as soon as all goroutines of the
+// bubble wait.
 //
 // The code under test is a client that calls a server until it is up. After
 // each failure it waits twice as long, and it gives up when its context ends.

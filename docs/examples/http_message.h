@@ -161,8 +161,9 @@ inline int Interpret(Request& r) {
 
 // EndOfHead returns the length of the head at the start of text, which includes
 // its empty line. It returns 0 if text does not hold the whole head yet, and
-// npos if a line ends without CR. A call that continues an earlier search
-// passes in `from` how much of text that search has seen.
+// npos if a line ends without CR. In the first call `from` is 0. In a later
+// call it is the length that text had in the call before, so that no byte is
+// searched twice.
 inline size_t EndOfHead(std::string_view text, size_t from) {
   for (size_t lf = from; (lf = text.find('\n', lf)) != text.npos; lf++) {
     if (lf == 0 || text[lf - 1] != '\r') return text.npos;

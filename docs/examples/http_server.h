@@ -1,5 +1,5 @@
-// An HTTP/1.1 server with one goroutine per connection, which reads and writes
-// as if that blocked a thread.
+// An HTTP/1.1 server with one goroutine per connection. The goroutine calls
+// Read and Write as if it were a thread that may block in them.
 //
 // * It keeps connections alive, and clients may pipeline requests.
 // * Bodies are chunked or have a length.

@@ -23,7 +23,8 @@ class Cache {
  public:
   absl::StatusOr<std::string> Get(const context::Context& ctx, int page) {
     if (auto text = pages_.Load(page)) return *text;
-    // If the flight ended before the caller could join it, the page is here.
+    // The page may have been fetched between this look and our flight. So the
+    // flight looks again.
     return flight_
         .Do(page,
             [&]() -> absl::StatusOr<std::string> {
@@ -35,8 +36,8 @@ class Cache {
         .value;
   }
 
-  // Fetched counts the list. AtOnce is the largest number of fetches that ran
-  // at the same time.
+  // Fetched returns the length of the list. AtOnce is the largest number of
+  // fetches that ran at the same time.
   int Fetched() {
     int n = 0;
     fetched_.Range([&](int) { n++; });

@@ -8,9 +8,9 @@
 //
 //   wordcount [DIRECTORY...]       default: /usr/include /usr/share/doc
 //
-// Symbolic links are not followed, because a link to a directory above would
-// never end. Files and directories that cannot be read are skipped. The
-// program counts the links and the skipped entries.
+// Symbolic links are not followed, because the walk would never end if a link
+// led to a directory above it. Files and directories that cannot be read are
+// skipped. The program counts the links and the skipped entries.
 //
 // The exit code is 0 if the two counts agree, 1 if they do not, and 2 if a path
 // is not a directory. GODEBUG=schedtrace=100 prints the state of the scheduler
