@@ -78,7 +78,7 @@ struct Options {
            std::find(only.begin(), only.end(), workload) != only.end();
   }
 
-  // Scaled returns a count of the specification, divided as --divide says.
+  // Scaled returns count, divided as --divide says, but at least 1.
   int64_t Scaled(int64_t count) const {
     return std::max<int64_t>(1, count / divide);
   }

@@ -123,7 +123,7 @@ WORKLOADS = [
     Workload("OVERHEAD/8", "overhead", "cpu-lost-%", procs=(2,), limit=1),
 ]
 
-# A side is started twice for each row and makes --reps repetitions each time. These are the exceptions.
+# A side is started twice for each problem and GOMAXPROCS, and makes --reps repetitions each time. The exceptions:
 ONE_REPETITION_PER_PROCESS = {"park_mem"}  # started --reps times: a second repetition would find its pages warm.
 ONE_PROCESS = {"file", "idle", "overhead", "sleepers", "ticker", "timers"}  # started once: each repetition takes seconds.
 MACHINE_ONLY = {"host"}  # no runtime takes part, so one program serves for all sides
@@ -175,7 +175,7 @@ def figure(value):
 
 
 class Contender:
-    """One column: how to start a problem, and its results by (workload, procs, metric)."""
+    """One column: how to start the program of a problem, and the results by (workload, procs, metric)."""
 
     def __init__(self, title, command):
         self.title = title

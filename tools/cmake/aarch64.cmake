@@ -1,4 +1,4 @@
-# Debian's cross compiler for AArch64 with its own libc, and the packages that `tools/gump cross` has unpacked.
+# Builds with Debian's cross compiler for AArch64, its own libc, and the packages that `tools/gump cross` has unpacked.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)

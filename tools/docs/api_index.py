@@ -113,7 +113,7 @@ def is_requires_expression(tokens, brace, start):
         if depth == 0:
             break
         before -= 1
-    # After a parameter list it is a clause, and the brace begins the body of the function.
+    # After a parameter list, requires (...) is a clause, and the brace begins the body of the function.
     return (before - 2 >= start and tokens[before - 1].text == "requires"
             and tokens[before - 2].text not in (")", "const", "noexcept"))
 
@@ -273,7 +273,7 @@ def declarations(tokens, access="public"):
 
 
 def inner(tokens, head, body):
-    """The tokens of a body with its comments, which chunk has not seen."""
+    """The tokens of a body, with its comments. chunk has found the body without them."""
     skip = len(head) + 1  # the head and the brace
     i = 0
     while skip > 0:
@@ -327,7 +327,7 @@ class Header:
     path: str  # gump/sync/mutex.h
     summary: str
     rows: list
-    includes: list  # the public headers that it is there to include
+    includes: list  # the public headers that it re-exports
 
 
 def all_types(tokens, found):
@@ -387,7 +387,7 @@ def rows_of(tokens, scope, types, summary):
 
 
 def merge(rows, by_name, row):
-    """Adds a row, or its text to the row of the same name: one row for all overloads."""
+    """Adds a row. If there is one of the same name, adds only the text to it, so that all overloads have one row."""
     known = by_name.get(row.names[0])
     if known is None:
         rows.append(row)

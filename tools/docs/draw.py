@@ -4,7 +4,7 @@
     draw.py              draws every picture
     draw.py --check      draws nothing, and fails if a picture is out of date
 
-A source is text that also reads as text. It has statements at the left margin, each with indented lines below it:
+A source can be read as it stands. It has statements at the left margin, each with indented lines below it:
 
     # COMMENT
     picture 900x480  TITLE            the size, and the title; the lines below describe the picture to a screen reader
@@ -18,8 +18,8 @@ KIND is a key of KINDS. SIDE is left, right, top or bottom, and @0.3 behind it m
 Without the @ that end slides along the side to make the arrow straight. An end may also be a point X,Y. Behind its ends
 an arrow has "via X,Y X,Y" for its corners, if it has any, and "at X,Y [middle|right]" for its label.
 
-In a line of text, `x` is code, (7) is goroutine 7, ( ) an empty place in a queue, [M 1] a thread and {P 1} a P. Two or
-more spaces behind a text lead to the next column of the box.
+In a line of text, `x` is code, (7) is goroutine 7, ( ) an empty place in a queue, [M 1] a thread and {P 1} a P. The last
+four are drawn as chips: circles and small boxes. Two or more spaces behind a text lead to the next column of the box.
 
 The script measures each text with the widest font that readers have. It fails if a text does not fit into its box, and
 if two texts, two boxes, or an arrow and a text overlap. It depends on nothing but the source, so a picture is the same
@@ -74,7 +74,7 @@ TOKEN = re.compile(r"`(?P<code>[^`]+)`|\((?P<chip>[ 0-9G]{1,2})\)|\[(?P<thread>[
                    r"|(?P<text>(?:(?! {2})[^`([{]|\((?![ 0-9G]{1,2}\)))+)")
 
 Rect = collections.namedtuple("Rect", "x y w h")
-End = collections.namedtuple("End", "point slides side")  # of an arrow; it slides along the side if it has no share
+End = collections.namedtuple("End", "point slides side")  # of an arrow; it slides along the side if no @ gives its place
 Arrow = collections.namedtuple("Arrow", "style points where")
 
 

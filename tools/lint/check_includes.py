@@ -5,7 +5,7 @@ The call graph has cycles, because the scheduler polls and the poller makes goro
 have none. The table below says what a file may include; the first pattern that matches its path counts.
 
 Every public header must compile when it is the only one included. Its own source proves that, because it includes the
-header first. A header without a source must be in the set that lint/headers compiles.
+header first. A header without a source must be in the set that the test lint/headers compiles.
 """
 
 import pathlib
@@ -32,8 +32,8 @@ PUBLIC = r'[<"]gump/(?:[a-z0-9_]+/)?[a-z0-9_]+\.h[>"]'
 EVERYTHING = r".*"
 
 # The folders of runtime/ are levels: sys < sched < wait, and diag beside them. A header includes its own level and those
-# below. A source may also include diag, because any code can fail. This table allows sources what is above their level:
-# each entry is a call upwards, with its reason.
+# below. A source may also include diag, because any code can fail. Each entry of this table allows a source to include
+# headers of a level above its own, for a call upwards, with the reason.
 UPWARDS = {
     "sys/asm_offsets.cc": [r'"runtime/sched/runtime2\.h"'],      # asserts the offsets that the assembly uses
     "sys/cgroup_linux.cc": [r'"runtime/sched/proc\.h"'],         # follows the quota: GOMAXPROCS changes
@@ -51,7 +51,8 @@ UPWARDS = {
     "diag/traceback.cc": [r'"runtime/wait/synctest\.h"'],        # a dump names the bubble
 }
 
-# (files, what they may include, what they may not even if allowed by that)
+# Each rule: the pattern of the files, the patterns that they may include, and a pattern that they may not include even
+# if one of those matches.
 NO_STD_LOCKS = r"<(?:mutex|thread|shared_mutex|condition_variable|semaphore|latch|barrier|future)>"
 RULES = [
     (r"runtime/include/gump/internal/.*", [ANY_STD, WINDOW, r"GUMP_ATOMIC_HEADER"], NO_STD_LOCKS),
@@ -116,7 +117,7 @@ def not_first(path):
 
 
 def unproven(listing):
-    """The headers in listing's set HEADERS that have no source of their own; lint/headers looks at the other set."""
+    """The headers in listing's set HEADERS that have no source of their own. The test lint/headers compiles the other set."""
     for files in re.findall(r"FILE_SET HEADERS [^)]*FILES([^)]*)", listing.read_text()):
         for name in files.split():
             if not any(source.exists() for source in sources_of(listing.parent / name)):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks that every source is named in its CMake list, that no file is too long, and that no "using x::name;" is unused.
 
-A source that exists and is not built is a test that never runs. Sources are listed by hand, so this program compares the
-lists with the files.
+A test that exists and is not built never runs. Sources are listed by hand, so this program compares the lists with the
+files.
 """
 
 import pathlib

@@ -13,7 +13,8 @@ Every changed file is compared with its comments stripped, token by token. Three
 * a test: the n-th TEST of a file is the same test under its old and its new name, also where other files cite it;
 * what --names lists.
 
-Documents (.md) are prose and are not compared. Exits with 1 if code differs, or a text without --texts.
+Documents (.md) are prose and are not compared. Exits with 1 if code differs. Exits with 1 also if a string literal
+differs, unless --texts is given.
 """
 
 import argparse
@@ -65,7 +66,7 @@ def c_tokens(source):
                 out.append((TEXT, match["text"]))
         elif match["code"] is not None:
             out.append((CODE, match["code"]))
-    # A comment between two halves of a literal, or its line breaks, do not matter: neither do the seams.
+    # It does not matter where a literal is split into two, so drop the quotes that meet there.
     return [(kind, value.replace('""', "")) if kind == TEXT else (kind, value) for kind, value in out]
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs clang-tidy over the sources of the library, once for each content: tidy.py BUILD_DIR.
+"""Runs clang-tidy over the sources of the library that have changed since they were last clean: tidy.py BUILD_DIR.
 
 clang-tidy spends most of its time in the headers of other libraries. So tidy.py checks sixteen sources as one file, which
 includes them as in a unity build. It remembers a clean result in BUILD_DIR under a hash of the sources, their compile
@@ -33,7 +33,7 @@ def digest(paths, *words):
 def batches(build):
     """Yields (command without source and object, sources), at most EACH sources, all of one folder.
 
-    The sources come from the folder, because the CMake list has a single entry for all sources of a unity group.
+    The sources are found in the folder, because the CMake list has a single entry for all sources of a unity group.
     """
     commands = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):

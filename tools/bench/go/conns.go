@@ -35,7 +35,7 @@ func connsServe(conn net.Conn) {
 	}
 }
 
-// connsDrive serves every connection until the dialer has printed a line and told has returned.
+// connsDrive serves every connection until the dialer has printed a line and the function told has returned.
 func connsDrive(count, atOnce int, told func(line string)) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

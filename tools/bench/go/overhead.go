@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// overheadWork is the work of the children of overhead.
+// overheadWork is the work that each child process of overhead does.
 func overheadWork(goroutinesText, stepsText string) {
 	goroutines, _ := strconv.Atoi(goroutinesText)
 	steps, _ := strconv.Atoi(stepsText)

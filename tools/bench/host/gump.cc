@@ -5,17 +5,18 @@
 // how often a second it finds that more than 1 ms has passed, because another
 // program, or the host of a virtual machine, had the processor.
 //
-// HOST/stop: the least that can stop a program whose threads compute. We send
-// each thread a signal. Its handler reports that the thread has stopped, and
-// sleeps. This is the twin of STOP.
+// HOST/stop: the least time in which a program with busy threads can stop them.
+// We send each thread a signal. Its handler reports that the thread has
+// stopped, and sleeps. This is the twin of STOP.
 //
-// HOST/restart: the same, until every thread has also been told to go on. This
-// is the twin of STW. A woken thread may take the processor of the thread that
-// wakes it. The waker then continues at the kernel's next tick, ms later.
+// HOST/restart: the same, but timed until every thread has also been told to go
+// on. This is the twin of STW. A woken thread may take the processor of the
+// thread that wakes it. The waker then continues at the kernel's next tick,
+// milliseconds later.
 //
-// HOST/1ms, HOST/50us: how late a thread wakes that sleeps for so long and does
-// nothing else. TIMER/func and TIMER/sleep would be as late if the poller did
-// not wake earlier than the timer is due.
+// HOST/1ms, HOST/50us: how late a thread wakes that sleeps for that time and
+// does nothing else. TIMER/func and TIMER/sleep would be as late if the poller
+// did not wake earlier than the timer is due.
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>

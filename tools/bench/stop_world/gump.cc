@@ -1,9 +1,10 @@
 // STW: the world is stopped and started a thousand times, by changes of
-// GOMAXPROCS between n and n+1. Meanwhile a goroutine on each P computes and
-// never enters the runtime. We measure how long one change takes its caller:
+// GOMAXPROCS between n and n+1. Meanwhile each P has a hog: a goroutine that
+// computes and never enters the runtime. We measure how long one change takes
+// its caller:
 //
 // * a plain thread, which needs no P of its own;
-// * a goroutine, which competes with the others for a P.
+// * a goroutine, which competes with the hogs for a P.
 //
 // A pause before each change lets the hogs back on the Ps. STOP is the part of
 // the change until the world is stopped.

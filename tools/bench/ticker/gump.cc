@@ -1,5 +1,5 @@
 // W14: for three seconds, a goroutine sleeps 1 ms again and again while four
-// others spin. We measure how late it wakes.
+// others, the hogs, spin. We measure how late the sleeper wakes.
 #include <gump/go.h>
 #include <gump/sync.h>
 #include <gump/time.h>
