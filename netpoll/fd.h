@@ -60,7 +60,7 @@ class FD {
   // with no reader left fails with EPIPE.
   [[nodiscard]] IoResult write(const void* buf, size_t n);
   [[nodiscard]] IoResult writev(const iovec* iov, size_t count);
-  // recvmsg and sendmsg transfer one message each; flags are as theirs.
+  // recvmsg and sendmsg transfer one message each; flags are as in recvmsg(2).
   [[nodiscard]] IoResult recvmsg(msghdr* msg, int flags);
   [[nodiscard]] IoResult sendmsg(const msghdr* msg, int flags);
   [[nodiscard]] IoResult pread(void* buf, size_t n, int64_t offset);
@@ -84,7 +84,8 @@ class FD {
 
   // setBlocks says that the descriptor is about to be made blocking, for
   // another user of it. From then on calls wait in the kernel, where no
-  // deadline ends them. close does not wait for them, as for a kFile's.
+  // deadline ends them. close waits neither for these calls nor for those of a
+  // kFile.
   void setBlocks();
 
   // with calls f(int fd), which returns 0 or an errno, on the open descriptor.

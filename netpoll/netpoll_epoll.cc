@@ -143,7 +143,7 @@ void epollWake() {
   const uint64_t one = 1;
   while (write(breakfd, &one, sizeof(one)) < 0) {
     if (errno == EINTR) continue;
-    if (errno == EAGAIN) return;  // so many wakes that it is surely up
+    if (errno == EAGAIN) return;  // the count is full, so the poll ends anyway
     printf("runtime: netpollBreak write failed with %d\n", errno);
     fatalthrow("runtime: netpollBreak write failed");
   }

@@ -39,7 +39,7 @@ class WakeupLead {
   }
 
  private:
-  // A delay counts as longer than the lead by at most this.
+  // The time by which a delay exceeds the lead counts only up to this.
   static constexpr int64_t kBelieved = 8'000;
 
   int64_t lead_ = 0;

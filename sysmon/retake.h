@@ -23,8 +23,9 @@ inline constexpr int64_t kForcePreemptFirstNS = 100'000;
 // it.
 inline constexpr int64_t kTimerLateNS = 500'000;
 
-// ns without a new slice after which sysmon checks whether a goroutine sleeps
-// in the kernel while others wait. The time doubles with each check.
+// If goroutines wait, and a P has had no new slice for this time, sysmon checks
+// whether the goroutine on it sleeps in the kernel. In ns; doubles with each
+// check.
 inline constexpr int64_t kAsleepNS = 100'000;
 
 // retakeP looks at one P at time now. It acts if the P's slice is used up, or
@@ -53,7 +54,7 @@ bool retakeSyscall(P* pp, int64_t now);
 // On: sysmon.  P: none.  Locks: takes sched.lock.  Parks: no.
 struct Retaken {
   int32_t taken = 0;  // from calls, declared or not
-  // A goroutine is being forced off its P. This takes a second look, in
+  // A goroutine is being forced off its P. That takes a second look after
   // kForcePreemptFirstNS.
   bool forcing = false;
   bool waiting = false;  // slices are short because a goroutine waits

@@ -41,8 +41,8 @@ constexpr int32_t kFreezeStopWait = 0x7fffffff;
 
 enum Throwing : int32_t { kThrowPanic = 0, kThrowUser = 1, kThrowRuntime = 2 };
 
-// paniclk: 0 is free, 1 is held, 2 is held and another thread may be asleep. It
-// is not a Mutex because it has no rank and is taken under any lock.
+// paniclk: 0 is free, 1 is held, 2 is held and another thread may be asleep. A
+// Mutex would not do, because paniclk is taken under any lock and has no rank.
 Atomic<uint32_t> paniclk;
 
 // The counterparts of M::dying and M::throwing for all threads without an M.

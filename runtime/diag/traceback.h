@@ -33,7 +33,7 @@ struct TracebackMode {
 [[nodiscard]] TracebackMode parseTraceback(const char* value);
 // gotraceback returns the mode for a failure of this kind. A broken invariant
 // shows the runtime's frames, and any failure except a panic shows every
-// goroutine, unless the environment says none.
+// goroutine. With GOTRACEBACK=none, no failure shows a stack.
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] TracebackMode gotraceback(int32_t throwing);
 // tracebackinit reads GOTRACEBACK and prepares the unwinder and the symboliser.

@@ -93,8 +93,9 @@ void endMain() {
   M* mp = getg()->m;
   flushYielded(mp->p);  // goroutines preempted in place may be among them
   LockScope l(&sched.lock);
-  // Pairs with findRunnable. Under sched.lock for Ms that are about to sleep.
-  // seq_cst for findDeadAfterMain and semrelease.
+  // Pairs with findRunnable. An M looks at mainEnded under sched.lock before it
+  // sleeps, so store it under that lock. seq_cst for findDeadAfterMain and
+  // semrelease.
   sched.mainEnded.store(true, seq_cst);
   preemptall();
   releasePreempted();

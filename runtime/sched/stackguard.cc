@@ -127,7 +127,7 @@ void stackguardinit() {
 }
 
 void stackSetGuardMode(GuardMode mode) {
-  guardMode.store(mode, relaxed);  // before the stacks it is for, or in tests
+  guardMode.store(mode, relaxed);  // no stack exists yet, except in tests
 }
 
 uint32_t installGuards(uintptr_t first, size_t stride, uint32_t n) {

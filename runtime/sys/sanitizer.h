@@ -37,9 +37,9 @@
 // A TSan fiber belongs to the slot of a stack and is recycled with it.
 // Otherwise TSan would take the accesses of a slot's previous user for those of
 // another thread. TSan takes a switch from A to B for a synchronisation: all
-// that A did happens before all that B does from then on. That is right,
-// because they share the state of the M, which no lock guards. As a result, a
-// race between two goroutines of one M is seen only when they meet on two Ms.
+// that A did happens before all that B does from then on. TSan must do so,
+// because A and B share the state of the M, which no lock guards. As a result,
+// a race between two goroutines of one M is seen only when they meet on two Ms.
 //
 // A fake stack belongs to its slot as well, because creating one and poisoning
 // it at the end costs more than most goroutines do.
@@ -173,10 +173,11 @@ void gumpSanArrive(G* gp);
 // sanitizerEnterSignal and sanitizerLeaveSignal bracket the work of a handler
 // on mp's signal stack while gp, which runs on mp, is interrupted. ASan then
 // keeps a separate fake stack for the handler. Otherwise the handler would use
-// gp's fake stack. After a throw or a longjmp, ASan frees the fake frames of
-// all frames that lie below the next one. gp's stack may lie below the signal
-// stack, so ASan would free frames of gp that are in use. TSan needs no call,
-// because it treats a handler as part of the code that it interrupts.
+// gp's fake stack. After a throw or a longjmp, ASan assumes that all frames at
+// lower addresses have been left, and frees them on the fake stack. gp's stack
+// may lie below the signal stack, so ASan would free frames of gp that are in
+// use. TSan needs no call, because it treats a handler as part of the code that
+// it interrupts.
 // On: the signal stack.  P: either.  Locks: none.  Parks: no.
 #if defined(GUMP_ASAN)
 void sanitizerEnterSignal(G* gp, M* mp);

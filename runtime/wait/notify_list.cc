@@ -46,8 +46,8 @@ bool ticketLess(uint32_t a, uint32_t b) {
 }  // namespace
 
 uint32_t notifyListAdd(NotifyList* l) noexcept {
-  // The user's lock orders this for a notifier. Without it no order is
-  // promised.
+  // The user's lock orders this addition before a notifier's loads. Without
+  // that lock no order is promised.
   return l->wait.add(1, acq_rel) - 1;
 }
 

@@ -50,8 +50,8 @@ struct alignas(kCacheLine) SemaRoot {
   // On: any.  P: either.  Locks: caller holds lock.  Parks: no.
   [[nodiscard]] Sudog* dequeue(Atomic<uint32_t>* addr)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
-  // dequeueThread removes and returns the first waiter on addr that is a
-  // foreign thread, as dequeue does. Returns nullptr if there is none.
+  // dequeueThread is dequeue for the first waiter on addr that is a foreign
+  // thread. Returns nullptr if there is none.
   // On: any.  P: either.  Locks: caller holds lock.  Parks: no.
   [[nodiscard]] Sudog* dequeueThread(Atomic<uint32_t>* addr)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);

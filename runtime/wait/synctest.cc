@@ -132,7 +132,7 @@ Next tick(Bubble* b) {
   if (b->total == 1) {
     r = Next::kLast;
   } else if (b->waiter != nullptr || (next != 0 && next <= now)) {
-    // A timer is due; or a goroutine is in Wait, and parking picks it now.
+    // A timer is due; or a goroutine is in Wait, and the root's park picks it.
   } else if (b->ended) {
     r = Next::kLeftovers;  // time ends with the main goroutine
   } else if (next == 0 || next == kMaxWhen) {
