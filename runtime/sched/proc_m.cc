@@ -1,5 +1,5 @@
 // Threads: starting, stopping and handing over Ms; locked goroutines; the
-// template thread.
+// template thread. (The last two move to proc_locked.cc and thread.cc.)
 //
 // An idle M is linked in sched.midle and sleeps on its park note. Its waker
 // unlinks it under sched.lock, puts a P into nextp, and then wakes the note.
