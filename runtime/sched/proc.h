@@ -316,7 +316,7 @@ void globrunqputbatch(GQueue* q);
 [[nodiscard]] G* globrunqget();
 [[nodiscard]] G* globrunqgetbatch(P* pp, int32_t n);
 
-// ---- proc_m.cc --------------------------------------------------------------
+// ---- proc_m.cc, thread.cc, proc_locked.cc -----------------------------------
 
 // mcommoninit names an M and enters it into allm.
 // On: any.  P: either.  Locks: none.  Parks: no.
@@ -331,6 +331,10 @@ void startm(P* pp, bool spinning);
 // must end.
 // On: g0.  P: none.  Locks: takes sched.lock.  Parks: blocks the thread.
 void stopm();
+// mPark sleeps until a waker hands over a P, and takes it. A waker may also
+// hand over none.
+// On: g0.  P: none; then maybe one.  Locks: none.  Parks: blocks the thread.
+void mPark(M* mp);
 // gcstopm gives the P to the thread that stops the world, then calls stopm.
 // On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread.
 void gcstopm();
@@ -418,6 +422,14 @@ class AwakeScope {
   AwakeScope(const AwakeScope&) = delete;
   AwakeScope& operator=(const AwakeScope&) = delete;
 };
+// m0Stop sleeps until Run is to return. m0 runs main and nothing else. Any
+// other goroutine that it ran when main ends could keep Run from returning for
+// as long as it likes.
+// On: g0 of m0.  P: none.  Locks: takes sched.lock.  Parks: blocks the thread.
+void m0Stop();
+// m0Sleeps tells whether m0 sleeps without a P.
+// On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
+[[nodiscard]] bool m0Sleeps() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
 // wakeM0ToLeave wakes m0 wherever it sleeps, after mainEnded has been set.
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 void wakeM0ToLeave();
@@ -433,6 +445,11 @@ void stoplockedm();
 // On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread,
 // unless gp is queued again.
 void startlockedm(G* gp);
+
+// wakeLocked records that mp's locked goroutine is about to run. The caller
+// then hands mp a P and wakes it.
+// On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
+void wakeLocked(const M* mp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
 
 // ---- extram.cc --------------------------------------------------------------
 
