@@ -309,6 +309,18 @@ void recheckdead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   findDead(/*closely=*/true);
 }
 
+void incidlelocked(int32_t v) {
+  LockScope l(&sched.lock);
+  sched.nmidlelocked += v;
+  if (v > 0) checkdead();
+}
+
+void becomeSystemThread() {
+  LockScope l(&sched.lock);
+  sched.nmsys++;
+  checkdead();
+}
+
 void checkIdleLists() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   // Counted down, so that the loop ends even if the links form a ring.
   int32_t ps = sched.npidle.load(relaxed);  // written under sched.lock

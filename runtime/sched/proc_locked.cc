@@ -1,6 +1,13 @@
-// Goroutines that are locked to their thread: LockOSThread, main until it
-// begins, and goroutines that are preempted in place or wait on a stack of the
-// program's. Also how m0, which runs main and nothing else, sleeps.
+// Goroutines that only one thread may run, and m0, which runs main and nothing
+// else.
+//
+// A locked goroutine and its M point at each other (g.lockedm, m.lockedg); G
+// lists the reasons. While the goroutine is parked, its M has no P and sleeps
+// (stoplockedm). Then the M counts in sched.nmidlelocked and is not in midle.
+// An M that finds the goroutine in a queue gives its own P to the sleeping M
+// and wakes it (startlockedm). The thread that wakes a locked M first subtracts
+// it from nmidlelocked, under sched.lock (wakeLocked), so checkdead counts the
+// M as running while the P is on its way.
 #include "runtime/diag/panic.h"
 #include "runtime/sched/proc.h"
 
@@ -19,78 +26,15 @@ struct M0Sleep {
 };
 M0Sleep m0sleep ABSL_GUARDED_BY(sched.lock);
 
-// m0SleepBegin announces a sleep of m0. Returns false if main has ended,
-// because no wake-up would come. But if m0 is `woken` already, its waker hands
-// it a P, so m0 sleeps to take it.
-// On: g0 of m0.  P: none.  Locks: takes sched.lock.  Parks: no.
-bool m0SleepBegin() {
-  LockScope l(&sched.lock);
-  // Written under sched.lock.
-  if (sched.mainEnded.load(relaxed) && !m0sleep.woken) return false;
-  m0sleep.sleeping = true;
-  return true;
-}
-
-void m0SleepEnd() {
-  LockScope l(&sched.lock);
-  m0sleep = M0Sleep();
-}
+// The steps of stoplockedm and startlockedm; their comments are below.
+bool requeueDuringStop(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
+bool mustReturnP(G* gp);
+bool m0SleepBegin();
+void m0SleepEnd();
 
 }  // namespace
 
-bool m0Sleeps() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  return m0sleep.sleeping;
-}
-
-void m0Stop() {
-  if (!m0SleepBegin()) return;
-  incidlelocked(1);
-  notesleep(&m0.park);
-  noteclear(&m0.park);
-  m0SleepEnd();
-}
-
-void incidlelocked(int32_t v) {
-  LockScope l(&sched.lock);
-  sched.nmidlelocked += v;
-  if (v > 0) checkdead();
-}
-
-namespace {
-
-// requeueDuringStop puts gp at the head of the global queue if the world is
-// being stopped, and returns true. gp is locked to its thread and would run
-// now. If gp ran instead, its thread would not look again first, and it would
-// take a signal to get the P back from a goroutine that computes. Returns false
-//  * if gp was put back the last time, too. Its way to a P leads through two
-//    threads. If stops follow each other faster than those threads wake, gp
-//    would never run, although others may wait for it (see the head of
-//    preempt.cc).
-//  * if main has ended. Then no thread is certain to take gp from the queue or
-//    to let it go (endMain).
-bool requeueDuringStop(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  // Both are written under sched.lock, but a dying thread writes gcwaiting
-  // without it.
-  if (!sched.gcwaiting.load(relaxed) || sched.mainEnded.load(relaxed) ||
-      gp->putBack) {
-    return false;
-  }
-  gp->putBack = true;
-  globrunqputhead(gp);
-  return true;
-}
-
-// mustReturnP returns true if this M, which was just given a P for gp, must
-// give it up again, because gp has been put back. On: g0.  P: needed.  Locks:
-// takes sched.lock.  Parks: no.
-bool mustReturnP(G* gp) {
-  // A hint: if we miss a stop that begins now, a signal takes the P.
-  if (GUMP_LIKELY(!sched.gcwaiting.load(relaxed))) return false;
-  LockScope l(&sched.lock);
-  return requeueDuringStop(gp);
-}
-
-}  // namespace
+// ---- A locked goroutine parks and runs again --------------------------------
 
 void stoplockedm() {
   M* mp = getg()->m;
@@ -136,6 +80,56 @@ void wakeLocked(const M* mp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   sched.nmidlelocked--;
 }
 
+namespace {
+
+// requeueDuringStop puts gp at the head of the global queue if the world is
+// being stopped, and returns true. gp is locked to its thread and would run
+// now. If gp ran instead, its thread would not look again first, and it would
+// take a signal to get the P back from a goroutine that computes. Returns false
+//  * if gp was put back the last time, too. Its way to a P leads through two
+//    threads. If stops follow each other faster than those threads wake, gp
+//    would never run, although others may wait for it (see the head of
+//    preempt.cc).
+//  * if main has ended. Then no thread is certain to take gp from the queue or
+//    to let it go (endMain).
+bool requeueDuringStop(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  // Both are written under sched.lock, but a dying thread writes gcwaiting
+  // without it.
+  if (!sched.gcwaiting.load(relaxed) || sched.mainEnded.load(relaxed) ||
+      gp->putBack) {
+    return false;
+  }
+  gp->putBack = true;
+  globrunqputhead(gp);
+  return true;
+}
+
+// mustReturnP returns true if this M, which was just given a P for gp, must
+// give it up again, because gp has been put back. On: g0.  P: needed.  Locks:
+// takes sched.lock.  Parks: no.
+bool mustReturnP(G* gp) {
+  // A hint: if we miss a stop that begins now, a signal takes the P.
+  if (GUMP_LIKELY(!sched.gcwaiting.load(relaxed))) return false;
+  LockScope l(&sched.lock);
+  return requeueDuringStop(gp);
+}
+
+}  // namespace
+
+// ---- m0 ---------------------------------------------------------------------
+
+void m0Stop() {
+  if (!m0SleepBegin()) return;
+  incidlelocked(1);
+  notesleep(&m0.park);
+  noteclear(&m0.park);
+  m0SleepEnd();
+}
+
+bool m0Sleeps() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  return m0sleep.sleeping;
+}
+
 void wakeM0ToLeave() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   if (m0sleep.sleeping && !m0sleep.woken) {
     m0sleep.woken = true;
@@ -145,6 +139,29 @@ void wakeM0ToLeave() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   // Otherwise m0 is awake, and finds mainEnded set before it sleeps, because
   // m0SleepBegin looks under this lock.
 }
+
+namespace {
+
+// m0SleepBegin announces a sleep of m0. Returns false if main has ended,
+// because no wake-up would come. But if m0 is `woken` already, its waker hands
+// it a P, so m0 sleeps to take it.
+// On: g0 of m0.  P: none.  Locks: takes sched.lock.  Parks: no.
+bool m0SleepBegin() {
+  LockScope l(&sched.lock);
+  // Written under sched.lock.
+  if (sched.mainEnded.load(relaxed) && !m0sleep.woken) return false;
+  m0sleep.sleeping = true;
+  return true;
+}
+
+void m0SleepEnd() {
+  LockScope l(&sched.lock);
+  m0sleep = M0Sleep();
+}
+
+}  // namespace
+
+// ---- LockOSThread -----------------------------------------------------------
 
 bool lockOSThreadExternal() noexcept {
   if (getg() == nullptr) needm();

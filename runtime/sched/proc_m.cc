@@ -10,6 +10,9 @@
 //  * an M whose goroutine, preempted in place, goes on after the end of main
 //    (releasePreempted).
 // A spare M (spareStart) starts without a P, and goes to sleep.
+//
+// An M whose goroutine is locked to it sleeps apart from these
+// (proc_locked.cc). How a new M gets its thread is in thread.cc.
 #include "runtime/diag/panic.h"
 #include "runtime/sched/netpoll.h"
 #include "runtime/sched/proc.h"
@@ -20,93 +23,99 @@ namespace {
 
 constexpr char kTooFewSpin[] = "startm: negative nmspinning";
 
+// Chosen is the choice of a thread for a P: an idle M, or the goroutine `held`,
+// or, if both are nullptr, an M on order or a new one. newID is reserved for an
+// M that must be made; it is -1 if none must.
+struct Chosen {
+  M* idle = nullptr;
+  G* held = nullptr;
+  bool ordered = false;  // an M on order has the P
+  bool spins = false;    // and starts by spinning; not while threads are short
+  int64_t newID = -1;
+};
+
+// The steps of startm and handoffp; their comments are below.
+Chosen choose(P* pp, bool spinning) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
+void startIdle(M* mp, P* pp, bool spinning);
+void startHeld(G* held, P* pp, bool spinning, int64_t spareID);
+bool mayNotIdle(const P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
+
+// spinningStart is the first call of an M that is made to spin.
+// On: the new thread.  P: none.  Locks: none.  Parks: no.
 void spinningStart() { getg()->m->spinning = true; }
-
-// claimLocked is takeStartingP under the lock. It sets *spun if the M was to
-// start by spinning; that M is counted in nmspinning.
-P* claimLocked(bool ofSafePoint, bool* spun)
-    ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  for (M* mp = allm.load(acquire); mp != nullptr;
-       mp = mp->alllink) {  // pairs with mcommoninit
-    if (!mp->starting) continue;
-    P* pp = mp->nextp;
-    if (pp == nullptr) continue;
-    // Set under sched.lock.
-    if (ofSafePoint && pp->runSafePointFn.load(relaxed) == 0) continue;
-    mp->nextp = nullptr;
-    if (mp->mstartfn == spinningStart) {
-      mp->mstartfn = nullptr;
-      *spun = true;
-    }
-    return pp;
-  }
-  return nullptr;
-}
-
-// reuseStartingM gives pp to an M whose thread is being made and from which a P
-// was taken back. Returns false if there is none. So no more threads are on
-// order than Ps wait for, even if the world is stopped again and again
-// meanwhile.
-bool reuseStartingM(P* pp, bool spinning)
-    ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  if (sched.nmstarting.load(relaxed) == 0) return false;  // under sched.lock
-  for (M* mp = allm.load(acquire); mp != nullptr;
-       mp = mp->alllink) {  // pairs with mcommoninit
-    if (!mp->starting || mp->nextp != nullptr || mp->mstartfn != nullptr) {
-      continue;
-    }
-    mp->nextp = pp;
-    mp->mstartfn = spinning ? spinningStart : nullptr;
-    return true;
-  }
-  return false;
-}
 
 }  // namespace
 
-P* takeStartingP(bool ofSafePoint) {
-  bool spun = false;
-  P* pp;
+// ---- A P gets an M ----------------------------------------------------------
+
+void startm(P* pp, bool spinning) {
+  M* self = acquirem();  // between taking a P and handing it over we must not
+                         // be preempted
+  if (pp == nullptr && spinning)
+    fatalthrow("startm: P required for spinning=true");
+  Chosen c;
   {
     LockScope l(&sched.lock);
-    pp = claimLocked(ofSafePoint, &spun);
+    if (pp == nullptr) pp = pidleget();
+    if (pp != nullptr) c = choose(pp, spinning);
   }
-  if (spun) {
-    uncountSpinner(kTooFewSpin);
-    wakeNextSpinner();  // S1 without S2: another M must look, as in startm
+  if (c.idle != nullptr) {
+    startIdle(c.idle, pp, spinning);
+  } else if (c.held != nullptr) {
+    startHeld(c.held, pp, spinning, c.newID);
+  } else if (c.ordered) {
+    // If that thread does not come, sysmon gives the P to another
+    // (replaceStartingMs).
+    if (spinning && !c.spins) uncountSpinner(kTooFewSpin);
+  } else if (pp != nullptr) {
+    newm(spinning ? spinningStart : nullptr, pp, c.newID);
   }
-  return pp;
+  releasem(self);
 }
 
-bool idleThread() {
-  if (sched.ninplace.load(relaxed) > 0) return true;  // a hint; see choose
-  LockScope l(&sched.lock);
-  return sched.nmidle > 0;
-}
-
-bool threadForP() {
-  if (idleThread()) return true;
-  if (sched.threadsShort.load(relaxed)) return false;  // a hint
-  LockScope l(&sched.lock);
-  const int64_t reserve = 1 + sched.maxmcount / 64;
-  return mcount() + reserve < sched.maxmcount;
-}
-
-void mput(M* mp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  mp->schedlink = sched.midle;
-  sched.midle = mp;
-  sched.nmidle++;
-  checkdead();
-}
-
-M* mget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  M* mp = sched.midle;
-  if (mp != nullptr) {
-    sched.midle = mp->schedlink;
-    sched.nmidle--;
-    if (sched.nmidle < sched.nmidleLow) sched.nmidleLow = sched.nmidle;
+void handoffp(P* pp) {
+  flushYielded(pp);
+  // The M that gets pp may go on without a look at this. Pairs with forEachP's
+  // store.
+  if (pp->runSafePointFn.load(acquire) != 0) runSafePointFn(pp);
+  // A hint: a stop of the world wants the P now, not when its work is done.
+  const bool stopping = sched.gcwaiting.load(relaxed);
+  // This must know every reason for which findRunnable would return a
+  // goroutine.
+  if (!stopping && (!runqempty(pp) || sched.runqsize.load(seq_cst) > 0 ||
+                    fingwake.load(relaxed) ||  // as in retake: a hint
+                    reclaimWorkAvailable())) {
+    startm(pp, /*spinning=*/false);
+    return;
   }
-  return mp;
+  // No M spins and no P is idle, so other threads rely on the search of this P.
+  if (!stopping &&
+      sched.nmspinning.load(seq_cst) + sched.npidle.load(seq_cst) == 0 &&
+      sched.nmspinning.cas(0, 1, seq_cst)) {
+    sched.needspinning.store(0, seq_cst);  // as becomeSpinning
+    startm(pp, /*spinning=*/true);
+    return;
+  }
+  lock(&sched.lock);
+  if (sched.gcwaiting.load(relaxed)) {  // written under sched.lock
+    countStopped(pp);
+    unlock(&sched.lock);
+    return;
+  }
+  // Before a P goes idle, run for it the function that forEachP asks for.
+  if (pp->runSafePointFn.cas(1, 0, acq_rel)) {
+    sched.safePointFn(pp);
+    if (--sched.safePointWait == 0) notewakeup(&sched.safePointNote);
+  }
+  if (mayNotIdle(pp)) {
+    unlock(&sched.lock);
+    startm(pp, /*spinning=*/false);
+    return;
+  }
+  pidleput(pp);
+  unlock(&sched.lock);
+  // Not under the lock, because it may start an M.
+  if (const int64_t when = wakeTime(&pp->timers)) wakeNetPoller(when);
 }
 
 namespace {
@@ -138,16 +147,24 @@ void spareStart() {
   sched.spareOrdered = false;
 }
 
-// Chosen is the choice of a thread for a P: an idle M, or the goroutine `held`,
-// or, if both are nullptr, an M on order or a new one. newID is reserved for an
-// M that must be made; it is -1 if none must.
-struct Chosen {
-  M* idle = nullptr;
-  G* held = nullptr;
-  bool ordered = false;  // an M on order has the P
-  bool spins = false;    // and starts by spinning; not while threads are short
-  int64_t newID = -1;
-};
+// reuseStartingM gives pp to an M whose thread is being made and from which a P
+// was taken back. Returns false if there is none. So no more threads are on
+// order than Ps wait for, even if the world is stopped again and again
+// meanwhile.
+bool reuseStartingM(P* pp, bool spinning)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  if (sched.nmstarting.load(relaxed) == 0) return false;  // under sched.lock
+  for (M* mp = allm.load(acquire); mp != nullptr;
+       mp = mp->alllink) {  // pairs with mcommoninit
+    if (!mp->starting || mp->nextp != nullptr || mp->mstartfn != nullptr) {
+      continue;
+    }
+    mp->nextp = pp;
+    mp->mstartfn = spinning ? spinningStart : nullptr;
+    return true;
+  }
+  return false;
+}
 
 // choose finds a thread for pp.
 // On: any.  P: pp.  Locks: caller holds sched.lock.  Parks: no.
@@ -198,42 +215,71 @@ void startHeld(G* held, P* pp, bool spinning, int64_t spareID) {
   if (spinning) wakeNextSpinner();  // this M does not look after all
 }
 
+// mayNotIdle returns true if pp, which is about to go idle because there was no
+// reason to run it, has got such a reason since.
+bool mayNotIdle(const P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  return !sched.runq.empty() || !runqempty(pp) ||
+         // A thread readied a G and found neither a spinner nor an idle P.
+         sched.needspinning.load(relaxed) == 1 ||  // set under sched.lock
+         // The last busy P must not go idle while no M watches the network and
+         // the timers, including those of the idle Ps.
+         (sched.npidle.load(relaxed) == gomaxprocs.load(relaxed) - 1 &&
+          sched.lastpoll.load(relaxed) != 0 &&
+          (netpollAnyWaiters() || timeSleepUntil() != kMaxWhen));
+}
+
+// claimLocked is takeStartingP under the lock. It sets *spun if the M was to
+// start by spinning; that M is counted in nmspinning.
+P* claimLocked(bool ofSafePoint, bool* spun)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  for (M* mp = allm.load(acquire); mp != nullptr;
+       mp = mp->alllink) {  // pairs with mcommoninit
+    if (!mp->starting) continue;
+    P* pp = mp->nextp;
+    if (pp == nullptr) continue;
+    // Set under sched.lock.
+    if (ofSafePoint && pp->runSafePointFn.load(relaxed) == 0) continue;
+    mp->nextp = nullptr;
+    if (mp->mstartfn == spinningStart) {
+      mp->mstartfn = nullptr;
+      *spun = true;
+    }
+    return pp;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
-void startm(P* pp, bool spinning) {
-  M* self = acquirem();  // between taking a P and handing it over we must not
-                         // be preempted
-  if (pp == nullptr && spinning)
-    fatalthrow("startm: P required for spinning=true");
-  Chosen c;
+P* takeStartingP(bool ofSafePoint) {
+  bool spun = false;
+  P* pp;
   {
     LockScope l(&sched.lock);
-    if (pp == nullptr) pp = pidleget();
-    if (pp != nullptr) c = choose(pp, spinning);
+    pp = claimLocked(ofSafePoint, &spun);
   }
-  if (c.idle != nullptr) {
-    startIdle(c.idle, pp, spinning);
-  } else if (c.held != nullptr) {
-    startHeld(c.held, pp, spinning, c.newID);
-  } else if (c.ordered) {
-    // If that thread does not come, sysmon gives the P to another
-    // (replaceStartingMs).
-    if (spinning && !c.spins) uncountSpinner(kTooFewSpin);
-  } else if (pp != nullptr) {
-    newm(spinning ? spinningStart : nullptr, pp, c.newID);
+  if (spun) {
+    uncountSpinner(kTooFewSpin);
+    wakeNextSpinner();  // S1 without S2: another M must look, as in startm
   }
-  releasem(self);
+  return pp;
 }
 
-void mPark(M* mp) {
-  mp->blocked.store(true, relaxed);  // a hint
-  notesleep(&mp->park);
-  noteclear(&mp->park);
-  mp->blocked.store(false, relaxed);
-  P* pp = mp->nextp;
-  mp->nextp = nullptr;
-  if (pp != nullptr) acquirep(pp);
+bool idleThread() {
+  if (sched.ninplace.load(relaxed) > 0) return true;  // a hint; see choose
+  LockScope l(&sched.lock);
+  return sched.nmidle > 0;
 }
+
+bool threadForP() {
+  if (idleThread()) return true;
+  if (sched.threadsShort.load(relaxed)) return false;  // a hint
+  LockScope l(&sched.lock);
+  const int64_t reserve = 1 + sched.maxmcount / 64;
+  return mcount() + reserve < sched.maxmcount;
+}
+
+// ---- An M goes idle ---------------------------------------------------------
 
 void stopm() {
   M* mp = getg()->m;
@@ -275,64 +321,31 @@ void gcstopm() {
   stopm();
 }
 
-namespace {
-// mayNotIdle returns true if pp, which is about to go idle because there was no
-// reason to run it, has got such a reason since.
-bool mayNotIdle(const P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  return !sched.runq.empty() || !runqempty(pp) ||
-         // A thread readied a G and found neither a spinner nor an idle P.
-         sched.needspinning.load(relaxed) == 1 ||  // set under sched.lock
-         // The last busy P must not go idle while no M watches the network and
-         // the timers, including those of the idle Ps.
-         (sched.npidle.load(relaxed) == gomaxprocs.load(relaxed) - 1 &&
-          sched.lastpoll.load(relaxed) != 0 &&
-          (netpollAnyWaiters() || timeSleepUntil() != kMaxWhen));
+void mPark(M* mp) {
+  mp->blocked.store(true, relaxed);  // a hint
+  notesleep(&mp->park);
+  noteclear(&mp->park);
+  mp->blocked.store(false, relaxed);
+  P* pp = mp->nextp;
+  mp->nextp = nullptr;
+  if (pp != nullptr) acquirep(pp);
 }
-}  // namespace
 
-void handoffp(P* pp) {
-  flushYielded(pp);
-  // The M that gets pp may go on without a look at this. Pairs with forEachP's
-  // store.
-  if (pp->runSafePointFn.load(acquire) != 0) runSafePointFn(pp);
-  // A hint: a stop of the world wants the P now, not when its work is done.
-  const bool stopping = sched.gcwaiting.load(relaxed);
-  // This must know every reason for which findRunnable would return a
-  // goroutine.
-  if (!stopping && (!runqempty(pp) || sched.runqsize.load(seq_cst) > 0 ||
-                    fingwake.load(relaxed) ||  // as in retake: a hint
-                    reclaimWorkAvailable())) {
-    startm(pp, /*spinning=*/false);
-    return;
+void mput(M* mp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  mp->schedlink = sched.midle;
+  sched.midle = mp;
+  sched.nmidle++;
+  checkdead();
+}
+
+M* mget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  M* mp = sched.midle;
+  if (mp != nullptr) {
+    sched.midle = mp->schedlink;
+    sched.nmidle--;
+    if (sched.nmidle < sched.nmidleLow) sched.nmidleLow = sched.nmidle;
   }
-  // No M spins and no P is idle, so other threads rely on the search of this P.
-  if (!stopping &&
-      sched.nmspinning.load(seq_cst) + sched.npidle.load(seq_cst) == 0 &&
-      sched.nmspinning.cas(0, 1, seq_cst)) {
-    sched.needspinning.store(0, seq_cst);  // as becomeSpinning
-    startm(pp, /*spinning=*/true);
-    return;
-  }
-  lock(&sched.lock);
-  if (sched.gcwaiting.load(relaxed)) {  // written under sched.lock
-    countStopped(pp);
-    unlock(&sched.lock);
-    return;
-  }
-  // Before a P goes idle, run for it the function that forEachP asks for.
-  if (pp->runSafePointFn.cas(1, 0, acq_rel)) {
-    sched.safePointFn(pp);
-    if (--sched.safePointWait == 0) notewakeup(&sched.safePointNote);
-  }
-  if (mayNotIdle(pp)) {
-    unlock(&sched.lock);
-    startm(pp, /*spinning=*/false);
-    return;
-  }
-  pidleput(pp);
-  unlock(&sched.lock);
-  // Not under the lock, because it may start an M.
-  if (const int64_t when = wakeTime(&pp->timers)) wakeNetPoller(when);
+  return mp;
 }
 
 }  // namespace gump::rt

@@ -1,9 +1,15 @@
 // Threads: how an M gets one, what a thread of ours does first and last, and
 // when it ends.
 //
+//   newm ──▶ newmHandoff ──▶ templateThread ──▶ spawnThread ──▶ mstart
+//
 // Only the template thread makes threads (and schedinit, on a thread of the
 // program). pthread_create takes libc's locks, which a goroutine that is
 // preempted in place may hold. The scheduler must never wait for such a lock.
+//
+// A thread ends in two cases: its locked goroutine has ended (mexit), or it was
+// idle and not needed (retireIdleMs). Its M goes to freem and serves a later
+// thread.
 #include <cxxabi.h>
 #include <errno.h>
 #include <pthread.h>
@@ -41,6 +47,110 @@ struct NewmHandoff {
 };
 constinit NewmHandoff newmHandoff;
 constinit M templateM;
+
+// The Ms of threads that have ended.
+M* freem ABSL_GUARDED_BY(sched.lock) = nullptr;
+
+// The steps of newm and startTemplateThread; their comments are below.
+M* allocm();
+[[noreturn]] void templateThread();
+void spawnThread(M* mp);
+
+}  // namespace
+
+// ---- An M gets a thread -----------------------------------------------------
+
+void newm(void (*fn)(), P* pp, int64_t id) {
+  M* mp = allocm();
+  if (mp == nullptr) fatalthrow("newm: out of memory");
+  if (id < 0) {
+    LockScope l(&sched.lock);
+    id = mReserveID();
+  }
+  mp->mstartfn = fn;
+  {
+    LockScope l(&sched.lock);
+    mcommoninit(mp, id);  // under the lock: traces look at a recycled M
+    mp->nextp = pp;
+    mp->starting = true;
+    sched.nmstarting.add(1, relaxed);  // a hint outside the lock
+  }
+  bool wake;
+  {
+    LockScope l(&newmHandoff.lock);
+    mp->schedlink = newmHandoff.head;
+    newmHandoff.head = mp;
+    wake = newmHandoff.waiting;
+    newmHandoff.waiting = false;
+  }
+  if (wake) notewakeup(&newmHandoff.wake);
+}
+
+void startTemplateThread() {
+  {
+    LockScope l(&sched.lock);
+    mcommoninit(&templateM, mReserveID());
+    sched.nmstarting.add(1, relaxed);  // finishStarting takes it back
+  }
+  templateM.mstartfn = [] { templateThread(); };
+  spawnThread(&templateM);
+}
+
+namespace {
+
+// allocm returns a used M or a new one, or nullptr if there is no memory.
+// On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
+M* allocm() {
+  M* mp;
+  {
+    LockScope l(&sched.lock);
+    mp = freem;
+    if (mp != nullptr) freem = mp->schedlink;
+  }
+  // A used M is as its thread left it: without a P, a G, a lock or a request.
+  // It stays on allm for good, so it is not constructed again.
+  if (mp != nullptr) {
+    mp->schedlink = nullptr;
+    mp->recycled = true;
+    return mp;
+  }
+  return persistentallocOf<M>();
+}
+
+// templateThread makes the threads of the Ms in newmHandoff.
+// On: the template thread.  P: none.  Locks: takes sched.lock, a leaf, libc's.
+// Parks: blocks the thread.
+[[noreturn]] void templateThread() {
+  becomeSystemThread();
+  for (;;) {
+    M* list;
+    {
+      LockScope l(&newmHandoff.lock);
+      list = newmHandoff.head;
+      newmHandoff.head = nullptr;
+      if (list == nullptr) {
+        noteclear(&newmHandoff.wake);
+        newmHandoff.waiting = true;
+      }
+    }
+    if (list == nullptr) {
+      notesleep(&newmHandoff.wake);
+      continue;
+    }
+    // Make them in the order in which they were asked for. The first is sysmon,
+    // because without it no thread would find the Ps that wait for a thread
+    // which does not come (replaceStartingMs).
+    M* oldest = nullptr;
+    while (list != nullptr) {
+      oldest = std::exchange(list, std::exchange(list->schedlink, oldest));
+    }
+    while (oldest != nullptr) {
+      M* mp = std::exchange(oldest, oldest->schedlink);
+      mp->schedlink = nullptr;
+      spawnThread(mp);
+    }
+  }
+}
 
 // reportNoThread reports, in Go's words, that the kernel refuses to make a
 // thread.
@@ -117,155 +227,9 @@ void spawnThread(M* mp) {
   sched.threadsShort.store(false, relaxed);  // a hint
 }
 
-// The Ms of threads that have ended.
-M* freem ABSL_GUARDED_BY(sched.lock) = nullptr;
-
-// templateThread makes the threads of the Ms in newmHandoff.
-// On: the template thread.  P: none.  Locks: takes sched.lock, a leaf, libc's.
-// Parks: blocks the thread.
-[[noreturn]] void templateThread() {
-  becomeSystemThread();
-  for (;;) {
-    M* list;
-    {
-      LockScope l(&newmHandoff.lock);
-      list = newmHandoff.head;
-      newmHandoff.head = nullptr;
-      if (list == nullptr) {
-        noteclear(&newmHandoff.wake);
-        newmHandoff.waiting = true;
-      }
-    }
-    if (list == nullptr) {
-      notesleep(&newmHandoff.wake);
-      continue;
-    }
-    // Make them in the order in which they were asked for. The first is sysmon,
-    // because without it no thread would find the Ps that wait for a thread
-    // which does not come (replaceStartingMs).
-    M* oldest = nullptr;
-    while (list != nullptr) {
-      oldest = std::exchange(list, std::exchange(list->schedlink, oldest));
-    }
-    while (oldest != nullptr) {
-      M* mp = std::exchange(oldest, oldest->schedlink);
-      mp->schedlink = nullptr;
-      spawnThread(mp);
-    }
-  }
-}
-
-// allocm returns a used M or a new one, or nullptr if there is no memory.
-// On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
-M* allocm() {
-  M* mp;
-  {
-    LockScope l(&sched.lock);
-    mp = freem;
-    if (mp != nullptr) freem = mp->schedlink;
-  }
-  // A used M is as its thread left it: without a P, a G, a lock or a request.
-  // It stays on allm for good, so it is not constructed again.
-  if (mp != nullptr) {
-    mp->schedlink = nullptr;
-    mp->recycled = true;
-    return mp;
-  }
-  return persistentallocOf<M>();
-}
-
 }  // namespace
 
-int64_t mcount() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  return sched.mnext - sched.nmfreed - sched.nmextraAll -
-         (sched.m0attached ? 0 : 1);
-}
-
-void checkmcount() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  if (mcount() <= sched.maxmcount) return;
-  int32_t max = sched.maxmcount;
-  unlock(&sched.lock);  // the dump may need it
-  printf("runtime: program exceeds %d-thread limit\n", max);
-  fatalthrow("thread exhaustion");
-}
-
-int64_t mReserveID() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  int64_t id = sched.mnext++;
-  checkmcount();
-  return id;
-}
-
-void mcommoninit(M* mp, int64_t id) {
-  mp->id = id;
-  mp->g0.m = mp;
-  mp->g0.systemG = true;
-  mp->schedrand = static_cast<uint32_t>(nanotime()) * 2654435761u +
-                  static_cast<uint32_t>(id) * 40503u + 1;
-  if (fuzzing()) mp->schedrand = fuzzSeed(-1 - id);
-  if (mp->schedrand == 0) mp->schedrand = 1;
-  if (mp->recycled) return;
-  M* head = allm.load(relaxed);
-  do {
-    mp->alllink = head;
-    // Release: pairs with the acquire of the threads that walk allm.
-  } while (!allm.casWeak(head, mp, release));
-}
-
-namespace {
-
-// lostKey is set in threads that run goroutines. It is unused if lostKeyMade is
-// false. threadsinit writes both before the runtime has threads.
-pthread_key_t lostKey;
-bool lostKeyMade;
-
-// threadLost is called on the stack of a thread that ends although its M is
-// still in use: a goroutine has called pthread_exit, or its thread was
-// cancelled. The unwinder has left the goroutine's stack at its first frame,
-// gumpGostart, and libc has done the rest. All that the M holds, most likely a
-// P, is lost, so all other threads would wait for it.
-// On: the thread that ends.  P: either.  Locks: none.  Parks: no.
-void threadLost(void*) {
-  if (forked.load(relaxed)) return;  // written by this, the only thread
-  fatal("pthread_exit or pthread_cancel of a goroutine's thread");
-}
-
-void setLostKey(const M* mp) {
-  if (lostKeyMade) (void)pthread_setspecific(lostKey, mp);
-}
-
-}  // namespace
-
-void threadsinit() {
-  // The values of the first keys have room in the thread itself. For other keys
-  // libc would call malloc, whose lock a goroutine that is preempted in place
-  // may hold. Without the key, the mistake that threadLost reports is a hang.
-  constexpr pthread_key_t kRoom = 32;
-  lostKeyMade =
-      pthread_key_create(&lostKey, threadLost) == 0 && lostKey < kRoom;
-}
-
-void unminit(M* mp) {
-  setLostKey(nullptr);
-  unminitSignalStack(mp);
-}
-
-void minit(M* mp) {
-  // Forget the looks at the previous thread of this M. It had another CPU clock
-  // (computes).
-  mp->forcePreemptTime.store(0, relaxed);
-  mp->resumedSleeps.store(UINT64_MAX, relaxed);
-  mp->procid.store(gettid(), release);  // read by threads that signal this one
-  // The previous thread may have missed a signal. Release: see preemptM.
-  mp->signalSent.store(0, release);
-  mp->preciseSleeps = false;
-  mp->eh = reinterpret_cast<EhGlobals*>(abi::__cxa_get_globals());
-  mp->errnoAddr = &errno;
-  sanitizerInitThread(mp);
-  const int saved = *mp->errnoAddr;  // belongs to Run's caller if this is m0
-  setLostKey(mp);
-  minitSignalStack(mp);  // ENOENT if getauxval does not know AT_MINSIGSTKSZ
-  *mp->errnoAddr = saved;
-}
+// ---- A thread, from its first call to its last ------------------------------
 
 namespace {
 
@@ -335,47 +299,63 @@ G* mexit() {
   return nullptr;
 }
 
-void becomeSystemThread() {
-  LockScope l(&sched.lock);
-  sched.nmsys++;
-  checkdead();
+namespace {
+
+// lostKey is set in threads that run goroutines. It is unused if lostKeyMade is
+// false. threadsinit writes both before the runtime has threads.
+pthread_key_t lostKey;
+bool lostKeyMade;
+
+// threadLost is called on the stack of a thread that ends although its M is
+// still in use: a goroutine has called pthread_exit, or its thread was
+// cancelled. The unwinder has left the goroutine's stack at its first frame,
+// gumpGostart, and libc has done the rest. All that the M holds, most likely a
+// P, is lost, so all other threads would wait for it.
+// On: the thread that ends.  P: either.  Locks: none.  Parks: no.
+void threadLost(void*) {
+  if (forked.load(relaxed)) return;  // written by this, the only thread
+  fatal("pthread_exit or pthread_cancel of a goroutine's thread");
 }
 
-void newm(void (*fn)(), P* pp, int64_t id) {
-  M* mp = allocm();
-  if (mp == nullptr) fatalthrow("newm: out of memory");
-  if (id < 0) {
-    LockScope l(&sched.lock);
-    id = mReserveID();
-  }
-  mp->mstartfn = fn;
-  {
-    LockScope l(&sched.lock);
-    mcommoninit(mp, id);  // under the lock: traces look at a recycled M
-    mp->nextp = pp;
-    mp->starting = true;
-    sched.nmstarting.add(1, relaxed);  // a hint outside the lock
-  }
-  bool wake;
-  {
-    LockScope l(&newmHandoff.lock);
-    mp->schedlink = newmHandoff.head;
-    newmHandoff.head = mp;
-    wake = newmHandoff.waiting;
-    newmHandoff.waiting = false;
-  }
-  if (wake) notewakeup(&newmHandoff.wake);
+void setLostKey(const M* mp) {
+  if (lostKeyMade) (void)pthread_setspecific(lostKey, mp);
 }
 
-void startTemplateThread() {
-  {
-    LockScope l(&sched.lock);
-    mcommoninit(&templateM, mReserveID());
-    sched.nmstarting.add(1, relaxed);  // finishStarting takes it back
-  }
-  templateM.mstartfn = [] { templateThread(); };
-  spawnThread(&templateM);
+}  // namespace
+
+void threadsinit() {
+  // The values of the first keys have room in the thread itself. For other keys
+  // libc would call malloc, whose lock a goroutine that is preempted in place
+  // may hold. Without the key, the mistake that threadLost reports is a hang.
+  constexpr pthread_key_t kRoom = 32;
+  lostKeyMade =
+      pthread_key_create(&lostKey, threadLost) == 0 && lostKey < kRoom;
 }
+
+void minit(M* mp) {
+  // Forget the looks at the previous thread of this M. It had another CPU clock
+  // (computes).
+  mp->forcePreemptTime.store(0, relaxed);
+  mp->resumedSleeps.store(UINT64_MAX, relaxed);
+  mp->procid.store(gettid(), release);  // read by threads that signal this one
+  // The previous thread may have missed a signal. Release: see preemptM.
+  mp->signalSent.store(0, release);
+  mp->preciseSleeps = false;
+  mp->eh = reinterpret_cast<EhGlobals*>(abi::__cxa_get_globals());
+  mp->errnoAddr = &errno;
+  sanitizerInitThread(mp);
+  const int saved = *mp->errnoAddr;  // belongs to Run's caller if this is m0
+  setLostKey(mp);
+  minitSignalStack(mp);  // ENOENT if getauxval does not know AT_MINSIGSTKSZ
+  *mp->errnoAddr = saved;
+}
+
+void unminit(M* mp) {
+  setLostKey(nullptr);
+  unminitSignalStack(mp);
+}
+
+// ---- Idle threads end -------------------------------------------------------
 
 void retireIdleMs(int32_t keep) {
   for (;;) {
@@ -402,6 +382,43 @@ void trimIdleMs() {
     sched.nmidleLow = sched.nmidle;
   }
   if (unused > 0) retireIdleMs(keep);
+}
+
+// ---- How many Ms there are --------------------------------------------------
+
+void mcommoninit(M* mp, int64_t id) {
+  mp->id = id;
+  mp->g0.m = mp;
+  mp->g0.systemG = true;
+  mp->schedrand = static_cast<uint32_t>(nanotime()) * 2654435761u +
+                  static_cast<uint32_t>(id) * 40503u + 1;
+  if (fuzzing()) mp->schedrand = fuzzSeed(-1 - id);
+  if (mp->schedrand == 0) mp->schedrand = 1;
+  if (mp->recycled) return;
+  M* head = allm.load(relaxed);
+  do {
+    mp->alllink = head;
+    // Release: pairs with the acquire of the threads that walk allm.
+  } while (!allm.casWeak(head, mp, release));
+}
+
+int64_t mReserveID() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  int64_t id = sched.mnext++;
+  checkmcount();
+  return id;
+}
+
+int64_t mcount() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  return sched.mnext - sched.nmfreed - sched.nmextraAll -
+         (sched.m0attached ? 0 : 1);
+}
+
+void checkmcount() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  if (mcount() <= sched.maxmcount) return;
+  int32_t max = sched.maxmcount;
+  unlock(&sched.lock);  // the dump may need it
+  printf("runtime: program exceeds %d-thread limit\n", max);
+  fatalthrow("thread exhaustion");
 }
 
 int32_t setMaxThreads(int32_t n) noexcept {
