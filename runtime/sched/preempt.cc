@@ -1,6 +1,7 @@
 // Retaking the P of a goroutine that does not enter the runtime by itself,
 // either because it is asleep in an undeclared system call or because it
-// computes.
+// computes. (The ways to do so move to preempt_blocked.cc and
+// preempt_signal.cc.)
 //
 // m.locks tells where a thread is. Above 0, it is in the runtime, will soon
 // reach a point where it looks at the requests, and is left alone. At 0, and
