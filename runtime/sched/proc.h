@@ -547,15 +547,15 @@ void updateMaxProcs();
 // (forcePreempt). fn may be called with sched.lock held. On: user, or a foreign
 // thread.  P: either. Locks: takes worldsema, sched.lock.  Parks: yes.
 void forEachP(WaitReason reason, void (*fn)(P*));
+
+// ---- preempt*.cc, grace.cc --------------------------------------------------
+
 // preemptone asks the goroutine on pp to yield at its next entry into the
 // runtime. Returns false if there is no goroutine to ask. preemptall asks all.
 // They are best effort. Both:
 // On: any.  P: either.  Locks: none.  Parks: no.
 void preemptall();
 bool preemptone(P* pp);
-
-// ---- preempt.cc -------------------------------------------------------------
-
 // mayLeaveStackAt tells whether sp, which is not on the goroutine's stack, is
 // on a stack that the program made (a coroutine's), and not in a handler. It
 // returns false while this thread dies, and with a sanitizer, which must be
@@ -571,6 +571,10 @@ bool preemptone(P* pp);
 // has come back meanwhile, without the P, which stays the caller's.
 // On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool giveBackP(P* pp, M* mp);
+// endPresumption ends a presumption about mp, which is in the runtime again.
+// Returns true if its P is gone.
+// On: the thread of mp.  P: maybe lost.  Locks: none.  Parks: no.
+[[nodiscard]] bool endPresumption(M* mp);
 // preemptM sends mp's thread the signal. It does nothing if asyncpreemptoff is
 // set, or if a signal has been on its way for less than a slice. Under
 // kSanitizerDefersHandlers that signal may never be handled, so another one is
@@ -619,16 +623,6 @@ struct EntryWatch {
   const uint32_t n;  // interrupted exceeds this only after an entry
   bool looked = false;
 };
-// awaitInterrupted returns when every goroutine that had lost its P from
-// outside at the time of the call has entered the runtime by itself, or ended.
-// On: user.  P: needed.  Locks: none.  Parks: yields.
-void awaitInterrupted();
-enum class ThreadState : uint8_t { kRunning, kAsleep, kUnknown, kUnseen };
-// threadState asks /proc for the state of the thread, and how often it has gone
-// to sleep so far. Returns kUnseen if it cannot be read, for example because no
-// descriptor is free.
-// On: any.  P: either.  Locks: none.  Parks: no.
-[[nodiscard]] ThreadState threadState(int32_t tid, uint64_t* sleeps);
 // computes tells whether mp's thread, tid, seen running now, has computed for
 // long enough (kForcePreemptGap, kStopGap). It has if two things hold: at a
 // look so long ago it had slept as often as now, and since then its CPU clock

@@ -18,7 +18,7 @@
 //       the G.
 //  (K3) On g0 m.locks is 1, from the acquirem before gumpMcall until the next
 //       goroutine is on its own stack. So g0 is never preempted, and no other
-//       thread takes its P (preempt.cc).
+//       thread takes its P (preempt_blocked.cc).
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
 #include "runtime/sched/proc.h"

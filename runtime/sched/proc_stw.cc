@@ -192,25 +192,6 @@ void checkStopped() {
 
 }  // namespace
 
-bool preemptone(P* pp) {
-  // Best effort: the request may reach the wrong G, or be ignored. It is then
-  // repeated.
-  M* mp = pp->m.load(acquire);  // pairs with acquirep
-  if (mp == nullptr || mp == getg()->m) return false;
-  G* gp = mp->curg.load(acquire);  // pairs with execute
-  if (gp == nullptr) return false;
-  gp->preempt.store(true, relaxed);  // read at each runtime entry
-  pp->preempt.store(true, relaxed);
-  return true;
-}
-
-void preemptall() {
-  int32_t n = gomaxprocs.load(acquire);  // pairs with procresize
-  for (int32_t i = 0; i < n; i++) {
-    if (allp[i]->status.load(acquire) == kPrunning) preemptone(allp[i]);
-  }
-}
-
 void countStopped(P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   setPStatus(pp, kPidle, kPgcstop);
   if (--sched.stopwait == 0) notewakeup(&sched.stopnote);

@@ -33,14 +33,6 @@
 // P has other work, and when that is done the P looks. The cycle waits, under
 // work.lock, for work.busy == 0. The thread that counts it down to 0 under the
 // lock readies the cycle's goroutine.
-//
-// Grace periods, at the end of this file, are safe points of every P, too:
-// memory that was unlinked before a period began may be deleted when it has
-// ended. The periods are numbered from 1. A thread that retires memory reads
-// gracesBegun after it has unlinked the memory. A period with a higher number
-// began later. Both are read-modify-writes of one word, so the unlinking
-// happens before that period, and a reader that has passed its safe point in
-// the period sees it.
 #include "runtime/diag/panic.h"
 #include "runtime/diag/stats.h"
 #include "runtime/sched/proc.h"
@@ -298,25 +290,6 @@ bool reclaimRegister(void (*hook)()) noexcept {
     if (h.load(relaxed) == hook || h.cas(nullptr, hook, acq_rel)) return true;
   }
   return false;
-}
-
-// ---- Grace periods ----------------------------------------------------------
-
-namespace {
-Atomic<uint64_t> gracesBegun;
-// The last period that has ended. Only the finalizer goroutine touches it.
-uint64_t graceEnded = 0;
-}  // namespace
-
-uint64_t gracePeriodsBegun() noexcept { return gracesBegun.add(0, acq_rel); }
-
-void awaitGracePeriod(uint64_t since) noexcept {
-  if (graceEnded > since) return;
-  const uint64_t number = gracesBegun.add(1, acq_rel);
-  forEachP(WaitReason::kFlushProcCaches, [](P*) {});
-  // Goroutines that have lost their P may still be reading.
-  awaitInterrupted();
-  graceEnded = number;
 }
 
 }  // namespace gump::rt

@@ -87,7 +87,7 @@ enum PStatus : uint32_t {
   // On sched.pidle with an empty ring, or held by the thread that moves it.
   kPidle = 0,
   // Held by M pp->m. Only that M leaves this status, except that an asker which
-  // presumes the M blocked may do so too (A4 of preempt.cc).
+  // presumes the M blocked may do so too (A4 of preempt_blocked.cc).
   kPrunning = 1,
   // Owned by no thread, though an M remembers it in oldp. The thread that wins
   // the CAS owns it.
@@ -147,7 +147,7 @@ struct alignas(kCacheLine) G {
   bool goexited = false;   // it called Goexit
   bool unguarded = false;  // its stack has a canary in place of a guard page
   // Preempted in place: only its thread resumes it. sched is good for dumps
-  // only, see (P4) of preempt.cc.
+  // only, see (P4) of preempt_signal.cc.
   bool inPlace = false;
   // It waits on a stack that the program made (a coroutine's), not on its own,
   // because it is preempted in place or waits for a P (awaitP). No dump walks
@@ -196,7 +196,7 @@ static_assert(
     sizeof(G) <= 256,
     "a goroutine that has not begun costs one slab cell of 256 bytes");
 
-// Bits of M::presumed; the protocol is in preempt.cc.
+// Bits of M::presumed; the protocol is in preempt_blocked.cc.
 enum Presumed : uint32_t {
   kPresumedNot = 0,
   kPresumedAsked = 1,  // an asker finds out whether the thread is blocked
@@ -552,9 +552,9 @@ inline G* GList::pop() {
 }
 
 // reenter is the slow path of acquirem. It is called when an asker has taken,
-// or is about to take, the P of an M that seemed to be blocked (preempt.cc). It
-// may park the goroutine until there is a P, and returns the M that it is on
-// then.
+// or is about to take, the P of an M that seemed to be blocked
+// (preempt_blocked.cc). It may park the goroutine until there is a P, and
+// returns the M that it is on then.
 // On: user; m.locks is 1.  P: maybe lost.  Locks: takes sched.lock.
 // Parks: yes.
 M* reenter(M* mp);
@@ -573,7 +573,7 @@ void markPLost(M* mp);
 // (reenter), the others and releasem do not.
 GUMP_ALWAYS_INLINE M* acquirem(M* mp) {
   // Only the owner writes it. Others read it after a membarrier. These are B1
-  // to B3 of preempt.cc; B2 is the light side of a membarrier.
+  // to B3 of preempt_blocked.cc; B2 is the light side of a membarrier.
   mp->locks.store(mp->locks.load(relaxed) + 1, relaxed);
   compilerFence();
   if (GUMP_UNLIKELY(mp->presumed.load(relaxed) != kPresumedNot)) {
@@ -592,8 +592,8 @@ GUMP_ALWAYS_INLINE M* acquirem() { return acquirem(getg()->m); }
          reenterNoPark(mp);
 }
 GUMP_ALWAYS_INLINE void releasem(M* mp) {
-  // Pairs with A3 of preempt.cc: the asker that takes our P sees our writes to
-  // it.
+  // Pairs with A3 of preempt_blocked.cc: the asker that takes our P sees our
+  // writes to it.
   mp->locks.store(mp->locks.load(relaxed) - 1, release);
 }
 

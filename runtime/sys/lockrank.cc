@@ -141,7 +141,7 @@ bool mayFollow(const M* mp, size_t i, const Mutex* l, LockRank rank) {
 void lockrankAcquire(const Mutex* l, LockRank rank) {
   M* mp = currentM();
   if (mp == nullptr) return;  // (R3)
-  // A goroutine's own code can be preempted at any point; see preempt.cc.
+  // A goroutine's own code can be preempted at any point; see preempt_signal.cc.
   if (mp->curg.load(relaxed) == getg() && !getg()->foreign &&
       mp->locks.load(relaxed) == 0) {
     printf("runtime: %s (%p) acquired with m.locks=0\n", lockName(rank),

@@ -5,7 +5,7 @@
 //
 // (I1) Handlers run on the M's signal stack, save errno, and call only
 //      async-signal-safe functions. The SIGURG handler may sleep there until it
-//      is the goroutine's turn again (preempt.cc).
+//      is the goroutine's turn again (preempt_signal.cc).
 //
 // (I2) A fault that is not an overflow has the same effect as without us. The
 //      handler that was installed before gets it, under its own flags and mask.

@@ -1,8 +1,8 @@
 // Which thread has a P: a goroutine that blocks, declared or not, against
-// threads that take the P from it (runtime/sched/proc_syscall.cc, preempt.cc,
-// sysmon/retake.cc). There is one M with its goroutine, on bare structs. Two
-// more Ps are idle, so that a goroutine that has lost its P finds another, and
-// no thread has to switch stacks.
+// threads that take the P from it (runtime/sched/proc_syscall.cc,
+// preempt_blocked.cc, sysmon/retake.cc). There is one M with its goroutine, on
+// bare structs. Two more Ps are idle, so that a goroutine that has lost its P
+// finds another, and no thread has to switch stacks.
 #include "gump/internal/linkname.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sys/os_linux.h"

@@ -8,6 +8,7 @@
 #include "runtime/sched/proc.h"
 #include "runtime/sys/lock_futex.h"
 #include "runtime/sys/os_linux.h"
+#include "runtime/sys/threadstate_linux.h"
 
 namespace gump::rt {
 namespace {

@@ -14,6 +14,7 @@
 #include "runtime/sched/proc.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/sanitizer.h"
+#include "runtime/sys/threadstate_linux.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump::rt {
