@@ -1,9 +1,16 @@
-// Grace periods are safe points of every P: memory that was unlinked before a
+// Grace periods: when memory that goroutines may still read can be deleted.
+//
+// A grace period is a safe point of every P. Memory that was unlinked before a
 // period began may be deleted when it has ended. The periods are numbered from
 // 1. A thread that retires memory reads gracesBegun after it has unlinked the
 // memory. A period with a higher number began later. Both are
 // read-modify-writes of one word, so the unlinking happens before that period,
 // and a reader that has passed its safe point in the period sees it.
+//
+// A goroutine that has lost its P from outside may be in the middle of a read,
+// although its P passes a safe point. So the period also waits until each such
+// goroutine has entered the runtime by itself (awaitInterrupted). A goroutine
+// that is preempted in place counts as one (G::interrupted).
 #include "runtime/sched/proc.h"
 #include "runtime/sys/os_linux.h"
 
@@ -11,8 +18,32 @@ namespace gump::rt {
 
 namespace {
 
+Atomic<uint64_t> gracesBegun;
+// The last period that has ended. Only the finalizer goroutine touches it.
+uint64_t graceEnded = 0;
+
+void awaitInterrupted();  // see below
+
+}  // namespace
+
+uint64_t gracePeriodsBegun() noexcept { return gracesBegun.add(0, acq_rel); }
+
+void awaitGracePeriod(uint64_t since) noexcept {
+  if (graceEnded > since) return;
+  const uint64_t number = gracesBegun.add(1, acq_rel);
+  forEachP(WaitReason::kFlushProcCaches, [](P*) {});
+  // Goroutines that have lost their P may still be reading.
+  awaitInterrupted();
+  graceEnded = number;
+}
+
+// ---- Goroutines that have lost their P --------------------------------------
+
+namespace {
+
 // lostItsP tells whether gp's P was taken, and perhaps given back, and gp has
 // not entered the runtime since. gp does not know yet, so its M tells.
+// On: any.  P: either.  Locks: none.  Parks: no.
 bool lostItsP(const G* gp) {
   const M* mp = peek(gp->m);
   constexpr uint32_t kLost = kPresumedTaken | kPresumedMarked;
@@ -27,7 +58,7 @@ bool lostItsP(const G* gp) {
 // looks at the one and the other. So the first odd number from the beginning of
 // the watch on does not show an entry. Every higher number does.
 EntryWatch::EntryWatch(const G* g)
-    : gp(g), n(g->interrupted.load(acquire) | 1) {}  // see setInterrupted
+    : gp(g), n(g->interrupted.load(acquire) | 1) {}  // as in entered
 
 bool EntryWatch::entered() {
   const bool lost = lostItsP(gp);
@@ -42,7 +73,8 @@ bool EntryWatch::entered() {
     fence(acquire);
   }
   looked = true;
-  const uint32_t now = gp->interrupted.load(acquire);  // see setInterrupted
+  // Pairs with the stores in setInterrupted and countEntry.
+  const uint32_t now = gp->interrupted.load(acquire);
   return static_cast<int32_t>(now - n) > 0 || (!lost && now % 2 == 0);
 }
 
@@ -66,21 +98,6 @@ void awaitInterrupted() {
       nullptr);
 }
 
-Atomic<uint64_t> gracesBegun;
-// The last period that has ended. Only the finalizer goroutine touches it.
-uint64_t graceEnded = 0;
-
 }  // namespace
-
-uint64_t gracePeriodsBegun() noexcept { return gracesBegun.add(0, acq_rel); }
-
-void awaitGracePeriod(uint64_t since) noexcept {
-  if (graceEnded > since) return;
-  const uint64_t number = gracesBegun.add(1, acq_rel);
-  forEachP(WaitReason::kFlushProcCaches, [](P*) {});
-  // Goroutines that have lost their P may still be reading.
-  awaitInterrupted();
-  graceEnded = number;
-}
 
 }  // namespace gump::rt

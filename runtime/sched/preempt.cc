@@ -34,13 +34,8 @@ namespace gump::rt {
 
 namespace {
 
-// ns after which a stop of the world assumes that a running thread computes,
-// even if the thread has had no processor.
-constexpr int64_t kStopLook = 1'000'000;
-
-int64_t gapFor(ForcePreempt how) {
-  return how == ForcePreempt::kStop ? kStopGap : kForcePreemptGap;
-}
+// look is the first step of both forces; its comment is below.
+ThreadState look(M* mp, int32_t tid, ForcePreempt how);
 
 }  // namespace
 
@@ -62,78 +57,6 @@ void preemptall() {
     if (allp[i]->status.load(acquire) == kPrunning) preemptone(allp[i]);
   }
 }
-
-// A thread that has woken only to go to sleep again must not be sent a signal,
-// which could cut that sleep short. A thread that has woken but has no
-// processor yet is still in the call in which it slept: poll would return EINTR
-// although its time is up. Its CPU clock stands still, which distinguishes it
-// from a thread that computes.
-bool computes(M* mp, int32_t tid, uint64_t sleeps, ForcePreempt how) {
-  const int64_t gap = gapFor(how);
-  const int64_t now = nanotime();
-  const int64_t cpu = threadCpuTime(tid);
-  // Several threads may force the same goroutine at once. The acquire pairs
-  // with the release below, so a count comes with its clocks, or with other
-  // clocks of the same time awake.
-  if (mp->forcePreemptSleeps.load(acquire) != sleeps ||
-      mp->forcePreemptTime.load(relaxed) == 0) {
-    mp->forcePreemptTime.store(now, relaxed);
-    mp->forcePreemptCpu.store(cpu, relaxed);
-    mp->forcePreemptSleeps.store(sleeps, release);
-    return false;
-  }
-  const int64_t seen = now - mp->forcePreemptTime.load(relaxed);
-  if (seen < gap) return false;
-  // The thread last slept in our own handler.
-  if (mp->resumedSleeps.load(relaxed) == sleeps) return true;
-  // Half of it, because the hypervisor's share is on no clock. If the CPU clock
-  // cannot be read (-1), the time awake has to do.
-  return cpu < 0 || cpu - mp->forcePreemptCpu.load(relaxed) >= gap / 2 ||
-         (how == ForcePreempt::kStop && seen >= kStopLook);
-}
-
-namespace {
-
-// stateByClock tells the state of mp's thread from the progress of its CPU
-// clock since the last look, at least gap ns ago. A thread that has used
-// nothing sleeps, or waits for a processor. It does not wait for our processor,
-// because the thread that looks sleeps in between (except in the first 20 µs of
-// a stop of the world). A thread computes if it has used nearly all of the
-// time, or, beside others, a good part. In the second case a sleep may be cut
-// short.
-ThreadState stateByClock(M* mp, int32_t tid, int64_t gap) {
-  constexpr int64_t kLateTimerNS = 100'000'000;
-  constexpr int64_t kGoodPartNS = 1'000'000;
-  const int64_t now = nanotime();  // first: CPU time used later counts as well
-  const int64_t cpu = threadCpuTime(tid);
-  if (cpu < 0) return ThreadState::kUnknown;
-  // Several threads may look at once. A mixed pair costs one more look.
-  const int64_t elapsed = now - mp->clockTime.load(relaxed);
-  const int64_t used = cpu - mp->clockCpu.load(relaxed);
-  if (elapsed < gap) return ThreadState::kUnknown;
-  mp->clockTime.store(now, relaxed);
-  mp->clockCpu.store(cpu, relaxed);
-  if (elapsed >= kLateTimerNS) return ThreadState::kUnknown;
-  if (used == 0) return ThreadState::kAsleep;
-  return used >= std::min(elapsed - elapsed / 8, kGoodPartNS)
-             ? ThreadState::kRunning
-             : ThreadState::kUnknown;
-}
-
-// look returns the state of mp's thread. It says kRunning only if the thread
-// has computed for long enough.
-ThreadState look(M* mp, int32_t tid, ForcePreempt how) {
-  uint64_t sleeps;
-  const ThreadState state = threadState(tid, &sleeps);
-  if (state == ThreadState::kUnseen) {
-    return stateByClock(mp, tid, gapFor(how));
-  }
-  return state != ThreadState::kRunning || computes(mp, tid, sleeps, how)
-             ? state
-             : ThreadState::kUnknown;
-}
-
-}  // namespace
 
 M* forcePreempt(P* pp, ForcePreempt how) {
   M* mp = pp->m.load(acquire);  // pairs with acquirep
@@ -174,6 +97,90 @@ void preemptPless() {
       preemptM(mp);
     }
   }
+}
+
+// ---- What a thread does -----------------------------------------------------
+
+namespace {
+
+// ns after which a stop of the world assumes that a running thread computes,
+// even if the thread has had no processor.
+constexpr int64_t kStopLook = 1'000'000;
+
+int64_t gapFor(ForcePreempt how) {
+  return how == ForcePreempt::kStop ? kStopGap : kForcePreemptGap;
+}
+
+// stateByClock tells the state of mp's thread from the progress of its CPU
+// clock since the last look, at least gap ns ago. A thread that has used
+// nothing sleeps, or waits for a processor. It does not wait for our processor,
+// because the thread that looks sleeps in between (except in the first 20 µs of
+// a stop of the world). A thread computes if it has used nearly all of the
+// time, or, beside others, a good part. In the second case a sleep may be cut
+// short.
+// On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
+ThreadState stateByClock(M* mp, int32_t tid, int64_t gap) {
+  constexpr int64_t kLateTimerNS = 100'000'000;
+  constexpr int64_t kGoodPartNS = 1'000'000;
+  const int64_t now = nanotime();  // first: CPU time used later counts as well
+  const int64_t cpu = threadCpuTime(tid);
+  if (cpu < 0) return ThreadState::kUnknown;
+  // Several threads may look at once. A mixed pair costs one more look.
+  const int64_t elapsed = now - mp->clockTime.load(relaxed);
+  const int64_t used = cpu - mp->clockCpu.load(relaxed);
+  if (elapsed < gap) return ThreadState::kUnknown;
+  mp->clockTime.store(now, relaxed);
+  mp->clockCpu.store(cpu, relaxed);
+  if (elapsed >= kLateTimerNS) return ThreadState::kUnknown;
+  if (used == 0) return ThreadState::kAsleep;
+  return used >= std::min(elapsed - elapsed / 8, kGoodPartNS)
+             ? ThreadState::kRunning
+             : ThreadState::kUnknown;
+}
+
+// look returns the state of mp's thread. It says kRunning only if the thread
+// has computed for long enough.
+// On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
+ThreadState look(M* mp, int32_t tid, ForcePreempt how) {
+  uint64_t sleeps;
+  const ThreadState state = threadState(tid, &sleeps);
+  if (state == ThreadState::kUnseen) {
+    return stateByClock(mp, tid, gapFor(how));
+  }
+  return state != ThreadState::kRunning || computes(mp, tid, sleeps, how)
+             ? state
+             : ThreadState::kUnknown;
+}
+
+}  // namespace
+
+// A thread that has woken only to go to sleep again must not be sent a signal,
+// which could cut that sleep short. A thread that has woken but has no
+// processor yet is still in the call in which it slept: poll would return EINTR
+// although its time is up. Its CPU clock stands still, which distinguishes it
+// from a thread that computes.
+bool computes(M* mp, int32_t tid, uint64_t sleeps, ForcePreempt how) {
+  const int64_t gap = gapFor(how);
+  const int64_t now = nanotime();
+  const int64_t cpu = threadCpuTime(tid);
+  // Several threads may force the same goroutine at once. The acquire pairs
+  // with the release below, so a count comes with its clocks, or with other
+  // clocks of the same time awake.
+  if (mp->forcePreemptSleeps.load(acquire) != sleeps ||
+      mp->forcePreemptTime.load(relaxed) == 0) {
+    mp->forcePreemptTime.store(now, relaxed);
+    mp->forcePreemptCpu.store(cpu, relaxed);
+    mp->forcePreemptSleeps.store(sleeps, release);
+    return false;
+  }
+  const int64_t seen = now - mp->forcePreemptTime.load(relaxed);
+  if (seen < gap) return false;
+  // The thread last slept in our own handler.
+  if (mp->resumedSleeps.load(relaxed) == sleeps) return true;
+  // Half of it, because the hypervisor's share is on no clock. If the CPU clock
+  // cannot be read (-1), the time awake has to do.
+  return cpu < 0 || cpu - mp->forcePreemptCpu.load(relaxed) >= gap / 2 ||
+         (how == ForcePreempt::kStop && seen >= kStopLook);
 }
 
 }  // namespace gump::rt

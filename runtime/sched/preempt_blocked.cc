@@ -36,9 +36,14 @@
 
 namespace gump::rt {
 
+// ---- The asker --------------------------------------------------------------
+
 namespace {
 
-// One asker at a time (P5). Nothing that waits is allowed meanwhile.
+// asking is set while an asker is between its A1 and its A4 (P5). Nothing that
+// waits is allowed meanwhile. beginAsking waits for another asker. Both
+// functions:
+// On: any.  P: either.  Locks: none.  Parks: no.
 Atomic<bool> asking;
 
 void beginAsking() {
@@ -48,7 +53,36 @@ void beginAsking() {
 }
 void endAsking() { asking.store(false, release); }
 
-// tryPresume is A1 to A4 and the work that follows a yes.
+// The steps of presumeBlocked and giveBackP; their comments are below.
+bool tryPresume(P* pp, M* mp, G* gp);
+bool tryGiveBack(P* pp, M* mp);
+
+}  // namespace
+
+bool presumeBlocked(P* pp, M* mp, G* gp) {
+  if (!haveMembarrier) return false;  // B2 would be no barrier
+  // Pairs with the release in endAsking.
+  if (!asking.cas(false, true, acquire)) return false;
+  const bool taken = tryPresume(pp, mp, gp);
+  endAsking();
+  return taken;
+}
+
+bool giveBackP(P* pp, M* mp) {
+  // No other asker may take pp from mp, to which it seems to belong here,
+  // before it is settled whether mp has it. mp may be asleep again, with
+  // another P.
+  beginAsking();
+  const bool given = tryGiveBack(pp, mp);
+  endAsking();
+  return given;
+}
+
+namespace {
+
+// tryPresume is A1 to A4 and the work that follows a yes. Its caller is the one
+// asker.
+// On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
 bool tryPresume(P* pp, M* mp, G* gp) {
   const uint32_t tick = pp->schedtick.load(relaxed);
   const uint32_t mark = mp->presumed.load(relaxed) & kPresumedMarked;
@@ -75,6 +109,7 @@ bool tryPresume(P* pp, M* mp, G* gp) {
 }
 
 // tryGiveBack is giveBackP. Its caller is the one asker.
+// On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
 bool tryGiveBack(P* pp, M* mp) {
   setPStatus(pp, kPidle, kPrunning);
   pp->m.store(mp, release);  // as acquirep
@@ -92,48 +127,25 @@ bool tryGiveBack(P* pp, M* mp) {
 
 }  // namespace
 
-bool giveBackP(P* pp, M* mp) {
-  // No other asker may take pp from mp, to which it seems to belong here,
-  // before it is settled whether mp has it. mp may be asleep again, with
-  // another P.
-  beginAsking();
-  const bool given = tryGiveBack(pp, mp);
-  endAsking();
-  return given;
-}
-
-bool presumeBlocked(P* pp, M* mp, G* gp) {
-  if (!haveMembarrier) return false;  // B2 would be no barrier
-  // Pairs with the release in endAsking.
-  if (!asking.cas(false, true, acquire)) return false;
-  const bool taken = tryPresume(pp, mp, gp);
-  endAsking();
-  return taken;
-}
-
-bool endPresumption(M* mp) {
-  for (;;) {
-    // The answer to B3. Pairs with A4.
-    const uint32_t s = mp->presumed.load(acquire);
-    if (!mp->presumed.cas(s, kPresumedNot, acq_rel)) continue;
-    if ((s & kPresumedTaken) == 0) return false;
-    sched.npresumed.add(-1, relaxed);  // as above
-    mp->p = nullptr;
-    mp->oldp = nullptr;
-    return true;
-  }
-}
+// ---- The goroutine ----------------------------------------------------------
 
 namespace {
 
-// countEntry records, on gp's own thread, that gp has entered the runtime by
-// itself.
+// countEntry records that gp has entered the runtime by itself. EntryWatch
+// reads it.
+// On: user, gp itself.  P: maybe lost.  Locks: none.  Parks: no.
 void countEntry(G* gp) {
   const uint32_t n = gp->interrupted.load(relaxed);  // written by its thread
-  gp->interrupted.store((n | 1) + 1, release);
+  gp->interrupted.store((n | 1) + 1, release);       // pairs with EntryWatch
 }
 
 }  // namespace
+
+M* reenter(M* mp) {
+  if (!reenterNoPark(mp)) return mp;
+  casgstatus(getg(), kGrunning, kGsyscall);
+  return exitsyscallNoP();
+}
 
 bool reenterNoPark(M* mp) {
   // (F1) of fork.cc. Written by this very thread.
@@ -156,10 +168,17 @@ void markPLost(M* mp) {
   mp->presumed.store(kPresumedTaken, release);
 }
 
-M* reenter(M* mp) {
-  if (!reenterNoPark(mp)) return mp;
-  casgstatus(getg(), kGrunning, kGsyscall);
-  return exitsyscallNoP();
+bool endPresumption(M* mp) {
+  for (;;) {
+    // The answer to B3. Pairs with A4.
+    const uint32_t s = mp->presumed.load(acquire);
+    if (!mp->presumed.cas(s, kPresumedNot, acq_rel)) continue;
+    if ((s & kPresumedTaken) == 0) return false;
+    sched.npresumed.add(-1, relaxed);  // a hint for sysmon
+    mp->p = nullptr;
+    mp->oldp = nullptr;
+    return true;
+  }
 }
 
 }  // namespace gump::rt

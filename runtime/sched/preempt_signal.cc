@@ -41,6 +41,18 @@
 
 namespace gump::rt {
 
+namespace {
+
+// The steps of the handler, in their order; their comments are below. Unless
+// they say otherwise, they have this context:
+// On: the signal stack.  P: maybe lost.  Locks: none.  Parks: no.
+bool wanted(const G* gp, const M* mp);
+bool noMResumes(const P* pp);
+const P* pOf(const M* mp);
+void preemptInPlace(G* gp);
+
+}  // namespace
+
 void preemptM(M* mp) {
   if (debug.asyncpreemptoff != 0) return;
   // At most one signal is on its way. This comes before the look at procid,
@@ -67,14 +79,54 @@ void preemptM(M* mp) {
   }
 }
 
-namespace {
-
-// pOf returns the P of mp, which is this thread's M, or nullptr if mp has none
-// or it has been taken. The P may be taken at any time until endPresumption.
-const P* pOf(const M* mp) {
-  const bool taken = (mp->presumed.load(relaxed) & kPresumedTaken) != 0;
-  return taken ? nullptr : mp->p;  // (P1)
+void preemptedBySignal(uintptr_t sp) {
+  G* gp = getg();
+  if (gp == nullptr || gp->m == nullptr) return;
+  M* mp = gp->m;
+  mp->signalSent.store(0, relaxed);  // see preemptM
+  if (gp->foreign || gp == &mp->g0 || mp->curg.load(relaxed) != gp ||
+      mp->locks.load(relaxed) != 0) {
+    return;
+  }
+  const bool onOther = !onOwnStack(gp, sp);
+  if (onOther && !mayLeaveStackAt(mp, sp)) return;
+  gp->onOtherStack = onOther;
+  mp->locks.store(1, relaxed);  // B1
+  asymmetricLight();            // B2
+  // In a child of fork no thread would wake us, even before its handler has
+  // run.
+  if (wanted(gp, mp) && !noMResumes(pOf(mp)) && inOwnProcess()) {
+    sanitizerEnterSignal(gp, mp);
+    gumpCallSaved(preemptInPlace, gp);  // (P4)
+    sanitizerLeaveSignal(gp);
+  }
+  gp->onOtherStack = false;
+  mp->locks.store(0, release);  // as releasem
 }
+
+void releasePreempted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  GQueue rest;
+  while (G* gp = sched.runq.pop()) {
+    if (!gp->inPlace) {
+      rest.pushBack(gp);
+      continue;
+    }
+    M* mp = gp->lockedm;
+    casgstatus(gp, kGrunnable, kGrunning);
+    gp->putBack = false;
+    sched.nmidlelocked--;  // as startlockedm
+    notewakeup(&mp->park);
+  }
+  sched.runq = rest;
+  sched.runqsize.store(rest.size, relaxed);  // a hint outside the lock
+}
+
+bool mayLeaveStackAt(const M* mp, uintptr_t sp) {
+  return !kSanitizerBuild && sp - mp->signalStackLo >= mp->signalStackSize &&
+         !isPanickingHere();
+}
+
+namespace {
 
 // wanted tells whether there is a request for gp to stop.
 bool wanted(const G* gp, const M* mp) {
@@ -98,8 +150,16 @@ bool noMResumes(const P* pp) {
          (pp == nullptr || pp->runSafePointFn.load(acquire) == 0);
 }
 
+// pOf returns the P of mp, which is this thread's M, or nullptr if mp has none
+// or it has been taken. The P may be taken at any time until endPresumption.
+const P* pOf(const M* mp) {
+  const bool taken = (mp->presumed.load(relaxed) & kPresumedTaken) != 0;
+  return taken ? nullptr : mp->p;  // (P1)
+}
+
 // queueInPlace puts gp onto the global queue. Returns false if nothing would
 // take gp from there, and then gp goes on as it is.
+// Locks: takes sched.lock.
 bool queueInPlace(G* gp) {
   // Main ends, and a stop begins and ends, under this lock. A visit does not
   // end before our P has been visited, which is after this section.
@@ -111,10 +171,10 @@ bool queueInPlace(G* gp) {
   return true;
 }
 
-// setInterrupted records, on gp's own thread, that gp is preempted in place.
+// setInterrupted records that gp is preempted in place.
 void setInterrupted(G* gp) {
   const uint32_t n = gp->interrupted.load(relaxed);  // written by its thread
-  gp->interrupted.store(n | 1, release);  // pairs with the loads of EntryWatch
+  gp->interrupted.store(n | 1, release);             // pairs with EntryWatch
 }
 
 // preemptInPlace is the handler's sleep. It has a frame of its own: see
@@ -165,52 +225,5 @@ void preemptInPlace(G* gp) {
 }
 
 }  // namespace
-
-void releasePreempted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  GQueue rest;
-  while (G* gp = sched.runq.pop()) {
-    if (!gp->inPlace) {
-      rest.pushBack(gp);
-      continue;
-    }
-    M* mp = gp->lockedm;
-    casgstatus(gp, kGrunnable, kGrunning);
-    gp->putBack = false;
-    sched.nmidlelocked--;  // as startlockedm
-    notewakeup(&mp->park);
-  }
-  sched.runq = rest;
-  sched.runqsize.store(rest.size, relaxed);  // a hint outside the lock
-}
-
-bool mayLeaveStackAt(const M* mp, uintptr_t sp) {
-  return !kSanitizerBuild && sp - mp->signalStackLo >= mp->signalStackSize &&
-         !isPanickingHere();
-}
-
-void preemptedBySignal(uintptr_t sp) {
-  G* gp = getg();
-  if (gp == nullptr || gp->m == nullptr) return;
-  M* mp = gp->m;
-  mp->signalSent.store(0, relaxed);  // see preemptM
-  if (gp->foreign || gp == &mp->g0 || mp->curg.load(relaxed) != gp ||
-      mp->locks.load(relaxed) != 0) {
-    return;
-  }
-  const bool onOther = !onOwnStack(gp, sp);
-  if (onOther && !mayLeaveStackAt(mp, sp)) return;
-  gp->onOtherStack = onOther;
-  mp->locks.store(1, relaxed);  // B1
-  asymmetricLight();            // B2
-  // In a child of fork no thread would wake us, even before its handler has
-  // run.
-  if (wanted(gp, mp) && !noMResumes(pOf(mp)) && inOwnProcess()) {
-    sanitizerEnterSignal(gp, mp);
-    gumpCallSaved(preemptInPlace, gp);  // (P4)
-    sanitizerLeaveSignal(gp);
-  }
-  gp->onOtherStack = false;
-  mp->locks.store(0, release);  // as releasem
-}
 
 }  // namespace gump::rt
