@@ -350,8 +350,7 @@ void handoffp(P* pp);
 // newm makes an M that calls fn (nullptr: nothing) and then schedules on pp
 // (nullptr: on the P that it is handed later). id comes from mReserveID, or is
 // -1: reserve one now.
-// On: any.  P: pp, handed over.  Locks: takes a leaf; sched.lock if id is -1.
-// Parks: no.
+// On: any.  P: pp, handed over.  Locks: takes sched.lock, a leaf.  Parks: no.
 void newm(void (*fn)(), P* pp, int64_t id);
 // takeStartingP takes back a P that waits for a thread which is being made.
 // With ofSafePoint it takes only a P that forEachP waits for. The P is the

@@ -166,8 +166,8 @@ struct alignas(kCacheLine) G {
   // its P was taken from outside, raises this to the next even number.
   Atomic<uint32_t> interrupted;
 
-  // -- the function that was started, and the goroutine that started it How to
-  // run and destroy the closure; nullptr once destroyed.
+  // The function that was started, and the goroutine that started it. fn says
+  // how to run and destroy the closure; nullptr once destroyed.
   const FuncType* fn = nullptr;
   uintptr_t gopc = 0;  // return address of the go() that made it
   uint64_t parentGoid = 0;

@@ -1,0 +1,638 @@
+// G, M, P and sched: the data of the scheduler, the owner of each word, and the
+// status machines.
+//
+// All of it is type-stable. Gs, Ms and Ps come from slabs, are recycled through
+// free lists and are never freed, so a stale pointer reads a wrong answer, not
+// unmapped memory. A field without a remark belongs to the owner of its struct:
+//  * a G's to the M that runs it, or, while it is queued or parked, to the
+//    thread that takes it from there;
+//  * an M's to its thread;
+//  * a P's to the M that holds it.
+#ifndef RUNTIME_SCHED_RUNTIME2_H_
+#define RUNTIME_SCHED_RUNTIME2_H_
+
+#include <signal.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "gump/internal/linkname.h"
+#include "runtime/sched/gqueue.h"
+#include "runtime/sched/stack.h"
+#include "runtime/sched/time.h"
+#include "runtime/sched/waitreason.h"
+#include "runtime/sys/atomic.h"
+#include "runtime/sys/base.h"
+#include "runtime/sys/lock_futex.h"
+
+namespace gump::rt {
+
+struct G;
+struct Ancestors;
+struct Bubble;
+struct M;
+struct P;
+struct Sudog;
+struct Hchan;
+
+// ---- Status of a G ----------------------------------------------------------
+//
+//  kGdead ─newproc─▶ kGrunnable ─── execute ───▶ kGrunning ─goexit0─▶ kGdead
+//                     ▲  ▲  ▲                      │ │ │ ▲
+//                     │  │  └── gosched, preempt ──┘ │ │ │ exitsyscall,
+//                     │  │                           │ ▼ │ still has a P
+//                     │  └── exitsyscall, no P left ─┼─kGsyscall
+//                     └─ goready ── kGwaiting ◀─gopark
+//                                         each arrow: one casgstatus()
+//
+// kGscan is a lock bit on kGwaiting and kGsyscall. While it is set, the status
+// cannot be left, so the thread that set it may walk the stack. A G in any
+// other state is looked at only while the world is stopped. The bit itself is
+// set only while the world is stopped or while `scanners` is raised. So leaving
+// kGwaiting or kGsyscall needs a CAS only while the world is stopped, while
+// scanners > 0, or without a P (noScanner). Only the one owner of a G can make
+// any other transition, so that is always a checked store.
+enum GStatus : uint32_t {
+  // In a fresh slab, never used. Owned by the allocator.
+  kGidle = 0,
+  // On exactly one run queue, which owns it. Its context is saved, or it never
+  // ran, or its thread has the context (inPlace). The thread that takes it from
+  // the queue leaves this status (execute, releasePreempted).
+  kGrunnable = 1,
+  // Owned by M gp->m, which leaves this status. On no queue. The M has a P
+  // unless that was taken from outside (preempt.cc).
+  kGrunning = 2,
+  // Owned by M gp->m, which leaves this status and has no P of its own. On no
+  // queue.
+  kGsyscall = 3,
+  // Parked, and recorded where it waits (wait queue, semaphore root, note). The
+  // one waker that took it from there leaves this status (goready).
+  kGwaiting = 4,
+  // Ended or fresh. On a free list, or held by newproc or goexit0.
+  kGdead = 6,
+  kGscan = 0x1000,
+};
+
+// Status of a P
+//
+//   kPidle ──acquirep─▶ kPrunning ──releasep─▶ kPidle
+//     │                   │   ▲
+//     │       entersyscall│   │exitsyscall (CAS)
+//     │                   ▼   │
+//     │                 kPsyscall ──retake, forEachP (CAS)──▶ kPidle
+//     │                   │
+//     └───────────────────┴── stopTheWorld, gcstopm ──▶ kPgcstop
+//   kPgcstop ──procresize──▶ kPidle, kPrunning, kPdead;  kPdead ─▶ kPgcstop
+enum PStatus : uint32_t {
+  // On sched.pidle with an empty ring, or held by the thread that moves it.
+  kPidle = 0,
+  // Held by M pp->m. Only that M leaves this status, except that an asker which
+  // presumes the M blocked may do so too (A4 of preempt_blocked.cc).
+  kPrunning = 1,
+  // Owned by no thread, though an M remembers it in oldp. The thread that wins
+  // the CAS owns it.
+  kPsyscall = 2,
+  // Owned by the thread that stops the world.
+  kPgcstop = 3,
+  // Beyond GOMAXPROCS; only procresize touches it.
+  kPdead = 4,
+};
+
+// Gobuf is a saved context. It holds only the stack pointer, because everything
+// else lies in a frame on the stack at sp (asm_*.S draws the frame). Two things
+// are not saved: the signal mask, because it belongs to the thread, and the
+// caller-saved registers, because mcall is a call. gumpOnG0 and switchTo
+// (proc_park.cc) copy errno and the exception globals, not the assembly.
+struct Gobuf {
+  uintptr_t sp = 0;
+  // 1: never ran, so it starts at gumpGostart with sp = top of the stack. 0: it
+  // resumes the frame at sp.
+  uintptr_t fresh = 0;
+};
+
+// EhGlobals is the state that the C++ ABI keeps per thread for exceptions in
+// flight
+// (__cxa_eh_globals). It travels with the goroutine.
+struct EhGlobals {
+  void* caughtExceptions = nullptr;
+  unsigned int uncaughtExceptions = 0;
+};
+
+// G is a goroutine. It has at most 256 bytes, because a program may queue
+// millions that have not begun. The closure that go() was given lives inside
+// it. A G without a stack (stack.lo == 0) has not begun or has ended.
+struct alignas(kCacheLine) G {
+  Gobuf sched;     // valid unless running
+  M* m = nullptr;  // the M that runs it; nullptr unless running or in a syscall
+                   // (or foreign)
+  Stack stack;     // bound by execute, returned by goexit0
+  Atomic<uint32_t> atomicstatus;  // casgstatus only
+  Atomic<uint32_t> selectDone;  // 0→1 by the waker that wins a select; reset by
+                                // the owner when it is in no queue any more
+  uint64_t goid = 0;
+  G* schedlink = nullptr;   // next in a GQueue, GList or free list
+  void* param = nullptr;    // set by the waker before goready: the Sudog that
+                            // fired; its `success` tells a value from close
+  EhGlobals eh;             // valid while not running
+  int savedErrno = 0;       // valid while not running
+  WaitReason waitreason{};  // last reason for parking; read by dumps
+  Atomic<bool> preempt;     // a request: this G should yield at its next entry
+                            // into the runtime
+  bool foreign = false;     // pseudo-G of a foreign thread: it parks on its M's
+                            // note and is never queued
+  bool systemG = false;     // not counted by NumGoroutine, not shown by default
+  bool isMain = false;      // the goroutine of Run
+  // The function of Run has returned; it has not called Goexit.
+  bool mainReturned = false;
+  bool goexited = false;   // it called Goexit
+  bool unguarded = false;  // its stack has a canary in place of a guard page
+  // Preempted in place: only its thread resumes it. sched is good for dumps
+  // only, see (P4) of preempt_signal.cc.
+  bool inPlace = false;
+  // It waits on a stack that the program made (a coroutine's), not on its own,
+  // because it is preempted in place or waits for a P (awaitP). No dump walks
+  // the frames above.
+  bool onOtherStack = false;
+  // It has given its P back to a stop (requeueDuringStop) and has not run
+  // since. Written under sched.lock while queued, else by the M that holds the
+  // G.
+  bool putBack = false;
+  // Foreign or in a bubble: it is parked and readied by the slow path.
+  bool special = false;
+  uint32_t nestedSyscalls = 0;  // declared calls inside a declared call; only
+                                // the goroutine itself uses this
+  // Odd: it was preempted in place since it last entered the runtime by itself,
+  // and may be in the middle of anything. The first entry after that, or after
+  // its P was taken from outside, raises this to the next even number.
+  Atomic<uint32_t> interrupted;
+
+  // -- the function that was started, and the goroutine that started it How to
+  // run and destroy the closure; nullptr once destroyed.
+  const FuncType* fn = nullptr;
+  uintptr_t gopc = 0;  // return address of the go() that made it
+  uint64_t parentGoid = 0;
+  // The M it is bound to, for any of four reasons: LockOSThread, main until it
+  // begins, preemption in place, waiting on a stack that the program made
+  // (awaitP).
+  M* lockedm = nullptr;
+  void* gls = nullptr;         // head of the goroutine-local values
+  const char* name = nullptr;  // GoOptions::name, malloc'ed by go(), freed by
+                               // the goroutine itself; or nullptr
+  // nanotime when a dump first saw it waiting; 0: no dump has.
+  int64_t waitsince = 0;
+  uint32_t stacksize = 0;  // GoOptions::stack_size in KiB; 0: default
+  // For fuzzsched.h: the fuzzMName of the M that last ran this cell; 0: none
+  // has. Written by the M that makes the goroutine current.
+  uint32_t fuzzM = 0;
+  Bubble* bubble = nullptr;  // of synctest, inherited; (B1) of synctest.h
+  // Used with tracebackancestors. Belongs to the cell for good.
+  Ancestors* ancestors = nullptr;
+
+  // Initialised only to make m0 a constant, because static constructors of the
+  // program may use the runtime before ours would run.
+  alignas(16) unsigned char closure[kClosureSize] = {};
+};
+static_assert(
+    sizeof(G) <= 256,
+    "a goroutine that has not begun costs one slab cell of 256 bytes");
+
+// Bits of M::presumed; the protocol is in preempt_blocked.cc.
+enum Presumed : uint32_t {
+  kPresumedNot = 0,
+  kPresumedAsked = 1,  // an asker finds out whether the thread is blocked
+  kPresumedTaken = 2,  // it was, and its P is gone; with a generation (P6)
+  // Its goroutine was preempted in place since it last entered the runtime.
+  kPresumedMarked = 4,
+  kPresumedForked = 8,  // this is a child of fork (fork.cc); never cleared
+};
+// The generation of kPresumedTaken is stored above these bits. Each question
+// uses one up.
+inline constexpr int kPresumedGenShift = 4;
+
+// M is a thread. g0 is its scheduler stack, which is the thread's own stack.
+struct M {
+  G g0;
+  // Floating-point control words as the last goroutine left them (asm_*.S).
+  uint32_t mxcsr = 0;
+  uint32_t x87cw = 0;
+  // The four words that a switch reads.
+  Atomic<G*> curg;  // the user G this thread is running; by the owner, release
+  P* p = nullptr;   // the P it holds
+  EhGlobals* eh = nullptr;   // this thread's exception globals; the address is
+                             // taken once, on the thread itself
+  int* errnoAddr = nullptr;  // the address of errno, taken in the same way
+
+  Atomic<int32_t> locks;  // >0: in the runtime or holding a Mutex, so it must
+                          // not be preempted. Written by the owner.
+  Atomic<uint32_t> presumed;  // Presumed; by CAS
+  uint32_t presumedGen = 0;   // the last generation (P6); by the asker (P5)
+  // nanotime when our SIGURG that is on its way was sent; 0: none is.
+  Atomic<int64_t> signalSent;
+  // The first look that found the thread running since it last slept: the time,
+  // its CPU time then, and how often it had slept by then; ns. Written by
+  // computes, relaxed, except that forcePreemptSleeps is stored with release to
+  // publish the other two. computes reads them together. minit sets the time to
+  // 0, which means that there was no look yet.
+  Atomic<int64_t> forcePreemptTime;
+  Atomic<int64_t> forcePreemptCpu;
+  Atomic<uint64_t> forcePreemptSleeps;
+  // How often the thread had slept when it last went on after it was preempted
+  // in place. If it has not slept since, it is in no call in which it slept.
+  // Written by the thread, relaxed: a hint, which costs or saves a look.
+  Atomic<uint64_t> resumedSleeps;
+  // The same for a system where /proc cannot be read: the time of the last
+  // look, and the CPU time then; ns. Written by stateByClock, relaxed.
+  Atomic<int64_t> clockTime;
+  Atomic<int64_t> clockCpu;
+  // Out of work and searching; counted in sched.nmspinning.
+  bool spinning = false;
+  // The goroutine that parks has added the earliest timer of the P. If this M
+  // finds work instead of going idle, it must tell other Ms (wakeNetPoller).
+  bool timerAdded = false;
+  // Asleep on a note, on a lock's futex, in the poller or in the ring. Written
+  // by its own thread, relaxed. Dumps and sysmon's Watchdog read it as a hint.
+  Atomic<bool> blocked;
+  // Of a foreign thread: it is past the commit in parkForeign, and has not
+  // woken up again (F3, F4 of findDeadAfterMain). Written by the thread.
+  Atomic<bool> asleep;
+  bool retired = false;  // its thread must end; set by the waker that ends it
+  // This struct served an earlier thread and is on allm already.
+  bool recycled = false;
+  bool preciseSleeps = false;  // this thread has called preciseSleeps
+  uint32_t schedrand = 0;      // state of cheaprand
+  int64_t id = -1;
+  Atomic<int32_t> procid;        // kernel thread id; 0 before it runs
+  P* nextp = nullptr;            // handed over by the waker
+  bool starting = false;         // nextp may be taken back; under sched.lock
+  P* oldp = nullptr;             // held before a syscall
+  void (*mstartfn)() = nullptr;  // runs before the first schedule
+  Note park;
+  M* schedlink = nullptr;  // in sched.midle or the newm hand-off
+  // allm; set once by mcommoninit, the list only grows at its head.
+  M* alllink = nullptr;
+  G* lockedg = nullptr;
+  uint32_t lockedExt = 0;  // LockOSThread count
+
+  // gopark's parameters for park_m, which runs after the switch.
+  bool (*waitunlockf)(G*, void*) = nullptr;
+  void* waitlock = nullptr;
+
+  sigset_t sigmask = {};        // the thread begins with it; set by newosproc
+  uintptr_t signalStackLo = 0;  // sigaltstack mapping
+  size_t signalStackSize = 0;
+  void* tsanFiber = nullptr;  // of g0
+  // Bounds of the thread's stack, for the sanitizers.
+  uintptr_t g0lo = 0, g0hi = 0;
+  void* asanFakeStack = nullptr;  // of g0
+  // For lockrank.cc: channel locks held. They share one entry below.
+  uint32_t nhchansheld = 0;
+  uint8_t nlocksheld = 0;  // lock ranks held, for lockrank.cc
+  uint8_t ranksheld[15] = {};
+  const void* locksheld[15] = {};
+  int32_t throwing = 0;  // 1 fatal, 2 throw
+  int32_t dying = 0;
+};
+
+inline constexpr int64_t kForcePreemptNS = 10'000'000;  // a time slice
+inline constexpr uint32_t kRunqSize = kModelBuild ? 4 : 256;
+// Free Gs per P before half of them go to the global list.
+inline constexpr uint32_t kGFreeMax = 64;
+inline constexpr uint32_t kStackCacheMax = 64;  // the same for free stacks
+inline constexpr uint32_t kGoidBatch = 16;
+
+// P is the right to run goroutines. GOMAXPROCS of them are not kPdead.
+struct alignas(kFalseSharing) P {
+  int32_t id = 0;
+  // A PStatus. Changed only by pcasstatus and by the owner's setPStatus.
+  Atomic<uint32_t> status;
+  P* link = nullptr;             // sched.pidle
+  Atomic<uint32_t> schedtick;    // +1 per execute that does not inherit its
+                                 // slice; read by sysmon and traces
+  Atomic<uint32_t> syscalltick;  // +1 per return from a syscall and per retake
+  Atomic<M*> m;          // back link; nullptr when idle; by the holder, release
+  Atomic<bool> preempt;  // a request: the G that runs here should yield
+  // 1: forEachP asks the holder to run sched.safePointFn.
+  Atomic<uint32_t> runSafePointFn;
+  uint32_t fuzz = 0;     // state of fuzzsched.h; 0: off
+  uint32_t takenAs = 0;  // M::presumed when it was taken (P6); by the asker
+
+  // The ring. The indices run freely; slot = i % kRunqSize. Only the owner
+  // writes runqtail, and its store-release publishes the slots below. The owner
+  // and thieves advance runqhead by cas-release after they have read the slots
+  // they take.
+  alignas(kFalseSharing) Atomic<uint32_t> runqhead;
+  alignas(kFalseSharing) Atomic<uint32_t> runqtail;
+  // runnext, if set, is a G that the running G readied and that inherits its
+  // slice. Only the owner makes it non-null. The owner and thieves may clear
+  // it.
+  Atomic<G*> runnext;
+  Atomic<G*> runq[kRunqSize];
+
+  // The front part of the global queue, mostly all of it, while this is the
+  // only P. No other M can take from it, so the owner needs no lock. Empty
+  // whenever no running M holds the P (flushYielded).
+  GQueue yielded;
+  Atomic<int32_t> nyielded;  // its length, for others; written by the owner
+  bool globalSkipped =
+      false;  // the global queue was passed over, see findWithP
+
+  GList gFree;  // dead Gs
+  uint32_t gFreeN = 0;
+  uint32_t stackCacheN = 0;
+  // Free default-sized stacks, last in first out.
+  StackTop* stackCache = nullptr;
+  uint64_t goidcache = 0, goidcacheend = 0;
+
+  Timers timers;
+  TimerCells funcCells, chanCells;  // for AfterFunc, and for channels of time
+
+  struct SysmonTick {  // sysmon's private copy
+    uint32_t schedtick = 0, syscalltick = 0;
+    int64_t schedwhen = 0, syscallwhen = 0;
+    int64_t forcewhen = 0, forcedelay = 0;  // next forcePreempt in this slice
+    int64_t lookwhen = 0, lookdelay = 0;    // next look whether it sleeps
+    // CPU time, ns, of thread cpuTid at the first look at it in this slice.
+    // cpuTid is 0 if there was no look.
+    int32_t cpuTid = 0;
+    int64_t cpu = 0;
+  } sysmontick;
+};
+
+// PMask is a bitmap with a bit per P, read without a lock.
+class PMask {
+ public:
+  bool read(uint32_t id) const {
+    // Pairs with set/clear. The answer is a hint, and is checked again.
+    return (words_[id / 32].load(acquire) & (1u << (id % 32))) != 0;
+  }
+  void set(uint32_t id) { words_[id / 32].or_(1u << (id % 32), acq_rel); }
+  void clear(uint32_t id) { words_[id / 32].and_(~(1u << (id % 32)), acq_rel); }
+
+ private:
+  Atomic<uint32_t> words_[1024 / 32];
+};
+inline constexpr int32_t kMaxGomaxprocs = 1024;
+
+// Schedt is the state that all Ms share. `lock` guards every field that is not
+// atomic.
+struct Schedt {
+  Atomic<uint64_t> goidgen;
+  alignas(kFalseSharing)
+      Atomic<int64_t> lastpoll;  // time of the last poll; 0: an M is blocked in
+                                 // the poller now
+  // nanotime until which that M sleeps there; 0: for ever, or no M does.
+  Atomic<int64_t> pollUntil;
+  Atomic<int32_t> pollingNet;  // a non-blocking poll is in progress
+
+  // Forbidden while holding it: malloc, parking, taking a lock of lower rank
+  // (see lockrank.h).
+  alignas(kFalseSharing) Mutex lock{LockRank::kSched};
+
+  M* midle ABSL_GUARDED_BY(lock) = nullptr;  // parked Ms, last in first out
+  int32_t nmidle ABSL_GUARDED_BY(lock) = 0;
+  int32_t nmidleLow ABSL_GUARDED_BY(lock) = 0;  // least since trimIdleMs
+  // Ms that are parked until their locked G runs.
+  int32_t nmidlelocked ABSL_GUARDED_BY(lock) = 0;
+  int64_t mnext ABSL_GUARDED_BY(lock) = 0;  // Ms made so far = the next id
+  int64_t nmfreed ABSL_GUARDED_BY(lock) = 0;
+  int32_t maxmcount ABSL_GUARDED_BY(lock) = 10000;
+  // An M that will start without a P is on order.
+  bool spareOrdered ABSL_GUARDED_BY(lock) = false;
+  // sysmon, the template thread and the ring thread (becomeSystemThread).
+  int32_t nmsys ABSL_GUARDED_BY(lock) = 0;
+  // Ms ever made for foreign threads. mnext counts them, although they are not
+  // ours.
+  int64_t nmextraAll ABSL_GUARDED_BY(lock) = 0;
+  // Ms lent to foreign threads that may come back. They suppress checkdead.
+  int32_t nmextra ABSL_GUARDED_BY(lock) = 0;
+
+  P* pidle ABSL_GUARDED_BY(lock) = nullptr;       // last in first out
+  alignas(kFalseSharing) Atomic<int32_t> npidle;  // written under lock
+  // Ms that look for work; see the essay in proc.cc.
+  Atomic<int32_t> nmspinning;
+  // An M that is about to give up its P must look for work first.
+  Atomic<uint32_t> needspinning;
+
+  alignas(kFalseSharing) GQueue runq ABSL_GUARDED_BY(lock);  // the global queue
+  Atomic<int32_t> runqsize;  // copy of runq's length for unlocked emptiness
+                             // tests; written under lock
+  // Gs that could not begin because there was no stack; see proc_new.cc.
+  GQueue nostack ABSL_GUARDED_BY(lock);
+  Atomic<int32_t> nnostack;
+
+  // Stop-the-world (proc_stw.cc)
+  Atomic<bool> gcwaiting;
+  int32_t stopwait ABSL_GUARDED_BY(lock) = 0;
+  Note stopnote;
+  Atomic<bool> sysmonwait;   // written under lock
+  Atomic<bool> deadSuspect;  // checkdead awaits threads it does not know;
+                             // written under lock
+  // nanotime when sysmon ends its short sleep; 0: it is awake or sleeps deeply.
+  Atomic<int64_t> sysmonLook;
+  Atomic<uint32_t> sysmonWakeNow;  // 1: end it now; the futex word
+  // nanotime when sysmon's deep sleep ends by itself.
+  int64_t sysmonUntil ABSL_GUARDED_BY(lock) = 0;
+  Note sysmonnote;
+  void (*safePointFn)(P*) = nullptr;
+  int32_t safePointWait ABSL_GUARDED_BY(lock) = 0;
+  Note safePointNote;
+
+  // Start and end of main (rt0.cc)
+  // Run has returned: nothing is scheduled until the next Run. Written under
+  // `lock`: by endMain with seq_cst, by Run with release. semrelease and
+  // parkForeign read it with seq_cst, the schedulers with acquire.
+  Atomic<bool> mainEnded;
+  bool m0attached ABSL_GUARDED_BY(lock) = false;  // a thread is inside Run
+  bool foundDead ABSL_GUARDED_BY(lock) = false;   // a thread reports it
+
+  Atomic<int32_t> ngsys;       // system Gs
+  Atomic<int32_t> nmstarting;  // Ms with a thread that has not begun yet
+  // The kernel refused the last thread that was asked for. Written by the
+  // threads that make threads. A hint.
+  Atomic<bool> threadsShort;
+  Atomic<int32_t> ninplace;   // Gs that are preempted in place
+  Atomic<int32_t> npresumed;  // Ms with presumed == kPresumedTaken
+
+  alignas(kFalseSharing) Mutex gFreeLock{LockRank::kGFree};
+  GList gFree ABSL_GUARDED_BY(gFreeLock);
+  Atomic<int32_t> gFreeN;
+
+  bool customGOMAXPROCS ABSL_GUARDED_BY(lock) = false;
+};
+
+extern Schedt sched;
+// Written by procresize with the world stopped. Entries are never unset.
+extern P* allp[kMaxGomaxprocs];
+extern Atomic<int32_t> gomaxprocs;  // written with the world stopped
+extern int32_t ncpu;                // set at start-up, then constant
+extern PMask idlepMask;             // bit set: that P is idle, nothing to steal
+extern PMask timerpMask;            // bit clear: that P has no timers
+extern Atomic<M*> allm;             // push only
+extern M m0;
+
+// Sudog is a G in a wait queue, of a channel or of a semaphore. One G may be on
+// several queues (select), and one queue holds several Gs. It lies on the
+// waiting goroutine's own stack, because stacks do not move (unlike Go's). So
+// the waker of the G must not touch it after goready.
+struct Sudog {
+  G* g = nullptr;
+  Sudog* next = nullptr;  // wait queue of the channel; treap: right; `handed`
+  Sudog* prev = nullptr;  // treap: left; `handed`
+  // Channel: where the value is or goes. Semaphore: the address waited on, also
+  // while in `handed`; nullptr once it is on neither list.
+  void* elem = nullptr;
+  bool isSelect = false;  // must win g->selectDone to be woken
+  bool success = false;  // woken by a value, not by close. Written by the waker
+                         // before goready.
+  uint16_t waiters = 0;  // semaphore: length of the waitlink list, saturating
+  uint32_t ticket = 0;   // semaphore: heap key, then 1 if ownership was handed
+                         // over; notifyList: ticket
+  Sudog* parent = nullptr;  // treap
+  // Select: next case; semaphore: next waiter of the address.
+  Sudog* waitlink = nullptr;
+  Sudog* waittail = nullptr;  // semaphore: last waiter of the address
+  Hchan* c = nullptr;
+};
+
+}  // namespace gump::rt
+
+#include "runtime/sys/tls.h"
+
+namespace gump::rt {
+
+inline void GQueue::push(G* gp) {
+  gp->schedlink = head;
+  head = gp;
+  if (tail == nullptr) tail = gp;
+  size++;
+}
+inline void GQueue::pushBack(G* gp) {
+  gp->schedlink = nullptr;
+  if (tail != nullptr) {
+    tail->schedlink = gp;
+  } else {
+    head = gp;
+  }
+  tail = gp;
+  size++;
+}
+inline void GQueue::pushBackAll(GQueue* q) {
+  if (q->head == nullptr) return;
+  if (tail != nullptr) {
+    tail->schedlink = q->head;
+  } else {
+    head = q->head;
+  }
+  tail = q->tail;
+  size += q->size;
+  *q = GQueue();
+}
+inline G* GQueue::pop() {
+  G* gp = head;
+  if (gp == nullptr) return nullptr;
+  head = gp->schedlink;
+  if (head == nullptr) tail = nullptr;
+  size--;
+  return gp;
+}
+inline void GList::push(G* gp) {
+  gp->schedlink = head;
+  head = gp;
+}
+inline void GList::pushAll(GQueue* q) {
+  if (q->head == nullptr) return;
+  q->tail->schedlink = head;
+  head = q->head;
+  *q = GQueue();
+}
+inline G* GList::pop() {
+  G* gp = head;
+  if (gp != nullptr) head = gp->schedlink;
+  return gp;
+}
+
+// reenter is the slow path of acquirem. It is called when an asker has taken,
+// or is about to take, the P of an M that seemed to be blocked
+// (preempt_blocked.cc). It may park the goroutine until there is a P, and
+// returns the M that it is on then.
+// On: user; m.locks is 1.  P: maybe lost.  Locks: takes sched.lock.
+// Parks: yes.
+M* reenter(M* mp);
+// reenterNoPark is the first half of reenter. Returns true if mp has lost its
+// P. The caller may then do work that other goroutines wait for and that needs
+// no P. After that it calls markPLost, which leaves it to the next entry to get
+// another P. That may take until the next Run, if main has ended.
+// On: user; m.locks is 1.  P: maybe lost.  Locks: none.  Parks: no.
+[[nodiscard]] bool reenterNoPark(M* mp);
+void markPLost(M* mp);
+
+// acquirem and releasem bracket code that must keep its M and P: while m.locks
+// > 0 the G is not preempted. The outermost acquirem is where a goroutine
+// enters the runtime. It returns the M that the goroutine is on from then.
+// On: any.  P: either.  Locks: none.  Parks: the outermost acquirem may
+// (reenter), the others and releasem do not.
+GUMP_ALWAYS_INLINE M* acquirem(M* mp) {
+  // Only the owner writes it. Others read it after a membarrier. These are B1
+  // to B3 of preempt_blocked.cc; B2 is the light side of a membarrier.
+  mp->locks.store(mp->locks.load(relaxed) + 1, relaxed);
+  compilerFence();
+  if (GUMP_UNLIKELY(mp->presumed.load(relaxed) != kPresumedNot)) {
+    return reenter(mp);
+  }
+  return mp;
+}
+GUMP_ALWAYS_INLINE M* acquirem() { return acquirem(getg()->m); }
+// acquiremNoPark is acquirem that goes on without a P if mp has lost its own.
+// If it returns true, the caller has to call markPLost before releasem. On:
+// any.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] GUMP_ALWAYS_INLINE bool acquiremNoPark(M* mp) {
+  mp->locks.store(mp->locks.load(relaxed) + 1, relaxed);  // as in acquirem
+  compilerFence();
+  return GUMP_UNLIKELY(mp->presumed.load(relaxed) != kPresumedNot) &&
+         reenterNoPark(mp);
+}
+GUMP_ALWAYS_INLINE void releasem(M* mp) {
+  // Pairs with A3 of preempt_blocked.cc: the asker that takes our P sees our
+  // writes to it.
+  mp->locks.store(mp->locks.load(relaxed) - 1, release);
+}
+
+// LockScope holds a Mutex for a scope, and raises m.locks for as long: a lock
+// holder is neither preempted nor taken off its P.
+class ABSL_SCOPED_LOCKABLE LockScope {
+ public:
+  explicit LockScope(Mutex* l) ABSL_EXCLUSIVE_LOCK_FUNCTION(l)
+      : l_(l), mp_(getg() == nullptr ? nullptr : acquirem()) {
+    lock(l);
+  }
+  ~LockScope() ABSL_UNLOCK_FUNCTION() {
+    unlock(l_);
+    if (mp_ != nullptr) releasem(mp_);
+  }
+  LockScope(const LockScope&) = delete;
+  LockScope& operator=(const LockScope&) = delete;
+
+ private:
+  Mutex* const l_;
+  M* const mp_;
+};
+
+// cheaprand returns 32 random bits from xorshift, with one state per M. It is
+// not for secrets.
+inline uint32_t cheaprand(M* mp) {
+  uint32_t x = mp->schedrand;
+  x ^= x << 13;
+  x ^= x >> 17;
+  x ^= x << 5;
+  mp->schedrand = x;
+  return x;
+}
+// cheaprandn returns a number in [0, n) by Lemire's multiplication. The bias is
+// below 2^-22 for the n we use.
+inline uint32_t cheaprandn(M* mp, uint32_t n) {
+  return static_cast<uint32_t>((uint64_t{cheaprand(mp)} * n) >> 32);
+}
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_SCHED_RUNTIME2_H_
