@@ -51,6 +51,7 @@
 #include "gump/sync/mutex.h"
 #include "netpoll/fd.h"
 #include "runtime/diag/panic.h"
+#include "runtime/sched/fork.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/signal.h"

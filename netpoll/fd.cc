@@ -33,8 +33,8 @@
 
 #include "gump/internal/linkname.h"
 #include "netpoll/fd_calls.h"
+#include "runtime/diag/debugvars.h"
 #include "runtime/diag/panic.h"
-#include "runtime/sched/proc.h"
 #include "runtime/sys/base.h"
 #include "runtime/sys/sanitizer.h"
 #include "runtime/wait/chan.h"

@@ -29,7 +29,7 @@
 #include "netpoll/fd.h"
 #include "netpoll/fd_calls.h"
 #include "netpoll/ring.h"
-#include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/sys/base.h"
 
 namespace gump::rt {

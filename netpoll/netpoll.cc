@@ -22,13 +22,18 @@
 #include "netpoll/polldesc.h"
 #include "netpoll/ring.h"
 #include "netpoll/wakeup_lead.h"
+#include "runtime/diag/debugvars.h"
 #include "runtime/diag/panic.h"
+#include "runtime/sched/deadlock.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
+#include "runtime/sched/time.h"
 #include "runtime/sys/atomic.h"
 #include "runtime/sys/base.h"
 #include "runtime/sys/mem.h"
 #include "runtime/sys/os_linux.h"
+#include "runtime/sys/tls.h"
 
 namespace gump::rt {
 

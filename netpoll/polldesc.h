@@ -47,7 +47,6 @@
 #include <cstdint>
 
 #include "runtime/sched/netpoll.h"
-#include "runtime/sched/runtime2.h"
 #include "runtime/sched/time.h"
 #include "runtime/sys/lock_futex.h"
 

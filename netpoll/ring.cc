@@ -36,9 +36,17 @@
 #include <climits>
 #include <utility>
 
+#include "runtime/diag/debugvars.h"
 #include "runtime/diag/panic.h"
+#include "runtime/sched/deadlock.h"
+#include "runtime/sched/fork.h"
+#include "runtime/sched/gqueue.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/thread.h"
 #include "runtime/sys/os_linux.h"
+#include "runtime/sys/tls.h"
 
 namespace gump::rt {
 

@@ -2,7 +2,16 @@
 
 #include <algorithm>
 
+#include "runtime/diag/debugvars.h"
 #include "runtime/diag/fuzzsched.h"
+#include "runtime/sched/deadlock.h"
+#include "runtime/sched/mfinal.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/preempt.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sched/runq.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/time.h"
 #include "runtime/sys/os_linux.h"
 
 namespace gump::rt {

@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
-#include "runtime/sched/proc.h"
-
 namespace gump::rt {
+
+struct P;
 
 // A slice, in ns, while a goroutine waits for a P. Goroutines that have been
 // preempted in place do not count.

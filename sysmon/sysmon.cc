@@ -26,11 +26,21 @@
 
 #include <algorithm>
 
+#include "runtime/diag/debugvars.h"
 #include "runtime/diag/panic.h"
 #include "runtime/diag/stats.h"
+#include "runtime/sched/deadlock.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/netpoll.h"
+#include "runtime/sched/preempt.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/reclaim.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/stw.h"
+#include "runtime/sched/thread.h"
+#include "runtime/sched/time.h"
 #include "runtime/sys/os_linux.h"
+#include "runtime/sys/tls.h"
 #include "sysmon/retake.h"
 #include "sysmon/sleep_policy.h"
 

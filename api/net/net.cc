@@ -15,6 +15,7 @@
 #include "api/status_util.h"
 #include "gump/panic.h"
 #include "gump/status.h"
+#include "runtime/sched/time.h"
 #include "runtime/sys/os_linux.h"
 
 namespace gump::internal {

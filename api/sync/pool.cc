@@ -44,9 +44,12 @@
 
 #include "api/sync/pool_ring.h"
 #include "gump/internal/linkname.h"
-#include "runtime/sched/proc.h"
+#include "runtime/sched/fork.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/stw.h"
 #include "runtime/sys/base.h"
 #include "runtime/sys/os_linux.h"
+#include "runtime/sys/tls.h"
 
 namespace gump::sync::internal {
 

@@ -3,13 +3,15 @@
 // The environment is read in place, because getenv(3) may be interposed and
 // nothing here may allocate. Unknown keys and values that are not numbers are
 // ignored, as in Go: a variable set for another program must not stop this one.
+#include "runtime/diag/debugvars.h"
+
 #include <unistd.h>
 
 #include <cstdint>
 #include <cstring>
 #include <string_view>
 
-#include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
 
 namespace gump::rt {
 

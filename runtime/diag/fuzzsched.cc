@@ -9,7 +9,14 @@
 //       turn comes.
 #include "runtime/diag/fuzzsched.h"
 
+#include "runtime/diag/debugvars.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sched/rand.h"
+#include "runtime/sched/runq.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/sys/os_linux.h"
+#include "runtime/sys/tls.h"
 
 namespace gump::rt {
 

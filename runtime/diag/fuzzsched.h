@@ -29,7 +29,9 @@
 #ifndef RUNTIME_DIAG_FUZZSCHED_H_
 #define RUNTIME_DIAG_FUZZSCHED_H_
 
+#include "runtime/diag/debugvars.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
 
 namespace gump::rt {
 

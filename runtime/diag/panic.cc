@@ -22,11 +22,17 @@
 
 #include <cstring>
 
+#include "runtime/diag/debugvars.h"
 #include "runtime/diag/traceback.h"
+#include "runtime/sched/deadlock.h"
+#include "runtime/sched/fork.h"
+#include "runtime/sched/preempt.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/print.h"
 #include "runtime/sys/signal.h"
+#include "runtime/sys/tls.h"
 
 namespace gump::rt {
 

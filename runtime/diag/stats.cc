@@ -1,6 +1,11 @@
 #include "runtime/diag/stats.h"
 
-#include "runtime/sched/proc.h"
+#include "runtime/sched/deadlock.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/rt0.h"
+#include "runtime/sched/runq.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/thread.h"
 
 namespace gump::rt {
 

@@ -22,6 +22,7 @@
 #include "runtime/diag/panic.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sys/signal.h"
+#include "runtime/sys/tls.h"
 
 namespace gump::rt {
 

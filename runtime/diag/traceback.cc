@@ -26,11 +26,17 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/diag/debugvars.h"
 #include "runtime/diag/panic.h"
 #include "runtime/diag/unwind.h"
+#include "runtime/sched/extram.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/stw.h"
 #include "runtime/sys/mem.h"
 #include "runtime/sys/os_linux.h"
+#include "runtime/sys/tls.h"
 #include "runtime/wait/synctest.h"
 
 namespace gump::rt {

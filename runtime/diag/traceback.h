@@ -16,10 +16,13 @@
 
 #include <cstdint>
 
-#include "runtime/sched/runtime2.h"
+#include "runtime/sched/waitreason.h"
 #include "runtime/sys/print.h"
 
 namespace gump::rt {
+
+struct G;
+struct M;
 
 // TracebackMode is the output that GOTRACEBACK asks for.
 struct TracebackMode {

@@ -4,7 +4,8 @@
 
 #include <algorithm>
 
-#include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/switch.h"
 
 namespace gump::rt {
 

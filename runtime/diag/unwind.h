@@ -10,9 +10,9 @@
 
 #include <cstdint>
 
-#include "runtime/sched/runtime2.h"
-
 namespace gump::rt {
+
+struct G;
 
 // Frames is a call stack, inner frame first: the kKeep innermost and the kKeep
 // outermost frames, and how many lie between. A stack that overflowed has

@@ -6,12 +6,22 @@
 // through getg() until the thread ends. Then a TLS destructor of pthreads puts
 // the pair on a free list. While a thread holds one, it may call us again at
 // any time, so checkdead is silent, as Go is once a program uses C threads.
+#include "runtime/sched/extram.h"
+
 #include <pthread.h>
 
 #include "runtime/diag/panic.h"
+#include "runtime/sched/deadlock.h"
+#include "runtime/sched/fork.h"
+#include "runtime/sched/gls.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/rt0.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/thread.h"
 #include "runtime/sys/mem.h"
 #include "runtime/sys/sanitizer.h"
+#include "runtime/sys/tls.h"
 
 namespace gump::rt {
 

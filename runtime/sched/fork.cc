@@ -29,12 +29,16 @@
 //    holder of that is not in the child.
 //  * A page that is zero after fork (MADV_WIPEONFORK). A child of _Fork or of
 //    clone would see it too, but each entry would have to read it.
+#include "runtime/sched/fork.h"
+
 #include <pthread.h>
 #include <unistd.h>
 
 #include "runtime/diag/panic.h"
-#include "runtime/sched/proc.h"
+#include "runtime/sched/rt0.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/sys/os_linux.h"
+#include "runtime/sys/tls.h"
 
 namespace gump::rt {
 

@@ -7,10 +7,13 @@
 //
 // Nodes come from malloc, so every function here runs on a user stack outside
 // any lock of the runtime.
+#include "runtime/sched/gls.h"
+
 #include <cstdlib>
 
 #include "gump/internal/linkname.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
 
 namespace gump::rt {
 

@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
-namespace gump::rt {
+#include "runtime/sched/g.h"
 
-struct G;
+namespace gump::rt {
 
 // GQueue is a FIFO with O(1) push at both ends and O(1) append. It keeps its
 // size because the batch rules need it.
@@ -32,6 +32,57 @@ struct GList {
   void pushAll(GQueue* q);  // puts q before the present Gs; empties q
   G* pop();
 };
+
+inline void GQueue::push(G* gp) {
+  gp->schedlink = head;
+  head = gp;
+  if (tail == nullptr) tail = gp;
+  size++;
+}
+inline void GQueue::pushBack(G* gp) {
+  gp->schedlink = nullptr;
+  if (tail != nullptr) {
+    tail->schedlink = gp;
+  } else {
+    head = gp;
+  }
+  tail = gp;
+  size++;
+}
+inline void GQueue::pushBackAll(GQueue* q) {
+  if (q->head == nullptr) return;
+  if (tail != nullptr) {
+    tail->schedlink = q->head;
+  } else {
+    head = q->head;
+  }
+  tail = q->tail;
+  size += q->size;
+  *q = GQueue();
+}
+inline G* GQueue::pop() {
+  G* gp = head;
+  if (gp == nullptr) return nullptr;
+  head = gp->schedlink;
+  if (head == nullptr) tail = nullptr;
+  size--;
+  return gp;
+}
+inline void GList::push(G* gp) {
+  gp->schedlink = head;
+  head = gp;
+}
+inline void GList::pushAll(GQueue* q) {
+  if (q->head == nullptr) return;
+  q->tail->schedlink = head;
+  head = q->head;
+  *q = GQueue();
+}
+inline G* GList::pop() {
+  G* gp = head;
+  if (gp != nullptr) head = gp->schedlink;
+  return gp;
+}
 
 }  // namespace gump::rt
 

@@ -11,7 +11,11 @@
 // although its P passes a safe point. So the period also waits until each such
 // goroutine has entered the runtime by itself (awaitInterrupted). A goroutine
 // that is preempted in place counts as one (G::interrupted).
+#include "runtime/sched/grace.h"
+
 #include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/stw.h"
 #include "runtime/sys/os_linux.h"
 
 namespace gump::rt {

@@ -2,9 +2,12 @@
 // queueFinalizer hands it, in order, off every hot path. It parks when the
 // queue is empty, and step 1 of findRunnable readies it when something was
 // queued.
+#include "runtime/sched/mfinal.h"
+
 #include <cstdlib>
 
 #include "runtime/diag/panic.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
 
 namespace gump::rt {

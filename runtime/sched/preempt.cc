@@ -23,12 +23,16 @@
 // pthread_create. So if there is no idle thread for a P, the P goes to the
 // oldest goroutine preempted in place, and a thread is only ordered (startm). A
 // P that waits for a thread which does not come is taken back (takeStartingP).
+#include "runtime/sched/preempt.h"
+
 #include <algorithm>
 
 #include "runtime/diag/panic.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/threadstate_linux.h"
+#include "runtime/sys/tls.h"
 
 namespace gump::rt {
 

@@ -31,8 +31,14 @@
 // (P2) to (P4) are those of preempt_signal.cc.
 #include "runtime/diag/panic.h"
 #include "runtime/diag/stats.h"
+#include "runtime/sched/fork.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/preempt.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/syscall.h"
 #include "runtime/sys/os_linux.h"
+#include "runtime/sys/tls.h"
 
 namespace gump::rt {
 

@@ -32,12 +32,22 @@
 //    yield, and finding out costs a table.
 #include <signal.h>
 
+#include "runtime/diag/debugvars.h"
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
 #include "runtime/diag/stats.h"
+#include "runtime/sched/fork.h"
+#include "runtime/sched/gqueue.h"
+#include "runtime/sched/locked.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/preempt.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/runq.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/switch.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/sanitizer.h"
+#include "runtime/sys/tls.h"
 
 namespace gump::rt {
 

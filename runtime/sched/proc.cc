@@ -83,8 +83,20 @@
 
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
+#include "runtime/sched/deadlock.h"
+#include "runtime/sched/gqueue.h"
+#include "runtime/sched/locked.h"
+#include "runtime/sched/mfinal.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/netpoll.h"
+#include "runtime/sched/preempt.h"
+#include "runtime/sched/rand.h"
+#include "runtime/sched/reclaim.h"
+#include "runtime/sched/runq.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/time.h"
 #include "runtime/sys/os_linux.h"
+#include "runtime/sys/tls.h"
 
 namespace gump::rt {
 

@@ -11,9 +11,16 @@
 #include <cstdint>
 
 #include "runtime/diag/panic.h"
+#include "runtime/sched/deadlock.h"
+#include "runtime/sched/extram.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/netpoll.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/runq.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/sched/stack.h"
+#include "runtime/sched/thread.h"
+#include "runtime/sched/time.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/print.h"
 #include "runtime/sys/sanitizer.h"

@@ -9,7 +9,14 @@
 // it from nmidlelocked, under sched.lock (wakeLocked), so checkdead counts the
 // M as running while the P is on its way.
 #include "runtime/diag/panic.h"
+#include "runtime/sched/deadlock.h"
+#include "runtime/sched/extram.h"
+#include "runtime/sched/locked.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/runq.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sys/tls.h"
 
 namespace gump::rt {
 

@@ -14,8 +14,20 @@
 // An M whose goroutine is locked to it sleeps apart from these
 // (proc_locked.cc). How a new M gets its thread is in thread.cc.
 #include "runtime/diag/panic.h"
+#include "runtime/sched/deadlock.h"
+#include "runtime/sched/gqueue.h"
+#include "runtime/sched/locked.h"
+#include "runtime/sched/mfinal.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/netpoll.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/reclaim.h"
+#include "runtime/sched/runq.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/stw.h"
+#include "runtime/sched/thread.h"
+#include "runtime/sched/time.h"
+#include "runtime/sys/tls.h"
 
 namespace gump::rt {
 

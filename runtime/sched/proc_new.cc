@@ -19,11 +19,22 @@
 #include <cstdlib>
 #include <utility>
 
+#include "runtime/diag/debugvars.h"
 #include "runtime/diag/panic.h"
 #include "runtime/diag/traceback.h"
+#include "runtime/sched/gls.h"
+#include "runtime/sched/gqueue.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/rt0.h"
+#include "runtime/sched/runq.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/stack.h"
+#include "runtime/sched/switch.h"
+#include "runtime/sched/thread.h"
 #include "runtime/sys/mem.h"
 #include "runtime/sys/sanitizer.h"
+#include "runtime/sys/tls.h"
 #include "runtime/wait/synctest.h"
 
 namespace gump::rt {

@@ -21,9 +21,18 @@
 //       thread takes its P (preempt_blocked.cc).
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
+#include "runtime/sched/deadlock.h"
+#include "runtime/sched/extram.h"
+#include "runtime/sched/fork.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/runq.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/stack.h"
+#include "runtime/sched/switch.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/sanitizer.h"
+#include "runtime/sys/tls.h"
 #include "runtime/wait/synctest.h"
 
 namespace gump::rt {

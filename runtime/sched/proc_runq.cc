@@ -15,7 +15,10 @@
 // needs sched.runq.
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
-#include "runtime/sched/proc.h"
+#include "runtime/sched/gqueue.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/runq.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/sys/sanitizer.h"
 
 namespace gump::rt {

@@ -1,9 +1,11 @@
 // Status words of Gs and Ps. Every transition goes through here and is checked
-// against the diagrams in runtime2.h, in release builds too. A wrong transition
-// is the earliest visible sign of a double wake-up or a lost owner.
+// against the diagrams in g.h and runtime2.h, in release builds too. A wrong
+// transition is the earliest visible sign of a double wake-up or a lost owner.
 #include "runtime/diag/panic.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/sys/os_linux.h"
+#include "runtime/sys/tls.h"
 
 namespace gump::rt {
 

@@ -18,11 +18,20 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/diag/debugvars.h"
 #include "runtime/diag/panic.h"
 #include "runtime/diag/stats.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/netpoll.h"
+#include "runtime/sched/preempt.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/rt0.h"
+#include "runtime/sched/runq.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/stw.h"
+#include "runtime/sys/cgroup_linux.h"
 #include "runtime/sys/os_linux.h"
+#include "runtime/sys/tls.h"
 #include "runtime/wait/sema.h"
 
 namespace gump::rt {

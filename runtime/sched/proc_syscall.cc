@@ -9,7 +9,15 @@
 // calls does all that.
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
+#include "runtime/sched/locked.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/preempt.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/runq.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/switch.h"
+#include "runtime/sched/syscall.h"
+#include "runtime/sys/tls.h"
 
 namespace gump::rt {
 

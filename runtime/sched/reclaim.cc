@@ -33,11 +33,20 @@
 // P has other work, and when that is done the P looks. The cycle waits, under
 // work.lock, for work.busy == 0. The thread that counts it down to 0 under the
 // lock readies the cycle's goroutine.
+#include "runtime/sched/reclaim.h"
+
 #include "runtime/diag/panic.h"
 #include "runtime/diag/stats.h"
+#include "runtime/sched/gqueue.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/runq.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/sched/stack.h"
+#include "runtime/sched/stw.h"
+#include "runtime/sched/thread.h"
 #include "runtime/sys/os_linux.h"
+#include "runtime/sys/tls.h"
 
 namespace gump::rt {
 

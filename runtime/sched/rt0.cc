@@ -10,14 +10,29 @@
 // sets mainEnded, and each M idles its P at its next schedule. m0 leaves the
 // scheduler and Run returns. Goroutines that are left over stay queued or
 // parked, and go on in a later Run.
+#include "runtime/sched/rt0.h"
+
 #include <pthread.h>
 
+#include "runtime/diag/debugvars.h"
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
+#include "runtime/sched/deadlock.h"
+#include "runtime/sched/fork.h"
+#include "runtime/sched/locked.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/preempt.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/runq.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/stack.h"
+#include "runtime/sched/switch.h"
 #include "runtime/sched/sysmon.h"
+#include "runtime/sched/thread.h"
+#include "runtime/sys/cgroup_linux.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/signal.h"
+#include "runtime/sys/tls.h"
 #include "runtime/wait/sema.h"
 
 namespace gump::rt {

@@ -1,13 +1,10 @@
-// G, M, P and sched: the data of the scheduler, the owner of each word, and the
-// status machines.
+// M, P and sched: the data of the scheduler, the owner of each word, and the
+// status machine of a P. G is in g.h.
 //
-// All of it is type-stable. Gs, Ms and Ps come from slabs, are recycled through
-// free lists and are never freed, so a stale pointer reads a wrong answer, not
-// unmapped memory. A field without a remark belongs to the owner of its struct:
-//  * a G's to the M that runs it, or, while it is queued or parked, to the
-//    thread that takes it from there;
-//  * an M's to its thread;
-//  * a P's to the M that holds it.
+// All of it is type-stable. Ms and Ps are recycled and never freed, so a stale
+// pointer reads a wrong answer, not unmapped memory. A field without a remark
+// belongs to the owner of its struct: an M's to its thread, a P's to the M that
+// holds it.
 #ifndef RUNTIME_SCHED_RUNTIME2_H_
 #define RUNTIME_SCHED_RUNTIME2_H_
 
@@ -16,62 +13,19 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "gump/internal/linkname.h"
+#include "absl/base/thread_annotations.h"
+#include "runtime/sched/g.h"
 #include "runtime/sched/gqueue.h"
 #include "runtime/sched/stack.h"
 #include "runtime/sched/time.h"
-#include "runtime/sched/waitreason.h"
 #include "runtime/sys/atomic.h"
 #include "runtime/sys/base.h"
 #include "runtime/sys/lock_futex.h"
 
 namespace gump::rt {
 
-struct G;
-struct Ancestors;
-struct Bubble;
-struct M;
 struct P;
-struct Sudog;
 struct Hchan;
-
-// ---- Status of a G ----------------------------------------------------------
-//
-//  kGdead ─newproc─▶ kGrunnable ─── execute ───▶ kGrunning ─goexit0─▶ kGdead
-//                     ▲  ▲  ▲                      │ │ │ ▲
-//                     │  │  └── gosched, preempt ──┘ │ │ │ exitsyscall,
-//                     │  │                           │ ▼ │ still has a P
-//                     │  └── exitsyscall, no P left ─┼─kGsyscall
-//                     └─ goready ── kGwaiting ◀─gopark
-//                                         each arrow: one casgstatus()
-//
-// kGscan is a lock bit on kGwaiting and kGsyscall. While it is set, the status
-// cannot be left, so the thread that set it may walk the stack. A G in any
-// other state is looked at only while the world is stopped. The bit itself is
-// set only while the world is stopped or while `scanners` is raised. So leaving
-// kGwaiting or kGsyscall needs a CAS only while the world is stopped, while
-// scanners > 0, or without a P (noScanner). Only the one owner of a G can make
-// any other transition, so that is always a checked store.
-enum GStatus : uint32_t {
-  // In a fresh slab, never used. Owned by the allocator.
-  kGidle = 0,
-  // On exactly one run queue, which owns it. Its context is saved, or it never
-  // ran, or its thread has the context (inPlace). The thread that takes it from
-  // the queue leaves this status (execute, releasePreempted).
-  kGrunnable = 1,
-  // Owned by M gp->m, which leaves this status. On no queue. The M has a P
-  // unless that was taken from outside (preempt.cc).
-  kGrunning = 2,
-  // Owned by M gp->m, which leaves this status and has no P of its own. On no
-  // queue.
-  kGsyscall = 3,
-  // Parked, and recorded where it waits (wait queue, semaphore root, note). The
-  // one waker that took it from there leaves this status (goready).
-  kGwaiting = 4,
-  // Ended or fresh. On a free list, or held by newproc or goexit0.
-  kGdead = 6,
-  kGscan = 0x1000,
-};
 
 // Status of a P
 //
@@ -97,104 +51,6 @@ enum PStatus : uint32_t {
   // Beyond GOMAXPROCS; only procresize touches it.
   kPdead = 4,
 };
-
-// Gobuf is a saved context. It holds only the stack pointer, because everything
-// else lies in a frame on the stack at sp (asm_*.S draws the frame). Two things
-// are not saved: the signal mask, because it belongs to the thread, and the
-// caller-saved registers, because mcall is a call. gumpOnG0 and switchTo
-// (proc_park.cc) copy errno and the exception globals, not the assembly.
-struct Gobuf {
-  uintptr_t sp = 0;
-  // 1: never ran, so it starts at gumpGostart with sp = top of the stack. 0: it
-  // resumes the frame at sp.
-  uintptr_t fresh = 0;
-};
-
-// EhGlobals is the state that the C++ ABI keeps per thread for exceptions in
-// flight
-// (__cxa_eh_globals). It travels with the goroutine.
-struct EhGlobals {
-  void* caughtExceptions = nullptr;
-  unsigned int uncaughtExceptions = 0;
-};
-
-// G is a goroutine. It has at most 256 bytes, because a program may queue
-// millions that have not begun. The closure that go() was given lives inside
-// it. A G without a stack (stack.lo == 0) has not begun or has ended.
-struct alignas(kCacheLine) G {
-  Gobuf sched;     // valid unless running
-  M* m = nullptr;  // the M that runs it; nullptr unless running or in a syscall
-                   // (or foreign)
-  Stack stack;     // bound by execute, returned by goexit0
-  Atomic<uint32_t> atomicstatus;  // casgstatus only
-  Atomic<uint32_t> selectDone;  // 0→1 by the waker that wins a select; reset by
-                                // the owner when it is in no queue any more
-  uint64_t goid = 0;
-  G* schedlink = nullptr;   // next in a GQueue, GList or free list
-  void* param = nullptr;    // set by the waker before goready: the Sudog that
-                            // fired; its `success` tells a value from close
-  EhGlobals eh;             // valid while not running
-  int savedErrno = 0;       // valid while not running
-  WaitReason waitreason{};  // last reason for parking; read by dumps
-  Atomic<bool> preempt;     // a request: this G should yield at its next entry
-                            // into the runtime
-  bool foreign = false;     // pseudo-G of a foreign thread: it parks on its M's
-                            // note and is never queued
-  bool systemG = false;     // not counted by NumGoroutine, not shown by default
-  bool isMain = false;      // the goroutine of Run
-  // The function of Run has returned; it has not called Goexit.
-  bool mainReturned = false;
-  bool goexited = false;   // it called Goexit
-  bool unguarded = false;  // its stack has a canary in place of a guard page
-  // Preempted in place: only its thread resumes it. sched is good for dumps
-  // only, see (P4) of preempt_signal.cc.
-  bool inPlace = false;
-  // It waits on a stack that the program made (a coroutine's), not on its own,
-  // because it is preempted in place or waits for a P (awaitP). No dump walks
-  // the frames above.
-  bool onOtherStack = false;
-  // It has given its P back to a stop (requeueDuringStop) and has not run
-  // since. Written under sched.lock while queued, else by the M that holds the
-  // G.
-  bool putBack = false;
-  // Foreign or in a bubble: it is parked and readied by the slow path.
-  bool special = false;
-  uint32_t nestedSyscalls = 0;  // declared calls inside a declared call; only
-                                // the goroutine itself uses this
-  // Odd: it was preempted in place since it last entered the runtime by itself,
-  // and may be in the middle of anything. The first entry after that, or after
-  // its P was taken from outside, raises this to the next even number.
-  Atomic<uint32_t> interrupted;
-
-  // The function that was started, and the goroutine that started it. fn says
-  // how to run and destroy the closure; nullptr once destroyed.
-  const FuncType* fn = nullptr;
-  uintptr_t gopc = 0;  // return address of the go() that made it
-  uint64_t parentGoid = 0;
-  // The M it is bound to, for any of four reasons: LockOSThread, main until it
-  // begins, preemption in place, waiting on a stack that the program made
-  // (awaitP).
-  M* lockedm = nullptr;
-  void* gls = nullptr;         // head of the goroutine-local values
-  const char* name = nullptr;  // GoOptions::name, malloc'ed by go(), freed by
-                               // the goroutine itself; or nullptr
-  // nanotime when a dump first saw it waiting; 0: no dump has.
-  int64_t waitsince = 0;
-  uint32_t stacksize = 0;  // GoOptions::stack_size in KiB; 0: default
-  // For fuzzsched.h: the fuzzMName of the M that last ran this cell; 0: none
-  // has. Written by the M that makes the goroutine current.
-  uint32_t fuzzM = 0;
-  Bubble* bubble = nullptr;  // of synctest, inherited; (B1) of synctest.h
-  // Used with tracebackancestors. Belongs to the cell for good.
-  Ancestors* ancestors = nullptr;
-
-  // Initialised only to make m0 a constant, because static constructors of the
-  // program may use the runtime before ours would run.
-  alignas(16) unsigned char closure[kClosureSize] = {};
-};
-static_assert(
-    sizeof(G) <= 256,
-    "a goroutine that has not begun costs one slab cell of 256 bytes");
 
 // Bits of M::presumed; the protocol is in preempt_blocked.cc.
 enum Presumed : uint32_t {
@@ -493,145 +349,6 @@ struct Sudog {
   Sudog* waittail = nullptr;  // semaphore: last waiter of the address
   Hchan* c = nullptr;
 };
-
-}  // namespace gump::rt
-
-#include "runtime/sys/tls.h"
-
-namespace gump::rt {
-
-inline void GQueue::push(G* gp) {
-  gp->schedlink = head;
-  head = gp;
-  if (tail == nullptr) tail = gp;
-  size++;
-}
-inline void GQueue::pushBack(G* gp) {
-  gp->schedlink = nullptr;
-  if (tail != nullptr) {
-    tail->schedlink = gp;
-  } else {
-    head = gp;
-  }
-  tail = gp;
-  size++;
-}
-inline void GQueue::pushBackAll(GQueue* q) {
-  if (q->head == nullptr) return;
-  if (tail != nullptr) {
-    tail->schedlink = q->head;
-  } else {
-    head = q->head;
-  }
-  tail = q->tail;
-  size += q->size;
-  *q = GQueue();
-}
-inline G* GQueue::pop() {
-  G* gp = head;
-  if (gp == nullptr) return nullptr;
-  head = gp->schedlink;
-  if (head == nullptr) tail = nullptr;
-  size--;
-  return gp;
-}
-inline void GList::push(G* gp) {
-  gp->schedlink = head;
-  head = gp;
-}
-inline void GList::pushAll(GQueue* q) {
-  if (q->head == nullptr) return;
-  q->tail->schedlink = head;
-  head = q->head;
-  *q = GQueue();
-}
-inline G* GList::pop() {
-  G* gp = head;
-  if (gp != nullptr) head = gp->schedlink;
-  return gp;
-}
-
-// reenter is the slow path of acquirem. It is called when an asker has taken,
-// or is about to take, the P of an M that seemed to be blocked
-// (preempt_blocked.cc). It may park the goroutine until there is a P, and
-// returns the M that it is on then.
-// On: user; m.locks is 1.  P: maybe lost.  Locks: takes sched.lock.
-// Parks: yes.
-M* reenter(M* mp);
-// reenterNoPark is the first half of reenter. Returns true if mp has lost its
-// P. The caller may then do work that other goroutines wait for and that needs
-// no P. After that it calls markPLost, which leaves it to the next entry to get
-// another P. That may take until the next Run, if main has ended.
-// On: user; m.locks is 1.  P: maybe lost.  Locks: none.  Parks: no.
-[[nodiscard]] bool reenterNoPark(M* mp);
-void markPLost(M* mp);
-
-// acquirem and releasem bracket code that must keep its M and P: while m.locks
-// > 0 the G is not preempted. The outermost acquirem is where a goroutine
-// enters the runtime. It returns the M that the goroutine is on from then.
-// On: any.  P: either.  Locks: none.  Parks: the outermost acquirem may
-// (reenter), the others and releasem do not.
-GUMP_ALWAYS_INLINE M* acquirem(M* mp) {
-  // Only the owner writes it. Others read it after a membarrier. These are B1
-  // to B3 of preempt_blocked.cc; B2 is the light side of a membarrier.
-  mp->locks.store(mp->locks.load(relaxed) + 1, relaxed);
-  compilerFence();
-  if (GUMP_UNLIKELY(mp->presumed.load(relaxed) != kPresumedNot)) {
-    return reenter(mp);
-  }
-  return mp;
-}
-GUMP_ALWAYS_INLINE M* acquirem() { return acquirem(getg()->m); }
-// acquiremNoPark is acquirem that goes on without a P if mp has lost its own.
-// If it returns true, the caller has to call markPLost before releasem. On:
-// any.  P: either.  Locks: none.  Parks: no.
-[[nodiscard]] GUMP_ALWAYS_INLINE bool acquiremNoPark(M* mp) {
-  mp->locks.store(mp->locks.load(relaxed) + 1, relaxed);  // as in acquirem
-  compilerFence();
-  return GUMP_UNLIKELY(mp->presumed.load(relaxed) != kPresumedNot) &&
-         reenterNoPark(mp);
-}
-GUMP_ALWAYS_INLINE void releasem(M* mp) {
-  // Pairs with A3 of preempt_blocked.cc: the asker that takes our P sees our
-  // writes to it.
-  mp->locks.store(mp->locks.load(relaxed) - 1, release);
-}
-
-// LockScope holds a Mutex for a scope, and raises m.locks for as long: a lock
-// holder is neither preempted nor taken off its P.
-class ABSL_SCOPED_LOCKABLE LockScope {
- public:
-  explicit LockScope(Mutex* l) ABSL_EXCLUSIVE_LOCK_FUNCTION(l)
-      : l_(l), mp_(getg() == nullptr ? nullptr : acquirem()) {
-    lock(l);
-  }
-  ~LockScope() ABSL_UNLOCK_FUNCTION() {
-    unlock(l_);
-    if (mp_ != nullptr) releasem(mp_);
-  }
-  LockScope(const LockScope&) = delete;
-  LockScope& operator=(const LockScope&) = delete;
-
- private:
-  Mutex* const l_;
-  M* const mp_;
-};
-
-// cheaprand returns 32 random bits from xorshift, with one state per M. It is
-// not for secrets.
-inline uint32_t cheaprand(M* mp) {
-  uint32_t x = mp->schedrand;
-  x ^= x << 13;
-  x ^= x >> 17;
-  x ^= x << 5;
-  mp->schedrand = x;
-  return x;
-}
-// cheaprandn returns a number in [0, n) by Lemire's multiplication. The bias is
-// below 2^-22 for the n we use.
-inline uint32_t cheaprandn(M* mp, uint32_t n) {
-  return static_cast<uint32_t>((uint64_t{cheaprand(mp)} * n) >> 32);
-}
 
 }  // namespace gump::rt
 

@@ -55,8 +55,9 @@
 #include <bit>
 #include <cerrno>
 
+#include "runtime/diag/debugvars.h"
 #include "runtime/diag/panic.h"
-#include "runtime/sched/proc.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/stack_arena.h"
 #include "runtime/sched/stackguard.h"

@@ -12,7 +12,8 @@
 #include <cerrno>
 
 #include "runtime/diag/panic.h"
-#include "runtime/sched/runtime2.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/stack.h"
 #include "runtime/sys/mem.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/sanitizer.h"

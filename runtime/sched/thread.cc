@@ -10,6 +10,8 @@
 // A thread ends in two cases: its locked goroutine has ended (mexit), or it was
 // idle and not needed (retireIdleMs). Its M goes to freem and serves a later
 // thread.
+#include "runtime/sched/thread.h"
+
 #include <cxxabi.h>
 #include <errno.h>
 #include <pthread.h>
@@ -21,11 +23,20 @@
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
 #include "runtime/diag/stats.h"
+#include "runtime/sched/deadlock.h"
+#include "runtime/sched/fork.h"
+#include "runtime/sched/locked.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/rt0.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/stack.h"
+#include "runtime/sched/switch.h"
 #include "runtime/sys/mem.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/sanitizer.h"
 #include "runtime/sys/signal.h"
+#include "runtime/sys/tls.h"
 
 namespace gump::rt {
 

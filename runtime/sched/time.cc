@@ -7,9 +7,12 @@
 
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/netpoll.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/sys/os_linux.h"
+#include "runtime/sys/tls.h"
 #include "runtime/wait/synctest.h"
 #include "runtime/wait/timechan.h"
 

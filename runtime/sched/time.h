@@ -47,6 +47,7 @@
 
 namespace gump::rt {
 
+struct P;
 struct Timers;
 
 // Never: the latest time that there is.
@@ -144,6 +145,9 @@ struct TimerCells {
   void* head = nullptr;
   uint32_t n = 0;
 };
+// timerCellsFlush gives back the free cells of pp, which is going away.
+// On: any.  P: pp.  Locks: takes a leaf.  Parks: no.
+void timerCellsFlush(P* pp);
 
 struct TimerCheck {
   int64_t next;  // when an M must look at the heap again; 0: never

@@ -20,7 +20,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "runtime/sched/proc.h"
+#include "runtime/diag/debugvars.h"
+#include "runtime/sched/runtime2.h"
 
 namespace gump::rt {
 namespace {

@@ -58,6 +58,7 @@
 #include "runtime/diag/panic.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sys/os_linux.h"
+#include "runtime/sys/tls.h"
 
 namespace gump::rt {
 namespace {

@@ -32,6 +32,7 @@
 #include "runtime/diag/panic.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sys/lock_futex.h"
+#include "runtime/sys/tls.h"
 
 namespace gump::rt {
 namespace {
@@ -141,7 +142,8 @@ bool mayFollow(const M* mp, size_t i, const Mutex* l, LockRank rank) {
 void lockrankAcquire(const Mutex* l, LockRank rank) {
   M* mp = currentM();
   if (mp == nullptr) return;  // (R3)
-  // A goroutine's own code can be preempted at any point; see preempt_signal.cc.
+  // A goroutine's own code can be preempted at any point; see
+  // preempt_signal.cc.
   if (mp->curg.load(relaxed) == getg() && !getg()->foreign &&
       mp->locks.load(relaxed) == 0) {
     printf("runtime: %s (%p) acquired with m.locks=0\n", lockName(rank),

@@ -11,7 +11,7 @@
 // work then.
 #include "runtime/sys/mem.h"
 
-#include "runtime/sched/runtime2.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sys/lock_futex.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/sanitizer.h"

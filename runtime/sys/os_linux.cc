@@ -32,7 +32,8 @@
 #include <cstring>
 
 #include "runtime/diag/panic.h"
-#include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/thread.h"
 #include "runtime/sys/base.h"
 #include "runtime/sys/lock_futex.h"
 #include "runtime/sys/print.h"

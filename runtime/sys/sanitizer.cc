@@ -11,7 +11,10 @@
 #include <cerrno>
 
 #include "runtime/diag/panic.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/runtime2.h"
+#include "runtime/sched/stack.h"
+#include "runtime/sys/tls.h"
 
 namespace gump::rt {
 

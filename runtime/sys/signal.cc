@@ -27,9 +27,13 @@
 
 #include "runtime/diag/panic.h"
 #include "runtime/diag/traceback.h"
-#include "runtime/sched/proc.h"
+#include "runtime/sched/fork.h"
+#include "runtime/sched/preempt.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/stack.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/print.h"
+#include "runtime/sys/tls.h"
 
 #ifndef AT_MINSIGSTKSZ
 #define AT_MINSIGSTKSZ 51

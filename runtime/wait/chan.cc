@@ -13,6 +13,11 @@
 #include <new>
 
 #include "runtime/diag/panic.h"
+#include "runtime/sched/gqueue.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sys/tls.h"
 #include "runtime/wait/synctest.h"
 #include "runtime/wait/timechan.h"
 

@@ -43,7 +43,10 @@
 #include <cstdint>
 #include <cstring>
 
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sys/tls.h"
 
 namespace gump::rt {
 

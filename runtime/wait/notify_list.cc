@@ -16,7 +16,9 @@
 #include <cstdint>
 
 #include "gump/internal/linkname.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/sched/waitreason.h"
 
 namespace gump::rt {

@@ -5,6 +5,10 @@
 #include <new>
 
 #include "runtime/diag/panic.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sched/rand.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/wait/synctest.h"
 #include "runtime/wait/timechan.h"
 

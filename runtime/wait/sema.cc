@@ -45,9 +45,15 @@
 
 #include "gump/internal/linkname.h"
 #include "runtime/diag/panic.h"
+#include "runtime/sched/extram.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/rand.h"
+#include "runtime/sched/runq.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/sched/waitreason.h"
 #include "runtime/sys/os_linux.h"
+#include "runtime/sys/tls.h"
 
 namespace gump::rt {
 

@@ -21,6 +21,7 @@
 #include <cstdint>
 
 #include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/wait/sema.h"
 
 namespace gump::rt {

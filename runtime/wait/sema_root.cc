@@ -6,6 +6,7 @@
 // Every function is called with the root's lock held. sema.cc has the protocol.
 #include <cstdint>
 
+#include "runtime/sched/runtime2.h"
 #include "runtime/wait/sema.h"
 
 namespace gump::rt {

@@ -5,9 +5,12 @@
 
 #include "gump/internal/linkname.h"
 #include "runtime/diag/panic.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/sched/time.h"
 #include "runtime/sys/mem.h"
+#include "runtime/sys/tls.h"
 #include "runtime/wait/timechan.h"
 
 namespace gump::rt {

@@ -67,9 +67,15 @@
 
 #include <cstdint>
 
-#include "runtime/sched/runtime2.h"
+#include "absl/base/thread_annotations.h"
+#include "runtime/sched/time.h"
+#include "runtime/sys/atomic.h"
+#include "runtime/sys/base.h"
+#include "runtime/sys/lock_futex.h"
 
 namespace gump::rt {
+
+struct G;
 
 // Bubble is one bubble. A cell is used again when all of its goroutines have
 // ended.

@@ -6,9 +6,15 @@
 #include <utility>
 
 #include "runtime/diag/panic.h"
+#include "runtime/sched/extram.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/netpoll.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/time.h"
 #include "runtime/sys/mem.h"
 #include "runtime/sys/os_linux.h"
+#include "runtime/sys/tls.h"
 #include "runtime/wait/synctest.h"
 
 namespace gump::rt {

@@ -1,5 +1,4 @@
 // Mutex and Note (runtime/sys/lock_futex.cc).
-#include "runtime/sched/proc.h"
 #include "runtime/sys/lock_futex.h"
 #include "tests/model/model.h"
 

@@ -14,6 +14,7 @@
 
 #include "absl/debugging/symbolize.h"
 #include "absl/strings/numbers.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/sys/lock_futex.h"
 #include "tests/model/state.h"
 

@@ -13,8 +13,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/sched/runtime2.h"
-
 namespace gump::model {
 
 struct Bounds {

@@ -3,7 +3,9 @@
 #include "gump/internal/linkname.h"
 #include "netpoll/fd_mutex.h"
 #include "netpoll/polldesc.h"
-#include "runtime/sched/proc.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/time.h"
 #include "runtime/sys/os_linux.h"
 #include "tests/model/model.h"
 

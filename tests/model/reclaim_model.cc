@@ -3,7 +3,6 @@
 // scan bit, or no thread sets that bit. And grace periods, against threads that
 // read a retired node.
 #include "gump/internal/linkname.h"
-#include "runtime/sched/proc.h"
 #include "tests/model/model.h"
 #include "tests/model/sched_kit.h"
 

@@ -4,7 +4,6 @@
 // one sync.
 #include "netpoll/polldesc.h"
 #include "netpoll/ring.h"
-#include "runtime/sched/proc.h"
 #include "tests/model/model.h"
 #include "tests/model/sched_kit.h"
 #include "tests/model/uring.h"

@@ -1,5 +1,8 @@
 // The ring of a P (runtime/sched/proc_runq.cc), of four slots.
-#include "runtime/sched/proc.h"
+#include "runtime/sched/gqueue.h"
+#include "runtime/sched/runq.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/thread.h"
 #include "tests/model/model.h"
 
 namespace gump::model {

@@ -7,7 +7,9 @@
 #include <cstdlib>
 
 #include "gump/internal/linkname.h"
-#include "runtime/sched/proc.h"
+#include "runtime/sched/rt0.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/thread.h"
 #include "runtime/sys/lock_futex.h"
 #include "tests/model/model.h"
 

@@ -2,8 +2,12 @@
 // stacks of their own. Only the kernel is replaced. There is no sysmon, so a
 // lost wake-up is not repaired. Every schedule begins with all Ms asleep.
 #include "gump/internal/linkname.h"
+#include "runtime/sched/gqueue.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/netpoll.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/stw.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/wait/sema.h"
 #include "sysmon/retake.h"

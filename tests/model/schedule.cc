@@ -31,6 +31,8 @@
 #include <cstring>
 
 #include "absl/debugging/symbolize.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sys/tls.h"
 #include "tests/model/state.h"
 
 extern "C" void modelSwitch(void** save, void* to);

@@ -7,10 +7,13 @@
 #include <cstdint>
 #include <cstring>
 
-#include "runtime/sched/proc.h"
 #include "tests/model/atomic.h"
 #include "tests/model/checker.h"
 #include "tests/model/model.h"
+
+namespace gump::rt {
+struct G;
+}  // namespace gump::rt
 
 namespace gump::model {
 

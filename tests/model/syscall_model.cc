@@ -4,8 +4,12 @@
 // bare structs. Two more Ps are idle, so that a goroutine that has lost its P
 // finds another, and no thread has to switch stacks.
 #include "gump/internal/linkname.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/preempt.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/sys/os_linux.h"
+#include "runtime/sys/tls.h"
 #include "sysmon/retake.h"
 #include "tests/model/model.h"
 

@@ -5,9 +5,11 @@
 // told of it.
 #include "gump/internal/linkname.h"
 #include "netpoll/polldesc.h"
-#include "runtime/sched/proc.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/sched/time.h"
 #include "runtime/sys/os_linux.h"
+#include "runtime/sys/tls.h"
 #include "sysmon/retake.h"
 #include "tests/model/model.h"
 #include "tests/model/os.h"

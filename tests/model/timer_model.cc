@@ -1,7 +1,8 @@
 // Timers (runtime/sched/time.cc, timechan.cc): a heap that one thread looks at
 // while other threads stop and reset its timers.
 #include "gump/internal/linkname.h"
-#include "runtime/sched/proc.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/sched/time.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/wait/timechan.h"

@@ -12,7 +12,7 @@
 
 #include "gump/time.h"
 #include "netpoll/polldesc.h"
-#include "runtime/sched/runtime2.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/time.h"
 #include "runtime/sys/os_linux.h"
 #include "tests/netpoll/poll_testing.h"

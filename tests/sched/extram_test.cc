@@ -27,8 +27,10 @@
 #include "gump/select.h"
 #include "gump/sync.h"
 #include "gump/time.h"
-#include "runtime/sched/proc.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/sys/sanitizer.h"
+#include "runtime/sys/tls.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {

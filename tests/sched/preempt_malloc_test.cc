@@ -19,8 +19,9 @@
 #include "gump/runtime.h"
 #include "gump/select.h"
 #include "gump/sync.h"
-#include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/sys/sanitizer.h"
+#include "runtime/sys/tls.h"
 #include "tests/testing/malloc_hook.h"
 #include "tests/testing/with_gomaxprocs.h"
 

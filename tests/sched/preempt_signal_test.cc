@@ -32,7 +32,6 @@
 #include "gump/runtime.h"
 #include "gump/sync.h"
 #include "gump/time.h"
-#include "runtime/sched/proc.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/sanitizer.h"
 #include "tests/netpoll/poll_testing.h"

@@ -36,7 +36,7 @@
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
-#include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/sanitizer.h"
 #include "tests/testing/talk.h"

@@ -16,7 +16,7 @@
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
-#include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
 #include "tests/testing/known_thread.h"
 #include "tests/testing/talk.h"
 #include "tests/testing/with_gomaxprocs.h"

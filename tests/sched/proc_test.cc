@@ -1,6 +1,5 @@
 // The scheduler as a program sees it: many goroutines, changing GOMAXPROCS,
 // stopped worlds, one Run after the other.
-#include "runtime/sched/proc.h"
 
 #include <gtest/gtest.h>
 
@@ -19,6 +18,7 @@
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
+#include "runtime/sched/reclaim.h"
 #include "runtime/sys/sanitizer.h"
 #include "tests/testing/panic_text.h"
 #include "tests/testing/parked.h"

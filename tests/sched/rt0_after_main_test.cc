@@ -21,7 +21,10 @@
 #include "gump/runtime.h"
 #include "gump/time.h"
 #include "netpoll/ring.h"
-#include "runtime/sched/proc.h"
+#include "runtime/sched/deadlock.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/thread.h"
 #include "tests/testing/wall_now.h"
 
 namespace gump {

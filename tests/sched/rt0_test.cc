@@ -16,6 +16,9 @@
 #include "gump/runtime.h"
 #include "gump/sync.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/stw.h"
+#include "runtime/sys/tls.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {

@@ -11,7 +11,7 @@
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
-#include "runtime/sched/proc.h"
+#include "runtime/sched/reclaim.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {

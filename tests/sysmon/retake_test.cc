@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <thread>
 
-#include "runtime/sched/proc.h"
+#include "runtime/sched/runq.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/sys/lock_futex.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/threadstate_linux.h"
+#include "runtime/sys/tls.h"
 
 namespace gump::rt {
 namespace {

@@ -10,7 +10,12 @@
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/time.h"
+#include "runtime/sched/deadlock.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/runq.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sys/tls.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {

@@ -3,7 +3,8 @@
 #ifndef TESTS_TESTING_FUZZSCHED_H_
 #define TESTS_TESTING_FUZZSCHED_H_
 
-#include "runtime/sched/proc.h"
+#include "runtime/diag/debugvars.h"
+#include "runtime/sched/rt0.h"
 
 namespace gump::testing {
 

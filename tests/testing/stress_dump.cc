@@ -12,7 +12,9 @@
 #include <thread>
 
 #include "gump/runtime.h"
-#include "runtime/sched/proc.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/runq.h"
+#include "runtime/sched/runtime2.h"
 
 namespace gump::testing {
 namespace {

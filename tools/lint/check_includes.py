@@ -36,13 +36,13 @@ EVERYTHING = r".*"
 # headers of a level above its own, for a call upwards, with the reason.
 UPWARDS = {
     "sys/asm_offsets.cc": [r'"runtime/sched/runtime2\.h"'],      # asserts the offsets that the assembly uses
-    "sys/cgroup_linux.cc": [r'"runtime/sched/proc\.h"'],         # follows the quota: GOMAXPROCS changes
+    "sys/cgroup_linux.cc": [r'"runtime/sched/runtime2\.h"'],     # there are at most kMaxGomaxprocs Ps
     "sys/lock_futex.cc": [r'"runtime/sched/runtime2\.h"'],       # m.locks, and the Note of an M
     "sys/lockrank.cc": [r'"runtime/sched/runtime2\.h"'],         # the locks that an M holds
-    "sys/mem.cc": [r'"runtime/sched/runtime2\.h"'],              # m.locks: memory is mapped outside of preemption
-    "sys/os_linux.cc": [r'"runtime/sched/proc\.h"'],             # the entry of a new thread
-    "sys/sanitizer.cc": [r'"runtime/sched/runtime2\.h"'],        # the stack of a G
-    "sys/signal.cc": [r'"runtime/sched/proc\.h"'],               # SIGURG preempts, SIGQUIT dumps
+    "sys/mem.cc": [r'"runtime/sched/mlocks\.h"'],                # m.locks: memory is mapped outside of preemption
+    "sys/os_linux.cc": [r'"runtime/sched/(?:runtime2|thread)\.h"'],  # the entry of a new thread, and its signal mask
+    "sys/sanitizer.cc": [r'"runtime/sched/(?:mlocks|runtime2|stack)\.h"'],  # the stacks of a G and of an M
+    "sys/signal.cc": [r'"runtime/sched/(?:fork|preempt|runtime2|stack)\.h"'],  # SIGURG preempts, SIGSEGV may be a guard
     "sched/proc_new.cc": [r'"runtime/wait/synctest\.h"'],        # a new goroutine is in the bubble of its maker
     "sched/proc_park.cc": [r'"runtime/wait/synctest\.h"'],       # a bubble counts its goroutines that park
     "sched/proc_stw.cc": [r'"runtime/wait/sema\.h"'],            # worldsema

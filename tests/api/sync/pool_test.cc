@@ -16,7 +16,7 @@
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/sync/waitgroup.h"
-#include "runtime/sched/proc.h"
+#include "runtime/sched/reclaim.h"
 #include "runtime/sys/sanitizer.h"
 #include "tests/testing/known_thread.h"
 #include "tests/testing/with_gomaxprocs.h"

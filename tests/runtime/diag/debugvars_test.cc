@@ -1,7 +1,9 @@
+#include "runtime/diag/debugvars.h"
+
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
 
 namespace gump {
 namespace {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/sys/print.h"
 #include "runtime/sys/signal.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/diag/unwind.h"
-#include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
 
 namespace gump::rt {
 

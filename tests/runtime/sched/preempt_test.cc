@@ -1,6 +1,8 @@
 // The owner of a P that was taken from a sleeper, on bare structs.
 // (tests/model/syscall_model.cc explores the protocol, and
 // tests/sched/preempt_test.cc tests its purpose.)
+#include "runtime/sched/preempt.h"
+
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -11,10 +13,14 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/sched/proc.h"
+#include "runtime/sched/grace.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/rt0.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/sanitizer.h"
 #include "runtime/sys/threadstate_linux.h"
+#include "runtime/sys/tls.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump::rt {

@@ -12,7 +12,15 @@
 #include "gump/go.h"
 #include "gump/internal/linkname.h"
 #include "runtime/diag/panic.h"
+#include "runtime/sched/deadlock.h"
+#include "runtime/sched/locked.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/runq.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/switch.h"
+#include "runtime/sched/thread.h"
+#include "runtime/sys/tls.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump::rt {

@@ -7,7 +7,12 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/sched/proc.h"
+#include "runtime/sched/gqueue.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/rand.h"
+#include "runtime/sched/runq.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sys/tls.h"
 
 namespace gump::rt {
 namespace {

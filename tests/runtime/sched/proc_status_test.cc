@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
 
 namespace gump::rt {
 namespace {

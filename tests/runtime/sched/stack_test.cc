@@ -17,7 +17,10 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/diag/debugvars.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/sys/mem.h"
 #include "runtime/sys/sanitizer.h"
 

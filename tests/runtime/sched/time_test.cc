@@ -10,7 +10,8 @@
 #include <random>
 #include <vector>
 
-#include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sys/tls.h"
 
 namespace gump::rt {
 namespace {

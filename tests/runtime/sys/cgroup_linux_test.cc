@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-#include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
 
 namespace gump {
 namespace {

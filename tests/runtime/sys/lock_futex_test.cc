@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/sched/runtime2.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sys/os_linux.h"
 
 namespace gump {

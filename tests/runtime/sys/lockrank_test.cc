@@ -6,6 +6,7 @@
 
 #include "runtime/sched/runtime2.h"
 #include "runtime/sys/lock_futex.h"
+#include "runtime/sys/tls.h"
 
 namespace gump {
 namespace {

@@ -13,6 +13,7 @@
 
 #include "gtest/gtest.h"
 #include "gump/chan.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/wait/select.h"
 #include "tests/testing/counted.h"
 

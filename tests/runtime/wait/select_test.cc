@@ -9,6 +9,7 @@
 
 #include "gtest/gtest.h"
 #include "gump/chan.h"
+#include "runtime/sched/runtime2.h"
 
 namespace gump {
 namespace {

@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "gump/internal/linkname.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/runtime2.h"
 
 namespace gump {
 namespace {

@@ -8,7 +8,9 @@
 #include <deque>
 #include <new>
 
-#include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/time.h"
+#include "runtime/sys/tls.h"
 #include "runtime/wait/chan.h"
 
 namespace gump::rt {

@@ -15,7 +15,7 @@
 #include "gump/select.h"
 #include "gump/sync.h"
 #include "gump/time.h"
-#include "runtime/sched/proc.h"
+#include "runtime/sched/stw.h"
 #include "tests/stress/soak/soak.h"
 #include "tests/testing/checked_work.h"
 #include "tests/testing/errno_access.h"

@@ -1,0 +1,25 @@
+// The runtime in a child of fork (fork.cc).
+#ifndef RUNTIME_SCHED_FORK_H_
+#define RUNTIME_SCHED_FORK_H_
+
+#include "runtime/sys/atomic.h"
+
+namespace gump::rt {
+
+// forked is set in a child of fork, which has no threads of ours. Only slow
+// paths look at it.
+extern Atomic<bool> forked;
+// forkinit lets children of fork know that they are. Called by schedinit.
+// On: any.  P: either.  Locks: libc's.  Parks: no.
+void forkinit();
+// inOwnProcess tells whether this process is the one in which the runtime
+// started. In a child of fork it returns false from the first instruction on.
+// On: any.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] bool inOwnProcess();
+// dieForked ends a child of fork that uses the runtime.
+// On: any.  P: either.  Locks: none.  Parks: no.
+[[noreturn]] void dieForked();
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_SCHED_FORK_H_
