@@ -102,7 +102,12 @@ namespace gump::rt {
 
 namespace {
 
-enum class Find : uint8_t { kFound, kAgain, kNothing };
+// Find is the result of a step of findRunnable.
+enum class Find : uint8_t {
+  kFound,
+  kAgain,    // begin again at step 0
+  kNothing,  // go on with the next step
+};
 
 // Clock holds the times that one round of findRunnable reads.
 struct Clock {
@@ -114,171 +119,183 @@ struct Clock {
   }
 };
 
-// RandomOrder visits each of 0..count-1 once, in an order fixed by a start and
-// by a stride that is coprime to count.
-class RandomOrder {
- public:
-  RandomOrder(uint32_t count, M* mp)
-      : count_(count), pos_(cheaprandn(mp, count)) {
-    do {
-      stride_ = 1 + cheaprandn(mp, count);
-    } while (gcd(stride_, count) != 1);
-  }
-  bool done() const { return i_ == count_; }
-  void next() {
-    i_++;
-    pos_ = (pos_ + stride_) % count_;
-  }
-  uint32_t position() const { return pos_; }
-
- private:
-  static uint32_t gcd(uint32_t a, uint32_t b) {
-    while (b != 0) {
-      uint32_t t = a % b;
-      a = b;
-      b = t;
-    }
-    return a;
-  }
-  uint32_t count_;
-  uint32_t pos_;
-  uint32_t stride_;
-  uint32_t i_ = 0;
-};
-
-// Unless they say otherwise, the functions of the search have this context:
+// The steps of schedule and findRunnable, in the order in which they are taken.
+// Unless they say otherwise, they have this context:
 // On: g0.  P: needed.  Locks: takes sched.lock.  Parks: no.
 
-// becomeSpinning starts the search of mp. The caller may hold sched.lock.
-// Locks: none.
-void becomeSpinning(M* mp) {
-  mp->spinning = true;
-  sched.nmspinning.add(1, seq_cst);
-  sched.needspinning.store(0, seq_cst);
-  // We store needspinning, and then scan the rings. A waker publishes its G,
-  // and then loads needspinning (wakep). A waker that still reads needspinning
-  // == 1 published its G before this fence, so our scan finds it.
-  fence(seq_cst);
-}
-
-// stealTimers runs the timers of victim that are due, and returns true if there
-// were any. It removes zombies only if victim is idle, because the owner of a P
-// removes its own.
-// Locks: takes sched.lock, and as timersCheck.
-bool stealTimers(const P* victim, Clock* clock) {
-  const auto id = static_cast<uint32_t>(victim->id);
-  if (!timerpMask.read(id)) return false;
-  const TimerCheck check = timersCheck(&allp[id]->timers, &clock->now,
-                                       /*tidy=*/idlepMask.read(id));
-  clock->lower(check.next);
-  // The timers have woken no M for the goroutines that they readied. That is
-  // enough here: a thief spins, so it wakes the next spinner when it finds
-  // work. endSchedule calls wakep itself if the next Run has begun.
-  return check.ran;
-}
-
-// stealWork tries every other P four times. In the last pass it also takes
-// timers and runnext.
+// announceTimer tells the M in the poller about the timer that this M's
+// goroutine has set as it parked.
+// P: either.
+void announceTimer(M* mp);
+// endSchedule replaces the search of every M once main has returned:
+//  * It runs the timers that are due, because foreign threads may wait for
+//    them.
+//  * It moves its work to the global queue, where the next Run finds it.
+//  * It idles its P.
+// (m0 never comes here: see schedule.)
+// P: needed; then maybe none.  Parks: blocks the thread.
+void endSchedule(M* mp);
+// findWithP looks in every place that needs a P:
+//  0  the function of forEachP, our timers, the global queue if it is its turn
+//  1  the finalizer goroutine
+//  2  our ring and runnext
+//  3  the global queue
+//  4  the network
+//  5  the rings and the timers of the other Ps
+//  6  the reclamation cycle
 // Locks: as stealTimers.
-Find stealWork(M* mp, P* pp, Clock* clock, Runnable* out) {
-  constexpr int kPasses = 4;
-  // We hold a P, so the world is not stopped.
-  uint32_t count = static_cast<uint32_t>(gomaxprocs.load(relaxed));
-  bool ranTimers = false;
-  for (int pass = 0; pass < kPasses; pass++) {
-    bool last = pass == kPasses - 1;
-    for (RandomOrder order(count, mp); !order.done(); order.next()) {
-      // Pairs with stopTheWorld.
-      if (sched.gcwaiting.load(acquire)) return Find::kAgain;
-      P* victim = allp[order.position()];
-      if (victim == pp) continue;
-      if (last && stealTimers(victim, clock)) {
-        // They may have readied Gs onto our own ring. Take these first, because
-        // runqsteal requires that our ring is empty.
-        RunqGet local = runqget(pp);
-        if (local.gp != nullptr) {
-          *out = {local.gp, /*inheritTime=*/false};
-          return Find::kFound;
-        }
-        ranTimers = true;
-      }
-      if (idlepMask.read(order.position())) continue;
-      if ((out->gp = runqsteal(pp, victim, /*stealRunNextG=*/last))) {
-        return Find::kFound;
-      }
-    }
-  }
-  return ranTimers ? Find::kAgain : Find::kNothing;
-}
-
-// pollNetwork is step 4: a poll that does not block, by one M at a time.
-G* pollNetwork() {
-  // lastpoll pairs with the stores of the M that blocks in the poller,
-  // pollingNet with the release below.
-  if (!netpollinited() || !netpollAnyWaiters() ||
-      sched.lastpoll.load(acquire) == 0 ||
-      !sched.pollingNet.cas(0, 1, acquire)) {
-    return nullptr;
-  }
-  NetpollResult r = netpoll(0);
-  sched.pollingNet.store(0, release);  // pairs with the cas above
-  G* gp = r.toRun.pop();
-  if (gp == nullptr) return nullptr;
-  casgstatus(gp, kGwaiting, kGrunnable);
-  injectglist(&r.toRun);
-  netpollAdjustWaiters(r.delta);
-  return gp;
-}
-
-// globalOne and globalBatch take from the global queue. If they miss a G
-// because runqsize reads a stale zero, the locked look in releaseP finds it.
-G* globalOne(P* pp) {
-  if (soleP()) return popYielded(pp, /*adopt=*/true);
-  if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return nullptr;
-  LockScope l(&sched.lock);
-  return globrunqget();
-}
-
-G* globalBatch(P* pp) {
-  if (soleP()) return popYielded(pp, /*adopt=*/true);
-  if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return nullptr;
-  LockScope l(&sched.lock);
-  return globrunqgetbatch(pp, kRunqSize / 2);
-}
-
+Find findWithP(M* mp, Runnable* out, Clock* clock);
 // checkTimers runs the timers of our own P that are due, and returns true if
 // there were any. Timer functions ready goroutines without calling wakep. We
 // run the first one ourselves, and call wakep here if there are more.
 // Locks: as stealTimers.
-bool checkTimers(P* pp, Clock* clock) {
-  // Only P 0 gets timers from other threads (those without a P), which then
-  // make sure that an M looks at them. Only we add to any other P.
-  if (GUMP_LIKELY(pp->timers.len.load(relaxed) == 0)) return false;
-  const TimerCheck check = timersCheck(&pp->timers, &clock->now, /*tidy=*/true);
-  clock->lower(check.next);
-  if (check.ran && runqlen(pp) > 0) {
-    fence(seq_cst);  // W1 of the essay: the ring is written by release stores
-    wakep();
-  }
-  return check.ran;
-}
-
+bool checkTimers(P* pp, Clock* clock);
 // globalTurn returns true if the global queue goes first. That must happen now
 // and then, because otherwise two Gs that keep readying each other would starve
 // it. If a timer has just readied a goroutine (ran), postpone the turn by one
 // round.
 // Locks: none.
-bool globalTurn(P* pp, bool ran) {
-  // schedtick is written by us.
-  const bool turn = pp->globalSkipped ||
-                    pp->schedtick.load(relaxed) % 61 == 0 ||
-                    (GUMP_UNLIKELY(pp->fuzz != 0) && fuzzOneIn(pp, 4));
-  pp->globalSkipped = turn && ran && !pp->globalSkipped;
-  return turn && !pp->globalSkipped;
+bool globalTurn(P* pp, bool ran);
+// globalOne and globalBatch take from the global queue. If they miss a G
+// because runqsize reads a stale zero, the locked look in releaseP finds it.
+G* globalOne(P* pp);
+G* globalBatch(P* pp);
+// pollNetwork polls without blocking, one M at a time.
+G* pollNetwork();
+// becomeSpinning starts the search of mp. The caller may hold sched.lock.
+// P: either.  Locks: none.
+void becomeSpinning(M* mp);
+// stealWork tries every other P four times. In the last pass it
+// also takes timers and runnext.
+// Locks: as stealTimers.
+Find stealWork(M* mp, P* pp, Clock* clock, Runnable* out);
+// stealTimers runs the timers of victim that are due, and returns true if there
+// were any. It removes zombies only if victim is idle, because the owner of a P
+// removes its own.
+// Locks: takes sched.lock, and as timersCheck.
+bool stealTimers(const P* victim, Clock* clock);
+// releaseP is step 7: a last look at the global queue, in the same section of
+// sched.lock that idles the P.
+// P: needed; given away if it returns kNothing.
+Find releaseP(M* mp, Runnable* out);
+// loseSpinning is steps 8 and 9, the sleeper's half of the essay.
+// P: none; needed unless it returns kNothing.
+Find loseSpinning(M* mp, Runnable* out, Clock* clock);
+// takeIdleP takes an idle P for an M that has no P and has just found work, and
+// makes the M spin. Returns false if no P is idle.
+// P: none; needed if it returns true.
+bool takeIdleP(M* mp);
+// nextTimer is S3 of the essay. It returns when the first timer of any P is
+// due, or 0 if there is none.
+// P: either.  Locks: none.
+int64_t nextTimer();
+// blockInPoller is step 10. The last M to go idle waits in the poller instead
+// of on its note: for the network, and until the next timer.
+// P: none; needed unless it returns kNothing.  Parks: blocks the thread.
+Find blockInPoller(M* mp, Runnable* out, const Clock& clock);
+// executeFuzzed is the end of schedule when fuzzing. Returns nullptr if r.gp is
+// queued elsewhere. The P may be gone then.
+// Parks: blocks the thread.
+G* executeFuzzed(M* mp, Runnable r);
+
+}  // namespace
+
+G* schedule() {
+  M* mp = getg()->m;
+  if (GUMP_UNLIKELY(mp->locks.load(relaxed) != 1)) {  // written by us only
+    fatalthrow("schedule: holding locks");
+  }
+  if (GUMP_UNLIKELY(mp->lockedg != nullptr)) {
+    announceTimer(mp);
+    for (;;) {
+      stoplockedm();
+      if (mp->p == nullptr) return nullptr;  // m0, woken to leave Run
+      // execute fails if main, locked from the start, still waits for a stack.
+      G* gp = fuzzExecute(mp->lockedg, /*inheritTime=*/false);
+      if (gp != nullptr) return gp;
+    }
+  }
+  if (GUMP_UNLIKELY(mp == &m0)) {
+    // Main has left this thread, which runs nothing else: see m0Stop.
+    if (mp->spinning) resetspinning();
+    announceTimer(mp);
+    handoffp(releasep());
+    stopm();
+    return nullptr;
+  }
+  for (;;) {
+    if (GUMP_UNLIKELY(mp->spinning && !runqempty(mp->p))) {
+      fatalthrow("schedule: spinning with local work");
+    }
+    Runnable r = findRunnable();
+    if (GUMP_UNLIKELY(r.gp == nullptr)) return nullptr;  // retired
+    if (mp->spinning) resetspinning();
+    announceTimer(mp);
+    if (GUMP_UNLIKELY(r.gp->lockedm != nullptr)) {
+      startlockedm(r.gp);
+      continue;
+    }
+    G* gp = fuzzing() ? executeFuzzed(mp, r) : execute(r.gp, r.inheritTime);
+    if (gp != nullptr) return gp;
+  }
 }
 
-// findWithP looks in every place that needs a P: steps 0 to 6.
-// Locks: as stealTimers.
+Runnable findRunnable() {
+  M* mp = getg()->m;
+  for (;;) {
+    if (GUMP_UNLIKELY(mp->p == nullptr)) {
+      if (!mp->retired) fatalthrow("findRunnable: no p");
+      return {nullptr, false};
+    }
+    if (GUMP_UNLIKELY(sched.mainEnded.load(acquire))) {  // pairs with endMain
+      endSchedule(mp);
+      continue;
+    }
+    // Pairs with stopTheWorld.
+    if (GUMP_UNLIKELY(sched.gcwaiting.load(acquire))) {
+      gcstopm();
+      continue;
+    }
+    Runnable out{nullptr, false};
+    Clock clock;
+    Find f = findWithP(mp, &out, &clock);
+    if (f == Find::kNothing) f = releaseP(mp, &out);
+    if (f == Find::kNothing) f = loseSpinning(mp, &out, &clock);
+    if (f == Find::kNothing) f = blockInPoller(mp, &out, clock);
+    if (f == Find::kFound) return out;
+    if (f == Find::kAgain) continue;
+    stopm();
+  }
+}
+
+G* execute(G* gp, bool inheritTime) {
+  M* mp = getg()->m;
+  if (gp->stack.lo == 0 && GUMP_UNLIKELY(!bindStack(mp->p, gp))) {
+    return nullptr;
+  }
+  mp->curg.store(gp, release);  // pairs with the acquire in preemptone
+  gp->m = mp;
+  casgstatus(gp, kGrunnable, kGrunning);
+  gp->waitsince = 0;
+  P* pp = mp->p;
+  if (inheritTime) {
+    // A request to yield belongs to the time slice, so it is inherited with it.
+    // If it were not, goroutines that ready each other would lose the request
+    // between them, and all others would keep waiting.
+    gp->preempt.store(pp->preempt.load(relaxed), relaxed);  // best effort
+  } else {
+    pp->preempt.store(false, relaxed);  // best effort: requests are repeated
+    gp->preempt.store(false, relaxed);
+    // Written by us; sysmon only compares values.
+    pp->schedtick.store(pp->schedtick.load(relaxed) + 1, relaxed);
+  }
+  return gp;
+}
+
+// ---- Steps 0 to 6: with a P -------------------------------------------------
+
+namespace {
+
 Find findWithP(M* mp, Runnable* out, Clock* clock) {
   P* pp = mp->p;
   // Pairs with forEachP's store.
@@ -314,9 +331,149 @@ Find findWithP(M* mp, Runnable* out, Clock* clock) {
   return Find::kNothing;
 }
 
-// releaseP is step 7: a last look at the global queue, in the same section of
-// sched.lock that idles the P.
-// P: needed; given away if it returns kNothing.
+bool checkTimers(P* pp, Clock* clock) {
+  // Only P 0 gets timers from other threads (those without a P), which then
+  // make sure that an M looks at them. Only we add to any other P.
+  if (GUMP_LIKELY(pp->timers.len.load(relaxed) == 0)) return false;
+  const TimerCheck check = timersCheck(&pp->timers, &clock->now, /*tidy=*/true);
+  clock->lower(check.next);
+  if (check.ran && runqlen(pp) > 0) {
+    fence(seq_cst);  // W1 of the essay: the ring is written by release stores
+    wakep();
+  }
+  return check.ran;
+}
+
+bool globalTurn(P* pp, bool ran) {
+  // schedtick is written by us.
+  const bool turn = pp->globalSkipped ||
+                    pp->schedtick.load(relaxed) % 61 == 0 ||
+                    (GUMP_UNLIKELY(pp->fuzz != 0) && fuzzOneIn(pp, 4));
+  pp->globalSkipped = turn && ran && !pp->globalSkipped;
+  return turn && !pp->globalSkipped;
+}
+
+G* globalOne(P* pp) {
+  if (soleP()) return popYielded(pp, /*adopt=*/true);
+  if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return nullptr;
+  LockScope l(&sched.lock);
+  return globrunqget();
+}
+
+G* globalBatch(P* pp) {
+  if (soleP()) return popYielded(pp, /*adopt=*/true);
+  if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return nullptr;
+  LockScope l(&sched.lock);
+  return globrunqgetbatch(pp, kRunqSize / 2);
+}
+
+G* pollNetwork() {
+  // lastpoll pairs with the stores of the M that blocks in the poller,
+  // pollingNet with the release below.
+  if (!netpollinited() || !netpollAnyWaiters() ||
+      sched.lastpoll.load(acquire) == 0 ||
+      !sched.pollingNet.cas(0, 1, acquire)) {
+    return nullptr;
+  }
+  NetpollResult r = netpoll(0);
+  sched.pollingNet.store(0, release);  // pairs with the cas above
+  G* gp = r.toRun.pop();
+  if (gp == nullptr) return nullptr;
+  casgstatus(gp, kGwaiting, kGrunnable);
+  injectglist(&r.toRun);
+  netpollAdjustWaiters(r.delta);
+  return gp;
+}
+
+// RandomOrder visits each of 0..count-1 once, in an order fixed by a start and
+// by a stride that is coprime to count.
+class RandomOrder {
+ public:
+  RandomOrder(uint32_t count, M* mp)
+      : count_(count), pos_(cheaprandn(mp, count)) {
+    do {
+      stride_ = 1 + cheaprandn(mp, count);
+    } while (gcd(stride_, count) != 1);
+  }
+  bool done() const { return i_ == count_; }
+  void next() {
+    i_++;
+    pos_ = (pos_ + stride_) % count_;
+  }
+  uint32_t position() const { return pos_; }
+
+ private:
+  static uint32_t gcd(uint32_t a, uint32_t b) {
+    while (b != 0) {
+      uint32_t t = a % b;
+      a = b;
+      b = t;
+    }
+    return a;
+  }
+  uint32_t count_;
+  uint32_t pos_;
+  uint32_t stride_;
+  uint32_t i_ = 0;
+};
+
+Find stealWork(M* mp, P* pp, Clock* clock, Runnable* out) {
+  constexpr int kPasses = 4;
+  // We hold a P, so the world is not stopped.
+  uint32_t count = static_cast<uint32_t>(gomaxprocs.load(relaxed));
+  bool ranTimers = false;
+  for (int pass = 0; pass < kPasses; pass++) {
+    bool last = pass == kPasses - 1;
+    for (RandomOrder order(count, mp); !order.done(); order.next()) {
+      // Pairs with stopTheWorld.
+      if (sched.gcwaiting.load(acquire)) return Find::kAgain;
+      P* victim = allp[order.position()];
+      if (victim == pp) continue;
+      if (last && stealTimers(victim, clock)) {
+        // They may have readied Gs onto our own ring. Take these first, because
+        // runqsteal requires that our ring is empty.
+        RunqGet local = runqget(pp);
+        if (local.gp != nullptr) {
+          *out = {local.gp, /*inheritTime=*/false};
+          return Find::kFound;
+        }
+        ranTimers = true;
+      }
+      if (idlepMask.read(order.position())) continue;
+      if ((out->gp = runqsteal(pp, victim, /*stealRunNextG=*/last))) {
+        return Find::kFound;
+      }
+    }
+  }
+  return ranTimers ? Find::kAgain : Find::kNothing;
+}
+
+bool stealTimers(const P* victim, Clock* clock) {
+  const auto id = static_cast<uint32_t>(victim->id);
+  if (!timerpMask.read(id)) return false;
+  const TimerCheck check = timersCheck(&allp[id]->timers, &clock->now,
+                                       /*tidy=*/idlepMask.read(id));
+  clock->lower(check.next);
+  // The timers have woken no M for the goroutines that they readied. That is
+  // enough here: a thief spins, so it wakes the next spinner when it finds
+  // work. endSchedule calls wakep itself if the next Run has begun.
+  return check.ran;
+}
+
+}  // namespace
+
+void runSafePointFn(P* pp) {
+  // The winner of the CAS runs the function, so it runs once for each P.
+  if (!pp->runSafePointFn.cas(1, 0, acq_rel)) return;
+  sched.safePointFn(pp);
+  LockScope l(&sched.lock);
+  if (--sched.safePointWait == 0) notewakeup(&sched.safePointNote);
+}
+
+// ---- Steps 7 to 10: the P goes idle, then the M -----------------------------
+
+namespace {
+
 Find releaseP(M* mp, Runnable* out) {
   LockScope l(&sched.lock);
   P* pp = mp->p;
@@ -338,39 +495,8 @@ Find releaseP(M* mp, Runnable* out) {
   return Find::kNothing;
 }
 
-// nextTimer is S3 of the essay. It returns when the first timer of any P is
-// due, or 0 if there is none.
-// P: either.  Locks: none.
-int64_t nextTimer() {
-  Clock clock;
-  const int32_t n = gomaxprocs.load(acquire);  // pairs with procresize
-  for (int32_t i = 0; i < n; i++) {
-    if (timerpMask.read(static_cast<uint32_t>(i))) {
-      clock.lower(wakeTime(&allp[i]->timers));
-    }
-  }
-  return clock.pollUntil;
-}
-
-// takeIdleP takes an idle P for an M that has no P and has just found work, and
-// makes the M spin. Returns false if no P is idle.
-// P: none; needed if it returns true.
-bool takeIdleP(M* mp) {
-  P* pp;
-  {
-    LockScope l(&sched.lock);
-    pp = pidlegetSpinning();
-  }
-  // pidlegetSpinning has set needspinning, so the M that next gives up a P
-  // looks first.
-  if (pp == nullptr) return false;
-  acquirep(pp);
-  becomeSpinning(mp);
-  return true;
-}
-
-// loseSpinning is steps 8 and 9, the sleeper's half of the essay. It stops
-// spinning first (S1) and looks again second (S2, S3). The order is essential.
+// loseSpinning stops spinning first (S1) and looks again second (S2, S3). The
+// order is essential.
 // If we looked first, a thread could publish work after our look, see us
 // counted in nmspinning, and wake no M. Then no M would look for that work.
 //
@@ -399,7 +525,6 @@ bool takeIdleP(M* mp) {
 // because there may be more than one G. If we find work but no idle P,
 // pidlegetSpinning has set needspinning. An M that is about to idle its P sees
 // that flag and spins instead of us, so no P goes idle while there is work.
-// P: none; needed unless it returns kNothing.
 Find loseSpinning(M* mp, Runnable* out, Clock* clock) {
   if (!mp->spinning) return Find::kNothing;
   stopSpinning(mp);
@@ -441,9 +566,31 @@ Find loseSpinning(M* mp, Runnable* out, Clock* clock) {
   return Find::kNothing;
 }
 
-// blockInPoller is step 10. The last M to go idle waits in the poller instead
-// of on its note: for the network, and until the next timer.
-// P: none; needed unless it returns kNothing.  Parks: blocks the thread.
+bool takeIdleP(M* mp) {
+  P* pp;
+  {
+    LockScope l(&sched.lock);
+    pp = pidlegetSpinning();
+  }
+  // pidlegetSpinning has set needspinning, so the M that next gives up a P
+  // looks first.
+  if (pp == nullptr) return false;
+  acquirep(pp);
+  becomeSpinning(mp);
+  return true;
+}
+
+int64_t nextTimer() {
+  Clock clock;
+  const int32_t n = gomaxprocs.load(acquire);  // pairs with procresize
+  for (int32_t i = 0; i < n; i++) {
+    if (timerpMask.read(static_cast<uint32_t>(i))) {
+      clock.lower(wakeTime(&allp[i]->timers));
+    }
+  }
+  return clock.pollUntil;
+}
+
 Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
   if (!netpollinited() || (!netpollAnyWaiters() && clock.pollUntil == 0)) {
     return Find::kNothing;
@@ -508,6 +655,24 @@ Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
   return Find::kFound;
 }
 
+void announceTimer(M* mp) {
+  if (GUMP_LIKELY(!mp->timerAdded) || mp->p == nullptr) return;
+  mp->timerAdded = false;
+  if (const int64_t w = wakeTime(&mp->p->timers)) wakeNetPoller(w);
+}
+
+GUMP_NOINLINE G* executeFuzzed(M* mp, Runnable r) {
+  if (!fuzzMoves(mp, r.gp)) return fuzzExecute(r.gp, r.inheritTime);
+  fuzzMove(r.gp);
+  return nullptr;
+}
+
+}  // namespace
+
+// ---- After main has ended ---------------------------------------------------
+
+namespace {
+
 // idleAfterMain follows endSchedule's pidleput. One M polls, because foreign
 // threads may still wait for descriptors and timers. The others sleep until
 // they are given a P. No queue is searched again, because the Gs in it are for
@@ -532,13 +697,6 @@ void idleAfterMain(M* mp) {
   }
 }
 
-// endSchedule replaces the search of every M once main has returned:
-//  * It runs the timers that are due, because foreign threads may wait for
-//    them.
-//  * It moves its work to the global queue, where the next Run finds it.
-//  * It idles its P.
-// (m0 never comes here: see schedule.)
-// P: needed; then maybe none.  Parks: blocks the thread.
 void endSchedule(M* mp) {
   if (mp->spinning) stopSpinning(mp);
   P* pp = mp->p;
@@ -590,230 +748,7 @@ bool noPollerAfterMain() {
 
 }  // namespace
 
-void stopSpinning(M* mp) {
-  mp->spinning = false;
-  uncountSpinner("findRunnable: negative nmspinning");
-  fuzzPoint();
-}
-
-void uncountSpinner(const char* negative) {
-  // S1 of the essay.
-  if (sched.nmspinning.add(-1, seq_cst) < 0) fatalthrow(negative);
-}
-
-void runSafePointFn(P* pp) {
-  // The winner of the CAS runs the function, so it runs once for each P.
-  if (!pp->runSafePointFn.cas(1, 0, acq_rel)) return;
-  sched.safePointFn(pp);
-  LockScope l(&sched.lock);
-  if (--sched.safePointWait == 0) notewakeup(&sched.safePointNote);
-}
-
-Runnable findRunnable() {
-  M* mp = getg()->m;
-  for (;;) {
-    if (GUMP_UNLIKELY(mp->p == nullptr)) {
-      if (!mp->retired) fatalthrow("findRunnable: no p");
-      return {nullptr, false};
-    }
-    if (GUMP_UNLIKELY(sched.mainEnded.load(acquire))) {  // pairs with endMain
-      endSchedule(mp);
-      continue;
-    }
-    // Pairs with stopTheWorld.
-    if (GUMP_UNLIKELY(sched.gcwaiting.load(acquire))) {
-      gcstopm();
-      continue;
-    }
-    Runnable out{nullptr, false};
-    Clock clock;
-    Find f = findWithP(mp, &out, &clock);
-    if (f == Find::kNothing) f = releaseP(mp, &out);
-    if (f == Find::kNothing) f = loseSpinning(mp, &out, &clock);
-    if (f == Find::kNothing) f = blockInPoller(mp, &out, clock);
-    if (f == Find::kFound) return out;
-    if (f == Find::kAgain) continue;
-    stopm();
-  }
-}
-
-namespace {
-
-// Unless they say otherwise, the functions of directNext have this context:
-// On: user.  P: needed; m.locks is 1.  Locks: none.  Parks: no.
-
-// headOfQueue returns the G that findWithP would take from the queues of pp.
-// With more than one P, a thief may steal it meanwhile. Returns nullptr if the
-// queues are empty, or if the global queue goes first.
-G* headOfQueue(const P* pp) {
-  if (pp->schedtick.load(relaxed) % 61 == 0) {
-    if (pp->yielded.head != nullptr) return pp->yielded.head;
-    if (sched.runqsize.load(relaxed) != 0) return nullptr;
-  }
-  if (G* next = pp->runnext.load(relaxed)) return next;
-  uint32_t h = pp->runqhead.load(acquire);  // as in runqget
-  if (h != pp->runqtail.load(relaxed)) {
-    return pp->runq[h % kRunqSize].load(relaxed);
-  }
-  return pp->yielded.head;
-}
-
-// canResumeNow returns true if gp can be resumed here without locks and system
-// calls. That is required because the caller may hold a lock.
-bool canResumeNow(const P* pp, const G* gp) {
-  if (peek(gp->lockedm) != nullptr) return false;
-  return peek(gp->stack.lo) != 0 ||
-         (peek(gp->stacksize) == 0 && pp->stackCache != nullptr);
-}
-
-// timersWant returns true if schedule must be called because of timers.
-GUMP_ALWAYS_INLINE bool timersWant(const M* mp, P* pp) {
-  // Only P 0 gets timers from other threads: see checkTimers.
-  if (GUMP_LIKELY(pp->timers.len.load(relaxed) == 0)) return false;
-  return mp->timerAdded || timersDue(&pp->timers);
-}
-
-// takeNextLocal is directNext without fuzzing. It must know every reason for
-// which findRunnable would do anything else than take a G from the queues.
-// Locks: takes sched.lock.
-GUMP_ALWAYS_INLINE G* takeNextLocal(M* mp) {
-  P* pp = mp->p;
-  // Each of these is a request, which the next look would honour just as well.
-  // findRunnable and findWithP say with which stores the loads pair.
-  if (sched.gcwaiting.load(acquire) || sched.mainEnded.load(acquire) ||
-      pp->runSafePointFn.load(acquire) != 0 || fingwake.load(relaxed) ||
-      mp->lockedg != nullptr || mp == &m0 || timersWant(mp, pp)) {
-    return nullptr;
-  }
-  // This is a hint, because a thief may take it now. We look again below.
-  const G* head = headOfQueue(pp);
-  if (head == nullptr || !canResumeNow(pp, head)) return nullptr;
-  RunqGet next = head == pp->yielded.head
-                     ? RunqGet{popYielded(pp, /*adopt=*/false), false}
-                     : runqget(pp);
-  if (GUMP_UNLIKELY(next.gp == nullptr)) return nullptr;  // stolen
-  if (GUMP_UNLIKELY(!canResumeNow(pp, next.gp))) {
-    // This is not the G that we looked at. It goes to the global queue, so it
-    // loses its place but is found again.
-    LockScope l(&sched.lock);
-    globrunqput(next.gp);
-    return nullptr;
-  }
-  return execute(next.gp, next.inheritTime);
-}
-
-// takeHeadFuzzed is directNext when fuzzing.  Locks: takes sched.lock.
-GUMP_NOINLINE G* takeHeadFuzzed(M* mp) {
-  P* pp = mp->p;
-  if (fuzzOneIn(pp, 2)) return nullptr;
-  const G* head = headOfQueue(pp);  // a hint, as above
-  if (head != nullptr && fuzzMoves(mp, head)) return nullptr;
-  G* gp = takeNextLocal(mp);
-  if (gp != nullptr) fuzzExecuted(gp);
-  return gp;
-}
-
-// executeFuzzed is the end of schedule when fuzzing. Returns nullptr if r.gp is
-// queued elsewhere. The P may be gone then.
-// On: g0.  Locks: takes sched.lock.  Parks: blocks the thread.
-GUMP_NOINLINE G* executeFuzzed(M* mp, Runnable r) {
-  if (!fuzzMoves(mp, r.gp)) return fuzzExecute(r.gp, r.inheritTime);
-  fuzzMove(r.gp);
-  return nullptr;
-}
-
-// announceTimer tells the M in the poller about the timer that this M's
-// goroutine has set as it parked.
-// On: g0.  P: either.  Locks: takes sched.lock.
-void announceTimer(M* mp) {
-  if (GUMP_LIKELY(!mp->timerAdded) || mp->p == nullptr) return;
-  mp->timerAdded = false;
-  if (const int64_t w = wakeTime(&mp->p->timers)) wakeNetPoller(w);
-}
-
-}  // namespace
-
-G* directNext(M* mp) {
-  if (GUMP_UNLIKELY(mp->p->fuzz != 0)) return takeHeadFuzzed(mp);
-  return takeNextLocal(mp);
-}
-
-G* schedule() {
-  M* mp = getg()->m;
-  if (GUMP_UNLIKELY(mp->locks.load(relaxed) != 1)) {  // written by us only
-    fatalthrow("schedule: holding locks");
-  }
-  if (GUMP_UNLIKELY(mp->lockedg != nullptr)) {
-    announceTimer(mp);
-    for (;;) {
-      stoplockedm();
-      if (mp->p == nullptr) return nullptr;  // m0, woken to leave Run
-      // execute fails if main, locked from the start, still waits for a stack.
-      G* gp = fuzzExecute(mp->lockedg, /*inheritTime=*/false);
-      if (gp != nullptr) return gp;
-    }
-  }
-  if (GUMP_UNLIKELY(mp == &m0)) {
-    // Main has left this thread, which runs nothing else: see m0Stop.
-    if (mp->spinning) resetspinning();
-    announceTimer(mp);
-    handoffp(releasep());
-    stopm();
-    return nullptr;
-  }
-  for (;;) {
-    if (GUMP_UNLIKELY(mp->spinning && !runqempty(mp->p))) {
-      fatalthrow("schedule: spinning with local work");
-    }
-    Runnable r = findRunnable();
-    if (GUMP_UNLIKELY(r.gp == nullptr)) return nullptr;  // retired
-    if (mp->spinning) resetspinning();
-    announceTimer(mp);
-    if (GUMP_UNLIKELY(r.gp->lockedm != nullptr)) {
-      startlockedm(r.gp);
-      continue;
-    }
-    G* gp = fuzzing() ? executeFuzzed(mp, r) : execute(r.gp, r.inheritTime);
-    if (gp != nullptr) return gp;
-  }
-}
-
-G* execute(G* gp, bool inheritTime) {
-  M* mp = getg()->m;
-  if (gp->stack.lo == 0 && GUMP_UNLIKELY(!bindStack(mp->p, gp))) {
-    return nullptr;
-  }
-  mp->curg.store(gp, release);  // pairs with the acquire in preemptone
-  gp->m = mp;
-  casgstatus(gp, kGrunnable, kGrunning);
-  gp->waitsince = 0;
-  P* pp = mp->p;
-  if (inheritTime) {
-    // A request to yield belongs to the time slice, so it is inherited with it.
-    // If it were not, goroutines that ready each other would lose the request
-    // between them, and all others would keep waiting.
-    gp->preempt.store(pp->preempt.load(relaxed), relaxed);  // best effort
-  } else {
-    pp->preempt.store(false, relaxed);  // best effort: requests are repeated
-    gp->preempt.store(false, relaxed);
-    // Written by us; sysmon only compares values.
-    pp->schedtick.store(pp->schedtick.load(relaxed) + 1, relaxed);
-  }
-  return gp;
-}
-
-void resetspinning() {
-  stopSpinning(getg()->m);
-  // We were the M that looks for work, and we found some. There may be more, so
-  // let the next M look.
-  wakeNextSpinner();
-}
-
-void wakeNextSpinner() {
-  wakep();
-  // A hint. wakep has done nothing, or the next one has its P.
-  if (sched.npidle.load(relaxed) == 0) wakeSysmonBy(timeSleepUntil());
-}
+// ---- Spinning, and waking the next M ----------------------------------------
 
 void wakep() {
   // With one P, which we hold, there is no other M to wake.
@@ -894,6 +829,44 @@ void injectglist(GList* glist) {
                    // of loseSpinning are the other side
   wakep();
   releasem(mp);
+}
+
+void resetspinning() {
+  stopSpinning(getg()->m);
+  // We were the M that looks for work, and we found some. There may be more, so
+  // let the next M look.
+  wakeNextSpinner();
+}
+
+void wakeNextSpinner() {
+  wakep();
+  // A hint. wakep has done nothing, or the next one has its P.
+  if (sched.npidle.load(relaxed) == 0) wakeSysmonBy(timeSleepUntil());
+}
+
+namespace {
+
+void becomeSpinning(M* mp) {
+  mp->spinning = true;
+  sched.nmspinning.add(1, seq_cst);
+  sched.needspinning.store(0, seq_cst);
+  // We store needspinning, and then scan the rings. A waker publishes its G,
+  // and then loads needspinning (wakep). A waker that still reads needspinning
+  // == 1 published its G before this fence, so our scan finds it.
+  fence(seq_cst);
+}
+
+}  // namespace
+
+void stopSpinning(M* mp) {
+  mp->spinning = false;
+  uncountSpinner("findRunnable: negative nmspinning");
+  fuzzPoint();
+}
+
+void uncountSpinner(const char* negative) {
+  // S1 of the essay.
+  if (sched.nmspinning.add(-1, seq_cst) < 0) fatalthrow(negative);
 }
 
 }  // namespace gump::rt

@@ -36,7 +36,7 @@
 
 namespace gump::rt {
 
-// ---- proc.cc: schedule, findRunnable, stealWork, wakep ----------------------
+// ---- proc.cc, proc_next.cc --------------------------------------------------
 
 // schedule finds a G and makes it current; the caller, on g0, returns it to
 // gumpMcall, which resumes it. (Unlike Go, where schedule never returns: a

@@ -1,0 +1,101 @@
+// directNext: the next goroutine without a switch to g0.
+//
+// A goroutine that parks or yields switches straight to the next one
+// (gumpSwitch) if that one is obvious: it is at the head of a queue of this P
+// and can be resumed at once, and there is nothing else to do. Otherwise
+// schedule finds the next one. So this file must know every reason for which
+// findRunnable would do anything else than take a G from the queues.
+#include "runtime/diag/fuzzsched.h"
+#include "runtime/sched/mfinal.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sched/runq.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/time.h"
+
+namespace gump::rt {
+
+namespace {
+
+// Unless they say otherwise, these functions have this context:
+// On: user.  P: needed; m.locks is 1.  Locks: none.  Parks: no.
+
+// headOfQueue returns the G that findWithP would take from the queues of pp.
+// With more than one P, a thief may steal it meanwhile. Returns nullptr if the
+// queues are empty, or if the global queue goes first.
+G* headOfQueue(const P* pp) {
+  if (pp->schedtick.load(relaxed) % 61 == 0) {
+    if (pp->yielded.head != nullptr) return pp->yielded.head;
+    if (sched.runqsize.load(relaxed) != 0) return nullptr;
+  }
+  if (G* next = pp->runnext.load(relaxed)) return next;
+  uint32_t h = pp->runqhead.load(acquire);  // as in runqget
+  if (h != pp->runqtail.load(relaxed)) {
+    return pp->runq[h % kRunqSize].load(relaxed);
+  }
+  return pp->yielded.head;
+}
+
+// canResumeNow returns true if gp can be resumed here without locks and system
+// calls. That is required because the caller may hold a lock.
+bool canResumeNow(const P* pp, const G* gp) {
+  if (peek(gp->lockedm) != nullptr) return false;
+  return peek(gp->stack.lo) != 0 ||
+         (peek(gp->stacksize) == 0 && pp->stackCache != nullptr);
+}
+
+// timersWant returns true if schedule must be called because of timers.
+GUMP_ALWAYS_INLINE bool timersWant(const M* mp, P* pp) {
+  // Only P 0 gets timers from other threads: see checkTimers.
+  if (GUMP_LIKELY(pp->timers.len.load(relaxed) == 0)) return false;
+  return mp->timerAdded || timersDue(&pp->timers);
+}
+
+// takeNextLocal is directNext without fuzzing. It must know every reason for
+// which findRunnable would do anything else than take a G from the queues.
+// Locks: takes sched.lock.
+GUMP_ALWAYS_INLINE G* takeNextLocal(M* mp) {
+  P* pp = mp->p;
+  // Each of these is a request, which the next look would honour just as well.
+  // findRunnable and findWithP say with which stores the loads pair.
+  if (sched.gcwaiting.load(acquire) || sched.mainEnded.load(acquire) ||
+      pp->runSafePointFn.load(acquire) != 0 || fingwake.load(relaxed) ||
+      mp->lockedg != nullptr || mp == &m0 || timersWant(mp, pp)) {
+    return nullptr;
+  }
+  // This is a hint, because a thief may take it now. We look again below.
+  const G* head = headOfQueue(pp);
+  if (head == nullptr || !canResumeNow(pp, head)) return nullptr;
+  RunqGet next = head == pp->yielded.head
+                     ? RunqGet{popYielded(pp, /*adopt=*/false), false}
+                     : runqget(pp);
+  if (GUMP_UNLIKELY(next.gp == nullptr)) return nullptr;  // stolen
+  if (GUMP_UNLIKELY(!canResumeNow(pp, next.gp))) {
+    // This is not the G that we looked at. It goes to the global queue, so it
+    // loses its place but is found again.
+    LockScope l(&sched.lock);
+    globrunqput(next.gp);
+    return nullptr;
+  }
+  return execute(next.gp, next.inheritTime);
+}
+
+// takeHeadFuzzed is directNext when fuzzing.  Locks: takes sched.lock.
+GUMP_NOINLINE G* takeHeadFuzzed(M* mp) {
+  P* pp = mp->p;
+  if (fuzzOneIn(pp, 2)) return nullptr;
+  const G* head = headOfQueue(pp);  // a hint, as above
+  if (head != nullptr && fuzzMoves(mp, head)) return nullptr;
+  G* gp = takeNextLocal(mp);
+  if (gp != nullptr) fuzzExecuted(gp);
+  return gp;
+}
+
+}  // namespace
+
+G* directNext(M* mp) {
+  if (GUMP_UNLIKELY(mp->p->fuzz != 0)) return takeHeadFuzzed(mp);
+  return takeNextLocal(mp);
+}
+
+}  // namespace gump::rt
