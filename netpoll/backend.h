@@ -24,10 +24,10 @@ struct NetpollBackend {
   int (*init)();
   // open registers pd->fd for both directions, under pd->tag. Returns 0 or the
   // errno. The PollDesc is complete, and belongs to the caller.
-  // On: user, m.locks == 0, or a plain thread.  Parks: yes.
+  // On: user, m.locks == 0, or a foreign thread.  Parks: yes.
   int (*open)(PollDesc* pd);
   // close ends the registration. Events that were under way may still arrive.
-  // On: user, m.locks == 0, or a plain thread.  Parks: yes.
+  // On: user, m.locks == 0, or a foreign thread.  Parks: yes.
   void (*close)(PollDesc* pd);
   // poll collects the events that are ready; delay is as in netpoll. Only one
   // thread at a time calls it with a delay other than 0. Returns true if a

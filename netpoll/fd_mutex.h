@@ -34,7 +34,7 @@ class FdMutex {
   static constexpr uint64_t kMaxUsers = (1 << 20) - 1;
 
   // All operations:
-  // On: user, m.locks == 0, or a plain thread.  Parks: rwlock only.
+  // On: user, m.locks == 0, or a foreign thread.  Parks: rwlock only.
 
   // incref enters without a lock. decref leaves, and returns true if the caller
   // must destroy the FD.

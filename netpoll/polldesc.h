@@ -116,12 +116,12 @@ struct alignas(kCacheLine) PollDesc {
 // pollOpen registers a descriptor, which must be non-blocking, until pollClose.
 // Returns nullptr and sets *err if the kernel refuses it, as it refuses regular
 // files.
-// On: user, m.locks == 0, or a plain thread.  Locks: takes the free list's.
+// On: user, m.locks == 0, or a foreign thread.  Locks: takes the free list's.
 // Parks: yes.
 [[nodiscard]] PollDesc* pollOpen(int fd, int* err);
 // pollClose gives pd back. The caller has called pollUnblock, and no goroutine
 // waits.
-// On: user, m.locks == 0, or a plain thread.  Locks: takes the free list's.
+// On: user, m.locks == 0, or a foreign thread.  Locks: takes the free list's.
 // Parks: yes.
 void pollClose(PollDesc* pd);
 // pollUnblock makes every present and future waiter get kErrClosing.
@@ -131,7 +131,7 @@ void pollUnblock(PollDesc* pd);
 [[nodiscard]] int pollReset(PollDesc* pd, PollMode mode);
 // pollWait waits until the descriptor is ready; the caller is the only one in
 // this direction.
-// On: user, m.locks == 0, or a plain thread.  Locks: none.  Parks: yes.
+// On: user, m.locks == 0, or a foreign thread.  Locks: none.  Parks: yes.
 [[nodiscard]] int pollWait(PollDesc* pd, PollMode mode);
 // pollSetDeadline sets deadlines: nanotime; 0: none; not after now: passed.
 void pollSetDeadline(PollDesc* pd, int64_t when, PollMode mode);

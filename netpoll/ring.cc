@@ -549,7 +549,7 @@ int ringStart() {
     }
   }
   // Calls submitted before the ring thread starts are picked up when it does.
-  if (first && err == 0) newm([] { ring.run(); }, nullptr, -1);
+  if (first && err == 0) newm([] { ring.run(); }, /*pp=*/nullptr, kReserveID);
   releasem(mp);
   return err;
 }

@@ -23,7 +23,7 @@
 namespace gump::rt {
 
 // Unless it says otherwise:
-// On: user, m.locks == 0, or a plain thread.  P: either.  Locks: none.
+// On: user, m.locks == 0, or a foreign thread.  P: either.  Locks: none.
 // Parks: yes; inside a declared call its thread sleeps instead.
 
 // ringStart starts the ring when it is first called. Returns 0, or the errno

@@ -103,7 +103,7 @@ void printGoroutine(Writer* w, const GRecord& r, const Frames& frames,
     case GRecord::Stack::kRunning:
       print(w, "\tgoroutine running on other thread; stack unavailable\n");
       break;
-    case GRecord::Stack::kPlainThread:
+    case GRecord::Stack::kForeignThread:
       print(w, "\tplain thread %d; stack unavailable\n", r.tid);
       break;
   }
@@ -161,7 +161,7 @@ void takeParked(G* gp, uint32_t status, int64_t now, GRecord* r,
   frames->clear();
   if (gp->foreign) {
     // Its thread sleeps on a futex, and we have no context of its stack.
-    r->stack = GRecord::Stack::kPlainThread;
+    r->stack = GRecord::Stack::kForeignThread;
     r->tid = gp->m->procid.load(acquire);  // pairs with needm
   } else if (gp->stack.lo != 0 && gp->sched.fresh == 0) {
     walkParked(gp, frames);

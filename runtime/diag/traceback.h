@@ -96,7 +96,7 @@ struct Frames;
 // GRecord describes one goroutine, or one parked foreign thread, for a dump. It
 // is taken at one moment and printed at another.
 struct GRecord {
-  enum class Stack : uint8_t { kWalked, kRunning, kPlainThread };
+  enum class Stack : uint8_t { kWalked, kRunning, kForeignThread };
 
   const G* gp = nullptr;
   const M* mp = nullptr;

@@ -186,9 +186,9 @@ void awaitUnknownThreads() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   wakeSysmonLocked();
 }
 
-// plainThreadsSleep returns true if all foreign threads that have used the
+// foreignThreadsSleep returns true if all foreign threads that have used the
 // library are parked in it. One that is not may wake the others.
-bool plainThreadsSleep() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+bool foreignThreadsSleep() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   bool all = true;
   forEachForeign(
       [](G* gp, void* result) {
@@ -234,8 +234,8 @@ void findDeadAfterMain(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     breakUselessPoll();
     return;
   }
-  if (timersPending() || !plainThreadsSleep() || netpollAnyWaiters() ||
-      !plainThreadsSleep()) {
+  if (timersPending() || !foreignThreadsSleep() || netpollAnyWaiters() ||
+      !foreignThreadsSleep()) {
     return;
   }
   if (hasUnknownThreads(closely)) {

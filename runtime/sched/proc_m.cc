@@ -223,7 +223,7 @@ void startHeld(G* held, P* pp, bool spinning, int64_t spareID) {
   if (spinning) uncountSpinner(kTooFewSpin);
   held->lockedm->nextp = pp;
   notewakeup(&held->lockedm->park);  // publishes nextp
-  if (spareID >= 0) newm(spareStart, nullptr, spareID);
+  if (spareID >= 0) newm(spareStart, /*pp=*/nullptr, spareID);
   if (spinning) wakeNextSpinner();  // this M does not look after all
 }
 

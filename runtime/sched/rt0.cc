@@ -58,7 +58,7 @@ void doSchedinit() {
   int32_t procs = parseGOMAXPROCS(gogetenv("GOMAXPROCS", "GUMP_MAXPROCS"));
   bool custom = procs > 0;
   if (!custom) procs = defaultGOMAXPROCS(ncpu);
-  mcommoninit(&m0, 0);
+  mcommoninit(&m0, /*id=*/0);
   {
     LockScope l(&sched.lock);
     sched.mnext = 1;
@@ -75,7 +75,7 @@ void doSchedinit() {
   }
   initsig();
   startTemplateThread();
-  newm(sysmon, nullptr, -1);
+  newm(sysmon, /*pp=*/nullptr, kReserveID);
   setg(self);
   initialised.store(true, release);
 }

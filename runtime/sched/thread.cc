@@ -74,7 +74,7 @@ void spawnThread(M* mp);
 void newm(void (*fn)(), P* pp, int64_t id) {
   M* mp = allocm();
   if (mp == nullptr) fatalthrow("newm: out of memory");
-  if (id < 0) {
+  if (id == kReserveID) {
     LockScope l(&sched.lock);
     id = mReserveID();
   }

@@ -11,9 +11,11 @@ struct G;
 struct M;
 struct P;
 
+// As newm's id: newm reserves one.
+inline constexpr int64_t kReserveID = -1;
 // newm makes an M that calls fn (nullptr: nothing) and then schedules on pp
-// (nullptr: on the P that it is handed later). id comes from mReserveID, or is
-// -1: reserve one now.
+// (nullptr: on the P that it is handed later). id comes from mReserveID, or
+// is kReserveID.
 // On: any.  P: pp, handed over.  Locks: takes sched.lock, a leaf.  Parks: no.
 void newm(void (*fn)(), P* pp, int64_t id);
 // mstart is the thread of mp, from its first call to its last.
