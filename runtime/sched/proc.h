@@ -253,8 +253,8 @@ void handoffp(P* pp);
 // idleThread tells whether there is a thread for a P: an idle M, or one with a
 // goroutine that is preempted in place. threadForP tells whether there is one
 // or one may be made. (Some threads are held in reserve for declared calls and
-// LockOSThread.) A P for which there is no thread should stay where it is.
-// Both: On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
+// LockOSThread.) A P for which there is no thread stays where it is. Both:
+// On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
 [[nodiscard]] bool idleThread();
 [[nodiscard]] bool threadForP();
 // stopm parks the thread until it is given a P. It returns without one in two

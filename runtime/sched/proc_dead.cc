@@ -31,6 +31,9 @@ namespace gump::rt {
 
 namespace {
 
+// Unless they say otherwise, the functions of this section have this context:
+// On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
+
 // Census counts the goroutines of the program, by status.
 struct Census {
   int32_t waiting = 0;
@@ -426,7 +429,8 @@ void traceG(G* gp, void* arg) {
   print(w, "\n");
 }
 
-// traceLocked is schedtrace under the lock.
+// traceLocked is schedtrace under the lock. The functions above print for it.
+// On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 void traceLocked(bool detailed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   int64_t now = nanotime();
   if (traceStart == 0) traceStart = now;

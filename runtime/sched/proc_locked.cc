@@ -99,6 +99,7 @@ namespace {
 //    preempt.cc).
 //  * if main has ended. Then no thread is certain to take gp from the queue or
 //    to let it go (endMain).
+// On: g0.  P: needed.  Locks: caller holds sched.lock.  Parks: no.
 bool requeueDuringStop(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   // Both are written under sched.lock, but a dying thread writes gcwaiting
   // without it.
@@ -112,8 +113,8 @@ bool requeueDuringStop(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 }
 
 // mustReturnP returns true if this M, which was just given a P for gp, must
-// give it up again, because gp has been put back. On: g0.  P: needed.  Locks:
-// takes sched.lock.  Parks: no.
+// give it up again, because gp has been put back.
+// On: g0.  P: needed.  Locks: takes sched.lock.  Parks: no.
 bool mustReturnP(G* gp) {
   // A hint: if we miss a stop that begins now, a signal takes the P.
   if (GUMP_LIKELY(!sched.gcwaiting.load(relaxed))) return false;
@@ -161,6 +162,8 @@ bool m0SleepBegin() {
   return true;
 }
 
+// m0SleepEnd is called when m0 has woken up.
+// On: g0 of m0.  P: either.  Locks: takes sched.lock.  Parks: no.
 void m0SleepEnd() {
   LockScope l(&sched.lock);
   m0sleep = M0Sleep();

@@ -136,6 +136,7 @@ namespace {
 // in place for longest. Returns nullptr if there is none. A P without an idle
 // thread goes to that goroutine while a thread is ordered, because the
 // goroutine may hold a lock that pthread_create needs.
+// On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 G* takeInPlace() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   GQueue before;
   while (G* gp = sched.runq.pop()) {
@@ -163,6 +164,7 @@ void spareStart() {
 // was taken back. Returns false if there is none. So no more threads are on
 // order than Ps wait for, even if the world is stopped again and again
 // meanwhile.
+// On: any.  P: pp.  Locks: caller holds sched.lock.  Parks: no.
 bool reuseStartingM(P* pp, bool spinning)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   if (sched.nmstarting.load(relaxed) == 0) return false;  // under sched.lock
@@ -229,6 +231,7 @@ void startHeld(G* held, P* pp, bool spinning, int64_t spareID) {
 
 // mayNotIdle returns true if pp, which is about to go idle because there was no
 // reason to run it, has got such a reason since.
+// On: any.  P: pp.  Locks: caller holds sched.lock.  Parks: no.
 bool mayNotIdle(const P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   return !sched.runq.empty() || !runqempty(pp) ||
          // A thread readied a G and found neither a spinner nor an idle P.
@@ -242,6 +245,7 @@ bool mayNotIdle(const P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 
 // claimLocked is takeStartingP under the lock. It sets *spun if the M was to
 // start by spinning; that M is counted in nmspinning.
+// On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 P* claimLocked(bool ofSafePoint, bool* spun)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   for (M* mp = allm.load(acquire); mp != nullptr;

@@ -122,6 +122,7 @@ P* newP(int32_t id) {
 }
 
 // destroyP takes all that a P has when procresize removes it.
+// On: any.  P: pp, stopped.  Locks: caller holds sched.lock.  Parks: no.
 void destroyP(P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   // Its work goes to the front of the global queue, in order, with runnext
   // before all others.

@@ -255,8 +255,8 @@ GUMP_NOINLINE void parkSpecial(G* gp, M* mp, bool (*unlockf)(G*, void*),
 }
 
 // parkEntry is the common beginning of all ways of parking. Returns false if gp
-// is special. Then gp has parked, has been woken, and goes on. On, Locks,
-// Parks: as gopark.
+// is special. Then gp has parked, has been woken, and goes on.
+// On, Locks, Parks: as gopark.
 GUMP_ALWAYS_INLINE bool parkEntry(G* gp, M* mp, bool (*unlockf)(G*, void*),
                                   void* lock, WaitReason reason) {
   if (GUMP_UNLIKELY(mp->locks.load(relaxed) != 1)) {  // written by us only

@@ -139,8 +139,9 @@ bool takeStoppablePs(M* mp) {
 // forcePreemptAll presses every P that still runs (forcePreempt); with
 // forSafePoint, only those that have not run their function yet. It calls taken
 // for each P that it takes, with the M that it took the P from. The M is
-// nullptr if its thread is still being made. On: user, or a foreign thread.  P:
-// either.  Locks: takes sched.lock. Parks: no.
+// nullptr if its thread is still being made.
+// On: user, or a foreign thread.  P: either.  Locks: takes sched.lock.
+// Parks: no.
 void forcePreemptAll(bool forSafePoint, void (*taken)(P*, M*)) {
   while (P* pp = takeStartingP(forSafePoint)) taken(pp, nullptr);
   M* self = getg()->m;
@@ -156,7 +157,8 @@ void forcePreemptAll(bool forSafePoint, void (*taken)(P*, M*)) {
 }
 
 // stopTaken and visitTaken dispose of a P that forcePreemptAll has taken.
-// stopTaken counts it as stopped. On, P, Locks: as forcePreemptAll.
+// stopTaken counts it as stopped.
+// On, P, Locks, Parks: as forcePreemptAll.
 void stopTaken(P* pp, M*) {
   flushYielded(pp);
   LockScope l(&sched.lock);
@@ -171,7 +173,7 @@ void visitTaken(P* pp, M* mp) {
 }
 
 // visitSyscalls has forEachP's function run for the Ps in system calls.
-// On, P, Locks: as forcePreemptAll.
+// On, P, Locks, Parks: as forcePreemptAll.
 void visitSyscalls() {
   int32_t n = gomaxprocs.load(relaxed);  // as in forcePreemptAll
   for (int32_t i = 0; i < n; i++) {

@@ -23,6 +23,8 @@ namespace gump::rt {
 
 namespace {
 
+// wakeSysmon is wakeSysmonLocked for a caller without the lock.
+// On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
 void wakeSysmon() {
   LockScope l(&sched.lock);
   wakeSysmonLocked();
@@ -30,6 +32,7 @@ void wakeSysmon() {
 
 // entersyscallStopped gives the P to the thread that is stopping the world, if
 // that thread has not taken it already.
+// On: user.  P: pp, published.  Locks: takes sched.lock.  Parks: no.
 void entersyscallStopped(P* pp) {
   LockScope l(&sched.lock);
   if (sched.stopwait > 0 && pcasstatus(pp, kPsyscall, kPgcstop)) {
@@ -39,12 +42,17 @@ void entersyscallStopped(P* pp) {
 }
 
 // entersyscallFuzzed retakes the caller's P at once, as sysmon might do later.
+// On: user.  P: pp, published.  Locks: takes sched.lock.  Parks: no.
 void entersyscallFuzzed(P* pp) {
   if (!pcasstatus(pp, kPsyscall, kPidle)) return;
   pp->syscalltick.add(1, relaxed);  // as retakeSyscall
   handoffp(pp);
 }
 
+// exitsyscallFast tries to get a P without parking: oldp, if it is still
+// published, or an idle one. oldp may be nullptr.
+// On: user; m.locks is 1.  P: none; needed if it returns true.
+// Locks: takes sched.lock.  Parks: no.
 bool exitsyscallFast(P* oldp) {
   if (sched.mainEnded.load(acquire)) return false;  // pairs with endMain
   // Pairs with the store in entersyscall.
@@ -74,6 +82,7 @@ bool exitsyscallFast(P* oldp) {
 // claimForLocked takes back a P that waits for a thread which does not come,
 // because sysmon cannot give that P to an M that is locked (replaceStartingMs).
 // Returns nullptr if there is none, or if threads are not short.
+// On: g0.  P: none.  Locks: takes sched.lock.  Parks: no.
 P* claimForLocked(const G* gp) {
   // Hints. If we miss a change, the thread that comes finds gp in the queue.
   if (GUMP_LIKELY(gp->lockedm == nullptr ||

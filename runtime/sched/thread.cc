@@ -245,8 +245,8 @@ void spawnThread(M* mp) {
 namespace {
 
 // finishStarting ends the time in which takeStartingP may take mp's P. Returns
-// the P, or nullptr if mp has none. On: the new thread.  P: none.  Locks: takes
-// sched.lock.  Parks: no.
+// the P, or nullptr if mp has none.
+// On: the new thread.  P: none.  Locks: takes sched.lock.  Parks: no.
 P* finishStarting(M* mp) {
   LockScope l(&sched.lock);
   sched.nmstarting.add(-1, relaxed);  // a hint outside the lock

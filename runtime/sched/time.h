@@ -168,7 +168,8 @@ void timersTake(Timers* dst, Timers* src);
 // wakeSysmonBy ends sysmon's short sleep if it would last past `when`, the time
 // of a timer. At that time sysmon may have to press a P, or wake an M. An M
 // calls this when it stops looking at timers. A thread calls it when it adds a
-// timer while no M looks. Locks: none.
+// timer while no M looks.
+// Locks: none.
 void wakeSysmonBy(int64_t when);
 // wakeNetPoller makes sure that an M looks at the timers at `when`. Call it
 // after adding a timer that is earlier than all others of its heap.
@@ -177,7 +178,8 @@ void wakeNetPoller(int64_t when);
 // breakPollAfter wakes the M in the poller if it would sleep past `when`.
 // Locks: none.
 void breakPollAfter(int64_t when);
-// timeAfter is now + ns, at least now and at most kMaxWhen. Locks: none.
+// timeAfter is now + ns, at least now and at most kMaxWhen.
+// Locks: none.
 [[nodiscard]] int64_t timeAfter(int64_t now, int64_t ns);
 
 // timersFirst is the earliest `when` of the timers of ts, or 0 if there are

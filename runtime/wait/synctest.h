@@ -114,7 +114,8 @@ void bubbleJoin(Bubble* b, G* gp);
 void bubbleLeave(Bubble* b, uint64_t goid);
 
 // ---- For channels and timers ------------------------------------------------
-// All: On: any.  P: either.  Locks: none.  Parks: no.
+// All functions:
+// On: any.  P: either.  Locks: none.  Parks: no.
 
 // bubbleCheck is called when the caller uses an object of the bubble `id`. If
 // the caller is not in that bubble, it raises the fatal error goText.
