@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "gump/internal/linkname.h"
+#include "gump/internal/atomic.h"
 
 namespace gump::internal {
 

@@ -1,5 +1,6 @@
 #include "gump/go.h"
 
+#include "gump/internal/linkname_panic.h"
 #include "gump/runtime.h"
 
 namespace gump::internal {

@@ -16,7 +16,9 @@
 #include <utility>
 
 #include "gump/defer.h"
-#include "gump/internal/linkname.h"
+#include "gump/internal/atomic.h"
+#include "gump/internal/linkname_gls.h"
+#include "gump/internal/linkname_panic.h"
 
 namespace gump {
 

@@ -17,7 +17,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "gump/internal/linkname.h"
+#include "gump/internal/linkname_synctest.h"
+#include "gump/internal/linkname_time.h"
 #include "gump/select.h"
 #include "gump/synctest.h"
 

@@ -5,7 +5,7 @@
 #include <new>
 
 #include "absl/time/clock.h"
-#include "gump/internal/linkname.h"
+#include "gump/internal/linkname_synctest.h"
 #include "gump/panic.h"
 
 namespace gump::internal {

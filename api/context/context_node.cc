@@ -4,6 +4,9 @@
 #include <new>
 #include <utility>
 
+#include "gump/internal/linkname_panic.h"
+#include "gump/internal/linkname_synctest.h"
+#include "gump/internal/linkname_time.h"
 #include "gump/synctest.h"
 
 namespace gump::internal {

@@ -16,7 +16,7 @@
 #include <mutex>
 
 #include "gump/context.h"
-#include "gump/internal/linkname.h"
+#include "gump/internal/linkname_sync.h"
 #include "gump/sync/mutex.h"
 
 namespace gump::sync {

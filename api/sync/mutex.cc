@@ -27,7 +27,9 @@
 // clears the bit in the CAS by which it takes the lock or queues.
 #include "gump/sync/mutex.h"
 
-#include "gump/internal/linkname.h"
+#include "gump/internal/linkname_panic.h"
+#include "gump/internal/linkname_sync.h"
+#include "gump/internal/linkname_time.h"
 
 namespace gump::sync {
 

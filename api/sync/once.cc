@@ -3,7 +3,7 @@
 // caller on the fast path must find all that f did.
 #include "gump/sync/once.h"
 
-#include "gump/internal/linkname.h"
+#include "gump/internal/atomic.h"
 
 namespace gump::sync {
 

@@ -43,7 +43,8 @@
 #include <utility>
 
 #include "api/sync/pool_ring.h"
-#include "gump/internal/linkname.h"
+#include "gump/internal/linkname_runtime.h"
+#include "gump/internal/linkname_sync.h"
 #include "runtime/sched/fork.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/stw.h"

@@ -7,7 +7,7 @@
 #include <new>
 #include <utility>
 
-#include "gump/internal/linkname.h"
+#include "gump/internal/atomic.h"
 
 namespace gump::sync::internal {
 

@@ -21,7 +21,9 @@
 // that are being woken.
 #include "gump/sync/rwmutex.h"
 
-#include "gump/internal/linkname.h"
+#include "gump/internal/linkname_panic.h"
+#include "gump/internal/linkname_runtime.h"
+#include "gump/internal/linkname_sync.h"
 
 namespace gump::sync {
 

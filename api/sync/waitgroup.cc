@@ -16,7 +16,9 @@
 // and finds no waiters does not touch the object again.
 #include "gump/sync/waitgroup.h"
 
-#include "gump/internal/linkname.h"
+#include "gump/internal/linkname_panic.h"
+#include "gump/internal/linkname_sync.h"
+#include "gump/internal/linkname_synctest.h"
 #include "gump/panic.h"
 
 namespace gump::sync {

@@ -26,9 +26,10 @@ WAIT = r'"runtime/wait/[a-z0-9_]+\.h"'
 DIAG = r'"runtime/diag/[a-z0-9_]+\.h"'
 RUNTIME = r'"runtime/(?:sys|sched|wait|diag)/[a-z0-9_]+\.h"'
 NETPOLL = r'"netpoll/[a-z0-9_]+\.h"'
-WINDOW = r'"gump/internal/(?:linkname|atomic)\.h"'
-API_INTERNAL = r'"gump/internal/(?:list_chain|node_arena)\.h"'
-PUBLIC = r'[<"]gump/(?:[a-z0-9_]+/)?[a-z0-9_]+\.h[>"]'
+WINDOW = r'"gump/internal/(?:linkname(?:_[a-z]+)?|arch(?:_[a-z0-9]+)?|atomic)\.h"'
+WHOLE_WINDOW = r'"gump/internal/linkname\.h"'
+API_INTERNAL = r'"gump/internal/(?!linkname|arch|atomic)[a-z0-9_]+\.h"'
+PUBLIC = r'[<"]gump/(?!internal/)(?:[a-z0-9_]+/)?[a-z0-9_]+\.h[>"]'
 EVERYTHING = r".*"
 
 # The folders of runtime/ are levels: sys < sched < wait, and diag beside them. A header includes its own level and those
@@ -71,9 +72,9 @@ RULES = [
     (r"netpoll/ring\.cc", [ANY_STD, ABSL_ANY, RUNTIME, NETPOLL, WINDOW, r"<liburing\.h>"], NO_STD_LOCKS),
     (r"netpoll/.*", [ANY_STD, ABSL_ANY, RUNTIME, NETPOLL, WINDOW], r"<liburing\.h>|" + NO_STD_LOCKS),
     (r"sysmon/.*", [ANY_STD, RUNTIME, WINDOW, r'"sysmon/[a-z0-9_]+\.h"'], NO_STD_LOCKS),
-    (r"api/include/.*", [ANY_STD, ABSL_ANY, PUBLIC, WINDOW, API_INTERNAL], None),
-    (r"api/.*", [ANY_STD, ABSL_ANY, PUBLIC, WINDOW, RUNTIME, r'"netpoll/fd\.h"', r'"api/(?:[a-z0-9_]+/)?[a-z0-9_]+\.h"'],
-     None),
+    (r"api/include/.*", [ANY_STD, ABSL_ANY, PUBLIC, WINDOW, API_INTERNAL], WHOLE_WINDOW),
+    (r"api/.*", [ANY_STD, ABSL_ANY, PUBLIC, WINDOW, API_INTERNAL, RUNTIME, r'"netpoll/fd\.h"',
+                 r'"api/(?:[a-z0-9_]+/)?[a-z0-9_]+\.h"'], WHOLE_WINDOW),
     (r"docs/examples/.*|tools/bench/.*|tests/install/.*",
      [ANY_STD, ABSL_ANY, PUBLIC, r'"docs/examples/[a-z0-9_]+\.h"', r'"tools/bench/[a-z0-9_]+\.h"',
       r'"[a-z0-9_]+\.h"'], None),

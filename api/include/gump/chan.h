@@ -49,7 +49,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "gump/internal/linkname.h"
+#include "gump/internal/linkname_chan.h"
 
 namespace gump {
 

@@ -64,7 +64,8 @@
 #include "absl/time/time.h"
 #include "gump/chan.h"
 #include "gump/go.h"
-#include "gump/internal/linkname.h"
+#include "gump/internal/arch.h"
+#include "gump/internal/linkname_go.h"
 #include "gump/time.h"
 
 namespace gump {

@@ -30,7 +30,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "gump/internal/linkname.h"
+#include "gump/internal/linkname_gls.h"
 
 namespace gump {
 

@@ -38,7 +38,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "gump/internal/linkname.h"
+#include "gump/internal/arch.h"
+#include "gump/internal/linkname_go.h"
 #include "gump/panic.h"
 
 namespace gump {

@@ -16,7 +16,7 @@
 #include <string>
 
 #include "gump/go.h"
-#include "gump/internal/linkname.h"
+#include "gump/internal/linkname_runtime.h"
 
 namespace gump::runtime {
 

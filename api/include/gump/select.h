@@ -51,7 +51,7 @@
 #include "absl/base/attributes.h"
 #include "absl/types/span.h"
 #include "gump/chan.h"
-#include "gump/internal/linkname.h"
+#include "gump/internal/linkname_select.h"
 
 namespace gump {
 namespace internal {

@@ -49,7 +49,9 @@
 #include "absl/time/time.h"
 #include "gump/chan.h"
 #include "gump/go.h"
-#include "gump/internal/linkname.h"
+#include "gump/internal/arch.h"
+#include "gump/internal/atomic.h"
+#include "gump/internal/linkname_time.h"
 
 namespace gump {
 

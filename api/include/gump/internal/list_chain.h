@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "gump/internal/linkname.h"
+#include "gump/internal/atomic.h"
 #include "gump/internal/node_arena.h"
 
 namespace gump::sync::internal {

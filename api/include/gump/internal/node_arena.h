@@ -23,7 +23,7 @@
 #include <memory>
 #include <new>
 
-#include "gump/internal/linkname.h"
+#include "gump/internal/atomic.h"
 
 namespace gump::sync::internal {
 

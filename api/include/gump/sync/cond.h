@@ -38,7 +38,7 @@
 
 #include "absl/status/status.h"
 #include "gump/context.h"
-#include "gump/internal/linkname.h"
+#include "gump/internal/linkname_sync.h"
 #include "gump/sync/mutex.h"
 
 namespace gump::sync {

@@ -32,7 +32,7 @@
 #include "absl/status/status.h"
 #include "gump/chan.h"
 #include "gump/context.h"
-#include "gump/internal/linkname.h"
+#include "gump/internal/atomic.h"
 #include "gump/sync/once.h"
 #include "gump/sync/waitgroup.h"
 

@@ -44,7 +44,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "gump/internal/linkname.h"
+#include "gump/internal/atomic.h"
 #include "gump/sync/rwmutex.h"
 
 namespace gump::sync {

@@ -36,7 +36,7 @@
 
 #include <cstdint>
 
-#include "gump/internal/linkname.h"
+#include "gump/internal/atomic.h"
 
 namespace gump::sync {
 

@@ -22,7 +22,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "gump/internal/linkname.h"
+#include "gump/internal/atomic.h"
 #include "gump/panic.h"
 #include "gump/sync/mutex.h"
 

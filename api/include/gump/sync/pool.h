@@ -40,7 +40,7 @@
 #include <utility>
 #include <vector>
 
-#include "gump/internal/linkname.h"
+#include "gump/internal/atomic.h"
 #include "gump/sync/mutex.h"
 
 namespace gump::sync {

@@ -31,7 +31,7 @@
 
 #include <cstdint>
 
-#include "gump/internal/linkname.h"
+#include "gump/internal/atomic.h"
 #include "gump/sync/mutex.h"
 
 namespace gump::sync {

@@ -38,7 +38,8 @@
 #include <utility>
 
 #include "gump/go.h"
-#include "gump/internal/linkname.h"
+#include "gump/internal/atomic.h"
+#include "gump/internal/linkname_synctest.h"
 
 namespace gump::sync {
 

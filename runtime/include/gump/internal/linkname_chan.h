@@ -1,0 +1,55 @@
+// The window for gump/chan.h. linkname.h gives the rules.
+#ifndef GUMP_INTERNAL_LINKNAME_CHAN_H_
+#define GUMP_INTERNAL_LINKNAME_CHAN_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gump::rt {
+
+struct Hchan;
+
+// ElemType says how to move and destroy a channel's elements. A null move means
+// memcpy of size bytes. A null destroy means that there is nothing to do.
+struct ElemType {
+  size_t size = 0;  // 0: chan<void>
+  size_t align = 1;
+  // Move-constructs dst. src stays, to be destroyed by its owner.
+  void (*move)(void* dst, void* src) noexcept = nullptr;
+  void (*destroy)(void* elem) noexcept = nullptr;
+};
+
+enum class ChanResult : uint8_t {
+  kOk,          // sent, or received a value
+  kWouldBlock,  // only when block is false
+  // Send: the channel is closed, which is a panic. Receive: the channel is
+  // closed and drained, and *elem is untouched.
+  kClosed,
+};
+enum class CloseResult : uint8_t { kOk, kNilChannel, kAlreadyClosed };
+
+// makechan returns a channel with one reference. Returns nullptr if the size is
+// out of range or there is no memory.
+[[nodiscard]] Hchan* makechan(const ElemType* t, size_t cap) noexcept;
+// chanLeaveBubble makes c, which no other thread knows yet, a channel of no
+// bubble.
+void chanLeaveBubble(Hchan* c) noexcept;
+void chanRetain(Hchan* c) noexcept;
+// chanRelease gives up a reference. The last call destroys the queued values.
+void chanRelease(Hchan* c) noexcept;
+// chanShared returns true if the caller's handle is not the only one. The
+// answer may be late: a handle that was just given up can still count.
+[[nodiscard]] bool chanShared(const Hchan* c) noexcept;
+// chansend moves *elem into the channel or straight into a receiver. If the
+// result is not kOk, *elem is untouched.
+[[nodiscard]] ChanResult chansend(Hchan* c, void* elem, bool block) noexcept;
+// chanrecv move-constructs a value at elem, which is raw storage. If elem is
+// nullptr, it throws the value away.
+[[nodiscard]] ChanResult chanrecv(Hchan* c, void* elem, bool block) noexcept;
+[[nodiscard]] CloseResult closechan(Hchan* c) noexcept;
+size_t chanlen(const Hchan* c) noexcept;
+size_t chancap(const Hchan* c) noexcept;
+
+}  // namespace gump::rt
+
+#endif  // GUMP_INTERNAL_LINKNAME_CHAN_H_

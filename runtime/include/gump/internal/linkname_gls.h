@@ -1,0 +1,18 @@
+// The window for gump/gls.h. linkname.h gives the rules.
+#ifndef GUMP_INTERNAL_LINKNAME_GLS_H_
+#define GUMP_INTERNAL_LINKNAME_GLS_H_
+
+namespace gump::rt {
+
+// glsGet returns the value that the current goroutine or foreign thread has for
+// key, or nullptr.
+void* glsGet(const void* key) noexcept;
+// glsSet stores value under key. destroy(value) runs when the goroutine ends,
+// in reverse order of first use. An earlier value is not destroyed. Returns
+// false if there is no memory.
+[[nodiscard]] bool glsSet(const void* key, void* value,
+                          void (*destroy)(void*)) noexcept;
+
+}  // namespace gump::rt
+
+#endif  // GUMP_INTERNAL_LINKNAME_GLS_H_

@@ -1,0 +1,62 @@
+// The window for gump/go.h: goroutines, Run, and the brackets of a declared
+// system call. linkname.h gives the rules.
+#ifndef GUMP_INTERNAL_LINKNAME_GO_H_
+#define GUMP_INTERNAL_LINKNAME_GO_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gump::rt {
+
+// A closure of up to this size lives inside the G.
+inline constexpr size_t kClosureSize = 64;
+inline constexpr size_t kClosureAlign = 16;
+
+// FuncType says how to handle a closure of one type. If the relocation of a
+// closure could throw, or the closure does not fit, go() passes a pointer to
+// it.
+struct FuncType {
+  // May throw. The process then ends with a panic report.
+  void (*run)(void* closure);
+  void (*destroy)(void* closure);
+  // Move-constructs dst and destroys src.
+  void (*relocate)(void* dst, void* src) noexcept;
+};
+
+enum class SpawnResult : uint8_t {
+  kOk,
+  // There is no cell for a G, or no stack while goroutines already wait for
+  // stacks. The text is stackErrorText().
+  kNoMemory,
+};
+
+struct SpawnOptions {
+  size_t stack_size = 0;  // bytes; 0: default
+  // Allocated by malloc. The goroutine owns it once newproc returns kOk.
+  const char* name = nullptr;
+  // For goroutines of the runtime. If stacks are short, newproc does not fail,
+  // and the goroutine waits for one.
+  bool stack_later = false;
+};
+
+// newproc starts a goroutine that relocates *closure into itself. pc is the
+// address to report as "created by".
+[[nodiscard]] SpawnResult newproc(const FuncType* ft, void* closure,
+                                  const SpawnOptions* options,
+                                  uintptr_t pc) noexcept;
+const char* stackErrorText() noexcept;
+
+// runMain is Run. The calling thread becomes m0 and runs ft on goroutine 1.
+// runMain returns when that goroutine's function has returned. Returns false if
+// another Run is active, or if the caller is a goroutine.
+[[nodiscard]] bool runMain(const FuncType* ft, void* closure,
+                           uintptr_t pc) noexcept;
+
+// entersyscall and exitsyscall bracket a declared system call. exitsyscall may
+// park.
+void entersyscall() noexcept;
+void exitsyscall() noexcept;
+
+}  // namespace gump::rt
+
+#endif  // GUMP_INTERNAL_LINKNAME_GO_H_

@@ -1,0 +1,77 @@
+// The window for gump/runtime.h: yielding, ending, tuning, inspecting, and
+// reclamation. linkname.h gives the rules.
+#ifndef GUMP_INTERNAL_LINKNAME_RUNTIME_H_
+#define GUMP_INTERNAL_LINKNAME_RUNTIME_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gump::rt {
+
+struct FuncType;
+
+void gosched() noexcept;
+// goexit unwinds the goroutine. Not noexcept: a forced unwind passes through.
+[[noreturn]] void goexit();
+// setGOMAXPROCS returns the previous value. If n <= 0, it only reads.
+int32_t setGOMAXPROCS(int32_t n) noexcept;
+void setDefaultGOMAXPROCS() noexcept;
+int32_t numCPU() noexcept;
+int32_t numGoroutine() noexcept;
+// currentGoid returns 0 on a foreign thread that has no pseudo-goroutine yet.
+uint64_t currentGoid() noexcept;
+// lockOSThreadExternal counts its calls. Returns false if the count would
+// overflow.
+[[nodiscard]] bool lockOSThreadExternal() noexcept;
+void unlockOSThreadExternal() noexcept;
+// setMaxThreads and setMaxStack return the previous limit.
+int32_t setMaxThreads(int32_t n) noexcept;
+size_t setMaxStack(size_t n) noexcept;
+// runtimeGC runs one reclamation cycle.
+void runtimeGC() noexcept;
+// gracePeriodsBegun returns how many grace periods have begun.
+uint64_t gracePeriodsBegun() noexcept;
+// awaitGracePeriod returns when a grace period with a number above `since` has
+// ended. By then, each goroutine that was running when the period began has
+// entered the runtime or ended, even if it was preempted or presumed blocked
+// meanwhile. Only the finalizer goroutine calls it.
+void awaitGracePeriod(uint64_t since) noexcept;
+
+// SchedStats is the result of debug::ReadSchedStats, and documented there.
+struct SchedStats {
+  int32_t procs = 0;
+  int32_t idle_procs = 0;
+  int32_t threads = 0;
+  int32_t idle_threads = 0;
+  int32_t spinning_threads = 0;
+  int32_t goroutines = 0;
+  int32_t runnable = 0;
+  int32_t preempted_in_place = 0;
+  int32_t presumed_blocked = 0;
+  uint64_t preemptions = 0;
+  uint64_t presumptions = 0;
+  uint64_t world_stops = 0;
+  uint64_t world_stop_ns = 0;
+  uint64_t reclaim_cycles = 0;
+  uint64_t forced_reclaim_cycles = 0;
+  uint64_t reclaim_worker_slabs = 0;
+  uint64_t stack_bytes_reclaimed = 0;
+  uint64_t threads_retired = 0;
+  uint64_t stalls = 0;
+  uint64_t stale_events = 0;
+};
+void readSchedStats(SchedStats* out) noexcept;
+
+// reclaimRegister makes every reclamation cycle call hook, once even if it is
+// registered several times. Returns false if there are too many hooks.
+[[nodiscard]] bool reclaimRegister(void (*hook)()) noexcept;
+// queueFinalizer relocates *closure to the queue of the finalizer goroutine.
+// Returns false if there is no memory.
+[[nodiscard]] bool queueFinalizer(const FuncType* ft, void* closure) noexcept;
+// stackDump writes a Go-style traceback of the current goroutine, or of all,
+// into buf. Returns the length that the whole text needs.
+size_t stackDump(bool all, char* buf, size_t n) noexcept;
+
+}  // namespace gump::rt
+
+#endif  // GUMP_INTERNAL_LINKNAME_RUNTIME_H_

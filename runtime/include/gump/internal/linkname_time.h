@@ -1,0 +1,49 @@
+// The window for gump/time.h: timers, and the monotonic clock. Durations are in
+// ns. 0 or less means now, and INT64_MAX means for ever. linkname.h gives the
+// rules.
+#ifndef GUMP_INTERNAL_LINKNAME_TIME_H_
+#define GUMP_INTERNAL_LINKNAME_TIME_H_
+
+#include <cstdint>
+
+namespace gump::rt {
+
+struct ElemType;
+struct FuncTimer;
+struct FuncType;
+struct Hchan;
+
+int64_t monotonicNanos() noexcept;
+void timeSleep(int64_t ns) noexcept;
+
+// newTimerChan makes a channel of time with one reference. Its timer does not
+// run yet. Returns nullptr if there is no memory. Elements are trivially
+// copyable, and of at most 16 bytes. encode makes one.
+[[nodiscard]] Hchan* newTimerChan(const ElemType* t,
+                                  void (*encode)(void* elem,
+                                                 int64_t unixNanos)) noexcept;
+// timerChanReset sets the timer to send the time after ns, and then every
+// period, if period is above 0. timerChanStop stops it. Both return true if the
+// timer was running; the value that it would have sent cannot be received any
+// more.
+bool timerChanReset(Hchan* c, int64_t ns, int64_t period) noexcept;
+bool timerChanStop(Hchan* c) noexcept;
+
+// newFuncTimer makes a timer that does not run yet and starts goroutines. Their
+// closure is the pointer `closure`. Returns nullptr if there is no memory.
+// funcTimerStart sets the timer to start a goroutine after ns. It is called
+// once, and before any other of these. funcTimerReset does the same at any
+// time. funcTimerStop stops the timer. Both return true if the timer was
+// running; it will not start the goroutine that it would have started.
+// funcTimerFree frees a timer that has been stopped or has fired, as its caller
+// knows.
+[[nodiscard]] FuncTimer* newFuncTimer(const FuncType* ft, void* closure,
+                                      uintptr_t pc) noexcept;
+void funcTimerStart(FuncTimer* t, int64_t ns) noexcept;
+bool funcTimerReset(FuncTimer* t, int64_t ns) noexcept;
+bool funcTimerStop(FuncTimer* t) noexcept;
+void funcTimerFree(FuncTimer* t) noexcept;
+
+}  // namespace gump::rt
+
+#endif  // GUMP_INTERNAL_LINKNAME_TIME_H_
