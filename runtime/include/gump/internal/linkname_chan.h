@@ -19,6 +19,7 @@ struct ElemType {
   void (*destroy)(void* elem) noexcept = nullptr;
 };
 
+// ChanResult is the result of a send or a receive.
 enum class ChanResult : uint8_t {
   kOk,          // sent, or received a value
   kWouldBlock,  // only when block is false
@@ -26,6 +27,7 @@ enum class ChanResult : uint8_t {
   // closed and drained, and *elem is untouched.
   kClosed,
 };
+// CloseResult is the result of closechan.
 enum class CloseResult : uint8_t { kOk, kNilChannel, kAlreadyClosed };
 
 // makechan returns a channel with one reference. Returns nullptr if the size is
@@ -34,6 +36,7 @@ enum class CloseResult : uint8_t { kOk, kNilChannel, kAlreadyClosed };
 // chanLeaveBubble makes c, which no other thread knows yet, a channel of no
 // bubble.
 void chanLeaveBubble(Hchan* c) noexcept;
+// chanRetain adds a reference.
 void chanRetain(Hchan* c) noexcept;
 // chanRelease gives up a reference. The last call destroys the queued values.
 void chanRelease(Hchan* c) noexcept;
@@ -46,7 +49,9 @@ void chanRelease(Hchan* c) noexcept;
 // chanrecv move-constructs a value at elem, which is raw storage. If elem is
 // nullptr, it throws the value away.
 [[nodiscard]] ChanResult chanrecv(Hchan* c, void* elem, bool block) noexcept;
+// closechan closes c and wakes all that wait for it.
 [[nodiscard]] CloseResult closechan(Hchan* c) noexcept;
+// chanlen and chancap return 0 for nullptr.
 size_t chanlen(const Hchan* c) noexcept;
 size_t chancap(const Hchan* c) noexcept;
 

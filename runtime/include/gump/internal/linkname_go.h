@@ -8,7 +8,7 @@
 
 namespace gump::rt {
 
-// A closure of up to this size lives inside the G.
+// A closure of up to this size and alignment lives inside the G.
 inline constexpr size_t kClosureSize = 64;
 inline constexpr size_t kClosureAlign = 16;
 
@@ -23,6 +23,7 @@ struct FuncType {
   void (*relocate)(void* dst, void* src) noexcept;
 };
 
+// SpawnResult is the result of newproc.
 enum class SpawnResult : uint8_t {
   kOk,
   // There is no cell for a G, or no stack while goroutines already wait for
@@ -30,6 +31,7 @@ enum class SpawnResult : uint8_t {
   kNoMemory,
 };
 
+// SpawnOptions holds the options of newproc.
 struct SpawnOptions {
   size_t stack_size = 0;  // bytes; 0: default
   // Allocated by malloc. The goroutine owns it once newproc returns kOk.
@@ -44,6 +46,7 @@ struct SpawnOptions {
 [[nodiscard]] SpawnResult newproc(const FuncType* ft, void* closure,
                                   const SpawnOptions* options,
                                   uintptr_t pc) noexcept;
+// stackErrorText returns the reason of the last kNoMemory, as a panic's text.
 const char* stackErrorText() noexcept;
 
 // runMain is Run. The calling thread becomes m0 and runs ft on goroutine 1.

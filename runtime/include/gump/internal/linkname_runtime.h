@@ -10,19 +10,24 @@ namespace gump::rt {
 
 struct FuncType;
 
+// gosched lets other goroutines run, or yields a foreign thread.
 void gosched() noexcept;
 // goexit unwinds the goroutine. Not noexcept: a forced unwind passes through.
 [[noreturn]] void goexit();
 // setGOMAXPROCS returns the previous value. If n <= 0, it only reads.
 int32_t setGOMAXPROCS(int32_t n) noexcept;
+// setDefaultGOMAXPROCS returns to the machine's default, and follows it.
 void setDefaultGOMAXPROCS() noexcept;
+// numCPU returns the number of processors that the process started with.
 int32_t numCPU() noexcept;
+// numGoroutine returns the number of goroutines, without the runtime's own.
 int32_t numGoroutine() noexcept;
 // currentGoid returns 0 on a foreign thread that has no pseudo-goroutine yet.
 uint64_t currentGoid() noexcept;
 // lockOSThreadExternal counts its calls. Returns false if the count would
 // overflow.
 [[nodiscard]] bool lockOSThreadExternal() noexcept;
+// unlockOSThreadExternal undoes one of these calls, if there is one.
 void unlockOSThreadExternal() noexcept;
 // setMaxThreads and setMaxStack return the previous limit.
 int32_t setMaxThreads(int32_t n) noexcept;
@@ -60,6 +65,7 @@ struct SchedStats {
   uint64_t stalls = 0;
   uint64_t stale_events = 0;
 };
+// readSchedStats reads the counters one after the other.
 void readSchedStats(SchedStats* out) noexcept;
 
 // reclaimRegister makes every reclamation cycle call hook, once even if it is

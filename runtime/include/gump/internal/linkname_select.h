@@ -9,6 +9,7 @@
 
 namespace gump::rt {
 
+// SelectDir is the direction of a case.
 enum class SelectDir : uint8_t { kSend, kRecv };
 // Scase is one case of a select. A case with c == nullptr is never ready.
 struct Scase {
@@ -17,13 +18,16 @@ struct Scase {
   void* elem = nullptr;
   SelectDir dir = SelectDir::kRecv;
 };
+// SelectResult is the result of selectgo.
 struct SelectResult {
   int32_t index;      // the case that proceeded; -1 if none and !block
   ChanResult result;  // of that case: kOk or kClosed
 };
+// selectgo does one of the cases, of which there are at most kMaxSelectCases.
+// With block, it parks until a case can proceed.
+inline constexpr size_t kMaxSelectCases = 65536;
 [[nodiscard]] SelectResult selectgo(const Scase* cases, size_t n,
                                     bool block) noexcept;
-inline constexpr size_t kMaxSelectCases = 65536;
 
 }  // namespace gump::rt
 

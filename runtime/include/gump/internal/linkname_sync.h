@@ -12,6 +12,7 @@ namespace gump::rt {
 
 struct Sudog;
 
+// SemaReason is the reason that dumps show for a wait.
 enum class SemaReason : uint8_t {
   kSemacquire,
   kMutexLock,
@@ -47,6 +48,9 @@ struct NotifyList {
   Sudog* head = nullptr;
   Sudog* tail = nullptr;
 };
+// notifyListAdd takes a ticket, and notifyListWait waits until that ticket is
+// notified. notifyListNotifyOne notifies the lowest ticket that waits, and
+// notifyListNotifyAll notifies all.
 uint32_t notifyListAdd(NotifyList* l) noexcept;
 void notifyListWait(NotifyList* l, uint32_t ticket) noexcept;
 void notifyListNotifyOne(NotifyList* l) noexcept;

@@ -17,6 +17,7 @@ uint32_t currentBubble() noexcept;
 // epoch. The caller is in a bubble.
 int64_t bubbleNanos() noexcept;
 
+// BubbleResult is the result of bubbleEnter and bubbleWait.
 enum class BubbleResult : uint8_t {
   kOk,
   kNested,      // Enter: the caller is in one already
@@ -24,6 +25,7 @@ enum class BubbleResult : uint8_t {
   kOutside,     // Wait: the caller is in none
   kInProgress,  // Wait: another goroutine waits
 };
+// BubbleEnd is the result of bubbleRun.
 enum class BubbleEnd : uint8_t { kOk, kDeadlock, kLeftovers };
 
 // bubbleEnter makes a bubble with the caller as its root. The first goroutine

@@ -13,7 +13,9 @@ struct FuncTimer;
 struct FuncType;
 struct Hchan;
 
+// monotonicNanos returns the monotonic clock, which no bubble changes.
 int64_t monotonicNanos() noexcept;
+// timeSleep parks for ns, on the clock of the caller's bubble if it is in one.
 void timeSleep(int64_t ns) noexcept;
 
 // newTimerChan makes a channel of time with one reference. Its timer does not
