@@ -49,6 +49,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "gump/internal/chan_element.h"
+#include "gump/internal/chan_handle.h"
+#include "gump/internal/chan_ops.h"
 #include "gump/internal/linkname_chan.h"
 
 namespace gump {
@@ -75,129 +78,6 @@ struct RecvResult<void> {
 };
 
 namespace internal {
-
-[[noreturn]] void PanicSendOnClosedChannel();
-[[noreturn]] void PanicMakechan();
-void CheckClose(rt::CloseResult r);  // panics unless kOk
-
-// kPlainElement: a T may be copied as bytes.
-template <class T>
-inline constexpr bool kPlainElement = std::is_trivially_copyable_v<T>;
-// kWrittenInPlace: a received T may be written over an existing value. Some
-// plain elements may not, because the padding of a base class, or of a
-// [[no_unique_address]] member, may hold another object.
-template <class T>
-inline constexpr bool kWrittenInPlace =
-    kPlainElement<T> &&
-    (std::is_scalar_v<T> || std::has_unique_object_representations_v<T>);
-// kCheapToMake: constructing a T before one is received costs nothing.
-template <class T>
-inline constexpr bool kCheapToMake =
-    kPlainElement<T>&& std::is_trivially_default_constructible_v<T> &&
-    sizeof(T) <= 64;
-
-template <class T>
-void MoveElement(void* dst, void* src) noexcept {
-  ::new (dst) T(std::move(*static_cast<T*>(src)));
-}
-template <class T>
-void DestroyElement(void* elem) noexcept {
-  static_cast<T*>(elem)->~T();
-}
-
-template <class T>
-constexpr rt::ElemType MakeElemType() {
-  static_assert(std::is_object_v<T> && std::is_same_v<T, std::remove_cv_t<T>>,
-                "gump::chan<T>: T must be an object type without const");
-  static_assert(std::is_nothrow_move_constructible_v<T>,
-                "gump::chan<T>: T must be nothrow-move-constructible, because "
-                "values are moved while the channel is locked; declare its "
-                "move constructor noexcept, or send a std::unique_ptr<T>");
-  static_assert(std::is_nothrow_destructible_v<T>,
-                "gump::chan<T>: the destructor of T must not throw");
-  if constexpr (kPlainElement<T>) {
-    return {sizeof(T), alignof(T), nullptr, nullptr};
-  } else {
-    return {sizeof(T), alignof(T), MoveElement<T>,
-            std::is_trivially_destructible_v<T> ? nullptr : DestroyElement<T>};
-  }
-}
-template <>
-constexpr rt::ElemType MakeElemType<void>() {
-  return {};
-}
-template <class T>
-inline constexpr rt::ElemType kElemType = MakeElemType<T>();
-
-// RawSlot is room for a T. Its owner keeps track of whether the T exists.
-template <class T>
-union RawSlot {
-  RawSlot() {}
-  ~RawSlot() {}
-  T value;
-};
-// SlotGuard destroys the value of a RawSlot at the end of a scope.
-template <class T>
-struct SlotGuard {
-  RawSlot<T>& slot;
-  ~SlotGuard() { slot.value.~T(); }
-};
-
-// ChanHandle is a counted reference to a channel, without its type.
-class ChanHandle {
- public:
-  ChanHandle() noexcept = default;
-  explicit ChanHandle(rt::Hchan* adopted) noexcept : c_(adopted) {}
-  ChanHandle(const ChanHandle& o) noexcept : c_(o.c_) {
-    if (c_ != nullptr) rt::chanRetain(c_);
-  }
-  ChanHandle(ChanHandle&& o) noexcept : c_(std::exchange(o.c_, nullptr)) {}
-  ChanHandle& operator=(const ChanHandle& o) noexcept {
-    ChanHandle copy(o);
-    std::swap(c_, copy.c_);
-    return *this;
-  }
-  ChanHandle& operator=(ChanHandle&& o) noexcept {
-    ChanHandle moved(std::move(o));
-    std::swap(c_, moved.c_);
-    return *this;
-  }
-  ~ChanHandle() {
-    if (c_ != nullptr) rt::chanRelease(c_);
-  }
-
-  // Len returns the number of values queued now, and Cap returns the capacity.
-  // Both return 0 for the nil channel, and never park.
-  size_t Len() const noexcept { return rt::chanlen(c_); }
-  size_t Cap() const noexcept { return rt::chancap(c_); }
-  // Returns false for the nil channel.
-  explicit operator bool() const noexcept { return c_ != nullptr; }
-
-  // raw is for the library itself.
-  rt::Hchan* raw() const noexcept { return c_; }
-
- protected:
-  rt::Hchan* c_ = nullptr;
-};
-
-// RecvOptional receives into `out`. Requires: `out` is empty. Afterwards `out`
-// is empty unless the result is kOk.
-template <class T>
-rt::ChanResult RecvOptional(rt::Hchan* c, std::optional<T>& out, bool block) {
-  if constexpr (kCheapToMake<T>) {
-    rt::ChanResult r = rt::chanrecv(c, std::addressof(out.emplace()), block);
-    if (r != rt::ChanResult::kOk) out.reset();
-    return r;
-  } else {
-    RawSlot<T> slot;
-    rt::ChanResult r = rt::chanrecv(c, std::addressof(slot.value), block);
-    if (r == rt::ChanResult::kOk) {
-      SlotGuard<T> guard{slot};
-      out.emplace(std::move(slot.value));
-    }
-    return r;
-  }
-}
 
 // SendOps and RecvOps are the two halves of a channel's operations. A handle
 // type inherits the halves that it has. On the nil channel, an operation that
