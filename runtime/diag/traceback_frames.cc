@@ -88,11 +88,15 @@ void symbolName(uintptr_t pc, char (&out)[kMaxName]) {
 // because the compiler likes to inline the user's whole function into them.
 bool showFrame(const char* name, int32_t level) {
   static constexpr const char* kThunk = "gump::internal::k";
+  // Operations of channels are as hidden as Go's are, which belong to package
+  // runtime.
   static constexpr const char* kHidden[] = {
-      "gump::rt::",    "gump::internal::", "gumpMcall",         "gumpGostart",
-      "gumpMstart",    "gumpOnG0",         "gumpGoroutineMain", "gumpCallAtop",
-      "gumpCallSaved", "gumpSwitch",       "_Unwind_",          "__cxa_",
-      "__cxxabiv1::",  "std::terminate",
+      "gump::rt::",        "gump::internal::", "gumpMcall",
+      "gumpGostart",       "gumpMstart",       "gumpOnG0",
+      "gumpGoroutineMain", "gumpCallAtop",     "gumpCallSaved",
+      "gumpSwitch",        "_Unwind_",         "__cxa_",
+      "__cxxabiv1::",      "std::terminate",   "gump::chan<",
+      "gump::send_chan<",  "gump::recv_chan<",
   };
   if (level >= 2 || strncmp(name, kThunk, strlen(kThunk)) == 0) return true;
   for (const char* prefix : kHidden) {

@@ -51,6 +51,7 @@
 #include "absl/base/attributes.h"
 #include "absl/types/span.h"
 #include "gump/chan.h"
+#include "gump/internal/chan_handle.h"
 #include "gump/internal/linkname_select.h"
 
 namespace gump {

@@ -194,7 +194,7 @@ class Timer {
   template <class F>
   friend Timer AfterFunc(internal::DurationArg d, F&& f);
 
-  internal::ChanHandle channel_;  // kept because C may be assigned to
+  recv_chan<absl::Time> channel_;  // kept because C may be assigned to
   internal::FuncTimerHandle func_;
 };
 
@@ -253,7 +253,7 @@ class Ticker {
  private:
   friend Ticker NewTicker(internal::DurationArg d);
 
-  internal::ChanHandle channel_;
+  recv_chan<absl::Time> channel_;
 };
 
 // NewTicker makes a Ticker that ticks every d. Panics "non-positive interval

@@ -2,17 +2,18 @@
 #ifndef GUMP_INTERNAL_CHAN_HANDLE_H_
 #define GUMP_INTERNAL_CHAN_HANDLE_H_
 
-#include <cstddef>
 #include <utility>
 
 #include "gump/internal/linkname_chan.h"
 
 namespace gump::internal {
 
-// ChanHandle is a counted reference to a channel, without its type.
+// ChanHandle is a counted reference to a channel, without its type. Null is the
+// nil channel. One thread at a time changes a handle; the channel is shared.
 class ChanHandle {
  public:
   ChanHandle() noexcept = default;
+  // Takes over a reference.
   explicit ChanHandle(rt::Hchan* adopted) noexcept : c_(adopted) {}
   ChanHandle(const ChanHandle& o) noexcept : c_(o.c_) {
     if (c_ != nullptr) rt::chanRetain(c_);
@@ -31,18 +32,13 @@ class ChanHandle {
   ~ChanHandle() {
     if (c_ != nullptr) rt::chanRelease(c_);
   }
+  friend void swap(ChanHandle& a, ChanHandle& b) noexcept {
+    std::swap(a.c_, b.c_);
+  }
 
-  // Len returns the number of values queued now, and Cap returns the capacity.
-  // Both return 0 for the nil channel, and never park.
-  size_t Len() const noexcept { return rt::chanlen(c_); }
-  size_t Cap() const noexcept { return rt::chancap(c_); }
-  // Returns false for the nil channel.
-  explicit operator bool() const noexcept { return c_ != nullptr; }
+  rt::Hchan* get() const noexcept { return c_; }
 
-  // raw is for the library itself.
-  rt::Hchan* raw() const noexcept { return c_; }
-
- protected:
+ private:
   rt::Hchan* c_ = nullptr;
 };
 
