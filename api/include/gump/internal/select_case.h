@@ -1,0 +1,227 @@
+// The cases of a select, as gump/select.h makes them.
+#ifndef GUMP_INTERNAL_SELECT_CASE_H_
+#define GUMP_INTERNAL_SELECT_CASE_H_
+
+#include <functional>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "gump/chan.h"
+#include "gump/internal/chan_element.h"
+#include "gump/internal/chan_handle.h"
+#include "gump/internal/chan_ops.h"
+#include "gump/internal/linkname_select.h"
+#include "gump/internal/select_handler.h"
+
+namespace gump::internal {
+
+[[noreturn]] void PanicSpentCase();
+
+template <class C>
+concept ReceivesFrom = std::is_same_v<C, chan<typename C::value_type>> ||
+    std::is_same_v<C, recv_chan<typename C::value_type>>;
+template <class C>
+concept SendsTo = std::is_same_v<C, chan<typename C::value_type>> ||
+    std::is_same_v<C, send_chan<typename C::value_type>>;
+
+// ---- Cases ------------------------------------------------------------------
+// A case has Arm(), which describes it to selectgo, and Finish(r), which is
+// called if this case has proceeded. A case lives for the full expression that
+// contains the select. It borrows its channel from that expression, and its
+// value where it can. A SelectCase keeps its own copy (Kept).
+
+struct CaseBase {
+  CaseBase() = default;
+  CaseBase(const CaseBase&) = delete;
+  CaseBase& operator=(const CaseBase&) = delete;
+};
+template <class C>
+concept SelectArm = std::is_base_of_v<CaseBase, std::remove_cvref_t<C>>;
+
+// RecvCase receives a T for a handler.
+template <class T, class H>
+class RecvCase : public CaseBase {
+ public:
+  using Kept = RecvCase;
+  static constexpr bool kIsDefault = false;
+  RecvCase(rt::Hchan* c, H handler) : c_(c), handler_(std::move(handler)) {}
+  explicit RecvCase(RecvCase* o) : RecvCase(o->c_, std::move(o->handler_)) {}
+
+  rt::Scase Arm() {
+    if constexpr (kKeepsValue) {
+      return {c_, std::addressof(slot_.value), rt::SelectDir::kRecv};
+    } else {
+      return {c_, nullptr, rt::SelectDir::kRecv};
+    }
+  }
+  void Finish(rt::ChanResult r) {
+    const bool ok = r == rt::ChanResult::kOk;
+    if constexpr (kWants == Wants::kOk) {
+      std::invoke(handler_, ok);
+    } else if constexpr (!kKeepsValue) {
+      std::invoke(handler_);
+    } else if (ok) {
+      SlotGuard<T> guard{slot_};
+      Deliver<T>(handler_, std::addressof(slot_.value));
+    } else {
+      Deliver<T>(handler_, static_cast<T*>(nullptr));
+    }
+  }
+  rt::Hchan* channel() const { return c_; }
+
+ private:
+  static constexpr Wants kWants = HandlerWants<T, H>();
+  static constexpr bool kKeepsValue =
+      kWants != Wants::kNothing && kWants != Wants::kOk;
+  struct NoSlot {};
+  rt::Hchan* c_;
+  [[no_unique_address]] H handler_;
+  [[no_unique_address]] std::conditional_t<kKeepsValue, RawSlot<T>, NoSlot>
+      slot_;
+};
+
+// RecvIntoCase receives a T into a variable.
+template <class T>
+class RecvIntoCase : public CaseBase {
+ public:
+  using Kept = RecvIntoCase;
+  static constexpr bool kIsDefault = false;
+  RecvIntoCase(rt::Hchan* c, T* out, bool* ok) : c_(c), out_(out), ok_(ok) {}
+  explicit RecvIntoCase(RecvIntoCase* o)
+      : RecvIntoCase(o->c_, o->out_, o->ok_) {}
+
+  rt::Scase Arm() {
+    if constexpr (kDirect) {
+      return {c_, out_, rt::SelectDir::kRecv};
+    } else {
+      return {c_, std::addressof(slot_.value), rt::SelectDir::kRecv};
+    }
+  }
+  void Finish(rt::ChanResult r) {
+    const bool ok = r == rt::ChanResult::kOk;
+    if (ok_ != nullptr) *ok_ = ok;
+    if constexpr (!kDirect) {
+      if (!ok) return;
+      SlotGuard<T> guard{slot_};
+      if (out_ != nullptr) *out_ = std::move(slot_.value);
+    }
+  }
+  rt::Hchan* channel() const { return c_; }
+
+ private:
+  static_assert(std::is_move_assignable_v<T>,
+                "Recv(c, &v) assigns; use a handler for this element type");
+  static constexpr bool kDirect = kWrittenInPlace<T>;
+  struct NoSlot {};
+  rt::Hchan* c_;
+  T* out_;
+  bool* ok_;
+  [[no_unique_address]] std::conditional_t<kDirect, NoSlot, RawSlot<T>> slot_;
+};
+
+// SendCase sends a T that it owns or borrows.
+template <class T, class H, bool kOwns>
+class SendCase : public CaseBase {
+ public:
+  using Kept = SendCase<T, H, true>;
+  static constexpr bool kIsDefault = false;
+  template <class V>
+  SendCase(rt::Hchan* c, V&& v, H handler)
+      : c_(c), value_(std::forward<V>(v)), handler_(std::move(handler)) {}
+  template <bool kOther>
+  explicit SendCase(SendCase<T, H, kOther>* o)
+      : SendCase(o->channel(), std::move(*o->value()), o->TakeHandler()) {}
+
+  rt::Scase Arm() {
+    if (spent_) PanicSpentCase();
+    return {c_, value(), rt::SelectDir::kSend};
+  }
+  void Finish(rt::ChanResult r) {
+    if (r == rt::ChanResult::kClosed) PanicSendOnClosedChannel();
+    spent_ = !kPlainElement<T>;
+    std::invoke(handler_);
+  }
+  rt::Hchan* channel() const { return c_; }
+  T* value() {
+    if constexpr (kOwns) {
+      return std::addressof(value_);
+    } else {
+      return value_;
+    }
+  }
+  H TakeHandler() { return std::move(handler_); }
+
+ private:
+  rt::Hchan* c_;
+  std::conditional_t<kOwns, T, T*> value_;
+  bool spent_ = false;
+  [[no_unique_address]] H handler_;
+};
+template <class H, bool kOwns>
+class SendCase<void, H, kOwns> : public CaseBase {
+ public:
+  using Kept = SendCase;
+  static constexpr bool kIsDefault = false;
+  SendCase(rt::Hchan* c, H handler) : c_(c), handler_(std::move(handler)) {}
+  explicit SendCase(SendCase* o) : SendCase(o->c_, std::move(o->handler_)) {}
+
+  rt::Scase Arm() { return {c_, nullptr, rt::SelectDir::kSend}; }
+  void Finish(rt::ChanResult r) {
+    if (r == rt::ChanResult::kClosed) PanicSendOnClosedChannel();
+    std::invoke(handler_);
+  }
+  rt::Hchan* channel() const { return c_; }
+
+ private:
+  rt::Hchan* c_;
+  [[no_unique_address]] H handler_;
+};
+
+// DefaultCase proceeds when no other case can. selectgo sees it as a nil
+// channel.
+template <class H>
+class DefaultCase : public CaseBase {
+ public:
+  using Kept = DefaultCase;
+  static constexpr bool kIsDefault = true;
+  explicit DefaultCase(H handler) : handler_(std::move(handler)) {}
+  explicit DefaultCase(DefaultCase* o) : handler_(std::move(o->handler_)) {}
+
+  rt::Scase Arm() { return {}; }
+  void Finish(rt::ChanResult) { std::invoke(handler_); }
+  rt::Hchan* channel() const { return nullptr; }
+
+ private:
+  [[no_unique_address]] H handler_;
+};
+
+// AnyCase is a case with its type erased. It holds a handle to its channel.
+class AnyCase {
+ public:
+  AnyCase(rt::Hchan* c, bool is_default);
+  virtual ~AnyCase() = default;
+  virtual rt::Scase Arm() = 0;
+  virtual void Finish(rt::ChanResult r) = 0;
+  bool is_default() const { return is_default_; }
+
+ private:
+  ChanHandle hold_;
+  const bool is_default_;
+};
+template <class Case>
+class AnyCaseOf final : public AnyCase {
+ public:
+  template <class Borrowed>
+  explicit AnyCaseOf(Borrowed* c)
+      : AnyCase(c->channel(), Borrowed::kIsDefault), case_(c) {}
+  rt::Scase Arm() override { return case_.Arm(); }
+  void Finish(rt::ChanResult r) override { case_.Finish(r); }
+
+ private:
+  Case case_;
+};
+
+}  // namespace gump::internal
+
+#endif  // GUMP_INTERNAL_SELECT_CASE_H_
