@@ -42,14 +42,15 @@ int select(absl::Span<SelectCase> cases) {
     }
     scases[i] = c->Arm();
   }
-  rt::SelectResult r = rt::selectgo(scases, cases.size(), default_case < 0);
+  rt::SelectResult r =
+      rt::selectgo(scases, cases.size(), /*block=*/default_case < 0);
   if (r.index < 0) r.index = default_case;
   cases[static_cast<size_t>(r.index)].case_->Finish(r.result);
   return r.index;
 }
 
 void select() {
-  for (;;) (void)rt::selectgo(nullptr, 0, true);
+  for (;;) (void)rt::selectgo(nullptr, 0, /*block=*/true);
 }
 
 }  // namespace gump

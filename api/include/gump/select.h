@@ -1,4 +1,4 @@
-// select: waits until one of several channel operations can proceed, and does
+// select waits until one of several channel operations can proceed, and does
 // exactly that one.
 //
 //   // With handlers. The chosen one runs when the operation is complete and
@@ -40,7 +40,6 @@
 #ifndef GUMP_SELECT_H_
 #define GUMP_SELECT_H_
 
-#include <cstddef>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -48,70 +47,82 @@
 #include "absl/base/attributes.h"
 #include "absl/types/span.h"
 #include "gump/chan.h"
-#include "gump/internal/chan_element.h"
-#include "gump/internal/linkname_select.h"
 #include "gump/internal/select_case.h"
 #include "gump/internal/select_handler.h"
 
 namespace gump {
-// ---- Making cases -----------------------------------------------------------
-// The result must be used in the same expression, in the call of select or for
-// a SelectCase. None of these functions parks; select does.
 
-// Recv(c, handler)
+class SelectCase;
+
+// select does one of the cases and returns its index. The cases are the results
+// of Recv, Send and Default. Parks until a case can proceed, unless one of them
+// is Default. Panics "send on closed channel" if the chosen case is a Send to a
+// closed channel. An exception thrown by the handler passes through.
+template <internal::SelectArm... Cases>
+requires(sizeof...(Cases) > 0) int select(Cases&&... cases) {
+  static_assert((!std::is_lvalue_reference_v<Cases> && ...),
+                "write Recv(...), Send(...) and Default(...) in the call of "
+                "select itself");
+  return internal::SelectOf(cases...);
+}
+// select for cases in an array of at most 65,536. An empty array blocks for
+// ever. Parks until a case can proceed, unless one of them is Default. Panics
+// "reflect.Select: too many cases (max 65536)", "reflect.Select: multiple
+// default cases", and as above. Throws std::bad_alloc if there are more than
+// sixteen cases and no memory.
+int select(absl::Span<SelectCase> cases);
+// Parks for ever.
+[[noreturn]] void select();
+
+// The functions that make cases. None of them parks; select does. C is a chan,
+// or its view. The result must be used in the same expression, in the call of
+// select or for a SelectCase.
+
+// Recv(c, handler) receives a value for the handler. Recv(c) discards it.
 template <internal::ReceivesFrom C, internal::Handler H>
 [[nodiscard]] auto Recv(const C& c ABSL_ATTRIBUTE_LIFETIME_BOUND, H handler) {
-  return internal::RecvCase<typename C::value_type, H>(c.raw(),
-                                                       std::move(handler));
+  return internal::RecvCase<internal::ValueOf<C>, H>(c.raw(),
+                                                     std::move(handler));
 }
-// Recv(c, &v), Recv(c, &v, &ok)
-template <internal::ReceivesFrom C>
-requires(!std::is_void_v<typename C::value_type>)
-    [[nodiscard]] auto Recv(const C& c ABSL_ATTRIBUTE_LIFETIME_BOUND,
-                            typename C::value_type* v, bool* ok = nullptr) {
-  return internal::RecvIntoCase<typename C::value_type>(c.raw(), v, ok);
-}
-// Recv(c) discards the value.
 template <internal::ReceivesFrom C>
 [[nodiscard]] auto Recv(const C& c ABSL_ATTRIBUTE_LIFETIME_BOUND) {
   return Recv(c, internal::NoHandler());
 }
-// Recv(c, &ok) on chan<void>
-template <internal::ReceivesFrom C>
-requires std::is_void_v<typename C::value_type>
+// Recv(c, &v) and Recv(c, &v, &ok) receive into a variable. Recv(c, &ok) is for
+// a chan<void>.
+template <internal::ReceivesValue C>
+[[nodiscard]] auto Recv(const C& c ABSL_ATTRIBUTE_LIFETIME_BOUND,
+                        internal::ValueOf<C>* v, bool* ok = nullptr) {
+  return internal::RecvIntoCase<internal::ValueOf<C>>(c.raw(), v, ok);
+}
+template <internal::ReceivesNothing C>
 [[nodiscard]] auto Recv(const C& c ABSL_ATTRIBUTE_LIFETIME_BOUND, bool* ok) {
   return Recv(c, [ok](bool received) { *ok = received; });
 }
 
-// Send(c, v), Send(c, v, handler)
-template <internal::SendsTo C, internal::Handler H = internal::NoHandler>
-requires(!std::is_void_v<typename C::value_type>) [[nodiscard]] auto Send(
-    const C& c ABSL_ATTRIBUTE_LIFETIME_BOUND,
-    typename C::value_type&& v ABSL_ATTRIBUTE_LIFETIME_BOUND, H handler = {}) {
-  return internal::SendCase<typename C::value_type, H, false>(
-      c.raw(), std::addressof(v), std::move(handler));
+// Send(c, v) and Send(c, v, handler) send a value. An rvalue is moved from only
+// if the case is chosen. Any other value is copied. Send(c) and Send(c,
+// handler) are for a chan<void>.
+template <internal::SendsValue C, internal::Handler H = internal::NoHandler>
+[[nodiscard]] auto Send(const C& c ABSL_ATTRIBUTE_LIFETIME_BOUND,
+                        internal::ValueOf<C>&& v ABSL_ATTRIBUTE_LIFETIME_BOUND,
+                        H handler = {}) {
+  using Case =
+      internal::SendCase<internal::ValueOf<C>, H, internal::Keeps::kReference>;
+  return Case(c.raw(), std::addressof(v), std::move(handler));
 }
-template <internal::SendsTo C, internal::Handler H = internal::NoHandler>
-requires(!std::is_void_v<typename C::value_type>) [[nodiscard]] auto Send(
-    const C& c ABSL_ATTRIBUTE_LIFETIME_BOUND,
-    const typename C::value_type& v ABSL_ATTRIBUTE_LIFETIME_BOUND,
-    H handler = {}) {
-  using T = typename C::value_type;
-  static_assert(std::is_copy_constructible_v<T>,
-                "Send copies what is not an rvalue; use std::move");
-  if constexpr (internal::kPlainElement<T>) {  // only read
-    return internal::SendCase<T, H, false>(
-        c.raw(), const_cast<T*>(std::addressof(v)), std::move(handler));
-  } else {
-    return internal::SendCase<T, H, true>(c.raw(), v, std::move(handler));
-  }
+template <internal::SendsValue C, internal::Handler H = internal::NoHandler>
+[[nodiscard]] auto Send(const C& c ABSL_ATTRIBUTE_LIFETIME_BOUND,
+                        const internal::ValueOf<C>& v
+                            ABSL_ATTRIBUTE_LIFETIME_BOUND,
+                        H handler = {}) {
+  return internal::SendOf(c.raw(), v, std::move(handler));
 }
-// Send(c), Send(c, handler) on chan<void>
-template <internal::SendsTo C, internal::Handler H = internal::NoHandler>
-requires std::is_void_v<typename C::value_type>
+template <internal::SendsNothing C, internal::Handler H = internal::NoHandler>
 [[nodiscard]] auto Send(const C& c ABSL_ATTRIBUTE_LIFETIME_BOUND,
                         H handler = {}) {
-  return internal::SendCase<void, H, false>(c.raw(), std::move(handler));
+  using Case = internal::SendCase<void, H, internal::Keeps::kReference>;
+  return Case(c.raw(), std::move(handler));
 }
 
 // Default() and Default(handler) proceed if no other case can proceed at once.
@@ -142,49 +153,6 @@ class SelectCase {
   friend int select(absl::Span<SelectCase> cases);
   std::unique_ptr<internal::AnyCase> case_;
 };
-
-// ---- select -----------------------------------------------------------------
-
-// select does one of the cases and returns its index. Parks until a case can
-// proceed, unless one of them is Default. Panics "send on closed channel" if
-// the chosen case is a Send to a closed channel. An exception thrown by the
-// handler passes through.
-template <internal::SelectArm... Cases>
-requires(sizeof...(Cases) > 0) int select(Cases&&... cases) {
-  static_assert((!std::is_lvalue_reference_v<Cases> && ...),
-                "write Recv(...), Send(...) and Default(...) in the call of "
-                "select itself");
-  constexpr size_t kN = sizeof...(Cases);
-  constexpr bool kIsDefault[] = {std::remove_cvref_t<Cases>::kIsDefault...};
-  constexpr int kDefaults = (int{std::remove_cvref_t<Cases>::kIsDefault} + ...);
-  static_assert(kDefaults <= 1, "select: multiple default cases");
-  rt::Scase scases[] = {cases.Arm()...};
-  rt::SelectResult r;
-  // One operation and Default: an operation that does not wait.
-  if constexpr (kN == 2 && kDefaults == 1) {
-    constexpr int kOp = kIsDefault[0] ? 1 : 0;
-    r = rt::selectgo(&scases[kOp], 1, false);
-    r.index = r.index < 0 ? 1 - kOp : kOp;
-  } else {
-    r = rt::selectgo(scases, kN, kDefaults == 0);
-    for (int i = 0; kDefaults == 1 && r.index < 0; i++) {
-      if (kIsDefault[i]) r.index = i;
-    }
-  }
-  int i = 0;
-  (void)((i++ == r.index ? (cases.Finish(r.result), true) : false) || ...);
-  return r.index;
-}
-
-// select for cases in an array of at most 65,536. An empty array blocks for
-// ever. Parks until a case can proceed, unless one of them is Default. Panics
-// "reflect.Select: too many cases (max 65536)", "reflect.Select: multiple
-// default cases", and as above. Throws std::bad_alloc if there are more than
-// sixteen cases and no memory.
-int select(absl::Span<SelectCase> cases);
-
-// Parks for ever.
-[[noreturn]] void select();
 
 }  // namespace gump
 

@@ -1,7 +1,13 @@
-// The cases of a select, as gump/select.h makes them.
+// The cases of a select, as gump/select.h makes them, and the select itself.
+//
+// A case has Arm(), which describes it to selectgo, and Finish(r), which is
+// called if this case has proceeded. A case lives for the full expression that
+// contains the select. It borrows its channel from that expression, and its
+// value where it can. A SelectCase keeps its own copy (Kept).
 #ifndef GUMP_INTERNAL_SELECT_CASE_H_
 #define GUMP_INTERNAL_SELECT_CASE_H_
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <type_traits>
@@ -18,19 +24,30 @@ namespace gump::internal {
 
 [[noreturn]] void PanicSpentCase();
 
+// The channels that Recv and Send take: any, those with a value, those without.
 template <class C>
 concept ReceivesFrom = std::is_same_v<C, chan<typename C::value_type>> ||
     std::is_same_v<C, recv_chan<typename C::value_type>>;
 template <class C>
+concept ReceivesValue =
+    ReceivesFrom<C> && !std::is_void_v<typename C::value_type>;
+template <class C>
+concept ReceivesNothing =
+    ReceivesFrom<C> && std::is_void_v<typename C::value_type>;
+template <class C>
 concept SendsTo = std::is_same_v<C, chan<typename C::value_type>> ||
     std::is_same_v<C, send_chan<typename C::value_type>>;
+template <class C>
+concept SendsValue = SendsTo<C> && !std::is_void_v<typename C::value_type>;
+template <class C>
+concept SendsNothing = SendsTo<C> && std::is_void_v<typename C::value_type>;
+
+template <class C>
+using ValueOf = typename C::value_type;
 
 // ---- Cases ------------------------------------------------------------------
-// A case has Arm(), which describes it to selectgo, and Finish(r), which is
-// called if this case has proceeded. A case lives for the full expression that
-// contains the select. It borrows its channel from that expression, and its
-// value where it can. A SelectCase keeps its own copy (Kept).
 
+// CaseBase marks the classes of cases.
 struct CaseBase {
   CaseBase() = default;
   CaseBase(const CaseBase&) = delete;
@@ -121,15 +138,16 @@ class RecvIntoCase : public CaseBase {
 };
 
 // SendCase sends a T that it owns or borrows.
-template <class T, class H, bool kOwns>
+enum class Keeps { kReference, kValue };
+template <class T, class H, Keeps kKeeps>
 class SendCase : public CaseBase {
  public:
-  using Kept = SendCase<T, H, true>;
+  using Kept = SendCase<T, H, Keeps::kValue>;
   static constexpr bool kIsDefault = false;
   template <class V>
   SendCase(rt::Hchan* c, V&& v, H handler)
       : c_(c), value_(std::forward<V>(v)), handler_(std::move(handler)) {}
-  template <bool kOther>
+  template <Keeps kOther>
   explicit SendCase(SendCase<T, H, kOther>* o)
       : SendCase(o->channel(), std::move(*o->value()), o->TakeHandler()) {}
 
@@ -144,7 +162,7 @@ class SendCase : public CaseBase {
   }
   rt::Hchan* channel() const { return c_; }
   T* value() {
-    if constexpr (kOwns) {
+    if constexpr (kKeeps == Keeps::kValue) {
       return std::addressof(value_);
     } else {
       return value_;
@@ -154,12 +172,12 @@ class SendCase : public CaseBase {
 
  private:
   rt::Hchan* c_;
-  std::conditional_t<kOwns, T, T*> value_;
+  std::conditional_t<kKeeps == Keeps::kValue, T, T*> value_;
   bool spent_ = false;
   [[no_unique_address]] H handler_;
 };
-template <class H, bool kOwns>
-class SendCase<void, H, kOwns> : public CaseBase {
+template <class H, Keeps kKeeps>
+class SendCase<void, H, kKeeps> : public CaseBase {
  public:
   using Kept = SendCase;
   static constexpr bool kIsDefault = false;
@@ -177,6 +195,20 @@ class SendCase<void, H, kOwns> : public CaseBase {
   rt::Hchan* c_;
   [[no_unique_address]] H handler_;
 };
+
+// SendOf makes the case that sends v, which it copies if the channel will move
+// from it. `handler` is an rvalue.
+template <class T, class H>
+auto SendOf(rt::Hchan* c, const T& v, H&& handler) {
+  static_assert(std::is_copy_constructible_v<T>,
+                "Send copies what is not an rvalue; use std::move");
+  if constexpr (kPlainElement<T>) {  // only read
+    return SendCase<T, H, Keeps::kReference>(
+        c, const_cast<T*>(std::addressof(v)), std::move(handler));
+  } else {
+    return SendCase<T, H, Keeps::kValue>(c, v, std::move(handler));
+  }
+}
 
 // DefaultCase proceeds when no other case can. selectgo sees it as a nil
 // channel.
@@ -221,6 +253,33 @@ class AnyCaseOf final : public AnyCase {
  private:
   Case case_;
 };
+
+// ---- The select -------------------------------------------------------------
+
+// SelectOf does one of the cases and returns its index.
+template <class... Cases>
+int SelectOf(Cases&... cases) {
+  constexpr size_t kN = sizeof...(Cases);
+  constexpr bool kIsDefault[] = {Cases::kIsDefault...};
+  constexpr int kDefaults = (int{Cases::kIsDefault} + ...);
+  static_assert(kDefaults <= 1, "select: multiple default cases");
+  rt::Scase scases[] = {cases.Arm()...};
+  rt::SelectResult r;
+  // One operation and Default: an operation that does not wait.
+  if constexpr (kN == 2 && kDefaults == 1) {
+    constexpr int kOp = kIsDefault[0] ? 1 : 0;
+    r = rt::selectgo(&scases[kOp], 1, /*block=*/false);
+    r.index = r.index < 0 ? 1 - kOp : kOp;
+  } else {
+    r = rt::selectgo(scases, kN, /*block=*/kDefaults == 0);
+    for (int i = 0; kDefaults == 1 && r.index < 0; i++) {
+      if (kIsDefault[i]) r.index = i;
+    }
+  }
+  int i = 0;
+  (void)((i++ == r.index ? (cases.Finish(r.result), true) : false) || ...);
+  return r.index;
+}
 
 }  // namespace gump::internal
 
