@@ -1,5 +1,9 @@
 #include "gump/go.h"
 
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
 #include "gump/internal/linkname_panic.h"
 #include "gump/runtime.h"
 

@@ -28,19 +28,20 @@
 #ifndef GUMP_GO_H_
 #define GUMP_GO_H_
 
-#include <cstdlib>
-#include <cstring>
-#include <functional>
+#include <cstddef>
 #include <memory>
-#include <new>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
+#include "gump/defer.h"  // IWYU pragma: export
+#include "gump/gls.h"    // IWYU pragma: export
 #include "gump/internal/arch.h"
+#include "gump/internal/closure.h"
 #include "gump/internal/linkname_go.h"
-#include "gump/panic.h"
+#include "gump/internal/spawn.h"
+#include "gump/internal/syscall_scope.h"
+#include "gump/panic.h"  // IWYU pragma: export
 
 namespace gump {
 
@@ -54,107 +55,6 @@ struct GoOptions {
   // A name for goroutine dumps, which show its first 47 bytes. go copies it.
   std::string_view name = {};
 };
-
-namespace internal {
-
-// A Nullable callable can be empty: pointers, std::function and similar types.
-template <class F>
-concept Nullable = std::is_pointer_v<F> || std::is_member_pointer_v<F> ||
-    (std::is_class_v<F>&& std::is_constructible_v<F, std::nullptr_t>&& requires(
-        const F& f) { static_cast<bool>(f == nullptr); });
-
-// CalledByName: f(args...) may be called through &T::operator(). That does not
-// work if operator() has default arguments, is static, or belongs to a private
-// base class.
-template <class F, class... A>
-concept CalledByName = requires {
-  requires std::is_invocable_v<
-      decltype(&std::remove_reference_t<F>::operator()), F, A...>;
-};
-
-// CallVisibly calls f in a frame of its own, because a lambda that is inlined
-// into our thunk has no name in goroutine dumps.
-template <class F, class... A>
-decltype(auto) CallVisibly(F&& f, A&&... args) {
-  if constexpr (CalledByName<F, A...>) {
-    auto call = &std::remove_reference_t<F>::operator();
-    asm volatile("" : "+m"(call));  // hides the target from the compiler
-    return std::invoke(call, std::forward<F>(f), std::forward<A>(args)...);
-  } else {
-    return std::invoke(std::forward<F>(f), std::forward<A>(args)...);
-  }
-}
-
-// Closure is a callable with its decayed arguments, kept as std::thread does.
-template <class F, class... A>
-struct Closure {
-  std::tuple<F, A...> parts;
-
-  void operator()() {
-    std::apply(
-        [](auto&&... p) { CallVisibly(std::forward<decltype(p)>(p)...); },
-        std::move(parts));
-  }
-};
-
-template <class C>
-inline constexpr bool kFitsInG =
-    sizeof(C) <= rt::kClosureSize &&
-    alignof(C) <= rt::kClosureAlign&& std::is_nothrow_move_constructible_v<C>;
-
-// kInPlace describes a closure that is stored in the G itself.
-template <class C>
-inline constexpr rt::FuncType kInPlace = {
-    [](void* c) { (*static_cast<C*>(c))(); },
-    [](void* c) { static_cast<C*>(c)->~C(); },
-    [](void* dst, void* src) noexcept {
-      ::new (dst) C(std::move(*static_cast<C*>(src)));
-      static_cast<C*>(src)->~C();
-    }};
-
-// kOnHeap describes a closure on the heap. The G holds a C*.
-template <class C>
-inline constexpr rt::FuncType kOnHeap = {
-    [](void* c) { (**static_cast<C**>(c))(); },
-    [](void* c) { delete *static_cast<C**>(c); },
-    [](void* dst, void* src) noexcept {
-      *static_cast<C**>(dst) = *static_cast<C**>(src);
-    }};
-
-[[noreturn]] void PanicNoStack();
-void FatalNilFunc();
-[[noreturn]] void PanicRunActive();
-char* CopyName(std::string_view name);
-struct Free {
-  void operator()(char* p) const { std::free(p); }
-};
-
-template <class F>
-void CheckCallable(const F& f) {
-  if constexpr (Nullable<F>) {
-    if (f == nullptr) FatalNilFunc();
-  }
-}
-
-template <class C, class... Parts>
-__attribute__((always_inline)) inline void Spawn(
-    const rt::SpawnOptions* options, uintptr_t pc, Parts&&... parts) {
-  rt::SpawnResult result;
-  if constexpr (kFitsInG<C>) {
-    alignas(C) unsigned char raw[sizeof(C)];
-    C* c = ::new (raw) C{{std::forward<Parts>(parts)...}};
-    result = rt::newproc(&kInPlace<C>, c, options, pc);
-    if (result != rt::SpawnResult::kOk) c->~C();
-  } else {
-    auto c = std::make_unique<C>(C{{std::forward<Parts>(parts)...}});
-    C* raw = c.get();
-    result = rt::newproc(&kOnHeap<C>, &raw, options, pc);
-    if (result == rt::SpawnResult::kOk) (void)c.release();
-  }
-  if (result != rt::SpawnResult::kOk) PanicNoStack();
-}
-
-}  // namespace internal
 
 // go starts a goroutine that calls f(args...). The callable and its arguments
 // are decay-copied, as std::thread does, and may be move-only. They are
@@ -241,17 +141,6 @@ __attribute__((always_inline)) inline int Run(F&& main) {
   }
   return result;
 }
-
-namespace internal {
-// SyscallScope brackets a declared system call.
-class SyscallScope {
- public:
-  SyscallScope() { rt::entersyscall(); }
-  ~SyscallScope() { rt::exitsyscall(); }
-  SyscallScope(const SyscallScope&) = delete;
-  SyscallScope& operator=(const SyscallScope&) = delete;
-};
-}  // namespace internal
 
 // blocking calls f, which is known to block in the kernel, and returns the
 // result of f. While f blocks, other goroutines run in place of this one. f

@@ -1,0 +1,92 @@
+// Closures: how a callable with its arguments is kept, described to the
+// runtime, and called.
+#ifndef GUMP_INTERNAL_CLOSURE_H_
+#define GUMP_INTERNAL_CLOSURE_H_
+
+#include <functional>
+#include <new>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "gump/internal/linkname_go.h"
+
+namespace gump::internal {
+
+// A Nullable callable can be empty: pointers, std::function and similar types.
+template <class F>
+concept Nullable = std::is_pointer_v<F> || std::is_member_pointer_v<F> ||
+    (std::is_class_v<F>&& std::is_constructible_v<F, std::nullptr_t>&& requires(
+        const F& f) { static_cast<bool>(f == nullptr); });
+
+// CalledByName: f(args...) may be called through &T::operator(). That does not
+// work if operator() has default arguments, is static, or belongs to a private
+// base class.
+template <class F, class... A>
+concept CalledByName = requires {
+  requires std::is_invocable_v<
+      decltype(&std::remove_reference_t<F>::operator()), F, A...>;
+};
+
+// CallVisibly calls f in a frame of its own, because a lambda that is inlined
+// into our thunk has no name in goroutine dumps.
+template <class F, class... A>
+decltype(auto) CallVisibly(F&& f, A&&... args) {
+  if constexpr (CalledByName<F, A...>) {
+    auto call = &std::remove_reference_t<F>::operator();
+    asm volatile("" : "+m"(call));  // hides the target from the compiler
+    return std::invoke(call, std::forward<F>(f), std::forward<A>(args)...);
+  } else {
+    return std::invoke(std::forward<F>(f), std::forward<A>(args)...);
+  }
+}
+
+// Closure is a callable with its decayed arguments, kept as std::thread does.
+template <class F, class... A>
+struct Closure {
+  std::tuple<F, A...> parts;
+
+  void operator()() {
+    std::apply(
+        [](auto&&... p) { CallVisibly(std::forward<decltype(p)>(p)...); },
+        std::move(parts));
+  }
+};
+
+template <class C>
+inline constexpr bool kFitsInG =
+    sizeof(C) <= rt::kClosureSize &&
+    alignof(C) <= rt::kClosureAlign&& std::is_nothrow_move_constructible_v<C>;
+
+// kInPlace describes a closure that is stored in the G itself.
+template <class C>
+inline constexpr rt::FuncType kInPlace = {
+    [](void* c) { (*static_cast<C*>(c))(); },
+    [](void* c) { static_cast<C*>(c)->~C(); },
+    [](void* dst, void* src) noexcept {
+      ::new (dst) C(std::move(*static_cast<C*>(src)));
+      static_cast<C*>(src)->~C();
+    }};
+
+// kOnHeap describes a closure on the heap. The G holds a C*.
+template <class C>
+inline constexpr rt::FuncType kOnHeap = {
+    [](void* c) { (**static_cast<C**>(c))(); },
+    [](void* c) { delete *static_cast<C**>(c); },
+    [](void* dst, void* src) noexcept {
+      *static_cast<C**>(dst) = *static_cast<C**>(src);
+    }};
+
+void FatalNilFunc();
+
+// CheckCallable ends the process if f is empty.
+template <class F>
+void CheckCallable(const F& f) {
+  if constexpr (Nullable<F>) {
+    if (f == nullptr) FatalNilFunc();
+  }
+}
+
+}  // namespace gump::internal
+
+#endif  // GUMP_INTERNAL_CLOSURE_H_

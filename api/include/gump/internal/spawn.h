@@ -1,0 +1,44 @@
+// Spawn: the common part of the functions that start a goroutine.
+#ifndef GUMP_INTERNAL_SPAWN_H_
+#define GUMP_INTERNAL_SPAWN_H_
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <string_view>
+#include <utility>
+
+#include "gump/internal/closure.h"
+#include "gump/internal/linkname_go.h"
+
+namespace gump::internal {
+
+[[noreturn]] void PanicNoStack();
+[[noreturn]] void PanicRunActive();
+char* CopyName(std::string_view name);
+struct Free {
+  void operator()(char* p) const { std::free(p); }
+};
+
+template <class C, class... Parts>
+__attribute__((always_inline)) inline void Spawn(
+    const rt::SpawnOptions* options, uintptr_t pc, Parts&&... parts) {
+  rt::SpawnResult result;
+  if constexpr (kFitsInG<C>) {
+    alignas(C) unsigned char raw[sizeof(C)];
+    C* c = ::new (raw) C{{std::forward<Parts>(parts)...}};
+    result = rt::newproc(&kInPlace<C>, c, options, pc);
+    if (result != rt::SpawnResult::kOk) c->~C();
+  } else {
+    auto c = std::make_unique<C>(C{{std::forward<Parts>(parts)...}});
+    C* raw = c.get();
+    result = rt::newproc(&kOnHeap<C>, &raw, options, pc);
+    if (result == rt::SpawnResult::kOk) (void)c.release();
+  }
+  if (result != rt::SpawnResult::kOk) PanicNoStack();
+}
+
+}  // namespace gump::internal
+
+#endif  // GUMP_INTERNAL_SPAWN_H_
