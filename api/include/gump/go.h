@@ -1,4 +1,6 @@
-// Starting goroutines: Run, go and blocking.
+// A goroutine is a function that runs concurrently with the others; many share a
+// thread. go starts one, Run starts the first, and blocking calls a function
+// that is known to block in the kernel.
 //
 //   int main() {
 //     return gump::Run([] {
@@ -7,6 +9,9 @@
 //       std::printf("%d\n", *c.Recv());
 //     });
 //   }
+//
+// This header also gives defer, panic and gls: it includes gump/defer.h,
+// gump/panic.h and gump/gls.h.
 //
 // All functions may be called from goroutines and from plain threads. Run is
 // the exception: only a plain thread may call it, and main starts on that

@@ -53,6 +53,7 @@ struct Closure {
   }
 };
 
+// kFitsInG: a C can be stored in the G itself.
 template <class C>
 inline constexpr bool kFitsInG =
     sizeof(C) <= rt::kClosureSize &&
@@ -77,7 +78,7 @@ inline constexpr rt::FuncType kOnHeap = {
       *static_cast<C**>(dst) = *static_cast<C**>(src);
     }};
 
-void FatalNilFunc();
+void FatalNilFunc();  // ends the process: "go of nil func value"
 
 // CheckCallable ends the process if f is empty.
 template <class F>

@@ -14,13 +14,20 @@
 
 namespace gump::internal {
 
-[[noreturn]] void PanicNoStack();
-[[noreturn]] void PanicRunActive();
+[[noreturn]] void PanicNoStack();    // after a newproc that has failed
+[[noreturn]] void PanicRunActive();  // after a runMain that has failed
+
+// CopyName returns a copy made by malloc, or nullptr for an empty name. Throws
+// std::bad_alloc.
 char* CopyName(std::string_view name);
+// Free is the deleter for such a copy.
 struct Free {
   void operator()(char* p) const { std::free(p); }
 };
 
+// Spawn starts a goroutine that calls a C made of parts. Panics if there is no
+// memory for the goroutine. It is inlined with its callers, so that pc lies in
+// the user's function.
 template <class C, class... Parts>
 __attribute__((always_inline)) inline void Spawn(
     const rt::SpawnOptions* options, uintptr_t pc, Parts&&... parts) {
