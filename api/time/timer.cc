@@ -1,18 +1,16 @@
-// The public interface of timers. runtime/sched/time.h and
-// runtime/wait/timechan.h describe their mechanism.
-#include "gump/time.h"
+// Timer, After and AfterFunc. runtime/sched/time.h and runtime/wait/timechan.h
+// describe the mechanism of timers.
+#include "gump/time/timer.h"
 
 #include <new>
+#include <utility>
 
+#include "api/time/timer_chan.h"
+#include "gump/internal/linkname_go.h"
+#include "gump/internal/linkname_time.h"
 #include "gump/panic.h"
 
 namespace gump::internal {
-
-int64_t DurationArg::RoundedUp(absl::Duration d) {
-  const int64_t ns = absl::ToInt64Nanoseconds(d);  // saturates, truncates
-  const bool fraction = ns >= 0 && ns < kForever && absl::Nanoseconds(ns) < d;
-  return fraction ? ns + 1 : ns;
-}
 
 namespace {
 
@@ -70,25 +68,6 @@ void FuncTimer::Unref() {
 
 namespace gump::time {
 
-namespace {
-
-void EncodeTime(void* elem, int64_t unix_nanos) {
-  ::new (elem) absl::Time(absl::FromUnixNanos(unix_nanos));
-}
-
-// MakeTimerChan makes a channel that receives the time after ns, and then every
-// period, unless the period is 0.
-chan<absl::Time> MakeTimerChan(int64_t ns, int64_t period) {
-  rt::Hchan* c = rt::newTimerChan(&internal::kElemType<absl::Time>, EncodeTime);
-  if (c == nullptr) throw std::bad_alloc();
-  rt::timerChanReset(c, ns, period);
-  return chan<absl::Time>(c);
-}
-
-}  // namespace
-
-void Sleep(internal::DurationArg d) { rt::timeSleep(d.Nanoseconds()); }
-
 bool Timer::Stop() const {
   if (func_.get() != nullptr) return func_.get()->Stop();
   if (!channel_) panic("time: Stop called on uninitialized Timer");
@@ -102,7 +81,7 @@ bool Timer::Reset(internal::DurationArg d) const {
 }
 
 Timer NewTimer(internal::DurationArg d) {
-  chan<absl::Time> c = MakeTimerChan(d.Nanoseconds(), 0);
+  chan<absl::Time> c = internal::MakeTimerChan(d.Nanoseconds(), 0);
   Timer t;
   t.channel_ = c;
   t.C = std::move(c);
@@ -110,33 +89,7 @@ Timer NewTimer(internal::DurationArg d) {
 }
 
 recv_chan<absl::Time> After(internal::DurationArg d) {
-  return MakeTimerChan(d.Nanoseconds(), 0);
-}
-
-void Ticker::Stop() const {
-  if (channel_) rt::timerChanStop(channel_.raw());
-}
-
-void Ticker::Reset(internal::DurationArg d) const {
-  const int64_t ns = d.Nanoseconds();
-  if (ns <= 0) panic("non-positive interval for Ticker.Reset");
-  if (!channel_) panic("time: Reset called on uninitialized Ticker");
-  rt::timerChanReset(channel_.raw(), ns, ns);
-}
-
-Ticker NewTicker(internal::DurationArg d) {
-  const int64_t ns = d.Nanoseconds();
-  if (ns <= 0) panic("non-positive interval for NewTicker");
-  chan<absl::Time> c = MakeTimerChan(ns, ns);
-  Ticker t;
-  t.channel_ = c;
-  t.C = std::move(c);
-  return t;
-}
-
-recv_chan<absl::Time> Tick(internal::DurationArg d) {
-  if (d.Nanoseconds() <= 0) return {};
-  return NewTicker(d).C;
+  return internal::MakeTimerChan(d.Nanoseconds(), 0);
 }
 
 }  // namespace gump::time
