@@ -271,6 +271,7 @@ void Later() {
 void Main() {
   auto c = make_chan<int>();
   gump::time::Sleep(absl::Milliseconds(10));
+  gump::time::Sleep(std::chrono::milliseconds(10));  // the same
 
   select(Recv(c, [](int v) { got = v; }),
          Recv(gump::time::After(absl::Seconds(1)),

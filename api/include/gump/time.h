@@ -1,12 +1,8 @@
-// Time: Sleep, Timer, Ticker, After, Tick and AfterFunc.
+// Package time: pausing, and events at a given time.
 //
-//   gump::time::Sleep(absl::Milliseconds(10));
-//
-//   select(Recv(c, [](int v) { ... }),
-//          Recv(gump::time::After(absl::Seconds(1)), [] { ... }));  // time out
-//
-//   gump::time::Ticker ticker = gump::time::NewTicker(1s);
-//   for (absl::Time t : ticker.C) { ... }
+//   gump/time/sleep.h    Sleep
+//   gump/time/timer.h    Timer, NewTimer, After, AfterFunc
+//   gump/time/ticker.h   Ticker, NewTicker, Tick
 //
 // Durations are absl::Duration or any std::chrono::duration. Fractions of a
 // nanosecond are rounded up. A duration that is not above 0 means now. A
@@ -22,18 +18,13 @@
 //
 // Timer and Ticker are handles: a copy is the same timer. A timer is freed when
 // neither it nor its channel has a handle any more, so there is no need to stop
-// it. A function given to AfterFunc is called whether or not a handle exists.
+// it.
 //
 // All functions may be called from goroutines and from plain threads, several
-// at a time. Only Sleep parks. Between one Run and the next, functions given to
-// AfterFunc wait, as goroutines do. Plain threads that are in Sleep, or wait
-// for a timer's channel, still wake on time.
+// at a time. Only Sleep parks.
 //
 // In a bubble (synctest.h), durations are measured on the bubble's clock, and
 // channels deliver the times of that clock.
-//
-// Memory ordering: the call of AfterFunc, or of Reset, happens before the call
-// of f that it causes.
 //
 // Source: package time of Go 1.23.
 #ifndef GUMP_TIME_H_

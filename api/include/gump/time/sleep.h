@@ -1,4 +1,11 @@
-// time::Sleep pauses the caller.
+// time::Sleep pauses the calling goroutine, or the calling plain thread.
+//
+//   gump::time::Sleep(absl::Milliseconds(10));
+//   gump::time::Sleep(std::chrono::milliseconds(10));  // the same
+//
+// gump/time.h says what a duration means, and which clock measures it.
+//
+// A plain thread that sleeps while no Run is active still wakes on time.
 #ifndef GUMP_TIME_SLEEP_H_
 #define GUMP_TIME_SLEEP_H_
 

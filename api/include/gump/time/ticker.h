@@ -1,4 +1,12 @@
-// time::Ticker
+// A time::Ticker sends the time on a channel at regular intervals.
+//
+//   gump::time::Ticker ticker = gump::time::NewTicker(1s);
+//   for (absl::Time t : ticker.C) { ... }
+//
+// gump/time.h says what a duration means, and how a channel of time behaves.
+//
+// All functions may be called from goroutines and from plain threads, several
+// at a time. None parks.
 #ifndef GUMP_TIME_TICKER_H_
 #define GUMP_TIME_TICKER_H_
 
@@ -15,6 +23,7 @@ class Ticker {
  public:
   Ticker() noexcept = default;
 
+  // C delivers the time at which the tick was due.
   recv_chan<absl::Time> C;
 
   // Stop ends the ticks: after it nothing can be received from C. It does not

@@ -1,4 +1,26 @@
-// time::Timer
+// A time::Timer is one event at a given time: a value on a channel, or the call
+// of a function.
+//
+//   select(Recv(c, [](int v) { ... }),
+//          Recv(gump::time::After(absl::Seconds(1)), [] { ... }));  // time out
+//
+//   auto timer = gump::time::NewTimer(absl::Seconds(1));
+//   ...
+//   if (timer.Stop()) { ... }  // in time
+//
+//   gump::time::AfterFunc(absl::Seconds(1), [c] { c.Close(); });
+//
+// gump/time.h says what a duration means, and how a channel of time behaves.
+//
+// A function given to AfterFunc is called whether or not a handle exists.
+// Between one Run and the next, such functions wait, as goroutines do. Plain
+// threads that wait for a timer's channel still wake on time.
+//
+// All functions may be called from goroutines and from plain threads, several
+// at a time. None parks.
+//
+// Memory ordering: the call of AfterFunc, or of Reset, happens before the call
+// of f that it causes.
 #ifndef GUMP_TIME_TIMER_H_
 #define GUMP_TIME_TIMER_H_
 
@@ -23,6 +45,7 @@ class Timer {
  public:
   Timer() noexcept = default;
 
+  // C delivers the time at which the timer was due.
   recv_chan<absl::Time> C;
 
   // Stop keeps the timer from firing. Returns true if this call stopped the
@@ -52,10 +75,6 @@ class Timer {
 
 // NewTimer makes a Timer that sends the time to its channel after d. Throws
 // std::bad_alloc.
-//
-//   auto timer = gump::time::NewTimer(absl::Seconds(1));
-//   ...
-//   if (timer.Stop()) { ... }  // in time
 [[nodiscard]] Timer NewTimer(internal::DurationArg d);
 
 // After returns NewTimer(d).C, for timeouts in select. Throws std::bad_alloc.
@@ -69,8 +88,6 @@ class Timer {
 //
 // Throws std::bad_alloc, and any exception thrown by copying f. A null f is the
 // fatal error "go of nil func value".
-//
-//   gump::time::AfterFunc(absl::Seconds(1), [c] { c.Close(); });
 template <class F>
 __attribute__((always_inline)) inline Timer AfterFunc(internal::DurationArg d,
                                                       F&& f) {
