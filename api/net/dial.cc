@@ -7,6 +7,10 @@
 // wins, and the other attempt is cancelled. If that attempt connects all the
 // same, its Conn is dropped with the channel that it was sent to, which closes
 // it.
+#include "gump/net/dial.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +20,7 @@
 #include <optional>
 #include <utility>
 
+#include "api/net/address.h"
 #include "api/net/socket.h"
 #include "api/status_util.h"
 #include "gump/chan.h"
@@ -23,7 +28,7 @@
 #include "gump/go.h"
 #include "gump/select.h"
 #include "gump/status.h"
-#include "gump/time.h"
+#include "gump/time/timer.h"
 
 namespace gump::net {
 namespace {

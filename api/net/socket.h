@@ -1,50 +1,23 @@
-// The parts that the sources of net share: sockets, addresses and errors.
+// Socket: the state behind a Conn, Listener or PacketConn, and its errors.
 #ifndef API_NET_SOCKET_H_
 #define API_NET_SOCKET_H_
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <type_traits>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "api/net/address.h"
 #include "gump/context.h"
-#include "gump/net.h"
+#include "gump/net/addr.h"
+#include "gump/panic.h"
 #include "gump/sync/once.h"
 #include "netpoll/fd.h"
 
 namespace gump::internal {
-
-// Cat concatenates texts and numbers. (absl::StrCat takes std::string_view only
-// where Abseil was built for C++17.)
-template <class... Parts>
-std::string Cat(const Parts&... parts) {
-  std::string text;
-  const auto append = [&](const auto& part) {
-    if constexpr (std::is_arithmetic_v<std::decay_t<decltype(part)>>) {
-      text += std::to_string(part);
-    } else {
-      text += std::string_view(part);
-    }
-  };
-  (append(parts), ...);
-  return text;
-}
-
-// Network is a parsed network name.
-struct Network {
-  std::string name;    // as given: "tcp4"
-  std::string family;  // "tcp", "udp", "unix", "unixgram"
-  int version = 0;     // 4, 6, or 0 for either
-
-  bool stream() const { return family == "tcp" || family == "unix"; }
-  bool unix_domain() const { return family[0] == 'u' && family[1] == 'n'; }
-};
 
 // Socket is the state that the handles of net share. It is immutable once it
 // has a handle, except for fd and unlink_once, which guard themselves.
@@ -93,53 +66,6 @@ absl::Status Prefixed(std::string_view op, std::string_view network,
 // is done: "operation was canceled" or "i/o timeout".
 absl::Status ContextError(const context::Context& ctx);
 
-struct NetAccess {
-  template <class Handle>
-  static Handle Make(std::shared_ptr<Socket>&& s) {
-    Handle h;
-    h.socket_ = std::move(s);
-    return h;
-  }
-  static net::Addr MakeAddr(std::string_view network, const sockaddr* sa,
-                            socklen_t length);
-  // AsGiven returns a with a text for its host that its sockaddr does not have.
-  static net::Addr AsGiven(net::Addr a, std::string_view host);
-  // AsIs returns a as the kernel has it.
-  static net::Addr AsIs(net::Addr a);
-  // Host returns the text of the host.
-  static std::string Host(const net::Addr& a);
-};
-
-// ParseNetwork parses a network name. It may return the error InvalidArgument
-// "unknown network x".
-absl::StatusOr<Network> ParseNetwork(std::string_view name);
-// HostPort is the result of SplitHostPort, which splits "host:port".
-struct HostPort {
-  std::string host;
-  std::string port;
-};
-absl::StatusOr<HostPort> SplitHostPort(std::string_view address);
-// IsAbstract returns true for a unix address "@name", or the same with a NUL
-// for the "@". Such an address is in no directory.
-bool IsAbstract(std::string_view path);
-// ForFamily stores an address in *sa, in the form that a socket of some family
-// takes. It converts an address of version 4 for a socket that takes both
-// versions, and the other way round. It leaves all else for the kernel to
-// judge.
-absl::Status ForFamily(const net::Addr& a, int family, sockaddr_storage* sa,
-                       socklen_t* length);
-// JoinHostPort returns "host:port", with a host that has colons in brackets.
-std::string JoinHostPort(std::string_view host, int port);
-
-// Resolve returns the addresses for "host:port" or a path, in the order in
-// which to try them. If `passive` is true, they are to listen at, and no host
-// means all interfaces. Only a path that no socket can have gives an error with
-// an errno. It is EINVAL, which Go gets from the call that takes the path.
-absl::StatusOr<std::vector<net::Addr>> Resolve(const context::Context& ctx,
-                                               const Network& network,
-                                               std::string_view address,
-                                               bool passive);
-
 // NewSocket makes a non-blocking socket. Returns -1, with the errno in *err, on
 // failure.
 int NewSocket(const Network& network, int family, int* err);
@@ -150,6 +76,34 @@ void SetStreamOptions(int fd, std::string_view family);
 // fails, it closes the descriptor.
 absl::StatusOr<std::shared_ptr<Socket>> Adopt(int fd, const Network& network,
                                               IoError* error);
+
+// Duplicate makes a Socket from a duplicate of fd.
+absl::StatusOr<std::shared_ptr<Socket>> Duplicate(int fd);
+
+// ---- What handles share -----------------------------------------------------
+
+// Check returns the socket of a handle. Panics if the handle is nil.
+inline Socket* Check(const std::shared_ptr<Socket>& s) {
+  if (s == nullptr) {
+    panic("invalid memory address or nil pointer dereference");
+  }
+  return s.get();
+}
+// Hold is Check for a call that wakes other goroutines. They may drop the
+// handle on which the call was made.
+inline std::shared_ptr<Socket> Hold(const std::shared_ptr<Socket>& s) {
+  (void)Check(s);
+  return s;
+}
+
+// TrySetOption sets a socket option to an int. Returns 0 or an errno.
+int TrySetOption(Socket* s, int level, int option, int value);
+// SetBuffer sets the size of a buffer of the kernel.
+absl::Status SetBuffer(Socket* s, int option, int bytes);
+// SetDeadlineOf sets the deadlines of one or both directions.
+absl::Status SetDeadlineOf(Socket* s, absl::Time t, rt::PollMode mode);
+// FdOf returns the descriptor, or -1 if the socket is closed.
+int FdOf(const std::shared_ptr<Socket>& socket);
 
 }  // namespace gump::internal
 

@@ -1,0 +1,53 @@
+// net addr
+#ifndef GUMP_NET_ADDR_H_
+#define GUMP_NET_ADDR_H_
+
+#include <sys/socket.h>
+
+#include <string>
+
+namespace gump::internal {
+struct NetAccess;
+}  // namespace gump::internal
+
+namespace gump::net {
+
+// Addr is the address of a socket or of its peer.
+class Addr {
+ public:
+  Addr() = default;  // no address: network and string are empty
+
+  // Network is "tcp", "udp", "unix" or "unixgram".
+  const std::string& Network() const { return network_; }
+  // String is the address in the form that Dial takes: "127.0.0.1:80",
+  // "[::1]:80", or a path. A unix socket without a name, such as that of most
+  // dialers, is "@". An address that was resolved without a host is ":80".
+  std::string String() const;
+  // Port is 0 if the address has no port.
+  int Port() const;
+
+  // The kernel's form, for system calls of the program. Length is 0 if there is
+  // no address.
+  const sockaddr* Sockaddr() const {
+    return reinterpret_cast<const sockaddr*>(&storage_);
+  }
+  socklen_t Length() const { return length_; }
+
+  friend bool operator==(const Addr& a, const Addr& b) {
+    return a.network_ == b.network_ && a.String() == b.String();
+  }
+
+ private:
+  friend struct ::gump::internal::NetAccess;
+  std::string network_;
+  // The host as it was given, if storage_ cannot express it: an empty host,
+  // which stands for every address, or a zone that does not exist.
+  std::string host_;
+  bool as_given_ = false;  // the host is host_, not that in storage_
+  socklen_t length_ = 0;
+  sockaddr_storage storage_{};
+};
+
+}  // namespace gump::net
+
+#endif  // GUMP_NET_ADDR_H_

@@ -1,0 +1,72 @@
+// net listener
+#ifndef GUMP_NET_LISTENER_H_
+#define GUMP_NET_LISTENER_H_
+
+#include <memory>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "gump/net/addr.h"
+#include "gump/net/conn.h"
+
+namespace gump::internal {
+struct NetAccess;
+struct Socket;
+}  // namespace gump::internal
+
+namespace gump::net {
+
+// Listener accepts connections.
+class Listener {
+ public:
+  Listener() = default;
+  explicit operator bool() const { return socket_ != nullptr; }
+  friend bool operator==(const Listener&, const Listener&) = default;
+
+  // Accept parks until there is a connection, and returns it. It also returns
+  // temporary errors, such as EMFILE. A loop that calls Accept should pause
+  // after such an error.
+  absl::StatusOr<Conn> Accept() const;
+  // Close is as that of Conn. It also removes the path of a unix socket.
+  absl::Status Close() const;
+  // SetDeadline makes Accept fail with "i/o timeout" after t.
+  absl::Status SetDeadline(absl::Time t) const;
+  // LocalAddr has the port that the kernel chose if port 0 was asked for. It is
+  // known also after Close.
+  Addr LocalAddr() const;
+  int Fd() const;  // as Conn's
+
+ private:
+  friend struct ::gump::internal::NetAccess;
+  std::shared_ptr<internal::Socket> socket_;
+};
+
+// ListenOptions holds the options of Listen and ListenPacket.
+struct ListenOptions {
+  // Lets several sockets listen at one address. The kernel spreads the incoming
+  // connections or datagrams among them.
+  bool reuse_port = false;
+  // The number of connections that may wait for Accept. 0 means as many as the
+  // kernel allows.
+  int backlog = 0;
+};
+
+// Listen opens a socket for incoming connections ("tcp…", "unix"). It sets
+// SO_REUSEADDR. ":port" accepts IPv6 and IPv4, as far as the system has them.
+// Errors read "listen tcp 127.0.0.1:80: bind: address already in use". Parks
+// while a name is looked up.
+absl::StatusOr<Listener> Listen(std::string_view network,
+                                std::string_view address,
+                                ListenOptions options = {});
+
+// FileListener makes a Listener of a listening socket, such as one from
+// systemd. It also duplicates the descriptor and makes the socket non-blocking.
+// NoDelay and keep-alive are set on the connections that it accepts. Its Close
+// does not remove the path of a unix socket.
+absl::StatusOr<Listener> FileListener(int fd);
+
+}  // namespace gump::net
+
+#endif  // GUMP_NET_LISTENER_H_

@@ -1,0 +1,67 @@
+// net packet_conn
+#ifndef GUMP_NET_PACKET_CONN_H_
+#define GUMP_NET_PACKET_CONN_H_
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "gump/net/addr.h"
+#include "gump/net/listener.h"
+
+namespace gump::internal {
+struct NetAccess;
+struct Socket;
+}  // namespace gump::internal
+
+namespace gump::net {
+
+// PacketConn sends and receives datagrams.
+class PacketConn {
+ public:
+  PacketConn() = default;
+  explicit operator bool() const { return socket_ != nullptr; }
+  friend bool operator==(const PacketConn&, const PacketConn&) = default;
+
+  struct Packet {
+    size_t n = 0;            // bytes put into the buffer
+    Addr from;               // no address if the sender has no name
+    bool truncated = false;  // the datagram was longer; the rest is lost
+  };
+  // ReadFrom parks until there is a datagram. An empty datagram has n 0.
+  absl::StatusOr<Packet> ReadFrom(absl::Span<char> buf) const;
+  // WriteTo sends one datagram, whole or not at all. Parks while the kernel's
+  // buffer is full. If that buffer is the queue of a unixgram receiver, the
+  // wait costs CPU time, as in Go, because each failed attempt makes Linux call
+  // for another one. A datagram that is too long is the error "message too
+  // long". An IPv4 address may also have its IPv6-mapped form.
+  absl::StatusOr<size_t> WriteTo(std::string_view data, const Addr& to) const;
+
+  // All of these are as for Conn.
+  absl::Status Close() const;
+  absl::Status SetDeadline(absl::Time t) const;
+  absl::Status SetReadDeadline(absl::Time t) const;
+  absl::Status SetWriteDeadline(absl::Time t) const;
+  absl::Status SetReadBuffer(int bytes) const;
+  absl::Status SetWriteBuffer(int bytes) const;
+  Addr LocalAddr() const;
+  int Fd() const;
+
+ private:
+  friend struct ::gump::internal::NetAccess;
+  std::shared_ptr<internal::Socket> socket_;
+};
+
+// ListenPacket opens a socket for datagrams ("udp…", "unixgram"). Its errors
+// are like those of Listen, and it parks as Listen does.
+absl::StatusOr<PacketConn> ListenPacket(std::string_view network,
+                                        std::string_view address,
+                                        ListenOptions options = {});
+
+}  // namespace gump::net
+
+#endif  // GUMP_NET_PACKET_CONN_H_
