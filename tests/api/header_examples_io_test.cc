@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -130,23 +131,63 @@ void Main() {
 }  // namespace go_h
 
 namespace net_h {
+void Echo(const net::Conn& conn) {
+  char buf[4096];
+  for (;;) {
+    absl::StatusOr<size_t> n = conn.Read(buf);
+    if (!n.ok() || *n == 0) return;  // the last handle closes
+    if (!conn.Write({buf, *n}).ok()) return;
+  }
+}
+
 // The port of echo belongs to root, and may be taken. The test is that this
 // compiles.
-[[maybe_unused]] absl::Status Echo() {
+[[maybe_unused]] absl::Status Serve() {
   absl::StatusOr<net::Listener> l = net::Listen("tcp", ":7");
   if (!l.ok()) return l.status();
   for (;;) {
     absl::StatusOr<net::Conn> c = l->Accept();
     if (!c.ok()) return c.status();
-    go([conn = *c]() mutable {
-      char buf[4096];
-      for (;;) {
-        absl::StatusOr<size_t> n = conn.Read(buf);
-        if (!n.ok() || *n == 0) return;  // the last handle closes
-        if (!conn.Write({buf, *n}).ok()) return;
-      }
-    });
+    go([conn = *c] { Echo(conn); });
   }
+}
+
+[[maybe_unused]] absl::Status ServePackets() {
+  absl::StatusOr<net::PacketConn> socket = net::ListenPacket("udp", ":7");
+  if (!socket.ok()) return socket.status();
+  char buf[1500];
+  for (;;) {
+    auto packet = socket->ReadFrom(buf);
+    if (!packet.ok()) return packet.status();
+    socket->WriteTo({buf, packet->n}, packet->from).IgnoreError();
+  }
+}
+
+[[maybe_unused]] absl::Status Ask() {
+  absl::StatusOr<net::Conn> c = net::Dial("tcp", "localhost:6379");
+  if (!c.ok())
+    return c.status();  // "dial tcp 127.0.0.1:6379: connect:
+                        // connection refused"
+  return c->Close();
+}
+
+void Say(const net::Listener& listener) {
+  net::Addr at = listener.LocalAddr();
+  std::printf("listening on %s\n", at.String().c_str());  // "[::]:8080"
+}
+
+void Main() {
+  auto [here, there] = *net::Pipe();
+  go([there = std::move(there)] { Echo(there); });
+  EXPECT_TRUE(here.Write("ping").ok());
+  char answer[4];
+  EXPECT_EQ(*here.Read(answer), 4u);
+  EXPECT_TRUE(here.Close().ok());
+  Say(*net::Listen("tcp", "127.0.0.1:0"));
+  const context::Context ctx = context::Background();
+  absl::StatusOr<std::vector<std::string>> hosts =
+      net::LookupHost(ctx, "localhost");  // "::1", "127.0.0.1"
+  EXPECT_TRUE(hosts.ok()) << hosts.status();
 }
 }  // namespace net_h
 
@@ -292,8 +333,8 @@ void Main() {
 
 TEST(HeaderExamplesTest, WorkAsDocumented) {
   for (void (*example)() :
-       {context_h::Main, exec_h::Main, go_h::Main, os_h::Main, signal_h::Main,
-        status_h::Main, time_h::Main}) {
+       {context_h::Main, exec_h::Main, go_h::Main, net_h::Main, os_h::Main,
+        signal_h::Main, status_h::Main, time_h::Main}) {
     gump::testing::RunWith(2, example);
   }
 }

@@ -1,20 +1,12 @@
-// net: connections, listeners and datagram sockets. A call that has to wait
-// parks the goroutine, not its thread.
+// Package net: connections, listeners and datagram sockets. A call that has to
+// wait parks the goroutine, not its thread.
 //
-//   absl::StatusOr<net::Listener> l = net::Listen("tcp", ":7");
-//   if (!l.ok()) return l.status();
-//   for (;;) {
-//     absl::StatusOr<net::Conn> c = l->Accept();
-//     if (!c.ok()) return c.status();
-//     go([conn = *c]() mutable {
-//       char buf[4096];
-//       for (;;) {
-//         absl::StatusOr<size_t> n = conn.Read(buf);
-//         if (!n.ok() || *n == 0) return;  // the last handle closes
-//         if (!conn.Write({buf, *n}).ok()) return;
-//       }
-//     });
-//   }
+//   gump/net/addr.h         Addr
+//   gump/net/conn.h         Conn, Pipe, FileConn
+//   gump/net/dial.h         DialOptions, Dial, DialTimeout, DialContext
+//   gump/net/listener.h     Listener, ListenOptions, Listen, FileListener
+//   gump/net/lookup.h       LookupHost, ResolveAddr
+//   gump/net/packet_conn.h  PacketConn, ListenPacket
 //
 // Networks are "tcp", "tcp4", "tcp6", "udp", "udp4", "udp6", "unix" and
 // "unixgram". Addresses are written as in Go: "host:port", ":8080" (all
@@ -26,7 +18,7 @@
 // Conn, Listener and PacketConn are cheap handles: a copy is the same socket.
 // The socket is closed by Close, or when its last handle is destroyed. Every
 // function may be called from goroutines and from plain threads, several at a
-// time. Reads of one Conn take turns, and so do writes.
+// time.
 //
 // Requires: the handle is not default-constructed. Such a handle is nil, and
 // using it is the panic "invalid memory address or nil pointer dereference".

@@ -1,4 +1,11 @@
-// net addr
+// A net::Addr is the address of a socket or of its peer.
+//
+//   net::Addr at = listener.LocalAddr();
+//   std::printf("listening on %s\n", at.String().c_str());  // "[::]:8080"
+//
+// An Addr is a value. It comes from a socket, or from ResolveAddr. Copies may
+// be used at the same time. No function parks. Functions throw std::bad_alloc
+// if there is no memory.
 #ifndef GUMP_NET_ADDR_H_
 #define GUMP_NET_ADDR_H_
 
@@ -33,6 +40,7 @@ class Addr {
   }
   socklen_t Length() const { return length_; }
 
+  // Addresses are equal if network and text are.
   friend bool operator==(const Addr& a, const Addr& b) {
     return a.network_ == b.network_ && a.String() == b.String();
   }

@@ -1,4 +1,22 @@
-// net conn
+// A net::Conn is a connection: a stream, or a datagram socket with one peer.
+//
+//   char buf[4096];
+//   for (;;) {
+//     absl::StatusOr<size_t> n = conn.Read(buf);
+//     if (!n.ok() || *n == 0) return;  // the last handle closes
+//     if (!conn.Write({buf, *n}).ok()) return;
+//   }
+//
+// Dial and Accept return one. A Conn is a cheap handle: a copy is the same
+// connection. The connection is closed by Close, or when its last handle is
+// destroyed.
+//
+// Requires: the handle is not default-constructed. Using such a handle panics,
+// as gump/net.h says. That header also describes the errors.
+//
+// All functions may be called from goroutines and from plain threads, several
+// at a time. Reads of one Conn take turns, and so do writes. A function parks
+// only if its comment says so.
 #ifndef GUMP_NET_CONN_H_
 #define GUMP_NET_CONN_H_
 
@@ -27,7 +45,8 @@ namespace gump::net {
 // Conn is a stream, or a datagram socket with one peer.
 class Conn {
  public:
-  Conn() = default;
+  Conn() = default;  // nil
+  // Returns false for nil. Handles are equal if they are the same socket.
   explicit operator bool() const { return socket_ != nullptr; }
   friend bool operator==(const Conn&, const Conn&) = default;
 

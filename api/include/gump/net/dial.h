@@ -1,4 +1,12 @@
-// net dial
+// Dial, DialTimeout and DialContext connect to an address.
+//
+//   absl::StatusOr<net::Conn> c = net::Dial("tcp", "localhost:6379");
+//   if (!c.ok()) return c.status();  // "dial tcp 127.0.0.1:6379: connect:
+//                                    // connection refused"
+//
+// gump/net.h says how networks and addresses are written, and describes the
+// errors. Functions may be called from goroutines and from plain threads. They
+// park until there is a connection or an error.
 #ifndef GUMP_NET_DIAL_H_
 #define GUMP_NET_DIAL_H_
 

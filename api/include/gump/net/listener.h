@@ -1,4 +1,22 @@
-// net listener
+// A net::Listener accepts connections at an address.
+//
+//   absl::StatusOr<net::Listener> l = net::Listen("tcp", ":7");
+//   if (!l.ok()) return l.status();
+//   for (;;) {
+//     absl::StatusOr<net::Conn> c = l->Accept();
+//     if (!c.ok()) return c.status();
+//     go([conn = *c] { Echo(conn); });
+//   }
+//
+// A Listener is a cheap handle: a copy is the same listener. It is closed by
+// Close, or when its last handle is destroyed. gump/net.h says how networks and
+// addresses are written, and describes the errors.
+//
+// Requires: the handle is not default-constructed. Using such a handle panics,
+// as gump/net.h says.
+//
+// All functions may be called from goroutines and from plain threads, several
+// at a time. A function parks only if its comment says so.
 #ifndef GUMP_NET_LISTENER_H_
 #define GUMP_NET_LISTENER_H_
 
@@ -21,7 +39,8 @@ namespace gump::net {
 // Listener accepts connections.
 class Listener {
  public:
-  Listener() = default;
+  Listener() = default;  // nil
+  // Returns false for nil. Handles are equal if they are the same socket.
   explicit operator bool() const { return socket_ != nullptr; }
   friend bool operator==(const Listener&, const Listener&) = default;
 
@@ -36,7 +55,8 @@ class Listener {
   // LocalAddr has the port that the kernel chose if port 0 was asked for. It is
   // known also after Close.
   Addr LocalAddr() const;
-  int Fd() const;  // as Conn's
+  // Fd returns the descriptor, as that of Conn does.
+  int Fd() const;
 
  private:
   friend struct ::gump::internal::NetAccess;

@@ -1,4 +1,12 @@
-// net lookup
+// LookupHost and ResolveAddr find the addresses of a name.
+//
+//   absl::StatusOr<std::vector<std::string>> hosts =
+//       net::LookupHost(ctx, "localhost");  // "::1", "127.0.0.1"
+//
+// The system's resolver is asked (getaddrinfo), on a goroutine of its own. At
+// most 128 lookups run at the same time, and the others wait. Functions may be
+// called from goroutines and from plain threads. They park while a name is
+// looked up.
 #ifndef GUMP_NET_LOOKUP_H_
 #define GUMP_NET_LOOKUP_H_
 

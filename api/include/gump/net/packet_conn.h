@@ -1,4 +1,23 @@
-// net packet_conn
+// A net::PacketConn sends and receives datagrams, each to or from any address.
+//
+//   absl::StatusOr<net::PacketConn> socket = net::ListenPacket("udp", ":7");
+//   if (!socket.ok()) return socket.status();
+//   char buf[1500];
+//   for (;;) {
+//     auto packet = socket->ReadFrom(buf);
+//     if (!packet.ok()) return packet.status();
+//     socket->WriteTo({buf, packet->n}, packet->from).IgnoreError();
+//   }
+//
+// A PacketConn is a cheap handle: a copy is the same socket. It is closed by
+// Close, or when its last handle is destroyed. gump/net.h says how networks and
+// addresses are written, and describes the errors.
+//
+// Requires: the handle is not default-constructed. Using such a handle panics,
+// as gump/net.h says.
+//
+// All functions may be called from goroutines and from plain threads, several
+// at a time. A function parks only if its comment says so.
 #ifndef GUMP_NET_PACKET_CONN_H_
 #define GUMP_NET_PACKET_CONN_H_
 
@@ -23,7 +42,8 @@ namespace gump::net {
 // PacketConn sends and receives datagrams.
 class PacketConn {
  public:
-  PacketConn() = default;
+  PacketConn() = default;  // nil
+  // Returns false for nil. Handles are equal if they are the same socket.
   explicit operator bool() const { return socket_ != nullptr; }
   friend bool operator==(const PacketConn&, const PacketConn&) = default;
 
