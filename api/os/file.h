@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "gump/go.h"
-#include "gump/os.h"
+#include "gump/os/file.h"
 #include "netpoll/fd.h"
 
 namespace gump::internal {

@@ -205,7 +205,14 @@ absl::Status ReadTwice() {
   return absl::OkStatus();
 }
 
+absl::Status Look(const os::File& f) {
+  absl::StatusOr<os::FileInfo> info = f.Stat();
+  if (info.ok() && info->IsDir()) return absl::OkStatus();
+  return absl::NotFoundError("no directory");
+}
+
 void Main() {
+  EXPECT_TRUE(Look(*os::Open("/")).ok());
   absl::StatusOr<std::pair<os::File, os::File>> p = os::Pipe();
   auto& [r, w] = *p;
   EXPECT_TRUE(w.Write("x").ok());

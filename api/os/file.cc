@@ -2,7 +2,7 @@
 // files are registered with the poller, and a file that it refuses (EPERM) is a
 // blocking one. A descriptor is made non-blocking only after it has been
 // registered. So no file becomes non-blocking without a poller to wait for it.
-#include "gump/os.h"
+#include "gump/os/file.h"
 
 #include <fcntl.h>
 
@@ -12,8 +12,8 @@
 
 #include "api/os/file.h"
 #include "api/status_util.h"
+#include "gump/internal/duration_arg.h"
 #include "gump/synctest.h"
-#include "gump/time.h"
 #include "runtime/sys/os_linux.h"
 
 namespace gump {
