@@ -1,5 +1,5 @@
-// Contexts carry a deadline, a request to stop, and the values of one request
-// down the calls and goroutines that work for it.
+// A context carries a deadline, a request to stop, and the values of one
+// request down the calls and goroutines that work for it.
 //
 //   auto [ctx, cancel] = context::WithTimeout(parent, absl::Seconds(2));
 //   defer _{cancel};                    // frees the context's resources
@@ -65,84 +65,15 @@
 #include "gump/chan.h"
 #include "gump/go.h"
 #include "gump/internal/arch.h"
-#include "gump/internal/linkname_go.h"
+#include "gump/internal/closure.h"
+#include "gump/internal/context_ref.h"
+#include "gump/internal/duration_arg.h"
 #include "gump/time.h"
 
-namespace gump {
+namespace gump::context {
 
-namespace internal {
-
-// The implementation is in api/context/context.cc. A null ContextNode is
-// Background().
-struct ContextNode;
-void ContextRetain(ContextNode* n) noexcept;
-void ContextRelease(ContextNode* n) noexcept;
-
-// ContextRef is a counted reference to a ContextNode.
-class ContextRef {
- public:
-  ContextRef() noexcept = default;
-  explicit ContextRef(ContextNode* adopted) noexcept : n_(adopted) {}
-  ContextRef(const ContextRef& o) noexcept : n_(o.n_) {
-    if (n_ != nullptr) ContextRetain(n_);
-  }
-  ContextRef(ContextRef&& o) noexcept : n_(std::exchange(o.n_, nullptr)) {}
-  ContextRef& operator=(const ContextRef& o) noexcept {
-    ContextRef copy(o);
-    std::swap(n_, copy.n_);
-    return *this;
-  }
-  ContextRef& operator=(ContextRef&& o) noexcept {
-    ContextRef moved(std::move(o));
-    std::swap(n_, moved.n_);
-    return *this;
-  }
-  ~ContextRef() {
-    if (n_ != nullptr) ContextRelease(n_);
-  }
-  ContextNode* get() const noexcept { return n_; }
-
- private:
-  ContextNode* n_ = nullptr;
-};
-
-uint64_t NewContextKey() noexcept;
-const void* ContextValue(const ContextNode* n, uint64_t key) noexcept;
-// ContextTimeLeft returns the time until n's deadline, or an infinite duration
-// if there is none. Setting the wall clock does not change it. n may be null.
-absl::Duration ContextTimeLeft(const ContextNode* n) noexcept;
-// The next two functions take ownership of value, and of closure (as
-// rt::newproc does), also if they throw.
-ContextRef NewContextValue(const ContextRef& parent, uint64_t key, void* value,
-                           void (*destroy)(void*));
-ContextRef NewContextFunc(const ContextRef& parent, const rt::FuncType* ft,
-                          void* closure, uintptr_t pc);
-struct ContextAccess;
-
-}  // namespace internal
-
-namespace context {
-
-// Key names a value of type V in contexts. A key is usually a global. Each key
-// that is made differs from all others; a copy is the same key.
-//
-//   const context::Key<std::string> kUser;
-//   ctx = context::WithValue(ctx, kUser, "gopher");
-//   if (const std::string* user = ctx.Value(kUser)) { ... }
 template <class V>
-class Key {
-  static_assert(std::is_object_v<V> && std::is_same_v<V, std::remove_cv_t<V>>,
-                "gump::context::Key<V>: V must be an object type without const "
-                "(a const char* is one, a const char is not)");
-
- public:
-  using value_type = V;
-  Key() noexcept : id_(internal::NewContextKey()) {}
-  uint64_t id() const noexcept { return id_; }  // for the library itself
-
- private:
-  uint64_t id_;
-};
+class Key;
 
 // Context is the handle described above.
 class Context {
@@ -187,6 +118,27 @@ class Context {
   internal::ContextRef ref_;
 };
 
+// Key names a value of type V in contexts. A key is usually a global. Each key
+// that is made differs from all others; a copy is the same key.
+//
+//   const context::Key<std::string> kUser;
+//   ctx = context::WithValue(ctx, kUser, "gopher");
+//   if (const std::string* user = ctx.Value(kUser)) { ... }
+template <class V>
+class Key {
+  static_assert(std::is_object_v<V> && std::is_same_v<V, std::remove_cv_t<V>>,
+                "gump::context::Key<V>: V must be an object type without const "
+                "(a const char* is one, a const char is not)");
+
+ public:
+  using value_type = V;
+  Key() noexcept : id_(internal::NewContextKey()) {}
+  uint64_t id() const noexcept { return id_; }  // for the library itself
+
+ private:
+  uint64_t id_;
+};
+
 // CancelFunc cancels the context with which it was made, and all its
 // descendants: Err() becomes "context canceled". Only the first call has an
 // effect. When any of the calls returns, everything is cancelled. A
@@ -229,25 +181,6 @@ class StopFunc {
   friend StopFunc AfterFunc(const Context& ctx, F&& f);
   internal::ContextRef ref_;
 };
-
-}  // namespace context
-
-namespace internal {
-struct ContextAccess {
-  template <class Handle>
-  static Handle Make(ContextRef&& ref) {
-    Handle h;
-    h.ref_ = std::move(ref);
-    return h;
-  }
-  template <class Handle>
-  static const ContextRef& ref(const Handle& h) {
-    return h.ref_;
-  }
-};
-}  // namespace internal
-
-namespace context {
 
 // Background returns the root context, which has no deadline and no values, and
 // is never cancelled. TODO returns another such context, for code where it is
@@ -331,8 +264,7 @@ __attribute__((always_inline)) inline StopFunc AfterFunc(const Context& ctx,
   return stop;
 }
 
-}  // namespace context
-}  // namespace gump
+}  // namespace gump::context
 
 template <>
 struct std::hash<gump::context::Context> {

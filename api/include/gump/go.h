@@ -1,5 +1,5 @@
-// A goroutine is a function that runs concurrently with the others; many share a
-// thread. go starts one, Run starts the first, and blocking calls a function
+// A goroutine is a function that runs concurrently with the others; many share
+// a thread. go starts one, Run starts the first, and blocking calls a function
 // that is known to block in the kernel.
 //
 //   int main() {

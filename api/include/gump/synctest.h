@@ -1,4 +1,4 @@
-// Tests of code that waits, with a clock that does not make the test wait.
+// synctest tests code that waits, with a clock that does not make the test wait.
 //
 //   TEST(Client, GivesUpAfterAnHour) {
 //     gump::Run([] {
@@ -61,26 +61,10 @@
 
 #include "absl/time/time.h"
 #include "gump/go.h"
+#include "gump/internal/bubble_scope.h"
+#include "gump/internal/closure.h"
 
-namespace gump {
-
-namespace internal {
-// BubbleScope makes the calling goroutine the root of a bubble.
-class BubbleScope {
- public:
-  BubbleScope();
-  ~BubbleScope();
-  BubbleScope(const BubbleScope&) = delete;
-  BubbleScope& operator=(const BubbleScope&) = delete;
-  // Run waits for the goroutines of the bubble.
-  void Run();
-
- private:
-  bool open_ = true;
-};
-}  // namespace internal
-
-namespace synctest {
+namespace gump::synctest {
 
 // Run calls f in a new goroutine, in a new bubble. Parks until all goroutines
 // of the bubble have ended. f is decay-copied, and destroyed in the bubble. So
@@ -118,7 +102,6 @@ void Wait();
 // outside of bubbles. Does not park.
 absl::Time Now();
 
-}  // namespace synctest
-}  // namespace gump
+}  // namespace gump::synctest
 
 #endif  // GUMP_SYNCTEST_H_
