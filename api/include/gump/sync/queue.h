@@ -51,14 +51,7 @@ class Queue {
       "and nothrow-destructible; keep a std::unique_ptr<T> otherwise");
 
  public:
-  // Throws std::bad_alloc.
-  Queue() {
-    const uint32_t first = arena_.Alloc();
-    arena_[first].state.store(kTaken, rt::relaxed);  // the node has no value
-    // Relaxed: the program publishes the finished queue by other means.
-    head_.store({first, 0}, rt::relaxed);
-    tail_.store({first, 0}, rt::relaxed);
-  }
+  Queue();  // Throws std::bad_alloc.
   ~Queue() {
     while (Pop().has_value()) {
     }
@@ -68,60 +61,18 @@ class Queue {
 
   // Push appends v. Throws std::bad_alloc if the queue has to grow and there is
   // no memory. v is destroyed then.
-  void Push(T v) {
-    const uint32_t fresh = arena_.Alloc();
-    Node& node = arena_[fresh];
-    ::new (std::addressof(node.value)) T(std::move(v));
-    node.state.store(0, rt::relaxed);  // published when the node is linked
-    // Relaxed: the node is ours. While it is not in the queue, no other thread
-    // changes its next, not even if next is kNoNode. Release: a thread that
-    // reads this value in a reused node also sees that tail_ had left the node
-    // (Q2).
-    const TaggedIndex end = node.next.load(rt::relaxed);
-    node.next.store(end.Successor(kNoNode), rt::release);
-    for (;;) {
-      const TaggedIndex tail = tail_.load(rt::acquire);
-      Node& last = arena_[tail.index];
-      const TaggedIndex next = last.next.load(rt::acquire);
-      if (tail_.load(rt::relaxed) != tail) continue;  // (Q2)
-      if (next.index != kNoNode) {
-        AdvanceTail(tail, next);
-        continue;
-      }
-      // Release: publishes the node and its value; pairs with Pop.
-      if (last.next.cas(next, next.Successor(fresh), rt::release)) {
-        AdvanceTail(tail, {fresh, 0});
-        return;
-      }
-    }
-  }
+  void Push(T v);
 
   // Pop takes the first element out. Returns nullopt if the queue was empty.
-  [[nodiscard]] std::optional<T> Pop() noexcept {
-    const Claim claim = ClaimFirst();
-    if (claim.value == kNoNode) return std::nullopt;
-    std::optional<T> out(std::move(arena_[claim.value].value));
-    Finish(claim);
-    return out;
-  }
+  [[nodiscard]] std::optional<T> Pop() noexcept;
 
   // Pop(out) moves the first element into out. Returns false if the queue was
   // empty, and leaves out untouched. Throws what T's move assignment throws.
   // The element is lost then.
-  [[nodiscard]] bool Pop(T& out) {
-    std::optional<T> v = Pop();
-    if (v.has_value()) out = std::move(*v);
-    return v.has_value();
-  }
+  [[nodiscard]] bool Pop(T& out);
 
   // Empty returns true if the queue had no element at some moment of the call.
-  [[nodiscard]] bool Empty() const noexcept {
-    for (;;) {
-      const TaggedIndex head = head_.load(rt::acquire);
-      const TaggedIndex next = arena_[head.index].next.load(rt::acquire);
-      if (head_.load(rt::relaxed) == head) return next.index == kNoNode;
-    }
-  }
+  [[nodiscard]] bool Empty() const noexcept;
 
  private:
   using TaggedIndex = internal::TaggedIndex;
@@ -159,49 +110,120 @@ class Queue {
     uint32_t passed;
   };
 
-  Claim ClaimFirst() noexcept {
-    for (;;) {
-      const TaggedIndex head = head_.load(rt::acquire);
-      // Acquire, after head_: this tail_ is at least as far on as head_ (Q1).
-      const TaggedIndex tail = tail_.load(rt::acquire);
-      // Acquire: pairs with the release in Push, for the value.
-      const TaggedIndex next = arena_[head.index].next.load(rt::acquire);
-      if (head_.load(rt::relaxed) != head) continue;  // (Q2)
-      if (next.index == kNoNode) return {kNoNode, kNoNode};
-      if (head.index == tail.index) {
-        AdvanceTail(tail, next);
-        continue;
-      }
-      // Release: a thread that sees the new head_ sees a tail_ not behind it.
-      if (head_.cas(head, head.Successor(next.index), rt::acq_rel)) {
-        return {next.index, head.index};
-      }
-    }
-  }
-
-  void Finish(Claim claim) noexcept {
-    arena_[claim.value].value.~T();
-    Leave(claim.value, kTaken);
-    Leave(claim.passed, kPassed);
-  }
-
-  void Leave(uint32_t i, uint32_t how) noexcept {
-    // Acq_rel: the second to leave is ordered after all that the first did
-    // (Q3).
-    if (arena_[i].state.or_(how, rt::acq_rel) != 0) arena_.Free(i);
-  }
-
-  // AdvanceTail moves tail_ on, unless another thread has. Acq_rel: a thread
-  // that sees the new tail_ sees the node there. The CAS also passes on all
-  // that other threads have published to us.
-  void AdvanceTail(TaggedIndex tail, TaggedIndex next) noexcept {
-    (void)tail_.cas(tail, tail.Successor(next.index), rt::acq_rel);
-  }
+  // The steps of Pop: head_ passes on, the value goes, the nodes leave.
+  Claim ClaimFirst() noexcept;
+  void Finish(Claim claim) noexcept;
+  void Leave(uint32_t i, uint32_t how) noexcept;
+  void AdvanceTail(TaggedIndex tail, TaggedIndex next) noexcept;
 
   internal::NodeArena<Node> arena_;
   alignas(128) rt::Atomic<TaggedIndex> head_;
   alignas(128) rt::Atomic<TaggedIndex> tail_;
 };
+
+template <class T>
+inline Queue<T>::Queue() {
+  const uint32_t first = arena_.Alloc();
+  arena_[first].state.store(kTaken, rt::relaxed);  // the node has no value
+  // Relaxed: the program publishes the finished queue by other means.
+  head_.store({first, 0}, rt::relaxed);
+  tail_.store({first, 0}, rt::relaxed);
+}
+
+template <class T>
+inline void Queue<T>::Push(T v) {
+  const uint32_t fresh = arena_.Alloc();
+  Node& node = arena_[fresh];
+  ::new (std::addressof(node.value)) T(std::move(v));
+  node.state.store(0, rt::relaxed);  // published when the node is linked
+  // Relaxed: the node is ours. While it is not in the queue, no other thread
+  // changes its next, not even if next is kNoNode. Release: a thread that reads
+  // this value in a reused node also sees that tail_ had left the node (Q2).
+  const TaggedIndex end = node.next.load(rt::relaxed);
+  node.next.store(end.Successor(kNoNode), rt::release);
+  for (;;) {
+    const TaggedIndex tail = tail_.load(rt::acquire);
+    Node& last = arena_[tail.index];
+    const TaggedIndex next = last.next.load(rt::acquire);
+    if (tail_.load(rt::relaxed) != tail) continue;  // (Q2)
+    if (next.index != kNoNode) {
+      AdvanceTail(tail, next);
+      continue;
+    }
+    // Release: publishes the node and its value; pairs with Pop.
+    if (last.next.cas(next, next.Successor(fresh), rt::release)) {
+      AdvanceTail(tail, {fresh, 0});
+      return;
+    }
+  }
+}
+
+template <class T>
+inline std::optional<T> Queue<T>::Pop() noexcept {
+  const Claim claim = ClaimFirst();
+  if (claim.value == kNoNode) return std::nullopt;
+  std::optional<T> out(std::move(arena_[claim.value].value));
+  Finish(claim);
+  return out;
+}
+
+template <class T>
+inline bool Queue<T>::Pop(T& out) {
+  std::optional<T> v = Pop();
+  if (v.has_value()) out = std::move(*v);
+  return v.has_value();
+}
+
+template <class T>
+inline bool Queue<T>::Empty() const noexcept {
+  for (;;) {
+    const TaggedIndex head = head_.load(rt::acquire);
+    const TaggedIndex next = arena_[head.index].next.load(rt::acquire);
+    if (head_.load(rt::relaxed) == head) return next.index == kNoNode;
+  }
+}
+
+template <class T>
+inline typename Queue<T>::Claim Queue<T>::ClaimFirst() noexcept {
+  for (;;) {
+    const TaggedIndex head = head_.load(rt::acquire);
+    // Acquire, after head_: this tail_ is at least as far on as head_ (Q1).
+    const TaggedIndex tail = tail_.load(rt::acquire);
+    // Acquire: pairs with the release in Push, for the value.
+    const TaggedIndex next = arena_[head.index].next.load(rt::acquire);
+    if (head_.load(rt::relaxed) != head) continue;  // (Q2)
+    if (next.index == kNoNode) return {kNoNode, kNoNode};
+    if (head.index == tail.index) {
+      AdvanceTail(tail, next);
+      continue;
+    }
+    // Release: a thread that sees the new head_ sees a tail_ not behind it.
+    if (head_.cas(head, head.Successor(next.index), rt::acq_rel)) {
+      return {next.index, head.index};
+    }
+  }
+}
+
+template <class T>
+inline void Queue<T>::Finish(Claim claim) noexcept {
+  arena_[claim.value].value.~T();
+  Leave(claim.value, kTaken);
+  Leave(claim.passed, kPassed);
+}
+
+template <class T>
+inline void Queue<T>::Leave(uint32_t i, uint32_t how) noexcept {
+  // Acq_rel: the second to leave is ordered after all that the first did (Q3).
+  if (arena_[i].state.or_(how, rt::acq_rel) != 0) arena_.Free(i);
+}
+
+// AdvanceTail moves tail_ on, unless another thread has. Acq_rel: a thread that
+// sees the new tail_ sees the node there. The CAS also passes on all that other
+// threads have published to us.
+template <class T>
+inline void Queue<T>::AdvanceTail(TaggedIndex tail, TaggedIndex next) noexcept {
+  (void)tail_.cas(tail, tail.Successor(next.index), rt::acq_rel);
+}
 
 }  // namespace gump::sync
 

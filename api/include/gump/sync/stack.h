@@ -55,47 +55,16 @@ class Stack {
 
   // Push puts v on top. Throws std::bad_alloc if the stack has to grow and
   // cannot. v is then destroyed.
-  void Push(T v) {
-    const uint32_t fresh = arena_.Alloc();
-    Node& node = arena_[fresh];
-    ::new (std::addressof(node.value)) T(std::move(v));
-    TaggedIndex top = top_.load(rt::relaxed);  // a guess; the CAS decides
-    do {
-      node.next.store(top.index, rt::relaxed);  // published by the CAS
-      // Release: publishes the node and its value; pairs with Pop. Those below
-      // stay published, because every change of top_ is a read-modify-write.
-    } while (!top_.casWeak(top, top.Successor(fresh), rt::release));
-  }
+  void Push(T v);
 
   // Pop removes and returns the top element. Returns nullopt if the stack was
   // empty.
-  [[nodiscard]] std::optional<T> Pop() noexcept {
-    TaggedIndex top = top_.load(rt::acquire);  // pairs with Push: to read next
-    while (top.index != internal::kNoNode) {
-      Node& node = arena_[top.index];
-      // Relaxed: the node may have been freed and used again. Then the tag has
-      // changed, and the CAS fails.
-      const uint32_t next = node.next.load(rt::relaxed);
-      // Acquire: pairs with the release in Push, for the value.
-      if (top_.cas(top, top.Successor(next), rt::acquire)) {
-        std::optional<T> out(std::move(node.value));
-        node.value.~T();
-        arena_.Free(top.index);
-        return out;
-      }
-      top = top_.load(rt::acquire);  // as above
-    }
-    return std::nullopt;
-  }
+  [[nodiscard]] std::optional<T> Pop() noexcept;
 
   // Pop(out) pops into a variable. Returns false, and leaves `out` untouched,
   // if the stack was empty. If the move assignment of T throws, the exception
   // passes through and the element is lost.
-  [[nodiscard]] bool Pop(T& out) {
-    std::optional<T> v = Pop();
-    if (v.has_value()) out = std::move(*v);
-    return v.has_value();
-  }
+  [[nodiscard]] bool Pop(T& out);
 
   // Empty returns true if the stack is empty now. Acquire: pairs with the
   // release in Push, also through the CAS of a later Pop, because that is a
@@ -120,6 +89,46 @@ class Stack {
   internal::NodeArena<Node> arena_;
   alignas(128) rt::Atomic<TaggedIndex> top_;
 };
+
+template <class T>
+inline void Stack<T>::Push(T v) {
+  const uint32_t fresh = arena_.Alloc();
+  Node& node = arena_[fresh];
+  ::new (std::addressof(node.value)) T(std::move(v));
+  TaggedIndex top = top_.load(rt::relaxed);  // a guess; the CAS decides
+  do {
+    node.next.store(top.index, rt::relaxed);  // published by the CAS
+    // Release: publishes the node and its value; pairs with Pop. Those below
+    // stay published, because every change of top_ is a read-modify-write.
+  } while (!top_.casWeak(top, top.Successor(fresh), rt::release));
+}
+
+template <class T>
+inline std::optional<T> Stack<T>::Pop() noexcept {
+  TaggedIndex top = top_.load(rt::acquire);  // pairs with Push: to read next
+  while (top.index != internal::kNoNode) {
+    Node& node = arena_[top.index];
+    // Relaxed: the node may have been freed and used again. Then the tag has
+    // changed, and the CAS fails.
+    const uint32_t next = node.next.load(rt::relaxed);
+    // Acquire: pairs with the release in Push, for the value.
+    if (top_.cas(top, top.Successor(next), rt::acquire)) {
+      std::optional<T> out(std::move(node.value));
+      node.value.~T();
+      arena_.Free(top.index);
+      return out;
+    }
+    top = top_.load(rt::acquire);  // as above
+  }
+  return std::nullopt;
+}
+
+template <class T>
+inline bool Stack<T>::Pop(T& out) {
+  std::optional<T> v = Pop();
+  if (v.has_value()) out = std::move(*v);
+  return v.has_value();
+}
 
 }  // namespace gump::sync
 
