@@ -64,19 +64,12 @@ class ErrGroup {
   // goroutine counts as having returned. A Goexit counts as returning OK.
   // Panics if no goroutine can be started. Throws std::bad_alloc.
   template <class F>
-  void Go(F&& f) {
-    Enter();
-    Start(std::forward<F>(f));
-  }
+  void Go(F&& f);
 
   // TryGo is Go if the limit allows one more goroutine now. It returns false,
   // and starts nothing, otherwise. Never parks.
   template <class F>
-  [[nodiscard]] bool TryGo(F&& f) {
-    if (!TryEnter()) return false;
-    Start(std::forward<F>(f));
-    return true;
-  }
+  [[nodiscard]] bool TryGo(F&& f);
 
   // SetLimit limits the number of active goroutines to n. A negative n means no
   // limit, which is the initial state. With a limit of 0 no further goroutine
@@ -101,37 +94,12 @@ class ErrGroup {
   void Fail(absl::Status status);
 
   template <class F>
-  void Start(F&& f) {
-    using Task = std::optional<std::decay_t<F>>;
-    try {
-      wg_.Go([this, fn = Task(std::in_place, std::forward<F>(f))]() mutable {
-        Call(fn);
-      });
-    } catch (...) {
-      Leave();
-      throw;
-    }
-  }
+  void Start(F&& f);
 
   // Call calls the function in task and destroys it. After that its place in
   // the limit is free again.
   template <class Fn>
-  void Call(std::optional<Fn>& task) {
-    struct LeaveAtEnd {
-      ErrGroup* group;
-      std::optional<Fn>& task;
-      ~LeaveAtEnd() {
-        task.reset();
-        group->Leave();
-      }
-    } at_end{this, task};
-    if constexpr (std::is_void_v<std::invoke_result_t<Fn&>>) {
-      std::invoke(*task);
-    } else {
-      absl::Status status = std::invoke(*task);
-      if (!status.ok()) Fail(std::move(status));
-    }
-  }
+  void Call(std::optional<Fn>& task);
 
   WaitGroup wg_;
   chan<void> places_;          // one value per place taken; nil: no limit
@@ -145,6 +113,50 @@ struct ErrGroup::GroupAndContext {
   ErrGroup group;
   context::Context ctx;
 };
+
+template <class F>
+inline void ErrGroup::Go(F&& f) {
+  Enter();
+  Start(std::forward<F>(f));
+}
+
+template <class F>
+inline bool ErrGroup::TryGo(F&& f) {
+  if (!TryEnter()) return false;
+  Start(std::forward<F>(f));
+  return true;
+}
+
+template <class F>
+inline void ErrGroup::Start(F&& f) {
+  using Task = std::optional<std::decay_t<F>>;
+  try {
+    wg_.Go([this, fn = Task(std::in_place, std::forward<F>(f))]() mutable {
+      Call(fn);
+    });
+  } catch (...) {
+    Leave();
+    throw;
+  }
+}
+
+template <class Fn>
+inline void ErrGroup::Call(std::optional<Fn>& task) {
+  struct LeaveAtEnd {
+    ErrGroup* group;
+    std::optional<Fn>& task;
+    ~LeaveAtEnd() {
+      task.reset();
+      group->Leave();
+    }
+  } at_end{this, task};
+  if constexpr (std::is_void_v<std::invoke_result_t<Fn&>>) {
+    std::invoke(*task);
+  } else {
+    absl::Status status = std::invoke(*task);
+    if (!status.ok()) Fail(std::move(status));
+  }
+}
 
 }  // namespace gump::sync
 

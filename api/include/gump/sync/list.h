@@ -73,43 +73,18 @@ class List {
   // RemoveIf removes the elements for which f(T&) is true. Returns the number
   // of elements that this call has removed.
   template <class F>
-  size_t RemoveIf(F&& f) {
-    size_t n = 0;
-    for (Cursor c{&chain_}; chain_.Advance(&c.at);) {
-      if (std::invoke(f, chain_.Value(c.at)) && chain_.RemoveNode(c.at)) n++;
-    }
-    return n;
-  }
+  size_t RemoveIf(F&& f);
   // PopFront takes the first element out. Returns null if there was none.
-  Element PopFront() {
-    for (;;) {
-      Cursor c{&chain_};
-      if (!chain_.Advance(&c.at)) return {};
-      if (chain_.RemoveNode(c.at))
-        return Element(&chain_, std::exchange(c.at, Chain::kHead));
-    }
-  }
+  Element PopFront();
   // Front returns the first element, or null if there is none.
-  [[nodiscard]] Element Front() {
-    Cursor c{&chain_};
-    if (!chain_.Advance(&c.at)) return {};
-    return Element(&chain_, std::exchange(c.at, Chain::kHead));
-  }
+  [[nodiscard]] Element Front();
 
   // Range calls f(T&) for the elements, front to back, until f returns false.
   // An f that returns nothing sees all elements. Elements put in or removed
   // during the call may be seen or not. None is seen twice. f may change the
   // list.
   template <class F>
-  void Range(F&& f) {
-    for (Cursor c{&chain_}; chain_.Advance(&c.at);) {
-      if constexpr (std::is_void_v<std::invoke_result_t<F&, T&>>) {
-        std::invoke(f, chain_.Value(c.at));
-      } else {
-        if (!std::invoke(f, chain_.Value(c.at))) return;
-      }
-    }
-  }
+  void Range(F&& f);
 
   // Len returns the number of elements. While others change the list, it may
   // also count elements that are about to be put in.
@@ -165,6 +140,45 @@ template <class T>
 typename List<T>::Element List<T>::Insert(T v, uint32_t at) {
   Element e(&chain_, chain_.Make(std::move(v)));
   return chain_.InsertNext(at, e.node_) ? e : Element();
+}
+
+template <class T>
+template <class F>
+inline size_t List<T>::RemoveIf(F&& f) {
+  size_t n = 0;
+  for (Cursor c{&chain_}; chain_.Advance(&c.at);) {
+    if (std::invoke(f, chain_.Value(c.at)) && chain_.RemoveNode(c.at)) n++;
+  }
+  return n;
+}
+
+template <class T>
+inline typename List<T>::Element List<T>::PopFront() {
+  for (;;) {
+    Cursor c{&chain_};
+    if (!chain_.Advance(&c.at)) return {};
+    if (chain_.RemoveNode(c.at))
+      return Element(&chain_, std::exchange(c.at, Chain::kHead));
+  }
+}
+
+template <class T>
+inline typename List<T>::Element List<T>::Front() {
+  Cursor c{&chain_};
+  if (!chain_.Advance(&c.at)) return {};
+  return Element(&chain_, std::exchange(c.at, Chain::kHead));
+}
+
+template <class T>
+template <class F>
+inline void List<T>::Range(F&& f) {
+  for (Cursor c{&chain_}; chain_.Advance(&c.at);) {
+    if constexpr (std::is_void_v<std::invoke_result_t<F&, T&>>) {
+      std::invoke(f, chain_.Value(c.at));
+    } else {
+      if (!std::invoke(f, chain_.Value(c.at))) return;
+    }
+  }
 }
 
 }  // namespace gump::sync

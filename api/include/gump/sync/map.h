@@ -65,14 +65,7 @@ class Map {
   Map& operator=(const Map&) = delete;
 
   // Load returns the value of key, or nullopt if it has none.
-  [[nodiscard]] std::optional<V> Load(const K& key) const {
-    const Shard* s = Find(key);
-    if (s == nullptr) return std::nullopt;
-    std::shared_lock hold(s->mu);
-    auto it = s->map.find(key);
-    if (it == s->map.end()) return std::nullopt;
-    return it->second;
-  }
+  [[nodiscard]] std::optional<V> Load(const K& key) const;
 
   // Store sets the value of key.
   void Store(K key, V value) {
@@ -81,17 +74,7 @@ class Map {
 
   // LoadOrStore returns the value of key and true, if key has a value.
   // Otherwise it stores value, and returns it and false.
-  std::pair<V, bool> LoadOrStore(K key, V value) {
-    Shard& s = FindOrMake(key);
-    {
-      std::shared_lock hold(s.mu);
-      auto it = s.map.find(key);
-      if (it != s.map.end()) return {it->second, true};
-    }
-    std::unique_lock hold(s.mu);
-    auto [it, inserted] = s.map.try_emplace(std::move(key), std::move(value));
-    return {it->second, !inserted};
-  }
+  std::pair<V, bool> LoadOrStore(K key, V value);
 
   // LoadAndDelete removes key. It returns the value that key had, or nullopt.
   std::optional<V> LoadAndDelete(const K& key) {
@@ -101,27 +84,11 @@ class Map {
   void Delete(const K& key) { static_cast<void>(LoadAndDelete(key)); }
 
   // Swap stores value. It returns the value that key had before, or nullopt.
-  std::optional<V> Swap(K key, V value) {
-    Shard& s = FindOrMake(key);
-    std::unique_lock hold(s.mu);
-    auto [it, inserted] = s.map.try_emplace(std::move(key), std::move(value));
-    if (inserted) return std::nullopt;
-    // try_emplace did not move from value.
-    return std::exchange(it->second, std::move(value));
-  }
+  std::optional<V> Swap(K key, V value);
 
   // CompareAndSwap stores desired if key has a value equal to expected (==).
   // It returns whether it did.
-  bool CompareAndSwap(const K& key, const V& expected, V desired) {
-    Shard* s = Find(key);
-    if (s == nullptr) return false;
-    std::unique_lock hold(s->mu);
-    auto it = s->map.find(key);
-    if (it == s->map.end() || !(it->second == expected)) return false;
-    std::swap(it->second, desired);
-    hold.unlock();  // the old value is destroyed outside the lock
-    return true;
-  }
+  bool CompareAndSwap(const K& key, const V& expected, V desired);
 
   // CompareAndDelete removes key if it has a value equal to expected (==). It
   // returns whether it did.
@@ -134,36 +101,10 @@ class Map {
   // stored or removed during the call may be visited or not. The value is one
   // that the key had during the call. f may call any function of the map.
   template <class F>
-  void Range(F&& f) const {
-    std::vector<K> keys;
-    for (const auto& slot : shards_) {
-      const Shard* s = slot.load(rt::acquire);  // pairs with MakeShard
-      if (s == nullptr) continue;
-      keys.clear();
-      {
-        std::shared_lock hold(s->mu);
-        keys.reserve(s->map.size());
-        for (const auto& entry : s->map) keys.push_back(entry.first);
-      }
-      for (const K& key : keys) {
-        std::optional<V> value = Load(key);
-        if (!value.has_value()) continue;  // removed in between
-        if (!Visit(f, key, *value)) return;
-      }
-    }
-  }
+  void Range(F&& f) const;
 
   // Clear removes all entries. An entry stored during the call may remain.
-  void Clear() {
-    for (auto& slot : shards_) {
-      Shard* s = slot.load(rt::acquire);  // pairs with MakeShard
-      if (s == nullptr) continue;
-      Table old;
-      std::unique_lock hold(s->mu);
-      old.swap(s->map);
-      hold.unlock();  // the entries are destroyed outside the lock
-    }
-  }
+  void Clear();
 
  private:
   using Table = absl::flat_hash_map<K, V, Hash, Eq>;
@@ -196,20 +137,7 @@ class Map {
   }
 
   template <class Accept>
-  std::optional<V> Extract(const K& key, Accept accept) {
-    Shard* s = Find(key);
-    if (s == nullptr) return std::nullopt;
-    typename Table::node_type node;  // destroyed outside the lock
-    {
-      std::unique_lock hold(s->mu);
-      auto it = s->map.find(key);
-      if (it == s->map.end() || !accept(std::as_const(it->second))) {
-        return std::nullopt;
-      }
-      node = s->map.extract(it);
-    }
-    return std::move(node.mapped());
-  }
+  std::optional<V> Extract(const K& key, Accept accept);
 
   template <class F>
   static bool Visit(F& f, const K& key, const V& value) {
@@ -224,6 +152,103 @@ class Map {
 
   std::array<rt::Atomic<Shard*>, kShards> shards_{};
 };
+
+template <class K, class V, class Hash, class Eq>
+inline std::optional<V> Map<K, V, Hash, Eq>::Load(const K& key) const {
+  const Shard* s = Find(key);
+  if (s == nullptr) return std::nullopt;
+  std::shared_lock hold(s->mu);
+  auto it = s->map.find(key);
+  if (it == s->map.end()) return std::nullopt;
+  return it->second;
+}
+
+template <class K, class V, class Hash, class Eq>
+inline std::pair<V, bool> Map<K, V, Hash, Eq>::LoadOrStore(K key, V value) {
+  Shard& s = FindOrMake(key);
+  {
+    std::shared_lock hold(s.mu);
+    auto it = s.map.find(key);
+    if (it != s.map.end()) return {it->second, true};
+  }
+  std::unique_lock hold(s.mu);
+  auto [it, inserted] = s.map.try_emplace(std::move(key), std::move(value));
+  return {it->second, !inserted};
+}
+
+template <class K, class V, class Hash, class Eq>
+inline std::optional<V> Map<K, V, Hash, Eq>::Swap(K key, V value) {
+  Shard& s = FindOrMake(key);
+  std::unique_lock hold(s.mu);
+  auto [it, inserted] = s.map.try_emplace(std::move(key), std::move(value));
+  if (inserted) return std::nullopt;
+  // try_emplace did not move from value.
+  return std::exchange(it->second, std::move(value));
+}
+
+template <class K, class V, class Hash, class Eq>
+inline bool Map<K, V, Hash, Eq>::CompareAndSwap(const K& key, const V& expected,
+                                                V desired) {
+  Shard* s = Find(key);
+  if (s == nullptr) return false;
+  std::unique_lock hold(s->mu);
+  auto it = s->map.find(key);
+  if (it == s->map.end() || !(it->second == expected)) return false;
+  std::swap(it->second, desired);
+  hold.unlock();  // the old value is destroyed outside the lock
+  return true;
+}
+
+template <class K, class V, class Hash, class Eq>
+template <class F>
+inline void Map<K, V, Hash, Eq>::Range(F&& f) const {
+  std::vector<K> keys;
+  for (const auto& slot : shards_) {
+    const Shard* s = slot.load(rt::acquire);  // pairs with MakeShard
+    if (s == nullptr) continue;
+    keys.clear();
+    {
+      std::shared_lock hold(s->mu);
+      keys.reserve(s->map.size());
+      for (const auto& entry : s->map) keys.push_back(entry.first);
+    }
+    for (const K& key : keys) {
+      std::optional<V> value = Load(key);
+      if (!value.has_value()) continue;  // removed in between
+      if (!Visit(f, key, *value)) return;
+    }
+  }
+}
+
+template <class K, class V, class Hash, class Eq>
+inline void Map<K, V, Hash, Eq>::Clear() {
+  for (auto& slot : shards_) {
+    Shard* s = slot.load(rt::acquire);  // pairs with MakeShard
+    if (s == nullptr) continue;
+    Table old;
+    std::unique_lock hold(s->mu);
+    old.swap(s->map);
+    hold.unlock();  // the entries are destroyed outside the lock
+  }
+}
+
+template <class K, class V, class Hash, class Eq>
+template <class Accept>
+inline std::optional<V> Map<K, V, Hash, Eq>::Extract(const K& key,
+                                                     Accept accept) {
+  Shard* s = Find(key);
+  if (s == nullptr) return std::nullopt;
+  typename Table::node_type node;  // destroyed outside the lock
+  {
+    std::unique_lock hold(s->mu);
+    auto it = s->map.find(key);
+    if (it == s->map.end() || !accept(std::as_const(it->second))) {
+      return std::nullopt;
+    }
+    node = s->map.extract(it);
+  }
+  return std::move(node.mapped());
+}
 
 }  // namespace gump::sync
 

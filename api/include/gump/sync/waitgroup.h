@@ -84,29 +84,7 @@ class WaitGroup {
   // with half of the work. Go panics if no goroutine can be started, and the
   // counter is as before then.
   template <class F>
-  void Go(F&& f) {
-    Add(1);
-    try {
-      // The task is destroyed in place. A const member would be copied out, and
-      // the original would outlive Done.
-      using Task = std::optional<std::decay_t<F>>;
-      gump::go([this, fn = Task(std::in_place, std::forward<F>(f))]() mutable {
-        RunTask(
-            [](void* p) {
-              Task& task = *static_cast<Task*>(p);
-              struct EndTask {
-                Task& task;
-                ~EndTask() { task.reset(); }
-              } at_end{task};
-              std::invoke(*task);
-            },
-            &fn);
-      });
-    } catch (...) {
-      Done();
-      throw;
-    }
-  }
+  void Go(F&& f);
 
  private:
   // state_:  | counter : 32, signed | in a bubble : 1 | waiters : 31 |
@@ -128,6 +106,31 @@ class WaitGroup {
   rt::Atomic<uint32_t> sema_;
   rt::Atomic<uint32_t> bubble_;  // the bubble's id, if kBubbled is set
 };
+
+template <class F>
+inline void WaitGroup::Go(F&& f) {
+  Add(1);
+  try {
+    // The task is destroyed in place. A const member would be copied out, and
+    // the original would outlive Done.
+    using Task = std::optional<std::decay_t<F>>;
+    gump::go([this, fn = Task(std::in_place, std::forward<F>(f))]() mutable {
+      RunTask(
+          [](void* p) {
+            Task& task = *static_cast<Task*>(p);
+            struct EndTask {
+              Task& task;
+              ~EndTask() { task.reset(); }
+            } at_end{task};
+            std::invoke(*task);
+          },
+          &fn);
+    });
+  } catch (...) {
+    Done();
+    throw;
+  }
+}
 
 }  // namespace gump::sync
 
