@@ -34,41 +34,11 @@
 #ifndef GUMP_SYNC_COND_H_
 #define GUMP_SYNC_COND_H_
 
-#include <memory>
-
 #include "absl/status/status.h"
 #include "gump/context.h"
+#include "gump/internal/cond_watch.h"
 #include "gump/internal/linkname_sync.h"
 #include "gump/sync/mutex.h"
-
-namespace gump::sync {
-
-class Cond;
-
-}  // namespace gump::sync
-
-namespace gump::internal {
-
-// CondWatch wakes all waiters of a Cond when a context is done. It does so from
-// its construction to its destruction.
-class CondWatch {
- public:
-  CondWatch(sync::Cond* cond, const context::Context& ctx);
-  ~CondWatch();
-  CondWatch(const CondWatch&) = delete;
-  CondWatch& operator=(const CondWatch&) = delete;
-
-  // Wait is cond->Wait(), unless the context is done. It returns false if the
-  // context is done.
-  bool Wait();
-
- private:
-  struct Shared;
-  std::shared_ptr<Shared> shared_;
-  context::StopFunc stop_;
-};
-
-}  // namespace gump::internal
 
 namespace gump::sync {
 
@@ -101,14 +71,7 @@ class Cond {
   //     return s;  // with mu locked, as always
   //   }
   template <class Pred>
-  [[nodiscard]] absl::Status Wait(const context::Context& ctx, Pred pred) {
-    if (pred()) return absl::OkStatus();
-    gump::internal::CondWatch watch(this, ctx);
-    while (watch.Wait()) {
-      if (pred()) return absl::OkStatus();
-    }
-    return pred() ? absl::OkStatus() : ctx.Err();
-  }
+  [[nodiscard]] absl::Status Wait(const context::Context& ctx, Pred pred);
 
   // Signal wakes the longest waiter, if there is one. L may be locked or not.
   // Never parks.
@@ -123,6 +86,16 @@ class Cond {
   friend class gump::internal::CondWatch;
   rt::NotifyList notify_;
 };
+
+template <class Pred>
+inline absl::Status Cond::Wait(const context::Context& ctx, Pred pred) {
+  if (pred()) return absl::OkStatus();
+  gump::internal::CondWatch watch(this, ctx);
+  while (watch.Wait()) {
+    if (pred()) return absl::OkStatus();
+  }
+  return pred() ? absl::OkStatus() : ctx.Err();
+}
 
 }  // namespace gump::sync
 

@@ -42,22 +42,7 @@ class Once {
   // std::call_once), and the exception goes to the goroutine that called f. An
   // f that calls Do on the same Once deadlocks.
   template <class F>
-  void Do(F&& f) {
-    // Acquire: pairs with the release in DoSlow.
-    if (done_.load(rt::acquire) != 0) [[likely]] {
-      return;
-    }
-    using Callable = std::remove_reference_t<F>;
-    if constexpr (std::is_function_v<Callable>) {
-      Do(&f);
-    } else {
-      DoSlow(
-          [](void* p) {
-            std::invoke(std::forward<F>(*static_cast<Callable*>(p)));
-          },
-          const_cast<std::remove_const_t<Callable>*>(std::addressof(f)));
-    }
-  }
+  void Do(F&& f);
 
  private:
   void DoSlow(void (*call)(void*), void* f);
@@ -65,6 +50,81 @@ class Once {
   rt::Atomic<uint32_t> done_;  // 1: f has ended. Written with mu_ held.
   Mutex mu_;
 };
+
+namespace internal {
+
+template <class F>
+struct OnceState;
+
+}  // namespace internal
+
+// OnceFunction is the type that OnceFunc, OnceValue and OnceValues return. It
+// is a function object. The first call runs f, and every call returns the
+// result of that run. Copies share one execution. It may be called from
+// goroutines and from plain threads. A call parks until another call that is
+// running f has ended it.
+template <class F>
+class OnceFunction {
+ public:
+  using State = internal::OnceState<F>;
+  using result_type = std::conditional_t<std::is_void_v<typename State::Raw>,
+                                         void, const typename State::Value&>;
+
+  explicit OnceFunction(F f) : state_(std::make_shared<State>(std::move(f))) {}
+
+  // Runs f, or returns the result of its run. If f threw, every call throws the
+  // same exception. If f called Goexit, the later calls panic. A returned
+  // reference stays valid as long as any copy of this object lives.
+  result_type operator()() const;
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+// OnceFunc returns a function object whose first call calls f().
+template <class F>
+[[nodiscard]] OnceFunction<std::decay_t<F>> OnceFunc(F&& f) {
+  return OnceFunction<std::decay_t<F>>(std::forward<F>(f));
+}
+
+// OnceValue is OnceFunc for an f that returns a value. Every call returns that
+// value by const reference.
+template <class F>
+[[nodiscard]] OnceFunction<std::decay_t<F>> OnceValue(F&& f) {
+  static_assert(!std::is_void_v<std::invoke_result_t<std::decay_t<F>&>>,
+                "OnceValue needs a function that returns a value; for one that "
+                "returns nothing there is OnceFunc");
+  return OnceFunction<std::decay_t<F>>(std::forward<F>(f));
+}
+
+// OnceValues is OnceValue for an f that returns a std::pair or a std::tuple:
+//   const auto& [file, error] = open_once();
+template <class F>
+[[nodiscard]] OnceFunction<std::decay_t<F>> OnceValues(F&& f) {
+  using Value = std::decay_t<std::invoke_result_t<std::decay_t<F>&>>;
+  static_assert(
+      requires { std::tuple_size<Value>::value; },
+      "OnceValues needs a function that returns a pair or a tuple");
+  return OnceFunction<std::decay_t<F>>(std::forward<F>(f));
+}
+
+template <class F>
+inline void Once::Do(F&& f) {
+  // Acquire: pairs with the release in DoSlow.
+  if (done_.load(rt::acquire) != 0) [[likely]] {
+    return;
+  }
+  using Callable = std::remove_reference_t<F>;
+  if constexpr (std::is_function_v<Callable>) {
+    Do(&f);
+  } else {
+    DoSlow(
+        [](void* p) {
+          std::invoke(std::forward<F>(*static_cast<Callable*>(p)));
+        },
+        const_cast<std::remove_const_t<Callable>*>(std::addressof(f)));
+  }
+}
 
 namespace internal {
 
@@ -107,62 +167,16 @@ struct OnceState {
 
 }  // namespace internal
 
-// OnceFunction is the type that OnceFunc, OnceValue and OnceValues return. It
-// is a function object. The first call runs f, and every call returns the
-// result of that run. Copies share one execution. It may be called from
-// goroutines and from plain threads. A call parks until another call that is
-// running f has ended it.
 template <class F>
-class OnceFunction {
- public:
-  using State = internal::OnceState<F>;
-  using result_type = std::conditional_t<std::is_void_v<typename State::Raw>,
-                                         void, const typename State::Value&>;
-
-  explicit OnceFunction(F f) : state_(std::make_shared<State>(std::move(f))) {}
-
-  // Runs f, or returns the result of its run. If f threw, every call throws the
-  // same exception. If f called Goexit, the later calls panic. A returned
-  // reference stays valid as long as any copy of this object lives.
-  result_type operator()() const {
-    State& s = *state_;
-    s.once.Do([&s] { s.run(); });
-    if (!s.value.has_value()) {
-      if (s.error) std::rethrow_exception(s.error);
-      panic("panic called with nil argument");
-    }
-    if constexpr (!std::is_void_v<result_type>) return *s.value;
+inline typename OnceFunction<F>::result_type OnceFunction<F>::operator()()
+    const {
+  State& s = *state_;
+  s.once.Do([&s] { s.run(); });
+  if (!s.value.has_value()) {
+    if (s.error) std::rethrow_exception(s.error);
+    panic("panic called with nil argument");
   }
-
- private:
-  std::shared_ptr<State> state_;
-};
-
-// OnceFunc returns a function object whose first call calls f().
-template <class F>
-[[nodiscard]] OnceFunction<std::decay_t<F>> OnceFunc(F&& f) {
-  return OnceFunction<std::decay_t<F>>(std::forward<F>(f));
-}
-
-// OnceValue is OnceFunc for an f that returns a value. Every call returns that
-// value by const reference.
-template <class F>
-[[nodiscard]] OnceFunction<std::decay_t<F>> OnceValue(F&& f) {
-  static_assert(!std::is_void_v<std::invoke_result_t<std::decay_t<F>&>>,
-                "OnceValue needs a function that returns a value; for one that "
-                "returns nothing there is OnceFunc");
-  return OnceFunction<std::decay_t<F>>(std::forward<F>(f));
-}
-
-// OnceValues is OnceValue for an f that returns a std::pair or a std::tuple:
-//   const auto& [file, error] = open_once();
-template <class F>
-[[nodiscard]] OnceFunction<std::decay_t<F>> OnceValues(F&& f) {
-  using Value = std::decay_t<std::invoke_result_t<std::decay_t<F>&>>;
-  static_assert(
-      requires { std::tuple_size<Value>::value; },
-      "OnceValues needs a function that returns a pair or a tuple");
-  return OnceFunction<std::decay_t<F>>(std::forward<F>(f));
+  if constexpr (!std::is_void_v<result_type>) return *s.value;
 }
 
 }  // namespace gump::sync

@@ -33,71 +33,13 @@
 #ifndef GUMP_SYNC_POOL_H_
 #define GUMP_SYNC_POOL_H_
 
-#include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <utility>
-#include <vector>
 
-#include "gump/internal/atomic.h"
-#include "gump/sync/mutex.h"
+#include "gump/internal/pool_core.h"
 
 namespace gump::sync {
-
-namespace internal {
-
-struct PoolLocal;
-struct PoolGarbage;
-
-// PoolCore is a pool of pointers. It is the same for every type.
-class PoolCore {
- public:
-  explicit constexpr PoolCore(void (*destroy)(void*)) noexcept
-      : destroy_(destroy) {}
-  ~PoolCore();  // Requires: no goroutine or thread is using the pool.
-  PoolCore(const PoolCore&) = delete;
-  PoolCore& operator=(const PoolCore&) = delete;
-
-  [[nodiscard]] void* Get() noexcept;  // returns nullptr if it finds no item
-  void Put(void* item) noexcept;       // Requires: item is not nullptr.
-
- private:
-  friend struct PoolRegistry;
-  // Segment k holds the slots of the 2^k Ps with id + 1 in [2^k, 2^(k+1)). It
-  // is made when a P of that range first needs it, and it stays until the end.
-  // So slots never move when GOMAXPROCS changes.
-  static constexpr size_t kSegments = 11;  // 1,024 Ps and some
-
-  PoolLocal* Local(uint32_t pid) const noexcept;
-  bool Grow(uint32_t pid) noexcept;
-  void* GetSlow(uint32_t pid, uint32_t phase) noexcept;
-  void* Steal(uint32_t first, uint32_t generation) noexcept;
-  void* GetShared(bool may_steal) noexcept;
-  void PutShared(void* item) noexcept;
-  [[nodiscard]] bool DetachNext(PoolGarbage* out) noexcept;
-
-  rt::Atomic<PoolLocal*> segments_[kSegments];  // nullptr until Grow
-  rt::Atomic<uint32_t> limit_;  // slots beyond it are unused; it only grows
-  // Bit 0 is the index of the primary generation. Bit 1 is set if items may be
-  // taken from the other generation, the victims. Written by the registry.
-  rt::Atomic<uint32_t> phase_;
-
-  Mutex shared_mu_;  // guards shared_, and keeps Detach away from plain threads
-  std::vector<void*> shared_[2];  // items of plain threads, by generation
-  rt::Atomic<uint32_t> nshared_;  // their number; written under shared_mu_
-
-  void (*const destroy_)(void*);
-  // The registry's list. The registry's lock guards it and all that follows.
-  PoolCore* next_ = nullptr;
-  PoolCore* prev_ = nullptr;
-  rt::Atomic<bool> registered_;  // set once, under the registry's lock
-  // The next slot from which the registry's round has to detach the victims.
-  static constexpr uint32_t kNotRetiring = UINT32_MAX;
-  uint32_t retire_next_ = kNotRetiring;
-};
-
-}  // namespace internal
 
 // Pool<T> caches objects of type T. All functions may be called from goroutines
 // and from plain threads.

@@ -26,19 +26,95 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "gump/chan.h"
 #include "gump/go.h"
+#include "gump/internal/flight_call.h"
 #include "gump/runtime.h"
 #include "gump/sync/mutex.h"
-#include "gump/sync/waitgroup.h"
 
 namespace gump::sync {
+
+template <class V>
+struct SingleFlightResult;
+template <class V>
+class SingleFlightOutcome;
+
+// SingleFlight is described above. All functions may be called from goroutines
+// and from plain threads. On a plain thread the function must not call Goexit.
+template <class K, class V,
+          class Hash = typename absl::flat_hash_map<K, V>::hasher,
+          class Eq = typename absl::flat_hash_map<K, V>::key_equal>
+class SingleFlight {
+  static_assert(std::is_copy_constructible_v<V> &&
+                    std::is_nothrow_move_constructible_v<V>,
+                "gump::sync::SingleFlight<K, V>: V is copied to every caller; "
+                "use a std::shared_ptr<const V> for one that cannot be");
+
+ public:
+  using Result = SingleFlightResult<V>;
+  using Outcome = SingleFlightOutcome<V>;
+
+  SingleFlight() = default;
+  SingleFlight(const SingleFlight&) = delete;
+  SingleFlight& operator=(const SingleFlight&) = delete;
+
+  // Do calls f(). If a call with this key is going on, it parks until that call
+  // has ended instead. Returns the value. Throws what f throws, and
+  // std::bad_alloc.
+  template <class F>
+  Result Do(const K& key, F&& f);
+
+  // DoChan is Do in a goroutine of its own. No goroutine is started if a call
+  // with this key is going on. The channel delivers the outcome, once. An
+  // exception of f is in the outcome. If f calls Goexit, the channel is closed.
+  // f is decay-copied. Never parks for long. Panics if no goroutine can be
+  // started. Throws std::bad_alloc.
+  //
+  // An Outcome is not default-constructible, so a select receives an optional:
+  //
+  //   using Flight = sync::SingleFlight<std::string, Page>;
+  //   Flight flight;
+  //   select(Recv(flight.DoChan(url, [url] { return Fetch(url); }),
+  //               [&](std::optional<Flight::Outcome> o) {
+  //                 if (o) page = o->value();  // empty if it called Goexit
+  //               }),
+  //          Recv(ctx.Done(), [] { ... }));  // the call goes on
+  template <class F>
+  [[nodiscard]] recv_chan<Outcome> DoChan(const K& key, F&& f);
+
+  // Forget makes the next Do with this key call its function, even if a call is
+  // going on.
+  void Forget(const K& key);
+
+ private:
+  using Call = internal::FlightCall<V>;
+  struct Ticket {
+    std::shared_ptr<Call> call;
+    bool first;
+  };
+
+  // Join returns the call for key. If it is new (`first`), the caller has to
+  // execute it. The outcome will be sent to *out, if out is not null.
+  Ticket Join(const K& key, const chan<Outcome>* out);
+
+  // Execute calls f for all that wait for the call. An exception of f, or a
+  // Goexit, passes through after they have been told.
+  template <class F>
+  void Execute(const K& key, const std::shared_ptr<Call>& call, F& f);
+
+  // Land ends the call. No caller joins it any more, and those that have joined
+  // are told. After mu_ is unlocked, the flight is not touched, because it may
+  // be gone.
+  void Land(const K& key, const std::shared_ptr<Call>& call);
+
+  Mutex mu_;
+  // The calls that are going on and are not forgotten. Guarded by mu_.
+  absl::flat_hash_map<K, std::shared_ptr<Call>, Hash, Eq> calls_;
+};
 
 // SingleFlightResult is the result of Do. shared is true if another caller got
 // this value as well.
@@ -47,24 +123,6 @@ struct SingleFlightResult {
   V value;
   bool shared;
 };
-
-template <class V>
-class SingleFlightOutcome;
-
-namespace internal {
-
-// FlightCall is one call of a user's function. value, error, shared and chans
-// do not change once wg is done.
-template <class V>
-struct FlightCall {
-  std::optional<V> value;
-  std::exception_ptr error;  // error and value are both empty after a Goexit
-  bool shared = false;       // guarded by the flight's mutex until wg is done
-  std::vector<chan<SingleFlightOutcome<V>>> chans;  // guarded like shared
-  WaitGroup wg;
-};
-
-}  // namespace internal
 
 // SingleFlightOutcome is the element of the channel of DoChan. It is a value,
 // and cheap to copy. Copies refer to the same V.
@@ -94,165 +152,118 @@ class SingleFlightOutcome {
   std::shared_ptr<const Call> call_;
 };
 
-// SingleFlight is described above. All functions may be called from goroutines
-// and from plain threads. On a plain thread the function must not call Goexit.
-template <class K, class V,
-          class Hash = typename absl::flat_hash_map<K, V>::hasher,
-          class Eq = typename absl::flat_hash_map<K, V>::key_equal>
-class SingleFlight {
-  static_assert(std::is_copy_constructible_v<V> &&
-                    std::is_nothrow_move_constructible_v<V>,
-                "gump::sync::SingleFlight<K, V>: V is copied to every caller; "
-                "use a std::shared_ptr<const V> for one that cannot be");
-
- public:
-  using Result = SingleFlightResult<V>;
-  using Outcome = SingleFlightOutcome<V>;
-
-  SingleFlight() = default;
-  SingleFlight(const SingleFlight&) = delete;
-  SingleFlight& operator=(const SingleFlight&) = delete;
-
-  // Do calls f(). If a call with this key is going on, it parks until that call
-  // has ended instead. Returns the value. Throws what f throws, and
-  // std::bad_alloc.
-  template <class F>
-  Result Do(const K& key, F&& f) {
-    const K own(key);  // f may change the caller's key
-    auto [call, first] = Join(own, nullptr);
-    if (!first) {
-      call->wg.Wait();
-      if (call->error) std::rethrow_exception(call->error);
-      if (!call->value.has_value()) runtime::Goexit();
-      return {*call->value, true};
-    }
-    Execute(own, call, f);
-    return {*call->value, call->shared};
+template <class K, class V, class Hash, class Eq>
+template <class F>
+inline typename SingleFlight<K, V, Hash, Eq>::Result
+SingleFlight<K, V, Hash, Eq>::Do(const K& key, F&& f) {
+  const K own(key);  // f may change the caller's key
+  auto [call, first] = Join(own, nullptr);
+  if (!first) {
+    call->wg.Wait();
+    if (call->error) std::rethrow_exception(call->error);
+    if (!call->value.has_value()) runtime::Goexit();
+    return {*call->value, true};
   }
+  Execute(own, call, f);
+  return {*call->value, call->shared};
+}
 
-  // DoChan is Do in a goroutine of its own. No goroutine is started if a call
-  // with this key is going on. The channel delivers the outcome, once. An
-  // exception of f is in the outcome. If f calls Goexit, the channel is closed.
-  // f is decay-copied. Never parks for long. Panics if no goroutine can be
-  // started. Throws std::bad_alloc.
-  //
-  // An Outcome is not default-constructible, so a select receives an optional:
-  //
-  //   using Flight = sync::SingleFlight<std::string, Page>;
-  //   Flight flight;
-  //   select(Recv(flight.DoChan(url, [url] { return Fetch(url); }),
-  //               [&](std::optional<Flight::Outcome> o) {
-  //                 if (o) page = o->value();  // empty if it called Goexit
-  //               }),
-  //          Recv(ctx.Done(), [] { ... }));  // the call goes on
-  template <class F>
-  [[nodiscard]] recv_chan<Outcome> DoChan(const K& key, F&& f) {
-    chan<Outcome> out = make_chan<Outcome>(1);
-    auto [call, first] = Join(key, &out);
-    if (!first) return out;
-    try {
-      gump::go([this, key, c = call,
-                fn = std::decay_t<F>(std::forward<F>(f))]() mutable {
-        try {
-          Execute(key, c, fn);
-        } catch (...) {
-          // A Goexit, which is not an exception, passes through.
-          if (!std::current_exception()) throw;
-        }
-      });
-    } catch (...) {
-      call->error = std::current_exception();
-      Land(key, call);
-      throw;
-    }
-    return out;
-  }
-
-  // Forget makes the next Do with this key call its function, even if a call is
-  // going on.
-  void Forget(const K& key) {
-    std::shared_ptr<Call> call;  // dropped outside the lock
-    mu_.Lock();
-    auto it = calls_.find(key);
-    if (it != calls_.end()) {
-      call = std::move(it->second);
-      calls_.erase(it);
-    }
-    mu_.Unlock();
-  }
-
- private:
-  using Call = internal::FlightCall<V>;
-  struct Ticket {
-    std::shared_ptr<Call> call;
-    bool first;
-  };
-
-  // Join returns the call for key. If it is new (`first`), the caller has to
-  // execute it. The outcome will be sent to *out, if out is not null.
-  Ticket Join(const K& key, const chan<Outcome>* out) {
-    std::scoped_lock hold(mu_);
-    auto [it, first] = calls_.try_emplace(key);
-    if (first) {
+template <class K, class V, class Hash, class Eq>
+template <class F>
+inline recv_chan<SingleFlightOutcome<V>> SingleFlight<K, V, Hash, Eq>::DoChan(
+    const K& key, F&& f) {
+  chan<Outcome> out = make_chan<Outcome>(1);
+  auto [call, first] = Join(key, &out);
+  if (!first) return out;
+  try {
+    gump::go([this, key, c = call,
+              fn = std::decay_t<F>(std::forward<F>(f))]() mutable {
       try {
-        it->second = std::make_shared<Call>();
-        if (out != nullptr) it->second->chans.push_back(*out);
+        Execute(key, c, fn);
       } catch (...) {
-        calls_.erase(it);
-        throw;
+        // A Goexit, which is not an exception, passes through.
+        if (!std::current_exception()) throw;
       }
-      it->second->wg.Add(1);
-    } else {
-      if (out != nullptr) it->second->chans.push_back(*out);
-      it->second->shared = true;
-    }
-    return {it->second, first};
+    });
+  } catch (...) {
+    call->error = std::current_exception();
+    Land(key, call);
+    throw;
   }
+  return out;
+}
 
-  // Execute calls f for all that wait for the call. An exception of f, or a
-  // Goexit, passes through after they have been told.
-  template <class F>
-  void Execute(const K& key, const std::shared_ptr<Call>& call, F& f) {
-    struct LandAtEnd {
-      SingleFlight* flight;
-      const K& key;
-      const std::shared_ptr<Call>& call;
-      ~LandAtEnd() noexcept(false) { flight->Land(key, call); }
-    } at_end{this, key, call};
+template <class K, class V, class Hash, class Eq>
+inline void SingleFlight<K, V, Hash, Eq>::Forget(const K& key) {
+  std::shared_ptr<Call> call;  // dropped outside the lock
+  mu_.Lock();
+  auto it = calls_.find(key);
+  if (it != calls_.end()) {
+    call = std::move(it->second);
+    calls_.erase(it);
+  }
+  mu_.Unlock();
+}
+
+template <class K, class V, class Hash, class Eq>
+inline typename SingleFlight<K, V, Hash, Eq>::Ticket
+SingleFlight<K, V, Hash, Eq>::Join(const K& key, const chan<Outcome>* out) {
+  std::scoped_lock hold(mu_);
+  auto [it, first] = calls_.try_emplace(key);
+  if (first) {
     try {
-      call->value.emplace(std::invoke(f));
+      it->second = std::make_shared<Call>();
+      if (out != nullptr) it->second->chans.push_back(*out);
     } catch (...) {
-      call->error = std::current_exception();  // null if it is a Goexit
+      calls_.erase(it);
       throw;
     }
+    it->second->wg.Add(1);
+  } else {
+    if (out != nullptr) it->second->chans.push_back(*out);
+    it->second->shared = true;
   }
+  return {it->second, first};
+}
 
-  // Land ends the call. No caller joins it any more, and those that have joined
-  // are told. After mu_ is unlocked, the flight is not touched, because it may
-  // be gone.
-  void Land(const K& key, const std::shared_ptr<Call>& call) {
-    std::shared_ptr<Call> mine = call;
-    mu_.Lock();
-    auto it = calls_.find(key);
-    // The entry is another call if this one has been forgotten.
-    if (it != calls_.end() && it->second == call) calls_.erase(it);
-    auto chans = std::exchange(mine->chans, {});
-    mu_.Unlock();
-    mine->wg.Done();
-    const bool goexit = !mine->value.has_value() && !mine->error;
-    for (const chan<Outcome>& c : chans) {
-      if (goexit) {
-        c.Close();
-      } else {
-        c.Send(Outcome(mine));  // does not park: the channel has room
-      }
+template <class K, class V, class Hash, class Eq>
+template <class F>
+inline void SingleFlight<K, V, Hash, Eq>::Execute(
+    const K& key, const std::shared_ptr<Call>& call, F& f) {
+  struct LandAtEnd {
+    SingleFlight* flight;
+    const K& key;
+    const std::shared_ptr<Call>& call;
+    ~LandAtEnd() noexcept(false) { flight->Land(key, call); }
+  } at_end{this, key, call};
+  try {
+    call->value.emplace(std::invoke(f));
+  } catch (...) {
+    call->error = std::current_exception();  // null if it is a Goexit
+    throw;
+  }
+}
+
+template <class K, class V, class Hash, class Eq>
+inline void SingleFlight<K, V, Hash, Eq>::Land(
+    const K& key, const std::shared_ptr<Call>& call) {
+  std::shared_ptr<Call> mine = call;
+  mu_.Lock();
+  auto it = calls_.find(key);
+  // The entry is another call if this one has been forgotten.
+  if (it != calls_.end() && it->second == call) calls_.erase(it);
+  auto chans = std::exchange(mine->chans, {});
+  mu_.Unlock();
+  mine->wg.Done();
+  const bool goexit = !mine->value.has_value() && !mine->error;
+  for (const chan<Outcome>& c : chans) {
+    if (goexit) {
+      c.Close();
+    } else {
+      c.Send(Outcome(mine));  // does not park: the channel has room
     }
   }
-
-  Mutex mu_;
-  // The calls that are going on and are not forgotten. Guarded by mu_.
-  absl::flat_hash_map<K, std::shared_ptr<Call>, Hash, Eq> calls_;
-};
+}
 
 }  // namespace gump::sync
 

@@ -1,0 +1,38 @@
+// CondWatch: the part of Cond::Wait that waits for a context.
+#ifndef GUMP_INTERNAL_COND_WATCH_H_
+#define GUMP_INTERNAL_COND_WATCH_H_
+
+#include <memory>
+
+#include "gump/context.h"
+
+namespace gump::sync {
+
+class Cond;
+
+}  // namespace gump::sync
+
+namespace gump::internal {
+
+// CondWatch wakes all waiters of a Cond when a context is done. It does so from
+// its construction to its destruction.
+class CondWatch {
+ public:
+  CondWatch(sync::Cond* cond, const context::Context& ctx);
+  ~CondWatch();
+  CondWatch(const CondWatch&) = delete;
+  CondWatch& operator=(const CondWatch&) = delete;
+
+  // Wait is cond->Wait(), unless the context is done. It returns false if the
+  // context is done.
+  bool Wait();
+
+ private:
+  struct Shared;
+  std::shared_ptr<Shared> shared_;
+  context::StopFunc stop_;
+};
+
+}  // namespace gump::internal
+
+#endif  // GUMP_INTERNAL_COND_WATCH_H_
