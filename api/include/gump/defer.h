@@ -1,4 +1,4 @@
-// defer: runs a function at the end of the scope, however the scope is left.
+// A defer runs a function at the end of its scope, however the scope is left.
 //
 //   mu.Lock();
 //   defer _{[&] { mu.Unlock(); }};

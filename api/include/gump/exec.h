@@ -1,4 +1,4 @@
-// Running other programs.
+// An exec::Cmd is another program, which this one runs.
 //
 //   exec::Cmd cmd("sort", "-n");
 //   absl::StatusOr<os::File> in = cmd.StdinPipe();
@@ -47,20 +47,11 @@
 #include "gump/context.h"
 #include "gump/os.h"
 
-namespace gump {
-
-namespace internal {
+namespace gump::internal {
 struct Command;
-}  // namespace internal
+}  // namespace gump::internal
 
-namespace exec {
-
-// LookPath returns the path of the program `file`. It looks in the directories
-// of $PATH, or, if the name has a slash, only at that path. Fails with NotFound
-// `exec: "x": executable file not found in $PATH`. Also fails if the program is
-// found in the current directory only because $PATH names that directory. May
-// park.
-[[nodiscard]] absl::StatusOr<std::string> LookPath(std::string_view file);
+namespace gump::exec {
 
 // Cmd is a program that is run once. It can be moved, not copied. Kill, Signal
 // and Pid may be called while another goroutine or thread is in Wait, Run or
@@ -161,7 +152,13 @@ template <class... Args>
   return CommandContextOf(ctx, Cmd(name, std::forward<Args>(args)...));
 }
 
-}  // namespace exec
-}  // namespace gump
+// LookPath returns the path of the program `file`. It looks in the directories
+// of $PATH, or, if the name has a slash, only at that path. Fails with NotFound
+// `exec: "x": executable file not found in $PATH`. Also fails if the program is
+// found in the current directory only because $PATH names that directory. May
+// park.
+[[nodiscard]] absl::StatusOr<std::string> LookPath(std::string_view file);
+
+}  // namespace gump::exec
 
 #endif  // GUMP_EXEC_H_

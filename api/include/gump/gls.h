@@ -1,4 +1,4 @@
-// gls: goroutine-local variables.
+// A gls is a variable of which every goroutine has its own value.
 //
 //   gump::gls<int> depth{0};
 //   void Visit(const Node& n) {

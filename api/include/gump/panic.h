@@ -1,8 +1,7 @@
-// Panics: how the library reports an error of its caller.
+// A panic is the way in which the library reports an error of its caller.
 //
-// A panic is an exception of type PanicError. Its what() is the bare text,
-// which is Go's where Go has one ("send on closed channel"). Catching it is
-// recovering:
+// It is an exception of type PanicError. Its what() is the bare text, which is
+// Go's where Go has one ("send on closed channel"). Catching it is recovering:
 //
 //   try {
 //     c.Close();

@@ -41,46 +41,7 @@
 
 namespace gump::rate {
 
-// Inf is the rate that allows everything.
-inline constexpr double Inf = std::numeric_limits<double>::max();
-
-// Every returns the rate, in events a second, of one event per interval.
-// Returns Inf if the interval is not above 0.
-[[nodiscard]] double Every(gump::internal::DurationArg interval);
-
-class Limiter;
-
-// Reservation says from when on the events for which ReserveN was called may
-// happen. A value that refers to its Limiter. Requires: the Limiter outlives
-// it. Thread-compatible: several goroutines may use copies.
-class Reservation {
- public:
-  // OK returns false if the events can never happen, because they are more than
-  // the burst. Delay is then infinite, and Cancel does nothing.
-  [[nodiscard]] bool OK() const noexcept { return ok_; }
-
-  // Delay returns how long to wait before the events may happen, from now on or
-  // from `now` on. 0 means that they may happen at once. Infinite means that
-  // they can never happen at the rate of the call of ReserveN. A later change
-  // of the rate does not alter that.
-  [[nodiscard]] absl::Duration Delay() const;
-  [[nodiscard]] absl::Duration DelayFrom(absl::Time now) const;
-
-  // Cancel declares that the events will not happen. As of now, or of `now`, it
-  // gives the tokens back, except those on which later reservations count. It
-  // does nothing if the time of the events has passed, or if Cancel was called
-  // before. Requires: only one of the copies is cancelled.
-  void Cancel();
-  void CancelAt(absl::Time now);
-
- private:
-  friend class Limiter;
-  Limiter* limiter_ = nullptr;
-  bool ok_ = false;
-  int tokens_ = 0;           // that Cancel may give back
-  int64_t time_to_act_ = 0;  // in ns of the Limiter's clock, as all times
-  double limit_ = 0;         // the rate when the reservation was made
-};
+class Reservation;
 
 // Limiter is the token bucket described above.
 class Limiter {
@@ -112,7 +73,7 @@ class Limiter {
   //   if (!r.OK()) return;                       // never: see Burst
   //   time::Sleep(r.Delay());
   //   Act();
-  [[nodiscard]] Reservation Reserve() { return ReserveN(1); }
+  [[nodiscard]] Reservation Reserve();
   [[nodiscard]] Reservation ReserveN(int n);
   [[nodiscard]] Reservation ReserveN(absl::Time now, int n);
 
@@ -151,6 +112,47 @@ class Limiter {
   int64_t last_ = 0;        // when tokens_ was brought up to date
   int64_t last_event_ = 0;  // the latest time at which an event may happen
 };
+
+// Inf is the rate that allows everything.
+inline constexpr double Inf = std::numeric_limits<double>::max();
+
+// Every returns the rate, in events a second, of one event per interval.
+// Returns Inf if the interval is not above 0.
+[[nodiscard]] double Every(gump::internal::DurationArg interval);
+
+// Reservation says from when on the events for which ReserveN was called may
+// happen. A value that refers to its Limiter. Requires: the Limiter outlives
+// it. Thread-compatible: several goroutines may use copies.
+class Reservation {
+ public:
+  // OK returns false if the events can never happen, because they are more than
+  // the burst. Delay is then infinite, and Cancel does nothing.
+  [[nodiscard]] bool OK() const noexcept { return ok_; }
+
+  // Delay returns how long to wait before the events may happen, from now on or
+  // from `now` on. 0 means that they may happen at once. Infinite means that
+  // they can never happen at the rate of the call of ReserveN. A later change
+  // of the rate does not alter that.
+  [[nodiscard]] absl::Duration Delay() const;
+  [[nodiscard]] absl::Duration DelayFrom(absl::Time now) const;
+
+  // Cancel declares that the events will not happen. As of now, or of `now`, it
+  // gives the tokens back, except those on which later reservations count. It
+  // does nothing if the time of the events has passed, or if Cancel was called
+  // before. Requires: only one of the copies is cancelled.
+  void Cancel();
+  void CancelAt(absl::Time now);
+
+ private:
+  friend class Limiter;
+  Limiter* limiter_ = nullptr;
+  bool ok_ = false;
+  int tokens_ = 0;           // that Cancel may give back
+  int64_t time_to_act_ = 0;  // in ns of the Limiter's clock, as all times
+  double limit_ = 0;         // the rate when the reservation was made
+};
+
+inline Reservation Limiter::Reserve() { return ReserveN(1); }
 
 }  // namespace gump::rate
 

@@ -1,4 +1,5 @@
-// The runtime as a library: yielding, exiting, tuning and inspecting.
+// Package runtime tunes and inspects the scheduler, and lets a goroutine yield
+// or exit.
 //
 //   std::printf("%d goroutines on %d processors\n%s",
 //               gump::runtime::NumGoroutine(), gump::runtime::GOMAXPROCS(0),

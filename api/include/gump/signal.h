@@ -1,4 +1,4 @@
-// signal: delivers the signals of the process to channels.
+// Package signal delivers the signals of the process to channels.
 //
 //   chan<int> signals = make_chan<int>(1);
 //   signal::Notify(signals, {SIGINT, SIGTERM});

@@ -1,4 +1,5 @@
-// The errno and the byte count that errors of net, os and exec carry.
+// Errno and BytesWritten read what errors of net, os and exec carry besides
+// their text.
 //
 //   absl::StatusOr<os::File> f = os::Open("/etc/gumption");
 //   if (gump::Errno(f.status()) == ENOENT) { ... }  // "open /etc/gumption: no

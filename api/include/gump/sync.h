@@ -1,5 +1,19 @@
-// All of gump::sync: locks, counters and containers that goroutines and plain
-// threads may share. Each header documents its types.
+// Package sync: locks, counters and containers that goroutines and plain
+// threads may share.
+//
+//   gump/sync/cond.h          Cond
+//   gump/sync/errgroup.h      ErrGroup
+//   gump/sync/list.h          List
+//   gump/sync/map.h           Map
+//   gump/sync/mutex.h         Mutex, Locker
+//   gump/sync/once.h          Once, OnceFunc, OnceValue, OnceValues
+//   gump/sync/pool.h          Pool
+//   gump/sync/queue.h         Queue
+//   gump/sync/rwmutex.h       RWMutex
+//   gump/sync/semaphore.h     Semaphore
+//   gump/sync/singleflight.h  SingleFlight
+//   gump/sync/stack.h         Stack
+//   gump/sync/waitgroup.h     WaitGroup
 #ifndef GUMP_SYNC_H_
 #define GUMP_SYNC_H_
 

@@ -1,4 +1,5 @@
-// synctest tests code that waits, with a clock that does not make the test wait.
+// synctest tests code that waits, with a clock that does not make the test
+// wait.
 //
 //   TEST(Client, GivesUpAfterAnHour) {
 //     gump::Run([] {
