@@ -17,7 +17,10 @@ cmake --install "$library" --prefix "$work/prefix"
 cmake -G Ninja -S "$source/tests/install" -B "$work/consumer" -DCMAKE_CXX_COMPILER="$compiler" \
   -DCMAKE_PREFIX_PATH="$work/prefix"
 cmake --build "$work/consumer"
-"$work/consumer/consumer"
+for program in "$work"/consumer/consumer*; do
+  echo "$program"
+  "$program"
+done
 
 # The kind that was asked for is the kind that was used.
 used=$(ldd "$work/consumer/consumer" | grep -c libgump || true)

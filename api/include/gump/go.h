@@ -33,7 +33,9 @@
 #ifndef GUMP_GO_H_
 #define GUMP_GO_H_
 
+#include <atomic>  // IWYU pragma: keep: programs have always found it here
 #include <cstddef>
+#include <cstring>  // IWYU pragma: keep: as above
 #include <memory>
 #include <string_view>
 #include <type_traits>

@@ -1,0 +1,27 @@
+// gump/exec.h: another program, and its output.
+#include <gump/exec.h>
+
+#include <string>
+
+using namespace gump;  // NOLINT: as api.md writes programs
+
+namespace {
+
+int Main() {
+  absl::StatusOr<std::string> out = exec::Cmd("echo", "hello").Output();
+  exec::Cmd cat("cat");
+  auto in = cat.StdinPipe();
+  auto copy = cat.StdoutPipe();
+  bool ok = out.ok() && *out == "hello\n" && cat.Start().ok();
+  in->Write("x").IgnoreError();
+  in->Close().IgnoreError();
+  char buf[8];
+  ok = ok && *copy->Read(buf) == 1 && cat.Wait().ok();
+  return ok && !exec::CommandContext(context::Background(), "false").Run().ok()
+             ? 0
+             : 1;
+}
+
+}  // namespace
+
+int main() { return Run(Main); }
