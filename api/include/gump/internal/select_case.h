@@ -197,16 +197,16 @@ class SendCase<void, H, kKeeps> : public CaseBase {
 };
 
 // SendOf makes the case that sends v, which it copies if the channel will move
-// from it. `handler` is an rvalue.
+// from it. handler is an rvalue.
 template <class T, class H>
 auto SendOf(rt::Hchan* c, const T& v, H&& handler) {
   static_assert(std::is_copy_constructible_v<T>,
                 "Send copies what is not an rvalue; use std::move");
   if constexpr (kPlainElement<T>) {  // only read
     return SendCase<T, H, Keeps::kReference>(
-        c, const_cast<T*>(std::addressof(v)), std::move(handler));
+        c, const_cast<T*>(std::addressof(v)), std::forward<H>(handler));
   } else {
-    return SendCase<T, H, Keeps::kValue>(c, v, std::move(handler));
+    return SendCase<T, H, Keeps::kValue>(c, v, std::forward<H>(handler));
   }
 }
 
