@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# run.sh static|shared SOURCE BUILD WORK COMPILER: installs the library into an empty prefix, and builds and runs a project
-# that knows nothing but that prefix. The archive is that of BUILD. The shared library is built here, with the same flags,
+# run.sh static|shared SOURCE BUILD WORK COMPILER: installs the library into an empty prefix, and builds and runs programs
+# that know nothing but that prefix. The archive is that of BUILD. The shared library is built here, with the same flags,
 # so that ccache has its objects.
 set -euo pipefail
 kind=$1 source=$2 library=$3 work=$4 compiler=$5
