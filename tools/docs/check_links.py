@@ -56,7 +56,7 @@ def problem(page, target):
 def main():
     problems = []
     count = 0
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+    for page in [ROOT / "README.md", ROOT / "tools/bench/README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         for target, label in links(page):
             count += 1
             if why := problem(page, target):

@@ -141,6 +141,8 @@ class Cmd {
   std::unique_ptr<internal::Command> c_;
 };
 
+// CommandContextOf binds a Cmd that exists already to ctx, as CommandContext
+// does.
 [[nodiscard]] Cmd CommandContextOf(const context::Context& ctx, Cmd cmd);
 
 // CommandContext makes a Cmd whose program is killed when ctx is done, if it
