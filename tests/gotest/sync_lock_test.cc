@@ -10,7 +10,7 @@
 
 #include "gump/chan.h"
 #include "gump/go.h"
-#include "gump/internal/linkname.h"
+#include "gump/internal/linkname_sync.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
 #include "tests/testing/fuzzsched.h"

@@ -16,7 +16,7 @@
 #include "gump/chan.h"
 #include "gump/defer.h"
 #include "gump/go.h"
-#include "gump/internal/linkname.h"
+#include "gump/internal/linkname_sync.h"
 #include "gump/panic.h"
 #include "gump/runtime.h"
 #include "tests/testing/with_gomaxprocs.h"

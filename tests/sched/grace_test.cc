@@ -9,7 +9,7 @@
 
 #include "gump/chan.h"
 #include "gump/go.h"
-#include "gump/internal/linkname.h"
+#include "gump/internal/linkname_runtime.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
 #include "tests/testing/stress.h"

@@ -18,7 +18,7 @@
 #include "absl/status/status.h"
 #include "gump/context.h"
 #include "gump/go.h"
-#include "gump/internal/linkname.h"
+#include "gump/internal/linkname_sync.h"
 #include "gump/rate.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"

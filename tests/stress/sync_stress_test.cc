@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "gump/go.h"
-#include "gump/internal/linkname.h"
+#include "gump/internal/linkname_sync.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
 #include "tests/testing/known_thread.h"

@@ -11,6 +11,7 @@
 
 #include "gump/chan.h"
 #include "gump/go.h"
+#include "gump/internal/linkname_sync.h"
 #include "gump/runtime.h"
 #include "gump/sync/rwmutex.h"
 #include "gump/sync/waitgroup.h"
