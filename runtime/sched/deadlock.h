@@ -11,20 +11,21 @@ namespace gump::rt {
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 void checkdead();
 // recheckdead is checkdead for sysmon, which repeats the question
-// (deadSuspect). It also looks which of the threads that we do not know run no
-// code of the program. That costs 14 µs for each thread of the process.
+// (deadSuspect). It also finds the unknown threads that run no code of the
+// program, and does not wait for those. That costs 14 µs for each thread of the
+// process.
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 void recheckdead();
 // incidlelocked changes the number of Ms that count as idle although they are
 // not in midle. It calls checkdead if the number grew.
 // On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
 void incidlelocked(int32_t v);
-// becomeSystemThread removes this thread, which is sysmon's, the template
-// thread or the ring's, from those that could still wake a goroutine, and calls
-// checkdead. Each of them calls it itself, once it runs: an M on order is in
-// mcount but is no thread of the process yet, so it would hide a thread that we
-// do not know (hasUnknownThreads). Until then it counts as running, so
-// checkdead is silent.
+// becomeSystemThread is called by sysmon, by the template thread and by the
+// ring's thread, each once it runs. It removes the calling thread from those
+// that could still wake a goroutine, and calls checkdead. Before that call the
+// thread counts as running, so checkdead is silent. That must be so, because an
+// M on order is in mcount but is no thread of the process yet. It would hide a
+// thread that we do not know (hasUnknownThreads).
 // On: the thread of a new M.  P: none.  Locks: takes sched.lock.  Parks: no.
 void becomeSystemThread();
 // AwakeScope is for a thread that checkdead does not count otherwise, sysmon's

@@ -9,7 +9,7 @@ namespace gump::rt {
 // forked is set in a child of fork, which has no threads of ours. Only slow
 // paths look at it.
 extern Atomic<bool> forked;
-// forkinit lets children of fork know that they are. Called by schedinit.
+// forkinit makes each child of fork set `forked`. Called by schedinit.
 // On: any.  P: either.  Locks: libc's.  Parks: no.
 void forkinit();
 // inOwnProcess tells whether this process is the one in which the runtime

@@ -45,18 +45,19 @@ enum GStatus : uint32_t {
   kGidle = 0,
   // On exactly one run queue, which owns it. Its context is saved, or it never
   // ran, or its thread has the context (inPlace). The thread that takes it from
-  // the queue leaves this status (execute, releasePreempted).
+  // the queue changes this status (execute, releasePreempted).
   kGrunnable = 1,
-  // Owned by M gp->m, which leaves this status. On no queue. The M has a P
-  // unless that was taken from outside (preempt.cc).
+  // Owned by M gp->m: only that M changes this status. On no queue. The M has a
+  // P unless that was taken from outside (preempt.cc).
   kGrunning = 2,
-  // Owned by M gp->m, which leaves this status and has no P of its own. On no
-  // queue.
+  // Owned by M gp->m: only that M changes this status. On no queue. The M has
+  // no P.
   kGsyscall = 3,
   // Parked, and recorded where it waits (wait queue, semaphore root, note). The
-  // one waker that took it from there leaves this status (goready).
+  // one waker that takes it from there changes this status (goready).
   kGwaiting = 4,
-  // Ended or fresh. On a free list, or held by newproc or goexit0.
+  // Ended, or new and not started yet. On a free list, or held by newproc or
+  // goexit0.
   kGdead = 6,
   kGscan = 0x1000,
 };
@@ -64,8 +65,8 @@ enum GStatus : uint32_t {
 // Gobuf is a saved context. It holds only the stack pointer, because everything
 // else lies in a frame on the stack at sp (asm_*.S draws the frame). Two things
 // are not saved: the signal mask, because it belongs to the thread, and the
-// caller-saved registers, because mcall is a call. gumpOnG0 and switchTo
-// (proc_park.cc) copy errno and the exception globals, not the assembly.
+// caller-saved registers, because a switch is a call. errno and the exception
+// globals are copied in C++, by gumpOnG0 and switchTo (proc_park.cc).
 struct Gobuf {
   uintptr_t sp = 0;
   // 1: never ran, so it starts at gumpGostart with sp = top of the stack. 0: it
@@ -74,8 +75,7 @@ struct Gobuf {
 };
 
 // EhGlobals is the state that the C++ ABI keeps per thread for exceptions in
-// flight
-// (__cxa_eh_globals). It travels with the goroutine.
+// flight (__cxa_eh_globals). It travels with the goroutine.
 struct EhGlobals {
   void* caughtExceptions = nullptr;
   unsigned int uncaughtExceptions = 0;
@@ -112,9 +112,9 @@ struct alignas(kCacheLine) G {
   // Preempted in place: only its thread resumes it. sched is good for dumps
   // only, see (P4) of preempt_signal.cc.
   bool inPlace = false;
-  // It waits on a stack that the program made (a coroutine's), not on its own,
-  // because it is preempted in place or waits for a P (awaitP). No dump walks
-  // the frames above.
+  // It is on a stack that the program made (a coroutine's), not on its own,
+  // while it is preempted in place or waits for a P (awaitP). Of that stack,
+  // dumps show only the frame that the signal interrupted.
   bool onOtherStack = false;
   // It has given its P back to a stop (requeueDuringStop) and has not run
   // since. Written under sched.lock while queued, else by the M that holds the
@@ -151,8 +151,9 @@ struct alignas(kCacheLine) G {
   // Used with tracebackancestors. Belongs to the cell for good.
   Ancestors* ancestors = nullptr;
 
-  // Initialised only to make m0 a constant, because static constructors of the
-  // program may use the runtime before ours would run.
+  // Initialised only so that m0, which has a G, is a constant. Static
+  // constructors of the program may use the runtime before a constructor of m0
+  // would run.
   alignas(16) unsigned char closure[kClosureSize] = {};
 };
 static_assert(

@@ -10,7 +10,8 @@
 namespace gump::rt {
 
 // GQueue is a FIFO with O(1) push at both ends and O(1) append. It keeps its
-// size because the batch rules need it.
+// size, because a P takes only its share of the global queue
+// (globrunqgetbatch).
 struct GQueue {
   G* head = nullptr;
   G* tail = nullptr;

@@ -1,11 +1,12 @@
 // Grace periods: when memory that goroutines may still read can be deleted.
 //
-// A grace period is a safe point of every P. Memory that was unlinked before a
-// period began may be deleted when it has ended. The periods are numbered from
-// 1. A thread that retires memory reads gracesBegun after it has unlinked the
-// memory. A period with a higher number began later. Both are
-// read-modify-writes of one word, so the unlinking happens before that period,
-// and a reader that has passed its safe point in the period sees it.
+// A grace period is a time in which every P passes a safe point. Memory that
+// was unlinked before a period began may be deleted when it has ended. The
+// periods are numbered from 1. A thread that retires memory unlinks it and then
+// reads gracesBegun. Any period with a higher number begins after that. The
+// read and the beginning of a period are both read-modify-writes of
+// gracesBegun, so the unlinking happens before the period. A goroutine that has
+// passed its safe point in the period therefore finds the memory unlinked.
 //
 // A goroutine that has lost its P from outside may be in the middle of a read,
 // although its P passes a safe point. So the period also waits until each such
@@ -46,7 +47,7 @@ void awaitGracePeriod(uint64_t since) noexcept {
 namespace {
 
 // lostItsP tells whether gp's P was taken, and perhaps given back, and gp has
-// not entered the runtime since. gp does not know yet, so its M tells.
+// not entered the runtime since. gp does not know it yet, so we ask its M.
 // On: any.  P: either.  Locks: none.  Parks: no.
 bool lostItsP(const G* gp) {
   const M* mp = peek(gp->m);
@@ -57,20 +58,22 @@ bool lostItsP(const G* gp) {
 
 }  // namespace
 
-// A goroutine that has lost its P goes from lost to interrupted without an
-// entry if it wakes up, computes, and is preempted. That may happen between our
-// looks at the one and the other. So the first odd number from the beginning of
-// the watch on does not show an entry. Every higher number does.
+// A goroutine that has lost its P may wake up, compute, and be preempted in
+// place. Then lostItsP becomes false and `interrupted` becomes odd, although
+// the goroutine has not entered the runtime. That may happen between our looks
+// at the two. So the first odd number since the watch began does not show an
+// entry. Every higher number does.
 EntryWatch::EntryWatch(const G* g)
     : gp(g), n(g->interrupted.load(acquire) | 1) {}  // as in entered
 
 bool EntryWatch::entered() {
   const bool lost = lostItsP(gp);
-  // The thread writes interrupted first, so we read it last. For the first look
-  // the order of the writes is enough, because a goroutine that was lost wrote
-  // the two in order (endPresumption). Before a later look the goroutine may
-  // have entered the runtime. Its M is written with no order of its own, so
-  // that look needs a barrier.
+  // A thread that is preempted in place writes `interrupted` first and its M
+  // second, so we read them in the other order. For the first look an acquire
+  // is enough, because a goroutine that was lost wrote the two in order
+  // (endPresumption). Before a later look the goroutine may have entered the
+  // runtime, and left its M by writes that have no order of their own. So that
+  // look needs a barrier.
   if (!lost && looked) {
     asymmetricHeavy();
   } else {
@@ -92,8 +95,8 @@ void awaitInterrupted() {
       [](G* gp, void*) {
         EntryWatch watch(gp);
         while (!watch.entered()) {
-          // It may sleep for hours, and no thread will tell us. So wait without
-          // the P.
+          // It may sleep for hours, and no thread tells us when it enters the
+          // runtime. So wait without the P.
           entersyscall();
           usleep(1000);
           exitsyscall();

@@ -1,5 +1,5 @@
-// The watch over a goroutine during a grace period (grace.cc), for its test.
-// The interface of grace periods is in gump/internal/linkname.h.
+// How a grace period watches a goroutine (grace.cc). It is declared here for
+// the tests. The interface of grace periods is in gump/internal/linkname.h.
 #ifndef RUNTIME_SCHED_GRACE_H_
 #define RUNTIME_SCHED_GRACE_H_
 
@@ -10,9 +10,8 @@ namespace gump::rt {
 struct G;
 
 // EntryWatch is for a goroutine that had lost its P from outside when the watch
-// began. It tells whether the goroutine has entered the runtime by itself since
-// then. Of a goroutine that had not lost its P it says, sooner or later, that
-// it has.
+// began. entered() tells whether the goroutine has entered the runtime by
+// itself since then. For any other goroutine it returns true sooner or later.
 // On: user.  P: either.  Locks: none.  Parks: no.
 struct EntryWatch {
   explicit EntryWatch(const G* g);

@@ -7,9 +7,10 @@
 
 namespace gump::rt {
 
-// stoplockedm gives the P away and sleeps until the M's locked G must run. m0
-// returns without a P if it must leave Run. If a P comes while the world stops,
-// stoplockedm gives it back, but not twice in a row (requeueDuringStop).
+// stoplockedm gives the P away and sleeps until the M's locked G must run. It
+// returns without a P in two cases: m0 must leave Run, or releasePreempted has
+// released the G. If a P comes while the world stops, stoplockedm gives it
+// back, but not twice in a row (requeueDuringStop).
 // On: g0.  P: given away, then needed.  Locks: takes sched.lock.
 // Parks: blocks the thread.
 void stoplockedm();
@@ -23,9 +24,9 @@ void startlockedm(G* gp);
 // then hands mp a P and wakes it.
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 void wakeLocked(const M* mp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
-// m0Stop sleeps until Run is to return. m0 runs main and nothing else. Any
-// other goroutine that it ran when main ends could keep Run from returning for
-// as long as it likes.
+// m0Stop sleeps until Run is to return. m0 runs main and nothing else. If it
+// ran another goroutine when main ends, that goroutine could keep Run from
+// returning for as long as it likes.
 // On: g0 of m0.  P: none.  Locks: takes sched.lock.  Parks: blocks the thread.
 void m0Stop();
 // m0Sleeps tells whether m0 sleeps without a P.

@@ -2,8 +2,8 @@
 //
 // While m.locks > 0 the goroutine is not preempted and no other thread takes
 // its P. A goroutine enters the runtime by its outermost acquirem. There it
-// learns whether its P was taken from outside meanwhile (preempt.cc), and waits
-// for another.
+// learns whether its P was taken from outside meanwhile (preempt.cc), and if so
+// waits for another.
 #ifndef RUNTIME_SCHED_MLOCKS_H_
 #define RUNTIME_SCHED_MLOCKS_H_
 
@@ -16,29 +16,34 @@
 
 namespace gump::rt {
 
-// reenter is the slow path of acquirem. It is called when an asker has taken,
-// or is about to take, the P of an M that seemed to be blocked
-// (preempt_blocked.cc). It may park the goroutine until there is a P, and
-// returns the M that it is on then.
+// reenter is the slow path of acquirem. It is called if m.presumed is set:
+//  * An asker has taken, or is about to take, the P of an M that seemed to be
+//    blocked (preempt_blocked.cc).
+//  * This is the goroutine's first entry since it was preempted in place
+//    (preempt_signal.cc), or since its P was taken and given back.
+//  * This is a child of fork (fork.cc).
+// It may park the goroutine until there is a P, and returns the M that the
+// goroutine is on then.
 // On: user; m.locks is 1.  P: maybe lost.  Locks: takes sched.lock.
 // Parks: yes.
 M* reenter(M* mp);
 // reenterNoPark is the first half of reenter. Returns true if mp has lost its
 // P. The caller may then do work that other goroutines wait for and that needs
-// no P. After that it calls markPLost, which leaves it to the next entry to get
-// another P. That may take until the next Run, if main has ended.
+// no P. After that it calls markPLost, so that the next entry gets another P.
+// If main has ended, that entry may wait until the next Run.
 // On: user; m.locks is 1.  P: maybe lost.  Locks: none.  Parks: no.
 [[nodiscard]] bool reenterNoPark(M* mp);
 void markPLost(M* mp);
 
 // acquirem and releasem bracket code that must keep its M and P: while m.locks
 // > 0 the G is not preempted. The outermost acquirem is where a goroutine
-// enters the runtime. It returns the M that the goroutine is on from then.
+// enters the runtime. It returns the M that the goroutine is on from then on.
 // On: any.  P: either.  Locks: none.  Parks: the outermost acquirem may
 // (reenter), the others and releasem do not.
 GUMP_ALWAYS_INLINE M* acquirem(M* mp) {
-  // Only the owner writes it. Others read it after a membarrier. These are B1
-  // to B3 of preempt_blocked.cc; B2 is the light side of a membarrier.
+  // Only the owner writes m.locks. Others read it after a membarrier. The next
+  // three statements are B1 to B3 of preempt_blocked.cc; B2 is the light side
+  // of a membarrier.
   mp->locks.store(mp->locks.load(relaxed) + 1, relaxed);
   compilerFence();
   if (GUMP_UNLIKELY(mp->presumed.load(relaxed) != kPresumedNot)) {

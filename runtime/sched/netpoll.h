@@ -1,6 +1,6 @@
-// The scheduler's interface to the poller, which is defined in netpoll/. The
-// scheduler owns the declaration and the neighbour owns the definition. So
-// calls go both ways and includes go one way.
+// The scheduler's interface to the poller. The scheduler owns the declarations
+// and netpoll/ owns the definitions. So calls go both ways and includes go one
+// way.
 #ifndef RUNTIME_SCHED_NETPOLL_H_
 #define RUNTIME_SCHED_NETPOLL_H_
 
@@ -27,7 +27,7 @@ struct NetpollResult {
 void netpollGenericInit();
 [[nodiscard]] bool netpollinited();
 // netpoll polls. delay < 0 blocks, 0 does not block, > 0 waits that many ns. It
-// may wait less, because a caller that waits for a time looks at the clock
+// may return earlier than that. Callers that wait for a time look at the clock
 // again.
 // P: none when it blocks.  Parks: blocks the thread.
 [[nodiscard]] NetpollResult netpoll(int64_t delay);

@@ -1,6 +1,7 @@
 // Retaking the P of a goroutine that does not enter the runtime by itself,
 // either because it is asleep in an undeclared system call or because it
-// computes.
+// computes. This file has the request, the choice between the ways, and the
+// looks at a thread.
 //
 // m.locks tells where a thread is. Above 0, it is in the runtime, will soon
 // reach a point where it looks at the requests, and is left alone. At 0, and
@@ -20,9 +21,10 @@
 // to the front, but not twice in a row; see requeueDuringStop.) Other
 // goroutines that block on that lock are presumed blocked and lose their Ps.
 // The template thread may block on the lock too, for example on malloc's in
-// pthread_create. So if there is no idle thread for a P, the P goes to the
-// oldest goroutine preempted in place, and a thread is only ordered (startm). A
-// P that waits for a thread which does not come is taken back (takeStartingP).
+// pthread_create. So a P never waits for a new thread while a goroutine is
+// preempted in place. If there is no idle thread, the P goes to the oldest such
+// goroutine, and a thread is ordered for later (startm). A P that waits for a
+// thread which does not come is taken back (takeStartingP).
 #include "runtime/sched/preempt.h"
 
 #include <algorithm>
@@ -38,7 +40,8 @@ namespace gump::rt {
 
 namespace {
 
-// look is the first step of both forces; its comment is below.
+// look is the first step of forcePreempt and of preemptPless; its comment is
+// below.
 ThreadState look(M* mp, int32_t tid, ForcePreempt how);
 
 }  // namespace
@@ -87,8 +90,8 @@ M* forcePreempt(P* pp, ForcePreempt how) {
 
 void preemptPless() {
   // While a thread is being made, a running goroutine may hold a lock that
-  // pthread_create waits for. The P that is meant for the new thread may be the
-  // only one.
+  // pthread_create waits for. If that goroutine were preempted, it would need a
+  // P to go on, and the only P may wait for the new thread.
   if (sched.nmstarting.load(relaxed) > 0) return;  // a hint; asked again soon
   for (M* mp = allm.load(acquire); mp != nullptr;
        mp = mp->alllink) {  // pairs with mcommoninit
@@ -116,12 +119,13 @@ int64_t gapFor(ForcePreempt how) {
 }
 
 // stateByClock tells the state of mp's thread from the progress of its CPU
-// clock since the last look, at least gap ns ago. A thread that has used
-// nothing sleeps, or waits for a processor. It does not wait for our processor,
-// because the thread that looks sleeps in between (except in the first 20 µs of
-// a stop of the world). A thread computes if it has used nearly all of the
-// time, or, beside others, a good part. In the second case a sleep may be cut
-// short.
+// clock since the last look, at least gap ns ago:
+//  * If the thread has used no CPU time, it sleeps, or waits for a processor.
+//    It does not wait for our processor, because the thread that looks sleeps
+//    in between (except in the first 20 µs of a stop of the world).
+//  * If the thread has used nearly all of the time, it computes.
+//  * If it has used a good part, it seems to compute beside other threads. But
+//    it may have gone to sleep since, and then a signal cuts that sleep short.
 // On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
 ThreadState stateByClock(M* mp, int32_t tid, int64_t gap) {
   constexpr int64_t kLateTimerNS = 100'000'000;
@@ -168,8 +172,8 @@ bool computes(M* mp, int32_t tid, uint64_t sleeps, ForcePreempt how) {
   const int64_t now = nanotime();
   const int64_t cpu = threadCpuTime(tid);
   // Several threads may force the same goroutine at once. The acquire pairs
-  // with the release below, so a count comes with its clocks, or with other
-  // clocks of the same time awake.
+  // with the release below. So we read the clocks that belong to this count, or
+  // those of a later look with the same count.
   if (mp->forcePreemptSleeps.load(acquire) != sleeps ||
       mp->forcePreemptTime.load(relaxed) == 0) {
     mp->forcePreemptTime.store(now, relaxed);
@@ -181,8 +185,8 @@ bool computes(M* mp, int32_t tid, uint64_t sleeps, ForcePreempt how) {
   if (seen < gap) return false;
   // The thread last slept in our own handler.
   if (mp->resumedSleeps.load(relaxed) == sleeps) return true;
-  // Half of it, because the hypervisor's share is on no clock. If the CPU clock
-  // cannot be read (-1), the time awake has to do.
+  // Half of the gap, because the hypervisor's share is on no clock. If the CPU
+  // clock cannot be read (-1), the time awake has to do.
   return cpu < 0 || cpu - mp->forcePreemptCpu.load(relaxed) >= gap / 2 ||
          (how == ForcePreempt::kStop && seen >= kStopLook);
 }

@@ -19,9 +19,9 @@ struct P;
 // On: any.  P: either.  Locks: none.  Parks: no.
 void preemptall();
 bool preemptone(P* pp);
-// A thread is taken to compute if it has not slept for so many ns and has used
-// half of them. kForcePreemptGap is for sysmon, kStopGap for a stop of the
-// world.
+// A thread counts as computing if, for this many ns, it has not slept and has
+// used the processor for half of the time. kForcePreemptGap is for sysmon,
+// kStopGap for a stop of the world.
 inline constexpr int64_t kForcePreemptGap = 50'000;
 inline constexpr int64_t kStopGap = 20'000;
 // ForcePreempt is what a P is wanted for.
@@ -40,11 +40,14 @@ enum class ForcePreempt : uint8_t {
 // now.
 // On: sysmon.  P: none.  Locks: none.  Parks: no.
 void preemptPless();
-// computes tells whether mp's thread, tid, seen running now, has computed for
-// long enough (kForcePreemptGap, kStopGap). It has if two things hold: at a
-// look so long ago it had slept as often as now, and since then its CPU clock
-// has moved by half of that time. For a stop of the world it is enough that the
-// look is a ms ago. computes remembers this look.
+// computes tells whether mp's thread, tid, has computed for long enough: for a
+// gap, which is kForcePreemptGap or kStopGap. The caller has just seen it run,
+// after `sleeps` sleeps. A thread has computed for long enough if both hold:
+//  * The first look with this number of sleeps was at least a gap ago.
+//  * Since that look, its CPU clock has advanced by half a gap. This need not
+//    hold if the thread last slept in our own handler, nor for a stop of the
+//    world if that look was a ms ago.
+// computes records the first look after each sleep, and then returns false.
 // On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool computes(M* mp, int32_t tid, uint64_t sleeps,
                             ForcePreempt how);
@@ -57,7 +60,8 @@ void preemptPless();
 // On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool presumeBlocked(P* pp, M* mp, G* gp);
 // giveBackP undoes a presumeBlocked that took pp from mp. Returns false if mp
-// has come back meanwhile, without the P, which stays the caller's.
+// has entered the runtime meanwhile and found that its P is gone. Then pp stays
+// the caller's.
 // On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool giveBackP(P* pp, M* mp);
 // endPresumption ends a presumption about mp, which is in the runtime again.
@@ -67,9 +71,9 @@ void preemptPless();
 
 // ---- preempt_signal.cc ------------------------------------------------------
 
-// preemptM sends mp's thread the signal. It does nothing if asyncpreemptoff is
-// set, or if a signal has been on its way for less than a slice. Under
-// kSanitizerDefersHandlers that signal may never be handled, so another one is
+// preemptM sends mp's thread SIGURG. It does nothing if asyncpreemptoff is set,
+// or if a SIGURG has been on its way for less than a slice. Under
+// kSanitizerDefersHandlers that SIGURG may never be handled, so another one is
 // sent.
 // On: any.  P: either.  Locks: none.  Parks: no.
 void preemptM(M* mp);
@@ -83,9 +87,9 @@ void preemptedBySignal(uintptr_t sp);
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 void releasePreempted();
 // mayLeaveStackAt tells whether sp, which is not on the goroutine's stack, is
-// on a stack that the program made (a coroutine's), and not in a handler. It
-// returns false while this thread dies, and with a sanitizer, which must be
-// told which stack is left.
+// on a stack that the program made (a coroutine's), and not on the signal
+// stack. It returns false while this thread ends the process (a panic), and
+// with a sanitizer, which must be told which stack is left.
 // On: the thread of mp.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool mayLeaveStackAt(const M* mp, uintptr_t sp);
 

@@ -19,11 +19,12 @@
 // happens. No signal is sent, so no call of the program is interrupted.
 //
 // Invariants:
-//  (P1) presumed is kTaken only from A4 until its M comes in. Meanwhile M.p is
-//       not the M's own, and nothing looks at it before reenter clears it.
+//  (P1) presumed is kTaken only from A4 until its M enters the runtime.
+//       Meanwhile M.p is not the M's own, and nothing looks at it before
+//       reenter clears it.
 //  (P5) Only one asker asks at a time. With two, one might take the other's
 //       kAsked for its own, long after its A3, or look at a P that the other
-//       has taken but not yet marked.
+//       has taken but not yet made kPidle.
 //  (P6) Each kPresumedTaken of an M has a generation above its bits, and the P
 //       remembers it (takenAs). A generation is used again only after 2^28
 //       questions. Without it, an asker that gives a P back could mistake a
@@ -75,9 +76,9 @@ bool presumeBlocked(P* pp, M* mp, G* gp) {
 }
 
 bool giveBackP(P* pp, M* mp) {
-  // No other asker may take pp from mp, to which it seems to belong here,
-  // before it is settled whether mp has it. mp may be asleep again, with
-  // another P.
+  // tryGiveBack makes pp look as if it belonged to mp, although mp may be
+  // asleep again with another P. No other asker may look at mp before that is
+  // settled.
   beginAsking();
   const bool given = tryGiveBack(pp, mp);
   endAsking();
@@ -119,13 +120,15 @@ bool tryPresume(P* pp, M* mp, G* gp) {
 bool tryGiveBack(P* pp, M* mp) {
   setPStatus(pp, kPidle, kPrunning);
   pp->m.store(mp, release);  // as acquirep
-  // Marked: the next entry of mp into the runtime need not do anything, but
-  // must take the slow path, in case mp was marked before. acq_rel: as A4.
+  // Marked, because mp may have been marked before. Then its next entry into
+  // the runtime must take the slow path, to count the entry (countEntry).
+  // acq_rel: as A4.
   if (mp->presumed.cas(pp->takenAs, kPresumedMarked, acq_rel)) {
     sched.npresumed.add(-1, relaxed);  // as above
     return true;
   }
-  // mp has come in since, and knew that it had lost the P (endPresumption).
+  // mp has entered the runtime since, and found that it had lost the P
+  // (endPresumption).
   pp->m.store(nullptr, relaxed);
   setPStatus(pp, kPrunning, kPidle);
   return false;

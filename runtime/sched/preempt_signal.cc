@@ -1,8 +1,8 @@
 // Preempted in place: taking the P of a goroutine that computes, by a signal.
 //
 // A thread that runs is sent SIGURG. The handler acts if it has interrupted the
-// goroutine's own code (locks == 0, and no other handler). That code may be on
-// the goroutine's stack or on one that the program has made. The handler
+// goroutine's own code (locks == 0, and not another handler). That code may be
+// on the goroutine's stack or on one that the program has made. The handler
 //  * puts the goroutine on the global queue, bound to its thread as by
 //    LockOSThread,
 //  * lets go of the P,
@@ -28,8 +28,8 @@
 // Rejected:
 //  * Rewriting the interrupted context to call a function, as Go does. C++ code
 //    has no map of the places where that is safe.
-//  * Preempting only outside of libc. Code that is always inside would never
-//    yield, and finding out costs a table.
+//  * Preempting only outside of libc. Code that is always inside libc would
+//    never yield, and a test whether code is inside would need a table.
 #include <signal.h>
 
 #include "runtime/diag/debugvars.h"
@@ -65,12 +65,13 @@ void preemptInPlace(G* gp);
 
 void preemptM(M* mp) {
   if (debug.asyncpreemptoff != 0) return;
-  // At most one signal is on its way. This comes before the look at procid,
+  // At most one signal is on its way. The CAS comes before the look at procid,
   // because minit writes procid before it clears signalSent. So a thread that
   // takes the struct over misses no signal. Where handlers are deferred, the
   // signal may be kept for a fibre that the thread has left meanwhile, and
   // handled only there. Then another is sent, to the fibre that the thread is
   // on now.
+  //
   // A signal that is a slice old was lost, for example to a handler in our
   // place, so send another. If the thread has merely had no processor, the
   // kernel merges the two, and no later sleep of the thread is cut short.
@@ -103,8 +104,8 @@ void preemptedBySignal(uintptr_t sp) {
   gp->onOtherStack = onOther;
   mp->locks.store(1, relaxed);  // B1
   asymmetricLight();            // B2
-  // In a child of fork no thread would wake us, even before its handler has
-  // run.
+  // In a child of fork no thread would wake us. inOwnProcess tells even before
+  // the child's fork handler has run.
   if (wanted(gp, mp) && !noMResumes(pOf(mp)) && inOwnProcess()) {
     sanitizerEnterSignal(gp, mp);
     gumpCallSaved(preemptInPlace, gp);  // (P4)
@@ -128,7 +129,8 @@ void releasePreempted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     notewakeup(&mp->park);
   }
   sched.runq = rest;
-  sched.runqsize.store(rest.size, relaxed);  // a hint outside the lock
+  // A hint to readers without the lock.
+  sched.runqsize.store(rest.size, relaxed);
 }
 
 bool mayLeaveStackAt(const M* mp, uintptr_t sp) {
@@ -149,10 +151,10 @@ bool wanted(const G* gp, const M* mp) {
 }
 
 // noMResumes tells whether a goroutine that is preempted in place now would
-// never go on. That is so if main has ended, and neither a stop of the world
-// nor a visit of its P, pp (nullptr: it was taken), is under way (the end of
-// either would release it). For the handler the answer is a hint. queueInPlace
-// asks again, under sched.lock.
+// never go on. After main has ended, two things let such a goroutine go on: the
+// end of a stop of the world, and the end of a forEachP that has yet to visit
+// its P. pp is that P, or nullptr if it was taken. For the handler the answer
+// is a hint. queueInPlace asks again, under sched.lock.
 bool noMResumes(const P* pp) {
   return sched.mainEnded.load(acquire) &&   // pairs with endMain
          !sched.gcwaiting.load(acquire) &&  // pairs with startTheWorld
@@ -171,8 +173,8 @@ const P* pOf(const M* mp) {
 // take gp from there, and then gp goes on as it is.
 // Locks: takes sched.lock.
 bool queueInPlace(G* gp) {
-  // Main ends, and a stop begins and ends, under this lock. A visit does not
-  // end before our P has been visited, which is after this section.
+  // Main ends, and a stop begins and ends, under this lock. A forEachP does not
+  // end before it has visited our P, which is after this section.
   LockScope l(&sched.lock);
   if (noMResumes(gp->m->p)) return false;
   casgstatus(gp, kGrunning, kGrunnable);
@@ -193,8 +195,8 @@ void setInterrupted(G* gp) {
 // Parks: blocks the thread.
 void preemptInPlace(G* gp) {
   M* mp = gp->m;
-  // Before the P changes hands, and before the presumption ends, because a
-  // grace period looks at that first (awaitInterrupted).
+  // Before the P changes hands. Also before the presumption ends, because a
+  // grace period looks at the presumption first (awaitInterrupted).
   setInterrupted(gp);
   const bool lost =
       mp->presumed.load(relaxed) != kPresumedNot && endPresumption(mp);  // B3

@@ -165,8 +165,8 @@ G* pollNetwork();
 // becomeSpinning starts the search of mp. The caller may hold sched.lock.
 // P: either.  Locks: none.
 void becomeSpinning(M* mp);
-// stealWork tries every other P four times. In the last pass it
-// also takes timers and runnext.
+// stealWork tries every other P four times. In the last pass it also takes
+// timers and runnext.
 // Locks: as stealTimers.
 Find stealWork(M* mp, P* pp, Clock* clock, Runnable* out);
 // stealTimers runs the timers of victim that are due, and returns true if there
@@ -185,8 +185,8 @@ Find loseSpinning(M* mp, Runnable* out, Clock* clock);
 // makes the M spin. Returns false if no P is idle.
 // P: none; needed if it returns true.
 bool takeIdleP(M* mp);
-// nextTimer is S3 of the essay. It returns when the first timer of any P is
-// due, or 0 if there is none.
+// nextTimer is S3 of the essay. It returns the time at which the first timer of
+// any P is due, or 0 if there is none.
 // P: either.  Locks: none.
 int64_t nextTimer();
 // blockInPoller is step 10. The last M to go idle waits in the poller instead
@@ -210,7 +210,8 @@ G* schedule() {
     for (;;) {
       stoplockedm();
       if (mp->p == nullptr) return nullptr;  // m0, woken to leave Run
-      // execute fails if main, locked from the start, still waits for a stack.
+      // fuzzExecute fails if main, locked from the start, still waits for a
+      // stack.
       G* gp = fuzzExecute(mp->lockedg, /*inheritTime=*/false);
       if (gp != nullptr) return gp;
     }
@@ -332,8 +333,8 @@ Find findWithP(M* mp, Runnable* out, Clock* clock) {
 }
 
 bool checkTimers(P* pp, Clock* clock) {
-  // Only P 0 gets timers from other threads (those without a P), which then
-  // make sure that an M looks at them. Only we add to any other P.
+  // Threads without a P add their timers to P 0, and make sure that an M looks
+  // at them. To the heap of any other P, only its owner adds.
   if (GUMP_LIKELY(pp->timers.len.load(relaxed) == 0)) return false;
   const TimerCheck check = timersCheck(&pp->timers, &clock->now, /*tidy=*/true);
   clock->lower(check.next);
@@ -454,8 +455,8 @@ bool stealTimers(const P* victim, Clock* clock) {
   const TimerCheck check = timersCheck(&allp[id]->timers, &clock->now,
                                        /*tidy=*/idlepMask.read(id));
   clock->lower(check.next);
-  // The timers have woken no M for the goroutines that they readied. That is
-  // enough here: a thief spins, so it wakes the next spinner when it finds
+  // The timers have woken no M for the goroutines that they readied. No wakep
+  // is needed here: a thief spins, so it wakes the next spinner when it finds
   // work. endSchedule calls wakep itself if the next Run has begun.
   return check.ran;
 }
@@ -477,7 +478,7 @@ namespace {
 Find releaseP(M* mp, Runnable* out) {
   LockScope l(&sched.lock);
   P* pp = mp->p;
-  // All three are written under sched.lock.
+  // All three are set under sched.lock.
   if (sched.gcwaiting.load(relaxed) || sched.mainEnded.load(relaxed) ||
       pp->runSafePointFn.load(relaxed) != 0) {
     return Find::kAgain;
@@ -496,9 +497,9 @@ Find releaseP(M* mp, Runnable* out) {
 }
 
 // loseSpinning stops spinning first (S1) and looks again second (S2, S3). The
-// order is essential.
-// If we looked first, a thread could publish work after our look, see us
-// counted in nmspinning, and wake no M. Then no M would look for that work.
+// order is essential. If we looked first, a thread could publish work after our
+// look, see us counted in nmspinning, and wake no M. Then no M would look for
+// that work.
 //
 // These are the sources of work that are checked again, and the wake-up that
 // would be lost without the check:
@@ -650,7 +651,7 @@ Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
   casgstatus(out->gp, kGwaiting, kGrunnable);
   injectglist(&r.toRun);
   netpollAdjustWaiters(r.delta);
-  // No M sleeps for them now (wakeForLateTimer).
+  // No M sleeps for the timers now (wakeForLateTimer).
   wakeSysmonBy(timeSleepUntil());
   return Find::kFound;
 }
@@ -717,7 +718,7 @@ void endSchedule(M* mp) {
     ended = sched.mainEnded.load(relaxed);
     if (ended) {
       releasePreempted();
-      // Both are written under sched.lock. A stop of the world counts our P.
+      // Both are set under sched.lock. A stop of the world counts our P.
       stopping = sched.gcwaiting.load(relaxed);
       safePoint = pp->runSafePointFn.load(relaxed) != 0;
       if (!stopping && !safePoint) pidleput(releasep());
@@ -725,8 +726,8 @@ void endSchedule(M* mp) {
   }
   if (!ended) {
     // This wakep is W2, and it is also the second look that stopSpinning
-    // requires. The wakep of the next Run may have relied on us, and an M that
-    // has looked since then did not see q.
+    // requires. The wakep of the next Run may have seen us spin and so woken no
+    // M. An M that looked for work before we queued q did not find it.
     wakep();
   } else if (stopping) {
     gcstopm();
@@ -764,8 +765,8 @@ void wakep() {
       sched.needspinning.load(seq_cst) == 1) {
     return;
   }
-  // Once main has ended, work waits for the next Run, which wakes a P after it
-  // has cleared this flag. Now only foreign threads may need an M, one that
+  // Once main has ended, work waits for the next Run, which calls wakep after
+  // it has cleared this flag. Now only foreign threads may need an M, one that
   // polls.
   if (GUMP_UNLIKELY(sched.mainEnded.load(relaxed)) && !noPollerAfterMain()) {
     return;
@@ -783,7 +784,8 @@ void wakep() {
     if (pp != nullptr) {
       startm(pp, /*spinning=*/true);
     } else {
-      wakeSysmonBy(timeSleepUntil());  // its setter relied on the count
+      // A thread that set a timer relied on the spinner that we counted.
+      wakeSysmonBy(timeSleepUntil());
     }
   }
   releasem(mp);
@@ -799,8 +801,8 @@ void injectglist(GList* glist) {
   fuzzPoint();  // they are runnable, and on no queue
   M* mp = acquirem();
   P* pp = mp->p;
-  // How many others could take one G each.
-
+  // How many idle Ps could take one G each. Without a P, all go to the global
+  // queue.
   int32_t idle = pp == nullptr ? q.size : sched.npidle.load(relaxed);
   GQueue global;
   for (int32_t i = 0; i < idle && !q.empty(); i++) global.pushBack(q.pop());
@@ -840,7 +842,7 @@ void resetspinning() {
 
 void wakeNextSpinner() {
   wakep();
-  // A hint. wakep has done nothing, or the next one has its P.
+  // A hint. If no P is idle, wakep may have found none for a spinner.
   if (sched.npidle.load(relaxed) == 0) wakeSysmonBy(timeSleepUntil());
 }
 

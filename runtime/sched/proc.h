@@ -1,6 +1,6 @@
-// The scheduler: which goroutine runs next, on which M and P. The functions
-// stand by the file that defines them. The essay is at the head of proc.cc. The
-// names are Go's.
+// The scheduler: which goroutine runs next, on which M and P. The functions are
+// grouped by the source file that defines them. The essay is at the head of
+// proc.cc. The names are Go's.
 //
 // The other proc_*.cc have headers of their own: runq.h, locked.h, stw.h,
 // syscall.h, deadlock.h.
@@ -16,11 +16,11 @@
 //
 // A function that runs on user with m.locks at 0 enters the runtime by an
 // acquirem of its own. That outermost acquirem may park too, if the P was taken
-// meanwhile (reenter). Only after it is the M certain. "Parks: no" does not
-// count that.
+// meanwhile (reenter). Until it returns, the M is not certain. "Parks: no" says
+// nothing about that acquirem.
 //
 // Nothing throws inside the runtime except the forced unwind of goexit and
-// exceptions of the user's closure, which pass gumpGoroutineMain.
+// exceptions of the user's closure, which go through gumpGoroutineMain.
 #ifndef RUNTIME_SCHED_PROC_H_
 #define RUNTIME_SCHED_PROC_H_
 
@@ -46,8 +46,8 @@ namespace gump::rt {
 // On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread.
 [[nodiscard]] G* schedule();
 // directNext makes current, and returns, the G that schedule would pick.
-// Returns nullptr if a look at the local queues does not tell, or if there is
-// anything else to do; then the caller calls schedule.
+// Returns nullptr if no G is obvious from the local queues, or if schedule has
+// anything else to do. Then the caller calls schedule.
 // On: user.  P: needed; m.locks is 1.  Locks: takes sched.lock.  Parks: no.
 [[nodiscard]] G* directNext(M* mp);
 struct Runnable {
@@ -66,10 +66,10 @@ struct Runnable {
 // search.
 // On: g0.  P: needed.  Locks: takes sched.lock.  Parks: no.
 void resetspinning();
-// wakeNextSpinner is called after a spinner has found work, or turns out not to
-// begin. It wakes another M to look for goroutines. If there is no P for one,
-// it makes sysmon look at the timers, because a thread that set one meanwhile
-// relied on the first spinner.
+// wakeNextSpinner is called after a spinner has found work, or when an M that
+// was counted as a spinner will not search. It wakes another M to look for
+// goroutines. If there is no P for that M, it makes sysmon look at the timers,
+// because a thread that set a timer meanwhile relied on the first spinner.
 // On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
 void wakeNextSpinner();
 // stopSpinning ends mp's search: S1 of the essay in proc.cc. The caller must
@@ -116,8 +116,8 @@ void casgstatus(G* gp, uint32_t oldval, uint32_t newval);
 [[nodiscard]] bool castogscanstatus(G* gp, uint32_t oldval);
 void casfrom_Gscanstatus(G* gp, uint32_t oldval);
 // pcasstatus tries to move pp from one status to another. It throws if the edge
-// is not in the diagram. setPStatus does the same for the only owner of pp. It
-// also throws if the status was not oldval.
+// is not in the diagram of runtime2.h. setPStatus does the same for the only
+// owner of pp. It also throws if the status was not oldval.
 [[nodiscard]] bool pcasstatus(P* pp, uint32_t oldval, uint32_t newval);
 void setPStatus(P* pp, uint32_t oldval, uint32_t newval);
 
@@ -162,8 +162,7 @@ void dropg();
 // On: user, or a foreign thread.  P: either.  Locks: as goyield.
 // Parks: may yield.
 G* runtimeEntry();
-// gopreempt gives up the P because of a request to yield. Apart from that it
-// does the same as Gosched.
+// gopreempt is Gosched for a request to yield, which it clears.
 // On: user.  P: needed.  Locks: takes sched.lock.  Parks: yes.
 void gopreempt();
 // onOwnStack tells whether, at sp, gp is on its own stack and not on one that
@@ -210,8 +209,8 @@ constexpr FuncType systemFunc(void (*run)(void*)) noexcept {
 [[nodiscard]] G* gfget(P* pp);
 void gfput(P* pp, G* gp);
 void gfpurge(P* pp);
-// goexit1 is the goroutine's last call. It destroys the values that the program
-// gave it.
+// goexit1 is the goroutine's last call. It destroys the closure and the
+// goroutine-local values, and ends the goroutine.
 // On: user.  P: needed.  Locks: none held.  Parks: yes.
 [[noreturn]] void goexit1();
 // nostackWake lets one of the Gs that wait for a stack try again.
@@ -236,9 +235,12 @@ uint64_t gcountAll();
 
 // ---- proc_m.cc --------------------------------------------------------------
 
-// startm gives pp (nullptr: an idle P, if any) to one of these: the goroutine
-// preempted in place that is next in the queue, an idle M, the goroutine that
-// has been preempted in place for longest, or a new M.
+// startm gives pp (nullptr: an idle P, if any) to the first of these:
+//  * the goroutine at the head of the global queue, if it was preempted in
+//    place;
+//  * an idle M;
+//  * the goroutine that has been preempted in place for longest;
+//  * an M on order, or a new M.
 // On: any.  P: pp, handed over.  Locks: takes sched.lock.  Parks: no.
 void startm(P* pp, bool spinning);
 // handoffp finds an M for pp if there is any reason to, or else makes pp idle.
@@ -253,7 +255,7 @@ void handoffp(P* pp);
 // idleThread tells whether there is a thread for a P: an idle M, or one with a
 // goroutine that is preempted in place. threadForP tells whether there is one
 // or one may be made. (Some threads are held in reserve for declared calls and
-// LockOSThread.) A P for which there is no thread stays where it is. Both:
+// LockOSThread.) No caller takes a P for which there is no thread. Both:
 // On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
 [[nodiscard]] bool idleThread();
 [[nodiscard]] bool threadForP();
@@ -269,7 +271,7 @@ void gcstopm();
 // hand over none.
 // On: g0.  P: none; then maybe one.  Locks: none.  Parks: blocks the thread.
 void mPark(M* mp);
-// mput and mget are the list of idle Ms. Both:
+// mput puts an M on the list of idle Ms, and mget takes one from it. Both:
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 void mput(M* mp);
 [[nodiscard]] M* mget();
@@ -281,9 +283,9 @@ void mput(M* mp);
 // On: any.  P: none; needed.  Locks: none.  Parks: no.
 void acquirep(P* pp);
 [[nodiscard]] P* releasep();
-// pidleput and pidleget are the list of idle Ps. pidleget wakes sysmon from its
-// deep sleep. pidlegetSpinning sets needspinning if the list is empty. All
-// three:
+// pidleput puts a P on the list of idle Ps, and pidleget takes one from it.
+// pidleget wakes sysmon from its deep sleep. pidlegetSpinning is pidleget, but
+// sets needspinning if the list is empty. All three:
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 void pidleput(P* pp);
 [[nodiscard]] P* pidleget();

@@ -38,7 +38,7 @@ namespace {
 struct Census {
   int32_t waiting = 0;
   int32_t runnable = 0;  // in a queue, for a thread or for a stack
-  // One that is running or in a system call, although no thread is.
+  // A goroutine with the status of one that runs, or is in a system call.
   const G* busy = nullptr;
 };
 
@@ -66,8 +66,8 @@ void countG(G* gp, void* arg) {
 
 // How long goroutines that have no stack may wait, while no goroutine runs,
 // before that is a deadlock. Both limits must be reached: the time in ns, and
-// the number of looks, of which there are some for each try. The looks are
-// counted because the threads that try may get no processor time.
+// the number of looks. For each try to get a stack there are several looks.
+// They are counted because the threads that try may get no processor time.
 constexpr int64_t kStackWait = 100'000'000;
 constexpr int32_t kStackLooks = 30;
 int32_t stackWaitLooks ABSL_GUARDED_BY(sched.lock) = 0;
@@ -116,16 +116,18 @@ int64_t threadCount() {
 
 // hasUnknownThreads returns true if the process has threads that are neither
 // ours nor known to us. A foreign thread is noticed only when it first uses the
-// runtime, and until then a goroutine may rightly wait for it. Inert threads
-// wake no goroutine. (A goroutine that waits for the work of the kernel's
-// threads waits for a completion, which some other thread has to take.) If we
-// look `closely`, inert threads do not count.
+// runtime, and until then a goroutine may rightly wait for it. If we look
+// `closely`, inert threads do not count. Those run no code of the program
+// (inertThreads), so they wake no goroutine. (Some are threads of the kernel. A
+// goroutine that waits for their work waits for a completion, which some other
+// thread has to take.)
 //
 // Threads come and go meanwhile, and a mistake may only delay the report. So we
-// do not list the strangers, because a listing may miss some. Instead we
-// subtract inert threads from the count, and only those that are listed both
-// before and after it: they were there when it was made. An inert thread that
-// the listing misses, or that finds no room in it, makes us wait.
+// do not list the unknown threads, because a listing may miss some. Instead we
+// subtract inert threads from the count of all threads. We subtract only those
+// that are listed both before and after the count is made, because they were
+// there when it was made. An inert thread that the listing misses, or that
+// finds no room in it, makes us wait.
 bool hasUnknownThreads(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   const int64_t ours = mcount() + sched.nmextra + kSanitizerThreads;
   if (threadCount() <= ours) return false;  // without /proc we see none
@@ -177,8 +179,9 @@ void claimReport() ABSL_UNLOCK_FUNCTION(sched.lock) {
 
 // breakUselessPoll makes the last M that runs leave the poller if it polls for
 // nothing. That M then looks again, and comes here. (Go reports the deadlock
-// only when the timer would have been due.) The M has set lastpoll before it
-// asked the same question under this lock, so one of the two sees it.
+// only when the timer would have been due.) That M sets lastpoll, and then asks
+// isUselessPoll under this lock. So either the M finds that its poll is
+// useless, or we find its lastpoll == 0.
 void breakUselessPoll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   if (sched.lastpoll.load(relaxed) == 0 && isUselessPoll()) netpollBreak();
 }
@@ -282,10 +285,11 @@ void findDead(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
            idle, locked, count, sys);
     fatalthrow("checkdead: inconsistent counts");
   }
-  // The M that sleeps for them is about to do so, or has just been woken.
+  // The M that sleeps for those timers is about to do so, or has just been
+  // woken.
   if (timersPending()) return;
   if (hasUnknownThreads(closely) || stackMayCome()) {
-    // A stranger may be about to call us, or there may be memory again.
+    // An unknown thread may be about to call us, or there may be memory again.
     awaitUnknownThreads();
     return;
   }
@@ -473,7 +477,6 @@ void schedtrace(bool detailed) {
 void schedtraceCrash() ABSL_NO_THREAD_SAFETY_ANALYSIS {  // see the loop
   // The holder of the lock may be the thread that fails, or may wait for that
   // thread. It gets 10 ms to finish. Then the trace is taken without the lock.
-
   bool locked = trylock(&sched.lock);
   for (int i = 0; i < 10 && !locked; i++) {
     usleep(1000);

@@ -1,13 +1,13 @@
 // Goroutines that only one thread may run, and m0, which runs main and nothing
 // else.
 //
-// A locked goroutine and its M point at each other (g.lockedm, m.lockedg); G
-// lists the reasons. While the goroutine is parked, its M has no P and sleeps
-// (stoplockedm). Then the M counts in sched.nmidlelocked and is not in midle.
-// An M that finds the goroutine in a queue gives its own P to the sleeping M
-// and wakes it (startlockedm). The thread that wakes a locked M first subtracts
-// it from nmidlelocked, under sched.lock (wakeLocked), so checkdead counts the
-// M as running while the P is on its way.
+// A locked goroutine and its M point at each other (g.lockedm, m.lockedg). The
+// comment of g.lockedm lists the reasons. While the goroutine is parked, its M
+// has no P and sleeps (stoplockedm). Then the M counts in sched.nmidlelocked
+// and is not in midle. An M that finds the goroutine in a queue gives its own P
+// to the sleeping M and wakes it (startlockedm). The thread that wakes a locked
+// M first subtracts it from nmidlelocked, under sched.lock (wakeLocked), so
+// checkdead counts the M as running while the P is on its way.
 #include "runtime/diag/panic.h"
 #include "runtime/sched/deadlock.h"
 #include "runtime/sched/extram.h"
@@ -65,7 +65,8 @@ void stoplockedm() {
 void startlockedm(G* gp) {
   M* mp = gp->lockedm;
   if (mp == getg()->m) fatalthrow("startlockedm: locked to me");
-  flushYielded(getg()->m->p);  // gp, if put back, goes before them
+  // If gp is put back, it goes before the goroutines in yielded.
+  flushYielded(getg()->m->p);
   {
     LockScope l(&sched.lock);
     // Written under sched.lock. m0 is about to leave Run, or has left it.
@@ -89,16 +90,16 @@ void wakeLocked(const M* mp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 
 namespace {
 
-// requeueDuringStop puts gp at the head of the global queue if the world is
-// being stopped, and returns true. gp is locked to its thread and would run
-// now. If gp ran instead, its thread would not look again first, and it would
-// take a signal to get the P back from a goroutine that computes. Returns false
+// requeueDuringStop puts gp, which is locked to its thread and would run now,
+// at the head of the global queue if the world is being stopped. Then it
+// returns true. If gp ran instead, it might compute, and it would take a signal
+// to get the P back. Returns false
 //  * if gp was put back the last time, too. Its way to a P leads through two
 //    threads. If stops follow each other faster than those threads wake, gp
 //    would never run, although others may wait for it (see the head of
 //    preempt.cc).
 //  * if main has ended. Then no thread is certain to take gp from the queue or
-//    to let it go (endMain).
+//    to release it (endMain).
 // On: g0.  P: needed.  Locks: caller holds sched.lock.  Parks: no.
 bool requeueDuringStop(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   // Both are written under sched.lock, but a dying thread writes gcwaiting
@@ -179,7 +180,7 @@ bool lockOSThreadExternal() noexcept {
   M* mp = gp->m;
   // The caller means the thread that it is on. Until it is bound to that
   // thread, it must not yield, and must not wait for a P if its own was taken.
-  // preemptInPlace writes the same pair.
+  // preemptInPlace, too, writes lockedg and lockedm.
   const bool lost = acquiremNoPark(mp);
   const bool ok = mp->lockedExt != UINT32_MAX;
   if (ok) mp->lockedExt++;
@@ -194,8 +195,7 @@ bool lockOSThreadExternal() noexcept {
 
 void unlockOSThreadExternal() noexcept {
   G* gp = runtimeEntry();
-  M* mp = acquirem();  // preemptInPlace writes the same pair
-
+  M* mp = acquirem();  // preemptInPlace, too, writes lockedg and lockedm
   if (mp->lockedExt != 0 && --mp->lockedExt == 0) {
     mp->lockedg = nullptr;
     gp->lockedm = nullptr;

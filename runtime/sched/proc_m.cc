@@ -87,13 +87,13 @@ void startm(P* pp, bool spinning) {
 
 void handoffp(P* pp) {
   flushYielded(pp);
-  // The M that gets pp may go on without a look at this. Pairs with forEachP's
-  // store.
+  // The M that gets pp may go on without a look at runSafePointFn. Pairs with
+  // forEachP's store.
   if (pp->runSafePointFn.load(acquire) != 0) runSafePointFn(pp);
   // A hint: a stop of the world wants the P now, not when its work is done.
   const bool stopping = sched.gcwaiting.load(relaxed);
-  // This must know every reason for which findRunnable would return a
-  // goroutine.
+  // This condition must cover every reason for which findRunnable would return
+  // a goroutine.
   if (!stopping && (!runqempty(pp) || sched.runqsize.load(seq_cst) > 0 ||
                     fingwake.load(relaxed) ||  // as in retake: a hint
                     reclaimWorkAvailable())) {
@@ -146,7 +146,8 @@ G* takeInPlace() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     }
     before.pushBackAll(&sched.runq);
     sched.runq = before;
-    sched.runqsize.store(sched.runq.size, relaxed);  // a hint outside the lock
+    // A hint to readers without the lock.
+    sched.runqsize.store(sched.runq.size, relaxed);
     return gp;
   }
   sched.runq = before;
@@ -161,9 +162,9 @@ void spareStart() {
 }
 
 // reuseStartingM gives pp to an M whose thread is being made and from which a P
-// was taken back. Returns false if there is none. So no more threads are on
-// order than Ps wait for, even if the world is stopped again and again
-// meanwhile.
+// was taken back. So no more threads are on order than Ps wait for, even if the
+// world is stopped again and again meanwhile. Returns false if there is no such
+// M.
 // On: any.  P: pp.  Locks: caller holds sched.lock.  Parks: no.
 bool reuseStartingM(P* pp, bool spinning)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
@@ -226,7 +227,7 @@ void startHeld(G* held, P* pp, bool spinning, int64_t spareID) {
   held->lockedm->nextp = pp;
   notewakeup(&held->lockedm->park);  // publishes nextp
   if (spareID >= 0) newm(spareStart, /*pp=*/nullptr, spareID);
-  if (spinning) wakeNextSpinner();  // this M does not look after all
+  if (spinning) wakeNextSpinner();  // the M of held does not search
 }
 
 // mayNotIdle returns true if pp, which is about to go idle because there was no
@@ -319,7 +320,7 @@ void gcstopm() {
   if (!sched.gcwaiting.load(acquire)) fatalthrow("gcstopm: not waiting for gc");
   if (mp->spinning) {
     mp->spinning = false;
-    // startTheWorld's wakep restarts enough.
+    // The wakep of startTheWorld starts a spinner again.
     uncountSpinner("gcstopm: negative nmspinning");
   }
   flushYielded(mp->p);

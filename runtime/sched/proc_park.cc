@@ -40,8 +40,8 @@ namespace gump::rt {
 namespace {
 
 // checkSP checks that gp, which is about to wait at sp, does so on its own
-// stack. Pages below sp may be given back while it is parked. awaitP is the
-// exception.
+// stack. Pages below sp may be given back while it is parked. A goroutine in
+// awaitP may wait on another stack (onOtherStack).
 // On: user, or g0.  P: either.  Locks: none.  Parks: no.
 GUMP_ALWAYS_INLINE void checkSP(const G* gp, uintptr_t sp) {
   if (GUMP_UNLIKELY(!onOwnStack(gp, sp)) && !gp->onOtherStack) {
@@ -187,12 +187,12 @@ void yieldCommit(G* gp, M* mp) {
 // yieldSole is gosched with one P, if directNext finds the next goroutine.
 // Returns false if it has done nothing. It first picks the next goroutine and
 // then queues gp behind all others, so gp is never next while there is another.
-// The caller has called acquirem once, because only then are the M and the
-// number of Ps certain.
+// The caller has called acquirem once, which makes the M and the number of Ps
+// certain.
 // On: user.  P: needed; m.locks is 1.  Locks: takes sched.lock.  Parks: yes.
 bool yieldSole(G* gp, M* mp) {
   if (kSanitizerBuild || !soleP()) return false;
-  if (mp->locks.load(relaxed) != 1) return false;  // goschedImpl will complain
+  if (mp->locks.load(relaxed) != 1) return false;  // schedule will complain
   G* next = directNext(mp);
   if (next == nullptr) return false;
   switchTo(gp, mp, next, yieldCommit);
@@ -399,7 +399,6 @@ GUMP_NOINLINE G* runtimeEntrySlow(G* gp) {
 G* runtimeEntry() {
   G* gp = getg();
   // A request, which sysmon repeats if we miss it.
-
   if (GUMP_UNLIKELY(gp == nullptr || gp->preempt.load(relaxed))) {
     return runtimeEntrySlow(gp);
   }

@@ -1,20 +1,24 @@
 // Stop-the-world, start-the-world, and running a function on every P.
 //
 // Protocol: under sched.lock, the stopper sets stopwait to the number of Ps and
-// then sets gcwaiting. It asks every running G to yield. It takes at once the
-// Ps that are idle, and (by CAS) those whose M is in a declared system call.
-// Each other P is given up by its own M in gcstopm, when its goroutine next
-// enters the runtime, or it is taken by force (forcePreempt): after 3 µs if the
-// thread sleeps in the kernel, after another 20 if it computes. The P is then
-// counted down under sched.lock, and the last one wakes stopnote. findRunnable
-// reads gcwaiting before it picks anything, and again in the section of
-// sched.lock in which a P would go idle. So no P can slip past the count.
+// then sets gcwaiting. It asks every running G to yield. Then the Ps stop in
+// one of three ways:
+//  * The stopper takes a P that is idle, and (by CAS) a P whose M is in a
+//    declared system call.
+//  * An M gives up its P in gcstopm, when its goroutine next enters the
+//    runtime.
+//  * The stopper takes a P by force (forcePreempt): after 3 µs if the thread
+//    sleeps in the kernel, after another 20 µs if it computes.
+// Each P is counted down under sched.lock, and the last one wakes stopnote.
+// findRunnable reads gcwaiting before it picks anything, and again in the
+// section of sched.lock in which a P would go idle. So no P can slip past the
+// count.
 //
 // One stop at a time: worldsema is a semaphore that is handed over, so a thread
 // that stops the world in a loop keeps no other thread from it. Once main has
-// ended, a goroutine that enters the runtime may stay there for good, while
-// foreign threads still stop the world. So the holder of worldsema has m.locks
-// raised, and always gets to giveUpWorld.
+// ended, a goroutine that waits for a P may wait for good, while foreign
+// threads still stop the world. So the holder of worldsema has m.locks raised:
+// it does not wait for a P before giveUpWorld.
 #include <algorithm>
 #include <utility>
 
@@ -42,9 +46,9 @@ constinit Atomic<uint32_t> worldsema(1);
 // The number of Ps that startTheWorld makes live; 0 leaves it as it is. Written
 // with worldsema held, under sched.lock.
 int32_t newprocs;
-// Threads that compute may have all processors. So the stopper's thread asks
-// for short slices, and runs as soon as it wakes, until it has woken the
-// others. This is the value that restoreSlices needs. Guarded by worldsema.
+// The value that restoreSlices needs. While the stopper stops the world, it
+// asks the kernel for short slices. Then its thread runs as soon as it wakes,
+// even if threads that compute have all processors. Guarded by worldsema.
 uint64_t stopperSlices;
 
 // takeWorld takes worldsema, with m.locks raised.
@@ -136,9 +140,9 @@ bool takeStoppablePs(M* mp) {
   return sched.stopwait > 0;
 }
 
-// forcePreemptAll presses every P that still runs (forcePreempt); with
-// forSafePoint, only those that have not run their function yet. It calls taken
-// for each P that it takes, with the M that it took the P from. The M is
+// forcePreemptAll calls forcePreempt for every P that still runs; with
+// forSafePoint, only for those that have not run their function yet. It calls
+// taken for each P that it takes, with the M that it took the P from. The M is
 // nullptr if its thread is still being made.
 // On: user, or a foreign thread.  P: either.  Locks: takes sched.lock.
 // Parks: no.
@@ -172,7 +176,7 @@ void visitTaken(P* pp, M* mp) {
   if (mp == nullptr || !giveBackP(pp, mp)) handoffp(pp);
 }
 
-// visitSyscalls has forEachP's function run for the Ps in system calls.
+// visitSyscalls makes forEachP's function run for the Ps in system calls.
 // On, P, Locks, Parks: as forcePreemptAll.
 void visitSyscalls() {
   int32_t n = gomaxprocs.load(relaxed);  // as in forcePreemptAll
@@ -231,7 +235,7 @@ void stopTheWorld(WaitReason reason) {
 void startTheWorld() {
   M* mp = getg()->m;
   if (netpollinited()) {
-    // Some may have become ready while no M polled.
+    // Descriptors may have become ready while no M polled.
     NetpollResult r = netpoll(0);
     injectglist(&r.toRun);
     netpollAdjustWaiters(r.delta);
@@ -347,7 +351,7 @@ void updateMaxProcs() {
   const int32_t n = defaultGOMAXPROCS(getproccount());
   if (n == gomaxprocs.load(relaxed)) return;  // a hint
   if (!updatingMaxProcs.cas(false, true, acquire)) return;
-  maxProcsFound.store(n, relaxed);  // as above
+  maxProcsFound.store(n, relaxed);  // as in adaptMaxProcs
   if (!startSystemG(&kAdaptMaxProcs)) updatingMaxProcs.store(false, release);
 }
 
@@ -361,8 +365,8 @@ bool askEveryP(const P* own, void (*fn)(P*)) {
   sched.safePointFn = fn;
   sched.safePointWait = n - (own != nullptr ? 1 : 0);
   for (int32_t i = 0; i < n; i++) {
-    // We store this, and then read the status. An M that idles its P under
-    // sched.lock later reads this.
+    // We store this, and then read the status. An M that later idles its P
+    // under sched.lock reads this.
     if (allp[i] != own) allp[i]->runSafePointFn.store(1, seq_cst);
   }
   preemptall();
@@ -391,7 +395,6 @@ void forEachP(WaitReason reason, void (*fn)(P*)) {
       preemptall();
       // Again, because a goroutine may have begun a call between our two looks
       // at its P.
-
       visitSyscalls();
       forcePreemptAll(/*forSafePoint=*/true, visitTaken);
     }

@@ -61,8 +61,8 @@ bool exitsyscallFast(P* oldp) {
     acquirep(oldp);
     return true;
   }
-  // Another thread took it. Any idle P will do.
-  // A hint. The slow path looks under the lock.
+  // Another thread took it. Any idle P will do. npidle is a hint: the slow path
+  // looks under the lock.
   if (sched.npidle.load(relaxed) == 0) return false;
   P* pp;
   {
@@ -130,8 +130,8 @@ G* exitsyscall0(G* gp) {
 
 // awaitP makes gp, which is back from the kernel, wait for a P. On a stack that
 // the program made, gp stays on its thread, bound as by LockOSThread, because
-// the code that made that stack may belong to the thread. Where such a stack
-// may not be left, checkSP ends the process.
+// the code that made that stack may rely on the thread. Where such a stack may
+// not be left, checkSP ends the process.
 // On: user, m.locks == 1; afterwards 0.  P: none, and then one.
 // Locks: takes sched.lock.  Parks: yes.
 void awaitP(G* gp) {
@@ -146,8 +146,8 @@ void awaitP(G* gp) {
   gp->lockedm = mp;
   mp->lockedg = gp;
   gumpMcall(exitsyscall0);
-  // The P may be gone again. That must be settled first, because preemptInPlace
-  // writes the same pair.
+  // The P may be gone again. That must be settled before we write lockedg and
+  // lockedm, because preemptInPlace writes them too.
   const bool lost = acquiremNoPark(mp);
   gp->onOtherStack = false;
   if (!locked) {

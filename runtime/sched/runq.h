@@ -1,6 +1,7 @@
 // Run queues (proc_runq.cc): the ring and runnext of a P, the global queue, and
-// the front of the global queue that a sole P keeps to itself. A P's queues
-// need a bare P only, except to overflow to the global queue.
+// the front of the global queue that a sole P keeps to itself. The functions
+// for the ring and runnext touch nothing but the P. Only a full ring overflows
+// to the global queue.
 #ifndef RUNTIME_SCHED_RUNQ_H_
 #define RUNTIME_SCHED_RUNQ_H_
 

@@ -40,8 +40,8 @@ struct Hchan;
 enum PStatus : uint32_t {
   // On sched.pidle with an empty ring, or held by the thread that moves it.
   kPidle = 0,
-  // Held by M pp->m. Only that M leaves this status, except that an asker which
-  // presumes the M blocked may do so too (A4 of preempt_blocked.cc).
+  // Held by M pp->m. Only that M changes this status, except that an asker
+  // which presumes the M blocked may do so too (A4 of preempt_blocked.cc).
   kPrunning = 1,
   // Owned by no thread, though an M remembers it in oldp. The thread that wins
   // the CAS owns it.
@@ -56,8 +56,11 @@ enum PStatus : uint32_t {
 enum Presumed : uint32_t {
   kPresumedNot = 0,
   kPresumedAsked = 1,  // an asker finds out whether the thread is blocked
-  kPresumedTaken = 2,  // it was, and its P is gone; with a generation (P6)
-  // Its goroutine was preempted in place since it last entered the runtime.
+  // The M has lost its P (presumeBlocked, markPLost). presumeBlocked adds a
+  // generation (P6).
+  kPresumedTaken = 2,
+  // Since the goroutine last entered the runtime, it was preempted in place, or
+  // its P was taken and given back.
   kPresumedMarked = 4,
   kPresumedForked = 8,  // this is a child of fork (fork.cc); never cleared
 };
@@ -71,8 +74,9 @@ struct M {
   // Floating-point control words as the last goroutine left them (asm_*.S).
   uint32_t mxcsr = 0;
   uint32_t x87cw = 0;
-  // The four words that a switch reads.
-  Atomic<G*> curg;  // the user G this thread is running; by the owner, release
+  // The four words that a switch reads: curg, p, eh, errnoAddr.
+  Atomic<G*> curg;  // the user G that this thread runs; the owner stores a G
+                    // with release
   P* p = nullptr;   // the P it holds
   EhGlobals* eh = nullptr;   // this thread's exception globals; the address is
                              // taken once, on the thread itself
@@ -80,24 +84,26 @@ struct M {
 
   Atomic<int32_t> locks;  // >0: in the runtime or holding a Mutex, so it must
                           // not be preempted. Written by the owner.
-  Atomic<uint32_t> presumed;  // Presumed; by CAS
-  uint32_t presumedGen = 0;   // the last generation (P6); by the asker (P5)
-  // nanotime when our SIGURG that is on its way was sent; 0: none is.
+  Atomic<uint32_t> presumed;  // bits of Presumed; askers change them by CAS
+  uint32_t presumedGen = 0;   // the last generation (P6); used by askers (P5)
+  // When the SIGURG that is on its way was sent (nanotime); 0: none is on its
+  // way.
   Atomic<int64_t> signalSent;
-  // The first look that found the thread running since it last slept: the time,
-  // its CPU time then, and how often it had slept by then; ns. Written by
-  // computes, relaxed, except that forcePreemptSleeps is stored with release to
-  // publish the other two. computes reads them together. minit sets the time to
-  // 0, which means that there was no look yet.
+  // A look at the thread: the first since it last slept that found it running.
+  // The words are the time of the look, the thread's CPU time then, and how
+  // often it had slept by then. Times are in ns. computes writes them, relaxed,
+  // except that it stores forcePreemptSleeps with release, to publish the other
+  // two. minit sets the time to 0, which means that there was no look yet.
   Atomic<int64_t> forcePreemptTime;
   Atomic<int64_t> forcePreemptCpu;
   Atomic<uint64_t> forcePreemptSleeps;
   // How often the thread had slept when it last went on after it was preempted
-  // in place. If it has not slept since, it is in no call in which it slept.
-  // Written by the thread, relaxed: a hint, which costs or saves a look.
+  // in place. While that count stands, the thread is in no call in which it
+  // slept, so a signal cuts no sleep short. The thread writes it, relaxed. It
+  // is a hint that saves looks.
   Atomic<uint64_t> resumedSleeps;
-  // The same for a system where /proc cannot be read: the time of the last
-  // look, and the CPU time then; ns. Written by stateByClock, relaxed.
+  // The last look at the thread if /proc cannot be read: its time, and the
+  // thread's CPU time then, in ns. stateByClock writes both, relaxed.
   Atomic<int64_t> clockTime;
   Atomic<int64_t> clockCpu;
   // Out of work and searching; counted in sched.nmspinning.
@@ -117,13 +123,13 @@ struct M {
   bool preciseSleeps = false;  // this thread has called preciseSleeps
   uint32_t schedrand = 0;      // state of cheaprand
   int64_t id = -1;
-  Atomic<int32_t> procid;        // kernel thread id; 0 before it runs
+  Atomic<int32_t> procid;        // kernel thread id; 0: there is no thread
   P* nextp = nullptr;            // handed over by the waker
   bool starting = false;         // nextp may be taken back; under sched.lock
   P* oldp = nullptr;             // held before a syscall
   void (*mstartfn)() = nullptr;  // runs before the first schedule
   Note park;
-  M* schedlink = nullptr;  // in sched.midle or the newm hand-off
+  M* schedlink = nullptr;  // in sched.midle, newmHandoff or freem
   // allm; set once by mcommoninit, the list only grows at its head.
   M* alllink = nullptr;
   G* lockedg = nullptr;
@@ -140,7 +146,7 @@ struct M {
   // Bounds of the thread's stack, for the sanitizers.
   uintptr_t g0lo = 0, g0hi = 0;
   void* asanFakeStack = nullptr;  // of g0
-  // For lockrank.cc: channel locks held. They share one entry below.
+  // For lockrank.cc: channel locks held. They share one entry of ranksheld.
   uint32_t nhchansheld = 0;
   uint8_t nlocksheld = 0;  // lock ranks held, for lockrank.cc
   uint8_t ranksheld[15] = {};
@@ -159,18 +165,20 @@ inline constexpr uint32_t kGoidBatch = 16;
 // P is the right to run goroutines. GOMAXPROCS of them are not kPdead.
 struct alignas(kFalseSharing) P {
   int32_t id = 0;
-  // A PStatus. Changed only by pcasstatus and by the owner's setPStatus.
+  // A PStatus. Changed only by pcasstatus, by the owner's setPStatus, and by
+  // entersyscall.
   Atomic<uint32_t> status;
   P* link = nullptr;             // sched.pidle
   Atomic<uint32_t> schedtick;    // +1 per execute that does not inherit its
                                  // slice; read by sysmon and traces
   Atomic<uint32_t> syscalltick;  // +1 per return from a syscall and per retake
-  Atomic<M*> m;          // back link; nullptr when idle; by the holder, release
+  // The M that holds this P, stored with release; nullptr when idle.
+  Atomic<M*> m;
   Atomic<bool> preempt;  // a request: the G that runs here should yield
   // 1: forEachP asks the holder to run sched.safePointFn.
   Atomic<uint32_t> runSafePointFn;
   uint32_t fuzz = 0;     // state of fuzzsched.h; 0: off
-  uint32_t takenAs = 0;  // M::presumed when it was taken (P6); by the asker
+  uint32_t takenAs = 0;  // presumed of the M that it was last taken from (P6)
 
   // The ring. The indices run freely; slot = i % kRunqSize. Only the owner
   // writes runqtail, and its store-release publishes the slots below. The owner
@@ -188,9 +196,8 @@ struct alignas(kFalseSharing) P {
   // only P. No other M can take from it, so the owner needs no lock. Empty
   // whenever no running M holds the P (flushYielded).
   GQueue yielded;
-  Atomic<int32_t> nyielded;  // its length, for others; written by the owner
-  bool globalSkipped =
-      false;  // the global queue was passed over, see findWithP
+  Atomic<int32_t> nyielded;    // its length, for others; written by the owner
+  bool globalSkipped = false;  // globalTurn has postponed the global queue
 
   GList gFree;  // dead Gs
   uint32_t gFreeN = 0;
@@ -206,7 +213,7 @@ struct alignas(kFalseSharing) P {
     uint32_t schedtick = 0, syscalltick = 0;
     int64_t schedwhen = 0, syscallwhen = 0;
     int64_t forcewhen = 0, forcedelay = 0;  // next forcePreempt in this slice
-    int64_t lookwhen = 0, lookdelay = 0;    // next look whether it sleeps
+    int64_t lookwhen = 0, lookdelay = 0;    // next look at the thread's state
     // CPU time, ns, of thread cpuTid at the first look at it in this slice.
     // cpuTid is 0 if there was no look.
     int32_t cpuTid = 0;
@@ -236,7 +243,8 @@ struct Schedt {
   alignas(kFalseSharing)
       Atomic<int64_t> lastpoll;  // time of the last poll; 0: an M is blocked in
                                  // the poller now
-  // nanotime until which that M sleeps there; 0: for ever, or no M does.
+  // Until when that M sleeps there (nanotime). 0: for ever, or no M is in the
+  // poller.
   Atomic<int64_t> pollUntil;
   Atomic<int32_t> pollingNet;  // a non-blocking poll is in progress
 
@@ -246,20 +254,22 @@ struct Schedt {
 
   M* midle ABSL_GUARDED_BY(lock) = nullptr;  // parked Ms, last in first out
   int32_t nmidle ABSL_GUARDED_BY(lock) = 0;
-  int32_t nmidleLow ABSL_GUARDED_BY(lock) = 0;  // least since trimIdleMs
+  // The lowest nmidle since trimIdleMs last ran.
+  int32_t nmidleLow ABSL_GUARDED_BY(lock) = 0;
   // Ms that are parked until their locked G runs.
   int32_t nmidlelocked ABSL_GUARDED_BY(lock) = 0;
   int64_t mnext ABSL_GUARDED_BY(lock) = 0;  // Ms made so far = the next id
   int64_t nmfreed ABSL_GUARDED_BY(lock) = 0;
   int32_t maxmcount ABSL_GUARDED_BY(lock) = 10000;
-  // An M that will start without a P is on order.
+  // A spare M is on order.
   bool spareOrdered ABSL_GUARDED_BY(lock) = false;
   // sysmon, the template thread and the ring thread (becomeSystemThread).
   int32_t nmsys ABSL_GUARDED_BY(lock) = 0;
   // Ms ever made for foreign threads. mnext counts them, although they are not
   // ours.
   int64_t nmextraAll ABSL_GUARDED_BY(lock) = 0;
-  // Ms lent to foreign threads that may come back. They suppress checkdead.
+  // Foreign threads that hold an M, and may use the library again. While main
+  // runs, they keep checkdead silent.
   int32_t nmextra ABSL_GUARDED_BY(lock) = 0;
 
   P* pidle ABSL_GUARDED_BY(lock) = nullptr;       // last in first out
@@ -285,7 +295,7 @@ struct Schedt {
                              // written under lock
   // nanotime when sysmon ends its short sleep; 0: it is awake or sleeps deeply.
   Atomic<int64_t> sysmonLook;
-  Atomic<uint32_t> sysmonWakeNow;  // 1: end it now; the futex word
+  Atomic<uint32_t> sysmonWakeNow;  // 1: end that sleep now; its futex word
   // nanotime when sysmon's deep sleep ends by itself.
   int64_t sysmonUntil ABSL_GUARDED_BY(lock) = 0;
   Note sysmonnote;
@@ -299,7 +309,8 @@ struct Schedt {
   // parkForeign read it with seq_cst, the schedulers with acquire.
   Atomic<bool> mainEnded;
   bool m0attached ABSL_GUARDED_BY(lock) = false;  // a thread is inside Run
-  bool foundDead ABSL_GUARDED_BY(lock) = false;   // a thread reports it
+  // A thread is reporting a deadlock.
+  bool foundDead ABSL_GUARDED_BY(lock) = false;
 
   Atomic<int32_t> ngsys;       // system Gs
   Atomic<int32_t> nmstarting;  // Ms with a thread that has not begun yet
@@ -307,7 +318,7 @@ struct Schedt {
   // threads that make threads. A hint.
   Atomic<bool> threadsShort;
   Atomic<int32_t> ninplace;   // Gs that are preempted in place
-  Atomic<int32_t> npresumed;  // Ms with presumed == kPresumedTaken
+  Atomic<int32_t> npresumed;  // Ms with kPresumedTaken in presumed
 
   alignas(kFalseSharing) Mutex gFreeLock{LockRank::kGFree};
   GList gFree ABSL_GUARDED_BY(gFreeLock);
@@ -332,17 +343,21 @@ extern M m0;
 // the waker of the G must not touch it after goready.
 struct Sudog {
   G* g = nullptr;
-  Sudog* next = nullptr;  // wait queue of the channel; treap: right; `handed`
-  Sudog* prev = nullptr;  // treap: left; `handed`
+  // Channel, notifyList: the next in the wait queue. Semaphore: the right child
+  // in the treap, or the next in SemaRoot::handed.
+  Sudog* next = nullptr;
+  // Channel: the previous in the wait queue. Semaphore: the left child, or the
+  // previous in SemaRoot::handed.
+  Sudog* prev = nullptr;
   // Channel: where the value is or goes. Semaphore: the address waited on, also
-  // while in `handed`; nullptr once it is on neither list.
+  // while in `handed`; nullptr once it is in neither place.
   void* elem = nullptr;
   bool isSelect = false;  // must win g->selectDone to be woken
   bool success = false;  // woken by a value, not by close. Written by the waker
                          // before goready.
   uint16_t waiters = 0;  // semaphore: length of the waitlink list, saturating
-  uint32_t ticket = 0;   // semaphore: heap key, then 1 if ownership was handed
-                         // over; notifyList: ticket
+  uint32_t ticket = 0;   // semaphore: heap key; once woken, 1 if it was handed
+                         // the count; notifyList: ticket
   Sudog* parent = nullptr;  // treap
   // Select: next case; semaphore: next waiter of the address.
   Sudog* waitlink = nullptr;

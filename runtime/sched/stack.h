@@ -80,8 +80,8 @@ size_t stackGiveBack(const G* gp);
 // On: any.  P: either.  Locks: takes kStack.  Parks: no.
 void stackpoolRelease();
 // stackReclaim does the same, and also unmaps the arenas that consist of such
-// stacks alone. Returns true if there was one. For a caller that could not map
-// anything.
+// stacks alone. Returns true if it has unmapped one. It is for a caller that
+// could not map anything.
 // On: any.  P: either.  Locks: takes kStack.  Parks: no.
 bool stackReclaim();
 // stackCheckCanary throws if gp's unguarded stack overflowed. It is called at
@@ -97,8 +97,8 @@ void stackCheckCanary(G* gp);
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool stackOfGuard(uintptr_t addr, Stack* out);
 // stackSetGuardMode overrides the mode that stackinit found; for tests. Under
-// ASan, kMadvise is only for stacks with a mapping of their own, because those
-// are gone before the leak check.
+// ASan, kMadvise is only for stacks with a mapping of their own. Such stacks
+// are unmapped before the leak check, which would read the guards of others.
 enum class GuardMode : uint8_t { kMadvise, kMprotect, kNone };
 void stackSetGuardMode(GuardMode mode);
 // stackLastError returns why the last stackalloc failed, for the panic's text.

@@ -92,8 +92,8 @@ inline StackTop* topOf(const Stack& s) {
 // On: any.  P: either.  Locks: caller holds stackLock.  Parks: no.
 [[nodiscard]] Arena* newArena(uint32_t order)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(stackLock);
-// setCarved sets the number of a's carved slots to n, and moves the end of the
-// region with it (K6).
+// setCarved sets the number of carved slots of `a` to n, and tells
+// LeakSanitizer that these slots are its region (K6).
 // On: any.  P: either.  Locks: caller holds stackLock.  Parks: no.
 void setCarved(Arena* a, uint32_t n) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stackLock);
 // unpublish removes an arena from the table. None of its slots may be in use.
@@ -101,9 +101,8 @@ void setCarved(Arena* a, uint32_t n) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stackLock);
 // not meet the old entry.
 // On: any.  P: either.  Locks: caller holds stackLock.  Parks: no.
 void unpublish(Arena* a) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stackLock);
-// unmap gives an unpublished arena back to the kernel. guards is the number of
-// guards in it.
-// On: any.  P: either.  Locks: takes stackLock.  Parks: no.
+// unmap gives an unpublished arena back to the kernel. `guards` is the number
+// of guards in it. On: any.  P: either.  Locks: takes stackLock.  Parks: no.
 void unmap(Arena* a, uint32_t guards);
 
 }  // namespace gump::rt

@@ -9,10 +9,10 @@ namespace gump::rt {
 
 struct P;
 
-// stopTheWorld returns when every P is kPgcstop. The caller goes on, and keeps
-// its M, until it calls startTheWorld. Running goroutines are asked to yield,
-// and soon forced to (forcePreempt). First the caller waits for another stop to
-// end.
+// stopTheWorld returns when every P is kPgcstop. If another stop is under way,
+// the caller first waits for its end. Running goroutines are asked to yield,
+// and soon forced to (forcePreempt). The caller keeps its M until it calls
+// startTheWorld.
 // On: user, or a foreign thread.  P: either.  Locks: takes worldsema,
 // sched.lock.  Parks: yes.
 void stopTheWorld(WaitReason reason);

@@ -1,5 +1,5 @@
-// The scheduler's interface to the monitor: its entry point. To wake it, the
-// scheduler does not call it but uses data: sched.sysmonnote.
+// The scheduler's interface to the monitor: its entry point. The scheduler
+// wakes sysmon through data, sched.sysmonnote and sched.sysmonWakeNow.
 #ifndef RUNTIME_SCHED_SYSMON_H_
 #define RUNTIME_SCHED_SYSMON_H_
 

@@ -1,5 +1,5 @@
-// Threads: how an M gets one, what a thread of ours does first and last, and
-// when it ends.
+// Threads: how an M gets one, what a thread of ours does first and last, when
+// it ends, and how many Ms there are.
 //
 //   newm ──▶ newmHandoff ──▶ templateThread ──▶ spawnThread ──▶ mstart
 //
@@ -84,7 +84,7 @@ void newm(void (*fn)(), P* pp, int64_t id) {
     mcommoninit(mp, id);  // under the lock: traces look at a recycled M
     mp->nextp = pp;
     mp->starting = true;
-    sched.nmstarting.add(1, relaxed);  // a hint outside the lock
+    sched.nmstarting.add(1, relaxed);  // a hint to readers without the lock
   }
   bool wake;
   {
@@ -148,9 +148,9 @@ M* allocm() {
       notesleep(&newmHandoff.wake);
       continue;
     }
-    // Make them in the order in which they were asked for. The first is sysmon,
-    // because without it no thread would find the Ps that wait for a thread
-    // which does not come (replaceStartingMs).
+    // Make them in the order in which they were asked for. sysmon was asked for
+    // first and must come first, because without it no thread would find the Ps
+    // that wait for a thread which does not come (replaceStartingMs).
     M* oldest = nullptr;
     while (list != nullptr) {
       oldest = std::exchange(list, std::exchange(list->schedlink, oldest));
@@ -180,8 +180,8 @@ void reportNoThread(int err) {
   }
 }
 
-// anyWorkers returns true if there is a thread that can run goroutines, main
-// apart. These threads cannot:
+// anyWorkers returns true if there is a thread that can run goroutines other
+// than main. These threads cannot:
 //  * the runtime's own (nmsys), m0, and those that are on order;
 //  * one that waits for the goroutine locked to it, unless that goroutine is
 //    preempted in place.
@@ -213,15 +213,15 @@ int tryThread(M* mp) {
 // Threads blocked in system calls return and pick up the waiting Ps
 // (replaceStartingMs, claimForLocked), and sysmon retakes a P only if a thread
 // can run it (threadForP). So every waiting goroutine makes progress as soon as
-// some call returns, as at the limit of SetMaxThreads. This holds for
-// goroutines that are locked to their threads and ready each other, too: their
-// Ps pass through a thread that is not locked. If no thread can do the work
+// some call returns, as at the limit of SetMaxThreads. This holds also for
+// locked goroutines that ready each other: the P goes from one to the next
+// through a thread that is not locked. If no thread can do the work
 // (anyWorkers), nothing promises an improvement, and the refusal is fatal.
 // On: the template thread, or schedinit.  P: none.  Locks: takes sched.lock,
 // libc's.  Parks: blocks the thread.
 void spawnThread(M* mp) {
   constexpr int kRetriesBeforeReport = 20;
-  static bool told = false;  // schedinit's, then the template thread's
+  static bool told = false;  // used by schedinit, then by the template thread
   for (int tries = 0;; tries++) {
     const int err = tryThread(mp);
     if (err == 0) break;
@@ -249,7 +249,7 @@ namespace {
 // On: the new thread.  P: none.  Locks: takes sched.lock.  Parks: no.
 P* finishStarting(M* mp) {
   LockScope l(&sched.lock);
-  sched.nmstarting.add(-1, relaxed);  // a hint outside the lock
+  sched.nmstarting.add(-1, relaxed);  // a hint to readers without the lock
   mp->starting = false;
   P* pp = mp->nextp;
   mp->nextp = nullptr;
@@ -278,7 +278,7 @@ void mstart(M* mp) {
   if (mp->mstartfn != nullptr) mp->mstartfn();
   if (pp != nullptr) acquirep(pp);
   gumpMstart(&mp->g0, [](G*) {
-    if (getg()->m->p == nullptr) stopm();  // a spare M
+    if (getg()->m->p == nullptr) stopm();  // this is a spare M
     return schedule();
   });
   // mexit or retireIdleMs has sent us here. The P is gone, and the M struct is
@@ -357,7 +357,7 @@ void minit(M* mp) {
   sanitizerInitThread(mp);
   const int saved = *mp->errnoAddr;  // belongs to Run's caller if this is m0
   setLostKey(mp);
-  minitSignalStack(mp);  // ENOENT if getauxval does not know AT_MINSIGSTKSZ
+  minitSignalStack(mp);  // errno: ENOENT if getauxval has no AT_MINSIGSTKSZ
   *mp->errnoAddr = saved;
 }
 

@@ -11,7 +11,7 @@ struct G;
 struct M;
 struct P;
 
-// As newm's id: newm reserves one.
+// If newm's id is this, newm reserves one.
 inline constexpr int64_t kReserveID = -1;
 // newm makes an M that calls fn (nullptr: nothing) and then schedules on pp
 // (nullptr: on the P that it is handed later). id comes from mReserveID, or
@@ -35,8 +35,8 @@ void minit(M* mp);
 // unminit undoes minit.
 // On: the thread of mp.  P: either.  Locks: none.  Parks: no.
 void unminit(M* mp);
-// threadsinit enables minit to notice a thread that a goroutine ends. Called by
-// schedinit.
+// threadsinit prepares for goroutines that end their threads, so that each such
+// thread reports it (threadLost). Called by schedinit.
 // On: a thread of the user's.  P: none.  Locks: none.  Parks: no.
 void threadsinit();
 // retireIdleMs ends the threads of idle Ms until keep are left. trimIdleMs ends

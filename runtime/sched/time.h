@@ -166,10 +166,9 @@ void timersTake(Timers* dst, Timers* src);
 // Locks: none.
 [[nodiscard]] int64_t timeSleepUntil();
 // wakeSysmonBy ends sysmon's short sleep if it would last past `when`, the time
-// of a timer. At that time sysmon may have to press a P, or wake an M. An M
-// calls this when it stops looking at timers. A thread calls it when it adds a
-// timer while no M looks.
-// Locks: none.
+// of a timer. At that time sysmon may have to force a goroutine off its P, or
+// wake an M. An M calls this when it stops looking at timers. A thread calls it
+// when it adds a timer while no M looks.
 void wakeSysmonBy(int64_t when);
 // wakeNetPoller makes sure that an M looks at the timers at `when`. Call it
 // after adding a timer that is earlier than all others of its heap.

@@ -1,3 +1,4 @@
+// The state of another thread, read from /proc/self/task/TID/status.
 #include "runtime/sys/threadstate_linux.h"
 
 #include <cstring>
@@ -9,8 +10,8 @@ namespace gump::rt {
 
 namespace {
 
-// fieldOf returns the text after "name:\t" in a file of such lines, or nullptr
-// if there is no such line.
+// fieldOf returns the value of the field `name` in text, which has one field a
+// line ("name:\tvalue"). Returns nullptr if there is no such field.
 const char* fieldOf(const char* text, const char* name) {
   const size_t n = strlen(name);
   for (const char* line = text; line != nullptr;) {
