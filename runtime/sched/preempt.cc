@@ -128,7 +128,7 @@ int64_t gapFor(ForcePreempt how) {
 //    it may have gone to sleep since, and then a signal cuts that sleep short.
 // On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
 ThreadState stateByClock(M* mp, int32_t tid, int64_t gap) {
-  constexpr int64_t kLateTimerNS = 100'000'000;
+  constexpr int64_t kStaleLookNS = 100'000'000;
   constexpr int64_t kGoodPartNS = 1'000'000;
   const int64_t now = nanotime();  // first: CPU time used later counts as well
   const int64_t cpu = threadCpuTime(tid);
@@ -139,7 +139,7 @@ ThreadState stateByClock(M* mp, int32_t tid, int64_t gap) {
   if (elapsed < gap) return ThreadState::kUnknown;
   mp->clockTime.store(now, relaxed);
   mp->clockCpu.store(cpu, relaxed);
-  if (elapsed >= kLateTimerNS) return ThreadState::kUnknown;
+  if (elapsed >= kStaleLookNS) return ThreadState::kUnknown;
   if (used == 0) return ThreadState::kAsleep;
   return used >= std::min(elapsed - elapsed / 8, kGoodPartNS)
              ? ThreadState::kRunning

@@ -292,8 +292,8 @@ bool threadForP() {
   if (idleThread()) return true;
   if (sched.threadsShort.load(relaxed)) return false;  // a hint
   LockScope l(&sched.lock);
-  const int64_t reserve = 1 + sched.maxmcount / 64;
-  return mcount() + reserve < sched.maxmcount;
+  const int64_t spare = 1 + sched.maxmcount / 64;
+  return mcount() + spare < sched.maxmcount;
 }
 
 // ---- An M goes idle ---------------------------------------------------------
