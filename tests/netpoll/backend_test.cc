@@ -20,6 +20,7 @@
 #include "runtime/diag/stats.h"
 #include "runtime/sys/os_linux.h"
 #include "tests/netpoll/poll_testing.h"
+#include "tests/testing/scratch.h"
 
 namespace gump {
 namespace {
@@ -247,10 +248,8 @@ TEST_P(BackendTest, ANumberMayBeRegisteredAgain) {
 }
 
 TEST_P(BackendTest, RegularFilesAndBadDescriptorsAreRefused) {
-  char name[] = "/tmp/gump_backend_XXXXXX";
-  File file(::mkstemp(name));
+  File file(testing::ScratchFd());
   ASSERT_GE(file.fd(), 0);
-  ::unlink(name);
   PollDesc pd;
   pd.fd = file.fd();
   EXPECT_EQ(backend().open(&pd), EPERM);

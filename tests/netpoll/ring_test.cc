@@ -20,7 +20,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -36,6 +35,7 @@
 #include "runtime/sys/sanitizer.h"
 #include "tests/netpoll/poll_testing.h"
 #include "tests/testing/errno_access.h"
+#include "tests/testing/scratch.h"
 #include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -45,21 +45,20 @@ namespace {
 using rt::ringRead;
 using rt::ringStart;
 using rt::ringWrite;
+using testing::Block;
 using testing::Ends;
 using testing::File;
+using testing::kBlock;
 using testing::Kind;
 using testing::kManyGoroutines;
 using testing::Refuse;
+using testing::ScratchFd;
 using namespace std::chrono_literals;
-
-constexpr size_t kBlock = 4096;
 
 // Scratch is a file that is gone when the test is.
 File Scratch() {
-  std::string name = ::testing::TempDir() + "ring_test_XXXXXX";
-  File f(::mkstemp(name.data()));
+  File f(ScratchFd());
   EXPECT_GE(f.fd(), 0);
-  ::unlink(name.c_str());
   return f;
 }
 
@@ -156,26 +155,20 @@ TEST_P(RingTest, NoCallIsForgottenWhenTheRingGoesToSleep) {
 
 // Past the page cache, where each read waits for the disk.
 TEST_P(RingTest, DirectReadsReturnTheData) {
-  std::string name = ::testing::TempDir() + "ring_direct_XXXXXX";
-  const File f(::mkostemp(name.data(), O_DIRECT | O_CLOEXEC));
-  const int err = errno;
-  ::unlink(name.c_str());
-  if (f.fd() < 0 && err == EINVAL) GTEST_SKIP() << "no O_DIRECT here";
+  const File f(ScratchFd(O_DIRECT));
+  if (f.fd() == -EINVAL) GTEST_SKIP() << "no O_DIRECT here";
   ASSERT_GE(f.fd(), 0);
   Run([&] {
     constexpr int kBlocks = 64;
     sync::WaitGroup wg;
     for (int i = 0; i < kBlocks; i++) {
       wg.Go([&, i] {
-        const std::unique_ptr<char, decltype(&std::free)> block(
-            static_cast<char*>(std::aligned_alloc(kBlock, kBlock)), &std::free);
-        std::fill_n(block.get(), kBlock, static_cast<char>(i));
+        const Block out(kBlock, static_cast<char>(i));
         const int64_t at = int64_t{i} * int64_t{kBlock};
-        EXPECT_EQ(ringWrite(f.fd(), block.get(), kBlock, at), kBlock);
-        std::fill_n(block.get(), kBlock, '\xff');
-        EXPECT_EQ(ringRead(f.fd(), block.get(), kBlock, at), kBlock);
-        EXPECT_EQ(block.get()[0], static_cast<char>(i));
-        EXPECT_EQ(block.get()[kBlock - 1], static_cast<char>(i));
+        EXPECT_EQ(ringWrite(f.fd(), out.text().data(), kBlock, at), kBlock);
+        const Block in(kBlock, '\xff');
+        EXPECT_EQ(ringRead(f.fd(), in.span().data(), kBlock, at), kBlock);
+        EXPECT_EQ(in.text(), out.text());
       });
     }
     wg.Wait();
@@ -187,41 +180,35 @@ TEST_P(RingTest, DirectReadsReturnTheData) {
 // The position moves with each call, through the page cache or past it.
 TEST_P(RingTest, FilesKeepTheirPosition) {
   for (const int flags : {0, O_DIRECT}) {
-    std::string name = ::testing::TempDir() + "ring_position_XXXXXX";
-    const int fd = ::mkostemp(name.data(), flags | O_CLOEXEC);
-    const int err = errno;
-    ::unlink(name.c_str());
-    if (fd < 0 && err == EINVAL) continue;  // no O_DIRECT here
+    const int fd = ScratchFd(flags);
+    if (fd == -EINVAL) continue;  // no O_DIRECT here
     ASSERT_GE(fd, 0);
     Run([&] {
-      const os::File f = *os::NewFile(fd, name);
-      const std::unique_ptr<char, decltype(&std::free)> block(
-          static_cast<char*>(std::aligned_alloc(kBlock, kBlock)), &std::free);
+      const os::File f = *os::NewFile(fd, "scratch");
       for (int i = 0; i < 16; i++) {
-        std::fill_n(block.get(), kBlock, static_cast<char>(i));
-        EXPECT_EQ(f.Write({block.get(), kBlock}).value_or(0), kBlock);
+        const Block out(kBlock, static_cast<char>(i));
+        EXPECT_EQ(f.Write(out.text()).value_or(0), kBlock);
       }
       EXPECT_TRUE(f.Sync().ok());
       ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);  // reads have to wait
       EXPECT_EQ(f.Seek(0, SEEK_SET).value_or(-1), 0);
+      const Block in;
       for (int i = 0; i < 16; i++) {
-        EXPECT_EQ(f.Read(absl::MakeSpan(block.get(), kBlock)).value_or(0),
-                  kBlock);
-        EXPECT_EQ(block.get()[0], static_cast<char>(i));
+        EXPECT_EQ(f.Read(in.span()).value_or(0), kBlock);
+        EXPECT_EQ(in.text()[0], static_cast<char>(i));
         EXPECT_EQ(f.Seek(0, SEEK_CUR).value_or(-1), (i + 1) * int64_t{kBlock});
       }
-      EXPECT_EQ(f.Read(absl::MakeSpan(block.get(), kBlock)).value_or(1), 0u);
+      EXPECT_EQ(f.Read(in.span()).value_or(1), 0u);
 
       // Reads and writes at a given place do not move it.
       constexpr int64_t kThird = 3 * int64_t{kBlock};
-      std::fill_n(block.get(), kBlock, 'x');
-      EXPECT_EQ(f.WriteAt({block.get(), kBlock}, kThird).value_or(0), kBlock);
+      const Block third(kBlock, 'x');
+      EXPECT_EQ(f.WriteAt(third.text(), kThird).value_or(0), kBlock);
       EXPECT_TRUE(f.Sync().ok());
       ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);  // reads have to wait
       for (int64_t at : {kThird, int64_t{0}}) {
-        EXPECT_EQ(f.ReadAt(absl::MakeSpan(block.get(), kBlock), at).value_or(0),
-                  kBlock);
-        EXPECT_EQ(block.get()[0], at == 0 ? '\0' : 'x');
+        EXPECT_EQ(f.ReadAt(in.span(), at).value_or(0), kBlock);
+        EXPECT_EQ(in.text()[0], at == 0 ? '\0' : 'x');
       }
       EXPECT_EQ(f.Seek(0, SEEK_CUR).value_or(-1), 16 * int64_t{kBlock});
     });
@@ -390,18 +377,14 @@ int Workers() {
 TEST(RingDeathTest, ADeadlockBesideTheKernelsWorkersIsReported) {
   EXPECT_EXIT(
       gump::Run([] {
-        std::string name = "/dev/shm/ring_worker_XXXXXX";
-        const File f(::mkostemp(name.data(), O_DIRECT | O_CLOEXEC));
-        ::unlink(name.c_str());
+        const File f(ScratchFd(O_DIRECT, "/dev/shm"));
         // There is no O_DIRECT before 6.6, or no ring.
         if (f.fd() >= 0 && ringStart() == 0) {
-          const std::unique_ptr<char, decltype(&std::free)> block(
-              static_cast<char*>(std::aligned_alloc(kBlock, kBlock)),
-              &std::free);
-          std::fill_n(block.get(), kBlock, 'x');
+          const Block block(kBlock, 'x');
           constexpr auto kSize = static_cast<int64_t>(kBlock);
           for (int64_t i = 0; i < 16; i++) {
-            if (ringWrite(f.fd(), block.get(), kBlock, i * kSize) != kSize) {
+            const int64_t at = i * kSize;
+            if (ringWrite(f.fd(), block.text().data(), kBlock, at) != kSize) {
               std::_Exit(1);
             }
           }
@@ -435,11 +418,9 @@ TEST(RingDeathTest, ManyThreadsMayStartIt) {
 // an ordinary one.
 TEST(RingDeathTest, CallsThatNeedWorkersAreNotLeftToTheRing) {
   EXPECT_EXIT(gump::Run([] {
-                std::string name = "/dev/shm/ring_worker_XXXXXX";
-                const int fd = ::mkostemp(name.data(), O_DIRECT | O_CLOEXEC);
-                ::unlink(name.c_str());
+                const int fd = ScratchFd(O_DIRECT, "/dev/shm");
                 if (fd < 0) std::_Exit(0);  // no O_DIRECT there, before 6.6
-                const os::File f = *os::NewFile(fd, name);
+                const os::File f = *os::NewFile(fd, "scratch");
                 alignas(kBlock) char block[kBlock] = {'x'};
                 for (int64_t i = 0; i < 16; i++) {
                   const int64_t at = i * int64_t{kBlock};
@@ -485,10 +466,7 @@ TEST(RingDeathTest, WithoutItsDescriptorTheProgramEnds) {
 // WithoutRing uses files and sockets.
 void WithoutRing() {
   gump::Run([] {
-    char name[] = "/tmp/ring_test_XXXXXX";
-    const int fd = ::mkstemp(name);
-    ::unlink(name);
-    const absl::StatusOr<os::File> f = os::NewFile(fd, name);
+    const absl::StatusOr<os::File> f = os::NewFile(ScratchFd(), "scratch");
     if (!f.ok() || !f->WriteAt("hello", 0).ok() || !f->Sync().ok()) exit(1);
     char buf[5];
     if (f->ReadAt(absl::MakeSpan(buf), 0).value_or(0) != 5) exit(2);

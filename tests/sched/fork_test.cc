@@ -1,7 +1,6 @@
 // fork. A child may exec, exit, and use all that needs no goroutine. Any other
 // use ends it with an error that says so, and never hangs. There are also tests
 // of other ways to start a process, beside goroutines that compute.
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <spawn.h>
@@ -32,6 +31,7 @@
 #include "runtime/sched/runtime2.h"
 #include "runtime/sys/sanitizer.h"
 #include "runtime/sys/tls.h"
+#include "tests/testing/scratch.h"
 #include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -143,10 +143,7 @@ INSTANTIATE_TEST_SUITE_P(, ForkTest, ::testing::ValuesIn(kPlaces),
 // Scratch is a file without a name that has been synced, by the ring if there
 // is one.
 os::File Scratch() {
-  std::string name = ::testing::TempDir() + "/gump_fork_XXXXXX";
-  const int fd = mkostemp(name.data(), O_CLOEXEC);
-  unlink(name.c_str());
-  absl::StatusOr<os::File> f = os::NewFile(fd, "scratch");
+  absl::StatusOr<os::File> f = os::NewFile(testing::ScratchFd(), "scratch");
   EXPECT_TRUE(f.ok() && f->Sync().ok()) << f.status();
   return *std::move(f);
 }

@@ -32,6 +32,7 @@
 #include "gump/sync.h"
 #include "runtime/sys/sanitizer.h"
 #include "tests/testing/parked.h"
+#include "tests/testing/pattern.h"
 #include "tests/testing/signal_storm.h"
 #include "tests/testing/status.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -40,6 +41,7 @@ namespace gump {
 namespace {
 
 using testing::EventuallyParked;
+using testing::Pattern;
 using testing::Ready;
 using testing::Text;
 
@@ -64,17 +66,6 @@ struct Pair {
 };
 
 constexpr const char* kStreams[] = {"tcp", "unix"};
-
-// Pattern is n bytes, no two parts of which look the same.
-std::string Pattern(size_t n) {
-  std::string s(n, '\0');
-  uint32_t x = 1;
-  for (char& c : s) {
-    x = x * 1664525 + 1013904223;
-    c = static_cast<char>(x >> 24);
-  }
-  return s;
-}
 
 std::string ReadSome(const net::Conn& c, size_t most) {
   std::string buf(most, '\0');

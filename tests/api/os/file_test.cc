@@ -10,14 +10,10 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
@@ -26,7 +22,10 @@
 #include "gump/status.h"
 #include "gump/sync.h"
 #include "runtime/sys/sanitizer.h"
+#include "tests/api/os/file_testing.h"
 #include "tests/testing/parked.h"
+#include "tests/testing/pattern.h"
+#include "tests/testing/scratch.h"
 #include "tests/testing/signal_storm.h"
 #include "tests/testing/status.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -35,61 +34,14 @@ namespace gump {
 namespace {
 
 using os::File;
+using testing::Block;
 using testing::EventuallyParked;
+using testing::Evict;
+using testing::kBlock;
+using testing::Pattern;
 using testing::Ready;
-
-constexpr size_t kBlock = 4096;
-
-// Block is memory as O_DIRECT wants it.
-class Block {
- public:
-  explicit Block(size_t size = kBlock, char c = '\0')
-      : size_(size),
-        p_(static_cast<char*>(std::aligned_alloc(kBlock, size)), &std::free) {
-    std::fill_n(p_.get(), size, c);
-  }
-  absl::Span<char> span() const { return {p_.get(), size_}; }
-  std::string_view text() const { return {p_.get(), size_}; }
-
- private:
-  const size_t size_;
-  const std::unique_ptr<char, decltype(&std::free)> p_;
-};
-
-// Pattern is n bytes, no two blocks of which look the same.
-std::string Pattern(size_t n) {
-  std::string s(n, '\0');
-  uint32_t x = 1;
-  for (char& c : s) {
-    x = x * 1664525 + 1013904223;
-    c = static_cast<char>(x >> 24);
-  }
-  return s;
-}
-
-// Scratch opens a file that no longer has a name.
-File Scratch(int flags = 0, std::string folder = ::testing::TempDir()) {
-  std::string name = std::move(folder) + "/gump_os_ring_XXXXXX";
-  const int fd = mkostemp(name.data(), flags | O_CLOEXEC);
-  EXPECT_GE(fd, 0) << errno;
-  unlink(name.c_str());
-  return Ready(os::NewFile(fd, "scratch"));
-}
-
-// Evict drops the pages of a file from the page cache, or most of them.
-void Evict(const File& f) {
-  EXPECT_TRUE(f.Sync().ok());
-  EXPECT_EQ(posix_fadvise(f.Fd(), 0, 0, POSIX_FADV_DONTNEED), 0);
-}
-
-// TakesDirect tells whether the file system has O_DIRECT.
-bool TakesDirect(const std::string& folder) {
-  std::string name = folder + "/gump_os_ring_XXXXXX";
-  const int fd = mkostemp(name.data(), O_DIRECT | O_CLOEXEC);
-  unlink(name.c_str());
-  if (fd >= 0) close(fd);
-  return fd >= 0;
-}
+using testing::Scratch;
+using testing::TakesDirect;
 
 // Mapped is a large range of memory that has not been touched.
 class Mapped {

@@ -18,16 +18,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <memory>
 #include <string>
-#include <string_view>
-#include <utility>
 
-#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "gump/go.h"
 #include "gump/os.h"
 #include "gump/sync.h"
+#include "tests/api/os/file_testing.h"
+#include "tests/testing/pattern.h"
+#include "tests/testing/scratch.h"
 #include "tests/testing/status.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -71,11 +70,16 @@ namespace gump {
 namespace {
 
 using os::File;
+using testing::Block;
 using testing::Eventually;
+using testing::Evict;
+using testing::kBlock;
+using testing::Pattern;
 using testing::Ready;
+using testing::Scratch;
+using testing::ScratchFd;
+using testing::TakesDirect;
 using testing::Text;
-
-constexpr size_t kBlock = 4096;
 
 // RingCalls counts the calls since it was made.
 class RingCalls {
@@ -90,67 +94,17 @@ class RingCalls {
   const int syncs_ = ring_syncs;
 };
 
-// Block is memory as O_DIRECT wants it.
-class Block {
- public:
-  explicit Block(size_t size = kBlock, char c = '\0')
-      : size_(size),
-        p_(static_cast<char*>(std::aligned_alloc(kBlock, size)), &std::free) {
-    std::fill_n(p_.get(), size, c);
-  }
-  absl::Span<char> span() const { return {p_.get(), size_}; }
-  std::string_view text() const { return {p_.get(), size_}; }
-
- private:
-  const size_t size_;
-  const std::unique_ptr<char, decltype(&std::free)> p_;
-};
-
-// Pattern is n bytes, no two blocks of which look the same.
-std::string Pattern(size_t n) {
-  std::string s(n, '\0');
-  uint32_t x = 1;
-  for (char& c : s) {
-    x = x * 1664525 + 1013904223;
-    c = static_cast<char>(x >> 24);
-  }
-  return s;
-}
-
-// Scratch opens a file that no longer has a name.
-File Scratch(int flags = 0, std::string folder = ::testing::TempDir()) {
-  std::string name = std::move(folder) + "/gump_os_ring_XXXXXX";
-  const int fd = mkostemp(name.data(), flags | O_CLOEXEC);
-  EXPECT_GE(fd, 0) << errno;
-  unlink(name.c_str());
-  return Ready(os::NewFile(fd, "scratch"));
-}
-
-// Evict drops the pages of a file from the page cache, or most of them.
-void Evict(const File& f) {
-  EXPECT_TRUE(f.Sync().ok());
-  EXPECT_EQ(posix_fadvise(f.Fd(), 0, 0, POSIX_FADV_DONTNEED), 0);
-}
-
-// TakesDirect returns whether a file system has O_DIRECT. KnowsWhatWaits
-// returns whether it can also tell that a read would wait. If it cannot, the
-// ring is not used.
-bool TakesDirect(const std::string& folder, bool* knows_what_waits = nullptr) {
-  std::string name = folder + "/gump_os_ring_XXXXXX";
-  const int fd = mkostemp(name.data(), O_DIRECT | O_CLOEXEC);
+// KnowsWhatWaits returns whether a file system has O_DIRECT and can also tell
+// that a read would wait. If it cannot, the ring is not used.
+bool KnowsWhatWaits(const std::string& folder) {
+  const int fd = ScratchFd(O_DIRECT, folder);
   if (fd < 0) return false;
-  unlink(name.c_str());
   const Block b;
   const iovec one{b.span().data(), kBlock};
   const bool knows =
       preadv2(fd, &one, 1, 0, RWF_NOWAIT) >= 0 || errno != EOPNOTSUPP;
-  if (knows_what_waits != nullptr) *knows_what_waits = knows;
   close(fd);
-  return true;
-}
-bool KnowsWhatWaits(const std::string& folder) {
-  bool knows = false;
-  return TakesDirect(folder, &knows) && knows;
+  return knows;
 }
 
 class OsRingTest : public testing::WithGomaxprocs {
