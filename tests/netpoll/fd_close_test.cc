@@ -28,12 +28,14 @@
 #include "tests/netpoll/fd_testing.h"
 #include "tests/netpoll/poll_testing.h"
 #include "tests/testing/errno_access.h"
+#include "tests/testing/identity.h"
 #include "tests/testing/known_thread.h"
 #include "tests/testing/parked.h"
+#include "tests/testing/scratch.h"
 #include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"
 
-namespace gump {
+namespace gump::testing {
 namespace {
 
 using rt::FD;
@@ -43,33 +45,9 @@ using rt::kErrClosing;
 using rt::kErrNoDeadline;
 using rt::kErrTimeout;
 using rt::nanotime;
-using testing::Bytes;
-using testing::CloseWrite;
-using testing::Ends;
-using testing::Error;
-using testing::EventuallyParked;
-using testing::File;
-using testing::FillUp;
-using testing::Identity;
-using testing::kBoth;
-using testing::kHour;
-using testing::Kind;
-using testing::kMillisecond;
-using testing::KnownThread;
-using testing::kRead;
-using testing::kStreams;
-using testing::kWrite;
-using testing::Open;
-using testing::Over;
-using testing::Pair;
-using testing::RawPair;
-using testing::ReceiveStream;
-using testing::Rng;
-using testing::SendStream;
-using testing::StressLoop;
 using namespace std::chrono_literals;
 
-using FDCloseTest = testing::WithGomaxprocs;
+using FDCloseTest = WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(FDCloseTest);
 
 // ---- Deadlines
@@ -272,10 +250,8 @@ TEST_P(FDCloseTest, TheDestructorCloses) {
     { FD fd(e.out.fd(), FdKind::kStream); }
     EXPECT_NE(Identity(e.out.fd()).second, 0u);
     // And so does one that was refused.
-    char name[] = "/tmp/gump_fd_XXXXXX";
-    File file(::mkstemp(name));
+    File file(ScratchFd());
     ASSERT_GE(file.fd(), 0);
-    ::unlink(name);
     {
       FD fd(file.fd(), FdKind::kStream);
       EXPECT_EQ(fd.init(), EPERM);
@@ -389,10 +365,8 @@ TEST_P(FDCloseTest, SignalsAreNotSeen) {
 
 TEST_P(FDCloseTest, FilesBlock) {
   Run([] {
-    char name[] = "/tmp/gump_fd_XXXXXX";
-    File file(::mkstemp(name));
+    File file(ScratchFd());
     ASSERT_GE(file.fd(), 0);
-    ::unlink(name);
     auto f = Open(std::move(file), FdKind::kFile);
     EXPECT_EQ(f->write("0123456789", 10), Bytes(10));
     char buf[16];
@@ -429,13 +403,13 @@ TEST_P(FDCloseTest, ErrorsOfBlockingCallsStayWithTheirCaller) {
       keepers.Go([&, i] {
         // Keeps an errno of its own, on any thread.
         while (!stop) {
-          testing::SetErrno(1000 + i);
+          SetErrno(1000 + i);
           const int64_t end = nanotime() + kMillisecond / 10;
           while (nanotime() < end) {
-            ASSERT_EQ(testing::GetErrno(), 1000 + i);
+            ASSERT_EQ(GetErrno(), 1000 + i);
           }
           runtime::Gosched();
-          ASSERT_EQ(testing::GetErrno(), 1000 + i);
+          ASSERT_EQ(GetErrno(), 1000 + i);
         }
       });
     }
@@ -495,4 +469,4 @@ TEST_P(FDCloseTest, DescriptorZeroIsUsable) {
 }
 
 }  // namespace
-}  // namespace gump
+}  // namespace gump::testing

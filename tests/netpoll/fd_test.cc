@@ -36,7 +36,7 @@
 #include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"
 
-namespace gump {
+namespace gump::testing {
 namespace {
 
 using rt::FD;
@@ -45,34 +45,9 @@ using rt::IoResult;
 using rt::kErrClosing;
 using rt::kErrTimeout;
 using rt::nanotime;
-using testing::Byte;
-using testing::Bytes;
-using testing::CloseWrite;
-using testing::Ends;
-using testing::Error;
-using testing::Eventually;
-using testing::EventuallyParked;
-using testing::File;
-using testing::FillUp;
-using testing::Harvest;
-using testing::kBoth;
-using testing::Kind;
-using testing::kMillisecond;
-using testing::KnownThread;
-using testing::kRead;
-using testing::kStreams;
-using testing::Listen;
-using testing::Open;
-using testing::Over;
-using testing::Pair;
-using testing::RawPair;
-using testing::ReceiveStream;
-using testing::Rng;
-using testing::SendStream;
-using testing::StressLoop;
 using namespace std::chrono_literals;
 
-using FDTest = testing::WithGomaxprocs;
+using FDTest = WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(FDTest);
 
 // ---- Reading and writing
@@ -777,7 +752,7 @@ TEST_P(FDTest, WithoutDescriptorsAcceptFailsAndRecovers) {
       return l->accept(&fd, reinterpret_cast<sockaddr*>(&peer), &len);
     };
     {
-      const testing::NoDescriptors none;
+      const NoDescriptors none;
       for (int i = 0; i < 3; i++) EXPECT_EQ(accept(), EMFILE);
     }
     // The connection is still there, though its edge has come and gone.
@@ -787,4 +762,4 @@ TEST_P(FDTest, WithoutDescriptorsAcceptFailsAndRecovers) {
 }
 
 }  // namespace
-}  // namespace gump
+}  // namespace gump::testing

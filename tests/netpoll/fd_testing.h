@@ -19,7 +19,6 @@
 #include "gtest/gtest.h"
 #include "netpoll/fd.h"
 #include "tests/netpoll/poll_testing.h"
-#include "tests/testing/identity.h"
 #include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -33,10 +32,6 @@ inline std::ostream& operator<<(std::ostream& os, const IoResult& r) {
 }  // namespace gump::rt
 
 namespace gump::testing {
-
-inline constexpr rt::PollMode kRead = rt::PollMode::kRead;
-inline constexpr rt::PollMode kWrite = rt::PollMode::kWrite;
-inline constexpr rt::PollMode kBoth = rt::PollMode::kBoth;
 
 inline rt::IoResult Bytes(size_t n) { return {n, 0}; }
 inline rt::IoResult Error(int err) { return {0, err}; }

@@ -24,25 +24,13 @@
 #include "tests/netpoll/poll_testing.h"
 #include "tests/testing/with_gomaxprocs.h"
 
-namespace gump {
+namespace gump::testing {
 namespace {
 
 using rt::kErrTimeout;
 using rt::kPollOk;
 using rt::nanotime;
-using rt::PollMode;
-using testing::Asleep;
-using testing::Ends;
-using testing::EventuallyAsleep;
-using testing::File;
-using testing::kHour;
-using testing::kMillisecond;
-using testing::Polled;
-using testing::Refuse;
-using testing::Waiter;
 using namespace std::chrono_literals;
-
-constexpr PollMode kRead = PollMode::kRead;
 
 // InChild is the body of a death test. The end of f is the end of the process.
 template <class F>
@@ -217,4 +205,4 @@ TEST(NetpollDeathTest, WithoutEpollPwait2WaitsStillEndInTime) {
 #endif
 
 }  // namespace
-}  // namespace gump
+}  // namespace gump::testing

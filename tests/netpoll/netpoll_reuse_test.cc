@@ -19,31 +19,15 @@
 #include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"
 
-namespace gump {
+namespace gump::testing {
 namespace {
 
 using rt::kErrTimeout;
 using rt::kPollOk;
 using rt::nanotime;
-using rt::PollMode;
-using testing::Asleep;
-using testing::Ends;
-using testing::Eventually;
-using testing::EventuallyAsleep;
-using testing::File;
-using testing::Harvest;
-using testing::Kind;
-using testing::kKinds;
-using testing::kMillisecond;
-using testing::Polled;
-using testing::Waiter;
 using namespace std::chrono_literals;
 
-constexpr PollMode kRead = PollMode::kRead;
-constexpr PollMode kWrite = PollMode::kWrite;
-constexpr PollMode kBoth = PollMode::kBoth;
-
-using NetpollReuseTest = testing::WithGomaxprocs;
+using NetpollReuseTest = WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(NetpollReuseTest);
 
 TEST_P(NetpollReuseTest, PendingEdgesDoNotReachTheNextOwner) {
@@ -159,7 +143,7 @@ TEST(NetpollTagTest, LateErrorsDoNotReachTheNextOwner) {
       }
     });
   }
-  const int64_t end = nanotime() + testing::StressTime().count();
+  const int64_t end = nanotime() + StressTime().count();
   do {
     // This one is theirs: tag says so, from now until the next round.
     Polled p(e.out.fd());
@@ -183,4 +167,4 @@ TEST(NetpollTagTest, LateErrorsDoNotReachTheNextOwner) {
 }
 
 }  // namespace
-}  // namespace gump
+}  // namespace gump::testing

@@ -15,7 +15,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <thread>
@@ -33,10 +32,11 @@
 #include "tests/netpoll/poll_testing.h"
 #include "tests/testing/known_thread.h"
 #include "tests/testing/parked.h"
+#include "tests/testing/scratch.h"
 #include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"
 
-namespace gump {
+namespace gump::testing {
 namespace {
 
 using rt::kErrClosing;
@@ -45,25 +45,7 @@ using rt::kErrTimeout;
 using rt::kPollOk;
 using rt::nanotime;
 using rt::PollMode;
-using testing::Asleep;
-using testing::Ends;
-using testing::Eventually;
-using testing::EventuallyAsleep;
-using testing::EventuallyParked;
-using testing::File;
-using testing::Harvest;
-using testing::kHour;
-using testing::Kind;
-using testing::kKinds;
-using testing::kMillisecond;
-using testing::KnownThread;
-using testing::Polled;
-using testing::Waiter;
 using namespace std::chrono_literals;
-
-constexpr PollMode kRead = PollMode::kRead;
-constexpr PollMode kWrite = PollMode::kWrite;
-constexpr PollMode kBoth = PollMode::kBoth;
 
 // Fill writes to fd until it takes no more, and returns the number of bytes.
 size_t Fill(int fd) {
@@ -142,7 +124,7 @@ struct Full {
   size_t size;
 };
 
-using NetpollTest = testing::WithGomaxprocs;
+using NetpollTest = WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(NetpollTest);
 
 // ---- Edges
@@ -433,7 +415,7 @@ TEST_P(NetpollTest, ALaterDeadlineEndsTheWaitAsWell) {
 
 TEST_P(NetpollTest, EdgesAndDeadlinesMayComeAtTheSameInstant) {
   Run([] {
-    testing::StressLoop([](testing::Rng& rng) {
+    StressLoop([](Rng& rng) {
       Ends e;
       Polled p(e.out.fd());
       for (int i = 0; i < 50; i++) {
@@ -481,7 +463,7 @@ TEST_P(NetpollTest, ClosingWakesReaderAndWriter) {
 
 TEST_P(NetpollTest, ClosingWakesWaitersThatAreAboutToSleep) {
   Run([] {
-    testing::StressLoop([](testing::Rng& rng) {
+    StressLoop([](Rng& rng) {
       Full f;
       Waiter reader(f.p, kRead);
       Waiter writer(f.p, kWrite);
@@ -553,10 +535,8 @@ TEST_P(NetpollTest, AnErrorAloneIsNotReadiness) {
 
 TEST_P(NetpollTest, RegularFilesAndBadDescriptorsAreRefused) {
   Run([] {
-    char name[] = "/tmp/gump_netpoll_XXXXXX";
-    File file(::mkstemp(name));
+    File file(ScratchFd());
     ASSERT_GE(file.fd(), 0);
-    ::unlink(name);
     int err = 0;
     EXPECT_EQ(rt::pollOpen(file.fd(), &err), nullptr);
     EXPECT_EQ(err, EPERM);
@@ -801,4 +781,4 @@ TEST_P(NetpollTest, ADumpSaysIOWait) {
 }
 
 }  // namespace
-}  // namespace gump
+}  // namespace gump::testing

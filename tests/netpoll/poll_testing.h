@@ -1,5 +1,6 @@
 // Helpers for tests of the poller: descriptors of several kinds, PollDescs that
-// clean up, and a way to make a thread poll.
+// clean up, and a way to make a thread poll. The tests that use most of them
+// are in their namespace.
 #ifndef TESTS_NETPOLL_POLL_TESTING_H_
 #define TESTS_NETPOLL_POLL_TESTING_H_
 
@@ -29,6 +30,10 @@
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump::testing {
+
+inline constexpr rt::PollMode kRead = rt::PollMode::kRead;
+inline constexpr rt::PollMode kWrite = rt::PollMode::kWrite;
+inline constexpr rt::PollMode kBoth = rt::PollMode::kBoth;
 
 inline constexpr int64_t kMillisecond = 1'000'000;
 inline constexpr int64_t kHour = int64_t{3600} * 1'000'000'000;
@@ -135,7 +140,7 @@ class Polled {
 
 // Asleep tells whether a goroutine or a thread sleeps in a direction.
 inline bool Asleep(const Polled& p, rt::PollMode mode) {
-  const auto& word = mode == rt::PollMode::kRead ? p->rg : p->wg;
+  const auto& word = mode == kRead ? p->rg : p->wg;
   return word.load(rt::acquire) > rt::pdWait;
 }
 inline bool EventuallyAsleep(const Polled& p, rt::PollMode mode) {
@@ -174,8 +179,8 @@ inline void Harvest() {
   Ends e(Kind::kEventfd);
   Polled p(e.out.fd());
   // Register, wait, then signal: the event is behind all others in the queue.
-  Waiter w(p, rt::PollMode::kRead);
-  ASSERT_TRUE(EventuallyAsleep(p, rt::PollMode::kRead));
+  Waiter w(p, kRead);
+  ASSERT_TRUE(EventuallyAsleep(p, kRead));
   e.Signal();
   EXPECT_EQ(w.Result(), rt::kPollOk);
 }

@@ -14,7 +14,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -28,12 +27,13 @@
 #include "netpoll/fd.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/sanitizer.h"
+#include "tests/netpoll/fd_testing.h"
 #include "tests/netpoll/poll_testing.h"
 #include "tests/testing/known_thread.h"
 #include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"
 
-namespace gump {
+namespace gump::testing {
 namespace {
 
 using rt::FD;
@@ -43,24 +43,11 @@ using rt::kErrClosing;
 using rt::kErrTimeout;
 using rt::nanotime;
 using rt::PollMode;
-using testing::Ends;
-using testing::File;
-using testing::KnownThread;
-using testing::Rng;
-using testing::StressLoop;
 
 int RandomProcs(Rng& rng) {
   const int n = 1 << rng.Below(4);
   runtime::GOMAXPROCS(n);
   return n;
-}
-
-std::unique_ptr<FD> Open(File f, FdKind kind) {
-  auto fd = std::make_unique<FD>(f.fd(), kind);
-  const int err = fd->init();
-  EXPECT_EQ(err, 0);
-  if (err == 0) (void)f.Release();
-  return fd;
 }
 
 // Listener hands out connected TCP sockets.
@@ -480,4 +467,4 @@ TEST(NetpollStressTest, EachCycleOfOpenAndCloseFindsItsOwnPayload) {
 }
 
 }  // namespace
-}  // namespace gump
+}  // namespace gump::testing
