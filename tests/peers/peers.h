@@ -22,20 +22,13 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/testing/status.h"
 
 namespace gump::testing {
 
-// Ready returns the value of a StatusOr. Without one it prints the error and
-// ends the test.
-template <class T>
-T Ready(absl::StatusOr<T> s) {
-  EXPECT_TRUE(s.ok()) << s.status();
-  if (!s.ok()) std::abort();
-  return *std::move(s);
-}
-
 // Eventually waits until condition() holds, for at most a minute. Returns false
-// if it never did.
+// if it never did. It sleeps in between, which leaves the core to the program
+// that it waits for.
 template <class C>
 bool Eventually(C&& condition) {
   const absl::Time deadline = absl::Now() + absl::Minutes(1);
