@@ -8,7 +8,6 @@
 #include <limits>
 #include <new>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -402,14 +401,7 @@ TEST_P(RateTest, GoroutinesAndThreadsShareTheBucket) {
         if (l.Allow()) allowed++;
       }
     };
-    std::vector<std::thread> threads;
-    for (int i = 0; i < 2; i++) threads.push_back(testing::KnownThread(work));
-    sync::WaitGroup wg;
-    for (int i = 0; i < 4; i++) wg.Go(work);
-    wg.Wait();
-    blocking([&] {
-      for (auto& t : threads) t.join();
-    });
+    testing::InThreadsAndGoroutines(2, 4, work);
     EXPECT_EQ(allowed, 1000);
   });
 }

@@ -474,9 +474,7 @@ TEST_P(SignalTest, StormReachesEveryChannel) {
       }
     }
     wg.Wait();
-    blocking([&] {
-      for (auto& t : threads) t.join();
-    });
+    testing::JoinAll(threads);
     ended = true;
     others.Wait();
     for (const chan<int>& c : channels) {

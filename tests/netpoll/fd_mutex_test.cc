@@ -140,9 +140,7 @@ TEST_P(FdMutexTest, CloseFailsSleepersAndLatecomers) {
     ASSERT_TRUE(EventuallyParked("semacquire", 8));
     ASSERT_EQ(mu.close(), Lock::kOk);
     EXPECT_TRUE(Eventually([&] { return failed == 8; }));
-    blocking([&] {
-      for (auto& t : threads) t.join();
-    });
+    testing::JoinAll(threads);
     EXPECT_EQ(mu.rwlock(PollMode::kRead), Lock::kClosed);
     EXPECT_EQ(mu.rwlock(PollMode::kWrite), Lock::kClosed);
     EXPECT_EQ(mu.incref(), Lock::kClosed);

@@ -570,9 +570,7 @@ TEST_P(FDTest, WaitingToWriteLeavesReadersAlone) {
     }
     wg.Wait();
     stop = true;
-    blocking([&] {
-      for (auto& t : threads) t.join();
-    });
+    JoinAll(threads);
   });
 }
 

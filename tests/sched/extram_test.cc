@@ -31,6 +31,7 @@
 #include "runtime/sched/runtime2.h"
 #include "runtime/sys/sanitizer.h"
 #include "runtime/sys/tls.h"
+#include "tests/testing/known_thread.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
@@ -62,9 +63,7 @@ class Crowd {
       wg.Go([&f, i] { f(2 * i + 1); });
     }
     wg.Wait();
-    blocking([&] {
-      for (auto& t : threads) t.join();
-    });
+    testing::JoinAll(threads);
   }
   static constexpr int kAll = 2 * kThreads;
 };
@@ -296,9 +295,7 @@ TEST_P(ForeignTest, TenThousandThreadsLeaveNothingBehind) {
         });
       }
       for (int i = 0; i < kAtOnce; i++) sum += *c.Recv();
-      blocking([&] {
-        for (auto& t : threads) t.join();
-      });
+      testing::JoinAll(threads);
       // A thread that has been joined has given its pseudo-G back.
       const Extra now = ExtraMs();
       ASSERT_LE(now.all, before.all + kAtOnce);

@@ -30,6 +30,7 @@
 #include "runtime/sched/stw.h"
 #include "runtime/sys/sanitizer.h"
 #include "runtime/sys/tls.h"
+#include "tests/testing/known_thread.h"
 #include "tests/testing/parked.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -777,9 +778,7 @@ TEST_P(PlainThreadTest, PseudoMsOfEndedThreadsAreUsedAgain) {
         threads.emplace_back([c] { c.Send(1); });
       }
       for (int i = 0; i < kAtOnce; i++) sum += *c.Recv();
-      blocking([&] {
-        for (auto& t : threads) t.join();
-      });
+      testing::JoinAll(threads);
     }
     EXPECT_EQ(sum, kAtOnce * kRounds);
     EXPECT_LE(ExtraMs(), before + kAtOnce);

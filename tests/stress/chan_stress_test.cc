@@ -15,6 +15,7 @@
 #include "gump/go.h"
 #include "gump/panic.h"
 #include "gump/runtime.h"
+#include "tests/stress/stress_testing.h"
 #include "tests/testing/counted.h"
 #include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -24,10 +25,9 @@ namespace {
 
 using testing::Counted;
 using testing::Eventually;
+using testing::RandomProcs;
 using testing::Rng;
 using testing::StressLoop;
-
-constexpr int kProcs[] = {1, 2, 3, 4, 8};
 
 // A value tells which sender sent it, and the sender's number for it.
 constexpr int kPerSender = 1 << 16;
@@ -89,7 +89,7 @@ void ManyToMany(Rng& rng) {
   const int receivers = 1 + static_cast<int>(rng.Below(6));
   const int values = 1 + static_cast<int>(rng.Below(200));
   const bool threads = rng.OneIn(8);
-  runtime::GOMAXPROCS(kProcs[rng.Below(std::size(kProcs))]);
+  (void)RandomProcs(rng);
   chan<Counted> c = make_chan<Counted>(cap);
   Tally tally(senders, values);
   std::atomic<int> sending{senders};
@@ -128,7 +128,7 @@ TEST(ChanStressTest, EveryValueArrivesExactlyOnce) {
 // The last handle may go the moment an operation returns, while the other side
 // of that operation is still on its way out.
 void LetGoAtOnce(Rng& rng) {
-  runtime::GOMAXPROCS(kProcs[rng.Below(std::size(kProcs))]);
+  (void)RandomProcs(rng);
   std::atomic<int> left{0};
   for (int i = 0; i < 200; i++) {
     // Rings beyond malloc's threshold for mmap vanish when freed.
@@ -154,7 +154,7 @@ TEST(ChanStressTest, AChannelMayGoTheMomentItsLastUserReturns) {
 // Close comes at a random moment. Senders panic or have sent, and a value that
 // was sent is received, or destroyed with the channel.
 void CloseUnderLoad(Rng& rng) {
-  runtime::GOMAXPROCS(kProcs[rng.Below(std::size(kProcs))]);
+  (void)RandomProcs(rng);
   chan<Counted> c = make_chan<Counted>(rng.Below(4));
   std::atomic<int> sent{0};
   std::atomic<int> received{0};

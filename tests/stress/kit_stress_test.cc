@@ -18,10 +18,10 @@
 #include "absl/status/status.h"
 #include "gump/context.h"
 #include "gump/go.h"
-#include "gump/internal/linkname_sync.h"
 #include "gump/rate.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
+#include "tests/stress/stress_testing.h"
 #include "tests/testing/counted.h"
 #include "tests/testing/known_thread.h"
 #include "tests/testing/stress.h"
@@ -60,14 +60,8 @@ class Ledger {
   std::vector<std::atomic<bool>> out_;
 };
 
-class KitStressTest : public testing::WithGomaxprocs {
+class KitStressTest : public testing::TimedStress {
  protected:
-  KitStressTest()
-      : seed_(testing::StressSeed()),
-        end_(std::chrono::steady_clock::now() + testing::StressTime()) {}
-
-  bool Over() const { return std::chrono::steady_clock::now() >= end_; }
-
   // Calls `work(rng, who)` once in each of n callers, a third of which are
   // plain threads, and returns when all have returned.
   template <class F>
@@ -87,21 +81,10 @@ class KitStressTest : public testing::WithGomaxprocs {
       }
     }
     wg.Wait();
-    blocking([&] {
-      for (auto& t : threads) t.join();
-    });
+    testing::JoinAll(threads);
   }
 
-  static void Pause(Rng& rng) {
-    const uint64_t r = rng.Below(16);
-    if (r == 0) runtime::Gosched();
-    if (r == 1) std::this_thread::yield();
-    if (r == 2) rt::doSpin();
-  }
-
-  const uint64_t seed_;
   uint64_t round_ = 0;
-  const std::chrono::steady_clock::time_point end_;
 };
 GUMP_INSTANTIATE_GOMAXPROCS(KitStressTest);
 

@@ -29,6 +29,7 @@
 #include "runtime/sys/sanitizer.h"
 #include "tests/netpoll/fd_testing.h"
 #include "tests/netpoll/poll_testing.h"
+#include "tests/stress/stress_testing.h"
 #include "tests/testing/known_thread.h"
 #include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -43,12 +44,6 @@ using rt::kErrClosing;
 using rt::kErrTimeout;
 using rt::nanotime;
 using rt::PollMode;
-
-int RandomProcs(Rng& rng) {
-  const int n = 1 << rng.Below(4);
-  runtime::GOMAXPROCS(n);
-  return n;
-}
 
 // Listener hands out connected TCP sockets.
 class Listener {

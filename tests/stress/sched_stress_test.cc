@@ -244,9 +244,7 @@ TEST_P(SchedStressTest, AllWorkThatBeginsEndsOnce) {
       threads.push_back(testing::KnownThread([&mix, i] { mix.Root(100 + i); }));
     }
     wg.Wait();
-    blocking([&] {
-      for (auto& t : threads) t.join();
-    });
+    testing::JoinAll(threads);
     EXPECT_TRUE(testing::Eventually([] { return Counted::objects() == 0; }));
     EXPECT_TRUE(
         testing::Eventually([] { return runtime::NumGoroutine() == 1; }));

@@ -14,6 +14,7 @@
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/select.h"
+#include "tests/stress/stress_testing.h"
 #include "tests/testing/counted.h"
 #include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -23,10 +24,9 @@ namespace {
 
 using testing::Counted;
 using testing::Eventually;
+using testing::RandomProcs;
 using testing::Rng;
 using testing::StressLoop;
-
-constexpr int kProcs[] = {1, 2, 3, 4, 8};
 
 struct World {
   std::vector<chan<Counted>> chans;
@@ -89,7 +89,7 @@ void Actor(World* w, int self, Rng rng) {
 }
 
 void Round(Rng& rng) {
-  runtime::GOMAXPROCS(kProcs[rng.Below(std::size(kProcs))]);
+  (void)RandomProcs(rng);
   World w(1 + rng.Below(5), rng.OneIn(2));
   for (size_t i = 0; i < w.balance.size(); i++) {
     w.chans.push_back(make_chan<Counted>(w.unbuffered ? 0 : rng.Below(3)));
@@ -117,7 +117,7 @@ TEST(SelectStressTest, SentAndReceivedBalance) {
 // Similar to Go's TestSelectStress: two parties and four channels. Every
 // operation is in a select with three others that must not fire by mistake.
 void Duel(Rng& rng) {
-  runtime::GOMAXPROCS(kProcs[rng.Below(std::size(kProcs))]);
+  (void)RandomProcs(rng);
   constexpr int kN = 500;
   std::vector<chan<int>> c;
   for (int i = 0; i < 4; i++) c.push_back(make_chan<int>(i < 2 ? 0 : 2));

@@ -106,9 +106,7 @@ class Round {
       }
     }
     wg.Wait();
-    blocking([&] {
-      for (std::thread& t : threads) t.join();
-    });
+    testing::JoinAll(threads);
     for (const auto& t : trades_) t->Close();
     return pieces_;
   }

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -17,6 +16,7 @@
 #include "gump/internal/linkname_sync.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
+#include "tests/stress/stress_testing.h"
 #include "tests/testing/known_thread.h"
 #include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -29,14 +29,8 @@ using sync::Mutex;
 using sync::WaitGroup;
 using testing::Rng;
 
-class SyncStressTest : public testing::WithGomaxprocs {
+class SyncStressTest : public testing::TimedStress {
  protected:
-  SyncStressTest()
-      : seed_(testing::StressSeed()),
-        end_(std::chrono::steady_clock::now() + testing::StressTime()) {}
-
-  bool Over() const { return std::chrono::steady_clock::now() >= end_; }
-
   // Calls work(rng, round) in `goroutines` goroutines and `threads` plain
   // threads until the time is over. Each caller numbers its rounds.
   template <class F>
@@ -52,20 +46,8 @@ class SyncStressTest : public testing::WithGomaxprocs {
     WaitGroup wg;
     for (int i = 0; i < goroutines; i++) wg.Go([&, i] { loop(i); });
     wg.Wait();
-    blocking([&] {
-      for (auto& t : plain) t.join();
-    });
+    testing::JoinAll(plain);
   }
-
-  static void Pause(Rng& rng) {
-    const uint64_t r = rng.Below(16);
-    if (r == 0) runtime::Gosched();
-    if (r == 1) std::this_thread::yield();
-    if (r == 2) rt::doSpin();
-  }
-
-  const uint64_t seed_;
-  const std::chrono::steady_clock::time_point end_;
 };
 GUMP_INSTANTIATE_GOMAXPROCS(SyncStressTest);
 

@@ -19,6 +19,7 @@
 #include "gump/select.h"
 #include "gump/sync/waitgroup.h"
 #include "gump/time.h"
+#include "tests/stress/stress_testing.h"
 #include "tests/testing/known_thread.h"
 #include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -28,6 +29,7 @@ namespace {
 
 using std::chrono::nanoseconds;
 using testing::Eventually;
+using testing::RandomProcs;
 using testing::Rng;
 using testing::StressLoop;
 using namespace std::chrono_literals;
@@ -35,12 +37,6 @@ using namespace std::chrono_literals;
 nanoseconds Short(Rng& rng) {
   return nanoseconds(rng.OneIn(4) ? 0
                                   : rng.Below(rng.OneIn(2) ? 3000 : 100000));
-}
-
-int RandomProcs(Rng& rng) {
-  const int n = 1 << rng.Below(4);
-  runtime::GOMAXPROCS(n);
-  return n;
 }
 
 // Pause lets some time pass, in one of several ways.

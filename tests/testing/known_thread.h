@@ -36,18 +36,30 @@ std::thread KnownThread(F f) {
   return t;
 }
 
-// OnBothSides runs each f in two plain threads and in two goroutines, and
-// returns when all have returned. It must be called from a goroutine.
+// JoinAll joins threads from a goroutine, in one declared blocking call.
+inline void JoinAll(std::vector<std::thread>& threads) {
+  blocking([&] {
+    for (std::thread& t : threads) t.join();
+  });
+}
+
+// InThreadsAndGoroutines runs each f in so many plain threads and in so many
+// goroutines, and returns when all have returned. It must be called from a
+// goroutine.
+template <class... F>
+void InThreadsAndGoroutines(int threads, int goroutines, const F&... f) {
+  std::vector<std::thread> plain;
+  sync::WaitGroup wg;
+  for (int i = 0; i < threads; i++) (plain.push_back(KnownThread(f)), ...);
+  for (int i = 0; i < goroutines; i++) (wg.Go(f), ...);
+  wg.Wait();
+  JoinAll(plain);
+}
+
+// OnBothSides runs each f in two plain threads and in two goroutines.
 template <class... F>
 void OnBothSides(const F&... f) {
-  std::vector<std::thread> threads;
-  sync::WaitGroup wg;
-  for (int i = 0; i < 2; i++) (threads.push_back(KnownThread(f)), ...);
-  for (int i = 0; i < 2; i++) (wg.Go(f), ...);
-  wg.Wait();
-  blocking([&] {
-    for (auto& t : threads) t.join();
-  });
+  InThreadsAndGoroutines(2, 2, f...);
 }
 
 }  // namespace gump::testing

@@ -230,9 +230,7 @@ TEST_P(ErrGroupTest, MixesWithPlainThreads) {
         for (int k = 0; k < 100; k++) group.Go([&] { n++; });
       }));
     }
-    blocking([&] {
-      for (auto& t : threads) t.join();
-    });
+    testing::JoinAll(threads);
     std::thread waiter = testing::KnownThread([&] {
       EXPECT_TRUE(group.Wait().ok());
       EXPECT_EQ(n, 200);

@@ -110,9 +110,7 @@ TEST_P(MutexTest, LocksOutPlainThreadsToo) {
       });
     }
     wg.Wait();
-    blocking([&] {
-      for (auto& t : threads) t.join();
-    });
+    testing::JoinAll(threads);
     EXPECT_EQ(n, 30000);
   });
 }

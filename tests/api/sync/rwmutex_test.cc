@@ -5,7 +5,6 @@
 #include <atomic>
 #include <mutex>
 #include <shared_mutex>
-#include <thread>
 #include <vector>
 
 #include "gump/chan.h"
@@ -178,16 +177,7 @@ TEST_P(RWMutexTest, MixesWithPlainThreads) {
         }
       }
     };
-    std::thread a = testing::KnownThread(work);
-    std::thread b = testing::KnownThread(work);
-    sync::WaitGroup wg;
-    wg.Go(work);
-    wg.Go(work);
-    wg.Wait();
-    blocking([&] {
-      a.join();
-      b.join();
-    });
+    testing::OnBothSides(work);
     EXPECT_EQ(n, 2000);
   });
 }

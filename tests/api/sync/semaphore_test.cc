@@ -6,7 +6,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -213,14 +212,7 @@ TEST_P(SemaphoreTest, MixesWithPlainThreads) {
         s.Release(n);
       }
     };
-    std::vector<std::thread> threads;
-    for (int i = 0; i < 2; i++) threads.push_back(testing::KnownThread(work));
-    WaitGroup wg;
-    for (int i = 0; i < 3; i++) wg.Go(work);
-    wg.Wait();
-    blocking([&] {
-      for (auto& t : threads) t.join();
-    });
+    testing::InThreadsAndGoroutines(2, 3, work);
     EXPECT_TRUE(s.TryAcquire(3));
   });
 }

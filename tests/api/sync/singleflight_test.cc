@@ -6,12 +6,9 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <utility>
-#include <vector>
 
 #include "gump/chan.h"
-#include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/sync/waitgroup.h"
 #include "tests/testing/known_thread.h"
@@ -206,14 +203,7 @@ TEST_P(SingleFlightTest, MixesWithPlainThreads) {
         EXPECT_EQ(r.value, 1);
       }
     };
-    std::vector<std::thread> threads;
-    for (int i = 0; i < 2; i++) threads.push_back(testing::KnownThread(work));
-    WaitGroup wg;
-    for (int i = 0; i < 3; i++) wg.Go(work);
-    wg.Wait();
-    blocking([&] {
-      for (auto& t : threads) t.join();
-    });
+    testing::InThreadsAndGoroutines(2, 3, work);
   });
 }
 

@@ -6,12 +6,9 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "gump/go.h"
-#include "gump/sync/waitgroup.h"
 #include "tests/testing/counted.h"
 #include "tests/testing/known_thread.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -86,14 +83,7 @@ TEST_P(StackTest, GoroutinesAndThreadsShareATokenEach) {
         round++;
       }
     };
-    std::vector<std::thread> threads;
-    for (int i = 0; i < 2; i++) threads.push_back(testing::KnownThread(work));
-    sync::WaitGroup wg;
-    for (int i = 0; i < kWorkers; i++) wg.Go(work);
-    wg.Wait();
-    blocking([&] {
-      for (auto& t : threads) t.join();
-    });
+    testing::InThreadsAndGoroutines(2, kWorkers, work);
     int sum = 0;
     for (int i = 0; i < kTokens; i++) sum += **s.Pop();
     EXPECT_TRUE(s.Empty());

@@ -192,9 +192,7 @@ TEST_P(WaitGroupTest, MixesWithPlainThreads) {
     }));
     wg.Wait();
     EXPECT_EQ(n, 3);
-    blocking([&] {
-      for (auto& t : threads) t.join();
-    });
+    testing::JoinAll(threads);
   });
 }
 
