@@ -11,6 +11,7 @@
 #include "gump/go.h"
 #include "gump/select.h"
 #include "tests/testing/counted.h"
+#include "tests/testing/with_counted.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
@@ -19,13 +20,7 @@ namespace {
 using testing::Counted;
 using testing::Eventually;
 
-class ChanElementTest : public testing::WithGomaxprocs {
- protected:
-  void TearDown() override {
-    EXPECT_EQ(Counted::values(), 0);
-    EXPECT_EQ(Counted::objects(), 0);
-  }
-};
+using ChanElementTest = testing::WithCounted;
 GUMP_INSTANTIATE_GOMAXPROCS(ChanElementTest);
 
 TEST_P(ChanElementTest, QueuedValuesAreDestroyedWithTheLastHandle) {

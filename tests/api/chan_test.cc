@@ -25,6 +25,7 @@
 #include "tests/testing/known_thread.h"
 #include "tests/testing/panic_text.h"
 #include "tests/testing/parked.h"
+#include "tests/testing/with_counted.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
@@ -36,13 +37,7 @@ using testing::EventuallyParked;
 using testing::KnownThread;
 using testing::PanicText;
 
-class ChanTest : public testing::WithGomaxprocs {
- protected:
-  void TearDown() override {
-    EXPECT_EQ(Counted::values(), 0);
-    EXPECT_EQ(Counted::objects(), 0);
-  }
-};
+using ChanTest = testing::WithCounted;
 GUMP_INSTANTIATE_GOMAXPROCS(ChanTest);
 
 TEST_P(ChanTest, UnbufferedHandsEachValueOver) {

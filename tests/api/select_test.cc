@@ -24,6 +24,7 @@
 #include "tests/testing/known_thread.h"
 #include "tests/testing/panic_text.h"
 #include "tests/testing/parked.h"
+#include "tests/testing/with_counted.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
@@ -34,13 +35,7 @@ using testing::Eventually;
 using testing::KnownThread;
 using testing::PanicText;
 
-class SelectTest : public testing::WithGomaxprocs {
- protected:
-  void TearDown() override {
-    EXPECT_EQ(Counted::values(), 0);
-    EXPECT_EQ(Counted::objects(), 0);
-  }
-};
+using SelectTest = testing::WithCounted;
 GUMP_INSTANTIATE_GOMAXPROCS(SelectTest);
 
 TEST_P(SelectTest, DoesTheOneCaseThatIsReady) {

@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -22,6 +21,7 @@
 #include "runtime/sched/proc.h"
 #include "runtime/sys/os_linux.h"
 #include "tests/netpoll/poll_testing.h"
+#include "tests/testing/scoped_env.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump::testing {
@@ -82,11 +82,8 @@ int WakesUnread() {
 }
 
 TEST(NetpollDeathTest, AThousandBreaksAreOneWake) {
-  const char* const old = std::getenv("GODEBUG");
-  const std::string before = old == nullptr ? "" : old;
-  setenv("GODEBUG", "netpoll=epoll", 1);
+  const ScopedEnv godebug("GODEBUG", "netpoll=epoll");
   EXPECT_EXIT(BreakOften(), ::testing::ExitedWithCode(10), "");
-  setenv("GODEBUG", before.c_str(), 1);
 }
 
 TEST(NetpollDeathTest, AWaitForADescriptorIsNoDeadlock) {

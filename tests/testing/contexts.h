@@ -3,6 +3,8 @@
 #ifndef TESTS_TESTING_CONTEXTS_H_
 #define TESTS_TESTING_CONTEXTS_H_
 
+#include <chrono>
+
 #include "absl/status/status.h"
 #include "gtest/gtest.h"
 #include "gump/chan.h"
@@ -13,6 +15,11 @@
 namespace gump::testing {
 
 inline const context::Key<Counted> kCounted;
+
+// kSoon is the time to a deadline that has to come. kNever is the time to a
+// deadline that must not come.
+inline constexpr std::chrono::milliseconds kSoon{2};
+inline constexpr std::chrono::hours kNever{24};
 
 inline bool IsClosed(const recv_chan<void>& c) {
   return c.TryRecv().kind == RecvResult<void>::kClosed;

@@ -52,14 +52,11 @@ using testing::Eventually;
 using testing::Exceeded;
 using testing::IsClosed;
 using testing::kCounted;
+using testing::kNever;
+using testing::kSoon;
 using testing::Live;
 using testing::Watched;
 using namespace std::chrono_literals;
-
-// kSoon is the time to a deadline that has to come. kNever is the time to a
-// deadline that must not come.
-constexpr auto kSoon = 2ms;
-constexpr auto kNever = 24h;
 
 const Key<int> kNumber;
 const Key<int> kOtherNumber;
@@ -293,9 +290,7 @@ TEST_P(ContextTest, ThreadsMayCancelAndWait) {
       threads.push_back(
           testing::KnownThread([cancel = made.second] { cancel(); }));
     }
-    blocking([&] {
-      for (auto& t : threads) t.join();
-    });
+    testing::JoinAll(threads);
     EXPECT_EQ(ends, 3);
   });
 }

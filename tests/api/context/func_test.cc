@@ -36,12 +36,10 @@ using testing::Counted;
 using testing::Eventually;
 using testing::Exceeded;
 using testing::IsClosed;
+using testing::kNever;
+using testing::kSoon;
 using testing::Watched;
 using namespace std::chrono_literals;
-
-// As in context_test.cc.
-constexpr auto kSoon = 2ms;
-constexpr auto kNever = 24h;
 
 const context::Key<int> kNumber;
 

@@ -26,6 +26,7 @@
 #include "gump/sync.h"
 #include "tests/api/os/file_testing.h"
 #include "tests/testing/pattern.h"
+#include "tests/testing/scoped_env.h"
 #include "tests/testing/scratch.h"
 #include "tests/testing/status.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -324,12 +325,10 @@ TEST_P(OsRingTest, FilesOnTmpfsDoNotUseTheRing) {
 TEST(OsRingDeathTest, FilesDoWithoutTheRingUnderNetpollEpoll) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   if (!KnowsWhatWaits(::testing::TempDir())) GTEST_SKIP() << "no O_DIRECT";
-  const char* const old = std::getenv("GODEBUG");
-  const std::string before = old == nullptr ? "" : old;
-  setenv("GODEBUG", "netpoll=epoll", 1);
+  testing::ScopedEnv godebug("GODEBUG", "netpoll=epoll");
   EXPECT_EXIT(UseFiles(), ::testing::ExitedWithCode(10), "");
   for (const char* with : {"", "netpoll=uring"}) {
-    setenv("GODEBUG", with, 1);
+    godebug.Set(with);
     int told = 0;
     EXPECT_EXIT(
         TellWhetherThereIsARing(),
@@ -341,7 +340,6 @@ TEST(OsRingDeathTest, FilesDoWithoutTheRingUnderNetpollEpoll) {
     EXPECT_EXIT(UseFiles(), ::testing::ExitedWithCode(told == 21 ? 13 : 10),
                 "");
   }
-  setenv("GODEBUG", before.c_str(), 1);
 }
 
 TEST_P(OsRingTest, ADirectReadIsShortWhereTheFileEnds) {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "runtime/sched/runtime2.h"
-#include "runtime/sys/tls.h"
+#include "tests/runtime/bare_p.h"
 
 namespace gump::rt {
 namespace {
@@ -38,16 +38,8 @@ struct Noted {
   size_t runs() const { return delays.size(); }
 };
 
-class TimersTest : public ::testing::Test {
+class TimersTest : public BareP {
  protected:
-  TimersTest() {
-    m_.g0.m = &m_;
-    m_.p = &p_;
-    setg(&m_.g0);
-    m_.locks.store(1, relaxed);
-  }
-  ~TimersTest() override { setg(nullptr); }
-
   Timers* ts() { return &p_.timers; }
   // Add tells whether n is the earliest now.
   bool Add(Noted* n) { return timerAdd(ts(), &n->t) != 0; }
@@ -58,9 +50,6 @@ class TimersTest : public ::testing::Test {
   }
   uint32_t Len() { return p_.timers.len.load(relaxed); }
   int32_t Zombies() { return p_.timers.zombies.load(relaxed); }
-
-  M m_;
-  P p_;
 };
 
 TEST_F(TimersTest, EmptyHeapHasNothingToDo) {

@@ -10,31 +10,20 @@
 
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/time.h"
-#include "runtime/sys/tls.h"
 #include "runtime/wait/chan.h"
+#include "tests/runtime/bare_p.h"
 
 namespace gump::rt {
 namespace {
 
 constexpr int64_t kFar = INT64_MAX / 2;
 
-class TimeChanTest : public ::testing::Test {
+class TimeChanTest : public BareP {
  protected:
-  TimeChanTest() {
-    m_.g0.m = &m_;
-    m_.p = &p_;
-    setg(&m_.g0);
-    m_.locks.store(1, relaxed);
-  }
-  ~TimeChanTest() override { setg(nullptr); }
-
   Timers* ts() { return &p_.timers; }
   // Check runs all timers that are due at `now`.
   void Check(int64_t now) { (void)timersCheck(ts(), &now, /*tidy=*/true); }
   uint32_t Len() { return p_.timers.len.load(relaxed); }
-
-  M m_;
-  P p_;
 };
 
 // ---- A value or a stop, never both
