@@ -51,6 +51,16 @@ void AwaitQueue(size_t n) {
   if (!testing::EventuallyParked("sync.Mutex.Lock", n)) std::_Exit(100);
 }
 
+// LockOnce and ReadOnce wait until they may have the lock, and release it.
+void LockOnce(sync::Mutex* l) {
+  l->Lock();
+  l->Unlock();
+}
+void ReadOnce(sync::RWMutex* l) {
+  l->RLock();
+  l->RUnlock();
+}
+
 // The goroutine is first in the queue and has been woken, but has not run.
 TEST_F(AfterRunLockDeathTest, WaiterThatWasWokenInVainIsReplaced) {
   EXPECT_EXIT(
@@ -61,15 +71,9 @@ TEST_F(AfterRunLockDeathTest, WaiterThatWasWokenInVainIsReplaced) {
         gump::Run([&] {
           runtime::GOMAXPROCS(1);
           mu.Lock();
-          go([&] {
-            mu.Lock();
-            mu.Unlock();
-          });
+          go([&] { LockOnce(&mu); });
           AwaitQueue(1);
-          t = std::thread([&] {
-            mu.Lock();
-            mu.Unlock();
-          });
+          t = std::thread([&] { LockOnce(&mu); });
           AwaitQueue(2);
           mu.Unlock();
         });
@@ -92,16 +96,12 @@ TEST_F(AfterRunLockDeathTest, ThreadsAreWokenFirst) {
           runtime::GOMAXPROCS(1);
           mu.Lock();
           go([&] {
-            mu.Lock();
-            mu.Unlock();
+            LockOnce(&mu);
             done = true;
           });
           AwaitQueue(1);
           for (size_t i = 0; i < 3; i++) {
-            threads.emplace_back([&] {
-              mu.Lock();
-              mu.Unlock();
-            });
+            threads.emplace_back([&] { LockOnce(&mu); });
             AwaitQueue(2 + i);
           }
         });
@@ -237,10 +237,7 @@ TEST_F(AfterRunLockDeathTest, GoroutineBackFromTheKernelStillUnlocks) {
   EXPECT_EXIT(
       {
         sync::Mutex mu;
-        ComeBack<sync::Mutex>(&mu, 1, "sync.Mutex.Lock", [](sync::Mutex* l) {
-          l->Lock();
-          l->Unlock();
-        });
+        ComeBack(&mu, 1, "sync.Mutex.Lock", LockOnce);
       },
       ::testing::ExitedWithCode(0), "^$");
 }
@@ -249,11 +246,7 @@ TEST_F(AfterRunLockDeathTest, GoroutineBackFromTheKernelLetsReadersIn) {
   EXPECT_EXIT(
       {
         sync::RWMutex rw;
-        ComeBack<sync::RWMutex>(&rw, 3, "sync.RWMutex.RLock",
-                                [](sync::RWMutex* l) {
-                                  l->RLock();
-                                  l->RUnlock();
-                                });
+        ComeBack(&rw, 3, "sync.RWMutex.RLock", ReadOnce);
       },
       ::testing::ExitedWithCode(0), "^$");
 }
@@ -262,13 +255,8 @@ TEST_F(AfterRunLockDeathTest, AWriterThatWaitsKeepsNoReaderOut) {
   EXPECT_EXIT(
       {
         sync::RWMutex rw;
-        ComeBack<sync::RWMutex>(
-            &rw, 3, "sync.RWMutex.RLock",
-            [](sync::RWMutex* l) {
-              l->RLock();
-              l->RUnlock();
-            },
-            /*others=*/1);
+        ComeBack(&rw, 3, "sync.RWMutex.RLock", ReadOnce,
+                 /*others=*/1);
       },
       ::testing::ExitedWithCode(0), "^$");
 }
@@ -293,10 +281,7 @@ TEST_F(AfterRunLockDeathTest, AWriterThatStarvesKeepsNoReaderOut) {
             rw.Lock();  // the writer is awake, but this goroutine runs
             AwaitQueue(1);
             for (int i = 0; i < 3; i++) {
-              threads.emplace_back([&] {
-                rw.RLock();
-                rw.RUnlock();
-              });
+              threads.emplace_back([&] { ReadOnce(&rw); });
             }
             if (!testing::EventuallyParked("sync.RWMutex.RLock", 3)) {
               std::_Exit(100);
