@@ -64,6 +64,14 @@ void DoAgain() {
       errors.n, r.descriptors, r.goroutines, r.threads, r.uncounted);
 }
 
+// Conclude ends the refusals, reports them, and does the work once more.
+void Conclude(const Errors& first) {
+  faultsOn = false;
+  std::printf("errors=%d\n", first.n);
+  PrintCalls();
+  DoAgain();
+}
+
 TEST(FaultProgram, DISABLED_FromTheStart) {
   testing::ReadOrder();
   faultsOn = true;
@@ -73,10 +81,7 @@ TEST(FaultProgram, DISABLED_FromTheStart) {
     Errors first;
     testing::Work(&first);
     if (order.ever) testing::Work(&first);
-    faultsOn = false;
-    std::printf("errors=%d\n", first.n);
-    PrintCalls();
-    DoAgain();
+    Conclude(first);
     return 0;
   });
   std::printf("returned=%d\n", code);
@@ -114,10 +119,7 @@ TEST(FaultProgram, DISABLED_Watches) {
     Errors first;
     faultsOn = true;
     testing::Watch(&first);
-    faultsOn = false;
-    std::printf("errors=%d\n", first.n);
-    PrintCalls();
-    DoAgain();
+    Conclude(first);
     return 0;
   });
   std::printf("returned=%d\n", code);

@@ -212,21 +212,16 @@ TEST(NetpollStressTest, NoByteReachesAnotherConnection) {
     Listener listener;
     StressLoop([&](Rng& rng) {
       RandomProcs(rng);
-      sync::WaitGroup wg;
-      for (int i = 0; i < kGoroutines; i++) {
-        wg.Go([&, seed = rng.Next()] {
-          Rng own(seed);
-          for (int k = 0; k < (rt::kSanitizerBuild ? 2 : 10); k++) {
-            if (own.OneIn(4)) {
-              Connection(listener.Connect(), own, &counts);
-            } else {
-              Ends e;
-              Connection({std::move(e.out), std::move(e.in)}, own, &counts);
-            }
+      InGoroutines(rng, kGoroutines, [&](Rng& own) {
+        for (int k = 0; k < (rt::kSanitizerBuild ? 2 : 10); k++) {
+          if (own.OneIn(4)) {
+            Connection(listener.Connect(), own, &counts);
+          } else {
+            Ends e;
+            Connection({std::move(e.out), std::move(e.in)}, own, &counts);
           }
-        });
-      }
-      wg.Wait();
+        }
+      });
     });
   });
   EXPECT_EQ(counts.strangers, 0);
@@ -289,55 +284,50 @@ TEST(NetpollStressTest, NoEventReachesTheNextOwner) {
     StressLoop([](Rng& rng) {
       RandomProcs(rng);
       std::atomic<int64_t> cycles = 0;
-      sync::WaitGroup wg;
-      for (int i = 0; i < 16; i++) {
-        wg.Go([&, seed = rng.Next()] {
-          Rng own(seed);
-          for (int k = 0; k < (rt::kSanitizerBuild ? 20 : 200); k++) {
-            Ends e;
-            auto fd = Open(std::move(e.out), FdKind::kStream);
-            const uint64_t what = own.Below(4);
-            char c = 0;
-            switch (what) {
-              case 0: {  // data is left, and edges with it
-                EXPECT_EQ(::write(e.in.fd(), "xx", 2), 2);
-                EXPECT_EQ(fd->read(&c, 1).n, 1u);
-                break;
-              }
-              case 1: {  // a deadline is left
-                const int64_t when =
-                    nanotime() + static_cast<int64_t>(own.Below(100'000));
-                EXPECT_EQ(fd->setDeadline(when, PollMode::kBoth), 0);
-                break;
-              }
-              case 2: {  // only the writer may end this read
-                auto in = Open(std::move(e.in), FdKind::kStream);
-                std::atomic<bool> written = false;
-                sync::WaitGroup one;
-                one.Go([&] {
-                  const IoResult r = fd->read(&c, 1);
-                  EXPECT_EQ(r.err, 0);
-                  EXPECT_EQ(r.n, 1u);
-                  EXPECT_TRUE(written);
-                });
-                for (uint64_t y = own.Below(5); y > 0; y--) runtime::Gosched();
-                written = true;
-                EXPECT_EQ(in->write("x", 1).n, 1u);
-                one.Wait();
-                break;
-              }
-              default: {  // the peer has gone
-                e.in.Close();
-                EXPECT_EQ(fd->read(&c, 1).n, 0u);
-                break;
-              }
+      InGoroutines(rng, 16, [&](Rng& own) {
+        for (int k = 0; k < (rt::kSanitizerBuild ? 20 : 200); k++) {
+          Ends e;
+          auto fd = Open(std::move(e.out), FdKind::kStream);
+          const uint64_t what = own.Below(4);
+          char c = 0;
+          switch (what) {
+            case 0: {  // data is left, and edges with it
+              EXPECT_EQ(::write(e.in.fd(), "xx", 2), 2);
+              EXPECT_EQ(fd->read(&c, 1).n, 1u);
+              break;
             }
-            EXPECT_EQ(fd->close(), 0);
-            cycles++;
+            case 1: {  // a deadline is left
+              const int64_t when =
+                  nanotime() + static_cast<int64_t>(own.Below(100'000));
+              EXPECT_EQ(fd->setDeadline(when, PollMode::kBoth), 0);
+              break;
+            }
+            case 2: {  // only the writer may end this read
+              auto in = Open(std::move(e.in), FdKind::kStream);
+              std::atomic<bool> written = false;
+              sync::WaitGroup one;
+              one.Go([&] {
+                const IoResult r = fd->read(&c, 1);
+                EXPECT_EQ(r.err, 0);
+                EXPECT_EQ(r.n, 1u);
+                EXPECT_TRUE(written);
+              });
+              for (uint64_t y = own.Below(5); y > 0; y--) runtime::Gosched();
+              written = true;
+              EXPECT_EQ(in->write("x", 1).n, 1u);
+              one.Wait();
+              break;
+            }
+            default: {  // the peer has gone
+              e.in.Close();
+              EXPECT_EQ(fd->read(&c, 1).n, 0u);
+              break;
+            }
           }
-        });
-      }
-      wg.Wait();
+          EXPECT_EQ(fd->close(), 0);
+          cycles++;
+        }
+      });
       EXPECT_GT(cycles, 0);
     });
   });
@@ -442,16 +432,11 @@ TEST(NetpollStressTest, EachCycleOfOpenAndCloseFindsItsOwnPayload) {
   gump::Run([&] {
     StressLoop([&](Rng& rng) {
       RandomProcs(rng);
-      sync::WaitGroup wg;
-      for (int i = 0; i < kGoroutines; i++) {
-        wg.Go([&, seed = rng.Next()] {
-          Rng own(seed);
-          for (int k = 0; k < (rt::kSanitizerBuild ? 10 : 100); k++) {
-            Cycle(own, &counts);
-          }
-        });
-      }
-      wg.Wait();
+      InGoroutines(rng, kGoroutines, [&](Rng& own) {
+        for (int k = 0; k < (rt::kSanitizerBuild ? 10 : 100); k++) {
+          Cycle(own, &counts);
+        }
+      });
     });
   });
   EXPECT_EQ(counts.strangers, 0);

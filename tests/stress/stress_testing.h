@@ -10,6 +10,7 @@
 
 #include "gump/internal/linkname_sync.h"
 #include "gump/runtime.h"
+#include "gump/sync/waitgroup.h"
 #include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -21,6 +22,20 @@ inline int RandomProcs(Rng& rng) {
   const int n = kProcs[rng.Below(std::size(kProcs))];
   runtime::GOMAXPROCS(n);
   return n;
+}
+
+// InGoroutines calls f(rng) in n goroutines, each with an Rng of its own, and
+// returns when all have returned.
+template <class F>
+void InGoroutines(Rng& rng, int n, const F& f) {
+  sync::WaitGroup wg;
+  for (int i = 0; i < n; i++) {
+    wg.Go([&f, seed = rng.Next()] {
+      Rng own(seed);
+      f(own);
+    });
+  }
+  wg.Wait();
 }
 
 // TimedStress is for tests that repeat their load until Over. Each case has a

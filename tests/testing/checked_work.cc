@@ -307,11 +307,7 @@ uint64_t Jumps(uint64_t seed) {
   return hash;
 }
 
-}  // namespace
-
 #if defined(__x86_64__)
-
-namespace {
 
 struct Of256 {
   typedef uint64_t Vector __attribute__((vector_size(32)));
@@ -343,6 +339,19 @@ uint64_t StringCopies(uint64_t seed) {
   });
 }
 
+// Missing returns how many pieces at the end of the list this machine lacks.
+size_t Missing() {
+  return __builtin_cpu_supports("avx512f") ? 0
+         : __builtin_cpu_supports("avx2")  ? 1
+                                           : 2;
+}
+
+#else
+
+size_t Missing() { return 0; }
+
+#endif
+
 constexpr CheckedWork kWork[] = {
     {"IntegerRegisters", IntegerRegisters},
     {"LongDoubles", LongDoubles},
@@ -353,50 +362,25 @@ constexpr CheckedWork kWork[] = {
     {"Blocks", Blocks},
     {"Sort", Sort},
     {"LibraryCopies", LibraryCopies},
+#if defined(__x86_64__)
     {"StringCopies", StringCopies},
+#endif
     {"Regex", Regex},
     {"Exceptions", Exceptions},
     {"ThreadLocals", ThreadLocals},
     {"Jumps", Jumps},
+#if defined(__x86_64__)
     // Pieces that not every machine can do, the rarest last.
     {"Vectors256", Vectors256},
     {"Vectors512", Vectors512},
+#endif
 };
 
 }  // namespace
 
 std::span<const CheckedWork> AllCheckedWork() {
-  const size_t missing = __builtin_cpu_supports("avx512f") ? 0
-                         : __builtin_cpu_supports("avx2")  ? 1
-                                                           : 2;
-  return std::span(kWork).first(std::size(kWork) - missing);
+  return std::span(kWork).first(std::size(kWork) - Missing());
 }
-
-#else
-
-namespace {
-
-constexpr CheckedWork kWork[] = {
-    {"IntegerRegisters", IntegerRegisters},
-    {"LongDoubles", LongDoubles},
-    {"Doubles", Doubles},
-    {"Vectors128", Vectors128},
-    {"RoundingModes", RoundingModes},
-    {"Strings", Strings},
-    {"Blocks", Blocks},
-    {"Sort", Sort},
-    {"LibraryCopies", LibraryCopies},
-    {"Regex", Regex},
-    {"Exceptions", Exceptions},
-    {"ThreadLocals", ThreadLocals},
-    {"Jumps", Jumps},
-};
-
-}  // namespace
-
-std::span<const CheckedWork> AllCheckedWork() { return kWork; }
-
-#endif
 
 CheckedResults::CheckedResults() {
   for (const CheckedWork& w : AllCheckedWork()) {
