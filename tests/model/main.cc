@@ -118,6 +118,7 @@ void setUp(const Model* m) {
   rt::ncpu = 1;  // no spinning before a sleep: it would only cost points
   rt::gomaxprocs.store(2, rt::relaxed);
   useArena(true);
+  if (m->common != nullptr) m->common();
   m->setup();
   useArena(false);
   beginHere();

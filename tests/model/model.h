@@ -27,7 +27,8 @@ struct Model {
   const char* name = nullptr;
   const char* about = nullptr;
   // setup runs once, on no virtual thread. It makes the state and names the
-  // threads.
+  // threads. Models of one table may have a `common` part, which runs first.
+  void (*common)() = nullptr;
   void (*setup)() = nullptr;
   // finish runs when no thread can go on any more. It is nullptr if there is
   // nothing to check.

@@ -7,10 +7,12 @@
 #include <cstdlib>
 
 #include "gump/internal/linkname.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/rt0.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/thread.h"
 #include "runtime/sys/lock_futex.h"
+#include "sysmon/retake.h"
 #include "tests/model/model.h"
 
 namespace gump::model {
@@ -65,12 +67,34 @@ inline void setUpScheduler() {
   nameWord(&rt::allp[1]->status, "P1.status");
 }
 
+// callUntil is a declared call that lasts until another thread wakes n.
+inline void callUntil(rt::Note* n) {
+  rt::entersyscall();
+  rt::notesleep(n);
+  rt::exitsyscall();
+}
+
+// retakeFromCalls looks twice at each P, as sysmon does, and retakes the Ps of
+// goroutines in declared calls.
+inline void retakeFromCalls(int64_t now) {
+  rt::M* mp = rt::acquirem();
+  for (int64_t at : {now, now + 20'000'000}) {
+    for (int i = 0; i < 2; i++) (void)rt::retakeSyscall(rt::allp[i], at);
+  }
+  rt::releasem(mp);
+}
+
 // allRan: n goroutines have ended, and everything is idle again.
 inline void allRan(int n) {
   check(ran.load(rt::relaxed) == n, "a goroutine has not run");
   check(rt::sched.npidle.load(rt::relaxed) == 2, "a P is not idle");
   check(rt::sched.nmspinning.load(rt::relaxed) == 0, "an M spins asleep");
   check(rt::sched.runq.empty(), "the global queue is not empty");
+}
+
+template <int n>
+void allRan() {
+  allRan(n);
 }
 
 // The words that the model's store buffers may hold back. m.locks is not among

@@ -1,6 +1,9 @@
 // The scheduler as a whole: real Ms with their g0s, two Ps, goroutines on
 // stacks of their own. Only the kernel is replaced. There is no sysmon, so a
 // lost wake-up is not repaired. Every schedule begins with all Ms asleep.
+//
+// The table at the end lists the models: what each explores, what must hold,
+// and how far it goes. Its `setup` names the function that starts the threads.
 #include "gump/internal/linkname.h"
 #include "runtime/sched/gqueue.h"
 #include "runtime/sched/mlocks.h"
@@ -10,136 +13,87 @@
 #include "runtime/sched/stw.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/wait/sema.h"
-#include "sysmon/retake.h"
 #include "tests/model/model.h"
 #include "tests/model/sched_kit.h"
 
 namespace gump::model {
 namespace {
 
-const Registered kWake1({
-    .name = "sched_wake1",
-    .about = "a plain thread starts a goroutine; two Ms",
-    .setup =
-        [] {
-          setUpScheduler();
-          plainThread("go0", [] { startG([] {}); });
-        },
-    .finish = [] { allRan(1); },
-    .delayable = ofSchedOrP,
-    .quick = {2, 1, 300},
-    .full = {3, 1, 5000},
-});
+// ---- Goroutines begin, park and wake ----------------------------------------
 
-const Registered kWake({
-    .name = "sched_wake",
-    .about = "two plain threads start a goroutine each; two Ms",
-    .setup =
-        [] {
-          setUpScheduler();
-          plainThread("go0", [] { startG([] {}); });
-          plainThread("go1", [] { startG([] {}); });
-        },
-    .finish = [] { allRan(2); },
-    .delayable = ofSchedOrP,
-    .quick = {2, 1, 300, 1},
-    .full = {2, 1, 5000, 1},
-});
+void wake1() {
+  plainThread("go0", [] { startG([] {}); });
+}
+
+void wake() {
+  plainThread("go0", [] { startG([] {}); });
+  plainThread("go1", [] { startG([] {}); });
+}
 
 // The goroutine that starts another keeps its M. So the other one must be
 // stolen, by an M that may be about to sleep.
-const Registered kSteal({
-    .name = "sched_steal",
-    .about = "a goroutine starts another and waits for it on its M",
-    .setup =
-        [] {
-          setUpScheduler();
-          plainThread("go", [] {
-            startG([] {
-              startG([] { rt::notewakeup(&first); });
-              rt::notesleep(&first);
-            });
-          });
-        },
-    .finish = [] { allRan(2); },
-    .delayable = ofSchedOrP,
-    .quick = {2, 1, 300},
-    .full = {3, 1, 5000, 2},
-});
+void steal() {
+  plainThread("go", [] {
+    startG([] {
+      startG([] { rt::notewakeup(&first); });
+      rt::notesleep(&first);
+    });
+  });
+}
 
 // Goroutines that the poller finds ready go into the ring without runqput. The
 // goroutine that injects keeps its M, so the other M must come and steal.
 rt::G* parked;
 
-const Registered kInject({
-    .name = "sched_inject",
-    .about = "injectglist into the own ring while another M goes to sleep",
-    .setup =
-        [] {
-          setUpScheduler();
-          plainThread("park", [] {
-            startG([] {
-              (void)rt::acquirem();  // gopark ends it
-              rt::gopark(
-                  [](rt::G* gp, void*) {
-                    parked = gp;
-                    return true;
-                  },
-                  nullptr, rt::WaitReason::kIOWait);
-              rt::notewakeup(&first);
-            });
-          });
-          settle();
-          check(parked != nullptr, "not parked");
-          plainThread("go", [] {
-            startG([] {
-              rt::GList ready;
-              ready.push(parked);
-              rt::injectglist(&ready);
-              rt::notesleep(&first);
-            });
-          });
-        },
-    .finish = [] { allRan(2); },
-    .delayable = ofSchedOrP,
-    .quick = {2, 1, 300},
-    .full = {3, 1, 5000, 2},
-});
+void inject() {
+  plainThread("park", [] {
+    startG([] {
+      (void)rt::acquirem();  // gopark ends it
+      rt::gopark(
+          [](rt::G* gp, void*) {
+            parked = gp;
+            return true;
+          },
+          nullptr, rt::WaitReason::kIOWait);
+      rt::notewakeup(&first);
+    });
+  });
+  settle();
+  check(parked != nullptr, "not parked");
+  plainThread("go", [] {
+    startG([] {
+      rt::GList ready;
+      ready.push(parked);
+      rt::injectglist(&ready);
+      rt::notesleep(&first);
+    });
+  });
+}
 
 // Two goroutines park on a channel that they share, on any Ms.
 rt::Hchan* c;
 int data[2];
 
-const Registered kPark({
-    .name = "sched_park",
-    .about = "two goroutines that park and ready each other",
-    .setup =
-        [] {
-          setUpScheduler();
-          onPlainThread([] {
-            static constexpr rt::ElemType kEmpty = {};
-            c = rt::makechan(&kEmpty, 0);
-          });
-          plainThread("go", [] {
-            startG([] {
-              data[0] = 1;
-              (void)rt::chansend(c, nullptr, true);
-              (void)rt::chanrecv(c, nullptr, true);
-              check(data[1] == 1, "data");
-            });
-            startG([] {
-              (void)rt::chanrecv(c, nullptr, true);
-              check(data[0] == 1, "data");
-              data[1] = 1;
-              (void)rt::chansend(c, nullptr, true);
-            });
-          });
-        },
-    .finish = [] { allRan(2); },
-    .delayable = ofSchedOrP,
-    .quick = {2, 1, 300},
-    .full = {2, 1, 5000},
-});
+void park() {
+  onPlainThread([] {
+    static constexpr rt::ElemType kEmpty = {};
+    c = rt::makechan(&kEmpty, 0);
+  });
+  plainThread("go", [] {
+    startG([] {
+      data[0] = 1;
+      (void)rt::chansend(c, nullptr, true);
+      (void)rt::chanrecv(c, nullptr, true);
+      check(data[1] == 1, "data");
+    });
+    startG([] {
+      (void)rt::chanrecv(c, nullptr, true);
+      check(data[0] == 1, "data");
+      data[1] = 1;
+      (void)rt::chansend(c, nullptr, true);
+    });
+  });
+}
 
 // ---- Stopping the world -----------------------------------------------------
 
@@ -152,121 +106,76 @@ void stopAndLook() {
   rt::startTheWorld();
 }
 
-const Registered kStop({
-    .name = "sched_stop",
-    .about = "stopTheWorld against a goroutine that begins and yields",
-    .setup =
-        [] {
-          setUpScheduler();
-          plainThread("go", [] {
-            startG([] {
-              data[0]++;
-              rt::gosched();
-              data[0]++;
-            });
-          });
-          plainThread("stopper", stopAndLook);
-        },
-    .finish =
-        [] {
-          allRan(1);
-          check(data[0] == 3 && data[1] == 1, "data");
-        },
-    .delayable = ofSchedOrP,
-    .hasty = false,
-    .quick = {2, 1, 300, 1},
-    .full = {2, 1, 5000},
-});
+// counted: one goroutine has ended, and no count is lost.
+template <int kFirst, int kSecond>
+void counted() {
+  allRan<1>();
+  check(data[0] == kFirst && data[1] == kSecond, "data");
+}
 
-const Registered kTwoStops({
-    .name = "sched_stop_two",
-    .about = "worldsema: a plain thread and a goroutine stop the world",
-    .setup =
-        [] {
-          setUpScheduler();
-          plainThread("stopper", [] {
-            startG(stopAndLook);
-            stopAndLook();
-          });
-        },
-    .finish =
-        [] {
-          allRan(1);
-          check(data[0] == 2 && data[1] == 2, "data");
-        },
-    .delayable = ofSchedOrP,
-    .hasty = false,
-    .quick = {2, 1, 300, 1},
-    .full = {2, 1, 5000},
-});
+void stop() {
+  plainThread("go", [] {
+    startG([] {
+      data[0]++;
+      rt::gosched();
+      data[0]++;
+    });
+  });
+  plainThread("stopper", stopAndLook);
+}
+
+void stopTwo() {
+  plainThread("stopper", [] {
+    startG(stopAndLook);
+    stopAndLook();
+  });
+}
 
 // The call lasts until the world has been stopped.
-const Registered kStopSyscall({
-    .name = "sched_stop_call",
-    .about = "stopTheWorld against a goroutine on its way into a call",
-    .setup =
-        [] {
-          setUpScheduler();
-          plainThread("go", [] {
-            startG([] {
-              data[0]++;
-              rt::entersyscall();
-              rt::notesleep(&second);
-              rt::exitsyscall();
-              data[0]++;
-            });
-          });
-          plainThread("stopper", [] {
-            stopAndLook();
-            rt::notewakeup(&second);
-          });
-        },
-    .finish =
-        [] {
-          allRan(1);
-          check(data[0] == 3 && data[1] == 1, "data");
-        },
-    .delayable = ofSchedOrP,
-    .hasty = false,
-    .quick = {2, 1, 300, 1},
-    .full = {2, 1, 5000, 1},
-});
+void stopCall() {
+  plainThread("go", [] {
+    startG([] {
+      data[0]++;
+      callUntil(&second);
+      data[0]++;
+    });
+  });
+  plainThread("stopper", [] {
+    stopAndLook();
+    rt::notewakeup(&second);
+  });
+}
 
 // forEachP visits each P once, and no other thread runs on it then.
 int visits[2];
 
-const Registered kForEachP({
-    .name = "sched_foreach",
-    .about = "forEachP: each P once, in every state of it",
-    .setup =
-        [] {
-          setUpScheduler();
-          plainThread("go", [] {
-            startG([] {
-              rt::M* mp = rt::acquirem();
-              visits[mp->p->id] += 0;
-              rt::releasem(mp);
-              rt::entersyscall();
-              rt::exitsyscall();
-            });
-          });
-          plainThread("visitor", [] {
-            rt::forEachP(rt::WaitReason::kStoppingTheWorld,
-                         [](rt::P* pp) { visits[pp->id]++; });
-          });
-        },
-    .finish =
-        [] {
-          allRan(1);
-          check(visits[0] == 1 && visits[1] == 1, "a P not visited once");
-        },
-    .delayable = ofSchedOrP,
-    .hasty = false,
-    .quick = {2, 1, 300, 1},
-    .full = {2, 1, 5000},
-});
+void forEachP() {
+  plainThread("go", [] {
+    startG([] {
+      rt::M* mp = rt::acquirem();
+      visits[mp->p->id] += 0;
+      rt::releasem(mp);
+      rt::entersyscall();
+      rt::exitsyscall();
+    });
+  });
+  plainThread("visitor", [] {
+    rt::forEachP(rt::WaitReason::kStoppingTheWorld,
+                 [](rt::P* pp) { visits[pp->id]++; });
+  });
+}
+
+void eachVisitedOnce() {
+  allRan<1>();
+  check(visits[0] == 1 && visits[1] == 1, "a P not visited once");
+}
 
 // ---- The end of main --------------------------------------------------------
+
+void endMain() {
+  rt::LockScope l(&rt::sched.lock);
+  rt::sched.mainEnded.store(true, rt::seq_cst);
+}
 
 // After the end of main, no M runs the goroutine any more. A count that the
 // goroutine is given must reach the plain thread.
@@ -279,166 +188,95 @@ void useSemaphore() {
   rt::semrelease(&sema, /*handoff=*/false);
 }
 
-const Registered kEnd({
-    .name = "sched_end",
-    .about = "main ends while a goroutine and a thread wait for a semaphore",
-    .setup =
-        [] {
-          setUpScheduler();
-          rt::sched.m0attached = true;  // so that no deadlock is looked for
-          nameWord(&sema, "sema");
-          plainThread("go", [] { startG(useSemaphore); });
-          settle();
-          plainThread("wait", [] {
-            useSemaphore();
-            data[1] = 1;
-          });
-          plainThread("release", [] {
-            rt::semrelease(&sema, /*handoff=*/choose(2) == 1);
-          });
-          plainThread("end", [] {
-            rt::M* mp = rt::acquirem();
-            {
-              rt::LockScope l(&rt::sched.lock);
-              rt::sched.mainEnded.store(true, rt::seq_cst);
-            }
-            rt::semaMainEnded();
-            rt::releasem(mp);
-          });
-        },
-    .finish = [] { check(data[1] == 1, "the thread waits"); },
-    .delayable = ofSchedOrP,
-    .hasty = false,
-    .quick = {1, 1, 300},
-    .full = {2, 1, 20000, 1},
-});
+void end() {
+  rt::sched.m0attached = true;  // so that no deadlock is looked for
+  nameWord(&sema, "sema");
+  plainThread("go", [] { startG(useSemaphore); });
+  settle();
+  plainThread("wait", [] {
+    useSemaphore();
+    data[1] = 1;
+  });
+  plainThread("release",
+              [] { rt::semrelease(&sema, /*handoff=*/choose(2) == 1); });
+  plainThread("end", [] {
+    rt::M* mp = rt::acquirem();
+    endMain();
+    rt::semaMainEnded();
+    rt::releasem(mp);
+  });
+}
+
+void threadGotTheCount() { check(data[1] == 1, "the thread waits"); }
 
 // Two of the goroutines that main leaves behind need both Ps. Their M is told
 // that main has ended. It may find that the next Run has begun and has already
 // gone idle again.
 rt::Note here, there;
 
-const Registered kNextRun({
-    .name = "sched_next_run",
-    .about = "Run again, while an M still clears up after the last one",
-    .setup =
-        [] {
-          setUpScheduler();
-          rt::sched.m0attached = true;  // as above
-          plainThread("go", [] {
-            startG([] {
-              rt::notesleep(&first);
-              startG([] {
-                rt::notewakeup(&here);
-                rt::notesleep(&there);
-              });
-              startG([] {
-                rt::notewakeup(&there);
-                rt::notesleep(&here);
-              });
-              rt::notewakeup(&second);
-            });
-          });
-          settle();
-          plainThread("main", [] {
-            rt::M* mp = rt::acquirem();
-            {
-              rt::LockScope l(&rt::sched.lock);
-              rt::sched.mainEnded.store(true, rt::seq_cst);
-            }
-            rt::notewakeup(&first);
-            rt::notesleep(&second);
-            rt::P* pp;
-            {
-              rt::LockScope l(&rt::sched.lock);
-              rt::sched.mainEnded.store(false, rt::release);
-              pp = rt::pidleget();
-            }
-            if (pp != nullptr) {
-              rt::wakep();
-              rt::handoffp(pp);  // main parks
-            }
-            rt::releasem(mp);
-          });
-        },
-    .finish = [] { allRan(3); },
-    .delayable = ofSchedOrP,
-    .hasty = false,
-    .quick = {2, 1, 300, 1},
-    .full = {2, 1, 20000},
-});
+void nextRun() {
+  rt::sched.m0attached = true;  // as above
+  plainThread("go", [] {
+    startG([] {
+      rt::notesleep(&first);
+      startG([] {
+        rt::notewakeup(&here);
+        rt::notesleep(&there);
+      });
+      startG([] {
+        rt::notewakeup(&there);
+        rt::notesleep(&here);
+      });
+      rt::notewakeup(&second);
+    });
+  });
+  settle();
+  plainThread("main", [] {
+    rt::M* mp = rt::acquirem();
+    endMain();
+    rt::notewakeup(&first);
+    rt::notesleep(&second);
+    rt::P* pp;
+    {
+      rt::LockScope l(&rt::sched.lock);
+      rt::sched.mainEnded.store(false, rt::release);
+      pp = rt::pidleget();
+    }
+    if (pp != nullptr) {
+      rt::wakep();
+      rt::handoffp(pp);  // main parks
+    }
+    rt::releasem(mp);
+  });
+}
 
 // ---- Calls and timers -------------------------------------------------------
 
-const Registered kCall({
-    .name = "sched_call",
-    .about = "a goroutine in a declared call, its P retaken for another",
-    .setup =
-        [] {
-          setUpScheduler();
-          plainThread("go", [] {
-            startG([] {
-              rt::entersyscall();
-              rt::notesleep(&first);
-              rt::exitsyscall();
-            });
-            startG([] { rt::notewakeup(&first); });
-          });
-          plainThread("sysmon", [] {
-            rt::M* mp = rt::acquirem();
-            for (int64_t now : {0, 20'000'000}) {
-              for (int i = 0; i < 2; i++) {
-                (void)rt::retakeSyscall(rt::allp[i], now);
-              }
-            }
-            rt::releasem(mp);
-          });
-        },
-    .finish = [] { allRan(2); },
-    .delayable = ofSchedOrP,
-    .quick = {1, 1, 300},
-    .full = {2, 1, 20000, 1},
-});
+void call() {
+  plainThread("go", [] {
+    startG([] { callUntil(&first); });
+    startG([] { rt::notewakeup(&first); });
+  });
+  plainThread("sysmon", [] { retakeFromCalls(0); });
+}
 
 // The schedule begins when one goroutine is in its call and the other holds the
 // other P. So no M spins and no P is idle when sysmon hands off the one P and
 // the other goroutine starts a third.
-const Registered kHandoff({
-    .name = "sched_handoff",
-    .about = "a P is handed off while a goroutine starts another",
-    .setup =
-        [] {
-          setUpScheduler();
-          plainThread("go", [] {
-            startG([] {
-              rt::entersyscall();
-              rt::notesleep(&first);
-              rt::exitsyscall();
-            });
-            startG([] {
-              rt::notesleep(&second);
-              startG([] { rt::notewakeup(&first); });
-            });
-          });
-          settle();
-          plainThread("sysmon", [] {
-            rt::notewakeup(&second);
-            rt::M* mp = rt::acquirem();
-            for (int64_t now : {0, 20'000'000}) {
-              for (int i = 0; i < 2; i++) {
-                (void)rt::retakeSyscall(rt::allp[i], now);
-              }
-            }
-            rt::releasem(mp);
-          });
-        },
-    .finish = [] { allRan(3); },
-    .delayable = ofSchedOrP,
-    .quick = {1, 0, 3000},
-    .full = {2, 1, 5000, 1},
-});
-
-rt::Atomic<int> meet;
+void handoff() {
+  plainThread("go", [] {
+    startG([] { callUntil(&first); });
+    startG([] {
+      rt::notesleep(&second);
+      startG([] { rt::notewakeup(&first); });
+    });
+  });
+  settle();
+  plainThread("sysmon", [] {
+    rt::notewakeup(&second);
+    retakeFromCalls(0);
+  });
+}
 
 // Time passes only when all threads sleep. So an M that sleeps in the poller
 // until the later timer, without knowing of the earlier one, makes the earlier
@@ -451,57 +289,151 @@ void sleepExactly(int64_t ns) {
   check(rt::nanotime() == now + ns, "a sleeper was not woken in time");
 }
 
-const Registered kTimer({
-    .name = "sched_timer",
-    .about = "a timer is added while others go to sleep until a later one",
-    .setup =
-        [] {
-          setUpScheduler();
-          plainThread("long", [] { startG([] { sleepExactly(9000); }); });
-          plainThread("short", [] {
-            begin = rt::nanotime();
-            rt::FuncTimer* t =
-                rt::newFuncTimer(&kType, reinterpret_cast<void*>(+[] {
-                  check(rt::nanotime() == begin + 2000, "a timer was late");
-                }),
-                                 0);
-            (void)rt::funcTimerReset(t, 2000);
-          });
-        },
-    .finish = [] { allRan(2); },
-    .delayable = ofSchedOrP,
-    .hasty = false,
-    .quick = {1, 1, 300},
-    .full = {2, 1, 5000, 1},
-});
+void timer() {
+  plainThread("long", [] { startG([] { sleepExactly(9000); }); });
+  plainThread("short", [] {
+    begin = rt::nanotime();
+    rt::FuncTimer* t = rt::newFuncTimer(&kType, reinterpret_cast<void*>(+[] {
+      check(rt::nanotime() == begin + 2000, "a timer was late");
+    }),
+                                        0);
+    (void)rt::funcTimerReset(t, 2000);
+  });
+}
 
 // Two goroutines are due at once. The M that runs their timers runs one of
 // them, and that goroutine keeps the M. So the M must wake another M for the
 // second goroutine.
-const Registered kTimers({
-    .name = "sched_timers",
-    .about = "two goroutines are readied by timers, while an M goes to sleep",
-    .setup =
-        [] {
-          setUpScheduler();
-          plainThread("go", [] {
-            for (int i = 0; i < 2; i++) {
-              startG([] {
-                rt::timeSleep(1000);
-                if (meet.add(1, rt::relaxed) == 1) {
-                  rt::notesleep(&first);
-                } else {
-                  rt::notewakeup(&first);
-                }
-              });
-            }
-          });
-        },
-    .finish = [] { allRan(2); },
-    .delayable = ofSchedOrP,
-    .quick = {1, 1, 300},
-    .full = {2, 1, 5000, 1},
-});
+rt::Atomic<int> meet;
+
+void timers() {
+  plainThread("go", [] {
+    for (int i = 0; i < 2; i++) {
+      startG([] {
+        rt::timeSleep(1000);
+        if (meet.add(1, rt::relaxed) == 1) {
+          rt::notesleep(&first);
+        } else {
+          rt::notewakeup(&first);
+        }
+      });
+    }
+  });
+}
+
+// ---- The table --------------------------------------------------------------
+
+// row adds what all of them have in common.
+Registered row(Model m) {
+  m.common = setUpScheduler;
+  m.delayable = ofSchedOrP;
+  return Registered(m);
+}
+
+const Registered kModels[] = {
+    row({.name = "sched_wake1",
+         .about = "a plain thread starts a goroutine; two Ms",
+         .setup = wake1,
+         .finish = allRan<1>,
+         .quick = {2, 1, 300},
+         .full = {3, 1, 5000}}),
+    row({.name = "sched_wake",
+         .about = "two plain threads start a goroutine each; two Ms",
+         .setup = wake,
+         .finish = allRan<2>,
+         .quick = {2, 1, 300, 1},
+         .full = {2, 1, 5000, 1}}),
+    row({.name = "sched_steal",
+         .about = "a goroutine starts another and waits for it on its M",
+         .setup = steal,
+         .finish = allRan<2>,
+         .quick = {2, 1, 300},
+         .full = {3, 1, 5000, 2}}),
+    row({.name = "sched_inject",
+         .about = "injectglist into the own ring while another M goes to sleep",
+         .setup = inject,
+         .finish = allRan<2>,
+         .quick = {2, 1, 300},
+         .full = {3, 1, 5000, 2}}),
+    row({.name = "sched_park",
+         .about = "two goroutines that park and ready each other",
+         .setup = park,
+         .finish = allRan<2>,
+         .quick = {2, 1, 300},
+         .full = {2, 1, 5000}}),
+
+    row({.name = "sched_stop",
+         .about = "stopTheWorld against a goroutine that begins and yields",
+         .setup = stop,
+         .finish = counted<3, 1>,
+         .hasty = false,
+         .quick = {2, 1, 300, 1},
+         .full = {2, 1, 5000}}),
+    row({.name = "sched_stop_two",
+         .about = "worldsema: a plain thread and a goroutine stop the world",
+         .setup = stopTwo,
+         .finish = counted<2, 2>,
+         .hasty = false,
+         .quick = {2, 1, 300, 1},
+         .full = {2, 1, 5000}}),
+    row({.name = "sched_stop_call",
+         .about = "stopTheWorld against a goroutine on its way into a call",
+         .setup = stopCall,
+         .finish = counted<3, 1>,
+         .hasty = false,
+         .quick = {2, 1, 300, 1},
+         .full = {2, 1, 5000, 1}}),
+    row({.name = "sched_foreach",
+         .about = "forEachP: each P once, in every state of it",
+         .setup = forEachP,
+         .finish = eachVisitedOnce,
+         .hasty = false,
+         .quick = {2, 1, 300, 1},
+         .full = {2, 1, 5000}}),
+
+    row({.name = "sched_end",
+         .about =
+             "main ends while a goroutine and a thread wait for a semaphore",
+         .setup = end,
+         .finish = threadGotTheCount,
+         .hasty = false,
+         .quick = {1, 1, 300},
+         .full = {2, 1, 20000, 1}}),
+    row({.name = "sched_next_run",
+         .about = "Run again, while an M still clears up after the last one",
+         .setup = nextRun,
+         .finish = allRan<3>,
+         .hasty = false,
+         .quick = {2, 1, 300, 1},
+         .full = {2, 1, 20000}}),
+
+    row({.name = "sched_call",
+         .about = "a goroutine in a declared call, its P retaken for another",
+         .setup = call,
+         .finish = allRan<2>,
+         .quick = {1, 1, 300},
+         .full = {2, 1, 20000, 1}}),
+    row({.name = "sched_handoff",
+         .about = "a P is handed off while a goroutine starts another",
+         .setup = handoff,
+         .finish = allRan<3>,
+         .quick = {1, 0, 3000},
+         .full = {2, 1, 5000, 1}}),
+    row({.name = "sched_timer",
+         .about = "a timer is added while others go to sleep until a later one",
+         .setup = timer,
+         .finish = allRan<2>,
+         .hasty = false,
+         .quick = {1, 1, 300},
+         .full = {2, 1, 5000, 1}}),
+    row({.name = "sched_timers",
+         .about =
+             "two goroutines are readied by timers, while an M goes to sleep",
+         .setup = timers,
+         .finish = allRan<2>,
+         .quick = {1, 1, 300},
+         .full = {2, 1, 5000, 1}}),
+};
 
 }  // namespace
 }  // namespace gump::model

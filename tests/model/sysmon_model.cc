@@ -3,6 +3,9 @@
 // sysmon goes to sleep just as another thread asks it to look. Time passes only
 // when no thread can run, so a timer that is late is late because no thread was
 // told of it.
+//
+// The table at the end lists the models. Its `setup` names the function that
+// starts the threads.
 #include "gump/internal/linkname.h"
 #include "netpoll/polldesc.h"
 #include "runtime/sched/mlocks.h"
@@ -10,7 +13,6 @@
 #include "runtime/sched/time.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/tls.h"
-#include "sysmon/retake.h"
 #include "tests/model/model.h"
 #include "tests/model/os.h"
 #include "tests/model/sched_kit.h"
@@ -86,10 +88,9 @@ void awaitLongNap() {
   }
 }
 
-// setUpHog is setUpScheduler with a goroutine that has had a P for long. It
-// calls hog when `first` is woken.
-void setUpHog(void (*hog)()) {
-  setUpScheduler();
+// startHog, in setup, starts a goroutine that has had a P for long. It calls
+// hog when `first` is woken.
+void startHog(void (*hog)()) {
   nameWord(&rt::sched.sysmonLook, "sysmonLook");
   nameWord(&rt::sched.sysmonWakeNow, "sysmonWakeNow");
   static void (*then)();
@@ -106,217 +107,193 @@ void setUpHog(void (*hog)()) {
   settle();
 }
 
-bool ofSysmon(const void* addr) {
-  return addr == &rt::sched.sysmonLook || addr == &rt::sched.sysmonWakeNow ||
-         ofSchedOrP(addr);
-}
+// ---- A timer while all Ps compute -------------------------------------------
 
-const Registered kSysmonTimer({
-    .name = "sysmon_timer",
-    .about = "a timer is set while all Ps compute and sysmon takes a nap",
-    .setup =
-        [] {
-          setUpHog(compute);
-          plainThread("go", [] {
-            startG([] {
-              rt::notesleep(&second);
-              compute();
-            });
-          });
-          settle();
-          plainThread("set", [] {
-            rt::notewakeup(&first);
-            rt::notewakeup(&second);
-            // Set the timer at once, or at the very moment at which sysmon
-            // looks and begins its next short sleep.
-            if (choose(2) == 1) sleepUntilLook();
-            setTimer();
-          });
-          plainThread("end", giveUp);
-        },
-    .finish = firedInTime,
-    .delayable = ofSysmon,
-    .hasty = false,
-    .sysmon = true,
-    .quick = {2, 1, 300, 1},
-    .full = {2, 1, 5000},
-});
-
-// retakeFromCalls retakes the Ps of goroutines in a declared call.
-void retakeFromCalls() {
-  rt::M* mp = rt::acquirem();
-  const int64_t now = rt::nanotime();
-  for (int64_t at : {now, now + 20 * kMs}) {
-    for (int i = 0; i < 2; i++) (void)rt::retakeSyscall(rt::allp[i], at);
-  }
-  rt::releasem(mp);
+void timerInANap() {
+  startHog(compute);
+  plainThread("go", [] {
+    startG([] {
+      rt::notesleep(&second);
+      compute();
+    });
+  });
+  settle();
+  plainThread("set", [] {
+    rt::notewakeup(&first);
+    rt::notewakeup(&second);
+    // Set the timer at once, or at the very moment at which sysmon looks and
+    // begins its next short sleep.
+    if (choose(2) == 1) sleepUntilLook();
+    setTimer();
+  });
+  plainThread("end", giveUp);
 }
 
 // The thread that sets the timer sees a spinning M counted. Then there is no P
 // for that M, because a goroutine that came back from a call has the last one.
-const Registered kSysmonWakep({
-    .name = "sysmon_wakep",
-    .about = "a timer is left to a spinner that finds no P",
-    .setup =
-        [] {
-          setUpHog(compute);
-          plainThread("go", [] {
-            startG([] {
-              rt::entersyscall();
-              rt::notesleep(&second);
-              rt::exitsyscall();
-              compute();
-            });
-          });
-          settle();
-          plainThread("retake", retakeFromCalls);
-          settle();
-          plainThread("begin", [] {
-            rt::notewakeup(&first);
-            rt::notewakeup(&second);
-            sleepFor(1000);
-            startG([] {});
-          });
-          plainThread("set", [] {
-            sleepFor(1000);
-            setTimer();
-          });
-          plainThread("end", giveUp);
-        },
-    .finish = firedInTime,
-    .delayable = ofSysmon,
-    .hasty = false,
-    .sysmon = true,
-    .quick = {1, 0, 300},
-    .full = {2, 1, 5000, 1},
-});
+void spinnerWithoutAP() {
+  startHog(compute);
+  plainThread("go", [] {
+    startG([] {
+      callUntil(&second);
+      compute();
+    });
+  });
+  settle();
+  plainThread("retake", [] { retakeFromCalls(rt::nanotime()); });
+  settle();
+  plainThread("begin", [] {
+    rt::notewakeup(&first);
+    rt::notewakeup(&second);
+    sleepFor(1000);
+    startG([] {});
+  });
+  plainThread("set", [] {
+    sleepFor(1000);
+    setTimer();
+  });
+  plainThread("end", giveUp);
+}
 
 // The goroutine that sets the timer sees a spinning M and relies on it. That M
 // finds a goroutine that computes, and runs it.
-const Registered kSysmonSpinner({
-    .name = "sysmon_spinner",
-    .about = "a timer is left to a spinner, which finds work that computes",
-    .setup =
-        [] {
-          setUpHog([] {
-            setTimer();
-            startG(compute);
-            compute();
-          });
-          plainThread("begin", [] { rt::notewakeup(&first); });
-          plainThread("end", giveUp);
-        },
-    .finish = firedInTime,
-    .delayable = ofSysmon,
-    .hasty = false,
-    .sysmon = true,
-    .quick = {2, 1, 300, 1},
-    .full = {2, 1, 5000},
-});
+void spinnerWithWork() {
+  startHog([] {
+    setTimer();
+    startG(compute);
+    compute();
+  });
+  plainThread("begin", [] { rt::notewakeup(&first); });
+  plainThread("end", giveUp);
+}
 
 // An M sleeps in the poller until the timer, and is given a goroutine that
 // computes.
 rt::PollDesc* pd;
 
-const Registered kSysmonPoller({
-    .name = "sysmon_poller",
-    .about = "an M that polls until a timer finds a goroutine that computes",
-    .setup =
-        [] {
-          setUpHog(compute);
-          onPlainThread([] {
-            int err = 0;
-            pd = rt::pollOpen(3, &err);
-            check(pd != nullptr, "pollOpen");
-          });
-          plainThread("go", [] {
-            startG([] {
-              check(rt::pollWait(pd, rt::PollMode::kRead) == rt::kPollOk,
-                    "pollWait");
-              compute();
-            });
-          });
-          settle();
-          plainThread("set", [] {
-            rt::notewakeup(&first);
-            setTimer();
-          });
-          plainThread("kernel", [] { kernelEdge(pd); });
-          plainThread("end", giveUp);
-        },
-    .finish = firedInTime,
-    .delayable = ofSysmon,
-    .hasty = false,
-    .sysmon = true,
-    .quick = {1, 0, 300},
-    .full = {2, 1, 5000, 1},
-});
+void pollerWithWork() {
+  startHog(compute);
+  onPlainThread([] {
+    int err = 0;
+    pd = rt::pollOpen(3, &err);
+    check(pd != nullptr, "pollOpen");
+  });
+  plainThread("go", [] {
+    startG([] {
+      check(rt::pollWait(pd, rt::PollMode::kRead) == rt::kPollOk, "pollWait");
+      compute();
+    });
+  });
+  settle();
+  plainThread("set", [] {
+    rt::notewakeup(&first);
+    setTimer();
+  });
+  plainThread("kernel", [] { kernelEdge(pd); });
+  plainThread("end", giveUp);
+}
 
 // A locked goroutine sets the timer and parks. Its M is bound to it, and looks
 // for no other goroutine.
-const Registered kSysmonLocked({
-    .name = "sysmon_locked",
-    .about = "a locked goroutine sleeps, and all others compute",
-    .setup =
-        [] {
-          setUpHog(compute);
-          plainThread("go", [] {
-            startG([] {
-              check(rt::lockOSThreadExternal(), "lock");
-              rt::notesleep(&second);
-              startG(compute);
-              mustFireBy = rt::nanotime() + kInTime;
-              rt::timeSleep(kSoon);
-              firedAt.store(rt::nanotime(), rt::relaxed);
-              done.store(true, rt::release);
-              rt::unlockOSThreadExternal();
-            });
-          });
-          settle();
-          plainThread("begin", [] {
-            rt::notewakeup(&first);
-            rt::notewakeup(&second);
-          });
-          plainThread("end", giveUp);
-        },
-    .finish = firedInTime,
-    .delayable = ofSysmon,
-    .hasty = false,
-    .sysmon = true,
-    .quick = {1, 0, 300},
-    .full = {2, 1, 5000, 1},
-});
+void lockedSleeper() {
+  startHog(compute);
+  plainThread("go", [] {
+    startG([] {
+      check(rt::lockOSThreadExternal(), "lock");
+      rt::notesleep(&second);
+      startG(compute);
+      mustFireBy = rt::nanotime() + kInTime;
+      rt::timeSleep(kSoon);
+      firedAt.store(rt::nanotime(), rt::relaxed);
+      done.store(true, rt::release);
+      rt::unlockOSThreadExternal();
+    });
+  });
+  settle();
+  plainThread("begin", [] {
+    rt::notewakeup(&first);
+    rt::notewakeup(&second);
+  });
+  plainThread("end", giveUp);
+}
+
+// ---- Work that begins while sysmon sleeps -----------------------------------
 
 // sysmon is about to sleep until it is told that work has begun.
-const Registered kSysmonDeep({
-    .name = "sysmon_deep",
-    .about = "work begins while sysmon goes to sleep for long",
-    .setup =
-        [] {
-          setUpScheduler();
-          nameWord(&rt::sched.sysmonwait, "sysmonwait");
-          // Sleep as long as 50 short sleeps of sysmon. After one or two more,
-          // sysmon begins its deep sleep.
-          plainThread("idle", [] { sleepFor(50 * 20'000); });
-          settle();
-          plainThread("go", [] {
-            for (int naps = choose(4); naps > 0; naps--) sleepUntilLook();
-            startG([] {
-              const int64_t begin = rt::nanotime();
-              while (!rt::getg()->preempt.load(rt::relaxed)) {
-                check(rt::nanotime() < begin + 40 * kMs, "not asked to yield");
-                sleepFor(5 * kMs);
-              }
-            });
-          });
-        },
-    .finish = [] { allRan(1); },
-    .delayable = ofSysmon,
-    .hasty = false,
-    .sysmon = true,
-    .quick = {2, 1, 300, 1},
-    .full = {3, 1, 5000, 2},
-});
+void deepSleep() {
+  nameWord(&rt::sched.sysmonwait, "sysmonwait");
+  // Sleep as long as 50 short sleeps of sysmon. After one or two more, sysmon
+  // begins its deep sleep.
+  plainThread("idle", [] { sleepFor(50 * 20'000); });
+  settle();
+  plainThread("go", [] {
+    for (int naps = choose(4); naps > 0; naps--) sleepUntilLook();
+    startG([] {
+      const int64_t begin = rt::nanotime();
+      while (!rt::getg()->preempt.load(rt::relaxed)) {
+        check(rt::nanotime() < begin + 40 * kMs, "not asked to yield");
+        sleepFor(5 * kMs);
+      }
+    });
+  });
+}
+
+// ---- The table --------------------------------------------------------------
+
+bool ofSysmon(const void* addr) {
+  return addr == &rt::sched.sysmonLook || addr == &rt::sched.sysmonWakeNow ||
+         ofSchedOrP(addr);
+}
+
+// row adds what all of them have in common.
+Registered row(Model m) {
+  m.common = setUpScheduler;
+  m.delayable = ofSysmon;
+  m.hasty = false;
+  m.sysmon = true;
+  return Registered(m);
+}
+
+const Registered kModels[] = {
+    row({.name = "sysmon_timer",
+         .about = "a timer is set while all Ps compute and sysmon takes a nap",
+         .setup = timerInANap,
+         .finish = firedInTime,
+         .quick = {2, 1, 300, 1},
+         .full = {2, 1, 5000}}),
+    row({.name = "sysmon_wakep",
+         .about = "a timer is left to a spinner that finds no P",
+         .setup = spinnerWithoutAP,
+         .finish = firedInTime,
+         .quick = {1, 0, 300},
+         .full = {2, 1, 5000, 1}}),
+    row({.name = "sysmon_spinner",
+         .about =
+             "a timer is left to a spinner, which finds work that computes",
+         .setup = spinnerWithWork,
+         .finish = firedInTime,
+         .quick = {2, 1, 300, 1},
+         .full = {2, 1, 5000}}),
+    row({.name = "sysmon_poller",
+         .about =
+             "an M that polls until a timer finds a goroutine that computes",
+         .setup = pollerWithWork,
+         .finish = firedInTime,
+         .quick = {1, 0, 300},
+         .full = {2, 1, 5000, 1}}),
+    row({.name = "sysmon_locked",
+         .about = "a locked goroutine sleeps, and all others compute",
+         .setup = lockedSleeper,
+         .finish = firedInTime,
+         .quick = {1, 0, 300},
+         .full = {2, 1, 5000, 1}}),
+    row({.name = "sysmon_deep",
+         .about = "work begins while sysmon goes to sleep for long",
+         .setup = deepSleep,
+         .finish = allRan<1>,
+         .quick = {2, 1, 300, 1},
+         .full = {3, 1, 5000, 2}}),
+};
 
 }  // namespace
 }  // namespace gump::model
