@@ -47,8 +47,6 @@ namespace {
 using testing::Talk;
 using namespace std::chrono_literals;
 
-pid_t Tid() { return static_cast<pid_t>(syscall(SYS_gettid)); }
-
 // Hogs compute, and never enter the runtime.
 class Hogs {
  public:
@@ -181,7 +179,8 @@ class Storm {
     if (tasks == nullptr) return;
     while (const dirent* d = readdir(tasks)) {
       const pid_t tid = std::atoi(d->d_name);
-      if (tid > 0 && tid != Tid()) syscall(SYS_tgkill, getpid(), tid, SIGURG);
+      if (tid > 0 && tid != gettid())
+        syscall(SYS_tgkill, getpid(), tid, SIGURG);
     }
     closedir(tasks);
   }
@@ -398,18 +397,18 @@ TEST_P(PreemptKernelTest, ThreadsDoNotInheritFromALockedOne) {
       sigemptyset(&blocked);
       sigaddset(&blocked, SIGUSR2);
       pthread_sigmask(SIG_BLOCK, &blocked, &before);
-      const pid_t tid = Tid();
+      const pid_t tid = gettid();
       sync::WaitGroup children;
       std::atomic<int> inside = 0;
       for (int i = 0; i < kChildren; i++) {
         children.Go([&] {
-          EXPECT_NE(Tid(), tid);
+          EXPECT_NE(gettid(), tid);
           // All at once, so that there has to be a thread for each.
           blocking([&] {
             inside++;
             while (inside < kChildren) usleep(1000);
           });
-          EXPECT_NE(Tid(), tid);
+          EXPECT_NE(gettid(), tid);
           char own[16];
           prctl(PR_GET_NAME, own);
           EXPECT_STRNE(own, "tainted");
@@ -419,7 +418,7 @@ TEST_P(PreemptKernelTest, ThreadsDoNotInheritFromALockedOne) {
         });
       }
       children.Wait();
-      EXPECT_EQ(Tid(), tid);
+      EXPECT_EQ(gettid(), tid);
       prctl(PR_SET_NAME, name);
       pthread_sigmask(SIG_SETMASK, &before, nullptr);
       runtime::UnlockOSThread();

@@ -1,19 +1,14 @@
-// A goroutine does not hold up the others. This holds even if it computes for
-// ever, in malloc or anywhere else, or sleeps in an undeclared call.
+// A goroutine that computes does not hold up the others, even if it does so for
+// ever, in malloc or anywhere else. Others have the claims about goroutines
+// that sleep (preempt_blocked_test.cc), about handlers of the program
+// (preempt_handler_test.cc), and about the kernel (preempt_signal_test.cc).
 #include <dirent.h>
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
-#include <sys/file.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -21,49 +16,29 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <functional>
-#include <mutex>
-#include <new>
 #include <regex>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
-#include <vector>
 
 #include "gump/chan.h"
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
-#include "runtime/sched/runtime2.h"
-#include "runtime/sys/os_linux.h"
 #include "runtime/sys/sanitizer.h"
+#include "tests/sched/preempt_testing.h"
 #include "tests/testing/talk.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
 namespace {
 
+using testing::Begun;
 using testing::Eventually;
 using testing::Talk;
-using namespace std::chrono_literals;
 
 using namespace std::string_view_literals;
-
-pid_t Tid() { return static_cast<pid_t>(syscall(SYS_gettid)); }
-
-// Begun counts goroutines that are about to do their part.
-class Begun {
- public:
-  void Count() { n_++; }
-  void Wait(int n) {
-    while (n_ < n) runtime::Gosched();
-  }
-
- private:
-  std::atomic<int> n_ = 0;
-};
 
 // Hog is something that a goroutine does for a moment, again and again, without
 // ever entering the runtime.
@@ -160,13 +135,13 @@ TEST_P(HogTest, OthersGoOn) {
     for (int i = 0; i < 4; i++) {
       wg.Go([&, step = hog().step] {
         begun.Count();
-        const pid_t tid = Tid();
+        const pid_t tid = gettid();
         while (!stop.load(std::memory_order_relaxed)) {
           errno = 1000;
           step();
           steps.fetch_add(1, std::memory_order_relaxed);
         }
-        EXPECT_EQ(Tid(), tid) << "it never entered the runtime";
+        EXPECT_EQ(gettid(), tid) << "it never entered the runtime";
       });
     }
     begun.Wait(4);
@@ -249,100 +224,32 @@ TEST_P(PreemptTest, WorldStopsUnderHogs) {
   });
 }
 
-// ReadersAreWaitedFor retires, again and again, a node at which readers look.
-// Each reader looks before and after it calls its `between`.
-void ReadersAreWaitedFor(std::vector<std::function<void()>> betweens) {
-  // A deleted node keeps its memory. Otherwise another object in its place
-  // might look alive.
-  struct Node {
-    static void operator delete(Node* n, std::destroying_delete_t) {
-      n->alive = false;
-    }
-    std::atomic<bool> alive = true;
-  };
-  constexpr size_t kRetired = 20;
-  std::array<Node, kRetired + 1> nodes;
-  std::atomic<Node*> head = &nodes[0];
+// Signals from outside, with and without a reason to preempt, change nothing.
+TEST_P(PreemptTest, StormOfSIGURGChangesNothing) {
   std::atomic<bool> stop = false;
-  sync::WaitGroup readers;
-  for (const auto& between : betweens) {
-    readers.Go([&] {
-      while (!stop.load(std::memory_order_relaxed)) {
-        const Node* node = head.load();
-        between();
-        EXPECT_TRUE(node->alive);
-        runtime::Gosched();
-      }
-    });
-  }
-  for (size_t i = 1; i <= kRetired; i++) {
-    runtime::Retire(head.exchange(&nodes[i]));
-    usleep(5000);
-  }
-  stop = true;
-  readers.Wait();
-  EXPECT_TRUE(Eventually([&] {
-    return std::none_of(nodes.begin(), nodes.end() - 1,
-                        [](const Node& n) { return n.alive.load(); });
-  }));
-}
-
-void ComputeFor(std::chrono::milliseconds d) {
-  const auto until = std::chrono::steady_clock::now() + d;
-  while (std::chrono::steady_clock::now() < until) {
-  }
-}
-
-// A reader without a lock is waited for, even if it is preempted or asleep.
-TEST_P(PreemptTest, RetireWaitsForReadersThatLostTheirP) {
-  Run([] {
-    const auto compute = [] { ComputeFor(25ms); };
-    const auto sleep = [] { usleep(25'000); };
-    ReadersAreWaitedFor({compute, sleep, compute, sleep});
+  std::thread storm([&] {
+    while (!stop) {
+      kill(getpid(), SIGURG);
+      usleep(50);
+    }
   });
-}
-
-// The readers sleep all the time. Their Ps are borrowed for the safe point and
-// given back.
-TEST_P(PreemptTest, RetireWaitsForReadersThatSleep) {
-  Run([] {
-    const auto sleep = [] { usleep(15'000); };
-    ReadersAreWaitedFor({sleep, sleep, sleep, sleep});
-  });
-}
-
-// A reader that lost its P while asleep wakes up, computes, and is preempted.
-// It has still not entered the runtime.
-TEST_P(PreemptTest, RetireWaitsForReadersThatSleepAndThenCompute) {
-  Run([] {
-    const auto both = [] {
-      usleep(15'000);
-      ComputeFor(40ms);
-    };
-    ReadersAreWaitedFor({both, both, both, both});
-  });
-}
-
-// There is one hog and no other goroutine that computes, and every P has to
-// pass a safe point. The P of the hog must not go straight back to the hog.
-TEST_P(PreemptTest, GracePeriodsEndUnderOneHog) {
-#if defined(GUMP_TSAN)
-  GTEST_SKIP() << "never calls libc";
-#endif
-  Run([] {
-    std::atomic<bool> stop = false;
-    Begun begun;
+  gump::Run([&] {
     sync::WaitGroup wg;
-    wg.Go([&] {
-      begun.Count();
-      while (!stop.load(std::memory_order_relaxed)) {
-      }
-    });
-    begun.Wait(1);
-    for (int i = 0; i < 5; i++) debug::FreeOSMemory();
-    stop = true;
+    for (int i = 0; i < 4; i++) {
+      wg.Go([] {
+        for (int k = 0; k < (rt::kSanitizerBuild ? 40 : 200); k++) {
+          for (const Hog& hog : kHogs) {
+            if (hog.name != "Regex"sv) hog.step();
+          }
+          runtime::Gosched();
+        }
+      });
+    }
+    Talk(1000);
     wg.Wait();
   });
+  stop = true;
+  storm.join();
 }
 
 // Run returns, and the process can end, while others compute for ever.
@@ -368,169 +275,22 @@ TEST(PreemptDeathTest, RunReturnsUnderHogs) {
       ::testing::ExitedWithCode(7), "");
 }
 
-// There are many more raw calls that block than Ps, and one of them reads
-// standard input. They hold up no other goroutine, none of them is interrupted,
-// and each gets the data that it waited for.
-TEST_P(PreemptTest, BlockedReadsHoldUpNoGoroutine) {
-  gump::Run([] {
-    constexpr int kReaders = 20;
-    const int saved = dup(STDIN_FILENO);
-    ASSERT_GE(saved, 0);
-    int fds[kReaders][2];
-    std::atomic<int> done = 0;
-    Begun begun;
-    sync::WaitGroup wg;
-    for (int i = 0; i < kReaders; i++) {
-      ASSERT_EQ(pipe(fds[i]), 0);
-      int fd = fds[i][0];
-      if (i == 0) fd = dup2(fd, STDIN_FILENO);
-      wg.Go([&, i, fd] {
-        begun.Count();
-        char c = 0;
-        EXPECT_EQ(read(fd, &c, 1), 1) << errno;
-        EXPECT_EQ(c, 'a' + i);
-        done++;
-      });
-    }
-    begun.Wait(kReaders);
-    Talk(100);
-    EXPECT_EQ(done, 0);
-    for (int i = 0; i < kReaders; i++) {
-      const char c = static_cast<char>('a' + i);
-      EXPECT_EQ(write(fds[i][1], &c, 1), 1);
-    }
-    wg.Wait();
-    dup2(saved, STDIN_FILENO);
-    close(saved);
-    for (auto& fd : fds) {
-      close(fd[0]);
-      close(fd[1]);
-    }
-  });
-}
-
-// A signal would cut these calls short, with or without SA_RESTART.
-TEST_P(PreemptTest, SleepsAreNotCutShort) {
-  gump::Run([] {
-    sync::WaitGroup wg;
-    for (int i = 0; i < 8; i++) {
-      wg.Go([] {
-        for (int k = 0; k < 4; k++) {
-          timespec t = {0, 25'000'000};
-          EXPECT_EQ(nanosleep(&t, nullptr), 0) << errno;
-        }
-      });
-    }
-    wg.Go([] { Talk(1000); });
-    wg.Wait();
-  });
-}
-
-TEST_P(PreemptTest, OtherWaysToBlockHoldUpNoGoroutine) {
-  gump::Run([] {
-    sync::WaitGroup wg;
-    const std::string path =
-        ::testing::TempDir() + "/gump_preempt_" + std::to_string(getpid());
-    const int held = open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
-    ASSERT_GE(held, 0);
-    ASSERT_EQ(flock(held, LOCK_EX), 0);
-    Begun begun;
-    wg.Go([&] {
-      begun.Count();
-      const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
-      EXPECT_EQ(flock(fd, LOCK_EX), 0) << errno;
-      close(fd);
-    });
-    // This goroutine blocks in pthread_join, until a thread of the program
-    // ends.
-    std::atomic<bool> release = false;
-    wg.Go([&] {
-      begun.Count();
-      std::thread t([&] { release.wait(false); });
-      t.join();
-    });
-    begun.Wait(2);
-    Talk(100);
-    release = true;
-    release.notify_one();
-    EXPECT_EQ(flock(held, LOCK_UN), 0);
-    wg.Wait();
-    close(held);
-    unlink(path.c_str());
-  });
-}
-
-// The holder of a lock of the program is bound to its thread and takes the lock
-// along when it parks. Goroutines that want the lock block their threads, and
-// hold up no other goroutine.
-TEST_P(PreemptTest, MutexHeldAcrossAParkHoldsUpItsWaitersOnly) {
-  gump::Run([] {
-    constexpr int kWanting = 8;
-    std::mutex mu;
-    int taken = 0;
-    auto release = make_chan<void>();
-    auto holds = make_chan<void>();
-    sync::WaitGroup wg;
-    wg.Go([&] {
-      runtime::LockOSThread();
-      {
-        const std::lock_guard<std::mutex> hold(mu);
-        holds.Send();
-        release.Recv();
-      }
-      runtime::UnlockOSThread();
-    });
-    holds.Recv();
-    Begun begun;
-    for (int i = 0; i < kWanting; i++) {
-      wg.Go([&] {
-        begun.Count();
-        const std::lock_guard<std::mutex> hold(mu);
-        taken++;
-      });
-    }
-    begun.Wait(kWanting);
-    Talk(100);
-    runtime::GC();
-    release.Send();
-    wg.Wait();
-    EXPECT_EQ(taken, kWanting);
-  });
-}
-
-// A goroutine that lost its P while it slept computes without one until it is
-// caught. It must not keep a processor beside the Ps for ever.
-TEST_P(PreemptTest, SleeperThatWakesAsAHogIsCaught) {
-#if defined(GUMP_TSAN)
-  GTEST_SKIP() << "never calls libc";
-#endif
-  Run([] {
-    int fds[2];
-    ASSERT_EQ(pipe(fds), 0);
+// With one P, a goroutine that yields waits in a queue of that P. It counts as
+// a goroutine that waits all the same.
+TEST(PreemptLimitTest, SoleHogIsPreemptedForYieldedGoroutines) {
+  testing::RunWith(1, [] {
+    auto c = make_chan<int>();
+    go([&] { c.Send(1); });
+    c.Recv();  // main parks, and continues on another thread than Run's
     std::atomic<bool> stop = false;
-    Begun begun;
     sync::WaitGroup wg;
-    for (int i = 0; i < 4; i++) {
-      wg.Go([&] {
-        char c;
-        EXPECT_EQ(read(fds[0], &c, 1), 1) << errno;
-        begun.Count();
-        while (!stop.load(std::memory_order_relaxed)) {
-        }
-      });
-    }
-    const auto lost = [] {
-      return rt::sched.npresumed.load(rt::relaxed);  // a count
-    };
-    EXPECT_TRUE(testing::Eventually([&] { return lost() == 4; }));
-    EXPECT_EQ(write(fds[1], "wake", 4), 4);
-    begun.Wait(4);
-    EXPECT_TRUE(testing::Eventually([&] { return lost() == 0; }));
-    Talk(5);
+    wg.Go([&] {
+      while (!stop) {
+      }
+    });
+    runtime::Gosched();
     stop = true;
     wg.Wait();
-    close(fds[0]);
-    close(fds[1]);
   });
 }
 
@@ -574,308 +334,6 @@ TEST(PreemptDeathTest, GomaxprocsFollowsTheAffinity) {
         std::exit(followed ? 7 : 1);
       },
       ::testing::ExitedWithCode(7), "");
-}
-
-// ---- Signals
-
-std::atomic<int> urgents;
-
-// A handler that the program installed before ours sees every SIGURG.
-TEST(PreemptSignalDeathTest, HandlersOfTheProgramAreCalledToo) {
-  // A process of its own, in which the handler of the program comes first.
-  EXPECT_EXIT(
-      {
-        std::signal(SIGURG, [](int) { urgents++; });
-        gump::Run([] {
-          raise(SIGURG);
-          for (int i = 0; i < 100; i++) {
-            kill(getpid(), SIGURG);
-            runtime::Gosched();
-          }
-          Talk(100);
-        });
-        std::exit(urgents >= 2 ? 7 : 1);
-      },
-      ::testing::ExitedWithCode(7), "");
-}
-
-// ComputeBesideOthers makes more goroutines compute than there are Ps, and
-// returns whether all of them have had a turn.
-bool ComputeBesideOthers() {
-  std::atomic<int> turns = 0;
-  sync::WaitGroup wg;
-  for (int i = 0; i < 4; i++) {
-    wg.Go([&] {
-      turns++;
-      while (turns < 4) {
-      }
-    });
-  }
-  wg.Wait();
-  return turns == 4;
-}
-
-struct sigaction replaced;
-void CallReplaced(int sig, siginfo_t* info, void* context) {
-  urgents++;
-  replaced.sa_sigaction(sig, info, context);
-}
-
-// A handler that comes after ours, and calls the one that it replaces, changes
-// nothing.
-TEST(PreemptSignalDeathTest, HandlersThatPassOnMayReplaceOurs) {
-  EXPECT_EXIT(
-      {
-        bool all = false;
-        testing::RunWith(2, [&] {
-          struct sigaction action = {};
-          action.sa_sigaction = CallReplaced;
-          action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
-          sigaction(SIGURG, &action, &replaced);
-          all = ComputeBesideOthers();
-        });
-        std::exit(all && urgents > 0 ? 7 : 1);
-      },
-      ::testing::ExitedWithCode(7), "");
-}
-
-// If the handler in force does not call ours, goroutines still yield when they
-// enter the runtime. The same holds for threads that block the signal.
-TEST(PreemptSignalDeathTest, GoroutinesThatTakeNoSignalYieldByThemselves) {
-  EXPECT_EXIT(
-      {
-        testing::RunWith(1, [&] {
-          std::signal(SIGURG, SIG_IGN);
-          std::atomic<bool> stop = false;
-          sync::WaitGroup wg;
-          wg.Go([&] {
-            wg.Go([&] { stop = true; });
-            auto c = make_chan<int>(1);
-            while (!stop) {
-              c.Send(1);
-              c.Recv();
-            }
-          });
-          wg.Wait();
-          Talk(100);
-        });
-        std::exit(7);
-      },
-      ::testing::ExitedWithCode(7), "");
-}
-
-// A program that starts with the signal blocked gets threads that let it
-// through. A parent that blocks the signal starts its children like that.
-TEST(PreemptSignalDeathTest, SignalMayBeBlockedWhenTheRuntimeStarts) {
-  EXPECT_EXIT(
-      {
-        sigset_t urgent;
-        sigemptyset(&urgent);
-        sigaddset(&urgent, SIGURG);
-        pthread_sigmask(SIG_BLOCK, &urgent, nullptr);
-        bool all = false;
-        testing::RunWith(1, [&] { all = ComputeBesideOthers(); });
-        std::exit(all ? 7 : 1);
-      },
-      ::testing::ExitedWithCode(7), "");
-}
-
-// HogIsStoppedAfter has a goroutine compute while `lose_signals` handles
-// SIGURG, for a while, and then while our handler is back. It returns whether
-// the goroutine is preempted in the end, so that the world can be stopped.
-bool HogIsStoppedAfter(void (*lose_signals)(int)) {
-  bool yielded = false;
-  testing::RunWith(1, [&] {
-    std::atomic<bool> stop = false;
-    std::atomic<bool> ours = false;
-    sync::WaitGroup wg;
-    wg.Go([&] {
-      struct sigaction before;
-      sigaction(SIGURG, nullptr, &before);
-      std::signal(SIGURG, lose_signals);
-      const auto end = std::chrono::steady_clock::now() + 100ms;
-      while (std::chrono::steady_clock::now() < end) {
-      }
-      sigaction(SIGURG, &before, nullptr);
-      ours = true;
-      const auto limit = std::chrono::steady_clock::now() + 30s;
-      while (!stop && std::chrono::steady_clock::now() < limit) {
-      }
-      yielded = stop;
-    });
-    while (!ours) runtime::Gosched();
-    (void)runtime::Stack(true);
-    stop = true;
-    wg.Wait();
-  });
-  return yielded;
-}
-
-// A handler that replaces ours for a while does no lasting harm: the runtime
-// sends the lost signals again.
-TEST(PreemptSignalDeathTest, SignalsIgnoredForAWhileAreSentAgain) {
-  EXPECT_EXIT(std::exit(HogIsStoppedAfter(SIG_IGN) ? 7 : 1),
-              ::testing::ExitedWithCode(7), "");
-}
-
-TEST(PreemptSignalDeathTest, SignalsForAnotherHandlerAreSentAgain) {
-  EXPECT_EXIT(std::exit(HogIsStoppedAfter([](int) {}) ? 7 : 1),
-              ::testing::ExitedWithCode(7), "");
-}
-
-[[gnu::noinline]] void UseSignalStack(int) {
-  volatile char room[40 << 10];
-  for (size_t i = 0; i < sizeof(room); i += 512) room[i] = 1;
-  urgents += room[512];
-}
-
-// The signal stack of our threads has room for the program's handlers.
-TEST_P(PreemptTest, SignalStackHasRoomForHandlers) {
-  struct sigaction action = {};
-  action.sa_handler = UseSignalStack;
-  action.sa_flags = SA_ONSTACK;
-  struct sigaction before;
-  sigaction(SIGUSR2, &action, &before);
-  gump::Run([] {
-    stack_t stack;
-    sigaltstack(nullptr, &stack);
-    EXPECT_GE(stack.ss_size, size_t{64} << 10);
-    const int had = urgents;
-    sync::WaitGroup wg;
-    for (int i = 0; i < 10; i++) wg.Go([] { raise(SIGUSR2); });
-    wg.Wait();
-    EXPECT_EQ(urgents, had + 10);
-  });
-  sigaction(SIGUSR2, &before, nullptr);
-}
-
-// With SA_RESTART, a read that SIGURG interrupts goes on.
-TEST_P(PreemptTest, ReadsAreRestarted) {
-  int fds[2];
-  ASSERT_EQ(pipe(fds), 0);
-  gump::Run([&] {
-    std::atomic<pid_t> reader = 0;
-    sync::WaitGroup wg;
-    wg.Go([&] {
-      reader = Tid();
-      char c = 0;
-      EXPECT_EQ(read(fds[0], &c, 1), 1) << strerror(errno);
-      EXPECT_EQ(c, 'x');
-    });
-    EXPECT_TRUE(testing::Eventually([&] { return reader != 0; }));
-    for (int i = 0; i < 200; i++) {
-      syscall(SYS_tgkill, getpid(), reader.load(), SIGURG);
-      runtime::Gosched();
-    }
-    EXPECT_EQ(write(fds[1], "x", 1), 1);
-    wg.Wait();
-  });
-  close(fds[0]);
-  close(fds[1]);
-}
-
-// Signals from outside, with and without a reason to preempt, change nothing.
-TEST_P(PreemptTest, StormOfSIGURGChangesNothing) {
-  std::atomic<bool> stop = false;
-  std::thread storm([&] {
-    while (!stop) {
-      kill(getpid(), SIGURG);
-      usleep(50);
-    }
-  });
-  gump::Run([&] {
-    sync::WaitGroup wg;
-    for (int i = 0; i < 4; i++) {
-      wg.Go([] {
-        for (int k = 0; k < (rt::kSanitizerBuild ? 40 : 200); k++) {
-          for (const Hog& hog : kHogs) {
-            if (hog.name != "Regex"sv) hog.step();
-          }
-          runtime::Gosched();
-        }
-      });
-    }
-    Talk(1000);
-    wg.Wait();
-  });
-  stop = true;
-  storm.join();
-}
-
-// With one P, a goroutine that yields waits in a queue of that P. It counts as
-// a goroutine that waits all the same.
-TEST(PreemptLimitTest, SoleHogIsPreemptedForYieldedGoroutines) {
-  testing::RunWith(1, [] {
-    auto c = make_chan<int>();
-    go([&] { c.Send(1); });
-    c.Recv();  // main parks, and continues on another thread than Run's
-    std::atomic<bool> stop = false;
-    sync::WaitGroup wg;
-    wg.Go([&] {
-      while (!stop) {
-      }
-    });
-    runtime::Gosched();
-    stop = true;
-    wg.Wait();
-  });
-}
-
-// More goroutines block than there may be threads. At the limit, sleepers keep
-// their Ps and other goroutines have to wait, but the process does not die.
-TEST(PreemptLimitTest, SleepersBeyondTheThreadLimitWait) {
-  testing::RunWith(2, [] {
-    const int limit = debug::SetMaxThreads(64);
-    sync::WaitGroup wg;
-    for (int i = 0; i < 500; i++) wg.Go([] { usleep(20'000); });
-    wg.Wait();
-    EXPECT_LE(debug::ReadSchedStats().threads, 64);
-    runtime::GC();
-    debug::SetMaxThreads(limit);
-  });
-}
-
-// SleepThenCompute starts more goroutines that sleep in the kernel than this
-// user may have threads. Then it starts more goroutines that compute than there
-// are Ps. Returns false if it could not set the limit, or if a goroutine did
-// not wake up.
-bool SleepThenCompute() {
-  // The user of this process has no other threads, which would count for the
-  // limit, such as those of another such test. And root has no limit.
-  const uid_t alone = 640'000'000 + static_cast<uid_t>(getpid());
-  const rlimit limit = {32, 32};
-  if (setrlimit(RLIMIT_NPROC, &limit) != 0 ||
-      setresuid(alone, alone, alone) != 0) {
-    return false;
-  }
-  // The sleep is so long that even a slow machine reaches the limit before the
-  // first sleeper wakes up.
-  constexpr int kSleepers = 64;
-  constexpr int kSleep = 1'000'000'000;  // ns
-  bool all = false;
-  testing::RunWith(2, [&] {
-    std::atomic<int> woken = 0;
-    sync::WaitGroup wg;
-    for (int i = 0; i < kSleepers; i++) {
-      wg.Go([&] {
-        // A signal may cut it short, where there is no membarrier.
-        const int64_t end = rt::nanotime() + kSleep;
-        while (rt::nanotime() < end) usleep(100'000);
-        woken++;
-      });
-    }
-    wg.Wait();
-    all = woken == kSleepers && ComputeBesideOthers();
-  });
-  return all;
-}
-
-// The same, if it is the kernel that refuses more threads.
-TEST(PreemptLimitDeathTest, SleepersBeyondTheProcessLimitWait) {
-  if (geteuid() != 0) GTEST_SKIP() << "needs a user of its own";
-  if (rt::kSanitizerBuild) GTEST_SKIP() << "sanitizers start threads, too";
-  EXPECT_EXIT(std::exit(SleepThenCompute() ? 7 : 1),
-              ::testing::ExitedWithCode(7), "failed to create new OS thread");
 }
 
 }  // namespace
