@@ -1,7 +1,4 @@
-// The treap of the semaphore table on bare structs, against a model, and the
-// fast paths, which need no goroutine.
-#include "runtime/wait/sema.h"
-
+// The treap of the semaphore table on bare structs, against a model.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,6 +13,7 @@
 #include "gump/internal/linkname.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/runtime2.h"
+#include "runtime/wait/sema.h"
 
 namespace gump {
 namespace {
@@ -209,51 +207,6 @@ TEST(SemaRootTest, AddressesSpreadOverTheTable) {
     }
     EXPECT_GT(roots.size(), 100u) << "objects of " << size << " bytes";
   }
-}
-
-TEST(SemaTest, AcquireOfAPositiveCountTakesOne) {
-  Addr a(2);
-  rt::semacquire(&a, /*lifo=*/false, rt::SemaReason::kSemacquire);
-  EXPECT_EQ(a.load(rt::relaxed), 1u);
-}
-
-TEST(SemaTest, ReleaseWithoutWaitersCountsUp) {
-  Addr a;
-  rt::semrelease(&a, /*handoff=*/false);
-  rt::semrelease(&a, /*handoff=*/true);
-  EXPECT_EQ(a.load(rt::relaxed), 2u);
-}
-
-TEST(NotifyListTest, NotificationsWithoutWaitersAreNotKept) {
-  rt::NotifyList l;
-  rt::notifyListNotifyOne(&l);
-  rt::notifyListNotifyAll(&l);
-  EXPECT_EQ(l.notify.load(rt::relaxed), 0u);
-}
-
-TEST(NotifyListTest, WaiterNotifiedBeforeItSleepsDoesNotSleep) {
-  rt::NotifyList l;
-  const uint32_t first = rt::notifyListAdd(&l);
-  const uint32_t second = rt::notifyListAdd(&l);
-  rt::notifyListNotifyOne(&l);
-  rt::notifyListWait(&l, first);  // would hang
-  rt::notifyListNotifyAll(&l);
-  rt::notifyListWait(&l, second);
-}
-
-TEST(NotifyListTest, TicketsWrapAround) {
-  rt::NotifyList l;
-  l.wait.store(UINT32_MAX, rt::relaxed);
-  l.notify.store(UINT32_MAX, rt::relaxed);
-  const uint32_t last = rt::notifyListAdd(&l);
-  const uint32_t zero = rt::notifyListAdd(&l);
-  EXPECT_EQ(last, UINT32_MAX);
-  EXPECT_EQ(zero, 0u);
-  rt::notifyListNotifyOne(&l);
-  EXPECT_EQ(l.notify.load(rt::relaxed), 0u);
-  rt::notifyListWait(&l, last);
-  rt::notifyListNotifyOne(&l);
-  rt::notifyListWait(&l, zero);
 }
 
 }  // namespace
