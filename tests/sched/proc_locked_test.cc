@@ -1,7 +1,5 @@
-// Goroutines and threads: declared blocking calls, goroutines bound to their
-// thread, and plain threads that use everything.
+// Goroutines that are bound to their thread.
 #include <gtest/gtest.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -14,214 +12,28 @@
 #include <set>
 #include <string>
 #include <thread>
-#include <vector>
 
-#include "absl/time/time.h"
 #include "gump/chan.h"
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
-#include "gump/time.h"
 #include "runtime/sched/locked.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runq.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/stw.h"
-#include "runtime/sys/sanitizer.h"
 #include "runtime/sys/tls.h"
-#include "tests/testing/known_thread.h"
-#include "tests/testing/parked.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
 namespace {
-
-pid_t Tid() { return static_cast<pid_t>(syscall(SYS_gettid)); }
 
 size_t Threads() {
   std::filesystem::directory_iterator tasks("/proc/self/task");
   return static_cast<size_t>(
       std::distance(begin(tasks), std::filesystem::directory_iterator()));
 }
-
-struct Pipe {
-  Pipe() { EXPECT_EQ(pipe(ends), 0); }
-  ~Pipe() {
-    close(ends[0]);
-    close(ends[1]);
-  }
-  char Read() const {
-    char c = 0;
-    EXPECT_EQ(read(ends[0], &c, 1), 1);
-    return c;
-  }
-  void Write(char c) const { EXPECT_EQ(write(ends[1], &c, 1), 1); }
-  int ends[2];
-};
-
-class BlockingTest : public testing::WithGomaxprocs {};
-GUMP_INSTANTIATE_GOMAXPROCS(BlockingTest);
-
-TEST_P(BlockingTest, OthersRunWhileOneIsInTheKernel) {
-  Run([] {
-    Pipe pipe;
-    // Only this goroutine ends the read, so it must run meanwhile.
-    go([&pipe] { pipe.Write('x'); });
-    EXPECT_EQ(blocking([&] { return pipe.Read(); }), 'x');
-  });
-}
-
-TEST_P(BlockingTest, ManyInTheKernelHoldUpNoOtherGoroutine) {
-  Run([] {
-    constexpr int kN = 16;
-    std::vector<Pipe> pipes(kN);
-    sync::WaitGroup wg;
-    std::atomic<int> read = 0;
-    for (auto& p : pipes) {
-      wg.Go([&] {
-        blocking([&] { p.Read(); });
-        read++;
-      });
-    }
-    // A chain: each byte is written by a goroutine that runs only because the
-    // readers have given up their Ps.
-    for (auto& p : pipes) {
-      sync::WaitGroup one;
-      one.Go([&] { p.Write('x'); });
-      one.Wait();
-    }
-    wg.Wait();
-    EXPECT_EQ(read, kN);
-  });
-}
-
-TEST_P(BlockingTest, ReturnsReferencesAndLetsExceptionsPass) {
-  Run([] {
-    int x = 1;
-    int& r = blocking([&]() -> int& { return x; });
-    EXPECT_EQ(&r, &x);
-    EXPECT_THROW(blocking([] { throw 5; }), int);
-    blocking([] {});
-  });
-}
-
-// In starvation mode an Unlock hands the lock over, and yields where it may.
-TEST_P(BlockingTest, UnlocksAStarvingMutexInside) {
-  Run([] {
-    sync::Mutex mu;
-    std::atomic<bool> stop = false;
-    sync::WaitGroup wg;
-    for (int i = 0; i < 3; i++) {
-      wg.Go([&] {
-        while (!stop) {
-          mu.Lock();
-          usleep(1500);
-          mu.Unlock();
-        }
-      });
-    }
-    for (int i = 0; i < 30; i++) {
-      mu.Lock();
-      blocking([&] {
-        usleep(1500);
-        mu.Unlock();
-      });
-    }
-    stop = true;
-    wg.Wait();
-  });
-}
-
-// The inner calls are part of the outermost. Gosched finds the P given up, and
-// other goroutines are woken.
-TEST_P(BlockingTest, NestsAndWakesOthers) {
-  Run([] {
-    auto c = make_chan<int>(1);
-    sync::WaitGroup wg;
-    wg.Go([c] { EXPECT_EQ(c.Recv(), 5); });
-    const int n = blocking([&] {
-      wg.Go([] {});
-      return blocking([&] {
-        runtime::Gosched();
-        EXPECT_EQ(blocking([] { return 1; }), 1);
-        EXPECT_THROW(blocking([] { throw 5; }), int);
-        c.Send(5);
-        std::this_thread::sleep_for(std::chrono::milliseconds(30));
-        (void)runtime::NumGoroutine();
-        return 2;
-      });
-    });
-    EXPECT_EQ(n, 2);
-    wg.Wait();  // parks, so the calls are over
-  });
-}
-
-using BlockingDeathTest = testing::WithGomaxprocs;
-GUMP_INSTANTIATE_GOMAXPROCS(BlockingDeathTest);
-
-TEST_P(BlockingDeathTest, ParkingInsideIsFatal) {
-  constexpr char kText[] =
-      "^fatal error: goroutine parks inside gump::blocking\n";
-  EXPECT_DEATH(Run([] {
-                 auto c = make_chan<int>();
-                 blocking([c] { c.Recv(); });
-               }),
-               kText);
-  EXPECT_DEATH(Run([] {
-                 sync::Mutex mu;
-                 mu.Lock();
-                 blocking([&] { blocking([&] { mu.Lock(); }); });
-               }),
-               kText);
-  EXPECT_DEATH(
-      Run([] { blocking([] { time::Sleep(absl::Milliseconds(1)); }); }), kText);
-}
-
-TEST_P(BlockingTest, WorldStopsWhileOneIsInTheKernel) {
-  Run([] {
-    Pipe pipe;
-    sync::WaitGroup wg;
-    wg.Go([&] { blocking([&] { pipe.Read(); }); });
-    EXPECT_TRUE(testing::Eventually([] {
-      return runtime::Stack(true).find("[syscall") != std::string::npos;
-    }));
-    int n = runtime::GOMAXPROCS(3);
-    EXPECT_EQ(runtime::GOMAXPROCS(n), 3);
-    pipe.Write('x');
-    wg.Wait();
-  });
-}
-
-// The goroutine never enters the scheduler by itself, because each call is over
-// before its P is retaken. But its slice ends.
-TEST_P(BlockingTest, ManyShortCallsDoNotStarveTheOthers) {
-  Run([n = GetParam()] {
-    std::atomic<bool> stop = false;
-    sync::WaitGroup wg;
-    for (int i = 0; i < n; i++) {
-      wg.Go([&stop] {
-        while (!stop) blocking([] { std::this_thread::yield(); });
-      });
-    }
-    for (int i = 0; i < 5; i++) runtime::Gosched();
-    stop = true;
-    wg.Wait();
-  });
-}
-
-TEST_P(BlockingTest, GracePeriodDoesNotWaitForTheKernel) {
-  Run([] {
-    Pipe pipe;
-    sync::WaitGroup wg;
-    wg.Go([&] { blocking([&] { pipe.Read(); }); });
-    for (int i = 0; i < 20; i++) debug::FreeOSMemory();
-    pipe.Write('x');
-    wg.Wait();
-  });
-}
-
-// ---- LockOSThread
 
 class LockOSThreadTest : public testing::WithGomaxprocs {};
 GUMP_INSTANTIATE_GOMAXPROCS(LockOSThreadTest);
@@ -235,7 +47,7 @@ TEST_P(LockOSThreadTest, LockedGoroutineHasItsThreadForItself) {
     for (int i = 0; i < 8; i++) {
       others.Go([&] {
         while (!stop) {
-          if (Tid() == locked_tid) intruders++;
+          if (gettid() == locked_tid) intruders++;
           runtime::Gosched();
         }
       });
@@ -243,17 +55,17 @@ TEST_P(LockOSThreadTest, LockedGoroutineHasItsThreadForItself) {
     sync::WaitGroup wg;
     wg.Go([&] {
       runtime::LockOSThread();
-      const pid_t tid = Tid();
+      const pid_t tid = gettid();
       locked_tid = tid;
       auto c = make_chan<int>();
       for (int i = 0; i < 200; i++) {
         go([c] { c.Send(1); });
         c.Recv();
-        EXPECT_EQ(Tid(), tid);
+        EXPECT_EQ(gettid(), tid);
         runtime::Gosched();
-        EXPECT_EQ(Tid(), tid);
+        EXPECT_EQ(gettid(), tid);
         blocking([] {});
-        EXPECT_EQ(Tid(), tid);
+        EXPECT_EQ(gettid(), tid);
       }
       locked_tid = 0;
       runtime::UnlockOSThread();
@@ -271,11 +83,11 @@ TEST_P(LockOSThreadTest, IsHeldUntilTheLastUnlock) {
     wg.Go([] {
       runtime::LockOSThread();
       runtime::LockOSThread();
-      const pid_t tid = Tid();
+      const pid_t tid = gettid();
       runtime::UnlockOSThread();
       for (int i = 0; i < 50; i++) {
         runtime::Gosched();
-        EXPECT_EQ(Tid(), tid);
+        EXPECT_EQ(gettid(), tid);
       }
       runtime::UnlockOSThread();
       runtime::UnlockOSThread();  // one too many is ignored
@@ -310,9 +122,9 @@ TEST_P(LockOSThreadTest, ExitWhileLockedEndsTheThread) {
       wg.Go([&] {
         // m0 sleeps instead of ending, so leave it to main.
         runtime::LockOSThread();
-        if (Tid() != getpid()) {
+        if (gettid() != getpid()) {
           std::lock_guard<std::mutex> l(mu);
-          ended.insert(Tid());
+          ended.insert(gettid());
         }
         if (i % 2 == 0) runtime::Goexit();
       });
@@ -344,30 +156,30 @@ TEST_P(LockOSThreadTest, ThreadsThatEndedAreNotCountedAgainstTheLimit) {
 }
 
 TEST_P(LockOSThreadTest, LockedMainStaysWhereItIs) {
-  const pid_t tid = Tid();
+  const pid_t tid = gettid();
   Run([] {
     runtime::LockOSThread();
-    const pid_t locked = Tid();
+    const pid_t locked = gettid();
     for (int i = 0; i < 50; i++) {
       auto c = make_chan<int>();
       go([c] { c.Send(1); });
       c.Recv();
       runtime::Gosched();
-      EXPECT_EQ(Tid(), locked);
+      EXPECT_EQ(gettid(), locked);
     }
     runtime::UnlockOSThread();
   });
-  EXPECT_EQ(Tid(), tid);
+  EXPECT_EQ(gettid(), tid);
 }
 
 TEST_P(LockOSThreadTest, MainThatLocksAtOnceIsOnTheThreadOfRun) {
-  const pid_t tid = Tid();
+  const pid_t tid = gettid();
   for (int i = 0; i < 50; i++) {
     gump::Run([tid] {
       runtime::LockOSThread();
-      EXPECT_EQ(Tid(), tid);
+      EXPECT_EQ(gettid(), tid);
       runtime::Gosched();
-      EXPECT_EQ(Tid(), tid);
+      EXPECT_EQ(gettid(), tid);
     });
   }
 }
@@ -375,14 +187,14 @@ TEST_P(LockOSThreadTest, MainThatLocksAtOnceIsOnTheThreadOfRun) {
 // Like a Go program that locks its thread in an init function.
 TEST_P(LockOSThreadTest, CallerOfRunMayLockMain) {
   std::thread([this] {
-    const pid_t tid = Tid();
+    const pid_t tid = gettid();
     const auto stays = [tid] {
       bool all = true;
       for (int i = 0; i < 50; i++) {
         sync::WaitGroup wg;
         wg.Go([] { usleep(10); });
         wg.Wait();
-        all = all && Tid() == tid;
+        all = all && gettid() == tid;
       }
       return all;
     };
@@ -418,13 +230,13 @@ TEST_P(LockOSThreadTest, MainMayEndLocked) {
 
 // Otherwise a goroutine that does not stop would keep Run from returning.
 TEST_P(LockOSThreadTest, OnlyMainRunsOnTheThreadOfRun) {
-  const pid_t tid = Tid();
+  const pid_t tid = gettid();
   Run([&] {
     sync::WaitGroup wg;
     for (int i = 0; i < 100; i++) {
       wg.Go([=] {
         for (int k = 0; k < 10; k++) {
-          EXPECT_NE(Tid(), tid);
+          EXPECT_NE(gettid(), tid);
           runtime::Gosched();
         }
       });
@@ -695,184 +507,6 @@ TEST(LockOSThreadDeathTest, WhenMainHasEndedTheWorldStops) {
 TEST(LockOSThreadDeathTest, WhenMainHasEndedEveryPIsVisited) {
   EXPECT_EXIT(PretendEnd(2, EveryPIsVisitedBesideAHog),
               ::testing::ExitedWithCode(7), "");
-}
-
-// ---- Plain threads
-
-class PlainThreadTest : public testing::WithGomaxprocs {};
-GUMP_INSTANTIATE_GOMAXPROCS(PlainThreadTest);
-
-TEST_P(PlainThreadTest, PlainThreadUsesEverything) {
-  Run([] {
-    std::atomic<bool> ok = false;
-    std::thread t([&ok] {
-      auto c = make_chan<int>();
-      auto d = make_chan<int>();
-      go([=] {
-        for (int i = 0; i < 100; i++) d.Send(*c.Recv() + 1);
-      });
-      for (int i = 0; i < 100; i++) {
-        c.Send(i);
-        EXPECT_EQ(d.Recv(), i + 1);
-        runtime::Gosched();
-      }
-      sync::Mutex mu;
-      sync::WaitGroup wg;
-      int n = 0;
-      for (int i = 0; i < 10; i++) {
-        wg.Go([&] {
-          mu.Lock();
-          n++;
-          mu.Unlock();
-        });
-      }
-      wg.Wait();
-      EXPECT_EQ(n, 10);
-      EXPECT_NE(runtime::Goid(), 0u);
-      runtime::LockOSThread();
-      runtime::UnlockOSThread();
-      blocking([] {});
-      EXPECT_FALSE(runtime::Stack(true).empty());
-      debug::FreeOSMemory();
-      runtime::GC();
-      ok = true;
-    });
-    blocking([&t] { t.join(); });
-    EXPECT_TRUE(ok);
-  });
-}
-
-TEST_P(PlainThreadTest, PlainThreadChangesGomaxprocs) {
-  Run([n = GetParam()] {
-    std::thread t([n] {
-      for (int i = 1; i < 20; i++) runtime::GOMAXPROCS(1 + i % 8);
-      runtime::GOMAXPROCS(n);
-    });
-    sync::WaitGroup wg;
-    for (int i = 0; i < 4; i++) {
-      wg.Go([] {
-        for (int k = 0; k < 100; k++) runtime::Gosched();
-      });
-    }
-    wg.Wait();
-    blocking([&t] { t.join(); });
-    EXPECT_EQ(runtime::GOMAXPROCS(0), n);
-  });
-}
-
-int64_t ExtraMs() {
-  rt::LockScope l(&rt::sched.lock);
-  return rt::sched.nmextraAll;
-}
-
-TEST_P(PlainThreadTest, PseudoMsOfEndedThreadsAreUsedAgain) {
-  Run([] {
-    constexpr int kAtOnce = 8;
-    constexpr int kRounds = 250;
-    const int64_t before = ExtraMs();
-    auto c = make_chan<int>(kAtOnce);
-    int sum = 0;
-    for (int round = 0; round < kRounds; round++) {
-      std::vector<std::thread> threads;
-      for (int i = 0; i < kAtOnce; i++) {
-        threads.emplace_back([c] { c.Send(1); });
-      }
-      for (int i = 0; i < kAtOnce; i++) sum += *c.Recv();
-      testing::JoinAll(threads);
-    }
-    EXPECT_EQ(sum, kAtOnce * kRounds);
-    EXPECT_LE(ExtraMs(), before + kAtOnce);
-  });
-}
-
-TEST_P(PlainThreadTest, CellsOfEndedGoroutinesAreUsedAgain) {
-  Run([] {
-    std::thread t([] {
-      auto c = make_chan<int>();
-      auto spawn = [&c](int n) {
-        for (int i = 0; i < n; i++) {
-          go([c] { c.Send(1); });
-          c.Recv();
-        }
-      };
-      spawn(1000);
-      const uint64_t before = rt::gcountAll();
-      spawn(2000);
-      // A P may keep some for itself, and one may be on its way to the list.
-      EXPECT_LT(rt::gcountAll(), before + 8 * rt::kGFreeMax);
-    });
-    blocking([&t] { t.join(); });
-  });
-}
-
-TEST_P(PlainThreadTest, ThreadsThatWaitAreInDumps) {
-  Run([] {
-    auto c = make_chan<int>();
-    std::atomic<pid_t> tid = 0;
-    std::thread t([&] {
-      tid = Tid();
-      for (int i = 0; i < 2; i++) EXPECT_EQ(c.Recv(), i);
-    });
-    auto parked = [&] {
-      return runtime::Stack(true).find(
-                 "[chan receive]:\n\tplain thread " + std::to_string(tid) +
-                 "; stack unavailable\n") != std::string::npos;
-    };
-    for (int i = 0; i < 2; i++) {  // twice: the pseudo-G stays the thread's
-      EXPECT_TRUE(testing::Eventually(parked));
-      c.Send(i);
-    }
-    blocking([&t] { t.join(); });
-    EXPECT_FALSE(parked());
-  });
-}
-
-TEST_P(PlainThreadTest, ThreadsThatRunAreNotInDumps) {
-  Run([] {
-    auto c = make_chan<int>();
-    std::atomic<bool> woken = false;
-    std::atomic<bool> may_end = false;
-    std::atomic<uint64_t> goid = 0;
-    std::thread t([&] {
-      goid = runtime::Goid();
-      c.Recv();
-      woken = true;
-      while (!may_end) {
-      }
-    });
-    EXPECT_TRUE(testing::EventuallyParked("chan receive", 1));
-    c.Send(0);
-    EXPECT_TRUE(testing::Eventually([&] { return woken.load(); }));
-    EXPECT_EQ(
-        runtime::Stack(true).find("goroutine " + std::to_string(goid) + " ["),
-        std::string::npos);
-    may_end = true;
-    blocking([&t] { t.join(); });
-  });
-}
-
-// A thread without a P sends wakes through the global queue. It does so just
-// while the goroutine's thread is looking for work for the last time before it
-// sleeps.
-TEST_P(PlainThreadTest, WakesAreNotLostWhileTheLastSpinnerGoesToSleep) {
-  Run([] {
-    constexpr int kRounds = rt::kSanitizerBuild ? 5000 : 20000;
-    auto c = make_chan<int>();
-    auto d = make_chan<int>(1);
-    std::thread t([=] {
-      for (int i = 0; i < kRounds; i++) {
-        c.Send(i);
-        for (int k = i % 64; k > 0; k--) rt::procyield(1);
-        while (d.TryRecv().kind == RecvResult<int>::kEmpty) {
-        }
-      }
-    });
-    for (int i = 0; i < kRounds; i++) {
-      EXPECT_EQ(c.Recv(), i);
-      d.Send(i);
-    }
-    blocking([&t] { t.join(); });
-  });
 }
 
 }  // namespace

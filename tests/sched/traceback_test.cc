@@ -1,21 +1,15 @@
-// How programs end when they must, seen from outside: the text on standard
-// error and the exit status. Compiled with -fstack-clash-protection, which
-// makes a frame larger than a guard page touch each page it spans.
+// Dumps of goroutines as a program gets them: by SIGQUIT, by GOTRACEBACK when
+// it dies, and by runtime::Stack.
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "gump/chan.h"
 #include "gump/go.h"
@@ -23,53 +17,12 @@
 #include "gump/sync.h"
 #include "runtime/diag/panic.h"
 #include "runtime/sys/os_linux.h"
+#include "runtime/sys/sanitizer.h"
+#include "tests/sched/crash_testing.h"
 #include "tests/testing/with_gomaxprocs.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define GUMP_TEST_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define GUMP_TEST_SANITIZED 1
-#endif
-#endif
 
 // Functions with names worth finding in a dump. asm: no tail calls, no clones.
 namespace crashtest {
-
-__attribute__((noinline)) void ParkedReceiver(gump::chan<int> c) {
-  c.Recv();
-  asm volatile("");
-}
-
-__attribute__((noinline)) void ParkedSender(gump::chan<int> c) {
-  c.Send(1);
-  asm volatile("");
-}
-
-__attribute__((noinline)) void Spawner(gump::chan<int> c) {
-  gump::go([c] { ParkedReceiver(c); });
-  asm volatile("");
-}
-
-__attribute__((noinline)) void Thrower() {
-  gump::panic("boom");
-  asm volatile("");
-}
-
-__attribute__((noinline)) int Endless(int n) {
-  volatile char frame[1024];  // no more frames than a sanitizer can count
-  frame[0] = static_cast<char>(n);
-  if (n < 0) return 0;  // never
-  int r = Endless(n + 1) + frame[0];
-  asm volatile("");
-  return r;
-}
-
-__attribute__((noinline)) void HugeFrame() {
-  volatile char frame[4 << 20];  // a sanitizer's stacks are larger
-  frame[0] = 1;
-  asm volatile("" ::"r"(frame) : "memory");
-}
 
 // Spinner occupies its P for good.
 __attribute__((noinline)) void Spinner(std::atomic<bool>* spinning) {
@@ -101,72 +54,10 @@ __attribute__((noinline)) void Hog(const std::atomic<bool>* stop,
 namespace gump {
 namespace {
 
-#if defined(__SANITIZE_THREAD__)
-constexpr bool kTsan = true;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-constexpr bool kTsan = true;
-#else
-constexpr bool kTsan = false;
-#endif
-#else
-constexpr bool kTsan = false;
-#endif
-
-#if defined(GUMP_TEST_SANITIZED)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-
-::testing::ExitedWithCode Died() { return ::testing::ExitedWithCode(2); }
-
-// Matches tells whether the whole text has the form of a regular expression.
-bool Matches(const std::string& text, const std::string& form) {
-  return ::testing::Matcher<const std::string&>(::testing::MatchesRegex(form))
-      .Matches(text);
-}
-
-class CrashDeathTest : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    GTEST_FLAG_SET(death_test_style, "threadsafe");
-    // A shell that runs us in the background may ignore it, and then it would
-    // stay ignored.
-    ::signal(SIGQUIT, SIG_DFL);
-  }
-
-  // RunWith sets variables of the environment, which the runtime reads when it
-  // starts, and runs f as main.
-  template <class F>
-  static void RunWith(std::vector<std::pair<const char*, const char*>> env,
-                      F f) {
-    for (auto [name, value] : env) setenv(name, value, 1);
-    gump::Run(f);
-    std::exit(0);
-  }
-};
-
-// AwaitParked yields until n goroutines are parked in ParkedReceiver.
-void AwaitParked(size_t n) {
-  bool ok = testing::Eventually([n] {
-    constexpr std::string_view kParked = "[chan receive";
-    std::string text = runtime::Stack(true);
-    size_t found = 0;
-    for (size_t at = text.find(kParked); at != std::string::npos;
-         at = text.find(kParked, at + 1)) {
-      found++;
-    }
-    return found == n;
-  });
-  if (!ok) std::abort();
-}
-
-TEST_F(CrashDeathTest, DeadlockOfMainAloneIsReported) {
-  EXPECT_EXIT(RunWith({}, [] { make_chan<int>().Recv(); }), Died(),
-              "^fatal error: all goroutines are asleep - deadlock!\n\n"
-              "goroutine 1 \\[chan receive\\]:\n");
-}
+using testing::AwaitParked;
+using testing::CrashDeathTest;
+using testing::Died;
+using testing::Matches;
 
 // MakeGrandchild starts a goroutine in which crashtest::Spawner starts another.
 __attribute__((noinline)) void MakeGrandchild(const chan<int>& c) {
@@ -212,212 +103,7 @@ TEST_F(CrashDeathTest, AncestorsAreShownByStackToo) {
               "\\[originating from goroutine 1\\]:\n");
 }
 
-TEST_F(CrashDeathTest, DeadlockShowsEveryGoroutineAndItsMaker) {
-  EXPECT_EXIT(RunWith({},
-                      [] {
-                        auto c = make_chan<int>();
-                        auto d = make_chan<int>();
-                        crashtest::Spawner(c);
-                        go([d] { crashtest::ParkedSender(d); });
-                        chan<int>().Recv();
-                      }),
-              Died(),
-              "^fatal error: all goroutines are asleep - deadlock!\n\n"
-              "goroutine 1 \\[chan receive \\(nil chan\\)\\]:\n.*"
-              "\n\ngoroutine [0-9]+ \\[chan receive\\]:\n.*"
-              "crashtest::ParkedReceiver\\(\\.\\.\\.\\)\n"
-              "\t/[^\n]+ \\+0x[0-9a-f]+\n.*"
-              "created by crashtest::Spawner in goroutine 1\n"
-              "\t/[^\n]+ \\+0x[0-9a-f]+\n\n"
-              "goroutine [0-9]+ \\[chan send\\]:\n.*"
-              "crashtest::ParkedSender\\(\\.\\.\\.\\)\n.*"
-              "created by [^\n]+ in goroutine 1\n");
-}
-
-TEST_F(CrashDeathTest, DeadlockIsSeenOnAnyNumberOfPs) {
-  for (const char* procs : {"1", "2", "4", "8"}) {
-    EXPECT_EXIT(RunWith({{"GOMAXPROCS", procs}},
-                        [] {
-                          auto c = make_chan<int>();
-                          for (int i = 0; i < 100; i++) {
-                            go([c] { crashtest::ParkedReceiver(c); });
-                          }
-                          c.Recv();
-                        }),
-                Died(), "all goroutines are asleep - deadlock!");
-  }
-}
-
-TEST_F(CrashDeathTest, GoexitOfMainWithNoGoroutineLeftIsFatal) {
-  EXPECT_EXIT(RunWith({}, [] { runtime::Goexit(); }), Died(),
-              "^fatal error: no goroutines \\(main called runtime.Goexit\\) - "
-              "deadlock!\n");
-}
-
-TEST_F(CrashDeathTest, GoexitOfMainWithOthersAsleepIsADeadlock) {
-  EXPECT_EXIT(RunWith({},
-                      [] {
-                        auto c = make_chan<int>();
-                        go([c] { crashtest::ParkedReceiver(c); });
-                        runtime::Goexit();
-                      }),
-              Died(),
-              "^fatal error: all goroutines are asleep - deadlock!\n\n"
-              "goroutine [0-9]+ \\[chan receive\\]:\n");
-}
-
-TEST_F(CrashDeathTest, PanicInMainShowsTheThrowSite) {
-  EXPECT_EXIT(RunWith({}, [] { crashtest::Thrower(); }), Died(),
-              "^panic: boom\n\ngoroutine 1 \\[running\\]:\n"
-              "gump::panic\\(\\.\\.\\.\\)\n\t/[^\n]+\n"
-              "crashtest::Thrower\\(\\.\\.\\.\\)\n");
-}
-
-TEST_F(CrashDeathTest, TheWorldNeedNotFreeze) {
-  EXPECT_EXIT(RunWith({{"GODEBUG", "dontfreezetheworld=1"}},
-                      [] { crashtest::Thrower(); }),
-              Died(), "^panic: [^\n]*\n\ngoroutine 1 \\[running\\]:\n");
-}
-
-TEST_F(CrashDeathTest, PanicInAGoroutineShowsThatOneOnly) {
-  EXPECT_EXIT(RunWith({},
-                      [] {
-                        go([] { crashtest::Thrower(); });
-                        make_chan<int>().Recv();
-                      }),
-              Died(),
-              "^panic: boom\n\ngoroutine [0-9]+ \\[running\\]:\n.*"
-              "crashtest::Thrower\\(\\.\\.\\.\\)\n.*"
-              "created by [^\n]+ in goroutine 1\n\t[^\n]+\n$");
-}
-
-TEST_F(CrashDeathTest, ExceptionOfTheStandardLibraryShowsTextAndType) {
-  EXPECT_EXIT(RunWith({}, [] { throw std::out_of_range("too far"); }), Died(),
-              "^panic: too far\n\\[exception std::out_of_range\\]\n\n"
-              "goroutine 1 \\[running\\]:\n");
-}
-
-TEST_F(CrashDeathTest, OtherExceptionShowsItsType) {
-  EXPECT_EXIT(RunWith({}, [] { throw 42; }), Died(),
-              "^panic: int\n\ngoroutine 1 \\[running\\]:\n");
-}
-
-TEST_F(CrashDeathTest, ExceptionOnAPlainThreadIsTheProgramsOwn) {
-  EXPECT_EXIT(RunWith({},
-                      [] {
-                        std::thread([] {
-                          throw std::runtime_error("not ours");
-                        }).join();
-                      }),
-              ::testing::KilledBySignal(SIGABRT),
-              "terminate called after throwing an instance of "
-              "'std::runtime_error'");
-}
-
-TEST_F(CrashDeathTest, TerminateWithoutAnExceptionIsAPanic) {
-  EXPECT_EXIT(RunWith({}, [] { std::terminate(); }), Died(),
-              "^panic: std::terminate called without an active exception\n\n");
-}
-
-TEST_F(CrashDeathTest, GoOfANilFunctionIsFatal) {
-  EXPECT_EXIT(RunWith({}, [] { go(std::function<void()>()); }), Died(),
-              "^fatal error: go of nil func value\n\n"
-              "goroutine 1 \\[running\\]:\n");
-}
-
-TEST_F(CrashDeathTest, ExceedingTheThreadLimitIsFatal) {
-  EXPECT_EXIT(RunWith({}, [] { debug::SetMaxThreads(1); }), Died(),
-              "runtime: program exceeds 1-thread limit\n"
-              "fatal error: thread exhaustion\n");
-}
-
-TEST_F(CrashDeathTest, EndlessRecursionInAGoroutineIsAnOverflow) {
-  if (kTsan) GTEST_SKIP() << "the guard may be met inside its entry hook";
-  EXPECT_EXIT(
-      RunWith({},
-              [] {
-                go([] { crashtest::Endless(0); });
-                make_chan<int>().Recv();
-              }),
-      Died(),
-      "^runtime: goroutine stack exceeds (262144|524288|1048576)-byte limit\n"
-      "fatal error: stack overflow\n\n"
-      "goroutine [0-9]+ \\[running\\]:\n"
-      "crashtest::Endless\\(\\.\\.\\.\\)\n.*"
-      "\n\\.\\.\\.[0-9]+ frames elided\\.\\.\\.\n"
-      "crashtest::Endless\\(\\.\\.\\.\\)\n.*"
-      "created by [^\n]+ in goroutine 1\n");
-}
-
-TEST_F(CrashDeathTest, EndlessRecursionInMainIsAnOverflow) {
-  if (kTsan) GTEST_SKIP() << "the guard may be met inside its entry hook";
-  EXPECT_EXIT(RunWith({}, [] { crashtest::Endless(0); }), Died(),
-              "fatal error: stack overflow\n\ngoroutine 1 \\[running\\]:\n");
-}
-
-TEST_F(CrashDeathTest, OneFrameLargerThanTheStackIsAnOverflow) {
-  EXPECT_EXIT(RunWith({},
-                      [] {
-                        go([] { crashtest::HugeFrame(); });
-                        make_chan<int>().Recv();
-                      }),
-              Died(),
-              "fatal error: stack overflow\n\ngoroutine [0-9]+ \\[running\\]:\n"
-              "crashtest::HugeFrame\\(\\.\\.\\.\\)\n");
-}
-
-TEST_F(CrashDeathTest, OtherFaultsKillAsEver) {
-  if (kSanitized) GTEST_SKIP() << "the sanitizer reports faults itself";
-  EXPECT_EXIT(RunWith({},
-                      [] {
-                        volatile uintptr_t page_one = 4096;
-                        auto* nowhere =
-                            reinterpret_cast<volatile int*>(page_one);
-                        *nowhere = 1;
-                      }),
-              ::testing::KilledBySignal(SIGSEGV), "^$");
-  EXPECT_EXIT(RunWith({}, [] { raise(SIGBUS); }),
-              ::testing::KilledBySignal(SIGBUS), "^$");
-}
-
-TEST_F(CrashDeathTest, HandlerInstalledBeforeGetsOtherFaults) {
-  EXPECT_EXIT(
-      {
-        struct sigaction mine = {};
-        mine.sa_handler = [](int) { _exit(7); };
-        sigaction(SIGSEGV, &mine, nullptr);
-        RunWith({}, [] { raise(SIGSEGV); });
-      },
-      ::testing::ExitedWithCode(7), "^$");
-}
-
-TEST_F(CrashDeathTest, HandlerInstalledBeforeMayBeForOnce) {
-  if (kSanitized) GTEST_SKIP() << "the sanitizer reports faults itself";
-  EXPECT_EXIT(
-      {
-        struct sigaction mine = {};
-        mine.sa_handler = [](int) { (void)!write(STDERR_FILENO, "once\n", 5); };
-        mine.sa_flags = static_cast<int>(SA_RESETHAND);
-        sigaction(SIGSEGV, &mine, nullptr);
-        RunWith({}, [] {
-          raise(SIGSEGV);
-          raise(SIGSEGV);
-        });
-      },
-      ::testing::KilledBySignal(SIGSEGV), "^once\n$");
-}
-
-TEST_F(CrashDeathTest, HandlerInstalledBeforeDoesNotGetOverflows) {
-  if (kTsan) GTEST_SKIP() << "the guard may be met inside its entry hook";
-  EXPECT_EXIT(
-      {
-        struct sigaction mine = {};
-        mine.sa_handler = [](int) { _exit(7); };
-        sigaction(SIGSEGV, &mine, nullptr);
-        RunWith({}, [] { crashtest::Endless(0); });
-      },
-      Died(), "fatal error: stack overflow\n");
-}
+// ---- SIGQUIT
 
 TEST_F(CrashDeathTest, QuitDumpsAllGoroutines) {
   EXPECT_EXIT(RunWith({},
@@ -504,7 +190,8 @@ void SignalWhenParked(pthread_t thread, std::atomic<bool>* ready) {
 }
 
 TEST_F(CrashDeathTest, QuitOnAnIdleThreadDumpsGoroutine0) {
-  if (kSanitized) GTEST_SKIP() << "a sanitizer holds back signals to sleepers";
+  if (rt::kSanitizerBuild)
+    GTEST_SKIP() << "a sanitizer holds back signals to sleepers";
   EXPECT_EXIT(
       RunWith({},
               [] {
@@ -530,6 +217,8 @@ TEST_F(CrashDeathTest, QuitHandlerInstalledBeforeIsKept) {
       },
       ::testing::ExitedWithCode(7), "^$");
 }
+
+// ---- GOTRACEBACK
 
 // DeadlockAt deadlocks and PanicAt panics, at a level of GOTRACEBACK and with
 // one parked goroutine.
@@ -632,146 +321,7 @@ TEST_F(CrashDeathTest, TracebackCrashEndsThoughAnotherDies) {
               "^panic: boom\n.*\n-----\n\n");
 }
 
-// Capture turns standard error into a pipe, so that a program can read what its
-// own runtime prints.
-class Capture {
- public:
-  Capture() {
-    int ends[2];
-    if (pipe(ends) != 0) std::abort();
-    dup2(ends[1], STDERR_FILENO);
-    close(ends[1]);
-    in_ = fdopen(ends[0], "r");
-  }
-  std::string Line() {
-    char* line = nullptr;
-    size_t size = 0;
-    ssize_t n = getline(&line, &size, in_);
-    std::string text(line, n > 0 ? static_cast<size_t>(n) : 0);
-    std::free(line);
-    return text;
-  }
-
- private:
-  FILE* in_;
-};
-
-// Check ends the death test's process with the verdict.
-void Check(bool ok, const std::string& text) {
-  if (!ok) std::printf("unexpected: <%s>\n", text.c_str());
-  std::fflush(stdout);
-  std::_Exit(ok ? 0 : 1);
-}
-
-TEST_F(CrashDeathTest, SchedtraceLineIsGos) {
-  EXPECT_EXIT(
-      {
-        setenv("GODEBUG", "schedtrace=10", 1);
-        setenv("GOMAXPROCS", "2", 1);
-        Capture err;
-        gump::Run([&err] {
-          std::string first = blocking([&err] { return err.Line(); });
-          std::string second = blocking([&err] { return err.Line(); });
-          std::string form(
-              "SCHED [0-9]+ms: gomaxprocs=2 idleprocs=[0-2] threads=[0-9]+ "
-              "spinningthreads=[0-9]+ needspinning=[01] idlethreads=[0-9]+ "
-              "runqueue=[0-9]+ \\[ [0-9]+ [0-9]+ \\] "
-              "schedticks=\\[ [0-9]+ [0-9]+ \\]\n");
-          Check(first.find("SCHED 0ms: ") == 0 && Matches(first, form) &&
-                    Matches(second, form),
-                first + second);
-        });
-      },
-      ::testing::ExitedWithCode(0), "");
-}
-
-TEST_F(CrashDeathTest, SchedtraceBeginsAtOnce) {
-  EXPECT_EXIT(
-      {
-        setenv("GODEBUG", "schedtrace=1000000", 1);
-        Capture err;
-        gump::Run([&err] {
-          const std::string first = blocking([&err] { return err.Line(); });
-          Check(first.find("SCHED 0ms: ") == 0, first);
-        });
-      },
-      ::testing::ExitedWithCode(0), "");
-}
-
-TEST_F(CrashDeathTest, ScheddetailIsGos) {
-  EXPECT_EXIT(
-      {
-        setenv("GODEBUG", "schedtrace=10,scheddetail=1", 1);
-        setenv("GOMAXPROCS", "2", 1);
-        Capture err;
-        gump::Run([&err] {
-          auto c = make_chan<int>();
-          go([c] { crashtest::ParkedReceiver(c); });
-          AwaitParked(1);
-          std::string text = blocking([&err] {
-            std::string all = err.Line();  // the first trace ...
-            while (all.find("(chan receive)") == std::string::npos ||
-                   all.rfind("\nSCHED ") == std::string::npos) {
-              all += err.Line();  // ... up to the head of a later one
-            }
-            return all;
-          });
-          std::string form(
-              "(SCHED [0-9]+ms: gomaxprocs=2 idleprocs=[0-2] threads=[0-9]+ "
-              "spinningthreads=[0-9]+ needspinning=[01] idlethreads=[0-9]+ "
-              "runqueue=[0-9]+ gcwaiting=(true|false) nmidlelocked=-?[0-9]+ "
-              "stopwait=[0-9]+ sysmonwait=(true|false)\n"
-              "|  P[01]: status=[0-4] schedtick=[0-9]+ syscalltick=[0-9]+ "
-              "m=([0-9]+|nil) runqsize=[0-9]+ gfreecnt=[0-9]+ timerslen=0\n"
-              "|  M[0-9]+: p=([0-9]+|nil) curg=([0-9]+|nil) mallocing=0 "
-              "throwing=0 preemptoff= locks=[0-9]+ dying=0 "
-              "spinning=(true|false) blocked=(true|false) "
-              "lockedg=([0-9]+|nil)\n"
-              "|  G[0-9]+: status=[0-9]+\\([a-z() ]*\\) m=([0-9]+|nil) "
-              "lockedm=([0-9]+|nil)\n)+");
-          Check(Matches(text, form), text);
-          // The line of the template thread, at least.
-          Check(text.find("curg=nil mallocing=0 throwing=0 preemptoff= "
-                          "locks=0 ") != std::string::npos,
-                text);
-        });
-      },
-      ::testing::ExitedWithCode(0), "");
-}
-
-TEST_F(CrashDeathTest, SchedtraceIsPrintedBeforeTheStacks) {
-  EXPECT_EXIT(RunWith({{"GODEBUG", "schedtrace=1000000,scheddetail=1"}},
-                      [] { panic("boom"); }),
-              Died(),
-              "SCHED [0-9]+ms: .*\n  G1: status=2\\([^\n]*\n.*"
-              "panic: boom\n\ngoroutine 1 ");
-}
-
-// ShortOfStacks starts a goroutine that cannot begin, and parks.
-void ShortOfStacks() {
-  long pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;
-  rlimit limit;
-  getrlimit(RLIMIT_AS, &limit);
-  // Enough for threads, and for the memory that malloc reserves for each.
-  limit.rlim_cur = static_cast<rlim_t>(pages) * 4096 + (512 << 20);
-  setrlimit(RLIMIT_AS, &limit);
-  go(GoOptions{.stack_size = 1 << 30, .name = {}}, [] {});
-  make_chan<int>().Recv();
-}
-
-TEST_F(CrashDeathTest, NoMemoryForAStackIsNotCalledADeadlock) {
-  if (kSanitized) GTEST_SKIP() << "the shadow does not fit under RLIMIT_AS";
-  // Many times. Sysmon makes the goroutine try again, and must not do so
-  // between the last look of the last M at the queues and the sleep of that M.
-  for (int i = 0; i < 30; i++) {
-    EXPECT_EXIT(
-        RunWith({}, ShortOfStacks), Died(),
-        "runtime: 1 goroutines cannot begin: .*\nfatal error: all other "
-        "goroutines are asleep and no memory for a stack - "
-        "deadlock!\n");
-  }
-}
+// ---- runtime::Stack
 
 TEST(StackTest, OfTheCallerIsOneBlock) {
   gump::Run([] {
