@@ -1,5 +1,4 @@
-// FD: operations that end by a deadline, by closing or by signals, and
-// descriptors that block.
+// FD: operations that end by a deadline, by closing or by signals.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/time.h>
@@ -12,7 +11,6 @@
 #include <csignal>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -27,7 +25,6 @@
 #include "runtime/sys/sanitizer.h"
 #include "tests/netpoll/fd_testing.h"
 #include "tests/netpoll/poll_testing.h"
-#include "tests/testing/errno_access.h"
 #include "tests/testing/identity.h"
 #include "tests/testing/known_thread.h"
 #include "tests/testing/parked.h"
@@ -42,7 +39,6 @@ using rt::FD;
 using rt::FdKind;
 using rt::IoResult;
 using rt::kErrClosing;
-using rt::kErrNoDeadline;
 using rt::kErrTimeout;
 using rt::nanotime;
 using namespace std::chrono_literals;
@@ -318,7 +314,7 @@ TEST_P(FDCloseTest, ClosersRaceWithEverything) {
   });
 }
 
-// ---- Signals, files, descriptor 0
+// ---- Signals, and descriptor 0
 
 TEST_P(FDCloseTest, SignalsAreNotSeen) {
   struct sigaction act {};
@@ -361,82 +357,6 @@ TEST_P(FDCloseTest, SignalsAreNotSeen) {
     ASSERT_EQ(::setitimer(ITIMER_REAL, &never, nullptr), 0);
   });
   ASSERT_EQ(::sigaction(SIGALRM, &old, nullptr), 0);
-}
-
-TEST_P(FDCloseTest, FilesBlock) {
-  Run([] {
-    File file(ScratchFd());
-    ASSERT_GE(file.fd(), 0);
-    auto f = Open(std::move(file), FdKind::kFile);
-    EXPECT_EQ(f->write("0123456789", 10), Bytes(10));
-    char buf[16];
-    EXPECT_EQ(f->pread(buf, 4, 3), Bytes(4));
-    EXPECT_EQ(std::string_view(buf, 4), "3456");
-    EXPECT_EQ(f->pwrite("xy", 2, 8), Bytes(2));
-    EXPECT_EQ(f->pread(buf, sizeof(buf), 6), Bytes(4));
-    EXPECT_EQ(std::string_view(buf, 4), "67xy");
-    EXPECT_EQ(f->read(buf, sizeof(buf)), Bytes(0)) << "at the end";
-    EXPECT_EQ(f->pread(buf, sizeof(buf), 100), Bytes(0));
-    EXPECT_EQ(f->pread(buf, 1, -1), Error(EINVAL));
-    EXPECT_EQ(f->pwrite(buf, 1, -1), Error(EINVAL));
-    EXPECT_EQ(f->setDeadline(nanotime() + kHour, kBoth), kErrNoDeadline);
-    EXPECT_EQ(f->close(), 0);
-    EXPECT_EQ(f->pread(buf, 1, 0), Error(kErrClosing));
-    EXPECT_EQ(f->pwrite(buf, 1, 0), Error(kErrClosing));
-  });
-}
-
-// A goroutine that was in the kernel mostly goes on on another thread. The
-// errno that it leaves behind belongs to another goroutine.
-TEST_P(FDCloseTest, ErrorsOfBlockingCallsStayWithTheirCaller) {
-  Run([] {
-    constexpr int kRounds = rt::kSanitizerBuild ? 20 : 100;
-    Ends e(Kind::kPipe);
-    ASSERT_EQ(::fcntl(e.out.fd(), F_SETFL, 0), 0);
-    auto out = Open(std::move(e.out), FdKind::kFile);
-    auto in = Open(std::move(e.in), FdKind::kPipe);
-    auto dir = Open(File(::open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
-                    FdKind::kFile);
-    std::atomic<bool> stop = false;
-    sync::WaitGroup keepers;
-    for (int i = 0; i < 4; i++) {
-      keepers.Go([&, i] {
-        // Keeps an errno of its own, on any thread.
-        while (!stop) {
-          SetErrno(1000 + i);
-          const int64_t end = nanotime() + kMillisecond / 10;
-          while (nanotime() < end) {
-            ASSERT_EQ(GetErrno(), 1000 + i);
-          }
-          runtime::Gosched();
-          ASSERT_EQ(GetErrno(), 1000 + i);
-        }
-      });
-    }
-    sync::WaitGroup wg;
-    wg.Go([&] {
-      char c;
-      for (int i = 0; i < kRounds; i++) ASSERT_EQ(out->read(&c, 1), Bytes(1));
-    });
-    wg.Go([&] {
-      for (int i = 0; i < kRounds; i++) {
-        ASSERT_EQ(in->write("x", 1), Bytes(1));
-        time::Sleep(100us);
-      }
-    });
-    for (int i = 0; i < 2; i++) {
-      wg.Go([&] {
-        char buf[8];
-        for (int k = 0; k < kRounds; k++) {
-          ASSERT_EQ(dir->read(buf, sizeof(buf)), Error(EISDIR));
-          ASSERT_EQ(dir->pread(buf, 1, -1), Error(EINVAL));
-        }
-      });
-    }
-    wg.Wait();
-    stop = true;
-    keepers.Wait();
-  });
 }
 
 TEST_P(FDCloseTest, DescriptorZeroIsUsable) {

@@ -1,36 +1,29 @@
-// The poller through PollDesc: edges, deadlines, closing, and which thread
-// polls. Everything here holds for each back end. backend_test.cc tests the
-// promises of a back end.
+// The poller through PollDesc: edges, deadlines and closing. Everything here
+// holds for each back end. netpoll_thread_test.cc tests which thread polls, and
+// backend_test.cc the promises of a back end.
 #include "runtime/sched/netpoll.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <thread>
 #include <vector>
 
-#include "gump/chan.h"
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/sync/waitgroup.h"
 #include "gump/time.h"
 #include "netpoll/polldesc.h"
-#include "runtime/sched/runtime2.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/sanitizer.h"
+#include "tests/netpoll/netpoll_testing.h"
 #include "tests/netpoll/poll_testing.h"
-#include "tests/testing/known_thread.h"
 #include "tests/testing/parked.h"
 #include "tests/testing/scratch.h"
 #include "tests/testing/stress.h"
@@ -46,83 +39,6 @@ using rt::kPollOk;
 using rt::nanotime;
 using rt::PollMode;
 using namespace std::chrono_literals;
-
-// Fill writes to fd until it takes no more, and returns the number of bytes.
-size_t Fill(int fd) {
-  static const char zeros[4096] = {};
-  size_t n = 0;
-  for (size_t part : {sizeof(zeros), size_t{1}}) {
-    for (ssize_t k; (k = ::write(fd, zeros, part)) > 0;) {
-      n += static_cast<size_t>(k);
-    }
-  }
-  return n;
-}
-
-// Take reads n bytes from fd.
-void Take(int fd, size_t n) {
-  char buf[4096];
-  while (n > 0) {
-    const ssize_t k = ::read(fd, buf, std::min(n, sizeof(buf)));
-    ASSERT_GT(k, 0);
-    n -= static_cast<size_t>(k);
-  }
-}
-
-// EventuallyNoted tells whether an edge is noted while no goroutine waits. It
-// is needed after a Harvest, because an M that took the edge earlier may not
-// have reported it yet.
-bool EventuallyNoted(const Polled& p, PollMode mode) {
-  const auto& word = mode == kRead ? p->rg : p->wg;
-  return Eventually([&] { return word.load(rt::acquire) == rt::pdReady; });
-}
-
-// WaitUntilReady asks the descriptor before each wait, as an FD does. A wait
-// may be ended by an edge from long before.
-void WaitUntilReady(const Polled& p, PollMode mode) {
-  pollfd asked{p->fd, static_cast<int16_t>(mode == kRead ? POLLIN : POLLOUT),
-               0};
-  for (;;) {
-    ASSERT_EQ(p.Reset(mode), kPollOk);
-    if (::poll(&asked, 1, 0) > 0) return;
-    ASSERT_EQ(p.Wait(mode), kPollOk);
-  }
-}
-
-// Reader is a goroutine that waits until there is something to read, however
-// often it is woken before.
-class Reader {
- public:
-  explicit Reader(const Polled& p) {
-    wg_.Go([this, &p] {
-      WaitUntilReady(p, kRead);
-      done_ = true;
-    });
-  }
-  ~Reader() { wg_.Wait(); }
-  Reader(const Reader&) = delete;
-  Reader& operator=(const Reader&) = delete;
-
-  bool done() const { return done_; }
-
- private:
-  sync::WaitGroup wg_;
-  std::atomic<bool> done_ = false;
-};
-
-// Full is a PollDesc whose descriptor takes no more data. Its first edge, which
-// says that it can be written, has come and gone.
-struct Full {
-  explicit Full(Kind kind = Kind::kSocketpair) : ends(kind), p(ends.in.fd()) {
-    Harvest();
-    EXPECT_TRUE(EventuallyNoted(p, kWrite));
-    size = Fill(ends.in.fd());
-    EXPECT_EQ(p.Reset(kWrite), kPollOk);
-  }
-  Ends ends;
-  Polled p;
-  size_t size;
-};
 
 using NetpollTest = WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(NetpollTest);
@@ -566,217 +482,6 @@ TEST_P(NetpollTest, DescriptorZeroIsLikeOthers) {
     } else {
       ::close(0);
     }
-  });
-}
-
-// ---- The thread that polls
-
-TEST_P(NetpollTest, BreaksLoseNoEdges) {
-  Run([] {
-    Ends e;
-    Polled p(e.out.fd());
-    std::atomic<bool> stop = false;
-    std::thread breaker = KnownThread([&] {
-      while (!stop) rt::netpollBreak();
-    });
-    for (int i = 0; i < 200; i++) {
-      {
-        const Reader r(p);
-        if (i % 2 == 0) {
-          ASSERT_TRUE(EventuallyAsleep(p, kRead));
-        }
-        e.Signal();
-      }
-      e.Drain();
-    }
-    stop = true;
-    blocking([&] { breaker.join(); });
-  });
-}
-
-TEST_P(NetpollTest, ANewTimerBreaksThePoll) {
-  Run([] {
-    Ends e;
-    Polled p(e.out.fd());
-    Waiter w(p, kRead);
-    ASSERT_TRUE(EventuallyAsleep(p, kRead));
-    for (int i = 0; i < 20; i++) {
-      // A thread without a P sets a timer when the last M sleeps in the poller.
-      auto rang = make_chan<void>(1);
-      std::thread t = KnownThread([&] {
-        // The timer must go off even if no M is seen in the poller, so do not
-        // wait for one for ever.
-        for (int k = 0; k < 1000 && rt::sched.lastpoll.load(rt::relaxed) != 0;
-             k++) {
-          std::this_thread::yield();
-        }
-        time::AfterFunc(1ms, [rang] { rang.Send(); });
-      });
-      rang.Recv();
-      blocking([&] { t.join(); });
-    }
-    EXPECT_TRUE(Asleep(p, kRead));
-    e.Signal();
-  });
-}
-
-TEST_P(NetpollTest, SleepersAndDescriptorsShareThePoll) {
-  Run([] {
-    constexpr int kRounds = rt::kSanitizerBuild ? 50 : 300;
-    std::atomic<bool> stop = false;
-    sync::WaitGroup sleepers;
-    for (int i = 0; i < 4; i++) {
-      sleepers.Go([&, i] {
-        while (!stop) time::Sleep(std::chrono::microseconds(50 * (i + 1)));
-      });
-    }
-    Ends e;
-    Polled p(e.out.fd());
-    for (int i = 0; i < kRounds; i++) {
-      ASSERT_EQ(p.Reset(kRead), kPollOk);
-      Waiter w(p, kRead);
-      time::Sleep(100us);
-      e.Signal();
-      EXPECT_EQ(w.Result(), kPollOk);
-      e.Drain();
-    }
-    stop = true;
-    sleepers.Wait();
-  });
-}
-
-TEST_P(NetpollTest, DescriptorsAreServedBesideGoroutinesThatCompute) {
-  Run([] {
-    std::atomic<bool> stop = false;
-    sync::WaitGroup hogs;
-    for (int i = 0; i < GetParam(); i++) {
-      hogs.Go([&] {
-        while (!stop) {
-        }
-      });
-    }
-    Ends e;
-    Polled p(e.out.fd());
-    for (int i = 0; i < 3; i++) {
-      {
-        const Reader r(p);
-        ASSERT_TRUE(EventuallyAsleep(p, kRead));
-        e.Signal();
-      }
-      e.Drain();
-    }
-    stop = true;
-    hogs.Wait();
-  });
-}
-
-TEST_P(NetpollTest, ALockedGoroutineLeavesThePollToOthers) {
-  Run([] {
-    Ends e;
-    Polled p(e.out.fd());
-    for (int i = 0; i < 5; i++) {
-      auto done = make_chan<void>();
-      go([&, done] {
-        runtime::LockOSThread();
-        WaitUntilReady(p, kRead);
-        done.Close();
-      });
-      // A plain thread, because a goroutine would keep another M awake, which
-      // could poll.
-      std::thread t([&] {
-        while (!Asleep(p, kRead)) std::this_thread::yield();
-        e.Signal();
-      });
-      done.Recv();
-      blocking([&] { t.join(); });
-      e.Drain();
-    }
-  });
-}
-
-TEST_P(NetpollTest, ThreadsWaitWhileNoGoroutineRuns) {
-  Run([] {
-    Full f;
-    for (int i = 0; i < 20; i++) {
-      auto done = make_chan<void>(2);
-      std::thread reader = KnownThread([&, done] {
-        WaitUntilReady(f.p, kRead);
-        done.Send();
-      });
-      std::thread writer = KnownThread([&, done] {
-        WaitUntilReady(f.p, kWrite);
-        done.Send();
-      });
-      std::thread other([&] {
-        while (!Asleep(f.p, kRead) || !Asleep(f.p, kWrite)) {
-          std::this_thread::yield();
-        }
-        EXPECT_EQ(::write(f.ends.out.fd(), "x", 1), 1);
-        Take(f.ends.out.fd(), f.size);
-      });
-      done.Recv();
-      done.Recv();
-      blocking([&] {
-        reader.join();
-        writer.join();
-        other.join();
-      });
-      Take(f.ends.in.fd(), 1);
-      f.size = Fill(f.ends.in.fd());
-    }
-  });
-}
-
-TEST_P(NetpollTest, ThreadsAreWokenByDeadlinesAndClose) {
-  Run([] {
-    for (const bool close : {true, false}) {
-      Ends e;
-      Polled p(e.out.fd());
-      auto done = make_chan<int>(1);
-      std::thread reader = KnownThread([&, done] { done.Send(p.Wait(kRead)); });
-      if (close) {
-        std::thread closer([&] {
-          while (!Asleep(p, kRead)) std::this_thread::yield();
-          p.Unblock();
-        });
-        EXPECT_EQ(done.Recv(), kErrClosing);
-        blocking([&] { closer.join(); });
-      } else {
-        p.SetDeadline(nanotime() + 5 * kMillisecond, kRead);
-        EXPECT_EQ(done.Recv(), kErrTimeout);
-      }
-      blocking([&] { reader.join(); });
-    }
-  });
-}
-
-TEST_P(NetpollTest, GomaxprocsMayChangeMeanwhile) {
-  Run([] {
-    Ends e;
-    Polled p(e.out.fd());
-    for (int i = 0; i < 40; i++) {
-      ASSERT_EQ(p.Reset(kRead), kPollOk);
-      Waiter w(p, kRead);
-      runtime::GOMAXPROCS(1 + i % 8);
-      e.Signal();
-      EXPECT_EQ(w.Result(), kPollOk);
-      e.Drain();
-    }
-  });
-}
-
-TEST_P(NetpollTest, ADumpSaysIOWait) {
-  Run([] {
-    Ends e;
-    Polled p(e.out.fd());
-    Waiter w(p, kRead);
-    ASSERT_TRUE(EventuallyParked("IO wait", 1));
-    EXPECT_TRUE(rt::netpollAnyWaiters());
-    e.Signal();
-    EXPECT_EQ(w.Result(), kPollOk);
-    EXPECT_TRUE(EventuallyParked("IO wait", 0));
-    // The thread that readied it counts down afterwards.
-    EXPECT_TRUE(Eventually([] { return !rt::netpollAnyWaiters(); }));
   });
 }
 
