@@ -1,5 +1,4 @@
 // Conns that are held up by the peer, an option, a deadline or a signal.
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -31,6 +30,7 @@
 #include "gump/status.h"
 #include "gump/sync.h"
 #include "runtime/sys/sanitizer.h"
+#include "tests/api/net/net_testing.h"
 #include "tests/testing/parked.h"
 #include "tests/testing/pattern.h"
 #include "tests/testing/signal_storm.h"
@@ -40,47 +40,16 @@
 namespace gump {
 namespace {
 
+using testing::Abstract;
 using testing::EventuallyParked;
+using testing::Pair;
 using testing::Pattern;
+using testing::ReadAll;
+using testing::ReadSome;
 using testing::Ready;
 using testing::Text;
 
-std::string Abstract(const std::string& name) {
-  return "@gump-" + std::to_string(getpid()) + "-" + name;
-}
-
-// Pair is a connection, where `a` is the end that dialled.
-struct Pair {
-  explicit Pair(const std::string& network) {
-    const net::Listener l = Ready(net::Listen(
-        network, network == "unix" ? Abstract("pair") : "127.0.0.1:0"));
-    a = Ready(net::Dial(network, l.LocalAddr().String()));
-    b = Ready(l.Accept());
-  }
-  // Names is "network a->b", as in the errors of a.
-  std::string Names() const {
-    return a.LocalAddr().Network() + " " + a.LocalAddr().String() + "->" +
-           a.RemoteAddr().String();
-  }
-  net::Conn a, b;
-};
-
 constexpr const char* kStreams[] = {"tcp", "unix"};
-
-std::string ReadSome(const net::Conn& c, size_t most) {
-  std::string buf(most, '\0');
-  buf.resize(Ready(c.Read(absl::MakeSpan(buf.data(), most))));
-  return buf;
-}
-
-std::string ReadAll(const net::Conn& c) {
-  std::string all;
-  for (;;) {
-    const std::string part = ReadSome(c, 100'000);
-    if (part.empty()) return all;
-    all += part;
-  }
-}
 
 template <class T>
 T Option(int fd, int level, int option) {

@@ -22,6 +22,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gump/gump.h"
+#include "tests/api/net/net_testing.h"
 #include "tests/testing/no_descriptors.h"
 #include "tests/testing/parked.h"
 #include "tests/testing/status.h"
@@ -30,6 +31,7 @@
 namespace gump {
 namespace {
 
+using testing::Pair;
 using testing::Ready;
 using testing::Text;
 
@@ -42,19 +44,6 @@ std::string ReadAll(const net::Conn& c) {
     all.append(buf, *n);
   }
 }
-
-struct TcpPair {
-  TcpPair() {
-    const net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
-    a = Ready(net::Dial("tcp", l.LocalAddr().String()));
-    b = Ready(l.Accept());
-  }
-  // Names is "a->b", as in the errors of a.
-  std::string Names() const {
-    return absl::StrCat(a.LocalAddr().String(), "->", a.RemoteAddr().String());
-  }
-  net::Conn a, b;
-};
 
 // Reset closes with a reset.
 void Reset(const net::Conn& c) {
@@ -126,13 +115,13 @@ TEST_P(NetFaultTest, DialWithoutDescriptorsFailsAndLeavesNothing) {
 
 TEST_P(NetFaultTest, AResetEndsARead) {
   Run([] {
-    const TcpPair pair;
+    const Pair pair;
     sync::WaitGroup reader;
     reader.Go([&] {
       char buf[1];
       const auto n = pair.a.Read(absl::MakeSpan(buf));
       EXPECT_EQ(Errno(n.status()), ECONNRESET);
-      EXPECT_EQ(Text(n), absl::StrCat("read tcp ", pair.Names(),
+      EXPECT_EQ(Text(n), absl::StrCat("read ", pair.Names(),
                                       ": read: connection reset by peer"));
     });
     EXPECT_TRUE(testing::EventuallyParked("IO wait", 1));
@@ -144,7 +133,7 @@ TEST_P(NetFaultTest, AResetEndsARead) {
 
 TEST_P(NetFaultTest, AResetEndsAWriteWhichSaysHowFarItGot) {
   Run([] {
-    const TcpPair pair;
+    const Pair pair;
     const std::string data(64 << 20, 'x');
     sync::WaitGroup writer;
     writer.Go([&] {
@@ -179,7 +168,7 @@ bool Vanish(const net::Conn& c) {
 
 TEST_P(NetFaultTest, KeepAliveNoticesThatThePeerIsGone) {
   Run([] {
-    const TcpPair pair;
+    const Pair pair;
     EXPECT_TRUE(pair.a.SetKeepAlive(true, absl::Seconds(1)).ok());
     if (!Vanish(pair.b)) GTEST_SKIP() << "needs CAP_NET_ADMIN";
     char buf[1];
@@ -190,7 +179,7 @@ TEST_P(NetFaultTest, KeepAliveNoticesThatThePeerIsGone) {
 
 TEST_P(NetFaultTest, AWriteFindsOutThatThePeerIsGone) {
   Run([] {
-    const TcpPair pair;
+    const Pair pair;
     if (!Vanish(pair.b)) GTEST_SKIP() << "needs CAP_NET_ADMIN";
     Ready(pair.a.Write("anybody?"));  // the loss cannot be known yet
     char buf[1];
@@ -306,7 +295,7 @@ constexpr absl::Duration kLibcWaits = absl::Seconds(5);
 [[noreturn]] void DialByDeadNames() {
   if (!EnterDeadDns()) std::_Exit(kMayNot);
   const int code = Run([] {
-    const TcpPair pair;
+    const Pair pair;
     std::atomic<int> rounds = 0;
     sync::WaitGroup ends;
     ends.Go([&] {

@@ -4,84 +4,41 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/tcp.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
-#include <functional>
-#include <map>
 #include <numeric>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
-#include "gump/chan.h"
 #include "gump/context.h"
 #include "gump/go.h"
 #include "gump/runtime.h"
-#include "gump/select.h"
 #include "gump/status.h"
 #include "gump/sync.h"
-#include "gump/time.h"
-#include "runtime/sys/sanitizer.h"
+#include "tests/api/net/net_testing.h"
 #include "tests/testing/held_port.h"
-#include "tests/testing/identity.h"
 #include "tests/testing/no_descriptors.h"
 #include "tests/testing/panic_text.h"
-#include "tests/testing/parked.h"
 #include "tests/testing/status.h"
-#include "tests/testing/wall_now.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
 namespace {
 
-using namespace std::chrono_literals;
+using testing::Abstract;
 using testing::HeldPort;
+using testing::Pair;
 using testing::PanicText;
+using testing::ReadAll;
+using testing::ReadExactly;
 using testing::Ready;
+using testing::Silent;
 using testing::Text;
-
-// ReadAll reads to the end of the stream.
-std::string ReadAll(net::Conn c) {
-  std::string all;
-  char buf[1000];
-  for (;;) {
-    const size_t n = Ready(c.Read(absl::MakeSpan(buf)));
-    if (n == 0) return all;
-    all.append(buf, n);
-  }
-}
-
-std::string ReadExactly(net::Conn c, size_t n) {
-  std::string all(n, '\0');
-  for (size_t at = 0; at < n;) {
-    const size_t k = Ready(c.Read(absl::MakeSpan(&all[at], n - at)));
-    EXPECT_NE(k, 0u) << "end after " << at << " of " << n;
-    if (k == 0) return all.substr(0, at);
-    at += k;
-  }
-  return all;
-}
-
-// Abstract is a unix address of this process alone.
-std::string Abstract(const std::string& name) {
-  return "@gump-" + std::to_string(getpid()) + "-" + name;
-}
-
-// TcpPair is a connection over loopback.
-std::pair<net::Conn, net::Conn> TcpPair() {
-  net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
-  net::Conn dialled = Ready(net::Dial("tcp", l.LocalAddr().String()));
-  net::Conn accepted = Ready(l.Accept());
-  return {dialled, accepted};
-}
+using namespace std::chrono_literals;
 
 using NetTest = testing::WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(NetTest);
@@ -158,7 +115,7 @@ TEST_P(NetTest, ManyConnectionsWorkAtOnce) {
 
 TEST_P(NetTest, VectoredFormsAreOneStream) {
   Run([] {
-    auto [a, b] = TcpPair();
+    auto [a, b] = Pair();
     std::vector<std::string> parts;
     std::vector<iovec> pieces;
     std::string all;
@@ -190,7 +147,7 @@ TEST_P(NetTest, VectoredFormsAreOneStream) {
 
 TEST_P(NetTest, HalvesCloseByThemselves) {
   Run([] {
-    auto [a, b] = TcpPair();
+    auto [a, b] = Pair();
     Ready(a.Write("question"));
     EXPECT_TRUE(a.CloseWrite().ok());
     EXPECT_EQ(ReadAll(b), "question");
@@ -203,7 +160,7 @@ TEST_P(NetTest, HalvesCloseByThemselves) {
 
 TEST_P(NetTest, EmptyReadsAndWritesDoNotWait) {
   Run([] {
-    auto [a, b] = TcpPair();
+    auto [a, b] = Pair();
     EXPECT_EQ(Ready(a.Read({})), 0u) << "does not wait";
     EXPECT_EQ(Ready(a.Write("")), 0u);
     Ready(a.Write("x"));
@@ -213,7 +170,7 @@ TEST_P(NetTest, EmptyReadsAndWritesDoNotWait) {
 
 TEST_P(NetTest, PlainThreadsDoTheSame) {
   Run([] {
-    auto [a, b] = TcpPair();
+    auto [a, b] = Pair();
     std::thread peer([b = b] {
       for (int i = 0; i < 100; i++) {
         const std::string got = ReadExactly(b, 4);
@@ -239,291 +196,6 @@ TEST(NetThreadTest, NoGoroutineIsNeeded) {
     EXPECT_EQ(ReadExactly(a, 4), "ping");
   }
   peer.join();
-}
-
-// ---- Closing ----------------------------------------------------------------
-
-TEST_P(NetTest, CloseEndsEverythingThatWaits) {
-  Run([] {
-    const std::string flood(10 << 20, 'x');
-    const HeldPort port;
-    for (int round = 0; round < 20; round++) {
-      auto [a, b] = TcpPair();
-      net::Listener l = Ready(net::Listen("tcp", port.Address()));
-      sync::WaitGroup wg;
-      for (int i = 0; i < 3; i++) {
-        wg.Go([&, a = a] {
-          char c[1];
-          const auto r = a.Read(absl::MakeSpan(c));
-          EXPECT_TRUE(absl::IsCancelled(r.status())) << r.status();
-          EXPECT_TRUE(Text(r).ends_with("use of closed network connection"));
-        });
-        wg.Go([&, a = a] {
-          const auto w = a.Write(flood);
-          EXPECT_TRUE(absl::IsCancelled(w.status())) << w.status();
-          EXPECT_LT(BytesWritten(w.status()), flood.size());
-        });
-        wg.Go([&] {
-          const auto c = l.Accept();
-          EXPECT_TRUE(absl::IsCancelled(c.status())) << c.status();
-        });
-      }
-      for (int i = 0; i < round; i++) runtime::Gosched();
-      EXPECT_TRUE(l.Close().ok());
-      EXPECT_TRUE(a.Close().ok());
-      wg.Wait();
-      EXPECT_TRUE(absl::IsCancelled(a.Close()));
-      EXPECT_EQ(a.Fd(), -1);
-      EXPECT_EQ(Errno(net::Dial("tcp", port.Address()).status()), ECONNREFUSED);
-      EXPECT_EQ(ReadAll(b).find_first_not_of('x'), std::string::npos);
-    }
-  });
-}
-
-// Silent is a listener without an Accept. Its queue is full, so it answers no
-// further SYN.
-net::Listener Silent(std::vector<net::Conn>* fillers) {
-  net::ListenOptions options;
-  options.backlog = 1;
-  net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0", options));
-  for (int i = 0; i <= options.backlog; i++) {
-    fillers->push_back(Ready(net::Dial("tcp", l.LocalAddr().String())));
-  }
-  EXPECT_TRUE(testing::Eventually([&] {
-    tcp_info info{};
-    socklen_t size = sizeof(info);
-    EXPECT_EQ(getsockopt(l.Fd(), IPPROTO_TCP, TCP_INFO, &info, &size), 0);
-    return info.tcpi_unacked == fillers->size();
-  }));
-  return l;
-}
-
-// Wait is an operation that waits, and the call that ends it.
-struct Wait {
-  const char* what;
-  const char* error;
-  std::function<absl::Status()> wait;
-  std::function<void()> end;
-};
-
-// Waits are one of each kind, all of which would wait for ever. `silent` does
-// not answer.
-std::vector<Wait> Waits(const net::Listener& silent,
-                        std::vector<net::Conn>* keep) {
-  const auto [a, b] = TcpPair();
-  const auto [c, d] = TcpPair();
-  const net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
-  const net::PacketConn p = Ready(net::ListenPacket("udp", "127.0.0.1:0"));
-  keep->insert(keep->end(), {b, d});
-  const auto [ctx, cancel] = context::WithCancel(context::Background());
-  const char* const closed = "use of closed network connection";
-  return {{"Read", closed,
-           [a = a] {
-             char buf[1];
-             return a.Read(absl::MakeSpan(buf)).status();
-           },
-           [a = a] { EXPECT_TRUE(a.Close().ok()); }},
-          {"Write", closed,
-           [c = c] {
-             static const std::string much(10 << 20, 'x');
-             return c.Write(much).status();
-           },
-           [c = c] { EXPECT_TRUE(c.Close().ok()); }},
-          {"Accept", closed, [l] { return l.Accept().status(); },
-           [l] { EXPECT_TRUE(l.Close().ok()); }},
-          {"ReadFrom", closed,
-           [p] {
-             char buf[1];
-             return p.ReadFrom(absl::MakeSpan(buf)).status();
-           },
-           [p] { EXPECT_TRUE(p.Close().ok()); }},
-          {"Dial", "operation was canceled",
-           [silent, ctx = ctx] {
-             return net::DialContext(ctx, "tcp", silent.LocalAddr().String())
-                 .status();
-           },
-           cancel}};
-}
-
-// A goroutine closes, or a thread. The median of 21 times counts. The machine
-// may be busy, so all of them may be tried again. (Sanitizers take longer.)
-TEST_P(NetTest, CloseEndsEachWaitWithinAMillisecond) {
-  Run([] {
-    using Clock = std::chrono::steady_clock;
-    constexpr auto kSoon = rt::kSanitizerBuild ? 1s : 1ms;
-    for (const bool by_thread : {false, true}) {
-      std::map<std::string, std::vector<Clock::duration>> took;
-      std::string slow;
-      std::vector<net::Conn> fillers;
-      const net::Listener silent = Silent(&fillers);
-      const auto try_each = [&] {
-        std::vector<net::Conn> keep;
-        for (const Wait& w : Waits(silent, &keep)) {
-          Clock::time_point returned;
-          sync::WaitGroup waiter;
-          waiter.Go([&] {
-            const absl::Status s = w.wait();
-            returned = Clock::now();
-            EXPECT_TRUE(absl::EndsWith(s.message(), w.error)) << s;
-          });
-          EXPECT_TRUE(testing::EventuallyParked("IO wait", 1)) << w.what;
-          Clock::time_point closed;
-          const auto close = [&] {
-            closed = Clock::now();
-            w.end();
-          };
-          if (by_thread) {
-            std::thread t(close);
-            blocking([&] { t.join(); });
-          } else {
-            close();
-          }
-          waiter.Wait();
-          took[w.what].push_back(returned - closed);
-        }
-      };
-      EXPECT_TRUE(testing::Eventually([&] {
-        took.clear();
-        slow.clear();
-        constexpr int kTries = 21;
-        for (int i = 0; i < kTries; i++) try_each();
-        EXPECT_EQ(took.size(), 5u);
-        for (auto& [what, times] : took) {
-          std::sort(times.begin(), times.end());
-          if (times[kTries / 2] > kSoon) slow += what + " ";
-        }
-        return slow.empty();
-      })) << slow;
-    }
-  });
-}
-
-TEST_P(NetTest, LastHandleCloses) {
-  Run([] {
-    auto [a, b] = TcpPair();
-    net::Conn copy = a;
-    EXPECT_TRUE(copy == a);
-    a = net::Conn();
-    Ready(copy.Write("x"));
-    copy = net::Conn();
-    EXPECT_EQ(ReadAll(b), "x");
-  });
-}
-
-TEST_P(NetTest, NumberIsFreeWhenCloseReturns) {
-  Run([] {
-    auto [a, b] = TcpPair();
-    const int fd = a.Fd();
-    const auto self = testing::Identity(fd);
-    sync::WaitGroup wg;
-    wg.Go([&, a = a] {
-      char c[1];
-      EXPECT_FALSE(a.Read(absl::MakeSpan(c)).ok());
-    });
-    runtime::Gosched();
-    EXPECT_TRUE(a.Close().ok());
-    EXPECT_NE(testing::Identity(fd), self);
-    wg.Wait();
-  });
-}
-
-TEST_P(NetTest, UnixPathsAreRemoved) {
-  Run([] {
-    const std::string path =
-        ::testing::TempDir() + "gump" + std::to_string(getpid()) + ".sock";
-    net::Listener l = Ready(net::Listen("unix", path));
-    EXPECT_EQ(l.LocalAddr().String(), path);
-    net::Conn c = Ready(net::Dial("unix", path));
-    EXPECT_EQ(c.RemoteAddr().String(), path);
-    EXPECT_EQ(Errno(net::Listen("unix", path).status()), EADDRINUSE);
-    EXPECT_TRUE(l.Close().ok());
-    struct stat st;
-    EXPECT_EQ(stat(path.c_str(), &st), -1);
-    EXPECT_EQ(Errno(net::Dial("unix", path).status()), ENOENT);
-  });
-}
-
-// ---- Deadlines --------------------------------------------------------------
-
-TEST_P(NetTest, DeadlinesEndWaits) {
-  Run([] {
-    auto [a, b] = TcpPair();
-    char c[1];
-    const auto read = [&, a = a] { return a.Read(absl::MakeSpan(c)); };
-    const absl::Time start = testing::WallNow();
-    EXPECT_TRUE(a.SetReadDeadline(start + absl::Milliseconds(5)).ok());
-    const auto r = read();
-    EXPECT_GE(testing::WallNow(), start + absl::Milliseconds(5));
-    EXPECT_TRUE(absl::IsDeadlineExceeded(r.status())) << r.status();
-    EXPECT_EQ(Text(r), "read tcp " + a.LocalAddr().String() + "->" +
-                           a.RemoteAddr().String() + ": i/o timeout");
-    // The deadline stays even if there is data to read. It can be removed.
-    Ready(b.Write("xy"));
-    EXPECT_TRUE(absl::IsDeadlineExceeded(read().status()));
-    EXPECT_TRUE(a.SetReadDeadline(absl::InfiniteFuture()).ok());
-    EXPECT_EQ(Ready(read()), 1u);
-    EXPECT_TRUE(a.SetReadDeadline(absl::UnixEpoch()).ok());
-    EXPECT_TRUE(absl::IsDeadlineExceeded(read().status()));
-    EXPECT_TRUE(a.SetDeadline(absl::Now() + absl::Hours(1)).ok());
-    EXPECT_EQ(Ready(read()), 1u);
-  });
-}
-
-TEST_P(NetTest, DeadlineMayMoveDuringAWait) {
-  Run([] {
-    auto [a, b] = TcpPair();
-    for (const bool later_first : {false, true}) {
-      EXPECT_TRUE(a.SetDeadline(later_first ? absl::Now() + absl::Hours(1)
-                                            : absl::InfiniteFuture())
-                      .ok());
-      sync::WaitGroup wg;
-      wg.Go([&, a = a] {
-        char c[1];
-        EXPECT_TRUE(
-            absl::IsDeadlineExceeded(a.Read(absl::MakeSpan(c)).status()));
-      });
-      wg.Go([&, a = a] {
-        const std::string flood(10 << 20, 'x');
-        EXPECT_TRUE(absl::IsDeadlineExceeded(a.Write(flood).status()));
-      });
-      for (int i = 0; i < 10; i++) runtime::Gosched();
-      EXPECT_TRUE(a.SetDeadline(absl::Now() + absl::Milliseconds(2)).ok());
-      wg.Wait();
-    }
-  });
-}
-
-// Servers do it like this. Each request moves the deadline, and none passes.
-TEST_P(NetTest, DeadlineMovedOnEveryRequestNeverPasses) {
-  Run([] {
-    auto [a, b] = TcpPair();
-    sync::WaitGroup wg;
-    wg.Go([b = b] {
-      for (int i = 0; i < 500; i++) Ready(b.Write(ReadExactly(b, 1)));
-    });
-    for (int i = 0; i < 500; i++) {
-      EXPECT_TRUE(a.SetDeadline(absl::Now() + absl::Minutes(2)).ok());
-      Ready(a.Write("x"));
-      EXPECT_EQ(ReadExactly(a, 1), "x");
-    }
-    wg.Wait();
-    EXPECT_TRUE(a.SetDeadline(absl::Now() + absl::Milliseconds(1)).ok());
-    char c[1];
-    EXPECT_TRUE(absl::IsDeadlineExceeded(a.Read(absl::MakeSpan(c)).status()));
-  });
-}
-
-TEST_P(NetTest, AcceptHasADeadline) {
-  Run([] {
-    net::Listener l = Ready(net::Listen("tcp", "127.0.0.1:0"));
-    EXPECT_TRUE(l.SetDeadline(absl::Now() + absl::Milliseconds(2)).ok());
-    const auto c = l.Accept();
-    EXPECT_EQ(Text(c),
-              "accept tcp " + l.LocalAddr().String() + ": i/o timeout");
-    EXPECT_TRUE(l.SetDeadline(absl::InfiniteFuture()).ok());
-    net::Conn d = Ready(net::Dial("tcp", l.LocalAddr().String()));
-    EXPECT_EQ(Ready(l.Accept()).RemoteAddr(), d.LocalAddr());
-  });
 }
 
 // ---- Dialling ---------------------------------------------------------------
@@ -715,7 +387,7 @@ void ExpectNoDelayAndKeepAlive(net::Conn c) {
 
 TEST_P(NetTest, BothEndsHaveNoDelayAndKeepAlive) {
   Run([] {
-    auto [a, b] = TcpPair();
+    auto [a, b] = Pair();
     for (net::Conn c : {a, b}) {
       ExpectNoDelayAndKeepAlive(c);
       EXPECT_EQ(fcntl(c.Fd(), F_GETFD), FD_CLOEXEC);
@@ -758,7 +430,7 @@ TEST_P(NetTest, DescriptorsOfOthersHaveNoDelayAndKeepAlive) {
 
 TEST_P(NetTest, LingerOfZeroResets) {
   Run([] {
-    auto [a, b] = TcpPair();
+    auto [a, b] = Pair();
     EXPECT_TRUE(a.SetLinger(0).ok());
     EXPECT_TRUE(a.Close().ok());
     char c[1];
@@ -874,7 +546,7 @@ TEST_P(NetTest, AcceptRecoversFromEMFILE) {
 
 TEST_P(NetTest, DumpsShowTheWaitReason) {
   Run([] {
-    auto [a, b] = TcpPair();
+    auto [a, b] = Pair();
     sync::WaitGroup wg;
     wg.Go([a = a] {
       char c[1];
