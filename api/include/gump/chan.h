@@ -35,8 +35,9 @@
 //
 // Memory ordering, on a channel of capacity n:
 //   * A send happens before the return of the receive that gets its value.
-//   * The k-th receive happens before the return of the send k+n.
-//   * Close happens before a receive that returns because of it.
+//   * The k-th receive happens before the return of the (k+n)-th send.
+//   * Close happens before the return of a receive that finds the channel
+//     closed.
 #ifndef GUMP_CHAN_H_
 #define GUMP_CHAN_H_
 
@@ -73,7 +74,8 @@ class chan {
   chan(std::nullptr_t) noexcept {}  // NOLINT: implicit, as nil
 
   // Send sends v. Parks until the channel has room or a receiver takes v.
-  // Panics "send on closed channel".
+  // Panics "send on closed channel" if the channel is closed, or is closed
+  // meanwhile.
   void Send(T v) const { internal::ChanSend(raw(), std::addressof(v)); }
   // TrySend sends v if it can do so without waiting, and never parks. Returns
   // false, and leaves the argument untouched, if it would have to wait. Panics
@@ -96,13 +98,14 @@ class chan {
   // lost.
   bool Recv(T& out) const { return internal::ChanRecvInto(raw(), out); }
   // TryRecv receives a value if it can do so without waiting, and never parks.
-  // Otherwise `kind` is kClosed if the channel is closed and drained, and
-  // kEmpty if there is no value now.
+  // The `kind` of the result is kValue if it received one. Otherwise it is
+  // kClosed if the channel is closed and drained, and kEmpty if there is no
+  // value now.
   RecvResult<T> TryRecv() const { return internal::ChanTryRecv<T>(raw()); }
 
-  // for (T v : c) receives until the channel is closed and drained. Each step
-  // parks until there is a value. Requires: this handle, or a copy of it,
-  // outlives the loop.
+  // for (T v : c) receives until the channel is closed and drained. begin() and
+  // each step park until there is a value. Requires: this handle, or a copy of
+  // it, outlives the loop.
   using iterator = internal::ChanIterator<T>;
   using sentinel = std::default_sentinel_t;
   iterator begin() const { return iterator(raw()); }
@@ -134,13 +137,15 @@ class chan {
   friend bool operator==(const chan& a, const chan& b) noexcept {
     return a.raw() == b.raw();
   }
+  // swap exchanges the channels of two handles.
   friend void swap(chan& a, chan& b) noexcept { swap(a.handle_, b.handle_); }
   template <class H>
   friend H AbslHashValue(H h, const chan& c) {
     return H::combine(std::move(h), c.raw());
   }
 
-  // For the library itself.
+  // For the library itself. The constructor takes over a reference, and raw()
+  // returns the channel without a new one.
   explicit chan(rt::Hchan* adopted) noexcept : handle_(adopted) {}
   rt::Hchan* raw() const noexcept { return handle_.get(); }
 
@@ -164,9 +169,10 @@ struct RecvResult<void> {
   Kind kind;
 };
 
-// make_chan makes a channel with room for cap values. A cap of 0 makes it
-// unbuffered. Never parks. Panics "makechan: size out of range" if there is no
-// memory for the channel, or if cap is above 4,294,967,295 and T is not void.
+// make_chan makes a channel with room for cap values. If cap is 0, the channel
+// is unbuffered. Never parks. Panics "makechan: size out of range" if there is
+// no memory for the channel, or if cap is above 4,294,967,295 and T is not
+// void.
 template <class T>
 [[nodiscard]] chan<T> make_chan(size_t cap = 0) {
   rt::Hchan* c = rt::makechan(&internal::kElemType<T>, cap);
@@ -175,8 +181,8 @@ template <class T>
   return chan<T>(c);
 }
 
-// send_chan is a view of a chan that can only send and close. Each function is
-// as that of chan.
+// send_chan is a view of a chan that can only send and close. Its functions are
+// those of chan with the same names.
 template <class T>
 class send_chan {
  public:
@@ -218,8 +224,8 @@ class send_chan {
   internal::ChanHandle handle_;
 };
 
-// recv_chan is a view of a chan that can only receive. Each function is as that
-// of chan.
+// recv_chan is a view of a chan that can only receive. Its functions are those
+// of chan with the same names.
 template <class T>
 class recv_chan {
  public:

@@ -1,5 +1,5 @@
-// A context carries a deadline, a request to stop, and the values of one
-// request down the calls and goroutines that work for it.
+// A context carries a deadline, a cancellation and the values of one piece of
+// work down the calls and goroutines that do it.
 //
 //   auto [ctx, cancel] = context::WithTimeout(parent, absl::Seconds(2));
 //   defer _{cancel};                    // frees the context's resources
@@ -22,13 +22,13 @@
 // context are a Context, its CancelFunc, a StopFunc, and each child.
 //
 // Two things outlast the handles, as in Go: a function registered with
-// AfterFunc, and a channel from Done() that the program still holds. Both learn
-// of a deadline and of the cancellation of an ancestor for as long as these can
-// happen. When no handle is left that could cancel, the function is destroyed
-// without a call, and the channel stays open. If the channel is dropped after
-// the handles, the context is freed later. That happens when the parent has got
-// some more children, or at the latest when the context would have been
-// cancelled.
+// AfterFunc, and a channel from Done() that the program still holds. The
+// function still runs, and the channel is still closed, when the deadline
+// passes or an ancestor is cancelled. If no deadline is left, and no ancestor
+// that could be cancelled, the function is destroyed without a call, and the
+// channel stays open. If the program drops the channel after the last handle,
+// the context is not freed at once. It is freed after its parent has got some
+// more children, or at the latest when it would have been cancelled.
 //
 // Dropping a CancelFunc cancels nothing. If a function holds the very context
 // with which it is registered, the context lives until it is cancelled or the
@@ -37,9 +37,10 @@
 //
 // All functions may be called from goroutines and from plain threads, several
 // at a time, and also from functions that AfterFunc starts. No function waits
-// for a context to end; receive from Done() for that. Functions, and the
-// destructor of a last handle, may park while another one is in progress. As
-// for any sync::Mutex, that takes only the length of a list operation.
+// for a context to end; receive from Done() for that. A function, or the
+// destructor of a last handle, may park while another one uses the same
+// contexts. It then waits for a sync::Mutex, at most for as long as one
+// cancellation takes.
 //
 // In a bubble (synctest.h), deadlines use the bubble's clock.
 //
@@ -78,7 +79,8 @@ class Key;
 // Context is the handle described above.
 class Context {
  public:
-  Context() noexcept = default;  // Background()
+  // Makes a handle of Background().
+  Context() noexcept = default;
 
   // Deadline returns the time at which the context is cancelled at the latest,
   // or nullopt if there is no such time. The context may be cancelled earlier.
@@ -132,6 +134,7 @@ class Key {
 
  public:
   using value_type = V;
+  // Makes a new key. Never parks or throws.
   Key() noexcept : id_(internal::NewContextKey()) {}
   uint64_t id() const noexcept { return id_; }  // for the library itself
 
@@ -141,9 +144,9 @@ class Key {
 
 // CancelFunc cancels the context with which it was made, and all its
 // descendants: Err() becomes "context canceled". Only the first call has an
-// effect. When any of the calls returns, everything is cancelled. A
-// default-constructed CancelFunc does nothing. Call it when the work is done,
-// if only to stop the timer.
+// effect. When any of the calls returns, everything is cancelled. Call it when
+// the work is done, if only to stop the timer. A CancelFunc is a handle: a copy
+// cancels the same context. A default-constructed CancelFunc does nothing.
 class CancelFunc {
  public:
   CancelFunc() noexcept = default;
@@ -154,8 +157,8 @@ class CancelFunc {
   internal::ContextRef ref_;
 };
 
-// CancelCauseFunc is a CancelFunc that takes a reason, which Cause returns. An
-// OK cause means "context canceled".
+// CancelCauseFunc is a CancelFunc that takes a reason, which Cause returns. If
+// cause is OK, the reason is "context canceled".
 class CancelCauseFunc {
  public:
   CancelCauseFunc() noexcept = default;
@@ -166,11 +169,11 @@ class CancelCauseFunc {
   internal::ContextRef ref_;
 };
 
-// StopFunc ends a registration made by AfterFunc. Returns true if this call
-// ended it: the function will not run, and is destroyed before the return.
-// Returns false if the function was stopped before or has been started. The
-// call does not wait for the function. A default-constructed StopFunc returns
-// false.
+// StopFunc ends a registration made by AfterFunc. A call returns true if it
+// ended the registration: the function will not run, and is destroyed before
+// the return. It returns false if the function was stopped before or has been
+// started. It does not wait for the function. A StopFunc is a handle: a copy
+// ends the same registration. A default-constructed StopFunc returns false.
 class StopFunc {
  public:
   StopFunc() noexcept = default;
@@ -214,7 +217,7 @@ class StopFunc {
 // WithTimeout is WithDeadline(parent, now + d).
 [[nodiscard]] std::pair<Context, CancelFunc> WithTimeout(
     const Context& parent, internal::DurationArg d);
-// WithDeadlineCause and WithTimeoutCause take a reason, which Cause returns if
+// WithDeadlineCause and WithTimeoutCause take a reason. Cause returns it if
 // this deadline cancels the context. Their CancelFunc gives no reason.
 [[nodiscard]] std::pair<Context, CancelFunc> WithDeadlineCause(
     const Context& parent, absl::Time deadline, absl::Status cause);
@@ -230,8 +233,9 @@ class StopFunc {
 // deadline and cancellation, for work that must be completed.
 [[nodiscard]] Context WithoutCancel(const Context& parent);
 
-// WithValue makes a child that has v, converted to V, under key. Use it for
-// data of a request that passes through interfaces, not for arguments.
+// WithValue makes a child that has v, converted to V, under key. Use it only
+// for data that accompanies a piece of work through many interfaces, not in
+// place of arguments. Throws what the move constructor of V throws.
 template <class V>
 [[nodiscard]] Context WithValue(const Context& parent, const Key<V>& key,
                                 std::type_identity_t<V> v) {
@@ -242,12 +246,13 @@ template <class V>
 }
 
 // AfterFunc calls f in a goroutine of its own once ctx is cancelled, or at once
-// if it already is. Each function of one context runs in its own goroutine. No
-// goroutine waits in the meantime. The result need not be kept.
+// if ctx is cancelled already. Each function of one context runs in its own
+// goroutine. No goroutine waits in the meantime. The result need not be kept.
 //
 // f is decay-copied and may be move-only. It is destroyed when it cannot be
-// called any more, on its goroutine or by the call that stops it. Throws
-// std::bad_alloc. A null f is the fatal error "go of nil func value".
+// called any more, on its goroutine or by the call that stops it. AfterFunc
+// throws std::bad_alloc, and any exception thrown by copying f. A null f is the
+// fatal error "go of nil func value".
 //
 //   auto stop = context::AfterFunc(ctx, [conn] { conn.Close(); });
 //   defer _{stop};

@@ -9,13 +9,15 @@
 // Goexit.
 //
 // The function runs on the goroutine or thread that leaves the scope. It may
-// park, and it may throw. If the scope is left normally, the exception passes
-// to the caller. If another exception is leaving the scope, there are now two,
-// and the process ends as in Go, with both:
+// park, and it may throw. If the scope is left normally, an exception of the
+// function passes to the caller. If the scope is left by an exception, and the
+// function throws another, the process ends as in Go. It prints both texts, and
+// its exit code is 2:
 //   panic: first
 //           panic: second
-// and exit code 2. The first line has the text of a gump::panic. A destructor
-// cannot reach any other exception, which shows as "exception".
+// The first text is known only if the first exception is a gump::panic. For any
+// other exception it is "exception", because a destructor cannot reach an
+// exception that is unwinding the stack.
 #ifndef GUMP_DEFER_H_
 #define GUMP_DEFER_H_
 
@@ -27,22 +29,25 @@ namespace gump {
 
 namespace internal {
 // PanicWhileUnwinding ends the process, with the exception being handled as the
-// second panic. If that is not an exception but a Goexit, it rethrows.
-// `uncaught` is the number of exceptions that are unwinding the stack. It does
-// not return, but is not declared so: a compiler that knows it may conclude
-// that the handler of the first exception is never reached, and drop that
-// handler.
+// second panic. If a Goexit is being handled, and not an exception, it rethrows
+// the Goexit. `uncaught` is the number of exceptions that are unwinding the
+// stack.
+//
+// PanicWhileUnwinding does not return, but is not declared [[noreturn]]. With
+// that attribute a compiler may conclude that the handler of the first
+// exception is never reached, and drop that handler.
 void PanicWhileUnwinding(int uncaught);
 }  // namespace internal
 
-// defer holds the function. It belongs to its scope, so it cannot be copied or
-// moved.
+// defer holds the function, and calls it when the defer is destroyed. A defer
+// cannot be copied or moved, because it belongs to its scope.
 template <class F>
 class [[nodiscard]] defer {
  public:
   static_assert(std::is_invocable_v<F&>,
                 "defer takes a function without arguments");
 
+  // Takes a function that can be called without arguments.
   // Not explicit, so that `defer _ = f;` works too.
   defer(F f) noexcept(  // NOLINT(google-explicit-constructor)
       std::is_nothrow_move_constructible_v<F>)
@@ -50,6 +55,7 @@ class [[nodiscard]] defer {
   defer(const defer&) = delete;
   defer& operator=(const defer&) = delete;
 
+  // Calls the function. May park and throw, as described above.
   ~defer() noexcept(false) {
     if (const int n = std::uncaught_exceptions(); n > uncaught_) [[unlikely]] {
       try {

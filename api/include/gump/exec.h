@@ -1,4 +1,4 @@
-// An exec::Cmd is another program, which this one runs.
+// An exec::Cmd is another program, which this process runs as a child.
 //
 //   exec::Cmd cmd("sort", "-n");
 //   absl::StatusOr<os::File> in = cmd.StdinPipe();
@@ -16,18 +16,19 @@
 //   auto [ctx, cancel] = context::WithTimeout(parent, absl::Seconds(5));
 //   absl::Status s = exec::CommandContext(ctx, "make").Run();
 //
-// A goroutine that waits for a program to end parks; no thread waits for it.
-// The child is made without fork, so no memory is copied and no handler of
-// pthread_atfork runs. The child starts with no signal blocked, and ignores the
-// signals that this program ignores. It gets only the three standard
-// descriptors, unless the program has others open that are not close-on-exec.
-// Those of this library all are close-on-exec.
+// A goroutine that waits for a program to end parks. No thread waits for the
+// program, if the kernel has pidfds (Linux 5.4). The child is made without
+// fork, so no memory is copied and no handler of pthread_atfork runs. The child
+// starts with no signal blocked, and ignores the signals that this process
+// ignores. It gets only the three standard descriptors, and those descriptors
+// of this process that are not close-on-exec. The descriptors of this library
+// are all close-on-exec.
 //
 // A program that ends badly is a status of code Unknown: "exit status 1",
 // "signal: killed", "signal: aborted (core dumped)". A program that could not
 // be started is a status with an errno (status.h): "fork/exec ./x: exec format
 // error". Mistakes of the caller are FailedPrecondition: "exec: already
-// started".
+// started". Functions throw std::bad_alloc if there is no memory.
 //
 // Source: package os/exec of Go.
 #ifndef GUMP_EXEC_H_
@@ -53,17 +54,21 @@ struct Command;
 
 namespace gump::exec {
 
-// Cmd is a program that is run once. It can be moved, not copied. Kill, Signal
-// and Pid may be called while another goroutine or thread is in Wait, Run or
-// Output. Apart from that, one goroutine or plain thread uses a Cmd at a time.
-// Unless a comment says otherwise, functions park only while files are opened.
+// Cmd is a program that is run once. It can be moved, not copied.
 //
-// If a Cmd is dropped, the program continues. If Wait is never called, an ended
-// program remains a zombie until this process ends.
+// Requires: one goroutine or plain thread uses a Cmd at a time. Kill, Signal
+// and Pid are exceptions: they may be called while another goroutine or thread
+// is in Wait, Run or Output. A Cmd that was moved from is only assigned to or
+// destroyed.
+//
+// A function whose comment does not mention parking may park only while a file
+// is opened, or a mutex is held for a few instructions. If a Cmd is dropped,
+// the program continues. If Wait is never called, an ended program remains a
+// zombie until this process ends.
 class Cmd {
  public:
-  // The program is looked up as LookPath does. The arguments are those after
-  // its name.
+  // Makes a Cmd that has not started. When it starts, the program is looked up
+  // as LookPath does. The arguments are those after the name.
   //
   //   exec::Cmd cmd("tar", "-xf", path);
   //   exec::Cmd same("tar", std::vector<std::string>{"-xf", path});
@@ -82,33 +87,35 @@ class Cmd {
   // SetDir sets the directory in which the program runs. A relative program
   // name with a slash is relative to that directory.
   void SetDir(std::string_view dir);
-  // SetEnv sets the whole environment, with one "KEY=value" each. If a key
-  // occurs twice, the last one counts. Without SetEnv, the program gets our
-  // environment as it is at Start, and PWD if there is a Dir.
+  // SetEnv sets the whole environment. Each string is a "KEY=value". If a key
+  // occurs twice, the last one counts. Without SetEnv, the program gets the
+  // environment that this process has at Start, and PWD if SetDir was called.
   void SetEnv(std::vector<std::string> env);
-  // The standard descriptors of the program, /dev/null by default. A File stays
-  // the caller's, and stays open. A terminal becomes blocking, as the child
-  // will expect. Our own calls on it then wait in the kernel, without
-  // deadlines.
+  // SetStdin, SetStdout and SetStderr set the standard descriptors of the
+  // program, which are /dev/null by default. A File stays the caller's, and
+  // stays open. A terminal becomes blocking, as the program will expect. Calls
+  // of this process on it then wait in the kernel, without deadlines.
   void SetStdin(os::File f);
   void SetStdout(os::File f);
   void SetStderr(os::File f);
 
-  // Pipes to the standard input of the program and from its outputs. Wait
-  // closes them, so read to the end before Wait. Close the pipe of StdinPipe
-  // when there is no more input. Fails if the descriptor is already set ("exec:
-  // Stdin already set").
+  // StdinPipe returns a pipe to the standard input of the program. StdoutPipe
+  // and StderrPipe return pipes from its outputs. Wait closes them, so read to
+  // the end before Wait. Close the pipe of StdinPipe when there is no more
+  // input. Fails if the descriptor is already set ("exec: Stdin already set").
   [[nodiscard]] absl::StatusOr<os::File> StdinPipe();
   [[nodiscard]] absl::StatusOr<os::File> StdoutPipe();
   [[nodiscard]] absl::StatusOr<os::File> StderrPipe();
 
-  // Start starts the program. If it fails, or if the context is already done,
-  // there is no process, and the pipes are closed.
+  // Start starts the program. Parks until the program runs or could not be
+  // started. If it fails, or if the context is already done, there is no
+  // process, and the pipes are closed. A second Start fails.
   [[nodiscard]] absl::Status Start();
 
-  // Wait parks until the program has ended, and closes the pipes. Returns OK if
-  // the exit status is 0. If the context has ended the program, returns the
-  // context's Err(). (Go returns "signal: killed".)
+  // Wait waits for the program to end, and closes the pipes. Parks until it has
+  // ended. Returns OK if the exit status is 0. If the context has ended the
+  // program, returns the context's Err(). (Go returns "signal: killed".) A
+  // second Wait fails.
   absl::Status Wait();
 
   // Run is Start and Wait. Parks as Wait does.
@@ -117,15 +124,15 @@ class Cmd {
   // Output is Run, and returns the data that the program wrote to its standard
   // output. CombinedOutput includes standard error. Both park until no process,
   // such as a child of the program, can write to that output any more. The
-  // forms that take a string append to it, also if the program fails.
+  // forms that take a string append the data to it, even if the program fails.
   [[nodiscard]] absl::StatusOr<std::string> Output();
   [[nodiscard]] absl::StatusOr<std::string> CombinedOutput();
   absl::Status Output(std::string* out);
   absl::Status CombinedOutput(std::string* out);
 
   // Kill is Signal(SIGKILL). Signal sends a signal to the process. It fails
-  // with "os: process already finished" after Wait has returned. It never
-  // reaches another process with the same number.
+  // before Start. After Wait has returned, it fails with "os: process already
+  // finished". It never reaches another process with the same number.
   absl::Status Kill() const;
   absl::Status Signal(int sig) const;
 
@@ -141,13 +148,13 @@ class Cmd {
   std::unique_ptr<internal::Command> c_;
 };
 
-// CommandContextOf binds a Cmd that exists already to ctx, as CommandContext
-// does.
+// CommandContextOf is CommandContext for a Cmd that already exists: it binds
+// cmd to ctx and returns it.
 [[nodiscard]] Cmd CommandContextOf(const context::Context& ctx, Cmd cmd);
 
-// CommandContext makes a Cmd whose program is killed when ctx is done, if it
-// has not ended before. Children of the program are not killed. Wait then
-// returns ctx.Err().
+// CommandContext makes a Cmd and binds it to ctx: when ctx is done, and the
+// program has not ended before, the program is killed, and Wait returns
+// ctx.Err(). Children of the program are not killed.
 template <class... Args>
 [[nodiscard]] Cmd CommandContext(const context::Context& ctx,
                                  std::string_view name, Args&&... args) {

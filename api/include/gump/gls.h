@@ -14,9 +14,9 @@
 // ends, its values are destroyed in reverse order of first use.
 //
 // An access searches a short list, newest first. That is fast for a handful of
-// variables, but not for thousands. It never waits. The first access may
-// allocate. It throws std::bad_alloc if there is no memory, and any exception
-// thrown by making the value.
+// variables, but not for thousands. An access never waits. The first access of
+// a goroutine makes the value, and so may allocate. It throws std::bad_alloc if
+// there is no memory, and any exception thrown by making the value.
 //
 // A gls is usually a global. If it is destroyed before a goroutine that used it
 // has ended, that goroutine's value lives until the goroutine ends.
@@ -40,9 +40,9 @@ namespace internal {
 const void* NewGlsKey() noexcept;
 }  // namespace internal
 
-// gls<T> is a variable of which every goroutine has its own. It cannot be
+// gls<T> is a variable of which every goroutine has its own value. It cannot be
 // copied or moved. All functions may be called from goroutines and from plain
-// threads.
+// threads. None parks, unless making a value does.
 template <class T>
 class gls {
  public:
@@ -62,11 +62,13 @@ class gls {
   gls& operator=(const gls&) = delete;
 
   // Returns the value of the current goroutine. The reference is valid until
-  // that goroutine ends.
+  // that goroutine ends. The first call makes the value, and throws as
+  // described above.
   T& operator*() const { return *get(); }
   T* operator->() const { return get(); }
 
-  // get returns the address of the current goroutine's value.
+  // get returns the address of the current goroutine's value. It makes the
+  // value and throws as the operators do.
   T* get() const {
     if (void* p = rt::glsGet(key_)) [[likely]] {
       return static_cast<T*>(p);

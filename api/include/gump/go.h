@@ -13,9 +13,10 @@
 // This header also gives defer, panic and gls: it includes gump/defer.h,
 // gump/panic.h and gump/gls.h.
 //
-// All functions may be called from goroutines and from plain threads. Run is
-// the exception: only a plain thread may call it, and main starts on that
-// thread.
+// A plain thread is a thread that the program made itself, for example by
+// std::thread. All functions may be called from goroutines and from plain
+// threads, except Run. Only a plain thread may call Run, and main starts on
+// that thread.
 //
 // exit, quick_exit and _exit may be called anywhere. Goroutines continue until
 // the process is gone, so exit handlers and static destructors may use them.
@@ -56,22 +57,24 @@ namespace gump {
 struct GoOptions {
   // The stack size in bytes. 0 means the default: 256 KiB of address space, or
   // more in builds with sanitizers or without optimisation. Only the part in
-  // use costs memory. A size below 16 KiB is raised to 16 KiB. A size above 1
-  // GiB, or above the limit of debug::SetMaxStack, is lowered to that limit.
+  // use costs memory. A size below 16 KiB is raised to 16 KiB. A size above the
+  // limit of debug::SetMaxStack, which is 1 GiB at start, is lowered to that
+  // limit.
   size_t stack_size = 0;
   // A name for goroutine dumps, which show its first 47 bytes. go copies it.
   std::string_view name = {};
 };
 
 // go starts a goroutine that calls f(args...). The callable and its arguments
-// are decay-copied, as std::thread does, and may be move-only. They are
+// are decay-copied, as by std::thread, and may be move-only. They are
 // destroyed on the goroutine when it ends. A closure of up to 64 bytes costs no
 // allocation.
 //
 // go never parks. It may be called from goroutines and from plain threads. On a
 // plain thread without Run, it starts the runtime in the background. The new
-// goroutine runs next on this P, as soon as the caller blocks, yields or ends,
-// or earlier on another P.
+// goroutine runs next on the caller's P, as soon as the caller blocks, yields
+// or ends. Another P may run it earlier. If the caller is a plain thread, which
+// has no P, the goroutine goes to the global queue.
 //
 // Panics if there is no memory for a goroutine; the runtime stays usable. An
 // empty std::function or a null pointer is the fatal error "go of nil func
@@ -79,8 +82,8 @@ struct GoOptions {
 //
 //   gump::go([&] { c.Send(compute()); });
 //
-// Source: Go's newproc. Unlike Go, it binds the stack when the goroutine first
-// runs.
+// Source: Go's newproc. Unlike in Go, the goroutine gets its stack when it
+// first runs.
 template <class F, class... A>
 requires(!std::is_same_v<std::decay_t<F>, GoOptions>)
     __attribute__((always_inline)) inline void go(F&& f, A&&... args) {
@@ -89,8 +92,8 @@ requires(!std::is_same_v<std::decay_t<F>, GoOptions>)
       nullptr, rt::callerPC(), std::forward<F>(f), std::forward<A>(args)...);
 }
 
-// go with options. Throws std::bad_alloc if there is no memory to copy the
-// name.
+// go(options, f, args...) is go with options. Throws std::bad_alloc if there is
+// no memory to copy the name.
 //
 //   gump::go(gump::GoOptions{.stack_size = 1 << 20, .name = "parser"},
 //            Parse, text);
@@ -119,8 +122,9 @@ __attribute__((always_inline)) inline void go(GoOptions options, F&& f,
 //   * a value, a name or a signal that the goroutine would send;
 //   * a lock that the goroutine holds;
 //   * an RWMutex that the goroutine waits to write to.
-// When all threads of the process wait, and none of them for a timer or a
-// socket, that is the fatal error "all goroutines are asleep - deadlock!".
+// When all threads of the process wait, and none of them waits for a timer or a
+// socket, the process ends with the fatal error "all goroutines are asleep -
+// deadlock!".
 //
 // main is called in place, by reference, and need not be copyable. main may
 // change threads unless it is locked to the thread of Run. It is locked if it
@@ -153,9 +157,9 @@ __attribute__((always_inline)) inline int Run(F&& main) {
 // result of f. While f blocks, other goroutines run in place of this one. f
 // runs on this goroutine's stack and thread.
 //
-// Requires: f does not park. An operation in f that would have to wait, for a
-// channel or a lock for example, is a fatal error. The function f may start
-// goroutines, wake others, and call blocking itself.
+// Requires: f does not park. If an operation in f has to wait, for example for
+// a channel or a lock, that is a fatal error. f may start goroutines, wake
+// others, and call blocking itself.
 //
 // An exception thrown by f passes through. blocking may park after f has
 // returned. On a plain thread it only calls f.

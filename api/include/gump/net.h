@@ -1,5 +1,5 @@
-// Package net: connections, listeners and datagram sockets. A call that has to
-// wait parks the goroutine, not its thread.
+// Package net has connections, listeners and datagram sockets. A call that has
+// to wait parks the goroutine, and its thread runs other goroutines.
 //
 //   gump/net/addr.h         Addr
 //   gump/net/conn.h         Conn, Pipe, FileConn
@@ -12,8 +12,9 @@
 // "unixgram". Addresses are written as in Go: "host:port", ":8080" (all
 // interfaces), "[::1]:80", "127.0.0.1:0" (any free port), and for unix sockets
 // a path, or "@name" in the abstract name space. A port may be the name of a
-// service. A NUL byte does not cut a string short: no host and no service has
-// such a name, and a path that contains one is "invalid argument".
+// service. A string is used up to its end, not up to its first NUL byte. A host
+// or service whose name contains a NUL byte is not found, and such a path is
+// "invalid argument".
 //
 // Conn, Listener and PacketConn are cheap handles: a copy is the same socket.
 // The socket is closed by Close, or when its last handle is destroyed. Every
@@ -22,6 +23,8 @@
 //
 // Requires: the handle is not default-constructed. Such a handle is nil, and
 // using it is the panic "invalid memory address or nil pointer dereference".
+// There are at most 1,048,575 operations on one socket at a time; one more is a
+// panic, too.
 //
 // Errors are values with Go's texts, such as "dial tcp 127.0.0.1:1: connect:
 // connection refused". They carry the errno if there is one (gump::Errno). Two

@@ -1,4 +1,4 @@
-// Package os: files and pipes.
+// Package os has files and pipes.
 //
 //   gump/os/file.h       File, Open, Create, OpenFile, Pipe, NewFile, Stdin,
 //                        Stdout, Stderr, ReadFile, WriteFile

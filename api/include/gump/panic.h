@@ -1,7 +1,8 @@
 // A panic is the way in which the library reports an error of its caller.
 //
-// It is an exception of type PanicError. Its what() is the bare text, which is
-// Go's where Go has one ("send on closed channel"). Catching it is recovering:
+// A panic is an exception of type PanicError. Its what() is the bare text,
+// which is Go's where Go has one ("send on closed channel"). To recover from a
+// panic is to catch it:
 //
 //   try {
 //     c.Close();
@@ -12,6 +13,10 @@
 // A panic, or any other exception, that leaves a goroutine's function ends the
 // process. The text and the goroutine's stack go to standard error, and the
 // exit code is 2.
+//
+// A fatal error is an error from which the program cannot recover. The library
+// prints its text after "fatal error: ", and then the stacks, and ends the
+// process with exit code 2.
 #ifndef GUMP_PANIC_H_
 #define GUMP_PANIC_H_
 
@@ -31,10 +36,12 @@ struct PanicRecord;
 // from goroutines and from plain threads.
 [[noreturn]] void panic(std::string_view msg);
 
-// PanicError is the exception that panic() throws. what() is the bare text. A
-// value: it may be copied, kept, and thrown on another goroutine.
+// PanicError is the exception that panic() throws. It is a value: it may be
+// copied, kept, and thrown on another goroutine. No function parks.
 class PanicError : public std::runtime_error {
  public:
+  // Makes an exception with the text `what`, of which it keeps a copy. Throws
+  // std::bad_alloc.
   explicit PanicError(const std::string& what);
   PanicError(const PanicError& other) noexcept;
   PanicError& operator=(const PanicError&) = delete;

@@ -1,4 +1,4 @@
-// rate::Limiter: a token bucket, which limits how often events may happen.
+// A rate::Limiter is a token bucket, which limits how often events may happen.
 //
 //   rate::Limiter limiter(10, 3);         // 10 a second, at most 3 at once
 //   while (limiter.Wait(ctx).ok()) Poll();     // slow down
@@ -7,8 +7,8 @@
 // The bucket holds up to Burst() tokens and starts full. Limit() tokens a
 // second flow in, evenly. An event takes one token, or n. Allow does not wait:
 // without a token there is no event. Wait waits for a token. Reserve takes
-// tokens that are still to come, and says when they will be there. Later
-// callers wait behind them.
+// tokens that have yet to flow in, and says when they will be there. Callers
+// that come later get their tokens after these.
 //
 // A rate of rate::Inf, or more, allows everything, whatever the burst. At any
 // other rate, a burst of 0 allows nothing. A rate of 0 or less gives out the
@@ -16,15 +16,17 @@
 //
 // A Limiter reads the wall clock when it is made. From then on it counts on the
 // monotonic clock, so setting the wall clock has no effect. The functions that
-// take a time are for programs and tests with a clock of their own. A time
-// before the latest one that the Limiter has seen takes the Limiter back to
-// that time, without adding tokens.
+// take a time are for programs and tests with a clock of their own. They may
+// take an earlier time than an earlier call did. The Limiter then continues
+// from the earlier time, and adds no tokens for this step.
 //
-// In a bubble (synctest.h) the bubble's clock counts instead, so use a Limiter
-// either inside or outside.
+// In a bubble (synctest.h) the bubble's clock counts instead. Requires: a
+// Limiter is used only in one bubble, or only outside of bubbles.
 //
 // A Limiter is never copied or moved. All functions may be called from
-// goroutines and from plain threads. Only Wait and WaitN park for long.
+// goroutines and from plain threads, several at a time. Only Wait and WaitN
+// park for long; the others may wait for a mutex that is held for a few
+// instructions.
 //
 // Source: golang.org/x/time/rate.
 #ifndef GUMP_RATE_H_
@@ -46,39 +48,43 @@ class Reservation;
 // Limiter is the token bucket described above.
 class Limiter {
  public:
-  // per_second is the rate, in events (or tokens) a second. burst is the size
-  // of the bucket.
+  // Makes a Limiter with a full bucket. per_second is the rate, in events (or
+  // tokens) a second. burst is the size of the bucket, in tokens.
   Limiter(double per_second, int burst);
   Limiter(const Limiter&) = delete;
   Limiter& operator=(const Limiter&) = delete;
 
-  // The rate, in events a second, and the size of the bucket.
+  // Limit returns the rate, in events a second. Burst returns the size of the
+  // bucket.
   [[nodiscard]] double Limit() const;
   [[nodiscard]] int Burst() const;
-  // Tokens returns the number of tokens now, or at `now`. It is below 0 if
-  // tokens that are still to come are reserved.
+  // Tokens returns the number of tokens in the bucket now, and TokensAt the
+  // number at `now`. It is below 0 if tokens that have yet to flow in are
+  // reserved.
   [[nodiscard]] double Tokens() const;
   [[nodiscard]] double TokensAt(absl::Time now) const;
 
-  // Allow returns true, and takes a token, if an event may happen now. AllowN
-  // does so for n events at once, now or at `now`.
+  // Allow returns true, and takes a token, if an event may happen now.
+  // Otherwise it returns false and takes none. AllowN does so for n events at
+  // once, now or at `now`.
   [[nodiscard]] bool Allow() { return AllowN(1); }
   [[nodiscard]] bool AllowN(int n);
   [[nodiscard]] bool AllowN(absl::Time now, int n);
 
-  // Reserve takes the token of one event, which may have to wait for it.
-  // ReserveN does so for n events.
+  // Reserve takes the token of one event, even if the token has yet to flow in.
+  // The result says when the event may happen. ReserveN does so for n events.
   //
   //   rate::Reservation r = limiter.Reserve();
-  //   if (!r.OK()) return;                       // never: see Burst
+  //   if (!r.OK()) return;                       // the burst is 0
   //   time::Sleep(r.Delay());
   //   Act();
   [[nodiscard]] Reservation Reserve();
   [[nodiscard]] Reservation ReserveN(int n);
   [[nodiscard]] Reservation ReserveN(absl::Time now, int n);
 
-  // Wait takes the token of one event and parks until the event may happen.
-  // WaitN does so for n events. Throws std::bad_alloc. An error takes no token:
+  // Wait takes the token of one event. Parks until the event may happen or ctx
+  // is done. WaitN does so for n events. Throws std::bad_alloc. An error takes
+  // no token:
   //   * InvalidArgument "rate: Wait(n=5) exceeds limiter's burst 3";
   //   * DeadlineExceeded "rate: Wait(n=5) would exceed context deadline", at
   //     once;
@@ -88,8 +94,8 @@ class Limiter {
   }
   [[nodiscard]] absl::Status WaitN(const context::Context& ctx, int n);
 
-  // SetLimit and SetBurst change the rate and the size of the bucket, now or at
-  // `now`. Earlier reservations keep their times.
+  // SetLimit and SetLimitAt change the rate, and SetBurst and SetBurstAt the
+  // size of the bucket, now or at `now`. Earlier reservations keep their times.
   void SetLimit(double per_second);
   void SetLimitAt(absl::Time now, double per_second);
   void SetBurst(int burst);
@@ -117,29 +123,32 @@ class Limiter {
 inline constexpr double Inf = std::numeric_limits<double>::max();
 
 // Every returns the rate, in events a second, of one event per interval.
-// Returns Inf if the interval is not above 0.
+// Returns Inf if the interval is not above 0. Does not park.
 [[nodiscard]] double Every(gump::internal::DurationArg interval);
 
-// Reservation says from when on the events for which ReserveN was called may
-// happen. A value that refers to its Limiter. Requires: the Limiter outlives
-// it. Thread-compatible: several goroutines may use copies.
+// Reservation is the result of ReserveN: it says when these events may happen.
+// It is a value that refers to its Limiter. Several goroutines may use copies.
+// Requires: the Limiter outlives the Reservation.
 class Reservation {
  public:
-  // OK returns false if the events can never happen, because they are more than
-  // the burst. Delay is then infinite, and Cancel does nothing.
+  // OK returns false if the events can never happen, because there are more of
+  // them than the burst allows. Delay is then infinite, and Cancel does
+  // nothing.
   [[nodiscard]] bool OK() const noexcept { return ok_; }
 
-  // Delay returns how long to wait before the events may happen, from now on or
-  // from `now` on. 0 means that they may happen at once. Infinite means that
-  // they can never happen at the rate of the call of ReserveN. A later change
-  // of the rate does not alter that.
+  // Delay returns how long to wait before the events may happen, from now on,
+  // and DelayFrom the same from `now` on. 0 means that they may happen at once.
+  // Infinite means that they can never happen at the rate that the Limiter had
+  // when it made the reservation. A later change of the rate does not alter the
+  // result.
   [[nodiscard]] absl::Duration Delay() const;
   [[nodiscard]] absl::Duration DelayFrom(absl::Time now) const;
 
-  // Cancel declares that the events will not happen. As of now, or of `now`, it
-  // gives the tokens back, except those on which later reservations count. It
-  // does nothing if the time of the events has passed, or if Cancel was called
-  // before. Requires: only one of the copies is cancelled.
+  // Cancel declares that the events will not happen, as of now, and CancelAt as
+  // of `now`. The tokens go back to the bucket, except those on which later
+  // reservations depend. Cancel does nothing if the time of the events has
+  // passed, or if it was called before. Requires: only one of the copies is
+  // cancelled.
   void Cancel();
   void CancelAt(absl::Time now);
 

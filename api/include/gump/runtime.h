@@ -29,14 +29,14 @@ inline void Gosched() { rt::gosched(); }
 // so destructors and deferred functions run.
 //   * A catch (...) on the way must rethrow. If one does not, that is the fatal
 //     error "runtime.Goexit: exception not rethrown".
-//   * On the main goroutine it ends that goroutine, but Run does not return.
-//     When the other goroutines have ended too, that is the fatal error "no
-//     goroutines (main called runtime.Goexit) - deadlock!".
-//   * On a plain thread it is a fatal error.
-//   * If it has to pass a noexcept function, or is called while the goroutine
-//     already unwinds, the process ends, as for any exception there. The text
-//     is "panic: std::terminate called without an active exception". In code
-//     that clang compiled, it may be "exception not rethrown", as above.
+//   * On the main goroutine, Goexit ends that goroutine, but Run does not
+//     return. When the other goroutines have ended too, that is the fatal error
+//     "no goroutines (main called runtime.Goexit) - deadlock!".
+//   * On a plain thread, Goexit is a fatal error.
+//   * If a noexcept function is on the way, or if the goroutine is already
+//     unwinding, Goexit ends the process, as any exception would. The text is
+//     "panic: std::terminate called without an active exception". In code that
+//     clang compiled, it may be "exception not rethrown", as above.
 [[noreturn]] inline void Goexit() { rt::goexit(); }
 
 // GOMAXPROCS sets the number of Ps, that is, of threads that run goroutines at
@@ -49,13 +49,14 @@ inline void Gosched() { rt::gosched(); }
 // quota, which are read once a second. Parks if the number changes.
 inline int GOMAXPROCS(int n) { return rt::setGOMAXPROCS(n); }
 
-// SetDefaultGOMAXPROCS returns to the machine's default: the processors in the
-// affinity mask, limited by the cgroup's CPU quota. Both are read again, and
-// followed from now on. Stops the world as GOMAXPROCS does. Parks.
+// SetDefaultGOMAXPROCS sets the number of Ps to the machine's default: the
+// processors in the affinity mask, limited by the cgroup's CPU quota. It reads
+// both again, and from now on the number follows them. Stops the world as
+// GOMAXPROCS does. Parks.
 inline void SetDefaultGOMAXPROCS() { rt::setDefaultGOMAXPROCS(); }
 
-// NumCPU is the number of processors in the affinity mask when the runtime
-// started.
+// NumCPU returns the number of processors that were in the affinity mask when
+// the runtime started.
 inline int NumCPU() { return rt::numCPU(); }
 
 // NumGoroutine returns the number of goroutines, without the runtime's own. It
@@ -67,23 +68,24 @@ inline int NumGoroutine() { return rt::numGoroutine(); }
 // number when it first uses the runtime; before that, Goid returns 0.
 inline uint64_t Goid() { return rt::currentGoid(); }
 
-// LockOSThread binds the calling goroutine to its thread: the goroutine runs on
-// no other thread, and no other goroutine runs on this one. The binding ends
-// when UnlockOSThread has been called as often. A goroutine that ends while
-// locked ends its thread too. Panics "LockOSThread nesting overflow" after
-// 2^32-1 calls.
+// LockOSThread binds the calling goroutine to its thread. Until the binding
+// ends, the goroutine runs on no other thread, and the thread runs no other
+// goroutine. The binding ends when UnlockOSThread has been called as often as
+// LockOSThread. A goroutine that ends while locked ends its thread too. Panics
+// "LockOSThread nesting overflow" after 2^32-1 calls.
 //
-// On a plain thread it only counts. If that thread then calls Run, main begins
-// locked to it, with the same count.
+// On a plain thread, LockOSThread only counts its calls. If that thread then
+// calls Run, main begins locked to it, with the same count.
 void LockOSThread();
-// UnlockOSThread undoes one LockOSThread. If there is none, it does nothing.
+// UnlockOSThread undoes one call of LockOSThread. It does nothing if all have
+// been undone.
 void UnlockOSThread();
 
 // Stack returns a traceback in Go's format, of the caller or of all goroutines.
-// If `all`, it stops the world as GOMAXPROCS does, and parks. The traceback of
-// all goroutines includes plain threads that are parked in a channel, a lock
-// and the like (not in time::Sleep), by number and without their stacks. Throws
-// std::bad_alloc.
+// Throws std::bad_alloc. If `all` is true, it stops the world as GOMAXPROCS
+// does, and parks. The traceback then also lists the plain threads that are
+// parked, for example in a channel or a lock, but not in time::Sleep. It shows
+// their numbers, but not their stacks.
 std::string Stack(bool all);
 
 // GC runs one reclamation cycle and returns when it is done. The runtime runs a
@@ -104,15 +106,16 @@ void GC();
 // SetFinalizer hands f to the finalizer goroutine, which runs such functions
 // one after the other. f may block, which delays the functions behind it. An
 // exception that leaves f ends the process. Throws std::bad_alloc. An empty f
-// is the fatal error "go of nil func value". Unlike in Go, no object is
-// involved, and f runs at once.
+// is the fatal error "go of nil func value". Unlike in Go, f does not wait for
+// an object to become unreachable. It runs as soon as the functions before it
+// are done.
 void SetFinalizer(std::function<void()> f);
 
-// Retire deletes p once no goroutine that is running now can still hold it.
-// That is when each of them has entered the library or has ended, so a
-// goroutine that sleeps in the kernel or computes delays the deletion. Retire
-// is for structures that are read without a lock: unlink first, then call
-// Retire.
+// Retire deletes p, which new has made, once no goroutine that is running now
+// can still hold it. That is when each of these goroutines has entered the
+// library or has ended. So a goroutine that sleeps in the kernel or computes
+// delays the deletion. Retire is for structures that are read without a lock:
+// unlink first, then call Retire.
 //
 // Requires:
 //   * A goroutine does not keep a pointer read from such a structure across a
@@ -139,8 +142,8 @@ void Retire(T* p) {
 
 namespace gump::debug {
 
-// FreeOSMemory is runtime::GC, which in this library gives memory back at once.
-// Parks.
+// FreeOSMemory is the same as runtime::GC, because in this library GC gives
+// memory back at once. Parks.
 void FreeOSMemory();
 
 // SchedStats holds the counters of the scheduler. The first group describes the

@@ -18,17 +18,19 @@
 //   for (auto& in : inputs) cases.push_back(gump::Recv(in, &v));
 //   int chosen = gump::select(absl::MakeSpan(cases));
 //
-// Without Default, select parks until a case can proceed. select() parks for
-// ever. If several cases are ready, the choice among them is uniformly random.
-// A nil channel is never ready. A closed channel always is: a receive from it
-// delivers "closed", and a send to it panics "send on closed channel". The same
-// channel may appear any number of times, in both directions.
+// Without Default, select parks until a case can proceed. select() without
+// cases parks for ever. If several cases are ready, the choice among them is
+// uniformly random. A nil channel is never ready. A closed channel always is: a
+// receive from it delivers "closed", and a send to it panics "send on closed
+// channel". The same channel may appear any number of times, in both
+// directions.
 //
 // A handler of Recv takes (T), (T, bool ok), (std::optional<T>) or (). On
 // chan<void> it takes (bool ok) or (). When the channel is closed and drained,
-// ok is false, the optional is empty, and a T is T{}. A T that is not
-// default-constructible needs the optional. In the pointer form, a closed
-// channel leaves *v untouched, as Recv(T&) does, and sets *ok to false.
+// ok is false, the optional is empty, and the T is a value-initialised T{}. If
+// T is not default-constructible, the handler must take the optional. In the
+// pointer form, a closed channel leaves *v untouched, as Recv(T&) does, and
+// sets *ok to false.
 //
 // The value of a Send is evaluated once. It is moved from only if that case is
 // chosen.
@@ -65,18 +67,18 @@ requires(sizeof...(Cases) > 0) int select(Cases&&... cases) {
                 "select itself");
   return internal::SelectOf(cases...);
 }
-// select for cases in an array of at most 65,536. An empty array blocks for
-// ever. Parks until a case can proceed, unless one of them is Default. Panics
-// "reflect.Select: too many cases (max 65536)", "reflect.Select: multiple
-// default cases", and as above. Throws std::bad_alloc if there are more than
-// sixteen cases and no memory.
+// This select takes its cases from an array of at most 65,536. An empty array
+// blocks for ever. Parks until a case can proceed, unless one of them is
+// Default. Panics "reflect.Select: too many cases (max 65536)",
+// "reflect.Select: multiple default cases", and as above. Throws std::bad_alloc
+// if there are more than sixteen cases and no memory.
 int select(absl::Span<SelectCase> cases);
-// Parks for ever.
+// select without cases parks for ever.
 [[noreturn]] void select();
 
-// The functions that make cases. None of them parks; select does. C is a chan,
-// or its view. The result must be used in the same expression, in the call of
-// select or for a SelectCase.
+// The functions that make cases. None of them parks; select does. c is a chan,
+// a send_chan or a recv_chan. Requires: the result is used in the same
+// expression, in the call of select or for a SelectCase.
 
 // Recv(c, handler) receives a value for the handler. Recv(c) discards it.
 template <internal::ReceivesFrom C, internal::Handler H>

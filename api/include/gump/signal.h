@@ -7,7 +7,7 @@
 //     ...                                  // shut down
 //   });
 //
-// or, for work that its context ends:
+// In the other form, a signal cancels the context of a piece of work:
 //
 //   auto [ctx, stop] = signal::NotifyContext(context::Background(), {SIGINT});
 //   defer _{stop};
@@ -15,8 +15,8 @@
 //
 // The sender of a signal does not wait. If a channel has neither room for a
 // signal nor a receiver, the signal is lost to that channel. Room for one is
-// enough for a signal that is to be noticed, not counted. The kernel merges
-// pending signals of one kind, too, and so do we.
+// enough for a signal that is to be noticed, not counted. If several signals of
+// one kind are pending, the kernel merges them, and so does this library.
 //
 // A signal for which no channel has asked does what it did before. The first
 // call of Notify or Ignore that names a signal remembers its disposition: the
@@ -25,20 +25,20 @@
 // meantime. If the program installs another handler in the meantime, that one
 // stays.
 //
-// SIGKILL, SIGSTOP, the signals that libc reserves, and numbers that are no
-// signals are skipped. A fault of the program itself is a SIGSEGV, SIGBUS,
-// SIGFPE, SIGILL, SIGTRAP or SIGSYS from the kernel. It is never delivered to a
-// channel and cannot be ignored: it does what it did before. If kill or raise
-// sent such a signal, it is delivered. The runtime preempts goroutines with
-// SIGURG, and a channel gets those signals too, as in Go. While a channel gets
-// SIGQUIT, that signal does not print a dump.
+// Some numbers are skipped: SIGKILL, SIGSTOP, the signals that libc reserves,
+// and numbers that are no signals. A fault of the program itself is a SIGSEGV,
+// SIGBUS, SIGFPE, SIGILL, SIGTRAP or SIGSYS from the kernel. It is never
+// delivered to a channel and cannot be ignored: it does what it did before. If
+// kill or raise sent such a signal, it is delivered. The runtime preempts
+// goroutines with SIGURG, and a channel gets those signals too, as in Go. While
+// a channel gets SIGQUIT, that signal does not print a dump.
 //
 // All functions may be called from goroutines and from plain threads, with or
 // without Run, but not from signal handlers. They may park, for the length of a
 // list operation. Signals that arrive between two calls of Run are kept, and
 // the next Run delivers them. In a child of fork that has not called exec,
 // signals do what they did before Notify. Ignored signals stay ignored across
-// exec, except SIGURG and those of faults.
+// exec, except SIGURG and the signals of faults.
 //
 // Once Notify has been called, deadlocks are no longer reported, as in Go,
 // because a signal may come.
@@ -60,9 +60,9 @@ namespace gump::signal {
 
 // Notify makes c get these signals from now on, or all signals if the list is
 // empty. Calls with the same channel add up. If several channels ask for a
-// signal, each gets its own copy. The channel is held until Stop. Panics
-// "os/signal: Notify using nil channel", and also if no descriptor or goroutine
-// can be made. Throws std::bad_alloc.
+// signal, each gets its own copy. The library holds the channel until Stop.
+// Panics "os/signal: Notify using nil channel", and also if no descriptor or
+// goroutine can be made. Throws std::bad_alloc.
 //
 // Requires: a channel is not closed before it is stopped. Otherwise the next
 // signal is the panic "send on closed channel", which ends the process.
@@ -87,11 +87,13 @@ void Reset(std::initializer_list<int> signals = {});
 // itself, or by its parent process, such as nohup.
 [[nodiscard]] bool Ignored(int signal);
 
-// StopFunc cancels the context with which it was made, and gives up the
-// signals. Call it when the work is done, and also when the signal has come: a
-// second signal then does what it did before, such as ending the process. Only
-// the first call has an effect. A default-constructed StopFunc does nothing. It
-// is a handle: a copy is the same StopFunc.
+// StopFunc cancels the context with which it was made, and ends the effect of
+// NotifyContext on the signals. Call it when the work is done, and also when
+// the signal has come: the next signal then has its former effect, such as
+// ending the process. Only the first call has an effect. A StopFunc is a
+// handle: a copy is the same StopFunc. A default-constructed StopFunc does
+// nothing.
+// nothing.
 class StopFunc {
  public:
   StopFunc() noexcept = default;

@@ -1,5 +1,5 @@
-// Errno and BytesWritten read what errors of net, os and exec carry besides
-// their text.
+// Errno and BytesWritten return the numbers that an error of net, os or exec
+// carries besides its text.
 //
 //   absl::StatusOr<os::File> f = os::Open("/etc/gumption");
 //   if (gump::Errno(f.status()) == ENOENT) { ... }  // "open /etc/gumption: no
@@ -10,9 +10,10 @@
 //
 // The text is Go's. The code follows from the errno, as in
 // absl::ErrnoToStatusCode: NotFound for ENOENT, PermissionDenied for EACCES,
-// AlreadyExists for EEXIST, Unavailable for ECONNREFUSED. An operation that a
-// deadline has ended is DeadlineExceeded "i/o timeout". One that a Close has
-// ended is Cancelled. These two have no errno.
+// AlreadyExists for EEXIST, Unavailable for ECONNREFUSED. If a deadline has
+// ended the operation, the error is DeadlineExceeded "i/o timeout". If a Close
+// has ended it, the error is Cancelled. These two errors have no errno.
+// has ended it, the error is Cancelled. These two errors have no errno.
 //
 // Both functions may be called anywhere, and do not park.
 #ifndef GUMP_STATUS_H_
@@ -29,7 +30,7 @@ namespace gump {
 [[nodiscard]] int Errno(const absl::Status& status);
 
 // BytesWritten returns the number of bytes that a failed write wrote before it
-// failed.
+// failed. Returns 0 for any other status.
 [[nodiscard]] size_t BytesWritten(const absl::Status& status);
 
 }  // namespace gump

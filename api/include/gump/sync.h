@@ -1,4 +1,4 @@
-// Package sync: locks, counters and containers that goroutines and plain
+// Package sync has locks, counters and containers that goroutines and plain
 // threads may share.
 //
 //   gump/sync/cond.h          Cond

@@ -1,5 +1,5 @@
-// synctest tests code that waits, with a clock that does not make the test
-// wait.
+// synctest tests code that waits, with a clock that jumps over the waiting
+// times.
 //
 //   TEST(Client, GivesUpAfterAnHour) {
 //     gump::Run([] {
@@ -42,17 +42,20 @@
 // blocking(), and a channel from outside. The clock then stands still until
 // that wait is over.
 //
-// Channels, timers and tickers that are made in a bubble stay there. Using one
-// from outside is a fatal error, with Go's text: "send on synctest channel from
-// outside bubble", "receive on ...", "close of ...", "select on ...", "stop of
-// synctest timer from outside bubble", "reset of ...". Handles may be kept and
-// dropped anywhere. A goroutine of a bubble may wait for a channel from
-// outside, but is then not durably blocked.
+// Requires: channels, timers and tickers that are made in a bubble are used
+// only inside it. Otherwise it is a fatal error, with Go's text: "send on
+// synctest channel from outside bubble", "receive on ...", "close of ...",
+// "select on ...", "stop of synctest timer from outside bubble", "reset of
+// ...". Handles may be kept and dropped anywhere. A goroutine of a bubble may
+// wait for a channel from outside, but is then not durably blocked.
 //
 // Timers that are due at the same moment fire in no particular order.
 //
 // Unlike in Go, a timer or ticker does not make the clock advance if no
 // goroutine waits for its channel. See docs/divergences.md.
+//
+// Memory ordering: the actions of the other goroutines of a bubble, before they
+// block durably or end, happen before the return of Wait.
 //
 // Source: package testing/synctest of Go 1.25.
 #ifndef GUMP_SYNCTEST_H_
@@ -68,19 +71,23 @@
 namespace gump::synctest {
 
 // Run calls f in a new goroutine, in a new bubble. Parks until all goroutines
-// of the bubble have ended. f is decay-copied, and destroyed in the bubble. So
-// are functions given to AfterFunc in the bubble whose time has not come by
-// then. May be called from a goroutine or a plain thread.
+// of the bubble have ended. f is decay-copied, and destroyed in the bubble.
+// Then, if a function given to AfterFunc in the bubble has not been called, it
+// is destroyed in the bubble, too. Run may be called from a goroutine or a
+// plain thread.
 //
 // Panics, in the caller:
-//   "deadlock: all goroutines in bubble are blocked"
-//     if all are durably blocked and no timer will ever fire;
-//   "deadlock: main bubble goroutine has exited but blocked goroutines remain"
-//     because the time of a bubble ends with f, which must wait for sleepers;
-//   "synctest.Run called from within a synctest bubble"
-//     because bubbles do not nest.
-// It also panics as go() does. After a deadlock the blocked goroutines stay
-// where they are, for good, and goroutine dumps show them.
+//   * "deadlock: all goroutines in bubble are blocked", if all are durably
+//     blocked and no timer will ever fire;
+//   * "deadlock: main bubble goroutine has exited but blocked goroutines
+//     remain", if f has returned and all the others are durably blocked. The
+//     clock does not move after f has returned, so f must wait for goroutines
+//     that sleep;
+//   * "synctest.Run called from within a synctest bubble", because bubbles do
+//     not nest.
+// It also panics as go() does, and throws std::bad_alloc. After a deadlock the
+// blocked goroutines stay where they are, for good, and goroutine dumps show
+// them.
 //
 // An exception that leaves f ends the process, as for every goroutine.
 template <class F>
@@ -92,8 +99,8 @@ __attribute__((always_inline)) inline void Run(F&& f) {
 }
 
 // Wait parks until all other goroutines of the caller's bubble are durably
-// blocked or have ended: all that can happen at this moment has happened. Their
-// actions before that happen before its return.
+// blocked or have ended. By then all that can happen at this moment has
+// happened.
 //
 // Panics "goroutine is not in a bubble". Panics "wait already in progress" if
 // another goroutine of the bubble is in Wait.

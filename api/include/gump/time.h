@@ -1,4 +1,4 @@
-// Package time: pausing, and events at a given time.
+// Package time pauses goroutines, and makes events happen at a given time.
 //
 //   gump/time/sleep.h    Sleep
 //   gump/time/timer.h    Timer, NewTimer, After, AfterFunc
@@ -11,14 +11,14 @@
 // Nothing happens before its time. How much later it happens depends on when a
 // processor is free.
 //
-// A channel of time (Timer::C, Ticker::C, After, Tick) delivers the time at
-// which it was due. It behaves as an unbuffered channel: Len() and Cap() are 0.
-// A time can be received from the moment at which it is due until Stop or Reset
-// is called. The channel is never closed.
+// A channel of time is Timer::C, Ticker::C, or the result of After or Tick. It
+// delivers the time at which its timer was due. It behaves as an unbuffered
+// channel: Len() and Cap() are 0. A time can be received from the moment at
+// which it is due until Stop or Reset is called. The channel is never closed.
 //
 // Timer and Ticker are handles: a copy is the same timer. A timer is freed when
-// neither it nor its channel has a handle any more, so there is no need to stop
-// it.
+// neither the timer nor its channel has a handle any more, so there is no need
+// to stop it.
 //
 // All functions may be called from goroutines and from plain threads, several
 // at a time. Only Sleep parks.

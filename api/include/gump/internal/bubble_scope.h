@@ -4,14 +4,17 @@
 
 namespace gump::internal {
 
-// BubbleScope makes the calling goroutine the root of a bubble.
+// BubbleScope makes the calling goroutine or thread the root of a bubble, until
+// Run returns or the scope ends.
 class BubbleScope {
  public:
+  // Panics if the caller is in a bubble already. Throws std::bad_alloc.
   BubbleScope();
   ~BubbleScope();
   BubbleScope(const BubbleScope&) = delete;
   BubbleScope& operator=(const BubbleScope&) = delete;
-  // Run waits for the goroutines of the bubble.
+  // Run parks until the goroutines of the bubble have ended. Panics in a
+  // deadlock.
   void Run();
 
  private:

@@ -1,5 +1,5 @@
-// The elements of channels: how the runtime moves and destroys a T, and room
-// for one.
+// The elements of channels: functions with which the runtime moves and destroys
+// them, and raw storage for one.
 #ifndef GUMP_INTERNAL_CHAN_ELEMENT_H_
 #define GUMP_INTERNAL_CHAN_ELEMENT_H_
 

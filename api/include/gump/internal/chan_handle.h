@@ -9,7 +9,8 @@
 namespace gump::internal {
 
 // ChanHandle is a counted reference to a channel, without its type. Null is the
-// nil channel. One thread at a time changes a handle; the channel is shared.
+// nil channel. One thread at a time changes a handle, but many may use its
+// channel.
 class ChanHandle {
  public:
   ChanHandle() noexcept = default;

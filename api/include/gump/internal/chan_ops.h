@@ -1,5 +1,5 @@
-// The operations of channels: what chan<T> and its views do between the program
-// and the runtime. gump/chan.h says what they promise.
+// The operations of channels: the code between the functions of chan<T> and its
+// views, and the runtime. gump/chan.h says what those functions promise.
 #ifndef GUMP_INTERNAL_CHAN_OPS_H_
 #define GUMP_INTERNAL_CHAN_OPS_H_
 
@@ -39,6 +39,7 @@ inline void ChanSend(rt::Hchan* c, void* elem) {
   }
 }
 
+// ChanTrySend sends if it need not wait. Returns whether it did.
 inline bool ChanTrySend(rt::Hchan* c, void* elem) {
   const rt::ChanResult r = rt::chansend(c, elem, /*block=*/false);
   if (r == rt::ChanResult::kClosed) [[unlikely]]
@@ -46,6 +47,7 @@ inline bool ChanTrySend(rt::Hchan* c, void* elem) {
   return r == rt::ChanResult::kOk;
 }
 
+// ChanTrySendCopy is ChanTrySend for a value that must not be moved from.
 template <class T>
 inline bool ChanTrySendCopy(rt::Hchan* c, const T& v) {
   static_assert(std::is_copy_constructible_v<T>,
@@ -120,7 +122,8 @@ inline RecvResult<T> ChanTryRecv(rt::Hchan* c) {
 }
 
 // ChanIterator is the input iterator of a range-based for. It holds the value
-// that it received last.
+// that it received last. Its constructor and ++ receive the next value, and so
+// may park.
 template <class T>
 class ChanIterator {
  public:

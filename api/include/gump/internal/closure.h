@@ -1,5 +1,5 @@
-// Closures: how a callable with its arguments is kept, described to the
-// runtime, and called.
+// Closures: storing a callable with its arguments, describing it to the
+// runtime, and calling it.
 #ifndef GUMP_INTERNAL_CLOSURE_H_
 #define GUMP_INTERNAL_CLOSURE_H_
 
@@ -28,8 +28,8 @@ concept CalledByName = requires {
       decltype(&std::remove_reference_t<F>::operator()), F, A...>;
 };
 
-// CallVisibly calls f in a frame of its own, because a lambda that is inlined
-// into our thunk has no name in goroutine dumps.
+// CallVisibly calls f in a frame of its own. Without that, the compiler inlines
+// a lambda into our thunk, and the lambda has no name in goroutine dumps.
 template <class F, class... A>
 decltype(auto) CallVisibly(F&& f, A&&... args) {
   if constexpr (CalledByName<F, A...>) {
@@ -41,7 +41,7 @@ decltype(auto) CallVisibly(F&& f, A&&... args) {
   }
 }
 
-// Closure is a callable with its decayed arguments, kept as std::thread does.
+// Closure is a callable with its arguments, decay-copied as by std::thread.
 template <class F, class... A>
 struct Closure {
   std::tuple<F, A...> parts;

@@ -14,8 +14,8 @@ class Cond;
 
 namespace gump::internal {
 
-// CondWatch wakes all waiters of a Cond when a context is done. It does so from
-// its construction to its destruction.
+// CondWatch wakes all waiters of a Cond when a context is done, for as long as
+// the CondWatch lives.
 class CondWatch {
  public:
   CondWatch(sync::Cond* cond, const context::Context& ctx);
@@ -23,8 +23,8 @@ class CondWatch {
   CondWatch(const CondWatch&) = delete;
   CondWatch& operator=(const CondWatch&) = delete;
 
-  // Wait is cond->Wait(), unless the context is done. It returns false if the
-  // context is done.
+  // Wait is cond->Wait(), and returns true. If the context is done already, it
+  // only unlocks and locks L, and returns false.
   bool Wait();
 
  private:

@@ -1,5 +1,5 @@
-// ContextRef: the counted reference in a Context and its functions, and what
-// templates call of api/context.
+// ContextRef: the counted reference in a Context and its functions. This header
+// also declares the functions of api/context that templates call.
 #ifndef GUMP_INTERNAL_CONTEXT_REF_H_
 #define GUMP_INTERNAL_CONTEXT_REF_H_
 
@@ -53,14 +53,15 @@ const void* ContextValue(const ContextNode* n, uint64_t key) noexcept;
 // ContextTimeLeft returns the time until n's deadline, or an infinite duration
 // if there is none. Setting the wall clock does not change it. n may be null.
 absl::Duration ContextTimeLeft(const ContextNode* n) noexcept;
-// The next two functions take ownership of value, and of closure (as
-// rt::newproc does), also if they throw.
+// NewContextValue takes ownership of value, and NewContextFunc of closure (as
+// rt::newproc does). They do so even if they throw.
 ContextRef NewContextValue(const ContextRef& parent, uint64_t key, void* value,
                            void (*destroy)(void*));
 ContextRef NewContextFunc(const ContextRef& parent, const rt::FuncType* ft,
                           void* closure, uintptr_t pc);
 
-// ContextAccess makes handles, and looks into them.
+// ContextAccess makes a handle from a ContextRef, and reads the ContextRef of a
+// handle.
 struct ContextAccess {
   template <class Handle>
   static Handle Make(ContextRef&& ref) {

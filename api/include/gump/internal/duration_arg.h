@@ -1,5 +1,5 @@
-// DurationArg: how a function takes a duration, absl's or the standard
-// library's.
+// DurationArg: a parameter that takes a duration of absl or of the standard
+// library.
 #ifndef GUMP_INTERNAL_DURATION_ARG_H_
 #define GUMP_INTERNAL_DURATION_ARG_H_
 

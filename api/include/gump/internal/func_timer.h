@@ -12,8 +12,8 @@
 namespace gump::internal {
 
 // FuncTimer is the timer with which AfterFunc starts goroutines. Each handle
-// owns one reference. The timer itself owns one while it is pending, and passes
-// that one to the goroutine.
+// owns one reference. The timer itself owns one while it is pending. When it
+// fires, it passes that reference to the goroutine.
 class FuncTimer {
  public:
   FuncTimer() = default;
@@ -21,11 +21,17 @@ class FuncTimer {
   FuncTimer(const FuncTimer&) = delete;
   FuncTimer& operator=(const FuncTimer&) = delete;
 
+  // Call calls the function of AfterFunc, on the goroutine that the timer
+  // started.
   virtual void Call() = 0;
-  // Start makes the timer and sets it to fire after ns nanoseconds.
+  // Start makes the timer and sets it to fire after ns nanoseconds. Throws
+  // std::bad_alloc.
   void Start(int64_t ns, uintptr_t pc);
+  // Stop and Reset do the work of those of time::Timer.
   bool Stop();
   bool Reset(int64_t ns);
+  // Ref adds a reference, and Unref gives one up. The last Unref deletes the
+  // timer.
   void Ref();
   void Unref();
 

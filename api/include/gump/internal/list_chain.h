@@ -16,7 +16,7 @@
 namespace gump::sync::internal {
 
 // ListChain is a chain of nodes. Nodes are named by index. A caller holds a
-// node if it has a reference to it, which it gives up by Drop.
+// node if it has a reference to the node. It gives up the reference by Drop.
 template <class T>
 class ListChain {
  public:
@@ -43,7 +43,7 @@ class ListChain {
   // Relaxed: a count, which orders nothing.
   size_t Len() const noexcept { return len_.load(rt::relaxed); }
 
-  // Cursor is a position of a walk: a node that it holds, or kHead.
+  // Cursor is a position of a walk: the node that it holds, or kHead.
   struct Cursor {
     ListChain* chain;
     uint32_t at = kHead;
@@ -71,7 +71,8 @@ class ListChain {
     Node() {}
     ~Node() {}
     rt::Atomic<Link> next;
-    rt::Atomic<TaggedIndex> before;  // a hint: a predecessor once; tag: life
+    // A hint: a node that was the predecessor at some time. tag is its life.
+    rt::Atomic<TaggedIndex> before;
     rt::Atomic<uint32_t> refs;
     rt::Atomic<uint32_t> life;  // number of times that the node has been used
     rt::Atomic<bool> linked;    // false: out of the chain; may be set late
@@ -94,7 +95,7 @@ class ListChain {
 
   NodeArena<Node> arena_;
   rt::Atomic<Link> head_{kEnd};   // never marked
-  rt::Atomic<TaggedIndex> tail_;  // a hint: was the last node once
+  rt::Atomic<TaggedIndex> tail_;  // a hint: a node that was the last one once
   rt::Atomic<size_t> len_;
 };
 
@@ -127,7 +128,8 @@ uint32_t ListChain<T>::Make(T v) {
 }
 
 // InsertNext puts node i behind `at`. Returns false if `at` is removed. The
-// reference that at's link has to its successor becomes that of i's link.
+// link of `at` holds a reference to its successor. That reference passes to the
+// link of i.
 template <class T>
 bool ListChain<T>::InsertNext(uint32_t at, uint32_t i) noexcept {
   Node& n = arena_[i];
@@ -145,8 +147,8 @@ bool ListChain<T>::InsertNext(uint32_t at, uint32_t i) noexcept {
     // Release: publishes the node; pairs with Advance. Acquire: for the
     // successor's segment, which we are about to touch.
   } while (!NextOf(at).casWeak(next, i, rt::acq_rel));
-  // The successor may be another node by now, or free. Then this store is a
-  // hint that leads nowhere.
+  // The successor may be another node by now, or free. A hint that is stored
+  // there leads nowhere.
   if (next != kEnd) {
     arena_[IndexOf(next)].before.store(HintOf(i), rt::release);
   }
@@ -174,10 +176,11 @@ void ListChain<T>::InsertLast(uint32_t i) noexcept {
 }
 // RemoveNode marks node i, which the caller holds. Returns false if another
 // thread has marked it. After marking, it walks until the node is out of the
-// chain. Either the node is unlinked, or a walk from the front to the end has
-// passed its former place without finding it. That walk counts only if it never
-// went astray. Each further walk means that another thread has removed a node
-// in between, so RemoveNode does not wait for a stopped thread.
+// chain. There are two ways to know that. The node was unlinked. Or a walk from
+// the front to the end has passed its former place and not found it. Such a
+// walk counts only if it never went astray (see Advance). Each further walk
+// means that another thread has removed a node in between, so RemoveNode does
+// not wait for a stopped thread.
 template <class T>
 bool ListChain<T>::RemoveNode(uint32_t i) noexcept {
   Node& n = arena_[i];
@@ -203,11 +206,12 @@ bool ListChain<T>::RemoveNode(uint32_t i) noexcept {
   return true;
 }
 
-// Advance moves *at to the next element, which it holds, and takes out the
-// removed nodes on the way. Returns false if there is no next element. *at is
-// then on the last node of the chain. *astray becomes true if *at was removed
-// while the walk stood there. Then the walk may have left removed nodes in the
-// chain, and *at may be the last of a part that is no longer in the chain.
+// Advance moves *at to the next element, and takes out the removed nodes on the
+// way. The caller then holds the node *at, and no longer the one before.
+// Returns false if there is no next element. *at is then on the last node of
+// the chain. *astray becomes true if *at was removed while the walk stood
+// there. Then the walk may have left removed nodes in the chain, and *at may be
+// the last of a part that is no longer in the chain.
 template <class T>
 bool ListChain<T>::Advance(uint32_t* at, bool* astray) noexcept {
   for (;;) {

@@ -2,15 +2,15 @@
 //
 // Nodes are named by index. Their memory is not given back before the arena is
 // destroyed. A reader that comes too late still finds a node there, though
-// perhaps one in another use, and its compare-and-swap then fails. So no reader
-// has to announce the node that it reads, and goroutines and plain threads are
+// perhaps one in another use. Its compare-and-swap then fails. So no reader has
+// to announce the node that it reads, and goroutines and plain threads are
 // treated alike. The price is that a container keeps the memory that it once
 // needed.
 //
-// A TaggedIndex is an index together with the number of changes of its word.
-// The tag makes a compare-and-swap fail if an index has come back in between
-// (the ABA problem). It fails to do so only for a thread that sleeps for
-// exactly 2^32 changes, or a multiple.
+// A TaggedIndex is an index with a tag: the number of changes of its word. If
+// an index has come back in between (the ABA problem), the tag differs, and a
+// compare-and-swap fails. The tag is the same only after a multiple of 2^32
+// changes.
 //
 // Free nodes are on a stack: R. K. Treiber, Systems Programming: Coping with
 // Parallelism, 1986.
@@ -73,8 +73,8 @@ class NodeArena {
     return AllocFresh();
   }
 
-  // Free takes back a node. No thread will use the node any more, except to
-  // find out that it came too late. Lock-free.
+  // Free takes back a node. Afterwards a thread may use the node only to find
+  // out that it came too late. Lock-free.
   void Free(uint32_t i) noexcept {
     TaggedIndex top = free_.load(rt::relaxed);  // a guess; the CAS decides
     do {
@@ -102,7 +102,7 @@ class NodeArena {
     do {
       if (i >= kMaxNodes) throw std::bad_alloc();
       MakeSegment(Segment(i));
-      // Acq_rel: passes the segments that we have seen on to the next caller.
+      // Acq_rel: the next caller also sees the segments that we have seen.
     } while (!fresh_.casWeak(i, i + 1, rt::acq_rel));
     return static_cast<uint32_t>(i);
   }
@@ -110,7 +110,7 @@ class NodeArena {
   void MakeSegment(size_t k) {
     if (segments_[k].load(rt::acquire) != nullptr) return;
     auto made = std::make_unique<Node[]>(static_cast<size_t>(kFirst << k));
-    // Release: publishes the nodes. One of those that race here wins.
+    // Release: publishes the nodes. If several threads race here, one wins.
     if (segments_[k].cas(nullptr, made.get(), rt::release)) {
       (void)made.release();
     } else {

@@ -15,7 +15,7 @@ namespace gump::sync::internal {
 struct PoolLocal;
 struct PoolGarbage;
 
-// PoolCore is a pool of pointers. It is the same for every type.
+// PoolCore is a pool of pointers, and so the same for every T.
 class PoolCore {
  public:
   explicit constexpr PoolCore(void (*destroy)(void*)) noexcept
@@ -32,7 +32,7 @@ class PoolCore {
   // Segment k holds the slots of the 2^k Ps with id + 1 in [2^k, 2^(k+1)). It
   // is made when a P of that range first needs it, and it stays until the end.
   // So slots never move when GOMAXPROCS changes.
-  static constexpr size_t kSegments = 11;  // 1,024 Ps and some
+  static constexpr size_t kSegments = 11;  // for 2,047 Ps
 
   PoolLocal* Local(uint32_t pid) const noexcept;
   bool Grow(uint32_t pid) noexcept;
@@ -48,16 +48,19 @@ class PoolCore {
   // taken from the other generation, the victims. Written by the registry.
   rt::Atomic<uint32_t> phase_;
 
-  Mutex shared_mu_;  // guards shared_, and keeps Detach away from plain threads
+  // Guards shared_, and keeps DetachNext from running at the same time as a
+  // plain thread.
+  Mutex shared_mu_;
   std::vector<void*> shared_[2];  // items of plain threads, by generation
   rt::Atomic<uint32_t> nshared_;  // their number; written under shared_mu_
 
   void (*const destroy_)(void*);
-  // The registry's list. The registry's lock guards it and all that follows.
+  // The registry's list of pools. The registry's lock guards it and all members
+  // below.
   PoolCore* next_ = nullptr;
   PoolCore* prev_ = nullptr;
   rt::Atomic<bool> registered_;  // set once, under the registry's lock
-  // The next slot from which the registry's round has to detach the victims.
+  // The slot from which the registry's round will detach the victims next.
   static constexpr uint32_t kNotRetiring = UINT32_MAX;
   uint32_t retire_next_ = kNotRetiring;
 };

@@ -1,9 +1,10 @@
 // The cases of a select, as gump/select.h makes them, and the select itself.
 //
-// A case has Arm(), which describes it to selectgo, and Finish(r), which is
-// called if this case has proceeded. A case lives for the full expression that
+// A case has two functions. Arm() describes it to selectgo. Finish(r) is called
+// if this case has proceeded. A case lives for the full expression that
 // contains the select. It borrows its channel from that expression, and its
-// value where it can. A SelectCase keeps its own copy (Kept).
+// value where it can. The case in a SelectCase is of the type Kept, which owns
+// its value.
 #ifndef GUMP_INTERNAL_SELECT_CASE_H_
 #define GUMP_INTERNAL_SELECT_CASE_H_
 
@@ -24,7 +25,8 @@ namespace gump::internal {
 
 [[noreturn]] void PanicSpentCase();
 
-// The channels that Recv and Send take: any, those with a value, those without.
+// The channels that Recv and Send take: any channel, a channel with a value,
+// and a channel without one (chan<void>).
 template <class C>
 concept ReceivesFrom = std::is_same_v<C, chan<typename C::value_type>> ||
     std::is_same_v<C, recv_chan<typename C::value_type>>;
@@ -137,7 +139,7 @@ class RecvIntoCase : public CaseBase {
   [[no_unique_address]] std::conditional_t<kDirect, NoSlot, RawSlot<T>> slot_;
 };
 
-// SendCase sends a T that it owns or borrows.
+// SendCase sends a T. It owns the T (kValue) or borrows it (kReference).
 enum class Keeps { kReference, kValue };
 template <class T, class H, Keeps kKeeps>
 class SendCase : public CaseBase {
@@ -196,8 +198,8 @@ class SendCase<void, H, kKeeps> : public CaseBase {
   [[no_unique_address]] H handler_;
 };
 
-// SendOf makes the case that sends v, which it copies if the channel will move
-// from it. handler is an rvalue.
+// SendOf makes the case that sends v. If sending moves from the value, the case
+// sends a copy of v. handler is an rvalue.
 template <class T, class H>
 auto SendOf(rt::Hchan* c, const T& v, H&& handler) {
   static_assert(std::is_copy_constructible_v<T>,

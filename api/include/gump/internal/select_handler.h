@@ -1,5 +1,5 @@
-// The handlers of a select: which arguments a callable takes, and the call.
-// gump/select.h says which it may take.
+// The handlers of a select: finding out which arguments a callable takes, and
+// calling it. gump/select.h says which it may take.
 #ifndef GUMP_INTERNAL_SELECT_HANDLER_H_
 #define GUMP_INTERNAL_SELECT_HANDLER_H_
 
@@ -11,9 +11,10 @@
 
 namespace gump::internal {
 
+// Wants is the kind of arguments that a handler takes.
 enum class Wants { kNothing, kValue, kValueAndOk, kOptional, kOk };
 
-// ArgsOf is the parameter list of a callable that has only one. For other
+// ArgsOf is the parameter list of a callable with a single signature. For other
 // callables, such as generic lambdas, it is void.
 template <class F>
 struct ArgsOf {
@@ -37,6 +38,7 @@ template <class F>
 requires requires { &F::operator(); }
 struct ArgsOf<F> : ArgsOf<decltype(&F::operator())> {};
 
+// WantsOfArgs is the kind of arguments that a parameter list asks for.
 template <class T, class Args>
 struct WantsOfArgs;
 template <class T>
@@ -59,6 +61,8 @@ struct WantsOfArgs<T, std::tuple<A, B>> {
   static constexpr Wants kWants = Wants::kValueAndOk;
 };
 
+// HandlerWants returns the kind for a handler H of a channel of T. A handler
+// without a single signature is asked which calls it accepts.
 template <class T, class H>
 constexpr Wants HandlerWants() {
   using Args = typename ArgsOf<H>::type;
@@ -101,9 +105,12 @@ void Deliver(H& handler, T* v) {
   }
 }
 
+// NoHandler is the handler of a case that was made without one.
 struct NoHandler {
   void operator()() const {}
 };
+// A Handler is any callable. A pointer to an object is not one, but a variable
+// to receive into.
 template <class H>
 concept Handler =
     !std::is_pointer_v<H> || std::is_function_v<std::remove_pointer_t<H>>;

@@ -26,8 +26,8 @@ struct Free {
 };
 
 // Spawn starts a goroutine that calls a C made of parts. Panics if there is no
-// memory for the goroutine. It is inlined with its callers, so that pc lies in
-// the user's function.
+// memory for the goroutine. The public functions that call Spawn, and Spawn
+// itself, are inlined into the user's function, so that pc lies there.
 template <class C, class... Parts>
 __attribute__((always_inline)) inline void Spawn(
     const rt::SpawnOptions* options, uintptr_t pc, Parts&&... parts) {

@@ -1,4 +1,4 @@
-// SyscallScope: the brackets of blocking.
+// SyscallScope: the beginning and the end of a call of blocking.
 #ifndef GUMP_INTERNAL_SYSCALL_SCOPE_H_
 #define GUMP_INTERNAL_SYSCALL_SCOPE_H_
 
@@ -6,7 +6,8 @@
 
 namespace gump::internal {
 
-// SyscallScope brackets a declared system call.
+// SyscallScope begins a declared system call, and ends it at the end of the
+// scope. The end may park.
 class SyscallScope {
  public:
   SyscallScope() { rt::entersyscall(); }

@@ -19,28 +19,31 @@ struct NetAccess;
 
 namespace gump::net {
 
-// Addr is the address of a socket or of its peer.
+// Addr is the value described above.
 class Addr {
  public:
-  Addr() = default;  // no address: network and string are empty
+  // Makes an Addr that is no address: its network and text are empty.
+  Addr() = default;
 
-  // Network is "tcp", "udp", "unix" or "unixgram".
+  // Network returns "tcp", "udp", "unix" or "unixgram".
   const std::string& Network() const { return network_; }
-  // String is the address in the form that Dial takes: "127.0.0.1:80",
-  // "[::1]:80", or a path. A unix socket without a name, such as that of most
-  // dialers, is "@". An address that was resolved without a host is ":80".
+  // String returns the address in the form that Dial takes: "127.0.0.1:80",
+  // "[::1]:80", or a path. It is "@" for a unix socket without a name, such as
+  // that of most dialers. It is ":80" for an address that was resolved without
+  // a host.
   std::string String() const;
-  // Port is 0 if the address has no port.
+  // Port returns the port, or 0 if the address has none.
   int Port() const;
 
-  // The kernel's form, for system calls of the program. Length is 0 if there is
-  // no address.
+  // Sockaddr returns the kernel's form of the address, for system calls of the
+  // program. It is valid as long as the Addr. Length returns the size of that
+  // form in bytes, or 0 if there is no address.
   const sockaddr* Sockaddr() const {
     return reinterpret_cast<const sockaddr*>(&storage_);
   }
   socklen_t Length() const { return length_; }
 
-  // Addresses are equal if network and text are.
+  // Addresses are equal if their networks and their texts are equal.
   friend bool operator==(const Addr& a, const Addr& b) {
     return a.network_ == b.network_ && a.String() == b.String();
   }

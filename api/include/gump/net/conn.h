@@ -42,17 +42,17 @@ struct Socket;
 
 namespace gump::net {
 
-// Conn is a stream, or a datagram socket with one peer.
+// Conn is the handle described above.
 class Conn {
  public:
   Conn() = default;  // nil
-  // Returns false for nil. Handles are equal if they are the same socket.
+  // Returns false for nil. Handles are equal if they are of the same socket.
   explicit operator bool() const { return socket_ != nullptr; }
   friend bool operator==(const Conn&, const Conn&) = default;
 
-  // Read parks until there is something to read, and returns the number of
-  // bytes that it put into buf. For a non-empty buf, 0 means the end of the
-  // stream.
+  // Read reads at most buf.size() bytes, and returns how many it put into buf.
+  // Parks until there is at least one. For a non-empty buf, 0 means the end of
+  // the stream.
   absl::StatusOr<size_t> Read(absl::Span<char> buf) const;
   // Write writes all of data. Parks while the kernel's buffer is full. On an
   // error, BytesWritten(status) is the number of bytes that went out.
@@ -66,37 +66,42 @@ class Conn {
   // connection". The descriptor is freed before Close returns. A second Close
   // fails with the same error.
   absl::Status Close() const;
-  // CloseRead and CloseWrite shut down one direction. After CloseWrite, the
-  // peer reads the end of the stream.
+  // CloseRead shuts down the reading side: reads then find the end of the
+  // stream. CloseWrite shuts down the writing side: the peer then reads the end
+  // of the stream.
   absl::Status CloseRead() const;
   absl::Status CloseWrite() const;
 
-  // Reads (writes) fail with "i/o timeout" once the deadline has passed, and so
-  // do those that already wait. absl::InfiniteFuture() means no deadline. A
-  // deadline closes nothing, and may be moved at any time.
+  // Reads (or writes) fail with "i/o timeout" once the deadline has passed, and
+  // so do those that already wait. SetDeadline sets both deadlines.
+  // absl::InfiniteFuture() means no deadline. A deadline closes nothing, and
+  // may be moved at any time.
   absl::Status SetDeadline(absl::Time t) const;
   absl::Status SetReadDeadline(absl::Time t) const;
   absl::Status SetWriteDeadline(absl::Time t) const;
 
-  // SetNoDelay, SetKeepAlive and SetLinger are for tcp. NoDelay sends small
-  // writes at once (default: on).
+  // SetNoDelay, SetKeepAlive and SetLinger are for tcp. SetNoDelay(true) makes
+  // the kernel send small writes at once. That is the default.
   absl::Status SetNoDelay(bool on) const;
-  // Sends a keep-alive probe after each `period` without traffic (default: on,
-  // 15 s).
+  // SetKeepAlive(true, period) makes the kernel send a keep-alive probe after
+  // each `period` without traffic. The period is rounded up to seconds. The
+  // default is on, with 15 s.
   absl::Status SetKeepAlive(
       bool on, internal::DurationArg period = absl::Seconds(15)) const;
-  // Sets how Close treats unsent data. If seconds < 0, the kernel continues to
-  // send it (the default). If 0, the data is discarded, and the peer gets a
-  // reset. If positive, the kernel continues for that many seconds.
+  // SetLinger sets how Close treats data that is not sent yet. If seconds < 0,
+  // the kernel continues to send it (the default). If 0, the data is discarded,
+  // and the peer gets a reset. If positive, the kernel continues for that many
+  // seconds.
   absl::Status SetLinger(int seconds) const;
 
-  // The sizes in bytes of the kernel's buffers for a socket of any network
-  // (SO_RCVBUF, SO_SNDBUF). The kernel doubles a given size and applies limits
-  // of its own.
+  // SetReadBuffer and SetWriteBuffer set the sizes in bytes of the kernel's
+  // buffers (SO_RCVBUF, SO_SNDBUF), for a socket of any network. The kernel
+  // doubles a given size and applies limits of its own.
   absl::Status SetReadBuffer(int bytes) const;
   absl::Status SetWriteBuffer(int bytes) const;
 
-  // The addresses of this end and of its peer. They are known also after Close.
+  // LocalAddr returns the address of this end, and RemoteAddr that of the peer.
+  // They are known also after Close.
   Addr LocalAddr() const;
   Addr RemoteAddr() const;
 
@@ -104,8 +109,9 @@ class Conn {
   // still belongs to the Conn. It is non-blocking, and valid as long as the
   // Conn is open.
   int Fd() const;
-  // SyscallConn calls f(fd). The descriptor is not closed during the call. An
-  // exception thrown by f passes through.
+  // SyscallConn calls f(fd) and ignores its result. The descriptor is not
+  // closed during the call. An exception thrown by f passes through. Fails if
+  // the Conn is closed.
   template <class F>
   absl::Status SyscallConn(F&& f) const {
     using Fn = std::remove_reference_t<F>;
@@ -119,11 +125,13 @@ class Conn {
   std::shared_ptr<internal::Socket> socket_;
 };
 
-// Pipe makes a connection inside this process and returns its two ends.
+// Pipe makes a connection inside this process and returns its two ends. Does
+// not park.
 absl::StatusOr<std::pair<Conn, Conn>> Pipe();
 // FileConn makes a Conn of a connected socket. It duplicates the descriptor,
 // and fd stays the caller's. Both descriptors share one socket, which becomes
 // non-blocking. A tcp socket also gets NoDelay and keep-alive, as from Dial.
+// Does not park.
 absl::StatusOr<Conn> FileConn(int fd);
 
 }  // namespace gump::net

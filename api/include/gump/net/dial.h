@@ -24,12 +24,13 @@ namespace gump::net {
 // DialOptions holds the options of Dial and DialContext.
 struct DialOptions {
   // The limit for the lookup of the name and all attempts together. Zero, like
-  // an infinite duration, means no limit.
+  // an infinite duration, means no limit. After this time Dial fails with "i/o
+  // timeout" (DeadlineExceeded).
   absl::Duration timeout = absl::InfiniteDuration();
-  // The time for which Dial tries only addresses of the family that the
-  // resolver puts first. After that time it tries the others in parallel. A
-  // negative delay makes Dial try all addresses one after the other. Source:
-  // RFC 6555.
+  // The time for which Dial tries only addresses of the family, IPv6 or IPv4,
+  // that the resolver puts first. After that time it tries those of the other
+  // family in parallel. A negative delay makes Dial try all addresses one after
+  // the other. Source: RFC 6555.
   absl::Duration fallback_delay = absl::Milliseconds(300);
   // The address of the local end: "host:port", or a path. If it is empty, the
   // kernel chooses.
@@ -37,15 +38,13 @@ struct DialOptions {
 };
 
 // Dial connects to an address. Parks until there is a connection or an error.
-// If the name has several addresses, Dial tries them in turn, and IPv6 and IPv4
-// in parallel (DialOptions::fallback_delay). If all fail, it returns the first
-// error. On tcp, NoDelay and keep-alive (15 s) are on. On "udp", each Read and
-// Write of the Conn is a datagram.
+// If the name has several addresses, Dial tries those of one family in turn. On
+// tcp it tries the two families in parallel (DialOptions::fallback_delay). If
+// all attempts fail, it returns the first error. On tcp, NoDelay and keep-alive
+// (15 s) are on. On "udp", each Read and Write of the Conn is a datagram.
 absl::StatusOr<Conn> Dial(std::string_view network, std::string_view address,
                           const DialOptions& options = {});
-// DialTimeout is Dial with DialOptions::timeout, which covers all attempts and
-// the lookup of the name. After that time it fails with "i/o timeout"
-// (DeadlineExceeded).
+// DialTimeout is Dial with DialOptions::timeout.
 absl::StatusOr<Conn> DialTimeout(std::string_view network,
                                  std::string_view address,
                                  internal::DurationArg timeout);

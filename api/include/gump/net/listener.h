@@ -36,24 +36,26 @@ struct Socket;
 
 namespace gump::net {
 
-// Listener accepts connections.
+// Listener is the handle described above.
 class Listener {
  public:
   Listener() = default;  // nil
-  // Returns false for nil. Handles are equal if they are the same socket.
+  // Returns false for nil. Handles are equal if they are of the same socket.
   explicit operator bool() const { return socket_ != nullptr; }
   friend bool operator==(const Listener&, const Listener&) = default;
 
-  // Accept parks until there is a connection, and returns it. It also returns
-  // temporary errors, such as EMFILE. A loop that calls Accept should pause
-  // after such an error.
+  // Accept returns the next connection. Parks until there is one. It also
+  // returns temporary errors, such as EMFILE. A loop that calls Accept should
+  // pause after such an error.
   absl::StatusOr<Conn> Accept() const;
   // Close is as that of Conn. It also removes the path of a unix socket.
   absl::Status Close() const;
-  // SetDeadline makes Accept fail with "i/o timeout" after t.
+  // SetDeadline makes Accept fail with "i/o timeout" after t. InfiniteFuture()
+  // means no deadline.
   absl::Status SetDeadline(absl::Time t) const;
-  // LocalAddr has the port that the kernel chose if port 0 was asked for. It is
-  // known also after Close.
+  // LocalAddr returns the address at which the socket listens. If port 0 was
+  // asked for, it has the port that the kernel chose. It is known also after
+  // Close.
   Addr LocalAddr() const;
   // Fd returns the descriptor, as that of Conn does.
   int Fd() const;
@@ -82,9 +84,9 @@ absl::StatusOr<Listener> Listen(std::string_view network,
                                 ListenOptions options = {});
 
 // FileListener makes a Listener of a listening socket, such as one from
-// systemd. It also duplicates the descriptor and makes the socket non-blocking.
-// NoDelay and keep-alive are set on the connections that it accepts. Its Close
-// does not remove the path of a unix socket.
+// systemd. As FileConn does, it duplicates the descriptor and makes the socket
+// non-blocking. It sets NoDelay and keep-alive on the connections that it
+// accepts. Its Close does not remove the path of a unix socket. Does not park.
 absl::StatusOr<Listener> FileListener(int fd);
 
 }  // namespace gump::net

@@ -3,10 +3,11 @@
 //   absl::StatusOr<std::vector<std::string>> hosts =
 //       net::LookupHost(ctx, "localhost");  // "::1", "127.0.0.1"
 //
-// The system's resolver is asked (getaddrinfo), on a goroutine of its own. At
-// most 128 lookups run at the same time, and the others wait. Functions may be
-// called from goroutines and from plain threads. They park while a name is
-// looked up.
+// For each lookup, a goroutine of the library asks the system's resolver
+// (getaddrinfo). At most 128 lookups run at the same time, and further ones
+// wait. Functions may be called from goroutines and from plain threads. They
+// park while a name is looked up, and stall no other goroutine. gump/net.h
+// describes the errors.
 #ifndef GUMP_NET_LOOKUP_H_
 #define GUMP_NET_LOOKUP_H_
 
@@ -21,13 +22,12 @@
 namespace gump::net {
 
 // LookupHost returns the addresses of a name, without ports, in the order in
-// which they should be tried. Parks while it looks up the name, and stalls no
-// other goroutine. Fails with NotFound "lookup x: no such host", and as
-// DialContext does if ctx is done.
+// which they should be tried. Parks while it looks up the name. Fails with
+// NotFound "lookup x: no such host", and as DialContext does if ctx is done.
 absl::StatusOr<std::vector<std::string>> LookupHost(const context::Context& ctx,
                                                     std::string_view name);
 // ResolveAddr returns the first address of a name as an Addr, such as WriteTo
-// needs. Parks while a name is looked up.
+// needs. Parks while it looks up the name. Fails as LookupHost does.
 absl::StatusOr<Addr> ResolveAddr(const context::Context& ctx,
                                  std::string_view network,
                                  std::string_view address);

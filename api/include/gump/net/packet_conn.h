@@ -39,29 +39,34 @@ struct Socket;
 
 namespace gump::net {
 
-// PacketConn sends and receives datagrams.
+// PacketConn is the handle described above.
 class PacketConn {
  public:
   PacketConn() = default;  // nil
-  // Returns false for nil. Handles are equal if they are the same socket.
+  // Returns false for nil. Handles are equal if they are of the same socket.
   explicit operator bool() const { return socket_ != nullptr; }
   friend bool operator==(const PacketConn&, const PacketConn&) = default;
 
+  // Packet is the result of ReadFrom.
   struct Packet {
     size_t n = 0;            // bytes put into the buffer
     Addr from;               // no address if the sender has no name
     bool truncated = false;  // the datagram was longer; the rest is lost
   };
-  // ReadFrom parks until there is a datagram. An empty datagram has n 0.
+  // ReadFrom receives one datagram into buf. Parks until there is one. An empty
+  // datagram has n 0.
   absl::StatusOr<Packet> ReadFrom(absl::Span<char> buf) const;
-  // WriteTo sends one datagram, whole or not at all. Parks while the kernel's
-  // buffer is full. If that buffer is the queue of a unixgram receiver, the
-  // wait costs CPU time, as in Go, because each failed attempt makes Linux call
-  // for another one. A datagram that is too long is the error "message too
-  // long". An IPv4 address may also have its IPv6-mapped form.
+  // WriteTo sends one datagram, whole or not at all, and returns its size.
+  // Parks while the kernel's buffer is full. A datagram that is too long is the
+  // error "message too long". An IPv4 address may also have its IPv6-mapped
+  // form.
+  //
+  // On unixgram, that buffer is the queue of the receiver. The wait for room in
+  // it costs CPU time, as in Go, because after each failed attempt Linux
+  // reports at once that another attempt may succeed.
   absl::StatusOr<size_t> WriteTo(std::string_view data, const Addr& to) const;
 
-  // All of these are as for Conn.
+  // These functions are as those of Conn.
   absl::Status Close() const;
   absl::Status SetDeadline(absl::Time t) const;
   absl::Status SetReadDeadline(absl::Time t) const;

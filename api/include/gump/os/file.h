@@ -28,12 +28,16 @@
 // writes, but not ReadAt and WriteAt. Unless a comment says otherwise, a
 // function may park, and throws only std::bad_alloc.
 //
+// Requires: there are at most 1,048,575 operations on one File at a time. One
+// more is a panic.
+//
 // Errors are statuses with Go's texts and the errno (status.h), such as "read
-// /tmp: is a directory". A deadline that has passed is DeadlineExceeded "read
-// |0: i/o timeout". A File that has been closed is Cancelled "read |0: file
-// already closed". Writing to a pipe without a reader is "write |1: broken
-// pipe". It sends no SIGPIPE, whatever the disposition of that signal. (Go dies
-// of SIGPIPE if that pipe is standard output or standard error.)
+// /tmp: is a directory". An operation past its deadline fails with
+// DeadlineExceeded "read |0: i/o timeout". An operation on a closed File fails
+// with Cancelled "read |0: file already closed". A write to a pipe without a
+// reader fails with "write |1: broken pipe". It sends no SIGPIPE, whatever the
+// disposition of that signal. (Go dies of SIGPIPE if that pipe is standard
+// output or standard error.)
 //
 // Descriptors are close-on-exec, except those given to NewFile.
 #ifndef GUMP_OS_FILE_H_
@@ -68,21 +72,23 @@ class File {
  public:
   File() noexcept = default;  // no file
 
-  // Read reads at most buf.size() bytes. Parks until there is at least one. For
-  // a non-empty buf, 0 means the end of the file.
+  // Read reads at most buf.size() bytes, and returns how many it put into buf.
+  // Parks until there is at least one. For a non-empty buf, 0 means the end of
+  // the file.
   [[nodiscard]] absl::StatusOr<size_t> Read(absl::Span<char> buf) const;
 
   // Write writes all of data and returns its size. If it fails,
   // BytesWritten(status) is the number of bytes that were written.
   absl::StatusOr<size_t> Write(std::string_view data) const;
 
-  // ReadAt reads buf.size() bytes at offset. It reads fewer only if the file
-  // ends before. Does not move the position.
+  // ReadAt reads buf.size() bytes at offset, in bytes from the start. It reads
+  // fewer only if the file ends before. Returns how many it read. Does not move
+  // the position.
   [[nodiscard]] absl::StatusOr<size_t> ReadAt(absl::Span<char> buf,
                                               int64_t offset) const;
 
   // WriteAt is Write at offset. Does not move the position. Requires: the file
-  // was not opened with O_APPEND.
+  // was not opened with O_APPEND. Otherwise it fails with InvalidArgument.
   absl::StatusOr<size_t> WriteAt(std::string_view data, int64_t offset) const;
 
   // Seek sets the position of the next Read or Write and returns it. `whence`
@@ -97,17 +103,19 @@ class File {
   // Stat returns the result of fstat(2).
   [[nodiscard]] absl::StatusOr<FileInfo> Stat() const;
 
-  // Close closes the file. Later operations fail, and so do those in progress,
-  // except calls that block in the kernel, which end as usual. A second Close
-  // fails. Close also returns errors of delayed writes; the file is closed all
-  // the same.
+  // Close closes the file. Later operations fail, and so do those in progress.
+  // The exceptions are calls that block in the kernel, which end as usual. A
+  // second Close fails. If a delayed write has failed, Close returns that
+  // error, and the file is closed all the same.
   absl::Status Close() const;
 
-  // A read (write) that would have to wait past the deadline fails, also if it
-  // is in progress. InfiniteFuture means no deadline. After a deadline in the
-  // past no operation may wait. Fails with "file type does not support
-  // deadline" on files that have none. The time left is measured during the
-  // call, so setting the wall clock later has no effect.
+  // SetDeadline sets the deadline of reads and writes, the other two that of
+  // one direction. A read (or write) that would have to wait past the deadline
+  // fails, also if it is in progress. If the deadline is in the past, no
+  // operation may wait. InfiniteFuture means no deadline. On files that have no
+  // deadlines the functions fail with "file type does not support deadline".
+  // The time left is measured during the call, so setting the wall clock later
+  // has no effect.
   absl::Status SetDeadline(absl::Time t) const;
   absl::Status SetReadDeadline(absl::Time t) const;
   absl::Status SetWriteDeadline(absl::Time t) const;
@@ -116,7 +124,8 @@ class File {
   // -1 if there is no file or it has been closed. Descriptors that the poller
   // takes are non-blocking. (Go's Fd makes them blocking.)
   int Fd() const noexcept;
-  // Name is the path given to Open, or "|0" and "|1" for the ends of a pipe.
+  // Name returns the path given to Open, or "|0" and "|1" for the ends of a
+  // pipe.
   const std::string& Name() const noexcept;
 
   // Returns false if there is no file. Handles are equal if they are the same
@@ -132,7 +141,8 @@ class File {
 };
 
 // OpenFile is open(2). flags are O_RDONLY and so on. mode is the mode of a file
-// that it creates, before umask. Opening a FIFO waits for the other side.
+// that it creates, before umask. Opening a FIFO waits for the other side. The
+// result is closed by its last handle.
 [[nodiscard]] absl::StatusOr<File> OpenFile(std::string_view path, int flags,
                                             mode_t mode = 0);
 // Open opens a file for reading.
@@ -148,13 +158,13 @@ class File {
 //   auto& [r, w] = *p;
 [[nodiscard]] absl::StatusOr<std::pair<File, File>> Pipe();
 
-// NewFile takes ownership of a descriptor. If it fails, fd is still the
-// caller's. A non-blocking descriptor goes to the poller, as those of Pipe do.
-// All others block in the kernel.
+// NewFile takes ownership of a descriptor. If NewFile fails, fd is still the
+// caller's. The poller takes a non-blocking descriptor, as it takes those of
+// Pipe. The operations of any other descriptor block in the kernel.
 [[nodiscard]] absl::StatusOr<File> NewFile(int fd, std::string_view name);
 
-// The standard descriptors, named as in Go: "/dev/stdin". They are always the
-// same handles, and only Close closes them.
+// Stdin, Stdout and Stderr return the standard descriptors, named as in Go:
+// "/dev/stdin". The handles are always the same, and only Close closes them.
 File Stdin();
 File Stdout();
 File Stderr();

@@ -18,18 +18,26 @@
 
 namespace gump::os {
 
-// FileInfo is the result of Stat. A value.
+// FileInfo is the result of File::Stat. It is a value.
 class FileInfo {
  public:
+  // Makes a FileInfo of no file: all is empty or 0.
   FileInfo() = default;
+  // Makes a FileInfo of the result of stat(2). name has no directories.
   FileInfo(std::string name, const struct stat& st)
       : name_(std::move(name)), stat_(st) {}
 
-  const std::string& Name() const { return name_; }  // without directories
-  int64_t Size() const { return stat_.st_size; }     // bytes
-  mode_t Mode() const { return stat_.st_mode; }      // as of stat(2)
+  // Name returns the name without directories.
+  const std::string& Name() const { return name_; }
+  // Size returns the size in bytes.
+  int64_t Size() const { return stat_.st_size; }
+  // Mode returns the type and the permissions, as stat(2) does.
+  mode_t Mode() const { return stat_.st_mode; }
+  // IsDir returns true for a directory.
   bool IsDir() const { return S_ISDIR(stat_.st_mode); }
+  // ModTime returns the time of the last change of the contents.
   absl::Time ModTime() const { return absl::TimeFromTimespec(stat_.st_mtim); }
+  // Sys returns the whole result of stat(2), valid as long as this object.
   const struct stat& Sys() const { return stat_; }
 
  private:

@@ -1,4 +1,4 @@
-// sync::Cond: waiting for a condition that other goroutines make true.
+// A sync::Cond lets goroutines wait for a condition that others make true.
 //
 //   sync::Mutex mu;
 //   sync::Cond changed{mu};
@@ -17,14 +17,14 @@
 //     return j;
 //   }
 //
-// Where one goroutine waits for one event, a channel is simpler. A Cond is for
+// If one goroutine waits for one event, a channel is simpler. A Cond is for
 // conditions over shared state, and for waking all waiters repeatedly.
 //
 // Waiters are signalled in the order in which they began to wait. There are no
-// spurious wake-ups. But when a woken goroutine has locked L again, another may
-// have changed the state, so the condition must be tested again. A Cond is
-// never copied or moved. It may be destroyed as soon as its last Wait has
-// returned, even while the Signal that woke it has not returned yet.
+// spurious wake-ups. But before a woken goroutine has locked the mutex again,
+// another may have changed the state, so the condition must be tested again. A
+// Cond is never copied or moved. It may be destroyed as soon as its last Wait
+// has returned, even while the Signal that woke that Wait has not returned yet.
 //
 // Memory ordering: a Signal or Broadcast happens before the return of the Wait
 // that it wakes.
@@ -46,8 +46,8 @@ namespace gump::sync {
 // goroutines and from plain threads.
 class Cond {
  public:
-  // Makes a Cond over any lock with lock() and unlock(). The lock must outlive
-  // the Cond.
+  // Makes a Cond over any lock with lock() and unlock(). Requires: the lock
+  // outlives the Cond.
   explicit Cond(Locker l) noexcept : L(l) {}
   Cond(const Cond&) = delete;
   Cond& operator=(const Cond&) = delete;
@@ -55,16 +55,17 @@ class Cond {
   // Wait unlocks L, parks until a Signal or Broadcast wakes it, and locks L
   // again. Requires: L is locked.
   void Wait();
-  // Wait(pred) parks until pred() is true. It calls pred with L locked. It does
-  // not wait at all if pred() is true at the start. Requires: L is locked.
+  // Wait(pred) parks while pred() is false. It calls pred with L locked. If
+  // pred() is true at the start, it does not wait at all. Requires: L is
+  // locked.
   template <class Pred>
   void Wait(Pred pred) {
     while (!pred()) Wait();
   }
   // Wait(ctx, pred) parks until pred() is true or ctx is done. It returns OK if
-  // pred() is true, even if ctx is done, and ctx.Err() otherwise. When ctx is
-  // done, all waiters of this Cond are woken, as by a Broadcast. Requires: L is
-  // locked. Throws std::bad_alloc.
+  // pred() is true, even if ctx is done, and ctx.Err() otherwise. When ctx
+  // becomes done, all waiters of this Cond are woken, as by a Broadcast.
+  // Requires: L is locked. Throws std::bad_alloc.
   //
   //   if (absl::Status s = changed.Wait(ctx, [&] { return !jobs.empty(); });
   //       !s.ok()) {

@@ -1,5 +1,5 @@
-// sync::ErrGroup: goroutines that work on parts of one task, and the first
-// error among them.
+// A sync::ErrGroup runs goroutines that work on parts of one task, and keeps
+// the first error among them.
 //
 //   sync::ErrGroup group;
 //   group.SetLimit(8);                          // at a time; optional
@@ -12,12 +12,14 @@
 // that leaves a function ends the process, as in every goroutine.
 //
 // An ErrGroup is never copied or moved. It may be destroyed when Wait has
-// returned. As with WaitGroup, a Go that may find no active goroutine must
-// happen before Wait. A goroutine of the group may always call Go.
+// returned.
+//
+// Requires: as with WaitGroup, a call of Go happens before Wait if no goroutine
+// of the group is active yet. A goroutine of the group may call Go at any time.
 //
 // Memory ordering: the return of every function happens before the return of
-// Wait. The return of a function happens before the start of a function that
-// waited for it because of the limit.
+// Wait. If a Go waits because of the limit, the return of the function that
+// made room happens before the start of the function that waited.
 //
 // Source: golang.org/x/sync/errgroup.
 #ifndef GUMP_SYNC_ERRGROUP_H_
@@ -43,7 +45,7 @@ namespace gump::sync {
 class ErrGroup {
  public:
   // GroupAndContext is the result of WithContext: a group and its context. It
-  // is never moved either.
+  // cannot be copied or moved.
   struct GroupAndContext;
 
   ErrGroup() noexcept = default;
@@ -66,22 +68,23 @@ class ErrGroup {
   template <class F>
   void Go(F&& f);
 
-  // TryGo is Go if the limit allows one more goroutine now. It returns false,
-  // and starts nothing, otherwise. Never parks.
+  // TryGo is Go if the limit allows one more goroutine now. Otherwise it starts
+  // nothing and returns false. Never parks.
   template <class F>
   [[nodiscard]] bool TryGo(F&& f);
 
   // SetLimit limits the number of active goroutines to n. A negative n means no
   // limit, which is the initial state. With a limit of 0 no further goroutine
-  // can be started. Panics "errgroup: modify limit while N goroutines in the
-  // group are still active" if a goroutine is active. A goroutine stays active
-  // for a moment after its place is free. Requires: no other function of the
-  // group runs at the same time. Throws std::bad_alloc.
+  // can be started, and Go parks for ever. Panics "errgroup: modify limit while
+  // N goroutines in the group are still active" if a goroutine is active. A
+  // goroutine may stay active for a moment after another could start in its
+  // place. Requires: no other function of the group runs at the same time.
+  // Throws std::bad_alloc.
   void SetLimit(int n);
 
   // Wait parks until all goroutines have returned. It returns the first status
-  // of theirs that is not OK. The context of WithContext is done when Wait
-  // returns.
+  // of theirs that is not OK, or OK if there is none. It also cancels the
+  // context of WithContext.
   absl::Status Wait();
 
  private:
@@ -109,6 +112,7 @@ class ErrGroup {
   context::CancelCauseFunc cancel_;  // of WithContext, or empty
 };
 
+// The members of a GroupAndContext are those that a structured binding names.
 struct ErrGroup::GroupAndContext {
   ErrGroup group;
   context::Context ctx;

@@ -1,23 +1,27 @@
-// sync::List: a lock-free linked list. Any number of goroutines and plain
-// threads may walk through it and change it at the same time.
+// A sync::List is a lock-free linked list, which any number of goroutines and
+// plain threads may walk through and change at the same time.
 //
 //   sync::List<Watcher> watchers;
 //   sync::List<Watcher>::Element me = watchers.PushBack(Watcher(c));
 //   watchers.Range([&](Watcher& w) { w.Tell(news); });
 //   watchers.Remove(me);
 //
-// Nothing here waits. A goroutine that stops in the middle of an operation, or
-// inside Range, preempted or not, does not hold up the others. Elements may be
-// of any type, copyable or not. The list hands out references to the values and
-// guards nothing behind them. The program must order accesses to a value that
-// several goroutines reach at once.
+// No operation waits. A goroutine that stops in the middle of an operation, or
+// inside Range, preempted or not, delays no other goroutine.
+//
+// Elements may be of any type, copyable or not. The list hands out references
+// to the values, and does not guard the values themselves. If several
+// goroutines reach a value at once, the program must order their accesses.
 //
 // An Element is a handle, as cheap to copy as a shared_ptr. The value lives as
 // long as an Element refers to it, even after its removal. A removed element
-// also keeps those elements alive that followed it and are removed later, so do
-// not keep a handle of one for long. Elements must not outlive the list. A List
-// is never copied or moved. Until its destruction the list keeps the memory for
-// the largest number of elements that it ever held.
+// also keeps alive the elements that followed it and are removed later. So do
+// not keep an Element of a removed element for long.
+//
+// Requires: Elements do not outlive the list. No goroutine or thread uses a
+// list that is being destroyed. A List is never copied or moved. Until its
+// destruction the list keeps the memory for the largest number of elements that
+// it ever held.
 //
 // Memory ordering: an insertion happens before any call that finds the element.
 // A Remove happens before any call that finds the element removed.
@@ -52,9 +56,9 @@ class List {
   List(const List&) = delete;
   List& operator=(const List&) = delete;
 
-  // PushFront and PushBack put v at an end. They throw std::bad_alloc if the
-  // list has to grow and there is no memory, and what T's move constructor
-  // throws.
+  // PushFront and PushBack put v at the front or the back, and return its
+  // Element. They throw std::bad_alloc if the list has to grow and there is no
+  // memory, and what T's move constructor throws.
   Element PushFront(T v) { return Insert(std::move(v), Chain::kHead); }
   Element PushBack(T v) {
     Element e(&chain_, chain_.Make(std::move(v)));
@@ -62,32 +66,33 @@ class List {
     return e;
   }
   // InsertAfter puts v behind e. Returns a null Element, and inserts nothing,
-  // if e is null or removed.
+  // if e is null or removed. Throws as PushFront does.
   Element InsertAfter(const Element& e, T v) {
     return e ? Insert(std::move(v), e.node_) : Element();
   }
 
-  // Remove takes e out. Returns false if e was not in the list any more, or is
-  // null.
+  // Remove takes e out of the list. Returns false if e was not in the list any
+  // more, or is null.
   bool Remove(const Element& e) { return e && chain_.RemoveNode(e.node_); }
-  // RemoveIf removes the elements for which f(T&) is true. Returns the number
-  // of elements that this call has removed.
+  // RemoveIf removes the elements for which f(T&) returns true. Returns the
+  // number of elements that this call has removed.
   template <class F>
   size_t RemoveIf(F&& f);
-  // PopFront takes the first element out. Returns null if there was none.
+  // PopFront takes the first element out of the list and returns it. Returns
+  // null if there was none.
   Element PopFront();
   // Front returns the first element, or null if there is none.
   [[nodiscard]] Element Front();
 
   // Range calls f(T&) for the elements, front to back, until f returns false.
-  // An f that returns nothing sees all elements. Elements put in or removed
-  // during the call may be seen or not. None is seen twice. f may change the
-  // list.
+  // An f that returns nothing sees all elements. An element that is inserted or
+  // removed during the call may be seen or not. No element is seen twice. f may
+  // change the list.
   template <class F>
   void Range(F&& f);
 
-  // Len returns the number of elements. While others change the list, it may
-  // also count elements that are about to be put in.
+  // Len returns the number of elements. While other goroutines change the list,
+  // it may also count elements that are about to be inserted.
   [[nodiscard]] size_t Len() const noexcept { return chain_.Len(); }
 
  private:
@@ -99,15 +104,18 @@ class List {
   Chain chain_;
 };
 
-// Element is a handle of an element, or null. Only the const functions may be
-// called on the same Element at the same time.
+// Element is a handle of an element, or null. Several goroutines or threads may
+// use one Element at the same time only if all of them call its const
+// functions.
 template <class T>
 class List<T>::Element {
  public:
+  // Makes a null Element.
   Element() noexcept = default;
   Element(const Element& o) noexcept : chain_(o.chain_), node_(o.node_) {
     if (*this) chain_->Hold(node_);
   }
+  // Leaves o null.
   Element(Element&& o) noexcept
       : chain_(o.chain_), node_(std::exchange(o.node_, Chain::kHead)) {}
   Element& operator=(Element o) noexcept {
@@ -119,9 +127,13 @@ class List<T>::Element {
     if (*this) chain_->Drop(node_);
   }
 
+  // Returns false if the Element is null, and true even if its element was
+  // removed.
   explicit operator bool() const noexcept { return node_ != Chain::kHead; }
+  // Requires, for * and ->: the Element is not null.
   T& operator*() const { return chain_->Value(node_); }
   T* operator->() const { return std::addressof(**this); }
+  // Elements are equal if they refer to the same element, or are both null.
   friend bool operator==(const Element& a, const Element& b) noexcept {
     return a.node_ == b.node_ && (!a || a.chain_ == b.chain_);
   }

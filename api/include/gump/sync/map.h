@@ -1,4 +1,4 @@
-// sync::Map: a hash map that goroutines and plain threads may share.
+// A sync::Map is a hash map that goroutines and plain threads may share.
 //
 //   sync::Map<std::string, int> hits;
 //   hits.Store("/", 1);
@@ -8,13 +8,15 @@
 //
 // Values are copied in and out, so V is best small or a shared_ptr. Each
 // function on one key is atomic. Clear and Range are not atomic as a whole.
-// Every function may park for a moment while another goroutine is inside.
+// Every function may park for a moment while another goroutine or thread is
+// inside the map.
 //
-// Keys and values are copied, moved, hashed and compared under a lock of the
-// map. These operations must not use the same map, but destructors of keys and
-// values may. Exceptions of all of them, and std::bad_alloc, pass through, and
-// the lock is released. No goroutine or thread may be using a map that is being
-// destroyed.
+// Requires: the copying, moving, hashing and comparing of keys and values does
+// not use the same map, because it runs under a lock of the map. Destructors of
+// keys and values may use the map. Exceptions of all of them, and
+// std::bad_alloc, pass through, and the lock is released.
+//
+// Requires: no goroutine or thread uses a map that is being destroyed.
 //
 // Memory ordering: a function that stores a value happens before one that
 // observes it.
@@ -23,10 +25,10 @@
 // its own, made when the first key falls into it. Go's concurrent hash trie
 // reads without any lock, but leaves removed nodes to the garbage collector. In
 // C++ a reader would have to announce itself by a store, which costs as much as
-// taking a read lock. The remaining advantage of the trie is that writers of
-// different keys do not meet. Shards give that too. With 64 of them, two of
-// eight busy cores meet in one of seven operations on random keys, for the
-// length of one table probe.
+// taking a read lock. The trie has one more advantage: writers of different
+// keys do not meet. Shards nearly give that too. If eight cores work on random
+// keys, at most one operation in nine finds another one in its shard. It then
+// waits only for the length of one table probe.
 #ifndef GUMP_SYNC_MAP_H_
 #define GUMP_SYNC_MAP_H_
 
@@ -64,16 +66,16 @@ class Map {
   Map(const Map&) = delete;
   Map& operator=(const Map&) = delete;
 
-  // Load returns the value of key, or nullopt if it has none.
+  // Load returns a copy of the value of key, or nullopt if key has none.
   [[nodiscard]] std::optional<V> Load(const K& key) const;
 
-  // Store sets the value of key.
+  // Store sets the value of key, and replaces an earlier one.
   void Store(K key, V value) {
     static_cast<void>(Swap(std::move(key), std::move(value)));
   }
 
-  // LoadOrStore returns the value of key and true, if key has a value.
-  // Otherwise it stores value, and returns it and false.
+  // LoadOrStore returns a copy of the value of key and true, if key has a
+  // value. Otherwise it stores value, and returns a copy of it and false.
   std::pair<V, bool> LoadOrStore(K key, V value);
 
   // LoadAndDelete removes key. It returns the value that key had, or nullopt.
@@ -99,7 +101,8 @@ class Map {
   // Range calls f(key, value) for the entries until f returns false. An f that
   // returns nothing sees all entries. No key is visited twice. An entry that is
   // stored or removed during the call may be visited or not. The value is one
-  // that the key had during the call. f may call any function of the map.
+  // that the key had during the call. No lock is held while f runs, so f may
+  // call any function of the map.
   template <class F>
   void Range(F&& f) const;
 
@@ -115,7 +118,8 @@ class Map {
   static constexpr size_t kShards = 64;
 
   // The multiplication spreads hashes that are not well mixed, such as
-  // std::hash of an integer. The table uses the low bits, the shard the high.
+  // std::hash of an integer. The table uses the low bits of the hash, and the
+  // choice of the shard uses the high bits of the product.
   static size_t Index(const K& key) {
     const uint64_t h = uint64_t{Hash()(key)} * 0x9e3779b97f4a7c15;
     return static_cast<size_t>(h >> (64 - std::countr_zero(kShards)));
@@ -131,7 +135,7 @@ class Map {
   }
   static Shard& MakeShard(rt::Atomic<Shard*>& slot) {
     auto made = std::make_unique<Shard>();
-    // Release: publishes the new shard. One of those that race here wins.
+    // Release: publishes the new shard. If several threads race here, one wins.
     if (slot.cas(nullptr, made.get(), rt::release)) return *made.release();
     return *slot.load(rt::acquire);
   }

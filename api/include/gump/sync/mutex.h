@@ -1,5 +1,4 @@
-// sync::Mutex: mutual exclusion between goroutines, and between goroutines and
-// plain threads.
+// A sync::Mutex is a lock that one goroutine or plain thread holds at a time.
 //
 //   sync::Mutex mu;
 //   int balance = 0;
@@ -9,8 +8,8 @@
 //   }
 //
 // A goroutine that has to wait parks, and its thread runs other goroutines. A
-// plain thread that has to wait sleeps. A Mutex takes eight bytes, is ready
-// when it is all zeroes, and is never copied or moved.
+// plain thread that has to wait sleeps. A Mutex takes eight bytes and is never
+// copied or moved. The zero value is ready.
 //
 // Ownership: the Mutex records no owner. The lock is not recursive, and another
 // goroutine may unlock it. Once Unlock has made the lock available, it does not
@@ -18,17 +17,17 @@
 //   mu.Lock(); bool last = --refs == 0; mu.Unlock(); if (last) delete this;
 //
 // Fairness: in normal mode a goroutine that arrives may overtake the waiters.
-// That is fast, because it is running already. A waiter that has waited for
-// more than a millisecond switches the lock to starvation mode. In this mode
-// Unlock hands the lock directly to the longest waiter. The lock goes back to
-// normal mode when it is handed to the last waiter, or to one that waited for
-// less than a millisecond.
-//
-// Memory ordering: an Unlock happens before the return of the next Lock, or
-// successful TryLock.
+// That is fast, because the goroutine is running already. A waiter that has
+// waited for more than a millisecond switches the lock to starvation mode. In
+// this mode Unlock hands the lock directly to the longest waiter. The lock goes
+// back to normal mode when it is handed to the last waiter, or to one that
+// waited for less than a millisecond.
 //
 // Mutex is not annotated for Clang's thread-safety analysis. The analysis would
 // reject unlocking in a defer, which is how Go programs unlock.
+//
+// Memory ordering: an Unlock happens before the return of the next Lock, or
+// successful TryLock.
 //
 // The algorithm is that of Go's sync.Mutex; see api/sync/mutex.cc.
 #ifndef GUMP_SYNC_MUTEX_H_
@@ -66,8 +65,8 @@ class Mutex {
   }
 
   // Unlock releases the lock. Parks only in starvation mode, to let the new
-  // owner run. Requires: the lock is held. Unlocking a free lock is fatal:
-  // "sync: unlock of unlocked mutex".
+  // owner run. Requires: the lock is held. Unlocking a free lock is the fatal
+  // error "sync: unlock of unlocked mutex".
   void Unlock() noexcept {
     // Load first, because a CAS that fails costs as much as one that succeeds.
     // Release: pairs with the acquire in Lock.
@@ -86,15 +85,15 @@ class Mutex {
   // state_ holds three bits and a count:
   //   | waiters : 29 | starving : 1 | woken : 1 | locked : 1 |
   // locked    The lock is held. In starvation mode this bit stays clear while
-  //           the lock is handed over, and starving keeps others from taking
-  //           it.
+  //           the lock is handed over. The starving bit then keeps others from
+  //           taking it.
   // woken     A goroutine or thread is awake and trying to lock, so Unlock need
   //           not wake another. The bit may be clear although one is awake. It
   //           is never set when none is.
   // starving  The next Unlock hands the lock over. Set only while there are
   //           waiters.
-  // waiters   The number of those in semacquire on sema_, or on their way into
-  //           it.
+  // waiters   The number of goroutines and threads that are in semacquire on
+  //           sema_, or about to call it.
   static constexpr int32_t kLocked = 1;
   static constexpr int32_t kWoken = 2;
   static constexpr int32_t kStarving = 4;
@@ -123,10 +122,12 @@ class Mutex {
 static_assert(sizeof(Mutex) == 8);
 
 // Locker refers to any lock that has lock() and unlock(): a Mutex, an RWMutex,
-// the reading side of one (RWMutex::RLocker), a std::unique_lock. It does not
-// own the lock, which must outlive it. Copies refer to the same lock.
+// the reading side of one (RWMutex::RLocker), a std::unique_lock. Copies refer
+// to the same lock. Requires: the lock, which the Locker does not own, outlives
+// it.
 class Locker {
  public:
+  // Refers to l.
   template <class L>
   requires requires(L& l) {
     l.lock();
@@ -140,6 +141,7 @@ class Locker {
   Locker(Locker&) noexcept = default;  // not the template, for an lvalue
   Locker& operator=(const Locker&) noexcept = default;
 
+  // Lock and Unlock call lock() and unlock() of the lock, and park as these do.
   void Lock() const { lock_(object_); }
   void Unlock() const { unlock_(object_); }
   void lock() const { Lock(); }

@@ -1,4 +1,5 @@
-// sync::Once, OnceFunc, OnceValue, OnceValues: calls that run exactly once.
+// A sync::Once, and the results of OnceFunc, OnceValue and OnceValues, run a
+// function exactly once.
 //
 //   sync::Once once;
 //   once.Do([] { LoadTables(); });       // the first call runs it, others wait
@@ -6,8 +7,10 @@
 //   auto config = sync::OnceValue([] { return ParseConfig("app.conf"); });
 //   Use(config());                       // parsed at the first call, then kept
 //
-// Memory ordering: the end of the one execution happens before the return of
-// every call.
+// All may be called from goroutines and from plain threads, several at a time.
+//
+// Memory ordering: the end of the one run happens before the return of every
+// call.
 //
 // The algorithms are those of Go's sync.Once and sync.OnceFunc.
 #ifndef GUMP_SYNC_ONCE_H_
@@ -36,11 +39,11 @@ class Once {
   Once(const Once&) = delete;
   Once& operator=(const Once&) = delete;
 
-  // Do calls f() if this is the first call of Do on this Once, whatever f the
-  // other calls pass. If another goroutine is running its f, Do parks until
-  // that f has ended. An f that throws or calls Goexit counts as done (unlike
-  // std::call_once), and the exception goes to the goroutine that called f. An
-  // f that calls Do on the same Once deadlocks.
+  // Do calls f() if this is the first call of Do on this Once. Later calls do
+  // nothing, even if their f is another one. Parks while an earlier call is
+  // running its f. An f that throws or calls Goexit counts as run (unlike with
+  // std::call_once), and the exception goes to the caller that ran it. An f
+  // that calls Do on the same Once deadlocks.
   template <class F>
   void Do(F&& f);
 
@@ -60,9 +63,8 @@ struct OnceState;
 
 // OnceFunction is the type that OnceFunc, OnceValue and OnceValues return. It
 // is a function object. The first call runs f, and every call returns the
-// result of that run. Copies share one execution. It may be called from
-// goroutines and from plain threads. A call parks until another call that is
-// running f has ended it.
+// result of that run. Copies share one run. A call parks while another call is
+// running f.
 template <class F>
 class OnceFunction {
  public:
@@ -70,18 +72,21 @@ class OnceFunction {
   using result_type = std::conditional_t<std::is_void_v<typename State::Raw>,
                                          void, const typename State::Value&>;
 
+  // Holds f, which has not run yet. Throws std::bad_alloc.
   explicit OnceFunction(F f) : state_(std::make_shared<State>(std::move(f))) {}
 
   // Runs f, or returns the result of its run. If f threw, every call throws the
-  // same exception. If f called Goexit, the later calls panic. A returned
-  // reference stays valid as long as any copy of this object lives.
+  // same exception. If f called Goexit, the later calls panic "panic called
+  // with nil argument". A returned reference stays valid as long as any copy of
+  // this object lives.
   result_type operator()() const;
 
  private:
   std::shared_ptr<State> state_;
 };
 
-// OnceFunc returns a function object whose first call calls f().
+// OnceFunc returns a function object whose first call calls f(). Throws
+// std::bad_alloc. Never parks.
 template <class F>
 [[nodiscard]] OnceFunction<std::decay_t<F>> OnceFunc(F&& f) {
   return OnceFunction<std::decay_t<F>>(std::forward<F>(f));

@@ -1,4 +1,5 @@
-// sync::Pool: a cache of objects that are expensive to make and cheap to clean.
+// A sync::Pool is a cache of objects that are expensive to make and cheap to
+// clean.
 //
 //   sync::Pool<std::string> buffers{
 //       [] { return std::make_unique<std::string>(); }};
@@ -12,7 +13,8 @@
 // Get returns some object that was Put, or a new one. The pool does not promise
 // which object it returns, or how long it keeps one. An object belongs to the
 // pool between Put and Get, and to the caller otherwise. The pool deletes the
-// objects that it drops, at an arbitrary time and on an arbitrary goroutine.
+// objects that it drops, at an arbitrary time and on an arbitrary goroutine or
+// thread.
 //
 // Each P has its own cache, so goroutines on different Ps do not contend. When
 // that cache is empty, Get takes from the caches of the others. Plain threads
@@ -20,12 +22,14 @@
 //
 // Objects age with the reclamation cycles. A cycle runs when the program calls
 // runtime::GC() or debug::FreeOSMemory(), and by itself two minutes after the
-// last. Each cycle drops the objects that were not used since the last cycle.
-// The objects that were put since then are the candidates for the next cycle.
-// So an object that no Get takes survives one cycle but not two.
+// last. An object that no Get takes survives the first cycle after its Put. The
+// second cycle drops it.
 //
-// Get and Put park at most for the lock that plain threads share, and never
-// for long.
+// Get and Put park at most for the lock that plain threads share, and only for
+// a few instructions.
+//
+// Requires: no goroutine or thread uses a pool that is being destroyed. The
+// objects that are left are deleted with the pool.
 //
 // Memory ordering: a Put happens before the Get that returns its object.
 //
@@ -42,7 +46,7 @@
 namespace gump::sync {
 
 // Pool<T> caches objects of type T. All functions may be called from goroutines
-// and from plain threads.
+// and from plain threads. A Pool is never copied or moved.
 template <class T>
 class Pool {
  public:
@@ -64,13 +68,14 @@ class Pool {
     return New ? New() : nullptr;
   }
 
-  // Put gives an object to the pool. If the pool has no memory to keep it, it
-  // deletes the object at once. nullptr is ignored.
+  // Put gives an object to the pool. If there is no memory to keep the object,
+  // the pool deletes it at once. nullptr is ignored.
   void Put(std::unique_ptr<T> item) {
     if (item != nullptr) core_.Put(item.release());
   }
 
-  // Makes an object when the pool is empty. Set it before the first Get.
+  // New makes an object when the pool is empty. Requires: it is set before the
+  // first Get.
   std::function<std::unique_ptr<T>()> New;
 
  private:

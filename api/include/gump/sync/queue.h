@@ -1,30 +1,32 @@
-// sync::Queue: an unbounded first-in-first-out queue, lock-free, for any number
-// of goroutines and plain threads at both ends.
+// A sync::Queue is an unbounded first-in-first-out queue, lock-free, for any
+// number of goroutines and plain threads at both ends.
 //
 //   sync::Queue<Job> todo;
 //   todo.Push(Job("paint"));
 //   while (std::optional<Job> job = todo.Pop()) job->Run();  // until empty
 //
-// Nothing here waits: Pop on an empty queue returns nullopt. To wait for the
-// next element use a chan, which is bounded. The two combine well, with a
-// chan<void> that tells of arrivals.
+// No operation waits; Pop on an empty queue returns nullopt. To wait for the
+// next element, use a chan, which is bounded. To have both, put the elements in
+// a Queue and announce each one on a chan<void>.
 //
-// A goroutine that stops in the middle of an operation, preempted or not, does
-// not hold up the others. Elements that one caller pushes come out in the order
-// in which it pushed them.
+// A goroutine that stops in the middle of an operation, preempted or not,
+// delays no other goroutine. Elements that one caller pushes come out in the
+// order in which it pushed them.
 //
-// Elements must be nothrow-move-constructible. They may be move-only. A Queue
-// is never copied or moved. No goroutine or thread may be using a queue that is
-// being destroyed. The elements that are left are destroyed with it. Until its
-// destruction the queue keeps the memory for the largest number of elements
-// that it ever held.
+// Requires: elements are nothrow-move-constructible. They may be move-only. A
+// Queue is never copied or moved.
+//
+// Requires: no goroutine or thread uses a queue that is being destroyed. The
+// remaining elements are destroyed with it. Until then, the queue keeps the
+// memory for the largest number of elements that it ever held.
 //
 // Memory ordering: a Push happens before the Pop that returns its element.
 //
 // Source: M. M. Michael and M. L. Scott, Simple, Fast, and Practical
-// Non-Blocking and Blocking Concurrent Queue Algorithms, PODC 1996. Their
-// dequeuer copies the value before it owns it. Our Pop owns it first, and for
-// that each node counts to two (see Node::state).
+// Non-Blocking and Blocking Concurrent Queue Algorithms, PODC 1996. In their
+// algorithm a Pop copies the value before it owns it. Our Pop first owns the
+// value and then moves it. So a node can be freed only after two events, which
+// Node::state records (Q3).
 #ifndef GUMP_SYNC_QUEUE_H_
 #define GUMP_SYNC_QUEUE_H_
 
@@ -60,15 +62,16 @@ class Queue {
   Queue& operator=(const Queue&) = delete;
 
   // Push appends v. Throws std::bad_alloc if the queue has to grow and there is
-  // no memory. v is destroyed then.
+  // no memory. v is then destroyed.
   void Push(T v);
 
-  // Pop takes the first element out. Returns nullopt if the queue was empty.
+  // Pop removes and returns the first element. Returns nullopt if the queue was
+  // empty.
   [[nodiscard]] std::optional<T> Pop() noexcept;
 
-  // Pop(out) moves the first element into out. Returns false if the queue was
-  // empty, and leaves out untouched. Throws what T's move assignment throws.
-  // The element is lost then.
+  // Pop(out) pops into a variable. Returns false, and leaves `out` untouched,
+  // if the queue was empty. If the move assignment of T throws, the exception
+  // passes through and the element is lost.
   [[nodiscard]] bool Pop(T& out);
 
   // Empty returns true if the queue had no element at some moment of the call.
@@ -78,18 +81,19 @@ class Queue {
   using TaggedIndex = internal::TaggedIndex;
   static constexpr uint32_t kNoNode = internal::kNoNode;
 
-  // The nodes from head_ on, linked by next, are the queue. The first has no
-  // value, or one that is being taken out. Each of the others has one. tail_ is
-  // the last node, or one before it.
-  //  (Q1) tail_ never falls behind head_: Pop first moves it on.
-  //  (Q2) A thread reads tail_ (head_), then next of that node, then the same
-  //       tail_ (head_). It has then seen the next of a node in the queue.
-  //       Otherwise the node was reused, and its next comes by acquire from a
-  //       thread that had seen tail_ (head_) leave the node. The last load
-  //       would see that too.
+  // The nodes from head_ on, linked by next, are the queue. The first node has
+  // no value, or one that is being taken out. Each of the others has one. tail_
+  // is the last node, or one before it.
+  //  (Q1) tail_ never falls behind head_: Pop first moves tail_ on.
+  //  (Q2) A thread reads tail_ (or head_), then next of that node, then tail_
+  //       (or head_) again. If it has not changed, the node was in the queue
+  //       when its next was read. For suppose that the node had been reused by
+  //       then. The thread that stored this next, by a release, had seen that
+  //       tail_ (or head_) had left the node. Our acquire of next makes our
+  //       last read see that too.
   //  (Q3) A node has left the queue for good when head_ has passed it and its
-  //       value is out. These two happen in either order. The second of the two
-  //       threads frees the node.
+  //       value is out. These two events come in either order. The thread that
+  //       causes the second one frees the node.
   static constexpr uint32_t kTaken = 1;   // the value is out
   static constexpr uint32_t kPassed = 2;  // head_ is at a later node
   struct Node {
@@ -110,7 +114,9 @@ class Queue {
     uint32_t passed;
   };
 
-  // The steps of Pop: head_ passes on, the value goes, the nodes leave.
+  // The steps of Pop: ClaimFirst moves head_ on, and Finish destroys the value.
+  // Then Leave records, for both nodes, that one of the two events of (Q3) has
+  // come.
   Claim ClaimFirst() noexcept;
   void Finish(Claim claim) noexcept;
   void Leave(uint32_t i, uint32_t how) noexcept;

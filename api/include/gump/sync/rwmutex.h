@@ -1,4 +1,4 @@
-// sync::RWMutex: many readers or one writer.
+// A sync::RWMutex is a lock that many readers or one writer hold at a time.
 //
 //   sync::RWMutex mu;
 //   std::map<std::string, int> ages;
@@ -11,15 +11,16 @@
 // A goroutine that has to wait parks, and a plain thread that has to wait
 // sleeps. An RWMutex is never copied or moved. The zero value is ready.
 //
-// A waiting writer keeps new readers out, so writers are not starved. For this
-// reason a goroutine that holds a read lock must not take it again: a writer
-// may have come in between. All readers that queued up behind a writer get the
-// lock before the next writer. There may be at most 2^30 - 1 readers. A lock
-// cannot be upgraded or downgraded.
+// A waiting writer keeps new readers out, so writers are not starved. All
+// readers that queued up behind a writer get the lock before the next writer.
 //
-// Once the last unlock has let others in, one of them may destroy the RWMutex,
-// as with a Mutex. The destructor waits for the last instructions of that
-// unlock.
+// Requires: a goroutine that holds a read lock does not take it again, because
+// a writer may wait in between, and each would then wait for the other. There
+// are at most 2^30 - 1 readers. A lock cannot be upgraded or downgraded.
+//
+// Once the last unlock has let another goroutine in, that goroutine may destroy
+// the RWMutex, as with a Mutex. That unlock may still be in its last
+// instructions, and the destructor then waits for them.
 //
 // Memory ordering: an Unlock happens before the return of any RLock or Lock
 // that it lets in. An RUnlock happens before the return of the next writer's
@@ -41,6 +42,8 @@ namespace gump::sync {
 class RWMutex {
  public:
   constexpr RWMutex() noexcept = default;
+  // Parks only while the last Unlock is still in its last instructions, as
+  // described above.
   ~RWMutex() {
     if (w_.Held()) [[unlikely]]
       WaitForUnlock();
@@ -48,7 +51,7 @@ class RWMutex {
   RWMutex(const RWMutex&) = delete;
   RWMutex& operator=(const RWMutex&) = delete;
 
-  // RLock takes the lock for reading. Parks until no writer that came before
+  // RLock takes the lock for reading. Parks while a writer that came before
   // holds the lock or waits for it.
   void RLock() noexcept {
     // Acquire: pairs with the release in Unlock.
@@ -60,7 +63,7 @@ class RWMutex {
   // whether it did. Never parks.
   [[nodiscard]] bool TryRLock() noexcept;
   // RUnlock releases a read lock. Never parks. Requires: a read lock is held.
-  // Otherwise it is fatal: "sync: RUnlock of unlocked RWMutex".
+  // Otherwise it is the fatal error "sync: RUnlock of unlocked RWMutex".
   void RUnlock() noexcept {
     // Release: pairs with the acquire in Lock.
     if (const int32_t r = reader_count_.add(-1, rt::release); r < 0)
@@ -72,14 +75,15 @@ class RWMutex {
   // Lock takes the lock for writing. Parks until all readers and writers that
   // came before have released it.
   void Lock() noexcept;
-  // TryLock takes the lock for writing if it is free, and returns whether it
-  // did. Never parks.
+  // TryLock takes the lock for writing if no reader or writer has it, and
+  // returns whether it did. Never parks.
   [[nodiscard]] bool TryLock() noexcept;
   // Unlock releases the write lock. Never parks. Requires: the write lock is
-  // held. Otherwise it is fatal: "sync: Unlock of unlocked RWMutex".
+  // held. Otherwise it is the fatal error "sync: Unlock of unlocked RWMutex".
   void Unlock() noexcept;
 
   // RLocker returns the reading side of this lock as a Locker, for a Cond.
+  // Requires: this lock outlives the Locker.
   [[nodiscard]] Locker RLocker() noexcept;
 
   // The names of std::shared_mutex, for std::shared_lock and similar types.

@@ -1,13 +1,13 @@
-// sync::Semaphore: a number of units, which callers take one or several at
-// once.
+// A sync::Semaphore holds a number of units, which callers take and give back.
 //
 //   sync::Semaphore memory(1 << 30);                 // bytes
 //   if (absl::Status s = memory.Acquire(ctx, image.bytes); !s.ok()) return s;
 //   defer _{[&] { memory.Release(image.bytes); }};
 //
-// Acquire is FIFO: a request that cannot be satisfied blocks later ones, even
-// smaller ones, so large requests are not starved. A Semaphore is never copied
-// or moved.
+// Acquire is FIFO: a request that cannot be satisfied yet blocks later ones,
+// even smaller ones, so large requests are not starved. A request for more
+// units than the semaphore has can never be satisfied, and blocks no other. A
+// Semaphore is never copied or moved.
 //
 // Once a call of Release has made units available, it does not touch the
 // Semaphore again. So the goroutine that gets the units may destroy it.
@@ -29,33 +29,34 @@
 namespace gump::sync {
 
 // Semaphore is described above. All functions may be called from goroutines and
-// from plain threads. Unlike in Go, a negative weight panics: "semaphore:
-// negative weight".
+// from plain threads. Only Acquire parks for long; the others may wait for a
+// mutex that is held for a few instructions. Unlike in Go, a negative n panics:
+// "semaphore: negative weight".
 class Semaphore {
  public:
-  // Makes a semaphore of n units, all free.
+  // Makes a semaphore of n units, all free. Never parks.
   explicit Semaphore(int64_t n) noexcept : size_(n) {}
   Semaphore(const Semaphore&) = delete;
   Semaphore& operator=(const Semaphore&) = delete;
 
   // Acquire takes n units. Parks until they are free or ctx is done. If ctx is
-  // done, it takes nothing and returns ctx.Err(). With a context that is done
-  // already it fails even if units are free. A request for more units than the
-  // semaphore has waits until ctx is done. Throws std::bad_alloc.
+  // done, even at the start and with units free, it takes nothing and returns
+  // ctx.Err(). A request for more units than the semaphore has waits until ctx
+  // is done. Throws std::bad_alloc.
   [[nodiscard]] absl::Status Acquire(const context::Context& ctx,
                                      int64_t n = 1) {
     return AcquireUnless(ctx.Done(), n) ? absl::OkStatus() : ctx.Err();
   }
   // Acquire(n) takes n units. Parks until they are free. A request for more
-  // units than the semaphore has waits for ever.
+  // units than the semaphore has waits for ever. Throws std::bad_alloc.
   void Acquire(int64_t n = 1) { (void)AcquireUnless(nullptr, n); }
 
   // TryAcquire takes n units if they are free and no caller waits. Returns
-  // whether it did. Never parks for long.
+  // whether it did.
   [[nodiscard]] bool TryAcquire(int64_t n = 1);
 
-  // Release gives n units back, and hands them to the waiters. Never parks for
-  // long. Panics "semaphore: released more than held".
+  // Release gives n units back, and hands them to the waiters. Panics
+  // "semaphore: released more than held".
   void Release(int64_t n = 1);
 
  private:

@@ -1,4 +1,5 @@
-// sync::SingleFlight: concurrent calls with the same key become one call.
+// A sync::SingleFlight makes one call of all concurrent calls with the same
+// key.
 //
 //   sync::SingleFlight<std::string, Page> flight;
 //   // In any number of goroutines: one fetches, the others wait for it.
@@ -6,14 +7,16 @@
 //
 // SingleFlight calls the function of the first caller. Callers that come while
 // it runs wait, and get copies of its value. An exception of the function is
-// thrown to each of them. If the function calls Goexit, each of them does. It
-// runs without any lock of the library, and may use the same SingleFlight with
-// another key.
+// thrown to each caller. If the function calls Goexit, each caller does so,
+// too. The function runs without any lock of the library, and may use the same
+// SingleFlight with another key.
 //
-// K must be copyable, hashable and comparable. V must be copyable and nothrow-
-// move-constructible. Large values are best kept in a shared_ptr. A
-// SingleFlight is never copied or moved. It may be destroyed when every Do has
-// returned and every channel of DoChan has delivered.
+// Requires: K is copyable, hashable and comparable. V is copyable and
+// nothrow-move-constructible. Large values are best kept in a shared_ptr. A
+// SingleFlight is never copied or moved.
+//
+// Requires: a SingleFlight is destroyed only when every Do has returned, and
+// every channel of DoChan has delivered or was closed.
 //
 // Memory ordering: the return of the function happens before the return of
 // every Do, and of every receive, that gets its value.
@@ -44,7 +47,8 @@ template <class V>
 class SingleFlightOutcome;
 
 // SingleFlight is described above. All functions may be called from goroutines
-// and from plain threads. On a plain thread the function must not call Goexit.
+// and from plain threads. Requires: on a plain thread the function does not
+// call Goexit.
 template <class K, class V,
           class Hash = typename absl::flat_hash_map<K, V>::hasher,
           class Eq = typename absl::flat_hash_map<K, V>::key_equal>
@@ -62,17 +66,17 @@ class SingleFlight {
   SingleFlight(const SingleFlight&) = delete;
   SingleFlight& operator=(const SingleFlight&) = delete;
 
-  // Do calls f(). If a call with this key is going on, it parks until that call
-  // has ended instead. Returns the value. Throws what f throws, and
-  // std::bad_alloc.
+  // Do calls f() and returns its value. If a call with this key is going on, Do
+  // does not call f: it parks until that call has ended, and returns the value
+  // of that call. Throws what the called function throws, and std::bad_alloc.
   template <class F>
   Result Do(const K& key, F&& f);
 
-  // DoChan is Do in a goroutine of its own. No goroutine is started if a call
-  // with this key is going on. The channel delivers the outcome, once. An
-  // exception of f is in the outcome. If f calls Goexit, the channel is closed.
-  // f is decay-copied. Never parks for long. Panics if no goroutine can be
-  // started. Throws std::bad_alloc.
+  // DoChan is Do in a goroutine of its own. If a call with this key is going
+  // on, it starts no goroutine. The channel delivers the outcome, once. An
+  // exception of the function is in the outcome. If the function calls Goexit,
+  // the channel is closed instead. f is decay-copied. DoChan never parks for
+  // long. Panics if no goroutine can be started. Throws std::bad_alloc.
   //
   // An Outcome is not default-constructible, so a select receives an optional:
   //
@@ -87,7 +91,8 @@ class SingleFlight {
   [[nodiscard]] recv_chan<Outcome> DoChan(const K& key, F&& f);
 
   // Forget makes the next Do with this key call its function, even if a call is
-  // going on.
+  // going on. Callers that already wait still get the value of that call. Never
+  // parks for long.
   void Forget(const K& key);
 
  private:
@@ -101,14 +106,14 @@ class SingleFlight {
   // execute it. The outcome will be sent to *out, if out is not null.
   Ticket Join(const K& key, const chan<Outcome>* out);
 
-  // Execute calls f for all that wait for the call. An exception of f, or a
-  // Goexit, passes through after they have been told.
+  // Execute calls f for all callers that wait for the call. An exception of f,
+  // or a Goexit, passes through after the callers have been told.
   template <class F>
   void Execute(const K& key, const std::shared_ptr<Call>& call, F& f);
 
-  // Land ends the call. No caller joins it any more, and those that have joined
-  // are told. After mu_ is unlocked, the flight is not touched, because it may
-  // be gone.
+  // Land ends the call. No caller joins it any more, and the callers that have
+  // joined are told. After mu_ is unlocked, Land does not touch the flight,
+  // because it may be destroyed then.
   void Land(const K& key, const std::shared_ptr<Call>& call);
 
   Mutex mu_;
@@ -116,8 +121,8 @@ class SingleFlight {
   absl::flat_hash_map<K, std::shared_ptr<Call>, Hash, Eq> calls_;
 };
 
-// SingleFlightResult is the result of Do. shared is true if another caller got
-// this value as well.
+// SingleFlightResult is the result of Do: a copy of the value. shared is true
+// if another caller got this value as well.
 template <class V>
 struct SingleFlightResult {
   V value;

@@ -1,5 +1,5 @@
-// sync::Stack: an unbounded last-in-first-out stack, lock-free, for any number
-// of goroutines and plain threads.
+// A sync::Stack is an unbounded last-in-first-out stack, lock-free, for any
+// number of goroutines and plain threads.
 //
 //   sync::Stack<std::unique_ptr<Buffer>> spare;
 //   spare.Push(std::move(buffer));
@@ -14,7 +14,7 @@
 //
 // Requires: no goroutine or thread uses a stack that is being destroyed. The
 // remaining elements are destroyed with it. Until then, the stack keeps the
-// memory for as many elements as it once held.
+// memory for the largest number of elements that it ever held.
 //
 // Memory ordering: a Push happens before the Pop that returns its element.
 //
@@ -54,7 +54,7 @@ class Stack {
   Stack& operator=(const Stack&) = delete;
 
   // Push puts v on top. Throws std::bad_alloc if the stack has to grow and
-  // cannot. v is then destroyed.
+  // there is no memory. v is then destroyed.
   void Push(T v);
 
   // Pop removes and returns the top element. Returns nullopt if the stack was
@@ -66,9 +66,10 @@ class Stack {
   // passes through and the element is lost.
   [[nodiscard]] bool Pop(T& out);
 
-  // Empty returns true if the stack is empty now. Acquire: pairs with the
-  // release in Push, also through the CAS of a later Pop, because that is a
-  // read-modify-write.
+  // Empty returns true if the stack is empty now.
+  //
+  // Acquire: pairs with the release in Push. A later Pop does not break the
+  // pair, because its CAS is a read-modify-write.
   [[nodiscard]] bool Empty() const noexcept {
     return top_.load(rt::acquire).index == internal::kNoNode;
   }
@@ -98,8 +99,9 @@ inline void Stack<T>::Push(T v) {
   TaggedIndex top = top_.load(rt::relaxed);  // a guess; the CAS decides
   do {
     node.next.store(top.index, rt::relaxed);  // published by the CAS
-    // Release: publishes the node and its value; pairs with Pop. Those below
-    // stay published, because every change of top_ is a read-modify-write.
+    // Release: publishes the node and its value; pairs with Pop. The nodes
+    // below stay published, because every change of top_ is a
+    // read-modify-write.
   } while (!top_.casWeak(top, top.Successor(fresh), rt::release));
 }
 

@@ -1,4 +1,4 @@
-// sync::WaitGroup: waits for a number of goroutines to finish.
+// A sync::WaitGroup waits for a number of goroutines to finish.
 //
 //   sync::WaitGroup wg;
 //   for (const std::string& url : urls) {
@@ -11,16 +11,17 @@
 // or moved. The zero value is ready. It may be destroyed as soon as every Wait
 // has returned, even while the Done that released them has not returned yet.
 //
-// An Add that raises the counter from zero must happen before the Wait that is
-// to wait for it. A WaitGroup may be used again only after every Wait of the
+// Requires: an Add that raises the counter from zero happens before the Wait
+// that waits for it. A WaitGroup is used again only after every Wait of the
 // previous round has returned. Violations that are noticed are panics:
 //   "sync: negative WaitGroup counter"
 //   "sync: WaitGroup misuse: Add called concurrently with Wait"
 //   "sync: WaitGroup is reused before previous Wait has returned"
 //
 // If the counter is raised from zero inside a bubble of synctest, the WaitGroup
-// belongs to that bubble until the counter is zero again. Using it from outside
-// the bubble during this time is a fatal error:
+// belongs to that bubble until the counter is zero again. During this time a
+// call of Add, Done or Go from outside the bubble is a fatal error. So is such
+// a call from inside a bubble if the counter was raised outside:
 //   "sync: WaitGroup.Add called from inside and outside synctest bubble"
 //   "sync: WaitGroup.Add called from multiple synctest bubbles"
 //
@@ -71,7 +72,8 @@ class WaitGroup {
   // Done is Add(-1).
   void Done() { Add(-1); }
 
-  // Wait parks until the counter is zero. Panics as described above.
+  // Wait waits for the counter to be zero. Parks until it is. Panics as
+  // described above.
   void Wait() {
     // Acquire: pairs with the release in Add.
     if (state_.load(rt::acquire) != 0) WaitSlow();
@@ -80,9 +82,9 @@ class WaitGroup {
   // Go runs f() in a new goroutine and counts it until it is done. It calls
   // Add(1), and Done when f has returned or has left by Goexit. f and all that
   // it holds are destroyed before Done. If f throws, the process ends as it
-  // does for every goroutine. Done is not called then, so no waiter goes on
-  // with half of the work. Go panics if no goroutine can be started, and the
-  // counter is as before then.
+  // does for every goroutine. Done is not called then, so no waiter continues
+  // with incomplete work. If no goroutine can be started, Go panics and leaves
+  // the counter as it was.
   template <class F>
   void Go(F&& f);
 

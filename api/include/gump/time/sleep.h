@@ -3,9 +3,8 @@
 //   gump::time::Sleep(absl::Milliseconds(10));
 //   gump::time::Sleep(std::chrono::milliseconds(10));  // the same
 //
-// gump/time.h says what a duration means, and which clock measures it.
-//
-// A plain thread that sleeps while no Run is active still wakes on time.
+// gump/time.h says what a duration means, and which clock measures it. A plain
+// thread that sleeps while no Run is active still wakes on time.
 #ifndef GUMP_TIME_SLEEP_H_
 #define GUMP_TIME_SLEEP_H_
 

@@ -18,7 +18,8 @@ namespace gump::time {
 
 // Ticker sends the time to C every d, the first time after d. A tick is dropped
 // if the one before it has not been received yet. A default-constructed Ticker
-// can only be assigned to or stopped.
+// can only be assigned to or stopped. A Ticker is a handle: a copy is the same
+// ticker.
 class Ticker {
  public:
   Ticker() noexcept = default;
@@ -26,11 +27,12 @@ class Ticker {
   // C delivers the time at which the tick was due.
   recv_chan<absl::Time> C;
 
-  // Stop ends the ticks: after it nothing can be received from C. It does not
-  // close C.
+  // Stop ends the ticks: after it nothing can be received from C. Stop does not
+  // close C. It does nothing if the Ticker was stopped before.
   void Stop() const;
 
-  // Reset makes the ticks come every d, the next one after d.
+  // Reset makes the ticks come every d, the next one after d. It also restarts
+  // a Ticker that was stopped.
   //
   // Panics "non-positive interval for Ticker.Reset" and "time: Reset called on
   // uninitialized Ticker".

@@ -1,5 +1,5 @@
-// A time::Timer is one event at a given time: a value on a channel, or the call
-// of a function.
+// A time::Timer stands for one event at a given time: a value on a channel, or
+// the call of a function.
 //
 //   select(Recv(c, [](int v) { ... }),
 //          Recv(gump::time::After(absl::Seconds(1)), [] { ... }));  // time out
@@ -13,8 +13,9 @@
 // gump/time.h says what a duration means, and how a channel of time behaves.
 //
 // A function given to AfterFunc is called whether or not a handle exists.
-// Between one Run and the next, such functions wait, as goroutines do. Plain
-// threads that wait for a timer's channel still wake on time.
+// Between one Run and the next, no such function is called, because no
+// goroutine runs. Plain threads that wait for a timer's channel still wake on
+// time.
 //
 // All functions may be called from goroutines and from plain threads, several
 // at a time. None parks.
@@ -40,7 +41,8 @@ namespace gump::time {
 
 // Timer stands for one event: a time to be received from C. For a Timer from
 // AfterFunc, the event is a call of its function, and C is the nil channel. A
-// default-constructed Timer can only be assigned to.
+// default-constructed Timer can only be assigned to. A Timer is a handle: a
+// copy is the same timer.
 class Timer {
  public:
   Timer() noexcept = default;
@@ -80,11 +82,11 @@ class Timer {
 // After returns NewTimer(d).C, for timeouts in select. Throws std::bad_alloc.
 [[nodiscard]] recv_chan<absl::Time> After(internal::DurationArg d);
 
-// AfterFunc makes a Timer that calls f after d, in a goroutine of its own, and
-// once more after each Reset. f may stop or reset its own timer.
+// AfterFunc makes a Timer that calls f after d, in a goroutine of its own. Each
+// Reset makes it call f once more. f may stop or reset its own timer.
 //
-// f is decay-copied. It is destroyed when it cannot be called any more: on its
-// goroutine, or by the call that stops the timer or drops the last handle.
+// f is decay-copied. It is destroyed when it cannot be called any more: when no
+// handle exists, and the timer is stopped or the last call of f has returned.
 //
 // Throws std::bad_alloc, and any exception thrown by copying f. A null f is the
 // fatal error "go of nil func value".

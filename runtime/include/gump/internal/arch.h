@@ -1,5 +1,5 @@
-// The processor as templates in public headers need it: the one place that
-// chooses. Each arch_*.h defines:
+// Functions that depend on the processor, for templates in public headers. No
+// other header chooses between processors. Each arch_*.h defines:
 //
 //   uintptr_t callerPC() noexcept
 //     returns an address inside the function into which it is inlined.

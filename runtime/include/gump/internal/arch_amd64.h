@@ -1,4 +1,4 @@
-// x86-64; see arch.h.
+// callerPC for x86-64; see arch.h.
 #ifndef GUMP_INTERNAL_ARCH_AMD64_H_
 #define GUMP_INTERNAL_ARCH_AMD64_H_
 

@@ -1,4 +1,4 @@
-// AArch64; see arch.h.
+// callerPC for AArch64; see arch.h.
 #ifndef GUMP_INTERNAL_ARCH_ARM64_H_
 #define GUMP_INTERNAL_ARCH_ARM64_H_
 

@@ -1,10 +1,12 @@
-// The atomics seam. Every atomic word of the library is a gump::rt::Atomic<T>,
-// and every access names its order.
+// The atomics seam: the place where a model-checking build puts its own
+// atomics. Every atomic word of the library is a gump::rt::Atomic<T>, and every
+// access names its memory order.
 //
-// There are no operators and no default orders. An access that does not say how
-// it synchronises does not compile. A model-checking build puts its own Atomic
-// in place of this one by defining GUMP_ATOMIC_HEADER. Nothing else in the tree
-// mentions std::atomic, so the code that is explored is the code that runs.
+// There are no operators and no default orders. An access that does not name
+// its order does not compile. A model-checking build defines
+// GUMP_ATOMIC_HEADER, and so puts its own Atomic in place of this one. No other
+// file of the library mentions std::atomic, so the code that a model checks is
+// the code that runs.
 #ifndef GUMP_INTERNAL_ATOMIC_H_
 #define GUMP_INTERNAL_ATOMIC_H_
 
@@ -44,8 +46,8 @@ class Atomic {
     return v_.compare_exchange_strong(expected, desired, order,
                                       std::memory_order_relaxed);
   }
-  // casWeak is a cas that may fail spuriously. On every failure it stores the
-  // value that it saw in expected.
+  // casWeak is a cas that may fail spuriously. On every failure it stores in
+  // `expected` the value that it saw.
   bool casWeak(T& expected, T desired, std::memory_order order) noexcept {
     return v_.compare_exchange_weak(expected, desired, order,
                                     std::memory_order_relaxed);
@@ -54,23 +56,23 @@ class Atomic {
   T add(T delta, std::memory_order order) noexcept {
     return static_cast<T>(v_.fetch_add(delta, order) + delta);
   }
-  // and_ and or_ return the old value.
+  // and_ and or_ return the value before the change.
   T and_(T mask, std::memory_order order) noexcept {
     return v_.fetch_and(mask, order);
   }
   T or_(T mask, std::memory_order order) noexcept {
     return v_.fetch_or(mask, order);
   }
-  // rawAddress is for the kernel (futex words) and for tests, never for a plain
-  // access.
+  // rawAddress is for the kernel (futex words) and for tests. No access goes
+  // through it.
   void* rawAddress() noexcept { return &v_; }
 
  private:
   std::atomic<T> v_;
 };
 
-// fence is a full or partial thread fence. Each use names both sides of the
-// pattern that it completes.
+// fence is a thread fence. The comment at each use names both sides of the
+// pattern that the fence completes.
 inline void fence(std::memory_order order) noexcept {
   std::atomic_thread_fence(order);
 }

@@ -1,6 +1,6 @@
-// The window between the public headers and the runtime: all that a template in
-// api/include/gump may call. Go's linker keeps such a list for sync, time and
-// internal/poll. Internal: may change in any release.
+// The window between the public headers and the runtime: all functions of the
+// runtime that a template in api/include/gump may call. Go's linker keeps such
+// a list for sync, time and internal/poll. Internal: may change in any release.
 //
 // The window has a part for each package, linkname_*.h. A public header
 // includes the parts that it needs. The runtime, which defines all of it,
@@ -9,8 +9,8 @@
 // Every function of the window except goexit is noexcept, and reports misuse by
 // its result. api/ turns results into panics, so that no exception starts while
 // a runtime lock is held. All functions may be called from goroutines and from
-// foreign threads, after an implicit start of the runtime. A foreign thread is
-// lent a pseudo-goroutine and blocks on a futex.
+// foreign threads. The first call starts the runtime. A foreign thread is lent
+// a pseudo-G, and blocks on a futex where a goroutine would park.
 #ifndef GUMP_INTERNAL_LINKNAME_H_
 #define GUMP_INTERNAL_LINKNAME_H_
 

@@ -33,8 +33,8 @@ enum class CloseResult : uint8_t { kOk, kNilChannel, kAlreadyClosed };
 // makechan returns a channel with one reference. Returns nullptr if the size is
 // out of range or there is no memory.
 [[nodiscard]] Hchan* makechan(const ElemType* t, size_t cap) noexcept;
-// chanLeaveBubble makes c, which no other thread knows yet, a channel of no
-// bubble.
+// chanLeaveBubble takes c out of the bubble in which it was made. No other
+// thread knows c yet.
 void chanLeaveBubble(Hchan* c) noexcept;
 // chanRetain adds a reference.
 void chanRetain(Hchan* c) noexcept;
@@ -43,15 +43,17 @@ void chanRelease(Hchan* c) noexcept;
 // chanShared returns true if the caller's handle is not the only one. The
 // answer may be late: a handle that was just given up can still count.
 [[nodiscard]] bool chanShared(const Hchan* c) noexcept;
-// chansend moves *elem into the channel or straight into a receiver. If the
-// result is not kOk, *elem is untouched.
+// chansend moves *elem into the channel or straight into a receiver. If `block`
+// is true, it parks until it can. If the result is not kOk, *elem is untouched.
 [[nodiscard]] ChanResult chansend(Hchan* c, void* elem, bool block) noexcept;
 // chanrecv move-constructs a value at elem, which is raw storage. If elem is
-// nullptr, it throws the value away.
+// nullptr, it throws the value away. If `block` is true, it parks until there
+// is a value or c is closed.
 [[nodiscard]] ChanResult chanrecv(Hchan* c, void* elem, bool block) noexcept;
-// closechan closes c and wakes all that wait for it.
+// closechan closes c and wakes all goroutines and threads that wait for it.
 [[nodiscard]] CloseResult closechan(Hchan* c) noexcept;
-// chanlen and chancap return 0 for nullptr.
+// chanlen and chancap return the number of queued values and the capacity. They
+// return 0 for nullptr.
 size_t chanlen(const Hchan* c) noexcept;
 size_t chancap(const Hchan* c) noexcept;
 

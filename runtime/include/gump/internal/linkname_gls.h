@@ -7,9 +7,10 @@ namespace gump::rt {
 // glsGet returns the value that the current goroutine or foreign thread has for
 // key, or nullptr.
 void* glsGet(const void* key) noexcept;
-// glsSet stores value under key. destroy(value) runs when the goroutine ends,
-// in reverse order of first use. An earlier value is not destroyed. Returns
-// false if there is no memory.
+// glsSet stores value under key. When the goroutine or foreign thread ends,
+// destroy(value) runs. The values of several keys are destroyed in reverse
+// order of first use. An earlier value of key is not destroyed. Returns false
+// if there is no memory.
 [[nodiscard]] bool glsSet(const void* key, void* value,
                           void (*destroy)(void*)) noexcept;
 

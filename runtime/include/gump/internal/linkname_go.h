@@ -12,10 +12,11 @@ namespace gump::rt {
 inline constexpr size_t kClosureSize = 64;
 inline constexpr size_t kClosureAlign = 16;
 
-// FuncType says how to handle a closure of one type. If the relocation of a
-// closure could throw, or the closure does not fit, go() passes a pointer to
-// it.
+// FuncType says how to handle a closure of one type. If a closure does not fit
+// into the G, or its relocation could throw, go() keeps it on the heap and
+// passes a pointer to it.
 struct FuncType {
+  // Calls the closure.
   // May throw. The process then ends with a panic report.
   void (*run)(void* closure);
   void (*destroy)(void* closure);
@@ -26,8 +27,8 @@ struct FuncType {
 // SpawnResult is the result of newproc.
 enum class SpawnResult : uint8_t {
   kOk,
-  // There is no cell for a G, or no stack while goroutines already wait for
-  // stacks. The text is stackErrorText().
+  // There is no memory for a G. Or other goroutines already wait for stacks,
+  // and there is none for this one. The text is stackErrorText().
   kNoMemory,
 };
 
@@ -36,7 +37,7 @@ struct SpawnOptions {
   size_t stack_size = 0;  // bytes; 0: default
   // Allocated by malloc. The goroutine owns it once newproc returns kOk.
   const char* name = nullptr;
-  // For goroutines of the runtime. If stacks are short, newproc does not fail,
+  // For goroutines of the runtime. If there is no stack, newproc does not fail,
   // and the goroutine waits for one.
   bool stack_later = false;
 };

@@ -6,8 +6,10 @@
 
 namespace gump::rt {
 
-// fatalError is fatal of panic.h. fatalPanicTwice is its fatalpanic for a panic
-// (second) during another.
+// fatalError ends the process with a fatal error (fatal in
+// runtime/diag/panic.h). fatalPanicTwice ends it with a report of two panics:
+// `second` was thrown while the panic `text`, of n bytes, was unwinding the
+// stack.
 [[noreturn]] void fatalError(const char* go_text) noexcept;
 [[noreturn]] void fatalPanicTwice(const char* text, size_t n,
                                   const char* second) noexcept;

@@ -12,31 +12,37 @@ struct FuncType;
 
 // gosched lets other goroutines run, or yields a foreign thread.
 void gosched() noexcept;
-// goexit unwinds the goroutine. Not noexcept: a forced unwind passes through.
+// goexit unwinds the goroutine and ends it. It is not noexcept, because a
+// forced unwind passes through it.
 [[noreturn]] void goexit();
-// setGOMAXPROCS returns the previous value. If n <= 0, it only reads.
+// setGOMAXPROCS sets the number of Ps, if n > 0, and returns the previous
+// number.
 int32_t setGOMAXPROCS(int32_t n) noexcept;
-// setDefaultGOMAXPROCS returns to the machine's default, and follows it.
+// setDefaultGOMAXPROCS sets the number of Ps to the machine's default. From
+// then on the number follows that default.
 void setDefaultGOMAXPROCS() noexcept;
 // numCPU returns the number of processors that the process started with.
 int32_t numCPU() noexcept;
 // numGoroutine returns the number of goroutines, without the runtime's own.
 int32_t numGoroutine() noexcept;
-// currentGoid returns 0 on a foreign thread that has no pseudo-goroutine yet.
+// currentGoid returns the number of the calling goroutine or foreign thread.
+// Returns 0 on a foreign thread that has no pseudo-G yet.
 uint64_t currentGoid() noexcept;
-// lockOSThreadExternal counts its calls. Returns false if the count would
-// overflow.
+// lockOSThreadExternal binds the calling goroutine to its thread, and counts
+// its calls. Returns false if the count would overflow.
 [[nodiscard]] bool lockOSThreadExternal() noexcept;
-// unlockOSThreadExternal undoes one of these calls, if there is one.
+// unlockOSThreadExternal undoes one call of lockOSThreadExternal, if there is
+// one.
 void unlockOSThreadExternal() noexcept;
-// setMaxThreads and setMaxStack return the previous limit.
+// setMaxThreads and setMaxStack set the limits of debug::SetMaxThreads and
+// debug::SetMaxStack, and return the previous limit.
 int32_t setMaxThreads(int32_t n) noexcept;
 size_t setMaxStack(size_t n) noexcept;
 // runtimeGC runs one reclamation cycle.
 void runtimeGC() noexcept;
 // gracePeriodsBegun returns how many grace periods have begun.
 uint64_t gracePeriodsBegun() noexcept;
-// awaitGracePeriod returns when a grace period with a number above `since` has
+// awaitGracePeriod parks until a grace period with a number above `since` has
 // ended. By then, each goroutine that was running when the period began has
 // entered the runtime or ended, even if it was preempted or presumed blocked
 // meanwhile. Only the finalizer goroutine calls it.
@@ -68,14 +74,16 @@ struct SchedStats {
 // readSchedStats reads the counters one after the other.
 void readSchedStats(SchedStats* out) noexcept;
 
-// reclaimRegister makes every reclamation cycle call hook, once even if it is
-// registered several times. Returns false if there are too many hooks.
+// reclaimRegister makes every reclamation cycle call hook. A hook that is
+// registered several times is called once in a cycle. Returns false if there
+// are too many hooks.
 [[nodiscard]] bool reclaimRegister(void (*hook)()) noexcept;
 // queueFinalizer relocates *closure to the queue of the finalizer goroutine.
-// Returns false if there is no memory.
+// Returns false if there is no memory; then *closure is still the caller's.
 [[nodiscard]] bool queueFinalizer(const FuncType* ft, void* closure) noexcept;
-// stackDump writes a Go-style traceback of the current goroutine, or of all,
-// into buf. Returns the length that the whole text needs.
+// stackDump writes a traceback in Go's format, of the current goroutine or of
+// all, into buf. Returns the number of bytes that the whole text needs, even if
+// it is above n.
 size_t stackDump(bool all, char* buf, size_t n) noexcept;
 
 }  // namespace gump::rt

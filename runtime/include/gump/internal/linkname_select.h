@@ -23,8 +23,8 @@ struct SelectResult {
   int32_t index;      // the case that proceeded; -1 if none and !block
   ChanResult result;  // of that case: kOk or kClosed
 };
-// selectgo does one of the cases, of which there are at most kMaxSelectCases.
-// With block, it parks until a case can proceed.
+// selectgo does one of the n cases, of which there are at most kMaxSelectCases.
+// If `block` is true, it parks until a case can proceed.
 inline constexpr size_t kMaxSelectCases = 65536;
 [[nodiscard]] SelectResult selectgo(const Scase* cases, size_t n,
                                     bool block) noexcept;

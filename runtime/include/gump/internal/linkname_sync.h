@@ -19,27 +19,28 @@ enum class SemaReason : uint8_t {
   kRWMutexRLock,
   kRWMutexLock,
   kWaitGroupWait,
-  kWaitGroupWaitDurable,  // in a bubble, as are the callers of Done
+  kWaitGroupWaitDurable,  // both Wait and the calls of Done are in one bubble
 };
 
-// semacquire waits until *addr > 0 and decrements it. With lifo, the caller
-// queues at the front of the address's queue. When main has ended, foreign
-// threads overtake goroutines.
+// semacquire waits until *addr > 0 and decrements it. If `lifo` is true, the
+// caller queues in front of the other waiters of that address. When main has
+// ended, foreign threads overtake goroutines.
 void semacquire(Atomic<uint32_t>* addr, bool lifo, SemaReason reason) noexcept;
-// semrelease increments *addr and wakes a waiter. With handoff, that waiter
-// gets the count. With yield as well, the waiter also runs at once, in place of
-// the caller, which parks. In all other cases semrelease never parks.
+// semrelease increments *addr and wakes a waiter. If `handoff` is true, that
+// waiter gets the count. If `yield` is true as well, the waiter also runs at
+// once, in place of the caller, which parks. In all other cases semrelease
+// never parks.
 void semrelease(Atomic<uint32_t>* addr, bool handoff,
                 bool yield = true) noexcept;
-// semreleaseN adds n to *addr at once, and wakes up to n waiters. It is better
-// than n calls of semrelease, because the caller cannot be stopped for good
-// after some of them.
+// semreleaseN adds n to *addr in one step, and wakes up to n waiters. With n
+// calls of semrelease, the caller could be stopped for good after some of them,
+// because main has ended. With semreleaseN it cannot.
 void semreleaseN(Atomic<uint32_t>* addr, uint32_t n) noexcept;
 
 // NotifyList is the list on which sync::Cond waits. It uses tickets, so that
-// the first waiter is signalled first. Its lock lies in a table outside it,
-// chosen by address, so that a waiter may destroy the list as soon as it is
-// awake.
+// the first waiter is signalled first. Its lock is one of a table of locks,
+// which the address of the list selects. So a waiter may destroy the list as
+// soon as it is awake.
 struct NotifyList {
   Atomic<uint32_t> wait;    // next ticket; incremented without the lock
   Atomic<uint32_t> notify;  // next to be notified; written under the lock
@@ -48,7 +49,7 @@ struct NotifyList {
   Sudog* head = nullptr;
   Sudog* tail = nullptr;
 };
-// notifyListAdd takes a ticket, and notifyListWait waits until that ticket is
+// notifyListAdd returns a new ticket. notifyListWait waits until that ticket is
 // notified. notifyListNotifyOne notifies the lowest ticket that waits, and
 // notifyListNotifyAll notifies all.
 uint32_t notifyListAdd(NotifyList* l) noexcept;
@@ -56,8 +57,9 @@ void notifyListWait(NotifyList* l, uint32_t ticket) noexcept;
 void notifyListNotifyOne(NotifyList* l) noexcept;
 void notifyListNotifyAll(NotifyList* l) noexcept;
 
-// canSpin returns true if spinning on a sync::Mutex makes sense in round i.
-// doSpin is one round.
+// canSpin returns true if a goroutine that waits for a sync::Mutex, and has
+// spun for i rounds, should spin for one more before it parks. doSpin is one
+// round.
 [[nodiscard]] bool canSpin(int i) noexcept;
 void doSpin() noexcept;
 

@@ -20,25 +20,29 @@ void timeSleep(int64_t ns) noexcept;
 
 // newTimerChan makes a channel of time with one reference. Its timer does not
 // run yet. Returns nullptr if there is no memory. Elements are trivially
-// copyable, and of at most 16 bytes. encode makes one.
+// copyable, and of at most 16 bytes. encode makes an element from a time in ns
+// since the Unix epoch.
 [[nodiscard]] Hchan* newTimerChan(const ElemType* t,
                                   void (*encode)(void* elem,
                                                  int64_t unixNanos)) noexcept;
 // timerChanReset sets the timer to send the time after ns, and then every
 // period, if period is above 0. timerChanStop stops it. Both return true if the
-// timer was running; the value that it would have sent cannot be received any
-// more.
+// timer was running. The value that it would have sent can then not be received
+// any more.
 bool timerChanReset(Hchan* c, int64_t ns, int64_t period) noexcept;
 bool timerChanStop(Hchan* c) noexcept;
 
-// newFuncTimer makes a timer that does not run yet and starts goroutines. Their
-// closure is the pointer `closure`. Returns nullptr if there is no memory.
-// funcTimerStart sets the timer to start a goroutine after ns. It is called
-// once, and before any other of these. funcTimerReset does the same at any
-// time. funcTimerStop stops the timer. Both return true if the timer was
-// running; it will not start the goroutine that it would have started.
-// funcTimerFree frees a timer that has been stopped or has fired, as its caller
-// knows.
+// newFuncTimer makes a timer that starts a goroutine each time it fires. It
+// does not run yet. The closure of those goroutines is a pointer, `closure`.
+// Returns nullptr if there is no memory.
+//
+// funcTimerStart sets the timer to fire after ns. It is called once, and before
+// the functions below. funcTimerReset does the same at any later time.
+// funcTimerStop stops the timer. The last two return true if the timer was
+// running. The goroutine that it would have started is then not started.
+//
+// funcTimerFree frees a timer. Requires: the timer has been stopped or has
+// fired.
 [[nodiscard]] FuncTimer* newFuncTimer(const FuncType* ft, void* closure,
                                       uintptr_t pc) noexcept;
 void funcTimerStart(FuncTimer* t, int64_t ns) noexcept;
