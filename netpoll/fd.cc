@@ -2,9 +2,9 @@
 //
 // A read of a TCP connection that returns less than was asked for has emptied
 // the socket. So the next read waits at once, without a system call that would
-// say EAGAIN. This loses nothing, because pollReset ran before the short read.
-// Every edge since then is in rg, where pollWait finds it, and with it all data
-// that the read did not return. There are two exceptions:
+// say EAGAIN. This loses nothing. pollReset ran before the short read, so
+// PollDesc::rg holds every edge since then. Data that the read did not return
+// has made such an edge, and pollWait finds it. There are two exceptions:
 //  - The last edge: after a FIN or an error no other may come.
 //  - Urgent data: a read stops short at it, though there is more.
 // In both cases the event sets hungUp, and read asks the kernel. Other streams
@@ -15,10 +15,10 @@
 // end the process. Nor may a library change the process's SIGPIPE handling.
 // Sockets have MSG_NOSIGNAL; all other files have RWF_NOSIGNAL, since Linux
 // 6.18. On older kernels, a write to a pipe first blocks the signal for its
-// thread, because the kernel sends it only to that thread. Afterwards it
-// removes the signal if it has come. With these two more system calls a write
-// takes some two and a half times as long. So each FD tries RWF_NOSIGNAL once,
-// and does without it only if that fails.
+// thread, and afterwards removes the signal if it has come. This is enough,
+// because the kernel sends the signal only to that thread. With these two more
+// system calls a write takes some two and a half times as long. So each FD
+// tries RWF_NOSIGNAL once, and does without it only if that fails.
 #include "netpoll/fd.h"
 
 #include <netinet/in.h>
@@ -192,7 +192,8 @@ IoResult FD::transfer(PollMode mode, Call call) {
 }
 
 IoResult FD::read(void* buf, size_t n) {
-  // Not `locked`: the wait for an edge comes before prepare, which forgets it.
+  // This does not use `locked`, which calls prepare at once. The wait for an
+  // edge must come before prepare, because prepare forgets the edge.
   IoResult r;
   r.err = lockFor(PollMode::kRead);
   if (r.err != 0) return r;

@@ -168,7 +168,7 @@ class Ring {
   // prepareAll moves as many calls to the submission queue as fit.
   void prepareAll();
   // prepareCalls does so for one queue, while *inFlight is less than `most`.
-  // (prepare counts transfers and syncs in it.)
+  // *inFlight is inFlight_ or syncing_, which prepare increments.
   void prepareCalls(Fifo<RingCall>* q, const unsigned* inFlight, unsigned most);
   // These return false if there is no room.
   bool prepare(RingCall* c);
@@ -428,8 +428,9 @@ void Ring::watchedEvent(PollDesc* pd, const io_uring_cqe* cqe) {
     return;
   }
   const bool starved = cqe->res == -ENOMEM || cqe->res == -EAGAIN;
-  // The kernel ends a watch when it has no room or no memory. It also ends one
-  // at once, for good, when the state of the file cannot change any more.
+  // The kernel ends a watch when it has no room or no memory, and then we
+  // re-arm the watch. If the state of the file cannot change any more, the
+  // kernel ends the watch with its first event, and we do not re-arm it.
   if (last && (starved || (cqe->res >= 0 && (changed || late_)))) {
     pd->ended = true;
     again_.push(pd);

@@ -8,7 +8,7 @@
 // has begun again. It does not sleep so long in every short pause of the work,
 // because waking it costs more than such a sleep would save.
 //
-// Waking it from that sleep takes two words, not a call. sysmon sets sysmonwait
+// Two words serve to wake sysmon from that sleep. sysmon sets sysmonwait
 // under sched.lock, unlocks, and sleeps on sysmonnote. A thread that finds
 // sysmonwait set, under sched.lock, clears it and wakes the note. Both hold the
 // lock, so each sleep has at most one wake-up. After the sleep sysmon clears
@@ -233,7 +233,7 @@ class Watchdog {
   }
 
   Waiter waiter_;
-  int64_t since_ = 0;  // 0: there is none
+  int64_t since_ = 0;  // when its wait began to count; 0: no goroutine waits
 };
 
 enum class Slept : uint8_t { kNot, kToTheEnd, kWoken };

@@ -1,11 +1,11 @@
 // Contexts: a tree of nodes with counted references.
 //
 // A node is of one of three kinds. A CancelNode can be cancelled, a ValueNode
-// has a value, and a plain node has neither (TODO, WithoutCancel). Each node
-// knows the nearest node of the first two kinds from itself upwards, so a
-// search skips the nodes that have nothing for it. A function registered with
-// AfterFunc is a CancelNode too. It has no visible handle as a Context, and its
-// cancellation starts f.
+// has a value, and a plain node has neither (context::TODO, WithoutCancel).
+// Each node knows the nearest node of the first two kinds from itself upwards,
+// so a search skips the nodes that have nothing for it. A function registered
+// with AfterFunc is a CancelNode too. It has no visible handle as a Context,
+// and its cancellation starts f.
 //
 // Two links go up from a CancelNode, and one comes down:
 //   parent  A reference, for the values. A child keeps the values above it.
@@ -42,8 +42,9 @@
 //       done, no matter which thread did it.
 //
 // Lock order: a node's lock, then those of nodes below it; never upwards. Under
-// these locks no user code runs, so no reference is given up. A destroyed value
-// or function may call anything here.
+// these locks no reference is given up, and so no user code runs. Giving up a
+// reference may destroy a value or a function of the program, and the
+// destructor may call anything here.
 //
 // Rejected: lists that own their children, as in Go. A child that is never
 // cancelled would stay until the parent is. Also rejected: one lock for the
@@ -167,8 +168,9 @@ class CancelNode final : public ContextNode {
 
   // Constant from Join on.
   absl::Time deadline_ = absl::InfiniteFuture();  // infinite: no deadline
-  // The deadline on the clock of the timers, which cannot be set, and the
-  // bubble that this clock belongs to. 0 means no bubble.
+  // due_ is the deadline on the clock of the timers, which does not jump when
+  // the system's time is set. clock_ is the bubble that this clock belongs to,
+  // or 0 if it belongs to none.
   int64_t due_ = 0;
   uint32_t clock_ = 0;
   const rt::FuncType* ft_ = nullptr;  // only for AfterFunc

@@ -104,8 +104,8 @@ void preemptedBySignal(uintptr_t sp) {
   gp->onOtherStack = onOther;
   mp->locks.store(1, relaxed);  // B1
   asymmetricLight();            // B2
-  // In a child of fork no thread would wake us. inOwnProcess tells even before
-  // the child's fork handler has run.
+  // inOwnProcess returns false in a child of fork, even before the child's fork
+  // handler has run. In the child no thread would wake us.
   if (wanted(gp, mp) && !noMResumes(pOf(mp)) && inOwnProcess()) {
     sanitizerEnterSignal(gp, mp);
     gumpCallSaved(preemptInPlace, gp);  // (P4)

@@ -8,12 +8,12 @@
 //
 // The question that decides the design is when to wake a thread. Three answers
 // do not work:
-//   1. Keep all state central, so that one always knows. It does not scale:
-//      every switch takes the one lock.
+//   1. Keep all state central, so that an M always knows whether another thread
+//      is needed. It does not scale: every switch takes the one lock.
 //   2. When a G is readied and a P is idle, wake a thread for it and hand it
-//      the G. The readier usually blocks at once and would have run the G
-//      itself on a warm cache; the exchange becomes thread-to-thread and costs
-//      microseconds.
+//      the G. The readier usually blocks at once, and would have run the G
+//      itself on a warm cache. On two threads, each exchange between the two
+//      goroutines costs microseconds.
 //   3. Wake a thread whenever a G is readied and a P is idle, without handing
 //      anything over. Threads wake, find nothing, and sleep again, all the
 //      time.
@@ -40,8 +40,8 @@
 // reads the value from after S1, it is zero, and the readier wakes a thread, or
 // it counts another spinner, which will look. A G that is published in the
 // global queue needs no barrier of its own, because S2 looks there under
-// sched.lock. Of the two sections, the later one sees all that came before the
-// earlier one, be it the G or S1.
+// sched.lock. If the readier's section of the lock comes first, S2 finds the G.
+// If S2's section comes first, W2 comes after S1.
 //
 // An M that was not spinning when it gave up its P need not look again. A
 // thread that readied a G meanwhile is in one of three cases:
@@ -610,8 +610,8 @@ Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
   int64_t delay = -1;
   if (clock.pollUntil != 0) {
     delay = std::max(clock.pollUntil - nanotime(), int64_t{0});
-    // An M that goes idle after this section sees lastpoll == 0, and asks the
-    // same question (checkdead).
+    // An M that goes idle after this section sees lastpoll == 0, and its
+    // checkdead asks isUselessPoll, too.
     LockScope l(&sched.lock);
     if (isUselessPoll())
       delay = 0;  // remove the zombies, and come to checkdead
@@ -711,7 +711,7 @@ void endSchedule(M* mp) {
   GQueue q = runqdrain(pp);
   bool ended;  // false if the next Run has begun
   bool stopping = false;
-  bool safePoint = false;  // forEachP, too, sets its flags under sched.lock
+  bool safePoint = false;  // a forEachP has yet to visit our P
   {
     LockScope l(&sched.lock);
     globrunqputbatch(&q);
@@ -843,6 +843,7 @@ void resetspinning() {
 void wakeNextSpinner() {
   wakep();
   // A hint. If no P is idle, wakep may have found none for a spinner.
+  // Then wakep has started no spinner, and only sysmon can see to the timers.
   if (sched.npidle.load(relaxed) == 0) wakeSysmonBy(timeSleepUntil());
 }
 

@@ -89,18 +89,19 @@ struct M {
   // When the SIGURG that is on its way was sent (nanotime); 0: none is on its
   // way.
   Atomic<int64_t> signalSent;
-  // A look at the thread: the first since it last slept that found it running.
-  // The words are the time of the look, the thread's CPU time then, and how
-  // often it had slept by then. Times are in ns. computes writes them, relaxed,
-  // except that it stores forcePreemptSleeps with release, to publish the other
-  // two. minit sets the time to 0, which means that there was no look yet.
+  // A look at the thread that found it running: the first such look since the
+  // thread last slept. The words are the time of the look, the thread's CPU
+  // time then, and how often the thread had slept by then. Times are in ns. The
+  // function `computes` writes the words, relaxed, except that it stores
+  // forcePreemptSleeps with release, to publish the other two. minit sets the
+  // time to 0, which means that there was no look yet.
   Atomic<int64_t> forcePreemptTime;
   Atomic<int64_t> forcePreemptCpu;
   Atomic<uint64_t> forcePreemptSleeps;
   // How often the thread had slept when it last went on after it was preempted
-  // in place. While that count stands, the thread is in no call in which it
-  // slept, so a signal cuts no sleep short. The thread writes it, relaxed. It
-  // is a hint that saves looks.
+  // in place. If that is still its number of sleeps, it last slept in our
+  // handler, and not in a call. Then a signal cuts no sleep short. The thread
+  // writes it, relaxed. It is a hint that saves looks.
   Atomic<uint64_t> resumedSleeps;
   // The last look at the thread if /proc cannot be read: its time, and the
   // thread's CPU time then, in ns. stateByClock writes both, relaxed.
@@ -178,7 +179,7 @@ struct alignas(kFalseSharing) P {
   // 1: forEachP asks the holder to run sched.safePointFn.
   Atomic<uint32_t> runSafePointFn;
   uint32_t fuzz = 0;     // state of fuzzsched.h; 0: off
-  uint32_t takenAs = 0;  // presumed of the M that it was last taken from (P6)
+  uint32_t takenAs = 0;  // the M::presumed with which it was last taken (P6)
 
   // The ring. The indices run freely; slot = i % kRunqSize. Only the owner
   // writes runqtail, and its store-release publishes the slots below. The owner
@@ -304,7 +305,7 @@ struct Schedt {
   Note safePointNote;
 
   // Start and end of main (rt0.cc)
-  // Run has returned: nothing is scheduled until the next Run. Written under
+  // Main has ended: nothing is scheduled until the next Run. Written under
   // `lock`: by endMain with seq_cst, by Run with release. semrelease and
   // parkForeign read it with seq_cst, the schedulers with acquire.
   Atomic<bool> mainEnded;
@@ -349,8 +350,8 @@ struct Sudog {
   // Channel: the previous in the wait queue. Semaphore: the left child, or the
   // previous in SemaRoot::handed.
   Sudog* prev = nullptr;
-  // Channel: where the value is or goes. Semaphore: the address waited on, also
-  // while in `handed`; nullptr once it is in neither place.
+  // Channel: where the value is or goes. Semaphore: the address on which g
+  // waits, while the sudog is in the table or in `handed`; nullptr afterwards.
   void* elem = nullptr;
   bool isSelect = false;  // must win g->selectDone to be woken
   bool success = false;  // woken by a value, not by close. Written by the waker

@@ -69,7 +69,8 @@ namespace {
 
 // A goroutine never returns from its first frames. So each goroutine leaves a
 // few entries on the shadow call stack of its fiber, or on its fake stack,
-// which do not grow. After this many goroutines a slot gets new ones.
+// which do not grow. After this many goroutines a slot gets a new fiber and a
+// new fake stack.
 constexpr uint32_t kSanitizerUses = 64;
 constexpr uint32_t kRefillBatch = 32;  // slots that a P takes at once
 static_assert(kRefillBatch <= kMaxGuardBatch);

@@ -168,10 +168,10 @@ uint32_t marks(const Timer* t) {
 // then load minWhenModified. All four are seq_cst, so either adjust sees the
 // mark, or we see the word cleared and set it again.
 //
-// The return value relies on the same argument: timersCheck stores minWhenHeap
+// The return value relies on the same argument. timersCheck stores minWhenHeap
 // and then loads minWhenModified; we do the reverse, so one side sees the
-// other's store. Either timersCheck sees our time, or we see that no thread
-// waits for an earlier one.
+// other's store. Either timersCheck takes our time into account, or we compare
+// our time with the minWhenHeap that timersCheck has stored.
 bool markModified(Timer* t) ABSL_EXCLUSIVE_LOCKS_REQUIRED(t->mu) {
   Timers* ts = t->ts;
   const uint32_t s = t->state.load(relaxed);               // we hold mu
@@ -624,8 +624,8 @@ int64_t timersFirst(Timers* ts) {
 namespace {
 
 // takeLast takes the last timer out of the heap, or returns nullptr if the heap
-// is empty. It sets *had if the timer was pending. The caller must then discard
-// it.
+// is empty. It sets *had to true if the timer was pending, and the caller must
+// then discard the timer. Otherwise the timer may have been freed.
 Timer* takeLast(Timers* ts, bool* had) {
   M* mp = acquirem();
   Timer* t = nullptr;
