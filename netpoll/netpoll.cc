@@ -238,7 +238,8 @@ bool commitWait(G* gp, void* gpp) {
   // A foreign thread may run on as soon as it is published.
   const bool foreign = gp->foreign;
   // Count first, because the count may go down as soon as gp is published.
-  // seq_cst: an M that goes idle stores that it does, and then loads the count.
+  // seq_cst: an M that goes idle stores that it is idle, and then loads the
+  // count.
   netpollAdjustWaiters(1);
   if (!static_cast<Atomic<uintptr_t>*>(gpp)->cas(
           pdWait, reinterpret_cast<uintptr_t>(gp), seq_cst)) {
@@ -490,8 +491,8 @@ NetpollResult netpoll(int64_t delay) {
   if (delay > 0) preciseSleeps(getg()->m);
   const PunctualSleep sleep(delay);
   if (b != nullptr) {
-    // seq_cst: a breaker that finds the flag up wants this poll to end, and it
-    // does end.
+    // seq_cst: a breaker that still finds the flag up does nothing more. It
+    // need not, because it wants this poll to end, and the poll has ended.
     if (b->poll(sleep.delay(), &r)) {
       wakeSig.store(0, seq_cst);
     } else if (r.toRun.empty()) {
@@ -503,7 +504,7 @@ NetpollResult netpoll(int64_t delay) {
   // visible.
   if (wakeSig.xchg(0, acquire) == 0) {
     futexsleep(&wakeSig, 0, sleep.delay());
-    // Relaxed: the next line takes it.
+    // Relaxed: this load does not take the break; the xchg below does.
     if (wakeSig.load(relaxed) == 0) sleep.waitForTheRest(wakeSig);
     wakeSig.xchg(0, acquire);  // as above
   }

@@ -80,7 +80,9 @@ void Mutex::LockSlow() noexcept {
     rt::semacquire(&sema_, /*lifo=*/waited, rt::SemaReason::kMutexLock);
     starving =
         starving || rt::monotonicNanos() - wait_start > kStarvationThreshold;
-    old = state_.load(rt::relaxed);  // starving cannot change before we act
+    // Relaxed: if kStarving is set, only this waiter can clear it. If it is
+    // not, the CAS decides.
+    old = state_.load(rt::relaxed);
     if ((old & kStarving) != 0) {
       TakeHandedOver(old, starving);
       return;

@@ -10,10 +10,10 @@
 // stale G* reads a wrong answer, not unmapped memory. The slabs are chained in
 // creation order, so that a dump can walk all Gs without a table (forEachG).
 //
-// When the kernel has no memory for a stack, a goroutine that should begin
-// waits in sched.nostack until another one ends. Meanwhile go() reserves a
-// stack up front. If there is none, it reports that to its caller as a panic,
-// because the caller can react.
+// When the kernel has no memory for a stack, a goroutine that is about to run
+// for the first time waits in sched.nostack until another one ends. Meanwhile
+// go() reserves a stack up front. If there is none, it reports that to its
+// caller as a panic, because the caller can react.
 #include <unwind.h>
 
 #include <cstdlib>
@@ -81,8 +81,8 @@ void gdestroy(G* gp) {
   M* mp = getg()->m;
   P* pp = mp->p;
   // gumpOnG0 saved the exception globals. The goroutine began with no exception
-  // in flight. The exception of Goexit is the one that may remain: it stays
-  // caught once it has passed a catch (...) that rethrows.
+  // in flight. Only the exception of Goexit may remain in them: once a
+  // catch (...) has rethrown it, it counts as uncaught for good.
   if (GUMP_UNLIKELY((gp->eh.caughtExceptions != nullptr ||
                      gp->eh.uncaughtExceptions != 0) &&
                     !gp->goexited)) {
@@ -380,7 +380,7 @@ bool startSystemG(const FuncType* ft) {
 size_t setMaxStack(size_t n) noexcept {
   if (n < kMinStackSize) n = kMinStackSize;
   if (n > kMaxStackSizeLimit) n = kMaxStackSizeLimit;
-  return maxStackSize.xchg(n, relaxed);  // as above
+  return maxStackSize.xchg(n, relaxed);  // a setting; no order needed
 }
 
 const char* stackErrorText() noexcept { return stackLastError(); }
@@ -393,14 +393,14 @@ GUMP_NO_SANITIZE void goexit1() {
   ft->destroy(gp->closure);
   if (GUMP_UNLIKELY(gp->gls != nullptr)) glsDestroyAll(gp);
   if (GUMP_UNLIKELY(gp->name != nullptr)) {
-    // This is still the goroutine: user code may allocate. If it is preempted
-    // in the middle, dumps show it, and they must not read a name that has been
-    // freed.
+    // This code still runs as the goroutine, not on g0, so it may call free. If
+    // the goroutine is preempted in the middle, dumps show it, and they must
+    // not read a name that has been freed.
     const char* name = std::exchange(gp->name, nullptr);
     compilerFence();
     std::free(const_cast<char*>(name));
   }
-  (void)acquirem();  // may switch away, for the last time but one
+  (void)acquirem();  // may park here; gumpMcall is the last switch
   gumpMcall(goexit0);
   __builtin_unreachable();
 }
@@ -410,8 +410,8 @@ GUMP_NO_SANITIZE void goexit1() {
 // information says "end of stack", before a single frame is unwound. Then the
 // terminate handler can print the stack of the throw.
 // Like goexit1 it never returns. If the two were instrumented, each goroutine
-// would leave their two frames behind in ThreadSanitizer's idea of the stack,
-// which is used again.
+// would leave their two frames behind in ThreadSanitizer's shadow call stack,
+// and the next goroutine on the same stack would find them there.
 GUMP_NO_SANITIZE void gumpGoroutineMain(G* gp) {
   const FuncType* ft = gp->fn;
   if (GUMP_UNLIKELY(gp->isMain)) mainBegins(gp);

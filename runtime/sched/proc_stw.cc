@@ -66,10 +66,11 @@ void giveUpWorld(M* mp) {
 
 // StopBackoff is the delay between attempts to stop the remaining Ps.
 //
-// The first two waits spin: 3 µs for goroutines that yield at their next
-// runtime entry, then kStopGap, until the second look that forcePreempt needs.
-// They do not sleep, because a thread that sleeps on a timer among threads that
-// compute gets the processor back only at the kernel's next tick, ms later.
+// The first two waits spin. The first, of 3 µs, is for goroutines that yield at
+// their next runtime entry. The second, of kStopGap, separates the two looks
+// that forcePreempt needs to see that a thread computes. These waits do not
+// sleep, because a thread that sleeps on a timer among threads that compute
+// gets the processor back only at the kernel's next tick, ms later.
 //
 // The second look sends signals, and a thread that gets one may need our
 // processor to obey. So later waits sleep, each for longer, up to 1 ms, until
@@ -269,7 +270,8 @@ void startTheWorld() {
     notewakeup(&idle->park);  // publishes nextp
   }
   // There may be work in the global queue, and idle Ps. One spinner finds out.
-  // The section of sched.lock above was the publication.
+  // wakep requires that the work was published before. It was, in the section
+  // of sched.lock above.
   wakep();
   restoreSlices(std::exchange(stopperSlices, 0));
   giveUpWorld(mp);

@@ -324,7 +324,7 @@ bool lostKeyMade;
 // P, is lost, so all other threads would wait for it.
 // On: the thread that ends.  P: either.  Locks: none.  Parks: no.
 void threadLost(void*) {
-  if (forked.load(relaxed)) return;  // written by this, the only thread
+  if (forked.load(relaxed)) return;  // if set, this very thread has set it
   fatal("pthread_exit or pthread_cancel of a goroutine's thread");
 }
 
@@ -344,8 +344,8 @@ void threadsinit() {
 }
 
 void minit(M* mp) {
-  // Forget the looks at the previous thread of this M. It had another CPU clock
-  // (computes).
+  // The previous thread of this M had another CPU clock. So `computes` must
+  // forget its looks at that thread.
   mp->forcePreemptTime.store(0, relaxed);
   mp->resumedSleeps.store(UINT64_MAX, relaxed);
   mp->procid.store(gettid(), release);  // read by threads that signal this one

@@ -95,9 +95,10 @@ void sellock(const Select* s)
 
 // When a select parks, this runs after the switch. After the first unlock a
 // waker may ready the goroutine, which owns *s and the cases. But the goroutine
-// does not return before the last unlock here: either its waker needs that last
-// lock, or pass 3 does. So *s and the cases are valid until the last unlock,
-// and are not read after it.
+// does not return before the last unlock here. If the waker comes by the
+// channel that is unlocked last, it needs that lock. Otherwise pass 3 needs the
+// lock, to withdraw from that channel. So *s and the cases are valid until the
+// last unlock, and are not read after it.
 void selunlock(const Select* s)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // the set of locks is known at run time
   Hchan* last = nullptr;
@@ -228,7 +229,7 @@ GUMP_NOINLINE void unblockTimers(const Select* s) {
 // On: user, or a foreign thread.  P: either.
 // Locks: takes one channel's after another.  Parks: no.
 SelectResult pass3(const Select* s, G* gp)
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // held over the cases of one channel
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // one lock is kept from case to case
   auto* fired = static_cast<Sudog*>(gp->param);
   gp->param = nullptr;
   SelectResult r = kNothing;

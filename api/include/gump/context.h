@@ -37,10 +37,9 @@
 //
 // All functions may be called from goroutines and from plain threads, several
 // at a time, and also from functions that AfterFunc starts. No function waits
-// for a context to end; receive from Done() for that. A function, or the
-// destructor of a last handle, may park while another one uses the same
-// contexts. It then waits for a sync::Mutex, at most for as long as one
-// cancellation takes.
+// for a context to end; receive from Done() for that. A call, or the destructor
+// of a last handle, may park while another call uses the same contexts. It then
+// waits for a sync::Mutex, at most for as long as one cancellation takes.
 //
 // In a bubble (synctest.h), deadlines use the bubble's clock.
 //
