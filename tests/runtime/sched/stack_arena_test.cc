@@ -10,6 +10,8 @@
 #include <fstream>
 #include <memory>
 
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/stack.h"
 #include "runtime/sys/lock_futex.h"
