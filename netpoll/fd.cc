@@ -17,8 +17,8 @@
 // 6.18. On older kernels, a write to a pipe first blocks the signal for its
 // thread, and afterwards removes the signal if it has come. This is enough,
 // because the kernel sends the signal only to that thread. With these two more
-// system calls a write takes some two and a half times as long. So each FD
-// tries RWF_NOSIGNAL once, and does without it only if that fails.
+// system calls a write takes some two and a half times as long. So each FD uses
+// RWF_NOSIGNAL until that fails once.
 #include "netpoll/fd.h"
 
 #include <netinet/in.h>

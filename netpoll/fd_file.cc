@@ -143,7 +143,8 @@ int64_t FD::cachedRead(void* buf, size_t n, int64_t offset) {
 
 int64_t FD::fileRead(void* buf, size_t n, int64_t offset) {
   const FileWay way = fileWay();
-  // A goroutine that copies out of the page cache keeps its P, and the ring's
+  // A copy out of the page cache must be short, because the goroutine keeps its
+  // P meanwhile. A copy by the ring must be short too, because the ring's
   // thread serves one call after the other.
   if (way != FileWay::kKernel) n = std::min(n, kMaxCached);
   int64_t r = -EOPNOTSUPP;

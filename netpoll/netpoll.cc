@@ -50,9 +50,8 @@ constinit WakeupLead lead;
 
 // PunctualSleep is one sleep of the M that polls. The kernel is asked to end
 // the sleep earlier than due (wakeup_lead.h), and the thread spends the rest
-// awake.
-// The rest is short, WakeupLead::kMost at most, so the network is not looked at
-// meanwhile.
+// awake. The rest is short, WakeupLead::kMost at most, so the network is not
+// looked at meanwhile.
 class PunctualSleep {
  public:
   // Sleeps `delay` ns, which is not 0. A negative delay has no end.
@@ -84,7 +83,7 @@ class PunctualSleep {
  private:
   int64_t delay_;
   int64_t ahead_ = 0;
-  int64_t asked_ = 0;  // when the kernel should end the sleep; 0: never
+  int64_t asked_ = 0;  // when the kernel should end the sleep; 0: no rest
 };
 
 struct PollCache {

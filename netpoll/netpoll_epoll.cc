@@ -32,9 +32,9 @@ int epfd = -1;
 int breakfd = -1;
 
 // True if epoll_pwait2 is not there, which is the case before Linux 5.11.
-// Sanitizer builds do not use it either, because TSan knows only epoll_wait. In
-// TSan's order, the stores before an epoll_ctl come before an epoll_wait that
-// follows it. And TSan runs signal handlers only in calls that it knows.
+// Sanitizer builds do not use it either, because TSan knows only epoll_wait.
+// From that call TSan learns that the stores before an epoll_ctl happened
+// earlier. And TSan runs signal handlers only in calls that it knows.
 Atomic<bool> noPwait2{kSanitizerBuild};
 
 uint32_t interest() {

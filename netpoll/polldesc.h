@@ -29,16 +29,17 @@
 // fail.
 //
 // Invariants:
-//  (N1) info copies state under lock: closing, and which deadlines have passed.
-//       It also holds eventErr and gone, which an event sets. It is read
-//       without the lock. The bits above them are the tag. An event that comes
-//       late cannot set the eventErr of the next owner, because its CAS fails.
+//  (N1) info holds a copy of the state that lock guards: closing, and which
+//       deadlines have passed. It also holds eventErr and gone, which an event
+//       sets. It is read without the lock. The bits above them are the tag. An
+//       event that comes late cannot set the eventErr of the next owner,
+//       because its CAS fails.
 //  (N2) If there is a deadline that has not passed, the timer is armed for the
-//       earlier one or before. It may be armed for nothing, even after the
-//       close, because its function looks at the clock. So moving a deadline
-//       back, as servers do with each request, touches no heap. Its f and arg
-//       are set once, when the PollDesc is made, because the timer of an old
-//       owner's deadline may read them at any time.
+//       earlier of the two deadlines, or before. It may be armed for nothing,
+//       even after the close, because its function looks at the clock. So a
+//       move to a later deadline, as servers make with each request, touches no
+//       heap. The timer's f and arg are set once, when the PollDesc is made,
+//       because the timer of an old owner's deadline may read them at any time.
 //  (N3) The tag changes when the PollDesc is given back, before it has its next
 //       owner.
 #ifndef NETPOLL_POLLDESC_H_

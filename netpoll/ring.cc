@@ -480,8 +480,8 @@ void Ring::reap() {
 }
 
 void Ring::tellWatchers() {
-  // A failure would have been among the reaped completions, unless the request
-  // was submitted late or its completion did not fit.
+  // If a watch has failed to begin, its completion has been reaped, unless the
+  // request was submitted late or the completion did not fit.
   if (io_uring_sq_ready(&ring_) != 0 || late_) return;
   while (RingCall* c = beginning_.pop()) {
     reinterpret_cast<PollDesc*>(c->addr)->watcher = nullptr;

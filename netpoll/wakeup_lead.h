@@ -21,9 +21,10 @@ class WakeupLead {
   // the slowest processor seen takes to wake (tools/gump bench HOST: 70 µs).
   static constexpr int64_t kMost = 80'000;
 
-  // of returns by how much to shorten a sleep of length `delay`. A sleep as
-  // short as the lead is late in any case. It then also collects the timers
-  // that are due next, which is cheaper than staying awake for each.
+  // of returns by how much to shorten a sleep of length `delay`. A sleep no
+  // longer than the lead is not shortened, so it ends late. It then also
+  // collects the timers that are due next, which is cheaper than staying awake
+  // for each.
   int64_t of(int64_t delay) const { return lead_ < delay ? lead_ : 0; }
 
   // learn records that a sleep ended `late` after the time asked for. Short

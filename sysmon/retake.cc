@@ -78,10 +78,10 @@ bool sliceUsedUp(P* pp, int64_t now) {
 }
 
 // timersLate returns true if timers of pp are overdue and only pp's owner can
-// run them. An idle or spinning M would steal them. The slice must have been
-// seen before: an owner that has just begun a slice has run the timers. Its
-// goroutine may be one that the timers readied, which would lose its turn if it
-// were asked to yield.
+// run them. An M that spins or gets an idle P would steal them. sysmon must
+// have seen the slice for kForcePreemptFirstNS, because an owner that has just
+// begun a slice has run the timers. Its goroutine may be one that the timers
+// readied, which would lose its turn if it were asked to yield.
 bool timersLate(const P* pp, int64_t now) {
   const int64_t when = wakeTime(&pp->timers);
   // Hints: the next look comes soon.

@@ -29,7 +29,7 @@ inline constexpr int64_t kTimerLateNS = 500'000;
 inline constexpr int64_t kAsleepNS = 100'000;
 
 // retakeP looks at one P at time now. It acts if the P's slice is used up, or
-// if its timers are late and no M is idle or spinning.
+// if its timers are late, no P is idle and no M spins.
 // - It asks the goroutine on the P to yield at its next entry into the runtime.
 // - It also forces the goroutine to give up the P before that (forcePreempt).
 //   If no goroutine and no late timer waits for the P, it does so only if the

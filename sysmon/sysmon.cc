@@ -106,10 +106,10 @@ int64_t untilLate(int64_t by) {
   return next == kMaxWhen || left > kDeepSleep ? kMaxWhen : left + by;
 }
 
-// shortSleep sleeps for delay (µs), or until a timer is late. If a timer is
-// late already, a goroutine has to be forced off its P. Then shortSleep sleeps
-// for a quarter of the time by which the timer is late. wakeSysmonBy ends the
-// sleep.
+// shortSleep sleeps for delay (µs), or until a timer becomes late. If a timer
+// is late already, a goroutine has to be forced off its P. Then shortSleep
+// sleeps for a quarter of the time since the timer became late, but at least
+// for kForcePreemptFirstNS. wakeSysmonBy ends the sleep.
 void shortSleep(uint32_t delay) {
   int64_t ns = int64_t{delay} * 1000;
   // seq_cst: sysmon stores sysmonLook and then reads the timers. A thread that

@@ -15,8 +15,9 @@
 //   every runtime entry        may yield, or be late
 //   entersyscall               the P is gone at once
 //   runqgrab                   takes runnext without leaving its owner time
-//   between the two halves of  delays: waker and sleeper (the essay in
-//   a store-then-load pair     proc.cc), timers and poller, notes
+//   between the two halves of  a delay; there are such pairs between waker and
+//   a store-then-load pair     sleeper (the essay in proc.cc), between timers
+//                              and poller, and in notes
 //
 // Every P draws its decisions from a sequence of its own, which the seed and
 // the P's number fix. An M without a P draws from a sequence that the seed and

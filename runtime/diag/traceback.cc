@@ -187,9 +187,9 @@ bool takeOther(G* gp, int64_t now, GRecord* r, Frames* frames) {
         casfrom_Gscanstatus(gp, kGwaiting);
         return true;
       // kGrunnable: gp is on a queue, and the world has stopped or been told to
-      // stop. kGwaiting | kGscan: a thread already holds gp's scan bit. It is
-      // this thread, before a signal or a failure brought it here, or a thread
-      // in a reclamation cycle.
+      // stop. kGwaiting | kGscan: a thread already holds gp's scan bit. Either
+      // this thread took the bit, and then a signal or a failure brought it
+      // here, or a reclamation cycle has taken it.
       case kGrunnable:
       case kGwaiting | kGscan:
         takeParked(gp, status, now, r, frames);

@@ -84,11 +84,11 @@ void symbolName(uintptr_t pc, char (&out)[kMaxName]) {
 }
 
 // showFrame returns true if a function is of interest to a user looking for an
-// error in the program rather than in the runtime. The thunks of go() are,
+// error in the program rather than in the runtime. It shows the thunks of go(),
 // because the compiler likes to inline the user's whole function into them.
 bool showFrame(const char* name, int32_t level) {
   static constexpr const char* kThunk = "gump::internal::k";
-  // Operations of channels are as hidden as Go's are, which belong to package
+  // Operations of channels are hidden, as in Go, where they belong to package
   // runtime.
   static constexpr const char* kHidden[] = {
       "gump::rt::",        "gump::internal::", "gumpMcall",

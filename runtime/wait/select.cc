@@ -95,9 +95,9 @@ void sellock(const Select* s)
 
 // When a select parks, this runs after the switch. After the first unlock a
 // waker may ready the goroutine, which owns *s and the cases. But the goroutine
-// does not return before the last unlock here. If the waker comes by the
-// channel that is unlocked last, it needs that lock. Otherwise pass 3 needs the
-// lock, to withdraw from that channel. So *s and the cases are valid until the
+// does not return before the last unlock here. The waker may need the lock that
+// is unlocked last, to ready the goroutine. If it does not, pass 3 needs that
+// lock, to withdraw from the channel. So *s and the cases are valid until the
 // last unlock, and are not read after it.
 void selunlock(const Select* s)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // the set of locks is known at run time

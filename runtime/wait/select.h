@@ -14,8 +14,9 @@
 //    the other sudogs out of their queues.
 //
 // (Unlike Go, which has no pass 0, and in pass 3 locks all channels together.
-// Here pass 3 locks them one after another, and not the winner's at all if only
-// one case names it. This is sound for three reasons.
+// Here pass 3 locks them one after another. It does not lock the channel of the
+// case that was done, unless another case names that channel too. This is sound
+// for three reasons.
 // - selectDone stays 1 until the last sudog is out, so no waker can win one.
 // - A waker touches them only under their channel's lock.
 // - Once we have taken each of these locks, no waker is still between dequeuing
@@ -34,7 +35,8 @@
 
 namespace gump::rt {
 
-// A select of up to this many cases keeps everything on its stack.
+// A select of up to kStackSelect cases keeps everything on its stack. One of up
+// to kSmallSelect cases uses a smaller frame.
 inline constexpr size_t kSmallSelect = 4;
 inline constexpr size_t kStackSelect = 16;
 
@@ -59,7 +61,8 @@ void pollOrder(Select* s, M* mp);
 // lockOrder fills lockorder from pollorder, in O(n log n).
 // On: any.  P: either.  Locks: none.  Parks: no.
 void lockOrder(Select* s);
-// sellock and selunlock lock every channel of the select once.
+// sellock locks every channel of the select, and selunlock unlocks it, once
+// each.
 // On: any.  P: either.  Parks: no.
 void sellock(const Select* s);
 void selunlock(const Select* s);

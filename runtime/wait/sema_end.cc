@@ -8,7 +8,7 @@
 //   wakes foreign threads first and hands nothing over.
 // - semaMainEnded undoes the hand-offs that semrelease made before that. Under
 //   the same lock it takes back the counts that goroutines were handed and have
-//   not claimed. Then it wakes the foreign threads that have a positive count.
+//   not claimed. Then it wakes the foreign threads whose count is positive.
 //
 // semaMainEnded skips a root if its page is not marked or its nwait is 0.
 // (Waiters in `handed` count in nwait.) For such a root, A0 or A1 of any waiter

@@ -59,7 +59,7 @@ void SemaRoot::queue(Atomic<uint32_t>* addr, Sudog* s, bool lifo,
     t->waittail = s;
     return;
   }
-  // A new address: insert a leaf and lift it until its parent's key is not
+  // A new address: insert a leaf and lift it until its parent's ticket is not
   // greater.
   s->ticket = priority;
   s->parent = last;

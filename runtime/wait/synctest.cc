@@ -120,8 +120,8 @@ void settled(Bubble* b) {
 enum class Next : uint8_t {
   kGoOn,       // settle again
   kLast,       // all goroutines have ended
-  kDeadlock,   // the goroutines cannot go on
-  kLeftovers,  // nor can those that the main goroutine has left
+  kDeadlock,   // the goroutines wait for good
+  kLeftovers,  // the main goroutine has ended, and others wait
 };
 
 // tick finds out what to do once the bubble has settled. If time must pass, it

@@ -80,7 +80,7 @@ struct G;
 // Bubble is one bubble. A cell is used again when all of its goroutines have
 // ended.
 struct alignas(kFalseSharing) Bubble {
-  // A leaf. Guards every field that is not atomic, except id and timers.
+  // A leaf. Guards every field that is not atomic, except id, timers and next.
   Mutex mu{LockRank::kLeaf};
   uint32_t id = 0;                            // never 0; constant while in use
   int32_t busy ABSL_GUARDED_BY(mu) = 0;       // see above
