@@ -61,8 +61,7 @@ void pollOrder(Select* s, M* mp);
 // lockOrder fills lockorder from pollorder, in O(n log n).
 // On: any.  P: either.  Locks: none.  Parks: no.
 void lockOrder(Select* s);
-// sellock locks every channel of the select, and selunlock unlocks it, once
-// each.
+// sellock locks every channel of the select once. selunlock unlocks them.
 // On: any.  P: either.  Parks: no.
 void sellock(const Select* s);
 void selunlock(const Select* s);

@@ -16,10 +16,9 @@
 //       prevent the send. The timer then counts as still pending. Set under mu,
 //       cleared under the sendLock.
 //  (C3) There is a reference to the channel while the timer is in a heap and
-//  has
-//       not been stopped, and while its value is being sent. So when the last
-//       reference goes, the timer is at most a zombie. Its cell is freed at
-//       once, or when the timer is taken out of the heap.
+//       has not been stopped, and while its value is being sent. So when the
+//       last reference goes, the timer is at most a zombie. Its cell is freed
+//       at once, or when the timer is taken out of the heap.
 //  (C4) Ticks are sent in the order in which they were due. If two threads have
 //       found one tick each, the earlier tick is lost if its thread gets the
 //       sendLock after the other's.
