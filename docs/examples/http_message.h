@@ -12,10 +12,10 @@
 // * a length together with Transfer-Encoding;
 // * "chunked" together with another transfer coding.
 //
-// Functions return 0, or the HTTP status with which to refuse the request. The
-// parser is written by hand because Debian 12 has no parser that is maintained.
-// The authors of http-parser have replaced it with llhttp, which Debian 12 does
-// not have.
+// Functions whose result is an int return 0, or the HTTP status with which to
+// refuse the request. The parser is written by hand because Debian 12 has no
+// parser that is maintained. The authors of http-parser have replaced it with
+// llhttp, which Debian 12 does not have.
 #ifndef DOCS_EXAMPLES_HTTP_MESSAGE_H_
 #define DOCS_EXAMPLES_HTTP_MESSAGE_H_
 

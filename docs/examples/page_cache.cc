@@ -3,7 +3,7 @@
 // * When several goroutines want the same page at the same time, one of them
 //   fetches it for all (SingleFlight).
 // * At most three pages are fetched at once (Semaphore).
-// * A caller whose time is up does not get a page (Context).
+// * A caller whose context is done does not start a fetch (Context).
 // * Any goroutine may walk through the list of the fetched pages (List).
 //
 //   page_cache [READERS [PAGES]]        default 200 readers, 20 pages

@@ -38,8 +38,8 @@ absl::Status List(const fs::path& dir, std::vector<fs::path>& below,
 }
 
 // Walk walks through dir. It gives the directories below it to other goroutines
-// if the limit allows. If not, it walks through them itself: were it to wait
-// until a goroutine ends, it could be waiting for itself.
+// if the limit allows. If not, it walks through them itself: if all goroutines
+// waited until one ends, none would end.
 absl::Status Walk(sync::ErrGroup& group, const context::Context& ctx,
                   const fs::path& dir, Bytes& sum) {
   std::vector<fs::path> below;
