@@ -417,7 +417,7 @@ TEST(ExecSignalTest, NoSignalIsBlockedInTheChild) {
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
 }
 
-// Another goroutine may ask, and kill, from before the child has begun.
+// Another goroutine may call Pid and Kill, even before the child has begun.
 TEST_P(ExecTest, KillEndsARun) {
   Run([] {
     Cmd cmd("sleep", "1000");

@@ -26,7 +26,8 @@ namespace {
 std::atomic<bool> out_of_memory = false;
 }
 
-// Channels are made with this operator. The sanitizers have their own.
+// The library allocates channels with this operator. The sanitizers have their
+// own.
 #if !defined(GUMP_ASAN) && !defined(GUMP_TSAN)
 void* operator new(std::size_t n, const std::nothrow_t&) noexcept {
   if (out_of_memory) return nullptr;
@@ -130,7 +131,8 @@ TEST(RateClockTest, CancelGivesBackTokensThatAreNotReserved) {
   Reservation r = l.ReserveN(At(0), 2);  // for 2
   r.CancelAt(At(1));
   EXPECT_NEAR(l.TokensAt(At(1)), 1, 1e-6);
-  // With one behind it that already knows its time, only the rest comes back.
+  // A later reservation has already been told its time. So only the tokens that
+  // it does not need come back.
   Limiter m(10, 2);
   (void)m.ReserveN(At(0), 2);
   Reservation first = m.ReserveN(At(0), 2);

@@ -300,7 +300,8 @@ TEST_P(SelectTest, BothDirectionsOfOneChannelPairWithOthersOnly) {
         done.Send();
       });
     }
-    // An odd one may be left waiting for a partner, which this goroutine is.
+    // The selects pair up, so the last one may find no partner among the
+    // goroutines. Then main is its partner.
     int finished = 0;
     while (finished < 4) {
       select(Recv(done, [&] { finished++; }), Send(c, -1, [&] { sent++; }),

@@ -244,8 +244,9 @@ TEST_P(SignalTest, StopSendsArrivedSignalsAndNoLaterOnes) {
 TEST_P(SignalTest, NoneIsLostBetweenNotifyAndStop) {
   Run([] {
     handled = 0;
-    // No test may put its own handler over ours, because it is not known how a
-    // program uses a handler that it has replaced.
+    // This signal is used by no other test. If another test had put its handler
+    // over the library's, the library could not know how the program uses the
+    // handler that it replaced, and would never take its own away.
     const int sig = SIGRTMAX - 1;
     Handle(sig, Count);
     std::atomic<bool> ended = false;

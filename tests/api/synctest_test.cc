@@ -339,7 +339,8 @@ TEST_P(SynctestTest, ConcurrentWaitPanics) {
         }
       });
     }
-    // Both wait, or by luck one after the other.
+    // Usually both wait at once and one panics. By luck one may be done before
+    // the other begins.
     time::Sleep(1s);
     EXPECT_LE(refused, 1);
   });

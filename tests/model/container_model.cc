@@ -2,9 +2,10 @@
 // sync::Queue, sync::List, and the rings of sync::Pool.
 //
 // Stack and Queue are checked against their definition. There must be an order
-// of all calls in which an ordinary stack or queue gives the same answers. In
-// it each call follows those that had returned when it began. So nothing is
-// lost, nothing comes twice, and the order is right, also across threads.
+// of all calls in which an ordinary stack or queue gives the same answers. A
+// call that began after another had returned must come after it in that order.
+// So nothing is lost, nothing comes twice, and the order is right, also across
+// threads.
 #include <cstdint>
 #include <iterator>
 #include <utility>
@@ -90,7 +91,7 @@ void explained() {
 template <class Container>
 struct Subject {
   Container* container;
-  rt::Atomic<int> left;  // relaxed: it is the container that has to order
+  rt::Atomic<int> left;  // relaxed, so that only the container orders accesses
 
   void setUp(bool isLifo) {
     container = new Container;

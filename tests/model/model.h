@@ -35,8 +35,8 @@ struct Model {
   void (*finish)() = nullptr;
   // Tells whether a store to this word may be delayed. nullptr means all words.
   bool (*delayable)(const void* addr) = nullptr;
-  // A sleep for a time may end early, as far as other threads can tell: its
-  // thread may run although others can. Otherwise time passes only when no
+  // A thread that sleeps for a time may run although other threads can. To them
+  // its sleep seems to end early. If this is false, time passes only when no
   // thread can run.
   bool hasty = true;
   // sysmon runs as well. A schedule still ends when only sysmon could go on, so

@@ -1,7 +1,8 @@
 // The reclamation cycle (runtime/sched/reclaim.cc) against the goroutines whose
-// stacks it gives back. A thread that wakes a goroutine either waits for the
-// scan bit, or no thread sets that bit. And grace periods, against threads that
-// read a retired node.
+// stacks it gives back. If the cycle has set the scan bit of a goroutine, a
+// thread that wakes it waits. If the goroutine was woken first, the cycle does
+// not set the bit. Other models here explore grace periods, against threads
+// that read a retired node.
 #include "gump/internal/linkname.h"
 #include "tests/model/model.h"
 #include "tests/model/sched_kit.h"

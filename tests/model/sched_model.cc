@@ -209,9 +209,9 @@ void end() {
 
 void threadGotTheCount() { check(data[1] == 1, "the thread waits"); }
 
-// Two of the goroutines that main leaves behind need both Ps. Their M is told
-// that main has ended. It may find that the next Run has begun and has already
-// gone idle again.
+// Main leaves behind two goroutines that wait for each other, so that each
+// needs a P. The M that runs the first one is told that main has ended. When it
+// looks, the next Run may have begun and may have gone idle again already.
 rt::Note here, there;
 
 void nextRun() {

@@ -20,7 +20,6 @@
 // the thread is preempted, but before its next fence, release or system call,
 // or when it goes on. A store buffer does the same to a store and a later load.
 // docs/model.md says which effects of store buffers this leaves out.
-// load; see docs/model.md for what it leaves out.
 #include <unistd.h>
 
 #include <cinttypes>
@@ -206,9 +205,9 @@ struct Candidates {
   void add(int i) { id[n++] = i; }
 };
 
-// others lists the threads that could run instead of the current one, beginning
-// behind it. It includes threads that sleep for a time if that time has come,
-// or if timed is set, which lets it come.
+// others lists the threads that could run instead of the current one, in the
+// order of their numbers from the current one on. A sleeper whose time has come
+// is one of them. With timed, every thread that sleeps for a time is.
 Candidates others(bool timed) {
   Candidates c;
   const auto comes = [timed](const Thread& t) {

@@ -51,7 +51,8 @@ void atomicStore(void* addr, unsigned size, uint64_t value,
     memcpy(addr, &value, size);
     return;
   }
-  // A release comes behind the delayed stores, and waits with them if it may.
+  // Delayed stores must be visible before a release is. So the release is
+  // delayed with them (`behind`), or makes them visible first.
   const bool behind =
       releases(order) && order != rt::seq_cst && mayFollow(addr);
   if (releases(order) && !behind) drain();

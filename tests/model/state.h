@@ -42,7 +42,7 @@ struct Thread {
   State state;
   const void* futex;  // it sleeps on this, or for a time if this is nullptr
   int64_t deadline;   // -1: none
-  bool yielded;       // and went on although no other thread had run
+  bool yielded;       // it did, and no other thread has run since
   bool preempted;
   bool justified;  // (E2)
   const void* pending;

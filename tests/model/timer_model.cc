@@ -132,7 +132,8 @@ const Registered kWakeTime({
     .about = "the heap's wake time, while two timers are made earlier",
     .setup =
         [] {
-          // The third is the head when the first two have been overlooked.
+          // If the first two are not noticed to be earlier, the third is due
+          // first.
           for (int i = 0; i < 3; i++) {
             setTimer(i, i == 2 ? kLater + 1000 : kLater + 2000);
             (void)rt::timerAdd(&ts, &timers[i]);
@@ -222,7 +223,8 @@ const Registered kChan({
     .full = {4, 1, 20000},
 });
 
-// Longer than two looks at the clocks may be apart.
+// The two clocks are read one after the other. A tick is longer than the time
+// between the two reads.
 constexpr int64_t kTick = 100'000;  // ns
 
 const Registered kTicks({

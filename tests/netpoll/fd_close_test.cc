@@ -54,7 +54,7 @@ TEST_P(FDCloseTest, DeadlinesEndReadsAndWrites) {
       Pair p(over);
       char buf[64];
       for (int i = 0; i < 3; i++) {
-        // The second time it follows a short read.
+        // In the later rounds this read follows a short read.
         const int64_t when = nanotime() + 5 * kMillisecond;
         ASSERT_EQ(p.a->setDeadline(when, kRead), 0);
         EXPECT_EQ(p.a->read(buf, sizeof(buf)), Error(kErrTimeout));

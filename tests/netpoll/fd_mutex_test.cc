@@ -228,7 +228,7 @@ TEST_P(FdMutexTest, ExactlyOneUserDestroysAfterAClose) {
       FdMutex mu;
       std::atomic<int> destroyed = 0;
       std::atomic<int> closed = 0;
-      // Stands for the descriptor, which is gone as soon as it is destroyed.
+      // True until the last user has destroyed the descriptor.
       std::atomic<bool> alive = true;
       int guarded[2] = {0, 0};
       const auto leave = [&](bool last) {

@@ -42,7 +42,7 @@ TEST_P(NetpollReuseTest, PendingEdgesDoNotReachTheNextOwner) {
       {
         Polled p(number);
         old = p.get();
-        loud.Signal();  // no thread has polled since
+        loud.Signal();  // no thread polls before the descriptor is closed
       }
       ASSERT_EQ(::dup2(quiet.out.fd(), number), number);
       Polled p(number);
@@ -117,7 +117,8 @@ TEST_P(NetpollReuseTest, ATimerMayFireWhileItsPollDescIsOpened) {
       rt::M* mp = rt::acquirem();
       (void)rt::timerModify(old, when, /*period=*/0);
       rt::releasem(mp);
-      while (nanotime() < when) continue;  // its P is busy: a thief runs it
+      while (nanotime() < when)
+        continue;  // keeps the P: a thief runs the timer
       Polled p(e.out.fd());
       ASSERT_EQ(&p->timer, old) << "the one that was freed last";
       EXPECT_EQ(p.Reset(kRead), kPollOk);
@@ -145,7 +146,8 @@ TEST(NetpollTagTest, LateErrorsDoNotReachTheNextOwner) {
   }
   const int64_t end = nanotime() + StressTime().count();
   do {
-    // This one is theirs: tag says so, from now until the next round.
+    // The threads report errors for this owner: `tag` keeps its tag until the
+    // next round.
     Polled p(e.out.fd());
     desc = p.get();
     tag = p->tag.load(rt::acquire);

@@ -263,8 +263,8 @@ TEST_P(RingTest, NothingIsWrittenAfterTheReturn) {
   });
 }
 
-// DeafThreads returns how many threads of this process block sig, without the
-// kernel's own.
+// DeafThreads returns how many threads of this process block sig. The kernel's
+// own threads do not count.
 int DeafThreads(int sig) {
   int deaf = 0;
   for (const auto& task :
@@ -296,9 +296,10 @@ TEST_P(RingTest, ItsThreadLeavesSignalsToOthers) {
   });
 }
 
-// epoll reports events in their order, and callers expect the same here. If a
-// slice ends between a note and its call, or between its return and the other
-// note, other calls may overtake one. But not half of them may.
+// epoll reports events in their order, and callers expect the same of the ring.
+// A goroutine notes its turn, calls, and notes its return. If its slice ends
+// before or after the call, others may overtake it. But not half of the calls
+// may be overtaken.
 TEST_P(RingTest, CallsThatEndTogetherReturnInTheOrderInWhichTheyCame) {
   if (GetParam() != 1) return;  // where "before" means the order of running
   Run([] {

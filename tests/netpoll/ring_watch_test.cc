@@ -48,7 +48,7 @@ class RingWatchTest : public ::testing::Test {
       pd->wg.store(rt::pdNil, rt::seq_cst);
     }
   }
-  // Told returns how many watches have had an event since.
+  // Told returns how many watches have had an event since the last Forget.
   long Told() const {
     return std::count_if(pds_.begin(), pds_.end(), [](const auto& pd) {
       return pd->rg.load(rt::acquire) == rt::pdReady ||
@@ -77,8 +77,8 @@ class RingWatchTest : public ::testing::Test {
   std::vector<std::unique_ptr<PollDesc>> pds_;
 };
 
-// There may be no room for the first event of a watch. The answers to watches
-// that end take the room.
+// There may be no room for the first event of a watch, because the answers to
+// other watches, which end at that moment, take the room.
 TEST_F(RingWatchTest, DroppedEventsAreReportedTheNextTime) {
   testing::RunWith(2, [this] {
     const Ends others(Kind::kPipe);

@@ -34,7 +34,7 @@ TEST(LeadTest, FollowsAKernelThatIsAlwaysEquallyLate) {
   Sleep(&lead, 200, 50'000, 0);
   EXPECT_GT(lead.of(kMs), 49'900);
   EXPECT_LE(lead.of(kMs), 50'000);
-  Sleep(&lead, 200, 5'000, 0);  // it has come to a better machine
+  Sleep(&lead, 200, 5'000, 0);  // as if the process had moved to a better host
   EXPECT_LE(lead.of(kMs), 5'010);
 }
 
@@ -65,7 +65,8 @@ TEST(LeadTest, ShorterSleepsAreNotMadeShorter) {
   Sleep(&lead, 200, 50'000, 0);
   EXPECT_EQ(lead.of(40'000), 0);
   EXPECT_GT(lead.of(60'000), 49'000);
-  // But they are not late for long, if the kernel is late by less.
+  // They are late at first. If the kernel is found to be less late, they get a
+  // lead, too.
   for (int i = 0; i < 20; i++) lead.learn(25'000);
   EXPECT_GT(lead.of(40'000), 24'000);
 }

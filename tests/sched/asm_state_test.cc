@@ -131,7 +131,7 @@ struct ParksInUnwinding {
   int expected;
 };
 
-// ThrowsInUnwinding has another exception thrown and caught while one is on its
+// ThrowsInUnwinding throws and catches another exception while one is on its
 // way.
 struct ThrowsInUnwinding {
   ~ThrowsInUnwinding() {

@@ -15,7 +15,8 @@
 #include "runtime/sys/sanitizer.h"
 #include "tests/sched/crash_testing.h"
 
-// Functions with names worth finding in a dump. asm: no tail calls, no clones.
+// Functions whose names the tests look for in dumps. The empty asm prevents
+// tail calls and clones.
 namespace crashtest {
 
 __attribute__((noinline)) void Thrower() {
@@ -24,7 +25,7 @@ __attribute__((noinline)) void Thrower() {
 }
 
 __attribute__((noinline)) int Endless(int n) {
-  volatile char frame[1024];  // no more frames than a sanitizer can count
+  volatile char frame[1024];  // large, as a sanitizer counts few frames
   frame[0] = static_cast<char>(n);
   if (n < 0) return 0;  // never
   int r = Endless(n + 1) + frame[0];

@@ -16,7 +16,8 @@
 #include "gump/runtime.h"
 #include "tests/testing/with_gomaxprocs.h"
 
-// Functions with names worth finding in a dump. asm: no tail calls, no clones.
+// Functions whose names the tests look for in dumps. The empty asm prevents
+// tail calls and clones.
 namespace crashtest {
 
 __attribute__((noinline)) inline void ParkedReceiver(gump::chan<int> c) {

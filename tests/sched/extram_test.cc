@@ -362,8 +362,9 @@ bool Talk() {
 std::atomic<int> talked;
 pthread_key_t lateKey;
 
-// As a destructor of pthreads, it runs before or after ours. It asks for
-// another turn, so that it certainly runs after ours as well.
+// TalkLate is the destructor of a pthread key. It may run before or after the
+// runtime's own, so it asks to be called again. Then one call certainly comes
+// after the runtime's.
 void TalkLate(void* turns) {
   talked += Talk() ? 1 : 0;
   const auto left = reinterpret_cast<uintptr_t>(turns) - 1;

@@ -113,9 +113,9 @@ struct Share {
 constexpr int kSwitches = 100;  // of each goroutine
 
 // Some goroutines come back through the global queue, some by a timer, and some
-// are readied by others. An answer may be so quick that there is no switch, and
-// is counted all the same. So the true share is at least the one that is
-// counted.
+// are readied by others. If an answer is there at once, its receiver does not
+// switch. Such a receive is counted as a switch that did not change the thread.
+// So the true share is at least the one that is counted.
 void SwitchOften(Share* share) {
   sync::WaitGroup wg;
   for (int i = 0; i < 3; i++) {
@@ -211,8 +211,8 @@ TEST(FuzzSchedTest, DISABLED_PrintShareThatYieldsAtEntries) {
 }
 
 // Counts how often a thread sleeps although it always has a goroutine to run.
-// It does so only if a goroutine is made to be late. (A goroutine may be moved
-// once in a while.)
+// That happens only if the scheduler delays a goroutine on purpose. (A round in
+// which main changes its thread is not counted.)
 TEST(FuzzSchedTest, DISABLED_PrintSleepsWhileBusy) {
   constexpr int kRounds = 20;
   constexpr int kValues = 1000;  // of a round

@@ -70,7 +70,7 @@ TEST_P(RetireTest, RetiredNodeIsDeletedWhenNoReaderCanHoldIt) {
   });
 }
 
-// There is no wait for every P for each of them.
+// A thousand retired nodes do not need a thousand waits for every P.
 TEST_P(RetireTest, OneGracePeriodServesAllNodesRetiredBefore) {
   Run([] {
     constexpr int kN = 1000;

@@ -35,7 +35,8 @@ void OnOtherStack(void (*f)()) {
   if (swapcontext(&caller, &self) != 0) std::abort();
 }
 
-// WaitsOnOtherStack does so with f, while another goroutine could run instead.
+// WaitsOnOtherStack calls OnOtherStack(f) while another goroutine could run
+// instead.
 void WaitsOnOtherStack(int gomaxprocs, void (*f)()) {
   testing::RunWith(gomaxprocs, [f] {
     sync::WaitGroup wg;
@@ -115,9 +116,10 @@ class Hog {
 
   // Runs returns whether the hog has the P.
   bool Runs() const { return runs_; }
-  // Release tells the hog that the maker is back, and has perhaps not waited.
+  // Release tells the hog that the maker is back, perhaps without a wait.
   void Release() { over_ = true; }
-  // Waits returns whether the maker waited, and not because it was preempted.
+  // Waits returns whether the maker waited for a P. A maker that was only
+  // preempted in place does not count.
   bool Waits() const { return waits_; }
 
  private:

@@ -242,7 +242,7 @@ void GoesWithoutMalloc() {
   LimitMemory(0);
   TakeAll();
   try {
-    // A goroutine that finds no stack makes the next go() try.
+    // If a goroutine finds no stack, the next go() tries to get one.
     for (int i = 0; i < 1000; i++) {
       go(huge, [] {});
       runtime::Gosched();

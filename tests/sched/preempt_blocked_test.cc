@@ -252,7 +252,7 @@ bool SleepThenCompute() {
   return all;
 }
 
-// The same, if it is the kernel that refuses more threads.
+// Here the kernel, not the runtime, refuses more threads.
 TEST(PreemptLimitDeathTest, SleepersBeyondTheProcessLimitWait) {
   if (geteuid() != 0) GTEST_SKIP() << "needs a user of its own";
   if (rt::kSanitizerBuild) GTEST_SKIP() << "sanitizers start threads, too";

@@ -116,8 +116,8 @@ TEST(PreemptSignalDeathTest, SignalMayBeBlockedWhenTheRuntimeStarts) {
       ::testing::ExitedWithCode(7), "");
 }
 
-// HogIsStoppedAfter has a goroutine compute while `lose_signals` handles
-// SIGURG, for a while, and then while our handler is back. It returns whether
+// HogIsStoppedAfter starts a goroutine that computes. For a while
+// `lose_signals` handles SIGURG, then our handler does again. Returns whether
 // the goroutine is preempted in the end, so that the world can be stopped.
 bool HogIsStoppedAfter(void (*lose_signals)(int)) {
   bool yielded = false;

@@ -1,7 +1,7 @@
 // A goroutine that computes does not hold up the others, even if it does so for
-// ever, in malloc or anywhere else. Others have the claims about goroutines
-// that sleep (preempt_blocked_test.cc), about handlers of the program
-// (preempt_handler_test.cc), and about the kernel (preempt_signal_test.cc).
+// ever, in malloc or anywhere else. Three other files test goroutines that
+// sleep (preempt_blocked_test.cc), handlers of the program
+// (preempt_handler_test.cc), and the kernel (preempt_signal_test.cc).
 #include <dirent.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>

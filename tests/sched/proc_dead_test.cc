@@ -15,7 +15,8 @@
 #include "runtime/sys/sanitizer.h"
 #include "tests/sched/crash_testing.h"
 
-// Functions with names worth finding in a dump. asm: no tail calls, no clones.
+// Functions whose names the tests look for in dumps. The empty asm prevents
+// tail calls and clones.
 namespace crashtest {
 
 __attribute__((noinline)) void ParkedSender(gump::chan<int> c) {

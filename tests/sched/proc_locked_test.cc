@@ -312,7 +312,7 @@ class InAStop {
   void MayEnd() { may_end_ = true; }
 
   // HandP takes the goroutine off the queue, if it is there, and hands its
-  // thread a P. It needs two Ps, because the caller keeps its own.
+  // thread a P. There must be two Ps, because the caller keeps its own.
   void HandP() {
     rt::P* pp = rt::allp[rt::allp[0] == rt::getg()->m->p ? 1 : 0];
     rt::M* mp = g()->lockedm;
@@ -338,7 +338,7 @@ class InAStop {
   // goroutine has been put back.
   bool AwaitTurn() {
     while (!ran_ && !Queued(g())) usleep(10);
-    return !g()->putBack;  // as its thread, or the queuing one, has left it
+    return !g()->putBack;  // set before g is queued
   }
 
  private:
@@ -385,9 +385,9 @@ TEST_P(LockOSThreadTest, StopperThatFindsALockedGoroutineKeepsItsP) {
   });
 }
 
-// PretendEnd runs f on n Ps in a process of its own. There f may pretend that
-// main has ended, because the main goroutine is on m0, which would otherwise
-// leave Run.
+// PretendEnd runs f on n Ps in a process of its own. There f may set
+// sched.mainEnded, as if main had ended. That needs main on m0: without main to
+// run, m0 would see the flag and leave Run.
 [[noreturn]] void PretendEnd(int n, void (*f)()) {
   bool done = false;
   while (!done) {

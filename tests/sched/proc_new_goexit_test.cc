@@ -199,7 +199,8 @@ __attribute__((noinline)) size_t Fill() {
   return sum;
 }
 
-// ASan took the remains of Goexit's own frames for an overflow of these.
+// Fill writes where Goexit's own frames have been. ASan once took the remains
+// of those frames for an overflow of Fill's.
 TEST_P(GoexitTest, DestructorsUseTheStackOfTheFramesThatAreLeft) {
   Run([] {
     size_t sum = 0;
@@ -334,7 +335,7 @@ TEST_F(GoexitDeathTest, OnAPlainThreadIsFatal) {
               "goroutine\n");
 }
 
-// The compiler decides which of them it is.
+// Either text is right: it depends on the compiler.
 constexpr char kTerminated[] =
     "^(panic: std::terminate called without an active exception|"
     "fatal error: runtime.Goexit: exception not rethrown)\n";

@@ -246,7 +246,7 @@ TEST_P(GoTest, WithoutAGuardStrictIsAPanicThatNamesTheSysctl) {
   });
 }
 
-// A goroutine that has not begun costs its cell.
+// A goroutine that has not begun costs only its cell.
 static_assert(sizeof(rt::G) <= 256);
 
 TEST_P(GoTest, GoroutineHasNoStackUntilItFirstRuns) {

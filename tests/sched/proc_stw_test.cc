@@ -103,7 +103,8 @@ const State kStates[] = {
      }},
 };
 
-// Stops stops the world in both ways, and lets Ps come and go.
+// Stops stops the world for a dump and to change GOMAXPROCS. In between it
+// visits every P without a stop.
 void Stops(int procs) {
   for (int i = 0; i < 5; i++) {
     EXPECT_NE(runtime::Stack(true), "");

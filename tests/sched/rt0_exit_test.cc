@@ -43,8 +43,9 @@ void Compute() {
 }
 
 // Malloc is inside malloc most of the time, under the lock of the one arena. It
-// stores its allocations where LeakSanitizer looks. Of frames that
-// AddressSanitizer keeps apart, LeakSanitizer knows only those of running
+// keeps its pointers in a global, where LeakSanitizer finds them. On the stack
+// LeakSanitizer might miss them, because AddressSanitizer may keep locals in a
+// frame of its own, and LeakSanitizer reads such frames only for running
 // threads.
 void* volatile allocated[4][16];
 void Malloc() {

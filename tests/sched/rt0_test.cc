@@ -159,7 +159,8 @@ TEST(SchedRunEndTest, PlainThreadsStopTheWorldBesideGoroutinesThatWaitToDoSo) {
   static std::atomic<bool> release;
   held = false;
   release = false;
-  // Holds a P, and with it the visitor of all Ps, but not the main thread.
+  // The first P that is visited stays in `visit` until it is released, and
+  // forEachP waits for it. The main thread is not held.
   const auto visit = [](rt::P* pp) {
     const rt::M* mp = rt::getg()->m;
     if (mp == &rt::m0 || mp->p != pp || held.exchange(true)) return;
@@ -177,14 +178,15 @@ TEST(SchedRunEndTest, PlainThreadsStopTheWorldBesideGoroutinesThatWaitToDoSo) {
   const int before = runtime::GOMAXPROCS(3);
   gump::Run([&] {
     for (int i = 0; i < 3; i++) {
-      // They run no longer than that, because others need time for the
-      // goroutines in that P's ring.
+      // They end as soon as a P is held. The goroutines in the ring of that P
+      // have to be stolen, and the other Ps must have time for that.
       go([] {
         while (!held) runtime::Gosched();
       });
     }
     visitor = std::thread([&] {
-      // All Ps may be idle, or visited by the main thread.
+      // One forEachP may hold no P, if all are idle or the main thread visits
+      // them. So it is repeated.
       while (!held) rt::forEachP(rt::WaitReason::kFlushProcCaches, visit);
     });
     EXPECT_TRUE(testing::Eventually([] { return held.load(); }));

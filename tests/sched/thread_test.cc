@@ -75,13 +75,13 @@ void WorldStopsMeanwhile() {
   gump::Run([] {
     runtime::GOMAXPROCS(1);
     sync::WaitGroup wg;
-    wg.Go([] {  // on a thread that runs others, too
+    wg.Go([] {  // not main, as m0 runs no goroutine but main
       while (made + 1 < debug::ReadSchedStats().threads) runtime::Gosched();
       debug::SetMaxThreads(20);
       late = true;
       for (int i = 0; i < 100; i++) {
         sync::WaitGroup other;
-        other.Go([] {});  // a thread is to look for it on another P
+        other.Go([] {});  // another P needs a thread to run this one
         runtime::GOMAXPROCS(2 + i % 2);
         other.Wait();
       }

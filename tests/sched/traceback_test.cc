@@ -21,7 +21,8 @@
 #include "tests/sched/crash_testing.h"
 #include "tests/testing/with_gomaxprocs.h"
 
-// Functions with names worth finding in a dump. asm: no tail calls, no clones.
+// Functions whose names the tests look for in dumps. The empty asm prevents
+// tail calls and clones.
 namespace crashtest {
 
 // Spinner occupies its P for good.

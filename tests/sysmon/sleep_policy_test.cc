@@ -52,7 +52,7 @@ TEST(PaceTest, ResetBeginsThePaceAnew) {
 }
 
 // Forcing a goroutine off its P needs a second look soon, and slices are short
-// while another goroutine waits. Neither begins the pace anew.
+// while another goroutine waits. Neither resets the number of idle rounds.
 TEST(PaceTest, IsShorterWhileAGoroutineIsPressedOrWaits) {
   SleepPolicy policy;
   Rounds(&policy, 100);

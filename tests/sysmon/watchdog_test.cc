@@ -23,9 +23,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Otherwise the P of the goroutine that computes would go to the one that
-// waits. It is set before the runtime starts, because sysmon reads it at any
-// time.
+// Without preemption in place, a goroutine that computes keeps its P.
+// Otherwise the P would go to the goroutine that waits. The variable is set
+// before the runtime starts, because sysmon reads the setting at any time.
 class NobodyIsPreempted : public ::testing::Environment {
   void SetUp() override { ::setenv("GODEBUG", "asyncpreemptoff=1", 1); }
 };

@@ -192,8 +192,8 @@ uint64_t Sort(uint64_t seed) {
 
 constexpr size_t kCopied = 1 << 20;
 
-// Copies copies a buffer some times, with a change in between that depends on
-// the copy.
+// Copies copies a buffer four times. Before each further copy it makes a change
+// that depends on the last copy.
 template <class F>
 uint64_t Copies(uint64_t seed, F copy) {
   std::vector<unsigned char> from(kCopied), to(kCopied);
@@ -294,7 +294,7 @@ uint64_t ThreadLocals(uint64_t seed) {
 uint64_t Jumps(uint64_t seed) {
   volatile uint64_t hash = seed;
   volatile int i = 0;
-  while (i < 100) {  // ASan looks through all frames after each
+  while (i < 100) {  // no more, as ASan looks through all frames after each
     std::jmp_buf here;
     const int came = setjmp(here);
     hash = Mixed(hash, static_cast<uint64_t>(came));

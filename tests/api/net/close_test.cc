@@ -129,8 +129,8 @@ std::vector<Wait> Waits(const net::Listener& silent,
            cancel}};
 }
 
-// A goroutine closes, or a thread. The median of 21 times counts. The machine
-// may be busy, so all of them may be tried again. (Sanitizers take longer.)
+// First a goroutine closes, then a thread. Each wait ends 21 times, and the
+// median counts. A busy machine gets further tries. (Sanitizers take longer.)
 TEST_P(NetTest, CloseEndsEachWaitWithinAMillisecond) {
   Run([] {
     using Clock = std::chrono::steady_clock;

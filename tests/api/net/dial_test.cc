@@ -150,9 +150,8 @@ size_t OpenSockets() {
   return n;
 }
 
-// SocketsAlone counts them when no goroutine is left that dialled in parallel
-// and lost. Such a goroutine may still have a socket, or make one, even in the
-// next test.
+// SocketsAlone counts the sockets when no goroutine of an earlier dial is left.
+// Such a goroutine may still have a socket, or make one, even in the next test.
 size_t SocketsAlone() {
   EXPECT_TRUE(Eventually([] { return runtime::NumGoroutine() == 1; }));
   return OpenSockets();

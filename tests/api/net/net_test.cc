@@ -418,7 +418,8 @@ TEST_P(NetTest, DescriptorsOfOthersHaveNoDelayAndKeepAlive) {
     ASSERT_EQ(connect(peer, sa, length), 0);
     ExpectNoDelayAndKeepAlive(Ready(l.Accept()));
     ExpectNoDelayAndKeepAlive(Ready(net::FileConn(peer)));
-    // Other code may accept there, too, which did not ask for the option.
+    // The listening socket itself must not have the option. Other code may
+    // accept there, too, and has not asked for it.
     int on = -1;
     socklen_t size = sizeof(on);
     ASSERT_EQ(getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, &size), 0);

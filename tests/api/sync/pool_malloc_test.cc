@@ -39,7 +39,7 @@ namespace {
 // goroutine from its P.
 TEST(PoolMallocTest, AgingPoolsKeepsNoThreadFromTheHeap) {
   if (rt::kSanitizerBuild) GTEST_SKIP() << "it has a malloc of its own";
-  constexpr int kCycles = 150;  // a slice of the hog's each, or two
+  constexpr int kCycles = 150;  // each takes one or two slices of the hog's
   testing::RunWith(1, [] {
     std::atomic<bool> over = false;
     armed = true;

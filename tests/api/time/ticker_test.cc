@@ -70,9 +70,9 @@ TEST_P(TimeTest, LateValuesAreTheTimesAtWhichTheyWereDue) {
   });
 }
 
-// The readings of two clocks may be off if a thread is stopped in between,
-// which is rare. A time that is on no grid is near one of this every fifth
-// time.
+// Now and then a thread is stopped between its readings of two clocks, and the
+// time that it computes is off. So only three quarters of the ticks have to be
+// on the grid. Of random times, only one in five would be.
 TEST_P(TimeTest, LateTicksKeepToTheGrid) {
   Run([] {
     constexpr absl::Duration kPeriod = absl::Milliseconds(10);

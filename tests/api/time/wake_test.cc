@@ -197,10 +197,10 @@ TEST_P(TimeWakeTest, ATimerIsInTimeThoughItsPollerFindsWork) {
   });
 }
 
-// MostlyInTime calls lateness() again and again. Most timers are late by a
-// millisecond or two, on a machine that has time for this. If they are
-// forgotten, they are late by sysmon's nap. The nap is 10 ms if no goroutine
-// has had to be preempted for some time.
+// MostlyInTime calls lateness() again and again. On a machine that is not busy,
+// most timers are late by a millisecond or two. A timer that is forgotten is
+// late by a short sleep of sysmon's. That is 10 ms if no goroutine has had to
+// be preempted for some time.
 template <class F>
 void MostlyInTime(F lateness) {
   if (rt::kSanitizerBuild) GTEST_SKIP() << "has no cores left for this";
@@ -215,7 +215,7 @@ void MostlyInTime(F lateness) {
   EXPECT_GE(best, kEnough) << "of " << kTimers;
 }
 
-constexpr auto kQuiet = 35ms;  // after which sysmon naps for long
+constexpr auto kQuiet = 35ms;  // after which sysmon's short sleeps are long
 
 // ComputeUntil computes until flag is set, or for d.
 void ComputeUntil(const std::atomic<bool>& flag, std::chrono::nanoseconds d) {

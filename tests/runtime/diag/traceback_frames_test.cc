@@ -17,13 +17,13 @@
 namespace {
 std::atomic<int> asked = 0;
 std::atomic<bool> armed = false;   // the next question is answered late
-std::atomic<bool> inside = false;  // it has been asked, or will not be
+std::atomic<bool> inside = false;  // it has been asked, or there is no lookup
 }  // namespace
 
 extern "C" long __sysconf(int name) noexcept;
 
-// The lookup that is late computes until another goroutine dies, which has it
-// preempted. Then it goes on for a while longer.
+// If `armed`, the lookup computes until another goroutine dies, which preempts
+// the one that looks up. Then it goes on for a while longer.
 extern "C" long sysconf(int name) noexcept {
   if (name == _SC_PAGESIZE) asked++;
   if (name == _SC_PAGESIZE && armed.exchange(false)) {

@@ -1,4 +1,5 @@
-// computes: how a look at a thread tells whether it computes or sleeps.
+// The function `computes`: how two looks at a thread tell whether the thread
+// computes or sleeps.
 #include "runtime/sched/preempt.h"
 
 #include <gtest/gtest.h>

@@ -119,8 +119,8 @@ TEST_F(StackDeathTest, TouchingTheGuardKills) {
   for (GuardMode mode : {GuardMode::kMadvise, GuardMode::kMprotect}) {
     rt::stackSetGuardMode(mode);
     G g;
-    // It has a mapping of its own: guarded anew, and gone before the leak
-    // check.
+    // A stack of this size has a mapping of its own. So it gets a guard of the
+    // new mode, and it is unmapped before the leak check.
     ASSERT_TRUE(rt::stackalloc(nullptr, &g, 40 << 20));
     EXPECT_DEATH(Poke(g.stack.lo - 1), "");
     EXPECT_DEATH(Poke(g.stack.lo - 2 * kPageSize), "");

@@ -233,13 +233,15 @@ TEST_F(TimersTest, WakeTimeIsNeverLate) {
   }
 }
 
-// A P goes away while a thread without a P resets one of its timers. The mark
-// went to a heap that was empty, and was lost with the heap's last zombie.
+// The timers of a P that goes away are moved to another P's heap. Meanwhile a
+// thread without a P resets one of them and so marks the new heap, where the
+// timer is not yet. The new heap is empty, so its owner clears that mark.
 TEST_F(TimersTest, MoveFollowsAMarkThatWasLost) {
   Noted far(1'000'000);
   Add(&far);
   P other;
-  // The steps of the thread between the two locks.
+  // The thread's reset, and the loss of its mark. In a program they come while
+  // timersTake holds neither lock.
   far.then = nullptr;
   Timers* dst = &other.timers;
   far.t.ts = ts();
