@@ -68,12 +68,13 @@ EntryWatch::EntryWatch(const G* g)
 
 bool EntryWatch::entered() {
   const bool lost = lostItsP(gp);
-  // A thread that is preempted in place writes `interrupted` first and its M
-  // second, so we read them in the other order. For the first look an acquire
-  // is enough, because a goroutine that was lost wrote the two in order
-  // (endPresumption). Before a later look the goroutine may have entered the
-  // runtime, and left its M by writes that have no order of their own. So that
-  // look needs a barrier.
+  // A thread that is preempted in place writes `interrupted` first and
+  // `presumed` second, so we read them in the other order. For the first look
+  // an acquire is enough, because a goroutine that had lost its P wrote the two
+  // in order (endPresumption). Before a later look the goroutine may have
+  // entered the runtime and left its M. It leaves by plain writes (to G::m and
+  // M::curg), which may overtake the write to `interrupted`. So a later look
+  // needs a barrier.
   if (!lost && looked) {
     asymmetricHeavy();
   } else {

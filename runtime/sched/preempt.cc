@@ -130,7 +130,8 @@ int64_t gapFor(ForcePreempt how) {
 ThreadState stateByClock(M* mp, int32_t tid, int64_t gap) {
   constexpr int64_t kStaleLookNS = 100'000'000;
   constexpr int64_t kGoodPartNS = 1'000'000;
-  const int64_t now = nanotime();  // first: CPU time used later counts as well
+  // Read before cpu, so the CPU time used in between counts as well.
+  const int64_t now = nanotime();
   const int64_t cpu = threadCpuTime(tid);
   if (cpu < 0) return ThreadState::kUnknown;
   // Several threads may look at once. A mixed pair costs one more look.

@@ -19,9 +19,9 @@
 // happens. No signal is sent, so no call of the program is interrupted.
 //
 // Invariants:
-//  (P1) presumed is kTaken only from A4 until its M enters the runtime.
-//       Meanwhile M.p is not the M's own, and nothing looks at it before
-//       reenter clears it.
+//  (P1) presumed is kTaken only from A4 until its M enters the runtime or the
+//       handler. Meanwhile M.p is not the M's own, and nothing looks at it
+//       before endPresumption clears it.
 //  (P5) Only one asker asks at a time. With two, one might take the other's
 //       kAsked for its own, long after its A3, or look at a P that the other
 //       has taken but not yet made kPidle.
@@ -47,9 +47,9 @@ namespace gump::rt {
 
 namespace {
 
-// asking is set while an asker is between its A1 and its A4 (P5). Nothing that
-// waits is allowed meanwhile. beginAsking waits for another asker. Both
-// functions:
+// asking is set while an asker is between its A1 and its A4 (P5). In that time
+// an asker never waits. So beginAsking, which waits until another asker is
+// done, waits only briefly. beginAsking and endAsking:
 // On: any.  P: either.  Locks: none.  Parks: no.
 Atomic<bool> asking;
 

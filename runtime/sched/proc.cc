@@ -334,7 +334,7 @@ Find findWithP(M* mp, Runnable* out, Clock* clock) {
 
 bool checkTimers(P* pp, Clock* clock) {
   // Threads without a P add their timers to P 0, and make sure that an M looks
-  // at them. To the heap of any other P, only its owner adds.
+  // at them. Only the owner of any other P adds timers to that P's heap.
   if (GUMP_LIKELY(pp->timers.len.load(relaxed) == 0)) return false;
   const TimerCheck check = timersCheck(&pp->timers, &clock->now, /*tidy=*/true);
   clock->lower(check.next);
@@ -651,6 +651,7 @@ Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
   casgstatus(out->gp, kGwaiting, kGrunnable);
   injectglist(&r.toRun);
   netpollAdjustWaiters(r.delta);
+  // sysmon has to look at the timers, and to wake an M for a late one.
   // No M sleeps for the timers now (wakeForLateTimer).
   wakeSysmonBy(timeSleepUntil());
   return Find::kFound;

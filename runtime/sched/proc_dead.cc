@@ -118,9 +118,9 @@ int64_t threadCount() {
 // ours nor known to us. A foreign thread is noticed only when it first uses the
 // runtime, and until then a goroutine may rightly wait for it. If we look
 // `closely`, inert threads do not count. Those run no code of the program
-// (inertThreads), so they wake no goroutine. (Some are threads of the kernel. A
-// goroutine that waits for their work waits for a completion, which some other
-// thread has to take.)
+// (inertThreads), so they wake no goroutine. (Some are threads of the kernel
+// that work for an io_uring. A goroutine that waits for such work is woken by
+// the thread that takes its completion from the ring.)
 //
 // Threads come and go meanwhile, and a mistake may only delay the report. So we
 // do not list the unknown threads, because a listing may miss some. Instead we
@@ -285,8 +285,8 @@ void findDead(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
            idle, locked, count, sys);
     fatalthrow("checkdead: inconsistent counts");
   }
-  // The M that sleeps for those timers is about to do so, or has just been
-  // woken.
+  // A timer will still fire. The M that sleeps for it is about to do so, or has
+  // just been woken.
   if (timersPending()) return;
   if (hasUnknownThreads(closely) || stackMayCome()) {
     // An unknown thread may be about to call us, or there may be memory again.
@@ -350,8 +350,8 @@ void checkIdleLists() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   for (; mp != nullptr && ms > 0; mp = mp->schedlink) ms--;
   if (mp != nullptr || ms != 0) fatalthrow("checkIdleLists: bad nmidle");
   // Each P is idle, running or in a system call. It may be stopped only while
-  // gcwaiting is set, which changes under sched.lock. An idle P may not be on
-  // the list yet.
+  // gcwaiting is set, which changes under sched.lock. A P becomes kPidle before
+  // it is put on the list, so the list may lack an idle P.
   const int32_t procs = gomaxprocs.load(relaxed);  // written under sched.lock
   for (int32_t i = 0; i < procs; i++) {
     const uint32_t status = allp[i]->status.load(relaxed);  // as above
@@ -404,8 +404,9 @@ void traceM(Writer* w, const M* mp) {
   const P* pp = peek(mp->p);
   const G* curg = mp->curg.load(acquire);
   const G* lockedg = peek(mp->lockedg);
-  int32_t locks = mp->locks.load(relaxed);    // a trace
-  if (curg == nullptr && locks > 0) locks--;  // (K3): Go counts none on g0
+  int32_t locks = mp->locks.load(relaxed);  // a trace
+  // (K3) of proc_park.cc counts one on g0, and Go counts none.
+  if (curg == nullptr && locks > 0) locks--;
   print(w, "  M%D:", mp->id);
   printId(w, "p", pp != nullptr, pp == nullptr ? 0 : pp->id);
   printId(w, "curg", curg != nullptr,

@@ -42,7 +42,7 @@ struct Chosen {
   M* idle = nullptr;
   G* held = nullptr;
   bool ordered = false;  // an M on order has the P
-  bool spins = false;    // and starts by spinning; not while threads are short
+  bool spins = false;  // that M starts by spinning; false if threads are short
   int64_t newID = -1;
 };
 
@@ -93,7 +93,7 @@ void handoffp(P* pp) {
   // A hint: a stop of the world wants the P now, not when its work is done.
   const bool stopping = sched.gcwaiting.load(relaxed);
   // This condition must cover every reason for which findRunnable would return
-  // a goroutine.
+  // a goroutine without stealing, polling, or running timers.
   if (!stopping && (!runqempty(pp) || sched.runqsize.load(seq_cst) > 0 ||
                     fingwake.load(relaxed) ||  // as in retake: a hint
                     reclaimWorkAvailable())) {
@@ -162,9 +162,8 @@ void spareStart() {
 }
 
 // reuseStartingM gives pp to an M whose thread is being made and from which a P
-// was taken back. So no more threads are on order than Ps wait for, even if the
-// world is stopped again and again meanwhile. Returns false if there is no such
-// M.
+// was taken back. Without it, each stop of the world meanwhile would order one
+// more thread for the same P. Returns false if there is no such M.
 // On: any.  P: pp.  Locks: caller holds sched.lock.  Parks: no.
 bool reuseStartingM(P* pp, bool spinning)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {

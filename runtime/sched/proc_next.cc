@@ -56,8 +56,9 @@ GUMP_ALWAYS_INLINE bool timersWant(const M* mp, P* pp) {
 // Locks: takes sched.lock.
 GUMP_ALWAYS_INLINE G* takeNextLocal(M* mp) {
   P* pp = mp->p;
-  // Each of these is a request, which the next look would honour just as well.
-  // findRunnable and findWithP say with which stores the loads pair.
+  // Each of the atomic loads reads a request. If we miss one, the next look
+  // honours it just as well. findRunnable and findWithP say with which stores
+  // the loads pair.
   if (sched.gcwaiting.load(acquire) || sched.mainEnded.load(acquire) ||
       pp->runSafePointFn.load(acquire) != 0 || fingwake.load(relaxed) ||
       mp->lockedg != nullptr || mp == &m0 || timersWant(mp, pp)) {

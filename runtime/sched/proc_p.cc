@@ -178,8 +178,8 @@ P* procresize(int32_t nprocs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     acquirep(own);
   }
   for (int32_t i = nprocs; i < old; i++) destroyP(allp[i]);
-  gomaxprocs.store(nprocs, release);  // pairs with the acquire in loseSpinning:
-                                      // the Ps below are made
+  // Pairs with the acquire in loseSpinning: the Ps below nprocs are made.
+  gomaxprocs.store(nprocs, release);
   P* runnable = nullptr;
   for (int32_t i = nprocs - 1; i >= 0; i--) {
     P* pp = allp[i];

@@ -12,7 +12,7 @@
 // middle of it.
 //
 // Invariants:
-//  (K1) A G that is kGwaiting has its context in sched. The exception is a
+//  (K1) A G that is kGwaiting has its context in G::sched. The exception is a
 //       foreign one, whose thread waits on its M's note.
 //  (K2) After unlockf, or after a runqput of itself, nothing on this M touches
 //       the G.

@@ -10,9 +10,9 @@
 //  (R4) Only the owner writes slots, and only outside [head, tail). So a slot
 //       is rewritten only after its reader's CAS.
 //  (R5) Only the owner makes runnext non-null.
-// The ring's functions work on a bare P. They look into no G, except that
-// lookAhead reads one as a hint. Only runqputslow needs more than the P: it
-// needs sched.runq.
+// The ring's functions work on a bare P. Of a G they touch only schedlink, to
+// chain several in a GQueue; but lookAhead reads more, as a hint. Only
+// runqputslow needs more than the P: it needs sched.runq.
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
 #include "runtime/sched/gqueue.h"

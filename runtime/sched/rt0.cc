@@ -130,8 +130,8 @@ bool attachM0() {
 void detachM0() {
   LockScope l(&sched.lock);
   sched.m0attached = false;
-  // An M that went to sleep while m0 was attached could not tell whether that
-  // was a deadlock.
+  // From the end of main until here checkdead was silent, because m0 was still
+  // attached. So look again now.
   checkdead();
 }
 
