@@ -23,15 +23,15 @@ void incidlelocked(int32_t v);
 // becomeSystemThread is called by sysmon, by the template thread and by the
 // ring's thread, each once it runs. It removes the calling thread from those
 // that could still wake a goroutine, and calls checkdead. Before that call the
-// thread counts as running, so checkdead is silent. That must be so, because an
-// M on order is in mcount but is no thread of the process yet. It would hide a
-// thread that we do not know (hasUnknownThreads).
+// thread counts as running, so checkdead is silent. It must be silent for as
+// long as the new M has no thread. mcount counts that M already, so one unknown
+// thread of the process would seem to be the M's (hasUnknownThreads).
 // On: the thread of a new M.  P: none.  Locks: takes sched.lock.  Parks: no.
 void becomeSystemThread();
 // AwakeScope is for a thread that checkdead does not count otherwise, sysmon's
-// or the ring's. For the scope checkdead counts it as one that may still wake
-// goroutines. It is needed while a P or a goroutine is on its way from that
-// thread to an M, because every M may look idle then. At the end checkdead
+// or the ring's. During the scope, checkdead counts it as one that may still
+// wake goroutines. It is needed while a P or a goroutine is on its way from
+// that thread to an M, because every M may look idle then. At the end checkdead
 // looks again.
 // On: a thread that nmsys counts.  P: none.  Locks: takes sched.lock, twice.
 // Parks: no.

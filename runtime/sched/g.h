@@ -113,8 +113,9 @@ struct alignas(kCacheLine) G {
   // only, see (P4) of preempt_signal.cc.
   bool inPlace = false;
   // It is on a stack that the program made (a coroutine's), not on its own,
-  // while it is preempted in place or waits for a P (awaitP). Of that stack,
-  // dumps show only the frame that the signal interrupted.
+  // while it is preempted in place or waits for a P (awaitP). If it is
+  // preempted in place, dumps show only the frame that the signal interrupted.
+  // If it waits for a P, they show no frame.
   bool onOtherStack = false;
   // It has given its P back to a stop (requeueDuringStop) and has not run
   // since. Written under sched.lock while queued, else by the M that holds the

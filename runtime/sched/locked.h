@@ -11,7 +11,7 @@ namespace gump::rt {
 // returns without a P in two cases: m0 must leave Run, or releasePreempted has
 // released the G. If a P comes while the world stops, stoplockedm gives it
 // back, but not twice in a row (requeueDuringStop).
-// On: g0.  P: given away, then needed.  Locks: takes sched.lock.
+// On: g0.  P: given away; then maybe one.  Locks: takes sched.lock.
 // Parks: blocks the thread.
 void stoplockedm();
 // startlockedm gives our P to the M that gp is locked to, then calls stopm. In

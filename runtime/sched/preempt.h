@@ -46,7 +46,7 @@ void preemptPless();
 //  * The first look with this number of sleeps was at least a gap ago.
 //  * Since that look, its CPU clock has advanced by half a gap. This need not
 //    hold if the thread last slept in our own handler, nor for a stop of the
-//    world if that look was a ms ago.
+//    world if that look was at least a ms ago.
 // computes records the first look after each sleep, and then returns false.
 // On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool computes(M* mp, int32_t tid, uint64_t sleeps,

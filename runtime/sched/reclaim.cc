@@ -9,13 +9,13 @@
 //  5. the unused threads.
 // Goroutines run their cycles one at a time. Two minutes after the last cycle
 // sysmon starts one (forceReclaim). A foreign thread runs a cycle by itself,
-// perhaps beside that of another thread. It must not wait for a goroutine,
-// because no goroutine may ever run again once main has ended. Two cycles at
-// once do no harm: scanners is a count, a stack is touched under its G's scan
-// bit, and the pools have locks.
+// perhaps beside that of another thread. It must not wait for a goroutine. Once
+// main has ended, no goroutine runs until the next Run, which may never come.
+// Two cycles at once do no harm: scanners is a count, a stack is touched under
+// its G's scan bit, and the pools have locks.
 //
 // The slabs are dealt out (takeSlab) to the goroutine that runs the cycle and
-// to its workers. There is one worker for every other P. A worker is a system
+// to its workers. There is a worker for each P but one. A worker is a system
 // goroutine, parked in work.idle. Steps 6 and 9 of findRunnable fetch it for a
 // P that has nothing else to do, and it stops as soon as the P has. A quarter
 // of the Ps, including the cycle's own, begin to work on the slabs even if

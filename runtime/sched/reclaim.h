@@ -19,7 +19,7 @@ void forceReclaim(int64_t now);
 // Steps 6 and 9 of findRunnable. reclaimWorkAvailable tells whether an idle P
 // could help. reclaimIdleWorker returns the goroutine that helps, runnable, or
 // nullptr. Both:
-// On: g0.  P: either.  Locks: take a leaf.  Parks: no.
+// On: g0.  P: either.  Locks: none; takes a leaf.  Parks: no.
 [[nodiscard]] bool reclaimWorkAvailable();
 [[nodiscard]] G* reclaimIdleWorker();
 

@@ -11,7 +11,7 @@ struct G;
 void schedinit();
 // mainBegins is the first call of main. From here on main may move to another
 // thread, unless the caller of Run has locked it to m0.
-// On: G, main.  P: needed.  Locks: none.  Parks: as acquirem.
+// On: user, main.  P: needed.  Locks: none.  Parks: as acquirem.
 void mainBegins(G* gp);
 // endMain ends the scheduling, because the main goroutine's function has
 // returned.

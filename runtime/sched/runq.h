@@ -59,8 +59,8 @@ inline bool soleP() { return gomaxprocs.load(relaxed) == 1; }
 //  * popYielded takes from the head of yielded. Returns nullptr if it is empty.
 //    With adopt it looks at sched.runq as well.
 //  * flushYielded moves yielded to the front of sched.runq.
-// Locks: take sched.lock, unless that queue, or yielded, is empty; popYielded
-// without adopt takes none.
+// Locks: pushYielded, and popYielded with adopt, take sched.lock unless
+// sched.runq is empty. flushYielded takes it unless yielded is empty.
 void pushYielded(P* pp, G* gp);
 [[nodiscard]] G* popYielded(P* pp, bool adopt);
 void flushYielded(P* pp);

@@ -90,11 +90,11 @@ struct M {
   // way.
   Atomic<int64_t> signalSent;
   // A look at the thread that found it running: the first such look since the
-  // thread last slept. The words are the time of the look, the thread's CPU
-  // time then, and how often the thread had slept by then. Times are in ns. The
-  // function `computes` writes the words, relaxed, except that it stores
-  // forcePreemptSleeps with release, to publish the other two. minit sets the
-  // time to 0, which means that there was no look yet.
+  // thread last slept. The three words below are the time of the look, the
+  // thread's CPU time then, and how often the thread had slept by then. Times
+  // are in ns. The function `computes` writes all three, relaxed, except that
+  // it stores forcePreemptSleeps with release, to publish the other two. minit
+  // sets the time to 0, which means that there was no look yet.
   Atomic<int64_t> forcePreemptTime;
   Atomic<int64_t> forcePreemptCpu;
   Atomic<uint64_t> forcePreemptSleeps;

@@ -346,7 +346,7 @@ void dropSlot(StackTop* t, SlotList* kept) {
   a->dropped[i / 64] |= uint64_t{1} << (i % 64);
 }
 
-// dropPools gives back the pages of all free slots that are in no P's cache.
+// dropPools gives back the pages of all pooled slots, one slot after the other.
 void dropPools() {
   for (uint32_t order = 0; order <= kMaxArenaOrder; order++) {
     SlotList kept;

@@ -67,8 +67,8 @@ void stackinit();
 // On: g0.  P: pp, owned by the caller (or nullptr).  Locks: takes kStack.
 // Parks: no.
 void stackfree(P* pp, G* gp);
-// stackcacheFlush moves pp's cached stacks to the pool, for a P that is being
-// destroyed and for FreeOSMemory.
+// stackcacheFlush moves pp's cached stacks to the pool. It is for a P that is
+// being destroyed, for the reclamation cycle, and for when stacks are short.
 // On: any.  P: pp, owned by the caller.  Locks: takes kStack.  Parks: no.
 void stackcacheFlush(P* pp);
 // stackGiveBack gives the pages wholly below gp's saved stack pointer back to

@@ -101,8 +101,9 @@ void setCarved(Arena* a, uint32_t n) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stackLock);
 // not meet the old entry.
 // On: any.  P: either.  Locks: caller holds stackLock.  Parks: no.
 void unpublish(Arena* a) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stackLock);
-// unmap gives an unpublished arena back to the kernel. `guards` is the number
-// of guards in it. On: any.  P: either.  Locks: takes stackLock.  Parks: no.
+// unmap gives an unpublished arena, with `guards` guards in it, back to the
+// kernel.
+// On: any.  P: either.  Locks: takes stackLock.  Parks: no.
 void unmap(Arena* a, uint32_t guards);
 
 }  // namespace gump::rt

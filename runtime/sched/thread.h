@@ -35,8 +35,9 @@ void minit(M* mp);
 // unminit undoes minit.
 // On: the thread of mp.  P: either.  Locks: none.  Parks: no.
 void unminit(M* mp);
-// threadsinit prepares for goroutines that end their threads, so that each such
-// thread reports it (threadLost). Called by schedinit.
+// threadsinit prepares for goroutines that end their threads by pthread_exit,
+// which is a mistake. Each such thread then reports it (threadLost). Called by
+// schedinit.
 // On: a thread of the user's.  P: none.  Locks: none.  Parks: no.
 void threadsinit();
 // retireIdleMs ends the threads of idle Ms until keep are left. trimIdleMs ends

@@ -184,8 +184,9 @@ void breakPollAfter(int64_t when);
 // timersFirst is the earliest `when` of the timers of ts, or 0 if there are
 // only zombies. It is exact if no thread changes them meanwhile.
 [[nodiscard]] int64_t timersFirst(Timers* ts);
-// timersTakePending takes a pending timer out of the heap of a bubble in which
-// no goroutine waits, for funcTimerDiscard. Returns nullptr if there is none.
+// timersTakePending takes a pending timer out of the heap of a bubble, for
+// funcTimerDiscard. No goroutine may wait on a timer of that bubble. Returns
+// nullptr if no timer is pending.
 [[nodiscard]] Timer* timersTakePending(Timers* ts);
 
 // timersDueNow tells whether ts has timers that are due.

@@ -157,8 +157,8 @@ gumpMcall:
 	call	gumpSanArrive
 #endif
 	movl	$0, GUMP_M_LOCKS(%r12)		/* preemptible from here on */
-	/* Control words are reloaded only if they differ from the current ones, which the last goroutine left.
-	   Loading them is slow, and even reading them is. */
+	/* Control words are loaded only if they differ from the current ones, which the last goroutine left. Loading
+	   them is slow. Reading them is slow too, so the M keeps a copy of the current ones. */
 	movl	(%rsp), %edx
 	xorl	GUMP_M_MXCSR(%r12), %edx
 	testl	$MXCSR_CONTROL, %edx

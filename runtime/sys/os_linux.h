@@ -53,11 +53,11 @@ void futexwakeup(Atomic<uint32_t>* addr, uint32_t cnt);
 void preciseSleeps(M* mp);
 
 // declineSignals blocks the signals that are sent to the process, so that its
-// other threads get them. It does not block the signals that this thread's own
-// faults cause. Nor does it block SIGQUIT (crashAbort), except under
-// ThreadSanitizer. It is for threads that sleep where ThreadSanitizer does not
-// see it. ThreadSanitizer runs handlers only around the calls that it knows, so
-// a handler would never run on such a thread.
+// other threads get them. It does not block SIGABRT, nor the signals that this
+// thread's own faults cause. Nor does it block SIGQUIT (crashAbort), except
+// under ThreadSanitizer. It is for threads that sleep where ThreadSanitizer
+// does not see it. ThreadSanitizer runs handlers only around the calls that it
+// knows, so a handler would never run on such a thread.
 void declineSignals();
 
 // shortSlices asks the kernel to let this thread run as soon as it wakes, even

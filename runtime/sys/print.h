@@ -1,6 +1,6 @@
 // Text without malloc, stdio or locks. It is for fatal errors, traces and
-// dumps. These may run in a signal handler, or beside a thread that was stopped
-// inside one of the three.
+// dumps. These may run in a signal handler. They may also run beside a thread
+// that was stopped inside malloc or stdio, or while it held a lock.
 //
 // A Writer either streams to a descriptor through its buffer, or fills the
 // buffer and counts the bytes that do not fit. It has no lock, because one
@@ -28,7 +28,7 @@ struct Writer {
 // put appends n bytes.
 // On: any.  P: either.  Locks: none.  Parks: no (may block in write(2)).
 void put(Writer* w, const char* s, size_t n);
-// print formats as panic.h's printf does. It also knows %Q, a string in double
+// print formats as panic.h's printf does. Both also know %Q, a string in double
 // quotes with control characters as \xNN.
 // On: any.  P: either.  Locks: none.  Parks: no (may block in write(2)).
 void print(Writer* w, const char* format, ...);

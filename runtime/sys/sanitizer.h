@@ -279,8 +279,9 @@ GUMP_ALWAYS_INLINE void sanitizerStackAbandoned(uintptr_t, uintptr_t) {}
 #endif
 
 // sanitizerUnwinding notes that the frames from here up to some caller are left
-// without a return. ASan sees this in a throw but not in a forced unwind, and
-// the calls of landing pads would then meet the memory that it poisoned.
+// without a return. ASan notices a throw by itself, but not a forced unwind.
+// Without this call, the functions that landing pads call would meet the memory
+// that ASan poisoned.
 #if defined(GUMP_ASAN)
 inline void sanitizerUnwinding() { __asan_handle_no_return(); }
 #else

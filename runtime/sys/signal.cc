@@ -263,7 +263,8 @@ void unminitSignalStack(M* mp) {
 }
 
 void crashAbort(const TracebackMode& mode) {
-  // Per thread. A thread that blocks SIGQUIT stays silent.
+  // How long to wait for each thread. A thread that blocks SIGQUIT stays
+  // silent.
   constexpr int64_t kRelayWaitNS = 1'000'000'000;
   int32_t self = gettid();
   relayMode = mode;

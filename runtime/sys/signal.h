@@ -13,8 +13,8 @@ struct M;
 struct TracebackMode;
 
 // initsig installs the signal handlers and the terminate handler. A handler
-// that is installed already is kept: for SIGQUIT instead of ours, for SIGSEGV
-// and SIGBUS behind ours. Called by schedinit, once.
+// that is installed already is kept: for SIGQUIT instead of ours, for SIGSEGV,
+// SIGBUS and SIGURG behind ours. Called by schedinit, once.
 // On: any.  P: either.  Locks: none.  Parks: no.
 void initsig();
 // initterminate installs the std::terminate handler (terminate.cc); part of
