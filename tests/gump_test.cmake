@@ -18,7 +18,7 @@ if(GUMP_SANITIZE)
   list(APPEND gump_test_env
     ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:check_initialization_order=1:abort_on_error=0
     UBSAN_OPTIONS=print_stacktrace=1
-    # A process that ends waits 20 ms, not a second, for races of threads that go on: hundreds of small ones are run.
+    # A process that ends waits 20 ms, not a second, for races of threads that go on. Tests run hundreds of processes.
     TSAN_OPTIONS=second_deadlock_stack=1:die_after_fork=0:exitcode=66:atexit_sleep_ms=20)
 endif()
 list(APPEND gump_test_env GUMP_TEST_TIMEOUT=${gump_test_timeout})  # testing/deadline.cc

@@ -37,7 +37,7 @@ class Program:
         self.lines = []  # expected output, before sorting
         self.names = 0
         self.tags = 0
-        self.tried = set()  # unbuffered channels whose sender does not wait there
+        self.tried = set()  # unbuffered channels to which the sender sends by TrySend only
         self.ending = self.rng.choice(ENDINGS)
         self.timers = not self.ending.__name__.startswith("asleep")
 

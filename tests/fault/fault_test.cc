@@ -125,8 +125,8 @@ TEST(FaultProgram, DISABLED_Watches) {
   std::printf("returned=%d\n", code);
 }
 
-// The first thread, which makes the others, gets to run only when more threads
-// than sysmon's are to be made.
+// New threads are held until Run wants more threads than sysmon's. So the
+// template thread, which makes the others, begins late.
 TEST(FaultProgram, DISABLED_FirstThreadIsLate) {
   testing::ReadOrder();
   faultsOn = true;
@@ -326,8 +326,10 @@ class FaultTest : public ::testing::TestWithParam<Kind> {
     return std::string(k.name) + ":" + std::to_string(n) + ":" +
            std::to_string(k.error) + how;
   }
-  // Bound returns the programs with the figures that a program may reach if its
-  // n-th call is refused. If that costs it the ring, they have no ring either.
+  // Bound returns the figures that a program may reach if its n-th call is
+  // refused. They are those of programs that are refused nothing. If the
+  // refusal costs the program its ring, they are those of programs without a
+  // ring.
   static const Usual& Bound(int n, Program program) {
     const std::string name = GetParam().name;
     const bool lost = n == 1 && program == Program::kFromTheStart &&
@@ -489,7 +491,8 @@ TEST(FaultStackTest, AnotherRefusalSoonAfterIsNoDeadlockEither) {
       done.Recv();
       faultsOn = false;
       EXPECT_EQ(faults[0].refusals, before + 4 * i);
-      // Longer than a goroutine without a stack is given in all.
+      // Longer than the runtime waits for a stack before it reports a deadlock
+      // (kStackWait). A new wait begins when a goroutine has run.
       const int64_t end = rt::nanotime() + 150'000'000;
       while (rt::nanotime() < end) {
       }

@@ -250,8 +250,8 @@ class Service {
 // ---- More watches than the ring takes ---------------------------------------
 
 // Watch makes the ring begin more watches at a time than its queue holds, 256.
-// Its thread may take some before it is held. Then there are two lots, and one
-// of them is still too large.
+// The ring's thread may take some of them before it is held. Even then either
+// these or the others are more than 256.
 inline void Watch(Errors* errors) {
   constexpr int kWatches = 600;
   // The ring is there, and its thread in the kernel.
@@ -318,8 +318,8 @@ inline Rest LookUntilAtRest() {
                   &most.threads, &most.uncounted) == 4;
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   Rest least = Look();
-  // Without a bound, take the least of each figure, out of several looks since
-  // only main is left.
+  // Without a bound, look 30 times after all goroutines but main have ended,
+  // and take the least of each figure.
   for (int i = 0; known ? !least.AtMost(most) : i < 30; i++) {
     if (!known && least.goroutines > 1) i = 0;
     if (std::chrono::steady_clock::now() > end) break;

@@ -1,4 +1,4 @@
-// The claims of Go's runtime/wait/chan_test.go, under its names.
+// The claims of Go's runtime/chan_test.go, under its names.
 #include "gump/chan.h"
 
 #include <array>

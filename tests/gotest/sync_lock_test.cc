@@ -28,8 +28,7 @@ using testing::Eventually;
 using SyncLockTest = testing::WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(SyncLockTest);
 
-// ---- runtime/wait/sema_test.go
-// ---------------------------------------------------
+// ---- runtime/sema_test.go ---------------------------------------------------
 
 // Handoff is one round. Returns true if the releaser gave its processor to the
 // waiter at once.
@@ -39,7 +38,8 @@ bool Handoff() {
   std::atomic<bool> waiting = false;
   std::atomic<bool> stop = false;
   WaitGroup wg;
-  // Busy Ps keep the releaser from being moved, which would look like a win.
+  // All Ps are kept busy. If one were idle, the releaser could move to it,
+  // which would look as if it had given its processor away.
   for (int i = 0; i < runtime::GOMAXPROCS(0); i++) {
     wg.Go([&] {
       while (!stop) runtime::Gosched();

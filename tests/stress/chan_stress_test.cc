@@ -178,7 +178,8 @@ void CloseUnderLoad(Rng& rng) {
       left--;
     });
   }
-  // On one P a sender and a receiver may keep it for a whole slice each time.
+  // If there is one P, a sender and a receiver that ready each other may run
+  // for a whole slice before each of these calls returns.
   for (uint64_t n = rng.Below(8); n > 0; n--) runtime::Gosched();
   c.Close();
   ASSERT_TRUE(Eventually([&] { return left == 0; }));

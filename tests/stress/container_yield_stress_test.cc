@@ -116,7 +116,8 @@ class OnAccess {
   std::function<void()> hook_;
 };
 
-// Another thread comes by at each step of Remove, and stops at each of its own.
+// At one step of Remove, another thread goes through the list, and stops at one
+// of its own steps. All pairs of steps are tried.
 TEST(ContainerStopTest, ListRemoveDoesNotWaitForOthers) {
   bool reached = true;
   for (int at = 0; reached; at++) {

@@ -246,7 +246,7 @@ TEST_P(ContextStressTest, DeadlinesOfLostAncestorsStillCount) {
                         of, std::chrono::microseconds(rng.Below(60)))
                         .first
                   : context::WithCancel(of).first;
-        // From the first deadline on, all contexts have one above.
+        // The deadline of a context ends all contexts below it as well.
         const bool told = timed || expected > 0;
         if (told) expected++;
         context::AfterFunc(c, [&timed_out, told, value = Counted(i)] {

@@ -365,8 +365,9 @@ TEST_P(KitStressTest, SingleFlightRunsOneCallPerKey) {
               EXPECT_EQ(flight.Do(key, call).value, key);
             }
           } catch (const int&) {
-            // Not looked at. ThreadSanitizer does not see how libstdc++ counts
-            // references to an exception, and takes the last one for a race.
+            // The value is not read. ThreadSanitizer does not see how libstdc++
+            // counts the references to an exception. It would report a race of
+            // the read with the destruction by the last owner.
           }
         }
       });

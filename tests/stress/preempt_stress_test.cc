@@ -40,9 +40,10 @@ namespace {
 using testing::CheckedResults;
 using testing::Rng;
 
-// A run goes on until it has seen so many preemptions in place, and so many for
-// each second of its time: half of the number that is asked for. TSan delivers
-// signals late, and never to a thread that does not call libc.
+// A run goes on until goroutines have been preempted in place this often, and
+// this often for each second that it takes. The figure is half of the requests
+// that one P gets. TSan delivers signals late, and never to a thread that does
+// not call libc.
 #if defined(GUMP_TSAN)
 constexpr int64_t kLeastPreemptions = 1;
 #else
@@ -187,8 +188,8 @@ class Endurance {
   const CheckedResults& reference_;
   const std::chrono::steady_clock::time_point end_;
   Rng rng_;
-  const uint64_t preemptions_;  // before
-  const uint64_t least_;        // from then
+  const uint64_t preemptions_;  // of the process, before this run
+  const uint64_t least_;        // of this run
   const chan<uint64_t> jobs_ = make_chan<uint64_t>();
   const chan<Result> results_ = make_chan<Result>(8);
   sync::Mutex mu_;

@@ -80,8 +80,8 @@ void Everyone(Rng& rng, int goroutines, F f) {
   if (t.joinable()) blocking([&] { t.join(); });
 }
 
-// Setting the timer, by NewTimer, AfterFunc or Reset, opens one account. One
-// firing or one true closes it.
+// Setting the timer, by NewTimer, AfterFunc or Reset, opens one account. Either
+// a firing closes it, or a Stop or Reset that returns true.
 struct Accounts {
   std::atomic<int64_t> set = 1;
   std::atomic<int64_t> prevented = 0;

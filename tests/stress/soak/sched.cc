@@ -62,8 +62,8 @@ class OwnTrade : public Trade {
   inline static const gls<int> kMark{0};
 };
 
-// A goroutine that is locked to a thread stays there. If it ends so, its thread
-// ends, too.
+// A goroutine that is locked to a thread stays there. If it ends without
+// unlocking the thread, the thread ends, too.
 class ThreadTrade : public Trade {
  public:
   void Piece(Rng& rng) override {

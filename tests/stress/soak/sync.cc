@@ -306,7 +306,8 @@ class GroupTrade : public Trade {
     uint64_t begun = 1;
     const uint64_t limit = 2 + rng.Below(4);
     g.group.SetLimit(static_cast<int>(limit));
-    // The function that fails has a place before those that wait for that.
+    // The functions below may wait for the end of this one. So it is started
+    // first, while the limit certainly has a place for it.
     g.group.Go([&, d = Short(rng)] {
       active++;
       time::Sleep(d);
