@@ -244,9 +244,9 @@ TEST_P(SignalTest, StopSendsArrivedSignalsAndNoLaterOnes) {
 TEST_P(SignalTest, NoneIsLostBetweenNotifyAndStop) {
   Run([] {
     handled = 0;
-    // This signal is used by no other test. If another test had put its handler
-    // over the library's, the library could not know how the program uses the
-    // handler that it replaced, and would never take its own away.
+    // No other test may use this signal. If one had put its handler over the
+    // library's, the library would not send refused signals again (Refuse in
+    // api/signal.cc), and some would be lost.
     const int sig = SIGRTMAX - 1;
     Handle(sig, Count);
     std::atomic<bool> ended = false;

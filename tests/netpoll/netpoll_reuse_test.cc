@@ -117,8 +117,7 @@ TEST_P(NetpollReuseTest, ATimerMayFireWhileItsPollDescIsOpened) {
       rt::M* mp = rt::acquirem();
       (void)rt::timerModify(old, when, /*period=*/0);
       rt::releasem(mp);
-      while (nanotime() < when)
-        continue;  // keeps the P: a thief runs the timer
+      while (nanotime() < when) continue;  // a thief runs the timer
       Polled p(e.out.fd());
       ASSERT_EQ(&p->timer, old) << "the one that was freed last";
       EXPECT_EQ(p.Reset(kRead), kPollOk);
