@@ -207,8 +207,8 @@ Reservation Limiter::Take(int64_t now, int n, int64_t max_wait) {
 }
 
 // GiveBack cancels *r at `now`. It gives back the tokens of *r, less those that
-// were reserved after *r. The owners of the latter were told times that assume
-// the use of *r. mu_ is held.
+// were reserved after *r. The times of those later reservations assume that the
+// tokens of *r are used. mu_ is held.
 void Limiter::GiveBack(Reservation* r, int64_t now) {
   const int tokens = std::exchange(r->tokens_, 0);
   if (limit_ >= Inf || tokens == 0 || r->time_to_act_ < now) return;

@@ -227,9 +227,10 @@ CancelNode* CancelNode::Leave() {
   return up_->EndLinger() ? up_ : nullptr;
 }
 
-// Sweep looks at the next two children: one for each child that joins, and one
-// more. So the children that linger for no observer never outnumber the rest
-// for long. It returns them in idle, with a reference that the caller gives up.
+// Sweep looks at the next two children. It runs once for each child that joins,
+// so it looks at children faster than they join. So the children that linger
+// for no observer never outnumber the rest for long. Sweep returns such
+// children in idle, with a reference that the caller gives up.
 // mu_ is held. The node must not be cancelled, because a cancellation takes
 // children off the list without updating sweep_.
 void CancelNode::Sweep(CancelNode* (&idle)[2]) {

@@ -56,9 +56,10 @@ struct NetAccess {
   }
   static net::Addr MakeAddr(std::string_view network, const sockaddr* sa,
                             socklen_t length);
-  // AsGiven returns a with a text for its host that its sockaddr does not have.
+  // AsGiven returns a with `host` as the text of its host. It is for a host
+  // that a sockaddr cannot express.
   static net::Addr AsGiven(net::Addr a, std::string_view host);
-  // AsIs returns a as the kernel has it.
+  // AsIs returns a without such a text. Its host is the one in its sockaddr.
   static net::Addr AsIs(net::Addr a);
   // Host returns the text of the host.
   static std::string Host(const net::Addr& a);
@@ -103,9 +104,10 @@ absl::StatusOr<net::Addr> UnixAddr(const Network& network,
 net::Addr LiteralAddr(const Network& network, const std::string& host);
 
 // Resolve returns the addresses for "host:port" or a path, in the order in
-// which to try them. If `passive` is true, they are to listen at, and no host
-// means all interfaces. Only a path that no socket can have gives an error with
-// an errno. It is EINVAL, which Go gets from the call that takes the path.
+// which to try them. If `passive` is true, the caller will listen at them, and
+// an empty host means all interfaces. An error has an errno only if no socket
+// can have the path. The errno is EINVAL, which Go gets from the call that
+// takes the path.
 absl::StatusOr<std::vector<net::Addr>> Resolve(const context::Context& ctx,
                                                const Network& network,
                                                std::string_view address,

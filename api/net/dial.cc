@@ -44,8 +44,8 @@ constexpr int64_t kLongAgo = 1;
 
 // Finish waits until a connect that is under way has ended.
 int Finish(Socket* s, const context::Context& ctx) {
-  // When the context is done, a function sets a deadline that is past. The FD
-  // outlives this function, because a caller that cannot stop it waits for it.
+  // When the context is done, the function below sets a deadline that is past.
+  // The FD outlives that function, because Finish stops it or waits for it.
   auto hurried = make_chan<void>();
   const context::StopFunc stop =
       context::AfterFunc(ctx, [s, hurried]() mutable {
@@ -76,8 +76,8 @@ int Finish(Socket* s, const context::Context& ctx) {
       default:
         return pending;
     }
-    // The event may come before the end. The socket is connected if it has a
-    // peer.
+    // The event may come before the connect has ended. The socket is connected
+    // if it has a peer.
     sockaddr_storage sa;
     socklen_t length = sizeof(sa);
     err = s->fd.with([&](int fd) {

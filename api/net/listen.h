@@ -11,9 +11,9 @@
 
 namespace gump::internal {
 
-// ListenAt makes a socket that is bound to the address and, if it is a stream,
-// listens. `stream` says which of the two the caller wants; the network must be
-// of that kind.
+// ListenAt makes a socket that is bound to the address. If `stream` is true,
+// the network must be one of streams, and the socket listens. If it is false,
+// the network must be one of datagrams.
 absl::StatusOr<std::shared_ptr<Socket>> ListenAt(
     std::string_view network, std::string_view address,
     const net::ListenOptions& options, bool stream);

@@ -162,8 +162,7 @@ absl::StatusOr<std::shared_ptr<Socket>> Duplicate(int fd) {
   return s;
 }
 
-// ---- What handles share
-// ------------------------------------------------------
+// ---- What handles share -----------------------------------------------------
 
 int TrySetOption(Socket* s, int level, int option, int value) {
   return s->fd.with([&](int fd) {

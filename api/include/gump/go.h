@@ -119,7 +119,8 @@ __attribute__((always_inline)) inline void go(GoOptions options, F&& f,
 // again. Plain threads can still use channels, locks, timers, files and
 // sockets, and get a free Mutex at once. A plain thread that needs an abandoned
 // goroutine waits for another Run. It needs one if it waits for:
-//   * a value, a name or a signal that the goroutine would send;
+//   * a value or a signal that the goroutine would send;
+//   * a name that the goroutine would look up;
 //   * a lock that the goroutine holds;
 //   * an RWMutex that the goroutine waits to write to.
 // When all threads of the process wait, and none of them waits for a timer or a

@@ -13,8 +13,8 @@
 // interfaces), "[::1]:80", "127.0.0.1:0" (any free port), and for unix sockets
 // a path, or "@name" in the abstract name space. A port may be the name of a
 // service. A string is used up to its end, not up to its first NUL byte. A host
-// or service whose name contains a NUL byte is not found, and such a path is
-// "invalid argument".
+// or service whose name contains a NUL byte is not found. A path that contains
+// one is the error "invalid argument".
 //
 // Conn, Listener and PacketConn are cheap handles: a copy is the same socket.
 // The socket is closed by Close, or when its last handle is destroyed. Every

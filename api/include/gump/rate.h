@@ -16,9 +16,9 @@
 //
 // A Limiter reads the wall clock when it is made. From then on it counts on the
 // monotonic clock, so setting the wall clock has no effect. The functions that
-// take a time are for programs and tests with a clock of their own. They may
-// take an earlier time than an earlier call did. The Limiter then continues
-// from the earlier time, and adds no tokens for this step.
+// take a time are for programs and tests with a clock of their own. A call may
+// give an earlier time than the call before it. The Limiter then continues from
+// that time, and adds no tokens for this step.
 //
 // In a bubble (synctest.h) the bubble's clock counts instead. Requires: a
 // Limiter is used only in one bubble, or only outside of bubbles.
@@ -136,8 +136,8 @@ class Reservation {
   // nothing.
   [[nodiscard]] bool OK() const noexcept { return ok_; }
 
-  // Delay returns how long to wait before the events may happen, from now on,
-  // and DelayFrom the same from `now` on. 0 means that they may happen at once.
+  // Delay returns how long to wait, counted from now, before the events may
+  // happen. DelayFrom counts from `now`. 0 means that they may happen at once.
   // Infinite means that they can never happen at the rate that the Limiter had
   // when it made the reservation. A later change of the rate does not alter the
   // result.

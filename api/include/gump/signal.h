@@ -93,7 +93,6 @@ void Reset(std::initializer_list<int> signals = {});
 // ending the process. Only the first call has an effect. A StopFunc is a
 // handle: a copy is the same StopFunc. A default-constructed StopFunc does
 // nothing.
-// nothing.
 class StopFunc {
  public:
   StopFunc() noexcept = default;

@@ -13,7 +13,6 @@
 // AlreadyExists for EEXIST, Unavailable for ECONNREFUSED. If a deadline has
 // ended the operation, the error is DeadlineExceeded "i/o timeout". If a Close
 // has ended it, the error is Cancelled. These two errors have no errno.
-// has ended it, the error is Cancelled. These two errors have no errno.
 //
 // Both functions may be called anywhere, and do not park.
 #ifndef GUMP_STATUS_H_

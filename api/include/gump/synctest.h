@@ -37,10 +37,10 @@
 //   * in Cond::Wait (the signaller should be inside the bubble);
 //   * in WaitGroup::Wait, if the counter was raised from zero in the bubble;
 //   * in time::Sleep and in synctest::Wait.
-// A goroutine is not durably blocked in any other wait. Examples are a Mutex or
-// RWMutex, which goroutines outside may hold, the network or another process,
-// blocking(), and a channel from outside. The clock then stands still until
-// that wait is over.
+// A goroutine is not durably blocked in any other wait. Examples are waits for
+// the network, for another process, in blocking(), for a channel from outside,
+// and for a Mutex or RWMutex, which goroutines outside may hold. The clock then
+// stands still until that wait is over.
 //
 // Requires: channels, timers and tickers that are made in a bubble are used
 // only inside it. Otherwise it is a fatal error, with Go's text: "send on

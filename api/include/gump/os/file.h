@@ -109,13 +109,13 @@ class File {
   // error, and the file is closed all the same.
   absl::Status Close() const;
 
-  // SetDeadline sets the deadline of reads and writes, the other two that of
-  // one direction. A read (or write) that would have to wait past the deadline
-  // fails, also if it is in progress. If the deadline is in the past, no
-  // operation may wait. InfiniteFuture means no deadline. On files that have no
-  // deadlines the functions fail with "file type does not support deadline".
-  // The time left is measured during the call, so setting the wall clock later
-  // has no effect.
+  // SetDeadline sets the deadlines of reads and of writes. SetReadDeadline and
+  // SetWriteDeadline set one of them. A read (or write) that would have to wait
+  // past its deadline fails, also if it is in progress. If the deadline is in
+  // the past, no operation may wait. InfiniteFuture means no deadline. On files
+  // that have no deadlines the functions fail with "file type does not support
+  // deadline". The time left is measured during the call, so setting the wall
+  // clock later has no effect.
   absl::Status SetDeadline(absl::Time t) const;
   absl::Status SetReadDeadline(absl::Time t) const;
   absl::Status SetWriteDeadline(absl::Time t) const;
