@@ -97,7 +97,8 @@ class FD {
     return call(f, fd_);
   }
   // withRead and withWrite call f(int fd) until it returns true, each time
-  // after the descriptor became ready again.
+  // after the descriptor became ready again. Unlike that of `with`, this f must
+  // not throw, because the direction would stay locked.
   template <class F>
   [[nodiscard]] int withRead(F&& f) {
     return withReady(PollMode::kRead, static_cast<F&&>(f));

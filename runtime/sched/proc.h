@@ -273,8 +273,8 @@ void gcstopm();
 void mPark(M* mp);
 // mput puts an M on the list of idle Ms, and mget takes one from it. Both:
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
-void mput(M* mp);
-[[nodiscard]] M* mget();
+void mput(M* mp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
+[[nodiscard]] M* mget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
 
 // ---- proc_p.cc --------------------------------------------------------------
 

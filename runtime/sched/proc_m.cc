@@ -347,14 +347,14 @@ void mPark(M* mp) {
   if (pp != nullptr) acquirep(pp);
 }
 
-void mput(M* mp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+void mput(M* mp) {
   mp->schedlink = sched.midle;
   sched.midle = mp;
   sched.nmidle++;
   checkdead();
 }
 
-M* mget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+M* mget() {
   M* mp = sched.midle;
   if (mp != nullptr) {
     sched.midle = mp->schedlink;

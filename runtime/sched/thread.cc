@@ -413,18 +413,18 @@ void mcommoninit(M* mp, int64_t id) {
   } while (!allm.casWeak(head, mp, release));
 }
 
-int64_t mReserveID() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+int64_t mReserveID() {
   int64_t id = sched.mnext++;
   checkmcount();
   return id;
 }
 
-int64_t mcount() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+int64_t mcount() {
   return sched.mnext - sched.nmfreed - sched.nmextraAll -
          (sched.m0attached ? 0 : 1);
 }
 
-void checkmcount() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+void checkmcount() {
   if (mcount() <= sched.maxmcount) return;
   int32_t max = sched.maxmcount;
   unlock(&sched.lock);  // the dump may need it

@@ -5,11 +5,10 @@
 
 #include <cstdint>
 
-namespace gump::rt {
+#include "absl/base/thread_annotations.h"
+#include "runtime/sched/runtime2.h"
 
-struct G;
-struct M;
-struct P;
+namespace gump::rt {
 
 // If newm's id is this, newm reserves one.
 inline constexpr int64_t kReserveID = -1;
@@ -52,9 +51,9 @@ void mcommoninit(M* mp, int64_t id);
 // "thread exhaustion". mcount is the number of Ms without those of foreign
 // threads. All three:
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
-[[nodiscard]] int64_t mReserveID();
-[[nodiscard]] int64_t mcount();
-void checkmcount();
+[[nodiscard]] int64_t mReserveID() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
+[[nodiscard]] int64_t mcount() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
+void checkmcount() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
 
 }  // namespace gump::rt
 
