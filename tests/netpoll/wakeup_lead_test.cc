@@ -24,12 +24,12 @@ int Sleep(WakeupLead* lead, int times, int64_t least, int64_t spread) {
   return early;
 }
 
-TEST(LeadTest, TakesNothingOffBeforeItHasLearnt) {
+TEST(WakeupLeadTest, TakesNothingOffBeforeItHasLearnt) {
   const WakeupLead lead;
   EXPECT_EQ(lead.of(kMs), 0);
 }
 
-TEST(LeadTest, FollowsAKernelThatIsAlwaysEquallyLate) {
+TEST(WakeupLeadTest, FollowsAKernelThatIsAlwaysEquallyLate) {
   WakeupLead lead;
   Sleep(&lead, 200, 50'000, 0);
   EXPECT_GT(lead.of(kMs), 49'900);
@@ -38,7 +38,7 @@ TEST(LeadTest, FollowsAKernelThatIsAlwaysEquallyLate) {
   EXPECT_LE(lead.of(kMs), 5'010);
 }
 
-TEST(LeadTest, MostSleepsEndAfterwards) {
+TEST(WakeupLeadTest, MostSleepsEndAfterwards) {
   WakeupLead lead;
   Sleep(&lead, 200, 45'000, 6'000);
   EXPECT_LT(Sleep(&lead, 1000, 45'000, 6'000), 450);
@@ -46,7 +46,7 @@ TEST(LeadTest, MostSleepsEndAfterwards) {
   EXPECT_LT(lead.of(kMs), 48'000);
 }
 
-TEST(LeadTest, OneSleepInWhichTheProcessorWasTakenAwayCountsLittle) {
+TEST(WakeupLeadTest, OneSleepInWhichTheProcessorWasTakenAwayCountsLittle) {
   WakeupLead lead;
   Sleep(&lead, 200, 50'000, 0);
   const int64_t before = lead.of(kMs);
@@ -54,13 +54,13 @@ TEST(LeadTest, OneSleepInWhichTheProcessorWasTakenAwayCountsLittle) {
   EXPECT_LE(lead.of(kMs), before + 1'000);
 }
 
-TEST(LeadTest, NeverExceedsItsBound) {
+TEST(WakeupLeadTest, NeverExceedsItsBound) {
   WakeupLead lead;
   Sleep(&lead, 10'000, 20 * kMs, 0);
   EXPECT_EQ(lead.of(kMs), WakeupLead::kMost);
 }
 
-TEST(LeadTest, ShorterSleepsAreNotMadeShorter) {
+TEST(WakeupLeadTest, ShorterSleepsAreNotMadeShorter) {
   WakeupLead lead;
   Sleep(&lead, 200, 50'000, 0);
   EXPECT_EQ(lead.of(40'000), 0);

@@ -153,7 +153,7 @@ TEST_F(CrashDeathTest, OneFrameLargerThanTheStackIsAnOverflow) {
               "crashtest::HugeFrame\\(\\.\\.\\.\\)\n");
 }
 
-TEST_F(CrashDeathTest, OtherFaultsKillAsEver) {
+TEST_F(CrashDeathTest, OtherFaultsStillEndTheProcess) {
   if (rt::kSanitizerBuild)
     GTEST_SKIP() << "the sanitizer reports faults itself";
   EXPECT_EXIT(RunWith({},

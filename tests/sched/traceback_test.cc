@@ -324,7 +324,7 @@ TEST_F(CrashDeathTest, TracebackCrashEndsThoughAnotherDies) {
 
 // ---- runtime::Stack
 
-TEST(StackTest, OfTheCallerIsOneBlock) {
+TEST(StackTest, StackOfTheCallerIsOneBlock) {
   gump::Run([] {
     std::string text = runtime::Stack(false);
     EXPECT_EQ(

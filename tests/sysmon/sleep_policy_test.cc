@@ -15,7 +15,7 @@ void Rounds(SleepPolicy* policy, uint32_t n) {
   }
 }
 
-TEST(PaceTest, FiftyShortRoundsThenTwiceAsLongEachTime) {
+TEST(SleepPolicyTest, FiftyShortRoundsThenTwiceAsLongEachTime) {
   SleepPolicy policy;
   for (int i = 0; i <= 50; i++) {
     EXPECT_EQ(policy.delay(), 20u) << i;
@@ -30,7 +30,7 @@ TEST(PaceTest, FiftyShortRoundsThenTwiceAsLongEachTime) {
   }
 }
 
-TEST(PaceTest, ATakenPBeginsThePaceAnew) {
+TEST(SleepPolicyTest, ATakenPRestartsTheShortSleeps) {
   SleepPolicy policy;
   Rounds(&policy, 100);
   EXPECT_EQ(policy.delay(), 10'000u);
@@ -43,7 +43,7 @@ TEST(PaceTest, ATakenPBeginsThePaceAnew) {
   EXPECT_EQ(policy.delay(), 40u);
 }
 
-TEST(PaceTest, ResetBeginsThePaceAnew) {
+TEST(SleepPolicyTest, ResetRestartsTheShortSleeps) {
   SleepPolicy policy;
   Rounds(&policy, 100);
   policy.reset();
@@ -53,7 +53,7 @@ TEST(PaceTest, ResetBeginsThePaceAnew) {
 
 // Forcing a goroutine off its P needs a second look soon, and slices are short
 // while another goroutine waits. Neither resets the number of idle rounds.
-TEST(PaceTest, IsShorterWhileAGoroutineIsPressedOrWaits) {
+TEST(SleepPolicyTest, SleepIsShorterWhileAGoroutineIsForcedOrWaits) {
   SleepPolicy policy;
   Rounds(&policy, 100);
   policy.end({.forcing = true, .waiting = true});

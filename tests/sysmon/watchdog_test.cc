@@ -119,7 +119,7 @@ TEST(WatchdogTest, AThreadInTheRuntimeMayStillWakeAnM) {
   });
 }
 
-TEST(WatchdogDeathTest, BitesIfToldTo) {
+TEST(WatchdogDeathTest, WatchdogEndsTheProcessIfToldTo) {
   EXPECT_EXIT(
       {
         setenv("GODEBUG", "watchdog=2,asyncpreemptoff=1", 1);

@@ -124,7 +124,7 @@ TEST_P(PoolTest, AnUnusedItemSurvivesOneCycleAndNotTwo) {
 
 // A goroutine ages the pools when main ends, and has no P any more when it
 // wants to release a lock.
-TEST(PoolEndTest, PlainThreadsDestroyPoolsWhileALeftOverRoundStandsStill) {
+TEST(PoolEndTest, PlainThreadsDestroyPoolsWhileAnUnfinishedRoundWaits) {
   constexpr int kPools = 2000;
   std::vector<std::unique_ptr<Pool<int>>> pools;
   static std::atomic<bool> ages;

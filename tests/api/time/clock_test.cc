@@ -140,7 +140,7 @@ TEST_P(TimeClockTest, DeadlinesStayWhereTheyAre) {
   });
 }
 
-TEST_P(TimeClockTest, LimitersFillOn) {
+TEST_P(TimeClockTest, LimitersGoOnFilling) {
   Run([] {
     Across("select", [] {
       rate::Limiter limiter(rate::Every(kWait), 1);
