@@ -16,7 +16,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIST = pathlib.Path(__file__).with_suffix(".txt")
-FOLDERS = ("runtime", "netpoll", "sysmon", "api", "tests")
+FOLDERS = ("runtime", "netpoll", "sysmon", "api", "tests", "docs")  # the tests compile the programs of the documents
 TIMEOUT_S = 300
 
 
@@ -93,7 +93,7 @@ class Copy:
 
     def refresh(self):
         """Copies the files that have changed, so that no other file is built again."""
-        files = [ROOT / "CMakeLists.txt"]
+        files = [ROOT / "CMakeLists.txt", ROOT / "README.md"]
         for folder in FOLDERS:
             files += [p for p in (ROOT / folder).rglob("*") if p.is_file() and "__pycache__" not in p.parts]
         wanted = {p.relative_to(ROOT) for p in files}
