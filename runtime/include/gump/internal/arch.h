@@ -1,5 +1,6 @@
 // Functions that depend on the processor, for templates in public headers. No
-// other header chooses between processors. Each arch_*.h defines:
+// other public header chooses between processors; the runtime's own choice is
+// in runtime/sys/base.h. Each arch_*.h defines:
 //
 //   uintptr_t callerPC() noexcept
 //     returns an address inside the function into which it is inlined.
