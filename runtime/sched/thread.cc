@@ -272,7 +272,6 @@ void mstart(M* mp) {
   setg(&mp->g0);
   mp->locks.store(1, relaxed);  // (K3) of proc_park.cc
   minit(mp);
-  sanitizerBeginThread();
   minitSignalMask(mp);
   P* pp = finishStarting(mp);
   if (mp->mstartfn != nullptr) mp->mstartfn();

@@ -40,6 +40,35 @@ GUMP_NO_SANITIZE StackState stateOf(G* gp) {
   return {gp->stack.lo, gp->stack.hi, top->tsanFiber, &top->asanFakeStack};
 }
 
+#if defined(GUMP_TSAN)
+// SignalsBlocked blocks all signals for its scope. The fiber at its end is the
+// fiber at its beginning.
+class SignalsBlocked {
+ public:
+  GUMP_NO_SANITIZE SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &mask_);
+  }
+  GUMP_NO_SANITIZE ~SignalsBlocked() {
+    pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
+  }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t mask_;
+};
+
+// allocateSignalBlock makes TSan allocate the current fiber's block: see
+// sanitizer.h. TSan needs it for every call that it knows to block.
+GUMP_NO_SANITIZE void allocateSignalBlock() {
+  const int saved = errno;
+  ::usleep(0);
+  errno = saved;
+}
+#endif
+
 }  // namespace
 
 extern "C" GUMP_NO_SANITIZE void gumpSanLeave(G* from, G* to) {
@@ -64,6 +93,10 @@ void sanitizerInitThread(M* mp) {
   mp->g0hi = mp->g0lo + size;
   mp->tsanFiber = sanitizerCurrentFiber();
   mp->asanFakeStack = nullptr;
+#if defined(GUMP_TSAN)
+  const SignalsBlocked blocked;
+  allocateSignalBlock();
+#endif
 }
 #endif
 
@@ -117,6 +150,23 @@ void sanitizerIgnoreBegin() ABSL_NO_THREAD_SAFETY_ANALYSIS {
 void sanitizerIgnoreEnd() ABSL_NO_THREAD_SAFETY_ANALYSIS {
   AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
   AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+}
+
+GUMP_NO_SANITIZE void* sanitizerCreateFiber() {
+  constexpr unsigned kNoSync = 1;  // __tsan_switch_to_fiber_no_sync
+  const SignalsBlocked blocked;
+  void* own = __tsan_get_current_fiber();
+  void* fiber = __tsan_create_fiber(0);
+  __tsan_switch_to_fiber(fiber, kNoSync);
+  allocateSignalBlock();
+  __tsan_switch_to_fiber(own, kNoSync);
+  return fiber;
+}
+
+GUMP_NO_SANITIZE void sanitizerDestroyFiber(void* fiber) {
+  if (fiber == nullptr) return;
+  const SignalsBlocked blocked;
+  __tsan_destroy_fiber(fiber);
 }
 
 // usleep is a call that TSan knows to block. Handlers may set errno.

@@ -201,12 +201,6 @@ inline constexpr int64_t kSanitizerLongestSleep = INT64_MAX;
 GUMP_ALWAYS_INLINE void sanitizerRunHandlers() {}
 #endif
 
-// sanitizerBeginThread makes TSan allocate its block for handlers that it puts
-// off. Signals are still blocked then, since one that came meanwhile would be
-// lost.
-// On: g0, at the start of the thread.  P: none.  Locks: none.  Parks: no.
-GUMP_ALWAYS_INLINE void sanitizerBeginThread() { sanitizerRunHandlers(); }
-
 // sanitizerEndThread runs the handlers that TSan has put off on this thread,
 // which is about to end, and lets no more come.
 // On: g0, at the end of the thread.  P: none.  Locks: none.  Parks: no.
@@ -216,7 +210,9 @@ void sanitizerEndThread();
 GUMP_ALWAYS_INLINE void sanitizerEndThread() {}
 #endif
 
-// sanitizerInitThread stores the data that the M keeps about its own stack.
+// sanitizerInitThread stores the data that the M keeps about its own stack. It
+// makes TSan allocate the block of the thread's own fiber, as
+// sanitizerCreateFiber does with a new fiber.
 // On: g0, at the start of the thread.  P: none.
 #if defined(GUMP_ASAN) || defined(GUMP_TSAN)
 void sanitizerInitThread(M* mp);
@@ -251,11 +247,20 @@ GUMP_ALWAYS_INLINE void sanitizerIgnoreEnd() {}
 
 // A fiber is TSan's notion of a thread. There is one for each slot that was
 // ever bound, and one for each thread, the thread's own.
+//
+// Signals must be blocked in two moments, or TSan loses them:
+//  - while a fiber is created or destroyed, because the thread is on that fiber
+//    meanwhile;
+//  - while TSan allocates the block in which a fiber records the signals that
+//    TSan puts off. TSan does so when the fiber first needs the block. A handler
+//    that comes then allocates a block of its own, and the interrupted
+//    allocation replaces it.
+// So sanitizerCreateFiber and sanitizerDestroyFiber block signals, and
+// sanitizerCreateFiber makes TSan allocate the block at once.
+// On: any.  P: either.  Locks: none.  Parks: no.
 #if defined(GUMP_TSAN)
-inline void* sanitizerCreateFiber() { return __tsan_create_fiber(0); }
-inline void sanitizerDestroyFiber(void* fiber) {
-  if (fiber != nullptr) __tsan_destroy_fiber(fiber);
-}
+void* sanitizerCreateFiber();
+void sanitizerDestroyFiber(void* fiber);
 inline void* sanitizerCurrentFiber() { return __tsan_get_current_fiber(); }
 #else
 GUMP_ALWAYS_INLINE void* sanitizerCreateFiber() { return nullptr; }

@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -141,6 +142,7 @@ class Program {
         said_.append(buf, *n);
         mu_.Unlock();
       }
+      closed_ = true;
     });
   }
   Program(const Program&) = delete;
@@ -177,13 +179,17 @@ class Program {
 
   pid_t Pid() const { return cmd_.Pid(); }
 
-  // Stop asks the program to end and waits until it has.
+  // Stop asks the program to end and waits until it has. A program that has not
+  // ended a minute later gets a SIGQUIT, so that its dump tells why.
   absl::Status Stop(int signal = SIGTERM) {
     EXPECT_EQ(cmd_.Signal(signal), absl::OkStatus());
     return Wait();
   }
   absl::Status Wait() {
     ended_ = true;
+    if (!Eventually([this] { return closed_.load(); })) {
+      EXPECT_EQ(cmd_.Signal(SIGQUIT), absl::OkStatus());
+    }
     reader_.Wait();
     const absl::Status s = cmd_.Wait();
     if (!s.ok()) std::fputs(said_.c_str(), stderr);
@@ -195,6 +201,7 @@ class Program {
   sync::WaitGroup reader_;
   sync::Mutex mu_;  // guards said_
   std::string said_;
+  std::atomic<bool> closed_ = false;  // the program's output has ended
   bool ended_ = false;
 };
 
