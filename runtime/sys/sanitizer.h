@@ -252,8 +252,8 @@ GUMP_ALWAYS_INLINE void sanitizerIgnoreEnd() {}
 //  - while a fiber is created or destroyed, because the thread is on that fiber
 //    meanwhile;
 //  - while TSan allocates the block in which a fiber records the signals that
-//    TSan puts off. TSan does so when the fiber first needs the block. A handler
-//    that comes then allocates a block of its own, and the interrupted
+//    TSan puts off. TSan does so when the fiber first needs the block. A
+//    handler that comes then allocates a block of its own, and the interrupted
 //    allocation replaces it.
 // So sanitizerCreateFiber and sanitizerDestroyFiber block signals, and
 // sanitizerCreateFiber makes TSan allocate the block at once.
