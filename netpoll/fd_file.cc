@@ -1,18 +1,19 @@
 // Files that no poller takes: regular files, block devices, and descriptors
-// that another user wants to be blocking.
+// that another process shares and needs as blocking ones.
 //
 // The caller itself reads data that is in the page cache. The ring (ring.h)
 // waits for all other data, and for transfers past the page cache (O_DIRECT).
-// The ring is not used in these cases:
+// The ring does not make the call itself in these cases:
 //  - A transfer at the file's position, which the ring does not move as read(2)
-//    does.
+//    does. If a read would wait, the ring brings the data into the page cache,
+//    and the caller reads it there.
 //  - A file system that cannot tell which call would wait, as those on a
 //    network. There the kernel would leave every call to one of the ring's few
 //    workers, and a server that is gone would keep them all.
 //  - A buffered write. It goes to the page cache and seldom waits, so it is an
 //    ordinary call.
-//  - Pipes and devices that another user wants to be blocking. They could keep
-//    the ring's workers for ever.
+//  - Pipes and devices that another process needs as blocking ones. They could
+//    keep the ring's workers for ever.
 // Ordinary calls are declared. An fsync nearly always waits for the disk. On
 // file systems that can tell which call would wait it goes to the ring. The
 // ring's workers then wait in the goroutine's place.
@@ -51,7 +52,8 @@ bool needsBlockingCall(int64_t r) {
 
 }  // namespace
 
-// No lock: the position is the caller's, and the kernel allows parallel calls.
+// No lock: the call has an offset of its own, and the kernel allows parallel
+// calls.
 IoResult FD::pread(void* buf, size_t n, int64_t offset) {
   if (offset < 0) return {0, EINVAL};
   IoResult r;
@@ -116,8 +118,8 @@ bool FD::supportsNowait() {
     // EINVAL, of a direct read: it supports the flag, but not this size.
     return n >= 0 || n == -EINVAL || n == -EAGAIN;
   }
-  // The file cannot be read, as logs often cannot, and no other call tells. Go
-  // by the file system.
+  // The descriptor is open for writing only, as that of a log often is. No call
+  // on it tells whether the flag is supported. Go by the file system.
   struct statfs fs;
   if (fstatfs(fd_, &fs) != 0) return false;
   switch (static_cast<uint32_t>(fs.f_type)) {

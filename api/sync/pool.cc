@@ -166,7 +166,7 @@ struct PoolRegistry {
   // A holder must not run user code or wait for Ps.
   Mutex mu;
   PoolCore* head = nullptr;
-  // True while a round is going on. The thread that set it clears it.
+  // True while a round is going on. The round that set it clears it.
   rt::Atomic<bool> busy;
 
   void add(PoolCore* p) noexcept;
@@ -335,7 +335,7 @@ void* PoolCore::Get() noexcept {
   }
   if (item == nullptr) item = GetSlow(static_cast<uint32_t>(pid), phase);
   rt::procUnpin();
-  // Relaxed: a hint. The lock is taken unpinned, since taking it may park.
+  // Relaxed: a hint. The lock is taken unpinned, since taking it may wait.
   if (item == nullptr && nshared_.load(rt::relaxed) != 0) [[unlikely]] {
     item = GetShared(/*may_steal=*/false);
   }
@@ -368,7 +368,7 @@ void* PoolCore::Steal(uint32_t first, uint32_t generation) noexcept {
 }
 
 // GetShared takes an item that plain threads have put. If may_steal is true, it
-// steals too. A plain thread needs that, since it has no P with a slot to fill.
+// steals too. A plain thread needs that, since it does not call GetSlow.
 void* PoolCore::GetShared(bool may_steal) noexcept {
   void* item = nullptr;
   PinnedLock l(&shared_mu_);

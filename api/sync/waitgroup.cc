@@ -68,8 +68,8 @@ void WaitGroup::AddSlow(int delta, uint64_t state) {
     panic("sync: WaitGroup misuse: Add called concurrently with Wait");
   }
   // Release: pairs with the acquire of a Wait that is not among the waiters.
-  // The semaphore orders the waiters. (We have acquired what the others have
-  // done.)
+  // The semaphore orders the waiters. (Our Add has acquired what the Dones
+  // before it released, so this store passes that on.)
   state_.store(0, rt::release);
   rt::semreleaseN(&sema_, waiters);
 }

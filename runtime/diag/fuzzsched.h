@@ -8,10 +8,10 @@
 //   findRunnable               the global queue first; the ring turned; a G
 //                              that was found is given to others instead
 //   directNext                 gives up
-//   schedule                   the G that ran here last is left to others, or
-//                              the P goes to another M with that G on it: with
-//                              more than one P, a switch leads to another
-//                              thread
+//   schedule                   the G that ran here last goes to the global
+//                              queue, or the P goes to another M with that G in
+//                              its runnext; with more than one P, a switch then
+//                              mostly leads to another thread
 //   every runtime entry        may yield, or be late
 //   entersyscall               the P is gone at once
 //   runqgrab                   takes runnext without leaving its owner time

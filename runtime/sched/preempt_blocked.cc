@@ -6,7 +6,7 @@
 //   asker (presumeBlocked)               goroutine (acquirem, the handler)
 //     A1  presumed: kNot → kAsked          B1  locks = 1
 //     A2  asymmetricHeavy                  B2  asymmetricLight
-//     A3  locks == 0, same G, same slice?  B3  presumed != kNot ? reenter
+//     A2  asymmetricHeavy                  B2  compilerFence
 //     A4  yes: kAsked → kTaken
 //         no:  kAsked → kNot
 //
@@ -22,13 +22,13 @@
 //  (P1) presumed is kTaken only from A4 until its M enters the runtime or the
 //       handler. Meanwhile M.p is not the M's own, and nothing looks at it
 //       before endPresumption clears it.
-//  (P5) Only one asker asks at a time. With two, one might take the other's
-//       kAsked for its own, long after its A3, or look at a P that the other
-//       has taken but not yet made kPidle.
+//  (P5) Only one asker asks at a time. With two, the A4 of one might succeed on
+//       the kAsked of the other, long after its A3. Or one might look at a P
+//       that the other has taken but not yet made kPidle.
 //  (P6) Each kPresumedTaken of an M has a generation above its bits, and the P
 //       remembers it (takenAs). A generation is used again only after 2^28
-//       questions. Without it, an asker that gives a P back could mistake a
-//       later loss, of another P, for its own (ABA).
+//       questions. Without generations, an asker that gives a P back could take
+//       a later kPresumedTaken, set for another P, for the one of this P (ABA).
 // (P2) to (P4) are those of preempt_signal.cc.
 #include "runtime/diag/panic.h"
 #include "runtime/diag/stats.h"
@@ -47,9 +47,9 @@ namespace gump::rt {
 
 namespace {
 
-// asking is set while an asker is between its A1 and its A4 (P5). In that time
-// an asker never waits. So beginAsking, which waits until another asker is
-// done, waits only briefly. beginAsking and endAsking:
+// asking is set while an asker runs tryPresume or tryGiveBack (P5). Neither of
+// them waits. So beginAsking, which waits until another asker is done, waits
+// only briefly. beginAsking and endAsking:
 // On: any.  P: either.  Locks: none.  Parks: no.
 Atomic<bool> asking;
 

@@ -80,7 +80,8 @@ void heapify(TimerWhen* heap, uint32_t n) {
   for (uint32_t i = (n - 2) / kArity + 1; i-- > 0;) siftDown(heap, n, i);
 }
 
-// length is the length of the heap. The caller holds ts->mu.
+// length is the length of the heap. It is a hint unless the caller holds
+// ts->mu.
 uint32_t length(const Timers* ts) { return ts->len.load(relaxed); }
 
 void updateMinWhenHeap(Timers* ts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu) {
@@ -90,8 +91,8 @@ void updateMinWhenHeap(Timers* ts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu) {
     return;
   }
   ts->minWhenHeap.store(0, seq_cst);
-  // The time left here was set by timers that have since been stopped and
-  // removed as zombies. No timer can be marked while the heap is empty.
+  // The time left here was set by timers that have since left the heap. No
+  // timer can be marked while the heap is empty, except as timersTake says.
   ts->minWhenModified.store(0, seq_cst);
 }
 
@@ -194,7 +195,7 @@ void markZombie(Timer* t) ABSL_EXCLUSIVE_LOCKS_REQUIRED(t->mu) {
   t->ts->zombies.add(1, relaxed);             // a count
 }
 
-// unheap records that the caller has just taken t out of its heap. Returns true
+// unheap records that the caller is taking t out of its heap. Returns true
 // if the caller must free t after unlocking it.
 bool unheap(Timer* t) ABSL_EXCLUSIVE_LOCKS_REQUIRED(t->mu) {
   const uint32_t s = t->state.load(relaxed);                  // we hold mu

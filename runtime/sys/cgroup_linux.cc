@@ -4,9 +4,10 @@
 // Go reads only the group that the process is in. We also read its ancestors,
 // because the kernel applies all their limits. The tightest limit wins.
 //
-// Files are opened once, because the process may be moved, chroot or lose the
-// right to open them. They are read again, at offset 0, each time the number is
-// asked for.
+// Files are opened once, because the process may later call chroot or lose the
+// right to open them. So a process that is moved to another group keeps the
+// limits of the old one. Files are read again, at offset 0, each time the
+// number is asked for.
 //
 // Nothing here allocates, because it runs on goroutines, and before main on
 // behalf of static constructors.
@@ -286,7 +287,7 @@ bool parseCpuMax(std::string_view text, double* cpus) {
   int64_t quota;
   int64_t period;
   if (!parseDecimal(quotaText, &quota) || !parseDecimal(text, &period)) {
-    return false;  // also for "max P"
+    return false;  // also if the quota is "max", which means no limit
   }
   if (quota < 0 || period <= 0) return false;
   *cpus = static_cast<double>(quota) / static_cast<double>(period);

@@ -64,8 +64,9 @@ namespace gump::rt {
 namespace {
 
 // Like Go, we look four times, yield once, and then sleep. We look only if
-// another processor can make progress. The waits between the looks are long,
-// and double, although a critical section is over in tens of nanoseconds. The
+// another processor can make progress. The wait before each look is long, and
+// twice the one before, although a critical section is over in tens of
+// nanoseconds. The
 // holder usually wants the lock again at once. It is cheap if one core keeps
 // the lock's cache line for some microseconds before another core takes it. It
 // is far more expensive if the cores take turns at every operation. (A channel

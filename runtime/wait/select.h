@@ -13,7 +13,7 @@
 // 3. Awake: a waker has won selectDone for one sudog and done that case. Take
 //    the other sudogs out of their queues.
 //
-// (Unlike Go, which has no pass 0, and in pass 3 locks all channels together.
+// (Go has no pass 0, and its pass 3 locks all channels together.
 // Here pass 3 locks them one after another. It does not lock the channel of the
 // case that was done, unless another case names that channel too. This is sound
 // for three reasons.

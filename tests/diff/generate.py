@@ -10,10 +10,10 @@ outcome is the same for every schedule, because
   - every node always takes the numbers that come, and nothing flows in a circle, so no goroutine waits for ever (until the
     ending). Of two goroutines at a channel without a buffer only one may just try. Otherwise neither would ever find the
     other there.
-  - the findings of a piece are fixed by the events before them.
+  - what a piece emits is fixed by the events before it.
 So the generator, which computes with the same numbers, knows the outcome, and a Go toolchain is a second opinion. Programs
-avoid the changes between Go 1.19 and now. They do not ask a timer that was stopped or has fired for its value. They leave
-no timer over where all goroutines come to sleep.
+avoid the changes between Go 1.19 and now. They do not ask a timer that was stopped or has fired for its value. A program
+in which all goroutines come to sleep has no timers.
 """
 
 import json

@@ -9,7 +9,8 @@
 //
 // The program is this file again, in a process of its own (FaultProgram). The
 // number of its calls differs from run to run. So n goes up until there is no
-// n-th call in several runs in a row. Only runs with an n-th call count.
+// n-th call in several runs in a row. n only goes up after a run that had an
+// n-th call.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
@@ -376,8 +377,8 @@ void FaultTest::EachInTurn(Program program) {
       "%s, %s: %d calls or more; n = 1 to %d refused; %d runs, %d fatal\n",
       k.Name().c_str(), kPrograms[static_cast<int>(program)], calls, last,
       tried, died);
-  // Nothing would be tested if nothing were refused. The least of some runs is
-  // not the least of all.
+  // Nothing would be tested if nothing were refused. Ask for a quarter of the
+  // calls only, because a run may make fewer calls than any before it.
   EXPECT_GE(last * 4, calls);
 }
 
@@ -448,7 +449,7 @@ TEST(FaultThreadTest, NoThreadAtAllIsFatalInGosWords) {
     int error;
     std::string advice;
   };
-  // Threads are short for good, or for a reason that retrying does not help.
+  // There are no more threads (EAGAIN), or retrying does not help (EPERM).
   for (const Case& c :
        {Case{EAGAIN,
              "runtime: may need to increase max user processes (ulimit -u)\n"},
@@ -465,9 +466,9 @@ TEST(FaultThreadTest, NoThreadAtAllIsFatalInGosWords) {
   }
 }
 
-// Two threads are the one that makes others, and sysmon. If sysmon were the
-// missing one, no thread would take the Ps of threads that do not come and hand
-// them to threads that are there.
+// If the third thread is refused, the program has sysmon and the thread that
+// makes all others. If it had no sysmon instead, no thread would take the Ps of
+// threads that do not come and hand them to threads that are there.
 TEST(FaultThreadTest, SysmonIsNotTheMissingThread) {
   Way way;
   way.program = Program::kFirstThreadIsLate;

@@ -116,13 +116,13 @@ inline bool RefuseErrno(const char* name) {
   return true;
 }
 
-// While it is true the thread that owns the ring does not enter the kernel.
+// While it is true, the thread that owns the ring does not enter the kernel.
 inline std::atomic<bool> ringHeld{false};
 inline void WaitIfRingHeld() {
   while (ringHeld.load()) ::usleep(100);
 }
 
-// While it is true new threads do not get further than their signal stacks.
+// While it is true, new threads do not get further than their signal stacks.
 inline std::atomic<bool> threadsHeld{false};
 inline void WaitIfThreadsHeld() {
   while (threadsHeld.load() && ::gettid() != ::getpid()) ::usleep(100);
@@ -298,8 +298,8 @@ int io_uring_submit(struct io_uring* ring) {
 }
 
 // The runtime's futex calls do not go through libc, so the linker puts this in
-// the place of futexsleep (--wrap). A refusal is a sleep that ends at once,
-// because the kernel never does more than that.
+// the place of futexsleep (--wrap). A refusal ends the sleep at once. The
+// kernel does nothing worse than that.
 void __real__ZN4gump2rt10futexsleepEPNS0_6AtomicIjEEjl(
     gump::rt::Atomic<uint32_t>* addr, uint32_t val, int64_t ns);
 void __wrap__ZN4gump2rt10futexsleepEPNS0_6AtomicIjEEjl(

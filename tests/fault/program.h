@@ -1,5 +1,5 @@
 // The program that is refused calls: its work, and its resources when all is
-// done. Include it in one file, as interpose.h.
+// done. Include it in one file only, as is said of interpose.h.
 //
 // It makes the runtime use every function that asks the kernel for something.
 // FaultProgram in fault_test.cc turns the faults on and off.
@@ -161,9 +161,9 @@ inline void Work(Errors* errors) {
 
 // ---- The end of main --------------------------------------------------------
 
-// Service has the goroutines that are left when main ends. They accept, wait
-// for a byte, a channel or a time, compute, and make declared calls. The last
-// four are not told to end, and go on in the next Run.
+// Service has the goroutines that are left when main ends. Some accept and read
+// from a connection, and Shutdown ends these. The others wait for a channel or
+// a time, compute, or make declared calls. They go on in the next Run.
 class Service {
  public:
   explicit Service(Errors* errors) : errors_(errors) {
@@ -202,9 +202,9 @@ class Service {
     });
   }
 
-  // Shutdown is the last step of main. It needs a stack of a size that was not
-  // left behind, and threads. The goroutine that it starts last may begin after
-  // the end of main.
+  // Shutdown is the last step of main. It needs threads, and a stack of a size
+  // that no goroutine has had before. The goroutine that it starts last may
+  // begin after the end of main.
   void Shutdown() {
     if (conn_) errors_->Check("close", conn_->Close());
     if (listener_) errors_->Check("close", listener_->Close());
@@ -256,7 +256,7 @@ inline void Watch(Errors* errors) {
   constexpr int kWatches = 600;
   // The ring is there, and its thread in the kernel.
   errors->Check("listen", net::Listen("tcp", "127.0.0.1:0").status());
-  // After this call the next thing that Listen does is to ask the ring.
+  // Listen makes this call just before it asks the ring for a watch.
   const Fault& asked =
       *std::find_if(std::begin(faults), std::end(faults), [](const Fault& f) {
         return absl::string_view(f.name) == "epoll_ctl_del";
@@ -280,9 +280,9 @@ inline void Watch(Errors* errors) {
 
 // ---- Its resources ----------------------------------------------------------
 
-// Rest is the resources of a program when nothing goes on. With
-// GUMP_FAULT_REST=D:G:T:S in the environment it waits until it has no more than
-// that.
+// Rest is the resources of a program when nothing goes on.
+// GUMP_FAULT_REST=D:G:T:U in the environment limits the four figures below, in
+// their order. The program then waits until no figure is above its limit.
 struct Rest {
   int descriptors = 0;
   int goroutines = 0;

@@ -41,8 +41,8 @@ bool lifo;
 int contents[kRows * kCalls];
 int first, last;  // of contents
 
-// explains tells whether some order of the remaining calls explains their
-// results, beginning with contents.
+// explains tells whether the results of the remaining calls are right in some
+// order of these calls, if the container now has `contents`.
 bool explains(const int (&done)[kRows]) {
   const auto call = [](int row, int i) -> const Call* {
     return i < rows[row].n ? &rows[row].calls[i] : nullptr;
@@ -127,7 +127,7 @@ Subject<sync::Stack<int>> stack;
 // about to make 1 the top is under way.
 const Registered kStack({
     .name = "stack",
-    .about = "sync::Stack: three that pop, two that push in the nodes",
+    .about = "sync::Stack: three threads pop, and two push into freed nodes",
     .setup =
         [] {
           stack.setUp(/*isLifo=*/true);
@@ -209,7 +209,7 @@ void give(uint32_t i, int who) {
 
 const Registered kNodeArena({
     .name = "node_arena",
-    .about = "NodeArena: a node comes back while another is about to take it",
+    .about = "NodeArena: a node comes back while a thread is about to take it",
     .setup =
         [] {
           arena = new sync::internal::NodeArena<Cell>;
@@ -251,7 +251,7 @@ Subject<sync::Queue<int>> queue;
 
 const Registered kQueue({
     .name = "queue",
-    .about = "sync::Queue: two that push, one that pops, at one node",
+    .about = "sync::Queue: two threads push, and a third pops",
     .setup =
         [] {
           queue.setUp(/*isLifo=*/false);
@@ -406,7 +406,7 @@ const Registered kListInsert({
 const Registered kListReuse({
     .name = "list_reuse",
     .about =
-        "sync::List: a node has a second life at the end; two put in there",
+        "sync::List: a node is used again at the end, where two threads push",
     .setup =
         [] {
           setUpList();

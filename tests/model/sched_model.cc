@@ -209,9 +209,10 @@ void end() {
 
 void threadGotTheCount() { check(data[1] == 1, "the thread waits"); }
 
-// Main leaves behind two goroutines that wait for each other, so that each
-// needs a P. The M that runs the first one is told that main has ended. When it
-// looks, the next Run may have begun and may have gone idle again already.
+// A goroutine that main leaves behind starts two more and ends. These two wait
+// for each other, so each needs a P. The M of the goroutine that ended finds
+// out that main has ended. When it looks, the next Run may have begun and may
+// have gone idle again already.
 rt::Note here, there;
 
 void nextRun() {
@@ -260,9 +261,9 @@ void call() {
   plainThread("sysmon", [] { retakeFromCalls(0); });
 }
 
-// The schedule begins when one goroutine is in its call and the other holds the
-// other P. So no M spins and no P is idle when sysmon hands off the one P and
-// the other goroutine starts a third.
+// The schedule begins when one goroutine is in its call and another one holds
+// the other P. So no M spins and no P is idle when sysmon hands off the P of
+// the call and the second goroutine starts a third goroutine.
 void handoff() {
   plainThread("go", [] {
     startG([] { callUntil(&first); });

@@ -16,10 +16,11 @@
 //       Otherwise it could as well have made that access first, and the
 //       schedule in which it does is explored, too.
 //
-// Delayed stores. A store may become visible to other threads later: not before
-// the thread is preempted, but before its next fence, release or system call,
-// or when it goes on. A store buffer does the same to a store and a later load.
-// docs/model.md says which effects of store buffers this leaves out.
+// Delayed stores. A thread may make further steps before its store is visible
+// to other threads. The store becomes visible when the thread has been
+// preempted and goes on, or before its next fence, release or system call,
+// whichever comes first. A store buffer does the same to a store and a later
+// load. docs/model.md says which effects of store buffers this leaves out.
 #include <unistd.h>
 
 #include <cinttypes>
@@ -205,9 +206,10 @@ struct Candidates {
   void add(int i) { id[n++] = i; }
 };
 
-// others lists the threads that could run instead of the current one, in the
-// order of their numbers from the current one on. A sleeper whose time has come
-// is one of them. With timed, every thread that sleeps for a time is.
+// others lists the threads that could run instead of the current one: first the
+// runnable ones, then the sleepers whose time has come. Each group is in the
+// order of the numbers from the current one on. With timed, every thread that
+// sleeps for a time is among the sleepers.
 Candidates others(bool timed) {
   Candidates c;
   const auto comes = [timed](const Thread& t) {
@@ -382,8 +384,8 @@ void flush(Thread& t) {
   t.delayed = 0;
 }
 
-// drain is flush with a choice whether other threads run before it. While the
-// store was delayed, the thread may have read a value that it must not read.
+// drain is flush with a choice whether other threads run before it. These can
+// still read the old value, although this thread has made later loads.
 void drain() {
   if (self().delayed == 0) return;
   countPoint();

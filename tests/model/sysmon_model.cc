@@ -276,7 +276,7 @@ const Registered kModels[] = {
          .full = {2, 1, 5000}}),
     row({.name = "sysmon_poller",
          .about =
-             "an M that polls until a timer finds a goroutine that computes",
+             "a timer is left to an M in the poller, which finds other work",
          .setup = pollerWithWork,
          .finish = firedInTime,
          .quick = {1, 0, 300},

@@ -379,7 +379,8 @@ TEST(RingDeathTest, ADeadlockBesideTheKernelsWorkersIsReported) {
   EXPECT_EXIT(
       gump::Run([] {
         const File f(ScratchFd(O_DIRECT, "/dev/shm"));
-        // There is no O_DIRECT before 6.6, or no ring.
+        // Otherwise the kernel has no O_DIRECT in a tmpfs (before 6.6), or no
+        // ring.
         if (f.fd() >= 0 && ringStart() == 0) {
           const Block block(kBlock, 'x');
           constexpr auto kSize = static_cast<int64_t>(kBlock);

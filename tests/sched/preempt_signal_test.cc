@@ -308,7 +308,7 @@ TEST_P(PreemptKernelTest, StormChangesNoCallOfOurs) {
   });
 }
 
-// HogsAreStopped has locked goroutines compute on threads that have a signal
+// HogsAreStopped makes locked goroutines compute on threads that have a signal
 // stack of `size` bytes. At 0, they have none.
 void HogsAreStopped(size_t size) {
   constexpr int kHogs = 3;

@@ -203,7 +203,8 @@ TEST_P(LockOSThreadTest, CallerOfRunMayLockMain) {
     for (int i = 0; i < 3; i++) {
       Run([&] { EXPECT_TRUE(stays()); });
     }
-    // Main has as many locks as its caller, and its own.
+    // Main begins with as many locks as its caller has. To release them leaves
+    // the caller's own locks as they are.
     Run([&] {
       runtime::UnlockOSThread();
       EXPECT_TRUE(stays());
@@ -348,8 +349,8 @@ class InAStop {
   sync::WaitGroup wg_;
 };
 
-// On that thread nothing else looks for a stop before the goroutine computes.
-// After that only a signal would stop it.
+// The goroutine's thread must look for a stop when it is handed the P. Once the
+// goroutine computes, only a signal would stop it.
 TEST_P(LockOSThreadTest, GoroutineHandedAPInAStopGivesItBack) {
   if (GetParam() == 1) return;
   Run([] {

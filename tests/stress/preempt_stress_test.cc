@@ -40,9 +40,10 @@ namespace {
 using testing::CheckedResults;
 using testing::Rng;
 
-// A run goes on until goroutines have been preempted in place this often, and
-// this often for each second that it takes. The figure is half of the requests
-// that one P gets. TSan delivers signals late, and never to a thread that does
+// A run ends only when goroutines have been preempted in place this often. A
+// run of several seconds needs this number for each second. The number is half
+// of the requests that one P gets in a second. Under TSan, one is enough for
+// the whole run. TSan delivers signals late, and never to a thread that does
 // not call libc.
 #if defined(GUMP_TSAN)
 constexpr int64_t kLeastPreemptions = 1;

@@ -560,7 +560,8 @@ TEST_P(NetDialTest, AResolverThatFailsIsMisbehaving) {
   });
 }
 
-// The resolver of glibc does so now and then if other lookups run at the time.
+// glibc's resolver fails for no reason now and then, if other lookups run at
+// the same time.
 TEST_P(NetDialTest, AResolverThatFailsForNoReasonIsAskedAgain) {
   Run([] {
     Name("moody.test", {"127.0.0.1"});

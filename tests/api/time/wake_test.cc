@@ -1,5 +1,5 @@
-// A thread that sleeps until the next timer is woken in time if an earlier
-// timer is set meanwhile, and is punctual to less than a millisecond.
+// A thread sleeps until the next timer is due. It is woken in time if an
+// earlier timer is set meanwhile, and is punctual to less than a millisecond.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -121,7 +121,8 @@ void Punctual(const time::Timer& far, int* punctual) {
   };
   ASSERT_TRUE(far.Reset(kFar));
   ASSERT_TRUE(testing::Eventually([] { return Asleep(/*busy=*/1); }));
-  // A thread that has just gone to sleep looks once more, usually before this.
+  // A thread looks once more after it has gone to sleep. Usually it has done so
+  // when these 100 µs are over.
   const auto now = steady_clock::now();
   spin([=] { return steady_clock::now() - now > 100us; });
   std::atomic<bool> fired = false;

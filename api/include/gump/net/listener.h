@@ -85,8 +85,9 @@ absl::StatusOr<Listener> Listen(std::string_view network,
 
 // FileListener makes a Listener of a listening socket, such as one from
 // systemd. As FileConn does, it duplicates the descriptor and makes the socket
-// non-blocking. It sets NoDelay and keep-alive on the connections that it
-// accepts. Its Close does not remove the path of a unix socket. Does not park.
+// non-blocking. The Listener sets NoDelay and keep-alive on the connections
+// that it accepts. The Listener's Close does not remove the path of a unix
+// socket. Does not park.
 absl::StatusOr<Listener> FileListener(int fd);
 
 }  // namespace gump::net

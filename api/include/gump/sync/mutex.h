@@ -92,8 +92,9 @@ class Mutex {
   //           is never set when none is.
   // starving  The next Unlock hands the lock over. Set only while there are
   //           waiters.
-  // waiters   The number of goroutines and threads that are in semacquire on
-  //           sema_, or about to call it.
+  // waiters   The number of goroutines and threads that wait, or are about to
+  //           call semacquire. In normal mode an Unlock that wakes a waiter
+  //           subtracts it. In starvation mode the waiter subtracts itself.
   static constexpr int32_t kLocked = 1;
   static constexpr int32_t kWoken = 2;
   static constexpr int32_t kStarving = 4;
@@ -138,7 +139,9 @@ class Locker {
             &l, [](void* p) { static_cast<L*>(p)->lock(); },
             [](void* p) { static_cast<L*>(p)->unlock(); }) {}
   Locker(const Locker&) noexcept = default;
-  Locker(Locker&) noexcept = default;  // not the template, for an lvalue
+  // Without this constructor, copying a Locker that is not const would choose
+  // the template.
+  Locker(Locker&) noexcept = default;
   Locker& operator=(const Locker&) noexcept = default;
 
   // Lock and Unlock call lock() and unlock() of the lock, and park as these do.

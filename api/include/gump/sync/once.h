@@ -133,7 +133,7 @@ inline void Once::Do(F&& f) {
 
 namespace internal {
 
-// Nothing is the value of an f that returns void.
+// The type Nothing stands for the value of an f that returns void.
 struct Nothing {};
 
 // OnceState is the state that all copies of a OnceFunction share.

@@ -1,5 +1,5 @@
-// A sync::SingleFlight makes one call of all concurrent calls with the same
-// key.
+// A sync::SingleFlight merges all concurrent calls with the same key into one
+// call.
 //
 //   sync::SingleFlight<std::string, Page> flight;
 //   // In any number of goroutines: one fetches, the others wait for it.
