@@ -5,8 +5,8 @@
 // waits for all other data, and for transfers past the page cache (O_DIRECT).
 // The ring does not make the call itself in these cases:
 //  - A transfer at the file's position, which the ring does not move as read(2)
-//    does. If a read would wait, the ring brings the data into the page cache,
-//    and the caller reads it there.
+//    does. If a read through the page cache would wait, the ring only fills the
+//    cache. The caller then reads from it.
 //  - A file system that cannot tell which call would wait, as those on a
 //    network. There the kernel would leave every call to one of the ring's few
 //    workers, and a server that is gone would keep them all.

@@ -5,8 +5,8 @@
 //
 //   asker (presumeBlocked)               goroutine (acquirem, the handler)
 //     A1  presumed: kNot → kAsked          B1  locks = 1
-//     A2  asymmetricHeavy                  B2  asymmetricLight
 //     A2  asymmetricHeavy                  B2  compilerFence
+//     A3  locks == 0, same G, same slice?  B3  presumed != kNot ? reenter
 //     A4  yes: kAsked → kTaken
 //         no:  kAsked → kNot
 //

@@ -63,15 +63,15 @@
 namespace gump::rt {
 namespace {
 
-// Like Go, we look four times, yield once, and then sleep. We look only if
-// another processor can make progress. The wait before each look is long, and
-// twice the one before, although a critical section is over in tens of
-// nanoseconds. The
-// holder usually wants the lock again at once. It is cheap if one core keeps
-// the lock's cache line for some microseconds before another core takes it. It
-// is far more expensive if the cores take turns at every operation. (A channel
-// between four senders and four receivers, on two cores between which a line
-// travels for 190 ns, takes 27 ns an item. With short waits it takes 97 ns.)
+// Like Go, we look four times, yield once, and then sleep. Before the yield we
+// look only if another processor can make progress. The waits between the looks
+// are long and grow, although a critical section is over in tens of
+// nanoseconds. The holder usually wants the lock again at once. It is cheap if
+// one core keeps the lock's cache line for some microseconds before another
+// core takes it. It is far more expensive if the cores take turns at every
+// operation. (A channel between four senders and four receivers, on two cores
+// between which a line travels for 190 ns, takes 27 ns an item. With short
+// waits it takes 97 ns.)
 constexpr int kActiveSpin = 4;
 constexpr int kActiveSpinCnt = 64;      // pauses before the first look
 constexpr int kActiveSpinCntMax = 256;  // pauses before any look, at most

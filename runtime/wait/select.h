@@ -13,10 +13,10 @@
 // 3. Awake: a waker has won selectDone for one sudog and done that case. Take
 //    the other sudogs out of their queues.
 //
-// (Go has no pass 0, and its pass 3 locks all channels together.
-// Here pass 3 locks them one after another. It does not lock the channel of the
-// case that was done, unless another case names that channel too. This is sound
-// for three reasons.
+// (Go has no pass 0, and its pass 3 locks all channels together. Here pass 3
+// locks them one after another. It does not lock the channel of the case that
+// was done, unless another case names that channel too. This is sound for three
+// reasons.
 // - selectDone stays 1 until the last sudog is out, so no waker can win one.
 // - A waker touches them only under their channel's lock.
 // - Once we have taken each of these locks, no waker is still between dequeuing
