@@ -9,12 +9,15 @@
 
 #include <gump/go.h>
 #include <gump/runtime.h>
+#include <gump/sync.h>
+#include <gump/time.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -67,11 +70,14 @@ inline void PinTo(int cpu) {
 // * --reps N: the number of timed repetitions, after one warm-up;
 // * --only A,B: measure only these of the workloads that the program knows;
 // * --divide N: divide all counts by N, for a quick look at whether a workload
-//   runs at all.
+//   runs at all;
+// * --beside stack|procs: stop the world every 10 ms while a workload is timed,
+//   see Beside.
 struct Options {
   int reps = 5;
   std::vector<std::string> only;
   int64_t divide = 1;
+  std::string beside;
 
   bool Selected(std::string_view workload) const {
     return only.empty() ||
@@ -92,11 +98,15 @@ inline Options ParseOptions(int argc, char** argv) {
       o.reps = std::max(1, std::atoi(argv[++i]));
     } else if (std::strcmp(argv[i], "--divide") == 0 && has_value) {
       o.divide = std::max(1, std::atoi(argv[++i]));
+    } else if (std::strcmp(argv[i], "--beside") == 0 && has_value) {
+      o.beside = argv[++i];
     } else if (std::strcmp(argv[i], "--only") == 0 && has_value) {
       std::istringstream list(argv[++i]);
       for (std::string w; std::getline(list, w, ',');) o.only.push_back(w);
     } else {
-      std::fprintf(stderr, "usage: %s [--reps N] [--only A,B] [--divide N]\n",
+      std::fprintf(stderr,
+                   "usage: %s [--reps N] [--only A,B] [--divide N] "
+                   "[--beside stack|procs]\n",
                    argv[0]);
       std::exit(2);
     }
@@ -143,12 +153,45 @@ inline uint64_t Compute(uint64_t x, int64_t n) {
   return x;
 }
 
+// Beside stops the world every 10 ms as long as it lives, from a goroutine: it
+// takes the stacks of all goroutines, or changes GOMAXPROCS and changes it
+// back. Without the option it does nothing.
+class Beside {
+ public:
+  explicit Beside(const Options& o) : procs_(runtime::GOMAXPROCS(0)) {
+    if (o.beside.empty()) return;
+    running_.Go([this, stacks = o.beside == "stack"] {
+      while (!stop_) {
+        time::Sleep(absl::Milliseconds(10));
+        if (stacks) {
+          (void)runtime::Stack(/*all=*/true);
+        } else {
+          runtime::GOMAXPROCS(procs_ + 1);
+          runtime::GOMAXPROCS(procs_);
+        }
+      }
+    });
+  }
+  ~Beside() {
+    stop_ = true;
+    running_.Wait();
+  }
+  Beside(const Beside&) = delete;
+  Beside& operator=(const Beside&) = delete;
+
+ private:
+  const int procs_;
+  std::atomic<bool> stop_ = false;
+  sync::WaitGroup running_;
+};
+
 // MeasureNanosPer runs f once to warm up and then reps times. It prints the
 // nanoseconds per operation of each timed run.
 template <class F>
 void MeasureNanosPer(const Options& o, const char* workload, const char* metric,
                      int64_t ops, F f) {
   if (!o.Selected(workload)) return;
+  const Beside beside(o);
   f();
   for (int r = 0; r < o.reps; r++) {
     const int64_t start = NowNanos();

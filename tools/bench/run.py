@@ -183,8 +183,10 @@ class Contender:
         self.values = {}
         self.failures = []
 
-    def run(self, problem, names, procs, reps, divide):
-        argv = [*map(str, self.command(problem)), "--reps", str(reps), "--divide", str(divide), "--only", ",".join(names)]
+    def run(self, problem, names, procs, reps, args):
+        argv = [*map(str, self.command(problem)), "--reps", str(reps), "--divide", str(args.divide), "--only", ",".join(names)]
+        if args.beside:
+            argv += ["--beside", args.beside]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("GUMP_")}
         environment["GOMAXPROCS"] = str(procs)
         try:
@@ -232,7 +234,7 @@ def measure(contenders, workloads, args):
             for _ in range(starts):
                 for contender in contenders[:1] if problem in MACHINE_ONLY else contenders:
                     progress(f"  {contender.title}: {problem} procs={procs}")
-                    contender.run(problem, names, procs, reps, args.divide)
+                    contender.run(problem, names, procs, reps, args)
     progress("")
 
 
@@ -287,6 +289,7 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
     parser.add_argument("--go", default="go", help="the Go tool (default: go)")
     parser.add_argument("--divide", type=int, default=1, help="divide all counts, for a quick look")
+    parser.add_argument("--beside", choices=("stack", "procs"), help="stop the world every 10 ms: Stack(true), or GOMAXPROCS twice")
     args = parser.parse_args()
     args.reps = max(1, args.reps)
     args.procs = [int(p) for p in args.procs.split(",")]

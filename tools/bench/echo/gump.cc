@@ -67,6 +67,7 @@ void Serve(const net::Conn& conn) {
 
 void Goroutines(const Options& o, const std::string& workload,
                 int connections) {
+  const Beside beside(o);
   const net::Listener l = *net::Listen("tcp", "127.0.0.1:0");
   std::thread client = Drive(o, workload, l.LocalAddr().Port(), connections,
                              [l] { (void)l.Close(); });

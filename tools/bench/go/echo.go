@@ -40,6 +40,7 @@ func echo(o options) {
 }
 
 func echoOnce(o options, workload string, connections int) {
+	defer beside(o)()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)

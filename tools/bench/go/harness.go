@@ -15,6 +15,37 @@ type options struct {
 	reps   int
 	only   string
 	divide int
+	beside string
+}
+
+// beside stops the world every 10 ms until the function that it returns is called; see Beside in ../harness.h.
+func beside(o options) func() {
+	if o.beside == "" {
+		return func() {}
+	}
+	procs := runtime.GOMAXPROCS(0)
+	stop, stopped := make(chan bool), make(chan bool)
+	go func() {
+		defer close(stopped)
+		buf := make([]byte, 1<<20)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+			if o.beside == "stack" {
+				runtime.Stack(buf, true)
+			} else {
+				runtime.GOMAXPROCS(procs + 1)
+				runtime.GOMAXPROCS(procs)
+			}
+		}
+	}()
+	return func() {
+		close(stop)
+		<-stopped
+	}
 }
 
 func (o options) selected(workload string) bool {
@@ -85,6 +116,7 @@ func measureNanosPer(o options, workload, metric string, ops int, f func()) {
 	if !o.selected(workload) {
 		return
 	}
+	defer beside(o)()
 	f()
 	for r := 0; r < o.reps; r++ {
 		start := time.Now()

@@ -1,6 +1,6 @@
 // The Go twin of the benchmarks: every workload has the shape and the counts of ../<problem>/gump.cc.
 //
-//	gumpbench <problem> [--reps N] [--only A,B] [--divide N]
+//	gumpbench <problem> [--reps N] [--only A,B] [--divide N] [--beside stack|procs]
 package main
 
 import (
@@ -56,6 +56,8 @@ func main() {
 			o.only = value
 		case "--divide":
 			o.divide = positive(value)
+		case "--beside":
+			o.beside = value
 		default:
 			ok = false
 		}
@@ -70,7 +72,7 @@ func main() {
 			names = append(names, name)
 		}
 		sort.Strings(names)
-		fmt.Fprintln(os.Stderr, "usage: gumpbench PROBLEM [--reps N] [--only A,B] [--divide N]; problems:", names)
+		fmt.Fprintln(os.Stderr, "usage: gumpbench PROBLEM [--reps N] [--only A,B] [--divide N] [--beside stack|procs]; problems:", names)
 		os.Exit(2)
 	}
 	run(o)
