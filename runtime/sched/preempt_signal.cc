@@ -44,6 +44,7 @@
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runq.h"
 #include "runtime/sched/runtime2.h"
+#include "runtime/sched/stw.h"
 #include "runtime/sched/switch.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/sanitizer.h"
@@ -169,18 +170,35 @@ const P* pOf(const M* mp) {
   return taken ? nullptr : mp->p;  // (P1)
 }
 
-// queueInPlace puts gp onto the global queue. Returns false if nothing would
-// take gp from there, and then gp goes on as it is.
+// Queued tells where queueInPlace has put a goroutine.
+enum class Queued : uint8_t {
+  kNot,     // nowhere, because nothing would take it from there
+  kGlobal,  // on the global queue
+  kNext,    // in runnext of its P, over a stop of the world
+};
+
+// queueInPlace queues gp. If the world is being stopped, gp stays the next
+// goroutine of its P, which startTheWorld will hand back to this thread
+// (lockedMOf). Otherwise gp goes onto the global queue, and a scheduler may
+// hand us a P from then on.
 // Locks: takes sched.lock.
-bool queueInPlace(G* gp) {
+Queued queueInPlace(G* gp) {
   // Main ends, and a stop begins and ends, under this lock. A forEachP does not
-  // end before it has visited our P, which is after this section.
+  // end before it has visited our P, which is after this section. Nor does a
+  // stop end before our P has been counted.
   LockScope l(&sched.lock);
-  if (noMResumes(gp->m->p)) return false;
+  P* pp = gp->m->p;
+  if (noMResumes(pp)) return Queued::kNot;
   casgstatus(gp, kGrunning, kGrunnable);
   dropg();
-  globrunqput(gp);  // from here on a scheduler may hand us a P
-  return true;
+  // Relaxed: gcwaiting is written under sched.lock, and runnext by us alone.
+  if (pp != nullptr && sched.gcwaiting.load(relaxed) &&
+      pp->runnext.load(relaxed) == nullptr && keepsNext(pp)) {
+    pp->runnext.store(gp, release);
+    return Queued::kNext;
+  }
+  globrunqput(gp);
+  return Queued::kGlobal;
 }
 
 // setInterrupted records that gp is preempted in place.
@@ -208,11 +226,13 @@ void preemptInPlace(G* gp) {
   gp->lockedm = mp;
   mp->lockedg = gp;
   if (!lost) mp->p->preempt.store(false, relaxed);  // as in gopreempt
-  if (queueInPlace(gp)) {
+  const Queued queued = queueInPlace(gp);
+  if (queued != Queued::kNot) {
     if (lost) wakep();
     stoplockedm();
     if (mp->p != nullptr) {
-      (void)fuzzExecute(gp, /*inheritTime=*/false);
+      // After a stop the goroutine goes on with its slice: see keepsNext.
+      (void)fuzzExecute(gp, /*inheritTime=*/queued == Queued::kNext);
     } else {  // releasePreempted has released gp
       gp->m = mp;
       mp->curg.store(gp, release);  // pairs with the acquire in preemptone

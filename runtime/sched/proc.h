@@ -271,10 +271,13 @@ void gcstopm();
 // hand over none.
 // On: g0.  P: none; then maybe one.  Locks: none.  Parks: blocks the thread.
 void mPark(M* mp);
-// mput puts an M on the list of idle Ms, and mget takes one from it. Both:
+// mput puts an M on the list of idle Ms. mget takes the last one from it, and
+// mgetSpecific takes mp. Both return nullptr if there is none: the list is
+// empty, or mp is nullptr or not on it. All:
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 void mput(M* mp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
 [[nodiscard]] M* mget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
+[[nodiscard]] M* mgetSpecific(M* mp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
 
 // ---- proc_p.cc --------------------------------------------------------------
 

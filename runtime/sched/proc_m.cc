@@ -349,18 +349,29 @@ void mPark(M* mp) {
 
 void mput(M* mp) {
   mp->schedlink = sched.midle;
+  mp->schedprev = nullptr;
+  if (sched.midle != nullptr) sched.midle->schedprev = mp;
   sched.midle = mp;
+  mp->idle = true;
   sched.nmidle++;
   checkdead();
 }
 
-M* mget() {
-  M* mp = sched.midle;
-  if (mp != nullptr) {
+M* mget() { return mgetSpecific(sched.midle); }
+
+M* mgetSpecific(M* mp) {
+  if (mp == nullptr || !mp->idle) return nullptr;
+  if (mp->schedprev != nullptr) {
+    mp->schedprev->schedlink = mp->schedlink;
+  } else {
     sched.midle = mp->schedlink;
-    sched.nmidle--;
-    if (sched.nmidle < sched.nmidleLow) sched.nmidleLow = sched.nmidle;
   }
+  if (mp->schedlink != nullptr) mp->schedlink->schedprev = mp->schedprev;
+  mp->schedlink = nullptr;
+  mp->schedprev = nullptr;
+  mp->idle = false;
+  sched.nmidle--;
+  if (sched.nmidle < sched.nmidleLow) sched.nmidleLow = sched.nmidle;
   return mp;
 }
 

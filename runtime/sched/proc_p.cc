@@ -10,6 +10,7 @@
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
 #include "runtime/sched/gqueue.h"
+#include "runtime/sched/locked.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runq.h"
@@ -45,6 +46,7 @@ P* releasep() {
   if (pp == nullptr) fatalthrow("releasep: invalid arg");
   if (pp->m.load(relaxed) != mp) fatalthrow("releasep: invalid p state");
   mp->p = nullptr;
+  pp->oldm = mp;
   pp->m.store(nullptr, relaxed);
   setPStatus(pp, kPrunning, kPidle);
   return pp;
@@ -141,6 +143,39 @@ void destroyP(P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   setPStatus(pp, kPgcstop, kPdead);
 }
 
+// lockedMOf returns the M for which pp waits: the one whose thread alone may
+// run pp's runnext. That goroutine leaves runnext, as it leaves a queue in
+// schedule, and its thread is counted as woken. Returns nullptr if any M will
+// do. On: any.  P: pp, stopped.  Locks: caller holds sched.lock.  Parks: no.
+M* lockedMOf(P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  G* gp = pp->runnext.load(relaxed);  // the world is stopped
+  if (gp == nullptr || gp->lockedm == nullptr) return nullptr;
+  pp->runnext.store(nullptr, relaxed);
+  // Once main has ended, startTheWorld releases those in the global queue
+  // (releasePreempted), and m0 may have left Run.
+  if (sched.mainEnded.load(relaxed)) {  // written under sched.lock
+    globrunqputhead(gp);
+    return nullptr;
+  }
+  wakeLocked(gp->lockedm);
+  return gp->lockedm;
+}
+
+// chooseMs writes into m of each P of the list which idle M is to run it. First
+// each P gets the M that it had, if that M is idle. Only then do the others
+// choose, so that they take no M that a later P had.
+// On: any.  P: the list, stopped.  Locks: caller holds sched.lock.  Parks: no.
+void chooseMs(P* list) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  for (P* pp = list; pp != nullptr; pp = pp->link) {
+    if (pp->m.load(relaxed) == nullptr) {
+      pp->m.store(mgetSpecific(pp->oldm), relaxed);
+    }
+  }
+  for (P* pp = list; pp != nullptr; pp = pp->link) {
+    if (pp->m.load(relaxed) == nullptr) pp->m.store(mget(), relaxed);
+  }
+}
+
 }  // namespace
 
 P* procresize(int32_t nprocs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
@@ -165,14 +200,14 @@ P* procresize(int32_t nprocs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
       setPStatus(allp[i], kPdead, kPgcstop);
     }
   }
-  M* mp = getg()->m;
-  P* own = mp->p;
+  M* self = getg()->m;
+  P* own = self->p;
   if (own != nullptr && own->id < nprocs) {
     setPStatus(own, kPgcstop, kPrunning);
   } else if (own != nullptr) {
     // Our P goes away, so carry on with P 0.
     own->m.store(nullptr, relaxed);
-    mp->p = nullptr;
+    self->p = nullptr;
     own = allp[0];
     setPStatus(own, kPgcstop, kPidle);
     acquirep(own);
@@ -185,15 +220,16 @@ P* procresize(int32_t nprocs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     P* pp = allp[i];
     if (pp == own) continue;
     setPStatus(pp, kPgcstop, kPidle);
-    if (runqempty(pp)) {
+    M* mp = lockedMOf(pp);
+    if (mp == nullptr && runqempty(pp)) {
       pidleput(pp);
       continue;
     }
-    pp->m.store(mget(), relaxed);  // only a message to startTheWorld
-
+    pp->m.store(mp, relaxed);  // only a message to startTheWorld
     pp->link = runnable;
     runnable = pp;
   }
+  chooseMs(runnable);
   return runnable;
 }
 

@@ -29,6 +29,7 @@
 #include "runtime/sched/runq.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/stack.h"
+#include "runtime/sched/stw.h"
 #include "runtime/sched/switch.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/sanitizer.h"
@@ -224,6 +225,19 @@ G* goschedImpl(G* gp) {
   return schedule();
 }
 
+// gopreemptImpl is goschedImpl for a goroutine that was asked to yield. If a
+// stop of the world asked, gp stays the next goroutine of its P, and goes on
+// there when the world starts again. On, P, Locks, Parks: as goschedImpl.
+G* gopreemptImpl(G* gp) {
+  P* pp = getg()->m->p;
+  // A hint: if the stop is over already, gp merely keeps its P.
+  if (!sched.gcwaiting.load(relaxed) || !keepsNext(pp)) return goschedImpl(gp);
+  casgstatus(gp, kGrunning, kGrunnable);
+  dropg();
+  runqput(pp, gp, /*next=*/true);
+  return schedule();
+}
+
 // goyield_m makes gp runnable at the tail of the local ring.
 // On, P, Locks, Parks: as goschedImpl.
 G* goyield_m(G* gp) {
@@ -366,7 +380,7 @@ void gopreempt() {
   // The request is honoured here, so the next goroutine does not inherit it
   // (execute).
   mp->p->preempt.store(false, relaxed);  // best effort
-  gumpMcall(goschedImpl);
+  gumpMcall(gopreemptImpl);
 }
 
 void goyield() {

@@ -14,6 +14,13 @@
 // section of sched.lock in which a P would go idle. So no P can slip past the
 // count.
 //
+// Affinity: a goroutine that yields to a stop stays first on its P (keepsNext),
+// and the P goes back to the M that had it (procresize). So after the stop each
+// goroutine goes on where its data is. A goroutine that is bound to a thread,
+// or is preempted in place on one, gets its P from startTheWorld directly. No
+// thief sees a goroutine that is kept: its M has yet to count its P, so the
+// stop lasts until then, and while the world is stopped nothing steals.
+//
 // One stop at a time: worldsema is a semaphore that is handed over, so a thread
 // that stops the world in a loop keeps no other thread from it. Once main has
 // ended, a goroutine that waits for a P may wait for good, while foreign
@@ -211,6 +218,16 @@ void checkStopped() {
 void countStopped(P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   setPStatus(pp, kPidle, kPgcstop);
   if (--sched.stopwait == 0) notewakeup(&sched.stopnote);
+}
+
+bool keepsNext(P* pp) {
+  const uint32_t tick = pp->schedtick.load(relaxed);  // written by the owner
+  const int64_t now = nanotime();
+  if (pp->keptTick != tick) {
+    pp->keptTick = tick;
+    pp->keptSince = now;
+  }
+  return now - pp->keptSince < kForcePreemptNS;
 }
 
 void stopTheWorld(WaitReason reason) {

@@ -131,6 +131,8 @@ struct M {
   void (*mstartfn)() = nullptr;  // runs before the first schedule
   Note park;
   M* schedlink = nullptr;  // in sched.midle, newmHandoff or freem
+  M* schedprev = nullptr;  // in sched.midle: the M before this one
+  bool idle = false;       // on sched.midle; guarded by sched.lock
   // allm; set once by mcommoninit, the list only grows at its head.
   M* alllink = nullptr;
   G* lockedg = nullptr;
@@ -180,6 +182,13 @@ struct alignas(kFalseSharing) P {
   Atomic<uint32_t> runSafePointFn;
   uint32_t fuzz = 0;     // state of fuzzsched.h; 0: off
   uint32_t takenAs = 0;  // the M::presumed with which it was last taken (P6)
+  // The M that gave this P up last. It may run another P by now, or its thread
+  // may have ended. Written by the owner.
+  M* oldm = nullptr;
+  // When a goroutine was first kept here over a stop of the world in the slice
+  // keptTick: see keepsNext.
+  int64_t keptSince = 0;
+  uint32_t keptTick = 0;
 
   // The ring. The indices run freely; slot = i % kRunqSize. Only the owner
   // writes runqtail, and its store-release publishes the slots below. The owner

@@ -20,6 +20,12 @@ void stopTheWorld(WaitReason reason);
 // stops the world.
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 void countStopped(P* pp);
+// keepsNext tells whether the goroutine that pp gives up to a stop of the world
+// stays its next one. It does, for at most a time slice. Without the limit, a
+// goroutine would keep its P from all others if the world is stopped again and
+// again, because each stop ends the request by which sysmon ends its slice.
+// On: any.  P: pp, running, the caller's.  Locks: none.  Parks: no.
+[[nodiscard]] bool keepsNext(P* pp);
 // startTheWorld resizes the Ps if GOMAXPROCS asked for it, and lets the Ps run.
 // On: as stopTheWorld.  P: stopped.
 // Locks: takes sched.lock; releases worldsema.  Parks: no.

@@ -11,12 +11,17 @@
 #include <string>
 #include <thread>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "gump/chan.h"
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
+#include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
+#include "runtime/sched/stw.h"
+#include "runtime/sys/tls.h"
 #include "tests/testing/known_thread.h"
 #include "tests/testing/talk.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -168,6 +173,147 @@ TEST_P(PreemptStateTest, TheWorldStopsInAllStatesAtOnce) {
     Stops(procs);
     w.End();
     wg.Wait();
+  });
+}
+
+// ---- Goroutines go on where they were
+
+// Kept counts what became of the goroutines that stops kept on their Ps.
+struct Kept {
+  int stops = 0;
+  int kept = 0;    // goroutines that stayed the next ones of their Ps
+  int stayed = 0;  // of these: went on first on the same P and thread
+};
+
+// Runner is a goroutine that notes where it runs first after each stop. Its
+// loop does not enter the runtime before it has noted that.
+struct Runner {
+  std::atomic<rt::G*> g = nullptr;
+  std::atomic<int> seen = -1;  // the last stop that it has noted
+  std::atomic<rt::P*> p = nullptr;
+  std::atomic<int> thread = 0;
+
+  void Note(int stop) {
+    if (seen == stop) return;
+    p = rt::getg()->m->p;
+    thread = static_cast<int>(syscall(SYS_gettid));
+    seen = stop;
+  }
+};
+
+// StopBeside stops the world again and again, from a thread of its own, beside
+// a goroutine on each P that calls f in a loop.
+Kept StopBeside(int procs, void (*f)()) {
+  std::vector<Runner> runners(static_cast<size_t>(procs));
+  std::atomic<int> stop = 0;
+  std::atomic<bool> done = false;
+  Kept kept;
+  testing::RunWith(procs, [&] {
+    sync::WaitGroup wg;
+    for (Runner& r : runners) {
+      wg.Go([&] {
+        r.g = rt::getg();
+        while (!done) {
+          r.Note(stop);
+          f();
+        }
+      });
+    }
+    const auto look = [&] {
+      while (std::any_of(runners.begin(), runners.end(),
+                         [&](Runner& r) { return r.seen != stop; })) {
+        std::this_thread::yield();
+      }
+      rt::stopTheWorld(rt::WaitReason::kStoppingTheWorld);
+      std::vector<std::tuple<Runner*, rt::P*, int>> next;
+      for (int i = 0; i < procs; i++) {
+        rt::P* pp = rt::allp[i];
+        for (Runner& r : runners) {
+          if (pp->runnext.load(rt::relaxed) != r.g) continue;
+          next.emplace_back(&r, pp, pp->oldm->procid.load(rt::relaxed));
+        }
+      }
+      stop++;
+      rt::startTheWorld();
+      kept.stops++;
+      for (const auto& [r, pp, thread] : next) {
+        while (r->seen != stop) std::this_thread::yield();
+        kept.kept++;
+        kept.stayed += r->p == pp && r->thread == thread ? 1 : 0;
+      }
+    };
+    blocking([&] {
+      std::thread([&] {
+        runtime::NumGoroutine();  // from now on this thread has a G
+        for (int i = 0; i < 100; i++) look();
+      }).join();
+    });
+    done = true;
+    wg.Wait();
+  });
+  return kept;
+}
+
+// As TestTraceSTW of Go 1.26. A goroutine whose slice has ended is not kept,
+// and one whose thread gets no processor for a slice may move.
+TEST(StopAffinityTest, GoroutinesThatYieldGoOnOnTheirPsAndThreads) {
+  const Kept kept = StopBeside(2, [] { (void)runtime::NumGoroutine(); });
+  EXPECT_GE(kept.kept, kept.stops);
+  EXPECT_GE(kept.stayed, kept.kept * 3 / 4);
+}
+
+TEST(StopAffinityTest, GoroutinesThatComputeGoOnOnTheirPs) {
+  const Kept kept = StopBeside(2, [] { asm volatile(""); });
+  EXPECT_GE(kept.kept, kept.stops);
+  EXPECT_GE(kept.stayed, kept.kept * 3 / 4);
+}
+
+// Stopping calls f on the main goroutine of a Run, while a thread stops the
+// world again and again with hardly a pause.
+void Stopping(int procs, absl::FunctionRef<void()> f) {
+  testing::RunWith(procs, [&] {
+    std::atomic<bool> done = false;
+    std::thread stopper([&] {
+      while (!done) EXPECT_NE(runtime::Stack(true), "");
+    });
+    f();
+    done = true;
+    blocking([&] { stopper.join(); });
+  });
+}
+
+// A goroutine that a stop keeps on its P does so for a slice at most.
+TEST_P(PreemptStateTest, EachGoroutineGetsItsTurnWhileStopsFollowEachOther) {
+  Stopping(GetParam(), [] {
+    std::vector<std::atomic<int>> turns(static_cast<size_t>(3 * GetParam()));
+    std::atomic<bool> done = false;
+    sync::WaitGroup wg;
+    for (std::atomic<int>& turn : turns) {
+      wg.Go([&] {
+        while (!done) turn++;
+      });
+    }
+    for (int round = 0; round < 3; round++) {
+      for (std::atomic<int>& turn : turns) turn = 0;
+      EXPECT_TRUE(testing::Eventually([&] {
+        return std::all_of(turns.begin(), turns.end(),
+                           [](std::atomic<int>& turn) { return turn > 0; });
+      }));
+    }
+    done = true;
+    wg.Wait();
+  });
+}
+
+// TestMexitSTW of Go 1.26: the thread that had a P ends before the P comes back
+// to it.
+TEST_P(PreemptStateTest, ThreadsEndWhileTheWorldStops) {
+  Stopping(GetParam(), [] {
+    for (int i = 0; i < 100; i++) {
+      sync::WaitGroup wg;
+      for (int k = 0; k < 4; k++) wg.Go([] { runtime::LockOSThread(); });
+      wg.Wait();
+    }
   });
 }
 
