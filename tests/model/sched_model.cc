@@ -124,6 +124,47 @@ void stop() {
   plainThread("stopper", stopAndLook);
 }
 
+// keptAndIdle: also, the list of idle Ms is whole, and no M counts as asleep
+// for its goroutine.
+void keptAndIdle() {
+  counted<3, 1>();
+  rt::LockScope l(&rt::sched.lock);
+  int32_t n = 0;
+  for (const rt::M* mp = rt::sched.midle;
+       mp != nullptr && n <= rt::sched.nmidle; mp = mp->schedlink) {
+    check(mp->idle && mp->p == nullptr, "an idle M is not idle");
+    n++;
+  }
+  check(n == rt::sched.nmidle, "nmidle");
+  check(rt::sched.nmidlelocked == 0, "nmidlelocked");
+}
+
+// The goroutine looks at the request of a stop. If it yields, it is kept in
+// runnext of its P.
+void look() {
+  data[0]++;
+  (void)rt::runtimeEntry();
+  data[0]++;
+}
+
+void stopKeeps() {
+  plainThread("go", [] { startG(look); });
+  plainThread("stopper", stopAndLook);
+}
+
+// The same for a goroutine that is bound to its thread. startTheWorld takes it
+// out of runnext, and hands the P to that thread.
+void stopKeepsLocked() {
+  plainThread("go", [] {
+    startG([] {
+      check(rt::lockOSThreadExternal(), "not locked");
+      look();
+      rt::unlockOSThreadExternal();
+    });
+  });
+  plainThread("stopper", stopAndLook);
+}
+
 void stopTwo() {
   plainThread("stopper", [] {
     startG(stopAndLook);
@@ -367,6 +408,20 @@ const Registered kModels[] = {
          .about = "stopTheWorld against a goroutine that begins and yields",
          .setup = stop,
          .finish = counted<3, 1>,
+         .hasty = false,
+         .quick = {2, 1, 300, 1},
+         .full = {2, 1, 5000}}),
+    row({.name = "sched_keep",
+         .about = "a goroutine that yields to a stop is kept on its P",
+         .setup = stopKeeps,
+         .finish = keptAndIdle,
+         .hasty = false,
+         .quick = {2, 1, 300, 1},
+         .full = {2, 1, 5000}}),
+    row({.name = "sched_keep_locked",
+         .about = "a goroutine bound to its thread is kept over a stop",
+         .setup = stopKeepsLocked,
+         .finish = keptAndIdle,
          .hasty = false,
          .quick = {2, 1, 300, 1},
          .full = {2, 1, 5000}}),
