@@ -254,8 +254,8 @@ Kept StopBeside(int procs, void (*f)()) {
   return kept;
 }
 
-// As TestTraceSTW of Go 1.26. A goroutine whose slice has ended is not kept,
-// and one whose thread gets no processor for a slice may move.
+// As TestTraceSTW of Go 1.26. A goroutine is not kept if its slice has ended.
+// It may move if its thread gets no processor for a slice.
 TEST(StopAffinityTest, GoroutinesThatYieldGoOnOnTheirPsAndThreads) {
   const Kept kept = StopBeside(2, [] { (void)runtime::NumGoroutine(); });
   EXPECT_GE(kept.kept, kept.stops);
