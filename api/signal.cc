@@ -243,7 +243,7 @@ void Registry::Run() {
     uint64_t n;
     const rt::IoResult r = fd_->read(&n, sizeof(n));
     // Other code has closed the descriptor, which it does not own.
-    if (r.err != 0) rt::fatal("os/signal: lost the descriptor for signals");
+    if (r.err != 0) rt::fatalAll("os/signal: lost the descriptor for signals");
     std::scoped_lock hold(mu_);
     Deliver();
   }

@@ -360,7 +360,7 @@ void CancelNode::StartFunc() {
   rt::SpawnOptions options;
   options.stack_later = true;  // the canceller could not handle a failure
   if (rt::newproc(ft_, &closure, &options, pc_) != rt::SpawnResult::kOk) {
-    rt::fatalError("out of memory");
+    rt::fatalErrorAll("out of memory");
   }
 }
 

@@ -67,7 +67,7 @@ void Mutex::LockSlow() noexcept {
     if (starving && (old & kLocked) != 0) desired |= kStarving;
     if (awoke) {
       if ((desired & kWoken) == 0) {
-        rt::fatalError("sync: inconsistent mutex state");
+        rt::fatalInvariant("sync: inconsistent mutex state");
       }
       desired &= ~kWoken;
     }
@@ -97,7 +97,7 @@ void Mutex::LockSlow() noexcept {
 // mode if there is no other waiter, or if the caller has not waited for long.
 void Mutex::TakeHandedOver(int32_t old, bool starving) noexcept {
   if ((old & (kLocked | kWoken)) != 0 || (old >> kWaiterShift) == 0) {
-    rt::fatalError("sync: inconsistent mutex state");
+    rt::fatalInvariant("sync: inconsistent mutex state");
   }
   int32_t delta = kLocked - kWaiter;
   // It is important to leave starvation mode as soon as possible. Two

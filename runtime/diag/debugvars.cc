@@ -56,6 +56,7 @@ constexpr IntKey kIntKeys[] = {
     {"asyncpreemptoff", &DebugVars::asyncpreemptoff},
     {"dontfreezetheworld", &DebugVars::dontfreezetheworld},
     {"tracebackancestors", &DebugVars::tracebackancestors},
+    {"tracebacklabels", &DebugVars::tracebacklabels},
     {"containermaxprocs", &DebugVars::containermaxprocs},
     {"updatemaxprocs", &DebugVars::updatemaxprocs},
     {"fuzzsched", &DebugVars::fuzzsched},

@@ -21,6 +21,7 @@ struct DebugVars {
   int32_t asyncpreemptoff = 0;
   int32_t dontfreezetheworld = 0;
   int32_t tracebackancestors = 0;
+  int32_t tracebacklabels = 1;
   int32_t containermaxprocs = 1;
   int32_t updatemaxprocs = 1;
   int32_t stackguardStrict = 0;  // stackguard=strict

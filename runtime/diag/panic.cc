@@ -47,6 +47,10 @@ constexpr int32_t kFreezeStopWait = 0x7fffffff;
 
 enum Throwing : int32_t { kThrowPanic = 0, kThrowUser = 1, kThrowRuntime = 2 };
 
+// Goroutines says which goroutines a report shows at least. GOTRACEBACK may ask
+// for more.
+enum class Goroutines : uint8_t { kCurrent, kAll };
+
 // paniclk: 0 is free, 1 is held, 2 is held and another thread may be asleep. A
 // Mutex would not do, because paniclk is taken under any lock and has no rank.
 Atomic<uint32_t> paniclk;
@@ -168,8 +172,9 @@ bool isLast(bool stay) {
 }
 
 // dopanic prints the stacks and ends the process.
-[[noreturn]] void dopanic(StackFrom from) {
+[[noreturn]] void dopanic(StackFrom from, Goroutines least) {
   TracebackMode mode = gotraceback(*throwing());
+  if (least == Goroutines::kAll) mode.all = true;
   if (forked.load(relaxed)) mode.all = false;  // the others are the parent's
   if (debug.fuzzsched != 0) printf("fuzzsched=%d\n", debug.fuzzsched);
   tracebackCrash(mode, *throwing(), from);
@@ -181,6 +186,13 @@ bool isLast(bool stay) {
   // Other threads have yet to print. The last one exits.
   unlockPanic();
   for (;;) usleep(1'000'000);
+}
+
+[[noreturn]] void fatalUser(const char* text, Goroutines least) {
+  *throwing() = kThrowUser;
+  printf("fatal error: %s\n", text);
+  startpanic();
+  dopanic(StackFrom::kHere, least);
 }
 
 // printpanic writes the text of the panic. The lines after the first get a tab,
@@ -217,20 +229,17 @@ void fatalthrow(const char* text) {
   *throwing() = kThrowRuntime;
   printf("fatal error: %s\n", text);
   startpanic();
-  dopanic(StackFrom::kHere);
+  dopanic(StackFrom::kHere, Goroutines::kAll);
 }
 
-void fatal(const char* text) {
-  *throwing() = kThrowUser;
-  printf("fatal error: %s\n", text);
-  startpanic();
-  dopanic(StackFrom::kHere);
-}
+void fatal(const char* text) { fatalUser(text, Goroutines::kCurrent); }
+
+void fatalAll(const char* text) { fatalUser(text, Goroutines::kAll); }
 
 void dieInSignal() {
   if (*throwing() == kThrowPanic) *throwing() = kThrowUser;
   startpanic();
-  dopanic(StackFrom::kSignal);
+  dopanic(StackFrom::kSignal, Goroutines::kAll);
 }
 
 void fatalpanic(const char* text, uint32_t len, const char* type) {
@@ -241,10 +250,12 @@ void fatalpanic(const char* text, uint32_t len, const char* type) {
     if (type != nullptr) print(&w, "[exception %s]\n", type);
     flush(&w);
   }
-  dopanic(StackFrom::kHere);
+  dopanic(StackFrom::kHere, Goroutines::kCurrent);
 }
 
 void fatalError(const char* go_text) noexcept { fatal(go_text); }
+void fatalErrorAll(const char* text) noexcept { fatalAll(text); }
+void fatalInvariant(const char* go_text) noexcept { fatalthrow(go_text); }
 
 void fatalPanicTwice(const char* text, size_t n, const char* second) noexcept {
   if (startpanic()) {
@@ -255,7 +266,7 @@ void fatalPanicTwice(const char* text, size_t n, const char* second) noexcept {
     printpanic(&w, second, strlen(second));
     flush(&w);
   }
-  dopanic(StackFrom::kHere);
+  dopanic(StackFrom::kHere, Goroutines::kCurrent);
 }
 
 }  // namespace gump::rt

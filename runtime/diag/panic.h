@@ -1,6 +1,7 @@
-// The three verbs of failure. fatalthrow is for a broken invariant of ours.
-// fatal is for a program that the user broke beyond repair. (The third, a
-// panic, is an exception and belongs to api/; see gump/panic.h.) None of these
+// The verbs of failure. fatalthrow is for a broken invariant of ours. fatal is
+// for a mistake of the current goroutine that breaks the program beyond repair.
+// fatalAll is for a failure of the program as a whole, such as a deadlock. (A
+// panic is an exception and belongs to api/; see gump/panic.h.) None of these
 // allocates or takes a lock that user code can hold. The text is Go's own where
 // Go has one, because people will search for it.
 #ifndef RUNTIME_DIAG_PANIC_H_
@@ -22,16 +23,21 @@ extern Atomic<int32_t> panicking;
 // with printf and the prefix "runtime: ".
 // On: any.  P: either.  Parks: no.
 [[noreturn]] void fatalthrow(const char* text);
-// fatal prints "fatal error: <text>" and the stacks of all user goroutines, and
-// exits with code 2.
+// fatal prints "fatal error: <text>" and the stack of the current goroutine,
+// and exits with code 2. The mistake is at this call, as in an unlock of an
+// unlocked Mutex, so the other goroutines would only hide it.
 // On: any.  P: either.  Parks: no.
 [[noreturn]] void fatal(const char* text);
+// fatalAll is fatal with the stacks of all user goroutines. It is for failures
+// that no goroutine causes alone: deadlock, and want of memory.
+// On: any.  P: either.  Parks: no.
+[[noreturn]] void fatalAll(const char* text);
 // fatalpanic prints "panic: <text>", a blank line and the current goroutine's
 // stack, and exits with code 2. type is the type of the exception, printed on a
 // line of its own in brackets. It is nullptr for a panic, because the text of a
 // panic says everything.
 //
-// For all three functions GOTRACEBACK decides how much is printed, and with
+// For all these functions GOTRACEBACK decides how much is printed, and with
 // `crash` they end in abort().
 // On: any.  P: either.  Parks: no.
 [[noreturn]] void fatalpanic(const char* text, uint32_t len,
@@ -46,9 +52,9 @@ extern Atomic<int32_t> panicking;
 // panicAfterFork forgets the threads that were ending the parent of this child.
 // On: the only thread of a child of fork.  P: either.  Locks: none.  Parks: no.
 void panicAfterFork();
-// dieInSignal is the second half of fatal, for a signal handler that has
+// dieInSignal is the second half of fatalAll, for a signal handler that has
 // printed the reason. It shows the stack of the code that the signal
-// interrupted.
+// interrupted first.
 // On: signal stack.  P: either.  Parks: no.
 [[noreturn]] void dieInSignal();
 

@@ -130,12 +130,18 @@ GUMP_NO_SANITIZE void describe(const G* gp, uint32_t status, GRecord* r) {
 }
 
 // copyName copies gp's name. gp frees its name when it ends, so the caller is
-// gp or keeps it from running.
+// gp or keeps it from running. A name that does not fit is cut before the
+// character that would be cut in two.
 GUMP_NO_SANITIZE void copyName(const G* gp, GRecord* r) {
   if (gp->name == nullptr) return;
   size_t i = 0;
   for (; i + 1 < sizeof(r->name) && gp->name[i] != '\0'; i++) {
     r->name[i] = gp->name[i];
+  }
+  const auto continues = [](char c) { return (c & 0xc0) == 0x80; };  // UTF-8
+  if (gp->name[i] != '\0') {
+    const size_t cut = i;
+    while (i > 0 && cut - i < 3 && continues(gp->name[i])) i--;
   }
   r->name[i] = '\0';
 }
@@ -421,8 +427,10 @@ TracebackMode parseTraceback(const char* value) {
 TracebackMode gotraceback(int32_t throwing) {
   TracebackMode mode = environment;
   if (mode.level == 0) return mode;
-  if (throwing >= 1) mode.all = true;
-  if (throwing >= 2) mode.level = 2;
+  if (throwing >= 2) {
+    mode.all = true;
+    mode.level = 2;
+  }
   return mode;
 }
 
@@ -438,7 +446,26 @@ bool saysDurable(WaitReason r) {
   return r >= WaitReason::kSynctestChanReceive &&
          r <= WaitReason::kSynctestWaitGroupWait;
 }
+
+// printLabelText prints s, in quotes if a reader of the header could take a
+// character of it for the end of the text.
+void printLabelText(Writer* w, const char* s) {
+  constexpr char kPlain[] =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789./_";
+  print(w, s[strspn(s, kPlain)] == '\0' ? "%s" : "%Q", s);
+}
 }  // namespace
+
+void printLabels(Writer* w, const Label* labels, size_t n) {
+  if (n == 0 || debug.tracebacklabels != 1) return;
+  for (size_t i = 0; i < n; i++) {
+    print(w, i == 0 ? " {" : ", ");
+    printLabelText(w, labels[i].key);
+    print(w, ": ");
+    printLabelText(w, labels[i].value);
+  }
+  print(w, "}");
+}
 
 void printHeader(Writer* w, const GRecord& r, bool showPointers) {
   print(w, "goroutine %U", r.goid);
@@ -459,8 +486,10 @@ void printHeader(Writer* w, const GRecord& r, bool showPointers) {
   if (r.minutes >= 1) print(w, ", %D minutes", r.minutes);
   if (r.locked) print(w, ", locked to thread");
   if (r.bubble != 0) print(w, ", synctest bubble %u", r.bubble);
-  if (r.name[0] != '\0') print(w, ", name %Q", r.name);
-  print(w, "]:\n");
+  print(w, "]");
+  const Label name = {.key = "name", .value = r.name};
+  printLabels(w, &name, r.name[0] == '\0' ? 0 : 1);
+  print(w, ":\n");
 }
 
 void tracebackCrash(const TracebackMode& mode, int32_t throwing,

@@ -1,7 +1,7 @@
 // Goroutine dumps in Go's form, as fatal errors, SIGQUIT and runtime::Stack
 // print them.
 //
-//   goroutine 7 [chan receive, 3 minutes, locked to thread, name "worker"]:
+//   goroutine 7 [chan receive, 3 minutes, locked to thread] {name: worker}:
 //   shop::Serve(...)
 //   	/usr/bin/shop +0x41d2
 //   created by main in goroutine 1
@@ -9,11 +9,13 @@
 //
 // Where Go prints a file and a line, we print the module and an address, and
 // `addr2line -Cfie MODULE ADDRESS` turns them into the file and the line.
-// Reading DWARF is too much for a dying process. A name given by GoOptions
-// stands last in the brackets.
+// Reading DWARF is too much for a dying process. Labels stand in braces behind
+// the brackets, as in Go since 1.27. A name given by GoOptions is the label
+// `name`.
 #ifndef RUNTIME_DIAG_TRACEBACK_H_
 #define RUNTIME_DIAG_TRACEBACK_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "runtime/sched/waitreason.h"
@@ -35,8 +37,9 @@ struct TracebackMode {
 // words as Go does.
 [[nodiscard]] TracebackMode parseTraceback(const char* value);
 // gotraceback returns the mode for a failure of this kind. A broken invariant
-// shows the runtime's frames, and any failure except a panic shows every
-// goroutine. With GOTRACEBACK=none, no failure shows a stack.
+// shows every goroutine and the runtime's frames. Other failures show the
+// current goroutine (panic.h has the exceptions). With GOTRACEBACK=none, no
+// failure shows a stack.
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] TracebackMode gotraceback(int32_t throwing);
 // tracebackinit reads GOTRACEBACK and prepares the unwinder and the symboliser.
@@ -115,6 +118,18 @@ struct GRecord {
   char name[48] = {};
 };
 
+// Label is a pair of texts that a program attaches to a goroutine.
+struct Label {
+  const char* key;
+  const char* value;
+};
+
+// printLabels prints n labels as they follow the brackets of a header:
+// ` {key: value, k2: "v 2"}`. It quotes texts with characters outside of
+// [A-Za-z0-9./_]. The caller has sorted the labels by their keys. printLabels
+// prints nothing for n == 0, or if GODEBUG has tracebacklabels=0.
+// On: any.  P: either.  Locks: none.  Parks: no.
+void printLabels(Writer* w, const Label* labels, size_t n);
 // printHeader prints the line above a stack. With showPointers it includes the
 // addresses of G and M.
 void printHeader(Writer* w, const GRecord& r, bool showPointers);

@@ -167,14 +167,14 @@ void claimReport() ABSL_UNLOCK_FUNCTION(sched.lock) {
   if (nostack > 0) {
     printf("runtime: %d goroutines cannot begin: %s\n", nostack,
            stackLastError());
-    fatal(
+    fatalAll(
         "all other goroutines are asleep and no memory for a stack - "
         "deadlock!");
   }
   if (c.waiting == 0) {
-    fatal("no goroutines (main called runtime.Goexit) - deadlock!");
+    fatalAll("no goroutines (main called runtime.Goexit) - deadlock!");
   }
-  fatal("all goroutines are asleep - deadlock!");
+  fatalAll("all goroutines are asleep - deadlock!");
 }
 
 // breakUselessPoll makes the last M that runs leave the poller if it polls for
@@ -249,7 +249,7 @@ void findDeadAfterMain(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     return;
   }
   claimReport();
-  fatal("all goroutines are asleep - deadlock!");
+  fatalAll("all goroutines are asleep - deadlock!");
 }
 
 // findDead is both checkdead and recheckdead. checkdead is called whenever a

@@ -427,7 +427,7 @@ void goexit() {
   }
   auto* e =
       static_cast<_Unwind_Exception*>(std::malloc(sizeof(_Unwind_Exception)));
-  if (e == nullptr) fatal("out of memory");
+  if (e == nullptr) fatalAll("out of memory");
   *e = _Unwind_Exception();
   e->exception_cleanup = goexitCaught;
   gp->goexited = true;

@@ -101,7 +101,7 @@ GUMP_NOINLINE void grow(Timers* ts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(ts->mu) {
   const uint32_t cap = ts->cap == 0 ? kFirstCap : 2 * ts->cap;
   auto* heap =
       static_cast<TimerWhen*>(sysReserve(size_t{cap} * sizeof(TimerWhen)));
-  if (heap == nullptr) fatal("out of memory (timers)");
+  if (heap == nullptr) fatalAll("out of memory (timers)");
   if (ts->cap != 0) {
     memcpy(heap, ts->heap, length(ts) * sizeof(TimerWhen));
     sysFree(ts->heap, size_t{ts->cap} * sizeof(TimerWhen));

@@ -32,17 +32,66 @@ void putSigned(Writer* w, int64_t v) {
   putUnsigned(w, magnitude, 10);
 }
 
+// putEscape prints a backslash, the letter and v in so many hexadecimal digits.
+void putEscape(Writer* w, char letter, uint32_t v, int digits) {
+  const char head[2] = {'\\', letter};
+  put(w, head, sizeof(head));
+  for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) {
+    put(w, &kDigits[(v >> shift) & 15], 1);
+  }
+}
+
+// decodeRune reads the character at s, which is not the end of the string.
+// Returns its length in bytes, or 0 if the bytes are not UTF-8: truncated, too
+// long a form, a surrogate, or above U+10FFFF.
+size_t decodeRune(const char* s, uint32_t* rune) {
+  const auto byte = [s](size_t i) { return static_cast<unsigned char>(s[i]); };
+  const uint32_t lead = byte(0);
+  if (lead < 0x80) {
+    *rune = lead;
+    return 1;
+  }
+  const size_t n = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (lead < 0xc0 || lead >= 0xf8) return 0;
+  uint32_t v = lead & (0x7fU >> n);
+  for (size_t i = 1; i < n; i++) {  // the final NUL ends it, too
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+    v = v << 6 | (byte(i) & 0x3f);
+  }
+  constexpr uint32_t kLeast[] = {0x80, 0x800, 0x10000};
+  if (v < kLeast[n - 2] || v > 0x10ffff || (v >= 0xd800 && v < 0xe000)) {
+    return 0;
+  }
+  *rune = v;
+  return n;
+}
+
 void putQuoted(Writer* w, const char* s) {
   put(w, "\"", 1);
-  for (; *s != '\0'; s++) {
-    auto c = static_cast<unsigned char>(*s);
-    if (c < ' ' || c == 0x7f) {
-      char hex[4] = {'\\', 'x', kDigits[c >> 4], kDigits[c & 15]};
-      put(w, hex, sizeof(hex));
+  while (*s != '\0') {
+    uint32_t rune = 0;
+    const size_t n = decodeRune(s, &rune);
+    if (n == 0) {
+      putEscape(w, 'x', static_cast<unsigned char>(*s), 2);
+      s++;
       continue;
     }
-    if (c == '"' || c == '\\') put(w, "\\", 1);
-    put(w, s, 1);
+    s += n;
+    constexpr char kNamed[] = "\n\r\t\\\"";
+    constexpr char kNames[] = "nrt\\\"";
+    const char c = static_cast<char>(rune);
+    const char* named = n == 1 ? strchr(kNamed, c) : nullptr;
+    if (named != nullptr) {
+      const char escape[2] = {'\\', kNames[named - kNamed]};
+      put(w, escape, sizeof(escape));
+    } else if (rune >= ' ' && rune <= '~') {
+      put(w, &c, 1);
+    } else if (rune < 0x7f) {
+      putEscape(w, 'x', rune, 2);
+    } else {
+      const bool wide = rune > 0xffff;
+      putEscape(w, wide ? 'U' : 'u', rune, wide ? 8 : 4);
+    }
   }
   put(w, "\"", 1);
 }

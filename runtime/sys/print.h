@@ -29,7 +29,7 @@ struct Writer {
 // On: any.  P: either.  Locks: none.  Parks: no (may block in write(2)).
 void put(Writer* w, const char* s, size_t n);
 // print formats as panic.h's printf does. Both also know %Q, a string in double
-// quotes with control characters as \xNN.
+// quotes, as Go prints it: in printable ASCII, with escapes for the rest.
 // On: any.  P: either.  Locks: none.  Parks: no (may block in write(2)).
 void print(Writer* w, const char* format, ...);
 void vprint(Writer* w, const char* format, va_list args);

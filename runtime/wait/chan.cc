@@ -109,7 +109,7 @@ void typedmemmoveSlow(const Hchan* c, void* dst, void* src) {
 DiscardBuffer::DiscardBuffer(size_t size, size_t align) : align_(align) {
   if (size <= sizeof(small_) && align <= 16) return;
   heap_ = ::operator new (size, std::align_val_t{align}, std::nothrow);
-  if (heap_ == nullptr) fatal("out of memory");
+  if (heap_ == nullptr) fatalAll("out of memory");
 }
 
 DiscardBuffer::~DiscardBuffer() {

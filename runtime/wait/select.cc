@@ -311,7 +311,7 @@ GUMP_NOINLINE SelectResult runOnStack(Select* s, bool block) {
 GUMP_NOINLINE SelectResult runOnHeap(Select* s, bool block) {
   size_t bytes = s->n * (sizeof(Sudog) + 2 * sizeof(uint16_t));
   void* mem = ::operator new(bytes, std::nothrow);  // before any lock
-  if (mem == nullptr) fatal("out of memory");
+  if (mem == nullptr) fatalAll("out of memory");
   s->sudogs = static_cast<Sudog*>(mem);
   s->pollorder = reinterpret_cast<uint16_t*>(s->sudogs + s->n);
   s->lockorder = s->pollorder + s->n;

@@ -314,7 +314,7 @@ void goFunc(void* arg, uint64_t, int64_t) {
   Bubble* b = ft->bubble != 0 ? getg()->bubble : nullptr;
   // When newprocTimer returns, the goroutine may be over, and *ft gone.
   void* closure = ft->closure;
-  if (!newprocTimer(ft->ft, &closure, ft->pc, b)) fatal("out of memory");
+  if (!newprocTimer(ft->ft, &closure, ft->pc, b)) fatalAll("out of memory");
 }
 
 constexpr FuncType kDiscard = {
@@ -332,7 +332,7 @@ constexpr FuncType kDiscard = {
 void funcTimerDiscard(Timer* t) {
   auto* ft = reinterpret_cast<FuncTimer*>(t);  // its first member
   if (!newprocTimer(&kDiscard, &ft, ft->pc, getg()->bubble)) {
-    fatal("out of memory");
+    fatalAll("out of memory");
   }
 }
 

@@ -321,13 +321,35 @@ TEST_P(GoTest, NameIsCopiedAndShownInDumps) {
     }
     EXPECT_TRUE(testing::Eventually([] {
       return runtime::Stack(true).find(
-                 " [chan receive, name \"the worker\"]:\n") !=
+                 " [chan receive] {name: \"the worker\"}:\n") !=
              std::string::npos;
     }));
     c.Send(1);
     EXPECT_TRUE(testing::Eventually([] {
       return runtime::Stack(true).find("the worker") == std::string::npos;
     }));
+  });
+}
+
+TEST_P(GoTest, LongNameIsCutBetweenCharacters) {
+  Run([] {
+    auto c = make_chan<int>();
+    const std::string fits(45, 'n');  // two bytes are left
+    for (const char* last : {"\u03a3!", "\u1234", "\U00045678"}) {
+      go(GoOptions{.name = fits + last}, [c] { c.Recv(); });
+    }
+    const std::string header = "[chan receive] {name: ";
+    std::string text;
+    EXPECT_TRUE(testing::Eventually([&] {
+      text = runtime::Stack(true);
+      const size_t first = text.find(header + fits + "}:\n");
+      return first != std::string::npos &&
+             text.find(header + fits + "}:\n", first + 1) !=
+                 std::string::npos &&
+             text.find(header + '"' + fits + "\\u03a3\"}:\n") !=
+                 std::string::npos;
+    })) << text;
+    for (int i = 0; i < 3; i++) c.Send(1);
   });
 }
 

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -15,6 +16,7 @@
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
+#include "gump/synctest.h"
 #include "runtime/diag/panic.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/sanitizer.h"
@@ -122,7 +124,7 @@ TEST_F(CrashDeathTest, QuitDumpsAllGoroutines) {
               "\n\ngoroutine [0-9]+ \\[chan receive\\]:\n"
               "crashtest::ParkedReceiver\\(\\.\\.\\.\\)\n.*"
               "created by crashtest::Spawner in goroutine 1\n.*"
-              "\n\ngoroutine [0-9]+ \\[chan receive, name \"pump\"\\]:\n"
+              "\n\ngoroutine [0-9]+ \\[chan receive\\] \\{name: pump\\}:\n"
               "crashtest::ParkedReceiver\\(\\.\\.\\.\\)\n");
 }
 
@@ -320,6 +322,87 @@ void DieSlowly() {
 TEST_F(CrashDeathTest, TracebackCrashEndsThoughAnotherDies) {
   EXPECT_EXIT(DieSlowly(), ::testing::KilledBySignal(SIGABRT),
               "^panic: boom\n.*\n-----\n\n");
+}
+
+TEST_F(CrashDeathTest, TracebackLabelsOffShowsNoName) {
+  EXPECT_EXIT(RunWith({{"GODEBUG", "tracebacklabels=0"}},
+                      [] {
+                        go(GoOptions{.name = "pump"},
+                           [] { crashtest::ParkedReceiver(make_chan<int>()); });
+                        AwaitParked(1);
+                        raise(SIGQUIT);
+                      }),
+              Died(), "\n\ngoroutine [0-9]+ \\[chan receive\\]:\n");
+}
+
+// ---- How many goroutines a fatal error shows
+
+// Mistake is one that a goroutine makes, and the error that it gets.
+struct Mistake {
+  const char* text;
+  void (*make)();
+};
+
+const Mistake kMistakes[] = {
+    {"sync: unlock of unlocked mutex", [] { sync::Mutex().Unlock(); }},
+    {"sync: Unlock of unlocked RWMutex", [] { sync::RWMutex().Unlock(); }},
+    {"sync: RUnlock of unlocked RWMutex", [] { sync::RWMutex().RUnlock(); }},
+    {"go of nil func value", [] { go(std::function<void()>()); }},
+    {"receive on synctest channel from outside bubble",
+     [] {
+       chan<int> inside;
+       synctest::Run([&] { inside = make_chan<int>(); });
+       inside.Recv();
+     }},
+    {"WaitGroup.Add called from inside and outside synctest bubble",
+     [] {
+       sync::WaitGroup wg;
+       wg.Add(1);
+       synctest::Run([&] { wg.Add(1); });
+     }},
+    {"goroutine parks inside gump::blocking",
+     [] { blocking([] { make_chan<int>().Recv(); }); }},
+};
+
+// Fail makes a mistake beside a goroutine that is parked.
+void Fail(const char* level, void (*make)()) {
+  if (level != nullptr) setenv("GOTRACEBACK", level, 1);
+  gump::Run([make] {
+    go([] { crashtest::ParkedReceiver(make_chan<int>()); });
+    AwaitParked(1);
+    make();
+  });
+}
+
+constexpr char kOneStack[] = "\n\ngoroutine [0-9]+ [^\n]+:\n([^\n]+\n)+$";
+constexpr char kParkedToo[] =
+    "\n\ngoroutine [0-9]+ [^\n]+:\n([^\n]+\n)+"
+    "(.*\n)?\ngoroutine [0-9]+ \\[chan receive\\]:\n"
+    "([^\n]+\n\t[^\n]+\n)*crashtest::ParkedReceiver";
+
+TEST_F(CrashDeathTest, MistakeOfAGoroutineShowsThatOneOnly) {
+  for (const Mistake& m : kMistakes) {
+    const std::string error = "^fatal error: [^\n]*" + std::string(m.text);
+    EXPECT_EXIT(Fail(nullptr, m.make), Died(), error + kOneStack);
+    EXPECT_EXIT(Fail("single", m.make), Died(), error + kOneStack);
+    EXPECT_EXIT(Fail("all", m.make), Died(), error + kParkedToo);
+  }
+}
+
+TEST_F(CrashDeathTest, FailureOfTheProgramShowsEveryGoroutine) {
+  EXPECT_EXIT(Fail(nullptr, [] { rt::fatalAll("out of memory"); }), Died(),
+              std::string("^fatal error: out of memory") + kParkedToo);
+  EXPECT_EXIT(Fail(nullptr, [] { make_chan<int>().Recv(); }), Died(),
+              std::string("^fatal error: [^\n]+ - deadlock!") + kParkedToo);
+  EXPECT_EXIT(Fail(nullptr, [] { raise(SIGQUIT); }), Died(),
+              std::string("^SIGQUIT: quit\n[^\n]+") + kParkedToo);
+}
+
+TEST_F(CrashDeathTest, BrokenInvariantShowsEveryGoroutineAndTheRuntime) {
+  EXPECT_EXIT(Fail(nullptr, [] { rt::fatalthrow("broken"); }), Died(),
+              "^fatal error: broken\n\ngoroutine 1 gp=0x.*"
+              "\n\ngoroutine [0-9]+ gp=0x[^\n]+ \\[chan receive\\]:\n"
+              ".*gump::rt::.*crashtest::ParkedReceiver");
 }
 
 // ---- runtime::Stack

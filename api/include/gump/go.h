@@ -61,7 +61,8 @@ struct GoOptions {
   // limit of debug::SetMaxStack, which is 1 GiB at start, is lowered to that
   // limit.
   size_t stack_size = 0;
-  // A name for goroutine dumps, which show its first 47 bytes. go copies it.
+  // A name for goroutine dumps. They show its first 47 bytes as the label
+  // `name`, as in `goroutine 7 [chan receive] {name: pump}:`. go copies it.
   std::string_view name = {};
 };
 

@@ -40,13 +40,14 @@ TEST_F(DebugVarsTest, KnownKeysAreSet) {
   const rt::DebugVars& d = Parse(
       "schedtrace=100,scheddetail=1,asyncpreemptoff=1,dontfreezetheworld=1,"
       "tracebackancestors=5,containermaxprocs=0,updatemaxprocs=0,"
-      "stackguard=strict",
+      "tracebacklabels=0,stackguard=strict",
       nullptr);
   EXPECT_EQ(d.schedtrace, 100);
   EXPECT_EQ(d.scheddetail, 1);
   EXPECT_EQ(d.asyncpreemptoff, 1);
   EXPECT_EQ(d.dontfreezetheworld, 1);
   EXPECT_EQ(d.tracebackancestors, 5);
+  EXPECT_EQ(d.tracebacklabels, 0);
   EXPECT_EQ(d.containermaxprocs, 0);
   EXPECT_EQ(d.updatemaxprocs, 0);
   EXPECT_EQ(d.stackguardStrict, 1);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
@@ -51,7 +52,36 @@ TEST(PrintTest, FormatsTextAndPointers) {
 }
 
 TEST(PrintTest, QuotesCharactersThatCouldBreakALine) {
-  EXPECT_EQ(Format("%Q", "a\"b\\c\nd"), "\"a\\\"b\\\\c\\x0ad\"");
+  EXPECT_EQ(Format("%Q", "a\"b\\c\nd"), R"("a\"b\\c\nd")");
+  EXPECT_EQ(Format("%Q", "\r\t\x1b\x7f"), R"("\r\t\x1b\u007f")");
+}
+
+TEST(PrintTest, QuotesCharactersBeyondAsciiByTheirNumbers) {
+  EXPECT_EQ(Format("%Q", "\u1234\u03a3"), R"("\u1234\u03a3")");
+  EXPECT_EQ(Format("%Q", "\U00045678boop"), R"("\U00045678boop")");
+  EXPECT_EQ(Format("%Q", "\ufffd"), R"("\ufffd")");
+  EXPECT_EQ(Format("%Q", "\u0080\u07ff\u0800\uffff\U00010000\U0010ffff"),
+            R"("\u0080\u07ff\u0800\uffff\U00010000\U0010ffff")");
+}
+
+TEST(PrintTest, QuotesBytesThatAreNotUtf8ByTheirValues) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"a\xff"
+       "b",
+       R"("a\xffb")"},
+      {"\x80", R"("\x80")"},
+      {"\xce", R"("\xce")"},          // truncated
+      {"\xe1\x88", R"("\xe1\x88")"},  // truncated
+      {"\xe1"
+       "a",
+       R"("\xe1a")"},                                 // no continuation
+      {"\xc0\x8a", R"("\xc0\x8a")"},                  // too long a form
+      {"\xe0\x80\x8a", R"("\xe0\x80\x8a")"},          // too long a form
+      {"\xed\xa0\x80", R"("\xed\xa0\x80")"},          // a surrogate
+      {"\xf4\x90\x80\x80", R"("\xf4\x90\x80\x80")"},  // above U+10FFFF
+      {"\xf8\x88\x80\x80\x80", R"("\xf8\x88\x80\x80\x80")"},
+  };
+  for (auto [text, quoted] : kCases) EXPECT_EQ(Format("%Q", text), quoted);
 }
 
 TEST(PrintTest, ShowsAnUnknownVerb) { EXPECT_EQ(Format("%z %"), "%z "); }
@@ -86,6 +116,11 @@ TEST_F(PanicDeathTest, FatalExitsWithTwo) {
               "^fatal error: the end\n");
 }
 
+TEST_F(PanicDeathTest, FatalAllExitsWithTwo) {
+  EXPECT_EXIT(fatalAll("the end"), ::testing::ExitedWithCode(2),
+              "^fatal error: the end\n");
+}
+
 TEST_F(PanicDeathTest, ThrowExitsWithTwo) {
   EXPECT_EXIT(fatalthrow("broken"), ::testing::ExitedWithCode(2),
               "^fatal error: broken\n\nruntime stack:\n");
@@ -116,7 +151,7 @@ TEST_F(PanicDeathTest, FaultInTheDumpIsReportedAndEndsIt) {
         initsig();
         minitSignalStack(&m);
         Broken();
-        fatal("first");
+        fatalAll("first");
       },
       ::testing::ExitedWithCode(4),
       "^fatal error: first\n(.*\n)?panic during panic\n(.*\n)?"

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
+#include "runtime/diag/debugvars.h"
 #include "runtime/diag/unwind.h"
 #include "runtime/sched/runtime2.h"
 
@@ -90,14 +92,58 @@ TEST(HeaderTest, ShowsTheStatusOfAGoroutineThatDoesNotWait) {
   EXPECT_EQ(Header(r), "goroutine 1 [waiting]:\n");
 }
 
-TEST(HeaderTest, ShowsScanBitAndName) {
+TEST(HeaderTest, ShowsTheScanBit) {
   GRecord r;
   r.goid = 9;
   r.status = kGwaiting | kGscan;
   r.reason = WaitReason::kChanSend;
-  strcpy(r.name, "pump \"a\"");
+  EXPECT_EQ(Header(r), "goroutine 9 [chan send (scan)]:\n");
+}
+
+TEST(HeaderTest, ShowsTheNameAsALabelBehindTheBrackets) {
+  GRecord r;
+  r.goid = 7;
+  r.status = kGwaiting;
+  r.reason = WaitReason::kChanReceive;
+  strcpy(r.name, "pump");
+  EXPECT_EQ(Header(r), "goroutine 7 [chan receive] {name: pump}:\n");
+  r.locked = true;
+  strcpy(r.name, "a/b_c.9");
   EXPECT_EQ(Header(r),
-            "goroutine 9 [chan send (scan), name \"pump \\\"a\\\"\"]:\n");
+            "goroutine 7 [chan receive, locked to thread] {name: a/b_c.9}:\n");
+  for (const char* text : {"two words", "a-b", "a:b", "{a}", "a,b"}) {
+    strcpy(r.name, text);
+    EXPECT_EQ(Header(r),
+              "goroutine 7 [chan receive, locked to thread] {name: \"" +
+                  std::string(text) + "\"}:\n");
+  }
+  strcpy(r.name, "pump \"a\"\n");
+  EXPECT_EQ(Header(r), R"(goroutine 7 [chan receive, locked to thread] )"
+                       R"({name: "pump \"a\"\n"}:)"
+                       "\n");
+}
+
+TEST(HeaderTest, LeavesOutLabelsThatAreSwitchedOff) {
+  GRecord r;
+  r.goid = 7;
+  r.status = kGrunning;
+  strcpy(r.name, "pump");
+  debug.tracebacklabels = 0;
+  EXPECT_EQ(Header(r), "goroutine 7 [running]:\n");
+  debug.tracebacklabels = 1;
+  EXPECT_EQ(Header(r), "goroutine 7 [running] {name: pump}:\n");
+}
+
+TEST(LabelsTest, SeveralAreSeparatedByCommas) {
+  const auto print = [](std::initializer_list<Label> labels) {
+    char buf[256];
+    Writer w{.buf = buf, .cap = sizeof(buf)};
+    printLabels(&w, labels.begin(), labels.size());
+    return std::string(buf, w.len);
+  };
+  EXPECT_EQ(print({}), "");
+  EXPECT_EQ(print({{"fizzle", "bit"}, {"foobar:", "baz\n"}, {"", "a b"}}),
+            R"( {fizzle: bit, "foobar:": "baz\n", : "a b"})");
 }
 
 TEST(HeaderTest, ShowsTheBubble) {

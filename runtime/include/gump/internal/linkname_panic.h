@@ -6,11 +6,16 @@
 
 namespace gump::rt {
 
-// fatalError ends the process with a fatal error (fatal in
-// runtime/diag/panic.h). fatalPanicTwice ends it with a report of two panics:
-// `second` was thrown while the panic `text`, of n bytes, was unwinding the
-// stack.
+// These end the process with a fatal error, by the verbs of
+// runtime/diag/panic.h. fatalError is fatal: the caller made a mistake, and the
+// report shows its goroutine. fatalErrorAll is fatalAll: the report shows every
+// goroutine. fatalInvariant is fatalthrow: an invariant of ours broke.
+//
+// fatalPanicTwice ends the process with a report of two panics: `second` was
+// thrown while the panic `text`, of n bytes, was unwinding the stack.
 [[noreturn]] void fatalError(const char* go_text) noexcept;
+[[noreturn]] void fatalErrorAll(const char* text) noexcept;
+[[noreturn]] void fatalInvariant(const char* go_text) noexcept;
 [[noreturn]] void fatalPanicTwice(const char* text, size_t n,
                                   const char* second) noexcept;
 
