@@ -1,8 +1,14 @@
 // The default of GOMAXPROCS: affinity, and the control group's processor limit,
-// by the rules of Go 1.25.
+// by the rules of Go 1.27.
+//
+// /proc/self/cgroup names the group. A mount shows the part of the hierarchy
+// below its root, so the group's files are below the first mount whose root is
+// the group or an ancestor of it. A container may have several such mounts, and
+// others that show foreign parts.
 //
 // Go reads only the group that the process is in. We also read its ancestors,
-// because the kernel applies all their limits. The tightest limit wins.
+// up to the root of the mount, because the kernel applies all their limits. The
+// tightest limit wins.
 //
 // Files are opened once, because the process may later call chroot or lose the
 // right to open them. So a process that is moved to another group keeps the
@@ -19,6 +25,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 
 #include "runtime/diag/debugvars.h"
@@ -47,16 +54,9 @@ bool listContains(std::string_view list, std::string_view item) {
 }
 
 bool parseDecimal(std::string_view s, int64_t* out) {
-  const bool negative = !s.empty() && s.front() == '-';
-  if (negative) s.remove_prefix(1);
-  if (s.empty() || s.size() > 18) return false;  // 18 digits cannot overflow
-  int64_t v = 0;
-  for (const char c : s) {
-    if (c < '0' || c > '9') return false;
-    v = v * 10 + (c - '0');
-  }
-  *out = negative ? -v : v;
-  return true;
+  const char* end = s.data() + s.size();
+  const auto [at, err] = std::from_chars(s.data(), end, *out);
+  return err == std::errc() && at == end;
 }
 
 // Path is a file name under construction. Once a part did not fit, ok() stays
@@ -84,8 +84,9 @@ class Path {
   bool ok_ = true;
 };
 
-// LineReader returns the lines of a file, without their newlines. It skips a
-// line that does not fit, because no path of such a length can be opened.
+// LineReader returns the lines of a file, without their newlines. It returns
+// the beginning of a line that does not fit. Such a line ends in very many
+// options of a mount, and the fields that matter here come before those.
 class LineReader {
  public:
   explicit LineReader(int fd) : fd_(fd) {}
@@ -97,30 +98,26 @@ class LineReader {
 
   bool next(std::string_view* line) {
     for (;;) {
-      const std::string_view rest(buf_ + pos_, end_ - pos_);
+      std::string_view rest(buf_ + pos_, end_ - pos_);
       const size_t n = rest.find('\n');
-      if (n != rest.npos) {
-        pos_ += n + 1;
-        if (skipping_) {
-          skipping_ = false;
-          continue;
-        }
-        *line = rest.substr(0, n);
-        return true;
-      }
-      if (!fill()) return false;
+      if (n == rest.npos && fill()) continue;
+      if (n == rest.npos && rest.empty()) return false;
+      rest = rest.substr(0, n);
+      pos_ += std::min(rest.size() + 1, end_ - pos_);
+      // The rest of a line whose beginning has been returned is not a line.
+      const bool rest_of_line = cut_;
+      cut_ = n == rest.npos && pos_ == sizeof(buf_);
+      if (rest_of_line) continue;
+      *line = rest;
+      return true;
     }
   }
 
  private:
-  // fill reads more. Returns false at the end of the file. Text after the last
-  // newline is not a line.
+  // fill reads more. Returns false at the end of the file, and if there is no
+  // room for more of this line.
   bool fill() {
-    if (fd_ < 0) return false;
-    if (pos_ == 0 && end_ == sizeof(buf_)) {
-      skipping_ = true;
-      end_ = 0;
-    }
+    if (fd_ < 0 || (pos_ == 0 && end_ == sizeof(buf_))) return false;
     memmove(buf_, buf_ + pos_, end_ - pos_);
     end_ -= pos_;
     pos_ = 0;
@@ -134,52 +131,87 @@ class LineReader {
   }
 
   int fd_;
-  char buf_[2 * PATH_MAX];
+  // A mount's root and mount point, each with every second byte escaped, fit.
+  char buf_[4 * PATH_MAX];
   size_t pos_ = 0;
   size_t end_ = 0;
-  bool skipping_ = false;
+  bool cut_ = false;  // the line before pos_ was cut
 };
 
-// findLine returns the line about the cpu controller: that of version 1 if
-// there is one, else that of version 2.
-CgroupLine findLine(const char* prefix, std::string_view file,
-                    CgroupLine (*parse)(std::string_view), char* keep,
-                    size_t n) {
+int openFile(const char* prefix, std::string_view file) {
   Path path;
   path.append(prefix);
   path.append(file);
-  LineReader reader(path.open());
+  return path.open();
+}
+
+// findGroup returns the group that limits the process: that of the hierarchy of
+// version 1 with the cpu controller if there is one, else that of version 2.
+// Its path is copied to keep.
+CgroupLine findGroup(const char* prefix, char* keep, size_t n) {
+  LineReader reader(openFile(prefix, "/proc/self/cgroup"));
   CgroupLine best;
   std::string_view line;
   while (best.version != CgroupVersion::kV1 && reader.next(&line)) {
-    CgroupLine found = parse(line);
+    CgroupLine found = parseSelfCgroupLine(line);
     if (found.version == CgroupVersion::kNone ||
-        found.version == best.version ||
-        found.path.size() + found.root.size() > n) {
+        found.version == best.version || found.path.size() > n) {
       continue;
     }
     memcpy(keep, found.path.data(), found.path.size());
     found.path = {keep, found.path.size()};
-    if (!found.root.empty()) {
-      memcpy(keep + found.path.size(), found.root.data(), found.root.size());
-      found.root = {keep + found.path.size(), found.root.size()};
-    }
     best = found;
   }
   return best;
 }
 
-// below removes the prefix `root` from a group's path. root is the part of the
-// hierarchy that is mounted, because a container may see only its own part.
-// Returns false if the path leads out of that part.
-bool below(std::string_view root, std::string_view* group) {
-  if (group->find("/..") != group->npos) return false;
+// below tells whether the path p is root or is below it.
+bool below(std::string_view p, std::string_view root) {
   if (root == "/") return true;
-  // In a cgroup namespace, paths are relative to the mount already.
-  if (!group->starts_with(root)) return true;
-  if (group->size() > root.size() && (*group)[root.size()] != '/') return true;
-  group->remove_prefix(root.size());
-  return true;
+  return p.starts_with(root) &&
+         (p.size() == root.size() || p[root.size()] == '/');
+}
+
+// withoutRoot removes from a group's path the root of a mount. What remains is
+// relative to the mount point: empty, or with a slash in front. Returns false
+// if the mount does not show the group. That is also the case if the path would
+// lead up from the mount point: the process is outside of its cgroup namespace,
+// and the names on the way down are unknown.
+bool withoutRoot(std::string_view root, std::string_view* group) {
+  if (!below(*group, root)) return false;
+  if (root != "/" || *group == "/") group->remove_prefix(root.size());
+  return !below(*group, "/..");
+}
+
+// Directory is that of a group's limit files. Its first `top` bytes are the
+// mount point.
+struct Directory {
+  Path path;
+  size_t top = 0;
+};
+
+// findMount finds the directory of group. Returns false if no mount shows it.
+bool findMount(const char* prefix, const CgroupLine& group, Directory* dir) {
+  LineReader reader(openFile(prefix, "/proc/self/mountinfo"));
+  char text[PATH_MAX];
+  std::string_view line;
+  while (reader.next(&line)) {
+    const CgroupLine mount = parseMountinfoLine(line);
+    std::string_view rest = group.path;
+    if (mount.version != group.version ||
+        !unescapePath(mount.root, text, sizeof(text)) ||
+        !withoutRoot(text, &rest) ||
+        !unescapePath(mount.path, text, sizeof(text))) {
+      continue;
+    }
+    dir->path = Path();
+    dir->path.append(prefix);
+    dir->path.append(text);
+    dir->top = dir->path.size();
+    dir->path.append(rest);
+    return dir->path.ok();
+  }
+  return false;
 }
 
 // readLimit reads a limit file from its start. Returns an empty view if the
@@ -249,7 +281,7 @@ CgroupLine parseMountinfoLine(std::string_view line) {
   const std::string_view root = nextField(&line, ' ');
   const std::string_view point = nextField(&line, ' ');
   const size_t dash = line.find(" - ");
-  if (dash == line.npos) return {};
+  if (dash == line.npos || !root.starts_with('/')) return {};
   line.remove_prefix(dash + 3);
   const std::string_view type = nextField(&line, ' ');
   if (type == "cgroup2") return {CgroupVersion::kV2, point, root};
@@ -269,6 +301,7 @@ bool unescapePath(std::string_view s, char* out, size_t n) {
         if (s[i + k] < '0' || s[i + k] > '7') return false;
         v = v * 8 + (s[i + k] - '0');
       }
+      if (v > 0xff) return false;
       c = static_cast<char>(v);
       i += 3;
     }
@@ -302,36 +335,17 @@ bool parseCfsNumber(std::string_view text, int64_t* n) {
 
 void cgroupOpen(const char* prefix, CgroupCpu* c) {
   *c = CgroupCpu{};
-  char groupText[PATH_MAX];
-  char mountText[2 * PATH_MAX];
-  const CgroupLine group =
-      findLine(prefix, "/proc/self/cgroup", parseSelfCgroupLine, groupText,
-               sizeof(groupText));
-  const CgroupLine mount =
-      findLine(prefix, "/proc/self/mountinfo", parseMountinfoLine, mountText,
-               sizeof(mountText));
-  if (group.version == CgroupVersion::kNone || group.version != mount.version) {
-    return;
-  }
-  char point[PATH_MAX];
-  char root[PATH_MAX];
-  std::string_view rest = group.path;
-  if (!unescapePath(mount.path, point, sizeof(point)) ||
-      !unescapePath(mount.root, root, sizeof(root)) || !below(root, &rest)) {
-    return;
-  }
-  Path dir;
-  dir.append(prefix);
-  dir.append(point);
-  const size_t top = dir.size();
-  if (rest != "/") dir.append(rest);
-  if (!dir.ok()) return;
+  char text[PATH_MAX];
+  const CgroupLine group = findGroup(prefix, text, sizeof(text));
+  if (group.version == CgroupVersion::kNone) return;
+  Directory dir;
+  if (!findMount(prefix, group, &dir)) return;
   c->version = group.version;
   // From the group itself up to the mount point.
   while (c->nlevels < CgroupCpu::kMaxLevels) {
-    if (openLevel(&dir, c->version, &c->levels[c->nlevels])) c->nlevels++;
-    if (dir.size() <= top) break;
-    dir.truncate(std::max(top, dir.view().rfind('/')));
+    if (openLevel(&dir.path, c->version, &c->levels[c->nlevels])) c->nlevels++;
+    if (dir.path.size() <= dir.top) break;
+    dir.path.truncate(std::max(dir.top, dir.path.view().rfind('/')));
   }
 }
 

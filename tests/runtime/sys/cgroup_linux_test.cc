@@ -1,10 +1,14 @@
 #include "runtime/sys/cgroup_linux.h"
 
 #include <gtest/gtest.h>
+#include <limits.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/sched/runtime2.h"
 
@@ -61,11 +65,22 @@ TEST(CpuMaxTest, IsQuotaOverPeriod) {
 
 TEST(CpuMaxTest, MaxAndMalformedAreNoLimit) {
   double cpus = 0;
-  for (const char* s : {"max 100000\n", "", "\n", "150000 100000", "150000\n",
-                        "a b\n", "150000 0\n", "150000 100000 \n",
-                        "-1 100000\n", " 1 1\n", "99999999999999999999 1\n"}) {
+  for (const char* s :
+       {"max 100000\n", "", "\n", "150000 100000", "150000\n", "a b\n",
+        "150000 0\n", "150000 100000 \n", "-1 100000\n", " 1 1\n",
+        "99999999999999999999 1\n", "500000us 100000\n", "500000 100000us\n"}) {
     EXPECT_FALSE(rt::parseCpuMax(s, &cpus)) << s;
   }
+}
+
+TEST(CpuMaxTest, MayBeAsLargeAsTheKernelsNumbers) {
+  double cpus = 0;
+  EXPECT_TRUE(
+      rt::parseCpuMax("9223372036854775807 9223372036854775807\n", &cpus));
+  EXPECT_DOUBLE_EQ(cpus, 1);
+  int64_t n = 0;
+  EXPECT_TRUE(rt::parseCfsNumber("9223372036854775807\n", &n));
+  EXPECT_EQ(n, INT64_MAX);
 }
 
 TEST(CfsNumberTest, WantsANewline) {
@@ -74,7 +89,7 @@ TEST(CfsNumberTest, WantsANewline) {
   EXPECT_EQ(n, -1);
   EXPECT_TRUE(rt::parseCfsNumber("200000\n", &n));
   EXPECT_EQ(n, 200000);
-  for (const char* s : {"", "5", "x\n", "-\n", "5 5\n"}) {
+  for (const char* s : {"", "5", "x\n", "-\n", "5 5\n", "123max\n"}) {
     EXPECT_FALSE(rt::parseCfsNumber(s, &n)) << s;
   }
 }
@@ -91,8 +106,17 @@ TEST(SelfCgroupTest, CpuControllerIsVersion1) {
   EXPECT_EQ(l.path, "/docker/x");
 }
 
+TEST(SelfCgroupTest, CpuControllerMayStandAnywhereInTheList) {
+  for (const char* s :
+       {"cpu", "memory,cpu", "cpu,memory", "memory,cpu,block"}) {
+    const std::string line = std::string("4:") + s + ":/a";
+    EXPECT_EQ(rt::parseSelfCgroupLine(line).version, CgroupVersion::kV1) << s;
+  }
+}
+
 TEST(SelfCgroupTest, OtherLinesSayNothing) {
-  for (const char* s : {"", ":", "::", "0::", "5:cpuset:/a", "5:cpuacct:/a",
+  for (const char* s : {"", ":", "::", "0", "0:", "0::", "5:cpuset:/a",
+                        "5:cpuacct:/a", "5:,:/a", "5:memory,cpuacct,block:/a",
                         "1:name=systemd:/", "0::relative"}) {
     EXPECT_EQ(rt::parseSelfCgroupLine(s).version, CgroupVersion::kNone) << s;
   }
@@ -115,8 +139,12 @@ TEST(MountinfoTest, Version1NeedsTheCpuOption) {
 }
 
 TEST(MountinfoTest, OtherLinesSayNothing) {
-  for (const char* s : {"", "1 2 3", "1 2 3 / /tmp rw - tmpfs tmpfs rw",
-                        "1 2 3 / /cgroup2 rw cgroup2 cgroup2 rw"}) {
+  for (const char* s :
+       {"", "1", "1 2 3", "1 2 3 /", "1 2 3 / /c", "1 2 3 / /c rw",
+        "1 2 3 / /c rw -", "1 2 3 / /c rw - ", "1 2 3 / /c rw - cgroup",
+        "1 2 3 / /c rw - cgroup cgroup", "1 2 3 a /c rw - cgroup cgroup cpu",
+        "1 2 3 / /tmp rw - tmpfs tmpfs rw",
+        "1 2 3 / /cgroup2 rw cgroup2 cgroup2 rw"}) {
     EXPECT_EQ(rt::parseMountinfoLine(s).version, CgroupVersion::kNone) << s;
   }
 }
@@ -128,6 +156,29 @@ TEST(UnescapeTest, OctalIsResolved) {
   EXPECT_FALSE(rt::unescapePath("/a\\04", out, sizeof(out)));
   EXPECT_FALSE(rt::unescapePath("/a\\0x9", out, sizeof(out)));
   EXPECT_FALSE(rt::unescapePath("/0123456789abcdef", out, sizeof(out)));
+}
+
+TEST(UnescapeTest, EscapeMayStandAnywhere) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"/a/b/c", "/a/b/c"},          {"/a/b\\040b/c", "/a/b b/c"},
+      {"/a/b\\011b/c", "/a/b\tb/c"}, {"/a/b\\012b/c", "/a/b\nb/c"},
+      {"/a/b\\134b/c", "/a/b\\b/c"}, {"\\134b/c", "\\b/c"},
+      {"/a/\\134", "/a/\\"},         {"/a/b\xff\\040/c", "/a/b\xff /c"},
+  };
+  for (auto [escaped, plain] : kCases) {
+    char out[16];
+    EXPECT_TRUE(rt::unescapePath(escaped, out, sizeof(out))) << escaped;
+    EXPECT_STREQ(out, plain);
+  }
+}
+
+TEST(UnescapeTest, WrongEscapeIsRefused) {
+  for (const char* s :
+       {"/a/b\\c", "/a/b\\01", "/a/b\\018", "/a/b\\01c", "/a/b\\777",
+        "\\001\\002\\003\\004\\005\\006\\007\\010"}) {
+    char out[8];
+    EXPECT_FALSE(rt::unescapePath(s, out, sizeof(out))) << s;
+  }
 }
 
 TEST(AdjustMaxProcsTest, RoundsUpWithinTwoAndTheProcessors) {
@@ -179,6 +230,182 @@ TEST_F(CgroupFilesTest, GroupOutsideOfTheNamespaceIsIgnored) {
   Process("0::/../other\n", kV2Mount);
   Write("/sys/fs/other/cpu.max", "100000 100000\n");
   EXPECT_EQ(Cpus(), 0);
+}
+
+// ---- Which mount shows the group
+
+// Mount is a line of mountinfo.
+struct Mount {
+  const char* root;
+  const char* point;
+  const char* options;  // nullptr: version 2
+};
+
+// Where is what a process may find, and where its group's files then are.
+struct Where {
+  const char* name;
+  const char* cgroup;
+  std::vector<Mount> mounts;
+  const char* want;  // nullptr: nowhere
+};
+
+const std::vector<Mount> kHybrid = {
+    {"/", "/sys/fs/cgroup", nullptr},
+    {"/", "/sys/fs/cgroup/memory", "rw,memory"},
+    {"/", "/sys/fs/cgroup/io", "rw,io"},
+    {"/", "/sys/fs/cgroup/cpu", "rw,cpu,cpuacct"},
+    {"/", "/sys/fs/cgroup/net", "rw,net"},
+    {"/", "/sys/fs/cgroup/cpuset", "rw,cpuset"},
+};
+const std::vector<Mount> kPartsOfTheHierarchy = {
+    {"/sand", "/other/1", nullptr},
+    {"/stone", "/other/2", nullptr},
+    {"/sandbox/container/group", "/sys/fs/cgroup/mygroup", nullptr},
+    {"/sandbox", "/sys/fs/cgroup", nullptr},
+    {"/", "/second", nullptr},
+};
+const std::vector<Mount> kPartsOfVersion1 = {
+    {"/sandbox", "/sys/fs/cgroup", nullptr},
+    {"/sandbox", "/sys/fs/cgroup/memory", "rw,memory"},
+    {"/sand", "/other/1", "rw,cpu,cpuacct"},
+    {"/stone", "/other/2", "rw,cpu,cpuacct"},
+    {"/sandbox", "/sys/fs/cgroup/cpu", "rw,cpu,cpuacct"},
+    {"/sandbox/container/group", "/sys/fs/cgroup/cpu/mygroup", "rw,cpu"},
+    {"/", "/second", "rw,cpu,cpuacct"},
+};
+// The cgroup namespace of the process begins four levels down.
+const std::vector<Mount> kAboveTheNamespace = {
+    {"/../../..", "/mnt", nullptr},
+    {"/../../../..", "/sys/fs/cgroup", nullptr},
+};
+
+const Where kWhere[] = {
+    {"no mounts", "0::/a\n", {}, nullptr},
+    {"v1", "3:cpu,cpuacct:/\n", kHybrid, "/sys/fs/cgroup/cpu"},
+    {"v2", "0::/\n", kHybrid, "/sys/fs/cgroup"},
+    {"v1 wins", "2:cpu,cpuacct:/a/b\n1:blkio:/c\n0::/d\n", kHybrid,
+     "/sys/fs/cgroup/cpu/a/b"},
+    {"v2 below a v1 of others", "1:blkio:/c\n0::/d\n", kHybrid,
+     "/sys/fs/cgroup/d"},
+    {"v1 without its mount",
+     "2:cpu,cpuacct:/a\n0::/a\n",
+     {{"/", "/sys/fs/cgroup", nullptr}},
+     nullptr},
+    {"group below the root of a mount", "0::/sandbox/container\n",
+     kPartsOfTheHierarchy, "/sys/fs/cgroup/container"},
+    {"group at the root of a mount", "0::/sandbox\n", kPartsOfTheHierarchy,
+     "/sys/fs/cgroup"},
+    {"group of the innermost mount", "0::/sandbox/container/group/x\n",
+     kPartsOfTheHierarchy, "/sys/fs/cgroup/mygroup/x"},
+    {"group of the whole hierarchy only", "0::/sandstone\n",
+     kPartsOfTheHierarchy, "/second/sandstone"},
+    {"v1 group below the root of a mount",
+     "3:cpu:/sandbox/container\n0::/sandbox\n", kPartsOfVersion1,
+     "/sys/fs/cgroup/cpu/container"},
+    {"no mount shows the group",
+     "0::/a\n",
+     {{"/b", "/sys/fs/cgroup", nullptr}, {"/a/b", "/mnt", nullptr}},
+     nullptr},
+    {"group above the namespace", "0::/../../../../init.scope\n",
+     kAboveTheNamespace, "/sys/fs/cgroup/init.scope"},
+    {"root of the hierarchy, above the namespace", "0::/../../../..\n",
+     kAboveTheNamespace, "/sys/fs/cgroup"},
+    {"group outside of every mount", "0::/../../../../../x\n",
+     kAboveTheNamespace, nullptr},
+    {"name with two dots in front", "0::/..x\n", kHybrid, "/sys/fs/cgroup/..x"},
+    {"escaped mount point",
+     "0::/\n",
+     {{"/", "/sys/fs/cgroup/tab\\011tab", nullptr}},
+     "/sys/fs/cgroup/tab\ttab"},
+    {"escaped root",
+     "0::/tab\ttab/container\n",
+     {{"/tab\\011tab", "/sys/fs/cgroup", nullptr}},
+     "/sys/fs/cgroup/container"},
+    {"wrong escape in the root",
+     "0::/a\n",
+     {{"/\\1", "/sys/fs/cgroup", nullptr}},
+     nullptr},
+    {"wrong escape in the mount point",
+     "0::/a\n",
+     {{"/", "/sys/fs/cgroup/\\1", nullptr}},
+     nullptr},
+};
+
+class CgroupMountTest : public CgroupFilesTest {
+ protected:
+  void Limit(const std::string& directory, const char* cpus) {
+    const std::string quota = std::string(cpus) + "00000";
+    Write(directory + "/cpu.max", quota + " 100000\n");
+    Write(directory + "/cpu.cfs_quota_us", quota + "\n");
+    Write(directory + "/cpu.cfs_period_us", "100000\n");
+  }
+  static std::string Mountinfo(const std::vector<Mount>& mounts) {
+    std::string text =
+        "22 1 8:1 / / rw,relatime - ext4 /dev/root rw\n"
+        "20 22 0:19 / /proc rw,nosuid - proc proc rw\n";
+    for (const Mount& m : mounts) {
+      text +=
+          std::string("25 21 0:22 ") + m.root + " " + m.point +
+          " rw,nosuid shared:4 - " +
+          (m.options == nullptr ? "cgroup2 cgroup2 rw"
+                                : "cgroup cgroup " + std::string(m.options)) +
+          "\n";
+    }
+    return text;
+  }
+};
+
+TEST_F(CgroupMountTest, FirstMountThatShowsTheGroupCounts) {
+  for (const Where& w : kWhere) {
+    SCOPED_TRACE(w.name);
+    fs::remove_all(root_);
+    Process(w.cgroup, Mountinfo(w.mounts));
+    // What a wrong choice finds. The group itself has the tightest limit.
+    for (const Mount& m : w.mounts) {
+      for (const char* group : {"/sandbox/container", "/sandbox", "/a", "/x"}) {
+        Limit(m.point + std::string(group), "9");
+      }
+    }
+    if (w.want != nullptr) Limit(w.want, "7");
+    EXPECT_DOUBLE_EQ(Cpus(), w.want == nullptr ? 0 : 7);
+  }
+}
+
+TEST_F(CgroupMountTest, LongOptionsOfAnotherMountDoNotMatter) {
+  std::string options = "rw,lowerdir=/layers";
+  for (int i = 0; options.size() < 100'000; i++) {
+    options += ":/layers/" + std::to_string(i);
+  }
+  Process("0::/app\n", "1 1 0:1 / /merged rw - overlay overlay " + options +
+                           "\n" + Mountinfo({{"/", "/cg", nullptr}}));
+  Limit("/cg/app", "3");
+  EXPECT_DOUBLE_EQ(Cpus(), 3);
+}
+
+TEST_F(CgroupMountTest, PathMayBeLongerWhileItIsEscaped) {
+  std::string plain;
+  std::string escaped;
+  for (int i = 0; i < 6; i++) {
+    plain += "/" + std::string(200, ' ') + "x";
+    escaped += "/";
+    for (int k = 0; k < 200; k++) escaped += "\\040";
+    escaped += "x";
+  }
+  ASSERT_GT(escaped.size(), size_t{PATH_MAX});
+  Process("0::/app\n",
+          "25 21 0:22 / " + escaped + " rw - cgroup2 cgroup2 rw\n");
+  Limit(plain + "/app", "3");
+  EXPECT_DOUBLE_EQ(Cpus(), 3);
+  // With the group behind it, the path is too long.
+  Process("0::/" + std::string(3000, 'a') + "\n",
+          "25 21 0:22 / " + escaped + " rw - cgroup2 cgroup2 rw\n");
+  EXPECT_EQ(Cpus(), 0);
+}
+
+TEST_F(CgroupMountTest, LastLineNeedsNoNewline) {
+  Process("0::/app", "25 21 0:22 / /cg rw - cgroup2 cgroup2 rw");
+  Limit("/cg/app", "3");
+  EXPECT_DOUBLE_EQ(Cpus(), 3);
 }
 
 TEST_F(CgroupFilesTest, Version1WinsOverVersion2) {
