@@ -1,5 +1,5 @@
-// The signal handlers: SIGQUIT, SIGURG, and stack overflow among SIGSEGV and
-// SIGBUS.
+// The signal handlers: SIGQUIT, SIGURG, stack overflow among SIGSEGV and
+// SIGBUS, and in process 1 the signals that ask a process to end.
 //
 // Invariants:
 //
@@ -11,6 +11,10 @@
 //      handler that was installed before gets it, under its own flags and mask.
 //      If there was none, the default action takes place at the faulting
 //      instruction, so that the core shows it.
+//
+// (I3) A signal that should end the process does so in process 1 as well. The
+//      kernel discards there what has the default action, so the process exits
+//      with 128 plus the signal's number, as a shell reports such an end.
 //
 // A handler that the program installs after us replaces ours. If it does not
 // pass on the signals that it does not know, it treats a stack overflow as any
@@ -76,6 +80,42 @@ void setDefault(int sig) {
   struct sigaction dfl = {};
   dfl.sa_handler = SIG_DFL;
   sigaction(sig, &dfl, nullptr);
+}
+
+// The first process of a PID namespace, as in most containers, has the
+// number 1.
+bool isProcess1() { return getpid() == 1; }
+
+// endsByDefault returns true if the default action of a signal ends the
+// process.
+bool endsByDefault(int sig) {
+  switch (sig) {
+    case SIGCHLD:
+    case SIGCONT:
+    case SIGSTOP:
+    case SIGTSTP:
+    case SIGTTIN:
+    case SIGTTOU:
+    case SIGURG:
+    case SIGWINCH:
+      return false;
+    default:
+      return true;
+  }
+}
+
+// dieFromSignal ends the process by the default action of sig, or with the exit
+// code that stands for it (I3).
+// On: any.  P: either.  Locks: none.  Parks: no.
+[[noreturn]] void dieFromSignal(int sig) {
+  setDefault(sig);
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, sig);
+  pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+  tgkill(gettid(), sig);
+  // This is process 1, or a tracer has swallowed the signal.
+  _exit(128 + sig);
 }
 
 // ---- stack overflow
@@ -150,6 +190,10 @@ void onUrg(int sig, siginfo_t* info, void* context) {
   errno = savedErrno;
 }
 
+// ---- The end of process 1
+
+void onEnd(int sig, siginfo_t*, void*) { dieFromSignal(sig); }
+
 struct sigaction install(int sig, void (*handler)(int, siginfo_t*, void*),
                          int flags) {
   struct sigaction action = {};
@@ -159,6 +203,12 @@ struct sigaction install(int sig, void (*handler)(int, siginfo_t*, void*),
   sigemptyset(&action.sa_mask);
   sigaction(sig, &action, &old);
   return old;
+}
+
+bool isDefault(int sig) {
+  struct sigaction now = {};
+  sigaction(sig, nullptr, &now);
+  return (now.sa_flags & SA_SIGINFO) == 0 && now.sa_handler == SIG_DFL;
 }
 
 }  // namespace
@@ -189,7 +239,9 @@ void forwardsig(int sig, siginfo_t* info, void* context,
     // SIGSYS, which are reported after the instruction. A signal that does not
     // happen again is sent again. It arrives on return, or at once
     // (SA_NODEFER).
-    if (!fault || sig == SIGTRAP || sig == SIGSYS) tgkill(gettid(), sig);
+    if (fault && sig != SIGTRAP && sig != SIGSYS) return;
+    if (isProcess1() && endsByDefault(sig)) dieFromSignal(sig);  // (I3)
+    tgkill(gettid(), sig);
     return;
   }
   struct sigaction action = *old;
@@ -210,10 +262,11 @@ void forwardsig(int sig, siginfo_t* info, void* context,
 
 void initsig() {
   tracebackinit();
-  struct sigaction quit = {};
-  sigaction(SIGQUIT, nullptr, &quit);
-  if ((quit.sa_flags & SA_SIGINFO) == 0 && quit.sa_handler == SIG_DFL) {
-    install(SIGQUIT, onQuit, 0);
+  if (isDefault(SIGQUIT)) install(SIGQUIT, onQuit, 0);
+  if (isProcess1()) {  // (I3)
+    for (int sig : {SIGHUP, SIGINT, SIGTERM}) {
+      if (isDefault(sig)) install(sig, onEnd, 0);
+    }
   }
   // SA_NODEFER, because a second fault, in the dump of the first, must arrive.
   oldSegv = install(SIGSEGV, onFault, SA_NODEFER);
@@ -285,13 +338,7 @@ void crashAbort(const TracebackMode& mode) {
       futexsleep(&relayDone, 0, kRelayWaitNS);
     }
   }
-  setDefault(SIGABRT);
-  sigset_t abrt;
-  sigemptyset(&abrt);
-  sigaddset(&abrt, SIGABRT);
-  pthread_sigmask(SIG_UNBLOCK, &abrt, nullptr);
-  tgkill(self, SIGABRT);
-  _exit(2);  // not reached unless a tracer swallows the signal
+  dieFromSignal(SIGABRT);
 }
 
 }  // namespace gump::rt

@@ -1,7 +1,9 @@
 // The runtime handles SIGQUIT (dump and exit) and SIGURG (preemption; the
 // program may use it as well). Of SIGSEGV and SIGBUS it handles those that a
-// goroutine causes by running into the guard of its stack. All other signals
-// belong to the program.
+// goroutine causes by running into the guard of its stack. In process 1, the
+// first of a container, it also handles SIGHUP, SIGINT and SIGTERM that have
+// the default action, which the kernel discards there. All other signals belong
+// to the program.
 #ifndef RUNTIME_SYS_SIGNAL_H_
 #define RUNTIME_SYS_SIGNAL_H_
 
@@ -38,7 +40,7 @@ void unminitSignalStack(M* mp);
 // On: any, in a handler.  P: either.  Locks: none.  Parks: as that handler.
 void forwardsig(int sig, siginfo_t* info, void* context, struct sigaction* old);
 // crashAbort makes every other thread of the runtime print its stack, and dies
-// by SIGABRT, for the core.
+// by SIGABRT, for the core. In process 1 it exits with 128 + SIGABRT.
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[noreturn]] void crashAbort(const TracebackMode& mode);
 

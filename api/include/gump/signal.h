@@ -33,6 +33,12 @@
 // goroutines with SIGURG, and a channel gets those signals too, as in Go. While
 // a channel gets SIGQUIT, that signal does not print a dump.
 //
+// In process 1, the first of a container, the kernel discards signals that have
+// the default action. So that such a program can be stopped, the runtime gives
+// SIGHUP, SIGINT and SIGTERM a handler there when it starts, if they have the
+// default action. Unless a channel gets the signal, the process then exits with
+// 128 plus the signal's number.
+//
 // All functions may be called from goroutines and from plain threads, with or
 // without Run, but not from signal handlers. They may park, for the length of a
 // list operation. Signals that arrive between two calls of Run are kept, and

@@ -100,6 +100,7 @@ TEST(HeaderTest, ShowsTheScanBit) {
   EXPECT_EQ(Header(r), "goroutine 9 [chan send (scan)]:\n");
 }
 
+// Go: TestTracebackGoroutineLabels; PrintTest has the texts in quotes.
 TEST(HeaderTest, ShowsTheNameAsALabelBehindTheBrackets) {
   GRecord r;
   r.goid = 7;
@@ -123,6 +124,7 @@ TEST(HeaderTest, ShowsTheNameAsALabelBehindTheBrackets) {
                        "\n");
 }
 
+// Go: TestTracebackGoroutineLabelsDisabledGODEBUG.
 TEST(HeaderTest, LeavesOutLabelsThatAreSwitchedOff) {
   GRecord r;
   r.goid = 7;

@@ -241,7 +241,8 @@ struct Mount {
   const char* options;  // nullptr: version 2
 };
 
-// Where is what a process may find, and where its group's files then are.
+// Where is what a process may find, and where its group's files then are. The
+// cases are those of Go's TestParseCPUCgroup and TestParseCPUMount, and more.
 struct Where {
   const char* name;
   const char* cgroup;
