@@ -14,8 +14,6 @@
 #include "api/status_util.h"
 #include "gump/panic.h"
 #include "gump/status.h"
-#include "runtime/sched/time.h"
-#include "runtime/sys/os_linux.h"
 
 namespace gump::internal {
 
@@ -177,17 +175,8 @@ absl::Status SetBuffer(Socket* s, int option, int bytes) {
   return LocalError("set", *s, {err, "setsockopt"});
 }
 
-// SetDeadlineOf converts t: absl::Time is wall clock time, and the poller's
-// clock is monotonic.
 absl::Status SetDeadlineOf(Socket* s, absl::Time t, rt::PollMode mode) {
-  int64_t when = 0;
-  if (t != absl::InfiniteFuture()) {
-    const int64_t left =
-        absl::ToInt64Nanoseconds(t - absl::FromUnixNanos(rt::walltime()));
-    const int64_t now = rt::nanotime();
-    when = std::max<int64_t>(rt::timeAfter(now, left), 1);
-  }
-  const int err = s->fd.setDeadline(when, mode);
+  const int err = s->fd.setDeadline(PollDeadline(t), mode);
   return err == 0 ? absl::OkStatus() : LocalError("set", *s, {err, nullptr});
 }
 

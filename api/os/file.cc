@@ -7,18 +7,29 @@
 #include <fcntl.h>
 
 #include <algorithm>
-#include <limits>
 #include <new>
 
 #include "api/os/file.h"
 #include "api/status_util.h"
 #include "gump/internal/duration_arg.h"
+#include "gump/internal/linkname_synctest.h"
 #include "gump/synctest.h"
+#include "runtime/sched/time.h"
 #include "runtime/sys/os_linux.h"
 
 namespace gump {
 
 namespace internal {
+
+int64_t PollDeadline(absl::Time t) {
+  if (t == absl::InfiniteFuture()) return 0;
+  // absl::Now is an estimate from the cycle counter, off by microseconds.
+  const absl::Time now = rt::currentBubble() == 0
+                             ? absl::FromUnixNanos(rt::walltime())
+                             : synctest::Now();
+  // The poller's clock is read second: the time between is added.
+  return rt::timeAfter(rt::nanotime(), DurationArg(t - now).Nanoseconds());
+}
 
 os::File AdoptFile(OwnedFd&& fd, std::string name, bool poll) {
   std::shared_ptr<OsFile> file;
@@ -93,17 +104,7 @@ int Control(OsFile* f, const F& call) {
 
 absl::Status SetDeadlineOf(OsFile* f, absl::Time t, rt::PollMode mode) {
   if (f == nullptr) return NoFile();
-  int64_t when = 0;
-  if (t != absl::InfiniteFuture()) {
-    const int64_t now = rt::nanotime();
-    const int64_t left =
-        gump::internal::DurationArg(t - synctest::Now()).Nanoseconds();
-    when = left <= 0 ? now
-           : left > std::numeric_limits<int64_t>::max() - now
-               ? std::numeric_limits<int64_t>::max()
-               : now + left;
-  }
-  const int err = f->fd.setDeadline(when, mode);
+  const int err = f->fd.setDeadline(gump::internal::PollDeadline(t), mode);
   if (err == 0) return absl::OkStatus();
   return ErrorStatus("", err, "use of closed file");
 }

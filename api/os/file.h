@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "absl/time/time.h"
 #include "gump/go.h"
 #include "gump/os/file.h"
 #include "netpoll/fd.h"
@@ -73,6 +75,11 @@ template <class F>
 long BlockingSysCall(const F& f) {
   return blocking([&] { return SysCall(f); });
 }
+
+// PollDeadline converts a deadline to the poller's clock, which is monotonic. t
+// is a time of the wall clock, or of the clock of the caller's bubble. The
+// result is never early. 0 means no deadline.
+int64_t PollDeadline(absl::Time t);
 
 // ErrnoOf returns the errno of a result of SysCall, or 0.
 inline int ErrnoOf(long n) { return n < 0 ? static_cast<int>(-n) : 0; }

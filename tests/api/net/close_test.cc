@@ -16,9 +16,12 @@
 #include "gump/context.h"
 #include "gump/go.h"
 #include "gump/net.h"
+#include "gump/os.h"
 #include "gump/runtime.h"
 #include "gump/status.h"
 #include "gump/sync.h"
+#include "gump/synctest.h"
+#include "gump/time.h"
 #include "runtime/sys/sanitizer.h"
 #include "tests/api/net/net_testing.h"
 #include "tests/testing/held_port.h"
@@ -250,6 +253,39 @@ TEST_P(NetTest, DeadlinesEndWaits) {
     EXPECT_TRUE(absl::IsDeadlineExceeded(read().status()));
     EXPECT_TRUE(a.SetDeadline(absl::Now() + absl::Hours(1)).ok());
     EXPECT_EQ(Ready(read()), 1u);
+  });
+}
+
+// The time that is left passes outside, because a wait for the network is not
+// durable.
+TEST_P(NetTest, DeadlineSetInABubbleIsATimeOfItsClock) {
+  Run([] {
+    synctest::Run([] {
+      auto [a, b] = Pair();
+      auto [r, w] = *os::Pipe();
+      char c[1];
+      const auto is_late = [&](const auto& from) {
+        return absl::IsDeadlineExceeded(from.Read(absl::MakeSpan(c)).status());
+      };
+      time::Sleep(absl::Hours(1));
+      const absl::Time now = synctest::Now();
+      for (const absl::Time t : {now + absl::Hours(1), absl::Now()}) {
+        EXPECT_TRUE(a.SetDeadline(t).ok());
+        EXPECT_TRUE(r.SetDeadline(t).ok());
+        EXPECT_EQ(Ready(b.Write("x")), 1u);
+        EXPECT_EQ(Ready(w.Write("x")), 1u);
+        EXPECT_FALSE(is_late(a));
+        EXPECT_FALSE(is_late(r));
+      }
+      for (const absl::Time t : {now, now + absl::Milliseconds(2),
+                                 now - absl::Hours(1), absl::InfinitePast()}) {
+        EXPECT_TRUE(a.SetReadDeadline(t).ok());
+        EXPECT_TRUE(r.SetReadDeadline(t).ok());
+        EXPECT_TRUE(is_late(a));
+        EXPECT_TRUE(is_late(r));
+      }
+      EXPECT_EQ(synctest::Now(), now);
+    });
   });
 }
 
