@@ -6,6 +6,7 @@
 
 #include "absl/time/clock.h"
 #include "gump/internal/linkname_synctest.h"
+#include "gump/internal/linkname_time.h"
 #include "gump/panic.h"
 
 namespace gump::internal {
@@ -52,6 +53,13 @@ void Wait() {
     default:
       panic("goroutine is not in a bubble");
   }
+}
+
+void Sleep(internal::DurationArg d) {
+  // Outside of a bubble the sleep would be a real one, and the panic late.
+  if (rt::currentBubble() == 0) panic("goroutine is not in a bubble");
+  rt::timeSleep(d.Nanoseconds());
+  Wait();
 }
 
 absl::Time Now() {

@@ -430,14 +430,31 @@ void sweepTimers(Timers* ts) {
   unlock(&ts->mu);
 }
 
+// insertFake adds t to the heap of the caller's bubble. No M has to know: the
+// bubble's root looks at the heap when no other goroutine of the bubble runs.
+void insertFake(Timer* t) { (void)timerAdd(bubbleTimers(), t); }
+
+// beginFake lets t, which was set and is in no heap, fire at once if it is due,
+// and puts it into the heap of the caller's bubble otherwise. (Go: modify.) A
+// timer of a P need not fire at once, because some M soon looks at it. The root
+// of a bubble looks only when all other goroutines are blocked, and one of them
+// may be waiting for t by other means, such as a loop.
+//
+// The caller holds no lock. If another goroutine has stopped or reset t
+// meanwhile, both calls below go by its new state.
+void beginFake(Timer* t) {
+  // The timer of a function may be gone after it has fired.
+  const bool isChan = has(t->state.load(relaxed), kTimerChan);  // constant
+  if (timerRunIfDue(t) && !isChan) return;
+  insertFake(t);  // does nothing if t is not pending any more
+}
+
 // insert adds t to the heap of the current P and wakes an M that must know of
 // it. Without a P it uses the heap of P 0, which never goes away. `parks` says
 // that the caller is about to park.
 void insert(Timer* t, bool parks) {
   if (GUMP_UNLIKELY(isFake(t))) {
-    // No M has to know: the bubble's root looks at the heap when no other
-    // goroutine of the bubble runs.
-    (void)timerAdd(bubbleTimers(), t);
+    insertFake(t);
     return;
   }
   netpollGenericInit();
@@ -477,6 +494,17 @@ int64_t timerAdd(Timers* ts, Timer* t) {
   return earlier;
 }
 
+namespace {
+// begin inserts t, whose owner has just set it.
+void begin(Timer* t) {
+  if (GUMP_UNLIKELY(isFake(t))) {
+    beginFake(t);
+  } else {
+    insert(t, /*parks=*/false);
+  }
+}
+}  // namespace
+
 bool timerModify(Timer* t, int64_t when, int64_t period)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // takes the channel's lock if t has one
   if (when <= 0) fatalthrow("timer when must be positive");
@@ -495,7 +523,7 @@ bool timerModify(Timer* t, int64_t when, int64_t period)
   const bool add = wantsHeap(t);
   unlock(&t->mu);
   if (isChan) pending |= timerChanUnlock(t);
-  if (add) insert(t, /*parks=*/false);
+  if (add) begin(t);
   if (earlier && !isFake(t)) wakeNetPoller(when);
   return pending;
 }
@@ -504,7 +532,7 @@ void timerStart(Timer* t, int64_t when) {
   // No lock is needed: no other thread knows t, and insert publishes it under
   // t->mu.
   t->when = when;
-  insert(t, /*parks=*/false);
+  begin(t);
 }
 
 bool timerStop(Timer* t) ABSL_NO_THREAD_SAFETY_ANALYSIS {  // as timerModify

@@ -9,7 +9,9 @@
 // ensure that no goroutine outside of the bubble uses it.
 //
 // The root is the goroutine that called synctest::Run. It runs the bubble's
-// timers, moves the clock, and belongs to the bubble until Run returns.
+// timers, moves the clock, and belongs to the bubble until Run returns. A timer
+// that is due when it is set does not wait for the root: it runs on the
+// goroutine that sets it (beginFake in time.cc), which keeps the bubble busy.
 //
 // `busy` counts the goroutines of the bubble that are not durably blocked, the
 // root included. It also counts a goroutine that is already published as

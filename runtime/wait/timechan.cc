@@ -310,7 +310,7 @@ namespace {
 // goFunc is the function that AfterFunc's timer calls.
 void goFunc(void* arg, uint64_t, int64_t) {
   const auto* ft = static_cast<const FuncTimer*>(arg);
-  // A bubble's timers run on its root, so the root's bubble is the timer's.
+  // A bubble's timers run in it, so the caller's bubble is the timer's.
   Bubble* b = ft->bubble != 0 ? getg()->bubble : nullptr;
   // When newprocTimer returns, the goroutine may be over, and *ft gone.
   void* closure = ft->closure;

@@ -285,12 +285,36 @@ TEST(Client, GivesUpAfterAnHour) {
       Client client;
       auto gave_up = gump::make_chan<void>();
       client.Call([gave_up] { gave_up.Close(); });
-      gump::time::Sleep(absl::Minutes(59));  // takes microseconds
-      gump::synctest::Wait();                // the client has settled
+      gump::synctest::Sleep(absl::Minutes(59));  // takes microseconds
       EXPECT_EQ(gave_up.TryRecv().kind, gump::RecvResult<void>::kEmpty);
-      gump::time::Sleep(absl::Minutes(1));
-      gump::synctest::Wait();
+      gump::synctest::Sleep(absl::Minutes(1));
       EXPECT_EQ(gave_up.TryRecv().kind, gump::RecvResult<void>::kClosed);
+    });
+  });
+}
+
+// Cache has one entry, and drops it after a while.
+struct Cache {
+  void Put(std::string k, std::string v, absl::Duration keep) {
+    entry = {std::move(k), std::move(v)};
+    gump::go([this, keep] {
+      gump::time::Sleep(keep);
+      entry = {};
+    });
+  }
+  bool Has(const std::string& k) const { return entry.first == k; }
+  std::pair<std::string, std::string> entry;
+};
+
+TEST(SynctestTest, CacheDropsAnEntry) {
+  Cache cache;
+  const std::string key = "k";
+  const std::string value = "v";
+  gump::Run([&] {
+    gump::synctest::Run([&] {
+      cache.Put(key, value, absl::Minutes(5));
+      gump::synctest::Sleep(absl::Minutes(5));
+      EXPECT_FALSE(cache.Has(key));  // the cache has dropped it by now
     });
   });
 }

@@ -260,6 +260,43 @@ TEST_P(SynctestTest, WaitAloneReturnsAtOnce) {
   });
 }
 
+TEST_P(SynctestTest, SleepWaitsForThoseThatWakeAtTheSameTime) {
+  Bubble([] {
+    constexpr int kGoroutines = 20;
+    int done = 0;  // Sleep orders it
+    auto next = make_chan<void>();
+    for (int i = 0; i < kGoroutines; i++) {
+      go([&done, next, i] {
+        time::Sleep(1h);
+        if (i > 0) next.Recv();  // one after the other
+        if (++done < kGoroutines) next.Send();
+      });
+    }
+    synctest::Sleep(1h);
+    EXPECT_EQ(done, kGoroutines);
+    EXPECT_EQ(Since(), absl::Hours(1));
+  });
+}
+
+TEST_P(SynctestTest, SleepOfNothingIsWait) {
+  Bubble([] {
+    int done = 0;
+    for (const auto d : {0s, -1s}) {
+      go([&done] { done++; });
+      synctest::Sleep(d);
+    }
+    EXPECT_EQ(done, 2);
+    EXPECT_EQ(Since(), absl::ZeroDuration());
+  });
+}
+
+TEST_P(SynctestTest, SleepOutsideOfABubblePanicsAtOnce) {
+  Run([] {
+    EXPECT_EQ(PanicText([] { synctest::Sleep(absl::InfiniteDuration()); }),
+              "goroutine is not in a bubble");
+  });
+}
+
 TEST_P(SynctestTest, WaitSeesEverythingSettle) {
   Bubble([] {
     // A chain: each wakes the next, and the last is seen.

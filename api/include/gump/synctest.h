@@ -7,12 +7,10 @@
 //         Client client;
 //         auto gave_up = gump::make_chan<void>();
 //         client.Call([gave_up] { gave_up.Close(); });
-//         gump::time::Sleep(absl::Minutes(59));   // takes microseconds
-//         gump::synctest::Wait();                 // the client has settled
+//         gump::synctest::Sleep(absl::Minutes(59));  // takes microseconds
 //         EXPECT_EQ(gave_up.TryRecv().kind,
 //                   gump::RecvResult<void>::kEmpty);
-//         gump::time::Sleep(absl::Minutes(1));
-//         gump::synctest::Wait();
+//         gump::synctest::Sleep(absl::Minutes(1));
 //         EXPECT_EQ(gave_up.TryRecv().kind,
 //                   gump::RecvResult<void>::kClosed);
 //       });
@@ -29,7 +27,9 @@
 // Sleep, Timer, Ticker, After, Tick and AfterFunc use that clock. So do the
 // times that channels of time deliver, the deadlines of contexts, and
 // rate::Limiter. (absl::Now does not. Code under test can use synctest::Now,
-// which is absl::Now elsewhere.)
+// which is absl::Now elsewhere.) SetDeadline of a connection, listener or file
+// takes a time of that clock, too. But a wait for the network is no matter of
+// the bubble, so the time that is left until then passes outside.
 //
 // A goroutine is durably blocked when nothing outside the bubble can wake it:
 //   * in a send, a receive or a select, if all its channels were made in the
@@ -49,7 +49,9 @@
 // ...". Handles may be kept and dropped anywhere. A goroutine of a bubble may
 // wait for a channel from outside, but is then not durably blocked.
 //
-// Timers that are due at the same moment fire in no particular order.
+// Timers that are due at the same moment fire in no particular order. A timer
+// that is set to fire at once does so before the call that sets it returns,
+// unless another goroutine waits for its earlier setting.
 //
 // Unlike in Go, a timer or ticker does not make the clock advance if no
 // goroutine waits for its channel. See docs/divergences.md.
@@ -57,7 +59,7 @@
 // Memory ordering: the actions of the other goroutines of a bubble, before they
 // block durably or end, happen before the return of Wait.
 //
-// Source: package testing/synctest of Go 1.25.
+// Source: package testing/synctest of Go 1.27.
 #ifndef GUMP_SYNCTEST_H_
 #define GUMP_SYNCTEST_H_
 
@@ -67,6 +69,7 @@
 #include "gump/go.h"
 #include "gump/internal/bubble_scope.h"
 #include "gump/internal/closure.h"
+#include "gump/internal/duration_arg.h"
 
 namespace gump::synctest {
 
@@ -105,6 +108,18 @@ __attribute__((always_inline)) inline void Run(F&& f) {
 // Panics "goroutine is not in a bubble". Panics "wait already in progress" if
 // another goroutine of the bubble is in Wait.
 void Wait();
+
+// Sleep is time::Sleep(d) and then Wait(). A goroutine that sleeps as long as
+// the test may wake before or after it. After Sleep, that goroutine has done
+// what it does at that moment.
+//
+//   cache.Put(key, value, absl::Minutes(5));
+//   gump::synctest::Sleep(absl::Minutes(5));
+//   EXPECT_FALSE(cache.Has(key));   // the cache has dropped it by now
+//
+// Parks. If d <= 0, it is Wait(). Panics as Wait does, and outside of a bubble
+// before it sleeps.
+void Sleep(internal::DurationArg d);
 
 // Now returns the time of the clock of the caller's bubble, or absl::Now()
 // outside of bubbles. Does not park.
