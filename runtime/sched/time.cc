@@ -449,14 +449,10 @@ void beginFake(Timer* t) {
   insertFake(t);  // does nothing if t is not pending any more
 }
 
-// insert adds t to the heap of the current P and wakes an M that must know of
-// it. Without a P it uses the heap of P 0, which never goes away. `parks` says
-// that the caller is about to park.
-void insert(Timer* t, bool parks) {
-  if (GUMP_UNLIKELY(isFake(t))) {
-    insertFake(t);
-    return;
-  }
+// insertReal adds t to the heap of the current P and wakes an M that must know
+// of it. Without a P it uses the heap of P 0, which never goes away. `parks`
+// says that the caller is about to park.
+void insertReal(Timer* t, bool parks) {
   netpollGenericInit();
   M* mp = getg()->m;
   P* pp = mp->p;
@@ -495,12 +491,20 @@ int64_t timerAdd(Timers* ts, Timer* t) {
 }
 
 namespace {
-// begin inserts t, whose owner has just set it.
+// begin inserts t, which the caller has just set. insertToPark inserts t when
+// the caller is about to park, with the lock of t's channel held.
 void begin(Timer* t) {
   if (GUMP_UNLIKELY(isFake(t))) {
     beginFake(t);
   } else {
-    insert(t, /*parks=*/false);
+    insertReal(t, /*parks=*/false);
+  }
+}
+void insertToPark(Timer* t) {
+  if (GUMP_UNLIKELY(isFake(t))) {
+    insertFake(t);
+  } else {
+    insertReal(t, /*parks=*/true);
   }
 }
 }  // namespace
@@ -570,7 +574,7 @@ void timerBlock(Timer* t) {
   const bool add = wantsHeap(t);
   const int64_t when = t->when;
   unlock(&t->mu);
-  if (add) insert(t, /*parks=*/true);
+  if (add) insertToPark(t);
   if (earlier && !isFake(t)) wakeNetPoller(when);
 }
 
