@@ -73,7 +73,10 @@ int newosproc(M* mp) {
 Atomic<int32_t> panicking;
 void fatalthrow(const char* text) { model::fail(text); }
 void fatal(const char* text) { model::fail(text); }
+void fatalAll(const char* text) { model::fail(text); }
 void fatalError(const char* text) noexcept { model::fail(text); }
+void fatalErrorAll(const char* text) noexcept { model::fail(text); }
+void fatalInvariant(const char* text) noexcept { model::fail(text); }
 void fatalpanic(const char* text, uint32_t, const char*) { model::fail(text); }
 bool isPanicking() { return false; }
 bool isPanickingHere() { return false; }
