@@ -13,9 +13,18 @@
 // (I3) No malloc, no stdio, no ranked lock that another thread may hold: the
 //      failure may lie in any of them.
 //
-// Several threads may fail at once. Each prints its stacks while it holds
-// paniclk, so the stacks do not mix. The last one exits the process, so that
-// all of them are heard.
+// Several threads may fail at once, each for a reason of its own. Each prints
+// its stacks while it holds paniclk, so the stacks do not mix. The last one
+// exits the process, so that all of them are heard.
+//
+// (I4) A reason that several threads can find in the same state of the runtime
+//      is printed once. Go keeps sched.lock while it prints such a reason, so
+//      the other finders wait for that lock. Our dump takes sched.lock, so the
+//      finder claims the end of the process (dyingThread) before it unlocks.
+//      The claim is a CAS under the lock under which the state was read. A
+//      second finder takes the lock after that, sees the claim and stays
+//      silent. Its silence loses nothing: the claimant ends the process, and it
+//      waits for no thread that has not begun to print (I1).
 #include "runtime/diag/panic.h"
 
 #include <unistd.h>
@@ -54,6 +63,10 @@ enum class Goroutines : uint8_t { kCurrent, kAll };
 // paniclk: 0 is free, 1 is held, 2 is held and another thread may be asleep. A
 // Mutex would not do, because paniclk is taken under any lock and has no rank.
 Atomic<uint32_t> paniclk;
+
+// The thread that has claimed the end of the process (I4), or 0. All accesses
+// are relaxed: the claim publishes nothing, and one CAS succeeds.
+Atomic<int32_t> dyingThread;
 
 // The counterparts of M::dying and M::throwing for all threads without an M.
 // Two such threads that fail at once are taken for one that fails twice. That
@@ -213,6 +226,18 @@ void printpanic(Writer* w, const char* text, size_t n) {
 
 }  // namespace
 
+bool claimDeath() { return dyingThread.cas(0, gettid(), relaxed); }
+
+void claimDeathAndUnlock(Mutex* held) {
+  // The claimant may come here again, if it fails while it prints. It goes on
+  // then, and (I2) ends it.
+  const bool mine = claimDeath() || dyingThread.load(relaxed) == gettid();
+  unlock(held);
+  while (!mine) usleep(1'000'000);
+}
+
+bool isDeathClaimed() { return dyingThread.load(relaxed) != 0; }
+
 bool isPanicking() {
   return panicking.load(acquire) != 0;  // pairs with startpanic
 }
@@ -221,6 +246,7 @@ void panicAfterFork() {
   // There is only one thread, so nothing needs ordering.
   panicking.store(0, relaxed);
   paniclk.store(0, relaxed);
+  dyingThread.store(0, relaxed);
 }
 
 bool isPanickingHere() { return *dying() != 0; }

@@ -9,7 +9,9 @@
 
 #include <cstdint>
 
+#include "absl/base/thread_annotations.h"
 #include "runtime/sys/atomic.h"
+#include "runtime/sys/lock_futex.h"
 
 namespace gump::rt {
 
@@ -43,6 +45,19 @@ extern Atomic<int32_t> panicking;
 [[noreturn]] void fatalpanic(const char* text, uint32_t len,
                              const char* type = nullptr);
 
+// claimDeath makes the calling thread the one that reports what it has found,
+// and returns true. It does so once in the life of the process. The reasons
+// that several threads can find at once are claimed before they are printed.
+// On: any, signal stack.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] bool claimDeath();
+// claimDeathAndUnlock is for a reason that was found under `held`, which the
+// dump may take. It unlocks `held`, and returns on the thread that has claimed
+// the end of the process. On every other thread it never returns.
+// On: any.  P: either.  Locks: caller holds `held`.  Parks: may block for ever.
+void claimDeathAndUnlock(Mutex* held) ABSL_UNLOCK_FUNCTION(held);
+// isDeathClaimed returns true if some thread has claimed it.
+// On: any.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] bool isDeathClaimed();
 // isPanicking returns true if some thread has begun to end the process.
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool isPanicking();

@@ -144,18 +144,10 @@ bool hasUnknownThreads(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   return threads == 0 || threads - stayed > ours;  // 0: /proc is gone again
 }
 
-// claimReport makes this thread the one that reports. Otherwise the next thread
-// that takes the lock would find the same, and print between our lines.
-// claimReport drops the lock, because the dump of scheddetail takes it.
-void claimReport() ABSL_UNLOCK_FUNCTION(sched.lock) {
-  sched.foundDead = true;
-  unlock(&sched.lock);
-}
-
 // dead reports that no thread runs and none will.
 [[noreturn]] void dead(const Census& c, int32_t nostack)
     ABSL_UNLOCK_FUNCTION(sched.lock) {
-  claimReport();
+  claimDeathAndUnlock(&sched.lock);
   if (c.busy != nullptr || c.runnable > nostack) {
     printf(
         "runtime: checkdead: no thread runs, yet %d goroutines are runnable, "
@@ -248,7 +240,7 @@ void findDeadAfterMain(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     awaitUnknownThreads();
     return;
   }
-  claimReport();
+  claimDeathAndUnlock(&sched.lock);
   fatalAll("all goroutines are asleep - deadlock!");
 }
 
@@ -266,7 +258,7 @@ void findDeadAfterMain(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 //  * if there has been no Run yet, for the same reason;
 //  * if the process is ending anyway.
 void findDead(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  if (sched.foundDead || isPanicking()) return;
+  if (isDeathClaimed() || isPanicking()) return;
   const bool ended = sched.mainEnded.load(relaxed);  // written under sched.lock
   if (ended && !sched.m0attached) findDeadAfterMain(closely);
   if (ended || !sched.m0attached || sched.nmextra > 0) return;
@@ -280,7 +272,7 @@ void findDead(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     int32_t idle = sched.nmidle;
     int32_t locked = sched.nmidlelocked;
     int32_t sys = sched.nmsys;
-    claimReport();
+    claimDeathAndUnlock(&sched.lock);
     printf("runtime: checkdead: nmidle=%d nmidlelocked=%d mcount=%D nmsys=%d\n",
            idle, locked, count, sys);
     fatalthrow("checkdead: inconsistent counts");

@@ -319,8 +319,6 @@ struct Schedt {
   // parkForeign read it with seq_cst, the schedulers with acquire.
   Atomic<bool> mainEnded;
   bool m0attached ABSL_GUARDED_BY(lock) = false;  // a thread is inside Run
-  // A thread is reporting a deadlock.
-  bool foundDead ABSL_GUARDED_BY(lock) = false;
 
   Atomic<int32_t> ngsys;       // system Gs
   Atomic<int32_t> nmstarting;  // Ms with a thread that has not begun yet

@@ -426,7 +426,7 @@ int64_t mcount() {
 void checkmcount() {
   if (mcount() <= sched.maxmcount) return;
   int32_t max = sched.maxmcount;
-  unlock(&sched.lock);  // the dump may need it
+  claimDeathAndUnlock(&sched.lock);  // the next thread exceeds it as well
   printf("runtime: program exceeds %d-thread limit\n", max);
   fatalthrow("thread exhaustion");
 }

@@ -164,7 +164,8 @@ void onQuit(int, siginfo_t* info, void* context) {
     futexwakeup(&relayDone, 1);
     for (;;) usleep(1'000'000);
   }
-  if (!isPanicking()) {
+  // Two such signals may interrupt two threads at once.
+  if (!isPanicking() && claimDeath()) {
     const G* gp = getg();
     printf("SIGQUIT: quit\nPC=0x%X m=%D sigcode=%d\n", uint64_t{contextPC(uc)},
            gp == nullptr || gp->m == nullptr ? int64_t{-1} : gp->m->id,

@@ -78,6 +78,10 @@ void fatalError(const char* text) noexcept { model::fail(text); }
 void fatalErrorAll(const char* text) noexcept { model::fail(text); }
 void fatalInvariant(const char* text) noexcept { model::fail(text); }
 void fatalpanic(const char* text, uint32_t, const char*) { model::fail(text); }
+// A fatal error ends the schedule, so no second thread finds the same.
+bool claimDeath() { return true; }
+void claimDeathAndUnlock(Mutex* held) { unlock(held); }
+bool isDeathClaimed() { return false; }
 bool isPanicking() { return false; }
 bool isPanickingHere() { return false; }
 void panicAfterFork() {}

@@ -2,12 +2,20 @@
 // error and the exit status. Compiled with -fstack-clash-protection, which
 // makes a frame larger than a guard page touch each page it spans.
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdio>
+#include <initializer_list>
+#include <ostream>
 #include <stdexcept>
+#include <string>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include "gump/chan.h"
 #include "gump/go.h"
@@ -116,6 +124,103 @@ TEST_F(CrashDeathTest, ExceedingTheThreadLimitIsFatal) {
   EXPECT_EXIT(RunWith({}, [] { debug::SetMaxThreads(1); }), Died(),
               "runtime: program exceeds 1-thread limit\n"
               "fatal error: thread exhaustion\n");
+}
+
+// Occurs returns how often `what` occurs in the text.
+size_t Occurs(const std::string& text, std::string_view what) {
+  size_t n = 0;
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at++) {
+    n++;
+  }
+  return n;
+}
+
+// SaysOnce matches a report that has each of these texts once.
+class SaysOnce {
+ public:
+  using is_gtest_matcher = void;
+  SaysOnce(std::initializer_list<std::string_view> texts) : texts_(texts) {}
+  bool MatchAndExplain(const std::string& report, std::ostream*) const {
+    return std::all_of(texts_.begin(), texts_.end(),
+                       [&](auto text) { return Occurs(report, text) == 1; });
+  }
+  void DescribeTo(std::ostream* out) const {
+    *out << "has each of these once:";
+    for (std::string_view text : texts_) *out << ' ' << text;
+  }
+  void DescribeNegationTo(std::ostream* out) const {
+    *out << "has not each of these once";
+  }
+
+ private:
+  std::vector<std::string_view> texts_;
+};
+
+// The goroutines that the limit stops are on several threads, and each of them
+// finds that there is no thread for the next.
+TEST_F(CrashDeathTest, ThreadLimitMetByManyGoroutinesIsReportedOnce) {
+  for (const char* procs : {"2", "4", "8"}) {
+    for (int i = 0; i < 4; i++) {
+      EXPECT_EXIT(RunWith({{"GOMAXPROCS", procs}},
+                          [] {
+                            debug::SetMaxThreads(10);
+                            for (int n = 0; n < 100; n++) {
+                              go([] {
+                                runtime::LockOSThread();
+                                chan<void>().Recv();
+                              });
+                            }
+                            for (;;) runtime::Gosched();
+                          }),
+                  Died(),
+                  SaysOnce({"limit\nfatal error: thread exhaustion\n",
+                            "fatal error: "}));
+    }
+  }
+}
+
+TEST_F(CrashDeathTest, ThreadLimitSetTooLowByManyThreadsIsReportedOnce) {
+  constexpr int kThreads = 8;
+  for (int i = 0; i < 4; i++) {
+    EXPECT_EXIT(RunWith({},
+                        [] {
+                          static std::atomic<int> ready = 0;
+                          for (int n = 0; n < kThreads; n++) {
+                            std::thread([] {
+                              ready++;
+                              while (ready < kThreads)
+                                std::this_thread::yield();
+                              debug::SetMaxThreads(1);
+                            }).detach();
+                          }
+                          blocking([] { pause(); });
+                        }),
+                Died(),
+                SaysOnce({"runtime: program exceeds 1-thread limit\n",
+                          "fatal error: "}));
+  }
+}
+
+TEST_F(CrashDeathTest, TwoQuitsAtOnceMakeOneReport) {
+  constexpr int kThreads = 4;
+  for (int i = 0; i < 10; i++) {
+    EXPECT_EXIT(RunWith({},
+                        [] {
+                          static std::atomic<int> ready = 0;
+                          for (int n = 0; n < kThreads; n++) {
+                            std::thread([] {
+                              ready++;
+                              while (ready < kThreads) {
+                                std::this_thread::yield();
+                              }
+                              pthread_kill(pthread_self(), SIGQUIT);
+                              pause();
+                            }).detach();
+                          }
+                          blocking([] { pause(); });
+                        }),
+                Died(), SaysOnce({"SIGQUIT: quit\n"}));
+  }
 }
 
 TEST_F(CrashDeathTest, EndlessRecursionInAGoroutineIsAnOverflow) {

@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
+#include "runtime/sys/lock_futex.h"
 #include "runtime/sys/print.h"
 #include "runtime/sys/signal.h"
 
@@ -156,6 +159,42 @@ TEST_F(PanicDeathTest, FaultInTheDumpIsReportedAndEndsIt) {
       ::testing::ExitedWithCode(4),
       "^fatal error: first\n(.*\n)?panic during panic\n(.*\n)?"
       "stack trace unavailable\n$");
+}
+
+TEST_F(PanicDeathTest, SecondFinderUnlocksAndStaysSilent) {
+  EXPECT_EXIT(
+      {
+        Mutex mu{LockRank::kLeaf};
+        lock(&mu);
+        std::atomic<bool> held = false;
+        std::thread second([&] {
+          lock(&mu);
+          held = true;
+          claimDeathAndUnlock(&mu);
+          fatal("second");
+        });
+        claimDeathAndUnlock(&mu);
+        EXPECT_TRUE(isDeathClaimed());
+        while (!held) std::this_thread::yield();
+        lock(&mu);  // returns when the second finder has unlocked mu
+        unlock(&mu);
+        fatal("first");
+      },
+      ::testing::ExitedWithCode(2), "^fatal error: first\n\n");
+}
+
+TEST_F(PanicDeathTest, ClaimantMayClaimAgain) {
+  EXPECT_EXIT(
+      {
+        Mutex mu{LockRank::kLeaf};
+        for (int i = 0; i < 2; i++) {
+          lock(&mu);
+          claimDeathAndUnlock(&mu);
+        }
+        EXPECT_FALSE(claimDeath());
+        fatal("first");
+      },
+      ::testing::ExitedWithCode(2), "^fatal error: first\n\n");
 }
 
 TEST_F(PanicDeathTest, TracebackNonePrintsNoStacks) {
