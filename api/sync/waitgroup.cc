@@ -16,6 +16,7 @@
 // and finds no waiters does not touch the object again.
 #include "gump/sync/waitgroup.h"
 
+#include "gump/internal/linkname_gls.h"
 #include "gump/internal/linkname_panic.h"
 #include "gump/internal/linkname_sync.h"
 #include "gump/internal/linkname_synctest.h"
@@ -98,14 +99,19 @@ void WaitGroup::WaitSlow() {
   }
 }
 
-// RunTask calls run(task), then Done. A Goexit counts as returning, because it
-// unwinds this frame. An exception that leaves run does not unwind this frame.
-// No frame above catches the exception. So the process ends before any frame is
-// unwound, and the report shows the stack that threw.
+// RunTask calls run(task), destroys the goroutine's values of gls, and calls
+// Done. So a waiter finds them destroyed, as a thread that joins another finds
+// the thread_locals of the other destroyed. A Goexit counts as returning,
+// because it unwinds this frame. An exception that leaves run does not unwind
+// this frame. No frame above catches the exception. So the process ends before
+// any frame is unwound, and the report shows the stack that threw.
 void WaitGroup::RunTask(void (*run)(void*), void* task) {
   struct DoneAtEnd {
     WaitGroup* wg;
-    ~DoneAtEnd() noexcept(false) { wg->Done(); }
+    ~DoneAtEnd() noexcept(false) {
+      rt::glsDestroyAll();
+      wg->Done();
+    }
   } at_end{this};
   run(task);
 }

@@ -14,6 +14,7 @@
 #include "gump/internal/linkname.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
+#include "runtime/sys/tls.h"
 
 namespace gump::rt {
 
@@ -67,6 +68,13 @@ void glsDestroyAll(G* gp) {
     std::free(n);
     if (destroy != nullptr) destroy(value);
   }
+}
+
+// This is no entry into the runtime, as goexit1 is none: every goroutine of a
+// WaitGroup comes here, and few have values.
+void glsDestroyAll() {
+  G* gp = getg();  // nullptr: the thread has not used the library
+  if (gp != nullptr && gp->gls != nullptr) glsDestroyAll(gp);
 }
 
 }  // namespace gump::rt

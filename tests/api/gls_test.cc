@@ -11,6 +11,7 @@
 
 #include "gump/go.h"
 #include "gump/runtime.h"
+#include "gump/sync/errgroup.h"
 #include "gump/sync/waitgroup.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -79,26 +80,82 @@ TEST_P(GlsTest, ValuesAreDestroyedInReverseOrderOfFirstUse) {
     gls<Noisy> a{[&] { return Noisy(&log, 1); }};
     gls<Noisy> b{[&] { return Noisy(&log, 2); }};
     gls<Noisy> c{[&] { return Noisy(&log, 3); }};
-    std::atomic<bool> done = false;
-    // Not a WaitGroup, because values are destroyed after the function returns.
-    struct SetDone {
-      explicit SetDone(std::atomic<bool>* d) : done(d) {}
-      SetDone(SetDone&& o) noexcept : done(std::exchange(o.done, nullptr)) {}
-      ~SetDone() {
-        if (done != nullptr) *done = true;
-      }
-      std::atomic<bool>* done;
-    };
-    gls<SetDone> last{[&] { return SetDone(&done); }};
-    go([&] {
-      last.get();
+    sync::WaitGroup wg;
+    wg.Go([&] {
       b.get();
       a.get();
       c.get();
       b.get();
     });
-    ASSERT_TRUE(testing::Eventually([&] { return done.load(); }));
+    wg.Wait();
     EXPECT_EQ(log, (std::vector<int>{3, 1, 2}));
+  });
+}
+
+// SlowValue returns a value whose destructor parks, and then sets *gone.
+std::shared_ptr<void> SlowValue(std::atomic<bool>* gone) {
+  return {gone, [gone](void*) {
+            for (int i = 0; i < 100; i++) runtime::Gosched();
+            *gone = true;
+          }};
+}
+
+TEST_P(GlsTest, ValuesAreDestroyedBeforeDone) {
+  for (const bool exits : {false, true}) {
+    Run([exits] {
+      std::atomic<bool> gone = false;
+      gls<std::shared_ptr<void>> x{[&] { return SlowValue(&gone); }};
+      sync::WaitGroup wg;
+      wg.Go([&] {
+        x.get();
+        if (exits) runtime::Goexit();
+      });
+      wg.Wait();
+      EXPECT_TRUE(gone);
+    });
+  }
+}
+
+TEST_P(GlsTest, ValuesOfAGroupAreDestroyedBeforeThePlaceIsFree) {
+  for (const bool exits : {false, true}) {
+    Run([exits] {
+      std::atomic<bool> gone = false;
+      gls<std::shared_ptr<void>> x{[&] { return SlowValue(&gone); }};
+      sync::ErrGroup group;
+      group.SetLimit(1);
+      group.Go([&] {
+        x.get();
+        if (exits) runtime::Goexit();
+      });
+      group.Go([&] { EXPECT_TRUE(gone); });
+      EXPECT_TRUE(group.Wait().ok());
+    });
+  }
+}
+
+TEST_P(GlsTest, ValuesOfAGroupAreDestroyedBeforeWaitReturns) {
+  Run([] {
+    std::atomic<bool> gone = false;
+    gls<std::shared_ptr<void>> x{[&] { return SlowValue(&gone); }};
+    sync::ErrGroup group;
+    group.Go([&] { x.get(); });
+    EXPECT_TRUE(group.Wait().ok());
+    EXPECT_TRUE(gone);
+  });
+}
+
+// The destructor of a value may use another value, as at a goroutine's end.
+TEST_P(GlsTest, ValuesThatDestructorsMakeAreDestroyedBeforeDone) {
+  Run([] {
+    std::atomic<bool> gone = false;
+    gls<std::shared_ptr<void>> late{[&] { return SlowValue(&gone); }};
+    gls<std::shared_ptr<void>> x{[&] {
+      return std::shared_ptr<void>(&gone, [&](void*) { late.get(); });
+    }};
+    sync::WaitGroup wg;
+    wg.Go([&] { x.get(); });
+    wg.Wait();
+    EXPECT_TRUE(gone);
   });
 }
 

@@ -11,7 +11,9 @@
 // of little use in a goroutine, because a call that parks may return on another
 // thread.) Each goroutine, and each plain thread, has its own value. The value
 // is made from the initial value at its first use. When the goroutine or thread
-// ends, its values are destroyed in reverse order of first use.
+// ends, its values are destroyed in reverse order of first use. A goroutine of
+// WaitGroup::Go or ErrGroup::Go destroys them before it counts as done, so they
+// are gone when Wait returns.
 //
 // An access searches a short list, newest first. That is fast for a handful of
 // variables, but not for thousands. An access never waits. The first access of
@@ -62,8 +64,8 @@ class gls {
   gls& operator=(const gls&) = delete;
 
   // Returns the value of the current goroutine. The reference is valid until
-  // that goroutine ends. The first call makes the value, and throws as
-  // described above.
+  // that goroutine ends, and destroys its values. The first call makes the
+  // value, and throws as described above.
   T& operator*() const { return *get(); }
   T* operator->() const { return get(); }
 

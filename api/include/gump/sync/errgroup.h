@@ -35,6 +35,7 @@
 #include "gump/chan.h"
 #include "gump/context.h"
 #include "gump/internal/atomic.h"
+#include "gump/internal/linkname_gls.h"
 #include "gump/sync/once.h"
 #include "gump/sync/waitgroup.h"
 
@@ -62,9 +63,10 @@ class ErrGroup {
       const context::Context& parent);
 
   // Go calls f() in a new goroutine. Parks until fewer goroutines are active
-  // than the limit allows. f is decay-copied, and destroyed before the
-  // goroutine counts as having returned. A Goexit counts as returning OK.
-  // Panics if no goroutine can be started. Throws std::bad_alloc.
+  // than the limit allows. f is decay-copied. f and the goroutine's
+  // values of gls are destroyed before the goroutine counts as having returned.
+  // A Goexit counts as returning OK. Panics if no goroutine can be started.
+  // Throws std::bad_alloc.
   template <class F>
   void Go(F&& f);
 
@@ -99,8 +101,8 @@ class ErrGroup {
   template <class F>
   void Start(F&& f);
 
-  // Call calls the function in task and destroys it. After that its place in
-  // the limit is free again.
+  // Call calls the function in task, and destroys it and the goroutine's values
+  // of gls. After that its place in the limit is free again.
   template <class Fn>
   void Call(std::optional<Fn>& task);
 
@@ -149,8 +151,9 @@ inline void ErrGroup::Call(std::optional<Fn>& task) {
   struct LeaveAtEnd {
     ErrGroup* group;
     std::optional<Fn>& task;
-    ~LeaveAtEnd() {
+    ~LeaveAtEnd() noexcept(false) {
       task.reset();
+      rt::glsDestroyAll();
       group->Leave();
     }
   } at_end{this, task};

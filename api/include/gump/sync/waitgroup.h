@@ -80,11 +80,11 @@ class WaitGroup {
   }
 
   // Go runs f() in a new goroutine and counts it until it is done. It calls
-  // Add(1), and Done when f has returned or has left by Goexit. f and all that
-  // it holds are destroyed before Done. If f throws, the process ends as it
-  // does for every goroutine. Done is not called then, so no waiter continues
-  // with incomplete work. If no goroutine can be started, Go panics and leaves
-  // the counter as it was.
+  // Add(1), and Done when f has returned or has left by Goexit. f, all that it
+  // holds, and the goroutine's values of gls are destroyed before Done. If f
+  // throws, the process ends as it does for every goroutine. Done is not called
+  // then, so no waiter continues with incomplete work. If no goroutine can be
+  // started, Go panics and leaves the counter as it was.
   template <class F>
   void Go(F&& f);
 

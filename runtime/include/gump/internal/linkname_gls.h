@@ -14,6 +14,11 @@ void* glsGet(const void* key) noexcept;
 [[nodiscard]] bool glsSet(const void* key, void* value,
                           void (*destroy)(void*)) noexcept;
 
+// glsDestroyAll destroys the values of the current goroutine or foreign thread,
+// in reverse order of first use, as at its end. A goroutine calls it before it
+// reports to another goroutine that it has ended. Parks as the destructors do.
+void glsDestroyAll();
+
 }  // namespace gump::rt
 
 #endif  // GUMP_INTERNAL_LINKNAME_GLS_H_
