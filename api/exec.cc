@@ -25,8 +25,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <system_error>
@@ -578,10 +580,11 @@ absl::StatusOr<std::string> LookPath(std::string_view file) {
   return absl::NotFoundError(what + ": executable file not found in $PATH");
 }
 
-Cmd::Cmd(std::string_view name, std::vector<std::string> args)
+Cmd::Cmd(std::string_view name, std::string* args, size_t n)
     : c_(std::make_unique<internal::Command>()) {
+  c_->args.reserve(n + 1);
   c_->args.emplace_back(name);
-  for (std::string& a : args) c_->args.push_back(std::move(a));
+  for (size_t i = 0; i < n; i++) c_->args.push_back(std::move(args[i]));
 }
 Cmd::Cmd(Cmd&&) noexcept = default;
 Cmd& Cmd::operator=(Cmd&&) noexcept = default;
@@ -593,7 +596,9 @@ Cmd CommandContextOf(const context::Context& ctx, Cmd cmd) {
 }
 
 void Cmd::SetDir(std::string_view dir) { c_->dir = std::string(dir); }
-void Cmd::SetEnv(std::vector<std::string> env) { c_->env = std::move(env); }
+void Cmd::SetEnv(std::string* env, size_t n) {
+  c_->env.emplace(std::move_iterator(env), std::move_iterator(env + n));
+}
 
 namespace {
 void Set(internal::Stream* s, os::File f) {

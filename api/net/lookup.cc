@@ -233,31 +233,28 @@ absl::StatusOr<std::vector<net::Addr>> Resolve(const context::Context& ctx,
   return addrs;
 }
 
-}  // namespace gump::internal
-
-namespace gump::net {
-
-absl::StatusOr<std::vector<std::string>> LookupHost(const context::Context& ctx,
-                                                    std::string_view name) {
-  const internal::Network network = *internal::ParseNetwork("tcp");
+absl::Status LookupHost(const context::Context& ctx, std::string_view name,
+                        void (*take)(void* to, std::string address), void* to) {
+  const Network network = *ParseNetwork("tcp");
   const std::string host(name);
-  std::vector<Addr> addrs;
+  std::vector<net::Addr> addrs;
   if (host.empty()) {
     return absl::NotFoundError("lookup : no such host");
   }
-  if (Addr a = internal::LiteralAddr(network, host); a.Length() != 0) {
+  if (net::Addr a = LiteralAddr(network, host); a.Length() != 0) {
     addrs.push_back(a);
   } else {
-    absl::StatusOr<std::vector<Addr>> found =
-        internal::Lookup(ctx, network, host);
+    absl::StatusOr<std::vector<net::Addr>> found = Lookup(ctx, network, host);
     if (!found.ok()) return found.status();
     addrs = *std::move(found);
   }
-  std::vector<std::string> texts;
-  texts.reserve(addrs.size());
-  for (const Addr& a : addrs) texts.push_back(internal::NetAccess::Host(a));
-  return texts;
+  for (const net::Addr& a : addrs) take(to, NetAccess::Host(a));
+  return absl::OkStatus();
 }
+
+}  // namespace gump::internal
+
+namespace gump::net {
 
 absl::StatusOr<Addr> ResolveAddr(const context::Context& ctx,
                                  std::string_view network,

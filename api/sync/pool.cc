@@ -35,6 +35,7 @@
 // destroy pools even if the program's end has left a round unfinished.
 #include "gump/sync/pool.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -76,7 +77,7 @@ struct PoolGarbage {
   void (*destroy)(void*) = nullptr;
   void* own = nullptr;
   PoolRing* rings = nullptr;
-  std::vector<void*> items;  // of plain threads
+  PoolItems items;  // of plain threads
 };
 
 namespace {
@@ -89,8 +90,9 @@ void deleteGarbage(PoolGarbage* g) noexcept {
     g->rings = r->older;
     delete r;
   }
-  for (void* item : g->items) g->destroy(item);
-  g->items.clear();
+  const PoolItems items = std::exchange(g->items, PoolItems());
+  for (size_t i = 0; i < items.size; i++) g->destroy(items.items[i]);
+  delete[] items.items;
 }
 
 }  // namespace
@@ -238,6 +240,20 @@ void PoolRegistry::round() noexcept {
 
 // ---- The pool ---------------------------------------------------------------
 
+// Push allocates under shared_mu_, as PinnedLock allows to a plain thread.
+bool PoolItems::Push(void* item) noexcept {
+  if (size == capacity) {
+    const size_t more = std::max<size_t>(8, 2 * capacity);
+    auto* moved = new (std::nothrow) void*[more];
+    if (moved == nullptr) return false;
+    std::copy_n(items, size, moved);
+    delete[] std::exchange(items, moved);
+    capacity = more;
+  }
+  items[size++] = item;
+  return true;
+}
+
 PoolCore::~PoolCore() {
   registry.remove(this);
   PoolGarbage garbage;
@@ -252,8 +268,8 @@ PoolCore::~PoolCore() {
       deleteGarbage(&garbage);
     }
   }
-  for (auto& items : shared_) {
-    garbage.items.swap(items);
+  for (PoolItems& items : shared_) {
+    garbage.items = std::exchange(items, PoolItems());
     deleteGarbage(&garbage);
   }
   for (auto& segment : segments_) delete[] segment.load(rt::relaxed);
@@ -376,10 +392,9 @@ void* PoolCore::GetShared(bool may_steal) noexcept {
   const uint32_t primary = phase & kPrimary;
   for (const uint32_t generation : {primary, primary ^ 1}) {
     if (generation != primary && (phase & kVictims) == 0) break;
-    std::vector<void*>& items = shared_[generation];
-    if (!items.empty()) {
-      item = items.back();
-      items.pop_back();
+    PoolItems& items = shared_[generation];
+    if (items.size != 0) {
+      item = items.Pop();
       nshared_.add(UINT32_MAX, rt::relaxed);  // a hint, under shared_mu_
     } else if (may_steal) {
       item = Steal(0, generation);
@@ -391,17 +406,12 @@ void* PoolCore::GetShared(bool may_steal) noexcept {
 
 void PoolCore::PutShared(void* item) noexcept {
   registry.add(this);
-  bool kept = true;
+  bool kept;
   {
     PinnedLock l(&shared_mu_);
     // Acquire: as in Put.
-    std::vector<void*>& items = shared_[phase_.load(rt::acquire) & kPrimary];
-    try {
-      items.push_back(item);
-      nshared_.add(1, rt::relaxed);  // a hint, under shared_mu_
-    } catch (const std::bad_alloc&) {
-      kept = false;
-    }
+    kept = shared_[phase_.load(rt::acquire) & kPrimary].Push(item);
+    if (kept) nshared_.add(1, rt::relaxed);  // a hint, under shared_mu_
   }
   if (!kept) destroy_(item);
 }
@@ -426,8 +436,8 @@ bool PoolCore::DetachNext(PoolGarbage* out) noexcept {
     if (out->own != nullptr || out->rings != nullptr) return true;
   }
   retire_next_ = kNotRetiring;
-  out->items.swap(shared_[victims]);
-  nshared_.add(-static_cast<uint32_t>(out->items.size()), rt::relaxed);
+  out->items = std::exchange(shared_[victims], PoolItems());
+  nshared_.add(-static_cast<uint32_t>(out->items.size), rt::relaxed);
   // Release: a thread that finds itself in the new phase finds the primary
   // empty.
   phase_.store(victims | kVictims, rt::release);

@@ -2,6 +2,7 @@
 #include <gump/exec.h>
 
 #include <string>
+#include <vector>
 
 using namespace gump;  // NOLINT: as api.md writes programs
 
@@ -17,6 +18,9 @@ int Main() {
   in->Close().IgnoreError();
   char buf[8];
   ok = ok && *copy->Read(buf) == 1 && cat.Wait().ok();
+  exec::Cmd env("env", std::vector<std::string>{"-u", "HOME"});
+  env.SetEnv({"HOME=/", "A=b"});
+  ok = ok && *env.Output() == "A=b\n";
   return ok && !exec::CommandContext(context::Background(), "false").Run().ok()
              ? 0
              : 1;

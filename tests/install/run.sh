@@ -5,7 +5,7 @@
 set -euo pipefail
 kind=$1 source=$2 library=$3 work=$4 compiler=$5
 
-rm -rf "$work/prefix" "$work/consumer"
+rm -rf "$work/prefix" "$work/consumer" "$work/checked"
 if [ "$kind" = shared ]; then
   library=$work/library
   cmake -G Ninja -S "$source" -B "$library" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_BUILD_TYPE=Release \
@@ -21,6 +21,14 @@ for program in "$work"/consumer/consumer*; do
   echo "$program"
   "$program"
 done
+
+# A program with a checking standard library, whose containers have another layout, and without RTTI.
+if [ "$kind" = static ]; then
+  cmake -G Ninja -S "$source/tests/install" -B "$work/checked" -DCMAKE_CXX_COMPILER="$compiler" \
+    -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_CXX_FLAGS="-D_GLIBCXX_DEBUG -fno-rtti"
+  cmake --build "$work/checked" --target consumer_exec consumer_net consumer_sync
+  for program in exec net sync; do "$work/checked/consumer_$program"; done
+fi
 
 # The kind that was asked for is the kind that was used.
 used=$(ldd "$work/consumer/consumer" | grep -c libgump || true)

@@ -36,6 +36,7 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -77,7 +78,8 @@ class Cmd {
       explicit Cmd(std::string_view name, const Args&... args)
       : Cmd(name,
             std::vector<std::string>{std::string(std::string_view(args))...}) {}
-  Cmd(std::string_view name, std::vector<std::string> args);
+  Cmd(std::string_view name, std::vector<std::string> args)
+      : Cmd(name, args.data(), args.size()) {}
   Cmd(Cmd&&) noexcept;
   Cmd& operator=(Cmd&&) noexcept;
   ~Cmd();
@@ -90,7 +92,7 @@ class Cmd {
   // SetEnv sets the whole environment. Each string is a "KEY=value". If a key
   // occurs twice, the last one counts. Without SetEnv, the program gets the
   // environment that this process has at Start, and PWD if SetDir was called.
-  void SetEnv(std::vector<std::string> env);
+  void SetEnv(std::vector<std::string> env) { SetEnv(env.data(), env.size()); }
   // SetStdin, SetStdout and SetStderr set the standard descriptors of the
   // program, which are /dev/null by default. A File stays the caller's, and
   // stays open. A terminal becomes blocking, as the program will expect. Calls
@@ -144,6 +146,11 @@ class Cmd {
 
  private:
   friend Cmd CommandContextOf(const context::Context& ctx, Cmd cmd);
+
+  // These move the n strings. No std::vector is passed to the library, because
+  // with -D_GLIBCXX_DEBUG the program has another std::vector.
+  Cmd(std::string_view name, std::string* args, size_t n);
+  void SetEnv(std::string* env, size_t n);
 
   std::unique_ptr<internal::Command> c_;
 };

@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "gump/internal/atomic.h"
 #include "gump/sync/mutex.h"
@@ -14,6 +13,18 @@ namespace gump::sync::internal {
 
 struct PoolLocal;
 struct PoolGarbage;
+
+// PoolItems is a stack of items. PoolCore is part of the programs' classes, so
+// it has no container of the standard library as a member. With
+// -D_GLIBCXX_DEBUG, those have another size in the program than in the library.
+struct PoolItems {
+  void** items = nullptr;
+  size_t size = 0;
+  size_t capacity = 0;
+
+  [[nodiscard]] bool Push(void* item) noexcept;   // false: no memory
+  void* Pop() noexcept { return items[--size]; }  // Requires: size is not 0.
+};
 
 // PoolCore is a pool of pointers, and so the same for every T.
 class PoolCore {
@@ -51,7 +62,7 @@ class PoolCore {
   // Guards shared_, and keeps DetachNext from running at the same time as a
   // plain thread.
   Mutex shared_mu_;
-  std::vector<void*> shared_[2];  // items of plain threads, by generation
+  PoolItems shared_[2];           // items of plain threads, by generation
   rt::Atomic<uint32_t> nshared_;  // their number; written under shared_mu_
 
   void (*const destroy_)(void*);

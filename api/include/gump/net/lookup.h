@@ -13,19 +13,40 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "gump/context.h"
 #include "gump/net/addr.h"
+
+namespace gump::internal {
+// LookupHost calls take(to, address) for each address. No std::vector is passed
+// to the library or from it, because with -D_GLIBCXX_DEBUG the program has
+// another std::vector.
+absl::Status LookupHost(const context::Context& ctx, std::string_view name,
+                        void (*take)(void* to, std::string address), void* to);
+}  // namespace gump::internal
 
 namespace gump::net {
 
 // LookupHost returns the addresses of a name, without ports, in the order in
 // which they should be tried. Parks while it looks up the name. Fails with
 // NotFound "lookup x: no such host", and as DialContext does if ctx is done.
-absl::StatusOr<std::vector<std::string>> LookupHost(const context::Context& ctx,
-                                                    std::string_view name);
+inline absl::StatusOr<std::vector<std::string>> LookupHost(
+    const context::Context& ctx, std::string_view name) {
+  using Addresses = std::vector<std::string>;
+  Addresses found;
+  const absl::Status status = internal::LookupHost(
+      ctx, name,
+      [](void* to, std::string address) {
+        static_cast<Addresses*>(to)->push_back(std::move(address));
+      },
+      &found);
+  if (!status.ok()) return status;
+  return found;
+}
 // ResolveAddr returns the first address of a name as an Addr, such as WriteTo
 // needs. Parks while it looks up the name. Fails as LookupHost does.
 absl::StatusOr<Addr> ResolveAddr(const context::Context& ctx,
