@@ -4,6 +4,9 @@
 The call graph has cycles, because the scheduler polls and the poller makes goroutines runnable. The include graph must
 have none. The table below says what a file may include; the first pattern that matches its path counts.
 
+Wrong flags must end a compilation in gump/internal/compiler.h, before any declaration of the library. So each header
+that includes no other one of the library includes that one.
+
 Every public header must compile when it is the only one included. Its own source proves that, because it includes the
 header first. A header without a source must be in the set that the test lint/headers compiles.
 """
@@ -26,9 +29,9 @@ WAIT = r'"runtime/wait/[a-z0-9_]+\.h"'
 DIAG = r'"runtime/diag/[a-z0-9_]+\.h"'
 RUNTIME = r'"runtime/(?:sys|sched|wait|diag)/[a-z0-9_]+\.h"'
 NETPOLL = r'"netpoll/[a-z0-9_]+\.h"'
-WINDOW = r'"gump/internal/(?:linkname(?:_[a-z]+)?|arch(?:_[a-z0-9]+)?|atomic)\.h"'
+WINDOW = r'"gump/internal/(?:linkname(?:_[a-z]+)?|arch(?:_[a-z0-9]+)?|atomic|compiler|see_the_error_above)\.h"'
 WHOLE_WINDOW = r'"gump/internal/linkname\.h"'
-API_INTERNAL = r'"gump/internal/(?!linkname|arch|atomic)[a-z0-9_]+\.h"'
+API_INTERNAL = r'"gump/internal/(?!linkname|arch|atomic|compiler)[a-z0-9_]+\.h"'
 PUBLIC = r'[<"]gump/(?!internal/)(?:[a-z0-9_]+/)?[a-z0-9_]+\.h[>"]'
 EVERYTHING = r".*"
 
@@ -96,6 +99,15 @@ def violations(path):
         yield f"{name}:{line}: may not include {target}"
 
 
+def unchecked(path):
+    """A public header that includes no other one, and so must include the one that checks the compiler."""
+    name = path.relative_to(ROOT).as_posix()
+    if not re.fullmatch(r"(?:api|runtime)/include/.*", name) or path.name == "compiler.h":
+        return
+    if not any(re.match(r'"gump/(?!internal/see_the_error_above)', i) for i in INCLUDE.findall(path.read_text())):
+        yield f'{name}: includes no header of the library, not even "gump/internal/compiler.h"'
+
+
 def sources_of(header):
     """Where the source of a public header may be: chan.h has api/chan.cc, context.h api/context/context.cc."""
     name = header.relative_to(ROOT / "api/include/gump")
@@ -127,7 +139,7 @@ def unproven(listing):
 
 def main():
     files = [p for f in FOLDERS for p in sorted((ROOT / f).rglob("*")) if p.suffix in {".h", ".cc", ".S"}]
-    problems = [v for p in files for check in (violations, not_first) for v in check(p)]
+    problems = [v for p in files for check in (violations, not_first, unchecked) for v in check(p)]
     problems += [v for f in FOLDERS for listing in (ROOT / f).glob("CMakeLists.txt") for v in unproven(listing)]
     for problem in problems:
         print(problem)

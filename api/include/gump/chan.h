@@ -41,6 +41,12 @@
 #ifndef GUMP_CHAN_H_
 #define GUMP_CHAN_H_
 
+// Another library may have defined a macro of such a name.
+#if defined(chan) || defined(make_chan)
+#error "chan or make_chan is a macro here: #undef it before gump/chan.h"
+#include "gump/internal/see_the_error_above.h"
+#endif
+
 #include <cstddef>
 #include <functional>
 #include <iterator>

@@ -21,9 +21,17 @@
 #ifndef GUMP_DEFER_H_
 #define GUMP_DEFER_H_
 
+// Another library may have defined a macro of this name.
+#ifdef defer
+#error "defer is a macro here: #undef it before gump/defer.h"
+#include "gump/internal/see_the_error_above.h"
+#endif
+
 #include <exception>
 #include <type_traits>
 #include <utility>
+
+#include "gump/internal/compiler.h"
 
 namespace gump {
 

@@ -25,6 +25,12 @@
 #ifndef GUMP_GLS_H_
 #define GUMP_GLS_H_
 
+// Another library may have defined a macro of this name.
+#ifdef gls
+#error "gls is a macro here: #undef it before gump/gls.h"
+#include "gump/internal/see_the_error_above.h"
+#endif
+
 #include <concepts>
 #include <functional>
 #include <memory>

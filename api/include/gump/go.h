@@ -34,6 +34,12 @@
 #ifndef GUMP_GO_H_
 #define GUMP_GO_H_
 
+// Another library may have defined a macro of such a name.
+#if defined(go) || defined(blocking)
+#error "go or blocking is a macro here: #undef it before gump/go.h"
+#include "gump/internal/see_the_error_above.h"
+#endif
+
 #include <atomic>  // IWYU pragma: keep: programs have always found it here
 #include <cstddef>
 #include <cstring>  // IWYU pragma: keep: as above

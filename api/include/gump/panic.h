@@ -20,10 +20,18 @@
 #ifndef GUMP_PANIC_H_
 #define GUMP_PANIC_H_
 
+// Another library may have defined a macro of this name.
+#ifdef panic
+#error "panic is a macro here: #undef it before gump/panic.h"
+#include "gump/internal/see_the_error_above.h"
+#endif
+
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+
+#include "gump/internal/compiler.h"
 
 namespace gump {
 

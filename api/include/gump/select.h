@@ -42,6 +42,12 @@
 #ifndef GUMP_SELECT_H_
 #define GUMP_SELECT_H_
 
+// Another library may have defined a macro of this name.
+#ifdef select
+#error "select is a macro here: #undef it before gump/select.h"
+#include "gump/internal/see_the_error_above.h"
+#endif
+
 #include <memory>
 #include <type_traits>
 #include <utility>

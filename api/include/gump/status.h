@@ -21,6 +21,7 @@
 #include <cstddef>
 
 #include "absl/status/status.h"
+#include "gump/internal/compiler.h"
 
 namespace gump {
 

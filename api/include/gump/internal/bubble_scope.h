@@ -2,6 +2,8 @@
 #ifndef GUMP_INTERNAL_BUBBLE_SCOPE_H_
 #define GUMP_INTERNAL_BUBBLE_SCOPE_H_
 
+#include "gump/internal/compiler.h"
+
 namespace gump::internal {
 
 // BubbleScope makes the calling goroutine or thread the root of a bubble, until

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "gump/internal/compiler.h"
 
 namespace gump::internal {
 

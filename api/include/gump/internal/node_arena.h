@@ -91,10 +91,10 @@ class NodeArena {
   static constexpr uint64_t kMaxNodes = (kFirst << kSegments) - kFirst;
 
   static size_t Segment(uint64_t i) {
-    return static_cast<size_t>(std::bit_width(i + kFirst)) - 1 - kFirstBits;
+    return static_cast<size_t>(63 - kFirstBits - std::countl_zero(i + kFirst));
   }
   static size_t Offset(uint64_t i) {
-    return static_cast<size_t>(i + kFirst - (kFirst << Segment(i)));
+    return i + kFirst - (kFirst << Segment(i));
   }
 
   uint32_t AllocFresh() {
@@ -109,7 +109,7 @@ class NodeArena {
 
   void MakeSegment(size_t k) {
     if (segments_[k].load(rt::acquire) != nullptr) return;
-    auto made = std::make_unique<Node[]>(static_cast<size_t>(kFirst << k));
+    auto made = std::make_unique<Node[]>(kFirst << k);
     // Release: publishes the nodes. If several threads race here, one wins.
     if (segments_[k].cas(nullptr, made.get(), rt::release)) {
       (void)made.release();

@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "gump/internal/compiler.h"
+
 namespace gump::internal {
 
 // Wants is the kind of arguments that a handler takes.

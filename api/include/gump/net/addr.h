@@ -13,6 +13,8 @@
 
 #include <string>
 
+#include "gump/internal/compiler.h"
+
 namespace gump::internal {
 struct NetAccess;
 }  // namespace gump::internal

@@ -122,7 +122,7 @@ class Map {
   // choice of the shard uses the high bits of the product.
   static size_t Index(const K& key) {
     const uint64_t h = uint64_t{Hash()(key)} * 0x9e3779b97f4a7c15;
-    return static_cast<size_t>(h >> (64 - std::countr_zero(kShards)));
+    return h >> (64 - std::countr_zero(kShards));
   }
 
   Shard* Find(const K& key) const {

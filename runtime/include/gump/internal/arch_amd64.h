@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "gump/internal/compiler.h"
+
 namespace gump::rt {
 
 __attribute__((always_inline)) inline uintptr_t callerPC() noexcept {

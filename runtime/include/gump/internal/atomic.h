@@ -12,6 +12,8 @@
 
 #include <atomic>
 
+#include "gump/internal/compiler.h"
+
 #if defined(GUMP_ATOMIC_HEADER)
 #include GUMP_ATOMIC_HEADER
 #else

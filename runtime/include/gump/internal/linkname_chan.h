@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "gump/internal/compiler.h"
+
 namespace gump::rt {
 
 struct Hchan;

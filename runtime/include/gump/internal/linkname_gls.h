@@ -2,6 +2,8 @@
 #ifndef GUMP_INTERNAL_LINKNAME_GLS_H_
 #define GUMP_INTERNAL_LINKNAME_GLS_H_
 
+#include "gump/internal/compiler.h"
+
 namespace gump::rt {
 
 // glsGet returns the value that the current goroutine or foreign thread has for

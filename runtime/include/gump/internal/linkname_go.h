@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "gump/internal/compiler.h"
+
 namespace gump::rt {
 
 // A closure of up to this size and alignment lives inside the G.

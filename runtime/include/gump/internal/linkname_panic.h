@@ -4,6 +4,8 @@
 
 #include <cstddef>
 
+#include "gump/internal/compiler.h"
+
 namespace gump::rt {
 
 // These end the process with a fatal error, by the verbs of

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "gump/internal/compiler.h"
+
 namespace gump::rt {
 
 struct FuncType;
