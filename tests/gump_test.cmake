@@ -275,7 +275,7 @@ function(gump_lint_tests)
 endfunction()
 
 # gump_install_tests(): another project finds the installed package, as an archive and as a shared library. The archive is
-# this build's.
+# this build's. And it may compile the headers with other flags than ours.
 function(gump_install_tests)
   if(NOT CMAKE_BUILD_TYPE STREQUAL "Release" OR BUILD_SHARED_LIBS OR GUMP_SANITIZE OR GUMP_LOCKRANK OR CMAKE_CROSSCOMPILING)
     return()
@@ -285,6 +285,8 @@ function(gump_install_tests)
       ${kind} ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${PROJECT_BINARY_DIR}/install_test/${kind} ${CMAKE_CXX_COMPILER})
     set_tests_properties(install/${kind} PROPERTIES LABELS install TIMEOUT 600 COST ${gump_test_first})
   endforeach()
+  add_test(NAME install/flags COMMAND ${CMAKE_CURRENT_LIST_DIR}/flags/check_flags.py)
+  set_tests_properties(install/flags PROPERTIES LABELS install TIMEOUT 600 SKIP_RETURN_CODE 77 COST ${gump_test_first})
 endfunction()
 
 # gump_lto_tests(): with link-time optimisation, full and thin, programs work and keep no thread-local address across a
