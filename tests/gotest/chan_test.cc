@@ -1,4 +1,5 @@
-// The claims of Go's runtime/chan_test.go, under its names.
+// The claims of Go's runtime/chan_test.go and of others about channels, under
+// their names.
 #include "gump/chan.h"
 
 #include <array>
@@ -435,6 +436,77 @@ TEST_P(GoChanTest, TestShrinkStackDuringBlockedSend) {
     ASSERT_TRUE(EventuallyParked("chan receive", 10));
     for (int i = 0; i < 10; i++) c.Send(1000);
     for (int i = 0; i < 10; i++) EXPECT_EQ(back.Recv(), 1000);
+  });
+}
+
+// ---- runtime/chanbarrier_test.go
+
+// The value of a goroutine that ends at once is whole when it arrives.
+void SendBarrier(bool use_select) {
+  constexpr int kGoroutines = 10;
+  constexpr int kRounds = 100;
+  sync::WaitGroup wg;
+  for (int i = 0; i < kGoroutines; i++) {
+    wg.Go([=] {
+      for (int j = 0; j < kRounds; j++) {
+        chan<std::unique_ptr<int>> c = make_chan<std::unique_ptr<int>>();
+        chan<void> done = make_chan<void>();
+        if (use_select) {
+          go([=] { select(Send(c, std::make_unique<int>(j)), Recv(done)); });
+        } else {
+          go([=] { c.Send(std::make_unique<int>(j)); });
+        }
+        ASSERT_EQ(**c.Recv(), j);
+        runtime::Gosched();
+      }
+    });
+  }
+  wg.Wait();
+}
+
+TEST_P(GoChanTest, TestChanSendSelectBarrier) {
+  Run([] { SendBarrier(/*use_select=*/true); });
+}
+
+TEST_P(GoChanTest, TestChanSendBarrier) {
+  Run([] { SendBarrier(/*use_select=*/false); });
+}
+
+// ---- test/chan/doubleselect.go
+
+// One select sends over four channels, each with a forwarder. No value comes
+// twice, which it would if two cases of a select were chosen.
+TEST_P(GoChanTest, Doubleselect) {
+  Run([] {
+    constexpr int kValues = 5000;
+    constexpr int kForwarders = 4;
+    chan<int> c[kForwarders];
+    chan<int> merged = make_chan<int>();
+    sync::WaitGroup forwarders;
+    for (chan<int>& one : c) {
+      one = make_chan<int>();
+      forwarders.Go([one, merged] {
+        for (int v : one) merged.Send(v);
+      });
+    }
+    go([=] {
+      for (int i = 0; i < kValues; i++) {
+        select(Send(c[0], i), Send(c[1], i), Send(c[2], i), Send(c[3], i));
+      }
+      for (const chan<int>& one : c) one.Close();
+    });
+    go([&, merged] {
+      forwarders.Wait();
+      merged.Close();
+    });
+    std::vector<bool> seen(kValues);
+    int n = 0;
+    for (int v : merged) {
+      ASSERT_FALSE(seen[static_cast<size_t>(v)]) << v;
+      seen[static_cast<size_t>(v)] = true;
+      n++;
+    }
+    EXPECT_EQ(n, kValues);
   });
 }
 
