@@ -386,38 +386,6 @@ G* pollNetwork() {
   return gp;
 }
 
-// RandomOrder visits each of 0..count-1 once, in an order fixed by a start and
-// by a stride that is coprime to count.
-class RandomOrder {
- public:
-  RandomOrder(uint32_t count, M* mp)
-      : count_(count), pos_(cheaprandn(mp, count)) {
-    do {
-      stride_ = 1 + cheaprandn(mp, count);
-    } while (gcd(stride_, count) != 1);
-  }
-  bool done() const { return i_ == count_; }
-  void next() {
-    i_++;
-    pos_ = (pos_ + stride_) % count_;
-  }
-  uint32_t position() const { return pos_; }
-
- private:
-  static uint32_t gcd(uint32_t a, uint32_t b) {
-    while (b != 0) {
-      uint32_t t = a % b;
-      a = b;
-      b = t;
-    }
-    return a;
-  }
-  uint32_t count_;
-  uint32_t pos_;
-  uint32_t stride_;
-  uint32_t i_ = 0;
-};
-
 Find stealWork(M* mp, P* pp, Clock* clock, Runnable* out) {
   constexpr int kPasses = 4;
   // We hold a P, so the world is not stopped.

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@
 #include "gump/select.h"
 #include "gump/sync/waitgroup.h"
 #include "gump/time.h"
+#include "runtime/sched/rand.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/sys/sanitizer.h"
 #include "tests/testing/status.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -533,6 +536,28 @@ TEST(GoProcTest, TestLockOSThreadVgetrandom) {
     }
     wg.Wait();
   });
+}
+
+// A thief looks at each P once, from any start and with any stride. Go compares
+// all of its orders; here an order is random, so many are drawn.
+TEST(GoProcTest, TestStealOrder) {
+  rt::M m;
+  m.schedrand = 1;
+  for (uint32_t procs = 1; procs <= 64; procs++) {
+    std::set<std::vector<uint32_t>> orders;
+    for (int i = 0; i < 200; i++) {
+      std::vector<uint32_t> order;
+      for (rt::RandomOrder o(procs, &m); !o.done(); o.next()) {
+        order.push_back(o.position());
+      }
+      orders.insert(order);
+      ASSERT_EQ(order.size(), procs);
+      std::sort(order.begin(), order.end());
+      for (uint32_t p = 0; p < procs; p++) ASSERT_EQ(order[p], p);
+    }
+    // Each start has at least two strides where there are three Ps or more.
+    EXPECT_GE(orders.size(), procs < 3 ? procs : std::min(2 * procs, 60u));
+  }
 }
 
 // The world stops while two goroutines lock their threads for the first time in
