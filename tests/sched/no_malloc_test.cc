@@ -10,8 +10,11 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "gump/chan.h"
 #include "gump/go.h"
+#include "gump/net.h"
 #include "gump/runtime.h"
 #include "gump/select.h"
 #include "gump/sync.h"
@@ -137,6 +140,31 @@ TEST_P(NoMallocTest, SleepingAndTimeoutsDoNotAllocate) {
 
 TEST_P(NoMallocTest, BlockingCallsDoNotAllocate) {
   Steady([] { blocking([] {}); });
+}
+
+// As TestTCPReadWriteAllocs of Go: a read that finds data, and one that waits.
+TEST_P(NoMallocTest, ReadsAndWritesOfConnsDoNotAllocate) {
+  net::Conn client;
+  net::Conn server;
+  auto write = make_chan<bool>();
+  Steady([&] {
+    if (!client) {
+      const auto l = net::Listen("tcp", "127.0.0.1:0");
+      client = *net::Dial("tcp", l->LocalAddr().String());
+      server = *l->Accept();
+      go([=] {
+        while (write.Recv()) {
+          EXPECT_TRUE(server.Write("waits").ok());
+        }
+      });
+    }
+    char buf[128];
+    EXPECT_TRUE(server.Write("there").ok());
+    EXPECT_EQ(client.Read(absl::MakeSpan(buf)).value_or(0), 5u);
+    write.Send(true);
+    EXPECT_EQ(client.Read(absl::MakeSpan(buf)).value_or(0), 5u);
+  });
+  Run([&] { write.Close(); });
 }
 
 }  // namespace
