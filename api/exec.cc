@@ -33,6 +33,7 @@
 #include <optional>
 #include <system_error>
 #include <unordered_set>
+#include <utility>
 
 #include "api/os/file.h"
 #include "api/signal_name.h"
@@ -354,6 +355,7 @@ struct Command {
   bool stderr_is_stdout = false;
   context::Context ctx;
 
+  bool start_called = false;         // even if that Start has failed
   std::shared_ptr<Process> process;  // set by Start
   rt::Atomic<Process*> started;      // the same, for callers outside of Start
   std::shared_ptr<Killer> killer;    // set if there is a ctx
@@ -450,7 +452,9 @@ absl::Status Command::Spawn(const std::string& path, pid_t* pid) {
 }
 
 absl::Status Command::Start() {
-  if (process != nullptr) return Misuse("exec: already started");
+  if (std::exchange(start_called, true)) {
+    return Misuse("exec: already started");
+  }
   auto prepared =
       std::make_shared<Process>();  // may throw, so before the child
   pid_t pid = 0;
@@ -517,6 +521,7 @@ absl::Status Command::Wait() {
 
 // Capture runs the program and reads its standard output.
 absl::Status Command::Capture(std::string* out) {
+  if (start_called && !streams[1].set) return Misuse("exec: already started");
   absl::StatusOr<os::File> from = Pipe(1);
   if (!from.ok()) return from.status();
   if (absl::Status s = Start(); !s.ok()) return s;

@@ -177,8 +177,10 @@ TEST_P(ExecTest, NamesWithNulAreRefused) {
     dir.SetDir("/\0x"s);
     EXPECT_EQ(Text(dir.Run()), "exec: environment variable contains NUL")
         << "PWD";
-    dir.SetEnv({});
-    const absl::Status s = dir.Run();
+    Cmd bare("true");
+    bare.SetDir("/\0x"s);
+    bare.SetEnv({});
+    const absl::Status s = bare.Run();
     EXPECT_EQ(Text(s), "chdir /\0x: invalid argument"s);
     EXPECT_EQ(Errno(s), EINVAL);
   });
@@ -206,6 +208,44 @@ TEST_P(ExecTest, MisuseIsAnError) {
     Cmd err("true");
     err.SetStderr(os::Stderr());
     EXPECT_EQ(Text(err.CombinedOutput().status()), "exec: Stderr already set");
+  });
+}
+
+// TestStart_twice of Go, and the functions that call Start.
+TEST_P(ExecTest, StartAfterAFailedOneFails) {
+  Run([] {
+    const auto started = [](auto again) {
+      Cmd cmd("/bin/nonesuch");
+      EXPECT_FALSE(cmd.Start().ok());
+      EXPECT_EQ(Text(cmd.Wait()), "exec: not started");
+      const absl::Status s = again(cmd);
+      EXPECT_EQ(s.code(), absl::StatusCode::kFailedPrecondition);
+      EXPECT_EQ(cmd.Pid(), 0);
+      return Text(s);
+    };
+    const char* kText = "exec: already started";
+    EXPECT_EQ(started([](Cmd& c) { return c.Start(); }), kText);
+    EXPECT_EQ(started([](Cmd& c) { return c.Run(); }), kText);
+    EXPECT_EQ(started([](Cmd& c) { return c.Output().status(); }), kText);
+    EXPECT_EQ(started([](Cmd& c) { return c.CombinedOutput().status(); }),
+              kText);
+    Cmd none("");
+    EXPECT_EQ(Text(none.Run()), "exec: no command");
+    EXPECT_EQ(Text(none.Run()), kText);
+    auto [ctx, cancel] = context::WithCancel(context::Background());
+    cancel();
+    Cmd late = CommandContext(ctx, "true");
+    EXPECT_EQ(Text(late.Run()), "context canceled");
+    EXPECT_EQ(Text(late.Run()), kText);
+    Cmd twice("true");
+    EXPECT_TRUE(twice.Run().ok());
+    EXPECT_EQ(Text(twice.Output().status()), kText);
+    // Its pipe is closed by the first failure, and stays so.
+    Cmd pipe("/bin/nonesuch");
+    const File out = pipe.StdoutPipe().value();
+    EXPECT_FALSE(pipe.Start().ok());
+    EXPECT_EQ(Text(pipe.Output().status()), "exec: Stdout already set");
+    EXPECT_EQ(Text(out.Stat().status()), "stat |0: file already closed");
   });
 }
 

@@ -111,7 +111,8 @@ class Cmd {
 
   // Start starts the program. Parks until the program runs or could not be
   // started. If it fails, or if the context is already done, there is no
-  // process, and the pipes are closed. A second Start fails.
+  // process, and the pipes are closed. A second Start fails ("exec: already
+  // started"), even if the first one has failed.
   [[nodiscard]] absl::Status Start();
 
   // Wait waits for the program to end, and closes the pipes. Parks until it has
