@@ -1,11 +1,9 @@
 // Running other programs.
 //
-// A child is made by posix_spawn, which uses vfork: the child runs in our
-// memory until it has called exec. It has a stack of its own, and all signals
-// are blocked. If exec fails, posix_spawn returns the errno. Until then the
-// thread waits, so the call is declared. A fork would copy the page tables of
-// possibly many stacks, and the runtime would be in no state to be used by the
-// child (fork.cc).
+// A child is made as vfork makes one (spawn_linux.cc): the thread waits until
+// the child has called exec, so the call is declared. The thread is that of the
+// goroutine, and does not end for being idle before the child has ended
+// (child.cc).
 //
 // The end of a child is an event of its pidfd, which the poller watches. Where
 // there is no pidfd (no descriptor left, an old kernel), a declared call waits.
@@ -18,7 +16,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -41,7 +38,9 @@
 #include "gump/chan.h"
 #include "gump/sync/mutex.h"
 #include "netpoll/fd.h"
+#include "runtime/sched/child.h"
 #include "runtime/sys/atomic.h"
+#include "runtime/sys/spawn_linux.h"
 
 extern char** environ;
 
@@ -111,9 +110,15 @@ int Executable(const std::string& path) {
 // Process is a started child.
 class Process {
  public:
-  // Begin is called once, before any other function.
-  void Begin(pid_t pid) {
-    pid_ = pid;
+  // Start makes the child, and returns 0 or the errno. It is called once,
+  // before any other function.
+  int Start(rt::ChildSpec* spec) {
+    pid_ = blocking([&] { return rt::childStart(spec, &maker_); });
+    return ErrnoOf(pid_);
+  }
+  // Begin is called once after Start, before any other function.
+  void Begin() {
+    const pid_t pid = pid_;
     const long fd = SysCall([&] { return syscall(SYS_pidfd_open, pid, 0); });
     if (fd < 0) return;
     pidfd_.emplace(static_cast<int>(fd), rt::FdKind::kPipe);
@@ -133,6 +138,7 @@ class Process {
     siginfo_t again;
     if (err == 0) err = ErrnoOf(Look(&again, WEXITED | WNOHANG));
     if (pidfd_) (void)pidfd_->close();
+    rt::childEnded(maker_);
     return err;
   }
 
@@ -173,6 +179,7 @@ class Process {
   }
 
   pid_t pid_ = 0;
+  rt::M* maker_ = nullptr;  // for childEnded
   std::optional<rt::FD> pidfd_;
   sync::Mutex mu_;
   bool reaped_ = false;  // (X1)
@@ -283,57 +290,6 @@ std::vector<std::string> Dedup(std::vector<std::string> env) {
   return kept;
 }
 
-// Spawner holds the arguments of posix_spawn.
-class Spawner {
- public:
-  Spawner() {
-    posix_spawn_file_actions_init(&actions_);
-    posix_spawnattr_init(&attr_);
-    sigset_t none;
-    sigemptyset(&none);
-    posix_spawnattr_setsigmask(&attr_, &none);
-    posix_spawnattr_setflags(&attr_, POSIX_SPAWN_SETSIGMASK);
-  }
-  ~Spawner() {
-    posix_spawn_file_actions_destroy(&actions_);
-    posix_spawnattr_destroy(&attr_);
-  }
-  Spawner(const Spawner&) = delete;
-  Spawner& operator=(const Spawner&) = delete;
-
-  void Dir(const std::string& dir) {
-    Note(posix_spawn_file_actions_addchdir_np(&actions_, dir.c_str()));
-  }
-  // Standard sets a standard descriptor. If fd is negative, it is /dev/null.
-  void Standard(int fd, int number) {
-    Note(fd >= 0 ? posix_spawn_file_actions_adddup2(&actions_, fd, number)
-                 : posix_spawn_file_actions_addopen(
-                       &actions_, number, "/dev/null",
-                       number == 0 ? O_RDONLY : O_WRONLY, 0));
-  }
-  // Spawn returns 0 or the errno.
-  int Spawn(pid_t* pid, const std::string& path,
-            const std::vector<std::string>& args,
-            const std::vector<std::string>& env) {
-    if (err_ != 0) return err_;
-    const std::vector<char*> argv = Strings(args);
-    const std::vector<char*> envp = Strings(env);
-    return blocking([&] {
-      return posix_spawn(pid, path.c_str(), &actions_, &attr_, argv.data(),
-                         envp.data());
-    });
-  }
-
- private:
-  void Note(int err) {
-    if (err_ == 0) err_ = err;
-  }
-
-  posix_spawn_file_actions_t actions_;
-  posix_spawnattr_t attr_;
-  int err_ = 0;
-};
-
 }  // namespace
 
 // Command is the state of a Cmd.
@@ -342,7 +298,7 @@ struct Command {
   absl::Status Wait();
   absl::StatusOr<os::File> Pipe(int number);
   absl::Status Capture(std::string* out);
-  absl::Status Spawn(const std::string& path, pid_t* pid);
+  absl::Status Spawn(const std::string& path, Process* into);
   std::vector<std::string> Environment() const;
   void Abandon();
   void CloseChildEnds();
@@ -420,7 +376,7 @@ std::vector<std::string> Command::Environment() const {
 }
 
 // Spawn makes a child from a program that has been found.
-absl::Status Command::Spawn(const std::string& path, pid_t* pid) {
+absl::Status Command::Spawn(const std::string& path, Process* into) {
   const std::vector<std::string> environment = Environment();
   if (HasNul(environment)) {
     return absl::InvalidArgumentError(
@@ -428,12 +384,17 @@ absl::Status Command::Spawn(const std::string& path, pid_t* pid) {
   }
   if (HasNul({dir})) return Failed("chdir", dir, EINVAL);
   if (HasNul(args)) return Failed("fork/exec", path, EINVAL);
-  Spawner spawner;
+  const std::vector<char*> argv = Strings(args);
+  const std::vector<char*> envp = Strings(environment);
+  rt::ChildSpec spec;
+  spec.path = path.c_str();
+  spec.argv = argv.data();
+  spec.envp = envp.data();
   if (!dir.empty()) {
     struct stat st;  // only to report a missing directory as such
     const long n = BlockingSysCall([&] { return stat(dir.c_str(), &st); });
     if (n < 0) return Failed("chdir", dir, ErrnoOf(n));
-    spawner.Dir(dir);
+    spec.dir = dir.c_str();
   }
   OwnedFd lent[3];
   for (int i = 0; i < 3; i++) {
@@ -445,9 +406,9 @@ absl::Status Command::Spawn(const std::string& path, pid_t* pid) {
       lent[i] = std::move(s.child);
     }
     const int from = i == 2 && stderr_is_stdout ? 1 : i;
-    spawner.Standard(lent[from].get(), i);
+    spec.fds[i] = lent[from].get();  // a negative one means /dev/null
   }
-  const int err = spawner.Spawn(pid, path, args, environment);
+  const int err = into->Start(&spec);
   return err == 0 ? absl::OkStatus() : Failed("fork/exec", path, err);
 }
 
@@ -457,7 +418,6 @@ absl::Status Command::Start() {
   }
   auto prepared =
       std::make_shared<Process>();  // may throw, so before the child
-  pid_t pid = 0;
   const auto limited = static_cast<bool>(ctx.Done());  // may throw
   absl::Status s = [&]() -> absl::Status {
     std::string path = args[0];
@@ -468,7 +428,7 @@ absl::Status Command::Start() {
       path = *std::move(found);
     }
     if (absl::Status done = ctx.Err(); !done.ok()) return done;
-    return Spawn(path, &pid);
+    return Spawn(path, prepared.get());
   }();
   CloseChildEnds();
   if (!s.ok()) {
@@ -476,7 +436,7 @@ absl::Status Command::Start() {
     return s;
   }
   process = std::move(prepared);
-  process->Begin(pid);
+  process->Begin();
   started.store(process.get(), rt::release);  // pairs with Cmd::Signal, Pid
   if (!limited) return absl::OkStatus();
   try {

@@ -252,7 +252,9 @@ Slept deepSleep(const DeadCheck& deadCheck) {
   int64_t ns =
       std::min(std::max(untilLate(kForcePreemptNS), kForcePreemptNS / 2),
                deadCheck.delay());
-  if (sched.nmidle > gomaxprocs.load(relaxed)) {  // trimIdleMs will end some
+  // trimIdleMs will end some, unless the last one kept them all. Both hints.
+  if (sched.nmidle >
+      std::max(gomaxprocs.load(relaxed), sched.nmidleKept.load(relaxed))) {
     ns = std::min(ns, kTrimPeriod);
   }
   // If no stack comes, checkdead soon reports a deadlock. Each round tries to

@@ -58,6 +58,8 @@ void inChild() {
     gp->m->presumed.or_(kPresumedForked, relaxed);  // (F1)
     // To yield would be to use the other threads. No thread asks again.
     gp->preempt.store(false, relaxed);
+    // The child keeps its thread, but not the poller for which it slept.
+    ordinarySleeps(gp->m);
   }
   panicAfterFork();
 }

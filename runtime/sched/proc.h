@@ -278,6 +278,10 @@ void mPark(M* mp);
 void mput(M* mp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
 [[nodiscard]] M* mget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
 [[nodiscard]] M* mgetSpecific(M* mp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
+// mgetChildless is mget without the Ms whose threads have made children that
+// still run.
+// On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
+[[nodiscard]] M* mgetChildless() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
 
 // ---- proc_p.cc --------------------------------------------------------------
 

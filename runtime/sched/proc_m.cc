@@ -375,4 +375,12 @@ M* mgetSpecific(M* mp) {
   return mp;
 }
 
+M* mgetChildless() {
+  // (C2) of child.cc. The M added its children before it took this lock to go
+  // idle. Acquire: pairs with childEnded.
+  M* mp = sched.midle;
+  while (mp != nullptr && mp->children.load(acquire) != 0) mp = mp->schedlink;
+  return mgetSpecific(mp);
+}
+
 }  // namespace gump::rt

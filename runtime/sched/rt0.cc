@@ -47,6 +47,7 @@ Atomic<bool> initialised;
 // doSchedinit runs once, on a thread of the user's, before any thread of ours.
 void doSchedinit() {
   parsedebugvars();
+  sleepsInit();
   membarrierInit();
   forkinit();
   threadsinit();

@@ -122,7 +122,11 @@ struct M {
   // This struct served an earlier thread and is on allm already.
   bool recycled = false;
   bool preciseSleeps = false;  // this thread has called preciseSleeps
-  uint32_t schedrand = 0;      // state of cheaprand
+  long timerSlack = 0;         // the thread's slack before that, in ns
+  // Children that threads of this M have made and that have not ended
+  // (child.cc). While it is above 0, the thread does not end for being idle.
+  Atomic<int32_t> children;
+  uint32_t schedrand = 0;  // state of cheaprand
   int64_t id = -1;
   Atomic<int32_t> procid;        // kernel thread id; 0: there is no thread
   P* nextp = nullptr;            // handed over by the waker
@@ -264,6 +268,9 @@ struct Schedt {
 
   M* midle ABSL_GUARDED_BY(lock) = nullptr;  // parked Ms, last in first out
   int32_t nmidle ABSL_GUARDED_BY(lock) = 0;
+  // How many idle Ms the last retireIdleMs has kept for their children. A hint
+  // for sysmon, written relaxed.
+  Atomic<int32_t> nmidleKept;
   // The lowest nmidle since trimIdleMs last ran.
   int32_t nmidleLow ABSL_GUARDED_BY(lock) = 0;
   // Ms that are parked until their locked G runs.

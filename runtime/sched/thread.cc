@@ -9,7 +9,8 @@
 //
 // A thread ends in two cases: its locked goroutine has ended (mexit), or it was
 // idle and not needed (retireIdleMs). Its M goes to freem and serves a later
-// thread.
+// thread. A thread that has made a child which still runs does not end for
+// being idle (child.cc).
 #include "runtime/sched/thread.h"
 
 #include <cxxabi.h>
@@ -361,6 +362,7 @@ void minit(M* mp) {
 }
 
 void unminit(M* mp) {
+  ordinarySleeps(mp);  // m0's thread goes back to the caller of Run
   setLostKey(nullptr);
   unminitSignalStack(mp);
 }
@@ -373,7 +375,11 @@ void retireIdleMs(int32_t keep) {
     {
       LockScope l(&sched.lock);
       if (sched.nmidle <= keep) return;
-      mp = mget();
+      mp = mgetChildless();
+      if (mp == nullptr) {
+        sched.nmidleKept.store(sched.nmidle, relaxed);
+        return;
+      }
     }
     mp->retired = true;
     notewakeup(&mp->park);  // publishes retired

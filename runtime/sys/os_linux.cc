@@ -37,44 +37,13 @@
 #include "runtime/sys/base.h"
 #include "runtime/sys/lock_futex.h"
 #include "runtime/sys/print.h"
+#include "runtime/sys/raw_syscall.h"
 #include "runtime/sys/sanitizer.h"
 
 namespace gump::rt {
 namespace {
 
 constexpr int64_t kNsPerSec = 1000000000;
-
-// rawSyscall enters the kernel and returns its result, or -errno on failure.
-#if defined(__x86_64__)
-long rawSyscall(long nr, long a0, long a1, long a2, long a3, long a4, long a5) {
-  long ret;
-  register long r10 asm("r10") = a3;
-  register long r8 asm("r8") = a4;
-  register long r9 asm("r9") = a5;
-  asm volatile("syscall"
-               : "=a"(ret)
-               : "a"(nr), "D"(a0), "S"(a1), "d"(a2), "r"(r10), "r"(r8), "r"(r9)
-               : "rcx", "r11", "memory");
-  return ret;
-}
-#else
-long rawSyscall(long nr, long a0, long a1, long a2, long a3, long a4, long a5) {
-  register long x8 asm("x8") = nr;
-  register long x0 asm("x0") = a0;
-  register long x1 asm("x1") = a1;
-  register long x2 asm("x2") = a2;
-  register long x3 asm("x3") = a3;
-  register long x4 asm("x4") = a4;
-  register long x5 asm("x5") = a5;
-  asm volatile("svc #0"
-               : "+r"(x0)
-               : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
-               : "memory");
-  return x0;
-}
-#endif
-
-long asArg(const void* p) { return reinterpret_cast<long>(p); }
 
 // ErrnoKeeper restores errno at the end of a scope, for calls that go through
 // libc (O1). It is used only in functions that are GUMP_NOINLINE.
@@ -241,10 +210,38 @@ void futexwakeup(Atomic<uint32_t>* addr, uint32_t cnt) {
              FUTEX_WAKE | FUTEX_PRIVATE_FLAG, long{cnt}, 0, 0, 0);
 }
 
+namespace {
+
+// kPreciseSlack is the slack that preciseSleeps sets, in ns. It is not 1, which
+// programs set, so that ordinarySleeps can tell ours from the program's.
+constexpr long kPreciseSlack = 2;
+
+// The slack of the thread that started the runtime.
+long startSlack = -1;
+
+}  // namespace
+
+void sleepsInit() {
+  startSlack = rawSyscall(SYS_prctl, PR_GET_TIMERSLACK, 0, 0, 0, 0, 0);
+}
+
 void preciseSleeps(M* mp) {
   if (mp->preciseSleeps) return;
   mp->preciseSleeps = true;
-  rawSyscall(SYS_prctl, PR_SET_TIMERSLACK, 1, 0, 0, 0, 0);
+  mp->timerSlack = rawSyscall(SYS_prctl, PR_GET_TIMERSLACK, 0, 0, 0, 0, 0);
+  rawSyscall(SYS_prctl, PR_SET_TIMERSLACK, kPreciseSlack, 0, 0, 0, 0);
+}
+
+void ordinarySleeps(M* mp) {
+  const long now = rawSyscall(SYS_prctl, PR_GET_TIMERSLACK, 0, 0, 0, 0, 0);
+  long old = startSlack;
+  if (mp != nullptr && mp->preciseSleeps) {
+    mp->preciseSleeps = false;
+    if (mp->timerSlack != kPreciseSlack) old = mp->timerSlack;
+  }
+  // If the program has set another slack since then, it keeps its own.
+  if (now != kPreciseSlack || old < 0) return;
+  rawSyscall(SYS_prctl, PR_SET_TIMERSLACK, old, 0, 0, 0, 0);
 }
 
 bool haveMembarrier = false;

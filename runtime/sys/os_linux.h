@@ -47,10 +47,19 @@ void futexwakeup(Atomic<uint32_t>* addr, uint32_t cnt);
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] uint64_t ownSleeps();
 
-// preciseSleeps sets the timer slack of this thread, mp's, to 1 ns instead of
+// preciseSleeps sets the timer slack of this thread, mp's, to 2 ns instead of
 // 50 µs. A sleep still ends late by the time that the processor takes to wake
 // (netpoll/wakeup_lead.h).
+//
+// The kernel gives that slack to the children and the threads that this thread
+// makes. So ordinarySleeps restores the old slack before a child is made, and
+// when a thread goes back to the program. It also does so on a thread that has
+// inherited the slack; mp is nullptr on a thread that is not ours. The next
+// call of preciseSleeps sets it again. sleepsInit notes the slack with which
+// the runtime starts.
+void sleepsInit();
 void preciseSleeps(M* mp);
+void ordinarySleeps(M* mp);
 
 // declineSignals blocks the signals that are sent to the process, so that its
 // other threads get them. It does not block SIGABRT, nor the signals that this

@@ -67,6 +67,8 @@ struct sigaction oldSegv;
 struct sigaction oldBus;
 struct sigaction oldUrg;
 
+sigset_t maskAtStart;  // written by initsig
+
 // crashAbort asks one thread after the other for its stack. It stores the
 // thread's id and sends SIGQUIT. The handler on that thread prints, answers,
 // and never returns.
@@ -261,8 +263,34 @@ void forwardsig(int sig, siginfo_t* info, void* context,
   pthread_sigmask(SIG_SETMASK, &mask, nullptr);
 }
 
+const sigset_t& startMask() { return maskAtStart; }
+
+sigset_t ignoredBelow() {
+  const struct {
+    int sig;
+    void (*handler)(int, siginfo_t*, void*);
+    const struct sigaction* old;
+  } kTaken[] = {{SIGSEGV, onFault, &oldSegv},
+                {SIGBUS, onFault, &oldBus},
+                {SIGURG, onUrg, &oldUrg}};
+  sigset_t set;
+  sigemptyset(&set);
+  for (const auto& t : kTaken) {
+    struct sigaction now = {};
+    sigaction(t.sig, nullptr, &now);
+    const bool ours =
+        (now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == t.handler;
+    if (ours && (t.old->sa_flags & SA_SIGINFO) == 0 &&
+        t.old->sa_handler == SIG_IGN) {
+      sigaddset(&set, t.sig);
+    }
+  }
+  return set;
+}
+
 void initsig() {
   tracebackinit();
+  pthread_sigmask(SIG_BLOCK, nullptr, &maskAtStart);
   if (isDefault(SIGQUIT)) install(SIGQUIT, onQuit, 0);
   if (isProcess1()) {  // (I3)
     for (int sig : {SIGHUP, SIGINT, SIGTERM}) {

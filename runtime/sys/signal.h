@@ -22,6 +22,14 @@ void initsig();
 // initterminate installs the std::terminate handler (terminate.cc); part of
 // initsig.
 void initterminate();
+// startMask returns the signal mask of the thread that started the runtime, as
+// it was then. Threads of ours begin with it, but with SIGURG unblocked.
+// On: any.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] const sigset_t& startMask();
+// ignoredBelow returns the signals for which our handlers are installed and
+// which the process ignored before. A child gets that disposition again.
+// On: any.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] sigset_t ignoredBelow();
 // minitSignalStack gives this thread, mp's, a signal stack, because a handler
 // must not need the stack that has just overflowed.
 // On: any, the thread itself.  P: either.  Locks: none.  Parks: no.

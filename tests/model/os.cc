@@ -24,7 +24,9 @@ int64_t nanotime() { return model::clockNow(); }
 int64_t walltime() { return model::clockNow(); }
 int64_t threadCpuTime(int32_t) { return -1; }
 uint64_t ownSleeps() { return 0; }
+void sleepsInit() {}
 void preciseSleeps(M*) {}
+void ordinarySleeps(M*) {}
 uint64_t shortSlices() { return 0; }
 void restoreSlices(uint64_t) {}
 void declineSignals() {}

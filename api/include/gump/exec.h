@@ -18,11 +18,23 @@
 //
 // A goroutine that waits for a program to end parks. No thread waits for the
 // program, if the kernel has pidfds (Linux 5.4). The child is made without
-// fork, so no memory is copied and no handler of pthread_atfork runs. The child
-// starts with no signal blocked, and ignores the signals that this process
-// ignores. It gets only the three standard descriptors, and those descriptors
-// of this process that are not close-on-exec. The descriptors of this library
-// are all close-on-exec.
+// fork, so no memory is copied and no handler of pthread_atfork runs. It gets
+// only the three standard descriptors, and those descriptors of this process
+// that are not close-on-exec. The descriptors of this library are all
+// close-on-exec.
+//
+// The child inherits what it would inherit if this library were not there:
+// limits, ignored signals, nice value, affinity, timer slack, and so on. It
+// inherits them from the thread that calls Start. A goroutine that changes an
+// attribute of its thread for a child calls LockOSThread first. The signals
+// that the child blocks are those that were blocked when the runtime started.
+// If Start is called from a plain thread or after LockOSThread, they are those
+// that the thread blocks.
+//
+// A child that asks for a signal at the end of its parent (PR_SET_PDEATHSIG)
+// gets it when the process ends. It gets it earlier in two cases: a plain
+// thread has called Start and ends, or a goroutine has called it and ends while
+// it is locked to its thread.
 //
 // A program that ends badly is a status of code Unknown: "exit status 1",
 // "signal: killed", "signal: aborted (core dumped)". A program that could not
