@@ -6,7 +6,8 @@
 // (child.cc).
 //
 // The end of a child is an event of its pidfd, which the poller watches. Where
-// there is no pidfd (no descriptor left, an old kernel), a declared call waits.
+// there is no pidfd (no descriptor left, an old kernel, a denied call), a
+// declared call waits.
 //
 // Invariants of a Process:
 //  (X1) The number pid_ belongs to the child until the child is reaped. It is
@@ -40,6 +41,7 @@
 #include "netpoll/fd.h"
 #include "runtime/sched/child.h"
 #include "runtime/sys/atomic.h"
+#include "runtime/sys/descriptor.h"
 #include "runtime/sys/spawn_linux.h"
 
 extern char** environ;
@@ -119,7 +121,7 @@ class Process {
   // Begin is called once after Start, before any other function.
   void Begin() {
     const pid_t pid = pid_;
-    const long fd = SysCall([&] { return syscall(SYS_pidfd_open, pid, 0); });
+    const long fd = NewFd([&] { return syscall(SYS_pidfd_open, pid, 0); });
     if (fd < 0) return;
     pidfd_.emplace(static_cast<int>(fd), rt::FdKind::kPipe);
     if (pidfd_->init() == 0) return;
@@ -207,14 +209,6 @@ struct Stream {
   os::File parent;  // our end of the pipe, until Wait
 };
 
-// AboveStandard moves a descriptor above 0 to 2. Returns 0 or the errno.
-int AboveStandard(OwnedFd* fd) {
-  if (fd->get() > 2) return 0;
-  const long n = SysCall([&] { return fcntl(fd->get(), F_DUPFD_CLOEXEC, 3); });
-  if (n >= 0) *fd = OwnedFd(static_cast<int>(n));
-  return ErrnoOf(n);
-}
-
 // Reopen makes a new open file description for a pipe that was opened
 // non-blocking. The new one blocks. Returns a value below 0 if that is not
 // possible. It is only for pipes, because opening a device may have other
@@ -228,7 +222,7 @@ long Reopen(int fd) {
   const int keep = static_cast<int>(flags) & (O_ACCMODE | O_APPEND);
   // Non-blocking at first, because opening a FIFO would wait for the other
   // side.
-  const long n = SysCall([&] {
+  const long n = NewFd([&] {
     return open(path.c_str(), keep | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   });
   if (n >= 0) fcntl(static_cast<int>(n), F_SETFL, keep);
@@ -244,7 +238,8 @@ int Lend(const os::File& f, OwnedFd* out) {
   const int err = file->fd.with([&](int fd) {
     n = file->pollable ? Reopen(fd) : -1;
     if (n >= 0) return 0;
-    n = SysCall([&] { return fcntl(fd, F_DUPFD_CLOEXEC, 3); });
+    n = SysCall(
+        [&] { return fcntl(fd, F_DUPFD_CLOEXEC, rt::kFirstDescriptor); });
     if (n < 0) return ErrnoOf(n);
     // As in Go: programs do not expect EAGAIN. Our descriptor then blocks too.
     if (file->pollable) {
@@ -254,9 +249,8 @@ int Lend(const os::File& f, OwnedFd* out) {
     }
     return 0;
   });
-  if (err != 0) return err;
-  *out = OwnedFd(static_cast<int>(n));
-  return AboveStandard(out);
+  if (err == 0) *out = OwnedFd(static_cast<int>(n));
+  return err;
 }
 
 // Strings returns a list of texts in the form that execve takes.
@@ -332,15 +326,13 @@ absl::StatusOr<os::File> Command::Pipe(int number) {
   if (s.set) return Misuse(kAlready[number]);
   if (process != nullptr) return Misuse(kLate[number]);
   int fds[2];
-  const long n = SysCall([&] { return pipe2(fds, O_CLOEXEC); });
-  if (n < 0) return ErrorStatus("pipe2", ErrnoOf(n), kFileClosed);
+  const int n =
+      rt::newDescriptorPair(fds, [&] { return pipe2(fds, O_CLOEXEC); });
+  if (n < 0) return ErrorStatus("pipe2", -n, kFileClosed);
   OwnedFd ends[2] = {OwnedFd(fds[0]), OwnedFd(fds[1])};
   // The child's end of the pipe blocks, our end does not.
   OwnedFd& child = ends[number == 0 ? 0 : 1];
   OwnedFd& parent = ends[number == 0 ? 1 : 0];
-  if (const int err = AboveStandard(&child); err != 0) {
-    return ErrorStatus("pipe2", err, kFileClosed);
-  }
   s.parent =
       AdoptFile(std::move(parent), number == 0 ? "|1" : "|0", /*poll=*/true);
   s.child = std::move(child);

@@ -53,6 +53,7 @@
 #include "runtime/diag/panic.h"
 #include "runtime/sched/fork.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sys/descriptor.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/signal.h"
 
@@ -253,8 +254,9 @@ void Registry::Run() {
 void Registry::Start() {
   if (started_) return;
   if (fd_ == nullptr) {
-    const int n = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int err = n < 0 ? errno : 0;
+    const int n = rt::newDescriptor(
+        [] { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); });
+    int err = n < 0 ? -n : 0;
     if (err == 0) {
       auto fd = std::make_unique<rt::FD>(n, rt::FdKind::kPipe);
       err = fd->init();

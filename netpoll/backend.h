@@ -19,8 +19,8 @@ namespace gump::rt {
 // On: any.  P: either.  Locks: none.  Parks: no.
 struct NetpollBackend {
   const char* name;
-  // init is called once. Returns 0, or the errno that makes this back end
-  // unusable here.
+  // init is called once, inside a StandardHold. Returns 0, or the errno that
+  // makes this back end unusable here.
   int (*init)();
   // open registers pd->fd for both directions, under pd->tag. Returns 0 or the
   // errno. The PollDesc is complete, and belongs to the caller.

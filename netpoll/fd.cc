@@ -36,6 +36,7 @@
 #include "runtime/diag/debugvars.h"
 #include "runtime/diag/panic.h"
 #include "runtime/sys/base.h"
+#include "runtime/sys/descriptor.h"
 #include "runtime/sys/sanitizer.h"
 #include "runtime/wait/chan.h"
 
@@ -338,17 +339,16 @@ int FD::accept(int* fd, sockaddr* addr, socklen_t* len) {
     int err = 0;
     while (err == 0) {
       const socklen_t room = *len;
-      const SysResult s = tryCall([&] {
+      *fd = newDescriptor([&] {
         return ::accept4(fd_, addr, len, SOCK_NONBLOCK | SOCK_CLOEXEC);
       });
-      *fd = static_cast<int>(s.n);
-      if (s.n >= 0) break;
+      if (*fd >= 0) break;
       *len = room;
-      if (s.err == EAGAIN) {
+      if (*fd == -EAGAIN) {
         err = wait(PollMode::kRead);
-      } else if (s.err != EINTR && s.err != ECONNABORTED) {
+      } else if (*fd != -EINTR && *fd != -ECONNABORTED) {
         // (ECONNABORTED: this peer has gone, but there may be others.)
-        err = s.err;
+        err = -*fd;
       }
     }
     return IoResult{0, err};

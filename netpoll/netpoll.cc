@@ -31,6 +31,7 @@
 #include "runtime/sched/time.h"
 #include "runtime/sys/atomic.h"
 #include "runtime/sys/base.h"
+#include "runtime/sys/descriptor.h"
 #include "runtime/sys/mem.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/tls.h"
@@ -146,6 +147,7 @@ int startBackend() {
   // The first call of ringStart takes locks; later ones take none. So make that
   // call before the lock is held.
   if (debug.netpoll == NetpollChoice::kUring) (void)ringStart();
+  const StandardHold hold;  // it takes a lock, too
   LockScope l(&starting);
   if (backend.load(relaxed) != nullptr) return 0;  // written under `starting`
   int err;

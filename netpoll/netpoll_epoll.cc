@@ -19,6 +19,7 @@
 #include "runtime/diag/stats.h"
 #include "runtime/sys/atomic.h"
 #include "runtime/sys/base.h"
+#include "runtime/sys/descriptor.h"
 #include "runtime/sys/sanitizer.h"
 
 namespace gump::rt {
@@ -42,17 +43,20 @@ uint32_t interest() {
 }
 
 int epollInit() {
-  epfd = epoll_create1(EPOLL_CLOEXEC);
-  if (epfd < 0) return errno;
-  breakfd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  epoll_event ev{};
-  ev.events = EPOLLIN;
-  ev.data.u64 = kBreak;
-  if (breakfd >= 0 && epoll_ctl(epfd, EPOLL_CTL_ADD, breakfd, &ev) == 0) {
-    return 0;
+  epfd = aboveStandard(tryMake([] { return epoll_create1(EPOLL_CLOEXEC); }));
+  if (epfd < 0) return -epfd;
+  breakfd = aboveStandard(
+      tryMake([] { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }));
+  int err = -breakfd;
+  if (breakfd >= 0) {
+    epoll_event ev{};
+    ev.events = EPOLLIN;
+    ev.data.u64 = kBreak;
+    err = -tryMake(
+        [&ev] { return epoll_ctl(epfd, EPOLL_CTL_ADD, breakfd, &ev); });
+    if (err == 0) return 0;
+    close(breakfd);
   }
-  const int err = errno;
-  if (breakfd >= 0) close(breakfd);
   close(epfd);
   return err;
 }

@@ -18,6 +18,7 @@
 #include "netpoll/backend.h"
 #include "netpoll/ring.h"
 #include "runtime/sys/atomic.h"
+#include "runtime/sys/descriptor.h"
 #include "runtime/sys/os_linux.h"
 
 namespace gump::rt {
@@ -32,8 +33,8 @@ int uringInit() {
   const int err = ringStart();
   if (err != 0) return err;
   if (!ringWatches()) return EINVAL;
-  scratch = epoll_create1(EPOLL_CLOEXEC);
-  return scratch < 0 ? errno : 0;
+  scratch = aboveStandard(tryMake([] { return epoll_create1(EPOLL_CLOEXEC); }));
+  return scratch < 0 ? -scratch : 0;
 }
 
 int uringOpen(PollDesc* pd) {

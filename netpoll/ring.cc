@@ -45,6 +45,7 @@
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/thread.h"
+#include "runtime/sys/descriptor.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/tls.h"
 
@@ -153,7 +154,8 @@ int64_t call(RingCall* c) {
 // Ring is used only by its own thread, once that thread runs.
 class Ring {
  public:
-  // setup makes the ring, which is not yet enabled. Returns 0 or the errno.
+  // setup makes the ring, which is not yet enabled. Returns 0 or the errno. The
+  // caller has a StandardHold.
   int setup();
   // run never returns.
   void run();
@@ -247,13 +249,18 @@ int Ring::setup() {
     const int err = io_uring_queue_init_params(kSubmissions, &ring_, &p);
     if (err == -EINVAL && flags != 0) continue;
     if (err != 0) return -err;
+    // liburing has two copies of the number, and no call has used it yet.
+    ring_.ring_fd = aboveStandard(ring_.ring_fd);
+    ring_.enter_ring_fd = ring_.ring_fd;
     // RSRC_TAGS stands for multishot polls, which have no flag of their own.
     // Both came with Linux 5.13.
     constexpr unsigned kNeeded =
         IORING_FEAT_NODROP | IORING_FEAT_RW_CUR_POS | IORING_FEAT_RSRC_TAGS;
-    wakefd = eventfd(0, EFD_CLOEXEC);
-    int why = wakefd < 0 ? errno : EINVAL;
-    if ((p.features & kNeeded) == kNeeded && wakefd >= 0) {
+    wakefd = aboveStandard(tryMake([] { return eventfd(0, EFD_CLOEXEC); }));
+    int why = wakefd < 0 ? -wakefd : EINVAL;
+    if (ring_.ring_fd < 0) {  // no descriptor was left to move it to
+      why = -ring_.ring_fd;
+    } else if ((p.features & kNeeded) == kNeeded && wakefd >= 0) {
       why = deniedCall(ring_.ring_fd);
       if (why == 0) {
         (void)io_uring_ring_dontfork(&ring_);
@@ -534,6 +541,7 @@ int ringStart() {
   if (GUMP_LIKELY(err != kNotTried)) return err;
   if (forked.load(relaxed)) dieForked();  // written by this very thread
   (void)runtimeEntry();
+  const StandardHold hold;
   // While a goroutine waits for the ring, an M polls; see checkdead.
   netpollGenericInit();
   // Do not let this M be preempted between the store to `state` and newm. A

@@ -18,6 +18,7 @@
 #include "api/net/address.h"
 #include "api/status_util.h"
 #include "gump/go.h"
+#include "runtime/sys/descriptor.h"
 
 namespace gump::internal {
 
@@ -323,6 +324,7 @@ net::Addr LiteralAddr(const Network& network, const std::string& host) {
   std::string zone;
   if (percent != std::string::npos) {
     zone = host.substr(percent + 1);
+    const rt::StandardHold hold;  // libc makes a socket
     in6.sin6_scope_id = if_nametoindex(zone.c_str());
     if (in6.sin6_scope_id == 0) {
       (void)std::from_chars(zone.data(), zone.data() + zone.size(),

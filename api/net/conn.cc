@@ -12,6 +12,7 @@
 #include "api/net/socket.h"
 #include "api/os/file.h"
 #include "netpoll/fd.h"
+#include "runtime/sys/descriptor.h"
 
 namespace gump::net {
 
@@ -147,10 +148,11 @@ absl::Status Conn::Control(void (*f)(void*, int), void* arg) const {
 
 absl::StatusOr<std::pair<Conn, Conn>> Pipe() {
   int fds[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) !=
-      0) {
-    return OpError("dial", "pipe", "", "", {errno, "socketpair"});
-  }
+  const int made = rt::newDescriptorPair(fds, [&] {
+    return socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0,
+                      fds);
+  });
+  if (made < 0) return OpError("dial", "pipe", "", "", {-made, "socketpair"});
   Network network;
   network.family = "unix";
   IoError error;

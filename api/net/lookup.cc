@@ -27,6 +27,7 @@
 #include "gump/go.h"
 #include "gump/select.h"
 #include "gump/sync/semaphore.h"
+#include "runtime/sys/descriptor.h"
 
 namespace gump::internal {
 
@@ -89,6 +90,7 @@ Answer AskSystem(const Network& network, const std::string& host) {
   };
   std::unique_ptr<addrinfo, Free> list;
   Answer a;
+  const rt::StandardHold hold;  // libc makes sockets and opens files
   blocking([&] {
     // If no nscd runs, glibc records that in a counter and goes on without it.
     // It tries again after a hundred lookups. All of these lookups may be made

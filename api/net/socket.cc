@@ -14,6 +14,8 @@
 #include "api/status_util.h"
 #include "gump/panic.h"
 #include "gump/status.h"
+#include "runtime/sys/descriptor.h"
+#include "runtime/sys/os_linux.h"
 
 namespace gump::internal {
 
@@ -85,8 +87,9 @@ absl::Status Socket::Close() {
 
 int NewSocket(const Network& network, int family, int* err) {
   const int type = network.stream() ? SOCK_STREAM : SOCK_DGRAM;
-  const int fd = socket(family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  *err = errno;
+  const int fd = rt::newDescriptor(
+      [&] { return socket(family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
+  *err = -fd;
   if (fd < 0) return fd;
   const int on = 1;
   if (family == AF_INET6) {
@@ -144,7 +147,7 @@ absl::StatusOr<std::shared_ptr<Socket>> Duplicate(int fd) {
   Network network;
   network.family = sa.ss_family == AF_UNIX ? (stream ? "unix" : "unixgram")
                                            : (stream ? "tcp" : "udp");
-  const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  const int copy = fcntl(fd, F_DUPFD_CLOEXEC, rt::kFirstDescriptor);
   if (copy < 0) return fail("dup");
   const int flags = fcntl(copy, F_GETFL);
   if (flags < 0 || fcntl(copy, F_SETFL, flags | O_NONBLOCK) != 0) {

@@ -15,6 +15,7 @@
 #include "gump/internal/linkname_synctest.h"
 #include "gump/synctest.h"
 #include "runtime/sched/time.h"
+#include "runtime/sys/descriptor.h"
 #include "runtime/sys/os_linux.h"
 
 namespace gump {
@@ -44,7 +45,8 @@ os::File AdoptFile(OwnedFd&& fd, std::string name, bool poll) {
       return OsFileAccess::Make(std::move(file));
     }
   }
-  const int flags = fcntl(fd.get(), F_GETFL);
+  // A standard descriptor may be closed. It then has no flags.
+  const int flags = std::max(fcntl(fd.get(), F_GETFL), 0);
   if ((flags & O_NONBLOCK) != 0) {  // no poller could wait for it
     fcntl(fd.get(), F_SETFL, flags & ~O_NONBLOCK);
   }
@@ -234,10 +236,11 @@ absl::StatusOr<File> OpenFile(std::string_view path, int flags, mode_t mode) {
   if (name.find('\0') != std::string::npos) {
     return PathError("open", path, EINVAL);
   }
-  const long n = BlockingSysCall(
-      [&] { return open(name.c_str(), flags | O_CLOEXEC, mode); });
-  if (n < 0) return PathError("open", path, ErrnoOf(n));
-  OwnedFd fd(static_cast<int>(n));
+  const rt::StandardHold hold;
+  const int n = rt::aboveStandard(static_cast<int>(BlockingSysCall(
+      [&] { return open(name.c_str(), flags | O_CLOEXEC, mode); })));
+  if (n < 0) return PathError("open", path, -n);
+  OwnedFd fd(n);
   struct stat st;
   // The poller would refuse these. Not asking it is cheaper.
   const bool plain =
@@ -255,8 +258,9 @@ absl::StatusOr<File> Create(std::string_view path) {
 
 absl::StatusOr<std::pair<File, File>> Pipe() {
   int fds[2];
-  const long n = SysCall([&] { return pipe2(fds, O_CLOEXEC | O_NONBLOCK); });
-  if (n < 0) return ErrorStatus("pipe2", ErrnoOf(n), kFileClosed);
+  const int n = rt::newDescriptorPair(
+      fds, [&] { return pipe2(fds, O_CLOEXEC | O_NONBLOCK); });
+  if (n < 0) return ErrorStatus("pipe2", -n, kFileClosed);
   OwnedFd r(fds[0]);
   OwnedFd w(fds[1]);
   File reader = AdoptFile(std::move(r), "|0", /*poll=*/true);

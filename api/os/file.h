@@ -14,6 +14,7 @@
 #include "gump/go.h"
 #include "gump/os/file.h"
 #include "netpoll/fd.h"
+#include "runtime/sys/descriptor.h"
 
 namespace gump::internal {
 
@@ -68,6 +69,17 @@ __attribute__((noinline)) long SysCall(F f) {
     n = f();
   } while (n < 0 && errno == EINTR);
   return n < 0 ? -errno : n;
+}
+
+// NewFd makes a call that returns a new descriptor, as often as a signal
+// interrupts it. Returns a descriptor of 3 or above, or -errno.
+template <class F>
+long NewFd(const F& make) {
+  int fd;
+  do {
+    fd = rt::newDescriptor(make);
+  } while (fd == -EINTR);
+  return fd;
 }
 
 // BlockingSysCall is SysCall for a call that may block.

@@ -34,6 +34,7 @@
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/stw.h"
+#include "runtime/sys/descriptor.h"
 #include "runtime/sys/mem.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/tls.h"
@@ -526,6 +527,7 @@ void tracebackThread(const TracebackMode& mode) {
 }
 
 size_t stackDump(bool all, char* buf, size_t n) noexcept {
+  const StandardHold hold;  // absl opens the modules, and keeps one open
   Writer w{.buf = buf, .cap = n};
   G* gp = runtimeEntry();
   {

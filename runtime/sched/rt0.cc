@@ -30,6 +30,7 @@
 #include "runtime/sched/sysmon.h"
 #include "runtime/sched/thread.h"
 #include "runtime/sys/cgroup_linux.h"
+#include "runtime/sys/descriptor.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/signal.h"
 #include "runtime/sys/tls.h"
@@ -46,6 +47,7 @@ Atomic<bool> initialised;
 
 // doSchedinit runs once, on a thread of the user's, before any thread of ours.
 void doSchedinit() {
+  lookAtStandard();
   parsedebugvars();
   sleepsInit();
   membarrierInit();

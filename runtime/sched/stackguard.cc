@@ -21,6 +21,7 @@
 #include "runtime/diag/panic.h"
 #include "runtime/sched/stack.h"
 #include "runtime/sys/atomic.h"
+#include "runtime/sys/descriptor.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/sanitizer.h"
 
@@ -92,7 +93,8 @@ bool installGuard(uintptr_t at) {
 GUMP_NOINLINE int64_t readMaxMapCount() {
   const int saved = errno;
   char buf[32];
-  const int fd = open("/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC);
+  const int fd = newDescriptor(
+      [] { return open("/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC); });
   const ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof(buf));
   if (fd >= 0) close(fd);
   errno = saved;

@@ -30,6 +30,7 @@
 
 #include "runtime/diag/debugvars.h"
 #include "runtime/sched/runtime2.h"
+#include "runtime/sys/descriptor.h"
 
 namespace gump::rt {
 namespace {
@@ -76,7 +77,11 @@ class Path {
   bool ok() const { return ok_; }
   size_t size() const { return size_; }
   std::string_view view() const { return {text_, size_}; }
-  int open() const { return ok_ ? ::open(text_, O_RDONLY | O_CLOEXEC) : -1; }
+  // open opens the file for reading. Returns a value below 0 if it fails.
+  int open() const {
+    if (!ok_) return -1;
+    return newDescriptor([&] { return ::open(text_, O_RDONLY | O_CLOEXEC); });
+  }
 
  private:
   char text_[PATH_MAX] = "";

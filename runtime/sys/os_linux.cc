@@ -7,7 +7,9 @@
 //       wrappers. A function that must use one restores errno at its end, and
 //       is not inlined. Otherwise the compiler could keep errno's address in a
 //       caller that switches.
-//  (O2) Nothing here allocates or takes a lock, except newosproc.
+//  (O2) Nothing here allocates or takes a lock, except newosproc. Where a
+//       standard descriptor is closed, a function that opens a file takes the
+//       leaf of descriptor.cc as well.
 //
 // Rejected: syscall(2), which writes errno. glibc's futex-based primitives,
 // which may be interposed.
@@ -35,6 +37,7 @@
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/thread.h"
 #include "runtime/sys/base.h"
+#include "runtime/sys/descriptor.h"
 #include "runtime/sys/lock_futex.h"
 #include "runtime/sys/print.h"
 #include "runtime/sys/raw_syscall.h"
@@ -75,6 +78,12 @@ int64_t readClock(clockid_t clock) {
 
 long membarrier(int cmd) {
   return rawSyscall(SYS_membarrier, cmd, 0, 0, 0, 0, 0);
+}
+
+// openAt opens a file. Returns a descriptor of 3 or above, or -errno.
+int openAt(const char* path, int flags) {
+  return aboveStandard(static_cast<int>(rawSyscall(
+      SYS_openat, AT_FDCWD, asArg(path), flags | O_CLOEXEC, 0, 0, 0)));
 }
 
 void* threadMain(void* mp) {
@@ -127,8 +136,8 @@ void tgkill(int32_t tid, int sig) {
 }
 
 int64_t readFile(const char* path, char* buf, size_t n) {
-  const long fd = rawSyscall(SYS_openat, AT_FDCWD, asArg(path),
-                             O_RDONLY | O_CLOEXEC, 0, 0, 0);
+  const StandardHold hold;
+  const int fd = openAt(path, O_RDONLY);
   if (fd < 0) return -1;
   const long got =
       rawSyscall(SYS_read, fd, asArg(buf), static_cast<long>(n), 0, 0, 0);
@@ -170,8 +179,8 @@ bool isInert(const char* name) {
 }  // namespace
 
 size_t inertThreads(int32_t* tids, size_t n) {
-  const long dir = rawSyscall(SYS_openat, AT_FDCWD, asArg("/proc/self/task"),
-                              O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, 0, 0);
+  const StandardHold hold;
+  const int dir = openAt("/proc/self/task", O_RDONLY | O_DIRECTORY);
   if (dir < 0) return 0;
   size_t found = 0;
   alignas(dirent64) char buf[2048];

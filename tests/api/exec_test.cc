@@ -423,8 +423,8 @@ TEST(ExecStandardTest, WorksWithoutStandardDescriptors) {
   absl::Status s;
   {
     Cmd cmd("sh", "-c", "cat; echo done; echo error >&2");
-    File errors = cmd.StderrPipe().value();  // takes 0 and 1
-    EXPECT_EQ(errors.Fd(), 0);
+    File errors = cmd.StderrPipe().value();
+    EXPECT_GT(errors.Fd(), 2);
     File in = cmd.StdinPipe().value();
     std::thread writer([&] {
       (void)in.Write("text ");

@@ -39,7 +39,8 @@
 // disposition of that signal. (Go dies of SIGPIPE if that pipe is standard
 // output or standard error.)
 //
-// Descriptors are close-on-exec, except those given to NewFile.
+// Descriptors are close-on-exec, except those given to NewFile. Those that the
+// library makes are 3 or above, even if standard descriptors are closed.
 #ifndef GUMP_OS_FILE_H_
 #define GUMP_OS_FILE_H_
 
@@ -164,7 +165,8 @@ class File {
 [[nodiscard]] absl::StatusOr<File> NewFile(int fd, std::string_view name);
 
 // Stdin, Stdout and Stderr return the standard descriptors, named as in Go:
-// "/dev/stdin". The handles are always the same, and only Close closes them.
+// "/dev/stdin". The handles are always the same, and only Close closes them. If
+// the program runs without that descriptor, reads and writes fail with EBADF.
 File Stdin();
 File Stdout();
 File Stderr();
