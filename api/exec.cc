@@ -109,6 +109,11 @@ int Executable(const std::string& path) {
   });
 }
 
+// LacksCall returns true for the errors of a newer call where there is none. An
+// old kernel says ENOSYS. An old seccomp profile says EPERM of every call that
+// it does not know.
+bool LacksCall(int err) { return err == ENOSYS || err == EPERM; }
+
 // Process is a started child.
 class Process {
  public:
@@ -149,8 +154,14 @@ class Process {
     int err = ESRCH;
     if (!reaped_) {
       err = ErrnoOf(SysCall([&]() -> long {
-        if (!pidfd_) return kill(pid_, sig);
-        return syscall(SYS_pidfd_send_signal, pidfd_->sysfd(), sig, nullptr, 0);
+        if (pidfd_) {
+          const long n =
+              syscall(SYS_pidfd_send_signal, pidfd_->sysfd(), sig, nullptr, 0);
+          if (n == 0 || !LacksCall(errno)) return n;
+        }
+        // (X1): the number is still the child's. If EPERM is about the child,
+        // kill says so, too.
+        return kill(pid_, sig);
       }));
     }
     if (err == 0) return absl::OkStatus();
@@ -162,10 +173,14 @@ class Process {
   // Look is waitid for the child.
   long Look(siginfo_t* info, int options) {
     *info = {};
-    return SysCall([&] {
-      return pidfd_ ? waitid(kPidfd, static_cast<id_t>(pidfd_->sysfd()), info,
-                             options)
-                    : waitid(P_PID, static_cast<id_t>(pid_), info, options);
+    return SysCall([&]() -> long {
+      if (pidfd_) {
+        const int n =
+            waitid(kPidfd, static_cast<id_t>(pidfd_->sysfd()), info, options);
+        // EINVAL: Linux 5.3 has pidfds, and cannot wait for them.
+        if (n == 0 || (errno != EINVAL && !LacksCall(errno))) return n;
+      }
+      return waitid(P_PID, static_cast<id_t>(pid_), info, options);
     });
   }
   int AwaitEvent(siginfo_t* info) {

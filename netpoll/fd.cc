@@ -235,8 +235,10 @@ IoResult FD::readv(const iovec* iov, size_t count) {
 ssize_t FD::writeQuietly(const iovec* iov, int count) {
   if (!masksSigpipe_) {
     const ssize_t n = ::pwritev2(fd_, iov, count, /*offset=*/-1, kRwfNoSignal);
-    if (n >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS)) return n;
-    masksSigpipe_ = true;  // an old kernel, or a device that takes no flags
+    if (n >= 0 || !lacksCall(errno)) return n;
+    // An old kernel, a filter, or a device that takes no flags. If the error is
+    // about this write, the call below says so, too.
+    masksSigpipe_ = true;
   }
   size_t all = 0;
   for (int i = 0; i < count; i++) all += iov[i].iov_len;

@@ -24,6 +24,13 @@ struct SysResult {
   int err;
 };
 
+// lacksCall returns true for the errors of a newer call, or of its newer flag,
+// where there is none. An old kernel says ENOSYS or EOPNOTSUPP. An old seccomp
+// profile says EPERM of every call that it does not know.
+inline bool lacksCall(int err) {
+  return err == ENOSYS || err == EOPNOTSUPP || err == EPERM;
+}
+
 // tryCall makes a system call. It is not inlined into a function that parks
 // between two calls, because compilers take the address of errno to be the same
 // in the whole function.

@@ -140,7 +140,10 @@ int64_t FD::cachedRead(void* buf, size_t n, int64_t offset) {
     const iovec one{buf, n};
     return ::preadv2(fd_, &one, 1, offset, RWF_NOWAIT);
   });
-  return s.n < 0 ? -s.err : s.n;
+  if (s.n >= 0) return s.n;
+  // One error for all that make no use of the flag. If the error is about this
+  // read, the caller's read(2) says so, too.
+  return lacksCall(s.err) ? -EOPNOTSUPP : -s.err;
 }
 
 int64_t FD::fileRead(void* buf, size_t n, int64_t offset) {

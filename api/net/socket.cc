@@ -15,7 +15,6 @@
 #include "gump/panic.h"
 #include "gump/status.h"
 #include "runtime/sys/descriptor.h"
-#include "runtime/sys/os_linux.h"
 
 namespace gump::internal {
 
