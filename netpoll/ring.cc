@@ -517,8 +517,8 @@ void Ring::run() {
     printf("runtime: io_uring_register failed with %d\n", errno);
     fatalthrow("runtime: io_uring failed");
   }
-  declineSignals();     // TSan does not see liburing's system calls
-  (void)shortSlices();  // goroutines wait for its completions
+  declineSignals();          // TSan does not see liburing's system calls
+  systemThreadRunsOnWake();  // goroutines wait for its completions
   for (;;) {
     takeSubmitted();
     prepareAll();

@@ -359,7 +359,7 @@ class PeriodicTasks {
 
 void sysmon() {
   becomeSystemThread();
-  (void)shortSlices();
+  systemThreadRunsOnWake();
   const bool tracing = debug.schedtrace > 0;
   Interval trace(debug.schedtrace * kNsPerMs);
   trace.beginNow();

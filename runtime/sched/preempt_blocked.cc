@@ -55,8 +55,15 @@ Atomic<bool> asking;
 
 void beginAsking() {
   // Pairs with the release in endAsking. The asker is in the runtime, and done
-  // in microseconds.
-  while (!asking.cas(false, true, acquire)) osyield();
+  // in microseconds. If it has a lower real-time priority than we, and is on
+  // our processor, it runs only while we sleep.
+  for (int tries = 0; !asking.cas(false, true, acquire); tries++) {
+    if (tries < 100) {
+      osyield();
+    } else {
+      usleep(50);
+    }
+  }
 }
 void endAsking() { asking.store(false, release); }
 

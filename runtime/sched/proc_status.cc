@@ -72,10 +72,14 @@ GUMP_NOINLINE void scanWait(G* gp, uint32_t oldval, uint32_t newval) {
     uint32_t s = gp->atomicstatus.load(acquire);
     if (s == oldval) return;
     if (s != (oldval | kGscan)) badG(gp, oldval, newval);
+    // The holder may be a thread of a lower real-time priority than ours, and
+    // on our processor. Then it runs only while we sleep.
     if (spins < 1000) {
       procyield(1);
-    } else {
+    } else if (spins < 1100) {
       osyield();
+    } else {
+      usleep(50);
     }
   }
 }

@@ -53,10 +53,10 @@ constinit Atomic<uint32_t> worldsema(1);
 // The number of Ps that startTheWorld makes live; 0 leaves it as it is. Written
 // with worldsema held, under sched.lock.
 int32_t newprocs;
-// The value that restoreSlices needs. While the stopper stops the world, it
-// asks the kernel for short slices. Then its thread runs as soon as it wakes,
-// even if threads that compute have all processors. Guarded by worldsema.
-uint64_t stopperSlices;
+// The value that undoRunOnWake needs. While the stopper stops the world, its
+// thread runs as soon as it wakes, even if threads that compute have all
+// processors. Guarded by worldsema.
+RunOnWake stopperBefore;
 
 // takeWorld takes worldsema, with m.locks raised.
 // On: user, or a foreign thread.  P: either.  Locks: none.  Parks: yes.
@@ -238,7 +238,7 @@ void stopTheWorld(WaitReason reason) {
   const int64_t begin = nanotime();
   if (takeStoppablePs(mp)) {
     if (!gp->foreign) preciseSleeps(mp);
-    stopperSlices = shortSlices();
+    stopperBefore = runOnWake();
     for (StopBackoff backoff; !backoff.wait(&sched.stopnote);) {
       preemptall();
       forcePreemptAll(/*forSafePoint=*/false, stopTaken);
@@ -290,7 +290,7 @@ void startTheWorld() {
   // wakep requires that the work was published before. It was, in the section
   // of sched.lock above.
   wakep();
-  restoreSlices(std::exchange(stopperSlices, 0));
+  undoRunOnWake(std::exchange(stopperBefore, RunOnWake()));
   giveUpWorld(mp);
 }
 
@@ -409,7 +409,7 @@ void forEachP(WaitReason reason, void (*fn)(P*)) {
   visitSyscalls();
   if (wait) {
     if (!gp->foreign) preciseSleeps(mp);
-    const uint64_t slices = shortSlices();
+    const RunOnWake before = runOnWake();
     for (StopBackoff backoff; !backoff.wait(&sched.safePointNote);) {
       preemptall();
       // Again, because a goroutine may have begun a call between our two looks
@@ -418,7 +418,7 @@ void forEachP(WaitReason reason, void (*fn)(P*)) {
       forcePreemptAll(/*forSafePoint=*/true, visitTaken);
     }
     noteclear(&sched.safePointNote);
-    restoreSlices(slices);
+    undoRunOnWake(before);
     LockScope l(&sched.lock);
     if (sched.mainEnded.load(relaxed))
       releasePreempted();  // as in startTheWorld

@@ -59,6 +59,9 @@ struct NewmHandoff {
 };
 constinit NewmHandoff newmHandoff;
 constinit M templateM;
+// The real-time priority of the threads that run goroutines, or 0 if the
+// template thread has not raised its own. Written before it makes a thread.
+uint32_t threadPriority;
 
 // The Ms of threads that have ended.
 M* freem ABSL_GUARDED_BY(sched.lock) = nullptr;
@@ -98,6 +101,10 @@ void newm(void (*fn)(), P* pp, int64_t id) {
   if (wake) notewakeup(&newmHandoff.wake);
 }
 
+void systemThreadRunsOnWake() {
+  if (threadPriority == 0) (void)runOnWake();
+}
+
 void startTemplateThread() {
   {
     LockScope l(&sched.lock);
@@ -134,6 +141,11 @@ M* allocm() {
 // Parks: blocks the thread.
 [[noreturn]] void templateThread() {
   becomeSystemThread();
+  // Among SCHED_FIFO threads that compute on all processors, it would never
+  // run. Its threads inherit the raised priority. Those that run goroutines
+  // lower it (mstart). A thread that lowered it first and raised it again would
+  // be overtaken in between, perhaps for ever.
+  threadPriority = raisePriority();
   for (;;) {
     M* list;
     {
@@ -275,7 +287,10 @@ void mstart(M* mp) {
   minit(mp);
   minitSignalMask(mp);
   P* pp = finishStarting(mp);
+  // The functions of the runtime's own threads do not return, so those threads
+  // keep the priority of the template thread.
   if (mp->mstartfn != nullptr) mp->mstartfn();
+  lowerPriority(threadPriority);
   if (pp != nullptr) acquirep(pp);
   gumpMstart(&mp->g0, [](G*) {
     if (getg()->m->p == nullptr) stopm();  // this is a spare M

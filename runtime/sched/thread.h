@@ -24,6 +24,11 @@ void mstart(M* mp);
 // schedinit.
 // On: a thread of the user's.  P: none.  Locks: takes sched.lock.  Parks: no.
 void startTemplateThread();
+// systemThreadRunsOnWake is runOnWake for sysmon and for the ring's thread. In
+// a real-time class they have inherited the priority of the template thread,
+// which is that of the goroutines' threads plus one.
+// On: sysmon, or the ring's thread.  P: none.  Locks: none.  Parks: no.
+void systemThreadRunsOnWake();
 // mexit ends this thread because its locked goroutine has ended. Returns
 // nullptr, for gumpMcall. m0 sleeps instead.
 // On: g0.  P: needed, given away.  Locks: takes sched.lock.  Parks: m0 blocks.

@@ -270,16 +270,29 @@ struct SchedAttr {
 };
 constexpr uint64_t kShortestSlice = 100'000;  // ns; the kernel's limit
 
+// get reads this thread's attributes. set writes them, and so keeps what the
+// caller has not changed: the class, the niceness and the flags.
+bool get(SchedAttr* attr) {
+  return rawSyscall(SYS_sched_getattr, 0, asArg(attr), sizeof(*attr), 0, 0,
+                    0) >= 0;
+}
+bool set(const SchedAttr& attr) {
+  return rawSyscall(SYS_sched_setattr, 0, asArg(&attr), 0, 0, 0, 0) >= 0;
+}
+
+bool isRealTime(const SchedAttr& attr) {
+  return attr.policy == SCHED_FIFO || attr.policy == SCHED_RR;
+}
+
 // setSlice sets this thread's slice and returns the old one. Returns 0 if the
 // thread has no slice, already has this one, or the kernel refuses.
 uint64_t setSlice(uint64_t ns) {
   SchedAttr attr{};
-  const auto p = reinterpret_cast<intptr_t>(&attr);
-  if (rawSyscall(SYS_sched_getattr, 0, p, sizeof(attr), 0, 0, 0) < 0) return 0;
+  if (!get(&attr)) return 0;
   const uint64_t old = attr.runtime;
   if (attr.policy != SCHED_OTHER || old == 0 || old == ns) return 0;
   attr.runtime = ns;
-  return rawSyscall(SYS_sched_setattr, 0, p, 0, 0, 0, 0) < 0 ? 0 : old;
+  return set(attr) ? old : 0;
 }
 
 }  // namespace
@@ -296,13 +309,32 @@ void declineSignals() {
   pthread_sigmask(SIG_SETMASK, &set, nullptr);
 }
 
-uint64_t shortSlices() { return setSlice(kShortestSlice); }
-void restoreSlices(uint64_t old) {
-  if (old == 0) return;
+RunOnWake runOnWake() {
+  return {.slice = setSlice(kShortestSlice), .priority = raisePriority()};
+}
+
+void undoRunOnWake(RunOnWake before) {
+  lowerPriority(before.priority);
+  if (before.slice == 0) return;
   // 0 sets the kernel's default slice, which follows later changes of that
   // default. If the thread had a slice of its own, the second call restores it.
   (void)setSlice(0);
-  (void)setSlice(old);
+  (void)setSlice(before.slice);
+}
+
+uint32_t raisePriority() {
+  SchedAttr attr{};
+  if (!get(&attr) || !isRealTime(attr)) return 0;
+  const uint32_t old = attr.priority++;
+  return set(attr) ? old : 0;  // EINVAL if old was the highest
+}
+
+void lowerPriority(uint32_t old) {
+  if (old == 0) return;
+  SchedAttr attr{};
+  if (!get(&attr) || !isRealTime(attr) || attr.priority != old + 1) return;
+  attr.priority = old;
+  (void)set(attr);  // lowering needs no privilege
 }
 
 void membarrierInit() {

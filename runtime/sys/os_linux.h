@@ -69,13 +69,29 @@ void ordinarySleeps(M* mp);
 // knows, so a handler would never run on such a thread.
 void declineSignals();
 
-// shortSlices asks the kernel to let this thread run as soon as it wakes, even
-// if that cuts the turn of a computing thread, which has longer slices. Without
-// it the thread waits until the next tick. Needs Linux 6.12; earlier kernels
-// ignore it. It returns the value that restoreSlices takes to undo it. It is
-// for threads that do little while other threads wait for them.
-[[nodiscard]] uint64_t shortSlices();
-void restoreSlices(uint64_t old);
+// runOnWake asks the kernel to let this thread run as soon as it wakes, even if
+// that cuts the turn of a thread that computes. Without it the thread waits
+// until the next tick, or for ever if it is SCHED_FIFO among threads that never
+// sleep. It is for threads that do little while other threads wait for them.
+//  * In the class SCHED_OTHER, it asks for short slices. That needs Linux 6.12;
+//    earlier kernels ignore it.
+//  * In SCHED_FIFO and SCHED_RR it is raisePriority.
+//  * In other classes it does nothing.
+// The class stays the same. undoRunOnWake undoes it, given its result.
+struct RunOnWake {
+  uint64_t slice = 0;     // the slice before, in ns; 0: not changed
+  uint32_t priority = 0;  // the priority before; 0: not changed
+};
+[[nodiscard]] RunOnWake runOnWake();
+void undoRunOnWake(RunOnWake before);
+// raisePriority raises the priority of this thread by one if it is SCHED_FIFO
+// or SCHED_RR. Returns the old priority, or 0 if there was no change: the class
+// is another one, the priority is the highest, or the kernel refuses because
+// the process has neither CAP_SYS_NICE nor a large enough RLIMIT_RTPRIO.
+// lowerPriority undoes it, also on a thread that this one has made. It does
+// nothing on a thread that does not have the raised priority.
+[[nodiscard]] uint32_t raisePriority();
+void lowerPriority(uint32_t old);
 
 // membarrierInit registers the process for membarrier(2) and sets
 // haveMembarrier (lock_futex.h).

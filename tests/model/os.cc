@@ -27,8 +27,10 @@ uint64_t ownSleeps() { return 0; }
 void sleepsInit() {}
 void preciseSleeps(M*) {}
 void ordinarySleeps(M*) {}
-uint64_t shortSlices() { return 0; }
-void restoreSlices(uint64_t) {}
+RunOnWake runOnWake() { return {}; }
+void undoRunOnWake(RunOnWake) {}
+uint32_t raisePriority() { return 0; }
+void lowerPriority(uint32_t) {}
 void declineSignals() {}
 int32_t gettid() { return 1; }
 void tgkill(int32_t, int) {}

@@ -1,12 +1,18 @@
 // The status words of Gs and Ps: the legal transitions, and the scan bit.
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/resource.h>
 
+#include <cstdint>
+#include <cstdlib>
 #include <set>
 #include <thread>
 #include <utility>
 
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
+#include "runtime/sys/os_linux.h"
+#include "runtime/sys/sanitizer.h"
 
 namespace gump::rt {
 namespace {
@@ -165,6 +171,52 @@ TEST(GScanTest, HoldsTheWakerOfTheGoroutine) {
     waker.join();
     EXPECT_EQ(readgstatus(&g), uint32_t{kGrunnable});
   }
+}
+
+// RaceForOneProcessor holds the scan bit on a SCHED_FIFO thread, while a thread
+// of a higher priority waits for it on the same processor.
+void RaceForOneProcessor() {
+  cpu_set_t all;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  sched_getaffinity(0, sizeof(all), &all);
+  for (int i = CPU_SETSIZE - 1; i >= 0 && CPU_COUNT(&one) == 0; i--) {
+    if (CPU_ISSET(i, &all)) CPU_SET(i, &one);
+  }
+  sched_setaffinity(0, sizeof(one), &one);
+  // Ends the process if the waiter never sleeps.
+  const rlimit limit = {500'000, 500'000};
+  setrlimit(RLIMIT_RTTIME, &limit);
+  G g;
+  g.atomicstatus.store(kGwaiting, relaxed);
+  sched_param p = {};
+  p.sched_priority = 10;
+  if (sched_setscheduler(0, SCHED_FIFO, &p) != 0) std::_Exit(1);
+  if (!castogscanstatus(&g, kGwaiting)) std::_Exit(2);
+  Atomic<bool> trying;
+  std::thread waker([&] {
+    sched_param above = {};
+    above.sched_priority = 11;
+    if (sched_setscheduler(0, SCHED_FIFO, &above) != 0) std::_Exit(3);
+    trying.store(true, release);
+    casgstatus(&g, kGwaiting, kGrunnable);
+  });
+  while (!trying.load(acquire)) usleep(100);
+  casfrom_Gscanstatus(&g, kGwaiting);
+  waker.join();
+  std::_Exit(7);
+}
+
+TEST(GScanDeathTest, WakerLetsAHolderOfALowerPriorityRun) {
+  bool may = false;
+  std::thread([&] {
+    sched_param p = {};
+    p.sched_priority = 11;
+    may = sched_setscheduler(0, SCHED_FIFO, &p) == 0;
+  }).join();
+  if (!may) GTEST_SKIP() << "needs CAP_SYS_NICE";
+  if (kSanitizerBuild) GTEST_SKIP() << "sanitizers have threads, too";
+  EXPECT_EXIT(RaceForOneProcessor(), ::testing::ExitedWithCode(7), "");
 }
 
 }  // namespace
