@@ -31,6 +31,7 @@
 #include "runtime/sched/thread.h"
 #include "runtime/sys/cgroup_linux.h"
 #include "runtime/sys/descriptor.h"
+#include "runtime/sys/fpmodes.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/signal.h"
 #include "runtime/sys/tls.h"
@@ -50,6 +51,7 @@ void doSchedinit() {
   lookAtStandard();
   parsedebugvars();
   sleepsInit();
+  inheritFpModes();
   membarrierInit();
   forkinit();
   threadsinit();
@@ -192,6 +194,8 @@ bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
     LockScope l(&sched.lock);
     sched.nmextra--;
   }
+  // Library mode may have begun on a thread with other modes.
+  inheritFpModes();
   setg(&m0.g0);
   m0.locks.store(1, relaxed);  // (K3) of proc_park.cc
   minit(&m0);

@@ -20,8 +20,6 @@
 #include "runtime/sys/asm_offsets.h"
 
 #define MXCSR_CONTROL 0xffc0
-#define MXCSR_DEFAULT 0x1f80
-#define X87_DEFAULT   0x037f
 
 #define CFI_SAVED_FRAME                 \
 	.cfi_def_cfa %rsp, 64;          \
@@ -89,6 +87,7 @@
 .endm
 
 	.text
+	.hidden	gumpStartMxcsr, gumpStartX87cw
 
 /* void gumpMcall(G* (*fn)(G*)) */
 	.globl	gumpMcall
@@ -182,17 +181,17 @@ gumpMcall:
 	CFI_OUTERMOST
 	movq	$0, GUMP_G_SCHED_FRESH(%rax)
 	movq	GUMP_G_SCHED_SP(%rax), %rsp	/* top of an empty stack, 16-byte aligned */
+	/* A goroutine begins with the control words of the thread of Run (fpmodes.h). */
 	movl	GUMP_M_MXCSR(%r12), %edx
-	xorl	$MXCSR_DEFAULT, %edx
+	xorl	gumpStartMxcsr(%rip), %edx
 	testl	$MXCSR_CONTROL, %edx
 	jz	1f
-	movl	$MXCSR_DEFAULT, -8(%rsp)
-	ldmxcsr	-8(%rsp)
+	ldmxcsr	gumpStartMxcsr(%rip)
 1:
-	cmpl	$X87_DEFAULT, GUMP_M_X87CW(%r12)
+	movl	GUMP_M_X87CW(%r12), %edx
+	cmpl	gumpStartX87cw(%rip), %edx
 	je	gumpGostart
-	movw	$X87_DEFAULT, -8(%rsp)
-	fldcw	-8(%rsp)
+	fldcw	gumpStartX87cw(%rip)
 	jmp	gumpGostart
 
 .Lexit:						/* leave the scheduler: g0's own frame */

@@ -17,7 +17,6 @@
 
 #define FRAME_SIZE 176
 #define FRAME_FPCR 160
-#define FPCR_DEFAULT 0
 
 #define CFI_SAVED_FRAME                 \
 	.cfi_def_cfa sp, FRAME_SIZE;    \
@@ -119,6 +118,7 @@
 .endm
 
 	.text
+	.hidden	gumpStartFpcr
 
 /* void gumpMcall(G* (*fn)(G*)) */
 	.globl	gumpMcall
@@ -184,11 +184,12 @@ gumpMcall:
 	CFI_OUTERMOST
 	str	xzr, [x0, #GUMP_G_SCHED_FRESH]
 	mov	sp, x11				/* top of an empty stack, 16-byte aligned */
+	adrp	x10, gumpStartFpcr		/* the modes of the thread of Run (fpmodes.h) */
+	ldr	w10, [x10, :lo12:gumpStartFpcr]
 	mrs	x9, fpcr
-	cmp	x9, #FPCR_DEFAULT
+	cmp	x9, x10
 	b.eq	gumpGostart
-	mov	x9, #FPCR_DEFAULT
-	msr	fpcr, x9
+	msr	fpcr, x10
 	b	gumpGostart
 
 .Lexit:						/* leave the scheduler: g0's own frame */

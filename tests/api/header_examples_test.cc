@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cfenv>
 #include <cstdint>
 #include <cstdio>
 #include <deque>
@@ -158,6 +159,13 @@ int main() {
     gump::go([c] { c.Send(42); });
     std::printf("%d\n", *c.Recv());
   });
+}
+
+void Compute() { EXPECT_EQ(std::fegetround(), FE_UPWARD); }
+void ComputeRoundingUp() {
+  std::fesetround(FE_UPWARD);
+  gump::Run([] { Compute(); });  // rounds up
+  std::fesetround(FE_TONEAREST);
 }
 
 chan<std::string> parsed;
@@ -525,6 +533,7 @@ TEST(HeaderExamplesTest, WorkAsDocumented) {
     gump::testing::RunWith(2, example);
   }
   EXPECT_EQ(go_h::main(), 0);
+  go_h::ComputeRoundingUp();
 }
 
 }  // namespace examples

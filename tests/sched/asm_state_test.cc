@@ -9,6 +9,7 @@
 #include <exception>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "gump/chan.h"
@@ -304,13 +305,69 @@ TEST_P(SchedStateTest, ControlWordsTravelWithTheGoroutine) {
   });
 }
 
+// Flush-to-zero, denormals-are-zero, rounding towards zero.
+constexpr uint32_t kMxcsr = kMxcsrDefault | 0xe040;
+constexpr uint16_t kX87 = kX87Default | 0xc00;
+
+TEST_P(SchedStateTest, GoroutinesBeginWithTheControlWordsOfTheThreadOfRun) {
+  SetMxcsr(kMxcsr);
+  SetX87(kX87);
+  Run([] {
+    EXPECT_EQ(Mxcsr(), kMxcsr);
+    EXPECT_EQ(X87(), kX87);
+    // The words of the goroutine that starts others do not matter, wherever
+    // those begin: after a park on g0, or by a switch without g0.
+    SetMxcsr(kMxcsrDefault | 0x2000);
+    SetX87(kX87Default | 0x400);
+    for (int k = 0; k < 10; k++) {
+      Together(16, [](int) {
+        EXPECT_EQ(Mxcsr(), kMxcsr);
+        EXPECT_EQ(X87(), kX87);
+        SetMxcsr(kMxcsrDefault | 0x4000);
+        SetX87(kX87Default | 0x800);
+        Park();
+        EXPECT_EQ(Mxcsr(), kMxcsrDefault | 0x4000);
+        EXPECT_EQ(X87(), kX87Default | 0x800);
+      });
+    }
+    EXPECT_EQ(Mxcsr(), kMxcsrDefault | 0x2000);
+    EXPECT_EQ(X87(), kX87Default | 0x400);
+  });
+  EXPECT_EQ(Mxcsr(), kMxcsr);
+  EXPECT_EQ(X87(), kX87);
+  SetMxcsr(kMxcsrDefault);
+  SetX87(kX87Default);
+}
+
+TEST_P(SchedStateTest, ForeignThreadKeepsItsControlWords) {
+  Run([] {
+    const auto there = make_chan<int>();
+    const auto back = make_chan<int>();
+    std::thread plain([=] {
+      SetMxcsr(kMxcsrDefault | 0x6000);
+      SetX87(kX87Default | 0xc00);
+      for (int i = 0; i < 100; i++) {
+        go([there] {
+          EXPECT_EQ(Mxcsr(), kMxcsrDefault);
+          there.Send(1);
+        });
+        (void)there.Recv();
+      }
+      EXPECT_EQ(Mxcsr(), kMxcsrDefault | 0x6000);
+      EXPECT_EQ(X87(), kX87Default | 0xc00);
+      back.Send(1);
+    });
+    (void)back.Recv();
+    plain.join();
+  });
+}
+
 TEST_P(SchedStateTest, ThreadOfRunGetsItsControlWordsBack) {
   SetMxcsr(kMxcsrDefault | 0x6000);
   SetX87(kX87Default | 0xc00);
   Run([] {
-    EXPECT_EQ(Mxcsr(), kMxcsrDefault);
-    EXPECT_EQ(X87(), kX87Default);
     SetMxcsr(kMxcsrDefault | 0x2000);
+    SetX87(kX87Default);
     Park();
   });
   EXPECT_EQ(Mxcsr(), kMxcsrDefault | 0x6000);
@@ -333,6 +390,35 @@ TEST_P(SchedStateTest, RoundingModeIsTheGoroutinesOwn) {
       }
     });
     EXPECT_EQ(fegetround(), FE_TONEAREST);
+  });
+}
+
+TEST_P(SchedStateTest, GoroutinesBeginWithTheRoundingModeOfTheThreadOfRun) {
+  fesetround(FE_UPWARD);
+  Run([] {
+    EXPECT_EQ(fegetround(), FE_UPWARD);
+    fesetround(FE_TOWARDZERO);
+    Together(16, [](int) { EXPECT_EQ(fegetround(), FE_UPWARD); });
+  });
+  EXPECT_EQ(fegetround(), FE_UPWARD);
+  fesetround(FE_TONEAREST);
+  Run([] { EXPECT_EQ(fegetround(), FE_TONEAREST); });
+}
+
+// Preemption in place interrupts a computation in the middle.
+TEST_P(SchedStateTest, PreemptedGoroutineKeepsItsRoundingMode) {
+  Run([] {
+    constexpr int kModes[] = {FE_TONEAREST, FE_UPWARD, FE_DOWNWARD,
+                              FE_TOWARDZERO};
+    std::atomic<int> begun = 0;
+    Together(12, [&](int i) {
+      fesetround(kModes[i % 4]);
+      // All have had a slice, so all but the last have been preempted.
+      begun++;
+      while (begun < 12) {
+      }
+      EXPECT_EQ(fegetround(), kModes[i % 4]);
+    });
   });
 }
 

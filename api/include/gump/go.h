@@ -77,6 +77,8 @@ struct GoOptions {
 // destroyed on the goroutine when it ends. A closure of up to 64 bytes costs no
 // allocation.
 //
+// f begins with the floating-point modes of the thread of Run; see Run.
+//
 // go never parks. It may be called from goroutines and from plain threads. On a
 // plain thread without Run, it starts the runtime in the background. The new
 // goroutine runs next on the caller's P, as soon as the caller blocks, yields
@@ -138,6 +140,16 @@ __attribute__((always_inline)) inline void go(GoOptions options, F&& f,
 // change threads unless it is locked to the thread of Run. It is locked if it
 // calls runtime::LockOSThread as its first action, or if the caller of Run has
 // called it.
+//
+// Goroutines that begin during Run have the floating-point modes with which the
+// calling thread called it: the rounding mode, flush-to-zero, the exceptions
+// that trap, the precision of the x87. The modes that -ffast-math sets are
+// among them. In a program that does not call Run, the first thread that needs
+// the runtime counts. A goroutine that changes its modes keeps them when it
+// parks and when it is preempted, and changes those of no other goroutine.
+//
+//   std::fesetround(FE_UPWARD);
+//   gump::Run([] { Compute(); });  // rounds up
 //
 // Panics "gump::Run called while another Run is active" if a Run is active, or
 // if called from a goroutine. An exception that leaves main ends the process
