@@ -118,44 +118,84 @@ int64_t gapFor(ForcePreempt how) {
   return how == ForcePreempt::kStop ? kStopGap : kForcePreemptGap;
 }
 
-// stateByClock tells the state of mp's thread from the progress of its CPU
-// clock since the last look, at least gap ns ago:
-//  * If the thread has used no CPU time, it sleeps, or waits for a processor.
-//    It does not wait for our processor, because the thread that looks sleeps
-//    in between (except in the first 20 µs of a stop of the world).
-//  * If the thread has used nearly all of the time, it computes.
-//  * If it has used a good part, it seems to compute beside other threads. But
-//    it may have gone to sleep since, and then a signal cuts that sleep short.
+// ClockLook is what a thread has done since the last look at its CPU clock.
+struct ClockLook {
+  bool valid;       // there was such a look, and it was long enough ago
+  int64_t elapsed;  // ns since then
+  int64_t used;     // CPU time in ns since then; -1: the clock cannot be read
+};
+
+// lookAtClock looks at the clock of mp's thread, if the last look was at least
+// gap ns ago.
 // On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
-ThreadState stateByClock(M* mp, int32_t tid, int64_t gap) {
+ClockLook lookAtClock(M* mp, int32_t tid, int64_t gap) {
   constexpr int64_t kStaleLookNS = 100'000'000;
-  constexpr int64_t kGoodPartNS = 1'000'000;
   // Read before cpu, so the CPU time used in between counts as well.
   const int64_t now = nanotime();
   const int64_t cpu = threadCpuTime(tid);
-  if (cpu < 0) return ThreadState::kUnknown;
   // Several threads may look at once. A mixed pair costs one more look.
   const int64_t elapsed = now - mp->clockTime.load(relaxed);
-  const int64_t used = cpu - mp->clockCpu.load(relaxed);
-  if (elapsed < gap) return ThreadState::kUnknown;
+  const int64_t before = mp->clockCpu.load(relaxed);
+  if (elapsed < gap) return {};
   mp->clockTime.store(now, relaxed);
   mp->clockCpu.store(cpu, relaxed);
-  if (elapsed >= kStaleLookNS) return ThreadState::kUnknown;
-  if (used == 0) return ThreadState::kAsleep;
-  return used >= std::min(elapsed - elapsed / 8, kGoodPartNS)
-             ? ThreadState::kRunning
-             : ThreadState::kUnknown;
+  const bool known = cpu >= 0 && before >= 0;
+  return {elapsed < kStaleLookNS, elapsed, known ? cpu - before : -1};
+}
+
+// stateByClock tells what to do about mp's thread where /proc does not tell its
+// state. Only its CPU clock is left, and where that cannot be read either, only
+// the time that it has stayed out of the runtime.
+//
+// The two answers differ in what a mistake does:
+//  * kRunning sends a signal. If the thread is asleep, the signal cuts its call
+//    short, which must not happen. So this answer needs proof: the thread has
+//    used nearly all of a span that has just ended, and is so short that hardly
+//    any sleep had room in it.
+//  * kAsleep takes the P. If the thread computes, or waits for a processor, it
+//    runs on without the P, and does not touch it (preempt_blocked.cc). It
+//    notices the loss at its next entry into the runtime. Until then one thread
+//    more than GOMAXPROCS may compute, and preemptPless signals it when there
+//    is proof. So this answer is right for every thread, and is the one for
+//    those about which there is no proof. No goroutine waits for more than
+//    that.
+//
+// If the last look is too long ago, the thread may have computed since, and
+// gone to sleep. So there is a second look, kForcePreemptGap later. The caller
+// sleeps in between, because the thread may need our processor to show that it
+// computes. (A stop of the world needs no second look in its first 20 µs, when
+// it spins.)
+//
+// kIfAsleep takes the P only from a thread that has stood still, because a
+// thread that computes is to keep it.
+// On: any, but mp's thread.  P: either.  Locks: none.
+// Parks: blocks the thread, briefly.
+ThreadState stateByClock(M* mp, int32_t tid, ForcePreempt how) {
+  constexpr int64_t kShortSpanNS = 4 * kForcePreemptGap;
+  const int64_t gap = gapFor(how);
+  ClockLook l = lookAtClock(mp, tid, gap);
+  if (!l.valid) return ThreadState::kUnknown;
+  if (l.used == 0) return ThreadState::kAsleep;
+  if (how == ForcePreempt::kIfAsleep) return ThreadState::kUnknown;
+  if (l.used > 0 && l.elapsed > kShortSpanNS) {
+    usleep(static_cast<uint32_t>(kForcePreemptGap / 1000));
+    l = lookAtClock(mp, tid, gap);
+    // Another thread has looked meanwhile, and acts on what it has seen.
+    if (!l.valid) return ThreadState::kUnknown;
+  }
+  const bool computed =
+      l.elapsed <= kShortSpanNS && l.used >= l.elapsed - l.elapsed / 8;
+  return computed ? ThreadState::kRunning : ThreadState::kAsleep;
 }
 
 // look returns the state of mp's thread. It says kRunning only if the thread
 // has computed for long enough.
-// On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
+// On: any, but mp's thread.  P: either.  Locks: none.
+// Parks: blocks the thread, briefly.
 ThreadState look(M* mp, int32_t tid, ForcePreempt how) {
   uint64_t sleeps;
   const ThreadState state = threadState(tid, &sleeps);
-  if (state == ThreadState::kUnseen) {
-    return stateByClock(mp, tid, gapFor(how));
-  }
+  if (state == ThreadState::kUnseen) return stateByClock(mp, tid, how);
   return state != ThreadState::kRunning || computes(mp, tid, sleeps, how)
              ? state
              : ThreadState::kUnknown;

@@ -32,13 +32,15 @@ enum class ForcePreempt : uint8_t {
 };
 // forcePreempt forces the goroutine on pp to give it up before its next entry
 // into the runtime. It takes pp if the thread is asleep, and signals the thread
-// if it runs. If it has taken pp, as presumeBlocked does, it returns the M that
-// it took pp from, else nullptr. It costs some system calls.
-// On: any, but pp's M.  P: either.  Locks: takes sched.lock.  Parks: no.
+// if it runs. Where /proc does not tell which, it signals only a thread that
+// certainly computes. If it has taken pp, as presumeBlocked does, it returns
+// the M that it took pp from, else nullptr. It costs some system calls.
+// On: any, but pp's M.  P: either.  Locks: takes sched.lock.
+// Parks: blocks the thread, briefly.
 [[nodiscard]] M* forcePreempt(P* pp, ForcePreempt how);
 // preemptPless signals the threads that have lost their P and run without one
 // now.
-// On: sysmon.  P: none.  Locks: none.  Parks: no.
+// On: sysmon.  P: none.  Locks: none.  Parks: blocks the thread, briefly.
 void preemptPless();
 // computes tells whether mp's thread, tid, has computed for long enough: for a
 // gap, which is kForcePreemptGap or kStopGap. The caller has just seen it run,

@@ -4,8 +4,6 @@
 // main runs, it counts Ms (findDead). After main, it also looks at foreign
 // threads, which park without that lock. The protocol is at findDeadAfterMain:
 // F1 to F4, L1 to L3.
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -103,17 +101,6 @@ int64_t running() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   return mcount() - sched.nmidle - sched.nmidlelocked - sched.nmsys;
 }
 
-// threadCount returns how many threads the process has, or 0 if that is
-// unknown.
-// On: any.  P: either.  Locks: none.  Parks: no.
-int64_t threadCount() {
-  struct stat st;
-  if (stat("/proc/self/task", &st) != 0) return 0;
-  // A directory has one link from itself, one from its name, and one from each
-  // subdirectory.
-  return static_cast<int64_t>(st.st_nlink) - 2;
-}
-
 // hasUnknownThreads returns true if the process has threads that are neither
 // ours nor known to us. A foreign thread is noticed only when it first uses the
 // runtime, and until then a goroutine may rightly wait for it. If we look
@@ -127,11 +114,13 @@ int64_t threadCount() {
 // subtract inert threads from the count of all threads. We subtract only those
 // that are listed both before and after the count is made, because they were
 // there when it was made. An inert thread that the listing misses, or that
-// finds no room in it, makes us wait.
+// finds no room in it, makes us wait. So does a count that is unknown, because
+// /proc is missing: a report that is wrong would end a program that is right.
 bool hasUnknownThreads(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   const int64_t ours = mcount() + sched.nmextra + kSanitizerThreads;
-  if (threadCount() <= ours) return false;  // without /proc we see none
-  if (!closely) return true;
+  const int64_t all = threadCount();
+  if (all != 0 && all <= ours) return false;
+  if (all == 0 || !closely) return true;
   constexpr size_t kMost = 64;
   int32_t before[kMost];
   int32_t after[kMost];

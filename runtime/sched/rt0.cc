@@ -52,6 +52,7 @@ void doSchedinit() {
   parsedebugvars();
   sleepsInit();
   inheritFpModes();
+  taskDirInit();
   membarrierInit();
   forkinit();
   threadsinit();

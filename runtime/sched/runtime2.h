@@ -104,7 +104,8 @@ struct M {
   // writes it, relaxed. It is a hint that saves looks.
   Atomic<uint64_t> resumedSleeps;
   // The last look at the thread if /proc cannot be read: its time, and the
-  // thread's CPU time then, in ns. stateByClock writes both, relaxed.
+  // thread's CPU time then, in ns. lookAtClock writes both, relaxed. minit sets
+  // the time to 0.
   Atomic<int64_t> clockTime;
   Atomic<int64_t> clockCpu;
   // Out of work and searching; counted in sched.nmspinning.

@@ -25,6 +25,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -135,14 +136,56 @@ void tgkill(int32_t tid, int sig) {
   rawSyscall(SYS_tgkill, pid, tid, sig, 0, 0, 0);
 }
 
-int64_t readFile(const char* path, char* buf, size_t n) {
+namespace {
+
+// The descriptor of /proc/self/task, or a negative number. Written once, by
+// schedinit.
+int taskDir = -1;
+
+// openTask opens a file below /proc/self/task. The path comes first, because a
+// program that closes descriptors which it has not opened may have closed
+// taskDir, and the number may be another file's now.
+// Returns a descriptor, or a negative errno.
+long openTask(const char* name, long flags) {
+  char path[64];
+  Writer w{.buf = path, .cap = sizeof(path) - 1, .fd = kNoFd};
+  print(&w, "/proc/self/task/%s", name);
+  path[w.len] = '\0';
   const StandardHold hold;
-  const int fd = openAt(path, O_RDONLY);
+  const int fd = openAt(path, static_cast<int>(flags));
+  if (fd >= 0 || taskDir < 0) return fd;
+  return aboveStandard(static_cast<int>(rawSyscall(
+      SYS_openat, taskDir, asArg(name), flags | O_CLOEXEC, 0, 0, 0)));
+}
+
+void closeTask(long fd) { rawSyscall(SYS_close, fd, 0, 0, 0, 0, 0); }
+
+}  // namespace
+
+void taskDirInit() {
+  taskDir = static_cast<int>(openTask(".", O_PATH | O_DIRECTORY));
+}
+
+int64_t readTaskFile(const char* name, char* buf, size_t n) {
+  const long fd = openTask(name, O_RDONLY);
   if (fd < 0) return -1;
   const long got =
       rawSyscall(SYS_read, fd, asArg(buf), static_cast<long>(n), 0, 0, 0);
-  rawSyscall(SYS_close, fd, 0, 0, 0, 0, 0);
+  closeTask(fd);
   return got < 0 ? -1 : got;
+}
+
+int64_t threadCount() {
+  // Opens nothing, because no descriptor may be free.
+  struct stat st;
+  if (rawSyscall(SYS_newfstatat, AT_FDCWD, asArg("/proc/self/task"), asArg(&st),
+                 0, 0, 0) != 0 &&
+      rawSyscall(SYS_fstat, taskDir, asArg(&st), 0, 0, 0, 0) != 0) {
+    return 0;
+  }
+  // A directory has one link from itself, one from its name, and one from each
+  // subdirectory.
+  return static_cast<int64_t>(st.st_nlink) - 2;
 }
 
 namespace {
@@ -153,10 +196,10 @@ namespace {
 bool isInert(const char* name) {
   char path[64];
   Writer w{.buf = path, .cap = sizeof(path) - 1, .fd = kNoFd};
-  print(&w, "/proc/self/task/%s/stat", name);
+  print(&w, "%s/stat", name);
   path[w.len] = '\0';
   char text[512];
-  const int64_t n = readFile(path, text, sizeof(text) - 1);
+  const int64_t n = readTaskFile(path, text, sizeof(text) - 1);
   if (n <= 0) return false;
   text[n] = '\0';
   // "pid (comm) state ppid pgrp session tty tpgid flags"; comm may be anything.
@@ -179,8 +222,7 @@ bool isInert(const char* name) {
 }  // namespace
 
 size_t inertThreads(int32_t* tids, size_t n) {
-  const StandardHold hold;
-  const int dir = openAt("/proc/self/task", O_RDONLY | O_DIRECTORY);
+  const long dir = openTask(".", O_RDONLY | O_DIRECTORY);
   if (dir < 0) return 0;
   size_t found = 0;
   alignas(dirent64) char buf[2048];
@@ -194,7 +236,7 @@ size_t inertThreads(int32_t* tids, size_t n) {
       tids[found++] = static_cast<int32_t>(strtol(e->d_name, nullptr, 10));
     }
   }
-  rawSyscall(SYS_close, dir, 0, 0, 0, 0, 0);
+  closeTask(dir);
   return found;
 }
 

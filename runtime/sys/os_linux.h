@@ -23,10 +23,17 @@ void usleep(uint32_t usec);
 void osyield();
 int32_t gettid();
 void tgkill(int32_t tid, int sig);
-// readFile reads the first n bytes of a file, as far as one read(2) gives them.
-// Returns how many it read, or -1.
-int64_t readFile(const char* path, char* buf, size_t n);
 
+// taskDirInit opens /proc/self/task and keeps it. So the functions below still
+// work after a chroot into a directory that has no /proc.
+// On: schedinit.
+void taskDirInit();
+// readTaskFile reads the first n bytes of a file below /proc/self/task, as far
+// as one read(2) gives them. Returns how many it read, or -1.
+int64_t readTaskFile(const char* name, char* buf, size_t n);
+// threadCount returns how many threads the process has, or 0 if that is
+// unknown.
+int64_t threadCount();
 // inertThreads finds threads that run no code of the program: those that the
 // kernel made for an io_uring, and the first thread, if it has ended before the
 // others. It writes them to tids, which has room for n, and returns how many it

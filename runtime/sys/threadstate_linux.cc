@@ -22,33 +22,52 @@ const char* fieldOf(const char* text, const char* name) {
   return nullptr;
 }
 
+// numberAt reads the number at s. s moves past it.
+uint64_t numberAt(const char*& s) {
+  uint64_t n = 0;
+  for (; *s >= '0' && *s <= '9'; s++)
+    n = 10 * n + static_cast<uint64_t>(*s - '0');
+  return n;
+}
+
+// isAbout returns true if the text is about the thread tid, or does not tell.
+// NSpid has the thread's number in each PID namespace, our own last.
+bool isAbout(const char* text, int32_t tid) {
+  const char* ids = fieldOf(text, "NSpid");
+  if (ids == nullptr) return true;
+  uint64_t last = numberAt(ids);
+  while (*ids == '\t') last = numberAt(++ids);
+  return last == static_cast<uint64_t>(tid);
+}
+
 }  // namespace
 
-ThreadState threadState(int32_t tid, uint64_t* sleeps) {
-  char path[64];
-  Writer w{.buf = path, .cap = sizeof(path) - 1, .fd = kNoFd};
-  print(&w, "/proc/self/task/%d/status", tid);
-  path[w.len] = '\0';
-  char text[4096];
-  const int64_t n = readFile(path, text, sizeof(text) - 1);
-  if (n <= 0) return ThreadState::kUnseen;
-  text[n] = '\0';
+ThreadState parseThreadStatus(const char* text, int32_t tid, uint64_t* sleeps) {
   const char* state = fieldOf(text, "State");
   const char* count = fieldOf(text, "voluntary_ctxt_switches");
-  if (state == nullptr || count == nullptr) return ThreadState::kUnknown;
-  *sleeps = 0;
-  for (; *count >= '0' && *count <= '9'; count++) {
-    *sleeps = 10 * *sleeps + static_cast<uint64_t>(*count - '0');
-  }
+  if (state == nullptr || !isAbout(text, tid)) return ThreadState::kUnseen;
+  *sleeps = count == nullptr ? 0 : numberAt(count);
   switch (*state) {
     case 'S':
     case 'D':
       return ThreadState::kAsleep;
     case 'R':
-      return ThreadState::kRunning;
+      return count == nullptr ? ThreadState::kUnseen : ThreadState::kRunning;
     default:
       return ThreadState::kUnknown;  // stopped, traced or dying
   }
+}
+
+ThreadState threadState(int32_t tid, uint64_t* sleeps) {
+  char name[32];
+  Writer w{.buf = name, .cap = sizeof(name) - 1, .fd = kNoFd};
+  print(&w, "%d/status", tid);
+  name[w.len] = '\0';
+  char text[4096];
+  const int64_t n = readTaskFile(name, text, sizeof(text) - 1);
+  if (n <= 0) return ThreadState::kUnseen;
+  text[n] = '\0';
+  return parseThreadStatus(text, tid, sleeps);
 }
 
 }  // namespace gump::rt

@@ -6,12 +6,23 @@
 
 namespace gump::rt {
 
+// kUnseen means that /proc does not tell.
 enum class ThreadState : uint8_t { kRunning, kAsleep, kUnknown, kUnseen };
 // threadState asks /proc for the state of the thread, and how often it has gone
 // to sleep so far. Returns kUnseen if it cannot be read, for example because no
-// descriptor is free.
+// descriptor is free, or as parseThreadStatus does.
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] ThreadState threadState(int32_t tid, uint64_t* sleeps);
+// parseThreadStatus finds these two in the text of a status file. Returns
+// kUnseen in three cases:
+//  * The text has no state.
+//  * The thread runs, and the text does not say how often it has gone to sleep
+//    (as in gVisor). Then it may be about to sleep again.
+//  * The text is about another thread. That happens if /proc belongs to another
+//    PID namespace.
+// On: any.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] ThreadState parseThreadStatus(const char* text, int32_t tid,
+                                            uint64_t* sleeps);
 
 }  // namespace gump::rt
 

@@ -34,7 +34,9 @@ void lowerPriority(uint32_t) {}
 void declineSignals() {}
 int32_t gettid() { return 1; }
 void tgkill(int32_t, int) {}
-int64_t readFile(const char*, char*, size_t) { return -1; }
+void taskDirInit() {}
+int64_t readTaskFile(const char*, char*, size_t) { return -1; }
+int64_t threadCount() { return 1; }
 size_t inertThreads(int32_t*, size_t) { return 0; }
 
 void usleep(uint32_t usec) {

@@ -1,0 +1,357 @@
+// A goroutine that neither enters the runtime nor declares its call holds up no
+// other, and no signal cuts its sleep short, where the runtime cannot see what
+// a thread does: /proc is missing, or the CPU clocks of threads, or both, from
+// the start or later.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <tuple>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "gump/chan.h"
+#include "gump/exec.h"
+#include "gump/go.h"
+#include "gump/net.h"
+#include "gump/os.h"
+#include "gump/runtime.h"
+#include "gump/status.h"
+#include "gump/sync.h"
+#include "gump/time.h"
+#include "runtime/sys/os_linux.h"
+#include "tests/testing/deny_calls.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump {
+namespace {
+
+using testing::DenyCalls;
+
+[[noreturn]] void Fail(const std::string& why) {
+  std::fprintf(stderr, "failed: %s, errno %d\n", why.c_str(), errno);
+  std::_Exit(1);
+}
+
+// Source is a set of the places where the runtime looks.
+enum Source : int {
+  kPath = 1,     // /proc, by its path
+  kTaskDir = 2,  // the descriptor of /proc/self/task
+  kClock = 4,    // the CPU clocks of threads
+  kRoot = 8,     // chroot into an empty directory: the path is gone
+};
+
+// TakeAway removes the sources from the process, for good.
+void TakeAway(int sources) {
+  if ((sources & kRoot) != 0) {
+    char dir[] = "/tmp/gump-unseen-XXXXXX";
+    if (mkdtemp(dir) == nullptr || chroot(dir) != 0 || chdir("/") != 0) {
+      Fail("chroot");
+    }
+  }
+  DenyCalls calls;
+  if ((sources & kPath) != 0) {
+    calls.When(SYS_openat, DenyCalls::If::kEqual, AT_FDCWD, ENOENT);
+    calls.When(SYS_newfstatat, DenyCalls::If::kEqual, AT_FDCWD, ENOENT);
+  }
+  if ((sources & kTaskDir) != 0) {
+    calls.When(SYS_openat, DenyCalls::If::kNotEqual, AT_FDCWD, ENOENT);
+    calls.When(SYS_fstat, DenyCalls::If::kNotEqual, -2, EBADF);
+  }
+  // The clock of another thread has a negative number.
+  if ((sources & kClock) != 0) {
+    calls.When(SYS_clock_gettime, DenyCalls::If::kNegative, 0, EINVAL);
+  }
+  if (!calls.ForAllThreads()) Fail("seccomp");
+}
+
+// RunIn calls f in Run, with n Ps. The sources are gone by then: `later`
+// removes them inside Run, after the runtime has used them.
+void RunIn(int n, int sources, bool later, absl::FunctionRef<void()> f) {
+  if (!later) TakeAway(sources);
+  testing::RunWith(n, [&] {
+    if (later) {
+      time::Sleep(absl::Milliseconds(1));
+      TakeAway(sources);
+    }
+    f();
+  });
+}
+
+// Ticker is a goroutine that counts, a millisecond apart. It writes to the pipe
+// each time that it has counted to a multiple of kRound.
+class Ticker {
+ public:
+  static constexpr int kRound = 10;
+
+  Ticker() {
+    if (pipe(fds_) != 0) Fail("pipe");
+    wg_.Go([this] {
+      while (!stop_) {
+        time::Sleep(absl::Milliseconds(1));
+        if (++n_ % kRound == 0 && write(fds_[1], "", 1) != 1) Fail("write");
+      }
+    });
+  }
+  ~Ticker() {
+    stop_ = true;
+    wg_.Wait();
+  }
+  Ticker(const Ticker&) = delete;
+  Ticker& operator=(const Ticker&) = delete;
+
+  // ComputeForARound computes until the ticker has ticked kRound times.
+  void ComputeForARound() const {
+    const int end = n_ + kRound;
+    while (n_ < end) {
+    }
+  }
+  // SleepForARound sleeps in the kernel until the ticker writes. A signal ends
+  // the call, whatever SA_RESTART says.
+  void SleepForARound() {
+    pollfd p = {fds_[0], POLLIN, 0};
+    while (poll(&p, 1, 0) == 1) {  // written in the meantime
+      char c;
+      if (read(fds_[0], &c, 1) != 1) Fail("read");
+    }
+    const int n = poll(&p, 1, 20'000);
+    if (n == 0) Fail("the ticker stands still beside a sleeper");
+    if (n < 0) Fail("the sleep was cut short");
+  }
+
+ private:
+  int fds_[2] = {-1, -1};
+  std::atomic<int> n_ = 0;
+  std::atomic<bool> stop_ = false;
+  sync::WaitGroup wg_;
+};
+
+// ---- The table: the number of Ps, the sources, and when they go
+
+std::string SourcesName(int sources) {
+  std::string name;
+  if ((sources & kRoot) != 0) name += "Chroot";
+  if ((sources & kPath) != 0) name += "Path";
+  if ((sources & kTaskDir) != 0) name += "TaskDir";
+  if ((sources & kClock) != 0) name += "Clock";
+  return name;
+}
+
+using Row = std::tuple<int, int, bool>;
+
+std::string RowName(const ::testing::TestParamInfo<Row>& row) {
+  const auto [n, sources, later] = row.param;
+  return SourcesName(sources) + (later ? "_Later" : "_FromTheStart") +
+         "_GOMAXPROCS" + std::to_string(n);
+}
+
+class UnseenDeathTest : public ::testing::TestWithParam<Row> {
+ protected:
+  void SetUp() override {
+    if (!DenyCalls::Possible()) GTEST_SKIP() << "no seccomp";
+    if ((Sources() & kRoot) != 0 && geteuid() != 0) {
+      GTEST_SKIP() << "only root may chroot";
+    }
+  }
+  static int Sources() { return std::get<1>(GetParam()); }
+  // Child calls f in Run, as RunIn, and ends the process.
+  [[noreturn]] static void Child(absl::FunctionRef<void()> f) {
+    const auto [n, sources, later] = GetParam();
+    RunIn(n, sources, later, [&] {
+      f();
+      std::_Exit(7);
+    });
+    Fail("Run returned");
+  }
+};
+INSTANTIATE_TEST_SUITE_P(
+    , UnseenDeathTest,
+    ::testing::Combine(::testing::Values(1, 2),
+                       ::testing::Values(kPath, kClock, kPath | kClock,
+                                         kPath | kTaskDir,
+                                         kPath | kTaskDir | kClock, kRoot,
+                                         kRoot | kClock, kRoot | kTaskDir),
+                       ::testing::Bool()),
+    RowName);
+
+TEST_P(UnseenDeathTest, ComputingHoldsUpNoGoroutine) {
+  EXPECT_EXIT(Child([] {
+                Ticker t;
+                for (int i = 0; i < 3; i++) t.ComputeForARound();
+              }),
+              ::testing::ExitedWithCode(7), "");
+}
+
+// Other goroutines compute on all Ps.
+TEST_P(UnseenDeathTest, ComputingTogetherHoldsUpNoGoroutine) {
+  EXPECT_EXIT(Child([] {
+                Ticker t;
+                sync::WaitGroup wg;
+                for (int i = 0; i < 4; i++) {
+                  wg.Go([&] { t.ComputeForARound(); });
+                }
+                wg.Wait();
+              }),
+              ::testing::ExitedWithCode(7), "");
+}
+
+TEST_P(UnseenDeathTest, SleepHoldsUpNoGoroutineAndIsNotCutShort) {
+  EXPECT_EXIT(Child([] {
+                Ticker t;
+                for (int i = 0; i < 3; i++) t.SleepForARound();
+              }),
+              ::testing::ExitedWithCode(7), "");
+}
+
+// The thread has used its CPU clock until just before it goes to sleep.
+TEST_P(UnseenDeathTest, SleepAfterComputingIsNotCutShort) {
+  EXPECT_EXIT(Child([] {
+                Ticker t;
+                for (int i = 0; i < 10; i++) {
+                  const int64_t end = rt::nanotime() + 2'000'000;
+                  while (rt::nanotime() < end) {
+                  }
+                  t.SleepForARound();
+                  if (i % 3 == 0) t.ComputeForARound();
+                }
+              }),
+              ::testing::ExitedWithCode(7), "");
+}
+
+TEST_P(UnseenDeathTest, WorldStopsBesideSleepersAndHogs) {
+  EXPECT_EXIT(Child([] {
+                Ticker t;
+                std::atomic<bool> stop = false;
+                std::atomic<int> begun = 0;
+                sync::WaitGroup wg;
+                wg.Go([&] {
+                  begun++;
+                  while (!stop) {
+                  }
+                });
+                wg.Go([&] {
+                  begun++;
+                  while (!stop) t.SleepForARound();
+                });
+                while (begun < 2) runtime::Gosched();
+                for (int i = 0; i < 10; i++) {
+                  if (runtime::Stack(true).empty()) Fail("Stack");
+                }
+                stop = true;
+                wg.Wait();
+              }),
+              ::testing::ExitedWithCode(7), "");
+}
+
+// The number of threads is unknown, or known from the descriptor only. Either
+// way the thread may wake the goroutine, so there is no deadlock.
+TEST_P(UnseenDeathTest, PlainThreadThatTheLibraryHasNotSeenIsNoDeadlock) {
+  EXPECT_EXIT(Child([] {
+                const chan<int> c = make_chan<int>();
+                std::thread plain([c] {
+                  usleep(50'000);
+                  c.Send(1);
+                });
+                (void)c.Recv();
+                plain.join();
+              }),
+              ::testing::ExitedWithCode(7), "");
+}
+
+// ---- Everything else in such a process
+
+void UseTheLibraryWithoutFiles() {
+  sync::WaitGroup wg;
+  auto l = net::Listen("tcp", "127.0.0.1:0");
+  if (!l.ok()) Fail("Listen");
+  wg.Go([&] {
+    auto c = l->Accept();
+    if (!c.ok() || !c->Write("hello").ok()) Fail("Accept");
+  });
+  auto c = net::Dial("tcp", l->LocalAddr().String());
+  if (!c.ok()) Fail("Dial");
+  char buf[16];
+  auto n = c->Read(buf);
+  if (!n.ok() || *n != 5) Fail("Read");
+  wg.Wait();
+  if (Errno(exec::Cmd("/bin/true").Run()) != ENOENT) Fail("Cmd");
+  if (!absl::IsNotFound(os::ReadFile("/proc/self/stat").status())) {
+    Fail("ReadFile");
+  }
+  if (runtime::Stack(true).find("goroutine") == std::string::npos) {
+    Fail("Stack");
+  }
+  runtime::GOMAXPROCS(2);
+  runtime::SetDefaultGOMAXPROCS();
+  if (runtime::GOMAXPROCS(0) < 1) Fail("GOMAXPROCS");
+}
+
+TEST(ChrootDeathTest, ProgramGoesOnInAnEmptyDirectory) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root may chroot";
+  for (const bool later : {false, true}) {
+    EXPECT_EXIT(RunIn(1, kRoot, later,
+                      [] {
+                        UseTheLibraryWithoutFiles();
+                        std::_Exit(7);
+                      }),
+                ::testing::ExitedWithCode(7), "");
+  }
+}
+
+// ---- The descriptor of /proc/self/task
+
+// TaskDirOf returns the runtime's descriptor, or -1.
+int TaskDirOf() {
+  for (int fd = 0; fd < 64; fd++) {
+    char target[256];
+    const std::string link = "/proc/self/fd/" + std::to_string(fd);
+    const ssize_t n = readlink(link.c_str(), target, sizeof(target));
+    const std::string end = "/task";
+    if (n <= 0) continue;
+    const std::string s(target, static_cast<size_t>(n));
+    if (s.size() > end.size() && s.ends_with(end)) return fd;
+  }
+  return -1;
+}
+
+TEST(TaskDirDeathTest, DescriptorIsAboveTheStandardOnes) {
+  EXPECT_EXIT(
+      {
+        close(STDIN_FILENO);
+        testing::RunWith(1, [] {
+          if (TaskDirOf() <= STDERR_FILENO) Fail("TaskDirOf");
+        });
+        std::_Exit(7);
+      },
+      ::testing::ExitedWithCode(7), "");
+}
+
+TEST(TaskDirDeathTest, ProgramMayCloseAndReuseTheDescriptor) {
+  EXPECT_EXIT(testing::RunWith(1,
+                               [] {
+                                 const int fd = TaskDirOf();
+                                 const int null = open("/dev/null", O_RDONLY);
+                                 if (fd < 0 || dup2(null, fd) != fd) {
+                                   Fail("dup2");
+                                 }
+                                 Ticker t;
+                                 t.SleepForARound();
+                                 t.ComputeForARound();
+                                 std::_Exit(7);
+                               }),
+              ::testing::ExitedWithCode(7), "");
+}
+
+}  // namespace
+}  // namespace gump
