@@ -31,6 +31,7 @@
 #include "gump/sync.h"
 #include "gump/time.h"
 #include "runtime/sys/os_linux.h"
+#include "runtime/sys/sanitizer.h"
 #include "tests/testing/deny_calls.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -162,6 +163,10 @@ class UnseenDeathTest : public ::testing::TestWithParam<Row> {
     if (!DenyCalls::Possible()) GTEST_SKIP() << "no seccomp";
     if ((Sources() & kRoot) != 0 && geteuid() != 0) {
       GTEST_SKIP() << "only root may chroot";
+    }
+    const bool later = std::get<2>(GetParam());
+    if (rt::kSanitizerBuild && !later && (Sources() & (kPath | kRoot)) != 0) {
+      GTEST_SKIP() << "sanitizers need /proc when they start";
     }
   }
   static int Sources() { return std::get<1>(GetParam()); }
@@ -300,6 +305,7 @@ void UseTheLibraryWithoutFiles() {
 TEST(ChrootDeathTest, ProgramGoesOnInAnEmptyDirectory) {
   if (geteuid() != 0) GTEST_SKIP() << "only root may chroot";
   for (const bool later : {false, true}) {
+    if (rt::kSanitizerBuild && !later) continue;  // as above
     EXPECT_EXIT(RunIn(1, kRoot, later,
                       [] {
                         UseTheLibraryWithoutFiles();
