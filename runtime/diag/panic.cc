@@ -233,7 +233,8 @@ void claimDeathAndUnlock(Mutex* held) {
   // then, and (I2) ends it.
   const bool mine = claimDeath() || dyingThread.load(relaxed) == gettid();
   unlock(held);
-  while (!mine) usleep(1'000'000);
+  if (mine) return;
+  for (;;) usleep(1'000'000);
 }
 
 bool isDeathClaimed() { return dyingThread.load(relaxed) != 0; }

@@ -22,6 +22,7 @@
 #include "runtime/sched/stack.h"
 #include "runtime/sys/atomic.h"
 #include "runtime/sys/descriptor.h"
+#include "runtime/sys/keep_errno.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/sanitizer.h"
 
@@ -91,13 +92,12 @@ bool installGuard(uintptr_t at) {
 
 // readMaxMapCount returns vm.max_map_count, or the kernel's default for it.
 GUMP_NOINLINE int64_t readMaxMapCount() {
-  const int saved = errno;
+  const KeepErrno kept;
   char buf[32];
   const int fd = newDescriptor(
       [] { return open("/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC); });
   const ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof(buf));
   if (fd >= 0) close(fd);
-  errno = saved;
   int64_t v = 0;
   for (ssize_t i = 0; i < n && buf[i] >= '0' && buf[i] <= '9'; i++) {
     v = v * 10 + (buf[i] - '0');

@@ -31,6 +31,7 @@
 #include "runtime/diag/debugvars.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sys/descriptor.h"
+#include "runtime/sys/keep_errno.h"
 
 namespace gump::rt {
 namespace {
@@ -89,6 +90,16 @@ class Path {
   bool ok_ = true;
 };
 
+// readSome is read, and repeats a call that a signal has interrupted. It is not
+// inlined: see KeepErrno.
+GUMP_NOINLINE ssize_t readSome(int fd, char* buf, size_t n) {
+  ssize_t got;
+  do {
+    got = read(fd, buf, n);
+  } while (got < 0 && errno == EINTR);
+  return got;
+}
+
 // LineReader returns the lines of a file, without their newlines. It returns
 // the beginning of a line that does not fit. Such a line ends in very many
 // options of a mount, and the fields that matter here come before those.
@@ -126,10 +137,7 @@ class LineReader {
     memmove(buf_, buf_ + pos_, end_ - pos_);
     end_ -= pos_;
     pos_ = 0;
-    ssize_t n;
-    do {
-      n = read(fd_, buf_ + end_, sizeof(buf_) - end_);
-    } while (n < 0 && errno == EINTR);
+    const ssize_t n = readSome(fd_, buf_ + end_, sizeof(buf_) - end_);
     if (n <= 0) return false;
     end_ += static_cast<size_t>(n);
     return true;
@@ -381,17 +389,15 @@ int32_t adjustMaxProcs(int32_t procs, double cpus) {
 
 // The two functions below keep errno, because goroutines and static
 // constructors call them.
-GUMP_NOINLINE void defaultGOMAXPROCSInit() {
+void defaultGOMAXPROCSInit() {
   if (debug.containermaxprocs == 0) return;
-  const int saved = errno;
+  const KeepErrno kept;
   cgroupOpen("", &processLimit);
-  errno = saved;
 }
 
-GUMP_NOINLINE int32_t defaultGOMAXPROCS(int32_t ncpuNow) {
-  const int saved = errno;
+int32_t defaultGOMAXPROCS(int32_t ncpuNow) {
+  const KeepErrno kept;
   const double cpus = cgroupCpus(&processLimit);
-  errno = saved;
   return std::min(adjustMaxProcs(ncpuNow, cpus), kMaxGomaxprocs);
 }
 

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import pathlib
+import platform
 import shlex
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = ("runtime", "netpoll", "sysmon", "api")
 EACH = 16
+OTHER_ARCHITECTURE = "_arm64" if platform.machine() == "x86_64" else "_amd64"
 
 
 def digest(paths, *words):
@@ -42,7 +44,8 @@ def batches(build):
             if source.is_relative_to(ROOT):
                 commands.setdefault(source.relative_to(ROOT).parts[0], entry["command"].partition(" -o ")[0])
     for folder in (ROOT / f for f in FOLDERS):
-        sources = sorted(folder.rglob("*.cc"))
+        # A file for the other architecture defines the same functions again.
+        sources = sorted(p for p in folder.rglob("*.cc") if not p.stem.endswith(OTHER_ARCHITECTURE))
         for i in range(0, len(sources), EACH):
             yield commands[folder.name], sources[i:i + EACH]
 
