@@ -32,6 +32,8 @@
 //    never yield, and a test whether code is inside would need a table.
 #include <signal.h>
 
+#include <utility>
+
 #include "runtime/diag/debugvars.h"
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
@@ -170,35 +172,29 @@ const P* pOf(const M* mp) {
   return taken ? nullptr : mp->p;  // (P1)
 }
 
-// Queued tells where queueInPlace has put a goroutine.
-enum class Queued : uint8_t {
-  kNot,     // nowhere, because nothing would take it from there
-  kGlobal,  // on the global queue
-  kNext,    // in runnext of its P, over a stop of the world
-};
-
 // queueInPlace queues gp. If the world is being stopped, gp stays the next
 // goroutine of its P, which startTheWorld will hand back to this thread
 // (lockedMOf). Otherwise gp goes onto the global queue, and a scheduler may
-// hand us a P from then on.
+// hand us a P from then on. Returns false if nothing would take gp from there,
+// and then gp goes on as it is.
 // Locks: takes sched.lock.
-Queued queueInPlace(G* gp) {
+bool queueInPlace(G* gp) {
   // Main ends, and a stop begins and ends, under this lock. A forEachP does not
   // end before it has visited our P, which is after this section. Nor does a
   // stop end before our P has been counted.
   LockScope l(&sched.lock);
   P* pp = gp->m->p;
-  if (noMResumes(pp)) return Queued::kNot;
+  if (noMResumes(pp)) return false;
   casgstatus(gp, kGrunning, kGrunnable);
   dropg();
   // Relaxed: gcwaiting is written under sched.lock, and runnext by us alone.
   if (pp != nullptr && sched.gcwaiting.load(relaxed) &&
       pp->runnext.load(relaxed) == nullptr && keepsNext(pp)) {
     pp->runnext.store(gp, release);
-    return Queued::kNext;
+  } else {
+    globrunqput(gp);
   }
-  globrunqput(gp);
-  return Queued::kGlobal;
+  return true;
 }
 
 // setInterrupted records that gp is preempted in place.
@@ -226,13 +222,11 @@ void preemptInPlace(G* gp) {
   gp->lockedm = mp;
   mp->lockedg = gp;
   if (!lost) mp->p->preempt.store(false, relaxed);  // as in gopreempt
-  const Queued queued = queueInPlace(gp);
-  if (queued != Queued::kNot) {
+  if (queueInPlace(gp)) {
     if (lost) wakep();
     stoplockedm();
     if (mp->p != nullptr) {
-      // After a stop the goroutine goes on with its slice: see keepsNext.
-      (void)fuzzExecute(gp, /*inheritTime=*/queued == Queued::kNext);
+      (void)fuzzExecute(gp, std::exchange(mp->keepsSlice, false));
     } else {  // releasePreempted has released gp
       gp->m = mp;
       mp->curg.store(gp, release);  // pairs with the acquire in preemptone

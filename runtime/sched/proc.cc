@@ -80,6 +80,7 @@
 #include "runtime/sched/proc.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
@@ -212,7 +213,7 @@ G* schedule() {
       if (mp->p == nullptr) return nullptr;  // m0, woken to leave Run
       // fuzzExecute fails if main, locked from the start, still waits for a
       // stack.
-      G* gp = fuzzExecute(mp->lockedg, /*inheritTime=*/false);
+      G* gp = fuzzExecute(mp->lockedg, std::exchange(mp->keepsSlice, false));
       if (gp != nullptr) return gp;
     }
   }

@@ -109,6 +109,7 @@ bool requeueDuringStop(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     return false;
   }
   gp->putBack = true;
+  gp->lockedm->keepsSlice = false;
   globrunqputhead(gp);
   return true;
 }

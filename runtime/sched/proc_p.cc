@@ -157,8 +157,10 @@ M* lockedMOf(P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     globrunqputhead(gp);
     return nullptr;
   }
-  wakeLocked(gp->lockedm);
-  return gp->lockedm;
+  M* mp = gp->lockedm;
+  mp->keepsSlice = pp->keptTick == pp->schedtick.load(relaxed);
+  wakeLocked(mp);
+  return mp;
 }
 
 // chooseMs writes into m of each P of the list which idle M is to run it. First
@@ -220,6 +222,8 @@ P* procresize(int32_t nprocs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     P* pp = allp[i];
     if (pp == own) continue;
     setPStatus(pp, kPgcstop, kPidle);
+    // The stop asked for it. If the slice has ended as well, sysmon asks again.
+    pp->preempt.store(false, relaxed);
     M* mp = lockedMOf(pp);
     if (mp == nullptr && runqempty(pp)) {
       pidleput(pp);

@@ -142,6 +142,9 @@ struct M {
   M* alllink = nullptr;
   G* lockedg = nullptr;
   uint32_t lockedExt = 0;  // LockOSThread count
+  // lockedg was kept over a stop of the world and goes on with its slice. Set
+  // under sched.lock by the thread that hands over the P.
+  bool keepsSlice = false;
 
   // gopark's parameters for park_m, which runs after the switch.
   bool (*waitunlockf)(G*, void*) = nullptr;

@@ -142,6 +142,13 @@ namespace {
 // schedinit.
 int taskDir = -1;
 
+struct stat taskDirAtStart;
+
+// statFd is fstat. Returns false if it fails.
+bool statFd(int fd, struct stat* st) {
+  return rawSyscall(SYS_fstat, fd, asArg(st), 0, 0, 0, 0) == 0;
+}
+
 // openTask opens a file below /proc/self/task. The path comes first, because a
 // program that closes descriptors which it has not opened may have closed
 // taskDir, and the number may be another file's now.
@@ -164,6 +171,7 @@ void closeTask(long fd) { rawSyscall(SYS_close, fd, 0, 0, 0, 0, 0); }
 
 void taskDirInit() {
   taskDir = static_cast<int>(openTask(".", O_PATH | O_DIRECTORY));
+  if (!statFd(taskDir, &taskDirAtStart)) taskDir = -1;
 }
 
 int64_t readTaskFile(const char* name, char* buf, size_t n) {
@@ -179,9 +187,12 @@ int64_t threadCount() {
   // Opens nothing, because no descriptor may be free.
   struct stat st;
   if (rawSyscall(SYS_newfstatat, AT_FDCWD, asArg("/proc/self/task"), asArg(&st),
-                 0, 0, 0) != 0 &&
-      rawSyscall(SYS_fstat, taskDir, asArg(&st), 0, 0, 0, 0) != 0) {
-    return 0;
+                 0, 0, 0) != 0) {
+    // The number may be another file's by now: see openTask.
+    if (!statFd(taskDir, &st) || st.st_dev != taskDirAtStart.st_dev ||
+        st.st_ino != taskDirAtStart.st_ino) {
+      return 0;
+    }
   }
   // A directory has one link from itself, one from its name, and one from each
   // subdirectory.
