@@ -282,26 +282,45 @@ void Stopping(int procs, absl::FunctionRef<void()> f) {
   });
 }
 
+// TakeTurns waits until each of a number of goroutines has run f, three times
+// over.
+void TakeTurns(int n, void (*begin)(), void (*f)()) {
+  std::vector<std::atomic<int>> turns(static_cast<size_t>(n));
+  std::atomic<bool> done = false;
+  sync::WaitGroup wg;
+  for (std::atomic<int>& turn : turns) {
+    wg.Go([&] {
+      begin();
+      while (!done) {
+        f();
+        turn++;
+      }
+    });
+  }
+  for (int round = 0; round < 3; round++) {
+    for (std::atomic<int>& turn : turns) turn = 0;
+    EXPECT_TRUE(testing::Eventually([&] {
+      return std::all_of(turns.begin(), turns.end(),
+                         [](std::atomic<int>& turn) { return turn > 0; });
+    }));
+  }
+  done = true;
+  wg.Wait();
+}
+
 // A goroutine that a stop keeps on its P does so for a slice at most.
 TEST_P(PreemptStateTest, EachGoroutineGetsItsTurnWhileStopsFollowEachOther) {
   Stopping(GetParam(), [] {
-    std::vector<std::atomic<int>> turns(static_cast<size_t>(3 * GetParam()));
-    std::atomic<bool> done = false;
-    sync::WaitGroup wg;
-    for (std::atomic<int>& turn : turns) {
-      wg.Go([&] {
-        while (!done) turn++;
-      });
-    }
-    for (int round = 0; round < 3; round++) {
-      for (std::atomic<int>& turn : turns) turn = 0;
-      EXPECT_TRUE(testing::Eventually([&] {
-        return std::all_of(turns.begin(), turns.end(),
-                           [](std::atomic<int>& turn) { return turn > 0; });
-      }));
-    }
-    done = true;
-    wg.Wait();
+    TakeTurns(
+        3 * GetParam(), [] {}, [] { asm volatile(""); });
+  });
+}
+
+TEST_P(PreemptStateTest, EachBoundGoroutineGetsItsTurnWhileStopsFollow) {
+  Stopping(GetParam(), [] {
+    TakeTurns(
+        3 * GetParam(), [] { runtime::LockOSThread(); },
+        [] { (void)runtime::NumGoroutine(); });
   });
 }
 

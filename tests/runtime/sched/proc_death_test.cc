@@ -56,6 +56,7 @@ class SchedDeathTest : public ::testing::Test {
   // Idle makes other_ the only idle M.
   void Idle() {
     LockScope l(&sched.lock);
+    other_.idle = true;
     sched.midle = &other_;
     sched.nmidle = 1;
   }
