@@ -146,7 +146,8 @@ void destroyP(P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 // lockedMOf returns the M for which pp waits: the one whose thread alone may
 // run pp's runnext. That goroutine leaves runnext, as it leaves a queue in
 // schedule, and its thread is counted as woken. Returns nullptr if any M will
-// do. On: any.  P: pp, stopped.  Locks: caller holds sched.lock.  Parks: no.
+// do.
+// On: any.  P: pp, stopped.  Locks: caller holds sched.lock.  Parks: no.
 M* lockedMOf(P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   G* gp = pp->runnext.load(relaxed);  // the world is stopped
   if (gp == nullptr || gp->lockedm == nullptr) return nullptr;

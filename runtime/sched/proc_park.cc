@@ -227,7 +227,8 @@ G* goschedImpl(G* gp) {
 
 // gopreemptImpl is goschedImpl for a goroutine that was asked to yield. If a
 // stop of the world asked, gp stays the next goroutine of its P, and goes on
-// there when the world starts again. On, P, Locks, Parks: as goschedImpl.
+// there when the world starts again.
+// On, P, Locks, Parks: as goschedImpl.
 G* gopreemptImpl(G* gp) {
   P* pp = getg()->m->p;
   // A hint: if the stop is over already, gp merely keeps its P.

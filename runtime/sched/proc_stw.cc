@@ -18,8 +18,8 @@
 // and the P goes back to the M that had it (procresize). So after the stop each
 // goroutine goes on where its data is. A goroutine that is bound to a thread,
 // or is preempted in place on one, gets its P from startTheWorld directly. No
-// thief sees a goroutine that is kept: its M has yet to count its P, so the
-// stop lasts until then, and while the world is stopped nothing steals.
+// thief sees a goroutine that is kept during a stop: the stop cannot end before
+// its M has given up the P, and while the world is stopped nothing steals.
 //
 // One stop at a time: worldsema is a semaphore that is handed over, so a thread
 // that stops the world in a loop keeps no other thread from it. Once main has
