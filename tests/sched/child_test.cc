@@ -258,7 +258,7 @@ void SetAttributes() {
   }
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   for (const int sig : {SIGHUP, SIGPIPE, SIGURG, SIGSEGV, SIGBUS, SIGQUIT}) {
-    signal(sig, SIG_IGN);
+    ::signal(sig, SIG_IGN);
   }
   const rlimit files = {200, 300};
   setrlimit(RLIMIT_NOFILE, &files);
