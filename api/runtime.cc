@@ -1,5 +1,10 @@
 #include "gump/runtime.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <new>
+#include <stdexcept>
+#include <string>
 #include <utility>
 
 namespace gump::runtime {
@@ -10,16 +15,26 @@ void LockOSThread() {
 
 void UnlockOSThread() { rt::unlockOSThreadExternal(); }
 
-std::string Stack(bool all) {
-  std::string text(16 << 10, '\0');
-  for (;;) {
-    size_t need = rt::stackDump(all, text.data(), text.size());
-    if (need <= text.size()) {
-      text.resize(need);
-      return text;
-    }
-    text.resize(need + need / 4);  // the next dump may be longer
+namespace {
+// GrowText makes the string at `text` larger: see rt::TextRoom.
+char* GrowText(void* text, size_t* size) {
+  auto& s = *static_cast<std::string*>(text);
+  try {
+    s.resize(std::max({*size, 2 * s.size(), size_t{16} << 10}));
+  } catch (const std::exception&) {
+    return nullptr;
   }
+  *size = s.size();
+  return s.data();
+}
+}  // namespace
+
+std::string Stack(bool all) {
+  std::string text;
+  const size_t size = rt::stackDump(all, GrowText, &text);
+  if (size > text.size()) throw std::bad_alloc();
+  text.resize(size);
+  return text;
 }
 
 void GC() { rt::runtimeGC(); }

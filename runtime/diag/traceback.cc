@@ -7,7 +7,8 @@
 // walked, and a fault in the walk ends in the signal handler (panic.cc, I2).
 //
 // A living process (stackDump) stops the world only to collect addresses, into
-// memory of its own, and prints after the world has started again.
+// memory of its own, and prints after the world has started again. It stops
+// once, however long the text is: the text grows as it is printed.
 //
 // (I1) Nothing here calls malloc, stdio or the dynamic linker, because a
 //      stopped or interrupted thread may be inside them.
@@ -75,31 +76,32 @@ const char* statusText(const GRecord& r) {
 
 // printCreatedBy prints where the goroutine was created. If parent is 0 it does
 // not name the creator.
-void printCreatedBy(Writer* w, uint64_t goid, uintptr_t gopc, uint64_t parent) {
+void printCreatedBy(Writer* w, uint64_t goid, uintptr_t gopc, uint64_t parent,
+                    FrameTexts* known) {
   if (gopc == 0 || goid == 1) return;
-  print(w, "created by ");
-  printFunction(w, gopc - 1);
-  if (parent != 0) print(w, " in goroutine %U", parent);
-  print(w, "\n");
-  printLocation(w, gopc - 1);
+  printCreator(w, gopc - 1, parent, known);
 }
 
-void printAncestors(Writer* w, const Ancestors& all, int32_t level) {
+void printAncestors(Writer* w, const Ancestors& all, int32_t level,
+                    FrameTexts* known) {
   for (uint32_t i = 0; i < all.count; i++) {
     const Ancestors::One& a = all.of[i];
     print(w, "[originating from goroutine %U]:\n", a.goid);
-    for (uint32_t k = 0; k < a.kept; k++) printFrame(w, a.pcs[k], level);
+    for (uint32_t k = 0; k < a.kept; k++) {
+      printFrame(w, a.pcs[k], level, known);
+    }
     if (a.more) print(w, "...additional frames elided...\n");
-    printCreatedBy(w, a.goid, a.gopc, 0);
+    printCreatedBy(w, a.goid, a.gopc, 0, known);
   }
 }
 
 void printGoroutine(Writer* w, const GRecord& r, const Frames& frames,
-                    int32_t level, bool showPointers, uint32_t first = 0) {
+                    int32_t level, bool showPointers, uint32_t first = 0,
+                    FrameTexts* known = nullptr) {
   printHeader(w, r, showPointers);
   switch (r.stack) {
     case GRecord::Stack::kWalked:
-      printFrames(w, frames, level, first);
+      printFrames(w, frames, level, first, known);
       break;
     case GRecord::Stack::kRunning:
       print(w, "\tgoroutine running on other thread; stack unavailable\n");
@@ -108,8 +110,8 @@ void printGoroutine(Writer* w, const GRecord& r, const Frames& frames,
       print(w, "\tplain thread %d; stack unavailable\n", r.tid);
       break;
   }
-  printCreatedBy(w, r.goid, r.gopc, r.parentGoid);
-  if (r.ancestors != nullptr) printAncestors(w, *r.ancestors, level);
+  printCreatedBy(w, r.goid, r.gopc, r.parentGoid, known);
+  if (r.ancestors != nullptr) printAncestors(w, *r.ancestors, level, known);
 }
 
 // describe fills in all that the caller may read of gp. The caller is gp, or
@@ -273,7 +275,8 @@ void crashSelf(CrashDump* d, G* gp, int32_t throwing, StackFrom from) {
   if (gp == nullptr || level >= 2 || interrupted) {
     print(d->w, "\n%s:\n",
           interrupted ? "goroutine 0 [idle]" : "runtime stack");
-    printFrames(d->w, crashFrames, /*level=*/2, /*first=*/0);
+    printFrames(d->w, crashFrames, /*level=*/2, /*first=*/0,
+                /*known=*/nullptr);
   }
   // On g0: the goroutine that led here has its context saved.
   G* curg = gp == nullptr ? nullptr : gp->m->curg.load(relaxed);  // our own M
@@ -357,6 +360,8 @@ void snapshotOther(G* gp, void* arg) {
 }
 
 void printSnapshot(Writer* w, Snapshot* s) {
+  // nullptr, for want of memory, makes the rest slower and changes no text.
+  auto* known = static_cast<FrameTexts*>(sysReserve(sizeof(FrameTexts)));
   for (size_t at = 0; at < s->used;) {
     SnapshotEntry e;
     memcpy(&e, s->base + at, sizeof(e));
@@ -372,8 +377,10 @@ void printSnapshot(Writer* w, Snapshot* s) {
       at += e.record.ancestors->bytes();
     }
     print(w, "\n");
-    printGoroutine(w, e.record, f, /*level=*/1, /*showPointers=*/false);
+    printGoroutine(w, e.record, f, /*level=*/1, /*showPointers=*/false,
+                   /*first=*/0, known);
   }
+  if (known != nullptr) sysFree(known, sizeof(*known));
   if (s->elided != 0) {
     print(w, "\n...%U goroutines elided for want of memory...\n", s->elided);
   }
@@ -526,9 +533,9 @@ void tracebackThread(const TracebackMode& mode) {
   flush(&w);
 }
 
-size_t stackDump(bool all, char* buf, size_t n) noexcept {
+size_t stackDump(bool all, TextRoom room, void* arg) noexcept {
   const StandardHold hold;  // absl opens the modules, and keeps one open
-  Writer w{.buf = buf, .cap = n};
+  Writer w{.room = room, .arg = arg};
   G* gp = runtimeEntry();
   {
     Frames here;

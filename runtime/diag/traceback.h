@@ -135,20 +135,49 @@ void printLabels(Writer* w, const Label* labels, size_t n);
 void printHeader(Writer* w, const GRecord& r, bool showPointers);
 // symbolinit prepares the symboliser. It is part of tracebackinit.
 void symbolinit();
-// printFunction prints the name of the function around pc.
-void printFunction(Writer* w, uintptr_t pc);
+
+// FrameText is what a dump says about one address.
+struct FrameText {
+  static constexpr int kMaxName = 512;      // with the NUL
+  static constexpr int kMaxLocation = 640;  // enough for most paths
+
+  uintptr_t pc;
+  bool users;             // shown below level 2
+  uint16_t nameSize;      // of name, without the NUL
+  uint16_t locationSize;  // of location, or 0 if it does not fit
+  char name[kMaxName];
+  char location[kMaxLocation];  // as printLocation prints it, without a NUL
+};
+
+// FrameTexts remembers texts during one dump, because most goroutines of a
+// program wait in a few places, and to find a text costs more than to print it.
+// Each address has one place. Addresses may share a place, and then it keeps
+// the text of the latest. An object begins as zeros, in memory whose pages are
+// there only when they are touched.
+struct FrameTexts {
+  static constexpr size_t kPlaces = 512;
+
+  FrameText places[kPlaces];
+};
+
+// If `known` is nullptr, the functions below remember nothing.
+
 // printLocation prints the line with module and address below a function.
 void printLocation(Writer* w, uintptr_t pc);
-// printFrame prints both, unless level hides the function.
-void printFrame(Writer* w, uintptr_t pc, int32_t level);
+// printCreator prints "created by", the function around pc and its location. If
+// parent is 0 it does not name the goroutine that created.
+void printCreator(Writer* w, uintptr_t pc, uint64_t parent, FrameTexts* known);
+// printFrame prints the function around pc and its location, unless level hides
+// the function.
+void printFrame(Writer* w, uintptr_t pc, int32_t level, FrameTexts* known);
 // throwSite returns the index of the frame that threw if the stack is that of
 // std::terminate, and 0 otherwise. The frames inside of it belong to the C++
 // library and are partly nameless.
 [[nodiscard]] uint32_t throwSite(const Frames& f);
 // printFrames prints at most 100 frames: the 50 innermost, a count of those
 // left out, the 50 outermost. It leaves out the frames before `first`.
-void printFrames(Writer* w, const Frames& frames, int32_t level,
-                 uint32_t first);
+void printFrames(Writer* w, const Frames& frames, int32_t level, uint32_t first,
+                 FrameTexts* known);
 
 }  // namespace gump::rt
 

@@ -10,6 +10,7 @@
 #include <link.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cerrno>
 #include <cstring>
 
@@ -26,7 +27,6 @@ namespace gump::rt {
 namespace {
 
 constexpr uint32_t kMaxFrames = 100;
-constexpr int kMaxName = 512;
 
 // Address space for absl's symboliser, which aborts if it can map no more.
 constexpr size_t kReserveSize = size_t{1} << 20;
@@ -65,13 +65,13 @@ bool plainName(const char* in, char* out, size_t size) {
 
 // symbolName writes the name of the function around pc to out, without the "()"
 // that the demangler puts behind C++ names.
-void symbolName(uintptr_t pc, char (&out)[kMaxName]) {
+void symbolName(uintptr_t pc, char (&out)[FrameText::kMaxName]) {
   // Relaxed: the bytes behind the pointer are not read.
   if (void* p = reserve.xchg(nullptr, relaxed)) sysFree(p, kReserveSize);
-  char name[kMaxName];
+  char name[FrameText::kMaxName];
   sanitizerIgnoreBegin();  // absl hands a cache from thread to thread
   const bool found =
-      absl::Symbolize(reinterpret_cast<void*>(pc), name, kMaxName);
+      absl::Symbolize(reinterpret_cast<void*>(pc), name, sizeof(name));
   sanitizerIgnoreEnd();
   if (!found) {
     memcpy(out, "?", 2);
@@ -83,10 +83,10 @@ void symbolName(uintptr_t pc, char (&out)[kMaxName]) {
   memcpy(out, name, n + 1);
 }
 
-// showFrame returns true if a function is of interest to a user looking for an
-// error in the program rather than in the runtime. It shows the thunks of go(),
+// ofUsers returns true if a function is of interest to a user looking for an
+// error in the program rather than in the runtime. The thunks of go() are,
 // because the compiler likes to inline the user's whole function into them.
-bool showFrame(const char* name, int32_t level) {
+bool ofUsers(const char* name) {
   static constexpr const char* kThunk = "gump::internal::k";
   // Operations of channels are hidden, as in Go, where they belong to package
   // runtime.
@@ -98,17 +98,45 @@ bool showFrame(const char* name, int32_t level) {
       "__cxxabiv1::",      "std::terminate",   "gump::chan<",
       "gump::send_chan<",  "gump::recv_chan<",
   };
-  if (level >= 2 || strncmp(name, kThunk, strlen(kThunk)) == 0) return true;
+  if (strncmp(name, kThunk, strlen(kThunk)) == 0) return true;
   for (const char* prefix : kHidden) {
     if (strncmp(name, prefix, strlen(prefix)) == 0) return false;
   }
   return true;
 }
 
-bool visible(uintptr_t pc, int32_t level) {
-  char name[kMaxName];
-  symbolName(pc, name);
-  return showFrame(name, level);
+// frameText returns what a dump says about pc. The text stands in *known, or in
+// *own if known is nullptr.
+const FrameText& frameText(uintptr_t pc, FrameTexts* known, FrameText* own) {
+  FrameText* t = own;
+  if (known != nullptr) {
+    // Fibonacci hashing, because addresses have few random bits at the bottom.
+    constexpr uint64_t kGolden = 0x9e3779b97f4a7c15;
+    constexpr int kShift = 64 - std::bit_width(FrameTexts::kPlaces - 1);
+    t = &known->places[(pc * kGolden) >> kShift];
+    if (t->pc == pc) return *t;
+  }
+  t->pc = pc;
+  symbolName(pc, t->name);
+  t->nameSize = static_cast<uint16_t>(strlen(t->name));
+  t->users = ofUsers(t->name);
+  Writer w{.buf = t->location, .cap = sizeof(t->location)};
+  printLocation(&w, pc);
+  t->locationSize = static_cast<uint16_t>(w.total > w.len ? 0 : w.len);
+  return *t;
+}
+
+void putLocation(Writer* w, const FrameText& t) {
+  if (t.locationSize == 0) {
+    printLocation(w, t.pc);
+  } else {
+    put(w, t.location, t.locationSize);
+  }
+}
+
+bool visible(uintptr_t pc, int32_t level, FrameTexts* known) {
+  FrameText own;
+  return level >= 2 || frameText(pc, known, &own).users;
 }
 
 }  // namespace
@@ -130,12 +158,6 @@ GUMP_NOINLINE void symbolinit() {
   errno = saved;
 }
 
-void printFunction(Writer* w, uintptr_t pc) {
-  char name[kMaxName];
-  symbolName(pc, name);
-  print(w, "%s", name);
-}
-
 void printLocation(Writer* w, uintptr_t pc) {
   dl_find_object object;
   if (_dl_find_object(reinterpret_cast<void*>(pc), &object) != 0) {
@@ -147,19 +169,30 @@ void printLocation(Writer* w, uintptr_t pc) {
         uint64_t{pc - module->l_addr});
 }
 
-void printFrame(Writer* w, uintptr_t pc, int32_t level) {
-  char name[kMaxName];
-  symbolName(pc, name);
-  if (!showFrame(name, level)) return;
-  print(w, "%s(...)\n", name);
-  printLocation(w, pc);
+void printCreator(Writer* w, uintptr_t pc, uint64_t parent, FrameTexts* known) {
+  FrameText own;
+  const FrameText& t = frameText(pc, known, &own);
+  print(w, "created by ");
+  put(w, t.name, t.nameSize);
+  if (parent != 0) print(w, " in goroutine %U", parent);
+  put(w, "\n", 1);
+  putLocation(w, t);
+}
+
+void printFrame(Writer* w, uintptr_t pc, int32_t level, FrameTexts* known) {
+  FrameText own;
+  const FrameText& t = frameText(pc, known, &own);
+  if (level < 2 && !t.users) return;
+  put(w, t.name, t.nameSize);
+  put(w, "(...)\n", 6);
+  putLocation(w, t);
 }
 
 uint32_t throwSite(const Frames& f) {
   constexpr uint32_t kDepth = 12;
   uint32_t site = 0;
   for (uint32_t i = 0; i < f.kept && i < kDepth; i++) {
-    char name[kMaxName];
+    char name[FrameText::kMaxName];
     symbolName(f.pcs[i], name);
     if (strcmp(name, "__cxa_throw") == 0 ||
         strcmp(name, "__cxa_rethrow") == 0 ||
@@ -171,7 +204,8 @@ uint32_t throwSite(const Frames& f) {
   return site;
 }
 
-void printFrames(Writer* w, const Frames& f, int32_t level, uint32_t first) {
+void printFrames(Writer* w, const Frames& f, int32_t level, uint32_t first,
+                 FrameTexts* known) {
   uint32_t head = f.kept;  // print pcs[0, head) and pcs[tail, kept)
   uint32_t tail = f.kept;
   uint64_t elided = 0;
@@ -179,7 +213,7 @@ void printFrames(Writer* w, const Frames& f, int32_t level, uint32_t first) {
     bool shown[2 * Frames::kKeep];
     uint64_t n = f.lost;
     for (uint32_t i = 0; i < f.kept; i++) {
-      shown[i] = i >= first && visible(f.pcs[i], level);
+      shown[i] = i >= first && visible(f.pcs[i], level, known);
       if (shown[i]) n++;
     }
     if (n > kMaxFrames) {
@@ -193,9 +227,13 @@ void printFrames(Writer* w, const Frames& f, int32_t level, uint32_t first) {
       elided -= kMaxFrames / 2 - left;
     }
   }
-  for (uint32_t i = first; i < head; i++) printFrame(w, f.pcs[i], level);
+  for (uint32_t i = first; i < head; i++) {
+    printFrame(w, f.pcs[i], level, known);
+  }
   if (elided > 0) print(w, "...%U frames elided...\n", elided);
-  for (uint32_t i = tail; i < f.kept; i++) printFrame(w, f.pcs[i], level);
+  for (uint32_t i = tail; i < f.kept; i++) {
+    printFrame(w, f.pcs[i], level, known);
+  }
   if (f.truncated) print(w, "...additional frames elided...\n");
 }
 

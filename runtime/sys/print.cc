@@ -110,12 +110,27 @@ void flush(Writer* w) {
   w->len = 0;
 }
 
+namespace {
+// makeRoom makes room for some of n bytes in a full buffer. Returns false if
+// there is none.
+bool makeRoom(Writer* w, size_t n) {
+  flush(w);
+  if (w->room != nullptr) {
+    size_t size = w->len + n;
+    if (char* buf = w->room(w->arg, &size)) {
+      w->buf = buf;
+      w->cap = size;
+    }
+  }
+  return w->len < w->cap;
+}
+}  // namespace
+
 void put(Writer* w, const char* s, size_t n) {
   w->total += n;
   while (n > 0) {
-    if (w->len == w->cap) flush(w);
+    if (w->len == w->cap && !makeRoom(w, n)) return;
     size_t room = w->cap - w->len;
-    if (room == 0) return;  // memory only, and full
     size_t part = n < room ? n : room;
     memcpy(w->buf + w->len, s, part);
     w->len += part;

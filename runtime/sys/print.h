@@ -2,9 +2,9 @@
 // dumps. These may run in a signal handler. They may also run beside a thread
 // that was stopped inside malloc or stdio, or while it held a lock.
 //
-// A Writer either streams to a descriptor through its buffer, or fills the
-// buffer and counts the bytes that do not fit. It has no lock, because one
-// thread owns it.
+// A Writer streams to a descriptor through its buffer, or fills the buffer and
+// counts the bytes that do not fit, or asks its owner for a larger buffer. It
+// has no lock, because one thread owns it.
 #ifndef RUNTIME_SYS_PRINT_H_
 #define RUNTIME_SYS_PRINT_H_
 
@@ -23,6 +23,10 @@ struct Writer {
   int fd = kNoFd;    // kNoFd: memory only
   size_t len = 0;    // bytes in buf
   size_t total = 0;  // bytes written so far, including dropped ones
+  // Of a Writer to memory: makes the buffer larger, as TextRoom says
+  // (linkname_runtime.h). If it is nullptr, the buffer stays as it is.
+  char* (*room)(void* arg, size_t* size) = nullptr;
+  void* arg = nullptr;  // for room
 };
 
 // put appends n bytes.

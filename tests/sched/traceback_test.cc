@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -477,6 +478,29 @@ TEST(StackTest, OfAllWorksWhileOthersComeAndGo) {
       EXPECT_EQ(runtime::Stack(true).find("goroutine 1 [running]:\n"), 0u);
     }
     for (int g = 0; g < 8; g++) done.Recv();
+  });
+}
+
+// A dump that did not fit was once thrown away, and the world was stopped for
+// another. Other stops (of reclamation) may come in between, but not so many.
+TEST(StackTest, StopsTheWorldOnceHoweverLongTheTextIs) {
+  gump::Run([] {
+    auto c = make_chan<int>();
+    constexpr int kGoroutines = 500;
+    for (int i = 0; i < kGoroutines; i++) {
+      go([c] { crashtest::ParkedReceiver(c); });
+    }
+    AwaitParked(kGoroutines);
+    constexpr uint64_t kDumps = 20;
+    const uint64_t before = debug::ReadSchedStats().world_stops;
+    for (uint64_t i = 0; i < kDumps; i++) {
+      const std::string text = runtime::Stack(true);
+      EXPECT_GT(text.size(), size_t{64} << 10);
+      EXPECT_EQ(text.back(), '\n');
+      EXPECT_EQ(text.find('\0'), std::string::npos);
+    }
+    EXPECT_LT(debug::ReadSchedStats().world_stops, before + 2 * kDumps);
+    c.Close();
   });
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -88,6 +89,27 @@ TEST(PrintTest, QuotesBytesThatAreNotUtf8ByTheirValues) {
 }
 
 TEST(PrintTest, ShowsAnUnknownVerb) { EXPECT_EQ(Format("%z %"), "%z "); }
+
+// GrowByTen makes the string at arg ten bytes larger, up to thirty.
+char* GrowByTen(void* arg, size_t* size) {
+  auto& s = *static_cast<std::string*>(arg);
+  if (s.size() == 30) return nullptr;
+  s.resize(s.size() + 10);
+  *size = s.size();
+  return s.data();
+}
+
+TEST(PrintTest, MemoryWriterGrowsAsLongAsThereIsRoom) {
+  std::string text;
+  Writer w{.room = GrowByTen, .arg = &text};
+  print(&w, "%s", "twenty-three characters");
+  EXPECT_EQ(w.len, 23);
+  EXPECT_EQ(std::string_view(text).substr(0, w.len), "twenty-three characters");
+  print(&w, "%s", " and 14 more.");
+  EXPECT_EQ(w.len, 30);
+  EXPECT_EQ(w.total, 36);
+  EXPECT_EQ(text, "twenty-three characters and 14");
+}
 
 TEST(PrintTest, MemoryWriterCountsBytesThatDoNotFit) {
   char buf[4];

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,7 @@ std::string Header(const GRecord& r, bool pointers = false) {
 std::string Text(const Frames& f, int32_t level = 2, uint32_t first = 0) {
   std::vector<char> buf(1 << 20);
   Writer w{.buf = buf.data(), .cap = buf.size()};
-  printFrames(&w, f, level, first);
+  printFrames(&w, f, level, first, /*known=*/nullptr);
   return std::string(buf.data(), w.len);
 }
 
@@ -238,6 +239,24 @@ TEST(PrintFramesTest, SaysWhereNoFileIs) {
 TEST(PrintFramesTest, StartsWhereItIsTold) {
   EXPECT_EQ(Count(Text(Recursion(10), 2, 4), "(...)\n"), 6u);
   EXPECT_EQ(Count(Text(Recursion(500), 2, 4), "...396 frames elided..."), 1u);
+}
+
+// 600 functions are more than there are places, so some share one.
+TEST(PrintFramesTest, RememberedTextsAreThoseOfTheirFrames) {
+  const auto first =
+      reinterpret_cast<uintptr_t>(&testing::UnitTest::GetInstance);
+  const auto known = std::make_unique<FrameTexts>();
+  for (int round = 0; round < 2; round++) {
+    for (uintptr_t i = 0; i < 600; i++) {
+      char fresh[2048];
+      Writer f{.buf = fresh, .cap = sizeof(fresh)};
+      printFrame(&f, first + 16 * i, /*level=*/2, /*known=*/nullptr);
+      char remembered[2048];
+      Writer r{.buf = remembered, .cap = sizeof(remembered)};
+      printFrame(&r, first + 16 * i, /*level=*/2, known.get());
+      ASSERT_EQ(std::string(remembered, r.len), std::string(fresh, f.len));
+    }
+  }
 }
 
 TEST(PrintFramesTest, LocationIsAModuleAndAnOffset) {
