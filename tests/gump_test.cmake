@@ -275,7 +275,8 @@ function(gump_lint_tests)
 endfunction()
 
 # gump_install_tests(): another project finds the installed package, as an archive and as a shared library. The archive is
-# this build's. And it may compile the headers with other flags than ours.
+# this build's. Programs with sanitizers are linked with it too, by both compilers. And it may compile the headers
+# with other flags than ours.
 function(gump_install_tests)
   if(NOT CMAKE_BUILD_TYPE STREQUAL "Release" OR BUILD_SHARED_LIBS OR GUMP_SANITIZE OR GUMP_LOCKRANK OR CMAKE_CROSSCOMPILING)
     return()
@@ -283,7 +284,7 @@ function(gump_install_tests)
   foreach(kind IN ITEMS static shared)
     add_test(NAME install/${kind} COMMAND ${CMAKE_CURRENT_LIST_DIR}/install/run.sh
       ${kind} ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${PROJECT_BINARY_DIR}/install_test/${kind} ${CMAKE_CXX_COMPILER})
-    set_tests_properties(install/${kind} PROPERTIES LABELS install TIMEOUT 600 COST ${gump_test_first})
+    set_tests_properties(install/${kind} PROPERTIES LABELS install TIMEOUT 1200 COST ${gump_test_first})
   endforeach()
   add_test(NAME install/flags COMMAND ${CMAKE_CURRENT_LIST_DIR}/flags/check_flags.py)
   set_tests_properties(install/flags PROPERTIES LABELS install TIMEOUT 600 SKIP_RETURN_CODE 77 COST ${gump_test_first})

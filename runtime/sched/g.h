@@ -23,6 +23,8 @@ struct Ancestors;
 struct Bubble;
 struct M;
 
+inline constexpr uint64_t kMainGoid = 1;  // of the goroutine of Run
+
 // Status of a G
 //
 //  kGdead ─newproc─▶ kGrunnable ─── execute ───▶ kGrunning ─goexit0─▶ kGdead
@@ -103,8 +105,12 @@ struct alignas(kCacheLine) G {
                             // into the runtime
   bool foreign = false;     // pseudo-G of a foreign thread: it parks on its M's
                             // note and is never queued
-  bool systemG = false;     // not counted by NumGoroutine, not shown by default
-  bool isMain = false;      // the goroutine of Run
+  // It begins and ends by the slow path (beginCarefully, endCarefully). True if
+  // it is the goroutine of Run, or of the system, or if the program's sanitizer
+  // must know about it. Not reset when the cell is recycled: then it costs time
+  // and changes nothing.
+  bool careful = false;
+  bool systemG = false;  // not counted by NumGoroutine, not shown by default
   // The function of Run has returned; it has not called Goexit.
   bool mainReturned = false;
   bool goexited = false;   // it called Goexit
@@ -121,7 +127,8 @@ struct alignas(kCacheLine) G {
   // since. Written under sched.lock while queued, else by the M that holds the
   // G.
   bool putBack = false;
-  // Foreign or in a bubble: it is parked and readied by the slow path.
+  // Foreign, or in a bubble, or announced to the program's sanitizer: it is
+  // parked and readied, and yields, by the slow path.
   bool special = false;
   uint32_t nestedSyscalls = 0;  // declared calls inside a declared call; only
                                 // the goroutine itself uses this

@@ -75,6 +75,16 @@ uint64_t nextGoid(P* pp) {
   return pp->goidcache++;
 }
 
+// endCarefully does what is necessary at the end of a goroutine that is
+// `careful`. gp still has its stack.
+// On: g0.  P: needed.  Locks: none.  Parks: no.
+GUMP_NOINLINE void endCarefully(G* gp, M* mp) {
+  if (gp->systemG) sched.ngsys.add(-1, relaxed);  // a count for humans
+  if (!sanitizerOfProgram()) return;
+  sanitizerAnnounceEndedG(gp, mp);
+  if (gp->goexited) sanitizerCleanStack(gp);
+}
+
 // gdestroy takes gp apart after its last instruction.
 // On: g0.  P: needed.  Locks: takes kStack, kGFree, sched.lock.  Parks: no.
 void gdestroy(G* gp) {
@@ -89,13 +99,12 @@ void gdestroy(G* gp) {
     fatalthrow("goexit: exceptions in flight");
   }
   gp->eh = EhGlobals();
-  gp->goexited = false;
   casgstatus(gp, kGrunning, kGdead);
-  if (gp->systemG) sched.ngsys.add(-1, relaxed);  // a count for humans
+  if (GUMP_UNLIKELY(gp->careful)) endCarefully(gp, mp);
+  gp->goexited = false;
   gp->systemG = false;
   gp->lockedm = nullptr;
   mp->lockedg = nullptr;
-  gp->isMain = false;
   gp->mainReturned = false;
   gp->param = nullptr;
   gp->waitreason = WaitReason::kZero;
@@ -156,6 +165,7 @@ G* malg() {
   }
   uint32_t i = slabTail->used.load(relaxed);
   G* gp = new (&slabTail->cells[i]) G();
+  gp->careful = sanitizerOfProgram();
   casgstatus(gp, kGidle, kGdead);
   // Pairs with forEachG. The cell is constructed.
   slabTail->used.store(i + 1, release);
@@ -365,6 +375,7 @@ bool startSystemG(const FuncType* ft) {
   G* gp = newproc1(ft, nullptr, nullptr, 0);
   if (gp != nullptr) {
     gp->systemG = true;
+    gp->careful = true;
     sched.ngsys.add(1, relaxed);  // a count for humans
     casgstatus(gp, kGdead, kGrunnable);
     {
@@ -405,6 +416,19 @@ GUMP_NO_SANITIZE void goexit1() {
   __builtin_unreachable();
 }
 
+namespace {
+// beginCarefully does what is necessary before the function of a goroutine that
+// is `careful`.
+// On: user.  P: needed.  Locks: none.  Parks: no.
+GUMP_NOINLINE void beginCarefully(G* gp) {
+  if (sanitizerOfProgram()) {
+    gp->special = true;
+    sanitizerAnnounceNewG(gp, gp->m);
+  }
+  if (gp->goid == kMainGoid) mainBegins(gp);
+}
+}  // namespace
+
 // This is deliberately not noexcept and has no handler. So the search for the
 // handler of an uncaught exception ends at gumpGostart, where the unwind
 // information says "end of stack", before a single frame is unwound. Then the
@@ -414,9 +438,12 @@ GUMP_NO_SANITIZE void goexit1() {
 // and the next goroutine on the same stack would find them there.
 GUMP_NO_SANITIZE void gumpGoroutineMain(G* gp) {
   const FuncType* ft = gp->fn;
-  if (GUMP_UNLIKELY(gp->isMain)) mainBegins(gp);
+  if (GUMP_UNLIKELY(gp->careful)) beginCarefully(gp);
   ft->run(gp->closure);
-  if (GUMP_UNLIKELY(gp->isMain)) gp->mainReturned = true;
+  if (GUMP_UNLIKELY(gp->careful)) {
+    // Another goroutine may be careful too.
+    gp->mainReturned = gp->goid == kMainGoid;
+  }
   goexit1();
 }
 

@@ -79,6 +79,18 @@ void dropg() {
   mp->curg.store(nullptr, relaxed);
 }
 
+void mcallAnnounced(G* (*fn)(G*)) {
+  if (!sanitizerOfProgram()) {
+    gumpMcall(fn);
+    return;
+  }
+  G* gp = getg();
+  const AnnouncedStack left = sanitizerAnnounceThread(gp->m);
+  gumpMcall(fn);
+  // This may be another M. gp stays on it until it enters the runtime again.
+  sanitizerAnnounceG(left, gp->m);
+}
+
 namespace {
 
 // publish makes gp kGwaiting and calls its unlockf. Returns false if unlockf
@@ -255,7 +267,7 @@ G* goyield_m(G* gp) {
   fatal("goroutine parks inside gump::blocking");
 }
 
-// parkSpecial parks a goroutine of a bubble, or a foreign thread.
+// parkSpecial parks a goroutine that is special, or a foreign thread.
 // On, Locks, Parks: as gopark.
 GUMP_NOINLINE void parkSpecial(G* gp, M* mp, bool (*unlockf)(G*, void*),
                                void* lock) {
@@ -266,7 +278,7 @@ GUMP_NOINLINE void parkSpecial(G* gp, M* mp, bool (*unlockf)(G*, void*),
   if (mp->p == nullptr) parkWithoutP();
   mp->waitunlockf = unlockf;
   mp->waitlock = lock;
-  gumpMcall(parkBubble);
+  mcallAnnounced(gp->bubble != nullptr ? parkBubble : park_m);
 }
 
 // parkEntry is the common beginning of all ways of parking. Returns false if gp
@@ -360,11 +372,30 @@ void goreadyQuiet(G* gp) {
   if (mp->p == nullptr) wakep();  // gp is not ours to run
 }
 
-void gosched() noexcept {
-  G* gp = getg();
+namespace {
+// goschedSpecial is gosched for a goroutine that is special, and for a thread
+// that is not a goroutine's (gp may then be nullptr).
+// On, P, Locks, Parks: as gosched.
+GUMP_NOINLINE void goschedSpecial(G* gp) {
   if (gp == nullptr || gp->foreign) {
     if (forked.load(relaxed)) dieForked();  // written by this very thread
     osyield();
+    return;
+  }
+  M* mp = acquirem();
+  if (GUMP_UNLIKELY(mp->p == nullptr)) {  // in a declared call
+    releasem(mp);
+    osyield();
+    return;
+  }
+  if (sanitizerOfProgram() || !yieldSole(gp, mp)) mcallAnnounced(goschedImpl);
+}
+}  // namespace
+
+void gosched() noexcept {
+  G* gp = getg();
+  if (GUMP_UNLIKELY(gp == nullptr || gp->special)) {
+    goschedSpecial(gp);
     return;
   }
   M* mp = acquirem();
@@ -381,12 +412,12 @@ void gopreempt() {
   // The request is honoured here, so the next goroutine does not inherit it
   // (execute).
   mp->p->preempt.store(false, relaxed);  // best effort
-  gumpMcall(gopreemptImpl);
+  mcallAnnounced(gopreemptImpl);
 }
 
 void goyield() {
   (void)acquirem();
-  gumpMcall(goyield_m);
+  mcallAnnounced(goyield_m);
 }
 
 namespace {

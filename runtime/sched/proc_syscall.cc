@@ -138,14 +138,14 @@ void awaitP(G* gp) {
   M* mp = gp->m;
   const auto sp = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
   if (GUMP_LIKELY(onOwnStack(gp, sp)) || !mayLeaveStackAt(mp, sp)) {
-    gumpMcall(exitsyscall0);
+    mcallAnnounced(exitsyscall0);
     return;
   }
   const bool locked = gp->lockedm != nullptr;
   gp->onOtherStack = true;
   gp->lockedm = mp;
   mp->lockedg = gp;
-  gumpMcall(exitsyscall0);
+  mcallAnnounced(exitsyscall0);
   // The P may be gone again. That must be settled before we write lockedg and
   // lockedm, because preemptInPlace writes them too.
   const bool lost = acquiremNoPark(mp);

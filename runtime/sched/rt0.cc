@@ -33,6 +33,7 @@
 #include "runtime/sys/descriptor.h"
 #include "runtime/sys/fpmodes.h"
 #include "runtime/sys/os_linux.h"
+#include "runtime/sys/sanitizer.h"
 #include "runtime/sys/signal.h"
 #include "runtime/sys/tls.h"
 #include "runtime/wait/sema.h"
@@ -49,6 +50,7 @@ Atomic<bool> initialised;
 // doSchedinit runs once, on a thread of the user's, before any thread of ours.
 void doSchedinit() {
   lookAtStandard();
+  sanitizerCheckProgram();
   parsedebugvars();
   sleepsInit();
   inheritFpModes();
@@ -59,7 +61,7 @@ void doSchedinit() {
   stackinit();
   ncpu = getproccount();
   defaultGOMAXPROCSInit();
-  sched.goidgen.store(1, relaxed);  // 1 is main
+  sched.goidgen.store(kMainGoid, relaxed);  // the others count from there
   sched.lastpoll.store(nanotime(), relaxed);
   int32_t procs = parseGOMAXPROCS(gogetenv("GOMAXPROCS", "GUMP_MAXPROCS"));
   bool custom = procs > 0;
@@ -154,8 +156,8 @@ G* newMain(const FuncType* ft, void* closure, uintptr_t pc) {
   o.stack_size = size;
   G* gp = newproc1(ft, closure, &o, pc);
   if (gp == nullptr) fatalthrow("Run: no memory for the main goroutine");
-  gp->isMain = true;
-  gp->goid = 1;
+  gp->careful = true;
+  gp->goid = kMainGoid;
   gp->parentGoid = 0;
   casgstatus(gp, kGdead, kGrunnable);
   return gp;

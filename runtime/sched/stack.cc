@@ -67,11 +67,6 @@
 namespace gump::rt {
 namespace {
 
-// A goroutine never returns from its first frames. So each goroutine leaves a
-// few entries on the shadow call stack of its fiber, or on its fake stack,
-// which do not grow. After this many goroutines a slot gets a new fiber and a
-// new fake stack.
-constexpr uint32_t kSanitizerUses = 64;
 constexpr uint32_t kRefillBatch = 32;  // slots that a P takes at once
 static_assert(kRefillBatch <= kMaxGuardBatch);
 
@@ -119,7 +114,7 @@ Atomic<const char*> lastError{kErrNoMemory};  // points at constants: relaxed
 // ---- Carving ----------------------------------------------------------------
 
 // dropSanitizerState frees the sanitizers' state for a slot.
-void dropSanitizerState(StackTop* t) {
+GUMP_NOINLINE void dropSanitizerState(StackTop* t) {
   sanitizerDestroyFiber(t->tsanFiber);
   t->tsanFiber = nullptr;
   sanitizerDestroyFakeStack(t->asanFakeStack);
@@ -413,7 +408,7 @@ StackTop* takeLarger(uint32_t order) {
 
 // tryAlloc takes a stack of a class from the class's usual source. If it
 // returns nullptr, lastError says why.
-StackTop* tryAlloc(P* pp, uint32_t order) {
+GUMP_ALWAYS_INLINE StackTop* tryAlloc(P* pp, uint32_t order) {
   if (order == orderOf(defaultStackSize)) return allocDefault(pp, order);
   return order <= kMaxArenaOrder ? takeSlots(order, 1).pop() : mapStack(order);
 }
@@ -430,7 +425,10 @@ GUMP_NOINLINE StackTop* allocShort(P* pp, uint32_t order) {
 
 size_t defaultStackSize = (size_t{256} << 10) * kStackMultiplier;
 
-void stackinit() { stackguardinit(); }
+void stackinit() {
+  defaultStackSize *= sanitizerStackFactor();
+  stackguardinit();
+}
 
 bool stackalloc(P* pp, G* gp, size_t size) {
   if (size == 0) size = defaultStackSize;

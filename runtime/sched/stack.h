@@ -42,13 +42,19 @@ struct StackTop {
   uint32_t sanitizerUses = 0;
 };
 
+// A goroutine never returns from its first frames, nor after Goexit. So it may
+// leave a few entries on the shadow call stack of its fiber, or on its fake
+// stack, which do not grow. After this many goroutines a slot gets a new fiber
+// and a new fake stack.
+inline constexpr uint32_t kSanitizerUses = 64;
+
 // Smaller requests are rounded up.
 inline constexpr size_t kMinStackSize = 16 << 10;
 // Larger requests are rounded down.
 inline constexpr size_t kMaxStackSizeLimit = 1 << 30;
 
 // 256 KiB, times 4 under ASan and TSan, times 2 without optimisation. Written
-// at start-up, and by tests.
+// by stackinit, and by tests.
 extern size_t defaultStackSize;
 
 // stackinit finds out which kind of guard the kernel offers. Called by

@@ -123,7 +123,7 @@ void stackguardinit() {
   }
   // LeakSanitizer reads all memory that the list of mappings calls readable.
   // Marks in page tables are not in that list, so such a guard would kill it.
-  const bool marks = one && !kSanitizerReadsStacks;
+  const bool marks = one && !sanitizerReadsStacks();
   stackSetGuardMode(marks ? GuardMode::kMadvise : GuardMode::kMprotect);
   batchGuards.store(many, relaxed);
 }

@@ -14,6 +14,7 @@
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/stack.h"
+#include "runtime/sys/print.h"
 #include "runtime/sys/tls.h"
 
 namespace gump::rt {
@@ -111,6 +112,76 @@ GUMP_NO_SANITIZE void sanitizerLeaveSignal(G* gp) {
   const StackState s = stateOf(gp);
   sanitizerBeforeSwitch(nullptr, s.lo, s.hi - s.lo, nullptr);
   sanitizerAfterSwitch(*s.fakeStack);
+}
+#endif
+
+#if defined(GUMP_PLAIN)
+AnnouncedStack sanitizerAnnounceThread(M* mp) {
+  AnnouncedStack left;
+  sanitizerBeforeSwitch(&left.fakeStack, mp->g0lo, mp->g0hi - mp->g0lo,
+                        nullptr);
+  __sanitizer_finish_switch_fiber(mp->asanFakeStack, &left.lo, &left.size);
+  return left;
+}
+
+// The bounds of the thread's own stack are those that ASan gives when the
+// thread leaves it.
+void sanitizerAnnounceG(const AnnouncedStack& s, M* mp) {
+  const void* lo = nullptr;
+  size_t size = 0;
+  sanitizerBeforeSwitch(&mp->asanFakeStack, reinterpret_cast<uintptr_t>(s.lo),
+                        s.size, nullptr);
+  __sanitizer_finish_switch_fiber(s.fakeStack, &lo, &size);
+  mp->g0lo = reinterpret_cast<uintptr_t>(lo);
+  mp->g0hi = mp->g0lo + size;
+}
+
+// The old fake stack is empty but for what ended goroutines have left there. It
+// must be the current one to be freed. sanitizerDestroyFakeStack would be wrong
+// before the announcement, because acquirem may park.
+void sanitizerAnnounceNewG(const G* gp, M* mp) {
+  auto* top = reinterpret_cast<StackTop*>(gp->stack.hi);
+  const size_t size = gp->stack.hi - gp->stack.lo;
+  sanitizerAnnounceG(
+      {top->asanFakeStack, reinterpret_cast<const void*>(gp->stack.lo), size},
+      mp);
+  if (top->sanitizerUses == 0) {
+    sanitizerBeforeSwitch(nullptr, gp->stack.lo, size, nullptr);
+    sanitizerAfterSwitch(nullptr);  // ASan makes one at its first use
+    top->sanitizerUses = kSanitizerUses;
+  }
+  top->sanitizerUses--;
+}
+
+void sanitizerAnnounceEndedG(const G* gp, M* mp) {
+  auto* top = reinterpret_cast<StackTop*>(gp->stack.hi);
+  top->asanFakeStack = sanitizerAnnounceThread(mp).fakeStack;
+}
+
+void sanitizerCleanStack(const G* gp) {
+  __asan_unpoison_memory_region(reinterpret_cast<const void*>(gp->stack.lo),
+                                gp->stack.hi - gp->stack.lo);
+}
+
+// TSan's runtime exports this function in every version. It is never called.
+extern "C" [[gnu::weak]] void __tsan_init();
+
+void sanitizerCheckProgram() {
+  if (&__tsan_init == nullptr) return;
+  printf(
+      "gump: this program is built with ThreadSanitizer and its gump library "
+      "is not: link a library that was built with -DGUMP_SANITIZE=thread\n");
+  _exit(2);
+}
+#endif
+
+#if defined(GUMP_ASAN) || defined(GUMP_PLAIN)
+void sanitizerRootRegion(const void* p, size_t n) {
+  if (sanitizerReadsStacks()) __lsan_register_root_region(p, n);
+}
+
+void sanitizerForgetRootRegion(const void* p, size_t n) {
+  if (sanitizerReadsStacks()) __lsan_unregister_root_region(p, n);
 }
 
 // ASan frees a fake stack only when a thread leaves that stack for good. So

@@ -43,6 +43,16 @@
 //
 // A fake stack belongs to its slot as well, because creating one and poisoning
 // it at the end costs more than most goroutines do.
+//
+// A program may be built with a sanitizer and its library without, which is the
+// usual case of a packaged library. The library then has weak references to the
+// functions of the sanitizer, and finds out which of them exist:
+//  - ASan: see "The program's AddressSanitizer" below.
+//  - LSan alone: it is told where goroutine stacks and slabs lie, as by a build
+//    with ASan.
+//  - TSan: it does not see the library's locks and atomics, so it would report
+//    races that do not exist. sanitizerCheckProgram ends the program.
+//  - UBSan keeps nothing about stacks or threads, and needs nothing.
 #ifndef RUNTIME_SYS_SANITIZER_H_
 #define RUNTIME_SYS_SANITIZER_H_
 
@@ -75,6 +85,20 @@
 #include <sanitizer/tsan_interface.h>
 #include <signal.h>
 #endif
+#if !defined(GUMP_ASAN) && !defined(GUMP_TSAN) && !defined(GUMP_MODEL)
+// GUMP_PLAIN means that only the program may have a sanitizer. The functions
+// are declared here, because not every compiler has the headers.
+#define GUMP_PLAIN 1
+extern "C" {
+[[gnu::weak]] void __sanitizer_start_switch_fiber(void**, const void*, size_t);
+[[gnu::weak]] void __sanitizer_finish_switch_fiber(void*, const void**,
+                                                   size_t*);
+[[gnu::weak]] void __asan_handle_no_return();
+[[gnu::weak]] void __asan_unpoison_memory_region(const volatile void*, size_t);
+[[gnu::weak]] void __lsan_register_root_region(const void*, size_t);
+[[gnu::weak]] void __lsan_unregister_root_region(const void*, size_t);
+}
+#endif
 
 namespace gump::rt {
 
@@ -100,15 +124,6 @@ inline constexpr int kSanitizerThreads = 0;
 // the sanitizer knows, and only on the fiber that the signal interrupted.
 inline constexpr bool kSanitizerDefersHandlers = kSanitizerThreads > 0;
 
-// kSanitizerReadsStacks is true if the sanitizer searches stacks for pointers
-// when the process ends, wherever the list of mappings says that memory is
-// readable.
-#if defined(GUMP_ASAN)
-inline constexpr bool kSanitizerReadsStacks = true;
-#else
-inline constexpr bool kSanitizerReadsStacks = false;
-#endif
-
 // kStackMultiplier widens the default stack in builds with larger frames.
 #if defined(GUMP_ASAN) || defined(GUMP_TSAN)
 inline constexpr size_t kStackMultiplier = 4;
@@ -118,13 +133,131 @@ inline constexpr size_t kStackMultiplier = 2;
 inline constexpr size_t kStackMultiplier = 1;
 #endif
 
+// ---- The program's AddressSanitizer -----------------------------------------
+
+// In a build without sanitizers, these functions announce switches to the ASan
+// of a program. They do so in C++, around the call of gumpMcall, so asm_*.S is
+// the same as without ASan.
+//
+// ASan keeps two things for a thread: the bounds of its stack, and its fake
+// stack. Only instrumented code needs them, and the library has none. So a
+// switch may be announced early or late by some code of the library:
+//
+//     A goroutine parks, yields or waits for a P: it announces the thread's own
+//     stack, calls gumpMcall, and announces the stack that it left when that
+//     returns (mcallAnnounced). A new goroutine does the second half
+//     (beginCarefully). When a goroutine has ended, g0 does the first half
+//     (endCarefully).
+//
+// The user's code can run between an announcement and the switch only as a
+// signal handler. Then three things must hold:
+//  (S3) A fake stack is in use by one thread at a time, because ASan changes it
+//       without atomics. A goroutine is announced as left before it is
+//       published, so before another thread can announce it. It is announced as
+//       entered by the thread that resumed it. In between, the thread has its
+//       own fake stack.
+//  (S4) The two calls of an announcement are made by one thread. Between them
+//       nothing parks. If the goroutine is preempted in place there, its thread
+//       runs no other goroutine meanwhile.
+//  (S5) Every switch is announced. So no goroutine may switch directly to
+//       another, because gumpSwitch announces nothing. Each goroutine is
+//       `special`, and special goroutines do not take that path.
+//
+// A handler that preempts a goroutine in place is not instrumented, and so it
+// needs no fake stack of its own.
+//
+// A program without ASan executes no instruction more for this. The flags
+// G::careful and G::special stand in bytes that are tested in any case.
+
+// sanitizerOfProgram returns true if switches must be announced so.
+// On: any.  P: either.  Locks: none.  Parks: no.
+#if defined(GUMP_PLAIN)
+inline bool sanitizerOfProgram() {
+  return &__sanitizer_start_switch_fiber != nullptr;
+}
+#else
+GUMP_ALWAYS_INLINE constexpr bool sanitizerOfProgram() { return false; }
+#endif
+
+// AnnouncedStack is what ASan keeps for a thread: its fake stack, and the
+// bounds of its stack. A goroutine that parks keeps its own in this form. So it
+// comes back to the stack that it left, even if that is a stack which the
+// program made and announced (awaitP).
+struct AnnouncedStack {
+  void* fakeStack = nullptr;
+  const void* lo = nullptr;
+  size_t size = 0;
+};
+
+// sanitizerAnnounceThread announces that the thread leaves the stack on which a
+// goroutine runs for its own. Returns the stack that it leaves.
+// sanitizerAnnounceG announces that it leaves its own stack for s. mp is this
+// thread's M.
+// On: user, or g0.  P: either.  Locks: none.  Parks: no.
+//
+// sanitizerAnnounceNewG and sanitizerAnnounceEndedG do the same for the stack
+// of a goroutine that begins and one that has ended. After every kSanitizerUses
+// goroutines, the former gives the stack a new fake stack.
+// On: user, and g0.  P: needed.  Locks: none.  Parks: no.
+//
+// Requires for all: sanitizerOfProgram().
+#if defined(GUMP_PLAIN)
+AnnouncedStack sanitizerAnnounceThread(M* mp);
+void sanitizerAnnounceG(const AnnouncedStack& s, M* mp);
+void sanitizerAnnounceNewG(const G* gp, M* mp);
+void sanitizerAnnounceEndedG(const G* gp, M* mp);
+#else
+GUMP_ALWAYS_INLINE AnnouncedStack sanitizerAnnounceThread(M*) { return {}; }
+GUMP_ALWAYS_INLINE void sanitizerAnnounceG(const AnnouncedStack&, M*) {}
+GUMP_ALWAYS_INLINE void sanitizerAnnounceNewG(const G*, M*) {}
+GUMP_ALWAYS_INLINE void sanitizerAnnounceEndedG(const G*, M*) {}
+#endif
+
+// sanitizerCleanStack removes the poison from the stack of gp, which is left by
+// a forced unwind. A landing pad may poison variables of a frame that is then
+// left without a return.
+// On: g0.  P: either.  Locks: none.  Parks: no.
+#if defined(GUMP_PLAIN)
+void sanitizerCleanStack(const G* gp);
+#else
+GUMP_ALWAYS_INLINE void sanitizerCleanStack(const G*) {}
+#endif
+
+// sanitizerCheckProgram ends the process if the program has a sanitizer that
+// cannot work with this library.
+// On: any.  P: either.  Locks: none.  Parks: no.
+#if defined(GUMP_PLAIN)
+void sanitizerCheckProgram();
+#else
+GUMP_ALWAYS_INLINE void sanitizerCheckProgram() {}
+#endif
+
+// sanitizerReadsStacks returns true if the sanitizer searches stacks for
+// pointers when the process ends, wherever the list of mappings says that
+// memory is readable.
+// On: any.  P: either.  Locks: none.  Parks: no.
+#if defined(GUMP_PLAIN)
+inline bool sanitizerReadsStacks() {
+  return &__lsan_register_root_region != nullptr;
+}
+#elif defined(GUMP_ASAN)
+GUMP_ALWAYS_INLINE constexpr bool sanitizerReadsStacks() { return true; }
+#else
+GUMP_ALWAYS_INLINE constexpr bool sanitizerReadsStacks() { return false; }
+#endif
+
+// sanitizerStackFactor widens the default stack of a program whose frames are
+// larger than the library knows.
+// On: any.  P: either.  Locks: none.  Parks: no.
+inline size_t sanitizerStackFactor() { return sanitizerOfProgram() ? 4 : 1; }
+
 // ---- Switches ---------------------------------------------------------------
 
 // sanitizerBeforeSwitch announces that this thread is about to leave its stack
 // for [toLo, toLo + toSize). *fakeStack receives the fake stack of the stack
 // that is left. If fakeStack is nullptr, ASan frees it instead.
 // On: the stack that is left.  P: either.  Parks: no.
-#if defined(GUMP_ASAN)
+#if defined(GUMP_ASAN) || defined(GUMP_PLAIN)
 inline GUMP_NO_SANITIZE void sanitizerBeforeSwitch(void** fakeStack,
                                                    uintptr_t toLo,
                                                    size_t toSize, void*) {
@@ -145,15 +278,12 @@ inline GUMP_NO_SANITIZE void sanitizerBeforeSwitch(void**, uintptr_t, size_t,
   __tsan_switch_to_fiber(toFiber, 0);
   pthread_sigmask(SIG_SETMASK, &mask, nullptr);
 }
-#else
-GUMP_ALWAYS_INLINE void sanitizerBeforeSwitch(void**, uintptr_t, size_t,
-                                              void*) {}
 #endif
 
 // sanitizerAfterSwitch confirms the arrival on the stack to which fakeStack
 // belongs.
 // On: the stack that was entered.  P: either.  Parks: no.
-#if defined(GUMP_ASAN)
+#if defined(GUMP_ASAN) || defined(GUMP_PLAIN)
 inline GUMP_NO_SANITIZE void sanitizerAfterSwitch(void* fakeStack) {
   __sanitizer_finish_switch_fiber(fakeStack, nullptr, nullptr);
 }
@@ -223,7 +353,7 @@ GUMP_ALWAYS_INLINE void sanitizerInitThread(M*) {}
 // sanitizerDestroyFakeStack frees the fake stack that sanitizerBeforeSwitch has
 // stored for a stack that no thread is on. Does nothing for nullptr.
 // On: any.  P: either.  Locks: none.  Parks: no.
-#if defined(GUMP_ASAN)
+#if defined(GUMP_ASAN) || defined(GUMP_PLAIN)
 void sanitizerDestroyFakeStack(void* fakeStack);
 #else
 GUMP_ALWAYS_INLINE void sanitizerDestroyFakeStack(void*) {}
@@ -274,7 +404,7 @@ GUMP_ALWAYS_INLINE void* sanitizerCurrentFiber() { return nullptr; }
 // from, because a goroutine does not return from its first frames. ASan has
 // poisoned memory between their variables, and the next user of the stack must
 // not meet the poison. Deeper frames were left by return or by unwinding, and
-// are clean.
+// are clean. In a build without ASan the first frames are not poisoned.
 #if defined(GUMP_ASAN)
 inline void sanitizerStackAbandoned(uintptr_t sp, uintptr_t hi) {
   __asan_unpoison_memory_region(reinterpret_cast<const void*>(sp), hi - sp);
@@ -289,6 +419,10 @@ GUMP_ALWAYS_INLINE void sanitizerStackAbandoned(uintptr_t, uintptr_t) {}
 // that ASan poisoned.
 #if defined(GUMP_ASAN)
 inline void sanitizerUnwinding() { __asan_handle_no_return(); }
+#elif defined(GUMP_PLAIN)
+inline void sanitizerUnwinding() {
+  if (sanitizerOfProgram()) __asan_handle_no_return();
+}
 #else
 GUMP_ALWAYS_INLINE void sanitizerUnwinding() {}
 #endif
@@ -297,13 +431,9 @@ GUMP_ALWAYS_INLINE void sanitizerUnwinding() {}
 // it does by itself on the stacks of threads and in static memory. A region is
 // a slab, or the stacks of goroutines, which may be parked when the process
 // ends.
-#if defined(GUMP_ASAN)
-inline void sanitizerRootRegion(const void* p, size_t n) {
-  __lsan_register_root_region(p, n);
-}
-inline void sanitizerForgetRootRegion(const void* p, size_t n) {
-  __lsan_unregister_root_region(p, n);
-}
+#if defined(GUMP_ASAN) || defined(GUMP_PLAIN)
+void sanitizerRootRegion(const void* p, size_t n);
+void sanitizerForgetRootRegion(const void* p, size_t n);
 #else
 GUMP_ALWAYS_INLINE void sanitizerRootRegion(const void*, size_t) {}
 GUMP_ALWAYS_INLINE void sanitizerForgetRootRegion(const void*, size_t) {}

@@ -10,6 +10,7 @@
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/time.h"
 #include "runtime/sys/mem.h"
+#include "runtime/sys/sanitizer.h"
 #include "runtime/sys/tls.h"
 #include "runtime/wait/timechan.h"
 
@@ -94,7 +95,7 @@ void enter(Bubble* b, G* gp) {
 bool leave(Bubble* b, G* gp) {
   LockScope l(&b->mu);
   gp->bubble = nullptr;
-  gp->special = gp->foreign;
+  gp->special = gp->foreign || sanitizerOfProgram();
   b->root = nullptr;
   b->busy--;
   return --b->total == 0;

@@ -5,7 +5,7 @@
 set -euo pipefail
 kind=$1 source=$2 library=$3 work=$4 compiler=$5
 
-rm -rf "$work/prefix" "$work/consumer" "$work/checked"
+rm -rf "$work/prefix" "$work/consumer" "$work/checked" "$work"/sanitized_*
 if [ "$kind" = shared ]; then
   library=$work/library
   cmake -G Ninja -S "$source" -B "$library" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_BUILD_TYPE=Release \
@@ -29,6 +29,11 @@ if [ "$kind" = static ]; then
   cmake --build "$work/checked" --target consumer_exec consumer_net consumer_sync
   for program in exec net sync; do "$work/checked/consumer_$program"; done
 fi
+for sanitizing in g++ clang++; do
+  if command -v "$sanitizing" >/dev/null; then
+    "$source/tests/install/sanitized.sh" "$work/prefix" "$work/sanitized_$sanitizing" "$sanitizing"
+  fi
+done
 
 # The kind that was asked for is the kind that was used.
 used=$(ldd "$work/consumer/consumer" | grep -c libgump || true)

@@ -62,10 +62,10 @@ namespace gump {
 // GoOptions holds the options of go for the goroutine that it starts.
 struct GoOptions {
   // The stack size in bytes. 0 means the default: 256 KiB of address space, or
-  // more in builds with sanitizers or without optimisation. Only the part in
-  // use costs memory. A size below 16 KiB is raised to 16 KiB. A size above the
-  // limit of debug::SetMaxStack, which is 1 GiB at start, is lowered to that
-  // limit.
+  // more in programs with ASan or TSan, and in builds without optimisation.
+  // Only the part in use costs memory. A size below 16 KiB is raised to 16 KiB.
+  // A size above the limit of debug::SetMaxStack, which is 1 GiB at start, is
+  // lowered to that limit.
   size_t stack_size = 0;
   // A name for goroutine dumps. They show its first 47 bytes as the label
   // `name`, as in `goroutine 7 [chan receive] {name: pump}:`. go copies it.
