@@ -27,6 +27,8 @@ inline constexpr uint64_t kMainGoid = 1;  // of the goroutine of Run
 
 // Status of a G
 //
+//  kGidle ─ malg, newExtraM ─▶ kGdead ─ needm ─▶ kGsyscall
+//
 //  kGdead ─newproc─▶ kGrunnable ─── execute ───▶ kGrunning ─goexit0─▶ kGdead
 //                     ▲  ▲  ▲                      │ │ │ ▲
 //                     │  │  └── gosched, preempt ──┘ │ │ │ exitsyscall,
@@ -43,7 +45,7 @@ inline constexpr uint64_t kMainGoid = 1;  // of the goroutine of Run
 // scanners > 0, or without a P (noScanner). Only the one owner of a G can make
 // any other transition, so that is always a checked store.
 enum GStatus : uint32_t {
-  // In a fresh slab, never used. Owned by the allocator.
+  // In new memory, never used. Owned by the function that allocates it.
   kGidle = 0,
   // On exactly one run queue, which owns it. Its context is saved, or it never
   // ran, or its thread has the context (inPlace). The thread that takes it from
