@@ -394,7 +394,7 @@ TEST_P(FaultTest, EachRefusalAtTheEndOfMainIsSurvived) {
   EachInTurn(Program::kAtTheEnd);
 }
 
-TEST(FaultEndTest, MainDoesNotEndWithoutTheKernel) {
+TEST(FaultEndTest, EndOfMainMakesCallsThatCanBeRefused) {
   const Usual& usual = Usual::Of(/*ring=*/false, Program::kAtTheEnd);
   for (const char* name :
        {"mmap", "pthread_create", "futex", "epoll_ctl_del", "sigaltstack"}) {
@@ -478,7 +478,7 @@ TEST(FaultThreadTest, SysmonIsNotTheMissingThread) {
   EXPECT_NE(e.err.find("fatal error: newosproc\n"), std::string::npos) << e.err;
 }
 
-TEST(FaultStackTest, AnotherRefusalSoonAfterIsNoDeadlockEither) {
+TEST(FaultStackTest, StackRefusedAgainAfterAGoroutineHasRunIsNoDeadlock) {
   gump::Run([] {
     auto done = make_chan<void>();
     const int before = faults[0].refusals;

@@ -281,10 +281,10 @@ int DeafThreads(int sig) {
 }
 
 // A signal that came to the ring's thread while it slept was lost, under TSan.
-TEST_P(RingTest, ItsThreadLeavesSignalsToOthers) {
+TEST_P(RingTest, RingThreadBlocksSIGTERMButNotSIGQUIT) {
   Run([] {
     const File f = Scratch();
-    EXPECT_EQ(ringWrite(f.fd(), "hello", 5, 0), 5);  // so it runs
+    EXPECT_EQ(ringWrite(f.fd(), "hello", 5, 0), 5);  // so the thread runs
     // A thread that is starting, or starts another, is deaf for a moment.
     EXPECT_TRUE(testing::Eventually(
         [] { return DeafThreads(SIGTERM) == 1 + rt::kSanitizerThreads; }));
@@ -397,7 +397,7 @@ TEST(RingDeathTest, ADeadlockBesideTheKernelsWorkersIsReported) {
       ::testing::ExitedWithCode(2), "all goroutines are asleep - deadlock!");
 }
 
-TEST(RingDeathTest, ManyThreadsMayStartIt) {
+TEST(RingDeathTest, ManyThreadsCanStartTheRingAtOnce) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {

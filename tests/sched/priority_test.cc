@@ -98,15 +98,16 @@ void Echo(int bytes) {
   wg.Wait();
 }
 
-// GoOnBesideHogs is the program. `procs` is its GOMAXPROCS. All its goroutines
-// have this class.
-[[noreturn]] void GoOnBesideHogs(int procs, int policy, int priority) {
+// GoOnWhileGoroutinesCompute is the program. `procs` is its GOMAXPROCS. All its
+// goroutines have this class.
+[[noreturn]] void GoOnWhileGoroutinesCompute(int procs, int policy,
+                                             int priority) {
   testing::RunWith(procs, [=] {
     std::atomic<bool> stop = false;
     std::atomic<int> begun = 0;
     sync::WaitGroup wg;
-    const int hogs = procs + 1;
-    for (int i = 0; i < hogs; i++) {
+    const int computing = procs + 1;
+    for (int i = 0; i < computing; i++) {
       wg.Go([&] {
         CheckClass(policy, priority, "a goroutine");
         begun++;
@@ -115,7 +116,7 @@ void Echo(int bytes) {
       });
     }
     // Each has had a turn, so they are preempted for each other.
-    while (begun < hogs) time::Sleep(absl::Milliseconds(1));
+    while (begun < computing) time::Sleep(absl::Milliseconds(1));
     for (int i = 0; i < 5; i++) time::Sleep(absl::Milliseconds(1));
     Echo(3);
     for (int i = 0; i < 3; i++) {
@@ -147,20 +148,20 @@ class PriorityDeathTest : public ::testing::TestWithParam<int> {
 INSTANTIATE_TEST_SUITE_P(, PriorityDeathTest, ::testing::Values(1, 2, 4),
                          testing::GomaxprocsName);
 
-TEST_P(PriorityDeathTest, RoundRobinProgramGoesOnBesideItsHogs) {
+TEST_P(PriorityDeathTest, RoundRobinProgramGoesOnWhileGoroutinesCompute) {
   if (!MayBeRealTime()) GTEST_SKIP() << "needs CAP_SYS_NICE";
   EXPECT_EXIT(
       {
         Confine(1);
         if (!SetClass(SCHED_RR, kPriority)) Fail("SCHED_RR");
-        GoOnBesideHogs(GetParam(), SCHED_RR, kPriority);
+        GoOnWhileGoroutinesCompute(GetParam(), SCHED_RR, kPriority);
       },
       ::testing::ExitedWithCode(7), "");
 }
 
 // With as many Ps as processors, which is the default. A thread beyond that
 // would wait for another thread to sleep.
-TEST_P(PriorityDeathTest, FifoProgramGoesOnBesideItsHogs) {
+TEST_P(PriorityDeathTest, FifoProgramGoesOnWhileGoroutinesCompute) {
   if (!MayBeRealTime()) GTEST_SKIP() << "needs CAP_SYS_NICE";
   const int n = GetParam();
   if (n > 2) GTEST_SKIP() << "would take too much of the machine";
@@ -171,27 +172,27 @@ TEST_P(PriorityDeathTest, FifoProgramGoesOnBesideItsHogs) {
       {
         Confine(n);
         if (!SetClass(SCHED_FIFO, kPriority)) Fail("SCHED_FIFO");
-        GoOnBesideHogs(n, SCHED_FIFO, kPriority);
+        GoOnWhileGoroutinesCompute(n, SCHED_FIFO, kPriority);
       },
       ::testing::ExitedWithCode(7), "");
 }
 
-TEST_P(PriorityDeathTest, NicedProgramGoesOnBesideItsHogs) {
+TEST_P(PriorityDeathTest, NicedProgramGoesOnWhileGoroutinesCompute) {
   EXPECT_EXIT(
       {
         Confine(1);
         if (setpriority(PRIO_PROCESS, 0, 19) != 0) Fail("setpriority");
-        GoOnBesideHogs(GetParam(), SCHED_OTHER, 0);
+        GoOnWhileGoroutinesCompute(GetParam(), SCHED_OTHER, 0);
       },
       ::testing::ExitedWithCode(7), "");
 }
 
-TEST_P(PriorityDeathTest, BatchProgramGoesOnBesideItsHogs) {
+TEST_P(PriorityDeathTest, BatchProgramGoesOnWhileGoroutinesCompute) {
   EXPECT_EXIT(
       {
         Confine(1);
         if (!SetClass(SCHED_BATCH, 0)) Fail("SCHED_BATCH");
-        GoOnBesideHogs(GetParam(), SCHED_BATCH, 0);
+        GoOnWhileGoroutinesCompute(GetParam(), SCHED_BATCH, 0);
       },
       ::testing::ExitedWithCode(7), "");
 }
