@@ -1,9 +1,9 @@
 // Running other programs.
 //
-// A child is made as vfork makes one (spawn_linux.cc): the thread waits until
-// the child has called exec, so the call is declared. The thread is that of the
-// goroutine, and does not end for being idle before the child has ended
-// (child.cc).
+// Start makes the child as vfork does (spawn_linux.cc), on the thread of the
+// goroutine that calls it. That thread blocks until the child has called exec,
+// so this is a declared call. The runtime does not end the thread for being
+// idle before the child has been reaped (child.cc).
 //
 // The end of a child is an event of its pidfd, which the poller watches. Where
 // there is no pidfd (no descriptor left, an old kernel, a denied call), a
@@ -159,8 +159,8 @@ class Process {
               syscall(SYS_pidfd_send_signal, pidfd_->sysfd(), sig, nullptr, 0);
           if (n == 0 || !LacksCall(errno)) return n;
         }
-        // (X1): the number is still the child's. If EPERM is about the child,
-        // kill says so, too.
+        // The number still belongs to the child (X1). If the EPERM means that
+        // we may not signal the child, kill fails with it as well.
         return kill(pid_, sig);
       }));
     }

@@ -236,8 +236,9 @@ ssize_t FD::writeQuietly(const iovec* iov, int count) {
   if (!masksSigpipe_) {
     const ssize_t n = ::pwritev2(fd_, iov, count, /*offset=*/-1, kRwfNoSignal);
     if (n >= 0 || !lacksCall(errno)) return n;
-    // An old kernel, a filter, or a device that takes no flags. If the error is
-    // about this write, the call below says so, too.
+    // The kernel may be old, a seccomp filter may deny the call, or the device
+    // may take no flags. If the error is about this write instead, the call
+    // below returns it as well.
     masksSigpipe_ = true;
   }
   size_t all = 0;

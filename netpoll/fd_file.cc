@@ -141,8 +141,9 @@ int64_t FD::cachedRead(void* buf, size_t n, int64_t offset) {
     return ::preadv2(fd_, &one, 1, offset, RWF_NOWAIT);
   });
   if (s.n >= 0) return s.n;
-  // One error for all that make no use of the flag. If the error is about this
-  // read, the caller's read(2) says so, too.
+  // Replace each error that may mean that there is no such call, or no such
+  // flag for this file. If the error is about this read instead, the read(2)
+  // that fileRead then makes returns it as well.
   return lacksCall(s.err) ? -EOPNOTSUPP : -s.err;
 }
 

@@ -252,7 +252,9 @@ Slept deepSleep(const DeadCheck& deadCheck) {
   int64_t ns =
       std::min(std::max(untilLate(kForcePreemptNS), kForcePreemptNS / 2),
                deadCheck.delay());
-  // trimIdleMs will end some, unless the last one kept them all. Both hints.
+  // trimIdleMs ends idle Ms beyond one per P. It can end none if as many are
+  // idle as the last retireIdleMs had to keep for their children (nmidleKept).
+  // Relaxed: both numbers are hints.
   if (sched.nmidle >
       std::max(gomaxprocs.load(relaxed), sched.nmidleKept.load(relaxed))) {
     ns = std::min(ns, kTrimPeriod);

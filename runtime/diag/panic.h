@@ -45,9 +45,11 @@ extern Atomic<int32_t> panicking;
 [[noreturn]] void fatalpanic(const char* text, uint32_t len,
                              const char* type = nullptr);
 
-// claimDeath makes the calling thread the one that reports what it has found,
-// and returns true. It does so once in the life of the process. The reasons
-// that several threads can find at once are claimed before they are printed.
+// claimDeath claims the end of the process for the calling thread. Returns true
+// at the first call in the life of the process, and false at every later call.
+// If several threads can find the same reason to end the process, each of them
+// calls this before it prints the reason. Only the thread that gets true prints
+// it.
 // On: any, signal stack.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool claimDeath();
 // claimDeathAndUnlock is for a reason that was found under `held`, which the
@@ -55,13 +57,14 @@ extern Atomic<int32_t> panicking;
 // the end of the process. On every other thread it never returns.
 // On: any.  P: either.  Locks: caller holds `held`.  Parks: may block for ever.
 void claimDeathAndUnlock(Mutex* held) ABSL_UNLOCK_FUNCTION(held);
-// isDeathClaimed returns true if some thread has claimed it.
+// isDeathClaimed returns true if a thread has claimed the end of the process.
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool isDeathClaimed();
 // isPanicking returns true if some thread has begun to end the process.
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool isPanicking();
-// isPanickingHere returns true if this thread has begun to do so.
+// isPanickingHere returns true if the calling thread has begun to end the
+// process.
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool isPanickingHere();
 // panicAfterFork forgets the threads that were ending the parent of this child.

@@ -24,8 +24,9 @@
 //
 // A thread that runs goroutines differs from a thread of the program in three
 // ways that a child would inherit. They are undone here:
-//  * the timer slack, if the thread has slept in the poller (preciseSleeps), or
-//    has inherited it from such a thread, as a std::thread does;
+//  * the timer slack, if the thread has slept in the poller or has stopped the
+//    world (preciseSleeps), or has inherited it from such a thread, as a
+//    std::thread does;
 //  * the signal mask, in which SIGURG is unblocked;
 //  * our handlers for SIGSEGV, SIGBUS and SIGURG, where these were ignored.
 // Short time slices last only while the world is stopped, and their threads
@@ -46,9 +47,10 @@ namespace gump::rt {
 
 namespace {
 
-// childMask is the mask for a child of this thread. A plain thread, or a
-// goroutine that is locked to its thread, means its own. Any other goroutine
-// gives its child the mask with which the runtime has started, as Go does.
+// childMask returns the signal mask for a child that this thread makes. The
+// child of a plain thread gets that thread's mask, and so does the child of a
+// goroutine that has called LockOSThread. The child of any other goroutine gets
+// the mask of the thread that started the runtime (startMask), as in Go.
 sigset_t childMask() {
   const G* gp = getg();
   if (gp != nullptr && !gp->foreign && gp->m->lockedExt == 0) {

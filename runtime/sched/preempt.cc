@@ -143,22 +143,24 @@ ClockLook lookAtClock(M* mp, int32_t tid, int64_t gap) {
   return {elapsed < kStaleLookNS, elapsed, known ? cpu - before : -1};
 }
 
-// stateByClock tells what to do about mp's thread where /proc does not tell its
-// state. Only its CPU clock is left, and where that cannot be read either, only
-// the time that it has stayed out of the runtime.
+// stateByClock estimates the state of mp's thread from its CPU clock. It is for
+// threads whose state /proc does not show. If the clock cannot be read either,
+// a thread that is outside of the runtime at two looks counts as asleep.
 //
-// The two answers differ in what a mistake does:
-//  * kRunning sends a signal. If the thread is asleep, the signal cuts its call
-//    short, which must not happen. So this answer needs proof: the thread has
-//    used nearly all of a span that has just ended, and is so short that hardly
-//    any sleep had room in it.
-//  * kAsleep takes the P. If the thread computes, or waits for a processor, it
-//    runs on without the P, and does not touch it (preempt_blocked.cc). It
-//    notices the loss at its next entry into the runtime. Until then one thread
-//    more than GOMAXPROCS may compute, and preemptPless signals it when there
-//    is proof. So this answer is right for every thread, and is the one for
-//    those about which there is no proof. No goroutine waits for more than
-//    that.
+// A wrong answer has one of two effects, if there is a membarrier
+// (forcePreempt):
+//  * After kRunning the caller sends the thread a signal. If the thread is
+//    asleep, the signal cuts its system call short, which must not happen. So
+//    this answer needs proof: the thread has used nearly all of a span of time
+//    that has just ended. The span is so short that hardly any sleep had room
+//    in it.
+//  * After kAsleep the caller takes the P. If the thread computes, or waits for
+//    a processor, it runs on without the P, and does not touch it
+//    (preempt_blocked.cc). It notices the loss at its next entry into the
+//    runtime. Until then it may compute in addition to the GOMAXPROCS threads
+//    that have a P. preemptPless signals it once there is proof that it does.
+// So kAsleep does no harm to any thread, and is the answer where there is no
+// proof. A goroutine that waits for the P does not wait for proof.
 //
 // If the last look is too long ago, the thread may have computed since, and
 // gone to sleep. So there is a second look, kForcePreemptGap later. The caller
@@ -166,8 +168,8 @@ ClockLook lookAtClock(M* mp, int32_t tid, int64_t gap) {
 // computes. (A stop of the world needs no second look in its first 20 µs, when
 // it spins.)
 //
-// kIfAsleep takes the P only from a thread that has stood still, because a
-// thread that computes is to keep it.
+// For kIfAsleep the answer is kAsleep only if the thread has used no CPU time,
+// because a thread that computes is to keep its P.
 // On: any, but mp's thread.  P: either.  Locks: none.
 // Parks: blocks the thread, briefly.
 ThreadState stateByClock(M* mp, int32_t tid, ForcePreempt how) {

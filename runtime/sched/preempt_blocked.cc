@@ -54,9 +54,10 @@ namespace {
 Atomic<bool> asking;
 
 void beginAsking() {
-  // Pairs with the release in endAsking. The asker is in the runtime, and done
-  // in microseconds. If it has a lower real-time priority than we, and is on
-  // our processor, it runs only while we sleep.
+  // Pairs with the release in endAsking. The thread that has set `asking`
+  // clears it within microseconds, if it has a processor. If its real-time
+  // priority is lower than ours, and it is on our processor, it runs only while
+  // we sleep.
   for (int tries = 0; !asking.cas(false, true, acquire); tries++) {
     if (tries < 100) {
       osyield();

@@ -179,9 +179,11 @@ const P* pOf(const M* mp) {
 // and then gp goes on as it is.
 // Locks: takes sched.lock.
 bool queueInPlace(G* gp) {
-  // Main ends, and a stop begins and ends, under this lock. A forEachP does not
-  // end before it has visited our P, which is after this section. Nor does a
-  // stop end before our P has been counted.
+  // Main ends under this lock, and a stop of the world begins and ends under
+  // it. So what noMResumes finds stays true until gp is queued. If we have our
+  // P, a stop cannot end before that P is counted as stopped, and a forEachP
+  // cannot end before it has visited that P. We keep the P in this section, so
+  // both happen later.
   LockScope l(&sched.lock);
   P* pp = gp->m->p;
   if (noMResumes(pp)) return false;

@@ -109,13 +109,14 @@ int64_t running() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 // that work for an io_uring. A goroutine that waits for such work is woken by
 // the thread that takes its completion from the ring.)
 //
-// Threads come and go meanwhile, and a mistake may only delay the report. So we
-// do not list the unknown threads, because a listing may miss some. Instead we
-// subtract inert threads from the count of all threads. We subtract only those
-// that are listed both before and after the count is made, because they were
-// there when it was made. An inert thread that the listing misses, or that
-// finds no room in it, makes us wait. So does a count that is unknown, because
-// /proc is missing: a report that is wrong would end a program that is right.
+// Threads come and go meanwhile. A mistake may delay the report of a deadlock,
+// but it must not cause a report, which would end a program that is right. So
+// we do not list the unknown threads, because a listing may miss some. Instead
+// we subtract inert threads from the count of all threads. We subtract only
+// those that are listed both before and after the count is made, because they
+// were there when it was made. An inert thread that is not in both lists counts
+// as unknown. inertThreads may have missed it, or had no room for it. If there
+// is no count, because /proc is missing, we return true.
 bool hasUnknownThreads(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   const int64_t ours = mcount() + sched.nmextra + kSanitizerThreads;
   const int64_t all = threadCount();

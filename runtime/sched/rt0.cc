@@ -197,7 +197,8 @@ bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
     LockScope l(&sched.lock);
     sched.nmextra--;
   }
-  // Library mode may have begun on a thread with other modes.
+  // If library mode has begun earlier, new goroutines had the floating-point
+  // modes of the thread on which it began. From now on they have this thread's.
   inheritFpModes();
   setg(&m0.g0);
   m0.locks.store(1, relaxed);  // (K3) of proc_park.cc

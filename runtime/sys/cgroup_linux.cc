@@ -90,8 +90,9 @@ class Path {
   bool ok_ = true;
 };
 
-// readSome is read, and repeats a call that a signal has interrupted. It is not
-// inlined: see KeepErrno.
+// readSome calls read(2), and repeats the call if a signal has interrupted it.
+// It is not inlined, because it reads errno, and its callers may run on a
+// goroutine that changes threads (see KeepErrno).
 GUMP_NOINLINE ssize_t readSome(int fd, char* buf, size_t n) {
   ssize_t got;
   do {
@@ -100,9 +101,10 @@ GUMP_NOINLINE ssize_t readSome(int fd, char* buf, size_t n) {
   return got;
 }
 
-// LineReader returns the lines of a file, without their newlines. It returns
-// the beginning of a line that does not fit. Such a line ends in very many
-// options of a mount, and the fields that matter here come before those.
+// LineReader returns the lines of a file, without their newlines. Of a line
+// that is longer than buf_ it returns only the beginning. That is enough here.
+// Such a line describes a mount with very many options, and in mountinfo these
+// come last: after the root, the mount point and the type of the file system.
 class LineReader {
  public:
   explicit LineReader(int fd) : fd_(fd) {}
@@ -120,7 +122,7 @@ class LineReader {
       if (n == rest.npos && rest.empty()) return false;
       rest = rest.substr(0, n);
       pos_ += std::min(rest.size() + 1, end_ - pos_);
-      // The rest of a line whose beginning has been returned is not a line.
+      // If next has returned the beginning of a long line, skip the rest of it.
       const bool rest_of_line = cut_;
       cut_ = n == rest.npos && pos_ == sizeof(buf_);
       if (rest_of_line) continue;

@@ -1,7 +1,8 @@
 // Keeping the library's descriptors out of the standard ones.
 //
-// There is no call that makes a descriptor with a number of 3 or above, except
-// F_DUPFD_CLOEXEC. So there are two ways, and both are used.
+// The kernel gives a new descriptor the lowest free number. Only a duplicate
+// can have a lower bound (F_DUPFD_CLOEXEC). So there are two ways to stay above
+// the standard descriptors, and both are used.
 //
 //  * Hold: before a descriptor is made, the closed standard descriptors are
 //    occupied by placeholders. A placeholder is opened with O_PATH: it cannot
@@ -11,9 +12,10 @@
 //    closed.
 //
 // The first way alone would cost several system calls for each descriptor of
-// each program. Nearly all programs have all three. So nothing is held until a
-// standard descriptor has been seen closed. The runtime looks when it starts,
-// and a move tells as well.
+// each program, and in nearly all programs all three standard descriptors are
+// open. So nothing is held until the runtime has seen that one is closed
+// (standardFree). It looks at all three when it starts. After that, a new
+// descriptor that needs a move shows it.
 //
 // The second way alone leaves a moment in which the low number means an object
 // of ours. A program that prints to a closed standard output then writes to the
@@ -26,9 +28,9 @@
 //       standard descriptor is free, unless the program closes one meanwhile,
 //       or the process has no descriptors left.
 //       Proof: holders changes, and placeholders come and go, only under the
-//       lock. Each holder fills what is free before it unlocks. Placeholders
-//       are closed only by the holder that makes `holders` 0, so when no other
-//       thread is between the two calls.
+//       lock. Each holder fills what is free before it unlocks. releaseStandard
+//       closes the placeholders only when it makes `holders` 0. Then no thread
+//       is between the two calls.
 //  (D2) When there is no holder, no placeholder is left.
 //  (D3) A descriptor that aboveStandard returns is 3 or above, and no number
 //       below 3 means the same object. A failure closes it, too.
@@ -72,8 +74,9 @@ struct Placeholders {
 };
 constinit Placeholders placeholders;
 
-// The next two functions keep errno. They are not inlined, because their
-// callers may change threads before.
+// The next two functions keep errno. They are not inlined, because the lock
+// that their callers take first may let the goroutine change threads (see
+// KeepErrno).
 
 // fill occupies all standard descriptors that are free. The kernel gives out
 // the lowest number first.

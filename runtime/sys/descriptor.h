@@ -1,9 +1,10 @@
 // Descriptors of the library, all of which are 3 or above.
 //
 // A program may start with standard descriptors closed, or close them later.
-// The kernel gives the lowest free number to a new descriptor. A poller's or a
-// connection's descriptor on 0 to 2 would be read by a program that reads its
-// standard input, and get what the program prints.
+// The kernel gives the lowest free number to a new descriptor. Suppose that a
+// connection of the library got the number 0, 1 or 2. The program's reads of
+// its standard input would then take the data of the connection, and what the
+// program prints would go to the peer.
 //
 // Every function of the library that makes a descriptor does so by
 // newDescriptor or its relatives. This is also true of descriptors that the

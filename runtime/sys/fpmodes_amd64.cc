@@ -8,9 +8,11 @@
 namespace gump::rt {
 
 extern "C" {
-// Read by asm_amd64.S. Hidden, so it reads them relative to its own place.
-// Relaxed: a goroutine that begins during a store gets the old mode or the new
-// one. The defaults are the ABI's.
+// asm_amd64.S reads these two words. They are hidden, so that it can address
+// them relative to the instruction pointer. Relaxed: a goroutine that begins
+// during a store gets the old or the new value of each word. Until
+// inheritFpModes is called, they have the values that the ABI prescribes for
+// the start of a process.
 __attribute__((visibility("hidden"))) constinit Atomic<uint32_t> gumpStartMxcsr{
     0x1f80};
 __attribute__((visibility("hidden"))) constinit Atomic<uint32_t> gumpStartX87cw{
@@ -18,7 +20,8 @@ __attribute__((visibility("hidden"))) constinit Atomic<uint32_t> gumpStartX87cw{
 }
 
 void inheritFpModes() {
-  constexpr uint32_t kFlags = 0x3f;  // of exceptions; they belong to the thread
+  // The flags of exceptions that have occurred on this thread.
+  constexpr uint32_t kFlags = 0x3f;
   uint32_t mxcsr;
   uint16_t x87cw;
   asm volatile("stmxcsr %0" : "=m"(mxcsr));

@@ -7,9 +7,10 @@
 namespace gump::rt {
 
 extern "C" {
-// Read by asm_arm64.S. Hidden, so it reads it relative to its own place.
-// Relaxed: a goroutine that begins during a store gets the old modes or the new
-// ones. The default is the ABI's.
+// asm_arm64.S reads this word. It is hidden, so that asm_arm64.S can address it
+// relative to the program counter. Relaxed: a goroutine that begins during a
+// store gets the old value or the new one. Until inheritFpModes is called, it
+// has the value with which the kernel starts a process.
 __attribute__((visibility("hidden"))) constinit Atomic<uint32_t> gumpStartFpcr{
     0};
 }

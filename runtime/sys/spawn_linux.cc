@@ -96,7 +96,8 @@ GUMP_NO_SANITIZE long setStandard(long fd, int number) {
   return n;
 }
 
-// begin is the child up to exec. Returns the negative errno of what failed.
+// begin does all that the child does, up to and including exec. It returns only
+// if a step fails, with the negative errno of that step.
 GUMP_NO_SANITIZE long begin(const Child* c) {
   const ChildSpec* s = c->spec;
   setDispositions(c->ignored);

@@ -13,19 +13,20 @@ struct ChildSpec {
   char* const* argv = nullptr;  // ends with nullptr, as envp does
   char* const* envp = nullptr;
   const char* dir = nullptr;  // nullptr means that of this process
-  // What become the descriptors 0, 1 and 2. None is below 3, except that -1
-  // means /dev/null.
+  // Our descriptors that the child gets as its descriptors 0, 1 and 2. Each is
+  // 3 or above, or it is -1, which means /dev/null.
   int fds[3] = {-1, -1, -1};
   sigset_t mask = {};     // the signals that the child blocks
   sigset_t ignored = {};  // the signals that it ignores although we handle them
 };
 
-// spawn makes the child and returns its process id, or the negative errno of
-// the step that failed. Then there is no child. Returns when the child has
-// begun its program. The child inherits the attributes of this thread, and it
-// gets its death signal (PR_SET_PDEATHSIG) when this thread ends. On: user, in
-// a declared call; or a plain thread.  P: none.  Locks: none. Parks: blocks the
-// thread.
+// spawn makes the child, and returns when the child has begun its program.
+// Returns the process id of the child. If a step fails, it returns the negative
+// errno of that step, and no child is left. The child inherits the attributes
+// of the calling thread. If the child asks for a signal at the end of its
+// parent (PR_SET_PDEATHSIG), it gets the signal when the calling thread ends.
+// On: user, in a declared call; or a plain thread.  P: none.  Locks: none.
+// Parks: blocks the thread.
 [[nodiscard]] pid_t spawn(const ChildSpec& spec);
 
 }  // namespace gump::rt

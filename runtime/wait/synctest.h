@@ -8,10 +8,11 @@
 // goroutine that waits on it is durably blocked. For a Cond the program must
 // ensure that no goroutine outside of the bubble uses it.
 //
-// The root is the goroutine that called synctest::Run. It runs the bubble's
-// timers, moves the clock, and belongs to the bubble until Run returns. A timer
-// that is due when it is set does not wait for the root: it runs on the
-// goroutine that sets it (beginFake in time.cc), which keeps the bubble busy.
+// The root is the goroutine that called synctest::Run. It belongs to the bubble
+// until Run returns. It moves the clock, and runs the timers in the bubble's
+// heap that are due. Suppose that another goroutine sets a timer, and is about
+// to put it into the heap. If the timer is due already, that goroutine runs it
+// at once (beginFake in time.cc), and keeps the bubble busy meanwhile.
 //
 // `busy` counts the goroutines of the bubble that are not durably blocked, the
 // root included. It also counts a goroutine that is already published as

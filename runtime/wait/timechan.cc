@@ -310,7 +310,8 @@ namespace {
 // goFunc is the function that AfterFunc's timer calls.
 void goFunc(void* arg, uint64_t, int64_t) {
   const auto* ft = static_cast<const FuncTimer*>(arg);
-  // A bubble's timers run in it, so the caller's bubble is the timer's.
+  // Only goroutines of a bubble run the timers of that bubble. So if the timer
+  // has a bubble, it is the bubble of the current goroutine.
   Bubble* b = ft->bubble != 0 ? getg()->bubble : nullptr;
   // When newprocTimer returns, the goroutine may be over, and *ft gone.
   void* closure = ft->closure;

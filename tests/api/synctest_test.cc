@@ -81,7 +81,9 @@ TEST_P(SynctestTest, OutsideTimeGoesOn) {
     EXPECT_LE(now, absl::Now());
     std::atomic<bool> stop = false;
     sync::WaitGroup wg;
-    wg.Go([&] {  // a timer of the world, while bubbles come and go
+    // This goroutine is in no bubble. Its timers use the real clock, while
+    // bubbles begin and end.
+    wg.Go([&] {
       time::Sleep(2ms);
       EXPECT_GE(*time::After(1ms).Recv(), before);
       stop = true;

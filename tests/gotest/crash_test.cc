@@ -234,8 +234,10 @@ TEST_P(GoCrashTest, TestSignalIgnoreSIGTRAP) {
   });
 }
 
-// Signals reach the process group while children are made, whose handlers must
-// not run the program's code. The test has a group of its own.
+// The test signals its process group while goroutines start children. Before
+// exec a child runs in the memory of this process, so none of the program's
+// signal handlers may run in it. The test makes a process group of its own, so
+// that its signals reach no other process.
 TEST_F(GoCrashDeathTest, TestSignalDuringExec) {
   EXPECT_EXIT(
       {

@@ -89,7 +89,7 @@ TEST_P(GoSynctestTest, TestSynctestTimerRaceCtxCrash) {
   }
 }
 
-// ---- More of the kind
+// ---- Resets and stops: claims that Go's tests do not make
 
 TEST_P(GoSynctestTest, ResetOfAFunctionToNowCallsItAtOnce) {
   Bubble([] {

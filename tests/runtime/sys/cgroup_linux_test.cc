@@ -241,13 +241,14 @@ struct Mount {
   const char* options;  // nullptr: version 2
 };
 
-// Where is what a process may find, and where its group's files then are. The
-// cases are those of Go's TestParseCPUCgroup and TestParseCPUMount, and more.
+// Where is a case of the test below: what the process reads in /proc, and the
+// directory in which its group's limit files then are. The cases are those of
+// Go's TestParseCPUCgroup and TestParseCPUMount, and more.
 struct Where {
   const char* name;
-  const char* cgroup;
-  std::vector<Mount> mounts;
-  const char* want;  // nullptr: nowhere
+  const char* cgroup;         // the text of /proc/self/cgroup
+  std::vector<Mount> mounts;  // the lines of /proc/self/mountinfo
+  const char* want;  // the directory, or nullptr if no mount shows the group
 };
 
 const std::vector<Mount> kHybrid = {
