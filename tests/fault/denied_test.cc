@@ -38,21 +38,12 @@ namespace {
 
 using testing::Expect;
 using testing::kReportFd;
+using testing::Must;
 using testing::ProgramEnd;
 using testing::Report;
 using testing::RunOwnProgram;
 
 // ---- The program ------------------------------------------------------------
-
-template <class T>
-T Must(const char* what, absl::StatusOr<T> v) {
-  if (v.ok()) return *std::move(v);
-  Report(std::string(what) + ": " + std::string(v.status().message()));
-  _exit(3);
-}
-void Must(const char* what, const absl::Status& s) {
-  Expect(s.ok(), std::string(what) + ": " + std::string(s.message()));
-}
 
 // Stacks with guards, in batches; goroutines that are preempted; sleeps of less
 // than a millisecond; declared and undeclared calls that sleep.

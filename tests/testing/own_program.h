@@ -15,9 +15,12 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
 
@@ -40,6 +43,17 @@ inline void Report(std::string_view text) {
 // Expect reports `text` unless ok.
 inline void Expect(bool ok, std::string_view text) {
   if (!ok) Report(text);
+}
+// Must reports the error of `what` if there is one. Without the value the
+// program cannot go on, so it ends.
+inline void Must(const char* what, const absl::Status& s) {
+  Expect(s.ok(), std::string(what) + ": " + std::string(s.message()));
+}
+template <class T>
+T Must(const char* what, absl::StatusOr<T> v) {
+  Must(what, v.status());
+  if (!v.ok()) _exit(3);
+  return *std::move(v);
 }
 
 struct ProgramEnd {

@@ -28,6 +28,7 @@ namespace {
 
 using testing::Eventually;
 using testing::Expect;
+using testing::Must;
 using testing::ProgramEnd;
 using testing::Report;
 using testing::RunOwnProgram;
@@ -80,13 +81,6 @@ class Watcher {
 
 void IsAbove(const char* what, int fd) {
   Expect(fd >= kStandard, std::string(what) + " is " + std::to_string(fd));
-}
-
-template <class T>
-T Must(const char* what, absl::StatusOr<T> v) {
-  if (v.ok()) return *std::move(v);
-  Report(std::string(what) + ": " + std::string(v.status().message()));
-  _exit(3);
 }
 
 void UseNetwork() {
