@@ -40,6 +40,7 @@
 #include "gump/runtime.h"
 #include "gump/sync/waitgroup.h"
 #include "gump/time.h"
+#include "tests/testing/sleep_on_threads.h"
 #include "tests/testing/status.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -52,6 +53,7 @@ using debug::ReadSchedStats;
 using exec::Cmd;
 using testing::Eventually;
 using testing::RunWith;
+using testing::SleepOnThreads;
 using testing::Text;
 
 // ---- What a child says about itself -----------------------------------------
@@ -472,21 +474,6 @@ std::vector<std::unique_ptr<Cmd>> MortalChildren(int n) {
   }
   wg.Wait();
   return children;
-}
-
-// SleepOnThreads blocks n goroutines in the kernel at the same time.
-void SleepOnThreads(int n) {
-  std::atomic<int> asleep = 0;
-  sync::WaitGroup wg;
-  for (int i = 0; i < n; i++) {
-    wg.Go([&] {
-      blocking([&] {
-        asleep++;
-        while (asleep < n) usleep(1000);
-      });
-    });
-  }
-  wg.Wait();
 }
 
 // EndIdleThreads makes all idle threads end that may.

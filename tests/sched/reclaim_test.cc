@@ -1,7 +1,6 @@
 // The reclamation cycle: memory that the program no longer uses goes back to
 // the kernel, but no stack or thread that is in use.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
@@ -14,6 +13,7 @@
 #include "gump/runtime.h"
 #include "gump/sync.h"
 #include "tests/testing/resident_bytes.h"
+#include "tests/testing/sleep_on_threads.h"
 #include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -24,6 +24,7 @@ using debug::ReadSchedStats;
 using testing::Eventually;
 using testing::ResidentBytes;
 using testing::RunWith;
+using testing::SleepOnThreads;
 
 constexpr int kCrowd = 5000;
 constexpr size_t kDeep = 64 << 10;
@@ -169,21 +170,6 @@ TEST(ReclaimTest, PlainThreadsMayAskForIt) {
     EXPECT_GE(ReadSchedStats().reclaim_cycles, before + 2);
     crowd.End();
   });
-}
-
-// SleepOnThreads blocks n goroutines in the kernel at the same time.
-void SleepOnThreads(int n) {
-  std::atomic<int> asleep = 0;
-  sync::WaitGroup wg;
-  for (int i = 0; i < n; i++) {
-    wg.Go([&] {
-      blocking([&] {
-        asleep++;
-        while (asleep < n) usleep(1000);
-      });
-    });
-  }
-  wg.Wait();
 }
 
 TEST(ReclaimTest, UnneededThreadsEnd) {
