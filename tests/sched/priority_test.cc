@@ -25,10 +25,13 @@
 #include "gump/sync.h"
 #include "gump/time.h"
 #include "runtime/sys/sanitizer.h"
+#include "tests/testing/real_time.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
 namespace {
+
+using testing::MayBeRealTime;
 
 constexpr int kPriority = 10;
 
@@ -41,12 +44,6 @@ bool SetClass(int policy, int priority) {
   sched_param p = {};
   p.sched_priority = priority;
   return sched_setscheduler(0, policy, &p) == 0;
-}
-
-bool MayBeRealTime() {
-  bool may = false;
-  std::thread([&] { may = SetClass(SCHED_RR, kPriority); }).join();
-  return may;
 }
 
 // Confine confines the process to n processors, and ends it after a minute, or

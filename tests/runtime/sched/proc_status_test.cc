@@ -13,6 +13,7 @@
 #include "runtime/sched/runtime2.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/sanitizer.h"
+#include "tests/testing/real_time.h"
 
 namespace gump::rt {
 namespace {
@@ -208,13 +209,7 @@ void RaceForOneProcessor() {
 }
 
 TEST(GScanDeathTest, WakerLetsAHolderOfALowerPriorityRun) {
-  bool may = false;
-  std::thread([&] {
-    sched_param p = {};
-    p.sched_priority = 11;
-    may = sched_setscheduler(0, SCHED_FIFO, &p) == 0;
-  }).join();
-  if (!may) GTEST_SKIP() << "needs CAP_SYS_NICE";
+  if (!testing::MayBeRealTime()) GTEST_SKIP() << "needs CAP_SYS_NICE";
   if (kSanitizerBuild) GTEST_SKIP() << "sanitizers have threads, too";
   EXPECT_EXIT(RaceForOneProcessor(), ::testing::ExitedWithCode(7), "");
 }

@@ -10,8 +10,12 @@
 #include <functional>
 #include <thread>
 
+#include "tests/testing/real_time.h"
+
 namespace gump::rt {
 namespace {
+
+using testing::MayBeRealTime;
 
 // Class is a thread's scheduling class and its priority in it.
 struct Class {
@@ -34,12 +38,6 @@ struct Class {
 
 // On runs f on a thread of its own.
 void On(const std::function<void()>& f) { std::thread(f).join(); }
-
-bool MayBeRealTime() {
-  bool may = false;
-  On([&] { may = Class{SCHED_RR, 10}.Set(); });
-  return may;
-}
 
 TEST(RunOnWakeTest, OtherClassesKeepClassAndNiceness) {
   for (const int policy : {SCHED_OTHER, SCHED_BATCH, SCHED_IDLE}) {
