@@ -135,11 +135,13 @@ void Refuse(int sig, siginfo_t* info, void* context, Slot* s) {
     rt::tgkill(rt::gettid(), sig);
     return;
   }
-  // The program may also have restored our handler, as system(3) does.
+  // The program may also have restored our handler, as system(3) does. Then
+  // the action below has not been taken. The runtime's handler that ends
+  // process 1 is as good as the default action, and no handler of the program.
   struct sigaction now = {};
   struct sigaction* before = s->before.load(rt::acquire);  // pairs with Take
   if (sigaction(sig, nullptr, &now) == 0 && IsOurs(now) &&
-      !IsFunction(*before)) {
+      (!IsFunction(*before) || rt::endsProcess1(*before))) {
     rt::forwardsig(sig, info, context, before);
   }
 }

@@ -263,6 +263,10 @@ void forwardsig(int sig, siginfo_t* info, void* context,
   pthread_sigmask(SIG_SETMASK, &mask, nullptr);
 }
 
+bool endsProcess1(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == onEnd;
+}
+
 const sigset_t& startMask() { return maskAtStart; }
 
 sigset_t ignoredBelow() {

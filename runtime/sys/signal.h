@@ -47,6 +47,10 @@ void unminitSignalStack(M* mp);
 // Otherwise it sets the disposition to the default.
 // On: any, in a handler.  P: either.  Locks: none.  Parks: as that handler.
 void forwardsig(int sig, siginfo_t* info, void* context, struct sigaction* old);
+// endsProcess1 returns true if action is our handler by which a signal ends
+// process 1 (I3). It stands for the default action there.
+// On: any, also in a handler.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] bool endsProcess1(const struct sigaction& action);
 // crashAbort makes every other thread of the runtime print its stack, and dies
 // by SIGABRT, for the core. In process 1 it exits with 128 + SIGABRT.
 // On: any.  P: either.  Locks: none.  Parks: no.

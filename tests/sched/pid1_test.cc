@@ -170,6 +170,29 @@ TEST_F(Process1DeathTest, SignalThatTheProgramGivesUpEndsIt) {
               SignalCode(SIGTERM), "^$");
 }
 
+// As system(3) does, the program keeps our handler and restores it later. The
+// handler is called although the signal has been given up.
+TEST_F(Process1DeathTest, SignalGivenUpUnderAnotherHandler_EndsIt) {
+  EXPECT_EXIT(RunAsProcess1(
+                  [] {
+                    gump::Run([] {
+                      auto c = make_chan<int>(1);
+                      signal::Notify(c, {SIGTERM});
+                      struct sigaction theirs = {};
+                      struct sigaction ours = {};
+                      theirs.sa_handler = SIG_IGN;
+                      sigaction(SIGTERM, &theirs, &ours);
+                      signal::Stop(c);
+                      sigaction(SIGTERM, &ours, nullptr);
+                      SayReady();
+                      time::Sleep(absl::Seconds(10));
+                      _exit(4);  // the signal was lost
+                    });
+                  },
+                  SIGTERM),
+              SignalCode(SIGTERM), "^$");
+}
+
 TEST_F(Process1DeathTest, IgnoredSignalStaysIgnored) {
   EXPECT_EXIT(RunAsProcess1(
                   [] {
