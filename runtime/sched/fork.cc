@@ -13,6 +13,8 @@
 //       m.presumed anyway. kPresumedForked sends it to reenter.
 //  (F2) A thread without a G enters by needm or schedinit, where `initialised`
 //       is false again.
+//  (F3) A thread without a G may also hold the closed standard descriptors,
+//       which takes a lock. holdStandard looks at `forked` before that.
 // An operation that neither takes a lock nor waits (an atomic, a free Mutex, an
 // Hchan's count) works as ever.
 //

@@ -54,6 +54,7 @@
 
 #include <cerrno>
 
+#include "runtime/sched/fork.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sys/atomic.h"
 #include "runtime/sys/base.h"
@@ -106,6 +107,12 @@ GUMP_NOINLINE void removeAll(bool* placed) {
   errno = saved;
 }
 
+// dieIfForked comes before each lock of placeholders.lock. A thread that has no
+// G does not learn from acquirem that this is a child of fork.
+void dieIfForked() {
+  if (forked.load(relaxed)) dieForked();  // written by this very thread
+}
+
 }  // namespace
 
 GUMP_NOINLINE void lookAtStandard() {
@@ -118,6 +125,7 @@ GUMP_NOINLINE void lookAtStandard() {
 }
 
 void holdStandard() {
+  dieIfForked();
   LockScope l(&placeholders.lock);
   placeholders.holders++;
   // Also if there are others: the program may have closed one since.
@@ -125,6 +133,7 @@ void holdStandard() {
 }
 
 void releaseStandard() {
+  dieIfForked();
   LockScope l(&placeholders.lock);
   if (--placeholders.holders == 0) removeAll(placeholders.placed);
 }

@@ -31,7 +31,8 @@ extern Atomic<bool> standardFree;
 // On: any.  P: either.  Locks: none.  Parks: no.
 void lookAtStandard();
 
-// These two are StandardHold's.
+// These two are StandardHold's. In a child of fork they end the process
+// (dieForked), because the lock may belong to a thread that is not there.
 // On: any.  P: either.  Locks: takes a leaf.  Parks: the outermost acquirem of
 // a goroutine may.
 void holdStandard();

@@ -29,6 +29,7 @@
 #include "gump/select.h"
 #include "gump/sync.h"
 #include "runtime/sched/runtime2.h"
+#include "runtime/sys/descriptor.h"
 #include "runtime/sys/sanitizer.h"
 #include "runtime/sys/tls.h"
 #include "tests/testing/scratch.h"
@@ -363,6 +364,32 @@ TEST(ForkEndTest, ThreadOfAChildMayEnd) {
   t.join();
   const int status = Await(child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+// A child may begin while another thread has the lock of the standard
+// descriptors. The thread that forks has no G, so that nothing else tells it.
+TEST(ForkEndTest, ChildThatHoldsStandardDescriptors_IsFatal) {
+  gump::Run([] {
+    rt::standardFree.store(true, rt::relaxed);  // each hold takes the lock
+    std::atomic<bool> over = false;
+    std::thread holder([&over] {
+      while (!over) const rt::StandardHold hold;
+    });
+    OnThread([] {
+      for (int i = 0; i < 20; i++) {
+        const Ended e = Child([] {
+          alarm(20);
+          const rt::StandardHold hold;
+        });
+        ASSERT_TRUE(e.Exited(2)) << e.status;
+        EXPECT_EQ(e.errors, kSentence);
+      }
+    });
+    over = true;
+    blocking([&] { holder.join(); });
+    rt::standardFree.store(false, rt::relaxed);
+    rt::lookAtStandard();
+  });
 }
 
 TEST(ForkEndTest, PanicOfAChildEndsIt) {
