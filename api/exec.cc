@@ -253,8 +253,7 @@ int Lend(const os::File& f, OwnedFd* out) {
   const int err = file->fd.with([&](int fd) {
     n = file->pollable ? Reopen(fd) : -1;
     if (n >= 0) return 0;
-    n = SysCall(
-        [&] { return fcntl(fd, F_DUPFD_CLOEXEC, rt::kFirstDescriptor); });
+    n = rt::dupOfProgram(fd);
     if (n < 0) return ErrnoOf(n);
     // As in Go: programs do not expect EAGAIN. Our descriptor then blocks too.
     if (file->pollable) {

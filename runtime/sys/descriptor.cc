@@ -34,6 +34,13 @@
 //  (D2) When there is no holder, no placeholder is left.
 //  (D3) A descriptor that aboveStandard returns is 3 or above, and no number
 //       below 3 means the same object. A failure closes it, too.
+//  (D4) dupOfProgram does not duplicate a placeholder.
+//       Proof: it looks and duplicates under the lock. No number becomes a
+//       placeholder in between.
+//
+// A call that reads or writes finds out by itself that it has a placeholder,
+// but dup and fcntl take one for an open file. A child that gets a duplicate as
+// its standard input would have a directory there.
 //
 // A program that puts a file on a closed standard descriptor (dup2) while other
 // threads make descriptors has a race of its own: without us, too, those
@@ -75,9 +82,20 @@ struct Placeholders {
 };
 constinit Placeholders placeholders;
 
-// The next two functions keep errno. They are not inlined, because the lock
+// The next three functions keep errno. They are not inlined, because the lock
 // that their callers take first may let the goroutine change threads (see
 // KeepErrno).
+
+// isPlaceholder returns true if fd, which is below 3, is a placeholder still.
+// The program may have closed or replaced it. If it has put an O_PATH
+// descriptor of its own there, that counts as the placeholder.
+GUMP_NOINLINE bool isPlaceholder(const bool* placed, int fd) {
+  if (!placed[fd]) return false;
+  const int saved = errno;
+  const int flags = fcntl(fd, F_GETFL);
+  errno = saved;
+  return flags >= 0 && (flags & O_PATH) != 0;
+}
 
 // fill occupies all standard descriptors that are free. The kernel gives out
 // the lowest number first.
@@ -98,11 +116,8 @@ GUMP_NOINLINE void fill(bool* placed) {
 GUMP_NOINLINE void removeAll(bool* placed) {
   const int saved = errno;
   for (int fd = 0; fd < kFirstDescriptor; fd++) {
-    if (!placed[fd]) continue;
+    if (isPlaceholder(placed, fd)) close(fd);
     placed[fd] = false;
-    // The program may have closed or replaced it.
-    const int flags = fcntl(fd, F_GETFL);
-    if (flags >= 0 && (flags & O_PATH) != 0) close(fd);
   }
   errno = saved;
 }
@@ -136,6 +151,16 @@ void releaseStandard() {
   dieIfForked();
   LockScope l(&placeholders.lock);
   if (--placeholders.holders == 0) removeAll(placeholders.placed);
+}
+
+int dupOfProgram(int fd) {
+  const auto dup = [fd] {
+    return fcntl(fd, F_DUPFD_CLOEXEC, kFirstDescriptor);
+  };
+  if (fd < 0 || fd >= kFirstDescriptor) return tryMake(dup);
+  dieIfForked();
+  LockScope l(&placeholders.lock);
+  return isPlaceholder(placeholders.placed, fd) ? -EBADF : tryMake(dup);
 }
 
 GUMP_NOINLINE int moveAboveStandard(int fd) {

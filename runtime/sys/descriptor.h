@@ -71,6 +71,13 @@ class StandardHold {
                                                          : fd;
 }
 
+// dupOfProgram duplicates a descriptor that the program names. Returns a
+// descriptor of 3 or above, which exec closes, or -errno. A closed standard
+// descriptor is EBADF even while it is held. In a child of fork it ends the
+// process for a number below 3, as holdStandard does.
+// On: any.  P: either.  Locks: may take a leaf.  Parks: as StandardHold.
+[[nodiscard]] int dupOfProgram(int fd);
+
 // tryMake makes a call of libc's that returns a descriptor, or 0. Returns its
 // result, or -errno. It is not inlined: compilers take the address of errno to
 // be the same in a whole function, and the caller may park.

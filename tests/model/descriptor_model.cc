@@ -80,6 +80,13 @@ void atRest() {
   }
 }
 
+// A thread of the program lends the closed ones to a child.
+void lender() {
+  for (int fd = 0; fd < 2; fd++) {
+    check(rt::dupOfProgram(fd) == -EBADF, "a placeholder is lent");
+  }
+}
+
 // Descriptors 0 and 1 are closed.
 void closed() {
   ofModel = true;
@@ -97,6 +104,21 @@ const Registered kHold({
           thread("a", maker);
           thread("b", maker);
           thread("reader", reader);
+        },
+    .finish = atRest,
+    .quick = {2, 1, 200},
+    .full = {3, 1, 20000},
+});
+
+const Registered kLend({
+    .name = "descriptor_lend",
+    .about = "Descriptors: one is made while the closed ones are lent",
+    .setup =
+        [] {
+          closed();
+          rt::standardFree.store(true, rt::relaxed);
+          thread("a", maker);
+          thread("lender", lender);
         },
     .finish = atRest,
     .quick = {2, 1, 200},
@@ -127,8 +149,12 @@ namespace {
 
 int wrapFcntl(int fd, int call, int least) {
   switch (call) {
-    case F_DUPFD_CLOEXEC:
-      return make(static_cast<What>(at(table.load(rt::seq_cst), fd)), least);
+    case F_DUPFD_CLOEXEC: {
+      const auto what = static_cast<What>(at(table.load(rt::seq_cst), fd));
+      if (what != kFree) return make(what, least);
+      errno = EBADF;
+      return -1;
+    }
     case F_GETFL:
       switch (at(table.load(rt::seq_cst), fd)) {
         case kFree:

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -292,6 +293,41 @@ TEST_P(StandardLaterTest, OneThatIsClosedWhileTheProgramRuns_IsNeverOurs) {
 
 INSTANTIATE_TEST_SUITE_P(, StandardLaterTest,
                          ::testing::Values("epoll", "uring"));
+
+// ---- A child that gets a closed one -----------------------------------------
+
+TEST(StandardProgram, DISABLED_LendsAClosedOne) {
+  testing::OwnReport();
+  const std::string name =
+      ::testing::TempDir() + "/gump_fifo_" + std::to_string(getpid());
+  gump::Run([&] {
+    const auto lend = [](const char* when) {
+      exec::Cmd cmd("true");
+      cmd.SetStdin(os::Stdin());
+      Expect(Errno(cmd.Run()) == EBADF, std::string("lent ") + when);
+    };
+    lend("while nothing is opened");
+    Expect(mkfifo(name.c_str(), 0600) == 0, "mkfifo");
+    sync::WaitGroup wg;
+    wg.Go([&] { (void)Must("open a FIFO", os::Open(name)).Close(); });
+    Expect(Eventually([] { return fcntl(STDIN_FILENO, F_GETFD) >= 0; }),
+           "nothing holds the number");
+    lend("while a file is being opened");
+    const os::File writer = Must("writer", os::OpenFile(name, O_WRONLY));
+    wg.Wait();
+    return 0;
+  });
+  unlink(name.c_str());
+  Report("done");
+}
+
+TEST(StandardLendTest, ClosedOneIsEBADF_WhileAFileIsBeingOpened) {
+  const ProgramEnd end =
+      RunOwnProgram("StandardProgram.DISABLED_LendsAClosedOne", {},
+                    [] { close(STDIN_FILENO); });
+  EXPECT_EQ(end.said, "done\n");
+  EXPECT_EQ(end.code, 0);
+}
 
 // ---- Kinds of standard input ------------------------------------------------
 

@@ -64,6 +64,36 @@ TEST(DescriptorTest, Hold_KeepsTheNumberUnreadable) {
   EXPECT_FALSE(isOpen(STDIN_FILENO));
 }
 
+TEST(DescriptorTest, DuplicateOfAHeldNumber_IsEBADF) {
+  const WithoutStdin without;
+  lookAtStandard();
+  EXPECT_EQ(dupOfProgram(STDIN_FILENO), -EBADF);
+  {
+    const StandardHold hold;
+    EXPECT_EQ(dupOfProgram(STDIN_FILENO), -EBADF);
+    const int fd = dupOfProgram(STDOUT_FILENO);  // that one is open
+    EXPECT_GE(fd, kFirstDescriptor);
+    EXPECT_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC);
+    close(fd);
+  }
+  EXPECT_EQ(dupOfProgram(STDIN_FILENO), -EBADF);
+  EXPECT_EQ(dupOfProgram(-1), -EBADF);
+}
+
+// A program may have a descriptor of this kind there, as the library has.
+TEST(DescriptorTest, DuplicateOfTheProgramsOwnPath_IsMade) {
+  const WithoutStdin without;
+  ASSERT_EQ(open("/", O_PATH | O_CLOEXEC), STDIN_FILENO);
+  standardFree.store(true, relaxed);
+  {
+    const StandardHold hold;
+    const int fd = dupOfProgram(STDIN_FILENO);
+    EXPECT_GE(fd, kFirstDescriptor);
+    close(fd);
+  }
+  EXPECT_TRUE(isOpen(STDIN_FILENO));
+}
+
 TEST(DescriptorTest, FileThatReplacesAPlaceholder_Stays) {
   const WithoutStdin without;
   lookAtStandard();
