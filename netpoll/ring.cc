@@ -539,7 +539,7 @@ int ringStart() {
   static constinit Mutex starting{LockRank::kLeaf};
   int err = state.load(acquire);  // pairs with the store below
   if (GUMP_LIKELY(err != kNotTried)) return err;
-  if (forked.load(relaxed)) dieForked();  // written by this very thread
+  dieIfForked();
   (void)runtimeEntry();
   const StandardHold hold;
   // While a goroutine waits for the ring, an M polls; see checkdead.

@@ -13,8 +13,8 @@
 //       m.presumed anyway. kPresumedForked sends it to reenter.
 //  (F2) A thread without a G enters by needm or schedinit, where `initialised`
 //       is false again.
-//  (F3) A thread without a G may also hold the closed standard descriptors,
-//       which takes a lock. holdStandard looks at `forked` before that.
+//  (F3) A thread without a G may also take the lock of the standard descriptors
+//       (descriptor.cc). It looks at `forked` first (dieIfForked).
 // An operation that neither takes a lock nor waits (an atomic, a free Mutex, an
 // Hchan's count) works as ever.
 //

@@ -19,6 +19,12 @@ void forkinit();
 // dieForked ends a child of fork that uses the runtime.
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[noreturn]] void dieForked();
+// dieIfForked ends the process if it is a child of fork. It is for slow paths
+// of threads that have no G, because acquirem does not tell these.
+// On: any.  P: either.  Locks: none.  Parks: no.
+inline void dieIfForked() {
+  if (forked.load(relaxed)) dieForked();  // this very thread has set it
+}
 
 }  // namespace gump::rt
 

@@ -378,7 +378,7 @@ namespace {
 // On, P, Locks, Parks: as gosched.
 GUMP_NOINLINE void goschedSpecial(G* gp) {
   if (gp == nullptr || gp->foreign) {
-    if (forked.load(relaxed)) dieForked();  // written by this very thread
+    dieIfForked();
     osyield();
     return;
   }

@@ -61,7 +61,7 @@ void doSchedinit() {
   stackinit();
   ncpu = getproccount();
   defaultGOMAXPROCSInit();
-  sched.goidgen.store(kMainGoid, relaxed);  // the others count from there
+  sched.goidgen.store(kMainGoid, relaxed);  // the last one given out
   sched.lastpoll.store(nanotime(), relaxed);
   int32_t procs = parseGOMAXPROCS(gogetenv("GOMAXPROCS", "GUMP_MAXPROCS"));
   bool custom = procs > 0;
@@ -106,7 +106,7 @@ G* enterScheduler(G* g0) {
 void schedinit() {
   // Pairs with the release at the end of doSchedinit.
   if (GUMP_LIKELY(initialised.load(acquire))) return;
-  if (forked.load(relaxed)) dieForked();  // written by this very thread
+  dieIfForked();
   pthread_once(&initOnce, doSchedinit);
 }
 

@@ -38,9 +38,10 @@
 //       Proof: it looks and duplicates under the lock. No number becomes a
 //       placeholder in between.
 //
-// A call that reads or writes finds out by itself that it has a placeholder,
-// but dup and fcntl take one for an open file. A child that gets a duplicate as
-// its standard input would have a directory there.
+// Why (D4): read and write fail on a placeholder by themselves, but dup and
+// fcntl duplicate it like any open file. A child that gets the duplicate as its
+// standard input would find an open directory there instead of a closed
+// descriptor.
 //
 // A program that puts a file on a closed standard descriptor (dup2) while other
 // threads make descriptors has a race of its own: without us, too, those
@@ -80,14 +81,16 @@ struct Placeholders {
   int holders ABSL_GUARDED_BY(lock) = 0;
   bool placed[kFirstDescriptor] ABSL_GUARDED_BY(lock) = {};
 };
+// Call dieIfForked before locking: in a child of fork the holder of the lock
+// may be a thread that does not exist there.
 constinit Placeholders placeholders;
 
 // The next three functions keep errno. They are not inlined, because the lock
 // that their callers take first may let the goroutine change threads (see
 // KeepErrno).
 
-// isPlaceholder returns true if fd, which is below 3, is a placeholder still.
-// The program may have closed or replaced it. If it has put an O_PATH
+// isPlaceholder returns true if fd, which is below 3, is still a placeholder.
+// The program may have closed or replaced it. If the program has put an O_PATH
 // descriptor of its own there, that counts as the placeholder.
 GUMP_NOINLINE bool isPlaceholder(const bool* placed, int fd) {
   if (!placed[fd]) return false;
@@ -120,12 +123,6 @@ GUMP_NOINLINE void removeAll(bool* placed) {
     placed[fd] = false;
   }
   errno = saved;
-}
-
-// dieIfForked comes before each lock of placeholders.lock. A thread that has no
-// G does not learn from acquirem that this is a child of fork.
-void dieIfForked() {
-  if (forked.load(relaxed)) dieForked();  // written by this very thread
 }
 
 }  // namespace

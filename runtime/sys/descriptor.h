@@ -32,7 +32,7 @@ extern Atomic<bool> standardFree;
 void lookAtStandard();
 
 // These two are StandardHold's. In a child of fork they end the process
-// (dieForked), because the lock may belong to a thread that is not there.
+// (dieForked), because the holder of their lock may not exist there.
 // On: any.  P: either.  Locks: takes a leaf.  Parks: the outermost acquirem of
 // a goroutine may.
 void holdStandard();
@@ -71,10 +71,10 @@ class StandardHold {
                                                          : fd;
 }
 
-// dupOfProgram duplicates a descriptor that the program names. Returns a
-// descriptor of 3 or above, which exec closes, or -errno. A closed standard
-// descriptor is EBADF even while it is held. In a child of fork it ends the
-// process for a number below 3, as holdStandard does.
+// dupOfProgram duplicates a descriptor of the program. Returns a descriptor of
+// 3 or above, which exec closes, or -errno. If fd is a standard descriptor that
+// the program has closed, returns -EBADF, even while the library holds fd. If
+// fd is below 3 in a child of fork, it ends the process, as holdStandard does.
 // On: any.  P: either.  Locks: may take a leaf.  Parks: as StandardHold.
 [[nodiscard]] int dupOfProgram(int fd);
 

@@ -80,7 +80,7 @@ void atRest() {
   }
 }
 
-// A thread of the program lends the closed ones to a child.
+// A thread of the program gives the closed standard descriptors to a child.
 void lender() {
   for (int fd = 0; fd < 2; fd++) {
     check(rt::dupOfProgram(fd) == -EBADF, "a placeholder is lent");

@@ -367,7 +367,8 @@ TEST(ForkEndTest, ThreadOfAChildMayEnd) {
 }
 
 // A child may begin while another thread has the lock of the standard
-// descriptors. The thread that forks has no G, so that nothing else tells it.
+// descriptors. The thread that forks has no G, so acquirem does not tell it
+// that it is in a child (F3).
 TEST(ForkEndTest, ChildThatHoldsStandardDescriptors_IsFatal) {
   gump::Run([] {
     rt::standardFree.store(true, rt::relaxed);  // each hold takes the lock

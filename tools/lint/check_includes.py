@@ -41,7 +41,7 @@ EVERYTHING = r".*"
 UPWARDS = {
     "sys/asm_offsets.cc": [r'"runtime/sched/runtime2\.h"'],      # asserts the offsets that the assembly uses
     "sys/cgroup_linux.cc": [r'"runtime/sched/runtime2\.h"'],     # there are at most kMaxGomaxprocs Ps
-    "sys/descriptor.cc": [r'"runtime/sched/(?:fork|mlocks)\.h"'],  # m.locks: it has a lock, which a child of fork lacks
+    "sys/descriptor.cc": [r'"runtime/sched/(?:fork|mlocks)\.h"'],  # m.locks: it has a lock; no child of fork may take it
     "sys/lock_futex.cc": [r'"runtime/sched/runtime2\.h"'],       # m.locks, and the Note of an M
     "sys/lockrank.cc": [r'"runtime/sched/runtime2\.h"'],         # the locks that an M holds
     "sys/mem.cc": [r'"runtime/sched/mlocks\.h"'],                # m.locks: memory is mapped outside of preemption

@@ -294,7 +294,7 @@ TEST_P(StandardLaterTest, OneThatIsClosedWhileTheProgramRuns_IsNeverOurs) {
 INSTANTIATE_TEST_SUITE_P(, StandardLaterTest,
                          ::testing::Values("epoll", "uring"));
 
-// ---- A child that gets a closed one -----------------------------------------
+// ---- A child that gets a closed standard descriptor -------------------------
 
 TEST(StandardProgram, DISABLED_LendsAClosedOne) {
   testing::OwnReport();

@@ -80,8 +80,9 @@ TEST(DescriptorTest, DuplicateOfAHeldNumber_IsEBADF) {
   EXPECT_EQ(dupOfProgram(-1), -EBADF);
 }
 
-// A program may have a descriptor of this kind there, as the library has.
-TEST(DescriptorTest, DuplicateOfTheProgramsOwnPath_IsMade) {
+// The program's standard input may itself be an O_PATH descriptor, which is how
+// the library recognises its placeholders.
+TEST(DescriptorTest, OPathDescriptorOfTheProgram_IsDuplicated) {
   const WithoutStdin without;
   ASSERT_EQ(open("/", O_PATH | O_CLOEXEC), STDIN_FILENO);
   standardFree.store(true, relaxed);
