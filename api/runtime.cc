@@ -16,7 +16,7 @@ void LockOSThread() {
 void UnlockOSThread() { rt::unlockOSThreadExternal(); }
 
 namespace {
-// GrowText makes the string at `text` larger: see rt::TextRoom.
+// GrowText is the rt::BufferGrower of the std::string at `text`.
 char* GrowText(void* text, size_t* size) {
   auto& s = *static_cast<std::string*>(text);
   try {

@@ -78,7 +78,7 @@ const char* statusText(const GRecord& r) {
 // not name the creator.
 void printCreatedBy(Writer* w, uint64_t goid, uintptr_t gopc, uint64_t parent,
                     FrameTexts* known) {
-  if (gopc == 0 || goid == 1) return;
+  if (gopc == 0 || goid == kMainGoid) return;
   printCreator(w, gopc - 1, parent, known);
 }
 
@@ -360,7 +360,8 @@ void snapshotOther(G* gp, void* arg) {
 }
 
 void printSnapshot(Writer* w, Snapshot* s) {
-  // nullptr, for want of memory, makes the rest slower and changes no text.
+  // If there is no memory, known is nullptr. Then the dump takes longer, and
+  // its text is the same.
   auto* known = static_cast<FrameTexts*>(sysReserve(sizeof(FrameTexts)));
   for (size_t at = 0; at < s->used;) {
     SnapshotEntry e;
@@ -533,9 +534,9 @@ void tracebackThread(const TracebackMode& mode) {
   flush(&w);
 }
 
-size_t stackDump(bool all, TextRoom room, void* arg) noexcept {
+size_t stackDump(bool all, BufferGrower grow, void* arg) noexcept {
   const StandardHold hold;  // absl opens the modules, and keeps one open
-  Writer w{.room = room, .arg = arg};
+  Writer w{.grow = grow, .arg = arg};
   G* gp = runtimeEntry();
   {
     Frames here;

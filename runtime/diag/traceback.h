@@ -142,30 +142,34 @@ struct FrameText {
   static constexpr int kMaxLocation = 640;  // enough for most paths
 
   uintptr_t pc;
-  bool users;             // shown below level 2
+  bool interestsUsers;    // if false, only level 2 and above show the frame
   uint16_t nameSize;      // of name, without the NUL
   uint16_t locationSize;  // of location, or 0 if it does not fit
   char name[kMaxName];
   char location[kMaxLocation];  // as printLocation prints it, without a NUL
 };
 
-// FrameTexts remembers texts during one dump, because most goroutines of a
-// program wait in a few places, and to find a text costs more than to print it.
-// Each address has one place. Addresses may share a place, and then it keeps
-// the text of the latest. An object begins as zeros, in memory whose pages are
-// there only when they are touched.
+// FrameTexts is a cache of frame texts for one dump. Most goroutines of a
+// program wait in a few functions, and finding a text costs more than printing
+// it.
+//
+// The cache is direct-mapped: an address determines its place, and a place
+// keeps the text of the latest address that used it. All bytes must be 0 at
+// first. A dump takes the memory from sysReserve, so places without a text cost
+// no memory.
 struct FrameTexts {
   static constexpr size_t kPlaces = 512;
 
   FrameText places[kPlaces];
 };
 
-// If `known` is nullptr, the functions below remember nothing.
+// The functions below take texts from *known and add new ones to it. If known
+// is nullptr, they find each text anew.
 
 // printLocation prints the line with module and address below a function.
 void printLocation(Writer* w, uintptr_t pc);
 // printCreator prints "created by", the function around pc and its location. If
-// parent is 0 it does not name the goroutine that created.
+// parent is 0, it does not name the goroutine that called go().
 void printCreator(Writer* w, uintptr_t pc, uint64_t parent, FrameTexts* known);
 // printFrame prints the function around pc and its location, unless level hides
 // the function.

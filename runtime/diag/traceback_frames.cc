@@ -83,10 +83,11 @@ void symbolName(uintptr_t pc, char (&out)[FrameText::kMaxName]) {
   memcpy(out, name, n + 1);
 }
 
-// ofUsers returns true if a function is of interest to a user looking for an
-// error in the program rather than in the runtime. The thunks of go() are,
-// because the compiler likes to inline the user's whole function into them.
-bool ofUsers(const char* name) {
+// interestsUsers returns true if a function is of interest to a user looking
+// for an error in the program rather than in the runtime. The thunks of go()
+// are of interest, because the compiler often inlines the user's whole function
+// into them.
+bool interestsUsers(const char* name) {
   static constexpr const char* kThunk = "gump::internal::k";
   // Operations of channels are hidden, as in Go, where they belong to package
   // runtime.
@@ -105,12 +106,13 @@ bool ofUsers(const char* name) {
   return true;
 }
 
-// frameText returns what a dump says about pc. The text stands in *known, or in
-// *own if known is nullptr.
+// frameText returns what a dump says about pc. The result is in *known, or in
+// *own if known is nullptr. It is valid until the next call.
 const FrameText& frameText(uintptr_t pc, FrameTexts* known, FrameText* own) {
   FrameText* t = own;
   if (known != nullptr) {
-    // Fibonacci hashing, because addresses have few random bits at the bottom.
+    // Fibonacci hashing: the place comes from the high bits of the product,
+    // which depend on all bits of the address.
     constexpr uint64_t kGolden = 0x9e3779b97f4a7c15;
     constexpr int kShift = 64 - std::bit_width(FrameTexts::kPlaces - 1);
     t = &known->places[(pc * kGolden) >> kShift];
@@ -119,7 +121,7 @@ const FrameText& frameText(uintptr_t pc, FrameTexts* known, FrameText* own) {
   t->pc = pc;
   symbolName(pc, t->name);
   t->nameSize = static_cast<uint16_t>(strlen(t->name));
-  t->users = ofUsers(t->name);
+  t->interestsUsers = interestsUsers(t->name);
   Writer w{.buf = t->location, .cap = sizeof(t->location)};
   printLocation(&w, pc);
   t->locationSize = static_cast<uint16_t>(w.total > w.len ? 0 : w.len);
@@ -136,7 +138,7 @@ void putLocation(Writer* w, const FrameText& t) {
 
 bool visible(uintptr_t pc, int32_t level, FrameTexts* known) {
   FrameText own;
-  return level >= 2 || frameText(pc, known, &own).users;
+  return level >= 2 || frameText(pc, known, &own).interestsUsers;
 }
 
 }  // namespace
@@ -182,7 +184,7 @@ void printCreator(Writer* w, uintptr_t pc, uint64_t parent, FrameTexts* known) {
 void printFrame(Writer* w, uintptr_t pc, int32_t level, FrameTexts* known) {
   FrameText own;
   const FrameText& t = frameText(pc, known, &own);
-  if (level < 2 && !t.users) return;
+  if (level < 2 && !t.interestsUsers) return;
   put(w, t.name, t.nameSize);
   put(w, "(...)\n", 6);
   putLocation(w, t);

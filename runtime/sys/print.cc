@@ -111,13 +111,13 @@ void flush(Writer* w) {
 }
 
 namespace {
-// makeRoom makes room for some of n bytes in a full buffer. Returns false if
-// there is none.
+// makeRoom makes room in a full buffer for at least one of n bytes. Returns
+// false if it cannot.
 bool makeRoom(Writer* w, size_t n) {
   flush(w);
-  if (w->room != nullptr) {
+  if (w->grow != nullptr) {
     size_t size = w->len + n;
-    if (char* buf = w->room(w->arg, &size)) {
+    if (char* buf = w->grow(w->arg, &size)) {
       w->buf = buf;
       w->cap = size;
     }

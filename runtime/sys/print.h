@@ -2,9 +2,10 @@
 // dumps. These may run in a signal handler. They may also run beside a thread
 // that was stopped inside malloc or stdio, or while it held a lock.
 //
-// A Writer streams to a descriptor through its buffer, or fills the buffer and
-// counts the bytes that do not fit, or asks its owner for a larger buffer. It
-// has no lock, because one thread owns it.
+// A Writer streams to a descriptor through its buffer, or fills the buffer. A
+// buffer that is full grows if the Writer has a function for that. Otherwise
+// the Writer only counts the bytes that do not fit. It has no lock, because one
+// thread owns it.
 #ifndef RUNTIME_SYS_PRINT_H_
 #define RUNTIME_SYS_PRINT_H_
 
@@ -23,10 +24,10 @@ struct Writer {
   int fd = kNoFd;    // kNoFd: memory only
   size_t len = 0;    // bytes in buf
   size_t total = 0;  // bytes written so far, including dropped ones
-  // Of a Writer to memory: makes the buffer larger, as TextRoom says
+  // For a Writer to memory: makes the buffer larger. It is a BufferGrower
   // (linkname_runtime.h). If it is nullptr, the buffer stays as it is.
-  char* (*room)(void* arg, size_t* size) = nullptr;
-  void* arg = nullptr;  // for room
+  char* (*grow)(void* arg, size_t* size) = nullptr;
+  void* arg = nullptr;  // for grow
 };
 
 // put appends n bytes.

@@ -90,7 +90,7 @@ TEST(PrintTest, QuotesBytesThatAreNotUtf8ByTheirValues) {
 
 TEST(PrintTest, ShowsAnUnknownVerb) { EXPECT_EQ(Format("%z %"), "%z "); }
 
-// GrowByTen makes the string at arg ten bytes larger, up to thirty.
+// GrowByTen makes the string at arg ten bytes larger, up to 30 bytes.
 char* GrowByTen(void* arg, size_t* size) {
   auto& s = *static_cast<std::string*>(arg);
   if (s.size() == 30) return nullptr;
@@ -101,7 +101,7 @@ char* GrowByTen(void* arg, size_t* size) {
 
 TEST(PrintTest, MemoryWriterGrowsAsLongAsThereIsRoom) {
   std::string text;
-  Writer w{.room = GrowByTen, .arg = &text};
+  Writer w{.grow = GrowByTen, .arg = &text};
   print(&w, "%s", "twenty-three characters");
   EXPECT_EQ(w.len, 23);
   EXPECT_EQ(std::string_view(text).substr(0, w.len), "twenty-three characters");

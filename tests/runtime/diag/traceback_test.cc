@@ -241,7 +241,7 @@ TEST(PrintFramesTest, StartsWhereItIsTold) {
   EXPECT_EQ(Count(Text(Recursion(500), 2, 4), "...396 frames elided..."), 1u);
 }
 
-// 600 functions are more than there are places, so some share one.
+// There are more addresses than places, so some addresses share a place.
 TEST(PrintFramesTest, RememberedTextsAreThoseOfTheirFrames) {
   const auto first =
       reinterpret_cast<uintptr_t>(&testing::UnitTest::GetInstance);

@@ -83,16 +83,16 @@ void readSchedStats(SchedStats* out) noexcept;
 // queueFinalizer relocates *closure to the queue of the finalizer goroutine.
 // Returns false if there is no memory; then *closure is still the caller's.
 [[nodiscard]] bool queueFinalizer(const FuncType* ft, void* closure) noexcept;
-// TextRoom makes a buffer at least *size bytes large. It keeps what is in the
-// buffer, stores the new size in *size and returns the new address. Returns
-// nullptr if there is no memory. It throws nothing.
-using TextRoom = char* (*)(void* arg, size_t* size);
+// A BufferGrower makes a buffer at least *size bytes large. It keeps the bytes
+// that are in the buffer, stores the new size in *size and returns the new
+// address. Returns nullptr if there is no memory. It throws nothing.
+using BufferGrower = char* (*)(void* arg, size_t* size);
 // stackDump writes a traceback in Go's format, of the current goroutine or of
-// all, into the buffer that room(arg, ...) makes. It calls room on the
-// goroutine that called stackDump, and never while the world is stopped.
-// Returns the number of bytes that the whole text needs. If memory was short,
-// the buffer holds only the beginning.
-size_t stackDump(bool all, TextRoom room, void* arg) noexcept;
+// all, into the buffer that grow(arg, ...) makes. The buffer is empty at first.
+// stackDump calls grow on the caller's goroutine, and never while the world is
+// stopped. Returns the number of bytes that the whole text needs. If grow has
+// failed, the buffer has only the beginning of the text.
+size_t stackDump(bool all, BufferGrower grow, void* arg) noexcept;
 
 }  // namespace gump::rt
 
