@@ -275,8 +275,7 @@ function(gump_lint_tests)
 endfunction()
 
 # gump_install_tests(): another project finds the installed package, as an archive and as a shared library. The archive is
-# this build's. Programs with sanitizers are linked with it too, by both compilers. And it may compile the headers
-# with other flags than ours.
+# this build's. The other project may have a sanitizer, and may be compiled by another compiler or with other flags than ours.
 function(gump_install_tests)
   if(NOT CMAKE_BUILD_TYPE STREQUAL "Release" OR BUILD_SHARED_LIBS OR GUMP_SANITIZE OR GUMP_LOCKRANK OR CMAKE_CROSSCOMPILING)
     return()

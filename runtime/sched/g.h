@@ -107,10 +107,10 @@ struct alignas(kCacheLine) G {
                             // into the runtime
   bool foreign = false;     // pseudo-G of a foreign thread: it parks on its M's
                             // note and is never queued
-  // It begins and ends by the slow path (beginCarefully, endCarefully). True if
-  // it is the goroutine of Run, or of the system, or if the program's sanitizer
-  // must know about it. Not reset when the cell is recycled: then it costs time
-  // and changes nothing.
+  // The goroutine begins and ends by the slow paths beginCarefully and
+  // endCarefully. True for the goroutine of Run, for those of the system, and,
+  // if sanitizerOfProgram(), for all. Not reset when the G is reused: the slow
+  // paths then find nothing to do.
   bool careful = false;
   bool systemG = false;  // not counted by NumGoroutine, not shown by default
   // The function of Run has returned; it has not called Goexit.

@@ -150,8 +150,8 @@ void goready(G* gp);
 // M for gp, because the owner of the P is about to schedule, or calls wakep.
 // On: any, m.locks > 0.  P: either.  Locks: takes sched.lock.  Parks: no.
 void goreadyQuiet(G* gp);
-// mcallAnnounced is gumpMcall for a goroutine that may have to be announced to
-// the program's sanitizer: see sanitizer.h.
+// mcallAnnounced is gumpMcall, and announces the switch if the program's
+// sanitizer must know about it (sanitizer.h).
 // On, P, Locks, Parks: as gumpMcall.
 void mcallAnnounced(G* (*fn)(G*));
 // goyield puts the current goroutine at the tail of the local ring and runs

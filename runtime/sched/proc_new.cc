@@ -75,8 +75,8 @@ uint64_t nextGoid(P* pp) {
   return pp->goidcache++;
 }
 
-// endCarefully does what is necessary at the end of a goroutine that is
-// `careful`. gp still has its stack.
+// endCarefully does what a goroutine needs at its end only if it is `careful`.
+// gp still has its stack.
 // On: g0.  P: needed.  Locks: none.  Parks: no.
 GUMP_NOINLINE void endCarefully(G* gp, M* mp) {
   if (gp->systemG) sched.ngsys.add(-1, relaxed);  // a count for humans
@@ -417,8 +417,8 @@ GUMP_NO_SANITIZE void goexit1() {
 }
 
 namespace {
-// beginCarefully does what is necessary before the function of a goroutine that
-// is `careful`.
+// beginCarefully does what a goroutine needs before its function runs only if
+// it is `careful`.
 // On: user.  P: needed.  Locks: none.  Parks: no.
 GUMP_NOINLINE void beginCarefully(G* gp) {
   if (sanitizerOfProgram()) {
@@ -441,7 +441,7 @@ GUMP_NO_SANITIZE void gumpGoroutineMain(G* gp) {
   if (GUMP_UNLIKELY(gp->careful)) beginCarefully(gp);
   ft->run(gp->closure);
   if (GUMP_UNLIKELY(gp->careful)) {
-    // Another goroutine may be careful too.
+    // Not only main is careful.
     gp->mainReturned = gp->goid == kMainGoid;
   }
   goexit1();

@@ -87,7 +87,8 @@ void mcallAnnounced(G* (*fn)(G*)) {
   G* gp = getg();
   const AnnouncedStack left = sanitizerAnnounceThread(gp->m);
   gumpMcall(fn);
-  // This may be another M. gp stays on it until it enters the runtime again.
+  // gp may have changed its M. It does not change it again before it enters the
+  // runtime (S4).
   sanitizerAnnounceG(left, gp->m);
 }
 
@@ -373,8 +374,8 @@ void goreadyQuiet(G* gp) {
 }
 
 namespace {
-// goschedSpecial is gosched for a goroutine that is special, and for a thread
-// that is not a goroutine's (gp may then be nullptr).
+// goschedSpecial is gosched for a goroutine that is special, and for a foreign
+// thread, where gp may be nullptr.
 // On, P, Locks, Parks: as gosched.
 GUMP_NOINLINE void goschedSpecial(G* gp) {
   if (gp == nullptr || gp->foreign) {
@@ -388,6 +389,7 @@ GUMP_NOINLINE void goschedSpecial(G* gp) {
     osyield();
     return;
   }
+  // yieldSole switches directly to the next goroutine, against (S5).
   if (sanitizerOfProgram() || !yieldSole(gp, mp)) mcallAnnounced(goschedImpl);
 }
 }  // namespace

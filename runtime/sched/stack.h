@@ -43,9 +43,9 @@ struct StackTop {
 };
 
 // A goroutine never returns from its first frames, nor after Goexit. So it may
-// leave a few entries on the shadow call stack of its fiber, or on its fake
-// stack, which do not grow. After this many goroutines a slot gets a new fiber
-// and a new fake stack.
+// leave a few entries on the shadow call stack of its fiber (TSan), or on its
+// fake stack (ASan). These have a fixed size. So after this many goroutines a
+// slot gets a new fiber and a new fake stack.
 inline constexpr uint32_t kSanitizerUses = 64;
 
 // Smaller requests are rounded up.
@@ -53,8 +53,9 @@ inline constexpr size_t kMinStackSize = 16 << 10;
 // Larger requests are rounded down.
 inline constexpr size_t kMaxStackSizeLimit = 1 << 30;
 
-// 256 KiB, times 4 under ASan and TSan, times 2 without optimisation. Written
-// by stackinit, and by tests.
+// 256 KiB, times 4 if the library has ASan or TSan. If it has neither: times 2
+// without optimisation, and times 4 if the program has ASan. Written by
+// stackinit, and by tests.
 extern size_t defaultStackSize;
 
 // stackinit finds out which kind of guard the kernel offers. Called by

@@ -124,8 +124,8 @@ AnnouncedStack sanitizerAnnounceThread(M* mp) {
   return left;
 }
 
-// The bounds of the thread's own stack are those that ASan gives when the
-// thread leaves it.
+// When the thread leaves its own stack, ASan tells the bounds of that stack.
+// sanitizerAnnounceThread announces these bounds later.
 void sanitizerAnnounceG(const AnnouncedStack& s, M* mp) {
   const void* lo = nullptr;
   size_t size = 0;
@@ -136,9 +136,10 @@ void sanitizerAnnounceG(const AnnouncedStack& s, M* mp) {
   mp->g0hi = mp->g0lo + size;
 }
 
-// The old fake stack is empty but for what ended goroutines have left there. It
-// must be the current one to be freed. sanitizerDestroyFakeStack would be wrong
-// before the announcement, because acquirem may park.
+// The old fake stack is freed after it has been announced, because ASan frees a
+// fake stack only when the thread leaves it. It has no entries but those that
+// ended goroutines have left. sanitizerDestroyFakeStack cannot free it before
+// the announcement, because it calls acquirem, which may park.
 void sanitizerAnnounceNewG(const G* gp, M* mp) {
   auto* top = reinterpret_cast<StackTop*>(gp->stack.hi);
   const size_t size = gp->stack.hi - gp->stack.lo;
@@ -163,7 +164,8 @@ void sanitizerCleanStack(const G* gp) {
                                 gp->stack.hi - gp->stack.lo);
 }
 
-// TSan's runtime exports this function in every version. It is never called.
+// Every version of TSan's runtime exports this function. We only look at its
+// address.
 extern "C" [[gnu::weak]] void __tsan_init();
 
 void sanitizerCheckProgram() {

@@ -48,11 +48,11 @@
 // usual case of a packaged library. The library then has weak references to the
 // functions of the sanitizer, and finds out which of them exist:
 //  - ASan: see "The program's AddressSanitizer" below.
-//  - LSan alone: it is told where goroutine stacks and slabs lie, as by a build
-//    with ASan.
+//  - LSan alone: the library tells it where goroutine stacks and slabs lie, as
+//    a build with ASan does.
 //  - TSan: it does not see the library's locks and atomics, so it would report
 //    races that do not exist. sanitizerCheckProgram ends the program.
-//  - UBSan keeps nothing about stacks or threads, and needs nothing.
+//  - UBSan: it keeps nothing about stacks or threads, so it needs nothing.
 #ifndef RUNTIME_SYS_SANITIZER_H_
 #define RUNTIME_SYS_SANITIZER_H_
 
@@ -140,22 +140,23 @@ inline constexpr size_t kStackMultiplier = 1;
 // the same as without ASan.
 //
 // ASan keeps two things for a thread: the bounds of its stack, and its fake
-// stack. Only instrumented code needs them, and the library has none. So a
-// switch may be announced early or late by some code of the library:
-//
-//     A goroutine parks, yields or waits for a P: it announces the thread's own
-//     stack, calls gumpMcall, and announces the stack that it left when that
-//     returns (mcallAnnounced). A new goroutine does the second half
-//     (beginCarefully). When a goroutine has ended, g0 does the first half
-//     (endCarefully).
+// stack. Only instrumented code needs them, and the library has none. So an
+// announcement may come a little before or after the switch, as long as only
+// code of the library runs in between:
+//  - A goroutine that parks, yields or waits for a P announces the thread's own
+//    stack, and then calls gumpMcall. When that returns, the goroutine
+//    announces the stack that it had left (mcallAnnounced).
+//  - A new goroutine announces only its stack (beginCarefully).
+//  - When a goroutine has ended, g0 announces the thread's own stack
+//    (endCarefully).
 //
 // The user's code can run between an announcement and the switch only as a
-// signal handler. Then three things must hold:
+// signal handler. These rules make that safe:
 //  (S3) A fake stack is in use by one thread at a time, because ASan changes it
-//       without atomics. A goroutine is announced as left before it is
-//       published, so before another thread can announce it. It is announced as
-//       entered by the thread that resumed it. In between, the thread has its
-//       own fake stack.
+//       without atomics. A goroutine announces that the thread leaves its
+//       stack before it is published, so before another thread can resume it.
+//       The thread that resumes it announces that it enters that stack. In
+//       between, each of the threads has its own fake stack.
 //  (S4) The two calls of an announcement are made by one thread. Between them
 //       nothing parks. If the goroutine is preempted in place there, its thread
 //       runs no other goroutine meanwhile.
@@ -166,10 +167,12 @@ inline constexpr size_t kStackMultiplier = 1;
 // A handler that preempts a goroutine in place is not instrumented, and so it
 // needs no fake stack of its own.
 //
-// A program without ASan executes no instruction more for this. The flags
-// G::careful and G::special stand in bytes that are tested in any case.
+// In a program without ASan this costs the fast paths nothing: they test the
+// flags G::careful and G::special anyway, for other reasons. The
+// other paths test the address of a weak function.
 
-// sanitizerOfProgram returns true if switches must be announced so.
+// sanitizerOfProgram returns true if the program has ASan and the library has
+// not. Then each switch must be announced as above.
 // On: any.  P: either.  Locks: none.  Parks: no.
 #if defined(GUMP_PLAIN)
 inline bool sanitizerOfProgram() {
@@ -179,28 +182,29 @@ inline bool sanitizerOfProgram() {
 GUMP_ALWAYS_INLINE constexpr bool sanitizerOfProgram() { return false; }
 #endif
 
-// AnnouncedStack is what ASan keeps for a thread: its fake stack, and the
-// bounds of its stack. A goroutine that parks keeps its own in this form. So it
-// comes back to the stack that it left, even if that is a stack which the
-// program made and announced (awaitP).
+// AnnouncedStack is what ASan keeps for a thread: the fake stack and the bounds
+// of the stack that the thread is on. A goroutine that parks keeps these
+// values. So it can later announce the stack that it left, even if the program
+// itself has made that stack and announced it (awaitP).
 struct AnnouncedStack {
   void* fakeStack = nullptr;
   const void* lo = nullptr;
   size_t size = 0;
 };
 
-// sanitizerAnnounceThread announces that the thread leaves the stack on which a
-// goroutine runs for its own. Returns the stack that it leaves.
-// sanitizerAnnounceG announces that it leaves its own stack for s. mp is this
-// thread's M.
+// The next four functions require sanitizerOfProgram(). mp is this thread's M.
+//
+// sanitizerAnnounceThread announces that the thread leaves the stack of a
+// goroutine, and enters its own. Returns the stack that it leaves.
+// sanitizerAnnounceG announces that the thread leaves its own stack, and enters
+// s.
 // On: user, or g0.  P: either.  Locks: none.  Parks: no.
 //
-// sanitizerAnnounceNewG and sanitizerAnnounceEndedG do the same for the stack
-// of a goroutine that begins and one that has ended. After every kSanitizerUses
-// goroutines, the former gives the stack a new fake stack.
-// On: user, and g0.  P: needed.  Locks: none.  Parks: no.
-//
-// Requires for all: sanitizerOfProgram().
+// sanitizerAnnounceNewG announces that the thread enters the stack of a
+// goroutine that begins. After kSanitizerUses goroutines it also gives that
+// stack a new fake stack. sanitizerAnnounceEndedG announces that the thread has
+// left the stack of a goroutine that has ended.
+// On: user (NewG), g0 (EndedG).  P: needed.  Locks: none.  Parks: no.
 #if defined(GUMP_PLAIN)
 AnnouncedStack sanitizerAnnounceThread(M* mp);
 void sanitizerAnnounceG(const AnnouncedStack& s, M* mp);
@@ -213,9 +217,9 @@ GUMP_ALWAYS_INLINE void sanitizerAnnounceNewG(const G*, M*) {}
 GUMP_ALWAYS_INLINE void sanitizerAnnounceEndedG(const G*, M*) {}
 #endif
 
-// sanitizerCleanStack removes the poison from the stack of gp, which is left by
-// a forced unwind. A landing pad may poison variables of a frame that is then
-// left without a return.
+// sanitizerCleanStack removes the poison from the stack of gp, which a forced
+// unwind (Goexit) has left there: a landing pad may poison variables of a frame
+// that does not return.
 // On: g0.  P: either.  Locks: none.  Parks: no.
 #if defined(GUMP_PLAIN)
 void sanitizerCleanStack(const G* gp);
@@ -246,8 +250,9 @@ GUMP_ALWAYS_INLINE constexpr bool sanitizerReadsStacks() { return true; }
 GUMP_ALWAYS_INLINE constexpr bool sanitizerReadsStacks() { return false; }
 #endif
 
-// sanitizerStackFactor widens the default stack of a program whose frames are
-// larger than the library knows.
+// sanitizerStackFactor returns the factor by which the default stack must be
+// larger because the frames of the program are. It comes on top of
+// kStackMultiplier.
 // On: any.  P: either.  Locks: none.  Parks: no.
 inline size_t sanitizerStackFactor() { return sanitizerOfProgram() ? 4 : 1; }
 

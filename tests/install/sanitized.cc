@@ -1,6 +1,7 @@
-// A program that is built with a sanitizer, with a library that is not.
-// sanitized.sh builds it, and says which report each argument must give. The
-// arguments `works` and `parked` must give no report.
+// A program that is built with a sanitizer and linked with a library that is
+// not. sanitized.sh builds it. The argument says what the program does: `works`
+// and `parked` must give no report, and any other argument must give the report
+// that it names.
 #include <gump/gump.h>
 #include <signal.h>
 #include <unistd.h>
@@ -23,7 +24,6 @@ using namespace gump;  // NOLINT: as api.md writes programs
 
 namespace {
 
-// So many frames of Deep need more than 256 KiB under ASan, and less elsewhere.
 #if defined(__SANITIZE_ADDRESS__)
 #define ASAN 1
 #elif defined(__has_feature)
@@ -31,6 +31,7 @@ namespace {
 #define ASAN 1
 #endif
 #endif
+// kDepth frames of Deep need more than 256 KiB under ASan, and less elsewhere.
 #if defined(ASAN)
 constexpr int kDepth = 800;
 #else
@@ -45,7 +46,7 @@ void Check(bool ok, const char* what) {
 
 // ---- What must work ---------------------------------------------------------
 
-// Deep has n frames of 600 bytes and more, and leaves its M in the last one.
+// Deep makes n + 1 frames of more than 600 bytes, and yields in the innermost.
 NOINLINE size_t Deep(int n) {
   char name[600];
   std::snprintf(name, sizeof(name), "frame %d", n);
@@ -62,7 +63,7 @@ NOINLINE void Throws(int n) {
     throw std::runtime_error(kept);
   }
   Throws(n - 1);
-  Check(kept == name, "a frame above a throw");
+  Check(kept == name, "not reached, but keeps `name` alive during the call");
 }
 
 void Exceptions() {
@@ -95,7 +96,8 @@ void Goexits() {
   }
 }
 
-// The other ways to leave an M and to come to another one.
+// Waits has goroutines that leave their Ms in other ways: they wait for a lock,
+// a time, a declared call and a channel.
 void Waits() {
   sync::Mutex mu;
   sync::WaitGroup wg;
@@ -128,7 +130,7 @@ void Waits() {
   Check(sum == 20 * 190, "a sum");
 }
 
-// Goroutines that only compute are preempted in place.
+// Computes has goroutines that only compute, so they are preempted in place.
 void Computes() {
   std::atomic<int> left{4};
   sync::WaitGroup wg;
@@ -173,14 +175,15 @@ void Bubbles() {
   }
 }
 
-// A foreign thread takes part, and sends signals to all threads meanwhile. The
-// handler has a frame that ASan may put onto a fake stack.
+// Handler has a frame that ASan may put onto a fake stack.
 void Handler(int) {
   volatile char text[128];
   for (size_t i = 0; i < sizeof(text); i++) text[i] = 'x';
   Check(text[7] == 'x', "a handler");
 }
 
+// Signals runs on a foreign thread. Until done is closed, it sends signals to
+// the process, which interrupt goroutines anywhere.
 void Signals(recv_chan<void> done) {
   int sent = 0;
   while (done.TryRecv().kind == RecvResult<void>::kEmpty) {
@@ -224,7 +227,8 @@ int Works() {
   return 0;
 }
 
-// A goroutine is parked when the process ends. What it holds is not lost.
+// Parked ends the process while a goroutine is parked. What the goroutine holds
+// is not a leak.
 int Parked() {
   return Run([] {
     go([] {

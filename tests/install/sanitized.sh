@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # sanitized.sh PREFIX WORK COMPILER: builds sanitized.cc with each sanitizer and the installed library, which has none, and
-# runs it. It must work and report its bugs at their lines. With ThreadSanitizer it must end with a sentence.
+# runs it. The program must work, and each of its bugs must be reported at its line. With ThreadSanitizer the program must
+# end with the library's message.
 set -euo pipefail
 prefix=$1 work=$2 compiler=$3
 source=$(dirname "$0")
@@ -15,13 +16,13 @@ fail() {
   exit 1
 }
 
-# works SANITIZER ARGUMENT: nothing but the line that the program prints.
+# works SANITIZER ARGUMENT: the program succeeds, and prints nothing but its line.
 works() {
   "$work/sanitized_$1" "$2" >"$output" 2>&1 || fail "$1 $2: exit status $?"
   [ "$(cat "$output")" = works ] || fail "$1 $2: a report that is wrong"
 }
 
-# reports SANITIZER BUG: a report that names the line of the bug.
+# reports SANITIZER BUG: the program fails with a report that names the bug and its line.
 reports() {
   if "$work/sanitized_$1" "$2" >"$output" 2>&1; then fail "$1 $2: no report"; fi
   grep -q "$2" "$output" || fail "$1 $2: another report"
@@ -47,7 +48,8 @@ for procs in 1 2 4; do
 
   works leak works
   works leak parked
-  # The fast unwinder of LeakSanitizer knows only the stacks of threads. It takes a leak without a caller for the loader's.
+  # The fast unwinder of LeakSanitizer knows only the stacks of threads. So it finds no caller of an allocation on a
+  # goroutine, and LeakSanitizer takes such a leak for one of the dynamic loader.
   LSAN_OPTIONS=fast_unwind_on_malloc=0 reports leak 'memory leaks'
 done
 
