@@ -136,8 +136,10 @@ void Refuse(int sig, siginfo_t* info, void* context, Slot* s) {
     return;
   }
   // The program may also have restored our handler, as system(3) does. Then
-  // the action below has not been taken. The runtime's handler that ends
-  // process 1 is as good as the default action, and no handler of the program.
+  // nothing else takes the signal, so *before gets it. But not if *before is a
+  // handler of the program, because that may call our handler again. The
+  // runtime's handler that ends process 1 does not, and stands for the default
+  // action.
   struct sigaction now = {};
   struct sigaction* before = s->before.load(rt::acquire);  // pairs with Take
   if (sigaction(sig, nullptr, &now) == 0 && IsOurs(now) &&

@@ -239,7 +239,7 @@ std::string Differences(const std::string& want, const std::string& got) {
 // ---- What a child inherits --------------------------------------------------
 
 constexpr long kSlack = 77'000;  // ns
-constexpr int kNicest = 19;
+constexpr int kNicest = 19;      // the largest nice value
 
 // SetAttributes gives this process attributes that are not the usual ones. The
 // signals that the runtime handles are ignored.

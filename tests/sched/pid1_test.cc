@@ -170,8 +170,8 @@ TEST_F(Process1DeathTest, SignalThatTheProgramGivesUpEndsIt) {
               SignalCode(SIGTERM), "^$");
 }
 
-// As system(3) does, the program keeps our handler and restores it later. The
-// handler is called although the signal has been given up.
+// The program replaces our handler and restores it later, as system(3) does. So
+// the kernel calls our handler although the program has given up the signal.
 TEST_F(Process1DeathTest, SignalGivenUpUnderAnotherHandler_EndsIt) {
   EXPECT_EXIT(RunAsProcess1(
                   [] {

@@ -44,8 +44,8 @@ inline void Report(std::string_view text) {
 inline void Expect(bool ok, std::string_view text) {
   if (!ok) Report(text);
 }
-// Must reports the error of `what` if there is one. Without the value the
-// program cannot go on, so it ends.
+// Must reports the error of `what` if there is one. The second form returns the
+// value, and ends the program if there is none.
 inline void Must(const char* what, const absl::Status& s) {
   Expect(s.ok(), std::string(what) + ": " + std::string(s.message()));
 }

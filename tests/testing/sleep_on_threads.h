@@ -1,4 +1,4 @@
-// Goroutines that make the runtime start threads.
+// A way to make the runtime start threads.
 #ifndef TESTS_TESTING_SLEEP_ON_THREADS_H_
 #define TESTS_TESTING_SLEEP_ON_THREADS_H_
 
