@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <new>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -21,7 +20,7 @@ char* GrowText(void* text, size_t* size) {
   auto& s = *static_cast<std::string*>(text);
   try {
     s.resize(std::max({*size, 2 * s.size(), size_t{16} << 10}));
-  } catch (const std::exception&) {
+  } catch (...) {  // whatever a program's operator new throws
     return nullptr;
   }
   *size = s.size();

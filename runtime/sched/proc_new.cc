@@ -82,7 +82,6 @@ GUMP_NOINLINE void endCarefully(G* gp, M* mp) {
   if (gp->systemG) sched.ngsys.add(-1, relaxed);  // a count for humans
   if (!sanitizerOfProgram()) return;
   sanitizerAnnounceEndedG(gp, mp);
-  if (gp->goexited) sanitizerCleanStack(gp);
 }
 
 // gdestroy takes gp apart after its last instruction.
@@ -99,9 +98,9 @@ void gdestroy(G* gp) {
     fatalthrow("goexit: exceptions in flight");
   }
   gp->eh = EhGlobals();
+  gp->goexited = false;
   casgstatus(gp, kGrunning, kGdead);
   if (GUMP_UNLIKELY(gp->careful)) endCarefully(gp, mp);
-  gp->goexited = false;
   gp->systemG = false;
   gp->lockedm = nullptr;
   mp->lockedg = nullptr;
@@ -138,6 +137,8 @@ GUMP_NO_SANITIZE _Unwind_Reason_Code goexitStop(int, _Unwind_Action actions,
   // The end of the stack is gumpGostart, so every destructor has run.
   if ((actions & _UA_END_OF_STACK) != 0) {
     std::free(e);
+    // Before goexit1, which runs more destructors on this stack.
+    if (sanitizerOfProgram()) sanitizerCleanStack(getg());
     goexit1();
   }
   return _URC_NO_REASON;

@@ -112,7 +112,8 @@ void flush(Writer* w) {
 
 namespace {
 // makeRoom makes room in a full buffer for at least one of n bytes. Returns
-// false if it cannot.
+// false if it cannot. After a refusal the buffer stays as it is, so that later
+// bytes do not follow a hole.
 bool makeRoom(Writer* w, size_t n) {
   flush(w);
   if (w->grow != nullptr) {
@@ -120,6 +121,8 @@ bool makeRoom(Writer* w, size_t n) {
     if (char* buf = w->grow(w->arg, &size)) {
       w->buf = buf;
       w->cap = size;
+    } else {
+      w->grow = nullptr;
     }
   }
   return w->len < w->cap;

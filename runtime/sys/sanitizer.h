@@ -219,8 +219,8 @@ GUMP_ALWAYS_INLINE void sanitizerAnnounceEndedG(const G*, M*) {}
 
 // sanitizerCleanStack removes the poison from the stack of gp, which a forced
 // unwind (Goexit) has left there: a landing pad may poison variables of a frame
-// that does not return.
-// On: g0.  P: either.  Locks: none.  Parks: no.
+// that does not return. All that is left on the stack is the runtime's.
+// On: user, gp.  P: either.  Locks: none.  Parks: no.
 #if defined(GUMP_PLAIN)
 void sanitizerCleanStack(const G* gp);
 #else

@@ -47,7 +47,7 @@ namespace gump::rt {
 
 namespace {
 
-// A dump uses 8 KiB of it (measured: GCC 12, x86-64, no sanitizer). The rest is
+// A dump uses about 10 KiB of it (GCC 12, x86-64, no sanitizer). The rest is
 // for handlers of the user.
 constexpr size_t kSignalStack = 64 << 10;
 

@@ -4,7 +4,7 @@
 A program may have any standard from C++20 on, no RTTI, a checking standard library, and warnings that are errors. Our
 headers are ordinary headers for it, if it does not find them through the installed package. So this script compiles
 
-  * one file that includes every public header and the programs of tests/install, which instantiate the templates, with
+  * one file that includes every public header and the consumers of tests/install, which instantiate the templates, with
     each set of flags, by each compiler;
   * the same file with flags that cannot work. The only error must say what is needed.
 
@@ -77,7 +77,7 @@ def everything():
     """The text of a file that includes every header, and instantiates their templates."""
     lines = [f"#include <{h}>" for h in public_headers()]
     lines += ["#ifdef __clang__", *[f'#pragma clang diagnostic ignored "-W{w}"' for w in OF_PROGRAMS], "#endif"]
-    for program in sorted((ROOT / "tests/install").glob("*.cc")):
+    for program in sorted((ROOT / "tests/install").glob("consumer*.cc")):
         lines += [f"int {program.stem}_main();", f"#define main {program.stem}_main", f"#define Main {program.stem}_Main",
                   f'#include "{program}"', "#undef main", "#undef Main"]
     return "\n".join(lines) + "\n"

@@ -90,10 +90,12 @@ TEST(PrintTest, QuotesBytesThatAreNotUtf8ByTheirValues) {
 
 TEST(PrintTest, ShowsAnUnknownVerb) { EXPECT_EQ(Format("%z %"), "%z "); }
 
-// GrowByTen makes the string at arg ten bytes larger, up to 30 bytes.
+// GrowByTen makes the string at arg ten bytes larger. At 30 bytes it refuses,
+// but only once.
 char* GrowByTen(void* arg, size_t* size) {
   auto& s = *static_cast<std::string*>(arg);
-  if (s.size() == 30) return nullptr;
+  static bool refused = false;
+  if (s.size() == 30 && !std::exchange(refused, true)) return nullptr;
   s.resize(s.size() + 10);
   *size = s.size();
   return s.data();
@@ -108,6 +110,8 @@ TEST(PrintTest, MemoryWriterGrowsAsLongAsThereIsRoom) {
   print(&w, "%s", " and 14 more.");
   EXPECT_EQ(w.len, 30);
   EXPECT_EQ(w.total, 36);
+  EXPECT_EQ(text, "twenty-three characters and 14");
+  print(&w, "%s", "behind a hole");
   EXPECT_EQ(text, "twenty-three characters and 14");
 }
 
