@@ -143,6 +143,14 @@ ClockLook lookAtClock(M* mp, int32_t tid, int64_t gap) {
   return {elapsed < kStaleLookNS, elapsed, known ? cpu - before : -1};
 }
 
+// hasProcessor returns true if the thread's CPU clock runs, so if the thread is
+// on a processor at this moment.
+// On: any.  P: either.  Locks: none.  Parks: no.
+bool hasProcessor(int32_t tid) {
+  const int64_t before = threadCpuTime(tid);
+  return before >= 0 && threadCpuTime(tid) > before;
+}
+
 // stateByClock estimates the state of mp's thread from its CPU clock. It is for
 // threads whose state /proc does not show. If the clock cannot be read either,
 // a thread that is outside of the runtime at two looks counts as asleep.
@@ -152,8 +160,8 @@ ClockLook lookAtClock(M* mp, int32_t tid, int64_t gap) {
 //  * After kRunning the caller sends the thread a signal. If the thread is
 //    asleep, the signal cuts its system call short, which must not happen. So
 //    this answer needs proof: the thread has used nearly all of a span of time
-//    that has just ended. The span is so short that hardly any sleep had room
-//    in it.
+//    that has just ended, and has a processor now. The span is so short that
+//    hardly any sleep had room in it.
 //  * After kAsleep the caller takes the P. If the thread computes, or waits for
 //    a processor, it runs on without the P, and does not touch it
 //    (preempt_blocked.cc). It notices the loss at its next entry into the
@@ -187,20 +195,33 @@ ThreadState stateByClock(M* mp, int32_t tid, ForcePreempt how) {
   }
   const bool computed =
       l.elapsed <= kShortSpanNS && l.used >= l.elapsed - l.elapsed / 8;
-  return computed ? ThreadState::kRunning : ThreadState::kAsleep;
+  // On one processor no thread but the caller has it.
+  return computed && (ncpu == 1 || hasProcessor(tid)) ? ThreadState::kRunning
+                                                      : ThreadState::kAsleep;
 }
 
 // look returns the state of mp's thread. It says kRunning only if the thread
 // has computed for long enough.
+//
+// The caller then sends a signal, which cuts a sleep short that has begun in
+// between. To read a status and to judge it takes longer than most threads take
+// to go to sleep. So the last look is at the clock, which takes less than a
+// microsecond. A thread that has no processor is asleep by now, or waits for a
+// processor, and a second status tells. It can go to sleep only if it gets one
+// before the signal is sent.
 // On: any, but mp's thread.  P: either.  Locks: none.
 // Parks: blocks the thread, briefly.
 ThreadState look(M* mp, int32_t tid, ForcePreempt how) {
   uint64_t sleeps;
   const ThreadState state = threadState(tid, &sleeps);
   if (state == ThreadState::kUnseen) return stateByClock(mp, tid, how);
-  return state != ThreadState::kRunning || computes(mp, tid, sleeps, how)
-             ? state
-             : ThreadState::kUnknown;
+  if (state != ThreadState::kRunning) return state;
+  if (!computes(mp, tid, sleeps, how)) return ThreadState::kUnknown;
+  if (hasProcessor(tid)) return ThreadState::kRunning;
+  uint64_t now = 0;
+  const ThreadState second = threadState(tid, &now);
+  const bool slept = second == ThreadState::kRunning && now != sleeps;
+  return slept ? ThreadState::kUnknown : second;
 }
 
 }  // namespace
