@@ -49,6 +49,25 @@ time::Timer SleepUntilFar() {
   return time::AfterFunc(kFar, [] {});
 }
 
+// FallAsleep sets `far` to kFar and calls pause() until Asleep(busy), for at
+// most a minute. Returns false if that never held. It sets `far` again every
+// five seconds, because a busy machine may keep the threads from their sleep
+// until the timer is near.
+template <class F>
+bool FallAsleep(const time::Timer& far, int busy, F pause) {
+  const auto deadline = steady_clock::now() + 60s;
+  auto again = steady_clock::now();
+  for (;; pause()) {
+    const auto now = steady_clock::now();
+    if (now >= deadline) return false;
+    if (now >= again) {
+      (void)far.Reset(kFar);
+      again = now + 5s;
+    }
+    if (Asleep(busy)) return true;
+  }
+}
+
 // OnAThread calls near() three times on a plain thread, when the scheduler has
 // gone to sleep for long. Each time it takes as long as kNear, not as kFar.
 template <class F>
@@ -56,12 +75,8 @@ void OnAThread(F near) {
   std::thread t = testing::KnownThread([&] {
     const time::Timer far = SleepUntilFar();
     for (int i = 0; i < 3; i++) {
-      ASSERT_TRUE(far.Reset(kFar));
-      const auto deadline = steady_clock::now() + 60s;
-      while (!Asleep(/*busy=*/0)) {
-        ASSERT_LT(steady_clock::now(), deadline);
-        std::this_thread::sleep_for(100us);
-      }
+      ASSERT_TRUE(FallAsleep(far, /*busy=*/0,
+                             [] { std::this_thread::sleep_for(100us); }));
       const auto start = steady_clock::now();
       near();
       ASSERT_GE(steady_clock::now() - start, kNear);
@@ -119,8 +134,7 @@ void Punctual(const time::Timer& far, int* punctual) {
     while (!done()) {
     }
   };
-  ASSERT_TRUE(far.Reset(kFar));
-  ASSERT_TRUE(testing::Eventually([] { return Asleep(/*busy=*/1); }));
+  ASSERT_TRUE(FallAsleep(far, /*busy=*/1, [] { runtime::Gosched(); }));
   // A thread looks once more after it has gone to sleep. Usually it has done so
   // when these 100 µs are over.
   const auto now = steady_clock::now();
