@@ -207,8 +207,9 @@ TEST_P(GoExecTest, TestPipeLookPathLeak) {
       const File in = Ready(cmd.StdinPipe());
       EXPECT_FALSE(cmd.Run().ok());
     }
-    const std::set<int> after = OpenDescriptors();
-    EXPECT_LE(after.size(), before.size());
+    // sysmon opens files of /proc for moments.
+    EXPECT_TRUE(testing::Eventually(
+        [&] { return OpenDescriptors().size() <= before.size(); }));
   });
 }
 
