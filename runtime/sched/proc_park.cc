@@ -374,9 +374,13 @@ void goreadyQuiet(G* gp) {
 }
 
 namespace {
-// goschedSpecial is gosched for a goroutine that is special, and for a foreign
-// thread, where gp may be nullptr.
-// On, P, Locks, Parks: as gosched.
+// goschedSpecial is called by gosched on a foreign thread, where gp may be
+// nullptr, and for a goroutine gp that is special. On a foreign thread it lets
+// the kernel run other threads. A goroutine goes to the tail of the global
+// queue. It switches directly to the next one only if no sanitizer of the
+// program must know.
+// On: user, or a foreign thread.  P: either.  Locks: takes sched.lock.
+// Parks: yes. A foreign thread, and a goroutine without a P, do not.
 GUMP_NOINLINE void goschedSpecial(G* gp) {
   if (gp == nullptr || gp->foreign) {
     dieIfForked();
@@ -394,6 +398,13 @@ GUMP_NOINLINE void goschedSpecial(G* gp) {
 }
 }  // namespace
 
+// gosched puts the current goroutine at the tail of the global queue, and runs
+// another. The goroutine makes the shortest way itself: it is not special, has
+// a P, and may find the next goroutine without g0. All else is
+// goschedSpecial's. In a declared call there is no P to give up, so gosched
+// lets the kernel run other threads.
+// On: user, or a foreign thread.  P: either.  Locks: takes sched.lock.
+// Parks: yes, unless there is no P.
 void gosched() noexcept {
   G* gp = getg();
   if (GUMP_UNLIKELY(gp == nullptr || gp->special)) {
