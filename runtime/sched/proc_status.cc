@@ -21,8 +21,8 @@ constexpr uint32_t kLegalG[] = {
     /* kGrunnable */ bit(kGrunning),
     /* kGrunning */ bit(kGrunnable) | bit(kGsyscall) | bit(kGwaiting) |
         bit(kGdead),
-    /* kGsyscall */ bit(kGrunning) | bit(kGrunnable) | bit(kGdead),
-    /* kGwaiting */ bit(kGrunnable) | bit(kGrunning),
+    /* kGsyscall */ bit(kGrunning) | bit(kGrunnable),
+    /* kGwaiting */ bit(kGrunnable),
     /* 5, unused */ 0,
     /* kGdead */ bit(kGrunnable) | bit(kGsyscall),
 };

@@ -24,8 +24,7 @@ const Edges kLegalG = {
     {kGidle, kGdead},        {kGdead, kGrunnable},    {kGdead, kGsyscall},
     {kGrunnable, kGrunning}, {kGrunning, kGrunnable}, {kGrunning, kGsyscall},
     {kGrunning, kGwaiting},  {kGrunning, kGdead},     {kGsyscall, kGrunning},
-    {kGsyscall, kGrunnable}, {kGsyscall, kGdead},     {kGwaiting, kGrunnable},
-    {kGwaiting, kGrunning},
+    {kGsyscall, kGrunnable}, {kGwaiting, kGrunnable},
 };
 constexpr uint32_t kAllG[] = {kGidle,    kGrunnable, kGrunning,
                               kGsyscall, kGwaiting,  kGdead};
