@@ -35,6 +35,7 @@
 #include "runtime/sys/sanitizer.h"
 #include "tests/netpoll/poll_testing.h"
 #include "tests/testing/errno_access.h"
+#include "tests/testing/scoped_env.h"
 #include "tests/testing/scratch.h"
 #include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -52,6 +53,7 @@ using testing::kBlock;
 using testing::Kind;
 using testing::kManyGoroutines;
 using testing::Refuse;
+using testing::ScopedEnv;
 using testing::ScratchFd;
 using namespace std::chrono_literals;
 
@@ -480,7 +482,11 @@ void WithoutRing() {
   std::_Exit(0);
 }
 
+// The suite may run with netpoll=uring in its environment. Then the runtime
+// would report that the ring is denied.
 TEST(RingDeathTest, SystemCallsAndEpollServeWhereItIsDenied) {
+  const ScopedEnv godebug("GODEBUG", "netpoll=auto");
+  const ScopedEnv gumpDebug("GUMP_DEBUG", "");
   for (const long nr :
        {SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register}) {
     for (const int err : {ENOSYS, EPERM}) {
@@ -497,7 +503,8 @@ TEST(RingDeathTest, SystemCallsAndEpollServeWhereItIsDenied) {
 
 // A program that asked for the ring is told.
 TEST(RingDeathTest, ADeniedRingIsReportedOnce) {
-  ::setenv("GODEBUG", "netpoll=uring", 1);
+  const ScopedEnv godebug("GODEBUG", "netpoll=uring");
+  const ScopedEnv gumpDebug("GUMP_DEBUG", "");
   EXPECT_EXIT(
       {
         Refuse(SYS_io_uring_setup, EPERM);
@@ -505,14 +512,13 @@ TEST(RingDeathTest, ADeniedRingIsReportedOnce) {
       },
       ::testing::ExitedWithCode(0),
       "^runtime: no io_uring here \\(errno 1\\), using epoll\n$");
-  ::unsetenv("GODEBUG");
 }
 
 TEST(RingDeathTest, NetpollEpollAsksForNoRing) {
-  ::setenv("GODEBUG", "netpoll=epoll", 1);
+  const ScopedEnv godebug("GODEBUG", "netpoll=epoll");
+  const ScopedEnv gumpDebug("GUMP_DEBUG", "");
   EXPECT_EXIT({ std::_Exit(ringStart() == EPERM ? 0 : 1); },
               ::testing::ExitedWithCode(0), "^$");
-  ::unsetenv("GODEBUG");
 }
 
 }  // namespace
