@@ -15,16 +15,25 @@ void LockOSThread() {
 void UnlockOSThread() { rt::unlockOSThreadExternal(); }
 
 namespace {
-// GrowText is the rt::BufferGrower of the std::string at `text`.
+// GrowText is the rt::BufferGrower of the std::string at `text`. It doubles the
+// text's memory. If there is not so much memory, it takes what is needed now.
 char* GrowText(void* text, size_t* size) {
   auto& s = *static_cast<std::string*>(text);
-  try {
-    s.resize(std::max({*size, 2 * s.size(), size_t{16} << 10}));
-  } catch (...) {  // whatever a program's operator new throws
-    return nullptr;
+  for (const size_t n :
+       {std::max({*size, 2 * s.size(), size_t{16} << 10}), *size}) {
+    try {
+      std::string larger;  // resize of `s` itself doubles by itself
+      larger.reserve(n);
+      larger = s;
+      larger.resize(n);
+      s.swap(larger);
+    } catch (...) {  // whatever a program's operator new throws
+      continue;
+    }
+    *size = n;
+    return s.data();
   }
-  *size = s.size();
-  return s.data();
+  return nullptr;
 }
 }  // namespace
 
