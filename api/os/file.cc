@@ -192,7 +192,10 @@ absl::Status File::Truncate(int64_t size) const {
 absl::StatusOr<FileInfo> File::Stat() const {
   if (file_ == nullptr) return NoFile();
   struct stat st;
-  const int err = Control(file_.get(), [&](int fd) { return fstat(fd, &st); });
+  const int err = file_->fd.with([&](int fd) {
+    return ErrnoOf(rt::onProgram(
+        fd, [&] { return BlockingSysCall([&] { return fstat(fd, &st); }); }));
+  });
   if (err != 0) return PathError("stat", file_->name, err);
   return FileInfo(BaseOf(file_->name), st);
 }
@@ -269,7 +272,8 @@ absl::StatusOr<std::pair<File, File>> Pipe() {
 }
 
 absl::StatusOr<File> NewFile(int fd, std::string_view name) {
-  const long flags = SysCall([&] { return fcntl(fd, F_GETFL); });
+  const long flags = rt::onProgram(
+      fd, [&] { return SysCall([&] { return fcntl(fd, F_GETFL); }); });
   if (flags < 0) return PathError("file", name, ErrnoOf(flags));
   OwnedFd owned(fd);
   try {

@@ -26,7 +26,8 @@
 // Invariants:
 //  (D1) Between the return of holdStandard and the call of releaseStandard no
 //       standard descriptor is free, unless the program closes one meanwhile,
-//       or the process has no descriptors left.
+//       or moveAboveStandard closes one that was made without a hold, or the
+//       process has no descriptors left.
 //       Proof: holders changes, and placeholders come and go, only under the
 //       lock. Each holder fills what is free before it unlocks. releaseStandard
 //       closes the placeholders only when it makes `holders` 0. Then no thread
@@ -37,11 +38,20 @@
 //  (D4) dupOfProgram does not duplicate a placeholder.
 //       Proof: it looks and duplicates under the lock. No number becomes a
 //       placeholder in between.
+//  (D5) onProgram does not return what a call has seen of a placeholder.
+//       Proof: if onProgram has a hold, a placeholder that the call has seen is
+//       still there when onProgram looks after the call. A look before the call
+//       would not do: a descriptor of ours that is being moved (D1) may have
+//       fd then, and a placeholder may follow it. If onProgram has no hold,
+//       it has read standardFree as false. A thread that makes a placeholder
+//       has read it as true before. The kernel orders its open before a call
+//       that sees the placeholder. So the load after that call reads true as
+//       well, and the call is made again, with a hold.
 //
-// Why (D4): read and write fail on a placeholder by themselves, but dup and
-// fcntl duplicate it like any open file. A child that gets the duplicate as its
-// standard input would find an open directory there instead of a closed
-// descriptor.
+// Why (D4) and (D5): read, write and poll fail on a placeholder by themselves.
+// But dup duplicates it, and fstat and fcntl describe it, like any open file. A
+// child that gets the duplicate as its standard input would find an open
+// directory there instead of a closed descriptor.
 //
 // A program that puts a file on a closed standard descriptor (dup2) while other
 // threads make descriptors has a race of its own: without us, too, those
@@ -148,6 +158,12 @@ void releaseStandard() {
   dieIfForked();
   LockScope l(&placeholders.lock);
   if (--placeholders.holders == 0) removeAll(placeholders.placed);
+}
+
+bool isHeld(int fd) {
+  dieIfForked();
+  LockScope l(&placeholders.lock);
+  return isPlaceholder(placeholders.placed, fd);
 }
 
 int dupOfProgram(int fd) {

@@ -54,6 +54,10 @@ class StandardHold {
   StandardHold(const StandardHold&) = delete;
   StandardHold& operator=(const StandardHold&) = delete;
 
+  // holds returns false if all standard descriptors are open, as far as the
+  // runtime knows.
+  bool holds() const { return held_; }
+
  private:
   const bool held_;
 };
@@ -77,6 +81,34 @@ class StandardHold {
 // fd is below 3 in a child of fork, it ends the process, as holdStandard does.
 // On: any.  P: either.  Locks: may take a leaf.  Parks: as StandardHold.
 [[nodiscard]] int dupOfProgram(int fd);
+
+// isHeld returns true if fd, which is 0, 1 or 2, is closed by the program and
+// held by the library. What is held stays so while the caller has a
+// StandardHold, unless the program closes or replaces it. In a child of fork it
+// ends the process, as holdStandard does.
+// On: any.  P: either.  Locks: takes a leaf.  Parks: the outermost acquirem of
+// a goroutine may.
+[[nodiscard]] bool isHeld(int fd);
+
+// onProgram makes a call on a descriptor of the program, and returns what the
+// call returns: a result, or -errno. If fd is a standard descriptor that the
+// program has closed, it returns -EBADF, even while the library holds fd. It is
+// for calls that the kernel lets succeed on what the library holds: fstat and
+// fcntl. It may make the call twice, and on what the library holds.
+//
+//   const long err = onProgram(fd, [&] { return statOf(fd, &st); });
+//
+// On: any.  P: either.  Locks: may take a leaf.  Parks: as StandardHold.
+template <class Call>
+[[nodiscard]] long onProgram(int fd, const Call& call) {
+  if (fd < 0 || fd >= kFirstDescriptor) return call();
+  for (;;) {
+    const StandardHold hold;
+    const long r = call();
+    if (hold.holds()) return isHeld(fd) ? -EBADF : r;  // see (D5)
+    if (!standardFree.load(relaxed)) return r;         // also
+  }
+}
 
 // tryMake makes a call of libc's that returns a descriptor, or 0. Returns its
 // result, or -errno. It is not inlined: compilers take the address of errno to

@@ -87,6 +87,18 @@ void lender() {
   }
 }
 
+// A thread of the program asks what the closed standard descriptors are. Until
+// the runtime has noticed that they are closed, one may be ours for a moment.
+void asker() {
+  for (int fd = 0; fd < 2; fd++) {
+    const long what = rt::onProgram(fd, [fd]() -> long {
+      const uint64_t is = at(table.load(rt::seq_cst), fd);
+      return is == kFree ? -EBADF : static_cast<long>(is);
+    });
+    check(what == -EBADF || what == kOurs, "a placeholder is described");
+  }
+}
+
 // Descriptors 0 and 1 are closed.
 void closed() {
   ofModel = true;
@@ -119,6 +131,39 @@ const Registered kLend({
           rt::standardFree.store(true, rt::relaxed);
           thread("a", maker);
           thread("lender", lender);
+        },
+    .finish = atRest,
+    .quick = {2, 1, 200},
+    .full = {3, 1, 20000},
+});
+
+const Registered kAsk({
+    .name = "descriptor_ask",
+    .about = "Descriptors: one is made while the closed ones are described",
+    .setup =
+        [] {
+          closed();
+          rt::standardFree.store(true, rt::relaxed);
+          thread("a", maker);
+          thread("asker", asker);
+        },
+    .finish = atRest,
+    .quick = {2, 1, 200},
+    .full = {3, 1, 20000},
+});
+
+const Registered kAskFirst({
+    .name = "descriptor_ask_first",
+    .about = "Descriptors: two are made while closed ones that have not been "
+             "noticed are described",
+    .setup =
+        [] {
+          closed();
+          thread("a", [] {
+            maker();
+            maker();
+          });
+          thread("asker", asker);
         },
     .finish = atRest,
     .quick = {2, 1, 200},

@@ -294,25 +294,40 @@ TEST_P(StandardLaterTest, OneThatIsClosedWhileTheProgramRuns_IsNeverOurs) {
 INSTANTIATE_TEST_SUITE_P(, StandardLaterTest,
                          ::testing::Values("epoll", "uring"));
 
-// ---- A child that gets a closed standard descriptor -------------------------
+// ---- A closed standard descriptor while a file is being opened --------------
 
-TEST(StandardProgram, DISABLED_LendsAClosedOne) {
+TEST(StandardProgram, DISABLED_UsesAClosedOne) {
   testing::OwnReport();
   const std::string name =
       ::testing::TempDir() + "/gump_fifo_" + std::to_string(getpid());
   gump::Run([&] {
-    const auto lend = [](const char* when) {
+    const auto use = [](const std::string& when) {
       exec::Cmd cmd("true");
       cmd.SetStdin(os::Stdin());
-      Expect(Errno(cmd.Run()) == EBADF, std::string("lent ") + when);
+      Expect(Errno(cmd.Run()) == EBADF, "lent " + when);
+      Expect(Errno(os::NewFile(STDIN_FILENO, "0").status()) == EBADF,
+             "NewFile " + when);
+      const os::File in = os::Stdin();
+      char buf[8];
+      Expect(Errno(in.Stat().status()) == EBADF, "Stat " + when);
+      Expect(Errno(in.Read(absl::MakeSpan(buf)).status()) == EBADF,
+             "Read " + when);
+      Expect(Errno(in.Write("x").status()) == EBADF, "Write " + when);
+      Expect(Errno(in.Seek(0, SEEK_SET).status()) == EBADF, "Seek " + when);
+      Expect(Errno(in.Truncate(0)) == EBADF, "Truncate " + when);
+      Expect(Errno(in.Sync()) == EBADF, "Sync " + when);
+      Expect(Errno(net::FileConn(STDIN_FILENO).status()) == EBADF,
+             "FileConn " + when);
+      Expect(os::Stderr().Stat().ok(), "Stat of an open one " + when);
+      Expect(os::NewFile(STDERR_FILENO, "2").ok(), "NewFile of an open one");
     };
-    lend("while nothing is opened");
+    use("while nothing is opened");
     Expect(mkfifo(name.c_str(), 0600) == 0, "mkfifo");
     sync::WaitGroup wg;
     wg.Go([&] { (void)Must("open a FIFO", os::Open(name)).Close(); });
     Expect(Eventually([] { return fcntl(STDIN_FILENO, F_GETFD) >= 0; }),
            "nothing holds the number");
-    lend("while a file is being opened");
+    use("while a file is being opened");
     const os::File writer = Must("writer", os::OpenFile(name, O_WRONLY));
     wg.Wait();
     return 0;
@@ -321,9 +336,9 @@ TEST(StandardProgram, DISABLED_LendsAClosedOne) {
   Report("done");
 }
 
-TEST(StandardLendTest, ClosedOneIsEBADF_WhileAFileIsBeingOpened) {
+TEST(StandardUseTest, ClosedOneIsEBADF_WhileAFileIsBeingOpened) {
   const ProgramEnd end =
-      RunOwnProgram("StandardProgram.DISABLED_LendsAClosedOne", {},
+      RunOwnProgram("StandardProgram.DISABLED_UsesAClosedOne", {},
                     [] { close(STDIN_FILENO); });
   EXPECT_EQ(end.said, "done\n");
   EXPECT_EQ(end.code, 0);

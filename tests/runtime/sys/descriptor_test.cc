@@ -80,6 +80,41 @@ TEST(DescriptorTest, DuplicateOfAHeldNumber_IsEBADF) {
   EXPECT_EQ(dupOfProgram(-1), -EBADF);
 }
 
+TEST(DescriptorTest, CallOnAHeldNumber_IsEBADF) {
+  const WithoutStdin without;
+  const auto flagsOf = [](int fd) {
+    return onProgram(
+        fd, [fd] { return tryMake([fd] { return fcntl(fd, F_GETFL); }); });
+  };
+  EXPECT_EQ(flagsOf(STDIN_FILENO), -EBADF);
+  lookAtStandard();
+  EXPECT_EQ(flagsOf(STDIN_FILENO), -EBADF);
+  const StandardHold hold;
+  EXPECT_TRUE(hold.holds());
+  EXPECT_TRUE(isHeld(STDIN_FILENO));
+  EXPECT_FALSE(isHeld(STDOUT_FILENO));
+  EXPECT_EQ(flagsOf(STDIN_FILENO), -EBADF);
+  EXPECT_GE(flagsOf(STDOUT_FILENO), 0);
+  EXPECT_EQ(flagsOf(-1), -EBADF);
+}
+
+// Another thread may notice during a call that a standard descriptor is closed,
+// and hold it before the call looks.
+TEST(DescriptorTest, CallDuringWhichTheNumberIsHeld_IsMadeAgain) {
+  const WithoutStdin without;
+  int calls = 0;
+  EXPECT_EQ(
+      onProgram(STDIN_FILENO,
+                [&] {
+                  calls++;
+                  lookAtStandard();
+                  const StandardHold other;
+                  return tryMake([] { return fcntl(STDIN_FILENO, F_GETFL); });
+                }),
+      -EBADF);
+  EXPECT_EQ(calls, 2);
+}
+
 // The program's standard input may itself be an O_PATH descriptor, which is how
 // the library recognises its placeholders.
 TEST(DescriptorTest, OPathDescriptorOfTheProgram_IsDuplicated) {
