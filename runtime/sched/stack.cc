@@ -114,7 +114,7 @@ Atomic<const char*> lastError{kErrNoMemory};  // points at constants: relaxed
 // ---- Carving ----------------------------------------------------------------
 
 // dropSanitizerState frees the sanitizers' state for a slot.
-GUMP_NOINLINE void dropSanitizerState(StackTop* t) {
+void dropSanitizerState(StackTop* t) {
   sanitizerDestroyFiber(t->tsanFiber);
   t->tsanFiber = nullptr;
   sanitizerDestroyFakeStack(t->asanFakeStack);
@@ -313,6 +313,9 @@ void spill(P* pp, uint32_t n) {
 
 // ---- Giving back ------------------------------------------------------------
 
+// dontNeed gives the pages of [lo, hi) back, and keeps errno. It is not
+// inlined, because its callers take locks, and so may change threads (see
+// KeepErrno).
 GUMP_NOINLINE void dontNeed(uintptr_t lo, uintptr_t hi) {
   const int saved = errno;
   madvise(reinterpret_cast<void*>(lo), hi - lo, MADV_DONTNEED);
@@ -407,14 +410,17 @@ StackTop* takeLarger(uint32_t order) {
 }
 
 // tryAlloc takes a stack of a class from the class's usual source. If it
-// returns nullptr, lastError says why.
+// returns nullptr, lastError says why. It is inlined into stackalloc, which
+// every new goroutine goes through. The compiler would not do so by itself,
+// because allocShort calls it too.
 GUMP_ALWAYS_INLINE StackTop* tryAlloc(P* pp, uint32_t order) {
   if (order == orderOf(defaultStackSize)) return allocDefault(pp, order);
   return order <= kMaxArenaOrder ? takeSlots(order, 1).pop() : mapStack(order);
 }
 
 // allocShort is called when tryAlloc has failed. A free stack of a larger class
-// serves as well. Stacks in the caches of other Ps stay there.
+// serves as well. Stacks in the caches of other Ps stay there. It is not
+// inlined, so that stackalloc saves fewer registers.
 GUMP_NOINLINE StackTop* allocShort(P* pp, uint32_t order) {
   if (pp != nullptr) stackcacheFlush(pp);
   StackTop* t = stackReclaim() ? tryAlloc(pp, order) : nullptr;
