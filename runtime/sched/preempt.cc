@@ -160,8 +160,9 @@ bool hasProcessor(int32_t tid) {
 //  * After kRunning the caller sends the thread a signal. If the thread is
 //    asleep, the signal cuts its system call short, which must not happen. So
 //    this answer needs proof: the thread has used nearly all of a span of time
-//    that has just ended, and has a processor now. The span is so short that
-//    hardly any sleep had room in it.
+//    that has just ended, and has a processor now, or would have one if the
+//    caller did not use it. The span is so short that hardly any sleep had room
+//    in it.
 //  * After kAsleep the caller takes the P. If the thread computes, or waits for
 //    a processor, it runs on without the P, and does not touch it
 //    (preempt_blocked.cc). It notices the loss at its next entry into the
@@ -195,9 +196,12 @@ ThreadState stateByClock(M* mp, int32_t tid, ForcePreempt how) {
   }
   const bool computed =
       l.elapsed <= kShortSpanNS && l.used >= l.elapsed - l.elapsed / 8;
-  // On one processor no thread but the caller has it.
-  return computed && (ncpu == 1 || hasProcessor(tid)) ? ThreadState::kRunning
-                                                      : ThreadState::kAsleep;
+  // A thread that may use only the caller's processor has none now. The kernel
+  // is asked each time, because the program, or its operator, may change what
+  // processors a thread may use.
+  return computed && (hasProcessor(tid) || isConfinedHere(tid))
+             ? ThreadState::kRunning
+             : ThreadState::kAsleep;
 }
 
 // look returns the state of mp's thread. It says kRunning only if the thread

@@ -1,10 +1,14 @@
-// The state of another thread, read from /proc/self/task/TID/status.
+// The state of another thread, read from /proc/self/task/TID/status, and the
+// processors that it may use.
 #include "runtime/sys/threadstate_linux.h"
+
+#include <sys/syscall.h>
 
 #include <cstring>
 
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/print.h"
+#include "runtime/sys/raw_syscall.h"
 
 namespace gump::rt {
 
@@ -68,6 +72,26 @@ ThreadState threadState(int32_t tid, uint64_t* sleeps) {
   if (n <= 0) return ThreadState::kUnseen;
   text[n] = '\0';
   return parseThreadStatus(text, tid, sleeps);
+}
+
+bool isConfinedHere(int32_t tid) {
+  // The largest number of processors that Linux can be built for. The kernel
+  // refuses a buffer that is smaller than its own mask.
+  constexpr size_t kWords = 8192 / 64;
+  uint64_t mask[kWords] = {};
+  const long n = rawSyscall(SYS_sched_getaffinity, tid, sizeof(mask),
+                            asArg(mask), 0, 0, 0);
+  uint32_t here = 0;
+  if (n < 0 || rawSyscall(SYS_getcpu, asArg(&here), 0, 0, 0, 0, 0) < 0) {
+    return false;
+  }
+  if (here / 64 >= kWords) return false;
+  for (size_t i = 0; i < kWords; i++) {
+    if (mask[i] != (i == here / 64 ? uint64_t{1} << (here % 64) : 0)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace gump::rt

@@ -1,4 +1,5 @@
-// The state of another thread of this process, as /proc tells it.
+// The state of another thread of this process, as /proc tells it, and whether
+// the thread can run beside the caller.
 #ifndef RUNTIME_SYS_THREADSTATE_LINUX_H_
 #define RUNTIME_SYS_THREADSTATE_LINUX_H_
 
@@ -23,6 +24,10 @@ enum class ThreadState : uint8_t { kRunning, kAsleep, kUnknown, kUnseen };
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] ThreadState parseThreadStatus(const char* text, int32_t tid,
                                             uint64_t* sleeps);
+// isConfinedHere returns true if the thread may use one processor only, and the
+// caller is on that processor now. Returns false if the kernel does not tell.
+// On: any.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] bool isConfinedHere(int32_t tid);
 
 }  // namespace gump::rt
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -264,6 +266,50 @@ TEST_P(UnseenDeathTest, WorldStopsBesideSleepersAndHogs) {
                 wg.Wait();
               }),
               ::testing::ExitedWithCode(7), "");
+}
+
+// ConfineEveryThread leaves one processor to each thread that there is, and so
+// to those that they make.
+void ConfineEveryThread() {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(sched_getcpu(), &one);
+  for (const auto& task :
+       std::filesystem::directory_iterator("/proc/self/task")) {
+    const int tid = std::stoi(task.path().filename());
+    if (sched_setaffinity(tid, sizeof(one), &one) != 0) Fail("affinity");
+  }
+}
+
+// The thread that looks has the only processor, so it never sees the hog have
+// it.
+TEST(UnseenProcessorDeathTest, HogIsPreemptedAfterTheProcessIsConfined) {
+  if (!DenyCalls::Possible()) GTEST_SKIP() << "no seccomp";
+  if (rt::kSanitizerDefersHandlers) GTEST_SKIP() << "the hog calls no libc";
+  EXPECT_EXIT(
+      testing::RunWith(2,
+                       [] {
+                         time::Sleep(absl::Milliseconds(1));
+                         ConfineEveryThread();
+                         TakeAway(kPath | kTaskDir);
+                         std::atomic<bool> stop = false;
+                         sync::WaitGroup wg;
+                         for (int i = 0; i < 2; i++) {
+                           wg.Go([&] {
+                             while (!stop) {
+                             }
+                           });
+                         }
+                         if (!testing::Eventually([] {
+                               return debug::ReadSchedStats().preemptions > 0;
+                             })) {
+                           Fail("no hog is preempted");
+                         }
+                         stop = true;
+                         wg.Wait();
+                         std::_Exit(7);
+                       }),
+      ::testing::ExitedWithCode(7), "");
 }
 
 // The number of threads is unknown, or known from the descriptor only. Either

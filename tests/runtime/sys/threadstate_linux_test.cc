@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -110,6 +111,42 @@ TEST(ThreadStateTest, StatusTellsTheStateOfItsOwnThreadOnly) {
       EXPECT_EQ(sleeps, 17u);
     }
   }
+}
+
+TEST(ThreadStateTest, ThreadIsConfinedHere_IfItMayUseOnlyThisProcessor) {
+  cpu_set_t all;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
+  std::atomic<int32_t> tid = 0;
+  std::atomic<bool> over = false;
+  std::thread other([&] {
+    tid = gettid();
+    over.wait(false);
+  });
+  ASSERT_TRUE(testing::Eventually([&] { return tid != 0; }));
+  EXPECT_EQ(isConfinedHere(tid), CPU_COUNT(&all) == 1);
+  for (int here = 0; here < CPU_SETSIZE; here++) {
+    if (!CPU_ISSET(here, &all)) continue;
+    const auto confine = [](int32_t thread, int processor) {
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      CPU_SET(processor, &one);
+      EXPECT_EQ(sched_setaffinity(thread, sizeof(one), &one), 0);
+    };
+    confine(0, here);
+    for (int there = 0; there < CPU_SETSIZE; there++) {
+      if (!CPU_ISSET(there, &all)) continue;
+      confine(tid, there);
+      EXPECT_EQ(isConfinedHere(tid), here == there);
+    }
+  }
+  for (const int32_t thread : {0, tid.load()}) {
+    EXPECT_EQ(sched_setaffinity(thread, sizeof(all), &all), 0);
+  }
+  EXPECT_EQ(isConfinedHere(tid), CPU_COUNT(&all) == 1);
+  over = true;
+  over.notify_all();
+  other.join();
+  EXPECT_FALSE(isConfinedHere(-1));
 }
 
 }  // namespace
