@@ -31,6 +31,7 @@
 #include "runtime/diag/panic.h"
 #include "runtime/diag/unwind.h"
 #include "runtime/sched/extram.h"
+#include "runtime/sched/mfinal.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
@@ -217,7 +218,8 @@ bool takeOther(G* gp, int64_t now, GRecord* r, Frames* frames) {
 // and foreign threads make goroutines while the world is stopped.
 bool hidden(const G* gp, int32_t level) {
   const uint32_t status = readgstatus(gp);
-  return status == kGidle || status == kGdead || (gp->systemG && level < 2);
+  return status == kGidle || status == kGdead ||
+         (level < 2 && isSystemGoroutine(gp));
 }
 
 // ---- ancestors

@@ -86,9 +86,10 @@ void symbolName(uintptr_t pc, char (&out)[FrameText::kMaxName]) {
 // interestsUsers returns true if a function is of interest to a user looking
 // for an error in the program rather than in the runtime. The thunks of go()
 // are of interest, because the compiler often inlines the user's whole function
-// into them.
+// into them. runFinalizers tells that a goroutine runs a finalizer, as in Go.
 bool interestsUsers(const char* name) {
-  static constexpr const char* kThunk = "gump::internal::k";
+  static constexpr const char* kShown[] = {"gump::internal::k",
+                                           "gump::rt::runFinalizers"};
   // Operations of channels are hidden, as in Go, where they belong to package
   // runtime.
   static constexpr const char* kHidden[] = {
@@ -99,7 +100,9 @@ bool interestsUsers(const char* name) {
       "__cxxabiv1::",      "std::terminate",   "gump::chan<",
       "gump::send_chan<",  "gump::recv_chan<",
   };
-  if (strncmp(name, kThunk, strlen(kThunk)) == 0) return true;
+  for (const char* prefix : kShown) {
+    if (strncmp(name, prefix, strlen(prefix)) == 0) return true;
+  }
   for (const char* prefix : kHidden) {
     if (strncmp(name, prefix, strlen(prefix)) == 0) return false;
   }

@@ -61,18 +61,33 @@ Finalizer* nextFinalizer()
   }
 }
 
+// True while fing runs the program's code. fing alone writes it. It publishes
+// nothing, so its accesses are relaxed: a reader sees the present value if it
+// has stopped the world, or has found by its status that fing is parked.
+Atomic<bool> fingRunsUser;
+
+}  // namespace
+
 void runFinalizers(void*) {
   for (;;) {
     Finalizer* f = nextFinalizer();
+    fingRunsUser.store(true, relaxed);
     f->ft->run(f->closure);
     f->ft->destroy(f->closure);
+    fingRunsUser.store(false, relaxed);
     std::free(f);
   }
 }
 
+namespace {
 constexpr FuncType kFingType = systemFunc(runFinalizers);
 
 }  // namespace
+
+bool isSystemGoroutine(const G* gp) {
+  return gp->systemG &&
+         !(gp->fn == &kFingType && fingRunsUser.load(relaxed));  // see there
+}
 
 G* wakefing() {
   // Pairs with the cas in queueFinalizer.

@@ -14,6 +14,15 @@ extern Atomic<bool> fingwake;
 // (step 1 of findRunnable).
 // On: any.  P: either.  Locks: takes a leaf.  Parks: no.
 [[nodiscard]] G* wakefing();
+// isSystemGoroutine returns true if gp is one of the runtime's own now. Dumps
+// pass over those, and the deadlock detector does not count them. The finalizer
+// goroutine is the program's while it runs a finalizer, as in Go.
+// On: any.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] bool isSystemGoroutine(const G* gp);
+// runFinalizers is the function of the finalizer goroutine. Dumps find it by
+// its name (interestsUsers).
+// On: user, the finalizer goroutine.  P: needed.  Locks: none.  Parks: yes.
+void runFinalizers(void*);
 
 }  // namespace gump::rt
 

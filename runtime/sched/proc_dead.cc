@@ -11,6 +11,7 @@
 #include "runtime/diag/panic.h"
 #include "runtime/sched/deadlock.h"
 #include "runtime/sched/extram.h"
+#include "runtime/sched/mfinal.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/netpoll.h"
 #include "runtime/sched/proc.h"
@@ -45,7 +46,7 @@ struct Census {
 void countG(G* gp, void* arg) {
   auto* c = static_cast<Census*>(arg);
   const uint32_t status = readgstatus(gp) & ~uint32_t{kGscan};
-  if (status == kGidle || status == kGdead || gp->systemG) return;
+  if (status == kGidle || status == kGdead || isSystemGoroutine(gp)) return;
   switch (status) {
     case kGwaiting:
       c->waiting++;

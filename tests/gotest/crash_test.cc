@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "gump/go.h"
 #include "gump/net.h"
 #include "gump/os.h"
+#include "gump/panic.h"
 #include "gump/runtime.h"
 #include "gump/select.h"
 #include "gump/signal.h"
@@ -158,20 +160,58 @@ TEST_F(GoCrashDeathTest, TestNoHelperGoroutines) {
               Died(), "^panic: oops\n\ngoroutine 1 \\[running\\]:\n");
 }
 
-// A finalizer that blocks is in a dump. Go shows it in every dump. Here it
-// takes GOTRACEBACK=system, because it blocks a goroutine of the runtime.
+// BlockFinalizer has a finalizer block, and returns when it is parked.
+void BlockFinalizer() {
+  runtime::SetFinalizer([] { make_chan<int>().Send(1); });
+  Eventually([] {
+    return runtime::Stack(true).find("[chan send]") != std::string::npos;
+  });
+}
+
+// A finalizer that blocks is in every dump, with the function of the runtime
+// that called it.
 TEST_F(GoCrashDeathTest, TestFinalizerOrCleanupDeadlock) {
-  EXPECT_EXIT(RunWith({{"GOTRACEBACK", "system"}},
+  const std::string finalizer =
+      "goroutine [0-9]+ \\[chan send\\]:\n.*"
+      "gump::rt::runFinalizers\\(\\.\\.\\.\\)\n";
+  EXPECT_EXIT(RunWith({},
                       [] {
-                        std::atomic<bool> begun = false;
-                        runtime::SetFinalizer([&] {
-                          begun = true;
-                          make_chan<int>().Send(1);
-                        });
-                        Eventually([&] { return begun.load(); });
+                        BlockFinalizer();
                         select();
                       }),
-              Died(), std::string(kAsleep) + ".*\\[chan send\\]");
+              Died(), std::string(kAsleep) + ".*" + finalizer);
+  EXPECT_EXIT(RunWith({{"GOTRACEBACK", "all"}},
+                      [] {
+                        BlockFinalizer();
+                        panic("oops");
+                      }),
+              Died(), "oops.*" + finalizer);
+  EXPECT_EXIT(RunWith({},
+                      [] {
+                        BlockFinalizer();
+                        std::fputs(runtime::Stack(true).c_str(), stderr);
+                        std::exit(2);
+                      }),
+              Died(), finalizer);
+}
+
+// A finalizer that blocks is a goroutine that is asleep, and one that has ended
+// is none.
+TEST_F(GoCrashDeathTest, TestGoexitDeadlock_FinalizersCount) {
+  EXPECT_EXIT(RunWith({},
+                      [] {
+                        BlockFinalizer();
+                        runtime::Goexit();
+                      }),
+              Died(), kAsleep);
+  EXPECT_EXIT(RunWith({},
+                      [] {
+                        std::atomic<bool> ended = false;
+                        runtime::SetFinalizer([&] { ended = true; });
+                        Eventually([&] { return ended.load(); });
+                        runtime::Goexit();
+                      }),
+              Died(), kNoGoroutines);
 }
 
 // A dial to a closed port is no deadlock, neither before Run nor in a main that
