@@ -164,16 +164,32 @@ void sanitizerCleanStack(const G* gp) {
                                 gp->stack.hi - gp->stack.lo);
 }
 
-// Every version of TSan's runtime exports this function. We only look at its
-// address.
-extern "C" [[gnu::weak]] void __tsan_init();
+// Every version of the two runtimes exports its function. We only look at the
+// addresses.
+extern "C" {
+[[gnu::weak]] void __tsan_init();
+[[gnu::weak]] void __msan_init();
+}
+
+namespace {
+[[noreturn]] void refuse(const char* sanitizer, const char* advice) {
+  printf(
+      "gump: this program is built with %s and its gump library is not: %s\n",
+      sanitizer, advice);
+  _exit(2);
+}
+}  // namespace
 
 void sanitizerCheckProgram() {
-  if (&__tsan_init == nullptr) return;
-  printf(
-      "gump: this program is built with ThreadSanitizer and its gump library "
-      "is not: link a library that was built with -DGUMP_SANITIZE=thread\n");
-  _exit(2);
+  if (&__tsan_init != nullptr) {
+    refuse("ThreadSanitizer",
+           "link a library that was built with -DGUMP_SANITIZE=thread");
+  }
+  if (&__msan_init != nullptr) {
+    refuse(
+        "MemorySanitizer",
+        "use AddressSanitizer or Valgrind, because there is no such library");
+  }
 }
 #endif
 

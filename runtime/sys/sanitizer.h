@@ -52,6 +52,10 @@
 //    a build with ASan does.
 //  - TSan: it does not see the library's locks and atomics, so it would report
 //    races that do not exist. sanitizerCheckProgram ends the program.
+//  - MSan: it does not see what the library writes, so it would report uses of
+//    values that are initialised, for example of a value that Recv stored.
+//    sanitizerCheckProgram ends the program. The library cannot be built with
+//    MSan either, because all that it links with would have to be.
 //  - UBSan: it keeps nothing about stacks or threads, so it needs nothing.
 #ifndef RUNTIME_SYS_SANITIZER_H_
 #define RUNTIME_SYS_SANITIZER_H_

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # sanitized.sh PREFIX WORK COMPILER: builds sanitized.cc with each sanitizer and the installed library, which has none, and
-# runs it. The program must work, and each of its bugs must be reported at its line. With ThreadSanitizer the program must
-# end with the library's message.
+# runs it. The program must work, and each of its bugs must be reported at its line. With ThreadSanitizer, and with
+# MemorySanitizer, which only Clang has, the program must end with the library's message.
 set -euo pipefail
 prefix=$1 work=$2 compiler=$3
 source=$(dirname "$0")
@@ -53,8 +53,14 @@ for procs in 1 2 4; do
   LSAN_OPTIONS=fast_unwind_on_malloc=0 reports leak 'memory leaks'
 done
 
-status=0
-"$work/sanitized_thread" works >"$output" 2>&1 || status=$?
-[ "$status" = 2 ] || fail "thread: exit status $status"
-[ "$(grep -c . "$output")" = 1 ] || fail "thread: not one sentence"
-grep -q '^gump: this program is built with ThreadSanitizer and its gump library is not: link ' "$output" || fail "thread: another sentence"
+# refuses SANITIZER NAME ADVICE: the program ends at its start, with one sentence.
+refuses() {
+  status=0
+  "$work/sanitized_$1" works >"$output" 2>&1 || status=$?
+  [ "$status" = 2 ] || fail "$1: exit status $status"
+  [ "$(grep -c . "$output")" = 1 ] || fail "$1: not one sentence"
+  grep -q "^gump: this program is built with $2 and its gump library is not: $3 " "$output" || fail "$1: another sentence"
+}
+
+refuses thread ThreadSanitizer link
+if [ -x "$work/sanitized_memory" ]; then refuses memory MemorySanitizer use; fi
