@@ -32,6 +32,7 @@
 #include "runtime/sys/cgroup_linux.h"
 #include "runtime/sys/descriptor.h"
 #include "runtime/sys/fpmodes.h"
+#include "runtime/sys/mem.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/sanitizer.h"
 #include "runtime/sys/signal.h"
@@ -58,6 +59,7 @@ void doSchedinit() {
   membarrierInit();
   forkinit();
   threadsinit();
+  meminit();
   stackinit();
   ncpu = getproccount();
   defaultGOMAXPROCSInit();

@@ -32,8 +32,9 @@
 //       that was not carved, or that was dropped, has no page and no StackTop.
 //  (K5) A slot's guard is installed once, before the slot is first bound, and
 //       stays. top->unguarded says that there is none.
-//  (K6) LeakSanitizer knows the carved slots of an arena as one region, because
-//       it reads the list of all mappings once for each region.
+//  (K6) LeakSanitizer looks for pointers in all of an arena. Arenas lie in a
+//       range that LeakSanitizer knows, because the runtime must not wait for
+//       it (root_range.h).
 //
 // If a guard cannot be installed (stackguard.h), the user chooses what happens.
 // stackguard=best goes on with a canary in the lowest bytes of the stack.
@@ -183,7 +184,7 @@ Range reserveSlots(uint32_t order, uint32_t n)
   }
   Arena* a = c->arena;
   const Range r{a, a->bump, std::min(n, a->nslots - a->bump)};
-  setCarved(a, a->bump + r.n);
+  a->bump += r.n;
   return r;
 }
 
@@ -248,7 +249,7 @@ StackTop* mapStack(uint32_t order) {
   {
     LockScope scope(&stackLock);
     a = newArena(order);
-    if (a != nullptr) setCarved(a, 1);
+    if (a != nullptr) a->bump = 1;
   }
   if (a == nullptr) {
     lastError.store(kErrNoMemory, relaxed);
@@ -433,6 +434,7 @@ size_t defaultStackSize = (size_t{256} << 10) * kStackMultiplier;
 
 void stackinit() {
   defaultStackSize *= sanitizerStackFactor();
+  arenasinit();
   stackguardinit();
 }
 

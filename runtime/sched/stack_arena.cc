@@ -16,6 +16,7 @@
 #include "runtime/sched/stack.h"
 #include "runtime/sys/mem.h"
 #include "runtime/sys/os_linux.h"
+#include "runtime/sys/root_range.h"
 #include "runtime/sys/sanitizer.h"
 
 namespace gump::rt {
@@ -26,6 +27,9 @@ namespace {
 
 // Cells of arenas that have been unmapped.
 constinit Arena* spareArenas ABSL_GUARDED_BY(stackLock) = nullptr;
+
+// `contains` and `hide` need no lock.
+constinit RootRange roots{kArenaSize};
 
 constexpr size_t kTableBits = 11;
 constexpr size_t kTableSize = size_t{1} << kTableBits;
@@ -88,6 +92,29 @@ uintptr_t reserveAligned(size_t n) {
   return base;
 }
 
+// mapArena maps n bytes at a multiple of kArenaSize, where LeakSanitizer looks
+// (K6). Returns 0 if there is no memory.
+uintptr_t mapArena(size_t n) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stackLock) {
+  if (!sanitizerReadsStacks()) return reserveAligned(n);
+  if (const uintptr_t p = roots.map(alignUp(n, kPageSize))) return p;
+  const uintptr_t p = reserveAligned(n);
+  if (p != 0) sanitizerRootRegion(reinterpret_cast<const void*>(p), n);
+  return p;
+}
+
+// unmapArena undoes mapArena. Returns true if the addresses can be used again
+// by way of `roots`.
+[[nodiscard]] bool unmapArena(uintptr_t base, size_t n) {
+  auto* const p = reinterpret_cast<void*>(base);
+  if (sanitizerReadsStacks()) {
+    if (roots.contains(base))
+      return RootRange::hide(base, alignUp(n, kPageSize));
+    sanitizerForgetRootRegion(p, n);
+  }
+  sysFree(p, n);
+  return false;
+}
+
 GUMP_NOINLINE void adviseNoHugePage(uintptr_t base, size_t n) {
   const int saved = errno;
   // Kernels without huge pages refuse this, which does no harm.
@@ -127,10 +154,10 @@ Arena* newArena(uint32_t order) {
     if (a == nullptr) return nullptr;
   }
   *a = Arena{};
-  a->base = reserveAligned(size);
+  a->base = mapArena(size);
   while (a->base == 0 && size > stride) {
     size = std::max(alignUp(size / 2, kPageSize), stride);
-    a->base = reserveAligned(size);
+    a->base = mapArena(size);
   }
   if (a->base != 0) {
     adviseNoHugePage(a->base, size);
@@ -139,33 +166,30 @@ Arena* newArena(uint32_t order) {
     a->order = order;
     a->nslots = static_cast<uint32_t>(size / stride);
     if (publishArena(a->base, a)) return a;
-    sysFree(reinterpret_cast<void*>(a->base), size);
+    if (unmapArena(a->base, size)) roots.free(a->base, size);
   }
   a->next = spareArenas;
   spareArenas = a;
   return nullptr;
 }
 
-void setCarved(Arena* a, uint32_t n) {
-  const auto* base = reinterpret_cast<const void*>(a->base);
-  // The new region comes first. A leak check in between reads some stacks
-  // twice, but misses none.
-  if (n > 0) sanitizerRootRegion(base, n * a->stride);
-  if (a->bump > 0) sanitizerForgetRootRegion(base, a->bump * a->stride);
-  a->bump = n;
+void arenasinit() {
+  if (!sanitizerReadsStacks()) return;
+  LockScope scope(&stackLock);
+  roots.init();
 }
 
 void unpublish(Arena* a) {
   if (!publishArena(a->base, nullptr)) {
     fatalthrow("stack: arena not in the table");
   }
-  setCarved(a, 0);
 }
 
 void unmap(Arena* a, uint32_t guards) {
   while (guards-- > 0) guardUnmapped();
-  sysFree(reinterpret_cast<void*>(a->base), a->size);
+  const bool reusable = unmapArena(a->base, a->size);
   LockScope scope(&stackLock);
+  if (reusable) roots.free(a->base, a->size);
   a->next = spareArenas;
   spareArenas = a;
 }

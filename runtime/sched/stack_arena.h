@@ -43,8 +43,7 @@ static_assert(kTopReserve + (kColours - 1) * kColourStep + 1536 + 512 <=
 
 // stackLock guards the pools of stack.cc, and the members of Arena from `bump`
 // on. Two things are forbidden under it: system calls, and touching a slot that
-// is not on a list. Mapping an arena is the exception, together with the calls
-// by which LeakSanitizer notes a region.
+// is not on a list. Mapping an arena is the exception.
 extern Mutex stackLock;
 
 // Arena is a mapping and the slots that it is carved into. Arena cells are
@@ -86,16 +85,16 @@ inline StackTop* topOf(const Stack& s) {
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] StackTop* initSlot(const Arena* a, uint32_t i, bool guarded);
 
+// arenasinit prepares what LeakSanitizer needs (root_range.h). Called by
+// stackinit.
+// On: any.  P: either.  Locks: takes stackLock.  Parks: no.
+void arenasinit();
 // newArena maps an arena of one class and enters it into the table. It takes
 // the largest size that can be mapped, halving from kArenaSize down to a single
 // slot. Returns nullptr if there is no memory.
 // On: any.  P: either.  Locks: caller holds stackLock.  Parks: no.
 [[nodiscard]] Arena* newArena(uint32_t order)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(stackLock);
-// setCarved sets the number of carved slots of `a` to n, and tells
-// LeakSanitizer that these slots are its region (K6).
-// On: any.  P: either.  Locks: caller holds stackLock.  Parks: no.
-void setCarved(Arena* a, uint32_t n) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stackLock);
 // unpublish removes an arena from the table. None of its slots may be in use.
 // It is called before unmap, so that a new mapping at the same addresses does
 // not meet the old entry.

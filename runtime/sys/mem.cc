@@ -14,6 +14,7 @@
 #include "runtime/sched/mlocks.h"
 #include "runtime/sys/lock_futex.h"
 #include "runtime/sys/os_linux.h"
+#include "runtime/sys/root_range.h"
 #include "runtime/sys/sanitizer.h"
 
 namespace gump::rt {
@@ -30,10 +31,15 @@ struct Persistent {
   Mutex lock{LockRank::kMem};
   uintptr_t next ABSL_GUARDED_BY(lock) = 0;
   uintptr_t end ABSL_GUARDED_BY(lock) = 0;
+  RootRange roots ABSL_GUARDED_BY(lock){kChunkSize};
 };
 constinit Persistent persistent;
 
-void* reserve(size_t n) {
+void* reserve(size_t n) ABSL_EXCLUSIVE_LOCKS_REQUIRED(persistent.lock) {
+  if (!sanitizerReadsStacks()) return sysReserve(n);
+  if (const uintptr_t p = persistent.roots.map(n)) {
+    return reinterpret_cast<void*>(p);
+  }
   void* p = sysReserve(n);
   if (p != nullptr) sanitizerRootRegion(p, n);
   return p;
@@ -41,9 +47,19 @@ void* reserve(size_t n) {
 
 }  // namespace
 
-void* persistentalloc(size_t n, size_t align) {
-  if (n > kMaxChunked) return reserve(alignUp(n, kPageSize));
+void meminit() {
+  if (!sanitizerReadsStacks()) return;
   LockScope scope(&persistent.lock);
+  persistent.roots.init();
+}
+
+void* persistentalloc(size_t n, size_t align) {
+  const bool chunked = n <= kMaxChunked;
+  if (!chunked && !sanitizerReadsStacks()) {
+    return sysReserve(alignUp(n, kPageSize));
+  }
+  LockScope scope(&persistent.lock);
+  if (!chunked) return reserve(alignUp(n, kPageSize));
   uintptr_t p = alignUp(persistent.next, align);
   if (p + n > persistent.end) {
     void* chunk = reserve(kChunkSize);

@@ -12,6 +12,9 @@
 
 namespace gump::rt {
 
+// meminit prepares what LeakSanitizer needs (root_range.h). Called by
+// schedinit.
+void meminit();
 // persistentalloc returns n zeroed bytes that live as long as the process,
 // aligned to align (a power of two, at most a page). Returns nullptr if the
 // kernel has no memory.

@@ -437,9 +437,10 @@ GUMP_ALWAYS_INLINE void sanitizerUnwinding() {}
 #endif
 
 // sanitizerRootRegion makes LeakSanitizer look for pointers in [p, p + n), as
-// it does by itself on the stacks of threads and in static memory. A region is
-// a slab, or the stacks of goroutines, which may be parked when the process
-// ends.
+// it does by itself on the stacks of threads and in static memory. A region has
+// slabs, or the stacks of goroutines, which may be parked when the process
+// ends. Both functions wait for the end of a leak check. So they are called
+// when the runtime starts, and later only where root_range.h has no range.
 #if defined(GUMP_ASAN) || defined(GUMP_PLAIN)
 void sanitizerRootRegion(const void* p, size_t n);
 void sanitizerForgetRootRegion(const void* p, size_t n);

@@ -1,7 +1,7 @@
 // A program that is built with a sanitizer and linked with a library that is
-// not. sanitized.sh builds it. The argument says what the program does: `works`
-// and `parked` must give no report, and any other argument must give the report
-// that it names.
+// not. sanitized.sh builds it. The argument says what the program does:
+// `works`, `parked` and `checks` must give no report, and any other argument
+// must give the report that it names.
 #include <gump/gump.h>
 #include <signal.h>
 #include <unistd.h>
@@ -244,6 +244,40 @@ int Parked() {
   });
 }
 
+// Checks has a goroutine look for leaks while others compute, and others begin
+// on new stacks. The goroutine is preempted while it holds LeakSanitizer's
+// lock, and none of the others may wait for that.
+extern "C" __attribute__((weak)) int __lsan_do_recoverable_leak_check();
+
+int Checks() {
+  return Run([] {
+    std::atomic<bool> over{false};
+    sync::WaitGroup wg;
+    for (int i = 0; i < 4; i++) {
+      wg.Go([&] {
+        while (!over) {
+        }
+      });
+    }
+    for (int i = 0; i < 20; i++) {
+      wg.Go([&, i] {
+        for (size_t n = 1; !over; n++) {
+          sync::WaitGroup one;
+          one.Add(1);
+          go(GoOptions{.stack_size = (n % 40 + 1) << 20}, [&] { one.Done(); });
+          one.Wait();
+          if (i == 0 && n % 50 == 0) debug::FreeOSMemory();
+        }
+      });
+    }
+    for (int i = 0; i < 10; i++) (void)__lsan_do_recoverable_leak_check();
+    over = true;
+    wg.Wait();
+    std::puts("works");
+    return 0;
+  });
+}
+
 // ---- What must be reported --------------------------------------------------
 
 NOINLINE void UseAfterFree() {
@@ -310,5 +344,6 @@ int main(int, char** argv) {
   const std::string_view how = argv[1];
   if (how == "works") return Works();
   if (how == "parked") return Parked();
+  if (how == "checks") return Checks();
   return Fails(how);
 }

@@ -42,12 +42,14 @@ for procs in 1 2 4; do
   reports address stack-use-after-return
   # LeakSanitizer does not read fake stacks.
   ASAN_OPTIONS=detect_stack_use_after_return=0 works address parked
+  ASAN_OPTIONS=detect_stack_use_after_return=0 works address checks
 
   works undefined works
   reports undefined 'signed integer overflow'
 
   works leak works
   works leak parked
+  works leak checks
   # The fast unwinder of LeakSanitizer knows only the stacks of threads. So it finds no caller of an allocation on a
   # goroutine, and LeakSanitizer takes such a leak for one of the dynamic loader.
   LSAN_OPTIONS=fast_unwind_on_malloc=0 reports leak 'memory leaks'
