@@ -302,13 +302,19 @@ function(gump_lto_tests)
   endforeach()
 endfunction()
 
-# gump_gdb_tests(): a debugger comes and goes, and walks stacks. LeakSanitizer does not work under a debugger.
-function(gump_gdb_tests)
+# gump_gdb_tests(path): a debugger comes and goes, walks stacks, and looks at the program <path>. LeakSanitizer does not work under a debugger.
+function(gump_gdb_tests path)
   if(GUMP_SANITIZE OR CMAKE_CROSSCOMPILING)
     return()
   endif()
   add_test(NAME gdb/attach COMMAND ${CMAKE_CURRENT_LIST_DIR}/gdb/attach.sh $<TARGET_FILE:test_stress_preempt_stress_test>)
   set_tests_properties(gdb/attach PROPERTIES LABELS gdb TIMEOUT ${gump_test_timeout} SKIP_RETURN_CODE 77)
+  add_executable(gdb_debugged ${path})
+  target_compile_options(gdb_debugged PRIVATE -g -O1)
+  target_link_libraries(gdb_debugged PRIVATE gump::gump gump_private)
+  add_test(NAME gdb/goroutines COMMAND ${CMAKE_CURRENT_LIST_DIR}/gdb/goroutines.sh $<TARGET_FILE:gdb_debugged>
+    ${PROJECT_SOURCE_DIR}/tools/gdb/gump_gdb.py)
+  set_tests_properties(gdb/goroutines PROPERTIES LABELS gdb TIMEOUT ${gump_test_timeout} SKIP_RETURN_CODE 77)
   if(GUMP_BUILD_EXAMPLES)
     add_test(NAME gdb/switch COMMAND ${CMAKE_CURRENT_LIST_DIR}/gdb/switch.sh $<TARGET_FILE:ring> 103 20000)
     set_tests_properties(gdb/switch PROPERTIES LABELS gdb TIMEOUT ${gump_test_timeout} SKIP_RETURN_CODE 77)

@@ -1,9 +1,11 @@
 #include "api/context/context_node.h"
 
+#include <cstddef>
 #include <mutex>
 #include <new>
 #include <utility>
 
+#include "gump/internal/layout_entry.h"
 #include "gump/internal/linkname_panic.h"
 #include "gump/internal/linkname_synctest.h"
 #include "gump/internal/linkname_time.h"
@@ -502,3 +504,24 @@ ContextRef NewContextFunc(const ContextRef& parent, const rt::FuncType* ft,
 }
 
 }  // namespace gump::internal
+
+// What a debugger needs to print a context. offsetof of these classes is right
+// with the compilers that we support, though they have virtual functions and
+// the standard leaves it open.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Winvalid-offsetof"
+struct gump::internal::ContextLayout {
+  static constexpr uint64_t kParent = offsetof(ContextNode, parent);
+  static constexpr uint64_t kCancel = offsetof(ContextNode, cancel);
+  static constexpr uint64_t kState = offsetof(CancelNode, state_);
+  static constexpr uint64_t kDeadline = offsetof(CancelNode, deadline_);
+};
+#pragma GCC diagnostic pop
+
+GUMP_LAYOUT_TABLE gump_context_layout[] = {
+    {"ContextNode.parent", gump::internal::ContextLayout::kParent, nullptr},
+    {"ContextNode.cancel", gump::internal::ContextLayout::kCancel, nullptr},
+    {"CancelNode.state_", gump::internal::ContextLayout::kState, nullptr},
+    {"CancelNode.deadline_", gump::internal::ContextLayout::kDeadline, nullptr},
+    {nullptr, 0, nullptr},
+};

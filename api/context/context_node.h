@@ -63,6 +63,7 @@ namespace gump::internal {
 
 class CancelNode;
 class ValueNode;
+struct ContextLayout;
 
 struct ContextNode {
   // Takes a reference to up, which may be null.
@@ -147,6 +148,8 @@ class CancelNode final : public ContextNode {
   void WeakUnref() noexcept;
 
  private:
+  friend struct ContextLayout;  // for debuggers
+
   [[nodiscard]] bool Close(uint32_t why, const absl::Status& cause);
   [[nodiscard]] CancelNode* TakeChild();
   void Sweep(CancelNode* (&idle)[2]);

@@ -220,6 +220,14 @@ void gfpurge(P* pp);
 // nostackWake lets one of the Gs that wait for a stack try again.
 // On: g0.  P: either.  Locks: takes sched.lock.  Parks: no.
 void nostackWake();
+// GSlab is a block of cells for Gs. Slabs form a list that only grows.
+struct GSlab {
+  Atomic<GSlab*> next;
+  Atomic<uint32_t> used;  // cells handed out so far; written under allgLock,
+                          // read by forEachG
+  G* cells;
+};
+extern Atomic<GSlab*> gSlabs;  // the first; set once, release
 // forEachG calls f for every G ever made, in creation order. Gs are never
 // freed.
 // On: any.  P: either.  Locks: none.  Parks: no.
@@ -227,7 +235,6 @@ void forEachG(void (*f)(G*, void*), void* arg);
 // The same, a slab at a time. nextGSlab(nullptr) is the first slab, and nullptr
 // comes after the last.
 // On: any.  P: either.  Locks: none.  Parks: no.
-struct GSlab;
 [[nodiscard]] GSlab* nextGSlab(const GSlab* after);
 void forEachGIn(const GSlab* slab, void (*f)(G*, void*), void* arg);
 // gcountAll is the number of Gs ever made.

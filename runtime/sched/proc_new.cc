@@ -39,12 +39,7 @@
 
 namespace gump::rt {
 
-struct GSlab {
-  Atomic<GSlab*> next;
-  Atomic<uint32_t> used;  // cells handed out so far; written under allgLock,
-                          // read by forEachG
-  G* cells;
-};
+Atomic<GSlab*> gSlabs;
 
 namespace {
 
@@ -52,8 +47,7 @@ constexpr size_t kSlabCells = 256;
 
 Mutex allgLock{LockRank::kAllg};
 GSlab* slabTail ABSL_GUARDED_BY(allgLock) = nullptr;
-Atomic<GSlab*> slabHead;  // set once, release; read by forEachG
-Atomic<uint64_t> ngs;     // cells handed out
+Atomic<uint64_t> ngs;                             // cells handed out
 Atomic<size_t> maxStackSize{kMaxStackSizeLimit};  // debug::SetMaxStack
 
 GSlab* newSlab() {
@@ -158,7 +152,7 @@ G* malg() {
     GSlab* slab = newSlab();
     if (slab == nullptr) return nullptr;
     if (slabTail == nullptr) {
-      slabHead.store(slab, release);  // pairs with forEachG
+      gSlabs.store(slab, release);  // pairs with forEachG
     } else {
       slabTail->next.store(slab, release);  // pairs with forEachG
     }
@@ -176,7 +170,7 @@ G* malg() {
 
 GSlab* nextGSlab(const GSlab* after) {
   // Both pair with the stores in malg.
-  return after == nullptr ? slabHead.load(acquire) : after->next.load(acquire);
+  return after == nullptr ? gSlabs.load(acquire) : after->next.load(acquire);
 }
 
 void forEachGIn(const GSlab* slab, void (*f)(G*, void*), void* arg) {

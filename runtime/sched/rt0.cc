@@ -14,6 +14,7 @@
 
 #include <pthread.h>
 
+#include "runtime/diag/debugger.h"
 #include "runtime/diag/debugvars.h"
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
@@ -87,6 +88,7 @@ void doSchedinit() {
   startTemplateThread();
   newm(sysmon, /*pp=*/nullptr, kReserveID);
   setg(self);
+  keepDebuggerTable();
   initialised.store(true, release);
 }
 

@@ -4,45 +4,47 @@
 
 namespace gump::rt {
 
+const char* const kWaitReasonText[] = {
+    "",
+    "IO wait",
+    "panicwait",
+    "finalizer wait",
+    "force gc (idle)",
+    "GOMAXPROCS updater (idle)",
+    "semacquire",
+    "sleep",
+    "chan receive (nil chan)",
+    "chan send (nil chan)",
+    "select (no cases)",
+    "select",
+    "chan receive",
+    "chan send",
+    "sync.Cond.Wait",
+    "sync.Mutex.Lock",
+    "sync.RWMutex.RLock",
+    "sync.RWMutex.Lock",
+    "sync.WaitGroup.Wait",
+    "trace reader (blocked)",
+    "wait for GC cycle",
+    "GC worker (idle)",
+    "GC worker (active)",
+    "preempted",
+    "stopping the world",
+    "flushing proc caches",
+    "synctest.Run",
+    "synctest.Wait",
+    "chan receive (durable)",
+    "chan send (durable)",
+    "select (durable)",
+    "sync.WaitGroup.Wait (durable)",
+};
+static_assert(sizeof(kWaitReasonText) / sizeof(kWaitReasonText[0]) ==
+              kNumWaitReasonTexts);
+
 const char* waitReasonString(WaitReason r) {
-  static constexpr const char* kText[] = {
-      "",
-      "IO wait",
-      "panicwait",
-      "finalizer wait",
-      "force gc (idle)",
-      "GOMAXPROCS updater (idle)",
-      "semacquire",
-      "sleep",
-      "chan receive (nil chan)",
-      "chan send (nil chan)",
-      "select (no cases)",
-      "select",
-      "chan receive",
-      "chan send",
-      "sync.Cond.Wait",
-      "sync.Mutex.Lock",
-      "sync.RWMutex.RLock",
-      "sync.RWMutex.Lock",
-      "sync.WaitGroup.Wait",
-      "trace reader (blocked)",
-      "wait for GC cycle",
-      "GC worker (idle)",
-      "GC worker (active)",
-      "preempted",
-      "stopping the world",
-      "flushing proc caches",
-      "synctest.Run",
-      "synctest.Wait",
-      "chan receive (durable)",
-      "chan send (durable)",
-      "select (durable)",
-      "sync.WaitGroup.Wait (durable)",
-  };
-  static_assert(sizeof(kText) / sizeof(kText[0]) ==
-                static_cast<size_t>(WaitReason::kNumWaitReasons));
-  return r < WaitReason::kNumWaitReasons ? kText[static_cast<size_t>(r)]
-                                         : "unknown wait reason";
+  return r < WaitReason::kNumWaitReasons
+             ? kWaitReasonText[static_cast<size_t>(r)]
+             : "unknown wait reason";
 }
 
 bool isIdleInSynctest(WaitReason r) {

@@ -2,6 +2,7 @@
 #ifndef RUNTIME_SCHED_WAITREASON_H_
 #define RUNTIME_SCHED_WAITREASON_H_
 
+#include <cstddef>
 #include <cstdint>
 
 namespace gump::rt {
@@ -41,6 +42,11 @@ enum class WaitReason : uint8_t {
   kSynctestWaitGroupWait,
   kNumWaitReasons,
 };
+
+// Go's texts, by WaitReason; "" for kZero. Debuggers read them, too.
+inline constexpr size_t kNumWaitReasonTexts =
+    static_cast<size_t>(WaitReason::kNumWaitReasons);
+extern const char* const kWaitReasonText[kNumWaitReasonTexts];
 
 // waitReasonString returns Go's text. It returns "" for kZero, and "unknown
 // wait reason" beyond the last reason.

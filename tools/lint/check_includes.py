@@ -29,9 +29,9 @@ WAIT = r'"runtime/wait/[a-z0-9_]+\.h"'
 DIAG = r'"runtime/diag/[a-z0-9_]+\.h"'
 RUNTIME = r'"runtime/(?:sys|sched|wait|diag)/[a-z0-9_]+\.h"'
 NETPOLL = r'"netpoll/[a-z0-9_]+\.h"'
-WINDOW = r'"gump/internal/(?:linkname(?:_[a-z]+)?|arch(?:_[a-z0-9]+)?|atomic|compiler|see_the_error_above)\.h"'
+WINDOW = r'"gump/internal/(?:linkname(?:_[a-z]+)?|arch(?:_[a-z0-9]+)?|atomic|compiler|layout_entry|see_the_error_above)\.h"'
 WHOLE_WINDOW = r'"gump/internal/linkname\.h"'
-API_INTERNAL = r'"gump/internal/(?!linkname|arch|atomic|compiler)[a-z0-9_]+\.h"'
+API_INTERNAL = r'"gump/internal/(?!linkname|arch|atomic|compiler|layout_entry)[a-z0-9_]+\.h"'
 PUBLIC = r'[<"]gump/(?!internal/)(?:[a-z0-9_]+/)?[a-z0-9_]+\.h[>"]'
 EVERYTHING = r".*"
 
@@ -53,6 +53,7 @@ UPWARDS = {
     "sched/proc_stw.cc": [r'"runtime/wait/sema\.h"'],            # worldsema
     "sched/rt0.cc": [r'"runtime/wait/sema\.h"'],                 # the table of semaphores is made at start-up
     "sched/time.cc": [r'"runtime/wait/(?:synctest|timechan)\.h"'],  # the clock of a bubble; timers that send
+    "diag/debugger.cc": [r'"runtime/wait/(?:chan|synctest)\.h"'],  # a debugger prints channels and bubbles
     "diag/traceback.cc": [r'"runtime/wait/synctest\.h"'],        # a dump names the bubble
 }
 
