@@ -337,4 +337,10 @@ size_t chancap(const Hchan* c) noexcept {
   return c == nullptr || c->isTimer ? 0 : c->dataqsiz;
 }
 
+bool chanclosed(const Hchan* c) noexcept {
+  pollPreempt();
+  // Acquire: pairs with the release in closechan.
+  return c != nullptr && c->closed.load(acquire) != 0;
+}
+
 }  // namespace gump::rt

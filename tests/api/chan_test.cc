@@ -166,6 +166,44 @@ TEST_P(ChanTest, TryOperationsPairWithWaiters) {
   });
 }
 
+TEST_P(ChanTest, IsClosedTurnsTrueOnceAndDoesNotTakeValues) {
+  Run([] {
+    auto c = make_chan<int>(2);
+    const send_chan<int> s = c;
+    const recv_chan<int> r = c;
+    c.Send(7);
+    EXPECT_FALSE(c.IsClosed());
+    EXPECT_FALSE(r.IsClosed());
+    c.Close();
+    EXPECT_TRUE(c.IsClosed());
+    EXPECT_TRUE(s.IsClosed());
+    EXPECT_TRUE(r.IsClosed());
+    EXPECT_EQ(c.Recv(), 7);
+    EXPECT_EQ(c.Recv(), std::nullopt);
+    EXPECT_TRUE(c.IsClosed());
+    EXPECT_FALSE(chan<int>().IsClosed());
+    auto v = make_chan<void>();
+    EXPECT_FALSE(v.IsClosed());
+    v.Close();
+    EXPECT_TRUE(recv_chan<void>(v).IsClosed());
+    EXPECT_TRUE(send_chan<void>(v).IsClosed());
+  });
+}
+
+// Under TSan this fails if IsClosed does not acquire.
+TEST_P(ChanTest, CloseHappensBeforeIsClosedReturnsTrue) {
+  Run([] {
+    auto c = make_chan<void>();
+    int written = 0;
+    go([&, c] {
+      written = 1;
+      c.Close();
+    });
+    while (!c.IsClosed()) runtime::Gosched();
+    EXPECT_EQ(written, 1);
+  });
+}
+
 TEST_P(ChanTest, CloseWakesAllReceivers) {
   Run([] {
     chan<int> c = make_chan<int>();

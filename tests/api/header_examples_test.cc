@@ -27,6 +27,33 @@ namespace examples {
 
 using namespace gump;
 
+namespace barrier_h {
+const int workers = 3;
+const int rounds = 4;
+
+void Compute(const std::vector<int>& now, std::vector<int>& next, int w) {
+  const auto at = static_cast<size_t>(w);
+  next[at] = now[at] + now[(at + 1) % now.size()];
+}
+
+void Main() {
+  std::vector<int> now = {1, 1, 1};
+  std::vector<int> next(3);
+  sync::WaitGroup wg;
+  sync::Barrier round(workers, [&]() noexcept { std::swap(now, next); });
+  for (int w = 0; w < workers; w++) {
+    wg.Go([&, w] {
+      for (int i = 0; i < rounds; i++) {
+        Compute(now, next, w);
+        round.arrive_and_wait();  // may park
+      }
+    });
+  }
+  wg.Wait();
+  EXPECT_EQ(now, (std::vector<int>{16, 16, 16}));
+}
+}  // namespace barrier_h
+
 namespace chan_h {
 void Main() {
   gump::chan<int> c = gump::make_chan<int>(16);  // or (), unbuffered
@@ -184,6 +211,26 @@ void Main() {
   EXPECT_EQ(parsed.Recv(), "parsed text");
 }
 }  // namespace go_h
+
+namespace latch_h {
+std::atomic<int> parts = 0;
+void LoadUsers() { parts++; }
+void LoadPrices() { parts++; }
+
+void Main() {
+  sync::Latch loaded(2);
+  go([&] {
+    LoadUsers();
+    loaded.count_down();
+  });
+  go([&] {
+    LoadPrices();
+    loaded.count_down();
+  });
+  loaded.wait();  // both are loaded; may park
+  EXPECT_EQ(parts, 2);
+}
+}  // namespace latch_h
 
 namespace list_h {
 struct Watcher {
@@ -509,6 +556,10 @@ void Main() {
 namespace waitgroup_h {
 std::atomic<int> fetched = 0;
 void Fetch(const std::string&) { fetched++; }
+struct Log {
+  bool flushed = false;
+};
+void Flush(Log& log) { log.flushed = true; }
 
 void Main() {
   const std::vector<std::string> urls = {"a", "b", "c"};
@@ -518,18 +569,24 @@ void Main() {
   }
   wg.Wait();  // all have returned; may park
   EXPECT_EQ(fetched, 3);
+
+  Log log;
+  wg.Go(gump::GoOptions{.name = "flusher"}, [&] { Flush(log); });
+  wg.Wait();
+  EXPECT_TRUE(log.flushed);
 }
 }  // namespace waitgroup_h
 
 TEST(HeaderExamplesTest, WorkAsDocumented) {
   for (void (*example)() :
-       {chan_h::Main,         cond_h::Main,   defer_h::Main,
-        errgroup_h::Main,     gls_h::Main,    go_h::Main,
-        list_h::Main,         map_h::Main,    mutex_h::Main,
-        once_h::Main,         panic_h::Main,  pool_h::Main,
-        queue_h::Main,        rate_h::Main,   runtime_h::Main,
-        rwmutex_h::Main,      select_h::Main, semaphore_h::Main,
-        singleflight_h::Main, stack_h::Main,  waitgroup_h::Main}) {
+       {barrier_h::Main, chan_h::Main,      latch_h::Main,
+        cond_h::Main,    defer_h::Main,     errgroup_h::Main,
+        gls_h::Main,     go_h::Main,        list_h::Main,
+        map_h::Main,     mutex_h::Main,     once_h::Main,
+        panic_h::Main,   pool_h::Main,      queue_h::Main,
+        rate_h::Main,    runtime_h::Main,   rwmutex_h::Main,
+        select_h::Main,  semaphore_h::Main, singleflight_h::Main,
+        stack_h::Main,   waitgroup_h::Main}) {
     gump::testing::RunWith(2, example);
   }
   EXPECT_EQ(go_h::main(), 0);

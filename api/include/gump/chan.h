@@ -135,6 +135,13 @@ class chan {
   // Both return 0 for the nil channel, and never park.
   size_t Len() const noexcept { return rt::chanlen(raw()); }
   size_t Cap() const noexcept { return rt::chancap(raw()); }
+  // IsClosed returns whether the channel has been closed. Values may still be
+  // queued. It returns false for the nil channel, and never parks. A channel
+  // that is open now may be closed at the next moment, so IsClosed is for logs
+  // and for early exits. Recv and TryRecv say for certain how a channel ends.
+  // The Close happens before a return of true. Unlike Go, which has no such
+  // function.
+  bool IsClosed() const noexcept { return rt::chanclosed(raw()); }
 
   // Returns false for the nil channel.
   explicit operator bool() const noexcept { return raw() != nullptr; }
@@ -211,6 +218,7 @@ class send_chan {
   }
   size_t Len() const noexcept { return rt::chanlen(raw()); }
   size_t Cap() const noexcept { return rt::chancap(raw()); }
+  bool IsClosed() const noexcept { return rt::chanclosed(raw()); }
 
   explicit operator bool() const noexcept { return raw() != nullptr; }
   friend bool operator==(const send_chan& a, const send_chan& b) noexcept {
@@ -251,6 +259,7 @@ class recv_chan {
   bool operator>>(T& out) const { return Recv(out); }
   size_t Len() const noexcept { return rt::chanlen(raw()); }
   size_t Cap() const noexcept { return rt::chancap(raw()); }
+  bool IsClosed() const noexcept { return rt::chanclosed(raw()); }
 
   explicit operator bool() const noexcept { return raw() != nullptr; }
   friend bool operator==(const recv_chan& a, const recv_chan& b) noexcept {

@@ -1,8 +1,10 @@
 // Package sync has locks, counters and containers that goroutines and plain
 // threads may share.
 //
+//   gump/sync/barrier.h       Barrier
 //   gump/sync/cond.h          Cond
 //   gump/sync/errgroup.h      ErrGroup
+//   gump/sync/latch.h         Latch
 //   gump/sync/list.h          List
 //   gump/sync/map.h           Map
 //   gump/sync/mutex.h         Mutex, Locker
@@ -17,8 +19,10 @@
 #ifndef GUMP_SYNC_H_
 #define GUMP_SYNC_H_
 
+#include "gump/sync/barrier.h"       // IWYU pragma: export
 #include "gump/sync/cond.h"          // IWYU pragma: export
 #include "gump/sync/errgroup.h"      // IWYU pragma: export
+#include "gump/sync/latch.h"         // IWYU pragma: export
 #include "gump/sync/list.h"          // IWYU pragma: export
 #include "gump/sync/map.h"           // IWYU pragma: export
 #include "gump/sync/mutex.h"         // IWYU pragma: export

@@ -130,6 +130,23 @@ TEST_P(WaitGroupTest, GoTakesMoveOnlyAndLargeFunctions) {
   });
 }
 
+TEST_P(WaitGroupTest, GoWithOptionsCountsAGoroutineThatHasThem) {
+  Run([] {
+    WaitGroup wg;
+    std::string stack;
+    constexpr size_t kLarge = size_t{8} << 20;
+    const GoOptions options{.stack_size = 2 * kLarge, .name = "named"};
+    wg.Go(options, [&] {
+      char on_stack[kLarge];
+      auto* volatile p = on_stack;
+      p[0] = 1;
+      stack = runtime::Stack(/*all=*/false);
+    });
+    wg.Wait();
+    EXPECT_NE(stack.find("{name: named}"), std::string::npos) << stack;
+  });
+}
+
 TEST_P(WaitGroupTest, GoDestroysTheFunctionBeforeDone) {
   Run([] {
     for (int i = 0; i < 200; i++) {

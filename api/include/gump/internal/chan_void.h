@@ -44,6 +44,7 @@ class chan<void> {
   void Close() const { internal::CheckClose(rt::closechan(raw())); }
   size_t Len() const noexcept { return rt::chanlen(raw()); }
   size_t Cap() const noexcept { return rt::chancap(raw()); }
+  bool IsClosed() const noexcept { return rt::chanclosed(raw()); }
 
   explicit operator bool() const noexcept { return raw() != nullptr; }
   friend bool operator==(const chan& a, const chan& b) noexcept {
@@ -78,6 +79,7 @@ class send_chan<void> {
   void Close() const { internal::CheckClose(rt::closechan(raw())); }
   size_t Len() const noexcept { return rt::chanlen(raw()); }
   size_t Cap() const noexcept { return rt::chancap(raw()); }
+  bool IsClosed() const noexcept { return rt::chanclosed(raw()); }
 
   explicit operator bool() const noexcept { return raw() != nullptr; }
   friend bool operator==(const send_chan& a, const send_chan& b) noexcept {
@@ -112,6 +114,7 @@ class recv_chan<void> {
   }
   size_t Len() const noexcept { return rt::chanlen(raw()); }
   size_t Cap() const noexcept { return rt::chancap(raw()); }
+  bool IsClosed() const noexcept { return rt::chanclosed(raw()); }
 
   explicit operator bool() const noexcept { return raw() != nullptr; }
   friend bool operator==(const recv_chan& a, const recv_chan& b) noexcept {

@@ -87,8 +87,15 @@ class WaitGroup {
   // started, Go panics and leaves the counter as it was.
   template <class F>
   void Go(F&& f);
+  // Go(options, f) is Go(f) with options for the goroutine. Throws
+  // std::bad_alloc if there is no memory to copy the name.
+  //
+  //   wg.Go(gump::GoOptions{.name = "flusher"}, [&] { Flush(log); });
+  template <class F>
+  void Go(const GoOptions& options, F&& f);
 
  private:
+  friend class Latch;
   // state_:  | counter : 32, signed | in a bubble : 1 | waiters : 31 |
   static constexpr int kCounterShift = 32;
   static constexpr uint64_t kBubbled = uint64_t{1} << 31;
@@ -98,6 +105,14 @@ class WaitGroup {
   static constexpr uint32_t Waiters(uint64_t state) {
     return static_cast<uint32_t>(state & 0x7fffffff);
   }
+
+  // CountNow returns the counter. Acquire: pairs with the release in Add.
+  [[nodiscard]] int32_t CountNow() const noexcept {
+    return Counter(state_.load(rt::acquire));
+  }
+  class Start;
+  template <class F>
+  auto Counted(F&& f);
 
   void AddInBubble(int delta);
   void AddSlow(int delta, uint64_t state);
@@ -109,29 +124,53 @@ class WaitGroup {
   rt::Atomic<uint32_t> bubble_;  // the bubble's id, if kBubbled is set
 };
 
+// Counted returns the function of a goroutine that this WaitGroup counts. The
+// task is destroyed in place. A const member would be copied out, and the
+// original would outlive Done.
+template <class F>
+inline auto WaitGroup::Counted(F&& f) {
+  using Task = std::optional<std::decay_t<F>>;
+  return [this, fn = Task(std::in_place, std::forward<F>(f))]() mutable {
+    RunTask(
+        [](void* p) {
+          Task& task = *static_cast<Task*>(p);
+          struct EndTask {
+            Task& task;
+            ~EndTask() { task.reset(); }
+          } at_end{task};
+          std::invoke(*task);
+        },
+        &fn);
+  };
+}
+
+// Start counts a goroutine that is about to be started, unless it ends before
+// Started.
+class WaitGroup::Start {
+ public:
+  explicit Start(WaitGroup* wg) : wg_(wg) { wg_->Add(1); }
+  ~Start() {
+    if (wg_ != nullptr) wg_->Done();
+  }
+  // From then on the goroutine calls Done, and the WaitGroup may be gone.
+  void Started() { wg_ = nullptr; }
+
+ private:
+  WaitGroup* wg_;
+};
+
 template <class F>
 inline void WaitGroup::Go(F&& f) {
-  Add(1);
-  try {
-    // The task is destroyed in place. A const member would be copied out, and
-    // the original would outlive Done.
-    using Task = std::optional<std::decay_t<F>>;
-    gump::go([this, fn = Task(std::in_place, std::forward<F>(f))]() mutable {
-      RunTask(
-          [](void* p) {
-            Task& task = *static_cast<Task*>(p);
-            struct EndTask {
-              Task& task;
-              ~EndTask() { task.reset(); }
-            } at_end{task};
-            std::invoke(*task);
-          },
-          &fn);
-    });
-  } catch (...) {
-    Done();
-    throw;
-  }
+  Start start(this);
+  gump::go(Counted(std::forward<F>(f)));
+  start.Started();
+}
+
+template <class F>
+inline void WaitGroup::Go(const GoOptions& options, F&& f) {
+  Start start(this);
+  gump::go(options, Counted(std::forward<F>(f)));
+  start.Started();
 }
 
 }  // namespace gump::sync

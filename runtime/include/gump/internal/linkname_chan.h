@@ -58,6 +58,8 @@ void chanRelease(Hchan* c) noexcept;
 // return 0 for nullptr.
 size_t chanlen(const Hchan* c) noexcept;
 size_t chancap(const Hchan* c) noexcept;
+// chanclosed returns whether c has been closed. It returns false for nullptr.
+bool chanclosed(const Hchan* c) noexcept;
 
 }  // namespace gump::rt
 
