@@ -68,3 +68,11 @@ absl::Time Now() {
 }
 
 }  // namespace gump::synctest
+
+namespace gump::internal {
+
+int64_t NanosUntil(absl::Time t) {
+  return DurationArg(t - synctest::Now()).Nanoseconds();
+}
+
+}  // namespace gump::internal

@@ -28,6 +28,55 @@ void Cond::Wait() {
   L.Lock();
 }
 
+// A TimedWaiter is in the list from its construction on, so before L is
+// unlocked. Whether it is woken or its time passes is decided under the list's
+// lock; runtime/wait/notify_list.cc has the argument.
+class Cond::TimedWaiter {
+ public:
+  explicit TimedWaiter(Cond* cond) : cond_(cond) {
+    rt::notifyListEnter(&cond_->notify_, &waiter_);
+  }
+  // If L.Unlock() throws, the caller does not wait, and a Signal that has found
+  // it is for another.
+  ~TimedWaiter() {
+    if (!waited_ && !Leave()) cond_->Signal();
+  }
+  TimedWaiter(const TimedWaiter&) = delete;
+  TimedWaiter& operator=(const TimedWaiter&) = delete;
+
+  // Wait returns whether the waiter has been woken before the time `when`.
+  bool Wait(int64_t when) {
+    waited_ = true;
+    return rt::semacquireUntil(&waiter_.woken, /*lifo=*/false,
+                               rt::SemaReason::kCondWait, when) ||
+           !Leave();
+  }
+
+ private:
+  // Leave takes the waiter out of the list. If a notifier has done so, it waits
+  // for that notifier, and returns false.
+  bool Leave() {
+    if (rt::notifyListLeave(&cond_->notify_, &waiter_)) return true;
+    rt::semacquire(&waiter_.woken, /*lifo=*/false, rt::SemaReason::kCondWait);
+    return false;
+  }
+
+  Cond* const cond_;
+  rt::NotifyWaiter waiter_;
+  bool waited_ = false;
+};
+
+bool Cond::WaitBy(int64_t when) {
+  bool woken;
+  {
+    TimedWaiter waiter(this);
+    L.Unlock();
+    woken = waiter.Wait(when);
+  }
+  L.Lock();
+  return woken;
+}
+
 void Cond::Signal() noexcept { rt::notifyListNotifyOne(&notify_); }
 
 void Cond::Broadcast() noexcept { rt::notifyListNotifyAll(&notify_); }

@@ -142,6 +142,15 @@ void goparkcommit(bool (*unlockf)(G*, void*), void* lock, WaitReason reason);
 // goparkunlock parks and releases l once the goroutine is kGwaiting.
 // On: user, or a foreign thread.  P: needed.  Locks: releases l.  Parks: yes.
 void goparkunlock(Mutex* l, WaitReason reason);
+// goparkthread is goparkunlock for a foreign thread that waits until `when`
+// (nanotime). At that time it calls withdraw(arg), which takes the thread from
+// where it waits, so that no waker finds it. Then goparkthread returns false.
+// If a waker has found the thread already, withdraw returns false, and
+// goparkthread goes on to wait. It returns true when the thread has been
+// readied. On: a foreign thread; m.locks is 1.  P: none. Locks: releases l;
+// withdraw's.  Parks: blocks the thread.
+bool goparkthread(Mutex* l, WaitReason reason, int64_t when,
+                  bool (*withdraw)(void*), void* arg);
 // goready makes a parked gp runnable. It runs next on this P. If there is no P,
 // it goes to the tail of the global queue.
 // On: any.  P: either.  Locks: takes sched.lock.  Parks: no.

@@ -325,6 +325,33 @@ void goparkunlock(Mutex* l, WaitReason reason) {
   goparkcommit(parkunlock, l, reason);
 }
 
+// The thread is not M::asleep, because it wakes up by itself:
+// findDeadAfterMain.
+bool goparkthread(Mutex* l, WaitReason reason, int64_t when,
+                  bool (*withdraw)(void*), void* arg)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // releases the caller's lock
+  G* gp = getg();
+  M* mp = gp->m;
+  gp->waitreason = reason;
+  gp->waitsince = 0;  // of an earlier wait
+  casgstatus(gp, kGrunning, kGwaiting);
+  unlock(l);
+  releasem(mp);
+  const int64_t left = when - nanotime();
+  bool woken = notetsleep(&mp->park, left > 0 ? left : 0);
+  if (!woken && !withdraw(arg)) {
+    notesleep(&mp->park);  // the waker is about to ready gp
+    woken = true;
+  }
+  if (woken) {
+    noteclear(&mp->park);
+  } else {
+    casgstatus(gp, kGwaiting, kGrunnable);  // no waker will do it
+  }
+  casgstatus(gp, kGrunnable, kGrunning);
+  return woken;
+}
+
 namespace {
 // ready is goready without wakep, and not for foreign threads. The caller keeps
 // mp's P.

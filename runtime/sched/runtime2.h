@@ -366,17 +366,19 @@ struct Sudog {
   // in the treap, or the next in SemaRoot::handed.
   Sudog* next = nullptr;
   // Channel: the previous in the wait queue. Semaphore: the left child, or the
-  // previous in SemaRoot::handed.
+  // previous in SemaRoot::handed, or the previous waiter of the address.
   Sudog* prev = nullptr;
   // Channel: where the value is or goes. Semaphore: the address on which g
   // waits, while the sudog is in the table or in `handed`; nullptr afterwards.
+  // notifyList: nullptr, or the semaphore of a waiter with a time limit.
   void* elem = nullptr;
   bool isSelect = false;  // must win g->selectDone to be woken
   bool success = false;  // woken by a value, not by close. Written by the waker
-                         // before goready.
+                         // before goready. notifyList: a notifier has taken it
+                         // off the list; only for waiters with a time limit
   uint16_t waiters = 0;  // semaphore: length of the waitlink list, saturating
-  uint32_t ticket = 0;   // semaphore: heap key; once woken, 1 if it was handed
-                         // the count; notifyList: ticket
+  uint32_t ticket = 0;   // semaphore: heap key; once woken, a SemaTicket;
+                         // notifyList: ticket
   Sudog* parent = nullptr;  // treap
   // Select: next case; semaphore: next waiter of the address.
   Sudog* waitlink = nullptr;

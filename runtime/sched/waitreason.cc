@@ -37,6 +37,7 @@ const char* const kWaitReasonText[] = {
     "chan send (durable)",
     "select (durable)",
     "sync.WaitGroup.Wait (durable)",
+    "sync.Event.Wait",
 };
 static_assert(sizeof(kWaitReasonText) / sizeof(kWaitReasonText[0]) ==
               kNumWaitReasonTexts);
@@ -60,6 +61,7 @@ bool isIdleInSynctest(WaitReason r) {
     case WaitReason::kSynctestChanSend:
     case WaitReason::kSynctestSelect:
     case WaitReason::kSynctestWaitGroupWait:
+    case WaitReason::kSyncEventWait:
       return true;
     default:
       return false;

@@ -40,6 +40,7 @@ enum class WaitReason : uint8_t {
   kSynctestChanSend,
   kSynctestSelect,
   kSynctestWaitGroupWait,
+  kSyncEventWait,  // not of Go
   kNumWaitReasons,
 };
 

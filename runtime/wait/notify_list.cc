@@ -6,14 +6,28 @@
 // in between finds its ticket below notify, and does not sleep. Both sides look
 // at notify under the list's lock.
 //
+// A waiter with a time limit draws no ticket, because one that left would leave
+// a gap that uses up a notification. It enters the list while it still holds
+// the user's lock, and waits on a semaphore of its own (NotifyWaiter). A
+// notification in between raises that semaphore. Its place among the tickets is
+// Sudog::ticket, the next ticket when it entered: it comes before that one. If
+// its time passes, it leaves the list under the list's lock. So either it is
+// not in the list any more, or a notifier has taken it out and is about to
+// raise its semaphore, and it waits for that. No notification is lost on it.
+//
+// Bit 0 of `wait` tells notifiers, which first look without the lock, of such a
+// waiter. It is set before the waiter releases the user's lock, and cleared
+// when the list is empty.
+//
 // Invariants:
 //  (N1) A Sudog is on at most one list. It lies on the stack of the waiter,
 //       which has not left notifyListWait.
-//  (N2) Only the thread that takes a Sudog off a list calls goready for its G.
-//       After that the Sudog is gone.
+//  (N2) Only the thread that takes a Sudog off a list wakes its waiter. After
+//       that the Sudog is gone.
 //  (N3) A notifier does not touch a NotifyList after releasing its lock. So a
 //       woken goroutine may destroy the list at once.
 #include <cstdint>
+#include <new>
 
 #include "gump/internal/linkname.h"
 #include "runtime/sched/mlocks.h"
@@ -39,10 +53,48 @@ Mutex* notifyLock(const NotifyList* l) {
               .lock;
 }
 
-// ticketLess orders tickets. They wrap around, so it is right for at most 2^31
+constexpr uint32_t kTimed = 1;  // of NotifyList::wait
+constexpr uint32_t kTicket = 2;
+
+// ticketLess orders tickets. They wrap around, so it is right for at most 2^30
 // waiters at a time.
 bool ticketLess(uint32_t a, uint32_t b) {
   return static_cast<int32_t>(a - b) < 0;
+}
+
+// append adds s to the list. take removes it.
+// Both:
+// On: any.  P: either.  Locks: caller holds the list's.  Parks: no.
+void append(NotifyList* l, Sudog* s) {
+  s->prev = l->tail;
+  (l->tail == nullptr ? l->head : l->tail->next) = s;
+  l->tail = s;
+}
+void take(NotifyList* l, Sudog* s) {
+  (s->prev == nullptr ? l->head : s->prev->next) = s->next;
+  (s->next == nullptr ? l->tail : s->next->prev) = s->prev;
+  // Relaxed: the notifier's look without the lock is ordered by the user's
+  // lock, as in notifyListAdd.
+  if (l->head == nullptr && (l->wait.load(relaxed) & kTimed) != 0) {
+    l->wait.and_(~kTimed, relaxed);
+  }
+}
+
+// wake wakes the waiter of s, which the caller has taken off a list (N2).
+// On: any, m.locks > 0.  P: either.  Locks: as goready and semrelease.
+// Parks: no.
+void wake(Sudog* s) {
+  if (s->elem == nullptr) {
+    goready(s->g);
+  } else {
+    semrelease(static_cast<Atomic<uint32_t>*>(s->elem), /*handoff=*/false);
+  }
+}
+
+Sudog* sudogOf(NotifyWaiter* w) {
+  static_assert(sizeof(Sudog) <= sizeof(w->sudog));
+  static_assert(alignof(Sudog) <= alignof(NotifyWaiter));
+  return reinterpret_cast<Sudog*>(w->sudog);
 }
 
 }  // namespace
@@ -50,7 +102,7 @@ bool ticketLess(uint32_t a, uint32_t b) {
 uint32_t notifyListAdd(NotifyList* l) noexcept {
   // The user's lock orders this addition before a notifier's loads. Without
   // that lock no order is promised.
-  return l->wait.add(1, acq_rel) - 1;
+  return (l->wait.add(kTicket, acq_rel) - kTicket) & ~kTimed;
 }
 
 // Not analysed: goparkunlock releases the lock, as in semacquirePinned.
@@ -67,12 +119,7 @@ void notifyListWait(NotifyList* l,
     return;
   }
   s.ticket = ticket;
-  if (l->tail == nullptr) {
-    l->head = &s;
-  } else {
-    l->tail->next = &s;
-  }
-  l->tail = &s;
+  append(l, &s);
   goparkunlock(lk, WaitReason::kSyncCondWait);
 }
 
@@ -89,11 +136,16 @@ void notifyListNotifyAll(NotifyList* l) noexcept {
   Sudog* s = l->head;
   l->head = nullptr;
   l->tail = nullptr;
-  l->notify.store(l->wait.load(acquire), release);  // pairs with the load above
-  unlock(lk);                                       // (N3)
+  uint32_t end = l->wait.load(acquire);
+  if ((end & kTimed) != 0) {
+    end = l->wait.and_(~kTimed, acquire) & ~kTimed;
+    for (Sudog* t = s; t != nullptr; t = t->next) t->success = true;
+  }
+  l->notify.store(end, release);  // pairs with the load above
+  unlock(lk);                     // (N3)
   while (s != nullptr) {
     Sudog* next = s->next;
-    goready(s->g);  // (N2)
+    wake(s);
     s = next;
   }
   releasem(mp);
@@ -107,28 +159,46 @@ void notifyListNotifyOne(NotifyList* l) noexcept {
   M* mp = acquirem();
   lock(lk);
   const uint32_t t = l->notify.load(relaxed);  // written under lk
-  if (t == l->wait.load(acquire)) {
-    unlock(lk);
-    releasem(mp);
-    return;
-  }
-  l->notify.store(t + 1, release);  // pairs with the load before the lock
+  const uint32_t end = l->wait.load(acquire) & ~kTimed;
   // The waiter with ticket t is in the list, or will find t < notify and not
-  // enter it. The order of tickets and of the list differs only among waiters
-  // that are between drawing and entering, so the search is short.
-  Sudog* prev = nullptr;
+  // enter it. A waiter with a time limit that came before ticket t was drawn
+  // stands before the waiter with ticket t, because it entered the list before
+  // that. The order of tickets and of the list differs only among waiters that
+  // are between drawing and entering, so the search is short.
   Sudog* s = l->head;
-  while (s != nullptr && s->ticket != t) {
-    prev = s;
+  while (s != nullptr &&
+         (s->elem == nullptr ? s->ticket != t : ticketLess(t, s->ticket))) {
     s = s->next;
   }
-  if (s != nullptr) {
-    (prev == nullptr ? l->head : prev->next) = s->next;
-    if (l->tail == s) l->tail = prev;
+  if (t != end && (s == nullptr || s->elem == nullptr)) {
+    l->notify.store(t + kTicket,
+                    release);  // pairs with the load before the lock
   }
-  unlock(lk);                       // (N3)
-  if (s != nullptr) goready(s->g);  // (N2)
+  if (s != nullptr) {
+    take(l, s);
+    s->success = true;
+  }
+  unlock(lk);  // (N3)
+  if (s != nullptr) wake(s);
   releasem(mp);
+}
+
+void notifyListEnter(NotifyList* l, NotifyWaiter* w) noexcept {
+  runtimeEntry();
+  auto* s = new (w->sudog) Sudog;
+  s->elem = &w->woken;
+  LockScope hold(notifyLock(l));
+  s->ticket = l->wait.or_(kTimed, acquire) & ~kTimed;
+  append(l, s);
+}
+
+bool notifyListLeave(NotifyList* l, NotifyWaiter* w) noexcept {
+  runtimeEntry();
+  Sudog* s = sudogOf(w);
+  LockScope hold(notifyLock(l));
+  if (s->success) return false;
+  take(l, s);
+  return true;
 }
 
 }  // namespace gump::rt

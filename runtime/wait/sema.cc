@@ -33,7 +33,8 @@
 // the meantime (barging), unless the releaser takes the count on the waiter's
 // behalf (hand-off).
 //
-// The waiters of a root are in a treap (sema_root.cc).
+// The waiters of a root are in a treap (sema_root.cc). sema_timed.cc has
+// semaphores that wait for a limited time.
 //
 // Rejected:
 // - A wait queue inside each lock. It costs two words in every object and a
@@ -66,10 +67,6 @@ SemaRoot* semroot(const Atomic<uint32_t>* addr) {
   return &semtable[h >> (64 - kSemTabBits)];
 }
 
-namespace {
-
-// cansemacquire takes one from *addr if it is positive. Returns true if it did.
-// On: any.  P: either.  Locks: none.  Parks: no.
 bool cansemacquire(Atomic<uint32_t>* addr) {
   uint32_t v = addr->load(seq_cst);  // A2: pairs with R1, after A1
   while (v > 0) {
@@ -93,40 +90,27 @@ WaitReason semaWaitReason(SemaReason reason) {
       return WaitReason::kSyncWaitGroupWait;
     case SemaReason::kWaitGroupWaitDurable:
       return WaitReason::kSynctestWaitGroupWait;
+    case SemaReason::kCondWait:
+      return WaitReason::kSyncCondWait;
+    case SemaReason::kEventWait:
+      return WaitReason::kSyncEventWait;
   }
   fatalthrow("semacquire: bad reason");
 }
 
-// mayYield returns true if the caller may give its slice to the goroutine that
-// it has just readied. To do so the caller must be a goroutine that runs on its
-// own stack, pins nothing, and has not given up its P in a system call.
-bool mayYield() {
-  const G* gp = getg();
-  return !gp->foreign && gp == gp->m->curg.load(relaxed) &&
-         gp->m->locks.load(relaxed) == 0 &&  // written by this thread only
-         (readgstatus(gp) & ~uint32_t{kGscan}) != kGsyscall;
-}
-
-// markUsed records that the page of root has had a waiter.
-// On: any.  P: either.  Locks: none.  Parks: no.
-void markUsed(const SemaRoot* root) {
+void semaMarkUsed(const SemaRoot* root) {
   Atomic<bool>& used =
       semtableUsed[static_cast<uintptr_t>(root - semtable) / kRootsPerPage];
   if (!used.load(seq_cst)) used.store(true, seq_cst);  // A0: for semaMainEnded
 }
 
-// takeHanded claims the count that the caller was handed. Returns false if
-// semaMainEnded has taken the count back.
-// On: user; m.locks > 0.  P: needed.  Locks: takes root->lock.  Parks: no.
-bool takeHanded(SemaRoot* root, Sudog* s) {
+bool semaTakeHanded(SemaRoot* root, Sudog* s) {
   lock(&root->lock);
   const bool mine = s->elem != nullptr;
   if (mine) root->removeHanded(s);
   unlock(&root->lock);
   return mine;
 }
-
-}  // namespace
 
 // Not analysed: goparkunlock releases the root's lock once this goroutine is
 // parked.
@@ -135,7 +119,7 @@ M* semacquirePinned(Atomic<uint32_t>* addr, bool lifo,
   Sudog s;
   s.g = runtimeEntry();
   SemaRoot* root = semroot(addr);
-  markUsed(root);  // A0
+  semaMarkUsed(root);  // A0
   M* mp = acquirem();
   for (;;) {
     lock(&root->lock);
@@ -151,9 +135,9 @@ M* semacquirePinned(Atomic<uint32_t>* addr, bool lifo,
     goparkunlock(&root->lock, semaWaitReason(reason));  // ends acquirem
     mp = acquirem();
     // The releaser writes ticket before goready, which orders it.
-    if (s.ticket != 0) {
-      if (s.g->foreign || takeHanded(root, &s)) return mp;
-      s.ticket = 0;
+    if (s.ticket == kSemaHanded) {
+      if (s.g->foreign || semaTakeHanded(root, &s)) return mp;
+      s.ticket = kSemaWoken;
     }
     if (cansemacquire(addr)) return mp;
   }
@@ -166,6 +150,16 @@ void semacquire(Atomic<uint32_t>* addr, bool lifo, SemaReason reason) noexcept {
 
 namespace {
 
+// mayYield returns true if the caller may give its slice to the goroutine that
+// it has just readied. To do so the caller must be a goroutine that runs on its
+// own stack, pins nothing, and has not given up its P in a system call.
+bool mayYield() {
+  const G* gp = getg();
+  return !gp->foreign && gp == gp->m->curg.load(relaxed) &&
+         gp->m->locks.load(relaxed) == 0 &&  // written by this thread only
+         (readgstatus(gp) & ~uint32_t{kGscan}) != kGsyscall;
+}
+
 // wakeWaiter is R3. Returns true if the waiter has been handed the count.
 // On: any.  P: either, m.locks > 0.  Locks: takes root->lock.  Parks: no.
 bool wakeWaiter(SemaRoot* root, Atomic<uint32_t>* addr, bool handoff) {
@@ -176,7 +170,7 @@ bool wakeWaiter(SemaRoot* root, Atomic<uint32_t>* addr, bool handoff) {
   // if the root has waiters on other addresses only.
   if (s == nullptr) s = root->dequeue(addr);
   const bool handed = s != nullptr && handoff && !ended && cansemacquire(addr);
-  if (handed) s->ticket = 1;
+  if (handed) s->ticket = kSemaHanded;
   if (handed && !s->g->foreign) {
     root->addHanded(addr, s);
   } else if (s != nullptr) {

@@ -20,6 +20,14 @@
 
 namespace gump::rt {
 
+// What Sudog::ticket tells a waiter that has been woken, and whether a waiter
+// is in `handed`. The values are even, because heap keys are odd.
+enum SemaTicket : uint32_t {
+  kSemaWoken = 0,     // it may compete for the count
+  kSemaHanded = 2,    // it has the count
+  kSemaTimedOut = 4,  // its time has passed (sema_timed.cc)
+};
+
 // SemaRoot is one bucket of the table.
 //
 // `lock` guards the treap, `handed`, and every Sudog in either. Forbidden while
@@ -40,8 +48,8 @@ struct alignas(kCacheLine) SemaRoot {
 
   // queue adds s as a waiter on addr, last in its list, or first if lifo is
   // set. If first, s takes over the position of the node it displaces. priority
-  // is the heap key if s starts a node. It must be random and odd, because 0
-  // and 1 in Sudog::ticket mean something else to a waiter that has been woken.
+  // is the heap key if s starts a node. It must be random and odd, because even
+  // values of Sudog::ticket have another meaning (SemaTicket).
   // On: any.  P: either.  Locks: caller holds lock.  Parks: no.
   void queue(Atomic<uint32_t>* addr, Sudog* s, bool lifo, uint32_t priority)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
@@ -55,6 +63,10 @@ struct alignas(kCacheLine) SemaRoot {
   // On: any.  P: either.  Locks: caller holds lock.  Parks: no.
   [[nodiscard]] Sudog* dequeueThread(Atomic<uint32_t>* addr)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
+  // remove takes s out of the treap and the count, wherever it stands among the
+  // waiters of its address. Returns false if s is not in the treap.
+  // On: any.  P: either.  Locks: caller holds lock.  Parks: no.
+  [[nodiscard]] bool remove(Sudog* s) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
   // addHanded adds s, which has been dequeued and still counts as waiting, to
   // `handed`. removeHanded removes it from there, and from the count.
   // On: any.  P: either.  Locks: caller holds lock.  Parks: no.
@@ -70,6 +82,8 @@ struct alignas(kCacheLine) SemaRoot {
   // find returns the node of addr, or nullptr if addr has no waiter.
   [[nodiscard]] Sudog* find(const Atomic<uint32_t>* addr) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
+  // unlink takes s, which is not the node, out of the list of `node`.
+  static void unlink(Sudog* node, Sudog* s);
   // replaceChild puts `to`, which may be nullptr, in the place of parent's
   // child `from`.
   void replaceChild(Sudog* parent, const Sudog* from, Sudog* to)
@@ -102,6 +116,20 @@ extern Atomic<bool> semtableUsed[kSemTabSize / kRootsPerPage];
 // Parks: yes.
 [[nodiscard]] M* semacquirePinned(Atomic<uint32_t>* addr, bool lifo,
                                   SemaReason reason);
+
+// cansemacquire takes one from *addr if it is positive. Returns true if it did.
+// semaWaitReason is the reason that dumps show.
+// Both:
+// On: any.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] bool cansemacquire(Atomic<uint32_t>* addr);
+[[nodiscard]] WaitReason semaWaitReason(SemaReason reason);
+// semaMarkUsed records that the page of root has had a waiter (A0).
+// On: any.  P: either.  Locks: none.  Parks: no.
+void semaMarkUsed(const SemaRoot* root);
+// semaTakeHanded claims the count that s, the caller's, was handed. Returns
+// false if semaMainEnded has taken the count back.
+// On: user; m.locks > 0.  P: needed.  Locks: takes root->lock.  Parks: no.
+[[nodiscard]] bool semaTakeHanded(SemaRoot* root, Sudog* s);
 
 // semaMainEnded gives to foreign threads the counts that semrelease had meant
 // for goroutines that have not run since. mainEnded has been set. Defined in

@@ -1,7 +1,8 @@
 // The treap of a SemaRoot: the distinct addresses that have waiters, as a
 // search tree by address and a heap by a random ticket. The node of an address
 // is its first waiter. The other waiters on that address hang on the node in a
-// list.
+// list, which is linked both ways, so that a waiter whose time has passed
+// leaves it at once.
 //
 // Every function is called with the root's lock held. sema.cc has the protocol.
 #include <cstdint>
@@ -44,18 +45,15 @@ void SemaRoot::queue(Atomic<uint32_t>* addr, Sudog* s, bool lifo,
     s->waitlink = t;
     s->waittail = t->waittail == nullptr ? t : t->waittail;
     t->parent = nullptr;
-    t->prev = nullptr;
+    t->prev = s;
     t->next = nullptr;
     t->waittail = nullptr;
     t->ticket = 0;
     return;
   }
   if (t != nullptr) {
-    if (t->waittail == nullptr) {
-      t->waitlink = s;
-    } else {
-      t->waittail->waitlink = s;
-    }
+    s->prev = t->waittail == nullptr ? t : t->waittail;
+    s->prev->waitlink = s;
     t->waittail = s;
     return;
   }
@@ -125,17 +123,32 @@ Sudog* SemaRoot::dequeue(Atomic<uint32_t>* addr) {
 Sudog* SemaRoot::dequeueThread(Atomic<uint32_t>* addr) {
   Sudog* node = find(addr);
   if (node == nullptr || node->g->foreign) return dequeue(addr);
-  Sudog* before = node;
-  while (before->waitlink != nullptr && !before->waitlink->g->foreign) {
-    before = before->waitlink;
-  }
-  Sudog* s = before->waitlink;
-  if (s == nullptr) return nullptr;
-  before->waitlink = s->waitlink;
-  if (node->waittail == s) node->waittail = before == node ? nullptr : before;
-  s->elem = nullptr;
-  s->waitlink = nullptr;
+  Sudog* s = node->waitlink;
+  while (s != nullptr && !s->g->foreign) s = s->waitlink;
+  if (s != nullptr) unlink(node, s);
   return s;
+}
+
+bool SemaRoot::remove(Sudog* s) {
+  if (s->elem == nullptr || s->ticket == kSemaHanded) return false;
+  auto* addr = static_cast<Atomic<uint32_t>*>(s->elem);
+  Sudog* node = find(addr);
+  if (node == s) {
+    (void)dequeue(addr);
+  } else {
+    unlink(node, s);
+  }
+  nwait.add(UINT32_MAX, relaxed);  // under the lock
+  return true;
+}
+
+void SemaRoot::unlink(Sudog* node, Sudog* s) {
+  s->prev->waitlink = s->waitlink;
+  if (s->waitlink != nullptr) s->waitlink->prev = s->prev;
+  if (node->waittail == s) node->waittail = s->prev == node ? nullptr : s->prev;
+  s->elem = nullptr;
+  s->prev = nullptr;
+  s->waitlink = nullptr;
 }
 
 void SemaRoot::addHanded(Atomic<uint32_t>* addr, Sudog* s) {

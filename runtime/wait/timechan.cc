@@ -3,6 +3,7 @@
 #include "runtime/wait/timechan.h"
 
 #include <new>
+#include <type_traits>
 #include <utility>
 
 #include "runtime/diag/panic.h"
@@ -123,13 +124,16 @@ void timerCellsFlush(P* pp) {
   drain(&pp->chanCells, &chanPool, 0);
 }
 
+void* allocTimerCell(P* pp) {
+  return allocCell<TimerCell>(funcCells(pp), &funcPool);
+}
+
 void freeTimer(Timer* t) {
   P* pp = getg()->m->p;
   // Relaxed: no other thread knows t any more.
   if ((t->state.load(relaxed) & kTimerChan) == 0) {
-    auto* ft = reinterpret_cast<FuncTimer*>(t);  // its first member
-    ft->~FuncTimer();
-    freeCell(ft, funcCells(pp), &funcPool);
+    static_assert(std::is_trivially_destructible_v<FuncTimer>);
+    freeCell(t, funcCells(pp), &funcPool);  // the cell's first member
     return;
   }
   auto* tc = static_cast<TimerChan*>(t->arg);
@@ -341,7 +345,7 @@ FuncTimer* newFuncTimer(const FuncType* ft, void* closure,
                         uintptr_t pc) noexcept {
   runtimeEntry();
   M* mp = acquirem();
-  void* cell = allocCell<FuncTimer>(funcCells(mp->p), &funcPool);
+  void* cell = allocTimerCell(mp->p);
   releasem(mp);
   if (cell == nullptr) return nullptr;
   auto* t = new (cell) FuncTimer;

@@ -64,10 +64,20 @@ struct FuncTimer {
 };
 static_assert(sizeof(FuncTimer) <= 128);
 
+// TimerCell has room for a Timer that is not a channel's, and for what belongs
+// to it: a FuncTimer, or the WaitTimer of sema_timed.cc. The Timer comes first.
+struct alignas(kCacheLine) TimerCell {
+  unsigned char room[128];
+};
+
 // Unless it says otherwise:
 // On: any, m.locks > 0.  P: either.  Locks: takes Timers::mu, Timer::mu.
 // Parks: no.
 
+// allocTimerCell returns a TimerCell, or nullptr if there is no memory. pp is
+// the caller's P, or nullptr.
+// P: pp.  Locks: takes a leaf, kMem.
+[[nodiscard]] void* allocTimerCell(P* pp);
 // freeTimer gives back the cell that t is a part of.
 // Locks: takes a leaf.
 void freeTimer(Timer* t);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cfenv>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <deque>
@@ -94,8 +95,19 @@ absl::Status Await(const context::Context& ctx) {
   }
   return absl::OkStatus();
 }
+std::optional<Job> TakeSoon() {
+  std::scoped_lock hold(mu);
+  if (!changed.WaitFor(absl::Seconds(1), [&] { return !jobs.empty(); })) {
+    return std::nullopt;  // with mu locked, as always
+  }
+  Job j = std::move(jobs.front());
+  jobs.pop_front();
+  return j;
+}
 
 void Main() {
+  Put(std::make_unique<int>(8));
+  EXPECT_EQ(**TakeSoon(), 8);
   go([] { Put(std::make_unique<int>(7)); });
   EXPECT_EQ(*Take(), 7);
   auto [ctx, cancel] = context::WithCancel(context::Background());
@@ -152,6 +164,39 @@ void Main() {
   EXPECT_EQ(FetchAll({"a", ""}).message(), "no URL");
 }
 }  // namespace errgroup_h
+
+namespace event_h {
+std::atomic<int> done = 0;
+void DoAllWork() { done++; }
+
+int Read() { return 1; }
+std::optional<int> ReadUnlessClosed(sync::Event& readable,
+                                    sync::Event& closed) {
+  switch (sync::WaitAny({&readable, &closed})) {
+    case 0:
+      return Read();
+    case 1:
+      return std::nullopt;
+  }
+  return -1;
+}
+
+void Main() {
+  sync::Event work(sync::Event::Mode::kAuto);
+  sync::Event stop(sync::Event::Mode::kManual);
+  sync::WaitGroup wg;
+  wg.Go([&] {
+    while (sync::WaitAny({&stop, &work}) != 0) {  // may park
+      DoAllWork();
+    }
+  });
+  work.Set();
+  while (done == 0) runtime::Gosched();
+  stop.Set();
+  wg.Wait();
+  EXPECT_EQ(ReadUnlessClosed(work, stop), std::nullopt);
+}
+}  // namespace event_h
 
 namespace gls_h {
 struct Node {
@@ -289,7 +334,11 @@ void Main() {
     std::scoped_lock hold(mu);  // or Lock, and Unlock in a defer
     balance += 10;
   }
-  EXPECT_EQ(balance, 10);
+  {
+    std::unique_lock hold(mu, std::chrono::milliseconds(10));
+    if (hold) balance += 10;
+  }
+  EXPECT_EQ(balance, 20);
   Shared* shared = new Shared;
   shared->Unref();
   shared->Unref();
@@ -439,8 +488,14 @@ int Age(const std::string& who) {
   auto it = ages.find(who);
   return it == ages.end() ? 0 : it->second;
 }
+std::optional<size_t> Count() {
+  std::shared_lock hold(mu, std::chrono::milliseconds(10));
+  if (!hold) return std::nullopt;
+  return ages.size();
+}
 
 void Main() {
+  EXPECT_EQ(Count(), 0u);
   {
     std::scoped_lock hold(mu);
     ages["Ada"] = 36;
@@ -579,14 +634,14 @@ void Main() {
 
 TEST(HeaderExamplesTest, WorkAsDocumented) {
   for (void (*example)() :
-       {barrier_h::Main, chan_h::Main,      latch_h::Main,
-        cond_h::Main,    defer_h::Main,     errgroup_h::Main,
-        gls_h::Main,     go_h::Main,        list_h::Main,
-        map_h::Main,     mutex_h::Main,     once_h::Main,
-        panic_h::Main,   pool_h::Main,      queue_h::Main,
-        rate_h::Main,    runtime_h::Main,   rwmutex_h::Main,
-        select_h::Main,  semaphore_h::Main, singleflight_h::Main,
-        stack_h::Main,   waitgroup_h::Main}) {
+       {barrier_h::Main,      chan_h::Main,   latch_h::Main,
+        cond_h::Main,         defer_h::Main,  event_h::Main,
+        errgroup_h::Main,     gls_h::Main,    go_h::Main,
+        list_h::Main,         map_h::Main,    mutex_h::Main,
+        once_h::Main,         panic_h::Main,  pool_h::Main,
+        queue_h::Main,        rate_h::Main,   runtime_h::Main,
+        rwmutex_h::Main,      select_h::Main, semaphore_h::Main,
+        singleflight_h::Main, stack_h::Main,  waitgroup_h::Main}) {
     gump::testing::RunWith(2, example);
   }
   EXPECT_EQ(go_h::main(), 0);

@@ -22,7 +22,7 @@ namespace gump::model {
 
 namespace {
 
-constexpr int kMaxModels = 96;
+constexpr int kMaxModels = 128;
 constinit Model models[kMaxModels];
 int nmodels;
 
@@ -211,7 +211,13 @@ int replay(const Model* m, const char* schedule) {
 
 }  // namespace
 
-Registered::Registered(const Model& m) { models[nmodels++] = m; }
+Registered::Registered(const Model& m) {
+  if (nmodels == kMaxModels) {
+    printf("gump_model: too many models\n");
+    abort();
+  }
+  models[nmodels++] = m;
+}
 
 namespace {
 

@@ -4,6 +4,7 @@
 //   gump/sync/barrier.h       Barrier
 //   gump/sync/cond.h          Cond
 //   gump/sync/errgroup.h      ErrGroup
+//   gump/sync/event.h         Event, WaitAny
 //   gump/sync/latch.h         Latch
 //   gump/sync/list.h          List
 //   gump/sync/map.h           Map
@@ -22,6 +23,7 @@
 #include "gump/sync/barrier.h"       // IWYU pragma: export
 #include "gump/sync/cond.h"          // IWYU pragma: export
 #include "gump/sync/errgroup.h"      // IWYU pragma: export
+#include "gump/sync/event.h"         // IWYU pragma: export
 #include "gump/sync/latch.h"         // IWYU pragma: export
 #include "gump/sync/list.h"          // IWYU pragma: export
 #include "gump/sync/map.h"           // IWYU pragma: export

@@ -34,13 +34,15 @@
 // A goroutine is durably blocked when nothing outside the bubble can wake it:
 //   * in a send, a receive or a select, if all its channels were made in the
 //     bubble or are nil, or if it has none;
-//   * in Cond::Wait (the signaller should be inside the bubble);
+//   * in a wait for a Cond or an Event (the signaller should be inside the
+//     bubble), also with a time limit;
 //   * in WaitGroup::Wait, if the counter was raised from zero in the bubble;
 //   * in time::Sleep and in synctest::Wait.
 // A goroutine is not durably blocked in any other wait. Examples are waits for
 // the network, for another process, in blocking(), for a channel from outside,
 // and for a Mutex or RWMutex, which goroutines outside may hold. The clock then
-// stands still until that wait is over.
+// stands still until that wait is over. The time of a TryLockFor passes
+// outside.
 //
 // Requires: channels, timers and tickers that are made in a bubble are used
 // only inside it. Otherwise it is a fatal error, with Go's text: "send on

@@ -6,16 +6,20 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "gump/context.h"
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/sync/mutex.h"
 #include "gump/sync/rwmutex.h"
 #include "gump/sync/waitgroup.h"
+#include "gump/synctest.h"
+#include "gump/time/sleep.h"
 #include "tests/testing/known_thread.h"
 #include "tests/testing/parked.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -326,6 +330,211 @@ TEST_P(CondTest, MayBeDestroyedWhileTheContextEnds) {
       c.reset();
       mu.Unlock();
     }
+  });
+}
+
+TEST_P(CondTest, WaitWithALimitEndsWhenTheTimeHasPassed) {
+  Run([] {
+    Mutex mu;
+    Cond c{mu};
+    std::scoped_lock hold(mu);
+    const auto end =
+        std::chrono::steady_clock::now() + std::chrono::milliseconds(2);
+    EXPECT_FALSE(c.WaitFor(std::chrono::milliseconds(2)));
+    EXPECT_GE(std::chrono::steady_clock::now(), end);
+    EXPECT_FALSE(c.WaitUntil(end));
+    EXPECT_FALSE(c.WaitUntil(absl::InfinitePast()));
+    EXPECT_FALSE(mu.TryLock()) << "the mutex is locked again";
+    int calls = 0;
+    EXPECT_FALSE(c.WaitFor(absl::Milliseconds(1), [&] {
+      calls++;
+      return false;
+    }));
+    EXPECT_GE(calls, 2);
+    EXPECT_TRUE(c.WaitUntil(absl::InfinitePast(), [] { return true; }));
+  });
+}
+
+TEST_P(CondTest, SignalEndsAWaitWithALimit) {
+  Run([] {
+    Mutex mu;
+    Cond c{mu};
+    int stage = 0;
+    std::scoped_lock hold(mu);
+    go([&] {
+      for (int i = 1; i <= 3; i++) {
+        std::scoped_lock inner(mu);
+        stage = i;
+        i % 2 == 0 ? c.Broadcast() : c.Signal();
+      }
+    });
+    EXPECT_TRUE(c.WaitFor(absl::Hours(1)));
+    EXPECT_TRUE(c.WaitFor(absl::Hours(1), [&] { return stage >= 2; }));
+    EXPECT_TRUE(
+        c.WaitUntil(absl::InfiniteFuture(), [&] { return stage == 3; }));
+  });
+}
+
+// Waiters with and without a limit queue up in turn, and are signalled in that
+// order.
+TEST_P(CondTest, SignalWakesWaitersWithAndWithoutALimitInOrder) {
+  Run([] {
+    Mutex mu;
+    Cond c{mu};
+    std::vector<int> woken;
+    sync::WaitGroup wg;
+    constexpr int kWaiters = 12;
+    for (int i = 0; i < kWaiters; i++) {
+      wg.Go([&, i] {
+        std::scoped_lock hold(mu);
+        if (i % 3 == 0) {
+          c.Wait();
+        } else {
+          EXPECT_TRUE(c.WaitFor(absl::Hours(1)));
+        }
+        woken.push_back(i);
+      });
+      ASSERT_TRUE(testing::EventuallyParked("sync.Cond.Wait",
+                                            static_cast<size_t>(i) + 1));
+    }
+    for (int i = 0; i < kWaiters; i++) {
+      c.Signal();
+      ASSERT_TRUE(Eventually([&] {
+        std::scoped_lock hold(mu);
+        return woken.size() == static_cast<size_t>(i) + 1;
+      }));
+      EXPECT_EQ(woken.back(), i);
+    }
+    wg.Wait();
+  });
+}
+
+// Waiters in the middle of the list give up. The next signals go to the others.
+TEST_P(CondTest, SignalsAreNotLostOnWaitersThatHaveGivenUp) {
+  Run([] {
+    Mutex mu;
+    Cond c{mu};
+    std::atomic<int> woken = 0;
+    sync::WaitGroup untimed;
+    sync::WaitGroup timed;
+    constexpr int kWaiters = 9;
+    for (int i = 0; i < kWaiters; i++) {
+      if (i % 3 == 0) {
+        untimed.Go([&] {
+          std::scoped_lock hold(mu);
+          c.Wait();
+          woken++;
+        });
+        ASSERT_TRUE(Eventually([&] {
+          return testing::CountParked("sync.Cond.Wait") >=
+                 static_cast<size_t>(i / 3) + 1;
+        }));
+      } else {
+        timed.Go([&, i] {
+          std::scoped_lock hold(mu);
+          EXPECT_FALSE(c.WaitFor(absl::Milliseconds(1 + i)));
+        });
+      }
+    }
+    timed.Wait();
+    for (int i = 0; i < kWaiters / 3; i++) c.Signal();
+    untimed.Wait();
+    EXPECT_EQ(woken, 3);
+  });
+}
+
+// Each token is signalled once, to waiters that give up all the time. Between
+// the end of its time and the mutex, a waiter may find a token all the same.
+TEST_P(CondTest, LimitsAndSignalsAtTheSameTimeLoseNothing) {
+  Run([] {
+    Mutex mu;
+    Cond c{mu};
+    constexpr int kTokens = 400;
+    int tokens = 0;  // guarded by mu
+    int taken = 0;   // guarded by mu
+    const auto take = [&](bool timed) {
+      std::scoped_lock hold(mu);
+      while (taken < kTokens) {
+        if (!timed) {
+          c.Wait([&] { return tokens > 0 || taken == kTokens; });
+        } else if (!c.WaitFor(absl::Microseconds(20),
+                              [&] { return tokens > 0; })) {
+          continue;
+        }
+        if (tokens == 0) return;
+        tokens--;
+        if (++taken == kTokens) c.Broadcast();
+      }
+    };
+    std::vector<std::thread> threads;
+    threads.push_back(testing::KnownThread([&] { take(true); }));
+    sync::WaitGroup wg;
+    for (int i = 0; i < 3; i++) {
+      wg.Go([&] { take(true); });
+      wg.Go([&] { take(false); });
+    }
+    for (int i = 0; i < kTokens; i++) {
+      std::scoped_lock hold(mu);
+      tokens++;
+      c.Signal();
+    }
+    wg.Wait();
+    testing::JoinAll(threads);
+    EXPECT_EQ(taken, kTokens);
+  });
+}
+
+TEST_P(CondTest, MayBeDestroyedAsSoonAsAWaitWithALimitReturns) {
+  Run([] {
+    Mutex mu;
+    for (int i = 0; i < 500; i++) {
+      auto c = std::make_unique<Cond>(mu);
+      bool done = false;
+      mu.Lock();
+      go([&, cond = c.get()] {
+        std::scoped_lock hold(mu);
+        done = true;
+        cond->Signal();
+      });
+      while (!done) (void)c->WaitFor(absl::Microseconds(i % 50));
+      c.reset();
+      mu.Unlock();
+    }
+  });
+}
+
+// unlock() throws before the wait. The signal that found the waiter is passed
+// on, and no part of the waiter is left in the list.
+TEST_P(CondTest, LockThatCannotBeUnlockedEndsAWaitWithALimit) {
+  Run([] {
+    Mutex mu;
+    std::unique_lock<Mutex> not_held(mu, std::defer_lock);
+    Cond c{not_held};
+    EXPECT_THROW((void)c.WaitFor(absl::Hours(1)), std::system_error);
+    c.Signal();
+    not_held.lock();
+    EXPECT_FALSE(c.WaitFor(absl::Microseconds(1)));
+  });
+}
+
+TEST(CondBubbleTest, LimitPassesOnTheClockOfTheBubble) {
+  gump::Run([] {
+    synctest::Run([] {
+      Mutex mu;
+      Cond c{mu};
+      std::scoped_lock hold(mu);
+      const absl::Time before = synctest::Now();
+      EXPECT_FALSE(c.WaitFor(absl::Hours(1)));
+      EXPECT_EQ(synctest::Now() - before, absl::Hours(1));
+      EXPECT_FALSE(c.WaitUntil(before + absl::Hours(3)));
+      EXPECT_EQ(synctest::Now() - before, absl::Hours(3));
+      go([&] {
+        time::Sleep(absl::Minutes(1));
+        c.Signal();
+      });
+      EXPECT_TRUE(c.WaitFor(absl::Hours(1)));
+      EXPECT_EQ(synctest::Now() - before, absl::Minutes(181));
+    });
   });
 }
 

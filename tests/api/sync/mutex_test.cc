@@ -4,18 +4,22 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "gump/chan.h"
 #include "gump/go.h"
 #include "gump/internal/linkname_sync.h"
 #include "gump/runtime.h"
 #include "gump/sync/rwmutex.h"
 #include "gump/sync/waitgroup.h"
+#include "gump/synctest.h"
 #include "tests/testing/known_thread.h"
+#include "tests/testing/parked.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
@@ -195,6 +199,137 @@ TEST_P(MutexTest, MayBeDestroyedByTheNextHolder) {
   });
 }
 
+TEST_P(MutexTest, LockWithALimitFailsOnlyWhenTheTimeHasPassed) {
+  Run([] {
+    Mutex mu;
+    mu.Lock();
+    const auto begin = std::chrono::steady_clock::now();
+    const auto end = begin + std::chrono::milliseconds(5);
+    EXPECT_FALSE(mu.TryLockFor(std::chrono::milliseconds(5)));
+    EXPECT_GE(std::chrono::steady_clock::now(), end);
+    EXPECT_FALSE(mu.TryLockUntil(end));
+    EXPECT_FALSE(mu.TryLockUntil(absl::InfinitePast()));
+    EXPECT_FALSE(mu.TryLockFor(absl::ZeroDuration()));
+    EXPECT_FALSE(mu.TryLockUntil(std::chrono::system_clock::now() +
+                                 std::chrono::milliseconds(1)));
+    mu.Unlock();
+    EXPECT_TRUE(mu.TryLockFor(absl::ZeroDuration()));
+    mu.Unlock();
+    EXPECT_TRUE(mu.TryLockUntil(absl::InfinitePast()));
+    mu.Unlock();
+  });
+}
+
+TEST_P(MutexTest, LockWithALimitTakesTheLockAsSoonAsItIsFree) {
+  Run([] {
+    Mutex mu;
+    int written = 0;
+    for (const absl::Duration limit :
+         {absl::Duration(absl::Hours(1)), absl::InfiniteDuration()}) {
+      mu.Lock();
+      auto done = make_chan<bool>();
+      go([&, done] {
+        const bool ok = mu.TryLockFor(limit);
+        if (ok) {
+          EXPECT_EQ(written, 1);
+        }
+        done.Send(ok);
+      });
+      EXPECT_TRUE(testing::EventuallyParked("sync.Mutex.Lock", 1));
+      written = 1;
+      mu.Unlock();
+      EXPECT_EQ(done.Recv(), true);
+      written = 0;
+      mu.Unlock();
+    }
+    EXPECT_TRUE(mu.TryLockUntil(absl::InfiniteFuture()));
+    mu.Unlock();
+  });
+}
+
+TEST_P(MutexTest, UniqueLockTakesALimit) {
+  Run([] {
+    Mutex mu;
+    {
+      std::unique_lock hold(mu, std::chrono::milliseconds(1));
+      EXPECT_TRUE(hold.owns_lock());
+      std::unique_lock second(mu, std::chrono::microseconds(100));
+      EXPECT_FALSE(second.owns_lock());
+      EXPECT_FALSE(second.try_lock_until(std::chrono::steady_clock::now()));
+      EXPECT_FALSE(second.try_lock());
+    }
+    std::unique_lock third(mu, std::chrono::steady_clock::now());
+    EXPECT_TRUE(third.owns_lock());
+  });
+}
+
+// Half of the waiters give up at any time, while the lock changes hands, in
+// normal mode and in starvation mode. None of the others is forgotten, and the
+// lock is free in the end.
+TEST_P(MutexTest, WaitersThatGiveUpLeaveTheLockToTheOthers) {
+  Run([] {
+    Mutex mu;
+    int n = 0;
+    int expected = 0;
+    std::atomic<int> taken = 0;
+    const auto untimed = [&](int turns) {
+      for (int j = 0; j < turns; j++) {
+        std::scoped_lock hold(mu);
+        if (j % 16 == 0) BusyFor(std::chrono::microseconds(300));
+        n++;
+      }
+    };
+    const auto timed = [&](int turns) {
+      for (int j = 0; j < turns; j++) {
+        if (!mu.TryLockFor(absl::Microseconds(1 + 97 * j % 800))) continue;
+        n++;
+        taken++;
+        mu.Unlock();
+      }
+    };
+    std::vector<std::thread> threads;
+    threads.push_back(testing::KnownThread([&] { untimed(100); }));
+    threads.push_back(testing::KnownThread([&] { timed(200); }));
+    sync::WaitGroup wg;
+    for (int i = 0; i < 4; i++) {
+      wg.Go([&] { untimed(100); });
+      wg.Go([&] { timed(200); });
+    }
+    wg.Wait();
+    testing::JoinAll(threads);
+    expected = 5 * 100 + taken;
+    EXPECT_EQ(n, expected);
+    EXPECT_TRUE(mu.TryLock());
+    mu.Unlock();
+    Mutex fresh;
+    EXPECT_EQ(std::memcmp(&mu, &fresh, sizeof(mu)), 0)
+        << "a waiter or a wake-up is left over";
+  });
+}
+
+// The waiter gives up while the holder unlocks. Either it has the lock, or the
+// lock is free.
+TEST_P(MutexTest, LimitAndUnlockAtTheSameTimeLoseNothing) {
+  Run([] {
+    Mutex mu;
+    for (int i = 0; i < 300; i++) {
+      mu.Lock();
+      auto done = make_chan<bool>(1);
+      go([&, done] {
+        const bool ok = mu.TryLockFor(absl::Microseconds(50));
+        if (ok) mu.Unlock();
+        done.Send(ok);
+      });
+      BusyFor(std::chrono::microseconds(30 + i % 40));
+      runtime::Gosched();
+      mu.Unlock();
+      (void)done.Recv();
+      ASSERT_TRUE(mu.TryLock());
+      mu.Unlock();
+    }
+  });
+}
+
 TEST(LockerTest, RefersToAnyLock) {
   Mutex mu;
   std::mutex standard;
@@ -215,6 +350,39 @@ TEST(MutexThreadTest, WorksOnAPlainThreadWithoutRun) {
   mu.Unlock();
   t.join();
   EXPECT_FALSE(mu.TryLock());
+}
+
+TEST(MutexThreadTest, LimitsWorkOnAPlainThreadWithoutRun) {
+  Mutex mu;
+  mu.Lock();
+  EXPECT_FALSE(mu.TryLockFor(absl::Milliseconds(2)));
+  std::thread t([&] { EXPECT_TRUE(mu.TryLockFor(absl::Hours(1))); });
+  mu.Unlock();
+  t.join();
+  EXPECT_FALSE(mu.TryLock());
+}
+
+// A lock may be held outside of the bubble, so its time passes outside.
+TEST(MutexBubbleTest, LimitPassesOutsideOfTheBubble) {
+  gump::Run([] {
+    synctest::Run([] {
+      Mutex mu;
+      const absl::Time before = synctest::Now();
+      auto locked = make_chan<void>();
+      auto end = make_chan<void>();
+      go([&] {
+        mu.Lock();
+        locked.Close();
+        (void)end.Recv();
+        mu.Unlock();
+      });
+      (void)locked.Recv();
+      EXPECT_FALSE(mu.TryLockFor(absl::Milliseconds(2)));
+      EXPECT_FALSE(mu.TryLockUntil(synctest::Now() + absl::Milliseconds(2)));
+      EXPECT_EQ(synctest::Now(), before);
+      end.Close();
+    });
+  });
 }
 
 TEST(MutexDeathTest, UnlockOfUnlockedIsFatal) {

@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <shared_mutex>
+#include <thread>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "gump/chan.h"
 #include "gump/go.h"
 #include "gump/runtime.h"
@@ -179,6 +182,163 @@ TEST_P(RWMutexTest, MixesWithPlainThreads) {
     };
     testing::OnBothSides(work);
     EXPECT_EQ(n, 2000);
+  });
+}
+
+TEST_P(RWMutexTest, WriterWithALimitFailsWhenTheTimeHasPassed) {
+  Run([] {
+    RWMutex mu;
+    mu.RLock();
+    EXPECT_FALSE(mu.TryLockFor(absl::Milliseconds(1)));
+    EXPECT_FALSE(mu.TryLockFor(absl::ZeroDuration()));
+    EXPECT_FALSE(mu.TryLockUntil(std::chrono::steady_clock::now() +
+                                 std::chrono::milliseconds(1)));
+    EXPECT_TRUE(mu.TryRLock()) << "the writer has given up";
+    mu.RUnlock();
+    mu.RUnlock();
+    EXPECT_TRUE(mu.TryLockFor(absl::ZeroDuration()));
+    mu.Unlock();
+    EXPECT_TRUE(mu.TryLockUntil(absl::InfinitePast()));
+    EXPECT_FALSE(mu.TryLockFor(absl::Milliseconds(1))) << "held by a writer";
+    mu.Unlock();
+  });
+}
+
+TEST_P(RWMutexTest, ReaderWithALimitFailsWhenTheTimeHasPassed) {
+  Run([] {
+    RWMutex mu;
+    mu.Lock();
+    EXPECT_FALSE(mu.TryRLockFor(absl::Milliseconds(1)));
+    EXPECT_FALSE(mu.TryRLockFor(absl::ZeroDuration()));
+    EXPECT_FALSE(mu.TryRLockUntil(absl::InfinitePast()));
+    mu.Unlock();
+    EXPECT_TRUE(mu.TryRLockFor(absl::Milliseconds(1)));
+    EXPECT_TRUE(mu.TryRLockUntil(absl::InfinitePast()));
+    mu.RUnlock();
+    mu.RUnlock();
+    EXPECT_TRUE(mu.TryLock());
+    mu.Unlock();
+  });
+}
+
+// Three readers wait behind the writer. When it gives up, they get in, while
+// the reader that it has waited for is still there.
+TEST_P(RWMutexTest, WriterThatGivesUpLetsTheReadersIn) {
+  Run([] {
+    RWMutex mu;
+    mu.RLock();
+    auto gave_up = make_chan<void>();
+    go([&] {
+      EXPECT_FALSE(mu.TryLockFor(absl::Milliseconds(20)));
+      gave_up.Close();
+    });
+    sync::WaitGroup wg;
+    for (int i = 0; i < 3; i++) {
+      wg.Go([&] {
+        mu.RLock();
+        mu.RUnlock();
+      });
+    }
+    wg.Wait();
+    (void)gave_up.Recv();
+    mu.RUnlock();
+    EXPECT_TRUE(mu.TryLock());
+    mu.Unlock();
+  });
+}
+
+TEST_P(RWMutexTest, LimitsEndWithTheLockAsSoonAsItIsFree) {
+  Run([] {
+    RWMutex mu;
+    mu.Lock();
+    sync::WaitGroup wg;
+    wg.Go([&] {
+      EXPECT_TRUE(mu.TryRLockFor(absl::Hours(1)));
+      mu.RUnlock();
+    });
+    EXPECT_TRUE(EventuallyParked("sync.RWMutex.RLock", 1));
+    mu.Unlock();
+    wg.Wait();
+    mu.RLock();
+    wg.Go([&] {
+      EXPECT_TRUE(mu.TryLockFor(absl::InfiniteDuration()));
+      mu.Unlock();
+    });
+    EXPECT_TRUE(EventuallyParked("sync.RWMutex.Lock", 1));
+    mu.RUnlock();
+    wg.Wait();
+  });
+}
+
+TEST_P(RWMutexTest, GuardsOfTheStandardLibraryTakeALimit) {
+  Run([] {
+    RWMutex mu;
+    {
+      std::shared_lock read(mu, std::chrono::milliseconds(1));
+      EXPECT_TRUE(read.owns_lock());
+      std::unique_lock write(mu, std::chrono::microseconds(100));
+      EXPECT_FALSE(write.owns_lock());
+    }
+    std::unique_lock write(mu, std::chrono::steady_clock::now());
+    EXPECT_TRUE(write.owns_lock());
+    std::shared_lock read(mu, std::chrono::steady_clock::now());
+    EXPECT_FALSE(read.owns_lock());
+  });
+}
+
+// Readers and writers, each with and without limits, in goroutines and in plain
+// threads. `n` is guarded by the lock.
+TEST_P(RWMutexTest, ThoseThatGiveUpLeaveTheLockToTheOthers) {
+  Run([] {
+    RWMutex mu;
+    int n = 0;
+    std::atomic<int> written = 0;
+    std::atomic<int> inside = 0;
+    const auto write = [&] {
+      EXPECT_EQ(inside, 0);
+      n++;
+      written++;
+    };
+    const auto read = [&] {
+      inside++;
+      EXPECT_EQ(n, written);
+      if (inside % 3 == 0) runtime::Gosched();
+      inside--;
+    };
+    const auto work = [&](int kind) {
+      for (int i = 0; i < 300; i++) {
+        const absl::Duration limit = absl::Microseconds(1 + 37 * i % 200);
+        if (kind == 0) {
+          mu.Lock();
+          write();
+          mu.Unlock();
+        } else if (kind == 1) {
+          mu.RLock();
+          read();
+          mu.RUnlock();
+        } else if (kind == 2) {
+          if (!mu.TryLockFor(limit)) continue;
+          write();
+          mu.Unlock();
+        } else if (mu.TryRLockFor(limit)) {
+          read();
+          mu.RUnlock();
+        }
+      }
+    };
+    std::vector<std::thread> threads;
+    sync::WaitGroup wg;
+    for (int kind = 0; kind < 4; kind++) {
+      threads.push_back(testing::KnownThread([&, kind] { work(kind); }));
+      for (int i = 0; i < 2; i++) wg.Go([&, kind] { work(kind); });
+    }
+    wg.Wait();
+    testing::JoinAll(threads);
+    EXPECT_EQ(n, written);
+    EXPECT_TRUE(mu.TryRLock()) << "a writer is left over";
+    mu.RUnlock();
+    EXPECT_TRUE(mu.TryLock()) << "a reader is left over";
+    mu.Unlock();
   });
 }
 

@@ -110,6 +110,62 @@ TEST(SemaRootTest, ThreadsMayBeTakenFirst) {
   EXPECT_EQ(root.dequeueThread(&a[0]), nullptr) << "an address without waiters";
 }
 
+TEST(SemaRootTest, WaiterMayLeaveFromAnyPlace) {
+  SemaRoot root;
+  LockScope hold(&root.lock);
+  Addr a[2];
+  Sudog s[6];
+  for (int leaver = 0; leaver < 5; leaver++) {
+    for (int i = 0; i < 6; i++) {
+      root.queue(&a[i / 5], &s[i], /*lifo=*/false, 7);
+      root.nwait.add(1, rt::relaxed);
+    }
+    EXPECT_TRUE(root.remove(&s[leaver]));
+    EXPECT_EQ(Check(&root), nullptr);
+    EXPECT_FALSE(root.remove(&s[leaver])) << "it has left already";
+    for (int i = 0; i < 5; i++) {
+      if (i == leaver) continue;
+      EXPECT_EQ(root.dequeue(&a[0]), &s[i]);
+    }
+    EXPECT_EQ(root.dequeue(&a[0]), nullptr);
+    EXPECT_TRUE(root.remove(&s[5])) << "the only waiter of its address";
+    EXPECT_EQ(root.treap, nullptr);
+    EXPECT_EQ(root.nwait.load(rt::relaxed), 4u);
+    root.nwait.store(0, rt::relaxed);
+  }
+}
+
+TEST(SemaRootTest, WaiterThatWasDisplacedAtTheFrontMayLeave) {
+  SemaRoot root;
+  LockScope hold(&root.lock);
+  Addr a;
+  Sudog s[4];
+  root.queue(&a, &s[1], /*lifo=*/false, 7);
+  root.queue(&a, &s[2], /*lifo=*/false, 7);
+  root.queue(&a, &s[0], /*lifo=*/true, 7);
+  root.queue(&a, &s[3], /*lifo=*/false, 7);
+  EXPECT_TRUE(root.remove(&s[1]));
+  EXPECT_TRUE(root.remove(&s[3]));
+  EXPECT_EQ(Check(&root), nullptr);
+  EXPECT_EQ(root.dequeue(&a), &s[0]);
+  EXPECT_TRUE(root.remove(&s[2]));
+  EXPECT_EQ(root.treap, nullptr);
+}
+
+TEST(SemaRootTest, WaiterThatWasHandedTheCountDoesNotLeave) {
+  SemaRoot root;
+  LockScope hold(&root.lock);
+  Addr a;
+  Sudog s;
+  root.queue(&a, &s, /*lifo=*/false, 7);
+  ASSERT_EQ(root.dequeue(&a), &s);
+  EXPECT_FALSE(root.remove(&s)) << "woken";
+  s.ticket = rt::kSemaHanded;
+  root.addHanded(&a, &s);
+  EXPECT_FALSE(root.remove(&s));
+  root.removeHanded(&s);
+}
+
 TEST(SemaRootTest, DequeuedWaiterIsClean) {
   SemaRoot root;
   LockScope hold(&root.lock);

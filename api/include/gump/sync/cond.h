@@ -17,6 +17,11 @@
 //     return j;
 //   }
 //
+// A wait may have a time limit:
+//   if (!changed.WaitFor(absl::Seconds(1), [&] { return !jobs.empty(); })) {
+//     return std::nullopt;  // with mu locked, as always
+//   }
+//
 // If one goroutine waits for one event, a channel is simpler. A Cond is for
 // conditions over shared state, and for waking all waiters repeatedly.
 //
@@ -34,9 +39,13 @@
 #ifndef GUMP_SYNC_COND_H_
 #define GUMP_SYNC_COND_H_
 
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "gump/context.h"
 #include "gump/internal/cond_watch.h"
+#include "gump/internal/deadline_arg.h"
+#include "gump/internal/duration_arg.h"
 #include "gump/internal/linkname_sync.h"
 #include "gump/sync/mutex.h"
 
@@ -74,6 +83,31 @@ class Cond {
   template <class Pred>
   [[nodiscard]] absl::Status Wait(const context::Context& ctx, Pred pred);
 
+  // WaitFor is Wait, for no longer than d. Returns whether a Signal or
+  // Broadcast has woken it. A Signal that comes when the time has passed wakes
+  // another waiter. WaitUntil(t) is WaitFor of the time that is left until t,
+  // which is an absl::Time or a time_point of the standard library. Both lock L
+  // again in any case, so they may return later. In a bubble of synctest the
+  // time passes on the clock of the bubble. Requires: L is locked.
+  bool WaitFor(gump::internal::DurationArg d) {
+    return WaitBy(DeadlineOf(d.Nanoseconds()));
+  }
+  bool WaitUntil(gump::internal::DeadlineArg t) {
+    return WaitBy(DeadlineOf(t.Nanoseconds()));
+  }
+  // WaitFor(d, pred) and WaitUntil(t, pred) park while pred() is false and
+  // there is time left. They return the last pred(). They call pred with L
+  // locked. If pred() is true at the start, they do not wait at all. Requires:
+  // L is locked.
+  template <class Pred>
+  [[nodiscard]] bool WaitFor(gump::internal::DurationArg d, Pred pred) {
+    return WaitBy(DeadlineOf(d.Nanoseconds()), pred);
+  }
+  template <class Pred>
+  [[nodiscard]] bool WaitUntil(gump::internal::DeadlineArg t, Pred pred) {
+    return WaitBy(DeadlineOf(t.Nanoseconds()), pred);
+  }
+
   // Signal wakes the longest waiter, if there is one. L may be locked or not.
   // Never parks.
   void Signal() noexcept;
@@ -85,6 +119,21 @@ class Cond {
 
  private:
   friend class gump::internal::CondWatch;
+  class TimedWaiter;
+
+  static int64_t DeadlineOf(int64_t ns) noexcept {
+    return rt::semaDeadline(rt::SemaReason::kCondWait, ns);
+  }
+  // WaitBy(when) waits until the time `when` of that clock.
+  bool WaitBy(int64_t when);
+  template <class Pred>
+  bool WaitBy(int64_t when, Pred& pred) {
+    while (!pred()) {
+      if (!WaitBy(when)) return pred();
+    }
+    return true;
+  }
+
   rt::NotifyList notify_;
 };
 

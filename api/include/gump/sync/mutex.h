@@ -23,6 +23,13 @@
 // back to normal mode when it is handed to the last waiter, or to one that
 // waited for less than a millisecond.
 //
+// Time limits: TryLockFor and TryLockUntil wait for a limited time. They have
+// the names of std::timed_mutex as well, so std::unique_lock takes a limit:
+//   std::unique_lock hold(mu, std::chrono::milliseconds(10));
+//   if (hold) balance += 10;
+// In a bubble of synctest that time passes outside, because a goroutine outside
+// may hold the lock.
+//
 // Mutex is not annotated for Clang's thread-safety analysis. The analysis would
 // reject unlocking in a defer, which is how Go programs unlock.
 //
@@ -33,9 +40,13 @@
 #ifndef GUMP_SYNC_MUTEX_H_
 #define GUMP_SYNC_MUTEX_H_
 
+#include <chrono>
 #include <cstdint>
+#include <limits>
 
 #include "gump/internal/atomic.h"
+#include "gump/internal/deadline_arg.h"
+#include "gump/internal/duration_arg.h"
 
 namespace gump::sync {
 
@@ -64,6 +75,18 @@ class Mutex {
            state_.cas(old, old | kLocked, rt::acquire);
   }
 
+  // TryLockFor takes the lock if that is possible within d, and returns whether
+  // it did. Parks until the lock is free or the time has passed. If d <= 0, it
+  // is TryLock. TryLockUntil(t) is TryLockFor of the time that is left until t,
+  // which is an absl::Time or a time_point of the standard library. A caller
+  // that gives up does not keep the others from the lock.
+  [[nodiscard]] bool TryLockFor(gump::internal::DurationArg d) noexcept {
+    return TryLock() || LockFor(d.Nanoseconds());
+  }
+  [[nodiscard]] bool TryLockUntil(gump::internal::DeadlineArg t) noexcept {
+    return TryLock() || LockFor(t.Nanoseconds());
+  }
+
   // Unlock releases the lock. Parks only in starvation mode, to let the new
   // owner run. Requires: the lock is held. Unlocking a free lock is the fatal
   // error "sync: unlock of unlocked mutex".
@@ -76,9 +99,15 @@ class Mutex {
     }
   }
 
-  // The names of the standard library, for std::scoped_lock and similar types.
+  // The names of std::timed_mutex, for std::scoped_lock and similar types.
   void lock() noexcept { Lock(); }
   [[nodiscard]] bool try_lock() noexcept { return TryLock(); }
+  [[nodiscard]] bool try_lock_for(gump::internal::DurationArg d) noexcept {
+    return TryLockFor(d);
+  }
+  [[nodiscard]] bool try_lock_until(gump::internal::DeadlineArg t) noexcept {
+    return TryLockUntil(t);
+  }
   void unlock() noexcept { Unlock(); }
 
  private:
@@ -94,12 +123,18 @@ class Mutex {
   //           waiters.
   // waiters   The number of goroutines and threads that wait, or are about to
   //           call semacquire. In normal mode an Unlock that wakes a waiter
-  //           subtracts it. In starvation mode the waiter subtracts itself.
+  //           subtracts it. In starvation mode the waiter subtracts itself, and
+  //           so does a waiter that gives up.
   static constexpr int32_t kLocked = 1;
   static constexpr int32_t kWoken = 2;
   static constexpr int32_t kStarving = 4;
   static constexpr int kWaiterShift = 3;
   static constexpr int32_t kWaiter = 1 << kWaiterShift;
+  // A time that never comes.
+  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+  // How long a waiter that gives up waits at a time for a wake-up that is about
+  // to come, in ns. An Unlock needs less, unless it is interrupted.
+  static constexpr int64_t kMoment = 100'000;
 
   friend class RWMutex;
   // UnlockAndStay is Unlock for a caller that must not be stopped before its
@@ -113,6 +148,10 @@ class Mutex {
   }
 
   void LockSlow() noexcept;
+  bool LockFor(int64_t ns) noexcept;
+  bool LockUntil(int64_t when) noexcept;
+  bool WaitUntil(bool waited, int64_t when, bool* late) noexcept;
+  bool GiveUp() noexcept;
   bool SpinOnce(int32_t old, bool awoke) noexcept;
   void TakeHandedOver(int32_t old, bool starving) noexcept;
   void UnlockSlow(bool yield) noexcept;

@@ -20,12 +20,22 @@ enum class SemaReason : uint8_t {
   kRWMutexLock,
   kWaitGroupWait,
   kWaitGroupWaitDurable,  // both Wait and the calls of Done are in one bubble
+  kCondWait,              // durable, as Go's Cond
+  kEventWait,             // durable
 };
 
 // semacquire waits until *addr > 0 and decrements it. If `lifo` is true, the
 // caller queues in front of the other waiters of that address. When main has
 // ended, foreign threads overtake goroutines.
 void semacquire(Atomic<uint32_t>* addr, bool lifo, SemaReason reason) noexcept;
+// semacquireUntil is semacquire until the time `when`. Returns false if that
+// time has come and *addr is 0. Then a semrelease that the caller has been
+// promised may still be about to come. semaDeadline returns the time that is ns
+// from now, on the clock that semacquireUntil uses: that of the caller's bubble
+// if the reason is durable there, otherwise the monotonic clock.
+[[nodiscard]] bool semacquireUntil(Atomic<uint32_t>* addr, bool lifo,
+                                   SemaReason reason, int64_t when) noexcept;
+[[nodiscard]] int64_t semaDeadline(SemaReason reason, int64_t ns) noexcept;
 // semrelease increments *addr and wakes a waiter. If `handoff` is true, that
 // waiter gets the count. If `yield` is true as well, the waiter also runs at
 // once, in place of the caller, which parks. In all other cases semrelease
@@ -42,7 +52,9 @@ void semreleaseN(Atomic<uint32_t>* addr, uint32_t n) noexcept;
 // which the address of the list selects. So a waiter may destroy the list as
 // soon as it is awake.
 struct NotifyList {
-  Atomic<uint32_t> wait;    // next ticket; incremented without the lock
+  // The next ticket, which is even. A waiter adds 2 without the lock. Bit 0 is
+  // changed under the lock: waiters with a time limit may be in the list.
+  Atomic<uint32_t> wait;
   Atomic<uint32_t> notify;  // next to be notified; written under the lock
   // Waiters in order of arrival at the lock, which is nearly the order of
   // tickets. Accessed under the lock.
@@ -56,6 +68,63 @@ uint32_t notifyListAdd(NotifyList* l) noexcept;
 void notifyListWait(NotifyList* l, uint32_t ticket) noexcept;
 void notifyListNotifyOne(NotifyList* l) noexcept;
 void notifyListNotifyAll(NotifyList* l) noexcept;
+
+// NotifyWaiter is a waiter with a time limit. It lies on the stack of the
+// goroutine or thread that waits.
+struct NotifyWaiter {
+  alignas(void*) unsigned char sudog[88];
+  Atomic<uint32_t> woken;  // a semaphore: 1 when the waiter has been notified
+};
+// notifyListEnter puts w into the list. It takes the place of notifyListAdd.
+// The waiter then waits for w->woken, as long as it likes. notifyListLeave
+// takes w out of the list. It returns false if w was notified before, and
+// w->woken then is or becomes 1. w may go when notifyListLeave has returned
+// true, or when the waiter has taken w->woken.
+void notifyListEnter(NotifyList* l, NotifyWaiter* w) noexcept;
+[[nodiscard]] bool notifyListLeave(NotifyList* l, NotifyWaiter* w) noexcept;
+
+// Event is the state of a sync::Event. Its lock is one of a table of locks,
+// which its address selects. So a waiter may destroy the Event as soon as it is
+// awake. runtime/wait/event.cc has the protocol.
+struct EventNode;
+struct Event {
+  Event(bool autoReset, bool set) noexcept
+      : state((autoReset ? kAuto : 0u) | (set ? kSet : 0u)) {}
+  // Bits of state. kWaiters: the list is not empty, so all but a look needs the
+  // lock. kAuto is constant.
+  static constexpr uint32_t kSet = 1;
+  static constexpr uint32_t kWaiters = 2;
+  static constexpr uint32_t kAuto = 4;
+  Atomic<uint32_t> state;
+  EventNode* head = nullptr;  // in order of arrival; accessed under the lock
+  EventNode* tail = nullptr;
+};
+// EventWaiter is a goroutine or thread that waits for the first of some Events.
+struct EventWaiter {
+  static constexpr uint32_t kNone = UINT32_MAX;
+  static constexpr uint32_t kTimedOut = UINT32_MAX - 1;
+  Atomic<uint32_t> fired{
+      kNone};              // the index of that Event, or one of the above
+  Atomic<uint32_t> woken;  // a semaphore: 1 when a setter has set `fired`
+};
+// EventNode is a place in the list of an Event. The waiter sets `event`.
+struct EventNode {
+  Event* event = nullptr;
+  EventWaiter* waiter = nullptr;
+  EventNode* prev = nullptr;
+  EventNode* next = nullptr;
+  uint32_t index = 0;
+  bool queued = false;  // all under the Event's lock
+};
+// eventSet sets e, which wakes a waiter or all. eventReset makes e unset.
+// eventTryWait returns whether e is set, and resets it if it is kAuto. None of
+// them parks.
+void eventSet(Event* e) noexcept;
+void eventReset(Event* e) noexcept;
+[[nodiscard]] bool eventTryWait(Event* e) noexcept;
+// eventWait waits until one of the n Events is set, and takes it. Returns its
+// index, or EventWaiter::kTimedOut after ns.
+uint32_t eventWait(EventNode* nodes, uint32_t n, int64_t ns) noexcept;
 
 // canSpin returns true if a goroutine that waits for a sync::Mutex, and has
 // spun for i rounds, should spin for one more before it parks. doSpin is one
