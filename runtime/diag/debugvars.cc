@@ -61,6 +61,7 @@ constexpr IntKey kIntKeys[] = {
     {"updatemaxprocs", &DebugVars::updatemaxprocs},
     {"fuzzsched", &DebugVars::fuzzsched},
     {"watchdog", &DebugVars::watchdog},
+    {"scopes", &DebugVars::scopes},
 };
 
 void setKey(std::string_view key, std::string_view value) {

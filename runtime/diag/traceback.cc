@@ -29,12 +29,14 @@
 
 #include "runtime/diag/debugvars.h"
 #include "runtime/diag/panic.h"
+#include "runtime/diag/scopetree.h"
 #include "runtime/diag/unwind.h"
 #include "runtime/sched/extram.h"
 #include "runtime/sched/mfinal.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
+#include "runtime/sched/scope.h"
 #include "runtime/sched/stw.h"
 #include "runtime/sys/descriptor.h"
 #include "runtime/sys/mem.h"
@@ -52,35 +54,12 @@ TracebackMode environment;
 
 // ---- goroutines
 
-const char* statusText(const GRecord& r) {
-  uint32_t status = r.status & ~uint32_t{kGscan};
-  if (status == kGwaiting && r.reason != WaitReason::kZero) {
-    return waitReasonString(r.reason);
-  }
-  switch (status) {
-    case kGidle:
-      return "idle";
-    case kGrunnable:
-      return "runnable";
-    case kGrunning:
-      return "running";
-    case kGsyscall:
-      return "syscall";
-    case kGwaiting:
-      return "waiting";
-    case kGdead:
-      return "dead";
-    default:
-      return "???";
-  }
-}
-
 // printCreatedBy prints where the goroutine was created. If parent is 0 it does
-// not name the creator.
+// not name the creator. r may be nullptr.
 void printCreatedBy(Writer* w, uint64_t goid, uintptr_t gopc, uint64_t parent,
-                    FrameTexts* known) {
+                    const GRecord* r, FrameTexts* known) {
   if (gopc == 0 || goid == kMainGoid) return;
-  printCreator(w, gopc - 1, parent, known);
+  printCreator(w, gopc - 1, parent, r, known);
 }
 
 void printAncestors(Writer* w, const Ancestors& all, int32_t level,
@@ -92,7 +71,7 @@ void printAncestors(Writer* w, const Ancestors& all, int32_t level,
       printFrame(w, a.pcs[k], level, known);
     }
     if (a.more) print(w, "...additional frames elided...\n");
-    printCreatedBy(w, a.goid, a.gopc, 0, known);
+    printCreatedBy(w, a.goid, a.gopc, 0, nullptr, known);
   }
 }
 
@@ -111,7 +90,7 @@ void printGoroutine(Writer* w, const GRecord& r, const Frames& frames,
       print(w, "\tplain thread %d; stack unavailable\n", r.tid);
       break;
   }
-  printCreatedBy(w, r.goid, r.gopc, r.parentGoid, known);
+  printCreatedBy(w, r.goid, r.gopc, r.parentGoid, &r, known);
   if (r.ancestors != nullptr) printAncestors(w, *r.ancestors, level, known);
 }
 
@@ -133,35 +112,45 @@ GUMP_NO_SANITIZE void describe(const G* gp, uint32_t status, GRecord* r) {
   r->locked = gp->lockedm != nullptr && !gp->inPlace && !gp->onOtherStack;
 }
 
-// copyName copies gp's name. gp frees its name when it ends, so the caller is
-// gp or keeps it from running. A name that does not fit is cut before the
-// character that would be cut in two.
-GUMP_NO_SANITIZE void copyName(const G* gp, GRecord* r) {
-  if (gp->name == nullptr) return;
+// copyText copies a text that ends in NUL. If it does not fit, it is cut before
+// the character that would be cut in two.
+template <size_t N>
+GUMP_NO_SANITIZE void copyText(const char* from, char (&to)[N]) {
   size_t i = 0;
-  for (; i + 1 < sizeof(r->name) && gp->name[i] != '\0'; i++) {
-    r->name[i] = gp->name[i];
-  }
+  for (; i + 1 < N && from[i] != '\0'; i++) to[i] = from[i];
   const auto continues = [](char c) { return (c & 0xc0) == 0x80; };  // UTF-8
-  if (gp->name[i] != '\0') {
+  if (from[i] != '\0') {
     const size_t cut = i;
-    while (i > 0 && cut - i < 3 && continues(gp->name[i])) i--;
+    while (i > 0 && cut - i < 3 && continues(from[i])) i--;
   }
-  r->name[i] = '\0';
+  to[i] = '\0';
+}
+
+// copyNames copies gp's name, and the scope that it is a goroutine of. gp frees
+// its name when it ends, and leaves its scope, so the caller is gp or keeps it
+// from running.
+GUMP_NO_SANITIZE void copyNames(const G* gp, GRecord* r) {
+  if (gp->name != nullptr) copyText(gp->name, r->name);
+  const ScopeRecord* s = scopeOf(gp);
+  if (s == nullptr) return;
+  r->scope = s;
+  r->scopeOuter = s->outer;
+  r->scopeOwner = s->owner_goid;
+  copyText(s->name, r->scopeName);
 }
 
 // takeSelf describes the goroutine that the calling thread runs. The caller
 // collects the frames.
 void takeSelf(const G* gp, GRecord* r) {
   describe(gp, readgstatus(gp), r);
-  copyName(gp, r);
+  copyNames(gp, r);
 }
 
 // takeParked describes and walks gp, which cannot run in the meantime.
 void takeParked(G* gp, uint32_t status, int64_t now, GRecord* r,
                 Frames* frames) {
   describe(gp, status, r);
-  copyName(gp, r);
+  copyNames(gp, r);
   if ((status & ~uint32_t{kGscan}) == kGwaiting) {
     // Parking does not read the clock, so the age of a wait counts from the
     // first dump that saw it.
@@ -247,6 +236,7 @@ struct CrashDump {
   const G* self;  // already printed
   const G* curg;  // also already printed
   int64_t now;
+  ScopeTree scopes;
 };
 
 void crashOther(G* gp, void* arg) {
@@ -254,6 +244,7 @@ void crashOther(G* gp, void* arg) {
   if (gp == d->self || gp == d->curg || hidden(gp, d->mode.level)) return;
   GRecord r;
   if (!takeOther(gp, d->now, &r, &crashFrames)) return;
+  d->scopes.add(r);
   print(d->w, "\n");
   printGoroutine(d->w, r, crashFrames, d->mode.level, d->mode.level >= 2);
   flush(d->w);
@@ -267,6 +258,7 @@ void crashSelf(CrashDump* d, G* gp, int32_t throwing, StackFrom from) {
   if (gp != nullptr && gp != &gp->m->g0) {
     GRecord r;
     takeSelf(gp, &r);
+    d->scopes.add(r);
     print(d->w, "\n");
     uint32_t first = throwing == 0 && level < 2 ? throwSite(crashFrames) : 0;
     printGoroutine(d->w, r, crashFrames, level, pointers, first);
@@ -285,6 +277,7 @@ void crashSelf(CrashDump* d, G* gp, int32_t throwing, StackFrom from) {
   if (curg == nullptr) return;
   GRecord r;
   takeParked(curg, readgstatus(curg), d->now, &r, &crashFrames);
+  d->scopes.add(r);
   print(d->w, "\n");
   printGoroutine(d->w, r, crashFrames, level, pointers);
   d->curg = curg;
@@ -361,7 +354,11 @@ void snapshotOther(G* gp, void* arg) {
   s->used += need;
 }
 
-void printSnapshot(Writer* w, Snapshot* s) {
+// printSnapshot prints the goroutines of s behind `self`, which is printed.
+void printSnapshot(Writer* w, Snapshot* s, const GRecord& self) {
+  ScopeTree scopes;
+  scopes.start();
+  scopes.add(self);
   // If there is no memory, known is nullptr. Then the dump takes longer, and
   // its text is the same.
   auto* known = static_cast<FrameTexts*>(sysReserve(sizeof(FrameTexts)));
@@ -379,6 +376,7 @@ void printSnapshot(Writer* w, Snapshot* s) {
       e.record.ancestors = reinterpret_cast<const Ancestors*>(s->base + at);
       at += e.record.ancestors->bytes();
     }
+    scopes.add(e.record);
     print(w, "\n");
     printGoroutine(w, e.record, f, /*level=*/1, /*showPointers=*/false,
                    /*first=*/0, known);
@@ -387,6 +385,7 @@ void printSnapshot(Writer* w, Snapshot* s) {
   if (s->elided != 0) {
     print(w, "\n...%U goroutines elided for want of memory...\n", s->elided);
   }
+  scopes.finish(w);
 }
 
 }  // namespace
@@ -455,7 +454,7 @@ namespace {
 // saysDurable returns true if the text of r already ends in "(durable)".
 bool saysDurable(WaitReason r) {
   return r >= WaitReason::kSynctestChanReceive &&
-         r <= WaitReason::kSynctestWaitGroupWait;
+         r <= WaitReason::kSynctestScopeJoin;
 }
 
 // printLabelText prints s, in quotes if a reader of the header could take a
@@ -466,6 +465,35 @@ void printLabelText(Writer* w, const char* s) {
   print(w, s[strspn(s, kPlain)] == '\0' ? "%s" : "%Q", s);
 }
 }  // namespace
+
+const char* statusText(const GRecord& r) {
+  uint32_t status = r.status & ~uint32_t{kGscan};
+  if (status == kGwaiting && r.reason != WaitReason::kZero) {
+    return waitReasonString(r.reason);
+  }
+  switch (status) {
+    case kGidle:
+      return "idle";
+    case kGrunnable:
+      return "runnable";
+    case kGrunning:
+      return "running";
+    case kGsyscall:
+      return "syscall";
+    case kGwaiting:
+      return "waiting";
+    case kGdead:
+      return "dead";
+    default:
+      return "???";
+  }
+}
+
+void printScope(Writer* w, const GRecord& r) {
+  print(w, "scope ");
+  if (r.scopeName[0] != '\0') print(w, "%Q ", r.scopeName);
+  print(w, "of goroutine %U", r.scopeOwner);
+}
 
 void printLabels(Writer* w, const Label* labels, size_t n) {
   if (n == 0 || debug.tracebacklabels != 1) return;
@@ -511,7 +539,9 @@ void tracebackCrash(const TracebackMode& mode, int32_t throwing,
               .mode = mode,
               .self = nullptr,
               .curg = nullptr,
-              .now = nanotime()};
+              .now = nanotime(),
+              .scopes = {}};
+  if (mode.all) d.scopes.start();
   if (from == StackFrom::kSignal) {
     walkSignal(&crashFrames);
   } else {
@@ -522,6 +552,7 @@ void tracebackCrash(const TracebackMode& mode, int32_t throwing,
   if (mode.all) {
     forEachG(crashOther, &d);
     forEachForeign(crashOther, &d);
+    d.scopes.finish(&w);
   }
   flush(&w);
 }
@@ -540,12 +571,12 @@ size_t stackDump(bool all, BufferGrower grow, void* arg) noexcept {
   const StandardHold hold;  // absl opens the modules, and keeps one open
   Writer w{.grow = grow, .arg = arg};
   G* gp = runtimeEntry();
+  GRecord self;
   {
     Frames here;
     walkHere(&here);
-    GRecord r;
-    takeSelf(gp, &r);
-    printGoroutine(&w, r, here, /*level=*/1, /*showPointers=*/false);
+    takeSelf(gp, &self);
+    printGoroutine(&w, self, here, /*level=*/1, /*showPointers=*/false);
   }
   if (!all) return w.total;
   Snapshot s;
@@ -556,7 +587,7 @@ size_t stackDump(bool all, BufferGrower grow, void* arg) noexcept {
   forEachG(snapshotOther, &s);
   forEachForeign(snapshotOther, &s);
   startTheWorld();
-  printSnapshot(&w, &s);
+  printSnapshot(&w, &s, self);
   if (s.base != nullptr) sysFree(s.base, s.size);
   return w.total;
 }

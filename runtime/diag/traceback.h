@@ -12,6 +12,13 @@
 // Reading DWARF is too much for a dying process. Labels stand in braces behind
 // the brackets, as in Go since 1.27. A name given by GoOptions is the label
 // `name`.
+//
+// For a goroutine of a gump::Scope, the line `created by` also says
+//   created by shop::Fetch in goroutine 7 in scope "fetch" of goroutine 7
+// Parsers of Go's dumps take any text behind `created by `, and most of them
+// take the function's name from before ` in goroutine`. A text in the brackets,
+// or a line below the location, makes some of them drop the goroutine or all
+// that follow.
 #ifndef RUNTIME_DIAG_TRACEBACK_H_
 #define RUNTIME_DIAG_TRACEBACK_H_
 
@@ -25,6 +32,7 @@ namespace gump::rt {
 
 struct G;
 struct M;
+struct ScopeRecord;
 
 // TracebackMode is the output that GOTRACEBACK asks for.
 struct TracebackMode {
@@ -116,6 +124,12 @@ struct GRecord {
   bool locked = false;
   Stack stack = Stack::kWalked;
   char name[48] = {};
+  // The scope that it is a goroutine of, or nullptr. It may be gone by the time
+  // that this is read, so the pointers are only compared.
+  const ScopeRecord* scope = nullptr;
+  const ScopeRecord* scopeOuter = nullptr;
+  uint64_t scopeOwner = 0;
+  char scopeName[48] = {};
 };
 
 // Label is a pair of texts that a program attaches to a goroutine.
@@ -130,6 +144,8 @@ struct Label {
 // prints nothing for n == 0, or if GODEBUG has tracebacklabels=0.
 // On: any.  P: either.  Locks: none.  Parks: no.
 void printLabels(Writer* w, const Label* labels, size_t n);
+// statusText returns the state of r as it stands in brackets.
+const char* statusText(const GRecord& r);
 // printHeader prints the line above a stack. With showPointers it includes the
 // addresses of G and M.
 void printHeader(Writer* w, const GRecord& r, bool showPointers);
@@ -169,8 +185,13 @@ struct FrameTexts {
 // printLocation prints the line with module and address below a function.
 void printLocation(Writer* w, uintptr_t pc);
 // printCreator prints "created by", the function around pc and its location. If
-// parent is 0, it does not name the goroutine that called go().
-void printCreator(Writer* w, uintptr_t pc, uint64_t parent, FrameTexts* known);
+// parent is 0, it does not name the goroutine that called go(). If r is not
+// nullptr, it names r's scope.
+void printCreator(Writer* w, uintptr_t pc, uint64_t parent, const GRecord* r,
+                  FrameTexts* known);
+// printScope prints `scope "fetch" of goroutine 7` for r's scope, or `scope of
+// goroutine 7` if it has no name.
+void printScope(Writer* w, const GRecord& r);
 // printFrame prints the function around pc and its location, unless level hides
 // the function.
 void printFrame(Writer* w, uintptr_t pc, int32_t level, FrameTexts* known);

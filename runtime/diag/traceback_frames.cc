@@ -174,12 +174,17 @@ void printLocation(Writer* w, uintptr_t pc) {
         uint64_t{pc - module->l_addr});
 }
 
-void printCreator(Writer* w, uintptr_t pc, uint64_t parent, FrameTexts* known) {
+void printCreator(Writer* w, uintptr_t pc, uint64_t parent, const GRecord* r,
+                  FrameTexts* known) {
   FrameText own;
   const FrameText& t = frameText(pc, known, &own);
   print(w, "created by ");
   put(w, t.name, t.nameSize);
   if (parent != 0) print(w, " in goroutine %U", parent);
+  if (r != nullptr && r->scope != nullptr) {
+    print(w, " in ");
+    printScope(w, *r);
+  }
   put(w, "\n", 1);
   putLocation(w, t);
 }

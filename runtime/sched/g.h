@@ -148,7 +148,7 @@ struct alignas(kCacheLine) G {
   // begins, preemption in place, waiting on a stack that the program made
   // (awaitP).
   M* lockedm = nullptr;
-  void* gls = nullptr;         // head of the goroutine-local values
+  LocalNode* gls = nullptr;    // newest of the goroutine-local values
   const char* name = nullptr;  // GoOptions::name, malloc'ed by go(), freed by
                                // the goroutine itself; or nullptr
   // nanotime when a dump first saw it waiting; 0: no dump has.

@@ -6,31 +6,28 @@
 // goroutine that uses none pays one pointer.
 //
 // Nodes come from malloc, so every function here runs on a user stack outside
-// any lock of the runtime.
+// any lock of the runtime. Only the nodes of scopes (scope.cc) do not.
+//
+// A dump reads the scopes of a goroutine that was preempted anywhere, so the
+// list is whole at each instruction: a node is complete before it is linked,
+// and unlinked before it is freed.
 #include "runtime/sched/gls.h"
 
 #include <cstdlib>
+#include <new>
 
 #include "gump/internal/linkname.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
+#include "runtime/sched/scope.h"
 #include "runtime/sys/tls.h"
 
 namespace gump::rt {
 
 namespace {
 
-struct GlsNode {
-  const void* key;
-  void* value;
-  void (*destroy)(void*);
-  GlsNode* next;  // set before this one
-};
-
-GlsNode* head(const G* gp) { return static_cast<GlsNode*>(gp->gls); }
-
-GlsNode* find(const G* gp, const void* key) {
-  GlsNode* n = head(gp);
+LocalNode* find(const G* gp, const void* key) {
+  LocalNode* n = gp->gls;
   while (n != nullptr && n->key != key) n = n->next;
   return n;
 }
@@ -38,22 +35,22 @@ GlsNode* find(const G* gp, const void* key) {
 }  // namespace
 
 void* glsGet(const void* key) noexcept {
-  const GlsNode* n = find(runtimeEntry(), key);
+  const LocalNode* n = find(runtimeEntry(), key);
   return n == nullptr ? nullptr : n->value;
 }
 
 bool glsSet(const void* key, void* value, void (*destroy)(void*)) noexcept {
   G* gp = runtimeEntry();
-  GlsNode* n = find(gp, key);
-  if (n == nullptr) {
-    n = static_cast<GlsNode*>(std::malloc(sizeof(GlsNode)));
-    if (n == nullptr) return false;
-    n->key = key;
-    n->next = head(gp);
-    gp->gls = n;
+  if (LocalNode* n = find(gp, key)) {
+    n->value = value;
+    n->destroy = destroy;
+    return true;
   }
-  n->value = value;
-  n->destroy = destroy;
+  void* p = std::malloc(sizeof(LocalNode));
+  if (p == nullptr) return false;
+  auto* n = new (p) LocalNode{key, value, destroy, gp->gls};
+  compilerFence();
+  gp->gls = n;
   return true;
 }
 
@@ -61,11 +58,12 @@ bool glsSet(const void* key, void* value, void (*destroy)(void*)) noexcept {
 // goroutine-local values sees only the older ones. It may set new ones, which
 // are destroyed in turn.
 void glsDestroyAll(G* gp) {
-  while (GlsNode* n = head(gp)) {
+  while (LocalNode* n = gp->gls) {
     gp->gls = n->next;
+    compilerFence();
     void* value = n->value;
     void (*destroy)(void*) = n->destroy;
-    std::free(n);
+    if (!isScopeNode(n)) std::free(n);
     if (destroy != nullptr) destroy(value);
   }
 }

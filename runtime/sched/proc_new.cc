@@ -283,6 +283,17 @@ void nostackWake() {
   if (gp != nullptr) globrunqput(gp);
 }
 
+namespace {
+// identify gives gp, whose closure is in place, its name and its scope. Not
+// inlined, because it would cost those goroutines an instruction that have
+// neither.
+// On: any.  P: either.  Locks: none.  Parks: no.
+GUMP_NOINLINE void identify(G* gp, const SpawnOptions* o) {
+  gp->name = o->name;
+  if (o->in_scope) gp->gls = reinterpret_cast<LocalNode*>(gp->closure);
+}
+}  // namespace
+
 G* newproc1(const FuncType* ft, void* closure, const SpawnOptions* o,
             uintptr_t pc) {
   M* mp = acquirem();  // the P's free list is ours until releasem
@@ -318,7 +329,11 @@ G* newproc1(const FuncType* ft, void* closure, const SpawnOptions* o,
   gp->gopc = pc;
   gp->parentGoid = getg()->goid;
   if (GUMP_UNLIKELY(debug.tracebackancestors > 0)) saveAncestors(gp);
-  gp->name = o != nullptr ? o->name : nullptr;
+  if (GUMP_UNLIKELY(o != nullptr)) {
+    identify(gp, o);
+  } else {
+    gp->name = nullptr;
+  }
   gp->goid = nextGoid(pp);
   releasem(mp);
   return gp;

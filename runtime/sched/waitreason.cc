@@ -38,6 +38,9 @@ const char* const kWaitReasonText[] = {
     "select (durable)",
     "sync.WaitGroup.Wait (durable)",
     "sync.Event.Wait",
+    "Scope.Join (durable)",
+    "Scope.Join",
+    "Scope.Wait",
 };
 static_assert(sizeof(kWaitReasonText) / sizeof(kWaitReasonText[0]) ==
               kNumWaitReasonTexts);
@@ -62,6 +65,8 @@ bool isIdleInSynctest(WaitReason r) {
     case WaitReason::kSynctestSelect:
     case WaitReason::kSynctestWaitGroupWait:
     case WaitReason::kSyncEventWait:
+    case WaitReason::kSynctestScopeJoin:
+    case WaitReason::kScopeWait:
       return true;
     default:
       return false;

@@ -41,15 +41,19 @@ enum class WaitReason : uint8_t {
   kSynctestSelect,
   kSynctestWaitGroupWait,
   kSyncEventWait,  // not of Go
+  kSynctestScopeJoin,
+  kScopeJoin,
+  kScopeWait,
   kNumWaitReasons,
 };
 
-// Go's texts, by WaitReason; "" for kZero. Debuggers read them, too.
+// Go's texts, and ours for scopes, by WaitReason; "" for kZero. Debuggers read
+// them, too.
 inline constexpr size_t kNumWaitReasonTexts =
     static_cast<size_t>(WaitReason::kNumWaitReasons);
 extern const char* const kWaitReasonText[kNumWaitReasonTexts];
 
-// waitReasonString returns Go's text. It returns "" for kZero, and "unknown
+// waitReasonString returns the text. It returns "" for kZero, and "unknown
 // wait reason" beyond the last reason.
 const char* waitReasonString(WaitReason r);
 

@@ -94,6 +94,12 @@ WaitReason semaWaitReason(SemaReason reason) {
       return WaitReason::kSyncCondWait;
     case SemaReason::kEventWait:
       return WaitReason::kSyncEventWait;
+    case SemaReason::kScopeWait:
+      return WaitReason::kScopeWait;
+    case SemaReason::kScopeJoin:
+      return WaitReason::kScopeJoin;
+    case SemaReason::kScopeJoinDurable:
+      return WaitReason::kSynctestScopeJoin;
   }
   fatalthrow("semacquire: bad reason");
 }

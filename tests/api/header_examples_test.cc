@@ -551,6 +551,65 @@ void Main() {
 }
 }  // namespace select_h
 
+namespace scope_h {
+using Url = std::string;
+using Page = std::string;
+
+absl::StatusOr<std::string> Head(const context::Context&, const Url& url) {
+  return "head of " + url;
+}
+absl::Status Warm(const context::Context&, const Url&) {
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Page> Fetch(const context::Context& ctx, Url url) {
+  Scope scope(ctx, "fetch");
+  auto head = scope.Go([&](context::Context c) { return Head(c, url); });
+  scope.Go([&](context::Context c) { return Warm(c, url); });
+  if (absl::Status s = scope.Wait(); !s.ok()) return s;
+  return Page(*head.Join());
+}
+
+absl::Status LoadUser(const context::Context&, int id, int* user) {
+  *user = id;
+  return absl::OkStatus();
+}
+absl::Status LoadCart(const context::Context&, int id, int* cart) {
+  *cart = id + 1;
+  return absl::OkStatus();
+}
+absl::StatusOr<Page> Get(const context::Context& ctx, const Url& mirror) {
+  return Head(ctx, mirror);
+}
+
+void Main() {
+  EXPECT_EQ(*Fetch(context::Background(), "a"), "head of a");
+  const context::Context ctx;
+  {
+    Scope scope;
+    std::atomic<bool> read = false;
+    auto Read = [&] { read = true; };
+    scope.Go(GoOptions{.name = "reader"}, Read);
+    EXPECT_TRUE(scope.Wait().ok());
+    EXPECT_TRUE(read);
+  }
+  const int id = 7;
+  int user = 0;
+  int cart = 0;
+  absl::Status s = All(
+      ctx, [&](context::Context c) { return LoadUser(c, id, &user); },
+      [&](context::Context c) { return LoadCart(c, id, &cart); });
+  EXPECT_TRUE(s.ok());
+  EXPECT_EQ(user + cart, 15);
+  const Url mirror_a = "a";
+  const Url mirror_b = "b";
+  absl::StatusOr<Page> page = Race(
+      ctx, [&](context::Context c) { return Get(c, mirror_a); },
+      [&](context::Context c) { return Get(c, mirror_b); });
+  EXPECT_TRUE(page.ok());
+}
+}  // namespace scope_h
+
 namespace semaphore_h {
 struct Image {
   int64_t bytes;
@@ -634,14 +693,15 @@ void Main() {
 
 TEST(HeaderExamplesTest, WorkAsDocumented) {
   for (void (*example)() :
-       {barrier_h::Main,      chan_h::Main,   latch_h::Main,
-        cond_h::Main,         defer_h::Main,  event_h::Main,
-        errgroup_h::Main,     gls_h::Main,    go_h::Main,
-        list_h::Main,         map_h::Main,    mutex_h::Main,
-        once_h::Main,         panic_h::Main,  pool_h::Main,
-        queue_h::Main,        rate_h::Main,   runtime_h::Main,
-        rwmutex_h::Main,      select_h::Main, semaphore_h::Main,
-        singleflight_h::Main, stack_h::Main,  waitgroup_h::Main}) {
+       {barrier_h::Main,   chan_h::Main,         latch_h::Main,
+        cond_h::Main,      defer_h::Main,        event_h::Main,
+        errgroup_h::Main,  gls_h::Main,          go_h::Main,
+        list_h::Main,      map_h::Main,          mutex_h::Main,
+        once_h::Main,      panic_h::Main,        pool_h::Main,
+        queue_h::Main,     rate_h::Main,         runtime_h::Main,
+        rwmutex_h::Main,   scope_h::Main,        select_h::Main,
+        semaphore_h::Main, singleflight_h::Main, stack_h::Main,
+        waitgroup_h::Main}) {
     gump::testing::RunWith(2, example);
   }
   EXPECT_EQ(go_h::main(), 0);

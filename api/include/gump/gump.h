@@ -13,6 +13,7 @@
 #include "gump/panic.h"     // IWYU pragma: export
 #include "gump/rate.h"      // IWYU pragma: export
 #include "gump/runtime.h"   // IWYU pragma: export
+#include "gump/scope.h"     // IWYU pragma: export
 #include "gump/select.h"    // IWYU pragma: export
 #include "gump/signal.h"    // IWYU pragma: export
 #include "gump/status.h"    // IWYU pragma: export

@@ -24,6 +24,7 @@ var problems = map[string]func(options){
 	"park_mem":   parkMem,
 	"pingpong":   pingPong,
 	"ring":       ring,
+	"scope":      scope,
 	"select":     selectFour,
 	"skynet":     skynet,
 	"spawn_join": spawnJoin,

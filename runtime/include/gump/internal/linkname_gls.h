@@ -6,6 +6,16 @@
 
 namespace gump::rt {
 
+// LocalNode is an element of the list of a goroutine's values, newest first.
+// glsSet allocates its nodes. The nodes of scopes (linkname_scope.h) lie in
+// objects of the caller.
+struct LocalNode {
+  const void* key = nullptr;
+  void* value = nullptr;
+  void (*destroy)(void*) = nullptr;
+  LocalNode* next = nullptr;  // set before this one
+};
+
 // glsGet returns the value that the current goroutine or foreign thread has for
 // key, or nullptr.
 void* glsGet(const void* key) noexcept;

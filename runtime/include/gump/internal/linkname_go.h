@@ -42,6 +42,8 @@ struct SpawnOptions {
   // For goroutines of the runtime. If there is no stack, newproc does not fail,
   // and the goroutine waits for one.
   bool stack_later = false;
+  // The closure begins with a LocalNode, made by scopeMember.
+  bool in_scope = false;
 };
 
 // newproc starts a goroutine that relocates *closure into itself. pc is the

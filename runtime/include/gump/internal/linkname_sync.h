@@ -22,6 +22,9 @@ enum class SemaReason : uint8_t {
   kWaitGroupWaitDurable,  // both Wait and the calls of Done are in one bubble
   kCondWait,              // durable, as Go's Cond
   kEventWait,             // durable
+  kScopeWait,             // durable in a bubble: the goroutines are in it too
+  kScopeJoin,
+  kScopeJoinDurable,  // the goroutine that is waited for is in the same bubble
 };
 
 // semacquire waits until *addr > 0 and decrements it. If `lifo` is true, the
