@@ -23,7 +23,7 @@
 #define GUMP_VALUE(value) \
   { #value, value, nullptr }
 #define GUMP_OBJECT(object) \
-  { #object, sizeof(object), &object }
+  { #object, sizeof(object), &(object) }
 #define GUMP_SAVED(reg, offset) \
   { "frame." #reg, offset, nullptr }
 
@@ -48,7 +48,7 @@
 // The script itself lies in the program, in a section that only gdb reads and
 // that takes no memory. So a core and its program are enough to use it. The
 // byte 4 says that a name and the text of a Python script follow.
-#ifndef GUMP_MODEL
+#ifdef GUMP_GDB_SCRIPT  // only in the build of the library itself
 asm(".pushsection .debug_gdb_scripts, \"MS\", %progbits, 1\n"
     ".byte 4\n"
     ".ascii \"gump_gdb.py\\n\"\n"
