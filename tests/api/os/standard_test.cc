@@ -301,7 +301,8 @@ TEST(StandardProgram, DISABLED_UsesAClosedOne) {
   const std::string name =
       ::testing::TempDir() + "/gump_fifo_" + std::to_string(getpid());
   gump::Run([&] {
-    const auto use = [](const std::string& when) {
+    std::vector<os::File> kept;  // their destructors close standard error
+    const auto use = [&](const std::string& when) {
       exec::Cmd cmd("true");
       cmd.SetStdin(os::Stdin());
       Expect(Errno(cmd.Run()) == EBADF, "lent " + when);
@@ -319,7 +320,9 @@ TEST(StandardProgram, DISABLED_UsesAClosedOne) {
       Expect(Errno(net::FileConn(STDIN_FILENO).status()) == EBADF,
              "FileConn " + when);
       Expect(os::Stderr().Stat().ok(), "Stat of an open one " + when);
-      Expect(os::NewFile(STDERR_FILENO, "2").ok(), "NewFile of an open one");
+      auto open = os::NewFile(STDERR_FILENO, "2");
+      Expect(open.ok(), "NewFile of an open one " + when);
+      if (open.ok()) kept.push_back(*std::move(open));
     };
     use("while nothing is opened");
     Expect(mkfifo(name.c_str(), 0600) == 0, "mkfifo");
