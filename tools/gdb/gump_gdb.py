@@ -660,12 +660,15 @@ class MutexPrinter(Printer):
 
 
 class RWMutexPrinter(Printer):
+    """The counts and bits of state_ (rwmutex.h)."""
+
     def describe(self):
-        count = number(self.value["reader_count_"], "<i")
-        if count >= 0:
-            return "RWMutex " + (f"locked by {count} reader{'s' if count > 1 else ''}" if count else "unlocked")
-        readers, leaving = count + (1 << 30), number(self.value["reader_wait_"], "<i")
-        if leaving > 0:
+        state = number(self.value["state_"], "<Q")
+        readers, closed, counted = state & ((1 << 30) - 1), state >> 31 & 1, state >> 30 & 1
+        if not closed:
+            return "RWMutex " + (f"locked by {readers} reader{'s' if readers > 1 else ''}" if readers else "unlocked")
+        leaving = -(state >> 32) & 0xffffffff if counted else readers
+        if leaving:
             return f"RWMutex a writer waits for {leaving} readers, {readers - leaving} readers wait"
         return f"RWMutex locked by a writer, {readers} readers wait"
 
