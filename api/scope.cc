@@ -124,22 +124,25 @@ context::Context Scope::Context() const {
 void Scope::Cancel() { CancelWith(absl::OkStatus()); }
 
 // CancelWith cancels the context, for the reason `cause` if it is the first to
-// do so.
+// do so. If another thread was first and is not done, this call waits for it or
+// does its work, because a context is cancelled when any of the calls returns.
 void Scope::CancelWith(const absl::Status& cause) {
   context::CancelCauseFunc cancel;
+  absl::Status first;
   {
     const std::scoped_lock lock(mu_);
-    if (cancelled_) return;
+    if (!cancelled_) cause_ = cause;
     cancelled_ = true;
-    cause_ = cause;
     if (!context_) return;
     cancel = context_->second;
+    first = cause_;
   }
-  cancel(cause);
+  cancel(first);
 }
 
 // Fail keeps the first status and the first exception. exception is nullptr if
-// a function returned the status.
+// a function returned the status. It notes the cause under the same lock, so
+// that the first failure is what Wait returns and also the context's cause.
 void Scope::Fail(const absl::Status& status, std::exception_ptr exception) {
   {
     const std::scoped_lock lock(mu_);
@@ -148,6 +151,8 @@ void Scope::Fail(const absl::Status& status, std::exception_ptr exception) {
     } else if (status_.ok()) {
       status_ = status;
     }
+    if (!cancelled_) cause_ = status;
+    cancelled_ = true;
   }
   CancelWith(status);
 }
