@@ -106,7 +106,10 @@ template <class Call>
     const StandardHold hold;
     const long r = call();
     if (hold.holds()) return isHeld(fd) ? -EBADF : r;  // see (D5)
-    if (!standardFree.load(relaxed)) return r;         // also
+    // A thread that fills a free number has read standardFree as true before.
+    // The call comes after what it has seen, and this load after the call.
+    fence(seq_cst);
+    if (!standardFree.load(relaxed)) return r;
   }
 }
 

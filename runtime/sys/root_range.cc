@@ -75,10 +75,11 @@ uintptr_t RootRange::map(size_t n) {
   const size_t first = find(need);
   if (first == blocks_) return 0;
   const uintptr_t p = base_ + first * block_;
-  if (!mapOver(p, n, PROT_READ | PROT_WRITE)) return 0;
+  // The block counts as used even if the call fails. A kernel may have unmapped
+  // the addresses by then, and another mapping of the process may have them.
   set(first, need, true);
   next_ = first + need;
-  return p;
+  return mapOver(p, n, PROT_READ | PROT_WRITE) ? p : 0;
 }
 
 bool RootRange::hide(uintptr_t p, size_t n) { return mapOver(p, n, PROT_NONE); }

@@ -34,6 +34,7 @@
 #include <cstdint>
 
 #include "gump/internal/linkname.h"
+#include "runtime/sched/fork.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
@@ -51,7 +52,10 @@ struct alignas(kFalseSharing) EventLock {
 constexpr uintptr_t kEventTabSize = 61;  // prime
 constinit EventLock eventtable[kEventTabSize];
 
+// eventLock returns the lock for e. In a child of fork it ends the process,
+// because the holder of the lock may be a thread that does not exist there.
 Mutex* eventLock(const Event* e) {
+  dieIfForked();
   return &eventtable[(reinterpret_cast<uintptr_t>(e) >> 3) % kEventTabSize]
               .lock;
 }

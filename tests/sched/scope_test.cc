@@ -101,8 +101,15 @@ TEST(ScopeDumpTest, NamesTheInnermostScopeAGoroutineRunsIn) {
 TEST(ScopeDumpTest, ShowsTheScopeOfAGoroutineThatHasNotBegun) {
   testing::RunWith(1, [] {
     Scope scope(context::Background(), "queue");
-    scope.Go([] {});
-    EXPECT_TRUE(Matches(runtime::Stack(true),
+    // Main may be preempted before it takes the dump. Then the goroutine has
+    // ended by that time, and main starts another one.
+    std::string dump;
+    EXPECT_TRUE(testing::Eventually([&] {
+      scope.Go([] {});
+      dump = runtime::Stack(true);
+      return dump.find("[runnable]") != std::string::npos;
+    }));
+    EXPECT_TRUE(Matches(dump,
                         ".*\\[runnable\\]:\n[^[]*in scope \"queue\" of "
                         "goroutine [0-9]+\n.*"));
   });

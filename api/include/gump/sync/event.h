@@ -23,7 +23,7 @@
 //
 // An Event is never copied or moved. It may be destroyed as soon as every wait
 // for it has returned and no more calls follow, even while the Set that ended
-// the last wait has not returned yet.
+// the last wait has not returned yet. Every other Set must have returned.
 //
 // In a bubble of synctest a wait is durable, and a time limit passes on the
 // clock of the bubble. So Set should be called inside the bubble.
