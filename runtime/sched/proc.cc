@@ -157,6 +157,12 @@ bool checkTimers(P* pp, Clock* clock);
 // round.
 // Locks: none.
 bool globalTurn(P* pp, bool ran);
+// ringTurn returns true if the ring goes before the goroutine that a timer has
+// readied. That must happen now and then: each such goroutine starts a new
+// slice, so sysmon never finds a slice used up, and one that keeps sleeping for
+// a moment would starve the ring.
+// Locks: none.
+bool ringTurn(const P* pp);
 // globalOne and globalBatch take from the global queue. If they miss a G
 // because runqsize reads a stale zero, the locked look in releaseP finds it.
 G* globalOne(P* pp);
@@ -311,6 +317,10 @@ Find findWithP(M* mp, Runnable* out, Clock* clock) {
   if (GUMP_UNLIKELY(pp->fuzz != 0)) fuzzTurn(pp);
   RunqGet local = runqget(pp);  // 2
   if (local.gp != nullptr) {
+    if (GUMP_UNLIKELY(ran && local.inheritTime && ringTurn(pp))) {
+      runqput(pp, local.gp, /*next=*/false);
+      local = runqget(pp);
+    }
     // A goroutine readied by a timer starts a new time slice. If it inherited
     // ours, it would also inherit our pending preemption request.
     *out = {local.gp, local.inheritTime && !ran};
@@ -353,6 +363,11 @@ bool globalTurn(P* pp, bool ran) {
                     (GUMP_UNLIKELY(pp->fuzz != 0) && fuzzOneIn(pp, 4));
   pp->globalSkipped = turn && ran && !pp->globalSkipped;
   return turn && !pp->globalSkipped;
+}
+
+bool ringTurn(const P* pp) {
+  // Half way between the turns of the global queue. schedtick is written by us.
+  return pp->schedtick.load(relaxed) % 61 == 30;
 }
 
 G* globalOne(P* pp) {

@@ -15,11 +15,13 @@
 #include <thread>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "gump/chan.h"
 #include "gump/go.h"
 #include "gump/panic.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
+#include "gump/time.h"
 #include "tests/testing/fuzzsched.h"
 #include "tests/testing/parked.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -283,6 +285,23 @@ TEST(SchedOrderTest, PairThatReadiesEachOtherDoesNotStarveTheGlobalQueue) {
     for (int i = 0; i < 5; i++) runtime::Gosched();  // through the global queue
     stop = true;
     done.Recv();
+  });
+}
+
+// The timer of the sleeper is due at each look, and readies it in front of the
+// ring. Each time the sleeper begins a new slice, so sysmon does not preempt
+// it.
+TEST(SchedOrderTest, OneThatSleepsForMomentsDoesNotStarveTheRing) {
+  testing::RunWith(1, [] {
+    for (int round = 0; round < 3; round++) {
+      bool ran = false;
+      go([&] { ran = true; });
+      int sleeps = 0;
+      for (; !ran && sleeps < 100'000; sleeps++) {
+        time::Sleep(absl::Nanoseconds(1));
+      }
+      EXPECT_TRUE(ran) << "round " << round;
+    }
   });
 }
 
