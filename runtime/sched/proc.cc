@@ -162,7 +162,7 @@ bool globalTurn(P* pp, bool ran);
 // slice, so sysmon never finds a slice used up, and one that keeps sleeping for
 // a moment would starve the ring.
 // Locks: none.
-bool ringTurn(const P* pp);
+bool ringTurn(P* pp);
 // globalOne and globalBatch take from the global queue. If they miss a G
 // because runqsize reads a stale zero, the locked look in releaseP finds it.
 G* globalOne(P* pp);
@@ -316,11 +316,11 @@ Find findWithP(M* mp, Runnable* out, Clock* clock) {
   if (G* gp = wakefing()) goready(gp);  // 1: the finalizer goroutine
   if (GUMP_UNLIKELY(pp->fuzz != 0)) fuzzTurn(pp);
   RunqGet local = runqget(pp);  // 2
+  if (GUMP_UNLIKELY(ran && local.inheritTime && ringTurn(pp))) {
+    runqput(pp, local.gp, /*next=*/false);
+    local = runqget(pp);  // thieves may have taken all of them
+  }
   if (local.gp != nullptr) {
-    if (GUMP_UNLIKELY(ran && local.inheritTime && ringTurn(pp))) {
-      runqput(pp, local.gp, /*next=*/false);
-      local = runqget(pp);
-    }
     // A goroutine readied by a timer starts a new time slice. If it inherited
     // ours, it would also inherit our pending preemption request.
     *out = {local.gp, local.inheritTime && !ran};
@@ -365,9 +365,10 @@ bool globalTurn(P* pp, bool ran) {
   return turn && !pp->globalSkipped;
 }
 
-bool ringTurn(const P* pp) {
+bool ringTurn(P* pp) {
   // Half way between the turns of the global queue. schedtick is written by us.
-  return pp->schedtick.load(relaxed) % 61 == 30;
+  return pp->schedtick.load(relaxed) % 61 == 30 ||
+         (GUMP_UNLIKELY(pp->fuzz != 0) && fuzzOneIn(pp, 4));
 }
 
 G* globalOne(P* pp) {
