@@ -30,6 +30,10 @@ void PanicNoStack() {
 
 void FatalNilFunc() { rt::fatalError("go of nil func value"); }
 
+void PanicThreadAndGroup() {
+  panic("runtime: goroutine of both a Thread and a group");
+}
+
 void PanicRunActive() { panic("gump::Run called while another Run is active"); }
 
 char* CopyName(std::string_view name) {

@@ -25,6 +25,7 @@
 #include "runtime/diag/debugvars.h"
 #include "runtime/diag/panic.h"
 #include "runtime/sched/deadlock.h"
+#include "runtime/sched/home.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
@@ -434,20 +435,27 @@ void pollSetDeadline(PollDesc* pd, int64_t when, PollMode mode) {
 
 // ---- For back ends ----------------------------------------------------------
 
+namespace {
+// deliverSpecial is netpolldeliver for a gp that is special. Returns false if
+// gp is to be delivered like any other.
+GUMP_NOINLINE bool deliverSpecial(G* gp) {
+  if (!gp->foreign) return homeDeliver(gp);
+  netpollgoready(gp, /*quiet=*/false);  // it is on no queue
+  // The thread may run, and park again for good, while netpollWaiters still
+  // counts it. Its own checkdead then reports nothing. After main has ended, an
+  // M that polls calls checkdead later, but the ring's thread does not. So call
+  // it here. Pairs with endMain.
+  if (GUMP_UNLIKELY(sched.mainEnded.load(acquire))) {
+    LockScope l(&sched.lock);
+    checkdead();
+  }
+  return true;
+}
+}  // namespace
+
 void netpolldeliver(NetpollResult* r, G* gp) {
   if (gp == nullptr) return;
-  if (gp->foreign) {  // it is on no queue
-    netpollgoready(gp, /*quiet=*/false);
-    // The thread may run, and park again for good, while netpollWaiters still
-    // counts it. Its own checkdead then reports nothing. After main has ended,
-    // an M that polls calls checkdead later, but the ring's thread does not. So
-    // call it here. Pairs with endMain.
-    if (GUMP_UNLIKELY(sched.mainEnded.load(acquire))) {
-      LockScope l(&sched.lock);
-      checkdead();
-    }
-    return;
-  }
+  if (GUMP_UNLIKELY(gp->special) && deliverSpecial(gp)) return;
   r->toRun.push(gp);
   r->delta--;
 }

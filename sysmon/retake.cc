@@ -5,6 +5,7 @@
 #include "runtime/diag/debugvars.h"
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/sched/deadlock.h"
+#include "runtime/sched/group.h"
 #include "runtime/sched/mfinal.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/preempt.h"
@@ -95,9 +96,11 @@ bool timersLate(const P* pp, int64_t now) {
 // Only a goroutine that sleeps in the kernel for a whole slice loses its P.
 bool repeats() { return fuzzing() && debug.asyncpreemptoff != 0; }
 
-// othersWait returns true if another goroutine would use pp.
+// othersWait returns true if another goroutine would use pp, or the slot that
+// the goroutine on pp has in its group.
 bool othersWait(const P* pp) {
-  return localWaiting(pp) || sched.runqsize.load(relaxed) > 0;  // a hint
+  return localWaiting(pp) || sched.runqsize.load(relaxed) > 0 ||  // a hint
+         groupWants(pp);
 }
 }  // namespace
 

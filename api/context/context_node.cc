@@ -153,6 +153,8 @@ void CancelNode::SetFunc(const rt::FuncType* ft, void* closure, uintptr_t pc) {
   ft_ = ft;
   closure_ = closure;
   pc_ = pc;
+  group_ = rt::currentGroupId();
+  rt::groupRefId(group_);
 }
 
 void CancelNode::Join() {
@@ -361,6 +363,7 @@ void CancelNode::StartFunc() {
   void* closure = std::exchange(closure_, nullptr);
   rt::SpawnOptions options;
   options.stack_later = true;  // the canceller could not handle a failure
+  options.group = group_ != 0 ? group_ : rt::kNoGroup;  // not the canceller's
   if (rt::newproc(ft_, &closure, &options, pc_) != rt::SpawnResult::kOk) {
     rt::fatalErrorAll("out of memory");
   }

@@ -117,6 +117,7 @@ class ValueNode final : public ContextNode {
 class CancelNode final : public ContextNode {
  public:
   explicit CancelNode(ContextNode* up) noexcept;
+  ~CancelNode() override { rt::groupUnrefId(group_); }
 
   // Before Join: sets the deadline, and the function of AfterFunc.
   void SetDeadline(absl::Time t, absl::Duration in);
@@ -176,6 +177,7 @@ class CancelNode final : public ContextNode {
   // or 0 if it belongs to none.
   int64_t due_ = 0;
   uint32_t clock_ = 0;
+  uint32_t group_ = 0;  // rt::Group::id of AfterFunc's caller, with a reference
   const rt::FuncType* ft_ = nullptr;  // only for AfterFunc
   uintptr_t pc_ = 0;
 

@@ -63,10 +63,11 @@ inline void fuzzPoint() {
 void fuzzPut(P* pp, G* gp, bool next);
 void fuzzTurn(P* pp);
 
-// fuzzMName returns the number that stands for mp in G::fuzzM.
+// fuzzMName returns the number that stands for mp in G::fuzzM. It is not 0. Two
+// of very many Ms may have the same.
 // On: any.  P: either.  Locks: none.  Parks: no.
-inline uint32_t fuzzMName(const M* mp) {
-  return static_cast<uint32_t>(mp->id) + 1;
+inline uint16_t fuzzMName(const M* mp) {
+  return static_cast<uint16_t>(mp->id % UINT16_MAX + 1);
 }
 
 // fuzzMoves decides whether gp, which would be next here, moves to another

@@ -1,6 +1,7 @@
 #include "runtime/diag/stats.h"
 
 #include "runtime/sched/deadlock.h"
+#include "runtime/sched/group.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/rt0.h"
 #include "runtime/sched/runq.h"
@@ -15,7 +16,8 @@ namespace {
 
 // runnableCount returns how many goroutines wait in queues.
 int32_t runnableCount() {
-  int32_t n = sched.runqsize.load(relaxed) + sched.nnostack.load(relaxed);
+  int32_t n = sched.runqsize.load(relaxed) + sched.nnostack.load(relaxed) +
+              groupsQueued();
   for (int32_t i = 0; i < gomaxprocs.load(acquire); i++) {
     const P* pp = allp[i];  // pairs with procresize
     n += static_cast<int32_t>(runqlen(pp)) + pp->nyielded.load(relaxed);

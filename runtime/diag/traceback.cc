@@ -32,6 +32,8 @@
 #include "runtime/diag/scopetree.h"
 #include "runtime/diag/unwind.h"
 #include "runtime/sched/extram.h"
+#include "runtime/sched/group.h"
+#include "runtime/sched/home.h"
 #include "runtime/sched/mfinal.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
@@ -109,7 +111,19 @@ GUMP_NO_SANITIZE void describe(const G* gp, uint32_t status, GRecord* r) {
   r->reason = gp->waitreason;
   const Bubble* b = gp->bubble;  // type-stable
   if (b != nullptr) r->bubble = b->id;
+  if (const Group* g = groupOf(gp)) {
+    r->inGroup = true;
+    for (size_t i = 0; i + 1 < sizeof(r->group); i++) {
+      r->group[i] = g->shortName[i];
+    }
+    r->groupFull = gp->groupFlags == kGroupQueued;
+  }
   r->locked = gp->lockedm != nullptr && !gp->inPlace && !gp->onOtherStack;
+  const Home* h = homeOf(gp);  // type-stable, as its M is
+  if (h == nullptr) return;
+  r->locked = false;
+  r->onThread = true;
+  std::memcpy(r->thread, h->name, sizeof(r->thread) - 1);
 }
 
 // copyText copies a text that ends in NUL. If it does not fit, it is cut before
@@ -524,7 +538,11 @@ void printHeader(Writer* w, const GRecord& r, bool showPointers) {
   }
   if (r.minutes >= 1) print(w, ", %D minutes", r.minutes);
   if (r.locked) print(w, ", locked to thread");
+  if (r.onThread) {
+    print(w, ", on thread \"%s\"", r.thread);
+  }
   if (r.bubble != 0) print(w, ", synctest bubble %u", r.bubble);
+  if (r.inGroup) print(w, ", group %Q%s", r.group, r.groupFull ? " full" : "");
   print(w, "]");
   const Label name = {.key = "name", .value = r.name};
   printLabels(w, &name, r.name[0] == '\0' ? 0 : 1);

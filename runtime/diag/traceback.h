@@ -122,6 +122,10 @@ struct GRecord {
   int32_t tid = 0;      // of a foreign thread
   WaitReason reason{};
   bool locked = false;
+  bool onThread = false;  // it belongs to a home, which is called `thread`
+  char thread[16] = {};
+  bool inGroup = false;
+  bool groupFull = false;  // waits for a slot of its group
   Stack stack = Stack::kWalked;
   char name[48] = {};
   // The scope that it is a goroutine of, or nullptr. It may be gone by the time
@@ -130,6 +134,7 @@ struct GRecord {
   const ScopeRecord* scopeOuter = nullptr;
   uint64_t scopeOwner = 0;
   char scopeName[48] = {};
+  char group[40] = {};  // the name of its group
 };
 
 // Label is a pair of texts that a program attaches to a goroutine.

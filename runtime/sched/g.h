@@ -129,8 +129,8 @@ struct alignas(kCacheLine) G {
   // since. Written under sched.lock while queued, else by the M that holds the
   // G.
   bool putBack = false;
-  // Foreign, or in a bubble, or announced to the program's sanitizer: it is
-  // parked and readied, and yields, by the slow path.
+  // Foreign, or in a bubble, a group or a home, or announced to the program's
+  // sanitizer: it is parked and readied, and yields, by the slow path.
   bool special = false;
   uint32_t nestedSyscalls = 0;  // declared calls inside a declared call; only
                                 // the goroutine itself uses this
@@ -144,19 +144,26 @@ struct alignas(kCacheLine) G {
   const FuncType* fn = nullptr;
   uintptr_t gopc = 0;  // return address of the go() that made it
   uint64_t parentGoid = 0;
-  // The M it is bound to, for any of four reasons: LockOSThread, main until it
+  // The M it is bound to, for any of five reasons: LockOSThread, main until it
   // begins, preemption in place, waiting on a stack that the program made
-  // (awaitP).
+  // (awaitP), belonging to a home (T1 of home.cc).
   M* lockedm = nullptr;
   LocalNode* gls = nullptr;    // newest of the goroutine-local values
   const char* name = nullptr;  // GoOptions::name, malloc'ed by go(), freed by
                                // the goroutine itself; or nullptr
   // nanotime when a dump first saw it waiting; 0: no dump has.
   int64_t waitsince = 0;
-  uint32_t stacksize = 0;  // GoOptions::stack_size in KiB; 0: default
+  // GoOptions::stack_size: 1 + log2 of its multiple of kMinStackSize, rounded
+  // up; 0: default.
+  uint8_t stackClass = 0;
+  uint8_t groupFlags = 0;  // GroupFlag (group.h)
   // For fuzzsched.h: the fuzzMName of the M that last ran this cell; 0: none
   // has. Written by the M that makes the goroutine current.
-  uint32_t fuzzM = 0;
+  uint16_t fuzzM = 0;
+  // Group::id (group.h), inherited; 0: none. It changes only where the
+  // goroutine goes to a home and comes back (T6 of home.cc). If it is not 0,
+  // `special` is set.
+  uint32_t group = 0;
   Bubble* bubble = nullptr;  // of synctest, inherited; (B1) of synctest.h
   // Used with tracebackancestors. Belongs to the cell for good.
   Ancestors* ancestors = nullptr;

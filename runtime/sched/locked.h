@@ -14,6 +14,10 @@ namespace gump::rt {
 // On: g0.  P: given away; then maybe one.  Locks: takes sched.lock.
 // Parks: blocks the thread.
 void stoplockedm();
+// awaitLocked is stoplockedm for an M whose locked goroutine visits a home, and
+// so is bound to that home's M for the moment.
+// On, P, Locks, Parks: as stoplockedm.
+void awaitLocked();
 // startlockedm gives our P to the M that gp is locked to, then calls stopm. In
 // two cases it queues gp again and keeps the P: while the world stops
 // (requeueDuringStop), and if that M is m0 and main has ended.

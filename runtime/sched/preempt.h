@@ -58,12 +58,13 @@ void preemptPless();
 
 // presumeBlocked takes pp from mp while mp runs gp and its thread is asleep in
 // an undeclared call. Returns true if it has taken pp, which is then the
-// caller's and kPidle.
-// On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
+// caller's and kPidle. gp has lost its slot in its group, too.
+// On: any, but mp's thread, m.locks > 0.  P: either.  Locks: a leaf and
+// sched.lock, if gp is in a group.  Parks: no.
 [[nodiscard]] bool presumeBlocked(P* pp, M* mp, G* gp);
 // giveBackP undoes a presumeBlocked that took pp from mp. Returns false if mp
-// has entered the runtime meanwhile and found that its P is gone. Then pp stays
-// the caller's.
+// has entered the runtime meanwhile and found that its P is gone, or if its
+// goroutine is in a group. Then pp stays the caller's.
 // On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool giveBackP(P* pp, M* mp);
 // endPresumption ends a presumption about mp, which is in the runtime again.

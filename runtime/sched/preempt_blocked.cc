@@ -33,6 +33,7 @@
 #include "runtime/diag/panic.h"
 #include "runtime/diag/stats.h"
 #include "runtime/sched/fork.h"
+#include "runtime/sched/group.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/preempt.h"
 #include "runtime/sched/proc.h"
@@ -69,7 +70,7 @@ void beginAsking() {
 void endAsking() { asking.store(false, release); }
 
 // The steps of presumeBlocked and giveBackP; their comments are below.
-bool tryPresume(P* pp, M* mp, G* gp);
+bool tryPresume(P* pp, M* mp, G* gp, Group** slotOf);
 bool tryGiveBack(P* pp, M* mp);
 
 }  // namespace
@@ -78,8 +79,10 @@ bool presumeBlocked(P* pp, M* mp, G* gp) {
   if (!haveMembarrier) return false;  // B2 would be no barrier
   // Pairs with the release in endAsking.
   if (!asking.cas(false, true, acquire)) return false;
-  const bool taken = tryPresume(pp, mp, gp);
+  Group* slotOf = nullptr;
+  const bool taken = tryPresume(pp, mp, gp, &slotOf);
   endAsking();
+  if (taken && GUMP_UNLIKELY(slotOf != nullptr)) groupTaken(slotOf);
   return taken;
 }
 
@@ -96,9 +99,10 @@ bool giveBackP(P* pp, M* mp) {
 namespace {
 
 // tryPresume is A1 to A4 and the work that follows a yes. Its caller is the one
-// asker.
+// asker. With the P goes the slot in the group of gp: *slotOf is that group, or
+// nullptr.
 // On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
-bool tryPresume(P* pp, M* mp, G* gp) {
+bool tryPresume(P* pp, M* mp, G* gp, Group** slotOf) {
   const uint32_t tick = pp->schedtick.load(relaxed);
   const uint32_t mark = mp->presumed.load(relaxed) & kPresumedMarked;
   // A1. The CAS fails if the P is taken already.
@@ -109,6 +113,9 @@ bool tryPresume(P* pp, M* mp, G* gp) {
                     mp->curg.load(acquire) == gp && pp->m.load(acquire) == mp &&
                     pp->schedtick.load(acquire) == tick &&
                     pp->status.load(acquire) == kPrunning;
+  // Once the CAS of A4 has succeeded, gp may end at any time. Its slot counts
+  // until groupTaken, so the group's cell is not used again before that.
+  if (away && peek(gp->special)) *slotOf = groupOf(gp);
   // A4. acq_rel: we see the M's writes to the P, and reenter sees ours.
   const uint32_t taken =
       kPresumedTaken | (++mp->presumedGen << kPresumedGenShift);  // (P6)
@@ -126,6 +133,10 @@ bool tryPresume(P* pp, M* mp, G* gp) {
 // tryGiveBack is giveBackP. Its caller is the one asker.
 // On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
 bool tryGiveBack(P* pp, M* mp) {
+  // A goroutine of a group would need its slot back, too. If mp still has its
+  // presumption, this is the goroutine that lost the P.
+  const G* gp = mp->curg.load(acquire);  // pairs with execute
+  if (gp != nullptr && peek(gp->special) && peek(gp->group) != 0) return false;
   setPStatus(pp, kPidle, kPrunning);
   pp->m.store(mp, release);  // as acquirep
   // Marked, because mp may have been marked before. Then its next entry into

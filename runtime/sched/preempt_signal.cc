@@ -40,6 +40,7 @@
 #include "runtime/diag/stats.h"
 #include "runtime/sched/fork.h"
 #include "runtime/sched/gqueue.h"
+#include "runtime/sched/group.h"
 #include "runtime/sched/locked.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/preempt.h"
@@ -119,6 +120,7 @@ void preemptedBySignal(uintptr_t sp) {
 }
 
 void releasePreempted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  groupsFlushInPlace();
   GQueue rest;
   while (G* gp = sched.runq.pop()) {
     if (!gp->inPlace) {
@@ -126,6 +128,7 @@ void releasePreempted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
       continue;
     }
     M* mp = gp->lockedm;
+    if (gp->special) groupUncount(gp);
     casgstatus(gp, kGrunnable, kGrunning);
     gp->putBack = false;
     sched.nmidlelocked--;  // as startlockedm
@@ -175,10 +178,11 @@ const P* pOf(const M* mp) {
 // queueInPlace queues gp. If the world is being stopped, gp stays the next
 // goroutine of its P, which startTheWorld will hand back to this thread
 // (lockedMOf). Otherwise gp goes onto the global queue, and a scheduler may
-// hand us a P from then on. Returns false if nothing would take gp from there,
-// and then gp goes on as it is.
+// hand us a P from then on. `lost`: the P was taken before. *wake: the caller
+// must call wakep. Returns false if nothing would take gp from there, and then
+// gp goes on as it is.
 // Locks: takes sched.lock.
-bool queueInPlace(G* gp) {
+bool queueInPlace(G* gp, bool lost, bool* wake) {
   // Main ends under this lock, and a stop of the world begins and ends under
   // it. So what noMResumes finds stays true until gp is queued. If we have our
   // P, a stop cannot end before that P is counted as stopped, and a forEachP
@@ -189,11 +193,14 @@ bool queueInPlace(G* gp) {
   if (noMResumes(pp)) return false;
   casgstatus(gp, kGrunning, kGrunnable);
   dropg();
+  *wake = lost;
   // Relaxed: gcwaiting is written under sched.lock, and runnext by us alone.
   if (pp != nullptr && sched.gcwaiting.load(relaxed) &&
       pp->runnext.load(relaxed) == nullptr && keepsNext(pp)) {
+    if (GUMP_UNLIKELY(gp->special)) groupHold(gp);
     pp->runnext.store(gp, release);
   } else {
+    if (GUMP_UNLIKELY(gp->special) && groupPreempted(gp, lost)) *wake = true;
     globrunqput(gp);
   }
   return true;
@@ -217,6 +224,8 @@ void preemptInPlace(G* gp) {
   const bool lost =
       mp->presumed.load(relaxed) != kPresumedNot && endPresumption(mp);  // B3
   setg(&mp->g0);
+  // Unless gp is bound already, or of a home, this is nullptr.
+  G* const lockedg = mp->lockedg;
   const bool locked = gp->lockedm != nullptr;
   gp->inPlace = true;
   sched.ninplace.add(1, relaxed);  // a hint
@@ -224,14 +233,19 @@ void preemptInPlace(G* gp) {
   gp->lockedm = mp;
   mp->lockedg = gp;
   if (!lost) mp->p->preempt.store(false, relaxed);  // as in gopreempt
-  if (queueInPlace(gp)) {
-    if (lost) wakep();
-    stoplockedm();
-    if (mp->p != nullptr) {
-      (void)fuzzExecute(gp, std::exchange(mp->keepsSlice, false));
-    } else {  // releasePreempted has released gp
-      gp->m = mp;
-      mp->curg.store(gp, release);  // pairs with the acquire in preemptone
+  bool wake = false;
+  if (queueInPlace(gp, lost, &wake)) {
+    if (wake) wakep();
+    for (;;) {
+      stoplockedm();
+      if (mp->p == nullptr) {  // releasePreempted has released gp
+        gp->m = mp;
+        mp->curg.store(gp, release);  // pairs with the acquire in preemptone
+        break;
+      }
+      // If the group of gp is full, gp is queued again.
+      const bool slice = std::exchange(mp->keepsSlice, false);
+      if (fuzzExecute(gp, slice) != nullptr) break;
     }
   }
   // The next acquirem must take the slow path, if only to record that the
@@ -242,10 +256,8 @@ void preemptInPlace(G* gp) {
     // A concurrent asker loses at its A4 because of this store.
     mp->presumed.store(kPresumedMarked, relaxed);
   }
-  if (!locked) {
-    gp->lockedm = nullptr;
-    mp->lockedg = nullptr;
-  }
+  if (!locked) gp->lockedm = nullptr;
+  mp->lockedg = lockedg;
   gp->inPlace = false;
   sched.ninplace.add(-1, relaxed);  // as above
   mp->resumedSleeps.store(ownSleeps(), relaxed);

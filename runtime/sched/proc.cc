@@ -86,6 +86,8 @@
 #include "runtime/diag/panic.h"
 #include "runtime/sched/deadlock.h"
 #include "runtime/sched/gqueue.h"
+#include "runtime/sched/group.h"
+#include "runtime/sched/home.h"
 #include "runtime/sched/locked.h"
 #include "runtime/sched/mfinal.h"
 #include "runtime/sched/mlocks.h"
@@ -124,10 +126,6 @@ struct Clock {
 // Unless they say otherwise, they have this context:
 // On: g0.  P: needed.  Locks: takes sched.lock.  Parks: no.
 
-// announceTimer tells the M in the poller about the timer that this M's
-// goroutine has set as it parked.
-// P: either.
-void announceTimer(M* mp);
 // endSchedule replaces the search of every M once main has returned:
 //  * It runs the timers that are due, because foreign threads may wait for
 //    them.
@@ -192,10 +190,6 @@ Find loseSpinning(M* mp, Runnable* out, Clock* clock);
 // makes the M spin. Returns false if no P is idle.
 // P: none; needed if it returns true.
 bool takeIdleP(M* mp);
-// nextTimer is S3 of the essay. It returns the time at which the first timer of
-// any P is due, or 0 if there is none.
-// P: either.  Locks: none.
-int64_t nextTimer();
 // blockInPoller is step 10. The last M to go idle waits in the poller instead
 // of on its note: for the network, and until the next timer.
 // P: none; needed unless it returns kNothing.  Parks: blocks the thread.
@@ -213,6 +207,7 @@ G* schedule() {
     fatalthrow("schedule: holding locks");
   }
   if (GUMP_UNLIKELY(mp->lockedg != nullptr)) {
+    if (mp->home != nullptr) return homeSchedule(mp);
     announceTimer(mp);
     for (;;) {
       stoplockedm();
@@ -240,7 +235,7 @@ G* schedule() {
     if (mp->spinning) resetspinning();
     announceTimer(mp);
     if (GUMP_UNLIKELY(r.gp->lockedm != nullptr)) {
-      startlockedm(r.gp);
+      if (!r.gp->special || groupGrant(r.gp)) startlockedm(r.gp);
       continue;
     }
     G* gp = fuzzing() ? executeFuzzed(mp, r) : execute(r.gp, r.inheritTime);
@@ -277,6 +272,7 @@ Runnable findRunnable() {
 }
 
 G* execute(G* gp, bool inheritTime) {
+  if (GUMP_UNLIKELY(gp->special) && !groupAdmit(gp)) return nullptr;
   M* mp = getg()->m;
   if (gp->stack.lo == 0 && GUMP_UNLIKELY(!bindStack(mp->p, gp))) {
     return nullptr;
@@ -398,6 +394,7 @@ G* pollNetwork() {
   G* gp = r.toRun.pop();
   if (gp == nullptr) return nullptr;
   casgstatus(gp, kGwaiting, kGrunnable);
+  if (GUMP_UNLIKELY(gp->special)) groupReady(gp);
   injectglist(&r.toRun);
   netpollAdjustWaiters(r.delta);
   return gp;
@@ -566,51 +563,19 @@ bool takeIdleP(M* mp) {
   return true;
 }
 
-int64_t nextTimer() {
-  Clock clock;
-  const int32_t n = gomaxprocs.load(acquire);  // pairs with procresize
-  for (int32_t i = 0; i < n; i++) {
-    if (timerpMask.read(static_cast<uint32_t>(i))) {
-      clock.lower(wakeTime(&allp[i]->timers));
-    }
-  }
-  return clock.pollUntil;
-}
-
 Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
   if (!netpollinited() || (!netpollAnyWaiters() && clock.pollUntil == 0)) {
     return Find::kNothing;
   }
-  fuzzPoint();
-  // S4. seq_cst: see wakeNetPoller.
-  if (sched.lastpoll.xchg(0, seq_cst) == 0) {
-    // Another M is already blocked in netpoll. Wake it if our timer is due
-    // before it would return.
-    if (clock.pollUntil != 0) breakPollAfter(clock.pollUntil);
+  if (GUMP_UNLIKELY(mp->wokenHome != nullptr) && leavesPollToHome(mp)) {
     return Find::kNothing;
   }
-  if (mp->p != nullptr) fatalthrow("findRunnable: netpoll with p");
-  if (mp->spinning) fatalthrow("findRunnable: netpoll with spinning");
-  sched.pollUntil.store(clock.pollUntil, seq_cst);  // as above
-  int64_t delay = -1;
-  if (clock.pollUntil != 0) {
-    delay = std::max(clock.pollUntil - nanotime(), int64_t{0});
-    // An M that goes idle after this section sees lastpoll == 0, and its
-    // checkdead asks isUselessPoll, too.
-    LockScope l(&sched.lock);
-    if (isUselessPoll())
-      delay = 0;  // remove the zombies, and come to checkdead
-  } else if (!netpollAnyWaiters()) {
-    // The last waiter has just been readied. The M that ran it may be idle
-    // again, after a checkdead that did not see lastpoll == 0. So do not sleep.
-    // seq_cst: we store lastpoll, and then read the number of waiters.
-    delay = 0;
+  if (!becomePoller(clock.pollUntil)) return Find::kNothing;
+  NetpollResult r = pollUntilTime(mp, clock.pollUntil);
+  if (GUMP_UNLIKELY(mp->wokenHome != nullptr) && r.toRun.empty() &&
+      leavesPollToHome(mp)) {
+    return Find::kNothing;
   }
-  mp->blocked.store(true, relaxed);  // a hint
-  NetpollResult r = netpoll(delay);
-  mp->blocked.store(false, relaxed);
-  sched.pollUntil.store(0, seq_cst);          // as above
-  sched.lastpoll.store(nanotime(), seq_cst);  // pairs with the xchg above
   P* pp;
   {
     LockScope l(&sched.lock);
@@ -634,18 +599,13 @@ Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
     return Find::kAgain;
   }
   casgstatus(out->gp, kGwaiting, kGrunnable);
+  if (GUMP_UNLIKELY(out->gp->special)) groupReady(out->gp);
   injectglist(&r.toRun);
   netpollAdjustWaiters(r.delta);
   // sysmon has to look at the timers, and to wake an M for a late one.
   // No M sleeps for the timers now (wakeForLateTimer).
   wakeSysmonBy(timeSleepUntil());
   return Find::kFound;
-}
-
-void announceTimer(M* mp) {
-  if (GUMP_LIKELY(!mp->timerAdded) || mp->p == nullptr) return;
-  mp->timerAdded = false;
-  if (const int64_t w = wakeTime(&mp->p->timers)) wakeNetPoller(w);
 }
 
 GUMP_NOINLINE G* executeFuzzed(M* mp, Runnable r) {
@@ -655,6 +615,72 @@ GUMP_NOINLINE G* executeFuzzed(M* mp, Runnable r) {
 }
 
 }  // namespace
+
+bool becomePoller(int64_t pollUntil) {
+  fuzzPoint();
+  // S4. seq_cst: see wakeNetPoller.
+  if (sched.lastpoll.xchg(0, seq_cst) != 0) return true;
+  // Another M is already blocked in netpoll. Wake it if our timer is due before
+  // it would return.
+  if (pollUntil != 0) breakPollAfter(pollUntil);
+  return false;
+}
+
+NetpollResult pollUntilTime(M* mp, int64_t pollUntil) {
+  if (mp->p != nullptr) fatalthrow("findRunnable: netpoll with p");
+  if (mp->spinning) fatalthrow("findRunnable: netpoll with spinning");
+  sched.pollUntil.store(pollUntil, seq_cst);  // as S4
+  int64_t delay = -1;
+  if (pollUntil != 0) {
+    delay = std::max(pollUntil - nanotime(), int64_t{0});
+    // An M that goes idle after this section sees lastpoll == 0, and its
+    // checkdead asks isUselessPoll, too.
+    LockScope l(&sched.lock);
+    if (isUselessPoll())
+      delay = 0;  // remove the zombies, and come to checkdead
+  } else if (!netpollAnyWaiters()) {
+    // The last waiter has just been readied. The M that ran it may be idle
+    // again, after a checkdead that did not see lastpoll == 0. So do not sleep.
+    // seq_cst: we store lastpoll, and then read the number of waiters.
+    delay = 0;
+  }
+  mp->blocked.store(true, relaxed);  // a hint
+  NetpollResult r = netpoll(delay);
+  mp->blocked.store(false, relaxed);
+  sched.pollUntil.store(0, seq_cst);  // as above
+  leavePoller();
+  return r;
+}
+
+// Pairs with the xchg in becomePoller.
+void leavePoller() { sched.lastpoll.store(nanotime(), seq_cst); }
+
+bool runDueTimers() {
+  Clock clock;
+  bool ran = false;
+  const int32_t n = gomaxprocs.load(relaxed);  // we hold a P
+  for (int32_t i = 0; i < n; i++) {
+    if (stealTimers(allp[i], &clock)) ran = true;
+  }
+  return ran;
+}
+
+int64_t nextTimer() {
+  Clock clock;
+  const int32_t n = gomaxprocs.load(acquire);  // pairs with procresize
+  for (int32_t i = 0; i < n; i++) {
+    if (timerpMask.read(static_cast<uint32_t>(i))) {
+      clock.lower(wakeTime(&allp[i]->timers));
+    }
+  }
+  return clock.pollUntil;
+}
+
+void announceTimer(M* mp) {
+  if (GUMP_LIKELY(!mp->timerAdded) || mp->p == nullptr) return;
+  mp->timerAdded = false;
+  if (const int64_t w = wakeTime(&mp->p->timers)) wakeNetPoller(w);
+}
 
 // ---- After main has ended ---------------------------------------------------
 
@@ -782,6 +808,7 @@ void injectglist(GList* glist) {
   GQueue q;
   while (G* gp = glist->pop()) {
     casgstatus(gp, kGwaiting, kGrunnable);
+    if (GUMP_UNLIKELY(gp->special)) groupReady(gp);
     q.pushBack(gp);
   }
   fuzzPoint();  // they are runnable, and on no queue

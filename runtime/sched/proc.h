@@ -28,6 +28,7 @@
 
 #include "gump/internal/linkname.h"
 #include "runtime/sched/gqueue.h"
+#include "runtime/sched/netpoll.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/waitreason.h"
 #include "runtime/sys/atomic.h"
@@ -50,6 +51,11 @@ namespace gump::rt {
 // anything else to do. Then the caller calls schedule.
 // On: user.  P: needed; m.locks is 1.  Locks: takes sched.lock.  Parks: no.
 [[nodiscard]] G* directNext(M* mp);
+// nothingElseToRun tells whether schedule would find no G in the local queues
+// and the global one, and has nothing else to do. Then a caller that has found
+// a G elsewhere may run it at once.
+// On: g0.  P: needed; m.locks is 1.  Locks: none.  Parks: no.
+[[nodiscard]] bool nothingElseToRun(const M* mp);
 struct Runnable {
   G* gp;
   bool inheritTime;  // runs in the rest of the current slice
@@ -58,9 +64,10 @@ struct Runnable {
 // On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread.
 [[nodiscard]] Runnable findRunnable();
 // execute binds a stack if gp never ran, marks gp running and returns it.
-// Returns nullptr if gp cannot begin because there is no memory.
+// Returns nullptr if gp cannot begin because there is no memory, or if its
+// group is full. gp is then queued where it waits for that.
 // On: g0, or user from directNext.  P: needed; m.locks is 1.
-// Locks: as bindStack.  Parks: no.
+// Locks: as bindStack, groupAdmit.  Parks: no.
 [[nodiscard]] G* execute(G* gp, bool inheritTime);
 // resetspinning ends the search of an M that has found work, and lets another M
 // search.
@@ -95,6 +102,31 @@ void wakep();
 // for them.
 // On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
 void injectglist(GList* glist);
+
+// The parts of step 10 that need no P. Each becomePoller that returns true is
+// followed by one pollUntilTime or one leavePoller.
+//  * becomePoller takes the place of the M that blocks in the poller. Returns
+//    false if another M has it.
+//  * pollUntilTime blocks there until an event, or until the time pollUntil (0:
+//    for ever), or until the poll is broken. Then it leaves the place.
+//  * leavePoller leaves the place.
+// On: g0.  P: none.  Locks: takes sched.lock.
+// Parks: pollUntilTime blocks the thread.
+[[nodiscard]] bool becomePoller(int64_t pollUntil);
+[[nodiscard]] NetpollResult pollUntilTime(M* mp, int64_t pollUntil);
+void leavePoller();
+// runDueTimers runs the timers of all Ps that are due, and returns true if
+// there were any. It calls no wakep for the goroutines that they ready.
+// On: g0.  P: needed.  Locks: as timersCheck.  Parks: no.
+[[nodiscard]] bool runDueTimers();
+// nextTimer is S3 of the essay. It returns the time at which the first timer of
+// any P is due, or 0 if there is none.
+// On: g0.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] int64_t nextTimer();
+// announceTimer tells the M in the poller about the timer that this M's
+// goroutine has set as it parked.
+// On: g0.  P: either.  Locks: takes sched.lock.  Parks: no.
+void announceTimer(M* mp);
 
 // ---- proc_status.cc ---------------------------------------------------------
 
@@ -203,10 +235,10 @@ void gopreempt();
 // newprocTimer is newproc for a timer. Like goreadyQuiet it wakes no M. If
 // there is no memory for a stack, that is no failure, and the goroutine waits
 // for some. Returns false if there is no memory for a G. b is the bubble it
-// belongs to, or nullptr.
+// belongs to, or nullptr. group is the id of its group, or 0.
 // On: any.  P: either.  Locks: as newproc1; takes sched.lock.  Parks: no.
 [[nodiscard]] bool newprocTimer(const FuncType* ft, void* closure, uintptr_t pc,
-                                Bubble* b);
+                                Bubble* b, uint32_t group);
 // startSystemG starts a goroutine of the runtime's own, with an empty closure.
 // Returns false if there is no memory.
 // On: any.  P: either.  Locks: as newproc1; takes sched.lock.  Parks: no.

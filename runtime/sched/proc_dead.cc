@@ -11,6 +11,7 @@
 #include "runtime/diag/panic.h"
 #include "runtime/sched/deadlock.h"
 #include "runtime/sched/extram.h"
+#include "runtime/sched/group.h"
 #include "runtime/sched/mfinal.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/netpoll.h"
@@ -142,9 +143,10 @@ bool hasUnknownThreads(bool closely) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   if (c.busy != nullptr || c.runnable > nostack) {
     printf(
         "runtime: checkdead: no thread runs, yet %d goroutines are runnable, "
-        "%d of them without a stack; "
+        "%d of them without a stack, %d in a full group; "
         "busy goroutine: %U\n",
-        c.runnable, nostack, c.busy == nullptr ? uint64_t{0} : c.busy->goid);
+        c.runnable, nostack, groupsQueued(),
+        c.busy == nullptr ? uint64_t{0} : c.busy->goid);
     fatalthrow("checkdead: runnable g");
   }
   if (nostack > 0) {
@@ -447,6 +449,7 @@ void traceLocked(bool detailed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
        mp = mp->alllink) {  // pairs with mcommoninit
     traceM(&w, mp);
   }
+  traceGroups(&w);
   forEachG(traceG, &w);
   flush(&w);
 }

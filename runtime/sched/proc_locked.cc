@@ -11,6 +11,7 @@
 #include "runtime/diag/panic.h"
 #include "runtime/sched/deadlock.h"
 #include "runtime/sched/extram.h"
+#include "runtime/sched/group.h"
 #include "runtime/sched/locked.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
@@ -48,6 +49,11 @@ void stoplockedm() {
   if (mp->lockedg == nullptr || mp->lockedg->lockedm != mp) {
     fatalthrow("stoplockedm: inconsistent locking");
   }
+  awaitLocked();
+}
+
+void awaitLocked() {
+  M* mp = getg()->m;
   do {
     if (mp->p != nullptr) handoffp(releasep());
     if (mp == &m0 && !m0SleepBegin()) return;
@@ -71,6 +77,7 @@ void startlockedm(G* gp) {
     LockScope l(&sched.lock);
     // Written under sched.lock. m0 is about to leave Run, or has left it.
     if (mp == &m0 && sched.mainEnded.load(relaxed)) {
+      if (gp->special) groupUngrant(gp);
       globrunqput(gp);
       return;
     }
@@ -110,6 +117,7 @@ bool requeueDuringStop(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   }
   gp->putBack = true;
   gp->lockedm->keepsSlice = false;
+  if (gp->special) groupUngrant(gp);
   globrunqputhead(gp);
   return true;
 }
@@ -185,7 +193,7 @@ bool lockOSThreadExternal() noexcept {
   const bool lost = acquiremNoPark(mp);
   const bool ok = mp->lockedExt != UINT32_MAX;
   if (ok) mp->lockedExt++;
-  if (ok && !gp->foreign) {
+  if (ok && !gp->foreign && mp->home == nullptr) {
     mp->lockedg = gp;
     gp->lockedm = mp;
   }
@@ -197,7 +205,9 @@ bool lockOSThreadExternal() noexcept {
 void unlockOSThreadExternal() noexcept {
   G* gp = runtimeEntry();
   M* mp = acquirem();  // preemptInPlace, too, writes lockedg and lockedm
-  if (mp->lockedExt != 0 && --mp->lockedExt == 0) {
+  if (mp->home != nullptr) {
+    if (mp->lockedExt > 1) mp->lockedExt--;  // 1 is the home's own
+  } else if (mp->lockedExt != 0 && --mp->lockedExt == 0) {
     mp->lockedg = nullptr;
     gp->lockedm = nullptr;
   }

@@ -16,6 +16,7 @@
 #include "runtime/diag/panic.h"
 #include "runtime/sched/deadlock.h"
 #include "runtime/sched/gqueue.h"
+#include "runtime/sched/group.h"
 #include "runtime/sched/locked.h"
 #include "runtime/sched/mfinal.h"
 #include "runtime/sched/mlocks.h"
@@ -133,14 +134,15 @@ void handoffp(P* pp) {
 namespace {
 
 // takeInPlace takes from the global queue the goroutine that has been preempted
-// in place for longest. Returns nullptr if there is none. A P without an idle
-// thread goes to that goroutine while a thread is ordered, because the
+// in place for longest, or one from the queue of a group. It passes over a
+// goroutine if its group is full. Returns nullptr if there is none. A P without
+// an idle thread goes to that goroutine while a thread is ordered, because the
 // goroutine may hold a lock that pthread_create needs.
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 G* takeInPlace() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   GQueue before;
   while (G* gp = sched.runq.pop()) {
-    if (!gp->inPlace) {
+    if (!gp->inPlace || (gp->special && !groupGrantInPlace(gp))) {
       before.pushBack(gp);
       continue;
     }
@@ -151,7 +153,7 @@ G* takeInPlace() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     return gp;
   }
   sched.runq = before;
-  return nullptr;
+  return groupsTakeInPlace();
 }
 
 // spareStart is the first call of a spare M, which has no P and then stops.
@@ -192,6 +194,8 @@ Chosen choose(P* pp, bool spinning) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   Chosen c;
   if (!turn && (c.idle = mget()) != nullptr) return c;
   c.held = takeInPlace();
+  // It is the turn of a goroutine, but its group may be full.
+  if (c.held == nullptr && turn && (c.idle = mget()) != nullptr) return c;
   if (c.held != nullptr) wakeLocked(c.held->lockedm);
   // Order one spare thread, not one for every goroutine that computes, because
   // there may be very many.

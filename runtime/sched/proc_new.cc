@@ -16,6 +16,7 @@
 // caller as a panic, because the caller can react.
 #include <unwind.h>
 
+#include <bit>
 #include <cstdlib>
 #include <utility>
 
@@ -24,6 +25,8 @@
 #include "runtime/diag/traceback.h"
 #include "runtime/sched/gls.h"
 #include "runtime/sched/gqueue.h"
+#include "runtime/sched/group.h"
+#include "runtime/sched/home.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/rt0.h"
@@ -78,6 +81,13 @@ GUMP_NOINLINE void endCarefully(G* gp, M* mp) {
   sanitizerAnnounceEndedG(gp, mp);
 }
 
+// endSpecial makes a goroutine that has ended leave its bubble and its group.
+// On: g0.  P: needed.  Locks: takes sched.lock.  Parks: no.
+GUMP_NOINLINE void endSpecial(Bubble* b, uint64_t goid, uint32_t group) {
+  if (b != nullptr) bubbleLeave(b, goid);
+  if (group != 0) groupEnd(groupAt(group));
+}
+
 // gdestroy takes gp apart after its last instruction.
 // On: g0.  P: needed.  Locks: takes kStack, kGFree, sched.lock.  Parks: no.
 void gdestroy(G* gp) {
@@ -102,15 +112,18 @@ void gdestroy(G* gp) {
   gp->param = nullptr;
   gp->waitreason = WaitReason::kZero;
   gp->savedErrno = 0;
+  const bool special = gp->special;
   Bubble* b = gp->bubble;
+  const uint32_t group = gp->group;
   const uint64_t goid = gp->goid;
   gp->bubble = nullptr;
+  gp->group = 0;
   gp->special = false;
   dropg();
   stackfree(pp, gp);
   if (GUMP_UNLIKELY(sched.nnostack.load(relaxed) != 0)) nostackWake();
   gfput(pp, gp);
-  if (GUMP_UNLIKELY(b != nullptr)) bubbleLeave(b, goid);
+  if (GUMP_UNLIKELY(special)) endSpecial(b, goid, group);
 }
 
 G* goexit0(G* gp) {
@@ -260,7 +273,8 @@ GUMP_NOINLINE bool stackallocIdle(P* pp, G* gp, size_t size) {
 
 // stackallocAny gives gp its stack. Returns false if there is none anywhere.
 GUMP_ALWAYS_INLINE bool stackallocAny(P* pp, G* gp) {
-  const size_t size = size_t{gp->stacksize} << 10;
+  const size_t size =
+      gp->stackClass == 0 ? 0 : kMinStackSize << (gp->stackClass - 1);
   return GUMP_LIKELY(stackalloc(pp, gp, size)) || stackallocIdle(pp, gp, size);
 }
 
@@ -268,6 +282,7 @@ GUMP_ALWAYS_INLINE bool stackallocAny(P* pp, G* gp) {
 
 bool bindStack(P* pp, G* gp) {
   if (stackallocAny(pp, gp)) return true;
+  if (gp->special) groupRefuse(gp);
   LockScope l(&sched.lock);
   sched.nostack.pushBack(gp);
   sched.nnostack.store(sched.nostack.size, relaxed);  // a hint outside the lock
@@ -275,12 +290,20 @@ bool bindStack(P* pp, G* gp) {
 }
 
 void nostackWake() {
-  LockScope l(&sched.lock);
-  // One stack came back, so let one goroutine try. If it fails for another
-  // reason, it queues again.
-  G* gp = sched.nostack.pop();
-  sched.nnostack.store(sched.nostack.size, relaxed);
-  if (gp != nullptr) globrunqput(gp);
+  G* gp;
+  {
+    LockScope l(&sched.lock);
+    // One stack came back, so let one goroutine try. If it fails for another
+    // reason, it queues again.
+    gp = sched.nostack.pop();
+    sched.nnostack.store(sched.nostack.size, relaxed);
+    if (gp == nullptr) return;
+    if (!gp->special || homeOf(gp) == nullptr) {
+      globrunqput(gp);
+      return;
+    }
+  }
+  homeReady(gp);
 }
 
 namespace {
@@ -292,6 +315,14 @@ GUMP_NOINLINE void identify(G* gp, const SpawnOptions* o) {
   gp->name = o->name;
   if (o->in_scope) gp->gls = reinterpret_cast<LocalNode*>(gp->closure);
 }
+
+// stackClassOf returns the G::stackClass of a stack of size bytes.
+uint8_t stackClassOf(size_t size) {
+  if (size == 0) return 0;
+  const size_t units = (size - 1) / kMinStackSize;  // less one, rounded down
+  return static_cast<uint8_t>(std::bit_width(units) + 1);
+}
+
 }  // namespace
 
 G* newproc1(const FuncType* ft, void* closure, const SpawnOptions* o,
@@ -307,9 +338,9 @@ G* newproc1(const FuncType* ft, void* closure, const SpawnOptions* o,
   if (o != nullptr) {
     size_t max = maxStackSize.load(relaxed);  // a setting; no order needed
     size_t size = o->stack_size > max ? max : o->stack_size;
-    gp->stacksize = static_cast<uint32_t>((size + 1023) >> 10);
+    gp->stackClass = stackClassOf(size);
   } else {
-    gp->stacksize = 0;
+    gp->stackClass = 0;
   }
   if (GUMP_UNLIKELY(sched.nnostack.load(relaxed) != 0) &&
       !(o != nullptr && o->stack_later)) {
@@ -340,18 +371,34 @@ G* newproc1(const FuncType* ft, void* closure, const SpawnOptions* o,
 }
 
 namespace {
-// start makes a goroutine, of bubble b if that is not null, and queues it to
-// run next. Returns false if there is no memory.
+// Membership is what a goroutine inherits: a bubble and a group.
+struct Membership {
+  Bubble* bubble = nullptr;
+  uint32_t group = 0;  // Group::id
+
+  bool any() const { return bubble != nullptr || group != 0; }
+};
+
+// join makes gp, which no other thread knows yet, a member. The caller keeps
+// the bubble and the group in use.
+// On: any, m.locks > 0.  P: either.  Locks: takes a leaf.  Parks: no.
+GUMP_NOINLINE void join(G* gp, Membership of) {
+  if (of.bubble != nullptr) bubbleJoin(of.bubble, gp);
+  if (of.group != 0) groupJoin(gp, of.group);
+}
+
+// start makes a goroutine, a member of `of`, and queues it to run next. Returns
+// false if there is no memory.
 GUMP_ALWAYS_INLINE bool start(const FuncType* ft, void* closure,
                               const SpawnOptions* options, uintptr_t pc,
-                              Bubble* b, bool quiet) {
+                              Membership of, bool quiet) {
   M* mp = acquirem();
   G* gp = newproc1(ft, closure, options, pc);
   if (GUMP_UNLIKELY(gp == nullptr)) {
     releasem(mp);
     return false;
   }
-  if (GUMP_UNLIKELY(b != nullptr)) bubbleJoin(b, gp);
+  if (GUMP_UNLIKELY(of.any())) join(gp, of);
   casgstatus(gp, kGdead, kGrunnable);
   if (GUMP_LIKELY(mp->p != nullptr)) {
     runqput(mp->p, gp, /*next=*/true);
@@ -368,16 +415,36 @@ GUMP_ALWAYS_INLINE bool start(const FuncType* ft, void* closure,
 SpawnResult newproc(const FuncType* ft, void* closure,
                     const SpawnOptions* options, uintptr_t pc) noexcept {
   const G* me = runtimeEntry();
-  Bubble* b = GUMP_UNLIKELY(me->special) ? me->bubble : nullptr;
-  return start(ft, closure, options, pc, b, /*quiet=*/false)
+  Membership of;
+  if (GUMP_UNLIKELY(me->special)) of = {me->bubble, me->group};
+  if (options != nullptr && GUMP_UNLIKELY(options->group != 0)) {
+    of.group = options->group == kNoGroup ? 0 : options->group;
+  }
+  return start(ft, closure, options, pc, of, /*quiet=*/false)
              ? SpawnResult::kOk
              : SpawnResult::kNoMemory;
 }
 
-bool newprocTimer(const FuncType* ft, void* closure, uintptr_t pc, Bubble* b) {
+SpawnResult newprocOn(const FuncType* ft, void* closure,
+                      const SpawnOptions* options, uintptr_t pc) noexcept {
+  const G* me = runtimeEntry();
+  M* mp = acquirem();
+  G* gp = newproc1(ft, closure, options, pc);
+  if (gp != nullptr) {
+    if (me->bubble != nullptr) bubbleJoin(me->bubble, gp);
+    homeJoin(options->thread, gp);
+    casgstatus(gp, kGdead, kGrunnable);
+    homeReady(gp);
+  }
+  releasem(mp);
+  return gp != nullptr ? SpawnResult::kOk : SpawnResult::kNoMemory;
+}
+
+bool newprocTimer(const FuncType* ft, void* closure, uintptr_t pc, Bubble* b,
+                  uint32_t group) {
   SpawnOptions o;
   o.stack_later = true;
-  return start(ft, closure, &o, pc, b, /*quiet=*/true);
+  return start(ft, closure, &o, pc, {b, group}, /*quiet=*/true);
 }
 
 bool startSystemG(const FuncType* ft) {

@@ -38,10 +38,10 @@ G* headOfQueue(const P* pp) {
 
 // canResumeNow returns true if gp can be resumed here without locks and system
 // calls. That is required because the caller may hold a lock.
-bool canResumeNow(const P* pp, const G* gp) {
+GUMP_ALWAYS_INLINE bool canResumeNow(const P* pp, const G* gp) {
   if (peek(gp->lockedm) != nullptr) return false;
   return peek(gp->stack.lo) != 0 ||
-         (peek(gp->stacksize) == 0 && pp->stackCache != nullptr);
+         (peek(gp->stackClass) == 0 && pp->stackCache != nullptr);
 }
 
 // timersWant returns true if schedule must be called because of timers.
@@ -51,19 +51,22 @@ GUMP_ALWAYS_INLINE bool timersWant(const M* mp, P* pp) {
   return mp->timerAdded || timersDue(&pp->timers);
 }
 
-// takeNextLocal is directNext without fuzzing. It must know every reason for
-// which findRunnable would do anything else than take a G from the queues.
-// Locks: takes sched.lock.
-GUMP_ALWAYS_INLINE G* takeNextLocal(M* mp) {
-  P* pp = mp->p;
+// mustSchedule tells whether findRunnable would do anything else than take a G
+// from the queues. It must know every reason for that.
+GUMP_ALWAYS_INLINE bool mustSchedule(const M* mp, P* pp) {
   // Each of the atomic loads reads a request. If we miss one, the next look
   // honours it just as well. findRunnable and findWithP say with which stores
   // the loads pair.
-  if (sched.gcwaiting.load(acquire) || sched.mainEnded.load(acquire) ||
-      pp->runSafePointFn.load(acquire) != 0 || fingwake.load(relaxed) ||
-      mp->lockedg != nullptr || mp == &m0 || timersWant(mp, pp)) {
-    return nullptr;
-  }
+  return sched.gcwaiting.load(acquire) || sched.mainEnded.load(acquire) ||
+         pp->runSafePointFn.load(acquire) != 0 || fingwake.load(relaxed) ||
+         mp->lockedg != nullptr || mp == &m0 || timersWant(mp, pp);
+}
+
+// takeNextLocal is directNext without fuzzing.
+// Locks: takes sched.lock.
+GUMP_ALWAYS_INLINE G* takeNextLocal(M* mp) {
+  P* pp = mp->p;
+  if (mustSchedule(mp, pp)) return nullptr;
   // This is a hint, because a thief may take it now. We look again below.
   const G* head = headOfQueue(pp);
   if (head == nullptr || !canResumeNow(pp, head)) return nullptr;
@@ -93,6 +96,14 @@ GUMP_NOINLINE G* takeHeadFuzzed(M* mp) {
 }
 
 }  // namespace
+
+bool nothingElseToRun(const M* mp) {
+  P* pp = mp->p;
+  // Now and then schedule looks at the network, too.
+  return pp->fuzz == 0 && pp->schedtick.load(relaxed) % 61 != 0 &&
+         !mustSchedule(mp, pp) && pp->yielded.empty() && runqempty(pp) &&
+         sched.runqsize.load(relaxed) == 0;
+}
 
 G* directNext(M* mp) {
   if (GUMP_UNLIKELY(mp->p->fuzz != 0)) return takeHeadFuzzed(mp);

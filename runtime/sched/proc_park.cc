@@ -24,6 +24,8 @@
 #include "runtime/sched/deadlock.h"
 #include "runtime/sched/extram.h"
 #include "runtime/sched/fork.h"
+#include "runtime/sched/group.h"
+#include "runtime/sched/home.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runq.h"
@@ -123,14 +125,28 @@ G* park_m(G* gp) {
   return schedule();
 }
 
-// parkBubble is park_m for a goroutine in a bubble: S1 to S3 of synctest.h.
+// executeOrSchedule executes next, to which the slot of a goroutine that left
+// was passed on. It calls schedule if there is none, or no stack for it.
+// On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread.
+G* executeOrSchedule(G* next) {
+  if (next != nullptr) next = fuzzExecute(next, /*inheritTime=*/false);
+  return next != nullptr ? next : schedule();
+}
+
+// parkMember is park_m for a goroutine in a bubble, in a group, or in both: S1
+// to S3 of synctest.h, and then L1 of group.cc.
 // On, P, Locks, Parks: as park_m.
-G* parkBubble(G* gp) {
-  Bubble* b = gp->bubble;  // read now: once published, gp is another thread's
-  const bool idle = isIdleInSynctest(gp->waitreason);
-  if (!publish(gp)) return fuzzExecute(gp, /*inheritTime=*/true);
+G* parkMember(G* gp) {
+  // Read now: once published, gp is another thread's.
+  Bubble* b = gp->bubble;
+  Group* g = groupOf(gp);
+  const bool idle = b != nullptr && isIdleInSynctest(gp->waitreason);
+  if (!publish(gp)) {
+    groupKeep(gp);
+    return fuzzExecute(gp, /*inheritTime=*/true);
+  }
   if (idle) bubbleBlocked(b);
-  return schedule();
+  return executeOrSchedule(g == nullptr ? nullptr : groupParked(g));
 }
 
 // parkForeign blocks the thread itself, because the pseudo-G of a foreign
@@ -171,7 +187,8 @@ void parkForeign(G* gp, bool (*unlockf)(G*, void*), void* lock) {
 // switchTo switches from gp to next, which is current already. It exchanges the
 // same state as gumpOnG0 does.
 // On: user.  P: needed; m.locks is 1.  Locks: commit's.  Parks: yes.
-void switchTo(G* gp, M* mp, G* next, void (*commit)(G*, M*)) {
+GUMP_ALWAYS_INLINE void switchTo(G* gp, M* mp, G* next,
+                                 void (*commit)(G*, M*)) {
   gp->eh = *mp->eh;
   *mp->eh = next->eh;
   gp->savedErrno = *mp->errnoAddr;
@@ -202,12 +219,12 @@ void yieldCommit(G* gp, M* mp) {
 // Returns false if it has done nothing. It first picks the next goroutine and
 // then queues gp behind all others, so gp is never next while there is another.
 // The caller has called acquirem once, which makes the M and the number of Ps
-// certain.
+// certain. `member`: gp is in a group.
 // On: user.  P: needed; m.locks is 1.  Locks: takes sched.lock.  Parks: yes.
-bool yieldSole(G* gp, M* mp) {
+GUMP_ALWAYS_INLINE bool yieldSole(G* gp, M* mp, bool member) {
   if (kSanitizerBuild || !soleP()) return false;
   if (mp->locks.load(relaxed) != 1) return false;  // schedule will complain
-  G* next = directNext(mp);
+  G* next = member ? groupNext(gp, mp, /*yields=*/true) : directNext(mp);
   if (next == nullptr) return false;
   switchTo(gp, mp, next, yieldCommit);
   return true;
@@ -220,12 +237,9 @@ bool parkunlock(G*, void* l)
   return true;
 }
 
-// goschedImpl makes gp runnable at the tail of the global queue, so that all
-// other goroutines go first.
+// queueYielded queues gp, which is runnable, for goschedImpl.
 // On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread.
-G* goschedImpl(G* gp) {
-  casgstatus(gp, kGrunning, kGrunnable);
-  dropg();
+GUMP_ALWAYS_INLINE G* queueYielded(G* gp) {
   if (soleP()) {
     pushYielded(getg()->m->p, gp);
     return schedule();
@@ -238,16 +252,41 @@ G* goschedImpl(G* gp) {
   return schedule();
 }
 
+// goschedImpl makes gp runnable at the tail of the global queue, so that all
+// other goroutines go first.
+// On, P, Locks, Parks: as queueYielded.
+G* goschedImpl(G* gp) {
+  casgstatus(gp, kGrunning, kGrunnable);
+  dropg();
+  return queueYielded(gp);
+}
+
+// goschedSpecialImpl is goschedImpl for a goroutine that may be in a group. If
+// others of the group wait for a slot, gp waits behind them.
+// On, P, Locks, Parks: as queueYielded.
+G* goschedSpecialImpl(G* gp) {
+  casgstatus(gp, kGrunning, kGrunnable);
+  dropg();
+  G* next = nullptr;
+  return groupYield(gp, &next) ? executeOrSchedule(next) : queueYielded(gp);
+}
+
 // gopreemptImpl is goschedImpl for a goroutine that was asked to yield. If a
 // stop of the world asked, gp stays the next goroutine of its P, and goes on
 // there when the world starts again.
 // On, P, Locks, Parks: as goschedImpl.
 G* gopreemptImpl(G* gp) {
+  if (GUMP_UNLIKELY(gp->special) && getg()->m->home != nullptr) {
+    return homePreempt(gp);
+  }
   P* pp = getg()->m->p;
   // A hint: if the stop is over already, gp merely keeps its P.
-  if (!sched.gcwaiting.load(relaxed) || !keepsNext(pp)) return goschedImpl(gp);
+  if (!sched.gcwaiting.load(relaxed) || !keepsNext(pp)) {
+    return goschedSpecialImpl(gp);
+  }
   casgstatus(gp, kGrunning, kGrunnable);
   dropg();
+  if (GUMP_UNLIKELY(gp->special)) groupHold(gp);
   runqput(pp, gp, /*next=*/true);
   return schedule();
 }
@@ -255,8 +294,12 @@ G* gopreemptImpl(G* gp) {
 // goyield_m makes gp runnable at the tail of the local ring.
 // On, P, Locks, Parks: as goschedImpl.
 G* goyield_m(G* gp) {
+  if (GUMP_UNLIKELY(gp->special) && getg()->m->home != nullptr) {
+    return homeYield(gp);
+  }
   casgstatus(gp, kGrunning, kGrunnable);
   dropg();
+  if (GUMP_UNLIKELY(gp->special)) groupYieldNow(gp);
   runqput(getg()->m->p, gp, /*next=*/false);
   return schedule();
 }
@@ -268,10 +311,19 @@ G* goyield_m(G* gp) {
   fatal("goroutine parks inside gump::blocking");
 }
 
+// mayGoDirectly tells whether gp, which is special, may switch straight to the
+// next goroutine: it is special only because it is in a group.
+// On: user.  P: either.  Locks: none.  Parks: no.
+bool mayGoDirectly(const G* gp) {
+  return !kSanitizerBuild && gp->group != 0 && gp->bubble == nullptr &&
+         !sanitizerOfProgram();
+}
+
 // parkSpecial parks a goroutine that is special, or a foreign thread.
-// On, Locks, Parks: as gopark.
+// `commits`: unlockf never returns false, and may run on another goroutine's
+// stack. On, Locks, Parks: as gopark.
 GUMP_NOINLINE void parkSpecial(G* gp, M* mp, bool (*unlockf)(G*, void*),
-                               void* lock) {
+                               void* lock, bool commits) {
   if (gp->foreign) {
     parkForeign(gp, unlockf, lock);
     return;
@@ -279,21 +331,27 @@ GUMP_NOINLINE void parkSpecial(G* gp, M* mp, bool (*unlockf)(G*, void*),
   if (mp->p == nullptr) parkWithoutP();
   mp->waitunlockf = unlockf;
   mp->waitlock = lock;
-  mcallAnnounced(gp->bubble != nullptr ? parkBubble : park_m);
+  if (commits && mayGoDirectly(gp)) {
+    if (G* next = groupNext(gp, mp, /*yields=*/false)) {
+      switchTo(gp, mp, next, parkCommit);
+      return;
+    }
+  }
+  mcallAnnounced(parkMember);
 }
 
 // parkEntry is the common beginning of all ways of parking. Returns false if gp
 // is special. Then gp has parked, has been woken, and goes on.
 // On, Locks, Parks: as gopark.
 GUMP_ALWAYS_INLINE bool parkEntry(G* gp, M* mp, bool (*unlockf)(G*, void*),
-                                  void* lock, WaitReason reason) {
+                                  void* lock, WaitReason reason, bool commits) {
   if (GUMP_UNLIKELY(mp->locks.load(relaxed) != 1)) {  // written by us only
     printf("runtime: gopark with m.locks=%d\n", mp->locks.load(relaxed));
     fatalthrow("gopark: bad m.locks");
   }
   gp->waitreason = reason;
   if (GUMP_UNLIKELY(gp->special)) {
-    parkSpecial(gp, mp, unlockf, lock);
+    parkSpecial(gp, mp, unlockf, lock, commits);
     return false;
   }
   if (GUMP_UNLIKELY(mp->p == nullptr)) parkWithoutP();
@@ -306,13 +364,15 @@ GUMP_ALWAYS_INLINE bool parkEntry(G* gp, M* mp, bool (*unlockf)(G*, void*),
 
 void gopark(bool (*unlockf)(G*, void*), void* lock, WaitReason reason) {
   G* gp = getg();
-  if (parkEntry(gp, gp->m, unlockf, lock, reason)) gumpMcall(park_m);
+  if (parkEntry(gp, gp->m, unlockf, lock, reason, /*commits=*/false)) {
+    gumpMcall(park_m);
+  }
 }
 
 void goparkcommit(bool (*unlockf)(G*, void*), void* lock, WaitReason reason) {
   G* gp = getg();
   M* mp = gp->m;
-  if (!parkEntry(gp, mp, unlockf, lock, reason)) return;
+  if (!parkEntry(gp, mp, unlockf, lock, reason, /*commits=*/true)) return;
   G* next = kSanitizerBuild ? nullptr : directNext(mp);
   if (next == nullptr) {
     gumpMcall(park_m);
@@ -379,8 +439,16 @@ void readyForeign(G* gp) {
 // On: any.  P: either.  Locks: takes a leaf; as goready.  Parks: no.
 GUMP_NOINLINE bool readySpecial(G* gp) {
   if (gp->bubble != nullptr) bubbleReady(gp);
-  if (!gp->foreign) return false;
-  readyForeign(gp);
+  groupReady(gp);
+  if (gp->foreign) {
+    readyForeign(gp);
+    return true;
+  }
+  if (homeOf(gp) == nullptr) return false;
+  M* mp = acquirem();
+  casgstatus(gp, kGwaiting, kGrunnable);
+  homeReady(gp);
+  releasem(mp);
   return true;
 }
 }  // namespace
@@ -420,8 +488,14 @@ GUMP_NOINLINE void goschedSpecial(G* gp) {
     osyield();
     return;
   }
+  if (mp->home != nullptr) {
+    mcallAnnounced(homeYield);
+    return;
+  }
   // yieldSole switches directly to the next goroutine, against (S5).
-  if (sanitizerOfProgram() || !yieldSole(gp, mp)) mcallAnnounced(goschedImpl);
+  if (sanitizerOfProgram() || !yieldSole(gp, mp, gp->group != 0)) {
+    mcallAnnounced(goschedSpecialImpl);
+  }
 }
 }  // namespace
 
@@ -444,7 +518,7 @@ void gosched() noexcept {
     osyield();
     return;
   }
-  if (!yieldSole(gp, mp)) gumpMcall(goschedImpl);
+  if (!yieldSole(gp, mp, /*member=*/false)) gumpMcall(goschedImpl);
 }
 
 void gopreempt() {

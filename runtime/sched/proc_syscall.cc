@@ -9,6 +9,8 @@
 // calls does all that.
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
+#include "runtime/sched/group.h"
+#include "runtime/sched/home.h"
 #include "runtime/sched/locked.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/preempt.h"
@@ -47,6 +49,13 @@ void entersyscallFuzzed(P* pp) {
   if (!pcasstatus(pp, kPsyscall, kPidle)) return;
   pp->syscalltick.add(1, relaxed);  // as retakeSyscall
   handoffp(pp);
+}
+
+// leaveGroup gives up the slot of gp, which is in a system call and still has
+// its P.
+// On: user; m.locks > 0.  P: needed.  Locks: takes sched.lock.  Parks: no.
+GUMP_NOINLINE void leaveGroup(const G* gp) {
+  if (Group* g = groupOf(gp)) groupLeave(g);
 }
 
 // exitsyscallFast tries to get a P without parking: oldp, if it is still
@@ -97,12 +106,22 @@ P* claimForLocked(const G* gp) {
   return pp;
 }
 
-// exitsyscall0 queues gp, which is back from the kernel and has no P.
-// On: g0.  P: none.  Locks: takes sched.lock.  Parks: blocks the thread.
+// resumeOrSchedule is execute, or schedule if the group of gp is full.
+// On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread.
+G* resumeOrSchedule(G* gp) {
+  G* next = fuzzExecute(gp, /*inheritTime=*/false);
+  return GUMP_LIKELY(next != nullptr) ? next : schedule();
+}
+
+// exitsyscall0 queues gp, which is back from the kernel and has no P. Or gp has
+// a P, but its group is full.
+// On: g0.  P: either.  Locks: takes sched.lock.  Parks: blocks the thread.
 G* exitsyscall0(G* gp) {
   M* mp = getg()->m;
   casgstatus(gp, kGsyscall, kGrunnable);
   dropg();
+  if (GUMP_UNLIKELY(gp->special)) groupReady(gp);
+  if (mp->p != nullptr) return resumeOrSchedule(gp);
   P* pp = claimForLocked(gp);
   bool locked = false;
   if (pp == nullptr) {
@@ -111,28 +130,31 @@ G* exitsyscall0(G* gp) {
     if (pp == nullptr) {
       // From globrunqput on, gp may run elsewhere.
       locked = gp->lockedm != nullptr;
+      if (locked) beginExclusive(mp, gp);
       globrunqput(gp);
     }
   }
   if (pp != nullptr) {
     acquirep(pp);
-    return fuzzExecute(gp, /*inheritTime=*/false);
+    return resumeOrSchedule(gp);
   }
-  if (locked) {
+  if (locked && mp->home != nullptr) {
     stoplockedm();
-    if (mp->p == nullptr) return nullptr;  // m0, woken to leave Run
+    endExclusive(mp);
     return fuzzExecute(gp, /*inheritTime=*/false);
   }
+  if (locked) return schedule();  // which waits for gp's turn
   stopm();
-  if (mp->p == nullptr) return nullptr;  // as above
+  if (mp->p == nullptr) return nullptr;  // m0, woken to leave Run
   return schedule();
 }
 
-// awaitP makes gp, which is back from the kernel, wait for a P. On a stack that
-// the program made, gp stays on its thread, bound as by LockOSThread, because
-// the code that made that stack may rely on the thread. Where such a stack may
-// not be left, checkSP ends the process.
-// On: user, m.locks == 1; afterwards 0.  P: none, and then one.
+// awaitP makes gp, which is back from the kernel, wait for a P, or, if it has
+// one, for a slot of its group. On a stack that the program made, gp stays on
+// its thread, bound as by LockOSThread, because the code that made that stack
+// may rely on the thread. Where such a stack may not be left, checkSP ends the
+// process.
+// On: user, m.locks == 1; afterwards 0.  P: either, and then one.
 // Locks: takes sched.lock.  Parks: yes.
 void awaitP(G* gp) {
   M* mp = gp->m;
@@ -154,6 +176,7 @@ void awaitP(G* gp) {
     gp->lockedm = nullptr;
     mp->lockedg = nullptr;
   }
+  endExclusive(mp);
   if (lost) markPLost(mp);
   releasem(mp);
 }
@@ -162,7 +185,8 @@ void awaitP(G* gp) {
 
 void entersyscall() noexcept {
   G* gp = runtimeEntry();
-  if (gp->foreign) return;  // has no P to lose
+  const bool special = gp->special;
+  if (GUMP_UNLIKELY(special) && gp->foreign) return;  // has no P to lose
   M* mp = acquirem();
   P* pp = mp->p;
   if (GUMP_UNLIKELY(pp == nullptr)) {  // gp is in a declared call already
@@ -175,6 +199,7 @@ void entersyscall() noexcept {
   if (GUMP_UNLIKELY(sched.sysmonwait.load(relaxed))) wakeSysmon();
   // Pairs with forEachP.
   if (GUMP_UNLIKELY(pp->runSafePointFn.load(acquire) != 0)) runSafePointFn(pp);
+  if (GUMP_UNLIKELY(special)) leaveGroup(gp);
   flushYielded(pp);  // from the store below on, any thread may own the P
   const bool hurry = GUMP_UNLIKELY(pp->fuzz != 0) && fuzzOneIn(pp, 4);
   mp->oldp = pp;
@@ -202,9 +227,11 @@ void exitsyscall() noexcept {
   if (GUMP_LIKELY(exitsyscallFast(oldp))) {
     P* pp = mp->p;
     pp->syscalltick.add(1, relaxed);  // compared for change only
-    casgstatus(gp, kGsyscall, kGrunning);
-    releasem(mp);
-    return;
+    if (GUMP_LIKELY(!gp->special) || groupEnter(gp)) {
+      casgstatus(gp, kGsyscall, kGrunning);
+      releasem(mp);
+      return;
+    }
   }
   awaitP(gp);
 }
@@ -213,7 +240,7 @@ M* exitsyscallNoP() {
   G* gp = getg();
   M* mp = gp->m;
   gp->waitsince = 0;
-  if (exitsyscallFast(nullptr)) {
+  if (exitsyscallFast(nullptr) && (!gp->special || groupEnter(gp))) {
     casgstatus(gp, kGsyscall, kGrunning);
     return mp;
   }

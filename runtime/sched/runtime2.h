@@ -24,8 +24,10 @@
 
 namespace gump::rt {
 
+struct Group;
 struct P;
 struct Hchan;
+struct Home;
 
 // Status of a P
 //
@@ -140,8 +142,22 @@ struct M {
   bool idle = false;       // on sched.midle; guarded by sched.lock
   // allm; set once by mcommoninit, the list only grows at its head.
   M* alllink = nullptr;
+  // The group of the goroutine that is about to leave this M, while directNext
+  // looks for the next one (groupNext); else nullptr. handingYields tells
+  // whether the one that leaves stays runnable.
+  Group* handing = nullptr;
+  bool handingYields = false;
+  // The goroutine that is locked to this thread. Of a home: its token, or its
+  // exclusive goroutine (T4 of home.cc).
   G* lockedg = nullptr;
-  uint32_t lockedExt = 0;  // LockOSThread count
+  // LockOSThread count. Of a home at least 1, so that goexit0 comes to mexit.
+  uint32_t lockedExt = 0;
+  // The home whose thread this is (home.cc), or nullptr. Constant while the
+  // thread runs goroutines.
+  Home* home = nullptr;
+  // The home that this M has woken since it last came to the poller, or
+  // nullptr.
+  Home* wokenHome = nullptr;
   // lockedg was kept over a stop of the world and goes on with its slice. Set
   // under sched.lock by the thread that hands over the P.
   bool keepsSlice = false;
@@ -226,6 +242,11 @@ struct alignas(kFalseSharing) P {
 
   Timers timers;
   TimerCells funcCells, chanCells;  // for AfterFunc, and for channels of time
+
+  // By how much the goroutines of one group that are runnable have become more
+  // here (countRunnable of group.cc). Written by the owner.
+  Atomic<Group*> countedGroup;
+  Atomic<int32_t> countedRunnable;
 
   struct SysmonTick {  // sysmon's private copy
     uint32_t schedtick = 0, syscalltick = 0;

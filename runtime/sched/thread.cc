@@ -26,6 +26,7 @@
 #include "runtime/diag/stats.h"
 #include "runtime/sched/deadlock.h"
 #include "runtime/sched/fork.h"
+#include "runtime/sched/home.h"
 #include "runtime/sched/locked.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
@@ -75,9 +76,10 @@ void spawnThread(M* mp);
 
 // ---- An M gets a thread -----------------------------------------------------
 
-void newm(void (*fn)(), P* pp, int64_t id) {
+void newm(void (*fn)(), P* pp, int64_t id, Home* home) {
   M* mp = allocm();
   if (mp == nullptr) fatalthrow("newm: out of memory");
+  if (home != nullptr) bindHome(mp, home);
   if (id == kReserveID) {
     LockScope l(&sched.lock);
     id = mReserveID();
@@ -293,7 +295,8 @@ void mstart(M* mp) {
   lowerPriority(threadPriority);
   if (pp != nullptr) acquirep(pp);
   gumpMstart(&mp->g0, [](G*) {
-    if (getg()->m->p == nullptr) stopm();  // this is a spare M
+    const M* self = getg()->m;
+    if (self->p == nullptr && self->home == nullptr) stopm();  // a spare M
     return schedule();
   });
   // mexit or retireIdleMs has sent us here. The P is gone, and the M struct is
@@ -312,6 +315,7 @@ void mstart(M* mp) {
 
 G* mexit() {
   M* mp = getg()->m;
+  if (mp->home != nullptr) return homeGoexit(mp);
   mp->lockedExt = 0;
   if (mp == &m0) {
     // The thread of Run is not ours to end. But its state may be spoilt, so it

@@ -14,9 +14,10 @@ namespace gump::rt {
 inline constexpr int64_t kReserveID = -1;
 // newm makes an M that calls fn (nullptr: nothing) and then schedules on pp
 // (nullptr: on the P that it is handed later). id comes from mReserveID, or
-// is kReserveID.
+// is kReserveID. The M runs only the goroutines of home, unless that is
+// nullptr.
 // On: any.  P: pp, handed over.  Locks: takes sched.lock, a leaf.  Parks: no.
-void newm(void (*fn)(), P* pp, int64_t id);
+void newm(void (*fn)(), P* pp, int64_t id, Home* home = nullptr);
 // mstart is the thread of mp, from its first call to its last.
 // On: g0.  P: none.  Locks: takes sched.lock.  Parks: blocks the thread.
 void mstart(M* mp);
@@ -30,7 +31,7 @@ void startTemplateThread();
 // On: sysmon, or the ring's thread.  P: none.  Locks: none.  Parks: no.
 void systemThreadRunsOnWake();
 // mexit ends this thread because its locked goroutine has ended. Returns
-// nullptr, for gumpMcall. m0 sleeps instead.
+// nullptr, for gumpMcall. m0 sleeps instead, and a home goes on.
 // On: g0.  P: needed, given away.  Locks: takes sched.lock.  Parks: m0 blocks.
 [[nodiscard]] G* mexit();
 // minit sets the fields of mp that only the thread itself can determine.

@@ -306,6 +306,10 @@ void ordinarySleeps(M* mp) {
   rawSyscall(SYS_prctl, PR_SET_TIMERSLACK, old, 0, 0, 0, 0);
 }
 
+void setThreadName(const char* name) {
+  rawSyscall(SYS_prctl, PR_SET_NAME, reinterpret_cast<long>(name), 0, 0, 0, 0);
+}
+
 bool haveMembarrier = false;
 
 namespace {

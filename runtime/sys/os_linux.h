@@ -120,6 +120,10 @@ void* sysReserve(size_t n);
 [[nodiscard]] int sysReserveAt(uintptr_t at, size_t n);
 void sysFree(void* p, size_t n);
 
+// setThreadName gives the calling thread a name of at most 15 bytes, which top
+// and debuggers show.
+// On: any.  P: either.  Locks: none.  Parks: no.
+void setThreadName(const char* name);
 // newosproc starts a detached thread that runs mstart(mp). Returns 0 or the
 // errno of pthread_create.
 // On: the template thread, or a thread of the user's.  Locks: libc's.

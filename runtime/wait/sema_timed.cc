@@ -64,8 +64,7 @@ namespace gump::rt {
 namespace {
 
 // WaitTimer is the timer of a goroutine that waits for a limited time.
-struct WaitTimer {
-  Timer t;
+struct WaitTimer : CellTimer {
   SemaRoot* root = nullptr;
   Sudog* s = nullptr;    // nullptr: the goroutine has left. Under root->lock.
   bool expired = false;  // timeOut has run. Under root->lock.

@@ -5,6 +5,7 @@
 
 #include "gump/internal/linkname.h"
 #include "runtime/diag/panic.h"
+#include "runtime/sched/home.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
@@ -95,7 +96,8 @@ void enter(Bubble* b, G* gp) {
 bool leave(Bubble* b, G* gp) {
   LockScope l(&b->mu);
   gp->bubble = nullptr;
-  gp->special = gp->foreign || sanitizerOfProgram();
+  gp->special = gp->foreign || gp->group != 0 || homeOf(gp) != nullptr ||
+                sanitizerOfProgram();
   b->root = nullptr;
   b->busy--;
   return --b->total == 0;

@@ -8,6 +8,7 @@
 
 #include "runtime/diag/panic.h"
 #include "runtime/sched/extram.h"
+#include "runtime/sched/group.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/netpoll.h"
 #include "runtime/sched/proc.h"
@@ -133,7 +134,8 @@ void freeTimer(Timer* t) {
   // Relaxed: no other thread knows t any more.
   if ((t->state.load(relaxed) & kTimerChan) == 0) {
     static_assert(std::is_trivially_destructible_v<FuncTimer>);
-    freeCell(t, funcCells(pp), &funcPool);  // the cell's first member
+    groupReleaseId(cellOf(t)->group);
+    freeCell(t, funcCells(pp), &funcPool);
     return;
   }
   auto* tc = static_cast<TimerChan*>(t->arg);
@@ -319,7 +321,9 @@ void goFunc(void* arg, uint64_t, int64_t) {
   Bubble* b = ft->bubble != 0 ? getg()->bubble : nullptr;
   // When newprocTimer returns, the goroutine may be over, and *ft gone.
   void* closure = ft->closure;
-  if (!newprocTimer(ft->ft, &closure, ft->pc, b)) fatalAll("out of memory");
+  if (!newprocTimer(ft->ft, &closure, ft->pc, b, ft->group)) {
+    fatalAll("out of memory");
+  }
 }
 
 constexpr FuncType kDiscard = {
@@ -335,8 +339,8 @@ constexpr FuncType kDiscard = {
 }  // namespace
 
 void funcTimerDiscard(Timer* t) {
-  auto* ft = reinterpret_cast<FuncTimer*>(t);  // its first member
-  if (!newprocTimer(&kDiscard, &ft, ft->pc, getg()->bubble)) {
+  auto* ft = static_cast<FuncTimer*>(cellOf(t));
+  if (!newprocTimer(&kDiscard, &ft, ft->pc, getg()->bubble, ft->group)) {
     fatalAll("out of memory");
   }
 }
@@ -355,6 +359,8 @@ FuncTimer* newFuncTimer(const FuncType* ft, void* closure,
   t->closure = closure;
   t->pc = pc;
   t->bubble = currentBubble();
+  t->group = currentGroupId();
+  groupRetainId(t->group);
   // No other thread knows t yet.
   if (t->bubble != 0) t->t.state.store(kTimerFake, relaxed);
   return t;

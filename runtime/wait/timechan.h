@@ -54,21 +54,31 @@ inline TimerChan* timerChanOf(Hchan* c) {
   return reinterpret_cast<TimerChan*>(c);  // its first member
 }
 
-// FuncTimer is the timer of AfterFunc.
-struct FuncTimer {
+// CellTimer begins each TimerCell.
+struct CellTimer {
   Timer t;
+  // Group::id, with a reference, or 0; constant. The goroutines that the timer
+  // starts belong to it.
+  uint32_t group = 0;
+};
+
+// FuncTimer is the timer of AfterFunc.
+struct FuncTimer : CellTimer {
+  uint32_t bubble = 0;  // Bubble::id, or 0; constant
   const FuncType* ft = nullptr;
   void* closure = nullptr;
   uintptr_t pc = 0;
-  uint32_t bubble = 0;  // Bubble::id, or 0; constant
 };
-static_assert(sizeof(FuncTimer) <= 128);
 
 // TimerCell has room for a Timer that is not a channel's, and for what belongs
-// to it: a FuncTimer, or the WaitTimer of sema_timed.cc. The Timer comes first.
+// to it: a FuncTimer, or the WaitTimer of sema_timed.cc.
 struct alignas(kCacheLine) TimerCell {
   unsigned char room[128];
 };
+static_assert(sizeof(FuncTimer) <= sizeof(TimerCell));
+
+// cellOf returns the CellTimer whose first member t is.
+inline CellTimer* cellOf(Timer* t) { return reinterpret_cast<CellTimer*>(t); }
 
 // Unless it says otherwise:
 // On: any, m.locks > 0.  P: either.  Locks: takes Timers::mu, Timer::mu.

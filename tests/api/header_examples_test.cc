@@ -480,6 +480,20 @@ void Main() {
 }
 }  // namespace runtime_h
 
+namespace group_h {
+std::atomic<int> compressed = 0;
+void Compress() {
+  std::string tenant(gump::runtime::GroupName());
+  if (tenant == "batch") compressed++;
+}
+
+void Main() {
+  gump::runtime::Group batch("batch", {.max_procs = 1});
+  gump::go({.group = &batch}, [] { Compress(); });
+  EXPECT_TRUE(gump::testing::Eventually([] { return compressed == 1; }));
+}
+}  // namespace group_h
+
 namespace rwmutex_h {
 sync::RWMutex mu;
 std::map<std::string, int> ages;
@@ -667,6 +681,20 @@ void Main() {
 }
 }  // namespace stack_h
 
+namespace thread_h {
+std::atomic<int> drawn = 0;
+void DrawLoop() { drawn++; }
+int QueryWidth() { return 80; }
+
+void Main() {
+  gump::runtime::Thread gui("gui");
+  gump::go(gump::GoOptions{.thread = &gui}, [] { DrawLoop(); });
+  int width = gui.Run([] { return QueryWidth(); });
+  EXPECT_EQ(width, 80);
+  EXPECT_TRUE(gump::testing::Eventually([] { return drawn == 1; }));
+}
+}  // namespace thread_h
+
 namespace waitgroup_h {
 std::atomic<int> fetched = 0;
 void Fetch(const std::string&) { fetched++; }
@@ -699,9 +727,9 @@ TEST(HeaderExamplesTest, WorkAsDocumented) {
         list_h::Main,      map_h::Main,          mutex_h::Main,
         once_h::Main,      panic_h::Main,        pool_h::Main,
         queue_h::Main,     rate_h::Main,         runtime_h::Main,
-        rwmutex_h::Main,   scope_h::Main,        select_h::Main,
-        semaphore_h::Main, singleflight_h::Main, stack_h::Main,
-        waitgroup_h::Main}) {
+        group_h::Main,     rwmutex_h::Main,      scope_h::Main,
+        select_h::Main,    semaphore_h::Main,    singleflight_h::Main,
+        stack_h::Main,     thread_h::Main,       waitgroup_h::Main}) {
     gump::testing::RunWith(2, example);
   }
   EXPECT_EQ(go_h::main(), 0);

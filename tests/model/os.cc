@@ -27,6 +27,7 @@ int64_t threadCpuTime(int32_t) { return -1; }
 uint64_t ownSleeps() { return 0; }
 void sleepsInit() {}
 void preciseSleeps(M*) {}
+void setThreadName(const char*) {}
 void ordinarySleeps(M*) {}
 RunOnWake runOnWake() { return {}; }
 void undoRunOnWake(RunOnWake) {}

@@ -104,6 +104,11 @@ const Place kPlaces[] = {
        wg.Go(f);
        wg.Wait();
      }},
+    {"RuntimeThread",
+     [](const std::function<void()>& f) {
+       runtime::Thread t;
+       t.Run(f);
+     }},
     {"LockedGoroutine",
      [](const std::function<void()>& f) {
        sync::WaitGroup wg;

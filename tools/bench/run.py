@@ -90,6 +90,11 @@ WORKLOADS = [
     Workload("W16/go", "wake", "p99-us", procs=(2,)),
     Workload("W16/chan", "wake", "p50-us", procs=(2,), ratio=0.8),
     Workload("W16/chan", "wake", "p99-us", procs=(2,)),
+    Workload("THREAD/pair", "thread", "ns/roundtrip"),
+    Workload("THREAD/apart", "thread", "p50-us"),
+    Workload("THREAD/post", "thread", "p50-us", procs=(2,)),
+    Workload("THREAD/net", "thread", "p50-us", procs=(2,)),
+    Workload("THREAD/run", "thread", "p50-us"),
     Workload("W17", "idle", "cpu-ms", procs=(2,), limit=1.0),
     Workload("W18", "file", "ns/read", procs=(2,), ratio=0.5),
     Workload("W18", "file", "cpu-us", procs=(2,), ratio=0.25),
@@ -127,12 +132,21 @@ WORKLOADS = [
     Workload("OVERHEAD/8", "overhead", "off-ms", procs=(2,)),
     Workload("OVERHEAD/8", "overhead", "lost-%", procs=(2,)),
     Workload("OVERHEAD/8", "overhead", "cpu-lost-%", procs=(2,), limit=1),
+    Workload("GROUP/park", "group", "cpu-ns/switch"),
+    Workload("GROUP/park", "group", "ratio", limit=1.3),
+    Workload("GROUP/yield", "group", "cpu-ns/switch"),
+    Workload("GROUP/yield", "group", "ratio", limit=1.3),
+    Workload("GROUP/full", "group", "ratio"),
+    Workload("GROUP/alone", "group", "p99-us", procs=(2,)),
+    Workload("GROUP/ticker", "group", "p99-us", procs=(2,)),
 ]
 
 # A side is started twice for each problem and GOMAXPROCS, and makes --reps repetitions each time. The exceptions:
 ONE_REPETITION_PER_PROCESS = {"park_mem"}  # started --reps times: a second repetition would find its pages warm.
 ONE_PROCESS = {"file", "idle", "overhead", "sleepers", "ticker", "timers"}  # started once: each repetition takes seconds.
+NO_TWIN = {"thread"}  # Go has nothing of the kind
 MACHINE_ONLY = {"host"}  # no runtime takes part, so one program serves for all sides
+OURS_ONLY = {"group"}  # Go has no groups; each row compares with work outside of a group
 
 
 def selected(args):
@@ -238,7 +252,9 @@ def measure(contenders, workloads, args):
             else:
                 starts, reps = (2, args.reps) if args.reps > 1 else (1, 1)
             for _ in range(starts):
-                for contender in contenders[:1] if problem in MACHINE_ONLY else contenders:
+                for contender in contenders[:1] if problem in MACHINE_ONLY | OURS_ONLY else contenders:
+                    if problem in NO_TWIN and contender.title.startswith("go"):
+                        continue
                     progress(f"  {contender.title}: {problem} procs={procs}")
                     contender.run(problem, names, procs, reps, args)
     progress("")

@@ -56,6 +56,7 @@
 #include "gump/internal/spawn.h"
 #include "gump/internal/syscall_scope.h"
 #include "gump/panic.h"  // IWYU pragma: export
+#include "gump/runtime/group.h"
 
 namespace gump {
 
@@ -70,6 +71,15 @@ struct GoOptions {
   // A name for goroutine dumps. They show its first 47 bytes as the label
   // `name`, as in `goroutine 7 [chan receive] {name: pump}:`. go copies it.
   std::string_view name = {};
+  // The Thread on which the goroutine runs (gump/runtime/thread.h). go needs
+  // the handle only during the call. nullptr means that any thread may run it.
+  // A goroutine on a Thread is in no group.
+  runtime::Thread* thread = nullptr;
+  // The group that limits how many goroutines run at a time (gump/runtime.h).
+  // nullptr means the group of the caller, if it is in one. go uses the pointer
+  // only during the call. go panics "runtime: goroutine of both a Thread and a
+  // group" if `thread` is not nullptr either.
+  runtime::Group* group = nullptr;
 };
 
 // go starts a goroutine that calls f(args...). The callable and its arguments
@@ -110,10 +120,15 @@ template <class F, class... A>
 __attribute__((always_inline)) inline void go(GoOptions options, F&& f,
                                               A&&... args) {
   internal::CheckCallable(f);
+  if (options.thread != nullptr && options.group != nullptr) {
+    internal::PanicThreadAndGroup();
+  }
   rt::SpawnOptions o;
   o.stack_size = options.stack_size;
   std::unique_ptr<char, internal::Free> name(internal::CopyName(options.name));
   o.name = name.get();
+  o.thread = internal::HomeOf(options.thread);
+  if (options.group != nullptr) o.group = internal::GroupNumber(*options.group);
   internal::Spawn<internal::Closure<std::decay_t<F>, std::decay_t<A>...>>(
       &o, rt::callerPC(), std::forward<F>(f), std::forward<A>(args)...);
   (void)name.release();  // the goroutine owns it now

@@ -18,6 +18,8 @@
 
 #include "gump/go.h"
 #include "gump/internal/linkname_runtime.h"
+#include "gump/runtime/group.h"   // IWYU pragma: export
+#include "gump/runtime/thread.h"  // IWYU pragma: export
 
 namespace gump::runtime {
 
@@ -72,7 +74,8 @@ inline uint64_t Goid() { return rt::currentGoid(); }
 // ends, the goroutine runs on no other thread, and the thread runs no other
 // goroutine. The binding ends when UnlockOSThread has been called as often as
 // LockOSThread. A goroutine that ends while locked ends its thread too. Panics
-// "LockOSThread nesting overflow" after 2^32-1 calls.
+// "LockOSThread nesting overflow" after 2^32-1 calls. A goroutine of a Thread
+// is bound to that, and LockOSThread only counts.
 //
 // On a plain thread, LockOSThread only counts its calls. If that thread then
 // calls Run, main begins locked to it, with the same count.

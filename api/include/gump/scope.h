@@ -25,7 +25,7 @@
 // the goroutine is lost, as its Status is without Wait. A Goexit of a function
 // ends its goroutine, and is no failure.
 //
-// Who may do what. The owner calls Wait, and destroys the Scope. The owner, the
+// The owner calls Wait, and destroys the Scope. The owner, the
 // goroutines of the scope, and those of scopes inside of it may call Go. Any
 // goroutine or thread may call Cancel and Context while the Scope lives. A
 // goroutine started by other means, such as gump::go, is in no scope, so it may

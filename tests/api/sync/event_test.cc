@@ -115,13 +115,15 @@ TEST_P(EventTest, WaiterSeesTheWorkBeforeEverySet) {
     Event e;
     constexpr int kItems = 5000;
     std::atomic<int> items = 0;
-    go([&] {
+    sync::WaitGroup setter;  // the last Set has to return before e is destroyed
+    setter.Go([&] {
       for (int i = 0; i < kItems; i++) {
         items.fetch_add(1, std::memory_order_relaxed);
         e.Set();
       }
     });
     while (items.load(std::memory_order_relaxed) != kItems) e.Wait();
+    setter.Wait();
   });
 }
 

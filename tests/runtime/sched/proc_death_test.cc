@@ -362,7 +362,8 @@ TEST(CheckdeadDeathTest, ARunningGoroutineIsNotDead) {
         });
       },
       "^runtime: checkdead: no thread runs, yet [0-9]+ goroutines are "
-      "runnable, 0 of them without a stack; busy goroutine: 1\n"
+      "runnable, 0 of them without a stack, 0 in a full group; busy goroutine: "
+      "1\n"
       "fatal error: checkdead: runnable g\n");
 }
 

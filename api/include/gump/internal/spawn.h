@@ -11,11 +11,17 @@
 
 #include "gump/internal/closure.h"
 #include "gump/internal/linkname_go.h"
+#include "gump/internal/linkname_thread.h"
+
+namespace gump::runtime {
+class Thread;
+}
 
 namespace gump::internal {
 
-[[noreturn]] void PanicNoStack();    // after a newproc that has failed
-[[noreturn]] void PanicRunActive();  // after a runMain that has failed
+[[noreturn]] void PanicNoStack();         // after a newproc that has failed
+[[noreturn]] void PanicThreadAndGroup();  // after a go with both options
+[[noreturn]] void PanicRunActive();       // after a runMain that has failed
 
 // CopyName returns a copy made by malloc, or nullptr for an empty name. Throws
 // std::bad_alloc.
@@ -24,6 +30,18 @@ char* CopyName(std::string_view name);
 struct Free {
   void operator()(char* p) const { std::free(p); }
 };
+
+// HomeOf returns what the runtime knows a Thread by, or nullptr for nullptr.
+rt::Home* HomeOf(const runtime::Thread* thread) noexcept;
+
+// NewProc is newproc, or newprocOn if the goroutine belongs to a Thread.
+__attribute__((always_inline)) inline rt::SpawnResult NewProc(
+    const rt::FuncType* type, void* closure, const rt::SpawnOptions* options,
+    uintptr_t pc) {
+  return options != nullptr && options->thread != nullptr
+             ? rt::newprocOn(type, closure, options, pc)
+             : rt::newproc(type, closure, options, pc);
+}
 
 // Spawn starts a goroutine that calls a C made of parts. Panics if there is no
 // memory for the goroutine. The public functions that call Spawn, and Spawn
@@ -35,12 +53,12 @@ __attribute__((always_inline)) inline void Spawn(
   if constexpr (kFitsInG<C>) {
     alignas(C) unsigned char raw[sizeof(C)];
     C* c = ::new (raw) C{{std::forward<Parts>(parts)...}};
-    result = rt::newproc(&kInPlace<C>, c, options, pc);
+    result = NewProc(&kInPlace<C>, c, options, pc);
     if (result != rt::SpawnResult::kOk) c->~C();
   } else {
     auto c = std::make_unique<C>(C{{std::forward<Parts>(parts)...}});
     C* raw = c.get();
-    result = rt::newproc(&kOnHeap<C>, &raw, options, pc);
+    result = NewProc(&kOnHeap<C>, &raw, options, pc);
     if (result == rt::SpawnResult::kOk) (void)c.release();
   }
   if (result != rt::SpawnResult::kOk) PanicNoStack();

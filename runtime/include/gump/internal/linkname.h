@@ -19,12 +19,14 @@
 #include "gump/internal/linkname_chan.h"      // IWYU pragma: export
 #include "gump/internal/linkname_gls.h"       // IWYU pragma: export
 #include "gump/internal/linkname_go.h"        // IWYU pragma: export
+#include "gump/internal/linkname_group.h"     // IWYU pragma: export
 #include "gump/internal/linkname_panic.h"     // IWYU pragma: export
 #include "gump/internal/linkname_runtime.h"   // IWYU pragma: export
 #include "gump/internal/linkname_scope.h"     // IWYU pragma: export
 #include "gump/internal/linkname_select.h"    // IWYU pragma: export
 #include "gump/internal/linkname_sync.h"      // IWYU pragma: export
 #include "gump/internal/linkname_synctest.h"  // IWYU pragma: export
+#include "gump/internal/linkname_thread.h"    // IWYU pragma: export
 #include "gump/internal/linkname_time.h"      // IWYU pragma: export
 
 #endif  // GUMP_INTERNAL_LINKNAME_H_

@@ -34,16 +34,26 @@ enum class SpawnResult : uint8_t {
   kNoMemory,
 };
 
+struct Home;
+
+// kNoGroup stands for no group at all, where 0 stands for the caller's.
+inline constexpr uint32_t kNoGroup = UINT32_MAX;
+
 // SpawnOptions holds the options of newproc.
 struct SpawnOptions {
   size_t stack_size = 0;  // bytes; 0: default
   // Allocated by malloc. The goroutine owns it once newproc returns kOk.
   const char* name = nullptr;
+  // For newprocOn (linkname_thread.h): where the goroutine runs.
+  Home* thread = nullptr;
   // For goroutines of the runtime. If there is no stack, newproc does not fail,
   // and the goroutine waits for one.
   bool stack_later = false;
   // The closure begins with a LocalNode, made by scopeMember.
   bool in_scope = false;
+  // The number of its group; 0: that of the caller; kNoGroup: none. The caller
+  // keeps the group alive during the call.
+  uint32_t group = 0;
 };
 
 // newproc starts a goroutine that relocates *closure into itself. pc is the

@@ -1,0 +1,130 @@
+// Homes: threads that many goroutines share and nothing else uses
+// (runtime::Thread). The protocol is in home.cc.
+#ifndef RUNTIME_SCHED_HOME_H_
+#define RUNTIME_SCHED_HOME_H_
+
+#include <cstdint>
+
+#include "gump/internal/linkname_thread.h"
+#include "runtime/sched/gqueue.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sys/atomic.h"
+#include "runtime/sys/base.h"
+
+namespace gump::rt {
+
+// Status of a home
+//
+//              idle             a waker (CAS)
+//   kRunning ────────▶ kAsleep ───────────────▶ kWaking
+//     ▲  ▲  ◀────────    │  ▲                   ▲   │
+//     │  │   found work  ▼  │  another M polls  │   │
+//     │  │             kPolling ────────────────┘   │
+//     │  └────────────────┘  a waker (CAS)          │
+//     │    the poll ended                           │
+//     └─────────────────────────────────────────────┘
+//          the thread has been woken
+//
+// The owner makes the transitions to the left and down, by CAS where a waker
+// may compete. A thread that has pushed a goroutine makes those to kWaking.
+enum HomeState : uint32_t {
+  // The thread is awake, or runs a goroutine, or waits with the goroutine that
+  // it runs. It looks at its queue before it sleeps.
+  kHomeRunning = 0,
+  // It sleeps on its M's note, or is about to.
+  kHomeAsleep = 1,
+  // It sleeps in the poller, or is about to.
+  kHomePolling = 2,
+  // Its token is in a run queue, or a P is on its way to it.
+  kHomeWaking = 3,
+};
+
+// Home is the thread of a runtime::Thread. Cells are used again and never
+// freed, so a late waker may wake a later home. That home then looks at its
+// queue and sleeps again.
+struct alignas(kFalseSharing) Home {
+  // Goroutines that other threads have made runnable, last first. Any thread
+  // pushes, by CAS; the owner takes all, by exchange.
+  Atomic<G*> incoming;
+  Atomic<uint32_t> state;  // a HomeState
+  // Handles, goroutines that were started on it and have not ended, and
+  // goroutines that visit it. At 0 the thread ends.
+  Atomic<int64_t> refs;
+  M* m = nullptr;        // set before the first handle exists
+  char name[16] = {};    // as Linux keeps it, or empty
+  Home* next = nullptr;  // in the free list
+
+  // The rest belongs to the thread of the home.
+  alignas(kFalseSharing) GQueue local;  // runnable goroutines, in order
+  // The goroutine that has called Gosched first since the home last let others
+  // have its P. It is in `local`, or nullptr.
+  const G* mark = nullptr;
+  uint32_t turns = 0;      // goroutines run since then
+  bool sliceOver = false;  // a goroutine was asked to yield
+  // The locked goroutine that the scheduler sees. It never runs code. It is on
+  // no list of goroutines, so no dump shows it.
+  G token;
+};
+
+// homeOf returns the home to which gp belongs, or nullptr. The caller has seen
+// that gp is special.
+// On: any.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] inline Home* homeOf(const G* gp) {
+  const M* mp = gp->lockedm;
+  return mp == nullptr ? nullptr : mp->home;
+}
+
+// homeSchedule is schedule on the thread of a home. Returns nullptr if the home
+// has ended.
+// On: g0.  P: either.  Locks: takes sched.lock.  Parks: blocks the thread.
+[[nodiscard]] G* homeSchedule(M* mp);
+// leavesPollToHome tells whether mp, which is about to block in the poller,
+// must not, because it has woken a home, which will poll. mp->wokenHome is set.
+// On: g0.  P: none.  Locks: takes sched.lock.  Parks: no.
+[[nodiscard]] bool leavesPollToHome(M* mp);
+// homeReady queues gp, which is kGrunnable, on its home, and wakes the home.
+// On: any, m.locks > 0.  P: either.  Locks: takes sched.lock.  Parks: no.
+void homeReady(G* gp);
+// homeJoin makes gp, which runs nowhere now, a goroutine of h.
+// On: any.  P: either.  Locks: none.  Parks: no.
+void homeJoin(Home* h, G* gp);
+// homeDeliver readies gp, for which a poll has found an event. Returns false,
+// and does nothing, if gp belongs to no home. (To a bubble gp was busy while it
+// waited, so the bubble is told nothing.)
+// On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
+[[nodiscard]] bool homeDeliver(G* gp);
+// homeYield is goschedImpl, and homePreempt is gopreemptImpl, for a goroutine
+// of a home. Both:
+// On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread.
+G* homeYield(G* gp);
+G* homePreempt(G* gp);
+// homeGoexit is the rest of goexit0 on the thread of a home.
+// On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread.
+G* homeGoexit(M* mp);
+
+// bindHome makes mp, which has no thread yet, the M of h.
+// On: any.  P: either.  Locks: none.  Parks: no.
+inline void bindHome(M* mp, Home* h) {
+  mp->home = h;
+  mp->lockedg = &h->token;
+  mp->lockedExt = 1;
+  h->m = mp;
+  h->token.lockedm = mp;
+}
+
+// beginExclusive makes gp the goroutine for which its thread waits (T4). It is
+// for a goroutine that is bound to its thread at a place where the thread can
+// run no other: preempted in place, or back from a call without a P.
+// endExclusive puts the token back. Neither does anything on another thread
+// than a home's.
+// On: g0, or user.  P: either.  Locks: none.  Parks: no.
+inline void beginExclusive(M* mp, G* gp) {
+  if (mp->home != nullptr) mp->lockedg = gp;
+}
+inline void endExclusive(M* mp) {
+  if (mp->home != nullptr) mp->lockedg = &mp->home->token;
+}
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_SCHED_HOME_H_

@@ -1,0 +1,246 @@
+// Homes (runtime/sched/home.cc): (T2), that no wake-up of a home is lost, and
+// (T4), that its goroutines come back from calls. The whole scheduler, with two
+// Ps, two Ms and one home. There is no sysmon, so a lost wake-up is not
+// repaired.
+#include "gump/internal/linkname.h"
+#include "runtime/sched/home.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/netpoll.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/stw.h"
+#include "runtime/sys/os_linux.h"
+#include "runtime/sys/tls.h"
+#include "tests/model/model.h"
+#include "tests/model/sched_kit.h"
+
+namespace gump::model {
+namespace {
+
+rt::Home* home;
+
+bool isThere() { return rt::getg()->m->home == home; }
+
+// startThere starts a goroutine on the home.
+void startThere(void (*f)()) {
+  rt::SpawnOptions o;
+  o.thread = home;
+  check(rt::newprocOn(&kType, reinterpret_cast<void*>(&f), &o, 0) ==
+            rt::SpawnResult::kOk,
+        "newprocOn");
+}
+
+// park parks the calling goroutine until `waker` finds it in *where.
+void park(rt::G** where) {
+  (void)rt::acquirem();  // gopark ends it
+  rt::gopark(
+      [](rt::G* gp, void* at) {
+        *static_cast<rt::G**>(at) = gp;
+        return true;
+      },
+      where, rt::WaitReason::kSleep);
+  check(isThere(), "woken elsewhere");
+}
+
+// makeHome makes the home, and has it run something.
+void makeHome() {
+  setUpScheduler();
+  plainThread("make", [] { home = rt::newHome("home", 4); });
+  settle();
+  plainThread("warm", [] { startThere([] {}); });
+  settle();
+  check(ran.load(rt::relaxed) == 1, "warming up");
+  ran.store(0, rt::relaxed);
+  nameWord(&home->state, "state");
+  nameWord(&home->incoming, "incoming");
+}
+
+// asleep: the goroutines have run, and the home sleeps without a P.
+template <int n>
+void asleep() {
+  allRan<n>();
+  check(home->state.load(rt::relaxed) == rt::kHomeAsleep, "state");
+  check(home->incoming.load(rt::relaxed) == nullptr, "incoming");
+  check(rt::readgstatus(&home->token) == rt::kGwaiting, "the token");
+  check(home->m->lockedg == &home->token, "lockedg");
+}
+
+// Two plain threads start a goroutine each while the home wakes and goes back
+// to sleep.
+void wake() {
+  plainThread("go0", [] { startThere([] { check(isThere(), "elsewhere"); }); });
+  plainThread("go1", [] { startThere([] { check(isThere(), "elsewhere"); }); });
+}
+
+// A goroutine elsewhere readies one of the home and keeps its P.
+rt::G* parked;
+
+void ready() {
+  plainThread("park", [] { startThere([] { park(&parked); }); });
+  settle();
+  check(parked != nullptr, "not parked");
+  plainThread("go", [] {
+    startG([] {
+      rt::goready(parked);
+      rt::notesleep(&first);
+    });
+    startThere([] { rt::notewakeup(&first); });
+  });
+}
+
+// The home blocks in the poller, and is woken there from outside, and by the
+// time. Time passes only when no thread can run.
+int64_t begin;
+
+void poll() {
+  plainThread("sleep", [] {
+    startThere([] {
+      rt::timeSleep(1000);
+      check(isThere(), "elsewhere");
+    });
+  });
+  plainThread("go", [] {
+    begin = rt::nanotime();
+    startThere([] {
+      check(isThere(), "elsewhere");
+      check(rt::nanotime() == begin, "woken by the time only");
+    });
+  });
+}
+
+// The same, beside an M that polls for a later time.
+void place() {
+  poll();
+  plainThread("other", [] { startG([] { rt::timeSleep(2000); }); });
+}
+
+// A call loses its P to another goroutine. Meanwhile a goroutine of the home
+// becomes runnable.
+void call() {
+  plainThread("go", [] {
+    startThere([] {
+      callUntil(&first);
+      check(isThere(), "back elsewhere");
+      check(home->m->lockedg == &home->token, "lockedg");
+    });
+    startG([] { rt::notewakeup(&first); });
+    startThere([] { check(isThere(), "elsewhere"); });
+  });
+  plainThread("sysmon", [] { retakeFromCalls(0); });
+}
+
+// A goroutine visits the home and comes back.
+void visit() {
+  plainThread("go", [] {
+    startG([] {
+      rt::HomeVisitor visitor;
+      check(rt::homeEnter(home, &visitor) == rt::HomeVisit::kWent, "went");
+      check(isThere(), "elsewhere");
+      rt::homeLeave(&visitor);
+      check(!isThere(), "still there");
+    });
+    startThere([] {});
+  });
+}
+
+// The world stops while a goroutine of the home begins and yields.
+int data;
+
+void stop() {
+  plainThread("go", [] {
+    startThere([] {
+      data++;
+      rt::gosched();
+      data++;
+    });
+  });
+  plainThread("stopper", [] {
+    rt::stopTheWorld(rt::WaitReason::kStoppingTheWorld);
+    data++;
+    rt::startTheWorld();
+  });
+}
+
+void stopped() {
+  asleep<1>();
+  check(data == 3, "data");
+}
+
+// The last handle goes while a goroutine ends on the home.
+void end() {
+  plainThread("go", [] {
+    startThere([] {});
+    rt::homeRelease(home);
+  });
+}
+
+void ended() {
+  allRan<1>();
+  check(home->m->home == nullptr, "the home has not ended");
+  check(home->m->procid.load(rt::relaxed) == 0, "its thread has not ended");
+}
+
+Registered row(Model m) {
+  m.common = makeHome;
+  m.delayable = [](const void* addr) {
+    return ofSchedOrP(addr) || addr == &home->state || addr == &home->incoming;
+  };
+  return Registered(m);
+}
+
+const Registered kModels[] = {
+    row({.name = "home_wake",
+         .about = "two plain threads start a goroutine each on a home",
+         .setup = wake,
+         .finish = asleep<2>,
+         .quick = {2, 1, 300, 1},
+         .full = {2, 1, 5000}}),
+    row({.name = "home_ready",
+         .about = "a goroutine readies one of a home and keeps its P",
+         .setup = ready,
+         .finish = asleep<3>,
+         .quick = {1, 1, 300},
+         .full = {1, 1, 20000}}),
+    row({.name = "home_poll",
+         .about = "a home in the poller is woken from outside and by the time",
+         .setup = poll,
+         .finish = asleep<2>,
+         .hasty = false,
+         .quick = {1, 1, 300},
+         .full = {2, 1, 5000, 1}}),
+    row({.name = "home_place",
+         .about = "the same, beside an M that polls for a later time",
+         .setup = place,
+         .finish = asleep<3>,
+         .hasty = false,
+         .quick = {0, 0, 5000},
+         .full = {0, 0, 50000}}),
+    row({.name = "home_call",
+         .about = "a call on a home loses its P while others come",
+         .setup = call,
+         .finish = asleep<3>,
+         .quick = {1, 1, 300},
+         .full = {1, 1, 20000}}),
+    row({.name = "home_visit",
+         .about = "a goroutine goes to a home and comes back",
+         .setup = visit,
+         .finish = asleep<2>,
+         .quick = {1, 1, 300},
+         .full = {1, 1, 20000}}),
+    row({.name = "home_stop",
+         .about = "the world stops beside a goroutine of a home that yields",
+         .setup = stop,
+         .finish = stopped,
+         .hasty = false,
+         .quick = {1, 1, 300},
+         .full = {1, 1, 20000}}),
+    row({.name = "home_end",
+         .about = "the last handle goes while the last goroutine ends",
+         .setup = end,
+         .finish = ended,
+         .quick = {2, 1, 300, 1},
+         .full = {2, 1, 5000}}),
+};
+
+}  // namespace
+}  // namespace gump::model

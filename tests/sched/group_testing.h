@@ -1,0 +1,52 @@
+// Helpers for tests of groups.
+#ifndef TESTS_SCHED_GROUP_TESTING_H_
+#define TESTS_SCHED_GROUP_TESTING_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sys/base.h"
+
+namespace gump::testing {
+
+// Crowd counts how many goroutines of a group run at the same time, and how
+// often that were more than may.
+class Crowd {
+ public:
+  explicit Crowd(int allowed) : allowed_(allowed) {}
+
+  // Visit is called by a goroutine of the group. Between acquirem and releasem
+  // the goroutine keeps its P, so it is not preempted, and certainly runs.
+  void Visit(int spins = 100) {
+    rt::M* mp = rt::acquirem();
+    const int before = allowed_.load();
+    const int n = inside_.fetch_add(1) + 1;
+    const int after = allowed_.load();
+    if (n > before && n > after) tooMany_++;
+    for (int most = most_.load(); n > most;) {
+      if (most_.compare_exchange_weak(most, n)) break;
+    }
+    for (int i = 0; i < spins; i++) rt::procyield(1);
+    inside_.fetch_sub(1);
+    rt::releasem(mp);
+    visits_++;
+  }
+
+  void Allow(int n) { allowed_ = n; }
+  int most() const { return most_; }
+  int tooMany() const { return tooMany_; }
+  int64_t visits() const { return visits_; }
+
+ private:
+  std::atomic<int> allowed_;
+  std::atomic<int> inside_ = 0;
+  std::atomic<int> most_ = 0;
+  std::atomic<int> tooMany_ = 0;
+  std::atomic<int64_t> visits_ = 0;
+};
+
+}  // namespace gump::testing
+
+#endif  // TESTS_SCHED_GROUP_TESTING_H_
