@@ -191,14 +191,13 @@ void Scope::Launch(internal::ScopeGoroutine* g, const rt::FuncType* ft,
   internal::ScopeClosure closure{rt::scopeMember(&record_), g};
   static_assert(internal::kFitsInG<internal::ScopeClosure>);
   rt::SpawnOptions o;
-  o.in_scope = true;
   std::unique_ptr<char, internal::Free> name;
   if (options != nullptr) {
-    o.stack_size = options->stack_size;
     name.reset(internal::CopyName(options->name));
-    o.name = name.get();
+    o = internal::MakeSpawnOptions(*options, name.get());
   }
-  if (rt::newproc(ft, &closure, &o, pc) != rt::SpawnResult::kOk) {
+  o.in_scope = true;
+  if (internal::NewProc(ft, &closure, &o, pc) != rt::SpawnResult::kOk) {
     internal::PanicNoStack();
   }
   counted.count = nullptr;

@@ -80,10 +80,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <new>
 #include <utility>
 
 #include "gump/internal/linkname.h"
 #include "runtime/diag/panic.h"
+#include "runtime/sched/fork.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/preempt.h"
 #include "runtime/sched/proc.h"
@@ -115,7 +118,8 @@ int32_t usedOf(uint32_t s) { return runningOf(s) + releasedOf(s); }
 // countRunnable adds n to the number of runnable goroutines of g. A P keeps the
 // changes of one group to itself, because a read-modify-write for each wake-up
 // and each switch would cost more than the rest of it. mu is held while they
-// move to the group, so that groupRunnable misses none of them.
+// move to the group, so that groupRunnable misses none of them. That is the mu
+// of another group, so the caller holds none.
 // On: any, m.locks > 0.  P: either.  Locks: takes a leaf.  Parks: no.
 void countRunnable(Group* g, int32_t n) {
   P* pp = getg()->m->p;
@@ -150,9 +154,10 @@ bool tooMany(const Group* g) {
 
 // ---- Slots ------------------------------------------------------------------
 
-// takeSlot makes gp, which is runnable, one that runs. Returns false if the
-// group is full. Slots that are kept for others count as taken if `keptCount`.
-bool takeSlot(Group* g, G* gp, bool keptCount) {
+// takeSlot takes a slot for gp, which is runnable. Returns false if the group
+// is full. Slots that are kept for others count as taken if `keptCount`. After
+// true the caller counts gp as one that runs.
+bool takeSlot(Group* g, const G* gp, bool keptCount) {
   const bool kept = gp->groupFlags == kGroupReleased;
   uint32_t s = g->state.load(relaxed);  // a guess; the CAS decides
   for (;;) {
@@ -163,15 +168,21 @@ bool takeSlot(Group* g, G* gp, bool keptCount) {
     // Relaxed: a slot that is taken is no news for E2 and L2. The queue has
     // ordered us after the goroutine's last run.
     if (g->state.casWeak(s, s + kRunning - (kept ? kReleased : 0), relaxed)) {
-      countRunnable(g, -1);
       return true;
     }
   }
 }
 
-// reserve keeps a free slot for the next goroutine of the queue. Returns false
+// runs is takeSlot, and counts gp as one that runs.
+bool runs(Group* g, const G* gp, bool keptCount) {
+  if (!takeSlot(g, gp, keptCount)) return false;
+  countRunnable(g, -1);
+  return true;
+}
+
+// keepSlot keeps a free slot for the next goroutine of the queue. Returns false
 // if no slot is free.
-bool reserve(Group* g) {
+bool keepSlot(Group* g) {
   // Both seq_cst: E2.
   uint32_t s = g->state.load(seq_cst);
   while (usedOf(s) < g->limit.load(seq_cst)) {
@@ -195,7 +206,7 @@ void push(Group* g, G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(g->mu) {
 
 // takeNext moves goroutines for which there are slots from the queue to *out.
 void takeNext(Group* g, GQueue* out) ABSL_EXCLUSIVE_LOCKS_REQUIRED(g->mu) {
-  while (!g->queue.empty() && reserve(g)) {
+  while (!g->queue.empty() && keepSlot(g)) {
     G* gp = g->queue.pop();
     gp->groupFlags = kGroupReleased;
     out->pushBack(gp);
@@ -247,7 +258,8 @@ GUMP_NOINLINE void leave(Group* g, Where where) {
 // passOn gives the slot of the goroutine that leaves this M to the first of the
 // queue, if that one can run here at once and schedule would find no other
 // goroutine. It never comes to a run queue, so no M need be woken. Returns
-// nullptr if nothing has happened.
+// nullptr if nothing has happened. Otherwise the caller counts the G as one
+// that runs.
 G* passOn(Group* g) ABSL_EXCLUSIVE_LOCKS_REQUIRED(g->mu) {
   G* gp = g->queue.head;
   if (gp == nullptr || gp->lockedm != nullptr || tooMany(g) ||
@@ -257,7 +269,6 @@ G* passOn(Group* g) ABSL_EXCLUSIVE_LOCKS_REQUIRED(g->mu) {
   (void)g->queue.pop();
   g->queued.store(g->queue.size, seq_cst);  // as in takeNext
   gp->groupFlags = kGroupGranted;
-  countRunnable(g, -1);
   return gp;
 }
 
@@ -314,7 +325,7 @@ GUMP_ALWAYS_INLINE bool takeOver(const G* gp, M* mp) {
 GUMP_NOINLINE bool admit(G* gp) {
   Group* g = groupOf(gp);
   if (g == nullptr) return true;
-  if (gp->groupFlags != kGroupGranted && !takeSlot(g, gp, /*keptCount=*/true)) {
+  if (gp->groupFlags != kGroupGranted && !runs(g, gp, /*keptCount=*/true)) {
     enqueue(g, gp);
     return false;
   }
@@ -331,7 +342,7 @@ bool groupAdmit(G* gp) { return takeOver(gp, getg()->m) || admit(gp); }
 bool groupGrant(G* gp) {
   Group* g = groupOf(gp);
   if (g == nullptr) return true;
-  if (!takeSlot(g, gp, /*keptCount=*/true)) {
+  if (!runs(g, gp, /*keptCount=*/true)) {
     enqueue(g, gp);
     return false;
   }
@@ -342,7 +353,7 @@ bool groupGrant(G* gp) {
 bool groupGrantInPlace(G* gp) {
   Group* g = groupOf(gp);
   if (g == nullptr) return true;
-  if (!takeSlot(g, gp, /*keptCount=*/false)) return false;
+  if (!runs(g, gp, /*keptCount=*/false)) return false;
   gp->groupFlags = kGroupGranted;
   return true;
 }
@@ -388,8 +399,15 @@ void groupTaken(Group* g) { leave(g, Where::kGlobal); }
 
 G* groupParked(Group* g) {
   if (g->queued.load(relaxed) != 0) {  // a hint; leave looks again
-    LockScope l(&g->mu);
-    if (G* next = passOn(g)) return next;
+    G* next;
+    {
+      LockScope l(&g->mu);
+      next = passOn(g);
+    }
+    if (next != nullptr) {
+      countRunnable(g, -1);
+      return next;
+    }
   }
   leave(g, Where::kLocal);
   return nullptr;
@@ -414,11 +432,12 @@ bool groupYield(G* gp, G** next) {
     LockScope l(&g->mu);
     *next = passOn(g);
     push(g, gp);
-    if (*next == nullptr) {
-      g->state.add(uint32_t{0} - kRunning, seq_cst);
-      takeNext(g, &out);
-    }
+    if (*next == nullptr) g->state.add(uint32_t{0} - kRunning, seq_cst);
+    // E2, and in the second case L2. If passOn has emptied the queue, a
+    // goroutine that left meanwhile has found no other.
+    takeNext(g, &out);
   }
+  if (*next != nullptr) countRunnable(g, -1);
   place(&out, Where::kGlobal);
   return true;
 }
@@ -480,19 +499,24 @@ namespace {
 // place and for which there is a slot, or, if `any`, without a slot.
 G* takeInPlaceOf(Group* g, bool any) {
   if (g->queued.load(relaxed) == 0) return nullptr;  // a hint
-  LockScope l(&g->mu);
-  GQueue before;
   G* found = nullptr;
-  while (G* gp = g->queue.pop()) {
-    if (gp->inPlace && (any || groupGrantInPlace(gp))) {
-      found = gp;
-      break;
+  {
+    LockScope l(&g->mu);
+    GQueue before;
+    while (G* gp = g->queue.pop()) {
+      if (gp->inPlace && (any || takeSlot(g, gp, /*keptCount=*/false))) {
+        found = gp;
+        break;
+      }
+      before.pushBack(gp);
     }
-    before.pushBack(gp);
+    before.pushBackAll(&g->queue);
+    g->queue = before;
+    g->queued.store(g->queue.size, seq_cst);  // as in takeNext
   }
-  before.pushBackAll(&g->queue);
-  g->queue = before;
-  g->queued.store(g->queue.size, seq_cst);  // as in takeNext
+  if (found == nullptr || any) return found;
+  countRunnable(g, -1);
+  found->groupFlags = kGroupGranted;
   return found;
 }
 
@@ -599,25 +623,43 @@ Group* takeFree() ABSL_EXCLUSIVE_LOCKS_REQUIRED(groupsLock) {
   return nullptr;
 }
 
-// makeCell makes the next cell. Returns nullptr if there is no memory, or if
-// all ids are in use.
-Group* makeCell() ABSL_EXCLUSIVE_LOCKS_REQUIRED(groupsLock) {
+struct Chunk {
+  Group cells[kGroupChunk];
+};
+
+// takeCell takes a free cell, or makes the next one. If that takes a new chunk,
+// takeCell uses *chunk, and returns nullptr if it is nullptr. It also returns
+// nullptr if all ids are in use; then *full is true.
+Group* takeCell(std::unique_ptr<Chunk>* chunk, bool* full) {
+  LockScope l(&groupsLock);
+  if (Group* g = takeFree()) return g;
   const uint32_t id = lastGroup.load(relaxed) + 1;  // written under this lock
-  const uint32_t chunk = id / kGroupChunk;
-  if (chunk == kGroupChunks) return nullptr;
-  Group* cells = groupChunks[chunk].load(relaxed);
+  const uint32_t n = id / kGroupChunk;
+  *full = n == kGroupChunks;
+  if (*full) return nullptr;
+  Group* cells = groupChunks[n].load(relaxed);
   if (cells == nullptr) {
-    void* p = persistentalloc(kGroupChunk * sizeof(Group), alignof(Group));
-    if (p == nullptr) return nullptr;
-    cells = static_cast<Group*>(p);
+    if (*chunk == nullptr) return nullptr;
+    cells = chunk->release()->cells;  // for good
     for (uint32_t i = 0; i < kGroupChunk; i++) {
-      new (&cells[i]) Group();
-      cells[i].id = chunk * kGroupChunk + i;
+      cells[i].id = n * kGroupChunk + i;
     }
-    groupChunks[chunk].store(cells, release);  // pairs with groupAt
+    groupChunks[n].store(cells, release);  // pairs with groupAt
   }
   lastGroup.store(id, release);  // pairs with the loops over all groups
   return &cells[id % kGroupChunk];
+}
+
+// newCell returns nullptr if there is no memory, or if all ids are in use.
+Group* newCell() {
+  std::unique_ptr<Chunk> chunk;  // made without the lock, which is a leaf
+  for (;;) {
+    bool full = false;
+    if (Group* g = takeCell(&chunk, &full)) return g;
+    if (full) return nullptr;
+    chunk.reset(new (std::nothrow) Chunk);
+    if (chunk == nullptr) return nullptr;
+  }
 }
 
 // cutName copies as much of the name as dumps show, and no half character.
@@ -642,12 +684,7 @@ Group* newGroup(const char* name, size_t size, int32_t max_procs) noexcept {
   schedinit();
   (void)runtimeEntry();
   M* mp = acquirem();
-  Group* g;
-  {
-    LockScope l(&groupsLock);
-    g = takeFree();
-    if (g == nullptr) g = makeCell();
-  }
+  Group* g = newCell();
   char* old = copy;
   if (g != nullptr) {
     old = std::exchange(g->name, copy);
@@ -667,6 +704,8 @@ void groupRetain(Group* g) noexcept { g->refs.add(1, relaxed); }
 void groupRelease(Group* g) noexcept {
   // Orders the use of the group by all others before its reuse.
   if (g->refs.add(static_cast<uint32_t>(-1), acq_rel) != 0) return;
+  // In a child of fork the lock may be held for good.
+  if (forked.load(relaxed)) return;  // if set, this very thread has set it
   LockScope l(&groupsLock);
   g->next = groupsFree;
   groupsFree = g;

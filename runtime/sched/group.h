@@ -92,7 +92,7 @@ inline Group* groupOf(const G* gp) {
 // groupGrantInPlace is groupGrant for a gp that is preempted in place. If it
 // returns false, gp stays where it is. It also takes a slot that is kept for
 // another goroutine (U5).
-// Locks: none.
+// Locks: takes a leaf.
 [[nodiscard]] bool groupGrantInPlace(G* gp);
 // groupUngrant takes the slot of groupGrant back, because gp is queued again.
 // Locks: caller holds sched.lock; takes a leaf.
@@ -130,7 +130,7 @@ void groupKeep(G* gp);
 void groupYieldNow(G* gp);
 // groupHold is groupYieldNow for a gp that stops only because the world does:
 // its slot is kept for it.
-// Locks: none.
+// Locks: takes a leaf.
 void groupHold(G* gp);
 // groupPreempted says that gp is preempted in place and queued. `lost`: its P
 // had been taken, and with it its slot. Returns true if the caller must call
@@ -163,11 +163,11 @@ void groupUncount(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
 // ---- Members ----------------------------------------------------------------
 
 // groupReady counts gp as runnable. The caller alone is going to queue it.
-// Locks: none.
+// Locks: takes a leaf.
 void groupReady(const G* gp);
 // groupJoin makes gp, which no other thread knows yet, a runnable goroutine of
 // the group `id`. The caller keeps a reference to that group meanwhile.
-// Locks: none.
+// Locks: takes a leaf.
 void groupJoin(G* gp, uint32_t id);
 // groupEnd says that a goroutine of g has ended. It was running.
 void groupEnd(Group* g);

@@ -277,6 +277,8 @@ void woken(Home* h) {
   casgstatus(&h->token, kGrunnable, kGrunning);
   // A waker that still reads kHomeWaking need not do anything either.
   h->state.store(kHomeRunning, relaxed);
+  getg()->m->keepsSlice =
+      false;  // the token was kept (lockedMOf); no slice was
   beginTurn(h);
 }
 
@@ -422,6 +424,9 @@ void afterPoll(Home* h, M* mp, NetpollResult* r) {
   netpollAdjustWaiters(r->delta);
   // No M sleeps for the timers now (wakeForLateTimer).
   wakeSysmonBy(timeSleepUntil());
+  // After main's end the waker's wakep did nothing if it still saw a thread in
+  // the poller, and no M looks for another one.
+  if (!ours && sched.mainEnded.load(acquire)) wakep();
   if (!ours) sleep(h);
   if (mp->p != nullptr) runAllTimers(mp);
 }
@@ -460,7 +465,11 @@ void idle(Home* h, M* mp) {
 void end(Home* h, M* mp) {
   if (mp->p != nullptr) {
     announceTimer(mp);
-    handoffp(releasep());
+    handoffp(releasep());  // sees if no M is in the poller
+  } else {
+    // homeRelease may have woken this thread out of the poller, without a P. If
+    // all Ps are idle, no other M goes there by itself.
+    wakep();
   }
   casgstatus(&h->token, kGrunning, kGwaiting);
   mp->home = nullptr;

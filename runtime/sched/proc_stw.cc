@@ -64,12 +64,9 @@ M* takeWorld() {
   return semacquirePinned(&worldsema, /*lifo=*/false, SemaReason::kSemacquire);
 }
 
-// giveUpWorld hands worldsema to its first waiter, and lowers m.locks.
+// giveUpWorld hands worldsema to a waiter, and lowers m.locks.
 // On: user, or a foreign thread.  P: either.  Locks: none.  Parks: no.
-void giveUpWorld(M* mp) {
-  semrelease(&worldsema, /*handoff=*/true);
-  releasem(mp);
-}
+void giveUpWorld(M* mp) { semreleasePinned(mp, &worldsema); }
 
 // StopBackoff is the delay between attempts to stop the remaining Ps.
 //

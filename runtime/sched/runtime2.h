@@ -243,8 +243,9 @@ struct alignas(kFalseSharing) P {
   Timers timers;
   TimerCells funcCells, chanCells;  // for AfterFunc, and for channels of time
 
-  // By how much the goroutines of one group that are runnable have become more
-  // here (countRunnable of group.cc). Written by the owner.
+  // The change in the number of runnable goroutines of countedGroup on this P
+  // that is not yet part of Group::runnable (countRunnable of group.cc).
+  // Written by the owner.
   Atomic<Group*> countedGroup;
   Atomic<int32_t> countedRunnable;
 

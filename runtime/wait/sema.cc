@@ -47,6 +47,7 @@
 #include "gump/internal/linkname.h"
 #include "runtime/diag/panic.h"
 #include "runtime/sched/extram.h"
+#include "runtime/sched/home.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/rand.h"
@@ -166,16 +167,42 @@ bool mayYield() {
          (readgstatus(gp) & ~uint32_t{kGscan}) != kGsyscall;
 }
 
-// wakeWaiter is R3. Returns true if the waiter has been handed the count.
+// Handoff says to which waiter a count is handed.
+enum class Handoff : uint8_t {
+  kNone,
+  kFirst,
+  // The first that may run on any thread as soon as a P is free. Those before
+  // it are woken, and try to take a count.
+  kFirstFree,
+};
+
+// isFree returns true if gp, which waits, may run on any thread and needs no
+// slot.
+bool isFree(const G* gp) {
+  return !gp->special || (gp->group == 0 && homeOf(gp) == nullptr);
+}
+
+// Woken is what wakeWaiter has done.
+enum class Woken : uint8_t {
+  kNone,    // there is no waiter
+  kFirst,   // the first waiter, which tries to take a count
+  kBound,   // the same, for kFirstFree: it may not run for long
+  kHanded,  // the waiter has been handed the count
+};
+
+// wakeWaiter is R3.
 // On: any.  P: either, m.locks > 0.  Locks: takes root->lock.  Parks: no.
-bool wakeWaiter(SemaRoot* root, Atomic<uint32_t>* addr, bool handoff) {
+Woken wakeWaiter(SemaRoot* root, Atomic<uint32_t>* addr, Handoff handoff) {
   lock(&root->lock);
   const bool ended = sched.mainEnded.load(seq_cst);  // (I5)
   Sudog* s = GUMP_UNLIKELY(ended) ? root->dequeueThread(addr) : nullptr;
   // This finds no waiter if another goroutine has already taken the count, or
   // if the root has waiters on other addresses only.
   if (s == nullptr) s = root->dequeue(addr);
-  const bool handed = s != nullptr && handoff && !ended && cansemacquire(addr);
+  const bool bound =
+      s != nullptr && handoff == Handoff::kFirstFree && !isFree(s->g);
+  const bool handed = s != nullptr && handoff != Handoff::kNone && !bound &&
+                      !ended && cansemacquire(addr);
   if (handed) s->ticket = kSemaHanded;
   if (handed && !s->g->foreign) {
     root->addHanded(addr, s);
@@ -183,14 +210,16 @@ bool wakeWaiter(SemaRoot* root, Atomic<uint32_t>* addr, bool handoff) {
     root->nwait.add(UINT32_MAX, relaxed);  // under the lock
   }
   unlock(&root->lock);
-  if (s != nullptr) goready(s->g);  // (I2): s is gone, unless handed
-  return handed;
+  if (s == nullptr) return Woken::kNone;
+  goready(s->g);  // (I2): s is gone, unless handed
+  if (bound) return Woken::kBound;
+  return handed ? Woken::kHanded : Woken::kFirst;
 }
 
 // releaseN is semrelease of n. Returns true if the waiter that it woke (the
 // last one, if several) was handed the count, and the caller still has its P.
 // On: any.  P: either.  Locks: takes that of the root.  Parks: no.
-bool releaseN(Atomic<uint32_t>* addr, uint32_t n, bool handoff) {
+bool releaseN(Atomic<uint32_t>* addr, uint32_t n, Handoff handoff) {
   SemaRoot* root = semroot(addr);
   addr->add(n, seq_cst);                             // R1; from here on (I3)
   if (root->nwait.load(seq_cst) == 0) return false;  // R2: pairs with A1
@@ -203,13 +232,15 @@ bool releaseN(Atomic<uint32_t>* addr, uint32_t n, bool handoff) {
   // withhold the count that we release (I5), and all that our caller will
   // release after it.
   const bool lost = acquiremNoPark(mp);
-  bool handed = false;
+  Woken woken = Woken::kNone;
   for (; n != 0 && root->nwait.load(seq_cst) != 0; n--) {  // R2, each time
-    handed = wakeWaiter(root, addr, handoff);
+    do {
+      woken = wakeWaiter(root, addr, handoff);
+    } while (woken == Woken::kBound);
   }
   if (lost) markPLost(mp);
   releasem(mp);
-  return handed && !lost;
+  return woken == Woken::kHanded && !lost;
 }
 
 }  // namespace
@@ -217,11 +248,17 @@ bool releaseN(Atomic<uint32_t>* addr, uint32_t n, bool handoff) {
 void semrelease(Atomic<uint32_t>* addr, bool handoff, bool yield) noexcept {
   // The new owner runs at once, in the rest of this slice. Otherwise every
   // release of a starving lock would leave the lock idle until we block.
-  if (releaseN(addr, 1, handoff) && yield && mayYield()) goyield();
+  const Handoff how = handoff ? Handoff::kFirst : Handoff::kNone;
+  if (releaseN(addr, 1, how) && yield && mayYield()) goyield();
+}
+
+void semreleasePinned(M* mp, Atomic<uint32_t>* addr) {
+  releaseN(addr, 1, Handoff::kFirstFree);
+  releasem(mp);
 }
 
 void semreleaseN(Atomic<uint32_t>* addr, uint32_t n) noexcept {
-  releaseN(addr, n, /*handoff=*/false);
+  releaseN(addr, n, Handoff::kNone);
 }
 
 // ---- Spinning ---------------------------------------------------------------

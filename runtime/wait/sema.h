@@ -111,11 +111,16 @@ extern Atomic<bool> semtableUsed[kSemTabSize / kRootsPerPage];
 
 // semacquirePinned is semacquire, then acquirem. It is for a caller that must
 // reach its semrelease in any case, even after the end of main. Returns the M.
-// The caller calls releasem after its semrelease.
+// The caller ends with semrelease and releasem, or with semreleasePinned, which
+// is both. semreleasePinned hands the count to the first waiter that may run on
+// any thread. Goroutines of a home or a group before it try again: others have
+// to come first if their thread or their slots are not free for long.
 // On: user, or a foreign thread.  P: either.  Locks: takes the root's.
 // Parks: yes.
 [[nodiscard]] M* semacquirePinned(Atomic<uint32_t>* addr, bool lifo,
                                   SemaReason reason);
+// On: as semacquirePinned.  P: either.  Locks: takes the root's.  Parks: no.
+void semreleasePinned(M* mp, Atomic<uint32_t>* addr);
 
 // cansemacquire takes one from *addr if it is positive. Returns true if it did.
 // semaWaitReason is the reason that dumps show.

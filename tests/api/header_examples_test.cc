@@ -721,15 +721,15 @@ void Main() {
 
 TEST(HeaderExamplesTest, WorkAsDocumented) {
   for (void (*example)() :
-       {barrier_h::Main,   chan_h::Main,         latch_h::Main,
-        cond_h::Main,      defer_h::Main,        event_h::Main,
-        errgroup_h::Main,  gls_h::Main,          go_h::Main,
-        list_h::Main,      map_h::Main,          mutex_h::Main,
-        once_h::Main,      panic_h::Main,        pool_h::Main,
-        queue_h::Main,     rate_h::Main,         runtime_h::Main,
-        group_h::Main,     rwmutex_h::Main,      scope_h::Main,
-        select_h::Main,    semaphore_h::Main,    singleflight_h::Main,
-        stack_h::Main,     thread_h::Main,       waitgroup_h::Main}) {
+       {barrier_h::Main,  chan_h::Main,      latch_h::Main,
+        cond_h::Main,     defer_h::Main,     event_h::Main,
+        errgroup_h::Main, gls_h::Main,       go_h::Main,
+        list_h::Main,     map_h::Main,       mutex_h::Main,
+        once_h::Main,     panic_h::Main,     pool_h::Main,
+        queue_h::Main,    rate_h::Main,      runtime_h::Main,
+        group_h::Main,    rwmutex_h::Main,   scope_h::Main,
+        select_h::Main,   semaphore_h::Main, singleflight_h::Main,
+        stack_h::Main,    thread_h::Main,    waitgroup_h::Main}) {
     gump::testing::RunWith(2, example);
   }
   EXPECT_EQ(go_h::main(), 0);

@@ -1,6 +1,7 @@
 #include "gump/scope.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <exception>
@@ -23,6 +24,8 @@
 #include "gump/go.h"
 #include "gump/panic.h"
 #include "gump/runtime.h"
+#include "gump/runtime/group.h"
+#include "gump/runtime/thread.h"
 #include "gump/sync/waitgroup.h"
 #include "gump/synctest.h"
 #include "gump/time.h"
@@ -68,6 +71,25 @@ static_assert(!std::is_copy_constructible_v<Scope::Handle<int>> &&
               std::is_nothrow_move_constructible_v<Scope::Handle<int>>);
 
 // ---- Joining
+
+TEST_P(ScopeTest, GoroutineRunsOnTheThreadOrInTheGroupThatTheOptionsName) {
+  Run([] {
+    runtime::Thread t;
+    runtime::Group g("tenant");
+    const pid_t there = t.Run([] { return gettid(); });
+    Scope scope;
+    auto on = scope.Go(GoOptions{.thread = &t}, [] { return gettid(); });
+    auto in = scope.Go(GoOptions{.group = &g},
+                       [] { return std::string(runtime::GroupName()); });
+    EXPECT_EQ(on.Join(), there);
+    EXPECT_EQ(in.Join(), "tenant");
+    EXPECT_EQ(PanicText([&] {
+                scope.Go(GoOptions{.thread = &t, .group = &g}, [] {});
+              }),
+              "runtime: goroutine of both a Thread and a group");
+    EXPECT_TRUE(scope.Wait().ok());
+  });
+}
 
 TEST_P(ScopeTest, WaitReturnsWhenAllHaveEnded) {
   Run([] {

@@ -87,6 +87,22 @@ void yield() {
   });
 }
 
+// The same with two slots and three goroutines. One of them takes the place of
+// the one that yields, while the third gives up its slot.
+void yieldOfTwo() {
+  most = 2;
+  plainThread("go", [] {
+    rt::setGroupMaxProcs(group, 2);
+    startMember([] {
+      visit();
+      rt::gosched();
+      visit();
+    });
+    startMember(visit);
+    startMember(visit);
+  });
+}
+
 // The first goroutine parks. Another one, which is in no group, readies it
 // while the second goroutine of the group runs.
 rt::G* parked;
@@ -191,6 +207,12 @@ const Registered kModels[] = {
          .about = "two goroutines of a group, and one of them yields",
          .setup = yield,
          .finish = allVisited<2>,
+         .quick = {2, 1, 300, 1},
+         .full = {2, 1, 5000}}),
+    row({.name = "group_yield_two",
+         .about = "two of three goroutines have slots, and one of them yields",
+         .setup = yieldOfTwo,
+         .finish = allVisited<3>,
          .quick = {2, 1, 300, 1},
          .full = {2, 1, 5000}}),
     row({.name = "group_park",

@@ -22,7 +22,7 @@ namespace gump::model {
 
 namespace {
 
-constexpr int kMaxModels = 128;
+constexpr int kMaxModels = 256;
 constinit Model models[kMaxModels];
 int nmodels;
 
@@ -213,7 +213,7 @@ int replay(const Model* m, const char* schedule) {
 
 Registered::Registered(const Model& m) {
   if (nmodels == kMaxModels) {
-    printf("gump_model: too many models\n");
+    fprintf(stderr, "gump_model: too many models\n");
     abort();
   }
   models[nmodels++] = m;

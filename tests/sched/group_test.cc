@@ -2,6 +2,7 @@
 #include "gump/runtime/group.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -9,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "gump/chan.h"
 #include "gump/context.h"
@@ -276,6 +278,20 @@ TEST_P(GroupTest, TwoGroupsHaveTheirOwnLimits) {
     }
     wg.Wait();
     EXPECT_EQ(in_a.tooMany() + in_b.tooMany(), 0);
+  });
+}
+
+TEST_P(GroupTest, ChildOfForkMayDropTheLastHandle) {
+  Run([] {
+    std::optional<Group> g(std::in_place, "child");
+    const pid_t pid = fork();
+    if (pid == 0) {
+      g.reset();
+      _exit(0);
+    }
+    int status = -1;
+    blocking([&] { waitpid(pid, &status, 0); });
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
   });
 }
 

@@ -3,19 +3,24 @@
 #include "runtime/sched/home.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "gump/chan.h"
 #include "gump/go.h"
+#include "gump/os.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
 #include "gump/time.h"
@@ -25,6 +30,7 @@
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sys/tls.h"
+#include "runtime/wait/sema.h"
 #include "tests/sched/crash_testing.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -216,6 +222,100 @@ TEST_P(HomeTest, TrimmingIdleThreadsLeavesHomesAlone) {
     runtime::GC();  // ends idle threads
     runtime::GC();
     EXPECT_EQ(t.Run([] { return gettid(); }), there);
+  });
+}
+
+// IntoPoller brings the home h of t into the poller, where it stays while
+// another goroutine waits for a descriptor. The place follows the home's
+// timers.
+void IntoPoller(Thread& t, const rt::Home* h) {
+  const auto polls = [h] {
+    return h->state.load(rt::acquire) == rt::kHomePolling;
+  };
+  while (!polls()) {
+    std::atomic<bool> over = false;
+    go(GoOptions{.thread = &t}, [&] {
+      time::Sleep(absl::Milliseconds(2));
+      over = true;
+    });
+    while (!over) usleep(100);
+    for (int i = 0; i < 100 && !polls(); i++) usleep(100);
+  }
+}
+
+// Main waits for a descriptor, and the home polls, when the home's last handle
+// goes. Its thread ends, and another one must poll, or main waits for good.
+TEST_P(HomeTest, HomeThatEndsInThePollerLeavesItToAnotherThread) {
+  Run([] {
+    int fds[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+    auto f = os::NewFile(fds[0], "pair");
+    ASSERT_TRUE(f.ok());
+    auto t = std::make_unique<Thread>();
+    rt::Home* h = t->Run([] { return HomeOfCaller(); });
+    // The first thread leaves the runtime when it ends. The second one never
+    // enters it.
+    std::thread last([t = std::move(t), h]() mutable {
+      IntoPoller(*t, h);
+      t.reset();
+    });
+    std::thread writer([&last, h, fd = fds[1]] {
+      last.join();
+      while (h->state.load(rt::acquire) != rt::kHomeRunning ||
+             rt::readgstatus(&h->token) != rt::kGwaiting) {
+        usleep(100);
+      }
+      (void)!write(fd, "x", 1);
+    });
+    char c = 0;
+    EXPECT_TRUE(f->Read(absl::MakeSpan(&c, 1)).ok());
+    EXPECT_EQ(c, 'x');
+    blocking([&] { writer.join(); });
+    close(fds[1]);
+  });
+}
+
+// The world belongs to main. A goroutine of a home waits for it first, and then
+// the thread of the home is asleep in a call.
+TEST_P(HomeTest, WorldPassesByAGoroutineWithAThreadInACall) {
+  Run([] {
+    rt::Atomic<uint32_t> world(1);
+    rt::M* mp = rt::semacquirePinned(&world, /*lifo=*/false,
+                                     rt::SemaReason::kSemacquire);
+    Thread t;
+    std::atomic<bool> over = false;
+    std::atomic<bool> in_call = false;
+    std::atomic<int> got = 0;
+    sync::WaitGroup wg;
+    const auto take = [&] {
+      rt::semreleasePinned(rt::semacquirePinned(&world, /*lifo=*/false,
+                                                rt::SemaReason::kSemacquire),
+                           &world);
+      got++;
+    };
+    const auto waiters = [&] {
+      return rt::semroot(&world)->nwait.load(rt::acquire);
+    };
+    rt::releasem(mp);
+    wg.Add(2);
+    go(GoOptions{.thread = &t}, [&] {
+      take();
+      wg.Done();
+    });
+    while (waiters() < 1) runtime::Gosched();
+    go(GoOptions{.thread = &t}, [&] {
+      in_call = true;
+      while (!over) usleep(100);
+      wg.Done();
+    });
+    while (!in_call) runtime::Gosched();
+    wg.Go(take);
+    while (waiters() < 2) runtime::Gosched();
+    rt::semreleasePinned(rt::acquirem(), &world);
+    EXPECT_TRUE(Eventually([&] { return got == 1; }));
+    over = true;
+    wg.Wait();
+    EXPECT_EQ(got, 2);
   });
 }
 

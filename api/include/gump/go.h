@@ -82,6 +82,25 @@ struct GoOptions {
   runtime::Group* group = nullptr;
 };
 
+namespace internal {
+
+// MakeSpawnOptions returns what the runtime needs of options. `name` is a copy
+// of options.name.
+inline rt::SpawnOptions MakeSpawnOptions(const GoOptions& options,
+                                         const char* name) {
+  if (options.thread != nullptr && options.group != nullptr) {
+    PanicThreadAndGroup();
+  }
+  rt::SpawnOptions o;
+  o.stack_size = options.stack_size;
+  o.name = name;
+  o.thread = HomeOf(options.thread);
+  if (options.group != nullptr) o.group = GroupNumber(*options.group);
+  return o;
+}
+
+}  // namespace internal
+
 // go starts a goroutine that calls f(args...). The callable and its arguments
 // are decay-copied, as by std::thread, and may be move-only. They are
 // destroyed on the goroutine when it ends. A closure of up to 64 bytes costs no
@@ -120,15 +139,8 @@ template <class F, class... A>
 __attribute__((always_inline)) inline void go(GoOptions options, F&& f,
                                               A&&... args) {
   internal::CheckCallable(f);
-  if (options.thread != nullptr && options.group != nullptr) {
-    internal::PanicThreadAndGroup();
-  }
-  rt::SpawnOptions o;
-  o.stack_size = options.stack_size;
   std::unique_ptr<char, internal::Free> name(internal::CopyName(options.name));
-  o.name = name.get();
-  o.thread = internal::HomeOf(options.thread);
-  if (options.group != nullptr) o.group = internal::GroupNumber(*options.group);
+  const rt::SpawnOptions o = internal::MakeSpawnOptions(options, name.get());
   internal::Spawn<internal::Closure<std::decay_t<F>, std::decay_t<A>...>>(
       &o, rt::callerPC(), std::forward<F>(f), std::forward<A>(args)...);
   (void)name.release();  // the goroutine owns it now
