@@ -12,6 +12,8 @@
 
 #include <cstddef>
 
+#include "runtime/sched/group.h"
+#include "runtime/sched/home.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/waitreason.h"
@@ -97,6 +99,14 @@ GUMP_LAYOUT_TABLE gump_rt_layout[] = {
     GUMP_FIELD(G, waitsince),
     GUMP_FIELD(G, bubble),
     GUMP_FIELD(Bubble, id),
+    GUMP_FIELD(G, group),
+    GUMP_FIELD(G, groupFlags),
+    GUMP_VALUE(kGroupQueued),
+    GUMP_OBJECT(groupChunks),
+    GUMP_VALUE(kGroupChunk),
+    {"sizeof Group", sizeof(Group), nullptr},
+    GUMP_FIELD(Group, shortName),
+    GUMP_FIELD(Home, name),
     GUMP_VALUE(kGidle),
     GUMP_VALUE(kGrunnable),
     GUMP_VALUE(kGrunning),
@@ -119,6 +129,7 @@ GUMP_LAYOUT_TABLE gump_rt_layout[] = {
     GUMP_FIELD(M, spinning),
     GUMP_FIELD(M, blocked),
     GUMP_FIELD(M, lockedg),
+    GUMP_FIELD(M, home),
     // Ps: an array of pointers.
     {"allp", 0, allp},
     GUMP_OBJECT(gomaxprocs),

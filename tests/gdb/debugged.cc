@@ -48,7 +48,7 @@ __attribute__((noinline)) void Compute(std::atomic<bool>* computes,
 int Parked() {
   const std::string dump = runtime::Stack(true);
   int n = 0;
-  for (const char* state : {"[chan receive]", "[sync.Mutex.Lock]", "[sleep]",
+  for (const char* state : {"[chan receive]", "[sync.Mutex.Lock]", "[sleep",
                             "[sync.WaitGroup.Wait]", "[syscall]"}) {
     for (size_t at = 0; (at = dump.find(state, at)) != std::string::npos; at++)
       n++;
@@ -82,6 +82,10 @@ int main() {
     go([&] { wg.Wait(); });
     go([] { time::Sleep(absl::Hours(1)); });
     go([] { shop::BlockInTheKernel(); });
+    runtime::Thread gui("gui");
+    go(GoOptions{.thread = &gui}, [] { time::Sleep(absl::Hours(1)); });
+    runtime::Group batch("batch");
+    go(GoOptions{.group = &batch}, [] { time::Sleep(absl::Hours(1)); });
     context::Context background;
     auto [canceled, cancel] = context::WithCancel(background);
     cancel();
@@ -97,7 +101,7 @@ int main() {
     absl::Status code_only(absl::StatusCode::kAborted, "");
 
     // When all others have parked, the dump shows each with its reason.
-    while (Parked() < 24) runtime::Gosched();
+    while (Parked() < 26) runtime::Gosched();
     std::atomic<bool> computes{false};
     std::atomic<bool> stop{false};
     go([&] { shop::Compute(&computes, &stop); });

@@ -49,10 +49,12 @@ check_list() {
   has '^ +[0-9]+ +chan receive +shop::Serve.* \{name: server\}$'
   has '^ +[0-9]+ +sync\.Mutex\.Lock +shop::WaitForMutex'
   has '^ +[0-9]+ +sleep +main::'
+  has '^ +[0-9]+ +sleep, on thread "gui" +main::'
+  has '^ +[0-9]+ +sleep, group "batch" +main::'
   has '^ +[0-9]+ +syscall \(thread [0-9]+\) +shop::BlockInTheKernel'
   has '^ +[0-9]+ +running \(thread [0-9]+\) +shop::Compute'
   has '^ +[0-9]+ +runnable +not begun$'
-  has '^27 goroutines$'
+  has '^29 goroutines$'
   lacks 'Python Exception|Error'
 }
 
@@ -91,7 +93,7 @@ has '^20 goroutines: chan receive$'
 has '^    \.\.\. and 15 more$'
 has '^1 goroutine: sync\.Mutex\.Lock$'
 has '^20 goroutines: shop::Serve at debugged\.cc:[0-9]+$'
-has '^26 goroutines: main::.* in goroutine 1$'
+has '^28 goroutines: main::.* in goroutine 1$'
 has '^1 goroutine$'  # with Mutex
 has '^SCHED gomaxprocs=2 idleprocs=0 threads=[0-9]+ '
 has '^  P0: status=running '
@@ -99,7 +101,7 @@ has '^  M[0-9]+: tid=[0-9]+ p=[01] curg=1 '
 has 'gump: there is no goroutine 4711'
 has '^usage: goroutine N'
 has '^usage: info goroutines'
-[ "$(grep -cE '^goroutine [0-9]+ \[' "$dir/out")" -eq 27 ] || { echo 'apply all: not 27'; failures=1; }
+[ "$(grep -cE '^goroutine [0-9]+ \[' "$dir/out")" -eq 29 ] || { echo 'apply all: not 29'; failures=1; }
 report 'lists of a core'
 
 debug "goroutine $locker" "goroutine $locker bt" "goroutine $computing bt" "goroutine $kernel bt" "goroutine $new bt" \
@@ -130,7 +132,7 @@ report 'a frame of a core'
 strip --strip-debug -o "$dir/stripped" "$program"
 debug "source $script" 'info goroutines' "goroutine $locker bt" -- "$dir/stripped" "$dir/core"
 has '^ +[0-9]+ +chan receive +shop::Serve \{name: server\}$'
-has '^27 goroutines$'
+has '^29 goroutines$'
 has '^#[0-9]+ .*shop::WaitForMutex'
 debug 'info goroutines' -- "$program"
 has '^0 goroutines$'

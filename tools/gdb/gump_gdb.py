@@ -128,6 +128,7 @@ class G:
         "foreign": ("G.foreign", "<?"), "system": ("G.systemG", "<?"), "in_place": ("G.inPlace", "<?"),
         "maker_pc": ("G.gopc", "<Q"), "parent": ("G.parentGoid", "<Q"), "lockedm": ("G.lockedm", "<Q"),
         "name_at": ("G.name", "<Q"), "bubble": ("G.bubble", "<Q"), "other_stack": ("G.onOtherStack", "<?"),
+        "group": ("G.group", "<I"), "group_flags": ("G.groupFlags", "<B"),
     }
 
     def __init__(self, lay, address, cell):
@@ -155,10 +156,19 @@ class G:
         else:
             out = {lay["kGrunnable"]: "runnable", lay["kGrunning"]: "running",
                    lay["kGsyscall"]: "syscall"}.get(self.status, f"status {self.status}")
-        if self.lockedm and not self.in_place and not self.other_stack:
+        home = u64(self.lockedm + lay["M.home"]) if self.lockedm else 0
+        if home:
+            out += f', on thread "{text(home + lay["Home.name"])}"'
+        elif self.lockedm and not self.in_place and not self.other_stack:
             out += ", locked to thread"
         if self.bubble:
             out += f", synctest bubble {u32(self.bubble + lay['Bubble.id'])}"
+        if self.group:
+            chunk, cell = divmod(self.group, lay["kGroupChunk"])
+            at = u64(lay.at("groupChunks") + 8 * chunk) + cell * lay["sizeof Group"]
+            out += f', group "{text(at + lay["Group.shortName"])}"'
+            if self.group_flags == lay["kGroupQueued"]:
+                out += " full"
         return out
 
     def name(self):
