@@ -196,18 +196,33 @@ void visitSyscalls() {
   }
 }
 
-// checkStopped throws unless every P is stopped.
+// whatRuns returns nullptr if every P is stopped, else what shows that one is
+// not.
 // On: any.  P: stopped.  Locks: takes sched.lock.  Parks: no.
-void checkStopped() {
+const char* whatRuns() {
   LockScope l(&sched.lock);
-  if (sched.stopwait != 0)
-    fatalthrow("stopTheWorld: not stopped (stopwait != 0)");
+  if (sched.stopwait != 0) return "stopTheWorld: not stopped (stopwait != 0)";
   int32_t n = gomaxprocs.load(relaxed);
   for (int32_t i = 0; i < n; i++) {
     if (allp[i]->status.load(acquire) != kPgcstop) {
-      fatalthrow("stopTheWorld: not stopped (status != kPgcstop)");
+      return "stopTheWorld: not stopped (status != kPgcstop)";
     }
   }
+  return nullptr;
+}
+
+// checkStopped throws unless every P is stopped. If the process is dying, it
+// does not return: freezetheworld writes to stopwait without the lock, and this
+// thread is one of those that are to stop.
+// On: any.  P: stopped.  Locks: takes sched.lock.
+// Parks: blocks the thread if the process is dying.
+void checkStopped() {
+  const char* what = whatRuns();
+  fence(acquire);  // startpanic counts before freezetheworld writes
+  if (GUMP_UNLIKELY(isPanicking())) {
+    for (;;) usleep(1'000'000);
+  }
+  if (what != nullptr) fatalthrow(what);
 }
 
 }  // namespace
