@@ -83,13 +83,25 @@ rt::ChanResult RecvOptional(rt::Hchan* c, std::optional<T>& out, bool block) {
 
 template <class T>
 inline std::optional<T> ChanRecv(rt::Hchan* c) {
-  std::optional<T> v;
-  const rt::ChanResult r = RecvOptional(c, v, /*block=*/true);
-  // g++ 12 warns at -O2 that copying an empty optional reads its contents.
-  if constexpr (kPlainElement<T> && sizeof(T) <= sizeof(uint64_t)) {
-    if (r != rt::ChanResult::kOk) return std::nullopt;
+  if constexpr (kCheapToMake<T> && sizeof(T) <= sizeof(uint64_t)) {
+    // The value is written and read by itself. A std::optional would be copied
+    // as one word, and the load of that word would wait for the stores of its
+    // two parts.
+    RawSlot<T> slot;
+    if (rt::chanrecv(c, std::addressof(slot.value), /*block=*/true) !=
+        rt::ChanResult::kOk) {
+      return std::nullopt;
+    }
+    return std::optional<T>(std::in_place, slot.value);
+  } else {
+    std::optional<T> v;
+    const rt::ChanResult r = RecvOptional(c, v, /*block=*/true);
+    // g++ 12 warns at -O2 that copying an empty optional reads its contents.
+    if constexpr (kPlainElement<T> && sizeof(T) <= sizeof(uint64_t)) {
+      if (r != rt::ChanResult::kOk) return std::nullopt;
+    }
+    return v;
   }
-  return v;
 }
 
 template <class T>
