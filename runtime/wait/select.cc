@@ -287,6 +287,20 @@ SelectResult run(Select* s, bool block)
   return pass3(s, gp);
 }
 
+// givenOrder is pollOrder without the shuffle.
+// On: any.  P: either.  Locks: none.  Parks: no.
+void givenOrder(Select* s) {
+  s->norder = 0;
+  for (size_t i = 0; i < s->n; i++) {
+    const Hchan* c = s->cases[i].c;
+    if (c == nullptr) continue;
+    if (GUMP_UNLIKELY(c->bubble != 0)) {
+      bubbleCheck(c->bubble, "select on synctest channel from outside bubble");
+    }
+    s->pollorder[s->norder++] = static_cast<uint16_t>(i);
+  }
+}
+
 // ---- Memory -----------------------------------------------------------------
 
 // Frame is the working memory of a select of up to N cases.
@@ -376,6 +390,33 @@ SelectResult selectgo(const Scase* cases, size_t n, bool block) noexcept {
     if (GUMP_UNLIKELY(discards(cases[i]))) return runDiscarding(&s, block);
   }
   return runSized(&s, block);
+}
+
+// There is no pass 0, which looks at one channel at a time. Pass 1 sees all
+// channels at one moment, so an earlier case that was ready before the call
+// wins.
+SelectResult selectgoInOrder(const Scase* cases, size_t n) noexcept
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // as run
+  if (n > kSmallSelect) fatalthrow("selectgoInOrder: too many cases");
+  Frame<kSmallSelect> f;
+  Select s;
+  s.cases = cases;
+  s.n = n;
+  s.pollorder = f.pollorder;
+  s.lockorder = f.lockorder;
+  s.sudogs = reinterpret_cast<Sudog*>(f.sudogs);
+  G* gp = enterRuntime();
+  M* mp = acquiremOf(gp);
+  givenOrder(&s);
+  lockOrder(&s);
+  sellock(&s);
+  const SelectResult r = pass1(&s);
+  if (r.index >= 0) {
+    releasem(mp);
+    return r;
+  }
+  pass2(&s, gp);
+  return pass3(&s, gp);
 }
 
 }  // namespace gump::rt

@@ -68,6 +68,60 @@ void Main() {
 }
 }  // namespace chan_h
 
+namespace co_h {
+co::task<int> Total(chan<int> c) {
+  int sum = 0;
+  while (std::optional<int> v = co_await co::Recv(c)) sum += *v;
+  co_return sum;
+}
+
+co::task<int> Count(chan<int> c) {
+  int n = 0;
+  while (co_await co::Recv(c)) n++;
+  co_return n;
+}
+
+co::task<int> Twice(chan<int> c) {
+  int n = co_await Count(c);
+  co::task<int> t = Count(c);
+  int m = co_await std::move(t);
+  co_return n + m;
+}
+
+std::string ReadAll(int file) { return std::to_string(file); }
+
+co::task<bool> Stopped(chan<int> c, context::Context ctx) {
+  int file = 3;
+  std::string text = co_await co::Go([&] { return ReadAll(file); });
+  EXPECT_EQ(text, "3");
+  bool stop = false;
+  gump::select(gump::Recv(c, [&](int v) { EXPECT_EQ(v, 0); }),
+               gump::Recv(ctx.Done(), [&] { stop = true; }));
+  co_return stop;
+}
+
+co::task<std::pair<int, int>> Fetch(const std::string& url) {
+  co_return std::pair(1, static_cast<int>(url.size()));
+}
+
+void Main() {
+  chan<int> c = make_chan<int>();
+  go([c] {
+    for (int i : {1, 2, 3}) c.Send(i);
+    c.Close();
+  });
+  int total = co::Wait(Total(c));  // a goroutine parks, a thread blocks
+  EXPECT_EQ(total, 6);
+  EXPECT_EQ(co::Wait(Twice(c)), 0);
+  auto [ctx, cancel] = context::WithCancel(context::Background());
+  cancel();
+  EXPECT_TRUE(co::Wait(Stopped(make_chan<int>(), ctx)));
+  const std::string url = "gump";
+  auto [a, b] = co::Wait(Fetch(url));
+  EXPECT_EQ(a + b, 5);
+}
+}  // namespace co_h
+
 namespace cond_h {
 using Job = std::unique_ptr<int>;
 
@@ -721,15 +775,16 @@ void Main() {
 
 TEST(HeaderExamplesTest, WorkAsDocumented) {
   for (void (*example)() :
-       {barrier_h::Main,  chan_h::Main,      latch_h::Main,
-        cond_h::Main,     defer_h::Main,     event_h::Main,
-        errgroup_h::Main, gls_h::Main,       go_h::Main,
-        list_h::Main,     map_h::Main,       mutex_h::Main,
-        once_h::Main,     panic_h::Main,     pool_h::Main,
-        queue_h::Main,    rate_h::Main,      runtime_h::Main,
-        group_h::Main,    rwmutex_h::Main,   scope_h::Main,
-        select_h::Main,   semaphore_h::Main, singleflight_h::Main,
-        stack_h::Main,    thread_h::Main,    waitgroup_h::Main}) {
+       {barrier_h::Main,      chan_h::Main,    co_h::Main,
+        cond_h::Main,         defer_h::Main,   errgroup_h::Main,
+        event_h::Main,        gls_h::Main,     go_h::Main,
+        group_h::Main,        latch_h::Main,   list_h::Main,
+        map_h::Main,          mutex_h::Main,   once_h::Main,
+        panic_h::Main,        pool_h::Main,    queue_h::Main,
+        rate_h::Main,         runtime_h::Main, rwmutex_h::Main,
+        scope_h::Main,        select_h::Main,  semaphore_h::Main,
+        singleflight_h::Main, stack_h::Main,   thread_h::Main,
+        waitgroup_h::Main}) {
     gump::testing::RunWith(2, example);
   }
   EXPECT_EQ(go_h::main(), 0);

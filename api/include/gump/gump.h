@@ -3,6 +3,7 @@
 #define GUMP_GUMP_H_
 
 #include "gump/chan.h"      // IWYU pragma: export
+#include "gump/co.h"        // IWYU pragma: export
 #include "gump/context.h"   // IWYU pragma: export
 #include "gump/defer.h"     // IWYU pragma: export
 #include "gump/exec.h"      // IWYU pragma: export

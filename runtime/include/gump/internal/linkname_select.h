@@ -28,6 +28,13 @@ struct SelectResult {
 inline constexpr size_t kMaxSelectCases = 65536;
 [[nodiscard]] SelectResult selectgo(const Scase* cases, size_t n,
                                     bool block) noexcept;
+// selectgoInOrder parks until one of at most four cases can proceed, and does
+// it. Among cases that are ready it takes the first in the order of `cases`. So
+// a case that became ready before the call is never passed over for a later
+// one. The elem of a receive is nullptr only on a channel whose values need no
+// destructor.
+[[nodiscard]] SelectResult selectgoInOrder(const Scase* cases,
+                                           size_t n) noexcept;
 
 }  // namespace gump::rt
 
