@@ -108,6 +108,14 @@ WORKLOADS = [
     Workload("TIMER/func", "timers", "p50-us", procs=(2,), limit=40),
     Workload("TIMER/sleep", "timers", "p50-us", procs=(2,), limit=20),
     Workload("TIMER/far", "timers", "cpu-ms", procs=(2,), limit=5),
+    Workload("CO/await", "co", "make-ns", procs=(1,)),
+    Workload("CO/await", "co", "ns/await", procs=(1,), limit=5),
+    Workload("CO/chan", "co", "recv-ns", procs=(1,), limit=10),
+    Workload("CO/chan", "co", "plain-recv-ns", procs=(1,)),
+    Workload("CO/chan", "co", "send-ns", procs=(1,)),
+    Workload("CO/chan", "co", "plain-send-ns", procs=(1,)),
+    Workload("CO/wait", "co", "ns/op", procs=(1,)),
+    Workload("CO/wait", "co", "plain-ns", procs=(1,)),
     Workload("STW/thread", "stop_world", "p50-us"),
     Workload("STW/thread", "stop_world", "p99-us", limit=1000),
     Workload("STOP/thread", "stop_world", "p99-us", limit=1000),
@@ -144,7 +152,7 @@ WORKLOADS = [
 # A side is started twice for each problem and GOMAXPROCS, and makes --reps repetitions each time. The exceptions:
 ONE_REPETITION_PER_PROCESS = {"park_mem"}  # started --reps times: a second repetition would find its pages warm.
 ONE_PROCESS = {"file", "idle", "overhead", "sleepers", "ticker", "timers"}  # started once: each repetition takes seconds.
-NO_TWIN = {"thread"}  # Go has nothing of the kind
+NO_TWIN = {"co", "thread"}  # Go has nothing of the kind
 MACHINE_ONLY = {"host"}  # no runtime takes part, so one program serves for all sides
 OURS_ONLY = {"group"}  # Go has no groups; each row compares with work outside of a group
 
