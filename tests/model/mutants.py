@@ -16,7 +16,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIST = pathlib.Path(__file__).with_suffix(".txt")
-FOLDERS = ("runtime", "netpoll", "sysmon", "api", "tests", "docs")  # the tests compile the programs of the documents
+# The tests compile the programs of the documents, and the library contains the script for gdb.
+FOLDERS = ("runtime", "netpoll", "sysmon", "api", "tests", "docs", "tools/gdb")
 TIMEOUT_S = 300
 
 
