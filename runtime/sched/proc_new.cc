@@ -36,6 +36,7 @@
 #include "runtime/sched/switch.h"
 #include "runtime/sched/thread.h"
 #include "runtime/sys/mem.h"
+#include "runtime/sys/os_linux.h"
 #include "runtime/sys/sanitizer.h"
 #include "runtime/sys/tls.h"
 #include "runtime/wait/synctest.h"
@@ -54,9 +55,11 @@ Atomic<uint64_t> ngs;                             // cells handed out
 Atomic<size_t> maxStackSize{kMaxStackSizeLimit};  // debug::SetMaxStack
 
 GSlab* newSlab() {
-  void* cells = persistentalloc(kSlabCells * sizeof(G), sizeof(G));
+  static_assert(kSlabCells * sizeof(G) % kPageSize == 0);
+  void* cells = persistentalloc(kSlabCells * sizeof(G), kPageSize);
   GSlab* slab = persistentallocOf<GSlab>();
   if (cells == nullptr || slab == nullptr) return nullptr;
+  sysName(cells, kSlabCells * sizeof(G), "gump: gs");
   slab->cells = static_cast<G*>(cells);
   return slab;
 }

@@ -161,6 +161,8 @@ Arena* newArena(uint32_t order) {
   }
   if (a->base != 0) {
     adviseNoHugePage(a->base, size);
+    sysName(reinterpret_cast<void*>(a->base), alignUp(size, kPageSize),
+            "gump: stacks");
     a->stride = stride;
     a->size = size;
     a->order = order;

@@ -35,14 +35,20 @@ struct Persistent {
 };
 constinit Persistent persistent;
 
+// named gives the n bytes at p their name, if there are any, and returns p.
+void* named(void* p, size_t n) {
+  if (p != nullptr) sysName(p, n, "gump: runtime");
+  return p;
+}
+
 void* reserve(size_t n) ABSL_EXCLUSIVE_LOCKS_REQUIRED(persistent.lock) {
-  if (!sanitizerReadsStacks()) return sysReserve(n);
+  if (!sanitizerReadsStacks()) return named(sysReserve(n), n);
   if (const uintptr_t p = persistent.roots.map(n)) {
-    return reinterpret_cast<void*>(p);
+    return named(reinterpret_cast<void*>(p), n);
   }
   void* p = sysReserve(n);
   if (p != nullptr) sanitizerRootRegion(p, n);
-  return p;
+  return named(p, n);
 }
 
 }  // namespace
@@ -56,7 +62,8 @@ void meminit() {
 void* persistentalloc(size_t n, size_t align) {
   const bool chunked = n <= kMaxChunked;
   if (!chunked && !sanitizerReadsStacks()) {
-    return sysReserve(alignUp(n, kPageSize));
+    const size_t pages = alignUp(n, kPageSize);
+    return named(sysReserve(pages), pages);
   }
   LockScope scope(&persistent.lock);
   if (!chunked) return reserve(alignUp(n, kPageSize));

@@ -394,6 +394,14 @@ void lowerPriority(uint32_t old) {
   (void)set(attr);  // lowering needs no privilege
 }
 
+void nameThread(const char* name) {
+  rawSyscall(SYS_prctl, PR_SET_NAME, asArg(name), 0, 0, 0, 0);
+}
+
+void threadName(char (*name)[kThreadNameMax]) {
+  rawSyscall(SYS_prctl, PR_GET_NAME, asArg(name), 0, 0, 0, 0);
+}
+
 void membarrierInit() {
   const long offered = membarrier(MEMBARRIER_CMD_QUERY);
   if (offered < 0 || (offered & MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0) return;
@@ -449,6 +457,14 @@ GUMP_NOINLINE int sysReserveAt(uintptr_t at, size_t n) {
 GUMP_NOINLINE void sysFree(void* p, size_t n) {
   ErrnoKeeper keeper;
   munmap(p, n);
+}
+
+void sysName(void* p, size_t n, const char* name) {
+  // PR_SET_VMA and PR_SET_VMA_ANON_NAME, which some headers lack.
+  constexpr long kPrSetVma = 0x53564d41;
+  constexpr long kPrSetVmaAnonName = 0;
+  rawSyscall(SYS_prctl, kPrSetVma, kPrSetVmaAnonName, asArg(p),
+             static_cast<long>(n), asArg(name), 0);
 }
 
 // The thread gets the stack size that the user set for threads (ulimit -s,

@@ -100,6 +100,13 @@ void undoRunOnWake(RunOnWake before);
 [[nodiscard]] uint32_t raisePriority();
 void lowerPriority(uint32_t old);
 
+// nameThread names the calling thread as top, ps and perf show it. The kernel
+// keeps the first 15 bytes.
+void nameThread(const char* name);
+// threadName writes the name of the calling thread.
+inline constexpr size_t kThreadNameMax = 16;  // with the final NUL
+void threadName(char (*name)[kThreadNameMax]);
+
 // membarrierInit registers the process for membarrier(2) and sets
 // haveMembarrier (lock_futex.h).
 void membarrierInit();
@@ -119,6 +126,11 @@ void* sysReserve(size_t n);
 // EEXIST if that place is taken.
 [[nodiscard]] int sysReserveAt(uintptr_t at, size_t n);
 void sysFree(void* p, size_t n);
+// sysName names the n bytes of anonymous memory at p, which begin and end at a
+// page, as /proc/PID/maps shows them: `[anon:gump: stacks]`. name is a constant
+// string. A kernel without such names (before 5.17, or built without
+// CONFIG_ANON_VMA_NAME) refuses, which does no harm.
+void sysName(void* p, size_t n, const char* name);
 
 // setThreadName gives the calling thread a name of at most 15 bytes, which top
 // and debuggers show.

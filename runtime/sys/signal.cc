@@ -318,6 +318,7 @@ void minitSignalStack(M* mp) {
   // Without memory for a signal stack, an overflow on this thread kills the
   // process silently, as on any thread that has none.
   if (base == 0) return;
+  sysName(reinterpret_cast<void*>(base), total, "gump: signal stacks");
   mprotect(reinterpret_cast<void*>(base), kPageSize, PROT_NONE);
   stack_t now = {};
   now.ss_sp = reinterpret_cast<void*>(base + kPageSize);

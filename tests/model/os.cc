@@ -34,6 +34,8 @@ void undoRunOnWake(RunOnWake) {}
 uint32_t raisePriority() { return 0; }
 void lowerPriority(uint32_t) {}
 void declineSignals() {}
+void nameThread(const char*) {}
+void threadName(char (*)[kThreadNameMax]) {}
 int32_t gettid() { return 1; }
 void tgkill(int32_t, int) {}
 void taskDirInit() {}
@@ -71,6 +73,7 @@ int32_t getproccount() { return 1; }
 void* sysReserve(size_t n) { return model::sysPages(n); }
 int sysReserveAt(uintptr_t, size_t) { return ENOMEM; }
 void sysFree(void*, size_t) {}
+void sysName(void*, size_t, const char*) {}
 
 // Threads are virtual. sysmon is one if the model asks for it. In other models
 // a thread may take sysmon's steps itself.
