@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <new>
 #include <string>
 #include <utility>
@@ -13,6 +14,30 @@ void LockOSThread() {
 }
 
 void UnlockOSThread() { rt::unlockOSThreadExternal(); }
+
+namespace {
+
+// CallStart and CallEnd call a hook of the ThreadHooks at `hooks`.
+void CallStart(void* hooks) { static_cast<ThreadHooks*>(hooks)->on_start(); }
+void CallEnd(void* hooks) { static_cast<ThreadHooks*>(hooks)->on_end(); }
+
+}  // namespace
+
+void SetThreadHooks(ThreadHooks hooks) {
+  // Never destroyed once the runtime has started: threads call the hooks until
+  // the process is gone.
+  auto next = std::make_unique<ThreadHooks>(std::move(hooks));
+  rt::ThreadHookFuncs funcs;
+  if (next->on_start) funcs.on_start = CallStart;
+  if (next->on_end) funcs.on_end = CallEnd;
+  funcs.arg = next.get();
+  void* old = nullptr;
+  if (!rt::setThreadHooks(funcs, &old)) {
+    panic("runtime: SetThreadHooks after the start");
+  }
+  (void)next.release();
+  delete static_cast<ThreadHooks*>(old);
+}
 
 namespace {
 // GrowText is the rt::BufferGrower of the std::string at `text`. It doubles the

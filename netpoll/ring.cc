@@ -558,7 +558,7 @@ int ringStart() {
     }
   }
   // Calls submitted before the ring thread starts are picked up when it does.
-  if (first && err == 0) newm([] { ring.run(); }, /*pp=*/nullptr, kReserveID);
+  if (first && err == 0) newSystemM([] { ring.run(); }, "gump-ring");
   releasem(mp);
   return err;
 }

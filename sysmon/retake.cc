@@ -12,6 +12,7 @@
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runq.h"
 #include "runtime/sched/runtime2.h"
+#include "runtime/sched/threadhooks.h"
 #include "runtime/sched/time.h"
 #include "runtime/sys/os_linux.h"
 
@@ -183,6 +184,24 @@ Retaken retake(int64_t now) {
       r.waiting = true;
   }
   return r;
+}
+
+bool replacesStartingMs() { return hasStartHook() || idleThread(); }
+
+void replaceStartingMs() {
+  const AwakeScope awake;
+  const int32_t n = gomaxprocs.load(relaxed);  // only bounds the attempts
+  for (int32_t i = 0; i < n && idleThread(); i++) {
+    P* pp = takeStartingP(StartingP::kAny);
+    if (pp == nullptr) break;
+    handoffp(pp);
+  }
+  for (int32_t i = 0; i < n && hasStartHook(); i++) {
+    P* pp = takeStartingP(StartingP::kLate);
+    if (pp == nullptr) break;
+    handoffp(pp);
+  }
+  if (idleThread()) wakep();
 }
 
 }  // namespace gump::rt

@@ -1,5 +1,6 @@
-// Retaking Ps that goroutines hold too long. This is apart from the loop, so
-// that it can be tested with a clock of the test's own and Ps made by hand.
+// Retaking Ps that goroutines hold too long, or for which no thread comes. This
+// is apart from the loop, so that it can be tested with a clock of the test's
+// own and Ps made by hand.
 #ifndef SYSMON_RETAKE_H_
 #define SYSMON_RETAKE_H_
 
@@ -60,6 +61,21 @@ struct Retaken {
   bool waiting = false;  // slices are short because a goroutine waits
 };
 Retaken retake(int64_t now);
+
+// replacesStartingMs returns true if replaceStartingMs has something to do once
+// a thread is late.
+// On: sysmon.  P: none.  Locks: takes sched.lock.  Parks: no.
+bool replacesStartingMs();
+// replaceStartingMs takes Ps that wait for threads which do not start, and
+// gives them to threads that are there. Then it calls wakep, because the M that
+// was to begin by looking for work may never begin.
+//
+// If no thread is there, it waits for the kernel, because another thread would
+// come no earlier. But a hook of the program's may take long on one thread
+// only. So then a P whose thread is late is handed off again, and may get
+// another new thread.
+// On: sysmon.  P: none.  Locks: takes sched.lock.  Parks: no.
+void replaceStartingMs();
 
 }  // namespace gump::rt
 

@@ -296,20 +296,6 @@ void retryNostack() {
   wakep();
 }
 
-// replaceStartingMs takes Ps that wait for threads which do not start, and
-// gives them to threads that are there. Then it calls wakep, because the M that
-// was to begin by looking for work may never begin.
-void replaceStartingMs() {
-  const AwakeScope awake;
-  const int32_t n = gomaxprocs.load(relaxed);  // only bounds the attempts
-  for (int32_t i = 0; i < n && idleThread(); i++) {
-    P* pp = takeStartingP(/*ofSafePoint=*/false);
-    if (pp == nullptr) break;
-    handoffp(pp);
-  }
-  if (idleThread()) wakep();
-}
-
 // Interval is a task that is due once in a period.
 class Interval {
  public:
@@ -336,7 +322,7 @@ class PeriodicTasks {
     if (sched.npresumed.load(relaxed) > 0 && pless_.due(now)) preemptPless();
     // A hint. replaceStartingMs waits for a slice's time, because making a
     // thread takes less.
-    if (sched.nmstarting.load(relaxed) == 0 || !idleThread()) {
+    if (sched.nmstarting.load(relaxed) == 0 || !replacesStartingMs()) {
       starting_.restart(now);
     } else if (starting_.due(now)) {
       replaceStartingMs();

@@ -11,7 +11,9 @@
 //   another std::exception    its what(), and on the next line [exception TYPE]
 //   anything else             the type's name
 //
-// A thread that runs no goroutine gets the handler that was set before ours.
+// What leaves a hook of SetThreadHooks is reported in the same way. A thread
+// that runs neither a goroutine nor a hook gets the handler that was set before
+// ours.
 #include <cxxabi.h>
 
 #include <cstdlib>
@@ -21,6 +23,7 @@
 
 #include "runtime/diag/panic.h"
 #include "runtime/sched/runtime2.h"
+#include "runtime/sched/threadhooks.h"
 #include "runtime/sys/signal.h"
 #include "runtime/sys/tls.h"
 
@@ -57,12 +60,14 @@ const char* whatOf() {
 }
 
 [[noreturn]] void panicWith(const char* text, const char* type) {
+  if (inThreadHook(getg()->m)) leaveThreadHook();
   fatalpanic(text, static_cast<uint32_t>(strlen(text)), type);
 }
 
 [[noreturn]] void onTerminate() {
   const G* gp = getg();
-  if (gp == nullptr || gp->m == nullptr || gp == &gp->m->g0 || gp->foreign) {
+  if (gp == nullptr || gp->m == nullptr || gp->foreign ||
+      (gp == &gp->m->g0 && !inThreadHook(gp->m))) {
     if (previous != nullptr) previous();
     std::abort();
   }

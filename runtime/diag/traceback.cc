@@ -280,9 +280,12 @@ void crashSelf(CrashDump* d, G* gp, int32_t throwing, StackFrom from) {
     return;
   }
   bool interrupted = from == StackFrom::kSignal;
-  if (gp == nullptr || level >= 2 || interrupted) {
+  const bool inHook = gp != nullptr && gp->m->diesInHook;
+  if (gp == nullptr || level >= 2 || interrupted || inHook) {
     print(d->w, "\n%s:\n",
-          interrupted ? "goroutine 0 [idle]" : "runtime stack");
+          interrupted ? "goroutine 0 [idle]"
+          : inHook    ? "thread hook"
+                      : "runtime stack");
     printFrames(d->w, crashFrames, /*level=*/2, /*first=*/0,
                 /*known=*/nullptr);
   }

@@ -36,9 +36,12 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <cstring>
+
 #include "runtime/diag/panic.h"
 #include "runtime/sched/rt0.h"
 #include "runtime/sched/runtime2.h"
+#include "runtime/sched/thread.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/tls.h"
 
@@ -48,7 +51,18 @@ Atomic<bool> forked;
 
 namespace {
 
-int32_t processId;  // written by forkinit, before there are threads of ours
+// Written by forkinit, before there are threads of ours.
+int32_t processId;
+char startName[kThreadNameMax];  // of the thread that started the runtime
+
+// restoreName undoes minitName for a child, whose only thread gives the process
+// its name.
+void restoreName() {
+  char now[kThreadNameMax] = {};
+  threadName(&now);
+  constexpr size_t n = sizeof(kThreadNamePrefix) - 1;
+  if (strncmp(now, kThreadNamePrefix, n) == 0) nameThread(startName);
+}
 
 // inChild runs in the child, on its only thread, before fork returns.
 void inChild() {
@@ -63,6 +77,7 @@ void inChild() {
     // The child keeps its thread, but not the poller for which it slept.
     ordinarySleeps(gp->m);
   }
+  restoreName();
   panicAfterFork();
 }
 
@@ -70,6 +85,7 @@ void inChild() {
 
 void forkinit() {
   processId = getpid();
+  threadName(&startName);
   // If this fails, a child that uses the runtime may wait for ever, but nothing
   // worse happens.
   (void)pthread_atfork(nullptr, nullptr, inChild);

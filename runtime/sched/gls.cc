@@ -20,6 +20,7 @@
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/scope.h"
+#include "runtime/sched/threadhooks.h"
 #include "runtime/sys/tls.h"
 
 namespace gump::rt {
@@ -32,15 +33,27 @@ LocalNode* find(const G* gp, const void* key) {
   return n;
 }
 
+// enter returns the G whose list it is. A hook of a thread has a list of its
+// own, on g0, because what it throws keeps records there (gump/panic.h). All
+// others enter the runtime.
+G* enter() {
+  G* gp = getg();
+  // The request to yield is set during a hook: see (T2) of threadhooks.cc.
+  if (GUMP_UNLIKELY(gp == nullptr || gp->preempt.load(relaxed))) {
+    return gp != nullptr && inThreadHook(gp->m) ? gp : runtimeEntry();
+  }
+  return gp;
+}
+
 }  // namespace
 
 void* glsGet(const void* key) noexcept {
-  const LocalNode* n = find(runtimeEntry(), key);
+  const LocalNode* n = find(enter(), key);
   return n == nullptr ? nullptr : n->value;
 }
 
 bool glsSet(const void* key, void* value, void (*destroy)(void*)) noexcept {
-  G* gp = runtimeEntry();
+  G* gp = enter();
   if (LocalNode* n = find(gp, key)) {
     n->value = value;
     n->destroy = destroy;

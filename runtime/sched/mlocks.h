@@ -22,6 +22,7 @@ namespace gump::rt {
 //  * This is the goroutine's first entry since it was preempted in place
 //    (preempt_signal.cc), or since its P was taken and given back.
 //  * This is a child of fork (fork.cc).
+//  * A hook of the program's runs on this thread (threadhooks.cc).
 // It may park the goroutine until there is a P, and returns the M that the
 // goroutine is on then.
 // On: user; m.locks is 1.  P: maybe lost.  Locks: takes sched.lock.

@@ -39,6 +39,7 @@
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/syscall.h"
+#include "runtime/sched/threadhooks.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/tls.h"
 
@@ -176,8 +177,9 @@ M* reenter(M* mp) {
 }
 
 bool reenterNoPark(M* mp) {
-  // (F1) of fork.cc. Written by this very thread.
+  // (F1) of fork.cc, and (T1) of threadhooks.cc. Written by this very thread.
   if ((mp->presumed.load(relaxed) & kPresumedForked) != 0) dieForked();
+  if (inThreadHook(mp)) dieInThreadHook();
   const bool lost = endPresumption(mp);
   G* gp = getg();
   if (gp != &mp->g0) countEntry(gp);

@@ -299,11 +299,20 @@ void startm(P* pp, bool spinning);
 // On: any.  P: none; pp owned by the caller.  Locks: takes sched.lock.
 // Parks: no.
 void handoffp(P* pp);
-// takeStartingP takes back a P that waits for a thread which is being made.
-// With ofSafePoint it takes only a P that forEachP waits for. The P is the
-// caller's then, and kPidle. Returns nullptr if there is none.
+// StartingP says which P takeStartingP may take.
+enum class StartingP : uint8_t {
+  kAny,
+  kOfSafePoint,  // one that forEachP waits for
+  // One that has waited for a slice's time. Another thread is then ordered for
+  // it. There is a limit to the number of threads that are given up in this way
+  // and have not come yet.
+  kLate,
+};
+// takeStartingP takes back a P that waits for a thread which is being made, or
+// which is in its first hook (threadhooks.cc). The P is the caller's then, and
+// kPidle. Returns nullptr if there is none.
 // On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
-[[nodiscard]] P* takeStartingP(bool ofSafePoint);
+[[nodiscard]] P* takeStartingP(StartingP which);
 // idleThread tells whether there is a thread for a P: an idle M, or one with a
 // goroutine that is preempted in place. threadForP tells whether there is one
 // or one may be made. (Some threads are held in reserve for declared calls and

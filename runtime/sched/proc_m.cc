@@ -13,6 +13,8 @@
 //
 // An M whose goroutine is locked to it sleeps apart from these
 // (proc_locked.cc). How a new M gets its thread is in thread.cc.
+#include <utility>
+
 #include "runtime/diag/panic.h"
 #include "runtime/sched/deadlock.h"
 #include "runtime/sched/gqueue.h"
@@ -28,6 +30,7 @@
 #include "runtime/sched/stw.h"
 #include "runtime/sched/thread.h"
 #include "runtime/sched/time.h"
+#include "runtime/sys/os_linux.h"
 #include "runtime/sys/tls.h"
 
 namespace gump::rt {
@@ -163,9 +166,18 @@ void spareStart() {
   sched.spareOrdered = false;
 }
 
+// mayStartLate returns true if sysmon may give up waiting for another M that
+// starts late. Without a limit, a hook that never returns would take one thread
+// after the other.
+// On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
+bool mayStartLate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  return sched.nmlate < 2 * gomaxprocs.load(relaxed);  // a number to aim at
+}
+
 // reuseStartingM gives pp to an M whose thread is being made and from which a P
 // was taken back. Without it, each stop of the world meanwhile would order one
-// more thread for the same P. Returns false if there is no such M.
+// more thread for the same P. Returns false if there is no such M, except those
+// for which sysmon has given up waiting.
 // On: any.  P: pp.  Locks: caller holds sched.lock.  Parks: no.
 bool reuseStartingM(P* pp, bool spinning)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
@@ -175,6 +187,7 @@ bool reuseStartingM(P* pp, bool spinning)
     if (!mp->starting || mp->nextp != nullptr || mp->mstartfn != nullptr) {
       continue;
     }
+    if (mp->startsLate && mayStartLate()) continue;
     mp->nextp = pp;
     mp->mstartfn = spinning ? spinningStart : nullptr;
     return true;
@@ -247,18 +260,45 @@ bool mayNotIdle(const P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
           (netpollAnyWaiters() || timeSleepUntil() != kMaxWhen));
 }
 
+// isLate returns true if mp, which is to start with a P, has had a slice's time
+// to do so.
+// On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
+bool isLate(const M* mp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  return nanotime() - mp->startingSince >= kForcePreemptNS;
+}
+
+// markLate records that sysmon has given up waiting for mp. giveUpSpare does so
+// for a spare M, so that another one can be ordered. Both:
+// On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
+void markLate(M* mp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  if (!std::exchange(mp->startsLate, true)) sched.nmlate++;
+}
+void giveUpSpare(M* mp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  markLate(mp);
+  mp->mstartfn = nullptr;
+  sched.spareOrdered = false;
+}
+
 // claimLocked is takeStartingP under the lock. It sets *spun if the M was to
 // start by spinning; that M is counted in nmspinning.
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
-P* claimLocked(bool ofSafePoint, bool* spun)
+P* claimLocked(StartingP which, bool* spun)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  const bool late = which == StartingP::kLate;
+  if (late && !mayStartLate()) return nullptr;
   for (M* mp = allm.load(acquire); mp != nullptr;
        mp = mp->alllink) {  // pairs with mcommoninit
     if (!mp->starting) continue;
     P* pp = mp->nextp;
+    if (late && mp->mstartfn == spareStart && isLate(mp)) giveUpSpare(mp);
     if (pp == nullptr) continue;
     // Set under sched.lock.
-    if (ofSafePoint && pp->runSafePointFn.load(relaxed) == 0) continue;
+    if (which == StartingP::kOfSafePoint &&
+        pp->runSafePointFn.load(relaxed) == 0) {
+      continue;
+    }
+    if (late && !isLate(mp)) continue;
+    if (late) markLate(mp);
     mp->nextp = nullptr;
     if (mp->mstartfn == spinningStart) {
       mp->mstartfn = nullptr;
@@ -271,12 +311,12 @@ P* claimLocked(bool ofSafePoint, bool* spun)
 
 }  // namespace
 
-P* takeStartingP(bool ofSafePoint) {
+P* takeStartingP(StartingP which) {
   bool spun = false;
   P* pp;
   {
     LockScope l(&sched.lock);
-    pp = claimLocked(ofSafePoint, &spun);
+    pp = claimLocked(which, &spun);
   }
   if (spun) {
     uncountSpinner(kTooFewSpin);

@@ -35,6 +35,7 @@
 #include "runtime/sched/stack.h"
 #include "runtime/sched/switch.h"
 #include "runtime/sched/thread.h"
+#include "runtime/sched/threadhooks.h"
 #include "runtime/sys/mem.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/sanitizer.h"
@@ -532,6 +533,7 @@ void goexit() {
   if (gp == nullptr || gp->foreign) {
     fatal("runtime.Goexit called on a thread that is not a goroutine");
   }
+  if (inThreadHook(gp->m)) dieInThreadHook();
   auto* e =
       static_cast<_Unwind_Exception*>(std::malloc(sizeof(_Unwind_Exception)));
   if (e == nullptr) fatalAll("out of memory");

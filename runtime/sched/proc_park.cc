@@ -33,6 +33,7 @@
 #include "runtime/sched/stack.h"
 #include "runtime/sched/stw.h"
 #include "runtime/sched/switch.h"
+#include "runtime/sched/threadhooks.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/sanitizer.h"
 #include "runtime/sys/tls.h"
@@ -540,6 +541,7 @@ namespace {
 // On, P, Locks, Parks: as runtimeEntry.
 GUMP_NOINLINE G* runtimeEntrySlow(G* gp) {
   if (gp == nullptr) return needm();
+  if (inThreadHook(gp->m)) dieInThreadHook();  // (T2) of threadhooks.cc
   // Ours: written by us only.
   if (gp->foreign || gp->m->locks.load(relaxed) != 0) return gp;
   // In a declared call it has given up its P already. (M.p can be relied on

@@ -152,7 +152,9 @@ bool takeStoppablePs(M* mp) {
 // On: user, or a foreign thread.  P: either.  Locks: takes sched.lock.
 // Parks: no.
 void forcePreemptAll(bool forSafePoint, void (*taken)(P*, M*)) {
-  while (P* pp = takeStartingP(forSafePoint)) taken(pp, nullptr);
+  const StartingP which =
+      forSafePoint ? StartingP::kOfSafePoint : StartingP::kAny;
+  while (P* pp = takeStartingP(which)) taken(pp, nullptr);
   M* self = getg()->m;
   int32_t n = gomaxprocs.load(relaxed);  // no resize: we have worldsema
   for (int32_t i = 0; i < n; i++) {

@@ -98,7 +98,7 @@ P* claimForLocked(const G* gp) {
                   !sched.threadsShort.load(relaxed))) {
     return nullptr;
   }
-  P* pp = takeStartingP(/*ofSafePoint=*/false);
+  P* pp = takeStartingP(StartingP::kAny);
   if (pp != nullptr && sched.mainEnded.load(acquire)) {  // pairs with endMain
     handoffp(pp);
     return nullptr;

@@ -30,6 +30,7 @@
 #include "runtime/sched/switch.h"
 #include "runtime/sched/sysmon.h"
 #include "runtime/sched/thread.h"
+#include "runtime/sched/threadhooks.h"
 #include "runtime/sys/cgroup_linux.h"
 #include "runtime/sys/descriptor.h"
 #include "runtime/sys/fpmodes.h"
@@ -53,6 +54,7 @@ Atomic<bool> initialised;
 void doSchedinit() {
   lookAtStandard();
   sanitizerCheckProgram();
+  sealThreadHooks();
   parsedebugvars();
   sleepsInit();
   inheritFpModes();
@@ -86,7 +88,7 @@ void doSchedinit() {
   }
   initsig();
   startTemplateThread();
-  newm(sysmon, /*pp=*/nullptr, kReserveID);
+  newSystemM(sysmon, "gump-sysmon");
   setg(self);
   keepDebuggerTable();
   initialised.store(true, release);
@@ -213,6 +215,7 @@ bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
   const EhGlobals eh = *m0.eh;
   const int savedErrno = *m0.errnoAddr;
   *m0.eh = EhGlobals();
+  threadStarts();
   G* gp = newMain(ft, closure, pc);
   lockMain(gp, self);
   // Library mode may keep every P busy.
@@ -236,6 +239,7 @@ bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
   }
   gumpMstart(&m0.g0, enterScheduler);
   semaMainEnded();
+  threadEnds();
   *m0.eh = eh;
   *m0.errnoAddr = savedErrno;
   unminit(&m0);

@@ -65,10 +65,12 @@ enum Presumed : uint32_t {
   // its P was taken and given back.
   kPresumedMarked = 4,
   kPresumedForked = 8,  // this is a child of fork (fork.cc); never cleared
+  kPresumedHook = 16,   // this thread is in a hook of the program's
+                        // (threadhooks.cc); written by the thread
 };
 // The generation of kPresumedTaken is stored above these bits. Each question
 // uses one up.
-inline constexpr int kPresumedGenShift = 4;
+inline constexpr int kPresumedGenShift = 5;
 
 // M is a thread. g0 is its scheduler stack, which is the thread's own stack.
 struct M {
@@ -134,8 +136,15 @@ struct M {
   Atomic<int32_t> procid;        // kernel thread id; 0: there is no thread
   P* nextp = nullptr;            // handed over by the waker
   bool starting = false;         // nextp may be taken back; under sched.lock
+  // While `starting`: since when (nanotime), and whether sysmon has given up
+  // waiting for it (takeStartingP). Under sched.lock.
+  int64_t startingSince = 0;
+  bool startsLate = false;
   P* oldp = nullptr;             // held before a syscall
   void (*mstartfn)() = nullptr;  // runs before the first schedule
+  // The name of a thread of the runtime's own, which runs no goroutines. All
+  // other threads are named by their id.
+  const char* systemName = nullptr;
   Note park;
   M* schedlink = nullptr;  // in sched.midle, newmHandoff or freem
   M* schedprev = nullptr;  // in sched.midle: the M before this one
@@ -178,7 +187,8 @@ struct M {
   uint8_t nlocksheld = 0;  // lock ranks held, for lockrank.cc
   uint8_t ranksheld[15] = {};
   const void* locksheld[15] = {};
-  int32_t throwing = 0;  // 1 fatal, 2 throw
+  bool diesInHook = false;  // a hook of the program's ends the process
+  int32_t throwing = 0;     // 1 fatal, 2 throw
   int32_t dying = 0;
 };
 
@@ -304,6 +314,8 @@ struct Schedt {
   int64_t mnext ABSL_GUARDED_BY(lock) = 0;  // Ms made so far = the next id
   int64_t nmfreed ABSL_GUARDED_BY(lock) = 0;
   int32_t maxmcount ABSL_GUARDED_BY(lock) = 10000;
+  // Ms with startsLate.
+  int32_t nmlate ABSL_GUARDED_BY(lock) = 0;
   // A spare M is on order.
   bool spareOrdered ABSL_GUARDED_BY(lock) = false;
   // sysmon, the template thread and the ring thread (becomeSystemThread).

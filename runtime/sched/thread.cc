@@ -34,8 +34,10 @@
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/stack.h"
 #include "runtime/sched/switch.h"
+#include "runtime/sched/threadhooks.h"
 #include "runtime/sys/mem.h"
 #include "runtime/sys/os_linux.h"
+#include "runtime/sys/print.h"
 #include "runtime/sys/sanitizer.h"
 #include "runtime/sys/signal.h"
 #include "runtime/sys/tls.h"
@@ -67,6 +69,9 @@ uint32_t threadPriority;
 // The Ms of threads that have ended.
 M* freem ABSL_GUARDED_BY(sched.lock) = nullptr;
 
+// order makes an M that begins with fn, and asks for its thread.
+// On, P, Locks, Parks: as newm.
+void order(void (*fn)(), const char* systemName, P* pp, int64_t id, Home* home);
 // The steps of newm and startTemplateThread; their comments are below.
 M* allocm();
 [[noreturn]] void templateThread();
@@ -77,6 +82,17 @@ void spawnThread(M* mp);
 // ---- An M gets a thread -----------------------------------------------------
 
 void newm(void (*fn)(), P* pp, int64_t id, Home* home) {
+  order(fn, /*systemName=*/nullptr, pp, id, home);
+}
+
+void newSystemM(void (*fn)(), const char* name) {
+  order(fn, name, /*pp=*/nullptr, kReserveID, /*home=*/nullptr);
+}
+
+namespace {
+
+void order(void (*fn)(), const char* systemName, P* pp, int64_t id,
+           Home* home) {
   M* mp = allocm();
   if (mp == nullptr) fatalthrow("newm: out of memory");
   if (home != nullptr) bindHome(mp, home);
@@ -85,11 +101,13 @@ void newm(void (*fn)(), P* pp, int64_t id, Home* home) {
     id = mReserveID();
   }
   mp->mstartfn = fn;
+  mp->systemName = systemName;
   {
     LockScope l(&sched.lock);
     mcommoninit(mp, id);  // under the lock: traces look at a recycled M
     mp->nextp = pp;
     mp->starting = true;
+    mp->startingSince = nanotime();
     sched.nmstarting.add(1, relaxed);  // a hint to readers without the lock
   }
   bool wake;
@@ -103,6 +121,8 @@ void newm(void (*fn)(), P* pp, int64_t id, Home* home) {
   if (wake) notewakeup(&newmHandoff.wake);
 }
 
+}  // namespace
+
 void systemThreadRunsOnWake() {
   if (threadPriority == 0) (void)runOnWake();
 }
@@ -114,6 +134,7 @@ void startTemplateThread() {
     sched.nmstarting.add(1, relaxed);  // finishStarting takes it back
   }
   templateM.mstartfn = [] { templateThread(); };
+  templateM.systemName = "gump-template";
   spawnThread(&templateM);
 }
 
@@ -266,9 +287,25 @@ P* finishStarting(M* mp) {
   LockScope l(&sched.lock);
   sched.nmstarting.add(-1, relaxed);  // a hint to readers without the lock
   mp->starting = false;
+  if (std::exchange(mp->startsLate, false)) sched.nmlate--;
   P* pp = mp->nextp;
   mp->nextp = nullptr;
   return pp;
+}
+
+// minitName names a thread of ours, as top, ps and perf show it. (m0 belongs to
+// the program.)
+// On: the new thread.  P: none.  Locks: none.  Parks: no.
+void minitName(const M* mp) {
+  if (mp->systemName != nullptr) {
+    nameThread(mp->systemName);
+    return;
+  }
+  char name[32];
+  Writer w{.buf = name, .cap = sizeof(name) - 1};
+  print(&w, "%s%D", kThreadNamePrefix, mp->id);
+  name[w.len] = '\0';
+  nameThread(name);
 }
 
 // minitSignalMask gives a thread of ours the signal mask of the thread that
@@ -288,6 +325,13 @@ void mstart(M* mp) {
   mp->locks.store(1, relaxed);  // (K3) of proc_park.cc
   minit(mp);
   minitSignalMask(mp);
+  minitName(mp);
+  if (mp->systemName == nullptr && hasStartHook()) {
+    // Before finishStarting, so the P that is meant for this thread can be
+    // taken from it while the hook runs.
+    lowerPriority(threadPriority);  // the hook is code of the program
+    threadStarts();
+  }
   P* pp = finishStarting(mp);
   // The functions of the runtime's own threads do not return, so those threads
   // keep the priority of the template thread.
@@ -301,6 +345,7 @@ void mstart(M* mp) {
   });
   // mexit or retireIdleMs has sent us here. The P is gone, and the M struct is
   // the last thing that we hold.
+  threadEnds();
   unminit(mp);
   sanitizerEndThread();
   setg(nullptr);

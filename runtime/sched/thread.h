@@ -12,12 +12,21 @@ namespace gump::rt {
 
 // If newm's id is this, newm reserves one.
 inline constexpr int64_t kReserveID = -1;
+// What the names of the threads that run goroutines begin with: gump-m3 is the
+// thread of M 3.
+inline constexpr char kThreadNamePrefix[] = "gump-m";
+
 // newm makes an M that calls fn (nullptr: nothing) and then schedules on pp
 // (nullptr: on the P that it is handed later). id comes from mReserveID, or
 // is kReserveID. The M runs only the goroutines of home, unless that is
-// nullptr.
+// nullptr. Before all that, the thread calls the hook of the program's
+// (threadStarts).
 // On: any.  P: pp, handed over.  Locks: takes sched.lock, a leaf.  Parks: no.
 void newm(void (*fn)(), P* pp, int64_t id, Home* home = nullptr);
+// newSystemM makes an M whose thread only runs fn, which does not return. name
+// is the name of the thread: at most 15 bytes, constant.
+// On: any.  P: either.  Locks: takes sched.lock, a leaf.  Parks: no.
+void newSystemM(void (*fn)(), const char* name);
 // mstart is the thread of mp, from its first call to its last.
 // On: g0.  P: none.  Locks: takes sched.lock.  Parks: blocks the thread.
 void mstart(M* mp);

@@ -160,7 +160,7 @@ TEST_F(AfterRunDeathTest, ThreadThatBeginsToWaitForTheRingIsNotDead) {
   EXPECT_EXIT(
       {
         gump::Run([] {});
-        rt::newm(Asker, /*pp=*/nullptr, rt::kReserveID);
+        rt::newSystemM(Asker, "asker");
         const int rounds = rt::ringStart() == 0 ? 30'000 : 0;
         for (int i = 0; i < rounds; i++) {
           char c;

@@ -84,6 +84,52 @@ void LockOSThread();
 // been undone.
 void UnlockOSThread();
 
+// ThreadHooks are functions for the threads that run goroutines. An empty one is
+// not called.
+struct ThreadHooks {
+  // Each thread calls it before its first goroutine.
+  std::function<void()> on_start = {};
+  // Each thread that ends calls it after its last goroutine.
+  std::function<void()> on_end = {};
+};
+// SetThreadHooks sets functions that prepare the threads of the runtime: a
+// context of a library for each thread, a signal mask, a priority, a profiler.
+//
+//   * Each thread that the runtime makes to run goroutines calls on_start
+//     before its first goroutine. It calls on_end before it ends: because it
+//     was not needed any more, or because its goroutine ended locked to it. The
+//     threads that are left when the process ends do not call on_end.
+//   * The thread of Run calls on_start in each Run, before main, and on_end
+//     after main has returned.
+//   * Other threads call neither: plain threads, and the runtime's own, which
+//     run no goroutines.
+//
+// Several threads may be in the same hook at once. A hook runs on the thread's
+// own stack. It may allocate, lock and block. If it blocks, only its own thread
+// waits: the goroutines run on other threads meanwhile. They need a thread that
+// has finished its hook. There may be none, for example just after the start.
+// So a hook must not wait for something that a goroutine is to do: both could
+// wait for ever. This includes a lock that a goroutine holds while it waits for
+// other goroutines.
+//
+// A hook must not use goroutines: no go, no channel, no Gosched, nothing of
+// this library that needs to know its goroutine or might park. That is the
+// fatal error "use of goroutines in a thread hook". A lock of gump::sync that
+// is free may be taken. An exception that leaves a hook ends the process with a
+// panic report.
+//
+// Call SetThreadHooks before the first use of the library, for example at the
+// beginning of main. Panics "runtime: SetThreadHooks after the start" if the
+// runtime has started. A second call before the start replaces the hooks.
+// Throws std::bad_alloc. Does not park, and does not start the runtime.
+//
+//   gump::runtime::SetThreadHooks({.on_start = [] { OpenGpuContext(); },
+//                                  .on_end = [] { CloseGpuContext(); }});
+//   return gump::Run(Serve);
+//
+// Source: marl's Scheduler::Config::setWorkerThreadInitializer.
+void SetThreadHooks(ThreadHooks hooks);
+
 // Stack returns a traceback in Go's format, of the caller or of all goroutines.
 // Throws std::bad_alloc. If `all` is true, it stops the world as GOMAXPROCS
 // does, and parks. The traceback then also lists the plain threads that are

@@ -36,6 +36,17 @@ uint64_t currentGoid() noexcept;
 // unlockOSThreadExternal undoes one call of lockOSThreadExternal, if there is
 // one.
 void unlockOSThreadExternal() noexcept;
+// ThreadHookFuncs are the functions of runtime::SetThreadHooks. A function that
+// is nullptr is not called.
+struct ThreadHookFuncs {
+  void (*on_start)(void* arg) = nullptr;
+  void (*on_end)(void* arg) = nullptr;
+  void* arg = nullptr;
+};
+// setThreadHooks sets the hooks and stores the arg of the previous ones in
+// *old. Returns false if the runtime has started; then nothing is changed.
+[[nodiscard]] bool setThreadHooks(const ThreadHookFuncs& next,
+                                  void** old) noexcept;
 // setMaxThreads and setMaxStack set the limits of debug::SetMaxThreads and
 // debug::SetMaxStack, and return the previous limit.
 int32_t setMaxThreads(int32_t n) noexcept;
