@@ -22,6 +22,7 @@
 #include "runtime/sched/fork.h"
 #include "runtime/sched/locked.h"
 #include "runtime/sched/mlocks.h"
+#include "runtime/sched/numa.h"
 #include "runtime/sched/preempt.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runq.h"
@@ -65,6 +66,7 @@ void doSchedinit() {
   meminit();
   stackinit();
   ncpu = getproccount();
+  topologyInit();
   defaultGOMAXPROCSInit();
   sched.goidgen.store(kMainGoid, relaxed);  // the last one given out
   sched.lastpoll.store(nanotime(), relaxed);

@@ -9,6 +9,7 @@
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/print.h"
 #include "runtime/sys/raw_syscall.h"
+#include "runtime/sys/topology_linux.h"
 
 namespace gump::rt {
 
@@ -75,23 +76,14 @@ ThreadState threadState(int32_t tid, uint64_t* sleeps) {
 }
 
 bool isConfinedHere(int32_t tid) {
-  // The largest number of processors that Linux can be built for. The kernel
-  // refuses a buffer that is smaller than its own mask.
-  constexpr size_t kWords = 8192 / 64;
-  uint64_t mask[kWords] = {};
-  const long n = rawSyscall(SYS_sched_getaffinity, tid, sizeof(mask),
-                            asArg(mask), 0, 0, 0);
+  CpuSet mask;
   uint32_t here = 0;
-  if (n < 0 || rawSyscall(SYS_getcpu, asArg(&here), 0, 0, 0, 0, 0) < 0) {
+  if (!threadAffinity(tid, &mask) ||
+      rawSyscall(SYS_getcpu, asArg(&here), 0, 0, 0, 0, 0) < 0) {
     return false;
   }
-  if (here / 64 >= kWords) return false;
-  for (size_t i = 0; i < kWords; i++) {
-    if (mask[i] != (i == here / 64 ? uint64_t{1} << (here % 64) : 0)) {
-      return false;
-    }
-  }
-  return true;
+  return here < uint32_t{kMaxProcessors} && mask.count() == 1 &&
+         mask.has(static_cast<int32_t>(here));
 }
 
 }  // namespace gump::rt

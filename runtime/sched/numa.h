@@ -1,0 +1,29 @@
+// NUMA: the topology that the scheduler goes by.
+#ifndef RUNTIME_SCHED_NUMA_H_
+#define RUNTIME_SCHED_NUMA_H_
+
+#include "runtime/sys/topology_linux.h"
+
+namespace gump::rt {
+
+// The nodes. Written by schedinit, and later only while the world is stopped.
+extern Topology topology;
+
+// topologyInit sets `topology`: to the simulated one if the variable
+// GUMP_TOPOLOGY has one, else to the kernel's. A variable that is malformed is
+// ignored, and standard error says so.
+// On: schedinit.
+void topologyInit();
+
+// topologyChanged returns true if the affinity mask has changed since
+// `topology` was read. Then it has read the topology anew, and topologyAdopt
+// makes that one `topology`. topologyChanged must not be called between the
+// two. A simulated topology never changes.
+// On: sysmon.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] bool topologyChanged();
+// On: user.  P: world stopped.  Locks: none.  Parks: no.
+void topologyAdopt();
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_SCHED_NUMA_H_
