@@ -15,6 +15,18 @@ void LockOSThread() {
 
 void UnlockOSThread() { rt::unlockOSThreadExternal(); }
 
+void SetAffinity(Affinity affinity) {
+  switch (affinity) {
+    case Affinity::kNone:
+      return rt::setAffinity(rt::ThreadAffinity::kNone);
+    case Affinity::kNode:
+      return rt::setAffinity(rt::ThreadAffinity::kNode);
+    case Affinity::kCore:
+      return rt::setAffinity(rt::ThreadAffinity::kCore);
+  }
+  panic("runtime: SetAffinity of an unknown Affinity");
+}
+
 namespace {
 
 // CallStart and CallEnd call a hook of the ThreadHooks at `hooks`.

@@ -29,6 +29,7 @@
 #include "runtime/diag/debugvars.h"
 #include "runtime/diag/panic.h"
 #include "runtime/diag/stats.h"
+#include "runtime/sched/affinity.h"
 #include "runtime/sched/deadlock.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/netpoll.h"
@@ -329,6 +330,7 @@ class PeriodicTasks {
     }
     if (maxProcs_.due(now)) {
       updateMaxProcs();
+      updateAffinity();
       LockScope l(&sched.lock);
       checkIdleLists();
     }
@@ -348,6 +350,7 @@ class PeriodicTasks {
 void sysmon() {
   becomeSystemThread();
   systemThreadRunsOnWake();
+  followsAffinity();
   const bool tracing = debug.schedtrace > 0;
   Interval trace(debug.schedtrace * kNsPerMs);
   trace.beginNow();

@@ -22,22 +22,24 @@
 // lose. If a Cmd is dropped without Wait, its child is never reaped, and its
 // maker stays.
 //
-// A thread that runs goroutines differs from a thread of the program in three
+// A thread that runs goroutines differs from a thread of the program in four
 // ways that a child would inherit. They are undone here:
 //  * the timer slack, if the thread has slept in the poller or has stopped the
 //    world (preciseSleeps), or has inherited it from such a thread, as a
 //    std::thread does;
 //  * the signal mask, in which SIGURG is unblocked;
+//  * the affinity mask, if the runtime has bound the thread (affinity.cc);
 //  * our handlers for SIGSEGV, SIGBUS and SIGURG, where these were ignored.
 // Short time slices last only while the world is stopped, and their threads
-// make no child meanwhile. The runtime changes no limit of resources, no
-// affinity and no nice value.
+// make no child meanwhile. The runtime changes no limit of resources and
+// no nice value.
 //
 // Why not a thread that makes all children: docs/decisions/009.
 #include "runtime/sched/child.h"
 
 #include <signal.h>
 
+#include "runtime/sched/affinity.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/signal.h"
@@ -84,6 +86,7 @@ void childEnded(M* maker) {
 pid_t childStart(ChildSpec* spec, M** maker) {
   M* mp = childBegins();
   ordinarySleeps(mp);
+  if (mp != nullptr) spec->affinity = childAffinity(mp);
   spec->mask = childMask();
   spec->ignored = ignoredBelow();
   const pid_t pid = spawn(*spec);

@@ -39,6 +39,7 @@
 #include <cstring>
 
 #include "runtime/diag/panic.h"
+#include "runtime/sched/affinity.h"
 #include "runtime/sched/rt0.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/thread.h"
@@ -76,6 +77,7 @@ void inChild() {
     gp->preempt.store(false, relaxed);
     // The child keeps its thread, but not the poller for which it slept.
     ordinarySleeps(gp->m);
+    unbindThread(gp->m);
   }
   restoreName();
   panicAfterFork();

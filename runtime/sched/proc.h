@@ -350,6 +350,9 @@ void mput(M* mp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
 // the M's P from it and returns it idle. Both:
 // On: any.  P: none; needed.  Locks: none.  Parks: no.
 void acquirep(P* pp);
+// wirep is acquirep for an M that is bound as pp demands, or is bound later.
+// On, P, Locks, Parks: as acquirep, but without a kMem lock.
+void wirep(P* pp);
 [[nodiscard]] P* releasep();
 // pidleput puts a P on the list of idle Ps, and pidleget takes one from it.
 // pidleget wakes sysmon from its deep sleep. pidlegetSpinning is pidleget, but

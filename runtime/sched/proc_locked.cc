@@ -9,6 +9,7 @@
 // M first subtracts it from nmidlelocked, under sched.lock (wakeLocked), so
 // checkdead counts the M as running while the P is on its way.
 #include "runtime/diag/panic.h"
+#include "runtime/sched/affinity.h"
 #include "runtime/sched/deadlock.h"
 #include "runtime/sched/extram.h"
 #include "runtime/sched/group.h"
@@ -192,6 +193,9 @@ bool lockOSThreadExternal() noexcept {
   // preemptInPlace, too, writes lockedg and lockedm.
   const bool lost = acquiremNoPark(mp);
   const bool ok = mp->lockedExt != UINT32_MAX;
+  // (B3) of affinity.cc
+  if (ok && mp->lockedExt == 0 && mp->binding.load(relaxed) != 0)
+    unbindThread(mp);
   if (ok) mp->lockedExt++;
   if (ok && !gp->foreign && mp->home == nullptr) {
     mp->lockedg = gp;

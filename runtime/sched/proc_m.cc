@@ -205,7 +205,12 @@ Chosen choose(P* pp, bool spinning) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
                     sched.runq.head->inPlace && runqempty(pp) &&
                     !timersDueNow(&pp->timers) && !fingwake.load(relaxed);
   Chosen c;
-  if (!turn && (c.idle = mget()) != nullptr) return c;
+  if (!turn) {
+    // The thread that had pp last is bound to its processors already.
+    if (pp->binding.load(relaxed) != 0) c.idle = mgetSpecific(pp->oldm);
+    if (c.idle == nullptr) c.idle = mget();
+    if (c.idle != nullptr) return c;
+  }
   c.held = takeInPlace();
   // It is the turn of a goroutine, but its group may be full.
   if (c.held == nullptr && turn && (c.idle = mget()) != nullptr) return c;

@@ -9,6 +9,7 @@
 
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
+#include "runtime/sched/affinity.h"
 #include "runtime/sched/gqueue.h"
 #include "runtime/sched/locked.h"
 #include "runtime/sched/mlocks.h"
@@ -28,7 +29,10 @@ P* allp[kMaxGomaxprocs];
 Atomic<int32_t> gomaxprocs;
 PMask idlepMask;
 
-void acquirep(P* pp) {
+namespace {
+// wire is wirep, and returns this M.
+// On, P, Locks, Parks: as wirep.
+GUMP_ALWAYS_INLINE M* wire(P* pp) {
   M* mp = getg()->m;
   if (mp->p != nullptr) fatalthrow("wirep: already in go");
   if (M* other = pp->m.load(relaxed); other != nullptr) {  // pp is ours
@@ -38,7 +42,16 @@ void acquirep(P* pp) {
   setPStatus(pp, kPidle, kPrunning);
   mp->p = pp;
   pp->m.store(mp, release);  // pairs with the acquire in preemptone
+  return mp;
 }
+}  // namespace
+
+void acquirep(P* pp) {
+  M* mp = wire(pp);
+  if (GUMP_UNLIKELY(!boundFor(mp, pp))) bindThread(mp);
+}
+
+void wirep(P* pp) { (void)wire(pp); }
 
 P* releasep() {
   M* mp = getg()->m;
@@ -213,9 +226,10 @@ P* procresize(int32_t nprocs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     self->p = nullptr;
     own = allp[0];
     setPStatus(own, kPgcstop, kPidle);
-    acquirep(own);
+    wirep(own);
   }
   for (int32_t i = nprocs; i < old; i++) destroyP(allp[i]);
+  bindPs(nprocs);
   // Pairs with the acquire in loseSpinning: the Ps below nprocs are made.
   gomaxprocs.store(nprocs, release);
   P* runnable = nullptr;

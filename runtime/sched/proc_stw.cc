@@ -32,6 +32,7 @@
 #include "runtime/diag/debugvars.h"
 #include "runtime/diag/panic.h"
 #include "runtime/diag/stats.h"
+#include "runtime/sched/affinity.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/netpoll.h"
 #include "runtime/sched/preempt.h"
@@ -285,6 +286,8 @@ void startTheWorld() {
     if (sched.mainEnded.load(relaxed)) releasePreempted();
     wakeSysmonLocked();
   }
+  // Our own P has not passed acquirep.
+  if (mp->p != nullptr && !boundFor(mp, mp->p)) bindThread(mp);
   while (runnable != nullptr) {
     P* pp = runnable;
     runnable = pp->link;
@@ -334,7 +337,7 @@ int32_t setGOMAXPROCS(int32_t n) noexcept {
 
 void setDefaultGOMAXPROCS() noexcept {
   schedinit();
-  int32_t n = defaultGOMAXPROCS(getproccount());
+  int32_t n = defaultGOMAXPROCS(programProcessors());
   {
     LockScope l(&sched.lock);
     if (!sched.customGOMAXPROCS && n == gomaxprocs.load(relaxed) &&

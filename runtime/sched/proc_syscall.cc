@@ -67,7 +67,7 @@ bool exitsyscallFast(P* oldp) {
   // Pairs with the store in entersyscall.
   if (oldp != nullptr && oldp->status.load(acquire) == kPsyscall &&
       pcasstatus(oldp, kPsyscall, kPidle)) {
-    acquirep(oldp);
+    wirep(oldp);
     return true;
   }
   // Another thread took it. Any idle P will do. npidle is a hint: the slow path

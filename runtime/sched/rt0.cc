@@ -18,6 +18,7 @@
 #include "runtime/diag/debugvars.h"
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
+#include "runtime/sched/affinity.h"
 #include "runtime/sched/deadlock.h"
 #include "runtime/sched/fork.h"
 #include "runtime/sched/locked.h"
@@ -67,6 +68,7 @@ void doSchedinit() {
   stackinit();
   ncpu = getproccount();
   topologyInit();
+  affinityInit();
   defaultGOMAXPROCSInit();
   sched.goidgen.store(kMainGoid, relaxed);  // the last one given out
   sched.lastpoll.store(nanotime(), relaxed);

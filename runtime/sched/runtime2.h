@@ -28,6 +28,7 @@ struct Group;
 struct P;
 struct Hchan;
 struct Home;
+struct ThreadBinding;
 
 // Status of a P
 //
@@ -133,15 +134,23 @@ struct M {
   Atomic<int32_t> children;
   uint32_t schedrand = 0;  // state of cheaprand
   int64_t id = -1;
-  Atomic<int32_t> procid;        // kernel thread id; 0: there is no thread
-  P* nextp = nullptr;            // handed over by the waker
-  bool starting = false;         // nextp may be taken back; under sched.lock
+  Atomic<int32_t> procid;  // kernel thread id; 0: there is no thread
+  P* nextp = nullptr;      // handed over by the waker
+  bool starting = false;   // nextp may be taken back; under sched.lock
   // While `starting`: since when (nanotime), and whether sysmon has given up
   // waiting for it (takeStartingP). Under sched.lock.
   int64_t startingSince = 0;
   bool startsLate = false;
-  P* oldp = nullptr;             // held before a syscall
-  void (*mstartfn)() = nullptr;  // runs before the first schedule
+  P* oldp = nullptr;  // held before a syscall
+  // To what the thread is bound (affinity.cc), or would be if the program had
+  // not set the thread's mask itself; 0: to nothing. Written by the thread,
+  // relaxed. sysmon reads it as a hint.
+  Atomic<uint32_t> binding;
+  // The mask of the thread is one that the runtime has set. Written and read as
+  // `binding`.
+  Atomic<bool> bound;
+  ThreadBinding* masks = nullptr;  // made when the M is first bound
+  void (*mstartfn)() = nullptr;    // runs before the first schedule
   // The name of a thread of the runtime's own, which runs no goroutines. All
   // other threads are named by their id.
   const char* systemName = nullptr;
@@ -205,6 +214,9 @@ struct alignas(kFalseSharing) P {
   // A PStatus. Changed only by pcasstatus, by the owner's setPStatus, and by
   // entersyscall.
   Atomic<uint32_t> status;
+  // To what it binds the threads that hold it (affinity.cc); 0: to nothing.
+  // Written with the world stopped, relaxed. sysmon reads it as a hint.
+  Atomic<uint32_t> binding;
   P* link = nullptr;             // sched.pidle
   Atomic<uint32_t> schedtick;    // +1 per execute that does not inherit its
                                  // slice; read by sysmon and traces

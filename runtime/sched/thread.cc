@@ -24,6 +24,7 @@
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
 #include "runtime/diag/stats.h"
+#include "runtime/sched/affinity.h"
 #include "runtime/sched/deadlock.h"
 #include "runtime/sched/fork.h"
 #include "runtime/sched/home.h"
@@ -417,6 +418,7 @@ void minit(M* mp) {
   // The previous thread may have missed a signal. Release: see preemptM.
   mp->signalSent.store(0, release);
   mp->preciseSleeps = false;
+  forgetBinding(mp);
   mp->eh = reinterpret_cast<EhGlobals*>(abi::__cxa_get_globals());
   mp->errnoAddr = &errno;
   sanitizerInitThread(mp);
@@ -427,7 +429,9 @@ void minit(M* mp) {
 }
 
 void unminit(M* mp) {
-  ordinarySleeps(mp);  // m0's thread goes back to the caller of Run
+  // m0's thread goes back to the caller of Run.
+  ordinarySleeps(mp);
+  if (mp == &m0) unbindThread(mp);
   setLostKey(nullptr);
   unminitSignalStack(mp);
 }

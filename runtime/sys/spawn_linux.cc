@@ -101,6 +101,11 @@ GUMP_NO_SANITIZE long setStandard(long fd, int number) {
 GUMP_NO_SANITIZE long begin(const Child* c) {
   const ChildSpec* s = c->spec;
   setDispositions(c->ignored);
+  if (s->affinity != nullptr) {
+    // If it fails, a cpuset has changed meanwhile, and the kernel knows better.
+    call(SYS_sched_setaffinity, 0, kMaxProcessors / 8,
+         reinterpret_cast<long>(s->affinity), 0);
+  }
   if (s->dir != nullptr) {
     const long n = call(SYS_chdir, asArg(s->dir), 0, 0, 0);
     if (n < 0) return n;

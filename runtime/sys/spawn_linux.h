@@ -5,6 +5,8 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include "runtime/sys/topology_linux.h"
+
 namespace gump::rt {
 
 // ChildSpec describes a child. The caller owns all that it points to.
@@ -16,6 +18,9 @@ struct ChildSpec {
   // Our descriptors that the child gets as its descriptors 0, 1 and 2. Each is
   // 3 or above, or it is -1, which means /dev/null.
   int fds[3] = {-1, -1, -1};
+  // The processors that the child may use; nullptr means those of the calling
+  // thread.
+  const CpuSet* affinity = nullptr;
   sigset_t mask = {};     // the signals that the child blocks
   sigset_t ignored = {};  // the signals that it ignores although we handle them
 };

@@ -164,6 +164,7 @@ TEST(DeniedProgram, DISABLED_UsesEverything) {
     UseFiles();
     UsePrograms();
     UseSignals();
+    runtime::SetAffinity(runtime::Affinity::kCore);
     UseScheduler();  // now that there is a back end
     return 0;
   });
@@ -184,6 +185,7 @@ struct Call {
 
 // Newer numbers are the same on all architectures. Headers may lack them.
 constexpr uint32_t kMadvGuardInstall = 102;
+constexpr uint32_t kPrSetVma = 0x53564d41;
 
 constexpr Call kCalls[] = {
     // Calls of the library.
@@ -202,6 +204,11 @@ constexpr Call kCalls[] = {
     {"sched_getattr", SYS_sched_getattr},
     {"sched_setattr", SYS_sched_setattr},
     {"timer_slack", SYS_prctl, 0, PR_SET_TIMERSLACK},
+    {"get_name", SYS_prctl, 0, PR_GET_NAME},
+    {"set_name", SYS_prctl, 0, PR_SET_NAME},
+    {"name_mapping", SYS_prctl, 0, kPrSetVma},
+    {"sched_getaffinity", SYS_sched_getaffinity},
+    {"sched_setaffinity", SYS_sched_setaffinity},
     // Calls of libc and of the C++ library, on our behalf.
     {"faccessat2", 439},
     {"rseq", SYS_rseq},

@@ -56,6 +56,7 @@ const Use kUses[] = {
     {"LockOSThread", [] { runtime::LockOSThread(); }},
     {"UnlockOSThread", [] { runtime::UnlockOSThread(); }},
     {"Gomaxprocs", [] { (void)runtime::GOMAXPROCS(3); }},
+    {"SetAffinity", [] { runtime::SetAffinity(runtime::Affinity::kCore); }},
     {"Stack", [] { (void)runtime::Stack(true); }},
     {"GC", [] { runtime::GC(); }},
     {"SetFinalizer", [] { runtime::SetFinalizer([] {}); }},

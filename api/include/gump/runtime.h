@@ -84,8 +84,42 @@ void LockOSThread();
 // been undone.
 void UnlockOSThread();
 
-// ThreadHooks are functions for the threads that run goroutines. An empty one is
-// not called.
+// Affinity says to which processors the threads of the runtime are bound.
+enum class Affinity {
+  kNone,  // to none: the kernel chooses
+  kNode,  // to the processors of the NUMA node of the thread's P
+  kCore,  // to one processor for each P
+};
+// SetAffinity binds the threads that run goroutines. Without it they are bound
+// as GUMP_AFFINITY=none|node|core says, or else by kNode if the machine has
+// several NUMA nodes, and by kNone if it has one.
+//
+//   * A thread is bound when it gets a P. With kCore the processors are dealt
+//     to the Ps in their order, so P 0 has the first one; if there are more Ps
+//     than processors, they share.
+//   * The runtime never leaves the processors that taskset or a cpuset has
+//     given the process, and follows a change of these within about a second.
+//   * A thread that a goroutine has locked (LockOSThread) is not bound. If the
+//     program itself has set the mask of a thread, that thread is left alone.
+//   * A child of exec::Cmd begins with the mask of the program, and so does a
+//     child of fork. A std::thread that a goroutine makes inherits the mask of
+//     the goroutine's thread. If it should not, the goroutine calls
+//     LockOSThread before.
+//   * A call in blocking() stays on the processors of its thread.
+//   * If the kernel refuses, threads are not bound.
+//
+// Binding helps programs that own their processors: no thread moves away from
+// its caches. It harms those that share them with other programs. A change
+// stops the world as GOMAXPROCS does, and parks. Before the runtime has
+// started, SetAffinity only notes the choice, and does not start it. Panics
+// "runtime: SetAffinity of an unknown Affinity" for any other value.
+//
+// Source: marl's Thread::Affinity::Policy::oneOf; the order of the processors
+// is the kernel's.
+void SetAffinity(Affinity affinity);
+
+// ThreadHooks are functions for the threads that run goroutines. An empty one
+// is not called.
 struct ThreadHooks {
   // Each thread calls it before its first goroutine.
   std::function<void()> on_start = {};

@@ -47,6 +47,10 @@ struct ThreadHookFuncs {
 // *old. Returns false if the runtime has started; then nothing is changed.
 [[nodiscard]] bool setThreadHooks(const ThreadHookFuncs& next,
                                   void** old) noexcept;
+// ThreadAffinity is runtime::Affinity. setAffinity sets how threads are bound
+// from now on.
+enum class ThreadAffinity : uint8_t { kNone, kNode, kCore };
+void setAffinity(ThreadAffinity wanted) noexcept;
 // setMaxThreads and setMaxStack set the limits of debug::SetMaxThreads and
 // debug::SetMaxStack, and return the previous limit.
 int32_t setMaxThreads(int32_t n) noexcept;
