@@ -532,6 +532,16 @@ void Main() {
               gump::runtime::NumGoroutine(), gump::runtime::GOMAXPROCS(0),
               gump::runtime::Stack(/*all=*/true).c_str());
 }
+
+std::atomic<int> contexts = 0;
+void OpenGpuContext() { contexts++; }
+void CloseGpuContext() { contexts--; }
+void Serve() { EXPECT_GT(contexts, 0); }
+int main() {
+  gump::runtime::SetThreadHooks({.on_start = [] { OpenGpuContext(); },
+                                 .on_end = [] { CloseGpuContext(); }});
+  return gump::Run(Serve);
+}
 }  // namespace runtime_h
 
 namespace group_h {
@@ -774,6 +784,7 @@ void Main() {
 }  // namespace waitgroup_h
 
 TEST(HeaderExamplesTest, WorkAsDocumented) {
+  EXPECT_EQ(runtime_h::main(), 0);  // first: the runtime has not started
   for (void (*example)() :
        {barrier_h::Main,      chan_h::Main,    co_h::Main,
         cond_h::Main,         defer_h::Main,   errgroup_h::Main,
