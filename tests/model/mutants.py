@@ -94,7 +94,7 @@ class Copy:
 
     def refresh(self):
         """Copies the files that have changed, so that no other file is built again."""
-        files = [ROOT / "CMakeLists.txt", ROOT / "README.md"]
+        files = [ROOT / "CMakeLists.txt", ROOT / "README.md", ROOT / "tools/gdb/gump_gdb.py"]  # runtime/ embeds the last
         for folder in FOLDERS:
             files += [p for p in (ROOT / folder).rglob("*") if p.is_file() and "__pycache__" not in p.parts]
         wanted = {p.relative_to(ROOT) for p in files}

@@ -38,11 +38,12 @@ inline void startG(void (*f)()) {
         "newproc");
 }
 
-// setUpScheduler starts the runtime with two Ms, which have run something
-// before, so that cells and stacks are at hand.
-inline void setUpScheduler() {
+// setUpSchedulerOf starts the runtime with two Ms, which have run something
+// before, so that cells and stacks are at hand. procs is the number of Ps.
+// setUpScheduler does so with two Ps.
+inline void setUpSchedulerOf(const char* procs) {
   rt::gomaxprocs.store(0, rt::relaxed);
-  setenv("GOMAXPROCS", "2", 1);
+  setenv("GOMAXPROCS", procs, 1);
   rt::schedinit();
   rt::newm(nullptr, nullptr, -1);
   rt::newm(nullptr, nullptr, -1);
@@ -66,6 +67,7 @@ inline void setUpScheduler() {
   nameWord(&rt::allp[0]->status, "P0.status");
   nameWord(&rt::allp[1]->status, "P1.status");
 }
+inline void setUpScheduler() { setUpSchedulerOf("2"); }
 
 // callUntil is a declared call that lasts until another thread wakes n.
 inline void callUntil(rt::Note* n) {
@@ -79,7 +81,8 @@ inline void callUntil(rt::Note* n) {
 inline void retakeFromCalls(int64_t now) {
   rt::M* mp = rt::acquirem();
   for (int64_t at : {now, now + 20'000'000}) {
-    for (int i = 0; i < 2; i++) (void)rt::retakeSyscall(rt::allp[i], at);
+    const int n = rt::gomaxprocs.load(rt::relaxed);
+    for (int i = 0; i < n; i++) (void)rt::retakeSyscall(rt::allp[i], at);
   }
   rt::releasem(mp);
 }
