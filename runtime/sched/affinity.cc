@@ -20,9 +20,10 @@
 //       the runtime has set, or what a shrinking cpuset has left of such a one.
 //       Any other mask was set by the program for this thread, or from outside,
 //       and stays.
-//  (B3) A thread that a goroutine has locked (LockOSThread) is not bound. If it
-//       is bound when the goroutine locks it, it gets the program's mask back.
-//       So does the thread of Run when Run returns.
+//  (B3) A thread that a goroutine has locked (LockOSThread) is not bound, and
+//       neither is the thread of a home. If a thread is bound when a goroutine
+//       locks it, it gets the program's mask back. So does the thread of Run
+//       when Run returns.
 //  (B4) What a bound thread makes begins with the mask of the program, where
 //       the runtime has a say: a child of exec::Cmd (childAffinity), and a
 //       child of fork (unbindThread in fork.cc). The threads of the runtime are
@@ -252,7 +253,7 @@ void bindPs(int32_t nprocs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 // ---- Threads ----------------------------------------------------------------
 
 void bindThread(M* mp) {
-  if (mp->lockedExt != 0) return;  // (B3)
+  if (mp->lockedExt != 0) return;  // (B3); of a home it is at least 1
   const uint32_t binding = mp->p->binding.load(relaxed);
   if (mp->masks == nullptr) mp->masks = persistentallocOf<ThreadBinding>();
   if (mp->masks == nullptr) return;  // no memory

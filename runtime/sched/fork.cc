@@ -40,6 +40,7 @@
 
 #include "runtime/diag/panic.h"
 #include "runtime/sched/affinity.h"
+#include "runtime/sched/home.h"
 #include "runtime/sched/rt0.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/thread.h"
@@ -56,13 +57,16 @@ namespace {
 int32_t processId;
 char startName[kThreadNameMax];  // of the thread that started the runtime
 
-// restoreName undoes minitName for a child, whose only thread gives the process
-// its name.
-void restoreName() {
+// restoreName undoes minitName and startHome for a child, whose only thread
+// gives the process its name.
+void restoreName(const M* mp) {
   char now[kThreadNameMax] = {};
   threadName(&now);
   constexpr size_t n = sizeof(kThreadNamePrefix) - 1;
-  if (strncmp(now, kThreadNamePrefix, n) == 0) nameThread(startName);
+  const bool ours = strncmp(now, kThreadNamePrefix, n) == 0 ||
+                    (mp != nullptr && mp->home != nullptr &&
+                     strcmp(now, mp->home->name) == 0);
+  if (ours) setThreadName(startName);
 }
 
 // inChild runs in the child, on its only thread, before fork returns.
@@ -71,15 +75,16 @@ void inChild() {
   forked.store(true, relaxed);
   unsetInitialised();  // (F2)
   G* gp = getg();
-  if (gp != nullptr && gp->m != nullptr) {
-    gp->m->presumed.or_(kPresumedForked, relaxed);  // (F1)
+  M* mp = gp == nullptr ? nullptr : gp->m;
+  if (mp != nullptr) {
+    mp->presumed.or_(kPresumedForked, relaxed);  // (F1)
     // To yield would be to use the other threads. No thread asks again.
     gp->preempt.store(false, relaxed);
     // The child keeps its thread, but not the poller for which it slept.
-    ordinarySleeps(gp->m);
-    unbindThread(gp->m);
+    ordinarySleeps(mp);
+    unbindThread(mp);
   }
-  restoreName();
+  restoreName(mp);
   panicAfterFork();
 }
 

@@ -299,14 +299,14 @@ P* finishStarting(M* mp) {
 // On: the new thread.  P: none.  Locks: none.  Parks: no.
 void minitName(const M* mp) {
   if (mp->systemName != nullptr) {
-    nameThread(mp->systemName);
+    setThreadName(mp->systemName);
     return;
   }
   char name[32];
   Writer w{.buf = name, .cap = sizeof(name) - 1};
   print(&w, "%s%D", kThreadNamePrefix, mp->id);
   name[w.len] = '\0';
-  nameThread(name);
+  setThreadName(name);
 }
 
 // minitSignalMask gives a thread of ours the signal mask of the thread that

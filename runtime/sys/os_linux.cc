@@ -394,10 +394,6 @@ void lowerPriority(uint32_t old) {
   (void)set(attr);  // lowering needs no privilege
 }
 
-void nameThread(const char* name) {
-  rawSyscall(SYS_prctl, PR_SET_NAME, asArg(name), 0, 0, 0, 0);
-}
-
 void threadName(char (*name)[kThreadNameMax]) {
   rawSyscall(SYS_prctl, PR_GET_NAME, asArg(name), 0, 0, 0, 0);
 }

@@ -100,9 +100,6 @@ void undoRunOnWake(RunOnWake before);
 [[nodiscard]] uint32_t raisePriority();
 void lowerPriority(uint32_t old);
 
-// nameThread names the calling thread as top, ps and perf show it. The kernel
-// keeps the first 15 bytes.
-void nameThread(const char* name);
 // threadName writes the name of the calling thread.
 inline constexpr size_t kThreadNameMax = 16;  // with the final NUL
 void threadName(char (*name)[kThreadNameMax]);

@@ -34,7 +34,6 @@ void undoRunOnWake(RunOnWake) {}
 uint32_t raisePriority() { return 0; }
 void lowerPriority(uint32_t) {}
 void declineSignals() {}
-void nameThread(const char*) {}
 void threadName(char (*)[kThreadNameMax]) {}
 int32_t gettid() { return 1; }
 void tgkill(int32_t, int) {}

@@ -22,6 +22,7 @@
 #include "gump/exec.h"
 #include "gump/go.h"
 #include "gump/runtime.h"
+#include "gump/runtime/thread.h"
 #include "gump/sync/waitgroup.h"
 #include "gump/time.h"
 #include "runtime/sched/proc.h"
@@ -348,6 +349,25 @@ TEST_P(AffinityTest, ThreadIsBoundAgainOnceItIsUnlocked) {
            return Mask().size() == 1;
          }),
          "the thread stayed free");
+    });
+  });
+}
+
+TEST_P(AffinityTest, RuntimeThreadIsNotBound) {
+  const ScopedEnv affinity("GUMP_AFFINITY", "core");
+  Program([] {
+    RunWith(GetParam(), [] {
+      runtime::Thread t("own");
+      for (int i = 0; i < 20; i++) {
+        t.Run(Free);
+        SleepOnThreads(2);
+        OnCore();
+      }
+      static const Cpus own = {Nth(1)};
+      t.Run([] { Is(SetMaskOf(0, own), "sched_setaffinity"); });
+      for (int i = 0; i < 20; i++) {
+        t.Run([] { Is(Mask() == own, "the mask of a Thread is gone"); });
+      }
     });
   });
 }

@@ -18,6 +18,7 @@
 #include "gump/go.h"
 #include "gump/os.h"
 #include "gump/runtime.h"
+#include "gump/runtime/thread.h"
 #include "gump/sync/waitgroup.h"
 #include "tests/testing/sleep_on_threads.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -87,32 +88,41 @@ TEST_P(NamesTest, NewThreadOfAnMIsNamedByItsNewNumber) {
   });
 }
 
+// ForkHere checks that a child of this thread has the name of the program.
+void ForkHere(const std::string& program) {
+  const std::string own = NameOf(gettid());
+  int fds[2];
+  ASSERT_EQ(pipe(fds), 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    char name[16] = {};
+    prctl(PR_GET_NAME, name);
+    _exit(write(fds[1], name, sizeof(name)) == sizeof(name) ? 0 : 1);
+  }
+  char name[16] = {};
+  EXPECT_EQ(read(fds[0], name, sizeof(name)), ssize_t{sizeof(name)});
+  EXPECT_EQ(name, program);
+  EXPECT_EQ(NameOf(gettid()), own) << "the parent's thread was renamed";
+  close(fds[0]);
+  close(fds[1]);
+  while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
 TEST_P(NamesTest, ChildOfForkHasTheNameOfTheProgram) {
   const std::string program = NameOf(getpid());
   Run([&] {
     sync::WaitGroup wg;
     wg.Go([&] {
       runtime::LockOSThread();
-      const std::string own = NameOf(gettid());
-      int fds[2];
-      ASSERT_EQ(pipe(fds), 0);
-      const pid_t pid = fork();
-      if (pid == 0) {
-        char name[16] = {};
-        prctl(PR_GET_NAME, name);
-        _exit(write(fds[1], name, sizeof(name)) == sizeof(name) ? 0 : 1);
-      }
-      char name[16] = {};
-      EXPECT_EQ(read(fds[0], name, sizeof(name)), ssize_t{sizeof(name)});
-      EXPECT_EQ(name, program);
-      EXPECT_EQ(NameOf(gettid()), own) << "the parent's thread was renamed";
-      close(fds[0]);
-      close(fds[1]);
-      while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
-      }
+      ForkHere(program);
       runtime::UnlockOSThread();
     });
     wg.Wait();
+    for (const char* name : {"", "own name"}) {
+      runtime::Thread t(name);
+      t.Run([&] { ForkHere(program); });
+    }
   });
 }
 

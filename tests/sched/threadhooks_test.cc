@@ -24,6 +24,7 @@
 #include "gump/go.h"
 #include "gump/os.h"
 #include "gump/runtime.h"
+#include "gump/runtime/thread.h"
 #include "gump/sync.h"
 #include "gump/time.h"
 #include "tests/testing/panic_text.h"
@@ -200,6 +201,30 @@ TEST_P(ThreadHooksTest, LibraryModeCallsStartOnItsThreads) {
     Is(std::count(log_of_hooks.started.begin(), log_of_hooks.started.end(),
                   self) == 0,
        "a plain thread called on_start");
+  });
+}
+
+TEST_P(ThreadHooksTest, RuntimeThreadCallsBothHooks) {
+  Program([] {
+    LogHooks();
+    RunWith(GetParam(), [] {
+      for (int i = 0; i < 5; i++) {
+        pid_t tid = 0;
+        {
+          runtime::Thread t("hooked");
+          tid = t.Run([] {
+            const std::lock_guard<std::mutex> l(log_of_hooks.mu);
+            Is(std::count(log_of_hooks.started.begin(),
+                          log_of_hooks.started.end(), gettid()) == 1,
+               "a goroutine of a Thread came before on_start");
+            return gettid();
+          });
+          Is(!log_of_hooks.HasEnded(tid), "on_end came too early");
+        }
+        Is(Eventually([&] { return log_of_hooks.HasEnded(tid); }),
+           "the Thread did not call on_end");
+      }
+    });
   });
 }
 
@@ -502,6 +527,27 @@ TEST_P(ThreadHooksTest, HookOfASpinnerLeavesItsSearchToAnotherThread) {
       while (!ran) {
       }
       *go_on = true;
+    });
+  });
+}
+
+TEST_P(ThreadHooksTest, HookThatBlocksDelaysOnlyItsRuntimeThread) {
+  Program([] {
+    std::atomic<bool>* go_on = BlockFirst();
+    // It starts the runtime, so its thread is the first to call the hook.
+    static runtime::Thread t("late");
+    static std::atomic<int> ran = 0;
+    go(GoOptions{.thread = &t}, [] { ran++; });
+    RunWith(GetParam(), [&] {
+      for (int i = 0; i < 20; i++) {
+        sync::WaitGroup wg;
+        for (int k = 0; k < 20; k++) wg.Go([] { runtime::Gosched(); });
+        wg.Wait();
+        runtime::GC();  // stops the world
+      }
+      Is(ran == 0, "a goroutine came before on_start");
+      *go_on = true;
+      t.Run([] { Is(ran == 1, "a goroutine was overtaken"); });
     });
   });
 }

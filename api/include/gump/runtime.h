@@ -99,8 +99,9 @@ enum class Affinity {
 //     than processors, they share.
 //   * The runtime never leaves the processors that taskset or a cpuset has
 //     given the process, and follows a change of these within about a second.
-//   * A thread that a goroutine has locked (LockOSThread) is not bound. If the
-//     program itself has set the mask of a thread, that thread is left alone.
+//   * A thread that a goroutine has locked (LockOSThread) is not bound, and
+//     neither is that of a runtime::Thread. If the program itself has set the
+//     mask of a thread, that thread is left alone.
 //   * A child of exec::Cmd begins with the mask of the program, and so does a
 //     child of fork. A std::thread that a goroutine makes inherits the mask of
 //     the goroutine's thread. If it should not, the goroutine calls
