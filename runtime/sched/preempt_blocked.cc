@@ -115,8 +115,10 @@ bool tryPresume(P* pp, M* mp, G* gp, Group** slotOf) {
                     pp->schedtick.load(acquire) == tick &&
                     pp->status.load(acquire) == kPrunning;
   // Once the CAS of A4 has succeeded, gp may end at any time. Its slot counts
-  // until groupTaken, so the group's cell is not used again before that.
-  if (away && peek(gp->special)) *slotOf = groupOf(gp);
+  // until groupTaken, so the group's cell is not used again before that. If the
+  // CAS fails, gp may be ending now, and the number may be of the past.
+  const uint32_t group = away && peek(gp->special) ? peek(gp->group) : 0;
+  if (group != 0) *slotOf = groupAt(group);
   // A4. acq_rel: we see the M's writes to the P, and reenter sees ours.
   const uint32_t taken =
       kPresumedTaken | (++mp->presumedGen << kPresumedGenShift);  // (P6)
