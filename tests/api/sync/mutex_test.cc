@@ -370,7 +370,8 @@ TEST(MutexBubbleTest, LimitPassesOutsideOfTheBubble) {
       const absl::Time before = synctest::Now();
       auto locked = make_chan<void>();
       auto end = make_chan<void>();
-      go([&] {
+      sync::WaitGroup holder;
+      holder.Go([&] {
         mu.Lock();
         locked.Close();
         (void)end.Recv();
@@ -381,6 +382,7 @@ TEST(MutexBubbleTest, LimitPassesOutsideOfTheBubble) {
       EXPECT_FALSE(mu.TryLockUntil(synctest::Now() + absl::Milliseconds(2)));
       EXPECT_EQ(synctest::Now(), before);
       end.Close();
+      holder.Wait();  // it uses mu
     });
   });
 }
