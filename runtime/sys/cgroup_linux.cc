@@ -32,6 +32,7 @@
 #include "runtime/sched/runtime2.h"
 #include "runtime/sys/descriptor.h"
 #include "runtime/sys/keep_errno.h"
+#include "runtime/sys/next_field.h"
 
 namespace gump::rt {
 namespace {
@@ -39,14 +40,6 @@ namespace {
 constexpr std::string_view kController = "cpu";
 // A limit file that fills a buffer of this size is malformed.
 constexpr size_t kLimitFileSize = 64;
-
-// nextField cuts the first field off *s, up to sep or to the end.
-std::string_view nextField(std::string_view* s, char sep) {
-  const size_t n = std::min(s->find(sep), s->size());
-  const std::string_view field = s->substr(0, n);
-  s->remove_prefix(std::min(n + 1, s->size()));
-  return field;
-}
 
 bool listContains(std::string_view list, std::string_view item) {
   while (!list.empty()) {

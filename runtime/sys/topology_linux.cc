@@ -31,6 +31,7 @@
 #include "runtime/sys/base.h"
 #include "runtime/sys/descriptor.h"
 #include "runtime/sys/keep_errno.h"
+#include "runtime/sys/next_field.h"
 #include "runtime/sys/raw_syscall.h"
 
 namespace gump::rt {
@@ -47,14 +48,6 @@ static_assert(kMaxNodes == 64 && kMaxProcessors == 8192);
 constexpr size_t kListSize = 24576;
 // The kernel's numbers of nodes end here (NODES_SHIFT is at most 10).
 constexpr int32_t kMaxNodeIds = 1024;
-
-// nextField cuts the first field off *s, up to sep or to the end.
-std::string_view nextField(std::string_view* s, char sep) {
-  const size_t n = std::min(s->find(sep), s->size());
-  const std::string_view field = s->substr(0, n);
-  s->remove_prefix(std::min(n + 1, s->size()));
-  return field;
-}
 
 // Number is a decimal without a sign. One that is too large for an int32_t is
 // kHuge, which is above every limit here.
@@ -90,11 +83,25 @@ bool eachRange(std::string_view list, F&& f) {
   return true;
 }
 
+// readWhole reads fd to its end, at most n bytes. Returns how many, or -1. It
+// is not inlined, because it reads errno, and readFile may park (see
+// KeepErrno).
+GUMP_NOINLINE ssize_t readWhole(int fd, char* buf, size_t n) {
+  size_t size = 0;
+  while (size < n) {
+    const ssize_t got = read(fd, buf + size, n - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return -1;
+    if (got == 0) break;
+    size += static_cast<size_t>(got);
+  }
+  return static_cast<ssize_t>(size);
+}
+
 // readFile reads a file below prefix as one line, and returns it without its
 // newline. Returns false if it cannot be read, or does not fit into n bytes.
-// It is not inlined, because it reads errno (see KeepErrno).
-GUMP_NOINLINE bool readFile(const char* prefix, const char* name, char* buf,
-                            size_t n, std::string_view* line) {
+bool readFile(const char* prefix, const char* name, char* buf, size_t n,
+              std::string_view* line) {
   char path[4096];
   const size_t lengths[] = {strlen(prefix), strlen(name)};
   if (lengths[0] + lengths[1] >= sizeof(path)) return false;
@@ -103,17 +110,10 @@ GUMP_NOINLINE bool readFile(const char* prefix, const char* name, char* buf,
   const int fd =
       newDescriptor([&] { return ::open(path, O_RDONLY | O_CLOEXEC); });
   if (fd < 0) return false;
-  size_t size = 0;
-  ssize_t got = 0;
-  while (size < n) {
-    got = read(fd, buf + size, n - size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
-    size += static_cast<size_t>(got);
-  }
+  const ssize_t size = readWhole(fd, buf, n);
   close(fd);
-  if (got < 0 || size == n) return false;
-  *line = std::string_view(buf, size);
+  if (size < 0 || static_cast<size_t>(size) == n) return false;
+  *line = std::string_view(buf, static_cast<size_t>(size));
   if (!line->empty() && line->back() == '\n') line->remove_suffix(1);
   return true;
 }
