@@ -35,8 +35,8 @@ void startMember(void (*f)()) {
         "newproc");
 }
 
-void setUpGroup() {
-  setUpScheduler();
+void setUpGroupWith(const char* procs) {
+  setUpSchedulerOf(procs);
   onPlainThread([] { group = rt::newGroup("", 0, 1); });
   check(group != nullptr, "newGroup");
   nameWord(&group->state, "state");
@@ -44,6 +44,9 @@ void setUpGroup() {
   nameWord(&group->limit, "limit");
   nameWord(&inside, "inside");
 }
+
+void setUpGroup() { setUpGroupWith("2"); }
+void setUpGroupOfThreePs() { setUpGroupWith("3"); }
 
 bool ofSchedOrGroup(const void* addr) {
   return ofSchedOrP(addr) || reinterpret_cast<uintptr_t>(addr) -
@@ -87,8 +90,9 @@ void yield() {
   });
 }
 
-// The same with two slots and three goroutines. One of them takes the place of
-// the one that yields, while the third gives up its slot.
+// Two slots and three goroutines. One of them yields while another one ends.
+// The third keeps its slot until the first has run again, so that one must get
+// the slot of the second.
 void yieldOfTwo() {
   most = 2;
   plainThread("go", [] {
@@ -96,10 +100,10 @@ void yieldOfTwo() {
     startMember([] {
       visit();
       rt::gosched();
-      visit();
+      rt::notewakeup(&first);
     });
     startMember(visit);
-    startMember(visit);
+    startMember([] { rt::notesleep(&first); });
   });
 }
 
@@ -190,8 +194,8 @@ void taken() {
 
 // ---- The table --------------------------------------------------------------
 
-Registered row(Model m) {
-  m.common = setUpGroup;
+Registered row(Model m, void (*common)() = setUpGroup) {
+  m.common = common;
   m.delayable = ofSchedOrGroup;
   return Registered(m);
 }
@@ -213,8 +217,9 @@ const Registered kModels[] = {
          .about = "two of three goroutines have slots, and one of them yields",
          .setup = yieldOfTwo,
          .finish = allVisited<3>,
-         .quick = {2, 1, 300, 1},
-         .full = {2, 1, 5000}}),
+         .quick = {1, 1, 300},
+         .full = {1, 1, 5000}},
+        setUpGroupOfThreePs),
     row({.name = "group_park",
          .about = "the same, and one of them parks and is readied",
          .setup = park,

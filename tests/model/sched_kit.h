@@ -90,7 +90,8 @@ inline void retakeFromCalls(int64_t now) {
 // allRan: n goroutines have ended, and everything is idle again.
 inline void allRan(int n) {
   check(ran.load(rt::relaxed) == n, "a goroutine has not run");
-  check(rt::sched.npidle.load(rt::relaxed) == 2, "a P is not idle");
+  check(rt::sched.npidle.load(rt::relaxed) == rt::gomaxprocs.load(rt::relaxed),
+        "a P is not idle");
   check(rt::sched.nmspinning.load(rt::relaxed) == 0, "an M spins asleep");
   check(rt::sched.runq.empty(), "the global queue is not empty");
 }

@@ -27,6 +27,8 @@
 #include "gump/runtime/thread.h"
 #include "gump/sync.h"
 #include "gump/time.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sys/tls.h"
 #include "tests/testing/panic_text.h"
 #include "tests/testing/sleep_on_threads.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -533,8 +535,11 @@ TEST_P(ThreadHooksTest, HookOfASpinnerLeavesItsSearchToAnotherThread) {
 
 TEST_P(ThreadHooksTest, HookThatBlocksDelaysOnlyItsRuntimeThread) {
   Program([] {
-    std::atomic<bool>* go_on = BlockFirst();
-    // It starts the runtime, so its thread is the first to call the hook.
+    static std::atomic<bool> go_on = false;
+    runtime::SetThreadHooks({.on_start = [] {
+      if (rt::getg()->m->home == nullptr) return;
+      while (!go_on) usleep(1000);
+    }});
     static runtime::Thread t("late");
     static std::atomic<int> ran = 0;
     go(GoOptions{.thread = &t}, [] { ran++; });
@@ -546,7 +551,7 @@ TEST_P(ThreadHooksTest, HookThatBlocksDelaysOnlyItsRuntimeThread) {
         runtime::GC();  // stops the world
       }
       Is(ran == 0, "a goroutine came before on_start");
-      *go_on = true;
+      go_on = true;
       t.Run([] { Is(ran == 1, "a goroutine was overtaken"); });
     });
   });
