@@ -20,6 +20,7 @@
 #include "gump/sync.h"
 #include "gump/synctest.h"
 #include "gump/time.h"
+#include "runtime/sched/group.h"
 #include "runtime/sched/proc.h"
 #include "tests/sched/crash_testing.h"
 #include "tests/sched/group_testing.h"
@@ -764,21 +765,22 @@ TEST_F(GroupDeathTest, DeadlockIsReportedAndShowsTheGroup) {
 }
 
 TEST_F(GroupDeathTest, SchedDetailShowsGroups) {
-  EXPECT_EXIT(
-      CrashDeathTest::RunWith(
-          {{"GODEBUG", "schedtrace=5,scheddetail=1"}, {"GOMAXPROCS", "2"}},
-          [] {
-            Group g("batch", {.max_procs = 1});
-            for (int i = 0; i < 2; i++) {
-              go(GoOptions{.group = &g}, [] {
-                for (;;) {
-                }
-              });
-            }
-            time::Sleep(50ms);
-            panic("enough");
-          }),
-      Died(), "group \"batch\": maxprocs=1 running=1 released=0 queued=1\n");
+  EXPECT_EXIT(CrashDeathTest::RunWith(
+                  {{"GODEBUG", "scheddetail=1"}, {"GOMAXPROCS", "2"}},
+                  [] {
+                    Group g("batch", {.max_procs = 1});
+                    for (int i = 0; i < 2; i++) {
+                      go(GoOptions{.group = &g}, [] {
+                        for (;;) {
+                        }
+                      });
+                    }
+                    // The report of a panic begins with a trace.
+                    (void)Eventually([] { return rt::groupsQueued() == 1; });
+                    panic("enough");
+                  }),
+              Died(),
+              "group \"batch\": maxprocs=1 running=1 released=0 queued=1\n");
 }
 
 }  // namespace
