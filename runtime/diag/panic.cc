@@ -137,6 +137,7 @@ GUMP_NO_SANITIZE void freezetheworld()
     usleep(1000);
     return;
   }
+  fence(seq_cst);  // pairs with checkStopped: dying before stopwait
   for (int i = 0; i < 5; i++) {
     sched.stopwait = kFreezeStopWait;
     sched.gcwaiting.store(true, seq_cst);  // as in stopTheWorld

@@ -541,9 +541,7 @@ void printHeader(Writer* w, const GRecord& r, bool showPointers) {
   }
   if (r.minutes >= 1) print(w, ", %D minutes", r.minutes);
   if (r.locked) print(w, ", locked to thread");
-  if (r.onThread) {
-    print(w, ", on thread \"%s\"", r.thread);
-  }
+  if (r.onThread) print(w, ", on thread %Q", r.thread);
   if (r.bubble != 0) print(w, ", synctest bubble %u", r.bubble);
   if (r.inGroup) print(w, ", group %Q%s", r.group, r.groupFull ? " full" : "");
   print(w, "]");

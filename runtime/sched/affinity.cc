@@ -28,7 +28,8 @@
 //       the runtime has a say: a child of exec::Cmd (childAffinity), and a
 //       child of fork (unbindThread in fork.cc). The threads of the runtime are
 //       made by the template thread, which is never bound. A std::thread that a
-//       goroutine makes inherits the mask of the goroutine's thread.
+//       goroutine makes inherits the mask of the goroutine's thread. If the
+//       kernel does not tell a mask, the thread keeps the one that it has.
 //
 // P.binding changes only while the world is stopped. A stop takes every P from
 // its M, and the M passes acquirep when it gets a P again. The M that stops the
@@ -109,8 +110,7 @@ uint32_t generation ABSL_GUARDED_BY(sched.lock) = 0;
 // The mask of the thread that started the runtime, while sysmon has no thread.
 // Written by schedinit.
 constinit CpuSet startSet;
-// sysmon's thread; 0 while it has none. Release and acquire: nothing depends on
-// the order.
+// sysmon's thread; 0 while it has none. Relaxed: it publishes nothing else.
 Atomic<int32_t> follower;
 
 // ownM returns the M of the calling thread, or nullptr if it has none.
@@ -309,10 +309,10 @@ void affinityInit() {
   if (!modeChosen) bindMode = wanted;
 }
 
-void followsAffinity() { follower.store(gettid(), release); }
+void followsAffinity() { follower.store(gettid(), relaxed); }
 
 bool programAffinity(CpuSet* out) {
-  const int32_t tid = follower.load(acquire);
+  const int32_t tid = follower.load(relaxed);
   if (tid != 0) return threadAffinity(tid, out);
   *out = startSet;
   return !isEmpty(startSet);
@@ -350,7 +350,8 @@ constexpr FuncType kRebind = systemFunc(rebind);
 // isFreed returns true if the thread of mp, which the runtime has bound in the
 // current generation, may run on all processors of the program. `taskset -a`
 // with the mask of the program does that, and so does one that is undone before
-// sysmon looks. On: sysmon.  P: none.  Locks: none.  Parks: no.
+// sysmon looks.
+// On: sysmon.  P: none.  Locks: none.  Parks: no.
 bool isFreed(const M* mp, uint32_t current, const CpuSet& program) {
   static constinit CpuSet set;                         // sysmon's
   const uint32_t binding = mp->binding.load(relaxed);  // hints
@@ -377,8 +378,8 @@ bool anyFreed(uint32_t current, const CpuSet& program) {
 }
 
 // mustRebind returns true if the Ps bind threads, and if the mask of the
-// program has changed since, or a thread has been freed. On: sysmon.  P: none.
-// Locks: takes sched.lock.  Parks: no.
+// program has changed since, or a thread has been freed.
+// On: sysmon.  P: none.  Locks: takes sched.lock.  Parks: no.
 bool mustRebind() {
   static constinit CpuSet now;  // sysmon's
   uint32_t current;

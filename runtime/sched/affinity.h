@@ -24,7 +24,8 @@ void followsAffinity();
 // On: any, also in a child of fork.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool programAffinity(CpuSet* out);
 // programProcessors returns the number of processors in that mask. On a thread
-// that the runtime has not bound, it reads the mask of the thread itself.
+// that the runtime has not bound, it reads the mask of the thread itself. A
+// foreign thread may have inherited that from a bound thread.
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] int32_t programProcessors();
 
@@ -53,10 +54,10 @@ void unbindThread(M* mp);
 // The set is valid until the next call for mp.
 // On: the thread of mp.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] const CpuSet* childAffinity(M* mp);
-// updateAffinity starts a goroutine that reads the topology and binds the Ps
-// and their threads anew, if the mask of the program has changed, or if a
-// thread has been freed from outside. On: sysmon.  P: none.  Locks: takes
-// sched.lock.  Parks: no.
+// updateAffinity looks whether the mask of the program has changed, or whether
+// a thread has been freed from outside. If so, it reads the topology, and
+// starts a goroutine that adopts it and binds the Ps and their threads anew.
+// On: sysmon.  P: none.  Locks: takes sched.lock.  Parks: no.
 void updateAffinity();
 
 }  // namespace gump::rt

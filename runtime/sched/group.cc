@@ -66,8 +66,8 @@
 // the runtime or is preempted in place; and a goroutine that main leaves
 // behind.
 //
-// Costs: park, ready, yield and execute test G::special. A goroutine
-// without a group pays no more.
+// Costs: park, ready, yield and execute test G::special. A goroutine without a
+// group pays no more.
 //
 // Rejected:
 //  - A slot that stays with a goroutine in a system call until another wants
@@ -211,7 +211,7 @@ void takeNext(Group* g, GQueue* out) ABSL_EXCLUSIVE_LOCKS_REQUIRED(g->mu) {
     gp->groupFlags = kGroupReleased;
     out->pushBack(gp);
   }
-  g->queued.store(g->queue.size, seq_cst);  // a hint, except at 0 and 1
+  g->queued.store(g->queue.size, seq_cst);  // L2: is it 0?
 }
 
 // Where says which run queue a released goroutine goes to.
@@ -523,7 +523,7 @@ G* takeInPlaceOf(Group* g, bool any) {
 }  // namespace
 
 G* groupsTakeInPlace() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  const uint32_t n = lastGroup.load(acquire);  // pairs with newGroup
+  const uint32_t n = lastGroup.load(acquire);  // pairs with takeCell
   for (uint32_t id = 1; id <= n; id++) {
     if (G* gp = takeInPlaceOf(groupAt(id), /*any=*/false)) return gp;
   }
@@ -531,7 +531,7 @@ G* groupsTakeInPlace() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 }
 
 void groupsFlushInPlace() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  const uint32_t n = lastGroup.load(acquire);  // pairs with newGroup
+  const uint32_t n = lastGroup.load(acquire);  // pairs with takeCell
   for (uint32_t id = 1; id <= n; id++) {
     while (G* gp = takeInPlaceOf(groupAt(id), /*any=*/true)) {
       gp->groupFlags = 0;
@@ -586,7 +586,7 @@ void groupReleaseId(uint32_t id) {
 namespace {
 
 // groupOn returns the group of the goroutine that runs on pp, or nullptr. All
-// of it are hints, and Gs and groups are type-stable.
+// that it reads is a hint, and Gs and groups are type-stable.
 const Group* groupOn(const P* pp) {
   const M* mp = pp->m.load(acquire);  // pairs with acquirep
   const G* gp = mp == nullptr ? nullptr : mp->curg.load(acquire);
@@ -683,7 +683,6 @@ Group* newGroup(const char* name, size_t size, int32_t max_procs) noexcept {
   }
   schedinit();
   (void)runtimeEntry();
-  M* mp = acquirem();
   Group* g = newCell();
   char* old = copy;
   if (g != nullptr) {
@@ -693,7 +692,6 @@ Group* newGroup(const char* name, size_t size, int32_t max_procs) noexcept {
     g->limit.store(slotsFor(max_procs), relaxed);  // no goroutine is in it yet
     g->refs.store(1, relaxed);
   }
-  releasem(mp);
   std::free(old);
   return g;
 }
@@ -774,7 +772,7 @@ void groupUnrefId(uint32_t id) noexcept { groupReleaseId(id); }
 
 int32_t groupsQueued() {
   int32_t sum = 0;
-  const uint32_t n = lastGroup.load(acquire);  // pairs with newGroup
+  const uint32_t n = lastGroup.load(acquire);  // pairs with takeCell
   for (uint32_t id = 1; id <= n; id++) {
     sum += groupAt(id)->queued.load(relaxed);  // a trace
   }
@@ -782,7 +780,7 @@ int32_t groupsQueued() {
 }
 
 void traceGroups(Writer* w) {
-  const uint32_t n = lastGroup.load(acquire);  // pairs with newGroup
+  const uint32_t n = lastGroup.load(acquire);  // pairs with takeCell
   for (uint32_t id = 1; id <= n; id++) {
     const Group* g = groupAt(id);
     if (g->refs.load(relaxed) == 0) continue;  // a trace

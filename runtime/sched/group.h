@@ -1,5 +1,5 @@
-// Groups: a bulkhead. Of the goroutines of a group, at most so many run at any
-// moment as the group has slots, however many Ps there are.
+// Groups. At most as many goroutines of a group run at any moment as the group
+// has slots, however many Ps there are.
 //
 // A goroutine belongs to the group that go() names, or else to the group of the
 // goroutine that started it. It needs a slot of the group to run, as it needs a
@@ -64,7 +64,7 @@ extern Atomic<Group*> groupChunks[kGroupChunks];
 // groupAt returns the group with that id, which is not 0.
 // On: any.  P: either.  Locks: none.  Parks: no.
 inline Group* groupAt(uint32_t id) {
-  // Pairs with makeCell. Only the loops over all groups need that.
+  // Pairs with takeCell. Only the loops over all groups need that.
   return groupChunks[id / kGroupChunk].load(acquire) + id % kGroupChunk;
 }
 // groupOf returns the group of gp, or nullptr.
@@ -162,7 +162,7 @@ void groupUncount(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
 
 // ---- Members ----------------------------------------------------------------
 
-// groupReady counts gp as runnable. The caller alone is going to queue it.
+// groupReady counts gp as runnable. Only the caller may queue it.
 // Locks: takes a leaf.
 void groupReady(const G* gp);
 // groupJoin makes gp, which no other thread knows yet, a runnable goroutine of

@@ -15,18 +15,14 @@ namespace gump::rt {
 
 // Status of a home
 //
-//              idle             a waker (CAS)
-//   kRunning ────────▶ kAsleep ───────────────▶ kWaking
-//     ▲  ▲  ◀────────    │  ▲                   ▲   │
-//     │  │   found work  ▼  │  another M polls  │   │
-//     │  │             kPolling ────────────────┘   │
-//     │  └────────────────┘  a waker (CAS)          │
-//     │    the poll ended                           │
-//     └─────────────────────────────────────────────┘
-//          the thread has been woken
-//
-// The owner makes the transitions to the left and down, by CAS where a waker
-// may compete. A thread that has pushed a goroutine makes those to kWaking.
+//   kRunning ─▶ kAsleep           owner: it has no work (I1)
+//   kAsleep ─▶ kRunning           owner, CAS: there is work after all (I2)
+//   kAsleep ─▶ kPolling           owner, CAS: it has the place in the poller
+//   kPolling ─▶ kRunning          owner, CAS: the poll has ended
+//   kAsleep, kPolling ─▶ kWaking  a waker, CAS (claim)
+//   kRunning ─▶ kWaking           owner: it has work, and gives its P away
+//                                 (awaitTurn)
+//   kWaking ─▶ kRunning           owner: its thread has been woken (woken)
 enum HomeState : uint32_t {
   // The thread is awake, or runs a goroutine, or waits with the goroutine that
   // it runs. It looks at its queue before it sleeps.

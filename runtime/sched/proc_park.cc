@@ -322,7 +322,8 @@ bool mayGoDirectly(const G* gp) {
 
 // parkSpecial parks a goroutine that is special, or a foreign thread.
 // `commits`: unlockf never returns false, and may run on another goroutine's
-// stack. On, Locks, Parks: as gopark.
+// stack.
+// On, Locks, Parks: as gopark.
 GUMP_NOINLINE void parkSpecial(G* gp, M* mp, bool (*unlockf)(G*, void*),
                                void* lock, bool commits) {
   if (gp->foreign) {

@@ -221,7 +221,7 @@ const char* whatRuns() {
 // Parks: blocks the thread if the process is dying.
 void checkStopped() {
   const char* what = whatRuns();
-  fence(acquire);  // startpanic counts before freezetheworld writes
+  fence(acquire);  // pairs with freezetheworld
   if (GUMP_UNLIKELY(isPanicking())) {
     for (;;) usleep(1'000'000);
   }

@@ -96,7 +96,8 @@ void callHook(void (*fn)(void*)) {
   if (fn == nullptr) return;
   M* mp = getg()->m;
   G* g0 = &mp->g0;
-  // Those that the last goroutine of this thread has left.
+  // Drop the exceptions in flight that the last goroutine of this thread has
+  // left.
   *mp->eh = EhGlobals();
   mp->presumed.or_(kPresumedHook, relaxed);  // (T1); no asker looks at this M
   g0->preempt.store(true, relaxed);          // (T2)

@@ -83,7 +83,7 @@ struct Topology {
 // processor exists if it is in /sys/devices/system/cpu/online or, if that
 // cannot be read, in mask. prefix comes before the path; outside of tests it is
 // "". One thread at a time may call findProcessors and readTopology.
-// On: any.  P: either.  Locks: none.  Parks: no.
+// On: any.  P: either.  Locks: may take a leaf.  Parks: as newDescriptor.
 void findProcessors(const char* prefix, const CpuSet& mask, Topology* t);
 
 // readTopology finds the nodes of the machine that have processors in mask. If
@@ -93,7 +93,7 @@ void findProcessors(const char* prefix, const CpuSet& mask, Topology* t);
 // all of mask. One that is known keeps its nodes, and each has those of its
 // processors that are in mask; if none is left, the first node gets all.
 // t must not be simulated.
-// On: any.  P: either.  Locks: none.  Parks: no.
+// On: any.  P: either.  Locks: may take a leaf.  Parks: as newDescriptor.
 void readTopology(const char* prefix, const CpuSet& mask, Topology* t);
 
 // nodeProcessors writes the processors of a node that are in mask: those to

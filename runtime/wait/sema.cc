@@ -171,13 +171,14 @@ bool mayYield() {
 enum class Handoff : uint8_t {
   kNone,
   kFirst,
-  // The first that may run on any thread as soon as a P is free. Those before
-  // it are woken, and try to take a count.
+  // The first that may run as soon as a P is free. Those before it are woken,
+  // and try to take a count. They come after all others for as long as these
+  // wait.
   kFirstFree,
 };
 
-// isFree returns true if gp, which waits, may run on any thread and needs no
-// slot.
+// isFree returns true if gp, which waits, needs no slot and no thread that
+// other goroutines use. A locked goroutine is free: its thread waits for it.
 bool isFree(const G* gp) {
   return !gp->special || (gp->group == 0 && homeOf(gp) == nullptr);
 }

@@ -112,9 +112,10 @@ extern Atomic<bool> semtableUsed[kSemTabSize / kRootsPerPage];
 // semacquirePinned is semacquire, then acquirem. It is for a caller that must
 // reach its semrelease in any case, even after the end of main. Returns the M.
 // The caller ends with semrelease and releasem, or with semreleasePinned, which
-// is both. semreleasePinned hands the count to the first waiter that may run on
-// any thread. Goroutines of a home or a group before it try again: others have
-// to come first if their thread or their slots are not free for long.
+// is both. semreleasePinned hands the count to the first waiter that belongs to
+// no home and no group. It only wakes the waiters before that one, and these
+// try again. Their thread or slot may be busy for long, and the count must not
+// wait for that. The price: they get no count while others wait all the time.
 // On: user, or a foreign thread.  P: either.  Locks: takes the root's.
 // Parks: yes.
 [[nodiscard]] M* semacquirePinned(Atomic<uint32_t>* addr, bool lifo,

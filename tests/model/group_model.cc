@@ -1,6 +1,7 @@
-// Groups (runtime/sched/group.cc) on the whole scheduler: two Ms, two Ps, and a
-// group with one slot. In every schedule all goroutines must run, and never two
-// at the same time. There is no sysmon, so a lost slot is not repaired.
+// Groups (runtime/sched/group.cc) on the whole scheduler: two or three Ps, and
+// a group with one or two slots. In every schedule all goroutines must run, and
+// never more at a time than there are slots. There is no sysmon, so a lost slot
+// is not repaired.
 #include "gump/internal/linkname.h"
 #include "runtime/sched/group.h"
 #include "runtime/sched/mlocks.h"
@@ -16,7 +17,7 @@ namespace {
 
 rt::Group* group;
 rt::Atomic<int> inside;
-int most = 1;  // so many goroutines of the group may run
+int most = 1;  // how many goroutines of the group may run at a time
 
 // visit checks that the caller, which is in the group, has a slot.
 void visit() {

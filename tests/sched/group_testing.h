@@ -12,7 +12,7 @@
 namespace gump::testing {
 
 // Crowd counts how many goroutines of a group run at the same time, and how
-// often that were more than may.
+// often there were more than allowed.
 class Crowd {
  public:
   explicit Crowd(int allowed) : allowed_(allowed) {}

@@ -644,9 +644,9 @@ TEST_P(ThreadHooksTest, HookThatNeverReturnsTakesFewThreads) {
     // One thread for each P, and those that sysmon has ordered in their place.
     static const int limit = 3 * GetParam() + 2;
     std::thread([] {
-      // Many times as long as sysmon waits for a thread.
-      usleep(1'000'000);
-      Is(stuck > 0 && stuck <= limit, "too many threads");
+      Is(Eventually([] { return stuck > 0; }), "no thread has come");
+      usleep(1'000'000);  // many times as long as sysmon waits for a thread
+      Is(stuck <= limit, "too many threads");
       std::_Exit(0);
     }).detach();
     RunWith(GetParam(), [] {

@@ -19,17 +19,19 @@
 // awaitables of another library it continues where that library resumes it.
 //
 // Costs. A task is one allocation, its frame. A receive, a send or a sleep that
-// need not wait allocates nothing. One that waits takes a goroutine: the one on
-// which the coroutine ran, if only tasks are on its stack, or else a new one. A
-// sleep that waits needs no goroutine, only a timer. The stack does not grow
-// with the length of a chain of tasks, with every compiler and every option. To
-// destroy a chain that waits takes stack for each of its tasks.
+// need not wait allocates nothing. A receive or a send that waits takes a
+// goroutine: the one on which the coroutine ran, if only tasks are on its
+// stack, or else a new one. A sleep that waits needs no goroutine, only a
+// timer. The stack does not grow with the length of a chain of tasks, with
+// every compiler and every option. To destroy a chain that waits takes stack
+// for each of its tasks.
 //
 // Coroutines of other libraries may await everything here, and tasks may await
-// what other libraries offer. The code of such a library resumes a task on top
-// of its own stack. So the stack grows in a loop of awaits that are resumed at
-// once, by a call or by a transfer. It does not grow if the loop itself awaits
-// an awaitable that transfers, and the compiler makes tail calls.
+// what other libraries offer. Such a library resumes a task on top of its own
+// stack. If a task awaits such awaitables in a loop, and each is resumed at
+// once, the stack grows with each turn. It does not grow if the loop itself
+// awaits, the awaitable returns a handle from await_suspend, and the compiler
+// makes tail calls.
 //
 // Destruction. A coroutine may be destroyed while it waits. This cancels the
 // operation at once: a receive takes no value any more, and a send delivers
@@ -47,7 +49,9 @@
 //
 // A coroutine that calls runtime::Goexit ends the goroutine of Wait, if it runs
 // there. Elsewhere it is the fatal error "co: Goexit in a coroutine", because
-// the coroutine that awaits it would wait for ever.
+// the coroutine that awaits it would wait for ever. That is so where this
+// header resumes the coroutine. Where another library resumes it, Goexit ends
+// the goroutine on which that happens, and no one is told.
 //
 // In a bubble of synctest, waiting counts as durably blocked. Requires: a
 // coroutine that waits in a bubble is destroyed, and ends, in that bubble.

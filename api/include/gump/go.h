@@ -75,7 +75,8 @@ struct GoOptions {
   // the handle only during the call. nullptr means that any thread may run it.
   // A goroutine on a Thread is in no group.
   runtime::Thread* thread = nullptr;
-  // The group that limits how many goroutines run at a time (gump/runtime.h).
+  // The group that limits how many goroutines run at a time
+  // (gump/runtime/group.h).
   // nullptr means the group of the caller, if it is in one. go uses the pointer
   // only during the call. go panics "runtime: goroutine of both a Thread and a
   // group" if `thread` is not nullptr either.

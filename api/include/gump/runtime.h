@@ -94,9 +94,10 @@ enum class Affinity {
 // as GUMP_AFFINITY=none|node|core says, or else by kNode if the machine has
 // several NUMA nodes, and by kNone if it has one.
 //
-//   * A thread is bound when it gets a P. With kCore the processors are dealt
-//     to the Ps in their order, so P 0 has the first one; if there are more Ps
-//     than processors, they share.
+//   * A thread is bound when it gets a P. With kCore each P has one processor.
+//     The Ps are dealt to the nodes in blocks, in proportion to the processors
+//     of each node, and within a node in the order of its processors. If a node
+//     has more Ps than processors, they share.
 //   * The runtime never leaves the processors that taskset or a cpuset has
 //     given the process, and follows a change of these within about a second.
 //   * A thread that a goroutine has locked (LockOSThread) is not bound, and

@@ -25,11 +25,11 @@
 // the goroutine is lost, as its Status is without Wait. A Goexit of a function
 // ends its goroutine, and is no failure.
 //
-// The owner calls Wait, and destroys the Scope. The owner, the
-// goroutines of the scope, and those of scopes inside of it may call Go. Any
-// goroutine or thread may call Cancel and Context while the Scope lives. A
-// goroutine started by other means, such as gump::go, is in no scope, so it may
-// not call Go. These are panics:
+// The owner calls Wait, and destroys the Scope. The owner, the goroutines of
+// the scope, and those of scopes inside of it may call Go. Any goroutine or
+// thread may call Cancel and Context while the Scope lives. A goroutine started
+// by other means, such as gump::go, is in no scope, so it may not call Go.
+// These are panics:
 //   "scope: Go by a goroutine outside of the scope"
 //   "scope: Go after Wait"
 //   "scope: Wait by a goroutine that does not own the scope"

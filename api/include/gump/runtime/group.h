@@ -1,6 +1,6 @@
-// Group: a bulkhead. At most so many goroutines of a group run at any moment,
-// so that background work, a tenant or a plugin leaves the other processors to
-// the rest of the program.
+// A Group limits how many of its goroutines run at the same time. So background
+// work, a tenant or a plugin leaves the other processors to the rest of the
+// program.
 //
 //   gump::runtime::Group batch("batch", {.max_procs = 1});
 //   gump::go({.group = &batch}, [] { Compress(); });

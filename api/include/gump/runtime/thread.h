@@ -15,7 +15,7 @@
 // and no others. Preemption takes its P, but not its thread.
 //
 // go(GoOptions{.thread = &t}, f) starts f on the Thread. What f starts by a
-// plain go runs anywhere. Timers and context.AfterFunc functions run anywhere,
+// plain go runs anywhere. Timers and context::AfterFunc functions run anywhere,
 // too. On a Thread, runtime::LockOSThread and UnlockOSThread count and change
 // nothing. A Thread counts against debug::SetMaxThreads.
 //
@@ -69,8 +69,8 @@ class Thread {
   //     comes back to its own thread.
   //   * On a plain thread, f runs on a new goroutine of the Thread, and the
   //     plain thread waits. If f calls Goexit, that is a fatal error, as
-  //     anywhere on a plain thread. After the end of main, it waits for another
-  //     gump::Run.
+  //     anywhere on a plain thread. If main has ended, the plain thread waits
+  //     for the next gump::Run.
   //   * Inside gump::blocking it is a fatal error, because it would park.
   //   * A goroutine of a Group gives the group room while it is away. When it
   //     comes back, it waits until the group has room again.

@@ -1,4 +1,5 @@
-// The window for the groups of gump/runtime.h. linkname.h gives the rules.
+// The window for the groups of gump/runtime/group.h. linkname.h gives the
+// rules.
 #ifndef GUMP_INTERNAL_LINKNAME_GROUP_H_
 #define GUMP_INTERNAL_LINKNAME_GROUP_H_
 
