@@ -250,7 +250,7 @@ bool commitWait(G* gp, void* gpp) {
   }
   // The M of a goroutine now looks for work, and so comes to the poller. For a
   // foreign thread, wake an M, which will poll.
-  if (foreign && sched.lastpoll.load(seq_cst) != 0) wakep();
+  if (foreign && sched.lastpoll.load(seq_cst) != 0) wakepAnywhere();
   return true;
 }
 

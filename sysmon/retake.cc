@@ -10,6 +10,7 @@
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/preempt.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/proc_node.h"
 #include "runtime/sched/runq.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/threadhooks.h"
@@ -28,14 +29,15 @@ bool localWaiting(const P* pp) {
          fingwake.load(relaxed);
 }
 
-// unpreemptedWaiting returns true if goroutines wait for pp or for any P,
-// except those that have been preempted in place. Of the global queue it looks
-// only at the head.
+// unpreemptedWaiting returns true if goroutines wait for pp or for any P of its
+// node, except those that have been preempted in place. Of the global queue it
+// looks only at the head.
 bool unpreemptedWaiting(const P* pp) {
   if (localWaiting(pp)) return true;
-  if (sched.runqsize.load(relaxed) == 0) return false;  // a hint
+  if (queuedOn(nodeOf(pp)) == 0) return false;  // a hint
   LockScope l(&sched.lock);
-  return sched.runq.head != nullptr && !sched.runq.head->inPlace;
+  const G* head = nodeOf(pp)->runq.head;
+  return head != nullptr && !head->inPlace;
 }
 
 // computesLong returns true if the thread on pp has used kShortCpuNS of CPU
@@ -100,7 +102,7 @@ bool repeats() { return fuzzing() && debug.asyncpreemptoff != 0; }
 // othersWait returns true if another goroutine would use pp, or the slot that
 // the goroutine on pp has in its group.
 bool othersWait(const P* pp) {
-  return localWaiting(pp) || sched.runqsize.load(relaxed) > 0 ||  // a hint
+  return localWaiting(pp) || queuedOn(nodeOf(pp)) > 0 ||  // hints
          groupWants(pp);
 }
 }  // namespace

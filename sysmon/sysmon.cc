@@ -35,6 +35,7 @@
 #include "runtime/sched/netpoll.h"
 #include "runtime/sched/preempt.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/proc_node.h"
 #include "runtime/sched/reclaim.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/stw.h"
@@ -120,6 +121,7 @@ void shortSleep(uint32_t delay) {
   const int64_t left = untilLate(kTimerLateNS);
   ns =
       std::min(ns, std::max(left < 0 ? -left / 4 : left, kForcePreemptFirstNS));
+  if (nodesWait()) ns = std::min(ns, kNodePatience);
   // Relaxed: a request of wakeSysmonBy may be lost here, or come too late. Then
   // untilLate has just read the timer of the request, or will read it before
   // the next sleep.
@@ -143,7 +145,7 @@ void wakeForLateTimer() {
 // Waiter is a goroutine that waits for its turn in some run queue.
 struct Waiter {
   const G* gp = nullptr;  // nullptr if no goroutine waits
-  int32_t queue = 0;      // the P that has the queue; -1: the global queue
+  int32_t queue = 0;      // the P that has the queue; below 0: that of a node
   uint32_t place = 0;     // changes when the queue moves
 
   friend bool operator==(const Waiter&, const Waiter&) = default;
@@ -154,7 +156,11 @@ struct Waiter {
 Waiter firstWaiter() {
   if (sched.runqsize.load(relaxed) > 0) {
     LockScope l(&sched.lock);
-    if (sched.runq.head != nullptr) return {sched.runq.head, -1, 0};
+    const int32_t nodes = sched.nnodes.load(relaxed);  // changes under the lock
+    for (int32_t k = 0; k < nodes; k++) {
+      const G* head = sched.nodes[k].runq.head;
+      if (head != nullptr) return {head, -1 - k, 0};
+    }
   }
   const int32_t n = gomaxprocs.load(acquire);  // pairs with procresize
   for (int32_t i = 0; i < n; i++) {
@@ -366,6 +372,7 @@ void sysmon() {
     const int64_t now = nanotime();
     pollNetwork(now);
     wakeForLateTimer();
+    lookAtNodes(now);
     deadCheck.run(now);
     retryNostack();
     watchdog.run(now);

@@ -93,6 +93,18 @@ function(gump_netpoll_again path)
     ENVIRONMENT "${gump_test_env};GODEBUG=netpoll=uring")
 endfunction()
 
+# gump_numa_again(path...): each test <path> as <path>_numa again, on a simulated machine with two nodes.
+function(gump_numa_again)
+  foreach(path IN LISTS ARGN)
+    string(REPLACE "/" "_" target test_${path})
+    add_test(NAME ${path}_numa COMMAND ${target})
+    set_tests_properties(${path}_numa PROPERTIES
+      TIMEOUT ${gump_test_timeout}
+      LABELS numa
+      ENVIRONMENT "${gump_test_env};GUMP_TOPOLOGY=2x4")
+  endforeach()
+endfunction()
+
 # gump_old_linux_again(path [argument...]): the test <path> as <path>_linux5_4 and <path>_linux5_15 again, on kernels that
 # seem to be so old (testing/old_linux.cc).
 function(gump_old_linux_again path)

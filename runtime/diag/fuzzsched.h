@@ -32,6 +32,7 @@
 
 #include "runtime/diag/debugvars.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/proc_node.h"
 #include "runtime/sched/runtime2.h"
 
 namespace gump::rt {
@@ -64,10 +65,10 @@ void fuzzPut(P* pp, G* gp, bool next);
 void fuzzTurn(P* pp);
 
 // fuzzMName returns the number that stands for mp in G::fuzzM. It is not 0. Two
-// of very many Ms may have the same.
+// of many Ms may have the same. Then a goroutine moves once more.
 // On: any.  P: either.  Locks: none.  Parks: no.
-inline uint16_t fuzzMName(const M* mp) {
-  return static_cast<uint16_t>(mp->id % UINT16_MAX + 1);
+inline uint8_t fuzzMName(const M* mp) {
+  return static_cast<uint8_t>(mp->id % UINT8_MAX + 1);
 }
 
 // fuzzMoves decides whether gp, which would be next here, moves to another
@@ -86,13 +87,15 @@ void fuzzMove(G* gp);
 
 // fuzzExecuted is called when gp has been made current. From then on gp may
 // yield at every entry into the runtime. The call records where gp runs.
-// fuzzExecute is execute, followed by fuzzExecuted if fuzzing. It is for paths
-// that are slow anyway.
+// fuzzExecute is execute, followed by recordExecuted if P::records asks for it.
+// It is for paths that are slow anyway.
 // On, Locks, Parks: as execute.  P: needed.
 void fuzzExecuted(G* gp);
 [[nodiscard]] inline G* fuzzExecute(G* gp, bool inheritTime) {
   gp = execute(gp, inheritTime);
-  if (fuzzing() && gp != nullptr) fuzzExecuted(gp);
+  if (gp != nullptr && GUMP_UNLIKELY(gp->m->p->records.load(relaxed) != 0)) {
+    recordExecuted(gp);
+  }
   return gp;
 }
 

@@ -26,6 +26,19 @@ int32_t runnableCount() {
   return n;
 }
 
+void readNodeStats(SchedStats* out) {
+  out->nodes = sched.nnodes.load(relaxed);
+  // Ps beyond GOMAXPROCS keep what they have counted. Acquire: see procresize.
+  const int32_t n = gomaxprocsEver.load(acquire);
+  for (int32_t i = 0; i < n; i++) {
+    const NodeCounts& c = allp[i]->counts;
+    out->node_runs += c.runs.load(relaxed);
+    out->node_moves += c.moves.load(relaxed);
+    out->node_steals += c.steals.load(relaxed);
+    out->node_steals_across += c.stealsAcross.load(relaxed);
+  }
+}
+
 }  // namespace
 
 void readSchedStats(SchedStats* out) noexcept {
@@ -54,6 +67,7 @@ void readSchedStats(SchedStats* out) noexcept {
   out->threads_retired = stats.retiredMs.load(relaxed);
   out->stalls = stats.stalls.load(relaxed);
   out->stale_events = stats.staleEvents.load(relaxed);
+  readNodeStats(out);
 }
 
 }  // namespace gump::rt

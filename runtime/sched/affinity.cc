@@ -182,16 +182,6 @@ bool tryBind(uint32_t binding, M* mp) {
 
 // ---- Which P binds to what --------------------------------------------------
 
-// weigh returns how many processors a node has for the program.
-int64_t weigh(int32_t node, const CpuSet& mask) {
-  if (topology.simulated) return topology.nodes[node].processors;
-  int64_t n = 0;
-  for (int32_t cpu = 0; cpu < kMaxProcessors; cpu++) {
-    if (mask.has(cpu) && topology.nodeOf[cpu] == node) n++;
-  }
-  return n;
-}
-
 // nthOf returns the member of a set that has n others before it, counted round
 // and round. The set is not empty.
 int32_t nthOf(const CpuSet& set, int32_t n) {
@@ -232,20 +222,15 @@ void bindPs(int32_t nprocs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     masked = maskNow;
     generation += kGeneration;
   }
-  // The Ps are dealt to the nodes in proportion to the processors of each, in
-  // blocks.
-  int64_t all = 0;
-  for (int32_t i = 0; i < topology.nnodes; i++) all += weigh(i, maskNow);
-  int64_t upTo = 0;  // processors of the nodes so far
-  int32_t next = 0;  // P
-  for (int32_t node = 0; node < topology.nnodes; node++) {
-    upTo += weigh(node, maskNow);
-    // Rounded up: of three Ps, the first of two equal nodes has two.
-    const int64_t end = all == 0 ? 0 : (nprocs * upTo + all - 1) / all;
-    if (end == next) continue;
+  const int32_t n = sched.nnodes.load(relaxed);  // the world is stopped
+  for (int32_t k = 0; k < n; k++) {
+    const SchedNode* np = &sched.nodes[k];
+    const int32_t node = np->topologyIndex.load(relaxed);  // as above
+    const int32_t first = np->firstP.load(relaxed);        // as above
+    const int32_t procs = np->nprocs.load(relaxed);        // as above
     nodeProcessors(topology, node, maskNow, &ofNode);
-    for (int32_t place = 0; next < end; next++, place++) {
-      allp[next]->binding.store(bindingOf(node, place), relaxed);
+    for (int32_t place = 0; place < procs; place++) {
+      allp[first + place]->binding.store(bindingOf(node, place), relaxed);
     }
   }
 }

@@ -159,7 +159,11 @@ struct alignas(kCacheLine) G {
   uint8_t groupFlags = 0;  // GroupFlag (group.h)
   // For fuzzsched.h: the fuzzMName of the M that last ran this cell; 0: none
   // has. Written by the M that makes the goroutine current.
-  uint16_t fuzzM = 0;
+  uint8_t fuzzM = 0;
+  // With several nodes: the node on which it ran last. That is an index in
+  // sched.nodes, or more, if there were more nodes then. A hint. Written by the
+  // M that makes the goroutine current.
+  uint8_t node = 0;
   // Group::id (group.h), inherited; 0: none. It changes only where the
   // goroutine goes to a home and comes back (T6 of home.cc). If it is not 0,
   // `special` is set.

@@ -50,7 +50,9 @@
 //       So the essay of proc.cc makes an M find it. (One that is kept over a
 //       stop of the world is found as the others that are kept.) If the slot
 //       that is kept for it has been taken (U5), or the limit was lowered, it
-//       goes to the front of the group's queue.
+//       goes to the front of the group's queue. With several NUMA nodes, that
+//       run queue is one of the node where it ran last ((N3) of proc_node.cc),
+//       and the M is woken by wakepAnywhere.
 //  (U4) A granted goroutine has its slot, and a P is on its way to its thread.
 //       If the P comes back (requeueDuringStop), so does the slot.
 //  (U5) A goroutine that is preempted in place may hold a lock that all threads
@@ -90,6 +92,7 @@
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/preempt.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/proc_node.h"
 #include "runtime/sched/rt0.h"
 #include "runtime/sched/runq.h"
 #include "runtime/sys/mem.h"
@@ -220,6 +223,20 @@ enum class Where : uint8_t {
   kGlobal,  // the global queue, as one that has yielded
 };
 
+// isElsewhere returns true if gp, which may not have begun, has run last on
+// another node than that of pp.
+bool isElsewhere(const G* gp, const P* pp) {
+  return severalNodes() && gp->stack.lo != 0 && nodeOf(gp) != nodeOf(pp);
+}
+
+// queueEach puts the goroutines of q, which are released, into the global
+// queue, each on the node where it ran last (nodeToResume). An M is woken for
+// them by wakepAnywhere.
+// On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
+void queueEach(GQueue* q) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  while (G* gp = q->pop()) globrunqputOn(nodeToResume(gp), gp);
+}
+
 // place makes the goroutines of q, which are released, ordinary runnable ones,
 // and wakes an M for them (U3).
 void place(GQueue* q, Where where) {
@@ -227,7 +244,9 @@ void place(GQueue* q, Where where) {
   P* pp = getg()->m->p;
   GQueue global;
   while (G* gp = q->pop()) {
-    if (pp != nullptr && where == Where::kLocal && !gp->inPlace) {
+    if (pp != nullptr && isElsewhere(gp, pp)) {
+      global.pushBack(gp);  // (N3) of proc_node.cc
+    } else if (pp != nullptr && where == Where::kLocal && !gp->inPlace) {
       runqput(pp, gp, /*next=*/false);
     } else if (pp != nullptr && !gp->inPlace && soleP()) {
       pushYielded(pp, gp);
@@ -237,10 +256,10 @@ void place(GQueue* q, Where where) {
   }
   if (!global.empty()) {
     LockScope l(&sched.lock);
-    globrunqputbatch(&global);
+    queueEach(&global);
   }
   fence(seq_cst);  // W1 of proc.cc: runqput has published by a plain release
-  wakep();
+  wakepAnywhere();
 }
 
 // leave gives up a slot.
@@ -262,8 +281,9 @@ GUMP_NOINLINE void leave(Group* g, Where where) {
 // that runs.
 G* passOn(Group* g) ABSL_EXCLUSIVE_LOCKS_REQUIRED(g->mu) {
   G* gp = g->queue.head;
+  const M* mp = getg()->m;
   if (gp == nullptr || gp->lockedm != nullptr || tooMany(g) ||
-      !nothingElseToRun(getg()->m)) {
+      isElsewhere(gp, mp->p) || !nothingElseToRun(mp)) {
     return nullptr;
   }
   (void)g->queue.pop();
@@ -368,9 +388,9 @@ void groupUngrant(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   GQueue next;
   LockScope l(&g->mu);
   takeNext(g, &next);
-  // The caller's stop of the world ends with a wakep, and so does the wait for
-  // the next Run.
-  globrunqputbatch(&next);
+  // The caller's stop of the world ends with a wakepAnywhere, and so does the
+  // wait for the next Run.
+  queueEach(&next);
 }
 
 void groupRefuse(G* gp) {
@@ -470,7 +490,7 @@ bool groupPreempted(G* gp, bool lost)
   LockScope l(&g->mu);
   takeNext(g, &next);
   const bool any = !next.empty();
-  globrunqputbatch(&next);
+  queueEach(&next);
   return any;
 }
 
@@ -553,7 +573,7 @@ void groupUncount(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   GQueue next;
   LockScope l(&g->mu);
   takeNext(g, &next);
-  globrunqputbatch(&next);  // for the next Run
+  queueEach(&next);  // for the next Run
 }
 
 // ---- Members ----------------------------------------------------------------

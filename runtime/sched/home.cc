@@ -46,6 +46,14 @@
 //       again, which takes a slot as any other. The visitor's frame keeps the
 //       reference to the group meanwhile. So a slot is never kept for a
 //       goroutine that waits for a home.
+//  (T7) A home is of no NUMA node, and its thread is bound to none. A waker
+//       gives it the nearest idle P of any node. The rules of proc_node.cc that
+//       keep a goroutine on its node do not count here: the data of the
+//       goroutines is where the kernel lets the thread run. If no P is idle,
+//       the token is an ordinary goroutine of the node of the waker's P. That
+//       node gets the wakep, so the arguments of proc_node.cc hold for it. A
+//       home gives up its P as any M does: idleP reads needspinning of the
+//       node (I1 there) in the section of sched.lock that idles the P.
 //
 // An idle home wakes fast. A waker that finds an idle P wakes the thread
 // itself, with that P. And a home that is the last to go idle blocks in the
@@ -92,6 +100,7 @@
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/netpoll.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/proc_node.h"
 #include "runtime/sched/reclaim.h"
 #include "runtime/sched/rt0.h"
 #include "runtime/sched/runq.h"
@@ -153,7 +162,7 @@ void wake(Home* h, TokenTo where) {
     LockScope l(&sched.lock);
     // Both are written under sched.lock.
     if (!sched.mainEnded.load(relaxed) && !sched.gcwaiting.load(relaxed)) {
-      pp = pidleget();
+      pp = pidleget(nodeOf(getg()->m));  // of any node: (T7)
     }
     if (pp != nullptr) {
       wakeLocked(h->m);
@@ -269,7 +278,7 @@ bool othersTurn(Home* h, const P* pp) {
   if (GUMP_LIKELY(!h->sliceOver && !round && ++h->turns < 61)) return false;
   beginTurn(h);
   return sched.npidle.load(relaxed) == 0 &&  // hints, asked again soon
-         (!runqempty(pp) || sched.runqsize.load(relaxed) > 0);
+         (!runqempty(pp) || queuedOn(nodeOf(pp)) > 0);
 }
 
 // woken is called when the thread has been woken.
@@ -388,8 +397,8 @@ bool idleP(M* mp) {
   LockScope l(&sched.lock);
   // The atomics are written under sched.lock. The ring is ours.
   if (sched.gcwaiting.load(relaxed) || sched.mainEnded.load(relaxed) ||
-      pp->runSafePointFn.load(relaxed) != 0 || !sched.runq.empty() ||
-      !runqempty(pp) || sched.needspinning.load(relaxed) == 1) {
+      pp->runSafePointFn.load(relaxed) != 0 ||
+      sched.runqsize.load(relaxed) > 0 || !runqempty(pp) || mustSearch(pp)) {
     return false;
   }
   pidleput(releasep());
@@ -417,7 +426,7 @@ void afterPoll(Home* h, M* mp, NetpollResult* r) {
     P* pp;
     {
       LockScope l(&sched.lock);
-      pp = pidleget();
+      pp = pidleget(nodeOf(mp));
     }
     if (pp != nullptr) acquirep(pp);
   }

@@ -145,7 +145,7 @@ bool queueFinalizer(const FuncType* ft, void* closure) noexcept {
   // wakep.
   const bool wake = fing != nullptr && fingwake.cas(false, true, seq_cst);
   unlock(&finlock);
-  if (wake) wakep();  // step 1 of findRunnable readies it
+  if (wake) wakepAnywhere();  // step 1 of findRunnable readies it
   releasem(mp);
   return true;
 }

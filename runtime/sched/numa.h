@@ -1,6 +1,9 @@
-// NUMA: the topology that the scheduler goes by.
+// NUMA: the topology that the scheduler goes by, and how the Ps are dealt to
+// the nodes.
 #ifndef RUNTIME_SCHED_NUMA_H_
 #define RUNTIME_SCHED_NUMA_H_
+
+#include <cstdint>
 
 #include "runtime/sys/topology_linux.h"
 
@@ -23,6 +26,13 @@ void topologyInit();
 [[nodiscard]] bool topologyChanged();
 // On: user.  P: world stopped.  Locks: none.  Parks: no.
 void topologyAdopt();
+
+// dealPs deals the first nprocs Ps, all of which exist, to the nodes of
+// `topology`, in proportion to the processors of each, in blocks. It gives the
+// goroutines in the global queue and the idle Ms to the nodes that there are
+// then. Nodes without a P do not count.
+// On: any.  P: world stopped.  Locks: caller holds sched.lock.  Parks: no.
+void dealPs(int32_t nprocs);
 
 }  // namespace gump::rt
 

@@ -121,22 +121,26 @@ void preemptedBySignal(uintptr_t sp) {
 
 void releasePreempted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   groupsFlushInPlace();
-  GQueue rest;
-  while (G* gp = sched.runq.pop()) {
-    if (!gp->inPlace) {
-      rest.pushBack(gp);
-      continue;
+  const int32_t n = sched.nnodes.load(relaxed);  // changes under sched.lock
+  for (int32_t k = 0; k < n; k++) {
+    SchedNode* np = &sched.nodes[k];
+    const int32_t before = np->runq.size;
+    GQueue rest;
+    while (G* gp = np->runq.pop()) {
+      if (!gp->inPlace) {
+        rest.pushBack(gp);
+        continue;
+      }
+      M* mp = gp->lockedm;
+      if (gp->special) groupUncount(gp);
+      casgstatus(gp, kGrunnable, kGrunning);
+      gp->putBack = false;
+      sched.nmidlelocked--;  // as startlockedm
+      notewakeup(&mp->park);
     }
-    M* mp = gp->lockedm;
-    if (gp->special) groupUncount(gp);
-    casgstatus(gp, kGrunnable, kGrunning);
-    gp->putBack = false;
-    sched.nmidlelocked--;  // as startlockedm
-    notewakeup(&mp->park);
+    np->runq = rest;
+    globrunqchanged(np, rest.size - before);
   }
-  sched.runq = rest;
-  // A hint to readers without the lock.
-  sched.runqsize.store(rest.size, relaxed);
 }
 
 bool mayLeaveStackAt(const M* mp, uintptr_t sp) {
@@ -235,7 +239,7 @@ void preemptInPlace(G* gp) {
   if (!lost) mp->p->preempt.store(false, relaxed);  // as in gopreempt
   bool wake = false;
   if (queueInPlace(gp, lost, &wake)) {
-    if (wake) wakep();
+    if (wake) wakepAnywhere();  // see groupPreempted
     for (;;) {
       stoplockedm();
       if (mp->p == nullptr) {  // releasePreempted has released gp

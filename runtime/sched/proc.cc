@@ -77,6 +77,13 @@
 //
 // The number of spinners is bounded by half the busy Ps, so that a mostly idle
 // program does not burn its cores.
+//
+// With several NUMA nodes, nmspinning counts the spinners of all of them, and
+// S2 looks at the queues of all of them. So both arguments hold for the sum. A
+// waker may then leave a goroutine to the busy Ps of its own node although a P
+// of another node is idle, and a spinner may leave one to the idle Ps of that
+// goroutine's node. proc_node.cc has the rules (N1 to N3), and shows that in
+// both cases an M, or sysmon, is told of the goroutine.
 #include "runtime/sched/proc.h"
 
 #include <algorithm>
@@ -93,7 +100,8 @@
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/netpoll.h"
 #include "runtime/sched/preempt.h"
-#include "runtime/sched/rand.h"
+#include "runtime/sched/proc_find.h"
+#include "runtime/sched/proc_node.h"
 #include "runtime/sched/reclaim.h"
 #include "runtime/sched/runq.h"
 #include "runtime/sched/runtime2.h"
@@ -104,23 +112,6 @@
 namespace gump::rt {
 
 namespace {
-
-// Find is the result of a step of findRunnable.
-enum class Find : uint8_t {
-  kFound,
-  kAgain,    // begin again at step 0
-  kNothing,  // go on with the next step
-};
-
-// Clock holds the times that one round of findRunnable reads.
-struct Clock {
-  int64_t now = 0;        // nanotime, or 0 if it has not been read yet
-  int64_t pollUntil = 0;  // when the next timer is due, or 0 if there is none
-
-  void lower(int64_t when) {
-    if (when != 0 && (pollUntil == 0 || when < pollUntil)) pollUntil = when;
-  }
-};
 
 // The steps of schedule and findRunnable, in the order in which they are taken.
 // Unless they say otherwise, they have this context:
@@ -163,22 +154,12 @@ bool globalTurn(P* pp, bool ran);
 bool ringTurn(P* pp);
 // globalOne and globalBatch take from the global queue. If they miss a G
 // because runqsize reads a stale zero, the locked look in releaseP finds it.
+// With several nodes, globalBatch looks only at the queue of the own one.
 G* globalOne(P* pp);
 G* globalBatch(P* pp);
-// pollNetwork polls without blocking, one M at a time.
-G* pollNetwork();
-// becomeSpinning starts the search of mp. The caller may hold sched.lock.
-// P: either.  Locks: none.
-void becomeSpinning(M* mp);
-// stealWork tries every other P four times. In the last pass it also takes
-// timers and runnext.
-// Locks: as stealTimers.
-Find stealWork(M* mp, P* pp, Clock* clock, Runnable* out);
-// stealTimers runs the timers of victim that are due, and returns true if there
-// were any. It removes zombies only if victim is idle, because the owner of a P
-// removes its own.
-// Locks: takes sched.lock, and as timersCheck.
-bool stealTimers(const P* victim, Clock* clock);
+// pollNetwork polls without blocking, one M at a time. Goroutines that ran last
+// on another node go there.
+G* pollNetwork(const P* pp);
 // releaseP is step 7: a last look at the global queue, in the same section of
 // sched.lock that idles the P.
 // P: needed; given away if it returns kNothing.
@@ -186,18 +167,17 @@ Find releaseP(M* mp, Runnable* out);
 // loseSpinning is steps 8 and 9, the sleeper's half of the essay.
 // P: none; needed unless it returns kNothing.
 Find loseSpinning(M* mp, Runnable* out, Clock* clock);
-// takeIdleP takes an idle P for an M that has no P and has just found work, and
-// makes the M spin. Returns false if no P is idle.
-// P: none; needed if it returns true.
-bool takeIdleP(M* mp);
+// lookAgain is S2 with one node.
+// P: none; needed unless it returns kNothing.
+Find lookAgain(M* mp, Runnable* out);
 // blockInPoller is step 10. The last M to go idle waits in the poller instead
 // of on its note: for the network, and until the next timer.
 // P: none; needed unless it returns kNothing.  Parks: blocks the thread.
 Find blockInPoller(M* mp, Runnable* out, const Clock& clock);
-// executeFuzzed is the end of schedule when fuzzing. Returns nullptr if r.gp is
-// queued elsewhere. The P may be gone then.
-// Parks: blocks the thread.
-G* executeFuzzed(M* mp, Runnable r);
+// executeRecorded is the end of schedule if P::records is not 0. Returns
+// nullptr if r.gp is queued elsewhere. The P may be gone then. Parks: blocks
+// the thread.
+G* executeRecorded(M* mp, Runnable r);
 
 }  // namespace
 
@@ -238,7 +218,9 @@ G* schedule() {
       if (!r.gp->special || groupGrant(r.gp)) startlockedm(r.gp);
       continue;
     }
-    G* gp = fuzzing() ? executeFuzzed(mp, r) : execute(r.gp, r.inheritTime);
+    G* gp = GUMP_UNLIKELY(mp->p->records.load(relaxed) != 0)
+                ? executeRecorded(mp, r)
+                : execute(r.gp, r.inheritTime);
     if (gp != nullptr) return gp;
   }
 }
@@ -323,7 +305,7 @@ Find findWithP(M* mp, Runnable* out, Clock* clock) {
     return Find::kFound;
   }
   if ((out->gp = globalBatch(pp)) != nullptr) return Find::kFound;  // 3
-  if ((out->gp = pollNetwork()) != nullptr) return Find::kFound;    // 4
+  if ((out->gp = pollNetwork(pp)) != nullptr) return Find::kFound;  // 4
   // 5: steal, unless enough Ms already try. This is a heuristic, for which any
   // value is correct.
   int32_t busy = gomaxprocs.load(relaxed) - sched.npidle.load(relaxed);
@@ -371,17 +353,23 @@ G* globalOne(P* pp) {
   if (soleP()) return popYielded(pp, /*adopt=*/true);
   if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return nullptr;
   LockScope l(&sched.lock);
-  return globrunqget();
+  G* gp = globrunqget(nodeOf(pp));
+  return gp == nullptr && severalNodes() ? globalOfOthers(pp, 1) : gp;
 }
 
 G* globalBatch(P* pp) {
   if (soleP()) return popYielded(pp, /*adopt=*/true);
   if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return nullptr;
+  SchedNode* np = &sched.nodes[0];
+  if (severalNodes()) {
+    np = nodeOf(pp);
+    if (np->runqsize.load(relaxed) == 0) return nullptr;
+  }
   LockScope l(&sched.lock);
-  return globrunqgetbatch(pp, kRunqSize / 2);
+  return globrunqgetbatch(np, pp, kRunqSize / 2);
 }
 
-G* pollNetwork() {
+G* pollNetwork(const P* pp) {
   // lastpoll pairs with the stores of the M that blocks in the poller,
   // pollingNet with the release below.
   if (!netpollinited() || !netpollAnyWaiters() ||
@@ -391,56 +379,15 @@ G* pollNetwork() {
   }
   NetpollResult r = netpoll(0);
   sched.pollingNet.store(0, release);  // pairs with the cas above
-  G* gp = r.toRun.pop();
-  if (gp == nullptr) return nullptr;
-  casgstatus(gp, kGwaiting, kGrunnable);
-  if (GUMP_UNLIKELY(gp->special)) groupReady(gp);
+  if (r.toRun.empty()) return nullptr;
+  G* gp = popNear(&r.toRun, pp);
+  if (gp != nullptr) {
+    casgstatus(gp, kGwaiting, kGrunnable);
+    if (GUMP_UNLIKELY(gp->special)) groupReady(gp);
+  }
   injectglist(&r.toRun);
   netpollAdjustWaiters(r.delta);
   return gp;
-}
-
-Find stealWork(M* mp, P* pp, Clock* clock, Runnable* out) {
-  constexpr int kPasses = 4;
-  // We hold a P, so the world is not stopped.
-  uint32_t count = static_cast<uint32_t>(gomaxprocs.load(relaxed));
-  bool ranTimers = false;
-  for (int pass = 0; pass < kPasses; pass++) {
-    bool last = pass == kPasses - 1;
-    for (RandomOrder order(count, mp); !order.done(); order.next()) {
-      // Pairs with stopTheWorld.
-      if (sched.gcwaiting.load(acquire)) return Find::kAgain;
-      P* victim = allp[order.position()];
-      if (victim == pp) continue;
-      if (last && stealTimers(victim, clock)) {
-        // They may have readied Gs onto our own ring. Take these first, because
-        // runqsteal requires that our ring is empty.
-        RunqGet local = runqget(pp);
-        if (local.gp != nullptr) {
-          *out = {local.gp, /*inheritTime=*/false};
-          return Find::kFound;
-        }
-        ranTimers = true;
-      }
-      if (idlepMask.read(order.position())) continue;
-      if ((out->gp = runqsteal(pp, victim, /*stealRunNextG=*/last))) {
-        return Find::kFound;
-      }
-    }
-  }
-  return ranTimers ? Find::kAgain : Find::kNothing;
-}
-
-bool stealTimers(const P* victim, Clock* clock) {
-  const auto id = static_cast<uint32_t>(victim->id);
-  if (!timerpMask.read(id)) return false;
-  const TimerCheck check = timersCheck(&allp[id]->timers, &clock->now,
-                                       /*tidy=*/idlepMask.read(id));
-  clock->lower(check.next);
-  // The timers have woken no M for the goroutines that they readied. No wakep
-  // is needed here: a thief spins, so it wakes the next spinner when it finds
-  // work. endSchedule calls wakep itself if the next Run has begun.
-  return check.ran;
 }
 
 }  // namespace
@@ -465,11 +412,12 @@ Find releaseP(M* mp, Runnable* out) {
       pp->runSafePointFn.load(relaxed) != 0) {
     return Find::kAgain;
   }
-  if ((out->gp = globrunqgetbatch(pp, kRunqSize / 2)) != nullptr) {
-    return Find::kFound;
+  out->gp = globrunqgetbatch(nodeOf(pp), pp, kRunqSize / 2);
+  if (out->gp == nullptr && severalNodes()) {
+    out->gp = globalOfOthers(pp, kRunqSize / 2);
   }
-  // Set under sched.lock.
-  if (!mp->spinning && sched.needspinning.load(relaxed) == 1) {
+  if (out->gp != nullptr) return Find::kFound;
+  if (!mp->spinning && mustSearch(pp)) {
     becomeSpinning(mp);
     return Find::kAgain;
   }
@@ -511,6 +459,19 @@ Find releaseP(M* mp, Runnable* out) {
 Find loseSpinning(M* mp, Runnable* out, Clock* clock) {
   if (!mp->spinning) return Find::kNothing;
   stopSpinning(mp);
+  const Find again =
+      severalNodes() ? lookAgainOnNodes(mp, out) : lookAgain(mp, out);
+  if (again != Find::kNothing) return again;
+  // 9, and 1 again. We have done S1, and now read fingwake. The waker stores
+  // fingwake, and then reads nmspinning (wakep).
+  if ((reclaimWorkAvailable() || fingwake.load(seq_cst)) && takeIdleP(mp)) {
+    return Find::kAgain;
+  }
+  clock->lower(nextTimer());
+  return Find::kNothing;
+}
+
+Find lookAgain(M* mp, Runnable* out) {
   // S2, the global queue. Look under the lock instead of at runqsize: unlock is
   // a plain store, so a readier may read nmspinning before its runqsize is
   // visible. If its section of sched.lock comes before ours, we see the G. If
@@ -519,8 +480,9 @@ Find loseSpinning(M* mp, Runnable* out, Clock* clock) {
   P* pp = nullptr;
   {
     LockScope l(&sched.lock);
-    if (!sched.runq.empty() && (pp = pidlegetSpinning()) != nullptr) {
-      out->gp = globrunqgetbatch(pp, kRunqSize / 2);
+    SchedNode* np = &sched.nodes[0];
+    if (!np->runq.empty() && (pp = pidlegetSpinning(np)) != nullptr) {
+      out->gp = globrunqgetbatch(np, pp, kRunqSize / 2);
     }
   }
   if (pp != nullptr) {
@@ -540,27 +502,7 @@ Find loseSpinning(M* mp, Runnable* out, Clock* clock) {
       break;
     }
   }
-  // 9, and 1 again. We have done S1, and now read fingwake. The waker stores
-  // fingwake, and then reads nmspinning (wakep).
-  if ((reclaimWorkAvailable() || fingwake.load(seq_cst)) && takeIdleP(mp)) {
-    return Find::kAgain;
-  }
-  clock->lower(nextTimer());
   return Find::kNothing;
-}
-
-bool takeIdleP(M* mp) {
-  P* pp;
-  {
-    LockScope l(&sched.lock);
-    pp = pidlegetSpinning();
-  }
-  // pidlegetSpinning has set needspinning, so the M that next gives up a P
-  // looks first.
-  if (pp == nullptr) return false;
-  acquirep(pp);
-  becomeSpinning(mp);
-  return true;
 }
 
 Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
@@ -579,7 +521,8 @@ Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
   P* pp;
   {
     LockScope l(&sched.lock);
-    pp = pidleget();
+    const G* first = r.toRun.head;
+    pp = pidleget(first != nullptr ? nodeOf(first) : nodeOf(mp));
   }
   if (pp == nullptr) {
     // The Ms that hold the Ps have to look at the timers, including those for
@@ -590,8 +533,10 @@ Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
     return Find::kNothing;
   }
   acquirep(pp);
-  out->gp = r.toRun.pop();
+  out->gp = popNear(&r.toRun, pp);
   if (out->gp == nullptr) {
+    injectglist(&r.toRun);  // those of other nodes
+    netpollAdjustWaiters(r.delta);
     // No M sleeps now for the timers of the other Ps, or for the later ones of
     // this P. A spinning M runs those that are due, or wakes another M that
     // does.
@@ -608,8 +553,10 @@ Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
   return Find::kFound;
 }
 
-GUMP_NOINLINE G* executeFuzzed(M* mp, Runnable r) {
-  if (!fuzzMoves(mp, r.gp)) return fuzzExecute(r.gp, r.inheritTime);
+GUMP_NOINLINE G* executeRecorded(M* mp, Runnable r) {
+  if (!fuzzing() || !fuzzMoves(mp, r.gp)) {
+    return fuzzExecute(r.gp, r.inheritTime);
+  }
   fuzzMove(r.gp);
   return nullptr;
 }
@@ -737,10 +684,10 @@ void endSchedule(M* mp) {
     }
   }
   if (!ended) {
-    // This wakep is W2, and it is also the second look that stopSpinning
-    // requires. The wakep of the next Run may have seen us spin and so woken no
-    // M. An M that looked for work before we queued q did not find it.
-    wakep();
+    // This is W2, and it is also the second look that stopSpinning requires.
+    // The wakep of the next Run may have seen us spin and so woken no M. An M
+    // that looked for work before we queued q did not find it.
+    wakepAnywhere();
   } else if (stopping) {
     gcstopm();
   } else if (safePoint) {
@@ -763,9 +710,10 @@ bool noPollerAfterMain() {
 
 // ---- Spinning, and waking the next M ----------------------------------------
 
-void wakep() {
-  // With one P, which we hold, there is no other M to wake.
-  if (gomaxprocs.load(relaxed) == 1 && getg()->m->p != nullptr) return;
+namespace {
+
+// wakeSpinner is wakepAnywhere.
+GUMP_ALWAYS_INLINE void wakeSpinner() {
   // W2 of the essay. All three loads are seq_cst and follow the caller's
   // publication.
   if (sched.nmspinning.load(seq_cst) != 0) return;
@@ -786,25 +734,54 @@ void wakep() {
   // From here to the hand-over we must not be preempted, because all others
   // would rely on a spinner that does not exist yet.
   M* mp = acquirem();
-  if (sched.nmspinning.cas(0, 1, seq_cst)) {
-    P* pp;
-    {
-      LockScope l(&sched.lock);
-      pp = pidlegetSpinning();
-      if (pp == nullptr) uncountSpinner("wakep: negative nmspinning");
-    }
-    if (pp != nullptr) {
-      startm(pp, /*spinning=*/true);
+  if (sched.nmspinning.cas(0, 1, seq_cst)) startSpinner(nullptr);
+  releasem(mp);
+}
+
+}  // namespace
+
+void wakep() {
+  const WakeMode mode = sched.wakeMode.load(relaxed);
+  // With one P, which we hold, there is no other M to wake.
+  if (mode == WakeMode::kOneP && getg()->m->p != nullptr) return;
+  if (GUMP_UNLIKELY(mode == WakeMode::kSeveralNodes) && wakepNear()) return;
+  wakeSpinner();
+}
+
+void wakepAnywhere() {
+  // As in wakep.
+  if (sched.wakeMode.load(relaxed) == WakeMode::kOneP &&
+      getg()->m->p != nullptr) {
+    return;
+  }
+  wakeSpinner();
+}
+
+void startSpinner(SchedNode* near) {
+  P* pp;
+  {
+    LockScope l(&sched.lock);
+    pp = pidlegetSpinning(near != nullptr ? near : nodeToWake());
+    if (pp == nullptr) {
+      uncountSpinner("wakep: negative nmspinning");
     } else {
-      // A thread that set a timer relied on the spinner that we counted.
-      wakeSysmonBy(timeSleepUntil());
+      countStart(pp);
     }
   }
-  releasem(mp);
+  if (pp != nullptr) {
+    startm(pp, /*spinning=*/true);
+  } else {
+    // A thread that set a timer relied on the spinner that we counted.
+    wakeSysmonBy(timeSleepUntil());
+  }
 }
 
 void injectglist(GList* glist) {
   if (glist->empty()) return;
+  if (severalNodes()) {
+    injectOnNodes(glist);
+    return;
+  }
   GQueue q;
   while (G* gp = glist->pop()) {
     casgstatus(gp, kGwaiting, kGrunnable);
@@ -828,7 +805,7 @@ void injectglist(GList* glist) {
     P* other;
     {
       LockScope l(&sched.lock);
-      other = pidlegetSpinning();
+      other = pidlegetSpinning(&sched.nodes[0]);
     }
     if (other == nullptr) break;
     startm(other, /*spinning=*/false);
@@ -854,28 +831,40 @@ void resetspinning() {
 }
 
 void wakeNextSpinner() {
-  wakep();
+  wakepAnywhere();
   // A hint. If no P is idle, wakep may have found none for a spinner.
   // Then wakep has started no spinner, and only sysmon can see to the timers.
   if (sched.npidle.load(relaxed) == 0) wakeSysmonBy(timeSleepUntil());
 }
 
-namespace {
-
 void becomeSpinning(M* mp) {
   mp->spinning = true;
   sched.nmspinning.add(1, seq_cst);
-  sched.needspinning.store(0, seq_cst);
+  countOnNode(mp);
+  clearNeedspinning(mp->p);
   // We store needspinning, and then scan the rings. A waker publishes its G,
   // and then loads needspinning (wakep). A waker that still reads needspinning
   // == 1 published its G before this fence, so our scan finds it.
   fence(seq_cst);
 }
 
-}  // namespace
+bool takeIdleP(M* mp) {
+  P* pp;
+  {
+    LockScope l(&sched.lock);
+    pp = pidlegetSpinning(nodeOf(mp));
+  }
+  // pidlegetSpinning has set needspinning, so the M that next gives up a P
+  // looks first.
+  if (pp == nullptr) return false;
+  acquirep(pp);
+  becomeSpinning(mp);
+  return true;
+}
 
 void stopSpinning(M* mp) {
   mp->spinning = false;
+  uncountOnNode(mp);
   uncountSpinner("findRunnable: negative nmspinning");
   fuzzPoint();
 }

@@ -95,9 +95,15 @@ void runSafePointFn(P* pp);
 // wakep starts one more M, spinning, if a P is idle and no M spins. The caller
 // must have published the G to be found by a seq_cst read-modify-write or under
 // sched.lock. That RMW and the load of nmspinning in wakep are one half of the
-// lost-wakeup argument in proc.cc.
+// lost-wakeup argument in proc.cc. If the caller has a P, the G must be in its
+// queues or in those of its node: with several nodes, wakep then prefers that
+// node, and may leave a P of another one idle (N1 of proc_node.cc).
 // On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
 void wakep();
+// wakepAnywhere is wakep for work that is of no node, and for goroutines in
+// the queues of any nodes.
+// On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
+void wakepAnywhere();
 // injectglist makes every G of the list (all kGwaiting) runnable and starts Ms
 // for them.
 // On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
@@ -332,12 +338,14 @@ void gcstopm();
 // hand over none.
 // On: g0.  P: none; then maybe one.  Locks: none.  Parks: blocks the thread.
 void mPark(M* mp);
-// mput puts an M on the list of idle Ms. mget takes the last one from it, and
-// mgetSpecific takes mp. Both return nullptr if there is none: the list is
-// empty, or mp is nullptr or not on it. All:
+// mput puts an M on the list of idle Ms of its node. mget takes the last one
+// from the list of the node `near`, or, if that is empty, from that of the
+// nearest node that has one. mgetSpecific takes mp. Both return nullptr if
+// there is none: all lists are empty, or mp is nullptr or not on one. All:
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 void mput(M* mp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
-[[nodiscard]] M* mget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
+[[nodiscard]] M* mget(SchedNode* near)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
 [[nodiscard]] M* mgetSpecific(M* mp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
 // mgetChildless is mget without the Ms whose threads have made children that
 // still run.
@@ -354,13 +362,14 @@ void acquirep(P* pp);
 // On, P, Locks, Parks: as acquirep, but without a kMem lock.
 void wirep(P* pp);
 [[nodiscard]] P* releasep();
-// pidleput puts a P on the list of idle Ps, and pidleget takes one from it.
-// pidleget wakes sysmon from its deep sleep. pidlegetSpinning is pidleget, but
-// sets needspinning if the list is empty. All three:
+// pidleput puts a P on the idle list of its node. pidleget takes one from the
+// list of the node `near`, or, if that is empty, from that of the nearest node
+// that has one. pidleget wakes sysmon from its deep sleep. pidlegetSpinning is
+// pidleget, but sets needspinning if no P is idle. All three:
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 void pidleput(P* pp);
-[[nodiscard]] P* pidleget();
-[[nodiscard]] P* pidlegetSpinning();
+[[nodiscard]] P* pidleget(SchedNode* near);
+[[nodiscard]] P* pidlegetSpinning(SchedNode* near);
 // wakeSysmonLocked ends sysmon's deep sleep, if sysmon is in one.
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 void wakeSysmonLocked();

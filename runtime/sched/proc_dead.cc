@@ -15,7 +15,9 @@
 #include "runtime/sched/mfinal.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/netpoll.h"
+#include "runtime/sched/numa.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/proc_node.h"
 #include "runtime/sched/runq.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/stack.h"
@@ -323,17 +325,22 @@ void becomeSystemThread() {
 void checkIdleLists() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   // Counted down, so that the loop ends even if the links form a ring.
   int32_t ps = sched.npidle.load(relaxed);  // written under sched.lock
-  const P* pp = sched.pidle;
-  for (; pp != nullptr && ps > 0; pp = pp->link, ps--) {
-    if (pp->status.load(relaxed) != kPidle || !runqempty(pp)) {
-      fatalthrow("checkIdleLists: idle P that is not");
-    }
-  }
-  if (pp != nullptr || ps != 0) fatalthrow("checkIdleLists: bad npidle");
   int32_t ms = sched.nmidle;
-  const M* mp = sched.midle;
-  for (; mp != nullptr && ms > 0; mp = mp->schedlink) ms--;
-  if (mp != nullptr || ms != 0) fatalthrow("checkIdleLists: bad nmidle");
+  const int32_t nodes = sched.nnodes.load(relaxed);  // as above
+  for (int32_t k = 0; k < nodes; k++) {
+    const P* pp = sched.nodes[k].pidle;
+    for (; pp != nullptr && ps > 0; pp = pp->link, ps--) {
+      if (pp->status.load(relaxed) != kPidle || !runqempty(pp)) {
+        fatalthrow("checkIdleLists: idle P that is not");
+      }
+    }
+    if (pp != nullptr) fatalthrow("checkIdleLists: bad npidle");
+    const M* mp = sched.nodes[k].midle;
+    for (; mp != nullptr && ms > 0; mp = mp->schedlink) ms--;
+    if (mp != nullptr) fatalthrow("checkIdleLists: bad nmidle");
+  }
+  if (ps != 0) fatalthrow("checkIdleLists: bad npidle");
+  if (ms != 0) fatalthrow("checkIdleLists: bad nmidle");
   // Each P is idle, running or in a system call. It may be stopped only while
   // gcwaiting is set, which changes under sched.lock. A P becomes kPidle before
   // it is put on the list, so the list may lack an idle P.
@@ -381,8 +388,43 @@ void traceP(Writer* w, int32_t i) {
         pp->status.load(relaxed), pp->schedtick.load(relaxed),  // a trace
         pp->syscalltick.load(relaxed));
   printId(w, "m", mp != nullptr, mp == nullptr ? 0 : mp->id);
-  print(w, " runqsize=%u gfreecnt=%u timerslen=%u\n", runqlen(pp),
+  print(w, " runqsize=%u gfreecnt=%u timerslen=%u", runqlen(pp),
         peek(pp->gFreeN), pp->timers.len.load(relaxed));
+  if (severalNodes()) print(w, " node=%d", pp->node.load(relaxed));
+  print(w, "\n");
+}
+
+// traceNode prints a line that Go does not have, if there are several nodes.
+// Locks: caller holds sched.lock, or is alone.
+void traceNode(Writer* w, int32_t k) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  const SchedNode& n = sched.nodes[k];
+  int32_t ms = 0;
+  for (const M* mp = n.midle; mp != nullptr && ms < sched.nmidle;
+       mp = mp->schedlink) {
+    ms++;
+  }
+  uint64_t runs = 0;
+  uint64_t moves = 0;
+  uint64_t steals = 0;
+  uint64_t across = 0;
+  for (int32_t i = n.firstP.load(relaxed);
+       i < n.firstP.load(relaxed) + n.nprocs.load(relaxed); i++) {
+    const NodeCounts& c = allp[i]->counts;  // a trace
+    runs += c.runs.load(relaxed);
+    moves += c.moves.load(relaxed);
+    steals += c.steals.load(relaxed);
+    across += c.stealsAcross.load(relaxed);
+  }
+  print(w,
+        "  N%d: id=%d firstp=%d procs=%d idleprocs=%d idlethreads=%d "
+        "spinningthreads=%d needspinning=%u runqsize=%d",
+        // A trace.
+        k, topology.nodes[n.topologyIndex.load(relaxed)].id,
+        n.firstP.load(relaxed), n.nprocs.load(relaxed), n.npidle.load(relaxed),
+        ms, n.nmspinning.load(relaxed), n.needspinning.load(relaxed),
+        n.runqsize.load(relaxed));
+  print(w, " runs=%U moves=%U steals=%U stealsacross=%U\n", runs, moves, steals,
+        across);
 }
 
 void traceM(Writer* w, const M* mp) {
@@ -435,7 +477,8 @@ void traceLocked(bool detailed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
         // A trace.
         (now - traceStart) / 1'000'000, n, sched.npidle.load(relaxed), mcount(),
         sched.nmspinning.load(relaxed), sched.needspinning.load(relaxed),
-        sched.nmidle, sched.runq.size + allp[0]->nyielded.load(relaxed));
+        sched.nmidle,
+        sched.runqsize.load(relaxed) + allp[0]->nyielded.load(relaxed));
   if (!detailed) {
     traceQueues(&w, n);
     flush(&w);
@@ -444,6 +487,8 @@ void traceLocked(bool detailed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   print(&w, " gcwaiting=%s nmidlelocked=%d stopwait=%d sysmonwait=%s\n",
         boolText(sched.gcwaiting.load(relaxed)), sched.nmidlelocked,
         sched.stopwait, boolText(sched.sysmonwait.load(relaxed)));
+  const int32_t nodes = sched.nnodes.load(relaxed);  // as above
+  for (int32_t k = 0; nodes > 1 && k < nodes; k++) traceNode(&w, k);
   for (int32_t i = 0; i < n; i++) traceP(&w, i);
   for (const M* mp = allm.load(acquire); mp != nullptr;
        mp = mp->alllink) {  // pairs with mcommoninit

@@ -1,10 +1,10 @@
 // Which M runs a P: the idle Ms, starting one, stopping one, and handing a P
 // over.
 //
-// An idle M is linked in sched.midle and sleeps on its park note. Its waker
-// unlinks it under sched.lock, puts a P into nextp, and then wakes the note.
-// The release and acquire of the note publish nextp. Three kinds of M are woken
-// without a P:
+// An idle M is linked in the list of its node (SchedNode::midle) and sleeps on
+// its park note. Its waker unlinks it under sched.lock, puts a P into nextp,
+// and then wakes the note. The release and acquire of the note publish nextp.
+// Three kinds of M are woken without a P:
 //  * m0 when Run is about to return (wakeM0ToLeave);
 //  * an M whose thread must end (retireIdleMs);
 //  * an M whose goroutine, preempted in place, goes on after the end of main
@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "runtime/diag/panic.h"
+#include "runtime/sched/affinity.h"
 #include "runtime/sched/deadlock.h"
 #include "runtime/sched/gqueue.h"
 #include "runtime/sched/group.h"
@@ -24,6 +25,7 @@
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/netpoll.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/proc_node.h"
 #include "runtime/sched/reclaim.h"
 #include "runtime/sched/runq.h"
 #include "runtime/sched/runtime2.h"
@@ -37,7 +39,13 @@ namespace gump::rt {
 
 namespace {
 
-constexpr char kTooFewSpin[] = "startm: negative nmspinning";
+// uncountStart takes back the count of an M that was to start by spinning with
+// pp.
+// On: any.  P: either.  Locks: none.  Parks: no.
+void uncountStart(const P* pp) {
+  if (severalNodes()) nodeOf(pp)->nmspinning.add(-1, relaxed);  // a hint
+  uncountSpinner("startm: negative nmspinning");
+}
 
 // Chosen is the choice of a thread for a P: an idle M, or the goroutine `held`,
 // or, if both are nullptr, an M on order or a new one. newID is reserved for an
@@ -72,7 +80,7 @@ void startm(P* pp, bool spinning) {
   Chosen c;
   {
     LockScope l(&sched.lock);
-    if (pp == nullptr) pp = pidleget();
+    if (pp == nullptr) pp = pidleget(nodeOf(self));
     if (pp != nullptr) c = choose(pp, spinning);
   }
   if (c.idle != nullptr) {
@@ -82,7 +90,7 @@ void startm(P* pp, bool spinning) {
   } else if (c.ordered) {
     // If that thread does not come, sysmon gives the P to another
     // (replaceStartingMs).
-    if (spinning && !c.spins) uncountSpinner(kTooFewSpin);
+    if (spinning && !c.spins) uncountStart(pp);
   } else if (pp != nullptr) {
     newm(spinning ? spinningStart : nullptr, pp, c.newID);
   }
@@ -108,7 +116,8 @@ void handoffp(P* pp) {
   if (!stopping &&
       sched.nmspinning.load(seq_cst) + sched.npidle.load(seq_cst) == 0 &&
       sched.nmspinning.cas(0, 1, seq_cst)) {
-    sched.needspinning.store(0, seq_cst);  // as becomeSpinning
+    countStart(pp);
+    clearNeedspinning(pp);  // as becomeSpinning
     startm(pp, /*spinning=*/true);
     return;
   }
@@ -137,26 +146,31 @@ void handoffp(P* pp) {
 namespace {
 
 // takeInPlace takes from the global queue the goroutine that has been preempted
-// in place for longest, or one from the queue of a group. It passes over a
-// goroutine if its group is full. Returns nullptr if there is none. A P without
-// an idle thread goes to that goroutine while a thread is ordered, because the
-// goroutine may hold a lock that pthread_create needs.
+// in place for longest, or one from the queue of a group; of several nodes the
+// nearest that has one. It passes over a goroutine if its group is full.
+// Returns nullptr if there is none. A P without an idle thread goes to that
+// goroutine while a thread is ordered, because the goroutine may hold a lock
+// that pthread_create needs.
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
-G* takeInPlace() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  GQueue before;
-  while (G* gp = sched.runq.pop()) {
-    if (!gp->inPlace || (gp->special && !groupGrantInPlace(gp))) {
-      before.pushBack(gp);
-      continue;
+G* takeInPlace(SchedNode* near) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  G* found = nullptr;
+  const int32_t n = sched.nnodes.load(relaxed);  // changes under this lock
+  for (int32_t k = 0; k < n && found == nullptr; k++) {
+    SchedNode* np = &sched.nodes[near->nearest[k].load(relaxed)];
+    GQueue before;
+    while (found == nullptr && !np->runq.empty()) {
+      G* gp = np->runq.pop();
+      if (gp->inPlace && (!gp->special || groupGrantInPlace(gp))) {
+        found = gp;
+      } else {
+        before.pushBack(gp);
+      }
     }
-    before.pushBackAll(&sched.runq);
-    sched.runq = before;
-    // A hint to readers without the lock.
-    sched.runqsize.store(sched.runq.size, relaxed);
-    return gp;
+    before.pushBackAll(&np->runq);
+    np->runq = before;
+    if (found != nullptr) globrunqchanged(np, -1);
   }
-  sched.runq = before;
-  return groupsTakeInPlace();
+  return found != nullptr ? found : groupsTakeInPlace();
 }
 
 // spareStart is the first call of a spare M, which has no P and then stops.
@@ -195,25 +209,36 @@ bool reuseStartingM(P* pp, bool spinning)
   return false;
 }
 
+// mgetOfP takes the idle M that had pp last, if it is bound as pp demands.
+// Returns nullptr otherwise, or if pp binds to nothing.
+// On: any.  P: pp.  Locks: caller holds sched.lock.  Parks: no.
+M* mgetOfP(const P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  M* mp = pp->oldm;
+  if (GUMP_LIKELY(pp->binding.load(relaxed) == 0) || mp == nullptr) {
+    return nullptr;
+  }
+  return boundFor(mp, pp) ? mgetSpecific(mp) : nullptr;
+}
+
 // choose finds a thread for pp.
 // On: any.  P: pp.  Locks: caller holds sched.lock.  Parks: no.
 Chosen choose(P* pp, bool spinning) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   // If it is the turn of a goroutine that is preempted in place, the P goes
   // straight to its thread instead of by way of another. That thread looks
   // neither at timers nor for finalizers, so there must be none to run.
-  const bool turn = !spinning && sched.runq.head != nullptr &&
-                    sched.runq.head->inPlace && runqempty(pp) &&
+  SchedNode* np = nodeOf(pp);
+  const bool turn = !spinning && np->runq.head != nullptr &&
+                    np->runq.head->inPlace && runqempty(pp) &&
                     !timersDueNow(&pp->timers) && !fingwake.load(relaxed);
   Chosen c;
   if (!turn) {
-    // The thread that had pp last is bound to its processors already.
-    if (pp->binding.load(relaxed) != 0) c.idle = mgetSpecific(pp->oldm);
-    if (c.idle == nullptr) c.idle = mget();
+    c.idle = mgetOfP(pp);
+    if (c.idle == nullptr) c.idle = mget(np);
     if (c.idle != nullptr) return c;
   }
-  c.held = takeInPlace();
+  c.held = takeInPlace(np);
   // It is the turn of a goroutine, but its group may be full.
-  if (c.held == nullptr && turn && (c.idle = mget()) != nullptr) return c;
+  if (c.held == nullptr && turn && (c.idle = mget(np)) != nullptr) return c;
   if (c.held != nullptr) wakeLocked(c.held->lockedm);
   // Order one spare thread, not one for every goroutine that computes, because
   // there may be very many.
@@ -239,12 +264,13 @@ void startIdle(M* mp, P* pp, bool spinning) {
   if (mp->nextp != nullptr) fatalthrow("startm: m has p");
   if (spinning && !runqempty(pp)) fatalthrow("startm: p has runnable gs");
   mp->spinning = spinning;
+  if (spinning) takeCount(mp, pp);
   mp->nextp = pp;
   notewakeup(&mp->park);  // publishes the two lines above
 }
 
 void startHeld(G* held, P* pp, bool spinning, int64_t spareID) {
-  if (spinning) uncountSpinner(kTooFewSpin);
+  if (spinning) uncountStart(pp);
   held->lockedm->nextp = pp;
   notewakeup(&held->lockedm->park);  // publishes nextp
   if (spareID >= 0) newm(spareStart, /*pp=*/nullptr, spareID);
@@ -255,9 +281,10 @@ void startHeld(G* held, P* pp, bool spinning, int64_t spareID) {
 // reason to run it, has got such a reason since.
 // On: any.  P: pp.  Locks: caller holds sched.lock.  Parks: no.
 bool mayNotIdle(const P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  return !sched.runq.empty() || !runqempty(pp) ||
+  return sched.runqsize.load(relaxed) > 0 ||  // changes under sched.lock
+         !runqempty(pp) ||
          // A thread readied a G and found neither a spinner nor an idle P.
-         sched.needspinning.load(relaxed) == 1 ||  // set under sched.lock
+         mustSearch(pp) ||
          // The last busy P must not go idle while no M watches the network and
          // the timers, including those of the idle Ps.
          (sched.npidle.load(relaxed) == gomaxprocs.load(relaxed) - 1 &&
@@ -324,7 +351,7 @@ P* takeStartingP(StartingP which) {
     pp = claimLocked(which, &spun);
   }
   if (spun) {
-    uncountSpinner(kTooFewSpin);
+    uncountStart(pp);
     wakeNextSpinner();  // S1 without S2: another M must look, as in startm
   }
   return pp;
@@ -368,6 +395,7 @@ void gcstopm() {
   if (!sched.gcwaiting.load(acquire)) fatalthrow("gcstopm: not waiting for gc");
   if (mp->spinning) {
     mp->spinning = false;
+    uncountOnNode(mp);
     // The wakep of startTheWorld starts a spinner again.
     uncountSpinner("gcstopm: negative nmspinning");
   }
@@ -397,23 +425,28 @@ void mPark(M* mp) {
 }
 
 void mput(M* mp) {
-  mp->schedlink = sched.midle;
+  SchedNode* np = nodeOf(mp);
+  mp->idleNode = static_cast<int8_t>(np - sched.nodes);
+  mp->schedlink = np->midle;
   mp->schedprev = nullptr;
-  if (sched.midle != nullptr) sched.midle->schedprev = mp;
-  sched.midle = mp;
+  if (np->midle != nullptr) np->midle->schedprev = mp;
+  np->midle = mp;
   mp->idle = true;
   sched.nmidle++;
   checkdead();
 }
 
-M* mget() { return mgetSpecific(sched.midle); }
+M* mget(SchedNode* near) {
+  M* mp = near->midle;
+  return mgetSpecific(mp != nullptr ? mp : nearestIdleM(near));
+}
 
 M* mgetSpecific(M* mp) {
   if (mp == nullptr || !mp->idle) return nullptr;
   if (mp->schedprev != nullptr) {
     mp->schedprev->schedlink = mp->schedlink;
   } else {
-    sched.midle = mp->schedlink;
+    sched.nodes[mp->idleNode].midle = mp->schedlink;
   }
   if (mp->schedlink != nullptr) mp->schedlink->schedprev = mp->schedprev;
   mp->schedlink = nullptr;
@@ -427,9 +460,13 @@ M* mgetSpecific(M* mp) {
 M* mgetChildless() {
   // (C2) of child.cc. The M added its children before it took this lock to go
   // idle. Acquire: pairs with childEnded.
-  M* mp = sched.midle;
-  while (mp != nullptr && mp->children.load(acquire) != 0) mp = mp->schedlink;
-  return mgetSpecific(mp);
+  const int32_t n = sched.nnodes.load(relaxed);  // changes under sched.lock
+  for (int32_t k = 0; k < n; k++) {
+    M* mp = sched.nodes[k].midle;
+    while (mp != nullptr && mp->children.load(acquire) != 0) mp = mp->schedlink;
+    if (mp != nullptr) return mgetSpecific(mp);
+  }
+  return nullptr;
 }
 
 }  // namespace gump::rt

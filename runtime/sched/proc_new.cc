@@ -29,6 +29,7 @@
 #include "runtime/sched/home.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/proc_node.h"
 #include "runtime/sched/rt0.h"
 #include "runtime/sched/runq.h"
 #include "runtime/sched/runtime2.h"
@@ -268,9 +269,7 @@ namespace {
 GUMP_NOINLINE bool stackallocIdle(P* pp, G* gp, size_t size) {
   {
     LockScope l(&sched.lock);  // the holder of this lock owns the idle Ps
-    for (P* idle = sched.pidle; idle != nullptr; idle = idle->link) {
-      stackcacheFlush(idle);
-    }
+    forEachIdleP([](P* idle) { stackcacheFlush(idle); });
   }
   return stackalloc(pp, gp, size);
 }

@@ -9,6 +9,7 @@
 #include "runtime/sched/mfinal.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/proc_node.h"
 #include "runtime/sched/runq.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/time.h"
@@ -84,14 +85,17 @@ GUMP_ALWAYS_INLINE G* takeNextLocal(M* mp) {
   return execute(next.gp, next.inheritTime);
 }
 
-// takeHeadFuzzed is directNext when fuzzing.  Locks: takes sched.lock.
-GUMP_NOINLINE G* takeHeadFuzzed(M* mp) {
+// takeHeadRecorded is directNext if P::records is not 0.
+// Locks: takes sched.lock.
+GUMP_NOINLINE G* takeHeadRecorded(M* mp) {
   P* pp = mp->p;
-  if (fuzzOneIn(pp, 2)) return nullptr;
-  const G* head = headOfQueue(pp);  // a hint, as above
-  if (head != nullptr && fuzzMoves(mp, head)) return nullptr;
+  if (pp->fuzz != 0) {
+    if (fuzzOneIn(pp, 2)) return nullptr;
+    const G* head = headOfQueue(pp);  // a hint, as above
+    if (head != nullptr && fuzzMoves(mp, head)) return nullptr;
+  }
   G* gp = takeNextLocal(mp);
-  if (gp != nullptr) fuzzExecuted(gp);
+  if (gp != nullptr) recordExecuted(gp);
   return gp;
 }
 
@@ -106,7 +110,8 @@ bool nothingElseToRun(const M* mp) {
 }
 
 G* directNext(M* mp) {
-  if (GUMP_UNLIKELY(mp->p->fuzz != 0)) return takeHeadFuzzed(mp);
+  if (GUMP_UNLIKELY(mp->p->records.load(relaxed) != 0))
+    return takeHeadRecorded(mp);
   return takeNextLocal(mp);
 }
 

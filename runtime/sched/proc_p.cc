@@ -1,10 +1,10 @@
 // Ps: attaching them to Ms, the idle list, and changing their number.
 //
-// A P that is kPidle is on sched.pidle with an empty ring, or in the hands of
-// the M that moves it. idlepMask has a bit for each P on the list, so that
-// thieves and parking Ms skip such a P without touching its cache lines. While
-// a P is being moved, its bit may be stale. So the bits are hints, and the
-// queues are the truth.
+// A P that is kPidle is on the idle list of its node with an empty ring, or in
+// the hands of the M that moves it. idlepMask has a bit for each P on the list,
+// so that thieves and parking Ms skip such a P without touching its cache
+// lines. While a P is being moved, its bit may be stale. So the bits are hints,
+// and the queues are the truth.
 #include <new>
 
 #include "runtime/diag/fuzzsched.h"
@@ -13,7 +13,10 @@
 #include "runtime/sched/gqueue.h"
 #include "runtime/sched/locked.h"
 #include "runtime/sched/mlocks.h"
+#include "runtime/sched/numa.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/proc_node.h"
+#include "runtime/sched/rt0.h"
 #include "runtime/sched/runq.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/stack.h"
@@ -27,6 +30,7 @@ namespace gump::rt {
 constinit Schedt sched;
 P* allp[kMaxGomaxprocs];
 Atomic<int32_t> gomaxprocs;
+Atomic<int32_t> gomaxprocsEver;
 PMask idlepMask;
 
 namespace {
@@ -48,6 +52,8 @@ GUMP_ALWAYS_INLINE M* wire(P* pp) {
 
 void acquirep(P* pp) {
   M* mp = wire(pp);
+  // Written with the world stopped.
+  if (GUMP_UNLIKELY(sched.places.load(relaxed))) placeThread(mp, pp);
   if (GUMP_UNLIKELY(!boundFor(mp, pp))) bindThread(mp);
 }
 
@@ -84,18 +90,22 @@ void pidleput(P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   }
   updateTimerPMask(pp);
   idlepMask.set(static_cast<uint32_t>(pp->id));
-  pp->link = sched.pidle;
-  sched.pidle = pp;
+  SchedNode* np = nodeOf(pp);
+  pp->link = np->pidle;
+  np->pidle = pp;
+  if (severalNodes()) np->npidle.add(1, seq_cst);  // as below
   sched.npidle.add(1, seq_cst);  // read by wakep after a publication
 }
 
-P* pidleget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  P* pp = sched.pidle;
+P* pidleget(SchedNode* near) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  SchedNode* np = near->pidle != nullptr ? near : nearestWithIdleP(near);
+  P* pp = np->pidle;
   if (pp != nullptr) {
     idlepMask.clear(static_cast<uint32_t>(pp->id));
-    sched.pidle = pp->link;
+    np->pidle = pp->link;
     pp->link = nullptr;
-    sched.npidle.add(-1, seq_cst);  // as above
+    if (severalNodes()) np->npidle.add(-1, seq_cst);  // as above
+    sched.npidle.add(-1, seq_cst);                    // as above
     // sysmon sleeps deeply only while every P is idle. The goroutine that runs
     // here next may never call the kernel, and then it must be preempted. If
     // sysmon wakes by itself within a slice, because of a timer, that is soon
@@ -114,8 +124,8 @@ void wakeSysmonLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   notewakeup(&sched.sysmonnote);
 }
 
-P* pidlegetSpinning() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  P* pp = pidleget();
+P* pidlegetSpinning(SchedNode* near) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  P* pp = pidleget(near);
   // No M can look for work now. An M that is about to give up a P reads this
   // flag in its section of sched.lock, and looks first.
   if (pp == nullptr) sched.needspinning.store(1, seq_cst);
@@ -156,8 +166,8 @@ void destroyP(P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   setPStatus(pp, kPgcstop, kPdead);
 }
 
-// lockedMOf returns the M for which pp waits: the one whose thread alone may
-// run pp's runnext. That goroutine leaves runnext, as it leaves a queue in
+// lockedMOf returns the M for which pp waits: only the thread of that M may run
+// pp's runnext. That goroutine leaves runnext, as it leaves a queue in
 // schedule, and its thread is counted as woken. Returns nullptr if any M will
 // do.
 // On: any.  P: pp, stopped.  Locks: caller holds sched.lock.  Parks: no.
@@ -188,7 +198,9 @@ void chooseMs(P* list) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     }
   }
   for (P* pp = list; pp != nullptr; pp = pp->link) {
-    if (pp->m.load(relaxed) == nullptr) pp->m.store(mget(), relaxed);
+    if (pp->m.load(relaxed) == nullptr) {
+      pp->m.store(mget(nodeOf(pp)), relaxed);
+    }
   }
 }
 
@@ -203,11 +215,8 @@ P* procresize(int32_t nprocs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     // This P was the only one, and may have kept the front of the global queue
     // to itself.
     P* sole = allp[0];
-    sole->yielded.pushBackAll(&sched.runq);
-    sched.runq = sole->yielded;
-    sole->yielded = GQueue();
-    sole->nyielded.store(0, relaxed);                // as below
-    sched.runqsize.store(sched.runq.size, relaxed);  // a hint outside the lock
+    globrunqputfront(&sole->yielded);
+    sole->nyielded.store(0, relaxed);  // a hint outside the lock
   }
   for (int32_t i = old; i < nprocs; i++) {
     if (allp[i] == nullptr) {
@@ -228,10 +237,14 @@ P* procresize(int32_t nprocs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     setPStatus(own, kPgcstop, kPidle);
     wirep(own);
   }
+  dealPs(nprocs);
   for (int32_t i = nprocs; i < old; i++) destroyP(allp[i]);
   bindPs(nprocs);
   // Pairs with the acquire in loseSpinning: the Ps below nprocs are made.
   gomaxprocs.store(nprocs, release);
+  if (nprocs > gomaxprocsEver.load(relaxed)) {  // written here only
+    gomaxprocsEver.store(nprocs, release);      // as above
+  }
   P* runnable = nullptr;
   for (int32_t i = nprocs - 1; i >= 0; i--) {
     P* pp = allp[i];
@@ -250,6 +263,21 @@ P* procresize(int32_t nprocs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   }
   chooseMs(runnable);
   return runnable;
+}
+
+int32_t numNode() noexcept {
+  schedinit();
+  return sched.nnodes.load(relaxed);  // it may change as soon as we return
+}
+
+int32_t nodeOfCaller() noexcept {
+  const G* gp = getg();
+  if (gp == nullptr || gp->foreign) return 0;
+  M* mp = acquirem();
+  const P* pp = mp->p;
+  const int32_t node = pp == nullptr ? 0 : pp->node.load(relaxed);
+  releasem(mp);
+  return node;
 }
 
 int32_t procPin() noexcept {

@@ -28,6 +28,7 @@
 #include "runtime/sched/home.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/proc_node.h"
 #include "runtime/sched/runq.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/stack.h"
@@ -466,6 +467,7 @@ void goready(G* gp) {
 void goreadyQuiet(G* gp) {
   if (GUMP_UNLIKELY(gp->special) && readySpecial(gp)) return;
   M* mp = getg()->m;
+  if (severalNodes() && readyOnItsNode(mp, gp)) return;
   ready(mp, gp);
   if (mp->p == nullptr) wakep();  // gp is not ours to run
 }

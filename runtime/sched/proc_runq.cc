@@ -12,11 +12,15 @@
 //  (R5) Only the owner makes runnext non-null.
 // The ring's functions work on a bare P. Of a G they touch only schedlink, to
 // chain several in a GQueue; but lookAhead reads more, as a hint. Only
-// runqputslow needs more than the P: it needs sched.runq.
+// runqputslow needs more than the P: it needs the global queue.
+//
+// The global queue is a queue for each node, all under sched.lock.
+// sched.runqsize is the sum of their lengths.
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
 #include "runtime/sched/gqueue.h"
 #include "runtime/sched/mlocks.h"
+#include "runtime/sched/proc_node.h"
 #include "runtime/sched/runq.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sys/sanitizer.h"
@@ -250,21 +254,60 @@ G* runqsteal(P* pp, P* victim, bool stealRunNextG) {
 
 // ---- The global queue, all under sched.lock ---------------------------------
 
+namespace {
+
+GUMP_NOINLINE void changedOfSeveral(SchedNode* np, int32_t change)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  // Both are written under the lock, and are hints outside of it.
+  np->runqsize.store(np->runq.size, relaxed);
+  sched.runqsize.store(sched.runqsize.load(relaxed) + change, relaxed);
+}
+
+}  // namespace
+
+void globrunqchanged(SchedNode* np, int32_t change)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  if (severalNodes()) {
+    changedOfSeveral(np, change);
+  } else {
+    sched.runqsize.store(np->runq.size, relaxed);  // as above
+  }
+}
+
+void globrunqputOn(SchedNode* np, G* gp)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  np->runq.pushBack(gp);
+  globrunqchanged(np, 1);
+}
+
+namespace {
+GUMP_NOINLINE void globrunqputOfSeveral(G* gp)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  globrunqputOn(nodeToQueueSlow(gp), gp);
+}
+}  // namespace
+
 void globrunqput(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  sched.runq.pushBack(gp);
-  sched.runqsize.store(sched.runq.size, relaxed);  // a hint outside the lock
+  if (severalNodes()) {
+    globrunqputOfSeveral(gp);
+  } else {
+    sched.nodes[0].runq.pushBack(gp);
+    sched.runqsize.store(sched.nodes[0].runq.size, relaxed);  // as above
+  }
 }
 
 namespace {
 
-// adoptGlobal appends sched.runq to yielded. If it reads a stale zero, that
-// only delays the move.
-// On: any.  P: pp, owned by the caller.  Locks: takes sched.lock.  Parks: no.
+// adoptGlobal appends the global queue to yielded. If it reads a stale zero,
+// that only delays the move. On: any.  P: pp, owned by the caller.  Locks:
+// takes sched.lock.  Parks: no.
 void adoptGlobal(P* pp) {
   if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return;
   LockScope l(&sched.lock);
-  pp->yielded.pushBackAll(&sched.runq);
-  sched.runqsize.store(0, relaxed);  // as above
+  SchedNode* np = &sched.nodes[0];  // a sole P is on the only node
+  const int32_t n = np->runq.size;
+  pp->yielded.pushBackAll(&np->runq);
+  globrunqchanged(np, -n);
 }
 
 }  // namespace
@@ -287,47 +330,84 @@ G* popYielded(P* pp, bool adopt) {
 void flushYielded(P* pp) {
   if (GUMP_LIKELY(pp->yielded.empty())) return;
   LockScope l(&sched.lock);
-  pp->yielded.pushBackAll(&sched.runq);
-  sched.runq = pp->yielded;
-  pp->yielded = GQueue();
-  pp->nyielded.store(0, relaxed);                  // as above
-  sched.runqsize.store(sched.runq.size, relaxed);  // as above
+  globrunqputfront(&pp->yielded);
+  pp->nyielded.store(0, relaxed);  // as above
+}
+
+void globrunqputfront(GQueue* q) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  SchedNode* np = &sched.nodes[0];  // as in adoptGlobal
+  const int32_t n = q->size;
+  q->pushBackAll(&np->runq);
+  np->runq = *q;
+  *q = GQueue();
+  globrunqchanged(np, n);
 }
 
 void globrunqputhead(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  sched.runq.push(gp);
-  sched.runqsize.store(sched.runq.size, relaxed);  // as above
+  SchedNode* np = nodeToQueue(gp);
+  np->runq.push(gp);
+  globrunqchanged(np, 1);
 }
 
 void globrunqputbatch(GQueue* q) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  sched.runq.pushBackAll(q);
-  sched.runqsize.store(sched.runq.size, relaxed);  // as above
+  if (!q->empty()) globrunqputbatchOn(nodeToQueue(q->head), q);
 }
 
-G* globrunqget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  G* gp = sched.runq.pop();
-  sched.runqsize.store(sched.runq.size, relaxed);  // as above
+void globrunqputbatchOn(SchedNode* np, GQueue* q)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  const int32_t n = q->size;
+  np->runq.pushBackAll(q);
+  globrunqchanged(np, n);
+}
+
+G* globrunqget(SchedNode* np) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  G* gp = np->runq.pop();
+  if (gp != nullptr) globrunqchanged(np, -1);
   return gp;
 }
 
-G* globrunqgetbatch(P* pp, int32_t n)
+namespace {
+
+// getBatch is globrunqgetbatch for a queue that is not empty.
+// On: any.  P: pp, owned by the caller.  Locks: caller holds sched.lock.
+// Parks: no.
+GUMP_NOINLINE G* getBatch(SchedNode* np, P* pp, int32_t n)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  if (sched.runq.empty()) return nullptr;
-  // Written with the world stopped.
-  int32_t share = sched.runq.size / gomaxprocs.load(relaxed) + 1;
+  // Written with the world stopped. A P of another node takes no more than it
+  // would if the queue were that of all Ps.
+  const int32_t procs = severalNodes() && np == nodeOf(pp)
+                            ? np->nprocs.load(relaxed)
+                            : gomaxprocs.load(relaxed);
+  const int32_t before = np->runq.size;
+  int32_t share = before / procs + 1;
   if (n > share) n = share;
-  if (n > sched.runq.size) n = sched.runq.size;
-  G* gp = sched.runq.pop();
+  if (n > before) n = before;
+  G* gp = np->runq.pop();
   GQueue rest;
   // A goroutine that is preempted in place stays in the global queue, where
   // startm can find it.
-  for (int32_t i = 1; i < n && !sched.runq.head->inPlace; i++) {
-    rest.pushBack(sched.runq.pop());
+  for (int32_t i = 1; i < n && !np->runq.head->inPlace; i++) {
+    rest.pushBack(np->runq.pop());
   }
   runqputbatch(pp, &rest);
   if (!rest.empty()) fatalthrow("Couldn't put Gs into empty local runq");
-  sched.runqsize.store(sched.runq.size, relaxed);  // as above
+  globrunqchanged(np, np->runq.size - before);
   return gp;
+}
+
+}  // namespace
+
+G* globrunqgetbatch(SchedNode* np, P* pp, int32_t n)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  const int32_t size = np->runq.size;
+  if (size == 0) return nullptr;
+  // The share of each P is one. Written with the world stopped.
+  if (!severalNodes() && size < gomaxprocs.load(relaxed)) {
+    G* gp = np->runq.pop();
+    sched.runqsize.store(np->runq.size, relaxed);  // as above
+    return gp;
+  }
+  return getBatch(np, pp, n);
 }
 
 }  // namespace gump::rt

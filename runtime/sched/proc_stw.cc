@@ -37,6 +37,7 @@
 #include "runtime/sched/netpoll.h"
 #include "runtime/sched/preempt.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/proc_node.h"
 #include "runtime/sched/rt0.h"
 #include "runtime/sched/runq.h"
 #include "runtime/sched/runtime2.h"
@@ -139,7 +140,7 @@ bool takeStoppablePs(M* mp) {
       sched.stopwait--;
     }
   }
-  while (P* pp = pidleget()) {
+  while (P* pp = pidleget(&sched.nodes[0])) {
     setPStatus(pp, kPidle, kPgcstop);
     sched.stopwait--;
   }
@@ -287,7 +288,10 @@ void startTheWorld() {
     wakeSysmonLocked();
   }
   // Our own P has not passed acquirep.
-  if (mp->p != nullptr && !boundFor(mp, mp->p)) bindThread(mp);
+  if (mp->p != nullptr) {
+    placeThread(mp, mp->p);
+    if (!boundFor(mp, mp->p)) bindThread(mp);
+  }
   while (runnable != nullptr) {
     P* pp = runnable;
     runnable = pp->link;
@@ -306,7 +310,7 @@ void startTheWorld() {
   // There may be work in the global queue, and idle Ps. One spinner finds out.
   // wakep requires that the work was published before. It was, in the section
   // of sched.lock above.
-  wakep();
+  wakepAnywhere();
   undoRunOnWake(std::exchange(stopperBefore, RunOnWake()));
   giveUpWorld(mp);
 }
@@ -406,12 +410,12 @@ bool askEveryP(const P* own, void (*fn)(P*)) {
     if (allp[i] != own) allp[i]->runSafePointFn.store(1, seq_cst);
   }
   preemptall();
-  for (P* pp = sched.pidle; pp != nullptr; pp = pp->link) {
+  forEachIdleP([fn](P* pp) ABSL_NO_THREAD_SAFETY_ANALYSIS {  // we hold it
     if (pp->runSafePointFn.cas(1, 0, acq_rel)) {  // the winner runs it
       fn(pp);
       sched.safePointWait--;
     }
-  }
+  });
   return sched.safePointWait > 0;
 }
 }  // namespace

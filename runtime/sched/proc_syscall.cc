@@ -15,6 +15,7 @@
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/preempt.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/proc_node.h"
 #include "runtime/sched/runq.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/switch.h"
@@ -78,13 +79,14 @@ bool exitsyscallFast(P* oldp) {
     LockScope l(&sched.lock);
     pp = sched.mainEnded.load(relaxed) || sched.gcwaiting.load(relaxed)
              ? nullptr
-             : pidleget();
+             : pidleget(nodeOf(getg()));
   }
   if (pp == nullptr) return false;
   acquirep(pp);
   // pp has been idle, so this is a new slice. sysmon compares schedtick for
   // change only.
   pp->schedtick.store(pp->schedtick.load(relaxed) + 1, relaxed);
+  if (GUMP_UNLIKELY(pp->records.load(relaxed) != 0)) recordExecuted(getg());
   return true;
 }
 
@@ -126,7 +128,7 @@ G* exitsyscall0(G* gp) {
   bool locked = false;
   if (pp == nullptr) {
     LockScope l(&sched.lock);
-    if (!sched.mainEnded.load(relaxed)) pp = pidleget();
+    if (!sched.mainEnded.load(relaxed)) pp = pidleget(nodeOf(gp));
     if (pp == nullptr) {
       // From globrunqput on, gp may run elsewhere.
       locked = gp->lockedm != nullptr;

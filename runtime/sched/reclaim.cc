@@ -217,7 +217,7 @@ void dealOut() {
   }
   M* mp = acquirem();
   fence(seq_cst);  // W1 of the essay in proc.cc
-  wakep();
+  wakepAnywhere();
   releasem(mp);
 }
 

@@ -230,7 +230,7 @@ bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
     // M that looks later keeps its P, and finds main in the global queue. An M
     // that looked earlier has idled its P, and pidleget finds the P.
     sched.mainEnded.store(false, release);  // pairs with findRunnable
-    pp = pidleget();
+    pp = pidleget(&sched.nodes[0]);
     if (pp == nullptr) {
       globrunqputhead(gp);
     } else {
@@ -239,7 +239,7 @@ bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
   }
   if (pp != nullptr) {
     acquirep(pp);
-    wakep();  // leftovers of an earlier Run may be queued
+    wakepAnywhere();  // leftovers of an earlier Run may be queued
   }
   gumpMstart(&m0.g0, enterScheduler);
   semaMainEnded();

@@ -57,23 +57,32 @@ inline bool soleP() { return gomaxprocs.load(relaxed) == 1; }
 //  * pushYielded queues gp at the tail of the global queue, all of which is
 //    then in yielded.
 //  * popYielded takes from the head of yielded. Returns nullptr if it is empty.
-//    With adopt it looks at sched.runq as well.
-//  * flushYielded moves yielded to the front of sched.runq.
-// Locks: pushYielded, and popYielded with adopt, take sched.lock unless
-// sched.runq is empty. flushYielded takes it unless yielded is empty.
+//    With adopt it looks at the rest of the global queue as well.
+//  * flushYielded moves yielded to the front of the global queue.
+// Locks: pushYielded, and popYielded with adopt, take sched.lock unless that
+// queue is empty. flushYielded takes it unless yielded is empty.
 void pushYielded(P* pp, G* gp);
 [[nodiscard]] G* popYielded(P* pp, bool adopt);
 void flushYielded(P* pp);
-// globrunqput and globrunqputbatch queue at the tail, globrunqputhead at the
-// head. globrunqget takes one from the head. globrunqgetbatch returns one and
-// moves up to n-1 more to pp's empty ring, but at most size/gomaxprocs+1 in
-// all. All of them:
+// The global queue has a queue for each node. globrunqput and globrunqputbatch
+// queue at the tail of one, globrunqputhead at its head: the one of the
+// caller's P, or, if the caller has no P, of the node where the (first)
+// goroutine ran last. The functions that end in On queue at the tail of np's.
+// globrunqputfront is for yielded: it puts q in front of the sole queue.
+// globrunqget takes one goroutine from the head of np's queue. globrunqgetbatch
+// returns one and moves up to n-1 more to pp's empty ring, but at most
+// size/gomaxprocs+1 in all, or a share of the node's Ps if pp is among them.
+// globrunqchanged is called after np->runq has changed otherwise. All of them:
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 void globrunqput(G* gp);
 void globrunqputhead(G* gp);
 void globrunqputbatch(GQueue* q);
-[[nodiscard]] G* globrunqget();
-[[nodiscard]] G* globrunqgetbatch(P* pp, int32_t n);
+void globrunqputOn(SchedNode* np, G* gp);
+void globrunqputbatchOn(SchedNode* np, GQueue* q);
+void globrunqputfront(GQueue* q);
+[[nodiscard]] G* globrunqget(SchedNode* np);
+[[nodiscard]] G* globrunqgetbatch(SchedNode* np, P* pp, int32_t n);
+void globrunqchanged(SchedNode* np, int32_t change);
 
 }  // namespace gump::rt
 

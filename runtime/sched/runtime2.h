@@ -21,6 +21,7 @@
 #include "runtime/sys/atomic.h"
 #include "runtime/sys/base.h"
 #include "runtime/sys/lock_futex.h"
+#include "runtime/sys/topology_linux.h"
 
 namespace gump::rt {
 
@@ -41,7 +42,7 @@ struct ThreadBinding;
 //     └───────────────────┴── stopTheWorld, gcstopm ──▶ kPgcstop
 //   kPgcstop ──procresize──▶ kPidle, kPrunning, kPdead;  kPdead ─▶ kPgcstop
 enum PStatus : uint32_t {
-  // On sched.pidle with an empty ring, or held by the thread that moves it.
+  // On an idle list with an empty ring, or held by the thread that moves it.
   kPidle = 0,
   // Held by M pp->m. Only that M changes this status, except that an asker
   // which presumes the M blocked may do so too (A4 of preempt_blocked.cc).
@@ -115,6 +116,11 @@ struct M {
   Atomic<int64_t> clockCpu;
   // Out of work and searching; counted in sched.nmspinning.
   bool spinning = false;
+  // The node that counts this M in SchedNode::nmspinning; -1: none does.
+  int8_t spinningNode = -1;
+  // Index in topology.nodes: the node of the last P that this M held. Written
+  // only if there have been several nodes (placeThread).
+  int8_t node = 0;
   // The goroutine that parks has added the earliest timer of the P. If this M
   // finds work instead of going idle, it must tell other Ms (wakeNetPoller).
   bool timerAdded = false;
@@ -155,9 +161,10 @@ struct M {
   // other threads are named by their id.
   const char* systemName = nullptr;
   Note park;
-  M* schedlink = nullptr;  // in sched.midle, newmHandoff or freem
-  M* schedprev = nullptr;  // in sched.midle: the M before this one
-  bool idle = false;       // on sched.midle; guarded by sched.lock
+  M* schedlink = nullptr;  // in SchedNode::midle, newmHandoff or freem
+  M* schedprev = nullptr;  // in SchedNode::midle: the M before this one
+  bool idle = false;       // on such a list; guarded by sched.lock
+  int8_t idleNode = 0;     // the index of the SchedNode of that list
   // allm; set once by mcommoninit, the list only grows at its head.
   M* alllink = nullptr;
   // The group of the goroutine that is about to leave this M, while directNext
@@ -208,6 +215,21 @@ inline constexpr uint32_t kGFreeMax = 64;
 inline constexpr uint32_t kStackCacheMax = 64;  // the same for free stacks
 inline constexpr uint32_t kGoidBatch = 16;
 
+// Bits of P::records.
+enum Records : uint8_t {
+  kRecordThread = 1,  // fuzzsched.h: the thread
+  kRecordNode = 2,    // proc_node.cc: the node
+};
+
+// NodeCounts are figures for humans. The owner of the P counts, and only while
+// there are several nodes. Others read, relaxed.
+struct NodeCounts {
+  Atomic<uint64_t> runs;    // goroutines that became current again
+  Atomic<uint64_t> moves;   // of these, how many ran on another node before
+  Atomic<uint64_t> steals;  // successful ones
+  Atomic<uint64_t> stealsAcross;  // of these, how many from another node
+};
+
 // P is the right to run goroutines. GOMAXPROCS of them are not kPdead.
 struct alignas(kFalseSharing) P {
   int32_t id = 0;
@@ -217,7 +239,7 @@ struct alignas(kFalseSharing) P {
   // To what it binds the threads that hold it (affinity.cc); 0: to nothing.
   // Written with the world stopped, relaxed. sysmon reads it as a hint.
   Atomic<uint32_t> binding;
-  P* link = nullptr;             // sched.pidle
+  P* link = nullptr;             // SchedNode::pidle
   Atomic<uint32_t> schedtick;    // +1 per execute that does not inherit its
                                  // slice; read by sysmon and traces
   Atomic<uint32_t> syscalltick;  // +1 per return from a syscall and per retake
@@ -226,7 +248,13 @@ struct alignas(kFalseSharing) P {
   Atomic<bool> preempt;  // a request: the G that runs here should yield
   // 1: forEachP asks the holder to run sched.safePointFn.
   Atomic<uint32_t> runSafePointFn;
-  uint32_t fuzz = 0;     // state of fuzzsched.h; 0: off
+  uint32_t fuzz = 0;  // state of fuzzsched.h; 0: off
+  // Bits of Records: what must be recorded of each goroutine that becomes
+  // current here. Written with the world stopped.
+  Atomic<uint8_t> records;
+  // The index of its node in sched.nodes. Written with the world stopped, but
+  // Ms without a P read it, relaxed.
+  Atomic<uint8_t> node;
   uint32_t takenAs = 0;  // the M::presumed with which it was last taken (P6)
   // The M that gave this P up last. It may run another P by now, or its thread
   // may have ended. Written by the owner.
@@ -270,6 +298,7 @@ struct alignas(kFalseSharing) P {
   // Written by the owner.
   Atomic<Group*> countedGroup;
   Atomic<int32_t> countedRunnable;
+  NodeCounts counts;
 
   struct SysmonTick {  // sysmon's private copy
     uint32_t schedtick = 0, syscalltick = 0;
@@ -298,6 +327,42 @@ class PMask {
 };
 inline constexpr int32_t kMaxGomaxprocs = 1024;
 
+// SchedNode is the part of that state which each NUMA node has for itself
+// (proc_node.cc). sched.lock guards every field that is not atomic. The first
+// four are written with the world stopped. They are atomic because the last
+// reads by a thread whose P is taken from outside have no order with that. If
+// there is only one node, only runq, pidle and midle are used.
+struct alignas(kFalseSharing) SchedNode {
+  Atomic<int16_t> topologyIndex;  // in topology.nodes
+  Atomic<int16_t> firstP;         // its Ps are allp[firstP .. firstP+nprocs)
+  Atomic<int16_t> nprocs;
+  // The indices of all nodes in sched.nodes, nearest first. The first is its
+  // own.
+  Atomic<uint8_t> nearest[kMaxNodes];
+
+  GQueue runq;               // the node's part of the global queue
+  Atomic<int32_t> runqsize;  // its length, a hint outside of the lock
+  P* pidle = nullptr;        // last in first out
+  M* midle = nullptr;        // parked Ms, last in first out
+  // Written under the lock. See proc_node.cc for the protocol.
+  Atomic<int32_t> npidle;
+  // An M that is about to give up a P of this node must look for work first.
+  Atomic<uint32_t> needspinning;
+  // How many Ms with a P of this node spin. A hint, which saves wake-ups; it
+  // may be off by one after the number of nodes has changed.
+  Atomic<int32_t> nmspinning;
+  // A goroutine of this node may wait beside an idle P of another node, so
+  // sysmon looks (lookAtNodes).
+  Atomic<uint32_t> waits;
+};
+
+// WakeMode chooses what wakep does. Written with the world stopped.
+enum class WakeMode : uint8_t {
+  kOneNode,       // at least two Ps, all on one node
+  kOneP,          // one P
+  kSeveralNodes,  // at least two nodes with Ps
+};
+
 // Schedt is the state that all Ms share. `lock` guards every field that is not
 // atomic.
 struct Schedt {
@@ -314,8 +379,7 @@ struct Schedt {
   // (see lockrank.h).
   alignas(kFalseSharing) Mutex lock{LockRank::kSched};
 
-  M* midle ABSL_GUARDED_BY(lock) = nullptr;  // parked Ms, last in first out
-  int32_t nmidle ABSL_GUARDED_BY(lock) = 0;
+  int32_t nmidle ABSL_GUARDED_BY(lock) = 0;  // parked Ms, of all nodes
   // How many idle Ms the last retireIdleMs has kept for their children. A hint
   // for sysmon, written relaxed.
   Atomic<int32_t> nmidleKept;
@@ -339,16 +403,25 @@ struct Schedt {
   // runs, they keep checkdead silent.
   int32_t nmextra ABSL_GUARDED_BY(lock) = 0;
 
-  P* pidle ABSL_GUARDED_BY(lock) = nullptr;       // last in first out
-  alignas(kFalseSharing) Atomic<int32_t> npidle;  // written under lock
+  // Idle Ps, of all nodes. Written under lock.
+  alignas(kFalseSharing) Atomic<int32_t> npidle;
   // Ms that look for work; see the essay in proc.cc.
   Atomic<int32_t> nmspinning;
   // An M that is about to give up its P must look for work first.
   Atomic<uint32_t> needspinning;
 
-  alignas(kFalseSharing) GQueue runq ABSL_GUARDED_BY(lock);  // the global queue
-  Atomic<int32_t> runqsize;  // copy of runq's length for unlocked emptiness
-                             // tests; written under lock
+  // How many nodes have Ps, and so the number of nodes in use. Written with the
+  // world stopped.
+  alignas(kFalseSharing) Atomic<int32_t> nnodes{1};
+  Atomic<WakeMode> wakeMode;
+  Atomic<bool> places;  // there have been several nodes: see placeThread
+  // The length of the global queue, which is the queues of all nodes. Written
+  // under lock. For tests of emptiness outside of it.
+  Atomic<int32_t> runqsize;
+  SchedNode nodes[kMaxNodes];
+  // By index in topology.nodes: the index in `nodes`, or 0 if that node has no
+  // Ps. Written with the world stopped, under lock.
+  uint8_t nodeIndex[kMaxNodes] ABSL_GUARDED_BY(lock) = {};
   // Gs that could not begin because there was no stack; see proc_new.cc.
   GQueue nostack ABSL_GUARDED_BY(lock);
   Atomic<int32_t> nnostack;
@@ -395,11 +468,12 @@ struct Schedt {
 extern Schedt sched;
 // Written by procresize with the world stopped. Entries are never unset.
 extern P* allp[kMaxGomaxprocs];
-extern Atomic<int32_t> gomaxprocs;  // written with the world stopped
-extern int32_t ncpu;                // set at start-up, then constant
-extern PMask idlepMask;             // bit set: that P is idle, nothing to steal
-extern PMask timerpMask;            // bit clear: that P has no timers
-extern Atomic<M*> allm;             // push only
+extern Atomic<int32_t> gomaxprocs;      // written with the world stopped
+extern Atomic<int32_t> gomaxprocsEver;  // its highest value so far
+extern int32_t ncpu;                    // set at start-up, then constant
+extern PMask idlepMask;   // bit set: that P is idle, nothing to steal
+extern PMask timerpMask;  // bit clear: that P has no timers
+extern Atomic<M*> allm;   // push only
 extern M m0;
 
 // Sudog is a G in a wait queue, of a channel or of a semaphore. One G may be on

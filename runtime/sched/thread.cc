@@ -31,6 +31,7 @@
 #include "runtime/sched/locked.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/proc_node.h"
 #include "runtime/sched/rt0.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/stack.h"
@@ -339,6 +340,7 @@ void mstart(M* mp) {
   if (mp->mstartfn != nullptr) mp->mstartfn();
   lowerPriority(threadPriority);
   if (pp != nullptr) acquirep(pp);
+  if (mp->spinning) takeCount(mp, pp);
   gumpMstart(&mp->g0, [](G*) {
     const M* self = getg()->m;
     if (self->p == nullptr && self->home == nullptr) stopm();  // a spare M

@@ -754,7 +754,8 @@ void wakeNetPoller(int64_t when) {
   if (sched.lastpoll.load(seq_cst) == 0) {
     breakPollAfter(when);
   } else {
-    wakep();  // a new spinning M looks at the timers, then sleeps in the poller
+    // A new spinning M looks at the timers, then sleeps in the poller.
+    wakepAnywhere();
   }
 }
 

@@ -525,9 +525,19 @@ void Replace(Node* fresh) {
   gump::runtime::Retire(old);
 }
 
+struct Shard {
+  int n = 0;
+};
+void CountNear() {
+  std::vector<Shard> shards(gump::runtime::NumNode());
+  Shard& near = shards[gump::runtime::Node() % shards.size()];
+  near.n++;
+}
+
 void Main() {
   Replace(nullptr);
   EXPECT_TRUE(gump::testing::Eventually([] { return deleted == 1; }));
+  CountNear();
   std::printf("%d goroutines on %d processors\n%s",
               gump::runtime::NumGoroutine(), gump::runtime::GOMAXPROCS(0),
               gump::runtime::Stack(/*all=*/true).c_str());

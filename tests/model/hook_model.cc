@@ -93,13 +93,14 @@ void allStarted() {
   check(ran.load(rt::relaxed) == n, "a goroutine has not run");
   check(rt::sched.npidle.load(rt::relaxed) == idle, "a P is not idle");
   check(rt::sched.nmspinning.load(rt::relaxed) == 0, "an M spins asleep");
-  check(rt::sched.runq.empty(), "the global queue is not empty");
+  check(rt::sched.nodes[0].runq.empty(), "the global queue is not empty");
   rt::LockScope l(&rt::sched.lock);
   const int starting = rt::sched.nmstarting.load(rt::relaxed) - startingAlways;
   check(starting == inHooks.load(rt::relaxed), "nmstarting");
   check(rt::sched.nmlate >= 0 && rt::sched.nmlate <= starting, "nmlate");
   int32_t ms = 0;
-  for (const rt::M* mp = rt::sched.midle; mp != nullptr; mp = mp->schedlink) {
+  for (const rt::M* mp = rt::sched.nodes[0].midle; mp != nullptr;
+       mp = mp->schedlink) {
     check(mp->p == nullptr && mp->nextp == nullptr, "an idle M has a P");
     ms++;
   }

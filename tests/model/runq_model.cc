@@ -53,7 +53,7 @@ void eachOnce() {
   takeAll(&owner);
   takeAll(&thief);
   takeAll(&thief2);
-  while (rt::G* gp = rt::sched.runq.pop()) take(gp);
+  while (rt::G* gp = rt::sched.nodes[0].runq.pop()) take(gp);
   for (int i = 0; i < made; i++) {
     const int n = taken[i].load(rt::relaxed);
     check(n >= 1, "a G is lost");

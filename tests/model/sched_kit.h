@@ -38,15 +38,14 @@ inline void startG(void (*f)()) {
         "newproc");
 }
 
-// setUpSchedulerOf starts the runtime with two Ms, which have run something
-// before, so that cells and stacks are at hand. procs is the number of Ps.
+// setUpSchedulerOf starts the runtime with that many Ps and Ms. Two of the Ms
+// have run something before, so that cells and stacks are at hand.
 // setUpScheduler does so with two Ps.
-inline void setUpSchedulerOf(const char* procs) {
+inline void setUpSchedulerOf(const char* procs, int ms = 2) {
   rt::gomaxprocs.store(0, rt::relaxed);
   setenv("GOMAXPROCS", procs, 1);
   rt::schedinit();
-  rt::newm(nullptr, nullptr, -1);
-  rt::newm(nullptr, nullptr, -1);
+  for (int n = ms; n > 0; n--) rt::newm(nullptr, nullptr, -1);
   rt::sched.nmextra = 8;  // plain threads may come at any time
   settle();
   plainThread("warm", [] {
@@ -93,7 +92,8 @@ inline void allRan(int n) {
   check(rt::sched.npidle.load(rt::relaxed) == rt::gomaxprocs.load(rt::relaxed),
         "a P is not idle");
   check(rt::sched.nmspinning.load(rt::relaxed) == 0, "an M spins asleep");
-  check(rt::sched.runq.empty(), "the global queue is not empty");
+  check(rt::sched.runqsize.load(rt::relaxed) == 0,
+        "the global queue is not empty");
 }
 
 template <int n>
@@ -109,8 +109,10 @@ inline bool ofSchedOrP(const void* addr) {
                reinterpret_cast<uintptr_t>(object) <
            n;
   };
-  return in(&rt::sched, sizeof(rt::sched)) || in(rt::allp[0], sizeof(rt::P)) ||
-         in(rt::allp[1], sizeof(rt::P));
+  for (int i = 0; i < rt::gomaxprocs.load(rt::relaxed); i++) {
+    if (in(rt::allp[i], sizeof(rt::P))) return true;
+  }
+  return in(&rt::sched, sizeof(rt::sched));
 }
 
 }  // namespace gump::model

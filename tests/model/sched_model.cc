@@ -130,7 +130,7 @@ void keptAndIdle() {
   counted<3, 1>();
   rt::LockScope l(&rt::sched.lock);
   int32_t n = 0;
-  for (const rt::M* mp = rt::sched.midle;
+  for (const rt::M* mp = rt::sched.nodes[0].midle;
        mp != nullptr && n <= rt::sched.nmidle; mp = mp->schedlink) {
     check(mp->idle && mp->p == nullptr, "an idle M is not idle");
     n++;
@@ -282,7 +282,7 @@ void nextRun() {
     {
       rt::LockScope l(&rt::sched.lock);
       rt::sched.mainEnded.store(false, rt::release);
-      pp = rt::pidleget();
+      pp = rt::pidleget(&rt::sched.nodes[0]);
     }
     if (pp != nullptr) {
       rt::wakep();

@@ -1,15 +1,27 @@
 #include "runtime/sched/numa.h"
 
 #include <sched.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "gump/go.h"
+#include "gump/runtime.h"
+#include "gump/runtime/thread.h"
+#include "gump/sync.h"
+#include "gump/time.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/stw.h"
 #include "runtime/sys/topology_linux.h"
 #include "tests/testing/scoped_env.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -19,16 +31,45 @@ namespace {
 
 using testing::ScopedEnv;
 
-// Says prints what the program under test has to say, and ends it.
-[[noreturn]] void Say(int nodes) {
-  std::fprintf(stderr, "nodes=%d", nodes);
+// Each test runs a program with a topology of its own, which says on standard
+// error what it sees.
+
+[[noreturn]] void Say(const std::string& text) {
+  std::fprintf(stderr, "%s", text.c_str());
   std::exit(0);
 }
 
 [[noreturn]] void SayNodes() {
   Run([] {});
   Run([] {});
-  Say(rt::topology.nnodes);
+  Say("nodes=" + std::to_string(rt::topology.nnodes));
+}
+
+// SayPsByNode says how many Ps each node has.
+std::string PsByNode() {
+  const rt::LockScope l(&rt::sched.lock);
+  std::string text;
+  for (int k = 0; k < rt::sched.nnodes.load(rt::relaxed); k++) {
+    if (k > 0) text += "+";
+    text += std::to_string(rt::sched.nodes[k].nprocs.load(rt::relaxed));
+  }
+  return text;
+}
+
+// OnEachP runs f once on every P at the same time.
+void OnEachP(const std::function<void()>& f) {
+  const int n = runtime::GOMAXPROCS(0);
+  std::atomic<int> arrived = 0;
+  sync::WaitGroup wg;
+  for (int i = 0; i < n; i++) {
+    wg.Go([&] {
+      arrived++;
+      while (arrived < n) {
+      }
+      f();
+    });
+  }
+  wg.Wait();
 }
 
 TEST(NumaDeathTest, VariableSimulatesATopology) {
@@ -98,6 +139,7 @@ int Processors() {
 }
 
 TEST(NumaDeathTest, TopologyIsReadAgainWhenTheMaskChanges) {
+  const ScopedEnv env("GUMP_TOPOLOGY", "");
   cpu_set_t all;
   ASSERT_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
   if (CPU_COUNT(&all) < 2) GTEST_SKIP() << "needs two processors";
@@ -125,6 +167,302 @@ TEST(NumaDeathTest, TopologyIsReadAgainWhenTheMaskChanges) {
     std::_Exit(0);
   };
   EXPECT_EXIT(program(), ::testing::ExitedWithCode(0), "");
+}
+
+// ---- Dealing ----------------------------------------------------------------
+
+[[noreturn]] void SayDealing(int procs) {
+  runtime::GOMAXPROCS(procs);
+  Say(std::to_string(runtime::NumNode()) + " nodes: " + PsByNode());
+}
+
+TEST(NumaDeathTest, PsAreDealtInProportion) {
+  struct Case {
+    const char* topology;
+    int procs;
+    const char* want;
+  };
+  for (const Case& c :
+       {Case{"2x4", 8, "2 nodes: 4\\+4"}, Case{"2x4", 3, "2 nodes: 2\\+1"},
+        Case{"2x4", 1, "1 nodes: 1"}, Case{"4x2", 8, "4 nodes: 2\\+2\\+2\\+2"},
+        Case{"4x2", 2, "2 nodes: 1\\+1"}, Case{"1x8", 8, "1 nodes: 8"},
+        Case{"0-5/6-7", 8, "2 nodes: 6\\+2"},
+        Case{"0-2/3/4-7", 16, "3 nodes: 6\\+2\\+8"},
+        Case{"64x1", 1024, "64 nodes: 16\\+16"}}) {
+    const ScopedEnv env("GUMP_TOPOLOGY", c.topology);
+    EXPECT_EXIT(SayDealing(c.procs), ::testing::ExitedWithCode(0), c.want)
+        << c.topology;
+  }
+}
+
+[[noreturn]] void SayOwnNodes() {
+  std::atomic<int> good = 0;
+  Run([&] {
+    runtime::GOMAXPROCS(8);
+    OnEachP([&] {
+      rt::M* mp = rt::acquirem();  // keeps the P
+      const int node = mp->p->id < 4 ? 0 : 1;
+      if (runtime::Node() == node) good++;
+      rt::releasem(mp);
+    });
+  });
+  std::thread([&] {
+    if (runtime::Node() == 0) good++;
+  }).join();
+  Say(good == 9 ? "good" : "bad");
+}
+
+TEST(NumaDeathTest, NodeIsThatOfTheCallersP) {
+  const ScopedEnv env("GUMP_TOPOLOGY", "2x4");
+  EXPECT_EXIT(SayOwnNodes(), ::testing::ExitedWithCode(0), "^good$");
+}
+
+[[noreturn]] void SayNodesOfCalls() {
+  std::atomic<bool> good = true;
+  Run([&] {
+    runtime::GOMAXPROCS(8);
+    OnEachP([&] {
+      if (blocking([] { return runtime::Node(); }) != 0) good = false;
+    });
+  });
+  Say(good ? "good" : "bad");
+}
+
+TEST(NumaDeathTest, NodeOfADeclaredCallIsZero) {
+  const ScopedEnv env("GUMP_TOPOLOGY", "2x4");
+  EXPECT_EXIT(SayNodesOfCalls(), ::testing::ExitedWithCode(0), "^good$");
+}
+
+// Work goes on while the number of nodes changes beneath it.
+[[noreturn]] void ResizeUnderLoad() {
+  std::atomic<int64_t> done = 0;
+  Run([&] {
+    std::atomic<bool> stop = false;
+    sync::WaitGroup wg;
+    for (int i = 0; i < 100; i++) {
+      wg.Go([&] {
+        while (!stop) {
+          runtime::Gosched();
+          done++;
+        }
+      });
+    }
+    for (int i = 0; i < 200; i++) {
+      const int64_t before = done;
+      runtime::GOMAXPROCS(1 + i * 7 % 9);
+      while (done < before + 10) runtime::Gosched();
+    }
+    stop = true;
+    wg.Wait();
+    const rt::LockScope l(&rt::sched.lock);
+    if (rt::sched.runqsize.load(rt::relaxed) != 0) Say("queued");
+  });
+  Say("good");
+}
+
+TEST(NumaDeathTest, ResizingLosesNoGoroutine) {
+  for (const char* topology : {"2x4", "4x2", "0/1-7", "8x1"}) {
+    const ScopedEnv env("GUMP_TOPOLOGY", topology);
+    EXPECT_EXIT(ResizeUnderLoad(), ::testing::ExitedWithCode(0), "^good$")
+        << topology;
+  }
+}
+
+// SetProcessors says that the nodes have so many processors, as topologyAdopt
+// does when processors go offline or leave the affinity mask.
+void SetProcessors(std::pair<int, int> processors) {
+  rt::stopTheWorld(rt::WaitReason::kStoppingTheWorld);
+  rt::topology.nodes[0].processors = processors.first;
+  rt::topology.nodes[1].processors = processors.second;
+  rt::startTheWorld();
+}
+
+// Goroutines that are queued on a node, that sleep, or that wait for a slot of
+// their group or for their thread, go on while the node comes and goes.
+[[noreturn]] void LoseNodesUnderLoad() {
+  constexpr int kKinds = 4;
+  struct Case {
+    std::pair<int, int> processors;
+    const char* want;
+  };
+  std::string text = "good";
+  Run([&] {
+    runtime::GOMAXPROCS(8);
+    std::atomic<int64_t> done[kKinds] = {};
+    std::atomic<bool> stop = false;
+    runtime::Thread thread("home");
+    runtime::Group group("two", {.max_procs = 2});
+    sync::WaitGroup wg;
+    const auto start = [&](int kind, void (*wait)(), const GoOptions& how) {
+      wg.Add(1);
+      go(how, [&, kind, wait] {
+        while (!stop) {
+          wait();
+          done[kind]++;
+        }
+        wg.Done();
+      });
+    };
+    const auto yield = [] { runtime::Gosched(); };
+    for (int i = 0; i < 16; i++) {
+      start(0, yield, {});
+      start(1, [] { time::Sleep(absl::Microseconds(100)); }, {});
+      start(2, yield, {.group = &group});
+      start(3, yield, {.thread = &thread});
+    }
+    const Case kCases[] = {
+        {{4, 0}, "8"}, {{0, 4}, "8"}, {{4, 4}, "4+4"}, {{1, 7}, "1+7"}};
+    for (int round = 0; round < 40; round++) {
+      const Case& c = kCases[round % 4];
+      SetProcessors(c.processors);
+      if (PsByNode() != c.want) text = PsByNode();
+      for (std::atomic<int64_t>& n : done) {
+        const int64_t before = n;
+        while (n < before + 10) runtime::Gosched();
+      }
+    }
+    stop = true;
+    wg.Wait();
+  });
+  Say(text);
+}
+
+TEST(NumaDeathTest, NodesThatComeAndGoLoseNoGoroutine) {
+  const ScopedEnv env("GUMP_TOPOLOGY", "2x4");
+  EXPECT_EXIT(LoseNodesUnderLoad(), ::testing::ExitedWithCode(0), "^good$");
+}
+
+// With fewer Ps than nodes, the nodes without a P have no part.
+[[noreturn]] void RunOnFewPs(int procs) {
+  std::atomic<bool> good = true;
+  Run([&] {
+    runtime::GOMAXPROCS(procs);
+    if (runtime::NumNode() != procs) good = false;
+    sync::WaitGroup wg;
+    for (int i = 0; i < 1000; i++) {
+      wg.Go([&] {
+        if (runtime::Node() >= procs) good = false;
+        runtime::Gosched();
+        time::Sleep(absl::Microseconds(10));
+      });
+    }
+    wg.Wait();
+  });
+  Say(good ? "good" : "bad");
+}
+
+TEST(NumaDeathTest, FewerPsThanNodesUseSomeOfTheNodes) {
+  for (const char* topology : {"8x1", "8x4", "64x2"}) {
+    for (const int procs : {1, 2, 5}) {
+      const ScopedEnv env("GUMP_TOPOLOGY", topology);
+      EXPECT_EXIT(RunOnFewPs(procs), ::testing::ExitedWithCode(0), "^good$")
+          << topology << " " << procs;
+    }
+  }
+}
+
+// ---- Waking, N1 to N3 -------------------------------------------------------
+
+// SayLatency starts a goroutine on node 0 while all Ps of that node compute,
+// and those of the other are idle.
+[[noreturn]] void SayLatency() {
+  std::string text = "good";
+  Run([&] {
+    runtime::GOMAXPROCS(4);
+    std::atomic<bool> stop = false;
+    std::atomic<int> computing = 0;
+    // Fill all four Ps, then let those of node 1 end.
+    sync::WaitGroup wg;
+    for (int i = 0; i < 4; i++) {
+      wg.Go([&] {
+        computing++;
+        while (computing < 4) {
+        }
+        if (runtime::Node() == 1) return;
+        std::atomic<bool> ran = false;
+        if (computing.fetch_add(1) == 4) {
+          // Only one of the two goroutines starts another, and neither enters
+          // the scheduler until that one has run, or time is up.
+          wg.Go([&] { ran = true; });
+          const auto end =
+              std::chrono::steady_clock::now() + std::chrono::seconds(20);
+          while (!ran && std::chrono::steady_clock::now() < end) {
+          }
+          if (!ran) text = "not run";
+          stop = true;
+        }
+        while (!stop) {
+        }
+      });
+    }
+    wg.Wait();
+  });
+  Say(text);
+}
+
+TEST(NumaDeathTest, GoroutineOfABusyNodeGetsAPOfAnother) {
+  const ScopedEnv env("GUMP_TOPOLOGY", "2x2");
+  const ScopedEnv debug("GODEBUG", "asyncpreemptoff=1");
+  EXPECT_EXIT(SayLatency(), ::testing::ExitedWithCode(0), "^good$");
+}
+
+// A sleeper goes on where it slept, although the M in the poller may be one of
+// the other node.
+[[noreturn]] void SaySleepers() {
+  std::string text;
+  Run([&] {
+    runtime::GOMAXPROCS(8);
+    sync::WaitGroup wg;
+    std::atomic<int> moves = 0;
+    for (int i = 0; i < 64; i++) {
+      wg.Go([&] {
+        for (int k = 0; k < 20; k++) {
+          const int before = runtime::Node();
+          time::Sleep(absl::Milliseconds(1));
+          if (runtime::Node() != before) moves++;
+        }
+      });
+    }
+    wg.Wait();
+    const debug::SchedStats s = debug::ReadSchedStats();
+    if (s.nodes != 2) text += "nodes";
+    if (s.node_runs < 64 * 20) text += " runs " + std::to_string(s.node_runs);
+    if (moves > 64) text += " moves " + std::to_string(moves);
+  });
+  Say(text + "end");
+}
+
+TEST(NumaDeathTest, SleepersGoOnOnTheirNode) {
+  const ScopedEnv env("GUMP_TOPOLOGY", "2x4");
+  EXPECT_EXIT(SaySleepers(), ::testing::ExitedWithCode(0), "^end$");
+}
+
+// ---- Looking inside ---------------------------------------------------------
+
+[[noreturn]] void Trace() {
+  Run([] {
+    runtime::GOMAXPROCS(4);
+    time::Sleep(absl::Milliseconds(50));
+  });
+  std::exit(0);
+}
+
+TEST(NumaDeathTest, ScheddetailShowsNodes) {
+  const ScopedEnv env("GUMP_TOPOLOGY", "2x2");
+  const ScopedEnv debug("GODEBUG", "schedtrace=10,scheddetail=1");
+  EXPECT_EXIT(
+      Trace(), ::testing::ExitedWithCode(0),
+      "\n  N1: id=1 firstp=2 procs=2 idleprocs=[0-9]+ idlethreads=[0-9]+ "
+      "spinningthreads=[0-9]+ needspinning=[01] runqsize=[0-9]+ "
+      "runs=[0-9]+ moves=[0-9]+ steals=[0-9]+ stealsacross=[0-9]+\n"
+      "(.|\n)*\n  P3: status=.* timerslen=[0-9]+ node=1\n");
+}
+
+TEST(NumaDeathTest, ScheddetailOfOneNodeIsGos) {
+  const ScopedEnv env("GUMP_TOPOLOGY", "1x4");
+  const ScopedEnv debug("GODEBUG", "schedtrace=10,scheddetail=1");
+  EXPECT_EXIT(Trace(), ::testing::ExitedWithCode(0),
+              "sysmonwait=[a-z]+\n  P0: .* timerslen=[0-9]+\n");
 }
 
 }  // namespace

@@ -274,7 +274,7 @@ TEST_P(LockOSThreadTest, TwoLockedGoroutinesTalk) {
 // Queued tells whether gp is in the global queue.
 bool Queued(const rt::G* gp) {
   rt::LockScope l(&rt::sched.lock);
-  const rt::G* at = rt::sched.runq.head;
+  const rt::G* at = rt::sched.nodes[0].runq.head;
   while (at != nullptr && at != gp) at = at->schedlink;
   return at != nullptr;
 }
@@ -319,9 +319,12 @@ class InAStop {
     rt::M* mp = g()->lockedm;
     {
       rt::LockScope l(&rt::sched.lock);
-      for (int n = rt::sched.runq.size; n > 0; n--) {
-        rt::G* gp = rt::globrunqget();
-        if (gp != g()) rt::globrunqput(gp);
+      for (int k = 0; k < rt::sched.nnodes.load(rt::relaxed); k++) {
+        rt::SchedNode* np = &rt::sched.nodes[k];
+        for (int n = np->runq.size; n > 0; n--) {
+          rt::G* gp = rt::globrunqget(np);
+          if (gp != g()) rt::globrunqputOn(np, gp);
+        }
       }
       rt::setPStatus(pp, rt::kPgcstop, rt::kPidle);
       rt::sched.stopwait = 1;

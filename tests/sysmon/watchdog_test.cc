@@ -166,8 +166,8 @@ TEST(IdleListsDeathTest, WrongNumberOfPsIsFound) {
 void MarkAnIdlePAsStopped() {
   for (;;) {
     rt::LockScope l(&rt::sched.lock);
-    if (rt::sched.pidle == nullptr) continue;
-    rt::sched.pidle->status.store(rt::kPgcstop, rt::relaxed);
+    if (rt::sched.nodes[0].pidle == nullptr) continue;
+    rt::sched.nodes[0].pidle->status.store(rt::kPgcstop, rt::relaxed);
     rt::checkIdleLists();
   }
 }

@@ -52,7 +52,7 @@ class Dumper : public ::testing::Environment {
     // Read the same data as schedtrace, in the same way: under sched.lock no
     // resizing is half done.
     const rt::LockScope l(&rt::sched.lock);
-    queued_ += static_cast<uint64_t>(rt::sched.runq.size);
+    queued_ += static_cast<uint64_t>(rt::sched.runqsize.load(rt::relaxed));
     const int32_t n = rt::gomaxprocs.load(rt::relaxed);
     for (int32_t i = 0; i < n; i++) queued_ += rt::runqlen(rt::allp[i]);
   }

@@ -61,6 +61,22 @@ inline void SetDefaultGOMAXPROCS() { rt::setDefaultGOMAXPROCS(); }
 // the runtime started.
 inline int NumCPU() { return rt::numCPU(); }
 
+// NumNode returns the number of NUMA nodes that have Ps. It changes only when
+// the number of Ps or the affinity mask does. GUMP_TOPOLOGY simulates other
+// nodes than those of the machine: "2x4" is two nodes with four processors
+// each, and "0-3/4-7" lists the processors of each node.
+inline int NumNode() { return rt::numNode(); }
+
+// Node returns the number of the node whose P runs the caller: at least 0, and
+// less than NumNode(). On a plain thread, and inside of blocking, it is 0. The
+// goroutine may be on another node as soon as Node has returned, so the result
+// is a hint about where to put data, for example in an array with an element
+// for each node.
+//
+//   std::vector<Shard> shards(gump::runtime::NumNode());
+//   Shard& near = shards[gump::runtime::Node() % shards.size()];
+inline int Node() { return rt::nodeOfCaller(); }
+
 // NumGoroutine returns the number of goroutines, without the runtime's own. It
 // is at least 1. It is approximate while goroutines start and end.
 inline int NumGoroutine() { return rt::numGoroutine(); }
@@ -261,6 +277,16 @@ void FreeOSMemory();
 //                                   or a thread was kept from running for 1 s
 //   stale_events                    network events for a descriptor that had
 //                                   already been closed
+//
+// The third group is about NUMA nodes. With one node, only the first is not 0.
+//
+//   nodes                           nodes that have Ps
+//   node_runs, node_moves           how often a goroutine went on; of these,
+//   how
+//                                   often on another node than before
+//   node_steals,                    how often a P without work took some from
+//   node_steals_across              another; of these, how often from another
+//                                   node
 using SchedStats = rt::SchedStats;
 
 // ReadSchedStats reads all counters. It reads them one after the other while

@@ -57,7 +57,7 @@ class SchedDeathTest : public ::testing::Test {
   void Idle() {
     LockScope l(&sched.lock);
     other_.idle = true;
-    sched.midle = &other_;
+    sched.nodes[0].midle = &other_;
     sched.nmidle = 1;
   }
 
@@ -167,7 +167,7 @@ TEST_F(SchedDeathTest, GlobalBatchFits) {
         Fill(&p_, kRunqSize);
         LockScope l(&sched.lock);
         for (uint32_t i = 0; i < 8; i++) globrunqput(g(kRunqSize + i));
-        (void)globrunqgetbatch(&p_, 4);
+        (void)globrunqgetbatch(&sched.nodes[0], &p_, 4);
       },
       "^fatal error: Couldn't put Gs into empty local runq\n");
 }

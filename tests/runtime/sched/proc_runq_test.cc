@@ -47,7 +47,7 @@ class RunqTest : public ::testing::TestWithParam<int32_t> {
   }
   static G* Global() {
     LockScope l(&sched.lock);
-    return globrunqget();
+    return globrunqget(&sched.nodes[0]);
   }
   static int32_t GlobalSize() { return sched.runqsize.load(relaxed); }
   void ExpectGlobal(uint32_t from, uint32_t to) {
@@ -253,7 +253,7 @@ class GlobrunqTest : public RunqTest {
   }
   G* Batch(int32_t n) {
     LockScope l(&sched.lock);
-    return globrunqgetbatch(&p_, n);
+    return globrunqgetbatch(&sched.nodes[0], &p_, n);
   }
 };
 INSTANTIATE_TEST_SUITE_P(, GlobrunqTest, ::testing::Values(1, 2, 4, 8));
@@ -371,7 +371,7 @@ TEST(RunqStressTest, EachGIsTakenExactlyOnce) {
       }
       if (runqempty(pp)) {
         LockScope l(&sched.lock);
-        if (G* gp = globrunqgetbatch(pp, kHalf)) take(gp);
+        if (G* gp = globrunqgetbatch(&sched.nodes[0], pp, kHalf)) take(gp);
       }
       if (cheaprandn(&m, 64) == 0) {
         GQueue q = runqdrain(pp);

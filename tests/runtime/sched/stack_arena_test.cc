@@ -190,7 +190,7 @@ TEST_F(StackTest, StacksThatAnIdlePHasCachedServeOthers) {
   EXPECT_FALSE(rt::stackalloc(needy.get(), &g, 0));
   const auto setIdle = [](P* pp) {
     rt::LockScope scope(&rt::sched.lock);
-    rt::sched.pidle = pp;
+    rt::sched.nodes[0].pidle = pp;
   };
   setIdle(idle.get());
   const bool bound = rt::bindStack(needy.get(), &g);

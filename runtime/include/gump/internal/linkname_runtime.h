@@ -25,6 +25,10 @@ int32_t setGOMAXPROCS(int32_t n) noexcept;
 void setDefaultGOMAXPROCS() noexcept;
 // numCPU returns the number of processors that the process started with.
 int32_t numCPU() noexcept;
+// numNode returns the number of NUMA nodes that have Ps. nodeOfCaller returns
+// the number of that of the caller's P, or 0 if it has none.
+int32_t numNode() noexcept;
+int32_t nodeOfCaller() noexcept;
 // numGoroutine returns the number of goroutines, without the runtime's own.
 int32_t numGoroutine() noexcept;
 // currentGoid returns the number of the calling goroutine or foreign thread.
@@ -87,6 +91,11 @@ struct SchedStats {
   uint64_t threads_retired = 0;
   uint64_t stalls = 0;
   uint64_t stale_events = 0;
+  int32_t nodes = 0;
+  uint64_t node_runs = 0;
+  uint64_t node_moves = 0;
+  uint64_t node_steals = 0;
+  uint64_t node_steals_across = 0;
 };
 // readSchedStats reads the counters one after the other.
 void readSchedStats(SchedStats* out) noexcept;

@@ -1,0 +1,207 @@
+// The scheduler with several NUMA nodes (proc_node.cc). With one node, each
+// function here is a test of one word, or is not called.
+#ifndef RUNTIME_SCHED_PROC_NODE_H_
+#define RUNTIME_SCHED_PROC_NODE_H_
+
+#include <cstdint>
+
+#include "absl/base/thread_annotations.h"
+#include "runtime/sched/gqueue.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sys/atomic.h"
+#include "runtime/sys/base.h"
+
+namespace gump::rt {
+
+struct Runnable;
+enum class Find : uint8_t;
+
+// Unless a comment says otherwise:
+// On: any.  P: either.  Locks: none.  Parks: no.
+
+// severalNodes returns true if more than one node has Ps. The answer changes
+// only while the world is stopped.
+inline bool severalNodes() {
+  return GUMP_UNLIKELY(sched.nnodes.load(relaxed) > 1);
+}
+
+// nodeOf returns the node of a P; of an M, that of its P, or of the last P that
+// it held; of a G, that on which it ran last. The second form needs a P, or
+// sched.lock.
+inline SchedNode* nodeOf(const P* pp) {
+  return &sched.nodes[pp->node.load(relaxed)];
+}
+[[nodiscard]] SchedNode* nodeOfSlow(const M* mp);
+inline SchedNode* nodeOf(const M* mp) {
+  return severalNodes() ? nodeOfSlow(mp) : &sched.nodes[0];
+}
+inline SchedNode* nodeOf(const G* gp) {
+  // gp->node may be from a time when there were more nodes.
+  return severalNodes() && gp->node < sched.nnodes.load(relaxed)
+             ? &sched.nodes[gp->node]
+             : &sched.nodes[0];
+}
+
+// queuedOn returns how many goroutines are in np's part of the global queue. A
+// hint without sched.lock.
+inline int32_t queuedOn(const SchedNode* np) {
+  return severalNodes() ? np->runqsize.load(relaxed)
+                        : sched.runqsize.load(relaxed);
+}
+
+// nodeToQueue returns the node whose part of the global queue gets gp. That is
+// the node of the caller's P, which a wakep after this looks after. If the
+// caller has no P, it is the node on which gp ran last, or, if gp has not
+// begun, one that has an idle P. Locks: caller holds sched.lock.
+[[nodiscard]] SchedNode* nodeToQueueSlow(const G* gp);
+inline SchedNode* nodeToQueue(const G* gp) {
+  return severalNodes() ? nodeToQueueSlow(gp) : &sched.nodes[0];
+}
+
+// nodeToResume returns the node whose part of the global queue gets gp, if gp
+// shares no data with the caller: that on which gp ran last. For a gp that has
+// not begun, it is that of nodeToQueue. Locks: caller holds sched.lock.
+inline SchedNode* nodeToResume(const G* gp) {
+  return gp->stack.lo != 0 ? nodeOf(gp) : nodeToQueue(gp);
+}
+
+// nearestWithIdleP returns the node nearest to `near` that has an idle P, or
+// `near` if none has. nearestIdleM returns the idle M of another node, the
+// nearest one that has some, or nullptr.
+// Locks: caller holds sched.lock.
+[[nodiscard]] SchedNode* nearestWithIdlePSlow(SchedNode* near)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
+inline SchedNode* nearestWithIdleP(SchedNode* near)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  return severalNodes() ? nearestWithIdlePSlow(near) : near;
+}
+[[nodiscard]] M* nearestIdleM(SchedNode* near)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
+
+// forEachIdleP calls f for every idle P.
+// Locks: caller holds sched.lock.
+template <class F>
+void forEachIdleP(F&& f) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  const int32_t n = sched.nnodes.load(relaxed);  // changes under sched.lock
+  for (int32_t k = 0; k < n; k++) {
+    for (P* pp = sched.nodes[k].pidle; pp != nullptr; pp = pp->link) f(pp);
+  }
+}
+
+// ---- Whose goroutine it is --------------------------------------------------
+
+// The values of SchedNode::waits.
+enum NodeWaits : uint32_t {
+  kWaitsNot = 0,
+  kWaits = 1,    // sysmon must look
+  kOverdue = 2,  // sysmon has seen a goroutine wait for kNodePatience
+};
+
+// crowded returns true if more goroutines wait on a node than it has Ps. Of the
+// rings it counts only that of pp, a P of the node or nullptr.
+[[nodiscard]] bool crowded(const SchedNode* np, const P* pp);
+// mayTakeFrom returns true if an M of another node may take goroutines from
+// np's queue and from the ring of its P victim, which may be nullptr (N2).
+[[nodiscard]] bool mayTakeFrom(const SchedNode* np, const P* victim);
+
+// ---- Counting spinners, by node ---------------------------------------------
+
+// SchedNode::nmspinning is a hint: all accesses are relaxed. countStart counts
+// an M that is about to be started with pp, spinning. takeCount makes that
+// count the M's own. countOnNode counts an M that begins to spin on its P, and
+// uncountOnNode ends what the last two have begun.
+inline void countStart(const P* pp) {
+  if (severalNodes()) nodeOf(pp)->nmspinning.add(1, relaxed);
+}
+inline void takeCount(M* mp, const P* pp) {
+  if (severalNodes()) {
+    mp->spinningNode = static_cast<int8_t>(pp->node.load(relaxed));
+  }
+}
+inline void countOnNode(M* mp) {
+  countStart(mp->p);
+  takeCount(mp, mp->p);
+}
+inline void uncountOnNode(M* mp) {
+  if (GUMP_LIKELY(mp->spinningNode < 0)) return;
+  sched.nodes[mp->spinningNode].nmspinning.add(-1, relaxed);
+  mp->spinningNode = -1;
+}
+
+// mustSearch returns true if an M that is about to give up pp must look for
+// work first, because a thread has readied a goroutine and woken no M for it.
+// Locks: caller holds sched.lock.
+inline bool mustSearch(const P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  return sched.needspinning.load(relaxed) == 1 ||  // both set under sched.lock
+         (severalNodes() && nodeOf(pp)->needspinning.load(relaxed) == 1);
+}
+// clearNeedspinning clears what mustSearch reads. The caller then makes an M
+// search with pp. seq_cst: see becomeSpinning.
+inline void clearNeedspinning(const P* pp) {
+  sched.needspinning.store(0, seq_cst);
+  if (severalNodes()) nodeOf(pp)->needspinning.store(0, seq_cst);
+}
+
+// ---- The steps of the scheduler, with several nodes -------------------------
+
+// wakepNear is wakep of a caller that has a P. Returns false if the caller has
+// none, and then it has done nothing.
+// Locks: takes sched.lock.
+[[nodiscard]] bool wakepNear();
+// nodeToWake returns the node whose P wakepAnywhere wakes.
+// Locks: caller holds sched.lock.
+[[nodiscard]] SchedNode* nodeToWakeSlow()
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
+inline SchedNode* nodeToWake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  return severalNodes() ? nodeToWakeSlow() : &sched.nodes[0];
+}
+// lookAgainOnNodes is S2 of the essay in proc.cc.
+// On: g0.  P: none; needed unless it returns kNothing.
+// Locks: takes sched.lock.
+[[nodiscard]] Find lookAgainOnNodes(M* mp, Runnable* out);
+// globalOfOthers is globrunqgetbatch from the queue of the nearest other node
+// from which pp may take (mayTakeFrom).
+// P: pp, owned by the caller.  Locks: caller holds sched.lock.
+[[nodiscard]] G* globalOfOthers(P* pp, int32_t n)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
+// injectOnNodes is injectglist: each goroutine goes to the node on which it ran
+// last.
+// Locks: takes sched.lock.
+void injectOnNodes(GList* glist);
+// popNear takes from the list the first goroutine that ran last on the node of
+// pp. With one node that is the first. Returns nullptr if there is none.
+[[nodiscard]] G* popNearSlow(GList* list, const P* pp);
+inline G* popNear(GList* list, const P* pp) {
+  return severalNodes() ? popNearSlow(list, pp) : list->pop();
+}
+// readyOnItsNode readies gp, which waits, on the node on which it ran last, and
+// wakes an M there. Returns false if that is the node of mp's P, or if mp has
+// none. Then it has done nothing.
+// Locks: takes sched.lock.
+[[nodiscard]] bool readyOnItsNode(const M* mp, G* gp);
+
+// recordExecuted is called when gp has been made current, and P::records is not
+// 0. It records what that asks for.
+// P: needed.
+void recordExecuted(G* gp);
+
+// placeThread is called when mp has got pp, which may be of another node than
+// the P that it had before. From then on mp is an M of that node.
+// On: g0, or user with m.locks > 0; the thread of mp.  P: pp.
+void placeThread(M* mp, const P* pp);
+
+// ---- For sysmon -------------------------------------------------------------
+
+// kNodePatience is how long, in ns, a goroutine waits on a busy node before a P
+// of another node takes it (N1).
+inline constexpr int64_t kNodePatience = 50'000;
+// lookAtNodes wakes an M of another node for a goroutine that has waited since
+// a look kNodePatience earlier. nodesWait returns true if sysmon must look
+// again within that time. Only sysmon calls them.
+// Locks: lookAtNodes takes sched.lock.
+void lookAtNodes(int64_t now);
+[[nodiscard]] bool nodesWait();
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_SCHED_PROC_NODE_H_
