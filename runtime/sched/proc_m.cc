@@ -153,24 +153,24 @@ namespace {
 // that pthread_create needs.
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 G* takeInPlace(SchedNode* near) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  G* found = nullptr;
+  G* taken = nullptr;
   const int32_t n = sched.nnodes.load(relaxed);  // changes under this lock
-  for (int32_t k = 0; k < n && found == nullptr; k++) {
+  for (int32_t k = 0; k < n && taken == nullptr; k++) {
     SchedNode* np = &sched.nodes[near->nearest[k].load(relaxed)];
     GQueue before;
-    while (found == nullptr && !np->runq.empty()) {
+    while (taken == nullptr && !np->runq.empty()) {
       G* gp = np->runq.pop();
       if (gp->inPlace && (!gp->special || groupGrantInPlace(gp))) {
-        found = gp;
+        taken = gp;
       } else {
         before.pushBack(gp);
       }
     }
     before.pushBackAll(&np->runq);
     np->runq = before;
-    if (found != nullptr) globrunqchanged(np, -1);
+    if (taken != nullptr) globrunqchanged(np, -1);
   }
-  return found != nullptr ? found : groupsTakeInPlace();
+  return taken != nullptr ? taken : groupsTakeInPlace();
 }
 
 // spareStart is the first call of a spare M, which has no P and then stops.
