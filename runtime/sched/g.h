@@ -113,10 +113,14 @@ struct alignas(kCacheLine) G {
   // paths then find nothing to do.
   bool careful = false;
   bool systemG = false;  // not counted by NumGoroutine, not shown by default
-  // The function of Run has returned; it has not called Goexit.
-  bool mainReturned = false;
-  bool goexited = false;   // it called Goexit
-  bool unguarded = false;  // its stack has a canary in place of a guard page
+  // The function of Run has returned; it has not called Goexit. These two share
+  // a byte, which only the goroutine's M writes.
+  bool mainReturned : 1 = false;
+  bool goexited : 1 = false;  // it called Goexit
+  bool unguarded = false;     // its stack has a canary in place of a guard page
+  // The node on whose memory the cell lies: an index in topology.nodes.
+  // Constant.
+  uint8_t memoryNode = 0;
   // Preempted in place: only its thread resumes it. sched is good for dumps
   // only, see (P4) of preempt_signal.cc.
   bool inPlace = false;

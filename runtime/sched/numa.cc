@@ -16,6 +16,7 @@
 #include "runtime/sched/gqueue.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/runtime2.h"
+#include "runtime/sys/os_linux.h"
 
 namespace gump::rt {
 
@@ -62,6 +63,21 @@ bool topologyChanged() {
 void topologyAdopt() {
   topology = found;
   maskRead = maskFound;
+}
+
+// ---- Memory -----------------------------------------------------------------
+
+namespace {
+
+// There have been several nodes, and they are real.
+Atomic<bool> mapsOnNodes;
+
+}  // namespace
+
+void preferNode(void* p, size_t n, uint32_t node) {
+  if (!mapsOnNodes.load(relaxed)) return;  // written with the world stopped
+  // The id of a node never changes, and the node has or had a P.
+  sysPreferNode(p, n, peek(topology.nodes[node].id));
 }
 
 // ---- Dealing ----------------------------------------------------------------
@@ -173,8 +189,11 @@ void dealPs(int32_t nprocs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     allp[i]->records.store(static_cast<uint8_t>(records), relaxed);
   }
   findNearest(nnodes);
-  if (nnodes > 1) sched.places.store(true, relaxed);  // as below
-  sched.nnodes.store(nnodes, relaxed);                // the world is stopped
+  if (nnodes > 1 && !sched.places.load(relaxed)) {
+    mapsOnNodes.store(!topology.simulated, relaxed);  // as below
+    sched.places.store(true, relaxed);
+  }
+  sched.nnodes.store(nnodes, relaxed);  // the world is stopped
   sched.wakeMode.store(nprocs == 1  ? WakeMode::kOneP
                        : nnodes > 1 ? WakeMode::kSeveralNodes
                                     : WakeMode::kOneNode,

@@ -3,6 +3,7 @@
 #ifndef RUNTIME_SCHED_NUMA_H_
 #define RUNTIME_SCHED_NUMA_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "runtime/sys/topology_linux.h"
@@ -33,6 +34,12 @@ void topologyAdopt();
 // then. Nodes without a P do not count.
 // On: any.  P: world stopped.  Locks: caller holds sched.lock.  Parks: no.
 void dealPs(int32_t nprocs);
+
+// preferNode asks the kernel to place the n bytes at p, whole pages that no
+// thread has touched, on a node (an index in topology.nodes). If it refuses, or
+// if the topology is simulated, they lie where they are touched first.
+// On: any.  P: either.  Locks: none.  Parks: no.
+void preferNode(void* p, size_t n, uint32_t node);
 
 }  // namespace gump::rt
 

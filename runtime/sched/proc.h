@@ -253,10 +253,11 @@ void gopreempt();
 constexpr FuncType systemFunc(void (*run)(void*)) noexcept {
   return {run, [](void*) {}, [](void*, void*) noexcept {}};
 }
-// gfget takes a free cell from pp's list, and refills that from the global
-// list. Returns nullptr if both are empty. gfput puts a cell back, gfpurge
-// moves all of them to the global list. All three:
-// On: any.  P: pp.  Locks: takes kGFree.  Parks: no.
+// gfget takes a free cell from pp's list, and refills that from the pool of its
+// node, or of another one (poolFor). Returns nullptr if a new cell is to be
+// made. gfput puts a cell back, gfpurge moves all of them to the pools of the
+// nodes on which they lie. All three:
+// On: any.  P: pp, owned by the caller.  Locks: takes kGFree.  Parks: no.
 [[nodiscard]] G* gfget(P* pp);
 void gfput(P* pp, G* gp);
 void gfpurge(P* pp);
@@ -288,8 +289,10 @@ void forEachGIn(const GSlab* slab, void (*f)(G*, void*), void* arg);
 // On: any.  P: either.  Locks: none.  Parks: no.
 uint64_t gcountAll();
 // malg returns a fresh cell, which is kGdead, or nullptr if there is no memory.
-// On: any.  P: either.  Locks: takes kAllg, kMem.  Parks: no.
-[[nodiscard]] G* malg();
+// It lies on the node of pp (memoryNode).
+// On: any.  P: pp, owned by the caller, or nullptr.  Locks: takes kAllg, kMem.
+// Parks: no.
+[[nodiscard]] G* malg(P* pp);
 
 // ---- proc_m.cc --------------------------------------------------------------
 

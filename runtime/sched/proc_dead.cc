@@ -417,12 +417,13 @@ void traceNode(Writer* w, int32_t k) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   }
   print(w,
         "  N%d: id=%d firstp=%d procs=%d idleprocs=%d idlethreads=%d "
-        "spinningthreads=%d needspinning=%u runqsize=%d",
+        "spinningthreads=%d needspinning=%u runqsize=%d gfreecnt=%d",
         // A trace.
         k, topology.nodes[n.topologyIndex.load(relaxed)].id,
         n.firstP.load(relaxed), n.nprocs.load(relaxed), n.npidle.load(relaxed),
         ms, n.nmspinning.load(relaxed), n.needspinning.load(relaxed),
-        n.runqsize.load(relaxed));
+        n.runqsize.load(relaxed),
+        sched.gPools[n.topologyIndex.load(relaxed)].n.load(relaxed));
   print(w, " runs=%U moves=%U steals=%U stealsacross=%U\n", runs, moves, steals,
         across);
 }

@@ -6,9 +6,15 @@
 // short ones follow each other on the same warm pages.
 //
 // Cells are cut from slabs in allocation order, recycled through per-P lists
-// (kGFreeMax, then the global list, half at a time), and never freed. So a
-// stale G* reads a wrong answer, not unmapped memory. The slabs are chained in
-// creation order, so that a dump can walk all Gs without a table (forEachG).
+// (kGFreeMax, then a pool, half at a time), and never freed. So a stale G*
+// reads a wrong answer, not unmapped memory. The slabs are chained in creation
+// order, so that a dump can walk all Gs without a table (forEachG).
+//
+// With several NUMA nodes, each slab lies on one, and so does each pool. A P
+// fills its list from the pool of its own node. Each cell that it gives back
+// goes to the pool of the node on which the cell lies. A P's own list takes
+// whatever ends on it, because only the slow paths look at nodes. A node whose
+// pool is empty makes new cells, or takes those of another node: see poolFor.
 //
 // When the kernel has no memory for a stack, a goroutine that is about to run
 // for the first time waits in sched.nostack until another one ends. Meanwhile
@@ -28,6 +34,7 @@
 #include "runtime/sched/group.h"
 #include "runtime/sched/home.h"
 #include "runtime/sched/mlocks.h"
+#include "runtime/sched/numa.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/proc_node.h"
 #include "runtime/sched/rt0.h"
@@ -53,14 +60,17 @@ constexpr size_t kSlabCells = 256;
 
 Mutex allgLock{LockRank::kAllg};
 GSlab* slabTail ABSL_GUARDED_BY(allgLock) = nullptr;
+// The slab of each node that cells are cut from; by index in topology.nodes.
+GSlab* slabOf[kMaxNodes] ABSL_GUARDED_BY(allgLock) = {};
 Atomic<uint64_t> ngs;                             // cells handed out
 Atomic<size_t> maxStackSize{kMaxStackSizeLimit};  // debug::SetMaxStack
 
-GSlab* newSlab() {
+GSlab* newSlab(uint32_t node) {
   static_assert(kSlabCells * sizeof(G) % kPageSize == 0);
   void* cells = persistentalloc(kSlabCells * sizeof(G), kPageSize);
   GSlab* slab = persistentallocOf<GSlab>();
   if (cells == nullptr || slab == nullptr) return nullptr;
+  preferNode(cells, kSlabCells * sizeof(G), node);
   sysName(cells, kSlabCells * sizeof(G), "gump: gs");
   slab->cells = static_cast<G*>(cells);
   return slab;
@@ -108,12 +118,12 @@ void gdestroy(G* gp) {
   }
   gp->eh = EhGlobals();
   gp->goexited = false;
+  gp->mainReturned = false;
   casgstatus(gp, kGrunning, kGdead);
   if (GUMP_UNLIKELY(gp->careful)) endCarefully(gp, mp);
   gp->systemG = false;
   gp->lockedm = nullptr;
   mp->lockedg = nullptr;
-  gp->mainReturned = false;
   gp->param = nullptr;
   gp->waitreason = WaitReason::kZero;
   gp->savedErrno = 0;
@@ -163,11 +173,13 @@ void goexitCaught(_Unwind_Reason_Code, _Unwind_Exception*) {
 
 }  // namespace
 
-G* malg() {
+G* malg(P* pp) {
+  const uint32_t node = memoryNode(pp);
   LockScope l(&allgLock);
+  GSlab* slab = slabOf[node];
   // Written under this lock.
-  if (slabTail == nullptr || slabTail->used.load(relaxed) == kSlabCells) {
-    GSlab* slab = newSlab();
+  if (slab == nullptr || slab->used.load(relaxed) == kSlabCells) {
+    slab = newSlab(node);
     if (slab == nullptr) return nullptr;
     if (slabTail == nullptr) {
       gSlabs.store(slab, release);  // pairs with forEachG
@@ -175,14 +187,17 @@ G* malg() {
       slabTail->next.store(slab, release);  // pairs with forEachG
     }
     slabTail = slab;
+    slabOf[node] = slab;
   }
-  uint32_t i = slabTail->used.load(relaxed);
-  G* gp = new (&slabTail->cells[i]) G();
+  uint32_t i = slab->used.load(relaxed);
+  G* gp = new (&slab->cells[i]) G();
   gp->careful = sanitizerOfProgram();
+  gp->memoryNode = static_cast<uint8_t>(node);
   casgstatus(gp, kGidle, kGdead);
   // Pairs with forEachG. The cell is constructed.
-  slabTail->used.store(i + 1, release);
-  ngs.add(1, relaxed);  // a count
+  slab->used.store(i + 1, release);
+  sched.gPools[node].made.add(1, relaxed);  // a count
+  ngs.add(1, relaxed);                      // a count
   return gp;
 }
 
@@ -204,6 +219,81 @@ void forEachG(void (*f)(G*, void*), void* arg) {
 
 uint64_t gcountAll() { return ngs.load(relaxed); }
 
+namespace {
+
+// A node that has made fewer cells than this (1 MiB) does not take those of
+// other nodes.
+constexpr int32_t kOwnCells = 4096;
+
+// fullestPool returns the pool that can spare cells most easily. It may be
+// empty.
+GPool* fullestPool() {
+  GPool* most = &sched.gPools[0];
+  for (GPool& pool : sched.gPools) {
+    // Hints, here and below. A stale one costs a fresh cell.
+    if (pool.n.load(relaxed) > most->n.load(relaxed)) most = &pool;
+  }
+  return most;
+}
+
+// poolFor returns the pool from which a P of a node takes cells, or nullptr if
+// new ones are to be made. The own pool goes first. If that is empty, the node
+// makes cells of its own, which stay on it for good, unless that would be a
+// waste: it has made kOwnCells already, and more than half of all cells lie in
+// pools, so in those of other nodes. Without that bound, work that moves from
+// node to node would leave behind on each node as many cells as it needs at
+// most. With it the cells are at most twice as many as were in use at once,
+// besides kOwnCells for each node.
+GPool* poolFor(uint32_t node) {
+  GPool* own = &sched.gPools[node];
+  // Written with the world stopped.
+  if (!sched.places.load(relaxed) || own->n.load(relaxed) > 0) return own;
+  if (own->made.load(relaxed) < kOwnCells ||
+      2 * int64_t{sched.gFreeN.load(relaxed)} <=
+          static_cast<int64_t>(ngs.load(relaxed))) {
+    return nullptr;
+  }
+  return fullestPool();
+}
+
+// countPooled counts n cells more in a pool.
+void countPooled(GPool* pool, int32_t n)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.gFreeLock) {
+  pool->n.add(n, relaxed);  // hints outside the lock
+  sched.gFreeN.add(n, relaxed);
+}
+
+// putCells empties q into the pools of the nodes on which its cells lie.
+GUMP_NOINLINE void putCells(GQueue* q) {
+  LockScope l(&sched.gFreeLock);
+  if (!sched.places.load(relaxed)) {  // as in poolFor
+    countPooled(&sched.gPools[0], q->size);
+    sched.gPools[0].free.pushAll(q);
+    return;
+  }
+  while (G* gp = q->pop()) {
+    GPool* pool = &sched.gPools[gp->memoryNode];
+    pool->free.push(gp);
+    countPooled(pool, 1);
+  }
+}
+
+// refillCells is called if pp has no cell, but a pool has some.
+GUMP_NOINLINE void refillCells(P* pp) {
+  GPool* pool = poolFor(memoryNode(pp));
+  if (pool == nullptr) return;
+  LockScope l(&sched.gFreeLock);
+  while (pp->gFreeN < kGFreeMax / 2) {
+    G* gp = pool->free.pop();
+    if (gp == nullptr) break;
+    countPooled(pool, -1);
+    pp->gFree.push(gp);
+    pp->gFreeN++;
+  }
+}
+
+}  // namespace
+
 void gfput(P* pp, G* gp) {
   pp->gFree.push(gp);
   if (++pp->gFreeN < kGFreeMax) return;
@@ -212,23 +302,12 @@ void gfput(P* pp, G* gp) {
     q.pushBack(pp->gFree.pop());
     pp->gFreeN--;
   }
-  LockScope l(&sched.gFreeLock);
-  sched.gFreeN.add(q.size, relaxed);  // a hint outside the lock
-  sched.gFree.pushAll(&q);
+  putCells(&q);
 }
 
 G* gfget(P* pp) {
   // A stale zero costs a fresh cell.
-  if (pp->gFreeN == 0 && sched.gFreeN.load(relaxed) > 0) {
-    LockScope l(&sched.gFreeLock);
-    while (pp->gFreeN < kGFreeMax / 2) {
-      G* gp = sched.gFree.pop();
-      if (gp == nullptr) break;
-      sched.gFreeN.add(-1, relaxed);
-      pp->gFree.push(gp);
-      pp->gFreeN++;
-    }
-  }
+  if (pp->gFreeN == 0 && sched.gFreeN.load(relaxed) > 0) refillCells(pp);
   G* gp = pp->gFree.pop();
   if (gp != nullptr) pp->gFreeN--;
   return gp;
@@ -237,18 +316,25 @@ G* gfget(P* pp) {
 namespace {
 
 // gfgetGlobal and gfputGlobal are gfget and gfput for a thread without a P.
-G* gfgetGlobal() {
-  if (sched.gFreeN.load(relaxed) == 0) return nullptr;  // as in gfget
+G* gfgetGlobal(GPool* pool) {
+  if (pool == nullptr || pool->n.load(relaxed) == 0) return nullptr;  // a hint
   LockScope l(&sched.gFreeLock);
-  G* gp = sched.gFree.pop();
-  if (gp != nullptr) sched.gFreeN.add(-1, relaxed);
+  G* gp = pool->free.pop();
+  if (gp != nullptr) countPooled(pool, -1);
   return gp;
 }
 
 void gfputGlobal(G* gp) {
-  LockScope l(&sched.gFreeLock);
-  sched.gFree.push(gp);
-  sched.gFreeN.add(1, relaxed);
+  GQueue q;
+  q.pushBack(gp);
+  putCells(&q);
+}
+
+// newCell makes a cell for pp, which may be nullptr. If there is no memory, it
+// takes a free one of any node.
+GUMP_NOINLINE G* newCell(P* pp) {
+  G* gp = malg(pp);
+  return gp != nullptr ? gp : gfgetGlobal(fullestPool());
 }
 
 }  // namespace
@@ -257,9 +343,7 @@ void gfpurge(P* pp) {
   GQueue q;
   while (G* gp = pp->gFree.pop()) q.pushBack(gp);
   pp->gFreeN = 0;
-  LockScope l(&sched.gFreeLock);
-  sched.gFreeN.add(q.size, relaxed);
-  sched.gFree.pushAll(&q);
+  putCells(&q);
 }
 
 namespace {
@@ -332,8 +416,10 @@ G* newproc1(const FuncType* ft, void* closure, const SpawnOptions* o,
             uintptr_t pc) {
   M* mp = acquirem();  // the P's free list is ours until releasem
   P* pp = mp->p;
-  G* gp = GUMP_LIKELY(pp != nullptr) ? gfget(pp) : gfgetGlobal();
-  if (GUMP_UNLIKELY(gp == nullptr)) gp = malg();
+  G* gp = GUMP_LIKELY(pp != nullptr)
+              ? gfget(pp)
+              : gfgetGlobal(poolFor(memoryNode(nullptr)));
+  if (GUMP_UNLIKELY(gp == nullptr)) gp = newCell(pp);
   if (GUMP_UNLIKELY(gp == nullptr)) {
     releasem(mp);
     return nullptr;

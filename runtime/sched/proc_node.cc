@@ -108,6 +108,11 @@ SchedNode* nodeOfSlow(const M* mp) ABSL_NO_THREAD_SAFETY_ANALYSIS {  // see .h
   return &sched.nodes[sched.nodeIndex[mp->node]];
 }
 
+uint32_t memoryNodeSlow(const P* pp) {
+  if (pp == nullptr) return static_cast<uint32_t>(getg()->m->node);
+  return static_cast<uint32_t>(nodeOf(pp)->topologyIndex.load(relaxed));
+}
+
 SchedNode* nodeToQueueSlow(const G* gp) {
   const M* mp = getg()->m;  // the holder of sched.lock keeps its P
   if (mp->p != nullptr) return nodeOf(mp->p);

@@ -78,6 +78,16 @@ inline SchedNode* nearestWithIdleP(SchedNode* near)
 [[nodiscard]] M* nearestIdleM(SchedNode* near)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
 
+// memoryNode returns the node on which memory for pp, or, if pp is nullptr, for
+// the calling thread, is to lie: an index in topology.nodes, so it stays the
+// same when nodes come and go. While there has been only one node, it is 0.
+// P: pp, owned by the caller, or nullptr.
+[[nodiscard]] uint32_t memoryNodeSlow(const P* pp);
+inline uint32_t memoryNode(const P* pp) {
+  // Written with the world stopped.
+  return GUMP_UNLIKELY(sched.places.load(relaxed)) ? memoryNodeSlow(pp) : 0;
+}
+
 // forEachIdleP calls f for every idle P.
 // Locks: caller holds sched.lock.
 template <class F>

@@ -3,7 +3,8 @@
 //
 // The cycle has five steps, in this order:
 //  1. the hooks (sync::Pool ages its caches);
-//  2. a safe point of every P, at which it hands in its cached stacks;
+//  2. a safe point of every P, at which it hands in its cached stacks, and with
+//     several NUMA nodes also its free cells;
 //  3. the pages below the stack pointers of parked goroutines, slab by slab;
 //  4. the unused stacks;
 //  5. the unused threads.
@@ -40,6 +41,7 @@
 #include "runtime/sched/gqueue.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/proc_node.h"
 #include "runtime/sched/runq.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/stack.h"
@@ -269,6 +271,18 @@ void forceReclaim(int64_t now) {
   if (!startSystemG(&kForcedCycle)) forcingReclaim.store(false, release);
 }
 
+namespace {
+
+// handIn is what each P does at its safe point. With several nodes it also
+// hands in its free cells, so that those of other nodes go home. (The stacks
+// do, too.)
+void handIn(P* pp) {
+  stackcacheFlush(pp);
+  if (severalNodes()) gfpurge(pp);
+}
+
+}  // namespace
+
 void runtimeGC() noexcept {
   runtimeEntry();
   // The hooks run code of the program, which may want a cycle in its turn.
@@ -278,7 +292,7 @@ void runtimeGC() noexcept {
   const bool plain = getg()->foreign;
   if (!plain) semacquire(&cyclesema, /*lifo=*/false, SemaReason::kSemacquire);
   scanners.add(1, seq_cst);  // before forEachP asks the first P
-  forEachP(WaitReason::kFlushProcCaches, stackcacheFlush);
+  forEachP(WaitReason::kFlushProcCaches, handIn);
   if (plain) {
     forEachG(giveBackStack, nullptr);
   } else {

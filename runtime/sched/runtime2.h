@@ -210,7 +210,7 @@ struct M {
 
 inline constexpr int64_t kForcePreemptNS = 10'000'000;  // a time slice
 inline constexpr uint32_t kRunqSize = kModelBuild ? 4 : 256;
-// Free Gs per P before half of them go to the global list.
+// Free Gs per P before half of them go to the pools (GPool).
 inline constexpr uint32_t kGFreeMax = 64;
 inline constexpr uint32_t kStackCacheMax = 64;  // the same for free stacks
 inline constexpr uint32_t kGoidBatch = 16;
@@ -356,6 +356,14 @@ struct alignas(kFalseSharing) SchedNode {
   Atomic<uint32_t> waits;
 };
 
+// GPool holds the free cells that lie on a node, and that no P has in its list.
+struct GPool {
+  GList free;         // guarded by sched.gFreeLock
+  Atomic<int32_t> n;  // how many; written under that lock, a hint outside
+  // The cells that lie on the node. Written under allgLock.
+  Atomic<int32_t> made;
+};
+
 // WakeMode chooses what wakep does. Written with the world stopped.
 enum class WakeMode : uint8_t {
   kOneNode,       // at least two Ps, all on one node
@@ -414,7 +422,8 @@ struct Schedt {
   // world stopped.
   alignas(kFalseSharing) Atomic<int32_t> nnodes{1};
   Atomic<WakeMode> wakeMode;
-  Atomic<bool> places;  // there have been several nodes: see placeThread
+  // There have been several nodes: see placeThread and memoryNode.
+  Atomic<bool> places;
   // The length of the global queue, which is the queues of all nodes. Written
   // under lock. For tests of emptiness outside of it.
   Atomic<int32_t> runqsize;
@@ -458,9 +467,10 @@ struct Schedt {
   Atomic<int32_t> ninplace;   // Gs that are preempted in place
   Atomic<int32_t> npresumed;  // Ms with kPresumedTaken in presumed
 
+  // By index in topology.nodes. With one node only the first is used.
   alignas(kFalseSharing) Mutex gFreeLock{LockRank::kGFree};
-  GList gFree ABSL_GUARDED_BY(gFreeLock);
-  Atomic<int32_t> gFreeN;
+  GPool gPools[kMaxNodes];
+  Atomic<int32_t> gFreeN;  // the cells in all pools, a hint outside of the lock
 
   bool customGOMAXPROCS ABSL_GUARDED_BY(lock) = false;
 };

@@ -45,6 +45,16 @@
 // can be mapped, there are three ways out: arenas without a slot in use are
 // unmapped, new arenas are smaller, and a request takes a larger slot.
 //
+// With several NUMA nodes, each arena lies on one, and each node has classes of
+// its own. A P fills its cache from the classes of its node. Each slot that it
+// gives back goes to the pool of the node on which the slot lies. A P's own
+// cache takes whatever ends on it, because only the slow paths look at nodes.
+// A node that has no free slot maps another arena, or takes slots of another
+// node: see classFor.
+//
+// Rejected: a lock for each node's classes. A P takes the lock once in 32
+// stacks, and the ways out above look at the classes of all nodes.
+//
 // Rejected: sorting the free list by address, which would leave more arenas
 // without a slot in use. Growing stacks by copying, as Go does: C++ has
 // pointers into stacks.
@@ -59,6 +69,7 @@
 #include "runtime/diag/debugvars.h"
 #include "runtime/diag/panic.h"
 #include "runtime/sched/mlocks.h"
+#include "runtime/sched/proc_node.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/stack_arena.h"
 #include "runtime/sched/stackguard.h"
@@ -96,11 +107,18 @@ struct SizeClass {
   SlotList bare;             // carved, but without the guard that is demanded
   Arena* arena = nullptr;    // being carved
   Arena* dropped = nullptr;  // arenas with dropped slots, linked by next
+  uint32_t ndropped = 0;     // the slots in those
+  uint32_t carved = 0;       // all slots, wherever they are, of mapped arenas
+
+  uint32_t nfree() const { return pool.n + ndropped; }
 };
 
 // StackPools holds the free slots of every class.
 struct StackPools {
-  SizeClass classes[kMaxArenaOrder + 1] ABSL_GUARDED_BY(stackLock);
+  // By index in topology.nodes. With one node only the first is used.
+  SizeClass classes[kMaxNodes][kMaxArenaOrder + 1] ABSL_GUARDED_BY(stackLock);
+  // The nodes from nnodes on have no arena. It only grows.
+  uint32_t nnodes ABSL_GUARDED_BY(stackLock) = 1;
 };
 constinit StackPools stacks;
 
@@ -111,6 +129,48 @@ constexpr const char kErrNoGuard[] =
     "GUMP_DEBUG=stackguard=best";
 
 Atomic<const char*> lastError{kErrNoMemory};  // points at constants: relaxed
+
+// classOf returns the class of a slot, on the slot's own node.
+SizeClass* classOf(const StackTop* t) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stackLock) {
+  return &stacks.classes[t->node][t->order];
+}
+
+// fullestClass returns the class of that order, of any node, that can spare
+// slots most easily. It may have none.
+SizeClass* fullestClass(uint32_t order)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(stackLock) {
+  SizeClass* most = &stacks.classes[0][order];
+  for (uint32_t k = 1; k < stacks.nnodes; k++) {
+    SizeClass* c = &stacks.classes[k][order];
+    if (c->nfree() > most->nfree()) most = c;
+  }
+  return most;
+}
+
+// classFor returns the class from which a P of a node takes slots of an order.
+// The node's own goes first: its free slots, and the rest of its arena. If it
+// has neither, it maps another arena, so that its stacks stay on the node. But
+// if more than half of all slots of the order are free, which are those of
+// other nodes, it takes of these. Without that bound, work that moves from node
+// to node would leave behind on each node as many stacks as it needs at most,
+// with a page or more each until the next reclamation cycle. With it the slots
+// are at most twice as many as were in use at once, besides an arena for each
+// node.
+SizeClass* classFor(uint32_t node, uint32_t order)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(stackLock) {
+  SizeClass* own = &stacks.classes[node][order];
+  if (stacks.nnodes == 1 || own->nfree() > 0 || own->bare.n > 0 ||
+      own->arena == nullptr || own->arena->bump < own->arena->nslots) {
+    return own;
+  }
+  uint32_t carved = 0;
+  uint32_t nfree = 0;
+  for (uint32_t k = 0; k < stacks.nnodes; k++) {
+    carved += stacks.classes[k][order].carved;
+    nfree += stacks.classes[k][order].nfree();
+  }
+  return nfree > carved / 2 ? fullestClass(order) : own;
+}
 
 // ---- Carving ----------------------------------------------------------------
 
@@ -150,7 +210,7 @@ void addGuarded(const Arena* a, uint32_t first, uint32_t n, uint32_t guarded,
   }
   lastError.store(kErrNoGuard, relaxed);
   LockScope scope(&stackLock);
-  while (StackTop* t = bare.pop()) stacks.classes[a->order].bare.push(t);
+  while (StackTop* t = bare.pop()) classOf(t)->bare.push(t);
 }
 
 // retryBare tries once more to guard a slot that has no guard.
@@ -163,7 +223,7 @@ void retryBare(StackTop* t, SlotList* out) {
   }
   lastError.store(kErrNoGuard, relaxed);
   LockScope scope(&stackLock);
-  stacks.classes[t->order].bare.push(t);
+  classOf(t)->bare.push(t);
 }
 
 // Range is slots [first, first+n) of an arena.
@@ -173,18 +233,20 @@ struct Range {
   uint32_t n = 0;
 };
 
-// reserveSlots takes up to n slots that were never carved. Returns an empty
-// range if there is no memory.
-Range reserveSlots(uint32_t order, uint32_t n)
+// reserveSlots takes up to n slots of a node that were never carved. Returns an
+// empty range if there is no memory.
+Range reserveSlots(uint32_t node, uint32_t order, uint32_t n)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(stackLock) {
-  SizeClass* c = &stacks.classes[order];
+  SizeClass* c = &stacks.classes[node][order];
   if (c->arena == nullptr || c->arena->bump == c->arena->nslots) {
-    c->arena = newArena(order);
+    c->arena = newArena(node, order);
     if (c->arena == nullptr) return {};
+    stacks.nnodes = std::max(stacks.nnodes, node + 1);
   }
   Arena* a = c->arena;
   const Range r{a, a->bump, std::min(n, a->nslots - a->bump)};
   a->bump += r.n;
+  c->carved += r.n;
   return r;
 }
 
@@ -202,16 +264,25 @@ Range takeDropped(SizeClass* c, uint32_t n, uint32_t* slots)
     }
   }
   a->ndropped -= r.n;
+  c->ndropped -= r.n;
   if (a->ndropped == 0) c->dropped = a->next;
   return r;
 }
 
-// takeSlots gets up to n slots of a class: from the pool, else dropped ones,
-// else one bare slot that it tries to guard again, else freshly carved ones.
-// It installs guards and touches pages after it has released the lock, because
-// those are system calls and page faults. If the result is empty, lastError
-// says why.
-SlotList takeSlots(uint32_t order, uint32_t n) {
+// takePooled takes up to n slots from the pool of a class. If there are none,
+// it takes up to n dropped ones.
+Range takePooled(SizeClass* c, uint32_t n, SlotList* out, uint32_t* slots)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(stackLock) {
+  while (out->n < n && c->pool.head != nullptr) out->push(c->pool.pop());
+  return out->n > 0 ? Range() : takeDropped(c, n, slots);
+}
+
+// takeSlots gets up to n slots of an order for a node: from the pool, else
+// dropped ones, else one bare slot that it tries to guard again, else freshly
+// carved ones, else, since there is no memory, those of any node. It installs
+// guards and touches pages after it has released the lock, because those are
+// system calls and page faults. If the result is empty, lastError says why.
+SlotList takeSlots(uint32_t node, uint32_t order, uint32_t n) {
   SlotList out;
   StackTop* bare = nullptr;
   Range fresh;
@@ -219,12 +290,15 @@ SlotList takeSlots(uint32_t order, uint32_t n) {
   uint32_t slots[kRefillBatch];
   {
     LockScope scope(&stackLock);
-    SizeClass* c = &stacks.classes[order];
-    while (out.n < n && c->pool.head != nullptr) out.push(c->pool.pop());
+    SizeClass* c = classFor(node, order);
+    dropped = takePooled(c, n, &out, slots);
     if (out.n > 0) return out;
-    dropped = takeDropped(c, n, slots);
     if (dropped.n == 0) bare = c->bare.pop();
-    if (dropped.n == 0 && bare == nullptr) fresh = reserveSlots(order, n);
+    if (dropped.n == 0 && bare == nullptr) fresh = reserveSlots(node, order, n);
+    if (dropped.n == 0 && bare == nullptr && fresh.n == 0) {
+      dropped = takePooled(fullestClass(order), n, &out, slots);
+      if (out.n > 0) return out;
+    }
   }
   if (bare != nullptr) {
     retryBare(bare, &out);
@@ -244,11 +318,11 @@ SlotList takeSlots(uint32_t order, uint32_t n) {
 }
 
 // mapStack makes one large stack. If it returns nullptr, lastError says why.
-StackTop* mapStack(uint32_t order) {
+StackTop* mapStack(uint32_t node, uint32_t order) {
   Arena* a;
   {
     LockScope scope(&stackLock);
-    a = newArena(order);
+    a = newArena(node, order);
     if (a != nullptr) a->bump = 1;
   }
   if (a == nullptr) {
@@ -267,9 +341,10 @@ StackTop* mapStack(uint32_t order) {
   return nullptr;
 }
 
-void putSlots(uint32_t order, SlotList* list) {
+// putSlots empties the list into the pools of the nodes on which the slots lie.
+GUMP_NOINLINE void putSlots(SlotList* list) {
   LockScope scope(&stackLock);
-  while (StackTop* t = list->pop()) stacks.classes[order].pool.push(t);
+  while (StackTop* t = list->pop()) classOf(t)->pool.push(t);
 }
 
 // orderOf is the class of a request of size bytes.
@@ -281,9 +356,9 @@ uint32_t orderOf(size_t size) {
 }
 
 StackTop* allocDefault(P* pp, uint32_t order) {
-  if (pp == nullptr) return takeSlots(order, 1).pop();
+  if (pp == nullptr) return takeSlots(memoryNode(pp), order, 1).pop();
   if (GUMP_UNLIKELY(pp->stackCache == nullptr)) {
-    const SlotList list = takeSlots(order, kRefillBatch);
+    const SlotList list = takeSlots(memoryNode(pp), order, kRefillBatch);
     if (list.head == nullptr) return nullptr;
     pp->stackCache = list.head;
     pp->stackCacheN = list.n;
@@ -298,10 +373,10 @@ StackTop* allocDefault(P* pp, uint32_t order) {
 void releaseSlot(StackTop* t) {
   SlotList one;
   one.push(t);
-  putSlots(t->order, &one);
+  putSlots(&one);
 }
 
-// spill moves n of pp's cached stacks, the most recently freed, to the pool.
+// spill moves n of pp's cached stacks, the most recently freed, to the pools.
 // (The oldest would be the better choice but lie at the end of the list.)
 void spill(P* pp, uint32_t n) {
   SlotList cache{pp->stackCache, pp->stackCacheN};
@@ -309,7 +384,7 @@ void spill(P* pp, uint32_t n) {
   while (out.n < n && cache.head != nullptr) out.push(cache.pop());
   pp->stackCache = cache.head;
   pp->stackCacheN = cache.n;
-  putSlots(orderOf(defaultStackSize), &out);
+  putSlots(&out);
 }
 
 // ---- Giving back ------------------------------------------------------------
@@ -331,57 +406,79 @@ void dropSlot(StackTop* t, SlotList* kept) {
     kept->push(t);
     return;
   }
-  const uint32_t order = t->order;
   const uintptr_t lo = t->lo;
   Arena* a = arenaOf(lo);
   const size_t i = (lo - a->base) / a->stride;
   dropSanitizerState(t);
   dontNeed(lo, slotBase(a, static_cast<uint32_t>(i)) + a->stride);
   LockScope scope(&stackLock);
+  SizeClass* c = &stacks.classes[a->node][a->order];
+  c->ndropped++;
   if (a->ndropped++ == 0) {
-    a->next = stacks.classes[order].dropped;
-    stacks.classes[order].dropped = a;
+    a->next = c->dropped;
+    c->dropped = a;
   }
   a->dropped[i / 64] |= uint64_t{1} << (i % 64);
 }
 
-// dropPools gives back the pages of all pooled slots, one slot after the other.
-void dropPools() {
-  for (uint32_t order = 0; order <= kMaxArenaOrder; order++) {
-    SlotList kept;
-    for (;;) {
-      // One at a time, so that a thread that needs a stack finds the others.
-      StackTop* t;
-      {
-        LockScope scope(&stackLock);
-        t = stacks.classes[order].pool.pop();
-      }
-      if (t == nullptr) break;
-      dropSlot(t, &kept);
+// dropPool gives back the pages of the slots of one pool, one slot after the
+// other.
+void dropPool(SlotList* pool) {
+  SlotList kept;
+  for (;;) {
+    // One at a time, so that a thread that needs a stack finds the others.
+    StackTop* t;
+    {
+      LockScope scope(&stackLock);
+      t = pool->pop();
     }
-    putSlots(order, &kept);
+    if (t == nullptr) break;
+    dropSlot(t, &kept);
+  }
+  putSlots(&kept);
+}
+
+// stackNodes returns the number of nodes that may have slots.
+uint32_t stackNodes() {
+  LockScope scope(&stackLock);
+  return stacks.nnodes;
+}
+
+void dropPools() ABSL_NO_THREAD_SAFETY_ANALYSIS {  // takes only addresses
+  const uint32_t n = stackNodes();
+  for (uint32_t k = 0; k < n; k++) {
+    for (SizeClass& c : stacks.classes[k]) dropPool(&c.pool);
   }
 }
 
-// unmapDropped unmaps each arena of which all carved slots are dropped. Returns
-// true if there was such an arena.
+// takeUnused takes from a class each arena of which all carved slots are
+// dropped, and pushes it to *gone.
+void takeUnused(SizeClass* c, Arena** gone)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(stackLock) {
+  for (Arena** link = &c->dropped; *link != nullptr;) {
+    Arena* a = *link;
+    if (a->ndropped < a->bump) {  // a slot is in use, or in a cache
+      link = &a->next;
+      continue;
+    }
+    *link = a->next;
+    if (c->arena == a) c->arena = nullptr;
+    c->ndropped -= a->ndropped;
+    c->carved -= a->bump;
+    unpublish(a);
+    a->next = *gone;
+    *gone = a;
+  }
+}
+
+// unmapDropped unmaps those arenas of all classes. Returns true if there was
+// one.
 bool unmapDropped() {
   Arena* gone = nullptr;
   {
     LockScope scope(&stackLock);
-    for (SizeClass& c : stacks.classes) {
-      for (Arena** link = &c.dropped; *link != nullptr;) {
-        Arena* a = *link;
-        if (a->ndropped < a->bump) {  // a slot is in use, or in a cache
-          link = &a->next;
-          continue;
-        }
-        *link = a->next;
-        if (c.arena == a) c.arena = nullptr;
-        unpublish(a);
-        a->next = gone;
-        gone = a;
-      }
+    for (uint32_t k = 0; k < stacks.nnodes; k++) {
+      for (SizeClass& c : stacks.classes[k]) takeUnused(&c, &gone);
     }
   }
   const bool any = gone != nullptr;
@@ -393,15 +490,15 @@ bool unmapDropped() {
   return any;
 }
 
-// takeLarger takes a free slot of a class larger than order. Returns nullptr if
-// there is none.
+// takeLarger takes a free slot of a class larger than order, of any node.
+// Returns nullptr if there is none.
 StackTop* takeLarger(uint32_t order) {
   Range dropped;
   uint32_t slot = 0;
   {
     LockScope scope(&stackLock);
     while (dropped.n == 0 && ++order <= kMaxArenaOrder) {
-      SizeClass* c = &stacks.classes[order];
+      SizeClass* c = fullestClass(order);
       if (StackTop* t = c->pool.pop()) return t;
       dropped = takeDropped(c, 1, &slot);
     }
@@ -416,7 +513,9 @@ StackTop* takeLarger(uint32_t order) {
 // because allocShort calls it too.
 GUMP_ALWAYS_INLINE StackTop* tryAlloc(P* pp, uint32_t order) {
   if (order == orderOf(defaultStackSize)) return allocDefault(pp, order);
-  return order <= kMaxArenaOrder ? takeSlots(order, 1).pop() : mapStack(order);
+  const uint32_t node = memoryNode(pp);
+  return order <= kMaxArenaOrder ? takeSlots(node, order, 1).pop()
+                                 : mapStack(node, order);
 }
 
 // allocShort is called when tryAlloc has failed. A free stack of a larger class
@@ -480,6 +579,13 @@ void stackfree(P* pp, G* gp) {
 }
 
 void stackcacheFlush(P* pp) { spill(pp, pp->stackCacheN); }
+
+uint32_t stackpoolSize(uint32_t node) {
+  LockScope scope(&stackLock);
+  uint32_t n = 0;
+  for (const SizeClass& c : stacks.classes[node]) n += c.pool.n;
+  return n;
+}
 
 void stackpoolRelease() { dropPools(); }
 

@@ -40,6 +40,7 @@ struct StackTop {
   uint32_t unguarded = 0;
   // How many more goroutines may use tsanFiber and asanFakeStack.
   uint32_t sanitizerUses = 0;
+  uint32_t node = 0;  // where the slot lies: Arena::node
 };
 
 // A goroutine never returns from its first frames, nor after Goexit. So it may
@@ -74,10 +75,15 @@ void stackinit();
 // On: g0.  P: pp, owned by the caller (or nullptr).  Locks: takes kStack.
 // Parks: no.
 void stackfree(P* pp, G* gp);
-// stackcacheFlush moves pp's cached stacks to the pool. It is for a P that is
-// being destroyed, for the reclamation cycle, and for when stacks are short.
+// stackcacheFlush moves pp's cached stacks to the pools of their nodes. It is
+// for a P that is being destroyed, for the reclamation cycle, and for when
+// stacks are short.
 // On: any.  P: pp, owned by the caller.  Locks: takes kStack.  Parks: no.
 void stackcacheFlush(P* pp);
+// stackpoolSize returns how many free stacks are in the pools of a node (an
+// index in topology.nodes). It is for humans and tests.
+// On: any.  P: either.  Locks: takes kStack.  Parks: no.
+[[nodiscard]] uint32_t stackpoolSize(uint32_t node);
 // stackGiveBack gives the pages wholly below gp's saved stack pointer back to
 // the kernel, and returns how many bytes of them were in use. The caller keeps
 // gp from running.

@@ -13,6 +13,7 @@
 
 #include "runtime/diag/panic.h"
 #include "runtime/sched/mlocks.h"
+#include "runtime/sched/numa.h"
 #include "runtime/sched/stack.h"
 #include "runtime/sys/mem.h"
 #include "runtime/sys/os_linux.h"
@@ -139,11 +140,12 @@ StackTop* initSlot(const Arena* a, uint32_t i, bool guarded) {
   t->lo = s.lo;
   t->hi = s.hi;
   t->order = a->order;
+  t->node = a->node;
   t->unguarded = guarded ? 0 : 1;
   return t;
 }
 
-Arena* newArena(uint32_t order) {
+Arena* newArena(uint32_t node, uint32_t order) {
   const size_t stride = (kMinStackSize << order) + kSlotOverhead;
   size_t size = order <= kMaxArenaOrder ? kArenaSize : stride;
   Arena* a = spareArenas;
@@ -161,11 +163,14 @@ Arena* newArena(uint32_t order) {
   }
   if (a->base != 0) {
     adviseNoHugePage(a->base, size);
+    preferNode(reinterpret_cast<void*>(a->base), alignUp(size, kPageSize),
+               node);
     sysName(reinterpret_cast<void*>(a->base), alignUp(size, kPageSize),
             "gump: stacks");
     a->stride = stride;
     a->size = size;
     a->order = order;
+    a->node = node;
     a->nslots = static_cast<uint32_t>(size / stride);
     if (publishArena(a->base, a)) return a;
     if (unmapArena(a->base, size)) roots.free(a->base, size);

@@ -54,6 +54,7 @@ struct Arena {
   size_t size = 0;  // of the mapping
   uint32_t order = 0;
   uint32_t nslots = 0;
+  uint32_t node = 0;  // on whose memory it lies: an index in topology.nodes
   // The members below are guarded by stackLock.
   uint32_t bump = 0;      // slots carved so far
   Arena* next = nullptr;  // in the spare list, or in SizeClass::dropped
@@ -89,11 +90,11 @@ inline StackTop* topOf(const Stack& s) {
 // stackinit.
 // On: any.  P: either.  Locks: takes stackLock.  Parks: no.
 void arenasinit();
-// newArena maps an arena of one class and enters it into the table. It takes
-// the largest size that can be mapped, halving from kArenaSize down to a single
-// slot. Returns nullptr if there is no memory.
+// newArena maps an arena of one class of a node, and enters it into the table.
+// It takes the largest size that can be mapped, halving from kArenaSize down to
+// a single slot. Returns nullptr if there is no memory.
 // On: any.  P: either.  Locks: caller holds stackLock.  Parks: no.
-[[nodiscard]] Arena* newArena(uint32_t order)
+[[nodiscard]] Arena* newArena(uint32_t node, uint32_t order)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(stackLock);
 // unpublish removes an arena from the table. None of its slots may be in use.
 // It is called before unmap, so that a new mapping at the same addresses does

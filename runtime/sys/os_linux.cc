@@ -463,6 +463,18 @@ void sysName(void* p, size_t n, const char* name) {
              static_cast<long>(n), asArg(name), 0);
 }
 
+void sysPreferNode(void* p, size_t n, int32_t node) {
+  constexpr long kPreferred = 1;      // MPOL_PREFERRED of linux/mempolicy.h
+  constexpr int32_t kMaxNode = 1024;  // the highest MAX_NUMNODES
+  constexpr int32_t kBits = 64;
+  uint64_t mask[kMaxNode / kBits] = {};
+  if (node < 0 || node >= kMaxNode) return;
+  mask[node / kBits] = uint64_t{1} << (node % kBits);
+  // The kernel takes one bit less than it is told.
+  rawSyscall(SYS_mbind, asArg(p), static_cast<long>(n), kPreferred, asArg(mask),
+             kMaxNode + 1, 0);
+}
+
 // The thread gets the stack size that the user set for threads (ulimit -s,
 // pthread_setattr_default_np), because user code may run on it: a TLS
 // destructor, or a signal handler without a stack of its own.

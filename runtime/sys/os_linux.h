@@ -129,6 +129,12 @@ void sysFree(void* p, size_t n);
 // CONFIG_ANON_VMA_NAME) refuses, which does no harm.
 void sysName(void* p, size_t n, const char* name);
 
+// sysPreferNode asks the kernel to back the n bytes at p, which begin and end
+// at a page, with memory of a NUMA node (the kernel's number), if there is
+// some. A kernel without NUMA, or a container that forbids it, refuses. Then
+// the pages come from the node of the thread that touches them first.
+void sysPreferNode(void* p, size_t n, int32_t node);
+
 // setThreadName gives the calling thread a name of at most 15 bytes, which top
 // and debuggers show.
 // On: any.  P: either.  Locks: none.  Parks: no.

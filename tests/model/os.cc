@@ -73,6 +73,7 @@ void* sysReserve(size_t n) { return model::sysPages(n); }
 int sysReserveAt(uintptr_t, size_t) { return ENOMEM; }
 void sysFree(void*, size_t) {}
 void sysName(void*, size_t, const char*) {}
+void sysPreferNode(void*, size_t, int32_t) {}
 
 // Threads are virtual. sysmon is one if the model asks for it. In other models
 // a thread may take sysmon's steps itself.

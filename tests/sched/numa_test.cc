@@ -437,6 +437,48 @@ TEST(NumaDeathTest, SleepersGoOnOnTheirNode) {
   EXPECT_EXIT(SaySleepers(), ::testing::ExitedWithCode(0), "^end$");
 }
 
+// ---- Memory -----------------------------------------------------------------
+
+// PoolsOfCells says if a free cell is in the pool of a node on which it does
+// not lie, and if the pool of one of the two nodes is empty.
+std::string PoolsOfCells() {
+  const rt::LockScope l(&rt::sched.gFreeLock);
+  std::string text;
+  for (int k = 0; k < 2; k++) {
+    int n = 0;
+    for (rt::G* gp = rt::sched.gPools[k].free.head; gp != nullptr;
+         gp = gp->schedlink) {
+      n++;
+      if (gp->memoryNode != k) text += "misplaced ";
+    }
+    if (n == 0) text += "empty ";
+    if (n != rt::sched.gPools[k].n.load(rt::relaxed)) text += "miscounted ";
+  }
+  return text + "end";
+}
+
+// Goroutines begin on both nodes, and end on both. A cycle sends their cells
+// home.
+[[noreturn]] void SayPools() {
+  std::string text;
+  Run([&] {
+    runtime::GOMAXPROCS(8);
+    OnEachP([] {
+      sync::WaitGroup wg;
+      for (int i = 0; i < 1000; i++) wg.Go([] { runtime::Gosched(); });
+      wg.Wait();
+    });
+    runtime::GC();
+    text = PoolsOfCells();
+  });
+  Say(text);
+}
+
+TEST(NumaDeathTest, CellsAreInThePoolsOfTheirNodes) {
+  const ScopedEnv env("GUMP_TOPOLOGY", "2x4");
+  EXPECT_EXIT(SayPools(), ::testing::ExitedWithCode(0), "^end$");
+}
+
 // ---- Looking inside ---------------------------------------------------------
 
 [[noreturn]] void Trace() {
@@ -454,7 +496,8 @@ TEST(NumaDeathTest, ScheddetailShowsNodes) {
       Trace(), ::testing::ExitedWithCode(0),
       "\n  N1: id=1 firstp=2 procs=2 idleprocs=[0-9]+ idlethreads=[0-9]+ "
       "spinningthreads=[0-9]+ needspinning=[01] runqsize=[0-9]+ "
-      "runs=[0-9]+ moves=[0-9]+ steals=[0-9]+ stealsacross=[0-9]+\n"
+      "gfreecnt=[0-9]+ runs=[0-9]+ moves=[0-9]+ steals=[0-9]+ "
+      "stealsacross=[0-9]+\n"
       "(.|\n)*\n  P3: status=.* timerslen=[0-9]+ node=1\n");
 }
 

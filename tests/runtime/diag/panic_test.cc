@@ -133,7 +133,7 @@ class PanicDeathTest : public ::testing::Test {
 // Broken makes a goroutine with a saved context that leads nowhere, so that a
 // thread that walks its stack faults.
 void Broken() {
-  G* gp = malg();
+  G* gp = malg(/*pp=*/nullptr);
   gp->stack.lo = 1 << 12;
   gp->stack.hi = 1 << 20;
   gp->sched.sp = 1 << 19;
