@@ -6,9 +6,10 @@
 // it can. Three rules say when work moves:
 //  (N1) A goroutine becomes runnable on a node without an idle P, while another
 //       node has one. That P is woken at once if the node is crowded, that is,
-//       if more goroutines wait than it has Ps. Otherwise one of the node's own
-//       Ps will take the goroutine in a moment. If that takes kNodePatience,
-//       sysmon wakes the other P (lookAtNodes).
+//       if more goroutines wait than it has Ps, and it has had no idle P for
+//       kCrowdPatience. Otherwise one of the node's own Ps will take the
+//       goroutine in a moment. If that takes kNodePatience, or if the node is
+//       crowded by then, sysmon wakes the other P (lookAtNodes).
 //  (N2) An M that looks for work takes goroutines of another node only under
 //       the same two conditions: that node has no idle P, and it is crowded or
 //       sysmon has found a goroutine that waits for kNodePatience (kOverdue).
@@ -16,6 +17,13 @@
 //       where it ran last (G::node). So does one for which its group has got a
 //       slot (place of group.cc). One that a goroutine readies goes to the P of
 //       that goroutine, as with one node, because the two share data.
+// The time in "crowded" is for bursts. A poll may ready twenty goroutines of a
+// node with idle Ps. Until the threads of these are awake and have worked it
+// off, the queue is long and no P is idle, although the node can cope. Without
+// that time, a thread of another node that happened to be awake took half of
+// each burst: of the goroutines of a server with 100 connections, every tenth
+// that went on did so on another node (LOCALITY/echo). A goroutine that has to
+// wait meanwhile is not forgotten, because kNodePatience is shorter.
 // What a goroutine of a runtime::Thread needs is the thread of its home, which
 // is of no node. For the home's token see (T7) of home.cc.
 //
@@ -241,7 +249,8 @@ void wakeOn(SchedNode* np, const P* pp) {
 // caches of other processors, so it does not look at them.
 bool crowded(const SchedNode* np, const P* pp) {
   const int32_t local = pp == nullptr ? 0 : static_cast<int32_t>(runqlen(pp));
-  return local + np->runqsize.load(relaxed) > np->nprocs.load(relaxed);
+  return local + np->runqsize.load(relaxed) > np->nprocs.load(relaxed) &&
+         nanotime() - np->busySince.load(relaxed) >= kCrowdPatience;
 }
 
 bool mayTakeFrom(const SchedNode* np, const P* victim) {
@@ -501,6 +510,22 @@ int64_t longestWait(int32_t node, int64_t now) {
 
 }  // namespace
 
+namespace {
+
+// anyCrowded returns true if the node is crowded with one of its rings.
+bool anyCrowded(int32_t node) {
+  const int32_t n = gomaxprocs.load(acquire);  // pairs with procresize
+  for (int32_t i = 0; i < n; i++) {
+    const P* pp = allp[i];
+    if (pp->node.load(relaxed) == node && crowded(&sched.nodes[node], pp)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
 bool nodesWait() {
   const int32_t n = sched.nnodes.load(relaxed);  // a stale one: the next round
   for (int32_t k = 0; n > 1 && k < n; k++) {
@@ -527,7 +552,8 @@ void lookAtNodes(int64_t now) {
     }
     const bool overdue = waited >= kNodePatience;
     np->waits.store(overdue ? kOverdue : kWaits, seq_cst);
-    if (!overdue || !sched.nmspinning.cas(0, 1, seq_cst)) continue;
+    if (!overdue && !anyCrowded(k)) continue;
+    if (!sched.nmspinning.cas(0, 1, seq_cst)) continue;
     const AwakeScope awake;
     startSpinner(np);
   }

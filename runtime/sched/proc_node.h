@@ -107,8 +107,9 @@ enum NodeWaits : uint32_t {
   kOverdue = 2,  // sysmon has seen a goroutine wait for kNodePatience
 };
 
-// crowded returns true if more goroutines wait on a node than it has Ps. Of the
-// rings it counts only that of pp, a P of the node or nullptr.
+// crowded returns true if more goroutines wait on a node than it has Ps, and it
+// has had no idle P for kCrowdPatience. Of the rings it counts only that of pp,
+// a P of the node or nullptr. The caller has found no idle P of the node.
 [[nodiscard]] bool crowded(const SchedNode* np, const P* pp);
 // mayTakeFrom returns true if an M of another node may take goroutines from
 // np's queue and from the ring of its P victim, which may be nullptr (N2).
@@ -203,8 +204,12 @@ void placeThread(M* mp, const P* pp);
 // ---- For sysmon -------------------------------------------------------------
 
 // kNodePatience is how long, in ns, a goroutine waits on a busy node before a P
-// of another node takes it (N1).
+// of another node takes it (N1). kCrowdPatience is how long a node must have
+// been busy to count as crowded: longer than a burst lasts, and shorter than
+// the millisecond that no goroutine is to wait beside an idle P. It is the time
+// after which silk's thieves turn to another socket.
 inline constexpr int64_t kNodePatience = 50'000;
+inline constexpr int64_t kCrowdPatience = 500'000;
 // lookAtNodes wakes an M of another node for a goroutine that has waited since
 // a look kNodePatience earlier. nodesWait returns true if sysmon must look
 // again within that time. Only sysmon calls them.

@@ -97,6 +97,16 @@ void pidleput(P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   sched.npidle.add(1, seq_cst);  // read by wakep after a publication
 }
 
+namespace {
+// countTaken is called when an idle P of np has been taken, and there are
+// several nodes.
+GUMP_NOINLINE void countTaken(SchedNode* np)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  if (np->pidle == nullptr) np->busySince.store(nanotime(), relaxed);
+  np->npidle.add(-1, seq_cst);  // as above
+}
+}  // namespace
+
 P* pidleget(SchedNode* near) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   SchedNode* np = near->pidle != nullptr ? near : nearestWithIdleP(near);
   P* pp = np->pidle;
@@ -104,8 +114,8 @@ P* pidleget(SchedNode* near) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     idlepMask.clear(static_cast<uint32_t>(pp->id));
     np->pidle = pp->link;
     pp->link = nullptr;
-    if (severalNodes()) np->npidle.add(-1, seq_cst);  // as above
-    sched.npidle.add(-1, seq_cst);                    // as above
+    if (severalNodes()) countTaken(np);
+    sched.npidle.add(-1, seq_cst);  // as above
     // sysmon sleeps deeply only while every P is idle. The goroutine that runs
     // here next may never call the kernel, and then it must be preempted. If
     // sysmon wakes by itself within a slice, because of a timer, that is soon

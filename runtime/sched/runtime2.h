@@ -351,6 +351,9 @@ struct alignas(kFalseSharing) SchedNode {
   // How many Ms with a P of this node spin. A hint, which saves wake-ups; it
   // may be off by one after the number of nodes has changed.
   Atomic<int32_t> nmspinning;
+  // nanotime when the last idle P of the node was taken. A hint outside of the
+  // lock. It means nothing while the node has an idle P.
+  Atomic<int64_t> busySince;
   // A goroutine of this node may wait beside an idle P of another node, so
   // sysmon looks (lookAtNodes).
   Atomic<uint32_t> waits;
