@@ -42,9 +42,10 @@ void park(rt::G** where) {
   check(isThere(), "woken elsewhere");
 }
 
-// makeHome makes the home, and has it run something.
-void makeHome() {
-  setUpScheduler();
+// makeHomeOf makes the home on a scheduler that setUp starts, and has it run
+// something.
+void makeHomeOf(void (*setUp)()) {
+  setUp();
   plainThread("make", [] { home = rt::newHome("home", 4); });
   settle();
   plainThread("warm", [] { startThere([] {}); });
@@ -53,6 +54,15 @@ void makeHome() {
   ran.store(0, rt::relaxed);
   nameWord(&home->state, "state");
   nameWord(&home->incoming, "incoming");
+}
+
+void makeHome() { makeHomeOf(setUpScheduler); }
+// One P on each of two nodes, or two on the first and one on the second.
+void makeHomeOnNodes() {
+  makeHomeOf([] { setUpNodes("2x1", "2"); });
+}
+void makeHomeOnThreePs() {
+  makeHomeOf([] { setUpNodes("0-1/2", "3"); });
 }
 
 // asleep: the goroutines have run, and the home sleeps without a P.
@@ -180,8 +190,60 @@ void ended() {
   check(home->m->procid.load(rt::relaxed) == 0, "its thread has not ended");
 }
 
-Registered row(Model m) {
-  m.common = makeHome;
+// (T7): a goroutine readies one of the home and keeps its P. The other P, which
+// is idle, is of another node. (If an M spun there, it might leave the home's
+// token to the node of the waker, until sysmon looks.)
+void readyAcross() {
+  plainThread("park", [] {
+    startThere([] {
+      park(&parked);
+      rt::notewakeup(&second);
+    });
+  });
+  settle();
+  check(parked != nullptr, "not parked");
+  plainThread("go", [] {
+    startG([] {
+      rt::notesleep(&first);
+      rt::goready(parked);
+      rt::notesleep(&second);
+    });
+  });
+  settle();
+  check(rt::sched.npidle.load(rt::relaxed) == 1, "no P is idle");
+  plainThread("begin", [] { rt::notewakeup(&first); });
+}
+
+// (T7), I1 of proc_node.cc: the home has one P of node 0, and goes idle. The
+// goroutine on the other P of that node starts one meanwhile, and keeps its P.
+// The P of node 1 is idle, so the new goroutine is left to node 0.
+void leave() {
+  static rt::Note notes[2];
+  plainThread("stay", [] { startThere([] { rt::notesleep(&second); }); });
+  settle();
+  for (int i = 0; i < 2; i++) {
+    plainThread("go", [] {
+      startG([] {
+        const int k = node();
+        rt::notesleep(&notes[k]);
+        if (k == 0) keepsP();
+      });
+    });
+    settle();
+  }
+  check(rt::sched.npidle.load(rt::relaxed) == 0, "not on three Ps");
+  check(home->m->p->node.load(rt::relaxed) == 0, "the home is on node 1");
+  plainThread("free", [] { rt::notewakeup(&notes[1]); });
+  settle();
+  check(rt::sched.nodes[1].npidle.load(rt::relaxed) == 1, "node 1 is busy");
+  plainThread("begin", [] {
+    rt::notewakeup(&notes[0]);
+    rt::notewakeup(&second);
+  });
+}
+
+Registered row(Model m, void (*common)() = makeHome) {
+  m.common = common;
   m.delayable = [](const void* addr) {
     return ofSchedOrP(addr) || addr == &home->state || addr == &home->incoming;
   };
@@ -240,6 +302,22 @@ const Registered kModels[] = {
          .finish = ended,
          .quick = {2, 1, 300, 1},
          .full = {2, 1, 5000}}),
+    row({.name = "home_ready_numa",
+         .about =
+             "a goroutine readies one of a home, beside a P of another node",
+         .setup = readyAcross,
+         .finish = asleep<2>,
+         .quick = {2, 1, 300},
+         .full = {3, 1, 20000}},
+        makeHomeOnNodes),
+    row({.name = "home_leave_numa",
+         .about = "a goroutine is left to a node on which a home goes idle",
+         .setup = leave,
+         .finish = asleep<4>,
+         .hasty = false,
+         .quick = {1, 0, 30000},
+         .full = {2, 1, 20000, 1}},
+        makeHomeOnThreePs),
 };
 
 }  // namespace

@@ -4,8 +4,6 @@
 //
 // The table at the end lists the models. Its `setup` names the function that
 // starts the threads.
-#include <cstdlib>
-
 #include "gump/internal/linkname.h"
 #include "runtime/sched/gqueue.h"
 #include "runtime/sched/group.h"
@@ -21,25 +19,6 @@
 
 namespace gump::model {
 namespace {
-
-// setUpNodes starts the runtime with two nodes.
-void setUpNodes(const char* topology, const char* ps) {
-  setenv("GUMP_TOPOLOGY", topology, 1);
-  setUpSchedulerOf(ps, std::atoi(ps));
-  check(rt::sched.nnodes.load(rt::relaxed) == 2, "not two nodes");
-  nameWord(&rt::sched.nodes[0].npidle, "N0.npidle");
-  nameWord(&rt::sched.nodes[1].npidle, "N1.npidle");
-  nameWord(&rt::sched.nodes[0].needspinning, "N0.needspinning");
-  nameWord(&rt::sched.nodes[0].waits, "N0.waits");
-}
-
-// node returns the node of the calling goroutine.
-int node() {
-  rt::M* mp = rt::acquirem();
-  const int k = mp->p->node.load(rt::relaxed);
-  rt::releasem(mp);
-  return k;
-}
 
 // ---- Plain threads ----------------------------------------------------------
 
@@ -136,20 +115,6 @@ bool ofSchedOrGroup(const void* addr) {
 }
 
 // ---- N1: leaving work to the node -------------------------------------------
-
-// keepsP starts a goroutine and keeps its P until that one has run.
-rt::Note ranNote;
-int64_t begin;
-
-void keepsP() {
-  begin = rt::nanotime();
-  startG([] {
-    check(rt::nanotime() - begin < 1'000'000,
-          "a goroutine waited beside an idle P");
-    rt::notewakeup(&ranNote);
-  });
-  rt::notesleep(&ranNote);
-}
 
 // One P a node: the other P is idle, or goes idle, or looks for work. sysmon
 // must give it the goroutine in time.

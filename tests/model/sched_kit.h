@@ -12,6 +12,7 @@
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/thread.h"
 #include "runtime/sys/lock_futex.h"
+#include "runtime/sys/os_linux.h"
 #include "sysmon/retake.h"
 #include "tests/model/model.h"
 
@@ -67,6 +68,39 @@ inline void setUpSchedulerOf(const char* procs, int ms = 2) {
   nameWord(&rt::allp[1]->status, "P1.status");
 }
 inline void setUpScheduler() { setUpSchedulerOf("2"); }
+
+// setUpNodes does so with two NUMA nodes.
+inline void setUpNodes(const char* topology, const char* ps) {
+  setenv("GUMP_TOPOLOGY", topology, 1);
+  setUpSchedulerOf(ps, std::atoi(ps));
+  check(rt::sched.nnodes.load(rt::relaxed) == 2, "not two nodes");
+  nameWord(&rt::sched.nodes[0].npidle, "N0.npidle");
+  nameWord(&rt::sched.nodes[1].npidle, "N1.npidle");
+  nameWord(&rt::sched.nodes[0].needspinning, "N0.needspinning");
+  nameWord(&rt::sched.nodes[0].waits, "N0.waits");
+}
+
+// node returns the node of the calling goroutine.
+inline int node() {
+  rt::M* mp = rt::acquirem();
+  const int k = mp->p->node.load(rt::relaxed);
+  rt::releasem(mp);
+  return k;
+}
+
+// keepsP starts a goroutine and keeps its P until that one has run.
+inline rt::Note ranNote;
+inline int64_t keepsSince;
+
+inline void keepsP() {
+  keepsSince = rt::nanotime();
+  startG([] {
+    check(rt::nanotime() - keepsSince < 1'000'000,
+          "a goroutine waited beside an idle P");
+    rt::notewakeup(&ranNote);
+  });
+  rt::notesleep(&ranNote);
+}
 
 // callUntil is a declared call that lasts until another thread wakes n.
 inline void callUntil(rt::Note* n) {
