@@ -140,6 +140,23 @@ WORKLOADS = [
     Workload("OVERHEAD/8", "overhead", "off-ms", procs=(2,)),
     Workload("OVERHEAD/8", "overhead", "lost-%", procs=(2,)),
     Workload("OVERHEAD/8", "overhead", "cpu-lost-%", procs=(2,), limit=1),
+    Workload("LOCALITY/chan", "numa", "moves-%", procs=(8,), limit=2),
+    Workload("LOCALITY/chan", "numa", "resumed-%", procs=(8,)),
+    Workload("LOCALITY/join", "numa", "moves-%", procs=(8,), limit=2),
+    Workload("LOCALITY/join", "numa", "resumed-%", procs=(8,)),
+    Workload("LOCALITY/fib", "numa", "moves-%", procs=(8,), limit=2),
+    Workload("LOCALITY/fib", "numa", "resumed-%", procs=(8,)),
+    Workload("LOCALITY/echo", "numa", "moves-%", procs=(8,), limit=2),
+    Workload("NUMA/oneside", "numa", "one-node-ms", procs=(8,)),
+    Workload("NUMA/oneside", "numa", "ms", procs=(8,)),
+    Workload("NUMA/oneside", "numa", "times", procs=(8,), limit=1.05),
+    Workload("NUMA/steals", "numa", "across-%", procs=(8,), limit=5),
+    Workload("NUMA/wait", "numa", "p50-us", procs=(8,)),
+    Workload("NUMA/wait", "numa", "p99-us", procs=(8,), limit=1000),
+    Workload("NUMA/wait", "numa", "late-%", procs=(8,)),
+    Workload("NUMA/wait1", "numa", "p50-us", procs=(8,)),
+    Workload("NUMA/wait1", "numa", "p99-us", procs=(8,)),
+    Workload("NUMA/wait1", "numa", "late-%", procs=(8,)),
     Workload("GROUP/park", "group", "cpu-ns/switch"),
     Workload("GROUP/park", "group", "ratio", limit=1.3),
     Workload("GROUP/yield", "group", "cpu-ns/switch"),
@@ -154,7 +171,7 @@ ONE_REPETITION_PER_PROCESS = {"park_mem"}  # started --reps times: a second repe
 ONE_PROCESS = {"file", "idle", "overhead", "sleepers", "ticker", "timers"}  # started once: each repetition takes seconds.
 NO_TWIN = {"co", "thread"}  # Go has nothing of the kind
 MACHINE_ONLY = {"host"}  # no runtime takes part, so one program serves for all sides
-OURS_ONLY = {"group"}  # Go has no groups; each row compares with work outside of a group
+OURS_ONLY = {"group", "numa"}  # Go has no groups and no nodes; their rows compare with work without
 
 
 def selected(args):
@@ -313,7 +330,7 @@ def main():
     parser = argparse.ArgumentParser(prog="tools/gump bench", description=__doc__.split("\n\n")[0])
     parser.add_argument("workloads", nargs="*", metavar="W", help="workloads, such as W1 or W8/chan (default: all)")
     parser.add_argument("--reps", type=int, default=5, help="repetitions a process, after a warm-up (default 5)")
-    parser.add_argument("--procs", default="1,2", help="values of GOMAXPROCS (default 1,2)")
+    parser.add_argument("--procs", default="1,2,8", help="values of GOMAXPROCS (default 1,2,8)")
     parser.add_argument("--baseline", type=pathlib.Path, help="also run the programs of this other build directory")
     parser.add_argument("--vs-commit", help="also build and run this commit")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
