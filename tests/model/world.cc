@@ -1,8 +1,11 @@
 // The memory that schedules share, and how it is put back.
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -29,6 +32,7 @@ constexpr size_t kSys = size_t{1} << 31;
 constexpr uintptr_t kHeapAt = kBase + kStacks;
 constexpr uintptr_t kSysAt = kHeapAt + kHeap;
 constexpr size_t kPage = 4096;
+constexpr size_t kBlock = 1024;  // compared at once
 
 struct Freed {
   uintptr_t lo, hi;
@@ -57,6 +61,10 @@ World* world;
 
 World& w() {
   if (world != nullptr) return *world;
+  if (prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) != 0) {
+    perror("model: prctl");
+    _exit(2);
+  }
   void* p = mmap(
       reinterpret_cast<void*>(kBase), kStacks + kHeap + kSys,
       PROT_READ | PROT_WRITE,
@@ -73,22 +81,54 @@ World& w() {
 char* variables() { return &__data_start; }
 size_t variablesSize() { return static_cast<size_t>(&_end - &__data_start); }
 
-// save remembers the pages of [lo, hi) that were ever written and are not
-// remembered yet. With fresh it takes them to be as the kernel gave them, zero.
-void save(uintptr_t lo, uintptr_t hi, bool fresh) {
+// putBack restores the saved bytes. Most pages are as they were, and to compare
+// them costs less than to write them.
+void putBack(const Pages& pages) {
+  for (size_t done = 0; done < pages.n;) {
+    const size_t n = std::min(pages.n - done, kBlock);
+    void* at = reinterpret_cast<void*>(pages.at + done);
+    const char* bytes = pages.bytes.data() + done;
+    if (memcmp(at, bytes, n) != 0) memcpy(at, bytes, n);
+    done += n;
+  }
+}
+
+// touched has a byte for each page of [lo, hi). Its lowest bit says whether the
+// page was ever touched.
+std::vector<unsigned char> touched(uintptr_t lo, uintptr_t hi) {
   std::vector<unsigned char> in((hi - lo + kPage - 1) / kPage);
-  if (in.empty()) return;
-  if (mincore(reinterpret_cast<void*>(lo), hi - lo, in.data()) != 0) {
+  if (!in.empty() &&
+      mincore(reinterpret_cast<void*>(lo), hi - lo, in.data()) != 0) {
     perror("model: mincore");
     _exit(2);
   }
+  return in;
+}
+
+// save remembers the pages of [lo, hi) that were ever written and are not
+// remembered yet. With fresh it takes them to be as the kernel gave them, zero.
+void save(uintptr_t lo, uintptr_t hi, bool fresh) {
+  const std::vector<unsigned char> in = touched(lo, hi);
+  if (in.empty()) return;
   const size_t first = (lo - kBase) / kPage;
   if (w().known.size() < first + in.size()) w().known.resize(first + in.size());
   char* known = w().known.data() + first;
   const auto wants = [&](size_t i) {
     return i < in.size() && (in[i] & 1) != 0 && known[i] == 0;
   };
+  // wantsAny looks at eight pages at once, because almost none is wanted.
+  const auto wantsAny = [&](size_t i) {
+    if (i + 8 > in.size()) return true;
+    uint64_t is, was;
+    memcpy(&is, in.data() + i, sizeof(is));
+    memcpy(&was, known + i, sizeof(was));
+    return (is & ~was & 0x0101010101010101) != 0;
+  };
   for (size_t i = 0; i < in.size();) {
+    if (!wantsAny(i)) {
+      i += 8;
+      continue;
+    }
     size_t n = 0;
     for (; wants(i + n); n++) known[i + n] = 1;
     if (n != 0) {
@@ -103,11 +143,21 @@ void save(uintptr_t lo, uintptr_t hi, bool fresh) {
   }
 }
 
-// pageFaults counts the pages that were touched for the first time.
+// pageFaults counts the pages that were touched for the first time. Huge pages
+// are off, so each page has a fault of its own.
 long pageFaults() {
   rusage usage;
   getrusage(RUSAGE_SELF, &usage);
   return usage.ru_minflt;
+}
+
+// freshFaults counts the pages that this schedule has got from sysPages and
+// touched. Each had at least one fault, and none is put back. So if there were
+// no other faults, no page of the snapshot was touched for the first time.
+long freshFaults() {
+  long n = 0;
+  for (unsigned char in : touched(w().sysThen, w().sysNext)) n += in & 1;
+  return n;
 }
 
 }  // namespace
@@ -170,13 +220,12 @@ void restore() {
   World& x = *world;
   // A page that has been mapped for long may be written to for the first time
   // only in some schedule.
-  if (pageFaults() != x.faults) {
+  const long faults = pageFaults() - x.faults;
+  if (faults != 0 && faults != freshFaults()) {
     save(kSysAt, x.sysThen, /*fresh=*/true);
-    x.faults = pageFaults();
   }
-  for (const Pages& p : x.saved) {
-    memcpy(reinterpret_cast<void*>(p.at), p.bytes.data(), p.n);
-  }
+  for (const Pages& p : x.saved) putBack(p);
+  x.faults = pageFaults();
   x.heapNext = x.heapThen;
   x.sysNext = x.sysThen;
   x.freed.resize(x.freedThen);
