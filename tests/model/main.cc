@@ -151,9 +151,10 @@ void onFatalSignal(int signal) {
 }
 
 void handleFatalSignals() {
-  static char stack[64 << 10];
+  // Not a variable, which every schedule would put back.
+  constexpr size_t kSize = 64 << 10;
   const stack_t alternate = {
-      .ss_sp = stack, .ss_flags = 0, .ss_size = sizeof(stack)};
+      .ss_sp = malloc(kSize), .ss_flags = 0, .ss_size = kSize};
   sigaltstack(&alternate, nullptr);
   struct sigaction act = {};
   act.sa_handler = onFatalSignal;
