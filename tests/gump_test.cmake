@@ -297,6 +297,7 @@ function(gump_install_tests)
       ${kind} ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${PROJECT_BINARY_DIR}/install_test/${kind} ${CMAKE_CXX_COMPILER})
     set_tests_properties(install/${kind} PROPERTIES LABELS install TIMEOUT 1200 COST ${gump_test_first})
   endforeach()
+  set_tests_properties(install/shared PROPERTIES DEPENDS install/static)  # ccache then has the objects of its programs
   add_test(NAME install/flags COMMAND ${CMAKE_CURRENT_LIST_DIR}/flags/check_flags.py)
   set_tests_properties(install/flags PROPERTIES LABELS install TIMEOUT 600 SKIP_RETURN_CODE 77 COST ${gump_test_first})
 endfunction()

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # run.sh static|shared SOURCE BUILD WORK COMPILER: installs the library into an empty prefix, and builds and runs programs
 # that know nothing but that prefix. The archive is that of BUILD. The shared library is built here, with the same flags,
-# so that ccache has its objects.
+# so that ccache has its objects. The programs are compiled once for both kinds: the paths below the common folder of the
+# two WORKs are relative for ccache.
 set -euo pipefail
 kind=$1 source=$2 library=$3 work=$4 compiler=$5
 
@@ -14,6 +15,9 @@ if [ "$kind" = shared ]; then
 fi
 cmake --install "$library" --prefix "$work/prefix"
 
+if command -v ccache >/dev/null; then
+  export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_DEPEND=1 CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=${work%/*}
+fi
 cmake -G Ninja -S "$source/tests/install" -B "$work/consumer" -DCMAKE_CXX_COMPILER="$compiler" \
   -DCMAKE_PREFIX_PATH="$work/prefix"
 cmake --build "$work/consumer"
