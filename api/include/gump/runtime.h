@@ -73,8 +73,8 @@ inline int NumNode() { return rt::numNode(); }
 // is a hint about where to put data, for example in an array with an element
 // for each node.
 //
-//   std::vector<Shard> shards(gump::runtime::NumNode());
-//   Shard& near = shards[gump::runtime::Node() % shards.size()];
+//   Shard shards[8];
+//   Shard& near = shards[gump::runtime::Node() % 8];
 inline int Node() { return rt::nodeOfCaller(); }
 
 // NumGoroutine returns the number of goroutines, without the runtime's own. It
