@@ -26,6 +26,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "runtime/diag/debugvars.h"
 #include "runtime/diag/panic.h"
@@ -34,6 +35,7 @@
 #include "runtime/sched/extram.h"
 #include "runtime/sched/group.h"
 #include "runtime/sched/home.h"
+#include "runtime/sched/labels.h"
 #include "runtime/sched/mfinal.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
@@ -140,11 +142,12 @@ GUMP_NO_SANITIZE void copyText(const char* from, char (&to)[N]) {
   to[i] = '\0';
 }
 
-// copyNames copies gp's name, and the scope that it is a goroutine of. gp frees
-// its name when it ends, and leaves its scope, so the caller is gp or keeps it
-// from running.
+// copyNames copies gp's name, the scope that it is a goroutine of, and the
+// pointer to its labels. gp frees its name when it ends, and leaves its scope,
+// so the caller is gp or keeps it from running.
 GUMP_NO_SANITIZE void copyNames(const G* gp, GRecord* r) {
   if (gp->name != nullptr) copyText(gp->name, r->name);
+  r->labels = labelsOf(gp);
   const ScopeRecord* s = scopeOf(gp);
   if (s == nullptr) return;
   r->scope = s;
@@ -364,6 +367,7 @@ void snapshotOther(G* gp, void* arg) {
     s->elided++;
     return;
   }
+  retainLabels(e.record.labels);  // (L1) of labels.cc
   char* at = s->base + s->used;
   memcpy(at, &e, sizeof(e));
   memcpy(at + sizeof(e), f.pcs, pcs);
@@ -397,6 +401,7 @@ void printSnapshot(Writer* w, Snapshot* s, const GRecord& self) {
     print(w, "\n");
     printGoroutine(w, e.record, f, /*level=*/1, /*showPointers=*/false,
                    /*first=*/0, known);
+    releaseLabels(e.record.labels);
   }
   if (known != nullptr) sysFree(known, sizeof(*known));
   if (s->elided != 0) {
@@ -481,6 +486,13 @@ void printLabelText(Writer* w, const char* s) {
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789./_";
   print(w, s[strspn(s, kPlain)] == '\0' ? "%s" : "%Q", s);
 }
+
+void printLabel(Writer* w, const Label& label, bool first) {
+  print(w, first ? " {" : ", ");
+  printLabelText(w, label.key);
+  print(w, ": ");
+  printLabelText(w, label.value);
+}
 }  // namespace
 
 const char* statusText(const GRecord& r) {
@@ -514,14 +526,31 @@ void printScope(Writer* w, const GRecord& r) {
 
 void printLabels(Writer* w, const Label* labels, size_t n) {
   if (n == 0 || debug.tracebacklabels != 1) return;
-  for (size_t i = 0; i < n; i++) {
-    print(w, i == 0 ? " {" : ", ");
-    printLabelText(w, labels[i].key);
-    print(w, ": ");
-    printLabelText(w, labels[i].value);
-  }
+  for (size_t i = 0; i < n; i++) printLabel(w, labels[i], /*first=*/i == 0);
   print(w, "}");
 }
+
+namespace {
+// printAllLabels prints r's labels, and its name in their order. A label `name`
+// that pprof::Do has set stands in place of the name from GoOptions.
+void printAllLabels(Writer* w, const GRecord& r) {
+  size_t n;
+  const Label* labels = labelsIn(r.labels, &n);
+  if (r.name[0] == '\0') return printLabels(w, labels, n);
+  if (debug.tracebacklabels != 1) return;
+  const Label name = {.key = "name", .value = r.name};
+  size_t i = 0;
+  bool first = true;
+  for (; i < n && strcmp(labels[i].key, name.key) < 0; i++) {
+    printLabel(w, labels[i], std::exchange(first, false));
+  }
+  if (i == n || strcmp(labels[i].key, name.key) != 0) {
+    printLabel(w, name, std::exchange(first, false));
+  }
+  for (; i < n; i++) printLabel(w, labels[i], std::exchange(first, false));
+  print(w, "}");
+}
+}  // namespace
 
 void printHeader(Writer* w, const GRecord& r, bool showPointers) {
   print(w, "goroutine %U", r.goid);
@@ -545,8 +574,7 @@ void printHeader(Writer* w, const GRecord& r, bool showPointers) {
   if (r.bubble != 0) print(w, ", synctest bubble %u", r.bubble);
   if (r.inGroup) print(w, ", group %Q%s", r.group, r.groupFull ? " full" : "");
   print(w, "]");
-  const Label name = {.key = "name", .value = r.name};
-  printLabels(w, &name, r.name[0] == '\0' ? 0 : 1);
+  printAllLabels(w, r);
   print(w, ":\n");
 }
 

@@ -25,6 +25,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "gump/internal/linkname.h"
 #include "runtime/sched/waitreason.h"
 #include "runtime/sys/print.h"
 
@@ -135,12 +136,8 @@ struct GRecord {
   uint64_t scopeOwner = 0;
   char scopeName[48] = {};
   char group[40] = {};  // the name of its group
-};
-
-// Label is a pair of texts that a program attaches to a goroutine.
-struct Label {
-  const char* key;
-  const char* value;
+  // Those of pprof::Do, or nullptr. A snapshot holds a reference.
+  const LabelSet* labels = nullptr;
 };
 
 // printLabels prints n labels as they follow the brackets of a header:

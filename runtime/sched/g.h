@@ -114,8 +114,8 @@ struct alignas(kCacheLine) G {
   bool careful = false;
   bool systemG = false;  // not counted by NumGoroutine, not shown by default
   // The function of Run has returned; it has not called Goexit.
-  bool mainReturned = false;
-  bool goexited = false;   // it called Goexit
+  bool mainReturned : 1 = false;
+  bool goexited : 1 = false;  // it called Goexit
   bool unguarded = false;  // its stack has a canary in place of a guard page
   // Preempted in place: only its thread resumes it. sched is good for dumps
   // only, see (P4) of preempt_signal.cc.
@@ -129,6 +129,8 @@ struct alignas(kCacheLine) G {
   // since. Written under sched.lock while queued, else by the M that holds the
   // G.
   bool putBack = false;
+  // It may have labels (labels.cc). Before `special`: passesOn reads both.
+  bool labelled = false;
   // Foreign, or in a bubble, a group or a home, or announced to the program's
   // sanitizer: it is parked and readied, and yields, by the slow path.
   bool special = false;

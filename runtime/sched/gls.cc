@@ -6,7 +6,8 @@
 // goroutine that uses none pays one pointer.
 //
 // Nodes come from malloc, so every function here runs on a user stack outside
-// any lock of the runtime. Only the nodes of scopes (scope.cc) do not.
+// any lock of the runtime. Only the nodes of scopes (scope.cc) and of pprof::Do
+// (labels.cc) do not.
 //
 // A dump reads the scopes of a goroutine that was preempted anywhere, so the
 // list is whole at each instruction: a node is complete before it is linked,
@@ -17,6 +18,7 @@
 #include <new>
 
 #include "gump/internal/linkname.h"
+#include "runtime/sched/labels.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/scope.h"
@@ -76,7 +78,7 @@ void glsDestroyAll(G* gp) {
     compilerFence();
     void* value = n->value;
     void (*destroy)(void*) = n->destroy;
-    if (!isScopeNode(n)) std::free(n);
+    if (!isScopeNode(n) && n->key != &kDoKey) std::free(n);
     if (destroy != nullptr) destroy(value);
   }
 }
