@@ -395,12 +395,6 @@ GUMP_NOINLINE void join(G* gp, Membership of) {
   if (of.labels != nullptr) addLabels(gp, of.labels);
 }
 
-// inherit returns what the goroutines that `me` starts inherit.
-// On: user, or a foreign thread.  P: either.  Locks: none.  Parks: no.
-GUMP_NOINLINE Membership inherit(const G* me) {
-  return {me->bubble, me->group, inheritedLabels(me)};
-}
-
 // start makes a goroutine, a member of `of`, and queues it to run next. Returns
 // false if there is no memory.
 GUMP_ALWAYS_INLINE bool start(const FuncType* ft, void* closure,
@@ -424,21 +418,35 @@ GUMP_ALWAYS_INLINE bool start(const FuncType* ft, void* closure,
   releasem(mp);
   return true;
 }
+
+// newprocMember is newproc for a goroutine that inherits something, or whose
+// options name a group.
+// On: user, or a foreign thread.  P: either.  Locks: takes a leaf.  Parks: no.
+GUMP_NOINLINE SpawnResult newprocMember(const FuncType* ft, void* closure,
+                                        const SpawnOptions* options,
+                                        uintptr_t pc, const G* me) {
+  Membership of{me->bubble, me->group, inheritedLabels(me)};
+  if (options != nullptr && options->group != 0) {
+    of.group = options->group == kNoGroup ? 0 : options->group;
+  }
+  if (start(ft, closure, options, pc, of, /*quiet=*/false)) {
+    return SpawnResult::kOk;
+  }
+  dropLabels(of.labels);
+  return SpawnResult::kNoMemory;
+}
 }  // namespace
 
 SpawnResult newproc(const FuncType* ft, void* closure,
                     const SpawnOptions* options, uintptr_t pc) noexcept {
   const G* me = runtimeEntry();
-  Membership of;
-  if (GUMP_UNLIKELY(passesOn(me))) of = inherit(me);
-  if (options != nullptr && GUMP_UNLIKELY(options->group != 0)) {
-    of.group = options->group == kNoGroup ? 0 : options->group;
+  if (GUMP_UNLIKELY(passesOn(me)) ||
+      (options != nullptr && GUMP_UNLIKELY(options->group != 0))) {
+    return newprocMember(ft, closure, options, pc, me);
   }
-  if (GUMP_LIKELY(start(ft, closure, options, pc, of, /*quiet=*/false))) {
-    return SpawnResult::kOk;
-  }
-  dropLabels(of.labels);
-  return SpawnResult::kNoMemory;
+  return start(ft, closure, options, pc, {}, /*quiet=*/false)
+             ? SpawnResult::kOk
+             : SpawnResult::kNoMemory;
 }
 
 SpawnResult newprocOn(const FuncType* ft, void* closure,
