@@ -42,6 +42,7 @@
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/scope.h"
 #include "runtime/sched/stw.h"
+#include "runtime/sched/thread.h"
 #include "runtime/sys/descriptor.h"
 #include "runtime/sys/mem.h"
 #include "runtime/sys/os_linux.h"
@@ -108,6 +109,7 @@ GUMP_NO_SANITIZE void describe(const G* gp, uint32_t status, GRecord* r) {
   r->goid = gp->goid;
   r->parentGoid = gp->parentGoid;
   r->gopc = gp->gopc;
+  r->fn = gp->fn;
   r->ancestors = gp->ancestors;
   r->status = status;
   r->reason = gp->waitreason;
@@ -375,6 +377,41 @@ void snapshotOther(G* gp, void* arg) {
   s->used += need;
 }
 
+// takeSnapshot fills s with all goroutines but `self`, and with the parked
+// foreign threads.
+void takeSnapshot(Snapshot* s, const G* self) {
+  reserveSnapshot(s);
+  s->self = self;
+  s->now = nanotime();
+  stopTheWorld(WaitReason::kStoppingTheWorld);
+  forEachG(snapshotOther, s);
+  forEachForeign(snapshotOther, s);
+  startTheWorld();
+}
+
+void freeSnapshot(const Snapshot& s) {
+  if (s.base != nullptr) sysFree(s.base, s.size);
+}
+
+// readSnapshot reads the entry at *at, puts its frames into s->frames, and
+// moves *at to the next one. The caller drops the reference to its labels.
+GRecord readSnapshot(Snapshot* s, size_t* at) {
+  SnapshotEntry e;
+  memcpy(&e, s->base + *at, sizeof(e));
+  *at += sizeof(e);
+  Frames& f = s->frames;
+  f.kept = e.kept;
+  f.lost = e.lost;
+  f.truncated = e.truncated;
+  memcpy(f.pcs, s->base + *at, e.kept * sizeof(uintptr_t));
+  *at += e.kept * sizeof(uintptr_t);
+  if (e.record.ancestors != nullptr) {
+    e.record.ancestors = reinterpret_cast<const Ancestors*>(s->base + *at);
+    *at += e.record.ancestors->bytes();
+  }
+  return e.record;
+}
+
 // printSnapshot prints the goroutines of s behind `self`, which is printed.
 void printSnapshot(Writer* w, Snapshot* s, const GRecord& self) {
   ScopeTree scopes;
@@ -384,24 +421,12 @@ void printSnapshot(Writer* w, Snapshot* s, const GRecord& self) {
   // its text is the same.
   auto* known = static_cast<FrameTexts*>(sysReserve(sizeof(FrameTexts)));
   for (size_t at = 0; at < s->used;) {
-    SnapshotEntry e;
-    memcpy(&e, s->base + at, sizeof(e));
-    at += sizeof(e);
-    Frames& f = s->frames;
-    f.kept = e.kept;
-    f.lost = e.lost;
-    f.truncated = e.truncated;
-    memcpy(f.pcs, s->base + at, e.kept * sizeof(uintptr_t));
-    at += e.kept * sizeof(uintptr_t);
-    if (e.record.ancestors != nullptr) {
-      e.record.ancestors = reinterpret_cast<const Ancestors*>(s->base + at);
-      at += e.record.ancestors->bytes();
-    }
-    scopes.add(e.record);
+    const GRecord r = readSnapshot(s, &at);
+    scopes.add(r);
     print(w, "\n");
-    printGoroutine(w, e.record, f, /*level=*/1, /*showPointers=*/false,
+    printGoroutine(w, r, s->frames, /*level=*/1, /*showPointers=*/false,
                    /*first=*/0, known);
-    releaseLabels(e.record.labels);
+    releaseLabels(r.labels);
   }
   if (known != nullptr) sysFree(known, sizeof(*known));
   if (s->elided != 0) {
@@ -627,16 +652,57 @@ size_t stackDump(bool all, BufferGrower grow, void* arg) noexcept {
   }
   if (!all) return w.total;
   Snapshot s;
-  reserveSnapshot(&s);
-  s.self = gp;
-  s.now = nanotime();
-  stopTheWorld(WaitReason::kStoppingTheWorld);
-  forEachG(snapshotOther, &s);
-  forEachForeign(snapshotOther, &s);
-  startTheWorld();
+  takeSnapshot(&s, gp);
   printSnapshot(&w, &s, self);
-  if (s.base != nullptr) sysFree(s.base, s.size);
+  freeSnapshot(s);
   return w.total;
+}
+
+// A goroutine whose stack is unavailable, because it is in a system call, is
+// counted at its start function.
+bool visitGoroutines(StackVisitor visit, void* arg) noexcept {
+  G* gp = runtimeEntry();
+  Snapshot s;
+  if (!gp->foreign) {
+    walkHere(&s.frames);
+    visit(arg, {s.frames.pcs, s.frames.kept, labelsOf(gp)});
+  }
+  takeSnapshot(&s, gp);
+  for (size_t at = 0; at < s.used;) {
+    const GRecord r = readSnapshot(&s, &at);
+    Frames& f = s.frames;
+    // A goroutine that has not begun has no frames either.
+    if (f.kept == 0 && r.fn != nullptr) {
+      f.pcs[f.kept++] = reinterpret_cast<uintptr_t>(r.fn->run);
+    }
+    if (r.stack != GRecord::Stack::kForeignThread) {
+      visit(arg, {f.pcs, f.kept, r.labels});
+    }
+    releaseLabels(r.labels);
+  }
+  freeSnapshot(s);
+  return s.elided == 0;
+}
+
+// Threads are made by the template thread, so the stacks that make them would
+// tell nothing. The stack of a thread is its first function.
+void visitThreads(StackVisitor visit, void* arg) noexcept {
+  (void)runtimeEntry();
+  const auto start = reinterpret_cast<uintptr_t>(&mstart);
+  const auto run = reinterpret_cast<uintptr_t>(&runMain);
+  StackRecord others{&start, 1, nullptr, 0};
+  for (const M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
+    // Relaxed: a thread may end at any time anyway.
+    if (mp->procid.load(relaxed) == 0) continue;
+    const G* gp = mp->curg.load(acquire);  // pairs with needm
+    if (gp != nullptr && gp->foreign) continue;
+    if (mp == &m0) {
+      visit(arg, {&run, 1, nullptr});
+    } else {
+      others.count++;
+    }
+  }
+  if (others.count != 0) visit(arg, others);
 }
 
 }  // namespace gump::rt

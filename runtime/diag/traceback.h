@@ -116,6 +116,7 @@ struct GRecord {
   uint64_t goid = 0;
   uint64_t parentGoid = 0;
   uintptr_t gopc = 0;
+  const FuncType* fn = nullptr;  // as in G
   const Ancestors* ancestors = nullptr;
   int64_t minutes = 0;
   uint32_t status = 0;

@@ -26,6 +26,7 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "gump/context.h"
 #include "gump/internal/linkname_pprof.h"
@@ -123,6 +124,26 @@ void Do(context::Context ctx, Labels labels, F&& f) {
   const internal::LabelScope scope(inner);
   std::forward<F>(f)(std::move(inner));
 }
+
+// WriteProfile writes a profile to fd, which stays open.
+//
+//   goroutine      the stacks of all goroutines, with their labels. One whose
+//                  stack is unavailable, because it is in a system call, counts
+//                  at its start function.
+//   threadcreate   the library's threads, each at its first function
+//
+// With debug 0 it is a profile.proto in a gzip file, which `go tool pprof`
+// reads. It names functions, so pprof needs no program beside it. With debug 1
+// it is Go's text. With debug 2 the goroutine profile is the text of
+// runtime::Stack(true).
+//
+// Another name fails with NotFound. The error of a write has its errno
+// (status.h). A pipe without a reader fails with "write profile: broken pipe",
+// and sends no SIGPIPE. Parks while fd is not ready.
+//
+// The goroutine profile stops the world while it reads the stacks.
+[[nodiscard]] absl::Status WriteProfile(std::string_view name, int fd,
+                                        int debug = 0);
 
 }  // namespace gump::pprof
 

@@ -48,6 +48,32 @@ struct LabelFrame {
 void enterLabels(LabelFrame* frame, const LabelSet* set) noexcept;
 void leaveLabels(LabelFrame* frame) noexcept;
 
+// StackRecord is a call stack in a profile. An address lies inside the calling
+// instruction, so it is the one to look up. The innermost is the first.
+struct StackRecord {
+  const uintptr_t* pcs = nullptr;
+  size_t n = 0;
+  const LabelSet* labels = nullptr;
+  int64_t count = 1;
+  int64_t nanos = 0;  // block and mutex profiles: time lost
+};
+
+// A StackVisitor is called with one stack after the other, on the caller's
+// goroutine, with no lock held and while the world runs. It throws nothing.
+using StackVisitor = void (*)(void* arg, const StackRecord& stack);
+
+// visitGoroutines visits the stack of each goroutine of the program, as they
+// are at one moment, and visitThreads the start of each thread of the library.
+// visitGoroutines returns false if there was no memory for all goroutines.
+[[nodiscard]] bool visitGoroutines(StackVisitor visit, void* arg) noexcept;
+void visitThreads(StackVisitor visit, void* arg) noexcept;
+
+// symbolText writes the name of the function around pc, or "?", to out, without
+// a NUL, and returns its size. The name is cut at `size`. hidesFromUsers tells
+// whether dumps leave out a function of that name.
+size_t symbolText(uintptr_t pc, char* out, size_t size) noexcept;
+[[nodiscard]] bool hidesFromUsers(const char* name) noexcept;
+
 }  // namespace gump::rt
 
 #endif  // GUMP_INTERNAL_LINKNAME_PPROF_H_
