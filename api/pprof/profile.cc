@@ -81,6 +81,10 @@ std::string LabelsText(const rt::LabelSet* set) {
 // Stacks collects stacks, and merges those that are equal.
 class Stacks {
  public:
+  // If `strip` is set, stacks begin with the first frame outside of the
+  // scheduler, as those of Go's block profile begin with the operation.
+  explicit Stacks(bool strip) : strip_(strip) {}
+
   static void Visit(void* arg, const rt::StackRecord& r) noexcept {
     static_cast<Stacks*>(arg)->Add(r);
   }
@@ -104,9 +108,12 @@ class Stacks {
 
   void Add(const rt::StackRecord& r) noexcept {
     try {
-      Stack& s = merged_[Key({r.pcs, r.pcs + r.n}, LabelsText(r.labels))];
+      const uintptr_t* end = r.pcs + r.n;
+      const uintptr_t* begin = r.pcs;
+      while (strip_ && end - begin > 1 && InScheduler(*begin)) begin++;
+      Stack& s = merged_[Key({begin, end}, LabelsText(r.labels))];
       if (s.count == 0) {
-        s.pcs.assign(r.pcs, r.pcs + r.n);
+        s.pcs.assign(begin, end);
         rt::retainLabels(r.labels);
         s.labels = internal::LabelsAccess::Adopt(r.labels);
       }
@@ -117,6 +124,14 @@ class Stacks {
     }
   }
 
+  bool InScheduler(uintptr_t pc) {
+    const auto [at, is_new] = in_scheduler_.try_emplace(pc, false);
+    if (is_new) at->second = FunctionName(pc).starts_with("gump::rt::");
+    return at->second;
+  }
+
+  const bool strip_;
+  std::map<uintptr_t, bool> in_scheduler_;
   std::map<Key, Stack> merged_;
   bool out_of_memory_ = false;
 };
@@ -172,11 +187,39 @@ std::string CountProfile(std::string_view name, const Stacks& stacks,
   return text;
 }
 
-// Profile is a kind of profile: how it collects its stacks, or, if that is
-// nullptr and debug is 2, the dump.
+// ContentionProfile is the block or mutex profile.
+std::string ContentionProfile(std::string_view name, const Stacks& stacks,
+                              bool text_form) {
+  const std::vector<const Stack*> all = stacks.Sorted();
+  if (!text_form) {
+    const ProfileBuilder::ValueType count{"contentions", "count"};
+    ProfileBuilder b({count, {"delay", "nanoseconds"}}, count, /*period=*/1,
+                     internal::Mappings());
+    for (const Stack* s : all) b.Add(s->record(), {s->count, s->nanos});
+    return internal::Gzip(std::move(b).Build(NowNanos()));
+  }
+  std::string text("--- ");
+  text.append(name == "block" ? "contention" : name).append(":\n");
+  text.append("cycles/second=1000000000\n");
+  if (name == "mutex") {
+    text.append("sampling period=")
+        .append(std::to_string(SetMutexProfileFraction(-1)))
+        .append("\n");
+  }
+  for (const Stack* s : all) {
+    text.append(std::to_string(s->nanos)).append(" ");
+    text.append(std::to_string(s->count)).append(" ");
+    AppendAddresses(&text, *s);
+    AppendFrames(&text, *s, /*all=*/true);
+  }
+  return text;
+}
+
+// Kind is a kind of profile, and how it collects its stacks.
 struct Kind {
   std::string_view name;
   bool (*collect)(rt::StackVisitor visit, void* arg) noexcept;
+  bool contention = false;  // counts contentions and delays
 };
 
 bool Threads(rt::StackVisitor visit, void* arg) noexcept {
@@ -184,20 +227,33 @@ bool Threads(rt::StackVisitor visit, void* arg) noexcept {
   return true;
 }
 
+bool Blocked(rt::StackVisitor visit, void* arg) noexcept {
+  rt::visitBlockedStacks(visit, arg);
+  return true;
+}
+
+bool Mutexes(rt::StackVisitor visit, void* arg) noexcept {
+  rt::visitMutexStacks(visit, arg);
+  return true;
+}
+
 constexpr Kind kKinds[] = {
+    {"block", Blocked, /*contention=*/true},
+    {"mutex", Mutexes, /*contention=*/true},
     {"goroutine", rt::visitGoroutines},
     {"threadcreate", Threads},
 };
 
 absl::StatusOr<std::string> ProfileText(const Kind& kind, int debug) {
   if (kind.name == "goroutine" && debug >= 2) return runtime::Stack(true);
-  Stacks stacks;
+  Stacks stacks(/*strip=*/kind.contention);
   const bool complete = kind.collect(Stacks::Visit, &stacks);
   if (!complete || stacks.out_of_memory()) {
     return absl::ResourceExhaustedError(
         std::string("pprof: no memory for profile ").append(kind.name));
   }
-  return CountProfile(kind.name, stacks, /*text_form=*/debug > 0);
+  return (kind.contention ? ContentionProfile : CountProfile)(
+      kind.name, stacks, /*text_form=*/debug > 0);
 }
 
 // WriteTo writes data to fd, which stays open. A File of a duplicate knows how
@@ -219,6 +275,12 @@ absl::Status WriteTo(int fd, std::string_view data) {
 }
 
 }  // namespace
+
+void SetBlockProfileRate(int ns) { rt::setBlockProfileRate(ns); }
+
+int SetMutexProfileFraction(int rate) {
+  return static_cast<int>(rt::setMutexProfileFraction(rate));
+}
 
 absl::Status WriteProfile(std::string_view name, int fd, int debug) {
   for (const Kind& kind : kKinds) {

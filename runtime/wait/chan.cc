@@ -12,6 +12,7 @@
 
 #include <new>
 
+#include "runtime/diag/mprof.h"
 #include "runtime/diag/panic.h"
 #include "runtime/sched/gqueue.h"
 #include "runtime/sched/mlocks.h"
@@ -155,6 +156,7 @@ GUMP_NOINLINE ChanResult parkOn(Hchan* c, Waitq* q, G* gp, void* elem,
   sg.c = c;
   enqueue(q, &sg);
   gp->param = nullptr;
+  const int64_t since = blockStart();
   // The step that found nothing and this enqueue are one locked section, which
   // ends once gp is kGwaiting. A goroutine that could satisfy us locks c either
   // before this section or after it. If before, our step would have found its
@@ -162,6 +164,7 @@ GUMP_NOINLINE ChanResult parkOn(Hchan* c, Waitq* q, G* gp, void* elem,
   goparkunlock(&c->lock, reason);
   if (GUMP_UNLIKELY(gp->param != &sg)) fatalthrow(spurious);
   gp->param = nullptr;
+  if (GUMP_UNLIKELY(since != 0)) blockEvent(since);
   return sg.success ? ChanResult::kOk : ChanResult::kClosed;
 }
 

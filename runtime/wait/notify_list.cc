@@ -30,6 +30,7 @@
 #include <new>
 
 #include "gump/internal/linkname.h"
+#include "runtime/diag/mprof.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
@@ -120,7 +121,9 @@ void notifyListWait(NotifyList* l,
   }
   s.ticket = ticket;
   append(l, &s);
+  const int64_t since = blockStart();
   goparkunlock(lk, WaitReason::kSyncCondWait);
+  if (GUMP_UNLIKELY(since != 0)) blockEvent(since);
 }
 
 void notifyListNotifyAll(NotifyList* l) noexcept {

@@ -4,6 +4,7 @@
 
 #include <new>
 
+#include "runtime/diag/mprof.h"
 #include "runtime/diag/panic.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
@@ -283,8 +284,11 @@ SelectResult run(Select* s, bool block)
     releasem(mp);
     return kNothing;
   }
+  const int64_t since = blockStart();
   pass2(s, gp);
-  return pass3(s, gp);
+  r = pass3(s, gp);
+  if (GUMP_UNLIKELY(since != 0)) blockEvent(since);
+  return r;
 }
 
 // givenOrder is pollOrder without the shuffle.

@@ -45,6 +45,7 @@
 #include "runtime/wait/sema.h"
 
 #include "gump/internal/linkname.h"
+#include "runtime/diag/mprof.h"
 #include "runtime/diag/panic.h"
 #include "runtime/sched/extram.h"
 #include "runtime/sched/home.h"
@@ -105,6 +106,14 @@ WaitReason semaWaitReason(SemaReason reason) {
   fatalthrow("semacquire: bad reason");
 }
 
+int64_t semaStart(SemaReason reason) {
+  return mutexProfiled() && (reason == SemaReason::kMutexLock ||
+                             reason == SemaReason::kRWMutexRLock ||
+                             reason == SemaReason::kRWMutexLock)
+             ? nanotime()
+             : 0;
+}
+
 void semaMarkUsed(const SemaRoot* root) {
   Atomic<bool>& used =
       semtableUsed[static_cast<uintptr_t>(root - semtable) / kRootsPerPage];
@@ -125,6 +134,8 @@ M* semacquirePinned(Atomic<uint32_t>* addr, bool lifo,
                     SemaReason reason) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   Sudog s;
   s.g = runtimeEntry();
+  s.acquiretime = semaStart(reason);
+  const int64_t since = blockStart();
   SemaRoot* root = semroot(addr);
   semaMarkUsed(root);  // A0
   M* mp = acquirem();
@@ -143,11 +154,15 @@ M* semacquirePinned(Atomic<uint32_t>* addr, bool lifo,
     mp = acquirem();
     // The releaser writes ticket before goready, which orders it.
     if (s.ticket == kSemaHanded) {
-      if (s.g->foreign || semaTakeHanded(root, &s)) return mp;
+      if (s.g->foreign || semaTakeHanded(root, &s)) break;
       s.ticket = kSemaWoken;
     }
-    if (cansemacquire(addr)) return mp;
+    if (cansemacquire(addr)) break;
+    // The wait until now has been charged to the release that woke us.
+    if (GUMP_UNLIKELY(s.acquiretime != 0)) s.acquiretime = nanotime();
   }
+  if (GUMP_UNLIKELY(since != 0)) blockEvent(since);
+  return mp;
 }
 
 void semacquire(Atomic<uint32_t>* addr, bool lifo, SemaReason reason) noexcept {
@@ -191,10 +206,23 @@ enum class Woken : uint8_t {
   kHanded,  // the waiter has been handed the count
 };
 
-// wakeWaiter is R3.
+// Delay is what waiters have lost, for the mutex profile.
+struct Delay {
+  int64_t nanos = 0;
+  uint32_t waits = 0;
+};
+
+// wakeWaiter is R3. It adds to *delay what the waiters have lost.
 // On: any.  P: either, m.locks > 0.  Locks: takes root->lock.  Parks: no.
-Woken wakeWaiter(SemaRoot* root, Atomic<uint32_t>* addr, Handoff handoff) {
+Woken wakeWaiter(SemaRoot* root, Atomic<uint32_t>* addr, Handoff handoff,
+                 Delay* delay) {
   lock(&root->lock);
+  if (mutexProfiled()) {
+    if (const int64_t ns = root->chargeWaits(addr, nanotime()); ns > 0) {
+      delay->nanos += ns;
+      delay->waits++;
+    }
+  }
   const bool ended = sched.mainEnded.load(seq_cst);  // (I5)
   Sudog* s = GUMP_UNLIKELY(ended) ? root->dequeueThread(addr) : nullptr;
   // This finds no waiter if another goroutine has already taken the count, or
@@ -234,11 +262,14 @@ bool releaseN(Atomic<uint32_t>* addr, uint32_t n, Handoff handoff) {
   // release after it.
   const bool lost = acquiremNoPark(mp);
   Woken woken = Woken::kNone;
+  Delay delay;
   for (; n != 0 && root->nwait.load(seq_cst) != 0; n--) {  // R2, each time
     do {
-      woken = wakeWaiter(root, addr, handoff);
+      woken = wakeWaiter(root, addr, handoff, &delay);
     } while (woken == Woken::kBound);
   }
+  // Nested in acquiremNoPark, so it does not park.
+  if (GUMP_UNLIKELY(delay.waits != 0)) mutexEvent(delay.nanos, delay.waits);
   if (lost) markPLost(mp);
   releasem(mp);
   return woken == Woken::kHanded && !lost;

@@ -26,6 +26,7 @@ void SemaRoot::queue(Atomic<uint32_t>* addr, Sudog* s, bool lifo,
   s->waitlink = nullptr;
   s->waittail = nullptr;
   s->ticket = 0;
+  s->waiters = 0;
 
   Sudog* last = nullptr;
   Sudog* t = treap;
@@ -49,9 +50,15 @@ void SemaRoot::queue(Atomic<uint32_t>* addr, Sudog* s, bool lifo,
     t->next = nullptr;
     t->waittail = nullptr;
     t->ticket = 0;
+    s->waiters = t->waiters;
+    if (s->waiters != UINT16_MAX) s->waiters++;
+    t->waiters = 0;
+    // As in Go: the head's time is that of the longest wait.
+    if (t->acquiretime != 0) s->acquiretime = t->acquiretime;
     return;
   }
   if (t != nullptr) {
+    if (t->waiters != UINT16_MAX) t->waiters++;
     s->prev = t->waittail == nullptr ? t : t->waittail;
     s->prev->waitlink = s;
     t->waittail = s;
@@ -98,6 +105,9 @@ Sudog* SemaRoot::dequeue(Atomic<uint32_t>* addr) {
     if (t->next != nullptr) t->next->parent = t;
     replaceChild(s->parent, s, t);
     t->waittail = t->waitlink == nullptr ? nullptr : s->waittail;
+    // A count that has saturated is right again when the list ends.
+    t->waiters = t->waitlink == nullptr ? 0 : s->waiters;
+    if (t->waiters > 1 && t->waiters != UINT16_MAX) t->waiters--;
   } else {
     // Rotate s down until it is a leaf, each time below its smaller child.
     while (s->prev != nullptr || s->next != nullptr) {
@@ -118,6 +128,20 @@ Sudog* SemaRoot::dequeue(Atomic<uint32_t>* addr) {
   s->waittail = nullptr;
   s->ticket = 0;
   return s;
+}
+
+int64_t SemaRoot::chargeWaits(const Atomic<uint32_t>* addr, int64_t now) {
+  Sudog* head = find(addr);
+  if (head == nullptr || head->acquiretime == 0) return 0;
+  const int64_t longest = now - head->acquiretime;
+  head->acquiretime = now;
+  Sudog* tail = head->waittail;
+  if (tail == nullptr) return longest;
+  const int64_t shortest =
+      tail->acquiretime == 0 ? 0 : now - tail->acquiretime;
+  head->waitlink->acquiretime = now;
+  tail->acquiretime = now;
+  return longest + (longest + shortest) / 2 * head->waiters;
 }
 
 Sudog* SemaRoot::dequeueThread(Atomic<uint32_t>* addr) {
@@ -146,6 +170,11 @@ void SemaRoot::unlink(Sudog* node, Sudog* s) {
   s->prev->waitlink = s->waitlink;
   if (s->waitlink != nullptr) s->waitlink->prev = s->prev;
   if (node->waittail == s) node->waittail = s->prev == node ? nullptr : s->prev;
+  if (node->waitlink == nullptr) {
+    node->waiters = 0;
+  } else if (node->waiters > 1 && node->waiters != UINT16_MAX) {
+    node->waiters--;
+  }
   s->elem = nullptr;
   s->prev = nullptr;
   s->waitlink = nullptr;

@@ -45,6 +45,7 @@
 #include <new>
 
 #include "gump/internal/linkname.h"
+#include "runtime/diag/mprof.h"
 #include "runtime/diag/panic.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/netpoll.h"
@@ -254,11 +255,15 @@ bool semacquireUntil(Atomic<uint32_t>* addr, bool lifo, SemaReason reason,
   }
   Waiting w{addr, semroot(addr), lifo, reason, {}};
   w.s.g = runtimeEntry();
+  w.s.acquiretime = semaStart(reason);
+  const int64_t since = blockStart();
   semaMarkUsed(w.root);  // A0
   const bool fake =
       w.s.g->bubble != nullptr && isIdleInSynctest(semaWaitReason(reason));
-  if (w.s.g->foreign && !fake) return acquireThread(&w, when);
-  return acquireTimed(&w, when, fake);
+  const bool got = w.s.g->foreign && !fake ? acquireThread(&w, when)
+                                           : acquireTimed(&w, when, fake);
+  if (GUMP_UNLIKELY(since != 0)) blockEvent(since);
+  return got;
 }
 
 }  // namespace gump::rt

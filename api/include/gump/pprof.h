@@ -131,6 +131,10 @@ void Do(context::Context ctx, Labels labels, F&& f) {
 //                  stack is unavailable, because it is in a system call, counts
 //                  at its start function.
 //   threadcreate   the library's threads, each at its first function
+//   block          where goroutines have waited, how often and how long, since
+//                  SetBlockProfileRate switched it on
+//   mutex          which unlocks have made others wait, how often and how long,
+//                  since SetMutexProfileFraction switched it on
 //
 // With debug 0 it is a profile.proto in a gzip file, which `go tool pprof`
 // reads. It names functions, so pprof needs no program beside it. With debug 1
@@ -144,6 +148,21 @@ void Do(context::Context ctx, Labels labels, F&& f) {
 // The goroutine profile stops the world while it reads the stacks.
 [[nodiscard]] absl::Status WriteProfile(std::string_view name, int fd,
                                         int debug = 0);
+
+// SetBlockProfileRate switches the block profile on, for ns > 0, or off. A wait
+// for a channel, in a select, for a lock, a condition, an event or a WaitGroup
+// is recorded with the probability of its length divided by ns, and surely if
+// it is longer. With 1, all waits are recorded, which costs some microseconds
+// each. A wait ends when the goroutine runs again. Off, it costs one load for
+// each operation that waits. The records of earlier settings stay. Never parks.
+void SetBlockProfileRate(int ns);
+
+// SetMutexProfileFraction makes one of `rate` unlocks for which others have
+// waited be recorded. The time that it is charged with is what all waiters of
+// the lock have lost since the unlock before, as in Go. With 0 the profile is
+// off. Returns the rate before; with a rate below 0 it changes nothing. Counts
+// sync::Mutex and sync::RWMutex. Never parks.
+int SetMutexProfileFraction(int rate);
 
 }  // namespace gump::pprof
 

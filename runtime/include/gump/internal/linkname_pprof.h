@@ -68,6 +68,15 @@ using StackVisitor = void (*)(void* arg, const StackRecord& stack);
 [[nodiscard]] bool visitGoroutines(StackVisitor visit, void* arg) noexcept;
 void visitThreads(StackVisitor visit, void* arg) noexcept;
 
+// setBlockProfileRate and setMutexProfileFraction switch the profiles of
+// waiting and of making others wait (runtime/diag/mprof.cc); 0 is off. The
+// latter returns the fraction before, and changes nothing if rate < 0. The
+// visitors visit the stacks that have been recorded, some of them twice.
+void setBlockProfileRate(int64_t ns) noexcept;
+int64_t setMutexProfileFraction(int64_t rate) noexcept;
+void visitBlockedStacks(StackVisitor visit, void* arg) noexcept;
+void visitMutexStacks(StackVisitor visit, void* arg) noexcept;
+
 // symbolText writes the name of the function around pc, or "?", to out, without
 // a NUL, and returns its size. The name is cut at `size`. hidesFromUsers tells
 // whether dumps leave out a function of that name.
