@@ -95,11 +95,10 @@ class Stacks {
   std::vector<const Stack*> Sorted() const {
     std::vector<const Stack*> all;
     for (const auto& [key, stack] : merged_) all.push_back(&stack);
-    std::stable_sort(all.begin(), all.end(),
-                     [](const Stack* a, const Stack* b) {
-                       return std::pair(a->nanos, a->count) >
-                              std::pair(b->nanos, b->count);
-                     });
+    std::stable_sort(
+        all.begin(), all.end(), [](const Stack* a, const Stack* b) {
+          return std::pair(a->nanos, a->count) > std::pair(b->nanos, b->count);
+        });
     return all;
   }
 
@@ -259,8 +258,8 @@ absl::StatusOr<std::string> ProfileText(const Kind& kind, int debug) {
 // WriteTo writes data to fd, which stays open. A File of a duplicate knows how
 // to wait, and sends no SIGPIPE.
 absl::Status WriteTo(int fd, std::string_view data) {
-  const long copy = internal::NewFd(
-      [fd] { return fcntl(fd, F_DUPFD_CLOEXEC, 0); });
+  const long copy =
+      internal::NewFd([fd] { return fcntl(fd, F_DUPFD_CLOEXEC, 0); });
   if (copy < 0) {
     return internal::ErrorStatus("write profile", internal::ErrnoOf(copy),
                                  internal::kFileClosed);

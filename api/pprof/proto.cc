@@ -77,7 +77,8 @@ constexpr std::array<uint32_t, 256> kCrcTable = [] {
   std::array<uint32_t, 256> table{};
   for (uint32_t i = 0; i < table.size(); i++) {
     uint32_t c = i;
-    for (int k = 0; k < 8; k++) c = (c & 1) != 0 ? c >> 1 ^ kPolynomial : c >> 1;
+    for (int k = 0; k < 8; k++)
+      c = (c & 1) != 0 ? c >> 1 ^ kPolynomial : c >> 1;
     table[i] = c;
   }
   return table;
@@ -157,10 +158,9 @@ std::vector<Mapping> ParseMaps(std::string_view text) {
     Mapping m;
     char perms[5] = {};
     int file = 0;
-    const int n = std::sscanf(line.c_str(),
-                              "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64
-                              " %*s %*s %n",
-                              &m.start, &m.limit, perms, &m.offset, &file);
+    const int n = std::sscanf(
+        line.c_str(), "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %*s %*s %n",
+        &m.start, &m.limit, perms, &m.offset, &file);
     if (n != 4 || file == 0 || perms[2] != 'x') continue;
     m.file = line.substr(static_cast<size_t>(file));
     if (!m.file.empty()) all.push_back(std::move(m));
@@ -218,8 +218,7 @@ ProfileBuilder::ProfileBuilder(absl::Span<const ValueType> types,
 }
 
 uint64_t ProfileBuilder::StringIndex(std::string_view s) {
-  const auto [at, is_new] =
-      strings_.try_emplace(std::string(s), table_.size());
+  const auto [at, is_new] = strings_.try_emplace(std::string(s), table_.size());
   if (is_new) table_.emplace_back(s);
   return at->second;
 }

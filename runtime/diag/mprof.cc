@@ -146,7 +146,8 @@ void mutexEvent(int64_t ns, uint32_t n) {
   M* mp = acquirem();
   if (random64() % static_cast<uint64_t>(fraction) == 0) {
     const auto f = static_cast<double>(fraction);
-    record(&mutexTable, f * n, f * static_cast<double>(std::max<int64_t>(ns, 0)));
+    record(&mutexTable, f * n,
+           f * static_cast<double>(std::max<int64_t>(ns, 0)));
   }
   releasem(mp);
 }

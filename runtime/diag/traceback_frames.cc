@@ -17,9 +17,9 @@
 
 #include "absl/base/internal/low_level_alloc.h"
 #include "absl/debugging/symbolize.h"
+#include "gump/internal/linkname.h"
 #include "runtime/diag/traceback.h"
 #include "runtime/diag/unwind.h"
-#include "gump/internal/linkname.h"
 #include "runtime/sys/atomic.h"
 #include "runtime/sys/descriptor.h"
 #include "runtime/sys/os_linux.h"

@@ -116,7 +116,7 @@ struct alignas(kCacheLine) G {
   // The function of Run has returned; it has not called Goexit.
   bool mainReturned : 1 = false;
   bool goexited : 1 = false;  // it called Goexit
-  bool unguarded = false;  // its stack has a canary in place of a guard page
+  bool unguarded = false;     // its stack has a canary in place of a guard page
   // Preempted in place: only its thread resumes it. sched is good for dumps
   // only, see (P4) of preempt_signal.cc.
   bool inPlace = false;

@@ -33,9 +33,9 @@ GUMP_ALWAYS_INLINE bool passesOn(const G* gp) {
   static_assert(offsetof(G, special) == offsetof(G, labelled) + 1);
   static_assert(offsetof(G, labelled) % 2 == 0);
   uint16_t both;
-  __builtin_memcpy(
-      &both, reinterpret_cast<const char*>(gp) + offsetof(G, labelled),
-      sizeof(both));
+  __builtin_memcpy(&both,
+                   reinterpret_cast<const char*>(gp) + offsetof(G, labelled),
+                   sizeof(both));
   return both != 0;
 }
 

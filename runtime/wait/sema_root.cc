@@ -137,8 +137,7 @@ int64_t SemaRoot::chargeWaits(const Atomic<uint32_t>* addr, int64_t now) {
   head->acquiretime = now;
   Sudog* tail = head->waittail;
   if (tail == nullptr) return longest;
-  const int64_t shortest =
-      tail->acquiretime == 0 ? 0 : now - tail->acquiretime;
+  const int64_t shortest = tail->acquiretime == 0 ? 0 : now - tail->acquiretime;
   head->waitlink->acquiretime = now;
   tail->acquiretime = now;
   return longest + (longest + shortest) / 2 * head->waiters;

@@ -139,36 +139,43 @@ GUMP_INSTANTIATE_GOMAXPROCS(ContentionTest);
 TEST_P(ContentionTest, TestBlockProfile) {
   Run([] {
     chan<int> c = make_chan<int>();
-    Blocks("contentiontest::Recv", "chan receive",
-           [=] { contentiontest::Recv(c); }, [=] { c.Send(1); });
-    Blocks("contentiontest::Send", "chan send",
-           [=] { contentiontest::Send(c); }, [=] { (void)c.Recv(); });
+    Blocks(
+        "contentiontest::Recv", "chan receive",
+        [=] { contentiontest::Recv(c); }, [=] { c.Send(1); });
+    Blocks(
+        "contentiontest::Send", "chan send", [=] { contentiontest::Send(c); },
+        [=] { (void)c.Recv(); });
     chan<int> never = make_chan<int>();
-    Blocks("contentiontest::SelectRecv", "select",
-           [=] { contentiontest::SelectRecv(c, never); }, [=] { c.Send(1); });
+    Blocks(
+        "contentiontest::SelectRecv", "select",
+        [=] { contentiontest::SelectRecv(c, never); }, [=] { c.Send(1); });
     chan<int> closed = make_chan<int>();
-    Blocks("contentiontest::Recv", "chan receive",
-           [=] { contentiontest::Recv(closed); }, [=] { closed.Close(); });
+    Blocks(
+        "contentiontest::Recv", "chan receive",
+        [=] { contentiontest::Recv(closed); }, [=] { closed.Close(); });
     sync::Mutex mu;
     mu.Lock();
-    Blocks("contentiontest::LockIt", "sync.Mutex.Lock",
-           [&] {
-             contentiontest::LockIt(&mu);
-             mu.Unlock();
-           },
-           [&] { mu.Unlock(); });
+    Blocks(
+        "contentiontest::LockIt", "sync.Mutex.Lock",
+        [&] {
+          contentiontest::LockIt(&mu);
+          mu.Unlock();
+        },
+        [&] { mu.Unlock(); });
     sync::Cond cond(mu);
-    Blocks("contentiontest::WaitCond", "sync.Cond.Wait",
-           [&] {
-             mu.Lock();
-             contentiontest::WaitCond(&cond);
-             mu.Unlock();
-           },
-           [&] { cond.Signal(); });
+    Blocks(
+        "contentiontest::WaitCond", "sync.Cond.Wait",
+        [&] {
+          mu.Lock();
+          contentiontest::WaitCond(&cond);
+          mu.Unlock();
+        },
+        [&] { cond.Signal(); });
     sync::WaitGroup other;
     other.Add(1);
-    Blocks("contentiontest::WaitGroup", "sync.WaitGroup.Wait",
-           [&] { contentiontest::WaitGroup(&other); }, [&] { other.Done(); });
+    Blocks(
+        "contentiontest::WaitGroup", "sync.WaitGroup.Wait",
+        [&] { contentiontest::WaitGroup(&other); }, [&] { other.Done(); });
     const std::string text = Written("block", 1);
     EXPECT_EQ(text.find("--- contention:\ncycles/second=1000000000\n"), 0u);
     EXPECT_NE(text.find("contentiontest::Recv"), std::string::npos);

@@ -13,8 +13,8 @@
 
 #include "gump/chan.h"
 #include "gump/context.h"
-#include "gump/go.h"
 #include "gump/gls.h"
+#include "gump/go.h"
 #include "gump/pprof.h"
 #include "gump/runtime.h"
 #include "gump/runtime/thread.h"
@@ -107,15 +107,15 @@ TEST_P(PprofLabelsTest, TestDo) {
 
 TEST_P(PprofLabelsTest, NestedDoAddsToItsContextAndIsUndone) {
   Run([] {
-    pprof::Do(context::Background(), {{"a", "1"}, {"b", "2"}},
-              [](const context::Context& ctx) {
-                EXPECT_EQ(InDo(ctx, {{"b", "3"}, {"c", "4"}}),
-                          "a: 1, b: 3, c: 4");
-                EXPECT_EQ(Mine(), "a: 1, b: 2");
-                EXPECT_EQ(InDo(context::Background(), {{"x", "y"}}), "x: y");
-                EXPECT_EQ(Mine(), "a: 1, b: 2");
-                EXPECT_EQ(InDo(context::Background(), Labels()), "");
-              });
+    pprof::Do(
+        context::Background(), {{"a", "1"}, {"b", "2"}},
+        [](const context::Context& ctx) {
+          EXPECT_EQ(InDo(ctx, {{"b", "3"}, {"c", "4"}}), "a: 1, b: 3, c: 4");
+          EXPECT_EQ(Mine(), "a: 1, b: 2");
+          EXPECT_EQ(InDo(context::Background(), {{"x", "y"}}), "x: y");
+          EXPECT_EQ(Mine(), "a: 1, b: 2");
+          EXPECT_EQ(InDo(context::Background(), Labels()), "");
+        });
   });
 }
 

@@ -132,9 +132,8 @@ class Parked {
     EXPECT_TRUE(testing::Eventually([n] {
       const std::string all = runtime::Stack(true);
       size_t found = 0;
-      for (size_t at = 0; (at = all.find("[chan receive", at)) !=
-                          std::string::npos;
-           at++) {
+      for (size_t at = 0;
+           (at = all.find("[chan receive", at)) != std::string::npos; at++) {
         found++;
       }
       return found >= n;
@@ -166,9 +165,9 @@ TEST_P(ProfileTest, TestGoroutineCounts) {
     EXPECT_EQ(p.period, 1);
     EXPECT_GT(p.time_nanos, 0);
     EXPECT_EQ(p.Sum("proftest::Receiver"), kPlain + kLabelled);
-    EXPECT_EQ(p.Sum("proftest::Receiver", 0,
-                    {{"self-label", "x y"}, {"a", "\"1\""}}),
-              kLabelled);
+    EXPECT_EQ(
+        p.Sum("proftest::Receiver", 0, {{"self-label", "x y"}, {"a", "\"1\""}}),
+        kLabelled);
     ASSERT_GE(p.samples.size(), 3u);
     EXPECT_GE(p.samples[0].values[0], p.samples[1].values[0]);
     EXPECT_EQ(p.Sum("WriteProfile"), 1);  // the caller
@@ -326,9 +325,8 @@ TEST(ProfileThreadTest, PlainThreadsWriteProfilesBeforeAndAfterRun) {
   std::thread([] {
     (void)Read("goroutine");
     (void)Read("threadcreate");
-    testing::RunWith(2, [] {
-      std::thread([] { (void)Read("goroutine"); }).join();
-    });
+    testing::RunWith(
+        2, [] { std::thread([] { (void)Read("goroutine"); }).join(); });
     (void)Read("goroutine");
   }).join();
 }
