@@ -723,8 +723,8 @@ void Main() {
   const context::Context ctx = context::Background();
   const std::string tenant = "acme";
   pprof::Do(ctx, {{"tenant", tenant}, {"op", "checkout"}},
-            [](context::Context ctx) {
-              Checkout(ctx);  // and the goroutines that it starts
+            [](context::Context labelled) {
+              Checkout(labelled);  // and the goroutines that it starts
             });
   EXPECT_EQ(labels, "acme");
 }

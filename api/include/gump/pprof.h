@@ -2,8 +2,8 @@
 // labels by which they tell goroutines apart.
 //
 //   pprof::Do(ctx, {{"tenant", tenant}, {"op", "checkout"}},
-//             [](context::Context ctx) {
-//     Checkout(ctx);                    // and the goroutines that it starts
+//             [](context::Context labelled) {
+//     Checkout(labelled);               // and the goroutines that it starts
 //   });
 //
 // Labels stand in dumps of goroutines and in the goroutine profile. A goroutine

@@ -404,6 +404,29 @@ TEST(GoToolTest, PprofReadsTheProfiles) {
       ASSERT_TRUE(pprof::WriteProfile("goroutine", goroutine.fd()).ok());
       ASSERT_TRUE(pprof::WriteProfile("threadcreate", threads.fd()).ok());
     }
+    pprof::SetBlockProfileRate(1);
+    pprof::SetMutexProfileFraction(1);
+    sync::Mutex mu;
+    mu.Lock();
+    sync::WaitGroup wg;
+    wg.Go([&mu] {
+      mu.Lock();
+      mu.Unlock();
+    });
+    EXPECT_TRUE(testing::EventuallyParked("sync.Mutex.Lock", 1));
+    mu.Unlock();
+    wg.Wait();
+    pprof::SetBlockProfileRate(0);
+    pprof::SetMutexProfileFraction(0);
+    for (const char* name : {"block", "mutex"}) {
+      const TempFile f;
+      ASSERT_TRUE(pprof::WriteProfile(name, f.fd()).ok());
+      const std::string delays = ByGo("-top -sample_index=delay", f.path());
+      EXPECT_NE(delays.find("Type: delay"), std::string::npos) << delays;
+      EXPECT_NE(delays.find("gump::sync::Mutex::"), std::string::npos)
+          << delays;
+    }
+
     const std::string top = ByGo("-top", goroutine.path());
     EXPECT_NE(top.find("Type: goroutine"), std::string::npos) << top;
     EXPECT_NE(top.find("proftest::Receiver"), std::string::npos) << top;
