@@ -37,17 +37,10 @@
 
 namespace gump::rt {
 
-const char kDoKey = 0;  // its address counts
-
-struct LabelSet {
-  mutable Atomic<uint32_t> refs{1};
-  uint32_t n = 0;
-  Label of[];  // the texts follow
-};
+const char kDoKey = 0;  // their addresses count
+const char kLabelsKey = 0;
 
 namespace {
-
-const char kLabelsKey = 0;  // its address counts
 
 char* appendText(char* at, const char* text, size_t size) {
   if (size != 0) std::memcpy(at, text, size);

@@ -4,11 +4,20 @@
 
 #include "gump/internal/linkname.h"
 #include "runtime/sched/g.h"
+#include "runtime/sys/atomic.h"
 
 namespace gump::rt {
 
-// kDoKey is the key of the nodes that lie in a LabelFrame.
+// kDoKey is the key of the nodes that lie in a LabelFrame, and kLabelsKey that
+// of the others that have labels.
 extern const char kDoKey;
+extern const char kLabelsKey;
+
+struct LabelSet {
+  mutable Atomic<uint32_t> refs{1};
+  uint32_t n = 0;
+  Label of[];  // the texts follow
+};
 
 // inheritedLabels returns a node with the labels of gp, which is the caller,
 // for a goroutine that gp starts. Returns nullptr if gp has none. Ends the
