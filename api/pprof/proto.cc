@@ -223,6 +223,18 @@ uint64_t ProfileBuilder::StringIndex(std::string_view s) {
   return at->second;
 }
 
+namespace {
+// WithoutParentheses writes (anonymous namespace) as {anonymous}. pprof takes
+// what is in parentheses for parameters, and leaves it out.
+std::string WithoutParentheses(std::string name) {
+  constexpr std::string_view kAnonymous = "(anonymous namespace)";
+  for (size_t at = 0; (at = name.find(kAnonymous, at)) != std::string::npos;) {
+    name.replace(at, kAnonymous.size(), "{anonymous}");
+  }
+  return name;
+}
+}  // namespace
+
 uint64_t ProfileBuilder::FunctionOf(uintptr_t pc) {
   std::string name = FunctionName(pc);
   const auto [at, is_new] =
@@ -230,7 +242,8 @@ uint64_t ProfileBuilder::FunctionOf(uintptr_t pc) {
   if (is_new) {
     std::string message;
     PutInt(&message, function::kId, at->second);
-    PutInt(&message, function::kName, StringIndex(at->first));
+    PutInt(&message, function::kName,
+           StringIndex(WithoutParentheses(at->first)));
     PutInt(&message, function::kSystemName, StringIndex(at->first));
     PutBytes(&out_, profile::kFunction, message);
   }

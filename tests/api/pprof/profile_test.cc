@@ -171,6 +171,8 @@ TEST_P(ProfileTest, TestGoroutineCounts) {
     ASSERT_GE(p.samples.size(), 3u);
     EXPECT_GE(p.samples[0].values[0], p.samples[1].values[0]);
     EXPECT_EQ(p.Sum("WriteProfile"), 1);  // the caller
+    EXPECT_GE(p.Sum("gump::{anonymous}::"), kPlain);
+    EXPECT_EQ(p.Sum("(anonymous namespace)"), 0);
 
     const std::string text = Written("goroutine", 1);
     EXPECT_EQ(text.find("goroutine profile: total "), 0u);
