@@ -14,7 +14,8 @@
 // =0 leaves labels out of dumps.
 //
 // A goroutine without labels pays nothing for them. One that inherits labels
-// costs an allocation of 32 bytes.
+// costs an allocation of 32 bytes. If there is no memory for that, the process
+// ends with "fatal error: out of memory".
 //
 // All functions may be called from goroutines and from plain threads, at any
 // time.
