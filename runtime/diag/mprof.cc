@@ -33,8 +33,7 @@
 
 namespace gump::rt {
 
-Atomic<int64_t> blockProfileRate;
-Atomic<int64_t> mutexProfileFraction;
+Atomic<uint64_t> waitProfiles;
 
 namespace {
 
@@ -57,6 +56,10 @@ struct Table {
 };
 constinit Table blockTable;
 constinit Table mutexTable;
+
+int64_t blockRate(uint64_t of) { return static_cast<uint32_t>(of); }
+int64_t mutexFraction(uint64_t of) { return static_cast<int64_t>(of >> 32); }
+int64_t setting(int64_t n) { return std::clamp<int64_t>(n, 0, UINT32_MAX); }
 
 uint64_t hashOf(const uintptr_t* pcs, uint32_t n) {
   uint64_t h = n;
@@ -125,8 +128,8 @@ void visitTable(Table* table, StackVisitor visit, void* arg) {
 
 void blockEvent(int64_t since) {
   const int64_t ns = std::max<int64_t>(nanotime() - since, 1);
-  const int64_t rate = blockProfileRate.load(relaxed);
-  if (rate <= 0) return;  // switched off meanwhile
+  const int64_t rate = blockRate(waitProfiles.load(relaxed));
+  if (rate == 0) return;  // switched off meanwhile
   M* mp = acquirem();     // cheaprand's state, and the walk
   const bool sampled =
       rate <= ns ||
@@ -141,8 +144,8 @@ void blockEvent(int64_t since) {
 }
 
 void mutexEvent(int64_t ns, uint32_t n) {
-  const int64_t fraction = mutexProfileFraction.load(relaxed);
-  if (fraction <= 0) return;  // switched off meanwhile
+  const int64_t fraction = mutexFraction(waitProfiles.load(relaxed));
+  if (fraction == 0) return;  // switched off meanwhile
   M* mp = acquirem();
   if (random64() % static_cast<uint64_t>(fraction) == 0) {
     const auto f = static_cast<double>(fraction);
@@ -153,12 +156,21 @@ void mutexEvent(int64_t ns, uint32_t n) {
 }
 
 void setBlockProfileRate(int64_t ns) noexcept {
-  blockProfileRate.store(std::max<int64_t>(ns, 0), relaxed);
+  uint64_t old = waitProfiles.load(relaxed);
+  while (!waitProfiles.casWeak(
+      old, old >> 32 << 32 | static_cast<uint64_t>(setting(ns)), relaxed)) {
+  }
 }
 
 int64_t setMutexProfileFraction(int64_t rate) noexcept {
-  if (rate < 0) return mutexProfileFraction.load(relaxed);
-  return mutexProfileFraction.xchg(rate, relaxed);
+  uint64_t old = waitProfiles.load(relaxed);
+  if (rate < 0) return mutexFraction(old);
+  while (!waitProfiles.casWeak(
+      old,
+      static_cast<uint64_t>(setting(rate)) << 32 | static_cast<uint32_t>(old),
+      relaxed)) {
+  }
+  return mutexFraction(old);
 }
 
 void visitBlockedStacks(StackVisitor visit, void* arg) noexcept {

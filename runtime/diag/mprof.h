@@ -12,23 +12,32 @@
 
 namespace gump::rt {
 
-// Settings. 0: the profile is off. Relaxed: an event may be sampled by the
-// setting before.
-extern Atomic<int64_t> blockProfileRate;      // nanoseconds per sample
-extern Atomic<int64_t> mutexProfileFraction;  // events per sample
+// waitProfiles has the settings: nanoseconds per sample of the block profile in
+// the low half, and events per sample of the mutex profile in the high one. 0:
+// the profile is off. One load tells whether an operation that may be in both
+// is in neither. Relaxed: an event may be sampled by the setting before.
+extern Atomic<uint64_t> waitProfiles;
 
-// blockStart returns the time if the block profile is on, and 0 otherwise. An
-// operation calls it when it is about to park.
+// blockProfiled returns true if the block profile is on, mutexProfiled if the
+// mutex profile is, and waitsProfiled if one of them is. An operation asks when
+// it is about to park or to wake, and leaves all the rest to a cold function.
 // On: any.  P: either.  Locks: none.  Parks: no.
-GUMP_ALWAYS_INLINE int64_t blockStart() {
-  if constexpr (kModelBuild) return 0;
-  return GUMP_UNLIKELY(blockProfileRate.load(relaxed) != 0) ? nanotime() : 0;
+GUMP_ALWAYS_INLINE bool blockProfiled() {
+  if constexpr (kModelBuild) return false;
+  return GUMP_UNLIKELY(static_cast<uint32_t>(waitProfiles.load(relaxed)) != 0);
 }
-// mutexProfiled returns true if the mutex profile is on.
-// On: any.  P: either.  Locks: none.  Parks: no.
 GUMP_ALWAYS_INLINE bool mutexProfiled() {
   if constexpr (kModelBuild) return false;
-  return GUMP_UNLIKELY(mutexProfileFraction.load(relaxed) != 0);
+  return GUMP_UNLIKELY(waitProfiles.load(relaxed) >> 32 != 0);
+}
+GUMP_ALWAYS_INLINE bool waitsProfiled() {
+  if constexpr (kModelBuild) return false;
+  return GUMP_UNLIKELY(waitProfiles.load(relaxed) != 0);
+}
+// blockStart returns the time if the block profile is on, and 0 otherwise.
+// On: any.  P: either.  Locks: none.  Parks: no.
+GUMP_ALWAYS_INLINE int64_t blockStart() {
+  return blockProfiled() ? nanotime() : 0;
 }
 
 // blockEvent records that the caller has waited since the time `since`.

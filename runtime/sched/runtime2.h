@@ -496,8 +496,8 @@ struct Sudog {
   bool success = false;  // woken by a value, not by close. Written by the waker
                          // before goready. notifyList: a notifier has taken it
                          // off the list; only for waiters with a time limit
-  uint16_t waiters = 0;  // semaphore: length of the waitlink list (of the
-                         // node only), saturating
+  uint16_t waiters = 0;  // semaphore: how many are behind the node,
+                         // saturating, if chargeWaits has counted; else 0
   uint32_t ticket = 0;   // semaphore: heap key; once woken, a SemaTicket;
                          // notifyList: ticket
   Sudog* parent = nullptr;  // treap

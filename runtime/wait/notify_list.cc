@@ -92,6 +92,14 @@ void wake(Sudog* s) {
   }
 }
 
+// parkProfiled is the wait of notifyListWait while the block profile is on.
+// On, P, Locks, Parks: as goparkunlock.
+GUMP_COLD void parkProfiled(Mutex* lk) {
+  const int64_t since = nanotime();
+  goparkunlock(lk, WaitReason::kSyncCondWait);
+  blockEvent(since);
+}
+
 Sudog* sudogOf(NotifyWaiter* w) {
   static_assert(sizeof(Sudog) <= sizeof(w->sudog));
   static_assert(alignof(Sudog) <= alignof(NotifyWaiter));
@@ -121,9 +129,8 @@ void notifyListWait(NotifyList* l,
   }
   s.ticket = ticket;
   append(l, &s);
-  const int64_t since = blockStart();
+  if (blockProfiled()) return parkProfiled(lk);
   goparkunlock(lk, WaitReason::kSyncCondWait);
-  if (GUMP_UNLIKELY(since != 0)) blockEvent(since);
 }
 
 void notifyListNotifyAll(NotifyList* l) noexcept {

@@ -262,6 +262,16 @@ SelectResult pass3(const Select* s, G* gp)
   return r;
 }
 
+// waitProfiled is pass2 and pass3 while the block profile is on.
+// On, P, Locks, Parks: as pass2.
+GUMP_COLD SelectResult waitProfiled(Select* s, G* gp) {
+  const int64_t since = nanotime();
+  pass2(s, gp);
+  const SelectResult r = pass3(s, gp);
+  blockEvent(since);
+  return r;
+}
+
 SelectResult run(Select* s, bool block)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // from sellock to selunlock or gopark
   G* gp = enterRuntime();
@@ -284,11 +294,9 @@ SelectResult run(Select* s, bool block)
     releasem(mp);
     return kNothing;
   }
-  const int64_t since = blockStart();
+  if (blockProfiled()) return waitProfiled(s, gp);
   pass2(s, gp);
-  r = pass3(s, gp);
-  if (GUMP_UNLIKELY(since != 0)) blockEvent(since);
-  return r;
+  return pass3(s, gp);
 }
 
 // givenOrder is pollOrder without the shuffle.

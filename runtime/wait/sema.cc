@@ -128,14 +128,23 @@ bool semaTakeHanded(SemaRoot* root, Sudog* s) {
   return mine;
 }
 
-// Not analysed: goparkunlock releases the root's lock once this goroutine is
-// parked.
-M* semacquirePinned(Atomic<uint32_t>* addr, bool lifo,
-                    SemaReason reason) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+namespace {
+
+// acquireSlow is semacquirePinned. If kProfiled, it notes times for the block
+// and the mutex profiles. Not analysed: goparkunlock releases the root's lock
+// once this goroutine is parked.
+// On, P, Locks, Parks: as semacquirePinned.
+template <bool kProfiled>
+GUMP_ALWAYS_INLINE M* acquireSlow(Atomic<uint32_t>* addr, bool lifo,
+                                  SemaReason reason)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {
   Sudog s;
   s.g = runtimeEntry();
-  s.acquiretime = semaStart(reason);
-  const int64_t since = blockStart();
+  int64_t since = 0;
+  if constexpr (kProfiled) {
+    s.acquiretime = semaStart(reason);
+    since = blockStart();
+  }
   SemaRoot* root = semroot(addr);
   semaMarkUsed(root);  // A0
   M* mp = acquirem();
@@ -159,10 +168,27 @@ M* semacquirePinned(Atomic<uint32_t>* addr, bool lifo,
     }
     if (cansemacquire(addr)) break;
     // The wait until now has been charged to the release that woke us.
-    if (GUMP_UNLIKELY(s.acquiretime != 0)) s.acquiretime = nanotime();
+    if constexpr (kProfiled) {
+      if (s.acquiretime != 0) s.acquiretime = nanotime();
+    }
   }
-  if (GUMP_UNLIKELY(since != 0)) blockEvent(since);
+  if constexpr (kProfiled) {
+    if (since != 0) blockEvent(since);
+  }
   return mp;
+}
+
+// On, P, Locks, Parks: as semacquirePinned.
+GUMP_COLD M* acquireProfiled(Atomic<uint32_t>* addr, bool lifo,
+                             SemaReason reason) {
+  return acquireSlow</*kProfiled=*/true>(addr, lifo, reason);
+}
+
+}  // namespace
+
+M* semacquirePinned(Atomic<uint32_t>* addr, bool lifo, SemaReason reason) {
+  if (waitsProfiled()) return acquireProfiled(addr, lifo, reason);
+  return acquireSlow</*kProfiled=*/false>(addr, lifo, reason);
 }
 
 void semacquire(Atomic<uint32_t>* addr, bool lifo, SemaReason reason) noexcept {
@@ -212,12 +238,13 @@ struct Delay {
   uint32_t waits = 0;
 };
 
-// wakeWaiter is R3. It adds to *delay what the waiters have lost.
+// wakeWaiter is R3. If kProfiled, it adds to *delay what the waiters have lost.
 // On: any.  P: either, m.locks > 0.  Locks: takes root->lock.  Parks: no.
-Woken wakeWaiter(SemaRoot* root, Atomic<uint32_t>* addr, Handoff handoff,
-                 Delay* delay) {
+template <bool kProfiled>
+GUMP_ALWAYS_INLINE Woken wakeWaiter(SemaRoot* root, Atomic<uint32_t>* addr,
+                                    Handoff handoff, Delay* delay) {
   lock(&root->lock);
-  if (mutexProfiled()) {
+  if constexpr (kProfiled) {
     if (const int64_t ns = root->chargeWaits(addr, nanotime()); ns > 0) {
       delay->nanos += ns;
       delay->waits++;
@@ -245,14 +272,11 @@ Woken wakeWaiter(SemaRoot* root, Atomic<uint32_t>* addr, Handoff handoff,
   return handed ? Woken::kHanded : Woken::kFirst;
 }
 
-// releaseN is semrelease of n. Returns true if the waiter that it woke (the
-// last one, if several) was handed the count, and the caller still has its P.
+// wakeWaiters is releaseN from R2 on.
 // On: any.  P: either.  Locks: takes that of the root.  Parks: no.
-bool releaseN(Atomic<uint32_t>* addr, uint32_t n, Handoff handoff) {
-  SemaRoot* root = semroot(addr);
-  addr->add(n, seq_cst);                             // R1; from here on (I3)
-  if (root->nwait.load(seq_cst) == 0) return false;  // R2: pairs with A1
-
+template <bool kProfiled>
+GUMP_ALWAYS_INLINE bool wakeWaiters(SemaRoot* root, Atomic<uint32_t>* addr,
+                                    uint32_t n, Handoff handoff) {
   // Do not call runtimeEntry here, because it may yield. After a yield between
   // R1 and the wake-up, the waiter would sleep on although the count is there.
   if (getg() == nullptr) needm();
@@ -265,14 +289,33 @@ bool releaseN(Atomic<uint32_t>* addr, uint32_t n, Handoff handoff) {
   Delay delay;
   for (; n != 0 && root->nwait.load(seq_cst) != 0; n--) {  // R2, each time
     do {
-      woken = wakeWaiter(root, addr, handoff, &delay);
+      woken = wakeWaiter<kProfiled>(root, addr, handoff, &delay);
     } while (woken == Woken::kBound);
   }
-  // Nested in acquiremNoPark, so it does not park.
-  if (GUMP_UNLIKELY(delay.waits != 0)) mutexEvent(delay.nanos, delay.waits);
+  if constexpr (kProfiled) {
+    // Nested in acquiremNoPark, so it does not park.
+    if (delay.waits != 0) mutexEvent(delay.nanos, delay.waits);
+  }
   if (lost) markPLost(mp);
   releasem(mp);
   return woken == Woken::kHanded && !lost;
+}
+
+// On, P, Locks, Parks: as wakeWaiters.
+GUMP_COLD bool wakeProfiled(SemaRoot* root, Atomic<uint32_t>* addr, uint32_t n,
+                            Handoff handoff) {
+  return wakeWaiters</*kProfiled=*/true>(root, addr, n, handoff);
+}
+
+// releaseN is semrelease of n. Returns true if the waiter that it woke (the
+// last one, if several) was handed the count, and the caller still has its P.
+// On: any.  P: either.  Locks: takes that of the root.  Parks: no.
+bool releaseN(Atomic<uint32_t>* addr, uint32_t n, Handoff handoff) {
+  SemaRoot* root = semroot(addr);
+  addr->add(n, seq_cst);                             // R1; from here on (I3)
+  if (root->nwait.load(seq_cst) == 0) return false;  // R2: pairs with A1
+  if (mutexProfiled()) return wakeProfiled(root, addr, n, handoff);
+  return wakeWaiters</*kProfiled=*/false>(root, addr, n, handoff);
 }
 
 }  // namespace

@@ -16,6 +16,19 @@ namespace {
 
 uintptr_t key(const void* addr) { return reinterpret_cast<uintptr_t>(addr); }
 
+// passCount moves a count of waiters from a node to the one that takes its
+// place, or leaves it there, and adds `more`. The links have their new values,
+// but for those of a waiter that comes. A count that has saturated is right
+// again when the list ends.
+// On: any.  P: either.  Locks: the root's is held.  Parks: no.
+GUMP_COLD void passCount(Sudog* from, Sudog* to, int more) {
+  int n = from->waiters;
+  from->waiters = 0;
+  if (n != UINT16_MAX) n += more;
+  if (more < 0 && to->waitlink == nullptr) n = 0;
+  to->waiters = static_cast<uint16_t>(n);
+}
+
 }  // namespace
 
 void SemaRoot::queue(Atomic<uint32_t>* addr, Sudog* s, bool lifo,
@@ -26,7 +39,6 @@ void SemaRoot::queue(Atomic<uint32_t>* addr, Sudog* s, bool lifo,
   s->waitlink = nullptr;
   s->waittail = nullptr;
   s->ticket = 0;
-  s->waiters = 0;
 
   Sudog* last = nullptr;
   Sudog* t = treap;
@@ -50,15 +62,13 @@ void SemaRoot::queue(Atomic<uint32_t>* addr, Sudog* s, bool lifo,
     t->next = nullptr;
     t->waittail = nullptr;
     t->ticket = 0;
-    s->waiters = t->waiters;
-    if (s->waiters != UINT16_MAX) s->waiters++;
-    t->waiters = 0;
+    if (GUMP_UNLIKELY(t->waiters != 0)) passCount(t, s, +1);
     // As in Go: the head's time is that of the longest wait.
     if (t->acquiretime != 0) s->acquiretime = t->acquiretime;
     return;
   }
   if (t != nullptr) {
-    if (t->waiters != UINT16_MAX) t->waiters++;
+    if (GUMP_UNLIKELY(t->waiters != 0)) passCount(t, t, +1);
     s->prev = t->waittail == nullptr ? t : t->waittail;
     s->prev->waitlink = s;
     t->waittail = s;
@@ -105,9 +115,7 @@ Sudog* SemaRoot::dequeue(Atomic<uint32_t>* addr) {
     if (t->next != nullptr) t->next->parent = t;
     replaceChild(s->parent, s, t);
     t->waittail = t->waitlink == nullptr ? nullptr : s->waittail;
-    // A count that has saturated is right again when the list ends.
-    t->waiters = t->waitlink == nullptr ? 0 : s->waiters;
-    if (t->waiters > 1 && t->waiters != UINT16_MAX) t->waiters--;
+    if (GUMP_UNLIKELY(s->waiters != 0)) passCount(s, t, -1);
   } else {
     // Rotate s down until it is a leaf, each time below its smaller child.
     while (s->prev != nullptr || s->next != nullptr) {
@@ -137,6 +145,11 @@ int64_t SemaRoot::chargeWaits(const Atomic<uint32_t>* addr, int64_t now) {
   head->acquiretime = now;
   Sudog* tail = head->waittail;
   if (tail == nullptr) return longest;
+  if (head->waiters == 0) {
+    for (Sudog* s = head->waitlink; s != nullptr; s = s->waitlink) {
+      if (++head->waiters == UINT16_MAX) break;
+    }
+  }
   const int64_t shortest = tail->acquiretime == 0 ? 0 : now - tail->acquiretime;
   head->waitlink->acquiretime = now;
   tail->acquiretime = now;
@@ -169,11 +182,7 @@ void SemaRoot::unlink(Sudog* node, Sudog* s) {
   s->prev->waitlink = s->waitlink;
   if (s->waitlink != nullptr) s->waitlink->prev = s->prev;
   if (node->waittail == s) node->waittail = s->prev == node ? nullptr : s->prev;
-  if (node->waitlink == nullptr) {
-    node->waiters = 0;
-  } else if (node->waiters > 1 && node->waiters != UINT16_MAX) {
-    node->waiters--;
-  }
+  if (GUMP_UNLIKELY(node->waiters != 0)) passCount(node, node, -1);
   s->elem = nullptr;
   s->prev = nullptr;
   s->waitlink = nullptr;

@@ -205,6 +205,8 @@ bool acquireTimed(Waiting* w, int64_t when, bool fake) {
     }
     got = cansemacquire(w->addr);
     if (got) break;
+    // As in semacquirePinned.
+    if (GUMP_UNLIKELY(w->s.acquiretime != 0)) w->s.acquiretime = nanotime();
   }
   endWaitTimer(timer);
   releasem(mp);
@@ -246,6 +248,18 @@ int64_t semaDeadline(SemaReason reason, int64_t ns) noexcept {
   return timeAfter(fake ? bubbleNow() : nanotime(), ns);
 }
 
+namespace {
+
+// startProfiled notes for the mutex profile that w begins to wait. Returns the
+// time if the block profile is on, and 0 otherwise.
+// On: any.  P: either.  Locks: none.  Parks: no.
+GUMP_COLD int64_t startProfiled(Waiting* w) {
+  w->s.acquiretime = semaStart(w->reason);
+  return blockStart();
+}
+
+}  // namespace
+
 bool semacquireUntil(Atomic<uint32_t>* addr, bool lifo, SemaReason reason,
                      int64_t when) noexcept {
   if (cansemacquire(addr)) return true;
@@ -255,8 +269,7 @@ bool semacquireUntil(Atomic<uint32_t>* addr, bool lifo, SemaReason reason,
   }
   Waiting w{addr, semroot(addr), lifo, reason, {}};
   w.s.g = runtimeEntry();
-  w.s.acquiretime = semaStart(reason);
-  const int64_t since = blockStart();
+  const int64_t since = waitsProfiled() ? startProfiled(&w) : 0;
   semaMarkUsed(w.root);  // A0
   const bool fake =
       w.s.g->bubble != nullptr && isIdleInSynctest(semaWaitReason(reason));
