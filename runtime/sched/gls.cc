@@ -35,10 +35,9 @@ LocalNode* find(const G* gp, const void* key) {
   return n;
 }
 
-// enter returns the G whose list it is. A hook of a thread has a list of its
-// own, on g0, because what it throws keeps records there (gump/panic.h). All
-// others enter the runtime.
-G* enter() {
+}  // namespace
+
+G* glsOwner() {
   G* gp = getg();
   // The request to yield is set during a hook: see (T2) of threadhooks.cc.
   if (GUMP_UNLIKELY(gp == nullptr || gp->preempt.load(relaxed))) {
@@ -47,15 +46,13 @@ G* enter() {
   return gp;
 }
 
-}  // namespace
-
 void* glsGet(const void* key) noexcept {
-  const LocalNode* n = find(enter(), key);
+  const LocalNode* n = find(glsOwner(), key);
   return n == nullptr ? nullptr : n->value;
 }
 
 bool glsSet(const void* key, void* value, void (*destroy)(void*)) noexcept {
-  G* gp = enter();
+  G* gp = glsOwner();
   if (LocalNode* n = find(gp, key)) {
     n->value = value;
     n->destroy = destroy;

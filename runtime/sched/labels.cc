@@ -20,6 +20,10 @@
 // (L2) `labelled` is false only if the list has no node of labels, so that
 //      go() looks at the list only for goroutines that have labels.
 //
+// A hook of a thread has a list on g0, as for all local values (glsOwner). So
+// pprof::Do works there, and its labels end with it. A hook starts no
+// goroutines that could inherit them.
+//
 // Rejected: a pointer in G. It costs the end of each goroutine a test, and G
 // has no byte to spare.
 #include "runtime/sched/labels.h"
@@ -30,7 +34,7 @@
 
 #include "gump/internal/linkname.h"
 #include "runtime/diag/panic.h"
-#include "runtime/sched/proc.h"
+#include "runtime/sched/gls.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sys/atomic.h"
 #include "runtime/sys/tls.h"
@@ -93,7 +97,7 @@ const Label* labelsIn(const LabelSet* set, size_t* n) noexcept {
 }
 
 void enterLabels(LabelFrame* frame, const LabelSet* set) noexcept {
-  G* gp = runtimeEntry();
+  G* gp = glsOwner();
   frame->node = {&kDoKey, const_cast<LabelSet*>(set), nullptr, gp->gls};
   frame->labelled = gp->labelled;
   compilerFence();  // (L1)
@@ -102,7 +106,7 @@ void enterLabels(LabelFrame* frame, const LabelSet* set) noexcept {
 }
 
 void leaveLabels(LabelFrame* frame) noexcept {
-  G* gp = runtimeEntry();
+  G* gp = glsOwner();
   LocalNode** at = &gp->gls;  // values that are not of labels may be in front
   while (*at != nullptr && *at != &frame->node) at = &(*at)->next;
   if (*at == nullptr) {
