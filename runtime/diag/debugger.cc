@@ -14,6 +14,7 @@
 
 #include "runtime/sched/group.h"
 #include "runtime/sched/home.h"
+#include "runtime/sched/labels.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/waitreason.h"
@@ -96,6 +97,18 @@ GUMP_LAYOUT_TABLE gump_rt_layout[] = {
     GUMP_FIELD(G, parentGoid),
     GUMP_FIELD(G, lockedm),
     GUMP_FIELD(G, name),
+    GUMP_FIELD(G, labelled),
+    GUMP_FIELD(G, gls),
+    GUMP_FIELD(LocalNode, key),
+    GUMP_FIELD(LocalNode, value),
+    GUMP_FIELD(LocalNode, next),
+    GUMP_OBJECT(kDoKey),
+    GUMP_OBJECT(kLabelsKey),
+    GUMP_FIELD(LabelSet, n),
+    GUMP_FIELD(LabelSet, of),
+    {"sizeof Label", sizeof(Label), nullptr},
+    GUMP_FIELD(Label, key),
+    GUMP_FIELD(Label, value),
     GUMP_FIELD(G, waitsince),
     GUMP_FIELD(G, bubble),
     GUMP_FIELD(Bubble, id),

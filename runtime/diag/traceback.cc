@@ -26,6 +26,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "runtime/diag/debugvars.h"
 #include "runtime/diag/panic.h"
@@ -34,12 +35,14 @@
 #include "runtime/sched/extram.h"
 #include "runtime/sched/group.h"
 #include "runtime/sched/home.h"
+#include "runtime/sched/labels.h"
 #include "runtime/sched/mfinal.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/scope.h"
 #include "runtime/sched/stw.h"
+#include "runtime/sched/thread.h"
 #include "runtime/sys/descriptor.h"
 #include "runtime/sys/mem.h"
 #include "runtime/sys/os_linux.h"
@@ -106,6 +109,7 @@ GUMP_NO_SANITIZE void describe(const G* gp, uint32_t status, GRecord* r) {
   r->goid = gp->goid;
   r->parentGoid = gp->parentGoid;
   r->gopc = gp->gopc;
+  r->fn = gp->fn;
   r->ancestors = gp->ancestors;
   r->status = status;
   r->reason = gp->waitreason;
@@ -140,11 +144,12 @@ GUMP_NO_SANITIZE void copyText(const char* from, char (&to)[N]) {
   to[i] = '\0';
 }
 
-// copyNames copies gp's name, and the scope that it is a goroutine of. gp frees
-// its name when it ends, and leaves its scope, so the caller is gp or keeps it
-// from running.
+// copyNames copies gp's name, the scope that it is a goroutine of, and the
+// pointer to its labels. gp frees its name when it ends, and leaves its scope,
+// so the caller is gp or keeps it from running.
 GUMP_NO_SANITIZE void copyNames(const G* gp, GRecord* r) {
   if (gp->name != nullptr) copyText(gp->name, r->name);
+  r->labels = labelsOf(gp);
   const ScopeRecord* s = scopeOf(gp);
   if (s == nullptr) return;
   r->scope = s;
@@ -364,11 +369,47 @@ void snapshotOther(G* gp, void* arg) {
     s->elided++;
     return;
   }
+  retainLabels(e.record.labels);  // (L1) of labels.cc
   char* at = s->base + s->used;
   memcpy(at, &e, sizeof(e));
   memcpy(at + sizeof(e), f.pcs, pcs);
   if (more != 0) memcpy(at + sizeof(e) + pcs, ancestors, more);
   s->used += need;
+}
+
+// takeSnapshot fills s with all goroutines but `self`, and with the parked
+// foreign threads.
+void takeSnapshot(Snapshot* s, const G* self) {
+  reserveSnapshot(s);
+  s->self = self;
+  s->now = nanotime();
+  stopTheWorld(WaitReason::kStoppingTheWorld);
+  forEachG(snapshotOther, s);
+  forEachForeign(snapshotOther, s);
+  startTheWorld();
+}
+
+void freeSnapshot(const Snapshot& s) {
+  if (s.base != nullptr) sysFree(s.base, s.size);
+}
+
+// readSnapshot reads the entry at *at, puts its frames into s->frames, and
+// moves *at to the next one. The caller drops the reference to its labels.
+GRecord readSnapshot(Snapshot* s, size_t* at) {
+  SnapshotEntry e;
+  memcpy(&e, s->base + *at, sizeof(e));
+  *at += sizeof(e);
+  Frames& f = s->frames;
+  f.kept = e.kept;
+  f.lost = e.lost;
+  f.truncated = e.truncated;
+  memcpy(f.pcs, s->base + *at, e.kept * sizeof(uintptr_t));
+  *at += e.kept * sizeof(uintptr_t);
+  if (e.record.ancestors != nullptr) {
+    e.record.ancestors = reinterpret_cast<const Ancestors*>(s->base + *at);
+    *at += e.record.ancestors->bytes();
+  }
+  return e.record;
 }
 
 // printSnapshot prints the goroutines of s behind `self`, which is printed.
@@ -380,23 +421,12 @@ void printSnapshot(Writer* w, Snapshot* s, const GRecord& self) {
   // its text is the same.
   auto* known = static_cast<FrameTexts*>(sysReserve(sizeof(FrameTexts)));
   for (size_t at = 0; at < s->used;) {
-    SnapshotEntry e;
-    memcpy(&e, s->base + at, sizeof(e));
-    at += sizeof(e);
-    Frames& f = s->frames;
-    f.kept = e.kept;
-    f.lost = e.lost;
-    f.truncated = e.truncated;
-    memcpy(f.pcs, s->base + at, e.kept * sizeof(uintptr_t));
-    at += e.kept * sizeof(uintptr_t);
-    if (e.record.ancestors != nullptr) {
-      e.record.ancestors = reinterpret_cast<const Ancestors*>(s->base + at);
-      at += e.record.ancestors->bytes();
-    }
-    scopes.add(e.record);
+    const GRecord r = readSnapshot(s, &at);
+    scopes.add(r);
     print(w, "\n");
-    printGoroutine(w, e.record, f, /*level=*/1, /*showPointers=*/false,
+    printGoroutine(w, r, s->frames, /*level=*/1, /*showPointers=*/false,
                    /*first=*/0, known);
+    releaseLabels(r.labels);
   }
   if (known != nullptr) sysFree(known, sizeof(*known));
   if (s->elided != 0) {
@@ -481,6 +511,13 @@ void printLabelText(Writer* w, const char* s) {
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789./_";
   print(w, s[strspn(s, kPlain)] == '\0' ? "%s" : "%Q", s);
 }
+
+void printLabel(Writer* w, const Label& label, bool first) {
+  print(w, first ? " {" : ", ");
+  printLabelText(w, label.key);
+  print(w, ": ");
+  printLabelText(w, label.value);
+}
 }  // namespace
 
 const char* statusText(const GRecord& r) {
@@ -514,14 +551,31 @@ void printScope(Writer* w, const GRecord& r) {
 
 void printLabels(Writer* w, const Label* labels, size_t n) {
   if (n == 0 || debug.tracebacklabels != 1) return;
-  for (size_t i = 0; i < n; i++) {
-    print(w, i == 0 ? " {" : ", ");
-    printLabelText(w, labels[i].key);
-    print(w, ": ");
-    printLabelText(w, labels[i].value);
-  }
+  for (size_t i = 0; i < n; i++) printLabel(w, labels[i], /*first=*/i == 0);
   print(w, "}");
 }
+
+namespace {
+// printAllLabels prints r's labels, and its name in their order. A label `name`
+// that pprof::Do has set stands in place of the name from GoOptions.
+void printAllLabels(Writer* w, const GRecord& r) {
+  size_t n;
+  const Label* labels = labelsIn(r.labels, &n);
+  if (r.name[0] == '\0') return printLabels(w, labels, n);
+  if (debug.tracebacklabels != 1) return;
+  const Label name = {.key = "name", .value = r.name};
+  size_t i = 0;
+  bool first = true;
+  for (; i < n && strcmp(labels[i].key, name.key) < 0; i++) {
+    printLabel(w, labels[i], std::exchange(first, false));
+  }
+  if (i == n || strcmp(labels[i].key, name.key) != 0) {
+    printLabel(w, name, std::exchange(first, false));
+  }
+  for (; i < n; i++) printLabel(w, labels[i], std::exchange(first, false));
+  print(w, "}");
+}
+}  // namespace
 
 void printHeader(Writer* w, const GRecord& r, bool showPointers) {
   print(w, "goroutine %U", r.goid);
@@ -545,8 +599,7 @@ void printHeader(Writer* w, const GRecord& r, bool showPointers) {
   if (r.bubble != 0) print(w, ", synctest bubble %u", r.bubble);
   if (r.inGroup) print(w, ", group %Q%s", r.group, r.groupFull ? " full" : "");
   print(w, "]");
-  const Label name = {.key = "name", .value = r.name};
-  printLabels(w, &name, r.name[0] == '\0' ? 0 : 1);
+  printAllLabels(w, r);
   print(w, ":\n");
 }
 
@@ -599,16 +652,57 @@ size_t stackDump(bool all, BufferGrower grow, void* arg) noexcept {
   }
   if (!all) return w.total;
   Snapshot s;
-  reserveSnapshot(&s);
-  s.self = gp;
-  s.now = nanotime();
-  stopTheWorld(WaitReason::kStoppingTheWorld);
-  forEachG(snapshotOther, &s);
-  forEachForeign(snapshotOther, &s);
-  startTheWorld();
+  takeSnapshot(&s, gp);
   printSnapshot(&w, &s, self);
-  if (s.base != nullptr) sysFree(s.base, s.size);
+  freeSnapshot(s);
   return w.total;
+}
+
+// A goroutine whose stack is unavailable, because it is in a system call, is
+// counted at its start function.
+bool visitGoroutines(StackVisitor visit, void* arg) noexcept {
+  G* gp = runtimeEntry();
+  Snapshot s;
+  if (!gp->foreign) {
+    walkHere(&s.frames);
+    visit(arg, {s.frames.pcs, s.frames.kept, labelsOf(gp)});
+  }
+  takeSnapshot(&s, gp);
+  for (size_t at = 0; at < s.used;) {
+    const GRecord r = readSnapshot(&s, &at);
+    Frames& f = s.frames;
+    // A goroutine that has not begun has no frames either.
+    if (f.kept == 0 && r.fn != nullptr) {
+      f.pcs[f.kept++] = reinterpret_cast<uintptr_t>(r.fn->run);
+    }
+    if (r.stack != GRecord::Stack::kForeignThread) {
+      visit(arg, {f.pcs, f.kept, r.labels});
+    }
+    releaseLabels(r.labels);
+  }
+  freeSnapshot(s);
+  return s.elided == 0;
+}
+
+// Threads are made by the template thread, so the stacks that make them would
+// tell nothing. The stack of a thread is its first function.
+void visitThreads(StackVisitor visit, void* arg) noexcept {
+  (void)runtimeEntry();
+  const auto start = reinterpret_cast<uintptr_t>(&mstart);
+  const auto run = reinterpret_cast<uintptr_t>(&runMain);
+  StackRecord others{&start, 1, nullptr, 0};
+  for (const M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
+    // Relaxed: a thread may end at any time anyway.
+    if (mp->procid.load(relaxed) == 0) continue;
+    const G* gp = mp->curg.load(acquire);  // pairs with needm
+    if (gp != nullptr && gp->foreign) continue;
+    if (mp == &m0) {
+      visit(arg, {&run, 1, nullptr});
+    } else {
+      others.count++;
+    }
+  }
+  if (others.count != 0) visit(arg, others);
 }
 
 }  // namespace gump::rt

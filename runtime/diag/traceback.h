@@ -25,6 +25,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "gump/internal/linkname.h"
 #include "runtime/sched/waitreason.h"
 #include "runtime/sys/print.h"
 
@@ -115,6 +116,7 @@ struct GRecord {
   uint64_t goid = 0;
   uint64_t parentGoid = 0;
   uintptr_t gopc = 0;
+  const FuncType* fn = nullptr;  // as in G
   const Ancestors* ancestors = nullptr;
   int64_t minutes = 0;
   uint32_t status = 0;
@@ -135,12 +137,8 @@ struct GRecord {
   uint64_t scopeOwner = 0;
   char scopeName[48] = {};
   char group[40] = {};  // the name of its group
-};
-
-// Label is a pair of texts that a program attaches to a goroutine.
-struct Label {
-  const char* key;
-  const char* value;
+  // Those of pprof::Do, or nullptr. A snapshot holds a reference.
+  const LabelSet* labels = nullptr;
 };
 
 // printLabels prints n labels as they follow the brackets of a header:

@@ -10,15 +10,18 @@
 #include <link.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstring>
 
 #include "absl/base/internal/low_level_alloc.h"
 #include "absl/debugging/symbolize.h"
+#include "gump/internal/linkname.h"
 #include "runtime/diag/traceback.h"
 #include "runtime/diag/unwind.h"
 #include "runtime/sys/atomic.h"
+#include "runtime/sys/descriptor.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/sanitizer.h"
 
@@ -162,6 +165,17 @@ GUMP_NOINLINE void symbolinit() {
   reserve.store(sysReserve(kReserveSize), relaxed);  // threads start later
   errno = saved;
 }
+
+size_t symbolText(uintptr_t pc, char* out, size_t size) noexcept {
+  const StandardHold hold;  // as in stackDump
+  char name[FrameText::kMaxName];
+  symbolName(pc, name);
+  const size_t n = std::min(strlen(name), size);
+  memcpy(out, name, n);
+  return n;
+}
+
+bool hidesFromUsers(const char* name) noexcept { return !interestsUsers(name); }
 
 void printLocation(Writer* w, uintptr_t pc) {
   dl_find_object object;

@@ -133,10 +133,13 @@ struct alignas(kCacheLine) G {
   // since. Written under sched.lock while queued, else by the M that holds the
   // G.
   bool putBack = false;
+  // It may have labels (labels.cc). Before `special`, and at an even offset:
+  // passesOn reads both.
+  alignas(2) bool labelled = false;
   // Foreign, or in a bubble, a group or a home, or announced to the program's
   // sanitizer: it is parked and readied, and yields, by the slow path.
   bool special = false;
-  uint32_t nestedSyscalls = 0;  // declared calls inside a declared call; only
+  uint16_t nestedSyscalls = 0;  // declared calls inside a declared call; only
                                 // the goroutine itself uses this
   // Odd: it was preempted in place since it last entered the runtime by itself,
   // and may be in the middle of anything. The first entry after that, or after

@@ -6,7 +6,8 @@
 // goroutine that uses none pays one pointer.
 //
 // Nodes come from malloc, so every function here runs on a user stack outside
-// any lock of the runtime. Only the nodes of scopes (scope.cc) do not.
+// any lock of the runtime. Only the nodes of scopes (scope.cc) and of pprof::Do
+// (labels.cc) do not.
 //
 // A dump reads the scopes of a goroutine that was preempted anywhere, so the
 // list is whole at each instruction: a node is complete before it is linked,
@@ -17,6 +18,7 @@
 #include <new>
 
 #include "gump/internal/linkname.h"
+#include "runtime/sched/labels.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/scope.h"
@@ -33,10 +35,9 @@ LocalNode* find(const G* gp, const void* key) {
   return n;
 }
 
-// enter returns the G whose list it is. A hook of a thread has a list of its
-// own, on g0, because what it throws keeps records there (gump/panic.h). All
-// others enter the runtime.
-G* enter() {
+}  // namespace
+
+G* glsOwner() {
   G* gp = getg();
   // The request to yield is set during a hook: see (T2) of threadhooks.cc.
   if (GUMP_UNLIKELY(gp == nullptr || gp->preempt.load(relaxed))) {
@@ -45,15 +46,13 @@ G* enter() {
   return gp;
 }
 
-}  // namespace
-
 void* glsGet(const void* key) noexcept {
-  const LocalNode* n = find(enter(), key);
+  const LocalNode* n = find(glsOwner(), key);
   return n == nullptr ? nullptr : n->value;
 }
 
 bool glsSet(const void* key, void* value, void (*destroy)(void*)) noexcept {
-  G* gp = enter();
+  G* gp = glsOwner();
   if (LocalNode* n = find(gp, key)) {
     n->value = value;
     n->destroy = destroy;
@@ -76,7 +75,7 @@ void glsDestroyAll(G* gp) {
     compilerFence();
     void* value = n->value;
     void (*destroy)(void*) = n->destroy;
-    if (!isScopeNode(n)) std::free(n);
+    if (!isScopeNode(n) && n->key != &kDoKey) std::free(n);
     if (destroy != nullptr) destroy(value);
   }
 }

@@ -33,6 +33,7 @@
 #include "runtime/sched/gqueue.h"
 #include "runtime/sched/group.h"
 #include "runtime/sched/home.h"
+#include "runtime/sched/labels.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/numa.h"
 #include "runtime/sched/proc.h"
@@ -460,12 +461,15 @@ G* newproc1(const FuncType* ft, void* closure, const SpawnOptions* o,
 }
 
 namespace {
-// Membership is what a goroutine inherits: a bubble and a group.
+// Membership is what a goroutine inherits: a bubble, a group and labels.
 struct Membership {
   Bubble* bubble = nullptr;
-  uint32_t group = 0;  // Group::id
+  uint32_t group = 0;           // Group::id
+  LocalNode* labels = nullptr;  // of the new goroutine
 
-  bool any() const { return bubble != nullptr || group != 0; }
+  bool any() const {
+    return bubble != nullptr || group != 0 || labels != nullptr;
+  }
 };
 
 // join makes gp, which no other thread knows yet, a member. The caller keeps
@@ -474,6 +478,7 @@ struct Membership {
 GUMP_NOINLINE void join(G* gp, Membership of) {
   if (of.bubble != nullptr) bubbleJoin(of.bubble, gp);
   if (of.group != 0) groupJoin(gp, of.group);
+  if (of.labels != nullptr) addLabels(gp, of.labels);
 }
 
 // start makes a goroutine, a member of `of`, and queues it to run next. Returns
@@ -499,17 +504,33 @@ GUMP_ALWAYS_INLINE bool start(const FuncType* ft, void* closure,
   releasem(mp);
   return true;
 }
+
+// newprocMember is newproc for a goroutine that inherits something, or whose
+// options name a group.
+// On: user, or a foreign thread.  P: either.  Locks: takes a leaf.  Parks: no.
+GUMP_NOINLINE SpawnResult newprocMember(const FuncType* ft, void* closure,
+                                        const SpawnOptions* options,
+                                        uintptr_t pc, const G* me) {
+  Membership of{me->bubble, me->group, inheritedLabels(me)};
+  if (options != nullptr && options->group != 0) {
+    of.group = options->group == kNoGroup ? 0 : options->group;
+  }
+  if (start(ft, closure, options, pc, of, /*quiet=*/false)) {
+    return SpawnResult::kOk;
+  }
+  dropLabels(of.labels);
+  return SpawnResult::kNoMemory;
+}
 }  // namespace
 
 SpawnResult newproc(const FuncType* ft, void* closure,
                     const SpawnOptions* options, uintptr_t pc) noexcept {
   const G* me = runtimeEntry();
-  Membership of;
-  if (GUMP_UNLIKELY(me->special)) of = {me->bubble, me->group};
-  if (options != nullptr && GUMP_UNLIKELY(options->group != 0)) {
-    of.group = options->group == kNoGroup ? 0 : options->group;
+  if (GUMP_UNLIKELY(passesOn(me)) ||
+      (options != nullptr && GUMP_UNLIKELY(options->group != 0))) {
+    return newprocMember(ft, closure, options, pc, me);
   }
-  return start(ft, closure, options, pc, of, /*quiet=*/false)
+  return start(ft, closure, options, pc, {}, /*quiet=*/false)
              ? SpawnResult::kOk
              : SpawnResult::kNoMemory;
 }
@@ -517,23 +538,28 @@ SpawnResult newproc(const FuncType* ft, void* closure,
 SpawnResult newprocOn(const FuncType* ft, void* closure,
                       const SpawnOptions* options, uintptr_t pc) noexcept {
   const G* me = runtimeEntry();
+  LocalNode* labels = inheritedLabels(me);
   M* mp = acquirem();
   G* gp = newproc1(ft, closure, options, pc);
   if (gp != nullptr) {
     if (me->bubble != nullptr) bubbleJoin(me->bubble, gp);
+    if (labels != nullptr) addLabels(gp, labels);
     homeJoin(options->thread, gp);
     casgstatus(gp, kGdead, kGrunnable);
     homeReady(gp);
   }
   releasem(mp);
-  return gp != nullptr ? SpawnResult::kOk : SpawnResult::kNoMemory;
+  if (gp != nullptr) return SpawnResult::kOk;
+  dropLabels(labels);
+  return SpawnResult::kNoMemory;
 }
 
+// The goroutine of a timer inherits no labels, as in Go.
 bool newprocTimer(const FuncType* ft, void* closure, uintptr_t pc, Bubble* b,
                   uint32_t group) {
   SpawnOptions o;
   o.stack_later = true;
-  return start(ft, closure, &o, pc, {b, group}, /*quiet=*/true);
+  return start(ft, closure, &o, pc, {b, group, nullptr}, /*quiet=*/true);
 }
 
 bool startSystemG(const FuncType* ft) {

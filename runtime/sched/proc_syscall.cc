@@ -192,7 +192,9 @@ void entersyscall() noexcept {
   M* mp = acquirem();
   P* pp = mp->p;
   if (GUMP_UNLIKELY(pp == nullptr)) {  // gp is in a declared call already
-    gp->nestedSyscalls++;
+    if (GUMP_UNLIKELY(++gp->nestedSyscalls == 0)) {
+      fatal("gump::blocking nested 65,536 times");
+    }
     releasem(mp);
     return;
   }

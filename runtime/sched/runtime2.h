@@ -509,14 +509,20 @@ struct Sudog {
   bool success = false;  // woken by a value, not by close. Written by the waker
                          // before goready. notifyList: a notifier has taken it
                          // off the list; only for waiters with a time limit
-  uint16_t waiters = 0;  // semaphore: length of the waitlink list, saturating
+  uint16_t waiters = 0;  // semaphore: how many are behind the node,
+                         // saturating, if chargeWaits has counted; else 0
   uint32_t ticket = 0;   // semaphore: heap key; once woken, a SemaTicket;
                          // notifyList: ticket
   Sudog* parent = nullptr;  // treap
   // Select: next case; semaphore: next waiter of the address.
   Sudog* waitlink = nullptr;
   Sudog* waittail = nullptr;  // semaphore: last waiter of the address
-  Hchan* c = nullptr;
+  union {
+    Hchan* c = nullptr;  // channel
+    // Semaphore: when it began to wait, or when the delay of the waiters was
+    // last charged to an unlock. 0: the mutex profile does not count it.
+    int64_t acquiretime;
+  };
 };
 
 }  // namespace gump::rt

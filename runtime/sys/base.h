@@ -18,6 +18,7 @@
 #define GUMP_LIKELY(x) __builtin_expect(!!(x), 1)
 #define GUMP_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define GUMP_NOINLINE __attribute__((noinline))
+#define GUMP_COLD __attribute__((noinline, cold))
 #define GUMP_ALWAYS_INLINE inline __attribute__((always_inline))
 
 #if defined(__clang__)

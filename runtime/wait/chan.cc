@@ -12,6 +12,7 @@
 
 #include <new>
 
+#include "runtime/diag/mprof.h"
 #include "runtime/diag/panic.h"
 #include "runtime/sched/gqueue.h"
 #include "runtime/sched/mlocks.h"
@@ -140,14 +141,10 @@ WaitReason sendReason(const Hchan* c) {
   return waitReason(c, WaitReason::kChanSend, WaitReason::kSynctestChanSend);
 }
 
-// parkOn enqueues the caller on q and sleeps until a waker has moved its value
-// or has closed the channel. After a value, parkOn does not touch the channel
-// again. So the call is safe even if the waker then destroys the handle that
-// the caller uses.
-// On: user, or a foreign thread.  P: needed.
-// Locks: releases c->lock and ends the caller's acquirem.  Parks: yes.
-GUMP_NOINLINE ChanResult parkOn(Hchan* c, Waitq* q, G* gp, void* elem,
-                                WaitReason reason, const char* spurious)
+// sleepOn is parkOn.
+// On, P, Locks, Parks: as parkOn.
+GUMP_ALWAYS_INLINE ChanResult sleepOn(Hchan* c, Waitq* q, G* gp, void* elem,
+                                      WaitReason reason, const char* spurious)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // the lock is released after the switch
   Sudog sg;
   sg.g = gp;
@@ -163,6 +160,28 @@ GUMP_NOINLINE ChanResult parkOn(Hchan* c, Waitq* q, G* gp, void* elem,
   if (GUMP_UNLIKELY(gp->param != &sg)) fatalthrow(spurious);
   gp->param = nullptr;
   return sg.success ? ChanResult::kOk : ChanResult::kClosed;
+}
+
+// parkProfiled is parkOn while the block profile is on.
+// On, P, Locks, Parks: as parkOn.
+GUMP_COLD ChanResult parkProfiled(Hchan* c, Waitq* q, G* gp, void* elem,
+                                  WaitReason reason, const char* spurious) {
+  const int64_t since = nanotime();
+  const ChanResult r = sleepOn(c, q, gp, elem, reason, spurious);
+  blockEvent(since);
+  return r;
+}
+
+// parkOn enqueues the caller on q and sleeps until a waker has moved its value
+// or has closed the channel. After a value, parkOn does not touch the channel
+// again. So the call is safe even if the waker then destroys the handle that
+// the caller uses.
+// On: user, or a foreign thread.  P: needed.
+// Locks: releases c->lock and ends the caller's acquirem.  Parks: yes.
+GUMP_NOINLINE ChanResult parkOn(Hchan* c, Waitq* q, G* gp, void* elem,
+                                WaitReason reason, const char* spurious) {
+  if (blockProfiled()) return parkProfiled(c, q, gp, elem, reason, spurious);
+  return sleepOn(c, q, gp, elem, reason, spurious);
 }
 
 // recvTimer continues a receive that has found a channel of time empty. It runs

@@ -30,6 +30,7 @@
 #include <new>
 
 #include "gump/internal/linkname.h"
+#include "runtime/diag/mprof.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
@@ -91,6 +92,14 @@ void wake(Sudog* s) {
   }
 }
 
+// parkProfiled is the wait of notifyListWait while the block profile is on.
+// On, P, Locks, Parks: as goparkunlock.
+GUMP_COLD void parkProfiled(Mutex* lk) {
+  const int64_t since = nanotime();
+  goparkunlock(lk, WaitReason::kSyncCondWait);
+  blockEvent(since);
+}
+
 Sudog* sudogOf(NotifyWaiter* w) {
   static_assert(sizeof(Sudog) <= sizeof(w->sudog));
   static_assert(alignof(Sudog) <= alignof(NotifyWaiter));
@@ -120,6 +129,7 @@ void notifyListWait(NotifyList* l,
   }
   s.ticket = ticket;
   append(l, &s);
+  if (blockProfiled()) return parkProfiled(lk);
   goparkunlock(lk, WaitReason::kSyncCondWait);
 }
 

@@ -4,6 +4,7 @@
 
 #include <new>
 
+#include "runtime/diag/mprof.h"
 #include "runtime/diag/panic.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
@@ -261,6 +262,16 @@ SelectResult pass3(const Select* s, G* gp)
   return r;
 }
 
+// waitProfiled is pass2 and pass3 while the block profile is on.
+// On, P, Locks, Parks: as pass2.
+GUMP_COLD SelectResult waitProfiled(Select* s, G* gp) {
+  const int64_t since = nanotime();
+  pass2(s, gp);
+  const SelectResult r = pass3(s, gp);
+  blockEvent(since);
+  return r;
+}
+
 SelectResult run(Select* s, bool block)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // from sellock to selunlock or gopark
   G* gp = enterRuntime();
@@ -283,6 +294,7 @@ SelectResult run(Select* s, bool block)
     releasem(mp);
     return kNothing;
   }
+  if (blockProfiled()) return waitProfiled(s, gp);
   pass2(s, gp);
   return pass3(s, gp);
 }

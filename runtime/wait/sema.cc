@@ -45,6 +45,7 @@
 #include "runtime/wait/sema.h"
 
 #include "gump/internal/linkname.h"
+#include "runtime/diag/mprof.h"
 #include "runtime/diag/panic.h"
 #include "runtime/sched/extram.h"
 #include "runtime/sched/home.h"
@@ -105,6 +106,14 @@ WaitReason semaWaitReason(SemaReason reason) {
   fatalthrow("semacquire: bad reason");
 }
 
+int64_t semaStart(SemaReason reason) {
+  return mutexProfiled() && (reason == SemaReason::kMutexLock ||
+                             reason == SemaReason::kRWMutexRLock ||
+                             reason == SemaReason::kRWMutexLock)
+             ? nanotime()
+             : 0;
+}
+
 void semaMarkUsed(const SemaRoot* root) {
   Atomic<bool>& used =
       semtableUsed[static_cast<uintptr_t>(root - semtable) / kRootsPerPage];
@@ -119,12 +128,23 @@ bool semaTakeHanded(SemaRoot* root, Sudog* s) {
   return mine;
 }
 
-// Not analysed: goparkunlock releases the root's lock once this goroutine is
-// parked.
-M* semacquirePinned(Atomic<uint32_t>* addr, bool lifo,
-                    SemaReason reason) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+namespace {
+
+// acquireSlow is semacquirePinned. If kProfiled, it notes times for the block
+// and the mutex profiles. Not analysed: goparkunlock releases the root's lock
+// once this goroutine is parked.
+// On, P, Locks, Parks: as semacquirePinned.
+template <bool kProfiled>
+GUMP_ALWAYS_INLINE M* acquireSlow(Atomic<uint32_t>* addr, bool lifo,
+                                  SemaReason reason)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {
   Sudog s;
   s.g = runtimeEntry();
+  int64_t since = 0;
+  if constexpr (kProfiled) {
+    s.acquiretime = semaStart(reason);
+    since = blockStart();
+  }
   SemaRoot* root = semroot(addr);
   semaMarkUsed(root);  // A0
   M* mp = acquirem();
@@ -143,11 +163,32 @@ M* semacquirePinned(Atomic<uint32_t>* addr, bool lifo,
     mp = acquirem();
     // The releaser writes ticket before goready, which orders it.
     if (s.ticket == kSemaHanded) {
-      if (s.g->foreign || semaTakeHanded(root, &s)) return mp;
+      if (s.g->foreign || semaTakeHanded(root, &s)) break;
       s.ticket = kSemaWoken;
     }
-    if (cansemacquire(addr)) return mp;
+    if (cansemacquire(addr)) break;
+    // The wait until now has been charged to the release that woke us.
+    if constexpr (kProfiled) {
+      if (s.acquiretime != 0) s.acquiretime = nanotime();
+    }
   }
+  if constexpr (kProfiled) {
+    if (since != 0) blockEvent(since);
+  }
+  return mp;
+}
+
+// On, P, Locks, Parks: as semacquirePinned.
+GUMP_COLD M* acquireProfiled(Atomic<uint32_t>* addr, bool lifo,
+                             SemaReason reason) {
+  return acquireSlow</*kProfiled=*/true>(addr, lifo, reason);
+}
+
+}  // namespace
+
+M* semacquirePinned(Atomic<uint32_t>* addr, bool lifo, SemaReason reason) {
+  if (waitsProfiled()) return acquireProfiled(addr, lifo, reason);
+  return acquireSlow</*kProfiled=*/false>(addr, lifo, reason);
 }
 
 void semacquire(Atomic<uint32_t>* addr, bool lifo, SemaReason reason) noexcept {
@@ -191,10 +232,24 @@ enum class Woken : uint8_t {
   kHanded,  // the waiter has been handed the count
 };
 
-// wakeWaiter is R3.
+// Delay is what waiters have lost, for the mutex profile.
+struct Delay {
+  int64_t nanos = 0;
+  uint32_t waits = 0;
+};
+
+// wakeWaiter is R3. If kProfiled, it adds to *delay what the waiters have lost.
 // On: any.  P: either, m.locks > 0.  Locks: takes root->lock.  Parks: no.
-Woken wakeWaiter(SemaRoot* root, Atomic<uint32_t>* addr, Handoff handoff) {
+template <bool kProfiled>
+GUMP_ALWAYS_INLINE Woken wakeWaiter(SemaRoot* root, Atomic<uint32_t>* addr,
+                                    Handoff handoff, Delay* delay) {
   lock(&root->lock);
+  if constexpr (kProfiled) {
+    if (const int64_t ns = root->chargeWaits(addr, nanotime()); ns > 0) {
+      delay->nanos += ns;
+      delay->waits++;
+    }
+  }
   const bool ended = sched.mainEnded.load(seq_cst);  // (I5)
   Sudog* s = GUMP_UNLIKELY(ended) ? root->dequeueThread(addr) : nullptr;
   // This finds no waiter if another goroutine has already taken the count, or
@@ -217,14 +272,11 @@ Woken wakeWaiter(SemaRoot* root, Atomic<uint32_t>* addr, Handoff handoff) {
   return handed ? Woken::kHanded : Woken::kFirst;
 }
 
-// releaseN is semrelease of n. Returns true if the waiter that it woke (the
-// last one, if several) was handed the count, and the caller still has its P.
+// wakeWaiters is releaseN from R2 on.
 // On: any.  P: either.  Locks: takes that of the root.  Parks: no.
-bool releaseN(Atomic<uint32_t>* addr, uint32_t n, Handoff handoff) {
-  SemaRoot* root = semroot(addr);
-  addr->add(n, seq_cst);                             // R1; from here on (I3)
-  if (root->nwait.load(seq_cst) == 0) return false;  // R2: pairs with A1
-
+template <bool kProfiled>
+GUMP_ALWAYS_INLINE bool wakeWaiters(SemaRoot* root, Atomic<uint32_t>* addr,
+                                    uint32_t n, Handoff handoff) {
   // Do not call runtimeEntry here, because it may yield. After a yield between
   // R1 and the wake-up, the waiter would sleep on although the count is there.
   if (getg() == nullptr) needm();
@@ -234,14 +286,36 @@ bool releaseN(Atomic<uint32_t>* addr, uint32_t n, Handoff handoff) {
   // release after it.
   const bool lost = acquiremNoPark(mp);
   Woken woken = Woken::kNone;
+  Delay delay;
   for (; n != 0 && root->nwait.load(seq_cst) != 0; n--) {  // R2, each time
     do {
-      woken = wakeWaiter(root, addr, handoff);
+      woken = wakeWaiter<kProfiled>(root, addr, handoff, &delay);
     } while (woken == Woken::kBound);
+  }
+  if constexpr (kProfiled) {
+    // Nested in acquiremNoPark, so it does not park.
+    if (delay.waits != 0) mutexEvent(delay.nanos, delay.waits);
   }
   if (lost) markPLost(mp);
   releasem(mp);
   return woken == Woken::kHanded && !lost;
+}
+
+// On, P, Locks, Parks: as wakeWaiters.
+GUMP_COLD bool wakeProfiled(SemaRoot* root, Atomic<uint32_t>* addr, uint32_t n,
+                            Handoff handoff) {
+  return wakeWaiters</*kProfiled=*/true>(root, addr, n, handoff);
+}
+
+// releaseN is semrelease of n. Returns true if the waiter that it woke (the
+// last one, if several) was handed the count, and the caller still has its P.
+// On: any.  P: either.  Locks: takes that of the root.  Parks: no.
+bool releaseN(Atomic<uint32_t>* addr, uint32_t n, Handoff handoff) {
+  SemaRoot* root = semroot(addr);
+  addr->add(n, seq_cst);                             // R1; from here on (I3)
+  if (root->nwait.load(seq_cst) == 0) return false;  // R2: pairs with A1
+  if (mutexProfiled()) return wakeProfiled(root, addr, n, handoff);
+  return wakeWaiters</*kProfiled=*/false>(root, addr, n, handoff);
 }
 
 }  // namespace

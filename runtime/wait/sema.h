@@ -63,6 +63,13 @@ struct alignas(kCacheLine) SemaRoot {
   // On: any.  P: either.  Locks: caller holds lock.  Parks: no.
   [[nodiscard]] Sudog* dequeueThread(Atomic<uint32_t>* addr)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
+  // chargeWaits returns about how long the waiters on addr have waited in all
+  // since they came or were last charged, and charges them: the average of the
+  // first and the last, times their number, as Go does. Returns 0 if the first
+  // one came while the mutex profile was off.
+  // On: any.  P: either.  Locks: caller holds lock.  Parks: no.
+  [[nodiscard]] int64_t chargeWaits(const Atomic<uint32_t>* addr, int64_t now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock);
   // remove takes s out of the treap and the count, wherever it stands among the
   // waiters of its address. Returns false if s is not in the treap.
   // On: any.  P: either.  Locks: caller holds lock.  Parks: no.
@@ -129,6 +136,10 @@ void semreleasePinned(M* mp, Atomic<uint32_t>* addr);
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool cansemacquire(Atomic<uint32_t>* addr);
 [[nodiscard]] WaitReason semaWaitReason(SemaReason reason);
+// semaStart returns Sudog::acquiretime for a wait that begins: the time, if the
+// wait is for a lock and the mutex profile is on, and 0 otherwise.
+// On: any.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] int64_t semaStart(SemaReason reason);
 // semaMarkUsed records that the page of root has had a waiter (A0).
 // On: any.  P: either.  Locks: none.  Parks: no.
 void semaMarkUsed(const SemaRoot* root);

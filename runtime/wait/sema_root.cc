@@ -16,6 +16,19 @@ namespace {
 
 uintptr_t key(const void* addr) { return reinterpret_cast<uintptr_t>(addr); }
 
+// passCount moves a count of waiters from a node to the one that takes its
+// place, or leaves it there, and adds `more`. The links have their new values,
+// but for those of a waiter that comes. A count that has saturated is right
+// again when the list ends.
+// On: any.  P: either.  Locks: the root's is held.  Parks: no.
+GUMP_COLD void passCount(Sudog* from, Sudog* to, int more) {
+  int n = from->waiters;
+  from->waiters = 0;
+  if (n != UINT16_MAX) n += more;
+  if (more < 0 && to->waitlink == nullptr) n = 0;
+  to->waiters = static_cast<uint16_t>(n);
+}
+
 }  // namespace
 
 void SemaRoot::queue(Atomic<uint32_t>* addr, Sudog* s, bool lifo,
@@ -49,9 +62,13 @@ void SemaRoot::queue(Atomic<uint32_t>* addr, Sudog* s, bool lifo,
     t->next = nullptr;
     t->waittail = nullptr;
     t->ticket = 0;
+    if (GUMP_UNLIKELY(t->waiters != 0)) passCount(t, s, +1);
+    // As in Go: the head's time is that of the longest wait.
+    if (t->acquiretime != 0) s->acquiretime = t->acquiretime;
     return;
   }
   if (t != nullptr) {
+    if (GUMP_UNLIKELY(t->waiters != 0)) passCount(t, t, +1);
     s->prev = t->waittail == nullptr ? t : t->waittail;
     s->prev->waitlink = s;
     t->waittail = s;
@@ -98,6 +115,7 @@ Sudog* SemaRoot::dequeue(Atomic<uint32_t>* addr) {
     if (t->next != nullptr) t->next->parent = t;
     replaceChild(s->parent, s, t);
     t->waittail = t->waitlink == nullptr ? nullptr : s->waittail;
+    if (GUMP_UNLIKELY(s->waiters != 0)) passCount(s, t, -1);
   } else {
     // Rotate s down until it is a leaf, each time below its smaller child.
     while (s->prev != nullptr || s->next != nullptr) {
@@ -118,6 +136,24 @@ Sudog* SemaRoot::dequeue(Atomic<uint32_t>* addr) {
   s->waittail = nullptr;
   s->ticket = 0;
   return s;
+}
+
+int64_t SemaRoot::chargeWaits(const Atomic<uint32_t>* addr, int64_t now) {
+  Sudog* head = find(addr);
+  if (head == nullptr || head->acquiretime == 0) return 0;
+  const int64_t longest = now - head->acquiretime;
+  head->acquiretime = now;
+  Sudog* tail = head->waittail;
+  if (tail == nullptr) return longest;
+  if (head->waiters == 0) {
+    for (Sudog* s = head->waitlink; s != nullptr; s = s->waitlink) {
+      if (++head->waiters == UINT16_MAX) break;
+    }
+  }
+  const int64_t shortest = tail->acquiretime == 0 ? 0 : now - tail->acquiretime;
+  head->waitlink->acquiretime = now;
+  tail->acquiretime = now;
+  return longest + (longest + shortest) / 2 * head->waiters;
 }
 
 Sudog* SemaRoot::dequeueThread(Atomic<uint32_t>* addr) {
@@ -146,6 +182,7 @@ void SemaRoot::unlink(Sudog* node, Sudog* s) {
   s->prev->waitlink = s->waitlink;
   if (s->waitlink != nullptr) s->waitlink->prev = s->prev;
   if (node->waittail == s) node->waittail = s->prev == node ? nullptr : s->prev;
+  if (GUMP_UNLIKELY(node->waiters != 0)) passCount(node, node, -1);
   s->elem = nullptr;
   s->prev = nullptr;
   s->waitlink = nullptr;

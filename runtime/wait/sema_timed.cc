@@ -45,6 +45,7 @@
 #include <new>
 
 #include "gump/internal/linkname.h"
+#include "runtime/diag/mprof.h"
 #include "runtime/diag/panic.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/netpoll.h"
@@ -204,6 +205,8 @@ bool acquireTimed(Waiting* w, int64_t when, bool fake) {
     }
     got = cansemacquire(w->addr);
     if (got) break;
+    // As in semacquirePinned.
+    if (GUMP_UNLIKELY(w->s.acquiretime != 0)) w->s.acquiretime = nanotime();
   }
   endWaitTimer(timer);
   releasem(mp);
@@ -245,6 +248,18 @@ int64_t semaDeadline(SemaReason reason, int64_t ns) noexcept {
   return timeAfter(fake ? bubbleNow() : nanotime(), ns);
 }
 
+namespace {
+
+// startProfiled notes for the mutex profile that w begins to wait. Returns the
+// time if the block profile is on, and 0 otherwise.
+// On: any.  P: either.  Locks: none.  Parks: no.
+GUMP_COLD int64_t startProfiled(Waiting* w) {
+  w->s.acquiretime = semaStart(w->reason);
+  return blockStart();
+}
+
+}  // namespace
+
 bool semacquireUntil(Atomic<uint32_t>* addr, bool lifo, SemaReason reason,
                      int64_t when) noexcept {
   if (cansemacquire(addr)) return true;
@@ -254,11 +269,14 @@ bool semacquireUntil(Atomic<uint32_t>* addr, bool lifo, SemaReason reason,
   }
   Waiting w{addr, semroot(addr), lifo, reason, {}};
   w.s.g = runtimeEntry();
+  const int64_t since = waitsProfiled() ? startProfiled(&w) : 0;
   semaMarkUsed(w.root);  // A0
   const bool fake =
       w.s.g->bubble != nullptr && isIdleInSynctest(semaWaitReason(reason));
-  if (w.s.g->foreign && !fake) return acquireThread(&w, when);
-  return acquireTimed(&w, when, fake);
+  const bool got = w.s.g->foreign && !fake ? acquireThread(&w, when)
+                                           : acquireTimed(&w, when, fake);
+  if (GUMP_UNLIKELY(since != 0)) blockEvent(since);
+  return got;
 }
 
 }  // namespace gump::rt

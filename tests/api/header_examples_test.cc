@@ -713,6 +713,23 @@ absl::Status Load(context::Context ctx, const Image& image) {
 void Main() { EXPECT_TRUE(Load(context::Background(), Image{1 << 20}).ok()); }
 }  // namespace semaphore_h
 
+namespace pprof_h {
+std::string labels;
+void Checkout(const context::Context& ctx) {
+  labels = std::string(pprof::Label(ctx, "tenant").value_or("none"));
+}
+
+void Main() {
+  const context::Context ctx = context::Background();
+  const std::string tenant = "acme";
+  pprof::Do(ctx, {{"tenant", tenant}, {"op", "checkout"}},
+            [](context::Context labelled) {
+              Checkout(labelled);  // and the goroutines that it starts
+            });
+  EXPECT_EQ(labels, "acme");
+}
+}  // namespace pprof_h
+
 namespace singleflight_h {
 using Page = std::string;
 Page Fetch(const std::string& url) { return "<" + url + ">"; }
@@ -796,15 +813,13 @@ void Main() {
 TEST(HeaderExamplesTest, WorkAsDocumented) {
   EXPECT_EQ(runtime_h::main(), 0);  // first: the runtime has not started
   for (void (*example)() :
-       {barrier_h::Main,      chan_h::Main,    co_h::Main,
-        cond_h::Main,         defer_h::Main,   errgroup_h::Main,
-        event_h::Main,        gls_h::Main,     go_h::Main,
-        group_h::Main,        latch_h::Main,   list_h::Main,
-        map_h::Main,          mutex_h::Main,   once_h::Main,
-        panic_h::Main,        pool_h::Main,    queue_h::Main,
-        rate_h::Main,         runtime_h::Main, rwmutex_h::Main,
-        scope_h::Main,        select_h::Main,  semaphore_h::Main,
-        singleflight_h::Main, stack_h::Main,   thread_h::Main,
+       {barrier_h::Main,   chan_h::Main,         co_h::Main,    cond_h::Main,
+        defer_h::Main,     errgroup_h::Main,     event_h::Main, gls_h::Main,
+        go_h::Main,        group_h::Main,        latch_h::Main, list_h::Main,
+        map_h::Main,       mutex_h::Main,        once_h::Main,  panic_h::Main,
+        pool_h::Main,      pprof_h::Main,        queue_h::Main, rate_h::Main,
+        runtime_h::Main,   rwmutex_h::Main,      scope_h::Main, select_h::Main,
+        semaphore_h::Main, singleflight_h::Main, stack_h::Main, thread_h::Main,
         waitgroup_h::Main}) {
     gump::testing::RunWith(2, example);
   }

@@ -80,7 +80,9 @@ int main() {
     sync::WaitGroup wg;
     wg.Add(3);
     go([&] { wg.Wait(); });
-    go([] { time::Sleep(absl::Hours(1)); });
+    pprof::Do(
+        context::Background(), {{"tenant", "acme"}, {"op", "sleep"}},
+        [](context::Context) { go([] { time::Sleep(absl::Hours(1)); }); });
     go([] { shop::BlockInTheKernel(); });
     runtime::Thread gui("gui");
     go(GoOptions{.thread = &gui}, [] { time::Sleep(absl::Hours(1)); });

@@ -48,7 +48,7 @@ check_list() {
   has '^\* 1 +running \(thread [0-9]+\) +Ready'
   has '^ +[0-9]+ +chan receive +shop::Serve.* \{name: server\}$'
   has '^ +[0-9]+ +sync\.Mutex\.Lock +shop::WaitForMutex'
-  has '^ +[0-9]+ +sleep +main::'
+  has '^ +[0-9]+ +sleep +main::.* \{op: sleep, tenant: acme\}$'
   has '^ +[0-9]+ +sleep, on thread "gui" +main::'
   has '^ +[0-9]+ +sleep, group "batch" +main::'
   has '^ +[0-9]+ +syscall \(thread [0-9]+\) +shop::BlockInTheKernel'

@@ -25,6 +25,7 @@
 #include "gump/go.h"
 #include "gump/os.h"
 #include "gump/panic.h"
+#include "gump/pprof.h"
 #include "gump/runtime.h"
 #include "gump/select.h"
 #include "gump/sync.h"
@@ -199,6 +200,8 @@ const Use kUses[] = {
     {"NumGoroutine", [](Things*) { (void)runtime::NumGoroutine(); }},
     {"File::Sync", [](Things* t) { (void)t->file.Sync(); }},
     {"Stack", [](Things*) { (void)runtime::Stack(true); }},
+    {"WriteProfile",
+     [](Things*) { (void)pprof::WriteProfile("goroutine", STDERR_FILENO); }},
     {"FreeOSMemory", [](Things*) { debug::FreeOSMemory(); }},
     {"LockOSThread", [](Things*) { runtime::LockOSThread(); }},
     {"SetMaxThreads", [](Things*) { debug::SetMaxThreads(100); }},

@@ -20,13 +20,16 @@
 
 #include "absl/functional/function_ref.h"
 #include "gump/chan.h"
+#include "gump/context.h"
 #include "gump/gls.h"
 #include "gump/go.h"
 #include "gump/os.h"
+#include "gump/pprof.h"
 #include "gump/runtime.h"
 #include "gump/runtime/thread.h"
 #include "gump/sync.h"
 #include "gump/time.h"
+#include "runtime/sched/labels.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sys/tls.h"
 #include "tests/testing/panic_text.h"
@@ -343,6 +346,41 @@ TEST_P(ThreadHooksTest, LocalValuesOfAHookEndWithIt) {
     RunWith(GetParam(), [&] {
       Is(Counted::destroyed > before, "the value of a hook lives on");
       Is(local->value == 1, "the value of a hook");
+      SleepOnThreads(4);
+    });
+    Is(hooks >= 2, "the hooks did not run");
+  });
+}
+
+// HasLabels returns true if the caller has n labels.
+bool HasLabels(size_t n) {
+  size_t have = 0;
+  (void)rt::labelsIn(rt::labelsOf(rt::getg()), &have);
+  return have == n;
+}
+
+TEST_P(ThreadHooksTest, LabelsOfAHookEndWithTheirDo) {
+  Program([] {
+    static std::atomic<int> hooks = 0;
+    const auto hook = [] {
+      Is(HasLabels(0), "labels of a goroutine");
+      pprof::Do(context::Background(), {{"in", "hook"}},
+                [](const context::Context& outer) {
+                  // Do finds its node behind values of other kinds.
+                  static gls<int> local{0};
+                  *local = 1;
+                  Is(HasLabels(1), "no labels in the hook");
+                  pprof::Do(outer, {{"op", "init"}}, [](context::Context) {
+                    Is(HasLabels(2), "no labels in the inner Do");
+                  });
+                  Is(HasLabels(1), "the inner labels live on");
+                });
+      Is(HasLabels(0), "the labels live on");
+      hooks++;
+    };
+    runtime::SetThreadHooks({.on_start = hook, .on_end = hook});
+    RunWith(GetParam(), [&] {
+      go([] { Is(HasLabels(0), "the labels of a hook"); });
       SleepOnThreads(4);
     });
     Is(hooks >= 2, "the hooks did not run");

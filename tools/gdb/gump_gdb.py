@@ -127,7 +127,8 @@ class G:
         "raw_status": ("G.atomicstatus", "<I"), "id": ("G.goid", "<Q"), "reason": ("G.waitreason", "<B"),
         "foreign": ("G.foreign", "<?"), "system": ("G.systemG", "<?"), "in_place": ("G.inPlace", "<?"),
         "maker_pc": ("G.gopc", "<Q"), "parent": ("G.parentGoid", "<Q"), "lockedm": ("G.lockedm", "<Q"),
-        "name_at": ("G.name", "<Q"), "bubble": ("G.bubble", "<Q"), "other_stack": ("G.onOtherStack", "<?"),
+        "name_at": ("G.name", "<Q"), "labelled": ("G.labelled", "<?"), "gls": ("G.gls", "<Q"),
+        "bubble": ("G.bubble", "<Q"), "other_stack": ("G.onOtherStack", "<?"),
         "group": ("G.group", "<I"), "group_flags": ("G.groupFlags", "<B"),
     }
 
@@ -171,8 +172,19 @@ class G:
                 out += " full"
         return out
 
-    def name(self):
-        return text(self.name_at)
+    def labels(self):
+        """The labels and the name as a dump shows them behind the brackets, or nothing."""
+        lay, pairs = self.lay, {}
+        if self.name_at:
+            pairs["name"] = text(self.name_at)
+        node = self.gls if self.labelled else 0
+        while node and u64(node + lay["LocalNode.key"]) not in (lay.at("kDoKey"), lay.at("kLabelsKey")):
+            node = u64(node + lay["LocalNode.next"])
+        labels = u64(node + lay["LocalNode.value"]) if node else 0
+        for i in range(u32(labels + lay["LabelSet.n"]) if labels else 0):
+            at = labels + lay["LabelSet.of"] + i * lay["sizeof Label"]
+            pairs[text(u64(at + lay["Label.key"]))] = text(u64(at + lay["Label.value"]))
+        return f" {{{', '.join(f'{key}: {value}' for key, value in sorted(pairs.items()))}}}" if pairs else ""
 
     def thread(self):
         """The gdb thread that has the goroutine's registers, or None if they are in its saved frame."""
@@ -376,11 +388,11 @@ their line. -system: those of the runtime and of plain threads, too. A * marks t
         for g in goroutines(system):
             # A stack costs a millisecond, so it is walked only if its place is asked for.
             place = where_of(g) if group in (None, "where") or wanted is not None else ""
-            name = f" {{name: {g.name()}}}" if g.name_at else ""
+            labels = g.labels()
             thread = g.thread()
             on = f" (thread {thread.num})" if thread is not None else ""
             mark = "*" if thread is not None and here is not None and thread.num == here.num else " "
-            line = f"{mark} {g.id:<6} {g.state() + on:<32} {place}{name}"
+            line = f"{mark} {g.id:<6} {g.state() + on:<32} {place}{labels}"
             if wanted is not None and wanted not in line and wanted not in g.maker():
                 continue
             count += 1
@@ -440,7 +452,7 @@ The stack of a goroutine that is on no thread begins with frame 1. Frame 0 is th
             raise gdb.GdbError("usage: goroutine N [COMMAND], or goroutine apply all|N[-M]... COMMAND")
 
     def show(self, g):
-        say(f"goroutine {g.id} [{g.state()}]{f' {{name: {g.name()}}}' if g.name_at else ''}")
+        say(f"goroutine {g.id} [{g.state()}]{g.labels()}")
         thread = g.thread()
         say(f"  at {where_of(g)}" + (f", on thread {thread.num}" if thread is not None else ""))
         if g.maker():
@@ -464,7 +476,7 @@ The stack of a goroutine that is on no thread begins with frame 1. Frame 0 is th
         for g in goroutines():
             if wanted is not None and not any(a <= g.id <= b for a, b in wanted):
                 continue
-            say(f"\ngoroutine {g.id} [{g.state()}]{f' {{name: {g.name()}}}' if g.name_at else ''}:")
+            say(f"\ngoroutine {g.id} [{g.state()}]{g.labels()}:")
             try:
                 run_in(g, arg)
             except (gdb.error, gdb.GdbError) as e:

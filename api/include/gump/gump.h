@@ -12,6 +12,7 @@
 #include "gump/net.h"       // IWYU pragma: export
 #include "gump/os.h"        // IWYU pragma: export
 #include "gump/panic.h"     // IWYU pragma: export
+#include "gump/pprof.h"     // IWYU pragma: export
 #include "gump/rate.h"      // IWYU pragma: export
 #include "gump/runtime.h"   // IWYU pragma: export
 #include "gump/scope.h"     // IWYU pragma: export

@@ -33,7 +33,9 @@ const char* Check(const Sudog* s, const Sudog* parent, uintptr_t low,
   if (parent != nullptr && parent->ticket > s->ticket) return "not a heap";
   if ((s->ticket & 1) == 0) return "even ticket";
   const Sudog* last = s;
-  while (last->waitlink != nullptr) last = last->waitlink;
+  uint16_t waiters = 0;
+  for (; last->waitlink != nullptr; waiters++) last = last->waitlink;
+  if (s->waiters != 0 && s->waiters != waiters) return "waiters";
   if (s->waittail != (last == s ? nullptr : last)) return "waittail";
   if (const char* e = Check(s->prev, s, low, key)) return e;
   return Check(s->next, s, key + 1, high);
@@ -68,6 +70,44 @@ TEST(SemaRootTest, LifoGoesToTheFront) {
   EXPECT_EQ(root.dequeue(&a), &front);
   EXPECT_EQ(root.dequeue(&a), &first);
   EXPECT_EQ(root.dequeue(&a), &second);
+}
+
+TEST(SemaRootTest, ChargeWaitsTakesTheAverageOfTheEnds) {
+  SemaRoot root;
+  LockScope hold(&root.lock);
+  Addr a, none;
+  Sudog s[3];
+  for (int i = 0; i < 3; i++) {
+    s[i].acquiretime = 100 * (i + 1);
+    root.queue(&a, &s[i], /*lifo=*/false, 7);
+  }
+  EXPECT_EQ(root.chargeWaits(&none, 1000), 0);
+  // The first has waited for 900, the last for 700, and two are behind it.
+  EXPECT_EQ(root.chargeWaits(&a, 1000), 900 + (900 + 700) / 2 * 2);
+  EXPECT_EQ(root.dequeue(&a), &s[0]);
+  EXPECT_EQ(root.chargeWaits(&a, 1010), 10 + 10);  // only since then
+  Sudog front;
+  front.acquiretime = 1020;
+  root.queue(&a, &front, /*lifo=*/true, 9);
+  EXPECT_EQ(front.acquiretime, 1010);  // of the longest wait
+  EXPECT_EQ(root.dequeue(&a), &front);
+  EXPECT_EQ(root.dequeue(&a), &s[1]);
+  EXPECT_EQ(root.dequeue(&a), &s[2]);
+  EXPECT_EQ(root.chargeWaits(&a, 1030), 0);
+}
+
+TEST(SemaRootTest, WaiterThatCameWithTheProfileOffIsNotCharged) {
+  SemaRoot root;
+  LockScope hold(&root.lock);
+  Addr a;
+  Sudog first, last;
+  root.queue(&a, &first, /*lifo=*/false, 7);
+  last.acquiretime = 100;
+  root.queue(&a, &last, /*lifo=*/false, 9);
+  EXPECT_EQ(root.chargeWaits(&a, 1000), 0);
+  EXPECT_TRUE(root.remove(&first));
+  EXPECT_EQ(root.chargeWaits(&a, 1000), 900);
+  EXPECT_TRUE(root.remove(&last));
 }
 
 TEST(SemaRootTest, DequeueOfAnAddressWithoutWaitersFindsNothing) {

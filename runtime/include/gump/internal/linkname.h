@@ -21,6 +21,7 @@
 #include "gump/internal/linkname_go.h"        // IWYU pragma: export
 #include "gump/internal/linkname_group.h"     // IWYU pragma: export
 #include "gump/internal/linkname_panic.h"     // IWYU pragma: export
+#include "gump/internal/linkname_pprof.h"     // IWYU pragma: export
 #include "gump/internal/linkname_runtime.h"   // IWYU pragma: export
 #include "gump/internal/linkname_scope.h"     // IWYU pragma: export
 #include "gump/internal/linkname_select.h"    // IWYU pragma: export

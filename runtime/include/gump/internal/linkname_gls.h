@@ -7,8 +7,8 @@
 namespace gump::rt {
 
 // LocalNode is an element of the list of a goroutine's values, newest first.
-// glsSet allocates its nodes. The nodes of scopes (linkname_scope.h) lie in
-// objects of the caller.
+// glsSet allocates its nodes. The nodes of scopes (linkname_scope.h) and of
+// pprof::Do (linkname_pprof.h) lie in objects of the caller.
 struct LocalNode {
   const void* key = nullptr;
   void* value = nullptr;

@@ -1,0 +1,170 @@
+// Profiles of a running program, as Go's runtime/pprof writes them, and the
+// labels by which they tell goroutines apart.
+//
+//   pprof::Do(ctx, {{"tenant", tenant}, {"op", "checkout"}},
+//             [](context::Context labelled) {
+//     Checkout(labelled);               // and the goroutines that it starts
+//   });
+//
+// Labels stand in dumps of goroutines and in the goroutine profile. A goroutine
+// inherits the labels of the goroutine that starts it: by go(), WaitGroup::Go,
+// ErrGroup::Go, Scope::Go, or on a runtime::Thread. A function of
+// context::AfterFunc has those of the goroutine that cancels the context. A
+// function of time::AfterFunc has none. So it is in Go. GODEBUG=tracebacklabels
+// =0 leaves labels out of dumps.
+//
+// A goroutine without labels pays nothing for them. One that inherits labels
+// costs an allocation of 32 bytes. If there is no memory for that, the process
+// ends with "fatal error: out of memory".
+//
+// All functions may be called from goroutines and from plain threads, at any
+// time.
+#ifndef GUMP_PPROF_H_
+#define GUMP_PPROF_H_
+
+#include <initializer_list>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "gump/context.h"
+#include "gump/internal/linkname_pprof.h"
+
+namespace gump::pprof {
+
+class Labels;
+
+}  // namespace gump::pprof
+
+namespace gump::internal {
+
+// LabelsAccess is for the library itself.
+struct LabelsAccess {
+  static const rt::LabelSet* set(const pprof::Labels& labels) noexcept;
+  static pprof::Labels Adopt(const rt::LabelSet* set) noexcept;
+};
+
+}  // namespace gump::internal
+
+namespace gump::pprof {
+
+// Labels is a set of labels: texts with a key each. It is a handle of a set
+// that does not change, so a copy costs a counter. Copying and destroying never
+// park. Making one throws std::bad_alloc if there is no memory.
+class Labels {
+ public:
+  using Pair = std::pair<std::string_view, std::string_view>;
+
+  // The empty set.
+  Labels() noexcept = default;
+  // Copies key and value of each pair. Of several with one key, the last
+  // counts.
+  Labels(std::initializer_list<Pair> labels)
+      : Labels(absl::MakeConstSpan(labels.begin(), labels.size())) {}
+  explicit Labels(absl::Span<const Pair> labels);
+
+  Labels(const Labels& other) noexcept : set_(other.set_) {
+    rt::retainLabels(set_);
+  }
+  Labels(Labels&& other) noexcept : set_(std::exchange(other.set_, nullptr)) {}
+  Labels& operator=(Labels other) noexcept {
+    std::swap(set_, other.set_);
+    return *this;
+  }
+  ~Labels() { rt::releaseLabels(set_); }
+
+ private:
+  friend internal::LabelsAccess;
+  const rt::LabelSet* set_ = nullptr;
+};
+
+// WithLabels makes a child of ctx that has the labels of ctx and those given. A
+// label replaces an earlier one with the same key.
+[[nodiscard]] context::Context WithLabels(const context::Context& ctx,
+                                          const Labels& labels);
+
+// Label returns the value of a label of ctx, or nullopt. The text lives as long
+// as ctx.
+[[nodiscard]] std::optional<std::string_view> Label(const context::Context& ctx,
+                                                    std::string_view key);
+
+}  // namespace gump::pprof
+
+namespace gump::internal {
+
+// LabelScope gives the caller's goroutine the labels of a context for as long
+// as it lives.
+class LabelScope {
+ public:
+  explicit LabelScope(const context::Context& ctx);
+  LabelScope(const LabelScope&) = delete;
+  LabelScope& operator=(const LabelScope&) = delete;
+  ~LabelScope() { rt::leaveLabels(&frame_); }
+
+ private:
+  const pprof::Labels labels_;
+  rt::LabelFrame frame_;
+};
+
+}  // namespace gump::internal
+
+namespace gump::pprof {
+
+// Do calls f(c), where c is WithLabels(ctx, labels). Until f returns, throws or
+// ends by Goexit, the calling goroutine has the labels of c, and goroutines
+// that it starts inherit them. Afterwards it has those that it had before. As
+// in Go, the labels come from contexts: a Do inside of f that is not given c or
+// a child of c does not add to the labels of c, but replaces them.
+//
+// Do parks only as f does. f must return on the goroutine that called it.
+template <class F>
+void Do(context::Context ctx, Labels labels, F&& f) {
+  context::Context inner = WithLabels(ctx, labels);
+  const internal::LabelScope scope(inner);
+  std::forward<F>(f)(std::move(inner));
+}
+
+// WriteProfile writes a profile to fd, which stays open.
+//
+//   goroutine      the stacks of all goroutines, with their labels. One whose
+//                  stack is unavailable, because it is in a system call, counts
+//                  at its start function.
+//   threadcreate   the library's threads, each at its first function
+//   block          where goroutines have waited, how often and how long, since
+//                  SetBlockProfileRate switched it on
+//   mutex          which unlocks have made others wait, how often and how long,
+//                  since SetMutexProfileFraction switched it on
+//
+// With debug 0 it is a profile.proto in a gzip file, which `go tool pprof`
+// reads. It names functions, so pprof needs no program beside it. With debug 1
+// it is Go's text. With debug 2 the goroutine profile is the text of
+// runtime::Stack(true).
+//
+// Another name fails with NotFound. The error of a write has its errno
+// (status.h). A pipe without a reader fails with "write profile: broken pipe",
+// and sends no SIGPIPE. Parks while fd is not ready.
+//
+// The goroutine profile stops the world while it reads the stacks.
+[[nodiscard]] absl::Status WriteProfile(std::string_view name, int fd,
+                                        int debug = 0);
+
+// SetBlockProfileRate switches the block profile on, for ns > 0, or off. A wait
+// for a channel, in a select, for a lock, a condition, an event or a WaitGroup
+// is recorded with the probability of its length divided by ns, and surely if
+// it is longer. With 1, all waits are recorded, which costs some microseconds
+// each. A wait ends when the goroutine runs again. Off, it costs one load for
+// each operation that waits. The records of earlier settings stay. Never parks.
+void SetBlockProfileRate(int ns);
+
+// SetMutexProfileFraction makes one of `rate` unlocks for which others have
+// waited be recorded. The time that it is charged with is what all waiters of
+// the lock have lost since the unlock before, as in Go. With 0 the profile is
+// off. Returns the rate before; with a rate below 0 it changes nothing. Counts
+// sync::Mutex and sync::RWMutex. Never parks.
+int SetMutexProfileFraction(int rate);
+
+}  // namespace gump::pprof
+
+#endif  // GUMP_PPROF_H_
