@@ -23,6 +23,10 @@ struct Stats {
   Atomic<uint64_t> retiredMs;
   Atomic<uint64_t> stalls;       // see Watchdog in sysmon.cc
   Atomic<uint64_t> staleEvents;  // for a descriptor that no longer exists
+  // Time that goroutines and foreign threads have waited for Mutexes and
+  // RWMutexes, and threads have slept for locks of the runtime; an estimate
+  // (tracking.h).
+  Atomic<int64_t> mutexWaitNS;
 };
 extern Stats stats;
 

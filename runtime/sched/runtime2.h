@@ -18,6 +18,8 @@
 #include "runtime/sched/gqueue.h"
 #include "runtime/sched/stack.h"
 #include "runtime/sched/time.h"
+#include "runtime/sched/timehist.h"
+#include "runtime/sched/tracking.h"
 #include "runtime/sys/atomic.h"
 #include "runtime/sys/base.h"
 #include "runtime/sys/lock_futex.h"
@@ -270,6 +272,10 @@ struct alignas(kFalseSharing) P {
   // they take.
   alignas(kFalseSharing) Atomic<uint32_t> runqhead;
   alignas(kFalseSharing) Atomic<uint32_t> runqtail;
+  // How often execute is yet to be called here until a measurement begins
+  // (tracking.h). Only the owner uses it. It lies here because a P that runs
+  // goroutines writes this line anyway.
+  uint32_t untilTracked = kTrackingPeriod;
   // runnext, if set, is a G that the running G readied and that inherits its
   // slice. Only the owner makes it non-null. The owner and thieves may clear
   // it.
@@ -299,6 +305,10 @@ struct alignas(kFalseSharing) P {
   Atomic<Group*> countedGroup;
   Atomic<int32_t> countedRunnable;
   NodeCounts counts;
+  TrackingPace pace;
+  // How long goroutines were runnable before this P ran them. Written by the
+  // owner, and read by metrics.
+  TimeHistogram timeToRun;
 
   struct SysmonTick {  // sysmon's private copy
     uint32_t schedtick = 0, syscalltick = 0;
