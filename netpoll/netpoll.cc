@@ -24,6 +24,7 @@
 #include "netpoll/wakeup_lead.h"
 #include "runtime/diag/debugvars.h"
 #include "runtime/diag/panic.h"
+#include "runtime/diag/stats.h"
 #include "runtime/sched/deadlock.h"
 #include "runtime/sched/home.h"
 #include "runtime/sched/mlocks.h"
@@ -487,15 +488,28 @@ void netpollGenericInit() {
 }
 bool netpollinited() { return inited.load(relaxed); }
 
+namespace {
+// countReady counts the goroutines that a poll has found.
+void countReady(const NetpollResult& r) {
+  if (r.delta != 0) {
+    stats.polledReady.add(static_cast<uint64_t>(-r.delta), relaxed);
+  }
+}
+}  // namespace
+
 NetpollResult netpoll(int64_t delay) {
   NetpollResult r;
   // seq_cst: the argument is at the top.
   const NetpollBackend* b = backend.load(seq_cst);
   if (delay == 0) {
     // While no goroutine waits, do not poll: a later poll gets the events.
-    if (b != nullptr && netpollAnyWaiters()) (void)b->poll(0, &r);
+    if (b != nullptr && netpollAnyWaiters()) {
+      (void)b->poll(0, &r);
+      countReady(r);
+    }
     return r;
   }
+  stats.blockingPolls.add(1, relaxed);  // a figure
   if (delay > kMaxDelay) delay = kMaxDelay;
   if (delay > 0) preciseSleeps(getg()->m);
   const PunctualSleep sleep(delay);
@@ -507,6 +521,7 @@ NetpollResult netpoll(int64_t delay) {
     } else if (r.toRun.empty()) {
       sleep.waitForTheRest(wakeSig);
     }
+    countReady(r);
     return r;
   }
   // Acquire: pairs with netpollBreak; makes the breaker's earlier stores
@@ -524,6 +539,7 @@ void netpollBreak() {
   // If the flag is already up, the present or the next poll will see it.
   // seq_cst: the argument is at the top. Pairs with the xchg in netpoll.
   if (!wakeSig.cas(0, 1, seq_cst)) return;
+  stats.pollBreaks.add(1, relaxed);  // a figure
   const NetpollBackend* b = backend.load(seq_cst);
   if (b == nullptr) {
     futexwakeup(&wakeSig, 1);
@@ -535,6 +551,7 @@ void netpollBreak() {
 // seq_cst: as in commitWait. It also acquires: a thread that sees the count at
 // 0 sees that the goroutines that waited are runnable.
 bool netpollAnyWaiters() { return netpollWaiters.load(seq_cst) > 0; }
+int32_t netpollCountWaiters() { return netpollWaiters.load(relaxed); }
 // seq_cst: as in commitWait.
 void netpollAdjustWaiters(int32_t delta) {
   if (delta != 0) netpollWaiters.add(delta, seq_cst);

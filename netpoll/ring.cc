@@ -38,6 +38,7 @@
 
 #include "runtime/diag/debugvars.h"
 #include "runtime/diag/panic.h"
+#include "runtime/diag/stats.h"
 #include "runtime/sched/deadlock.h"
 #include "runtime/sched/fork.h"
 #include "runtime/sched/gqueue.h"
@@ -338,6 +339,7 @@ bool Ring::prepare(RingCall* c) {
   }
   io_uring_sqe_set_data64(s, reinterpret_cast<uintptr_t>(c) | kCall);
   (c->op == RingCall::Op::kSync ? syncing_ : inFlight_)++;
+  stats.ringCalls.add(1, relaxed);  // a figure
   return true;
 }
 
@@ -399,6 +401,7 @@ void Ring::enter() {
   const bool wait = submitted.load(seq_cst) == nullptr && idle();
   M* mp = getg()->m;
   mp->blocked.store(wait, relaxed);  // a hint
+  stats.ringEnters.add(1, relaxed);  // a figure
   const int n = wait ? io_uring_submit_and_wait(&ring_, 1)
                      : io_uring_submit_and_get_events(&ring_);
   mp->blocked.store(false, relaxed);
@@ -456,6 +459,7 @@ void Ring::completed(const io_uring_cqe* cqe) {
     case kCall: {
       auto* c = static_cast<RingCall*>(about);
       (c->op == RingCall::Op::kSync ? syncing_ : inFlight_)--;
+      stats.ringCompleted.add(1, relaxed);  // a figure
       finish(c, cqe->res);
       break;
     }

@@ -127,6 +127,7 @@ GUMP_LAYOUT_TABLE gump_rt_layout[] = {
     GUMP_VALUE(kGwaiting),
     GUMP_VALUE(kGdead),
     GUMP_VALUE(kGscan),
+    GUMP_VALUE(kGtracked),
     {"kWaitReasonText", kNumWaitReasonTexts, kWaitReasonText},
     // The frame at G.sched.sp (asm_*.S): where the registers are, by the names
     // that gdb has for them.

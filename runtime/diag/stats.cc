@@ -60,8 +60,9 @@ void readSchedStats(SchedStats* out) noexcept {
   out->presumptions = stats.presumptions.load(relaxed);
   out->world_stops = stats.worldStops.load(relaxed);
   out->world_stop_ns = stats.worldStopNS.load(relaxed);
-  out->reclaim_cycles = stats.cycles.load(relaxed);
   out->forced_reclaim_cycles = stats.forcedCycles.load(relaxed);
+  out->reclaim_cycles =
+      stats.requestedCycles.load(relaxed) + out->forced_reclaim_cycles;
   out->reclaim_worker_slabs = stats.workerSlabs.load(relaxed);
   out->stack_bytes_reclaimed = stats.stackBytes.load(relaxed);
   out->threads_retired = stats.retiredMs.load(relaxed);

@@ -43,6 +43,7 @@
 #include "runtime/sched/scope.h"
 #include "runtime/sched/stw.h"
 #include "runtime/sched/thread.h"
+#include "runtime/sched/tracking.h"
 #include "runtime/sys/descriptor.h"
 #include "runtime/sys/mem.h"
 #include "runtime/sys/os_linux.h"
@@ -172,9 +173,10 @@ void takeParked(G* gp, uint32_t status, int64_t now, GRecord* r,
   copyNames(gp, r);
   if ((status & ~uint32_t{kGscan}) == kGwaiting) {
     // Parking does not read the clock, so the age of a wait counts from the
-    // first dump that saw it.
-    if (gp->waitsince == 0) gp->waitsince = now;
-    r->minutes = (now - gp->waitsince) / kMinute;
+    // first dump that saw it. If the status had the scan bit, another thread
+    // may hold it.
+    if (status == kGwaiting) noteWaitSince(gp, now);
+    if (gp->waitsince != 0) r->minutes = (now - gp->waitsince) / kMinute;
   }
   frames->clear();
   if (gp->foreign) {

@@ -64,6 +64,10 @@ enum GStatus : uint32_t {
   // goexit0.
   kGdead = 6,
   kGscan = 0x1000,
+  // Tracked, in any status: see tracking.h. The owner of a transition sets,
+  // keeps or clears this bit with it. A thread that holds the scan bit may set
+  // it. readgstatus hides it.
+  kGtracked = 0x2000,
 };
 
 // Gobuf is a saved context. It holds only the stack pointer, because everything
@@ -107,17 +111,20 @@ struct alignas(kCacheLine) G {
                             // into the runtime
   bool foreign = false;     // pseudo-G of a foreign thread: it parks on its M's
                             // note and is never queued
-  // The goroutine begins and ends by the slow paths beginCarefully and
+  bool systemG = false;     // not counted by NumGoroutine, not shown by default
+  // These four share a byte, which only the owner of the G writes. The
+  // goroutine begins and ends by the slow paths beginCarefully and
   // endCarefully. True for the goroutine of Run, for those of the system, and,
   // if sanitizerOfProgram(), for all. Not reset when the G is reused: the slow
   // paths then find nothing to do.
-  bool careful = false;
-  bool systemG = false;  // not counted by NumGoroutine, not shown by default
-  // The function of Run has returned; it has not called Goexit. These two share
-  // a byte, which only the goroutine's M writes.
+  bool careful : 1 = false;
+  // The function of Run has returned; it has not called Goexit.
   bool mainReturned : 1 = false;
-  bool goexited : 1 = false;  // it called Goexit
-  bool unguarded = false;     // its stack has a canary in place of a guard page
+  bool goexited : 1 = false;         // it called Goexit
+  bool lockWaitTracked : 1 = false;  // its wait for a lock is measured
+  // How often the time until it runs is counted; 0: it is not measured.
+  uint8_t trackedWeight = 0;
+  bool unguarded = false;  // its stack has a canary in place of a guard page
   // The node on whose memory the cell lies: an index in topology.nodes.
   // Constant.
   uint8_t memoryNode = 0;
@@ -158,7 +165,9 @@ struct alignas(kCacheLine) G {
   LocalNode* gls = nullptr;    // newest of the goroutine-local values
   const char* name = nullptr;  // GoOptions::name, malloc'ed by go(), freed by
                                // the goroutine itself; or nullptr
-  // nanotime when a dump first saw it waiting; 0: no dump has.
+  // Not 0 only if it is tracked (tracking.h). Parked: nanotime when a dump
+  // first saw it waiting, or when it began to wait for a lock. kGrunnable:
+  // nanotime when it became runnable.
   int64_t waitsince = 0;
   // GoOptions::stack_size: 1 + log2 of its multiple of kMinStackSize, rounded
   // up; 0: default.

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "runtime/diag/panic.h"
+#include "runtime/diag/stats.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
 
@@ -75,6 +76,7 @@ void runFinalizers(void*) {
     f->ft->run(f->closure);
     f->ft->destroy(f->closure);
     fingRunsUser.store(false, relaxed);
+    stats.finalizersExecuted.add(1, relaxed);  // a figure
     std::free(f);
   }
 }
@@ -140,6 +142,7 @@ bool queueFinalizer(const FuncType* ft, void* closure) noexcept {
     finHead = f;
   }
   finTail = f;
+  stats.finalizersQueued.add(1, relaxed);  // a figure
   // seq_cst: W1 of the essay in proc.cc. It also pairs with the acquire in
   // wakefing. If the cas fails, another thread has set the flag and called
   // wakep.

@@ -35,8 +35,10 @@ void netpollGenericInit();
 // Several calls may count as one.
 void netpollBreak();
 // netpollAnyWaiters tells whether a goroutine waits for a descriptor.
+// netpollCountWaiters is the number of those that do, as a figure.
 // netpollAdjustWaiters changes the number of waiters.
 [[nodiscard]] bool netpollAnyWaiters();
+[[nodiscard]] int32_t netpollCountWaiters();
 void netpollAdjustWaiters(int32_t delta);
 
 }  // namespace gump::rt

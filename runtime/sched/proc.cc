@@ -106,6 +106,7 @@
 #include "runtime/sched/runq.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/time.h"
+#include "runtime/sched/tracking.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/tls.h"
 
@@ -253,17 +254,14 @@ Runnable findRunnable() {
   }
 }
 
-G* execute(G* gp, bool inheritTime) {
-  if (GUMP_UNLIKELY(gp->special) && !groupAdmit(gp)) return nullptr;
-  M* mp = getg()->m;
-  if (gp->stack.lo == 0 && GUMP_UNLIKELY(!bindStack(mp->p, gp))) {
-    return nullptr;
-  }
+namespace {
+
+// makeCurrent is the end of execute.
+// On: g0, or user.
+GUMP_ALWAYS_INLINE G* makeCurrent(G* gp, M* mp, P* pp, bool inheritTime) {
   mp->curg.store(gp, release);  // pairs with the acquire in preemptone
   gp->m = mp;
   casgstatus(gp, kGrunnable, kGrunning);
-  gp->waitsince = 0;
-  P* pp = mp->p;
   if (inheritTime) {
     // A request to yield belongs to the time slice, so it is inherited with it.
     // If it were not, goroutines that ready each other would lose the request
@@ -276,6 +274,31 @@ G* execute(G* gp, bool inheritTime) {
     pp->schedtick.store(pp->schedtick.load(relaxed) + 1, relaxed);
   }
   return gp;
+}
+
+// makeTracked is makeCurrent if a measurement is to begin.
+// On: g0, or user.
+GUMP_NOINLINE G* makeTracked(G* gp, M* mp, P* pp, bool inheritTime) {
+  const uint8_t weight = trackBegin(mp, pp);
+  trackNext(makeCurrent(gp, mp, pp, inheritTime), weight);
+  return gp;
+}
+
+}  // namespace
+
+G* execute(G* gp, bool inheritTime) {
+  if (GUMP_UNLIKELY(gp->special) && !groupAdmit(gp)) return nullptr;
+  if (gp->stack.lo == 0 && GUMP_UNLIKELY(!bindStack(getg()->m->p, gp))) {
+    return nullptr;
+  }
+  M* mp = getg()->m;
+  P* pp = mp->p;
+  // Before the stores in makeCurrent. The P may be taken from outside while gp
+  // runs, and then only these stores order us and the next owner of the P.
+  if (GUMP_UNLIKELY(--pp->untilTracked == 0)) {
+    return makeTracked(gp, mp, pp, inheritTime);
+  }
+  return makeCurrent(gp, mp, pp, inheritTime);
 }
 
 // ---- Steps 0 to 6: with a P -------------------------------------------------

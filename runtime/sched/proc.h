@@ -144,7 +144,7 @@ extern Atomic<int32_t> scanners;
 // All functions:
 // On: any.  P: either.  Locks: none.  Parks: no.
 
-// readgstatus includes the scan bit.
+// readgstatus includes the scan bit, and hides kGtracked.
 uint32_t readgstatus(const G* gp);
 // casgstatus moves gp along one edge of the diagram in g.h, or throws.
 // It waits while another thread holds the scan bit.

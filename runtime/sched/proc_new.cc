@@ -78,14 +78,17 @@ GSlab* newSlab(uint32_t node) {
 }
 
 uint64_t nextGoid(P* pp) {
-  // Only uniqueness matters, not order.
-  if (pp == nullptr) return sched.goidgen.add(1, relaxed);
-  if (pp->goidcache == pp->goidcacheend) {
-    uint64_t end = sched.goidgen.add(kGoidBatch, relaxed);  // as above
-    pp->goidcache = end - kGoidBatch + 1;
-    pp->goidcacheend = end + 1;
+  // Only uniqueness matters, not order. The counts are figures.
+  if (pp == nullptr) {
+    sched.createdNoP.add(1, relaxed);
+    return sched.goidgen.add(1, relaxed);
   }
-  return pp->goidcache++;
+  const uint64_t n = pp->created.load(relaxed);
+  if (n % kGoidBatch == 0) {  // the batch is used up
+    pp->goidBase = sched.goidgen.add(kGoidBatch, relaxed) - kGoidBatch + 1 - n;
+  }
+  pp->created.store(n + 1, relaxed);
+  return pp->goidBase + n;
 }
 
 // endCarefully does what a goroutine needs at its end only if it is `careful`.

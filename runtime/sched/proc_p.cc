@@ -90,6 +90,7 @@ void pidleput(P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   }
   updateTimerPMask(pp);
   idlepMask.set(static_cast<uint32_t>(pp->id));
+  pp->idleSince = nanotime();
   SchedNode* np = nodeOf(pp);
   pp->link = np->pidle;
   np->pidle = pp;
@@ -114,6 +115,8 @@ P* pidleget(SchedNode* near) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     idlepMask.clear(static_cast<uint32_t>(pp->id));
     np->pidle = pp->link;
     pp->link = nullptr;
+    const int64_t now = nanotime();
+    sched.idleNS += now - pp->idleSince;
     if (severalNodes()) countTaken(np);
     sched.npidle.add(-1, seq_cst);  // as above
     // sysmon sleeps deeply only while every P is idle. The goroutine that runs
@@ -121,7 +124,7 @@ P* pidleget(SchedNode* near) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     // sysmon wakes by itself within a slice, because of a timer, that is soon
     // enough.
     if (GUMP_UNLIKELY(sched.sysmonwait.load(relaxed)) &&  // under sched.lock
-        sched.sysmonUntil - nanotime() > kForcePreemptNS) {
+        sched.sysmonUntil - now > kForcePreemptNS) {
       wakeSysmonLocked();
     }
   }
@@ -250,6 +253,9 @@ P* procresize(int32_t nprocs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   dealPs(nprocs);
   for (int32_t i = nprocs; i < old; i++) destroyP(allp[i]);
   bindPs(nprocs);
+  const int64_t now = nanotime();
+  if (sched.resizeTime != 0) sched.totalNS += (now - sched.resizeTime) * old;
+  sched.resizeTime = now;
   // Pairs with the acquire in loseSpinning: the Ps below nprocs are made.
   gomaxprocs.store(nprocs, release);
   if (nprocs > gomaxprocsEver.load(relaxed)) {  // written here only

@@ -35,6 +35,7 @@
 #include "runtime/sched/stw.h"
 #include "runtime/sched/switch.h"
 #include "runtime/sched/threadhooks.h"
+#include "runtime/sched/tracking.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/sanitizer.h"
 #include "runtime/sys/tls.h"
@@ -158,7 +159,6 @@ G* parkMember(G* gp) {
 void parkForeign(G* gp, bool (*unlockf)(G*, void*), void* lock) {
   M* mp = gp->m;
   Bubble* b = isIdleInSynctest(gp->waitreason) ? gp->bubble : nullptr;
-  gp->waitsince = 0;  // of an earlier wait
   casgstatus(gp, kGrunning, kGwaiting);
   if (unlockf != nullptr && !unlockf(gp, lock)) {
     casgstatus(gp, kGwaiting, kGrunnable);
@@ -179,7 +179,9 @@ void parkForeign(G* gp, bool (*unlockf)(G*, void*), void* lock) {
   }
   releasem(mp);
   mp->blocked.store(true, relaxed);  // a hint
-  notesleep(&mp->park);              // readyForeign's notewakeup may come first
+  const MutexWait wait(gp->waitreason);
+  notesleep(&mp->park);  // readyForeign's notewakeup may come first
+  wait.end();
   noteclear(&mp->park);
   mp->blocked.store(false, relaxed);
   mp->asleep.store(false, seq_cst);  // F4
@@ -396,16 +398,17 @@ bool goparkthread(Mutex* l, WaitReason reason, int64_t when,
   G* gp = getg();
   M* mp = gp->m;
   gp->waitreason = reason;
-  gp->waitsince = 0;  // of an earlier wait
   casgstatus(gp, kGrunning, kGwaiting);
   unlock(l);
   releasem(mp);
+  const MutexWait wait(reason);
   const int64_t left = when - nanotime();
   bool woken = notetsleep(&mp->park, left > 0 ? left : 0);
   if (!woken && !withdraw(arg)) {
     notesleep(&mp->park);  // the waker is about to ready gp
     woken = true;
   }
+  wait.end();
   if (woken) {
     noteclear(&mp->park);
   } else {

@@ -4,6 +4,7 @@
 #include "runtime/diag/panic.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
+#include "runtime/sched/tracking.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/tls.h"
 
@@ -64,14 +65,17 @@ bool noScanner() {
   return gp != nullptr && gp->m->p != nullptr;
 }
 
-// scanWait waits while another thread holds the scan bit of gp. It throws if
-// the status is neither oldval nor oldval with that bit.
+// scanWait waits while another thread holds the scan bit of gp, and returns the
+// status, which is oldval, tracked or not. It throws if the status is any
+// other, apart from the scan bit.
 // On: any.  P: either.  Locks: none.  Parks: no.
-GUMP_NOINLINE void scanWait(G* gp, uint32_t oldval, uint32_t newval) {
+GUMP_NOINLINE uint32_t scanWait(G* gp, uint32_t oldval, uint32_t newval) {
   for (int spins = 0;; spins++) {
     uint32_t s = gp->atomicstatus.load(acquire);
-    if (s == oldval) return;
-    if (s != (oldval | kGscan)) badG(gp, oldval, newval);
+    if ((s & ~uint32_t{kGtracked}) == oldval) return s;
+    if ((s & ~uint32_t{kGtracked}) != (oldval | kGscan)) {
+      badG(gp, oldval, newval);
+    }
     // The holder may be a thread of a lower real-time priority than ours, and
     // on our processor. Then it runs only while we sleep.
     if (spins < 1000) {
@@ -84,11 +88,28 @@ GUMP_NOINLINE void scanWait(G* gp, uint32_t oldval, uint32_t newval) {
   }
 }
 
+// moveSlowly is casgstatus if gp is tracked, or if another thread holds its
+// scan bit. It throws if gp has a wrong status.
+// On: any.  P: either.  Locks: none.  Parks: no.
+GUMP_NOINLINE void moveSlowly(G* gp, uint32_t oldval, uint32_t newval) {
+  for (;;) {
+    // Each time anew, because a scanner may make gp tracked.
+    const uint32_t from = scanWait(gp, oldval, newval);
+    const bool tracked = (from & kGtracked) != 0;
+    const uint32_t to =
+        tracked && staysTracked(oldval, newval) ? newval | kGtracked : newval;
+    // acq_rel as in casgstatus. If it fails, a thread has set the scan bit.
+    if (!gp->atomicstatus.cas(from, to, acq_rel)) continue;
+    if (tracked) trackAfter(gp, oldval, newval);
+    return;
+  }
+}
+
 }  // namespace
 
 uint32_t readgstatus(const G* gp) {
   // Pairs with the stores in casgstatus, because the status guards G's fields.
-  return gp->atomicstatus.load(acquire);
+  return gp->atomicstatus.load(acquire) & ~uint32_t{kGtracked};
 }
 
 void casgstatus(G* gp, uint32_t oldval, uint32_t newval) {
@@ -99,8 +120,8 @@ void casgstatus(G* gp, uint32_t oldval, uint32_t newval) {
     // The holder of the scan bit competes with us. acq_rel: we see all
     // that the parker wrote before it parked, and a thread that sees the new
     // status sees all that we wrote.
-    while (GUMP_UNLIKELY(!gp->atomicstatus.cas(oldval, newval, acq_rel))) {
-      scanWait(gp, oldval, newval);
+    if (GUMP_UNLIKELY(!gp->atomicstatus.cas(oldval, newval, acq_rel))) {
+      moveSlowly(gp, oldval, newval);
     }
     return;
   }
@@ -109,7 +130,8 @@ void casgstatus(G* gp, uint32_t oldval, uint32_t newval) {
   // other status is changed only by the G's owner. So a checked store is
   // enough. Acquire as above.
   if (GUMP_UNLIKELY(gp->atomicstatus.load(acquire) != oldval)) {
-    badG(gp, oldval, newval);
+    moveSlowly(gp, oldval, newval);
+    return;
   }
   // Pairs with the acquire of the cas above and of readgstatus.
   gp->atomicstatus.store(newval, release);
@@ -119,13 +141,19 @@ bool castogscanstatus(G* gp, uint32_t oldval) {
   if (oldval != kGwaiting && oldval != kGsyscall) {
     fatalthrow("castogscanstatus: bad status");
   }
-  // Pairs with the parker's release.
-  return gp->atomicstatus.cas(oldval, oldval | kGscan, acquire);
+  const uint32_t tracked = oldval | kGtracked;
+  // Both pair with the parker's release. As long as gp is parked or in a call,
+  // it does not stop being tracked, and only a scanner makes it tracked.
+  return gp->atomicstatus.cas(oldval, oldval | kGscan, acquire) ||
+         gp->atomicstatus.cas(tracked, tracked | kGscan, acquire);
 }
 
 void casfrom_Gscanstatus(G* gp, uint32_t oldval) {
+  // Relaxed: no other thread changes the status while we hold the bit.
+  const uint32_t held = gp->atomicstatus.load(relaxed);
   // Pairs with the acq_rel of a thread that leaves the status.
-  if (!gp->atomicstatus.cas(oldval | kGscan, oldval, release) &&
+  if (((held & ~uint32_t{kGtracked}) != (oldval | kGscan) ||
+       !gp->atomicstatus.cas(held, held & ~uint32_t{kGscan}, release)) &&
       !isPanicking()) {  // then a waker may have overlooked the bit: noScanner
     badG(gp, oldval | kGscan, oldval);
   }

@@ -59,6 +59,8 @@ int32_t newprocs;
 // thread runs as soon as it wakes, even if threads that compute have all
 // processors. Guarded by worldsema.
 RunOnWake stopperBefore;
+// nanotime when the present stop began. Guarded by worldsema.
+int64_t stopBegin;
 
 // takeWorld takes worldsema, with m.locks raised.
 // On: user, or a foreign thread.  P: either.  Locks: none.  Parks: yes.
@@ -251,7 +253,7 @@ void stopTheWorld(WaitReason reason) {
                         // stopped P
   G* gp = getg();
   gp->waitreason = reason;
-  const int64_t begin = nanotime();
+  stopBegin = nanotime();
   if (takeStoppablePs(mp)) {
     if (!gp->foreign) preciseSleeps(mp);
     stopperBefore = runOnWake();
@@ -262,8 +264,10 @@ void stopTheWorld(WaitReason reason) {
     noteclear(&sched.stopnote);
   }
   checkStopped();
+  const int64_t took = nanotime() - stopBegin;
   stats.worldStops.add(1, relaxed);
-  stats.worldStopNS.add(static_cast<uint64_t>(nanotime() - begin), relaxed);
+  stats.worldStopNS.add(static_cast<uint64_t>(took), relaxed);
+  stats.stopping.record(took);
 }
 
 void startTheWorld() {
@@ -307,6 +311,7 @@ void startTheWorld() {
     idle->nextp = pp;
     notewakeup(&idle->park);  // publishes nextp
   }
+  stats.stopped.record(nanotime() - stopBegin);
   // There may be work in the global queue, and idle Ps. One spinner finds out.
   // wakep requires that the work was published before. It was, in the section
   // of sched.lock above.

@@ -225,7 +225,6 @@ void exitsyscall() noexcept {
     return;
   }
   M* mp = acquirem();
-  gp->waitsince = 0;
   P* oldp = mp->oldp;
   mp->oldp = nullptr;
   if (GUMP_LIKELY(exitsyscallFast(oldp))) {
@@ -243,7 +242,6 @@ void exitsyscall() noexcept {
 M* exitsyscallNoP() {
   G* gp = getg();
   M* mp = gp->m;
-  gp->waitsince = 0;
   if (exitsyscallFast(nullptr) && (!gp->special || groupEnter(gp))) {
     casgstatus(gp, kGsyscall, kGrunning);
     return mp;

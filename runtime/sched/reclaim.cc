@@ -251,9 +251,13 @@ void giveBackStacks() {
   awaitWorkers();
 }
 
+// cycle runs a cycle, and counts it in *count.
+// On: user, or a foreign thread.  P: either.  Locks: takes worldsema,
+// sched.lock.  Parks: yes.
+void cycle(Atomic<uint64_t>* count);
+
 constexpr FuncType kForcedCycle = systemFunc([](void*) {
-  runtimeGC();
-  stats.forcedCycles.add(1, relaxed);    // a figure
+  cycle(&stats.forcedCycles);
   forcingReclaim.store(false, release);  // pairs with the cas below
 });
 
@@ -271,6 +275,8 @@ void forceReclaim(int64_t now) {
   if (!startSystemG(&kForcedCycle)) forcingReclaim.store(false, release);
 }
 
+void runtimeGC() noexcept { cycle(&stats.requestedCycles); }
+
 namespace {
 
 // handIn is what each P does at its safe point. With several nodes it also
@@ -281,9 +287,7 @@ void handIn(P* pp) {
   if (severalNodes()) gfpurge(pp);
 }
 
-}  // namespace
-
-void runtimeGC() noexcept {
+void cycle(Atomic<uint64_t>* count) {
   runtimeEntry();
   // The hooks run code of the program, which may want a cycle in its turn.
   for (auto& h : hooks) {
@@ -302,10 +306,12 @@ void runtimeGC() noexcept {
   scanners.add(-1, release);
   stackpoolRelease();
   retireIdleMs(gomaxprocs.load(relaxed));  // a number to aim at
-  stats.cycles.add(1, relaxed);            // a figure
+  count->add(1, relaxed);                  // a figure
   lastCycle.store(nanotime(), relaxed);    // as in forceReclaim
   if (!plain) semrelease(&cyclesema, /*handoff=*/false);
 }
+
+}  // namespace
 
 bool reclaimRegister(void (*hook)()) noexcept {
   for (auto& h : hooks) {

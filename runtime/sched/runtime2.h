@@ -18,6 +18,8 @@
 #include "runtime/sched/gqueue.h"
 #include "runtime/sched/stack.h"
 #include "runtime/sched/time.h"
+#include "runtime/sched/timehist.h"
+#include "runtime/sched/tracking.h"
 #include "runtime/sys/atomic.h"
 #include "runtime/sys/base.h"
 #include "runtime/sys/lock_futex.h"
@@ -270,6 +272,10 @@ struct alignas(kFalseSharing) P {
   // they take.
   alignas(kFalseSharing) Atomic<uint32_t> runqhead;
   alignas(kFalseSharing) Atomic<uint32_t> runqtail;
+  // How often execute is yet to be called here until a measurement begins
+  // (tracking.h). Only the owner uses it. It lies here because a P that runs
+  // goroutines writes this line anyway.
+  uint32_t untilTracked = kTrackingPeriod;
   // runnext, if set, is a G that the running G readied and that inherits its
   // slice. Only the owner makes it non-null. The owner and thieves may clear
   // it.
@@ -288,7 +294,13 @@ struct alignas(kFalseSharing) P {
   uint32_t stackCacheN = 0;
   // Free default-sized stacks, last in first out.
   StackTop* stackCache = nullptr;
-  uint64_t goidcache = 0, goidcacheend = 0;
+  // Goroutines that this P has created. Written by the owner, and read by
+  // metrics. It only grows.
+  Atomic<uint64_t> created;
+  // The P takes numbers of goroutines in batches. The next one of the batch is
+  // goidBase + created, modulo 2^64. A batch ends when kGoidBatch divides
+  // created.
+  uint64_t goidBase = 0;
 
   Timers timers;
   TimerCells funcCells, chanCells;  // for AfterFunc, and for channels of time
@@ -299,6 +311,11 @@ struct alignas(kFalseSharing) P {
   Atomic<Group*> countedGroup;
   Atomic<int32_t> countedRunnable;
   NodeCounts counts;
+  int64_t idleSince = 0;  // nanotime when it was put on SchedNode::pidle
+  TrackingPace pace;
+  // How long goroutines were runnable before this P ran them. Written by the
+  // owner, and read by metrics.
+  TimeHistogram timeToRun;
 
   struct SysmonTick {  // sysmon's private copy
     uint32_t schedtick = 0, syscalltick = 0;
@@ -378,6 +395,8 @@ enum class WakeMode : uint8_t {
 // atomic.
 struct Schedt {
   Atomic<uint64_t> goidgen;
+  // Goroutines that threads without a P have created. A figure.
+  Atomic<uint64_t> createdNoP;
   alignas(kFalseSharing)
       Atomic<int64_t> lastpoll;  // time of the last poll; 0: an M is blocked in
                                  // the poller now
@@ -414,6 +433,11 @@ struct Schedt {
   // runs, they keep checkdead silent.
   int32_t nmextra ABSL_GUARDED_BY(lock) = 0;
 
+  // For metrics: how long Ps have been on the list, ns, without those that are
+  // on it now; and GOMAXPROCS times ns until it last changed, at resizeTime.
+  int64_t idleNS ABSL_GUARDED_BY(lock) = 0;
+  int64_t totalNS ABSL_GUARDED_BY(lock) = 0;
+  int64_t resizeTime ABSL_GUARDED_BY(lock) = 0;
   // Idle Ps, of all nodes. Written under lock.
   alignas(kFalseSharing) Atomic<int32_t> npidle;
   // Ms that look for work; see the essay in proc.cc.

@@ -119,6 +119,8 @@ struct StackPools {
   SizeClass classes[kMaxNodes][kMaxArenaOrder + 1] ABSL_GUARDED_BY(stackLock);
   // The nodes from nnodes on have no arena. It only grows.
   uint32_t nnodes ABSL_GUARDED_BY(stackLock) = 1;
+  // Stacks that are mapped alone.
+  uint64_t alone ABSL_GUARDED_BY(stackLock) = 0;
 };
 constinit StackPools stacks;
 
@@ -189,6 +191,7 @@ void unmapStack(StackTop* t) {
   {
     LockScope scope(&stackLock);
     unpublish(a);
+    stacks.alone--;
   }
   unmap(a, t->unguarded == 0 ? 1 : 0);
 }
@@ -323,7 +326,10 @@ StackTop* mapStack(uint32_t node, uint32_t order) {
   {
     LockScope scope(&stackLock);
     a = newArena(node, order);
-    if (a != nullptr) a->bump = 1;
+    if (a != nullptr) {
+      a->bump = 1;
+      stacks.alone++;
+    }
   }
   if (a == nullptr) {
     lastError.store(kErrNoMemory, relaxed);
@@ -621,6 +627,20 @@ void stackCheckCanary(G* gp) {
       "page\n",
       gp->goid, uint64_t{stackLimit(gp)});
   fatalthrow("stack overflow");
+}
+
+StackStats stackReadStats() {
+  StackStats s;
+  LockScope scope(&stackLock);
+  s.mappedBytes = stackBytesMapped;
+  s.made = stacks.alone;
+  for (uint32_t k = 0; k < stacks.nnodes; k++) {
+    for (const SizeClass& c : stacks.classes[k]) {
+      s.made += c.carved;
+      s.free += c.nfree() + c.bare.n;
+    }
+  }
+  return s;
 }
 
 size_t stackLimit(const G* gp) {

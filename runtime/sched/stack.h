@@ -102,6 +102,15 @@ bool stackReclaim();
 // that.
 // On: g0, or gp's own stack.  P: either.  Locks: none.  Parks: no.
 void stackCheckCanary(G* gp);
+// StackStats counts stacks, of all sizes.
+struct StackStats {
+  uint64_t mappedBytes = 0;  // of address space
+  uint64_t made = 0;         // stacks that exist
+  uint64_t free = 0;         // those of them that no goroutine and no P has
+};
+// stackReadStats reads the figures.
+// On: any.  P: either.  Locks: takes kStack.  Parks: no.
+[[nodiscard]] StackStats stackReadStats();
 // stackLimit returns the size of gp's stack in bytes, not counting its colour.
 // On: any, while gp has a stack.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] size_t stackLimit(const G* gp);

@@ -23,6 +23,7 @@
 namespace gump::rt {
 
 constinit Mutex stackLock{LockRank::kStack};
+uint64_t stackBytesMapped;
 
 namespace {
 
@@ -172,7 +173,10 @@ Arena* newArena(uint32_t node, uint32_t order) {
     a->order = order;
     a->node = node;
     a->nslots = static_cast<uint32_t>(size / stride);
-    if (publishArena(a->base, a)) return a;
+    if (publishArena(a->base, a)) {
+      stackBytesMapped += size;
+      return a;
+    }
     if (unmapArena(a->base, size)) roots.free(a->base, size);
   }
   a->next = spareArenas;
@@ -196,6 +200,7 @@ void unmap(Arena* a, uint32_t guards) {
   while (guards-- > 0) guardUnmapped();
   const bool reusable = unmapArena(a->base, a->size);
   LockScope scope(&stackLock);
+  stackBytesMapped -= a->size;
   if (reusable) roots.free(a->base, a->size);
   a->next = spareArenas;
   spareArenas = a;

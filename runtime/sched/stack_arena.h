@@ -45,6 +45,8 @@ static_assert(kTopReserve + (kColours - 1) * kColourStep + 1536 + 512 <=
 // on. Two things are forbidden under it: system calls, and touching a slot that
 // is not on a list. Mapping an arena is the exception.
 extern Mutex stackLock;
+// The size of all arenas together.
+extern uint64_t stackBytesMapped ABSL_GUARDED_BY(stackLock);
 
 // Arena is a mapping and the slots that it is carved into. Arena cells are
 // never freed; newArena reuses the cell of an unmapped arena.

@@ -61,6 +61,12 @@ const char* waitReasonString(WaitReason r);
 // reason is durably blocked (synctest.h).
 bool isIdleInSynctest(WaitReason r);
 
+// isMutexWait returns true if a goroutine that parks for this reason waits for
+// a Mutex or an RWMutex.
+inline bool isMutexWait(WaitReason r) {
+  return r >= WaitReason::kSyncMutexLock && r <= WaitReason::kSyncRWMutexLock;
+}
+
 }  // namespace gump::rt
 
 #endif  // RUNTIME_SCHED_WAITREASON_H_

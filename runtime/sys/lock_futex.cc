@@ -56,6 +56,7 @@
 
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
+#include "runtime/diag/stats.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/tls.h"
@@ -116,10 +117,13 @@ void lockSlow(Mutex* l) {
   Atomic<uint32_t>* sleepers = lockSleepersOf(l);
   sleepers->add(1, relaxed);  // S1: ordered before S3 by S2
   asymmetricHeavy();          // S2
+  int64_t since = 0;          // when we first slept
   // S3: pairs with store-release in unlock.
   while (!l->key_.cas(0, 1, acquire)) {
+    if (since == 0) since = nanotime();
     futexsleep(&l->key_, 1, -1);  // U3 of the holder's unlock wakes us (L2)
   }
+  if (since != 0) stats.mutexWaitNS.add(nanotime() - since, relaxed);
   sleepers->add(static_cast<uint32_t>(-1), relaxed);  // late is harmless (L1)
 }
 

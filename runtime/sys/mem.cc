@@ -40,6 +40,7 @@ void* named(void* p, size_t n) {
   if (p != nullptr) sysName(p, n, "gump: runtime");
   return p;
 }
+Atomic<uint64_t> mapped;  // a figure
 
 void* reserve(size_t n) ABSL_EXCLUSIVE_LOCKS_REQUIRED(persistent.lock) {
   if (!sanitizerReadsStacks()) return named(sysReserve(n), n);
@@ -51,7 +52,15 @@ void* reserve(size_t n) ABSL_EXCLUSIVE_LOCKS_REQUIRED(persistent.lock) {
   return named(p, n);
 }
 
+// count counts n bytes at p, if there is memory. Returns p.
+void* count(void* p, size_t n) {
+  if (p != nullptr) mapped.add(n, relaxed);
+  return p;
+}
+
 }  // namespace
+
+uint64_t persistentBytes() { return mapped.load(relaxed); }
 
 void meminit() {
   if (!sanitizerReadsStacks()) return;
@@ -63,13 +72,14 @@ void* persistentalloc(size_t n, size_t align) {
   const bool chunked = n <= kMaxChunked;
   if (!chunked && !sanitizerReadsStacks()) {
     const size_t pages = alignUp(n, kPageSize);
-    return named(sysReserve(pages), pages);
+    return count(named(sysReserve(pages), pages), pages);
   }
   LockScope scope(&persistent.lock);
-  if (!chunked) return reserve(alignUp(n, kPageSize));
+  if (!chunked)
+    return count(reserve(alignUp(n, kPageSize)), alignUp(n, kPageSize));
   uintptr_t p = alignUp(persistent.next, align);
   if (p + n > persistent.end) {
-    void* chunk = reserve(kChunkSize);
+    void* chunk = count(reserve(kChunkSize), kChunkSize);
     if (chunk == nullptr) return nullptr;
     p = reinterpret_cast<uintptr_t>(chunk);
     persistent.end = p + kChunkSize;

@@ -6,6 +6,7 @@
 #define RUNTIME_SYS_MEM_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <new>
 
 #include "runtime/sys/base.h"
@@ -20,6 +21,10 @@ void meminit();
 // kernel has no memory.
 // On: any.  P: either.  Locks: takes a kMem lock.  Parks: no.
 [[nodiscard]] void* persistentalloc(size_t n, size_t align);
+
+// persistentBytes is the size of all memory that persistentalloc has mapped.
+// On: any.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] uint64_t persistentBytes();
 
 template <class T>
 [[nodiscard]] T* persistentallocOf() {

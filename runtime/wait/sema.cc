@@ -54,6 +54,7 @@
 #include "runtime/sched/rand.h"
 #include "runtime/sched/runq.h"
 #include "runtime/sched/runtime2.h"
+#include "runtime/sched/tracking.h"
 #include "runtime/sched/waitreason.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/tls.h"
@@ -158,7 +159,9 @@ GUMP_ALWAYS_INLINE M* acquireSlow(Atomic<uint32_t>* addr, bool lifo,
       return mp;
     }
     // A releaser that saw A1 waits for the lock, and so until we are parked.
-    root->queue(addr, &s, lifo, cheaprand(mp) | 1);
+    const uint32_t random = cheaprand(mp);
+    root->queue(addr, &s, lifo, random | 1);
+    sampleLockWait(s.g, semaWaitReason(reason), random >> 1);
     goparkunlock(&root->lock, semaWaitReason(reason));  // ends acquirem
     mp = acquirem();
     // The releaser writes ticket before goready, which orders it.

@@ -53,6 +53,7 @@
 #include "runtime/sched/rand.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/time.h"
+#include "runtime/sched/tracking.h"
 #include "runtime/sched/waitreason.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/tls.h"
@@ -180,7 +181,9 @@ bool enqueueTimed(Waiting* w, M* mp, const WaitTimer* timer, bool late,
     unlock(&w->root->lock);
     return true;
   }
-  w->root->queue(w->addr, &w->s, w->lifo, cheaprand(mp) | 1);  // A3
+  const uint32_t random = cheaprand(mp);
+  w->root->queue(w->addr, &w->s, w->lifo, random | 1);  // A3
+  sampleLockWait(w->s.g, semaWaitReason(w->reason), random >> 1);
   return false;
 }
 

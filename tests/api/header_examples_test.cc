@@ -367,6 +367,22 @@ void Main() {
 }
 }  // namespace map_h
 
+namespace metrics_h {
+void Main() {
+  metrics::Sample samples[] = {{"/sched/goroutines:goroutines", {}},
+                               {"/sched/latencies:seconds", {}}};
+  metrics::Read(absl::MakeSpan(samples));
+  std::printf("%d goroutines\n", static_cast<int>(samples[0].value.Uint64()));
+  const metrics::Float64Histogram& h = samples[1].value.Histogram();
+  for (size_t i = 0; i < h.counts.size(); i++) {
+    if (h.counts[i] == 0) continue;
+    std::printf("%d waited for %g s or more, and less than %g s\n",
+                static_cast<int>(h.counts[i]), h.buckets[i], h.buckets[i + 1]);
+  }
+  EXPECT_GE(samples[0].value.Uint64(), 1u);
+}
+}  // namespace metrics_h
+
 namespace mutex_h {
 int destroyed = 0;
 struct Shared {
@@ -813,14 +829,14 @@ void Main() {
 TEST(HeaderExamplesTest, WorkAsDocumented) {
   EXPECT_EQ(runtime_h::main(), 0);  // first: the runtime has not started
   for (void (*example)() :
-       {barrier_h::Main,   chan_h::Main,         co_h::Main,    cond_h::Main,
-        defer_h::Main,     errgroup_h::Main,     event_h::Main, gls_h::Main,
-        go_h::Main,        group_h::Main,        latch_h::Main, list_h::Main,
-        map_h::Main,       mutex_h::Main,        once_h::Main,  panic_h::Main,
-        pool_h::Main,      pprof_h::Main,        queue_h::Main, rate_h::Main,
-        runtime_h::Main,   rwmutex_h::Main,      scope_h::Main, select_h::Main,
-        semaphore_h::Main, singleflight_h::Main, stack_h::Main, thread_h::Main,
-        waitgroup_h::Main}) {
+       {barrier_h::Main, chan_h::Main,      co_h::Main,           cond_h::Main,
+        defer_h::Main,   errgroup_h::Main,  event_h::Main,        gls_h::Main,
+        go_h::Main,      group_h::Main,     latch_h::Main,        list_h::Main,
+        map_h::Main,     metrics_h::Main,   mutex_h::Main,        once_h::Main,
+        panic_h::Main,   pool_h::Main,      pprof_h::Main,        queue_h::Main,
+        rate_h::Main,    runtime_h::Main,   rwmutex_h::Main,      scope_h::Main,
+        select_h::Main,  semaphore_h::Main, singleflight_h::Main, stack_h::Main,
+        thread_h::Main,  waitgroup_h::Main}) {
     gump::testing::RunWith(2, example);
   }
   EXPECT_EQ(go_h::main(), 0);

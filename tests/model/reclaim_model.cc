@@ -4,6 +4,9 @@
 // not set the bit. Other models here explore grace periods, against threads
 // that read a retired node.
 #include "gump/internal/linkname.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/tracking.h"
 #include "tests/model/model.h"
 #include "tests/model/sched_kit.h"
 
@@ -68,6 +71,67 @@ const Registered kCycle({
     .hasty = false,
     .quick = {1, 0, 300},
     .full = {2, 1, 5000, 1},
+});
+
+// ---- The scan bit and the bit of tracking -----------------------------------
+
+alignas(rt::G) unsigned char cell[sizeof(rt::G)];
+rt::G* parked;
+
+// A thread that dumps the goroutine holds its scan bit.
+void scan() {
+  if (!rt::castogscanstatus(parked, rt::kGwaiting)) return;
+  rt::noteWaitSince(parked, /*now=*/1);
+  rt::casfrom_Gscanstatus(parked, rt::kGwaiting);
+}
+
+void setUpScanned(uint32_t status, uint8_t weight, void (*wake)()) {
+  parked = new (cell) rt::G();
+  parked->trackedWeight = weight;
+  parked->atomicstatus.store(status, rt::relaxed);
+  nameWord(&parked->atomicstatus, "status");
+  for (const char* t : {"scan", "scan again"}) thread(t, scan);
+  thread("wake", wake);
+}
+
+const Registered kScanTracked({
+    .name = "scan_tracked",
+    .about = "a tracked goroutine is parked, is scanned, and is woken",
+    .setup =
+        [] {
+          setUpScanned(rt::kGwaiting | rt::kGtracked, /*weight=*/1, [] {
+            rt::casgstatus(parked, rt::kGwaiting, rt::kGrunnable);
+          });
+        },
+    .finish =
+        [] {
+          check(parked->atomicstatus.load(rt::relaxed) ==
+                    (rt::kGrunnable | rt::kGtracked),
+                "the status is wrong");
+          check(parked->waitsince > 1, "it is not known since when it can run");
+        },
+    .quick = {2, 1, 200},
+    .full = {3, 1, 20000},
+});
+
+const Registered kScanNoted({
+    .name = "scan_noted",
+    .about = "a scan notes since when a goroutine waits, and it is woken",
+    .setup =
+        [] {
+          setUpScanned(rt::kGwaiting, /*weight=*/0, [] {
+            rt::casgstatus(parked, rt::kGwaiting, rt::kGrunnable);
+            rt::casgstatus(parked, rt::kGrunnable, rt::kGrunning);
+          });
+        },
+    .finish =
+        [] {
+          check(parked->atomicstatus.load(rt::relaxed) == rt::kGrunning,
+                "the status is wrong");
+          check(parked->waitsince == 0, "the wait is over, but not its time");
+        },
+    .quick = {2, 1, 200},
+    .full = {3, 1, 20000},
 });
 
 // ---- Retire -----------------------------------------------------------------

@@ -9,6 +9,7 @@
 #include "gump/exec.h"      // IWYU pragma: export
 #include "gump/gls.h"       // IWYU pragma: export
 #include "gump/go.h"        // IWYU pragma: export
+#include "gump/metrics.h"   // IWYU pragma: export
 #include "gump/net.h"       // IWYU pragma: export
 #include "gump/os.h"        // IWYU pragma: export
 #include "gump/panic.h"     // IWYU pragma: export

@@ -61,6 +61,18 @@ TEST(GStatusTest, EveryEdgeOfTheDiagramPasses) {
   for (auto [from, to] : kLegalG) MoveG(from, to);
 }
 
+TEST(GStatusTest, EveryEdgeKeepsTheTrackingBitButTheOneThatEndsTheWait) {
+  for (auto [from, to] : kLegalG) {
+    G g;
+    g.atomicstatus.store(from | kGtracked, relaxed);
+    casgstatus(&g, from, to);
+    EXPECT_EQ(readgstatus(&g), to) << "readgstatus hides the bit";
+    const bool ends = from == kGrunnable && to == kGrunning;
+    EXPECT_EQ(g.atomicstatus.load(relaxed), ends ? to : to | kGtracked)
+        << from << " to " << to;
+  }
+}
+
 TEST(GStatusDeathTest, EveryOtherEdgeIsFatal) {
   for (uint32_t from : kAllG) {
     for (uint32_t to : kAllG) {
@@ -86,6 +98,15 @@ TEST(GStatusDeathTest, WrongExpectationIsFatal) {
     };
     EXPECT_DEATH(wrong(), kBadG) << from << " to " << to;
   }
+}
+
+TEST(GStatusDeathTest, WrongExpectationOfATrackedGoroutineIsFatal) {
+  auto wrong = [] {
+    G g;
+    g.atomicstatus.store(kGrunnable | kGtracked, relaxed);
+    casgstatus(&g, kGwaiting, kGrunnable);
+  };
+  EXPECT_DEATH(wrong(), kBadG);
 }
 
 TEST(PStatusTest, EveryEdgeOfTheDiagramPasses) {
@@ -127,6 +148,18 @@ TEST(GScanTest, OnlyWaitingAndSyscallCanBeScanned) {
   }
 }
 
+TEST(GScanTest, TrackedGoroutinesAreScannedAndStayTracked) {
+  for (uint32_t status : {kGwaiting, kGsyscall}) {
+    G g;
+    g.atomicstatus.store(status | kGtracked, relaxed);
+    EXPECT_TRUE(castogscanstatus(&g, status));
+    EXPECT_EQ(readgstatus(&g), status | kGscan);
+    EXPECT_FALSE(castogscanstatus(&g, status)) << "one scanner at a time";
+    casfrom_Gscanstatus(&g, status);
+    EXPECT_EQ(g.atomicstatus.load(relaxed), status | kGtracked);
+  }
+}
+
 TEST(GScanTest, AGoroutineThatHasLeftIsNotScanned) {
   G g;
   g.atomicstatus.store(kGrunnable, relaxed);
@@ -152,7 +185,8 @@ TEST(GScanDeathTest, BitThatIsNotSetCannotBeCleared) {
 TEST(GScanTest, HoldsTheWakerOfTheGoroutine) {
   for (int round = 0; round < 200; round++) {
     G g;
-    g.atomicstatus.store(kGwaiting, relaxed);
+    const uint32_t tracked = round % 2 == 0 ? 0 : uint32_t{kGtracked};
+    g.atomicstatus.store(kGwaiting | tracked, relaxed);
     ASSERT_TRUE(castogscanstatus(&g, kGwaiting));
     Atomic<bool> trying;
     Atomic<bool> woken;

@@ -19,6 +19,7 @@ var problems = map[string]func(options){
 	"file":       file,
 	"http":       httpServers,
 	"idle":       idle,
+	"metrics":    readMetrics,
 	"mutex":      mutex,
 	"overhead":   overhead,
 	"park_mem":   parkMem,
