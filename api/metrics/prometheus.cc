@@ -103,7 +103,7 @@ void AppendHistogram(std::string* out, const std::string& name,
       n += h.counts[from];
     }
     count += n;
-    // The sum is not known. This is less than it is.
+    // The sum is not known. This is a lower bound.
     sum += low * static_cast<double>(n);
     low = bound;
     // Bounds are inclusive in Prometheus, and exclusive here.

@@ -118,7 +118,7 @@ class Stacks {
       }
       s.count += r.count;
       s.nanos += r.nanos;
-    } catch (...) {  // whatever a program's operator new throws
+    } catch (...) {  // the operator new of a program may throw anything
       out_of_memory_ = true;
     }
   }

@@ -25,8 +25,8 @@ struct Mapping {
 // Mappings returns the executable mappings of the process, in the order of
 // their addresses. It reads /proc/self/maps; without that it returns none.
 [[nodiscard]] std::vector<Mapping> Mappings();
-// ParseMaps reads text in the form of /proc/PID/maps. Lines that it does not
-// understand it leaves out.
+// ParseMaps reads text in the form of /proc/PID/maps. It leaves out lines that
+// it does not understand.
 [[nodiscard]] std::vector<Mapping> ParseMaps(std::string_view text);
 
 // FunctionName is the name of the function around pc, or "?".

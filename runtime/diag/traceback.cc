@@ -191,7 +191,8 @@ void takeParked(G* gp, uint32_t status, int64_t now, GRecord* r,
 // takeOther describes a goroutine that the calling thread does not run, and
 // walks its stack if it has a saved context. Returns false if gp is dead, or is
 // the pseudo-G of a foreign thread that is not parked. A stop of the world does
-// not hold such a thread still.
+// not hold such a thread still. If gp has labels, *r has a reference to them
+// ((L1) of labels.cc).
 bool takeOther(G* gp, int64_t now, GRecord* r, Frames* frames) {
   for (;;) {
     uint32_t status = readgstatus(gp);
@@ -204,6 +205,7 @@ bool takeOther(G* gp, int64_t now, GRecord* r, Frames* frames) {
         // If this fails, gp has just been readied: look again.
         if (!castogscanstatus(gp, kGwaiting)) continue;
         takeParked(gp, status, now, r, frames);
+        retainLabels(r->labels);
         casfrom_Gscanstatus(gp, kGwaiting);
         return true;
       // kGrunnable: gp is on a queue, and the world has stopped or been told to
@@ -213,6 +215,7 @@ bool takeOther(G* gp, int64_t now, GRecord* r, Frames* frames) {
       case kGrunnable:
       case kGwaiting | kGscan:
         takeParked(gp, status, now, r, frames);
+        retainLabels(r->labels);
         return true;
       default:
         frames->clear();
@@ -269,6 +272,7 @@ void crashOther(G* gp, void* arg) {
   print(d->w, "\n");
   printGoroutine(d->w, r, crashFrames, d->mode.level, d->mode.level >= 2);
   flush(d->w);
+  // The reference to the labels stays: to drop the last one would call free.
 }
 
 // crashSelf prints the stack of this thread, whether or not it runs a
@@ -369,9 +373,9 @@ void snapshotOther(G* gp, void* arg) {
   const size_t need = sizeof(e) + pcs + more;
   if (s->size - s->used < need) {
     s->elided++;
+    releaseLabels(e.record.labels);
     return;
   }
-  retainLabels(e.record.labels);  // (L1) of labels.cc
   char* at = s->base + s->used;
   memcpy(at, &e, sizeof(e));
   memcpy(at + sizeof(e), f.pcs, pcs);

@@ -12,8 +12,8 @@
 //                              goes to the thread at once, else the token goes
 //                              to a run queue
 //   schedule, with a P      ─▶ run the timers that are due; take from the
-//   queue;
-//                              else look at the network once; else sleep
+//                              queue; else look at the network once; else
+//                              sleep
 //   the others' turn        ─▶ the token to the global queue, the P handed on
 //
 // Invariants:

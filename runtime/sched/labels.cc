@@ -54,7 +54,7 @@ char* appendText(char* at, const char* text, size_t size) {
 
 // endLabels runs when a goroutine that has inherited labels ends.
 void endLabels(void* set) {
-  getg()->labelled = false;  // the inherited node is the oldest
+  getg()->labelled = false;  // the inherited node is older than those of Do
   releaseLabels(static_cast<const LabelSet*>(set));
 }
 

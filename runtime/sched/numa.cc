@@ -91,8 +91,9 @@ struct Kept {
 };
 
 void takeFromNodes(Kept* kept) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  const int32_t n = sched.nnodes.load(relaxed);  // the world is stopped
-  for (int32_t k = 0; k < n; k++) {
+  // All of them: a thread without a P may have set a flag of a node that had
+  // just lost its Ps (leaveToNode).
+  for (int32_t k = 0; k < kMaxNodes; k++) {
     SchedNode* np = &sched.nodes[k];
     kept->queues[np->topologyIndex.load(relaxed)].pushBackAll(&np->runq);
     for (M* mp = np->midle; mp != nullptr;) {

@@ -440,7 +440,7 @@ Find releaseP(M* mp, Runnable* out) {
     out->gp = globalOfOthers(pp, kRunqSize / 2);
   }
   if (out->gp != nullptr) return Find::kFound;
-  if (!mp->spinning && mustSearch(pp)) {
+  if (!mp->spinning && (mustSearch(pp) || mustLookElsewhere())) {
     becomeSpinning(mp);
     return Find::kAgain;
   }

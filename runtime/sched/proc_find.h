@@ -31,7 +31,7 @@ struct Clock {
 // On: g0.  P: needed.  Locks: takes sched.lock.  Parks: no.
 
 // stealWork tries every other P four times. In the last pass it also takes
-// timers and runnext. With several nodes only the last pass leaves the own one.
+// timers and runnext. With several nodes, only the last pass looks at others.
 // Locks: as stealTimers.
 [[nodiscard]] Find stealWork(M* mp, P* pp, Clock* clock, Runnable* out);
 // stealTimers runs the timers of victim that are due, and returns true if there
@@ -47,8 +47,8 @@ void becomeSpinning(M* mp);
 // startSpinner gives an idle P to an M that spins: a P of `near` if there is
 // one. near may be nullptr: then that of the node that needs it most. The
 // caller has counted the spinner in sched.nmspinning. If no P is idle,
-// startSpinner sets needspinning and uncounts it. On: any; m.locks > 0.  P:
-// either.
+// startSpinner sets needspinning and uncounts it.
+// On: any; m.locks > 0.  P: either.
 void startSpinner(SchedNode* near);
 // takeIdleP takes an idle P for an M that has no P and has just found work, and
 // makes the M spin. Returns false if no P is idle.

@@ -137,8 +137,9 @@ SchedNode* nodeToQueueSlow(const G* gp) {
 }
 
 SchedNode* nearestWithIdlePSlow(SchedNode* near) {
+  near = inUse(near);
   const int32_t n = sched.nnodes.load(relaxed);  // changes under sched.lock
-  for (int32_t k = 1; k < n; k++) {
+  for (int32_t k = 0; k < n; k++) {
     SchedNode* np = &sched.nodes[near->nearest[k].load(relaxed)];
     if (np->pidle != nullptr) return np;
   }
@@ -190,6 +191,7 @@ void hurrySysmon() {
 bool leaveToNode(SchedNode* np) {
   {
     LockScope l(&sched.lock);
+    if (inUse(np) != np) return false;  // its goroutines have moved
     if (np->pidle != nullptr) return false;
     np->needspinning.store(1, seq_cst);
     // If sysmon sleeps deeply, hurrySysmon does not wake it.
@@ -213,8 +215,8 @@ bool isLeft(const SchedNode* np) {
 }
 
 // wakeOn is wakep for a goroutine in the queues of np, or in those of pp, one
-// of its Ps. pp may be nullptr. On: any; m.locks > 0.  P: either.  Locks: takes
-// sched.lock.
+// of its Ps. pp may be nullptr.
+// On: any; m.locks > 0.  P: either.  Locks: takes sched.lock.
 void wakeOn(SchedNode* np, const P* pp) {
   // W2 of the essay in proc.cc, and of the head of this file. All loads are
   // seq_cst and follow the caller's publication.
@@ -275,6 +277,16 @@ SchedNode* nodeToWakeSlow() {
     if (!np->runq.empty() && np->pidle != nullptr) return np;
   }
   return near;
+}
+
+bool mustLookElsewhereSlow() {
+  // Both change under sched.lock.
+  if (sched.runqsize.load(relaxed) > 0) return true;
+  const int32_t n = sched.nnodes.load(relaxed);
+  for (int32_t k = 0; k < n; k++) {
+    if (sched.nodes[k].needspinning.load(relaxed) == 1) return true;
+  }
+  return false;
 }
 
 // ---- S2: looking again ------------------------------------------------------
@@ -411,6 +423,9 @@ void injectOnNodes(GList* glist) {
     global.pushBackAll(q);
     {
       LockScope l(&sched.lock);
+      // If the nodes change from here on, startTheWorld wakes an M for what is
+      // in the queues.
+      np = inUse(np);
       globrunqputbatchOn(np, &global);
     }
     fence(seq_cst);  // W1: runqputbatch published by a plain release
@@ -544,8 +559,8 @@ void lookAtNodes(int64_t now) {
     if (np->waits.xchg(kWaitsNot, seq_cst) == kWaitsNot) continue;
     const int64_t waited = longestWait(k, now);
     // If the node has an idle P, wakers have woken it. If no other node has
-    // one, there is nothing to wake: a P that goes idle looks at all nodes
-    // first.
+    // one, there is nothing to wake: an M that gives up a P looks at all nodes
+    // first (mustLookElsewhere).
     if (waited < 0 || np->npidle.load(seq_cst) > 0 ||
         sched.npidle.load(seq_cst) == 0) {
       continue;

@@ -65,15 +65,25 @@ inline SchedNode* nodeToResume(const G* gp) {
   return gp->stack.lo != 0 ? nodeOf(gp) : nodeToQueue(gp);
 }
 
-// nearestWithIdleP returns the node nearest to `near` that has an idle P, or
-// `near` if none has. nearestIdleM returns the idle M of another node, the
-// nearest one that has some, or nullptr.
+// inUse returns np, or another node if np has lost its Ps. A thread without a P
+// chooses a node before it takes the lock, and the world may be stopped in
+// between.
 // Locks: caller holds sched.lock.
+[[nodiscard]] inline SchedNode* inUse(SchedNode* np)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  // Changes under sched.lock.
+  return np - sched.nodes < sched.nnodes.load(relaxed) ? np : &sched.nodes[0];
+}
+
+// nearestWithIdleP returns the node nearest to `near` that has an idle P, or
+// one without if none has. `near` may have lost its Ps. nearestIdleM returns
+// the idle M of another node, the nearest one that has some, or nullptr. Locks:
+// caller holds sched.lock.
 [[nodiscard]] SchedNode* nearestWithIdlePSlow(SchedNode* near)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
 inline SchedNode* nearestWithIdleP(SchedNode* near)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  return severalNodes() ? nearestWithIdlePSlow(near) : near;
+  return severalNodes() ? nearestWithIdlePSlow(near) : &sched.nodes[0];
 }
 [[nodiscard]] M* nearestIdleM(SchedNode* near)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
@@ -145,6 +155,15 @@ inline void uncountOnNode(M* mp) {
 inline bool mustSearch(const P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   return sched.needspinning.load(relaxed) == 1 ||  // both set under sched.lock
          (severalNodes() && nodeOf(pp)->needspinning.load(relaxed) == 1);
+}
+// mustLookElsewhere is mustSearch for the goroutines of other nodes, which an M
+// may have to hand over to their node (S2). A thread that queued one there, and
+// woke nobody because no P was idle, relies on the next M that gives up a P.
+// Locks: caller holds sched.lock.
+[[nodiscard]] bool mustLookElsewhereSlow()
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
+inline bool mustLookElsewhere() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  return severalNodes() && mustLookElsewhereSlow();
 }
 // clearNeedspinning clears what mustSearch reads. The caller then makes an M
 // search with pp. seq_cst: see becomeSpinning.

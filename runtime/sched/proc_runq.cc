@@ -299,8 +299,8 @@ void globrunqput(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 namespace {
 
 // adoptGlobal appends the global queue to yielded. If it reads a stale zero,
-// that only delays the move. On: any.  P: pp, owned by the caller.  Locks:
-// takes sched.lock.  Parks: no.
+// that only delays the move.
+// On: any.  P: pp, owned by the caller.  Locks: takes sched.lock.  Parks: no.
 void adoptGlobal(P* pp) {
   if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return;
   LockScope l(&sched.lock);

@@ -365,8 +365,9 @@ struct alignas(kFalseSharing) SchedNode {
   Atomic<int32_t> npidle;
   // An M that is about to give up a P of this node must look for work first.
   Atomic<uint32_t> needspinning;
-  // How many Ms with a P of this node spin. A hint, which saves wake-ups; it
-  // may be off by one after the number of nodes has changed.
+  // How many Ms with a P of this node spin. A hint, which saves wake-ups. After
+  // a stop of the world it may be too low, by one for each M that has just
+  // given up its P, until the next stop.
   Atomic<int32_t> nmspinning;
   // nanotime when the last idle P of the node was taken. A hint outside of the
   // lock. It means nothing while the node has an idle P.

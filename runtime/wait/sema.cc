@@ -149,14 +149,15 @@ GUMP_ALWAYS_INLINE M* acquireSlow(Atomic<uint32_t>* addr, bool lifo,
   SemaRoot* root = semroot(addr);
   semaMarkUsed(root);  // A0
   M* mp = acquirem();
-  for (;;) {
+  for (bool parked = false;; parked = true) {
     lock(&root->lock);
     // A1, then A2. The releaser does R1, then R2. See the top of the file.
     root->nwait.add(1, seq_cst);
     if (cansemacquire(addr)) {
       root->nwait.add(UINT32_MAX, relaxed);  // too high for a moment: harmless
       unlock(&root->lock);
-      return mp;
+      if (!parked) return mp;
+      break;
     }
     // A releaser that saw A1 waits for the lock, and so until we are parked.
     const uint32_t random = cheaprand(mp);

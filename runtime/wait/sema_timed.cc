@@ -168,8 +168,9 @@ struct Waiting {
 
 // enqueueTimed is A1 to A3 of sema.cc. Returns true if it has taken a count, or
 // if `late` and it has taken none; *got says which. Otherwise it has queued
-// w->s, and the root stays locked. On: user, or a foreign thread; m.locks > 0.
-// P: either. Locks: takes root->lock.  Parks: no.
+// w->s, and the root stays locked.
+// On: user, or a foreign thread; m.locks > 0.  P: either.
+// Locks: takes root->lock.  Parks: no.
 bool enqueueTimed(Waiting* w, M* mp, const WaitTimer* timer, bool late,
                   bool* got)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // the caller parks with the lock

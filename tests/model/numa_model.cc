@@ -122,7 +122,7 @@ void leave() {
   nameWord(&rt::sched.sysmonLook, "sysmonLook");
   plainThread("go", [] {
     startG([] {
-      // sysmon takes a long nap.
+      // sysmon sleeps for long.
       while (rt::sched.sysmonLook.load(rt::relaxed) - rt::nanotime() <
              9'000'000) {
         rt::usleep(500);

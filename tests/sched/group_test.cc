@@ -777,7 +777,7 @@ TEST_F(GroupDeathTest, SchedDetailShowsGroups) {
                     }
                     // Eventually would not do. A goroutine that yields gets its
                     // own P again, and under TSan nothing preempts a loop
-                    // without calls. So nobody would take the second goroutine
+                    // without calls. So no M would take the second goroutine
                     // from the P of the first.
                     while (rt::groupsQueued() != 1) time::Sleep(1ms);
                     // The report of a panic begins with a trace.

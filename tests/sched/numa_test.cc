@@ -501,7 +501,7 @@ TEST(NumaDeathTest, ScheddetailShowsNodes) {
       "(.|\n)*\n  P3: status=.* timerslen=[0-9]+ node=1\n");
 }
 
-TEST(NumaDeathTest, ScheddetailOfOneNodeIsGos) {
+TEST(NumaDeathTest, ScheddetailOfOneNodeShowsNoNodes) {
   const ScopedEnv env("GUMP_TOPOLOGY", "1x4");
   const ScopedEnv debug("GODEBUG", "schedtrace=10,scheddetail=1");
   EXPECT_EXIT(Trace(), ::testing::ExitedWithCode(0),

@@ -111,16 +111,19 @@ struct Sample {
   Value value;
 };
 
-// Read sets the value of each sample. If there is no metric of a name, the
-// kind of its value is Kind::kBad. A histogram is read into the memory that the
+// Read sets the value of each sample. If there is no metric of that name, the
+// kind of the value is Kind::kBad. A histogram is read into the memory that the
 // value already has, so to read the same samples again allocates nothing.
+// Throws std::bad_alloc if there is no memory. Several threads may call it at
+// the same time with different samples.
 void Read(absl::Span<Sample> samples);
 
-// Prometheus returns all metrics in Prometheus' text format, as client_golang
-// names them: "/sched/latencies:seconds" is go_sched_latencies_seconds, and a
-// counter ends with _total. As there, histograms of times have a bucket for
-// each power of ten up to a second. It also has client_golang's go_goroutines
-// and go_threads.
+// Prometheus returns all metrics in Prometheus' text format, with the names of
+// client_golang. There "/sched/latencies:seconds" is
+// go_sched_latencies_seconds, and the name of a counter ends with _total. As
+// there, each bucket of a histogram of times is about ten times as large as the
+// one before, up to a second. The text also has client_golang's go_goroutines
+// and go_threads. Throws std::bad_alloc if there is no memory.
 std::string Prometheus();
 
 }  // namespace gump::metrics

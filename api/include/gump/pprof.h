@@ -10,15 +10,15 @@
 // inherits the labels of the goroutine that starts it: by go(), WaitGroup::Go,
 // ErrGroup::Go, Scope::Go, or on a runtime::Thread. A function of
 // context::AfterFunc has those of the goroutine that cancels the context. A
-// function of time::AfterFunc has none. So it is in Go. GODEBUG=tracebacklabels
-// =0 leaves labels out of dumps.
+// function of time::AfterFunc has none. So it is in Go. With
+// GODEBUG=tracebacklabels=0, dumps have no labels.
 //
 // A goroutine without labels pays nothing for them. One that inherits labels
 // costs an allocation of 32 bytes. If there is no memory for that, the process
 // ends with "fatal error: out of memory".
 //
-// All functions may be called from goroutines and from plain threads, at any
-// time.
+// All functions may be called from goroutines and from plain threads, before
+// Run, inside it and after it. A function parks only if its comment says so.
 #ifndef GUMP_PPROF_H_
 #define GUMP_PPROF_H_
 
@@ -50,9 +50,10 @@ struct LabelsAccess {
 
 namespace gump::pprof {
 
-// Labels is a set of labels: texts with a key each. It is a handle of a set
-// that does not change, so a copy costs a counter. Copying and destroying never
-// park. Making one throws std::bad_alloc if there is no memory.
+// Labels is a constant set of labels: texts with a key each. It is a handle, so
+// a copy shares the set and only counts the reference. Several threads may read
+// and copy one object at the same time. The constructors that copy texts throw
+// std::bad_alloc if there is no memory.
 class Labels {
  public:
   using Pair = std::pair<std::string_view, std::string_view>;
@@ -81,7 +82,8 @@ class Labels {
 };
 
 // WithLabels makes a child of ctx that has the labels of ctx and those given. A
-// label replaces an earlier one with the same key.
+// label replaces an earlier one with the same key. Throws std::bad_alloc if
+// there is no memory.
 [[nodiscard]] context::Context WithLabels(const context::Context& ctx,
                                           const Labels& labels);
 
@@ -118,7 +120,8 @@ namespace gump::pprof {
 // in Go, the labels come from contexts: a Do inside of f that is not given c or
 // a child of c does not add to the labels of c, but replaces them.
 //
-// Do parks only as f does. f must return on the goroutine that called it.
+// Do parks only as f does. f must return on the goroutine that called it. Do
+// throws what f throws, and std::bad_alloc if there is no memory.
 template <class F>
 void Do(context::Context ctx, Labels labels, F&& f) {
   context::Context inner = WithLabels(ctx, labels);
@@ -130,7 +133,7 @@ void Do(context::Context ctx, Labels labels, F&& f) {
 //
 //   goroutine      the stacks of all goroutines, with their labels. One whose
 //                  stack is unavailable, because it is in a system call, counts
-//                  at its start function.
+//                  at its start function, and without labels.
 //   threadcreate   the library's threads, each at its first function
 //   block          where goroutines have waited, how often and how long, since
 //                  SetBlockProfileRate switched it on
@@ -142,27 +145,30 @@ void Do(context::Context ctx, Labels labels, F&& f) {
 // it is Go's text. With debug 2 the goroutine profile is the text of
 // runtime::Stack(true).
 //
-// Another name fails with NotFound. The error of a write has its errno
-// (status.h). A pipe without a reader fails with "write profile: broken pipe",
-// and sends no SIGPIPE. Parks while fd is not ready.
+// Another name fails with NotFound. If there is no memory for all stacks, that
+// is ResourceExhausted. The error of a write has its errno (status.h). A pipe
+// without a reader fails with "write profile: broken pipe", and sends no
+// SIGPIPE. Parks while fd is not ready.
 //
-// The goroutine profile stops the world while it reads the stacks.
+// The goroutine profile stops the world while it reads the stacks. It parks
+// while another thread stops the world.
 [[nodiscard]] absl::Status WriteProfile(std::string_view name, int fd,
                                         int debug = 0);
 
 // SetBlockProfileRate switches the block profile on, for ns > 0, or off. A wait
 // for a channel, in a select, for a lock, a condition, an event or a WaitGroup
-// is recorded with the probability of its length divided by ns, and surely if
-// it is longer. With 1, all waits are recorded, which costs some microseconds
-// each. A wait ends when the goroutine runs again. Off, it costs one load for
-// each operation that waits. The records of earlier settings stay. Never parks.
+// counts. One that lasts d ns is recorded with the probability d / ns, and
+// always if d is at least ns. With 1, all waits are recorded, which costs some
+// microseconds each. A wait ends when the goroutine runs again. Off, the
+// profile costs one load for each operation that waits. The records of earlier
+// settings stay. Never parks.
 void SetBlockProfileRate(int ns);
 
-// SetMutexProfileFraction makes one of `rate` unlocks for which others have
-// waited be recorded. The time that it is charged with is what all waiters of
-// the lock have lost since the unlock before, as in Go. With 0 the profile is
-// off. Returns the rate before; with a rate below 0 it changes nothing. Counts
-// sync::Mutex and sync::RWMutex. Never parks.
+// SetMutexProfileFraction switches the mutex profile on, for rate > 0, or off,
+// for 0. It records one of `rate` unlocks for which others have waited. An
+// unlock is charged with the time that all waiters of the lock have lost since
+// the unlock before, as in Go. A rate below 0 changes nothing. Returns the rate
+// before. Counts sync::Mutex and sync::RWMutex. Never parks.
 int SetMutexProfileFraction(int rate);
 
 }  // namespace gump::pprof

@@ -282,8 +282,7 @@ void FreeOSMemory();
 //
 //   nodes                           nodes that have Ps
 //   node_runs, node_moves           how often a goroutine went on; of these,
-//   how
-//                                   often on another node than before
+//                                   how often on another node than before
 //   node_steals,                    how often a P without work took some from
 //   node_steals_across              another; of these, how often from another
 //                                   node

@@ -92,8 +92,8 @@ Profile Read(std::string_view name) {
   return p;
 }
 
-// Each records what the profile has gained since the Gain was made. Profiles
-// are of the process, and tests run one after the other in it.
+// Gain is what a profile has recorded of a function since the Gain was made.
+// Profiles are of the process, and tests run one after the other in it.
 class Gain {
  public:
   Gain(std::string_view profile, std::string_view function)
@@ -183,7 +183,7 @@ TEST_P(ContentionTest, TestBlockProfile) {
   });
 }
 
-TEST_P(ContentionTest, OffRecordsNothing) {
+TEST_P(ContentionTest, ProfilesThatAreOffRecordNothing) {
   Run([] {
     const Gain block("block", "");
     const Gain mutex("mutex", "");
@@ -332,7 +332,7 @@ TEST(ContentionThreadTest, PlainThreadsAreRecorded) {
 }
 
 // Profiles are switched, written and read while locks and channels are used.
-TEST_P(ContentionTest, SettingsRaceWithEvents) {
+TEST_P(ContentionTest, SettingsMayChangeWhileEventsAreRecorded) {
   Run([] {
     std::atomic<bool> stop{false};
     sync::Mutex mu;

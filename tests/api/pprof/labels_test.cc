@@ -77,7 +77,7 @@ TEST(PprofContextTest, EmptyTextsAndTextsWithNulAreKept) {
   EXPECT_EQ(Label(ctx, "a"), std::nullopt);
 }
 
-TEST(PprofContextTest, TheTextsAreCopied) {
+TEST(PprofContextTest, TextsAreCopied) {
   std::string key = "key";
   std::string value = "value";
   const Labels labels{{key, value}};
@@ -257,7 +257,7 @@ TEST_P(PprofLabelsTest, DumpsOfAllShowLabelsSortedAndQuoted) {
 }
 
 // Dumps read and hold sets while goroutines enter and leave Do, and end.
-TEST_P(PprofLabelsTest, DumpsRaceWithLabels) {
+TEST_P(PprofLabelsTest, LabelsMayChangeWhileDumpsReadThem) {
   Run([] {
     std::atomic<bool> stop{false};
     sync::WaitGroup wg;

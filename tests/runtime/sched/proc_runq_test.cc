@@ -353,7 +353,7 @@ TEST(RunqStressTest, EachGIsTakenExactlyOnce) {
     P* pp = &ps[self];
     uint32_t next = self * kPerThread;
     const uint32_t end = next + kPerThread;
-    // Overflow sends Gs to sched.runq, where thieves and the owner find them.
+    // Overflow sends Gs to the global queue, where all find them.
     while (taken.load(relaxed) < gs.size()) {
       for (uint32_t n = cheaprandn(&m, 300); n > 0 && next < end; n--) {
         runqput(pp, &gs[next++], cheaprandn(&m, 4) == 0);

@@ -112,7 +112,7 @@ TEST(TrackingPaceTest, EachOfSeveralInTurnIsMeasured) {
   }
 }
 
-TEST(TrackingPaceTest, APauseMakesThePaceSlowAgain) {
+TEST(TrackingPaceTest, PauseMakesThePaceSlowAgain) {
   Pacer pacer;
   int64_t now = kBegin;
   for (int i = 0; i < 10'000; i++, now += 20) (void)pacer.Execute(now);
@@ -124,7 +124,7 @@ TEST(TrackingPaceTest, APauseMakesThePaceSlowAgain) {
   EXPECT_LT(until, 2 * kPeriod);
 }
 
-TEST(TrackingPaceTest, ATimeThatGoesBackIsNoHarm) {
+TEST(TrackingPaceTest, TimeThatGoesBackDoesNoHarm) {
   Pacer pacer;
   for (int64_t now = kBegin; now > 0; now -= 1'000'000) {
     ASSERT_LE(pacer.Execute(now), rt::kTrackingWeightMax);

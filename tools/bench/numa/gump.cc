@@ -6,9 +6,8 @@
 //    is never such a move, so we also print the share of those that are no
 //    beginnings (resumed-%).
 //  * NUMA/oneside: one goroutine starts all the work, so all of it begins on
-//  one
-//    node. A piece of work holds its P for 200 us and needs no processor. So
-//    eight Ps are eight times as fast as one, on any machine.
+//    one node. A piece of work holds its P for 200 us and needs no processor.
+//    So eight Ps are eight times as fast as one, on any machine.
 //  * NUMA/steals: two goroutines on each node start such work of different
 //    lengths. How many of the steals cross nodes.
 //  * NUMA/wait: how long a goroutine waits that is started on a node of which

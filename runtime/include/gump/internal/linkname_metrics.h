@@ -60,20 +60,20 @@ struct CpuMetrics {
 };
 void readCpuMetrics(CpuMetrics* out) noexcept;
 
+// MemoryMetrics are sizes and counts at the time of the call.
 struct MemoryMetrics {
-  uint64_t stack_bytes = 0;     // address space of goroutine stacks
-  uint64_t stacks = 0;          // goroutine stacks that exist
-  uint64_t stacks_free = 0;     // those of them that are in no use
-  uint64_t metadata_bytes = 0;  // for cells of goroutines, threads and the like
-  uint64_t thread_stack_bytes =
-      0;                       // address space, threads of the runtime only
-  uint64_t starting_size = 0;  // of a goroutine's stack by default
+  uint64_t stack_bytes = 0;         // address space of goroutine stacks
+  uint64_t stacks = 0;              // goroutine stacks that exist
+  uint64_t stacks_free = 0;         // those of them that are in no use
+  uint64_t metadata_bytes = 0;      // cells of goroutines, Ms and the like
+  uint64_t thread_stack_bytes = 0;  // address space, the runtime's threads only
+  uint64_t starting_size = 0;       // of a goroutine's stack by default
 };
 void readMemoryMetrics(MemoryMetrics* out) noexcept;
 
 // EventMetrics count since the process began, except netpoll_waiters.
 struct EventMetrics {
-  uint64_t requested_cycles = 0;  // of reclamation, by the program's wish
+  uint64_t requested_cycles = 0;  // of reclamation, asked for by the program
   uint64_t forced_cycles = 0;     // those that ran only because of the time
   uint64_t reclaim_worker_slabs = 0;
   uint64_t stack_bytes_reclaimed = 0;

@@ -1,5 +1,5 @@
-// The window for gump/pprof.h: labels of goroutines. linkname.h gives the
-// rules.
+// The window for gump/pprof.h: labels of goroutines, and profiles. linkname.h
+// gives the rules.
 #ifndef GUMP_INTERNAL_LINKNAME_PPROF_H_
 #define GUMP_INTERNAL_LINKNAME_PPROF_H_
 
