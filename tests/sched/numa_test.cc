@@ -9,12 +9,15 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "gtest/gtest.h"
 #include "gump/go.h"
+#include "gump/os/file.h"
 #include "gump/runtime.h"
 #include "gump/runtime/thread.h"
 #include "gump/sync.h"
@@ -266,6 +269,62 @@ TEST(NumaDeathTest, ResizingLosesNoGoroutine) {
     EXPECT_EXIT(ResizeUnderLoad(), ::testing::ExitedWithCode(0), "^good$")
         << topology;
   }
+}
+
+// Goroutines wait for pipes while the number of nodes changes between one and
+// two. A poll that ends during a stop of the world finds no P, so its thread
+// queues what it has found without one (injectOnNodes).
+[[noreturn]] void LoseNodesUnderPolls() {
+  constexpr int kPairs = 8;
+  std::string text = "good";
+  Run([&] {
+    runtime::GOMAXPROCS(8);
+    std::atomic<int64_t> done[kPairs] = {};
+    std::atomic<bool> stop = false;
+    sync::WaitGroup wg;
+    for (int i = 0; i < kPairs; i++) {
+      auto there = os::Pipe();
+      auto back = os::Pipe();
+      if (!there.ok() || !back.ok()) Say("no pipe");
+      wg.Go([r = there->first, w = back->second] {
+        char c;
+        for (;;) {
+          const absl::StatusOr<size_t> n = r.Read(absl::MakeSpan(&c, 1));
+          if (!n.ok() || *n == 0 || !w.Write(std::string_view(&c, 1)).ok())
+            break;
+        }
+        (void)w.Close();
+      });
+      wg.Go([&stop, &done = done[i], w = there->second, r = back->first] {
+        char c = 'x';
+        while (!stop && w.Write(std::string_view(&c, 1)).ok() &&
+               r.Read(absl::MakeSpan(&c, 1)).ok()) {
+          done++;
+        }
+        (void)w.Close();
+      });
+    }
+    for (int i = 0; i < 100; i++) {
+      int64_t before[kPairs];
+      for (int k = 0; k < kPairs; k++) before[k] = done[k];
+      runtime::GOMAXPROCS(i % 2 == 0 ? 1 : 8);
+      for (int k = 0; k < kPairs; k++) {
+        if (!testing::Eventually([&] { return done[k] > before[k]; })) {
+          text = "a pipe stands still";
+        }
+      }
+    }
+    stop = true;
+    wg.Wait();
+    const rt::LockScope l(&rt::sched.lock);
+    if (rt::sched.runqsize.load(rt::relaxed) != 0) text = "queued";
+  });
+  Say(text);
+}
+
+TEST(NumaDeathTest, PollsThatEndWhileNodesGoLoseNoGoroutine) {
+  const ScopedEnv env("GUMP_TOPOLOGY", "2x4");
+  EXPECT_EXIT(LoseNodesUnderPolls(), ::testing::ExitedWithCode(0), "^good$");
 }
 
 // SetProcessors says that the nodes have so many processors, as topologyAdopt
