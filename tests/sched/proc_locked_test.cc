@@ -271,12 +271,15 @@ TEST_P(LockOSThreadTest, TwoLockedGoroutinesTalk) {
   });
 }
 
-// Queued tells whether gp is in the global queue.
+// Queued tells whether gp is in the global queue, on any node.
 bool Queued(const rt::G* gp) {
   rt::LockScope l(&rt::sched.lock);
-  const rt::G* at = rt::sched.nodes[0].runq.head;
-  while (at != nullptr && at != gp) at = at->schedlink;
-  return at != nullptr;
+  for (int k = 0; k < rt::sched.nnodes.load(rt::relaxed); k++) {
+    const rt::G* at = rt::sched.nodes[k].runq.head;
+    while (at != nullptr && at != gp) at = at->schedlink;
+    if (at != nullptr) return true;
+  }
+  return false;
 }
 
 // InAStop is a goroutine that is locked to its thread, parked, and made ready
