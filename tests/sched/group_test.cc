@@ -37,6 +37,7 @@ using testing::CrashDeathTest;
 using testing::Crowd;
 using testing::Died;
 using testing::Eventually;
+using testing::EventuallyIdle;
 using testing::PanicText;
 using testing::RunWith;
 using namespace std::chrono_literals;
@@ -730,7 +731,7 @@ TEST(GroupPlainTest, DumpShowsTheGroupAndThatItIsFull) {
         }
       });
     }
-    EXPECT_TRUE(Eventually([&] {
+    EXPECT_TRUE(EventuallyIdle([&] {
       return runtime::Stack(true).find("[runnable, group \"batch\" full]") !=
              std::string::npos;
     }));
@@ -765,26 +766,22 @@ TEST_F(GroupDeathTest, DeadlockIsReportedAndShowsTheGroup) {
 }
 
 TEST_F(GroupDeathTest, SchedDetailShowsGroups) {
-  EXPECT_EXIT(CrashDeathTest::RunWith(
-                  {{"GODEBUG", "scheddetail=1"}, {"GOMAXPROCS", "2"}},
-                  [] {
-                    Group g("batch", {.max_procs = 1});
-                    for (int i = 0; i < 2; i++) {
-                      go(GoOptions{.group = &g}, [] {
-                        for (;;) {
-                        }
-                      });
-                    }
-                    // Eventually would not do. A goroutine that yields gets its
-                    // own P again, and under TSan nothing preempts a loop
-                    // without calls. So no M would take the second goroutine
-                    // from the P of the first.
-                    while (rt::groupsQueued() != 1) time::Sleep(1ms);
-                    // The report of a panic begins with a trace.
-                    panic("enough");
-                  }),
-              Died(),
-              "group \"batch\": maxprocs=1 running=1 released=0 queued=1\n");
+  EXPECT_EXIT(
+      CrashDeathTest::RunWith(
+          {{"GODEBUG", "scheddetail=1"}, {"GOMAXPROCS", "2"}},
+          [] {
+            Group g("batch", {.max_procs = 1});
+            for (int i = 0; i < 2; i++) {
+              go(GoOptions{.group = &g}, [] {
+                for (;;) {
+                }
+              });
+            }
+            (void)EventuallyIdle([] { return rt::groupsQueued() == 1; });
+            // The report of a panic begins with a trace.
+            panic("enough");
+          }),
+      Died(), "group \"batch\": maxprocs=1 running=1 released=0 queued=1\n");
 }
 
 }  // namespace

@@ -3,13 +3,31 @@
 #define TESTS_SCHED_GROUP_TESTING_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
+#include "absl/time/time.h"
+#include "gump/time.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sys/base.h"
 
 namespace gump::testing {
+
+// EventuallyIdle is Eventually for goroutines that compute. It sleeps between
+// looks, and so its P is free to take one of them. One that yields gets its own
+// P again at once. Then two goroutines of a group of one may share another P
+// for good, each with the slot in its turn: where nothing preempts a loop
+// without calls (ThreadSanitizer), or if the other P is of another node.
+template <class C>
+bool EventuallyIdle(C&& condition) {
+  auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    time::Sleep(absl::Milliseconds(1));
+  }
+  return true;
+}
 
 // Crowd counts how many goroutines of a group run at the same time, and how
 // often there were more than allowed.
