@@ -123,7 +123,7 @@ namespace gump::pprof {
 // Do parks only as f does. f must return on the goroutine that called it. Do
 // throws what f throws, and std::bad_alloc if there is no memory.
 template <class F>
-void Do(context::Context ctx, Labels labels, F&& f) {
+void Do(const context::Context& ctx, const Labels& labels, F&& f) {
   context::Context inner = WithLabels(ctx, labels);
   const internal::LabelScope scope(inner);
   std::forward<F>(f)(std::move(inner));
