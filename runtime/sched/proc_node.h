@@ -157,8 +157,8 @@ inline bool mustSearch(const P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
          (severalNodes() && nodeOf(pp)->needspinning.load(relaxed) == 1);
 }
 // mustLookElsewhere is mustSearch for the goroutines of other nodes, which an M
-// may have to hand over to their node (S2). A thread that queued one there, and
-// woke nobody because no P was idle, relies on the next M that gives up a P.
+// may have to hand over to their node (S2). A thread that queued one there,
+// and woke no M because no P was idle, relies on the next M that gives up a P.
 // Locks: caller holds sched.lock.
 [[nodiscard]] bool mustLookElsewhereSlow()
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock);
