@@ -486,7 +486,10 @@ TEST(NumaDeathTest, GoroutineOfABusyNodeGetsAPOfAnother) {
     const debug::SchedStats s = debug::ReadSchedStats();
     if (s.nodes != 2) text += "nodes";
     if (s.node_runs < 64 * 20) text += " runs " + std::to_string(s.node_runs);
-    if (moves > 64) text += " moves " + std::to_string(moves);
+    // A few may move by N2: on a starved machine, threads that hold the Ps of a
+    // node have no processor, and the node is crowded. By chance alone, half of
+    // them would.
+    if (moves > 64 * 20 / 5) text += " moves " + std::to_string(moves);
   });
   Say(text + "end");
 }
