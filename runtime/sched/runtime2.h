@@ -76,6 +76,11 @@ enum Presumed : uint32_t {
 // uses one up.
 inline constexpr int kPresumedGenShift = 5;
 
+// Values of M::profileTimer: between minit and unminit the M has no timer;
+// there is no thread that could have one.
+inline constexpr int32_t kNoProfileTimer = -1;
+inline constexpr int32_t kNoProfiledThread = -2;
+
 // M is a thread. g0 is its scheduler stack, which is the thread's own stack.
 struct M {
   G g0;
@@ -196,6 +201,9 @@ struct M {
   sigset_t sigmask = {};        // the thread begins with it; set by newosproc
   uintptr_t signalStackLo = 0;  // sigaltstack mapping
   size_t signalStackSize = 0;
+  // The timer of the CPU profile (cpuprof.cc): the kernel's number, or one of
+  // the values above. Written under a lock there.
+  Atomic<int32_t> profileTimer{kNoProfiledThread};
   void* tsanFiber = nullptr;  // of g0
   // Bounds of the thread's stack, for the sanitizers.
   uintptr_t g0lo = 0, g0hi = 0;
