@@ -508,8 +508,8 @@ GUMP_ALWAYS_INLINE bool start(const FuncType* ft, void* closure,
   return true;
 }
 
-// newprocMember is newproc for a goroutine that inherits something, or whose
-// options name a group.
+// newprocMember is newproc for a goroutine that inherits something. It also
+// serves options that name a group.
 // On: user, or a foreign thread.  P: either.  Locks: takes a leaf.  Parks: no.
 GUMP_NOINLINE SpawnResult newprocMember(const FuncType* ft, void* closure,
                                         const SpawnOptions* options,
