@@ -33,14 +33,15 @@ class StackReader {
       *frame = *reinterpret_cast<const Frame*>(at);
       return true;
     }
-    if (at - at_ > sizeof(window_) - sizeof(*frame)) {
+    if (at < at_ || at - at_ + sizeof(*frame) > size_) {
       // The window ends with the page, because the next one may be unmapped.
       size_t n = kPageSize - at % kPageSize;
       if (n < sizeof(*frame)) n = sizeof(*frame);
       if (n > sizeof(window_)) n = sizeof(window_);
+      size_ = 0;
       if (!readMemory(window_, at, n)) return false;
-      std::memset(window_ + n, 0, sizeof(window_) - n);
       at_ = at;
+      size_ = n;
     }
     std::memcpy(frame, window_ + (at - at_), sizeof(*frame));
     return true;
@@ -48,9 +49,10 @@ class StackReader {
 
  private:
   const uintptr_t hi_;
-  // A copy of the bytes from at_ on; zeros stand for what was not read. Small,
-  // because the stack of a handler may be small.
-  uintptr_t at_ = UINTPTR_MAX;
+  // A copy of size_ bytes from at_ on. Small, because the stack of a handler
+  // may be small.
+  uintptr_t at_ = 0;
+  size_t size_ = 0;
   char window_[256];
 };
 

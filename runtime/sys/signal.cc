@@ -73,7 +73,11 @@ uintptr_t contextSP(const ucontext_t* uc) { return uc->uc_mcontext.sp; }
 struct sigaction oldSegv;
 struct sigaction oldBus;
 struct sigaction oldUrg;
-struct sigaction oldProf;  // written while our handler is not installed
+
+// What was installed for SIGPROF before us. A handler of the profile before may
+// still read its entry, so takeSigprof writes the other one.
+struct sigaction oldProfs[2];
+constinit Atomic<struct sigaction*> oldProf{oldProfs};
 
 sigset_t maskAtStart;  // written by initsig
 
@@ -208,7 +212,8 @@ void onProf(int sig, siginfo_t* info, void* context) {
   if (!cpuProfileSignal(info, context)) {
     const auto* uc = static_cast<const ucontext_t*>(context);
     pthread_sigmask(SIG_SETMASK, &uc->uc_sigmask, nullptr);  // (I4)
-    forwardsig(sig, info, context, &oldProf);
+    // Acquire: pairs with the release in takeSigprof.
+    forwardsig(sig, info, context, oldProf.load(acquire));
   }
   errno = savedErrno;
 }
@@ -305,7 +310,7 @@ sigset_t ignoredBelow() {
   } kTaken[] = {{SIGSEGV, onFault, &oldSegv},
                 {SIGBUS, onFault, &oldBus},
                 {SIGURG, onUrg, &oldUrg},
-                {SIGPROF, onProf, &oldProf}};
+                {SIGPROF, onProf, oldProf.load(acquire)}};
   sigset_t set;
   sigemptyset(&set);
   for (const auto& t : kTaken) {
@@ -342,7 +347,9 @@ void takeSigprof() {
   struct sigaction now = {};
   sigaction(SIGPROF, nullptr, &now);
   if (isOurs(now, onProf)) return;  // the program has put ours back
-  oldProf = now;
+  struct sigaction* unused = &oldProfs[oldProf.load(relaxed) == oldProfs];
+  *unused = now;
+  oldProf.store(unused, release);
   struct sigaction action = {};
   action.sa_sigaction = onProf;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
@@ -363,7 +370,7 @@ void giveBackSigprof() {
   struct sigaction ignore = {};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGPROF, &ignore, nullptr);
-  sigaction(SIGPROF, &oldProf, nullptr);
+  sigaction(SIGPROF, oldProf.load(relaxed), nullptr);
 }
 
 // The mapping of a signal stack holds a guard page, the stack, and at the top

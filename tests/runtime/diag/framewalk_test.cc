@@ -115,6 +115,33 @@ TEST(FramewalkTest, LastFrameOfTheStackIsRead) {
   EXPECT_EQ(Walk(s, s.at(10)), (Pcs{8000, 9000, 9001}));
 }
 
+// The kernel reads an unknown stack in pieces, which end with the page.
+TEST(FramewalkTest, FrameAcrossTheEndOfAPageIsRead) {
+  constexpr size_t kPages = 3;
+  void* const pages =
+      mmap(nullptr, kPages * rt::kPageSize, PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(pages, MAP_FAILED);
+  auto* const words = static_cast<uintptr_t*>(pages);
+  const auto at = [&](size_t i) { return Address(words + i); };
+  constexpr size_t kWords = rt::kPageSize / sizeof(uintptr_t);
+  // Frames in the words before, across and behind the first end of a page.
+  size_t at_word = kWords - 5;
+  std::vector<uintptr_t> want = {8000};
+  for (const size_t next : {kWords - 3, kWords - 1, kWords + 1, kWords + 40,
+                            2 * kWords - 1, 2 * kWords + 1, size_t{0}}) {
+    words[at_word] = next == 0 ? 0 : at(next);
+    words[at_word + 1] = 9001 + at_word;
+    want.push_back(9000 + at_word);
+    at_word = next;
+  }
+  Pcs pcs(64);
+  const Registers r{8000, at(0), at(kWords - 5), 0};
+  pcs.resize(walkFrames(r, 0, pcs.data(), 64));
+  EXPECT_EQ(pcs, want);
+  munmap(pages, kPages * rt::kPageSize);
+}
+
 TEST(FramewalkTest, FramesLieAboveTheStackPointer) {
   FakeStack s;
   s.Frame(10, 20, 9001);
