@@ -47,6 +47,7 @@
 #include "runtime/sched/switch.h"
 #include "runtime/sched/thread.h"
 #include "runtime/sched/threadhooks.h"
+#include "runtime/sys/fpmodes.h"
 #include "runtime/sys/mem.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/sanitizer.h"
@@ -109,6 +110,17 @@ GUMP_NOINLINE void endSpecial(Bubble* b, uint64_t goid, uint32_t group) {
   if (group != 0) groupEnd(groupAt(group));
 }
 
+// retire makes gp, which has ended, ready to be used again.
+// On: any; m.locks > 0.  P: needed.  Locks: none.  Parks: no.
+GUMP_ALWAYS_INLINE void retire(G* gp) {
+  gp->eh = EhGlobals();
+  casgstatus(gp, kGrunning, kGdead);
+  gp->lockedm = nullptr;
+  gp->param = nullptr;
+  gp->waitreason = WaitReason::kZero;
+  gp->savedErrno = 0;
+}
+
 // gdestroy takes gp apart after its last instruction.
 // On: g0.  P: needed.  Locks: takes kStack, kGFree, sched.lock.  Parks: no.
 void gdestroy(G* gp) {
@@ -122,17 +134,12 @@ void gdestroy(G* gp) {
                     !gp->goexited)) {
     fatalthrow("goexit: exceptions in flight");
   }
-  gp->eh = EhGlobals();
   gp->goexited = false;
   gp->mainReturned = false;
-  casgstatus(gp, kGrunning, kGdead);
+  retire(gp);
   if (GUMP_UNLIKELY(gp->careful)) endCarefully(gp, mp);
   gp->systemG = false;
-  gp->lockedm = nullptr;
   mp->lockedg = nullptr;
-  gp->param = nullptr;
-  gp->waitreason = WaitReason::kZero;
-  gp->savedErrno = 0;
   const bool special = gp->special;
   Bubble* b = gp->bubble;
   const uint32_t group = gp->group;
@@ -644,8 +651,12 @@ size_t setMaxStack(size_t n) noexcept {
 
 const char* stackErrorText() noexcept { return stackLastError(); }
 
-GUMP_NO_SANITIZE void goexit1() {
-  G* gp = getg();
+namespace {
+
+// destroyClosure destroys what the goroutine owns: its closure, its
+// goroutine-local values, and its name.
+// On: user.  P: needed.  Locks: none held.  Parks: yes.
+GUMP_ALWAYS_INLINE void destroyClosure(G* gp) {
   const FuncType* ft = gp->fn;
   gp->fn = nullptr;
   // destroy may park and come back on another M. gp stays the same.
@@ -659,6 +670,59 @@ GUMP_NO_SANITIZE void goexit1() {
     compilerFence();
     std::free(const_cast<char*>(name));
   }
+}
+
+// endCommit retires a goroutine that has switched directly to the next one.
+// On: user, the stack of the next goroutine.  P: needed; m.locks is 1.
+// Locks: takes kGFree.  Parks: no.
+void endCommit(G* gp, M* mp) {
+  retire(gp);
+  gp->m = nullptr;
+  gfput(mp->p, gp);
+}
+
+// endDirectly ends gp without a switch to g0, if the next goroutine is obvious
+// (directNext). gp first gives its stack to the cache of its P, where it is the
+// next one that is taken. So if the next goroutine has not begun, it gets that
+// very stack, and runs in the frame of gp's gumpGoroutineMain: endDirectly
+// returns it. If it has begun, gp switches to it for good. Returns nullptr, and
+// has done nothing, if goexit0 must end gp.
+// On: user.  P: needed; m.locks is 1, then 0 unless it returns nullptr.
+// Locks: takes kStack, kGFree, sched.lock.  Parks: no.
+GUMP_NO_SANITIZE G* endDirectly(G* gp, M* mp) {
+  if (kSanitizerBuild || gp->careful || gp->special) return nullptr;
+  if (mp->p == nullptr || mp->p->records.load(relaxed) != 0) return nullptr;
+  // goexit0 reports exceptions in flight.
+  const EhGlobals* eh = mp->eh;
+  if (eh->caughtExceptions != nullptr || eh->uncaughtExceptions != 0) {
+    return nullptr;
+  }
+  P* pp = mp->p;
+  const uintptr_t lo = gp->stack.lo;
+  if (!stackLend(pp, gp)) return nullptr;
+  G* next = directNext(mp);
+  if (next == nullptr) {
+    stackTakeBack(pp, gp);
+    return nullptr;
+  }
+  *mp->eh = next->eh;
+  *mp->errnoAddr = next->savedErrno;
+  if (next->stack.lo != lo) {
+    gumpSwitch(gp, next, endCommit);
+    __builtin_unreachable();
+  }
+  setg(next);
+  endCommit(gp, mp);
+  next->sched.fresh = 0;
+  startFpModes();
+  mp->locks.store(0, release);  // preemptible from here on
+  return next;
+}
+
+}  // namespace
+
+GUMP_NO_SANITIZE void goexit1() {
+  destroyClosure(getg());
   (void)acquirem();  // may park here; gumpMcall is the last switch
   gumpMcall(goexit0);
   __builtin_unreachable();
@@ -685,14 +749,20 @@ GUMP_NOINLINE void beginCarefully(G* gp) {
 // would leave their two frames behind in ThreadSanitizer's shadow call stack,
 // and the next goroutine on the same stack would find them there.
 GUMP_NO_SANITIZE void gumpGoroutineMain(G* gp) {
-  const FuncType* ft = gp->fn;
-  if (GUMP_UNLIKELY(gp->careful)) beginCarefully(gp);
-  ft->run(gp->closure);
-  if (GUMP_UNLIKELY(gp->careful)) {
-    // Not only main is careful.
-    gp->mainReturned = gp->goid == kMainGoid;
-  }
-  goexit1();
+  do {
+    const FuncType* ft = gp->fn;
+    if (GUMP_UNLIKELY(gp->careful)) beginCarefully(gp);
+    ft->run(gp->closure);
+    if (GUMP_UNLIKELY(gp->careful)) {
+      // Not only main is careful.
+      gp->mainReturned = gp->goid == kMainGoid;
+    }
+    destroyClosure(gp);
+    // acquirem may park here.
+    gp = endDirectly(gp, acquirem());
+  } while (gp != nullptr);
+  gumpMcall(goexit0);
+  __builtin_unreachable();
 }
 
 void goexit() {
