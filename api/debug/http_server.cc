@@ -322,7 +322,7 @@ absl::Status Server::Serve() {
       time::Sleep(pause);
     } else {
       Stop();
-      const bool closed = listener_ && listener_.Fd() < 0;
+      const bool closed = listener_.Fd() < 0;
       return closed ? absl::OkStatus() : conn.status();
     }
   }

@@ -63,7 +63,7 @@ namespace gump::debug {
 // ServeHTTP does the same and returns that error. While Accept fails for lack
 // of descriptors or memory, ServeHTTP tries again, at least once a second.
 //
-// Call it on a goroutine. Parks. Several may run at a time, with a listener
+// Call it on a goroutine. Panics for a nil listener. Parks. Several may run at a time, with a listener
 // each.
 [[nodiscard]] absl::Status ServeHTTP(net::Listener listener);
 
