@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 namespace gump::testing {
 
@@ -92,12 +93,13 @@ class Reader {
     do {
       Space();
       std::string name = String();
-      for (const auto& [other, value] : v.members) {
+      for (const std::string& other : v.names) {
         if (other == name) Fail("a name stands twice");
       }
       Space();
       Expect(":");
-      v.members.emplace_back(std::move(name), Value(depth + 1));
+      v.names.push_back(std::move(name));
+      v.items.push_back(Value(depth + 1));
       Space();
     } while (Take(","));
     Expect("}");
@@ -206,16 +208,10 @@ class Reader {
 
 const Json& Json::At(std::string_view name) const {
   static const Json null;
-  for (const auto& [other, value] : members) {
-    if (other == name) return value;
+  for (size_t i = 0; i < names.size(); i++) {
+    if (names[i] == name) return items[i];
   }
   return null;
-}
-
-std::vector<std::string> Json::Names() const {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : members) names.push_back(name);
-  return names;
 }
 
 Json ReadJson(std::string_view text, std::string* error) {

@@ -5,7 +5,6 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace gump::testing {
@@ -16,15 +15,13 @@ struct Json {
 
   Kind kind = Kind::kNull;
   bool truth = false;
-  std::string text;  // of a string, decoded; of a number, as it came
-  std::vector<Json> items;
-  std::vector<std::pair<std::string, Json>> members;
+  std::string text;         // of a string, decoded; of a number, as it came
+  std::vector<Json> items;  // of an array or an object
+  std::vector<std::string> names;  // of the items of an object
 
   bool is_null() const { return kind == Kind::kNull; }
   // At returns a member, or a null if there is none.
   const Json& At(std::string_view name) const;
-  // Names returns the names of the members.
-  std::vector<std::string> Names() const;
 };
 
 // ReadJson reads text, which must be one value. *error says what is wrong, and

@@ -115,10 +115,9 @@ TEST_P(GoroutinesTest, MembersStandInOrder) {
     const std::vector<Json> all = Goroutines();
     ASSERT_FALSE(all.empty());
     for (const Json& g : all) {
-      EXPECT_EQ(g.Names(),
-                (std::vector<std::string>{"id", "state", "reason", "wait_ms",
-                                          "name", "labels", "group", "scope",
-                                          "parent", "frames"}));
+      EXPECT_EQ(g.names, (std::vector<std::string>{
+                             "id", "state", "reason", "wait_ms", "name",
+                             "labels", "group", "scope", "parent", "frames"}));
     }
   });
 }

@@ -450,7 +450,7 @@ TEST_P(ServeHttpTest, VarsAreJson) {
     std::string error;
     const testing::Json v = testing::ReadJson(r.body, &error);
     EXPECT_EQ(error, "");
-    EXPECT_EQ(v.Names(),
+    EXPECT_EQ(v.names,
               (std::vector<std::string>{"cmdline", "godebug", "goroutines",
                                         "memstats", "schedstats"}));
     ASSERT_FALSE(v.At("cmdline").items.empty());
