@@ -3,11 +3,11 @@
 // nothing, and neither the runtime's locks nor libc's count: they go through no
 // slot.
 //
-// An Entry stands for a lock that a goroutine holds. It is made when the lock
-// function has succeeded, on the goroutine's thread, and removed before the
-// unlock function is called. A goroutine that has an entry is `special`, so it
-// parks and yields by the slow paths, and those look for its entries. The fast
-// paths know nothing of this.
+// An HeldLock stands for a lock that a goroutine holds. It is made when the
+// lock function has succeeded, on the goroutine's thread, and removed before
+// the unlock function is called. A goroutine that has an entry is `special`, so
+// it parks and yields by the slow paths, and those look for its entries. The
+// fast paths know nothing of this.
 //
 // What counts as leaving the thread: a park; a yield, asked for by the program
 // or by the scheduler; waiting for a P behind a declared call; a visit of a
@@ -39,6 +39,7 @@
 #include <cstdint>
 #include <cstring>
 #include <ctime>
+#include <iterator>
 
 #include "absl/base/thread_annotations.h"
 #include "gump/internal/linkname_pprof.h"
@@ -59,14 +60,15 @@
 
 namespace gump::rt {
 
+namespace parklocks {
 namespace {
 
 enum class Kind : uint8_t { kMutex, kRead, kWrite };
 
-struct Entry {
+struct HeldLock {
   static constexpr uint32_t kMaxStack = 32;
 
-  Entry* next;
+  HeldLock* next;
   const void* lock;
   uint64_t goid;
   Kind kind;
@@ -78,8 +80,8 @@ constexpr size_t kChains = 256;
 constexpr size_t kMaxSeen = 4096;
 
 Mutex heldLock{LockRank::kLeaf};
-Entry* chains[kChains] ABSL_GUARDED_BY(heldLock);  // by goid
-Entry* freeEntries ABSL_GUARDED_BY(heldLock);
+HeldLock* chains[kChains] ABSL_GUARDED_BY(heldLock);  // by goid
+HeldLock* freeEntries ABSL_GUARDED_BY(heldLock);
 // Hashes of what has been reported: of pairs of stacks, and of pairs of places.
 uint64_t seen[kMaxSeen] ABSL_GUARDED_BY(heldLock);
 size_t nseen ABSL_GUARDED_BY(heldLock);
@@ -119,26 +121,26 @@ class NoPark {
 
 // The functions that take heldLock are called inside of a NoPark, or with
 // m.locks raised.
-Entry* takeFree() {
+HeldLock* takeFree() {
   lock(&heldLock);
-  Entry* e = freeEntries;
+  HeldLock* e = freeEntries;
   if (e != nullptr) freeEntries = e->next;
   unlock(&heldLock);
-  return e != nullptr ? e : persistentallocOf<Entry>();
+  return e != nullptr ? e : persistentallocOf<HeldLock>();
 }
 
 // tookLock notes that gp has locked l.
 GUMP_NOINLINE void tookLock(G* gp, const void* l, Kind kind, const Frames& at) {
   const NoPark hold(gp->m);
-  Entry* e = takeFree();
+  HeldLock* e = takeFree();
   if (e == nullptr) return;  // no memory: this lock is not watched
   e->lock = l;
   e->goid = gp->goid;
   e->kind = kind;
-  e->n = std::min(at.kept, Entry::kMaxStack);
+  e->n = std::min(at.kept, HeldLock::kMaxStack);
   std::memcpy(e->pcs, at.pcs, e->n * sizeof(e->pcs[0]));
   lock(&heldLock);
-  Entry** chain = &chains[gp->goid % kChains];
+  HeldLock** chain = &chains[gp->goid % kChains];
   e->next = *chain;
   *chain = e;
   unlock(&heldLock);
@@ -146,11 +148,11 @@ GUMP_NOINLINE void tookLock(G* gp, const void* l, Kind kind, const Frames& at) {
   gp->special = true;
 }
 
-// takeEntry unlinks the first entry of a chain that is for l and, if goid is
+// takeHeldLock unlinks the first entry of a chain that is for l and, if goid is
 // not 0, of that goroutine.
-Entry* takeEntry(Entry** chain, const void* l, uint64_t goid) {
-  for (Entry** at = chain; *at != nullptr; at = &(*at)->next) {
-    Entry* e = *at;
+HeldLock* takeHeldLock(HeldLock** chain, const void* l, uint64_t goid) {
+  for (HeldLock** at = chain; *at != nullptr; at = &(*at)->next) {
+    HeldLock* e = *at;
     if (e->lock != l || (goid != 0 && e->goid != goid)) continue;
     *at = e->next;
     return e;
@@ -160,13 +162,13 @@ Entry* takeEntry(Entry** chain, const void* l, uint64_t goid) {
 
 // gaveLock notes that gp unlocks l. Another goroutine may have locked it.
 GUMP_NOINLINE void gaveLock(const G* gp, const void* l)
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // takeEntry
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // takeHeldLock
   if (held.load(relaxed) == 0) return;
   const NoPark hold(gp->m);
   lock(&heldLock);
-  Entry* e = takeEntry(&chains[gp->goid % kChains], l, gp->goid);
+  HeldLock* e = takeHeldLock(&chains[gp->goid % kChains], l, gp->goid);
   for (size_t i = 0; e == nullptr && i < kChains; i++) {
-    e = takeEntry(&chains[i], l, /*goid=*/0);
+    e = takeHeldLock(&chains[i], l, /*goid=*/0);
   }
   if (e != nullptr) {
     e->next = freeEntries;
@@ -265,11 +267,18 @@ bool redirect() {
 
 using Name = char[FrameText::kMaxName];
 
-// isLockFunction returns true for the functions with which the standard library
-// locks. Compilers inline them, or not.
-bool isLockFunction(const char* name) {
-  return strncmp(name, "std::", 5) == 0 || strncmp(name, "__gth", 5) == 0 ||
-         strncmp(name, "pthread_", 8) == 0;
+// isLibraryFunction returns true for functions of the standard library and of
+// this one, such as std::lock_guard and time::Sleep. Compilers inline them, or
+// not. The place is in their caller.
+bool isLibraryFunction(const char* name) {
+  static constexpr const char* kPrefixes[] = {
+      "std::",         "__gth",        "pthread_",        "gump::runtime::",
+      "gump::sync::",  "gump::time::", "gump::context::", "gump::net::",
+      "gump::os::",    "gump::rate::", "gump::exec::",    "gump::signal::",
+      "gump::select<", "gump::Scope::"};
+  return std::any_of(
+      std::begin(kPrefixes), std::end(kPrefixes),
+      [&](const char* p) { return strncmp(name, p, strlen(p)) == 0; });
 }
 
 // placeOf returns the address of the innermost frame that is the program's, and
@@ -277,7 +286,7 @@ bool isLockFunction(const char* name) {
 uintptr_t placeOf(const uintptr_t* pcs, uint32_t n, Name* name) {
   for (uint32_t i = 0; i < n; i++) {
     (*name)[symbolText(pcs[i], *name, sizeof(*name) - 1)] = '\0';
-    if (!hidesFromUsers(*name) && !isLockFunction(*name)) return pcs[i];
+    if (!hidesFromUsers(*name) && !isLibraryFunction(*name)) return pcs[i];
   }
   strcpy(*name, "?");
   return n > 0 ? pcs[0] : 0;
@@ -324,8 +333,8 @@ void printStack(Writer* w, const char* title, const uintptr_t* pcs,
   }
 }
 
-void report(const Entry& e, const Frames& here, uint64_t goid, const char* verb,
-            const char* reason) {
+void report(const HeldLock& e, const Frames& here, uint64_t goid,
+            const char* verb, const char* reason) {
   if (!isNew(hashOf(hashOf(1, e.pcs, e.n), here.pcs, here.kept))) return;
   const StandardHold hold;  // absl opens the modules, and keeps one open
   Name locked;
@@ -351,16 +360,18 @@ void report(const Entry& e, const Frames& here, uint64_t goid, const char* verb,
 }
 
 }  // namespace
+}  // namespace parklocks
 
 GUMP_NOINLINE void reportHeldLocks(const G* gp, const char* verb,
                                    const char* reason) {
+  using namespace parklocks;
   if (held.load(relaxed) == 0) return;  // our own entries are not missed
   constexpr size_t kMost = 4;
-  Entry mine[kMost];
+  HeldLock mine[kMost];
   size_t n = 0;
   lock(&heldLock);
-  for (const Entry* e = chains[gp->goid % kChains]; e != nullptr && n < kMost;
-       e = e->next) {
+  for (const HeldLock* e = chains[gp->goid % kChains];
+       e != nullptr && n < kMost; e = e->next) {
     if (e->goid == gp->goid) mine[n++] = *e;
   }
   unlock(&heldLock);
@@ -372,6 +383,7 @@ GUMP_NOINLINE void reportHeldLocks(const G* gp, const char* verb,
 }
 
 GUMP_NOINLINE void parklocksinit() {
+  using namespace parklocks;
   if (debug.parklocks != 1) return;
   const char* why = nullptr;
 #if defined(GUMP_TSAN)
