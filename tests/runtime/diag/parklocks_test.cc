@@ -170,6 +170,7 @@ TEST_F(ParklocksDeathTest, NothingIsReportedUnlessItIsAskedFor) {
 // another thread would leave it locked, so the goroutine stays on its thread.
 TEST_F(ParklocksDeathTest, EachLockFunctionCounts) {
   EXPECT_EXIT(Program([] {
+                runtime::LockOSThread();
                 pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
                 pthread_rwlock_t rw = PTHREAD_RWLOCK_INITIALIZER;
                 timespec t;
