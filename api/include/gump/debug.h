@@ -1,13 +1,17 @@
 // Package debug looks into a program that runs, over HTTP or as JSON.
 // (<gump/runtime.h> has its functions for tuning.)
 //
-//   gump::go([] {
-//     auto listener = gump::net::Listen("tcp", "127.0.0.1:6060");
-//     if (listener.ok()) (void)gump::debug::ServeHTTP(*listener);
-//   });
+//   void ServeAndDebug(const net::Listener& pages) {  // at 127.0.0.1:6060
+//     sync::WaitGroup serving;
+//     serving.Go([pages] { (void)debug::ServeHTTP(pages); });
+//     Serve();
+//     (void)pages.Close();
+//     serving.Wait();
+//   }
 //
-//   go tool pprof http://127.0.0.1:6060/debug/pprof/goroutine
-//   curl 'http://127.0.0.1:6060/debug/goroutines?state=waiting'
+// While it serves, these look into it, among others:
+//   * go tool pprof http://127.0.0.1:6060/debug/pprof/goroutine
+//   * curl 'http://127.0.0.1:6060/debug/goroutines?state=waiting'
 //
 // Whoever can reach the listener reads the program's command line and stacks,
 // and can make it take profiles. So listen on a loopback address or a unix
@@ -63,8 +67,8 @@ namespace gump::debug {
 // ServeHTTP does the same and returns that error. While Accept fails for lack
 // of descriptors or memory, ServeHTTP tries again, at least once a second.
 //
-// Call it on a goroutine. Panics for a nil listener. Parks. Several may run at a time, with a listener
-// each.
+// Call it on a goroutine. Panics for a nil listener. Parks. Several may run at
+// a time, with a listener each.
 [[nodiscard]] absl::Status ServeHTTP(net::Listener listener);
 
 // GoroutinesJSON returns an array with an object for each goroutine, in the

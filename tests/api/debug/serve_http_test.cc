@@ -356,7 +356,7 @@ TEST_P(ServeHttpTest, SymbolNamesFunctions) {
   });
 }
 
-TEST_P(ServeHttpTest, DeltaIsWhatHasChanged) {
+TEST_P(ServeHttpTest, DeltaHoldsTheChanges) {
   Run([] {
     chan<int> before = make_chan<int>();
     chan<int> after = make_chan<int>();
@@ -605,7 +605,7 @@ TEST(ServeHttpTimeTest, SlowRequestIsGivenUp) {
 }
 
 // It asks for more than the kernel's buffers hold, and reads nothing.
-TEST_P(ServeHttpTest, ClientThatDoesNotReadHoldsUpNobody) {
+TEST_P(ServeHttpTest, DeafClientHoldsUpOnlyItself) {
   Run([] {
     Server s;
     Client deaf(s);
