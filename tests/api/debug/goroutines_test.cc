@@ -292,7 +292,7 @@ TEST_P(GoroutinesTest, GroupingCounts) {
 
 TEST_P(GoroutinesTest, ManyGoroutinesAreAllThere) {
   Run([] {
-    constexpr size_t kMany = 2000;
+    constexpr size_t kMany = 500;
     chan<int> c = make_chan<int>();
     for (size_t i = 0; i < kMany; i++) go([c] { livetest::Receiver(c); });
     ASSERT_TRUE(testing::EventuallyParked("chan receive", kMany));
@@ -316,7 +316,7 @@ TEST_P(GoroutinesTest, ListIsWholeWhileGoroutinesComeAndGo) {
         }
       });
     }
-    for (int i = 0; i < 50; i++) EXPECT_GE(Goroutines().size(), 9U);
+    for (int i = 0; i < 10; i++) EXPECT_GE(Goroutines().size(), 9U);
     stop.Close();
     wg.Wait();
   });
