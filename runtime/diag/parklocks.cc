@@ -56,6 +56,7 @@
 #include "runtime/sys/mem.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/print.h"
+#include "runtime/sys/sanitizer.h"
 #include "runtime/sys/tls.h"
 
 namespace gump::rt {
@@ -86,6 +87,12 @@ HeldLock* freeEntries ABSL_GUARDED_BY(heldLock);
 uint64_t seen[kMaxSeen] ABSL_GUARDED_BY(heldLock);
 size_t nseen ABSL_GUARDED_BY(heldLock);
 Atomic<int64_t> held;  // entries in chains; a hint for others than their owner
+
+#if defined(GUMP_TSAN)
+constexpr bool kThreadSanitizer = true;
+#else
+constexpr bool kThreadSanitizer = false;
+#endif
 
 // probe is the lock with which parklocksinit tries the watch.
 pthread_mutex_t probe = PTHREAD_MUTEX_INITIALIZER;
@@ -386,17 +393,15 @@ GUMP_NOINLINE void parklocksinit() {
   using namespace parklocks;
   if (debug.parklocks != 1) return;
   const char* why = nullptr;
-#if defined(GUMP_TSAN)
-  why = "ThreadSanitizer watches the locks itself";
-#else
-  if (!redirect()) {
+  if (kThreadSanitizer) {
+    why = "ThreadSanitizer watches the locks itself";
+  } else if (!redirect()) {
     why = "the program, or its sanitizer, defines the lock functions";
   } else {
     (void)pthread_mutex_lock(&probe);
     (void)pthread_mutex_unlock(&probe);
     if (!probed.load(relaxed)) why = "the program is linked statically";
   }
-#endif
   if (why != nullptr) {
     debug.parklocks = 0;
     printf("gump: GODEBUG=parklocks=1 has no effect: %s\n", why);

@@ -200,6 +200,7 @@ GUMP_NOINLINE Redirected redirectImports(const Import* imports, size_t n) {
     }
     imports[i].original->store(original, relaxed);  // published by the slots
   }
+  if (done.defined_by_program) return done;
   Redirection all{.imports = imports, .n = n};
   dl_iterate_phdr(redirectModule, &all);
   done.slots = all.slots;

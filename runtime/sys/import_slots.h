@@ -23,7 +23,7 @@ struct Import {
 struct Redirected {
   size_t slots = 0;  // that lead to a replacement
   // The program defines one of the functions itself, so its own calls go
-  // through no slot.
+  // through no slot. Nothing has been redirected.
   bool defined_by_program = false;
 };
 
