@@ -6,9 +6,11 @@
 // short ones follow each other on the same warm pages.
 //
 // Cells are cut from slabs in allocation order, recycled through per-P lists
-// (kGFreeMax, then a pool, half at a time), and never freed. So a stale G*
-// reads a wrong answer, not unmapped memory. The slabs are chained in creation
-// order, so that a dump can walk all Gs without a table (forEachG).
+// and a pool, and never freed. So a stale G* reads a wrong answer, not unmapped
+// memory. The slabs are chained in creation order, so that a dump can walk all
+// Gs without a table (forEachG). Ps and the pool exchange whole batches, as the
+// magazines of Bonwick and Adams (USENIX 2001): so no thread walks through a
+// list of cold cells.
 //
 // With several NUMA nodes, each slab lies on one, and so does each pool. A P
 // fills its list from the pool of its own node. Each cell that it gives back
@@ -282,38 +284,84 @@ GUMP_NOINLINE void putCells(GQueue* q) {
   }
 }
 
-// refillCells is called if pp has no cell, but a pool has some.
+// putBatch gives batch, which has kCellBatch cells, to the pool; with several
+// nodes to the pools of those on which its cells lie.
+void putBatch(GList batch) {
+  if (sched.places.load(relaxed)) {  // as in poolFor
+    GQueue q;
+    while (G* gp = batch.pop()) q.pushBack(gp);
+    putCells(&q);
+    return;
+  }
+  GPool* pool = &sched.gPools[0];
+  LockScope l(&sched.gFreeLock);
+  batch.head->param = pool->batches;
+  pool->batches = batch.head;
+  countPooled(pool, kCellBatch);
+}
+
+// takeBatch takes a batch, or what there is of single cells. Returns how many
+// cells it has put into *out.
+uint32_t takeBatch(GPool* pool, GList* out)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.gFreeLock) {
+  uint32_t n = 0;
+  if (G* gp = pool->batches) {
+    pool->batches = static_cast<G*>(std::exchange(gp->param, nullptr));
+    out->head = gp;
+    n = kCellBatch;
+  } else {
+    for (; n < kCellBatch; n++) {
+      gp = pool->free.pop();
+      if (gp == nullptr) break;
+      out->push(gp);
+    }
+  }
+  countPooled(pool, -static_cast<int32_t>(n));
+  return n;
+}
+
+// refillCells is called if pp->gFree is empty.
 GUMP_NOINLINE void refillCells(P* pp) {
+  if (!pp->gSpare.empty()) {
+    pp->gFree = std::exchange(pp->gSpare, GList());
+    return;
+  }
+  // A stale zero costs a fresh cell.
+  if (sched.gFreeN.load(relaxed) == 0) return;
   GPool* pool = poolFor(memoryNode(pp));
   if (pool == nullptr) return;
   LockScope l(&sched.gFreeLock);
-  while (pp->gFreeN < kGFreeMax / 2) {
-    G* gp = pool->free.pop();
-    if (gp == nullptr) break;
-    countPooled(pool, -1);
-    pp->gFree.push(gp);
-    pp->gFreeN++;
+  pp->gFreeN += takeBatch(pool, &pp->gFree);
+}
+
+// spareCells is called if pp->gFree is a whole batch.
+GUMP_NOINLINE void spareCells(P* pp) {
+  if (!pp->gSpare.empty()) {
+    pp->gFreeN -= kCellBatch;
+    putBatch(pp->gSpare);
   }
+  pp->gSpare = std::exchange(pp->gFree, GList());
+}
+
+// prefetchCell starts loading a cell. newproc1 writes all lines of it.
+GUMP_ALWAYS_INLINE void prefetchCell(const G* gp) {
+  const char* at = reinterpret_cast<const char*>(gp);
+  for (size_t i = 0; i < sizeof(G); i += kCacheLine) prefetch(at + i);
 }
 
 }  // namespace
 
 void gfput(P* pp, G* gp) {
   pp->gFree.push(gp);
-  if (++pp->gFreeN < kGFreeMax) return;
-  GQueue q;
-  while (pp->gFreeN >= kGFreeMax / 2) {
-    q.pushBack(pp->gFree.pop());
-    pp->gFreeN--;
-  }
-  putCells(&q);
+  if (++pp->gFreeN % kCellBatch == 0) spareCells(pp);
 }
 
 G* gfget(P* pp) {
-  // A stale zero costs a fresh cell.
-  if (pp->gFreeN == 0 && sched.gFreeN.load(relaxed) > 0) refillCells(pp);
+  if (pp->gFree.empty()) refillCells(pp);
   G* gp = pp->gFree.pop();
-  if (gp != nullptr) pp->gFreeN--;
+  if (gp == nullptr) return nullptr;
+  pp->gFreeN--;
+  prefetchCell(pp->gFree.head);
   return gp;
 }
 
@@ -323,6 +371,10 @@ namespace {
 G* gfgetGlobal(GPool* pool) {
   if (pool == nullptr || pool->n.load(relaxed) == 0) return nullptr;  // a hint
   LockScope l(&sched.gFreeLock);
+  if (pool->free.empty()) {
+    const uint32_t n = takeBatch(pool, &pool->free);
+    countPooled(pool, static_cast<int32_t>(n));  // they are still there
+  }
   G* gp = pool->free.pop();
   if (gp != nullptr) countPooled(pool, -1);
   return gp;
@@ -346,6 +398,7 @@ GUMP_NOINLINE G* newCell(P* pp) {
 void gfpurge(P* pp) {
   GQueue q;
   while (G* gp = pp->gFree.pop()) q.pushBack(gp);
+  while (G* gp = pp->gSpare.pop()) q.pushBack(gp);
   pp->gFreeN = 0;
   putCells(&q);
 }

@@ -220,8 +220,9 @@ struct M {
 
 inline constexpr int64_t kForcePreemptNS = 10'000'000;  // a time slice
 inline constexpr uint32_t kRunqSize = kModelBuild ? 4 : 256;
-// Free Gs per P before half of them go to the pools (GPool).
-inline constexpr uint32_t kGFreeMax = 64;
+// The cells of a batch, which a P gives to a pool or takes from it as a whole
+// (GPool). A P has at most one batch and one less than another one.
+inline constexpr uint32_t kCellBatch = 32;
 inline constexpr uint32_t kStackCacheMax = 64;  // the same for free stacks
 inline constexpr uint32_t kGoidBatch = 16;
 
@@ -297,8 +298,10 @@ struct alignas(kFalseSharing) P {
   Atomic<int32_t> nyielded;    // its length, for others; written by the owner
   bool globalSkipped = false;  // globalTurn has postponed the global queue
 
-  GList gFree;  // dead Gs
-  uint32_t gFreeN = 0;
+  // Free cells, last in first out; and a whole batch of them, or none.
+  GList gFree;
+  GList gSpare;
+  uint32_t gFreeN = 0;  // in both
   uint32_t stackCacheN = 0;
   // Free default-sized stacks, last in first out.
   StackTop* stackCache = nullptr;
@@ -387,8 +390,12 @@ struct alignas(kFalseSharing) SchedNode {
 
 // GPool holds the free cells that lie on a node, and that no P has in its list.
 struct GPool {
-  GList free;         // guarded by sched.gFreeLock
-  Atomic<int32_t> n;  // how many; written under that lock, a hint outside
+  // Guarded by sched.gFreeLock. Whole batches: each is the list of its first
+  // cell, whose G::param is the first cell of the next batch. A P that takes
+  // one need not walk through it.
+  G* batches = nullptr;
+  GList free;         // cells that are in no batch; guarded by the same lock
+  Atomic<int32_t> n;  // all of them; written under that lock, a hint outside
   // The cells that lie on the node. Written under allgLock.
   Atomic<int32_t> made;
 };
