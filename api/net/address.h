@@ -8,34 +8,18 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "api/cat.h"
 #include "gump/context.h"
 #include "gump/net/addr.h"
 
 namespace gump::internal {
 
 struct Socket;
-
-// Cat concatenates texts and numbers. (absl::StrCat takes std::string_view only
-// where Abseil was built for C++17.)
-template <class... Parts>
-std::string Cat(const Parts&... parts) {
-  std::string text;
-  const auto append = [&](const auto& part) {
-    if constexpr (std::is_arithmetic_v<std::decay_t<decltype(part)>>) {
-      text += std::to_string(part);
-    } else {
-      text += std::string_view(part);
-    }
-  };
-  (append(parts), ...);
-  return text;
-}
 
 // Network is a parsed network name.
 struct Network {

@@ -1,10 +1,14 @@
 // WriteProfile and the CPU profile. proto.cc has the encoding.
+#include "api/pprof/profile.h"
+
 #include <fcntl.h>
 
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <iterator>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -96,6 +100,24 @@ class Stacks {
 
   bool out_of_memory() const { return out_of_memory_; }
 
+  size_t size() const { return merged_.size(); }
+
+  // Subtract takes the values of `before` from these, and drops the stacks for
+  // which nothing is left. Values may become negative.
+  void Subtract(const Stacks& before) {
+    for (const auto& [key, old] : before.merged_) {
+      const auto [at, is_new] = merged_.try_emplace(key);
+      Stack& s = at->second;
+      if (is_new) {
+        s.pcs = old.pcs;
+        s.labels = old.labels;
+      }
+      s.count -= old.count;
+      s.nanos -= old.nanos;
+      if (s.count == 0 && s.nanos == 0) merged_.erase(at);
+    }
+  }
+
   // Sorted returns the stacks, the largest first.
   std::vector<const Stack*> Sorted() const {
     std::vector<const Stack*> all;
@@ -167,14 +189,21 @@ void AppendFrames(std::string* text, const Stack& s, bool all) {
 
 // ---- The profiles
 
+// Taken says when a profile was taken. A profile of what happened in between
+// two moments has a length.
+struct Taken {
+  int64_t nanos = NowNanos();
+  int64_t length = 0;
+};
+
 std::string CountProfile(std::string_view name, const Stacks& stacks,
-                         bool text_form) {
+                         bool text_form, Taken taken) {
   const std::vector<const Stack*> all = stacks.Sorted();
   if (!text_form) {
     const ProfileBuilder::ValueType type{name, "count"};
     ProfileBuilder b({type}, type, /*period=*/1, internal::Mappings());
     for (const Stack* s : all) b.Add(s->record(), {s->count});
-    return internal::Gzip(std::move(b).Build(NowNanos()));
+    return internal::Gzip(std::move(b).Build(taken.nanos, taken.length));
   }
   int64_t total = 0;
   for (const Stack* s : all) total += s->count;
@@ -193,14 +222,14 @@ std::string CountProfile(std::string_view name, const Stacks& stacks,
 
 // ContentionProfile is the block or mutex profile.
 std::string ContentionProfile(std::string_view name, const Stacks& stacks,
-                              bool text_form) {
+                              bool text_form, Taken taken) {
   const std::vector<const Stack*> all = stacks.Sorted();
   if (!text_form) {
     const ProfileBuilder::ValueType count{"contentions", "count"};
     ProfileBuilder b({count, {"delay", "nanoseconds"}}, count, /*period=*/1,
                      internal::Mappings());
     for (const Stack* s : all) b.Add(s->record(), {s->count, s->nanos});
-    return internal::Gzip(std::move(b).Build(NowNanos()));
+    return internal::Gzip(std::move(b).Build(taken.nanos, taken.length));
   }
   std::string text("--- ");
   text.append(name == "block" ? "contention" : name).append(":\n");
@@ -248,16 +277,27 @@ constexpr Kind kKinds[] = {
     {"threadcreate", Threads},
 };
 
-absl::StatusOr<std::string> ProfileText(const Kind& kind, int debug) {
-  if (kind.name == "goroutine" && debug >= 2) return runtime::Stack(true);
-  Stacks stacks(/*strip=*/kind.contention);
-  const bool complete = kind.collect(Stacks::Visit, &stacks);
-  if (!complete || stacks.out_of_memory()) {
-    return absl::ResourceExhaustedError(
-        std::string("pprof: no memory for profile ").append(kind.name));
-  }
-  return (kind.contention ? ContentionProfile : CountProfile)(
-      kind.name, stacks, /*text_form=*/debug > 0);
+const Kind* FindKind(std::string_view name) {
+  const auto* at = std::find_if(std::begin(kKinds), std::end(kKinds),
+                                [&](const Kind& k) { return k.name == name; });
+  return at == std::end(kKinds) ? nullptr : at;
+}
+
+absl::Status Unknown(std::string_view name) {
+  return absl::NotFoundError("pprof: unknown profile " + Quoted(name));
+}
+
+absl::Status Collect(const Kind& kind, Stacks* stacks) {
+  const bool complete = kind.collect(Stacks::Visit, stacks);
+  if (complete && !stacks->out_of_memory()) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      std::string("pprof: no memory for profile ").append(kind.name));
+}
+
+std::string Encode(const Kind& kind, const Stacks& stacks, bool text_form,
+                   Taken taken = {}) {
+  return (kind.contention ? ContentionProfile : CountProfile)(kind.name, stacks,
+                                                              text_form, taken);
 }
 
 // WriteTo writes data to fd, which stays open. A File of a duplicate knows how
@@ -344,12 +384,74 @@ int SetMutexProfileFraction(int rate) {
 }
 
 absl::Status WriteProfile(std::string_view name, int fd, int debug) {
-  for (const Kind& kind : kKinds) {
-    if (kind.name != name) continue;
-    absl::StatusOr<std::string> text = ProfileText(kind, debug);
-    return text.ok() ? WriteTo(fd, *text) : text.status();
-  }
-  return absl::NotFoundError("pprof: unknown profile " + Quoted(name));
+  const absl::StatusOr<std::string> text = internal::ProfileText(name, debug);
+  return text.ok() ? WriteTo(fd, *text) : text.status();
 }
 
 }  // namespace gump::pprof
+
+namespace gump::internal {
+
+using pprof::FindKind;
+using pprof::Kind;
+using pprof::Stacks;
+
+std::vector<std::string_view> ProfileNames() {
+  std::vector<std::string_view> names;
+  for (const Kind& kind : pprof::kKinds) names.push_back(kind.name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+int64_t ProfileCount(std::string_view name) {
+  const Kind* kind = FindKind(name);
+  if (kind == nullptr) return 0;
+  if (name == "goroutine") return runtime::NumGoroutine();
+  if (name == "threadcreate") return debug::ReadSchedStats().threads;
+  Stacks stacks(/*strip=*/kind->contention);
+  (void)Collect(*kind, &stacks);
+  return static_cast<int64_t>(stacks.size());
+}
+
+absl::StatusOr<std::string> ProfileText(std::string_view name, int debug) {
+  const Kind* kind = FindKind(name);
+  if (kind == nullptr) return pprof::Unknown(name);
+  if (name == "goroutine" && debug >= 2) return runtime::Stack(true);
+  Stacks stacks(/*strip=*/kind->contention);
+  const absl::Status s = Collect(*kind, &stacks);
+  if (!s.ok()) return s;
+  return Encode(*kind, stacks, /*text_form=*/debug > 0);
+}
+
+struct ProfileDelta::State {
+  explicit State(const Kind& k) : kind(k), before(/*strip=*/k.contention) {}
+  const Kind& kind;
+  Stacks before;
+  int64_t begin = pprof::NowNanos();
+};
+
+ProfileDelta::ProfileDelta(std::unique_ptr<State> state)
+    : state_(std::move(state)) {}
+ProfileDelta::ProfileDelta(ProfileDelta&&) noexcept = default;
+ProfileDelta::~ProfileDelta() = default;
+
+absl::StatusOr<ProfileDelta> ProfileDelta::Begin(std::string_view name) {
+  const Kind* kind = FindKind(name);
+  if (kind == nullptr) return pprof::Unknown(name);
+  auto state = std::make_unique<State>(*kind);
+  const absl::Status s = Collect(*kind, &state->before);
+  if (!s.ok()) return s;
+  return ProfileDelta(std::move(state));
+}
+
+absl::StatusOr<std::string> ProfileDelta::End() const {
+  Stacks stacks(/*strip=*/state_->kind.contention);
+  const absl::Status s = Collect(state_->kind, &stacks);
+  if (!s.ok()) return s;
+  stacks.Subtract(state_->before);
+  const int64_t now = pprof::NowNanos();
+  return pprof::Encode(state_->kind, stacks, /*text_form=*/false,
+                       {.nanos = now, .length = now - state_->begin});
+}
+
+}  // namespace gump::internal

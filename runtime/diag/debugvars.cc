@@ -61,6 +61,7 @@ constexpr IntKey kIntKeys[] = {
     {"updatemaxprocs", &DebugVars::updatemaxprocs},
     {"fuzzsched", &DebugVars::fuzzsched},
     {"watchdog", &DebugVars::watchdog},
+    {"parklocks", &DebugVars::parklocks},
     {"scopes", &DebugVars::scopes},
 };
 

@@ -28,6 +28,7 @@
 #include <cstring>
 #include <utility>
 
+#include "gump/internal/linkname_debug.h"
 #include "runtime/diag/debugvars.h"
 #include "runtime/diag/panic.h"
 #include "runtime/diag/scopetree.h"
@@ -176,7 +177,10 @@ void takeParked(G* gp, uint32_t status, int64_t now, GRecord* r,
     // first dump that saw it. If the status had the scan bit, another thread
     // may hold it.
     if (status == kGwaiting) noteWaitSince(gp, now);
-    if (gp->waitsince != 0) r->minutes = (now - gp->waitsince) / kMinute;
+    if (gp->waitsince != 0) {
+      r->waitNanos = std::max<int64_t>(now - gp->waitsince, 0);
+      r->minutes = r->waitNanos / kMinute;
+    }
   }
   frames->clear();
   if (gp->foreign) {
@@ -688,6 +692,53 @@ bool visitGoroutines(StackVisitor visit, void* arg) noexcept {
   }
   freeSnapshot(s);
   return s.elided == 0;
+}
+
+namespace {
+const char* stateOf(const GRecord& r) {
+  const bool waits = (r.status & ~uint32_t{kGscan}) == kGwaiting;
+  return waits ? "waiting" : statusText(r);
+}
+
+void visitInfo(GoroutineVisitor visit, void* arg, const GRecord& r,
+               const Frames& f) {
+  const bool waits = (r.status & ~uint32_t{kGscan}) == kGwaiting;
+  visit(arg,
+        {.id = r.goid,
+         .parent = r.parentGoid,
+         .state = stateOf(r),
+         .reason = waits && r.reason != WaitReason::kZero ? statusText(r) : "",
+         .wait_ns = r.waitNanos,
+         .name = r.name,
+         .labels = r.labels,
+         .in_group = r.inGroup,
+         .group = r.group,
+         .in_scope = r.scope != nullptr,
+         .scope = r.scopeName,
+         .scope_owner = r.scopeOwner,
+         .pcs = f.pcs,
+         .n = r.stack == GRecord::Stack::kWalked ? f.kept : 0,
+         .before_lost = Frames::kKeep,
+         .lost = f.lost,
+         .creator = r.gopc == 0 || r.goid == kMainGoid ? 0 : r.gopc - 1});
+}
+}  // namespace
+
+uint64_t visitGoroutineInfos(GoroutineVisitor visit, void* arg) noexcept {
+  G* gp = runtimeEntry();
+  Snapshot s;
+  GRecord self;
+  walkHere(&s.frames);
+  takeSelf(gp, &self);
+  visitInfo(visit, arg, self, s.frames);
+  takeSnapshot(&s, gp);
+  for (size_t at = 0; at < s.used;) {
+    const GRecord r = readSnapshot(&s, &at);
+    visitInfo(visit, arg, r, s.frames);
+    releaseLabels(r.labels);
+  }
+  freeSnapshot(s);
+  return s.elided;
 }
 
 // Threads are made by the template thread, so the stacks that make them would

@@ -119,6 +119,7 @@ struct GRecord {
   const FuncType* fn = nullptr;  // as in G
   const Ancestors* ancestors = nullptr;
   int64_t minutes = 0;
+  int64_t waitNanos = -1;  // of which minutes is a part; -1: not known
   uint32_t status = 0;
   uint32_t bubble = 0;  // Bubble::id
   int32_t tid = 0;      // of a foreign thread

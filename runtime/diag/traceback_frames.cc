@@ -18,6 +18,7 @@
 #include "absl/base/internal/low_level_alloc.h"
 #include "absl/debugging/symbolize.h"
 #include "gump/internal/linkname.h"
+#include "gump/internal/linkname_debug.h"
 #include "runtime/diag/traceback.h"
 #include "runtime/diag/unwind.h"
 #include "runtime/sys/atomic.h"
@@ -172,6 +173,22 @@ size_t symbolText(uintptr_t pc, char* out, size_t size) noexcept {
   symbolName(pc, name);
   const size_t n = std::min(strlen(name), size);
   memcpy(out, name, n);
+  return n;
+}
+
+size_t locationText(uintptr_t pc, char* out, size_t size) noexcept {
+  char line[FrameText::kMaxLocation];
+  Writer w{.buf = line, .cap = sizeof(line)};
+  printLocation(&w, pc);
+  size_t n = w.len;
+  if (n > 0 && line[n - 1] == '\n') n--;
+  const char* begin = line;
+  if (n > 0 && line[0] == '\t') {
+    begin++;
+    n--;
+  }
+  n = std::min(n, size);
+  memcpy(out, begin, n);
   return n;
 }
 

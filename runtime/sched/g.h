@@ -144,7 +144,8 @@ struct alignas(kCacheLine) G {
   // passesOn reads both.
   alignas(2) bool labelled = false;
   // Foreign, or in a bubble, a group or a home, or announced to the program's
-  // sanitizer: it is parked and readied, and yields, by the slow path.
+  // sanitizer, or seen to lock (parklocks.h): it is parked and readied, and
+  // yields, by the slow path.
   bool special = false;
   uint16_t nestedSyscalls = 0;  // declared calls inside a declared call; only
                                 // the goroutine itself uses this

@@ -92,6 +92,7 @@
 
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
+#include "runtime/diag/parklocks.h"
 #include "runtime/sched/deadlock.h"
 #include "runtime/sched/fork.h"
 #include "runtime/sched/group.h"
@@ -706,8 +707,8 @@ G* moveOut(G* gp) {
     enqueue(from->home, gp);  // so v->group is 0: (T6)
   } else {
     gp->group = v->group;
-    gp->special =
-        gp->bubble != nullptr || gp->group != 0 || sanitizerOfProgram();
+    gp->special = gp->bubble != nullptr || gp->group != 0 ||
+                  sanitizerOfProgram() || debug.parklocks != 0;
     groupReady(gp);
     if (from != nullptr) {
       LockScope l(&sched.lock);
@@ -735,6 +736,7 @@ HomeVisit homeEnter(Home* h, HomeVisitor* v) noexcept {
   v->from = gp->lockedm;
   v->group = gp->group;
   mp->waitlock = h;
+  checkHeldLocks(gp, "moves", "to a Thread");
   mcallAnnounced(moveIn);
   return HomeVisit::kWent;
 }
@@ -743,6 +745,7 @@ void homeLeave(HomeVisitor* v) noexcept {
   M* mp = acquirem();
   if (mp->p == nullptr) fatal("goroutine parks inside gump::blocking");
   mp->waitlock = v;
+  checkHeldLocks(getg(), "moves", "from a Thread");
   mcallAnnounced(moveOut);
 }
 

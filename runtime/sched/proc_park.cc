@@ -21,6 +21,7 @@
 //       thread takes its P (preempt_blocked.cc).
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
+#include "runtime/diag/parklocks.h"
 #include "runtime/sched/deadlock.h"
 #include "runtime/sched/extram.h"
 #include "runtime/sched/fork.h"
@@ -333,6 +334,7 @@ GUMP_NOINLINE void parkSpecial(G* gp, M* mp, bool (*unlockf)(G*, void*),
     parkForeign(gp, unlockf, lock);
     return;
   }
+  checkHeldLocks(gp, "parks", waitReasonString(gp->waitreason));
   if (mp->p == nullptr) parkWithoutP();
   mp->waitunlockf = unlockf;
   mp->waitlock = lock;
@@ -495,6 +497,7 @@ GUMP_NOINLINE void goschedSpecial(G* gp) {
     osyield();
     return;
   }
+  checkHeldLocks(gp, "yields", "Gosched");
   if (mp->home != nullptr) {
     mcallAnnounced(homeYield);
     return;
@@ -533,11 +536,13 @@ void gopreempt() {
   // The request is honoured here, so the next goroutine does not inherit it
   // (execute).
   mp->p->preempt.store(false, relaxed);  // best effort
+  checkHeldLocks(getg(), "yields", "asked to");
   mcallAnnounced(gopreemptImpl);
 }
 
 void goyield() {
   (void)acquirem();
+  checkHeldLocks(getg(), "yields", "to a waiter");
   mcallAnnounced(goyield_m);
 }
 

@@ -9,6 +9,7 @@
 // calls does all that.
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
+#include "runtime/diag/parklocks.h"
 #include "runtime/sched/group.h"
 #include "runtime/sched/home.h"
 #include "runtime/sched/locked.h"
@@ -160,6 +161,7 @@ G* exitsyscall0(G* gp) {
 // Locks: takes sched.lock.  Parks: yes.
 void awaitP(G* gp) {
   M* mp = gp->m;
+  if (gp->lockedm == nullptr) checkHeldLocks(gp, "waits", "for a P");
   const auto sp = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
   if (GUMP_LIKELY(onOwnStack(gp, sp)) || !mayLeaveStackAt(mp, sp)) {
     mcallAnnounced(exitsyscall0);

@@ -18,6 +18,7 @@
 #include "runtime/diag/debugvars.h"
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
+#include "runtime/diag/parklocks.h"
 #include "runtime/sched/affinity.h"
 #include "runtime/sched/deadlock.h"
 #include "runtime/sched/fork.h"
@@ -91,6 +92,7 @@ void doSchedinit() {
     if (runnable != nullptr) fatalthrow("schedinit: P with work");
   }
   initsig();
+  parklocksinit();
   startTemplateThread();
   newSystemM(sysmon, "gump-sysmon");
   setg(self);

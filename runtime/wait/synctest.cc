@@ -4,6 +4,7 @@
 #include <new>
 
 #include "gump/internal/linkname.h"
+#include "runtime/diag/debugvars.h"
 #include "runtime/diag/panic.h"
 #include "runtime/sched/home.h"
 #include "runtime/sched/mlocks.h"
@@ -97,7 +98,7 @@ bool leave(Bubble* b, G* gp) {
   LockScope l(&b->mu);
   gp->bubble = nullptr;
   gp->special = gp->foreign || gp->group != 0 || homeOf(gp) != nullptr ||
-                sanitizerOfProgram();
+                sanitizerOfProgram() || debug.parklocks != 0;
   b->root = nullptr;
   b->busy--;
   return --b->total == 0;

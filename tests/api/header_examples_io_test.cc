@@ -80,6 +80,37 @@ void Main() {
 }
 }  // namespace context_h
 
+namespace debug_h {
+bool served = false;
+std::string address;
+
+void Serve() {
+  const absl::StatusOr<net::Conn> conn = net::Dial("tcp", address);
+  ASSERT_TRUE(conn.ok());
+  (void)conn->Write("HEAD /metrics HTTP/1.0\r\n\r\n");
+  char b[64];
+  const absl::StatusOr<size_t> n = conn->Read(absl::MakeSpan(b));
+  served = n.ok() && std::string_view(b, *n).starts_with("HTTP/1.1 200 OK");
+  (void)conn->Close();
+}
+
+void ServeAndDebug(const net::Listener& pages) {  // at 127.0.0.1:6060
+  sync::WaitGroup serving;
+  serving.Go([pages] { (void)debug::ServeHTTP(pages); });
+  Serve();
+  (void)pages.Close();
+  serving.Wait();
+}
+
+void Main() {
+  const absl::StatusOr<net::Listener> l = net::Listen("tcp", "127.0.0.1:0");
+  ASSERT_TRUE(l.ok());
+  address = l->LocalAddr().String();
+  ServeAndDebug(*l);
+  EXPECT_TRUE(served);
+}
+}  // namespace debug_h
+
 namespace exec_h {
 absl::StatusOr<std::string> Sort() {
   std::string sorted;
@@ -364,8 +395,8 @@ void Main() {
 
 TEST(HeaderExamplesTest, WorkAsDocumented) {
   for (void (*example)() :
-       {context_h::Main, exec_h::Main, go_h::Main, net_h::Main, os_h::Main,
-        signal_h::Main, status_h::Main, time_h::Main}) {
+       {context_h::Main, debug_h::Main, exec_h::Main, go_h::Main, net_h::Main,
+        os_h::Main, signal_h::Main, status_h::Main, time_h::Main}) {
     gump::testing::RunWith(2, example);
   }
 }

@@ -5,6 +5,7 @@
 #include "gump/chan.h"      // IWYU pragma: export
 #include "gump/co.h"        // IWYU pragma: export
 #include "gump/context.h"   // IWYU pragma: export
+#include "gump/debug.h"     // IWYU pragma: export
 #include "gump/defer.h"     // IWYU pragma: export
 #include "gump/exec.h"      // IWYU pragma: export
 #include "gump/gls.h"       // IWYU pragma: export

@@ -1,0 +1,341 @@
+// ServeHTTP: the connections. pages.cc has what they serve.
+//
+// A connection is a Session, with a goroutine that calls Run. A session reads a
+// request or serves one. Server::mu_ guards which, and the set of sessions, so
+// each of these is one step:
+//
+//   * a session begins to read, unless the server is stopping;
+//   * a session begins to serve, unless it has been closed;
+//   * the server stops: it closes the sessions that read, and makes those that
+//     serve read the end of the stream, which ends their waits;
+//   * the server makes room: it closes the session that has read longest.
+//
+// So each session ends when the server stops. Either it was reading, and is
+// closed, or it ends its wait, sends its answer within its deadline or until
+// the server closes it, and does not begin to read again.
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "api/cat.h"
+#include "api/debug/http_message.h"
+#include "api/debug/pages.h"
+#include "gump/chan.h"
+#include "gump/debug.h"
+#include "gump/net/conn.h"
+#include "gump/net/listener.h"
+#include "gump/select.h"
+#include "gump/status.h"
+#include "gump/sync/mutex.h"
+#include "gump/sync/waitgroup.h"
+#include "gump/time.h"
+
+namespace gump::internal {
+
+namespace {
+
+constexpr size_t kMaxHead = 16 << 10;
+constexpr size_t kMaxSessions = 256;
+constexpr int kMaxWaits = 16;
+constexpr absl::Duration kIdleTimeout = absl::Seconds(60);
+constexpr absl::Duration kHeadTimeout = absl::Seconds(5);
+constexpr absl::Duration kWriteTimeout = absl::Seconds(30);
+constexpr size_t kWriteRate = 64 << 10;  // bytes a second, at least
+constexpr absl::Duration kGrace = absl::Seconds(1);
+
+class Session;
+
+class Server {
+ public:
+  explicit Server(net::Listener l) : listener_(std::move(l)) {}
+
+  absl::Status Serve();
+
+  // The steps of a session. A result of false ends it.
+  bool BeginReading(Session* s);
+  bool BeginServing(Session* s);
+
+  // BeginWait returns false if too many sessions wait.
+  bool BeginWait() {
+    if (waits_.fetch_add(1) < kMaxWaits) return true;
+    EndWait();
+    return false;
+  }
+  void EndWait() { waits_.fetch_sub(1); }
+
+ private:
+  void Admit(const net::Conn& conn);
+  void RunSession(Session* s);
+  bool MakeRoom();
+  void Stop();
+
+  const net::Listener listener_;
+  sync::WaitGroup running_;
+  std::atomic<int> waits_ = 0;
+  sync::Mutex mu_;  // guards what follows, and three fields of each session
+  bool stopping_ = false;
+  size_t open_ = 0;  // sessions that are not closed
+  absl::flat_hash_set<Session*> sessions_;
+  const chan<void> empty_ = make_chan<void>();  // closed: the last has ended
+};
+
+class Session {
+ public:
+  Session(Server* server, net::Conn conn)
+      : conn_(std::move(conn)), server_(server) {}
+
+  void Run() {
+    for (;;) {
+      HttpRequest r;
+      Refusal refusal;
+      if (!ReadRequest(&r, &refusal)) return;
+      if (refusal.status != 0 || r.has_body) r.keep_alive = false;
+      const HttpResponse answer =
+          refusal.status != 0 ? AnswerRefusal(refusal) : Answer(r);
+      if (!Send(r, answer).ok()) return;
+      if (!r.keep_alive) return Linger();
+    }
+  }
+
+  // The functions below may be called by other goroutines.
+  void Close() const { (void)conn_.Close(); }
+  void EndReads() const { (void)conn_.CloseRead(); }
+
+ private:
+  friend Server;
+
+  enum class Filled : uint8_t { kSome, kLate, kGone };
+
+  // Fill waits for more input.
+  Filled Fill() {
+    char buf[4 << 10];
+    const absl::StatusOr<size_t> n = conn_.Read(absl::MakeSpan(buf));
+    if (absl::IsDeadlineExceeded(n.status())) return Filled::kLate;
+    if (!n.ok() || *n == 0) return Filled::kGone;
+    in_.append(buf, *n);
+    return Filled::kSome;
+  }
+
+  // ReadRequest waits for a request. *refusal says whether to refuse it.
+  // Returns false if the session ends without an answer.
+  bool ReadRequest(HttpRequest* r, Refusal* refusal) {
+    if (!server_->BeginReading(this)) return false;
+    if (in_.empty()) {
+      in_ = std::string();  // a session that waits keeps no memory
+      (void)conn_.SetReadDeadline(absl::Now() + kIdleTimeout);
+      if (Fill() != Filled::kSome) return false;
+    }
+    (void)conn_.SetReadDeadline(absl::Now() + kHeadTimeout);
+    size_t end = 0;
+    for (size_t seen = 0; (end = EndOfHead(in_, seen)) == 0;) {
+      seen = in_.size();
+      if (seen > kMaxHead) break;
+      const Filled filled = Fill();
+      if (filled == Filled::kGone) return false;
+      if (filled == Filled::kLate) {
+        *refusal = {408, ""};
+        return server_->BeginServing(this);
+      }
+    }
+    if (end == in_.npos) {
+      *refusal = {400, ""};
+    } else if (end == 0 || end > kMaxHead) {
+      *refusal = {431, ""};
+    } else {
+      r->head.assign(in_, 0, end);
+      in_.erase(0, end);
+      *refusal = ParseHead(r);
+    }
+    return server_->BeginServing(this);
+  }
+
+  HttpResponse Answer(const HttpRequest& r) {
+    try {
+      return AnswerRequest(r, [this](absl::Duration d) { return Wait(d); });
+    } catch (const std::exception& e) {
+      return {500, "Content-Type: text/plain; charset=utf-8\r\n",
+              Cat(e.what(), "\n")};
+    }
+  }
+
+  // Wait waits for d, or until the client leaves or the server stops. Both show
+  // as the end of the input. What the client sends meanwhile is kept, up to the
+  // size of a request.
+  Waited Wait(absl::Duration d) {
+    if (!server_->BeginWait()) return Waited::kTooMany;
+    (void)conn_.SetReadDeadline(absl::Now() + d);
+    Filled filled = Filled::kSome;
+    while (filled == Filled::kSome && in_.size() <= kMaxHead) filled = Fill();
+    server_->EndWait();
+    return filled == Filled::kLate ? Waited::kFull : Waited::kGone;
+  }
+
+  absl::Status Send(const HttpRequest& r, const HttpResponse& answer) {
+    const absl::Time now = absl::Now();
+    const std::string date =
+        absl::FormatTime("%a, %d %b %Y %H:%M:%S GMT", now, absl::UTCTimeZone());
+    std::string out =
+        Cat("HTTP/1.1 ", answer.status, " ", ReasonOf(answer.status), "\r\n",
+            "Date: ", date, "\r\n", answer.fields,
+            "Content-Length: ", answer.body.size(), "\r\n");
+    if (!r.keep_alive) out += "Connection: close\r\n";
+    if (r.keep_alive && r.minor == 0) out += "Connection: keep-alive\r\n";
+    out += "\r\n";
+    if (r.method != "HEAD") out += answer.body;
+    (void)conn_.SetWriteDeadline(now + kWriteTimeout +
+                                 absl::Seconds(out.size() / kWriteRate));
+    return conn_.Write(out).status();
+  }
+
+  // Linger ends the stream to the client. Then it discards what the client
+  // still sends, for at most a second. A close with unread data would be a
+  // reset, which may overtake the answer.
+  void Linger() {
+    if (!server_->BeginReading(this) || !conn_.CloseWrite().ok()) return;
+    (void)conn_.SetReadDeadline(absl::Now() + absl::Seconds(1));
+    do in_.clear();
+    while (Fill() == Filled::kSome);
+  }
+
+  const net::Conn conn_;
+  Server* const server_;
+  std::string in_;  // received, but not taken yet
+  // Guarded by Server::mu_:
+  bool reading_ = true;  // it waits for a request, or reads one
+  absl::Time since_ = absl::Now();
+  bool closed_ = false;  // by MakeRoom
+};
+
+bool Server::BeginReading(Session* s) {
+  mu_.Lock();
+  const bool goes_on = !stopping_ && !s->closed_;
+  s->reading_ = true;
+  s->since_ = absl::Now();
+  mu_.Unlock();
+  return goes_on;
+}
+
+bool Server::BeginServing(Session* s) {
+  mu_.Lock();
+  const bool goes_on = !stopping_ && !s->closed_;
+  s->reading_ = false;
+  mu_.Unlock();
+  return goes_on;
+}
+
+// MakeRoom returns whether there may be one more session. The caller holds mu_.
+bool Server::MakeRoom() {
+  if (open_ < kMaxSessions) return true;
+  Session* oldest = nullptr;
+  for (Session* s : sessions_) {
+    if (s->closed_ || !s->reading_) continue;
+    if (oldest == nullptr || s->since_ < oldest->since_) oldest = s;
+  }
+  if (oldest == nullptr) return false;
+  oldest->closed_ = true;
+  oldest->Close();
+  open_--;
+  return true;
+}
+
+void Server::Admit(const net::Conn& conn) {
+  auto session = std::make_unique<Session>(this, conn);
+  mu_.Lock();
+  const bool room = MakeRoom();
+  if (room) {
+    sessions_.insert(session.get());
+    open_++;
+  }
+  mu_.Unlock();
+  if (!room) {
+    // The socket is new, so this does not wait.
+    (void)conn.Write(
+        "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n"
+        "Content-Length: 0\r\n\r\n");
+    (void)conn.Close();
+    return;
+  }
+  running_.Go([this, s = std::move(session)] { RunSession(s.get()); });
+}
+
+void Server::RunSession(Session* s) {
+  s->Run();
+  s->Close();
+  mu_.Lock();
+  sessions_.erase(s);
+  if (!s->closed_) open_--;
+  const bool last = stopping_ && sessions_.empty();
+  mu_.Unlock();
+  if (last) empty_.Close();
+}
+
+// Stop ends all sessions, and waits for that. There are no new ones.
+void Server::Stop() {
+  mu_.Lock();
+  stopping_ = true;
+  const bool none = sessions_.empty();
+  for (const Session* s : sessions_) {
+    if (s->reading_) {
+      s->Close();
+    } else {
+      s->EndReads();
+    }
+  }
+  mu_.Unlock();
+  if (!none) {
+    select(Recv(empty_), Recv(time::After(kGrace), [this] {
+             mu_.Lock();
+             for (const Session* s : sessions_) s->Close();
+             mu_.Unlock();
+           }));
+  }
+  running_.Wait();
+}
+
+// Passes returns true if Accept may work later. Connections wait until then.
+bool Passes(const absl::Status& s) {
+  const int e = Errno(s);
+  return e == EMFILE || e == ENFILE || e == ENOBUFS || e == ENOMEM ||
+         e == ECONNABORTED || e == ECONNRESET || e == EPROTO || e == EPERM;
+}
+
+absl::Status Server::Serve() {
+  absl::Duration pause;
+  for (;;) {
+    const absl::StatusOr<net::Conn> conn = listener_.Accept();
+    if (conn.ok()) {
+      pause = absl::ZeroDuration();
+      Admit(*conn);
+    } else if (Passes(conn.status())) {
+      pause = std::clamp(2 * pause, absl::Milliseconds(5), absl::Seconds(1));
+      time::Sleep(pause);
+    } else {
+      Stop();
+      const bool closed = listener_.Fd() < 0;
+      return closed ? absl::OkStatus() : conn.status();
+    }
+  }
+}
+
+}  // namespace
+
+}  // namespace gump::internal
+
+namespace gump::debug {
+
+absl::Status ServeHTTP(net::Listener listener) {
+  return internal::Server(std::move(listener)).Serve();
+}
+
+}  // namespace gump::debug
