@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "api/grow_text.h"
 #include "api/os/file.h"
 #include "api/pprof/proto.h"
 #include "api/status_util.h"
@@ -35,10 +36,11 @@ struct Stack {
   Labels labels;
   int64_t count = 0;
   int64_t nanos = 0;
+  rt::Leak leak = rt::Leak::kNone;
 
   rt::StackRecord record() const {
-    return {pcs.data(), pcs.size(), internal::LabelsAccess::set(labels), count,
-            nanos};
+    return {pcs.data(), pcs.size(), internal::LabelsAccess::set(labels),
+            count,      nanos,      leak};
   }
 };
 
@@ -69,17 +71,13 @@ std::string Quoted(std::string_view s) {
 }
 
 // LabelsText returns labels in the form of Go's text profiles, or "".
-std::string LabelsText(const rt::LabelSet* set) {
-  size_t n;
-  const rt::Label* labels = rt::labelsIn(set, &n);
+std::string LabelsText(const rt::StackRecord& r) {
   std::string text;
-  for (size_t i = 0; i < n; i++) {
-    text += i == 0 ? "{" : ", ";
-    text += Quoted({labels[i].key, labels[i].key_size});
-    text += ':';
-    text += Quoted({labels[i].value, labels[i].value_size});
+  for (const auto& [key, value] : internal::LabelsOf(r)) {
+    text += text.empty() ? "{" : ", ";
+    text.append(Quoted(key)).append(":").append(Quoted(value));
   }
-  if (n != 0) text += '}';
+  if (!text.empty()) text += '}';
   return text;
 }
 
@@ -115,11 +113,12 @@ class Stacks {
       const uintptr_t* end = r.pcs + r.n;
       const uintptr_t* begin = r.pcs;
       while (strip_ && end - begin > 1 && InScheduler(*begin)) begin++;
-      Stack& s = merged_[Key({begin, end}, LabelsText(r.labels))];
+      Stack& s = merged_[Key({begin, end}, LabelsText(r))];
       if (s.count == 0) {
         s.pcs.assign(begin, end);
         rt::retainLabels(r.labels);
         s.labels = internal::LabelsAccess::Adopt(r.labels);
+        s.leak = r.leak;
       }
       s.count += r.count;
       s.nanos += r.nanos;
@@ -183,8 +182,7 @@ std::string CountProfile(std::string_view name, const Stacks& stacks,
   for (const Stack* s : all) {
     text.append(std::to_string(s->count)).append(" ");
     AppendAddresses(&text, *s);
-    const std::string labels =
-        LabelsText(internal::LabelsAccess::set(s->labels));
+    const std::string labels = LabelsText(s->record());
     if (!labels.empty()) text.append("# labels: ").append(labels).append("\n");
     AppendFrames(&text, *s, /*all=*/false);
   }
@@ -222,6 +220,7 @@ std::string ContentionProfile(std::string_view name, const Stacks& stacks,
 // Kind is a kind of profile, and how it collects its stacks.
 struct Kind {
   std::string_view name;
+  // Returns false if there is no memory. Of goroutineleak it is nullptr.
   bool (*collect)(rt::StackVisitor visit, void* arg) noexcept;
   bool contention = false;  // counts contentions and delays
 };
@@ -245,17 +244,56 @@ constexpr Kind kKinds[] = {
     {"block", Blocked, /*contention=*/true},
     {"mutex", Mutexes, /*contention=*/true},
     {"goroutine", rt::visitGoroutines},
+    {"goroutineleak", /*collect=*/nullptr},
     {"threadcreate", Threads},
 };
 
+absl::Status NoMemory(std::string_view name) {
+  return absl::ResourceExhaustedError(
+      std::string("pprof: no memory for profile ").append(name));
+}
+
+absl::Status LeakError(rt::LeakStatus status) {
+  switch (status) {
+    case rt::LeakStatus::kDone:
+      return absl::OkStatus();
+    case rt::LeakStatus::kNoMemory:
+      return NoMemory("goroutineleak");
+    case rt::LeakStatus::kNoMaps:
+      return absl::UnavailableError(
+          "pprof: profile goroutineleak needs /proc/self/maps");
+    case rt::LeakStatus::kSanitizer:
+      return absl::UnimplementedError(
+          "pprof: no profile goroutineleak with ThreadSanitizer");
+  }
+  return absl::InternalError("pprof: bad status");
+}
+
+// LeakText is ProfileText for goroutineleak.
+absl::StatusOr<std::string> LeakText(int debug) {
+  if (debug >= 2) {
+    std::string text;
+    size_t size = 0;
+    const rt::LeakStatus status =
+        rt::leakDump(internal::GrowText, &text, &size);
+    if (status != rt::LeakStatus::kDone) return LeakError(status);
+    if (size > text.size()) return NoMemory("goroutineleak");
+    text.resize(size);
+    return text;
+  }
+  Stacks stacks(/*strip=*/false);
+  const rt::LeakStatus status = rt::visitLeaks(Stacks::Visit, &stacks);
+  if (status != rt::LeakStatus::kDone) return LeakError(status);
+  if (stacks.out_of_memory()) return NoMemory("goroutineleak");
+  return CountProfile("goroutineleak", stacks, /*text_form=*/debug > 0);
+}
+
 absl::StatusOr<std::string> ProfileText(const Kind& kind, int debug) {
+  if (kind.collect == nullptr) return LeakText(debug);
   if (kind.name == "goroutine" && debug >= 2) return runtime::Stack(true);
   Stacks stacks(/*strip=*/kind.contention);
   const bool complete = kind.collect(Stacks::Visit, &stacks);
-  if (!complete || stacks.out_of_memory()) {
-    return absl::ResourceExhaustedError(
-        std::string("pprof: no memory for profile ").append(kind.name));
-  }
+  if (!complete || stacks.out_of_memory()) return NoMemory(kind.name);
   return (kind.contention ? ContentionProfile : CountProfile)(
       kind.name, stacks, /*text_form=*/debug > 0);
 }
