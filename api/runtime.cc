@@ -1,11 +1,12 @@
 #include "gump/runtime.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <new>
 #include <string>
 #include <utility>
+
+#include "api/grow_text.h"
 
 namespace gump::runtime {
 
@@ -51,32 +52,9 @@ void SetThreadHooks(ThreadHooks hooks) {
   delete static_cast<ThreadHooks*>(old);
 }
 
-namespace {
-// GrowText is the rt::BufferGrower of the std::string at `text`. It doubles the
-// text's memory. If there is not so much memory, it takes what is needed now.
-char* GrowText(void* text, size_t* size) {
-  auto& s = *static_cast<std::string*>(text);
-  for (const size_t n :
-       {std::max({*size, 2 * s.size(), size_t{16} << 10}), *size}) {
-    try {
-      std::string larger;  // resize of `s` itself doubles by itself
-      larger.reserve(n);
-      larger = s;
-      larger.resize(n);
-      s.swap(larger);
-    } catch (...) {  // whatever a program's operator new throws
-      continue;
-    }
-    *size = n;
-    return s.data();
-  }
-  return nullptr;
-}
-}  // namespace
-
 std::string Stack(bool all) {
   std::string text;
-  const size_t size = rt::stackDump(all, GrowText, &text);
+  const size_t size = rt::stackDump(all, internal::GrowText, &text);
   if (size > text.size()) throw std::bad_alloc();
   text.resize(size);
   return text;

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "api/grow_text.h"
 #include "api/os/file.h"
 #include "api/pprof/proto.h"
 #include "api/status_util.h"
@@ -39,10 +40,11 @@ struct Stack {
   Labels labels;
   int64_t count = 0;
   int64_t nanos = 0;
+  rt::Leak leak = rt::Leak::kNone;
 
   rt::StackRecord record() const {
-    return {pcs.data(), pcs.size(), internal::LabelsAccess::set(labels), count,
-            nanos};
+    return {pcs.data(), pcs.size(), internal::LabelsAccess::set(labels),
+            count,      nanos,      leak};
   }
 };
 
@@ -73,17 +75,13 @@ std::string Quoted(std::string_view s) {
 }
 
 // LabelsText returns labels in the form of Go's text profiles, or "".
-std::string LabelsText(const rt::LabelSet* set) {
-  size_t n;
-  const rt::Label* labels = rt::labelsIn(set, &n);
+std::string LabelsText(const rt::StackRecord& r) {
   std::string text;
-  for (size_t i = 0; i < n; i++) {
-    text += i == 0 ? "{" : ", ";
-    text += Quoted({labels[i].key, labels[i].key_size});
-    text += ':';
-    text += Quoted({labels[i].value, labels[i].value_size});
+  for (const auto& [key, value] : internal::LabelsOf(r)) {
+    text += text.empty() ? "{" : ", ";
+    text.append(Quoted(key)).append(":").append(Quoted(value));
   }
-  if (n != 0) text += '}';
+  if (!text.empty()) text += '}';
   return text;
 }
 
@@ -137,11 +135,12 @@ class Stacks {
       const uintptr_t* end = r.pcs + r.n;
       const uintptr_t* begin = r.pcs;
       while (strip_ && end - begin > 1 && InScheduler(*begin)) begin++;
-      Stack& s = merged_[Key({begin, end}, LabelsText(r.labels))];
+      Stack& s = merged_[Key({begin, end}, LabelsText(r))];
       if (s.count == 0) {
         s.pcs.assign(begin, end);
         rt::retainLabels(r.labels);
         s.labels = internal::LabelsAccess::Adopt(r.labels);
+        s.leak = r.leak;
       }
       s.count += r.count;
       s.nanos += r.nanos;
@@ -212,8 +211,7 @@ std::string CountProfile(std::string_view name, const Stacks& stacks,
   for (const Stack* s : all) {
     text.append(std::to_string(s->count)).append(" ");
     AppendAddresses(&text, *s);
-    const std::string labels =
-        LabelsText(internal::LabelsAccess::set(s->labels));
+    const std::string labels = LabelsText(s->record());
     if (!labels.empty()) text.append("# labels: ").append(labels).append("\n");
     AppendFrames(&text, *s, /*all=*/false);
   }
@@ -251,6 +249,7 @@ std::string ContentionProfile(std::string_view name, const Stacks& stacks,
 // Kind is a kind of profile, and how it collects its stacks.
 struct Kind {
   std::string_view name;
+  // Returns false if there is no memory. Of goroutineleak it is nullptr.
   bool (*collect)(rt::StackVisitor visit, void* arg) noexcept;
   bool contention = false;  // counts contentions and delays
 };
@@ -274,6 +273,7 @@ constexpr Kind kKinds[] = {
     {"block", Blocked, /*contention=*/true},
     {"mutex", Mutexes, /*contention=*/true},
     {"goroutine", rt::visitGoroutines},
+    {"goroutineleak", /*collect=*/nullptr},
     {"threadcreate", Threads},
 };
 
@@ -287,11 +287,47 @@ absl::Status Unknown(std::string_view name) {
   return absl::NotFoundError("pprof: unknown profile " + Quoted(name));
 }
 
-absl::Status Collect(const Kind& kind, Stacks* stacks) {
-  const bool complete = kind.collect(Stacks::Visit, stacks);
-  if (complete && !stacks->out_of_memory()) return absl::OkStatus();
+absl::Status NoMemory(std::string_view name) {
   return absl::ResourceExhaustedError(
-      std::string("pprof: no memory for profile ").append(kind.name));
+      std::string("pprof: no memory for profile ").append(name));
+}
+
+absl::Status LeakError(rt::LeakStatus status) {
+  switch (status) {
+    case rt::LeakStatus::kDone:
+      return absl::OkStatus();
+    case rt::LeakStatus::kNoMemory:
+      return NoMemory("goroutineleak");
+    case rt::LeakStatus::kNoMaps:
+      return absl::UnavailableError(
+          "pprof: profile goroutineleak needs /proc/self/maps");
+    case rt::LeakStatus::kSanitizer:
+      return absl::UnimplementedError(
+          "pprof: no profile goroutineleak with ThreadSanitizer");
+  }
+  return absl::InternalError("pprof: bad status");
+}
+
+absl::Status Collect(const Kind& kind, Stacks* stacks) {
+  if (kind.collect == nullptr) {
+    const absl::Status s = LeakError(rt::visitLeaks(Stacks::Visit, stacks));
+    if (!s.ok()) return s;
+  } else if (!kind.collect(Stacks::Visit, stacks)) {
+    return NoMemory(kind.name);
+  }
+  return stacks->out_of_memory() ? NoMemory(kind.name) : absl::OkStatus();
+}
+
+// LeakDump is goroutineleak with debug 2.
+absl::StatusOr<std::string> LeakDump() {
+  std::string text;
+  size_t size = 0;
+  const absl::Status s =
+      LeakError(rt::leakDump(internal::GrowText, &text, &size));
+  if (!s.ok()) return s;
+  if (size > text.size()) return NoMemory("goroutineleak");
+  text.resize(size);
+  return text;
 }
 
 std::string Encode(const Kind& kind, const Stacks& stacks, bool text_form,
@@ -408,6 +444,7 @@ int64_t ProfileCount(std::string_view name) {
   if (kind == nullptr) return 0;
   if (name == "goroutine") return runtime::NumGoroutine();
   if (name == "threadcreate") return debug::ReadSchedStats().threads;
+  if (kind->collect == nullptr) return 0;  // a search stops the world
   Stacks stacks(/*strip=*/kind->contention);
   (void)Collect(*kind, &stacks);
   return static_cast<int64_t>(stacks.size());
@@ -416,7 +453,10 @@ int64_t ProfileCount(std::string_view name) {
 absl::StatusOr<std::string> ProfileText(std::string_view name, int debug) {
   const Kind* kind = FindKind(name);
   if (kind == nullptr) return pprof::Unknown(name);
-  if (name == "goroutine" && debug >= 2) return runtime::Stack(true);
+  if (debug >= 2) {
+    if (name == "goroutine") return runtime::Stack(true);
+    if (kind->collect == nullptr) return pprof::LeakDump();
+  }
   Stacks stacks(/*strip=*/kind->contention);
   const absl::Status s = Collect(*kind, &stacks);
   if (!s.ok()) return s;

@@ -277,6 +277,26 @@ uint64_t ProfileBuilder::LocationOf(uintptr_t pc) {
   return id;
 }
 
+std::vector<std::pair<std::string_view, std::string_view>> LabelsOf(
+    const rt::StackRecord& stack) {
+  constexpr std::string_view kLeak = "leak";
+  std::vector<std::pair<std::string_view, std::string_view>> all;
+  if (stack.leak != rt::Leak::kNone) {
+    const bool sure = stack.leak == rt::Leak::kCertain;
+    all.emplace_back(kLeak, sure ? "certain" : "suspected");
+  }
+  size_t n;
+  const rt::Label* labels = rt::labelsIn(stack.labels, &n);
+  for (size_t i = 0; i < n; i++) {
+    const std::string_view key(labels[i].key, labels[i].key_size);
+    if (key == kLeak && stack.leak != rt::Leak::kNone) continue;
+    all.emplace_back(key,
+                     std::string_view(labels[i].value, labels[i].value_size));
+  }
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
 void ProfileBuilder::Add(const rt::StackRecord& stack,
                          absl::Span<const int64_t> values) {
   std::vector<uint64_t> ids;
@@ -285,14 +305,10 @@ void ProfileBuilder::Add(const rt::StackRecord& stack,
   std::string message;
   PutPacked(&message, sample::kLocationId, ids);
   PutPacked(&message, sample::kValue, values);
-  size_t n;
-  const rt::Label* labels = rt::labelsIn(stack.labels, &n);
-  for (size_t i = 0; i < n; i++) {
+  for (const auto& [key, value] : LabelsOf(stack)) {
     std::string pair;
-    PutInt(&pair, label::kKey,
-           StringIndex({labels[i].key, labels[i].key_size}));
-    PutInt(&pair, label::kStr,
-           StringIndex({labels[i].value, labels[i].value_size}));
+    PutInt(&pair, label::kKey, StringIndex(key));
+    PutInt(&pair, label::kStr, StringIndex(value));
     PutBytes(&message, sample::kLabel, pair);
   }
   PutBytes(&out_, profile::kSample, message);

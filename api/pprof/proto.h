@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -34,6 +35,12 @@ struct Mapping {
 
 // Gzip puts data into a gzip file (RFC 1952) of stored blocks.
 [[nodiscard]] std::string Gzip(std::string_view data);
+
+// LabelsOf returns the labels of a stack, sorted by key. That of a leaked
+// goroutine also has the label "leak", with the value "certain" or "suspected".
+// It takes the place of a label of the program's with that key.
+[[nodiscard]] std::vector<std::pair<std::string_view, std::string_view>>
+LabelsOf(const rt::StackRecord& stack);
 
 // ProfileBuilder makes one profile. Functions throw std::bad_alloc.
 class ProfileBuilder {

@@ -30,6 +30,7 @@
 
 #include "gump/internal/linkname_debug.h"
 #include "runtime/diag/debugvars.h"
+#include "runtime/diag/leaks.h"
 #include "runtime/diag/panic.h"
 #include "runtime/diag/scopetree.h"
 #include "runtime/diag/unwind.h"
@@ -327,7 +328,9 @@ struct Snapshot {
   uint64_t elided = 0;  // goroutines that did not fit
   const G* self = nullptr;
   int64_t now = 0;
-  Frames frames;  // of the goroutine at hand
+  LeakSearch* leaks = nullptr;  // marks leaked goroutines, unless nullptr
+  bool leaksOnly = false;       // and leaves out the others
+  Frames frames;                // of the goroutine at hand
 };
 
 struct SnapshotEntry {
@@ -365,8 +368,11 @@ void reserveSnapshot(Snapshot* s) {
 void snapshotOther(G* gp, void* arg) {
   auto* s = static_cast<Snapshot*>(arg);
   if (gp == s->self || hidden(gp, /*level=*/1)) return;
+  const Leak leak = s->leaks == nullptr ? Leak::kNone : s->leaks->of(gp);
+  if (s->leaksOnly && leak == Leak::kNone) return;
   SnapshotEntry e{};
   if (!takeOther(gp, s->now, &e.record, &s->frames)) return;
+  e.record.leak = leak;
   const Frames& f = s->frames;
   e.lost = f.lost;
   e.kept = f.kept;
@@ -388,15 +394,21 @@ void snapshotOther(G* gp, void* arg) {
 }
 
 // takeSnapshot fills s with all goroutines but `self`, and with the parked
-// foreign threads.
-void takeSnapshot(Snapshot* s, const G* self) {
+// foreign threads. If s->leaks is set, it searches for leaks in the same stop.
+// Unless that succeeds, s is empty.
+LeakStatus takeSnapshot(Snapshot* s, const G* self) {
   reserveSnapshot(s);
   s->self = self;
   s->now = nanotime();
+  LeakStatus status = LeakStatus::kDone;
   stopTheWorld(WaitReason::kStoppingTheWorld);
-  forEachG(snapshotOther, s);
-  forEachForeign(snapshotOther, s);
+  if (s->leaks != nullptr) status = s->leaks->run();
+  if (status == LeakStatus::kDone) {
+    forEachG(snapshotOther, s);
+    forEachForeign(snapshotOther, s);
+  }
   startTheWorld();
+  return status;
 }
 
 void freeSnapshot(const Snapshot& s) {
@@ -598,6 +610,8 @@ void printHeader(Writer* w, const GRecord& r, bool showPointers) {
     }
   }
   print(w, " [%s", statusText(r));
+  if (r.leak == Leak::kCertain) print(w, " (leaked)");
+  if (r.leak == Leak::kSuspected) print(w, " (leak suspected)");
   if ((r.status & kGscan) != 0) print(w, " (scan)");
   if (r.bubble != 0 && (r.status & ~uint32_t{kGscan}) == kGwaiting &&
       isIdleInSynctest(r.reason) && !saysDurable(r.reason)) {
@@ -649,23 +663,75 @@ void tracebackThread(const TracebackMode& mode) {
   flush(&w);
 }
 
-size_t stackDump(bool all, BufferGrower grow, void* arg) noexcept {
-  const StandardHold hold;  // absl opens the modules, and keeps one open
-  Writer w{.grow = grow, .arg = arg};
+namespace {
+
+// dump is stackDump and leakDump.
+LeakStatus dump(bool all, LeakSearch* leaks, Writer* w) {
   G* gp = runtimeEntry();
   GRecord self;
   {
     Frames here;
     walkHere(&here);
     takeSelf(gp, &self);
-    printGoroutine(&w, self, here, /*level=*/1, /*showPointers=*/false);
+    printGoroutine(w, self, here, /*level=*/1, /*showPointers=*/false);
   }
-  if (!all) return w.total;
+  if (!all) return LeakStatus::kDone;
   Snapshot s;
-  takeSnapshot(&s, gp);
-  printSnapshot(&w, &s, self);
+  s.leaks = leaks;
+  const LeakStatus status = takeSnapshot(&s, gp);
+  printSnapshot(w, &s, self);
   freeSnapshot(s);
+  return status;
+}
+
+// 1 while no thread searches for leaks.
+constinit Atomic<uint32_t> leakSema(1);
+
+// searchLeaks calls take with a search that is prepared.
+template <class F>
+LeakStatus searchLeaks(const F& take) {
+  const StandardHold hold;  // as in stackDump; and the search opens files
+  semacquire(&leakSema, /*lifo=*/false, SemaReason::kSemacquire);
+  LeakSearch search;
+  LeakStatus status = search.prepare();
+  if (status == LeakStatus::kDone) status = take(&search);
+  search.finish();
+  semrelease(&leakSema, /*handoff=*/false);
+  return status;
+}
+
+}  // namespace
+
+size_t stackDump(bool all, BufferGrower grow, void* arg) noexcept {
+  const StandardHold hold;  // absl opens the modules, and keeps one open
+  Writer w{.grow = grow, .arg = arg};
+  (void)dump(all, /*leaks=*/nullptr, &w);
   return w.total;
+}
+
+LeakStatus leakDump(BufferGrower grow, void* arg, size_t* size) noexcept {
+  Writer w{.grow = grow, .arg = arg};
+  const LeakStatus status = searchLeaks(
+      [&w](LeakSearch* search) { return dump(/*all=*/true, search, &w); });
+  *size = w.total;
+  return status;
+}
+
+LeakStatus visitLeaks(StackVisitor visit, void* arg) noexcept {
+  return searchLeaks([=](LeakSearch* search) {
+    Snapshot s;
+    s.leaks = search;
+    s.leaksOnly = true;
+    const LeakStatus status = takeSnapshot(&s, runtimeEntry());
+    for (size_t at = 0; at < s.used;) {
+      const GRecord r = readSnapshot(&s, &at);
+      visit(arg, {s.frames.pcs, s.frames.kept, r.labels, 1, 0, r.leak});
+      releaseLabels(r.labels);
+    }
+    freeSnapshot(s);
+    const bool some = s.elided != 0 && status == LeakStatus::kDone;
+    return some ? LeakStatus::kNoMemory : status;
+  });
 }
 
 // A goroutine whose stack is unavailable, because it is in a system call, is
@@ -677,7 +743,7 @@ bool visitGoroutines(StackVisitor visit, void* arg) noexcept {
     walkHere(&s.frames);
     visit(arg, {s.frames.pcs, s.frames.kept, labelsOf(gp)});
   }
-  takeSnapshot(&s, gp);
+  (void)takeSnapshot(&s, gp);
   for (size_t at = 0; at < s.used;) {
     const GRecord r = readSnapshot(&s, &at);
     Frames& f = s.frames;

@@ -129,6 +129,7 @@ struct GRecord {
   char thread[16] = {};
   bool inGroup = false;
   bool groupFull = false;  // waits for a slot of its group
+  Leak leak = Leak::kNone;
   Stack stack = Stack::kWalked;
   char name[48] = {};
   // The scope that it is a goroutine of, or nullptr. It may be gone by the time

@@ -103,7 +103,9 @@ struct alignas(kCacheLine) G {
   uint64_t goid = 0;
   G* schedlink = nullptr;   // next in a GQueue, GList or free list
   void* param = nullptr;    // set by the waker before goready: the Sudog that
-                            // fired; its `success` tells a value from close
+                            // fired; its `success` tells a value from close.
+                            // Until then, while the G waits for a channel, the
+                            // Hchan, and in a select, the Select
   EhGlobals eh;             // valid while not running
   int savedErrno = 0;       // valid while not running
   WaitReason waitreason{};  // last reason for parking; read by dumps

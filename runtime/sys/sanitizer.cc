@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 
 #include "runtime/diag/panic.h"
 #include "runtime/sched/mlocks.h"
@@ -219,6 +220,41 @@ GUMP_NO_SANITIZE void sanitizerDestroyFakeStack(void* fakeStack) {
   __sanitizer_start_switch_fiber(nullptr, lo, size);
   __sanitizer_finish_switch_fiber(own, nullptr, nullptr);
   if (mp != nullptr) releasem(mp);
+}
+#endif
+
+#if defined(GUMP_ASAN) || defined(GUMP_PLAIN)
+bool sanitizerKnowsBlocks() {
+#if defined(GUMP_ASAN)
+  return true;
+#else
+  return &__asan_locate_address != nullptr &&
+         &__sanitizer_get_ownership != nullptr;
+#endif
+}
+
+SanitizerBlock sanitizerBlockOf(uintptr_t addr, uintptr_t* begin,
+                                size_t* size) {
+  void* at = nullptr;
+  size_t n = 0;
+  const char* kind =
+      __asan_locate_address(reinterpret_cast<void*>(addr), nullptr, 0, &at, &n);
+  *begin = reinterpret_cast<uintptr_t>(at);
+  *size = n;
+  if (kind == nullptr || strcmp(kind, "heap") != 0) {
+    return SanitizerBlock::kNone;
+  }
+  if (__sanitizer_get_ownership(at) == 0) return SanitizerBlock::kFree;
+  return addr - *begin < n ? SanitizerBlock::kAllocated : SanitizerBlock::kFree;
+}
+
+void sanitizerShadow(uintptr_t* lo, uintptr_t* hi) {
+  if (!sanitizerKnowsBlocks()) return;
+  size_t scale = 0;
+  size_t offset = 0;
+  __asan_get_shadow_mapping(&scale, &offset);
+  *lo = offset;
+  *hi = offset + ((uintptr_t{1} << 47) >> scale);
 }
 #endif
 

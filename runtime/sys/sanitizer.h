@@ -81,6 +81,7 @@
 #endif
 
 #if defined(GUMP_ASAN)
+#include <sanitizer/allocator_interface.h>
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #include <sanitizer/lsan_interface.h>
@@ -101,6 +102,10 @@ extern "C" {
 [[gnu::weak]] void __asan_unpoison_memory_region(const volatile void*, size_t);
 [[gnu::weak]] void __lsan_register_root_region(const void*, size_t);
 [[gnu::weak]] void __lsan_unregister_root_region(const void*, size_t);
+[[gnu::weak]] const char* __asan_locate_address(void*, char*, size_t, void**,
+                                                size_t*);
+[[gnu::weak]] void __asan_get_shadow_mapping(size_t*, size_t*);
+[[gnu::weak]] int __sanitizer_get_ownership(const volatile void*);
 }
 #endif
 
@@ -447,6 +452,42 @@ void sanitizerForgetRootRegion(const void* p, size_t n);
 #else
 GUMP_ALWAYS_INLINE void sanitizerRootRegion(const void*, size_t) {}
 GUMP_ALWAYS_INLINE void sanitizerForgetRootRegion(const void*, size_t) {}
+#endif
+
+// ---- The heap ---------------------------------------------------------------
+
+// SanitizerBlock says what ASan knows about an address of the heap.
+enum class SanitizerBlock : uint8_t {
+  kNone,       // it is in no block
+  kFree,       // the block is freed
+  kAllocated,  // the program has the block
+};
+
+// sanitizerKnowsBlocks returns true if the process has ASan.
+// sanitizerBlockOf finds the block around an address. sanitizerShadow stores
+// where ASan keeps its shadow, and changes nothing if there is none.
+// On: any.  P: either.  Locks: ASan's.  Parks: no.
+#if defined(GUMP_ASAN) || defined(GUMP_PLAIN)
+[[nodiscard]] bool sanitizerKnowsBlocks();
+[[nodiscard]] SanitizerBlock sanitizerBlockOf(uintptr_t addr, uintptr_t* begin,
+                                              size_t* size);
+void sanitizerShadow(uintptr_t* lo, uintptr_t* hi);
+#else
+GUMP_ALWAYS_INLINE constexpr bool sanitizerKnowsBlocks() { return false; }
+GUMP_ALWAYS_INLINE SanitizerBlock sanitizerBlockOf(uintptr_t, uintptr_t*,
+                                                   size_t*) {
+  return SanitizerBlock::kNone;
+}
+GUMP_ALWAYS_INLINE void sanitizerShadow(uintptr_t*, uintptr_t*) {}
+#endif
+
+// sanitizerKeepsAddresses returns true if the sanitizer's own memory has the
+// addresses of objects of the program. A search for pointers then finds every
+// lock and atomic that was ever used. TSan does that.
+#if defined(GUMP_TSAN)
+GUMP_ALWAYS_INLINE constexpr bool sanitizerKeepsAddresses() { return true; }
+#else
+GUMP_ALWAYS_INLINE constexpr bool sanitizerKeepsAddresses() { return false; }
 #endif
 
 }  // namespace gump::rt

@@ -151,7 +151,7 @@ GUMP_ALWAYS_INLINE ChanResult sleepOn(Hchan* c, Waitq* q, G* gp, void* elem,
   sg.elem = elem;
   sg.c = c;
   enqueue(q, &sg);
-  gp->param = nullptr;
+  gp->param = c;  // for leaks.cc, until the waker sets it
   // The step that found nothing and this enqueue are one locked section, which
   // ends once gp is kGwaiting. A goroutine that could satisfy us locks c either
   // before this section or after it. If before, our step would have found its

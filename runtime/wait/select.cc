@@ -212,7 +212,7 @@ void pass2(Select* s, G* gp) {
       enqueue(&cas.c->sendq, sg);
     }
   }
-  gp->param = nullptr;
+  gp->param = s;  // for leaks.cc, until the waker sets it
   goparkcommit(selparkcommit, s,
                inside ? WaitReason::kSynctestSelect : WaitReason::kSelect);
 }

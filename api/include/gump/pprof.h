@@ -135,6 +135,9 @@ void Do(const context::Context& ctx, const Labels& labels, F&& f) {
 //                  stack is unavailable, because it is in a system call, counts
 //                  at its start function, and without labels.
 //   threadcreate   the library's threads, each at its first function
+//   goroutineleak  the stacks of the goroutines that nothing can ever wake,
+//   with
+//                  the label `leak`: `certain` or `suspected`
 //   block          where goroutines have waited, how often and how long, since
 //                  SetBlockProfileRate switched it on
 //   mutex          which unlocks have made others wait, how often and how long,
@@ -152,6 +155,32 @@ void Do(const context::Context& ctx, const Labels& labels, F&& f) {
 //
 // The goroutine profile stops the world while it reads the stacks. It parks
 // while another thread stops the world.
+//
+// A goroutine is leaked if it waits for something that only such goroutines can
+// reach: a channel, a lock, a condition, an event, a semaphore, a scope or a
+// WaitGroup. It is also leaked if it waits for nothing: for a nil channel, or
+// in a select() other than main's. A global, a plain thread, a pending timer,
+// or any other goroutine that can reach what it waits for keeps it from being
+// one. The search reads all memory of the process for words that refer to that.
+// The world is stopped meanwhile, for one second or more for each gigabyte in
+// use.
+//
+//  * `certain` means that no word of memory refers to it, other than those of
+//    leaked goroutines. That takes for granted that the program keeps pointers
+//    as words in its memory.
+//  * `suspected` means that the library had to guess where blocks of malloc
+//    begin and end, or that a thread may have a pointer only in a register.
+//    With AddressSanitizer it need not guess.
+//  * Some leaks are not reported. A stale copy of a pointer hides a leak. So
+//  does
+//    an allocator other than glibc's, if the handle is in the heap.
+//
+// With debug 2, goroutineleak is the text of runtime::Stack(true) with
+// `(leaked)` or `(leak suspected)` behind the reason of the wait. One search
+// runs at a time, and others park until it ends. The profile fails with
+// Unimplemented if the library has ThreadSanitizer, and with Unavailable if
+// /proc/self/maps cannot be read. With AddressSanitizer's
+// detect_stack_use_after_return=1, little is found.
 [[nodiscard]] absl::Status WriteProfile(std::string_view name, int fd,
                                         int debug = 0);
 

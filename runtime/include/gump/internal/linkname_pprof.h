@@ -8,6 +8,7 @@
 
 #include "gump/internal/compiler.h"
 #include "gump/internal/linkname_gls.h"
+#include "gump/internal/linkname_runtime.h"
 
 namespace gump::rt {
 
@@ -48,6 +49,10 @@ struct LabelFrame {
 void enterLabels(LabelFrame* frame, const LabelSet* set) noexcept;
 void leaveLabels(LabelFrame* frame) noexcept;
 
+// Leak says whether a goroutine is leaked: whether it waits for what can never
+// happen (runtime/diag/leaks.h).
+enum class Leak : uint8_t { kNone, kSuspected, kCertain };
+
 // StackRecord is a call stack in a profile. An address lies inside the calling
 // instruction, so it is the one to look up. The innermost is the first.
 struct StackRecord {
@@ -56,6 +61,7 @@ struct StackRecord {
   const LabelSet* labels = nullptr;
   int64_t count = 1;
   int64_t nanos = 0;  // block and mutex profiles: time lost
+  Leak leak = Leak::kNone;
 };
 
 // A StackVisitor is called with one stack after the other, on the caller's
@@ -67,6 +73,22 @@ using StackVisitor = void (*)(void* arg, const StackRecord& stack);
 // visitGoroutines returns false if there was no memory for all goroutines.
 [[nodiscard]] bool visitGoroutines(StackVisitor visit, void* arg) noexcept;
 void visitThreads(StackVisitor visit, void* arg) noexcept;
+
+// LeakStatus is why a search for leaked goroutines has failed.
+enum class LeakStatus : uint8_t {
+  kDone,
+  kNoMemory,
+  kNoMaps,     // /proc/self/maps cannot be read
+  kSanitizer,  // the library has ThreadSanitizer, which hides leaks
+};
+
+// visitLeaks searches for leaked goroutines and visits the stack of each.
+// leakDump is stackDump(true, ...) with marks at those goroutines. It
+// stores the size of the text in *size. Both stop the world for the search. Of
+// several callers, one searches at a time.
+[[nodiscard]] LeakStatus visitLeaks(StackVisitor visit, void* arg) noexcept;
+[[nodiscard]] LeakStatus leakDump(BufferGrower grow, void* arg,
+                                  size_t* size) noexcept;
 
 // setBlockProfileRate and setMutexProfileFraction switch the profiles of
 // waiting and of making others wait (runtime/diag/mprof.cc); 0 is off. The
