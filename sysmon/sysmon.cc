@@ -342,6 +342,7 @@ class PeriodicTasks {
     }
     if (trim_.due(now)) trimIdleMs();
     forceReclaim(now);
+    if (traceAdvanceDue(now)) traceAdvance();
   }
 
  private:

@@ -533,6 +533,7 @@ void gopreempt() {
   // The request is honoured here, so the next goroutine does not inherit it
   // (execute).
   mp->p->preempt.store(false, relaxed);  // best effort
+  mp->trace.preempted = true;
   mcallAnnounced(gopreemptImpl);
 }
 

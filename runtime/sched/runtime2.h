@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "absl/base/thread_annotations.h"
+#include "runtime/diag/trace.h"
 #include "runtime/sched/g.h"
 #include "runtime/sched/gqueue.h"
 #include "runtime/sched/stack.h"
@@ -71,10 +72,11 @@ enum Presumed : uint32_t {
   kPresumedForked = 8,  // this is a child of fork (fork.cc); never cleared
   kPresumedHook = 16,   // this thread is in a hook of the program's
                         // (threadhooks.cc); written by the thread
+  kPresumedGiven = 32,  // its P was taken and given back, for the trace
 };
 // The generation of kPresumedTaken is stored above these bits. Each question
 // uses one up.
-inline constexpr int kPresumedGenShift = 5;
+inline constexpr int kPresumedGenShift = 6;
 
 // M is a thread. g0 is its scheduler stack, which is the thread's own stack.
 struct M {
@@ -206,7 +208,8 @@ struct M {
   uint8_t ranksheld[15] = {};
   const void* locksheld[15] = {};
   bool diesInHook = false;  // a hook of the program's ends the process
-  int32_t throwing = 0;     // 1 fatal, 2 throw
+  TraceM trace;
+  int32_t throwing = 0;  // 1 fatal, 2 throw
   int32_t dying = 0;
 };
 
@@ -221,6 +224,7 @@ inline constexpr uint32_t kGoidBatch = 16;
 enum Records : uint8_t {
   kRecordThread = 1,  // fuzzsched.h: the thread
   kRecordNode = 2,    // proc_node.cc: the node
+  kRecordTrace = 4,   // trace.cc: nothing, but schedule makes it current
 };
 
 // NodeCounts are figures for humans. The owner of the P counts, and only while
@@ -316,6 +320,8 @@ struct alignas(kFalseSharing) P {
   // How long goroutines were runnable before this P ran them. Written by the
   // owner, and read by metrics.
   TimeHistogram timeToRun;
+  TraceMark trace;       // used by the owner
+  int32_t traceTid = 0;  // the thread that took it into a system call; likewise
 
   struct SysmonTick {  // sysmon's private copy
     uint32_t schedtick = 0, syscalltick = 0;

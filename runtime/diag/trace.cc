@@ -1,0 +1,567 @@
+// Starting, advancing and stopping the execution trace.
+//
+// A trace consists of generations of about a second. Each can be read without
+// the others: it names the state of every goroutine and P, and has its own
+// strings and stacks. So a file that ends in the middle is good up to the last
+// whole generation.
+//
+// A thread writes events to a buffer of its M, one for each of two generations,
+// inside of a TraceScope. A goroutine of the runtime ends a generation:
+//  1. It notes the goroutines that have no event in the generation (collect).
+//  2. It visits every P (forEachP), so that each P is named in the generation,
+//     and no P stays in a system call. It keeps worldsema until the next step
+//     is done, so no stop of the world lies in two generations.
+//  3. It stores the new generation (gen).
+//  4. It waits until no M is in a TraceScope, one after the other. A TraceScope
+//     that begins later has the new generation.
+//  5. The buffers of the old generation are its own now. It writes the
+//     goroutines of step 1 that still have no event: a change between 1 and 3
+//     would have been an event. Then it writes the strings and stacks.
+//
+// Between generations no event is out of order: a TraceScope loads the
+// generation after its owner got the goroutine or the P, and the one who had it
+// before loaded the generation earlier.
+//
+// Only that goroutine writes to the file, in a declared call. If the file takes
+// no more, the rest of the trace is thrown away.
+#include "runtime/diag/trace.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "gump/internal/linkname.h"
+#include "runtime/diag/panic.h"
+#include "runtime/diag/trace_state.h"
+#include "runtime/diag/traceback.h"
+#include "runtime/sched/extram.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/numa.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sched/rt0.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/stw.h"
+#include "runtime/sched/waitreason.h"
+#include "runtime/sys/os_linux.h"
+#include "runtime/sys/tls.h"
+#include "runtime/wait/sema.h"
+
+namespace gump::rt {
+
+TraceBuf* traceEndNoP(uint64_t gen);  // trace_event.cc
+
+namespace {
+
+constexpr int64_t kPeriod = 1'000'000'000;          // of a generation, ns
+constexpr uint64_t kMostBytes = uint64_t{1} << 24;  // or so many, if sooner
+
+// Held while a trace starts or stops, or a generation ends.
+constinit Atomic<uint32_t> traceSema(1);
+
+// Guarded by traceSema.
+int traceFd = -1;
+bool ownFd = false;  // Stop closes it
+bool headerWritten = false;
+bool broken = false;  // the file takes no more
+uint64_t lastGen = 0;
+std::string syncBatch[2];  // by parity of the generation
+
+// When the current generation began. For sysmon.
+Atomic<int64_t> genSince;
+Atomic<bool> advancing;
+
+const char* blockReason(WaitReason r) {
+  switch (r) {
+    case WaitReason::kIOWait:
+      return "network";
+    case WaitReason::kChanReceiveNilChan:
+    case WaitReason::kChanSendNilChan:
+    case WaitReason::kSelectNoCases:
+      return "forever";
+    case WaitReason::kSyncMutexLock:
+    case WaitReason::kSyncRWMutexLock:
+    case WaitReason::kSyncRWMutexRLock:
+    case WaitReason::kSyncWaitGroupWait:
+    case WaitReason::kSemacquire:
+      return "sync";
+    case WaitReason::kSyncCondWait:
+      return "sync.(*Cond).Wait";
+    case WaitReason::kFinalizerWait:
+    case WaitReason::kForceGCIdle:
+    case WaitReason::kGCWorkerIdle:
+      return "system goroutine wait";
+    default:
+      return waitReasonString(r);
+  }
+}
+
+// ---- What a generation consists of ------------------------------------------
+
+void number(std::string* out, uint64_t n) {
+  while (n >= 0x80) {
+    out->push_back(static_cast<char>(n | 0x80));
+    n >>= 7;
+  }
+  out->push_back(static_cast<char>(n));
+}
+
+// Batches makes batches that belong to no thread.
+class Batches {
+ public:
+  Batches(uint64_t gen, TraceEv kind) : gen_(gen), kind_(kind) {}
+  // item adds an item, which is never split.
+  void item(const std::string& bytes) {
+    if (data_.size() + bytes.size() > TraceBuf::kSize) close();
+    if (data_.empty()) data_.push_back(static_cast<char>(kind_));
+    data_ += bytes;
+  }
+  std::string take() {
+    close();
+    return std::move(out_);
+  }
+
+ private:
+  void close() {
+    if (data_.empty()) return;
+    out_.push_back(static_cast<char>(TraceEv::kEventBatch));
+    number(&out_, gen_);
+    number(&out_, kNoTraceThread);
+    number(&out_, static_cast<uint64_t>(nanotime()));
+    number(&out_, data_.size());
+    out_ += data_;
+    data_.clear();
+  }
+
+  const uint64_t gen_;
+  const TraceEv kind_;
+  std::string data_;
+  std::string out_;
+};
+
+// Names are the strings of a generation that are made when it ends.
+class Names {
+ public:
+  explicit Names(uint64_t gen)
+      : strings_(gen, TraceEv::kStrings),
+        next_(kTraceStringFirst + traceState.strings[gen % 2].count() + 1) {
+    add(kTraceGosched, "runtime.Gosched");
+    add(kTracePreempted, "preempted");
+    for (size_t i = 0; i < static_cast<size_t>(WaitReason::kNumWaitReasons);
+         i++) {
+      add(kTraceBlockFirst + i, blockReason(static_cast<WaitReason>(i)));
+    }
+    traceState.strings[gen % 2].forEach([this](const TraceTable::Node& n) {
+      add(kTraceStringFirst + n.id,
+          std::string(static_cast<const char*>(n.bytes()), n.size));
+    });
+  }
+  uint64_t id(const std::string& text) {
+    if (text.empty()) return 0;
+    auto [it, fresh] = ids_.try_emplace(text, next_);
+    if (fresh) add(next_++, text);
+    return it->second;
+  }
+  std::string take() { return strings_.take(); }
+
+ private:
+  void add(uint64_t id, const std::string& text) {
+    const size_t n = std::min(text.size(), size_t{1024});
+    std::string item(1, static_cast<char>(TraceEv::kString));
+    number(&item, id);
+    number(&item, n);
+    item.append(text, 0, n);
+    strings_.item(item);
+  }
+
+  Batches strings_;
+  uint64_t next_;
+  std::unordered_map<std::string, uint64_t> ids_;
+};
+
+struct Function {
+  std::string name;
+  bool ours = false;
+};
+
+// functionAt returns the function around pc. The names stay for the life of the
+// process: they are few, and finding one is slow.
+const Function& functionAt(uintptr_t pc) {
+  static auto* known = new std::unordered_map<uintptr_t, Function>();
+  auto [it, fresh] = known->try_emplace(pc);
+  if (fresh) {
+    char name[FrameText::kMaxName];
+    it->second.ours = !frameName(pc, name);
+    it->second.name = name;
+  }
+  return it->second;
+}
+
+std::string dumpStacks(uint64_t gen, Names* names) {
+  Batches stacks(gen, TraceEv::kStacks);
+  traceState.stacks[gen % 2].forEach([&](const TraceTable::Node& n) {
+    const auto* pcs = static_cast<const uintptr_t*>(n.bytes());
+    size_t count = n.size / sizeof(pcs[0]);
+    // The innermost frames are those of the runtime. One stays if all are.
+    while (count > 1 && functionAt(*pcs).ours) {
+      pcs++;
+      count--;
+    }
+    while (count > 1 && functionAt(pcs[count - 1]).ours) count--;
+    std::string item(1, static_cast<char>(TraceEv::kStack));
+    number(&item, n.id);
+    number(&item, count);
+    for (size_t i = 0; i < count; i++) {
+      number(&item, pcs[i]);
+      number(&item, names->id(functionAt(pcs[i]).name));
+      number(&item, 0);  // file
+      number(&item, 0);  // line
+    }
+    stacks.item(item);
+  });
+  return stacks.take();
+}
+
+struct Untraced {
+  G* gp;
+  uint64_t goid;
+  uint64_t tid;
+  TraceGo status;
+};
+
+// lookAt notes gp if it has no event in generation gen. gp may change
+// meanwhile, and then it has one.
+void lookAt(G* gp, uint64_t gen, std::vector<Untraced>* out) {
+  const GExtra* extra = gp->extra.load(acquire);  // pairs with extraOf
+  if (extra != nullptr && extra->trace.marked(gen)) return;
+  const uint64_t goid = peek(gp->goid);
+  Untraced u{gp, goid, kNoTraceThread, TraceGo::kWaiting};
+  const M* mp = peek(gp->m);
+  switch (readgstatus(gp) & ~uint32_t{kGscan}) {
+    case kGrunnable:
+      u.status = TraceGo::kRunnable;
+      break;
+    case kGwaiting:
+      u.status = gp->foreign ? TraceGo::kSyscall : TraceGo::kWaiting;
+      break;
+    case kGrunning:
+      // It is a plain thread's, or it has lost its P: otherwise it would have
+      // an event.
+    case kGsyscall:
+      u.status = mp != nullptr && mp->trace.hidden ? TraceGo::kRunnable
+                                                   : TraceGo::kSyscall;
+      break;
+    default:
+      return;
+  }
+  if (goid == 0) return;
+  if (u.status == TraceGo::kSyscall) {
+    if (mp == nullptr) return;
+    u.tid = static_cast<uint64_t>(mp->procid.load(relaxed));
+  }
+  out->push_back(u);
+}
+
+std::vector<Untraced> collect(uint64_t gen) {
+  struct Arg {
+    uint64_t gen;
+    std::vector<Untraced> out;
+  };
+  Arg arg{gen, {}};
+  const auto look = [](G* gp, void* p) {
+    auto* a = static_cast<Arg*>(p);
+    lookAt(gp, a->gen, &a->out);
+  };
+  forEachG(look, &arg);
+  forEachForeign(look, &arg);
+  return std::move(arg.out);
+}
+
+// EventBatches makes batches of events that belong to no thread.
+class EventBatches {
+ public:
+  explicit EventBatches(uint64_t gen) : gen_(gen) {}
+  void status(const Untraced& u) {
+    if (b_ == nullptr || b_->pos + TraceBuf::kMostEvent > TraceBuf::kSize) {
+      close();
+      b_ = newTraceBuf();
+      if (b_ == nullptr) {
+        traceState.failed.store(true, relaxed);
+        return;
+      }
+      b_->begin(gen_, kNoTraceThread, nanotime());
+    }
+    b_->time(static_cast<uint8_t>(TraceEv::kGoStatus), nanotime());
+    b_->number(u.goid);
+    b_->number(u.tid);
+    b_->number(static_cast<uint64_t>(u.status));
+  }
+  void close() {
+    if (b_ != nullptr) traceState.full[gen_ % 2].push(b_);
+    b_ = nullptr;
+  }
+
+ private:
+  const uint64_t gen_;
+  TraceBuf* b_ = nullptr;
+};
+
+// ---- The file ---------------------------------------------------------------
+
+// writeAll writes n bytes. Returns false if the file takes no more. A pipe that
+// nobody reads sends no SIGPIPE.
+// On: user, or a foreign thread, in a declared call.  Parks: no.
+bool writeAll(int fd, const void* bytes, size_t n) {
+  sigset_t pipe, before;
+  sigemptyset(&pipe);
+  sigaddset(&pipe, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &pipe, &before);
+  const auto* p = static_cast<const char*>(bytes);
+  bool broke = false;
+  while (n > 0) {
+    const ssize_t w = ::write(fd, p, n);
+    if (w < 0 && errno == EINTR) continue;
+    if (w <= 0) {
+      broke = w < 0 && errno == EPIPE;
+      break;
+    }
+    p += w;
+    n -= static_cast<size_t>(w);
+  }
+  if (broke && sigismember(&before, SIGPIPE) == 0) {
+    const timespec now = {};
+    while (sigtimedwait(&pipe, nullptr, &now) < 0 && errno == EINTR) {
+    }
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return n == 0;
+}
+
+struct Output {
+  std::string head;  // before the events
+  TraceBuf* events = nullptr;
+  std::string tail;
+};
+
+bool writeOutput(int fd, const Output& o) {
+  if (!writeAll(fd, o.head.data(), o.head.size())) return false;
+  for (TraceBuf* b = o.events; b != nullptr; b = b->next) {
+    if (!writeAll(fd, b->bytes, b->pos)) return false;
+  }
+  return writeAll(fd, o.tail.data(), o.tail.size());
+}
+
+// ---- Generations ------------------------------------------------------------
+
+// beginGeneration makes gen the current one.
+// On: any, with worldsema or the world stopped.
+void beginGeneration(uint64_t gen) {
+  Batches sync(gen, TraceEv::kFrequency);
+  std::string ns;
+  number(&ns, 1'000'000'000);
+  sync.item(ns);
+  syncBatch[gen % 2] = sync.take();
+  genSince.store(nanotime(), relaxed);
+  traceState.bytes.store(0, relaxed);
+  traceState.gen.store(gen, seq_cst);
+  lastGen = gen;
+  asymmetricHeavy();  // see TraceScope
+}
+
+// awaitScopes returns when no M is in a TraceScope that began before.
+void awaitScopes() {
+  for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
+    if (mp == getg()->m) continue;
+    for (int i = 0; mp->trace.writing.load(acquire); i++) {
+      if (i < 100) {
+        procyield(10);
+      } else {
+        usleep(50);
+      }
+    }
+  }
+}
+
+// takeBuffers moves the buffers of generation gen, which has ended, to the
+// list.
+void takeBuffers(uint64_t gen) {
+  for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
+    TraceBuf* b = std::exchange(mp->trace.buf[gen % 2], nullptr);
+    if (mp->trace.loss.gen.load(relaxed) == gen) {
+      const auto tid = static_cast<uint64_t>(mp->procid.load(relaxed));
+      if (b == nullptr || b->pos + 2 * TraceBuf::kMostEvent > TraceBuf::kSize) {
+        if (b != nullptr) traceState.full[gen % 2].push(b);
+        b = newTraceBuf();
+        if (b == nullptr) {
+          traceState.failed.store(true, relaxed);
+          continue;
+        }
+        b->begin(gen, tid, mp->trace.loss.time);
+      }
+      traceWriteLoss(mp->trace.loss, gen, tid, b);
+    }
+    if (b != nullptr) traceState.full[gen % 2].push(b);
+  }
+  if (TraceBuf* b = traceEndNoP(gen)) traceState.full[gen % 2].push(b);
+}
+
+// finish makes what the file gets of generation gen, which has ended.
+Output finish(uint64_t gen, const std::vector<Untraced>& untraced) {
+  takeBuffers(gen);
+  EventBatches states(gen);
+  for (const Untraced& u : untraced) {
+    const GExtra* extra = u.gp->extra.load(acquire);
+    if (extra == nullptr || !extra->trace.marked(gen)) states.status(u);
+  }
+  states.close();
+  Output o;
+  if (!std::exchange(headerWritten, true)) {
+    o.head.append("go 1.23 trace\0\0\0", 16);
+  }
+  o.head += syncBatch[gen % 2];
+  o.events = traceState.full[gen % 2].takeAll();
+  for (TraceBuf* b = o.events; b != nullptr; b = b->next) b->finish();
+  Names names(gen);
+  const std::string stacks = dumpStacks(gen, &names);
+  o.tail = stacks + names.take();
+  traceState.stacks[gen % 2].clear();
+  traceState.strings[gen % 2].clear();
+  return o;
+}
+
+void giveBack(Output* o) {
+  while (TraceBuf* b = o->events) {
+    o->events = b->next;
+    freeTraceBuf(b);
+  }
+}
+
+// nextGen is the generation that advance goes on to. Guarded by traceSema.
+uint64_t nextGen = 0;
+
+void switchGeneration() {
+  if (nextGen == 0) {
+    traceState.gen.store(0, seq_cst);
+    traceHint.store(0, relaxed);
+    asymmetricHeavy();
+  } else {
+    beginGeneration(nextGen);
+    traceProcs(gomaxprocs.load(relaxed));
+  }
+}
+
+// advance ends the current generation, and begins another unless stops.
+// On: user, or a foreign thread, with traceSema.
+void advance(bool stops) {
+  const uint64_t gen = traceState.gen.load(relaxed);
+  if (gen == 0) return;
+  const std::vector<Untraced> untraced = collect(gen);
+  nextGen = stops ? 0 : gen + 1;
+  forEachP(WaitReason::kFlushProcCaches, traceProcStatus, switchGeneration);
+  awaitScopes();
+  Output o = finish(gen, untraced);
+  if (traceState.failed.xchg(false, relaxed)) broken = true;
+  if (!broken) {
+    entersyscall();
+    const bool ok = writeOutput(traceFd, o);
+    exitsyscall();
+    broken = !ok;
+  }
+  giveBack(&o);
+}
+
+// setRecords makes every P pass by schedule, so that nothing is missed, or lets
+// them switch directly again. The world is stopped.
+void setRecords(bool on) {
+  const int32_t n = gomaxprocs.load(relaxed);
+  for (int32_t i = 0; i < n; i++) {
+    const uint8_t r = allp[i]->records.load(relaxed);
+    allp[i]->records.store(
+        static_cast<uint8_t>(on ? r | kRecordTrace : r & ~kRecordTrace),
+        relaxed);
+  }
+}
+
+void stopTrace() {
+  advance(/*stops=*/true);
+  stopTheWorld(WaitReason::kStoppingTheWorld);
+  setRecords(false);
+  startTheWorld();
+  if (std::exchange(ownFd, false)) ::close(traceFd);
+  traceFd = -1;
+}
+
+void advancer(void*) {
+  semacquire(&traceSema, /*lifo=*/false, SemaReason::kSemacquire);
+  advance(/*stops=*/false);
+  semrelease(&traceSema, /*handoff=*/false, /*yield=*/false);
+  advancing.store(false, release);  // pairs with traceAdvance
+}
+constexpr FuncType kAdvancer = systemFunc(advancer);
+
+}  // namespace
+
+bool traceStart(int fd, bool owned) noexcept {
+  schedinit();
+  (void)runtimeEntry();
+  semacquire(&traceSema, /*lifo=*/false, SemaReason::kSemacquire);
+  if (traceState.gen.load(relaxed) != 0) {
+    semrelease(&traceSema, /*handoff=*/false, /*yield=*/false);
+    return false;
+  }
+  traceFd = fd;
+  ownFd = owned;
+  headerWritten = false;
+  broken = false;
+  stopTheWorld(WaitReason::kStoppingTheWorld);
+  for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
+    TraceM* t = &mp->trace;
+    t->hidden = false;
+    t->kept = false;
+    t->preempted = false;
+    t->loss.gen.store(0, relaxed);
+  }
+  const int32_t n = gomaxprocsEver.load(relaxed);
+  for (int32_t i = 0; i < n; i++) allp[i]->traceTid = 0;
+  setRecords(true);
+  traceHint.store(1, relaxed);
+  beginGeneration(lastGen + 1);
+  traceProcs(gomaxprocs.load(relaxed));
+  traceStopBegins("start trace");
+  startTheWorld();
+  semrelease(&traceSema, /*handoff=*/false, /*yield=*/false);
+  return true;
+}
+
+void traceStop() noexcept {
+  if (traceState.gen.load(relaxed) == 0) return;  // a hint
+  (void)runtimeEntry();
+  semacquire(&traceSema, /*lifo=*/false, SemaReason::kSemacquire);
+  if (traceState.gen.load(relaxed) != 0) stopTrace();
+  semrelease(&traceSema, /*handoff=*/false, /*yield=*/false);
+}
+
+bool traceEnabled() noexcept { return traceState.gen.load(relaxed) != 0; }
+
+bool traceAdvanceDue(int64_t now) {
+  return tracing() && (now - genSince.load(relaxed) >= kPeriod ||  // hints
+                       traceState.bytes.load(relaxed) >= kMostBytes);
+}
+
+void traceAdvance() {
+  if (!advancing.cas(false, true, acquire)) return;
+  if (!startSystemG(&kAdvancer)) advancing.store(false, release);
+}
+
+void traceForked() {
+  traceHint.store(0, relaxed);  // the child has one thread
+  traceState.gen.store(0, relaxed);
+}
+
+}  // namespace gump::rt
