@@ -26,18 +26,23 @@
 // no more, the rest of the trace is thrown away.
 #include "runtime/diag/trace.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "gump/internal/linkname.h"
+#include "runtime/diag/debugvars.h"
 #include "runtime/diag/panic.h"
 #include "runtime/diag/trace_state.h"
 #include "runtime/diag/traceback.h"
@@ -49,6 +54,7 @@
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/stw.h"
 #include "runtime/sched/waitreason.h"
+#include "runtime/sys/descriptor.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/tls.h"
 #include "runtime/wait/sema.h"
@@ -65,17 +71,45 @@ constexpr uint64_t kMostBytes = uint64_t{1} << 24;  // or so many, if sooner
 // Held while a trace starts or stops, or a generation ends.
 constinit Atomic<uint32_t> traceSema(1);
 
+// A file that gets the generations from `first` on. Guarded by traceSema.
+struct File {
+  int fd = -1;         // -1: there is none
+  bool owned = false;  // closed at the end
+  bool headerWritten = false;
+  bool broken = false;  // it takes no more
+  uint64_t first = 0;
+};
+File file;
+
+// A flight recorder: the last generations, in memory. Guarded by traceSema.
+struct Recorder {
+  struct Generation {
+    int64_t end;  // nanotime
+    std::string bytes;
+  };
+  bool on = false;
+  int64_t minAge = 0;
+  size_t maxBytes = 0;
+  size_t bytes = 0;  // of `kept`
+  std::deque<Generation> kept;
+
+  void add(std::string generation);
+  void clear() {
+    kept.clear();
+    bytes = 0;
+  }
+};
+Recorder recorder;
+
 // Guarded by traceSema.
-int traceFd = -1;
-bool ownFd = false;  // Stop closes it
-bool headerWritten = false;
-bool broken = false;  // the file takes no more
 uint64_t lastGen = 0;
 std::string syncBatch[2];  // by parity of the generation
 
 // When the current generation began. For sysmon.
 Atomic<int64_t> genSince;
 Atomic<bool> advancing;
+// file.fd >= 0, for a look without traceSema.
+Atomic<bool> fileOpen;
 
 const char* blockReason(WaitReason r) {
   switch (r) {
@@ -343,18 +377,47 @@ bool writeAll(int fd, const void* bytes, size_t n) {
   return n == 0;
 }
 
+constexpr std::string_view kHeader("go 1.23 trace\0\0\0", 16);
+
+// Output is a generation in the file's format.
 struct Output {
   std::string head;  // before the events
   TraceBuf* events = nullptr;
   std::string tail;
 };
 
-bool writeOutput(int fd, const Output& o) {
+bool writeOutput(File* f, const Output& o) {
+  const int fd = f->fd;
+  if (!std::exchange(f->headerWritten, true) &&
+      !writeAll(fd, kHeader.data(), kHeader.size())) {
+    return false;
+  }
   if (!writeAll(fd, o.head.data(), o.head.size())) return false;
   for (TraceBuf* b = o.events; b != nullptr; b = b->next) {
     if (!writeAll(fd, b->bytes, b->pos)) return false;
   }
   return writeAll(fd, o.tail.data(), o.tail.size());
+}
+
+std::string flatten(const Output& o) {
+  std::string all = o.head;
+  for (const TraceBuf* b = o.events; b != nullptr; b = b->next) {
+    all.append(reinterpret_cast<const char*>(b->bytes), b->pos);
+  }
+  return all += o.tail;
+}
+
+// add keeps generations until the rest is minAge old. maxBytes is a hint, as in
+// Go: one generation is always kept.
+void Recorder::add(std::string generation) {
+  const int64_t now = nanotime();
+  bytes += generation.size();
+  kept.push_back({now, std::move(generation)});
+  while (kept.size() > 1 &&
+         (bytes > maxBytes || now - kept.front().end > minAge)) {
+    bytes -= kept.front().bytes.size();
+    kept.pop_front();
+  }
 }
 
 // ---- Generations ------------------------------------------------------------
@@ -421,10 +484,7 @@ Output finish(uint64_t gen, const std::vector<Untraced>& untraced) {
   }
   states.close();
   Output o;
-  if (!std::exchange(headerWritten, true)) {
-    o.head.append("go 1.23 trace\0\0\0", 16);
-  }
-  o.head += syncBatch[gen % 2];
+  o.head = syncBatch[gen % 2];
   o.events = traceState.full[gen % 2].takeAll();
   for (TraceBuf* b = o.events; b != nullptr; b = b->next) b->finish();
   Names names(gen);
@@ -466,12 +526,17 @@ void advance(bool stops) {
   forEachP(WaitReason::kFlushProcCaches, traceProcStatus, switchGeneration);
   awaitScopes();
   Output o = finish(gen, untraced);
-  if (traceState.failed.xchg(false, relaxed)) broken = true;
-  if (!broken) {
+  // Without memory the generation misses events, and readers would refuse it
+  // and all that follow.
+  const bool whole = !traceState.failed.xchg(false, relaxed);
+  if (!whole) file.broken = true;
+  if (whole && recorder.on) recorder.add(flatten(o));
+  if (!whole) recorder.clear();
+  if (file.fd >= 0 && !file.broken && gen >= file.first) {
     entersyscall();
-    const bool ok = writeOutput(traceFd, o);
+    const bool ok = writeOutput(&file, o);
     exitsyscall();
-    broken = !ok;
+    file.broken = !ok;
   }
   giveBack(&o);
 }
@@ -488,37 +553,9 @@ void setRecords(bool on) {
   }
 }
 
-void stopTrace() {
-  advance(/*stops=*/true);
-  stopTheWorld(WaitReason::kStoppingTheWorld);
-  setRecords(false);
-  startTheWorld();
-  if (std::exchange(ownFd, false)) ::close(traceFd);
-  traceFd = -1;
-}
-
-void advancer(void*) {
-  semacquire(&traceSema, /*lifo=*/false, SemaReason::kSemacquire);
-  advance(/*stops=*/false);
-  semrelease(&traceSema, /*handoff=*/false, /*yield=*/false);
-  advancing.store(false, release);  // pairs with traceAdvance
-}
-constexpr FuncType kAdvancer = systemFunc(advancer);
-
-}  // namespace
-
-bool traceStart(int fd, bool owned) noexcept {
-  schedinit();
-  (void)runtimeEntry();
-  semacquire(&traceSema, /*lifo=*/false, SemaReason::kSemacquire);
-  if (traceState.gen.load(relaxed) != 0) {
-    semrelease(&traceSema, /*handoff=*/false, /*yield=*/false);
-    return false;
-  }
-  traceFd = fd;
-  ownFd = owned;
-  headerWritten = false;
-  broken = false;
+// begin starts tracing.
+// On: user, or a foreign thread, with traceSema.  Parks: yes.
+void begin() {
   stopTheWorld(WaitReason::kStoppingTheWorld);
   for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
     TraceM* t = &mp->trace;
@@ -535,19 +572,127 @@ bool traceStart(int fd, bool owned) noexcept {
   traceProcs(gomaxprocs.load(relaxed));
   traceStopBegins("start trace");
   startTheWorld();
-  semrelease(&traceSema, /*handoff=*/false, /*yield=*/false);
+}
+
+// end stops tracing.
+// On: user, or a foreign thread, with traceSema.  Parks: yes.
+void end() {
+  advance(/*stops=*/true);
+  stopTheWorld(WaitReason::kStoppingTheWorld);
+  setRecords(false);
+  startTheWorld();
+}
+
+bool runs() { return traceState.gen.load(relaxed) != 0; }
+
+// Sema holds traceSema for a scope.
+class Sema {
+ public:
+  Sema() {
+    (void)runtimeEntry();
+    semacquire(&traceSema, /*lifo=*/false, SemaReason::kSemacquire);
+  }
+  ~Sema() { semrelease(&traceSema, /*handoff=*/false, /*yield=*/false); }
+  Sema(const Sema&) = delete;
+  Sema& operator=(const Sema&) = delete;
+};
+
+void advancer(void*) {
+  {
+    const Sema sema;
+    advance(/*stops=*/false);
+  }
+  advancing.store(false, release);  // pairs with traceAdvance
+}
+constexpr FuncType kAdvancer = systemFunc(advancer);
+
+// The rest of the trace is lost if the process ends otherwise.
+void stopAtExit() { traceStop(); }
+
+}  // namespace
+
+bool traceStart(int fd, bool owned) noexcept {
+  schedinit();
+  const Sema sema;
+  if (file.fd >= 0) return false;
+  if (runs()) advance(/*stops=*/false);
+  file = File{.fd = fd, .owned = owned, .first = lastGen + (runs() ? 0 : 1)};
+  if (!runs()) begin();
+  fileOpen.store(true, relaxed);  // a hint
   return true;
 }
 
 void traceStop() noexcept {
-  if (traceState.gen.load(relaxed) == 0) return;  // a hint
-  (void)runtimeEntry();
-  semacquire(&traceSema, /*lifo=*/false, SemaReason::kSemacquire);
-  if (traceState.gen.load(relaxed) != 0) stopTrace();
-  semrelease(&traceSema, /*handoff=*/false, /*yield=*/false);
+  if (!traceEnabled()) return;
+  const Sema sema;
+  if (file.fd < 0) return;
+  if (recorder.on) {
+    advance(/*stops=*/false);
+  } else {
+    end();
+  }
+  if (file.owned) ::close(file.fd);
+  file = File();
+  fileOpen.store(false, relaxed);  // as above
 }
 
-bool traceEnabled() noexcept { return traceState.gen.load(relaxed) != 0; }
+bool traceEnabled() noexcept { return fileOpen.load(relaxed); }
+
+bool traceRecorderStart(int64_t minAge, size_t maxBytes) noexcept {
+  schedinit();
+  const Sema sema;
+  if (recorder.on) return false;
+  recorder.on = true;
+  recorder.minAge = minAge;
+  recorder.maxBytes = maxBytes;
+  if (!runs()) begin();
+  return true;
+}
+
+void traceRecorderStop() noexcept {
+  const Sema sema;
+  if (!recorder.on) return;
+  recorder.on = false;
+  if (file.fd < 0) end();
+  recorder.clear();
+}
+
+int64_t traceRecorderWrite(int fd) noexcept {
+  const Sema sema;
+  if (!recorder.on) return -EBADF;
+  advance(/*stops=*/false);
+  int64_t n = static_cast<int64_t>(kHeader.size());
+  entersyscall();
+  bool ok = writeAll(fd, kHeader.data(), kHeader.size());
+  for (const Recorder::Generation& g : recorder.kept) {
+    if (!ok) break;
+    ok = writeAll(fd, g.bytes.data(), g.bytes.size());
+    n += static_cast<int64_t>(g.bytes.size());
+  }
+  const int err = errno;
+  exitsyscall();
+  return ok ? n : -err;
+}
+
+void traceFromEnv() {
+  constexpr char kVariable[] = "GUMP_TRACE";
+  const char* path = gogetenv(kVariable, kVariable);
+  if (path == nullptr || path[0] == '\0') return;
+  static bool done = false;  // used by the first Run
+  if (std::exchange(done, true)) return;
+  const int fd = newDescriptor([&] {
+    return ::open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  });
+  if (fd < 0) {
+    printf("runtime: GUMP_TRACE=%Q cannot be opened (errno=%d)\n", path, -fd);
+    return;
+  }
+  if (!traceStart(fd, /*owned=*/true)) {
+    ::close(fd);
+    return;
+  }
+  std::atexit(stopAtExit);
+}
 
 bool traceAdvanceDue(int64_t now) {
   return tracing() && (now - genSince.load(relaxed) >= kPeriod ||  // hints
@@ -562,6 +707,87 @@ void traceAdvance() {
 void traceForked() {
   traceHint.store(0, relaxed);  // the child has one thread
   traceState.gen.store(0, relaxed);
+  fileOpen.store(false, relaxed);
+}
+
+// ---- Annotations of the program ---------------------------------------------
+
+namespace {
+
+M* enterRuntime() {
+  (void)runtimeEntry();
+  return acquirem();
+}
+
+// Annotation is an event that a running goroutine writes about itself.
+class Annotation {
+ public:
+  Annotation() {
+    G* gp = getg();
+    if (!s_.on() || gp->foreign || s_.m()->p == nullptr) return;
+    s_.ownP(TraceProc::kRunning);
+    s_.goStatus(gp, TraceGo::kRunning);
+    on_ = true;
+  }
+  bool on() const { return on_; }
+  TraceScope* operator->() { return &s_; }
+  uint64_t string(std::string_view text) const {
+    return s_.string(text.data(), text.size());
+  }
+
+ private:
+  TraceScope s_;
+  bool on_ = false;
+};
+
+}  // namespace
+
+bool tracesAnnotations() noexcept { return tracing(); }
+
+uint64_t traceTaskBegin(uint64_t parent, std::string_view type) noexcept {
+  static constinit Atomic<uint64_t> ids;
+  const uint64_t id = ids.add(1, relaxed);  // only its uniqueness matters
+  if (!tracing()) return id;
+  M* mp = enterRuntime();
+  if (Annotation a; a.on()) {
+    a->event(TraceEv::kUserTaskBegin, id, parent, a.string(type),
+             a->stackHere());
+  }
+  releasem(mp);
+  return id;
+}
+
+void traceTaskEnd(uint64_t id) noexcept {
+  if (!tracing()) return;
+  M* mp = enterRuntime();
+  if (Annotation a; a.on()) {
+    a->event(TraceEv::kUserTaskEnd, id, a->stackHere());
+  }
+  releasem(mp);
+}
+
+bool traceRegion(uint64_t task, bool begins, std::string_view type) noexcept {
+  if (!tracing()) return false;
+  M* mp = enterRuntime();
+  bool written = false;
+  if (Annotation a; a.on()) {
+    a->event(begins ? TraceEv::kUserRegionBegin : TraceEv::kUserRegionEnd, task,
+             a.string(type), a->stackHere());
+    written = true;
+  }
+  releasem(mp);
+  return written;
+}
+
+void traceLog(uint64_t task, std::string_view category,
+              std::string_view message) noexcept {
+  if (!tracing()) return;
+  M* mp = enterRuntime();
+  if (Annotation a; a.on()) {
+    a->event(TraceEv::kUserLog, task, a.string(category), a.string(message),
+             a->stackHere());
+  }
+  releasem(mp);
 }
 
 }  // namespace gump::rt

@@ -128,6 +128,9 @@ class TraceTaking {
   uint64_t gen_ = 0;
   bool taken_ = false;
 };
+// traceLost is called on the thread that finds that its P was taken. m.locks >
+// 0.
+void traceLost();
 // traceGiven is called on the thread that finds that its P was taken and given
 // back. m.locks > 0.
 // P: needed.
@@ -146,6 +149,9 @@ bool traceAdvanceDue(int64_t now);
 // traceAdvance starts a goroutine that ends the generation.
 // On: sysmon.  Locks: takes sched.lock.
 void traceAdvance();
+// traceFromEnv starts the trace that GUMP_TRACE asks for.
+// On: a plain thread, before the first Run.  Parks: yes.
+void traceFromEnv();
 // traceForked ends the trace in a child of fork, without a word into the file.
 // On: the child's only thread.
 void traceForked();

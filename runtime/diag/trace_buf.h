@@ -45,6 +45,12 @@ struct TraceBuf {
     number(static_cast<uint64_t>(now - lastTime));
     lastTime = now;
   }
+  // event writes a whole event.
+  template <class Type, class... Args>
+  void event(Type type, int64_t now, Args... args) {
+    time(static_cast<uint8_t>(type), now);
+    (number(static_cast<uint64_t>(args)), ...);
+  }
   void finish();  // writes the length
 };
 

@@ -111,12 +111,6 @@ TraceBuf* roomIn(TraceBuf** slot, uint64_t gen, uint64_t tid) {
   return b;
 }
 
-template <class... Args>
-void put(TraceBuf* b, TraceEv type, int64_t now, Args... args) {
-  b->time(static_cast<uint8_t>(type), now);
-  (b->number(static_cast<uint64_t>(args)), ...);
-}
-
 uint64_t tidOf(const M* mp) {
   return static_cast<uint64_t>(mp->procid.load(relaxed));
 }
@@ -125,11 +119,6 @@ uint64_t tidOf(const M* mp) {
 
 TraceBuf* TraceScope::room() {
   return roomIn(&mp_->trace.buf[gen_ % 2], gen_, tidOf(mp_));
-}
-
-template <class... Args>
-void TraceScope::event(TraceEv type, Args... args) {
-  if (TraceBuf* b = room()) put(b, type, nanotime(), args...);
 }
 
 void TraceScope::ownP(TraceProc status) {
@@ -151,13 +140,13 @@ void TraceScope::goStatus(G* gp, TraceGo status) {
 void traceWriteLoss(const TraceM::Loss& loss, uint64_t gen, uint64_t tid,
                     TraceBuf* b) {
   if (loss.needsStatus) {
-    put(b, TraceEv::kProcStatus, loss.time, loss.p, TraceProc::kRunning);
+    b->event(TraceEv::kProcStatus, loss.time, loss.p, TraceProc::kRunning);
   }
   TraceMark* mark = traceMarkOf(loss.gp);
   if (mark != nullptr && mark->mark(gen)) {
-    put(b, TraceEv::kGoStatus, loss.time, loss.goid, tid, TraceGo::kRunning);
+    b->event(TraceEv::kGoStatus, loss.time, loss.goid, tid, TraceGo::kRunning);
   }
-  put(b, TraceEv::kGoSyscallBegin, loss.time, loss.pseq, 0);
+  b->event(TraceEv::kGoSyscallBegin, loss.time, loss.pseq, 0);
 }
 
 void TraceScope::claimLoss() {
@@ -263,9 +252,9 @@ void create(TraceScope* s, G* gp) {
   if (TraceBuf* b = roomIn(&noPBuf[gen % 2], gen, kNoProcThread)) {
     const int64_t now = nanotime();
     if (std::exchange(noPGen, gen) != gen) {
-      put(b, TraceEv::kProcStatus, now, kNoProcP, TraceProc::kRunning);
+      b->event(TraceEv::kProcStatus, now, kNoProcP, TraceProc::kRunning);
     }
-    put(b, TraceEv::kGoCreate, now, gp->goid, first, 0);
+    b->event(TraceEv::kGoCreate, now, gp->goid, first, 0);
   }
   unlock(&noPLock);
 }
@@ -294,7 +283,6 @@ void block(TraceScope* s, G* gp) {
 }
 
 void endSyscall(TraceScope* s, G* gp) {
-  s->claimLoss();
   s->goStatus(gp, TraceGo::kSyscall);
   s->event(TraceEv::kGoSyscallEndBlocked);
 }
@@ -503,6 +491,12 @@ void TraceTaking::taken() {
 TraceTaking::~TraceTaking() {
   if (gen_ != 0 && !taken_) mp_->trace.loss.gen.store(0, relaxed);
   if (self_ != nullptr) leaveScope(self_);
+}
+
+// Before the M has another P.
+void traceLost() {
+  TraceScope s;
+  if (s.on()) s.claimLoss();
 }
 
 void traceGiven() {

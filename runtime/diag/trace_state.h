@@ -8,6 +8,7 @@
 #include "runtime/diag/trace_buf.h"
 #include "runtime/sched/g.h"
 #include "runtime/sys/atomic.h"
+#include "runtime/sys/os_linux.h"
 
 namespace gump::rt {
 
@@ -101,7 +102,9 @@ class TraceScope {
 
   // event writes an event of this thread.
   template <class... Args>
-  void event(TraceEv type, Args... args);
+  void event(TraceEv type, Args... args) {
+    if (TraceBuf* b = room()) b->event(type, nanotime(), args...);
+  }
   // own writes the status of this thread's P and G, unless they are known.
   void ownP(TraceProc status);
   void ownG(G* gp, TraceGo status);

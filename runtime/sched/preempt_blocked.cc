@@ -214,6 +214,7 @@ bool endPresumption(M* mp) {
       if ((s & kPresumedGiven) != 0 && tracing()) traceGiven();
       return false;
     }
+    if (tracing()) traceLost();
     sched.npresumed.add(-1, relaxed);  // a hint for sysmon
     mp->p = nullptr;
     mp->oldp = nullptr;

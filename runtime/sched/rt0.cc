@@ -18,6 +18,7 @@
 #include "runtime/diag/debugvars.h"
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
+#include "runtime/diag/trace.h"
 #include "runtime/sched/affinity.h"
 #include "runtime/sched/deadlock.h"
 #include "runtime/sched/fork.h"
@@ -197,6 +198,7 @@ void mainBegins(G* gp) {
 
 bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
   schedinit();
+  traceFromEnv();
   G* self = getg();  // nullptr, or this thread's pseudo-G
   // Inside a goroutine: a Run is active, or library mode.
   if (self != nullptr && !self->foreign) return false;
