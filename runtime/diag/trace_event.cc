@@ -205,8 +205,8 @@ GUMP_NO_SANITIZE uint64_t TraceScope::stackSaved(const G* gp) const {
   const auto* frame = reinterpret_cast<const uintptr_t*>(sp);
   uintptr_t pcs[kMostFrames];
   pcs[0] = frame[kSavedPC] - 1;
-  const size_t n = 1 + walk(frame[kSavedFP], gp->stack.lo, gp->stack.hi,
-                            pcs + 1, kMostFrames - 1);
+  const size_t n =
+      1 + walk(frame[kSavedFP], sp + 1, gp->stack.hi, pcs + 1, kMostFrames - 1);
   return traceState.stacks[gen_ % 2].put(pcs, n * sizeof(pcs[0]));
 }
 
