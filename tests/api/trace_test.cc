@@ -1,0 +1,398 @@
+// gump/trace.h: what Start, Stop, the recorder and annotations promise, and that
+// every trace can be read. The rules of the format are those of Go's reader
+// (tools/trace/order.h).
+#include "gump/trace.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gump/gump.h"
+#include "tests/testing/with_gomaxprocs.h"
+#include "tools/trace/order.h"
+#include "tools/trace/reader.h"
+
+namespace gump {
+namespace {
+
+using namespace std::chrono_literals;
+using trace_tool::Ev;
+
+// A file that goes away with the test.
+class TempFile {
+ public:
+  TempFile() {
+    std::string name = ::testing::TempDir() + "/trace.XXXXXX";
+    fd_ = ::mkstemp(name.data());
+    EXPECT_GE(fd_, 0);
+    path_ = name;
+  }
+  ~TempFile() {
+    ::close(fd_);
+    ::unlink(path_.c_str());
+  }
+  TempFile(const TempFile&) = delete;
+  TempFile& operator=(const TempFile&) = delete;
+
+  int fd() const { return fd_; }
+  const std::string& path() const { return path_; }
+  std::string Contents() const {
+    std::string all;
+    char buf[65'536];
+    off_t at = 0;
+    for (ssize_t n; (n = ::pread(fd_, buf, sizeof(buf), at)) > 0; at += n) {
+      all.append(buf, static_cast<size_t>(n));
+    }
+    return all;
+  }
+
+ private:
+  int fd_ = -1;
+  std::string path_;
+};
+
+// What a trace contains.
+struct Traced {
+  uint64_t generations = 0;
+  std::map<Ev, uint64_t> count;
+  std::set<std::string> reasons;  // of GoBlock
+  std::set<std::string> names;    // of tasks, regions and messages
+  std::set<std::string> functions;
+};
+
+// Read fails the test if the trace breaks a rule.
+Traced Read(const std::string& bytes) {
+  Traced t;
+  absl::StatusOr<trace_tool::Reader> reader = trace_tool::Reader::Open(bytes);
+  EXPECT_TRUE(reader.ok()) << reader.status();
+  if (!reader.ok()) return t;
+  trace_tool::Order order;
+  trace_tool::Generation g;
+  while (reader->Next(&g)) {
+    t.generations++;
+    const auto text = [&g](uint64_t id) {
+      return std::string(g.String(id).value_or("?"));
+    };
+    const absl::Status s = order.Run(g, [&](const trace_tool::Event& e) {
+      t.count[e.type]++;
+      switch (e.type) {
+        case Ev::kGoBlock:
+          t.reasons.insert(text(e.args[0]));
+          break;
+        case Ev::kUserTaskBegin:
+          t.names.insert("task " + text(e.args[2]));
+          break;
+        case Ev::kUserRegionBegin:
+          t.names.insert("region " + text(e.args[1]));
+          break;
+        case Ev::kUserLog:
+          t.names.insert(text(e.args[1]) + ": " + text(e.args[2]));
+          break;
+        default:
+          break;
+      }
+    });
+    EXPECT_TRUE(s.ok()) << s;
+    for (const auto& [id, frames] : g.stacks) {
+      for (const trace_tool::Frame& f : frames) {
+        t.functions.insert(text(f.function));
+      }
+    }
+  }
+  EXPECT_TRUE(reader->status().ok()) << reader->status();
+  return t;
+}
+
+using TraceTest = testing::WithGomaxprocs;
+GUMP_INSTANTIATE_GOMAXPROCS(TraceTest);
+
+__attribute__((noinline)) void Serve(chan<int> requests, chan<int> answers) {
+  while (const std::optional<int> r = requests.Recv()) answers.Send(*r + 1);
+  asm volatile("");
+}
+
+void Work() {
+  chan<int> requests = make_chan<int>();
+  chan<int> answers = make_chan<int>();
+  sync::WaitGroup wg;
+  wg.Go([=] { Serve(requests, answers); });
+  for (int i = 0; i < 100; i++) {
+    requests.Send(i);
+    (void)answers.Recv();
+  }
+  requests.Close();
+  for (int i = 0; i < 4; i++) wg.Go([] { time::Sleep(absl::Milliseconds(1)); });
+  wg.Go([] { blocking([] { ::usleep(1000); }); });
+  wg.Go([] { ::usleep(1000); });
+  wg.Wait();
+}
+
+TEST_P(TraceTest, ShowsWhatGoroutinesDo) {
+  const TempFile file;
+  Run([&] {
+    ASSERT_TRUE(trace::Start(file.path()).ok());
+    EXPECT_TRUE(trace::IsEnabled());
+    Work();
+    trace::Stop();
+    EXPECT_FALSE(trace::IsEnabled());
+  });
+  const Traced t = Read(file.Contents());
+  EXPECT_GE(t.generations, 1u);
+  EXPECT_GE(t.count.at(Ev::kGoCreate), 7u);
+  EXPECT_GE(t.count.at(Ev::kGoDestroy), 7u);
+  EXPECT_GE(t.count.at(Ev::kGoUnblock), 100u);
+  EXPECT_GE(t.count.at(Ev::kGoSyscallBegin), 1u);
+  EXPECT_TRUE(t.reasons.contains("chan receive"));
+  EXPECT_TRUE(t.reasons.contains("sleep"));
+  EXPECT_TRUE(t.functions.contains("gump::(anonymous namespace)::Serve"));
+}
+
+TEST_P(TraceTest, StartWhileATraceIsWrittenFailsAndTouchesNoFile) {
+  const TempFile file, other;
+  Run([&] {
+    ASSERT_EQ(::write(other.fd(), "keep", 4), 4);
+    ASSERT_TRUE(trace::Start(file.fd()).ok());
+    const absl::Status s = trace::Start(other.path());
+    EXPECT_EQ(s.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(s.message(), "tracing already enabled");
+    EXPECT_EQ(trace::Start(other.fd()).message(), "tracing already enabled");
+    trace::Stop();
+    EXPECT_EQ(other.Contents(), "keep");
+  });
+  (void)Read(file.Contents());
+}
+
+TEST_P(TraceTest, StartOfAFileThatCannotBeMadeFails) {
+  Run([] {
+    const absl::Status s = trace::Start("/no/such/directory/trace");
+    EXPECT_EQ(s.code(), absl::StatusCode::kNotFound) << s;
+    EXPECT_FALSE(trace::IsEnabled());
+  });
+}
+
+TEST_P(TraceTest, StopWithoutStartDoesNothing) {
+  Run([] { trace::Stop(); });
+}
+
+TEST_P(TraceTest, EachTraceStandsAlone) {
+  Run([] {
+    for (int i = 0; i < 5; i++) {
+      const TempFile file;
+      ASSERT_TRUE(trace::Start(file.fd()).ok());
+      Work();
+      trace::Stop();
+      EXPECT_GE(Read(file.Contents()).count.at(Ev::kGoStart), 7u);
+    }
+  });
+}
+
+TEST_P(TraceTest, StartAndStopMayBeCalledByManyAtOnce) {
+  Run([] {
+    sync::WaitGroup wg;
+    std::atomic<int> started{0};
+    for (int i = 0; i < 10; i++) {
+      wg.Go([&started] {
+        for (int k = 0; k < 5; k++) {
+          const TempFile file;
+          if (trace::Start(file.fd()).ok()) {
+            started++;
+            Work();
+            trace::Stop();
+          } else {
+            runtime::Gosched();
+          }
+          // Another goroutine may have stopped the trace, so it may be short.
+          if (!file.Contents().empty()) (void)Read(file.Contents());
+        }
+      });
+    }
+    wg.Wait();
+    EXPECT_GE(started, 1);
+    trace::Stop();
+  });
+}
+
+TEST_P(TraceTest, GenerationsOfALongTraceFitTogether) {
+  const TempFile file;
+  Run([&] {
+    ASSERT_TRUE(trace::Start(file.fd()).ok());
+    const auto begin = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() - begin < 2500ms) Work();
+    trace::Stop();
+  });
+  EXPECT_GE(Read(file.Contents()).generations, 2u);
+}
+
+TEST_P(TraceTest, PlainThreadsAndTheirGoroutinesAreInIt) {
+  const TempFile file;
+  Run([&] {
+    ASSERT_TRUE(trace::Start(file.fd()).ok());
+    std::thread t([] {
+      chan<int> c = make_chan<int>();
+      go([=] { c.Send(1); });
+      EXPECT_EQ(c.Recv(), 1);
+    });
+    t.join();
+    trace::Stop();
+  });
+  const Traced t = Read(file.Contents());
+  EXPECT_EQ(t.count.at(Ev::kGoCreateSyscall), 1u);
+  EXPECT_EQ(t.count.at(Ev::kGoDestroySyscall), 1u);
+}
+
+TEST_P(TraceTest, ChangesOfGomaxprocsAreInIt) {
+  const TempFile file;
+  Run([&] {
+    ASSERT_TRUE(trace::Start(file.fd()).ok());
+    const int before = runtime::GOMAXPROCS(3);
+    Work();
+    runtime::GOMAXPROCS(1);
+    Work();
+    runtime::GOMAXPROCS(before);
+    trace::Stop();
+  });
+  const Traced t = Read(file.Contents());
+  EXPECT_GE(t.count.at(Ev::kProcsChange), 2u);
+  EXPECT_EQ(t.count.at(Ev::kSTWBegin), t.count.at(Ev::kSTWEnd));
+}
+
+TEST_P(TraceTest, TasksRegionsAndMessagesAreInIt) {
+  const TempFile file;
+  Run([&] {
+    ASSERT_TRUE(trace::Start(file.fd()).ok());
+    {
+      trace::Task task(context::Background(), "request");
+      trace::Region region(task.Context(), "parse");
+      trace::Log(task.Context(), "user", "gopher");
+    }
+    trace::Stop();
+  });
+  const Traced t = Read(file.Contents());
+  EXPECT_TRUE(t.names.contains("task request"));
+  EXPECT_TRUE(t.names.contains("region parse"));
+  EXPECT_TRUE(t.names.contains("user: gopher"));
+  EXPECT_EQ(t.count.at(Ev::kUserRegionBegin), t.count.at(Ev::kUserRegionEnd));
+}
+
+TEST_P(TraceTest, ARegionMayOutliveTheTrace) {
+  const TempFile first, second;
+  Run([&] {
+    ASSERT_TRUE(trace::Start(first.fd()).ok());
+    {
+      trace::Region region(context::Background(), "long");
+      trace::Stop();
+      ASSERT_TRUE(trace::Start(second.fd()).ok());
+    }
+    trace::Stop();
+  });
+  (void)Read(first.Contents());
+  (void)Read(second.Contents());
+}
+
+TEST_P(TraceTest, APipeThatNobodyReadsIsNoFailureOfTheProgram) {
+  Run([] {
+    int fds[2];
+    ASSERT_EQ(::pipe2(fds, O_CLOEXEC), 0);
+    ::close(fds[0]);
+    ASSERT_TRUE(trace::Start(fds[1]).ok());
+    Work();
+    trace::Stop();  // no SIGPIPE
+    ::close(fds[1]);
+    const TempFile file;
+    ASSERT_TRUE(trace::Start(file.fd()).ok());
+    trace::Stop();
+    (void)Read(file.Contents());
+  });
+}
+
+TEST_P(TraceTest, AFullDiskIsNoFailureOfTheProgram) {
+  Run([] {
+    const int full = ::open("/dev/full", O_WRONLY | O_CLOEXEC);
+    ASSERT_GE(full, 0);
+    ASSERT_TRUE(trace::Start(full).ok());
+    Work();
+    trace::Stop();
+    ::close(full);
+  });
+}
+
+TEST_P(TraceTest, AChildOfForkWritesNothing) {
+  const TempFile file;
+  Run([&] {
+    ASSERT_TRUE(trace::Start(file.fd()).ok());
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(0);
+    int status = 0;
+    blocking([&] { ::waitpid(child, &status, 0); });
+    EXPECT_EQ(status, 0);
+    trace::Stop();
+  });
+  (void)Read(file.Contents());
+}
+
+TEST_P(TraceTest, TheRecorderWritesWhatHasJustHappened) {
+  const TempFile file;
+  Run([&] {
+    trace::FlightRecorder recorder;
+    EXPECT_FALSE(recorder.Enabled());
+    EXPECT_EQ(recorder.WriteTo(file.fd()).status().message(),
+              "flight recorder is not running");
+    ASSERT_TRUE(recorder.Start().ok());
+    EXPECT_TRUE(recorder.Enabled());
+    trace::FlightRecorder second;
+    EXPECT_EQ(second.Start().message(), "flight recorder already enabled");
+    Work();
+    const absl::StatusOr<size_t> n = recorder.WriteTo(file.fd());
+    ASSERT_TRUE(n.ok()) << n.status();
+    EXPECT_EQ(*n, file.Contents().size());
+    recorder.Stop();
+    EXPECT_FALSE(recorder.Enabled());
+  });
+  EXPECT_GE(Read(file.Contents()).count.at(Ev::kGoUnblock), 100u);
+}
+
+TEST_P(TraceTest, TheRecorderAndATraceRunSideBySide) {
+  const TempFile trace_file, recorded;
+  Run([&] {
+    trace::FlightRecorder recorder;
+    ASSERT_TRUE(recorder.Start().ok());
+    Work();
+    ASSERT_TRUE(trace::Start(trace_file.fd()).ok());
+    Work();
+    EXPECT_TRUE(recorder.WriteTo(recorded.fd()).ok());
+    trace::Stop();
+    Work();
+  });
+  EXPECT_GE(Read(trace_file.Contents()).count.at(Ev::kGoUnblock), 100u);
+  EXPECT_GE(Read(recorded.Contents()).count.at(Ev::kGoUnblock), 200u);
+}
+
+TEST_P(TraceTest, TheRecorderForgetsWhatIsOld) {
+  const TempFile file;
+  Run([&] {
+    trace::FlightRecorder recorder({.max_bytes = 1});
+    ASSERT_TRUE(recorder.Start().ok());
+    for (int i = 0; i < 3; i++) {
+      Work();
+      ASSERT_EQ(::ftruncate(file.fd(), 0), 0);
+      ASSERT_EQ(::lseek(file.fd(), 0, SEEK_SET), 0);
+      ASSERT_TRUE(recorder.WriteTo(file.fd()).ok());
+    }
+  });
+  EXPECT_EQ(Read(file.Contents()).generations, 1u);
+}
+
+}  // namespace
+}  // namespace gump
