@@ -198,7 +198,7 @@ std::string Meta::All(absl::string_view title) {
   out_ += ",\"problem\":";
   AppendQuoted(model_.problem, &out_);
   absl::StrAppend(
-      &out_, ",\"version\":", model_.version,
+      &out_, ",\"version\":", model_.version, ",\"procs\":", model_.procs,
       ",\"generations\":", model_.generations, ",\"events\":", model_.events,
       ",\"duration\":", model_.end - model_.begin, ",\"gs\":", model_.gs.size(),
       ",\"changes\":", changes, ",\"wakes\":", model_.wakes.size(),

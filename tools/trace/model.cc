@@ -338,6 +338,9 @@ void Builder::Use(const Event& e) {
 // Annotate handles tasks, regions, logs and stops of the world.
 void Builder::Annotate(const Event& e) {
   switch (e.type) {
+    case Ev::kProcsChange:
+      model_->procs = std::max(model_->procs, e.args[0]);
+      break;
     case Ev::kStwBegin:
       open_pauses_[e.g] = model_->pauses.size();
       model_->pauses.push_back({e.ns, kNoId, TextOf(e.args[0])});

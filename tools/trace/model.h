@@ -120,6 +120,7 @@ struct Model {
   int version = 0;
   uint64_t generations = 0, events = 0, batches = 0;
   uint64_t begin = 0, end = 0;  // ns
+  uint64_t procs = 0;           // the largest GOMAXPROCS that the trace tells
   // What is wrong with the file. Empty for a whole and valid trace. The model
   // has all that precedes the fault.
   std::string problem;

@@ -71,6 +71,9 @@ function decode() {
 const trace = decode();
 const pByIndex = [];
 for (const p of trace.ps) pByIndex[p.index] = p;
+// A P that has run nothing, and does not count for GOMAXPROCS, has no lane. The library writes such a P for threads that make
+// goroutines without one.
+trace.ps = trace.ps.filter(p => p.id < meta.procs || trace.state.subarray(p.begin, p.end).some(s => s === RUNNING || s === CALL));
 
 // Sums of the time that a lane is running, in a call and runnable, over groups of changes. So the shares of a column of the
 // screen take the same time to find, however many changes it has.
@@ -147,6 +150,12 @@ function duration(ns) {
     const value = ns / unit;
     if (value < 999.5 || name === "s") return value.toFixed(value < 9.995 ? 2 : value < 99.95 ? 1 : 0) + " " + name;
   }
+}
+
+// A point in time, with as many digits as it takes to tell it from one that is `length` later.
+function moment(t, length) {
+  const digits = Math.min(Math.max(Math.ceil(-Math.log10(length / 1e9)) + 2, 3), 9), text = (t / 1e9).toFixed(digits);
+  return text.replace(/(\.\d{3})(\d)/, "$1 $2").replace(/( \d{3})(\d)/, "$1 $2") + " s";
 }
 
 // Without template arguments and the machinery of lambdas, a name is short enough to read.

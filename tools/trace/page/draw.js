@@ -2,7 +2,7 @@
 // colours are their shares of the time.
 
 const lanes = document.getElementById("lanes"), map = document.getElementById("map");
-const GUTTER = 236, AXIS = 26, P_HEIGHT = 24, G_HEIGHT = 19, GAP = 10, MOST_ARROWS = 1500;
+const GUTTER = 236, AXIS = 26, P_HEIGHT = 24, G_HEIGHT = 19, GAP = 10;
 const colour = {};
 let fontFamily = "sans-serif";
 
@@ -133,7 +133,7 @@ function drawAxis(c) {
     c.fillStyle = colour.line;
     c.fillRect(x, AXIS - 6, 1, view.height);
     c.fillStyle = colour.soft;
-    c.fillText(axisText(n * gap, gap), x + 4, AXIS - 10);
+    if (x < view.width - 60) c.fillText(axisText(n * gap, gap), x + 4, AXIS - 10);
   }
 }
 
@@ -192,18 +192,22 @@ function lowerBound(array, value) {
 
 const sourceOf = from => from === 0 ? null : from & 1 ? trace.gs[(from >> 1) - 1] : pByIndex[(from >> 1) - 1];
 
-// Draws wake-ups of the view, if they are few, and always some of the selected goroutine. Returns how many there are, and how
-// many were drawn.
+// Draws the wake-ups of the view, or those of the selected goroutine, if they are few enough to be told apart. Returns how many
+// there are, and how many were drawn.
 function drawWakes(c) {
   const { wakes } = trace, first = lowerBound(wakes.time, view.from), last = lowerBound(wakes.time, view.to);
-  const only = last - first > MOST_ARROWS ? view.selected : null;
-  const count = last - first;
-  if (count > MOST_ARROWS && (!only || only.p || count > 300000)) return [count, 0];
+  const count = last - first, most = plotWidth() / 3, only = count > most ? view.selected : null;
+  if (count > most && (!only || only.p || count > 500000)) return [count, 0];
   const mine = only ? 2 * (only.index + 1) + 1 : 0;
+  if (only) {
+    let some = 0;
+    for (let i = first; i < last && some <= most; i++) if (wakes.to[i] === only.index || wakes.from[i] === mine) some++;
+    if (some > most) return [count, 0];
+  }
   let drawn = 0;
   c.strokeStyle = c.fillStyle = colour.wake;
   c.lineWidth = 1;
-  for (let i = first; i < last && drawn < MOST_ARROWS; i++) {
+  for (let i = first; i < last; i++) {
     if (only && wakes.to[i] !== only.index && wakes.from[i] !== mine) continue;
     const to = trace.gs[wakes.to[i]], from = sourceOf(wakes.from[i]);
     if (!from || from === to) continue;

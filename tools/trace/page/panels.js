@@ -50,7 +50,8 @@ function showDetails() {
   add("lane", laneName(lane) + (lane.p ? "" : "  " + lane.name));
   if (i >= 0) {
     add("state", describe(lane, i));
-    add("from", `${duration(trace.time[i])} to ${duration(endOf(lane, i))}`);
+    const end = endOf(lane, i), length = Math.max(end - trace.time[i], 1);
+    add("from", `${moment(trace.time[i], length)} to ${moment(end, length)}`);
     if (lane.p && trace.detail[i] > 0) {
       const g = trace.gs[trace.detail[i] - 1];
       add("goroutine", link(g, find(g, trace.time[i])));
@@ -78,16 +79,17 @@ function showDetails() {
   box.append(frames);
 }
 
-// ---- Histograms. A bucket has the durations from half its limit to its limit, in powers of two.
+// ---- Histograms. A bucket has the durations from half its limit to its limit, in powers of two. Heights are logarithms,
+// because a few long waits matter more than how many short ones there are.
 
 const limitOf = bucket => 2 ** bucket;
 
 function bars(buckets, from, to, width, height, fill) {
-  const most = Math.max(...buckets, 1), w = width / (to - from), g = element("g", { fill });
+  const most = Math.log2(Math.max(...buckets, 1)) + 1, w = width / (to - from), g = element("g", { fill });
   for (let b = from; b < to; b++) {
     const n = buckets[b] ?? 0;
     if (n === 0) continue;
-    const h = Math.max(height * n / most, 1);
+    const h = Math.max(height * (Math.log2(n) + 1) / most, 1);
     g.append(element("rect", { x: (b - from) * w, y: height - h, width: Math.max(w - 1, 1), height: h, rx: 1 },
       element("title", {}, `${duration(limitOf(b) / 2)} to ${duration(limitOf(b))}: ${n.toLocaleString("en")}`)));
   }
@@ -112,7 +114,7 @@ function showLatency() {
   const every = Math.ceil((to - from) / 9);
   for (let b = from; b < to; b += every) svg.append(element("text", { x: (b - from) * w, y: height + 16, "text-anchor": "start" }, duration(limitOf(b) / 2)));
   box.append(svg, element("p", { class: "soft" }, `${d.count.toLocaleString("en")} times · half within ${duration(d.p50)} · 90 % within ${duration(d.p90)} · `
-    + `99 % within ${duration(d.p99)} · longest ${duration(d.max)}`));
+    + `99 % within ${duration(d.p99)} · longest ${duration(d.max)} · widths and heights are powers of two`));
 }
 
 function table(heads, rows) {
@@ -132,7 +134,7 @@ function showBlocking() {
     return element("tr", {}, element("td", {}, meta.texts[reason] || "not known"), ...[waits.count.toLocaleString("en"), duration(waits.sum),
       duration(waits.p50), duration(waits.p99), duration(waits.max)].map(text => element("td", { class: "n" }, text)), element("td", {}, svg));
   });
-  const scale = `${duration(limitOf(from) / 2)} to ${duration(limitOf(to) / 2)}, each bar twice the one before`;
+  const scale = `${duration(limitOf(from) / 2)} to ${duration(limitOf(to) / 2)}, bars and heights in powers of two`;
   box.append(table([["reason"], ["waits", true], ["sum", true], ["half within", true], ["99 % within", true], ["longest", true], [scale]], rows));
 }
 
@@ -174,7 +176,7 @@ function showWaits() {
 // ---- The beginning
 
 $("title").textContent = meta.title;
-$("facts").textContent = [duration(meta.duration), plural(meta.events, "event"), plural(meta.ps.length, "P"), plural(meta.gs, "goroutine"),
+$("facts").textContent = [duration(meta.duration), plural(meta.events, "event"), plural(trace.ps.length, "P"), plural(meta.gs, "goroutine"),
   meta.tasks.length ? plural(meta.tasks.length, "task") : "", meta.samples ? plural(meta.samples, "sample") : ""].filter(Boolean).join(" · ");
 if (meta.problem) $("problem").textContent = "This is a part of the trace. " + meta.problem;
 theme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");

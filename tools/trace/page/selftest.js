@@ -18,7 +18,7 @@ function selftest() {
 
   // The data
   check("every change of the file is read", trace.used === meta.changes, plural(trace.used, "change"));
-  check("every lane is there", trace.ps.length === meta.ps.length && trace.gs.length === meta.gs);
+  check("every lane is there", pByIndex.length === meta.ps.length && trace.gs.length === meta.gs);
   check("time never goes back", [...trace.ps, ...trace.gs].every(lane => {
     for (let i = lane.begin + 1; i < lane.end; i++) if (trace.time[i] < trace.time[i - 1]) return false;
     return true;

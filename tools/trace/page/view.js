@@ -14,8 +14,8 @@ function draw() {
   drawLanes();
   drawMap();
   const [count, drawn] = view.wakes;
-  const shown = drawn || count === 0 ? "" : view.selected ? "" : " (zoom in, or select a goroutine, to see them)";
-  say(`${duration(view.to - view.from)} from ${duration(view.from)} · ${plural(view.list.length, "goroutine")} · ${plural(count, "wake-up")}${shown}`);
+  const shown = drawn || count === 0 ? "" : " (zoom in to see them)";
+  say(`${duration(view.to - view.from)} from ${moment(view.from, view.to - view.from)} · ${plural(view.list.length, "goroutine")} · ${plural(count, "wake-up")}${shown}`);
 }
 
 function say(text) {
