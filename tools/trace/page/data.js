@@ -154,6 +154,7 @@ function duration(ns) {
 
 // A point in time, with as many digits as it takes to tell it from one that is `length` later.
 function moment(t, length) {
+  if (t === 0) return "0 s";
   const digits = Math.min(Math.max(Math.ceil(-Math.log10(length / 1e9)) + 2, 3), 9), text = (t / 1e9).toFixed(digits);
   return text.replace(/(\.\d{3})(\d)/, "$1 $2").replace(/( \d{3})(\d)/, "$1 $2") + " s";
 }

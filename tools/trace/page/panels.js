@@ -112,7 +112,7 @@ function showLatency() {
   svg.append(bars(d.buckets, from, to, width, height, "var(--runnable)"));
   svg.append(element("line", { x1: 0, x2: width, y1: height + 0.5, y2: height + 0.5, stroke: "var(--line)" }));
   const every = Math.ceil((to - from) / 9);
-  for (let b = from; b < to; b += every) svg.append(element("text", { x: (b - from) * w, y: height + 16, "text-anchor": "start" }, duration(limitOf(b) / 2)));
+  for (let b = from; b < to && (b - from) * w < width - 40; b += every) svg.append(element("text", { x: (b - from) * w, y: height + 16, "text-anchor": "start" }, duration(limitOf(b) / 2)));
   box.append(svg, element("p", { class: "soft" }, `${d.count.toLocaleString("en")} times · half within ${duration(d.p50)} · 90 % within ${duration(d.p90)} · `
     + `99 % within ${duration(d.p99)} · longest ${duration(d.max)} · widths and heights are powers of two`));
 }
