@@ -51,7 +51,7 @@ class Builder {
   absl::flat_hash_map<std::string, TextId> text_ids_;
   // The ids of this generation.
   absl::flat_hash_map<uint64_t, StackId> stack_ids_;
-  absl::flat_hash_map<uint64_t, WhyId> why_of_;  // by reason and stack
+  absl::flat_hash_map<std::pair<uint64_t, uint64_t>, WhyId> why_of_;
   // The ids of the model.
   absl::flat_hash_map<std::string, StackId> stack_texts_;
   absl::flat_hash_map<uint64_t, WhyId> why_ids_;
@@ -90,7 +90,7 @@ StackId Builder::Stack(uint64_t id) {
 }
 
 WhyId Builder::WhyOf(uint64_t reason, uint64_t stack) {
-  const auto [it, added] = why_of_.try_emplace(reason << 32 | stack, 0);
+  const auto [it, added] = why_of_.try_emplace({reason, stack}, 0);
   if (!added) return it->second;
   const Why why{TextOf(reason), Stack(stack)};
   const auto [known, is_new] =
@@ -249,8 +249,7 @@ void Builder::Switch(const Event& e) {
 }
 
 void Builder::Use(const Event& e) {
-  ++model_->events;
-  if (model_->begin == 0) model_->begin = e.ns;
+  if (model_->events++ == 0) model_->begin = e.ns;
   model_->end = e.ns;
   switch (e.type) {
     case Ev::kProcStart:

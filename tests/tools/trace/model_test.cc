@@ -202,6 +202,37 @@ TEST(ModelTest, CutOffTraceSaysSo) {
   EXPECT_TRUE(absl::StrContains(Html(*m, "t"), "generation 2 is incomplete"));
 }
 
+// Whatever a byte becomes, there is a model that can be drawn, or an error.
+TEST(ModelTest, DamagedFileGivesAModelOrAnError) {
+  MadeTrace trace = Handshake();
+  trace.Generation(2).M(7, "ProcStatus 0 1, GoStatus 1 7 2, GoBlock 0 0");
+  const std::string good = trace.Bytes();
+  size_t models = 0;
+  for (size_t i = 0; i < good.size(); ++i) {
+    for (const int with :
+         {0x00, 0x01, 0x10, 0x7f, 0x80, 0xff, int{good[i] + 1}}) {
+      std::string bad = good;
+      bad[i] = static_cast<char>(with);
+      const absl::StatusOr<Model> m = BuildModel(bad);
+      if (!m.ok()) continue;
+      ++models;
+      EXPECT_GE(m->end, m->begin);
+      EXPECT_FALSE(Html(*m, "t").empty());
+      EXPECT_FALSE(Perfetto(*m).empty());
+    }
+  }
+  EXPECT_GT(models, good.size());
+}
+
+TEST(ModelTest, FirstEventMayBeAtTimeZero) {
+  MadeTrace trace;
+  trace.At(0).Generation(1).M(7,
+                              "+0 ProcStatus 0 1, GoStatus 1 7 2, GoBlock 0 0");
+  const Model m = Build(&trace);
+  EXPECT_EQ(m.begin, 0u);
+  EXPECT_EQ(m.gs[0].changes[0].ns, 10u);
+}
+
 TEST(DistributionTest, PercentilesAreExact) {
   std::vector<uint64_t> values;
   for (uint64_t i = 101; i > 0; --i) values.push_back(i);

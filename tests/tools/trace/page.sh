@@ -18,8 +18,9 @@ browse() {
     --proxy-server=127.0.0.1:9 --virtual-time-budget=20000 "$@" "$address" 2>browser.log || { cat browser.log; exit 1; }
 }
 
-"$traced" page.trace
+"$traced" page.trace 180000  # a million events
 "$gump_trace" page.trace
+grep -Eq '"events":[0-9]{7},' page.html || { echo 'less than a million events'; exit 1; }
 browse "file://$folder/page.html#selftest" --dump-dom >dom
 sed -n '/<pre id="verdict">/,/<\/pre>/p' dom | sed 's/<[^>]*>//g' | tee verdict
 grep -Eq '^all [0-9]+ claims hold$' verdict || { cat browser.log; exit 1; }
@@ -36,4 +37,5 @@ cmp -s light.png dark.png && { echo 'the two themes look the same'; exit 1; }
 head -c $(($(stat -c %s page.trace) - 3)) page.trace >cut.trace
 "$gump_trace" cut.trace 2>/dev/null
 browse "file://$folder/cut.html#selftest" --dump-dom >dom
+grep -Eq '^(<pre id="verdict">)?all [0-9]+ claims hold' dom || { sed -n '/<pre id="verdict">/,/<\/pre>/p' dom; exit 1; }
 grep -q 'role="alert">This is a part of the trace. the file ends in the middle' dom || { echo 'no alert'; exit 1; }

@@ -1,17 +1,20 @@
-// traced FILE: writes a trace of goroutines in every state.
+// traced FILE [NUMBERS]: writes a trace of goroutines in every state. Each of
+// NUMBERS numbers (default 2000) that two of them exchange makes about six
+// events.
 #include <gump/gump.h>
 #include <gump/trace.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <thread>
 
 using namespace gump;
 
 namespace {
 
-[[gnu::noinline]] void Produce(const chan<int>& numbers) {
-  for (int i = 0; i < 2000; i++) numbers.Send(i);
+[[gnu::noinline]] void Produce(const chan<int>& numbers, int count) {
+  for (int i = 0; i < count; i++) numbers.Send(i);
   numbers.Close();
 }
 
@@ -33,10 +36,10 @@ namespace {
   }
 }
 
-void RunAll() {
+void RunAll(int count) {
   sync::WaitGroup all;
   const auto numbers = make_chan<int>();
-  all.Go([=] { Produce(numbers); });
+  all.Go([=] { Produce(numbers, count); });
   all.Go([=] { Consume(numbers); });
   sync::Mutex mutex;
   for (int i = 0; i < 4; i++) {
@@ -57,15 +60,16 @@ void RunAll() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) return 2;
+  if (argc < 2) return 2;
+  const int count = argc > 2 ? std::atoi(argv[2]) : 2000;
   return Run([&] {
     if (const absl::Status s = trace::Start(argv[1]); !s.ok()) {
       std::fprintf(stderr, "%s\n", s.ToString().c_str());
       return 1;
     }
-    RunAll();
+    RunAll(count);
     runtime::GOMAXPROCS(runtime::GOMAXPROCS(0) + 1);
-    RunAll();
+    RunAll(count);
     trace::Stop();
     return 0;
   });

@@ -8,6 +8,17 @@ function selftest() {
     if (!holds) failures++;
     lines.push(`${holds ? "ok" : "FAILED"}: ${claim}${more ? " (" + more + ")" : ""}`);
   };
+  try {
+    if (trace.gs.length > 0) testAll(check);
+    else check("a trace without goroutines has a problem, and no lanes", meta.problem !== "" && view.list.length === 0);
+  } catch (e) {
+    check(`no exception: ${e.stack}`, false);
+  }
+  lines.push(failures === 0 ? `all ${lines.length} claims hold` : `${failures} of ${lines.length} claims FAILED`);
+  $("verdict").textContent = lines.join("\n");
+}
+
+function testAll(check) {
   const key = (name, target = lanes) => target.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true }));
   const pixels = canvas => {
     const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height), seen = new Set();
@@ -141,8 +152,7 @@ function selftest() {
   draw();
 
   slowest.sort((a, b) => b[0] - a[0]);
-  check("every picture takes less than a quarter of a second", slowest[0][0] < 250, `slowest ${slowest[0][0].toFixed(1)} ms, ${slowest[0][1]}`);
-  lines.push(failures === 0 ? `all ${lines.length} claims hold` : `${failures} of ${lines.length} claims FAILED`);
-  $("verdict").textContent = lines.join("\n");
+  const half = slowest[slowest.length >> 1][0];
+  check("half of the pictures take less than 50 ms", half < 50, `${half.toFixed(1)} ms, slowest ${slowest[0][0].toFixed(1)} ms, ${slowest[0][1]}`);
 }
 if (location.hash === "#selftest") selftest();
