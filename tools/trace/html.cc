@@ -108,6 +108,7 @@ void WriteData(const Model& model, Base64* out) {
   for (const Goroutine& g : model.gs) {
     out->Number(g.id);
     out->Number(g.name);
+    out->Number(g.role);
     out->Number(g.maker);
     WriteChanges(model, g, out);
   }

@@ -56,6 +56,7 @@ class Builder {
   absl::flat_hash_map<std::string, StackId> stack_texts_;
   absl::flat_hash_map<uint64_t, WhyId> why_ids_;
   absl::flat_hash_map<uint64_t, uint32_t> g_index_, p_index_;
+  std::vector<bool> role_wanted_;  // by the index of a goroutine
   absl::flat_hash_map<uint64_t, size_t> open_tasks_, open_pauses_;
   absl::flat_hash_map<uint32_t, std::vector<size_t>> open_regions_;
   std::vector<uint64_t> latencies_;
@@ -115,6 +116,7 @@ uint32_t Builder::Find(uint64_t id) {
   if (added) {
     model_->gs.emplace_back();
     model_->gs.back().id = id;
+    role_wanted_.push_back(true);
   }
   return it->second;
 }
@@ -125,17 +127,32 @@ bool OfTheLibrary(absl::string_view function) {
          absl::StartsWith(function, "std::");
 }
 
+bool IsLambda(absl::string_view function) {
+  return absl::StrContains(function, "{lambda");
+}
+
 // A goroutine that is older than the trace has no start function. Its outermost
-// frame is that.
+// frame of the program stands for it.
 void Builder::NameBy(uint32_t g, uint64_t stack) {
-  if (stack == 0 || G(g).name != 0) return;
+  if (stack == 0 || (G(g).name != 0 && !role_wanted_[g])) return;
   const std::vector<ModelFrame>& frames = model_->stacks[Stack(stack)];
   if (frames.empty()) return;
-  const auto it =
-      std::find_if(frames.rbegin(), frames.rend(), [this](const ModelFrame& f) {
-        return !OfTheLibrary(model_->texts[f.function]);
-      });
-  G(g).name = it == frames.rend() ? frames.back().function : it->function;
+  TextId outermost = frames.back().function, role = 0;
+  bool found = false;
+  for (auto f = frames.rbegin(); f != frames.rend() && role == 0; ++f) {
+    const std::string& function = model_->texts[f->function];
+    if (OfTheLibrary(function)) continue;
+    if (!found) outermost = f->function;
+    found = true;
+    if (!IsLambda(function)) role = f->function;
+  }
+  if (G(g).name == 0) G(g).name = outermost;
+  if (!IsLambda(model_->texts[G(g).name])) {
+    role_wanted_[g] = false;
+  } else if (role != 0) {
+    G(g).role = role;
+    role_wanted_[g] = false;
+  }
 }
 
 // ---- Changes ----------------------------------------------------------------

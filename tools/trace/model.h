@@ -1,5 +1,5 @@
-// What a trace tells: the states of each goroutine and each P over time, who
-// made which goroutine runnable, and how long they waited for what.
+// The content of a trace: the states of each goroutine and each P over time,
+// the wake-ups between goroutines, and how long they waited for what.
 #ifndef TOOLS_TRACE_MODEL_H_
 #define TOOLS_TRACE_MODEL_H_
 
@@ -49,6 +49,10 @@ inline constexpr uint32_t kNoP = ~uint32_t{0};
 struct Goroutine {
   uint64_t id = 0;
   TextId name = 0;
+  // The outermost function of the program that is no lambda, if the start is a
+  // lambda. It tells more: all goroutines of one function may start as its
+  // lambdas.
+  TextId role = 0;
   uint32_t maker = 0;  // an index into Model::gs plus 1; 0 if it is not known
   std::vector<GChange> changes;
   // Sums in ns, of the time from the first change to the end of the trace.

@@ -92,7 +92,8 @@ void Writer::Order(int pid, uint64_t tid, size_t index) {
 
 std::string Writer::NameOfG(size_t index) const {
   const Goroutine& g = model_.gs[index];
-  return absl::StrCat("G", g.id, " ", model_.texts[g.name]);
+  return absl::StrCat("G", g.id, " ",
+                      model_.texts[g.role != 0 ? g.role : g.name]);
 }
 
 void Writer::Procs() {

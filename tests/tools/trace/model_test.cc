@@ -99,6 +99,21 @@ TEST(ModelTest, GoroutineIsNamedAfterItsStartOrItsOutermostFrame) {
   EXPECT_EQ(m.texts[m.gs[0].name], "main");
 }
 
+TEST(ModelTest, LambdaHasTheRoleOfTheFunctionThatItCalls) {
+  MadeTrace trace;
+  trace.Generation(1)
+      .M(7, "ProcStatus 0 1, GoCreate 2 3 0, GoStart 2 1, GoBlock 0 4")
+      .String(1, "main::{lambda()#1}::operator()")
+      .String(2, "Client")
+      .String(3, "gump::net::Conn::Read")
+      .String(4, "Helper")
+      .Stack(3, {{10, 1, 0, 0}})
+      .Stack(4, {{11, 3, 0, 0}, {12, 4, 0, 0}, {13, 2, 0, 0}, {14, 1, 0, 0}});
+  const Model m = Build(&trace);
+  EXPECT_EQ(m.texts[m.gs[0].name], "main::{lambda()#1}::operator()");
+  EXPECT_EQ(m.texts[m.gs[0].role], "Client");
+}
+
 TEST(ModelTest, WakeComesFromTheGoroutineThatUnblocks) {
   MadeTrace trace = Handshake();
   const Model m = Build(&trace);
@@ -179,7 +194,7 @@ TEST(ModelTest, RegionsTasksLogsAndPausesHaveTheirTimes) {
   EXPECT_EQ(m.texts[m.pauses[0].reason], "one");
 }
 
-TEST(ModelTest, InvalidTraceGivesWhatPrecedesTheFault) {
+TEST(ModelTest, InvalidTraceGivesAllBeforeTheFault) {
   MadeTrace trace;
   trace.Generation(1).M(7,
                         "ProcStatus 0 1, GoStatus 1 7 2, GoDestroy, GoDestroy");

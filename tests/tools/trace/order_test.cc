@@ -330,7 +330,7 @@ TEST(OrderTest, MStopsItsPInACall) {
       "");
 }
 
-TEST(OrderTest, CallWhosePIsGoneDoesNotEndAsAnother) {
+TEST(OrderTest, CallWithoutItsPDoesNotEndAsAnother) {
   MadeTrace trace;
   trace.Generation(1).M(7, RUNNING ", GoSyscallBegin 1 0, +900 GoSyscallEnd");
   trace.At(1100).M(8, "ProcSteal 0 2 7");

@@ -41,14 +41,14 @@ function decode() {
   });
   const gs = [];
   for (let index = 0; index < meta.gs; index++) {
-    const id = number(), name = number(), maker = number(), begin = next, count = number();
+    const id = number(), start = meta.texts[number()], role = meta.texts[number()], maker = number(), begin = next, count = number();
     for (let i = 0, t = 0; i < count; i++) {
       time[next] = t += number();
       const code = number();
       state[next] = code & 7;
       detail[next++] = Math.floor(code / 8);  // a P plus 1, or why it left its P
     }
-    gs.push({ p: false, id, index, name: meta.texts[name], maker, begin, end: next });
+    gs.push({ p: false, id, index, name: role || start, start, maker, begin, end: next });
   }
   const wakes = { time: new Float64Array(meta.wakes), from: new Uint32Array(meta.wakes), to: new Uint32Array(meta.wakes) };
   for (let i = 0, t = 0; i < meta.wakes; i++) {

@@ -218,7 +218,7 @@ function drawWakes(c) {
     // A lane that has been scrolled away hides its end of the arrow.
     if (Math.min(begin, end) > view.height || Math.max(begin, end) < area) continue;
     const a = from.p ? begin : Math.max(begin, area), b = Math.max(end, area), x = xOf(wakes.time[i]);
-    c.globalAlpha = from === view.selected || to === view.selected ? 1 : view.selected ? 0.35 : 0.7;
+    c.globalAlpha = from === view.selected || to === view.selected ? 1 : view.selected ? 0.2 : 0.7;
     c.beginPath();
     c.moveTo(x, a);
     c.lineTo(x, b);

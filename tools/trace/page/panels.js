@@ -48,6 +48,7 @@ function showDetails() {
   const list = element("dl");
   const add = (name, ...value) => list.append(element("dt", {}, name), element("dd", {}, ...value));
   add("lane", laneName(lane) + (lane.p ? "" : "  " + lane.name));
+  if (!lane.p && lane.start !== lane.name) add("started as", lane.start);
   if (i >= 0) {
     add("state", describe(lane, i));
     const end = endOf(lane, i), length = Math.max(end - trace.time[i], 1);

@@ -36,7 +36,7 @@ function search(query) {
   meta.whys.forEach((why, i) => { if (meta.texts[why[0]].toLowerCase().includes(wanted)) whys[i] = 1; });
   const some = whys.includes(1);
   return trace.gs.filter(g => {
-    if (g.name.toLowerCase().includes(wanted)) return true;
+    if (g.name.toLowerCase().includes(wanted) || g.start.toLowerCase().includes(wanted)) return true;
     for (let i = g.begin; some && i < g.end; i++) {
       if ((trace.state[i] === WAITING || trace.state[i] === RUNNABLE) && whys[trace.detail[i]]) return true;
     }
