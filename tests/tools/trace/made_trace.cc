@@ -46,7 +46,7 @@ MadeTrace& MadeTrace::Generation(uint64_t number) {
   clock += Number(1'000'000'000);
   if (version_ >= 25) {
     clock.push_back(Byte(Ev::kClockSnapshot));
-    for (uint64_t n : {0, 5, 6, 7}) clock += Number(n);
+    for (const uint64_t n : {0u, 5u, 6u, 7u}) clock += Number(n);
   }
   return Batch(kNoId, clock);
 }
