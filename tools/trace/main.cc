@@ -1,5 +1,6 @@
 // gump_trace [--perfetto] [-o OUT] FILE: turns an execution trace into an HTML
-// page, or into JSON for Perfetto. `tools/gump trace` calls it.
+// page, or into JSON for Perfetto, and prints the name of the file that it has
+// written. `tools/gump trace` calls it.
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -78,6 +79,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "gump_trace: cannot write %s\n", out.c_str());
     return 1;
   }
+  std::printf("%s\n", out.c_str());
   if (!model->problem.empty()) {
     std::fprintf(stderr, "gump_trace: %s: %s\n", in.c_str(),
                  model->problem.c_str());

@@ -6,6 +6,7 @@ set -euo pipefail
 folder=$1 traced=$2 gump_trace=$3 trace_check=$4
 rm -rf "$folder"
 mkdir -p "$folder"
+script=$(readlink -f "$0")
 cd "$folder"
 fail() {
   echo "$*"
@@ -42,6 +43,8 @@ for slices in tracks.values():
     slices.sort()
     for (_, end), (begin, _) in zip(slices, slices[1:]):
         assert end <= begin + 1e-3, (end, begin)
+assert {e["name"] for e in events if e["ph"] == "b"} >= {"round", "all of a round"}
+assert "numbers: 2000" in {e["name"] for e in events if e["ph"] == "i"}
 assert {"chan receive", "sleep"} <= {e["name"].removeprefix("waiting: ") for e in events if e.get("cat") == "waiting"}
 PYTHON
 
@@ -55,7 +58,14 @@ grep -q "^cut.trace: the file ends in the middle, at byte $((size - 3)); generat
 grep -q 'cut.html shows what precedes that' said || fail "$(cat said)"
 grep -q 'the file ends in the middle' cut.html || fail 'the page does not say that it is a part'
 
-for bad in /dev/null nothing.trace "$0"; do
+gump=$(dirname "$script")/../../../tools/gump
+for line in '' '--nonsense whole.trace' 'whole.trace cut.trace' '--live'; do
+  # shellcheck disable=SC2086
+  if "$gump" trace $line 2>said; then fail "tools/gump trace accepts: $line"; fi
+  grep -q '^gump: trace ' said || fail "$line: $(cat said)"
+done
+
+for bad in /dev/null nothing.trace "$script"; do
   if "$gump_trace" -o x.html "$bad" 2>said; then fail "gump_trace accepts $bad"; fi
   [ "$(wc -l <said)" -eq 1 ] && [ ! -e x.html ] || fail "$bad: $(cat said)"
 done

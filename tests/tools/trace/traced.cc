@@ -7,6 +7,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <thread>
 
 using namespace gump;
@@ -37,6 +38,9 @@ namespace {
 }
 
 void RunAll(int count) {
+  trace::Task task(context::Background(), "round");
+  const trace::Region region(task.Context(), "all of a round");
+  trace::Log(task.Context(), "numbers", std::to_string(count));
   sync::WaitGroup all;
   const auto numbers = make_chan<int>();
   all.Go([=] { Produce(numbers, count); });

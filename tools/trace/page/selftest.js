@@ -30,6 +30,8 @@ function testAll(check) {
   // The data
   check("every change of the file is read", trace.used === meta.changes, plural(trace.used, "change"));
   check("every lane is there", pByIndex.length === meta.ps.length && trace.gs.length === meta.gs);
+  check("regions and messages are on their lanes", meta.regions + meta.logs
+    === trace.gs.reduce((n, g) => n + (g.regions ?? []).length + (g.logs ?? []).length, 0), `${plural(meta.regions, "region")}, ${plural(meta.logs, "message")}`);
   check("time never goes back", [...trace.ps, ...trace.gs].every(lane => {
     for (let i = lane.begin + 1; i < lane.end; i++) if (trace.time[i] < trace.time[i - 1]) return false;
     return true;
