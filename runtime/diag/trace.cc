@@ -297,7 +297,7 @@ void lookAt(G* gp, uint64_t gen, std::vector<Untraced>* out) {
   if (goid == 0) return;
   if (u.status == TraceGo::kSyscall) {
     if (mp == nullptr) return;
-    u.tid = static_cast<uint64_t>(mp->procid.load(relaxed));
+    u.tid = traceThread(mp);
   }
   out->push_back(u);
 }
@@ -457,7 +457,7 @@ void takeBuffers(uint64_t gen) {
   for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
     TraceBuf* b = std::exchange(mp->trace.buf[gen % 2], nullptr);
     if (mp->trace.loss.gen.load(relaxed) == gen) {
-      const auto tid = static_cast<uint64_t>(mp->procid.load(relaxed));
+      const uint64_t tid = traceThread(mp);
       if (b == nullptr || b->pos + 2 * TraceBuf::kMostEvent > TraceBuf::kSize) {
         if (b != nullptr) traceState.full[gen % 2].push(b);
         b = newTraceBuf();

@@ -46,6 +46,13 @@ bool TraceMark::marked(uint64_t gen) const {
   return word >> 1 == gen || word == (((gen + 1) << 1) | 1);
 }
 
+uint64_t traceThread(const M* mp) {
+  constexpr uint64_t kForeign = uint64_t{1} << 32;
+  const auto tid = static_cast<uint64_t>(mp->procid.load(relaxed));
+  const G* gp = mp->curg.load(relaxed);  // a foreign one stays for long
+  return gp != nullptr && gp->foreign ? tid | kForeign : tid;
+}
+
 TraceMark* traceMarkOf(G* gp) {
   GExtra* extra = extraOf(gp);
   return extra == nullptr ? nullptr : &extra->trace;
@@ -111,14 +118,10 @@ TraceBuf* roomIn(TraceBuf** slot, uint64_t gen, uint64_t tid) {
   return b;
 }
 
-uint64_t tidOf(const M* mp) {
-  return static_cast<uint64_t>(mp->procid.load(relaxed));
-}
-
 }  // namespace
 
 TraceBuf* TraceScope::room() {
-  return roomIn(&mp_->trace.buf[gen_ % 2], gen_, tidOf(mp_));
+  return roomIn(&mp_->trace.buf[gen_ % 2], gen_, traceThread(mp_));
 }
 
 void TraceScope::ownP(TraceProc status) {
@@ -133,8 +136,8 @@ void TraceScope::goStatus(G* gp, TraceGo status) {
   if (mark == nullptr || !mark->mark(gen_)) return;
   const bool onThread =
       status == TraceGo::kRunning || status == TraceGo::kSyscall;
-  event(TraceEv::kGoStatus, gp->goid, onThread ? tidOf(mp_) : kNoTraceThread,
-        status);
+  event(TraceEv::kGoStatus, gp->goid,
+        onThread ? traceThread(mp_) : kNoTraceThread, status);
 }
 
 void traceWriteLoss(const TraceM::Loss& loss, uint64_t gen, uint64_t tid,
@@ -153,7 +156,7 @@ void TraceScope::claimLoss() {
   TraceM::Loss* loss = &mp_->trace.loss;
   if (loss->gen.load(relaxed) != gen_) return;  // published by A4
   loss->gen.store(0, relaxed);
-  if (TraceBuf* b = room()) traceWriteLoss(*loss, gen_, tidOf(mp_), b);
+  if (TraceBuf* b = room()) traceWriteLoss(*loss, gen_, traceThread(mp_), b);
 }
 
 // ---- Stacks and strings -----------------------------------------------------
@@ -485,7 +488,7 @@ void TraceTaking::taken() {
   TraceScope s;
   (void)pp_->trace.mark(gen_);
   (void)pp_->trace.next();  // Loss::pseq
-  s.event(TraceEv::kProcSteal, pp_->id, pp_->trace.next(), tidOf(mp_));
+  s.event(TraceEv::kProcSteal, pp_->id, pp_->trace.next(), traceThread(mp_));
 }
 
 TraceTaking::~TraceTaking() {

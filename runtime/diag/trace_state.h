@@ -125,6 +125,11 @@ class TraceScope {
   uint64_t gen_ = 0;
 };
 
+// traceThread returns the number by which the trace knows the thread of mp. The
+// thread that calls Run is two threads, if it has used the library before: as a
+// foreign thread, which has a goroutine lent to it, and as m0. So foreign
+// threads have numbers of their own.
+uint64_t traceThread(const M* mp);
 // traceMarkOf returns the mark of gp. It makes one at the first call. Returns
 // nullptr if there is no memory.
 TraceMark* traceMarkOf(G* gp);
