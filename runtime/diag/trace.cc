@@ -110,6 +110,9 @@ Atomic<int64_t> genSince;
 Atomic<bool> advancing;
 // file.fd >= 0, for a look without traceSema.
 Atomic<bool> fileOpen;
+// The main goroutine has ended, and no other goroutine runs. Changes with
+// traceSema.
+Atomic<bool> mainOver;
 
 const char* blockReason(WaitReason r) {
   switch (r) {
@@ -600,7 +603,7 @@ class Sema {
 void advancer(void*) {
   {
     const Sema sema;
-    advance(/*stops=*/false);
+    if (!mainOver.load(relaxed)) advance(/*stops=*/false);
   }
   advancing.store(false, release);  // pairs with traceAdvance
 }
@@ -699,8 +702,15 @@ bool traceAdvanceDue(int64_t now) {
                        traceState.bytes.load(relaxed) >= kMostBytes);
 }
 
+void traceMainEnds() {
+  const Sema sema;
+  mainOver.store(true, release);  // pairs with traceAdvance
+}
+
+void traceMainBegins() { mainOver.store(false, release); }
+
 void traceAdvance() {
-  if (!advancing.cas(false, true, acquire)) return;
+  if (mainOver.load(acquire) || !advancing.cas(false, true, acquire)) return;
   if (!startSystemG(&kAdvancer)) advancing.store(false, release);
 }
 

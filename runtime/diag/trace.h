@@ -149,6 +149,12 @@ bool traceAdvanceDue(int64_t now);
 // traceAdvance starts a goroutine that ends the generation.
 // On: sysmon.  Locks: takes sched.lock.
 void traceAdvance();
+// traceMainEnds is called when the function of Run has returned. It waits until
+// no goroutine ends a generation, and lets none begin to before traceMainBegins:
+// such a goroutine would hold traceSema until the next Run.
+// On: the main goroutine.  P: needed.  Parks: yes.
+void traceMainEnds();
+void traceMainBegins();
 // traceFromEnv starts the trace that GUMP_TRACE asks for.
 // On: a plain thread, before the first Run.  Parks: yes.
 void traceFromEnv();

@@ -28,6 +28,7 @@
 
 #include "runtime/diag/debugvars.h"
 #include "runtime/diag/panic.h"
+#include "runtime/diag/trace.h"
 #include "runtime/diag/traceback.h"
 #include "runtime/sched/gls.h"
 #include "runtime/sched/gqueue.h"
@@ -620,7 +621,10 @@ GUMP_NOINLINE void beginCarefully(G* gp) {
     gp->special = true;
     sanitizerAnnounceNewG(gp, gp->m);
   }
-  if (gp->goid == kMainGoid) mainBegins(gp);
+  if (gp->goid == kMainGoid) {
+    traceMainBegins();
+    mainBegins(gp);
+  }
 }
 }  // namespace
 
@@ -637,7 +641,10 @@ GUMP_NO_SANITIZE void gumpGoroutineMain(G* gp) {
   ft->run(gp->closure);
   if (GUMP_UNLIKELY(gp->careful)) {
     // Not only main is careful.
-    gp->mainReturned = gp->goid == kMainGoid;
+    if (gp->goid == kMainGoid) {
+      traceMainEnds();
+      gp->mainReturned = true;
+    }
   }
   goexit1();
 }
