@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "gump/gump.h"
+#include "tests/testing/parked.h"
 #include "tests/testing/with_gomaxprocs.h"
 #include "tools/trace/order.h"
 #include "tools/trace/reader.h"
@@ -145,6 +146,10 @@ TEST_P(TraceTest, ShowsWhatGoroutinesDo) {
     ASSERT_TRUE(trace::Start(file.path()).ok());
     EXPECT_TRUE(trace::IsEnabled());
     Work();
+    chan<int> c = make_chan<int>();
+    go([=] { (void)c.Recv(); });
+    EXPECT_TRUE(testing::EventuallyParked("chan receive", 1));
+    c.Send(1);
     trace::Stop();
     EXPECT_FALSE(trace::IsEnabled());
   });
@@ -265,7 +270,7 @@ TEST_P(TraceTest, ChangesOfGomaxprocsAreInIt) {
   });
   const Traced t = Read(file.Contents());
   EXPECT_GE(t.count.at(Ev::kProcsChange), 2u);
-  EXPECT_EQ(t.count.at(Ev::kSTWBegin), t.count.at(Ev::kSTWEnd));
+  EXPECT_EQ(t.count.at(Ev::kStwBegin), t.count.at(Ev::kStwEnd));
 }
 
 TEST_P(TraceTest, TasksRegionsAndMessagesAreInIt) {
