@@ -88,8 +88,27 @@ static void leaveScope(M* mp) {
   mp->locks.store(mp->locks.load(relaxed) - 1, release);  // as releasem
 }
 
+// boundTo returns the goroutine that is in a call on the thread of mp, as the
+// trace sees it, or nullptr. The caller is that thread.
+static G* boundTo(const M* mp) {
+  G* gp = mp->curg.load(relaxed);  // written by us
+  if (gp == nullptr) return nullptr;
+  const uint32_t status = readgstatus(gp) & ~uint32_t{kGscan};
+  if (gp->foreign) return status == kGdead ? nullptr : gp;
+  const bool away =
+      status == kGsyscall || (status == kGrunning && mp->p == nullptr);
+  return away && !mp->trace.hidden ? gp : nullptr;
+}
+
 TraceScope::TraceScope(const G* gp) : mp_(enterScope(gp)) {
-  if (mp_ != nullptr) gen_ = mp_->trace.gen;
+  if (mp_ == nullptr) return;
+  gen_ = mp_->trace.gen;
+  if (gen_ == 0 || mp_->trace.nested != 1) return;
+  // Readers learn from the first event of a thread that the thread has no
+  // goroutine, unless that event binds it to one. If the generation ends before
+  // this thread leaves the call, the thread that ends it writes the status of
+  // the goroutine, which must not contradict that.
+  if (G* bound = boundTo(mp_)) goStatus(bound, TraceGo::kSyscall);
 }
 
 TraceScope::~TraceScope() {
