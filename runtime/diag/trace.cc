@@ -511,8 +511,7 @@ uint64_t nextGen = 0;
 void switchGeneration() {
   if (nextGen == 0) {
     traceState.gen.store(0, seq_cst);
-    traceHint.store(0, relaxed);
-    asymmetricHeavy();
+    asymmetricHeavy();  // see TraceScope
   } else {
     beginGeneration(nextGen);
     traceProcs(gomaxprocs.load(relaxed));
@@ -528,6 +527,9 @@ void advance(bool stops) {
   nextGen = stops ? 0 : gen + 1;
   forEachP(WaitReason::kFlushProcCaches, traceProcStatus, switchGeneration);
   awaitScopes();
+  // Not earlier: a scope that spans a switch (TraceM::entering) ends only with
+  // the hint. Later ones have generation 0, and write nothing.
+  if (stops) traceHint.store(0, relaxed);
   Output o = finish(gen, untraced);
   // Without memory the generation misses events, and readers would refuse it
   // and all that follow.
@@ -544,18 +546,6 @@ void advance(bool stops) {
   giveBack(&o);
 }
 
-// setRecords makes every P pass by schedule, so that nothing is missed, or lets
-// them switch directly again. The world is stopped.
-void setRecords(bool on) {
-  const int32_t n = gomaxprocs.load(relaxed);
-  for (int32_t i = 0; i < n; i++) {
-    const uint8_t r = allp[i]->records.load(relaxed);
-    allp[i]->records.store(
-        static_cast<uint8_t>(on ? r | kRecordTrace : r & ~kRecordTrace),
-        relaxed);
-  }
-}
-
 // begin starts tracing.
 // On: user, or a foreign thread, with traceSema.  Parks: yes.
 void begin() {
@@ -569,7 +559,6 @@ void begin() {
   }
   const int32_t n = gomaxprocsEver.load(relaxed);
   for (int32_t i = 0; i < n; i++) allp[i]->traceTid = 0;
-  setRecords(true);
   traceHint.store(1, relaxed);
   beginGeneration(lastGen + 1);
   traceProcs(gomaxprocs.load(relaxed));
@@ -579,31 +568,38 @@ void begin() {
 
 // end stops tracing.
 // On: user, or a foreign thread, with traceSema.  Parks: yes.
-void end() {
-  advance(/*stops=*/true);
-  stopTheWorld(WaitReason::kStoppingTheWorld);
-  setRecords(false);
-  startTheWorld();
-}
+void end() { advance(/*stops=*/true); }
 
 bool runs() { return traceState.gen.load(relaxed) != 0; }
 
-// Sema holds traceSema for a scope.
+// Sema holds traceSema for a scope. A goroutine that gets it after
+// traceMainEnds would keep it until the next Run, so it gives it back: without
+// a P, if main has ended, as every goroutine unlocks that comes back late.
 class Sema {
  public:
   Sema() {
-    (void)runtimeEntry();
-    semacquire(&traceSema, /*lifo=*/false, SemaReason::kSemacquire);
+    const G* gp = runtimeEntry();
+    for (;;) {
+      semacquire(&traceSema, /*lifo=*/false, SemaReason::kSemacquire);
+      if (gp->foreign || !mainOver.load(relaxed)) return;
+      release();
+      gosched();
+    }
   }
-  ~Sema() { semrelease(&traceSema, /*handoff=*/false, /*yield=*/false); }
+  ~Sema() { release(); }
   Sema(const Sema&) = delete;
   Sema& operator=(const Sema&) = delete;
+
+ private:
+  static void release() {
+    semrelease(&traceSema, /*handoff=*/false, /*yield=*/false);
+  }
 };
 
 void advancer(void*) {
   {
     const Sema sema;
-    if (!mainOver.load(relaxed)) advance(/*stops=*/false);
+    advance(/*stops=*/false);
   }
   advancing.store(false, release);  // pairs with traceAdvance
 }
@@ -681,7 +677,7 @@ void traceFromEnv() {
   constexpr char kVariable[] = "GUMP_TRACE";
   const char* path = gogetenv(kVariable, kVariable);
   if (path == nullptr || path[0] == '\0') return;
-  static bool done = false;  // used by the first Run
+  static bool done = false;  // used by main goroutines, one after the other
   if (std::exchange(done, true)) return;
   const int fd = newDescriptor([&] {
     return ::open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);

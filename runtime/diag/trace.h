@@ -73,6 +73,11 @@ struct TraceM {
   bool hidden = false;
   bool kept = false;       // it has its P back, which no thread had taken
   bool preempted = false;  // the goroutine that yields was asked to
+  // The current goroutine switches straight to this one, which is current
+  // already, although the other has not yet parked or yielded. The event of the
+  // other comes first, so this one's is written with it. Meanwhile a TraceScope
+  // is open.
+  G* entering = nullptr;
 
   // The goroutine has lost its P to presumeBlocked: in the trace it is in a
   // system call, and this is the event by which that begins. The asker fills
@@ -155,8 +160,10 @@ void traceAdvance();
 // On: the main goroutine.  P: needed.  Parks: yes.
 void traceMainEnds();
 void traceMainBegins();
-// traceFromEnv starts the trace that GUMP_TRACE asks for.
-// On: a plain thread, before the first Run.  Parks: yes.
+// traceFromEnv starts the trace that GUMP_TRACE asks for, once in a process. It
+// is called here, and not before Run, so that main has the number, the P and the
+// thread that it would have without a trace.
+// On: the main goroutine, before its function.  P: needed.  Parks: yes.
 void traceFromEnv();
 // traceForked ends the trace in a child of fork, without a word into the file.
 // On: the child's only thread.

@@ -81,6 +81,12 @@ static M* enterScope(const G* gp) {
   return mp;
 }
 
+// holdScope keeps the current TraceScope open until another leaveScope.
+static void holdScope(M* mp) {
+  mp->locks.store(mp->locks.load(relaxed) + 1, relaxed);
+  mp->trace.nested++;
+}
+
 static void leaveScope(M* mp) {
   TraceM* t = &mp->trace;
   // Pairs with awaitScopes.
@@ -296,6 +302,19 @@ void start(TraceScope* s, G* gp) {
   s->event(TraceEv::kGoStart, gp->goid, mark->next());
 }
 
+// enter is start, or makes endSwitch write that event if the current goroutine
+// has yet to park or yield.
+void enter(TraceScope* s, G* gp) {
+  M* mp = s->m();
+  const G* self = getg();
+  if (self == gp || self == &mp->g0) {
+    start(s, gp);
+    return;
+  }
+  mp->trace.entering = gp;
+  holdScope(mp);
+}
+
 void block(TraceScope* s, G* gp) {
   s->ownP(TraceProc::kRunning);
   s->goStatus(gp, TraceGo::kRunning);
@@ -372,7 +391,7 @@ void transition(TraceScope* s, G* gp, uint32_t oldval, uint32_t newval) {
       if (oldval == kGsyscall) {
         leaveSyscall(s, gp, newval);
       } else if (s->m()->curg.load(relaxed) == gp) {  // written by us
-        start(s, gp);
+        enter(s, gp);
       } else {
         gp->lockedm->trace.hidden = true;  // releasePreempted
       }
@@ -410,6 +429,11 @@ void traceStatus(G* gp, uint32_t oldval, uint32_t newval) {
   // Tokens of homes, and new cells, have no number.
   if (s.on() && gp->goid != 0) transition(&s, gp, oldval, newval);
   setgstatus(gp, oldval, newval);
+  // parkCommit or yieldCommit: gp has left.
+  if (s.on() && oldval == kGrunning && s.m()->trace.entering != nullptr) {
+    start(&s, std::exchange(s.m()->trace.entering, nullptr));
+    leaveScope(s.m());
+  }
 }
 
 // ---- Ps ---------------------------------------------------------------------

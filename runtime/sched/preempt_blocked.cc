@@ -146,11 +146,12 @@ bool tryGiveBack(P* pp, M* mp) {
   if (gp != nullptr && peek(gp->special) && peek(gp->group) != 0) return false;
   setPStatus(pp, kPidle, kPrunning);
   pp->m.store(mp, release);  // as acquirep
+  // A trace that begins meanwhile stops the world, and so takes the P again.
+  const Presumed given = tracing() ? kPresumedGiven : kPresumedNot;
   // Marked, because mp may have been marked before. Then its next entry into
   // the runtime must take the slow path, to count the entry (countEntry).
   // acq_rel: as A4.
-  if (mp->presumed.cas(pp->takenAs, kPresumedMarked | kPresumedGiven,
-                       acq_rel)) {
+  if (mp->presumed.cas(pp->takenAs, kPresumedMarked | given, acq_rel)) {
     sched.npresumed.add(-1, relaxed);  // as above
     return true;
   }

@@ -623,6 +623,7 @@ GUMP_NOINLINE void beginCarefully(G* gp) {
   }
   if (gp->goid == kMainGoid) {
     traceMainBegins();
+    traceFromEnv();
     mainBegins(gp);
   }
 }

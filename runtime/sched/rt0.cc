@@ -18,7 +18,6 @@
 #include "runtime/diag/debugvars.h"
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
-#include "runtime/diag/trace.h"
 #include "runtime/sched/affinity.h"
 #include "runtime/sched/deadlock.h"
 #include "runtime/sched/fork.h"
@@ -198,7 +197,6 @@ void mainBegins(G* gp) {
 
 bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
   schedinit();
-  traceFromEnv();
   G* self = getg();  // nullptr, or this thread's pseudo-G
   // Inside a goroutine: a Run is active, or library mode.
   if (self != nullptr && !self->foreign) return false;

@@ -224,7 +224,6 @@ inline constexpr uint32_t kGoidBatch = 16;
 enum Records : uint8_t {
   kRecordThread = 1,  // fuzzsched.h: the thread
   kRecordNode = 2,    // proc_node.cc: the node
-  kRecordTrace = 4,   // trace.cc: nothing, but schedule makes it current
 };
 
 // NodeCounts are figures for humans. The owner of the P counts, and only while
