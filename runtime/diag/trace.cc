@@ -103,7 +103,17 @@ Recorder recorder;
 
 // Guarded by traceSema.
 uint64_t lastGen = 0;
-std::string syncBatch[2];  // by parity of the generation
+// The first batch of each generation, by parity. It is made while m.locks > 0,
+// so without malloc.
+struct SyncBatch {
+  uint8_t bytes[48];  // 38 at most
+  size_t size;
+
+  void make(uint64_t gen, int64_t now);
+  void number(uint64_t n) { size += putNumber(bytes + size, n); }
+  void byte(TraceEv kind) { bytes[size++] = static_cast<uint8_t>(kind); }
+};
+SyncBatch syncBatch[2];
 
 // When the current generation began. For sysmon.
 Atomic<int64_t> genSince;
@@ -142,11 +152,23 @@ const char* blockReason(WaitReason r) {
 // ---- What a generation consists of ------------------------------------------
 
 void number(std::string* out, uint64_t n) {
-  while (n >= 0x80) {
-    out->push_back(static_cast<char>(n | 0x80));
-    n >>= 7;
-  }
-  out->push_back(static_cast<char>(n));
+  uint8_t bytes[kMostNumber];
+  out->append(reinterpret_cast<const char*>(bytes), putNumber(bytes, n));
+}
+
+void SyncBatch::make(uint64_t gen, int64_t now) {
+  constexpr uint64_t kNanoseconds = 1'000'000'000;  // units of time per second
+  uint8_t frequency[kMostNumber];
+  const size_t n = putNumber(frequency, kNanoseconds);
+  size = 0;
+  byte(TraceEv::kEventBatch);
+  number(gen);
+  number(kNoTraceThread);
+  number(static_cast<uint64_t>(now));
+  number(1 + n);
+  byte(TraceEv::kFrequency);
+  memcpy(bytes + size, frequency, n);
+  size += n;
 }
 
 // Batches makes batches that belong to no thread.
@@ -428,12 +450,9 @@ void Recorder::add(std::string generation) {
 // beginGeneration makes gen the current one.
 // On: any, with worldsema or the world stopped.
 void beginGeneration(uint64_t gen) {
-  Batches sync(gen, TraceEv::kFrequency);
-  std::string ns;
-  number(&ns, 1'000'000'000);
-  sync.item(ns);
-  syncBatch[gen % 2] = sync.take();
-  genSince.store(nanotime(), relaxed);
+  const int64_t now = nanotime();
+  syncBatch[gen % 2].make(gen, now);
+  genSince.store(now, relaxed);
   traceState.bytes.store(0, relaxed);
   traceState.gen.store(gen, seq_cst);
   lastGen = gen;
@@ -487,7 +506,8 @@ Output finish(uint64_t gen, const std::vector<Untraced>& untraced) {
   }
   states.close();
   Output o;
-  o.head = syncBatch[gen % 2];
+  const SyncBatch& sync = syncBatch[gen % 2];
+  o.head.assign(reinterpret_cast<const char*>(sync.bytes), sync.size);
   o.events = traceState.full[gen % 2].takeAll();
   for (TraceBuf* b = o.events; b != nullptr; b = b->next) b->finish();
   Names names(gen);
@@ -673,17 +693,34 @@ int64_t traceRecorderWrite(int fd) noexcept {
   return ok ? n : -err;
 }
 
+namespace {
+
+// pathFor returns name with the number of the process in place of "%p", so that
+// the processes of one program, or a program and its children, do not write to
+// one file.
+std::string pathFor(const char* name) {
+  std::string path = name;
+  if (const size_t at = path.find("%p"); at != path.npos) {
+    path.replace(at, 2, std::to_string(::getpid()));
+  }
+  return path;
+}
+
+}  // namespace
+
 void traceFromEnv() {
   constexpr char kVariable[] = "GUMP_TRACE";
-  const char* path = gogetenv(kVariable, kVariable);
-  if (path == nullptr || path[0] == '\0') return;
+  const char* name = gogetenv(kVariable, kVariable);
+  if (name == nullptr || name[0] == '\0') return;
   static bool done = false;  // used by main goroutines, one after the other
   if (std::exchange(done, true)) return;
+  const std::string path = pathFor(name);
   const int fd = newDescriptor([&] {
-    return ::open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    return ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   });
   if (fd < 0) {
-    printf("runtime: GUMP_TRACE=%Q cannot be opened (errno=%d)\n", path, -fd);
+    printf("runtime: GUMP_TRACE=%Q cannot be opened (errno=%d)\n", path.c_str(),
+           -fd);
     return;
   }
   if (!traceStart(fd, /*owned=*/true)) {

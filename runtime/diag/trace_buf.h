@@ -15,6 +15,15 @@ namespace gump::rt {
 // In the trace's format: a batch of events that belongs to no thread.
 inline constexpr uint64_t kNoTraceThread = ~uint64_t{0};
 
+// putNumber writes n as a uvarint. Returns its length.
+inline constexpr size_t kMostNumber = 10;
+inline size_t putNumber(uint8_t* to, uint64_t n) {
+  size_t size = 0;
+  for (; n >= 0x80; n >>= 7) to[size++] = static_cast<uint8_t>(n | 0x80);
+  to[size++] = static_cast<uint8_t>(n);
+  return size;
+}
+
 // TraceBuf is a batch: a header, and events of one thread.
 struct TraceBuf {
   static constexpr uint32_t kSize = 65'000;    // the format allows 65,536
@@ -31,11 +40,7 @@ struct TraceBuf {
   void begin(uint64_t generation, uint64_t thread, int64_t now);
   void byte(uint8_t b) { bytes[pos++] = b; }
   void number(uint64_t n) {
-    while (n >= 0x80) {
-      bytes[pos++] = static_cast<uint8_t>(n | 0x80);
-      n >>= 7;
-    }
-    bytes[pos++] = static_cast<uint8_t>(n);
+    pos += static_cast<uint32_t>(putNumber(bytes + pos, n));
   }
   // time writes the type of an event and its time.
   void time(uint8_t type, int64_t now) {
