@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <string>
 #include <utility>
 
@@ -22,6 +23,11 @@ absl::Status AlreadyEnabled() {
 }  // namespace
 
 absl::Status Start(int fd) {
+  if (IsEnabled()) return AlreadyEnabled();
+  const int flags = ::fcntl(fd, F_GETFL);
+  if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY) {
+    return internal::ErrorStatus("write", EBADF, internal::kFileClosed);
+  }
   return rt::traceStart(fd, /*owned=*/false) ? absl::OkStatus()
                                              : AlreadyEnabled();
 }
@@ -31,6 +37,10 @@ absl::Status Start(std::string_view path) {
   absl::StatusOr<os::File> file = os::Create(path);
   if (!file.ok()) return file.status();
   const int fd = ::fcntl(file->Fd(), F_DUPFD_CLOEXEC, 3);
+  if (fd < 0) {
+    return internal::ErrorStatus("open " + std::string(path), errno,
+                                 internal::kFileClosed);
+  }
   if (!rt::traceStart(fd, /*owned=*/true)) {
     ::close(fd);
     return AlreadyEnabled();

@@ -22,7 +22,8 @@
 // generation after its owner got the goroutine or the P, and the one who had it
 // before loaded the generation earlier.
 //
-// Only that goroutine writes to the file, in a declared call. If the file takes
+// A Session brackets all of this. Steps 1 to 4 need Ps. The rest does not, and is
+// done in a declared call, because the file may take its time. If the file takes
 // no more, the rest of the trace is thrown away.
 #include "runtime/diag/trace.h"
 
@@ -35,9 +36,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <new>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -45,6 +46,7 @@
 #include "runtime/diag/debugvars.h"
 #include "runtime/diag/panic.h"
 #include "runtime/diag/trace_state.h"
+#include "runtime/diag/trace_tables.h"
 #include "runtime/diag/traceback.h"
 #include "runtime/sched/extram.h"
 #include "runtime/sched/mlocks.h"
@@ -68,8 +70,15 @@ namespace {
 constexpr int64_t kPeriod = 1'000'000'000;          // of a generation, ns
 constexpr uint64_t kMostBytes = uint64_t{1} << 24;  // or so many, if sooner
 
-// Held while a trace starts or stops, or a generation ends.
+// Held while a trace starts or stops, or a generation ends, until the file has
+// what it gets.
 constinit Atomic<uint32_t> traceSema(1);
+
+// Whether a goroutine is in the part of that which needs Ps. Main does not end
+// meanwhile, and none enters it afterwards, because it would keep traceSema
+// until the next Run.
+enum Phase : uint32_t { kCalm, kSwitching, kMainOver };
+constinit Atomic<uint32_t> phase(kCalm);
 
 // A file that gets the generations from `first` on. Guarded by traceSema.
 struct File {
@@ -120,41 +129,6 @@ Atomic<int64_t> genSince;
 Atomic<bool> advancing;
 // file.fd >= 0, for a look without traceSema.
 Atomic<bool> fileOpen;
-// The main goroutine has ended, and no other goroutine runs. Changes with
-// traceSema.
-Atomic<bool> mainOver;
-
-const char* blockReason(WaitReason r) {
-  switch (r) {
-    case WaitReason::kIOWait:
-      return "network";
-    case WaitReason::kChanReceiveNilChan:
-    case WaitReason::kChanSendNilChan:
-    case WaitReason::kSelectNoCases:
-      return "forever";
-    case WaitReason::kSyncMutexLock:
-    case WaitReason::kSyncRWMutexLock:
-    case WaitReason::kSyncRWMutexRLock:
-    case WaitReason::kSyncWaitGroupWait:
-    case WaitReason::kSemacquire:
-      return "sync";
-    case WaitReason::kSyncCondWait:
-      return "sync.(*Cond).Wait";
-    case WaitReason::kFinalizerWait:
-    case WaitReason::kForceGCIdle:
-    case WaitReason::kGCWorkerIdle:
-      return "system goroutine wait";
-    default:
-      return waitReasonString(r);
-  }
-}
-
-// ---- What a generation consists of ------------------------------------------
-
-void number(std::string* out, uint64_t n) {
-  uint8_t bytes[kMostNumber];
-  out->append(reinterpret_cast<const char*>(bytes), putNumber(bytes, n));
-}
 
 void SyncBatch::make(uint64_t gen, int64_t now) {
   constexpr uint64_t kNanoseconds = 1'000'000'000;  // units of time per second
@@ -171,122 +145,6 @@ void SyncBatch::make(uint64_t gen, int64_t now) {
   size += n;
 }
 
-// Batches makes batches that belong to no thread.
-class Batches {
- public:
-  Batches(uint64_t gen, TraceEv kind) : gen_(gen), kind_(kind) {}
-  // item adds an item, which is never split.
-  void item(const std::string& bytes) {
-    if (data_.size() + bytes.size() > TraceBuf::kSize) close();
-    if (data_.empty()) data_.push_back(static_cast<char>(kind_));
-    data_ += bytes;
-  }
-  std::string take() {
-    close();
-    return std::move(out_);
-  }
-
- private:
-  void close() {
-    if (data_.empty()) return;
-    out_.push_back(static_cast<char>(TraceEv::kEventBatch));
-    number(&out_, gen_);
-    number(&out_, kNoTraceThread);
-    number(&out_, static_cast<uint64_t>(nanotime()));
-    number(&out_, data_.size());
-    out_ += data_;
-    data_.clear();
-  }
-
-  const uint64_t gen_;
-  const TraceEv kind_;
-  std::string data_;
-  std::string out_;
-};
-
-// Names are the strings of a generation that are made when it ends.
-class Names {
- public:
-  explicit Names(uint64_t gen)
-      : strings_(gen, TraceEv::kStrings),
-        next_(kTraceStringFirst + traceState.strings[gen % 2].count() + 1) {
-    add(kTraceGosched, "runtime.Gosched");
-    add(kTracePreempted, "preempted");
-    for (size_t i = 0; i < static_cast<size_t>(WaitReason::kNumWaitReasons);
-         i++) {
-      add(kTraceBlockFirst + i, blockReason(static_cast<WaitReason>(i)));
-    }
-    traceState.strings[gen % 2].forEach([this](const TraceTable::Node& n) {
-      add(kTraceStringFirst + n.id,
-          std::string(static_cast<const char*>(n.bytes()), n.size));
-    });
-  }
-  uint64_t id(const std::string& text) {
-    if (text.empty()) return 0;
-    auto [it, fresh] = ids_.try_emplace(text, next_);
-    if (fresh) add(next_++, text);
-    return it->second;
-  }
-  std::string take() { return strings_.take(); }
-
- private:
-  void add(uint64_t id, const std::string& text) {
-    const size_t n = std::min(text.size(), size_t{1024});
-    std::string item(1, static_cast<char>(TraceEv::kString));
-    number(&item, id);
-    number(&item, n);
-    item.append(text, 0, n);
-    strings_.item(item);
-  }
-
-  Batches strings_;
-  uint64_t next_;
-  std::unordered_map<std::string, uint64_t> ids_;
-};
-
-struct Function {
-  std::string name;
-  bool ours = false;
-};
-
-// functionAt returns the function around pc. The names stay for the life of the
-// process: they are few, and finding one is slow.
-const Function& functionAt(uintptr_t pc) {
-  static auto* known = new std::unordered_map<uintptr_t, Function>();
-  auto [it, fresh] = known->try_emplace(pc);
-  if (fresh) {
-    char name[FrameText::kMaxName];
-    it->second.ours = !frameName(pc, name);
-    it->second.name = name;
-  }
-  return it->second;
-}
-
-std::string dumpStacks(uint64_t gen, Names* names) {
-  Batches stacks(gen, TraceEv::kStacks);
-  traceState.stacks[gen % 2].forEach([&](const TraceTable::Node& n) {
-    const auto* pcs = static_cast<const uintptr_t*>(n.bytes());
-    size_t count = n.size / sizeof(pcs[0]);
-    // The innermost frames are those of the runtime. One stays if all are.
-    while (count > 1 && functionAt(*pcs).ours) {
-      pcs++;
-      count--;
-    }
-    while (count > 1 && functionAt(pcs[count - 1]).ours) count--;
-    std::string item(1, static_cast<char>(TraceEv::kStack));
-    number(&item, n.id);
-    number(&item, count);
-    for (size_t i = 0; i < count; i++) {
-      number(&item, pcs[i]);
-      number(&item, names->id(functionAt(pcs[i]).name));
-      number(&item, 0);  // file
-      number(&item, 0);  // line
-    }
-    stacks.item(item);
-  });
-  return stacks.take();
-}
-
 struct Untraced {
   G* gp;
   uint64_t goid;
@@ -300,7 +158,7 @@ void lookAt(G* gp, uint64_t gen, std::vector<Untraced>* out) {
   const GExtra* extra = gp->extra.load(acquire);  // pairs with extraOf
   if (extra != nullptr && extra->trace.marked(gen)) return;
   const uint64_t goid = peek(gp->goid);
-  Untraced u{gp, goid, kNoTraceThread, TraceGo::kWaiting};
+  Untraced u{gp, traceGoid(goid), kNoTraceThread, TraceGo::kWaiting};
   const M* mp = peek(gp->m);
   switch (readgstatus(gp) & ~uint32_t{kGscan}) {
     case kGrunnable:
@@ -351,7 +209,7 @@ class EventBatches {
       close();
       b_ = newTraceBuf();
       if (b_ == nullptr) {
-        traceState.failed.store(true, relaxed);
+        traceState.failed[gen_ % 2].store(true, relaxed);
         return;
       }
       b_->begin(gen_, kNoTraceThread, nanotime());
@@ -406,10 +264,20 @@ constexpr std::string_view kHeader("go 1.23 trace\0\0\0", 16);
 
 // Output is a generation in the file's format.
 struct Output {
-  std::string head;  // before the events
-  TraceBuf* events = nullptr;
+  const SyncBatch* head;
+  TraceBuf* events;
   std::string tail;
 };
+
+// forEachPart calls f(bytes, size) for each part, until it returns false.
+template <class F>
+bool forEachPart(const Output& o, F&& f) {
+  if (!f(o.head->bytes, o.head->size)) return false;
+  for (const TraceBuf* b = o.events; b != nullptr; b = b->next) {
+    if (!f(b->bytes, b->pos)) return false;
+  }
+  return f(o.tail.data(), o.tail.size());
+}
 
 bool writeOutput(File* f, const Output& o) {
   const int fd = f->fd;
@@ -417,19 +285,17 @@ bool writeOutput(File* f, const Output& o) {
       !writeAll(fd, kHeader.data(), kHeader.size())) {
     return false;
   }
-  if (!writeAll(fd, o.head.data(), o.head.size())) return false;
-  for (TraceBuf* b = o.events; b != nullptr; b = b->next) {
-    if (!writeAll(fd, b->bytes, b->pos)) return false;
-  }
-  return writeAll(fd, o.tail.data(), o.tail.size());
+  return forEachPart(
+      o, [fd](const void* p, size_t n) { return writeAll(fd, p, n); });
 }
 
 std::string flatten(const Output& o) {
-  std::string all = o.head;
-  for (const TraceBuf* b = o.events; b != nullptr; b = b->next) {
-    all.append(reinterpret_cast<const char*>(b->bytes), b->pos);
-  }
-  return all += o.tail;
+  std::string all;
+  forEachPart(o, [&all](const void* p, size_t n) {
+    all.append(static_cast<const char*>(p), n);
+    return true;
+  });
+  return all;
 }
 
 // add keeps generations until the rest is minAge old. maxBytes is a hint, as in
@@ -484,7 +350,7 @@ void takeBuffers(uint64_t gen) {
         if (b != nullptr) traceState.full[gen % 2].push(b);
         b = newTraceBuf();
         if (b == nullptr) {
-          traceState.failed.store(true, relaxed);
+          traceState.failed[gen % 2].store(true, relaxed);
           continue;
         }
         b->begin(gen, tid, mp->trace.loss.time);
@@ -496,26 +362,18 @@ void takeBuffers(uint64_t gen) {
   if (TraceBuf* b = traceEndNoP(gen)) traceState.full[gen % 2].push(b);
 }
 
-// finish makes what the file gets of generation gen, which has ended.
-Output finish(uint64_t gen, const std::vector<Untraced>& untraced) {
+// takeEvents takes the events of generation gen, which has ended.
+TraceBuf* takeEvents(uint64_t gen, const std::vector<Untraced>& untraced) {
   takeBuffers(gen);
   EventBatches states(gen);
   for (const Untraced& u : untraced) {
-    const GExtra* extra = u.gp->extra.load(acquire);
+    const GExtra* extra = u.gp->extra.load(acquire);  // pairs with extraOf
     if (extra == nullptr || !extra->trace.marked(gen)) states.status(u);
   }
   states.close();
-  Output o;
-  const SyncBatch& sync = syncBatch[gen % 2];
-  o.head.assign(reinterpret_cast<const char*>(sync.bytes), sync.size);
-  o.events = traceState.full[gen % 2].takeAll();
-  for (TraceBuf* b = o.events; b != nullptr; b = b->next) b->finish();
-  Names names(gen);
-  const std::string stacks = dumpStacks(gen, &names);
-  o.tail = stacks + names.take();
-  traceState.stacks[gen % 2].clear();
-  traceState.strings[gen % 2].clear();
-  return o;
+  TraceBuf* events = traceState.full[gen % 2].takeAll();
+  for (TraceBuf* b = events; b != nullptr; b = b->next) b->finish();
+  return events;
 }
 
 void giveBack(Output* o) {
@@ -524,6 +382,46 @@ void giveBack(Output* o) {
     freeTraceBuf(b);
   }
 }
+
+// Session holds traceSema for a scope.
+class Session {
+ public:
+  // The part that needs Ps begins.
+  // On: user, or a foreign thread.  P: either.  Locks: none.  Parks: yes.
+  Session() : gp_(runtimeEntry()) {
+    for (;;) {
+      semacquire(&traceSema, /*lifo=*/false, SemaReason::kSemacquire);
+      // Plain threads may switch generations after main, too.
+      if (gp_->foreign || phase.cas(kCalm, kSwitching, acq_rel)) return;
+      semrelease(&traceSema, /*handoff=*/false, /*yield=*/false);
+      gosched();
+    }
+  }
+  // Without a P, if main has ended: as every goroutine unlocks that comes back
+  // late.
+  ~Session() {
+    if (!calm_) endSwitching();
+    semrelease(&traceSema, /*handoff=*/false, /*yield=*/false);
+    if (calm_) exitsyscall();
+  }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // calm begins the part that needs no P. It ends with the Session.
+  void calm() {
+    if (std::exchange(calm_, true)) return;
+    endSwitching();
+    entersyscall();
+  }
+
+ private:
+  void endSwitching() {
+    if (!gp_->foreign) phase.store(kCalm, release);  // pairs with traceMainEnds
+  }
+
+  const G* const gp_;
+  bool calm_ = false;
+};
 
 // nextGen is the generation that advance goes on to. Guarded by traceSema.
 uint64_t nextGen = 0;
@@ -538,36 +436,55 @@ void switchGeneration() {
   }
 }
 
+// keep gives generation gen to the recorder and to the file. Throws
+// std::bad_alloc.
+void keep(uint64_t gen, Output* o) {
+  o->tail = traceTables(gen);
+  if (recorder.on) recorder.add(flatten(*o));
+  if (file.fd >= 0 && !file.broken && gen >= file.first) {
+    file.broken = !writeOutput(&file, *o);
+  }
+}
+
 // advance ends the current generation, and begins another unless stops.
-// On: user, or a foreign thread, with traceSema.
-void advance(bool stops) {
+// On: user, or a foreign thread.  P: either.  Locks: none.  Parks: yes.
+void advance(Session* session, bool stops) {
   const uint64_t gen = traceState.gen.load(relaxed);
   if (gen == 0) return;
-  const std::vector<Untraced> untraced = collect(gen);
+  std::vector<Untraced> untraced;
+  bool whole = true;
+  try {
+    untraced = collect(gen);
+  } catch (const std::bad_alloc&) {
+    whole = false;
+  }
   nextGen = stops ? 0 : gen + 1;
   forEachP(WaitReason::kFlushProcCaches, traceProcStatus, switchGeneration);
   awaitScopes();
   // Not earlier: a scope that spans a switch (TraceM::entering) ends only with
   // the hint. Later ones have generation 0, and write nothing.
   if (stops) traceHint.store(0, relaxed);
-  Output o = finish(gen, untraced);
+  session->calm();
+  Output o = {&syncBatch[gen % 2], takeEvents(gen, untraced), {}};
+  if (traceState.failed[gen % 2].xchg(false, relaxed)) whole = false;
+  try {
+    if (whole) keep(gen, &o);
+  } catch (const std::bad_alloc&) {
+    whole = false;
+  }
   // Without memory the generation misses events, and readers would refuse it
   // and all that follow.
-  const bool whole = !traceState.failed.xchg(false, relaxed);
-  if (!whole) file.broken = true;
-  if (whole && recorder.on) recorder.add(flatten(o));
-  if (!whole) recorder.clear();
-  if (file.fd >= 0 && !file.broken && gen >= file.first) {
-    entersyscall();
-    const bool ok = writeOutput(&file, o);
-    exitsyscall();
-    file.broken = !ok;
+  if (!whole) {
+    file.broken = true;
+    recorder.clear();
   }
+  traceState.stacks[gen % 2].clear();
+  traceState.strings[gen % 2].clear();
   giveBack(&o);
 }
 
 // begin starts tracing.
-// On: user, or a foreign thread, with traceSema.  Parks: yes.
+// On: user, or a foreign thread.  P: either.  Locks: none.  Parks: yes.
 void begin() {
   stopTheWorld(WaitReason::kStoppingTheWorld);
   for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
@@ -586,40 +503,12 @@ void begin() {
   startTheWorld();
 }
 
-// end stops tracing.
-// On: user, or a foreign thread, with traceSema.  Parks: yes.
-void end() { advance(/*stops=*/true); }
-
 bool runs() { return traceState.gen.load(relaxed) != 0; }
-
-// Sema holds traceSema for a scope. A goroutine that gets it after
-// traceMainEnds would keep it until the next Run, so it gives it back: without
-// a P, if main has ended, as every goroutine unlocks that comes back late.
-class Sema {
- public:
-  Sema() {
-    const G* gp = runtimeEntry();
-    for (;;) {
-      semacquire(&traceSema, /*lifo=*/false, SemaReason::kSemacquire);
-      if (gp->foreign || !mainOver.load(relaxed)) return;
-      release();
-      gosched();
-    }
-  }
-  ~Sema() { release(); }
-  Sema(const Sema&) = delete;
-  Sema& operator=(const Sema&) = delete;
-
- private:
-  static void release() {
-    semrelease(&traceSema, /*handoff=*/false, /*yield=*/false);
-  }
-};
 
 void advancer(void*) {
   {
-    const Sema sema;
-    advance(/*stops=*/false);
+    Session session;
+    advance(&session, /*stops=*/false);
   }
   advancing.store(false, release);  // pairs with traceAdvance
 }
@@ -632,24 +521,21 @@ void stopAtExit() { traceStop(); }
 
 bool traceStart(int fd, bool owned) noexcept {
   schedinit();
-  const Sema sema;
+  Session session;
   if (file.fd >= 0) return false;
-  if (runs()) advance(/*stops=*/false);
-  file = File{.fd = fd, .owned = owned, .first = lastGen + (runs() ? 0 : 1)};
-  if (!runs()) begin();
+  const bool beside = runs();  // beside the recorder
+  if (beside) advance(&session, /*stops=*/false);
+  file = File{.fd = fd, .owned = owned, .first = lastGen + (beside ? 0 : 1)};
+  if (!beside) begin();
   fileOpen.store(true, relaxed);  // a hint
   return true;
 }
 
 void traceStop() noexcept {
   if (!traceEnabled()) return;
-  const Sema sema;
+  Session session;
   if (file.fd < 0) return;
-  if (recorder.on) {
-    advance(/*stops=*/false);
-  } else {
-    end();
-  }
+  advance(&session, /*stops=*/!recorder.on);
   if (file.owned) ::close(file.fd);
   file = File();
   fileOpen.store(false, relaxed);  // as above
@@ -659,7 +545,7 @@ bool traceEnabled() noexcept { return fileOpen.load(relaxed); }
 
 bool traceRecorderStart(int64_t minAge, size_t maxBytes) noexcept {
   schedinit();
-  const Sema sema;
+  const Session session;
   if (recorder.on) return false;
   recorder.on = true;
   recorder.minAge = minAge;
@@ -669,28 +555,24 @@ bool traceRecorderStart(int64_t minAge, size_t maxBytes) noexcept {
 }
 
 void traceRecorderStop() noexcept {
-  const Sema sema;
+  Session session;
   if (!recorder.on) return;
   recorder.on = false;
-  if (file.fd < 0) end();
+  if (file.fd < 0) advance(&session, /*stops=*/true);
   recorder.clear();
 }
 
 int64_t traceRecorderWrite(int fd) noexcept {
-  const Sema sema;
+  Session session;
   if (!recorder.on) return -EBADF;
-  advance(/*stops=*/false);
-  int64_t n = static_cast<int64_t>(kHeader.size());
-  entersyscall();
-  bool ok = writeAll(fd, kHeader.data(), kHeader.size());
+  advance(&session, /*stops=*/false);
+  auto n = static_cast<int64_t>(kHeader.size());
+  if (!writeAll(fd, kHeader.data(), kHeader.size())) return -errno;
   for (const Recorder::Generation& g : recorder.kept) {
-    if (!ok) break;
-    ok = writeAll(fd, g.bytes.data(), g.bytes.size());
+    if (!writeAll(fd, g.bytes.data(), g.bytes.size())) return -errno;
     n += static_cast<int64_t>(g.bytes.size());
   }
-  const int err = errno;
-  exitsyscall();
-  return ok ? n : -err;
+  return n;
 }
 
 namespace {
@@ -736,14 +618,17 @@ bool traceAdvanceDue(int64_t now) {
 }
 
 void traceMainEnds() {
-  const Sema sema;
-  mainOver.store(true, release);  // pairs with traceAdvance
+  // The other part is short: it waits for no file.
+  while (!phase.cas(kCalm, kMainOver, acq_rel)) gosched();
 }
 
-void traceMainBegins() { mainOver.store(false, release); }
+void traceMainBegins() { (void)phase.cas(kMainOver, kCalm, release); }
 
 void traceAdvance() {
-  if (mainOver.load(acquire) || !advancing.cas(false, true, acquire)) return;
+  if (phase.load(relaxed) == kMainOver ||  // a hint: a Session looks again
+      !advancing.cas(false, true, acquire)) {
+    return;
+  }
   if (!startSystemG(&kAdvancer)) advancing.store(false, release);
 }
 
@@ -751,86 +636,6 @@ void traceForked() {
   traceHint.store(0, relaxed);  // the child has one thread
   traceState.gen.store(0, relaxed);
   fileOpen.store(false, relaxed);
-}
-
-// ---- Annotations of the program ---------------------------------------------
-
-namespace {
-
-M* enterRuntime() {
-  (void)runtimeEntry();
-  return acquirem();
-}
-
-// Annotation is an event that a running goroutine writes about itself.
-class Annotation {
- public:
-  Annotation() {
-    G* gp = getg();
-    if (!s_.on() || gp->foreign || s_.m()->p == nullptr) return;
-    s_.ownP(TraceProc::kRunning);
-    s_.goStatus(gp, TraceGo::kRunning);
-    on_ = true;
-  }
-  bool on() const { return on_; }
-  TraceScope* operator->() { return &s_; }
-  uint64_t string(std::string_view text) const {
-    return s_.string(text.data(), text.size());
-  }
-
- private:
-  TraceScope s_;
-  bool on_ = false;
-};
-
-}  // namespace
-
-bool tracesAnnotations() noexcept { return tracing(); }
-
-uint64_t traceTaskBegin(uint64_t parent, std::string_view type) noexcept {
-  static constinit Atomic<uint64_t> ids;
-  const uint64_t id = ids.add(1, relaxed);  // only its uniqueness matters
-  if (!tracing()) return id;
-  M* mp = enterRuntime();
-  if (Annotation a; a.on()) {
-    a->event(TraceEv::kUserTaskBegin, id, parent, a.string(type),
-             a->stackHere());
-  }
-  releasem(mp);
-  return id;
-}
-
-void traceTaskEnd(uint64_t id) noexcept {
-  if (!tracing()) return;
-  M* mp = enterRuntime();
-  if (Annotation a; a.on()) {
-    a->event(TraceEv::kUserTaskEnd, id, a->stackHere());
-  }
-  releasem(mp);
-}
-
-bool traceRegion(uint64_t task, bool begins, std::string_view type) noexcept {
-  if (!tracing()) return false;
-  M* mp = enterRuntime();
-  bool written = false;
-  if (Annotation a; a.on()) {
-    a->event(begins ? TraceEv::kUserRegionBegin : TraceEv::kUserRegionEnd, task,
-             a.string(type), a->stackHere());
-    written = true;
-  }
-  releasem(mp);
-  return written;
-}
-
-void traceLog(uint64_t task, std::string_view category,
-              std::string_view message) noexcept {
-  if (!tracing()) return;
-  M* mp = enterRuntime();
-  if (Annotation a; a.on()) {
-    a->event(TraceEv::kUserLog, task, a.string(category), a.string(message),
-             a->stackHere());
-  }
-  releasem(mp);
 }
 
 }  // namespace gump::rt

@@ -38,10 +38,7 @@ class TraceMark {
   // current generation or the one before.
   bool marked(uint64_t gen) const;
   // born is mark for a G that begins with an event of its own.
-  void born(uint64_t gen) {
-    word_.store(gen << 1, relaxed);
-    seq_ = 0;
-  }
+  void born(uint64_t gen);
   uint64_t next() { return ++seq_; }
   // peekNext returns what next will return after mark(gen). The caller may not
   // own the P yet, and uses the number only if it does later.
@@ -155,8 +152,8 @@ bool traceAdvanceDue(int64_t now);
 // On: sysmon.  Locks: takes sched.lock.
 void traceAdvance();
 // traceMainEnds is called when the function of Run has returned. It waits until
-// no goroutine ends a generation, and lets none begin to before traceMainBegins:
-// such a goroutine would hold traceSema until the next Run.
+// no goroutine changes the generation, and lets none begin to before
+// traceMainBegins.
 // On: the main goroutine.  P: needed.  Parks: yes.
 void traceMainEnds();
 void traceMainBegins();

@@ -11,6 +11,7 @@
 #include "runtime/diag/trace.h"
 #include "runtime/diag/trace_state.h"
 #include "runtime/diag/traceback.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sys/lock_futex.h"
@@ -39,6 +40,18 @@ bool TraceMark::mark(uint64_t gen) {
     seq_ = 0;
     return true;
   }
+}
+
+// The cell may have been another goroutine's in the generation before, whose end
+// is still to come. That it was marked there stays known.
+void TraceMark::born(uint64_t gen) {
+  for (;;) {
+    const uint64_t word = word_.load(relaxed);
+    const uint64_t last = word >> 1;
+    const uint64_t before = last == gen ? word & 1 : uint64_t{last + 1 == gen};
+    if (word_.cas(word, (gen << 1) | before, relaxed)) break;
+  }
+  seq_ = 0;
 }
 
 bool TraceMark::marked(uint64_t gen) const {
@@ -136,7 +149,7 @@ TraceBuf* roomIn(TraceBuf** slot, uint64_t gen, uint64_t tid) {
   }
   *slot = b = newTraceBuf();
   if (b == nullptr) {
-    traceState.failed.store(true, relaxed);  // read when the generation ends
+    traceState.failed[gen % 2].store(true, relaxed);  // read when the generation ends
     return nullptr;
   }
   b->begin(gen, tid, nanotime());
@@ -161,7 +174,7 @@ void TraceScope::goStatus(G* gp, TraceGo status) {
   if (mark == nullptr || !mark->mark(gen_)) return;
   const bool onThread =
       status == TraceGo::kRunning || status == TraceGo::kSyscall;
-  event(TraceEv::kGoStatus, gp->goid,
+  event(TraceEv::kGoStatus, traceGoid(gp->goid),
         onThread ? traceThread(mp_) : kNoTraceThread, status);
 }
 
@@ -263,6 +276,9 @@ void create(TraceScope* s, G* gp) {
   TraceMark* mark = traceMarkOf(gp);
   if (mark == nullptr) return;
   mark->born(s->gen());
+  if (gp->goid == kMainGoid) {
+    traceState.mainId.add(uint64_t{1} << 40, relaxed);  // no other main lives
+  }
   // A goroutine is called after the function that calls go: the function that
   // the goroutine runs is mostly a lambda in there.
   const uint64_t first = s->stackOf(gp->gopc);
@@ -272,7 +288,7 @@ void create(TraceScope* s, G* gp) {
     if (G* self = getg(); self != &s->m()->g0) {
       s->goStatus(self, TraceGo::kRunning);
     }
-    s->event(TraceEv::kGoCreate, gp->goid, first, stack);
+    s->event(TraceEv::kGoCreate, traceGoid(gp->goid), first, stack);
     return;
   }
   lock(&noPLock);
@@ -282,7 +298,7 @@ void create(TraceScope* s, G* gp) {
     if (std::exchange(noPGen, gen) != gen) {
       b->event(TraceEv::kProcStatus, now, kNoProcP, TraceProc::kRunning);
     }
-    b->event(TraceEv::kGoCreate, now, gp->goid, first, 0);
+    b->event(TraceEv::kGoCreate, now, traceGoid(gp->goid), first, 0);
   }
   unlock(&noPLock);
 }
@@ -291,7 +307,7 @@ void unblock(TraceScope* s, G* gp) {
   s->goStatus(gp, TraceGo::kWaiting);
   TraceMark* mark = traceMarkOf(gp);
   if (mark == nullptr) return;
-  s->event(TraceEv::kGoUnblock, gp->goid, mark->next(), s->stackHere());
+  s->event(TraceEv::kGoUnblock, traceGoid(gp->goid), mark->next(), s->stackHere());
 }
 
 void start(TraceScope* s, G* gp) {
@@ -299,7 +315,7 @@ void start(TraceScope* s, G* gp) {
   s->goStatus(gp, TraceGo::kRunnable);
   TraceMark* mark = traceMarkOf(gp);
   if (mark == nullptr) return;
-  s->event(TraceEv::kGoStart, gp->goid, mark->next());
+  s->event(TraceEv::kGoStart, traceGoid(gp->goid), mark->next());
 }
 
 // enter is start, or makes endSwitch write that event if the current goroutine
@@ -521,7 +537,7 @@ TraceTaking::TraceTaking(P* pp, M* mp, G* gp, bool given)
   loss->pseq = pp->trace.peekNext(gen_);
   loss->p = pp->id;
   loss->gp = gp;
-  loss->goid = peek(gp->goid);
+  loss->goid = traceGoid(peek(gp->goid));
   loss->gen.store(gen_, relaxed);  // published by A4
 }
 
@@ -592,10 +608,8 @@ void traceProcs(int32_t n) {
 
 // traceEndNoP returns the buffer of creations without a P.
 TraceBuf* traceEndNoP(uint64_t gen) {
-  lock(&noPLock);
-  TraceBuf* b = std::exchange(noPBuf[gen % 2], nullptr);
-  unlock(&noPLock);
-  return b;
+  LockScope l(&noPLock);
+  return std::exchange(noPBuf[gen % 2], nullptr);
 }
 
 }  // namespace gump::rt

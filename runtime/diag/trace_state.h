@@ -75,16 +75,25 @@ inline constexpr uint64_t kNoProcThread = uint64_t{1} << 40;
 struct TraceState {
   // The current generation; 0: no trace is being written.
   Atomic<uint64_t> gen;
-  // The kernel had no memory for an event. The generation is of no use then.
-  Atomic<bool> failed;
   // Bytes of full buffers since the generation began: a hint for sysmon.
   Atomic<uint64_t> bytes;
-  // By parity of the generation.
+  // The number of the main goroutine in the trace. Each Run has a goroutine 1,
+  // and readers could not tell whether the next is born after the last has
+  // ended.
+  Atomic<uint64_t> mainId{kMainGoid};
+  // By parity of the generation:
+  // The kernel had no memory for an event. The generation is of no use then.
+  Atomic<bool> failed[2];
   TraceBufs full[2];
   TraceTable stacks[2];
   TraceTable strings[2];
 };
 extern TraceState traceState;
+
+// traceGoid returns the number by which the trace knows goroutine goid.
+inline uint64_t traceGoid(uint64_t goid) {
+  return goid == kMainGoid ? traceState.mainId.load(relaxed) : goid;
+}
 
 // TraceScope makes one or more events, and what they tell of, one step for the
 // thread that ends the generation (trace.cc). It may be nested.
