@@ -386,23 +386,22 @@ void giveBack(Output* o) {
 // Session holds traceSema for a scope.
 class Session {
  public:
-  // The part that needs Ps begins.
+  // The part that needs Ps begins. Nothing parks with traceSema where phase is
+  // not kSwitching, because main may have ended.
   // On: user, or a foreign thread.  P: either.  Locks: none.  Parks: yes.
   Session() : gp_(runtimeEntry()) {
-    for (;;) {
-      semacquire(&traceSema, /*lifo=*/false, SemaReason::kSemacquire);
-      // Plain threads may switch generations after main, too.
-      if (gp_->foreign || phase.cas(kCalm, kSwitching, acq_rel)) return;
-      semrelease(&traceSema, /*handoff=*/false, /*yield=*/false);
-      gosched();
-    }
+    while (!enter()) gosched();
   }
-  // Without a P, if main has ended: as every goroutine unlocks that comes back
-  // late.
   ~Session() {
+    // In a declared call it needs no P.
+    M* mp = calm_ ? nullptr : acquirem();
     if (!calm_) endSwitching();
-    semrelease(&traceSema, /*handoff=*/false, /*yield=*/false);
-    if (calm_) exitsyscall();
+    unlock();
+    if (calm_) {
+      exitsyscall();
+    } else {
+      releasem(mp);
+    }
   }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -410,11 +409,27 @@ class Session {
   // calm begins the part that needs no P. It ends with the Session.
   void calm() {
     if (std::exchange(calm_, true)) return;
-    endSwitching();
     entersyscall();
+    endSwitching();
   }
 
  private:
+  // enter returns false if main has ended. The goroutine gives traceSema back
+  // even if it has no P, as every goroutine that comes back late.
+  bool enter() {
+    semacquire(&traceSema, /*lifo=*/false, SemaReason::kSemacquire);
+    if (gp_->foreign) return true;  // plain threads may do so after main, too
+    M* mp = getg()->m;
+    const bool lost = acquiremNoPark(mp);
+    const bool entered = phase.cas(kCalm, kSwitching, acq_rel);
+    if (!entered) unlock();
+    if (lost) markPLost(mp);
+    releasem(mp);
+    return entered;
+  }
+  static void unlock() {
+    semrelease(&traceSema, /*handoff=*/false, /*yield=*/false);
+  }
   void endSwitching() {
     if (!gp_->foreign) phase.store(kCalm, release);  // pairs with traceMainEnds
   }

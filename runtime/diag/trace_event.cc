@@ -147,6 +147,8 @@ TraceBuf* roomIn(TraceBuf** slot, uint64_t gen, uint64_t tid) {
     traceState.full[gen % 2].push(b);
     traceState.bytes.add(b->pos, relaxed);  // a hint
   }
+  *slot = nullptr;
+  if (traceState.failed[gen % 2].load(relaxed)) return nullptr;
   *slot = b = newTraceBuf();
   if (b == nullptr) {
     traceState.failed[gen % 2].store(true, relaxed);  // read when the generation ends

@@ -3,142 +3,33 @@
 // (tools/trace/order.h).
 #include "gump/trace.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
-#include <map>
-#include <set>
 #include <string>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "gump/gump.h"
 #include "tests/testing/parked.h"
+#include "tests/testing/trace_file.h"
 #include "tests/testing/with_gomaxprocs.h"
-#include "tools/trace/order.h"
-#include "tools/trace/reader.h"
+#include "tools/trace/format.h"
 
 namespace gump {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::ReadTrace;
+using testing::TempFile;
+using testing::Traced;
+using testing::Work;
 using trace_tool::Ev;
-
-// A file that goes away with the test.
-class TempFile {
- public:
-  TempFile() {
-    std::string name = ::testing::TempDir() + "/trace.XXXXXX";
-    fd_ = ::mkstemp(name.data());
-    EXPECT_GE(fd_, 0);
-    path_ = name;
-  }
-  ~TempFile() {
-    ::close(fd_);
-    ::unlink(path_.c_str());
-  }
-  TempFile(const TempFile&) = delete;
-  TempFile& operator=(const TempFile&) = delete;
-
-  int fd() const { return fd_; }
-  const std::string& path() const { return path_; }
-  std::string Contents() const {
-    std::string all;
-    char buf[65'536];
-    off_t at = 0;
-    for (ssize_t n; (n = ::pread(fd_, buf, sizeof(buf), at)) > 0; at += n) {
-      all.append(buf, static_cast<size_t>(n));
-    }
-    return all;
-  }
-
- private:
-  int fd_ = -1;
-  std::string path_;
-};
-
-// What a trace contains.
-struct Traced {
-  uint64_t generations = 0;
-  std::map<Ev, uint64_t> count;
-  std::set<std::string> reasons;  // of GoBlock
-  std::set<std::string> names;    // of tasks, regions and messages
-  std::set<std::string> functions;
-};
-
-// Read fails the test if the trace breaks a rule.
-Traced Read(const std::string& bytes) {
-  Traced t;
-  absl::StatusOr<trace_tool::Reader> reader = trace_tool::Reader::Open(bytes);
-  EXPECT_TRUE(reader.ok()) << reader.status();
-  if (!reader.ok()) return t;
-  trace_tool::Order order;
-  trace_tool::Generation g;
-  while (reader->Next(&g)) {
-    t.generations++;
-    const auto text = [&g](uint64_t id) {
-      return std::string(g.String(id).value_or("?"));
-    };
-    const absl::Status s = order.Run(g, [&](const trace_tool::Event& e) {
-      t.count[e.type]++;
-      switch (e.type) {
-        case Ev::kGoBlock:
-          t.reasons.insert(text(e.args[0]));
-          break;
-        case Ev::kUserTaskBegin:
-          t.names.insert("task " + text(e.args[2]));
-          break;
-        case Ev::kUserRegionBegin:
-          t.names.insert("region " + text(e.args[1]));
-          break;
-        case Ev::kUserLog:
-          t.names.insert(text(e.args[1]) + ": " + text(e.args[2]));
-          break;
-        default:
-          break;
-      }
-    });
-    EXPECT_TRUE(s.ok()) << s;
-    for (const auto& [id, frames] : g.stacks) {
-      for (const trace_tool::Frame& f : frames) {
-        t.functions.insert(text(f.function));
-      }
-    }
-  }
-  EXPECT_TRUE(reader->status().ok()) << reader->status();
-  return t;
-}
 
 using TraceTest = testing::WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(TraceTest);
-
-__attribute__((noinline)) void Serve(chan<int> requests, chan<int> answers) {
-  while (const std::optional<int> r = requests.Recv()) answers.Send(*r + 1);
-  asm volatile("");
-}
-
-void Work() {
-  chan<int> requests = make_chan<int>();
-  chan<int> answers = make_chan<int>();
-  sync::WaitGroup wg;
-  wg.Go([=] { Serve(requests, answers); });
-  for (int i = 0; i < 100; i++) {
-    requests.Send(i);
-    (void)answers.Recv();
-  }
-  requests.Close();
-  for (int i = 0; i < 4; i++) wg.Go([] { time::Sleep(absl::Milliseconds(1)); });
-  wg.Go([] { blocking([] { ::usleep(1000); }); });
-  wg.Go([] { ::usleep(1000); });
-  wg.Wait();
-}
 
 TEST_P(TraceTest, ShowsWhatGoroutinesDo) {
   const TempFile file;
@@ -153,7 +44,7 @@ TEST_P(TraceTest, ShowsWhatGoroutinesDo) {
     trace::Stop();
     EXPECT_FALSE(trace::IsEnabled());
   });
-  const Traced t = Read(file.Contents());
+  const Traced t = ReadTrace(file.Contents());
   EXPECT_GE(t.generations, 1u);
   EXPECT_GE(t.count.at(Ev::kGoCreate), 7u);
   EXPECT_GE(t.count.at(Ev::kGoDestroy), 7u);
@@ -161,7 +52,7 @@ TEST_P(TraceTest, ShowsWhatGoroutinesDo) {
   EXPECT_GE(t.count.at(Ev::kGoSyscallBegin), 1u);
   EXPECT_TRUE(t.reasons.contains("chan receive"));
   EXPECT_TRUE(t.reasons.contains("sleep"));
-  EXPECT_TRUE(t.functions.contains("gump::(anonymous namespace)::Serve"));
+  EXPECT_TRUE(t.functions.contains("gump::testing::Serve"));
 }
 
 TEST_P(TraceTest, StartWhileATraceIsWrittenFailsAndTouchesNoFile) {
@@ -176,7 +67,7 @@ TEST_P(TraceTest, StartWhileATraceIsWrittenFailsAndTouchesNoFile) {
     trace::Stop();
     EXPECT_EQ(other.Contents(), "keep");
   });
-  (void)Read(file.Contents());
+  (void)ReadTrace(file.Contents());
 }
 
 TEST_P(TraceTest, StartOfAFileThatCannotBeMadeFails) {
@@ -198,7 +89,7 @@ TEST_P(TraceTest, EachTraceStandsAlone) {
       ASSERT_TRUE(trace::Start(file.fd()).ok());
       Work();
       trace::Stop();
-      EXPECT_GE(Read(file.Contents()).count.at(Ev::kGoStart), 7u);
+      EXPECT_GE(ReadTrace(file.Contents()).count.at(Ev::kGoStart), 7u);
     }
   });
 }
@@ -219,7 +110,7 @@ TEST_P(TraceTest, StartAndStopMayBeCalledByManyAtOnce) {
             runtime::Gosched();
           }
           // Another goroutine may have stopped the trace, so it may be short.
-          if (!file.Contents().empty()) (void)Read(file.Contents());
+          if (!file.Contents().empty()) (void)ReadTrace(file.Contents());
         }
       });
     }
@@ -237,7 +128,7 @@ TEST_P(TraceTest, GenerationsOfALongTraceFitTogether) {
     while (std::chrono::steady_clock::now() - begin < 2500ms) Work();
     trace::Stop();
   });
-  EXPECT_GE(Read(file.Contents()).generations, 2u);
+  EXPECT_GE(ReadTrace(file.Contents()).generations, 2u);
 }
 
 TEST_P(TraceTest, PlainThreadsAndTheirGoroutinesAreInIt) {
@@ -252,7 +143,7 @@ TEST_P(TraceTest, PlainThreadsAndTheirGoroutinesAreInIt) {
     t.join();
     trace::Stop();
   });
-  const Traced t = Read(file.Contents());
+  const Traced t = ReadTrace(file.Contents());
   EXPECT_EQ(t.count.at(Ev::kGoCreateSyscall), 1u);
   EXPECT_EQ(t.count.at(Ev::kGoDestroySyscall), 1u);
 }
@@ -268,7 +159,7 @@ TEST_P(TraceTest, ChangesOfGomaxprocsAreInIt) {
     runtime::GOMAXPROCS(before);
     trace::Stop();
   });
-  const Traced t = Read(file.Contents());
+  const Traced t = ReadTrace(file.Contents());
   EXPECT_GE(t.count.at(Ev::kProcsChange), 2u);
   EXPECT_EQ(t.count.at(Ev::kStwBegin), t.count.at(Ev::kStwEnd));
 }
@@ -284,7 +175,7 @@ TEST_P(TraceTest, TasksRegionsAndMessagesAreInIt) {
     }
     trace::Stop();
   });
-  const Traced t = Read(file.Contents());
+  const Traced t = ReadTrace(file.Contents());
   EXPECT_TRUE(t.names.contains("task request"));
   EXPECT_TRUE(t.names.contains("region parse"));
   EXPECT_TRUE(t.names.contains("user: gopher"));
@@ -302,49 +193,8 @@ TEST_P(TraceTest, ARegionMayOutliveTheTrace) {
     }
     trace::Stop();
   });
-  (void)Read(first.Contents());
-  (void)Read(second.Contents());
-}
-
-TEST_P(TraceTest, APipeThatNobodyReadsIsNoFailureOfTheProgram) {
-  Run([] {
-    int fds[2];
-    ASSERT_EQ(::pipe2(fds, O_CLOEXEC), 0);
-    ::close(fds[0]);
-    ASSERT_TRUE(trace::Start(fds[1]).ok());
-    Work();
-    trace::Stop();  // no SIGPIPE
-    ::close(fds[1]);
-    const TempFile file;
-    ASSERT_TRUE(trace::Start(file.fd()).ok());
-    trace::Stop();
-    (void)Read(file.Contents());
-  });
-}
-
-TEST_P(TraceTest, AFullDiskIsNoFailureOfTheProgram) {
-  Run([] {
-    const int full = ::open("/dev/full", O_WRONLY | O_CLOEXEC);
-    ASSERT_GE(full, 0);
-    ASSERT_TRUE(trace::Start(full).ok());
-    Work();
-    trace::Stop();
-    ::close(full);
-  });
-}
-
-TEST_P(TraceTest, AChildOfForkWritesNothing) {
-  const TempFile file;
-  Run([&] {
-    ASSERT_TRUE(trace::Start(file.fd()).ok());
-    const pid_t child = ::fork();
-    if (child == 0) ::_exit(0);
-    int status = 0;
-    blocking([&] { ::waitpid(child, &status, 0); });
-    EXPECT_EQ(status, 0);
-    trace::Stop();
-  });
-  (void)Read(file.Contents());
+  (void)ReadTrace(first.Contents());
+  (void)ReadTrace(second.Contents());
 }
 
 TEST_P(TraceTest, TheRecorderWritesWhatHasJustHappened) {
@@ -365,7 +215,7 @@ TEST_P(TraceTest, TheRecorderWritesWhatHasJustHappened) {
     recorder.Stop();
     EXPECT_FALSE(recorder.Enabled());
   });
-  EXPECT_GE(Read(file.Contents()).count.at(Ev::kGoUnblock), 100u);
+  EXPECT_GE(ReadTrace(file.Contents()).count.at(Ev::kGoUnblock), 100u);
 }
 
 TEST_P(TraceTest, TheRecorderAndATraceRunSideBySide) {
@@ -380,8 +230,8 @@ TEST_P(TraceTest, TheRecorderAndATraceRunSideBySide) {
     trace::Stop();
     Work();
   });
-  EXPECT_GE(Read(trace_file.Contents()).count.at(Ev::kGoUnblock), 100u);
-  EXPECT_GE(Read(recorded.Contents()).count.at(Ev::kGoUnblock), 200u);
+  EXPECT_GE(ReadTrace(trace_file.Contents()).count.at(Ev::kGoUnblock), 100u);
+  EXPECT_GE(ReadTrace(recorded.Contents()).count.at(Ev::kGoUnblock), 200u);
 }
 
 TEST_P(TraceTest, TheRecorderForgetsWhatIsOld) {
@@ -396,7 +246,7 @@ TEST_P(TraceTest, TheRecorderForgetsWhatIsOld) {
       ASSERT_TRUE(recorder.WriteTo(file.fd()).ok());
     }
   });
-  EXPECT_EQ(Read(file.Contents()).generations, 1u);
+  EXPECT_EQ(ReadTrace(file.Contents()).generations, 1u);
 }
 
 }  // namespace
