@@ -9,7 +9,7 @@
 
 #include "api/status_util.h"
 #include "gump/go.h"
-#include "gump/internal/linkname.h"
+#include "gump/internal/linkname_trace.h"
 #include "gump/os/file.h"
 
 namespace gump::trace {

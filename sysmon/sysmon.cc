@@ -29,6 +29,7 @@
 #include "runtime/diag/debugvars.h"
 #include "runtime/diag/panic.h"
 #include "runtime/diag/stats.h"
+#include "runtime/diag/trace.h"
 #include "runtime/sched/affinity.h"
 #include "runtime/sched/deadlock.h"
 #include "runtime/sched/mlocks.h"

@@ -19,12 +19,12 @@
 //     would have been an event. Then it writes the strings and stacks.
 //
 // Between generations no event is out of order: a TraceScope loads the
-// generation after its owner got the goroutine or the P, and the one who had it
-// before loaded the generation earlier.
+// generation after its owner got the goroutine or the P, and the owner before
+// loaded the generation earlier.
 //
-// A Session brackets all of this. Steps 1 to 4 need Ps. The rest does not, and is
-// done in a declared call, because the file may take its time. If the file takes
-// no more, the rest of the trace is thrown away.
+// A Session brackets all of this. Steps 1 to 4 need Ps. The rest does not, and
+// is done in a declared call, because the file may take its time. If the file
+// takes no more, the rest of the trace is thrown away.
 #include "runtime/diag/trace.h"
 
 #include <fcntl.h>

@@ -42,8 +42,8 @@ bool TraceMark::mark(uint64_t gen) {
   }
 }
 
-// The cell may have been another goroutine's in the generation before, whose end
-// is still to come. That it was marked there stays known.
+// The cell may have been another goroutine's in the generation before, and that
+// generation may not be finished. So it stays known that the cell was marked.
 void TraceMark::born(uint64_t gen) {
   for (;;) {
     const uint64_t word = word_.load(relaxed);
@@ -151,7 +151,8 @@ TraceBuf* roomIn(TraceBuf** slot, uint64_t gen, uint64_t tid) {
   if (traceState.failed[gen % 2].load(relaxed)) return nullptr;
   *slot = b = newTraceBuf();
   if (b == nullptr) {
-    traceState.failed[gen % 2].store(true, relaxed);  // read when the generation ends
+    traceState.failed[gen % 2].store(true,
+                                     relaxed);  // read when the generation ends
     return nullptr;
   }
   b->begin(gen, tid, nanotime());
@@ -309,7 +310,8 @@ void unblock(TraceScope* s, G* gp) {
   s->goStatus(gp, TraceGo::kWaiting);
   TraceMark* mark = traceMarkOf(gp);
   if (mark == nullptr) return;
-  s->event(TraceEv::kGoUnblock, traceGoid(gp->goid), mark->next(), s->stackHere());
+  s->event(TraceEv::kGoUnblock, traceGoid(gp->goid), mark->next(),
+           s->stackHere());
 }
 
 void start(TraceScope* s, G* gp) {

@@ -26,7 +26,7 @@
 #include <cstdint>
 
 #include "gump/internal/linkname.h"
-#include "runtime/diag/trace.h"
+#include "runtime/sched/tracemark.h"
 #include "runtime/sched/waitreason.h"
 #include "runtime/sys/print.h"
 

@@ -14,12 +14,12 @@
 #include <cstdint>
 
 #include "absl/base/thread_annotations.h"
-#include "runtime/diag/trace.h"
 #include "runtime/sched/g.h"
 #include "runtime/sched/gqueue.h"
 #include "runtime/sched/stack.h"
 #include "runtime/sched/time.h"
 #include "runtime/sched/timehist.h"
+#include "runtime/sched/tracemark.h"
 #include "runtime/sched/tracking.h"
 #include "runtime/sys/atomic.h"
 #include "runtime/sys/base.h"

@@ -1,6 +1,6 @@
-// gump/trace.h: what Start, Stop, the recorder and annotations promise, and that
-// every trace can be read. The rules of the format are those of Go's reader
-// (tools/trace/order.h).
+// gump/trace.h: what Start, Stop, the recorder and annotations promise, and
+// that every trace can be read. The rules of the format are those of Go's
+// reader (tools/trace/order.h).
 #include "gump/trace.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ using trace_tool::Ev;
 using TraceTest = testing::WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(TraceTest);
 
-TEST_P(TraceTest, ShowsWhatGoroutinesDo) {
+TEST_P(TraceTest, ATraceShowsStatesReasonsAndFunctions) {
   const TempFile file;
   Run([&] {
     ASSERT_TRUE(trace::Start(file.path()).ok());
@@ -197,7 +197,7 @@ TEST_P(TraceTest, ARegionMayOutliveTheTrace) {
   (void)ReadTrace(second.Contents());
 }
 
-TEST_P(TraceTest, TheRecorderWritesWhatHasJustHappened) {
+TEST_P(TraceTest, TheRecorderWritesTheLastEvents) {
   const TempFile file;
   Run([&] {
     trace::FlightRecorder recorder;
@@ -234,7 +234,7 @@ TEST_P(TraceTest, TheRecorderAndATraceRunSideBySide) {
   EXPECT_GE(ReadTrace(recorded.Contents()).count.at(Ev::kGoUnblock), 200u);
 }
 
-TEST_P(TraceTest, TheRecorderForgetsWhatIsOld) {
+TEST_P(TraceTest, TheRecorderForgetsOldGenerations) {
   const TempFile file;
   Run([&] {
     trace::FlightRecorder recorder({.max_bytes = 1});

@@ -110,7 +110,8 @@ inline Traced ReadTrace(const std::string& bytes, Cut cut = Cut::kNo) {
   return t;
 }
 
-__attribute__((noinline)) inline void Serve(chan<int> requests, chan<int> answers) {
+__attribute__((noinline)) inline void Serve(chan<int> requests,
+                                            chan<int> answers) {
   while (const std::optional<int> r = requests.Recv()) answers.Send(*r + 1);
   asm volatile("");
 }

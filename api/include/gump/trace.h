@@ -29,7 +29,14 @@ namespace gump::trace {
 // or empties it, and fails as os::Create does. A failed Start touches no file.
 //
 // The first form leaves fd open, and the caller must keep it open until Stop
-// returns. If a write fails, the rest of the trace is lost without an error.
+// returns. It fails with the error of EBADF if fd cannot be written. If a write
+// fails later, or if there is no memory, the rest of the trace is lost without
+// an error.
+//
+// The environment variable GUMP_TRACE=FILE traces a program from its first Run
+// until it returns from main or calls exit. In FILE, %p stands for the number
+// of the process.
+//
 // May be called from goroutines and plain threads. Parks.
 [[nodiscard]] absl::Status Start(int fd);
 [[nodiscard]] absl::Status Start(std::string_view path);
@@ -102,8 +109,8 @@ class Task {
   Task(const Task&) = delete;
   Task& operator=(const Task&) = delete;
 
-  // Context returns the parent's context with the task. Whoever gets it may add
-  // regions and messages to the task.
+  // Context returns the parent's context with the task. Functions that get it
+  // may add regions and messages to the task.
   [[nodiscard]] const context::Context& Context() const { return context_; }
   void End();
 

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "gump/internal/compiler.h"
+
 namespace gump::rt {
 
 // traceStart begins a trace into fd. If `owned`, traceStop closes fd. Returns
