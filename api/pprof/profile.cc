@@ -1,4 +1,4 @@
-// WriteProfile. proto.cc has the encoding.
+// WriteProfile and the CPU profile. proto.cc has the encoding.
 #include <fcntl.h>
 
 #include <algorithm>
@@ -9,12 +9,17 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "api/os/file.h"
 #include "api/pprof/proto.h"
 #include "api/status_util.h"
 #include "gump/os.h"
 #include "gump/pprof.h"
 #include "gump/runtime.h"
+#include "gump/sync/mutex.h"
 
 namespace gump::pprof {
 
@@ -273,7 +278,64 @@ absl::Status WriteTo(int fd, std::string_view data) {
   return written.ok() ? closed : written;
 }
 
+// Cpu is the CPU profile that is being taken. `mu` is also held while it is
+// written, so that two profiles do not mix.
+struct Cpu {
+  sync::Mutex mu;
+  // Of the profile that is on:
+  int fd = -1;
+  int hz = 0;
+  absl::Time begin;
+};
+constinit Cpu cpu;
+
+// CpuProfile is the CPU profile: samples and the time that they stand for.
+std::string CpuProfile(const Stacks& stacks, int hz, absl::Time begin,
+                       absl::Duration length) {
+  const int64_t period = 1'000'000'000 / hz;
+  const ProfileBuilder::ValueType time{"cpu", "nanoseconds"};
+  ProfileBuilder b({{"samples", "count"}, time}, time, period,
+                   internal::Mappings());
+  for (const Stack* s : stacks.Sorted()) {
+    b.Add(s->record(), {s->count, s->count * period});
+  }
+  return internal::Gzip(std::move(b).Build(absl::ToUnixNanos(begin),
+                                           absl::ToInt64Nanoseconds(length)));
+}
+
 }  // namespace
+
+absl::Status StartCPUProfile(int fd, int hz) {
+  constexpr int kMostHz = 1'000'000;  // as Go's
+  if (hz < 1 || hz > kMostHz) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "pprof: cpu profiling rate ", hz, " Hz is not in 1 to ", kMostHz));
+  }
+  cpu.mu.Lock();
+  const absl::Cleanup unlock = [] { cpu.mu.Unlock(); };
+  switch (rt::startCpuProfile(hz)) {
+    case rt::CpuProfileStart::kInUse:
+      return absl::FailedPreconditionError("cpu profiling already in use");
+    case rt::CpuProfileStart::kNoMemory:
+      return absl::ResourceExhaustedError("pprof: no memory for profile cpu");
+    case rt::CpuProfileStart::kOk:
+      break;
+  }
+  cpu.fd = fd;
+  cpu.hz = hz;
+  cpu.begin = absl::Now();
+  return absl::OkStatus();
+}
+
+void StopCPUProfile() {
+  cpu.mu.Lock();
+  const absl::Cleanup unlock = [] { cpu.mu.Unlock(); };
+  const absl::Duration length = absl::Now() - cpu.begin;
+  Stacks stacks(/*strip=*/false);
+  if (!rt::stopCpuProfile(Stacks::Visit, &stacks)) return;
+  // As in Go, there is no way to report that it could not be written.
+  (void)WriteTo(cpu.fd, CpuProfile(stacks, cpu.hz, cpu.begin, length));
+}
 
 void SetBlockProfileRate(int ns) { rt::setBlockProfileRate(ns); }
 

@@ -17,8 +17,8 @@ namespace {
 // The numbers of fields, by message.
 namespace profile {
 constexpr int kSampleType = 1, kSample = 2, kMapping = 3, kLocation = 4,
-              kFunction = 5, kStringTable = 6, kTimeNanos = 9, kPeriodType = 11,
-              kPeriod = 12;
+              kFunction = 5, kStringTable = 6, kTimeNanos = 9,
+              kDurationNanos = 10, kPeriodType = 11, kPeriod = 12;
 }
 namespace value_type {
 constexpr int kType = 1, kUnit = 2;
@@ -235,8 +235,13 @@ std::string WithoutParentheses(std::string name) {
 }
 }  // namespace
 
-uint64_t ProfileBuilder::FunctionOf(uintptr_t pc) {
+// The name of a function without a symbol is that of its file, in brackets.
+uint64_t ProfileBuilder::FunctionOf(uintptr_t pc, const Mapping* mapping) {
   std::string name = FunctionName(pc);
+  if (name == "?" && mapping != nullptr && !mapping->file.empty()) {
+    name.assign(1, '[').append(mapping->file, mapping->file.rfind('/') + 1);
+    name += ']';
+  }
   const auto [at, is_new] =
       functions_.try_emplace(std::move(name), functions_.size() + 1);
   if (is_new) {
@@ -265,7 +270,8 @@ uint64_t ProfileBuilder::LocationOf(uintptr_t pc) {
   }
   PutInt(&message, location::kAddress, pc);
   std::string line;
-  PutInt(&line, line::kFunctionId, FunctionOf(pc));
+  PutInt(&line, line::kFunctionId,
+         FunctionOf(pc, mapping == mappings_.end() ? nullptr : &*mapping));
   PutBytes(&message, location::kLine, line);
   PutBytes(&out_, profile::kLocation, message);
   return id;
@@ -292,7 +298,8 @@ void ProfileBuilder::Add(const rt::StackRecord& stack,
   PutBytes(&out_, profile::kSample, message);
 }
 
-std::string ProfileBuilder::Build(int64_t time_nanos) && {
+std::string ProfileBuilder::Build(int64_t time_nanos,
+                                  int64_t duration_nanos) && {
   for (size_t i = 0; i < mappings_.size(); i++) {
     const Mapping& m = mappings_[i];
     std::string message;
@@ -306,6 +313,7 @@ std::string ProfileBuilder::Build(int64_t time_nanos) && {
     PutBytes(&out_, profile::kMapping, message);
   }
   PutInt(&out_, profile::kTimeNanos, static_cast<uint64_t>(time_nanos));
+  PutInt(&out_, profile::kDurationNanos, static_cast<uint64_t>(duration_nanos));
   for (const std::string& s : table_) PutBytes(&out_, profile::kStringTable, s);
   return std::move(out_);
 }

@@ -50,13 +50,15 @@ class ProfileBuilder {
 
   // Add adds a sample with one value for each type.
   void Add(const rt::StackRecord& stack, absl::Span<const int64_t> values);
-  // Build returns the profile as a message, without gzip.
-  [[nodiscard]] std::string Build(int64_t time_nanos) &&;
+  // Build returns the profile as a message, without gzip. It was taken at
+  // time_nanos (Unix time), or began then and took duration_nanos.
+  [[nodiscard]] std::string Build(int64_t time_nanos,
+                                  int64_t duration_nanos = 0) &&;
 
  private:
   uint64_t StringIndex(std::string_view s);
   uint64_t LocationOf(uintptr_t pc);
-  uint64_t FunctionOf(uintptr_t pc);
+  uint64_t FunctionOf(uintptr_t pc, const Mapping* mapping);
 
   std::string out_;
   absl::flat_hash_map<std::string, uint64_t> strings_;

@@ -5,9 +5,9 @@
 // zero sees exactly the waiters that it has to release. A Wait counts itself by
 // a CAS on the word in which it saw a counter above zero. A Done that makes the
 // counter zero and finds waiters owns the word until it has stored zero. An Add
-// or Wait in between is misuse. The Done then releases one semaphore count per
-// waiter. No waiter returns without a count, so the object is alive until the
-// last count is released.
+// or Wait in between is misuse. The Done then lets that many waiters go
+// (waitlist.cc). No waiter returns before, so the object is alive until the
+// last one is let go.
 //
 // kBubbled is set in a bubble before the Add that raises the counter from zero.
 // It is cleared by the Done that finds waiters, or else by the next Wait or the
@@ -69,10 +69,10 @@ void WaitGroup::AddSlow(int delta, uint64_t state) {
     panic("sync: WaitGroup misuse: Add called concurrently with Wait");
   }
   // Release: pairs with the acquire of a Wait that is not among the waiters.
-  // The semaphore orders the waiters. (Our Add has acquired what the Dones
+  // The list orders the waiters. (Our Add has acquired what the Dones
   // before it released, so this store passes that on.)
   state_.store(0, rt::release);
-  rt::semreleaseN(&sema_, waiters);
+  rt::waitListRelease(&list_, waiters);
 }
 
 void WaitGroup::WaitSlow() {
@@ -85,15 +85,14 @@ void WaitGroup::WaitSlow() {
       if (state == kBubbled) (void)state_.cas(state, 0, rt::relaxed);
       return;
     }
-    // Relaxed: waiting publishes nothing; the semaphore orders what follows.
+    // Relaxed: waiting publishes nothing; the list orders what follows.
     if (state_.casWeak(state, state + 1, rt::relaxed)) break;
     state = state_.load(rt::acquire);  // pairs with the release in Add
   }
   const bool durable = (state & kBubbled) != 0 &&
                        bubble_.load(rt::relaxed) == rt::currentBubble();
-  rt::semacquire(&sema_, /*lifo=*/false,
-                 durable ? rt::SemaReason::kWaitGroupWaitDurable
-                         : rt::SemaReason::kWaitGroupWait);
+  rt::waitListWait(&list_, durable ? rt::SemaReason::kWaitGroupWaitDurable
+                                   : rt::SemaReason::kWaitGroupWait);
   if (state_.load(rt::relaxed) != 0) {  // as in AddSlow
     panic("sync: WaitGroup is reused before previous Wait has returned");
   }

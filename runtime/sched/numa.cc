@@ -29,7 +29,7 @@ constexpr char kVariable[] = "GUMP_TOPOLOGY";
 // The mask with which the topology was read.
 constinit CpuSet maskRead;
 // What topologyChanged has read for topologyAdopt.
-constinit Topology found;
+constinit Topology foundTopology;
 constinit CpuSet maskFound;
 
 }  // namespace
@@ -55,13 +55,13 @@ bool topologyChanged() {
       maskFound == maskRead) {
     return false;
   }
-  found = topology;
-  readTopology("", maskFound, &found);
+  foundTopology = topology;
+  readTopology("", maskFound, &foundTopology);
   return true;
 }
 
 void topologyAdopt() {
-  topology = found;
+  topology = foundTopology;
   maskRead = maskFound;
 }
 

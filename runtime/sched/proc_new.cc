@@ -6,9 +6,11 @@
 // short ones follow each other on the same warm pages.
 //
 // Cells are cut from slabs in allocation order, recycled through per-P lists
-// (kGFreeMax, then a pool, half at a time), and never freed. So a stale G*
-// reads a wrong answer, not unmapped memory. The slabs are chained in creation
-// order, so that a dump can walk all Gs without a table (forEachG).
+// and a pool, and never freed. So a stale G* reads a wrong answer, not unmapped
+// memory. The slabs are chained in creation order, so that a dump can walk all
+// Gs without a table (forEachG). Ps and the pool exchange whole batches, as the
+// magazines of Bonwick and Adams (USENIX 2001): so no thread walks through a
+// list of cold cells.
 //
 // With several NUMA nodes, each slab lies on one, and so does each pool. A P
 // fills its list from the pool of its own node. Each cell that it gives back
@@ -46,6 +48,7 @@
 #include "runtime/sched/switch.h"
 #include "runtime/sched/thread.h"
 #include "runtime/sched/threadhooks.h"
+#include "runtime/sys/fpmodes.h"
 #include "runtime/sys/mem.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/sanitizer.h"
@@ -108,6 +111,17 @@ GUMP_NOINLINE void endSpecial(Bubble* b, uint64_t goid, uint32_t group) {
   if (group != 0) groupEnd(groupAt(group));
 }
 
+// retire makes gp, which has ended, ready to be used again.
+// On: any; m.locks > 0.  P: needed.  Locks: none.  Parks: no.
+GUMP_ALWAYS_INLINE void retire(G* gp) {
+  gp->eh = EhGlobals();
+  casgstatus(gp, kGrunning, kGdead);
+  gp->lockedm = nullptr;
+  gp->param = nullptr;
+  gp->waitreason = WaitReason::kZero;
+  gp->savedErrno = 0;
+}
+
 // gdestroy takes gp apart after its last instruction.
 // On: g0.  P: needed.  Locks: takes kStack, kGFree, sched.lock.  Parks: no.
 void gdestroy(G* gp) {
@@ -121,17 +135,12 @@ void gdestroy(G* gp) {
                     !gp->goexited)) {
     fatalthrow("goexit: exceptions in flight");
   }
-  gp->eh = EhGlobals();
   gp->goexited = false;
   gp->mainReturned = false;
-  casgstatus(gp, kGrunning, kGdead);
+  retire(gp);
   if (GUMP_UNLIKELY(gp->careful)) endCarefully(gp, mp);
   gp->systemG = false;
-  gp->lockedm = nullptr;
   mp->lockedg = nullptr;
-  gp->param = nullptr;
-  gp->waitreason = WaitReason::kZero;
-  gp->savedErrno = 0;
   const bool special = gp->special;
   Bubble* b = gp->bubble;
   const uint32_t group = gp->group;
@@ -283,38 +292,84 @@ GUMP_NOINLINE void putCells(GQueue* q) {
   }
 }
 
-// refillCells is called if pp has no cell, but a pool has some.
+// putBatch gives batch, which has kCellBatch cells, to the pool; with several
+// nodes to the pools of those on which its cells lie.
+void putBatch(GList batch) {
+  if (sched.places.load(relaxed)) {  // as in poolFor
+    GQueue q;
+    while (G* gp = batch.pop()) q.pushBack(gp);
+    putCells(&q);
+    return;
+  }
+  GPool* pool = &sched.gPools[0];
+  LockScope l(&sched.gFreeLock);
+  batch.head->param = pool->batches;
+  pool->batches = batch.head;
+  countPooled(pool, kCellBatch);
+}
+
+// takeBatch takes a batch, or what there is of single cells. Returns how many
+// cells it has put into *out.
+uint32_t takeBatch(GPool* pool, GList* out)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.gFreeLock) {
+  uint32_t n = 0;
+  if (G* gp = pool->batches) {
+    pool->batches = static_cast<G*>(std::exchange(gp->param, nullptr));
+    out->head = gp;
+    n = kCellBatch;
+  } else {
+    for (; n < kCellBatch; n++) {
+      gp = pool->free.pop();
+      if (gp == nullptr) break;
+      out->push(gp);
+    }
+  }
+  countPooled(pool, -static_cast<int32_t>(n));
+  return n;
+}
+
+// refillCells is called if pp->gFree is empty.
 GUMP_NOINLINE void refillCells(P* pp) {
+  if (!pp->gSpare.empty()) {
+    pp->gFree = std::exchange(pp->gSpare, GList());
+    return;
+  }
+  // A stale zero costs a fresh cell.
+  if (sched.gFreeN.load(relaxed) == 0) return;
   GPool* pool = poolFor(memoryNode(pp));
   if (pool == nullptr) return;
   LockScope l(&sched.gFreeLock);
-  while (pp->gFreeN < kGFreeMax / 2) {
-    G* gp = pool->free.pop();
-    if (gp == nullptr) break;
-    countPooled(pool, -1);
-    pp->gFree.push(gp);
-    pp->gFreeN++;
+  pp->gFreeN += takeBatch(pool, &pp->gFree);
+}
+
+// spareCells is called if pp->gFree is a whole batch.
+GUMP_NOINLINE void spareCells(P* pp) {
+  if (!pp->gSpare.empty()) {
+    pp->gFreeN -= kCellBatch;
+    putBatch(pp->gSpare);
   }
+  pp->gSpare = std::exchange(pp->gFree, GList());
+}
+
+// prefetchCell starts loading a cell. newproc1 writes all lines of it.
+GUMP_ALWAYS_INLINE void prefetchCell(const G* gp) {
+  const char* at = reinterpret_cast<const char*>(gp);
+  for (size_t i = 0; i < sizeof(G); i += kCacheLine) prefetch(at + i);
 }
 
 }  // namespace
 
 void gfput(P* pp, G* gp) {
   pp->gFree.push(gp);
-  if (++pp->gFreeN < kGFreeMax) return;
-  GQueue q;
-  while (pp->gFreeN >= kGFreeMax / 2) {
-    q.pushBack(pp->gFree.pop());
-    pp->gFreeN--;
-  }
-  putCells(&q);
+  if (++pp->gFreeN % kCellBatch == 0) spareCells(pp);
 }
 
 G* gfget(P* pp) {
-  // A stale zero costs a fresh cell.
-  if (pp->gFreeN == 0 && sched.gFreeN.load(relaxed) > 0) refillCells(pp);
+  if (pp->gFree.empty()) refillCells(pp);
   G* gp = pp->gFree.pop();
-  if (gp != nullptr) pp->gFreeN--;
+  if (gp == nullptr) return nullptr;
+  pp->gFreeN--;
+  prefetchCell(pp->gFree.head);
   return gp;
 }
 
@@ -324,6 +379,10 @@ namespace {
 G* gfgetGlobal(GPool* pool) {
   if (pool == nullptr || pool->n.load(relaxed) == 0) return nullptr;  // a hint
   LockScope l(&sched.gFreeLock);
+  if (pool->free.empty()) {
+    const uint32_t n = takeBatch(pool, &pool->free);
+    countPooled(pool, static_cast<int32_t>(n));  // they are still there
+  }
   G* gp = pool->free.pop();
   if (gp != nullptr) countPooled(pool, -1);
   return gp;
@@ -347,6 +406,7 @@ GUMP_NOINLINE G* newCell(P* pp) {
 void gfpurge(P* pp) {
   GQueue q;
   while (G* gp = pp->gFree.pop()) q.pushBack(gp);
+  while (G* gp = pp->gSpare.pop()) q.pushBack(gp);
   pp->gFreeN = 0;
   putCells(&q);
 }
@@ -509,8 +569,8 @@ GUMP_ALWAYS_INLINE bool start(const FuncType* ft, void* closure,
   return true;
 }
 
-// newprocMember is newproc for a goroutine that inherits something, or whose
-// options name a group.
+// newprocMember is newproc for a goroutine that inherits something. It also
+// serves options that name a group.
 // On: user, or a foreign thread.  P: either.  Locks: takes a leaf.  Parks: no.
 GUMP_NOINLINE SpawnResult newprocMember(const FuncType* ft, void* closure,
                                         const SpawnOptions* options,
@@ -592,8 +652,12 @@ size_t setMaxStack(size_t n) noexcept {
 
 const char* stackErrorText() noexcept { return stackLastError(); }
 
-GUMP_NO_SANITIZE void goexit1() {
-  G* gp = getg();
+namespace {
+
+// destroyClosure destroys what the goroutine owns: its closure, its
+// goroutine-local values, and its name.
+// On: user.  P: needed.  Locks: none held.  Parks: yes.
+GUMP_ALWAYS_INLINE void destroyClosure(G* gp) {
   const FuncType* ft = gp->fn;
   gp->fn = nullptr;
   // destroy may park and come back on another M. gp stays the same.
@@ -607,6 +671,59 @@ GUMP_NO_SANITIZE void goexit1() {
     compilerFence();
     std::free(const_cast<char*>(name));
   }
+}
+
+// endCommit retires a goroutine that has switched directly to the next one.
+// On: user, the stack of the next goroutine.  P: needed; m.locks is 1.
+// Locks: takes kGFree.  Parks: no.
+void endCommit(G* gp, M* mp) {
+  retire(gp);
+  gp->m = nullptr;
+  gfput(mp->p, gp);
+}
+
+// endDirectly ends gp without a switch to g0, if the next goroutine is obvious
+// (directNext). gp first gives its stack to the cache of its P, where it is the
+// next one that is taken. So if the next goroutine has not begun, it gets that
+// very stack, and runs in the frame of gp's gumpGoroutineMain: endDirectly
+// returns it. If it has begun, gp switches to it for good. Returns nullptr, and
+// has done nothing, if goexit0 must end gp.
+// On: user.  P: needed; m.locks is 1, then 0 unless it returns nullptr.
+// Locks: takes kStack, kGFree, sched.lock.  Parks: no.
+GUMP_NO_SANITIZE G* endDirectly(G* gp, M* mp) {
+  if (kSanitizerBuild || gp->careful || gp->special) return nullptr;
+  if (mp->p == nullptr || mp->p->records.load(relaxed) != 0) return nullptr;
+  // goexit0 reports exceptions in flight.
+  const EhGlobals* eh = mp->eh;
+  if (eh->caughtExceptions != nullptr || eh->uncaughtExceptions != 0) {
+    return nullptr;
+  }
+  P* pp = mp->p;
+  const uintptr_t lo = gp->stack.lo;
+  if (!stackLend(pp, gp)) return nullptr;
+  G* next = directNext(mp);
+  if (next == nullptr) {
+    stackTakeBack(pp, gp);
+    return nullptr;
+  }
+  *mp->eh = next->eh;
+  *mp->errnoAddr = next->savedErrno;
+  if (next->stack.lo != lo) {
+    gumpSwitch(gp, next, endCommit);
+    __builtin_unreachable();
+  }
+  setg(next);
+  endCommit(gp, mp);
+  next->sched.fresh = 0;
+  startFpModes();
+  mp->locks.store(0, release);  // preemptible from here on
+  return next;
+}
+
+}  // namespace
+
+GUMP_NO_SANITIZE void goexit1() {
+  destroyClosure(getg());
   (void)acquirem();  // may park here; gumpMcall is the last switch
   gumpMcall(goexit0);
   __builtin_unreachable();
@@ -637,17 +754,23 @@ GUMP_NOINLINE void beginCarefully(G* gp) {
 // would leave their two frames behind in ThreadSanitizer's shadow call stack,
 // and the next goroutine on the same stack would find them there.
 GUMP_NO_SANITIZE void gumpGoroutineMain(G* gp) {
-  const FuncType* ft = gp->fn;
-  if (GUMP_UNLIKELY(gp->careful)) beginCarefully(gp);
-  ft->run(gp->closure);
-  if (GUMP_UNLIKELY(gp->careful)) {
-    // Not only main is careful.
-    if (gp->goid == kMainGoid) {
-      traceMainEnds();
-      gp->mainReturned = true;
+  do {
+    const FuncType* ft = gp->fn;
+    if (GUMP_UNLIKELY(gp->careful)) beginCarefully(gp);
+    ft->run(gp->closure);
+    if (GUMP_UNLIKELY(gp->careful)) {
+      // Not only main is careful.
+      if (gp->goid == kMainGoid) {
+        traceMainEnds();
+        gp->mainReturned = true;
+      }
     }
-  }
-  goexit1();
+    destroyClosure(gp);
+    // acquirem may park here.
+    gp = endDirectly(gp, acquirem());
+  } while (gp != nullptr);
+  gumpMcall(goexit0);
+  __builtin_unreachable();
 }
 
 void goexit() {

@@ -78,6 +78,11 @@ enum Presumed : uint32_t {
 // uses one up.
 inline constexpr int kPresumedGenShift = 6;
 
+// Values of M::profileTimer: between minit and unminit the M has no timer;
+// there is no thread that could have one.
+inline constexpr int32_t kNoProfileTimer = -1;
+inline constexpr int32_t kNoProfiledThread = -2;
+
 // M is a thread. g0 is its scheduler stack, which is the thread's own stack.
 struct M {
   G g0;
@@ -198,6 +203,9 @@ struct M {
   sigset_t sigmask = {};        // the thread begins with it; set by newosproc
   uintptr_t signalStackLo = 0;  // sigaltstack mapping
   size_t signalStackSize = 0;
+  // The timer of the CPU profile (cpuprof.cc): the kernel's number, or one of
+  // the values above. Written under a lock there.
+  Atomic<int32_t> profileTimer{kNoProfiledThread};
   void* tsanFiber = nullptr;  // of g0
   // Bounds of the thread's stack, for the sanitizers.
   uintptr_t g0lo = 0, g0hi = 0;
@@ -215,8 +223,9 @@ struct M {
 
 inline constexpr int64_t kForcePreemptNS = 10'000'000;  // a time slice
 inline constexpr uint32_t kRunqSize = kModelBuild ? 4 : 256;
-// Free Gs per P before half of them go to the pools (GPool).
-inline constexpr uint32_t kGFreeMax = 64;
+// The cells of a batch, which a P gives to a pool or takes from it as a whole
+// (GPool). A P has at most one batch and one less than another one.
+inline constexpr uint32_t kCellBatch = 32;
 inline constexpr uint32_t kStackCacheMax = 64;  // the same for free stacks
 inline constexpr uint32_t kGoidBatch = 16;
 
@@ -292,8 +301,10 @@ struct alignas(kFalseSharing) P {
   Atomic<int32_t> nyielded;    // its length, for others; written by the owner
   bool globalSkipped = false;  // globalTurn has postponed the global queue
 
-  GList gFree;  // dead Gs
-  uint32_t gFreeN = 0;
+  // Free cells, last in first out; and a whole batch of them, or none.
+  GList gFree;
+  GList gSpare;
+  uint32_t gFreeN = 0;  // in both
   uint32_t stackCacheN = 0;
   // Free default-sized stacks, last in first out.
   StackTop* stackCache = nullptr;
@@ -384,8 +395,12 @@ struct alignas(kFalseSharing) SchedNode {
 
 // GPool holds the free cells that lie on a node, and that no P has in its list.
 struct GPool {
-  GList free;         // guarded by sched.gFreeLock
-  Atomic<int32_t> n;  // how many; written under that lock, a hint outside
+  // Guarded by sched.gFreeLock. Whole batches: each is the list of its first
+  // cell, whose G::param is the first cell of the next batch. A P that takes
+  // one need not walk through it.
+  G* batches = nullptr;
+  GList free;         // cells that are in no batch; guarded by the same lock
+  Atomic<int32_t> n;  // all of them; written under that lock, a hint outside
   // The cells that lie on the node. Written under allgLock.
   Atomic<int32_t> made;
 };

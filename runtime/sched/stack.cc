@@ -584,6 +584,24 @@ void stackfree(P* pp, G* gp) {
   }
 }
 
+bool stackLend(P* pp, G* gp) {
+  StackTop* t = topOf(gp->stack);
+  if (GUMP_UNLIKELY(t->unguarded != 0 ||
+                    t->order != orderOf(defaultStackSize) ||
+                    sched.nnostack.load(relaxed) != 0)) {  // as in stackfree
+    return false;
+  }
+  stackfree(pp, gp);
+  return true;
+}
+
+void stackTakeBack(P* pp, G* gp) {
+  StackTop* t = pp->stackCache;
+  pp->stackCache = t->next;
+  pp->stackCacheN--;
+  gp->stack = {t->lo, t->hi};
+}
+
 void stackcacheFlush(P* pp) { spill(pp, pp->stackCacheN); }
 
 uint32_t stackpoolSize(uint32_t node) {

@@ -75,6 +75,15 @@ void stackinit();
 // On: g0.  P: pp, owned by the caller (or nullptr).  Locks: takes kStack.
 // Parks: no.
 void stackfree(P* pp, G* gp);
+// stackLend is stackfree for a goroutine that ends on the stack. It goes on
+// running there until it switches, or until the goroutine that takes the stack
+// goes on there in its place. Meanwhile it keeps its P, and takes no other
+// stack. Returns false if gp's stack does not go into pp's cache. Then it has
+// done nothing. stackTakeBack undoes it, while the stack is still in the cache.
+// On: user; m.locks > 0.  P: pp, owned by the caller.  Locks: takes kStack.
+// Parks: no.
+[[nodiscard]] bool stackLend(P* pp, G* gp);
+void stackTakeBack(P* pp, G* gp);
 // stackcacheFlush moves pp's cached stacks to the pools of their nodes. It is
 // for a P that is being destroyed, for the reclamation cycle, and for when
 // stacks are short.

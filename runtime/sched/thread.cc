@@ -21,6 +21,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/diag/cpuprof.h"
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
 #include "runtime/diag/stats.h"
@@ -428,9 +429,11 @@ void minit(M* mp) {
   setLostKey(mp);
   minitSignalStack(mp);  // errno: ENOENT if getauxval has no AT_MINSIGSTKSZ
   *mp->errnoAddr = saved;
+  cpuProfileThreadStarts(mp);
 }
 
 void unminit(M* mp) {
+  cpuProfileThreadEnds(mp);
   // m0's thread goes back to the caller of Run.
   ordinarySleeps(mp);
   if (mp == &m0) unbindThread(mp);

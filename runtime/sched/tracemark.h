@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "runtime/sys/atomic.h"
+#include "runtime/sys/base.h"
 
 namespace gump::rt {
 

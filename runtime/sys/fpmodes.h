@@ -7,8 +7,8 @@
 // modes that it sets before Run, and those that crtfastmath.o sets for
 // -ffast-math.
 //
-// The words are read only where a goroutine begins (asm_*.S). A goroutine that
-// has begun has its own modes, in its saved context.
+// The words are read only where a goroutine begins (asm_*.S, startFpModes). A
+// goroutine that has begun has its own modes, in its saved context.
 #ifndef RUNTIME_SYS_FPMODES_H_
 #define RUNTIME_SYS_FPMODES_H_
 
@@ -18,6 +18,10 @@ namespace gump::rt {
 // from now on. Those that have begun keep theirs.
 // On: a thread of the user's.  P: none.  Locks: none.  Parks: no.
 void inheritFpModes();
+// startFpModes gives the calling thread the modes with which a goroutine
+// begins.
+// On: user.  P: either.  Locks: none.  Parks: no.
+void startFpModes();
 
 }  // namespace gump::rt
 

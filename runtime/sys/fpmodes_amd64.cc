@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "runtime/sys/atomic.h"
+#include "runtime/sys/base.h"
 #include "runtime/sys/fpmodes.h"
 
 namespace gump::rt {
@@ -19,15 +20,34 @@ __attribute__((visibility("hidden"))) constinit Atomic<uint32_t> gumpStartX87cw{
     0x037f};
 }
 
+namespace {
+// The flags of exceptions that have occurred on this thread.
+constexpr uint32_t kFlags = 0x3f;
+}  // namespace
+
 void inheritFpModes() {
-  // The flags of exceptions that have occurred on this thread.
-  constexpr uint32_t kFlags = 0x3f;
   uint32_t mxcsr;
   uint16_t x87cw;
   asm volatile("stmxcsr %0" : "=m"(mxcsr));
   asm volatile("fnstcw %0" : "=m"(x87cw));
   gumpStartMxcsr.store(mxcsr & ~kFlags, relaxed);
   gumpStartX87cw.store(x87cw, relaxed);
+}
+
+// To load a word is slow, so that is done only if it differs.
+void startFpModes() {
+  uint32_t mxcsr;
+  uint16_t x87cw;
+  asm volatile("stmxcsr %0" : "=m"(mxcsr));
+  asm volatile("fnstcw %0" : "=m"(x87cw));
+  const uint32_t startMxcsr = gumpStartMxcsr.load(relaxed);
+  if (GUMP_UNLIKELY((mxcsr & ~kFlags) != startMxcsr)) {
+    asm volatile("ldmxcsr %0" : : "m"(startMxcsr));
+  }
+  const auto startX87cw = static_cast<uint16_t>(gumpStartX87cw.load(relaxed));
+  if (GUMP_UNLIKELY(x87cw != startX87cw)) {
+    asm volatile("fldcw %0" : : "m"(startX87cw));
+  }
 }
 
 }  // namespace gump::rt

@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "runtime/sys/atomic.h"
+#include "runtime/sys/base.h"
 #include "runtime/sys/fpmodes.h"
 
 namespace gump::rt {
@@ -19,6 +20,14 @@ void inheritFpModes() {
   uint64_t fpcr;
   asm volatile("mrs %0, fpcr" : "=r"(fpcr));
   gumpStartFpcr.store(static_cast<uint32_t>(fpcr), relaxed);
+}
+
+// To write the register is slow, so that is done only if it differs.
+void startFpModes() {
+  uint64_t fpcr;
+  asm volatile("mrs %0, fpcr" : "=r"(fpcr));
+  const uint64_t start = gumpStartFpcr.load(relaxed);
+  if (GUMP_UNLIKELY(fpcr != start)) asm volatile("msr fpcr, %0" : : "r"(start));
 }
 
 }  // namespace gump::rt

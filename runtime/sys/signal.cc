@@ -1,5 +1,6 @@
-// The signal handlers: SIGQUIT, SIGURG, stack overflow among SIGSEGV and
-// SIGBUS, and in process 1 the signals that ask a process to end.
+// The signal handlers: SIGQUIT, SIGURG, SIGPROF during a CPU profile, stack
+// overflow among SIGSEGV and SIGBUS, and in process 1 the signals that ask a
+// process to end.
 //
 // Invariants:
 //
@@ -16,6 +17,11 @@
 //      kernel discards there what has the default action, so the process exits
 //      with 128 plus the signal's number, as a shell reports such an end.
 //
+// (I4) All other signals but those of faults wait for the end of the handler of
+// SIGPROF. So no other handler runs on top of it, and it is not preempted
+// (cpuprof.cc). A handler of the program to which it passes a signal on has the
+// mask that it would have without us.
+//
 // A handler that the program installs after us replaces ours. If it does not
 // pass on the signals that it does not know, it treats a stack overflow as any
 // other segmentation fault.
@@ -29,6 +35,7 @@
 
 #include <cerrno>
 
+#include "runtime/diag/cpuprof.h"
 #include "runtime/diag/panic.h"
 #include "runtime/diag/traceback.h"
 #include "runtime/sched/fork.h"
@@ -66,6 +73,11 @@ uintptr_t contextSP(const ucontext_t* uc) { return uc->uc_mcontext.sp; }
 struct sigaction oldSegv;
 struct sigaction oldBus;
 struct sigaction oldUrg;
+
+// What was installed for SIGPROF before us. A handler of the profile before may
+// still read its entry, so takeSigprof writes the other one.
+struct sigaction oldProfs[2];
+constinit Atomic<struct sigaction*> oldProf{oldProfs};
 
 sigset_t maskAtStart;  // written by initsig
 
@@ -193,17 +205,38 @@ void onUrg(int sig, siginfo_t* info, void* context) {
   errno = savedErrno;
 }
 
+// ---- SIGPROF, by which a thread is asked where it is
+
+void onProf(int sig, siginfo_t* info, void* context) {
+  int savedErrno = errno;
+  if (!cpuProfileSignal(info, context)) {
+    const auto* uc = static_cast<const ucontext_t*>(context);
+    pthread_sigmask(SIG_SETMASK, &uc->uc_sigmask, nullptr);  // (I4)
+    // Acquire: pairs with the release in takeSigprof.
+    forwardsig(sig, info, context, oldProf.load(acquire));
+  }
+  errno = savedErrno;
+}
+
+bool isOurs(const struct sigaction& action,
+            void (*handler)(int, siginfo_t*, void*)) {
+  return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == handler;
+}
+
 // ---- The end of process 1
 
 void onEnd(int sig, siginfo_t*, void*) { dieFromSignal(sig); }
 
+// install installs a handler, and returns what was there before. The signal
+// `blocked`, unless 0, waits for its end.
 struct sigaction install(int sig, void (*handler)(int, siginfo_t*, void*),
-                         int flags) {
+                         int flags, int blocked = 0) {
   struct sigaction action = {};
   struct sigaction old = {};
   action.sa_sigaction = handler;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART | flags;
   sigemptyset(&action.sa_mask);
+  if (blocked != 0) sigaddset(&action.sa_mask, blocked);
   sigaction(sig, &action, &old);
   return old;
 }
@@ -264,7 +297,7 @@ void forwardsig(int sig, siginfo_t* info, void* context,
 }
 
 bool endsProcess1(const struct sigaction& action) {
-  return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == onEnd;
+  return isOurs(action, onEnd);
 }
 
 const sigset_t& startMask() { return maskAtStart; }
@@ -276,15 +309,14 @@ sigset_t ignoredBelow() {
     const struct sigaction* old;
   } kTaken[] = {{SIGSEGV, onFault, &oldSegv},
                 {SIGBUS, onFault, &oldBus},
-                {SIGURG, onUrg, &oldUrg}};
+                {SIGURG, onUrg, &oldUrg},
+                {SIGPROF, onProf, oldProf.load(acquire)}};
   sigset_t set;
   sigemptyset(&set);
   for (const auto& t : kTaken) {
     struct sigaction now = {};
     sigaction(t.sig, nullptr, &now);
-    const bool ours =
-        (now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == t.handler;
-    if (ours && (t.old->sa_flags & SA_SIGINFO) == 0 &&
+    if (isOurs(now, t.handler) && (t.old->sa_flags & SA_SIGINFO) == 0 &&
         t.old->sa_handler == SIG_IGN) {
       sigaddset(&set, t.sig);
     }
@@ -304,8 +336,41 @@ void initsig() {
   // SA_NODEFER, because a second fault, in the dump of the first, must arrive.
   oldSegv = install(SIGSEGV, onFault, SA_NODEFER);
   oldBus = install(SIGBUS, onFault, SA_NODEFER);
-  oldUrg = install(SIGURG, onUrg, 0);
+  // A tick of the clock often makes both signals. Unless SIGPROF waits, the
+  // kernel lets it interrupt onUrg, and the profile blames onUrg for the
+  // goroutine's time.
+  oldUrg = install(SIGURG, onUrg, 0, SIGPROF);
   initterminate();
+}
+
+void takeSigprof() {
+  struct sigaction now = {};
+  sigaction(SIGPROF, nullptr, &now);
+  if (isOurs(now, onProf)) return;  // the program has put ours back
+  struct sigaction* unused = &oldProfs[oldProf.load(relaxed) == oldProfs];
+  *unused = now;
+  oldProf.store(unused, release);
+  struct sigaction action = {};
+  action.sa_sigaction = onProf;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+  sigfillset(&action.sa_mask);  // (I4)
+  for (int sig : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS, SIGABRT}) {
+    sigdelset(&action.sa_mask, sig);
+  }
+  sigaction(SIGPROF, &action, nullptr);
+}
+
+// The signals of a timer that has been deleted may still be on their way. To
+// ignore a signal drops them all. Otherwise they would end a program that does
+// not handle SIGPROF.
+void giveBackSigprof() {
+  struct sigaction now = {};
+  sigaction(SIGPROF, nullptr, &now);
+  if (!isOurs(now, onProf)) return;
+  struct sigaction ignore = {};
+  ignore.sa_handler = SIG_IGN;
+  sigaction(SIGPROF, &ignore, nullptr);
+  sigaction(SIGPROF, oldProf.load(relaxed), nullptr);
 }
 
 // The mapping of a signal stack holds a guard page, the stack, and at the top

@@ -1,9 +1,9 @@
 // The runtime handles SIGQUIT (dump and exit) and SIGURG (preemption; the
-// program may use it as well). Of SIGSEGV and SIGBUS it handles those that a
-// goroutine causes by running into the guard of its stack. In process 1, the
-// first of a container, it also handles SIGHUP, SIGINT and SIGTERM that have
-// the default action, which the kernel discards there. All other signals belong
-// to the program.
+// program may use it as well), and SIGPROF while there is a CPU profile. Of
+// SIGSEGV and SIGBUS it handles those that a goroutine causes by running into
+// the guard of its stack. In process 1, the first of a container, it also
+// handles SIGHUP, SIGINT and SIGTERM that have the default action, which the
+// kernel discards there. All other signals belong to the program.
 #ifndef RUNTIME_SYS_SIGNAL_H_
 #define RUNTIME_SYS_SIGNAL_H_
 
@@ -30,6 +30,13 @@ void initterminate();
 // which the process ignored before. A child gets that disposition again.
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] sigset_t ignoredBelow();
+// takeSigprof installs our handler of SIGPROF, before the one that is there.
+// giveBackSigprof restores what was there before. Signals that are on their way
+// then are dropped. If the program has installed a handler since takeSigprof,
+// that one stays. Only one thread at a time calls them.
+// On: any.  P: either.  Locks: none.  Parks: no.
+void takeSigprof();
+void giveBackSigprof();
 // minitSignalStack gives this thread, mp's, a signal stack, because a handler
 // must not need the stack that has just overflowed.
 // On: any, the thread itself.  P: either.  Locks: none.  Parks: no.

@@ -2,6 +2,7 @@
 // that a reader copies compiles, and does as the header says. Around each
 // example is the code that it leaves out. tools/lint/check_examples.py compares
 // the two.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -731,6 +732,15 @@ void Main() { EXPECT_TRUE(Load(context::Background(), Image{1 << 20}).ok()); }
 }  // namespace semaphore_h
 
 namespace pprof_h {
+void Serve() {}
+
+void ProfileTo(int fd) {
+  if (!pprof::StartCPUProfile(fd).ok()) return;
+  Serve();
+  pprof::StopCPUProfile();
+  close(fd);
+}
+
 std::string labels;
 void Checkout(const context::Context& ctx) {
   labels = std::string(pprof::Label(ctx, "tenant").value_or("none"));
@@ -744,6 +754,7 @@ void Main() {
               Checkout(labelled);  // and the goroutines that it starts
             });
   EXPECT_EQ(labels, "acme");
+  ProfileTo(open("/dev/null", O_WRONLY));
 }
 }  // namespace pprof_h
 

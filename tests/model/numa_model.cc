@@ -61,6 +61,32 @@ void inject() {
   });
 }
 
+// A thread without a P finds ready a goroutine of node 1, and GOMAXPROCS
+// changes, so that node 1 loses its P. Whatever comes first, the goroutine
+// runs.
+void injectWithoutNode() {
+  plainThread("park", [] {
+    startG([] {
+      (void)rt::acquirem();  // gopark ends it
+      rt::gopark(
+          [](rt::G* gp, void*) {
+            parked = gp;
+            return true;
+          },
+          nullptr, rt::WaitReason::kIOWait);
+    });
+  });
+  settle();
+  check(parked != nullptr, "not parked");
+  parked->node = 1;
+  plainThread("inject", [] {
+    rt::GList ready;
+    ready.push(parked);
+    rt::injectglist(&ready);
+  });
+  plainThread("resize", [] { (void)rt::setGOMAXPROCS(1); });
+}
+
 // ---- N3: the next one of a group --------------------------------------------
 
 // A goroutine of a group with one slot has run on the other node. There an M
@@ -224,6 +250,12 @@ const Registered kModels[] = {
          .finish = allRan<2>,
          .quick = {2, 1, 300, 1},
          .full = {2, 1, 5000, 1}}),
+    row({.name = "sched_resize_numa",
+         .about = "injectglist without a P, while the node loses its P",
+         .setup = injectWithoutNode,
+         .finish = allRan<1>,
+         .quick = {1, 0, 1000},
+         .full = {2, 1, 20000, 1}}),
     row({.name = "sched_group_numa",
          .about = "a group's slot passes to a goroutine of the other node",
          .setup = release,

@@ -8,6 +8,7 @@
 #include "runtime/sys/os_linux.h"
 #include "runtime/wait/sema.h"
 #include "tests/model/model.h"
+#include "tests/model/sched_kit.h"
 
 namespace gump::model {
 namespace {
@@ -326,6 +327,32 @@ const Registered kWaitGroupReuse({
         },
     .quick = {3, 1, 200},
     .full = {4, 1, 20000},
+});
+
+// Two goroutines wait, and each may be between counting itself and its park.
+const Registered kWaitGroupTwo({
+    .name = "waitgroup_two",
+    .about = "WaitGroup: two goroutines wait, and a thread lets them go",
+    .common = setUpScheduler,
+    .setup =
+        [] {
+          wg.Add(1);
+          plainThread("go", [] {
+            for (int i = 0; i < 2; i++) {
+              startG([] {
+                wg.Wait();
+                check(data == 1, "Wait returned early");
+              });
+            }
+          });
+          plainThread("done", [] {
+            data = 1;
+            wg.Done();
+          });
+        },
+    .finish = allRan<2>,
+    .quick = {1, 0, 1000},
+    .full = {2, 1, 20000},
 });
 
 }  // namespace

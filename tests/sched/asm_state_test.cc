@@ -2,6 +2,7 @@
 // thread: errno, exceptions in flight, floating-point modes, an aligned stack.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cfenv>
@@ -11,6 +12,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "gump/chan.h"
 #include "gump/go.h"
@@ -406,6 +408,51 @@ TEST_P(SchedStateTest, GoroutinesBeginWithTheRoundingModeOfTheThreadOfRun) {
 }
 
 // Preemption in place interrupts a computation in the middle.
+// A goroutine that has not begun takes over the stack of the one that ends
+// before it, without a switch.
+TEST(SchedStateFollowTest, NextGoroutineOnTheStackBeginsAfresh) {
+  testing::RunWith(1, [] {
+    const int before = std::fegetround();
+    std::vector<uintptr_t> frames;
+    sync::WaitGroup wg;
+    for (int i = 0; i < 100; i++) {
+      wg.Go([&] {
+        EXPECT_EQ(GetErrno(), 0);
+        EXPECT_EQ(std::fegetround(), before);
+        frames.push_back(
+            reinterpret_cast<uintptr_t>(__builtin_frame_address(0)));
+        SetErrno(EDOM);
+        std::fesetround(FE_UPWARD);
+      });
+    }
+    wg.Wait();
+    EXPECT_EQ(std::fegetround(), before);
+    // The first and the last may have been preceded by another goroutine.
+    EXPECT_EQ(std::count(frames.begin(), frames.end(), frames[1]), 100);
+  });
+}
+
+// One that has begun gets its own stack and state back.
+TEST_P(SchedStateTest, GoroutineThatEndsIsFollowedByOneThatHasBegun) {
+  Run([] {
+    for (int i = 0; i < 1000; i++) {
+      SetErrno(i + 1);
+      std::fesetround(FE_DOWNWARD);
+      auto c = make_chan<int>();
+      go([c, i] {
+        c.Send(i);
+        SetErrno(EDOM);
+        std::fesetround(FE_UPWARD);
+      });
+      EXPECT_EQ(*c.Recv(), i);
+      runtime::Gosched();
+      EXPECT_EQ(GetErrno(), i + 1);
+      EXPECT_EQ(std::fegetround(), FE_DOWNWARD);
+    }
+    std::fesetround(FE_TONEAREST);
+  });
+}
+
 TEST_P(SchedStateTest, PreemptedGoroutineKeepsItsRoundingMode) {
   Run([] {
     constexpr int kModes[] = {FE_TONEAREST, FE_UPWARD, FE_DOWNWARD,

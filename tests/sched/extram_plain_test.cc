@@ -124,7 +124,7 @@ TEST_P(PlainThreadTest, CellsOfEndedGoroutinesAreUsedAgain) {
       const uint64_t before = rt::gcountAll();
       spawn(2000);
       // A P may keep some for itself, and one may be on its way to the list.
-      EXPECT_LT(rt::gcountAll(), before + 8 * rt::kGFreeMax);
+      EXPECT_LT(rt::gcountAll(), before + 16 * rt::kCellBatch);
     });
     blocking([&t] { t.join(); });
   });

@@ -1,5 +1,12 @@
 #include "tests/testing/profile_reader.h"
 
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <set>
 
@@ -114,6 +121,7 @@ class Reader {
     }
     p_->period = static_cast<int64_t>(top_.Int(12));
     p_->time_nanos = static_cast<int64_t>(top_.Int(9));
+    p_->duration_nanos = static_cast<int64_t>(top_.Int(10));
     ReadMappings();
     ReadFunctions();
     ReadLocations();
@@ -209,6 +217,49 @@ Profile ReadProfile(std::string_view file) {
     p.error = bad.why;
   }
   return p;
+}
+
+TempFile::TempFile() : path_(::testing::TempDir() + "profile-XXXXXX") {
+  fd_ = mkstemp(path_.data());
+  EXPECT_GE(fd_, 0);
+}
+
+TempFile::~TempFile() {
+  close(fd_);
+  unlink(path_.c_str());
+}
+
+std::string TempFile::Read() const {
+  std::string all;
+  std::array<char, 65536> part;
+  ssize_t n;
+  for (off_t at = 0; (n = pread(fd_, part.data(), part.size(), at)) > 0;
+       at += n) {
+    all.append(part.data(), static_cast<size_t>(n));
+  }
+  return all;
+}
+
+const std::string& GoTool() {
+  static const std::string tool = [] {
+    const char* set = std::getenv("GUMP_TEST_GO");
+    const std::string go = set != nullptr ? set : "go";
+    const std::string probe = go + " tool pprof -h >/dev/null 2>&1";
+    const int r = std::system(probe.c_str());
+    return WIFEXITED(r) && WEXITSTATUS(r) <= 2 ? go : std::string();
+  }();
+  return tool;
+}
+
+std::string ByGo(const std::string& option, const std::string& path) {
+  const std::string command =
+      GoTool() + " tool pprof " + option + " " + path + " 2>&1";
+  FILE* f = popen(command.c_str(), "r");
+  std::string text;
+  std::array<char, 4096> part;
+  while (fgets(part.data(), part.size(), f) != nullptr) text += part.data();
+  EXPECT_EQ(pclose(f), 0) << command << "\n" << text;
+  return text;
 }
 
 }  // namespace gump::testing

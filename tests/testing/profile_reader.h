@@ -1,5 +1,5 @@
 // Reads profiles in the form of profile.proto, and checks the rules that
-// `go tool pprof` checks.
+// `go tool pprof` checks. Runs that tool where it is installed.
 #ifndef TESTS_TESTING_PROFILE_READER_H_
 #define TESTS_TESTING_PROFILE_READER_H_
 
@@ -30,6 +30,7 @@ struct Profile {
   std::string period_type;
   int64_t period = 0;
   int64_t time_nanos = 0;
+  int64_t duration_nanos = 0;
   std::vector<Sample> samples;
   std::vector<Mapping> mappings;
 
@@ -55,6 +56,27 @@ struct Profile {
 
 // ReadProfile reads a gzip file.
 Profile ReadProfile(std::string_view file);
+
+// TempFile is an open file that is removed at the end.
+class TempFile {
+ public:
+  TempFile();
+  ~TempFile();
+  TempFile(const TempFile&) = delete;
+  TempFile& operator=(const TempFile&) = delete;
+  int fd() const { return fd_; }
+  const std::string& path() const { return path_; }
+  std::string Read() const;
+
+ private:
+  std::string path_;
+  int fd_;
+};
+
+// GoTool returns Go's command, or "" if there is none.
+const std::string& GoTool();
+// ByGo returns what `go tool pprof OPTION FILE` prints.
+std::string ByGo(const std::string& option, const std::string& path);
 
 }  // namespace gump::testing
 

@@ -155,6 +155,39 @@ void Do(const context::Context& ctx, const Labels& labels, F&& f) {
 [[nodiscard]] absl::Status WriteProfile(std::string_view name, int fd,
                                         int debug = 0);
 
+// StartCPUProfile begins a CPU profile. Each thread is sampled `hz` times for
+// each second of processor time that it uses. StopCPUProfile ends the profile
+// and writes it to fd, which stays open and must be open until then. It has the
+// form of WriteProfile with debug 0.
+//
+//   if (!pprof::StartCPUProfile(fd).ok()) return;
+//   Serve();
+//   pprof::StopCPUProfile();
+//
+// Samples have the labels of the goroutine that ran. A stack is walked by frame
+// pointers, so compile with -fno-omit-frame-pointer. Code without them cuts
+// stacks short. A stack has its 64 innermost functions.
+//
+// Fails with FailedPrecondition "cpu profiling already in use" if there is a
+// profile, and with InvalidArgument if hz is not in 1 to 1,000,000. The kernel
+// looks at such timers once a tick. Above that rate (250 Hz on many systems), a
+// sample counts several times.
+//
+// The profile uses SIGPROF. A handler that the program had installed gets the
+// signals that are not of the profile, and is alone again afterwards. A handler
+// that the program installs in between stays, and ends the sampling. Threads
+// that run no goroutines share the timer ITIMER_PROF. If the program uses that
+// itself, it keeps it, and those threads are not sampled. Threads that block
+// SIGPROF are not sampled either.
+//
+// Parks while another profile is being written.
+[[nodiscard]] absl::Status StartCPUProfile(int fd, int hz = 100);
+
+// StopCPUProfile ends the CPU profile and writes it. Without a profile it does
+// nothing. As in Go, it does not tell whether the profile could be written.
+// Parks while the file is not ready.
+void StopCPUProfile();
+
 // SetBlockProfileRate switches the block profile on, for ns > 0, or off. A wait
 // for a channel, in a select, for a lock, a condition, an event or a WaitGroup
 // counts. One that lasts d ns is recorded with the probability d / ns, and

@@ -48,37 +48,11 @@ __attribute__((noinline)) void Sleeper(int fd) {
 namespace gump {
 namespace {
 
+using testing::ByGo;
+using testing::GoTool;
 using testing::Profile;
 using testing::ReadProfile;
-
-// TempFile is a file that is removed at the end.
-class TempFile {
- public:
-  TempFile() : path_(::testing::TempDir() + "profile-XXXXXX") {
-    fd_ = mkstemp(path_.data());
-    EXPECT_GE(fd_, 0);
-  }
-  ~TempFile() {
-    close(fd_);
-    unlink(path_.c_str());
-  }
-  int fd() const { return fd_; }
-  const std::string& path() const { return path_; }
-  std::string Read() const {
-    std::string all;
-    std::array<char, 65536> part;
-    ssize_t n;
-    for (off_t at = 0; (n = pread(fd_, part.data(), part.size(), at)) > 0;
-         at += n) {
-      all.append(part.data(), static_cast<size_t>(n));
-    }
-    return all;
-  }
-
- private:
-  std::string path_;
-  int fd_;
-};
+using testing::TempFile;
 
 std::string Written(std::string_view name, int debug = 0) {
   const TempFile f;
@@ -91,30 +65,6 @@ Profile Read(std::string_view name) {
   Profile p = ReadProfile(Written(name));
   EXPECT_EQ(p.error, "");
   return p;
-}
-
-// GoTool returns Go's command, or "" if there is none.
-const std::string& GoTool() {
-  static const std::string tool = [] {
-    const char* set = std::getenv("GUMP_TEST_GO");
-    const std::string go = set != nullptr ? set : "go";
-    const std::string probe = go + " tool pprof -h >/dev/null 2>&1";
-    const int r = std::system(probe.c_str());
-    return WIFEXITED(r) && WEXITSTATUS(r) <= 2 ? go : std::string();
-  }();
-  return tool;
-}
-
-// ByGo returns what `go tool pprof OPTION FILE` prints.
-std::string ByGo(const std::string& option, const std::string& path) {
-  const std::string command =
-      GoTool() + " tool pprof " + option + " " + path + " 2>&1";
-  FILE* f = popen(command.c_str(), "r");
-  std::string text;
-  std::array<char, 4096> part;
-  while (fgets(part.data(), part.size(), f) != nullptr) text += part.data();
-  EXPECT_EQ(pclose(f), 0) << command << "\n" << text;
-  return text;
 }
 
 using ProfileTest = testing::WithGomaxprocs;

@@ -7,8 +7,8 @@
 //   wg.Wait();   // all have returned; may park
 //
 // A WaitGroup is a counter. Add raises it, Done lowers it by one, and Wait
-// waits until it is zero. A WaitGroup takes sixteen bytes and is never copied
-// or moved. The zero value is ready. It may be destroyed as soon as every Wait
+// waits until it is zero. A WaitGroup takes 24 bytes and is never copied or
+// moved. The zero value is ready. It may be destroyed as soon as every Wait
 // has returned, even while the Done that released them has not returned yet.
 //
 // Requires: an Add that raises the counter from zero happens before the Wait
@@ -40,6 +40,7 @@
 
 #include "gump/go.h"
 #include "gump/internal/atomic.h"
+#include "gump/internal/linkname_sync.h"
 #include "gump/internal/linkname_synctest.h"
 
 namespace gump::sync {
@@ -120,7 +121,7 @@ class WaitGroup {
   void RunTask(void (*run)(void*), void* task);
 
   rt::Atomic<uint64_t> state_;
-  rt::Atomic<uint32_t> sema_;
+  rt::WaitList list_;
   rt::Atomic<uint32_t> bubble_;  // the bubble's id, if kBubbled is set
 };
 

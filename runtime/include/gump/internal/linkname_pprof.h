@@ -77,6 +77,20 @@ int64_t setMutexProfileFraction(int64_t rate) noexcept;
 void visitBlockedStacks(StackVisitor visit, void* arg) noexcept;
 void visitMutexStacks(StackVisitor visit, void* arg) noexcept;
 
+// CpuProfileStart is what startCpuProfile has done.
+enum class CpuProfileStart : uint8_t {
+  kOk,
+  kInUse,     // there is a profile already
+  kNoMemory,  // for its table
+};
+
+// startCpuProfile begins to sample all threads, each `hz` times for each second
+// of processor time that it uses. hz is 1 to 1'000'000. stopCpuProfile ends
+// that and visits the stacks. StackRecord::count is the number of samples.
+// Returns false if there is no profile.
+[[nodiscard]] CpuProfileStart startCpuProfile(int hz) noexcept;
+bool stopCpuProfile(StackVisitor visit, void* arg) noexcept;
+
 // symbolText writes the name of the function around pc, or "?", to out, without
 // a NUL, and returns its size. The name is cut at `size`. hidesFromUsers tells
 // whether dumps leave out a function of that name.

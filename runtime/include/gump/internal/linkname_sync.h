@@ -50,6 +50,18 @@ void semrelease(Atomic<uint32_t>* addr, bool handoff,
 // because main has ended. With semreleaseN it cannot.
 void semreleaseN(Atomic<uint32_t>* addr, uint32_t n) noexcept;
 
+// WaitList is the list of the goroutines and threads that wait until an object
+// lets all of them go. runtime/wait/waitlist.cc has the protocol.
+struct WaitList {
+  Atomic<uintptr_t> word;
+};
+// waitListWait waits until a waitListRelease lets the caller go. The caller has
+// counted itself in the object before. waitListRelease lets n waiters go: all
+// that are counted, of which some may still be on their way into the list. It
+// never parks. The object may be gone when it returns.
+void waitListWait(WaitList* l, SemaReason reason) noexcept;
+void waitListRelease(WaitList* l, uint32_t n) noexcept;
+
 // NotifyList is the list on which sync::Cond waits. It uses tickets, so that
 // the first waiter is signalled first. Its lock is one of a table of locks,
 // which the address of the list selects. So a waiter may destroy the list as
