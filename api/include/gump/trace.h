@@ -48,6 +48,7 @@ void Stop();
 // IsEnabled returns true while Start's trace is being written. Does not park.
 [[nodiscard]] bool IsEnabled();
 
+// FlightRecorderOptions say how much a FlightRecorder keeps.
 struct FlightRecorderOptions {
   // What has happened in the last min_age is kept, unless it is more than
   // max_bytes. Both are hints: the recorder keeps whole parts of about a
