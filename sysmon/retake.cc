@@ -162,7 +162,7 @@ bool retakeSyscall(P* pp, int64_t now) {
     return false;
   }
   const AwakeScope awake;  // the M in the call may return and park just now
-  const bool taken = pcasstatus(pp, kPsyscall, kPidle);
+  const bool taken = takeFromCall(pp, kPidle);
   if (taken) {
     pp->syscalltick.add(1, relaxed);
     handoffp(pp);

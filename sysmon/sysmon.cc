@@ -29,6 +29,7 @@
 #include "runtime/diag/debugvars.h"
 #include "runtime/diag/panic.h"
 #include "runtime/diag/stats.h"
+#include "runtime/diag/trace.h"
 #include "runtime/sched/affinity.h"
 #include "runtime/sched/deadlock.h"
 #include "runtime/sched/mlocks.h"
@@ -342,6 +343,7 @@ class PeriodicTasks {
     }
     if (trim_.due(now)) trimIdleMs();
     forceReclaim(now);
+    if (traceAdvanceDue(now)) traceAdvance();
   }
 
  private:

@@ -334,6 +334,21 @@ function(gump_gdb_tests path)
   endif()
 endfunction()
 
+# gump_trace_tests(path): the trace that the program <path> writes is valid, and its pictures are good. A browser opens them
+# in another test, because not all machines have one.
+function(gump_trace_tests path)
+  if(GUMP_SANITIZE OR CMAKE_CROSSCOMPILING)
+    return()
+  endif()
+  set(folder ${PROJECT_BINARY_DIR}/trace_test)
+  gump_executable(trace_traced ${path})
+  add_dependencies(trace_traced gump_trace trace_check)
+  set(programs $<TARGET_FILE:trace_traced> $<TARGET_FILE:gump_trace> $<TARGET_FILE:trace_check>)
+  add_test(NAME tools/trace/convert COMMAND ${CMAKE_CURRENT_LIST_DIR}/tools/trace/convert.sh ${folder}/convert ${programs})
+  add_test(NAME tools/trace/page COMMAND ${CMAKE_CURRENT_LIST_DIR}/tools/trace/page.sh ${folder}/page ${programs})
+  set_tests_properties(tools/trace/convert tools/trace/page PROPERTIES TIMEOUT ${gump_test_timeout} SKIP_RETURN_CODE 77)
+endfunction()
+
 # gump_valgrind_test(path): the test <path> as <path>_valgrind again, under memcheck.
 function(gump_valgrind_test path)
   if(NOT CMAKE_BUILD_TYPE STREQUAL "Release" OR GUMP_SANITIZE OR GUMP_LOCKRANK OR CMAKE_CROSSCOMPILING)

@@ -33,6 +33,7 @@
 #include "runtime/diag/leaks.h"
 #include "runtime/diag/panic.h"
 #include "runtime/diag/scopetree.h"
+#include "runtime/diag/trace_buf.h"
 #include "runtime/diag/unwind.h"
 #include "runtime/sched/extram.h"
 #include "runtime/sched/group.h"
@@ -113,7 +114,9 @@ GUMP_NO_SANITIZE void describe(const G* gp, uint32_t status, GRecord* r) {
   r->parentGoid = gp->parentGoid;
   r->gopc = gp->gopc;
   r->fn = gp->fn;
-  r->ancestors = gp->ancestors;
+  // Pairs with extraOf.
+  const GExtra* extra = gp->extra.load(acquire);
+  r->ancestors = extra == nullptr ? nullptr : extra->ancestors;
   r->status = status;
   r->reason = gp->waitreason;
   const Bubble* b = gp->bubble;  // type-stable
@@ -459,14 +462,27 @@ void printSnapshot(Writer* w, Snapshot* s, const GRecord& self) {
 
 }  // namespace
 
+GExtra* extraOf(G* gp) {
+  GExtra* extra = gp->extra.load(acquire);  // pairs with the cas
+  if (GUMP_LIKELY(extra != nullptr)) return extra;
+  static constinit TraceArena arena;
+  auto* fresh = static_cast<GExtra*>(arena.allocate(sizeof(GExtra)));
+  if (fresh == nullptr) return nullptr;
+  new (fresh) GExtra();
+  return gp->extra.cas(nullptr, fresh, acq_rel) ? fresh
+                                                : gp->extra.load(acquire);
+}
+
 void saveAncestors(G* gp) {
   if (debug.tracebackancestors <= 0) return;
-  if (gp->ancestors == nullptr) {
-    gp->ancestors = static_cast<Ancestors*>(
+  GExtra* extra = extraOf(gp);
+  if (extra == nullptr) return;
+  if (extra->ancestors == nullptr) {
+    extra->ancestors = static_cast<Ancestors*>(
         persistentalloc(ancestorsRoom(), alignof(Ancestors)));
-    if (gp->ancestors == nullptr) return;
+    if (extra->ancestors == nullptr) return;
   }
-  Ancestors* all = gp->ancestors;
+  Ancestors* all = extra->ancestors;
   all->count = 0;
   const G* me = getg();
   if (me->goid == 0) return;  // the runtime, or a foreign thread
@@ -479,9 +495,10 @@ void saveAncestors(G* gp) {
   a->more = here.kept > a->kept;
   memcpy(a->pcs, here.pcs, a->kept * sizeof(a->pcs[0]));
   all->count = 1;
-  if (me->ancestors == nullptr) return;
-  const uint32_t n = std::min(me->ancestors->count, maxAncestors() - 1);
-  memcpy(a + 1, me->ancestors->of, n * sizeof(*a));
+  const GExtra* mine = me->extra.load(acquire);  // pairs with extraOf
+  if (mine == nullptr || mine->ancestors == nullptr) return;
+  const uint32_t n = std::min(mine->ancestors->count, maxAncestors() - 1);
+  memcpy(a + 1, mine->ancestors->of, n * sizeof(*a));
   all->count += n;
 }
 

@@ -26,6 +26,7 @@
 #include <cstdint>
 
 #include "gump/internal/linkname.h"
+#include "runtime/sched/tracemark.h"
 #include "runtime/sched/waitreason.h"
 #include "runtime/sys/print.h"
 
@@ -93,6 +94,16 @@ struct Ancestors {
 
   size_t bytes() const { return sizeof(Ancestors) + count * sizeof(One); }
 };
+
+// GExtra is what few goroutines need (G::extra).
+struct GExtra {
+  Ancestors* ancestors = nullptr;  // used with tracebackancestors
+  TraceMark trace;
+};
+// extraOf returns gp's, and makes it at the first call. Returns nullptr if the
+// kernel has no memory.
+// On: any.  P: either.  Locks: none.  Parks: no.
+GExtra* extraOf(G* gp);
 
 // saveAncestors records the ancestors of gp. The caller makes gp, and no other
 // thread knows gp yet.
@@ -187,6 +198,9 @@ struct FrameTexts {
 // The functions below take texts from *known and add new ones to it. If known
 // is nullptr, they find each text anew.
 
+// frameName writes the name of the function around pc. Returns false if only
+// dumps of level 2 and above show the frame.
+bool frameName(uintptr_t pc, char (&out)[FrameText::kMaxName]);
 // printLocation prints the line with module and address below a function.
 void printLocation(Writer* w, uintptr_t pc);
 // printCreator prints "created by", the function around pc and its location. If

@@ -150,6 +150,11 @@ bool visible(uintptr_t pc, int32_t level, FrameTexts* known) {
 
 }  // namespace
 
+bool frameName(uintptr_t pc, char (&out)[FrameText::kMaxName]) {
+  symbolName(pc, out);
+  return interestsUsers(out);
+}
+
 // Runs at the first use of the library. Its caller expects errno unchanged.
 GUMP_NOINLINE void symbolinit() {
   const int saved = errno;

@@ -106,7 +106,6 @@ void dropm(M* mp) {
   auto* e = reinterpret_cast<ExtraM*>(mp);  // m is its first member
   G* gp = mp->curg.load(relaxed);           // written by us
   mp->lockedExt = 0;  // the next thread has not locked anything
-  mp->procid.store(0, release);
   setg(nullptr);
   {
     LockScope l(&sched.lock);
@@ -114,6 +113,7 @@ void dropm(M* mp) {
     // thread for one that has ended and is accounted for, although it lives on
     // and may wake a goroutine.
     casgstatus(gp, kGrunning, kGdead);
+    mp->procid.store(0, release);  // the trace has named the thread
     sched.nmextra--;
     checkdead();  // it may have been the last thread that could wake a G
   }

@@ -39,6 +39,7 @@
 #include <cstring>
 
 #include "runtime/diag/panic.h"
+#include "runtime/diag/trace.h"
 #include "runtime/sched/affinity.h"
 #include "runtime/sched/home.h"
 #include "runtime/sched/rt0.h"
@@ -74,6 +75,7 @@ void inChild() {
   // There is only one thread, so none of this needs an order.
   forked.store(true, relaxed);
   unsetInitialised();  // (F2)
+  traceForked();
   G* gp = getg();
   M* mp = gp == nullptr ? nullptr : gp->m;
   if (mp != nullptr) {

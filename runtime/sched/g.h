@@ -19,8 +19,8 @@
 
 namespace gump::rt {
 
-struct Ancestors;
 struct Bubble;
+struct GExtra;
 struct M;
 
 inline constexpr uint64_t kMainGoid = 1;  // of the goroutine of Run
@@ -188,8 +188,9 @@ struct alignas(kCacheLine) G {
   // `special` is set.
   uint32_t group = 0;
   Bubble* bubble = nullptr;  // of synctest, inherited; (B1) of synctest.h
-  // Used with tracebackancestors. Belongs to the cell for good.
-  Ancestors* ancestors = nullptr;
+  // What few goroutines need. Made at the first need (by CAS), and belongs to
+  // the cell for good.
+  Atomic<GExtra*> extra;
 
   // Initialised only so that m0, which has a G, is a constant. Static
   // constructors of the program may use the runtime before a constructor of m0

@@ -26,12 +26,13 @@
 //       the kAsked of the other, long after its A3. Or one might look at a P
 //       that the other has taken but not yet made kPidle.
 //  (P6) Each kPresumedTaken of an M has a generation above its bits, and the P
-//       remembers it (takenAs). A generation is used again only after 2^28
+//       remembers it (takenAs). A generation is used again only after 2^26
 //       questions. Without generations, an asker that gives a P back could take
 //       a later kPresumedTaken, set for another P, for the one of this P (ABA).
 // (P2) to (P4) are those of preempt_signal.cc.
 #include "runtime/diag/panic.h"
 #include "runtime/diag/stats.h"
+#include "runtime/diag/trace.h"
 #include "runtime/sched/fork.h"
 #include "runtime/sched/group.h"
 #include "runtime/sched/mlocks.h"
@@ -105,7 +106,8 @@ namespace {
 // On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
 bool tryPresume(P* pp, M* mp, G* gp, Group** slotOf) {
   const uint32_t tick = pp->schedtick.load(relaxed);
-  const uint32_t mark = mp->presumed.load(relaxed) & kPresumedMarked;
+  const uint32_t mark =
+      mp->presumed.load(relaxed) & (kPresumedMarked | kPresumedGiven);
   // A1. The CAS fails if the P is taken already.
   if (!mp->presumed.cas(mark, mark | kPresumedAsked, relaxed)) return false;
   asymmetricHeavy();  // A2
@@ -123,8 +125,10 @@ bool tryPresume(P* pp, M* mp, G* gp, Group** slotOf) {
   const uint32_t taken =
       kPresumedTaken | (++mp->presumedGen << kPresumedGenShift);  // (P6)
   const uint32_t verdict = away ? taken : mark;
+  TraceTaking trace(pp, mp, gp, (mark & kPresumedGiven) != 0);
   if (!mp->presumed.cas(mark | kPresumedAsked, verdict, acq_rel)) return false;
   if (!away) return false;
+  trace.taken();
   pp->takenAs = taken;
   sched.npresumed.add(1, relaxed);  // a hint for sysmon
   stats.presumptions.add(1, relaxed);
@@ -142,10 +146,12 @@ bool tryGiveBack(P* pp, M* mp) {
   if (gp != nullptr && peek(gp->special) && peek(gp->group) != 0) return false;
   setPStatus(pp, kPidle, kPrunning);
   pp->m.store(mp, release);  // as acquirep
+  // A trace that begins meanwhile stops the world, and so takes the P again.
+  const Presumed given = tracing() ? kPresumedGiven : kPresumedNot;
   // Marked, because mp may have been marked before. Then its next entry into
   // the runtime must take the slow path, to count the entry (countEntry).
   // acq_rel: as A4.
-  if (mp->presumed.cas(pp->takenAs, kPresumedMarked, acq_rel)) {
+  if (mp->presumed.cas(pp->takenAs, kPresumedMarked | given, acq_rel)) {
     sched.npresumed.add(-1, relaxed);  // as above
     return true;
   }
@@ -205,7 +211,11 @@ bool endPresumption(M* mp) {
     // The answer to B3. Pairs with A4.
     const uint32_t s = mp->presumed.load(acquire);
     if (!mp->presumed.cas(s, kPresumedNot, acq_rel)) continue;
-    if ((s & kPresumedTaken) == 0) return false;
+    if ((s & kPresumedTaken) == 0) {
+      if ((s & kPresumedGiven) != 0 && tracing()) traceGiven();
+      return false;
+    }
+    if (tracing()) traceLost();
     sched.npresumed.add(-1, relaxed);  // a hint for sysmon
     mp->p = nullptr;
     mp->oldp = nullptr;

@@ -149,6 +149,8 @@ uint32_t readgstatus(const G* gp);
 // casgstatus moves gp along one edge of the diagram in g.h, or throws.
 // It waits while another thread holds the scan bit.
 void casgstatus(G* gp, uint32_t oldval, uint32_t newval);
+// setgstatus is casgstatus without an event of the execution trace.
+void setgstatus(G* gp, uint32_t oldval, uint32_t newval);
 // castogscanstatus sets the scan bit on a waiting or syscall G. Returns false
 // if gp is in another state. casfrom_Gscanstatus clears the bit.
 [[nodiscard]] bool castogscanstatus(G* gp, uint32_t oldval);
@@ -158,6 +160,8 @@ void casfrom_Gscanstatus(G* gp, uint32_t oldval);
 // owner of pp. It also throws if the status was not oldval.
 [[nodiscard]] bool pcasstatus(P* pp, uint32_t oldval, uint32_t newval);
 void setPStatus(P* pp, uint32_t oldval, uint32_t newval);
+// takeFromCall is pcasstatus for a P in a system call.
+[[nodiscard]] bool takeFromCall(P* pp, uint32_t newval);
 
 // ---- proc_park.cc -----------------------------------------------------------
 

@@ -30,6 +30,7 @@
 
 #include "runtime/diag/debugvars.h"
 #include "runtime/diag/panic.h"
+#include "runtime/diag/trace.h"
 #include "runtime/diag/traceback.h"
 #include "runtime/sched/gls.h"
 #include "runtime/sched/gqueue.h"
@@ -690,7 +691,9 @@ void endCommit(G* gp, M* mp) {
 // On: user.  P: needed; m.locks is 1, then 0 unless it returns nullptr.
 // Locks: takes kStack, kGFree, sched.lock.  Parks: no.
 GUMP_NO_SANITIZE G* endDirectly(G* gp, M* mp) {
-  if (kSanitizerBuild || gp->careful || gp->special) return nullptr;
+  if (kSanitizerBuild || gp->careful || gp->special || tracing()) {
+    return nullptr;
+  }
   if (mp->p == nullptr || mp->p->records.load(relaxed) != 0) return nullptr;
   // goexit0 reports exceptions in flight.
   const EhGlobals* eh = mp->eh;
@@ -737,7 +740,11 @@ GUMP_NOINLINE void beginCarefully(G* gp) {
     gp->special = true;
     sanitizerAnnounceNewG(gp, gp->m);
   }
-  if (gp->goid == kMainGoid) mainBegins(gp);
+  if (gp->goid == kMainGoid) {
+    traceMainBegins();
+    traceFromEnv();
+    mainBegins(gp);
+  }
 }
 }  // namespace
 
@@ -755,7 +762,10 @@ GUMP_NO_SANITIZE void gumpGoroutineMain(G* gp) {
     ft->run(gp->closure);
     if (GUMP_UNLIKELY(gp->careful)) {
       // Not only main is careful.
-      gp->mainReturned = gp->goid == kMainGoid;
+      if (gp->goid == kMainGoid) {
+        traceMainEnds();
+        gp->mainReturned = true;
+      }
     }
     destroyClosure(gp);
     // acquirem may park here.

@@ -537,6 +537,7 @@ void gopreempt() {
   // (execute).
   mp->p->preempt.store(false, relaxed);  // best effort
   checkHeldLocks(getg(), "yields", "asked to");
+  mp->trace.preempted = true;
   mcallAnnounced(gopreemptImpl);
 }
 

@@ -2,6 +2,7 @@
 // against the diagrams in g.h and runtime2.h, in release builds too. A wrong
 // transition is the earliest visible sign of a double wake-up or a lost owner.
 #include "runtime/diag/panic.h"
+#include "runtime/diag/trace.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/tracking.h"
@@ -113,6 +114,14 @@ uint32_t readgstatus(const G* gp) {
 }
 
 void casgstatus(G* gp, uint32_t oldval, uint32_t newval) {
+  if (tracing()) {
+    traceStatus(gp, oldval, newval);
+  } else {
+    setgstatus(gp, oldval, newval);
+  }
+}
+
+void setgstatus(G* gp, uint32_t oldval, uint32_t newval) {
   if (GUMP_UNLIKELY(oldval > kGdead || (kLegalG[oldval] & bit(newval)) == 0)) {
     badG(gp, oldval, newval);
   }
@@ -165,6 +174,10 @@ bool pcasstatus(P* pp, uint32_t oldval, uint32_t newval) {
   }
   // The winner owns the P, and all that its last owner wrote.
   return pp->status.cas(oldval, newval, acq_rel);
+}
+
+bool takeFromCall(P* pp, uint32_t newval) {
+  return tracing() ? traceTakeP(pp, newval) : pcasstatus(pp, kPsyscall, newval);
 }
 
 void setPStatus(P* pp, uint32_t oldval, uint32_t newval) {

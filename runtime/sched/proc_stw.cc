@@ -32,6 +32,7 @@
 #include "runtime/diag/debugvars.h"
 #include "runtime/diag/panic.h"
 #include "runtime/diag/stats.h"
+#include "runtime/diag/trace.h"
 #include "runtime/sched/affinity.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/netpoll.h"
@@ -136,8 +137,7 @@ bool takeStoppablePs(M* mp) {
   int32_t n = gomaxprocs.load(relaxed);
   for (int32_t i = 0; i < n; i++) {
     P* pp = allp[i];
-    if (pp->status.load(seq_cst) == kPsyscall &&
-        pcasstatus(pp, kPsyscall, kPgcstop)) {
+    if (pp->status.load(seq_cst) == kPsyscall && takeFromCall(pp, kPgcstop)) {
       pp->syscalltick.add(1, relaxed);
       sched.stopwait--;
     }
@@ -194,8 +194,7 @@ void visitSyscalls() {
   for (int32_t i = 0; i < n; i++) {
     P* pp = allp[i];
     if (pp->status.load(seq_cst) == kPsyscall &&
-        pp->runSafePointFn.load(acquire) == 1 &&
-        pcasstatus(pp, kPsyscall, kPidle)) {
+        pp->runSafePointFn.load(acquire) == 1 && takeFromCall(pp, kPidle)) {
       pp->syscalltick.add(1, relaxed);
       handoffp(pp);  // runs the function
     }
@@ -253,6 +252,7 @@ void stopTheWorld(WaitReason reason) {
                         // stopped P
   G* gp = getg();
   gp->waitreason = reason;
+  if (tracing()) traceStopBegins(waitReasonString(reason));
   stopBegin = nanotime();
   if (takeStoppablePs(mp)) {
     if (!gp->foreign) preciseSleeps(mp);
@@ -279,9 +279,11 @@ void startTheWorld() {
     netpollAdjustWaiters(r.delta);
   }
   P* runnable;
+  bool resized;
   {
     LockScope l(&sched.lock);
     int32_t procs = newprocs != 0 ? newprocs : gomaxprocs.load(relaxed);
+    resized = newprocs != 0;
     newprocs = 0;
     runnable = procresize(procs);
     // Pairs with the acquire in findRunnable.
@@ -317,6 +319,10 @@ void startTheWorld() {
   // of sched.lock above.
   wakepAnywhere();
   undoRunOnWake(std::exchange(stopperBefore, RunOnWake()));
+  if (tracing()) {
+    if (resized) traceProcs(gomaxprocs.load(relaxed));  // we have worldsema
+    traceStopEnds();
+  }
   giveUpWorld(mp);
 }
 
@@ -425,7 +431,7 @@ bool askEveryP(const P* own, void (*fn)(P*)) {
 }
 }  // namespace
 
-void forEachP(WaitReason reason, void (*fn)(P*)) {
+void forEachP(WaitReason reason, void (*fn)(P*), void (*last)()) {
   M* mp = takeWorld();
   G* gp = getg();
   P* own = mp->p;
@@ -449,6 +455,7 @@ void forEachP(WaitReason reason, void (*fn)(P*)) {
     if (sched.mainEnded.load(relaxed))
       releasePreempted();  // as in startTheWorld
   }
+  if (last != nullptr) last();
   giveUpWorld(mp);
 }
 

@@ -10,6 +10,7 @@
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
 #include "runtime/diag/parklocks.h"
+#include "runtime/diag/trace.h"
 #include "runtime/sched/group.h"
 #include "runtime/sched/home.h"
 #include "runtime/sched/locked.h"
@@ -39,7 +40,7 @@ void wakeSysmon() {
 // On: user.  P: pp, published.  Locks: takes sched.lock.  Parks: no.
 void entersyscallStopped(P* pp) {
   LockScope l(&sched.lock);
-  if (sched.stopwait > 0 && pcasstatus(pp, kPsyscall, kPgcstop)) {
+  if (sched.stopwait > 0 && takeFromCall(pp, kPgcstop)) {
     pp->syscalltick.add(1, relaxed);
     if (--sched.stopwait == 0) notewakeup(&sched.stopnote);
   }
@@ -48,7 +49,7 @@ void entersyscallStopped(P* pp) {
 // entersyscallFuzzed retakes the caller's P at once, as sysmon might do later.
 // On: user.  P: pp, published.  Locks: takes sched.lock.  Parks: no.
 void entersyscallFuzzed(P* pp) {
-  if (!pcasstatus(pp, kPsyscall, kPidle)) return;
+  if (!takeFromCall(pp, kPidle)) return;
   pp->syscalltick.add(1, relaxed);  // as retakeSyscall
   handoffp(pp);
 }
@@ -68,7 +69,7 @@ bool exitsyscallFast(P* oldp) {
   if (sched.mainEnded.load(acquire)) return false;  // pairs with endMain
   // Pairs with the store in entersyscall.
   if (oldp != nullptr && oldp->status.load(acquire) == kPsyscall &&
-      pcasstatus(oldp, kPsyscall, kPidle)) {
+      (tracing() ? traceRegainP(oldp) : pcasstatus(oldp, kPsyscall, kPidle))) {
     wirep(oldp);
     return true;
   }

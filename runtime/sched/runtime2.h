@@ -19,6 +19,7 @@
 #include "runtime/sched/stack.h"
 #include "runtime/sched/time.h"
 #include "runtime/sched/timehist.h"
+#include "runtime/sched/tracemark.h"
 #include "runtime/sched/tracking.h"
 #include "runtime/sys/atomic.h"
 #include "runtime/sys/base.h"
@@ -71,10 +72,11 @@ enum Presumed : uint32_t {
   kPresumedForked = 8,  // this is a child of fork (fork.cc); never cleared
   kPresumedHook = 16,   // this thread is in a hook of the program's
                         // (threadhooks.cc); written by the thread
+  kPresumedGiven = 32,  // its P was taken and given back, for the trace
 };
 // The generation of kPresumedTaken is stored above these bits. Each question
 // uses one up.
-inline constexpr int kPresumedGenShift = 5;
+inline constexpr int kPresumedGenShift = 6;
 
 // Values of M::profileTimer: between minit and unminit the M has no timer;
 // there is no thread that could have one.
@@ -214,7 +216,8 @@ struct M {
   uint8_t ranksheld[15] = {};
   const void* locksheld[15] = {};
   bool diesInHook = false;  // a hook of the program's ends the process
-  int32_t throwing = 0;     // 1 fatal, 2 throw
+  TraceM trace;
+  int32_t throwing = 0;  // 1 fatal, 2 throw
   int32_t dying = 0;
 };
 
@@ -327,6 +330,8 @@ struct alignas(kFalseSharing) P {
   // How long goroutines were runnable before this P ran them. Written by the
   // owner, and read by metrics.
   TimeHistogram timeToRun;
+  TraceMark trace;       // used by the owner
+  int32_t traceTid = 0;  // the thread that took it into a system call; likewise
 
   struct SysmonTick {  // sysmon's private copy
     uint32_t schedtick = 0, syscalltick = 0;

@@ -37,10 +37,11 @@ void startTheWorld();
 void updateMaxProcs();
 // forEachP runs fn once for every P, at a safe point of that P: idle, in a
 // system call, or in the scheduler. It forces Ps that reach none
-// (forcePreempt). fn may be called with sched.lock held.
+// (forcePreempt). fn may be called with sched.lock held. `last` runs when all
+// Ps have been visited, and before the next stop of the world can begin.
 // On: user, or a foreign thread.  P: either.  Locks: takes worldsema,
 // sched.lock.  Parks: yes.
-void forEachP(WaitReason reason, void (*fn)(P*));
+void forEachP(WaitReason reason, void (*fn)(P*), void (*last)() = nullptr);
 
 }  // namespace gump::rt
 

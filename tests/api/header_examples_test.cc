@@ -814,6 +814,41 @@ void Main() {
 }
 }  // namespace thread_h
 
+namespace trace_h {
+int served = 0;
+void Serve() { served++; }
+
+absl::Status Trace() {
+  if (auto s = gump::trace::Start("trace.out"); !s.ok()) return s;
+  Serve();
+  gump::trace::Stop();
+  return absl::OkStatus();
+}
+
+absl::Status Record(bool slow, int fd) {
+  gump::trace::FlightRecorder recorder;
+  if (auto s = recorder.Start(); !s.ok()) return s;
+  Serve();
+  if (slow) recorder.WriteTo(fd).IgnoreError();
+  return absl::OkStatus();
+}
+
+void Annotate(const context::Context& ctx, const std::string& name) {
+  gump::trace::Task task(ctx, "request");
+  gump::trace::Region region(task.Context(), "parse");
+  gump::trace::Log(task.Context(), "user", name);
+  Serve();
+}
+
+void Main() {
+  EXPECT_TRUE(Trace().ok());
+  unlink("trace.out");
+  EXPECT_TRUE(Record(/*slow=*/true, /*fd=*/-1).ok());
+  Annotate(context::Background(), "gopher");
+  EXPECT_EQ(served, 3);
+}
+}  // namespace trace_h
+
 namespace waitgroup_h {
 std::atomic<int> fetched = 0;
 void Fetch(const std::string&) { fetched++; }
@@ -848,7 +883,7 @@ TEST(HeaderExamplesTest, WorkAsDocumented) {
         panic_h::Main,   pool_h::Main,      pprof_h::Main,        queue_h::Main,
         rate_h::Main,    runtime_h::Main,   rwmutex_h::Main,      scope_h::Main,
         select_h::Main,  semaphore_h::Main, singleflight_h::Main, stack_h::Main,
-        thread_h::Main,  waitgroup_h::Main}) {
+        thread_h::Main,  trace_h::Main,     waitgroup_h::Main}) {
     gump::testing::RunWith(2, example);
   }
   EXPECT_EQ(go_h::main(), 0);

@@ -56,6 +56,7 @@ UPWARDS = {
     "diag/debugger.cc": [r'"runtime/wait/(?:chan|synctest)\.h"'],  # a debugger prints channels and bubbles
     "diag/leak_roots.cc": [r'"runtime/wait/sema\.h"'],           # the table of semaphores has waiters
     "diag/leaks.cc": [r'"runtime/wait/(?:chan|select|timechan|waitlist)\.h"'],  # what goroutines wait for
+    "diag/trace.cc": [r'"runtime/wait/sema\.h"'],               # one thread at a time starts, advances or stops a trace
     "diag/traceback.cc": [r'"runtime/wait/synctest\.h"'],        # a dump names the bubble
 }
 

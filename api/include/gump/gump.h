@@ -24,5 +24,6 @@
 #include "gump/sync.h"      // IWYU pragma: export
 #include "gump/synctest.h"  // IWYU pragma: export
 #include "gump/time.h"      // IWYU pragma: export
+#include "gump/trace.h"     // IWYU pragma: export
 
 #endif  // GUMP_GUMP_H_

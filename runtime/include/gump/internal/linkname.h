@@ -29,5 +29,6 @@
 #include "gump/internal/linkname_synctest.h"  // IWYU pragma: export
 #include "gump/internal/linkname_thread.h"    // IWYU pragma: export
 #include "gump/internal/linkname_time.h"      // IWYU pragma: export
+#include "gump/internal/linkname_trace.h"     // IWYU pragma: export
 
 #endif  // GUMP_INTERNAL_LINKNAME_H_

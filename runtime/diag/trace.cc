@@ -1,0 +1,656 @@
+// Starting, advancing and stopping the execution trace.
+//
+// A trace consists of generations of about a second. Each can be read without
+// the others: it names the state of every goroutine and P, and has its own
+// strings and stacks. So a file that ends in the middle is good up to the last
+// whole generation.
+//
+// A thread writes events to a buffer of its M, one for each of two generations,
+// inside of a TraceScope. A goroutine of the runtime ends a generation:
+//  1. It notes the goroutines that have no event in the generation (collect).
+//  2. It visits every P (forEachP), so that each P is named in the generation,
+//     and no P stays in a system call. It keeps worldsema until the next step
+//     is done, so no stop of the world lies in two generations.
+//  3. It stores the new generation (gen).
+//  4. It waits until no M is in a TraceScope, one after the other. A TraceScope
+//     that begins later has the new generation.
+//  5. The buffers of the old generation are its own now. It writes the
+//     goroutines of step 1 that still have no event: a change between 1 and 3
+//     would have been an event. Then it writes the strings and stacks.
+//
+// Between generations no event is out of order: a TraceScope loads the
+// generation after its owner got the goroutine or the P, and the owner before
+// loaded the generation earlier.
+//
+// A Session brackets all of this. Steps 1 to 4 need Ps. The rest does not, and
+// is done in a declared call, because the file may take its time. If the file
+// takes no more, the rest of the trace is thrown away.
+#include "runtime/diag/trace.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <new>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gump/internal/linkname.h"
+#include "runtime/diag/debugvars.h"
+#include "runtime/diag/panic.h"
+#include "runtime/diag/trace_state.h"
+#include "runtime/diag/trace_tables.h"
+#include "runtime/diag/traceback.h"
+#include "runtime/sched/extram.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/numa.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sched/rt0.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/stw.h"
+#include "runtime/sched/waitreason.h"
+#include "runtime/sys/descriptor.h"
+#include "runtime/sys/os_linux.h"
+#include "runtime/sys/tls.h"
+#include "runtime/wait/sema.h"
+
+namespace gump::rt {
+
+TraceBuf* traceEndNoP(uint64_t gen);  // trace_event.cc
+
+namespace {
+
+constexpr int64_t kPeriod = 1'000'000'000;          // of a generation, ns
+constexpr uint64_t kMostBytes = uint64_t{1} << 24;  // or so many, if sooner
+
+// Held while a trace starts or stops, or a generation ends, until the file has
+// what it gets.
+constinit Atomic<uint32_t> traceSema(1);
+
+// Whether a goroutine is in the part of that which needs Ps. Main does not end
+// meanwhile, and none enters it afterwards, because it would keep traceSema
+// until the next Run.
+enum Phase : uint32_t { kCalm, kSwitching, kMainOver };
+constinit Atomic<uint32_t> phase(kCalm);
+
+// A file that gets the generations from `first` on. Guarded by traceSema.
+struct File {
+  int fd = -1;         // -1: there is none
+  bool owned = false;  // closed at the end
+  bool headerWritten = false;
+  bool broken = false;  // it takes no more
+  uint64_t first = 0;
+};
+File file;
+
+// A flight recorder: the last generations, in memory. Guarded by traceSema.
+struct Recorder {
+  struct Generation {
+    int64_t end;  // nanotime
+    std::string bytes;
+  };
+  bool on = false;
+  int64_t minAge = 0;
+  size_t maxBytes = 0;
+  size_t bytes = 0;  // of `kept`
+  std::deque<Generation> kept;
+
+  void add(std::string generation);
+  void clear() {
+    kept.clear();
+    bytes = 0;
+  }
+};
+Recorder recorder;
+
+// Guarded by traceSema.
+uint64_t lastGen = 0;
+// The first batch of each generation, by parity. It is made while m.locks > 0,
+// so without malloc.
+struct SyncBatch {
+  uint8_t bytes[48];  // 38 at most
+  size_t size;
+
+  void make(uint64_t gen, int64_t now);
+  void number(uint64_t n) { size += putNumber(bytes + size, n); }
+  void byte(TraceEv kind) { bytes[size++] = static_cast<uint8_t>(kind); }
+};
+SyncBatch syncBatch[2];
+
+// When the current generation began. For sysmon.
+Atomic<int64_t> genSince;
+Atomic<bool> advancing;
+// file.fd >= 0, for a look without traceSema.
+Atomic<bool> fileOpen;
+
+void SyncBatch::make(uint64_t gen, int64_t now) {
+  constexpr uint64_t kNanoseconds = 1'000'000'000;  // units of time per second
+  uint8_t frequency[kMostNumber];
+  const size_t n = putNumber(frequency, kNanoseconds);
+  size = 0;
+  byte(TraceEv::kEventBatch);
+  number(gen);
+  number(kNoTraceThread);
+  number(static_cast<uint64_t>(now));
+  number(1 + n);
+  byte(TraceEv::kFrequency);
+  memcpy(bytes + size, frequency, n);
+  size += n;
+}
+
+struct Untraced {
+  G* gp;
+  uint64_t goid;
+  uint64_t tid;
+  TraceGo status;
+};
+
+// lookAt notes gp if it has no event in generation gen. gp may change
+// meanwhile, and then it has one.
+void lookAt(G* gp, uint64_t gen, std::vector<Untraced>* out) {
+  const GExtra* extra = gp->extra.load(acquire);  // pairs with extraOf
+  if (extra != nullptr && extra->trace.marked(gen)) return;
+  const uint64_t goid = peek(gp->goid);
+  Untraced u{gp, traceGoid(goid), kNoTraceThread, TraceGo::kWaiting};
+  const M* mp = peek(gp->m);
+  switch (readgstatus(gp) & ~uint32_t{kGscan}) {
+    case kGrunnable:
+      u.status = TraceGo::kRunnable;
+      break;
+    case kGwaiting:
+      u.status = gp->foreign ? TraceGo::kSyscall : TraceGo::kWaiting;
+      break;
+    case kGrunning:
+      // It is a plain thread's, or it has lost its P: otherwise it would have
+      // an event.
+    case kGsyscall:
+      u.status = mp != nullptr && mp->trace.hidden ? TraceGo::kRunnable
+                                                   : TraceGo::kSyscall;
+      break;
+    default:
+      return;
+  }
+  if (goid == 0) return;
+  if (u.status == TraceGo::kSyscall) {
+    if (mp == nullptr) return;
+    u.tid = traceThread(mp);
+  }
+  out->push_back(u);
+}
+
+std::vector<Untraced> collect(uint64_t gen) {
+  struct Arg {
+    uint64_t gen;
+    std::vector<Untraced> out;
+  };
+  Arg arg{gen, {}};
+  const auto look = [](G* gp, void* p) {
+    auto* a = static_cast<Arg*>(p);
+    lookAt(gp, a->gen, &a->out);
+  };
+  forEachG(look, &arg);
+  forEachForeign(look, &arg);
+  return std::move(arg.out);
+}
+
+// EventBatches makes batches of events that belong to no thread.
+class EventBatches {
+ public:
+  explicit EventBatches(uint64_t gen) : gen_(gen) {}
+  void status(const Untraced& u) {
+    if (b_ == nullptr || b_->pos + TraceBuf::kMostEvent > TraceBuf::kSize) {
+      close();
+      b_ = newTraceBuf();
+      if (b_ == nullptr) {
+        traceState.failed[gen_ % 2].store(true, relaxed);
+        return;
+      }
+      b_->begin(gen_, kNoTraceThread, nanotime());
+    }
+    b_->time(static_cast<uint8_t>(TraceEv::kGoStatus), nanotime());
+    b_->number(u.goid);
+    b_->number(u.tid);
+    b_->number(static_cast<uint64_t>(u.status));
+  }
+  void close() {
+    if (b_ != nullptr) traceState.full[gen_ % 2].push(b_);
+    b_ = nullptr;
+  }
+
+ private:
+  const uint64_t gen_;
+  TraceBuf* b_ = nullptr;
+};
+
+// ---- The file ---------------------------------------------------------------
+
+// writeAll writes n bytes. Returns false if the file takes no more. A pipe that
+// nobody reads sends no SIGPIPE.
+// On: user, or a foreign thread, in a declared call.  Parks: no.
+bool writeAll(int fd, const void* bytes, size_t n) {
+  sigset_t pipe, before;
+  sigemptyset(&pipe);
+  sigaddset(&pipe, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &pipe, &before);
+  const auto* p = static_cast<const char*>(bytes);
+  bool broke = false;
+  while (n > 0) {
+    const ssize_t w = ::write(fd, p, n);
+    if (w < 0 && errno == EINTR) continue;
+    if (w <= 0) {
+      broke = w < 0 && errno == EPIPE;
+      break;
+    }
+    p += w;
+    n -= static_cast<size_t>(w);
+  }
+  if (broke && sigismember(&before, SIGPIPE) == 0) {
+    const timespec now = {};
+    while (sigtimedwait(&pipe, nullptr, &now) < 0 && errno == EINTR) {
+    }
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return n == 0;
+}
+
+constexpr std::string_view kHeader("go 1.23 trace\0\0\0", 16);
+
+// Output is a generation in the file's format.
+struct Output {
+  const SyncBatch* head;
+  TraceBuf* events;
+  std::string tail;
+};
+
+// forEachPart calls f(bytes, size) for each part, until it returns false.
+template <class F>
+bool forEachPart(const Output& o, F&& f) {
+  if (!f(o.head->bytes, o.head->size)) return false;
+  for (const TraceBuf* b = o.events; b != nullptr; b = b->next) {
+    if (!f(b->bytes, b->pos)) return false;
+  }
+  return f(o.tail.data(), o.tail.size());
+}
+
+bool writeOutput(File* f, const Output& o) {
+  const int fd = f->fd;
+  if (!std::exchange(f->headerWritten, true) &&
+      !writeAll(fd, kHeader.data(), kHeader.size())) {
+    return false;
+  }
+  return forEachPart(
+      o, [fd](const void* p, size_t n) { return writeAll(fd, p, n); });
+}
+
+std::string flatten(const Output& o) {
+  std::string all;
+  forEachPart(o, [&all](const void* p, size_t n) {
+    all.append(static_cast<const char*>(p), n);
+    return true;
+  });
+  return all;
+}
+
+// add keeps generations until the rest is minAge old. maxBytes is a hint, as in
+// Go: one generation is always kept.
+void Recorder::add(std::string generation) {
+  const int64_t now = nanotime();
+  bytes += generation.size();
+  kept.push_back({now, std::move(generation)});
+  while (kept.size() > 1 &&
+         (bytes > maxBytes || now - kept.front().end > minAge)) {
+    bytes -= kept.front().bytes.size();
+    kept.pop_front();
+  }
+}
+
+// ---- Generations ------------------------------------------------------------
+
+// beginGeneration makes gen the current one.
+// On: any, with worldsema or the world stopped.
+void beginGeneration(uint64_t gen) {
+  const int64_t now = nanotime();
+  syncBatch[gen % 2].make(gen, now);
+  genSince.store(now, relaxed);
+  traceState.bytes.store(0, relaxed);
+  traceState.gen.store(gen, seq_cst);
+  lastGen = gen;
+  asymmetricHeavy();  // see TraceScope
+}
+
+// awaitScopes returns when no M is in a TraceScope that began before.
+void awaitScopes() {
+  for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
+    if (mp == getg()->m) continue;
+    for (int i = 0; mp->trace.writing.load(acquire); i++) {
+      if (i < 100) {
+        procyield(10);
+      } else {
+        usleep(50);
+      }
+    }
+  }
+}
+
+// takeBuffers moves the buffers of generation gen, which has ended, to the
+// list.
+void takeBuffers(uint64_t gen) {
+  for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
+    TraceBuf* b = std::exchange(mp->trace.buf[gen % 2], nullptr);
+    if (mp->trace.loss.gen.load(relaxed) == gen) {
+      const uint64_t tid = traceThread(mp);
+      if (b == nullptr || b->pos + 2 * TraceBuf::kMostEvent > TraceBuf::kSize) {
+        if (b != nullptr) traceState.full[gen % 2].push(b);
+        b = newTraceBuf();
+        if (b == nullptr) {
+          traceState.failed[gen % 2].store(true, relaxed);
+          continue;
+        }
+        b->begin(gen, tid, mp->trace.loss.time);
+      }
+      traceWriteLoss(mp->trace.loss, gen, tid, b);
+    }
+    if (b != nullptr) traceState.full[gen % 2].push(b);
+  }
+  if (TraceBuf* b = traceEndNoP(gen)) traceState.full[gen % 2].push(b);
+}
+
+// takeEvents takes the events of generation gen, which has ended.
+TraceBuf* takeEvents(uint64_t gen, const std::vector<Untraced>& untraced) {
+  takeBuffers(gen);
+  EventBatches states(gen);
+  for (const Untraced& u : untraced) {
+    const GExtra* extra = u.gp->extra.load(acquire);  // pairs with extraOf
+    if (extra == nullptr || !extra->trace.marked(gen)) states.status(u);
+  }
+  states.close();
+  TraceBuf* events = traceState.full[gen % 2].takeAll();
+  for (TraceBuf* b = events; b != nullptr; b = b->next) b->finish();
+  return events;
+}
+
+void giveBack(Output* o) {
+  while (TraceBuf* b = o->events) {
+    o->events = b->next;
+    freeTraceBuf(b);
+  }
+}
+
+// Session holds traceSema for a scope.
+class Session {
+ public:
+  // The part that needs Ps begins. Nothing parks with traceSema where phase is
+  // not kSwitching, because main may have ended.
+  // On: user, or a foreign thread.  P: either.  Locks: none.  Parks: yes.
+  Session() : gp_(runtimeEntry()) {
+    while (!enter()) gosched();
+  }
+  ~Session() {
+    // In a declared call it needs no P.
+    M* mp = calm_ ? nullptr : acquirem();
+    if (!calm_) endSwitching();
+    unlock();
+    if (calm_) {
+      exitsyscall();
+    } else {
+      releasem(mp);
+    }
+  }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // calm begins the part that needs no P. It ends with the Session.
+  void calm() {
+    if (std::exchange(calm_, true)) return;
+    entersyscall();
+    endSwitching();
+  }
+
+ private:
+  // enter returns false if main has ended. The goroutine gives traceSema back
+  // even if it has no P, as every goroutine that comes back late.
+  bool enter() {
+    semacquire(&traceSema, /*lifo=*/false, SemaReason::kSemacquire);
+    if (gp_->foreign) return true;  // plain threads may do so after main, too
+    M* mp = getg()->m;
+    const bool lost = acquiremNoPark(mp);
+    const bool entered = phase.cas(kCalm, kSwitching, acq_rel);
+    if (!entered) unlock();
+    if (lost) markPLost(mp);
+    releasem(mp);
+    return entered;
+  }
+  static void unlock() {
+    semrelease(&traceSema, /*handoff=*/false, /*yield=*/false);
+  }
+  void endSwitching() {
+    if (!gp_->foreign) phase.store(kCalm, release);  // pairs with traceMainEnds
+  }
+
+  const G* const gp_;
+  bool calm_ = false;
+};
+
+// nextGen is the generation that advance goes on to. Guarded by traceSema.
+uint64_t nextGen = 0;
+
+void switchGeneration() {
+  if (nextGen == 0) {
+    traceState.gen.store(0, seq_cst);
+    asymmetricHeavy();  // see TraceScope
+  } else {
+    beginGeneration(nextGen);
+    traceProcs(gomaxprocs.load(relaxed));
+  }
+}
+
+// keep gives generation gen to the recorder and to the file. Throws
+// std::bad_alloc.
+void keep(uint64_t gen, Output* o) {
+  o->tail = traceTables(gen);
+  if (recorder.on) recorder.add(flatten(*o));
+  if (file.fd >= 0 && !file.broken && gen >= file.first) {
+    file.broken = !writeOutput(&file, *o);
+  }
+}
+
+// advance ends the current generation, and begins another unless stops.
+// On: user, or a foreign thread.  P: either.  Locks: none.  Parks: yes.
+void advance(Session* session, bool stops) {
+  const uint64_t gen = traceState.gen.load(relaxed);
+  if (gen == 0) return;
+  std::vector<Untraced> untraced;
+  bool whole = true;
+  try {
+    untraced = collect(gen);
+  } catch (const std::bad_alloc&) {
+    whole = false;
+  }
+  nextGen = stops ? 0 : gen + 1;
+  forEachP(WaitReason::kFlushProcCaches, traceProcStatus, switchGeneration);
+  awaitScopes();
+  // Not earlier: a scope that spans a switch (TraceM::entering) ends only with
+  // the hint. Later ones have generation 0, and write nothing.
+  if (stops) traceHint.store(0, relaxed);
+  session->calm();
+  Output o = {&syncBatch[gen % 2], takeEvents(gen, untraced), {}};
+  if (traceState.failed[gen % 2].xchg(false, relaxed)) whole = false;
+  try {
+    if (whole) keep(gen, &o);
+  } catch (const std::bad_alloc&) {
+    whole = false;
+  }
+  // Without memory the generation misses events, and readers would refuse it
+  // and all that follow.
+  if (!whole) {
+    file.broken = true;
+    recorder.clear();
+  }
+  traceState.stacks[gen % 2].clear();
+  traceState.strings[gen % 2].clear();
+  giveBack(&o);
+}
+
+// begin starts tracing.
+// On: user, or a foreign thread.  P: either.  Locks: none.  Parks: yes.
+void begin() {
+  stopTheWorld(WaitReason::kStoppingTheWorld);
+  for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
+    TraceM* t = &mp->trace;
+    t->hidden = false;
+    t->kept = false;
+    t->preempted = false;
+    t->loss.gen.store(0, relaxed);
+  }
+  const int32_t n = gomaxprocsEver.load(relaxed);
+  for (int32_t i = 0; i < n; i++) allp[i]->traceTid = 0;
+  traceHint.store(1, relaxed);
+  beginGeneration(lastGen + 1);
+  traceProcs(gomaxprocs.load(relaxed));
+  traceStopBegins("start trace");
+  startTheWorld();
+}
+
+bool runs() { return traceState.gen.load(relaxed) != 0; }
+
+void advancer(void*) {
+  {
+    Session session;
+    advance(&session, /*stops=*/false);
+  }
+  advancing.store(false, release);  // pairs with traceAdvance
+}
+constexpr FuncType kAdvancer = systemFunc(advancer);
+
+// The rest of the trace is lost if the process ends otherwise.
+void stopAtExit() { traceStop(); }
+
+}  // namespace
+
+bool traceStart(int fd, bool owned) noexcept {
+  schedinit();
+  Session session;
+  if (file.fd >= 0) return false;
+  const bool beside = runs();  // beside the recorder
+  if (beside) advance(&session, /*stops=*/false);
+  file = File{.fd = fd, .owned = owned, .first = lastGen + (beside ? 0 : 1)};
+  if (!beside) begin();
+  fileOpen.store(true, relaxed);  // a hint
+  return true;
+}
+
+void traceStop() noexcept {
+  if (!traceEnabled()) return;
+  Session session;
+  if (file.fd < 0) return;
+  advance(&session, /*stops=*/!recorder.on);
+  if (file.owned) ::close(file.fd);
+  file = File();
+  fileOpen.store(false, relaxed);  // as above
+}
+
+bool traceEnabled() noexcept { return fileOpen.load(relaxed); }
+
+bool traceRecorderStart(int64_t minAge, size_t maxBytes) noexcept {
+  schedinit();
+  const Session session;
+  if (recorder.on) return false;
+  recorder.on = true;
+  recorder.minAge = minAge;
+  recorder.maxBytes = maxBytes;
+  if (!runs()) begin();
+  return true;
+}
+
+void traceRecorderStop() noexcept {
+  Session session;
+  if (!recorder.on) return;
+  recorder.on = false;
+  if (file.fd < 0) advance(&session, /*stops=*/true);
+  recorder.clear();
+}
+
+int64_t traceRecorderWrite(int fd) noexcept {
+  Session session;
+  if (!recorder.on) return -EBADF;
+  advance(&session, /*stops=*/false);
+  auto n = static_cast<int64_t>(kHeader.size());
+  if (!writeAll(fd, kHeader.data(), kHeader.size())) return -errno;
+  for (const Recorder::Generation& g : recorder.kept) {
+    if (!writeAll(fd, g.bytes.data(), g.bytes.size())) return -errno;
+    n += static_cast<int64_t>(g.bytes.size());
+  }
+  return n;
+}
+
+namespace {
+
+// pathFor returns name with the number of the process in place of "%p", so that
+// the processes of one program, or a program and its children, do not write to
+// one file.
+std::string pathFor(const char* name) {
+  std::string path = name;
+  if (const size_t at = path.find("%p"); at != path.npos) {
+    path.replace(at, 2, std::to_string(::getpid()));
+  }
+  return path;
+}
+
+}  // namespace
+
+void traceFromEnv() {
+  constexpr char kVariable[] = "GUMP_TRACE";
+  const char* name = gogetenv(kVariable, kVariable);
+  if (name == nullptr || name[0] == '\0') return;
+  static bool done = false;  // used by main goroutines, one after the other
+  if (std::exchange(done, true)) return;
+  const std::string path = pathFor(name);
+  const int fd = newDescriptor([&] {
+    return ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  });
+  if (fd < 0) {
+    printf("runtime: GUMP_TRACE=%Q cannot be opened (errno=%d)\n", path.c_str(),
+           -fd);
+    return;
+  }
+  if (!traceStart(fd, /*owned=*/true)) {
+    ::close(fd);
+    return;
+  }
+  std::atexit(stopAtExit);
+}
+
+bool traceAdvanceDue(int64_t now) {
+  return tracing() && (now - genSince.load(relaxed) >= kPeriod ||  // hints
+                       traceState.bytes.load(relaxed) >= kMostBytes);
+}
+
+void traceMainEnds() {
+  // The other part is short: it waits for no file.
+  while (!phase.cas(kCalm, kMainOver, acq_rel)) gosched();
+}
+
+void traceMainBegins() { (void)phase.cas(kMainOver, kCalm, release); }
+
+void traceAdvance() {
+  if (phase.load(relaxed) == kMainOver ||  // a hint: a Session looks again
+      !advancing.cas(false, true, acquire)) {
+    return;
+  }
+  if (!startSystemG(&kAdvancer)) advancing.store(false, release);
+}
+
+void traceForked() {
+  traceHint.store(0, relaxed);  // the child has one thread
+  traceState.gen.store(0, relaxed);
+  fileOpen.store(false, relaxed);
+}
+
+}  // namespace gump::rt

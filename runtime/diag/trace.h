@@ -1,0 +1,102 @@
+// The execution trace, as the scheduler sees it: what it calls when a goroutine
+// or a P changes its state while a trace is written. The format is Go's
+// (internal/trace/tracev2), so that `go tool trace` reads it. trace.cc starts
+// and stops traces, and explains the protocol.
+#ifndef RUNTIME_DIAG_TRACE_H_
+#define RUNTIME_DIAG_TRACE_H_
+
+#include <cstdint>
+
+#include "runtime/sched/tracemark.h"
+#include "runtime/sys/atomic.h"
+#include "runtime/sys/base.h"
+
+namespace gump::rt {
+
+struct G;
+struct M;
+struct P;
+
+// 1 while a trace may be written, else 0. A hint for the callers of the
+// functions below. Each of them looks at the generation again.
+extern Atomic<uint32_t> traceHint;
+GUMP_ALWAYS_INLINE bool tracing() {
+  return !kModelBuild && GUMP_UNLIKELY(traceHint.load(relaxed) != 0);
+}
+
+// All of these do nothing if no trace is being written. Unless they say
+// otherwise:
+// On: any.  P: either.  Locks: none.  Parks: no.
+
+// traceStatus is casgstatus with an event.
+void traceStatus(G* gp, uint32_t oldval, uint32_t newval);
+// traceProcStart is called when this M has got pp, and traceProcStop when it is
+// about to give it up.
+// P: needed.
+void traceProcStart(P* pp);
+void traceProcStop(P* pp);
+// traceTakeP is pcasstatus for a P in a system call: the P is taken from its M,
+// perhaps by that M itself. Returns false if the CAS failed.
+bool traceTakeP(P* pp, uint32_t newval);
+// traceRegainP is traceTakeP for the M that comes back from its call: if no
+// thread has taken pp meanwhile, it was never lost.
+bool traceRegainP(P* pp);
+// traceMoveP is called when the M that stops the world continues with another
+// P: first with begins false, then with begins true.
+void traceMoveP(P* pp, bool begins);
+// TraceTaking is used by presumeBlocked: before A4, and afterwards.
+class TraceTaking {
+ public:
+  // given: the P was given back before, and the M does not know it yet.
+  TraceTaking(P* pp, M* mp, G* gp, bool given);
+  ~TraceTaking();
+  TraceTaking(const TraceTaking&) = delete;
+  TraceTaking& operator=(const TraceTaking&) = delete;
+  void taken();
+
+ private:
+  P* const pp_;
+  M* const mp_;
+  M* self_ = nullptr;  // in a TraceScope, so that the generation stays
+  uint64_t gen_ = 0;
+  bool taken_ = false;
+};
+// traceLost is called on the thread that finds that its P was taken. m.locks >
+// 0.
+void traceLost();
+// traceGiven is called on the thread that finds that its P was taken and given
+// back. m.locks > 0.
+// P: needed.
+void traceGiven();
+// traceStop is called when the caller stops the world, and when it has started
+// it again.
+void traceStopBegins(const char* reason);
+void traceStopEnds();
+// traceProcs is called when the number of Ps has changed.
+void traceProcs(int32_t n);
+// traceProcStatus writes the status of a P that no thread changes now.
+void traceProcStatus(P* pp);
+
+// traceAdvanceDue tells sysmon that a generation is over.
+bool traceAdvanceDue(int64_t now);
+// traceAdvance starts a goroutine that ends the generation.
+// On: sysmon.  Locks: takes sched.lock.
+void traceAdvance();
+// traceMainEnds is called when the function of Run has returned. It waits until
+// no goroutine changes the generation, and lets none begin to before
+// traceMainBegins.
+// On: the main goroutine.  P: needed.  Parks: yes.
+void traceMainEnds();
+void traceMainBegins();
+// traceFromEnv starts the trace that GUMP_TRACE asks for, once in a process. It
+// is called here, and not before Run, so that main has the number, the P and
+// the thread that it would have without a trace. On: the main goroutine, before
+// its function.  P: needed.  Parks: yes.
+void traceFromEnv();
+// traceForked ends the trace in a child of fork, without a word into the file.
+// On: the child's only thread.
+void traceForked();
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_DIAG_TRACE_H_

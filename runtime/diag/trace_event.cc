@@ -1,0 +1,619 @@
+// The events of the execution trace: what each change of state writes.
+//
+// The order of the events of one goroutine is that of its changes, because each
+// change is made by the goroutine's owner, inside of a TraceScope that covers
+// both the change and the event. Sequence numbers tell readers the order of
+// events of different threads (TraceMark).
+#include <algorithm>
+#include <utility>
+
+#include "runtime/diag/panic.h"
+#include "runtime/diag/trace.h"
+#include "runtime/diag/trace_state.h"
+#include "runtime/diag/traceback.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sys/lock_futex.h"
+#include "runtime/sys/os_linux.h"
+#include "runtime/sys/tls.h"
+
+namespace gump::rt {
+
+constinit Atomic<uint32_t> traceHint;
+constinit TraceState traceState;
+
+// ---- TraceMark --------------------------------------------------------------
+
+bool TraceMark::mark(uint64_t gen) {
+  for (;;) {
+    const uint64_t word = word_.load(relaxed);
+    const uint64_t last = word >> 1;
+    if (last == gen) return false;
+    if (last > gen) {  // we end the generation, and its owner has gone on
+      if ((word & 1) != 0) return false;
+      if (word_.cas(word, word | 1, relaxed)) return true;
+      continue;
+    }
+    const uint64_t before = last + 1 == gen ? 1 : 0;
+    if (!word_.cas(word, (gen << 1) | before, relaxed)) continue;
+    seq_ = 0;
+    return true;
+  }
+}
+
+// The cell may have been another goroutine's in the generation before, and that
+// generation may not be finished. So it stays known that the cell was marked.
+void TraceMark::born(uint64_t gen) {
+  for (;;) {
+    const uint64_t word = word_.load(relaxed);
+    const uint64_t last = word >> 1;
+    const uint64_t before = last == gen ? word & 1 : uint64_t{last + 1 == gen};
+    if (word_.cas(word, (gen << 1) | before, relaxed)) break;
+  }
+  seq_ = 0;
+}
+
+bool TraceMark::marked(uint64_t gen) const {
+  const uint64_t word = word_.load(relaxed);
+  return word >> 1 == gen || word == (((gen + 1) << 1) | 1);
+}
+
+uint64_t traceThread(const M* mp) {
+  constexpr uint64_t kForeign = uint64_t{1} << 32;
+  const auto tid = static_cast<uint64_t>(mp->procid.load(relaxed));
+  const G* gp = mp->curg.load(relaxed);  // a foreign one stays for long
+  return gp != nullptr && gp->foreign ? tid | kForeign : tid;
+}
+
+TraceMark* traceMarkOf(G* gp) {
+  GExtra* extra = extraOf(gp);
+  return extra == nullptr ? nullptr : &extra->trace;
+}
+
+// ---- TraceScope -------------------------------------------------------------
+
+// The thread stores `writing` and then loads the generation. The thread that
+// ends the generation stores it, calls asymmetricHeavy, and then loads
+// `writing`. So a TraceScope that has the old generation is waited for.
+// enterScope returns the M, or nullptr if there is none or no trace.
+static M* enterScope(const G* gp) {
+  if (!tracing()) return nullptr;
+  const G* self = getg();
+  if (self != nullptr) gp = self;
+  if (gp == nullptr || gp->m == nullptr) return nullptr;
+  M* mp = gp->m;
+  // Not acquirem: the M may be in the middle of losing its P.
+  mp->locks.store(mp->locks.load(relaxed) + 1, relaxed);
+  TraceM* t = &mp->trace;
+  if (t->nested++ == 0) {
+    t->writing.store(true, relaxed);
+    asymmetricLight();
+    t->gen = traceState.gen.load(acquire);  // pairs with beginGeneration
+  }
+  return mp;
+}
+
+// holdScope keeps the current TraceScope open until another leaveScope.
+static void holdScope(M* mp) {
+  mp->locks.store(mp->locks.load(relaxed) + 1, relaxed);
+  mp->trace.nested++;
+}
+
+static void leaveScope(M* mp) {
+  TraceM* t = &mp->trace;
+  // Pairs with awaitScopes.
+  if (--t->nested == 0) t->writing.store(false, release);
+  mp->locks.store(mp->locks.load(relaxed) - 1, release);  // as releasem
+}
+
+// boundTo returns the goroutine that is in a call on the thread of mp, as the
+// trace sees it, or nullptr. The caller is that thread.
+static G* boundTo(const M* mp) {
+  G* gp = mp->curg.load(relaxed);  // written by us
+  if (gp == nullptr) return nullptr;
+  const uint32_t status = readgstatus(gp) & ~uint32_t{kGscan};
+  if (gp->foreign) return status == kGdead ? nullptr : gp;
+  const bool away =
+      status == kGsyscall || (status == kGrunning && mp->p == nullptr);
+  return away && !mp->trace.hidden ? gp : nullptr;
+}
+
+TraceScope::TraceScope(const G* gp) : mp_(enterScope(gp)) {
+  if (mp_ == nullptr) return;
+  gen_ = mp_->trace.gen;
+  if (gen_ == 0 || mp_->trace.nested != 1) return;
+  // Readers learn from the first event of a thread that the thread has no
+  // goroutine, unless that event binds it to one. If the generation ends before
+  // this thread leaves the call, the thread that ends it writes the status of
+  // the goroutine, which must not contradict that.
+  if (G* bound = boundTo(mp_)) goStatus(bound, TraceGo::kSyscall);
+}
+
+TraceScope::~TraceScope() {
+  if (mp_ != nullptr) leaveScope(mp_);
+}
+
+namespace {
+
+// roomIn returns a buffer of that thread with room for an event, or nullptr.
+TraceBuf* roomIn(TraceBuf** slot, uint64_t gen, uint64_t tid) {
+  TraceBuf* b = *slot;
+  if (GUMP_LIKELY(b != nullptr && b->tid == tid &&
+                  b->pos + TraceBuf::kMostEvent < TraceBuf::kSize)) {
+    return b;
+  }
+  if (b != nullptr) {
+    traceState.full[gen % 2].push(b);
+    traceState.bytes.add(b->pos, relaxed);  // a hint
+  }
+  *slot = nullptr;
+  if (traceState.failed[gen % 2].load(relaxed)) return nullptr;
+  *slot = b = newTraceBuf();
+  if (b == nullptr) {
+    traceState.failed[gen % 2].store(true,
+                                     relaxed);  // read when the generation ends
+    return nullptr;
+  }
+  b->begin(gen, tid, nanotime());
+  return b;
+}
+
+}  // namespace
+
+TraceBuf* TraceScope::room() {
+  return roomIn(&mp_->trace.buf[gen_ % 2], gen_, traceThread(mp_));
+}
+
+void TraceScope::ownP(TraceProc status) {
+  P* pp = mp_->p;
+  if (pp != nullptr && pp->trace.mark(gen_)) {
+    event(TraceEv::kProcStatus, pp->id, status);
+  }
+}
+
+void TraceScope::goStatus(G* gp, TraceGo status) {
+  TraceMark* mark = traceMarkOf(gp);
+  if (mark == nullptr || !mark->mark(gen_)) return;
+  const bool onThread =
+      status == TraceGo::kRunning || status == TraceGo::kSyscall;
+  event(TraceEv::kGoStatus, traceGoid(gp->goid),
+        onThread ? traceThread(mp_) : kNoTraceThread, status);
+}
+
+void traceWriteLoss(const TraceM::Loss& loss, uint64_t gen, uint64_t tid,
+                    TraceBuf* b) {
+  if (loss.needsStatus) {
+    b->event(TraceEv::kProcStatus, loss.time, loss.p, TraceProc::kRunning);
+  }
+  TraceMark* mark = traceMarkOf(loss.gp);
+  if (mark != nullptr && mark->mark(gen)) {
+    b->event(TraceEv::kGoStatus, loss.time, loss.goid, tid, TraceGo::kRunning);
+  }
+  b->event(TraceEv::kGoSyscallBegin, loss.time, loss.pseq, 0);
+}
+
+void TraceScope::claimLoss() {
+  TraceM::Loss* loss = &mp_->trace.loss;
+  if (loss->gen.load(relaxed) != gen_) return;  // published by A4
+  loss->gen.store(0, relaxed);
+  if (TraceBuf* b = room()) traceWriteLoss(*loss, gen_, traceThread(mp_), b);
+}
+
+// ---- Stacks and strings -----------------------------------------------------
+
+namespace {
+
+constexpr size_t kMostFrames = 32;
+
+// Where a saved context (asm_*.S) has the return address and the frame pointer.
+#if defined(__x86_64__)
+constexpr size_t kSavedPC = 7;
+constexpr size_t kSavedFP = 6;
+#else
+constexpr size_t kSavedPC = 1;
+constexpr size_t kSavedFP = 0;
+#endif
+
+// walk follows the frame pointers from fp, inside of [lo, hi). Code without
+// frame pointers leaves out frames.
+GUMP_NO_SANITIZE size_t walk(uintptr_t fp, uintptr_t lo, uintptr_t hi,
+                             uintptr_t* pcs, size_t most) {
+  size_t n = 0;
+  while (n < most && fp >= lo && fp + 16 <= hi && fp % 8 == 0) {
+    const auto* frame = reinterpret_cast<const uintptr_t*>(fp);
+    if (frame[1] == 0) break;
+    pcs[n++] = frame[1] - 1;  // inside of the call
+    if (frame[0] <= fp) break;
+    lo = fp;
+    fp = frame[0];
+  }
+  return n;
+}
+
+}  // namespace
+
+GUMP_NO_SANITIZE uint64_t TraceScope::stackHere() const {
+  const G* gp = getg();
+  const auto fp = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
+  if (gp == nullptr || fp < gp->stack.lo || fp >= gp->stack.hi) return 0;
+  uintptr_t pcs[kMostFrames];
+  const size_t n = walk(fp, gp->stack.lo, gp->stack.hi, pcs, kMostFrames);
+  return n == 0 ? 0 : traceState.stacks[gen_ % 2].put(pcs, n * sizeof(pcs[0]));
+}
+
+GUMP_NO_SANITIZE uint64_t TraceScope::stackSaved(const G* gp) const {
+  if (gp->onOtherStack || gp->inPlace) return 0;
+  const uintptr_t sp = gp->sched.sp;
+  if (sp < gp->stack.lo || sp + 64 > gp->stack.hi) return 0;
+  const auto* frame = reinterpret_cast<const uintptr_t*>(sp);
+  uintptr_t pcs[kMostFrames];
+  pcs[0] = frame[kSavedPC] - 1;
+  const size_t n =
+      1 + walk(frame[kSavedFP], sp + 1, gp->stack.hi, pcs + 1, kMostFrames - 1);
+  return traceState.stacks[gen_ % 2].put(pcs, n * sizeof(pcs[0]));
+}
+
+uint64_t TraceScope::stackOf(uintptr_t pc) const {
+  if (pc == 0) return 0;
+  pc--;  // inside of the call
+  return traceState.stacks[gen_ % 2].put(&pc, sizeof(pc));
+}
+
+uint64_t TraceScope::string(const char* text, size_t size) const {
+  const uint64_t id =
+      traceState.strings[gen_ % 2].put(text, std::min(size, size_t{1024}));
+  return id == 0 ? 0 : kTraceStringFirst + id;
+}
+
+// ---- Goroutines -------------------------------------------------------------
+
+namespace {
+
+// Guards the buffers of creations without a P.
+Mutex noPLock{LockRank::kLeaf};
+TraceBuf* noPBuf[2] ABSL_GUARDED_BY(noPLock) = {};
+uint64_t noPGen ABSL_GUARDED_BY(noPLock) = 0;
+
+void create(TraceScope* s, G* gp) {
+  TraceMark* mark = traceMarkOf(gp);
+  if (mark == nullptr) return;
+  mark->born(s->gen());
+  if (gp->goid == kMainGoid) {
+    traceState.mainId.add(uint64_t{1} << 40, relaxed);  // no other main lives
+  }
+  // A goroutine is called after the function that calls go: the function that
+  // the goroutine runs is mostly a lambda in there.
+  const uint64_t first = s->stackOf(gp->gopc);
+  if (s->m()->p != nullptr) {
+    const uint64_t stack = s->stackHere();
+    s->ownP(TraceProc::kRunning);
+    if (G* self = getg(); self != &s->m()->g0) {
+      s->goStatus(self, TraceGo::kRunning);
+    }
+    s->event(TraceEv::kGoCreate, traceGoid(gp->goid), first, stack);
+    return;
+  }
+  lock(&noPLock);
+  const uint64_t gen = s->gen();
+  if (TraceBuf* b = roomIn(&noPBuf[gen % 2], gen, kNoProcThread)) {
+    const int64_t now = nanotime();
+    if (std::exchange(noPGen, gen) != gen) {
+      b->event(TraceEv::kProcStatus, now, kNoProcP, TraceProc::kRunning);
+    }
+    b->event(TraceEv::kGoCreate, now, traceGoid(gp->goid), first, 0);
+  }
+  unlock(&noPLock);
+}
+
+void unblock(TraceScope* s, G* gp) {
+  s->goStatus(gp, TraceGo::kWaiting);
+  TraceMark* mark = traceMarkOf(gp);
+  if (mark == nullptr) return;
+  s->event(TraceEv::kGoUnblock, traceGoid(gp->goid), mark->next(),
+           s->stackHere());
+}
+
+void start(TraceScope* s, G* gp) {
+  s->ownP(TraceProc::kRunning);
+  s->goStatus(gp, TraceGo::kRunnable);
+  TraceMark* mark = traceMarkOf(gp);
+  if (mark == nullptr) return;
+  s->event(TraceEv::kGoStart, traceGoid(gp->goid), mark->next());
+}
+
+// enter is start, or makes endSwitch write that event if the current goroutine
+// has yet to park or yield.
+void enter(TraceScope* s, G* gp) {
+  M* mp = s->m();
+  const G* self = getg();
+  if (self == gp || self == &mp->g0) {
+    start(s, gp);
+    return;
+  }
+  mp->trace.entering = gp;
+  holdScope(mp);
+}
+
+void block(TraceScope* s, G* gp) {
+  s->ownP(TraceProc::kRunning);
+  s->goStatus(gp, TraceGo::kRunning);
+  s->event(TraceEv::kGoBlock,
+           kTraceBlockFirst + static_cast<uint32_t>(gp->waitreason),
+           s->stackSaved(gp));
+}
+
+void endSyscall(TraceScope* s, G* gp) {
+  s->goStatus(gp, TraceGo::kSyscall);
+  s->event(TraceEv::kGoSyscallEndBlocked);
+}
+
+void stop(TraceScope* s, G* gp) {
+  TraceM* t = &s->m()->trace;
+  if (std::exchange(t->hidden, false)) return;
+  if (s->m()->p == nullptr) {  // it was taken
+    endSyscall(s, gp);
+    return;
+  }
+  const bool preempted = std::exchange(t->preempted, false) || gp->inPlace;
+  s->ownP(TraceProc::kRunning);
+  s->goStatus(gp, TraceGo::kRunning);
+  s->event(TraceEv::kGoStop, preempted ? kTracePreempted : kTraceGosched,
+           s->stackSaved(gp));
+}
+
+void beginSyscall(TraceScope* s, G* gp) {
+  P* pp = s->m()->p;
+  if (pp == nullptr) return;  // it was taken, so gp has long been in a call
+  s->ownP(TraceProc::kRunning);
+  s->goStatus(gp, TraceGo::kRunning);
+  pp->traceTid = s->m()->procid.load(relaxed);  // our own
+  s->event(TraceEv::kGoSyscallBegin, pp->trace.next(), s->stackHere());
+}
+
+// regain writes that gp has come back and still has its P.
+void regain(TraceScope* s, G* gp) {
+  s->m()->trace.kept = false;
+  s->ownP(TraceProc::kSyscall);
+  s->goStatus(gp, TraceGo::kSyscall);
+  s->event(TraceEv::kGoSyscallEnd);
+}
+
+void leaveSyscall(TraceScope* s, G* gp, uint32_t newval) {
+  TraceM* t = &s->m()->trace;
+  const bool runs = newval == kGrunning;
+  if (t->kept) {
+    regain(s, gp);
+    if (!runs) stop(s, gp);
+    return;
+  }
+  if (!std::exchange(t->hidden, false)) endSyscall(s, gp);
+  if (runs) start(s, gp);
+}
+
+void transition(TraceScope* s, G* gp, uint32_t oldval, uint32_t newval) {
+  switch (newval) {
+    case kGrunnable:
+      if (oldval == kGdead) {
+        create(s, gp);
+      } else if (gp->foreign) {
+        break;
+      } else if (oldval == kGwaiting) {
+        unblock(s, gp);
+      } else if (oldval == kGrunning) {
+        stop(s, gp);
+      } else {
+        leaveSyscall(s, gp, newval);
+      }
+      break;
+    case kGrunning:
+      if (gp->foreign) break;
+      if (oldval == kGsyscall) {
+        leaveSyscall(s, gp, newval);
+      } else if (s->m()->curg.load(relaxed) == gp) {  // written by us
+        enter(s, gp);
+      } else {
+        gp->lockedm->trace.hidden = true;  // releasePreempted
+      }
+      break;
+    case kGwaiting:
+      if (!gp->foreign) block(s, gp);
+      break;
+    case kGsyscall:
+      if (oldval != kGdead) {
+        beginSyscall(s, gp);
+      } else if (TraceMark* mark = traceMarkOf(gp)) {
+        mark->born(s->gen());
+        s->event(TraceEv::kGoCreateSyscall, gp->goid);
+      }
+      break;
+    case kGdead:
+      if (gp->foreign) {
+        s->goStatus(gp, TraceGo::kSyscall);
+        s->event(TraceEv::kGoDestroySyscall);
+      } else {
+        s->ownP(TraceProc::kRunning);
+        s->goStatus(gp, TraceGo::kRunning);
+        s->event(TraceEv::kGoDestroy);
+      }
+      break;
+    default:
+      break;
+  }
+}
+
+}  // namespace
+
+void traceStatus(G* gp, uint32_t oldval, uint32_t newval) {
+  TraceScope s(gp);
+  // Tokens of homes, and new cells, have no number.
+  if (s.on() && gp->goid != 0) transition(&s, gp, oldval, newval);
+  setgstatus(gp, oldval, newval);
+  // parkCommit or yieldCommit: gp has left.
+  if (s.on() && oldval == kGrunning && s.m()->trace.entering != nullptr) {
+    start(&s, std::exchange(s.m()->trace.entering, nullptr));
+    leaveScope(s.m());
+  }
+}
+
+// ---- Ps ---------------------------------------------------------------------
+
+void traceProcStart(P* pp) {
+  TraceScope s;
+  if (!s.on() || s.m()->trace.kept) return;
+  if (pp->trace.mark(s.gen())) {
+    s.event(TraceEv::kProcStatus, pp->id, TraceProc::kIdle);
+  }
+  s.event(TraceEv::kProcStart, pp->id, pp->trace.next());
+}
+
+void traceProcStop(P*) {
+  TraceScope s;
+  if (!s.on()) return;
+  s.ownP(TraceProc::kRunning);
+  s.event(TraceEv::kProcStop);
+}
+
+namespace {
+
+// steal writes that pp was taken from the thread that took it into a call.
+void steal(TraceScope* s, P* pp) {
+  if (pp->trace.mark(s->gen())) {
+    s->event(TraceEv::kProcStatus, pp->id, TraceProc::kSyscallAbandoned);
+  }
+  s->event(TraceEv::kProcSteal, pp->id, pp->trace.next(),
+           std::exchange(pp->traceTid, 0));
+}
+
+}  // namespace
+
+bool traceTakeP(P* pp, uint32_t newval) {
+  TraceScope s;
+  if (!pcasstatus(pp, kPsyscall, newval)) return false;
+  if (s.on()) steal(&s, pp);
+  return true;
+}
+
+bool traceRegainP(P* pp) {
+  TraceScope s;
+  if (!pcasstatus(pp, kPsyscall, kPidle)) return false;
+  if (!s.on()) return true;
+  // Otherwise pp was taken, and another thread has left it for a call since.
+  if (pp->traceTid == s.m()->procid.load(relaxed)) {
+    s.m()->trace.kept = true;
+    pp->traceTid = 0;
+  } else {
+    steal(&s, pp);
+  }
+  return true;
+}
+
+void traceMoveP(P* pp, bool begins) {
+  TraceScope s;
+  G* gp = getg();
+  if (!s.on() || gp->foreign) return;
+  if (begins) {
+    start(&s, gp);
+    return;
+  }
+  if (s.m()->p != pp) return;
+  s.ownP(TraceProc::kRunning);
+  s.goStatus(gp, TraceGo::kRunning);
+  s.event(TraceEv::kGoStop, kTracePreempted, s.stackHere());
+  s.event(TraceEv::kProcStop);
+}
+
+void traceProcStatus(P* pp) {
+  TraceScope s;
+  if (!s.on() || !pp->trace.mark(s.gen())) return;
+  const TraceProc status =
+      pp == s.m()->p ? TraceProc::kRunning : TraceProc::kIdle;
+  s.event(TraceEv::kProcStatus, pp->id, status);
+}
+
+TraceTaking::TraceTaking(P* pp, M* mp, G* gp, bool given)
+    : pp_(pp), mp_(mp), self_(enterScope(nullptr)) {
+  if (self_ == nullptr || self_->trace.gen == 0 || given) return;
+  gen_ = self_->trace.gen;
+  TraceM::Loss* loss = &mp->trace.loss;
+  loss->time = nanotime();
+  loss->needsStatus = !pp->trace.marked(gen_);
+  loss->pseq = pp->trace.peekNext(gen_);
+  loss->p = pp->id;
+  loss->gp = gp;
+  loss->goid = traceGoid(peek(gp->goid));
+  loss->gen.store(gen_, relaxed);  // published by A4
+}
+
+void TraceTaking::taken() {
+  taken_ = true;
+  if (gen_ == 0) return;
+  TraceScope s;
+  (void)pp_->trace.mark(gen_);
+  (void)pp_->trace.next();  // Loss::pseq
+  s.event(TraceEv::kProcSteal, pp_->id, pp_->trace.next(), traceThread(mp_));
+}
+
+TraceTaking::~TraceTaking() {
+  if (gen_ != 0 && !taken_) mp_->trace.loss.gen.store(0, relaxed);
+  if (self_ != nullptr) leaveScope(self_);
+}
+
+// Before the M has another P.
+void traceLost() {
+  TraceScope s;
+  if (s.on()) s.claimLoss();
+}
+
+void traceGiven() {
+  TraceScope s;
+  if (!s.on()) return;
+  G* gp = s.m()->curg.load(relaxed);  // ours
+  s.claimLoss();
+  traceProcStart(s.m()->p);
+  endSyscall(&s, gp);
+  start(&s, gp);
+}
+
+// ---- Stopping the world -----------------------------------------------------
+
+namespace {
+bool stopTraced = false;  // guarded by worldsema
+}  // namespace
+
+void traceStopBegins(const char* reason) {
+  TraceScope s;
+  G* gp = getg();
+  if (!s.on() || gp->foreign || s.m()->p == nullptr) return;
+  stopTraced = true;
+  s.ownP(TraceProc::kRunning);
+  s.goStatus(gp, TraceGo::kRunning);
+  s.event(TraceEv::kSTWBegin, s.string(reason, __builtin_strlen(reason)),
+          s.stackHere());
+}
+
+void traceStopEnds() {
+  if (!std::exchange(stopTraced, false)) return;
+  TraceScope s;
+  if (!s.on()) return;
+  s.ownP(TraceProc::kRunning);
+  s.goStatus(getg(), TraceGo::kRunning);
+  s.event(TraceEv::kSTWEnd);
+}
+
+void traceProcs(int32_t n) {
+  TraceScope s;
+  G* gp = getg();
+  if (!s.on() || gp->foreign || s.m()->p == nullptr) return;
+  s.ownP(TraceProc::kRunning);
+  s.goStatus(gp, TraceGo::kRunning);
+  s.event(TraceEv::kProcsChange, n, s.stackHere());
+}
+
+// traceEndNoP returns the buffer of creations without a P.
+TraceBuf* traceEndNoP(uint64_t gen) {
+  LockScope l(&noPLock);
+  return std::exchange(noPBuf[gen % 2], nullptr);
+}
+
+}  // namespace gump::rt

@@ -1,0 +1,151 @@
+// The state of the execution trace, which its own files share.
+#ifndef RUNTIME_DIAG_TRACE_STATE_H_
+#define RUNTIME_DIAG_TRACE_STATE_H_
+
+#include <cstdint>
+
+#include "runtime/diag/trace.h"
+#include "runtime/diag/trace_buf.h"
+#include "runtime/sched/g.h"
+#include "runtime/sys/atomic.h"
+#include "runtime/sys/os_linux.h"
+
+namespace gump::rt {
+
+// The numbers of internal/trace/tracev2.
+enum class TraceEv : uint8_t {
+  kEventBatch = 1,
+  kStacks = 2,
+  kStack = 3,
+  kStrings = 4,
+  kString = 5,
+  kFrequency = 8,
+  kProcsChange = 9,
+  kProcStart = 10,
+  kProcStop = 11,
+  kProcSteal = 12,
+  kProcStatus = 13,
+  kGoCreate = 14,
+  kGoCreateSyscall = 15,
+  kGoStart = 16,
+  kGoDestroy = 17,
+  kGoDestroySyscall = 18,
+  kGoStop = 19,
+  kGoBlock = 20,
+  kGoUnblock = 21,
+  kGoSyscallBegin = 22,
+  kGoSyscallEnd = 23,
+  kGoSyscallEndBlocked = 24,
+  kGoStatus = 25,
+  kSTWBegin = 26,
+  kSTWEnd = 27,
+  kUserTaskBegin = 40,
+  kUserTaskEnd = 41,
+  kUserRegionBegin = 42,
+  kUserRegionEnd = 43,
+  kUserLog = 44,
+};
+enum class TraceGo : uint8_t {
+  kRunnable = 1,
+  kRunning = 2,
+  kSyscall = 3,
+  kWaiting = 4,
+};
+enum class TraceProc : uint8_t {
+  kRunning = 1,
+  kIdle = 2,
+  kSyscall = 3,
+  kSyscallAbandoned = 4,
+};
+
+// Strings that every generation has. The ids of all others follow.
+enum TraceString : uint32_t {
+  kTraceGosched = 1,
+  kTracePreempted = 2,
+  kTraceBlockFirst = 3,  // and from here on one for each WaitReason
+  kTraceStringFirst = 64,
+};
+
+// The number of the P that appears to run where a thread without a P makes a
+// goroutine, and of that thread: the format knows creations by a running P
+// only.
+inline constexpr uint64_t kNoProcP = 1024;
+inline constexpr uint64_t kNoProcThread = uint64_t{1} << 40;
+
+struct TraceState {
+  // The current generation; 0: no trace is being written.
+  Atomic<uint64_t> gen;
+  // Bytes of full buffers since the generation began: a hint for sysmon.
+  Atomic<uint64_t> bytes;
+  // The number of the main goroutine in the trace. Each Run has a goroutine 1,
+  // and readers could not tell whether the next is born after the last has
+  // ended.
+  Atomic<uint64_t> mainId{kMainGoid};
+  // By parity of the generation:
+  // The kernel had no memory for an event. The generation is of no use then.
+  Atomic<bool> failed[2];
+  TraceBufs full[2];
+  TraceTable stacks[2];
+  TraceTable strings[2];
+};
+extern TraceState traceState;
+
+// traceGoid returns the number by which the trace knows goroutine goid.
+inline uint64_t traceGoid(uint64_t goid) {
+  return goid == kMainGoid ? traceState.mainId.load(relaxed) : goid;
+}
+
+// TraceScope makes one or more events, and what they tell of, one step for the
+// thread that ends the generation (trace.cc). It may be nested.
+class TraceScope {
+ public:
+  // gp is used where the thread has no current G yet.
+  explicit TraceScope(const G* gp = nullptr);
+  ~TraceScope();
+  TraceScope(const TraceScope&) = delete;
+  TraceScope& operator=(const TraceScope&) = delete;
+
+  bool on() const { return gen_ != 0; }
+  uint64_t gen() const { return gen_; }
+  M* m() const { return mp_; }
+
+  // event writes an event of this thread.
+  template <class... Args>
+  void event(TraceEv type, Args... args) {
+    if (TraceBuf* b = room()) b->event(type, nanotime(), args...);
+  }
+  // own writes the status of this thread's P and G, unless they are known.
+  void ownP(TraceProc status);
+  void ownG(G* gp, TraceGo status);
+  // goStatus writes the status of gp if it is not known.
+  void goStatus(G* gp, TraceGo status);
+  // claimLoss writes the event that TraceM::Loss stands for, if it is of this
+  // generation.
+  void claimLoss();
+  uint64_t stackHere() const;              // of the current goroutine
+  uint64_t stackSaved(const G* gp) const;  // of gp, whose context is saved
+  uint64_t stackOf(uintptr_t pc) const;    // of that one frame
+  uint64_t string(const char* text, size_t size) const;
+
+ private:
+  TraceBuf* room();
+
+  M* mp_ = nullptr;
+  uint64_t gen_ = 0;
+};
+
+// traceThread returns the number by which the trace knows the thread of mp. The
+// thread that calls Run is two threads, if it has used the library before: as a
+// foreign thread, which has a goroutine lent to it, and as m0. So foreign
+// threads have numbers of their own.
+uint64_t traceThread(const M* mp);
+// traceMarkOf returns the mark of gp. It makes one at the first call. Returns
+// nullptr if there is no memory.
+TraceMark* traceMarkOf(G* gp);
+// traceWriteLoss writes the event of the loss of mp into *b.
+void traceWriteLoss(const TraceM::Loss& loss, uint64_t gen, uint64_t tid,
+                    TraceBuf* b);
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_DIAG_TRACE_STATE_H_

@@ -1,0 +1,87 @@
+// What the execution trace keeps in a G, an M and a P. runtime/diag/trace.h has
+// the functions.
+#ifndef RUNTIME_SCHED_TRACEMARK_H_
+#define RUNTIME_SCHED_TRACEMARK_H_
+
+#include <cstdint>
+
+#include "runtime/sys/atomic.h"
+#include "runtime/sys/base.h"
+
+namespace gump::rt {
+
+struct G;
+struct TraceBuf;
+
+// TraceMark is what the trace knows of a G or a P: in which generation its
+// status was last written, and how many of the events that carry a sequence
+// number there have been since.
+class TraceMark {
+ public:
+  // mark returns true if the caller must write the status, because it has not
+  // been written in generation gen. The thread that owns the G or the P calls
+  // this, and so may, for the generation before the current one, the thread
+  // that ends that generation.
+  bool mark(uint64_t gen);
+  // marked returns true if the status has been written in gen, which is the
+  // current generation or the one before.
+  bool marked(uint64_t gen) const;
+  // born is mark for a G that begins with an event of its own.
+  void born(uint64_t gen);
+  uint64_t next() { return ++seq_; }
+  // peekNext returns what next will return after mark(gen). The caller may not
+  // own the P yet, and uses the number only if it does later.
+  uint64_t peekNext(uint64_t gen) const {
+    return marked(gen) ? peek(seq_) + 1 : 1;
+  }
+
+ private:
+  // The generation times 2, plus 1 if the status was also written in the
+  // generation before; 0: in none. Relaxed: a G or P passes from owner to owner
+  // with more than this word, and the thread that ends a generation reads it
+  // after it has seen every M outside of its TraceScope.
+  Atomic<uint64_t> word_;
+  uint64_t seq_ = 0;
+};
+
+// TraceM is the trace's part of an M. Unless a remark says otherwise, only the
+// thread of the M uses it, in a TraceScope.
+struct TraceM {
+  // The thread is in a TraceScope. Read by the thread that ends a generation.
+  Atomic<bool> writing;
+  uint32_t nested = 0;  // TraceScopes inside of the outermost one
+  uint64_t gen = 0;     // of the outermost TraceScope
+  // By parity of the generation. Once a generation has ended and the thread is
+  // in no TraceScope, the buffer is the property of the thread that ends it.
+  TraceBuf* buf[2] = {};
+  // releasePreempted lets the goroutine run without a P, and in the trace it
+  // waits for one.
+  bool hidden = false;
+  bool kept = false;       // it has its P back, which no thread had taken
+  bool preempted = false;  // the goroutine that yields was asked to
+  // The current goroutine switches straight to this one, which is current
+  // already, although the other has not yet parked or yielded. The event of the
+  // other comes first, so this one's is written with it. Meanwhile a TraceScope
+  // is open.
+  G* entering = nullptr;
+
+  // The goroutine has lost its P to presumeBlocked: in the trace it is in a
+  // system call, and this is the event by which that begins. The asker fills
+  // this in before A4 of preempt_blocked.cc. The thread writes the event when
+  // it next enters the runtime in the same generation. Otherwise the thread
+  // that ends the generation does.
+  struct Loss {
+    Atomic<uint64_t> gen;  // 0: none
+    int64_t time = 0;
+    uint64_t pseq = 0;
+    G* gp = nullptr;
+    uint64_t goid = 0;
+    int32_t p = 0;
+    bool needsStatus = false;  // of the P
+  };
+  Loss loss;
+};
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_SCHED_TRACEMARK_H_

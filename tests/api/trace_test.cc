@@ -1,0 +1,253 @@
+// gump/trace.h: what Start, Stop, the recorder and annotations promise, and
+// that every trace can be read. The rules of the format are those of Go's
+// reader (tools/trace/order.h).
+#include "gump/trace.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <thread>
+
+#include "gump/gump.h"
+#include "tests/testing/parked.h"
+#include "tests/testing/trace_file.h"
+#include "tests/testing/with_gomaxprocs.h"
+#include "tools/trace/format.h"
+
+namespace gump {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ReadTrace;
+using testing::TempFile;
+using testing::Traced;
+using testing::Work;
+using trace_tool::Ev;
+
+using TraceTest = testing::WithGomaxprocs;
+GUMP_INSTANTIATE_GOMAXPROCS(TraceTest);
+
+TEST_P(TraceTest, ATraceShowsStatesReasonsAndFunctions) {
+  const TempFile file;
+  Run([&] {
+    ASSERT_TRUE(trace::Start(file.path()).ok());
+    EXPECT_TRUE(trace::IsEnabled());
+    Work();
+    chan<int> c = make_chan<int>();
+    go([=] { (void)c.Recv(); });
+    EXPECT_TRUE(testing::EventuallyParked("chan receive", 1));
+    c.Send(1);
+    trace::Stop();
+    EXPECT_FALSE(trace::IsEnabled());
+  });
+  const Traced t = ReadTrace(file.Contents());
+  EXPECT_GE(t.generations, 1u);
+  EXPECT_GE(t.count.at(Ev::kGoCreate), 7u);
+  EXPECT_GE(t.count.at(Ev::kGoDestroy), 7u);
+  EXPECT_GE(t.count.at(Ev::kGoUnblock), 100u);
+  EXPECT_GE(t.count.at(Ev::kGoSyscallBegin), 1u);
+  EXPECT_TRUE(t.reasons.contains("chan receive"));
+  EXPECT_TRUE(t.reasons.contains("sleep"));
+  EXPECT_TRUE(t.functions.contains("gump::testing::Serve"));
+}
+
+TEST_P(TraceTest, StartWhileATraceIsWrittenFailsAndTouchesNoFile) {
+  const TempFile file, other;
+  Run([&] {
+    ASSERT_EQ(::write(other.fd(), "keep", 4), 4);
+    ASSERT_TRUE(trace::Start(file.fd()).ok());
+    const absl::Status s = trace::Start(other.path());
+    EXPECT_EQ(s.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(s.message(), "tracing already enabled");
+    EXPECT_EQ(trace::Start(other.fd()).message(), "tracing already enabled");
+    trace::Stop();
+    EXPECT_EQ(other.Contents(), "keep");
+  });
+  (void)ReadTrace(file.Contents());
+}
+
+TEST_P(TraceTest, StartOfAFileThatCannotBeMadeFails) {
+  Run([] {
+    const absl::Status s = trace::Start("/no/such/directory/trace");
+    EXPECT_EQ(s.code(), absl::StatusCode::kNotFound) << s;
+    EXPECT_FALSE(trace::IsEnabled());
+  });
+}
+
+TEST_P(TraceTest, StopWithoutStartDoesNothing) {
+  Run([] { trace::Stop(); });
+}
+
+TEST_P(TraceTest, EachTraceStandsAlone) {
+  Run([] {
+    for (int i = 0; i < 5; i++) {
+      const TempFile file;
+      ASSERT_TRUE(trace::Start(file.fd()).ok());
+      Work();
+      trace::Stop();
+      EXPECT_GE(ReadTrace(file.Contents()).count.at(Ev::kGoStart), 7u);
+    }
+  });
+}
+
+TEST_P(TraceTest, StartAndStopMayBeCalledByManyAtOnce) {
+  Run([] {
+    sync::WaitGroup wg;
+    std::atomic<int> started{0};
+    for (int i = 0; i < 10; i++) {
+      wg.Go([&started] {
+        for (int k = 0; k < 5; k++) {
+          const TempFile file;
+          if (trace::Start(file.fd()).ok()) {
+            started++;
+            Work();
+            trace::Stop();
+          } else {
+            runtime::Gosched();
+          }
+          // Another goroutine may have stopped the trace, so it may be short.
+          if (!file.Contents().empty()) (void)ReadTrace(file.Contents());
+        }
+      });
+    }
+    wg.Wait();
+    EXPECT_GE(started, 1);
+    trace::Stop();
+  });
+}
+
+TEST_P(TraceTest, GenerationsOfALongTraceFitTogether) {
+  const TempFile file;
+  Run([&] {
+    ASSERT_TRUE(trace::Start(file.fd()).ok());
+    const auto begin = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() - begin < 2500ms) Work();
+    trace::Stop();
+  });
+  EXPECT_GE(ReadTrace(file.Contents()).generations, 2u);
+}
+
+TEST_P(TraceTest, PlainThreadsAndTheirGoroutinesAreInIt) {
+  const TempFile file;
+  Run([&] {
+    ASSERT_TRUE(trace::Start(file.fd()).ok());
+    std::thread t([] {
+      chan<int> c = make_chan<int>();
+      go([=] { c.Send(1); });
+      EXPECT_EQ(c.Recv(), 1);
+    });
+    t.join();
+    trace::Stop();
+  });
+  const Traced t = ReadTrace(file.Contents());
+  EXPECT_EQ(t.count.at(Ev::kGoCreateSyscall), 1u);
+  EXPECT_EQ(t.count.at(Ev::kGoDestroySyscall), 1u);
+}
+
+TEST_P(TraceTest, ChangesOfGomaxprocsAreInIt) {
+  const TempFile file;
+  Run([&] {
+    ASSERT_TRUE(trace::Start(file.fd()).ok());
+    const int before = runtime::GOMAXPROCS(3);
+    Work();
+    runtime::GOMAXPROCS(1);
+    Work();
+    runtime::GOMAXPROCS(before);
+    trace::Stop();
+  });
+  const Traced t = ReadTrace(file.Contents());
+  EXPECT_GE(t.count.at(Ev::kProcsChange), 2u);
+  EXPECT_EQ(t.count.at(Ev::kStwBegin), t.count.at(Ev::kStwEnd));
+}
+
+TEST_P(TraceTest, TasksRegionsAndMessagesAreInIt) {
+  const TempFile file;
+  Run([&] {
+    ASSERT_TRUE(trace::Start(file.fd()).ok());
+    {
+      trace::Task task(context::Background(), "request");
+      trace::Region region(task.Context(), "parse");
+      trace::Log(task.Context(), "user", "gopher");
+    }
+    trace::Stop();
+  });
+  const Traced t = ReadTrace(file.Contents());
+  EXPECT_TRUE(t.names.contains("task request"));
+  EXPECT_TRUE(t.names.contains("region parse"));
+  EXPECT_TRUE(t.names.contains("user: gopher"));
+  EXPECT_EQ(t.count.at(Ev::kUserRegionBegin), t.count.at(Ev::kUserRegionEnd));
+}
+
+TEST_P(TraceTest, ARegionMayOutliveTheTrace) {
+  const TempFile first, second;
+  Run([&] {
+    ASSERT_TRUE(trace::Start(first.fd()).ok());
+    {
+      trace::Region region(context::Background(), "long");
+      trace::Stop();
+      ASSERT_TRUE(trace::Start(second.fd()).ok());
+    }
+    trace::Stop();
+  });
+  (void)ReadTrace(first.Contents());
+  (void)ReadTrace(second.Contents());
+}
+
+TEST_P(TraceTest, TheRecorderWritesTheLastEvents) {
+  const TempFile file;
+  Run([&] {
+    trace::FlightRecorder recorder;
+    EXPECT_FALSE(recorder.Enabled());
+    EXPECT_EQ(recorder.WriteTo(file.fd()).status().message(),
+              "flight recorder is not running");
+    ASSERT_TRUE(recorder.Start().ok());
+    EXPECT_TRUE(recorder.Enabled());
+    trace::FlightRecorder second;
+    EXPECT_EQ(second.Start().message(), "flight recorder already enabled");
+    Work();
+    const absl::StatusOr<size_t> n = recorder.WriteTo(file.fd());
+    ASSERT_TRUE(n.ok()) << n.status();
+    EXPECT_EQ(*n, file.Contents().size());
+    recorder.Stop();
+    EXPECT_FALSE(recorder.Enabled());
+  });
+  EXPECT_GE(ReadTrace(file.Contents()).count.at(Ev::kGoUnblock), 100u);
+}
+
+TEST_P(TraceTest, TheRecorderAndATraceRunSideBySide) {
+  const TempFile trace_file, recorded;
+  Run([&] {
+    trace::FlightRecorder recorder;
+    ASSERT_TRUE(recorder.Start().ok());
+    Work();
+    ASSERT_TRUE(trace::Start(trace_file.fd()).ok());
+    Work();
+    EXPECT_TRUE(recorder.WriteTo(recorded.fd()).ok());
+    trace::Stop();
+    Work();
+  });
+  EXPECT_GE(ReadTrace(trace_file.Contents()).count.at(Ev::kGoUnblock), 100u);
+  EXPECT_GE(ReadTrace(recorded.Contents()).count.at(Ev::kGoUnblock), 200u);
+}
+
+TEST_P(TraceTest, TheRecorderForgetsOldGenerations) {
+  const TempFile file;
+  Run([&] {
+    trace::FlightRecorder recorder({.max_bytes = 1});
+    ASSERT_TRUE(recorder.Start().ok());
+    for (int i = 0; i < 3; i++) {
+      Work();
+      ASSERT_EQ(::ftruncate(file.fd(), 0), 0);
+      ASSERT_EQ(::lseek(file.fd(), 0, SEEK_SET), 0);
+      ASSERT_TRUE(recorder.WriteTo(file.fd()).ok());
+    }
+  });
+  EXPECT_EQ(ReadTrace(file.Contents()).generations, 1u);
+}
+
+}  // namespace
+}  // namespace gump
