@@ -106,6 +106,9 @@ class LeakGraph {
   // Returns false if the memory is free.
   bool resolve(uintptr_t addr, uint32_t* node);
   uint32_t heapNode(const Span& block);
+  // skipBelow skips what a thread has used of its stack below sp, as far as
+  // that can hide leaks. Returns true if it is the stack of the first thread.
+  bool skipBelow(uintptr_t sp);
   void skip(uintptr_t lo, uintptr_t hi) {
     if (lo < hi) skipped_.push({lo, hi});
   }

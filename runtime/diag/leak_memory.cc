@@ -74,6 +74,7 @@ bool parseMapping(const char* line, Mapping* m) {
   skipField(&line);  // the device
   m->anonymous = line[0] == '0' && (line[1] == ' ' || line[1] == '\0');
   skipField(&line);
+  m->mainStack = strncmp(line, "[stack]", 7) == 0;
   if (strncmp(line, "[v", 2) == 0) return false;  // the kernel's: [vdso]
   return readable && (writable || m->anonymous);
 }

@@ -84,6 +84,7 @@ struct Mapping {
   uintptr_t lo = 0;
   uintptr_t hi = 0;
   bool anonymous = false;
+  bool mainStack = false;  // the stack of the first thread
   // The elements of LeakHeap's table for it.
   size_t firstChunk = 0;
   size_t chunks = 0;

@@ -79,6 +79,17 @@ void LeakGraph::findSemas() {
   skip(addressOf(semtable), addressOf(semtable + kSemTabSize));
 }
 
+// The program may have made the thread of Run, or that of the caller, with a
+// stack that is a part of other memory. So only the first thread counts (S1).
+// The stacks of our own threads have a guard below them.
+bool LeakGraph::skipBelow(uintptr_t sp) {
+  constexpr uintptr_t kMost = 64 << 10;
+  const Mapping* m = mappingOf(sp);
+  if (m == nullptr) return false;
+  skip(std::max(m->lo, sp - kMost), sp);
+  return m->mainStack;
+}
+
 void LeakGraph::addThreads(uintptr_t sp) {
   int64_t known = 0;
   const G* self = getg();
@@ -88,8 +99,7 @@ void LeakGraph::addThreads(uintptr_t sp) {
     const G* curg = mp->curg.load(acquire);
     const bool caller = mp == self->m;
     if (caller && self->foreign) {
-      known++;
-      if (const Mapping* m = mappingOf(sp)) skip(m->lo, sp);
+      if (skipBelow(sp)) known++;
       continue;
     }
     if (!caller && curg != nullptr) {
@@ -100,11 +110,8 @@ void LeakGraph::addThreads(uintptr_t sp) {
       continue;
     }
     if ((mp->presumed.load(relaxed) & kPresumedHook) != 0) continue;
-    known++;
-    const uintptr_t left = mp->g0.sched.sp;
-    if (const Mapping* m = mappingOf(left); m != nullptr && left != 0) {
-      skip(m->lo, left);
-    }
+    const bool first = skipBelow(mp->g0.sched.sp);
+    if (first || mp != &m0) known++;
     if (caller) continue;
     skip(mp->signalStackLo, mp->signalStackLo + mp->signalStackSize);
   }

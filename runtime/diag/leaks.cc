@@ -44,6 +44,9 @@
 //       ours, nor for a thread that is inside a system call of a goroutine. So
 //       all threads of the process must be Ms at rest, the caller, or threads
 //       of the kernel's.
+//       The thread of Run, and a plain thread that calls, must be the first
+//       thread of the process: the stack of another may be a part of other
+//       memory.
 //  (S2) All memory could be read.
 //  (S3) The bounds of blocks are right. AddressSanitizer tells them. Without
 //       it, they are guesses (leak_heap.h). So the set is computed twice, and
