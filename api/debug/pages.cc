@@ -29,6 +29,7 @@
 #include "gump/metrics.h"
 #include "gump/pprof.h"
 #include "gump/runtime.h"
+#include "gump/trace.h"
 
 namespace gump::internal {
 
@@ -144,6 +145,35 @@ HttpResponse CpuProfile(const HttpRequest& r, PageWait wait) {
           ReadAll(file.get())};
 }
 
+// TraceSeconds returns how long a trace is to last: as in Go, a number that may
+// have a fraction, or else one second.
+absl::Duration TraceSeconds(const std::string& text) {
+  double seconds = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), seconds);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return absl::Seconds(whole && seconds > 0 ? seconds : 1);
+}
+
+// ExecutionTrace serves an execution trace. As of a CPU profile, a client that
+// leaves gets what there is.
+HttpResponse ExecutionTrace(const HttpRequest& r, PageWait wait) {
+  const long fd = NewFd([] {
+    return static_cast<long>(memfd_create("gump trace", MFD_CLOEXEC));
+  });
+  if (fd < 0) return ServeError(500, "Could not enable tracing: no file");
+  const OwnedFd file(static_cast<int>(fd));
+  const absl::Status s = trace::Start(file.get());
+  if (!s.ok()) {
+    return ServeError(500, Cat("Could not enable tracing: ", s.message()));
+  }
+  const Waited waited = wait(TraceSeconds(r.FormValue("seconds")));
+  trace::Stop();
+  if (waited == Waited::kTooMany) return WaitError(waited);
+  return {200, Cat(kNosniff, kBinary, Attachment("trace")),
+          ReadAll(file.get())};
+}
+
 // Arguments returns the command line, with a NUL between two arguments.
 std::string Arguments() {
   std::string text;
@@ -206,6 +236,7 @@ constexpr OtherPage kOtherPages[] = {
     {"cmdline", Cmdline},
     {"profile", CpuProfile},
     {"symbol", Symbol},
+    {"trace", ExecutionTrace},
 };
 
 constexpr std::pair<std::string_view, std::string_view> kDescriptions[] = {
@@ -227,6 +258,10 @@ constexpr std::pair<std::string_view, std::string_view> kDescriptions[] = {
      "Maps given program counters to function names. Counters can be specified "
      "in a GET raw query, multiple counters are separated by '+'."},
     {"threadcreate", "The threads of the library, each at its first function"},
+    {"trace",
+     "A trace of execution of the current program. You can specify the "
+     "duration in the seconds GET parameter. After you get the trace file, use "
+     "the go tool trace command to investigate the trace."},
 };
 
 std::string_view DescriptionOf(std::string_view name) {

@@ -27,6 +27,7 @@
 #include "gump/runtime.h"
 #include "gump/sync/waitgroup.h"
 #include "gump/time.h"
+#include "gump/trace.h"
 #include "tests/testing/json_reader.h"
 #include "tests/testing/panic_text.h"
 #include "tests/testing/parked.h"
@@ -241,7 +242,7 @@ TEST_P(ServeHttpTest, ProfilesHaveGosFields) {
 TEST_P(ServeHttpTest, BadProfileRequestsHaveGosErrors) {
   Run([] {
     const Server s;
-    for (const char* name : {"nothing", "trace", "goroutine/", "..", "heap"}) {
+    for (const char* name : {"nothing", "goroutine/", "..", "heap"}) {
       IsPprofError(Get(s, std::string("/debug/pprof/") + name), "404 Not Found",
                    "Unknown profile");
     }
@@ -313,14 +314,17 @@ TEST_P(ServeHttpTest, IndexListsTheProfiles) {
     EXPECT_EQ(r.line, "200 OK");
     EXPECT_EQ(r.Field("Content-Type"), "text/html; charset=utf-8");
     EXPECT_EQ(r.Field("X-Content-Type-Options"), "nosniff");
-    for (const char* name : {"block", "cmdline", "goroutine", "mutex",
-                             "profile", "symbol", "threadcreate"}) {
+    for (const char* name :
+         {"block", "cmdline", "goroutine", "mutex", "profile", "symbol",
+          "threadcreate", "trace", "goroutineleak"}) {
       EXPECT_NE(r.body.find(std::string("<a href='") + name + "?debug=1'>" +
                             name + "</a>"),
                 r.body.npos)
           << name;
-      // Each link leads to a page.
-      if (std::string_view(name) != "profile") {
+      // Each link leads to a page. These take long, or cannot be had with
+      // ThreadSanitizer.
+      const std::string_view page = name;
+      if (page != "profile" && page != "trace" && page != "goroutineleak") {
         EXPECT_EQ(Get(s, std::string("/debug/pprof/") + name).line, "200 OK");
       }
     }
@@ -422,6 +426,28 @@ TEST_P(ServeHttpTest, SecondCpuProfileIsRefused) {
         "Could not enable CPU profiling: cpu profiling already in use");
     pprof::StopCPUProfile();
     close(fd);
+  });
+}
+
+TEST_P(ServeHttpTest, ExecutionTraceIsTaken) {
+  Run([] {
+    const Server s;
+    const Reply r = Get(s, "/debug/pprof/trace?seconds=0.05");
+    EXPECT_EQ(r.line, "200 OK");
+    EXPECT_EQ(r.Field("Content-Type"), kBinary);
+    EXPECT_EQ(r.Field("Content-Disposition"), "attachment; filename=\"trace\"");
+    EXPECT_EQ(r.body.substr(0, 5), "go 1.");
+    EXPECT_FALSE(trace::IsEnabled());
+  });
+}
+
+TEST_P(ServeHttpTest, SecondTraceIsRefused) {
+  Run([] {
+    const Server s;
+    ASSERT_TRUE(trace::Start("/dev/null").ok());
+    IsPprofError(Get(s, "/debug/pprof/trace"), "500 Internal Server Error",
+                 "Could not enable tracing: tracing already enabled");
+    trace::Stop();
   });
 }
 
