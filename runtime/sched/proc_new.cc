@@ -353,8 +353,10 @@ GUMP_NOINLINE void spareCells(P* pp) {
 
 // prefetchCell starts loading a cell. newproc1 writes all lines of it.
 GUMP_ALWAYS_INLINE void prefetchCell(const G* gp) {
-  const char* at = reinterpret_cast<const char*>(gp);
-  for (size_t i = 0; i < sizeof(G); i += kCacheLine) prefetch(at + i);
+  const auto at = reinterpret_cast<uintptr_t>(gp);  // may be 0
+  for (size_t i = 0; i < sizeof(G); i += kCacheLine) {
+    prefetch(reinterpret_cast<const void*>(at + i));
+  }
 }
 
 }  // namespace
