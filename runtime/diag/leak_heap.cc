@@ -5,7 +5,7 @@
 // header, whose third word is the size now. Behind the header the first heap of
 // an arena has the arena itself, whose size depends on the version. So the walk
 // tries all beginnings in the first page. A large block has a mapping of its
-// own, with the flag kMapped.
+// own, with the flag kMappedChunk.
 //
 // A chunk is free if the next one says so, or if it is in the cache of a
 // thread. The cache is a block with 64 numbers of chunks and 64 lists, for
@@ -21,10 +21,10 @@ namespace gump::rt {
 
 namespace {
 
-constexpr uintptr_t kFlags = 7;
-constexpr uintptr_t kMapped = 2;
-constexpr uintptr_t kHeader = 16;
-constexpr uintptr_t kOverlap = 8;  // of a block and the next chunk
+constexpr uintptr_t kSizeFlags = 7;
+constexpr uintptr_t kMappedChunk = 2;
+constexpr uintptr_t kChunkHeader = 16;
+constexpr uintptr_t kChunkOverlap = 8;  // of a block and the next chunk
 constexpr uintptr_t kLeastChunk = 32;
 constexpr uintptr_t kHeapAlign = 64 << 20;
 constexpr uintptr_t kPreviousInUse = 1;
@@ -37,7 +37,7 @@ struct TCache {
   uint16_t counts[kLists];
   uintptr_t lists[kLists];  // addresses of blocks
 };
-constexpr uintptr_t kTCacheChunk = sizeof(TCache) + kHeader;
+constexpr uintptr_t kTCacheChunk = sizeof(TCache) + kChunkHeader;
 
 // An element of the table of chunks is an address, with this bit if the chunk
 // is free.
@@ -77,7 +77,7 @@ uintptr_t* LeakHeap::chunkOf(uintptr_t addr) const {
   uintptr_t* first = chunks_->begin() + m->firstChunk;
   uintptr_t* last = first + m->chunks;  // the last element is the end
   uintptr_t* next = std::upper_bound(
-      first, last, addr - kOverlap,
+      first, last, addr - kChunkOverlap,
       [](uintptr_t a, uintptr_t chunk) { return a < addressOf(chunk); });
   return next == first || next == last ? nullptr : next - 1;
 }
@@ -86,7 +86,8 @@ LeakHeap::Found LeakHeap::find(uintptr_t addr, Span* block) {
   if (exact_) return findExact(addr, block);
   const uintptr_t* chunk = chunkOf(addr);
   if (chunk == nullptr) return Found::kNothing;
-  *block = {addressOf(chunk[0]) + kHeader, addressOf(chunk[1]) + kOverlap};
+  *block = {addressOf(chunk[0]) + kChunkHeader,
+            addressOf(chunk[1]) + kChunkOverlap};
   if (addr < block->lo) return Found::kNothing;  // the header
   return chunk[0] == addressOf(chunk[0]) ? Found::kBlock : Found::kFree;
 }
@@ -132,7 +133,7 @@ void LeakHeap::prepare() {
 
 void LeakHeap::freeCached(uintptr_t* chunk) {
   TCache cache;
-  if (!memory_->read(addressOf(*chunk) + kHeader, &cache, sizeof(cache))) {
+  if (!memory_->read(addressOf(*chunk) + kChunkHeader, &cache, sizeof(cache))) {
     return;
   }
   bool any = false;
@@ -140,9 +141,10 @@ void LeakHeap::freeCached(uintptr_t* chunk) {
     if ((cache.counts[i] == 0) != (cache.lists[i] == 0)) return;
     if (cache.lists[i] == 0) continue;
     const uintptr_t* first = chunkOf(cache.lists[i]);
-    if (first == nullptr || addressOf(first[0]) + kHeader != cache.lists[i] ||
+    if (first == nullptr ||
+        addressOf(first[0]) + kChunkHeader != cache.lists[i] ||
         addressOf(first[1]) - addressOf(first[0]) !=
-            kLeastChunk + i * kHeader) {
+            kLeastChunk + i * kChunkHeader) {
       return;
     }
     any = true;
@@ -153,7 +155,7 @@ void LeakHeap::freeCached(uintptr_t* chunk) {
     uintptr_t block = cache.lists[i];
     for (size_t n = cache.counts[i]; n > 0 && block != 0; n--) {
       uintptr_t* one = chunkOf(block);
-      if (one == nullptr || addressOf(*one) + kHeader != block) break;
+      if (one == nullptr || addressOf(*one) + kChunkHeader != block) break;
       *one |= kFreeBit;
       block = wordAt(block) ^ (block >> kLinkShift);
     }
@@ -175,9 +177,9 @@ uintptr_t LeakHeap::wordAt(uintptr_t addr) {
 void LeakHeap::walk(Mapping* m) {
   m->firstChunk = chunks_->size();
   if (!m->anonymous) return;
-  if ((wordAt(m->lo + 8) & kMapped) != 0) return walkMapped(m);
+  if ((wordAt(m->lo + 8) & kMappedChunk) != 0) return walkMapped(m);
   const uintptr_t last = std::min(m->lo + kPageSize, m->hi);
-  for (uintptr_t at = m->lo; at < last; at += kHeader) {
+  for (uintptr_t at = m->lo; at < last; at += kChunkHeader) {
     if (walkFrom(m, at, m->hi)) return;
   }
 }
@@ -186,11 +188,11 @@ bool LeakHeap::walkFrom(Mapping* m, uintptr_t at, uintptr_t end) {
   constexpr size_t kFew = 3;  // fewer chunks prove nothing
   while (at < end) {
     const uintptr_t head = wordAt(at + 8);
-    const uintptr_t size = head & ~kFlags;
+    const uintptr_t size = head & ~kSizeFlags;
     if ((head & kPreviousInUse) == 0 && chunks_->size() > m->firstChunk) {
       chunks_->end()[-1] |= kFreeBit;
     }
-    if (size < kLeastChunk || size % kHeader != 0 || size > end - at ||
+    if (size < kLeastChunk || size % kChunkHeader != 0 || size > end - at ||
         chunks_->full()) {
       chunks_->truncate(m->firstChunk);
       return false;
@@ -212,9 +214,9 @@ void LeakHeap::walkMapped(Mapping* m) {
   uintptr_t at = m->lo;
   while (at < m->hi) {
     const uintptr_t head = wordAt(at + 8);
-    const uintptr_t size = head & ~kFlags;
-    if ((head & kFlags) != kMapped || size == 0 || size % kPageSize != 0 ||
-        size > m->hi - at) {
+    const uintptr_t size = head & ~kSizeFlags;
+    if ((head & kSizeFlags) != kMappedChunk || size == 0 ||
+        size % kPageSize != 0 || size > m->hi - at) {
       break;
     }
     chunks_->push(at);

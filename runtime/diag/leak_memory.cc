@@ -29,12 +29,12 @@ void LeakStore::free() {
 
 namespace {
 
-long openFile(const char* path) {
+long openProc(const char* path) {
   return rawSyscall(SYS_openat, AT_FDCWD, asArg(path), O_RDONLY | O_CLOEXEC, 0,
                     0, 0);
 }
 
-void closeFile(long fd) {
+void closeProc(long fd) {
   if (fd >= 0) (void)rawSyscall(SYS_close, fd, 0, 0, 0, 0, 0);
 }
 
@@ -83,16 +83,16 @@ bool parseMapping(const char* line, Mapping* m) {
 
 bool ProcessMemory::open() {
   pid_ = rawSyscall(SYS_getpid, 0, 0, 0, 0, 0, 0);
-  maps_ = openFile("/proc/self/maps");
-  pagemap_ = openFile("/proc/self/pagemap");
-  mem_ = openFile("/proc/self/mem");
+  maps_ = openProc("/proc/self/maps");
+  pagemap_ = openProc("/proc/self/pagemap");
+  mem_ = openProc("/proc/self/mem");
   return maps_ >= 0;
 }
 
 void ProcessMemory::close() const {
-  closeFile(maps_);
-  closeFile(pagemap_);
-  closeFile(mem_);
+  closeProc(maps_);
+  closeProc(pagemap_);
+  closeProc(mem_);
 }
 
 bool ProcessMemory::readMaps(Table<Mapping>* to) {
