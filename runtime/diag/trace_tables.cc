@@ -129,10 +129,14 @@ struct Function {
 };
 
 // functionAt returns the function around pc. The names stay for the life of the
-// process: they are few, and finding one is slow.
+// process: they are few, and finding one is slow. One thread at a time ends a
+// generation.
+std::unordered_map<uintptr_t, Function>* functions = nullptr;
 const Function& functionAt(uintptr_t pc) {
-  static auto* known = new std::unordered_map<uintptr_t, Function>();
-  auto [it, fresh] = known->try_emplace(pc);
+  if (functions == nullptr) {
+    functions = new std::unordered_map<uintptr_t, Function>();
+  }
+  auto [it, fresh] = functions->try_emplace(pc);
   if (fresh) {
     char name[FrameText::kMaxName];
     it->second.ours = !frameName(pc, name);

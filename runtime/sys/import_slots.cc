@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "runtime/sys/atomic.h"
 #include "runtime/sys/base.h"
 
 namespace gump::rt {
@@ -132,7 +133,7 @@ int redirectModule(dl_phdr_info* module, size_t, void* arg) {
       return;
     }
     // Release: the originals are set. Other threads read the slot by a call.
-    __atomic_store_n(slot, import->replacement, __ATOMIC_RELEASE);
+    reinterpret_cast<Atomic<void*>*>(slot)->store(import->replacement, release);
     all->slots++;
   });
   return 0;
