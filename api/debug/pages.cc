@@ -35,7 +35,7 @@ namespace gump::internal {
 
 namespace {
 
-constexpr std::string_view kPlain =
+constexpr std::string_view kPlainText =
     "Content-Type: text/plain; charset=utf-8\r\n";
 constexpr std::string_view kBinary =
     "Content-Type: application/octet-stream\r\n";
@@ -49,11 +49,12 @@ std::string Attachment(std::string_view name) {
 
 // Error is http.Error, and ServeError is serveError of net/http/pprof.
 HttpResponse Error(int status, std::string_view text) {
-  return {status, Cat(kPlain, kNosniff), Cat(text, "\n")};
+  return {status, Cat(kPlainText, kNosniff), Cat(text, "\n")};
 }
 
 HttpResponse ServeError(int status, std::string_view text) {
-  return {status, Cat(kNosniff, kPlain, "X-Go-Pprof: 1\r\n"), Cat(text, "\n")};
+  return {status, Cat(kNosniff, kPlainText, "X-Go-Pprof: 1\r\n"),
+          Cat(text, "\n")};
 }
 
 HttpResponse WaitError(Waited waited) {
@@ -108,7 +109,7 @@ HttpResponse NamedProfile(std::string_view name, const HttpRequest& r,
   const int debug = Atoi(r.FormValue("debug"));
   absl::StatusOr<std::string> text = ProfileText(name, debug);
   if (!text.ok()) return ServeError(500, Cat(text.status().message()));
-  std::string fields = debug != 0 ? Cat(kNosniff, kPlain)
+  std::string fields = debug != 0 ? Cat(kNosniff, kPlainText)
                                   : Cat(kNosniff, kBinary, Attachment(name));
   return {200, std::move(fields), *std::move(text)};
 }
@@ -188,7 +189,7 @@ std::string Arguments() {
 }
 
 HttpResponse Cmdline(const HttpRequest&, PageWait) {
-  return {200, Cat(kNosniff, kPlain), Arguments()};
+  return {200, Cat(kNosniff, kPlainText), Arguments()};
 }
 
 // ParseAddress reads a number as Go's ParseUint does with base 0, but without
@@ -224,7 +225,7 @@ HttpResponse Symbol(const HttpRequest& r, PageWait) {
     if (plus == rest.size()) break;
     rest.remove_prefix(plus + 1);
   }
-  return {200, Cat(kNosniff, kPlain), std::move(body)};
+  return {200, Cat(kNosniff, kPlainText), std::move(body)};
 }
 
 // OtherPage is a page of /debug/pprof/ that is no profile of WriteProfile.
@@ -451,7 +452,7 @@ HttpResponse ListGoroutines(const HttpRequest& r) {
     return {200, Cat(kNosniff, kJson), GoroutinesJson(query)};
   }
   if (format == "text") {
-    return {200, Cat(kNosniff, kPlain), GoroutinesText(query)};
+    return {200, Cat(kNosniff, kPlainText), GoroutinesText(query)};
   }
   return Error(400, "invalid value for \"format\" - must be json or text");
 }
@@ -538,7 +539,7 @@ HttpResponse AnswerRequest(const HttpRequest& r, PageWait wait) {
 }
 
 HttpResponse AnswerRefusal(const Refusal& refusal) {
-  return {refusal.status, std::string(kPlain),
+  return {refusal.status, std::string(kPlainText),
           Cat(refusal.status, " ", ReasonOf(refusal.status),
               refusal.text.empty() ? "" : ": ", refusal.text)};
 }

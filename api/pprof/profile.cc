@@ -322,8 +322,7 @@ absl::Status Collect(const Kind& kind, Stacks* stacks) {
 absl::StatusOr<std::string> LeakDump() {
   std::string text;
   size_t size = 0;
-  const absl::Status s =
-      LeakError(rt::leakDump(internal::GrowText, &text, &size));
+  absl::Status s = LeakError(rt::leakDump(internal::GrowText, &text, &size));
   if (!s.ok()) return s;
   if (size > text.size()) return NoMemory("goroutineleak");
   text.resize(size);

@@ -42,7 +42,7 @@ constexpr uintptr_t kTCacheChunk = sizeof(TCache) + kChunkHeader;
 // An element of the table of chunks is an address, with this bit if the chunk
 // is free.
 constexpr uintptr_t kFreeBit = 1;
-uintptr_t addressOf(uintptr_t chunk) { return chunk & ~kFreeBit; }
+uintptr_t addressOfChunk(uintptr_t chunk) { return chunk & ~kFreeBit; }
 
 }  // namespace
 
@@ -78,7 +78,7 @@ uintptr_t* LeakHeap::chunkOf(uintptr_t addr) const {
   uintptr_t* last = first + m->chunks;  // the last element is the end
   uintptr_t* next = std::upper_bound(
       first, last, addr - kChunkOverlap,
-      [](uintptr_t a, uintptr_t chunk) { return a < addressOf(chunk); });
+      [](uintptr_t a, uintptr_t chunk) { return a < addressOfChunk(chunk); });
   return next == first || next == last ? nullptr : next - 1;
 }
 
@@ -86,10 +86,10 @@ LeakHeap::Found LeakHeap::find(uintptr_t addr, Span* block) {
   if (exact_) return findExact(addr, block);
   const uintptr_t* chunk = chunkOf(addr);
   if (chunk == nullptr) return Found::kNothing;
-  *block = {addressOf(chunk[0]) + kChunkHeader,
-            addressOf(chunk[1]) + kChunkOverlap};
+  *block = {addressOfChunk(chunk[0]) + kChunkHeader,
+            addressOfChunk(chunk[1]) + kChunkOverlap};
   if (addr < block->lo) return Found::kNothing;  // the header
-  return chunk[0] == addressOf(chunk[0]) ? Found::kBlock : Found::kFree;
+  return chunk[0] == addressOfChunk(chunk[0]) ? Found::kBlock : Found::kFree;
 }
 
 uintptr_t LeakHeap::heapEnd(uintptr_t at, uintptr_t limit) {
@@ -125,7 +125,8 @@ void LeakHeap::prepare() {
   for (const Mapping& m : *mappings_) {
     uintptr_t* chunk = chunks_->begin() + m.firstChunk;
     for (size_t i = 0; i + 1 < m.chunks; i++, chunk++) {
-      const uintptr_t size = addressOf(chunk[1]) - addressOf(chunk[0]);
+      const uintptr_t size =
+          addressOfChunk(chunk[1]) - addressOfChunk(chunk[0]);
       if (size == kTCacheChunk) freeCached(chunk);
     }
   }
@@ -133,7 +134,8 @@ void LeakHeap::prepare() {
 
 void LeakHeap::freeCached(uintptr_t* chunk) {
   TCache cache;
-  if (!memory_->read(addressOf(*chunk) + kChunkHeader, &cache, sizeof(cache))) {
+  if (!memory_->read(addressOfChunk(*chunk) + kChunkHeader, &cache,
+                     sizeof(cache))) {
     return;
   }
   bool any = false;
@@ -142,8 +144,8 @@ void LeakHeap::freeCached(uintptr_t* chunk) {
     if (cache.lists[i] == 0) continue;
     const uintptr_t* first = chunkOf(cache.lists[i]);
     if (first == nullptr ||
-        addressOf(first[0]) + kChunkHeader != cache.lists[i] ||
-        addressOf(first[1]) - addressOf(first[0]) !=
+        addressOfChunk(first[0]) + kChunkHeader != cache.lists[i] ||
+        addressOfChunk(first[1]) - addressOfChunk(first[0]) !=
             kLeastChunk + i * kChunkHeader) {
       return;
     }
@@ -155,7 +157,7 @@ void LeakHeap::freeCached(uintptr_t* chunk) {
     uintptr_t block = cache.lists[i];
     for (size_t n = cache.counts[i]; n > 0 && block != 0; n--) {
       uintptr_t* one = chunkOf(block);
-      if (one == nullptr || addressOf(*one) + kChunkHeader != block) break;
+      if (one == nullptr || addressOfChunk(*one) + kChunkHeader != block) break;
       *one |= kFreeBit;
       block = wordAt(block) ^ (block >> kLinkShift);
     }

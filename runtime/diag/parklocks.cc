@@ -77,11 +77,11 @@ struct HeldLock {
   uintptr_t pcs[kMaxStack];
 };
 
-constexpr size_t kChains = 256;
+constexpr size_t kLockChains = 256;
 constexpr size_t kMaxSeen = 4096;
 
 Mutex heldLock{LockRank::kLeaf};
-HeldLock* chains[kChains] ABSL_GUARDED_BY(heldLock);  // by goid
+HeldLock* chains[kLockChains] ABSL_GUARDED_BY(heldLock);  // by goid
 HeldLock* freeEntries ABSL_GUARDED_BY(heldLock);
 // Hashes of what has been reported: of pairs of stacks, and of pairs of places.
 uint64_t seen[kMaxSeen] ABSL_GUARDED_BY(heldLock);
@@ -147,7 +147,7 @@ GUMP_NOINLINE void tookLock(G* gp, const void* l, Kind kind, const Frames& at) {
   e->n = std::min(at.kept, HeldLock::kMaxStack);
   std::memcpy(e->pcs, at.pcs, e->n * sizeof(e->pcs[0]));
   lock(&heldLock);
-  HeldLock** chain = &chains[gp->goid % kChains];
+  HeldLock** chain = &chains[gp->goid % kLockChains];
   e->next = *chain;
   *chain = e;
   unlock(&heldLock);
@@ -173,8 +173,8 @@ GUMP_NOINLINE void gaveLock(const G* gp, const void* l)
   if (held.load(relaxed) == 0) return;
   const NoPark hold(gp->m);
   lock(&heldLock);
-  HeldLock* e = takeHeldLock(&chains[gp->goid % kChains], l, gp->goid);
-  for (size_t i = 0; e == nullptr && i < kChains; i++) {
+  HeldLock* e = takeHeldLock(&chains[gp->goid % kLockChains], l, gp->goid);
+  for (size_t i = 0; e == nullptr && i < kLockChains; i++) {
     e = takeHeldLock(&chains[i], l, /*goid=*/0);
   }
   if (e != nullptr) {
@@ -377,16 +377,19 @@ GUMP_NOINLINE void reportHeldLocks(const G* gp, const char* verb,
   HeldLock mine[kMost];
   size_t n = 0;
   lock(&heldLock);
-  for (const HeldLock* e = chains[gp->goid % kChains];
+  for (const HeldLock* e = chains[gp->goid % kLockChains];
        e != nullptr && n < kMost; e = e->next) {
     if (e->goid == gp->goid) mine[n++] = *e;
   }
   unlock(&heldLock);
   if (n == 0) return;
-  const KeepErrno keep;
+  // Not KeepErrno: this thread keeps the goroutine, and the address is known.
+  int* const at = gp->m->errnoAddr;
+  const int savedErrno = *at;
   Frames here;
   walkHere(&here);
   for (size_t i = 0; i < n; i++) report(mine[i], here, gp->goid, verb, reason);
+  *at = savedErrno;
 }
 
 GUMP_NOINLINE void parklocksinit() {

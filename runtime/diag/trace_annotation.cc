@@ -15,7 +15,7 @@ namespace gump::rt {
 
 namespace {
 
-M* enterRuntime() {
+M* pinForTrace() {
   (void)runtimeEntry();
   return acquirem();
 }
@@ -49,7 +49,7 @@ uint64_t traceTaskBegin(uint64_t parent, std::string_view type) noexcept {
   static constinit Atomic<uint64_t> ids;
   const uint64_t id = ids.add(1, relaxed);  // only its uniqueness matters
   if (!tracing()) return id;
-  M* mp = enterRuntime();
+  M* mp = pinForTrace();
   if (Annotation a; a.on()) {
     a->event(TraceEv::kUserTaskBegin, id, parent, a.string(type),
              a->stackHere());
@@ -60,7 +60,7 @@ uint64_t traceTaskBegin(uint64_t parent, std::string_view type) noexcept {
 
 void traceTaskEnd(uint64_t id) noexcept {
   if (!tracing()) return;
-  M* mp = enterRuntime();
+  M* mp = pinForTrace();
   if (Annotation a; a.on()) {
     a->event(TraceEv::kUserTaskEnd, id, a->stackHere());
   }
@@ -69,7 +69,7 @@ void traceTaskEnd(uint64_t id) noexcept {
 
 bool traceRegion(uint64_t task, bool begins, std::string_view type) noexcept {
   if (!tracing()) return false;
-  M* mp = enterRuntime();
+  M* mp = pinForTrace();
   bool written = false;
   if (Annotation a; a.on()) {
     a->event(begins ? TraceEv::kUserRegionBegin : TraceEv::kUserRegionEnd, task,
@@ -83,7 +83,7 @@ bool traceRegion(uint64_t task, bool begins, std::string_view type) noexcept {
 void traceLog(uint64_t task, std::string_view category,
               std::string_view message) noexcept {
   if (!tracing()) return;
-  M* mp = enterRuntime();
+  M* mp = pinForTrace();
   if (Annotation a; a.on()) {
     a->event(TraceEv::kUserLog, task, a.string(category), a.string(message),
              a->stackHere());
