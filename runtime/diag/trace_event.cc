@@ -87,6 +87,7 @@ static M* enterScope(const G* gp) {
   mp->locks.store(mp->locks.load(relaxed) + 1, relaxed);
   TraceM* t = &mp->trace;
   if (t->nested++ == 0) {
+    t->now = 0;
     t->writing.store(true, relaxed);
     asymmetricLight();
     t->gen = traceState.gen.load(acquire);  // pairs with beginGeneration
@@ -160,6 +161,14 @@ TraceBuf* roomIn(TraceBuf** slot, uint64_t gen, uint64_t tid) {
 }
 
 }  // namespace
+
+// Reading the clock is half the cost of an event, and the events of a scope are
+// one step. TraceBuf::time keeps them apart.
+int64_t TraceScope::now() {
+  int64_t* now = &mp_->trace.now;
+  if (*now == 0) *now = nanotime();
+  return *now;
+}
 
 TraceBuf* TraceScope::room() {
   return roomIn(&mp_->trace.buf[gen_ % 2], gen_, traceThread(mp_));

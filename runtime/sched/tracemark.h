@@ -51,6 +51,7 @@ struct TraceM {
   Atomic<bool> writing;
   uint32_t nested = 0;  // TraceScopes inside of the outermost one
   uint64_t gen = 0;     // of the outermost TraceScope
+  int64_t now = 0;      // the time of all its events; 0: none has asked yet
   // By parity of the generation. Once a generation has ended and the thread is
   // in no TraceScope, the buffer is the property of the thread that ends it.
   TraceBuf* buf[2] = {};
