@@ -171,8 +171,9 @@ void lookAt(G* gp, uint64_t gen, std::vector<Untraced>* out) {
       // It is a plain thread's, or it has lost its P: otherwise it would have
       // an event.
     case kGsyscall:
-      u.status = mp != nullptr && mp->trace.hidden ? TraceGo::kRunnable
-                                                   : TraceGo::kSyscall;
+      u.status = mp != nullptr && mp->trace.hidden.load(relaxed)
+                     ? TraceGo::kRunnable
+                     : TraceGo::kSyscall;
       break;
     default:
       return;
@@ -504,7 +505,7 @@ void begin() {
   stopTheWorld(WaitReason::kStoppingTheWorld);
   for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
     TraceM* t = &mp->trace;
-    t->hidden = false;
+    t->hidden.store(false, relaxed);
     t->kept = false;
     t->preempted = false;
     t->loss.gen.store(0, relaxed);

@@ -19,7 +19,7 @@ struct P;
 
 // 1 while a trace may be written, else 0. A hint for the callers of the
 // functions below. Each of them looks at the generation again.
-extern Atomic<uint32_t> traceHint;
+extern Atomic<uint32_t> traceHint __attribute__((visibility("hidden")));
 GUMP_ALWAYS_INLINE bool tracing() {
   return !kModelBuild && GUMP_UNLIKELY(traceHint.load(relaxed) != 0);
 }

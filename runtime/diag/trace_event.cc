@@ -87,6 +87,7 @@ static M* enterScope(const G* gp) {
   mp->locks.store(mp->locks.load(relaxed) + 1, relaxed);
   TraceM* t = &mp->trace;
   if (t->nested++ == 0) {
+    t->now = 0;
     t->writing.store(true, relaxed);
     asymmetricLight();
     t->gen = traceState.gen.load(acquire);  // pairs with beginGeneration
@@ -116,7 +117,7 @@ static G* boundTo(const M* mp) {
   if (gp->foreign) return status == kGdead ? nullptr : gp;
   const bool away =
       status == kGsyscall || (status == kGrunning && mp->p == nullptr);
-  return away && !mp->trace.hidden ? gp : nullptr;
+  return away && !mp->trace.hidden.load(relaxed) ? gp : nullptr;
 }
 
 TraceScope::TraceScope(const G* gp) : mp_(enterScope(gp)) {
@@ -160,6 +161,14 @@ TraceBuf* roomIn(TraceBuf** slot, uint64_t gen, uint64_t tid) {
 }
 
 }  // namespace
+
+// Reading the clock is half the cost of an event, and the events of a scope are
+// one step. TraceBuf::time keeps them apart.
+int64_t TraceScope::now() {
+  int64_t* now = &mp_->trace.now;
+  if (*now == 0) *now = nanotime();
+  return *now;
+}
 
 TraceBuf* TraceScope::room() {
   return roomIn(&mp_->trace.buf[gen_ % 2], gen_, traceThread(mp_));
@@ -348,9 +357,15 @@ void endSyscall(TraceScope* s, G* gp) {
   s->event(TraceEv::kGoSyscallEndBlocked);
 }
 
+bool takeHidden(TraceM* t) {
+  const bool was = t->hidden.load(relaxed);
+  if (was) t->hidden.store(false, relaxed);
+  return was;
+}
+
 void stop(TraceScope* s, G* gp) {
   TraceM* t = &s->m()->trace;
-  if (std::exchange(t->hidden, false)) return;
+  if (takeHidden(t)) return;
   if (s->m()->p == nullptr) {  // it was taken
     endSyscall(s, gp);
     return;
@@ -387,7 +402,7 @@ void leaveSyscall(TraceScope* s, G* gp, uint32_t newval) {
     if (!runs) stop(s, gp);
     return;
   }
-  if (!std::exchange(t->hidden, false)) endSyscall(s, gp);
+  if (!takeHidden(t)) endSyscall(s, gp);
   if (runs) start(s, gp);
 }
 
@@ -413,7 +428,7 @@ void transition(TraceScope* s, G* gp, uint32_t oldval, uint32_t newval) {
       } else if (s->m()->curg.load(relaxed) == gp) {  // written by us
         enter(s, gp);
       } else {
-        gp->lockedm->trace.hidden = true;  // releasePreempted
+        gp->lockedm->trace.hidden.store(true, relaxed);  // releasePreempted
       }
       break;
     case kGwaiting:

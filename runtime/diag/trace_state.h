@@ -112,7 +112,7 @@ class TraceScope {
   // event writes an event of this thread.
   template <class... Args>
   void event(TraceEv type, Args... args) {
-    if (TraceBuf* b = room()) b->event(type, nanotime(), args...);
+    if (TraceBuf* b = room()) b->event(type, now(), args...);
   }
   // own writes the status of this thread's P and G, unless they are known.
   void ownP(TraceProc status);
@@ -129,6 +129,7 @@ class TraceScope {
 
  private:
   TraceBuf* room();
+  int64_t now();
 
   M* mp_ = nullptr;
   uint64_t gen_ = 0;

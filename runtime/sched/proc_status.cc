@@ -113,15 +113,9 @@ uint32_t readgstatus(const G* gp) {
   return gp->atomicstatus.load(acquire) & ~uint32_t{kGtracked};
 }
 
-void casgstatus(G* gp, uint32_t oldval, uint32_t newval) {
-  if (tracing()) {
-    traceStatus(gp, oldval, newval);
-  } else {
-    setgstatus(gp, oldval, newval);
-  }
-}
-
-void setgstatus(G* gp, uint32_t oldval, uint32_t newval) {
+namespace {
+// moveStatus is setgstatus.
+GUMP_ALWAYS_INLINE void moveStatus(G* gp, uint32_t oldval, uint32_t newval) {
   if (GUMP_UNLIKELY(oldval > kGdead || (kLegalG[oldval] & bit(newval)) == 0)) {
     badG(gp, oldval, newval);
   }
@@ -144,6 +138,19 @@ void setgstatus(G* gp, uint32_t oldval, uint32_t newval) {
   }
   // Pairs with the acquire of the cas above and of readgstatus.
   gp->atomicstatus.store(newval, release);
+}
+}  // namespace
+
+void casgstatus(G* gp, uint32_t oldval, uint32_t newval) {
+  if (tracing()) {
+    traceStatus(gp, oldval, newval);
+    return;
+  }
+  moveStatus(gp, oldval, newval);
+}
+
+void setgstatus(G* gp, uint32_t oldval, uint32_t newval) {
+  moveStatus(gp, oldval, newval);
 }
 
 bool castogscanstatus(G* gp, uint32_t oldval) {

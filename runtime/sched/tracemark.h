@@ -51,12 +51,15 @@ struct TraceM {
   Atomic<bool> writing;
   uint32_t nested = 0;  // TraceScopes inside of the outermost one
   uint64_t gen = 0;     // of the outermost TraceScope
+  int64_t now = 0;      // the time of all its events; 0: none has asked yet
   // By parity of the generation. Once a generation has ended and the thread is
   // in no TraceScope, the buffer is the property of the thread that ends it.
   TraceBuf* buf[2] = {};
   // releasePreempted lets the goroutine run without a P, and in the trace it
-  // waits for one.
-  bool hidden = false;
+  // waits for one. Relaxed: written by the thread of the M, or for it by the
+  // thread that lets it run. The thread that ends a generation reads it, too.
+  // If it changes meanwhile, the goroutine has an event.
+  Atomic<bool> hidden;
   bool kept = false;       // it has its P back, which no thread had taken
   bool preempted = false;  // the goroutine that yields was asked to
   // The current goroutine switches straight to this one, which is current
