@@ -19,10 +19,12 @@
 #include <cstddef>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -77,6 +79,7 @@ class Server {
  private:
   void Admit(const net::Conn& conn);
   void RunSession(Session* s);
+  bool Forget(Session* s);
   bool MakeRoom();
   void Stop();
 
@@ -174,10 +177,10 @@ class Session {
   // size of a request.
   Waited Wait(absl::Duration d) {
     if (!server_->BeginWait()) return Waited::kTooMany;
+    const absl::Cleanup end = [this] { server_->EndWait(); };
     (void)conn_.SetReadDeadline(absl::Now() + d);
     Filled filled = Filled::kSome;
     while (filled == Filled::kSome && in_.size() <= kMaxHead) filled = Fill();
-    server_->EndWait();
     return filled == Filled::kLate ? Waited::kFull : Waited::kGone;
   }
 
@@ -250,14 +253,16 @@ bool Server::MakeRoom() {
 }
 
 void Server::Admit(const net::Conn& conn) {
-  auto session = std::make_unique<Session>(this, conn);
-  mu_.Lock();
-  const bool room = MakeRoom();
-  if (room) {
-    sessions_.insert(session.get());
-    open_++;
+  const auto session = std::make_shared<Session>(this, conn);
+  bool room = false;
+  {
+    const std::lock_guard hold(mu_);
+    room = MakeRoom();
+    if (room) {
+      sessions_.insert(session.get());
+      open_++;
+    }
   }
-  mu_.Unlock();
   if (!room) {
     // The socket is new, so this does not wait.
     (void)conn.Write(
@@ -266,18 +271,24 @@ void Server::Admit(const net::Conn& conn) {
     (void)conn.Close();
     return;
   }
-  running_.Go([this, s = std::move(session)] { RunSession(s.get()); });
+  absl::Cleanup forget = [&] { Forget(session.get()); };  // no goroutine
+  running_.Go([this, session] { RunSession(session.get()); });
+  std::move(forget).Cancel();
 }
 
 void Server::RunSession(Session* s) {
   s->Run();
   s->Close();
-  mu_.Lock();
+  if (Forget(s)) empty_.Close();
+}
+
+// Forget takes s off the list. Returns true if it was the last one, and the
+// server stops.
+bool Server::Forget(Session* s) {
+  const std::lock_guard hold(mu_);
   sessions_.erase(s);
   if (!s->closed_) open_--;
-  const bool last = stopping_ && sessions_.empty();
-  mu_.Unlock();
-  if (last) empty_.Close();
+  return stopping_ && sessions_.empty();
 }
 
 // Stop ends all sessions, and waits for that. There are no new ones.
@@ -310,7 +321,10 @@ bool Passes(const absl::Status& s) {
          e == ECONNABORTED || e == ECONNRESET || e == EPROTO || e == EPERM;
 }
 
+// If Serve throws, because there is no memory or no goroutine, it ends the
+// sessions first: they use the server.
 absl::Status Server::Serve() {
+  const absl::Cleanup stop = [this] { Stop(); };
   absl::Duration pause;
   for (;;) {
     const absl::StatusOr<net::Conn> conn = listener_.Accept();
@@ -321,7 +335,6 @@ absl::Status Server::Serve() {
       pause = std::clamp(2 * pause, absl::Milliseconds(5), absl::Seconds(1));
       time::Sleep(pause);
     } else {
-      Stop();
       const bool closed = listener_.Fd() < 0;
       return closed ? absl::OkStatus() : conn.status();
     }

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "api/cat.h"
@@ -139,8 +140,9 @@ HttpResponse CpuProfile(const HttpRequest& r, PageWait wait) {
     return ServeError(500,
                       Cat("Could not enable CPU profiling: ", s.message()));
   }
+  absl::Cleanup stop = [] { pprof::StopCPUProfile(); };
   const Waited waited = wait(absl::Seconds(seconds > 0 ? seconds : 30));
-  pprof::StopCPUProfile();
+  std::move(stop).Invoke();
   if (waited == Waited::kTooMany) return WaitError(waited);
   return {200, Cat(kNosniff, kBinary, Attachment("profile")),
           ReadAll(file.get())};
@@ -168,8 +170,9 @@ HttpResponse ExecutionTrace(const HttpRequest& r, PageWait wait) {
   if (!s.ok()) {
     return ServeError(500, Cat("Could not enable tracing: ", s.message()));
   }
+  absl::Cleanup stop = [] { trace::Stop(); };
   const Waited waited = wait(TraceSeconds(r.FormValue("seconds")));
-  trace::Stop();
+  std::move(stop).Invoke();
   if (waited == Waited::kTooMany) return WaitError(waited);
   return {200, Cat(kNosniff, kBinary, Attachment("trace")),
           ReadAll(file.get())};

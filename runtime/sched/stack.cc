@@ -567,6 +567,16 @@ bool stackalloc(P* pp, G* gp, size_t size) {
   return true;
 }
 
+namespace {
+// cacheStack puts t, which is of the default size, into pp's cache.
+GUMP_ALWAYS_INLINE void cacheStack(P* pp, StackTop* t) {
+  if (pp->stackCacheN >= kStackCacheMax) spill(pp, kStackCacheMax / 2);
+  t->next = pp->stackCache;
+  pp->stackCache = t;
+  pp->stackCacheN++;
+}
+}  // namespace
+
 void stackfree(P* pp, G* gp) {
   StackTop* t = topOf(gp->stack);
   sanitizerStackAbandoned(gp->sched.sp, t->hi);
@@ -577,10 +587,7 @@ void stackfree(P* pp, G* gp) {
              sched.nnostack.load(relaxed) != 0) {  // a hint: Gs wait for one
     releaseSlot(t);
   } else {
-    if (pp->stackCacheN >= kStackCacheMax) spill(pp, kStackCacheMax / 2);
-    t->next = pp->stackCache;
-    pp->stackCache = t;
-    pp->stackCacheN++;
+    cacheStack(pp, t);
   }
 }
 
@@ -591,7 +598,10 @@ bool stackLend(P* pp, G* gp) {
                     sched.nnostack.load(relaxed) != 0)) {  // as in stackfree
     return false;
   }
-  stackfree(pp, gp);
+  // Not stackfree: nnostack may have changed, and then the stack on which we
+  // run would go to the pool.
+  gp->stack = {};
+  cacheStack(pp, t);
   return true;
 }
 

@@ -151,6 +151,12 @@ void waitListRelease(WaitList* l, uint32_t n) noexcept {
   do {
     // Acquire: pairs with the release in arrive.
     const uintptr_t word = l->word.xchg(0, acquire);
+    if (GUMP_UNLIKELY(hasGrants(word))) {
+      // A waiter that was let go before has not come yet: the object is used
+      // again too early, or main has left the waiter behind.
+      n += static_cast<uint32_t>(word / 2);
+      continue;
+    }
     auto* node = reversed(reinterpret_cast<WaitNode*>(word));
     while (node != nullptr) {
       WaitNode* next = node->next;

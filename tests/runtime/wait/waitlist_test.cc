@@ -28,6 +28,14 @@ TEST(WaitListGrantTest, WaiterThatWasLetGoBeforeItCameGoesOn) {
   EXPECT_EQ(l.word.load(rt::relaxed), 0u);
 }
 
+TEST(WaitListGrantTest, GrantsOfTwoReleasesAddUp) {
+  rt::WaitList l;
+  rt::waitListRelease(&l, 1);
+  rt::waitListRelease(&l, 2);
+  for (int i = 0; i < 3; i++) rt::waitListWait(&l, kReason);
+  EXPECT_EQ(l.word.load(rt::relaxed), 0u);
+}
+
 TEST(WaitListOrderTest, WaitersGoOnInTheOrderInWhichTheyCame) {
   testing::RunWith(1, [] {
     rt::WaitList l;
