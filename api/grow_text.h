@@ -9,18 +9,19 @@
 namespace gump::internal {
 
 // GrowText is the rt::BufferGrower of the std::string at `text`. It doubles the
-// text's memory. If there is not so much memory, it takes what is needed now.
+// memory of the text, or takes only *size bytes if there is not so much memory.
+// It stores the new size in *size. Returns nullptr if there is no memory.
 inline char* GrowText(void* text, size_t* size) {
   auto& s = *static_cast<std::string*>(text);
   for (const size_t n :
        {std::max({*size, 2 * s.size(), size_t{16} << 10}), *size}) {
     try {
-      std::string larger;  // resize of `s` itself doubles by itself
+      std::string larger;  // s.resize would take twice the memory in any case
       larger.reserve(n);
       larger = s;
       larger.resize(n);
       s.swap(larger);
-    } catch (...) {  // whatever a program's operator new throws
+    } catch (...) {  // a program's operator new may throw anything
       continue;
     }
     *size = n;

@@ -64,18 +64,18 @@ absl::Status FlightRecorder::Start() {
                               options_.max_bytes)) {
     return absl::FailedPreconditionError("flight recorder already enabled");
   }
-  enabled_ = true;
+  enabled_.store(true, rt::relaxed);
   return absl::OkStatus();
 }
 
 void FlightRecorder::Stop() {
-  if (std::exchange(enabled_, false)) rt::traceRecorderStop();
+  if (enabled_.xchg(false, rt::relaxed)) rt::traceRecorderStop();
 }
 
-bool FlightRecorder::Enabled() const { return enabled_; }
+bool FlightRecorder::Enabled() const { return enabled_.load(rt::relaxed); }
 
 absl::StatusOr<size_t> FlightRecorder::WriteTo(int fd) {
-  if (!enabled_) {
+  if (!enabled_.load(rt::relaxed)) {
     return absl::FailedPreconditionError("flight recorder is not running");
   }
   const int64_t n = rt::traceRecorderWrite(fd);

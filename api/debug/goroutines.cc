@@ -60,7 +60,7 @@ struct Goroutine {
   uintptr_t creator;
 };
 
-// Goroutines collects those that a query selects.
+// Goroutines collects the goroutines that a query selects.
 class Goroutines {
  public:
   explicit Goroutines(const GoroutineQuery& query) : query_(query) {
@@ -83,7 +83,7 @@ class Goroutines {
     auto* all = static_cast<Goroutines*>(arg);
     try {
       all->Add(info);
-    } catch (...) {  // the operator new of a program may throw anything
+    } catch (...) {  // a program's operator new may throw anything
       all->out_of_memory_ = true;
     }
   }

@@ -189,7 +189,7 @@ size_t EndOfHead(std::string_view text, size_t from) {
 Refusal ParseHead(HttpRequest* r) {
   std::string_view rest(r->head);
   if (rest.starts_with("\r\n"))
-    rest.remove_prefix(2);  // some send one too many
+    rest.remove_prefix(2);  // some clients send an empty line first
   Fields f;
   Refusal refusal = ParseRequestLine(Cut(&rest, "\r\n"), r);
   while (refusal.status == 0 && rest != "\r\n") {

@@ -62,6 +62,7 @@ struct Refusal {
                                                   bool plus);
 
 // ParseInt reads a decimal number with an optional sign, as Go's ParseInt does.
+// Returns nullopt if s is not one, or does not fit.
 [[nodiscard]] std::optional<long long> ParseInt(std::string_view s);
 
 }  // namespace gump::internal

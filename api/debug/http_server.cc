@@ -1,18 +1,18 @@
 // ServeHTTP: the connections. pages.cc has what they serve.
 //
-// A connection is a Session, with a goroutine that calls Run. A session reads a
-// request or serves one. Server::mu_ guards which, and the set of sessions, so
-// each of these is one step:
+// A connection is a Session, with a goroutine that calls Run. A session either
+// reads a request or serves one. Server::mu_ guards that state and the set of
+// sessions, so each of these is one step:
 //
 //   * a session begins to read, unless the server is stopping;
 //   * a session begins to serve, unless it has been closed;
-//   * the server stops: it closes the sessions that read, and makes those that
-//     serve read the end of the stream, which ends their waits;
+//   * the server stops: it closes the sessions that read, and ends the input of
+//     those that serve, which ends their waits;
 //   * the server makes room: it closes the session that has read longest.
 //
-// So each session ends when the server stops. Either it was reading, and is
-// closed, or it ends its wait, sends its answer within its deadline or until
-// the server closes it, and does not begin to read again.
+// So each session ends when the server stops. If it was reading, it is closed.
+// If it was serving, it ends its wait and sends its answer, until its deadline
+// or until the server closes it. It does not begin to read again.
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -120,7 +120,7 @@ class Session {
 
   enum class Filled : uint8_t { kSome, kLate, kGone };
 
-  // Fill waits for more input.
+  // Fill waits for more input, and appends it to in_.
   Filled Fill() {
     char buf[4 << 10];
     const absl::StatusOr<size_t> n = conn_.Read(absl::MakeSpan(buf));
@@ -173,8 +173,8 @@ class Session {
   }
 
   // Wait waits for d, or until the client leaves or the server stops. Both show
-  // as the end of the input. What the client sends meanwhile is kept, up to the
-  // size of a request.
+  // as the end of the input. Wait keeps the bytes that the client sends
+  // meanwhile, up to the size of a request.
   Waited Wait(absl::Duration d) {
     if (!server_->BeginWait()) return Waited::kTooMany;
     const absl::Cleanup end = [this] { server_->EndWait(); };
@@ -237,7 +237,8 @@ bool Server::BeginServing(Session* s) {
   return goes_on;
 }
 
-// MakeRoom returns whether there may be one more session. The caller holds mu_.
+// MakeRoom closes a session if there are too many. Returns false if there may
+// not be one more. The caller holds mu_.
 bool Server::MakeRoom() {
   if (open_ < kMaxSessions) return true;
   Session* oldest = nullptr;
@@ -291,7 +292,8 @@ bool Server::Forget(Session* s) {
   return stopping_ && sessions_.empty();
 }
 
-// Stop ends all sessions, and waits for that. There are no new ones.
+// Stop ends all sessions, and waits until they have ended. Its caller admits no
+// new ones.
 void Server::Stop() {
   mu_.Lock();
   stopping_ = true;
@@ -314,15 +316,15 @@ void Server::Stop() {
   running_.Wait();
 }
 
-// Passes returns true if Accept may work later. Connections wait until then.
+// Passes returns true if Accept may succeed later. Connections wait until then.
 bool Passes(const absl::Status& s) {
   const int e = Errno(s);
   return e == EMFILE || e == ENFILE || e == ENOBUFS || e == ENOMEM ||
          e == ECONNABORTED || e == ECONNRESET || e == EPROTO || e == EPERM;
 }
 
-// If Serve throws, because there is no memory or no goroutine, it ends the
-// sessions first: they use the server.
+// Serve throws if there is no memory or no goroutine. It ends the sessions
+// first, because they use the server.
 absl::Status Server::Serve() {
   const absl::Cleanup stop = [this] { Stop(); };
   absl::Duration pause;

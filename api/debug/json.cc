@@ -9,8 +9,8 @@ namespace gump::internal {
 namespace {
 
 // CharacterSize returns the number of bytes of the character with which s
-// begins. It is 0 if they are not the one encoding of a character (RFC 3629):
-// if they are cut off, longer than need be, a surrogate, or above U+10FFFF.
+// begins. It returns 0 if they are not valid UTF-8 (RFC 3629): if they are cut
+// off, longer than necessary, a surrogate, or above U+10FFFF.
 size_t CharacterSize(std::string_view s) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(s[i]); };
   const uint8_t first = byte(0);

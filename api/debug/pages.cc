@@ -64,7 +64,8 @@ HttpResponse WaitError(Waited waited) {
              : ServeError(500, "context canceled");
 }
 
-// Atoi is the number in s as Go's Atoi returns it, also with an error.
+// Atoi returns the number that Go's Atoi returns for s, also where that returns
+// an error too.
 int Atoi(std::string_view s) {
   const std::optional<long long> n = ParseInt(s);
   if (n.has_value()) {
@@ -126,8 +127,8 @@ std::string ReadAll(int fd) {
   return all;
 }
 
-// CpuProfile serves the CPU profile. If the client leaves, it gets what there
-// is, as in Go: it may have closed only its half of the connection.
+// CpuProfile serves the CPU profile. As in Go, a client that leaves gets the
+// samples so far: it may have closed only its half of the connection.
 HttpResponse CpuProfile(const HttpRequest& r, PageWait wait) {
   const long long seconds = ParseInt(r.FormValue("seconds")).value_or(0);
   const long fd = NewFd([] {
@@ -148,8 +149,8 @@ HttpResponse CpuProfile(const HttpRequest& r, PageWait wait) {
           ReadAll(file.get())};
 }
 
-// TraceSeconds returns how long a trace is to last: as in Go, a number that may
-// have a fraction, or else one second.
+// TraceSeconds returns how long a trace is to last. As in Go, the text is a
+// number that may have a fraction. Any other text means one second.
 absl::Duration TraceSeconds(const std::string& text) {
   double seconds = 0;
   const auto [end, error] =
@@ -158,8 +159,8 @@ absl::Duration TraceSeconds(const std::string& text) {
   return absl::Seconds(whole && seconds > 0 ? seconds : 1);
 }
 
-// ExecutionTrace serves an execution trace. As of a CPU profile, a client that
-// leaves gets what there is.
+// ExecutionTrace serves an execution trace. As with a CPU profile, a client
+// that leaves gets the events so far.
 HttpResponse ExecutionTrace(const HttpRequest& r, PageWait wait) {
   const long fd = NewFd([] {
     return static_cast<long>(memfd_create("gump trace", MFD_CLOEXEC));
@@ -196,7 +197,7 @@ HttpResponse Cmdline(const HttpRequest&, PageWait) {
 }
 
 // ParseAddress reads a number as Go's ParseUint does with base 0, but without
-// underscores. Returns 0 if it is none.
+// underscores. Returns 0 if s is not a number.
 uint64_t ParseAddress(std::string_view s) {
   int base = 10;
   const std::string_view prefix = s.substr(0, 2);
@@ -231,7 +232,7 @@ HttpResponse Symbol(const HttpRequest& r, PageWait) {
   return {200, Cat(kNosniff, kPlainText), std::move(body)};
 }
 
-// OtherPage is a page of /debug/pprof/ that is no profile of WriteProfile.
+// OtherPage is a page of /debug/pprof/ that is not a profile of WriteProfile.
 struct OtherPage {
   std::string_view name;
   HttpResponse (*serve)(const HttpRequest& r, PageWait wait);
@@ -362,7 +363,7 @@ std::string CountersJson(const std::vector<Counter>& counters) {
   return out += "}";
 }
 
-// MemstatsJson has those members of Go's runtime.MemStats that mean something
+// MemstatsJson has the members of Go's runtime.MemStats that mean something
 // here: those of malloc, if it is glibc's, and the number of cycles.
 std::string MemstatsJson(const debug::SchedStats& s) {
   const struct mallinfo2 m = mallinfo2();
@@ -460,8 +461,9 @@ HttpResponse ListGoroutines(const HttpRequest& r) {
   return Error(400, "invalid value for \"format\" - must be json or text");
 }
 
-// Route returns the answer for a path that exists, and nullopt for others.
-// `serve` is false if the method is not allowed, and then nothing is done.
+// Route returns the answer for a path that exists, and nullopt for others. If
+// the method is not allowed, `serve` is false, and Route only tells whether the
+// path exists.
 std::optional<HttpResponse> Route(const HttpRequest& r, bool serve,
                                   PageWait wait) {
   constexpr std::string_view kProfiles = "/debug/pprof/";

@@ -1,4 +1,4 @@
-// The pages of debug::ServeHTTP: which there are, and what they answer.
+// The pages of debug::ServeHTTP, and their answers.
 #ifndef API_DEBUG_PAGES_H_
 #define API_DEBUG_PAGES_H_
 
@@ -18,19 +18,21 @@ struct HttpResponse {
   std::string body = {};
 };
 
-// ReasonOf returns the text of a status.
+// ReasonOf returns the text of a status, such as "Not Found".
 [[nodiscard]] std::string_view ReasonOf(int status);
 
 // Waited says how a page's wait has ended.
 enum class Waited : uint8_t {
   kFull,     // the time is over
   kGone,     // the client has left, or the server is to end
-  kTooMany,  // it has not begun: too many pages wait
+  kTooMany,  // the wait has not begun, because too many pages wait
 };
+
 // A PageWait waits for a duration. Parks.
 using PageWait = absl::FunctionRef<Waited(absl::Duration)>;
 
-// AnswerRequest makes the answer to a request. It throws what its page throws.
+// AnswerRequest makes the answer to a request. A page that lasts for some
+// seconds calls `wait`. Throws what the page throws, such as std::bad_alloc.
 // Parks.
 [[nodiscard]] HttpResponse AnswerRequest(const HttpRequest& r, PageWait wait);
 

@@ -12,7 +12,7 @@
 
 namespace gump::internal {
 
-// ProfileNames returns the names that WriteProfile takes, sorted.
+// ProfileNames returns the names of the profiles of WriteProfile, sorted.
 [[nodiscard]] std::vector<std::string_view> ProfileNames();
 // ProfileCount returns about how many entries a profile has: goroutines,
 // threads, or different stacks. It does not stop the world. It is 0 for an
@@ -22,7 +22,7 @@ namespace gump::internal {
 [[nodiscard]] absl::StatusOr<std::string> ProfileText(std::string_view name,
                                                       int debug);
 
-// ProfileDelta is the difference between what a profile is at two moments.
+// ProfileDelta is the difference between a profile at two moments.
 class ProfileDelta {
  public:
   // Begin takes the profile at the first moment. Fails as ProfileText does.
@@ -30,8 +30,8 @@ class ProfileDelta {
       std::string_view name);
   ProfileDelta(ProfileDelta&&) noexcept;
   ~ProfileDelta();
-  // End takes it again, and returns the difference, in the form of WriteProfile
-  // with debug 0.
+  // End takes the profile again, and returns the difference, in the form of
+  // WriteProfile with debug 0. Fails as ProfileText does.
   [[nodiscard]] absl::StatusOr<std::string> End() const;
 
  private:

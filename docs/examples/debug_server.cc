@@ -1,5 +1,5 @@
-// A program that can be looked into while it runs. It serves the pages of
-// debug::ServeHTTP, and does some work that shows there.
+// A program that shows its goroutines and profiles while it runs. It serves the
+// pages of debug::ServeHTTP, and does some work that shows there.
 //
 //   debug_server ADDRESS    such as 127.0.0.1:6060; until SIGINT or SIGTERM
 //
@@ -8,8 +8,8 @@
 //   curl http://127.0.0.1:6060/debug/goroutines?group=where
 //   curl http://127.0.0.1:6060/metrics
 //
-// Without an argument it asks itself for each page, and prints the status and
-// the type of the answer.
+// Without an argument the program asks itself for some pages, and prints the
+// status and the type of each answer.
 #include <gump/gump.h>
 
 #include <csignal>

@@ -1,12 +1,12 @@
 // The CPU profile, as Go does it (runtime/cpuprof.go, os_linux.go).
 //
 // While there is a profile, each thread that runs goroutines has a timer of the
-// kernel (timer_create) that counts the thread's own processor time, and sends
-// SIGPROF to that very thread. So a thread is sampled in proportion to the time
-// that it uses. Threads that are not ours share the timer of the process
-// (ITIMER_PROF). Its signals come to all threads, and those with a timer of
-// their own drop them. If the program has armed ITIMER_PROF itself, it keeps
-// it, and such threads are not sampled.
+// kernel (timer_create). The timer counts the thread's own processor time, and
+// sends SIGPROF to that very thread. So a thread is sampled in proportion to
+// the time that it uses. Threads that are not ours share the timer of the
+// process (ITIMER_PROF). Its signals come to all threads, and a thread with a
+// timer of its own drops them. If the program has armed ITIMER_PROF itself, it
+// keeps that timer, and threads that are not ours are not sampled.
 //
 // The handler walks the stack by frame pointers, and counts it in a table that
 // was mapped before. The table has a bucket for each stack and set of labels.
@@ -14,21 +14,21 @@
 // A signal may land anywhere: in a switch, on g0, in malloc, in dlopen, in a
 // thread that ends. That is safe:
 //
-//  (H1) The handler uses its own stack, the table, and what (H2) to (H4) say.
-//       It allocates nothing, calls nothing of libc but getpid, reads no
-//       thread-local variable but gumpTlsG, which is initial-exec, and takes no
-//       lock that code outside of it holds for long. All other signals wait for
-//       its end
-//       ((I4) of signal.cc), so the thread cannot be preempted in place in it.
+//  (H1) The handler uses its own stack, the table, and the memory that (H2) to
+//       (H4) name. It allocates nothing, and calls nothing of libc but getpid.
+//       It reads no thread-local variable but gumpTlsG, which is initial-exec.
+//       It takes no lock that code outside of it holds for long. All other
+//       signals wait for its end ((I4) of signal.cc), so the thread cannot be
+//       preempted in place in it.
 //
-//  (H2) It reads the interrupted stack directly only if it knows which one it
-//       is: the stack of the current goroutine, or the M's signal stack, if it
-//       has interrupted another handler. Either contains the interrupted stack
-//       pointer, so the thread is on it, and it is mapped up to its end. Other
-//       stacks are read by the kernel (readMemory), which fails where nothing
-//       is mapped: that of g0, that of a foreign thread, that of a coroutine,
-//       and, between two instructions of a switch, that of the goroutine which
-//       is no longer current, or not yet.
+//  (H2) The handler reads the interrupted stack directly only if that is the
+//       stack of the current goroutine, or, if it has interrupted another
+//       handler, the M's signal stack. Either contains the interrupted stack
+//       pointer, so the thread is on it, and it is mapped up to its end. The
+//       kernel reads other stacks (readMemory), and fails where nothing is
+//       mapped. These are the stacks of g0, of a foreign thread and of a
+//       coroutine. Between two instructions of a switch it is also that of the
+//       goroutine that is no longer current, or not yet.
 //
 //  (H3) gumpTlsG is nullptr before an M has the thread and after it (mstart,
 //       runMain, needm, dropm). So a G that the handler finds there, and the M
@@ -50,15 +50,15 @@
 // ended, nor for another one that has its number.
 //
 // After stopCpuProfile a handler may still be running, because the thread had
-// taken the signal before. It looks at `open` under the table's lock. So it
-// finds the table open and counts before stopCpuProfile has closed it, or it
-// finds it closed.
+// taken the signal before. The handler looks at `open` under the table's lock.
+// So either it finds the table open, and counts before stopCpuProfile closes
+// it, or it finds the table closed.
 //
 // A child of fork has no timers, and its SIGPROF is the program's.
 //
 // Rejected: a buffer from which a goroutine reads (Go's profBuf). It needs a
-// reader that wakes ten times a second. Go needs it because a handler must not
-// write pointers to labels where the collector would miss them.
+// reader that wakes ten times a second. Go needs the buffer because a handler
+// must not write pointers to labels where the collector would miss them.
 //
 // Rejected: a timer that execute makes (Go's setThreadCPUProfiler). It costs
 // each switch a load and a branch. The kernel lets any thread of the process
@@ -94,6 +94,7 @@ constexpr uint32_t kMostSampled = 64;  // 512 bytes of the handler's stack
 constexpr size_t kTableSize = 32 << 20;
 constexpr size_t kSampleChains = 4096;
 
+// SampleBucket counts the samples with one stack and one set of labels.
 struct SampleBucket {
   SampleBucket* next;
   uint64_t hash;
@@ -120,12 +121,15 @@ enum class ProfileState : uint8_t { kOff, kOn, kEnding };
 Mutex timersLock{LockRank::kLeaf};
 ProfileState profileState ABSL_GUARDED_BY(timersLock) = ProfileState::kOff;
 int64_t samplePeriod ABSL_GUARDED_BY(timersLock);  // ns of a sample
-// Whether ITIMER_PROF is that of the last profile, and not the program's. The
-// signals of the timer may come late, so it stays until the next profile.
+// True if ITIMER_PROF is that of the last profile, and not the program's. The
+// signals of the timer may come late, so the value stays until the next
+// profile.
 Atomic<bool> processTimer;
 
 // ---- The table
 
+// tryLockTable returns false if another thread, or the code that a handler has
+// interrupted, holds the lock for long (H5).
 bool tryLockTable() {
   constexpr int kTries = 1000;  // some 50 µs
   for (int i = 0; i < kTries; i++) {
@@ -152,8 +156,8 @@ bool sameStack(const uintptr_t* a, const uintptr_t* b, uint32_t n) {
   return n == 0;
 }
 
-// sampleBucket returns the bucket of a stack, and makes it if need be. Returns
-// nullptr if the table is full.
+// sampleBucket returns the bucket of a stack. It makes one at the first call.
+// Returns nullptr if the table is full.
 // On: a handler, with the table's lock.  P: either.  Locks: none.  Parks: no.
 SampleBucket* sampleBucket(const uintptr_t* pcs, uint32_t n,
                            const LabelSet* labels) {

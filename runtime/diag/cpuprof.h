@@ -8,13 +8,13 @@
 
 namespace gump::rt {
 
-// cpuProfileThreadStarts gives the calling thread, mp's, a timer if there is a
-// CPU profile, or else when one begins. cpuProfileThreadEnds takes it away.
+// cpuProfileThreadStarts gives the calling thread, which is mp's, a timer now
+// or when the next CPU profile begins. cpuProfileThreadEnds takes it away.
 // On: the thread of mp.  P: either.  Locks: takes a leaf.  Parks: no.
 void cpuProfileThreadStarts(M* mp);
 void cpuProfileThreadEnds(M* mp);
-// cpuProfileSignal is the handler of SIGPROF. Returns false if the signal does
-// not come from a profile of ours, but from the program.
+// cpuProfileSignal counts a sample for a SIGPROF. Returns false if the signal
+// is the program's, and not one of our profile.
 // On: any, in the handler.  P: either.  Locks: spins for a moment.  Parks: no.
 [[nodiscard]] bool cpuProfileSignal(const siginfo_t* info, const void* context);
 

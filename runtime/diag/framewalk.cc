@@ -21,7 +21,8 @@ struct Frame {
   uintptr_t ret;     // the return address
 };
 
-// StackReader reads frames of one stack.
+// StackReader reads frames of one stack. If `hi`, its end, is 0, the kernel
+// reads the stack.
 class StackReader {
  public:
   explicit StackReader(uintptr_t hi) : hi_(hi) {}
@@ -49,8 +50,8 @@ class StackReader {
 
  private:
   const uintptr_t hi_;
-  // A copy of size_ bytes from at_ on. Small, because the stack of a handler
-  // may be small.
+  // A copy of size_ bytes from at_ on. It is small, because the stack of a
+  // handler may be small.
   uintptr_t at_ = 0;
   size_t size_ = 0;
   char window_[256];

@@ -1,6 +1,7 @@
-// Walking the stack that a signal has interrupted by its frame pointers. Unlike
-// the walks of unwind.h this one takes no lock and allocates nothing, so it is
-// safe wherever the signal lands: in malloc, in dlopen, in a switch.
+// Walks the stack of the code that a signal has interrupted, by its frame
+// pointers. Unlike the walks of unwind.h, this one takes no lock and allocates
+// nothing. So it is safe wherever the signal lands: in malloc, in dlopen, in a
+// switch.
 //
 // Code without frame pointers cuts a stack short, and at worst adds a wrong
 // address to it. It never makes the walk fault.
@@ -22,33 +23,35 @@ struct Registers {
   uintptr_t lr = 0;  // AArch64: link register
 };
 
-// registersOf reads them from the third argument of a signal handler.
+// registersOf returns the registers in `context`, the third argument of a
+// signal handler.
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] Registers registersOf(const void* context);
 
 // readMemory copies n bytes at `from`, an address of this process that need not
-// be mapped. Returns false if it is not, or if a sandbox forbids the call. The
-// kernel does the copy (process_vm_readv), so it never faults.
+// be mapped. Returns false if the bytes are not mapped, or if a sandbox forbids
+// the call. The kernel does the copy (process_vm_readv), so it never faults.
 // On: any, also in a handler.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool readMemory(void* to, uintptr_t from, size_t n);
 
 // walkFrames stores the call stack of the interrupted code in pcs, at most
-// `most` addresses, the innermost first, and returns how many. An address is
-// the one to look up, as in Frames (unwind.h).
+// `most` addresses, the innermost first. Returns how many there are. Each is
+// the address to look up, as in Frames (unwind.h).
 //
-// `hi` is the end of the stack that r.sp points into. The bytes from r.sp to
-// hi must be mapped. If hi is 0, nothing is known of the stack, and walkFrames
-// reads it by readMemory.
+// `hi` is the end of the stack that r.sp points into. The bytes from r.sp to hi
+// must be mapped. If the caller does not know the stack, hi is 0, and
+// walkFrames reads the stack by readMemory.
 // On: any, also in a handler.  P: either.  Locks: none.  Parks: no.
 uint32_t walkFrames(const Registers& r, uintptr_t hi, uintptr_t* pcs,
                     uint32_t most);
 
 // callerOfFrameless returns the return address of the interrupted function if
-// that function has no frame at this instruction: it is at its beginning or its
-// end, or it never makes one. Otherwise it returns 0. One file for each
-// architecture.
+// that function has no frame at this instruction. Otherwise it returns 0. A
+// function has none at its beginning and its end, and some functions never have
+// one. One file for each architecture.
 // On: any, also in a handler.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] uintptr_t callerOfFrameless(const Registers& r);
+
 // stripReturn removes what the processor adds to a return address in order to
 // authenticate it. One file for each architecture.
 // On: any, also in a handler.  P: either.  Locks: none.  Parks: no.

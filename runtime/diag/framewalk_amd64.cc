@@ -27,9 +27,9 @@ bool contains(uintptr_t start, uintptr_t pc) {
   return pc - start < kLargest;
 }
 
-// throughPlt returns the function to which an entry of a procedure linkage
-// table at `at` leads: endbr64, if that is used, and then bnd jmp *d(%rip) or
-// jmp *d(%rip). Returns 0 if there is no such entry.
+// throughPlt returns the function to which the entry of a procedure linkage
+// table at `at` leads. An entry is `jmp *d(%rip)` or `bnd jmp *d(%rip)`,
+// perhaps with an endbr64 before it. Returns 0 if there is no such entry.
 uintptr_t throughPlt(uintptr_t at) {
   unsigned char code[16];
   if (!readMemory(code, at, sizeof(code))) return 0;
@@ -41,9 +41,9 @@ uintptr_t throughPlt(uintptr_t at) {
   return readWord(relative(at + i + 2, code + i + 2));
 }
 
-// hasCalled returns true if `ret` is behind a call of the function around pc:
-// call rel32, perhaps of an entry of a procedure linkage table, or call
-// *d(%rip). Other calls tell nothing about their target.
+// hasCalled returns true if the instruction before `ret` calls the function
+// around pc. That is `call rel32`, perhaps of an entry of a procedure linkage
+// table, or `call *d(%rip)`. The target of other calls is not in their code.
 bool hasCalled(uintptr_t ret, uintptr_t pc) {
   unsigned char code[6];
   if (ret < sizeof(code) || !readMemory(code, ret - sizeof(code), sizeof(code)))
@@ -68,8 +68,9 @@ Registers registersOf(const void* context) {
 // At the first and the last instruction of a function, and behind its push of
 // %rbp, the place of the return address is certain. Compilers leave the frame
 // out on paths that call nothing, and functions of libc in assembly have none.
-// There the return address is most likely at the stack pointer, unless a
-// function with a frame has an old one there. So its call is looked at.
+// There the return address is most likely at the stack pointer. But a function
+// with a frame may have an old return address there. So hasCalled looks at the
+// call before it.
 uintptr_t callerOfFrameless(const Registers& r) {
   unsigned char code[5] = {};  // the byte before pc, and what is at pc
   if (!readMemory(code, r.pc - 1, sizeof(code))) return 0;

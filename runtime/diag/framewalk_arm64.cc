@@ -11,8 +11,8 @@ Registers registersOf(const void* context) {
 }
 
 // The link register has the return address at the first instructions of a
-// function, until the new frame pointer is set, and at its last one. Elsewhere
-// it may have an address that a call inside the function has left.
+// function, until the function sets its frame pointer, and at its last one.
+// Elsewhere a call inside the function may have left another address in it.
 uintptr_t callerOfFrameless(const Registers& r) {
   constexpr uint32_t kPaciasp = 0xd503233f, kBtiC = 0xd503245f;
   constexpr uint32_t kRet = 0xd65f03c0;

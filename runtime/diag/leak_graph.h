@@ -1,5 +1,5 @@
-// The graph of one search for leaked goroutines. leaks.cc has the method. What
-// belongs to the root, and what is left out, is in leak_roots.cc.
+// The graph of one search for leaked goroutines. leaks.cc has the method, and
+// leak_roots.cc decides which memory belongs to the root and which is left out.
 #ifndef RUNTIME_DIAG_LEAK_GRAPH_H_
 #define RUNTIME_DIAG_LEAK_GRAPH_H_
 
@@ -29,7 +29,7 @@ inline bool within(const Span& s, uintptr_t addr) {
 inline constexpr uint32_t kRoot =
     UINT32_MAX;  // in place of the index of a node
 
-// LeakGraph is the search of one stop. It lies in the store.
+// LeakGraph is the search in one stop of the world. It lies in the LeakStore.
 class LeakGraph {
  public:
   LeakGraph(LeakSearch* search, bool useExact)
@@ -42,13 +42,13 @@ class LeakGraph {
 
  private:
   struct Node {
-    // A word in [lo, hi) refers to it.
+    // A word with a value in [lo, hi) refers to the node.
     uintptr_t lo;
     uintptr_t hi;
     const G* gp;       // of a goroutine, else nullptr
     const Hchan* c;    // of a channel whose handles are counted, else nullptr
     uint32_t words;    // of c: how many words are its address
-    uint32_t waiters;  // of c: how many of these are a sudog's
+    uint32_t waiters;  // of c: how many of these are in sudogs
     bool rooted;       // the root refers to it
     bool guessed;      // a block whose bounds are a guess
     bool forever;      // Wait::kForever
@@ -102,12 +102,13 @@ class LeakGraph {
 
   uint32_t addNode(uintptr_t lo, uintptr_t hi, const G* gp);
   void addTarget(uint32_t node);
-  // resolve returns the node that the memory at addr belongs to, or kRoot.
-  // Returns false if the memory is free.
+  // resolve stores in *node the node that the memory at addr belongs to, or
+  // kRoot. Returns false if the memory is free.
   bool resolve(uintptr_t addr, uint32_t* node);
+  // heapNode returns the node of a block. It makes one at the first call.
   uint32_t heapNode(const Span& block);
-  // skipBelow skips what a thread has used of its stack below sp, as far as
-  // that can hide leaks. Returns true if it is the stack of the first thread.
+  // skipBelow skips the part of a thread's stack just below sp, where stale
+  // words may hide leaks. Returns true if it is the stack of the first thread.
   bool skipBelow(uintptr_t sp);
   void skip(uintptr_t lo, uintptr_t hi) {
     if (lo < hi) skipped_.push({lo, hi});
@@ -119,7 +120,8 @@ class LeakGraph {
   void pass();
   void scanRoot();
   void scanGoroutine(const Goroutine& g);
-  // refer is called for each word that is read.
+  // refer notes the reference if the word at `at`, in node `from`, refers to a
+  // target. It is called for each word that is read.
   GUMP_ALWAYS_INLINE void refer(uintptr_t at, uintptr_t word, uint32_t from) {
     if (word - lowest_ > reach_) return;
     const uintptr_t h = granule(word >> kGranuleShift);
@@ -131,8 +133,9 @@ class LeakGraph {
   // to the root, and so do channels with a handle that no word shows.
   void findLive(bool guessesAreRoots);
   // wantMore makes targets of the blocks that refer to nodes that are not live,
-  // and for which no pass has looked. Returns false if there are none.
+  // unless a pass has looked for them before. Returns false if there are none.
   bool wantMore();
+  // hidesHandle returns true if a channel has a handle that no word shows (S4).
   static bool hidesHandle(const Node& n);
 
   static constexpr uintptr_t kHeapWords = 16;  // blocks begin at multiples
@@ -142,7 +145,7 @@ class LeakGraph {
     constexpr uint64_t kGolden = 0x9e3779b97f4a7c15;
     return (n * kGolden) >> (64 - kFilterBits);
   }
-  // A caller of `resolve` in a pass has not read from itself yet.
+  // For `from`: referSlow finds the node of the word by `resolve`.
   static constexpr uint32_t kResolve = kRoot - 1;
   static constexpr int kMaxPasses = 16;
 

@@ -8,9 +8,10 @@
 // own, with the flag kMappedChunk.
 //
 // A chunk is free if the next one says so, or if it is in the cache of a
-// thread. The cache is a block with 64 numbers of chunks and 64 lists, for
-// chunks of 32, 48, ... bytes. Links are encoded (kLinkShift). Without that
-// knowledge each cache would keep alive what freed blocks still refer to.
+// thread. The cache is a block with 64 counts of chunks and 64 lists, for
+// chunks of 32, 48, ... bytes. Links are encoded (kLinkShift). If the walk did
+// not know caches, a freed block would keep alive the nodes to which it still
+// refers.
 #include "runtime/diag/leak_heap.h"
 
 #include <algorithm>

@@ -35,7 +35,8 @@ class LeakHeap {
         chunks_(chunks),
         exact_(useExact && hasExact()) {}
 
-  // hasExact returns true if the process has AddressSanitizer.
+  // hasExact returns true if the process has AddressSanitizer, so that exact
+  // answers are possible.
   [[nodiscard]] static bool hasExact();
   // shadow returns where AddressSanitizer keeps its shadow, or nothing.
   [[nodiscard]] static Span shadow();
@@ -54,19 +55,22 @@ class LeakHeap {
  private:
   Found findExact(uintptr_t addr, Span* block) const;
   // chunkOf returns the element of chunks_ for the chunk around addr, or
-  // nullptr. The one behind it is the next chunk of that heap, or its end.
+  // nullptr. The element behind it is the next chunk of that heap, or its end.
   uintptr_t* chunkOf(uintptr_t addr) const;
-  // freeCached marks the chunks that a thread's cache has, if the block of the
-  // chunk at `chunk` is such a cache.
+  // freeCached marks the chunks in a thread's cache as free, if the block of
+  // the chunk at `chunk` is such a cache.
   void freeCached(uintptr_t* chunk);
+  // walk adds the chunks of m, if it is a heap of glibc or has large blocks.
   void walk(Mapping* m);
   // walkFrom adds the chunks from `at` on. Returns false, and adds none, unless
   // they end at `end`.
   bool walkFrom(Mapping* m, uintptr_t at, uintptr_t end);
+  // walkMapped adds the blocks of m that have mappings of their own.
   void walkMapped(Mapping* m);
   // heapEnd returns the end of the heap whose header is at `at`, or 0 if there
   // is none.
   uintptr_t heapEnd(uintptr_t at, uintptr_t limit);
+  // wordAt reads a word through a window, or returns 0 if it cannot be read.
   uintptr_t wordAt(uintptr_t addr);
 
   const ProcessMemory* const memory_;

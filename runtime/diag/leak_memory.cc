@@ -156,7 +156,7 @@ Span ProcessMemory::nextPresent(Span s) {
   while (s.lo < s.hi) {
     const uintptr_t page = s.lo - s.lo % kPageSize;
     const uint64_t bits = presentBits(s.lo);
-    if (bits == 0) {  // none of the 64 that are left
+    if (bits == 0) {  // none up to the next multiple of 64 pages
       s.lo = alignUp(page + 1, 64 * kPageSize);
       continue;
     }

@@ -1,7 +1,7 @@
 // The memory of the process, as the goroutineleak profile reads it: what is
 // mapped, and the words in it. leaks.h has the profile.
 //
-// Words are copied by the kernel (process_vm_readv), so a mapping that another
+// The kernel copies the words (process_vm_readv), so a mapping that another
 // thread unmaps meanwhile is an error and not a fault.
 #ifndef RUNTIME_DIAG_LEAK_MEMORY_H_
 #define RUNTIME_DIAG_LEAK_MEMORY_H_
@@ -53,12 +53,12 @@ class Table {
 };
 
 // LeakStore is address space for the tables of one profile. It is reserved
-// before the world is stopped, because the profile must not call malloc while
-// it is. Its pages cost memory once they are touched.
+// before the stop of the world, in which the profile must not call malloc. Its
+// pages cost memory once they are touched.
 class LeakStore {
  public:
   // reserve reserves about n bytes, or less if there is not so much. Returns
-  // false if there is far less.
+  // false if there are less than 16 MiB.
   // On: any.  P: either.  Locks: none.  Parks: no.
   [[nodiscard]] bool reserve(size_t n);
   void free();
@@ -152,7 +152,8 @@ class ProcessMemory {
   // nextPresent returns the first part of s, of at most kBuffer bytes, that may
   // have been touched. It is empty if there is none.
   [[nodiscard]] Span nextPresent(Span s);
-  // presentBits tells of 64 pages, from that of addr on, which are present.
+  // presentBits has a bit for each page that is present, of up to 64 pages. Bit
+  // 0 is for the page of addr.
   [[nodiscard]] uint64_t presentBits(uintptr_t addr);
 
   long maps_ = -1;

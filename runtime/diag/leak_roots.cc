@@ -32,7 +32,7 @@ void LeakGraph::addGoroutines(uintptr_t sp) {
         g.node = kRoot;
         const Span all{gp->stack.lo, gp->stack.hi};
         g.stack = all;
-        // What it runs on a stack of the program's is in that memory.
+        // Frames on a stack of the program's are in the program's memory.
         if (gp == a->self) {
           if (within(all, a->sp)) g.stack.lo = a->sp;
           g.running = true;

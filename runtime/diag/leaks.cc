@@ -1,49 +1,54 @@
 // The search for leaked goroutines.
 //
-// Go finds them with its garbage collector: it marks memory from the roots, but
-// not from the stacks of blocked goroutines, and adds each such stack once the
-// channel or lock for which it waits is marked. The goroutines that remain are
-// leaked. C++ has no map of the heap, so memory cannot be marked forwards. The
-// search goes backwards instead.
+// Go finds them with its garbage collector. The collector marks memory from the
+// roots, but not from the stacks of blocked goroutines. It adds such a stack
+// once the channel or lock for which the goroutine waits is marked. The
+// goroutines that remain are leaked. C++ has no map of the heap, so memory
+// cannot be marked forwards. The search goes backwards instead.
 //
 // A node is something that leaked goroutines may own:
 //  - a goroutine that waits for a channel, a lock, a condition, an event, a
 //    scope or a WaitGroup: its saved stack, and its cell with its closure;
-//  - a channel for which one waits: its header and its ring. Their bounds are
-//    known, in any build;
+//  - a channel for which such a goroutine waits: its header and its ring. Their
+//    bounds are known in any build;
 //  - a block of the heap that refers to a node, or that has the lock for which
 //    a goroutine waits.
 // All other memory that the process can read and write is the root: static
-// memory, thread-local memory, the stacks of threads and of all other
-// goroutines, timers, and what malloc has given out.
+// memory, thread-local memory, timers, the stacks of threads and of all other
+// goroutines, and the rest of the heap.
 //
-// A pass reads all that memory, a word at a time, and the nodes. A word that
-// lies between the ends of a node refers to it. If the word is in a node, that
-// is an edge. If it is in a block of the heap, the block becomes a node, and
-// the next pass looks for what refers to it. Otherwise the root refers to the
-// node. When there are no new nodes, all that the root leads to is live. A
-// goroutine is live if its channel or lock is. The others are leaked. Blocks
-// are made nodes only if they refer to what is not live yet, so passes are few.
+// A pass reads the root and the nodes, a word at a time. A word whose value
+// lies between the ends of a node refers to that node. Where the word is,
+// decides:
+//  - in a node: the reference is an edge between two nodes;
+//  - in a block of the heap: the block becomes a node, and the next pass looks
+//    for what refers to the block;
+//  - elsewhere: the root refers to the node.
+// When a pass finds no new nodes, all nodes to which the root leads are live. A
+// goroutine is live if its channel or lock is. The others are leaked. A block
+// becomes a node only if it refers to a node that is not live yet, so there are
+// few passes.
 //
-// Why the answer "certain" is sound. A goroutine is woken by a thread that has
-// the address of its channel, lock, condition or event, or an address from
-// which it gets that one. Let L be the set of nodes that are not live. No word
-// outside of L refers to L, so only the goroutines in L can reach it. They all
-// wait, and each can be woken only through L. So none of them ever runs. It
-// follows that a stale word, in a slot that is not used any more or in memory
-// that is free, can hide a leak but never make one up. For the same reason it
-// does not matter that edges are not typed, or that a reference is to the
-// middle of an object. By reference means: a word that points to the stack of
-// a node, and that makes all of that stack live, because the bounds of its
-// variables are unknown.
+// Why the answer "certain" is sound. The thread that wakes a goroutine has the
+// address of its channel, lock, condition or event, or an address from which it
+// gets that one. Let L be the set of nodes that are not live. No word outside
+// of L refers to L, so only the goroutines in L can reach it. They all wait,
+// and each can be woken only through L. So none of them ever runs.
+//
+// It follows that a stale word, in a slot that is not used any more or in
+// memory that is free, can hide a leak but never make one up. The same holds
+// for edges, which have no types, and for a reference to the middle of an
+// object. A word that points to the stack of a node, such as a capture by
+// reference, makes all of that stack live. The bounds of the variables on it
+// are unknown.
 //
 // This needs five things. Where one is missing, the answer is "suspected".
 //  (S1) Nothing changes while the memory is read, and all registers are in
-//       memory. That is so for goroutines, because the world is stopped: a
-//       switch and a signal save them. It is not so for a thread that is not
-//       ours, nor for a thread that is inside a system call of a goroutine. So
-//       all threads of the process must be Ms at rest, the caller, or threads
-//       of the kernel's.
+//       memory. That holds for goroutines, because the world is stopped: a
+//       switch and a signal save their registers. It does not hold for a thread
+//       that is not ours, nor for a thread that is inside a system call of a
+//       goroutine. So all threads of the process must be Ms at rest, the
+//       caller, or threads of the kernel's.
 //       The thread of Run, and a plain thread that calls, must be the first
 //       thread of the process: the stack of another may be a part of other
 //       memory.
@@ -54,18 +59,17 @@
 //       the root is certain.
 //  (S4) The program keeps pointers as plain words: not compressed or encoded,
 //       not only in the kernel, and not only in a file. A channel counts its
-//       handles. If there are fewer words with its address than handles, some
-//       handle is where the search does not see it, and the channel counts as
-//       one of the root.
+//       handles. If there are fewer words with its address than handles, the
+//       search does not see some handle, and the channel belongs to the root.
 //  (S5) AddressSanitizer may be asked while the world is stopped, because no
-//       goroutine is preempted in place: one could hold a lock of its.
-//       Otherwise blocks belong to the root.
+//       goroutine is preempted in place. Such a goroutine could hold a lock of
+//       AddressSanitizer's. If there is one, blocks belong to the root.
 //
 // A goroutine that waits for nil channels or in a select without cases is
 // certain at once. As in Go, the main goroutine in a select without cases is
-// none: programs wait for their end like that.
+// not a leak: programs wait for their end like that.
 //
-// Some memory refers to everything and wakes nothing. The root leaves it out:
+// Some memory refers to everything and wakes nothing. The root leaves this out:
 //  - the cells and the stacks of goroutines that have ended, and stacks below
 //    the stack pointer;
 //  - the table of semaphores. Its waiters are found there;
@@ -75,19 +79,20 @@
 // A pending timer is in a heap of the root, so what it refers to is live.
 //
 // With AddressSanitizer's detect_stack_use_after_return, variables are not on
-// the stack but in memory of its own, where those of goroutines that have ended
-// stay. That memory belongs to the root, so little is found.
+// the stack, but in memory of AddressSanitizer's. The variables of goroutines
+// that have ended stay there. That memory belongs to the root, so the search
+// finds little.
 //
 // Under ThreadSanitizer there is no answer. Its own memory has the address of
 // each lock, and cannot be told from the program's.
 //
 // Rejected:
 //  - __lsan_do_recoverable_leak_check, with the stacks of blocked goroutines
-//    taken out of its roots. It prints its answer and does not return it, it
-//    knows nothing of memory that the program maps itself, and it needs
-//    AddressSanitizer for what is true of most leaks without.
-//  - To find the handles of a channel and compare their number with its count.
-//    A stale copy counts too, so a handle that nobody sees could be outweighed.
+//    taken out of its roots. It prints its answer and does not return it. It
+//    knows nothing of memory that the program maps itself. And it needs
+//    AddressSanitizer, without which most leaks can be found, too.
+//  - To rely on the number of a channel's handles. A stale copy counts too, so
+//    it could make up for a handle that the search does not see.
 //  - A registry of handles. Each copy of a handle would pay for it.
 #include "runtime/diag/leaks.h"
 
@@ -122,8 +127,8 @@ enum class Wait : uint8_t {
   kChan,
   kSelect,
   kSema,
-  // A condition. Its list of waiters begins in the program's memory, so what
-  // can notify it refers to the waiters' stacks.
+  // A condition. Its list of waiters begins in the program's memory, so a
+  // thread that can notify it can reach the waiters' stacks.
   kCond,
 };
 
@@ -160,14 +165,14 @@ Wait waitOf(const G* gp) {
   }
 }
 
-// copyWords copies words of a stack or a cell that does not change. ASan has
-// poisoned parts of stacks.
+// copyWords copies words of a stack or a cell that does not change. It is not
+// instrumented, because ASan has poisoned parts of stacks.
 GUMP_NO_SANITIZE void copyWords(uintptr_t from, uintptr_t* to, size_t n) {
   const auto* p = reinterpret_cast<const volatile uintptr_t*>(from);
   for (size_t i = 0; i < n; i++) to[i] = p[i];
 }
 
-// copyOf returns a copy of an object on such a stack.
+// copyOf returns a copy of an object on a stack that does not change.
 template <class T>
 T copyOf(uintptr_t from) {
   static_assert(sizeof(T) % sizeof(uintptr_t) == 0);
@@ -255,8 +260,9 @@ void LeakGraph::addNodes() {
   });
 }
 
-// addWaits makes g a node if it waits for something that may be leaked. A waker
-// that is not stopped may be about to ready g. Then g belongs to the root.
+// addWaits makes g a node if it waits for an object that only leaked goroutines
+// may reach. A waker that is not stopped may be about to ready g. Then g
+// belongs to the root.
 void LeakGraph::addWaits(Goroutine* g) {
   const G* gp = g->gp;
   const Wait wait = waitOf(gp);
@@ -352,9 +358,9 @@ const T* ownerOf(const Table<T>& sorted, uintptr_t addr) {
 }
 }  // namespace
 
-// A semaphore is woken through its address, and so is a list of waiters. So the
-// goroutine is live if anything refers to the memory around it: a stack, or a
-// block of the heap.
+// A thread wakes the waiters of a semaphore or of a WaitList through its
+// address. So the goroutine is live if any live memory refers to the stack or
+// the block of the heap around that address.
 void LeakGraph::addSemas() {
   for (const Goroutine& g : goroutines_) {
     if (g.node == kRoot || g.sema == 0) continue;
@@ -593,8 +599,8 @@ LeakStatus LeakSearch::prepare() {
 
 namespace {
 
-// runBelow is called with all callee-saved registers in its caller's frame. So
-// they are in memory from its own frame on.
+// runBelow runs the search. Its caller has saved all callee-saved registers in
+// its frame, so they are in the part of the stack that the search reads.
 GUMP_NOINLINE LeakStatus runBelow(LeakGraph* graph) {
   const LeakStatus status = graph->run(addressOf(__builtin_frame_address(0)));
   asm volatile("" ::: "memory");  // no tail call

@@ -20,14 +20,16 @@ class LeakSearch {
   // prepare reserves memory and opens files. The caller holds a StandardHold.
   // On: user, or a foreign thread.  P: either.  Locks: none.  Parks: no.
   [[nodiscard]] LeakStatus prepare();
-  // run searches. The answer is kNoMemory if there was not enough memory for
-  // the search, or if /proc/self/maps had no end.
+  // run searches. Returns kNoMemory if the search needs more memory than there
+  // is, and kNoMaps if /proc/self/maps cannot be read.
   // On: as prepare; the world is stopped.  P: stopped.  Locks: those of the
   // semaphore roots, AddressSanitizer's.  Parks: no.
   [[nodiscard]] LeakStatus run();
-  // of tells about a goroutine, after run has returned kDone.
+  // of returns whether a goroutine is leaked, after run has returned kDone.
   // On: any.  P: either.  Locks: none.  Parks: no.
   [[nodiscard]] Leak of(const G* gp) const;
+  // finish frees the memory and closes the files, also after prepare failed.
+  // On: any.  P: either.  Locks: none.  Parks: no.
   void finish();
 
  private:

@@ -1,23 +1,26 @@
 // The lock functions of libc are watched through the import slots of all
 // modules (runtime/sys/import_slots.h). So a program without the setting pays
-// nothing, and neither the runtime's locks nor libc's count: they go through no
-// slot.
+// nothing. The locks of the runtime and of libc do not count, because calls of
+// them go through no slot.
 //
-// An HeldLock stands for a lock that a goroutine holds. It is made when the
-// lock function has succeeded, on the goroutine's thread, and removed before
-// the unlock function is called. A goroutine that has an entry is `special`, so
-// it parks and yields by the slow paths, and those look for its entries. The
-// fast paths know nothing of this.
+// A HeldLock stands for a lock that a goroutine holds. The goroutine's thread
+// makes it when the lock function has succeeded, and removes it before it calls
+// the unlock function. A goroutine that has made one is `special`, so it parks
+// and yields by the slow paths, and those look for its entries. The fast paths
+// know nothing of this.
 //
-// What counts as leaving the thread: a park; a yield, asked for by the program
-// or by the scheduler; waiting for a P behind a declared call; a visit of a
-// runtime::Thread. After each of these the goroutine may go on on another
-// thread, and would unlock there what it has locked here. (A goroutine that is
-// preempted in place keeps its thread. A wait for a condition variable is a
-// wait in the kernel, also on the same thread.)
+// A goroutine leaves its thread in four ways:
+//  * a park;
+//  * a yield, asked for by the program or by the scheduler;
+//  * a wait for a P behind a declared call;
+//  * a visit of a runtime::Thread.
+// After each of these it may continue on another thread, and would unlock there
+// a lock that it has taken here. (A goroutine that is preempted in place keeps
+// its thread. A wait for a condition variable of pthread is a wait in the
+// kernel, also on the same thread.)
 //
 //  (PL1) The watch must not park, because the goroutine has a lock. So it does
-//        not enter the runtime. It takes its own lock inside acquiremNoPark.
+//        not enter the runtime, and takes its own lock inside acquiremNoPark.
 //  (PL2) It does nothing if m.locks > 0: in code of the runtime, and in a
 //        signal handler that interrupts the watch itself.
 //  (PL3) It does nothing on plain threads and on g0, and nothing in a child of
@@ -27,9 +30,9 @@
 //  (PL4) The stack is walked before the lock function is called. The unwinder
 //        may take a pthread mutex, which could be the one that is locked.
 //
-// Rejected: a count of locks for each thread, as an interposer for blocking
-// clients needs it. A goroutine that has gone on elsewhere would leave its
-// count behind, and the next goroutine of the thread would be blamed.
+// Rejected: a count of locks for each thread. A goroutine that continues on
+// another thread would leave its count behind, and the next goroutine of the
+// thread would be blamed.
 #include "runtime/diag/parklocks.h"
 
 #include <pthread.h>
@@ -66,6 +69,7 @@ namespace {
 
 enum class Kind : uint8_t { kMutex, kRead, kWrite };
 
+// HeldLock is a lock that a goroutine holds, and the stack that has locked it.
 struct HeldLock {
   static constexpr uint32_t kMaxStack = 32;
 
@@ -86,7 +90,7 @@ HeldLock* freeEntries ABSL_GUARDED_BY(heldLock);
 // Hashes of what has been reported: of pairs of stacks, and of pairs of places.
 uint64_t seen[kMaxSeen] ABSL_GUARDED_BY(heldLock);
 size_t nseen ABSL_GUARDED_BY(heldLock);
-Atomic<int64_t> held;  // entries in chains; a hint for others than their owner
+Atomic<int64_t> held;  // entries in chains; a hint, but for their owner
 
 #if defined(GUMP_TSAN)
 constexpr bool kThreadSanitizer = true;
@@ -167,7 +171,7 @@ HeldLock* takeHeldLock(HeldLock** chain, const void* l, uint64_t goid) {
   return nullptr;
 }
 
-// gaveLock notes that gp unlocks l. Another goroutine may have locked it.
+// gaveLock notes that gp unlocks l, which another goroutine may have locked.
 GUMP_NOINLINE void gaveLock(const G* gp, const void* l)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // takeHeldLock
   if (held.load(relaxed) == 0) return;
@@ -288,8 +292,8 @@ bool isLibraryFunction(const char* name) {
       [&](const char* p) { return strncmp(name, p, strlen(p)) == 0; });
 }
 
-// placeOf returns the address of the innermost frame that is the program's, and
-// writes its function to *name.
+// placeOf returns the address of the innermost frame of the program, and writes
+// the name of its function to *name.
 uintptr_t placeOf(const uintptr_t* pcs, uint32_t n, Name* name) {
   for (uint32_t i = 0; i < n; i++) {
     (*name)[symbolText(pcs[i], *name, sizeof(*name) - 1)] = '\0';

@@ -1,6 +1,6 @@
-// GODEBUG=parklocks=1: reports on standard error where a goroutine leaves its
-// thread while it has a lock that belongs to a thread: a pthread mutex or
-// rwlock, and so a std::mutex or std::shared_mutex.
+// GODEBUG=parklocks=1 reports on standard error where a goroutine leaves its
+// thread while it holds a lock that belongs to a thread. Such locks are pthread
+// mutexes and rwlocks, and so std::mutex and std::shared_mutex.
 //
 //   parklocks: shop::Fetch has locked a mutex (0x7ffd1080), and shop::Wait
 //   parks [chan receive], in goroutine 7
@@ -30,8 +30,8 @@ struct G;
 // Parks: no.
 void parklocksinit();
 
-// reportHeldLocks reports the locks of gp, which is about to leave its thread
-// for a reason that dumps would show. `verb` says how.
+// reportHeldLocks reports the locks of gp, which is about to leave its thread.
+// `verb` says how, such as "parks". `reason` is the one that dumps would show.
 // On: user, gp; m.locks > 0.  P: either.  Locks: takes a leaf; any may be held.
 // Parks: no.
 void reportHeldLocks(const G* gp, const char* verb, const char* reason);

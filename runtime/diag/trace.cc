@@ -1,30 +1,32 @@
 // Starting, advancing and stopping the execution trace.
 //
-// A trace consists of generations of about a second. Each can be read without
-// the others: it names the state of every goroutine and P, and has its own
-// strings and stacks. So a file that ends in the middle is good up to the last
-// whole generation.
+// A trace consists of generations of about a second. A generation is readable
+// without those after it: it names the state of every goroutine and P, and has
+// its own strings and stacks. So a file that ends in the middle is good up to
+// the last whole generation.
 //
-// A thread writes events to a buffer of its M, one for each of two generations,
-// inside of a TraceScope. A goroutine of the runtime ends a generation:
+// A thread writes events to a buffer of its M, inside of a TraceScope. An M has
+// two buffers, one for each parity of the generation. A goroutine of the
+// runtime ends a generation:
 //  1. It notes the goroutines that have no event in the generation (collect).
 //  2. It visits every P (forEachP), so that each P is named in the generation,
 //     and no P stays in a system call. It keeps worldsema until the next step
 //     is done, so no stop of the world lies in two generations.
-//  3. It stores the new generation (gen).
-//  4. It waits until no M is in a TraceScope, one after the other. A TraceScope
-//     that begins later has the new generation.
-//  5. The buffers of the old generation are its own now. It writes the
-//     goroutines of step 1 that still have no event: a change between 1 and 3
-//     would have been an event. Then it writes the strings and stacks.
+//  3. It stores the number of the new generation (gen).
+//  4. It looks at one M after the other, and waits until that M is in no
+//     TraceScope. A TraceScope that begins later has the new generation.
+//  5. The buffers of the old generation are its own now. It writes the status
+//     of the goroutines of step 1 that still have no event: a change between
+//     steps 1 and 3 would have been an event. Then it writes the strings and
+//     stacks.
 //
-// Between generations no event is out of order: a TraceScope loads the
-// generation after its owner got the goroutine or the P, and the owner before
-// loaded the generation earlier.
+// No event is in an earlier generation than the event before it. A TraceScope
+// loads the generation after its owner got the goroutine or the P. The owner
+// before loaded the generation earlier.
 //
-// A Session brackets all of this. Steps 1 to 4 need Ps. The rest does not, and
-// is done in a declared call, because the file may take its time. If the file
-// takes no more, the rest of the trace is thrown away.
+// A Session brackets all of this. Steps 1 to 4 need Ps. Step 5 needs none, and
+// is done in a declared call, because a write to the file may block. If a write
+// fails, the rest of the trace is thrown away.
 #include "runtime/diag/trace.h"
 
 #include <fcntl.h>
@@ -71,12 +73,12 @@ constexpr int64_t kPeriod = 1'000'000'000;          // of a generation, ns
 constexpr uint64_t kMostBytes = uint64_t{1} << 24;  // or so many, if sooner
 
 // Held while a trace starts or stops, or a generation ends, until the file has
-// what it gets.
+// the bytes that it gets.
 constinit Atomic<uint32_t> traceSema(1);
 
-// Whether a goroutine is in the part of that which needs Ps. Main does not end
-// meanwhile, and none enters it afterwards, because it would keep traceSema
-// until the next Run.
+// kSwitching: a goroutine is in the part of a Session that needs Ps. Main does
+// not end meanwhile. kMainOver: main has ended, and no goroutine enters that
+// part, because it would keep traceSema until the next Run.
 enum Phase : uint32_t { kCalm, kSwitching, kMainOver };
 constinit Atomic<uint32_t> phase(kCalm);
 
@@ -85,7 +87,7 @@ struct File {
   int fd = -1;         // -1: there is none
   bool owned = false;  // closed at the end
   bool headerWritten = false;
-  bool broken = false;  // it takes no more
+  bool broken = false;  // a write has failed
   uint64_t first = 0;
 };
 File file;
@@ -112,8 +114,8 @@ Recorder recorder;
 
 // Guarded by traceSema.
 uint64_t lastGen = 0;
-// The first batch of each generation, by parity. It is made while m.locks > 0,
-// so without malloc.
+// The first batch of a generation. It is made while m.locks > 0, so without
+// malloc. There is one for each parity of the generation.
 struct SyncBatch {
   uint8_t bytes[48];  // 38 at most
   size_t size;
@@ -127,7 +129,7 @@ SyncBatch syncBatch[2];
 // When the current generation began. For sysmon.
 Atomic<int64_t> genSince;
 Atomic<bool> advancing;
-// file.fd >= 0, for a look without traceSema.
+// Whether file.fd >= 0, for readers without traceSema.
 Atomic<bool> fileOpen;
 
 void SyncBatch::make(uint64_t gen, int64_t now) {
@@ -145,6 +147,7 @@ void SyncBatch::make(uint64_t gen, int64_t now) {
   size += n;
 }
 
+// Untraced is a goroutine without an event in the generation, and its status.
 struct Untraced {
   G* gp;
   uint64_t goid;
@@ -152,8 +155,8 @@ struct Untraced {
   TraceGo status;
 };
 
-// lookAt notes gp if it has no event in generation gen. gp may change
-// meanwhile, and then it has one.
+// lookAt notes gp if it has no event in generation gen. gp may change its
+// status meanwhile. Then it has an event.
 void lookAt(G* gp, uint64_t gen, std::vector<Untraced>* out) {
   const GExtra* extra = gp->extra.load(acquire);  // pairs with extraOf
   if (extra != nullptr && extra->trace.marked(gen)) return;
@@ -168,7 +171,7 @@ void lookAt(G* gp, uint64_t gen, std::vector<Untraced>* out) {
       u.status = gp->foreign ? TraceGo::kSyscall : TraceGo::kWaiting;
       break;
     case kGrunning:
-      // It is a plain thread's, or it has lost its P: otherwise it would have
+      // It is a plain thread's, or it has lost its P. Otherwise it would have
       // an event.
     case kGsyscall:
       u.status = mp != nullptr && mp->trace.hidden.load(relaxed)
@@ -186,6 +189,8 @@ void lookAt(G* gp, uint64_t gen, std::vector<Untraced>* out) {
   out->push_back(u);
 }
 
+// collect returns the goroutines that have no event in generation gen. Throws
+// std::bad_alloc.
 std::vector<Untraced> collect(uint64_t gen) {
   struct Arg {
     uint64_t gen;
@@ -232,8 +237,8 @@ class EventBatches {
 
 // ---- The file ---------------------------------------------------------------
 
-// writeAll writes n bytes. Returns false if the file takes no more. A pipe that
-// nobody reads sends no SIGPIPE.
+// writeAll writes n bytes. Returns false if a write fails. A pipe without a
+// reader sends no SIGPIPE.
 // On: user, or a foreign thread, in a declared call.  Parks: no.
 bool writeAll(int fd, const void* bytes, size_t n) {
   sigset_t pipe, before;
@@ -299,8 +304,9 @@ std::string flatten(const Output& o) {
   return all;
 }
 
-// add keeps generations until the rest is minAge old. maxBytes is a hint, as in
-// Go: one generation is always kept.
+// add appends a generation, and drops those that ended more than minAge ago, or
+// that are too much for maxBytes. As in Go, maxBytes is a hint: one generation
+// is always kept.
 void Recorder::add(std::string generation) {
   const int64_t now = nanotime();
   bytes += generation.size();
@@ -340,8 +346,8 @@ void awaitScopes() {
   }
 }
 
-// takeBuffers moves the buffers of generation gen, which has ended, to the
-// list.
+// takeBuffers moves the buffers of generation gen, which has ended, to the list
+// of full ones.
 void takeBuffers(uint64_t gen) {
   for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
     TraceBuf* b = std::exchange(mp->trace.buf[gen % 2], nullptr);
@@ -363,7 +369,7 @@ void takeBuffers(uint64_t gen) {
   if (TraceBuf* b = traceEndNoP(gen)) traceState.full[gen % 2].push(b);
 }
 
-// takeEvents takes the events of generation gen, which has ended.
+// takeEvents returns the events of generation gen, which has ended.
 TraceBuf* takeEvents(uint64_t gen, const std::vector<Untraced>& untraced) {
   takeBuffers(gen);
   EventBatches states(gen);
@@ -387,14 +393,14 @@ void giveBack(Output* o) {
 // Session holds traceSema for a scope.
 class Session {
  public:
-  // The part that needs Ps begins. Nothing parks with traceSema where phase is
-  // not kSwitching, because main may have ended.
+  // The constructor begins the part that needs Ps. A goroutine parks with
+  // traceSema only while phase is kSwitching, because main may end otherwise.
   // On: user, or a foreign thread.  P: either.  Locks: none.  Parks: yes.
   Session() : gp_(runtimeEntry()) {
     while (!enter()) gosched();
   }
   ~Session() {
-    // In a declared call it needs no P.
+    // In a declared call, unlock needs no P.
     M* mp = calm_ ? nullptr : acquirem();
     if (!calm_) endSwitching();
     unlock();
@@ -416,7 +422,7 @@ class Session {
 
  private:
   // enter returns false if main has ended. The goroutine gives traceSema back
-  // even if it has no P, as every goroutine that comes back late.
+  // even if it has no P, as every goroutine does that returns from a call then.
   bool enter() {
     semacquire(&traceSema, /*lifo=*/false, SemaReason::kSemacquire);
     if (gp_->foreign) return true;  // plain threads may do so after main, too
@@ -439,7 +445,7 @@ class Session {
   bool calm_ = false;
 };
 
-// nextGen is the generation that advance goes on to. Guarded by traceSema.
+// nextGen is the generation that follows, or 0. Guarded by traceSema.
 uint64_t nextGen = 0;
 
 void switchGeneration() {
@@ -462,7 +468,7 @@ void keep(uint64_t gen, Output* o) {
   }
 }
 
-// advance ends the current generation, and begins another unless stops.
+// advance ends the current generation. It begins another unless `stops` is set.
 // On: user, or a foreign thread.  P: either.  Locks: none.  Parks: yes.
 void advance(Session* session, bool stops) {
   const uint64_t gen = traceState.gen.load(relaxed);
@@ -530,7 +536,7 @@ void advancer(void*) {
 }
 constexpr FuncType kAdvancer = systemFunc(advancer);
 
-// The rest of the trace is lost if the process ends otherwise.
+// Without it, the last generation would be lost when the process ends.
 void stopAtExit() { traceStop(); }
 
 }  // namespace
@@ -593,9 +599,8 @@ int64_t traceRecorderWrite(int fd) noexcept {
 
 namespace {
 
-// pathFor returns name with the number of the process in place of "%p", so that
-// the processes of one program, or a program and its children, do not write to
-// one file.
+// pathFor returns name with the number of the process in place of "%p". So
+// several processes of one program do not write to one file.
 std::string pathFor(const char* name) {
   std::string path = name;
   if (const size_t at = path.find("%p"); at != path.npos) {
@@ -634,7 +639,7 @@ bool traceAdvanceDue(int64_t now) {
 }
 
 void traceMainEnds() {
-  // The other part is short: it waits for no file.
+  // A goroutine is in kSwitching only for a short time: it waits for no file.
   while (!phase.cas(kCalm, kMainOver, acq_rel)) gosched();
 }
 

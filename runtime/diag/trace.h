@@ -1,7 +1,7 @@
-// The execution trace, as the scheduler sees it: what it calls when a goroutine
-// or a P changes its state while a trace is written. The format is Go's
-// (internal/trace/tracev2), so that `go tool trace` reads it. trace.cc starts
-// and stops traces, and explains the protocol.
+// The execution trace, as the scheduler sees it: the functions that it calls
+// when a goroutine or a P changes its state while a trace is written. The
+// format is Go's (internal/trace/tracev2), so that `go tool trace` reads it.
+// trace.cc starts and stops traces, and explains the protocol.
 #ifndef RUNTIME_DIAG_TRACE_H_
 #define RUNTIME_DIAG_TRACE_H_
 
@@ -17,37 +17,39 @@ struct G;
 struct M;
 struct P;
 
-// 1 while a trace may be written, else 0. A hint for the callers of the
-// functions below. Each of them looks at the generation again.
+// 1 while a trace may be written, else 0. It is a hint for the callers of the
+// functions below, each of which looks at the generation again.
 extern Atomic<uint32_t> traceHint __attribute__((visibility("hidden")));
 GUMP_ALWAYS_INLINE bool tracing() {
   return !kModelBuild && GUMP_UNLIKELY(traceHint.load(relaxed) != 0);
 }
 
-// All of these do nothing if no trace is being written. Unless they say
-// otherwise:
+// The functions below write nothing if no trace is being written. Unless their
+// comments say otherwise:
 // On: any.  P: either.  Locks: none.  Parks: no.
 
-// traceStatus is casgstatus with an event.
+// traceStatus is casgstatus with an event. It changes the status in any case.
 void traceStatus(G* gp, uint32_t oldval, uint32_t newval);
 // traceProcStart is called when this M has got pp, and traceProcStop when it is
 // about to give it up.
 // P: needed.
 void traceProcStart(P* pp);
 void traceProcStop(P* pp);
-// traceTakeP is pcasstatus for a P in a system call: the P is taken from its M,
-// perhaps by that M itself. Returns false if the CAS failed.
+// traceTakeP is pcasstatus for a P in a system call, with an event: the P is
+// taken from its M, perhaps by that M itself. Returns false if the CAS failed.
 bool traceTakeP(P* pp, uint32_t newval);
-// traceRegainP is traceTakeP for the M that comes back from its call: if no
-// thread has taken pp meanwhile, it was never lost.
+// traceRegainP is traceTakeP for an M that comes back from its call. If no
+// thread has taken pp meanwhile, the trace shows that the M never lost it.
 bool traceRegainP(P* pp);
 // traceMoveP is called when the M that stops the world continues with another
 // P: first with begins false, then with begins true.
 void traceMoveP(P* pp, bool begins);
-// TraceTaking is used by presumeBlocked: before A4, and afterwards.
+// TraceTaking is the event of a P that presumeBlocked takes. The constructor
+// runs before A4, and `taken` after it if the asker has won.
 class TraceTaking {
  public:
-  // given: the P was given back before, and the M does not know it yet.
+  // `given` is true if the P was given back before, and the M does not know
+  // that yet.
   TraceTaking(P* pp, M* mp, G* gp, bool given);
   ~TraceTaking();
   TraceTaking(const TraceTaking&) = delete;
@@ -68,8 +70,8 @@ void traceLost();
 // back. m.locks > 0.
 // P: needed.
 void traceGiven();
-// traceStop is called when the caller stops the world, and when it has started
-// it again.
+// traceStopBegins is called when the caller stops the world, and traceStopEnds
+// when it has started the world again.
 void traceStopBegins(const char* reason);
 void traceStopEnds();
 // traceProcs is called when the number of Ps has changed.
@@ -77,23 +79,24 @@ void traceProcs(int32_t n);
 // traceProcStatus writes the status of a P that no thread changes now.
 void traceProcStatus(P* pp);
 
-// traceAdvanceDue tells sysmon that a generation is over.
+// traceAdvanceDue returns true if the generation is to end: it has lasted for a
+// second, or has many events. sysmon asks.
 bool traceAdvanceDue(int64_t now);
 // traceAdvance starts a goroutine that ends the generation.
 // On: sysmon.  Locks: takes sched.lock.
 void traceAdvance();
 // traceMainEnds is called when the function of Run has returned. It waits until
-// no goroutine changes the generation, and lets none begin to before
+// no goroutine changes the generation. No goroutine changes it again before
 // traceMainBegins.
 // On: the main goroutine.  P: needed.  Parks: yes.
 void traceMainEnds();
 void traceMainBegins();
-// traceFromEnv starts the trace that GUMP_TRACE asks for, once in a process. It
-// is called here, and not before Run, so that main has the number, the P and
-// the thread that it would have without a trace. On: the main goroutine, before
-// its function.  P: needed.  Parks: yes.
+// traceFromEnv starts the trace that GUMP_TRACE asks for, once in a process.
+// The main goroutine calls it, and not Run before it, so that main has the
+// number, the P and the thread that it would have without a trace.
+// On: the main goroutine, before its function.  P: needed.  Parks: yes.
 void traceFromEnv();
-// traceForked ends the trace in a child of fork, without a word into the file.
+// traceForked ends the trace in a child of fork, and writes nothing.
 // On: the child's only thread.
 void traceForked();
 

@@ -115,7 +115,7 @@ uint64_t TraceTable::put(const void* bytes, size_t size) {
   const uint64_t hash = hashOf(bytes, size);
   Atomic<Node*>& head = heads_[hash % kHeads];
   Node* fresh = nullptr;
-  Node* looked = nullptr;  // from here on, we have looked before
+  Node* looked = nullptr;  // an earlier round has compared the nodes from here
   for (;;) {
     Node* first = head.load(acquire);  // pairs with the cas below
     for (Node* n = first; n != looked; n = n->next) {

@@ -1,7 +1,7 @@
-// Memory of the execution trace: the buffers that events go to, and tables that
-// give equal stacks and equal strings one id. All of it works in signal
-// handlers and under every lock: it takes memory from the kernel, and has no
-// locks of its own.
+// Memory of the execution trace: buffers for events, and tables that give equal
+// stacks and equal strings one id. All of it works in signal handlers and under
+// every lock, because it takes memory from the kernel and has no locks of its
+// own.
 #ifndef RUNTIME_DIAG_TRACE_BUF_H_
 #define RUNTIME_DIAG_TRACE_BUF_H_
 
@@ -12,7 +12,7 @@
 
 namespace gump::rt {
 
-// In the trace's format: a batch of events that belongs to no thread.
+// The thread, in the trace's format, of a batch that belongs to no thread.
 inline constexpr uint64_t kNoTraceThread = ~uint64_t{0};
 
 // putNumber writes n as a uvarint. Returns its length.
@@ -37,6 +37,7 @@ struct TraceBuf {
   uint32_t pos;
   uint8_t bytes[kSize];
 
+  // begin writes the header, with room for the length.
   void begin(uint64_t generation, uint64_t thread, int64_t now);
   void byte(uint8_t b) { bytes[pos++] = b; }
   void number(uint64_t n) {
@@ -44,7 +45,7 @@ struct TraceBuf {
   }
   // time writes the type of an event and its time.
   void time(uint8_t type, int64_t now) {
-    // Strictly increasing: readers order the events of a thread by time.
+    // Times strictly increase: readers order the events of a thread by them.
     if (now <= lastTime) now = lastTime + 1;
     byte(type);
     number(static_cast<uint64_t>(now - lastTime));
@@ -75,12 +76,12 @@ class TraceBufs {
 // freeTraceBuf keeps the buffer for later, or returns it to the kernel.
 void freeTraceBuf(TraceBuf* b);
 
-// TraceArena is memory that is given back as a whole. Any thread may allocate.
+// TraceArena is memory that is freed as a whole. Any thread may allocate.
 class TraceArena {
  public:
   // allocate returns n zeroed bytes, aligned to 8, or nullptr.
   [[nodiscard]] void* allocate(size_t n);
-  // clear gives all back. No other thread may use the arena meanwhile.
+  // clear frees all of it. No other thread may use the arena meanwhile.
   void clear();
 
  private:

@@ -1,9 +1,9 @@
 // The events of the execution trace: what each change of state writes.
 //
-// The order of the events of one goroutine is that of its changes, because each
-// change is made by the goroutine's owner, inside of a TraceScope that covers
-// both the change and the event. Sequence numbers tell readers the order of
-// events of different threads (TraceMark).
+// The events of one goroutine have the order of its changes, because its owner
+// makes each change inside of a TraceScope that covers both the change and the
+// event. Sequence numbers tell readers the order of events of different threads
+// (TraceMark).
 #include <algorithm>
 #include <utility>
 
@@ -30,7 +30,7 @@ bool TraceMark::mark(uint64_t gen) {
     const uint64_t word = word_.load(relaxed);
     const uint64_t last = word >> 1;
     if (last == gen) return false;
-    if (last > gen) {  // we end the generation, and its owner has gone on
+    if (last > gen) {  // we end gen, and the owner is in the next generation
       if ((word & 1) != 0) return false;
       if (word_.cas(word, word | 1, relaxed)) return true;
       continue;
@@ -42,8 +42,8 @@ bool TraceMark::mark(uint64_t gen) {
   }
 }
 
-// The cell may have been another goroutine's in the generation before, and that
-// generation may not be finished. So it stays known that the cell was marked.
+// The cell may have been another goroutine's in the generation before, and the
+// thread that ends that generation may not be done. So the bit for it stays.
 void TraceMark::born(uint64_t gen) {
   for (;;) {
     const uint64_t word = word_.load(relaxed);
@@ -73,10 +73,12 @@ TraceMark* traceMarkOf(G* gp) {
 
 // ---- TraceScope -------------------------------------------------------------
 
+// enterScope begins a TraceScope. Returns the M, or nullptr if there is none or
+// no trace.
+//
 // The thread stores `writing` and then loads the generation. The thread that
-// ends the generation stores it, calls asymmetricHeavy, and then loads
-// `writing`. So a TraceScope that has the old generation is waited for.
-// enterScope returns the M, or nullptr if there is none or no trace.
+// ends the generation stores the new one, calls asymmetricHeavy, and then loads
+// `writing`. So it waits for a TraceScope that has the old generation.
 static M* enterScope(const G* gp) {
   if (!tracing()) return nullptr;
   const G* self = getg();
@@ -124,10 +126,10 @@ TraceScope::TraceScope(const G* gp) : mp_(enterScope(gp)) {
   if (mp_ == nullptr) return;
   gen_ = mp_->trace.gen;
   if (gen_ == 0 || mp_->trace.nested != 1) return;
-  // Readers learn from the first event of a thread that the thread has no
-  // goroutine, unless that event binds it to one. If the generation ends before
-  // this thread leaves the call, the thread that ends it writes the status of
-  // the goroutine, which must not contradict that.
+  // To readers, a thread has no goroutine unless its first event binds it to
+  // one. If the generation ends before this thread leaves the call, the thread
+  // that ends it writes that the goroutine is in a call on this thread. That
+  // must not contradict the first event.
   if (G* bound = boundTo(mp_)) goStatus(bound, TraceGo::kSyscall);
 }
 
@@ -137,7 +139,8 @@ TraceScope::~TraceScope() {
 
 namespace {
 
-// roomIn returns a buffer of that thread with room for an event, or nullptr.
+// roomIn returns a buffer of thread tid with room for an event, or nullptr if
+// the kernel has no memory. The buffer is in *slot.
 TraceBuf* roomIn(TraceBuf** slot, uint64_t gen, uint64_t tid) {
   TraceBuf* b = *slot;
   if (GUMP_LIKELY(b != nullptr && b->tid == tid &&
@@ -163,7 +166,8 @@ TraceBuf* roomIn(TraceBuf** slot, uint64_t gen, uint64_t tid) {
 }  // namespace
 
 // Reading the clock is half the cost of an event, and the events of a scope are
-// one step. TraceBuf::time keeps them apart.
+// one step. So they share one time, and TraceBuf::time makes it strictly
+// increase.
 int64_t TraceScope::now() {
   int64_t* now = &mp_->trace.now;
   if (*now == 0) *now = nanotime();
@@ -224,8 +228,8 @@ constexpr size_t kSavedPC = 1;
 constexpr size_t kSavedFP = 0;
 #endif
 
-// walk follows the frame pointers from fp, inside of [lo, hi). Code without
-// frame pointers leaves out frames.
+// walk follows the frame pointers from fp, inside of [lo, hi). Frames of code
+// without frame pointers are left out.
 GUMP_NO_SANITIZE size_t walk(uintptr_t fp, uintptr_t lo, uintptr_t hi,
                              uintptr_t* pcs, size_t most) {
   size_t n = 0;
@@ -279,7 +283,7 @@ uint64_t TraceScope::string(const char* text, size_t size) const {
 
 namespace {
 
-// Guards the buffers of creations without a P.
+// Guards the buffers for goroutines that are created without a P.
 Mutex noPLock{LockRank::kLeaf};
 TraceBuf* noPBuf[2] ABSL_GUARDED_BY(noPLock) = {};
 uint64_t noPGen ABSL_GUARDED_BY(noPLock) = 0;
@@ -291,8 +295,8 @@ void create(TraceScope* s, G* gp) {
   if (gp->goid == kMainGoid) {
     traceState.mainId.add(uint64_t{1} << 40, relaxed);  // no other main lives
   }
-  // A goroutine is called after the function that calls go: the function that
-  // the goroutine runs is mostly a lambda in there.
+  // A goroutine is named after the function that calls go, because the function
+  // that it runs is mostly a lambda in there.
   const uint64_t first = s->stackOf(gp->gopc);
   if (s->m()->p != nullptr) {
     const uint64_t stack = s->stackHere();
@@ -331,8 +335,8 @@ void start(TraceScope* s, G* gp) {
   s->event(TraceEv::kGoStart, traceGoid(gp->goid), mark->next());
 }
 
-// enter is start, or makes endSwitch write that event if the current goroutine
-// has yet to park or yield.
+// enter is start. If the goroutine before has yet to park or yield, it leaves
+// the event to traceStatus, which then writes it after that goroutine's event.
 void enter(TraceScope* s, G* gp) {
   M* mp = s->m();
   const G* self = getg();
@@ -386,7 +390,7 @@ void beginSyscall(TraceScope* s, G* gp) {
   s->event(TraceEv::kGoSyscallBegin, pp->trace.next(), s->stackHere());
 }
 
-// regain writes that gp has come back and still has its P.
+// regain writes that gp has returned from its call and still has its P.
 void regain(TraceScope* s, G* gp) {
   s->m()->trace.kept = false;
   s->ownP(TraceProc::kSyscall);
@@ -574,7 +578,7 @@ TraceTaking::~TraceTaking() {
   if (self_ != nullptr) leaveScope(self_);
 }
 
-// Before the M has another P.
+// The caller has no other P yet.
 void traceLost() {
   TraceScope s;
   if (s.on()) s.claimLoss();
@@ -625,7 +629,7 @@ void traceProcs(int32_t n) {
   s.event(TraceEv::kProcsChange, n, s.stackHere());
 }
 
-// traceEndNoP returns the buffer of creations without a P.
+// traceEndNoP takes the buffer for goroutines that were created without a P.
 TraceBuf* traceEndNoP(uint64_t gen) {
   LockScope l(&noPLock);
   return std::exchange(noPBuf[gen % 2], nullptr);

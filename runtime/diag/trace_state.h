@@ -1,4 +1,4 @@
-// The state of the execution trace, which its own files share.
+// The state of the execution trace, which only the files trace*.cc share.
 #ifndef RUNTIME_DIAG_TRACE_STATE_H_
 #define RUNTIME_DIAG_TRACE_STATE_H_
 
@@ -58,7 +58,7 @@ enum class TraceProc : uint8_t {
   kSyscallAbandoned = 4,
 };
 
-// Strings that every generation has. The ids of all others follow.
+// The ids of strings that every generation has. The ids of all others follow.
 enum TraceString : uint32_t {
   kTraceGosched = 1,
   kTracePreempted = 2,
@@ -66,23 +66,23 @@ enum TraceString : uint32_t {
   kTraceStringFirst = 64,
 };
 
-// The number of the P that appears to run where a thread without a P makes a
-// goroutine, and of that thread: the format knows creations by a running P
-// only.
+// The format only has goroutines that a running P creates. Where a thread
+// without a P creates one, the trace shows this P on this thread.
 inline constexpr uint64_t kNoProcP = 1024;
 inline constexpr uint64_t kNoProcThread = uint64_t{1} << 40;
 
 struct TraceState {
-  // The current generation; 0: no trace is being written.
+  // The current generation, or 0 if no trace is being written.
   Atomic<uint64_t> gen;
   // Bytes of full buffers since the generation began: a hint for sysmon.
   Atomic<uint64_t> bytes;
   // The number of the main goroutine in the trace. Each Run has a goroutine 1,
-  // and readers could not tell whether the next is born after the last has
-  // ended.
+  // and readers could not tell whether the next one is created after the last
+  // one has ended.
   Atomic<uint64_t> mainId{kMainGoid};
-  // By parity of the generation:
-  // The kernel had no memory for an event. The generation is of no use then.
+
+  // The arrays below are indexed by the parity of the generation.
+  // The kernel had no memory for an event, so the generation is of no use.
   Atomic<bool> failed[2];
   TraceBufs full[2];
   TraceTable stacks[2];
@@ -95,8 +95,8 @@ inline uint64_t traceGoid(uint64_t goid) {
   return goid == kMainGoid ? traceState.mainId.load(relaxed) : goid;
 }
 
-// TraceScope makes one or more events, and what they tell of, one step for the
-// thread that ends the generation (trace.cc). It may be nested.
+// TraceScope makes one or more events, and the changes that they report, one
+// step for the thread that ends the generation (trace.cc). It may be nested.
 class TraceScope {
  public:
   // gp is used where the thread has no current G yet.
@@ -114,7 +114,7 @@ class TraceScope {
   void event(TraceEv type, Args... args) {
     if (TraceBuf* b = room()) b->event(type, now(), args...);
   }
-  // own writes the status of this thread's P and G, unless they are known.
+  // ownP writes the status of this thread's P, if it is not known.
   void ownP(TraceProc status);
   void ownG(G* gp, TraceGo status);
   // goStatus writes the status of gp if it is not known.
@@ -129,16 +129,17 @@ class TraceScope {
 
  private:
   TraceBuf* room();
+  // now returns the time of all events of the outermost TraceScope.
   int64_t now();
 
   M* mp_ = nullptr;
   uint64_t gen_ = 0;
 };
 
-// traceThread returns the number by which the trace knows the thread of mp. The
-// thread that calls Run is two threads, if it has used the library before: as a
-// foreign thread, which has a goroutine lent to it, and as m0. So foreign
-// threads have numbers of their own.
+// traceThread returns the number by which the trace knows the thread of mp.
+// Foreign threads have numbers of their own. A thread that uses the library and
+// then calls Run is two threads in a trace: a foreign thread with a pseudo-G,
+// and then m0.
 uint64_t traceThread(const M* mp);
 // traceMarkOf returns the mark of gp. It makes one at the first call. Returns
 // nullptr if there is no memory.

@@ -1,4 +1,4 @@
-// The stacks and the strings of a generation, as readers want them.
+// The stacks and the strings of a generation, in the format of the trace.
 #include "runtime/diag/trace_tables.h"
 
 #include <algorithm>
@@ -129,8 +129,8 @@ struct Function {
 };
 
 // functionAt returns the function around pc. The names stay for the life of the
-// process: they are few, and finding one is slow. One thread at a time ends a
-// generation.
+// process, because they are few, and finding one is slow. Only the thread that
+// ends a generation calls it, and there is one at a time.
 std::unordered_map<uintptr_t, Function>* functions = nullptr;
 const Function& functionAt(uintptr_t pc) {
   if (functions == nullptr) {

@@ -114,7 +114,7 @@ uint32_t readgstatus(const G* gp) {
 }
 
 namespace {
-// moveStatus is setgstatus.
+// moveStatus is setgstatus. It is inlined in casgstatus, too.
 GUMP_ALWAYS_INLINE void moveStatus(G* gp, uint32_t oldval, uint32_t newval) {
   if (GUMP_UNLIKELY(oldval > kGdead || (kLegalG[oldval] & bit(newval)) == 0)) {
     badG(gp, oldval, newval);

@@ -13,21 +13,21 @@ namespace gump::rt {
 struct G;
 struct TraceBuf;
 
-// TraceMark is what the trace knows of a G or a P: in which generation its
-// status was last written, and how many of the events that carry a sequence
-// number there have been since.
+// TraceMark is what the trace knows of a G or a P: the generation in which its
+// status was last written, and the last sequence number of its events there.
 class TraceMark {
  public:
   // mark returns true if the caller must write the status, because it has not
   // been written in generation gen. The thread that owns the G or the P calls
-  // this, and so may, for the generation before the current one, the thread
-  // that ends that generation.
+  // this. The thread that ends a generation may call it too, for that
+  // generation.
   bool mark(uint64_t gen);
   // marked returns true if the status has been written in gen, which is the
   // current generation or the one before.
   bool marked(uint64_t gen) const;
-  // born is mark for a G that begins with an event of its own.
+  // born marks a G that is created in gen. Its creation is an event of its own.
   void born(uint64_t gen);
+  // next returns the next sequence number of the generation.
   uint64_t next() { return ++seq_; }
   // peekNext returns what next will return after mark(gen). The caller may not
   // own the P yet, and uses the number only if it does later.
@@ -37,42 +37,45 @@ class TraceMark {
 
  private:
   // The generation times 2, plus 1 if the status was also written in the
-  // generation before; 0: in none. Relaxed: a G or P passes from owner to owner
-  // with more than this word, and the thread that ends a generation reads it
-  // after it has seen every M outside of its TraceScope.
+  // generation before; 0 if it was written in none. Relaxed is enough: a G or P
+  // passes from owner to owner by stronger operations than on this word. The
+  // thread that ends a generation reads it after it has seen every M outside of
+  // its TraceScope.
   Atomic<uint64_t> word_;
   uint64_t seq_ = 0;
 };
 
-// TraceM is the trace's part of an M. Unless a remark says otherwise, only the
+// TraceM is the trace's part of an M. Unless a comment says otherwise, only the
 // thread of the M uses it, in a TraceScope.
 struct TraceM {
   // The thread is in a TraceScope. Read by the thread that ends a generation.
   Atomic<bool> writing;
   uint32_t nested = 0;  // TraceScopes inside of the outermost one
   uint64_t gen = 0;     // of the outermost TraceScope
-  int64_t now = 0;      // the time of all its events; 0: none has asked yet
+  int64_t now = 0;      // the time of all its events; 0: not read yet
   // By parity of the generation. Once a generation has ended and the thread is
-  // in no TraceScope, the buffer is the property of the thread that ends it.
+  // in no TraceScope, the buffer belongs to the thread that ends the
+  // generation.
   TraceBuf* buf[2] = {};
-  // releasePreempted lets the goroutine run without a P, and in the trace it
-  // waits for one. Relaxed: written by the thread of the M, or for it by the
-  // thread that lets it run. The thread that ends a generation reads it, too.
-  // If it changes meanwhile, the goroutine has an event.
+  // releasePreempted lets the goroutine run without a P. In the trace the
+  // goroutine waits for one. Relaxed: written by the thread of the M, or for it
+  // by the thread that lets the goroutine run. The thread that ends a
+  // generation reads it, too. If it changes meanwhile, the goroutine has an
+  // event.
   Atomic<bool> hidden;
   bool kept = false;       // it has its P back, which no thread had taken
   bool preempted = false;  // the goroutine that yields was asked to
-  // The current goroutine switches straight to this one, which is current
-  // already, although the other has not yet parked or yielded. The event of the
-  // other comes first, so this one's is written with it. Meanwhile a TraceScope
-  // is open.
+  // The goroutine to which the M switches directly. It is current already,
+  // although the goroutine before has not yet parked or yielded. The event of
+  // that one comes first, so the start of this one is written after it.
+  // Meanwhile a TraceScope is open.
   G* entering = nullptr;
 
-  // The goroutine has lost its P to presumeBlocked: in the trace it is in a
-  // system call, and this is the event by which that begins. The asker fills
-  // this in before A4 of preempt_blocked.cc. The thread writes the event when
-  // it next enters the runtime in the same generation. Otherwise the thread
-  // that ends the generation does.
+  // The goroutine has lost its P to presumeBlocked. In the trace it is in a
+  // system call, and Loss is the event by which that call begins. The asker
+  // fills it in before A4 of preempt_blocked.cc. The thread writes the event
+  // when it next enters the runtime, if that is in the same generation.
+  // Otherwise the thread that ends the generation writes it.
   struct Loss {
     Atomic<uint64_t> gen;  // 0: none
     int64_t time = 0;

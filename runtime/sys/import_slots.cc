@@ -9,9 +9,8 @@
 //  * Symbols of our own with the names of the functions, in the library. Each
 //    call in each program would pay for them. ThreadSanitizer has such symbols
 //    itself, and only one of the two would be called.
-//  * To do the same for modules that are loaded later. That needs a dlopen of
-//    our own, which would look for libraries in our RUNPATH and not in that of
-//    its caller.
+//  * Redirecting modules that are loaded later. That needs a dlopen of our own,
+//    which would look for libraries in our RUNPATH and not in its caller's.
 #include "runtime/sys/import_slots.h"
 
 #include <dlfcn.h>

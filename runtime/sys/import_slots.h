@@ -30,7 +30,7 @@ struct Redirected {
 // redirectImports makes all modules that are loaded now call the replacements.
 // It first sets each `original`. Calls that are under way, pointers to the
 // functions, and the calls inside libc stay as they are. The pages with the
-// slots stay writable. Not for modules that another thread is just loading.
+// slots stay writable. It may miss a module that another thread is loading.
 // On: any.  P: either.  Locks: none (the loader's).  Parks: no.
 Redirected redirectImports(const Import* imports, size_t n);
 

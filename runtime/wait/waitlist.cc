@@ -2,16 +2,16 @@
 // a sync::WaitGroup.
 //
 // A waiter counts itself in the object before it calls waitListWait. So the
-// thread that calls waitListRelease knows how many waiters there are, but some
-// may not be in the list yet. It leaves a grant for each of those. The whole
-// state is one word:
+// thread that calls waitListRelease, the releaser, knows how many waiters there
+// are. Some of them may not be in the list yet, and the releaser leaves a grant
+// for each of those. The whole state is one word:
 //
-//   0                  no waiter is in the list
+//   0                  no waiter is in the list, and there are no grants
 //   a pointer          the WaitNode of the waiter that came last
-//   2 * grants + 1     waiters that will come have been let go already
+//   2 * grants + 1     so many waiters may go on as soon as they come
 //
-// The word changes by read-modify-writes alone, so they are in one order, and
-// no wake-up is lost:
+// The word changes by read-modify-writes alone, so its changes have one order,
+// and no wake-up is lost:
 //
 //   a waiter (arrive), once it is parked     the releaser
 //     grants > 0: takes one, goes on           takes the list, and readies each
@@ -20,26 +20,28 @@
 //                                              the list is still empty
 //
 // A waiter that comes before the releaser's last exchange is in the list that
-// the releaser takes. One that comes later finds a grant.
+// the releaser takes. One that comes later finds a grant. If the releaser finds
+// grants of an earlier release, it adds its own to them.
 //
 // Invariants:
 //  (WL1) A waiter enters the list when its context is saved and its status is
 //        kGwaiting. So the releaser may ready it at once.
 //  (WL2) Each waiter that has counted itself goes on once, by one grant or by
 //        one goready. It returns no earlier, so the object lives until the
-//        releaser has given the last of them. After that the releaser does not
+//        releaser has let the last waiter go. After that the releaser does not
 //        touch the object again.
 //  (WL3) The releaser keeps its M until all are let go, so the end of main
-//        cannot stop it half-way. No grant is meant for a certain waiter. So a
-//        goroutine that main leaves behind withholds none from a thread: there
-//        is one for each.
+//        cannot stop it half-way. No grant belongs to a certain waiter, and
+//        there is one for each. So a goroutine that main leaves behind
+//        withholds no grant from a thread.
 //
-// Compared with a semaphore by address (sema.cc), it needs no table, no lock
-// and no tree. That makes the join of a goroutine a third cheaper (W12). Locks
-// cannot do that: their waiters leave one by one, when the object may be gone.
+// Unlike a semaphore by address (sema.cc), a WaitList needs no table, no lock
+// and no tree. That makes the join of a goroutine a third cheaper (W12). A lock
+// cannot use a WaitList: its waiters leave one by one, when the object may be
+// gone.
 //
-// The list is Treiber's stack (IBM RJ 5118, 1986). It is only ever taken as a
-// whole, so it knows no ABA problem.
+// The list is Treiber's stack (IBM RJ 5118, 1986). A thread takes it only as a
+// whole, so there is no ABA problem.
 #include "runtime/wait/waitlist.h"
 
 #include <cstdint>
@@ -62,7 +64,7 @@ bool hasGrants(uintptr_t word) { return (word & 1) != 0; }
 // lessOne returns the word with one grant less.
 uintptr_t lessOne(uintptr_t word) { return word == 3 ? 0 : word - 2; }
 
-// takeGrant takes a grant if there is one.
+// takeGrant takes a grant. Returns false if there is none.
 bool takeGrant(WaitList* l) {
   uintptr_t word = l->word.load(relaxed);  // a guess; the CAS decides
   while (hasGrants(word)) {
@@ -82,7 +84,7 @@ bool arrive(G* gp, void* arg) {
   uintptr_t word = l->word.load(relaxed);  // a guess; the CAS decides
   for (;;) {
     if (hasGrants(word)) {
-      // Acquire: as takeGrant. gp gets it by the order of the run queue.
+      // Acquire: as in takeGrant. gp gets the order from the run queue.
       if (!l->word.casWeak(word, lessOne(word), acquire)) continue;
       goready(gp);
       return true;
@@ -107,7 +109,8 @@ WaitNode* reversed(WaitNode* node) {
   return first;
 }
 
-// leaveGrants leaves n grants. Returns false if a waiter has come meanwhile.
+// leaveGrants leaves n grants. It leaves none and returns false if a waiter has
+// come meanwhile.
 bool leaveGrants(WaitList* l, uint32_t n) {
   // Release: pairs with the acquire of the waiters that take them.
   return l->word.cas(0, 2 * uintptr_t{n} + 1, release);

@@ -1,4 +1,5 @@
-// What a dump, a debugger or a profile can ask about a WaitList.
+// What a dump, a debugger or a profile can ask about a WaitList. waitlist.cc
+// has the protocol.
 #ifndef RUNTIME_WAIT_WAITLIST_H_
 #define RUNTIME_WAIT_WAITLIST_H_
 

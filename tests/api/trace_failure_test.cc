@@ -63,7 +63,7 @@ TEST_P(TraceFailureTest, StartOfADescriptorThatCannotBeWrittenFails) {
   });
 }
 
-TEST_P(TraceFailureTest, ADescriptorThatIsClosedTooEarlyIsNoFailure) {
+TEST_P(TraceFailureTest, DescriptorThatIsClosedTooEarlyLosesTheTraceOnly) {
   Run([] {
     const TempFile file;
     const int fd = ::fcntl(file.fd(), F_DUPFD_CLOEXEC, 200);
@@ -77,7 +77,7 @@ TEST_P(TraceFailureTest, ADescriptorThatIsClosedTooEarlyIsNoFailure) {
   });
 }
 
-TEST_P(TraceFailureTest, APipeWithoutAReaderIsNoFailureOfTheProgram) {
+TEST_P(TraceFailureTest, PipeWithoutAReaderLosesTheTraceOnly) {
   Run([] {
     int fds[2];
     ASSERT_EQ(::pipe2(fds, O_CLOEXEC), 0);
@@ -93,7 +93,7 @@ TEST_P(TraceFailureTest, APipeWithoutAReaderIsNoFailureOfTheProgram) {
   });
 }
 
-TEST_P(TraceFailureTest, AFullDiskIsNoFailureOfTheProgram) {
+TEST_P(TraceFailureTest, FullDiskLosesTheTraceOnly) {
   Run([] {
     const int full = ::open("/dev/full", O_WRONLY | O_CLOEXEC);
     ASSERT_GE(full, 0);
@@ -104,7 +104,7 @@ TEST_P(TraceFailureTest, AFullDiskIsNoFailureOfTheProgram) {
   });
 }
 
-TEST_P(TraceFailureTest, AChildOfForkHasNoTrace) {
+TEST_P(TraceFailureTest, ChildOfForkWritesNoTrace) {
   const TempFile file;
   Run([&] {
     ASSERT_TRUE(trace::Start(file.fd()).ok());
@@ -122,7 +122,7 @@ TEST_P(TraceFailureTest, AChildOfForkHasNoTrace) {
   (void)ReadTrace(file.Contents());
 }
 
-// A pipe with room for less than a generation.
+// NarrowPipe is a pipe with room for less than a generation.
 class NarrowPipe {
  public:
   NarrowPipe() {
@@ -252,7 +252,7 @@ class TraceDeathTest : public ::testing::Test {
   const std::string path_;
 };
 
-TEST_F(TraceDeathTest, AProcessThatIsKilledLeavesWholeGenerations) {
+TEST_F(TraceDeathTest, ProcessThatIsKilledLeavesWholeGenerations) {
   EXPECT_EXIT(gump::Run([this] {
                 if (!trace::Start(path_).ok()) std::_Exit(1);
                 for (;;) {
@@ -309,7 +309,7 @@ TEST_F(TraceDeathTest, WithoutMemoryTheTraceEndsAndTheProgramGoesOn) {
 
 // ---- GUMP_TRACE -------------------------------------------------------------
 
-TEST_F(TraceDeathTest, TheVariableTracesEveryRunOfTheProcess) {
+TEST_F(TraceDeathTest, VariableTracesEveryRunOfTheProcess) {
   const ScopedEnv env("GUMP_TRACE", path_.c_str());
   EXPECT_EXIT(
       {
@@ -322,7 +322,7 @@ TEST_F(TraceDeathTest, TheVariableTracesEveryRunOfTheProcess) {
   EXPECT_GE(ReadTrace(Contents()).count[Ev::kGoUnblock], 200u);
 }
 
-TEST_F(TraceDeathTest, TheVariableWorksIfAGoroutineEndsTheProcess) {
+TEST_F(TraceDeathTest, VariableWorksIfAGoroutineEndsTheProcess) {
   const ScopedEnv env("GUMP_TRACE", path_.c_str());
   EXPECT_EXIT(gump::Run([] {
                 Work();
@@ -332,7 +332,7 @@ TEST_F(TraceDeathTest, TheVariableWorksIfAGoroutineEndsTheProcess) {
   EXPECT_GE(ReadTrace(Contents()).count[Ev::kGoUnblock], 100u);
 }
 
-TEST_F(TraceDeathTest, TheVariableHasTheNumberOfTheProcess) {
+TEST_F(TraceDeathTest, PercentPInTheVariableBecomesTheNumberOfTheProcess) {
   const ScopedEnv env("GUMP_TRACE", (path_ + "%p").c_str());
   EXPECT_EXIT(
       {
@@ -344,7 +344,7 @@ TEST_F(TraceDeathTest, TheVariableHasTheNumberOfTheProcess) {
   EXPECT_GE(ReadTrace(Contents()).count[Ev::kGoUnblock], 100u);
 }
 
-TEST_F(TraceDeathTest, AFileThatCannotBeMadeIsReportedAndTheProgramGoesOn) {
+TEST_F(TraceDeathTest, FileThatCannotBeMadeIsReportedAndTheProgramGoesOn) {
   const ScopedEnv env("GUMP_TRACE", "/no/such/directory/trace");
   EXPECT_EXIT(
       {
@@ -356,7 +356,7 @@ TEST_F(TraceDeathTest, AFileThatCannotBeMadeIsReportedAndTheProgramGoesOn) {
       "\\(errno=2\\)\n$");
 }
 
-TEST_F(TraceDeathTest, AnEmptyVariableIsNone) {
+TEST_F(TraceDeathTest, EmptyVariableStartsNoTrace) {
   const ScopedEnv env("GUMP_TRACE", "");
   EXPECT_EXIT(gump::Run([] { std::_Exit(trace::IsEnabled() ? 1 : 0); }),
               ::testing::ExitedWithCode(0), "^$");

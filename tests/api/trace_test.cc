@@ -31,7 +31,7 @@ using trace_tool::Ev;
 using TraceTest = testing::WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(TraceTest);
 
-TEST_P(TraceTest, ATraceShowsStatesReasonsAndFunctions) {
+TEST_P(TraceTest, TraceShowsStatesReasonsAndFunctions) {
   const TempFile file;
   Run([&] {
     ASSERT_TRUE(trace::Start(file.path()).ok());
@@ -82,7 +82,7 @@ TEST_P(TraceTest, StopWithoutStartDoesNothing) {
   Run([] { trace::Stop(); });
 }
 
-TEST_P(TraceTest, EachTraceStandsAlone) {
+TEST_P(TraceTest, EachTraceCanBeReadAlone) {
   Run([] {
     for (int i = 0; i < 5; i++) {
       const TempFile file;
@@ -94,7 +94,7 @@ TEST_P(TraceTest, EachTraceStandsAlone) {
   });
 }
 
-TEST_P(TraceTest, StartAndStopMayBeCalledByManyAtOnce) {
+TEST_P(TraceTest, ManyGoroutinesMayStartAndStopAtOnce) {
   Run([] {
     sync::WaitGroup wg;
     std::atomic<int> started{0};
@@ -131,7 +131,7 @@ TEST_P(TraceTest, GenerationsOfALongTraceFitTogether) {
   EXPECT_GE(ReadTrace(file.Contents()).generations, 2u);
 }
 
-TEST_P(TraceTest, PlainThreadsAndTheirGoroutinesAreInIt) {
+TEST_P(TraceTest, TraceShowsPlainThreadsAndTheirGoroutines) {
   const TempFile file;
   Run([&] {
     ASSERT_TRUE(trace::Start(file.fd()).ok());
@@ -148,7 +148,7 @@ TEST_P(TraceTest, PlainThreadsAndTheirGoroutinesAreInIt) {
   EXPECT_EQ(t.count.at(Ev::kGoDestroySyscall), 1u);
 }
 
-TEST_P(TraceTest, ChangesOfGomaxprocsAreInIt) {
+TEST_P(TraceTest, TraceShowsChangesOfGomaxprocs) {
   const TempFile file;
   Run([&] {
     ASSERT_TRUE(trace::Start(file.fd()).ok());
@@ -164,7 +164,7 @@ TEST_P(TraceTest, ChangesOfGomaxprocsAreInIt) {
   EXPECT_EQ(t.count.at(Ev::kStwBegin), t.count.at(Ev::kStwEnd));
 }
 
-TEST_P(TraceTest, TasksRegionsAndMessagesAreInIt) {
+TEST_P(TraceTest, TraceShowsTasksRegionsAndMessages) {
   const TempFile file;
   Run([&] {
     ASSERT_TRUE(trace::Start(file.fd()).ok());
@@ -182,7 +182,7 @@ TEST_P(TraceTest, TasksRegionsAndMessagesAreInIt) {
   EXPECT_EQ(t.count.at(Ev::kUserRegionBegin), t.count.at(Ev::kUserRegionEnd));
 }
 
-TEST_P(TraceTest, ARegionMayOutliveTheTrace) {
+TEST_P(TraceTest, RegionMayOutliveTheTrace) {
   const TempFile first, second;
   Run([&] {
     ASSERT_TRUE(trace::Start(first.fd()).ok());
@@ -197,7 +197,7 @@ TEST_P(TraceTest, ARegionMayOutliveTheTrace) {
   (void)ReadTrace(second.Contents());
 }
 
-TEST_P(TraceTest, TheRecorderWritesTheLastEvents) {
+TEST_P(TraceTest, RecorderWritesTheLastEvents) {
   const TempFile file;
   Run([&] {
     trace::FlightRecorder recorder;
@@ -218,7 +218,7 @@ TEST_P(TraceTest, TheRecorderWritesTheLastEvents) {
   EXPECT_GE(ReadTrace(file.Contents()).count.at(Ev::kGoUnblock), 100u);
 }
 
-TEST_P(TraceTest, TheRecorderAndATraceRunSideBySide) {
+TEST_P(TraceTest, RecorderAndTraceRunSideBySide) {
   const TempFile trace_file, recorded;
   Run([&] {
     trace::FlightRecorder recorder;
@@ -234,7 +234,7 @@ TEST_P(TraceTest, TheRecorderAndATraceRunSideBySide) {
   EXPECT_GE(ReadTrace(recorded.Contents()).count.at(Ev::kGoUnblock), 200u);
 }
 
-TEST_P(TraceTest, TheRecorderForgetsOldGenerations) {
+TEST_P(TraceTest, RecorderForgetsOldGenerations) {
   const TempFile file;
   Run([&] {
     trace::FlightRecorder recorder({.max_bytes = 1});

@@ -25,10 +25,11 @@ using gotest::LeakProgram;
 using testing::Eventually;
 using testing::Profile;
 
-// Rates, in percent. They are below what is usual, because a stale word in
-// memory may hide a leak, and all that it refers to. Usual without
-// AddressSanitizer: 57 to 59 of 59 programs, and half of the goroutines
-// as certain. Usual with it: all programs, and all goroutines as certain.
+// Rates that the test requires, in percent. They are below the usual ones,
+// because a stale word in memory may hide a leak, and all nodes to which that
+// one refers. Usual without AddressSanitizer: 57 to 59 of 59 programs, and half
+// of the goroutines as certain. Usual with it: all programs, and all goroutines
+// as certain.
 constexpr int64_t kPrograms = 80;
 constexpr int64_t kGoroutines = 80;
 constexpr int64_t kCertain = 20;
@@ -81,8 +82,8 @@ TEST(GoroutineLeakTest, TestGoroutineLeakProfile) {
       all.insert(all.end(), programs.begin(), programs.end());
     }
     ASSERT_TRUE(Start(all)) << runtime::Stack(true);
-    // A thread may still be on its way to sleep. Until it is, only the three
-    // goroutines are certain that wait for nothing.
+    // A thread may still be on its way to sleep. Until it sleeps, only the
+    // three goroutines that wait for nothing are certain.
     Profile p;
     EXPECT_TRUE(Eventually([&p] {
       p = Read("goroutineleak");

@@ -40,6 +40,8 @@ ALLOWED = {
     "gump::rt::runMain",
     # The goroutine that it preempts in place is bound to the thread, and sleeps inside the handler.
     "gump::rt::onUrg",
+    # It is called with m.locks raised, so the goroutine keeps its thread.
+    "gump::rt::reportHeldLocks",
 }
 
 FUNCTION = re.compile(r"[0-9a-f]+ <(.+)>:$")

@@ -1,5 +1,5 @@
-// What tests do with execution traces: write them to a file, and read them by
-// the rules of Go's reader (tools/trace/order.h).
+// Helpers of tests that write execution traces to a file, and read them by the
+// rules of Go's reader (tools/trace/order.h).
 #ifndef TESTS_TESTING_TRACE_FILE_H_
 #define TESTS_TESTING_TRACE_FILE_H_
 

@@ -1,4 +1,4 @@
-// Whole files.
+// ReadFile, for the two programs.
 #ifndef TOOLS_TRACE_FILE_H_
 #define TOOLS_TRACE_FILE_H_
 
@@ -12,6 +12,7 @@
 
 namespace trace_tool {
 
+// ReadFile returns the content of a file. Its error names the file.
 inline absl::StatusOr<std::string> ReadFile(const std::string& path) {
   std::FILE* file = std::fopen(path.c_str(), "rb");
   if (file == nullptr) return absl::ErrnoToStatus(errno, path);

@@ -97,7 +97,7 @@ inline constexpr size_t kMaxFrames = 128;
 inline constexpr size_t kMaxString = 1 << 10;
 inline constexpr size_t kMaxArgs = 5;
 
-// What an argument means, as far as a reader must know it.
+// The kinds of arguments that a reader must tell apart.
 enum class Arg : uint8_t { kNumber, kString, kStack };
 
 struct EventSpec {
@@ -107,7 +107,7 @@ struct EventSpec {
   std::array<absl::string_view, kMaxArgs> names = {};
   std::array<Arg, kMaxArgs> kinds = {};
   bool timed = false;
-  // The first version that has it, as in "go 1.22".
+  // The first version that has the event: 22 is "go 1.22".
   int since = 22;
 };
 

@@ -127,7 +127,7 @@ void WriteData(const Model& model, Base64* out) {
   out->Finish();
 }
 
-// ---- What is better read as JSON --------------------------------------------
+// ---- Data in JSON -----------------------------------------------------------
 
 class Meta {
  public:

@@ -9,8 +9,8 @@
 
 namespace trace_tool {
 
-// WriteHtml passes the page to write, piece by piece. The title is the name of
-// the trace.
+// WriteHtml passes the page to `write`, piece by piece. The title is the name
+// of the trace.
 void WriteHtml(const Model& model, absl::string_view title,
                absl::FunctionRef<void(absl::string_view)> write);
 

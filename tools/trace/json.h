@@ -9,8 +9,9 @@
 
 namespace trace_tool {
 
-// AppendQuoted adds text as a JSON string. Bytes that are no UTF-8 become '?'.
-// '<' is escaped, so that the string may stand in a script of a page.
+// AppendQuoted appends text to *out as a JSON string. A byte that is not part
+// of valid UTF-8 becomes '?'. '<' is escaped, so that the string may stand in a
+// script of a page.
 inline void AppendQuoted(absl::string_view text, std::string* out) {
   constexpr char kHex[] = "0123456789abcdef";
   out->push_back('"');

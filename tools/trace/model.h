@@ -1,5 +1,6 @@
 // The content of a trace: the states of each goroutine and each P over time,
-// the wake-ups between goroutines, and how long they waited for what.
+// the wake-ups between goroutines, and how long goroutines waited for each
+// reason.
 #ifndef TOOLS_TRACE_MODEL_H_
 #define TOOLS_TRACE_MODEL_H_
 
@@ -40,8 +41,8 @@ struct Why {
 struct GChange {
   uint64_t ns = 0;
   GoStatus state = GoStatus::kNone;
-  // The P for a running goroutine, or one in a call; kNoP without. A WhyId for
-  // a waiting one, and for a runnable one that has left a P by itself.
+  // For a goroutine that runs or is in a call: its P, or kNoP. For one that
+  // waits, and for a runnable one that has left its P by itself: a WhyId.
   uint32_t detail = 0;
 };
 inline constexpr uint32_t kNoP = ~uint32_t{0};
@@ -49,9 +50,9 @@ inline constexpr uint32_t kNoP = ~uint32_t{0};
 struct Goroutine {
   uint64_t id = 0;
   TextId name = 0;
-  // The outermost function of the program that is no lambda, if the start is a
-  // lambda. It tells more: all goroutines of one function may start as its
-  // lambdas.
+  // If the goroutine starts with a lambda: the outermost function of the
+  // program that is not one. It tells more than `name`, because all goroutines
+  // that one function starts may have lambdas of that function.
   TextId role = 0;
   uint32_t maker = 0;  // an index into Model::gs plus 1; 0 if it is not known
   std::vector<GChange> changes;
@@ -64,7 +65,7 @@ struct Goroutine {
   bool longest_open = false;     // until the end of the trace
 };
 
-// From ns on the P has no M (idle), has one that looks for work, or runs a
+// From ns on the P has no M, or has an M that looks for work, or runs a
 // goroutine.
 struct PChange {
   uint64_t ns = 0;
@@ -112,7 +113,7 @@ struct Distribution {
   uint64_t count = 0, sum = 0, p50 = 0, p90 = 0, p99 = 0, max = 0;
   uint64_t buckets[kBuckets] = {};  // bucket i has those below 2^i ns
 
-  // Values are consumed.
+  // Of returns the distribution of the values, and empties *values.
   static Distribution Of(std::vector<uint64_t>* values);
 };
 struct Blocking {
@@ -124,9 +125,9 @@ struct Model {
   int version = 0;
   uint64_t generations = 0, events = 0, batches = 0;
   uint64_t begin = 0, end = 0;  // ns
-  uint64_t procs = 0;           // the largest GOMAXPROCS that the trace tells
-  // What is wrong with the file. Empty for a whole and valid trace. The model
-  // has all that precedes the fault.
+  uint64_t procs = 0;           // the largest GOMAXPROCS in the trace
+  // The fault of the file, or "" for a whole and valid trace. The model has all
+  // events before the fault.
   std::string problem;
 
   std::vector<std::string> texts;
@@ -144,13 +145,13 @@ struct Model {
   Distribution latency;            // from runnable to running
   std::vector<Blocking> blocking;  // by reason, the largest sum first
 
-  // The function of the program where the goroutine was: the innermost frame
-  // that is not of the library.
+  // Where returns the function of the program where the goroutine was: the
+  // innermost frame that is not of the library.
   absl::string_view Where(StackId stack) const;
 };
 
-// BuildModel reads a trace. Fails only if bytes has no trace at all; otherwise
-// see Model::problem.
+// BuildModel reads a trace. Fails only if `bytes` has no trace at all. Other
+// faults are in Model::problem.
 absl::StatusOr<Model> BuildModel(absl::string_view bytes);
 
 }  // namespace trace_tool

@@ -48,7 +48,8 @@ absl::Status Order::Run(const Generation& generation,
       more = Read(t);
     }
     if (step == Step::kWait) {
-      // Another M must go first. The earliest that can is most likely right.
+      // An event of another M must come first. The earliest event that is
+      // possible is most likely the right one.
       std::vector<size_t> others(heap_.begin(),
                                  heap_.begin() + static_cast<ptrdiff_t>(rest));
       std::sort(others.begin(), others.end(),
@@ -130,7 +131,7 @@ Order::Step Order::Try(Thread* t) {
   Event& e = t->next;
   e.m = t->m;
   event_ = &e;
-  if (t->m == kNoId) {  // a thread that is no M: its state is not kept
+  if (t->m == kNoId) {  // not an M: it keeps no state
     MState none;
     e.p = e.g = kNoId;
     return Advance(&none);
@@ -318,7 +319,8 @@ bool Order::Follows(const PState& p, uint64_t seq) const {
   return p.generation == generation_->number && p.seq + 1 == seq;
 }
 
-// Needs checks that the event is of an M, and what that M has.
+// Needs checks that the event is of an M, and that this M has or lacks a P and
+// a goroutine.
 bool Order::Needs(const MState& ms, Must p, Must g) {
   if (event_->m == kNoId) {
     Fail("only an M can do that");
@@ -336,8 +338,8 @@ bool Order::Needs(const MState& ms, Must p, Must g) {
   return false;
 }
 
-// CurrentG returns the state of the goroutine of the M, or nullptr with an
-// error if its status is not want.
+// CurrentG returns the state of the goroutine of the M. If its status is not
+// `want`, CurrentG sets error_ and returns nullptr.
 Order::GState* Order::CurrentG(const MState& ms, GoStatus want) {
   GState* g = FindG(ms.g);
   if (g == nullptr) {
@@ -373,8 +375,8 @@ Order::Step Order::ProcStatusEvent(MState* ms) {
     p.status = status;
   } else if (status == ProcStatus::kSyscallAbandoned &&
              p.status == ProcStatus::kSyscall) {
-    // The writer does not know the M any more, but the reader does: the P stays
-    // with it until it is stolen.
+    // The writer does not know the M any more, but the reader does. The P stays
+    // with that M until it is stolen.
     const bool found = std::any_of(ms_.begin(), ms_.end(), [&](const auto& m) {
       return m.second.p == id;
     });
@@ -487,8 +489,9 @@ Order::Step Order::GoStatusEvent(MState* ms) {
   return Step::kDone;
 }
 
-// A goroutine in a call is bound to an M. It may be another M than that of the
-// event, one that has been in the call for the whole generation and owns no P.
+// A goroutine in a call is bound to an M. That may be another M than the
+// event's: one that has been in the call for the whole generation and owns no
+// P.
 Order::Step Order::GoSyscallStatus(MState* ms, uint64_t id, uint64_t m) {
   if (m == kNoId) {
     return Fail(absl::StrCat("goroutine ", id, " is in a call without an M"));
@@ -625,8 +628,8 @@ Order::Step Order::GoSyscallBegin(MState* ms) {
   if (g == nullptr) return Step::kError;
   const uint64_t seq = event_->args[0];
   PState* p = FindP(ms->p);
-  // The number of the P tells which call a ProcSteal ends. The P is this M's,
-  // so nothing of another M can come between.
+  // The sequence number of the P tells which call a ProcSteal ends. The P is
+  // this M's, so no event of another M can come between.
   if (p == nullptr || !Follows(*p, seq)) {
     return Fail(ExplainP(p, ms->p, seq, "running"));
   }
@@ -732,8 +735,8 @@ Order::Step Order::RangeEvent(MState* ms) {
   }
 }
 
-// Begin and end of a cycle may be events of different Ms, so both have a
-// number. An active cycle in the first generation may be told by any M.
+// The begin and the end of a cycle may be events of different Ms, so both have
+// a number. Any M may report an active cycle in the first generation.
 Order::Step Order::Gc(MState* ms) {
   const uint64_t seq = event_->args[0];
   const Ev type = event_->type;

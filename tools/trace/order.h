@@ -1,12 +1,11 @@
 // Puts the events of a generation in order, and checks them.
 //
-// The events of one M are in their order in the file. Between Ms the clock is
-// only a hint: sequence numbers of goroutines and Ps, and the states that an
-// event needs, tell what came first. Order follows the scheduler through the
-// events. An event that is not possible yet waits for events of other Ms. An
-// event that can never become possible is an error. The rules are those of
-// Go's reader, so a trace that Order accepts is a trace that `go tool trace`
-// opens.
+// In the file, the events of one M are in their order. Between Ms the clock is
+// only a hint. Sequence numbers of goroutines and Ps, and the states that an
+// event needs, tell which event came first. Order follows the scheduler through
+// the events. An event that is not possible yet waits for events of other Ms.
+// An event that can never become possible is an error. The rules are those of
+// Go's reader, so `go tool trace` opens a trace that Order accepts.
 #ifndef TOOLS_TRACE_ORDER_H_
 #define TOOLS_TRACE_ORDER_H_
 
@@ -25,7 +24,8 @@
 
 namespace trace_tool {
 
-// An event in its place. m, p and g are what its M had before the event.
+// An event in its place. m is its M, and p and g are the P and the goroutine
+// that the M had before the event.
 struct Event {
   Ev type = Ev::kNone;
   uint64_t ns = 0;  // never less than that of the event before
@@ -36,10 +36,10 @@ struct Event {
 
 class Order {
  public:
-  // Run calls use for each event of the generation. Generations must come in
-  // their order, each once. If an event breaks a rule, Run stops there and
-  // returns an error that names the generation, the M, the event and its
-  // place in the file. Nothing after it makes sense then.
+  // Run calls `use` for each event of the generation, in order. The caller
+  // passes the generations in their order, each once. If an event breaks a
+  // rule, Run stops there and returns an error that names the generation, the
+  // M, the event and its place in the file. The Order is of no use after that.
   absl::Status Run(const Generation& generation,
                    absl::FunctionRef<void(const Event&)> use);
 
@@ -80,9 +80,12 @@ class Order {
     bool operator==(const Region&) const = default;
   };
 
-  bool Read(Thread* t);  // reads t->next; false at the end or with error_
+  // Read reads t->next. Returns false at the end, or if it sets error_.
+  bool Read(Thread* t);
   bool ReadEvent(Thread* t);
+  // Try lets t->next happen if it is possible.
   Step Try(Thread* t);
+  // Advance applies the rules of event_, whose M has the state *ms.
   Step Advance(MState* ms);
   bool RunOthers();
   absl::Status Stuck();

@@ -9,7 +9,7 @@
 
 namespace trace_tool {
 
-// WritePerfetto passes the JSON to write, piece by piece. A track for each P
+// WritePerfetto passes the JSON to `write`, piece by piece. A track for each P
 // shows the goroutines that it ran, and a track for each goroutine its states.
 // Wake-ups are flows, and regions and tasks are asynchronous slices, because
 // they need not nest with the states. Times are microseconds from the first

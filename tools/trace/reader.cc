@@ -8,8 +8,8 @@ namespace trace_tool {
 
 namespace {
 
-// Returns the version in a header such as "go 1.23 trace" and three zeros, or
-// 0.
+// Returns the version in a header such as "go 1.23 trace" and three zeros, or 0
+// if this program cannot read it.
 int VersionOf(absl::string_view bytes) {
   if (bytes.size() < kHeaderSize) return 0;
   const absl::string_view header = bytes.substr(0, kHeaderSize);
@@ -183,8 +183,8 @@ bool Reader::CutOffNext(const RawBatch& raw, const Generation& g) {
 }
 
 bool Reader::CheckWhole(Generation* g) {
-  // After the last batch of the file nothing tells that a generation is whole.
-  // One without a clock cannot be.
+  // Nothing after the last batch of a file tells that the generation is whole.
+  // A generation without a clock is not.
   if (g->hertz == 0 || (version_ >= 25 && !has_clock_)) {
     if (next_ == bytes_.size()) return CutOff(current_);
     return Fail(g->offset, g->hertz == 0

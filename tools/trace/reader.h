@@ -7,7 +7,7 @@
 //   while (reader->Next(&generation)) Use(generation);
 //   if (!reader->status().ok()) Report(reader->status());
 //
-// What a generation contains may still contradict itself. Order (order.h)
+// The events of a generation may still contradict each other. Order (order.h)
 // checks that.
 #ifndef TOOLS_TRACE_READER_H_
 #define TOOLS_TRACE_READER_H_
@@ -58,10 +58,11 @@ struct Generation {
   absl::flat_hash_map<uint64_t, std::vector<Frame>> stacks;  // innermost first
   std::vector<CpuSample> samples;
 
-  // Has the text of a string. The id 0 is the empty string, and an id without
-  // a string has nullopt.
+  // String returns the text of a string, which is "" for the id 0. Returns
+  // nullopt for an id without a string.
   std::optional<absl::string_view> String(uint64_t id) const;
   bool HasStack(uint64_t id) const { return id == 0 || stacks.contains(id); }
+  // Nanoseconds converts a time or a duration.
   uint64_t Nanoseconds(uint64_t ticks) const;
 };
 
@@ -120,15 +121,15 @@ class Reader {
   // generations.
   static absl::StatusOr<Reader> Open(absl::string_view bytes);
 
-  // Next reads the next whole generation. Returns false at the end, and then
-  // status() tells whether it is the end of a whole trace. If a generation is
-  // not whole, or its structure is damaged, status() says where, and all
-  // generations before it have been returned.
+  // Next reads the next whole generation. Returns false at the end. Then
+  // status() is OK if the trace is whole. If a generation is not whole, or its
+  // structure is damaged, status() says where. Next has returned all
+  // generations before that.
   bool Next(Generation* generation);
   const absl::Status& status() const { return status_; }
 
-  // Returns true if status() is not OK because the file ends in the middle. A
-  // process that dies while it writes a trace leaves such a file.
+  // cut_off returns true if status() is not OK because the file ends in the
+  // middle. A process that dies while it writes a trace leaves such a file.
   bool cut_off() const { return cut_off_; }
   int version() const { return version_; }
 

@@ -135,52 +135,50 @@ void Do(const context::Context& ctx, const Labels& labels, F&& f) {
 //                  stack is unavailable, because it is in a system call, counts
 //                  at its start function, and without labels.
 //   threadcreate   the library's threads, each at its first function
-//   goroutineleak  the stacks of the goroutines that nothing can ever wake,
-//   with
-//                  the label `leak`: `certain` or `suspected`
+//   goroutineleak  the stacks of the goroutines that nothing can ever wake. The
+//                  label `leak` of each is `certain` or `suspected`.
 //   block          where goroutines have waited, how often and how long, since
 //                  SetBlockProfileRate switched it on
 //   mutex          which unlocks have made others wait, how often and how long,
 //                  since SetMutexProfileFraction switched it on
 //
-// With debug 0 it is a profile.proto in a gzip file, which `go tool pprof`
-// reads. It names functions, so pprof needs no program beside it. With debug 1
-// it is Go's text. With debug 2 the goroutine profile is the text of
-// runtime::Stack(true).
+// With debug 0 the profile is a profile.proto in a gzip file, which
+// `go tool pprof` reads. It names functions, so pprof needs no program beside
+// it. With debug 1 it is Go's text. With debug 2 the goroutine profile is the
+// text of runtime::Stack(true).
 //
-// Another name fails with NotFound. If there is no memory for all stacks, that
-// is ResourceExhausted. The error of a write has its errno (status.h). A pipe
-// without a reader fails with "write profile: broken pipe", and sends no
+// Fails with NotFound for another name, and with ResourceExhausted if there is
+// no memory for all stacks. The error of a write has its errno (status.h). A
+// pipe without a reader fails with "write profile: broken pipe", and sends no
 // SIGPIPE. Parks while fd is not ready.
 //
 // The goroutine profile stops the world while it reads the stacks. It parks
 // while another thread stops the world.
 //
-// A goroutine is leaked if it waits for something that only such goroutines can
-// reach: a channel, a lock, a condition, an event, a semaphore, a scope or a
-// WaitGroup. It is also leaked if it waits for nothing: for a nil channel, or
-// in a select() other than main's. A global, a plain thread, a pending timer,
-// or any other goroutine that can reach what it waits for keeps it from being
-// one. The search reads all memory of the process for words that refer to that.
-// The world is stopped meanwhile, for one second or more for each gigabyte in
-// use.
+// A goroutine is leaked if it waits for a channel, a lock, a condition, an
+// event, a semaphore, a scope or a WaitGroup that only leaked goroutines can
+// reach. It is also leaked if it waits for nothing: for a nil channel, or in a
+// select() other than main's. It is not leaked if a global, a plain thread, a
+// pending timer or a goroutine that is not leaked can reach the object.
 //
-//  * `certain` means that no word of memory refers to it, other than those of
-//    leaked goroutines. That takes for granted that the program keeps pointers
-//    as words in its memory.
+//  * `certain` means that no word of memory refers to the object, other than
+//    words of leaked goroutines. The program must keep its pointers as plain
+//    words in memory.
 //  * `suspected` means that the library had to guess where blocks of malloc
 //    begin and end, or that a thread may have a pointer only in a register.
 //    With AddressSanitizer it need not guess.
-//  * Some leaks are not reported. A stale copy of a pointer hides a leak. So
-//  does
-//    an allocator other than glibc's, if the handle is in the heap.
+//  * Some leaks are not reported. A stale copy of a pointer hides a leak. An
+//    allocator other than glibc's hides it too, if the handle is in the heap.
+//
+// The search for leaks reads all memory of the process. It stops the world for
+// a second or more for each gigabyte in use. One search runs at a time, and
+// other callers park until it ends.
 //
 // With debug 2, goroutineleak is the text of runtime::Stack(true) with
-// `(leaked)` or `(leak suspected)` behind the reason of the wait. One search
-// runs at a time, and others park until it ends. The profile fails with
-// Unimplemented if the library has ThreadSanitizer, and with Unavailable if
-// /proc/self/maps cannot be read. With AddressSanitizer's
-// detect_stack_use_after_return=1, little is found.
+// `(leaked)` or `(leak suspected)` behind the reason of the wait. The profile
+// fails with Unimplemented if the library has ThreadSanitizer, and with
+// Unavailable if /proc/self/maps cannot be read. With AddressSanitizer's
+// detect_stack_use_after_return=1, the search finds little.
 [[nodiscard]] absl::Status WriteProfile(std::string_view name, int fd,
                                         int debug = 0);
 
@@ -193,44 +191,47 @@ void Do(const context::Context& ctx, const Labels& labels, F&& f) {
 //   Serve();
 //   pprof::StopCPUProfile();
 //
-// Samples have the labels of the goroutine that ran. A stack is walked by frame
-// pointers, so compile with -fno-omit-frame-pointer. Code without them cuts
-// stacks short. A stack has its 64 innermost functions.
+// Samples have the labels of the goroutine that ran. The library walks stacks
+// by frame pointers, so compile with -fno-omit-frame-pointer. Code without
+// frame pointers cuts stacks short. A stack has its 64 innermost functions.
 //
 // Fails with FailedPrecondition "cpu profiling already in use" if there is a
 // profile, and with InvalidArgument if hz is not in 1 to 1,000,000. The kernel
 // looks at such timers once a tick. Above that rate (250 Hz on many systems), a
 // sample counts several times.
 //
-// The profile uses SIGPROF. A handler that the program had installed gets the
-// signals that are not of the profile, and is alone again afterwards. A handler
-// that the program installs in between stays, and ends the sampling. Threads
-// that run no goroutines share the timer ITIMER_PROF. If the program uses that
-// itself, it keeps it, and those threads are not sampled. Threads that block
-// SIGPROF are not sampled either.
+// The profile uses SIGPROF:
+//  * A handler that the program had installed gets the signals that are not of
+//    the profile. It gets all signals again after StopCPUProfile.
+//  * A handler that the program installs during the profile stays, and ends the
+//    sampling.
+//  * Threads that run no goroutines share the timer ITIMER_PROF. If the program
+//    has armed that timer, the program keeps it, and those threads are not
+//    sampled.
+//  * Threads that block SIGPROF are not sampled.
 //
 // Parks while another profile is being written.
 [[nodiscard]] absl::Status StartCPUProfile(int fd, int hz = 100);
 
-// StopCPUProfile ends the CPU profile and writes it. Without a profile it does
-// nothing. As in Go, it does not tell whether the profile could be written.
+// StopCPUProfile ends the CPU profile and writes it. It does nothing if there
+// is no profile. As in Go, it does not report whether the write succeeded.
 // Parks while the file is not ready.
 void StopCPUProfile();
 
 // SetBlockProfileRate switches the block profile on, for ns > 0, or off. A wait
 // for a channel, in a select, for a lock, a condition, an event or a WaitGroup
-// counts. One that lasts d ns is recorded with the probability d / ns, and
-// always if d is at least ns. With 1, all waits are recorded, which costs some
-// microseconds each. A wait ends when the goroutine runs again. Off, the
-// profile costs one load for each operation that waits. The records of earlier
-// settings stay. Never parks.
+// counts. A wait of d ns is recorded with the probability d / ns, and always if
+// d is at least ns. With 1, all waits are recorded, which costs some
+// microseconds each. A wait ends when the goroutine runs again. While the
+// profile is off, it costs one load for each operation that waits. The records
+// of earlier settings stay. Never parks.
 void SetBlockProfileRate(int ns);
 
 // SetMutexProfileFraction switches the mutex profile on, for rate > 0, or off,
-// for 0. It records one of `rate` unlocks for which others have waited. An
-// unlock is charged with the time that all waiters of the lock have lost since
-// the unlock before, as in Go. A rate below 0 changes nothing. Returns the rate
-// before. Counts sync::Mutex and sync::RWMutex. Never parks.
+// for 0. The profile records one of `rate` unlocks of a sync::Mutex or a
+// sync::RWMutex for which others have waited. As in Go, an unlock is charged
+// with the time that all waiters of the lock have lost since the unlock before.
+// A rate below 0 changes nothing. Returns the rate before. Never parks.
 int SetMutexProfileFraction(int rate);
 
 }  // namespace gump::pprof

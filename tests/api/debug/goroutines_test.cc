@@ -223,7 +223,7 @@ TEST_P(GoroutinesTest, WaitGrowsFromTheFirstLook) {
   });
 }
 
-// Three start functions, so that their stacks differ at the outer end only.
+// One line starts all three goroutines, so their stacks are equal.
 TEST_P(GoroutinesTest, EqualStacksAreShownTogether) {
   Run([] {
     chan<int> c = make_chan<int>();
@@ -239,7 +239,7 @@ TEST_P(GoroutinesTest, EqualStacksAreShownTogether) {
   });
 }
 
-TEST_P(GoroutinesTest, QuerySelects) {
+TEST_P(GoroutinesTest, StateAndGroupSelectGoroutines) {
   Run([] {
     runtime::Group group("mail");
     chan<int> c = make_chan<int>();
@@ -267,7 +267,7 @@ TEST_P(GoroutinesTest, QuerySelects) {
   });
 }
 
-TEST_P(GoroutinesTest, GroupingCounts) {
+TEST_P(GoroutinesTest, GroupingCountsGoroutinesByKey) {
   Run([] {
     chan<int> c = make_chan<int>();
     for (int i = 0; i < 3; i++) go([c] { livetest::Receiver(c); });

@@ -17,7 +17,7 @@ int Parse(std::string_view head, HttpRequest* r) {
   return ParseHead(r).status;
 }
 
-TEST(HttpMessageTest, HeadIsParsed) {
+TEST(HttpMessageTest, ParseHeadFillsTheRequest) {
   HttpRequest r;
   EXPECT_EQ(Parse("GET /a%20b?x=1&y=%41+B&x=2 HTTP/1.1\r\nhOST: h\r\n"
                   "Accept: text/html, Application/JSON\r\n\r\n",
@@ -44,7 +44,7 @@ TEST(HttpMessageTest, ParametersThatCannotBeDecodedAreLeftOut) {
   EXPECT_FALSE(r.keep_alive);
 }
 
-TEST(HttpMessageTest, ConnectionFieldDecidesWhetherItStays) {
+TEST(HttpMessageTest, ConnectionFieldDecidesWhetherTheConnectionStays) {
   HttpRequest close;
   EXPECT_EQ(Parse("GET / HTTP/1.1\r\nHost: x\r\nConnection: x, CLOSE\r\n\r\n",
                   &close),
@@ -56,7 +56,7 @@ TEST(HttpMessageTest, ConnectionFieldDecidesWhetherItStays) {
   EXPECT_TRUE(keep.keep_alive);
 }
 
-TEST(HttpMessageTest, BodyIsNoticed) {
+TEST(HttpMessageTest, RequestSaysWhetherABodyFollows) {
   HttpRequest none, some, chunked;
   EXPECT_EQ(
       Parse("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", &none),

@@ -290,7 +290,7 @@ TEST_P(ServeHttpTest, OtherPathsAndMethodsAreRefusedAsInGo) {
   });
 }
 
-TEST_P(ServeHttpTest, HeadHasTheFieldsOfGet) {
+TEST_P(ServeHttpTest, HeadRequestGetsTheFieldsOfGet) {
   Run([] {
     const Server s;
     Client c(s);
@@ -321,8 +321,8 @@ TEST_P(ServeHttpTest, IndexListsTheProfiles) {
                             name + "</a>"),
                 r.body.npos)
           << name;
-      // Each link leads to a page. These take long, or cannot be had with
-      // ThreadSanitizer.
+      // Each link leads to a page. Three pages are left out, because they take
+      // long or fail with ThreadSanitizer.
       const std::string_view page = name;
       if (page != "profile" && page != "trace" && page != "goroutineleak") {
         EXPECT_EQ(Get(s, std::string("/debug/pprof/") + name).line, "200 OK");
@@ -331,7 +331,7 @@ TEST_P(ServeHttpTest, IndexListsTheProfiles) {
   });
 }
 
-TEST_P(ServeHttpTest, CmdlineIsThatOfTheProcess) {
+TEST_P(ServeHttpTest, CmdlinePageShowsTheCommandLine) {
   Run([] {
     const Server s;
     const Reply r = Get(s, "/debug/pprof/cmdline");
@@ -360,7 +360,7 @@ TEST_P(ServeHttpTest, SymbolNamesFunctions) {
   });
 }
 
-TEST_P(ServeHttpTest, DeltaHoldsTheChanges) {
+TEST_P(ServeHttpTest, DeltaShowsWhatHasChanged) {
   Run([] {
     chan<int> before = make_chan<int>();
     chan<int> after = make_chan<int>();
@@ -487,7 +487,7 @@ TEST_P(ServeHttpTest, VarsAreJson) {
   });
 }
 
-TEST_P(ServeHttpTest, MetricsAreThoseOfPrometheus) {
+TEST_P(ServeHttpTest, MetricsPageIsMetricsPrometheus) {
   Run([] {
     const Server s;
     const Reply r = Get(s, "/metrics");
@@ -630,7 +630,7 @@ TEST(ServeHttpTimeTest, SlowRequestIsGivenUp) {
   });
 }
 
-// It asks for more than the kernel's buffers hold, and reads nothing.
+// The client asks for more than the kernel's buffers hold, and reads nothing.
 TEST_P(ServeHttpTest, DeafClientHoldsUpOnlyItself) {
   Run([] {
     Server s;
@@ -703,7 +703,7 @@ TEST_P(ServeHttpTest, IdleConnectionsMakeRoom) {
   });
 }
 
-// Seventeen ask. The answers to sixteen come when the server closes.
+// Seventeen clients ask. Sixteen get their answers when the server closes.
 TEST_P(ServeHttpTest, OnlySixteenProfilesAreTakenAtATime) {
   Run([] {
     Server s;

@@ -86,7 +86,7 @@ using testing::Profile;
 using testing::ReadProfile;
 using testing::TempFile;
 
-// Whether samples have the stacks of the moment of the signal. TSan calls
+// True if samples have the stacks of the moment of the signal. TSan calls
 // handlers later.
 constexpr bool kStacksCount = !rt::kSanitizerDefersHandlers;
 
@@ -235,7 +235,7 @@ TEST(CpuProfileErrorTest, BadDescriptorLosesTheProfileOnly) {
   });
 }
 
-TEST(CpuProfilePlainThreadTest, NeedsNoGoroutines) {
+TEST(CpuProfilePlainThreadTest, ProfileNeedsNoGoroutines) {
   std::thread([] {
     const Profile p = Profiled(Hot);
     if (kStacksCount) {
@@ -389,7 +389,7 @@ TEST_F(CpuProfileSignalTest, TimerOfTheProgramGoesOn) {
   });
 }
 
-TEST_F(CpuProfileSignalTest, SignalThatIsSentEndsTheProgramAsEver) {
+TEST_F(CpuProfileSignalTest, SignalFromKillStillEndsTheProgram) {
   signal(SIGPROF, SIG_DFL);
   EXPECT_EXIT(testing::RunWith(2,
                                [] {
@@ -547,7 +547,7 @@ TEST_P(CpuProfileTest, CommandHasTheDefaultDisposition) {
   });
 }
 
-TEST(CpuProfileGoToolTest, PprofReadsIt) {
+TEST(CpuProfileGoToolTest, PprofReadsTheProfile) {
   if (GoTool().empty()) {
     GTEST_SKIP() << "no Go command is installed: set GUMP_TEST_GO, or PATH";
   }

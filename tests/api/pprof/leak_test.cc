@@ -121,7 +121,7 @@ void Abandon() {
   }
 }
 
-TEST_P(LeakTest, GoroutineThatNoneCanWakeIsCertain) {
+TEST_P(LeakTest, GoroutineThatNothingCanWakeIsCertain) {
   Run([this] {
     EXPECT_EQ(Leaks(), 0);
     Start(Abandon);
@@ -190,7 +190,7 @@ TEST_P(LeakTest, ProfilesAtTheSameTimeAreComplete) {
 
 // ---- What is none
 
-TEST_P(LeakTest, RunningGoroutineHasTheHandle) {
+TEST_P(LeakTest, HandleOfARunningGoroutinePreventsALeak) {
   Run([this] {
     const chan<int> c = make_chan<int>();
     ReceiverOf(c);
@@ -199,7 +199,7 @@ TEST_P(LeakTest, RunningGoroutineHasTheHandle) {
   });
 }
 
-TEST_P(LeakTest, RunningGoroutineHasTheHandleInTheHeap) {
+TEST_P(LeakTest, HandleInTheHeapOfARunningGoroutinePreventsALeak) {
   Run([this] {
     auto state = std::make_unique<std::vector<chan<int>>>();
     state->push_back(make_chan<int>());
@@ -209,7 +209,7 @@ TEST_P(LeakTest, RunningGoroutineHasTheHandleInTheHeap) {
   });
 }
 
-TEST_P(LeakTest, RunnableGoroutineHasTheHandle) {
+TEST_P(LeakTest, HandleOfARunnableGoroutinePreventsALeak) {
   Run([this] {
     std::atomic<bool> stop = false;
     sync::WaitGroup wg;
@@ -228,7 +228,7 @@ TEST_P(LeakTest, RunnableGoroutineHasTheHandle) {
   });
 }
 
-TEST_P(LeakTest, ComputingGoroutineHasTheHandle) {
+TEST_P(LeakTest, HandleOfAComputingGoroutinePreventsALeak) {
   Run([this] {
     std::atomic<bool> stop = false, computes = false;
     sync::WaitGroup wg;
@@ -250,7 +250,7 @@ TEST_P(LeakTest, ComputingGoroutineHasTheHandle) {
   });
 }
 
-TEST_P(LeakTest, SleepingGoroutineHasTheHandle) {
+TEST_P(LeakTest, HandleOfASleepingGoroutinePreventsALeak) {
   Run([this] {
     auto [ctx, cancel] = context::WithCancel(context::Background());
     sync::WaitGroup wg;
@@ -269,7 +269,7 @@ TEST_P(LeakTest, SleepingGoroutineHasTheHandle) {
   });
 }
 
-TEST_P(LeakTest, GoroutineInADeclaredCallHasTheHandle) {
+TEST_P(LeakTest, HandleInADeclaredCallPreventsALeak) {
   Run([this] {
     std::array<int, 2> ends;
     ASSERT_EQ(pipe(ends.data()), 0);
@@ -291,7 +291,7 @@ TEST_P(LeakTest, GoroutineInADeclaredCallHasTheHandle) {
   });
 }
 
-TEST_P(LeakTest, PlainThreadHasTheHandle) {
+TEST_P(LeakTest, HandleOfAPlainThreadPreventsALeak) {
   Run([this] {
     std::array<int, 2> ends;
     ASSERT_EQ(pipe(ends.data()), 0);
@@ -318,7 +318,7 @@ std::vector<chan<int>>& Global() {
   return all;
 }
 
-TEST_P(LeakTest, GlobalHasTheHandle) {
+TEST_P(LeakTest, HandleInAGlobalPreventsALeak) {
   Run([this] {
     for (size_t i = 0; i < kMany; i++) Global().push_back(make_chan<int>());
     for (const chan<int>& c : Global()) {
@@ -332,7 +332,7 @@ TEST_P(LeakTest, GlobalHasTheHandle) {
   });
 }
 
-TEST_P(LeakTest, MappedMemoryHasTheHandle) {
+TEST_P(LeakTest, HandleInMappedMemoryPreventsALeak) {
   Run([this] {
     void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -348,7 +348,7 @@ TEST_P(LeakTest, MappedMemoryHasTheHandle) {
   });
 }
 
-TEST_P(LeakTest, PendingTimerHasTheHandle) {
+TEST_P(LeakTest, HandleOfAPendingTimerPreventsALeak) {
   Run([this] {
     time::Timer timer;
     {
@@ -362,7 +362,7 @@ TEST_P(LeakTest, PendingTimerHasTheHandle) {
   });
 }
 
-TEST_P(LeakTest, WaitWithATimeLimitIsNone) {
+TEST_P(LeakTest, WaitWithATimeLimitIsNoLeak) {
   Run([this] {
     Start([] { time::After(absl::Hours(1)).Recv(); });
     Start([] {
@@ -380,7 +380,7 @@ TEST_P(LeakTest, WaitWithATimeLimitIsNone) {
   });
 }
 
-TEST_P(LeakTest, HandleInTheBufferOfAReachableChannel) {
+TEST_P(LeakTest, HandleInAReachableBufferPreventsALeak) {
   Run([this] {
     const chan<chan<int>> box = make_chan<chan<int>>(1);
     box.Send(make_chan<int>());
@@ -396,7 +396,7 @@ TEST_P(LeakTest, HandleInTheBufferOfAReachableChannel) {
   });
 }
 
-TEST_P(LeakTest, OneCaseOfASelectIsReachable) {
+TEST_P(LeakTest, ReachableCaseOfASelectPreventsALeak) {
   Run([this] {
     const chan<int> c = make_chan<int>();
     Start([c] {
@@ -410,7 +410,7 @@ TEST_P(LeakTest, OneCaseOfASelectIsReachable) {
   });
 }
 
-TEST_P(LeakTest, HandleByReferenceIsReachable) {
+TEST_P(LeakTest, HandleByReferencePreventsALeak) {
   Run([this] {
     const chan<int> c = make_chan<int>();
     Start([&c] { c.Recv(); });
@@ -422,7 +422,7 @@ TEST_P(LeakTest, HandleByReferenceIsReachable) {
 
 // The goroutine that waits is leaked only if its waker is: here a chain of
 // goroutines, the last of which a runnable one can wake.
-TEST_P(LeakTest, ChainFromARunnableGoroutineIsNone) {
+TEST_P(LeakTest, ChainFromARunnableGoroutineIsNoLeak) {
   Run([this] {
     constexpr size_t kLength = 10;
     const chan<int> first = make_chan<int>();
@@ -440,7 +440,7 @@ TEST_P(LeakTest, ChainFromARunnableGoroutineIsNone) {
   });
 }
 
-TEST_P(LeakTest, LocksOfReachableObjectsAreNone) {
+TEST_P(LeakTest, ReachableLocksPreventLeaks) {
   Run([this] {
     struct State {
       sync::Mutex mu;
@@ -488,7 +488,7 @@ void MainInSelect() {
   });
 }
 
-TEST(LeakDeathTest, MainInSelectIsNone) {
+TEST(LeakDeathTest, MainInSelectIsNoLeak) {
   if (rt::sanitizerKeepsAddresses()) {
     GTEST_SKIP() << "no profile goroutineleak with ThreadSanitizer";
   }
@@ -497,7 +497,7 @@ TEST(LeakDeathTest, MainInSelectIsNone) {
 
 // ---- Errors
 
-TEST(LeakErrorTest, ThreadSanitizerHidesLeaks) {
+TEST(LeakErrorTest, ThreadSanitizer_ProfileIsUnimplemented) {
   if (!rt::sanitizerKeepsAddresses()) GTEST_SKIP() << "only with it";
   for (const int debug : {0, 1, 2}) {
     const absl::Status s = pprof::WriteProfile("goroutineleak", 1, debug);

@@ -84,7 +84,7 @@ TEST(FramewalkTest, OutermostFrameEndsTheWalk) {
   EXPECT_EQ(Walk(s, s.at(10)), (Pcs{8000, 9000}));
 }
 
-TEST(FramewalkTest, FramePointerThatIsNoneEndsTheWalk) {
+TEST(FramewalkTest, BadFramePointerEndsTheWalk) {
   FakeStack s;
   for (const uintptr_t fp :
        {uintptr_t{0}, uintptr_t{1}, uintptr_t{7}, s.at(0) - 8, s.at(0) - 4096,
@@ -169,8 +169,7 @@ TEST(FramewalkTest, UnmappedMemory_ReadMemoryReturnsFalse) {
   EXPECT_FALSE(rt::readMemory(&word, 0, sizeof(word)));
 }
 
-// ---- Every instruction
-// -------------------------------------------------------
+// ---- Every instruction ------------------------------------------------------
 
 // As in unwind_test.cc, the trap flag stops the thread after each instruction.
 #if defined(__x86_64__)
@@ -208,8 +207,8 @@ void OnTrap(int, siginfo_t*, void* context) {
   if (!found) withoutCaller++;
 }
 
-// Functions of libc have no frame pointers. Those that are called here do not
-// use that register, or not for anything else.
+// Functions of libc have no frame pointers. The functions that this test calls
+// do not use that register for anything else.
 TEST(FramewalkTest, CallerOfAFunctionWithoutAFrameIsFound) {
   if (rt::kSanitizerBuild) GTEST_SKIP() << "sanitizers intercept the calls";
   stepped.begin = Address(reinterpret_cast<const void*>(&Stepped));

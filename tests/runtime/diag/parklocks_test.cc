@@ -114,7 +114,7 @@ const ::testing::ExitedWithCode kFine(0);
 
 #if defined(GUMP_PARKLOCKS_REFUSES)
 
-TEST_F(ParklocksDeathTest, LineSaysThatASanitizerIsInTheWay) {
+TEST_F(ParklocksDeathTest, SanitizerInTheWayIsReported) {
   EXPECT_EXIT(Program([] { locktest::Careful(); }), kFine,
               Reports(0, "gump: GODEBUG=parklocks=1 has no effect: "));
 }

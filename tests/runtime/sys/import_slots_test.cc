@@ -18,7 +18,7 @@ pid_t CountedGetppid() {
 
 void MissingFunction() {}
 
-TEST(ImportSlotsTest, CallsReachTheReplacementAndItTheOriginal) {
+TEST(ImportSlotsTest, CallsReachTheReplacementWhichReachesTheOriginal) {
   const pid_t parent = getppid();
   const Import imports[] = {
       {"getppid", reinterpret_cast<void*>(&CountedGetppid), &original}};

@@ -36,7 +36,7 @@ TEST(WaitListGrantTest, GrantsOfTwoReleasesAddUp) {
   EXPECT_EQ(l.word.load(rt::relaxed), 0u);
 }
 
-TEST(WaitListOrderTest, WaitersGoOnInTheOrderInWhichTheyCame) {
+TEST(WaitListOrderTest, LastWaiterRunsFirstAndTheOthersInOrder) {
   testing::RunWith(1, [] {
     rt::WaitList l;
     std::vector<int> order;
@@ -45,7 +45,8 @@ TEST(WaitListOrderTest, WaitersGoOnInTheOrderInWhichTheyCame) {
         rt::waitListWait(&l, kReason);
         order.push_back(i);
       });
-      ASSERT_TRUE(testing::EventuallyParked("sync.WaitGroup.Wait", i + 1));
+      ASSERT_TRUE(testing::EventuallyParked("sync.WaitGroup.Wait",
+                                            static_cast<size_t>(i) + 1));
     }
     rt::waitListRelease(&l, 5);
     EXPECT_TRUE(testing::Eventually([&] { return order.size() == 5; }));

@@ -58,7 +58,7 @@ MadeTrace Handshake() {
   return trace;
 }
 
-TEST(ModelTest, StatesAddUp) {
+TEST(ModelTest, TimesInStatesAddUp) {
   MadeTrace trace = Handshake();
   const Model m = Build(&trace);
   ASSERT_EQ(m.gs.size(), 2u);

@@ -1,4 +1,4 @@
-// What stands below the lanes: the selection, histograms and tables.
+// The panels below the lanes: the selection, histograms and tables.
 
 function element(name, attributes = {}, ...children) {
   const svg = ["svg", "rect", "text", "g", "title", "line"].includes(name);

@@ -1,4 +1,4 @@
-// What the user does: zoom, move, select and search.
+// The actions of the user: zoom, move, select and search.
 
 const $ = id => document.getElementById(id);
 let pending = false;

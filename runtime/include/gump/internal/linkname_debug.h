@@ -1,5 +1,5 @@
-// The window for gump/debug.h: what is known about each goroutine. linkname.h
-// gives the rules.
+// The window for gump/debug.h: facts about each goroutine. linkname.h gives the
+// rules.
 #ifndef GUMP_INTERNAL_LINKNAME_DEBUG_H_
 #define GUMP_INTERNAL_LINKNAME_DEBUG_H_
 

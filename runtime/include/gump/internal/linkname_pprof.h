@@ -49,8 +49,8 @@ struct LabelFrame {
 void enterLabels(LabelFrame* frame, const LabelSet* set) noexcept;
 void leaveLabels(LabelFrame* frame) noexcept;
 
-// Leak says whether a goroutine is leaked: whether it waits for what can never
-// happen (runtime/diag/leaks.h).
+// Leak says whether a goroutine is leaked: whether nothing can ever wake it
+// (runtime/diag/leaks.h).
 enum class Leak : uint8_t { kNone, kSuspected, kCertain };
 
 // StackRecord is a call stack in a profile. An address lies inside the calling
@@ -74,7 +74,7 @@ using StackVisitor = void (*)(void* arg, const StackRecord& stack);
 [[nodiscard]] bool visitGoroutines(StackVisitor visit, void* arg) noexcept;
 void visitThreads(StackVisitor visit, void* arg) noexcept;
 
-// LeakStatus is why a search for leaked goroutines has failed.
+// LeakStatus is the result of a search for leaked goroutines.
 enum class LeakStatus : uint8_t {
   kDone,
   kNoMemory,
@@ -83,9 +83,9 @@ enum class LeakStatus : uint8_t {
 };
 
 // visitLeaks searches for leaked goroutines and visits the stack of each.
-// leakDump is stackDump(true, ...) with marks at those goroutines. It
-// stores the size of the text in *size. Both stop the world for the search. Of
-// several callers, one searches at a time.
+// leakDump is stackDump(true, ...) with marks at those goroutines. It stores
+// the size of the text in *size. Both stop the world for the search. Of several
+// callers, one searches at a time, and the others park.
 [[nodiscard]] LeakStatus visitLeaks(StackVisitor visit, void* arg) noexcept;
 [[nodiscard]] LeakStatus leakDump(BufferGrower grow, void* arg,
                                   size_t* size) noexcept;

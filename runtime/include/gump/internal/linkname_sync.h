@@ -55,7 +55,7 @@ void semreleaseN(Atomic<uint32_t>* addr, uint32_t n) noexcept;
 struct WaitList {
   Atomic<uintptr_t> word;
 };
-// waitListWait waits until a waitListRelease lets the caller go. The caller has
+// waitListWait parks until a waitListRelease lets the caller go. The caller has
 // counted itself in the object before. waitListRelease lets n waiters go: all
 // that are counted, of which some may still be on their way into the list. It
 // never parks. The object may be gone when it returns.
