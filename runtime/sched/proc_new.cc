@@ -727,7 +727,11 @@ GUMP_NO_SANITIZE G* endDirectly(G* gp, M* mp) {
 }  // namespace
 
 GUMP_NO_SANITIZE void goexit1() {
-  destroyClosure(getg());
+  G* gp = getg();
+  destroyClosure(gp);
+  // Not earlier: a destructor may stop the trace, or wait for a goroutine that
+  // does.
+  if (gp->mainReturned) traceMainEnds();
   (void)acquirem();  // may park here; gumpMcall is the last switch
   gumpMcall(goexit0);
   __builtin_unreachable();
@@ -765,8 +769,8 @@ GUMP_NO_SANITIZE void gumpGoroutineMain(G* gp) {
     if (GUMP_UNLIKELY(gp->careful)) {
       // Not only main is careful.
       if (gp->goid == kMainGoid) {
-        traceMainEnds();
         gp->mainReturned = true;
+        goexit1();
       }
     }
     destroyClosure(gp);
