@@ -47,8 +47,9 @@ void traceMoveP(P* pp, bool begins);
 // TraceTaking is used by presumeBlocked: before A4, and afterwards.
 class TraceTaking {
  public:
-  // given: the P was given back before, and the M does not know it yet.
-  TraceTaking(P* pp, M* mp, G* gp, bool given);
+  // untold: the trace learns nothing, because the P stays with the M (A3 has
+  // failed), or was given back before and the M does not know it yet.
+  TraceTaking(P* pp, M* mp, G* gp, bool untold);
   ~TraceTaking();
   TraceTaking(const TraceTaking&) = delete;
   TraceTaking& operator=(const TraceTaking&) = delete;
@@ -82,9 +83,9 @@ bool traceAdvanceDue(int64_t now);
 // traceAdvance starts a goroutine that ends the generation.
 // On: sysmon.  Locks: takes sched.lock.
 void traceAdvance();
-// traceMainEnds is called when the function of Run has returned. It waits until
-// no goroutine changes the generation, and lets none begin to before
-// traceMainBegins.
+// traceMainEnds is called when the function of Run has returned, and what main
+// owned has been destroyed. It waits until no goroutine changes the generation,
+// and lets none begin to before traceMainBegins.
 // On: the main goroutine.  P: needed.  Parks: yes.
 void traceMainEnds();
 void traceMainBegins();

@@ -203,7 +203,7 @@ void traceWriteLoss(const TraceM::Loss& loss, uint64_t gen, uint64_t tid,
 }
 
 void TraceScope::claimLoss() {
-  TraceM::Loss* loss = &mp_->trace.loss;
+  TraceM::Loss* loss = &mp_->trace.loss[gen_ % 2];
   if (loss->gen.load(relaxed) != gen_) return;  // published by A4
   loss->gen.store(0, relaxed);
   if (TraceBuf* b = room()) traceWriteLoss(*loss, gen_, traceThread(mp_), b);
@@ -546,11 +546,11 @@ void traceProcStatus(P* pp) {
   s.event(TraceEv::kProcStatus, pp->id, status);
 }
 
-TraceTaking::TraceTaking(P* pp, M* mp, G* gp, bool given)
+TraceTaking::TraceTaking(P* pp, M* mp, G* gp, bool untold)
     : pp_(pp), mp_(mp), self_(enterScope(nullptr)) {
-  if (self_ == nullptr || self_->trace.gen == 0 || given) return;
+  if (self_ == nullptr || self_->trace.gen == 0 || untold) return;
   gen_ = self_->trace.gen;
-  TraceM::Loss* loss = &mp->trace.loss;
+  TraceM::Loss* loss = &mp->trace.loss[gen_ % 2];
   loss->time = nanotime();
   loss->needsStatus = !pp->trace.marked(gen_);
   loss->pseq = pp->trace.peekNext(gen_);
@@ -570,7 +570,7 @@ void TraceTaking::taken() {
 }
 
 TraceTaking::~TraceTaking() {
-  if (gen_ != 0 && !taken_) mp_->trace.loss.gen.store(0, relaxed);
+  if (gen_ != 0 && !taken_) mp_->trace.loss[gen_ % 2].gen.store(0, relaxed);
   if (self_ != nullptr) leaveScope(self_);
 }
 
