@@ -37,10 +37,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <new>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -90,27 +90,31 @@ struct File {
   bool broken = false;  // a write has failed
   uint64_t first = 0;
 };
-File file;
+constinit File file;
 
-// A flight recorder: the last generations, in memory. Guarded by traceSema.
+// A flight recorder: the last generations, in memory. Guarded by traceSema. It
+// may start in a static constructor, and goes on when exit has run destructors.
 struct Recorder {
   struct Generation {
-    int64_t end;  // nanotime
+    Generation* next;  // the next newer one
+    int64_t end;       // nanotime
     std::string bytes;
   };
   bool on = false;
   int64_t minAge = 0;
   size_t maxBytes = 0;
-  size_t bytes = 0;  // of `kept`
-  std::deque<Generation> kept;
+  size_t bytes = 0;  // of all generations
+  Generation* oldest = nullptr;
+  Generation* newest = nullptr;
 
   void add(std::string generation);
+  void drop();  // the oldest
   void clear() {
-    kept.clear();
-    bytes = 0;
+    while (oldest != nullptr) drop();
   }
 };
-Recorder recorder;
+static_assert(std::is_trivially_destructible_v<Recorder>);
+constinit Recorder recorder;
 
 // Guarded by traceSema.
 uint64_t lastGen = 0;
@@ -309,13 +313,20 @@ std::string flatten(const Output& o) {
 // is always kept.
 void Recorder::add(std::string generation) {
   const int64_t now = nanotime();
-  bytes += generation.size();
-  kept.push_back({now, std::move(generation)});
-  while (kept.size() > 1 &&
-         (bytes > maxBytes || now - kept.front().end > minAge)) {
-    bytes -= kept.front().bytes.size();
-    kept.pop_front();
+  auto* g = new Generation{nullptr, now, std::move(generation)};
+  bytes += g->bytes.size();
+  (oldest == nullptr ? oldest : newest->next) = g;
+  newest = g;
+  while (oldest != newest && (bytes > maxBytes || now - oldest->end > minAge)) {
+    drop();
   }
+}
+
+void Recorder::drop() {
+  Generation* g = oldest;
+  oldest = g->next;
+  bytes -= g->bytes.size();
+  delete g;
 }
 
 // ---- Generations ------------------------------------------------------------
@@ -351,7 +362,8 @@ void awaitScopes() {
 void takeBuffers(uint64_t gen) {
   for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
     TraceBuf* b = std::exchange(mp->trace.buf[gen % 2], nullptr);
-    if (mp->trace.loss.gen.load(relaxed) == gen) {
+    const TraceM::Loss& loss = mp->trace.loss[gen % 2];
+    if (loss.gen.load(relaxed) == gen) {
       const uint64_t tid = traceThread(mp);
       if (b == nullptr || b->pos + 2 * TraceBuf::kMostEvent > TraceBuf::kSize) {
         if (b != nullptr) traceState.full[gen % 2].push(b);
@@ -360,9 +372,9 @@ void takeBuffers(uint64_t gen) {
           traceState.failed[gen % 2].store(true, relaxed);
           continue;
         }
-        b->begin(gen, tid, mp->trace.loss.time);
+        b->begin(gen, tid, loss.time);
       }
-      traceWriteLoss(mp->trace.loss, gen, tid, b);
+      traceWriteLoss(loss, gen, tid, b);
     }
     if (b != nullptr) traceState.full[gen % 2].push(b);
   }
@@ -514,7 +526,7 @@ void begin() {
     t->hidden.store(false, relaxed);
     t->kept = false;
     t->preempted = false;
-    t->loss.gen.store(0, relaxed);
+    for (TraceM::Loss& loss : t->loss) loss.gen.store(0, relaxed);
   }
   const int32_t n = gomaxprocsEver.load(relaxed);
   for (int32_t i = 0; i < n; i++) allp[i]->traceTid = 0;
@@ -590,9 +602,9 @@ int64_t traceRecorderWrite(int fd) noexcept {
   advance(&session, /*stops=*/false);
   auto n = static_cast<int64_t>(kHeader.size());
   if (!writeAll(fd, kHeader.data(), kHeader.size())) return -errno;
-  for (const Recorder::Generation& g : recorder.kept) {
-    if (!writeAll(fd, g.bytes.data(), g.bytes.size())) return -errno;
-    n += static_cast<int64_t>(g.bytes.size());
+  for (const auto* g = recorder.oldest; g != nullptr; g = g->next) {
+    if (!writeAll(fd, g->bytes.data(), g->bytes.size())) return -errno;
+    n += static_cast<int64_t>(g->bytes.size());
   }
   return n;
 }

@@ -48,9 +48,9 @@ void traceMoveP(P* pp, bool begins);
 // runs before A4, and `taken` after it if the asker has won.
 class TraceTaking {
  public:
-  // `given` is true if the P was given back before, and the M does not know
-  // that yet.
-  TraceTaking(P* pp, M* mp, G* gp, bool given);
+  // untold: the trace learns nothing, because the P stays with the M (A3 has
+  // failed), or was given back before and the M does not know it yet.
+  TraceTaking(P* pp, M* mp, G* gp, bool untold);
   ~TraceTaking();
   TraceTaking(const TraceTaking&) = delete;
   TraceTaking& operator=(const TraceTaking&) = delete;
@@ -85,9 +85,9 @@ bool traceAdvanceDue(int64_t now);
 // traceAdvance starts a goroutine that ends the generation.
 // On: sysmon.  Locks: takes sched.lock.
 void traceAdvance();
-// traceMainEnds is called when the function of Run has returned. It waits until
-// no goroutine changes the generation. No goroutine changes it again before
-// traceMainBegins.
+// traceMainEnds is called when the function of Run has returned, and what main
+// owned has been destroyed. It waits until no goroutine changes the generation.
+// No goroutine changes it again before traceMainBegins.
 // On: the main goroutine.  P: needed.  Parks: yes.
 void traceMainEnds();
 void traceMainBegins();

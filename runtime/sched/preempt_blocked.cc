@@ -125,7 +125,7 @@ bool tryPresume(P* pp, M* mp, G* gp, Group** slotOf) {
   const uint32_t taken =
       kPresumedTaken | (++mp->presumedGen << kPresumedGenShift);  // (P6)
   const uint32_t verdict = away ? taken : mark;
-  TraceTaking trace(pp, mp, gp, (mark & kPresumedGiven) != 0);
+  TraceTaking trace(pp, mp, gp, !away || (mark & kPresumedGiven) != 0);
   if (!mp->presumed.cas(mark | kPresumedAsked, verdict, acq_rel)) return false;
   if (!away) return false;
   trace.taken();

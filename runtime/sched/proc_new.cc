@@ -727,7 +727,8 @@ GUMP_NO_SANITIZE G* endDirectly(G* gp, M* mp) {
 }  // namespace
 
 GUMP_NO_SANITIZE void goexit1() {
-  destroyClosure(getg());
+  G* gp = getg();
+  destroyClosure(gp);
   (void)acquirem();  // may park here; gumpMcall is the last switch
   gumpMcall(goexit0);
   __builtin_unreachable();
@@ -748,6 +749,28 @@ GUMP_NOINLINE void beginCarefully(G* gp) {
     mainBegins(gp);
   }
 }
+
+// endAfterRun ends gp, whose function has returned. It returns only if a
+// goroutine that has not begun goes on in the frame of the caller, and then
+// that one (endDirectly). Not inlined: what it needs on the stack would lie
+// below every goroutine, and the lines that a switch touches would be others.
+// On: user.  P: needed.  Locks: none held.  Parks: yes.
+GUMP_NOINLINE GUMP_NO_SANITIZE G* endAfterRun(G* gp) {
+  const bool main = gp->careful && gp->goid == kMainGoid;
+  destroyClosure(gp);
+  if (GUMP_UNLIKELY(main)) {
+    // Not earlier: a destructor may stop the trace, or wait for a goroutine
+    // that does.
+    traceMainEnds();
+    gp->mainReturned = true;
+  }
+  G* next = endDirectly(gp, acquirem());  // acquirem may park here
+  if (next == nullptr) {
+    gumpMcall(goexit0);
+    __builtin_unreachable();
+  }
+  return next;
+}
 }  // namespace
 
 // This is deliberately not noexcept and has no handler. So the search for the
@@ -758,23 +781,12 @@ GUMP_NOINLINE void beginCarefully(G* gp) {
 // would leave their two frames behind in ThreadSanitizer's shadow call stack,
 // and the next goroutine on the same stack would find them there.
 GUMP_NO_SANITIZE void gumpGoroutineMain(G* gp) {
-  do {
+  for (;;) {
     const FuncType* ft = gp->fn;
     if (GUMP_UNLIKELY(gp->careful)) beginCarefully(gp);
     ft->run(gp->closure);
-    if (GUMP_UNLIKELY(gp->careful)) {
-      // Not only main is careful.
-      if (gp->goid == kMainGoid) {
-        traceMainEnds();
-        gp->mainReturned = true;
-      }
-    }
-    destroyClosure(gp);
-    // acquirem may park here.
-    gp = endDirectly(gp, acquirem());
-  } while (gp != nullptr);
-  gumpMcall(goexit0);
-  __builtin_unreachable();
+    gp = endAfterRun(gp);
+  }
 }
 
 void goexit() {

@@ -71,11 +71,22 @@ struct TraceM {
   // Meanwhile a TraceScope is open.
   G* entering = nullptr;
 
-  // The goroutine has lost its P to presumeBlocked. In the trace it is in a
-  // system call, and Loss is the event by which that call begins. The asker
-  // fills it in before A4 of preempt_blocked.cc. The thread writes the event
-  // when it next enters the runtime, if that is in the same generation.
-  // Otherwise the thread that ends the generation writes it.
+  // The goroutine has lost its P to presumeBlocked: in the trace it is in a
+  // system call, and this is the event by which that begins. The asker fills
+  // this in before A4 of preempt_blocked.cc. The thread writes the event when
+  // it next enters the runtime in the same generation. Otherwise the thread
+  // that ends the generation does.
+  //
+  // There is one by parity of the generation, and none is overwritten before
+  // its event is written:
+  //  - The Loss of the same generation. An asker fills one in only if A3 has
+  //    found the thread outside of the runtime, with its P. So the thread has
+  //    been in the runtime since its last loss, and has written that event.
+  //  - That of the generation before. It is the other one. The thread may leave
+  //    it, lose its next P, and so on, while the thread that ends that
+  //    generation is late.
+  //  - Earlier ones. A generation begins only when the thread that ended the
+  //    last but one has taken what was left: it holds traceSema until then.
   struct Loss {
     Atomic<uint64_t> gen;  // 0: none
     int64_t time = 0;
@@ -85,7 +96,7 @@ struct TraceM {
     int32_t p = 0;
     bool needsStatus = false;  // of the P
   };
-  Loss loss;
+  Loss loss[2];
 };
 
 }  // namespace gump::rt

@@ -210,6 +210,32 @@ TEST_P(TraceFailureTest, MainMayEndWhileGoroutinesStartAndStopTraces) {
   ::close(fd);
 }
 
+// Stops the trace on a goroutine of its own when it is destroyed.
+struct StopsTrace {
+  ~StopsTrace() {
+    sync::WaitGroup wg;
+    wg.Go([] { trace::Stop(); });
+    wg.Wait();
+    trace::Stop();
+    recorder.Stop();
+  }
+  trace::FlightRecorder recorder{};
+};
+gls<StopsTrace> stops_trace;
+
+TEST_P(TraceFailureTest, DestructorsOfMainMayStopTheTrace) {
+  for (int round = 0; round < 3; round++) {
+    const TempFile file;
+    Run([&] {
+      ASSERT_TRUE(stops_trace->recorder.Start().ok());
+      ASSERT_TRUE(trace::Start(file.fd()).ok());
+      Work();
+    });
+    EXPECT_FALSE(trace::IsEnabled());
+    EXPECT_GE(ReadTrace(file.Contents()).count[Ev::kGoUnblock], 100u);
+  }
+}
+
 TEST_P(TraceFailureTest, PlainThreadsMayStartAndStopAtOnce) {
   Run([] {
     std::vector<std::thread> threads;
@@ -231,6 +257,29 @@ TEST_P(TraceFailureTest, PlainThreadsMayStartAndStopAtOnce) {
     ExpectTraces();
   });
 }
+
+// In a process that has this variable, a recorder starts before the static
+// constructors of the library, and writes to that file after its destructors.
+constexpr char kRecordTo[] = "GUMP_TEST_RECORD_TO";
+
+trace::FlightRecorder* static_recorder = nullptr;
+
+void WriteRecordAtExit() {
+  const int fd =
+      ::open(std::getenv(kRecordTo), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (fd < 0 || !static_recorder->WriteTo(fd).ok()) std::_Exit(1);
+  ::close(fd);
+}
+
+struct StartsRecorder {
+  StartsRecorder() {
+    if (std::getenv(kRecordTo) == nullptr) return;
+    static_recorder = new trace::FlightRecorder;
+    if (!static_recorder->Start().ok()) std::_Exit(2);
+    std::atexit(WriteRecordAtExit);  // after all that is registered later
+  }
+};
+[[gnu::init_priority(101)]] const StartsRecorder starts_recorder;
 
 class TraceDeathTest : public ::testing::Test {
  protected:
@@ -305,6 +354,18 @@ TEST_F(TraceDeathTest, WithoutMemoryTheTraceEndsAndTheProgramGoesOn) {
       ::testing::ExitedWithCode(0),
       // The scheduler may have wanted a thread meanwhile.
       "^(runtime: (failed to create new OS thread|may need)[^\n]*\n)*$");
+}
+
+TEST_F(TraceDeathTest, ARecorderMayBeOnInStaticConstructorsAndDestructors) {
+  const ScopedEnv env(kRecordTo, path_.c_str());
+  EXPECT_EXIT(gump::Run([] {
+                Work();
+                trace::FlightRecorder second;
+                if (second.Start().ok()) std::_Exit(3);
+                std::exit(0);
+              }),
+              ::testing::ExitedWithCode(0), "^$");
+  EXPECT_GE(ReadTrace(Contents()).count[Ev::kGoUnblock], 100u);
 }
 
 // ---- GUMP_TRACE -------------------------------------------------------------

@@ -3,6 +3,7 @@
 // reader (tools/trace/order.h).
 #include "gump/trace.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -129,6 +130,35 @@ TEST_P(TraceTest, GenerationsOfALongTraceFitTogether) {
     trace::Stop();
   });
   EXPECT_GE(ReadTrace(file.Contents()).generations, 2u);
+}
+
+TEST_P(TraceTest, GoroutinesThatLoseTheirPInManyGenerationsAreInIt) {
+  const TempFile file;
+  const int null = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(null, 0);
+  Run([&] {
+    ASSERT_TRUE(trace::Start(file.fd()).ok());
+    trace::FlightRecorder recorder;
+    ASSERT_TRUE(recorder.Start().ok());
+    std::atomic<bool> over = false;
+    sync::WaitGroup wg;
+    for (int i = 0; i < 16; i++) {
+      wg.Go([&over, i] {
+        while (!over) {
+          ::usleep(static_cast<useconds_t>(100 + 50 * i));  // not declared
+          runtime::Gosched();
+        }
+      });
+    }
+    // A generation ends with each.
+    for (int i = 0; i < 300; i++) EXPECT_TRUE(recorder.WriteTo(null).ok());
+    over = true;
+    wg.Wait();
+    recorder.Stop();
+    trace::Stop();
+  });
+  ::close(null);
+  EXPECT_GE(ReadTrace(file.Contents()).generations, 300u);
 }
 
 TEST_P(TraceTest, TraceShowsPlainThreadsAndTheirGoroutines) {
