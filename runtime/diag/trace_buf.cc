@@ -36,7 +36,7 @@ bool equal(const void* a, const void* b, size_t size) {
     memcpy(&w, q, 8);
     if (v != w) return false;
   }
-  return memcmp(p, q, size) == 0;
+  return size == 0 || memcmp(p, q, size) == 0;
 }
 
 }  // namespace
