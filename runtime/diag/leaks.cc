@@ -29,11 +29,20 @@
 // becomes a node only if it refers to a node that is not live yet, so there are
 // few passes.
 //
-// Why the answer "certain" is sound. The thread that wakes a goroutine has the
-// address of its channel, lock, condition or event, or an address from which it
-// gets that one. Let L be the set of nodes that are not live. No word outside
-// of L refers to L, so only the goroutines in L can reach it. They all wait,
-// and each can be woken only through L. So none of them ever runs.
+// Only a goroutine that waits for nothing is "certain": one that waits for nil
+// channels, or in a select without cases. As in Go, the main goroutine in a
+// select without cases is not a leak: programs wait for their end like that.
+// All others are "suspected", because some references are not seen:
+//  - an address inside of a closure, which lies in the cell of its goroutine,
+//    such as a capture by reference of something that another closure holds;
+//  - words in a page of shared memory that the process has not touched, in
+//    memory that cannot be read, and in blocks that seem to be free.
+//
+// Why the search finds few that are none. The thread that wakes a goroutine has
+// the address of its channel, lock, condition or event, or an address from
+// which it gets that one. Let L be the set of nodes that are not live. No word
+// outside of L refers to L, so only the goroutines in L can reach it. They all
+// wait, and each can be woken only through L. So none of them ever runs.
 //
 // It follows that a stale word, in a slot that is not used any more or in
 // memory that is free, can hide a leak but never make one up. The same holds
@@ -42,7 +51,7 @@
 // reference, makes all of that stack live. The bounds of the variables on it
 // are unknown.
 //
-// This needs five things. Where one is missing, the answer is "suspected".
+// This needs five things. What is missing may make a leak up.
 //  (S1) Nothing changes while the memory is read, and all registers are in
 //       memory. That holds for goroutines, because the world is stopped: a
 //       switch and a signal save their registers. It does not hold for a thread
@@ -54,9 +63,7 @@
 //       memory.
 //  (S2) All memory could be read.
 //  (S3) The bounds of blocks are right. AddressSanitizer tells them. Without
-//       it, they are guesses (leak_heap.h). So the set is computed twice, and
-//       only a goroutine that is leaked even if all guessed blocks belong to
-//       the root is certain.
+//       it, they are guesses (leak_heap.h).
 //  (S4) The program keeps pointers as plain words: not compressed or encoded,
 //       not only in the kernel, and not only in a file. A channel counts its
 //       handles. If there are fewer words with its address than handles, the
@@ -64,10 +71,6 @@
 //  (S5) AddressSanitizer may be asked while the world is stopped, because no
 //       goroutine is preempted in place. Such a goroutine could hold a lock of
 //       AddressSanitizer's. If there is one, blocks belong to the root.
-//
-// A goroutine that waits for nil channels or in a select without cases is
-// certain at once. As in Go, the main goroutine in a select without cases is
-// not a leak: programs wait for their end like that.
 //
 // Some memory refers to everything and wakes nothing. The root leaves this out:
 //  - the cells and the stacks of goroutines that have ended, and stacks below
@@ -551,12 +554,8 @@ void LeakGraph::search() {
 
 void LeakGraph::answer() {
   auto& found = search_->found_;
-  findLive(/*guessesAreRoots=*/true);
-  const bool sure = allAtRest_ && memory_->unreadable() == 0;
   for (const Node& n : nodes_) {
-    if (n.gp != nullptr && (n.forever || (sure && !n.live))) {
-      found.push({n.gp, Leak::kCertain});
-    }
+    if (n.gp != nullptr && n.forever) found.push({n.gp, Leak::kCertain});
   }
   findLive(/*guessesAreRoots=*/false);
   for (const Node& n : nodes_) {

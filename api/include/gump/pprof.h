@@ -161,12 +161,13 @@ void Do(const context::Context& ctx, const Labels& labels, F&& f) {
 // select() other than main's. It is not leaked if a global, a plain thread, a
 // pending timer or a goroutine that is not leaked can reach the object.
 //
-//  * `certain` means that no word of memory refers to the object, other than
-//    words of leaked goroutines. The program must keep its pointers as plain
-//    words in memory.
-//  * `suspected` means that the library had to guess where blocks of malloc
-//    begin and end, or that a thread may have a pointer only in a register.
-//    With AddressSanitizer it need not guess.
+//  * `certain` means that the goroutine waits for nothing.
+//  * `suspected` means that the library has found no word of memory that refers
+//    to the object, other than words of leaked goroutines. It does not see
+//    every reference: it misses an address inside of another goroutine's
+//    closure, a pointer that a thread has only in a register, and one that is
+//    not stored as a plain word. Without AddressSanitizer it guesses where
+//    blocks of malloc begin and end.
 //  * Some leaks are not reported. A stale copy of a pointer hides a leak. An
 //    allocator other than glibc's hides it too, if the handle is in the heap.
 //
