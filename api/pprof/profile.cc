@@ -310,7 +310,7 @@ absl::Status LeakError(rt::LeakStatus status) {
 
 absl::Status Collect(const Kind& kind, Stacks* stacks) {
   if (kind.collect == nullptr) {
-    const absl::Status s = LeakError(rt::visitLeaks(Stacks::Visit, stacks));
+    absl::Status s = LeakError(rt::visitLeaks(Stacks::Visit, stacks));
     if (!s.ok()) return s;
   } else if (!kind.collect(Stacks::Visit, stacks)) {
     return NoMemory(kind.name);

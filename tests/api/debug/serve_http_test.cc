@@ -360,7 +360,7 @@ TEST_P(ServeHttpTest, SymbolNamesFunctions) {
   });
 }
 
-TEST_P(ServeHttpTest, DeltaShowsWhatHasChanged) {
+TEST_P(ServeHttpTest, DeltaCountsGoroutinesThatCameAndWent) {
   Run([] {
     chan<int> before = make_chan<int>();
     chan<int> after = make_chan<int>();
