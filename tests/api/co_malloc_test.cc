@@ -8,7 +8,9 @@
 #include "gump/chan.h"
 #include "gump/co.h"
 #include "gump/go.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/sys/sanitizer.h"
+#include "runtime/sys/tls.h"
 #include "tests/testing/malloc_hook.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -16,8 +18,11 @@ namespace gump {
 
 constinit std::atomic<bool> counting = false;
 constinit std::atomic<int> mallocs = 0;
+// Only those of goroutines count: the runtime may make a thread meanwhile.
 void testing::OnMalloc(size_t) {
-  if (counting.load(std::memory_order_relaxed)) mallocs++;
+  if (!counting.load(std::memory_order_relaxed)) return;
+  const rt::G* gp = rt::getg();
+  if (gp != nullptr && gp != &gp->m->g0) mallocs++;
 }
 void testing::OnFree() {}
 
