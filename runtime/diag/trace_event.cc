@@ -36,9 +36,7 @@ bool TraceMark::mark(uint64_t gen) {
       continue;
     }
     const uint64_t before = last + 1 == gen ? 1 : 0;
-    if (!word_.cas(word, (gen << 1) | before, relaxed)) continue;
-    seq_ = 0;
-    return true;
+    if (word_.cas(word, (gen << 1) | before, relaxed)) return true;
   }
 }
 
@@ -51,6 +49,7 @@ void TraceMark::born(uint64_t gen) {
     const uint64_t before = last == gen ? word & 1 : uint64_t{last + 1 == gen};
     if (word_.cas(word, (gen << 1) | before, relaxed)) break;
   }
+  seqGen_ = gen;
   seq_ = 0;
 }
 
@@ -324,7 +323,7 @@ void unblock(TraceScope* s, G* gp) {
   s->goStatus(gp, TraceGo::kWaiting);
   TraceMark* mark = traceMarkOf(gp);
   if (mark == nullptr) return;
-  s->event(TraceEv::kGoUnblock, traceGoid(gp->goid), mark->next(),
+  s->event(TraceEv::kGoUnblock, traceGoid(gp->goid), mark->next(s->gen()),
            s->stackHere());
 }
 
@@ -333,7 +332,7 @@ void start(TraceScope* s, G* gp) {
   s->goStatus(gp, TraceGo::kRunnable);
   TraceMark* mark = traceMarkOf(gp);
   if (mark == nullptr) return;
-  s->event(TraceEv::kGoStart, traceGoid(gp->goid), mark->next());
+  s->event(TraceEv::kGoStart, traceGoid(gp->goid), mark->next(s->gen()));
 }
 
 // enter is start. If the goroutine before has yet to park or yield, it leaves
@@ -388,7 +387,7 @@ void beginSyscall(TraceScope* s, G* gp) {
   s->ownP(TraceProc::kRunning);
   s->goStatus(gp, TraceGo::kRunning);
   pp->traceTid = s->m()->procid.load(relaxed);  // our own
-  s->event(TraceEv::kGoSyscallBegin, pp->trace.next(), s->stackHere());
+  s->event(TraceEv::kGoSyscallBegin, pp->trace.next(s->gen()), s->stackHere());
 }
 
 // regain writes that gp has returned from its call and still has its P.
@@ -484,7 +483,7 @@ void traceProcStart(P* pp) {
   if (pp->trace.mark(s.gen())) {
     s.event(TraceEv::kProcStatus, pp->id, TraceProc::kIdle);
   }
-  s.event(TraceEv::kProcStart, pp->id, pp->trace.next());
+  s.event(TraceEv::kProcStart, pp->id, pp->trace.next(s.gen()));
 }
 
 void traceProcStop(P*) {
@@ -501,7 +500,7 @@ void steal(TraceScope* s, P* pp) {
   if (pp->trace.mark(s->gen())) {
     s->event(TraceEv::kProcStatus, pp->id, TraceProc::kSyscallAbandoned);
   }
-  s->event(TraceEv::kProcSteal, pp->id, pp->trace.next(),
+  s->event(TraceEv::kProcSteal, pp->id, pp->trace.next(s->gen()),
            std::exchange(pp->traceTid, 0));
 }
 
@@ -570,8 +569,9 @@ void TraceTaking::taken() {
   if (gen_ == 0) return;
   TraceScope s;
   (void)pp_->trace.mark(gen_);
-  (void)pp_->trace.next();  // Loss::pseq
-  s.event(TraceEv::kProcSteal, pp_->id, pp_->trace.next(), traceThread(mp_));
+  (void)pp_->trace.next(gen_);  // Loss::pseq
+  s.event(TraceEv::kProcSteal, pp_->id, pp_->trace.next(gen_),
+          traceThread(mp_));
 }
 
 TraceTaking::~TraceTaking() {

@@ -27,12 +27,21 @@ class TraceMark {
   bool marked(uint64_t gen) const;
   // born marks a G that is created in gen. Its creation is an event of its own.
   void born(uint64_t gen);
-  // next returns the next sequence number of the generation.
-  uint64_t next() { return ++seq_; }
-  // peekNext returns what next will return after mark(gen). The caller may not
-  // own the P yet, and uses the number only if it does later.
+  // next returns the next sequence number of generation gen. Only the thread
+  // that owns the G or the P calls it. So mark does not touch the number: the
+  // thread that ends a generation may be in mark while the owner is in the next
+  // generation.
+  uint64_t next(uint64_t gen) {
+    if (seqGen_ != gen) {
+      seqGen_ = gen;
+      seq_ = 0;
+    }
+    return ++seq_;
+  }
+  // peekNext returns what next will return. The caller may not own the P yet,
+  // and uses the number only if it does later.
   uint64_t peekNext(uint64_t gen) const {
-    return marked(gen) ? peek(seq_) + 1 : 1;
+    return peek(seqGen_) == gen ? peek(seq_) + 1 : 1;
   }
 
  private:
@@ -42,6 +51,7 @@ class TraceMark {
   // thread that ends a generation reads it after it has seen every M outside of
   // its TraceScope.
   Atomic<uint64_t> word_;
+  uint64_t seqGen_ = 0;  // the generation of seq_
   uint64_t seq_ = 0;
 };
 
