@@ -116,7 +116,6 @@ class TraceScope {
   }
   // ownP writes the status of this thread's P, if it is not known.
   void ownP(TraceProc status);
-  void ownG(G* gp, TraceGo status);
   // goStatus writes the status of gp if it is not known.
   void goStatus(G* gp, TraceGo status);
   // claimLoss writes the event that TraceM::Loss stands for, if it is of this

@@ -729,6 +729,8 @@ GUMP_NO_SANITIZE G* endDirectly(G* gp, M* mp) {
 GUMP_NO_SANITIZE void goexit1() {
   G* gp = getg();
   destroyClosure(gp);
+  // A destructor of main's, after its function has returned.
+  if (GUMP_UNLIKELY(gp->mainReturned)) traceMainEnds();
   (void)acquirem();  // may park here; gumpMcall is the last switch
   gumpMcall(goexit0);
   __builtin_unreachable();
@@ -757,13 +759,12 @@ GUMP_NOINLINE void beginCarefully(G* gp) {
 // On: user.  P: needed.  Locks: none held.  Parks: yes.
 GUMP_NOINLINE GUMP_NO_SANITIZE G* endAfterRun(G* gp) {
   const bool main = gp->careful && gp->goid == kMainGoid;
+  // Before the destructors: one of them may call Goexit.
+  if (GUMP_UNLIKELY(main)) gp->mainReturned = true;
   destroyClosure(gp);
-  if (GUMP_UNLIKELY(main)) {
-    // Not earlier: a destructor may stop the trace, or wait for a goroutine
-    // that does.
-    traceMainEnds();
-    gp->mainReturned = true;
-  }
+  // Not earlier: a destructor may stop the trace, or wait for a goroutine that
+  // does.
+  if (GUMP_UNLIKELY(main)) traceMainEnds();
   G* next = endDirectly(gp, acquirem());  // acquirem may park here
   if (next == nullptr) {
     gumpMcall(goexit0);

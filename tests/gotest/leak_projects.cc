@@ -110,7 +110,8 @@ void ContextIsNeverCancelled() {  // Cockroach13197, Cockroach13755, Grpc862
   go([t] { t->ctx.Done().Recv(); });
 }
 
-// A worker sends to the transport which nobody reads after the stop.
+// A worker sends to the transport, from which no goroutine receives after the
+// stop.
 void SendAfterStop() {  // Cockroach1462, Istio16224
   struct Transport {
     chan<int> events = make_chan<int>();

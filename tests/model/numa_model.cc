@@ -62,8 +62,8 @@ void inject() {
 }
 
 // A thread without a P finds ready a goroutine of node 1, and GOMAXPROCS
-// changes, so that node 1 loses its P. Whatever comes first, the goroutine
-// runs.
+// changes, so that node 1 loses its P. The goroutine runs, in each order of the
+// two.
 void injectWithoutNode() {
   plainThread("park", [] {
     startG([] {

@@ -217,7 +217,8 @@ TEST(ModelTest, CutOffTraceSaysSo) {
   EXPECT_TRUE(absl::StrContains(Html(*m, "t"), "generation 2 is incomplete"));
 }
 
-// Whatever a byte becomes, there is a model that can be drawn, or an error.
+// Each byte of a trace is changed in turn. The result is a model that can be
+// drawn, or an error.
 TEST(ModelTest, DamagedFileGivesAModelOrAnError) {
   MadeTrace trace = Handshake();
   trace.Generation(2).M(7, "ProcStatus 0 1, GoStatus 1 7 2, GoBlock 0 0");
