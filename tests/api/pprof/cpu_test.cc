@@ -350,7 +350,7 @@ TEST_F(CpuProfileSignalTest, HandlerOfTheProgramGetsItsOwnSignalsOnly) {
 
 // As if our handler were not there.
 TEST_F(CpuProfileSignalTest, CommandIgnoresTheSignalIfTheProgramDid) {
-  signal(SIGPROF, SIG_IGN);
+  ::signal(SIGPROF, SIG_IGN);
   testing::RunWith(2, [] {
     (void)Profiled([] {
       exec::Cmd cmd("sh", "-c", "kill -PROF $$; exit 3");
@@ -390,7 +390,7 @@ TEST_F(CpuProfileSignalTest, TimerOfTheProgramGoesOn) {
 }
 
 TEST_F(CpuProfileSignalTest, SignalFromKillStillEndsTheProgram) {
-  signal(SIGPROF, SIG_DFL);
+  ::signal(SIGPROF, SIG_DFL);
   EXPECT_EXIT(testing::RunWith(2,
                                [] {
                                  (void)pprof::StartCPUProfile(1);
@@ -402,7 +402,7 @@ TEST_F(CpuProfileSignalTest, SignalFromKillStillEndsTheProgram) {
 
 // A signal that comes after the end would end the program.
 TEST_F(CpuProfileSignalTest, NoSignalComesAfterTheEnd) {
-  signal(SIGPROF, SIG_DFL);
+  ::signal(SIGPROF, SIG_DFL);
   testing::RunWith(4, [] {
     std::atomic<bool> stop{false};
     sync::WaitGroup wg;
