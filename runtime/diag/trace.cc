@@ -222,9 +222,9 @@ class EventBatches {
         traceState.failed[gen_ % 2].store(true, relaxed);
         return;
       }
-      b_->begin(gen_, kNoTraceThread, nanotime());
+      b_->begin(gen_, kNoTraceThread, traceState.now(gen_));
     }
-    b_->time(static_cast<uint8_t>(TraceEv::kGoStatus), nanotime());
+    b_->time(static_cast<uint8_t>(TraceEv::kGoStatus), traceState.now(gen_));
     b_->number(u.goid);
     b_->number(u.tid);
     b_->number(static_cast<uint64_t>(u.status));
@@ -338,6 +338,8 @@ void beginGeneration(uint64_t gen) {
   syncBatch[gen % 2].make(gen, now);
   genSince.store(now, relaxed);
   traceState.bytes.store(0, relaxed);
+  // No thread reads the clock of the generation before the last any more.
+  traceState.clock[gen % 2] = traceState.clock[(gen + 1) % 2].next();
   traceState.gen.store(gen, seq_cst);
   lastGen = gen;
   asymmetricHeavy();  // see TraceScope
@@ -520,6 +522,8 @@ void advance(Session* session, bool stops) {
 // begin starts tracing.
 // On: user, or a foreign thread.  P: either.  Locks: none.  Parks: yes.
 void begin() {
+  traceProbeCounter();
+  traceState.clock[lastGen % 2] = {};  // the last trace ended long ago
   stopTheWorld(WaitReason::kStoppingTheWorld);
   for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
     TraceM* t = &mp->trace;

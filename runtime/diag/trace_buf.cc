@@ -46,6 +46,7 @@ void TraceBuf::begin(uint64_t generation, uint64_t thread, int64_t now) {
   gen = generation;
   tid = thread;
   lastTime = now;
+  memset(stacks, 0, sizeof(stacks));
   pos = 0;
   byte(1);  // a batch
   number(generation);
@@ -125,30 +126,32 @@ void TraceArena::clear() {
   }
 }
 
-uint64_t TraceTable::put(const void* bytes, size_t size) {
+const TraceNode* TraceTable::put(const void* bytes, size_t size) {
   const uint64_t hash = hashOf(bytes, size);
-  Atomic<Node*>& head = heads_[hash % kHeads];
-  Node* fresh = nullptr;
-  Node* looked = nullptr;  // an earlier round has compared the nodes from here
+  Atomic<TraceNode*>& head = heads_[hash % kHeads];
+  TraceNode* fresh = nullptr;
+  TraceNode* looked =
+      nullptr;  // an earlier round has compared the nodes from here
   for (;;) {
-    Node* first = head.load(acquire);  // pairs with the cas below
-    for (Node* n = first; n != looked; n = n->next) {
+    TraceNode* first = head.load(acquire);  // pairs with the cas below
+    for (TraceNode* n = first; n != looked; n = n->next) {
       if (n->hash == hash && n->size == size &&
           equal(n->bytes(), bytes, size)) {
-        return n->id;
+        return n;
       }
     }
     looked = first;
     if (fresh == nullptr) {
-      fresh = static_cast<Node*>(arena_.allocate(sizeof(Node) + size));
-      if (fresh == nullptr) return 0;
+      fresh =
+          static_cast<TraceNode*>(arena_.allocate(sizeof(TraceNode) + size));
+      if (fresh == nullptr) return nullptr;
       fresh->hash = hash;
       fresh->id = ids_.add(1, relaxed);  // only its uniqueness matters
       fresh->size = static_cast<uint32_t>(size);
       memcpy(fresh + 1, bytes, size);
     }
     fresh->next = first;
-    if (head.cas(first, fresh, release)) return fresh->id;
+    if (head.cas(first, fresh, release)) return fresh;
   }
 }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "runtime/sys/atomic.h"
+#include "runtime/sys/base.h"
 
 namespace gump::rt {
 
@@ -17,16 +18,25 @@ inline constexpr uint64_t kNoTraceThread = ~uint64_t{0};
 
 // putNumber writes n as a uvarint. Returns its length.
 inline constexpr size_t kMostNumber = 10;
-inline size_t putNumber(uint8_t* to, uint64_t n) {
+GUMP_ALWAYS_INLINE size_t putNumber(uint8_t* to, uint64_t n) {
   size_t size = 0;
   for (; n >= 0x80; n >>= 7) to[size++] = static_cast<uint8_t>(n | 0x80);
   to[size++] = static_cast<uint8_t>(n);
   return size;
 }
 
+// TraceNode is a sequence of bytes in a TraceTable.
+struct TraceNode {
+  TraceNode* next;
+  uint64_t hash;
+  uint32_t id;
+  uint32_t size;
+  const void* bytes() const { return this + 1; }
+};
+
 // TraceBuf is a batch: a header, and events of one thread.
 struct TraceBuf {
-  static constexpr uint32_t kSize = 65'000;    // the format allows 65,536
+  static constexpr uint32_t kSize = 64'000;    // the format allows 65,536
   static constexpr uint32_t kMostEvent = 128;  // bytes of one event
 
   TraceBuf* next;
@@ -35,6 +45,10 @@ struct TraceBuf {
   int64_t lastTime;
   uint32_t lengthAt;  // where the length of the events is
   uint32_t pos;
+  // Stacks of the buffer's generation that the thread has met last, so that it
+  // need not look for them in the table. TraceScope chooses the places.
+  static constexpr size_t kStacks = 64;
+  const TraceNode* stacks[kStacks];
   uint8_t bytes[kSize];
 
   // begin writes the header, with room for the length.
@@ -47,15 +61,20 @@ struct TraceBuf {
   void time(uint8_t type, int64_t now) {
     // Times strictly increase: readers order the events of a thread by them.
     if (now <= lastTime) now = lastTime + 1;
-    byte(type);
-    number(static_cast<uint64_t>(now - lastTime));
+    uint8_t* at = bytes + pos;
+    *at++ = type;
+    at += putNumber(at, static_cast<uint64_t>(now - lastTime));
+    pos = static_cast<uint32_t>(at - bytes);
     lastTime = now;
   }
-  // event writes a whole event.
+  // event writes a whole event. Its place is in a local variable meanwhile: the
+  // compiler must assume that a byte is part of `pos`.
   template <class Type, class... Args>
   void event(Type type, int64_t now, Args... args) {
     time(static_cast<uint8_t>(type), now);
-    (number(static_cast<uint64_t>(args)), ...);
+    uint8_t* at = bytes + pos;
+    ((at += putNumber(at, static_cast<uint64_t>(args))), ...);
+    pos = static_cast<uint32_t>(at - bytes);
   }
   void finish();  // writes the length
 };
@@ -99,28 +118,22 @@ class TraceArena {
 // thread puts any more.
 class TraceTable {
  public:
-  struct Node {
-    Node* next;
-    uint64_t hash;
-    uint32_t id;
-    uint32_t size;
-    const void* bytes() const { return this + 1; }
-  };
-
-  // put returns the id, or 0 if the kernel has no memory.
-  uint64_t put(const void* bytes, size_t size);
+  // put returns the node of these bytes, or nullptr if the kernel has no
+  // memory. The node stays until clear.
+  const TraceNode* put(const void* bytes, size_t size);
   uint32_t count() const { return ids_.load(relaxed); }
   template <class F>
   void forEach(F&& f) const {
     for (const auto& head : heads_) {
-      for (const Node* n = head.load(acquire); n != nullptr; n = n->next) f(*n);
+      for (const TraceNode* n = head.load(acquire); n != nullptr; n = n->next)
+        f(*n);
     }
   }
   void clear();
 
  private:
   static constexpr size_t kHeads = 4096;
-  Atomic<Node*> heads_[kHeads];
+  Atomic<TraceNode*> heads_[kHeads];
   Atomic<uint32_t> ids_;
   TraceArena arena_;
 };

@@ -25,7 +25,7 @@ constinit TraceState traceState;
 
 // ---- TraceMark --------------------------------------------------------------
 
-bool TraceMark::mark(uint64_t gen) {
+bool TraceMark::markSlow(uint64_t gen) {
   for (;;) {
     const uint64_t word = word_.load(relaxed);
     const uint64_t last = word >> 1;
@@ -66,7 +66,8 @@ uint64_t traceThread(const M* mp) {
 }
 
 TraceMark* traceMarkOf(G* gp) {
-  GExtra* extra = extraOf(gp);
+  GExtra* extra = gp->extra.load(acquire);  // pairs with extraOf
+  if (GUMP_UNLIKELY(extra == nullptr)) extra = extraOf(gp);
   return extra == nullptr ? nullptr : &extra->trace;
 }
 
@@ -138,28 +139,33 @@ TraceScope::~TraceScope() {
 
 namespace {
 
-// roomIn returns a buffer of thread tid with room for an event, or nullptr if
-// the kernel has no memory. The buffer is in *slot.
-TraceBuf* roomIn(TraceBuf** slot, uint64_t gen, uint64_t tid) {
-  TraceBuf* b = *slot;
-  if (GUMP_LIKELY(b != nullptr && b->tid == tid &&
-                  b->pos + TraceBuf::kMostEvent < TraceBuf::kSize)) {
-    return b;
-  }
-  if (b != nullptr) {
+// newRoom replaces the full or missing buffer *slot. Returns nullptr if the
+// kernel has no memory.
+GUMP_NOINLINE TraceBuf* newRoom(TraceBuf** slot, uint64_t gen, uint64_t tid) {
+  if (TraceBuf* b = *slot) {
     traceState.full[gen % 2].push(b);
     traceState.bytes.add(b->pos, relaxed);  // a hint
   }
   *slot = nullptr;
   if (traceState.failed[gen % 2].load(relaxed)) return nullptr;
-  *slot = b = newTraceBuf();
+  TraceBuf* b = newTraceBuf();
+  *slot = b;
   if (b == nullptr) {
     traceState.failed[gen % 2].store(true,
                                      relaxed);  // read when the generation ends
     return nullptr;
   }
-  b->begin(gen, tid, nanotime());
+  b->begin(gen, tid, traceState.now(gen));
   return b;
+}
+
+// roomIn returns a buffer of thread tid with room for an event, or nullptr if
+// the kernel has no memory. The buffer is in *slot.
+TraceBuf* roomIn(TraceBuf** slot, uint64_t gen, uint64_t tid) {
+  TraceBuf* b = *slot;
+  const bool fits = b != nullptr && b->tid == tid &&
+                    b->pos + TraceBuf::kMostEvent < TraceBuf::kSize;
+  return GUMP_LIKELY(fits) ? b : newRoom(slot, gen, tid);
 }
 
 }  // namespace
@@ -170,7 +176,7 @@ TraceBuf* roomIn(TraceBuf** slot, uint64_t gen, uint64_t tid) {
 // (bench_yield, W2). The stack takes more.
 int64_t TraceScope::now() {
   int64_t* now = &mp_->trace.now;
-  if (*now == 0) *now = nanotime();
+  if (*now == 0) *now = traceState.now(gen_);
   return *now;
 }
 
@@ -180,14 +186,22 @@ TraceBuf* TraceScope::room() {
 
 void TraceScope::ownP(TraceProc status) {
   P* pp = mp_->p;
-  if (pp != nullptr && pp->trace.mark(gen_)) {
-    event(TraceEv::kProcStatus, pp->id, status);
+  if (pp != nullptr && GUMP_UNLIKELY(pp->trace.mark(gen_))) {
+    procStatusEvent(pp, status);
   }
+}
+
+GUMP_NOINLINE void TraceScope::procStatusEvent(const P* pp, TraceProc status) {
+  event(TraceEv::kProcStatus, pp->id, status);
 }
 
 void TraceScope::goStatus(G* gp, TraceGo status) {
   TraceMark* mark = traceMarkOf(gp);
-  if (mark == nullptr || !mark->mark(gen_)) return;
+  if (mark == nullptr || GUMP_LIKELY(!mark->mark(gen_))) return;
+  goStatusEvent(gp, status);
+}
+
+GUMP_NOINLINE void TraceScope::goStatusEvent(const G* gp, TraceGo status) {
   const bool onThread =
       status == TraceGo::kRunning || status == TraceGo::kSyscall;
   event(TraceEv::kGoStatus, traceGoid(gp->goid),
@@ -228,55 +242,84 @@ constexpr size_t kSavedPC = 1;
 constexpr size_t kSavedFP = 0;
 #endif
 
-// walk follows the frame pointers from fp, inside of [lo, hi). Frames of code
-// without frame pointers are left out.
-GUMP_NO_SANITIZE size_t walk(uintptr_t fp, uintptr_t lo, uintptr_t hi,
-                             uintptr_t* pcs, size_t most) {
+// stackFrom returns the id of a stack: of the frame at pc, if pc is not 0, and
+// of the callers that the frame pointers from fp lead to, inside of [lo, hi).
+// Frames of code without frame pointers are left out.
+//
+// A thread mostly meets the stacks that it has just met. So it compares the
+// frames with those of one such stack while it walks, and reads each once. It
+// chooses that stack by the depth of fp, and not by its address: then one stack
+// is enough for all goroutines that wait in the same place.
+GUMP_NO_SANITIZE uint64_t stackFrom(TraceBuf* b, uintptr_t pc, uintptr_t fp,
+                                    uintptr_t lo, uintptr_t hi) {
+  const TraceNode** known =
+      &b->stacks[(((hi - fp) / 16) ^ pc ^ (pc / 64)) % TraceBuf::kStacks];
+  const TraceNode* node = *known;
+  const uintptr_t* want = nullptr;
+  size_t count = 0;
+  if (node != nullptr) {
+    want = static_cast<const uintptr_t*>(node->bytes());
+    count = node->size / sizeof(want[0]);
+  }
+  uintptr_t pcs[kMostFrames];
   size_t n = 0;
-  while (n < most && fp >= lo && fp + 16 <= hi && fp % 8 == 0) {
+  bool same = true;
+  auto add = [&](uintptr_t at) {
+    same = same && n < count && want[n] == at;
+    pcs[n++] = at;
+  };
+  if (pc != 0) add(pc);
+  while (n < kMostFrames && fp >= lo && fp + 16 <= hi && fp % 8 == 0) {
     const auto* frame = reinterpret_cast<const uintptr_t*>(fp);
     if (frame[1] == 0) break;
-    pcs[n++] = frame[1] - 1;  // inside of the call
+    add(frame[1] - 1);  // inside of the call
     if (frame[0] <= fp) break;
     lo = fp;
     fp = frame[0];
   }
-  return n;
+  if (n == 0) return 0;
+  if (GUMP_LIKELY(same && n == count)) return node->id;
+  node = traceState.stacks[b->gen % 2].put(pcs, n * sizeof(pcs[0]));
+  if (node == nullptr) return 0;
+  *known = node;
+  return node->id;
+}
+
+// creatorOf returns the id of the stack with the call of go that made gp. A
+// goroutine is named after the function that makes that call, because the
+// function that it runs is mostly a lambda in there.
+uint64_t creatorOf(TraceBuf* b, const G* gp) {
+  const uintptr_t pc = gp->gopc;
+  return pc == 0 ? 0 : stackFrom(b, pc - 1, 0, 0, 0);  // inside of the call
 }
 
 }  // namespace
 
-GUMP_NO_SANITIZE uint64_t TraceScope::stackHere() const {
+GUMP_NO_SANITIZE uint64_t TraceScope::stackHere() {
   const G* gp = getg();
   const auto fp = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
-  if (gp == nullptr || fp < gp->stack.lo || fp >= gp->stack.hi) return 0;
-  uintptr_t pcs[kMostFrames];
-  const size_t n = walk(fp, gp->stack.lo, gp->stack.hi, pcs, kMostFrames);
-  return n == 0 ? 0 : traceState.stacks[gen_ % 2].put(pcs, n * sizeof(pcs[0]));
+  TraceBuf* b = room();
+  if (b == nullptr || gp == nullptr || fp < gp->stack.lo ||
+      fp >= gp->stack.hi) {
+    return 0;
+  }
+  return stackFrom(b, 0, fp, gp->stack.lo, gp->stack.hi);
 }
 
-GUMP_NO_SANITIZE uint64_t TraceScope::stackSaved(const G* gp) const {
+GUMP_NO_SANITIZE uint64_t TraceScope::stackSaved(const G* gp) {
   if (gp->onOtherStack || gp->inPlace) return 0;
   const uintptr_t sp = gp->sched.sp;
-  if (sp < gp->stack.lo || sp + 64 > gp->stack.hi) return 0;
+  TraceBuf* b = room();
+  if (b == nullptr || sp < gp->stack.lo || sp + 64 > gp->stack.hi) return 0;
   const auto* frame = reinterpret_cast<const uintptr_t*>(sp);
-  uintptr_t pcs[kMostFrames];
-  pcs[0] = frame[kSavedPC] - 1;
-  const size_t n =
-      1 + walk(frame[kSavedFP], sp + 1, gp->stack.hi, pcs + 1, kMostFrames - 1);
-  return traceState.stacks[gen_ % 2].put(pcs, n * sizeof(pcs[0]));
-}
-
-uint64_t TraceScope::stackOf(uintptr_t pc) const {
-  if (pc == 0) return 0;
-  pc--;  // inside of the call
-  return traceState.stacks[gen_ % 2].put(&pc, sizeof(pc));
+  return stackFrom(b, frame[kSavedPC] - 1, frame[kSavedFP], sp + 1,
+                   gp->stack.hi);
 }
 
 uint64_t TraceScope::string(const char* text, size_t size) const {
-  const uint64_t id =
+  const TraceNode* node =
       traceState.strings[gen_ % 2].put(text, std::min(size, size_t{1024}));
-  return id == 0 ? 0 : kTraceStringFirst + id;
+  return node == nullptr ? 0 : kTraceStringFirst + node->id;
 }
 
 // ---- Goroutines -------------------------------------------------------------
@@ -295,10 +338,9 @@ void create(TraceScope* s, G* gp) {
   if (gp->goid == kMainGoid) {
     traceState.mainId.add(uint64_t{1} << 40, relaxed);  // no other main lives
   }
-  // A goroutine is named after the function that calls go, because the function
-  // that it runs is mostly a lambda in there.
-  const uint64_t first = s->stackOf(gp->gopc);
   if (s->m()->p != nullptr) {
+    TraceBuf* b = s->room();
+    const uint64_t first = b == nullptr ? 0 : creatorOf(b, gp);
     const uint64_t stack = s->stackHere();
     s->ownP(TraceProc::kRunning);
     if (G* self = getg(); self != &s->m()->g0) {
@@ -310,11 +352,11 @@ void create(TraceScope* s, G* gp) {
   lock(&noPLock);
   const uint64_t gen = s->gen();
   if (TraceBuf* b = roomIn(&noPBuf[gen % 2], gen, kNoProcThread)) {
-    const int64_t now = nanotime();
+    const int64_t now = traceState.now(gen);
     if (std::exchange(noPGen, gen) != gen) {
       b->event(TraceEv::kProcStatus, now, kNoProcP, TraceProc::kRunning);
     }
-    b->event(TraceEv::kGoCreate, now, traceGoid(gp->goid), first, 0);
+    b->event(TraceEv::kGoCreate, now, traceGoid(gp->goid), creatorOf(b, gp), 0);
   }
   unlock(&noPLock);
 }
@@ -463,7 +505,9 @@ void transition(TraceScope* s, G* gp, uint32_t oldval, uint32_t newval) {
 
 }  // namespace
 
-void traceStatus(G* gp, uint32_t oldval, uint32_t newval) {
+// Everything but what is rare is inlined: a switch is three calls otherwise.
+__attribute__((flatten)) void traceStatus(G* gp, uint32_t oldval,
+                                          uint32_t newval) {
   TraceScope s(gp);
   // Tokens of homes, and new cells, have no number.
   if (s.on() && gp->goid != 0) transition(&s, gp, oldval, newval);
@@ -555,7 +599,7 @@ TraceTaking::TraceTaking(P* pp, M* mp, G* gp, bool untold)
   if (self_ == nullptr || self_->trace.gen == 0 || untold) return;
   gen_ = self_->trace.gen;
   TraceM::Loss* loss = &mp->trace.loss[gen_ % 2];
-  loss->time = nanotime();
+  loss->time = traceState.now(gen_);
   loss->needsStatus = !pp->trace.marked(gen_);
   loss->pseq = pp->trace.peekNext(gen_);
   loss->p = pp->id;

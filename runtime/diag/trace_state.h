@@ -6,6 +6,7 @@
 
 #include "runtime/diag/trace.h"
 #include "runtime/diag/trace_buf.h"
+#include "runtime/diag/trace_clock.h"
 #include "runtime/sched/g.h"
 #include "runtime/sys/atomic.h"
 #include "runtime/sys/os_linux.h"
@@ -87,6 +88,10 @@ struct TraceState {
   TraceBufs full[2];
   TraceTable stacks[2];
   TraceTable strings[2];
+  // Written before `gen`.
+  TraceClock clock[2];
+
+  int64_t now(uint64_t generation) const { return clock[generation % 2].now(); }
 };
 extern TraceState traceState;
 
@@ -109,6 +114,9 @@ class TraceScope {
   uint64_t gen() const { return gen_; }
   M* m() const { return mp_; }
 
+  // room returns a buffer of this thread with room for an event, or nullptr if
+  // the kernel has no memory.
+  TraceBuf* room();
   // event writes an event of this thread.
   template <class... Args>
   void event(TraceEv type, Args... args) {
@@ -121,13 +129,13 @@ class TraceScope {
   // claimLoss writes the event that TraceM::Loss stands for, if it is of this
   // generation.
   void claimLoss();
-  uint64_t stackHere() const;              // of the current goroutine
-  uint64_t stackSaved(const G* gp) const;  // of gp, whose context is saved
-  uint64_t stackOf(uintptr_t pc) const;    // of that one frame
+  uint64_t stackHere();              // of the current goroutine
+  uint64_t stackSaved(const G* gp);  // of gp, whose context is saved
   uint64_t string(const char* text, size_t size) const;
 
  private:
-  TraceBuf* room();
+  void procStatusEvent(const P* pp, TraceProc status);
+  void goStatusEvent(const G* gp, TraceGo status);
   // now returns the time of all events of the outermost TraceScope.
   int64_t now();
 

@@ -95,7 +95,7 @@ class Names {
          i++) {
       add(kTraceBlockFirst + i, blockReason(static_cast<WaitReason>(i)));
     }
-    traceState.strings[gen % 2].forEach([this](const TraceTable::Node& n) {
+    traceState.strings[gen % 2].forEach([this](const TraceNode& n) {
       add(kTraceStringFirst + n.id,
           std::string(static_cast<const char*>(n.bytes()), n.size));
     });
@@ -147,7 +147,7 @@ const Function& functionAt(uintptr_t pc) {
 
 std::string dumpStacks(uint64_t gen, Names* names) {
   Batches stacks(gen, TraceEv::kStacks);
-  traceState.stacks[gen % 2].forEach([&](const TraceTable::Node& n) {
+  traceState.stacks[gen % 2].forEach([&](const TraceNode& n) {
     const auto* pcs = static_cast<const uintptr_t*>(n.bytes());
     size_t count = n.size / sizeof(pcs[0]);
     // The innermost frames are those of the runtime. One stays if all are.

@@ -21,7 +21,9 @@ class TraceMark {
   // been written in generation gen. The thread that owns the G or the P calls
   // this. The thread that ends a generation may call it too, for that
   // generation.
-  bool mark(uint64_t gen);
+  bool mark(uint64_t gen) {
+    return GUMP_UNLIKELY(word_.load(relaxed) >> 1 != gen) && markSlow(gen);
+  }
   // marked returns true if the status has been written in gen, which is the
   // current generation or the one before.
   bool marked(uint64_t gen) const;
@@ -45,6 +47,8 @@ class TraceMark {
   }
 
  private:
+  bool markSlow(uint64_t gen);
+
   // The generation times 2, plus 1 if the status was also written in the
   // generation before; 0 if it was written in none. Relaxed is enough: a G or P
   // passes from owner to owner by stronger operations than on this word. The

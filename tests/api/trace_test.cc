@@ -56,6 +56,48 @@ TEST_P(TraceTest, TraceShowsStatesReasonsAndFunctions) {
   EXPECT_TRUE(t.functions.contains("gump::testing::Serve"));
 }
 
+// The two look alike but for their addresses: a stack has the same depth in
+// both.
+__attribute__((noinline)) void YieldLeft() {
+  runtime::Gosched();
+  asm volatile("");
+}
+__attribute__((noinline)) void YieldRight() {
+  runtime::Gosched();
+  asm volatile("# right");
+}
+
+TEST_P(TraceTest, FunctionsThatYieldInTurnAreToldApart) {
+  const TempFile file;
+  constexpr uint64_t kGoroutines = 3, kTurns = 200;
+  Run([&] {
+    ASSERT_TRUE(trace::Start(file.fd()).ok());
+    sync::WaitGroup wg;
+    for (uint64_t i = 0; i < kGoroutines; i++) {
+      wg.Go([] {
+        for (uint64_t turn = 0; turn < kTurns; turn++) {
+          YieldLeft();
+          YieldRight();
+        }
+      });
+    }
+    wg.Wait();
+    trace::Stop();
+  });
+  const Traced t = ReadTrace(file.Contents());
+  const auto stops = [&t](const char* name) {
+    uint64_t n = 0;
+    for (const auto& [function, count] : t.stops) {
+      if (function.find(name) != function.npos) n += count;
+    }
+    return n;
+  };
+  // A goroutine may also be preempted in there.
+  EXPECT_GE(stops("YieldLeft"), kGoroutines * kTurns);
+  EXPECT_GE(stops("YieldRight"), kGoroutines * kTurns);
+  EXPECT_LE(stops("YieldLeft"), kGoroutines * kTurns * 11 / 10);
+}
+
 TEST_P(TraceTest, StartWhileATraceIsWrittenFailsAndTouchesNoFile) {
   const TempFile file, other;
   Run([&] {

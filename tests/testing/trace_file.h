@@ -60,6 +60,8 @@ struct Traced {
   std::set<std::string> reasons;  // of GoBlock
   std::set<std::string> names;    // of tasks, regions and messages
   std::set<std::string> functions;
+  // How often a goroutine stopped while this function ran.
+  std::map<std::string, uint64_t> stops;
 };
 
 // Whether the process has died while it wrote the trace.
@@ -83,6 +85,13 @@ inline Traced ReadTrace(const std::string& bytes, Cut cut = Cut::kNo) {
       switch (e.type) {
         case trace_tool::Ev::kGoBlock:
           t.reasons.insert(text(e.args[0]));
+          break;
+        case trace_tool::Ev::kGoStop:
+          if (const auto at = g.stacks.find(e.args[1]); at != g.stacks.end()) {
+            for (const trace_tool::Frame& f : at->second) {
+              t.stops[text(f.function)]++;
+            }
+          }
           break;
         case trace_tool::Ev::kUserTaskBegin:
           t.names.insert("task " + text(e.args[2]));

@@ -1,0 +1,71 @@
+#include "runtime/diag/trace_clock.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "runtime/sys/descriptor.h"
+
+namespace gump::rt {
+
+namespace {
+
+// The rate is right to about a ten millionth of this time.
+constexpr int64_t kShortestMeasurement = 100'000'000;
+
+bool trusted = false;  // guarded by traceSema
+
+// kernelTrusts returns true if the kernel's own clock reads the counter. It
+// does so only if the counters of all processors agree and never stop.
+bool kernelTrusts() {
+#if defined(__x86_64__)
+  const int fd = newDescriptor([] {
+    return ::open(
+        "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+        O_RDONLY | O_CLOEXEC);
+  });
+  if (fd < 0) return false;
+  char name[8];
+  const ssize_t n = ::read(fd, name, sizeof(name));
+  ::close(fd);
+  return n == 4 && memcmp(name, "tsc\n", 4) == 0;
+#else
+  return true;  // the architecture promises it
+#endif
+}
+
+}  // namespace
+
+void traceProbeCounter() {
+  static bool done = false;
+  if (done) return;
+  done = true;
+  trusted = kernelTrusts();
+}
+
+TraceClock TraceClock::next() const {
+  TraceClock c;
+  if (!trusted) return c;
+  // The reading that was interrupted least. The counter is read on both sides.
+  uint64_t narrowest = UINT64_MAX;
+  for (int i = 0; i < 5; i++) {
+    const uint64_t before = ticks();
+    const int64_t now = nanotime();
+    const uint64_t width = ticks() - before;
+    if (width >= narrowest) continue;
+    narrowest = width;
+    c.ticks_ = before + width / 2;
+    c.base_ = now;
+  }
+  if (ticks_ == 0) return c;
+  const int64_t passed = c.base_ - base_;
+  if (passed < kShortestMeasurement) return *this;
+  const uint64_t counted = c.ticks_ - ticks_;
+  if (static_cast<int64_t>(counted) <= 0) return c;
+  c.mult_ = static_cast<uint64_t>(
+      (static_cast<unsigned __int128>(passed) << 32) / counted);
+  return c;
+}
+
+}  // namespace gump::rt

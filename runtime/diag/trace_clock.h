@@ -1,0 +1,56 @@
+// The clock of the execution trace: nanotime, read from the processor's own
+// counter where the kernel does so too. A trace reads the clock at each switch,
+// and the kernel's function takes twice as long.
+#ifndef RUNTIME_DIAG_TRACE_CLOCK_H_
+#define RUNTIME_DIAG_TRACE_CLOCK_H_
+
+#include <cstdint>
+
+#include "runtime/sys/os_linux.h"
+
+namespace gump::rt {
+
+// TraceClock turns ticks of the counter into nanoseconds for one generation. A
+// new generation has a new one, so that the clocks do not drift apart.
+class TraceClock {
+ public:
+  // On: any.  P: either.  Locks: none.  Parks: no.
+  int64_t now() const {
+    if (mult_ == 0) return nanotime();
+    const uint64_t passed = ticks() - ticks_;
+    return base_ + static_cast<int64_t>(
+                       (static_cast<unsigned __int128>(passed) * mult_) >> 32);
+  }
+
+  // next returns the clock of the generation that begins now, after the
+  // generation with this clock. The rate of its counter is what the counter has
+  // shown since this clock began. If that was too short a time to measure the
+  // rate, this clock goes on.
+  TraceClock next() const;
+
+ private:
+  static uint64_t ticks();
+
+  int64_t base_ = 0;    // nanotime
+  uint64_t ticks_ = 0;  // at base_; 0: not read
+  uint64_t mult_ = 0;   // nanoseconds a tick, times 2^32; 0: use nanotime
+};
+
+inline uint64_t TraceClock::ticks() {
+#if defined(__x86_64__)
+  return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+  uint64_t n;
+  asm volatile("mrs %0, cntvct_el0" : "=r"(n));
+  return n;
+#endif
+}
+
+// traceProbeCounter finds out whether the kernel trusts the counter. It reads a
+// file the first time.
+// On: any.  P: either.  Locks: traceSema.  Parks: no.
+void traceProbeCounter();
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_DIAG_TRACE_CLOCK_H_
