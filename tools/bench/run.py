@@ -8,10 +8,13 @@ affects both in the same way. The script prints one row for each workload and GO
 * the ratio of the medians;
 * the floor, which is a limit for the ratio or, for some workloads, for the figure itself.
 
-Without a Go toolchain it fills only our own column.
+Without a Go toolchain it fills only our own column. Above the table it prints what the machine is. --json keeps all of
+this in a file, and --compare prints such files beside each other.
 """
 
 import argparse
+import datetime
+import json
 import os
 import pathlib
 import shutil
@@ -19,6 +22,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+import host
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TIMEOUT_S = 600  # for a single process of either side
@@ -32,34 +37,39 @@ class Workload:
         self.problem = problem
         self.metric = metric
         self.procs = procs
-        self.ratio = ratio  # floor: our median is at most this times Go's
-        self.limit = limit  # floor: our median is at most this
+        # Floors. Our median is at most ratio times Go's, or at most limit. A ratio may differ by GOMAXPROCS.
+        self.ratio = ratio
+        self.limit = limit
+
+    def ratio_at(self, procs):
+        return self.ratio.get(procs) if isinstance(self.ratio, dict) else self.ratio
 
 
+MANY = (1, 2, 8, 64)
 WORKLOADS = [
-    Workload("W1", "spawn_join", "ns/task", ratio=0.4),
-    Workload("W2/2", "yield", "ns/switch", procs=(1,), ratio=0.3),
-    Workload("W2/1000", "yield", "ns/switch", procs=(1,), ratio=0.3),
-    Workload("W3", "pingpong", "ns/roundtrip", ratio=0.5),
-    Workload("W4", "chan_queue", "ns/item", ratio=0.6),
-    Workload("W5", "chan_queue", "ns/item", ratio=0.6),
-    Workload("W5b", "chan_queue", "ns/item", ratio=0.5),
-    Workload("W6", "select", "ns/item", ratio=0.5),
+    Workload("W1", "spawn_join", "ns/task", procs=MANY, ratio={1: 0.28, 2: 0.35}),
+    Workload("W2/2", "yield", "ns/switch", procs=(1,), ratio=0.25),
+    Workload("W2/1000", "yield", "ns/switch", procs=(1,), ratio=0.25),
+    Workload("W3", "pingpong", "ns/roundtrip", procs=MANY, ratio={1: 0.32, 2: 0.32}),
+    Workload("W4", "chan_queue", "ns/item", procs=MANY, ratio={1: 0.4, 2: 0.4}),
+    Workload("W5", "chan_queue", "ns/item", procs=MANY, ratio={1: 0.4, 2: 0.4, 8: 0.5, 64: 0.5}),
+    Workload("W5b", "chan_queue", "ns/item", procs=MANY, ratio={1: 0.38, 2: 0.38, 8: 0.6, 64: 0.6}),
+    Workload("W6", "select", "ns/item", procs=MANY, ratio={1: 0.4, 2: 0.4}),
     Workload("W7/1", "mutex", "ns/op", procs=(1,), ratio=1.0),
-    Workload("W7/8", "mutex", "ns/op", procs=(2,), ratio=1.0),
-    Workload("W8/chan", "skynet", "ms", ratio=0.4),
+    Workload("W7/8", "mutex", "ns/op", procs=(2,), ratio=0.85),
+    Workload("W8/chan", "skynet", "ms", procs=MANY, ratio={1: 0.25, 2: 0.25, 8: 0.4}),
     Workload("W8/join", "skynet", "ms"),
-    Workload("W9", "ring", "ns/hop", ratio=0.3),
-    Workload("W10", "park_mem", "B/task", procs=(1,), limit=4700),
-    Workload("W10", "park_mem", "create-ms", procs=(1,), ratio=0.7),
+    Workload("W9", "ring", "ns/hop", procs=MANY, ratio={1: 0.28, 2: 0.32}),
+    Workload("W10", "park_mem", "B/task", procs=(1,), limit=4400),
+    Workload("W10", "park_mem", "create-ms", procs=(1,), ratio=1.2),
     Workload("W10", "park_mem", "release-ms", procs=(1,), ratio=0.7),
     Workload("RECLAIM", "park_mem", "before-B/task", procs=(2,)),
     Workload("RECLAIM", "park_mem", "cycle-ms", procs=(2,)),
     Workload("RECLAIM", "park_mem", "B/task", procs=(2,), limit=4800),
-    Workload("W11", "sleepers", "cpu-ms", procs=(2,), ratio=0.7),
+    Workload("W11", "sleepers", "cpu-ms", ratio=0.6),
     Workload("W11", "sleepers", "p50-us", procs=(2,), ratio=1.0),
     Workload("W11", "sleepers", "p99-us", procs=(2,), ratio=1.0),
-    Workload("W12", "fib", "ns/spawn", ratio=0.3),
+    Workload("W12", "fib", "ns/spawn", procs=MANY, ratio=0.25),
     Workload("W13/100", "echo", "cpu-us", procs=(1,), ratio=0.85),
     Workload("W13/1000", "echo", "cpu-us", procs=(1,), ratio=0.85),
     Workload("W13/1000", "echo", "p99-us", procs=(1,), ratio=1.0),
@@ -76,28 +86,30 @@ WORKLOADS = [
     Workload("W13rawhttp/1000", "http", "cpu-us", procs=(1,), ratio=0.9),
     Workload("W13rawhttp/1000", "http", "p99-us", procs=(1,), ratio=1.0),
     Workload("W14", "ticker", "p50-us", procs=(2,), ratio=0.6),
-    Workload("W14", "ticker", "p99-us", procs=(2,), ratio=0.6),
+    Workload("W14", "ticker", "p99-us", procs=(2,), limit=3000),
     Workload("W15a", "syscall", "ns/op", procs=(1,)),
     Workload("W15a", "syscall", "raw-ns", procs=(1,)),
-    Workload("W15a", "syscall", "over-ns", procs=(1,), limit=30),
-    Workload("W15b/declared", "block", "wall-ms", procs=(2,), ratio=1.0),
+    Workload("W15a", "syscall", "over-ns", procs=(1,), limit=18),
+    Workload("W15b/declared", "block", "wall-ms", procs=(2,), limit=200),
     Workload("W15b/declared", "block", "compute-%", procs=(2,)),
     Workload("W15b/raw", "block", "wall-ms", procs=(2,)),
     Workload("W15b/raw", "block", "compute-%", procs=(2,)),
     Workload("LIMIT", "block", "p99-us", procs=(2,), limit=25000),
     Workload("LIMIT", "block", "threads", procs=(2,), limit=4),
-    Workload("W16/go", "wake", "p50-us", procs=(2,), ratio=0.8),
+    Workload("W16/go", "wake", "p50-us", procs=(2,), ratio=0.55),
     Workload("W16/go", "wake", "p99-us", procs=(2,)),
-    Workload("W16/chan", "wake", "p50-us", procs=(2,), ratio=0.8),
+    Workload("W16/chan", "wake", "p50-us", procs=(2,), ratio=0.55),
     Workload("W16/chan", "wake", "p99-us", procs=(2,)),
     Workload("THREAD/pair", "thread", "ns/roundtrip"),
     Workload("THREAD/apart", "thread", "p50-us"),
     Workload("THREAD/post", "thread", "p50-us", procs=(2,)),
     Workload("THREAD/net", "thread", "p50-us", procs=(2,)),
     Workload("THREAD/run", "thread", "p50-us"),
-    Workload("W17", "idle", "cpu-ms", procs=(2,), limit=1.0),
+    Workload("W17", "idle", "cpu-ms", procs=(2,), limit=0.6),
     Workload("W18", "file", "ns/read", procs=(2,), ratio=0.5),
-    Workload("W18", "file", "cpu-us", procs=(2,), ratio=0.25),
+    Workload("W18", "file", "cpu-us", procs=(2,), ratio=0.2),
+    Workload("W20", "start", "ms"),
+    Workload("W20", "start", "over-ms", limit=0.8),
     Workload("SCOPE/one", "scope", "group-ns"),
     Workload("SCOPE/one", "scope", "ns/task"),
     Workload("SCOPE/one", "scope", "times", limit=1.5),
@@ -225,11 +237,25 @@ def figure(value):
 class Contender:
     """One column: how to start the program of a problem, and the results by (workload, procs, metric)."""
 
-    def __init__(self, title, command):
+    def __init__(self, title, command=None, environment=None):
         self.title = title
-        self.command = command  # problem -> argv
+        self.command = command  # problem -> argv; None: the results are from a file
+        self.environment = environment or {}
         self.values = {}
         self.failures = []
+
+    @classmethod
+    def of_json(cls, title, entries):
+        contender = cls(title)
+        for e in entries:
+            contender.values[(e["workload"], e["procs"], e["metric"])] = e["values"]
+        return contender
+
+    def to_json(self):
+        return [
+            {"workload": name, "procs": procs, "metric": metric, "values": values}
+            for (name, procs, metric), values in sorted(self.values.items())
+        ]
 
     def run(self, problem, names, procs, reps, args):
         argv = [*map(str, self.command(problem)), "--reps", str(reps), "--divide", str(args.divide), "--only", ",".join(names)]
@@ -237,6 +263,7 @@ class Contender:
             argv += ["--beside", args.beside]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("GUMP_")}
         environment["GOMAXPROCS"] = str(procs)
+        environment.update(self.environment)
         try:
             done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
             problem_text = done.stderr.strip()[-2000:] if done.returncode != 0 else ""
@@ -281,20 +308,21 @@ def measure(contenders, workloads, args):
                 starts, reps = (2, args.reps) if args.reps > 1 else (1, 1)
             for _ in range(starts):
                 for contender in contenders[:1] if problem in MACHINE_ONLY | OURS_ONLY else contenders:
-                    if problem in NO_TWIN and contender.title.startswith("go"):
+                    if contender.command is None or problem in NO_TWIN and contender.title.startswith("go"):
                         continue
                     progress(f"  {contender.title}: {problem} procs={procs}")
                     contender.run(problem, names, procs, reps, args)
     progress("")
 
 
-def verdict(workload, ours, go):
+def verdict(workload, procs, ours, go):
     """The floor as text, and whether it is met: `pass`, `MISS` and by how much, or nothing if there is nothing to compare."""
+    ratio = workload.ratio_at(procs)
     if workload.limit is not None:
         floor, have, allowed = f"≤ {workload.limit:g}", ours, workload.limit
-    elif workload.ratio is not None:
-        floor = f"≤ {workload.ratio:g} × Go"
-        have, allowed = (ours / go if ours is not None and go else None), workload.ratio
+    elif ratio is not None:
+        floor = f"≤ {ratio:g} × Go"
+        have, allowed = (ours / go if ours is not None and go else None), ratio
     else:
         return "", ""
     if have is None:
@@ -304,6 +332,7 @@ def verdict(workload, ours, go):
 
 def table(contenders, workloads, procs_list):
     ours, others = contenders[0], contenders[1:]
+    traced = next((c for c in contenders if c.title == "gump traced"), None)
     header = ["workload", "metric", "procs", ours.title]
     for other in others:
         header += [other.title, "ratio"]
@@ -317,33 +346,90 @@ def table(contenders, workloads, procs_list):
             row = [workload.name, workload.metric, str(procs), ours.cell(key)]
             for other in others:
                 theirs = other.median(key)
-                go = theirs if other.title.startswith("go") else go
-                row += [other.cell(key), f"{mine / theirs:.2f}" if mine is not None and theirs else "-"]
-            rows.append(row + list(verdict(workload, mine, go)))
+                go = theirs if go is None and is_twin(ours.title, other.title) else go
+                # A traced twin is compared with our traced program.
+                base = traced.median(key) if traced and other.title == "go traced" else mine
+                row += [other.cell(key), f"{base / theirs:.2f}" if base is not None and theirs else "-"]
+            rows.append(row + list(verdict(workload, procs, mine, go)))
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+
+
+def is_twin(ours, other):
+    """Whether a column is that of the Go twin, in the same run and without a trace."""
+    run = ours.removesuffix("gump")
+    name = other.removeprefix(run)
+    return other.startswith(run) and name.startswith("go") and " " not in name
 
 
 def ours_in(build):
     return lambda problem: [build.resolve() / "tools/bench" / f"bench_{problem}"]
 
 
+def commit():
+    """The commit of this tree, with -dirty if files differ from it."""
+    done = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty", "--abbrev=12"], capture_output=True, text=True)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def write_json(path, here, contenders):
+    result = {
+        "format": 1,
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "host": here,
+        "contenders": [{"title": c.title, "results": c.to_json()} for c in contenders],
+    }
+    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+def from_json(path):
+    """Returns the host and the contenders in a file of --json. The columns are named after the file."""
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+        if result["format"] != 1:
+            sys.exit(f"bench: {path} has format {result['format']}; this program reads format 1")
+        return result["host"], [Contender.of_json(f"{path.stem}: {c['title']}", c["results"]) for c in result["contenders"]]
+    except (OSError, ValueError, KeyError, TypeError) as e:
+        sys.exit(f"bench: {path} is no file of --json: {e}")
+
+
+def compare(paths, workloads, procs_list):
+    contenders = []
+    for path in paths:
+        here, found = from_json(path)
+        print(f"{path}:")
+        for line in host.lines(here):
+            print(f"  {line}")
+        contenders += found
+    table(contenders, [w for w in workloads if any(k[0] == w.name for c in contenders for k in c.values)], procs_list)
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser(prog="tools/gump bench", description=__doc__.split("\n\n")[0])
     parser.add_argument("workloads", nargs="*", metavar="W", help="workloads, such as W1 or W8/chan (default: all)")
     parser.add_argument("--reps", type=int, default=5, help="repetitions a process, after a warm-up (default 5)")
-    parser.add_argument("--procs", default="1,2,8", help="values of GOMAXPROCS (default 1,2,8)")
+    parser.add_argument("--procs", default="1,2,8,64", help="values of GOMAXPROCS (default 1,2,8,64)")
     parser.add_argument("--baseline", type=pathlib.Path, help="also run the programs of this other build directory")
     parser.add_argument("--vs-commit", help="also build and run this commit")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
     parser.add_argument("--go", default="go", help="the Go tool (default: go)")
     parser.add_argument("--divide", type=int, default=1, help="divide all counts, for a quick look")
     parser.add_argument("--beside", choices=("stack", "procs"), help="stop the world every 10 ms: Stack(true), or GOMAXPROCS twice")
+    parser.add_argument("--traced", action="store_true", help="also run both sides while they write an execution trace")
+    parser.add_argument("--json", type=pathlib.Path, help="also write the host and all results to this file")
+    parser.add_argument("--with", type=pathlib.Path, dest="beside_files", action="append", default=[], metavar="FILE",
+                        help="also show the results in this file of --json (may be repeated)")
+    parser.add_argument("--compare", type=pathlib.Path, nargs="+", metavar="FILE",
+                        help="measure nothing; compare files of --json, each with the first")
     args = parser.parse_args()
     args.reps = max(1, args.reps)
     args.procs = [int(p) for p in args.procs.split(",")]
     workloads = selected(args)
+    if args.compare:
+        return compare(args.compare, workloads, args.procs)
     if not (args.build / "tools/bench").is_dir():
         sys.exit(f"bench: {args.build} holds no benchmarks; `tools/gump bench` builds them")
 
@@ -354,6 +440,7 @@ def main():
     if any(w.problem == "file" for w in workloads):
         write_data(args.build / "bench-data")
     os.environ["BENCH_DIALER"] = str(args.build.resolve() / "tools/bench/bench_dialer")
+    os.environ["BENCH_LINE"] = str(args.build.resolve() / "tools/bench/bench_start_line")
     contenders = [Contender("gump", ours_in(args.build))]
     go_binary = build_go(args.go, args.build)
     if go_binary is not None:
@@ -361,6 +448,13 @@ def main():
         contenders.append(Contender(version or "go", lambda problem: [go_binary, problem]))
     else:
         print("bench: no Go toolchain: ratios and the floors that rest on them are left out", file=sys.stderr)
+    if args.traced:
+        contenders.append(Contender("gump traced", ours_in(args.build), {"GUMP_TRACE": os.devnull}))
+        if go_binary is not None:
+            contenders.append(Contender("go traced", lambda problem: [go_binary, problem], {"BENCH_GOTRACE": os.devnull}))
+    here = host.describe(args.build)
+    for line in host.lines(here):
+        print(line)
 
     with tempfile.TemporaryDirectory(prefix="gump-bench-") as scratch:
         if args.vs_commit:
@@ -376,6 +470,10 @@ def main():
             contenders.append(Contender(args.vs_commit or "baseline", ours_in(args.baseline)))
         measure(contenders, workloads, args)
 
+    if args.json:
+        write_json(args.json, here, contenders)
+    for path in args.beside_files:
+        contenders += from_json(path)[1]
     table(contenders, workloads, args.procs)
     failures = [failure for contender in contenders for failure in contender.failures]
     for failure in failures:

@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime/trace"
 	"sort"
 	"strconv"
 )
@@ -29,6 +30,7 @@ var problems = map[string]func(options){
 	"select":     selectFour,
 	"skynet":     skynet,
 	"spawn_join": spawnJoin,
+	"start":      start,
 	"stop_world": stopWorld,
 	"syscall":    systemCall,
 	"sleepers":   sleepers,
@@ -42,6 +44,21 @@ func main() {
 	if len(os.Args) == 5 && os.Args[1] == "overhead" && os.Args[2] == "--work" {
 		overheadWork(os.Args[3], os.Args[4])
 		return
+	}
+	if len(os.Args) == 4 && os.Args[1] == "start" && os.Args[2] == "--one" {
+		startOne()
+		return
+	}
+	// As GUMP_TRACE does: all of the run is traced.
+	if name := os.Getenv("BENCH_GOTRACE"); name != "" {
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+		if err == nil {
+			err = trace.Start(f)
+		}
+		if err != nil {
+			panic(err)
+		}
+		defer trace.Stop()
 	}
 	o := options{reps: 5, divide: 1}
 	ok := len(os.Args) >= 2 && len(os.Args)%2 == 0
