@@ -48,7 +48,8 @@ inline uint64_t TraceClock::ticks() {
 
 // traceProbeCounter finds out whether the kernel trusts the counter. It reads a
 // file the first time.
-// On: any.  P: either.  Locks: traceSema.  Parks: no.
+// On: user, or a foreign thread.  P: either.  Locks: traceSema.  Parks: as
+// newDescriptor.
 void traceProbeCounter();
 
 }  // namespace gump::rt
