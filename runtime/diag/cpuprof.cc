@@ -15,7 +15,8 @@
 // thread that ends. That is safe:
 //
 //  (H1) The handler uses its own stack, the table, and the memory that (H2) to
-//       (H4) name. It allocates nothing, and calls nothing of libc but getpid.
+//       (H4) name. While there is a trace, it also uses that of trace_cpu.cc.
+//       It never calls malloc, and of libc only getpid, clock_gettime and mmap.
 //       It reads no thread-local variable but gumpTlsG, which is initial-exec.
 //       It takes no lock that code outside of it holds for long. All other
 //       signals wait for its end ((I4) of signal.cc), so the thread cannot be
@@ -75,6 +76,7 @@
 #include "absl/base/thread_annotations.h"
 #include "gump/internal/linkname.h"
 #include "runtime/diag/framewalk.h"
+#include "runtime/diag/trace.h"
 #include "runtime/sched/fork.h"
 #include "runtime/sched/labels.h"
 #include "runtime/sched/mlocks.h"
@@ -90,7 +92,6 @@ namespace gump::rt {
 
 namespace {
 
-constexpr uint32_t kMostSampled = 64;  // 512 bytes of the handler's stack
 constexpr size_t kTableSize = 32 << 20;
 constexpr size_t kSampleChains = 4096;
 
@@ -368,6 +369,7 @@ bool cpuProfileSignal(const siginfo_t* info, const void* context) {
   // the signal was blocked, a signal stands for several periods.
   const int overrun = own ? std::max(info->si_overrun, 0) : 0;
   countSample(pcs, n, labels, 1 + overrun);
+  traceCpuSample(gp, pcs, n);
   return true;
 }
 
