@@ -168,8 +168,9 @@ void lookAt(G* gp, uint64_t gen, std::vector<Untraced>* out) {
   Untraced u{gp, traceGoid(goid), kNoTraceThread, TraceGo::kWaiting};
   const M* mp = peek(gp->m);
   switch (readgstatus(gp) & ~uint32_t{kGscan}) {
+    // The goroutine of a plain thread is in a call for as long as it lives.
     case kGrunnable:
-      u.status = TraceGo::kRunnable;
+      u.status = gp->foreign ? TraceGo::kSyscall : TraceGo::kRunnable;
       break;
     case kGwaiting:
       u.status = gp->foreign ? TraceGo::kSyscall : TraceGo::kWaiting;
