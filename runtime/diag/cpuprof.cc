@@ -86,6 +86,7 @@
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/raw_syscall.h"
 #include "runtime/sys/signal.h"
+#include "runtime/sys/threadstate_linux.h"
 #include "runtime/sys/tls.h"
 
 namespace gump::rt {
@@ -315,17 +316,45 @@ CpuProfileStart startSampling(int hz) {
   return CpuProfileStart::kOk;
 }
 
+// signalsWait returns true if a signal of a timer that has been deleted may
+// still wait for its thread. (Linux drops those of timer_create since 6.13, but
+// not those of ITIMER_PROF.)
+bool signalsWait() {
+  if (isPending(gettid(), SIGPROF) != Pending::kNo) return true;
+  for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
+    // A thread that ends meanwhile takes its signals with it.
+    const int32_t tid = mp->procid.load(relaxed);
+    if (tid != 0 && isPending(tid, SIGPROF) == Pending::kYes) return true;
+  }
+  return false;
+}
+
+// awaitSignals waits until the last signals of our timers have come to our
+// handler, so that none comes to the program's. Returns false if some may still
+// wait after a while: their thread has no processor, or blocks them.
+// On: any.  P: either.  Locks: none.  Parks: no.
+bool awaitSignals() {
+  constexpr int kTries = 20;
+  for (int i = 0; i < kTries; i++) {
+    if (!signalsWait()) return true;
+    usleep(500);
+  }
+  return false;
+}
+
 // stopSampling ends sampling. Returns false if there is no profile. Otherwise
 // the table is the caller's.
 bool stopSampling() {
-  LockScope l(&timersLock);
-  if (profileState != ProfileState::kOn) return false;
-  profileState = ProfileState::kEnding;
-  for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
-    stopTimer(mp);
+  {
+    LockScope l(&timersLock);
+    if (profileState != ProfileState::kOn) return false;
+    profileState = ProfileState::kEnding;
+    for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
+      stopTimer(mp);
+    }
+    stopProcessTimer();
   }
-  stopProcessTimer();
-  giveBackSigprof();
+  giveBackSigprof(/*late=*/!awaitSignals());
   while (!tryLockTable()) osyield();
   samples.open = false;
   unlockTable();
