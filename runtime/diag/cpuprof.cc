@@ -15,7 +15,8 @@
 // thread that ends. That is safe:
 //
 //  (H1) The handler uses its own stack, the table, and the memory that (H2) to
-//       (H4) name. It allocates nothing, and calls nothing of libc but getpid.
+//       (H4) name. While there is a trace, it also uses that of trace_cpu.cc.
+//       It never calls malloc, and of libc only getpid, clock_gettime and mmap.
 //       It reads no thread-local variable but gumpTlsG, which is initial-exec.
 //       It takes no lock that code outside of it holds for long. All other
 //       signals wait for its end ((I4) of signal.cc), so the thread cannot be
@@ -75,6 +76,7 @@
 #include "absl/base/thread_annotations.h"
 #include "gump/internal/linkname.h"
 #include "runtime/diag/framewalk.h"
+#include "runtime/diag/trace.h"
 #include "runtime/sched/fork.h"
 #include "runtime/sched/labels.h"
 #include "runtime/sched/mlocks.h"
@@ -84,13 +86,13 @@
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/raw_syscall.h"
 #include "runtime/sys/signal.h"
+#include "runtime/sys/threadstate_linux.h"
 #include "runtime/sys/tls.h"
 
 namespace gump::rt {
 
 namespace {
 
-constexpr uint32_t kMostSampled = 64;  // 512 bytes of the handler's stack
 constexpr size_t kTableSize = 32 << 20;
 constexpr size_t kSampleChains = 4096;
 
@@ -314,17 +316,45 @@ CpuProfileStart startSampling(int hz) {
   return CpuProfileStart::kOk;
 }
 
+// signalsWait returns true if a signal of a timer that has been deleted may
+// still wait for its thread. (Linux drops those of timer_create since 6.13, but
+// not those of ITIMER_PROF.)
+bool signalsWait() {
+  if (isPending(gettid(), SIGPROF) != Pending::kNo) return true;
+  for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
+    // A thread that ends meanwhile takes its signals with it.
+    const int32_t tid = mp->procid.load(relaxed);
+    if (tid != 0 && isPending(tid, SIGPROF) == Pending::kYes) return true;
+  }
+  return false;
+}
+
+// awaitSignals waits until the last signals of our timers have come to our
+// handler, so that none comes to the program's. Returns false if some may still
+// wait after a while: their thread has no processor, or blocks them.
+// On: any.  P: either.  Locks: none.  Parks: no.
+bool awaitSignals() {
+  constexpr int kTries = 20;
+  for (int i = 0; i < kTries; i++) {
+    if (!signalsWait()) return true;
+    usleep(500);
+  }
+  return false;
+}
+
 // stopSampling ends sampling. Returns false if there is no profile. Otherwise
 // the table is the caller's.
 bool stopSampling() {
-  LockScope l(&timersLock);
-  if (profileState != ProfileState::kOn) return false;
-  profileState = ProfileState::kEnding;
-  for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
-    stopTimer(mp);
+  {
+    LockScope l(&timersLock);
+    if (profileState != ProfileState::kOn) return false;
+    profileState = ProfileState::kEnding;
+    for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
+      stopTimer(mp);
+    }
+    stopProcessTimer();
   }
-  stopProcessTimer();
-  giveBackSigprof();
+  giveBackSigprof(/*late=*/!awaitSignals());
   while (!tryLockTable()) osyield();
   samples.open = false;
   unlockTable();
@@ -368,6 +398,7 @@ bool cpuProfileSignal(const siginfo_t* info, const void* context) {
   // the signal was blocked, a signal stands for several periods.
   const int overrun = own ? std::max(info->si_overrun, 0) : 0;
   countSample(pcs, n, labels, 1 + overrun);
+  traceCpuSample(gp, pcs, n);
   return true;
 }
 

@@ -168,8 +168,9 @@ void lookAt(G* gp, uint64_t gen, std::vector<Untraced>* out) {
   Untraced u{gp, traceGoid(goid), kNoTraceThread, TraceGo::kWaiting};
   const M* mp = peek(gp->m);
   switch (readgstatus(gp) & ~uint32_t{kGscan}) {
+    // The goroutine of a plain thread is in a call for as long as it lives.
     case kGrunnable:
-      u.status = TraceGo::kRunnable;
+      u.status = gp->foreign ? TraceGo::kSyscall : TraceGo::kRunnable;
       break;
     case kGwaiting:
       u.status = gp->foreign ? TraceGo::kSyscall : TraceGo::kWaiting;
@@ -241,33 +242,34 @@ class EventBatches {
 
 // ---- The file ---------------------------------------------------------------
 
-// writeAll writes n bytes. Returns false if a write fails. A pipe without a
-// reader sends no SIGPIPE.
+// writeAll writes n bytes. Returns 0, or the error of the write that failed. A
+// pipe without a reader sends no SIGPIPE.
 // On: user, or a foreign thread, in a declared call.  Parks: no.
-bool writeAll(int fd, const void* bytes, size_t n) {
+int writeAll(int fd, const void* bytes, size_t n) {
   sigset_t pipe, before;
   sigemptyset(&pipe);
   sigaddset(&pipe, SIGPIPE);
   pthread_sigmask(SIG_BLOCK, &pipe, &before);
   const auto* p = static_cast<const char*>(bytes);
-  bool broke = false;
-  while (n > 0) {
+  int error = 0;
+  while (n > 0 && error == 0) {
     const ssize_t w = ::write(fd, p, n);
-    if (w < 0 && errno == EINTR) continue;
-    if (w <= 0) {
-      broke = w < 0 && errno == EPIPE;
-      break;
+    if (w > 0) {
+      p += w;
+      n -= static_cast<size_t>(w);
+    } else if (w == 0) {
+      error = EIO;  // no file does that
+    } else if (errno != EINTR) {
+      error = errno;  // the calls below may change it
     }
-    p += w;
-    n -= static_cast<size_t>(w);
   }
-  if (broke && sigismember(&before, SIGPIPE) == 0) {
+  if (error == EPIPE && sigismember(&before, SIGPIPE) == 0) {
     const timespec now = {};
     while (sigtimedwait(&pipe, nullptr, &now) < 0 && errno == EINTR) {
     }
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return n == 0;
+  return error;
 }
 
 constexpr std::string_view kHeader("go 1.23 trace\0\0\0", 16);
@@ -292,11 +294,11 @@ bool forEachPart(const Output& o, F&& f) {
 bool writeOutput(File* f, const Output& o) {
   const int fd = f->fd;
   if (!std::exchange(f->headerWritten, true) &&
-      !writeAll(fd, kHeader.data(), kHeader.size())) {
+      writeAll(fd, kHeader.data(), kHeader.size()) != 0) {
     return false;
   }
   return forEachPart(
-      o, [fd](const void* p, size_t n) { return writeAll(fd, p, n); });
+      o, [fd](const void* p, size_t n) { return writeAll(fd, p, n) == 0; });
 }
 
 std::string flatten(const Output& o) {
@@ -363,6 +365,7 @@ void awaitScopes() {
 // of full ones.
 void takeBuffers(uint64_t gen) {
   for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
+    traceTakeSamples(mp, gen);
     TraceBuf* b = std::exchange(mp->trace.buf[gen % 2], nullptr);
     const TraceM::Loss& loss = mp->trace.loss[gen % 2];
     if (loss.gen.load(relaxed) == gen) {
@@ -605,9 +608,11 @@ int64_t traceRecorderWrite(int fd) noexcept {
   if (!recorder.on) return -EBADF;
   advance(&session, /*stops=*/false);
   auto n = static_cast<int64_t>(kHeader.size());
-  if (!writeAll(fd, kHeader.data(), kHeader.size())) return -errno;
+  int error = writeAll(fd, kHeader.data(), kHeader.size());
+  if (error != 0) return -error;
   for (const auto* g = recorder.oldest; g != nullptr; g = g->next) {
-    if (!writeAll(fd, g->bytes.data(), g->bytes.size())) return -errno;
+    error = writeAll(fd, g->bytes.data(), g->bytes.size());
+    if (error != 0) return -error;
     n += static_cast<int64_t>(g->bytes.size());
   }
   return n;

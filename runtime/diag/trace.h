@@ -79,6 +79,15 @@ void traceProcs(int32_t n);
 // traceProcStatus writes the status of a P that no thread changes now.
 void traceProcStatus(P* pp);
 
+// The most frames of a CPU sample.
+inline constexpr uint32_t kMostSampled = 64;  // 512 bytes of a handler's stack
+// traceCpuSample writes a sample of the CPU profile: the n addresses of the
+// interrupted stack, the innermost first, at most kMostSampled. `self` is the G
+// of the thread, or nullptr. A thread without an M has no place in a trace, so
+// its samples are only in the profile.
+// On: any, in the handler of SIGPROF.
+void traceCpuSample(const G* self, const uintptr_t* pcs, uint32_t n);
+
 // traceAdvanceDue returns true if the generation is to end: it has lasted for a
 // second, or has many events. sysmon asks.
 bool traceAdvanceDue(int64_t now);

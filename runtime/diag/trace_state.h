@@ -20,6 +20,8 @@ enum class TraceEv : uint8_t {
   kStack = 3,
   kStrings = 4,
   kString = 5,
+  kCPUSamples = 6,
+  kCPUSample = 7,
   kFrequency = 8,
   kProcsChange = 9,
   kProcStart = 10,
@@ -71,6 +73,12 @@ enum TraceString : uint32_t {
 // without a P creates one, the trace shows this P on this thread.
 inline constexpr uint64_t kNoProcP = 1024;
 inline constexpr uint64_t kNoProcThread = uint64_t{1} << 40;
+
+// The P of a CPU sample of a thread that has none.
+inline constexpr uint64_t kNoTraceProc = ~uint64_t{0};
+// The first word of the stack of a CPU sample in TraceState::stacks. It is no
+// address. Readers get such a stack with the frames of the runtime in it.
+inline constexpr uintptr_t kTraceWholeStack = ~uintptr_t{0};
 
 struct TraceState {
   // The current generation, or 0 if no trace is being written.
@@ -151,6 +159,9 @@ uint64_t traceThread(const M* mp);
 // traceMarkOf returns the mark of gp. It makes one at the first call. Returns
 // nullptr if there is no memory.
 TraceMark* traceMarkOf(G* gp);
+// traceTakeSamples moves the CPU samples of mp in generation gen, which has
+// ended, to the list of full buffers.
+void traceTakeSamples(M* mp, uint64_t gen);
 // traceWriteLoss writes the event of the loss of mp into *b.
 void traceWriteLoss(const TraceM::Loss& loss, uint64_t gen, uint64_t tid,
                     TraceBuf* b);

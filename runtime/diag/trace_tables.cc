@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -128,9 +129,11 @@ struct Function {
   bool ours = false;
 };
 
-// functionAt returns the function around pc. The names stay for the life of the
-// process, because they are few, and finding one is slow. Only the thread that
-// ends a generation calls it, and there is one at a time.
+// functionAt returns the function around pc. The names stay for the generations
+// that follow, because finding one is slow. CPU samples may have many
+// addresses, so all are dropped when there are more than kMostFunctions. Only
+// the thread that ends a generation calls it, and there is one at a time.
+constexpr size_t kMostFunctions = size_t{1} << 16;
 std::unordered_map<uintptr_t, Function>* functions = nullptr;
 const Function& functionAt(uintptr_t pc) {
   if (functions == nullptr) {
@@ -145,23 +148,36 @@ const Function& functionAt(uintptr_t pc) {
   return it->second;
 }
 
+// shownPart returns the frames of a stack that readers get. The outermost
+// frames are those of the runtime, and are left out. The innermost are, too,
+// but they stay for a CPU sample, which shows where the time goes. An event
+// keeps one frame if all are the runtime's, and a sample keeps all.
+std::span<const uintptr_t> shownPart(std::span<const uintptr_t> pcs) {
+  const auto ours = [](uintptr_t pc) { return functionAt(pc).ours; };
+  if (pcs.front() == kTraceWholeStack) {
+    pcs = pcs.subspan(1);
+    if (std::all_of(pcs.begin(), pcs.end(), ours)) return pcs;
+  } else {
+    while (pcs.size() > 1 && ours(pcs.front())) pcs = pcs.subspan(1);
+  }
+  while (pcs.size() > 1 && ours(pcs.back())) pcs = pcs.first(pcs.size() - 1);
+  return pcs;
+}
+
 std::string dumpStacks(uint64_t gen, Names* names) {
+  if (functions != nullptr && functions->size() > kMostFunctions) {
+    functions->clear();
+  }
   Batches stacks(gen, TraceEv::kStacks);
   traceState.stacks[gen % 2].forEach([&](const TraceNode& n) {
-    const auto* pcs = static_cast<const uintptr_t*>(n.bytes());
-    size_t count = n.size / sizeof(pcs[0]);
-    // The innermost frames are those of the runtime. One stays if all are.
-    while (count > 1 && functionAt(*pcs).ours) {
-      pcs++;
-      count--;
-    }
-    while (count > 1 && functionAt(pcs[count - 1]).ours) count--;
+    const auto* words = static_cast<const uintptr_t*>(n.bytes());
+    const auto pcs = shownPart({words, n.size / sizeof(words[0])});
     std::string item(1, static_cast<char>(TraceEv::kStack));
     number(&item, n.id);
-    number(&item, count);
-    for (size_t i = 0; i < count; i++) {
-      number(&item, pcs[i]);
-      number(&item, names->id(functionAt(pcs[i]).name));
+    number(&item, pcs.size());
+    for (const uintptr_t pc : pcs) {
+      number(&item, pc);
+      number(&item, names->id(functionAt(pc).name));
       number(&item, 0);  // file
       number(&item, 0);  // line
     }

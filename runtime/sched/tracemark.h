@@ -71,6 +71,9 @@ struct TraceM {
   // in no TraceScope, the buffer belongs to the thread that ends the
   // generation.
   TraceBuf* buf[2] = {};
+  // The same for CPU samples. Only the handler of SIGPROF fills them
+  // (trace_cpu.cc).
+  TraceBuf* samples[2] = {};
   // releasePreempted lets the goroutine run without a P. In the trace the
   // goroutine waits for one. Relaxed: written by the thread of the M, or for it
   // by the thread that lets the goroutine run. The thread that ends a

@@ -360,16 +360,15 @@ void takeSigprof() {
   sigaction(SIGPROF, &action, nullptr);
 }
 
-// The signals of a timer that has been deleted may still be on their way. To
-// ignore a signal drops them all. Otherwise they would end a program that does
-// not handle SIGPROF.
-void giveBackSigprof() {
+// To ignore a signal drops all that are on their way. Otherwise they would end a
+// program that does not handle SIGPROF.
+void giveBackSigprof(bool late) {
   struct sigaction now = {};
   sigaction(SIGPROF, nullptr, &now);
   if (!isOurs(now, onProf)) return;
   struct sigaction ignore = {};
   ignore.sa_handler = SIG_IGN;
-  sigaction(SIGPROF, &ignore, nullptr);
+  if (late) sigaction(SIGPROF, &ignore, nullptr);
   sigaction(SIGPROF, oldProf.load(relaxed), nullptr);
 }
 

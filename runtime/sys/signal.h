@@ -31,12 +31,13 @@ void initterminate();
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] sigset_t ignoredBelow();
 // takeSigprof installs our handler of SIGPROF, before the one that is there.
-// giveBackSigprof restores what was there before. Signals that are on their way
-// then are dropped. If the program has installed a handler since takeSigprof,
-// that one stays. Only one thread at a time calls them.
+// giveBackSigprof restores what was there before. If some signals of our timers
+// may still be on their way (`late`), it drops all that are, and for an instant
+// those of the program, too. If the program has installed a handler since
+// takeSigprof, that one stays. Only one thread at a time calls them.
 // On: any.  P: either.  Locks: none.  Parks: no.
 void takeSigprof();
-void giveBackSigprof();
+void giveBackSigprof(bool late);
 // minitSignalStack gives this thread, mp's, a signal stack, because a handler
 // must not need the stack that has just overflowed.
 // On: any, the thread itself.  P: either.  Locks: none.  Parks: no.

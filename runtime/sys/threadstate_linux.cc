@@ -35,6 +35,29 @@ uint64_t numberAt(const char*& s) {
   return n;
 }
 
+// hexAt reads the hexadecimal number at s.
+uint64_t hexAt(const char* s) {
+  uint64_t n = 0;
+  for (;; s++) {
+    const bool letter = *s >= 'a' && *s <= 'f';
+    if (!letter && (*s < '0' || *s > '9')) return n;
+    n = 16 * n + static_cast<uint64_t>(letter ? *s - 'a' + 10 : *s - '0');
+  }
+}
+
+// readStatus reads the status file of a thread. Returns false if it cannot.
+using StatusText = char[4096];
+bool readStatus(int32_t tid, StatusText* text) {
+  char name[32];
+  Writer w{.buf = name, .cap = sizeof(name) - 1, .fd = kNoFd};
+  print(&w, "%d/status", tid);
+  name[w.len] = '\0';
+  const int64_t n = readTaskFile(name, *text, sizeof(*text) - 1);
+  if (n <= 0) return false;
+  (*text)[n] = '\0';
+  return true;
+}
+
 // isAbout returns true if the text is about the thread tid, or does not tell.
 // NSpid has the thread's number in each PID namespace, our own last.
 bool isAbout(const char* text, int32_t tid) {
@@ -64,15 +87,19 @@ ThreadState parseThreadStatus(const char* text, int32_t tid, uint64_t* sleeps) {
 }
 
 ThreadState threadState(int32_t tid, uint64_t* sleeps) {
-  char name[32];
-  Writer w{.buf = name, .cap = sizeof(name) - 1, .fd = kNoFd};
-  print(&w, "%d/status", tid);
-  name[w.len] = '\0';
-  char text[4096];
-  const int64_t n = readTaskFile(name, text, sizeof(text) - 1);
-  if (n <= 0) return ThreadState::kUnseen;
-  text[n] = '\0';
+  StatusText text;
+  if (!readStatus(tid, &text)) return ThreadState::kUnseen;
   return parseThreadStatus(text, tid, sleeps);
+}
+
+Pending isPending(int32_t tid, int sig) {
+  StatusText text;
+  if (!readStatus(tid, &text) || !isAbout(text, tid)) return Pending::kUnknown;
+  const char* own = fieldOf(text, "SigPnd");
+  const char* shared = fieldOf(text, "ShdPnd");
+  if (own == nullptr || shared == nullptr) return Pending::kUnknown;
+  const uint64_t all = hexAt(own) | hexAt(shared);
+  return (all >> (sig - 1) & 1) != 0 ? Pending::kYes : Pending::kNo;
 }
 
 bool isConfinedHere(int32_t tid) {

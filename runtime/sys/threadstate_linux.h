@@ -24,6 +24,13 @@ enum class ThreadState : uint8_t { kRunning, kAsleep, kUnknown, kUnseen };
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] ThreadState parseThreadStatus(const char* text, int32_t tid,
                                             uint64_t* sleeps);
+// Pending tells whether a signal waits to be delivered. kUnknown: /proc does
+// not tell, for example because the thread has ended.
+enum class Pending : uint8_t { kNo, kYes, kUnknown };
+// isPending looks for a signal that waits for the thread, or for any thread of
+// the process.
+// On: any.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] Pending isPending(int32_t tid, int sig);
 // isConfinedHere returns true if the thread may use one processor only, and the
 // caller is on that processor now. Returns false if the kernel does not tell.
 // On: any.  P: either.  Locks: none.  Parks: no.

@@ -5,6 +5,8 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -218,6 +220,45 @@ TEST_P(TraceTest, TraceShowsPlainThreadsAndTheirGoroutines) {
   const Traced t = ReadTrace(file.Contents());
   EXPECT_EQ(t.count.at(Ev::kGoCreateSyscall), 1u);
   EXPECT_EQ(t.count.at(Ev::kGoDestroySyscall), 1u);
+}
+
+// A plain thread that is stopped in a handler.
+std::atomic<int> held{0};  // 1: in the handler; 2: it may go on
+void Hold(int) {
+  held = 1;
+  while (held != 2) {
+  }
+}
+
+// A plain thread that has been woken is still in a call, as readers see it.
+TEST_P(TraceTest, GenerationsMayEndWhileAPlainThreadWakes) {
+  const TempFile file;
+  const int null = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(null, 0);
+  struct sigaction hold = {}, before = {};
+  hold.sa_handler = Hold;
+  hold.sa_flags = SA_RESTART;
+  ASSERT_EQ(sigaction(SIGUSR1, &hold, &before), 0);
+  Run([&] {
+    ASSERT_TRUE(trace::Start(file.fd()).ok());
+    trace::FlightRecorder recorder;
+    ASSERT_TRUE(recorder.Start().ok());
+    const chan<int> c = make_chan<int>();
+    std::thread t([=] { EXPECT_EQ(c.Recv(), 1); });
+    EXPECT_TRUE(testing::EventuallyParked("chan receive", 1));
+    held = 0;
+    pthread_kill(t.native_handle(), SIGUSR1);
+    EXPECT_TRUE(testing::Eventually([] { return held == 1; }));
+    c.Send(1);  // the thread cannot run yet
+    for (int i = 0; i < 3; i++) EXPECT_TRUE(recorder.WriteTo(null).ok());
+    held = 2;
+    t.join();
+    recorder.Stop();
+    trace::Stop();
+  });
+  sigaction(SIGUSR1, &before, nullptr);
+  ::close(null);
+  EXPECT_GE(ReadTrace(file.Contents()).generations, 4u);
 }
 
 TEST_P(TraceTest, TraceShowsChangesOfGomaxprocs) {

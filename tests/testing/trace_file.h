@@ -7,12 +7,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "gump/gump.h"
 #include "tools/trace/order.h"
@@ -53,6 +55,19 @@ class TempFile {
   std::string path_;
 };
 
+// A CPU sample.
+struct TracedSample {
+  uint64_t generation = 0;
+  uint64_t g = 0;                      // kNoId: no goroutine
+  uint64_t p = 0;                      // kNoId: none
+  std::vector<std::string> functions;  // innermost first
+
+  bool Has(const std::string& function) const {
+    return std::find(functions.begin(), functions.end(), function) !=
+           functions.end();
+  }
+};
+
 // What a trace contains.
 struct Traced {
   uint64_t generations = 0;
@@ -62,10 +77,40 @@ struct Traced {
   std::set<std::string> functions;
   // How often a goroutine stopped while this function ran.
   std::map<std::string, uint64_t> stops;
+  std::vector<TracedSample> samples;
+
+  // In counts the samples in a function.
+  size_t In(const std::string& function) const {
+    return static_cast<size_t>(
+        std::count_if(samples.begin(), samples.end(),
+                      [&](const TracedSample& s) { return s.Has(function); }));
+  }
 };
 
 // Whether the process has died while it wrote the trace.
 enum class Cut : bool { kNo, kMaybe };
+
+// ReadSamples fails the test if the samples of a generation cannot be the
+// library's. last_sample has the time of the last one of each thread.
+inline void ReadSamples(const trace_tool::Generation& g,
+                        std::map<uint64_t, uint64_t>* last_sample, Traced* t) {
+  std::map<uint64_t, uint64_t> last;
+  for (const trace_tool::CpuSample& s : g.samples) {
+    EXPECT_NE(s.m, trace_tool::kNoId);
+    // No thread writes to a generation after it has written to a later one.
+    EXPECT_GT(s.ns, (*last_sample)[s.m]) << "generation " << g.number;
+    last[s.m] = std::max(last[s.m], s.ns);
+    TracedSample sample{g.number, s.g, s.p, {}};
+    const auto stack = g.stacks.find(s.stack);
+    EXPECT_TRUE(stack != g.stacks.end() && !stack->second.empty());
+    if (stack == g.stacks.end()) continue;
+    for (const trace_tool::Frame& f : stack->second) {
+      sample.functions.emplace_back(g.String(f.function).value_or("?"));
+    }
+    t->samples.push_back(std::move(sample));
+  }
+  for (const auto& [m, ns] : last) (*last_sample)[m] = ns;
+}
 
 // ReadTrace fails the test if the trace breaks a rule.
 inline Traced ReadTrace(const std::string& bytes, Cut cut = Cut::kNo) {
@@ -75,6 +120,7 @@ inline Traced ReadTrace(const std::string& bytes, Cut cut = Cut::kNo) {
   if (!reader.ok()) return t;
   trace_tool::Order order;
   trace_tool::Generation g;
+  std::map<uint64_t, uint64_t> last_sample;
   while (reader->Next(&g)) {
     t.generations++;
     const auto text = [&g](uint64_t id) {
@@ -107,6 +153,7 @@ inline Traced ReadTrace(const std::string& bytes, Cut cut = Cut::kNo) {
       }
     });
     EXPECT_TRUE(s.ok()) << s;
+    ReadSamples(g, &last_sample, &t);
     for (const auto& [id, frames] : g.stacks) {
       for (const trace_tool::Frame& f : frames) {
         t.functions.insert(text(f.function));

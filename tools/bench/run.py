@@ -155,6 +155,13 @@ WORKLOADS = [
     Workload("OVERHEAD/8", "overhead", "off-ms", procs=(2,)),
     Workload("OVERHEAD/8", "overhead", "lost-%", procs=(2,)),
     Workload("OVERHEAD/8", "overhead", "cpu-lost-%", procs=(2,), limit=1),
+    Workload("PROFILE/compute", "profile", "off-ms", procs=(2,)),
+    Workload("PROFILE/compute", "profile", "lost-%", procs=(2,)),
+    Workload("PROFILE/compute", "profile", "cpu-lost-%", procs=(2,), limit=1),
+    Workload("PROFILE/spawn", "profile", "off-ms"),
+    Workload("PROFILE/spawn", "profile", "cpu-lost-%", limit=1),
+    Workload("PROFILE/pingpong", "profile", "off-ms"),
+    Workload("PROFILE/pingpong", "profile", "cpu-lost-%", limit=1),
     Workload("LOCALITY/chan", "numa", "moves-%", procs=(8,), limit=2),
     Workload("LOCALITY/chan", "numa", "resumed-%", procs=(8,)),
     Workload("LOCALITY/join", "numa", "moves-%", procs=(8,), limit=2),
@@ -183,10 +190,10 @@ WORKLOADS = [
 
 # A side is started twice for each problem and GOMAXPROCS, and makes --reps repetitions each time. The exceptions:
 ONE_REPETITION_PER_PROCESS = {"park_mem"}  # started --reps times: a second repetition would find its pages warm.
-ONE_PROCESS = {"file", "idle", "overhead", "sleepers", "ticker", "timers"}  # started once: each repetition takes seconds.
+ONE_PROCESS = {"file", "idle", "overhead", "profile", "sleepers", "ticker", "timers"}  # started once: each repetition takes seconds.
 NO_TWIN = {"co", "thread"}  # Go has nothing of the kind
 MACHINE_ONLY = {"host"}  # no runtime takes part, so one program serves for all sides
-OURS_ONLY = {"group", "numa"}  # Go has no groups and no nodes; their rows compare with work without
+OURS_ONLY = {"group", "numa", "profile"}  # their rows compare with work without groups, nodes or a profile
 
 
 def selected(args):

@@ -1,6 +1,7 @@
 // trace_check FILE...: checks execution traces. Prints a line for each valid
-// one, and for any other what is wrong and where. Exit code 1: a trace is not
-// valid. Exit code 2: a file cannot be read.
+// one, with the number of its CPU samples if it has any, and for any other what
+// is wrong and where. Exit code 1: a trace is not valid. Exit code 2: a file
+// cannot be read.
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -20,14 +21,17 @@ absl::Status Check(absl::string_view bytes, std::string* summary) {
   trace_tool::Order order;
   trace_tool::Generation generation;
   uint64_t generations = 0, events = 0;
+  size_t samples = 0;
   while (reader->Next(&generation)) {
     ++generations;
+    samples += generation.samples.size();
     const absl::Status status =
         order.Run(generation, [&](const trace_tool::Event&) { ++events; });
     if (!status.ok()) return status;
   }
   *summary = absl::StrCat("go 1.", reader->version(),
                           ", generations: ", generations, ", events: ", events);
+  if (samples > 0) absl::StrAppend(summary, ", samples: ", samples);
   return reader->status();
 }
 

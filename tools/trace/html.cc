@@ -124,6 +124,13 @@ void WriteData(const Model& model, Base64* out) {
     out->Number(log.g);
     out->Number(log.text);
   }
+  uint64_t last = model.begin;
+  for (const Sample& s : model.samples) {
+    out->Number(s.ns - last);
+    out->Number(s.g);
+    out->Number(s.stack);
+    last = s.ns;
+  }
   out->Finish();
 }
 
@@ -203,7 +210,8 @@ std::string Meta::All(absl::string_view title) {
       ",\"generations\":", model_.generations, ",\"events\":", model_.events,
       ",\"duration\":", model_.end - model_.begin, ",\"gs\":", model_.gs.size(),
       ",\"changes\":", changes, ",\"wakes\":", model_.wakes.size(),
-      ",\"regions\":", model_.regions.size(), ",\"logs\":", model_.logs.size());
+      ",\"regions\":", model_.regions.size(), ",\"logs\":", model_.logs.size(),
+      ",\"samples\":", model_.samples.size());
   Array("ps", model_.ps, [&](const Proc& p) { absl::StrAppend(&out_, p.id); });
   Array("texts", model_.texts,
         [&](const std::string& text) { AppendQuoted(text, &out_); });

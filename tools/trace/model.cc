@@ -23,6 +23,7 @@ class Builder {
   }
 
   void BeginGeneration(const Generation& g);
+  void EndGeneration();
   void Use(const Event& e);
   void Finish();
 
@@ -44,10 +45,13 @@ class Builder {
   void End(uint64_t id, uint64_t ns);
   void Switch(const Event& e);
   void Annotate(const Event& e);
+  void AddSamples(uint64_t until);
   void Sum(Goroutine* g, size_t index);
 
   Model* model_;
   const Generation* generation_ = nullptr;
+  std::vector<CpuSample> samples_;  // of this generation
+  size_t next_sample_ = 0;
   absl::flat_hash_map<std::string, TextId> text_ids_;
   // The ids of this generation.
   absl::flat_hash_map<uint64_t, StackId> stack_ids_;
@@ -265,8 +269,23 @@ void Builder::Switch(const Event& e) {
   SetP(e.p, next + kPFirstG, false, e.ns);
 }
 
+// AddSamples adds the samples before `until`. Samples have no order among the
+// events but their times. So one may come before the first event of its
+// goroutine, and then it has none. The id may be in use again later.
+void Builder::AddSamples(uint64_t until) {
+  for (; next_sample_ < samples_.size(); ++next_sample_) {
+    const CpuSample& s = samples_[next_sample_];
+    if (s.ns >= until) break;
+    const auto g = g_index_.find(s.g);
+    model_->samples.push_back({std::max(s.ns, model_->begin),
+                               g == g_index_.end() ? 0 : g->second + 1,
+                               Stack(s.stack)});
+  }
+}
+
 void Builder::Use(const Event& e) {
   if (model_->events++ == 0) model_->begin = e.ns;
+  AddSamples(e.ns);
   model_->end = e.ns;
   switch (e.type) {
     case Ev::kProcStart:
@@ -416,8 +435,16 @@ void Builder::BeginGeneration(const Generation& g) {
   model_->batches += g.batches;
   stack_ids_.clear();
   why_of_.clear();
-  model_->samples.insert(model_->samples.end(), g.samples.begin(),
-                         g.samples.end());
+  samples_ = g.samples;
+  next_sample_ = 0;
+  std::stable_sort(
+      samples_.begin(), samples_.end(),
+      [](const CpuSample& a, const CpuSample& b) { return a.ns < b.ns; });
+}
+
+void Builder::EndGeneration() {
+  AddSamples(kNoId);
+  generation_ = nullptr;
 }
 
 void Builder::Finish() {
@@ -431,6 +458,10 @@ void Builder::Finish() {
   close(&m.pauses);
   close(&m.tasks);
   close(&m.regions);
+  for (Sample& s : m.samples) s.ns = std::min(s.ns, m.end);
+  std::stable_sort(
+      m.samples.begin(), m.samples.end(),
+      [](const Sample& a, const Sample& b) { return a.ns < b.ns; });
   m.latency = Distribution::Of(&latencies_);
   for (auto& [reason, waits] : waits_) {
     m.blocking.push_back({reason, Distribution::Of(&waits)});
@@ -491,6 +522,7 @@ absl::StatusOr<Model> BuildModel(absl::string_view bytes) {
       model.problem = std::string(status.message());
       break;
     }
+    builder.EndGeneration();
   }
   if (model.problem.empty() && !reader->status().ok()) {
     model.problem = std::string(reader->status().message());

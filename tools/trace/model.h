@@ -102,6 +102,12 @@ struct Log {
   uint32_t g = 0;
   TextId text = 0;
 };
+// A sample of the CPU profile.
+struct Sample {
+  uint64_t ns = 0;
+  uint32_t g = 0;  // an index plus 1; 0: no goroutine
+  StackId stack = 0;
+};
 struct Pause {  // the world was stopped, or stopping
   uint64_t begin = 0, end = 0;
   TextId reason = 0;
@@ -140,7 +146,7 @@ struct Model {
   std::vector<Task> tasks;
   std::vector<Log> logs;
   std::vector<Pause> pauses;
-  std::vector<CpuSample> samples;
+  std::vector<Sample> samples;  // by their times
 
   Distribution latency;            // from runnable to running
   std::vector<Blocking> blocking;  // by reason, the largest sum first

@@ -39,8 +39,10 @@ class Writer {
   void Procs();
   void Goroutines();
   void Slice(const Goroutine& g, size_t tid, size_t index);
+  void Stack(StackId id);
   void Wakes();
   void Annotations();
+  void Samples();
 
   const Model& model_;
   absl::FunctionRef<void(absl::string_view)> write_;
@@ -138,19 +140,25 @@ void Writer::Slice(const Goroutine& g, size_t tid, size_t index) {
   Time("dur", end - c.ns);
   if (!has_why && c.detail != kNoP) {
     absl::StrAppend(&out_, ",\"args\":{\"p\":", model_.ps[c.detail].id, "}");
-  } else if (why.stack != 0) {
-    std::string stack;
-    for (const ModelFrame& f : model_.stacks[why.stack]) {
-      absl::StrAppend(&stack, stack.empty() ? "" : "\n",
-                      model_.texts[f.function]);
-      if (f.file != 0) absl::StrAppend(&stack, " ", model_.texts[f.file]);
-      if (f.line != 0) absl::StrAppend(&stack, ":", f.line);
-    }
-    absl::StrAppend(&out_, ",\"args\":{\"stack\":");
-    AppendQuoted(stack, &out_);
-    out_.push_back('}');
+  } else {
+    Stack(why.stack);
   }
   End();
+}
+
+// Stack adds a stack, if there is one, as the arguments of an event.
+void Writer::Stack(StackId id) {
+  if (id == 0) return;
+  std::string stack;
+  for (const ModelFrame& f : model_.stacks[id]) {
+    absl::StrAppend(&stack, stack.empty() ? "" : "\n",
+                    model_.texts[f.function]);
+    if (f.file != 0) absl::StrAppend(&stack, " ", model_.texts[f.file]);
+    if (f.line != 0) absl::StrAppend(&stack, ":", f.line);
+  }
+  absl::StrAppend(&out_, ",\"args\":{\"stack\":");
+  AppendQuoted(stack, &out_);
+  out_.push_back('}');
 }
 
 void Writer::Goroutines() {
@@ -211,6 +219,20 @@ void Writer::Annotations() {
   }
 }
 
+void Writer::Samples() {
+  for (const Sample& s : model_.samples) {
+    if (s.g == 0) continue;
+    const std::vector<ModelFrame>& frames = model_.stacks[s.stack];
+    Begin('i', kGoroutines, s.g,
+          frames.empty() ? "?" : model_.texts[frames[0].function]);
+    Field("cat", "cpu sample");
+    Field("s", "t");
+    Time("ts", s.ns - model_.begin);
+    Stack(s.stack);
+    End();
+  }
+}
+
 void Writer::All() {
   out_ = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
   Name(kPs, 0, "process_name", "Ps");
@@ -220,6 +242,7 @@ void Writer::All() {
   Goroutines();
   Wakes();
   Annotations();
+  Samples();
   out_ += "\n]}\n";
   write_(out_);
 }

@@ -9,14 +9,15 @@
 //  * when each goroutine runs and when it waits, and for what;
 //  * which goroutine makes another one runnable;
 //  * system calls, and stops of the world;
-//  * tasks, regions and messages of the program.
+//  * tasks, regions and messages of the program;
+//  * the samples of a CPU profile that runs at the same time (gump/pprof.h).
 //
 // It consists of parts of about a second. Each part is readable without those
 // after it, so the file of a process that dies is useful up to the last whole
 // part. An event costs about 0.1 µs and ten bytes.
 //
 // Stacks are walked by frame pointers, so compile with -fno-omit-frame-pointer.
-// A stack has at most 32 functions, the innermost.
+// A stack has at most 32 functions, the innermost; that of a sample has 64.
 #ifndef GUMP_TRACE_H_
 #define GUMP_TRACE_H_
 

@@ -268,6 +268,18 @@ TEST_P(MetricsSchedTest, WaitingGoroutinesAreCounted) {
   });
 }
 
+TEST_P(MetricsSchedTest, ReadStopsNoWorld) {
+  Run([] {
+    constexpr uint64_t kReads = 100;
+    std::vector<Sample> samples = AllSamples();
+    const uint64_t before = debug::ReadSchedStats().world_stops;
+    for (uint64_t i = 0; i < kReads; i++)
+      metrics::Read(absl::MakeSpan(samples));
+    // There may be one for another reason.
+    EXPECT_LT(debug::ReadSchedStats().world_stops - before, kReads);
+  });
+}
+
 TEST_P(MetricsSchedTest, RunningAndRunnableGoroutinesAreCounted) {
   Run([] {
     constexpr uint64_t kCount = 10;

@@ -348,6 +348,26 @@ TEST_F(CpuProfileSignalTest, HandlerOfTheProgramGetsItsOwnSignalsOnly) {
   });
 }
 
+// No instant of the profile's end drops a signal of the program.
+TEST_F(CpuProfileSignalTest, HandlerOfTheProgramMissesNoSignal) {
+  if (!kStacksCount) GTEST_SKIP() << "handlers run later";
+  testing::RunWith(2, [] {
+    struct sigaction a = {};
+    a.sa_handler = Handle;
+    ASSERT_EQ(sigaction(SIGPROF, &a, nullptr), 0);
+    handled = 0;
+    int raised = 0;
+    std::atomic<bool> stop{false};
+    std::thread thread([&] {
+      for (; !stop; raised++) raise(SIGPROF);
+    });
+    for (int i = 0; i < 200; i++) (void)Profiled([] {});
+    stop = true;
+    thread.join();
+    EXPECT_EQ(handled, raised);
+  });
+}
+
 // As if our handler were not there.
 TEST_F(CpuProfileSignalTest, CommandIgnoresTheSignalIfTheProgramDid) {
   ::signal(SIGPROF, SIG_IGN);

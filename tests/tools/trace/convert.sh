@@ -15,13 +15,16 @@ fail() {
 
 "$traced" whole.trace
 "$trace_check" whole.trace | tee checked || fail 'the trace is not valid'
-grep -Eq '^whole\.trace: valid, go 1\.2[0-9], generations: [1-9][0-9]*, events: [0-9]{5,}$' checked || fail 'not valid, or few events'
+grep -Eq '^whole\.trace: valid, go 1\.2[0-9], generations: [1-9][0-9]*, events: [0-9]{5,}, samples: [0-9]+$' checked ||
+  fail 'not valid, or few events, or no samples'
 if go version >/dev/null 2>&1 && { go tool trace -h 2>&1 || true; } | grep -q -e '-d='; then
   go tool trace -d=parsed whole.trace >parsed || fail "Go's reader refuses the trace"
   # Go's reader adds an event at each border of a generation.
   events=$(grep -c '^M=.*' parsed)
   syncs=$(grep -c '^M=.* Sync ' parsed)
-  [ "events: $((events - syncs))" = "$(grep -o 'events: .*' checked)" ] || fail "Go's reader counts $((events - syncs)) events"
+  samples=$(grep -c '^M=.* StackSample ' parsed)
+  counted="events: $((events - syncs - samples)), samples: $samples"
+  [ "$counted" = "$(grep -o 'events: .*' checked)" ] || fail "Go's reader counts $counted"
 fi
 
 "$gump_trace" whole.trace
@@ -45,6 +48,8 @@ for slices in tracks.values():
         assert end <= begin + 1e-3, (end, begin)
 assert {e["name"] for e in events if e["ph"] == "b"} >= {"round", "all of a round"}
 assert "numbers: 2000" in {e["name"] for e in events if e["ph"] == "i"}
+samples = [e["args"]["stack"] for e in events if e.get("cat") == "cpu sample"]
+assert any("Compute" in stack for stack in samples), samples
 assert {"chan receive", "sleep"} <= {e["name"].removeprefix("waiting: ") for e in events if e.get("cat") == "waiting"}
 PYTHON
 

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -194,6 +197,60 @@ TEST(ModelTest, RegionsTasksLogsAndPausesHaveTheirTimes) {
   EXPECT_EQ(m.texts[m.pauses[0].reason], "one");
 }
 
+// SampleBatch makes a batch of samples: time, m, p, g, stack.
+std::string SampleBatch(const std::vector<std::array<uint64_t, 5>>& samples) {
+  std::string data(1, static_cast<char>(Ev::kCpuSamples));
+  for (const auto& sample : samples) {
+    data.push_back(static_cast<char>(Ev::kCpuSample));
+    for (uint64_t number : sample) data += MadeTrace::Number(number);
+  }
+  return data;
+}
+
+// Goroutine 2 runs from 1160 ns to 1440 ns.
+MadeTrace HandshakeWithSamples() {
+  MadeTrace trace = Handshake();
+  trace.Batch(kNoId, SampleBatch({{1300, 7, 0, 2, 5},
+                                  {1200, 7, 0, 2, 4},
+                                  {1250, 8, kNoId, 0, 4},
+                                  {9000, 7, 0, 2, 4},
+                                  {1, 7, 0, 2, 4}}));
+  return trace;
+}
+
+TEST(ModelTest, SamplesAreInOrderAndHaveTheirGoroutineAndStack) {
+  MadeTrace trace = HandshakeWithSamples();
+  const Model m = Build(&trace);
+  ASSERT_EQ(m.samples.size(), 5u);
+  // The goroutine does not exist yet or any more at the first and last time.
+  EXPECT_EQ(m.samples[0].ns, m.begin);
+  EXPECT_EQ(m.samples[0].g, 0u);
+  EXPECT_EQ(m.samples[4].ns, m.end);
+  EXPECT_EQ(m.samples[4].g, 0u);
+  EXPECT_EQ(m.samples[1].ns, 1200u);
+  ASSERT_NE(m.samples[1].g, 0u);
+  EXPECT_EQ(m.gs[m.samples[1].g - 1].id, 2u);
+  EXPECT_EQ(m.Where(m.samples[1].stack), "Producer");
+  EXPECT_EQ(m.samples[2].g, 0u);
+  EXPECT_EQ(m.samples[3].ns, 1300u);
+}
+
+// In another generation, the ids of stacks are others.
+TEST(ModelTest, SamplesOfEachGenerationHaveItsStacks) {
+  MadeTrace trace;
+  for (const uint64_t n : {1, 2}) {
+    trace.Generation(n)
+        .M(7, "ProcStatus 0 1, GoStatus 1 7 2")
+        .Batch(kNoId, SampleBatch({{2000 * n, 7, 0, 1, 9}}))
+        .String(1, n == 1 ? "First" : "Second")
+        .Stack(9, {{10 * n, 1, 0, 0}});
+  }
+  const Model m = Build(&trace);
+  ASSERT_EQ(m.samples.size(), 2u);
+  EXPECT_EQ(m.Where(m.samples[0].stack), "First");
+  EXPECT_EQ(m.Where(m.samples[1].stack), "Second");
+}
+
 TEST(ModelTest, InvalidTraceGivesAllBeforeTheFault) {
   MadeTrace trace;
   trace.Generation(1).M(7,
@@ -305,6 +362,15 @@ TEST(PerfettoTest, TracksShowStatesAndFlows) {
   EXPECT_TRUE(absl::StrContains(
       json,
       R"({"ph":"f","pid":2,"tid":1,"name":"wakes","cat":"wake","id":1,"bp":"e","ts":0.420})"))
+      << json;
+}
+
+TEST(PerfettoTest, SamplesAreMarksOfTheirGoroutine) {
+  MadeTrace trace = HandshakeWithSamples();
+  const std::string json = Perfetto(Build(&trace));
+  EXPECT_TRUE(absl::StrContains(
+      json,
+      R"({"ph":"i","pid":2,"tid":2,"name":"Producer","cat":"cpu sample","s":"t","ts":0.190,"args":{"stack":"Producer"}})"))
       << json;
 }
 

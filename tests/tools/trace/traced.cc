@@ -1,12 +1,16 @@
-// traced FILE [NUMBERS]: writes a trace of goroutines in every state. Each of
-// NUMBERS numbers (default 2000) that two of them exchange makes about six
-// events.
+// traced FILE [NUMBERS]: writes a trace of goroutines in every state, with
+// samples of a CPU profile. Each of NUMBERS numbers (default 2000) that two of
+// them exchange makes about six events.
+#include <fcntl.h>
 #include <gump/gump.h>
+#include <gump/pprof.h>
 #include <gump/trace.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <string>
 #include <thread>
 
@@ -71,10 +75,20 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "%s\n", s.ToString().c_str());
       return 1;
     }
+    const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (const absl::Status s = pprof::StartCPUProfile(null, 1000); !s.ok()) {
+      std::fprintf(stderr, "%s\n", s.ToString().c_str());
+      return 1;
+    }
+    // The kernel takes a sample at most at each of its ticks.
+    const std::clock_t end = std::clock() + CLOCKS_PER_SEC / 5;
+    while (std::clock() < end) Compute();
     RunAll(count);
     runtime::GOMAXPROCS(runtime::GOMAXPROCS(0) + 1);
     RunAll(count);
     trace::Stop();
+    pprof::StopCPUProfile();
+    close(null);
     return 0;
   });
 }

@@ -64,6 +64,11 @@ function decode() {
     const t = number();
     (gs[number()].logs ??= []).push({ time: t, text: meta.texts[number()] });
   }
+  for (let i = 0, t = 0; i < meta.samples; i++) {
+    t += number();
+    const g = number(), stack = number();
+    if (g > 0) (gs[g - 1].samples ??= []).push({ time: t, stack });
+  }
   ps.sort((a, b) => a.id - b.id);
   return { time, state, detail, ps, gs, wakes, duration: Math.max(meta.duration, 1), used: next };
 }

@@ -160,6 +160,10 @@ function drawExtras(c, lane, y) {
     c.fillStyle = colour.region;
     c.fillRect(x, y + 1, Math.max(Math.min(xOf(r.end), view.width) - x, 1), 2);
   }
+  c.fillStyle = colour.accent;
+  for (const sample of lane.samples ?? []) {
+    if (sample.time >= view.from && sample.time <= view.to) c.fillRect(xOf(sample.time), y + G_HEIGHT - 3, 1, 3);
+  }
   for (const log of lane.logs ?? []) {
     if (log.time < view.from || log.time > view.to) continue;
     c.fillStyle = colour.ink;

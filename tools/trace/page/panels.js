@@ -36,6 +36,18 @@ function link(lane, change) {
   return b;
 }
 
+// How many samples a goroutine has, and the functions that have the most, of those in the selected state if that has any.
+function hotFunctions(all, i) {
+  const lane = view.selected, inState = i < 0 ? [] : all.filter(s => s.time >= trace.time[i] && s.time < endOf(lane, i));
+  const some = inState.length > 0 ? inState : all, counts = new Map();
+  for (const { stack } of some) {
+    const name = meta.texts[meta.stacks[stack][0] ?? 0];
+    counts.set(name, (counts.get(name) ?? 0) + 1);
+  }
+  const hot = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 5).map(([name, n]) => `${short(name) || "?"} ${n.toLocaleString("en")}`);
+  return `${some.length.toLocaleString("en")}${some === all ? " in all" : " in this state"}: ${hot.join(" · ")}`;
+}
+
 function showDetails() {
   const box = $("details"), lane = view.selected, i = view.change;
   box.replaceChildren();
@@ -68,6 +80,7 @@ function showDetails() {
     for (const r of lane.regions ?? []) if (r.begin <= trace.time[i] && r.end > trace.time[i]) add("region", r.name);
   }
   if (!lane.p && lane.maker) add("made by", link(trace.gs[lane.maker - 1], -1));
+  if (lane.samples) add("CPU samples", hotFunctions(lane.samples, i));
   box.append(list);
   if (i < 0 || lane.p) return;
   const stack = meta.stacks[whyOf(i)[1]] ?? [];

@@ -32,6 +32,9 @@ function testAll(check) {
   check("every lane is there", pByIndex.length === meta.ps.length && trace.gs.length === meta.gs);
   check("regions and messages are on their lanes", meta.regions + meta.logs
     === trace.gs.reduce((n, g) => n + (g.regions ?? []).length + (g.logs ?? []).length, 0), `${plural(meta.regions, "region")}, ${plural(meta.logs, "message")}`);
+  const marks = trace.gs.flatMap(g => g.samples ?? []);
+  check("samples are on their lanes, and have stacks", marks.length <= meta.samples && (marks.length > 0 || meta.samples === 0)
+    && marks.every(s => s.time >= 0 && s.time <= trace.duration && meta.stacks[s.stack]?.length > 0), plural(marks.length, "sample"));
   check("time never goes back", [...trace.ps, ...trace.gs].every(lane => {
     for (let i = lane.begin + 1; i < lane.end; i++) if (trace.time[i] < trace.time[i - 1]) return false;
     return true;
