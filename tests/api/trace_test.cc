@@ -161,6 +161,35 @@ TEST_P(TraceTest, GoroutinesThatLoseTheirPInManyGenerationsAreInIt) {
   EXPECT_GE(ReadTrace(file.Contents()).generations, 300u);
 }
 
+// A goroutine whose call ends after main gets no P. Most of the time the P with
+// which it went into the call has not been taken by then.
+TEST_P(TraceTest, CallThatEndsAfterMainHasLostItsP) {
+  const TempFile file;
+  ASSERT_TRUE(trace::Start(file.fd()).ok());
+  for (int i = 0; i < 40; i++) {
+    int fds[2];
+    ASSERT_EQ(::pipe(fds), 0);
+    std::atomic<bool> in_call = false;
+    std::atomic<bool> back = false;
+    Run([&] {
+      go([&, fd = fds[0]] {
+        blocking([&] {
+          in_call = true;
+          char c;
+          EXPECT_EQ(::read(fd, &c, 1), 0);
+        });
+        back = true;
+      });
+      EXPECT_TRUE(testing::Eventually([&] { return in_call.load(); }));
+    });
+    ::close(fds[1]);
+    Run([&] { EXPECT_TRUE(testing::Eventually([&] { return back.load(); })); });
+    ::close(fds[0]);
+  }
+  trace::Stop();
+  ReadTrace(file.Contents());
+}
+
 TEST_P(TraceTest, TraceShowsPlainThreadsAndTheirGoroutines) {
   const TempFile file;
   Run([&] {
