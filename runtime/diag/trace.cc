@@ -168,8 +168,8 @@ void lookAt(G* gp, uint64_t gen, std::vector<Untraced>* out) {
   Untraced u{gp, traceGoid(goid), kNoTraceThread, TraceGo::kWaiting};
   const M* mp = peek(gp->m);
   switch (readgstatus(gp) & ~uint32_t{kGscan}) {
-    case kGrunnable:
-      u.status = TraceGo::kRunnable;
+    case kGrunnable:  // a plain thread has been readied, and is about to wake
+      u.status = gp->foreign ? TraceGo::kSyscall : TraceGo::kRunnable;
       break;
     case kGwaiting:
       u.status = gp->foreign ? TraceGo::kSyscall : TraceGo::kWaiting;

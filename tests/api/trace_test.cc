@@ -5,6 +5,8 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -14,6 +16,7 @@
 #include <thread>
 
 #include "gump/gump.h"
+#include "runtime/sys/sanitizer.h"
 #include "tests/testing/parked.h"
 #include "tests/testing/trace_file.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -205,6 +208,43 @@ TEST_P(TraceTest, TraceShowsPlainThreadsAndTheirGoroutines) {
   const Traced t = ReadTrace(file.Contents());
   EXPECT_EQ(t.count.at(Ev::kGoCreateSyscall), 1u);
   EXPECT_EQ(t.count.at(Ev::kGoDestroySyscall), 1u);
+}
+
+// To readers the goroutine of a plain thread is always in a call. Here the
+// generation ends between the wake-up of the thread and the moment when it
+// runs.
+TEST_P(TraceTest, PlainThreadThatIsBeingWokenIsInACall) {
+  // ThreadSanitizer delays the signals of threads that sleep.
+  if (rt::kSanitizerBuild) GTEST_SKIP();
+  static std::atomic<bool> hold = false;
+  static std::atomic<bool> held = false;
+  struct sigaction wait = {}, before;
+  wait.sa_handler = [](int) {
+    held = true;
+    while (hold) ::usleep(100);
+    held = false;
+  };
+  wait.sa_flags = SA_RESTART | SA_ONSTACK;
+  ASSERT_EQ(sigaction(SIGUSR1, &wait, &before), 0);
+  const TempFile waiting, woken;
+  Run([&] {
+    trace::FlightRecorder recorder;
+    ASSERT_TRUE(recorder.Start().ok());
+    chan<int> c = make_chan<int>();
+    std::thread plain([&] { EXPECT_EQ(c.Recv(), 7); });
+    ASSERT_TRUE(testing::EventuallyParked("chan receive", 1));
+    EXPECT_TRUE(recorder.WriteTo(waiting.fd()).ok());
+    hold = true;
+    pthread_kill(plain.native_handle(), SIGUSR1);
+    ASSERT_TRUE(testing::Eventually([] { return held.load(); }));
+    c.Send(7);
+    EXPECT_TRUE(recorder.WriteTo(woken.fd()).ok());
+    hold = false;
+    blocking([&] { plain.join(); });
+  });
+  sigaction(SIGUSR1, &before, nullptr);
+  ReadTrace(waiting.Contents());
+  ReadTrace(woken.Contents());
 }
 
 TEST_P(TraceTest, TraceShowsChangesOfGomaxprocs) {
