@@ -141,6 +141,25 @@ function(gump_stress_test path)
     ENVIRONMENT "${gump_test_env};GUMP_STRESS_DUMP=1;GUMP_STRESS_SECONDS=0.15")
 endfunction()
 
+# gump_watched_tests(label path...): each test <path> as watched/<path> again, shorter, while a thread takes a profile, a
+# trace or a dump every 10 ms (testing/watch.cc). Death tests are left out. gtest ignores SIGPROF while it starts
+# their processes, and then restores what it found. If a CPU profile has begun meanwhile, the default ends the process.
+function(gump_watched_tests label)
+  if(CMAKE_CROSSCOMPILING)
+    return()
+  endif()
+  foreach(path IN LISTS ARGN)
+    string(REPLACE "/" "_" target test_${path})
+    target_link_libraries(${target} PRIVATE test_watch)
+    add_test(NAME watched/${path} COMMAND ${target})
+    set_tests_properties(watched/${path} PROPERTIES
+      FAIL_REGULAR_EXPRESSION "${gump_no_test}"
+      TIMEOUT ${gump_test_timeout}
+      LABELS ${label}
+      ENVIRONMENT "${gump_test_env};GUMP_TEST_WATCH=10ms;GUMP_STRESS_SECONDS=0.15;GTEST_FILTER=-*Death*")
+  endforeach()
+endfunction()
+
 # gump_traced_test(path): the stress test <path> as <path>_trace again, shorter, with schedtrace every 10 ms.
 function(gump_traced_test path)
   string(REPLACE "/" "_" target test_${path})

@@ -17,14 +17,15 @@
 //    (preempt_signal.cc). Its goroutine waits for its turn inside the handler.
 //
 // A goroutine preempted while holding a lock always runs again: the global
-// queue is FIFO. (A goroutine that returned its P to a stop-the-world goes back
-// to the front, but not twice in a row; see requeueDuringStop.) Other
-// goroutines that block on that lock are presumed blocked and lose their Ps.
-// The template thread may block on the lock too, for example on malloc's in
-// pthread_create. So a P never waits for a new thread while a goroutine is
-// preempted in place. If there is no idle thread, the P goes to the oldest such
-// goroutine, and a thread is ordered for later (startm). A P that waits for a
-// thread which does not come is taken back (takeStartingP).
+// queue is FIFO. (A goroutine that returned its P to a stop-the-world before it
+// could run goes back to the front, but not twice in a row; see
+// requeueDuringStop.) Other goroutines that block on that lock are presumed
+// blocked and lose their Ps. The template thread may block on the lock too, for
+// example on malloc's in pthread_create. So a P never waits for a new thread
+// while a goroutine is preempted in place. If there is no idle thread, the P
+// goes to the oldest such goroutine, and a thread is ordered for later
+// (startm). A P that waits for a thread which does not come is taken back
+// (takeStartingP).
 #include "runtime/sched/preempt.h"
 
 #include <algorithm>

@@ -8,6 +8,8 @@
 // to the sleeping M and wakes it (startlockedm). The thread that wakes a locked
 // M first subtracts it from nmidlelocked, under sched.lock (wakeLocked), so
 // checkdead counts the M as running while the P is on its way.
+#include <utility>
+
 #include "runtime/diag/panic.h"
 #include "runtime/sched/affinity.h"
 #include "runtime/sched/deadlock.h"
@@ -99,9 +101,17 @@ void wakeLocked(const M* mp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 namespace {
 
 // requeueDuringStop puts gp, which is locked to its thread and would run now,
-// at the head of the global queue if the world is being stopped. Then it
-// returns true. If gp ran instead, it might compute, and it would take a signal
-// to get the P back. Returns false
+// into the global queue if the world is being stopped. Then it returns true. If
+// gp ran instead, it might compute, and it would take a signal to get the P
+// back.
+//
+// gp goes to the head of the queue, because its turn had come. But if a stop
+// has kept gp on its P (keepsNext), it has had its turn, and goes to the tail.
+// At the head it would run next, as the first slice of a new turn. If its
+// thread always woke later than the next stop began, no slice of gp would ever
+// end, and the goroutines behind it would never run.
+//
+// Returns false
 //  * if gp was put back the last time, too. Its way to a P leads through two
 //    threads. If stops follow each other faster than those threads wake, gp
 //    would never run, although others may wait for it (see the head of
@@ -117,9 +127,14 @@ bool requeueDuringStop(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     return false;
   }
   gp->putBack = true;
-  gp->lockedm->keepsSlice = false;
+  // Written under sched.lock, and by its M, which waits for gp to run.
+  const bool kept = std::exchange(gp->lockedm->keepsSlice, false);
   if (gp->special) groupUngrant(gp);
-  globrunqputhead(gp);
+  if (kept) {
+    globrunqput(gp);
+  } else {
+    globrunqputhead(gp);
+  }
   return true;
 }
 

@@ -61,12 +61,28 @@ GUMP_NOINLINE void leaveGroup(const G* gp) {
   if (Group* g = groupOf(gp)) groupLeave(g);
 }
 
+// leaveAfterMain hands oldp on if it is still published. Main has ended, so the
+// caller waits for the next Run, and without a P. It must not leave oldp behind
+// as the P of a call: no thread is in that call any more. In a trace the end of
+// a call without its P follows the loss of the P.
+// On: user; m.locks is 1.  P: none; oldp may be published, or nullptr.
+// Locks: takes sched.lock.  Parks: no.
+GUMP_NOINLINE void leaveAfterMain(P* oldp) {
+  if (oldp == nullptr || !takeFromCall(oldp, kPidle)) return;
+  oldp->syscalltick.add(1, relaxed);  // as retakeSyscall
+  handoffp(oldp);
+}
+
 // exitsyscallFast tries to get a P without parking: oldp, if it is still
-// published, or an idle one. oldp may be nullptr.
+// published, or an idle one. oldp may be nullptr. Once main has ended it gets
+// none.
 // On: user; m.locks is 1.  P: none; needed if it returns true.
 // Locks: takes sched.lock.  Parks: no.
 bool exitsyscallFast(P* oldp) {
-  if (sched.mainEnded.load(acquire)) return false;  // pairs with endMain
+  if (GUMP_UNLIKELY(sched.mainEnded.load(acquire))) {  // pairs with endMain
+    leaveAfterMain(oldp);
+    return false;
+  }
   // Pairs with the store in entersyscall.
   if (oldp != nullptr && oldp->status.load(acquire) == kPsyscall &&
       (tracing() ? traceRegainP(oldp) : pcasstatus(oldp, kPsyscall, kPidle))) {

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "gump/gump.h"
+#include "runtime/sys/sanitizer.h"
 #include "tests/testing/parked.h"
 #include "tests/testing/trace_file.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -205,6 +206,35 @@ TEST_P(TraceTest, GoroutinesThatLoseTheirPInManyGenerationsAreInIt) {
   EXPECT_GE(ReadTrace(file.Contents()).generations, 300u);
 }
 
+// A goroutine whose call ends after main gets no P. Most of the time the P with
+// which it went into the call has not been taken by then.
+TEST_P(TraceTest, CallThatEndsAfterMainHasLostItsP) {
+  const TempFile file;
+  ASSERT_TRUE(trace::Start(file.fd()).ok());
+  for (int i = 0; i < 40; i++) {
+    int fds[2];
+    ASSERT_EQ(::pipe(fds), 0);
+    std::atomic<bool> in_call = false;
+    std::atomic<bool> back = false;
+    Run([&] {
+      go([&, fd = fds[0]] {
+        blocking([&] {
+          in_call = true;
+          char c;
+          EXPECT_EQ(::read(fd, &c, 1), 0);
+        });
+        back = true;
+      });
+      EXPECT_TRUE(testing::Eventually([&] { return in_call.load(); }));
+    });
+    ::close(fds[1]);
+    Run([&] { EXPECT_TRUE(testing::Eventually([&] { return back.load(); })); });
+    ::close(fds[0]);
+  }
+  trace::Stop();
+  ReadTrace(file.Contents());
+}
+
 TEST_P(TraceTest, TraceShowsPlainThreadsAndTheirGoroutines) {
   const TempFile file;
   Run([&] {
@@ -222,43 +252,41 @@ TEST_P(TraceTest, TraceShowsPlainThreadsAndTheirGoroutines) {
   EXPECT_EQ(t.count.at(Ev::kGoDestroySyscall), 1u);
 }
 
-// A plain thread that is stopped in a handler.
-std::atomic<int> held{0};  // 1: in the handler; 2: it may go on
-void Hold(int) {
-  held = 1;
-  while (held != 2) {
-  }
-}
-
-// A plain thread that has been woken is still in a call, as readers see it.
-TEST_P(TraceTest, GenerationsMayEndWhileAPlainThreadWakes) {
-  const TempFile file;
-  const int null = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
-  ASSERT_GE(null, 0);
-  struct sigaction hold = {}, before = {};
-  hold.sa_handler = Hold;
-  hold.sa_flags = SA_RESTART;
-  ASSERT_EQ(sigaction(SIGUSR1, &hold, &before), 0);
+// To readers the goroutine of a plain thread is always in a call. Here the
+// generation ends between the wake-up of the thread and the moment when it
+// runs.
+TEST_P(TraceTest, PlainThreadThatIsBeingWokenIsInACall) {
+  // ThreadSanitizer delays the signals of threads that sleep.
+  if (rt::kSanitizerBuild) GTEST_SKIP();
+  static std::atomic<bool> hold = false;
+  static std::atomic<bool> held = false;
+  struct sigaction wait = {}, before;
+  wait.sa_handler = [](int) {
+    held = true;
+    while (hold) ::usleep(100);
+    held = false;
+  };
+  wait.sa_flags = SA_RESTART | SA_ONSTACK;
+  ASSERT_EQ(sigaction(SIGUSR1, &wait, &before), 0);
+  const TempFile waiting, woken;
   Run([&] {
-    ASSERT_TRUE(trace::Start(file.fd()).ok());
     trace::FlightRecorder recorder;
     ASSERT_TRUE(recorder.Start().ok());
-    const chan<int> c = make_chan<int>();
-    std::thread t([=] { EXPECT_EQ(c.Recv(), 1); });
-    EXPECT_TRUE(testing::EventuallyParked("chan receive", 1));
-    held = 0;
-    pthread_kill(t.native_handle(), SIGUSR1);
-    EXPECT_TRUE(testing::Eventually([] { return held == 1; }));
-    c.Send(1);  // the thread cannot run yet
-    for (int i = 0; i < 3; i++) EXPECT_TRUE(recorder.WriteTo(null).ok());
-    held = 2;
-    t.join();
-    recorder.Stop();
-    trace::Stop();
+    chan<int> c = make_chan<int>();
+    std::thread plain([&] { EXPECT_EQ(c.Recv(), 7); });
+    ASSERT_TRUE(testing::EventuallyParked("chan receive", 1));
+    EXPECT_TRUE(recorder.WriteTo(waiting.fd()).ok());
+    hold = true;
+    pthread_kill(plain.native_handle(), SIGUSR1);
+    ASSERT_TRUE(testing::Eventually([] { return held.load(); }));
+    c.Send(7);
+    EXPECT_TRUE(recorder.WriteTo(woken.fd()).ok());
+    hold = false;
+    blocking([&] { plain.join(); });
   });
   sigaction(SIGUSR1, &before, nullptr);
-  ::close(null);
-  EXPECT_GE(ReadTrace(file.Contents()).generations, 4u);
+  ReadTrace(waiting.Contents());
+  ReadTrace(woken.Contents());
 }
 
 TEST_P(TraceTest, TraceShowsChangesOfGomaxprocs) {

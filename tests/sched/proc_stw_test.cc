@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -21,6 +22,7 @@
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/stw.h"
+#include "runtime/sys/sanitizer.h"
 #include "runtime/sys/tls.h"
 #include "tests/testing/known_thread.h"
 #include "tests/testing/talk.h"
@@ -321,6 +323,100 @@ TEST_P(PreemptStateTest, EachBoundGoroutineGetsItsTurnWhileStopsFollow) {
     TakeTurns(
         3 * GetParam(), [] { runtime::LockOSThread(); },
         [] { (void)runtime::NumGoroutine(); });
+  });
+}
+
+// LateThreads holds threads back: one that wakes from its sleep in the
+// scheduler does not go on until the next stop of the world has begun.
+class LateThreads {
+ public:
+  LateThreads() {
+    struct sigaction sa = {};
+    sa.sa_handler = [](int) {
+      held++;
+      while (hold) ::usleep(100);
+      held--;
+    };
+    sa.sa_flags = SA_RESTART | SA_ONSTACK;
+    EXPECT_EQ(sigaction(SIGUSR1, &sa, &before_), 0);
+  }
+  ~LateThreads() {
+    Release();
+    sigaction(SIGUSR1, &before_, nullptr);
+  }
+  LateThreads(const LateThreads&) = delete;
+  LateThreads& operator=(const LateThreads&) = delete;
+
+  // The threads sleep, because the world is stopped.
+  static void Hold(const std::vector<int>& threads) {
+    hold = true;
+    for (const int tid : threads) syscall(SYS_tgkill, getpid(), tid, SIGUSR1);
+    while (held != static_cast<int>(threads.size())) std::this_thread::yield();
+  }
+  static void Release() {
+    hold = false;
+    while (held != 0) std::this_thread::yield();
+  }
+
+ private:
+  inline static std::atomic<bool> hold = false;
+  inline static std::atomic<int> held = 0;
+  struct sigaction before_;
+};
+
+// A stop keeps a goroutine on its P, even one that is bound to a thread. If the
+// next stop begins before that thread has woken, the goroutine has lost the P,
+// and the others come first. Here no thread ever wakes in time.
+TEST(StopTurnTest, GoroutineGoesBehindTheOthersIfItsThreadWakesLate) {
+  // ThreadSanitizer delays the signals of threads that sleep.
+  if (rt::kSanitizerBuild) GTEST_SKIP();
+  constexpr size_t kRunners = 3;
+  constexpr int kStops = 100;
+  std::array<std::atomic<int>, kRunners> turns{};
+  std::array<std::atomic<int>, kRunners> tids{};
+  std::atomic<bool> done = false;
+  testing::RunWith(1, [&] {
+    sync::WaitGroup wg;
+    for (size_t i = 0; i < kRunners; i++) {
+      wg.Go([&, i] {
+        runtime::LockOSThread();
+        tids[i] = static_cast<int>(syscall(SYS_gettid));
+        while (!done) {
+          turns[i]++;
+          (void)runtime::NumGoroutine();
+        }
+      });
+    }
+    ASSERT_TRUE(testing::Eventually([&] {
+      return std::all_of(tids.begin(), tids.end(),
+                         [](const std::atomic<int>& tid) { return tid != 0; });
+    }));
+    blocking([&] {
+      std::thread([&] {
+        const LateThreads late;
+        const std::vector<int> threads(tids.begin(), tids.end());
+        rt::stopTheWorld(rt::WaitReason::kStoppingTheWorld);
+        for (std::atomic<int>& turn : turns) turn = 0;
+        for (int i = 0; i < kStops; i++) {
+          LateThreads::Hold(threads);
+          rt::startTheWorld();
+          std::thread release([] {
+            while (!rt::sched.gcwaiting.load(rt::acquire)) {
+              std::this_thread::yield();
+            }
+            LateThreads::Release();
+          });
+          // An M finds the goroutine that is first in the queue.
+          std::this_thread::sleep_for(1ms);
+          rt::stopTheWorld(rt::WaitReason::kStoppingTheWorld);
+          release.join();
+        }
+        for (const std::atomic<int>& turn : turns) EXPECT_GT(turn, 0);
+        rt::startTheWorld();
+      }).join();
+    });
+    done = true;
+    wg.Wait();
   });
 }
 
