@@ -8,7 +8,8 @@
 // A thread writes events to a buffer of its M, inside of a TraceScope. An M has
 // two buffers, one for each parity of the generation. A goroutine of the
 // runtime ends a generation:
-//  1. It notes the goroutines that have no event in the generation (collect).
+//  1. It notes the goroutines that have no event in the generation
+//     (traceCollect).
 //  2. It visits every P (forEachP), so that each P is named in the generation,
 //     and no P stays in a system call. It keeps worldsema until the next step
 //     is done, so no stop of the world lies in two generations.
@@ -151,21 +152,13 @@ void SyncBatch::make(uint64_t gen, int64_t now) {
   size += n;
 }
 
-// Untraced is a goroutine without an event in the generation, and its status.
-struct Untraced {
-  G* gp;
-  uint64_t goid;
-  uint64_t tid;
-  TraceGo status;
-};
-
 // lookAt notes gp if it has no event in generation gen. gp may change its
 // status meanwhile. Then it has an event.
-void lookAt(G* gp, uint64_t gen, std::vector<Untraced>* out) {
+void lookAt(G* gp, uint64_t gen, std::vector<TraceUntraced>* out) {
   const GExtra* extra = gp->extra.load(acquire);  // pairs with extraOf
   if (extra != nullptr && extra->trace.marked(gen)) return;
   const uint64_t goid = peek(gp->goid);
-  Untraced u{gp, traceGoid(goid), kNoTraceThread, TraceGo::kWaiting};
+  TraceUntraced u{gp, traceGoid(goid), kNoTraceThread, TraceGo::kWaiting};
   const M* mp = peek(gp->m);
   switch (readgstatus(gp) & ~uint32_t{kGscan}) {
     case kGrunnable:
@@ -193,12 +186,12 @@ void lookAt(G* gp, uint64_t gen, std::vector<Untraced>* out) {
   out->push_back(u);
 }
 
-// collect returns the goroutines that have no event in generation gen. Throws
-// std::bad_alloc.
-std::vector<Untraced> collect(uint64_t gen) {
+}  // namespace
+
+std::vector<TraceUntraced> traceCollect(uint64_t gen) {
   struct Arg {
     uint64_t gen;
-    std::vector<Untraced> out;
+    std::vector<TraceUntraced> out;
   };
   Arg arg{gen, {}};
   const auto look = [](G* gp, void* p) {
@@ -210,11 +203,13 @@ std::vector<Untraced> collect(uint64_t gen) {
   return std::move(arg.out);
 }
 
+namespace {
+
 // EventBatches makes batches of events that belong to no thread.
 class EventBatches {
  public:
   explicit EventBatches(uint64_t gen) : gen_(gen) {}
-  void status(const Untraced& u) {
+  void status(const TraceUntraced& u) {
     if (b_ == nullptr || b_->pos + TraceBuf::kMostEvent > TraceBuf::kSize) {
       close();
       b_ = newTraceBuf();
@@ -331,9 +326,9 @@ void Recorder::drop() {
 
 // ---- Generations ------------------------------------------------------------
 
-// beginGeneration makes gen the current one.
-// On: any, with worldsema or the world stopped.
-void beginGeneration(uint64_t gen) {
+}  // namespace
+
+void traceBeginGeneration(uint64_t gen) {
   const int64_t now = nanotime();
   syncBatch[gen % 2].make(gen, now);
   genSince.store(now, relaxed);
@@ -343,12 +338,12 @@ void beginGeneration(uint64_t gen) {
   asymmetricHeavy();  // see TraceScope
 }
 
-// awaitScopes returns when no M is in a TraceScope that began before.
-void awaitScopes() {
+void traceAwaitScopes() {
   for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
     if (mp == getg()->m) continue;
+    constexpr int kSpins = kModelBuild ? 1 : 100;
     for (int i = 0; mp->trace.writing.load(acquire); i++) {
-      if (i < 100) {
+      if (i < kSpins) {
         procyield(10);
       } else {
         usleep(50);
@@ -356,6 +351,8 @@ void awaitScopes() {
     }
   }
 }
+
+namespace {
 
 // takeBuffers moves the buffers of generation gen, which has ended, to the list
 // of full ones.
@@ -381,11 +378,13 @@ void takeBuffers(uint64_t gen) {
   if (TraceBuf* b = traceEndNoP(gen)) traceState.full[gen % 2].push(b);
 }
 
-// takeEvents returns the events of generation gen, which has ended.
-TraceBuf* takeEvents(uint64_t gen, const std::vector<Untraced>& untraced) {
+}  // namespace
+
+TraceBuf* traceTakeEvents(uint64_t gen,
+                          const std::vector<TraceUntraced>& untraced) {
   takeBuffers(gen);
   EventBatches states(gen);
-  for (const Untraced& u : untraced) {
+  for (const TraceUntraced& u : untraced) {
     const GExtra* extra = u.gp->extra.load(acquire);  // pairs with extraOf
     if (extra == nullptr || !extra->trace.marked(gen)) states.status(u);
   }
@@ -394,6 +393,8 @@ TraceBuf* takeEvents(uint64_t gen, const std::vector<Untraced>& untraced) {
   for (TraceBuf* b = events; b != nullptr; b = b->next) b->finish();
   return events;
 }
+
+namespace {
 
 void giveBack(Output* o) {
   while (TraceBuf* b = o->events) {
@@ -465,7 +466,7 @@ void switchGeneration() {
     traceState.gen.store(0, seq_cst);
     asymmetricHeavy();  // see TraceScope
   } else {
-    beginGeneration(nextGen);
+    traceBeginGeneration(nextGen);
     traceProcs(gomaxprocs.load(relaxed));
   }
 }
@@ -485,21 +486,21 @@ void keep(uint64_t gen, Output* o) {
 void advance(Session* session, bool stops) {
   const uint64_t gen = traceState.gen.load(relaxed);
   if (gen == 0) return;
-  std::vector<Untraced> untraced;
+  std::vector<TraceUntraced> untraced;
   bool whole = true;
   try {
-    untraced = collect(gen);
+    untraced = traceCollect(gen);
   } catch (const std::bad_alloc&) {
     whole = false;
   }
   nextGen = stops ? 0 : gen + 1;
   forEachP(WaitReason::kFlushProcCaches, traceProcStatus, switchGeneration);
-  awaitScopes();
+  traceAwaitScopes();
   // Not earlier: a scope that spans a switch (TraceM::entering) ends only with
   // the hint. Later ones have generation 0, and write nothing.
   if (stops) traceHint.store(0, relaxed);
   session->calm();
-  Output o = {&syncBatch[gen % 2], takeEvents(gen, untraced), {}};
+  Output o = {&syncBatch[gen % 2], traceTakeEvents(gen, untraced), {}};
   if (traceState.failed[gen % 2].xchg(false, relaxed)) whole = false;
   try {
     if (whole) keep(gen, &o);
@@ -531,7 +532,7 @@ void begin() {
   const int32_t n = gomaxprocsEver.load(relaxed);
   for (int32_t i = 0; i < n; i++) allp[i]->traceTid = 0;
   traceHint.store(1, relaxed);
-  beginGeneration(lastGen + 1);
+  traceBeginGeneration(lastGen + 1);
   traceProcs(gomaxprocs.load(relaxed));
   traceStopBegins("start trace");
   startTheWorld();

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "runtime/sys/atomic.h"
+#include "runtime/sys/base.h"
 
 namespace gump::rt {
 
@@ -26,7 +27,8 @@ inline size_t putNumber(uint8_t* to, uint64_t n) {
 
 // TraceBuf is a batch: a header, and events of one thread.
 struct TraceBuf {
-  static constexpr uint32_t kSize = 65'000;    // the format allows 65,536
+  // The format allows 65,536.
+  static constexpr uint32_t kSize = kModelBuild ? 256 : 65'000;
   static constexpr uint32_t kMostEvent = 128;  // bytes of one event
 
   TraceBuf* next;
@@ -86,7 +88,7 @@ class TraceArena {
 
  private:
   struct Chunk {
-    static constexpr size_t kSize = size_t{1} << 18;
+    static constexpr size_t kSize = kModelBuild ? 512 : size_t{1} << 18;
     Chunk* next;
     Atomic<size_t> used;
     alignas(8) unsigned char bytes[kSize];
@@ -119,7 +121,7 @@ class TraceTable {
   void clear();
 
  private:
-  static constexpr size_t kHeads = 4096;
+  static constexpr size_t kHeads = kModelBuild ? 2 : 4096;
   Atomic<Node*> heads_[kHeads];
   Atomic<uint32_t> ids_;
   TraceArena arena_;
