@@ -329,12 +329,14 @@ void Recorder::drop() {
 }  // namespace
 
 void traceBeginGeneration(uint64_t gen) {
-  const int64_t now = nanotime();
-  syncBatch[gen % 2].make(gen, now);
-  genSince.store(now, relaxed);
-  traceState.bytes.store(0, relaxed);
+  if (gen != 0) {
+    const int64_t now = nanotime();
+    syncBatch[gen % 2].make(gen, now);
+    genSince.store(now, relaxed);
+    traceState.bytes.store(0, relaxed);
+    lastGen = gen;
+  }
   traceState.gen.store(gen, seq_cst);
-  lastGen = gen;
   asymmetricHeavy();  // see TraceScope
 }
 
@@ -403,6 +405,13 @@ void giveBack(Output* o) {
   }
 }
 
+// giveWay lets other goroutines run. In a model, other threads run only if this
+// one sleeps: gosched alone may come back at once, again and again.
+void giveWay() {
+  gosched();
+  if (kModelBuild) usleep(100);
+}
+
 // Session holds traceSema for a scope.
 class Session {
  public:
@@ -410,7 +419,7 @@ class Session {
   // traceSema only while phase is kSwitching, because main may end otherwise.
   // On: user, or a foreign thread.  P: either.  Locks: none.  Parks: yes.
   Session() : gp_(runtimeEntry()) {
-    while (!enter()) gosched();
+    while (!enter()) giveWay();
   }
   ~Session() {
     // In a declared call, unlock needs no P.
@@ -462,13 +471,8 @@ class Session {
 uint64_t nextGen = 0;
 
 void switchGeneration() {
-  if (nextGen == 0) {
-    traceState.gen.store(0, seq_cst);
-    asymmetricHeavy();  // see TraceScope
-  } else {
-    traceBeginGeneration(nextGen);
-    traceProcs(gomaxprocs.load(relaxed));
-  }
+  traceBeginGeneration(nextGen);
+  if (nextGen != 0) traceProcs(gomaxprocs.load(relaxed));
 }
 
 // keep gives generation gen to the recorder and to the file. Throws
@@ -653,7 +657,7 @@ bool traceAdvanceDue(int64_t now) {
 
 void traceMainEnds() {
   // A goroutine is in kSwitching only for a short time: it waits for no file.
-  while (!phase.cas(kCalm, kMainOver, acq_rel)) gosched();
+  while (!phase.cas(kCalm, kMainOver, acq_rel)) giveWay();
 }
 
 void traceMainBegins() { (void)phase.cas(kMainOver, kCalm, release); }

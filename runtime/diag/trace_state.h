@@ -163,7 +163,7 @@ struct TraceUntraced {
 // traceCollect returns the goroutines that have no event in generation gen.
 // Throws std::bad_alloc.
 std::vector<TraceUntraced> traceCollect(uint64_t gen);
-// traceBeginGeneration makes gen the current one.
+// traceBeginGeneration makes gen the current one. With 0 the trace ends.
 // On: any, with worldsema or the world stopped.
 void traceBeginGeneration(uint64_t gen);
 // traceAwaitScopes returns when no M is in a TraceScope that began before.
