@@ -8,7 +8,8 @@
 // A thread writes events to a buffer of its M, inside of a TraceScope. An M has
 // two buffers, one for each parity of the generation. A goroutine of the
 // runtime ends a generation:
-//  1. It notes the goroutines that have no event in the generation (collect).
+//  1. It notes the goroutines that have no event in the generation
+//     (traceCollect).
 //  2. It visits every P (forEachP), so that each P is named in the generation,
 //     and no P stays in a system call. It keeps worldsema until the next step
 //     is done, so no stop of the world lies in two generations.
@@ -151,21 +152,13 @@ void SyncBatch::make(uint64_t gen, int64_t now) {
   size += n;
 }
 
-// Untraced is a goroutine without an event in the generation, and its status.
-struct Untraced {
-  G* gp;
-  uint64_t goid;
-  uint64_t tid;
-  TraceGo status;
-};
-
 // lookAt notes gp if it has no event in generation gen. gp may change its
 // status meanwhile. Then it has an event.
-void lookAt(G* gp, uint64_t gen, std::vector<Untraced>* out) {
+void lookAt(G* gp, uint64_t gen, std::vector<TraceUntraced>* out) {
   const GExtra* extra = gp->extra.load(acquire);  // pairs with extraOf
   if (extra != nullptr && extra->trace.marked(gen)) return;
   const uint64_t goid = peek(gp->goid);
-  Untraced u{gp, traceGoid(goid), kNoTraceThread, TraceGo::kWaiting};
+  TraceUntraced u{gp, traceGoid(goid), kNoTraceThread, TraceGo::kWaiting};
   const M* mp = peek(gp->m);
   switch (readgstatus(gp) & ~uint32_t{kGscan}) {
     // The goroutine of a plain thread is in a call for as long as it lives.
@@ -194,12 +187,12 @@ void lookAt(G* gp, uint64_t gen, std::vector<Untraced>* out) {
   out->push_back(u);
 }
 
-// collect returns the goroutines that have no event in generation gen. Throws
-// std::bad_alloc.
-std::vector<Untraced> collect(uint64_t gen) {
+}  // namespace
+
+std::vector<TraceUntraced> traceCollect(uint64_t gen) {
   struct Arg {
     uint64_t gen;
-    std::vector<Untraced> out;
+    std::vector<TraceUntraced> out;
   };
   Arg arg{gen, {}};
   const auto look = [](G* gp, void* p) {
@@ -211,11 +204,13 @@ std::vector<Untraced> collect(uint64_t gen) {
   return std::move(arg.out);
 }
 
+namespace {
+
 // EventBatches makes batches of events that belong to no thread.
 class EventBatches {
  public:
   explicit EventBatches(uint64_t gen) : gen_(gen) {}
-  void status(const Untraced& u) {
+  void status(const TraceUntraced& u) {
     if (b_ == nullptr || b_->pos + TraceBuf::kMostEvent > TraceBuf::kSize) {
       close();
       b_ = newTraceBuf();
@@ -333,26 +328,28 @@ void Recorder::drop() {
 
 // ---- Generations ------------------------------------------------------------
 
-// beginGeneration makes gen the current one.
-// On: any, with worldsema or the world stopped.
-void beginGeneration(uint64_t gen) {
-  const int64_t now = nanotime();
-  syncBatch[gen % 2].make(gen, now);
-  genSince.store(now, relaxed);
-  traceState.bytes.store(0, relaxed);
-  // No thread reads the clock of the generation before the last any more.
-  traceState.clock[gen % 2] = traceState.clock[(gen + 1) % 2].next();
+}  // namespace
+
+void traceBeginGeneration(uint64_t gen) {
+  if (gen != 0) {
+    const int64_t now = nanotime();
+    syncBatch[gen % 2].make(gen, now);
+    genSince.store(now, relaxed);
+    traceState.bytes.store(0, relaxed);
+    // No thread reads the clock of the generation before the last any more.
+    traceState.clock[gen % 2] = traceState.clock[(gen + 1) % 2].next();
+    lastGen = gen;
+  }
   traceState.gen.store(gen, seq_cst);
-  lastGen = gen;
   asymmetricHeavy();  // see TraceScope
 }
 
-// awaitScopes returns when no M is in a TraceScope that began before.
-void awaitScopes() {
+void traceAwaitScopes() {
   for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
     if (mp == getg()->m) continue;
+    constexpr int kSpins = kModelBuild ? 1 : 100;
     for (int i = 0; mp->trace.writing.load(acquire); i++) {
-      if (i < 100) {
+      if (i < kSpins) {
         procyield(10);
       } else {
         usleep(50);
@@ -360,6 +357,8 @@ void awaitScopes() {
     }
   }
 }
+
+namespace {
 
 // takeBuffers moves the buffers of generation gen, which has ended, to the list
 // of full ones.
@@ -386,11 +385,13 @@ void takeBuffers(uint64_t gen) {
   if (TraceBuf* b = traceEndNoP(gen)) traceState.full[gen % 2].push(b);
 }
 
-// takeEvents returns the events of generation gen, which has ended.
-TraceBuf* takeEvents(uint64_t gen, const std::vector<Untraced>& untraced) {
+}  // namespace
+
+TraceBuf* traceTakeEvents(uint64_t gen,
+                          const std::vector<TraceUntraced>& untraced) {
   takeBuffers(gen);
   EventBatches states(gen);
-  for (const Untraced& u : untraced) {
+  for (const TraceUntraced& u : untraced) {
     const GExtra* extra = u.gp->extra.load(acquire);  // pairs with extraOf
     if (extra == nullptr || !extra->trace.marked(gen)) states.status(u);
   }
@@ -400,11 +401,20 @@ TraceBuf* takeEvents(uint64_t gen, const std::vector<Untraced>& untraced) {
   return events;
 }
 
+namespace {
+
 void giveBack(Output* o) {
   while (TraceBuf* b = o->events) {
     o->events = b->next;
     freeTraceBuf(b);
   }
+}
+
+// giveWay lets other goroutines run. In a model, other threads run only if this
+// one sleeps: gosched alone may come back at once, again and again.
+void giveWay() {
+  gosched();
+  if (kModelBuild) usleep(100);
 }
 
 // Session holds traceSema for a scope.
@@ -414,7 +424,7 @@ class Session {
   // traceSema only while phase is kSwitching, because main may end otherwise.
   // On: user, or a foreign thread.  P: either.  Locks: none.  Parks: yes.
   Session() : gp_(runtimeEntry()) {
-    while (!enter()) gosched();
+    while (!enter()) giveWay();
   }
   ~Session() {
     // In a declared call, unlock needs no P.
@@ -466,13 +476,8 @@ class Session {
 uint64_t nextGen = 0;
 
 void switchGeneration() {
-  if (nextGen == 0) {
-    traceState.gen.store(0, seq_cst);
-    asymmetricHeavy();  // see TraceScope
-  } else {
-    beginGeneration(nextGen);
-    traceProcs(gomaxprocs.load(relaxed));
-  }
+  traceBeginGeneration(nextGen);
+  if (nextGen != 0) traceProcs(gomaxprocs.load(relaxed));
 }
 
 // keep gives generation gen to the recorder and to the file. Throws
@@ -490,21 +495,21 @@ void keep(uint64_t gen, Output* o) {
 void advance(Session* session, bool stops) {
   const uint64_t gen = traceState.gen.load(relaxed);
   if (gen == 0) return;
-  std::vector<Untraced> untraced;
+  std::vector<TraceUntraced> untraced;
   bool whole = true;
   try {
-    untraced = collect(gen);
+    untraced = traceCollect(gen);
   } catch (const std::bad_alloc&) {
     whole = false;
   }
   nextGen = stops ? 0 : gen + 1;
   forEachP(WaitReason::kFlushProcCaches, traceProcStatus, switchGeneration);
-  awaitScopes();
+  traceAwaitScopes();
   // Not earlier: a scope that spans a switch (TraceM::entering) ends only with
   // the hint. Later ones have generation 0, and write nothing.
   if (stops) traceHint.store(0, relaxed);
   session->calm();
-  Output o = {&syncBatch[gen % 2], takeEvents(gen, untraced), {}};
+  Output o = {&syncBatch[gen % 2], traceTakeEvents(gen, untraced), {}};
   if (traceState.failed[gen % 2].xchg(false, relaxed)) whole = false;
   try {
     if (whole) keep(gen, &o);
@@ -538,7 +543,7 @@ void begin() {
   const int32_t n = gomaxprocsEver.load(relaxed);
   for (int32_t i = 0; i < n; i++) allp[i]->traceTid = 0;
   traceHint.store(1, relaxed);
-  beginGeneration(lastGen + 1);
+  traceBeginGeneration(lastGen + 1);
   traceProcs(gomaxprocs.load(relaxed));
   traceStopBegins("start trace");
   startTheWorld();
@@ -661,7 +666,7 @@ bool traceAdvanceDue(int64_t now) {
 
 void traceMainEnds() {
   // A goroutine is in kSwitching only for a short time: it waits for no file.
-  while (!phase.cas(kCalm, kMainOver, acq_rel)) gosched();
+  while (!phase.cas(kCalm, kMainOver, acq_rel)) giveWay();
 }
 
 void traceMainBegins() { (void)phase.cas(kMainOver, kCalm, release); }

@@ -20,8 +20,12 @@ struct P;
 // 1 while a trace may be written, else 0. It is a hint for the callers of the
 // functions below, each of which looks at the generation again.
 extern Atomic<uint32_t> traceHint __attribute__((visibility("hidden")));
+// Few models trace (tests/model/trace_kit.h). In the others the load would be
+// one more point at every change of a status.
+extern bool modelTraces;
 GUMP_ALWAYS_INLINE bool tracing() {
-  return !kModelBuild && GUMP_UNLIKELY(traceHint.load(relaxed) != 0);
+  if (kModelBuild && !modelTraces) return false;
+  return GUMP_UNLIKELY(traceHint.load(relaxed) != 0);
 }
 
 // The functions below write nothing if no trace is being written. Unless their

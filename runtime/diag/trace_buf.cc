@@ -9,7 +9,7 @@ namespace gump::rt {
 namespace {
 
 // Buffers that are free. A slot is taken by an exchange, so there is no ABA.
-constexpr size_t kSpares = 64;
+constexpr size_t kSpares = kModelBuild ? 2 : 64;
 Atomic<TraceBuf*> spares[kSpares];
 
 uint64_t hashOf(const void* bytes, size_t size) {

@@ -36,7 +36,8 @@ struct TraceNode {
 
 // TraceBuf is a batch: a header, and events of one thread.
 struct TraceBuf {
-  static constexpr uint32_t kSize = 64'000;    // the format allows 65,536
+  // The format allows 65,536.
+  static constexpr uint32_t kSize = kModelBuild ? 256 : 64'000;
   static constexpr uint32_t kMostEvent = 128;  // bytes of one event
 
   TraceBuf* next;
@@ -47,7 +48,7 @@ struct TraceBuf {
   uint32_t pos;
   // Stacks of the buffer's generation that the thread has met last, so that it
   // need not look for them in the table. TraceScope chooses the places.
-  static constexpr size_t kStacks = 64;
+  static constexpr size_t kStacks = kModelBuild ? 2 : 64;
   const TraceNode* stacks[kStacks];
   uint8_t bytes[kSize];
 
@@ -105,7 +106,7 @@ class TraceArena {
 
  private:
   struct Chunk {
-    static constexpr size_t kSize = size_t{1} << 18;
+    static constexpr size_t kSize = kModelBuild ? 512 : size_t{1} << 18;
     Chunk* next;
     Atomic<size_t> used;
     alignas(8) unsigned char bytes[kSize];
@@ -132,7 +133,7 @@ class TraceTable {
   void clear();
 
  private:
-  static constexpr size_t kHeads = 4096;
+  static constexpr size_t kHeads = kModelBuild ? 2 : 4096;
   Atomic<TraceNode*> heads_[kHeads];
   Atomic<uint32_t> ids_;
   TraceArena arena_;

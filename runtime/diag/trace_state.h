@@ -3,6 +3,7 @@
 #define RUNTIME_DIAG_TRACE_STATE_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "runtime/diag/trace.h"
 #include "runtime/diag/trace_buf.h"
@@ -165,6 +166,30 @@ void traceTakeSamples(M* mp, uint64_t gen);
 // traceWriteLoss writes the event of the loss of mp into *b.
 void traceWriteLoss(const TraceM::Loss& loss, uint64_t gen, uint64_t tid,
                     TraceBuf* b);
+
+// ---- The steps that end a generation (trace.cc) -----------------------------
+//
+// Only the holder of traceSema takes them, in this order, and the models.
+
+// TraceUntraced is a goroutine without an event in the generation, and its
+// status.
+struct TraceUntraced {
+  G* gp;
+  uint64_t goid;
+  uint64_t tid;
+  TraceGo status;
+};
+// traceCollect returns the goroutines that have no event in generation gen.
+// Throws std::bad_alloc.
+std::vector<TraceUntraced> traceCollect(uint64_t gen);
+// traceBeginGeneration makes gen the current one. With 0 the trace ends.
+// On: any, with worldsema or the world stopped.
+void traceBeginGeneration(uint64_t gen);
+// traceAwaitScopes returns when no M is in a TraceScope that began before.
+void traceAwaitScopes();
+// traceTakeEvents returns the events of generation gen, which has ended.
+TraceBuf* traceTakeEvents(uint64_t gen,
+                          const std::vector<TraceUntraced>& untraced);
 
 }  // namespace gump::rt
 
