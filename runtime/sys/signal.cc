@@ -360,8 +360,8 @@ void takeSigprof() {
   sigaction(SIGPROF, &action, nullptr);
 }
 
-// To ignore a signal drops all that are on their way. Otherwise they would end a
-// program that does not handle SIGPROF.
+// To ignore a signal drops all that are on their way. Otherwise they would end
+// a program that does not handle SIGPROF.
 void giveBackSigprof(bool late) {
   struct sigaction now = {};
   sigaction(SIGPROF, nullptr, &now);
