@@ -187,11 +187,11 @@ TraceBuf* TraceScope::room() {
 void TraceScope::ownP(TraceProc status) {
   P* pp = mp_->p;
   if (pp != nullptr && GUMP_UNLIKELY(pp->trace.mark(gen_))) {
-    procStatusEvent(pp, status);
+    procStatus(pp, status);
   }
 }
 
-GUMP_NOINLINE void TraceScope::procStatusEvent(const P* pp, TraceProc status) {
+GUMP_NOINLINE void TraceScope::procStatus(const P* pp, TraceProc status) {
   event(TraceEv::kProcStatus, pp->id, status);
 }
 
@@ -588,10 +588,18 @@ void traceMoveP(P* pp, bool begins) {
 
 void traceProcStatus(P* pp) {
   TraceScope s;
-  if (!s.on() || !pp->trace.mark(s.gen())) return;
-  const TraceProc status =
-      pp == s.m()->p ? TraceProc::kRunning : TraceProc::kIdle;
-  s.event(TraceEv::kProcStatus, pp->id, status);
+  if (!s.on()) return;
+  if (pp != s.m()->p) {
+    if (pp->trace.mark(s.gen())) s.procStatus(pp, TraceProc::kIdle);
+    return;
+  }
+  s.ownP(TraceProc::kRunning);
+  // The goroutine that ends the generation may have run for all of it, without
+  // an event. No other goroutine can: each gives its P up for this function.
+  G* self = getg();
+  if (self != &s.m()->g0 && !self->foreign) {
+    s.goStatus(self, TraceGo::kRunning);
+  }
 }
 
 TraceTaking::TraceTaking(P* pp, M* mp, G* gp, bool untold)

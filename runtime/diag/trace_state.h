@@ -133,6 +133,8 @@ class TraceScope {
   }
   // ownP writes the status of this thread's P, if it is not known.
   void ownP(TraceProc status);
+  // procStatus writes the status of pp.
+  void procStatus(const P* pp, TraceProc status);
   // goStatus writes the status of gp if it is not known.
   void goStatus(G* gp, TraceGo status);
   // claimLoss writes the event that TraceM::Loss stands for, if it is of this
@@ -143,7 +145,6 @@ class TraceScope {
   uint64_t string(const char* text, size_t size) const;
 
  private:
-  void procStatusEvent(const P* pp, TraceProc status);
   void goStatusEvent(const G* gp, TraceGo status);
   // now returns the time of all events of the outermost TraceScope.
   int64_t now();

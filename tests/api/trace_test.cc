@@ -177,6 +177,31 @@ TEST_P(TraceTest, GenerationsOfALongTraceFitTogether) {
   EXPECT_GE(ReadTrace(file.Contents()).generations, 2u);
 }
 
+// The goroutine that ends a generation has run since before it began. So it has
+// no event of its own in that generation.
+TEST_P(TraceTest, GoroutineThatOnlyComputesMayEndTheGeneration) {
+  if (GetParam() == 1) GTEST_SKIP() << "two goroutines run at once";
+  const TempFile file, null;
+  Run([&] {
+    ASSERT_TRUE(trace::Start(file.fd()).ok());
+    trace::FlightRecorder recorder;
+    ASSERT_TRUE(recorder.Start().ok());
+    for (int i = 0; i < 20; i++) {
+      std::atomic<bool> begun{false};
+      go([&] {
+        EXPECT_TRUE(recorder.WriteTo(null.fd()).ok());
+        begun = true;
+      });
+      while (!begun) {
+      }
+      EXPECT_TRUE(recorder.WriteTo(null.fd()).ok());
+    }
+    recorder.Stop();
+    trace::Stop();
+  });
+  EXPECT_GE(ReadTrace(file.Contents()).generations, 40u);
+}
+
 TEST_P(TraceTest, GoroutinesThatLoseTheirPInManyGenerationsAreInIt) {
   const TempFile file;
   const int null = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
