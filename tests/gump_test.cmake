@@ -142,8 +142,9 @@ function(gump_stress_test path)
 endfunction()
 
 # gump_watched_tests(label path...): each test <path> as watched/<path> again, shorter, while a thread takes a profile, a
-# trace or a dump every 10 ms (testing/watch.cc). Death tests are left out. gtest ignores SIGPROF while it starts
-# their processes, and then restores what it found. If a CPU profile has begun meanwhile, the default ends the process.
+# trace or a dump every 10 ms (testing/watch.cc). Death tests are left out: gtest ignores SIGPROF while it starts their
+# processes, and then restores the action that it found. If a CPU profile has begun in between, that removes the handler
+# of the profile, and the next SIGPROF ends the process.
 function(gump_watched_tests label)
   if(CMAKE_CROSSCOMPILING)
     return()

@@ -15,8 +15,9 @@
 // thread that ends. That is safe:
 //
 //  (H1) The handler uses its own stack, the table, and the memory that (H2) to
-//       (H4) name. While there is a trace, it also uses that of trace_cpu.cc.
-//       It never calls malloc, and of libc only getpid, clock_gettime and mmap.
+//       (H4) name. While a trace is written, it also uses the memory that (S2)
+//       of trace_cpu.cc names. It never calls malloc. Of libc, it calls only
+//       getpid, clock_gettime and mmap.
 //       It reads no thread-local variable but gumpTlsG, which is initial-exec.
 //       It takes no lock that code outside of it holds for long. All other
 //       signals wait for its end ((I4) of signal.cc), so the thread cannot be
@@ -317,8 +318,9 @@ CpuProfileStart startSampling(int hz) {
 }
 
 // signalsWait returns true if a signal of a timer that has been deleted may
-// still wait for its thread. (Linux drops those of timer_create since 6.13, but
-// not those of ITIMER_PROF.)
+// still wait for its thread. (Linux 6.13 and later drop the signals of a timer
+// of timer_create, but not those of ITIMER_PROF.)
+// On: any.  P: either.  Locks: none.  Parks: no.
 bool signalsWait() {
   if (isPending(gettid(), SIGPROF) != Pending::kNo) return true;
   for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
@@ -330,8 +332,9 @@ bool signalsWait() {
 }
 
 // awaitSignals waits until the last signals of our timers have come to our
-// handler, so that none comes to the program's. Returns false if some may still
-// wait after a while: their thread has no processor, or blocks them.
+// handler, so that none comes to the program's. It sleeps for 10 ms at most.
+// Returns false if a signal may still wait then, because its thread has no
+// processor or blocks it, or because /proc cannot be read.
 // On: any.  P: either.  Locks: none.  Parks: no.
 bool awaitSignals() {
   constexpr int kTries = 20;
@@ -344,6 +347,7 @@ bool awaitSignals() {
 
 // stopSampling ends sampling. Returns false if there is no profile. Otherwise
 // the table is the caller's.
+// On: any.  P: either.  Locks: takes timersLock.  Parks: no.
 bool stopSampling() {
   {
     LockScope l(&timersLock);

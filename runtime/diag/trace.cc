@@ -410,8 +410,9 @@ void giveBack(Output* o) {
   }
 }
 
-// giveWay lets other goroutines run. In a model, other threads run only if this
-// one sleeps: gosched alone may come back at once, again and again.
+// giveWay lets other goroutines run. In a model it also sleeps: there, gosched
+// may come back at once, again and again, and no other thread would run.
+// On: user.  P: either.  Locks: none.  Parks: yes.
 void giveWay() {
   gosched();
   if (kModelBuild) usleep(100);
@@ -531,7 +532,8 @@ void advance(Session* session, bool stops) {
 // On: user, or a foreign thread.  P: either.  Locks: none.  Parks: yes.
 void begin() {
   traceProbeCounter();
-  traceState.clock[lastGen % 2] = {};  // the last trace ended long ago
+  // The last trace may have ended long ago. So its clock gives no rate.
+  traceState.clock[lastGen % 2] = {};
   stopTheWorld(WaitReason::kStoppingTheWorld);
   for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
     TraceM* t = &mp->trace;

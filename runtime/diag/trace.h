@@ -20,8 +20,8 @@ struct P;
 // 1 while a trace may be written, else 0. It is a hint for the callers of the
 // functions below, each of which looks at the generation again.
 extern Atomic<uint32_t> traceHint __attribute__((visibility("hidden")));
-// Few models trace (tests/model/trace_kit.h). In the others the load would be
-// one more point at every change of a status.
+// Only some models trace (tests/model/trace_model.cc). In the others, the load
+// would add a point to every change of a status.
 extern bool modelTraces;
 GUMP_ALWAYS_INLINE bool tracing() {
   if (kModelBuild && !modelTraces) return false;
@@ -83,13 +83,14 @@ void traceProcs(int32_t n);
 // traceProcStatus writes the status of a P that no thread changes now.
 void traceProcStatus(P* pp);
 
-// The most frames of a CPU sample.
-inline constexpr uint32_t kMostSampled = 64;  // 512 bytes of a handler's stack
+// A CPU sample has at most kMostSampled frames. They take 512 bytes of the
+// handler's stack.
+inline constexpr uint32_t kMostSampled = 64;
 // traceCpuSample writes a sample of the CPU profile: the n addresses of the
 // interrupted stack, the innermost first, at most kMostSampled. `self` is the G
 // of the thread, or nullptr. A thread without an M has no place in a trace, so
 // its samples are only in the profile.
-// On: any, in the handler of SIGPROF.
+// On: any, in the handler of SIGPROF.  P: either.  Locks: none.  Parks: no.
 void traceCpuSample(const G* self, const uintptr_t* pcs, uint32_t n);
 
 // traceAdvanceDue returns true if the generation is to end: it has lasted for a

@@ -130,8 +130,8 @@ const TraceNode* TraceTable::put(const void* bytes, size_t size) {
   const uint64_t hash = hashOf(bytes, size);
   Atomic<TraceNode*>& head = heads_[hash % kHeads];
   TraceNode* fresh = nullptr;
-  TraceNode* looked =
-      nullptr;  // an earlier round has compared the nodes from here
+  // An earlier round has compared the nodes from here.
+  TraceNode* looked = nullptr;
   for (;;) {
     TraceNode* first = head.load(acquire);  // pairs with the cas below
     for (TraceNode* n = first; n != looked; n = n->next) {

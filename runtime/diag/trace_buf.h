@@ -46,8 +46,8 @@ struct TraceBuf {
   int64_t lastTime;
   uint32_t lengthAt;  // where the length of the events is
   uint32_t pos;
-  // Stacks of the buffer's generation that the thread has met last, so that it
-  // need not look for them in the table. TraceScope chooses the places.
+  // Stacks of the buffer's generation that the thread has met last. The thread
+  // need not look for these in the table. stackFrom chooses the places.
   static constexpr size_t kStacks = kModelBuild ? 2 : 64;
   const TraceNode* stacks[kStacks];
   uint8_t bytes[kSize];
@@ -68,8 +68,8 @@ struct TraceBuf {
     pos = static_cast<uint32_t>(at - bytes);
     lastTime = now;
   }
-  // event writes a whole event. Its place is in a local variable meanwhile: the
-  // compiler must assume that a byte is part of `pos`.
+  // event writes a whole event. A local variable has the place meanwhile,
+  // because the compiler must assume that a store of a byte changes `pos`.
   template <class Type, class... Args>
   void event(Type type, int64_t now, Args... args) {
     time(static_cast<uint8_t>(type), now);
@@ -126,8 +126,9 @@ class TraceTable {
   template <class F>
   void forEach(F&& f) const {
     for (const auto& head : heads_) {
-      for (const TraceNode* n = head.load(acquire); n != nullptr; n = n->next)
+      for (const TraceNode* n = head.load(acquire); n != nullptr; n = n->next) {
         f(*n);
+      }
     }
   }
   void clear();

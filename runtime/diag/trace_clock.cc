@@ -11,7 +11,8 @@ namespace gump::rt {
 
 namespace {
 
-// The rate is right to about a ten millionth of this time.
+// In nanoseconds. Each of the two readings is off by some 10 ns, so the rate is
+// off by about one part in ten million.
 constexpr int64_t kShortestMeasurement = 100'000'000;
 
 bool trusted = false;  // guarded by traceSema
@@ -47,7 +48,8 @@ void traceProbeCounter() {
 TraceClock TraceClock::next() const {
   TraceClock c;
   if (!trusted) return c;
-  // The reading that was interrupted least. The counter is read on both sides.
+  // Of five readings, take the one that was interrupted least. The counter is
+  // read before and after nanotime.
   uint64_t narrowest = UINT64_MAX;
   for (int i = 0; i < 5; i++) {
     const uint64_t before = ticks();
@@ -62,6 +64,7 @@ TraceClock TraceClock::next() const {
   const int64_t passed = c.base_ - base_;
   if (passed < kShortestMeasurement) return *this;
   const uint64_t counted = c.ticks_ - ticks_;
+  // The counter has gone back, so it gives no rate.
   if (static_cast<int64_t>(counted) <= 0) return c;
   c.mult_ = static_cast<uint64_t>(
       (static_cast<unsigned __int128>(passed) << 32) / counted);

@@ -1,6 +1,6 @@
-// The clock of the execution trace: nanotime, read from the processor's own
-// counter where the kernel does so too. A trace reads the clock at each switch,
-// and the kernel's function takes twice as long.
+// The clock of the execution trace. It shows what nanotime shows. Where the
+// kernel's own clock reads the processor's counter, this one does so too: a
+// trace reads the clock at each switch, and nanotime takes twice as long.
 #ifndef RUNTIME_DIAG_TRACE_CLOCK_H_
 #define RUNTIME_DIAG_TRACE_CLOCK_H_
 
@@ -10,8 +10,8 @@
 
 namespace gump::rt {
 
-// TraceClock turns ticks of the counter into nanoseconds for one generation. A
-// new generation has a new one, so that the clocks do not drift apart.
+// TraceClock turns ticks of the counter into nanoseconds for one generation.
+// Each generation has a new one, so that it does not drift away from nanotime.
 class TraceClock {
  public:
   // On: any.  P: either.  Locks: none.  Parks: no.
@@ -22,10 +22,11 @@ class TraceClock {
                        (static_cast<unsigned __int128>(passed) * mult_) >> 32);
   }
 
-  // next returns the clock of the generation that begins now, after the
-  // generation with this clock. The rate of its counter is what the counter has
-  // shown since this clock began. If that was too short a time to measure the
-  // rate, this clock goes on.
+  // next returns the clock of the generation that begins now. This clock is
+  // that of the generation before. The new clock has the rate at which the
+  // counter has gone since this clock began. If that time was too short to
+  // measure the rate, next returns this clock.
+  // On: any.  P: either.  Locks: traceSema is held.  Parks: no.
   TraceClock next() const;
 
  private:
@@ -48,8 +49,8 @@ inline uint64_t TraceClock::ticks() {
 
 // traceProbeCounter finds out whether the kernel trusts the counter. It reads a
 // file the first time.
-// On: user, or a foreign thread.  P: either.  Locks: traceSema.  Parks: as
-// newDescriptor.
+// On: user, or a foreign thread.  P: either.  Locks: traceSema is held.
+// Parks: as newDescriptor.
 void traceProbeCounter();
 
 }  // namespace gump::rt

@@ -1,44 +1,44 @@
-// CPU samples in the execution trace, as in Go (runtime/tracecpu.go): while
-// there are a trace and a CPU profile, each sample goes into both.
+// CPU samples in the execution trace, as in Go (runtime/tracecpu.go). While a
+// trace is written and a CPU profile runs, each sample goes into both.
 //
 // Each M has a buffer of samples for each parity of the generation. The handler
 // of SIGPROF alone fills the buffer of its own M, and the thread that ends the
 // generation takes it. So handlers share nothing but the table of stacks.
 //
-// The handler may have interrupted any code of its thread, also a TraceScope,
-// or the code that fills the M's buffer of events. That is safe:
+// The handler may have interrupted any code of its thread, even a TraceScope or
+// the code that fills the M's buffer of events. That is safe:
 //
-//  (S1) It uses no state that the interrupted code may be changing. It does not
-//       enter a TraceScope, whose counter and time that code may be about to
-//       store. It writes to no buffer of events. No second handler of SIGPROF
-//       interrupts it ((I4) of signal.cc).
+//  (S1) The handler uses no state that the interrupted code may be changing. It
+//       does not enter a TraceScope, because the interrupted code may be about
+//       to store the counter and the time of one. It writes to no buffer of
+//       events. No second handler of SIGPROF interrupts it ((I4) of signal.cc).
 //
-//  (S2) It takes memory from the kernel, as trace_buf.h does everywhere. The
-//       table of stacks and the lists there have no lock, so the interrupted
-//       code and the handler are to them as two threads.
+//  (S2) The handler takes memory from the kernel, as all of trace_buf.h does.
+//       The table of stacks and the lists have no lock. To them, the
+//       interrupted code and the handler are like two threads.
 //
 //  (S3) The generation does not end while the handler writes to it. The handler
 //       stores `writing` unless it is set, and then loads the generation, as
 //       enterScope does. If `writing` was set, the interrupted TraceScope keeps
 //       it until after the handler. That scope may have loaded an earlier
-//       generation than the handler does. The later one ends after the earlier
-//       one, and so it waits for `writing`, too.
+//       generation than the handler does. The later generation ends after the
+//       earlier one, so its end waits for `writing`, too.
 //
-//       If the handler has stored `writing`, it also clears it. The interrupted
-//       code may be between its own count of TraceScopes and its own store.
-//       Then that code loads the generation only after its store.
+//       If the handler has set `writing`, it also clears it. The interrupted
+//       code may have counted its TraceScope and not yet set `writing`. Then
+//       that code loads the generation only after it has set `writing` again.
 //
 //  (S4) The M of a G that the handler finds belongs to this thread ((H3) of
 //       cpuprof.cc), and is on allm. So the thread that ends the generation
 //       looks at it.
 //
-// In a generation, samples have no place among the events. They have times, by
-// which readers sort them in. A sample in the middle of a switch may have the
-// goroutine that runs next, a moment before the event of its start.
+// In a generation, samples have no place among the events. Readers find the
+// place by the time of the sample. A sample in the middle of a switch may name
+// the goroutine that runs next, a moment before the event of its start.
 //
-// Rejected: Go's one buffer for all threads, with a lock that handlers spin on,
-// and a goroutine that empties it ten times a second. The holder of the lock
-// may have no processor, and the goroutine would be in each trace.
+// Rejected: Go has one buffer for all threads, with a lock on which handlers
+// spin, and a goroutine that empties the buffer ten times a second. The holder
+// of the lock may have no processor, and that goroutine would be in each trace.
 #include "runtime/diag/trace.h"
 #include "runtime/diag/trace_buf.h"
 #include "runtime/diag/trace_state.h"
@@ -50,9 +50,10 @@ namespace gump::rt {
 namespace {
 
 // roomForSample returns the buffer of mp with room for a sample, or nullptr if
-// the kernel has no memory. Then the sample is lost. Readers miss nothing by
-// that, while a generation without one of its events is of no use.
-// On: a handler, on the thread of mp, with `writing`.
+// the kernel has no memory. Then the sample is lost. Readers need every event
+// of a generation, but not every sample.
+// On: a handler, on the thread of mp, with `writing` set.  P: either.
+// Locks: none.  Parks: no.
 TraceBuf* roomForSample(M* mp, uint64_t gen) {
   TraceBuf** slot = &mp->trace.samples[gen % 2];
   TraceBuf* b = *slot;
@@ -69,7 +70,7 @@ TraceBuf* roomForSample(M* mp, uint64_t gen) {
 }
 
 // sampleStack returns the id of a stack, or 0 if the kernel has no memory.
-// On: a handler, with `writing`.
+// On: a handler, with `writing` set.  P: either.  Locks: none.  Parks: no.
 uint64_t sampleStack(uint64_t gen, const uintptr_t* pcs, uint32_t n) {
   uintptr_t whole[1 + kMostSampled];
   whole[0] = kTraceWholeStack;
@@ -79,8 +80,10 @@ uint64_t sampleStack(uint64_t gen, const uintptr_t* pcs, uint32_t n) {
   return node == nullptr ? 0 : node->id;
 }
 
-// writeSample writes a sample of the interrupted goroutine gp.
-// On: a handler, on the thread of mp, with `writing`.
+// writeSample writes a sample of the interrupted goroutine gp, or of none if gp
+// is nullptr.
+// On: a handler, on the thread of mp, with `writing` set.  P: either.
+// Locks: none.  Parks: no.
 void writeSample(uint64_t gen, M* mp, const G* gp, const uintptr_t* pcs,
                  uint32_t n) {
   const uint64_t stack = sampleStack(gen, pcs, n);
@@ -105,14 +108,15 @@ void traceCpuSample(const G* self, const uintptr_t* pcs, uint32_t n) {
   M* mp = self->m;
   const bool inScope = mp->trace.writing.load(relaxed);  // our own store
   if (!inScope) mp->trace.writing.store(true, relaxed);
-  asymmetricLight();  // also if the interrupted code has yet to come to its own
-  // Acquire: pairs with beginGeneration.
+  // The interrupted scope may not have come to its own barrier yet.
+  asymmetricLight();
+  // Acquire: pairs with traceBeginGeneration.
   if (const uint64_t gen = traceState.gen.load(acquire); gen != 0) {
     // On g0, the thread works for the goroutine that it runs, if there is one.
     const G* gp = self == &mp->g0 ? mp->curg.load(relaxed) : self;
     writeSample(gen, mp, gp, pcs, n);
   }
-  // Release: pairs with awaitScopes.
+  // Release: pairs with traceAwaitScopes.
   if (!inScope) mp->trace.writing.store(false, release);
 }
 

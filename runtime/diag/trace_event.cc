@@ -92,7 +92,7 @@ static M* enterScope(const G* gp) {
     t->now = 0;
     t->writing.store(true, relaxed);
     asymmetricLight();
-    t->gen = traceState.gen.load(acquire);  // pairs with beginGeneration
+    t->gen = traceState.gen.load(acquire);  // pairs with traceBeginGeneration
   }
   return mp;
 }
@@ -105,7 +105,7 @@ static void holdScope(M* mp) {
 
 static void leaveScope(M* mp) {
   TraceM* t = &mp->trace;
-  // Pairs with awaitScopes.
+  // Pairs with traceAwaitScopes.
   if (--t->nested == 0) t->writing.store(false, release);
   mp->locks.store(mp->locks.load(relaxed) - 1, release);  // as releasem
 }
@@ -139,8 +139,8 @@ TraceScope::~TraceScope() {
 
 namespace {
 
-// newRoom replaces the full or missing buffer *slot. Returns nullptr if the
-// kernel has no memory.
+// newRoom puts an empty buffer of thread tid into *slot. A buffer that is there
+// goes to the list of full ones. Returns nullptr if the kernel has no memory.
 GUMP_NOINLINE TraceBuf* newRoom(TraceBuf** slot, uint64_t gen, uint64_t tid) {
   if (TraceBuf* b = *slot) {
     traceState.full[gen % 2].push(b);
@@ -151,8 +151,8 @@ GUMP_NOINLINE TraceBuf* newRoom(TraceBuf** slot, uint64_t gen, uint64_t tid) {
   TraceBuf* b = newTraceBuf();
   *slot = b;
   if (b == nullptr) {
-    traceState.failed[gen % 2].store(true,
-                                     relaxed);  // read when the generation ends
+    // The thread that ends the generation reads this.
+    traceState.failed[gen % 2].store(true, relaxed);
     return nullptr;
   }
   b->begin(gen, tid, traceState.now(gen));
@@ -242,14 +242,15 @@ constexpr size_t kSavedPC = 1;
 constexpr size_t kSavedFP = 0;
 #endif
 
-// stackFrom returns the id of a stack: of the frame at pc, if pc is not 0, and
-// of the callers that the frame pointers from fp lead to, inside of [lo, hi).
-// Frames of code without frame pointers are left out.
+// stackFrom returns the id of a stack, or 0 if the stack has no frame or the
+// kernel has no memory. The frames are the one at pc, unless pc is 0, and those
+// of the callers to which the frame pointers from fp lead, inside of [lo, hi).
+// Code without frame pointers has no frame in the stack.
 //
-// A thread mostly meets the stacks that it has just met. So it compares the
-// frames with those of one such stack while it walks, and reads each once. It
-// chooses that stack by the depth of fp, and not by its address: then one stack
-// is enough for all goroutines that wait in the same place.
+// A thread mostly meets stacks that it met a moment ago. So the walk compares
+// each frame with that of one such stack, and reads each frame once. The depth
+// of fp chooses that stack, and not the address of fp. So one stack serves all
+// goroutines that wait in the same place.
 GUMP_NO_SANITIZE uint64_t stackFrom(TraceBuf* b, uintptr_t pc, uintptr_t fp,
                                     uintptr_t lo, uintptr_t hi) {
   const TraceNode** known =
@@ -285,9 +286,10 @@ GUMP_NO_SANITIZE uint64_t stackFrom(TraceBuf* b, uintptr_t pc, uintptr_t fp,
   return node->id;
 }
 
-// creatorOf returns the id of the stack with the call of go that made gp. A
-// goroutine is named after the function that makes that call, because the
-// function that it runs is mostly a lambda in there.
+// creatorOf returns the id of a stack of one frame, the call of go that made
+// gp. Returns 0 if that call is not known. Readers name a goroutine after the
+// function with that call, because the function that the goroutine runs is
+// mostly a lambda in there.
 uint64_t creatorOf(TraceBuf* b, const G* gp) {
   const uintptr_t pc = gp->gopc;
   return pc == 0 ? 0 : stackFrom(b, pc - 1, 0, 0, 0);  // inside of the call
@@ -505,7 +507,8 @@ void transition(TraceScope* s, G* gp, uint32_t oldval, uint32_t newval) {
 
 }  // namespace
 
-// Everything but what is rare is inlined: a switch is three calls otherwise.
+// The compiler inlines all but the rare parts. Otherwise a switch takes three
+// calls.
 __attribute__((flatten)) void traceStatus(G* gp, uint32_t oldval,
                                           uint32_t newval) {
   TraceScope s(gp);

@@ -78,7 +78,7 @@ inline constexpr uint64_t kNoProcThread = uint64_t{1} << 40;
 // The P of a CPU sample of a thread that has none.
 inline constexpr uint64_t kNoTraceProc = ~uint64_t{0};
 // The first word of the stack of a CPU sample in TraceState::stacks. It is no
-// address. Readers get such a stack with the frames of the runtime in it.
+// address. It says that readers also get the innermost frames of the runtime.
 inline constexpr uintptr_t kTraceWholeStack = ~uintptr_t{0};
 
 struct TraceState {
@@ -97,9 +97,10 @@ struct TraceState {
   TraceBufs full[2];
   TraceTable stacks[2];
   TraceTable strings[2];
-  // Written before `gen`.
+  // By parity of the generation. Written before `gen`.
   TraceClock clock[2];
 
+  // now returns the time of an event of this generation.
   int64_t now(uint64_t generation) const { return clock[generation % 2].now(); }
 };
 extern TraceState traceState;
@@ -163,6 +164,7 @@ uint64_t traceThread(const M* mp);
 TraceMark* traceMarkOf(G* gp);
 // traceTakeSamples moves the CPU samples of mp in generation gen, which has
 // ended, to the list of full buffers.
+// On: any.  P: either.  Locks: traceSema is held.  Parks: no.
 void traceTakeSamples(M* mp, uint64_t gen);
 // traceWriteLoss writes the event of the loss of mp into *b.
 void traceWriteLoss(const TraceM::Loss& loss, uint64_t gen, uint64_t tid,
@@ -170,7 +172,8 @@ void traceWriteLoss(const TraceM::Loss& loss, uint64_t gen, uint64_t tid,
 
 // ---- The steps that end a generation (trace.cc) -----------------------------
 //
-// Only the holder of traceSema takes them, in this order, and the models.
+// The holder of traceSema takes these steps, in this order. The models take
+// them without it.
 
 // TraceUntraced is a goroutine without an event in the generation, and its
 // status.
@@ -182,13 +185,19 @@ struct TraceUntraced {
 };
 // traceCollect returns the goroutines that have no event in generation gen.
 // Throws std::bad_alloc.
+// On: user, or a foreign thread.  P: either.  Locks: none.  Parks: no.
 std::vector<TraceUntraced> traceCollect(uint64_t gen);
 // traceBeginGeneration makes gen the current one. With 0 the trace ends.
-// On: any, with worldsema or the world stopped.
+// On: any.  P: either.  Locks: worldsema is held, or the world is stopped.
+// Parks: no.
 void traceBeginGeneration(uint64_t gen);
-// traceAwaitScopes returns when no M is in a TraceScope that began before.
+// traceAwaitScopes returns when no M is in a TraceScope that began before. It
+// spins, and then sleeps.
+// On: user, or a foreign thread.  P: either.  Locks: none.  Parks: no.
 void traceAwaitScopes();
-// traceTakeEvents returns the events of generation gen, which has ended.
+// traceTakeEvents returns the events of generation gen, which has ended, and
+// the statuses of those goroutines in `untraced` that still have no event.
+// On: user, or a foreign thread.  P: either.  Locks: takes noPLock.  Parks: no.
 TraceBuf* traceTakeEvents(uint64_t gen,
                           const std::vector<TraceUntraced>& untraced);
 

@@ -129,11 +129,13 @@ struct Function {
   bool ours = false;
 };
 
-// functionAt returns the function around pc. The names stay for the generations
-// that follow, because finding one is slow. CPU samples may have many
-// addresses, so all are dropped when there are more than kMostFunctions. Only
-// the thread that ends a generation calls it, and there is one at a time.
+// CPU samples may have many addresses. When more than this number have a name,
+// dumpStacks drops all names.
 constexpr size_t kMostFunctions = size_t{1} << 16;
+
+// functionAt returns the function around pc. The names stay for the generations
+// that follow, because finding one is slow. Only the thread that ends a
+// generation calls this, and there is one at a time.
 std::unordered_map<uintptr_t, Function>* functions = nullptr;
 const Function& functionAt(uintptr_t pc) {
   if (functions == nullptr) {
@@ -148,10 +150,11 @@ const Function& functionAt(uintptr_t pc) {
   return it->second;
 }
 
-// shownPart returns the frames of a stack that readers get. The outermost
-// frames are those of the runtime, and are left out. The innermost are, too,
-// but they stay for a CPU sample, which shows where the time goes. An event
-// keeps one frame if all are the runtime's, and a sample keeps all.
+// shownPart returns the frames of a stack that readers get. It leaves out the
+// outermost frames that are the runtime's. For an event it also leaves out the
+// innermost ones. A CPU sample keeps those, because it shows where the time
+// goes. If all frames are the runtime's, an event keeps one, and a sample keeps
+// all.
 std::span<const uintptr_t> shownPart(std::span<const uintptr_t> pcs) {
   const auto ours = [](uintptr_t pc) { return functionAt(pc).ours; };
   if (pcs.front() == kTraceWholeStack) {

@@ -106,9 +106,9 @@ namespace {
 // back.
 //
 // gp goes to the head of the queue, because its turn had come. But if a stop
-// has kept gp on its P (keepsNext), it has had its turn, and goes to the tail.
-// At the head it would run next, as the first slice of a new turn. If its
-// thread always woke later than the next stop began, no slice of gp would ever
+// has kept gp on its P (keepsNext), gp has had its turn, and goes to the tail.
+// From the head it would run next, with a new slice. Suppose that its thread
+// always wakes after the next stop has begun. Then no slice of gp would ever
 // end, and the goroutines behind it would never run.
 //
 // Returns false
@@ -127,7 +127,7 @@ bool requeueDuringStop(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     return false;
   }
   gp->putBack = true;
-  // Written under sched.lock, and by its M, which waits for gp to run.
+  // keepsSlice is written under sched.lock, and by the M of gp. That M waits.
   const bool kept = std::exchange(gp->lockedm->keepsSlice, false);
   if (gp->special) groupUngrant(gp);
   if (kept) {

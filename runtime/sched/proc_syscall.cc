@@ -62,9 +62,9 @@ GUMP_NOINLINE void leaveGroup(const G* gp) {
 }
 
 // leaveAfterMain hands oldp on if it is still published. Main has ended, so the
-// caller waits for the next Run, and without a P. It must not leave oldp behind
-// as the P of a call: no thread is in that call any more. In a trace the end of
-// a call without its P follows the loss of the P.
+// caller gets no P and waits for the next Run. If oldp stayed published, it
+// would be the P of a call in which no thread is any more. In a trace, a call
+// that ends without its P must have lost that P first.
 // On: user; m.locks is 1.  P: none; oldp may be published, or nullptr.
 // Locks: takes sched.lock.  Parks: no.
 GUMP_NOINLINE void leaveAfterMain(P* oldp) {
@@ -74,8 +74,8 @@ GUMP_NOINLINE void leaveAfterMain(P* oldp) {
 }
 
 // exitsyscallFast tries to get a P without parking: oldp, if it is still
-// published, or an idle one. oldp may be nullptr. Once main has ended it gets
-// none.
+// published, or an idle one. oldp may be nullptr. Once main has ended, the
+// caller gets none.
 // On: user; m.locks is 1.  P: none; needed if it returns true.
 // Locks: takes sched.lock.  Parks: no.
 bool exitsyscallFast(P* oldp) {

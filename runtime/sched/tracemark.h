@@ -47,7 +47,7 @@ class TraceMark {
   }
 
  private:
-  bool markSlow(uint64_t gen);
+  bool markSlow(uint64_t gen);  // mark, if the word has another generation
 
   // The generation times 2, plus 1 if the status was also written in the
   // generation before; 0 if it was written in none. Relaxed is enough: a G or P

@@ -360,8 +360,8 @@ void takeSigprof() {
   sigaction(SIGPROF, &action, nullptr);
 }
 
-// To ignore a signal drops all that are on their way. Otherwise they would end
-// a program that does not handle SIGPROF.
+// The late signals would end a program that does not handle SIGPROF. The kernel
+// drops all that are on their way when the signal is ignored.
 void giveBackSigprof(bool late) {
   struct sigaction now = {};
   sigaction(SIGPROF, nullptr, &now);

@@ -31,9 +31,9 @@ void initterminate();
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] sigset_t ignoredBelow();
 // takeSigprof installs our handler of SIGPROF, before the one that is there.
-// giveBackSigprof restores what was there before. If some signals of our timers
-// may still be on their way (`late`), it drops all that are, and for an instant
-// those of the program, too. If the program has installed a handler since
+// giveBackSigprof restores what was there before. `late`: signals of our timers
+// may still be on their way. Then it drops all SIGPROFs of that moment, those
+// of the program, too. If the program has installed a handler since
 // takeSigprof, that one stays. Only one thread at a time calls them.
 // On: any.  P: either.  Locks: none.  Parks: no.
 void takeSigprof();

@@ -45,8 +45,10 @@ uint64_t hexAt(const char* s) {
   }
 }
 
-// readStatus reads the status file of a thread. Returns false if it cannot.
 using StatusText = char[4096];
+
+// readStatus reads the status file of a thread. Returns false if the file
+// cannot be read, for example because the thread has ended.
 bool readStatus(int32_t tid, StatusText* text) {
   char name[32];
   Writer w{.buf = name, .cap = sizeof(name) - 1, .fd = kNoFd};

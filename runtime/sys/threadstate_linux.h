@@ -27,7 +27,7 @@ enum class ThreadState : uint8_t { kRunning, kAsleep, kUnknown, kUnseen };
 // Pending tells whether a signal waits to be delivered. kUnknown: /proc does
 // not tell, for example because the thread has ended.
 enum class Pending : uint8_t { kNo, kYes, kUnknown };
-// isPending looks for a signal that waits for the thread, or for any thread of
+// isPending tells whether sig waits for the thread tid, or for any thread of
 // the process.
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] Pending isPending(int32_t tid, int sig);

@@ -70,8 +70,8 @@ using testing::Traced;
 using testing::TracedSample;
 using trace_tool::kNoId;
 
-// True if samples have the stacks of the moment of the signal. TSan calls
-// handlers later.
+// True if a sample has the stack of the moment of its signal. ThreadSanitizer
+// calls handlers later.
 constexpr bool kStacksCount = !rt::kSanitizerDefersHandlers;
 
 // A CPU profile that is thrown away.
@@ -222,7 +222,7 @@ TEST_P(TraceCpuTest, RecorderHasSamples) {
   }
 }
 
-TEST_P(TraceCpuTest, PlainThreadThatUsesTheLibraryHasSamples) {
+TEST_P(TraceCpuTest, TraceWithAPlainThreadThatComputesIsValid) {
   const TempFile file;
   Run([&] {
     const Profiling profile;
@@ -241,9 +241,9 @@ TEST_P(TraceCpuTest, PlainThreadThatUsesTheLibraryHasSamples) {
 
 // ---- Signals anywhere
 
-// Storm sends SIGPROF as fast as the kernel allows, in every thread, while
-// goroutines switch, wait, call the kernel and end, and generations change.
-// Each sample is in the generation that has its stack: ReadTrace looks.
+// Every thread gets SIGPROF as often as the kernel allows, while goroutines
+// switch, wait, call the kernel and end, and generations change. ReadTrace
+// checks that the generation of each sample has its stack.
 TEST_P(TraceCpuTest, GenerationsChangeUnderAStormOfSamples) {
   const TempFile file, recorded;
   const int null = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -293,8 +293,9 @@ TEST_P(TraceCpuTest, GenerationsChangeUnderAStormOfSamples) {
   (void)ReadTrace(recorded.Contents());
 }
 
-// The trace and the profile start and stop at any moments of each other.
-TEST_P(TraceCpuTest, StartsAndStopsOfBothMayMeet) {
+// A trace and a profile start and stop independently, so each may do so at any
+// moment of the other.
+TEST_P(TraceCpuTest, TracesAreValidWhileProfilesStartAndStop) {
   Run([] {
     std::atomic<bool> over = false;
     sync::WaitGroup wg;

@@ -59,8 +59,8 @@ TEST_P(TraceTest, TraceShowsStatesReasonsAndFunctions) {
   EXPECT_TRUE(t.functions.contains("gump::testing::Serve"));
 }
 
-// The two look alike but for their addresses: a stack has the same depth in
-// both.
+// YieldLeft and YieldRight differ only in their addresses: a stack has the same
+// depth in both.
 __attribute__((noinline)) void YieldLeft() {
   runtime::Gosched();
   asm volatile("");
@@ -231,8 +231,8 @@ TEST_P(TraceTest, GoroutinesThatLoseTheirPInManyGenerationsAreInIt) {
   EXPECT_GE(ReadTrace(file.Contents()).generations, 300u);
 }
 
-// A goroutine whose call ends after main gets no P. Most of the time the P with
-// which it went into the call has not been taken by then.
+// A goroutine whose call ends after main gets no P. Most of the time, no thread
+// has taken the P of the call by then.
 TEST_P(TraceTest, CallThatEndsAfterMainHasLostItsP) {
   const TempFile file;
   ASSERT_TRUE(trace::Start(file.fd()).ok());

@@ -120,7 +120,7 @@ void writeEvent(rt::TraceScope* s, int i) {
   wrote[s->gen()][i]++;
 }
 
-// A writer fills more than a buffer: the second scope may hand it over.
+// A writer fills more than one buffer, so its second scope may hand one over.
 void writer(int i) {
   rt::setg(gs[i]);
   for (int events : {1, 2}) {
@@ -146,7 +146,7 @@ void look(uint64_t gen, TraceBuf* b) {
   }
 }
 
-// The trace goes on or ends.
+// endGeneration ends generation 1. Then the trace goes on, or ends.
 void endGeneration() {
   rt::setg(gs[kEnder]);
   goesOn = choose(2) == 0;
@@ -198,7 +198,7 @@ struct Tally {
     numbers |= 1u << n;
     events++;
   }
-  // ends checks the whole. known: there must be a status.
+  // ends checks the tally of a whole generation. known: there must be a status.
   void ends(bool known) const {
     check(statuses < 2, "a status is written twice");
     check(statuses == 1 || !known, "a status is missing");
@@ -211,9 +211,10 @@ struct Tally {
 constexpr int kGoroutines = kMs + 2;
 bool alive[kGoroutines];
 
-// An Account reads the events of a generation as go tool trace does.
+// An Account checks the events of a generation as go tool trace does.
 class Account {
  public:
+  // read takes all buffers of the generation, and frees them.
   void read(TraceBuf* b) {
     while (b != nullptr) {
       readBuffer(b);
@@ -227,56 +228,60 @@ class Account {
   }
 
  private:
+  static int goroutine(Reader* r) {
+    const uint64_t i = r->number() - kFirstGoid;
+    check(i < kGoroutines, "a goroutine that does not exist");
+    return static_cast<int>(i);
+  }
+  static int proc(Reader* r) {
+    const uint64_t i = r->number();
+    check(i < kPs, "a P that does not exist");
+    return static_cast<int>(i);
+  }
+  // goStatus reads a status in a batch of thread tid. *g is the goroutine that
+  // this thread runs.
+  void goStatus(Reader* r, uint64_t tid, int* g) {
+    const int i = goroutine(r);
+    const uint64_t on = r->number();
+    const uint64_t status = r->number();
+    gs_[i].statuses++;
+    check(!born_[i], "a status after the birth");
+    check(gs_[i].events == 0 || tid > kMs, "a status after an event");
+    if (tid > kMs) gs_[i].byEnder = true;
+    if (on == tid && status == static_cast<uint64_t>(rt::TraceGo::kRunning)) {
+      *g = i;
+    }
+  }
+  // procStatus reads the status of a P. *p is the P that the thread holds.
+  void procStatus(Reader* r, int* p) {
+    const int i = proc(r);
+    ps_[i].statuses++;
+    if (r->number() == static_cast<uint64_t>(rt::TraceProc::kRunning)) *p = i;
+  }
   void readBuffer(const TraceBuf* b) {
     Reader r(b);
-    const auto goroutine = [&r] {
-      const uint64_t i = r.number() - kFirstGoid;
-      check(i < kGoroutines, "a goroutine that does not exist");
-      return static_cast<int>(i);
-    };
-    const auto proc = [&r] {
-      const uint64_t i = r.number();
-      check(i < kPs, "a P that does not exist");
-      return static_cast<int>(i);
-    };
     int* g = b->tid <= kMs ? &running_[b->tid - 1] : nullptr;
     int* p = b->tid <= kMs ? &held_[b->tid - 1] : nullptr;
     while (r.more()) {
       const TraceEv type = r.type();
       check(b->tid <= kMs || type == TraceEv::kGoStatus, "an event of no M");
       switch (type) {
-        case TraceEv::kGoStatus: {
-          const int i = goroutine();
-          const uint64_t tid = r.number();
-          const uint64_t status = r.number();
-          gs_[i].statuses++;
-          check(!born_[i], "a status after the birth");
-          check(gs_[i].events == 0 || b->tid > kMs, "a status after an event");
-          if (b->tid > kMs) gs_[i].byEnder = true;
-          if (tid == b->tid &&
-              status == static_cast<uint64_t>(rt::TraceGo::kRunning)) {
-            *g = i;
-          }
+        case TraceEv::kGoStatus:
+          goStatus(&r, b->tid, g);
           break;
-        }
-        case TraceEv::kProcStatus: {
-          const int i = proc();
-          ps_[i].statuses++;
-          if (r.number() == static_cast<uint64_t>(rt::TraceProc::kRunning)) {
-            *p = i;
-          }
+        case TraceEv::kProcStatus:
+          procStatus(&r, p);
           break;
-        }
         case TraceEv::kGoCreate:
-          create(goroutine());
+          create(goroutine(&r));
           skip(&r, 2);
           break;
         case TraceEv::kGoUnblock:
-          gs_[goroutine()].number(r.number());
+          gs_[goroutine(&r)].number(r.number());
           skip(&r, 1);
           break;
         case TraceEv::kGoStart:
-          *g = goroutine();
+          *g = goroutine(&r);
           gs_[*g].number(r.number());
           break;
         case TraceEv::kGoDestroy:
@@ -289,14 +294,12 @@ class Account {
           break;
         case TraceEv::kGoSyscallEndBlocked:
           break;
-        case TraceEv::kProcSteal: {
-          const int i = proc();
-          ps_[i].number(r.number());
+        case TraceEv::kProcSteal:
+          ps_[proc(&r)].number(r.number());
           skip(&r, 1);
           break;
-        }
         case TraceEv::kProcStart:
-          *p = proc();
+          *p = proc(&r);
           ps_[*p].number(r.number());
           break;
         default:
@@ -335,7 +338,7 @@ void finishMarks() {
   rt::setg(nullptr);
 }
 
-// The cell of a parked goroutine, which then is another one's.
+// The cell of a parked goroutine, and after that of another one.
 rt::G* cell;
 constexpr int kOld = kMs, kNew = kMs + 1;
 

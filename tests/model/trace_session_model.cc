@@ -13,7 +13,7 @@
 namespace gump::model {
 namespace {
 
-// A generation is dropped when the next one is kept.
+// The recorder keeps one generation. It drops that one when the next has ended.
 bool startRecorder() { return rt::traceRecorderStart(0, 1); }
 
 uint64_t generation() { return rt::traceState.gen.load(rt::relaxed); }
@@ -138,7 +138,8 @@ const Registered kStopSwitch({
     .full = {1, 1, 20000, 0},
 });
 
-// An advance has been before, so that this is not the first one.
+// setUpAdvanced ends a generation, so that the one in the model is not the
+// first to end.
 void setUpAdvanced() {
   setUpTraced();
   plainThread("sysmon", rt::traceAdvance);
@@ -170,7 +171,8 @@ const Registered kAdvance({
 
 // ---- The end of main --------------------------------------------------------
 
-// main is over for a while, and then begins again.
+// endMain does what the end of main does to a trace, and a little later what
+// the start of the next main does.
 void endMain() {
   rt::traceMainEnds();
   const uint64_t gen = generation();

@@ -347,12 +347,14 @@ class LateThreads {
   LateThreads(const LateThreads&) = delete;
   LateThreads& operator=(const LateThreads&) = delete;
 
-  // The threads sleep, because the world is stopped.
+  // Hold returns when each thread is in the handler. The caller has stopped the
+  // world, so the threads sleep.
   static void Hold(const std::vector<int>& threads) {
     hold = true;
     for (const int tid : threads) syscall(SYS_tgkill, getpid(), tid, SIGUSR1);
     while (held != static_cast<int>(threads.size())) std::this_thread::yield();
   }
+  // Release returns when each thread has left the handler.
   static void Release() {
     hold = false;
     while (held != 0) std::this_thread::yield();
@@ -365,8 +367,8 @@ class LateThreads {
 };
 
 // A stop keeps a goroutine on its P, even one that is bound to a thread. If the
-// next stop begins before that thread has woken, the goroutine has lost the P,
-// and the others come first. Here no thread ever wakes in time.
+// next stop begins before that thread has woken, the goroutine loses the P, and
+// the others come first. In this test, no thread ever wakes in time.
 TEST(StopTurnTest, GoroutineGoesBehindTheOthersIfItsThreadWakesLate) {
   // ThreadSanitizer delays the signals of threads that sleep.
   if (rt::kSanitizerBuild) GTEST_SKIP();

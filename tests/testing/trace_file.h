@@ -79,7 +79,7 @@ struct Traced {
   std::map<std::string, uint64_t> stops;
   std::vector<TracedSample> samples;
 
-  // In counts the samples in a function.
+  // In returns how many samples have this function in their stack.
   size_t In(const std::string& function) const {
     return static_cast<size_t>(
         std::count_if(samples.begin(), samples.end(),
@@ -90,8 +90,9 @@ struct Traced {
 // Whether the process has died while it wrote the trace.
 enum class Cut : bool { kNo, kMaybe };
 
-// ReadSamples fails the test if the samples of a generation cannot be the
-// library's. last_sample has the time of the last one of each thread.
+// ReadSamples adds the samples of a generation to t. It fails the test if the
+// library cannot have written them. last_sample has the time of the last sample
+// of each thread in the generations before.
 inline void ReadSamples(const trace_tool::Generation& g,
                         std::map<uint64_t, uint64_t>* last_sample, Traced* t) {
   std::map<uint64_t, uint64_t> last;

@@ -1,21 +1,23 @@
-// Linked to the tests that run as watched/... : GUMP_TEST_WATCH=10ms makes a
-// thread look into the process every 10 ms for as long as the tests run, in
-// every way that the library has. It must change no outcome.
+// This file is linked to the tests that also run as watched/... With
+// GUMP_TEST_WATCH=10ms, a thread looks into the process every 10 ms while the
+// tests run, in every way that the library has. Their outcome must not change.
 //
-// At each look the thread takes the next of these: the goroutine profile in
-// each form, the profiles of threads, blocking and mutexes, all metrics, the
-// goroutines as JSON, and a dump. Meanwhile it starts and ends CPU profiles,
-// execution traces and flight recordings, and switches the block and mutex
-// profiles on and off. The lengths of these have no common divisor, so each
-// pair of them soon overlaps in every way. The search for leaks reads all
-// memory with the world stopped, so it gets one part in twenty of the time.
+//  * At each look, the thread takes the next of these: the goroutine profile in
+//    each form, the profiles of threads, blocking and mutexes, all metrics, the
+//    goroutines as JSON, and a dump.
+//  * Meanwhile it starts and ends CPU profiles, execution traces and flight
+//    recordings, and switches the block and mutex profiles on and off. The
+//    periods of these have no common divisor, so each pair of them soon
+//    overlaps in every way.
+//  * The search for leaks reads all memory with the world stopped, so it gets
+//    one part in twenty of the time.
 //
-// All output is checked by the readers of the tests, and thrown away. A trace
-// that is not valid is kept, and its name is printed.
+// The readers of the tests check all output, and the thread then drops it. It
+// keeps a trace that is not valid, and prints the name of the file.
 //
-// The thread is no goroutine, because tests count those, and it holds no P. The
-// process of a death test is not watched: it may expect that all its threads
-// are known to it.
+// The thread is no goroutine, because tests count those, and it holds no P. It
+// does not watch the process of a death test, because that test may know all
+// threads of the process.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -110,7 +112,8 @@ void ExpectProfile(const std::string& bytes) {
   EXPECT_EQ(ReadProfile(bytes).error, "");
 }
 
-// AllMetrics reads all metrics, and checks that those that are cumulative grow.
+// AllMetrics reads all metrics, and checks that no cumulative one has become
+// smaller.
 class AllMetrics {
  public:
   AllMetrics() {
@@ -191,7 +194,7 @@ class Watch {
   }
 
  private:
-  // The third turn of the recorder is the latest to come.
+  // Recorder comes last: Look calls it at ticks 2, 9 and 16.
   static constexpr size_t kEnough = 2 + 2 * 7 + 1;
 
   std::string Saw(const char* name, std::string bytes) {

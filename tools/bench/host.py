@@ -49,6 +49,7 @@ def compiler(build):
 
 
 def describe(build):
+    """The facts of this machine, and of the compiler of a build directory, for `lines` and --json."""
     return {
         "cpu": cpu_model(),
         "processors": len(os.sched_getaffinity(0)),

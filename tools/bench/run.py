@@ -8,8 +8,8 @@ affects both in the same way. The script prints one row for each workload and GO
 * the ratio of the medians;
 * the floor, which is a limit for the ratio or, for some workloads, for the figure itself.
 
-Without a Go toolchain it fills only our own column. Above the table it prints what the machine is. --json keeps all of
-this in a file, and --compare prints such files beside each other.
+Without a Go toolchain it fills only our own column. Above the table it describes the machine. --json keeps all of this
+in a file, and --compare prints such files beside each other.
 """
 
 import argparse
@@ -37,7 +37,8 @@ class Workload:
         self.problem = problem
         self.metric = metric
         self.procs = procs
-        # Floors. Our median is at most ratio times Go's, or at most limit. A ratio may differ by GOMAXPROCS.
+        # Floors. Our median is at most ratio times Go's, or at most limit. Where ratio is a dict, its keys are values of
+        # GOMAXPROCS, and the others have no floor.
         self.ratio = ratio
         self.limit = limit
 
@@ -403,6 +404,7 @@ def from_json(path):
 
 
 def compare(paths, workloads, procs_list):
+    """Prints the hosts and the results in files of --json, without those workloads that no file has."""
     contenders = []
     for path in paths:
         here, found = from_json(path)

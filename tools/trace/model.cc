@@ -269,9 +269,9 @@ void Builder::Switch(const Event& e) {
   SetP(e.p, next + kPFirstG, false, e.ns);
 }
 
-// AddSamples adds the samples before `until`. Samples have no order among the
-// events but their times. So one may come before the first event of its
-// goroutine, and then it has none. The id may be in use again later.
+// AddSamples adds the samples before `until`. Only its time gives a sample a
+// place among the events. So a sample may come before the first event of its
+// goroutine, and then it has no goroutine. The id may be in use again later.
 void Builder::AddSamples(uint64_t until) {
   for (; next_sample_ < samples_.size(); ++next_sample_) {
     const CpuSample& s = samples_[next_sample_];

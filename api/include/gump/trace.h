@@ -17,7 +17,8 @@
 // part. An event costs about 0.1 µs and ten bytes.
 //
 // Stacks are walked by frame pointers, so compile with -fno-omit-frame-pointer.
-// A stack has at most 32 functions, the innermost; that of a sample has 64.
+// A stack has the 32 innermost functions at most, and that of a sample the 64
+// innermost.
 #ifndef GUMP_TRACE_H_
 #define GUMP_TRACE_H_
 

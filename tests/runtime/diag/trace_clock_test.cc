@@ -1,5 +1,5 @@
 // The clock of the execution trace. Where the kernel does not trust the
-// counter, all of this holds because the clock is nanotime.
+// counter, the clock is nanotime, and the tests pass for that reason.
 #include "runtime/diag/trace_clock.h"
 
 #include <gtest/gtest.h>
@@ -16,8 +16,8 @@ void PassTime(int64_t ns) {
   }
 }
 
-// Checks that c reads what nanotime reads. A reading that is not interrupted
-// lies between two of nanotime.
+// ExpectAgrees checks that c shows what nanotime shows: a reading that is not
+// interrupted lies between two readings of nanotime, but for the tolerance.
 void ExpectAgrees(const TraceClock& c, int64_t tolerance) {
   int64_t best = INT64_MAX;
   for (int i = 0; i < 1000; i++) {

@@ -207,7 +207,8 @@ std::string SampleBatch(const std::vector<std::array<uint64_t, 5>>& samples) {
   return data;
 }
 
-// Goroutine 2 runs from 1160 ns to 1440 ns.
+// HandshakeWithSamples adds samples to Handshake, in which goroutine 2 runs
+// from 1160 ns to 1440 ns.
 MadeTrace HandshakeWithSamples() {
   MadeTrace trace = Handshake();
   trace.Batch(kNoId, SampleBatch({{1300, 7, 0, 2, 5},
@@ -222,7 +223,8 @@ TEST(ModelTest, SamplesAreInOrderAndHaveTheirGoroutineAndStack) {
   MadeTrace trace = HandshakeWithSamples();
   const Model m = Build(&trace);
   ASSERT_EQ(m.samples.size(), 5u);
-  // The goroutine does not exist yet or any more at the first and last time.
+  // At the first time, goroutine 2 does not exist yet. At the last, it has
+  // ended.
   EXPECT_EQ(m.samples[0].ns, m.begin);
   EXPECT_EQ(m.samples[0].g, 0u);
   EXPECT_EQ(m.samples[4].ns, m.end);
@@ -238,7 +240,7 @@ TEST(ModelTest, SamplesAreInOrderAndHaveTheirGoroutineAndStack) {
 // In another generation, the ids of stacks are others.
 TEST(ModelTest, SamplesOfEachGenerationHaveItsStacks) {
   MadeTrace trace;
-  for (const uint64_t n : {1, 2}) {
+  for (const uint64_t n : {uint64_t{1}, uint64_t{2}}) {
     trace.Generation(n)
         .M(7, "ProcStatus 0 1, GoStatus 1 7 2")
         .Batch(kNoId, SampleBatch({{2000 * n, 7, 0, 1, 9}}))

@@ -21,7 +21,7 @@ func startOne() {
 	wg.Wait()
 }
 
-// startNanos starts a program with its standard output closed, and returns the time until it has ended.
+// startNanos starts a program that prints to /dev/null, and returns the time until the program has ended.
 func startNanos(program string, arguments ...string) int64 {
 	begin := time.Now()
 	if err := exec.Command(program, arguments...).Run(); err != nil {

@@ -13,6 +13,9 @@
 #include <gump/sync.h>
 
 #include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 
 #include "tools/bench/harness.h"
 

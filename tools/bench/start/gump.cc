@@ -6,17 +6,21 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
+#include <vector>
 
 #include "tools/bench/harness.h"
 
 namespace gump::bench {
 namespace {
 
-// StartNanos starts a program with its standard output closed, and returns the
-// time until it has ended.
+// StartNanos starts a program that prints to /dev/null, and returns the time
+// until the program has ended.
 int64_t StartNanos(const std::string& program, const char* argument) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -42,7 +46,7 @@ double MedianMs(std::vector<int64_t>* nanos) {
   return static_cast<double>((*nanos)[nanos->size() / 2]) / 1e6;
 }
 
-// RunOne is the program that is started.
+// RunOne is the program that W20 starts.
 int RunOne() {
   return Run([] {
     sync::WaitGroup wg;
@@ -55,7 +59,8 @@ int RunOne() {
 }  // namespace
 }  // namespace gump::bench
 
-// No part of the library is used here, so this process has one thread.
+// But for RunOne, this process uses no part of the library, so it has one
+// thread.
 int main(int argc, char** argv) {
   using namespace gump::bench;
   if (argc == 2 && std::strcmp(argv[1], "one") == 0) return RunOne();

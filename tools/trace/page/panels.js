@@ -36,7 +36,8 @@ function link(lane, change) {
   return b;
 }
 
-// How many samples a goroutine has, and the functions that have the most, of those in the selected state if that has any.
+// hotFunctions returns how many of the samples `all` of a goroutine lie in its state i, and the functions with the most of
+// these. If none lies there, or no state is selected, it counts all samples.
 function hotFunctions(all, i) {
   const lane = view.selected, inState = i < 0 ? [] : all.filter(s => s.time >= trace.time[i] && s.time < endOf(lane, i));
   const some = inState.length > 0 ? inState : all, counts = new Map();
