@@ -324,9 +324,10 @@ CpuProfileStart startSampling(int hz) {
 bool signalsWait() {
   if (isPending(gettid(), SIGPROF) != Pending::kNo) return true;
   for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
-    // A thread that ends meanwhile takes its signals with it.
     const int32_t tid = mp->procid.load(relaxed);
-    if (tid != 0 && isPending(tid, SIGPROF) == Pending::kYes) return true;
+    if (tid == 0 || isPending(tid, SIGPROF) == Pending::kNo) continue;
+    // A thread that has ended meanwhile took its signals with it.
+    if (mp->procid.load(relaxed) == tid) return true;
   }
   return false;
 }
@@ -335,33 +336,49 @@ bool signalsWait() {
 // handler, so that none comes to the program's. It sleeps for 10 ms at most.
 // Returns false if a signal may still wait then, because its thread has no
 // processor or blocks it, or because /proc cannot be read.
-// On: any.  P: either.  Locks: none.  Parks: no.
+// On: any.  P: either, but with m.locks == 0: a thread with such a signal may
+// need the caller's P to get on.  Locks: none.  Parks: no.
 bool awaitSignals() {
   constexpr int kTries = 20;
   for (int i = 0; i < kTries; i++) {
-    if (!signalsWait()) return true;
+    M* mp = acquirem();
+    const bool wait = signalsWait();
+    releasem(mp);
+    if (!wait) return true;
     usleep(500);
   }
   return false;
 }
 
-// stopSampling ends sampling. Returns false if there is no profile. Otherwise
-// the table is the caller's.
-// On: any.  P: either.  Locks: takes timersLock.  Parks: no.
-bool stopSampling() {
-  {
-    LockScope l(&timersLock);
-    if (profileState != ProfileState::kOn) return false;
-    profileState = ProfileState::kEnding;
-    for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
-      stopTimer(mp);
-    }
-    stopProcessTimer();
+// stopTimers begins the end of sampling. Returns false if there is no profile.
+// On: any.  P: either, with m.locks > 0.  Locks: takes timersLock.  Parks: no.
+bool stopTimers() {
+  LockScope l(&timersLock);
+  if (profileState != ProfileState::kOn) return false;
+  profileState = ProfileState::kEnding;
+  for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
+    stopTimer(mp);
   }
-  giveBackSigprof(/*late=*/!awaitSignals());
+  stopProcessTimer();
+  return true;
+}
+
+// stopSampling ends sampling. Returns false if there is no profile. Otherwise
+// the table is the caller's. No other profile begins or ends meanwhile
+// (kEnding).
+// On: any.  P: either, with m.locks == 0.  Locks: takes timersLock.  Parks: no.
+bool stopSampling() {
+  M* mp = acquirem();
+  const bool had = stopTimers();
+  releasem(mp);
+  if (!had) return false;
+  const bool late = !awaitSignals();
+  mp = acquirem();
+  giveBackSigprof(late);
   while (!tryLockTable()) osyield();
   samples.open = false;
   unlockTable();
+  releasem(mp);
   return true;
 }
 
@@ -416,10 +433,7 @@ CpuProfileStart startCpuProfile(int hz) noexcept {
 
 bool stopCpuProfile(StackVisitor visit, void* arg) noexcept {
   (void)runtimeEntry();
-  M* mp = acquirem();
-  const bool closed = stopSampling();
-  releasem(mp);
-  if (!closed) return false;
+  if (!stopSampling()) return false;
   for (SampleBucket* chain : samples.chains) {
     for (const SampleBucket* b = chain; b != nullptr; b = b->next) {
       visit(arg, {b->pcs, b->n, b->labels, b->count});

@@ -99,7 +99,8 @@ void freeTraceBuf(TraceBuf* b);
 // TraceArena is memory that is freed as a whole. Any thread may allocate.
 class TraceArena {
  public:
-  // allocate returns n zeroed bytes, aligned to 8, or nullptr.
+  // allocate returns n zeroed bytes, aligned to 8, or nullptr. n is at most
+  // Chunk::kSize.
   [[nodiscard]] void* allocate(size_t n);
   // clear frees all of it. No other thread may use the arena meanwhile.
   void clear();

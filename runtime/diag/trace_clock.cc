@@ -38,12 +38,7 @@ bool kernelTrusts() {
 
 }  // namespace
 
-void traceProbeCounter() {
-  static bool done = false;
-  if (done) return;
-  done = true;
-  trusted = kernelTrusts();
-}
+void traceProbeCounter() { trusted = kernelTrusts(); }
 
 TraceClock TraceClock::next() const {
   TraceClock c;
@@ -66,8 +61,12 @@ TraceClock TraceClock::next() const {
   const uint64_t counted = c.ticks_ - ticks_;
   // The counter has gone back, so it gives no rate.
   if (static_cast<int64_t>(counted) <= 0) return c;
-  c.mult_ = static_cast<uint64_t>(
+  const auto mult = static_cast<uint64_t>(
       (static_cast<unsigned __int128>(passed) << 32) / counted);
+  // The machine was suspended: the counter has gone on, and nanotime has not.
+  const uint64_t change = mult > mult_ ? mult - mult_ : mult_ - mult;
+  if (mult_ != 0 && change > mult_ / 1000) return c;
+  c.mult_ = mult;
   return c;
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "runtime/sys/base.h"
 #include "runtime/sys/os_linux.h"
 
 namespace gump::rt {
@@ -17,7 +18,10 @@ class TraceClock {
   // On: any.  P: either.  Locks: none.  Parks: no.
   int64_t now() const {
     if (mult_ == 0) return nanotime();
-    const uint64_t passed = ticks() - ticks_;
+    // The counter may be read just before the clock begins: the processor reads
+    // it early, or its counter is a little behind.
+    const auto passed = static_cast<int64_t>(ticks() - ticks_);
+    if (GUMP_UNLIKELY(passed < 0)) return base_;
     return base_ + static_cast<int64_t>(
                        (static_cast<unsigned __int128>(passed) * mult_) >> 32);
   }
@@ -47,8 +51,7 @@ inline uint64_t TraceClock::ticks() {
 #endif
 }
 
-// traceProbeCounter finds out whether the kernel trusts the counter. It reads a
-// file the first time.
+// traceProbeCounter finds out whether the kernel trusts the counter now.
 // On: user, or a foreign thread.  P: either.  Locks: traceSema is held.
 // Parks: as newDescriptor.
 void traceProbeCounter();

@@ -313,6 +313,7 @@ class Watcher : public ::testing::Environment {
     if (!GTEST_FLAG_GET(internal_run_death_test).empty()) return;
     absl::Duration pause;
     ASSERT_TRUE(absl::ParseDuration(every, &pause)) << every;
+    stop_ = false;  // the tests may be repeated
     thread_ = std::thread([this, pause = absl::ToChronoNanoseconds(pause)] {
       Watch watch;
       do {
