@@ -445,7 +445,7 @@ bool stopCpuProfile(StackVisitor visit, void* arg) noexcept {
     visit(arg, {&lost, 1, nullptr, n});
   }
   sysFree(reinterpret_cast<void*>(samples.memory), kTableSize);
-  mp = acquirem();
+  M* mp = acquirem();
   {
     LockScope l(&timersLock);
     profileState = ProfileState::kOff;
