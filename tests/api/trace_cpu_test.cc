@@ -312,7 +312,8 @@ TEST_P(TraceCpuTest, TracesAreValidWhileProfilesStartAndStop) {
       }
     });
     size_t samples = 0;
-    for (int i = 0; i < 30; i++) {
+    // On a machine with much to do, 30 traces may get no sample.
+    for (int i = 0; i < 30 || samples == 0; i++) {
       const TempFile file;
       ASSERT_TRUE(trace::Start(file.fd()).ok());
       Busy(10);
