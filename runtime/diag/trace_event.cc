@@ -171,9 +171,8 @@ TraceBuf* roomIn(TraceBuf** slot, uint64_t gen, uint64_t tid) {
 }  // namespace
 
 // The events of a scope are one step, so one reading of the clock is enough for
-// all of them. TraceBuf::time keeps them apart. With one reading for each
-// switch, the clock takes about an eighth of the time of a traced Gosched
-// (bench_yield, W2). The stack takes more.
+// all of them. TraceBuf::time keeps them apart. A direct switch is one scope,
+// so it reads the clock once.
 int64_t TraceScope::now() {
   int64_t* now = &mp_->trace.now;
   if (*now == 0) *now = traceState.now(gen_);
