@@ -172,21 +172,25 @@ absl::Status Scope::Wait() {
   return status_;
 }
 
-// Launch starts g, which calls ft with a closure that is g's address.
+// Launch starts g, which calls ft with a closure that is g's address. If it
+// panics or throws, g is destroyed.
 void Scope::Launch(internal::ScopeGoroutine* g, const rt::FuncType* ft,
                    const GoOptions* options, uintptr_t pc) {
+  struct Unstarted {
+    internal::ScopeGoroutine* g;
+    internal::ScopeCount* count = nullptr;
+    ~Unstarted() {
+      if (count != nullptr) count->Leave();
+      if (g != nullptr) g->Discard();
+    }
+  } unstarted{g};
   if (!rt::scopeContains(&record_)) {
     panic("scope: Go by a goroutine outside of the scope");
   }
   const bool counted_in =
       rt::scopeIsOwner(&record_) ? count_.EnterByOwner() : count_.Enter();
   if (!counted_in) panic("scope: Go after Wait");
-  struct LeaveUnlessStarted {
-    internal::ScopeCount* count;
-    ~LeaveUnlessStarted() {
-      if (count != nullptr) count->Leave();
-    }
-  } counted{&count_};
+  unstarted.count = &count_;
 
   internal::ScopeClosure closure{rt::scopeMember(&record_), g};
   static_assert(internal::kFitsInG<internal::ScopeClosure>);
@@ -200,7 +204,8 @@ void Scope::Launch(internal::ScopeGoroutine* g, const rt::FuncType* ft,
   if (internal::NewProc(ft, &closure, &o, pc) != rt::SpawnResult::kOk) {
     internal::PanicNoStack();
   }
-  counted.count = nullptr;
+  unstarted.count = nullptr;
+  unstarted.g = nullptr;
   (void)name.release();  // the goroutine owns it now
 }
 

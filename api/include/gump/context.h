@@ -260,7 +260,7 @@ __attribute__((always_inline)) inline StopFunc AfterFunc(const Context& ctx,
                                                          F&& f) {
   using C = internal::Closure<std::decay_t<F>>;
   internal::CheckCallable(f);
-  auto closure = std::make_unique<C>(C{{std::forward<F>(f)}});
+  std::unique_ptr<C> closure(new C(C::Of(std::forward<F>(f))));
   StopFunc stop;
   stop.ref_ = internal::NewContextFunc(internal::ContextAccess::ref(ctx),
                                        &internal::kOnHeap<C>, closure.release(),

@@ -194,7 +194,7 @@ __attribute__((always_inline)) inline int Run(F&& main) {
     }
   };
   using C = internal::Closure<decltype(body)>;
-  C c{{body}};
+  C c = C::Of(body);
   if (!rt::runMain(&internal::kInPlace<C>, &c, rt::callerPC())) {
     internal::PanicRunActive();
   }

@@ -140,6 +140,7 @@ class Scope {
   template <class F>
   Handle<internal::ScopeResultOf<F>> Start(const GoOptions* options,
                                            uintptr_t pc, F&& f);
+  // Launch owns g until it returns.
   void Launch(internal::ScopeGoroutine* g, const rt::FuncType* ft,
               const GoOptions* options, uintptr_t pc);
   void Fail(const absl::Status& status, std::exception_ptr exception);
@@ -210,9 +211,9 @@ inline Scope::Handle<internal::ScopeResultOf<F>> Scope::Start(
     const GoOptions* options, uintptr_t pc, F&& f) {
   using Call = internal::ScopeCall<std::decay_t<F>>;
   internal::CheckCallable(f);
-  auto call = std::make_unique<Call>(this, std::forward<F>(f));
-  Launch(call.get(), &internal::kScopeCall<Call>, options, pc);
-  return Handle<internal::ScopeResultOf<F>>(call.release());
+  auto* call = new Call(this, std::forward<F>(f));
+  Launch(call, &internal::kScopeCall<Call>, options, pc);
+  return Handle<internal::ScopeResultOf<F>>(call);
 }
 
 // All runs the functions side by side, each in a goroutine of one Scope, and

@@ -3,7 +3,9 @@
 #ifndef GUMP_INTERNAL_CLOSURE_H_
 #define GUMP_INTERNAL_CLOSURE_H_
 
+#include <cstddef>
 #include <functional>
+#include <memory>
 #include <new>
 #include <tuple>
 #include <type_traits>
@@ -19,13 +21,24 @@ concept Nullable = std::is_pointer_v<F> || std::is_member_pointer_v<F> ||
     (std::is_class_v<F>&& std::is_constructible_v<F, std::nullptr_t>&& requires(
         const F& f) { static_cast<bool>(f == nullptr); });
 
+// Invoke is std::invoke, which takes a compiler milliseconds for each type. So
+// it is used only for pointers to members.
+template <class F, class... A>
+decltype(auto) Invoke(F&& f, A&&... args) {
+  if constexpr (std::is_member_pointer_v<std::remove_cvref_t<F>>) {
+    return std::invoke(std::forward<F>(f), std::forward<A>(args)...);
+  } else {
+    return std::forward<F>(f)(std::forward<A>(args)...);
+  }
+}
+
 // CalledByName: f(args...) may be called through &T::operator(). That does not
 // work if operator() has default arguments, is static, or belongs to a private
 // base class.
 template <class F, class... A>
-concept CalledByName = requires {
-  requires std::is_invocable_v<
-      decltype(&std::remove_reference_t<F>::operator()), F, A...>;
+concept CalledByName = requires(F&& f, A&&... args) {
+  (std::forward<F>(f).*
+   (&std::remove_reference_t<F>::operator()))(std::forward<A>(args)...);
 };
 
 // CallVisibly calls f in a frame of its own. Without that, the compiler inlines
@@ -35,22 +48,73 @@ decltype(auto) CallVisibly(F&& f, A&&... args) {
   if constexpr (CalledByName<F, A...>) {
     auto call = &std::remove_reference_t<F>::operator();
     asm volatile("" : "+m"(call));  // hides the target from the compiler
-    return std::invoke(call, std::forward<F>(f), std::forward<A>(args)...);
+    return (std::forward<F>(f).*call)(std::forward<A>(args)...);
   } else {
-    return std::invoke(std::forward<F>(f), std::forward<A>(args)...);
+    return internal::Invoke(std::forward<F>(f), std::forward<A>(args)...);
   }
 }
 
 // Closure is a callable with its arguments, decay-copied as by std::thread.
 template <class F, class... A>
 struct Closure {
-  std::tuple<F, A...> parts;
+  // Of returns a closure that is made of f and its arguments.
+  template <class... Parts>
+  static Closure Of(Parts&&... parts) {
+    return {std::tuple<F, A...>(std::forward<Parts>(parts)...)};
+  }
 
   void operator()() {
     std::apply(
         [](auto&&... p) { CallVisibly(std::forward<decltype(p)>(p)...); },
         std::move(parts));
   }
+
+  std::tuple<F, A...> parts;
+};
+
+// Most closures have no arguments, and compile faster without a tuple.
+template <class F>
+struct Closure<F> {
+  template <class G>
+  static Closure Of(G&& g) {
+    return Closure(std::in_place, std::forward<G>(g));
+  }
+
+  void operator()() { CallVisibly(std::move(f)); }
+
+  F f;
+
+ private:
+  template <class G>
+  Closure(std::in_place_t, G&& g) : f(std::forward<G>(g)) {}
+};
+
+// Disposable holds an F that can be destroyed before its holder. It is a
+// std::optional that is never empty at first, and compiles faster.
+template <class F>
+class Disposable {
+ public:
+  template <class G>
+  explicit Disposable(std::in_place_t, G&& g) : f_(std::forward<G>(g)) {}
+  Disposable(Disposable&& other) noexcept(
+      std::is_nothrow_move_constructible_v<F>)
+      : held_(other.held_) {
+    if (held_) ::new (std::addressof(f_)) F(std::move(other.f_));
+  }
+  ~Disposable() { reset(); }
+
+  // reset destroys the F, if that has not happened yet.
+  void reset() {
+    if (std::exchange(held_, false)) f_.~F();
+  }
+  // Requires: the F is still there.
+  F& operator*() { return f_; }
+
+ private:
+  union {
+    F f_;
+  };
+  bool held_ = true;
 };
 
 // kFitsInG: a C can be stored in the G itself.

@@ -339,7 +339,7 @@ class CoGoAwaiter : public CoSuspended {
   template <class P>
   __attribute__((noinline)) void await_suspend(std::coroutine_handle<P> h) {
     Attach(h);
-    Begin(Op{this, std::optional<F>(std::move(*f_))});
+    Begin(Op{this, Disposable<F>(std::in_place, std::move(*f_))});
   }
   R await_resume() {
     Resumed();
@@ -352,7 +352,7 @@ class CoGoAwaiter : public CoSuspended {
   struct Op {
     static constexpr bool kInLoop = false;  // a goroutine of its own
     CoGoAwaiter* awaiter;
-    std::optional<F> f;  // empty after a Goexit
+    Disposable<F> f;  // reset after a Goexit
 
     void Run(CoLoop& loop) {
       CoResult<R> result;

@@ -170,7 +170,7 @@ class ScopeCall final : public ScopeResult<ScopeResultOf<F>> {
   }
 
  private:
-  std::optional<F> f_;
+  Disposable<F> f_;
 };
 
 // ScopeClosure is the closure of a goroutine of a Scope.

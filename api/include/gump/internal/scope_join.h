@@ -63,6 +63,8 @@ class ScopeTask {
   void Join() noexcept;
   // Drop lets go of the task, for the handle.
   void Drop() noexcept;
+  // Discard destroys a task whose goroutine was never started.
+  void Discard() noexcept { destroy_(this); }
 
  private:
   static constexpr uint32_t kEnded = 1;

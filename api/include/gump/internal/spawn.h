@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <cstdlib>
-#include <memory>
 #include <new>
 #include <string_view>
 #include <utility>
@@ -52,14 +51,13 @@ __attribute__((always_inline)) inline void Spawn(
   rt::SpawnResult result;
   if constexpr (kFitsInG<C>) {
     alignas(C) unsigned char raw[sizeof(C)];
-    C* c = ::new (raw) C{{std::forward<Parts>(parts)...}};
+    C* c = ::new (raw) C(C::Of(std::forward<Parts>(parts)...));
     result = NewProc(&kInPlace<C>, c, options, pc);
     if (result != rt::SpawnResult::kOk) c->~C();
   } else {
-    auto c = std::make_unique<C>(C{{std::forward<Parts>(parts)...}});
-    C* raw = c.get();
-    result = NewProc(&kOnHeap<C>, &raw, options, pc);
-    if (result == rt::SpawnResult::kOk) (void)c.release();
+    C* c = new C(C::Of(std::forward<Parts>(parts)...));
+    result = NewProc(&kOnHeap<C>, &c, options, pc);
+    if (result != rt::SpawnResult::kOk) delete c;
   }
   if (result != rt::SpawnResult::kOk) PanicNoStack();
 }

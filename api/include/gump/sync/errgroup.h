@@ -26,8 +26,6 @@
 #define GUMP_SYNC_ERRGROUP_H_
 
 #include <cstddef>
-#include <functional>
-#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -35,6 +33,7 @@
 #include "gump/chan.h"
 #include "gump/context.h"
 #include "gump/internal/atomic.h"
+#include "gump/internal/closure.h"
 #include "gump/internal/linkname_gls.h"
 #include "gump/sync/once.h"
 #include "gump/sync/waitgroup.h"
@@ -104,7 +103,7 @@ class ErrGroup {
   // Call calls the function in task, and destroys it and the goroutine's values
   // of gls. After that its place in the limit is free again.
   template <class Fn>
-  void Call(std::optional<Fn>& task);
+  void Call(gump::internal::Disposable<Fn>& task);
 
   WaitGroup wg_;
   chan<void> places_;          // one value per place taken; nil: no limit
@@ -135,7 +134,7 @@ inline bool ErrGroup::TryGo(F&& f) {
 
 template <class F>
 inline void ErrGroup::Start(F&& f) {
-  using Task = std::optional<std::decay_t<F>>;
+  using Task = gump::internal::Disposable<std::decay_t<F>>;
   try {
     wg_.Go([this, fn = Task(std::in_place, std::forward<F>(f))]() mutable {
       Call(fn);
@@ -147,20 +146,20 @@ inline void ErrGroup::Start(F&& f) {
 }
 
 template <class Fn>
-inline void ErrGroup::Call(std::optional<Fn>& task) {
+inline void ErrGroup::Call(gump::internal::Disposable<Fn>& task) {
   struct LeaveAtEnd {
     ErrGroup* group;
-    std::optional<Fn>& task;
+    gump::internal::Disposable<Fn>& task;
     ~LeaveAtEnd() noexcept(false) {
       task.reset();
       rt::glsDestroyAll();
       group->Leave();
     }
   } at_end{this, task};
-  if constexpr (std::is_void_v<std::invoke_result_t<Fn&>>) {
-    std::invoke(*task);
+  if constexpr (std::is_void_v<decltype(gump::internal::Invoke(*task))>) {
+    gump::internal::Invoke(*task);
   } else {
-    absl::Status status = std::invoke(*task);
+    absl::Status status = gump::internal::Invoke(*task);
     if (!status.ok()) Fail(std::move(status));
   }
 }

@@ -33,13 +33,12 @@
 #define GUMP_SYNC_WAITGROUP_H_
 
 #include <cstdint>
-#include <functional>
-#include <optional>
 #include <type_traits>
 #include <utility>
 
 #include "gump/go.h"
 #include "gump/internal/atomic.h"
+#include "gump/internal/closure.h"
 #include "gump/internal/linkname_sync.h"
 #include "gump/internal/linkname_synctest.h"
 
@@ -130,7 +129,7 @@ class WaitGroup {
 // original would outlive Done.
 template <class F>
 inline auto WaitGroup::Counted(F&& f) {
-  using Task = std::optional<std::decay_t<F>>;
+  using Task = gump::internal::Disposable<std::decay_t<F>>;
   return [this, fn = Task(std::in_place, std::forward<F>(f))]() mutable {
     RunTask(
         [](void* p) {
@@ -139,7 +138,7 @@ inline auto WaitGroup::Counted(F&& f) {
             Task& task;
             ~EndTask() { task.reset(); }
           } at_end{task};
-          std::invoke(*task);
+          gump::internal::Invoke(*task);
         },
         &fn);
   };
