@@ -7,41 +7,21 @@
 #ifndef TESTS_TESTING_KNOWN_THREAD_H_
 #define TESTS_TESTING_KNOWN_THREAD_H_
 
-#include <atomic>
-#include <memory>
 #include <thread>
-#include <utility>
 #include <vector>
 
-#include "gtest/gtest.h"
-#include "gump/gls.h"
-#include "gump/go.h"
+#include "absl/functional/any_invocable.h"
 #include "gump/sync/waitgroup.h"
-#include "tests/testing/with_gomaxprocs.h"
 
 namespace gump::testing {
 
 // KnownThread starts a thread that runs f, and returns once the runtime knows
-// it. It must be called from a goroutine.
-template <class F>
-std::thread KnownThread(F f) {
-  static gls<int> introduced{0};
-  auto known = std::make_shared<std::atomic<bool>>(false);
-  std::thread t([known, f = std::move(f)]() mutable {
-    ++*introduced;
-    *known = true;
-    f();
-  });
-  EXPECT_TRUE(Eventually([&] { return known->load(); }));
-  return t;
-}
+// it. It must be called from a goroutine. It is not a template, because tests
+// would spend a tenth of their compile time on it.
+std::thread KnownThread(absl::AnyInvocable<void()> f);
 
 // JoinAll joins threads from a goroutine, in one declared blocking call.
-inline void JoinAll(std::vector<std::thread>& threads) {
-  blocking([&] {
-    for (std::thread& t : threads) t.join();
-  });
-}
+void JoinAll(std::vector<std::thread>& threads);
 
 // InThreadsAndGoroutines runs each f in so many plain threads and in so many
 // goroutines, and returns when all have returned. It must be called from a

@@ -1,6 +1,10 @@
 #include "tests/testing/with_gomaxprocs.h"
 
+#include <string>
+#include <vector>
+
 #include "absl/functional/function_ref.h"
+#include "gtest/gtest.h"
 #include "gump/go.h"
 #include "gump/runtime.h"
 
@@ -11,6 +15,14 @@ void RunWith(int n, absl::FunctionRef<void()> f) {
     runtime::GOMAXPROCS(n);
     f();
   });
+}
+
+GomaxprocsValues Gomaxprocs() {
+  return ::testing::ValuesIn(std::vector<int>{1, 2, 4, 8});
+}
+
+std::string GomaxprocsName(const ::testing::TestParamInfo<int>& info) {
+  return "GOMAXPROCS" + std::to_string(info.param);
 }
 
 }  // namespace gump::testing

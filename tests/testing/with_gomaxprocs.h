@@ -14,6 +14,8 @@
 
 #include <chrono>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "gtest/gtest.h"
@@ -32,9 +34,11 @@ class WithGomaxprocs : public ::testing::TestWithParam<int> {
   void Run(absl::FunctionRef<void()> f) { RunWith(GetParam(), f); }
 };
 
-inline std::string GomaxprocsName(const ::testing::TestParamInfo<int>& info) {
-  return "GOMAXPROCS" + std::to_string(info.param);
-}
+using GomaxprocsValues =
+    decltype(::testing::ValuesIn(std::declval<const std::vector<int>&>()));
+// Gomaxprocs returns the values of the parameter.
+GomaxprocsValues Gomaxprocs();
+std::string GomaxprocsName(const ::testing::TestParamInfo<int>& info);
 
 // Eventually yields until condition() holds, for at most a minute. Returns
 // false if it never did.
@@ -51,7 +55,7 @@ bool Eventually(C&& condition) {
 }  // namespace gump::testing
 
 #define GUMP_INSTANTIATE_GOMAXPROCS(suite)                         \
-  INSTANTIATE_TEST_SUITE_P(, suite, ::testing::Values(1, 2, 4, 8), \
+  INSTANTIATE_TEST_SUITE_P(, suite, ::gump::testing::Gomaxprocs(), \
                            ::gump::testing::GomaxprocsName)
 
 #endif  // TESTS_TESTING_WITH_GOMAXPROCS_H_
