@@ -499,6 +499,70 @@ TEST(NumaDeathTest, SleepersGoOnOnTheirNode) {
   EXPECT_EXIT(SaySleepers(), ::testing::ExitedWithCode(0), "^end$");
 }
 
+// A goroutine waits in a read, and one of the other node sets the deadline. So
+// the only P of that other node has the timer. No P is idle, so no other takes
+// it.
+[[noreturn]] void SayReaders() {
+  constexpr int kReads = 50;
+  std::string text;
+  Run([&] {
+    runtime::GOMAXPROCS(2);
+    auto pipe = os::Pipe();
+    if (!pipe.ok()) Say(pipe.status().ToString());
+    const os::File& r = pipe->first;
+    int moves = 0;
+    for (int reads = 0; reads < kReads;) {
+      std::atomic<int> arrived = 0;
+      std::atomic<int> nodes = 0;
+      std::atomic<int> apart = 0;  // 2: both goroutines know their nodes
+      std::atomic<bool> done = false;
+      bool moved = false;
+      // Says if two goroutines are on two nodes, while both of them compute.
+      const auto meet = [&] {
+        arrived++;
+        while (arrived < 2) {
+        }
+        nodes += runtime::Node();
+        apart++;
+        while (apart < 2) {
+        }
+        return nodes == 1;
+      };
+      (void)r.SetReadDeadline(absl::InfiniteFuture());
+      sync::WaitGroup wg;
+      wg.Go([&] {
+        if (!meet()) return;
+        (void)r.SetReadDeadline(absl::Now() + absl::Microseconds(200));
+        while (!done) runtime::Gosched();
+      });
+      wg.Go([&] {
+        if (!meet()) return;
+        wg.Go([&] {
+          while (!done) runtime::Gosched();
+        });
+        const int before = runtime::Node();
+        char c;
+        (void)r.Read(absl::Span<char>(&c, 1));
+        moved = runtime::Node() != before;
+        done = true;
+      });
+      wg.Wait();
+      if (nodes != 1) continue;
+      reads++;
+      if (moved) moves++;
+    }
+    // A few may move by N2, as above.
+    text =
+        "moves " + std::to_string(moves) + (moves > kReads / 5 ? " bad" : "");
+  });
+  Say(text);
+}
+
+TEST(NumaDeathTest, ReaderGoesOnOnItsNodeAfterADeadline) {
+  const ScopedEnv env("GUMP_TOPOLOGY", "2x1");
+  EXPECT_EXIT(SayReaders(), ::testing::ExitedWithCode(0), "^moves [0-9]+$");
+}
+
 // ---- Memory -----------------------------------------------------------------
 
 // PoolsOfCells says if a free cell is in the pool of a node on which it does
