@@ -630,7 +630,7 @@ bool runDueTimers() {
   bool ran = false;
   const int32_t n = gomaxprocs.load(relaxed);  // we hold a P
   for (int32_t i = 0; i < n; i++) {
-    if (stealTimers(allp[i], &clock)) ran = true;
+    if (stealTimers(static_cast<uint32_t>(i), &clock)) ran = true;
   }
   return ran;
 }
@@ -686,7 +686,7 @@ void endSchedule(M* mp) {
   Clock clock;
   const int32_t n = gomaxprocs.load(relaxed);  // we hold a P
   for (int32_t i = 0; i < n; i++) {
-    if (allp[i] != pp) (void)stealTimers(allp[i], &clock);
+    if (allp[i] != pp) (void)stealTimers(static_cast<uint32_t>(i), &clock);
   }
   (void)timersCheck(&pp->timers, &clock.now, /*tidy=*/true);
   flushYielded(pp);

@@ -34,11 +34,11 @@ struct Clock {
 // timers and runnext. With several nodes, only the last pass looks at others.
 // Locks: as stealTimers.
 [[nodiscard]] Find stealWork(M* mp, P* pp, Clock* clock, Runnable* out);
-// stealTimers runs the timers of victim that are due, and returns true if there
-// were any. It removes zombies only if victim is idle, because the owner of a P
-// removes its own.
+// stealTimers runs the timers of allp[id] that are due, and returns true if
+// there were any. It removes zombies only if victim is idle, because the owner
+// of a P removes its own.
 // Locks: takes sched.lock, and as timersCheck.
-bool stealTimers(const P* victim, Clock* clock);
+bool stealTimers(uint32_t id, Clock* clock);
 
 // becomeSpinning starts the search of mp, which has a P. The caller may hold
 // sched.lock.
