@@ -168,7 +168,7 @@ void sanitizerCleanStack(const G* gp) {
 // Every version of the two runtimes exports its function. We only look at the
 // addresses.
 extern "C" {
-[[gnu::weak]] void __tsan_init();
+[[gnu::weak]] void __tsan_func_entry(void* pc);
 [[gnu::weak]] void __msan_init();
 }
 
@@ -182,7 +182,7 @@ namespace {
 }  // namespace
 
 void sanitizerCheckProgram() {
-  if (&__tsan_init != nullptr) {
+  if (&__tsan_func_entry != nullptr) {
     refuse("ThreadSanitizer",
            "link a library that was built with -DGUMP_SANITIZE=thread");
   }
