@@ -39,7 +39,8 @@ class ABSL_LOCKABLE Mutex {
  private:
   friend void lock(Mutex* l);
   friend bool trylock(Mutex* l);
-  friend void unlock(Mutex* l);
+  friend void lockAfterTry(Mutex* l);
+  friend bool unlockSilently(Mutex* l);
   friend void lockSlow(Mutex* l);
   friend void unlockSlow(Mutex* l);
 
@@ -82,9 +83,19 @@ inline bool trylock(Mutex* l) ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true, l)
   lockrankAcquire(l, l->rank_);
   return true;
 }
-// unlock releases l.
+// lockAfterTry acquires l, on which trylock has just failed. It does not repeat
+// the CAS at once, which would take the cache line from the holder.
+// On: any.  P: either.  Locks: takes l.  Parks: no (blocks the thread).
+inline void lockAfterTry(Mutex* l) ABSL_EXCLUSIVE_LOCK_FUNCTION(l)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {  // implements the capability
+  lockrankAcquire(l, l->rank_);
+  lockSlow(l);
+}
+// unlockSilently releases l and wakes no thread. If it returns true, a thread
+// may sleep in lockSlow: the caller then has to call unlockSlow at once. So the
+// caller can put that rare call at its own end.
 // On: any.  P: either.  Parks: no.
-inline void unlock(Mutex* l) ABSL_UNLOCK_FUNCTION(l)
+[[nodiscard]] inline bool unlockSilently(Mutex* l) ABSL_UNLOCK_FUNCTION(l)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // implements the capability
   lockrankRelease(l, l->rank_);
   l->key_.store(0, release);
@@ -92,7 +103,12 @@ inline void unlock(Mutex* l) ABSL_UNLOCK_FUNCTION(l)
   // asymmetricHeavy, then load key. *l is not touched again, because it may be
   // gone (L4).
   asymmetricLight();
-  if (GUMP_UNLIKELY(lockSleepersOf(l)->load(relaxed) != 0)) unlockSlow(l);
+  return GUMP_UNLIKELY(lockSleepersOf(l)->load(relaxed) != 0);
+}
+// unlock releases l.
+// On: any.  P: either.  Parks: no.
+inline void unlock(Mutex* l) ABSL_UNLOCK_FUNCTION(l) {
+  if (unlockSilently(l)) unlockSlow(l);
 }
 
 // Note is a one-shot event: one sleeper, one wake-up, then noteclear. The

@@ -58,14 +58,18 @@ struct Waitq {
   Sudog* last = nullptr;
 };
 
-// ElemKind says how to copy an element; the common sizes come first.
+// ElemKind says how to copy an element; the common sizes come first. All up to
+// kLastFast are copied without a call.
 enum class ElemKind : uint8_t {
   kWord8,   // 8 bytes, trivially copyable
   kWord4,   // 4 bytes, trivially copyable
   kEmpty,   // chan<void>
+  kWord16,  // 16 bytes, trivially copyable
+  kWord1,   // 1 byte, trivially copyable
   kBytes,   // any other size, trivially copyable
   kObject,  // has a move function, maybe a destroy function
 };
+inline constexpr ElemKind kLastFast = ElemKind::kWord1;
 
 // Hchan fills two cache lines. The first has all that a buffered operation
 // writes; the second is hardly ever written.
@@ -93,6 +97,9 @@ struct alignas(kCacheLine) Hchan {
   void* base = nullptr;  // the pointer that operator new returned
   ElemKind kind = ElemKind::kEmpty;
   bool isTimer = false;  // part of a TimerChan (timechan.h)
+  // Made by makechan outside of bubbles, for elements that are copied without
+  // a call: fit for the fast paths of chan.cc.
+  bool fast = false;
   uint32_t elemalign = 1;
 
   Atomic<uint32_t> refs{1};  // handles
@@ -202,14 +209,26 @@ inline void dequeueSudoG(Waitq* q, Sudog* sg) {
 
 void typedmemmoveSlow(const Hchan* c, void* dst, void* src);
 
-// typedmemmove move-constructs an element at dst.
+// copyWord is typedmemmove for kinds up to kLastFast.
 // On: any.  P: either.  Locks: c's.  Parks: no.
-GUMP_ALWAYS_INLINE void typedmemmove(const Hchan* c, void* dst, void* src) {
+GUMP_ALWAYS_INLINE void copyWord(const Hchan* c, void* dst, const void* src) {
   if (GUMP_LIKELY(c->kind == ElemKind::kWord8)) {
     memcpy(dst, src, 8);
   } else if (c->kind == ElemKind::kWord4) {
     memcpy(dst, src, 4);
-  } else if (c->kind != ElemKind::kEmpty) {
+  } else if (c->kind == ElemKind::kWord16) {
+    memcpy(dst, src, 16);
+  } else if (c->kind == ElemKind::kWord1) {
+    memcpy(dst, src, 1);
+  }
+}
+
+// typedmemmove move-constructs an element at dst.
+// On: any.  P: either.  Locks: c's.  Parks: no.
+GUMP_ALWAYS_INLINE void typedmemmove(const Hchan* c, void* dst, void* src) {
+  if (GUMP_LIKELY(c->kind <= kLastFast)) {
+    copyWord(c, dst, src);
+  } else {
     typedmemmoveSlow(c, dst, src);
   }
 }
@@ -224,6 +243,28 @@ GUMP_ALWAYS_INLINE unsigned char* chanbuf(const Hchan* c, uint32_t i) {
 GUMP_ALWAYS_INLINE void takeSlot(const Hchan* c, void* elem, void* slot) {
   if (GUMP_LIKELY(elem != nullptr)) typedmemmove(c, elem, slot);
   if (GUMP_UNLIKELY(c->destroy != nullptr)) c->destroy(slot);
+}
+
+// ---- The ring of a channel with `fast` --------------------------------------
+// All functions:
+// On: any.  P: either.  Locks: caller holds c->lock.  Parks: no.
+
+// pushBack copies *elem into the ring, which has n elements and room for more.
+GUMP_ALWAYS_INLINE void pushBack(Hchan* c, const void* elem, size_t n)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(c->lock) {
+  const uint32_t x = c->sendx;
+  copyWord(c, chanbuf(c, x), elem);
+  c->sendx = x + 1 == c->dataqsiz ? 0 : x + 1;
+  c->qcount.store(n + 1, relaxed);  // peeks read it as a number only
+}
+// popFront takes the first of the n elements out of the ring, and copies it to
+// *elem unless elem is nullptr.
+GUMP_ALWAYS_INLINE void popFront(Hchan* c, void* elem, size_t n)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(c->lock) {
+  const uint32_t x = c->recvx;
+  if (GUMP_LIKELY(elem != nullptr)) copyWord(c, elem, chanbuf(c, x));
+  c->recvx = x + 1 == c->dataqsiz ? 0 : x + 1;
+  c->qcount.store(n - 1, relaxed);  // peeks read it as a number only
 }
 
 // ---- The two steps on a locked channel --------------------------------------

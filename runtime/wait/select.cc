@@ -15,6 +15,12 @@
 
 namespace gump::rt {
 
+namespace {
+void checkBubble(const Hchan* c) {
+  bubbleCheck(c->bubble, "select on synctest channel from outside bubble");
+}
+}  // namespace
+
 // ---- Orders -----------------------------------------------------------------
 
 void pollOrder(Select* s, M* mp) {
@@ -22,9 +28,7 @@ void pollOrder(Select* s, M* mp) {
   for (size_t i = 0; i < s->n; i++) {
     const Hchan* c = s->cases[i].c;
     if (c == nullptr) continue;
-    if (GUMP_UNLIKELY(c->bubble != 0)) {
-      bubbleCheck(c->bubble, "select on synctest channel from outside bubble");
-    }
+    if (GUMP_UNLIKELY(c->bubble != 0)) checkBubble(c);
     uint32_t j = cheaprandn(mp, n + 1);  // inside-out shuffle
     s->pollorder[n] = s->pollorder[j];
     s->pollorder[j] = static_cast<uint16_t>(i);
@@ -144,19 +148,34 @@ constexpr SelectResult kNothing = {-1, ChanResult::kWouldBlock};
 
 // ---- The passes -------------------------------------------------------------
 
-// pass0 does a case that looks ready. It locks that case's channel only.
+// pass0 does one of the cases that look ready, and locks that case's channel
+// only. It looks at all cases, in the order in which they are written, and then
+// chooses among those that look ready. That is as fair as taking the first such
+// case of a random order. But whether a case is ready hardly changes from one
+// run of a select to the next, so the processor predicts these branches.
 // On: any.  P: needed, m.locks > 0.  Locks: takes one channel's.  Parks: no.
-SelectResult pass0(const Select* s) {
-  for (uint32_t i = 0; i < s->norder; i++) {
-    uint16_t ci = s->pollorder[i];
+SelectResult pass0(const Select* s, M* mp) {
+  uint16_t* ready = s->pollorder;  // not in use yet
+  uint32_t n = 0;
+  for (size_t i = 0; i < s->n; i++) {
+    const Scase& cas = s->cases[i];
+    if (cas.c == nullptr) continue;
+    if (GUMP_UNLIKELY(cas.c->bubble != 0)) checkBubble(cas.c);
+    ready[n] = static_cast<uint16_t>(i);
+    if (looksReady(cas)) n++;
+  }
+  while (n > 0) {
+    const uint32_t k = cheaprandn(mp, n);
+    const uint16_t ci = ready[k];
     const Scase& cas = s->cases[ci];
-    if (!looksReady(cas)) continue;
     lock(&cas.c->lock);
     ChanStep step = tryCase(s, cas);
     unlock(&cas.c->lock);
-    if (step.result == ChanResult::kWouldBlock) continue;
-    if (step.wake != nullptr) wakeWaiter(step.wake);
-    return {ci, step.result};
+    if (GUMP_LIKELY(step.result != ChanResult::kWouldBlock)) {
+      if (step.wake != nullptr) wakeWaiter(step.wake);
+      return {ci, step.result};
+    }
+    ready[k] = ready[--n];
   }
   return kNothing;
 }
@@ -276,12 +295,12 @@ SelectResult run(Select* s, bool block)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // from sellock to selunlock or gopark
   G* gp = enterRuntime();
   M* mp = acquiremOf(gp);
-  pollOrder(s, mp);
-  SelectResult r = pass0(s);
+  SelectResult r = pass0(s, mp);
   if (r.index >= 0) {
     releasem(mp);
     return r;
   }
+  pollOrder(s, mp);
   lockOrder(s);
   sellock(s);
   r = pass1(s);
@@ -306,9 +325,7 @@ void givenOrder(Select* s) {
   for (size_t i = 0; i < s->n; i++) {
     const Hchan* c = s->cases[i].c;
     if (c == nullptr) continue;
-    if (GUMP_UNLIKELY(c->bubble != 0)) {
-      bubbleCheck(c->bubble, "select on synctest channel from outside bubble");
-    }
+    if (GUMP_UNLIKELY(c->bubble != 0)) checkBubble(c);
     s->pollorder[s->norder++] = static_cast<uint16_t>(i);
   }
 }

@@ -2,7 +2,7 @@
 // tests.
 //
 // A select goes through up to four passes.
-// 0. Peek at the cases in random order, without locks. If a case looks ready,
+// 0. Peek at the cases, without locks. Choose at random one that looks ready,
 //    lock its channel alone and try it. Most selects that can proceed end here,
 //    with one lock.
 // 1. Lock all channels, in address order, and look again. One case that is
@@ -22,9 +22,9 @@
 // - Once we have taken each of these locks, no waker is still between dequeuing
 //   a sudog of ours and passing it over.)
 //
-// Select is fair: the random order is uniform, so cases that are ready at the
-// same time are equally likely. Waiters are FIFO: a select's sudog takes its
-// place in the queue like any other.
+// Select is fair: the choice and the random order are uniform, so cases that
+// are ready at the same time are equally likely. Waiters are FIFO: a select's
+// sudog takes its place in the queue like any other.
 #ifndef RUNTIME_WAIT_SELECT_H_
 #define RUNTIME_WAIT_SELECT_H_
 

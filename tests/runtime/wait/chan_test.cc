@@ -9,6 +9,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -109,8 +110,52 @@ TEST(MakechanTest, PicksTheCopyByElement) {
   };
   EXPECT_EQ(Channel<int64_t>(0)->kind, rt::ElemKind::kWord8);
   EXPECT_EQ(Channel<float>(0)->kind, rt::ElemKind::kWord4);
+  EXPECT_EQ(Channel<std::string_view>(0)->kind, rt::ElemKind::kWord16);
+  EXPECT_EQ(Channel<bool>(0)->kind, rt::ElemKind::kWord1);
   EXPECT_EQ(Channel<Odd>(0)->kind, rt::ElemKind::kBytes);
   EXPECT_EQ(Channel<std::string>(0)->kind, rt::ElemKind::kObject);
+
+  EXPECT_TRUE(Channel<int64_t>(0)->fast);
+  EXPECT_TRUE(Channel<bool>(1)->fast);
+  EXPECT_FALSE(Channel<Odd>(1)->fast);
+  EXPECT_FALSE(Channel<std::string>(1)->fast);
+}
+
+// Bytes is a plain element of kSize bytes, all of which depend on its number.
+template <size_t kSize>
+struct Bytes {
+  std::array<uint8_t, kSize> b;
+  static Bytes Number(int n) {
+    Bytes out;
+    for (size_t i = 0; i < kSize; i++) {
+      out.b[i] = static_cast<uint8_t>(3 * static_cast<size_t>(n) + i);
+    }
+    return out;
+  }
+};
+
+template <size_t kSize>
+void ExpectCopiedWhole() {
+  SCOPED_TRACE(kSize);
+  using T = Bytes<kSize>;
+  Channel<T> c(3);
+  for (int n = 0; n < 10; n++) {  // around the ring, with a neighbour
+    ASSERT_EQ(c.TrySend(T::Number(n)), ChanResult::kOk);
+    ASSERT_EQ(c.TrySend(T::Number(100 + n)), ChanResult::kOk);
+    EXPECT_EQ(c.TryRecv()->b, T::Number(n).b);
+    EXPECT_EQ(c.TryRecv()->b, T::Number(100 + n).b);
+  }
+}
+
+TEST(ChanBufferTest, CopiesElementsOfEachSizeWhole) {
+  ExpectCopiedWhole<1>();
+  ExpectCopiedWhole<2>();
+  ExpectCopiedWhole<4>();
+  ExpectCopiedWhole<7>();
+  ExpectCopiedWhole<8>();
+  ExpectCopiedWhole<12>();
+  ExpectCopiedWhole<16>();
+  ExpectCopiedWhole<17>();
 }
 
 TEST(ChanBufferTest, KeepsTheOrderAroundTheRing) {
