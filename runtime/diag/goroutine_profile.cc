@@ -127,9 +127,10 @@ uint8_t recorded(uint32_t number) {
 // `tries` says how often the caller has waited already. The thread may be of a
 // lower real-time priority, and on our processor: see scanWait.
 void awaitRecorder(int tries) {
-  if (tries < 1000) {
+  constexpr int kSpins = kModelBuild ? 1 : 1000;
+  if (tries < kSpins) {
     procyield(1);
-  } else if (tries < 1100) {
+  } else if (tries < kSpins + 100) {
     osyield();
   } else {
     usleep(50);

@@ -17,7 +17,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIST = pathlib.Path(__file__).with_suffix(".txt")
 # The tests compile the programs of the documents, and the library contains the script for gdb.
-FOLDERS = ("runtime", "netpoll", "sysmon", "api", "tests", "docs", "tools/gdb")
+FOLDERS = ("runtime", "netpoll", "sysmon", "api", "tests", "docs", "tools/gdb", "tools/trace")
 TIMEOUT_S = 300
 
 
