@@ -29,6 +29,13 @@
 //        process ids.
 //  (PL4) The stack is walked before the lock function is called. The unwinder
 //        may take a pthread mutex, which could be the one that is locked.
+//  (PL5) There is no protocol between threads beyond a lock, and so no model.
+//        All entries lie under heldLock. `held` saves taking that lock: a
+//        goroutine that has an entry has counted it itself, and a goroutine
+//        that unlocks a lock for another one is ordered behind that one by the
+//        program. So neither reads 0 while the entry is there. G::special is
+//        written by the goroutine itself. The slots are set before the program
+//        has threads of the library.
 //
 // Rejected: a count of locks for each thread. A goroutine that continues on
 // another thread would leave its count behind, and the next goroutine of the

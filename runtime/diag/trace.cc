@@ -508,7 +508,7 @@ void advance(Session* session, bool stops) {
   traceAwaitScopes();
   // Not earlier: a scope that spans a switch (TraceM::entering) ends only with
   // the hint. Later ones have generation 0, and write nothing.
-  if (stops) traceHint.store(0, relaxed);
+  if (stops) (void)traceHint.and_(~kTraceHint, relaxed);
   session->calm();
   Output o = {&syncBatch[gen % 2], traceTakeEvents(gen, untraced), {}};
   if (traceState.failed[gen % 2].xchg(false, relaxed)) whole = false;
@@ -544,7 +544,7 @@ void begin() {
   }
   const int32_t n = gomaxprocsEver.load(relaxed);
   for (int32_t i = 0; i < n; i++) allp[i]->traceTid = 0;
-  traceHint.store(1, relaxed);
+  (void)traceHint.or_(kTraceHint, relaxed);
   traceBeginGeneration(lastGen + 1);
   traceProcs(gomaxprocs.load(relaxed));
   traceStopBegins("start trace");

@@ -17,16 +17,22 @@ struct G;
 struct M;
 struct P;
 
-// 1 while a trace may be written, else 0. It is a hint for the callers of the
-// functions below, each of which looks at the generation again.
+// What changes of a status must tell: bit 0 is set while a trace may be
+// written, and bit 1 while a goroutine profile is taken. It is a hint for the
+// callers of the functions below, each of which looks at the generation again.
+inline constexpr uint32_t kTraceHint = 1;
+inline constexpr uint32_t kProfileHint = 2;
 extern Atomic<uint32_t> traceHint __attribute__((visibility("hidden")));
 // Only some models trace (tests/model/trace_model.cc). In the others, the load
 // would add a point to every change of a status.
 extern bool modelTraces;
-GUMP_ALWAYS_INLINE bool tracing() {
-  if (kModelBuild && !modelTraces) return false;
-  return GUMP_UNLIKELY(traceHint.load(relaxed) != 0);
+GUMP_ALWAYS_INLINE uint32_t traceHints() {
+  if (kModelBuild && !modelTraces) return 0;
+  return traceHint.load(relaxed);
 }
+// tracing returns true if any bit is set. What belongs to a trace is never done
+// without one, but it may be asked for.
+GUMP_ALWAYS_INLINE bool tracing() { return GUMP_UNLIKELY(traceHints() != 0); }
 
 // The functions below write nothing if no trace is being written. Unless their
 // comments say otherwise:

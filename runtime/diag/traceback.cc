@@ -751,32 +751,6 @@ LeakStatus visitLeaks(StackVisitor visit, void* arg) noexcept {
   });
 }
 
-// A goroutine whose stack is unavailable, because it is in a system call, is
-// counted at its start function.
-bool visitGoroutines(StackVisitor visit, void* arg) noexcept {
-  G* gp = runtimeEntry();
-  Snapshot s;
-  if (!gp->foreign) {
-    walkHere(&s.frames);
-    visit(arg, {s.frames.pcs, s.frames.kept, labelsOf(gp)});
-  }
-  (void)takeSnapshot(&s, gp);
-  for (size_t at = 0; at < s.used;) {
-    const GRecord r = readSnapshot(&s, &at);
-    Frames& f = s.frames;
-    // A goroutine that has not begun has no frames either.
-    if (f.kept == 0 && r.fn != nullptr) {
-      f.pcs[f.kept++] = reinterpret_cast<uintptr_t>(r.fn->run);
-    }
-    if (r.stack != GRecord::Stack::kForeignThread) {
-      visit(arg, {f.pcs, f.kept, r.labels});
-    }
-    releaseLabels(r.labels);
-  }
-  freeSnapshot(s);
-  return s.elided == 0;
-}
-
 namespace {
 const char* stateOf(const GRecord& r) {
   const bool waits = (r.status & ~uint32_t{kGscan}) == kGwaiting;

@@ -142,6 +142,8 @@ struct alignas(kCacheLine) G {
   // since. Written under sched.lock while queued, else by the M that holds the
   // G.
   bool putBack = false;
+  // How far it is in the goroutine profile (goroutine_profile.cc).
+  Atomic<uint8_t> profiled;
   // It may have labels (labels.cc). Before `special`, and at an even offset:
   // passesOn reads both.
   alignas(2) bool labelled = false;

@@ -12,6 +12,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "runtime/diag/debugvars.h"
+#include "runtime/diag/goroutine_profile.h"
 #include "runtime/diag/panic.h"
 #include "runtime/sched/gqueue.h"
 #include "runtime/sched/mlocks.h"
@@ -186,7 +187,8 @@ void dealPs(int32_t nprocs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   }
   for (int32_t i = 0; i < nprocs; i++) {
     const int records = (allp[i]->fuzz != 0 ? kRecordThread : 0) |
-                        (nnodes > 1 ? kRecordNode : 0);
+                        (nnodes > 1 ? kRecordNode : 0) |
+                        (profilesGoroutines() ? kRecordProfile : 0);
     allp[i]->records.store(static_cast<uint8_t>(records), relaxed);
   }
   findNearest(nnodes);

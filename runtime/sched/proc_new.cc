@@ -29,6 +29,7 @@
 #include <utility>
 
 #include "runtime/diag/debugvars.h"
+#include "runtime/diag/goroutine_profile.h"
 #include "runtime/diag/panic.h"
 #include "runtime/diag/trace.h"
 #include "runtime/diag/traceback.h"
@@ -435,6 +436,7 @@ GUMP_ALWAYS_INLINE bool stackallocAny(P* pp, G* gp) {
 }  // namespace
 
 bool bindStack(P* pp, G* gp) {
+  if (GUMP_UNLIKELY((traceHints() & kProfileHint) != 0)) profileBind(gp);
   if (stackallocAny(pp, gp)) return true;
   if (gp->special) groupRefuse(gp);
   LockScope l(&sched.lock);

@@ -89,6 +89,7 @@ GUMP_ALWAYS_INLINE G* takeNextLocal(M* mp) {
 // Locks: takes sched.lock.
 GUMP_NOINLINE G* takeHeadRecorded(M* mp) {
   P* pp = mp->p;
+  if ((pp->records.load(relaxed) & kRecordProfile) != 0) return nullptr;
   if (pp->fuzz != 0) {
     if (fuzzOneIn(pp, 2)) return nullptr;
     const G* head = headOfQueue(pp);  // a hint, as above

@@ -1,6 +1,7 @@
 // Status words of Gs and Ps. Every transition goes through here and is checked
 // against the diagrams in g.h and runtime2.h, in release builds too. A wrong
 // transition is the earliest visible sign of a double wake-up or a lost owner.
+#include "runtime/diag/goroutine_profile.h"
 #include "runtime/diag/panic.h"
 #include "runtime/diag/trace.h"
 #include "runtime/sched/proc.h"
@@ -142,7 +143,8 @@ GUMP_ALWAYS_INLINE void moveStatus(G* gp, uint32_t oldval, uint32_t newval) {
 }  // namespace
 
 void casgstatus(G* gp, uint32_t oldval, uint32_t newval) {
-  if (tracing()) {
+  if (const uint32_t hints = traceHints(); GUMP_UNLIKELY(hints != 0)) {
+    if ((hints & kProfileHint) != 0) profileBefore(gp, oldval, newval);
     traceStatus(gp, oldval, newval);
     return;
   }

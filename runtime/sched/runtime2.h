@@ -233,6 +233,9 @@ inline constexpr uint32_t kGoidBatch = 16;
 enum Records : uint8_t {
   kRecordThread = 1,  // fuzzsched.h: the thread
   kRecordNode = 2,    // proc_node.cc: the node
+  // goroutine_profile.cc: nothing, but no goroutine switches straight to the
+  // next one.
+  kRecordProfile = 4,
 };
 
 // NodeCounts are figures for humans. The owner of the P counts, and only while
@@ -264,7 +267,7 @@ struct alignas(kFalseSharing) P {
   Atomic<uint32_t> runSafePointFn;
   uint32_t fuzz = 0;  // state of fuzzsched.h; 0: off
   // Bits of Records: what must be recorded of each goroutine that becomes
-  // current here. Written with the world stopped.
+  // current here. Written with the world stopped, or at a safe point.
   Atomic<uint8_t> records;
   // The index of its node in sched.nodes. Written with the world stopped, but
   // Ms without a P read it, relaxed.

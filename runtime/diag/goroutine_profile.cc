@@ -1,0 +1,377 @@
+// The goroutine profile: the stacks of all goroutines as they were at one
+// moment, with a stop of the world that only marks this moment. The idea is
+// Go's (runtime/mprof.go, goroutineProfileWithLabelsConcurrent).
+//
+// At the moment of the stop no goroutine runs, except the caller. So the stack
+// of a goroutine stays what it was then until the goroutine runs again. After
+// the stop, the caller visits all goroutines. A goroutine that is about to run
+// before it was visited is recorded first, by the thread that is to run it.
+// Either way each goroutine is recorded once, and as it was at the stop.
+//
+// Protocol. Each profile has a number, and G::profiled says how far the
+// goroutine is in the profile of that number:
+//
+//   absent ──claim (CAS)──▶ in progress ──▶ done
+//   absent ──────────── no need (CAS) ────▶ done
+//
+// Absent is any value of another profile. The thread that wins the claim walks
+// the stack and stores done, with release. A thread that wants to change the
+// status of the goroutine waits for that (profileBefore), so the stack does not
+// change under a claim. The holder of a claim takes no lock and does not wait,
+// except for the scan bit, which a reclamation cycle holds for a moment. It has
+// m.locks raised, so it keeps its thread.
+//
+// Which thread may walk which stack, and when:
+//  * kGwaiting: the visitor, with the claim and the scan bit. The bit keeps the
+//    reclamation cycle away, which drops pages of such stacks. A waker of the
+//    goroutine waits for the bit. `scanners` is raised before the stop, so that
+//    the bit counts (noScanner).
+//  * kGrunnable, also if preempted in place: the holder of the claim. The
+//    goroutine runs only after `execute` or releasePreempted has changed its
+//    status to kGrunning, and that change goes through profileBefore. Before it
+//    is given its first stack it goes through profileBind.
+//  * kGsyscall, and kGrunning without a P: none, because the thread uses the
+//    stack. The goroutine is recorded with its start function. Where it leaves
+//    this state, profileBefore records it in the same way.
+//  * kGrunning with a P: after the stop such a goroutine has run, so it is
+//  done.
+//
+// (GP1) A thread that changes a status as the holder of a P sees the profile
+//       from its beginning. The profile begins while the world is stopped, so
+//       the thread has got its P later.
+// (GP2) A thread without a P may miss the beginning. Then one of these holds:
+//        * It makes a goroutine (a foreign thread). The goroutine was not
+//          visible to any thread before, so it may count as made before the
+//          stop. It is recorded when it runs first, as one that has not begun.
+//        * It returns from a call: kGrunning to kGsyscall, or kGsyscall to
+//          kGrunnable. The goroutine runs no code of the program before its
+//          thread has a P, and that change is another one, which (GP1) covers.
+//        * It is releasePreempted. That runs under sched.lock, which the stop
+//          has held before the profile began, and startTheWorld after that.
+// (GP3) A goroutine that is made during the profile is done from its birth. The
+//       mark is published with its status. The visitor makes dead cells done as
+//       well, so after a profile each cell has the number of that profile, or
+//       has never been part of one. So two numbers are enough, and each profile
+//       takes the one that the last one did not take.
+// (GP4) The memory of the profile is used by the visitor, and by threads that
+//       are counted in `profileRecorders`. Such a thread first counts itself,
+//       and then reads the number. profileEnd first stores 0 as the number, and
+//       then waits for the count to be 0. So no thread writes to the memory
+//       later, and none changes G::profiled for a profile that has ended.
+// (GP5) One profile at a time: visitGoroutines has a semaphore.
+// (GP6) The hint is read without an order. So it is cleared only when each P
+//       has passed a safe point since the end. Before that, a thread that holds
+//       a P reads the number, or what the visitor has stored in G::profiled.
+//       After that, it has got its P, or has been at its safe point, later. So
+//       the visitor's reads of a stack happen before the stack changes.
+//
+// A goroutine that parks or yields does not switch straight to the next one
+// meanwhile (kRecordProfile), because walking a stack takes some KiB of the
+// walker's, and it may have no more than it needs to park. It goes by way of
+// g0. In `execute`, g0 holds no lock.
+//
+// Without a profile all this costs a switch nothing. casgstatus looks at the
+// hint of traces anyway, and P::records is asked for other reasons as well. A
+// goroutine that gets its stack looks at the hint once more.
+//
+// Rejected: a second stop of the world at the end, as in Go. Rejected: labels
+// and stacks of goroutines in declared calls. The function that is called may
+// change both.
+#include "runtime/diag/goroutine_profile.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "gump/internal/linkname_pprof.h"
+#include "runtime/diag/unwind.h"
+#include "runtime/sched/labels.h"
+#include "runtime/sched/mfinal.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/stw.h"
+#include "runtime/sys/mem.h"
+#include "runtime/sys/os_linux.h"
+#include "runtime/sys/tls.h"
+
+namespace gump::rt {
+
+constinit Atomic<uint32_t> goroutineProfile;
+
+namespace {
+
+struct ProfileEntry {
+  const LabelSet* labels;  // with a reference
+  uint64_t n;
+  // uintptr_t pcs[n] follow
+};
+
+// The memory of the profile (GP4). Written with the world stopped.
+char* profileMemory;
+size_t profileSize;
+Atomic<size_t> profileUsed;
+Atomic<uint64_t> profileLost;      // goroutines that did not fit
+Atomic<int32_t> profileRecorders;  // threads in profileBefore or profileBind
+uint32_t lastProfile = 2;          // of the last profile; under profileSema
+
+// The values of G::profiled.
+uint8_t beingRecorded(uint32_t number) {
+  return static_cast<uint8_t>(2 * number);
+}
+uint8_t recorded(uint32_t number) {
+  return static_cast<uint8_t>(2 * number + 1);
+}
+
+// awaitRecorder waits for another thread, which needs some microseconds.
+// `tries` says how often the caller has waited already. The thread may be of a
+// lower real-time priority, and on our processor: see scanWait.
+void awaitRecorder(int tries) {
+  constexpr int kSpins = kModelBuild ? 1 : 1000;
+  if (tries < kSpins) {
+    procyield(1);
+  } else if (tries < kSpins + 100) {
+    osyield();
+  } else {
+    usleep(50);
+  }
+}
+
+// append adds an entry, or counts one that does not fit.
+void addRecord(const LabelSet* labels, const uintptr_t* pcs, size_t n) {
+  const size_t need = sizeof(ProfileEntry) + n * sizeof(*pcs);
+  size_t at = profileUsed.load(relaxed);
+  do {
+    if (profileSize - at < need) {
+      profileLost.add(1, relaxed);  // read after (GP4)
+      releaseLabels(labels);
+      return;
+    }
+  } while (!profileUsed.casWeak(at, at + need, relaxed));
+  const ProfileEntry e = {labels, n};
+  std::memcpy(profileMemory + at, &e, sizeof(e));
+  std::memcpy(profileMemory + at + sizeof(e), pcs, n * sizeof(*pcs));
+}
+
+// recordStart records gp by its start function.
+void recordStart(const LabelSet* labels, const FuncType* fn) {
+  const uintptr_t start =
+      fn == nullptr ? 0 : reinterpret_cast<uintptr_t>(fn->run);
+  addRecord(labels, &start, start == 0 ? 0 : 1);
+}
+
+// recordStopped records gp, which stays where it is.
+GUMP_NOINLINE void recordStopped(const G* gp) {
+  const LabelSet* labels = labelsOf(gp);
+  retainLabels(labels);
+  if (gp->stack.lo == 0 || gp->sched.fresh != 0) {
+    recordStart(labels, gp->fn);
+    return;
+  }
+  Frames frames;
+  walkParked(gp, &frames);
+  if (frames.kept == 0) {
+    recordStart(labels, gp->fn);
+  } else {
+    addRecord(labels, frames.pcs, frames.kept);
+  }
+}
+
+// recordClaimed records gp for the visitor, which has the claim.
+void recordClaimed(G* gp) {
+  for (int tries = 0;; tries++) {
+    const uint32_t status = readgstatus(gp);
+    if (status == kGidle || status == kGdead) return;
+    if (isSystemGoroutine(gp)) return;  // published with the status
+    switch (status) {
+      case kGrunnable:
+        recordStopped(gp);
+        return;
+      case kGwaiting:
+        // If this fails, gp has just been readied, or a reclamation cycle has
+        // the bit.
+        if (!castogscanstatus(gp, kGwaiting)) continue;
+        recordStopped(gp);
+        casfrom_Gscanstatus(gp, kGwaiting);
+        return;
+      case kGwaiting | kGscan:
+        awaitRecorder(tries);
+        continue;
+      default:
+        // gp may be ending, if it is back from an undeclared call.
+        recordStart(nullptr, peek(gp->fn));
+        return;
+    }
+  }
+}
+
+// claimRecord returns true if the caller has claimed gp. Otherwise gp is done.
+bool claimRecord(G* gp, uint32_t number) {
+  for (int tries = 0;; tries++) {
+    const uint8_t s = gp->profiled.load(acquire);  // pairs with finishRecord
+    if (s == recorded(number)) return false;
+    if (s == beingRecorded(number)) {
+      awaitRecorder(tries);
+    } else if (gp->profiled.cas(s, beingRecorded(number), acquire)) {
+      return true;
+    }
+  }
+}
+
+void finishRecord(G* gp, uint32_t number) {
+  // The next change of gp, which pairs with this, follows our walk.
+  gp->profiled.store(recorded(number), release);
+}
+
+// RecorderCount is the counted section of (GP4).
+class RecorderCount {
+ public:
+  // Both seq_cst: we count, and then read the number. profileEnd stores the
+  // number, and then reads the count.
+  RecorderCount() {
+    profileRecorders.add(1, seq_cst);
+    number_ = goroutineProfile.load(seq_cst);
+  }
+  ~RecorderCount() {
+    profileRecorders.add(-1, release);
+  }  // pairs with profileEnd
+  RecorderCount(const RecorderCount&) = delete;
+  RecorderCount& operator=(const RecorderCount&) = delete;
+  uint32_t number() const { return number_; }  // 0: the profile has ended
+
+ private:
+  uint32_t number_;
+};
+
+// isRecorded returns true if profileBefore has nothing to do. A thread without
+// a P may read an old number (GP2).
+bool isRecorded(const G* gp) {
+  const uint32_t number = goroutineProfile.load(acquire);
+  // Acquire: pairs with finishRecord.
+  return number == 0 || gp->profiled.load(acquire) == recorded(number);
+}
+
+}  // namespace
+
+void profileBefore(G* gp, uint32_t oldval, uint32_t newval) {
+  // A goroutine that is readied keeps its stack. Foreign threads, tokens of
+  // homes and new cells are no goroutines.
+  if (oldval == kGwaiting || gp->foreign || gp->goid == 0) return;
+  if (isRecorded(gp)) return;
+  const RecorderCount c;
+  if (c.number() == 0 || !claimRecord(gp, c.number())) return;
+  if (oldval == kGdead || isSystemGoroutine(gp)) {
+    // (GP3): no record.
+  } else if (oldval == kGrunnable && newval == kGrunning) {
+    recordStopped(gp);
+  } else {
+    recordStart(nullptr, gp->fn);
+  }
+  finishRecord(gp, c.number());
+}
+
+void profileBind(G* gp) { profileBefore(gp, kGrunnable, kGrunning); }
+
+void profileBegin(char* base, size_t size, G* self) {
+  profileMemory = base;
+  profileSize = size;
+  profileUsed.store(0, relaxed);  // the world is stopped
+  profileLost.store(0, relaxed);
+  lastProfile = 3 - lastProfile;
+  if (self != nullptr) self->profiled.store(recorded(lastProfile), relaxed);
+  // Publishes the above to threads without a P. It is seq_cst as in profileEnd,
+  // so that all numbers are in one order.
+  goroutineProfile.store(lastProfile, seq_cst);
+  (void)traceHint.or_(kProfileHint, relaxed);
+}
+
+void profileVisit(G* gp) {
+  M* mp = acquirem();  // others wait for us
+  if (claimRecord(gp, lastProfile)) {
+    recordClaimed(gp);
+    finishRecord(gp, lastProfile);
+  }
+  releasem(mp);
+}
+
+size_t profileEnd(uint64_t* lost) {
+  goroutineProfile.store(0, seq_cst);  // (GP4)
+  // Acquire is part of it: we see what they have written.
+  for (int tries = 0; profileRecorders.load(seq_cst) != 0; tries++)
+    awaitRecorder(tries);
+  *lost = profileLost.load(relaxed);
+  return profileUsed.load(relaxed);
+}
+
+namespace {
+
+// leaveProfile lets goroutines of pp switch straight to the next one again.
+void leaveProfile(P* pp) {
+  // Only the owner writes it, and we are in its place.
+  const uint8_t records = pp->records.load(relaxed);
+  pp->records.store(static_cast<uint8_t>(records & ~kRecordProfile), relaxed);
+}
+
+// 1 while no thread takes a profile (GP5).
+constinit Atomic<uint32_t> profileSema(1);
+
+// reserve reserves address space for a profile. It is touched only as far as
+// needed.
+char* reserveProfile(size_t* size) {
+  constexpr size_t kLeast = 1 << 20;
+  constexpr size_t kMost = size_t{1} << 32;
+  constexpr size_t kEach =
+      sizeof(ProfileEntry) + 2 * Frames::kKeep * sizeof(uintptr_t);
+  constexpr uint64_t kNewcomers = 256;  // started between now and the stop
+  size_t want = std::min((gcountAll() + kNewcomers) * kEach, kMost);
+  do {
+    want = alignUp(want, kPageSize);
+    if (char* base = static_cast<char*>(sysReserve(want))) {
+      *size = want;
+      return base;
+    }
+    want /= 2;
+  } while (want >= kLeast);
+  *size = 0;
+  return nullptr;
+}
+
+}  // namespace
+
+// A goroutine whose stack is unavailable, because it is in a system call, is
+// counted at its start function, as is one that has not begun.
+bool visitGoroutines(StackVisitor visit, void* arg) noexcept {
+  G* gp = runtimeEntry();
+  if (!gp->foreign) {
+    Frames here;
+    walkHere(&here);
+    visit(arg, {here.pcs, here.kept, labelsOf(gp)});
+  }
+  semacquire(&profileSema, /*lifo=*/false, SemaReason::kSemacquire);
+  size_t size;
+  char* base = reserveProfile(&size);
+  scanners.add(1, seq_cst);  // before the stop
+  stopTheWorld(WaitReason::kStoppingTheWorld);
+  profileBegin(base, size, gp->foreign ? nullptr : gp);
+  startTheWorld();
+  forEachG([](G* each, void*) { profileVisit(each); }, nullptr);
+  uint64_t lost;
+  const size_t used = profileEnd(&lost);
+  // Pairs with the load in noScanner: all scan bits are clear.
+  scanners.add(-1, release);
+  forEachP(WaitReason::kFlushProcCaches, leaveProfile);  // (GP6)
+  (void)traceHint.and_(~kProfileHint, relaxed);
+  semrelease(&profileSema, /*handoff=*/false);
+  for (size_t at = 0; at < used;) {
+    ProfileEntry e;
+    std::memcpy(&e, base + at, sizeof(e));
+    at += sizeof(e);
+    visit(arg, {reinterpret_cast<const uintptr_t*>(base + at), e.n, e.labels});
+    releaseLabels(e.labels);
+    at += e.n * sizeof(uintptr_t);
+  }
+  if (base != nullptr) sysFree(base, size);
+  return lost == 0;
+}
+
+}  // namespace gump::rt

@@ -1,0 +1,48 @@
+// The goroutine profile, as the scheduler sees it (goroutine_profile.cc).
+#ifndef RUNTIME_DIAG_GOROUTINE_PROFILE_H_
+#define RUNTIME_DIAG_GOROUTINE_PROFILE_H_
+
+#include <cstdint>
+
+#include "runtime/diag/trace.h"
+#include "runtime/sys/atomic.h"
+#include "runtime/sys/base.h"
+
+namespace gump::rt {
+
+struct G;
+
+// The number of the profile that is being taken; 0: none is. While it is not 0,
+// tracing() is true.
+extern Atomic<uint32_t> goroutineProfile;
+
+// profilesGoroutines returns true while a profile is being taken. For a thread
+// without a P it is a hint.
+// On: any.  P: either.  Locks: none.  Parks: no.
+inline bool profilesGoroutines() {
+  // Acquire: the thread that sees the profile sees its memory.
+  return (traceHints() & kProfileHint) != 0 &&
+         goroutineProfile.load(acquire) != 0;
+}
+
+// profileBefore records gp, if need be, before its status changes, and
+// profileBind before gp is given a stack. The caller owns the change. They wait
+// while another thread records gp, for some microseconds.
+// On: any; on g0 if newval is kGrunning.  P: either.  Locks: none.  Parks: no.
+void profileBefore(G* gp, uint32_t oldval, uint32_t newval);
+void profileBind(G* gp);
+
+// profileBegin begins a profile, with memory for that many bytes at base. The
+// world is stopped, and `scanners` was raised before. `self` is the goroutine
+// that takes the profile, and is not recorded, or nullptr. profileVisit records
+// gp, unless its own thread does so, and waits for that. profileEnd ends the
+// profile, and returns how many bytes are used when no thread writes to them
+// any more. *lost is the number of goroutines that did not fit. The hint stays.
+// On: user, or a foreign thread.  P: either.  Locks: none.  Parks: no.
+void profileBegin(char* base, size_t size, G* self);
+void profileVisit(G* gp);
+[[nodiscard]] size_t profileEnd(uint64_t* lost);
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_DIAG_GOROUTINE_PROFILE_H_

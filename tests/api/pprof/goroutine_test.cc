@@ -1,0 +1,408 @@
+// The goroutine profile shows all goroutines as they were at one moment, and
+// stops the world only to mark that moment.
+//
+// The tests read the raw profile (visitGoroutines), which takes microseconds
+// where the file with its names takes milliseconds. They know goroutines by
+// their labels, which the profile takes at the same time as the stacks.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gump/chan.h"
+#include "gump/context.h"
+#include "gump/go.h"
+#include "gump/internal/linkname_pprof.h"
+#include "gump/metrics.h"
+#include "gump/pprof.h"
+#include "gump/runtime.h"
+#include "gump/sync/mutex.h"
+#include "gump/sync/waitgroup.h"
+#include "gump/time.h"
+#include "tests/testing/stress.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump {
+namespace {
+
+using GoroutineProfileTest = testing::WithGomaxprocs;
+GUMP_INSTANTIATE_GOMAXPROCS(GoroutineProfileTest);
+
+// Shown is what a profile shows.
+struct Shown {
+  int all = 0;
+  int token = 0;                   // with the label token
+  int begun = 0;                   // of these, those that have begun
+  std::string value;               // of one of these labels
+  std::set<std::string> children;  // values of the label child
+  bool whole = false;
+};
+
+Shown Take() {
+  Shown shown;
+  shown.whole = rt::visitGoroutines(
+      [](void* arg, const rt::StackRecord& r) {
+        auto* to = static_cast<Shown*>(arg);
+        to->all++;
+        size_t n;
+        const rt::Label* labels = rt::labelsIn(r.labels, &n);
+        for (size_t i = 0; i < n; i++) {
+          if (std::strcmp(labels[i].key, "child") == 0) {
+            to->children.insert(labels[i].value);
+          } else if (std::strcmp(labels[i].key, "token") == 0) {
+            to->token++;
+            to->value = labels[i].value;
+            if (r.n >= 3) to->begun++;
+          }
+        }
+      },
+      &shown);
+  return shown;
+}
+
+template <class F>
+void WithLabel(const char* key, const std::string& value, F&& f) {
+  pprof::Do(context::Background(), {{key, value}},
+            [&](context::Context) { f(); });
+}
+
+template <class F>
+void WithToken(F&& f) {
+  WithLabel("token", "here", std::forward<F>(f));
+}
+
+// Ring is goroutines that hand a token on, round and round, until Stop.
+class Ring {
+ public:
+  // With `overlap` the new holder has the token before the old one gives it up,
+  // and hands it on only when that one has done so. Otherwise the old one gives
+  // it up first.
+  Ring(int n, bool overlap) : places_(static_cast<size_t>(n)) {
+    for (size_t i = 0; i < places_.size(); i++) {
+      wg_.Go([this, i, overlap] { overlap ? Overlap(i) : Exclude(i); });
+    }
+    places_[0].token.Send(true);
+    if (!overlap) return;
+    (void)places_[0].taken.Recv();
+    places_[0].left.Send(true);
+  }
+  // Stop ends the goroutines.
+  void Stop() {
+    stop_ = true;
+    wg_.Wait();
+  }
+  int64_t passes() const { return passes_; }
+
+ private:
+  struct Place {
+    chan<bool> token = make_chan<bool>();
+    chan<bool> taken = make_chan<bool>();
+    chan<bool> left = make_chan<bool>();
+  };
+
+  void Overlap(size_t i) {
+    const Place& next = places_[(i + 1) % places_.size()];
+    while (places_[i].token.Recv().has_value()) {
+      bool last = false;
+      WithToken([&] {
+        places_[i].taken.Send(true);
+        (void)places_[i].left.Recv();
+        passes_++;
+        last = stop_;
+        if (last) return;
+        next.token.Send(true);
+        (void)next.taken.Recv();
+      });
+      if (last) {
+        CloseAll();
+      } else {
+        next.left.Send(true);
+      }
+    }
+  }
+
+  void Exclude(size_t i) {
+    const Place& next = places_[(i + 1) % places_.size()];
+    while (places_[i].token.Recv().has_value()) {
+      WithToken([&] { passes_++; });
+      if (stop_) {
+        CloseAll();
+      } else {
+        next.token.Send(true);
+      }
+    }
+  }
+
+  void CloseAll() {
+    for (const Place& p : places_) p.token.Close();
+  }
+
+  std::vector<Place> places_;
+  std::atomic<int64_t> passes_{0};
+  std::atomic<bool> stop_{false};
+  sync::WaitGroup wg_;
+};
+
+// ProfilesDuring takes profiles until f() has been true for all of them, the
+// time of a stress test has passed, and `passes` has grown.
+template <class Passes, class Check>
+void ProfilesDuring(const Passes& passes, const Check& check) {
+  const int64_t before = passes();
+  const auto end = std::chrono::steady_clock::now() + testing::StressTime();
+  do {
+    const Shown s = Take();
+    ASSERT_TRUE(s.whole);
+    check(s);
+    if (::testing::Test::HasFailure()) return;
+    runtime::Gosched();
+  } while (std::chrono::steady_clock::now() < end || passes() == before);
+}
+
+TEST_P(GoroutineProfileTest, TokenIsNeverNowhere) {
+  Run([] {
+    Ring ring(100, /*overlap=*/true);
+    ProfilesDuring([&] { return ring.passes(); },
+                   [](const Shown& s) {
+                     EXPECT_GE(s.token, 1);
+                     EXPECT_LE(s.token, 2);
+                     EXPECT_EQ(s.all, 101);
+                   });
+    ring.Stop();
+  });
+}
+
+TEST_P(GoroutineProfileTest, TokenIsNeverInTwoPlaces) {
+  Run([] {
+    Ring ring(100, /*overlap=*/false);
+    ProfilesDuring([&] { return ring.passes(); },
+                   [](const Shown& s) {
+                     EXPECT_LE(s.token, 1);
+                     EXPECT_EQ(s.all, 101);
+                   });
+    ring.Stop();
+  });
+}
+
+TEST_P(GoroutineProfileTest, ProfileByAPlainThreadIsOfOneMomentToo) {
+  Run([] {
+    Ring ring(100, /*overlap=*/true);
+    std::atomic<bool> over{false};
+    std::thread thread([&] {
+      ProfilesDuring([&] { return ring.passes(); },
+                     [](const Shown& s) {
+                       EXPECT_GE(s.token, 1);
+                       EXPECT_LE(s.token, 2);
+                       EXPECT_EQ(s.all, 101);  // main counts, the thread not
+                     });
+      over = true;
+    });
+    while (!over) runtime::Gosched();
+    thread.join();
+    ring.Stop();
+  });
+}
+
+// A goroutine gives up the token, and then starts goroutines that have its
+// number.
+TEST_P(GoroutineProfileTest, GoroutinesThatBeginLaterAreNotShown) {
+  Run([] {
+    std::atomic<bool> stop{false};
+    std::atomic<int64_t> rounds{0};
+    sync::WaitGroup wg;
+    // These make the visit last.
+    chan<bool> idle = make_chan<bool>();
+    for (int i = 0; i < 200; i++) wg.Go([idle] { (void)idle.Recv(); });
+    wg.Go([&] {
+      for (; !stop; rounds++) {
+        const std::string number = std::to_string(rounds);
+        WithLabel("token", number, [] { runtime::Gosched(); });
+        WithLabel("child", number, [] {
+          for (int i = 0; i < 20; i++) go([] {});
+        });
+      }
+    });
+    ProfilesDuring([&] { return rounds.load(); },
+                   [](const Shown& s) {
+                     EXPECT_LE(s.token, 1);
+                     EXPECT_FALSE(s.children.contains(s.value)) << s.value;
+                   });
+    stop = true;
+    idle.Close();
+    wg.Wait();
+  });
+}
+
+// LongestPause returns the upper bound, in seconds, of the longest stop of the
+// world since `before` was read.
+metrics::Float64Histogram Pauses() {
+  std::vector<metrics::Sample> s(1);
+  s[0].name = "/sched/pauses/total/other:seconds";
+  metrics::Read(absl::MakeSpan(s));
+  return s[0].value.Histogram();
+}
+
+double LongestPause(const metrics::Float64Histogram& before) {
+  const metrics::Float64Histogram now = Pauses();
+  double longest = 0;
+  for (size_t i = 0; i < now.counts.size(); i++) {
+    if (now.counts[i] != before.counts[i]) longest = now.buckets[i + 1];
+  }
+  return longest;
+}
+
+double Seconds(std::chrono::steady_clock::duration d) {
+  return std::chrono::duration<double>(d).count();
+}
+
+TEST_P(GoroutineProfileTest, StopIsShortHoweverManyGoroutines) {
+  Run([] {
+    constexpr int kMany = testing::kManyGoroutines / 10;
+    chan<bool> c = make_chan<bool>();
+    sync::WaitGroup wg;
+    WithToken([&] {
+      for (int i = 0; i < kMany; i++) wg.Go([c] { (void)c.Recv(); });
+    });
+    // Let them run, and wait.
+    while (Take().begun < kMany) runtime::Gosched();
+    // The shortest of several, because others use the machine, too.
+    double pause = 1e9;
+    double whole = 1e9;
+    for (int i = 0; i < 3; i++) {
+      const metrics::Float64Histogram before = Pauses();
+      const auto start = std::chrono::steady_clock::now();
+      const Shown s = Take();
+      whole =
+          std::min(whole, Seconds(std::chrono::steady_clock::now() - start));
+      pause = std::min(pause, LongestPause(before));
+      EXPECT_EQ(s.token, kMany);
+      EXPECT_EQ(s.all, kMany + 1);
+    }
+    std::printf("%d goroutines: stop below %.3f ms, profile %.1f ms\n", kMany,
+                pause * 1e3, whole * 1e3);
+    EXPECT_LT(pause, whole / 4);
+    c.Close();
+    wg.Wait();
+  });
+}
+
+// A goroutine that is preempted in place, or in a declared call, or locked to
+// its thread, is shown once.
+TEST_P(GoroutineProfileTest, GoroutinesInAllStatesAreShownOnce) {
+  Run([] {
+    std::atomic<bool> stop{false};
+    sync::WaitGroup wg;
+    std::atomic<int> ready{0};
+    chan<bool> c = make_chan<bool>();
+    WithToken([&] {
+      wg.Go([&] {  // computes, so it is preempted in place
+        ready++;
+        while (!stop) {
+        }
+      });
+      wg.Go([&] {  // yields
+        ready++;
+        while (!stop) runtime::Gosched();
+      });
+      wg.Go([&] {  // is locked to its thread
+        runtime::LockOSThread();
+        ready++;
+        while (!stop) time::Sleep(std::chrono::microseconds(1));
+        runtime::UnlockOSThread();
+      });
+      wg.Go([&] {  // waits
+        ready++;
+        (void)c.Recv();
+      });
+    });
+    wg.Go([&] {  // is in calls, where its labels are not shown
+      ready++;
+      while (!stop) {
+        blocking(
+            [] { std::this_thread::sleep_for(std::chrono::microseconds(50)); });
+      }
+    });
+    wg.Go([&] {  // is presumed blocked
+      ready++;
+      while (!stop) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    });
+    while (ready < 6) runtime::Gosched();
+    int64_t profiles = 0;
+    ProfilesDuring([&] { return ++profiles; },
+                   [](const Shown& s) {
+                     EXPECT_EQ(s.all, 7);
+                     EXPECT_EQ(s.token, 4);
+                   });
+    stop = true;
+    c.Close();
+    wg.Wait();
+  });
+}
+
+// Profiles, dumps, reclamation cycles and changes of GOMAXPROCS disturb neither
+// one another nor the goroutines.
+constexpr int kParked = 50;
+
+TEST_P(GoroutineProfileTest, ProfilesBesideAllThatStopsTheWorldAreWhole) {
+  const int procs = GetParam();
+  Run([procs] {
+    std::atomic<bool> stop{false};
+    sync::WaitGroup wg;
+    std::atomic<int64_t> work{0};
+    chan<bool> c = make_chan<bool>();
+    WithToken([&] {
+      for (int i = 0; i < kParked; i++) wg.Go([c] { (void)c.Recv(); });
+    });
+    while (Take().begun < kParked) runtime::Gosched();
+    for (int i = 0; i < 4; i++) {
+      wg.Go([&] {
+        while (!stop) {
+          sync::WaitGroup inner;
+          chan<int> ch = make_chan<int>();
+          inner.Go([ch] { ch.Send(1); });
+          inner.Go([ch] { (void)ch.Recv(); });
+          inner.Go([] { runtime::Gosched(); });
+          inner.Wait();
+          work++;
+        }
+      });
+    }
+    wg.Go([&] {
+      for (int n = 1; !stop; n++) {
+        (void)runtime::Stack(true);
+        runtime::GC();
+        runtime::GOMAXPROCS(n % 2 == 0 ? procs : procs + 1);
+        runtime::Gosched();
+      }
+      runtime::GOMAXPROCS(procs);
+    });
+    std::thread thread([&] {
+      while (!stop) {
+        const Shown s = Take();
+        EXPECT_TRUE(s.whole);
+        EXPECT_EQ(s.token, kParked);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    });
+    ProfilesDuring([&] { return work.load(); },
+                   [](const Shown& s) {
+                     EXPECT_EQ(s.token, kParked);
+                     EXPECT_EQ(s.begun, kParked);
+                   });
+    stop = true;
+    blocking([&] { thread.join(); });
+    c.Close();
+    wg.Wait();
+  });
+}
+
+}  // namespace
+}  // namespace gump
