@@ -85,4 +85,8 @@ int SetMaxThreads(int n) { return rt::setMaxThreads(n); }
 
 size_t SetMaxStack(size_t bytes) { return rt::setMaxStack(bytes); }
 
+absl::Duration SetHibernation(absl::Duration after) {
+  return absl::Nanoseconds(rt::setHibernation(absl::ToInt64Nanoseconds(after)));
+}
+
 }  // namespace gump::debug

@@ -148,7 +148,7 @@ int64_t call(RingCall* c) {
     notesleep(&done);
     return c->result;
   }
-  gopark(commitCall, c, WaitReason::kIOWait);
+  gopark(commitCall, c, WaitReason::kRingWait);
   return c->result;
 }
 

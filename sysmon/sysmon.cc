@@ -32,6 +32,7 @@
 #include "runtime/diag/trace.h"
 #include "runtime/sched/affinity.h"
 #include "runtime/sched/deadlock.h"
+#include "runtime/sched/hibernate.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/netpoll.h"
 #include "runtime/sched/preempt.h"
@@ -270,6 +271,7 @@ Slept deepSleep(const DeadCheck& deadCheck) {
   // If no stack comes, checkdead soon reports a deadlock. Each round tries to
   // find one (retryNostack), so there must be several rounds before that.
   if (!sched.nostack.empty()) ns = std::min(ns, kStackRetry);
+  ns = std::min(ns, hibernateSleep(nanotime()));
   sched.sysmonUntil = nanotime() + ns;
   unlock(&sched.lock);
   const bool woken = notetsleep(&sched.sysmonnote, ns);
@@ -343,6 +345,7 @@ class PeriodicTasks {
     }
     if (trim_.due(now)) trimIdleMs();
     forceReclaim(now);
+    hibernateDue(now);
     if (traceAdvanceDue(now)) traceAdvance();
   }
 

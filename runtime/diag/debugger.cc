@@ -128,6 +128,7 @@ GUMP_LAYOUT_TABLE gump_rt_layout[] = {
     GUMP_VALUE(kGdead),
     GUMP_VALUE(kGscan),
     GUMP_VALUE(kGtracked),
+    GUMP_VALUE(kGhibernated),
     {"kWaitReasonText", kNumWaitReasonTexts, kWaitReasonText},
     // The frame at G.sched.sp (asm_*.S): where the registers are, by the names
     // that gdb has for them.

@@ -63,6 +63,7 @@ constexpr IntKey kIntKeys[] = {
     {"watchdog", &DebugVars::watchdog},
     {"parklocks", &DebugVars::parklocks},
     {"scopes", &DebugVars::scopes},
+    {"hibernate", &DebugVars::hibernate},
 };
 
 void setKey(std::string_view key, std::string_view value) {

@@ -22,6 +22,7 @@ namespace {
 const char* blockReason(WaitReason r) {
   switch (r) {
     case WaitReason::kIOWait:
+    case WaitReason::kRingWait:
       return "network";
     case WaitReason::kChanReceiveNilChan:
     case WaitReason::kChanSendNilChan:

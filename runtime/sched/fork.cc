@@ -18,10 +18,11 @@
 // An operation that neither takes a lock nor waits (an atomic, a free Mutex, an
 // Hchan's count) works as ever.
 //
-// There is no handler in the parent, before or after fork. A thread that forks
-// may wait inside fork for malloc's lock, and the holder of that lock may be
-// preempted in place. So it must be possible to take the P of a thread that
-// forks, like that of any other thread.
+// The handlers in the parent, before and after fork, only keep stacks from
+// being taken away meanwhile (hibernate.cc). Neither holds a lock or keeps a P
+// in between. A thread that forks may wait inside fork for malloc's lock, and
+// the holder of that lock may be preempted in place. So it must be possible to
+// take the P of a thread that forks, like that of any other thread.
 //
 // Rejected:
 //  * A panic. It would have to pass functions that are noexcept, with the
@@ -41,6 +42,7 @@
 #include "runtime/diag/panic.h"
 #include "runtime/diag/trace.h"
 #include "runtime/sched/affinity.h"
+#include "runtime/sched/hibernate.h"
 #include "runtime/sched/home.h"
 #include "runtime/sched/rt0.h"
 #include "runtime/sched/runtime2.h"
@@ -74,6 +76,7 @@ void restoreName(const M* mp) {
 void inChild() {
   // There is only one thread, so none of this needs an order.
   forked.store(true, relaxed);
+  hibernateInChild();  // before other handlers may touch a stack
   unsetInitialised();  // (F2)
   traceForked();
   G* gp = getg();
@@ -97,7 +100,7 @@ void forkinit() {
   threadName(&startName);
   // If this fails, a child that uses the runtime may wait for ever, but nothing
   // worse happens.
-  (void)pthread_atfork(nullptr, nullptr, inChild);
+  (void)pthread_atfork(hibernateBeforeFork, hibernateAfterFork, inChild);
 }
 
 bool inOwnProcess() { return getpid() == processId; }

@@ -68,6 +68,10 @@ enum GStatus : uint32_t {
   // keeps or clears this bit with it. A thread that holds the scan bit may set
   // it. readgstatus hides it.
   kGtracked = 0x2000,
+  // Its stack is away, or was until a thread touched it: see hibernate.cc. Only
+  // with kGwaiting. Set by a thread that holds the scan bit, and cleared when
+  // the status leaves kGwaiting. readgstatus hides it.
+  kGhibernated = 0x4000,
 };
 
 // Gobuf is a saved context. It holds only the stack pointer, because everything

@@ -4,6 +4,7 @@
 #include "runtime/diag/goroutine_profile.h"
 #include "runtime/diag/panic.h"
 #include "runtime/diag/trace.h"
+#include "runtime/sched/hibernate.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/tracking.h"
@@ -17,6 +18,9 @@ Atomic<int32_t> scanners;
 namespace {
 
 constexpr uint32_t bit(uint32_t s) { return 1u << s; }
+
+// The bits that readgstatus hides.
+constexpr uint32_t kHiddenBits = kGtracked | kGhibernated;
 
 // kLegalG[from] is the set of statuses that may follow.
 constexpr uint32_t kLegalG[] = {
@@ -68,14 +72,14 @@ bool noScanner() {
 }
 
 // scanWait waits while another thread holds the scan bit of gp, and returns the
-// status, which is oldval, tracked or not. It throws if the status is any
-// other, apart from the scan bit.
-// On: any.  P: either.  Locks: none.  Parks: no.
+// status, which is oldval, perhaps with hidden bits. It throws if the status is
+// any other, apart from the scan bit. On: any.  P: either.  Locks: none. Parks:
+// no.
 GUMP_NOINLINE uint32_t scanWait(G* gp, uint32_t oldval, uint32_t newval) {
   for (int spins = 0;; spins++) {
     uint32_t s = gp->atomicstatus.load(acquire);
-    if ((s & ~uint32_t{kGtracked}) == oldval) return s;
-    if ((s & ~uint32_t{kGtracked}) != (oldval | kGscan)) {
+    if ((s & ~kHiddenBits) == oldval) return s;
+    if ((s & ~kHiddenBits) != (oldval | kGscan)) {
       badG(gp, oldval, newval);
     }
     // The holder may be a thread of a lower real-time priority than ours, and
@@ -90,8 +94,8 @@ GUMP_NOINLINE uint32_t scanWait(G* gp, uint32_t oldval, uint32_t newval) {
   }
 }
 
-// moveSlowly is casgstatus if gp is tracked, or if another thread holds its
-// scan bit. It throws if gp has a wrong status.
+// moveSlowly is casgstatus if gp is tracked or hibernated, or if another thread
+// holds its scan bit. It throws if gp has a wrong status.
 // On: any.  P: either.  Locks: none.  Parks: no.
 GUMP_NOINLINE void moveSlowly(G* gp, uint32_t oldval, uint32_t newval) {
   for (;;) {
@@ -102,6 +106,8 @@ GUMP_NOINLINE void moveSlowly(G* gp, uint32_t oldval, uint32_t newval) {
         tracked && staysTracked(oldval, newval) ? newval | kGtracked : newval;
     // acq_rel as in casgstatus. If it fails, a thread has set the scan bit.
     if (!gp->atomicstatus.cas(from, to, acq_rel)) continue;
+    // No thread has queued gp yet, so its stack is there before it runs.
+    if ((from & kGhibernated) != 0) wakeStack(gp);
     if (tracked) trackAfter(gp, oldval, newval);
     return;
   }
@@ -111,7 +117,7 @@ GUMP_NOINLINE void moveSlowly(G* gp, uint32_t oldval, uint32_t newval) {
 
 uint32_t readgstatus(const G* gp) {
   // Pairs with the stores in casgstatus, because the status guards G's fields.
-  return gp->atomicstatus.load(acquire) & ~uint32_t{kGtracked};
+  return gp->atomicstatus.load(acquire) & ~kHiddenBits;
 }
 
 namespace {
@@ -160,17 +166,20 @@ bool castogscanstatus(G* gp, uint32_t oldval) {
     fatalthrow("castogscanstatus: bad status");
   }
   const uint32_t tracked = oldval | kGtracked;
-  // Both pair with the parker's release. As long as gp is parked or in a call,
-  // it does not stop being tracked, and only a scanner makes it tracked.
+  // All pair with the parker's release. As long as gp is parked or in a call,
+  // it does not lose a hidden bit, and only a scanner gives it one.
   return gp->atomicstatus.cas(oldval, oldval | kGscan, acquire) ||
-         gp->atomicstatus.cas(tracked, tracked | kGscan, acquire);
+         gp->atomicstatus.cas(tracked, tracked | kGscan, acquire) ||
+         // A hibernated goroutine is tracked.
+         gp->atomicstatus.cas(tracked | kGhibernated,
+                              tracked | kGhibernated | kGscan, acquire);
 }
 
 void casfrom_Gscanstatus(G* gp, uint32_t oldval) {
   // Relaxed: no other thread changes the status while we hold the bit.
   const uint32_t held = gp->atomicstatus.load(relaxed);
   // Pairs with the acq_rel of a thread that leaves the status.
-  if (((held & ~uint32_t{kGtracked}) != (oldval | kGscan) ||
+  if (((held & ~kHiddenBits) != (oldval | kGscan) ||
        !gp->atomicstatus.cas(held, held & ~uint32_t{kGscan}, release)) &&
       !isPanicking()) {  // then a waker may have overlooked the bit: noScanner
     badG(gp, oldval | kGscan, oldval);

@@ -39,6 +39,7 @@
 #include "runtime/diag/panic.h"
 #include "runtime/diag/stats.h"
 #include "runtime/sched/gqueue.h"
+#include "runtime/sched/hibernate.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/proc_node.h"
@@ -61,8 +62,11 @@ Atomic<Hook> hooks[kMaxHooks];
 // One cycle at a time among goroutines; foreign threads do not take it.
 Atomic<uint32_t> cyclesema{1};
 
+using Visit = void (*)(G*, void*);
+
 struct Work {
   Mutex lock{LockRank::kLeaf};
+  Visit visit ABSL_GUARDED_BY(lock) = nullptr;  // what to do with each G
   GSlab* next ABSL_GUARDED_BY(lock) = nullptr;  // to be dealt out next
   int32_t busy ABSL_GUARDED_BY(lock) = 0;       // slabs that are worked on
   // The goroutine that runs the cycle and waits for busy == 0, or nullptr.
@@ -99,10 +103,11 @@ void giveBackStack(G* gp, void*) {
   releasem(mp);
 }
 
-// takeSlab deals out a slab, or returns nullptr if there is none left. done
-// ends the work on a slab.
-GSlab* takeSlab() {
+// takeSlab deals out a slab, or returns nullptr if there is none left. It
+// stores in *visit what is to be done. done ends the work on a slab.
+GSlab* takeSlab(Visit* visit) {
   LockScope l(&work.lock);
+  *visit = work.visit;
   GSlab* slab = work.next;
   if (slab == nullptr) return nullptr;
   work.next = nextGSlab(slab);
@@ -153,8 +158,9 @@ bool othersWait() {
 void reclaimWorker(void*) {
   for (;;) {
     parkWorker();
-    while (GSlab* slab = takeSlab()) {
-      forEachGIn(slab, giveBackStack, nullptr);
+    Visit visit;
+    while (GSlab* slab = takeSlab(&visit)) {
+      forEachGIn(slab, visit, nullptr);
       stats.workerSlabs.add(1, relaxed);  // a figure
       done();
       if (othersWait()) break;
@@ -205,10 +211,11 @@ G* reclaimIdleWorker() {
 namespace {
 
 // dealOut makes all slabs available, and wakes workers for them.
-void dealOut() {
+void dealOut(Visit visit) {
   startWorkers();
   {
     LockScope l(&work.lock);
+    work.visit = visit;
     work.next = nextGSlab(nullptr);
     updateAvailable();
   }
@@ -241,10 +248,11 @@ void awaitWorkers() ABSL_NO_THREAD_SAFETY_ANALYSIS {  // as above
   gopark(cycleParkCommit, nullptr, WaitReason::kWaitForGCCycle);
 }
 
-void giveBackStacks() {
-  dealOut();
-  while (GSlab* slab = takeSlab()) {
-    forEachGIn(slab, giveBackStack, nullptr);
+// visitSlabs calls visit for each G, with the workers' help.
+void visitSlabs(Visit visit) {
+  dealOut(visit);
+  while (GSlab* slab = takeSlab(&visit)) {
+    forEachGIn(slab, visit, nullptr);
     done();
     runtimeEntry();  // yields, if it is time
   }
@@ -300,7 +308,7 @@ void cycle(Atomic<uint64_t>* count) {
   if (plain) {
     forEachG(giveBackStack, nullptr);
   } else {
-    giveBackStacks();
+    visitSlabs(giveBackStack);
   }
   // Pairs with the load in noScanner: all scan bits are clear.
   scanners.add(-1, release);
@@ -312,6 +320,18 @@ void cycle(Atomic<uint64_t>* count) {
 }
 
 }  // namespace
+
+void hibernatePass() {
+  semacquire(&cyclesema, /*lifo=*/false, SemaReason::kSemacquire);
+  if (hibernateBegin()) {
+    scanners.add(1, seq_cst);  // as in cycle
+    forEachP(WaitReason::kFlushProcCaches, [](P*) {});
+    visitSlabs(hibernateVisit);
+    scanners.add(-1, release);  // as in cycle
+    hibernateEnd();
+  }
+  semrelease(&cyclesema, /*handoff=*/false);
+}
 
 bool reclaimRegister(void (*hook)()) noexcept {
   for (auto& h : hooks) {

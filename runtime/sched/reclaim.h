@@ -23,6 +23,11 @@ void forceReclaim(int64_t now);
 [[nodiscard]] bool reclaimWorkAvailable();
 [[nodiscard]] G* reclaimIdleWorker();
 
+// hibernatePass visits all goroutines once, and puts those to sleep that have
+// been parked for long (hibernate.cc). It is a cycle that does only that.
+// On: a system goroutine.  P: needed.  Locks: takes sched.lock.  Parks: yes.
+void hibernatePass();
+
 }  // namespace gump::rt
 
 #endif  // RUNTIME_SCHED_RECLAIM_H_

@@ -22,6 +22,7 @@
 #include "runtime/sched/affinity.h"
 #include "runtime/sched/deadlock.h"
 #include "runtime/sched/fork.h"
+#include "runtime/sched/hibernate.h"
 #include "runtime/sched/locked.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/numa.h"
@@ -67,6 +68,7 @@ void doSchedinit() {
   threadsinit();
   meminit();
   stackinit();
+  hibernateinit();
   ncpu = getproccount();
   topologyInit();
   affinityInit();

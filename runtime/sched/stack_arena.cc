@@ -12,6 +12,7 @@
 #include <cerrno>
 
 #include "runtime/diag/panic.h"
+#include "runtime/sched/hibernate.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/numa.h"
 #include "runtime/sched/stack.h"
@@ -156,7 +157,10 @@ Arena* newArena(uint32_t node, uint32_t order) {
     a = persistentallocOf<Arena>();
     if (a == nullptr) return nullptr;
   }
-  *a = Arena{};
+  // Relaxed: under the lock. No slot of the cell is in use.
+  SleepWords* const words = a->sleepWords.load(relaxed);
+  a = new (a) Arena();
+  a->sleepWords.store(words, relaxed);
   a->base = mapArena(size);
   while (a->base == 0 && size > stride) {
     size = std::max(alignUp(size / 2, kPageSize), stride);
@@ -198,6 +202,10 @@ void unpublish(Arena* a) {
 
 void unmap(Arena* a, uint32_t guards) {
   while (guards-- > 0) guardUnmapped();
+  // Relaxed: no slot of the arena is in use.
+  if (SleepWords* words = a->sleepWords.load(relaxed)) {
+    words->watched.store(false, relaxed);
+  }
   const bool reusable = unmapArena(a->base, a->size);
   LockScope scope(&stackLock);
   stackBytesMapped -= a->size;

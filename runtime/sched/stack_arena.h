@@ -10,10 +10,13 @@
 #include "absl/base/thread_annotations.h"
 #include "runtime/sched/stack.h"
 #include "runtime/sched/stackguard.h"
+#include "runtime/sys/atomic.h"
 #include "runtime/sys/base.h"
 #include "runtime/sys/lock_futex.h"
 
 namespace gump::rt {
+
+struct SleepWords;
 
 constexpr size_t kArenaShift = 26;
 constexpr size_t kArenaSize = size_t{1} << kArenaShift;
@@ -57,6 +60,9 @@ struct Arena {
   uint32_t order = 0;
   uint32_t nslots = 0;
   uint32_t node = 0;  // on whose memory it lies: an index in topology.nodes
+  // Made when a goroutine of the arena first hibernates; else nullptr. It
+  // belongs to the cell for good.
+  Atomic<SleepWords*> sleepWords;
   // The members below are guarded by stackLock.
   uint32_t bump = 0;      // slots carved so far
   Arena* next = nullptr;  // in the spare list, or in SizeClass::dropped

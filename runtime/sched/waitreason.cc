@@ -41,6 +41,7 @@ const char* const kWaitReasonText[] = {
     "Scope.Join (durable)",
     "Scope.Join",
     "Scope.Wait",
+    "IO wait",
 };
 static_assert(sizeof(kWaitReasonText) / sizeof(kWaitReasonText[0]) ==
               kNumWaitReasonTexts);

@@ -44,6 +44,7 @@ enum class WaitReason : uint8_t {
   kSynctestScopeJoin,
   kScopeJoin,
   kScopeWait,
+  kRingWait,  // in the ring, with a buffer
   kNumWaitReasons,
 };
 

@@ -15,6 +15,7 @@
 #include "runtime/sys/base.h"
 #include "runtime/sys/lock_futex.h"
 #include "runtime/sys/os_linux.h"
+#include "runtime/sys/userfault_linux.h"
 #include "tests/model/checker.h"
 #include "tests/model/model.h"
 
@@ -104,6 +105,43 @@ bool isPanickingHere() { return false; }
 void panicAfterFork() {}
 void dieInSignal() { model::fail("signal"); }
 
+// userfaultfd. Between two accesses to atomics no other thread runs, so each
+// function below is one step.
+namespace {
+constexpr uint32_t kMissing = 1;
+uintptr_t faultPage;
+Atomic<uint32_t> pageState;  // kMissing or 0
+Atomic<uint32_t> faults;
+
+// fillPage copies a page to `to`, or zeros if it is nullptr, and wakes the
+// threads that wait there.
+int fillPage(uintptr_t to, const void* page) {
+  if (to != faultPage || pageState.xchg(0, acq_rel) != kMissing) return 0;
+  if (page != nullptr) {
+    std::memcpy(reinterpret_cast<void*>(to), page, kPageSize);
+  } else {
+    std::memset(reinterpret_cast<void*>(to), 0, kPageSize);
+  }
+  futexwakeup(&pageState, 1000);  // here another thread may run
+  return 0;
+}
+}  // namespace
+int userfaultOpen() { return 0; }
+int userfaultWatch(uintptr_t, size_t) { return 0; }
+int userfaultUnwatch(uintptr_t, size_t) { return 0; }
+int userfaultMove(uintptr_t to, uintptr_t from) {
+  if (pageState.xchg(kMissing, acq_rel) == kMissing) return ENOENT;
+  std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from),
+              kPageSize);
+  std::memset(reinterpret_cast<void*>(from), 0, kPageSize);
+  return 0;
+}
+int userfaultCopy(uintptr_t to, const void* page) { return fillPage(to, page); }
+int userfaultZero(uintptr_t to) { return fillPage(to, nullptr); }
+void userfaultDrop(uintptr_t) {}
+void userfaultWake(uintptr_t) { futexwakeup(&pageState, 1000); }
+size_t userfaultNext(uintptr_t*, size_t, bool) { return 0; }
+
 // The kernel's part of the poller is one word, and a futex.
 namespace {
 constexpr uint32_t kBreak = 1, kEdge = 2;
@@ -138,6 +176,28 @@ const NetpollBackend kUringBackend = kEpollBackend;
 }  // namespace gump::rt
 
 namespace gump::model {
+void usePage(uintptr_t page) { rt::faultPage = page; }
+bool isPageAway() { return rt::pageState.load(rt::acquire) == rt::kMissing; }
+void addAt(uintptr_t addr, uint64_t n) {
+  while (inSchedule() && isPageAway()) {
+    raiseFault();
+    rt::futexsleep(&rt::pageState, rt::kMissing, -1);
+  }
+  *reinterpret_cast<uint64_t*>(addr) += n;
+}
+uint64_t valueAt(uintptr_t addr) {
+  return *reinterpret_cast<const uint64_t*>(addr);
+}
+void raiseFault() {
+  rt::faults.store(1, rt::release);
+  rt::futexwakeup(&rt::faults, 1);
+}
+void awaitFault() {
+  while (rt::faults.xchg(0, rt::acq_rel) == 0) {
+    rt::futexsleep(&rt::faults, 0, -1);
+  }
+}
+
 void kernelEdge(rt::PollDesc* pd) {
   rt::edgeOf.store(pd, rt::relaxed);
   rt::raise(rt::kEdge);

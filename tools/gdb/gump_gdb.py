@@ -136,7 +136,7 @@ class G:
         self.lay, self.address = lay, address
         for name, (field, form) in self.FIELDS.items():
             setattr(self, name, struct.unpack_from(form, cell, lay[field])[0])
-        self.status = self.raw_status & ~(lay["kGscan"] | lay["kGtracked"])
+        self.status = self.raw_status & ~(lay["kGscan"] | lay["kGtracked"] | lay["kGhibernated"])
 
     @property
     def exists(self):

@@ -16,6 +16,7 @@
 #include <functional>
 #include <string>
 
+#include "absl/time/time.h"
 #include "gump/go.h"
 #include "gump/internal/linkname_runtime.h"
 #include "gump/runtime/group.h"   // IWYU pragma: export
@@ -301,6 +302,23 @@ int SetMaxThreads(int n);
 // returns the previous limit. The limit is 1 GiB at start, which is also its
 // maximum. Its minimum is 16 KiB. Running goroutines keep their stacks.
 size_t SetMaxStack(size_t bytes);
+
+// SetHibernation lets goroutines hibernate once they have been parked for
+// `after`, or for up to twice that, and returns the previous setting. Zero, as
+// at start, means that none does; GODEBUG=hibernate=SECONDS sets another start.
+//
+// A goroutine that hibernates keeps a few hundred bytes of memory in place of
+// the page of its stack. Its stack comes back when it is woken, or when
+// anything touches it: captured references, dumps and system calls work as
+// ever. Waking it takes some microseconds more.
+//
+// It needs Linux 6.8 and userfaultfd(2) for faults in system calls (root,
+// CAP_SYS_PTRACE, vm.unprivileged_userfaultfd=1 or access to
+// /dev/userfaultfd). Where there is none, and under AddressSanitizer and
+// LeakSanitizer, one line on standard error says so, and goroutines keep their
+// pages. These never hibernate: a goroutine with more than 2 KiB of live stack,
+// one that waits for a file, is locked to a thread, or is in a synctest bubble.
+absl::Duration SetHibernation(absl::Duration after);
 
 }  // namespace gump::debug
 

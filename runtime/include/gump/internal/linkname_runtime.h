@@ -59,6 +59,9 @@ void setAffinity(ThreadAffinity wanted) noexcept;
 // debug::SetMaxStack, and return the previous limit.
 int32_t setMaxThreads(int32_t n) noexcept;
 size_t setMaxStack(size_t n) noexcept;
+// setHibernation sets the time in ns after which parked goroutines hibernate,
+// or 0, and returns the previous one.
+int64_t setHibernation(int64_t after) noexcept;
 // runtimeGC runs one reclamation cycle.
 void runtimeGC() noexcept;
 // gracePeriodsBegun returns how many grace periods have begun.

@@ -1,0 +1,698 @@
+// Hibernation: a goroutine that has been parked for long gives the pages of its
+// stack away, and keeps only a copy of their live bytes, its image.
+//
+// The goroutine is parked, but its stack is not at rest. Other threads may
+// touch it at any time, and the runtime knows nothing of it:
+//  * a waker reads and writes a Sudog there, or the element that it points at,
+//    perhaps with a lock of the runtime held;
+//  * a goroutine or a plain thread uses a variable that it has captured by
+//    reference;
+//  * the kernel fills a buffer there, for a call of another thread;
+//  * a dump, a profile, a signal handler or a debugger walks the frames.
+// So arenas with a stack that is away are watched by userfaultfd. A thread
+// that touches a missing page sleeps in the kernel until the page is there. One
+// thread of ours, gump-faults, answers.
+//
+// The bytes are at any time in exactly one of three places: in the page, in a
+// private page of the thread that takes it away (scratch), or in the image. The
+// steps of hibernateStack are:
+//   1. hold gp's scan bit, lock the slot's word, watch the arena;
+//   2. move the page to a scratch page. The kernel does so in one step, and
+//      not if it, or a device, has a hold on the page (I/O that goes on). So
+//      each access of any thread is in the bytes that arrive, or it faults;
+//   3. copy the live bytes to the image, and drop the scratch page;
+//   4. store the image in the word, which unlocks it; set kGhibernated.
+// To bring the page back, a thread locks the word and copies the image to the
+// page, which the kernel also does in one step: no thread sees a page that is
+// half filled. After that the page is the truth and the image is worthless. The
+// lock of the word makes sure that the image is copied once: a second copy
+// would undo what was written since. (The kernel refuses it, besides.)
+//
+// Two threads bring a page back:
+//  * the waker of the goroutine (wakeStack), when the status has left
+//    kGwaiting. So a goroutine that runs has its stack. It also frees the
+//    image;
+//  * gump-faults (answerFault), for any other thread. It only marks the word
+//    kAnswered. The goroutine stays parked and kGhibernated; a later pass may
+//    take the page away again.
+//
+// Why no thread sleeps for ever in a fault. gump-faults holds no lock of the
+// runtime's and waits for none, since the thread that faults may hold any. It
+// touches no stack of an arena, and takes no signal whose handler may. If the
+// word is locked, it keeps the fault for later and answers others. The holder
+// of the word is hibernateStack or wakeStack, which run on stacks of watched
+// arenas and may themselves fault, for a page that they have never used. That
+// fault is at another slot's word, which they do not hold.
+//
+// What else faults. In a watched arena each first use of a page does, so
+// answerFault gives zeros for each page that no image stands for. It does that
+// under the lock of the word, too. A fault may be old: the thread that faulted
+// has taken a signal, and the page has come otherwise. Then between the look at
+// the word and the page of zeros the goroutine might park and hibernate, and
+// the zeros would take the place of its bytes. When no stack of an arena is
+// away, a pass ends the watch.
+//
+// Wake-ups. A waker that finds kGhibernated finds it by the comparison that
+// each transition makes anyway (casgstatus), so hibernation costs nothing when
+// it is off. The bit is set under the scan bit, for which the waker waits, so
+// wakeStack sees the word of the same sleep. No scan bit can be set once the
+// status has left kGwaiting, so the stack stays.
+//
+// fork. The child has no gump-faults, and its pages are not watched. Its only
+// thread copies all images to the pages that are missing in the child
+// (hibernateInChild). The kernel copies the memory of the parent bit by bit
+// while other threads run, so the child may see the word of a moment before or
+// after that of the page. So while a thread forks, no page is taken away, and a
+// page that comes back leaves its image (kAnswered) where it is:
+//  * a page that is missing in the child was missing when the kernel came to
+//    it, so its image was and is right, whatever kAnswered says;
+//  * a page that is there is the truth.
+// The thread that forks waits for threads that are between the look at
+// `forking` and the end of their step (inStep); these wait for no lock that a
+// program can hold.
+//
+// Who does not sleep: maySleep. Goroutines age in passes, as dumps see them: a
+// pass notes since when a goroutine waits, and a later one finds that this is
+// long ago. So a goroutine sleeps between once and twice the time after it
+// parks, or up to two seconds later if passes have found nothing for a while.
+//
+// Rejected:
+//  * Faults for the waker, too. It would sleep once for each goroutine that it
+//    wakes, and gump-faults is one thread.
+//  * A SIGBUS handler in place of a thread: calls of the kernel would fail.
+//  * Watching each slot on its own: two mappings for each goroutine, of the
+//    65,530 that a process may have.
+#include "runtime/sched/hibernate.h"
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "absl/base/thread_annotations.h"
+#include "gump/internal/linkname.h"
+#include "runtime/diag/debugvars.h"
+#include "runtime/diag/panic.h"
+#include "runtime/diag/stats.h"
+#include "runtime/sched/deadlock.h"
+#include "runtime/sched/home.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sched/reclaim.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/sleep_image.h"
+#include "runtime/sched/stack_arena.h"
+#include "runtime/sched/thread.h"
+#include "runtime/sched/tracking.h"
+#include "runtime/sys/mem.h"
+#include "runtime/sys/os_linux.h"
+#include "runtime/sys/raw_syscall.h"
+#include "runtime/sys/sanitizer.h"
+#include "runtime/sys/userfault_linux.h"
+
+namespace gump::rt {
+
+Atomic<int64_t> hibernateAfter;
+
+namespace {
+
+// A word is 0 if the stack is awake, or the address of an image, with these
+// bits.
+constexpr uintptr_t kLocked = 1;
+constexpr uintptr_t kAnswered = 2;  // the page is there; the image is worthless
+constexpr uintptr_t kWordBits = 15;
+
+SleepImage* imageOf(uintptr_t word) {
+  return reinterpret_cast<SleepImage*>(word & ~kWordBits);
+}
+// isAway tells whether the page is missing, and the image is the truth.
+bool isAway(uintptr_t word) {
+  return imageOf(word) != nullptr && (word & kAnswered) == 0;
+}
+
+constexpr uintptr_t kBelowSP = 128;    // the red zone
+constexpr uintptr_t kMostLive = 2048;  // bytes of frames
+static_assert(kBelowSP + kMostLive + kTopReserve <= kSleepImageMost);
+
+// ---- Pages of our own -------------------------------------------------------
+
+// PagePool lends single pages for a few microseconds.
+class PagePool {
+ public:
+  // Called once, before the others.
+  [[nodiscard]] bool map() {
+    base_ = reinterpret_cast<uintptr_t>(sysReserve(kPages * kPageSize));
+    return base_ != 0;
+  }
+  uintptr_t base() const { return base_; }
+  static constexpr size_t size() { return kPages * kPageSize; }
+  // take waits until there is one.
+  uintptr_t take() {
+    for (int spins = 0;; spins++) {
+      const uint32_t used = used_.load(relaxed);  // the cas decides
+      for (uint32_t i = 0; i < kPages; i++) {
+        if ((used >> i & 1u) != 0) continue;
+        // Pairs with give: the page is as the last user left it.
+        if (used_.cas(used, used | 1u << i, acquire)) {
+          return base_ + i * kPageSize;
+        }
+        break;
+      }
+      if (spins > 100) osyield();
+    }
+  }
+  void give(uintptr_t page) {
+    used_.and_(~(1u << ((page - base_) / kPageSize)), release);  // as in take
+  }
+
+ private:
+  static constexpr uint32_t kPages = kModelBuild ? 2 : 32;
+  uintptr_t base_ = 0;
+  Atomic<uint32_t> used_;
+};
+// scratch is watched, and holds the pages that are being taken away. fill is
+// for those that come back.
+constinit PagePool scratch;
+constinit PagePool fill;
+
+// ---- The words --------------------------------------------------------------
+
+constinit Mutex watchLock{LockRank::kLeaf};
+constinit SleepWords* allWords ABSL_GUARDED_BY(watchLock) = nullptr;
+
+// Slot is a slot of an arena, with its word.
+struct Slot {
+  SleepWords* words = nullptr;
+  Atomic<uintptr_t>* word = nullptr;
+  uintptr_t top = 0;  // the address of the top page
+};
+
+// slotAt returns the slot in which addr lies. words is nullptr if no goroutine
+// of the arena has hibernated yet.
+Slot slotAt(const Arena* a, uintptr_t addr) {
+  Slot s;
+  SleepWords* words = a->sleepWords.load(acquire);  // pairs with wordsFor
+  const size_t i = (addr - a->base) / a->stride;
+  if (words == nullptr || i >= words->room) return s;
+  s.words = words;
+  s.word = &words->words[i];
+  s.top = slotBase(a, static_cast<uint32_t>(i)) + a->stride - kTopSize;
+  return s;
+}
+
+// wordsFor makes the words of an arena. Returns nullptr if there is no memory.
+SleepWords* wordsFor(Arena* a) ABSL_EXCLUSIVE_LOCKS_REQUIRED(watchLock) {
+  SleepWords* words = a->sleepWords.load(relaxed);  // written under the lock
+  if (words != nullptr && words->room >= a->nslots) return words;
+  static_assert(sizeof(SleepWords) % alignof(SleepWords) == 0);
+  const size_t size =
+      sizeof(SleepWords) + size_t{a->nslots} * sizeof(Atomic<uintptr_t>);
+  // Memory of the kernel is zero, which is what the words have to be.
+  void* p = sysReserve(alignUp(size, kPageSize));
+  if (p == nullptr) return nullptr;
+  words = new (p) SleepWords();
+  words->arena = a;
+  words->room = a->nslots;
+  words->next = allWords;
+  allWords = words;
+  a->sleepWords.store(words, release);  // pairs with slotAt
+  return words;
+}
+
+// watch watches an arena. Returns false if that cannot be done.
+bool watch(Arena* a) {
+  SleepWords* words = a->sleepWords.load(acquire);  // pairs with wordsFor
+  // Only a pass ends a watch, when it has visited all goroutines.
+  if (words != nullptr && words->room >= a->nslots &&
+      words->watched.load(acquire)) {
+    return true;
+  }
+  LockScope l(&watchLock);
+  words = wordsFor(a);
+  if (words == nullptr) return false;
+  if (words->watched.load(relaxed)) return true;  // written under the lock
+  if (userfaultWatch(a->base, alignUp(a->size, kPageSize)) != 0) return false;
+  words->watched.store(true, release);  // pairs with the load above
+  return true;
+}
+
+// lockWord locks a word, and returns what it was.
+uintptr_t lockWord(Atomic<uintptr_t>* word) {
+  constexpr int kSpins = kModelBuild ? 0 : 1000;
+  for (int spins = 0;; spins++) {
+    const uintptr_t w = word->load(relaxed);  // the cas decides
+    // Pairs with the release of the holder before us: we see its image.
+    if ((w & kLocked) == 0 && word->cas(w, w | kLocked, acquire)) return w;
+    if (spins < kSpins) {
+      procyield(1);
+    } else {
+      usleep(20);
+    }
+  }
+}
+
+// tryLockWord is lockWord that does not wait. Returns false if it is locked.
+bool tryLockWord(Atomic<uintptr_t>* word, uintptr_t* w) {
+  *w = word->load(relaxed);  // as in lockWord
+  return (*w & kLocked) == 0 && word->cas(*w, *w | kLocked, acquire);
+}
+
+// ---- Images that are no longer needed ---------------------------------------
+
+// A stack that wakers push to, and that a pass takes as a whole.
+Atomic<SleepImage*> oldImages;
+
+void discard(SleepImage* image) {
+  SleepImage* head = oldImages.load(relaxed);  // the cas decides
+  do {
+    image->next = head;
+  } while (!oldImages.casWeak(head, image, release));  // pairs with the xchg
+}
+
+// ---- fork -------------------------------------------------------------------
+
+Atomic<int32_t> forking;  // threads that are forking
+Atomic<int32_t> inStep;   // threads that may take images away, or pages
+// An image stayed in a word of a stack that is awake.
+Atomic<bool> imagesKept;
+
+// beginStep returns false if a thread is forking.
+bool beginStep() {
+  // seq_cst: we store inStep and load forking. hibernateBeforeFork does the
+  // reverse, so one of us sees the other.
+  inStep.add(1, seq_cst);
+  if (forking.load(seq_cst) == 0) return true;
+  inStep.add(-1, release);
+  return false;
+}
+void endStep() { inStep.add(-1, release); }  // pairs with hibernateBeforeFork
+
+// ---- Bringing a page back ---------------------------------------------------
+
+// bringBack copies an image to the page at top.
+// The caller has locked the word.
+void bringBack(const SleepImage* image, uintptr_t top) {
+  const uintptr_t page = fill.take();
+  auto* bytes = reinterpret_cast<unsigned char*>(page);
+  std::memset(bytes, 0, image->from);
+  std::memcpy(bytes + image->from, image->bytes, image->size);
+  const size_t end = size_t{image->from} + image->size;
+  std::memset(bytes + end, 0, kPageSize - end);
+  for (;;) {
+    const int err = userfaultCopy(top, bytes);
+    if (err == 0 || err == ESRCH) break;  // ESRCH: the process ends
+    if (err != EAGAIN && err != ENOMEM && err != EINTR) {
+      printf("runtime: UFFDIO_COPY failed with %d\n", err);
+      fatalthrow("hibernation: a stack cannot come back");
+    }
+    // The mappings are changing, or there is no memory. There is no other way
+    // than to wait for some, as for any page fault.
+    usleep(50);
+  }
+  fill.give(page);
+}
+
+// ---- Which goroutines -------------------------------------------------------
+
+// waitsLong tells whether a goroutine that parks for this reason may sleep. In
+// kRingWait the kernel has a buffer of its. All other reasons that are not here
+// are the runtime's own.
+bool waitsLong(WaitReason r) {
+  switch (r) {
+    case WaitReason::kIOWait:
+    case WaitReason::kSemacquire:
+    case WaitReason::kSleep:
+    case WaitReason::kChanReceiveNilChan:
+    case WaitReason::kChanSendNilChan:
+    case WaitReason::kSelectNoCases:
+    case WaitReason::kSelect:
+    case WaitReason::kChanReceive:
+    case WaitReason::kChanSend:
+    case WaitReason::kSyncCondWait:
+    case WaitReason::kSyncMutexLock:
+    case WaitReason::kSyncRWMutexRLock:
+    case WaitReason::kSyncRWMutexLock:
+    case WaitReason::kSyncWaitGroupWait:
+    case WaitReason::kSyncEventWait:
+    case WaitReason::kScopeJoin:
+    case WaitReason::kScopeWait:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// maySleep returns false if there is any doubt. The caller holds gp's scan bit.
+bool maySleep(const G* gp) {
+  return !gp->foreign && !gp->systemG && gp->stack.lo != 0 &&
+         gp->sched.fresh == 0 && !gp->inPlace && !gp->onOtherStack &&
+         !gp->unguarded && gp->lockedm == nullptr && gp->bubble == nullptr &&
+         waitsLong(gp->waitreason);
+}
+
+// ---- A pass -----------------------------------------------------------------
+
+enum class Hibernation : uint8_t { kUntried, kStarting, kReady, kRefused };
+// Written by passes, of which there is one at a time, and by gump-faults.
+Atomic<Hibernation> hibernation;
+int64_t passTime;           // nanotime of the pass; written before it
+Atomic<int64_t> lastPass;   // nanotime when the last pass began
+Atomic<bool> passStarting;  // the goroutine of a pass is on its way
+// Goroutines of this pass that it has put to sleep, or that a later one will.
+Atomic<uint32_t> found;
+// How many passes in a row have found none. Written by passes; set back by
+// gump-faults and by the program.
+Atomic<int32_t> idlePasses;
+
+[[noreturn]] void answerFaults() {
+  becomeSystemThread();
+  declineSignals();  // a handler may touch a stack that is away
+  systemThreadRunsOnWake();
+  hibernation.store(Hibernation::kReady, release);  // pairs with hibernateBegin
+  constexpr size_t kMost = 64;
+  uintptr_t faults[kMost];
+  for (size_t n = 0;;) {
+    if (n < kMost) n += userfaultNext(faults + n, kMost - n, /*wait=*/n == 0);
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+      if (!answerFault(faults[i])) faults[kept++] = faults[i];
+    }
+    n = kept;
+    if (n > 0) osyield();
+  }
+}
+
+void refuse(const char* why, int err) {
+  hibernation.store(Hibernation::kRefused, relaxed);
+  printf("runtime: goroutines do not hibernate: %s (errno=%d)\n", why, err);
+}
+
+// start makes the thread and the pages.
+void start() {
+  if (sanitizerReadsStacks() || sanitizerOfProgram()) {
+    refuse("the program has a sanitizer that reads stacks", 0);
+    return;
+  }
+  const int err = userfaultOpen();
+  if (err != 0) {
+    refuse(err == EPERM ? "no userfaultfd for this process; see "
+                          "vm.unprivileged_userfaultfd"
+                        : "this kernel cannot move pages (Linux 6.8 can)",
+           err);
+    return;
+  }
+  if (!hibernatePages()) {
+    refuse("no memory", ENOMEM);
+    return;
+  }
+  hibernation.store(Hibernation::kStarting, relaxed);
+  M* mp = acquirem();
+  newSystemM([] { answerFaults(); }, "gump-faults");
+  releasem(mp);
+}
+
+constexpr FuncType kHibernatePass = systemFunc([](void*) {
+  hibernatePass();
+  passStarting.store(false, release);  // pairs with the cas in hibernateDue
+});
+
+// passInterval is the time between two passes for a given hibernateAfter. If
+// passes find nothing to do, it doubles, up to two seconds.
+int64_t passInterval(int64_t after) {
+  constexpr int64_t kLeast = 1'000'000;
+  constexpr int64_t kMost = 2'000'000'000;
+  constexpr int32_t kDoublings = 11;
+  const int64_t plain = std::max(after / 2, kLeast);
+  const int32_t idle = std::min(idlePasses.load(relaxed), kDoublings);
+  return plain >= kMost ? plain : std::min(plain << idle, kMost);
+}
+
+}  // namespace
+
+void hibernateinit() {
+  constexpr int64_t kNsPerSecond = 1'000'000'000;
+  if (debug.hibernate <= 0) return;
+  hibernateAfter.store(debug.hibernate * kNsPerSecond, relaxed);
+}
+
+int64_t setHibernation(int64_t after) noexcept {
+  const int64_t old = hibernateAfter.xchg(after < 0 ? 0 : after, relaxed);
+  idlePasses.store(0, relaxed);
+  return old;
+}
+
+bool hibernatePages() {
+  return scratch.map() && fill.map() &&
+         userfaultWatch(scratch.base(), PagePool::size()) == 0;
+}
+
+void hibernateDue(int64_t now) {
+  const int64_t after = hibernateAfter.load(relaxed);  // a setting
+  // Images that were in use when the program switched hibernation off.
+  const bool rest = after == 0 && oldImages.load(relaxed) != nullptr;
+  if (after == 0 && !rest) return;
+  if (hibernation.load(relaxed) == Hibernation::kRefused) return;
+  constexpr int64_t kRestInterval = 1'000'000'000;
+  if (now - lastPass.load(relaxed) <
+      (rest ? kRestInterval : passInterval(after))) {
+    return;
+  }
+  if (!passStarting.cas(false, true, acquire)) return;
+  lastPass.store(now, relaxed);
+  if (!startSystemG(&kHibernatePass)) passStarting.store(false, release);
+}
+
+int64_t hibernateSleep(int64_t now) {
+  const int64_t after = hibernateAfter.load(relaxed);  // as above
+  if (after == 0 || hibernation.load(relaxed) == Hibernation::kRefused) {
+    return kMaxWhen;
+  }
+  const int64_t left = lastPass.load(relaxed) + passInterval(after) - now;
+  return left > 0 ? left : 0;
+}
+
+bool hibernateBegin() {
+  // Relaxed: passes come one after the other.
+  if (hibernation.load(relaxed) == Hibernation::kUntried) start();
+  // Pairs with the store in answerFaults. Until then there is no pass.
+  if (hibernation.load(acquire) != Hibernation::kReady) return false;
+  passTime = nanotime();
+  found.store(0, relaxed);
+  return true;
+}
+
+void hibernateVisit(G* gp, void*) {
+  // Hints. We look again under the scan bit.
+  if (readgstatus(gp) != kGwaiting || peek(gp->stack.lo) == 0) return;
+  const int64_t after = hibernateAfter.load(relaxed);  // a setting
+  if (after == 0) return;
+  M* mp = acquirem();  // gp's waker waits for us
+  if (castogscanstatus(gp, kGwaiting)) {
+    if (maySleep(gp)) {
+      if (gp->waitsince == 0 || passTime - gp->waitsince < after) {
+        noteWaitSince(gp, passTime);
+        found.add(1, relaxed);
+      } else if (hibernateStack(gp)) {
+        found.add(1, relaxed);
+        stats.hibernated.add(1, relaxed);  // a figure
+      }
+    }
+    casfrom_Gscanstatus(gp, kGwaiting);
+  }
+  releasem(mp);
+}
+
+namespace {
+// sweep takes the images away that stayed in words because of a fork.
+void sweep(SleepWords* words) {
+  for (uint32_t i = 0; i < words->room; i++) {
+    uintptr_t w = words->words[i].load(relaxed);  // the lock decides
+    if ((w & kAnswered) == 0 || !tryLockWord(&words->words[i], &w)) continue;
+    const bool old = (w & kAnswered) != 0 && beginStep();
+    words->words[i].store(old ? 0 : w, release);  // unlocks
+    if (!old) continue;
+    discard(imageOf(w));
+    endStep();
+  }
+}
+
+// unwatch ends the watch of an arena in which no stack is away.
+void unwatch(SleepWords* words) {
+  // Only a pass adds to `asleep`. Pairs with the decrement: all pages that were
+  // away are back.
+  if (!words->watched.load(relaxed) || words->asleep.load(acquire) != 0) return;
+  uintptr_t base;
+  size_t size;
+  {
+    // An arena without a stack in use may be unmapped, and its cell used again.
+    LockScope l(&stackLock);
+    const Arena* a = words->arena;
+    if (a->sleepWords.load(relaxed) != words) return;
+    base = a->base;
+    size = alignUp(a->size, kPageSize);
+  }
+  words->watched.store(false, relaxed);
+  // If the arena has been unmapped since, no arena at these addresses is
+  // watched: only a pass begins to watch one.
+  (void)userfaultUnwatch(base, size);
+}
+}  // namespace
+
+void hibernateEnd() {
+  if (found.load(relaxed) == 0) {
+    idlePasses.add(1, relaxed);
+  } else {
+    idlePasses.store(0, relaxed);
+  }
+  const bool kept = imagesKept.xchg(false, relaxed);
+  SleepWords* words;
+  {
+    LockScope l(&watchLock);
+    words = allWords;
+  }
+  for (; words != nullptr; words = words->next) {
+    if (kept) sweep(words);
+    unwatch(words);
+  }
+  sleepImageFree(oldImages.xchg(nullptr, acquire));  // pairs with discard
+}
+
+// ---- The protocol -----------------------------------------------------------
+
+bool hibernateStack(G* gp) {
+  const uintptr_t from = gp->sched.sp - kBelowSP;
+  const uintptr_t end = gp->stack.hi + sizeof(StackTop);
+  const uintptr_t top = gp->stack.hi & ~(kPageSize - 1);
+  if (from < top || gp->stack.hi - gp->sched.sp > kMostLive) return false;
+  Arena* a = arenaOf(top);
+  if (a == nullptr || a->order > kMaxArenaOrder || !watch(a)) return false;
+  const Slot slot = slotAt(a, top);
+  uintptr_t w;
+  // A hint, which saves the work below.
+  if (isAway(slot.word->load(relaxed))) return false;
+  SleepImage* image = sleepImageAlloc(end - from);
+  if (image == nullptr) return false;
+  image->from = static_cast<uint16_t>(from - top);
+  image->size = static_cast<uint16_t>(end - from);
+  const bool step = beginStep();
+  const bool locked = step && tryLockWord(slot.word, &w);
+  if (!locked || isAway(w)) {
+    if (locked) slot.word->store(w, release);
+    if (step) endStep();
+    discard(image);
+    return false;
+  }
+  (void)stackGiveBack(gp);
+  const uintptr_t page = scratch.take();
+  const bool moved = userfaultMove(page, top) == 0;
+  if (moved) {
+    std::memcpy(image->bytes, reinterpret_cast<void*>(page + image->from),
+                image->size);
+    userfaultDrop(page);
+    slot.words->asleep.add(1, relaxed);  // before the page can come back
+    // Under the scan bit. The release of that bit publishes it.
+    gp->atomicstatus.or_(kGtracked | kGhibernated, relaxed);
+    // Unlocks. Pairs with lockWord.
+    slot.word->store(reinterpret_cast<uintptr_t>(image), release);
+    image = imageOf(w);
+  } else {
+    slot.word->store(w, release);
+  }
+  scratch.give(page);
+  if (image != nullptr) discard(image);
+  endStep();
+  return moved;
+}
+
+void wakeStack(const G* gp) {
+  const uintptr_t top = gp->stack.hi & ~(kPageSize - 1);
+  const Slot slot = slotAt(arenaOf(top), top);
+  // Only gump-faults may hold the lock, for the time of a call.
+  const uintptr_t w = lockWord(slot.word);
+  SleepImage* image = imageOf(w);
+  if (isAway(w)) {
+    bringBack(image, top);
+    slot.words->asleep.add(-1, release);  // pairs with unwatch
+  }
+  if (image == nullptr || !beginStep()) {
+    if (image != nullptr) imagesKept.store(true, relaxed);
+    slot.word->store(image == nullptr ? 0 : w | kAnswered, release);
+    return;
+  }
+  slot.word->store(0, release);
+  discard(image);
+  endStep();
+}
+
+bool answerFault(uintptr_t page) {
+  const Arena* a = arenaOf(page);
+  const Slot slot = a == nullptr ? Slot() : slotAt(a, page);
+  if (slot.words == nullptr) {
+    // The arena of the fault has been unmapped meanwhile. If there is another
+    // one now, its first stack may be on its way out, so there must be no page
+    // of zeros. A thread that waits here after all comes again.
+    userfaultWake(page);
+    return true;
+  }
+  uintptr_t w;
+  if (!tryLockWord(slot.word, &w)) return false;
+  if (page == slot.top && isAway(w)) {
+    bringBack(imageOf(w), page);
+    slot.words->asleep.add(-1, release);  // pairs with unwatch
+    stats.stackFaults.add(1, relaxed);    // a figure
+    idlePasses.store(0, relaxed);         // it may sleep again
+    w |= kAnswered;
+  } else {
+    (void)userfaultZero(page);
+  }
+  slot.word->store(w, release);  // unlocks; pairs with lockWord
+  return true;
+}
+
+// ---- fork -------------------------------------------------------------------
+
+void hibernateBeforeFork() {
+  forking.add(1, seq_cst);  // see beginStep
+  // Pairs with endStep: what those threads did is in the memory that is copied.
+  while (inStep.load(seq_cst) != 0) usleep(20);
+}
+
+void hibernateAfterFork() { forking.add(-1, release); }
+
+namespace {
+// isThere tells whether the child has a page at this address, by the bits
+// "present" and "swapped" of its pagemap.
+bool isThere(int pagemap, uintptr_t page) {
+  uint64_t bits = 0;
+  constexpr int kShift = 62;
+  return rawSyscall(SYS_pread64, pagemap, asArg(&bits), sizeof(bits),
+                    static_cast<long>(page / kPageSize * sizeof(bits)), 0,
+                    0) == sizeof(bits) &&
+         bits >> kShift != 0;
+}
+}  // namespace
+
+void hibernateInChild() ABSL_NO_THREAD_SAFETY_ANALYSIS {  // the only thread
+  if (allWords == nullptr) return;
+  static constexpr char kPagemap[] = "/proc/self/pagemap";
+  const auto pagemap = static_cast<int>(rawSyscall(
+      SYS_openat, AT_FDCWD, asArg(kPagemap), O_RDONLY | O_CLOEXEC, 0, 0, 0));
+  for (SleepWords* words = allWords; words != nullptr; words = words->next) {
+    const Arena* a = words->arena;
+    if (a->sleepWords.load(relaxed) != words) continue;
+    for (uint32_t i = 0; i < words->room; i++) {
+      const uintptr_t w = words->words[i].load(relaxed);
+      const SleepImage* image = imageOf(w);
+      if (image == nullptr) continue;
+      const uintptr_t top = slotBase(a, i) + a->stride - kTopSize;
+      if (pagemap >= 0 ? isThere(pagemap, top) : !isAway(w)) continue;
+      std::memcpy(reinterpret_cast<void*>(top + image->from), image->bytes,
+                  image->size);
+    }
+  }
+  if (pagemap >= 0) (void)rawSyscall(SYS_close, pagemap, 0, 0, 0, 0, 0);
+}
+
+}  // namespace gump::rt

@@ -1,0 +1,73 @@
+// Hibernation: the stacks of goroutines that have been parked for long. A
+// goroutine that sleeps has no page of its stack, but only a copy of the bytes
+// that it will use when it goes on. hibernate.cc has the protocol.
+#ifndef RUNTIME_SCHED_HIBERNATE_H_
+#define RUNTIME_SCHED_HIBERNATE_H_
+
+#include <cstdint>
+
+#include "runtime/sched/stack.h"
+#include "runtime/sys/atomic.h"
+
+namespace gump::rt {
+
+struct Arena;
+struct G;
+
+// SleepWords are the words of the slots of an arena, one for each slot.
+struct SleepWords {
+  Arena* arena = nullptr;
+  SleepWords* next = nullptr;  // in the list of all; constant
+  uint32_t room = 0;           // how many words there is memory for
+  Atomic<bool> watched;        // written under a lock, and by a pass
+  Atomic<int32_t> asleep;      // slots whose stack is away
+  Atomic<uintptr_t> words[1];
+};
+
+// hibernateAfter is the time in ns for which a goroutine has to be parked
+// before it sleeps; 0: none sleeps. hibernateinit, called by schedinit, takes
+// it from GODEBUG.
+// On: any.  P: either.  Locks: none.  Parks: no.
+extern Atomic<int64_t> hibernateAfter;
+void hibernateinit();
+
+// hibernateDue starts a pass if one is due. hibernateSleep returns the time in
+// ns for which sysmon may sleep although all Ps are idle.
+// On: sysmon.  P: none.  Locks: takes sched.lock.  Parks: no.
+void hibernateDue(int64_t now);
+[[nodiscard]] int64_t hibernateSleep(int64_t now);
+
+// A pass (hibernatePass of reclaim.cc) calls these. hibernateBegin returns
+// false if there is no hibernation here; it says so once. hibernateVisit puts
+// gp to sleep if it has been parked for long enough. hibernateEnd is called
+// when all goroutines have been visited.
+// On: a goroutine.  P: either.  Locks: takes leaves.  Parks: no.
+[[nodiscard]] bool hibernateBegin();
+void hibernateVisit(G* gp, void*);
+void hibernateEnd();
+
+// hibernatePages maps the pages that the functions below need. Called once.
+// Returns false if there is no memory.
+// On: any.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] bool hibernatePages();
+// hibernateStack takes the pages of gp's stack away. The caller holds gp's scan
+// bit. Returns false if that cannot be done now.
+// On: any, m.locks > 0.  P: either.  Locks: takes leaves.  Parks: no.
+[[nodiscard]] bool hibernateStack(G* gp);
+// wakeStack brings them back. gp was kGhibernated, and has just left kGwaiting.
+// The caller is its waker, and has not queued it yet.
+// On: any.  P: either.  Locks: none.  Parks: no.
+void wakeStack(const G* gp);
+// answerFault answers a fault at a page of a watched range. Returns false if
+// that has to wait.
+// On: the thread that answers faults.  P: none.  Locks: none.  Parks: no.
+[[nodiscard]] bool answerFault(uintptr_t page);
+
+// The handlers of fork (fork.cc).
+void hibernateBeforeFork();
+void hibernateAfterFork();
+void hibernateInChild();
+
+}  // namespace gump::rt
+
+#endif  // RUNTIME_SCHED_HIBERNATE_H_

@@ -1,0 +1,123 @@
+// Hibernation (runtime/sched/hibernate.cc): the stack of a goroutine is taken
+// away, while other threads use it and wake the goroutine.
+//
+// The kernel's part is in os.cc: a page that may be missing, and faults, which
+// a thread of the model answers.
+#include "runtime/sched/hibernate.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/stack.h"
+#include "runtime/sys/os_linux.h"
+#include "tests/model/model.h"
+#include "tests/model/os.h"
+
+namespace gump::model {
+namespace {
+
+alignas(rt::G) unsigned char cell[sizeof(rt::G)];
+rt::G* sleeper;
+uintptr_t local;  // a variable of the goroutine, in a live frame
+
+// A pass visits the goroutine.
+void visit() {
+  if (!rt::castogscanstatus(sleeper, rt::kGwaiting)) return;
+  (void)rt::hibernateStack(sleeper);
+  rt::casfrom_Gscanstatus(sleeper, rt::kGwaiting);
+}
+
+// Another thread has a reference to the variable.
+void use() { addAt(local, 1); }
+
+// The goroutine is woken, and goes on.
+void wake() {
+  rt::casgstatus(sleeper, rt::kGwaiting, rt::kGrunnable);
+  check(!isPageAway(), "a goroutine runs without its stack");
+  addAt(local, 10);
+}
+
+// A fault of a thread that a signal has brought back from it.
+void oldFault() { raiseFault(); }
+
+void setUpSleeper() {
+  rt::stackinit();
+  sleeper = new (cell) rt::G();
+  check(rt::stackalloc(nullptr, sleeper, 0), "no stack");
+  sleeper->sched = {.sp = sleeper->stack.hi - 256, .fresh = 0};
+  local = sleeper->stack.hi - 64;
+  addAt(local, 100);
+  check(rt::hibernatePages(), "no pages");
+  usePage(sleeper->stack.hi & ~(rt::kPageSize - 1));
+  sleeper->atomicstatus.store(rt::kGwaiting, rt::relaxed);
+  nameWord(&sleeper->atomicstatus, "status");
+  spawnDaemon(
+      "faults",
+      [](void*) {
+        for (;;) {
+          awaitFault();
+          if (!rt::answerFault(sleeper->stack.hi & ~(rt::kPageSize - 1))) {
+            raiseFault();
+            rt::usleep(1);
+          }
+        }
+      },
+      nullptr);
+}
+
+void finish(uint64_t sum) {
+  check(!isPageAway(), "the stack stayed away");
+  check(valueAt(local) == sum, "a write to the stack is lost");
+}
+
+const Registered kUse({
+    .name = "hibernate_use",
+    .about = "a stack is taken away while it is used and its goroutine woken",
+    .setup =
+        [] {
+          setUpSleeper();
+          thread("visit", visit);
+          thread("use", use);
+          thread("wake", wake);
+        },
+    .finish = [] { finish(111); },
+    .quick = {1, 0, 200},
+    .full = {2, 0, 20000},
+});
+
+const Registered kAgain({
+    .name = "hibernate_again",
+    .about = "a stack is taken away twice, and faults bring it back",
+    .setup =
+        [] {
+          setUpSleeper();
+          thread("visit", [] {
+            visit();
+            visit();
+          });
+          thread("use", [] {
+            use();
+            use();
+          });
+          thread("wake", wake);
+        },
+    .finish = [] { finish(112); },
+    .quick = {1, 0, 200},
+    .full = {2, 0, 20000},
+});
+
+const Registered kOldFault({
+    .name = "hibernate_fault",
+    .about = "an old fault is answered while a stack is taken away",
+    .setup =
+        [] {
+          setUpSleeper();
+          thread("visit", visit);
+          thread("old fault", oldFault);
+          thread("wake", wake);
+        },
+    .finish = [] { finish(110); },
+    .quick = {1, 0, 200},
+    .full = {2, 0, 20000},
+});
+
+}  // namespace
+}  // namespace gump::model

@@ -1,0 +1,490 @@
+// Hibernation: a goroutine that has been parked for long gives the pages of its
+// stack away, and neither it nor any other user of its stack can tell.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "gump/chan.h"
+#include "gump/go.h"
+#include "gump/runtime.h"
+#include "gump/select.h"
+#include "gump/sync.h"
+#include "gump/time.h"
+#include "runtime/diag/stats.h"
+#include "runtime/sched/sleep_image.h"
+#include "tests/testing/resident_bytes.h"
+#include "tests/testing/stress.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump {
+namespace {
+
+using testing::Eventually;
+using testing::ResidentBytes;
+using testing::RunWith;
+
+uint64_t Hibernated() { return rt::stats.hibernated.load(rt::relaxed); }
+uint64_t Faults() { return rt::stats.stackFaults.load(rt::relaxed); }
+
+// Hibernating lets goroutines hibernate after a millisecond, for a scope.
+class Hibernating {
+ public:
+  Hibernating() : before_(debug::SetHibernation(absl::Milliseconds(1))) {}
+  ~Hibernating() { debug::SetHibernation(before_); }
+
+  // Await returns once n goroutines have gone to sleep since this scope began,
+  // and no more do.
+  [[nodiscard]] bool Await(uint64_t n) const {
+    return Eventually([&] { return Hibernated() - start_ >= n; });
+  }
+
+ private:
+  const absl::Duration before_;
+  const uint64_t start_ = Hibernated();
+};
+
+bool Available() {
+  static const bool available = [] {
+    bool slept = false;
+    RunWith(2, [&] {
+      const Hibernating on;
+      chan<void> gate = make_chan<void>();
+      sync::WaitGroup done;
+      done.Go([&] { gate.Recv(); });
+      for (int i = 0; i < 2000 && !slept; i++) {
+        time::Sleep(absl::Milliseconds(1));
+        slept = on.Await(0) && Hibernated() > 0;
+      }
+      gate.Close();
+      done.Wait();
+    });
+    return slept;
+  }();
+  return available;
+}
+
+// IsAway tells whether the page of a variable is not in memory. It does not
+// touch it.
+bool IsAway(const volatile void* p) {
+  constexpr uintptr_t kPage = 4096;
+  unsigned char in = 1;
+  const uintptr_t page = reinterpret_cast<uintptr_t>(p) & ~(kPage - 1);
+  EXPECT_EQ(mincore(reinterpret_cast<void*>(page), kPage, &in), 0);
+  return (in & 1) == 0;
+}
+[[nodiscard]] bool AwaitAway(const volatile void* p) {
+  return Eventually([&] { return IsAway(p); });
+}
+
+class HibernateTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!Available()) GTEST_SKIP() << "no hibernation here";
+  }
+};
+
+// Pattern is what a goroutine keeps on its stack while it waits.
+constexpr size_t kWords = 64;
+void Fill(std::array<uint64_t, kWords>* words, uint64_t seed) {
+  for (size_t i = 0; i < kWords; i++) (*words)[i] = seed * kWords + i;
+  asm volatile("" : : "r"(words) : "memory");
+}
+[[nodiscard]] bool Intact(const std::array<uint64_t, kWords>* words,
+                          uint64_t seed) {
+  asm volatile("" : : "r"(words) : "memory");
+  for (size_t i = 0; i < kWords; i++) {
+    if ((*words)[i] != seed * kWords + i) return false;
+  }
+  return true;
+}
+
+TEST_F(HibernateTest, WokenGoroutine_FindsItsStackAsItLeftIt) {
+  RunWith(2, [] {
+    constexpr int kCrowd = 3000;
+    const Hibernating on;
+    chan<int> c = make_chan<int>();
+    std::atomic<int> intact = 0;
+    sync::WaitGroup done;
+    for (int i = 0; i < kCrowd; i++) {
+      done.Go([&, i] {
+        std::array<uint64_t, kWords> words;
+        Fill(&words, static_cast<uint64_t>(i));
+        (void)c.Recv();
+        intact += Intact(&words, static_cast<uint64_t>(i)) ? 1 : 0;
+      });
+    }
+    ASSERT_TRUE(on.Await(kCrowd));
+    for (int i = 0; i < kCrowd; i++) c.Send(i);
+    done.Wait();
+    EXPECT_EQ(intact, kCrowd);
+  });
+}
+
+#if !defined(GUMP_TESTING_SANITIZED)
+TEST_F(HibernateTest, SleepingGoroutine_HasNoPageOfItsStack) {
+  RunWith(2, [] {
+    constexpr int kCrowd = 20'000;
+    chan<void> gate = make_chan<void>();
+    sync::WaitGroup done;
+    for (int i = 0; i < kCrowd; i++) done.Go([&] { gate.Recv(); });
+    ASSERT_TRUE(
+        Eventually([] { return debug::ReadSchedStats().runnable == 0; }));
+    const int64_t awake = ResidentBytes();
+    {
+      const Hibernating on;
+      ASSERT_TRUE(on.Await(kCrowd));
+      EXPECT_GE((awake - ResidentBytes()) / kCrowd, 3300);
+    }
+    gate.Close();
+    done.Wait();
+  });
+}
+#endif
+
+TEST_F(HibernateTest, WokenGoroutines_GiveTheirImagesBack) {
+  RunWith(2, [] {
+    constexpr int kCrowd = 20'000;
+    const Hibernating on;
+    chan<void> gate = make_chan<void>();
+    sync::WaitGroup done;
+    for (int i = 0; i < kCrowd; i++) done.Go([&] { gate.Recv(); });
+    ASSERT_TRUE(on.Await(kCrowd));
+    EXPECT_GT(rt::sleepImageBytes(), uint64_t{kCrowd} * 128);
+    gate.Close();
+    done.Wait();
+    EXPECT_TRUE(
+        Eventually([] { return rt::sleepImageBytes() < uint64_t{8} << 20; }));
+  });
+}
+
+TEST_F(HibernateTest, CapturedReference_IsReadAndWrittenWhileItsOwnerSleeps) {
+  RunWith(2, [] {
+    constexpr int kRounds = 200;
+    const Hibernating on;
+    chan<std::atomic<int>*> out = make_chan<std::atomic<int>*>();
+    chan<void> wake = make_chan<void>();
+    sync::WaitGroup done;
+    int got = 0;
+    done.Go([&] {
+      std::atomic<int> value = 7;
+      out.Send(&value);
+      wake.Recv();
+      got = value;
+    });
+    std::atomic<int>* value = *out.Recv();
+    for (int i = 0; i < kRounds; i++) {
+      ASSERT_TRUE(AwaitAway(value));
+      ASSERT_EQ(value->fetch_add(1), 7 + i);
+      ASSERT_FALSE(IsAway(value));
+    }
+    wake.Send();
+    done.Wait();
+    EXPECT_EQ(got, 7 + kRounds);
+    EXPECT_GT(Faults(), 0u);
+  });
+}
+
+TEST_F(HibernateTest, KernelFillsABufferOnTheStackOfASleeper) {
+  RunWith(2, [] {
+    const Hibernating on;
+    chan<char*> out = make_chan<char*>();
+    chan<void> wake = make_chan<void>();
+    sync::WaitGroup done;
+    std::string got;
+    done.Go([&] {
+      char buffer[6] = {};
+      out.Send(buffer);
+      wake.Recv();
+      got = buffer;
+    });
+    char* buffer = *out.Recv();
+    int fds[2];
+    ASSERT_EQ(pipe(fds), 0);
+    // The reader is in the kernel, with the buffer, before the owner sleeps.
+    std::thread reader([&] { EXPECT_EQ(read(fds[0], buffer, 5), 5); });
+    ASSERT_TRUE(AwaitAway(buffer));
+    ASSERT_EQ(write(fds[1], "hello", 5), 5);
+    reader.join();
+    wake.Send();
+    done.Wait();
+    EXPECT_EQ(got, "hello");
+    close(fds[0]);
+    close(fds[1]);
+  });
+}
+
+[[gnu::noinline]] void WaitInAFunctionOfThisName(
+    const chan<void>& gate, const chan<const volatile int*>& out) {
+  const volatile int local = 0;
+  out.Send(&local);
+  gate.Recv();
+  asm volatile("" : : : "memory");
+}
+
+TEST_F(HibernateTest, Dump_ShowsTheFramesOfASleeper) {
+  RunWith(2, [] {
+    const Hibernating on;
+    chan<void> gate = make_chan<void>();
+    sync::WaitGroup done;
+    auto out = make_chan<const volatile int*>();
+    done.Go([&] { WaitInAFunctionOfThisName(gate, out); });
+    const volatile int* local = *out.Recv();
+    for (int i = 0; i < 20; i++) {
+      ASSERT_TRUE(AwaitAway(local));
+      const std::string dump = runtime::Stack(/*all=*/true);
+      ASSERT_NE(dump.find("WaitInAFunctionOfThisName"), dump.npos) << dump;
+    }
+    gate.Close();
+    done.Wait();
+  });
+}
+
+TEST_F(HibernateTest, ChildOfFork_ReadsTheStackOfASleeper) {
+  RunWith(2, [] {
+    const Hibernating on;
+    chan<volatile int*> out = make_chan<volatile int*>();
+    chan<void> wake = make_chan<void>();
+    sync::WaitGroup done;
+    done.Go([&] {
+      volatile int value = 42;
+      out.Send(&value);
+      wake.Recv();
+    });
+    volatile int* value = *out.Recv();
+    for (int i = 0; i < 10; i++) {
+      ASSERT_TRUE(AwaitAway(value));
+      const pid_t pid = fork();
+      ASSERT_GE(pid, 0);
+      if (pid == 0) _exit(*value);
+      int status = 0;
+      ASSERT_EQ(waitpid(pid, &status, 0), pid);
+      ASSERT_TRUE(WIFEXITED(status));
+      ASSERT_EQ(WEXITSTATUS(status), 42);
+      (void)*value;  // so that it can sleep again
+    }
+    wake.Send();
+    done.Wait();
+  });
+}
+
+TEST_F(HibernateTest, GoroutinesInDoubt_KeepTheirPages) {
+  RunWith(2, [] {
+    chan<void> gate = make_chan<void>();
+    sync::WaitGroup done;
+    auto out = make_chan<const volatile int*>();
+    done.Go([&] {
+      runtime::LockOSThread();
+      volatile int local = 0;
+      out.Send(&local);
+      gate.Recv();
+      runtime::UnlockOSThread();
+    });
+    done.Go([&] {
+      std::array<uint64_t, 512> much;  // more than 2 KiB of live stack
+      much.fill(1);
+      asm volatile("" : : "r"(&much) : "memory");
+      volatile int local = 0;
+      out.Send(&local);
+      gate.Recv();
+      asm volatile("" : : "r"(&much) : "memory");
+    });
+    const volatile int* first = *out.Recv();
+    const volatile int* second = *out.Recv();
+    const Hibernating on;
+    // One that began to wait later sleeps, wakes, and sleeps again. So two
+    // passes have seen the others old enough.
+    done.Go([&] {
+      volatile int local = 0;
+      out.Send(&local);
+      gate.Recv();
+    });
+    const volatile int* other = *out.Recv();
+    for (int i = 0; i < 2; i++) {
+      ASSERT_TRUE(AwaitAway(other));
+      EXPECT_FALSE(IsAway(first));
+      EXPECT_FALSE(IsAway(second));
+      (void)*other;
+    }
+    gate.Close();
+    done.Wait();
+  });
+}
+
+TEST_F(HibernateTest, Off_NoGoroutineSleeps) {
+  RunWith(2, [] {
+    EXPECT_EQ(debug::SetHibernation(absl::ZeroDuration()),
+              absl::ZeroDuration());
+    chan<void> gate = make_chan<void>();
+    sync::WaitGroup done;
+    done.Go([&] { gate.Recv(); });
+    const uint64_t slept = Hibernated();
+    time::Sleep(absl::Milliseconds(20));
+    EXPECT_EQ(Hibernated(), slept);
+    gate.Close();
+    done.Wait();
+  });
+}
+
+// ---- All at once ------------------------------------------------------------
+
+// Crowd is goroutines that park in all ways again and again. Each has a pattern
+// on its stack, and a counter that other goroutines raise while it sleeps.
+class Crowd {
+ public:
+  static constexpr int kN = 240;
+
+  Crowd() {
+    for (int i = 0; i < kN; i++) done_.Go([this, i] { Live(i); });
+  }
+  // Stir wakes some of them, and raises the counter of one.
+  void Stir(uint64_t random) {
+    switch (random % 4) {
+      case 0:
+        (void)c_.TrySend(1);
+        break;
+      case 1: {
+        const std::lock_guard l(mu_);
+        changed_.Signal();
+        break;
+      }
+      default:
+        break;
+    }
+    std::atomic<uint64_t>* counter =
+        counters_[static_cast<size_t>(random / 4 % kN)];
+    if (counter != nullptr) {
+      counter->fetch_add(1);
+      raised_++;
+    }
+  }
+  // End ends all, and returns the sum of what the counters have seen.
+  [[nodiscard]] uint64_t End() {
+    stop_ = true;
+    while (left_ != 0) {
+      (void)c_.TrySend(1);
+      {
+        const std::lock_guard l(mu_);
+        changed_.Broadcast();
+      }
+      runtime::Gosched();
+    }
+    ended_.Close();
+    done_.Wait();
+    return seen_;
+  }
+  uint64_t Raised() const { return raised_; }
+  int Damaged() const { return damaged_; }
+
+ private:
+  void Live(int i) {
+    std::atomic<uint64_t> counter = 0;
+    counters_[static_cast<size_t>(i)] = &counter;
+    std::array<uint64_t, kWords> words;
+    for (uint64_t turn = 0; !stop_; turn++) {
+      Fill(&words, turn);
+      Park(i);
+      damaged_ += Intact(&words, turn) ? 0 : 1;
+    }
+    left_--;
+    ended_.Recv();
+    seen_ += counter;
+  }
+  void Park(int i) {
+    switch (i % 4) {
+      case 0:
+        (void)c_.Recv();
+        break;
+      case 1: {
+        const std::lock_guard l(mu_);
+        changed_.Wait();
+        break;
+      }
+      case 2:
+        select(Recv(c_), Recv(never_));
+        break;
+      default:
+        time::Sleep(absl::Milliseconds(1 + i % 7));
+        break;
+    }
+  }
+
+  sync::WaitGroup done_;
+  chan<int> c_ = make_chan<int>();
+  chan<int> never_ = make_chan<int>();
+  chan<void> ended_ = make_chan<void>();
+  sync::Mutex mu_;
+  sync::Cond changed_{mu_};
+  std::array<std::atomic<std::atomic<uint64_t>*>, kN> counters_ = {};
+  std::atomic<bool> stop_ = false;
+  std::atomic<int> left_ = kN;
+  std::atomic<int> damaged_ = 0;
+  std::atomic<uint64_t> raised_ = 0;
+  std::atomic<uint64_t> seen_ = 0;
+};
+
+TEST_F(HibernateTest, CrowdOfSleepers_LosesNothingUnderDumpsStopsAndForks) {
+  RunWith(2, [] {
+    const Hibernating on;
+    Crowd crowd;
+    std::atomic<bool> stop = false;
+    sync::WaitGroup others;
+    for (uint64_t k = 0; k < 2; k++) {
+      others.Go([&, k] {
+        testing::Rng rng(testing::StressSeed() + k);
+        while (!stop) {
+          crowd.Stir(rng.Next());
+          if (rng.OneIn(8)) time::Sleep(absl::Microseconds(rng.Below(2000)));
+        }
+      });
+    }
+    others.Go([&] {
+      testing::Rng rng(testing::StressSeed());
+      while (!stop) {
+        switch (rng.Below(4)) {
+          case 0:
+            (void)runtime::Stack(/*all=*/true);
+            break;
+          case 1:
+            (void)runtime::GOMAXPROCS(1 + static_cast<int>(rng.Below(3)));
+            break;
+          case 2:
+            runtime::GC();
+            break;
+          default: {
+            const pid_t pid = fork();
+            if (pid == 0) _exit(0);
+            int status = 0;
+            EXPECT_EQ(waitpid(pid, &status, 0), pid);
+            break;
+          }
+        }
+        time::Sleep(absl::Milliseconds(1));
+      }
+    });
+    const uint64_t slept = Hibernated();
+    const int64_t until =
+        absl::GetCurrentTimeNanos() + testing::StressTime(1).count();
+    while (absl::GetCurrentTimeNanos() < until) {
+      time::Sleep(absl::Milliseconds(5));
+    }
+    EXPECT_TRUE(Eventually([&] { return Hibernated() > slept + 100; }));
+    stop = true;
+    others.Wait();
+    (void)runtime::GOMAXPROCS(2);
+    EXPECT_EQ(crowd.End(), crowd.Raised());
+    EXPECT_EQ(crowd.Damaged(), 0);
+  });
+}
+
+}  // namespace
+}  // namespace gump
