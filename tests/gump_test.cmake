@@ -9,7 +9,8 @@ endif()
 
 set(gump_test_timeout 120)
 set(gump_no_test "] 0 tests from 0 test suites ran")  # printed if a filter leaves nothing, which is a failure
-# Tests that only compute. tools/gump test gives them the time that other tests leave, which may be none for ten minutes.
+# The timeout of tests that only compute. tools/gump test gives them the time that other tests leave, which may be none for
+# ten minutes.
 set(gump_test_idle_timeout 3600)
 set(gump_test_first 100)  # the COST of long tests, so that they do not run alone at the end
 set(gump_test_env GTEST_DEATH_TEST_STYLE=threadsafe GTEST_BRIEF=1)

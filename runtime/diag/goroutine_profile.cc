@@ -1,5 +1,5 @@
 // The goroutine profile: the stacks of all goroutines as they were at one
-// moment, with a stop of the world that only marks this moment. The idea is
+// moment, with a stop of the world that only marks that moment. The idea is
 // Go's (runtime/mprof.go, goroutineProfileWithLabelsConcurrent).
 //
 // At the moment of the stop no goroutine runs, except the caller. So the stack
@@ -11,15 +11,16 @@
 // Protocol. Each profile has a number, and G::profiled says how far the
 // goroutine is in the profile of that number:
 //
-//   absent ──claim (CAS)──▶ in progress ──▶ done
-//   absent ──────────── no need (CAS) ────▶ done
+//   absent ──claim (CAS)──▶ in progress ──(store)──▶ done
 //
-// Absent is any value of another profile. The thread that wins the claim walks
-// the stack and stores done, with release. A thread that wants to change the
-// status of the goroutine waits for that (profileBefore), so the stack does not
-// change under a claim. The holder of a claim takes no lock and does not wait,
-// except for the scan bit, which a reclamation cycle holds for a moment. It has
-// m.locks raised, so it keeps its thread.
+// Any value of another profile means absent. The thread that wins the claim
+// walks the stack, if there is something to record, and stores done, with
+// release. A thread that wants to change the status of the goroutine waits for
+// that (profileBefore), so the stack does not change under a claim. The holder
+// of a claim takes no lock and does not wait, except for the scan bit, which a
+// reclamation cycle holds for a moment, and for libc's list of libraries where
+// the unwinder needs that ((PL4) of parklocks.cc). It has m.locks raised, so it
+// keeps its thread.
 //
 // Which thread may walk which stack, and when:
 //  * kGwaiting: the visitor, with the claim and the scan bit. The bit keeps the
@@ -33,8 +34,10 @@
 //  * kGsyscall, and kGrunning without a P: none, because the thread uses the
 //    stack. The goroutine is recorded with its start function. Where it leaves
 //    this state, profileBefore records it in the same way.
-//  * kGrunning with a P: after the stop such a goroutine has run, so it is
-//  done.
+//  * kGrunning with a P: none. Such a goroutine has run since the stop, so it
+//  is
+//    done. Or it was presumed blocked at the stop and has been given its P
+//    back; it is recorded with its start function, too.
 //
 // (GP1) A thread that changes a status as the holder of a P sees the profile
 //       from its beginning. The profile begins while the world is stopped, so
@@ -46,7 +49,7 @@
 //        * It returns from a call: kGrunning to kGsyscall, or kGsyscall to
 //          kGrunnable. The goroutine runs no code of the program before its
 //          thread has a P, and that change is another one, which (GP1) covers.
-//        * It is releasePreempted. That runs under sched.lock, which the stop
+//        * It is in releasePreempted. That holds sched.lock, which the stop
 //          has held before the profile began, and startTheWorld after that.
 // (GP3) A goroutine that is made during the profile is done from its birth. The
 //       mark is published with its status. The visitor makes dead cells done as
@@ -58,7 +61,12 @@
 //       and then reads the number. profileEnd first stores 0 as the number, and
 //       then waits for the count to be 0. So no thread writes to the memory
 //       later, and none changes G::profiled for a profile that has ended.
-// (GP5) One profile at a time: visitGoroutines has a semaphore.
+// (GP5) One profile at a time: visitGoroutines has a semaphore. A goroutine
+// that
+//       has it may yield between two visits. So a foreign thread does not wait
+//       for it: if main has ended, that goroutine goes on only with the next
+//       Run. The thread stops the world for the whole of its profile instead
+//       (visitStopped). That only reads, so it may do so beside a profile.
 // (GP6) The hint is read without an order. So it is cleared only when each P
 //       has passed a safe point since the end. Before that, a thread that holds
 //       a P reads the number, or what the visitor has stored in G::profiled.
@@ -70,9 +78,9 @@
 // walker's, and it may have no more than it needs to park. It goes by way of
 // g0. In `execute`, g0 holds no lock.
 //
-// Without a profile all this costs a switch nothing. casgstatus looks at the
-// hint of traces anyway, and P::records is asked for other reasons as well. A
-// goroutine that gets its stack looks at the hint once more.
+// Without a profile all this costs a switch nothing: casgstatus reads the hint
+// of traces anyway, and a switch reads P::records for other reasons as well.
+// Only bindStack reads the hint once more.
 //
 // Rejected: a second stop of the world at the end, as in Go. Rejected: labels
 // and stacks of goroutines in declared calls. The function that is called may
@@ -84,6 +92,7 @@
 #include <cstring>
 
 #include "gump/internal/linkname_pprof.h"
+#include "runtime/diag/traceback.h"
 #include "runtime/diag/unwind.h"
 #include "runtime/sched/labels.h"
 #include "runtime/sched/mfinal.h"
@@ -94,6 +103,7 @@
 #include "runtime/sys/mem.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/tls.h"
+#include "runtime/wait/sema.h"
 
 namespace gump::rt {
 
@@ -113,7 +123,7 @@ size_t profileSize;
 Atomic<size_t> profileUsed;
 Atomic<uint64_t> profileLost;      // goroutines that did not fit
 Atomic<int32_t> profileRecorders;  // threads in profileBefore or profileBind
-uint32_t lastProfile = 2;          // of the last profile; under profileSema
+uint32_t lastProfile = 2;          // 1 or 2: the last number; under profileSema
 
 // The values of G::profiled.
 uint8_t beingRecorded(uint32_t number) {
@@ -137,7 +147,7 @@ void awaitRecorder(int tries) {
   }
 }
 
-// append adds an entry, or counts one that does not fit.
+// addRecord adds an entry, or counts one that does not fit.
 void addRecord(const LabelSet* labels, const uintptr_t* pcs, size_t n) {
   const size_t need = sizeof(ProfileEntry) + n * sizeof(*pcs);
   size_t at = profileUsed.load(relaxed);
@@ -160,7 +170,7 @@ void recordStart(const LabelSet* labels, const FuncType* fn) {
   addRecord(labels, &start, start == 0 ? 0 : 1);
 }
 
-// recordStopped records gp, which stays where it is.
+// recordStopped records gp, whose stack does not change meanwhile.
 GUMP_NOINLINE void recordStopped(const G* gp) {
   const LabelSet* labels = labelsOf(gp);
   retainLabels(labels);
@@ -232,9 +242,8 @@ class RecorderCount {
     profileRecorders.add(1, seq_cst);
     number_ = goroutineProfile.load(seq_cst);
   }
-  ~RecorderCount() {
-    profileRecorders.add(-1, release);
-  }  // pairs with profileEnd
+  // Pairs with the load in profileEnd.
+  ~RecorderCount() { profileRecorders.add(-1, release); }
   RecorderCount(const RecorderCount&) = delete;
   RecorderCount& operator=(const RecorderCount&) = delete;
   uint32_t number() const { return number_; }  // 0: the profile has ended
@@ -296,7 +305,7 @@ void profileVisit(G* gp) {
 
 size_t profileEnd(uint64_t* lost) {
   goroutineProfile.store(0, seq_cst);  // (GP4)
-  // Acquire is part of it: we see what they have written.
+  // seq_cst: see RecorderCount. Acquire is part of it: we see the entries.
   for (int tries = 0; profileRecorders.load(seq_cst) != 0; tries++)
     awaitRecorder(tries);
   *lost = profileLost.load(relaxed);
@@ -305,7 +314,7 @@ size_t profileEnd(uint64_t* lost) {
 
 namespace {
 
-// leaveProfile lets goroutines of pp switch straight to the next one again.
+// leaveProfile lets a goroutine of pp switch straight to the next one again.
 void leaveProfile(P* pp) {
   // Only the owner writes it, and we are in its place.
   const uint8_t records = pp->records.load(relaxed);
@@ -315,8 +324,8 @@ void leaveProfile(P* pp) {
 // 1 while no thread takes a profile (GP5).
 constinit Atomic<uint32_t> profileSema(1);
 
-// reserve reserves address space for a profile. It is touched only as far as
-// needed.
+// reserveProfile reserves address space for a profile. Only the pages that the
+// profile fills take memory. Returns nullptr if there is none.
 char* reserveProfile(size_t* size) {
   constexpr size_t kLeast = 1 << 20;
   constexpr size_t kMost = size_t{1} << 32;
@@ -347,14 +356,23 @@ bool visitGoroutines(StackVisitor visit, void* arg) noexcept {
     walkHere(&here);
     visit(arg, {here.pcs, here.kept, labelsOf(gp)});
   }
-  semacquire(&profileSema, /*lifo=*/false, SemaReason::kSemacquire);
+  if (!gp->foreign) {
+    semacquire(&profileSema, /*lifo=*/false, SemaReason::kSemacquire);
+  } else if (!cansemacquire(&profileSema)) {
+    return visitStopped(visit, arg, gp);  // (GP5)
+  }
   size_t size;
   char* base = reserveProfile(&size);
   scanners.add(1, seq_cst);  // before the stop
   stopTheWorld(WaitReason::kStoppingTheWorld);
   profileBegin(base, size, gp->foreign ? nullptr : gp);
   startTheWorld();
-  forEachG([](G* each, void*) { profileVisit(each); }, nullptr);
+  forEachG(
+      [](G* each, void*) {
+        profileVisit(each);
+        runtimeEntry();  // yields, if it is time or the world is to stop
+      },
+      nullptr);
   uint64_t lost;
   const size_t used = profileEnd(&lost);
   // Pairs with the load in noScanner: all scan bits are clear.

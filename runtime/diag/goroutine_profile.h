@@ -26,18 +26,21 @@ inline bool profilesGoroutines() {
 }
 
 // profileBefore records gp, if need be, before its status changes, and
-// profileBind before gp is given a stack. The caller owns the change. They wait
-// while another thread records gp, for some microseconds.
+// profileBind before gp gets a stack. The caller is the one thread that may
+// change gp. Both wait while another thread records gp, for some microseconds.
 // On: any; on g0 if newval is kGrunning.  P: either.  Locks: none.  Parks: no.
 void profileBefore(G* gp, uint32_t oldval, uint32_t newval);
 void profileBind(G* gp);
 
-// profileBegin begins a profile, with memory for that many bytes at base. The
-// world is stopped, and `scanners` was raised before. `self` is the goroutine
-// that takes the profile, and is not recorded, or nullptr. profileVisit records
-// gp, unless its own thread does so, and waits for that. profileEnd ends the
-// profile, and returns how many bytes are used when no thread writes to them
-// any more. *lost is the number of goroutines that did not fit. The hint stays.
+// profileBegin begins a profile, with `size` bytes of memory at base. `self` is
+// the goroutine that takes the profile, and is not recorded, or nullptr.
+// Requires: the world is stopped, and `scanners` was raised before.
+//
+// profileVisit records gp. If another thread does so, it waits for that thread.
+//
+// profileEnd ends the profile, waits until no thread writes to its memory, and
+// returns how many bytes are used. It stores in *lost how many goroutines did
+// not fit. The hint stays set.
 // On: user, or a foreign thread.  P: either.  Locks: none.  Parks: no.
 void profileBegin(char* base, size_t size, G* self);
 void profileVisit(G* gp);

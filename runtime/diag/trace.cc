@@ -662,8 +662,8 @@ void traceFromEnv() {
 }
 
 bool traceAdvanceDue(int64_t now) {
-  return tracing() && (now - genSince.load(relaxed) >= kPeriod ||  // hints
-                       traceState.bytes.load(relaxed) >= kMostBytes);
+  return mayTrace() && (now - genSince.load(relaxed) >= kPeriod ||  // hints
+                        traceState.bytes.load(relaxed) >= kMostBytes);
 }
 
 void traceMainEnds() {

@@ -17,9 +17,9 @@ struct G;
 struct M;
 struct P;
 
-// What changes of a status must tell: bit 0 is set while a trace may be
-// written, and bit 1 while a goroutine profile is taken. It is a hint for the
-// callers of the functions below, each of which looks at the generation again.
+// traceHint says what a change of a status must report to: a trace, a goroutine
+// profile, or both. A bit is set at least while there is one. The functions
+// below look at the generation again, and so does the profile at its number.
 inline constexpr uint32_t kTraceHint = 1;
 inline constexpr uint32_t kProfileHint = 2;
 extern Atomic<uint32_t> traceHint __attribute__((visibility("hidden")));
@@ -30,9 +30,13 @@ GUMP_ALWAYS_INLINE uint32_t traceHints() {
   if (kModelBuild && !modelTraces) return 0;
   return traceHint.load(relaxed);
 }
-// tracing returns true if any bit is set. What belongs to a trace is never done
-// without one, but it may be asked for.
+// tracing returns true if any bit is set, so also while there is only a
+// goroutine profile. The functions below then write nothing.
 GUMP_ALWAYS_INLINE bool tracing() { return GUMP_UNLIKELY(traceHints() != 0); }
+// mayTrace returns true while a trace may be written.
+GUMP_ALWAYS_INLINE bool mayTrace() {
+  return GUMP_UNLIKELY((traceHints() & kTraceHint) != 0);
+}
 
 // The functions below write nothing if no trace is being written. Unless their
 // comments say otherwise:

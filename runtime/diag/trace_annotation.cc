@@ -43,12 +43,12 @@ class Annotation {
 
 }  // namespace
 
-bool tracesAnnotations() noexcept { return tracing(); }
+bool tracesAnnotations() noexcept { return mayTrace(); }
 
 uint64_t traceTaskBegin(uint64_t parent, std::string_view type) noexcept {
   static constinit Atomic<uint64_t> ids;
   const uint64_t id = ids.add(1, relaxed);  // only its uniqueness matters
-  if (!tracing()) return id;
+  if (!mayTrace()) return id;
   M* mp = pinForTrace();
   if (Annotation a; a.on()) {
     a->event(TraceEv::kUserTaskBegin, id, parent, a.string(type),
@@ -59,7 +59,7 @@ uint64_t traceTaskBegin(uint64_t parent, std::string_view type) noexcept {
 }
 
 void traceTaskEnd(uint64_t id) noexcept {
-  if (!tracing()) return;
+  if (!mayTrace()) return;
   M* mp = pinForTrace();
   if (Annotation a; a.on()) {
     a->event(TraceEv::kUserTaskEnd, id, a->stackHere());
@@ -68,7 +68,7 @@ void traceTaskEnd(uint64_t id) noexcept {
 }
 
 bool traceRegion(uint64_t task, bool begins, std::string_view type) noexcept {
-  if (!tracing()) return false;
+  if (!mayTrace()) return false;
   M* mp = pinForTrace();
   bool written = false;
   if (Annotation a; a.on()) {
@@ -82,7 +82,7 @@ bool traceRegion(uint64_t task, bool begins, std::string_view type) noexcept {
 
 void traceLog(uint64_t task, std::string_view category,
               std::string_view message) noexcept {
-  if (!tracing()) return;
+  if (!mayTrace()) return;
   M* mp = pinForTrace();
   if (Annotation a; a.on()) {
     a->event(TraceEv::kUserLog, task, a.string(category), a.string(message),

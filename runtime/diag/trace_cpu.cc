@@ -104,7 +104,7 @@ void writeSample(uint64_t gen, M* mp, const G* gp, const uintptr_t* pcs,
 }  // namespace
 
 void traceCpuSample(const G* self, const uintptr_t* pcs, uint32_t n) {
-  if (!tracing() || self == nullptr || self->m == nullptr) return;
+  if (!mayTrace() || self == nullptr || self->m == nullptr) return;
   M* mp = self->m;
   const bool inScope = mp->trace.writing.load(relaxed);  // our own store
   if (!inScope) mp->trace.writing.store(true, relaxed);

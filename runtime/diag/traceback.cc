@@ -781,6 +781,25 @@ void visitInfo(GoroutineVisitor visit, void* arg, const GRecord& r,
 }
 }  // namespace
 
+bool visitStopped(StackVisitor visit, void* arg, const G* self) {
+  Snapshot s;
+  (void)takeSnapshot(&s, self);
+  for (size_t at = 0; at < s.used;) {
+    const GRecord r = readSnapshot(&s, &at);
+    Frames& f = s.frames;
+    // A goroutine that has not begun has no frames either.
+    if (f.kept == 0 && r.fn != nullptr) {
+      f.pcs[f.kept++] = reinterpret_cast<uintptr_t>(r.fn->run);
+    }
+    if (r.stack != GRecord::Stack::kForeignThread) {
+      visit(arg, {f.pcs, f.kept, r.labels});
+    }
+    releaseLabels(r.labels);
+  }
+  freeSnapshot(s);
+  return s.elided == 0;
+}
+
 uint64_t visitGoroutineInfos(GoroutineVisitor visit, void* arg) noexcept {
   G* gp = runtimeEntry();
   Snapshot s;

@@ -26,6 +26,7 @@
 #include <cstdint>
 
 #include "gump/internal/linkname.h"
+#include "gump/internal/linkname_pprof.h"
 #include "runtime/sched/tracemark.h"
 #include "runtime/sched/waitreason.h"
 #include "runtime/sys/print.h"
@@ -222,6 +223,13 @@ void printFrame(Writer* w, uintptr_t pc, int32_t level, FrameTexts* known);
 // left out, the 50 outermost. It leaves out the frames before `first`.
 void printFrames(Writer* w, const Frames& frames, int32_t level, uint32_t first,
                  FrameTexts* known);
+
+// visitStopped visits the stacks of all goroutines but `self`, as they are at
+// one moment. The world is stopped meanwhile. Returns false if there was no
+// memory for all.
+// On: user, or a foreign thread.  P: either.  Locks: takes worldsema.
+// Parks: yes.
+[[nodiscard]] bool visitStopped(StackVisitor visit, void* arg, const G* self);
 
 }  // namespace gump::rt
 

@@ -18,9 +18,9 @@
 // An operation that neither takes a lock nor waits (an atomic, a free Mutex, an
 // Hchan's count) works as ever.
 //
-// The handlers in the parent, before and after fork, only keep stacks from
-// being taken away meanwhile (hibernate.cc). Neither holds a lock or keeps a P
-// in between. A thread that forks may wait inside fork for malloc's lock, and
+// The handlers in the parent, before and after fork, only make sure that no
+// stack is taken away meanwhile (hibernate.cc). Neither holds a lock or keeps a
+// P in between. A thread that forks may wait inside fork for malloc's lock, and
 // the holder of that lock may be preempted in place. So it must be possible to
 // take the P of a thread that forks, like that of any other thread.
 //

@@ -69,8 +69,8 @@ enum GStatus : uint32_t {
   // it. readgstatus hides it.
   kGtracked = 0x2000,
   // Its stack is away, or was until a thread touched it: see hibernate.cc. Only
-  // with kGwaiting. Set by a thread that holds the scan bit, and cleared when
-  // the status leaves kGwaiting. readgstatus hides it.
+  // with kGwaiting and kGtracked. Set by a thread that holds the scan bit, and
+  // cleared when the status leaves kGwaiting. readgstatus hides it.
   kGhibernated = 0x4000,
 };
 
@@ -146,7 +146,7 @@ struct alignas(kCacheLine) G {
   // since. Written under sched.lock while queued, else by the M that holds the
   // G.
   bool putBack = false;
-  // How far it is in the goroutine profile (goroutine_profile.cc).
+  // How far it is in a goroutine profile: see goroutine_profile.cc.
   Atomic<uint8_t> profiled;
   // It may have labels (labels.cc). Before `special`, and at an even offset:
   // passesOn reads both.

@@ -1,13 +1,14 @@
 // Hibernation: a goroutine that has been parked for long gives the pages of its
-// stack away, and keeps only a copy of their live bytes, its image.
+// stack away, and keeps only a copy of their live bytes, its image. It sleeps
+// from then on until it is woken.
 //
 // The goroutine is parked, but its stack is not at rest. Other threads may
-// touch it at any time, and the runtime knows nothing of it:
+// touch it at any time without the runtime's knowledge:
 //  * a waker reads and writes a Sudog there, or the element that it points at,
 //    perhaps with a lock of the runtime held;
 //  * a goroutine or a plain thread uses a variable that it has captured by
 //    reference;
-//  * the kernel fills a buffer there, for a call of another thread;
+//  * the kernel fills a buffer there, in a call of another thread;
 //  * a dump, a profile, a signal handler or a debugger walks the frames.
 // So arenas with a stack that is away are watched by userfaultfd. A thread
 // that touches a missing page sleeps in the kernel until the page is there. One
@@ -17,11 +18,11 @@
 // private page of the thread that takes it away (scratch), or in the image. The
 // steps of hibernateStack are:
 //   1. hold gp's scan bit, lock the slot's word, watch the arena;
-//   2. move the page to a scratch page. The kernel does so in one step, and
-//      not if it, or a device, has a hold on the page (I/O that goes on). So
-//      each access of any thread is in the bytes that arrive, or it faults;
+//   2. move the page to a scratch page. The kernel does so in one step. It
+//      refuses if it has pinned the page for I/O, its own or a device's. So
+//      each write of any thread is in the bytes that arrive, or it faults;
 //   3. copy the live bytes to the image, and drop the scratch page;
-//   4. store the image in the word, which unlocks it; set kGhibernated.
+//   4. set kGhibernated, and store the image in the word, which unlocks it.
 // To bring the page back, a thread locks the word and copies the image to the
 // page, which the kernel also does in one step: no thread sees a page that is
 // half filled. After that the page is the truth and the image is worthless. The
@@ -38,43 +39,45 @@
 //
 // Why no thread sleeps for ever in a fault. gump-faults holds no lock of the
 // runtime's and waits for none, since the thread that faults may hold any. It
-// touches no stack of an arena, and takes no signal whose handler may. If the
-// word is locked, it keeps the fault for later and answers others. The holder
-// of the word is hibernateStack or wakeStack, which run on stacks of watched
-// arenas and may themselves fault, for a page that they have never used. That
-// fault is at another slot's word, which they do not hold.
+// touches no stack of an arena, and takes no signal, whose handler might. If
+// the word is locked, it keeps the fault for later and answers others. The
+// holder of the word is hibernateStack or wakeStack, which run on stacks of
+// watched arenas and may themselves fault, for a page that they have never
+// used. The answer to that fault needs the word of another slot, which they do
+// not hold.
 //
 // What else faults. In a watched arena each first use of a page does, so
-// answerFault gives zeros for each page that no image stands for. It does that
-// under the lock of the word, too. A fault may be old: the thread that faulted
-// has taken a signal, and the page has come otherwise. Then between the look at
-// the word and the page of zeros the goroutine might park and hibernate, and
-// the zeros would take the place of its bytes. When no stack of an arena is
-// away, a pass ends the watch.
+// answerFault gives zeros for each page that has no image. It does that under
+// the lock of the word, too, because a fault may be old: the thread that
+// faulted has taken a signal, and another thread has brought the page. Without
+// the lock, the goroutine might park and hibernate between the look at the word
+// and the page of zeros. The zeros would then take the place of its bytes. When
+// no stack of an arena is away, a pass ends the watch.
 //
-// Wake-ups. A waker that finds kGhibernated finds it by the comparison that
-// each transition makes anyway (casgstatus), so hibernation costs nothing when
-// it is off. The bit is set under the scan bit, for which the waker waits, so
-// wakeStack sees the word of the same sleep. No scan bit can be set once the
-// status has left kGwaiting, so the stack stays.
+// Wake-ups. A waker finds kGhibernated by the comparison that each transition
+// makes anyway (casgstatus), so hibernation costs nothing when it is off. The
+// bit is set under the scan bit, for which the waker waits, so wakeStack sees
+// the word of the same sleep. No scan bit can be set once the status has left
+// kGwaiting, so the stack stays.
 //
 // fork. The child has no gump-faults, and its pages are not watched. Its only
 // thread copies all images to the pages that are missing in the child
-// (hibernateInChild). The kernel copies the memory of the parent bit by bit
+// (hibernateInChild). The kernel copies the memory of the parent piece by piece
 // while other threads run, so the child may see the word of a moment before or
 // after that of the page. So while a thread forks, no page is taken away, and a
 // page that comes back leaves its image (kAnswered) where it is:
 //  * a page that is missing in the child was missing when the kernel came to
-//    it, so its image was and is right, whatever kAnswered says;
+//    it, so its image was and is right, even with kAnswered;
 //  * a page that is there is the truth.
 // The thread that forks waits for threads that are between the look at
 // `forking` and the end of their step (inStep); these wait for no lock that a
 // program can hold.
 //
-// Who does not sleep: maySleep. Goroutines age in passes, as dumps see them: a
-// pass notes since when a goroutine waits, and a later one finds that this is
-// long ago. So a goroutine sleeps between once and twice the time after it
-// parks, or up to two seconds later if passes have found nothing for a while.
+// Which goroutines sleep. maySleep excludes all that are in doubt. Goroutines
+// age in passes, as in dumps: a pass notes since when a goroutine waits, and a
+// later one finds that this is long ago. So a goroutine sleeps between once and
+// twice the time after it parks, or up to two seconds later if passes have
+// found nothing for a while.
 //
 // Rejected:
 //  * Faults for the waker, too. It would sleep once for each goroutine that it
@@ -122,12 +125,12 @@ namespace {
 // bits.
 constexpr uintptr_t kLocked = 1;
 constexpr uintptr_t kAnswered = 2;  // the page is there; the image is worthless
-constexpr uintptr_t kWordBits = 15;
+constexpr uintptr_t kWordBits = 15;  // zero in the address of an image
 
 SleepImage* imageOf(uintptr_t word) {
   return reinterpret_cast<SleepImage*>(word & ~kWordBits);
 }
-// isAway tells whether the page is missing, and the image is the truth.
+// isAway returns true if the page is missing, and the image is the truth.
 bool isAway(uintptr_t word) {
   return imageOf(word) != nullptr && (word & kAnswered) == 0;
 }
@@ -148,7 +151,8 @@ class PagePool {
   }
   uintptr_t base() const { return base_; }
   static constexpr size_t size() { return kPages * kPageSize; }
-  // take waits until there is one.
+  // take returns a page that no other thread uses, and waits until there is
+  // one.
   uintptr_t take() {
     for (int spins = 0;; spins++) {
       const uint32_t used = used_.load(relaxed);  // the cas decides
@@ -316,9 +320,9 @@ void bringBack(const SleepImage* image, uintptr_t top) {
 
 // ---- Which goroutines -------------------------------------------------------
 
-// waitsLong tells whether a goroutine that parks for this reason may sleep. In
-// kRingWait the kernel has a buffer of its. All other reasons that are not here
-// are the runtime's own.
+// waitsLong returns true if a goroutine that parks for this reason may sleep.
+// Not in kRingWait, where the kernel fills a buffer of the goroutine. The other
+// reasons that are missing here are the runtime's own.
 bool waitsLong(WaitReason r) {
   switch (r) {
     case WaitReason::kIOWait:
@@ -389,7 +393,7 @@ void refuse(const char* why, int err) {
   printf("runtime: goroutines do not hibernate: %s (errno=%d)\n", why, err);
 }
 
-// start makes the thread and the pages.
+// start makes the pages and the thread gump-faults, or refuses.
 void start() {
   if (sanitizerReadsStacks() || sanitizerOfProgram()) {
     refuse("the program has a sanitizer that reads stacks", 0);
@@ -505,7 +509,7 @@ void hibernateVisit(G* gp, void*) {
 }
 
 namespace {
-// sweep takes the images away that stayed in words because of a fork.
+// sweep discards the images that stayed in words because of a fork.
 void sweep(SleepWords* words) {
   for (uint32_t i = 0; i < words->room; i++) {
     uintptr_t w = words->words[i].load(relaxed);  // the lock decides
@@ -579,12 +583,12 @@ bool hibernateStack(G* gp) {
   const bool step = beginStep();
   const bool locked = step && tryLockWord(slot.word, &w);
   if (!locked || isAway(w)) {
-    if (locked) slot.word->store(w, release);
+    if (locked) slot.word->store(w, release);  // unlocks
     if (step) endStep();
     discard(image);
     return false;
   }
-  (void)stackGiveBack(gp);
+  (void)stackGiveBack(gp);  // the pages below the top one
   const uintptr_t page = scratch.take();
   const bool moved = userfaultMove(page, top) == 0;
   if (moved) {
@@ -598,7 +602,7 @@ bool hibernateStack(G* gp) {
     slot.word->store(reinterpret_cast<uintptr_t>(image), release);
     image = imageOf(w);
   } else {
-    slot.word->store(w, release);
+    slot.word->store(w, release);  // unlocks
   }
   scratch.give(page);
   if (image != nullptr) discard(image);
@@ -621,7 +625,7 @@ void wakeStack(const G* gp) {
     slot.word->store(image == nullptr ? 0 : w | kAnswered, release);
     return;
   }
-  slot.word->store(0, release);
+  slot.word->store(0, release);  // unlocks; pairs with lockWord
   discard(image);
   endStep();
 }
@@ -662,7 +666,7 @@ void hibernateBeforeFork() {
 void hibernateAfterFork() { forking.add(-1, release); }
 
 namespace {
-// isThere tells whether the child has a page at this address, by the bits
+// isThere returns true if the child has a page at this address, by the bits
 // "present" and "swapped" of its pagemap.
 bool isThere(int pagemap, uintptr_t page) {
   uint64_t bits = 0;

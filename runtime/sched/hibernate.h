@@ -1,6 +1,7 @@
-// Hibernation: the stacks of goroutines that have been parked for long. A
-// goroutine that sleeps has no page of its stack, but only a copy of the bytes
-// that it will use when it goes on. hibernate.cc has the protocol.
+// Hibernation: a goroutine that has been parked for long gives the pages of its
+// stack away. What stays is a copy of the bytes that it will use when it goes
+// on, its image. In these files, such a goroutine sleeps. hibernate.cc has the
+// protocol.
 #ifndef RUNTIME_SCHED_HIBERNATE_H_
 #define RUNTIME_SCHED_HIBERNATE_H_
 
@@ -14,7 +15,8 @@ namespace gump::rt {
 struct Arena;
 struct G;
 
-// SleepWords are the words of the slots of an arena, one for each slot.
+// SleepWords has a word for each slot of an arena, which says where the bytes
+// of the stack there are (hibernate.cc).
 struct SleepWords {
   Arena* arena = nullptr;
   SleepWords* next = nullptr;  // in the list of all; constant
@@ -38,7 +40,8 @@ void hibernateDue(int64_t now);
 [[nodiscard]] int64_t hibernateSleep(int64_t now);
 
 // A pass (hibernatePass of reclaim.cc) calls these. hibernateBegin returns
-// false if there is no hibernation here; it says so once. hibernateVisit puts
+// false if goroutines cannot hibernate, or not yet. If they never can, it says
+// so once on standard error. hibernateVisit puts
 // gp to sleep if it has been parked for long enough. hibernateEnd is called
 // when all goroutines have been visited.
 // On: a goroutine.  P: either.  Locks: takes leaves.  Parks: no.
@@ -55,11 +58,11 @@ void hibernateEnd();
 // On: any, m.locks > 0.  P: either.  Locks: takes leaves.  Parks: no.
 [[nodiscard]] bool hibernateStack(G* gp);
 // wakeStack brings them back. gp was kGhibernated, and has just left kGwaiting.
-// The caller is its waker, and has not queued it yet.
+// The caller is its waker, and has not queued gp yet.
 // On: any.  P: either.  Locks: none.  Parks: no.
 void wakeStack(const G* gp);
-// answerFault answers a fault at a page of a watched range. Returns false if
-// that has to wait.
+// answerFault answers a fault at a page of a watched range. Returns false if it
+// must be called again later, because the word of the slot is locked.
 // On: the thread that answers faults.  P: none.  Locks: none.  Parks: no.
 [[nodiscard]] bool answerFault(uintptr_t page);
 

@@ -73,8 +73,8 @@ bool noScanner() {
 
 // scanWait waits while another thread holds the scan bit of gp, and returns the
 // status, which is oldval, perhaps with hidden bits. It throws if the status is
-// any other, apart from the scan bit. On: any.  P: either.  Locks: none. Parks:
-// no.
+// any other, apart from the scan bit.
+// On: any.  P: either.  Locks: none.  Parks: no.
 GUMP_NOINLINE uint32_t scanWait(G* gp, uint32_t oldval, uint32_t newval) {
   for (int spins = 0;; spins++) {
     uint32_t s = gp->atomicstatus.load(acquire);

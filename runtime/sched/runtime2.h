@@ -233,8 +233,8 @@ inline constexpr uint32_t kGoidBatch = 16;
 enum Records : uint8_t {
   kRecordThread = 1,  // fuzzsched.h: the thread
   kRecordNode = 2,    // proc_node.cc: the node
-  // goroutine_profile.cc: nothing, but no goroutine switches straight to the
-  // next one.
+  // goroutine_profile.cc: nothing is recorded, but no goroutine switches
+  // straight to the next one.
   kRecordProfile = 4,
 };
 

@@ -1,6 +1,6 @@
-// Chunks are carved from large reservations. A chunk that has become empty is
-// given back to the kernel but for its first page, and waits for its next use
-// on a list.
+// Chunks are carved from large reservations. A chunk that has become empty goes
+// back to the kernel, except for its first page, and waits on a list for its
+// next use.
 #include "runtime/sched/sleep_image.h"
 
 #include <sys/mman.h>

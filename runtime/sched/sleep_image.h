@@ -8,8 +8,8 @@
 
 namespace gump::rt {
 
-// SleepImage is what the bytes [from, from + size) of a page were. All other
-// bytes of the page are dead.
+// SleepImage has the bytes [from, from + size) of a page. All other bytes of
+// the page are dead.
 struct SleepImage {
   uint16_t from = 0;
   uint16_t size = 0;
@@ -26,8 +26,8 @@ inline constexpr size_t kSleepImageMost = 2368;  // bytes of a stack
 // kSleepImageMost. Returns nullptr if there is no memory.
 // On: any.  P: either.  Locks: takes a leaf.  Parks: no.
 [[nodiscard]] SleepImage* sleepImageAlloc(size_t size);
-// sleepImageFree frees a list of images, which keep their size until then. It
-// gives chunks back to the kernel that have become empty.
+// sleepImageFree frees a list of images. It gives chunks that have become empty
+// back to the kernel.
 // On: any.  P: either.  Locks: takes a leaf.  Parks: no.
 void sleepImageFree(SleepImage* list);
 // sleepImageBytes is the size of all chunks that are in use.

@@ -91,9 +91,9 @@ inline void lockAfterTry(Mutex* l) ABSL_EXCLUSIVE_LOCK_FUNCTION(l)
   lockrankAcquire(l, l->rank_);
   lockSlow(l);
 }
-// unlockSilently releases l and wakes no thread. If it returns true, a thread
-// may sleep in lockSlow: the caller then has to call unlockSlow at once. So the
-// caller can put that rare call at its own end.
+// unlockSilently releases l and wakes no thread. Returns true if a thread may
+// sleep in lockSlow. The caller must then call unlockSlow at once, and can make
+// this rare call its last one (chan.cc).
 // On: any.  P: either.  Parks: no.
 [[nodiscard]] inline bool unlockSilently(Mutex* l) ABSL_UNLOCK_FUNCTION(l)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // implements the capability

@@ -166,7 +166,7 @@ void sanitizerCleanStack(const G* gp) {
 }
 
 // Every version of the two runtimes exports its function. We only look at the
-// addresses.
+// addresses. (tools/scaling defines __tsan_init, but not __tsan_func_entry.)
 extern "C" {
 [[gnu::weak]] void __tsan_func_entry(void* pc);
 [[gnu::weak]] void __msan_init();

@@ -1,9 +1,9 @@
 // userfaultfd(2): pages of this process whose faults a thread of ours answers.
 //
 // A thread that touches a missing page of a watched range sleeps in the kernel
-// until the page is there, whether it is in user code or in a system call. All
-// functions here return 0 or an errno, and keep the thread's errno. Addresses
-// are those of pages.
+// until the page is there, whether it is in user code or in a system call. The
+// functions that return an int return 0 or an errno. All but userfaultOpen keep
+// the thread's errno. All addresses are those of pages.
 #ifndef RUNTIME_SYS_USERFAULT_LINUX_H_
 #define RUNTIME_SYS_USERFAULT_LINUX_H_
 
@@ -24,10 +24,10 @@ namespace gump::rt {
 // it. A thread that waits there then gets a page of zeros.
 [[nodiscard]] int userfaultWatch(uintptr_t p, size_t n);
 [[nodiscard]] int userfaultUnwatch(uintptr_t p, size_t n);
-// userfaultMove takes the page away from `from` and puts it to `to`, which is
-// watched and has no page. It is one step: each access of any thread to `from`
-// is in the page that arrives, or finds no page. Fails with EBUSY if the kernel
-// itself, or a device, has a hold on the page.
+// userfaultMove moves the page at `from` to `to`, which is watched and has no
+// page. It is one step: each write of any thread to `from` is in the page that
+// arrives, or finds no page. Fails with EBUSY if the kernel has pinned the page
+// for I/O.
 [[nodiscard]] int userfaultMove(uintptr_t to, uintptr_t from);
 // userfaultCopy puts a copy of a page to `to`, and userfaultZero a page of
 // zeros. Both are one step for all other threads, and wake the threads that

@@ -5,10 +5,10 @@
 //   1. If it may not wait, peek without the lock.
 //   2. Lock, make one step (sendLocked or recvLocked), unlock.
 //   3. Wake the waiter that the step paired with.
-// The usual case has a shorter way through the same steps (The fast paths).
 // If the step found nothing, the operation takes the slow path. It still holds
 // the lock there, and the park releases it. So an operation locks only once. (A
-// receive from a channel of time locks again; see recvTimer.)
+// receive from a channel of time locks again; see recvTimer.) The usual case
+// takes the same steps in fewer instructions: see "The fast paths" below.
 #include "runtime/wait/chan.h"
 
 #include <new>
@@ -72,7 +72,7 @@ Hchan* makechan(const ElemType* t, size_t cap) noexcept {
   return c;
 }
 
-// The channel is not `fast`, and stays so.
+// A channel that was made in a bubble never becomes `fast`.
 void chanLeaveBubble(Hchan* c) noexcept { c->bubble = 0; }
 
 void chanRetain(Hchan* c) noexcept {
@@ -228,14 +228,13 @@ GUMP_NOINLINE bool timerHasRun(Hchan* c) {
 
 }  // namespace
 
-// ---- Send and receive in general
-// --------------------------------------------- These functions have all cases.
-// They are also where the fast paths go on, each at the point where the usual
-// case ends.
+// ---- Send and receive in general --------------------------------------------
+// These functions handle all cases. A fast path that meets an unusual one
+// continues in one of them, at the point that it has reached.
 
 namespace {
 
-// finishSend makes a send on a locked channel, and waits if it has to.
+// finishSend sends on a locked channel, and waits if it has to.
 // On: user, or a foreign thread.  P: needed.
 // Locks: releases c->lock and ends the caller's acquirem.  Parks: if block.
 GUMP_ALWAYS_INLINE ChanResult finishSend(Hchan* c, void* elem, bool block,
@@ -260,7 +259,7 @@ sendHolding(Hchan* c, void* elem, bool block,
   return finishSend(c, elem, block, mp);
 }
 
-// sendContended goes on where a send has found the channel locked.
+// sendContended continues a send that has found the channel locked.
 // On, P, Parks: as finishSend.  Locks: takes c->lock.
 GUMP_COLD ChanResult
 sendContended(Hchan* c, void* elem, bool block,
@@ -269,7 +268,7 @@ sendContended(Hchan* c, void* elem, bool block,
   return sendHolding(c, elem, block, mp);
 }
 
-// sendReentering goes on where a send has found mp presumed blocked.
+// sendReentering continues a send that has found mp presumed blocked.
 // On: user; m.locks is 1.  P: maybe lost.  Locks: takes c->lock.  Parks: yes.
 GUMP_COLD ChanResult sendReentering(Hchan* c, void* elem, bool block,
                                     M* mp) noexcept
@@ -279,7 +278,7 @@ GUMP_COLD ChanResult sendReentering(Hchan* c, void* elem, bool block,
   return sendHolding(c, elem, block, mp);
 }
 
-// sendInGeneral is chansend.
+// sendInGeneral is chansend for all cases.
 // On: user, or a foreign thread.  P: needed.  Locks: takes c->lock.
 // Parks: if block.
 GUMP_NOINLINE ChanResult sendInGeneral(Hchan* c, void* elem,
@@ -304,7 +303,7 @@ GUMP_NOINLINE ChanResult sendInGeneral(Hchan* c, void* elem,
   return finishSend(c, elem, block, mp);
 }
 
-// finishRecv makes a receive on a locked channel, and waits if it has to.
+// finishRecv receives from a locked channel, and waits if it has to.
 // On, P, Locks, Parks: as finishSend.
 GUMP_ALWAYS_INLINE ChanResult finishRecv(Hchan* c, void* elem, bool block,
                                          M* mp) noexcept
@@ -330,7 +329,7 @@ recvHolding(Hchan* c, void* elem, bool block,
   return finishRecv(c, elem, block, mp);
 }
 
-// recvContended goes on where a receive has found the channel locked.
+// recvContended continues a receive that has found the channel locked.
 // On, P, Locks, Parks: as sendContended.
 GUMP_COLD ChanResult
 recvContended(Hchan* c, void* elem, bool block,
@@ -339,7 +338,7 @@ recvContended(Hchan* c, void* elem, bool block,
   return recvHolding(c, elem, block, mp);
 }
 
-// recvReentering goes on where a receive has found mp presumed blocked.
+// recvReentering continues a receive that has found mp presumed blocked.
 // On, P, Locks, Parks: as sendReentering.
 GUMP_COLD ChanResult recvReentering(Hchan* c, void* elem, bool block,
                                     M* mp) noexcept
@@ -361,7 +360,7 @@ GUMP_NOINLINE ChanResult recvDiscard(Hchan* c, bool block) {
   return r;
 }
 
-// recvInGeneral is chanrecv.
+// recvInGeneral is chanrecv for all cases.
 // On, P, Locks, Parks: as sendInGeneral.
 GUMP_NOINLINE ChanResult recvInGeneral(Hchan* c, void* elem,
                                        bool block) noexcept
@@ -396,17 +395,17 @@ GUMP_NOINLINE ChanResult recvInGeneral(Hchan* c, void* elem,
 }
 
 // ---- The fast paths ---------------------------------------------------------
-// chansend and chanrecv have the usual case inline: the channel is `fast`, the
+// chansend and chanrecv contain only the usual case: the channel is `fast`, the
 // ring has a place or a value, no goroutine is in the queue, the lock is free,
 // and the caller need not yield. In every other case they end with a call of a
-// function that goes on from there. So no value of theirs lives across a call,
-// and they save no registers. The next lock waits until all earlier stores are
-// in the cache, so six stores fewer are worth two nanoseconds of seven (Zen 3).
+// function that continues from there. So they keep no value across a call, and
+// save no registers. The next locked instruction waits until all earlier stores
+// are in the cache, so six stores fewer save two nanoseconds of seven (Zen 3).
 //
-// The compiler must make these calls jumps, because each level of calls between
-// the caller and a switch is a return that the processor predicts wrongly
-// later. From a function that is noexcept it does so only if the called one is
-// noexcept too.
+// The compiler must turn these calls into jumps. Otherwise a park is one level
+// of calls deeper, and the processor predicts one more return wrongly. In a
+// noexcept function a call becomes a jump only if the callee is noexcept too.
+// The figures are in docs/decisions/013-a-ready-channel-saves-no-registers.md.
 
 // unlockWaking ends an operation after an unlock that has found a sleeper.
 // On: any.  P: either.  Locks: none.  Parks: no.
@@ -439,7 +438,7 @@ GUMP_ALWAYS_INLINE ChanResult unlockPaired(Hchan* c, Sudog* sg, M* mp)
   return wakeAndRelease(sg, mp);
 }
 
-// sendToWaiter goes on where a send has found a receiver in the queue.
+// sendToWaiter continues a send that has found a receiver in the queue.
 // On, P, Locks, Parks: as finishSend.
 GUMP_NOINLINE ChanResult
 sendToWaiter(Hchan* c, void* elem, bool block,
@@ -450,7 +449,7 @@ sendToWaiter(Hchan* c, void* elem, bool block,
   return unlockPaired(c, sg, mp);
 }
 
-// recvFromWaiter goes on where a receive has found a sender in the queue.
+// recvFromWaiter continues a receive that has found a sender in the queue.
 // On, P, Locks, Parks: as finishSend.
 GUMP_NOINLINE ChanResult recvFromWaiter(Hchan* c, void* elem, bool block,
                                         M* mp) noexcept
@@ -463,7 +462,7 @@ GUMP_NOINLINE ChanResult recvFromWaiter(Hchan* c, void* elem, bool block,
 }
 
 // unlockDone ends an operation that has woken no goroutine. locks is m.locks
-// before the acquirem, which spares us a load behind the lock.
+// before the acquirem, so that no load has to wait for the lock.
 // On: any.  P: either.  Locks: releases c->lock.  Parks: no.
 GUMP_ALWAYS_INLINE ChanResult unlockDone(Hchan* c, M* mp, int32_t locks)
     ABSL_UNLOCK_FUNCTION(c->lock) {

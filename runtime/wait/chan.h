@@ -58,8 +58,8 @@ struct Waitq {
   Sudog* last = nullptr;
 };
 
-// ElemKind says how to copy an element; the common sizes come first. All up to
-// kLastFast are copied without a call.
+// ElemKind says how to copy an element; the common sizes come first. Elements
+// of the kinds up to kLastFast are copied without a call.
 enum class ElemKind : uint8_t {
   kWord8,   // 8 bytes, trivially copyable
   kWord4,   // 4 bytes, trivially copyable
@@ -97,8 +97,8 @@ struct alignas(kCacheLine) Hchan {
   void* base = nullptr;  // the pointer that operator new returned
   ElemKind kind = ElemKind::kEmpty;
   bool isTimer = false;  // part of a TimerChan (timechan.h)
-  // Made by makechan outside of bubbles, for elements that are copied without
-  // a call: fit for the fast paths of chan.cc.
+  // The fast paths of chan.cc apply: made by makechan, outside of bubbles, and
+  // its elements are copied without a call. Constant.
   bool fast = false;
   uint32_t elemalign = 1;
 
@@ -258,7 +258,7 @@ GUMP_ALWAYS_INLINE void pushBack(Hchan* c, const void* elem, size_t n)
   c->qcount.store(n + 1, relaxed);  // peeks read it as a number only
 }
 // popFront takes the first of the n elements out of the ring, and copies it to
-// *elem unless elem is nullptr.
+// *elem, unless elem is nullptr.
 GUMP_ALWAYS_INLINE void popFront(Hchan* c, void* elem, size_t n)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(c->lock) {
   const uint32_t x = c->recvx;

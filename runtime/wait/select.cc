@@ -16,6 +16,7 @@
 namespace gump::rt {
 
 namespace {
+// checkBubble raises a fatal error if the caller is not in the bubble of c.
 void checkBubble(const Hchan* c) {
   bubbleCheck(c->bubble, "select on synctest channel from outside bubble");
 }
@@ -149,13 +150,13 @@ constexpr SelectResult kNothing = {-1, ChanResult::kWouldBlock};
 // ---- The passes -------------------------------------------------------------
 
 // pass0 does one of the cases that look ready, and locks that case's channel
-// only. It looks at all cases, in the order in which they are written, and then
-// chooses among those that look ready. That is as fair as taking the first such
-// case of a random order. But whether a case is ready hardly changes from one
-// run of a select to the next, so the processor predicts these branches.
+// only. It looks at all cases in the order in which they are written, and then
+// chooses among those that look ready. That is as fair as to take the first of
+// them in a random order. But the branches are then predicted: a case that was
+// ready in one run of a select is mostly ready in the next.
 // On: any.  P: needed, m.locks > 0.  Locks: takes one channel's.  Parks: no.
 SelectResult pass0(const Select* s, M* mp) {
-  uint16_t* ready = s->pollorder;  // not in use yet
+  uint16_t* ready = s->pollorder;  // free until run calls pollOrder
   uint32_t n = 0;
   for (size_t i = 0; i < s->n; i++) {
     const Scase& cas = s->cases[i];

@@ -22,9 +22,9 @@
 // - Once we have taken each of these locks, no waker is still between dequeuing
 //   a sudog of ours and passing it over.)
 //
-// Select is fair: the choice and the random order are uniform, so cases that
-// are ready at the same time are equally likely. Waiters are FIFO: a select's
-// sudog takes its place in the queue like any other.
+// Select is fair: both random choices, in pass 0 and of the order, are uniform.
+// So cases that are ready at the same time are equally likely. Waiters are
+// FIFO: a select's sudog takes its place in the queue like any other.
 #ifndef RUNTIME_WAIT_SELECT_H_
 #define RUNTIME_WAIT_SELECT_H_
 

@@ -35,7 +35,7 @@ void wake() {
   addAt(local, 10);
 }
 
-// A fault of a thread that a signal has brought back from it.
+// A thread has faulted, and a signal has taken it out of the fault.
 void oldFault() { raiseFault(); }
 
 void setUpSleeper() {

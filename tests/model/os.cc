@@ -122,7 +122,7 @@ int fillPage(uintptr_t to, const void* page) {
   } else {
     std::memset(reinterpret_cast<void*>(to), 0, kPageSize);
   }
-  futexwakeup(&pageState, 1000);  // here another thread may run
+  futexwakeup(&pageState, 1000);  // another thread may run here
   return 0;
 }
 }  // namespace

@@ -19,7 +19,7 @@ void usePage(uintptr_t page);
 bool isPageAway();
 void addAt(uintptr_t addr, uint64_t n);
 uint64_t valueAt(uintptr_t addr);
-// raiseFault makes a fault at the page known, and awaitFault waits for one.
+// raiseFault reports a fault at that page, and awaitFault waits for one.
 void raiseFault();
 void awaitFault();
 

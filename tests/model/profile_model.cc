@@ -53,25 +53,25 @@ void setUpProfile() {
   nameWord(&rt::goroutineProfile, "goroutineProfile");
 }
 
-// change is casgstatus by the M number i, which holds a P or not.
+// become makes the calling thread the M of this number, with its P or without.
 void become(int i, bool withP) {
   rt::setg(selves[i]);
   if (!withP) ms[i].p = nullptr;
 }
 
-// run makes goroutine g current, and changes its function.
+// run lets g run, which changes its function.
 void run(rt::G* g, const rt::FuncType* fn) {
   rt::casgstatus(g, rt::kGrunnable, rt::kGrunning);
   g->fn = fn;
 }
 
-// begin is the end of the stop of the world.
+// begin begins a profile, and lets the world start.
 void begin() {
   rt::profileBegin(bytes, sizeof(bytes), nullptr);
   for (rt::Note& n : worldStarts) rt::notewakeup(&n);
 }
 
-// How often each function is in a profile.
+// Found is how often each function is in a profile.
 struct Found {
   int held, free, later;
 };

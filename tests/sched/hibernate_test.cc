@@ -42,8 +42,8 @@ class Hibernating {
   Hibernating() : before_(debug::SetHibernation(absl::Milliseconds(1))) {}
   ~Hibernating() { debug::SetHibernation(before_); }
 
-  // Await returns once n goroutines have gone to sleep since this scope began,
-  // and no more do.
+  // Await waits until n goroutines have hibernated since this scope began.
+  // Returns false if that takes too long.
   [[nodiscard]] bool Await(uint64_t n) const {
     return Eventually([&] { return Hibernated() - start_ >= n; });
   }
@@ -53,6 +53,7 @@ class Hibernating {
   const uint64_t start_ = Hibernated();
 };
 
+// Available returns true if goroutines can hibernate on this machine.
 bool Available() {
   static const bool available = [] {
     bool slept = false;
@@ -63,7 +64,7 @@ bool Available() {
       done.Go([&] { gate.Recv(); });
       for (int i = 0; i < 2000 && !slept; i++) {
         time::Sleep(absl::Milliseconds(1));
-        slept = on.Await(0) && Hibernated() > 0;
+        slept = Hibernated() > 0;
       }
       gate.Close();
       done.Wait();
@@ -73,8 +74,8 @@ bool Available() {
   return available;
 }
 
-// IsAway tells whether the page of a variable is not in memory. It does not
-// touch it.
+// IsAway returns true if the page of a variable is not in memory. It does not
+// touch the page.
 bool IsAway(const volatile void* p) {
   constexpr uintptr_t kPage = 4096;
   unsigned char in = 1;
@@ -93,7 +94,8 @@ class HibernateTest : public ::testing::Test {
   }
 };
 
-// Pattern is what a goroutine keeps on its stack while it waits.
+// Fill writes a pattern that a goroutine keeps on its stack while it waits, and
+// Intact returns true if the pattern is still there.
 constexpr size_t kWords = 64;
 void Fill(std::array<uint64_t, kWords>* words, uint64_t seed) {
   for (size_t i = 0; i < kWords; i++) (*words)[i] = seed * kWords + i;
@@ -194,7 +196,7 @@ TEST_F(HibernateTest, CapturedReference_IsReadAndWrittenWhileItsOwnerSleeps) {
   });
 }
 
-TEST_F(HibernateTest, KernelFillsABufferOnTheStackOfASleeper) {
+TEST_F(HibernateTest, Kernel_FillsABufferOnTheStackOfASleeper) {
   RunWith(2, [] {
     const Hibernating on;
     chan<char*> out = make_chan<char*>();
@@ -301,8 +303,8 @@ TEST_F(HibernateTest, GoroutinesInDoubt_KeepTheirPages) {
     const volatile int* first = *out.Recv();
     const volatile int* second = *out.Recv();
     const Hibernating on;
-    // One that began to wait later sleeps, wakes, and sleeps again. So two
-    // passes have seen the others old enough.
+    // A goroutine that began to wait later sleeps, and sleeps again after a
+    // fault. So two passes have found the first two old enough.
     done.Go([&] {
       volatile int local = 0;
       out.Send(&local);
@@ -337,8 +339,9 @@ TEST_F(HibernateTest, Off_NoGoroutineSleeps) {
 
 // ---- All at once ------------------------------------------------------------
 
-// Crowd is goroutines that park in all ways again and again. Each has a pattern
-// on its stack, and a counter that other goroutines raise while it sleeps.
+// Crowd is a crowd of goroutines that park in several ways, again and again.
+// Each has a pattern on its stack, and a counter that other goroutines raise
+// while it sleeps.
 class Crowd {
  public:
   static constexpr int kN = 240;

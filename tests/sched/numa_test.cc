@@ -517,7 +517,7 @@ TEST(NumaDeathTest, SleepersGoOnOnTheirNode) {
       std::atomic<int> apart = 0;  // 2: both goroutines know their nodes
       std::atomic<bool> done = false;
       bool moved = false;
-      // Says if two goroutines are on two nodes, while both of them compute.
+      // Returns true if the two goroutines are on two nodes. Both compute here.
       const auto meet = [&] {
         arrived++;
         while (arrived < 2) {

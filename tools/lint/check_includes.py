@@ -54,6 +54,7 @@ UPWARDS = {
     "sched/rt0.cc": [r'"runtime/wait/sema\.h"'],                 # the table of semaphores is made at start-up
     "sched/time.cc": [r'"runtime/wait/(?:synctest|timechan)\.h"'],  # the clock of a bubble; timers that send
     "diag/debugger.cc": [r'"runtime/wait/(?:chan|synctest)\.h"'],  # a debugger prints channels and bubbles
+    "diag/goroutine_profile.cc": [r'"runtime/wait/sema\.h"'],    # one thread at a time takes a profile
     "diag/leak_roots.cc": [r'"runtime/wait/sema\.h"'],           # the table of semaphores has waiters
     "diag/leaks.cc": [r'"runtime/wait/(?:chan|select|timechan|waitlist)\.h"'],  # what goroutines wait for
     "diag/trace.cc": [r'"runtime/wait/sema\.h"'],               # one thread at a time starts, advances or stops a trace

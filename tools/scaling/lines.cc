@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -18,7 +19,8 @@ namespace gump::scaling {
 namespace {
 
 constexpr uintptr_t kLine = 64;
-constexpr size_t kEntries = size_t{1} << 21;
+constexpr int kEntryBits = 21;
+constexpr size_t kEntries = size_t{1} << kEntryBits;
 constexpr int kOutside = 64;  // the cache of all threads without a P
 
 // CacheSet is a set of caches.
@@ -34,7 +36,7 @@ class CacheSet {
   void add(int c) { words_[c / 64] |= uint64_t{1} << (c % 64); }
   void clear() { words_[0] = words_[1] = 0; }
   int size() const {
-    return __builtin_popcountll(words_[0]) + __builtin_popcountll(words_[1]);
+    return std::popcount(words_[0]) + std::popcount(words_[1]);
   }
 
  private:
@@ -63,7 +65,7 @@ int Cache() {
 
 // EntryOf returns the entry of a line, or nullptr if there is no room.
 Entry* EntryOf(uintptr_t address) {
-  size_t at = (address / kLine * 0x9E3779B97F4A7C15u) >> (64 - 21);
+  size_t at = (address / kLine * 0x9E3779B97F4A7C15u) >> (64 - kEntryBits);
   for (int tries = 0; tries < 64; tries++, at = (at + 1) % kEntries) {
     Entry* e = &entries[at];
     uintptr_t key = e->key.load(std::memory_order_acquire);

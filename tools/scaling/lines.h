@@ -51,8 +51,8 @@ std::vector<Range> RuntimeObjects();
 void StartCounting();
 // StopCounting stops, and returns the lines that were shared.
 std::vector<Line> StopCounting();
-// Missed returns how many accesses were not counted, because two threads used
-// one entry at the same time or the table was full.
+// Missed returns how many accesses were not counted, because another thread
+// kept the line's entry for too long, or the table was full.
 int64_t Missed();
 
 }  // namespace gump::scaling

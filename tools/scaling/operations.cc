@@ -1,6 +1,6 @@
 // The operations whose shared cache lines are counted (lines.h).
 //
-//   operations PROCS [operation...]
+//   gump_scaling PROCS [operation...]
 //
 // Prints tab-separated lines, which report.py reads:
 //   operation <name> <procs> <operations counted> <accesses missed>
@@ -68,9 +68,9 @@ void ParkAndWake(int procs, int each) {
   Workers(2 * procs, [&](int i) {
     const auto& [a, b] = pairs[static_cast<size_t>(i / 2)];
     if (i % 2 == 0) {
-      PassOn(a, b, each / 2, true);
+      PassOn(a, b, each / 2, /*first=*/true);
     } else {
-      PassOn(b, a, each / 2, false);
+      PassOn(b, a, each / 2, /*first=*/false);
     }
   });
 }
@@ -184,7 +184,7 @@ void Print(const Row& row, int procs, int each) {
 int main(int argc, char** argv) {
   using namespace gump::scaling;
   if (argc < 2) {
-    std::fprintf(stderr, "usage: operations PROCS [operation...]\n");
+    std::fprintf(stderr, "usage: gump_scaling PROCS [operation...]\n");
     return 2;
   }
   const int procs = std::atoi(argv[1]);

@@ -304,20 +304,22 @@ int SetMaxThreads(int n);
 size_t SetMaxStack(size_t bytes);
 
 // SetHibernation lets goroutines hibernate once they have been parked for
-// `after`, or for up to twice that, and returns the previous setting. Zero, as
-// at start, means that none does; GODEBUG=hibernate=SECONDS sets another start.
+// `after`, or for up to twice that, and returns the previous setting. Zero
+// means that none does. That is the setting at start, unless
+// GODEBUG=hibernate=SECONDS has set another.
 //
 // A goroutine that hibernates keeps a few hundred bytes of memory in place of
 // the page of its stack. Its stack comes back when it is woken, or when
-// anything touches it: captured references, dumps and system calls work as
-// ever. Waking it takes some microseconds more.
+// a thread or the kernel touches it. So captured references, dumps and system
+// calls work as ever. Waking it takes about 20 microseconds more.
 //
 // It needs Linux 6.8 and userfaultfd(2) for faults in system calls (root,
 // CAP_SYS_PTRACE, vm.unprivileged_userfaultfd=1 or access to
 // /dev/userfaultfd). Where there is none, and under AddressSanitizer and
 // LeakSanitizer, one line on standard error says so, and goroutines keep their
-// pages. These never hibernate: a goroutine with more than 2 KiB of live stack,
-// one that waits for a file, is locked to a thread, or is in a synctest bubble.
+// pages. A goroutine never hibernates while it has more than 2 KiB of live
+// stack, waits for a read or a write of a file, is locked to a thread, or is in
+// a synctest bubble.
 absl::Duration SetHibernation(absl::Duration after);
 
 }  // namespace gump::debug

@@ -80,7 +80,7 @@ void WithToken(F&& f) {
   WithLabel("token", "here", std::forward<F>(f));
 }
 
-// Ring is goroutines that hand a token on, round and round, until Stop.
+// Ring is a ring of goroutines that hand a token on until Stop.
 class Ring {
  public:
   // With `overlap` the new holder has the token before the old one gives it up,
@@ -201,7 +201,7 @@ TEST_P(GoroutineProfileTest, ProfileByAPlainThreadIsOfOneMomentToo) {
                      [](const Shown& s) {
                        EXPECT_GE(s.token, 1);
                        EXPECT_LE(s.token, 2);
-                       EXPECT_EQ(s.all, 101);  // main counts, the thread not
+                       EXPECT_EQ(s.all, 101);  // with main, without the thread
                      });
       over = true;
     });
@@ -212,7 +212,7 @@ TEST_P(GoroutineProfileTest, ProfileByAPlainThreadIsOfOneMomentToo) {
 }
 
 // A goroutine gives up the token, and then starts goroutines that have its
-// number.
+// number. So no profile shows the token and a goroutine with its number.
 TEST_P(GoroutineProfileTest, GoroutinesThatBeginLaterAreNotShown) {
   Run([] {
     std::atomic<bool> stop{false};
@@ -241,8 +241,7 @@ TEST_P(GoroutineProfileTest, GoroutinesThatBeginLaterAreNotShown) {
   });
 }
 
-// LongestPause returns the upper bound, in seconds, of the longest stop of the
-// world since `before` was read.
+// Pauses returns the durations of all stops of the world so far.
 metrics::Float64Histogram Pauses() {
   std::vector<metrics::Sample> s(1);
   s[0].name = "/sched/pauses/total/other:seconds";
@@ -250,6 +249,8 @@ metrics::Float64Histogram Pauses() {
   return s[0].value.Histogram();
 }
 
+// LongestPause returns an upper bound, in seconds, of the longest stop of the
+// world since `before` was read.
 double LongestPause(const metrics::Float64Histogram& before) {
   const metrics::Float64Histogram now = Pauses();
   double longest = 0;
@@ -294,8 +295,71 @@ TEST_P(GoroutineProfileTest, StopIsShortHoweverManyGoroutines) {
   });
 }
 
-// A goroutine that is preempted in place, or in a declared call, or locked to
-// its thread, is shown once.
+// The goroutine that takes a profile yields when its slice is over, and when
+// the world is to stop.
+TEST(GoroutineProfileTurnTest, OthersRunWhileAProfileIsTaken) {
+  testing::RunWith(1, [] {
+    constexpr int kMany = testing::kManyGoroutines / 2;
+    chan<bool> c = make_chan<bool>();
+    std::atomic<bool> taking = false;
+    std::atomic<bool> done = false;
+    std::atomic<int> turns = 0;
+    sync::WaitGroup wg;
+    wg.Go([&] {
+      while (!done) {
+        if (taking) turns++;
+        runtime::Gosched();
+      }
+    });
+    // The stop at the beginning gives the other goroutine a turn in any case.
+    // On a fast machine, a profile of few goroutines may end within a slice.
+    for (int round = 0; round < 5 && turns < 3; round++) {
+      for (int i = 0; i < kMany; i++) wg.Go([c] { (void)c.Recv(); });
+      runtime::Gosched();
+      turns = 0;
+      taking = true;
+      EXPECT_TRUE(Take().whole);
+      taking = false;
+    }
+    EXPECT_GE(turns, 3);
+    done = true;
+    c.Close();
+    wg.Wait();
+  });
+}
+
+// A goroutine that takes a profile when main returns goes on with the next Run.
+TEST(GoroutineProfileTurnTest, PlainThreadWaitsForNoProfileOfAnEndedRun) {
+  chan<bool> c = make_chan<bool>();
+  gump::Run([&] {
+    for (int i = 0; i < testing::kManyGoroutines / 2; i++) {
+      go([c] { (void)c.Recv(); });
+    }
+    runtime::Gosched();
+  });
+  std::atomic<bool> stop = false;
+  std::atomic<bool> stopped = false;
+  for (int i = 0; i < 10; i++) {
+    gump::Run([&] {
+      if (i == 0) {
+        go([&] {
+          while (!stop) (void)Take();
+          stopped = true;
+        });
+      }
+      time::Sleep(absl::Milliseconds(20));
+    });
+    EXPECT_TRUE(Take().whole);
+  }
+  gump::Run([&] {
+    stop = true;
+    while (!stopped) runtime::Gosched();
+    c.Close();
+  });
+}
+
+// This includes a goroutine that is preempted in place, is in a declared call,
+// or is locked to its thread.
 TEST_P(GoroutineProfileTest, GoroutinesInAllStatesAreShownOnce) {
   Run([] {
     std::atomic<bool> stop{false};
@@ -347,10 +411,10 @@ TEST_P(GoroutineProfileTest, GoroutinesInAllStatesAreShownOnce) {
   });
 }
 
-// Profiles, dumps, reclamation cycles and changes of GOMAXPROCS disturb neither
-// one another nor the goroutines.
 constexpr int kParked = 50;
 
+// Profiles, dumps, reclamation cycles and changes of GOMAXPROCS disturb neither
+// one another nor the goroutines.
 TEST_P(GoroutineProfileTest, ProfilesBesideAllThatStopsTheWorldAreWhole) {
   const int procs = GetParam();
   Run([procs] {

@@ -121,7 +121,8 @@ TEST(MakechanTest, PicksTheCopyByElement) {
   EXPECT_FALSE(Channel<std::string>(1)->fast);
 }
 
-// Bytes is a plain element of kSize bytes, all of which depend on its number.
+// Bytes is a trivially copyable element of kSize bytes. Number returns one in
+// which each byte depends on n.
 template <size_t kSize>
 struct Bytes {
   std::array<uint8_t, kSize> b;
@@ -139,7 +140,8 @@ void ExpectCopiedWhole() {
   SCOPED_TRACE(kSize);
   using T = Bytes<kSize>;
   Channel<T> c(3);
-  for (int n = 0; n < 10; n++) {  // around the ring, with a neighbour
+  // Around the ring, with a neighbour that must not be overwritten.
+  for (int n = 0; n < 10; n++) {
     ASSERT_EQ(c.TrySend(T::Number(n)), ChanResult::kOk);
     ASSERT_EQ(c.TrySend(T::Number(100 + n)), ChanResult::kOk);
     EXPECT_EQ(c.TryRecv()->b, T::Number(n).b);

@@ -89,8 +89,8 @@ struct Closure<F> {
   Closure(std::in_place_t, G&& g) : f(std::forward<G>(g)) {}
 };
 
-// Disposable holds an F that can be destroyed before its holder. It is a
-// std::optional that is never empty at first, and compiles faster.
+// Disposable holds an F that can be destroyed before its holder. Unlike a
+// std::optional it always holds an F at first, and it compiles faster.
 template <class F>
 class Disposable {
  public:
