@@ -358,6 +358,9 @@ bool maySleep(const G* gp) {
 
 // ---- A pass -----------------------------------------------------------------
 
+constexpr int64_t kRestInterval = 1'000'000'000;  // ns
+constexpr int64_t kLeastSleep = 1'000'000;        // ns; of sysmon
+
 enum class Hibernation : uint8_t { kUntried, kStarting, kReady, kRefused };
 // Written by passes, of which there is one at a time, and by gump-faults.
 Atomic<Hibernation> hibernation;
@@ -458,7 +461,7 @@ void hibernateDue(int64_t now) {
   const bool rest = after == 0 && oldImages.load(relaxed) != nullptr;
   if (after == 0 && !rest) return;
   if (hibernation.load(relaxed) == Hibernation::kRefused) return;
-  constexpr int64_t kRestInterval = 1'000'000'000;
+  if (sched.mainEnded.load(relaxed)) return;  // a pass would not run
   if (now - lastPass.load(relaxed) <
       (rest ? kRestInterval : passInterval(after))) {
     return;
@@ -473,8 +476,13 @@ int64_t hibernateSleep(int64_t now) {
   if (after == 0 || hibernation.load(relaxed) == Hibernation::kRefused) {
     return kMaxWhen;
   }
+  // Hints. If main has ended, or the world is stopped, a pass may be on its way
+  // for long. sysmon must not look for its end all the time.
+  if (passStarting.load(relaxed) || sched.mainEnded.load(relaxed)) {
+    return kRestInterval;
+  }
   const int64_t left = lastPass.load(relaxed) + passInterval(after) - now;
-  return left > 0 ? left : 0;
+  return std::max(left, kLeastSleep);
 }
 
 bool hibernateBegin() {
@@ -648,8 +656,11 @@ bool answerFault(uintptr_t page) {
     stats.stackFaults.add(1, relaxed);    // a figure
     idlePasses.store(0, relaxed);         // it may sleep again
     w |= kAnswered;
-  } else {
-    (void)userfaultZero(page);
+  } else if (const int err = userfaultZero(page); err != 0 && err != ESRCH) {
+    // There is no memory, or the mappings are changing. The thread sleeps until
+    // this page is answered, so it is tried again.
+    slot.word->store(w, release);  // as below
+    return false;
   }
   slot.word->store(w, release);  // unlocks; pairs with lockWord
   return true;
@@ -679,6 +690,10 @@ bool isThere(int pagemap, uintptr_t page) {
 }  // namespace
 
 void hibernateInChild() ABSL_NO_THREAD_SAFETY_ANALYSIS {  // the only thread
+  // A thread of the parent may have been in beginStep while this word was
+  // copied. The child may fork as well.
+  inStep.store(0, relaxed);
+  forking.store(0, relaxed);
   if (allWords == nullptr) return;
   static constexpr char kPagemap[] = "/proc/self/pagemap";
   const auto pagemap = static_cast<int>(rawSyscall(

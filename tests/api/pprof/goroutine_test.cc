@@ -353,8 +353,8 @@ TEST(GoroutineProfileTurnTest, PlainThreadWaitsForNoProfileOfAnEndedRun) {
   }
   gump::Run([&] {
     stop = true;
-    while (!stopped) runtime::Gosched();
     c.Close();
+    while (!stopped || runtime::NumGoroutine() > 1) runtime::Gosched();
   });
 }
 
