@@ -5,12 +5,12 @@
 
 #include <sys/mman.h>
 
-#include <cerrno>
 #include <new>
 
 #include "absl/base/thread_annotations.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sys/base.h"
+#include "runtime/sys/keep_errno.h"
 #include "runtime/sys/lock_futex.h"
 #include "runtime/sys/os_linux.h"
 
@@ -100,10 +100,9 @@ void freeImage(SleepImage* image) ABSL_EXCLUSIVE_LOCKS_REQUIRED(images.lock) {
   if (--c->live > 0 || (c->next == nullptr && c->prev == nullptr)) return;
   closeChunk(c);
   images.bytes -= kImageChunk;
-  const int saved = errno;
+  const KeepErrno keep;
   madvise(reinterpret_cast<char*>(c) + kPageSize, kImageChunk - kPageSize,
           MADV_DONTNEED);
-  errno = saved;
   c->next = images.empty;
   images.empty = c;
 }
