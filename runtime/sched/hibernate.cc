@@ -44,7 +44,12 @@
 // holder of the word is hibernateStack or wakeStack, which run on stacks of
 // watched arenas and may themselves fault, for a page that they have never
 // used. The answer to that fault needs the word of another slot, which they do
-// not hold.
+// not hold. They take no signal while they hold a word, because a handler of
+// the program may touch the stack of that very slot (NoSignals). An arena that
+// is unmapped keeps its words locked for good (hibernateForget).
+//
+// ThreadSanitizer is left out: its functions touch the program's memory while
+// they hold locks, and gump-faults calls such functions.
 //
 // What else faults. In a watched arena each first use of a page does, so
 // answerFault gives zeros for each page that has no image. It does that under
@@ -88,7 +93,10 @@
 #include "runtime/sched/hibernate.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -177,9 +185,11 @@ class PagePool {
   Atomic<uint32_t> used_;
 };
 // scratch is watched, and holds the pages that are being taken away. fill is
-// for those that come back.
+// for those that come back. gump-faults has a page of its own for these: while
+// it waits for one, the holders of all others may wait for its answer.
 constinit PagePool scratch;
 constinit PagePool fill;
+uintptr_t answerPage;
 
 // ---- The words --------------------------------------------------------------
 
@@ -198,8 +208,8 @@ struct Slot {
 Slot slotAt(const Arena* a, uintptr_t addr) {
   Slot s;
   SleepWords* words = a->sleepWords.load(acquire);  // pairs with wordsFor
+  if (words == nullptr) return s;
   const size_t i = (addr - a->base) / a->stride;
-  if (words == nullptr || i >= words->room) return s;
   s.words = words;
   s.word = &words->words[i];
   s.top = slotBase(a, static_cast<uint32_t>(i)) + a->stride - kTopSize;
@@ -209,7 +219,7 @@ Slot slotAt(const Arena* a, uintptr_t addr) {
 // wordsFor makes the words of an arena. Returns nullptr if there is no memory.
 SleepWords* wordsFor(Arena* a) ABSL_EXCLUSIVE_LOCKS_REQUIRED(watchLock) {
   SleepWords* words = a->sleepWords.load(relaxed);  // written under the lock
-  if (words != nullptr && words->room >= a->nslots) return words;
+  if (words != nullptr) return words;
   static_assert(sizeof(SleepWords) % alignof(SleepWords) == 0);
   const size_t size =
       sizeof(SleepWords) + size_t{a->nslots} * sizeof(Atomic<uintptr_t>);
@@ -218,7 +228,6 @@ SleepWords* wordsFor(Arena* a) ABSL_EXCLUSIVE_LOCKS_REQUIRED(watchLock) {
   if (p == nullptr) return nullptr;
   words = new (p) SleepWords();
   words->arena = a;
-  words->room = a->nslots;
   words->next = allWords;
   allWords = words;
   a->sleepWords.store(words, release);  // pairs with slotAt
@@ -229,10 +238,7 @@ SleepWords* wordsFor(Arena* a) ABSL_EXCLUSIVE_LOCKS_REQUIRED(watchLock) {
 bool watch(Arena* a) {
   SleepWords* words = a->sleepWords.load(acquire);  // pairs with wordsFor
   // Only a pass ends a watch, when it has visited all goroutines.
-  if (words != nullptr && words->room >= a->nslots &&
-      words->watched.load(acquire)) {
-    return true;
-  }
+  if (words != nullptr && words->watched.load(acquire)) return true;
   LockScope l(&watchLock);
   words = wordsFor(a);
   if (words == nullptr) return false;
@@ -295,28 +301,54 @@ void endStep() { inStep.add(-1, release); }  // pairs with hibernateBeforeFork
 
 // ---- Bringing a page back ---------------------------------------------------
 
-// bringBack copies an image to the page at top.
+// fatalHere ends the process. It prints no stacks: they may be away, and this
+// may be the thread that brings them back.
+[[noreturn]] void fatalHere(const char* what, int err) {
+  printf("fatal error: hibernation: %s (errno=%d)\n", what, err);
+  _exit(2);
+}
+
+// bringBack copies an image to the page at top, by way of a page of our own.
+// Returns false if there is no memory, or if the mappings are changing.
 // The caller has locked the word.
-void bringBack(const SleepImage* image, uintptr_t top) {
-  const uintptr_t page = fill.take();
+bool bringBack(const SleepImage* image, uintptr_t top, uintptr_t page) {
   auto* bytes = reinterpret_cast<unsigned char*>(page);
   std::memset(bytes, 0, image->from);
   std::memcpy(bytes + image->from, image->bytes, image->size);
   const size_t end = size_t{image->from} + image->size;
   std::memset(bytes + end, 0, kPageSize - end);
-  for (;;) {
-    const int err = userfaultCopy(top, bytes);
-    if (err == 0 || err == ESRCH) break;  // ESRCH: the process ends
-    if (err != EAGAIN && err != ENOMEM && err != EINTR) {
-      printf("runtime: UFFDIO_COPY failed with %d\n", err);
-      fatalthrow("hibernation: a stack cannot come back");
-    }
-    // The mappings are changing, or there is no memory. There is no other way
-    // than to wait for some, as for any page fault.
-    usleep(50);
+  switch (const int err = userfaultCopy(top, bytes)) {
+    case 0:
+    case ESRCH:  // the process ends
+      return true;
+    case EAGAIN:
+    case ENOMEM:
+    case EINTR:
+      return false;
+    default:
+      fatalHere("a stack cannot come back", err);
   }
-  fill.give(page);
 }
+
+// NoSignals blocks all signals of the thread in its scope. A handler of the
+// program may touch the very stack whose word the thread has locked, or call
+// fork within a step. It would wait for its own thread.
+class NoSignals {
+ public:
+  NoSignals() { change(SIG_BLOCK, ~uint64_t{0}, &before_); }
+  ~NoSignals() { change(SIG_SETMASK, before_, nullptr); }
+  NoSignals(const NoSignals&) = delete;
+  NoSignals& operator=(const NoSignals&) = delete;
+
+ private:
+  static void change(int how, uint64_t set, uint64_t* old) {
+    if (kModelBuild) return;
+    (void)rawSyscall(SYS_rt_sigprocmask, how, asArg(&set), asArg(old),
+                     sizeof(set), 0, 0);
+  }
+
+  uint64_t before_ = 0;
+};
 
 // ---- Which goroutines -------------------------------------------------------
 
@@ -375,19 +407,32 @@ Atomic<int32_t> idlePasses;
 
 [[noreturn]] void answerFaults() {
   becomeSystemThread();
-  declineSignals();  // a handler may touch a stack that is away
+  // A handler may touch a stack that is away. That of SIGQUIT dumps them all.
+  declineSignals();
+  sigset_t quit;
+  sigemptyset(&quit);
+  sigaddset(&quit, SIGQUIT);
+  pthread_sigmask(SIG_BLOCK, &quit, nullptr);
   systemThreadRunsOnWake();
   hibernation.store(Hibernation::kReady, release);  // pairs with hibernateBegin
-  constexpr size_t kMost = 64;
-  uintptr_t faults[kMost];
+  // The pages that wait for the holders of their words. One answer wakes all
+  // threads that wait for a page, so each page is kept once. A holder may wait
+  // for an answer itself, so we must always read on. Each holder is a thread in
+  // hibernateStack or wakeStack, for the time of a few calls.
+  constexpr size_t kMost = 512;
+  static uintptr_t faults[kMost];
   for (size_t n = 0;;) {
-    if (n < kMost) n += userfaultNext(faults + n, kMost - n, /*wait=*/n == 0);
+    const size_t end =
+        n + userfaultNext(faults + n, kMost - n, /*wait=*/n == 0);
     size_t kept = 0;
-    for (size_t i = 0; i < n; i++) {
-      if (!answerFault(faults[i])) faults[kept++] = faults[i];
+    for (size_t i = 0; i < end; i++) {
+      const uintptr_t page = faults[i];
+      if (std::find(faults, faults + kept, page) != faults + kept) continue;
+      if (!answerFault(page)) faults[kept++] = page;
     }
     n = kept;
     if (n > 0) osyield();
+    if (n == kMost) fatalHere("too many threads wait for stacks", 0);
   }
 }
 
@@ -398,8 +443,11 @@ void refuse(const char* why, int err) {
 
 // start makes the pages and the thread gump-faults, or refuses.
 void start() {
-  if (sanitizerReadsStacks() || sanitizerOfProgram()) {
-    refuse("the program has a sanitizer that reads stacks", 0);
+  // ASan and LSan read all stacks. TSan touches memory while it holds locks
+  // that gump-faults needs.
+  if (sanitizerReadsStacks() || sanitizerOfProgram() ||
+      kSanitizerDefersHandlers) {
+    refuse("the program has a sanitizer", 0);
     return;
   }
   const int err = userfaultOpen();
@@ -451,7 +499,8 @@ int64_t setHibernation(int64_t after) noexcept {
 }
 
 bool hibernatePages() {
-  return scratch.map() && fill.map() &&
+  answerPage = reinterpret_cast<uintptr_t>(sysReserve(kPageSize));
+  return answerPage != 0 && scratch.map() && fill.map() &&
          userfaultWatch(scratch.base(), PagePool::size()) == 0;
 }
 
@@ -519,11 +568,21 @@ void hibernateVisit(G* gp, void*) {
 namespace {
 // sweep discards the images that stayed in words because of a fork.
 void sweep(SleepWords* words) {
-  for (uint32_t i = 0; i < words->room; i++) {
-    uintptr_t w = words->words[i].load(relaxed);  // the lock decides
-    if ((w & kAnswered) == 0 || !tryLockWord(&words->words[i], &w)) continue;
+  const Arena* a = words->arena;
+  const auto here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
+  for (uint32_t i = 0; i < a->nslots; i++) {
+    Atomic<uintptr_t>* word = &words->words[i];
+    uintptr_t w = word->load(relaxed);  // the lock decides
+    if ((w & kAnswered) == 0) continue;
+    if (here - slotBase(a, i) < a->stride) {
+      // A push could need a page of this stack, and so the word.
+      imagesKept.store(true, relaxed);
+      continue;
+    }
+    const NoSignals block;
+    if (!tryLockWord(word, &w)) continue;
     const bool old = (w & kAnswered) != 0 && beginStep();
-    words->words[i].store(old ? 0 : w, release);  // unlocks
+    word->store(old ? 0 : w, release);  // unlocks
     if (!old) continue;
     discard(imageOf(w));
     endStep();
@@ -535,20 +594,11 @@ void unwatch(SleepWords* words) {
   // Only a pass adds to `asleep`. Pairs with the decrement: all pages that were
   // away are back.
   if (!words->watched.load(relaxed) || words->asleep.load(acquire) != 0) return;
-  uintptr_t base;
-  size_t size;
-  {
-    // An arena without a stack in use may be unmapped, and its cell used again.
-    LockScope l(&stackLock);
-    const Arena* a = words->arena;
-    if (a->sleepWords.load(relaxed) != words) return;
-    base = a->base;
-    size = alignUp(a->size, kPageSize);
-  }
   words->watched.store(false, relaxed);
   // If the arena has been unmapped since, no arena at these addresses is
   // watched: only a pass begins to watch one.
-  (void)userfaultUnwatch(base, size);
+  const Arena* a = words->arena;
+  (void)userfaultUnwatch(a->base, alignUp(a->size, kPageSize));
 }
 }  // namespace
 
@@ -565,6 +615,7 @@ void hibernateEnd() {
     words = allWords;
   }
   for (; words != nullptr; words = words->next) {
+    if (words->gone.load(acquire)) continue;  // pairs with hibernateForget
     if (kept) sweep(words);
     unwatch(words);
   }
@@ -588,6 +639,7 @@ bool hibernateStack(G* gp) {
   if (image == nullptr) return false;
   image->from = static_cast<uint16_t>(from - top);
   image->size = static_cast<uint16_t>(end - from);
+  const NoSignals block;
   const bool step = beginStep();
   const bool locked = step && tryLockWord(slot.word, &w);
   if (!locked || isAway(w)) {
@@ -621,11 +673,15 @@ bool hibernateStack(G* gp) {
 void wakeStack(const G* gp) {
   const uintptr_t top = gp->stack.hi & ~(kPageSize - 1);
   const Slot slot = slotAt(arenaOf(top), top);
+  const NoSignals block;
   // Only gump-faults may hold the lock, for the time of a call.
   const uintptr_t w = lockWord(slot.word);
   SleepImage* image = imageOf(w);
   if (isAway(w)) {
-    bringBack(image, top);
+    const uintptr_t page = fill.take();
+    // There is no other way than to wait for memory, as for any page fault.
+    while (!bringBack(image, top, page)) usleep(50);
+    fill.give(page);
     slot.words->asleep.add(-1, release);  // pairs with unwatch
   }
   if (image == nullptr || !beginStep()) {
@@ -650,20 +706,33 @@ bool answerFault(uintptr_t page) {
   }
   uintptr_t w;
   if (!tryLockWord(slot.word, &w)) return false;
+  // If there is no memory, or the mappings are changing, it is tried again: the
+  // thread sleeps until this page is answered.
+  bool answered;
   if (page == slot.top && isAway(w)) {
-    bringBack(imageOf(w), page);
-    slot.words->asleep.add(-1, release);  // pairs with unwatch
-    stats.stackFaults.add(1, relaxed);    // a figure
-    idlePasses.store(0, relaxed);         // it may sleep again
-    w |= kAnswered;
-  } else if (const int err = userfaultZero(page); err != 0 && err != ESRCH) {
-    // There is no memory, or the mappings are changing. The thread sleeps until
-    // this page is answered, so it is tried again.
-    slot.word->store(w, release);  // as below
-    return false;
+    answered = bringBack(imageOf(w), page, answerPage);
+    if (answered) {
+      slot.words->asleep.add(-1, release);  // pairs with unwatch
+      stats.stackFaults.add(1, relaxed);    // a figure
+      idlePasses.store(0, relaxed);         // it may sleep again
+      w |= kAnswered;
+    }
+  } else {
+    const int err = userfaultZero(page);
+    answered = err == 0 || err == ESRCH;
   }
   slot.word->store(w, release);  // unlocks; pairs with lockWord
-  return true;
+  return answered;
+}
+
+void hibernateForget(Arena* a) {
+  SleepWords* words = a->sleepWords.load(relaxed);  // no slot is in use
+  if (words == nullptr) return;
+  // For good: an answer to an old fault may still be on its way. It is here
+  // before us, or it finds the word locked and looks for the arena again.
+  for (uint32_t i = 0; i < a->nslots; i++) (void)lockWord(&words->words[i]);
+  words->watched.store(false, relaxed);
+  words->gone.store(true, release);  // pairs with hibernateEnd
 }
 
 // ---- fork -------------------------------------------------------------------
@@ -699,9 +768,9 @@ void hibernateInChild() ABSL_NO_THREAD_SAFETY_ANALYSIS {  // the only thread
   const auto pagemap = static_cast<int>(rawSyscall(
       SYS_openat, AT_FDCWD, asArg(kPagemap), O_RDONLY | O_CLOEXEC, 0, 0, 0));
   for (SleepWords* words = allWords; words != nullptr; words = words->next) {
+    if (words->gone.load(relaxed)) continue;
     const Arena* a = words->arena;
-    if (a->sleepWords.load(relaxed) != words) continue;
-    for (uint32_t i = 0; i < words->room; i++) {
+    for (uint32_t i = 0; i < a->nslots; i++) {
       const uintptr_t w = words->words[i].load(relaxed);
       const SleepImage* image = imageOf(w);
       if (image == nullptr) continue;

@@ -18,10 +18,10 @@ struct G;
 // SleepWords has a word for each slot of an arena, which says where the bytes
 // of the stack there are (hibernate.cc).
 struct SleepWords {
-  Arena* arena = nullptr;
+  Arena* arena = nullptr;      // constant, as is its cell once it has words
   SleepWords* next = nullptr;  // in the list of all; constant
-  uint32_t room = 0;           // how many words there is memory for
   Atomic<bool> watched;        // written under a lock, and by a pass
+  Atomic<bool> gone;           // the arena is being unmapped, or was
   Atomic<int32_t> asleep;      // slots whose stack is away
   Atomic<uintptr_t> words[1];
 };
@@ -65,6 +65,11 @@ void wakeStack(const G* gp);
 // must be called again later, because the word of the slot is locked.
 // On: the thread that answers faults.  P: none.  Locks: none.  Parks: no.
 [[nodiscard]] bool answerFault(uintptr_t page);
+
+// hibernateForget is called before an arena is unmapped. No slot of it is in
+// use. Its cell must not be used again.
+// On: any.  P: either.  Locks: none.  Parks: no.
+void hibernateForget(Arena* a);
 
 // The handlers of fork (fork.cc).
 void hibernateBeforeFork();

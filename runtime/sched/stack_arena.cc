@@ -157,10 +157,7 @@ Arena* newArena(uint32_t node, uint32_t order) {
     a = persistentallocOf<Arena>();
     if (a == nullptr) return nullptr;
   }
-  // Relaxed: under the lock. No slot of the cell is in use.
-  SleepWords* const words = a->sleepWords.load(relaxed);
   a = new (a) Arena();
-  a->sleepWords.store(words, relaxed);
   a->base = mapArena(size);
   while (a->base == 0 && size > stride) {
     size = std::max(alignUp(size / 2, kPageSize), stride);
@@ -202,14 +199,13 @@ void unpublish(Arena* a) {
 
 void unmap(Arena* a, uint32_t guards) {
   while (guards-- > 0) guardUnmapped();
-  // Relaxed: no slot of the arena is in use.
-  if (SleepWords* words = a->sleepWords.load(relaxed)) {
-    words->watched.store(false, relaxed);
-  }
+  hibernateForget(a);
   const bool reusable = unmapArena(a->base, a->size);
   LockScope scope(&stackLock);
   stackBytesMapped -= a->size;
   if (reusable) roots.free(a->base, a->size);
+  // Relaxed: no slot of the arena is in use.
+  if (a->sleepWords.load(relaxed) != nullptr) return;  // see hibernateForget
   a->next = spareArenas;
   spareArenas = a;
 }

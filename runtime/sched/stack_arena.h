@@ -52,7 +52,8 @@ extern Mutex stackLock;
 extern uint64_t stackBytesMapped ABSL_GUARDED_BY(stackLock);
 
 // Arena is a mapping and the slots that it is carved into. Arena cells are
-// never freed; newArena reuses the cell of an unmapped arena.
+// never freed; newArena reuses the cell of an unmapped arena, unless goroutines
+// of that have hibernated.
 struct Arena {
   uintptr_t base = 0;
   size_t stride = 0;
@@ -60,8 +61,7 @@ struct Arena {
   uint32_t order = 0;
   uint32_t nslots = 0;
   uint32_t node = 0;  // on whose memory it lies: an index in topology.nodes
-  // Made when a goroutine of the arena first hibernates; else nullptr. It
-  // belongs to the cell for good.
+  // Made when a goroutine of the arena first hibernates; else nullptr.
   Atomic<SleepWords*> sleepWords;
   // The members below are guarded by stackLock.
   uint32_t bump = 0;      // slots carved so far

@@ -57,7 +57,11 @@ int openDevice() {
 int openAny() {
   const auto fd = static_cast<int>(
       syscall(SYS_userfaultfd, long{O_CLOEXEC} | long{O_NONBLOCK}));
-  return fd >= 0 ? fd : openDevice();
+  if (fd >= 0) return fd;
+  const int saved = errno;
+  const int other = openDevice();
+  if (other < 0) errno = saved;  // says more than that there is no device
+  return other;
 }
 
 }  // namespace
@@ -96,10 +100,7 @@ void userfaultWake(uintptr_t p) {
 
 int userfaultCopy(uintptr_t to, const void* page) {
   uffdio_copy args{to, reinterpret_cast<uintptr_t>(page), kPageSize, 0, 0};
-  const int err = control(faultfd, UFFDIO_COPY, &args);
-  if (err != EEXIST) return err;
-  userfaultWake(to);
-  return 0;
+  return control(faultfd, UFFDIO_COPY, &args);
 }
 
 int userfaultZero(uintptr_t to) {
@@ -132,8 +133,10 @@ size_t userfaultNext(uintptr_t* faults, size_t n, bool wait) {
       return found;
     }
     if (got != -EAGAIN && got != -EINTR) {
-      // The kernel has forgotten which pages are away.
-      fatalthrow("hibernation: the program has closed the userfaultfd");
+      // The kernel has forgotten which pages are away, so there is no dump.
+      printf(
+          "fatal error: hibernation: the program has closed the userfaultfd\n");
+      _exit(2);
     }
     if (!wait) return 0;
     pollfd fd{faultfd, POLLIN, 0};

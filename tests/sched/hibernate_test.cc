@@ -1,13 +1,17 @@
 // Hibernation: a goroutine that has been parked for long gives the pages of its
 // stack away, and neither it nor any other user of its stack can tell.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <filesystem>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -277,6 +281,66 @@ TEST_F(HibernateTest, ChildOfFork_ReadsTheStackOfASleeper) {
     wake.Send();
     done.Wait();
   });
+}
+
+// A handler may interrupt the thread that takes this very stack away, or that
+// brings it back.
+volatile int* touched = nullptr;
+
+TEST_F(HibernateTest, HandlerOfTheProgram_MayTouchTheStackOfASleeper) {
+  struct sigaction touch = {};
+  struct sigaction before;
+  touch.sa_handler = [](int) { *touched = *touched + 1; };
+  touch.sa_flags = SA_ONSTACK | SA_RESTART;
+  RunWith(2, [&] {
+    const Hibernating on;
+    chan<void> ready = make_chan<void>();
+    chan<void> wake = make_chan<void>();
+    sync::WaitGroup done;
+    done.Go([&] {
+      volatile int value = 0;
+      touched = &value;
+      ready.Send();
+      while (wake.Recv()) {
+      }
+    });
+    (void)ready.Recv();
+    ASSERT_EQ(sigaction(SIGUSR1, &touch, &before), 0);
+    std::atomic<bool> stop = false;
+    std::thread storm([&] {
+      const pid_t self = gettid();
+      while (!stop) {
+        for (const auto& task :
+             std::filesystem::directory_iterator("/proc/self/task")) {
+          const pid_t tid = std::stoi(task.path().filename().string());
+          if (tid != self) syscall(SYS_tgkill, getpid(), tid, SIGUSR1);
+        }
+      }
+    });
+    for (int i = 0; i < 200; i++) {
+      time::Sleep(absl::Milliseconds(3));
+      wake.Send();
+    }
+    stop = true;
+    blocking([&] { storm.join(); });
+    sigaction(SIGUSR1, &before, nullptr);
+    wake.Close();
+    done.Wait();
+  });
+}
+
+// No pass runs after main has ended, so sysmon need not look for its end.
+TEST_F(HibernateTest, ProcessAfterMain_IsIdle) {
+  Hibernating on;
+  RunWith(2, [] { time::Sleep(absl::Milliseconds(20)); });
+  const auto used = [] {
+    timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return absl::DurationFromTimespec(t);
+  };
+  const absl::Duration start = used();
+  absl::SleepFor(absl::Milliseconds(400));
+  EXPECT_LT(used() - start, absl::Milliseconds(100));
 }
 
 TEST_F(HibernateTest, GoroutinesInDoubt_KeepTheirPages) {

@@ -315,11 +315,11 @@ size_t SetMaxStack(size_t bytes);
 //
 // It needs Linux 6.8 and userfaultfd(2) for faults in system calls (root,
 // CAP_SYS_PTRACE, vm.unprivileged_userfaultfd=1 or access to
-// /dev/userfaultfd). Where there is none, and under AddressSanitizer and
-// LeakSanitizer, one line on standard error says so, and goroutines keep their
-// pages. A goroutine never hibernates while it has more than 2 KiB of live
-// stack, waits for a read or a write of a file, is locked to a thread, or is in
-// a synctest bubble.
+// /dev/userfaultfd). Where there is none, and under AddressSanitizer,
+// LeakSanitizer and ThreadSanitizer, one line on standard error says so, and
+// goroutines keep their pages. A goroutine never hibernates while it has more
+// than 2 KiB of live stack, waits for a read or a write of a file, is locked to
+// a thread, or is in a synctest bubble.
 absl::Duration SetHibernation(absl::Duration after);
 
 }  // namespace gump::debug
