@@ -110,7 +110,7 @@ void OneMutex(int procs, int each) {
 
 void Timer(int procs, int each) {
   Workers(procs, [&](int) {
-    for (int k = 0; k < each / 20; k++) time::Sleep(absl::Microseconds(20));
+    for (int k = 0; k < each; k++) time::Sleep(absl::Microseconds(20));
   });
 }
 
@@ -129,7 +129,7 @@ void Echo(int procs, int each) {
     auto& [client, server] = pairs[static_cast<size_t>(i / 2)];
     net::Conn& conn = i % 2 == 0 ? client : server;
     char message[64] = {};
-    for (int k = 0; k < each / 10; k++) {
+    for (int k = 0; k < each; k++) {
       if (i % 2 == 0) (void)conn.Write(std::string_view(message, 64));
       (void)conn.Read(absl::Span<char>(message, 64));
       if (i % 2 != 0) (void)conn.Write(std::string_view(message, 64));
@@ -140,7 +140,7 @@ void Echo(int procs, int each) {
 struct Row {
   const char* name;
   Operation run;
-  int divisor;  // of `each`
+  int divisor;  // of how often it is done; greater for slow ones
 };
 
 constexpr Row kRows[] = {
@@ -155,12 +155,13 @@ constexpr Row kRows[] = {
 };
 
 void Print(const Row& row, int procs, int each) {
+  each /= row.divisor;
   row.run(procs, each);  // what is made on first use exists now
   StartCounting();
   row.run(procs, each);
   const std::vector<Line> lines = StopCounting();
   std::printf("operation\t%s\t%d\t%lld\t%lld\n", row.name, procs,
-              static_cast<long long>(procs) * (each / row.divisor),
+              static_cast<long long>(procs) * each,
               static_cast<long long>(Missed()));
   for (const Range& r : RuntimeObjects()) {
     std::printf("range\t%#lx\t%#lx\t%s\n", r.start, r.end, r.name);

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Counts the cache lines that Ps share, and prints tables: report.py PROGRAM [--procs 2,8,64] [--reps N] [--top N] [OPERATION...].
+"""Counts the cache lines that Ps share, and prints two tables.
 
-PROGRAM is gump_scaling (operations.cc). For each operation and number of Ps, a table says how often an operation writes a
-line that several caches have held. It also says how often a line moves from one cache to another. A second one names the functions
-and the objects with the most moves. The figures are medians over the repetitions.
+report.py PROGRAM [--procs 2,8,64] [--reps N] [--top N] [OPERATION...]
+
+PROGRAM is gump_scaling (operations.cc). For each operation and number of Ps, the first table says how often an operation
+writes a line that several caches have held. It also says how often a line moves from one cache to another. The second table
+names the functions and the objects with the most moves. The figures are medians over the repetitions.
 """
 
 import argparse

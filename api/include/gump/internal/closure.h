@@ -85,6 +85,7 @@ struct Closure<F> {
   F f;
 
  private:
+  // Without the tag, a copy of a Closure would match.
   template <class G>
   Closure(std::in_place_t, G&& g) : f(std::forward<G>(g)) {}
 };
