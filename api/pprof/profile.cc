@@ -33,8 +33,8 @@ namespace {
 using internal::FunctionName;
 using internal::ProfileBuilder;
 
-// Stack is a copy of the stacks of several StackRecords with the same addresses
-// and labels.
+// Stack is a copy of the stacks of several StackRecords with the same labels
+// and, except for InnerFrames::kMerge, the same addresses.
 struct Stack {
   std::vector<uintptr_t> pcs;
   Labels labels;
@@ -85,12 +85,23 @@ std::string LabelsText(const rt::StackRecord& r) {
   return text;
 }
 
+// InnerFrames says what becomes of the scheduler's frames in which a stack
+// begins.
+enum class InnerFrames {
+  kKeep,
+  // Stacks that differ in nothing else are merged, and one of them is shown. An
+  // operation may come to its wait by several ways, as a receive does that
+  // finds its channel locked, and users know nothing of them.
+  kMerge,
+  // As kMerge, and no stack shows them. Stacks of Go's block profile begin with
+  // the operation, too.
+  kStrip,
+};
+
 // Stacks collects stacks, and merges those that are equal.
 class Stacks {
  public:
-  // If `strip` is set, stacks begin with the first frame outside of the
-  // scheduler, as those of Go's block profile begin with the operation.
-  explicit Stacks(bool strip) : strip_(strip) {}
+  explicit Stacks(InnerFrames inner) : inner_(inner) {}
 
   static void Visit(void* arg, const rt::StackRecord& r) noexcept {
     static_cast<Stacks*>(arg)->Add(r);
@@ -133,11 +144,13 @@ class Stacks {
   void Add(const rt::StackRecord& r) noexcept {
     try {
       const uintptr_t* end = r.pcs + r.n;
-      const uintptr_t* begin = r.pcs;
-      while (strip_ && end - begin > 1 && InScheduler(*begin)) begin++;
-      Stack& s = merged_[Key({begin, end}, LabelsText(r))];
+      const uintptr_t* outside = r.pcs;
+      if (inner_ != InnerFrames::kKeep) {
+        while (end - outside > 1 && InScheduler(*outside)) outside++;
+      }
+      Stack& s = merged_[Key({outside, end}, LabelsText(r))];
       if (s.count == 0) {
-        s.pcs.assign(begin, end);
+        s.pcs.assign(inner_ == InnerFrames::kStrip ? outside : r.pcs, end);
         rt::retainLabels(r.labels);
         s.labels = internal::LabelsAccess::Adopt(r.labels);
         s.leak = r.leak;
@@ -155,7 +168,7 @@ class Stacks {
     return at->second;
   }
 
-  const bool strip_;
+  const InnerFrames inner_;
   std::map<uintptr_t, bool> in_scheduler_;
   std::map<Key, Stack> merged_;
   bool out_of_memory_ = false;
@@ -251,6 +264,7 @@ struct Kind {
   std::string_view name;
   // Returns false if there is no memory. Of goroutineleak it is nullptr.
   bool (*collect)(rt::StackVisitor visit, void* arg) noexcept;
+  InnerFrames inner = InnerFrames::kKeep;
   bool contention = false;  // counts contentions and delays
 };
 
@@ -270,10 +284,10 @@ bool Mutexes(rt::StackVisitor visit, void* arg) noexcept {
 }
 
 constexpr Kind kKinds[] = {
-    {"block", Blocked, /*contention=*/true},
-    {"mutex", Mutexes, /*contention=*/true},
-    {"goroutine", rt::visitGoroutines},
-    {"goroutineleak", /*collect=*/nullptr},
+    {"block", Blocked, InnerFrames::kStrip, /*contention=*/true},
+    {"mutex", Mutexes, InnerFrames::kStrip, /*contention=*/true},
+    {"goroutine", rt::visitGoroutines, InnerFrames::kMerge},
+    {"goroutineleak", /*collect=*/nullptr, InnerFrames::kMerge},
     {"threadcreate", Threads},
 };
 
@@ -406,7 +420,7 @@ void StopCPUProfile() {
   cpu.mu.Lock();
   const absl::Cleanup unlock = [] { cpu.mu.Unlock(); };
   const absl::Duration length = absl::Now() - cpu.begin;
-  Stacks stacks(/*strip=*/false);
+  Stacks stacks(InnerFrames::kKeep);
   if (!rt::stopCpuProfile(Stacks::Visit, &stacks)) return;
   // As in Go, there is no way to report that it could not be written.
   (void)WriteTo(cpu.fd, CpuProfile(stacks, cpu.hz, cpu.begin, length));
@@ -444,7 +458,7 @@ int64_t ProfileCount(std::string_view name) {
   if (name == "goroutine") return runtime::NumGoroutine();
   if (name == "threadcreate") return debug::ReadSchedStats().threads;
   if (kind->collect == nullptr) return 0;  // a search stops the world
-  Stacks stacks(/*strip=*/kind->contention);
+  Stacks stacks(kind->inner);
   (void)Collect(*kind, &stacks);
   return static_cast<int64_t>(stacks.size());
 }
@@ -456,14 +470,14 @@ absl::StatusOr<std::string> ProfileText(std::string_view name, int debug) {
     if (name == "goroutine") return runtime::Stack(true);
     if (kind->collect == nullptr) return pprof::LeakDump();
   }
-  Stacks stacks(/*strip=*/kind->contention);
+  Stacks stacks(kind->inner);
   const absl::Status s = Collect(*kind, &stacks);
   if (!s.ok()) return s;
   return Encode(*kind, stacks, /*text_form=*/debug > 0);
 }
 
 struct ProfileDelta::State {
-  explicit State(const Kind& k) : kind(k), before(/*strip=*/k.contention) {}
+  explicit State(const Kind& k) : kind(k), before(k.inner) {}
   const Kind& kind;
   Stacks before;
   int64_t begin = pprof::NowNanos();
@@ -484,7 +498,7 @@ absl::StatusOr<ProfileDelta> ProfileDelta::Begin(std::string_view name) {
 }
 
 absl::StatusOr<std::string> ProfileDelta::End() const {
-  Stacks stacks(/*strip=*/state_->kind.contention);
+  Stacks stacks(state_->kind.inner);
   const absl::Status s = Collect(state_->kind, &stacks);
   if (!s.ok()) return s;
   stacks.Subtract(state_->before);

@@ -144,6 +144,21 @@ TEST_P(ProfileTest, TestGoroutineCounts) {
   });
 }
 
+TEST_P(ProfileTest, WaysToOneWaitCountAsOneStack) {
+  Run([] {
+    Parked plain(3);
+    plain.Await(3);
+    // From now on the wait of a receive has a frame more.
+    pprof::SetBlockProfileRate(1);
+    Parked profiled(4);
+    profiled.Await(3 + 4);
+    pprof::SetBlockProfileRate(0);
+
+    const std::string text = Written("goroutine", 1);
+    EXPECT_NE(text.find("\n7 @ 0x"), std::string::npos) << text;
+  });
+}
+
 TEST_P(ProfileTest, GoroutineInADeclaredCallCountsAtItsStart) {
   Run([] {
     std::array<int, 2> ends;
