@@ -4,23 +4,24 @@
 // refuses it, and no Leave is left. It is reached in one step, by the owner in
 // Join or by the last Leave after it. So exactly one of the two sees the final
 // value as the result of its step. If that is the owner, Join returns. If it is
-// a Leave, the owner waits for the semaphore, and this Leave alone releases it.
-// No release is lost, and none is left over.
+// a Leave, the owner waits in the list, and this Leave alone lets it go, also
+// if the owner is still on its way into the list. No wake-up is lost, and none
+// is left over.
 //
 // The owner counts goroutines by kCredit at once, before it starts them, and
 // takes back in Join what it has not used. So the count is never too low.
 //
 // (J2) The object may be destroyed when Join returns. If Join saw the
 // final value, each Leave was done with the object when it had changed the
-// word. If the semaphore ended it, the last Leave has added the count to sema_,
-// after which semrelease uses only the address.
+// word. If the list ended it, waitListRelease has let the owner go, after which
+// it does not touch the list (WL2 of waitlist.cc).
 //
 // ScopeTask. (J3) End sets kEnded, Join sets kWaiting, Drop sets kDropped, each
 // in one step that returns what was there before. So of End and Join the later
-// one sees the other: either Join does not wait, or End releases the semaphore.
+// one sees the other: either Join does not wait, or End lets the handle go.
 // Of End and Drop the later one sees the other, and destroys the task. The
 // handle does not call Drop before its Join has returned, so the task is alive
-// when End releases the semaphore, and (J2) holds here as well.
+// when End lets the handle go, and (J2) holds here as well.
 #include "gump/internal/scope_join.h"
 
 #include "gump/internal/linkname_sync.h"
@@ -39,9 +40,9 @@ bool ScopeCount::Enter() noexcept {
 
 void ScopeCount::Leave() noexcept {
   // Release: pairs with the acquire in Join. Acquire: the last one passes on
-  // what the others have released, by way of the semaphore.
+  // what the others have released, by way of the list.
   if (word_.add(-kOne, rt::acq_rel) == kJoining) {
-    rt::semrelease(&sema_, /*handoff=*/false);
+    rt::waitListRelease(&list_, 1);
   }
 }
 
@@ -58,7 +59,7 @@ void ScopeCount::Join() noexcept {
   const uint32_t w = word_.add(kJoining - credit_ * kOne, rt::acquire);
   credit_ = 0;
   if (w == kJoining) return;
-  rt::semacquire(&sema_, /*lifo=*/false, rt::SemaReason::kScopeWait);
+  rt::waitListWait(&list_, rt::SemaReason::kScopeWait);
 }
 
 ScopeTask::ScopeTask(void (*destroy)(ScopeTask*)) noexcept
@@ -79,7 +80,7 @@ void ScopeTask::End() noexcept {
   if ((was & kDropped) != 0) {
     destroy_(this);
   } else if ((was & kWaiting) != 0) {
-    rt::semrelease(&sema_, /*handoff=*/false);
+    rt::waitListRelease(&list_, 1);
   }
 }
 
@@ -89,9 +90,8 @@ void ScopeTask::Join() noexcept {
   // Acquire: as above, if End comes in between.
   if ((state_.or_(kWaiting, rt::acquire) & kEnded) != 0) return;
   const bool durable = bubble_ != 0 && bubble_ == rt::currentBubble();
-  rt::semacquire(
-      &sema_, /*lifo=*/false,
-      durable ? rt::SemaReason::kScopeJoinDurable : rt::SemaReason::kScopeJoin);
+  rt::waitListWait(&list_, durable ? rt::SemaReason::kScopeJoinDurable
+                                   : rt::SemaReason::kScopeJoin);
 }
 
 void ScopeTask::Drop() noexcept {

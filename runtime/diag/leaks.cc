@@ -289,7 +289,8 @@ void LeakGraph::addWaits(Goroutine* g) {
       if (!inStack || gp->selectDone.load(relaxed) != 0) return;
       break;
     case Wait::kSema:
-      // A WaitGroup keeps its waiters itself, and is not in the table.
+      // A WaitGroup and a Scope keep their waiters themselves, and are not in
+      // the table.
       if (const WaitList* l = inStack ? waitListOf(gp) : nullptr;
           l != nullptr) {
         g->sema = addressOf(l);

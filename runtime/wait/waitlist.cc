@@ -1,5 +1,5 @@
 // WaitLists: the waiters of an object that lets all of them go at once, such as
-// a sync::WaitGroup.
+// a sync::WaitGroup or a Scope.
 //
 // A waiter counts itself in the object before it calls waitListWait. So the
 // thread that calls waitListRelease, the releaser, knows how many waiters there
@@ -122,6 +122,9 @@ const WaitList* waitListOf(const G* gp) {
   switch (gp->waitreason) {
     case WaitReason::kSyncWaitGroupWait:
     case WaitReason::kSynctestWaitGroupWait:
+    case WaitReason::kScopeWait:
+    case WaitReason::kScopeJoin:
+    case WaitReason::kSynctestScopeJoin:
       return gp->param == nullptr ? nullptr
                                   : static_cast<WaitNode*>(gp->param)->list;
     default:

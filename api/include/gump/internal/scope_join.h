@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "gump/internal/atomic.h"
+#include "gump/internal/linkname_sync.h"
 
 namespace gump::internal {
 
@@ -44,7 +45,7 @@ class ScopeCount {
   [[nodiscard]] bool Refill() noexcept;
 
   rt::Atomic<uint32_t> word_;
-  rt::Atomic<uint32_t> sema_;  // the owner in Join
+  rt::WaitList list_;  // the owner in Join
   // Counted in word_, but not started yet. The owner's alone.
   uint32_t credit_ = 0;
 };
@@ -73,8 +74,8 @@ class ScopeTask {
 
   void (*const destroy_)(ScopeTask*);
   rt::Atomic<uint32_t> state_;
-  rt::Atomic<uint32_t> sema_;  // the handle in Join
-  const uint32_t bubble_;      // of the goroutine; 0: none
+  const uint32_t bubble_;  // of the goroutine; 0: none
+  rt::WaitList list_;      // the handle in Join
 };
 
 }  // namespace gump::internal
