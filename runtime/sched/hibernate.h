@@ -49,6 +49,10 @@ void hibernateDue(int64_t now);
 void hibernateVisit(G* gp, void*);
 void hibernateEnd();
 
+// hibernateSoon lets passes come at their usual rate again.
+// On: any.  P: either.  Locks: none.  Parks: no.
+void hibernateSoon();
+
 // hibernatePages maps the pages that the functions below need. Called once.
 // Returns false if there is no memory.
 // On: any.  P: either.  Locks: none.  Parks: no.
@@ -65,6 +69,16 @@ void wakeStack(const G* gp);
 // must be called again later, because the word of the slot is locked.
 // On: the thread that answers faults.  P: none.  Locks: none.  Parks: no.
 [[nodiscard]] bool answerFault(uintptr_t page);
+// answerFaults reads faults and answers them, for ever.
+// On: gump-faults.  P: none.  Locks: none.  Parks: no.
+[[noreturn]] void answerFaults();
+
+// hibernateTidy ends watches that are no longer needed, and frees images.
+// hibernateImagesLeft returns true if there is something to free.
+// On: the goroutine of a pass; any.  P: either.  Locks: takes leaves.
+// Parks: no.
+void hibernateTidy();
+[[nodiscard]] bool hibernateImagesLeft();
 
 // hibernateForget is called before an arena is unmapped. No slot of it is in
 // use. Its cell must not be used again.
