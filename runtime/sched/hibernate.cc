@@ -29,13 +29,16 @@
 // lock of the word makes sure that the image is copied once: a second copy
 // would undo what was written since. (The kernel refuses it, besides.)
 //
-// Two threads bring a page back:
+// Three threads bring a page back:
 //  * the waker of the goroutine (wakeStack), when the status has left
 //    kGwaiting. So a goroutine that runs has its stack. It also frees the
 //    image;
-//  * gump-faults (answerFault), for any other thread. It only marks the word
-//    kAnswered. The goroutine stays parked and kGhibernated; a later pass may
-//    take the page away again.
+//  * a waker, before it touches a Sudog there (bringNear). It would fault, and
+//    sleep for two thread switches. It holds the lock of a channel, say, but no
+//    word. So it may wait for a word as wakeStack does;
+//  * gump-faults (answerFault), for any other thread. The two only mark the
+//    word kAnswered. The goroutine stays parked and kGhibernated; a later pass
+//    may take the page away again.
 //
 // Why no thread sleeps for ever in a fault. gump-faults holds no lock of the
 // runtime's and waits for none, since the thread that faults may hold any. It
@@ -111,6 +114,9 @@
 #include "runtime/sys/userfault_linux.h"
 
 namespace gump::rt {
+
+// On a line of its own: each waker reads it.
+alignas(kCacheLine) Atomic<bool> stacksAway;
 
 namespace {
 
@@ -289,6 +295,7 @@ void endStep() { inStep.add(-1, release); }  // pairs with hibernateBeforeFork
 // fatalHere ends the process. It prints no stacks: they may be away, and this
 // may be the thread that brings them back.
 [[noreturn]] void fatalHere(const char* what, int err) {
+  if (kModelBuild) fatalthrow(what);
   printf("fatal error: hibernation: %s (errno=%d)\n", what, err);
   _exit(2);
 }
@@ -377,6 +384,7 @@ bool hibernateStack(G* gp) {
                 image->size);
     userfaultDrop(page);
     slot.words->asleep.add(1, relaxed);  // before the page can come back
+    if (!stacksAway.load(relaxed)) stacksAway.store(true, relaxed);  // a hint
     // Under the scan bit. The release of that bit publishes it.
     gp->atomicstatus.or_(kGtracked | kGhibernated, relaxed);
     // Unlocks. Pairs with lockWord.
@@ -413,6 +421,26 @@ void wakeStack(const G* gp) {
   slot.word->store(0, release);  // unlocks; pairs with lockWord
   discard(image);
   endStep();
+}
+
+void bringNear(const void* p) {
+  const uintptr_t page = reinterpret_cast<uintptr_t>(p) & ~(kPageSize - 1);
+  const Arena* a = arenaOf(page);
+  if (a == nullptr) return;
+  const Slot slot = slotAt(a, page);
+  // A hint: the stack may be on its way out, and then we fault.
+  if (slot.words == nullptr || !isAway(slot.word->load(relaxed))) return;
+  const NoSignals block;
+  uintptr_t w = lockWord(slot.word);
+  if (isAway(w)) {
+    const uintptr_t own = fill.take();
+    if (bringBack(imageOf(w), slot.top, own)) {
+      slot.words->asleep.add(-1, release);  // pairs with unwatch
+      w |= kAnswered;
+    }
+    fill.give(own);
+  }
+  slot.word->store(w, release);  // unlocks; pairs with lockWord
 }
 
 bool answerFault(uintptr_t page) {
@@ -516,11 +544,14 @@ void hibernateTidy() {
     LockScope l(&watchLock);
     words = allWords;
   }
+  bool watched = false;
   for (; words != nullptr; words = words->next) {
     if (words->gone.load(acquire)) continue;  // pairs with hibernateForget
     if (kept) sweep(words);
     unwatch(words);
+    watched |= words->watched.load(relaxed);  // written by passes
   }
+  if (!watched) stacksAway.store(false, relaxed);
   sleepImageFree(oldImages.xchg(nullptr, acquire));  // pairs with discard
 }
 

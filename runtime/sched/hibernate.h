@@ -9,6 +9,7 @@
 
 #include "runtime/sched/stack.h"
 #include "runtime/sys/atomic.h"
+#include "runtime/sys/base.h"
 
 namespace gump::rt {
 
@@ -32,6 +33,20 @@ struct SleepWords {
 // On: any.  P: either.  Locks: none.  Parks: no.
 extern Atomic<int64_t> hibernateAfter;
 void hibernateinit();
+
+// stacksAway is false if no stack is away. If it is true, some may be. Written
+// by passes.
+extern Atomic<bool> stacksAway;
+// bringNear brings back the stack in which p lies, if it is away. The goroutine
+// goes on sleeping. It is a hint: if there is no memory, nothing happens.
+// On: any.  P: either.  Locks: none.  Parks: no.
+void bringNear(const void* p);
+// A waker calls nearStack before it touches memory of a goroutine that may be
+// asleep. That costs a fifth of the fault that it avoids.
+// On, P, Locks, Parks: as bringNear.
+GUMP_ALWAYS_INLINE void nearStack(const void* p) {
+  if (GUMP_UNLIKELY(stacksAway.load(relaxed))) bringNear(p);  // a hint
+}
 
 // hibernateDue starts a pass if one is due. hibernateSleep returns the time in
 // ns for which sysmon may sleep although all Ps are idle.

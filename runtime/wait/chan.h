@@ -43,6 +43,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "runtime/sched/hibernate.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
@@ -154,6 +155,7 @@ inline void enqueue(Waitq* q, Sudog* sg) {
     sg->prev = nullptr;
     q->first.store(sg, relaxed);  // peeks only compare it with nullptr
   } else {
+    nearStack(q->last);
     sg->prev = q->last;
     q->last->next = sg;
   }
@@ -168,9 +170,11 @@ GUMP_ALWAYS_INLINE Sudog* dequeue(Waitq* q) {
   for (;;) {
     Sudog* sg = q->first.load(relaxed);  // we hold the lock
     if (sg == nullptr) return nullptr;
+    nearStack(sg);
     Sudog* y = sg->next;
     q->first.store(y, relaxed);  // as in enqueue
     if (y != nullptr) {
+      nearStack(y);
       y->prev = nullptr;
       sg->next = nullptr;
     }

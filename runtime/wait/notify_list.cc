@@ -31,6 +31,7 @@
 
 #include "gump/internal/linkname.h"
 #include "runtime/diag/mprof.h"
+#include "runtime/sched/hibernate.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
@@ -68,10 +69,14 @@ bool ticketLess(uint32_t a, uint32_t b) {
 // On: any.  P: either.  Locks: caller holds the list's.  Parks: no.
 void append(NotifyList* l, Sudog* s) {
   s->prev = l->tail;
+  if (l->tail != nullptr) nearStack(l->tail);
   (l->tail == nullptr ? l->head : l->tail->next) = s;
   l->tail = s;
 }
 void take(NotifyList* l, Sudog* s) {
+  for (const Sudog* x : {s->prev, s->next}) {
+    if (x != nullptr) nearStack(x);
+  }
   (s->prev == nullptr ? l->head : s->prev->next) = s->next;
   (s->next == nullptr ? l->tail : s->next->prev) = s->prev;
   // Relaxed: the notifier's look without the lock is ordered by the user's
@@ -154,6 +159,7 @@ void notifyListNotifyAll(NotifyList* l) noexcept {
   l->notify.store(end, release);  // pairs with the load above
   unlock(lk);                     // (N3)
   while (s != nullptr) {
+    nearStack(s);
     Sudog* next = s->next;
     wake(s);
     s = next;
@@ -176,9 +182,9 @@ void notifyListNotifyOne(NotifyList* l) noexcept {
   // that. The order of tickets and of the list differs only among waiters that
   // are between drawing and entering, so the search is short.
   Sudog* s = l->head;
-  while (s != nullptr &&
-         (s->elem == nullptr ? s->ticket != t : ticketLess(t, s->ticket))) {
-    s = s->next;
+  for (; s != nullptr; s = s->next) {
+    nearStack(s);
+    if (s->elem == nullptr ? s->ticket == t : !ticketLess(t, s->ticket)) break;
   }
   if (t != end && (s == nullptr || s->elem == nullptr)) {
     l->notify.store(t + kTicket,

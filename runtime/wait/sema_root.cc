@@ -7,6 +7,7 @@
 // Every function is called with the root's lock held. sema.cc has the protocol.
 #include <cstdint>
 
+#include "runtime/sched/hibernate.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/wait/sema.h"
 
@@ -42,10 +43,13 @@ void SemaRoot::queue(Atomic<uint32_t>* addr, Sudog* s, bool lifo,
 
   Sudog* last = nullptr;
   Sudog* t = treap;
-  while (t != nullptr && t->elem != addr) {
+  while (t != nullptr) {
+    nearStack(t);
+    if (t->elem == addr) break;
     last = t;
     t = key(addr) < key(t->elem) ? t->prev : t->next;
   }
+  if (t != nullptr && t->waittail != nullptr) nearStack(t->waittail);
   if (t != nullptr && lifo) {
     // s becomes the node, with t's place and heap key. t becomes the head of
     // the list below s.
@@ -95,16 +99,20 @@ void SemaRoot::queue(Atomic<uint32_t>* addr, Sudog* s, bool lifo,
 }
 
 Sudog* SemaRoot::find(const Atomic<uint32_t>* addr) const {
-  Sudog* s = treap;
-  while (s != nullptr && s->elem != addr) {
+  for (Sudog* s = treap; s != nullptr;) {
+    nearStack(s);
+    if (s->elem == addr) return s;
     s = key(addr) < key(s->elem) ? s->prev : s->next;
   }
-  return s;
+  return nullptr;
 }
 
 Sudog* SemaRoot::dequeue(Atomic<uint32_t>* addr) {
   Sudog* s = find(addr);
   if (s == nullptr) return nullptr;
+  for (const Sudog* x : {s->waitlink, s->prev, s->next, s->parent}) {
+    if (x != nullptr) nearStack(x);
+  }
 
   if (Sudog* t = s->waitlink; t != nullptr) {
     // The next waiter takes over the node.

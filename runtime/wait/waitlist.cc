@@ -49,6 +49,7 @@
 #include "gump/internal/linkname.h"
 #include "runtime/diag/mprof.h"
 #include "runtime/sched/extram.h"
+#include "runtime/sched/hibernate.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
@@ -101,6 +102,7 @@ bool arrive(G* gp, void* arg) {
 WaitNode* reversed(WaitNode* node) {
   WaitNode* first = nullptr;
   while (node != nullptr) {
+    nearStack(node);
     WaitNode* next = node->next;
     node->next = first;
     first = node;

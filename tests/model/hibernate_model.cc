@@ -16,7 +16,8 @@ namespace {
 
 alignas(rt::G) unsigned char cell[sizeof(rt::G)];
 rt::G* sleeper;
-uintptr_t local;  // a variable of the goroutine, in a live frame
+uintptr_t local;            // a variable of the goroutine, in a live frame
+rt::Atomic<uint32_t> over;  // the goroutine has been woken
 
 // A pass visits the goroutine.
 void visit() {
@@ -33,10 +34,24 @@ void wake() {
   rt::casgstatus(sleeper, rt::kGwaiting, rt::kGrunnable);
   check(!isPageAway(), "a goroutine runs without its stack");
   addAt(local, 10);
+  over.store(1, rt::relaxed);
+  raiseFault();
 }
 
 // A thread has faulted, and a signal has taken it out of the fault.
 void oldFault() { raiseFault(); }
+
+// The thread that answers faults. Once the goroutine is awake, no page is
+// missing, and nothing takes it away.
+void answer() {
+  while (over.load(rt::relaxed) == 0) {
+    awaitFault();
+    if (!rt::answerFault(sleeper->stack.hi & ~(rt::kPageSize - 1))) {
+      raiseFault();
+      rt::usleep(1);
+    }
+  }
+}
 
 void setUpSleeper() {
   rt::stackinit();
@@ -49,18 +64,8 @@ void setUpSleeper() {
   usePage(sleeper->stack.hi & ~(rt::kPageSize - 1));
   sleeper->atomicstatus.store(rt::kGwaiting, rt::relaxed);
   nameWord(&sleeper->atomicstatus, "status");
-  spawnDaemon(
-      "faults",
-      [](void*) {
-        for (;;) {
-          awaitFault();
-          if (!rt::answerFault(sleeper->stack.hi & ~(rt::kPageSize - 1))) {
-            raiseFault();
-            rt::usleep(1);
-          }
-        }
-      },
-      nullptr);
+  over.store(0, rt::relaxed);
+  thread("faults", answer);
 }
 
 void finish(uint64_t sum) {
@@ -98,6 +103,31 @@ const Registered kAgain({
             use();
           });
           thread("wake", wake);
+        },
+    .finish = [] { finish(112); },
+    .quick = {1, 0, 200},
+    .full = {2, 0, 20000},
+});
+
+// A waker reads a Sudog on the stack before it readies the goroutine.
+void wakeNear() {
+  rt::bringNear(reinterpret_cast<void*>(local));
+  use();
+  wake();
+}
+
+const Registered kNear({
+    .name = "hibernate_near",
+    .about = "a waker brings a stack back that is used, and taken away again",
+    .setup =
+        [] {
+          setUpSleeper();
+          thread("visit", [] {
+            visit();
+            visit();
+          });
+          thread("use", use);
+          thread("wake", wakeNear);
         },
     .finish = [] { finish(112); },
     .quick = {1, 0, 200},

@@ -114,9 +114,10 @@ Atomic<uint32_t> pageState;  // kMissing or 0
 Atomic<uint32_t> faults;
 
 // fillPage copies a page to `to`, or zeros if it is nullptr, and wakes the
-// threads that wait there.
+// threads that wait there. Returns EEXIST if the page is there.
 int fillPage(uintptr_t to, const void* page) {
-  if (to != faultPage || pageState.xchg(0, acq_rel) != kMissing) return 0;
+  if (to != faultPage) return 0;
+  if (pageState.xchg(0, acq_rel) != kMissing) return EEXIST;
   if (page != nullptr) {
     std::memcpy(reinterpret_cast<void*>(to), page, kPageSize);
   } else {
@@ -137,7 +138,10 @@ int userfaultMove(uintptr_t to, uintptr_t from) {
   return 0;
 }
 int userfaultCopy(uintptr_t to, const void* page) { return fillPage(to, page); }
-int userfaultZero(uintptr_t to) { return fillPage(to, nullptr); }
+int userfaultZero(uintptr_t to) {
+  (void)fillPage(to, nullptr);
+  return 0;
+}
 void userfaultDrop(uintptr_t) {}
 void userfaultWake(uintptr_t) { futexwakeup(&pageState, 1000); }
 size_t userfaultNext(uintptr_t*, size_t, bool) { return 0; }

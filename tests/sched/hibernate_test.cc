@@ -13,8 +13,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -197,6 +199,67 @@ TEST_F(HibernateTest, CapturedReference_IsReadAndWrittenWhileItsOwnerSleeps) {
     done.Wait();
     EXPECT_EQ(got, 7 + kRounds);
     EXPECT_GT(Faults(), 0u);
+  });
+}
+
+// A fault costs the waker two thread switches. Each of these goroutines waits
+// with a record on its own stack, which its waker reads.
+TEST_F(HibernateTest, WakerOfASleeper_DoesNotFault) {
+  RunWith(2, [] {
+    std::optional<Hibernating> on(std::in_place);
+    chan<const volatile int*> out = make_chan<const volatile int*>();
+    chan<void> sent = make_chan<void>();
+    chan<void> closed = make_chan<void>();
+    sync::WaitGroup ready;
+    ready.Add(1);
+    sync::Mutex mu;
+    sync::Mutex cond_mu;
+    sync::Cond one(cond_mu);
+    sync::Cond all(cond_mu);
+    sync::WaitGroup done;
+    std::vector<const volatile int*> locals;
+    const auto add = [&](auto wait) {
+      done.Go([&out, wait] {
+        const volatile int local = 0;
+        out.Send(&local);
+        wait();
+        asm volatile("" : : : "memory");
+      });
+      locals.push_back(*out.Recv());
+    };
+    const auto wait_for = [&cond_mu](sync::Cond* cond) {
+      cond_mu.Lock();
+      cond->Wait();
+      cond_mu.Unlock();
+    };
+    mu.Lock();
+    for (int i = 0; i < 3; i++) {
+      add([&] { sent.Recv(); });
+      add([&] { closed.Recv(); });
+      add([&] { ready.Wait(); });
+      add([&] { wait_for(&one); });
+      add([&] { wait_for(&all); });
+      add([&] {
+        mu.Lock();
+        mu.Unlock();
+      });
+    }
+    for (const volatile int* local : locals) ASSERT_TRUE(AwaitAway(local));
+    // A pass takes no stack away again, because it has ended.
+    on.reset();
+    runtime::GC();
+
+    const uint64_t before = Faults();
+    for (int i = 0; i < 3; i++) {
+      sent.Send();
+      one.Signal();
+    }
+    closed.Close();
+    ready.Done();
+    all.Broadcast();
+    mu.Unlock();
+    done.Wait();
+    EXPECT_EQ(Faults(), before);
   });
 }
 
