@@ -27,6 +27,7 @@ struct Stats {
   Atomic<uint64_t> stackBytes;   // given back below parked goroutines
   Atomic<uint64_t> hibernated;   // stacks that were taken away
   Atomic<uint64_t> stackFaults;  // of these, those that a fault brought back
+  Atomic<uint64_t> stackTables;  // page tables of stacks that were freed
   Atomic<uint64_t> retiredMs;
   Atomic<uint64_t> stalls;       // see Watchdog in sysmon.cc
   Atomic<uint64_t> staleEvents;  // for a descriptor that no longer exists

@@ -83,6 +83,15 @@
 //
 // hibernate_pass.cc has the rest: which goroutines sleep, and when.
 //
+// Page tables. A page table maps 2 MiB, and so some eight stacks. If all of
+// them are away, only their guards keep it in use. freeTable locks the words of
+// all these slots, sees that each stack is away, removes the guards, and drops
+// the range, with which the kernel frees the table. It notes in the words that
+// the guards are missing (kUnguarded). No goroutine runs on such a slot before
+// its page comes back, and bring, with the word locked, installs the guard
+// first. freeTable waits for no word, so the order of the locks does not
+// matter.
+//
 // Rejected:
 //  * Faults for the waker, too. It would sleep once for each goroutine that it
 //    wakes, and gump-faults is one thread.
@@ -124,6 +133,7 @@ namespace {
 // bits.
 constexpr uintptr_t kLocked = 1;
 constexpr uintptr_t kAnswered = 2;  // the page is there; the image is worthless
+constexpr uintptr_t kUnguarded = 4;  // the page is away, and the guard, too
 constexpr uintptr_t kWordBits = 15;  // zero in the address of an image
 
 SleepImage* imageOf(uintptr_t word) {
@@ -191,7 +201,8 @@ constinit SleepWords* allWords ABSL_GUARDED_BY(watchLock) = nullptr;
 struct Slot {
   SleepWords* words = nullptr;
   Atomic<uintptr_t>* word = nullptr;
-  uintptr_t top = 0;  // the address of the top page
+  uintptr_t base = 0;  // the address of the guard
+  uintptr_t top = 0;   // the address of the top page
 };
 
 // slotAt returns the slot in which addr lies. words is nullptr if no goroutine
@@ -203,7 +214,8 @@ Slot slotAt(const Arena* a, uintptr_t addr) {
   const size_t i = (addr - a->base) / a->stride;
   s.words = words;
   s.word = &words->words[i];
-  s.top = slotBase(a, static_cast<uint32_t>(i)) + a->stride - kTopSize;
+  s.base = slotBase(a, static_cast<uint32_t>(i));
+  s.top = s.base + a->stride - kTopSize;
   return s;
 }
 
@@ -260,6 +272,34 @@ bool tryLockWord(Atomic<uintptr_t>* word, uintptr_t* w) {
   return (*w & kLocked) == 0 && word->cas(*w, *w | kLocked, acquire);
 }
 
+// ---- Page tables ------------------------------------------------------------
+
+constexpr size_t kTableSpan = size_t{1} << 21;  // the memory of a page table
+static_assert(kArenaSize / kTableSpan + 1 <= 64);
+
+// firstTable is where the memory of the arena's first page table begins.
+uintptr_t firstTable(const Arena* a) { return a->base & ~(kTableSpan - 1); }
+
+// noteTables notes that the stack of a slot goes away.
+void noteTables(const Slot& slot) {
+  const uintptr_t first = firstTable(slot.words->arena);
+  for (const uintptr_t at : {slot.base, slot.top}) {
+    const uint64_t bit = uint64_t{1} << (at - first) / kTableSpan;
+    Atomic<uint64_t>* tables = &slot.words->tables;
+    // Relaxed: hibernateTidy runs after all visits of the pass.
+    if ((tables->load(relaxed) & bit) == 0) tables->or_(bit, relaxed);
+  }
+}
+
+// allAway returns true if the stacks of slots first to last are away. That is a
+// hint, unless their words are locked.
+bool allAway(const SleepWords* words, uint32_t first, uint32_t last) {
+  for (uint32_t i = first; i <= last; i++) {
+    if (!isAway(words->words[i].load(relaxed))) return false;
+  }
+  return true;
+}
+
 // ---- Images that are no longer needed ---------------------------------------
 
 // A stack that wakers push to, and that a pass takes as a whole.
@@ -300,10 +340,9 @@ void endStep() { inStep.add(-1, release); }  // pairs with hibernateBeforeFork
   _exit(2);
 }
 
-// bringBack copies an image to the page at top, by way of a page of our own.
+// copyBack copies an image to the page at top, by way of a page of our own.
 // Returns false if there is no memory, or if the mappings are changing.
-// The caller has locked the word.
-bool bringBack(const SleepImage* image, uintptr_t top, uintptr_t page) {
+bool copyBack(const SleepImage* image, uintptr_t top, uintptr_t page) {
   auto* bytes = reinterpret_cast<unsigned char*>(page);
   std::memset(bytes, 0, image->from);
   std::memcpy(bytes + image->from, image->bytes, image->size);
@@ -320,6 +359,16 @@ bool bringBack(const SleepImage* image, uintptr_t top, uintptr_t page) {
     default:
       fatalHere("a stack cannot come back", err);
   }
+}
+
+// bringBack brings the page of a slot back, and its guard. The caller has
+// locked the word, and *w is its value. Returns false as copyBack does.
+bool bringBack(const Slot& slot, uintptr_t* w, uintptr_t page) {
+  if ((*w & kUnguarded) != 0) {
+    if (installGuards(slot.base, 0, 1) != 1) return false;
+    *w &= ~kUnguarded;
+  }
+  return copyBack(imageOf(*w), slot.top, page);
 }
 
 // NoSignals blocks all signals of the thread in its scope. A handler of the
@@ -382,9 +431,10 @@ bool hibernateStack(G* gp) {
   if (moved) {
     std::memcpy(image->bytes, reinterpret_cast<void*>(page + image->from),
                 image->size);
-    userfaultDrop(page);
+    userfaultDrop(page, kPageSize);
     slot.words->asleep.add(1, relaxed);  // before the page can come back
     if (!stacksAway.load(relaxed)) stacksAway.store(true, relaxed);  // a hint
+    noteTables(slot);
     // Under the scan bit. The release of that bit publishes it.
     gp->atomicstatus.or_(kGtracked | kGhibernated, relaxed);
     // Unlocks. Pairs with lockWord.
@@ -404,12 +454,12 @@ void wakeStack(const G* gp) {
   const Slot slot = slotAt(arenaOf(top), top);
   const NoSignals block;
   // Only gump-faults may hold the lock, for the time of a call.
-  const uintptr_t w = lockWord(slot.word);
+  uintptr_t w = lockWord(slot.word);
   SleepImage* image = imageOf(w);
   if (isAway(w)) {
     const uintptr_t page = fill.take();
     // There is no other way than to wait for memory, as for any page fault.
-    while (!bringBack(image, top, page)) usleep(50);
+    while (!bringBack(slot, &w, page)) usleep(50);
     fill.give(page);
     slot.words->asleep.add(-1, release);  // pairs with unwatch
   }
@@ -423,6 +473,29 @@ void wakeStack(const G* gp) {
   endStep();
 }
 
+bool freeTable(SleepWords* words, uint32_t first, uint32_t last, uintptr_t at,
+               size_t n) {
+  if (!allAway(words, first, last)) return false;
+  const NoSignals block;
+  if (!beginStep()) return false;
+  uint32_t locked = first;
+  uintptr_t w;
+  while (locked <= last && tryLockWord(&words->words[locked], &w)) locked++;
+  const bool freed =
+      locked > last && allAway(words, first, last) && removeGuards(at, n);
+  if (freed) userfaultDrop(at, n);
+  for (uint32_t i = first; i < locked; i++) {
+    const uintptr_t guard = slotBase(words->arena, i);
+    const bool inside = guard + kGuardSize > at && guard < at + n;
+    w = words->words[i].load(relaxed);  // locked
+    // Unlocks. Pairs with lockWord.
+    words->words[i].store((w & ~kLocked) | (freed && inside ? kUnguarded : 0),
+                          release);
+  }
+  endStep();
+  return freed;
+}
+
 void bringNear(const void* p) {
   const uintptr_t page = reinterpret_cast<uintptr_t>(p) & ~(kPageSize - 1);
   const Arena* a = arenaOf(page);
@@ -434,7 +507,7 @@ void bringNear(const void* p) {
   uintptr_t w = lockWord(slot.word);
   if (isAway(w)) {
     const uintptr_t own = fill.take();
-    if (bringBack(imageOf(w), slot.top, own)) {
+    if (bringBack(slot, &w, own)) {
       slot.words->asleep.add(-1, release);  // pairs with unwatch
       w |= kAnswered;
     }
@@ -459,7 +532,7 @@ bool answerFault(uintptr_t page) {
   // thread sleeps until this page is answered.
   bool answered;
   if (page == slot.top && isAway(w)) {
-    answered = bringBack(imageOf(w), page, answerPage);
+    answered = bringBack(slot, &w, answerPage);
     if (answered) {
       slot.words->asleep.add(-1, release);  // pairs with unwatch
       stats.stackFaults.add(1, relaxed);    // a figure
@@ -522,6 +595,28 @@ void sweep(SleepWords* words) {
   }
 }
 
+// freeTables frees the page tables of which all stacks are away. The memory of
+// the first and the last may belong to others, too.
+void freeTables(SleepWords* words) {
+  const Arena* a = words->arena;
+  const uint64_t tables = words->tables.load(relaxed);  // as in noteTables
+  for (uint32_t k = 0; tables >> k != 0; k++) {
+    const uintptr_t at = firstTable(a) + k * kTableSpan;
+    const uintptr_t end = at + kTableSpan;
+    if ((tables >> k & 1u) == 0 || at < a->base || end > a->base + a->size) {
+      continue;
+    }
+    const size_t first = (at - a->base) / a->stride;
+    const size_t last = (end - 1 - a->base) / a->stride;
+    if (freeTable(words, static_cast<uint32_t>(first),
+                  std::min(static_cast<uint32_t>(last), a->nslots - 1), at,
+                  kTableSpan)) {
+      words->tables.and_(~(uint64_t{1} << k), relaxed);
+      stats.stackTables.add(1, relaxed);  // a figure
+    }
+  }
+}
+
 // unwatch ends the watch of an arena in which no stack is away.
 void unwatch(SleepWords* words) {
   // Only a pass adds to `asleep`. Pairs with the decrement: all pages that were
@@ -548,6 +643,7 @@ void hibernateTidy() {
   for (; words != nullptr; words = words->next) {
     if (words->gone.load(acquire)) continue;  // pairs with hibernateForget
     if (kept) sweep(words);
+    freeTables(words);
     unwatch(words);
     watched |= words->watched.load(relaxed);  // written by passes
   }

@@ -24,6 +24,9 @@ struct SleepWords {
   Atomic<bool> watched;        // written under a lock, and by a pass
   Atomic<bool> gone;           // the arena is being unmapped, or was
   Atomic<int32_t> asleep;      // slots whose stack is away
+  // Bit i is set if a stack of the arena's i-th page table has gone away since
+  // the table was last freed. Set by hibernateStack, cleared by hibernateTidy.
+  Atomic<uint64_t> tables;
   Atomic<uintptr_t> words[1];
 };
 
@@ -80,6 +83,11 @@ void hibernateSoon();
 // The caller is its waker, and has not queued gp yet.
 // On: any.  P: either.  Locks: none.  Parks: no.
 void wakeStack(const G* gp);
+// freeTable frees the page table of [at, at + n), in which slots first to last
+// have memory, if all of their stacks are away. Returns false if they are not.
+// On: any, m.locks > 0.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] bool freeTable(SleepWords* words, uint32_t first, uint32_t last,
+                             uintptr_t at, size_t n);
 // answerFault answers a fault at a page of a watched range. Returns false if it
 // must be called again later, because the word of the slot is locked.
 // On: the thread that answers faults.  P: none.  Locks: none.  Parks: no.

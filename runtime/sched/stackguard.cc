@@ -24,6 +24,7 @@
 #include "runtime/sys/descriptor.h"
 #include "runtime/sys/keep_errno.h"
 #include "runtime/sys/os_linux.h"
+#include "runtime/sys/raw_syscall.h"
 #include "runtime/sys/sanitizer.h"
 
 namespace gump::rt {
@@ -31,6 +32,7 @@ namespace {
 
 // These are newer than the headers we build with: Linux 6.13 and 6.15.
 constexpr int kMadvGuardInstall = 102;
+constexpr int kMadvGuardRemove = 103;
 constexpr int kPidfdSelf = -10000;
 
 // With mprotect, each slot has two mappings: its guard, and the memory above
@@ -143,6 +145,12 @@ uint32_t installGuards(uintptr_t first, size_t stride, uint32_t n) {
     if (!installGuard(first + k * stride)) return k;
   }
   return n;
+}
+
+bool removeGuards(uintptr_t at, size_t n) {
+  return guardMode.load(relaxed) == GuardMode::kMadvise &&  // constant
+         rawSyscall(SYS_madvise, static_cast<long>(at), static_cast<long>(n),
+                    kMadvGuardRemove, 0, 0, 0) == 0;
 }
 
 void guardUnmapped() {

@@ -24,6 +24,10 @@ void stackguardinit();
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] uint32_t installGuards(uintptr_t first, size_t stride,
                                      uint32_t n);
+// removeGuards removes all guards in a range, if they are marks in page tables.
+// Returns false if they are not, or if that failed.
+// On: any.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] bool removeGuards(uintptr_t at, size_t n);
 // guardUnmapped notes that a mapping with one guard is gone.
 // On: any.  P: either.  Locks: none.  Parks: no.
 void guardUnmapped();

@@ -37,8 +37,9 @@ namespace gump::rt {
 // userfaultWake wakes the threads that wait for the page at p. If it is still
 // missing, they fault again.
 void userfaultWake(uintptr_t p);
-// userfaultDrop gives the page at p back to the kernel.
-void userfaultDrop(uintptr_t p);
+// userfaultDrop gives the pages of [p, p + n) back to the kernel, and page
+// tables that it covers.
+void userfaultDrop(uintptr_t p, size_t n);
 // userfaultNext stores the addresses of up to n faults, and returns how many.
 // If `wait`, it sleeps until there is one.
 [[nodiscard]] size_t userfaultNext(uintptr_t* faults, size_t n, bool wait);

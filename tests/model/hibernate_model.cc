@@ -3,10 +3,15 @@
 //
 // The kernel's part is in os.cc: a page that may be missing, and faults, which
 // a thread of the model answers.
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
 #include "runtime/sched/hibernate.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/stack.h"
+#include "runtime/sched/stack_arena.h"
 #include "runtime/sys/os_linux.h"
 #include "tests/model/model.h"
 #include "tests/model/os.h"
@@ -29,13 +34,45 @@ void visit() {
 // Another thread has a reference to the variable.
 void use() { addAt(local, 1); }
 
+// Guards are the kernel's, and the checker resets only memory. So the first
+// thread of each schedule installs the guard.
+// It makes one step, because it uses no other atomic.
+rt::Atomic<uint32_t> armed;
+void arm() {
+  if (armed.xchg(1, rt::acq_rel) != 0) return;
+  constexpr int kMadvGuardInstall = 102;
+  check(madvise(reinterpret_cast<void*>(sleeper->stack.lo - rt::kGuardSize),
+                rt::kGuardSize, kMadvGuardInstall) == 0,
+        "no guard");
+}
+
+// isGuarded returns true if the kernel cannot read the guard.
+bool isGuarded() {
+  char byte;
+  const iovec to = {&byte, 1};
+  const iovec from = {reinterpret_cast<void*>(sleeper->stack.lo - 1), 1};
+  return process_vm_readv(getpid(), &to, 1, &from, 1, 0) < 0;
+}
+
 // The goroutine is woken, and goes on.
 void wake() {
   rt::casgstatus(sleeper, rt::kGwaiting, rt::kGrunnable);
   check(!isPageAway(), "a goroutine runs without its stack");
+  check(armed.load(rt::relaxed) == 0 || isGuarded(),
+        "a goroutine runs without a guard");
   addAt(local, 10);
   over.store(1, rt::relaxed);
   raiseFault();
+}
+
+// A pass frees the page table of the stack.
+void freeTable() {
+  rt::Arena* a = rt::arenaOf(sleeper->stack.hi);
+  rt::SleepWords* words = a->sleepWords.load(rt::acquire);
+  if (words == nullptr) return;
+  const auto i =
+      static_cast<uint32_t>((sleeper->stack.lo - a->base) / a->stride);
+  (void)rt::freeTable(words, i, i, rt::slotBase(a, i), a->stride);
 }
 
 // A thread has faulted, and a signal has taken it out of the fault.
@@ -128,6 +165,33 @@ const Registered kNear({
           });
           thread("use", use);
           thread("wake", wakeNear);
+        },
+    .finish = [] { finish(112); },
+    .quick = {1, 0, 200},
+    .full = {2, 0, 20000},
+});
+
+const Registered kTable({
+    .name = "hibernate_table",
+    .about = "a page table is freed while a stack comes back",
+    .setup =
+        [] {
+          setUpSleeper();
+          thread("visit", [] {
+            arm();
+            visit();
+            freeTable();
+            visit();
+            freeTable();
+          });
+          thread("use", [] {
+            arm();
+            use();
+          });
+          thread("wake", [] {
+            arm();
+            wakeNear();
+          });
         },
     .finish = [] { finish(112); },
     .quick = {1, 0, 200},

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,7 +28,9 @@
 #include "gump/sync.h"
 #include "gump/time.h"
 #include "runtime/diag/stats.h"
+#include "runtime/sched/runtime2.h"
 #include "runtime/sched/sleep_image.h"
+#include "runtime/sys/tls.h"
 #include "tests/testing/resident_bytes.h"
 #include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -260,6 +263,54 @@ TEST_F(HibernateTest, WakerOfASleeper_DoesNotFault) {
     mu.Unlock();
     done.Wait();
     EXPECT_EQ(Faults(), before);
+  });
+}
+
+// CanRead returns true if the kernel can read the byte at p.
+bool CanRead(uintptr_t p) {
+  char byte;
+  const iovec to = {&byte, 1};
+  const iovec from = {reinterpret_cast<void*>(p), 1};
+  return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1;
+}
+
+// GuardsAreMarks returns true if the kernel marks guards in page tables.
+bool GuardsAreMarks() {
+  constexpr size_t kPage = 4096;
+  constexpr int kMadvGuardInstall = 102;
+  void* page = mmap(nullptr, kPage, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return false;
+  const bool marks = madvise(page, kPage, kMadvGuardInstall) == 0;
+  munmap(page, kPage);
+  return marks;
+}
+
+// The guards go with a page table, because they would keep it in use.
+TEST_F(HibernateTest, GuardOfASleeper_IsThereWhenItRuns) {
+  if (!GuardsAreMarks()) GTEST_SKIP() << "guards are mappings here";
+  RunWith(2, [] {
+    constexpr int kGoroutines = 64;
+    const auto tables = [] { return rt::stats.stackTables.load(rt::relaxed); };
+    std::atomic<int> guarded = 0;
+    for (int round = 0; round < 3; round++) {
+      const uint64_t before = tables();
+      chan<void> gate = make_chan<void>();
+      sync::WaitGroup done;
+      {
+        const Hibernating on;
+        for (int i = 0; i < kGoroutines; i++) {
+          done.Go([&] {
+            gate.Recv();
+            if (!CanRead(rt::getg()->stack.lo - 1)) guarded++;
+          });
+        }
+        ASSERT_TRUE(Eventually([&] { return tables() > before; }));
+      }
+      gate.Close();
+      done.Wait();
+    }
+    EXPECT_EQ(guarded, 3 * kGoroutines);
   });
 }
 
