@@ -44,12 +44,16 @@
 // runtime's and waits for none, since the thread that faults may hold any. It
 // touches no stack of an arena, and takes no signal, whose handler might. If
 // the word is locked, it keeps the fault for later and answers others. The
-// holder of the word is hibernateStack or wakeStack, which run on stacks of
-// watched arenas and may themselves fault, for a page that they have never
-// used. The answer to that fault needs the word of another slot, which they do
-// not hold. They take no signal while they hold a word, because a handler of
-// the program may touch the stack of that very slot (NoSignals). An arena that
-// is unmapped keeps its words locked for good (hibernateForget).
+// holders of words (hibernateStack, wakeStack, bringNear, freeTable and sweep)
+// run on stacks of watched arenas and may themselves fault, for a page that
+// they have never used. The answer to that fault needs the word of their own
+// slot. No thread holds that word: a holder locks only words of stacks that it
+// has seen away, or whose goroutine it has just woken or holds by the scan bit,
+// and its own goroutine runs. A thread that holds the word of a stack that is
+// away was awake before that stack went, so waits do not form a circle. Holders
+// take no signal, because a handler of the program may touch the stack of that
+// very slot (NoSignals). An arena that is unmapped keeps its words locked for
+// good (hibernateForget).
 //
 // ThreadSanitizer is left out: its functions touch the program's memory while
 // they hold locks, and gump-faults calls such functions.
@@ -124,8 +128,7 @@
 
 namespace gump::rt {
 
-// On a line of its own: each waker reads it.
-alignas(kCacheLine) Atomic<bool> stacksAway;
+HibernateHint hibernateHint;
 
 namespace {
 
@@ -283,11 +286,13 @@ uintptr_t firstTable(const Arena* a) { return a->base & ~(kTableSpan - 1); }
 // noteTables notes that the stack of a slot goes away.
 void noteTables(const Slot& slot) {
   const uintptr_t first = firstTable(slot.words->arena);
-  for (const uintptr_t at : {slot.base, slot.top}) {
-    const uint64_t bit = uint64_t{1} << (at - first) / kTableSpan;
-    Atomic<uint64_t>* tables = &slot.words->tables;
+  Atomic<uint64_t>* tables = &slot.words->tables;
+  for (uintptr_t k = (slot.base - first) / kTableSpan;
+       k <= (slot.top - first) / kTableSpan; k++) {
     // Relaxed: hibernateTidy runs after all visits of the pass.
-    if ((tables->load(relaxed) & bit) == 0) tables->or_(bit, relaxed);
+    if ((tables->load(relaxed) >> k & 1u) == 0) {
+      tables->or_(uint64_t{1} << k, relaxed);
+    }
   }
 }
 
@@ -361,13 +366,20 @@ bool copyBack(const SleepImage* image, uintptr_t top, uintptr_t page) {
   }
 }
 
+// bringGuard brings the guard of a slot back. The caller has locked the word,
+// and *w is its value. Returns false if there is no memory.
+bool bringGuard(const Slot& slot, uintptr_t* w) {
+  const int err = restoreGuard(slot.base);
+  if (err == EAGAIN || err == ENOMEM || err == EINTR) return false;
+  if (err != 0) fatalHere("a guard cannot come back", err);
+  *w &= ~kUnguarded;
+  return true;
+}
+
 // bringBack brings the page of a slot back, and its guard. The caller has
 // locked the word, and *w is its value. Returns false as copyBack does.
 bool bringBack(const Slot& slot, uintptr_t* w, uintptr_t page) {
-  if ((*w & kUnguarded) != 0) {
-    if (installGuards(slot.base, 0, 1) != 1) return false;
-    *w &= ~kUnguarded;
-  }
+  if ((*w & kUnguarded) != 0 && !bringGuard(slot, w)) return false;
   return copyBack(imageOf(*w), slot.top, page);
 }
 
@@ -431,9 +443,10 @@ bool hibernateStack(G* gp) {
   if (moved) {
     std::memcpy(image->bytes, reinterpret_cast<void*>(page + image->from),
                 image->size);
-    userfaultDrop(page, kPageSize);
+    (void)userfaultDrop(page, kPageSize);
     slot.words->asleep.add(1, relaxed);  // before the page can come back
-    if (!stacksAway.load(relaxed)) stacksAway.store(true, relaxed);  // a hint
+    Atomic<bool>* hint = &hibernateHint.stacksAway;
+    if (!hint->load(relaxed)) hint->store(true, relaxed);
     noteTables(slot);
     // Under the scan bit. The release of that bit publishes it.
     gp->atomicstatus.or_(kGtracked | kGhibernated, relaxed);
@@ -453,7 +466,7 @@ void wakeStack(const G* gp) {
   const uintptr_t top = gp->stack.hi & ~(kPageSize - 1);
   const Slot slot = slotAt(arenaOf(top), top);
   const NoSignals block;
-  // Only gump-faults may hold the lock, for the time of a call.
+  // Others hold the lock for the time of a few calls.
   uintptr_t w = lockWord(slot.word);
   SleepImage* image = imageOf(w);
   if (isAway(w)) {
@@ -481,9 +494,10 @@ bool freeTable(SleepWords* words, uint32_t first, uint32_t last, uintptr_t at,
   uint32_t locked = first;
   uintptr_t w;
   while (locked <= last && tryLockWord(&words->words[locked], &w)) locked++;
-  const bool freed =
-      locked > last && allAway(words, first, last) && removeGuards(at, n);
-  if (freed) userfaultDrop(at, n);
+  // The first drop finds out whether the range may be dropped at all.
+  const bool freed = locked > last && allAway(words, first, last) &&
+                     userfaultDrop(at, n) && removeGuards(at, n);
+  if (freed) (void)userfaultDrop(at, n);
   for (uint32_t i = first; i < locked; i++) {
     const uintptr_t guard = slotBase(words->arena, i);
     const bool inside = guard + kGuardSize > at && guard < at + n;
@@ -500,6 +514,8 @@ void bringNear(const void* p) {
   const uintptr_t page = reinterpret_cast<uintptr_t>(p) & ~(kPageSize - 1);
   const Arena* a = arenaOf(page);
   if (a == nullptr) return;
+  // Memory of a foreign thread may lie behind a small arena.
+  if (page >= slotBase(a, a->nslots)) return;
   const Slot slot = slotAt(a, page);
   // A hint: the stack may be on its way out, and then we fault.
   if (slot.words == nullptr || !isAway(slot.word->load(relaxed))) return;
@@ -539,6 +555,10 @@ bool answerFault(uintptr_t page) {
       hibernateSoon();
       w |= kAnswered;
     }
+  } else if ((w & kUnguarded) != 0 && page < slot.base + kGuardSize) {
+    // The slot below overflows upwards. The thread shall die of it.
+    answered = bringGuard(slot, &w);
+    if (answered) userfaultWake(page);
   } else {
     const int err = userfaultZero(page);
     answered = err == 0 || err == ESRCH;
@@ -550,8 +570,8 @@ bool answerFault(uintptr_t page) {
 [[noreturn]] void answerFaults() {
   // The pages that wait for the holders of their words. One answer wakes all
   // threads that wait for a page, so each page is kept once. A holder may wait
-  // for an answer itself, so we must always read on. Each holder is a thread in
-  // hibernateStack or wakeStack, for the time of a few calls.
+  // for an answer itself, so we must always read on. It holds the word for the
+  // time of a few calls.
   constexpr size_t kMost = 512;
   static uintptr_t faults[kMost];
   for (size_t n = 0;;) {
@@ -598,6 +618,7 @@ void sweep(SleepWords* words) {
 // freeTables frees the page tables of which all stacks are away. The memory of
 // the first and the last may belong to others, too.
 void freeTables(SleepWords* words) {
+  if (!guardsAreMarks()) return;
   const Arena* a = words->arena;
   const uint64_t tables = words->tables.load(relaxed);  // as in noteTables
   for (uint32_t k = 0; tables >> k != 0; k++) {
@@ -608,9 +629,12 @@ void freeTables(SleepWords* words) {
     }
     const size_t first = (at - a->base) / a->stride;
     const size_t last = (end - 1 - a->base) / a->stride;
-    if (freeTable(words, static_cast<uint32_t>(first),
-                  std::min(static_cast<uint32_t>(last), a->nslots - 1), at,
-                  kTableSpan)) {
+    M* mp = acquirem();
+    const bool freed = freeTable(
+        words, static_cast<uint32_t>(first),
+        std::min(static_cast<uint32_t>(last), a->nslots - 1), at, kTableSpan);
+    releasem(mp);
+    if (freed) {
       words->tables.and_(~(uint64_t{1} << k), relaxed);
       stats.stackTables.add(1, relaxed);  // a figure
     }
@@ -647,7 +671,7 @@ void hibernateTidy() {
     unwatch(words);
     watched |= words->watched.load(relaxed);  // written by passes
   }
-  if (!watched) stacksAway.store(false, relaxed);
+  if (!watched) hibernateHint.stacksAway.store(false, relaxed);
   sleepImageFree(oldImages.xchg(nullptr, acquire));  // pairs with discard
 }
 

@@ -38,8 +38,11 @@ extern Atomic<int64_t> hibernateAfter;
 void hibernateinit();
 
 // stacksAway is false if no stack is away. If it is true, some may be. Written
-// by passes.
-extern Atomic<bool> stacksAway;
+// by passes. It is on a line of its own, because all wakers read it.
+struct alignas(kCacheLine) HibernateHint {
+  Atomic<bool> stacksAway;
+};
+extern HibernateHint hibernateHint;
 // bringNear brings back the stack in which p lies, if it is away. The goroutine
 // goes on sleeping. It is a hint: if there is no memory, nothing happens.
 // On: any.  P: either.  Locks: none.  Parks: no.
@@ -48,7 +51,7 @@ void bringNear(const void* p);
 // asleep. That costs a fifth of the fault that it avoids.
 // On, P, Locks, Parks: as bringNear.
 GUMP_ALWAYS_INLINE void nearStack(const void* p) {
-  if (GUMP_UNLIKELY(stacksAway.load(relaxed))) bringNear(p);  // a hint
+  if (GUMP_UNLIKELY(hibernateHint.stacksAway.load(relaxed))) bringNear(p);
 }
 
 // hibernateDue starts a pass if one is due. hibernateSleep returns the time in

@@ -205,7 +205,7 @@ int64_t hibernateSleep(int64_t now) {
 bool hibernateBegin() {
   // Relaxed: passes come one after the other.
   if (hibernation.load(relaxed) == Hibernation::kUntried) start();
-  // Pairs with the store in answerFaults. Until then there is no pass.
+  // Pairs with the store in faultsMain. Until then there is no pass.
   if (hibernation.load(acquire) != Hibernation::kReady) return false;
   passTime = nanotime();
   found.store(0, relaxed);

@@ -30,8 +30,9 @@
 //        * marked in arena->dropped.
 //       Code that takes a slot from its place owns the slot's StackTop. A slot
 //       that was not carved, or that was dropped, has no page and no StackTop.
-//  (K5) A slot's guard is installed once, before the slot is first bound, and
-//       stays. top->unguarded says that there is none.
+//  (K5) A slot's guard is installed before the slot is first bound, and stays,
+//       except while the stack of its goroutine is away (hibernate.cc).
+//       top->unguarded says that there is none.
 //  (K6) LeakSanitizer looks for pointers in all of an arena. Arenas lie in a
 //       range that LeakSanitizer knows, because the runtime must not wait for
 //       it (root_range.h).

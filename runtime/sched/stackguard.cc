@@ -147,10 +147,24 @@ uint32_t installGuards(uintptr_t first, size_t stride, uint32_t n) {
   return n;
 }
 
+bool guardsAreMarks() {
+  return guardMode.load(relaxed) == GuardMode::kMadvise;  // constant
+}
+
 bool removeGuards(uintptr_t at, size_t n) {
-  return guardMode.load(relaxed) == GuardMode::kMadvise &&  // constant
-         rawSyscall(SYS_madvise, static_cast<long>(at), static_cast<long>(n),
+  return rawSyscall(SYS_madvise, static_cast<long>(at), static_cast<long>(n),
                     kMadvGuardRemove, 0, 0, 0) == 0;
+}
+
+int restoreGuard(uintptr_t at) {
+  const auto start = static_cast<long>(at);
+  const long r =
+      rawSyscall(SYS_madvise, start, kGuardSize, kMadvGuardInstall, 0, 0, 0);
+  if (r == 0 || r == -ENOMEM || r == -EAGAIN || r == -EINTR) {
+    return static_cast<int>(-r);
+  }
+  return static_cast<int>(
+      -rawSyscall(SYS_mprotect, start, kGuardSize, PROT_NONE, 0, 0, 0));
 }
 
 void guardUnmapped() {

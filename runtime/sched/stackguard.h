@@ -24,10 +24,15 @@ void stackguardinit();
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] uint32_t installGuards(uintptr_t first, size_t stride,
                                      uint32_t n);
-// removeGuards removes all guards in a range, if they are marks in page tables.
-// Returns false if they are not, or if that failed.
+// guardsAreMarks returns true if guards are marks in page tables. removeGuards
+// removes all marks in a range. Returns false if that failed. restoreGuard
+// installs the guard at `at` again. Returns 0, or the errno. If the kernel
+// refuses a mark, as in memory that the program has locked meanwhile, the guard
+// becomes a mapping.
 // On: any.  P: either.  Locks: none.  Parks: no.
+[[nodiscard]] bool guardsAreMarks();
 [[nodiscard]] bool removeGuards(uintptr_t at, size_t n);
+[[nodiscard]] int restoreGuard(uintptr_t at);
 // guardUnmapped notes that a mapping with one guard is gone.
 // On: any.  P: either.  Locks: none.  Parks: no.
 void guardUnmapped();

@@ -111,9 +111,9 @@ int userfaultZero(uintptr_t to) {
   return 0;
 }
 
-void userfaultDrop(uintptr_t p, size_t n) {
-  (void)rawSyscall(SYS_madvise, static_cast<long>(p), static_cast<long>(n),
-                   MADV_DONTNEED, 0, 0, 0);
+bool userfaultDrop(uintptr_t p, size_t n) {
+  return rawSyscall(SYS_madvise, static_cast<long>(p), static_cast<long>(n),
+                    MADV_DONTNEED, 0, 0, 0) == 0;
 }
 
 size_t userfaultNext(uintptr_t* faults, size_t n, bool wait) {

@@ -38,8 +38,8 @@ namespace gump::rt {
 // missing, they fault again.
 void userfaultWake(uintptr_t p);
 // userfaultDrop gives the pages of [p, p + n) back to the kernel, and page
-// tables that it covers.
-void userfaultDrop(uintptr_t p, size_t n);
+// tables that it covers. Returns false if the program has locked them.
+bool userfaultDrop(uintptr_t p, size_t n);
 // userfaultNext stores the addresses of up to n faults, and returns how many.
 // If `wait`, it sleeps until there is one.
 [[nodiscard]] size_t userfaultNext(uintptr_t* faults, size_t n, bool wait);

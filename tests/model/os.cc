@@ -142,7 +142,7 @@ int userfaultZero(uintptr_t to) {
   (void)fillPage(to, nullptr);
   return 0;
 }
-void userfaultDrop(uintptr_t, size_t) {}
+bool userfaultDrop(uintptr_t, size_t) { return true; }
 void userfaultWake(uintptr_t) { futexwakeup(&pageState, 1000); }
 size_t userfaultNext(uintptr_t*, size_t, bool) { return 0; }
 
