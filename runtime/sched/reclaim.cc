@@ -210,15 +210,20 @@ G* reclaimIdleWorker() {
 
 namespace {
 
-// dealOut makes all slabs available, and wakes workers for them.
+// dealOut makes all slabs available, and wakes workers for them. If there is
+// only one slab, the caller needs no help: it has finished the slab before a
+// thread has woken up.
 void dealOut(Visit visit) {
-  startWorkers();
+  const GSlab* first = nextGSlab(nullptr);
+  const bool alone = first == nullptr || nextGSlab(first) == nullptr;
+  if (!alone) startWorkers();
   {
     LockScope l(&work.lock);
     work.visit = visit;
     work.next = nextGSlab(nullptr);
     updateAvailable();
   }
+  if (alone) return;
   for (int32_t n = gomaxprocs.load(relaxed) / 4 - 1; n > 0; n--) {
     G* gp = takeWorker();
     if (gp == nullptr) break;
@@ -283,7 +288,14 @@ void forceReclaim(int64_t now) {
   if (!startSystemG(&kForcedCycle)) forcingReclaim.store(false, release);
 }
 
-void runtimeGC() noexcept { cycle(&stats.requestedCycles); }
+// In Go, GC parks until the workers have done the cycle, and yields between the
+// spans that it sweeps. Here the caller may do all of the cycle itself, without
+// parking. So it yields, or a goroutine that calls GC in a loop would keep its
+// P for a slice: at one P each of the others would get a turn once in 10 ms.
+void runtimeGC() noexcept {
+  cycle(&stats.requestedCycles);
+  if (!getg()->foreign) gosched();
+}
 
 namespace {
 

@@ -157,6 +157,25 @@ TEST(ReclaimTest, IdlePsHelp) {
   });
 }
 
+TEST(ReclaimTest, CyclesInALoop_LetAnotherGoroutineRunBetweenThem) {
+  RunWith(1, [] {
+    constexpr int kCycles = 100;
+    int turns = 0;
+    bool over = false;
+    sync::WaitGroup other;
+    other.Go([&] {
+      while (!over) {
+        turns++;
+        runtime::Gosched();
+      }
+    });
+    for (int i = 0; i < kCycles; i++) runtime::GC();
+    EXPECT_GE(turns, kCycles);
+    over = true;
+    other.Wait();
+  });
+}
+
 TEST(ReclaimTest, PlainThreadsMayAskForIt) {
   RunWith(2, [] {
     Crowd crowd(100);
