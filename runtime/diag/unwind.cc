@@ -76,8 +76,17 @@ void Frames::finish() {
 }
 
 void unwindinit() {
+  // One frame is enough: the unwinder makes its tables when a walk begins, and
+  // addFrame calls all the functions that the loader binds at their first call.
   Frames frames;
-  walkHere(&frames);
+  frames.clear();
+  Walk w{.out = &frames, .skip = 0, .fromSignal = false};
+  _Unwind_Backtrace(
+      [](_Unwind_Context* context, void* arg) {
+        (void)addFrame(context, arg);
+        return _URC_END_OF_STACK;
+      },
+      &w);
 }
 
 GUMP_NO_SANITIZE void walkHere(Frames* out) {

@@ -82,6 +82,7 @@ namespace {
 
 constexpr uint32_t kRefillBatch = 32;  // slots that a P takes at once
 static_assert(kRefillBatch <= kMaxGuardBatch);
+constexpr uint32_t kFirstBatch = 4;  // the first slots of a class
 
 // SlotList is a LIFO of free slots through StackTop::next.
 struct SlotList {
@@ -248,6 +249,10 @@ Range reserveSlots(uint32_t node, uint32_t order, uint32_t n)
     stacks.nnodes = std::max(stacks.nnodes, node + 1);
   }
   Arena* a = c->arena;
+  // Each slot takes a page, a guard and a part of a page table at once. A small
+  // program needs only a few, so a class never grows to more than twice its
+  // size at once.
+  n = std::min(n, std::max(kFirstBatch, c->carved));
   const Range r{a, a->bump, std::min(n, a->nslots - a->bump)};
   a->bump += r.n;
   c->carved += r.n;

@@ -39,6 +39,9 @@ constexpr int kPidfdSelf = -10000;
 // the guard.
 constexpr int64_t kMappingsPerGuard = 2;
 constexpr int64_t kDefaultMaxMapCount = 65530;
+constexpr int64_t guardsOf(int64_t maxMapCount) {
+  return maxMapCount / 4 * 3 / kMappingsPerGuard;
+}
 
 constexpr uint64_t kCanary = 0x6b636174735f7275;
 constexpr size_t kCanaryWords = 4;
@@ -47,7 +50,8 @@ constexpr size_t kCanaryWords = 4;
 // alone, so all accesses are relaxed.
 Atomic<GuardMode> guardMode{GuardMode::kMprotect};
 Atomic<bool> batchGuards;
-Atomic<int64_t> mprotectBudget;  // guards that may yet be made by mprotect
+// Guards that may yet be made by mprotect.
+Atomic<int64_t> mprotectBudget{guardsOf(kDefaultMaxMapCount)};
 Atomic<bool> toldUnguarded;
 
 GUMP_NOINLINE bool adviseGuard(uintptr_t at) {
@@ -112,7 +116,6 @@ GUMP_NOINLINE int64_t readMaxMapCount() {
 // If the kernel's pages are larger than kGuardSize, both kinds of guard fail at
 // every stack, and stacks have no guard.
 void stackguardinit() {
-  mprotectBudget.store(readMaxMapCount() / 4 * 3 / kMappingsPerGuard, relaxed);
   bool one = false;
   bool many = false;
   constexpr size_t kStride = 2 * kGuardSize;
@@ -126,6 +129,7 @@ void stackguardinit() {
   // LeakSanitizer reads all memory that the list of mappings calls readable.
   // Marks in page tables are not in that list, so such a guard would kill it.
   const bool marks = one && !sanitizerReadsStacks();
+  if (!marks) mprotectBudget.store(guardsOf(readMaxMapCount()), relaxed);
   stackSetGuardMode(marks ? GuardMode::kMadvise : GuardMode::kMprotect);
   batchGuards.store(many, relaxed);
 }

@@ -187,6 +187,16 @@ bool findNode(Found* f, int32_t id) {
   return true;
 }
 
+// giveAll adds the only node of the machine, which has all processors. So its
+// own files need not be read, which most programs would do at their start.
+bool giveAll(Found* f, int32_t id) {
+  const int32_t i = indexOf(&f->t, id);
+  f->t.nodes[i].processors = f->mask.count();
+  f->t.nodes[i].bindable = true;
+  memset(f->t.nodeOf, i, sizeof(f->t.nodeOf));
+  return true;
+}
+
 // findDistances fills in the row of one node. A file that cannot be read, or
 // has not one number for each node that is online, changes nothing.
 void findDistances(Found* f, int32_t node) {
@@ -225,6 +235,7 @@ bool find(Found* f) {
     return true;
   });
   if (!good) return false;
+  if (f->nids == 1 && f->t.nnodes == 0) return giveAll(f, f->ids[0]);
   for (int32_t k = 0; k < f->nids; k++) {
     if (!findNode(f, f->ids[k])) return false;
   }
@@ -381,7 +392,9 @@ void readTopology(const char* prefix, const CpuSet& mask, Topology* t) {
     keepKnown(mask, t);
     return;
   }
-  for (int32_t i = 0; i < f->t.nnodes; i++) findDistances(f, i);
+  if (f->nids > 1) {
+    for (int32_t i = 0; i < f->t.nnodes; i++) findDistances(f, i);
+  }
   *t = f->t;
 }
 
