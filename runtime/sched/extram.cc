@@ -106,6 +106,7 @@ void dropm(M* mp) {
   auto* e = reinterpret_cast<ExtraM*>(mp);  // m is its first member
   G* gp = mp->curg.load(relaxed);           // written by us
   mp->lockedExt = 0;  // the next thread has not locked anything
+  if (!mp->gFree.empty()) gfpurgeForeign(mp);
   setg(nullptr);
   {
     LockScope l(&sched.lock);

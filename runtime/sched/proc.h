@@ -265,6 +265,10 @@ constexpr FuncType systemFunc(void (*run)(void*)) noexcept {
 [[nodiscard]] G* gfget(P* pp);
 void gfput(P* pp, G* gp);
 void gfpurge(P* pp);
+// gfpurgeForeign moves the free cells of a foreign thread, which is about to
+// end, to the pools.
+// On: a foreign thread.  P: none.  Locks: takes kGFree.  Parks: no.
+void gfpurgeForeign(M* mp);
 // goexit1 is the goroutine's last call. It destroys the closure and the
 // goroutine-local values, and ends the goroutine.
 // On: user.  P: needed.  Locks: none held.  Parks: yes.

@@ -529,6 +529,10 @@ int32_t gcount() {
   for (int32_t i = 0; i < procs; i++) {
     n -= peek(allp[i]->gFreeN);
   }
+  for (const M* mp = allm.load(acquire); mp != nullptr;
+       mp = mp->alllink) {  // pairs with mcommoninit
+    n -= peek(mp->gFreeN);
+  }
   return n < 1 ? 1 : static_cast<int32_t>(n);
 }
 

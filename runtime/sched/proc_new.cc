@@ -82,11 +82,15 @@ GSlab* newSlab(uint32_t node) {
   return slab;
 }
 
-uint64_t nextGoid(P* pp) {
+uint64_t nextGoid(M* mp, P* pp) {
   // Only uniqueness matters, not order. The counts are figures.
   if (pp == nullptr) {
     sched.createdNoP.add(1, relaxed);
-    return sched.goidgen.add(1, relaxed);
+    if (mp->goidsLeft-- == 0) {
+      mp->goidNext = sched.goidgen.add(kGoidBatch, relaxed) - kGoidBatch + 1;
+      mp->goidsLeft = kGoidBatch - 1;
+    }
+    return mp->goidNext++;
   }
   const uint64_t n = pp->created.load(relaxed);
   if (n % kGoidBatch == 0) {  // the batch is used up
@@ -397,6 +401,32 @@ void gfputGlobal(G* gp) {
   putCells(&q);
 }
 
+// refillForeign is called if mp->gFree is empty.
+GUMP_NOINLINE void refillForeign(M* mp) {
+  GPool* pool = poolFor(memoryNode(nullptr));
+  if (pool == nullptr || pool->n.load(relaxed) == 0) return;  // a hint
+  LockScope l(&sched.gFreeLock);
+  mp->gFreeN = takeBatch(pool, &mp->gFree);
+}
+
+// gfgetForeign is gfget for a foreign thread. The cells come back from Ps, so
+// their lines lie in the caches of other processors. A thread that starts many
+// goroutines therefore takes a batch, and loads each cell ahead of its use.
+G* gfgetForeign(M* mp) {
+  if (mp->gFree.empty()) refillForeign(mp);
+  G* gp = mp->gFree.pop();
+  if (gp == nullptr) return nullptr;
+  mp->gFreeN--;
+  prefetchCell(mp->gFree.head);
+  return gp;
+}
+
+// gfgetWithoutP is gfget for a caller without a P.
+GUMP_NOINLINE G* gfgetWithoutP(M* mp) {
+  return getg()->foreign ? gfgetForeign(mp)
+                         : gfgetGlobal(poolFor(memoryNode(nullptr)));
+}
+
 // newCell makes a cell for pp, which may be nullptr. If there is no memory, it
 // takes a free one of any node.
 GUMP_NOINLINE G* newCell(P* pp) {
@@ -405,6 +435,13 @@ GUMP_NOINLINE G* newCell(P* pp) {
 }
 
 }  // namespace
+
+void gfpurgeForeign(M* mp) {
+  GQueue q;
+  while (G* gp = mp->gFree.pop()) q.pushBack(gp);
+  mp->gFreeN = 0;
+  putCells(&q);
+}
 
 void gfpurge(P* pp) {
   GQueue q;
@@ -485,9 +522,7 @@ G* newproc1(const FuncType* ft, void* closure, const SpawnOptions* o,
             uintptr_t pc) {
   M* mp = acquirem();  // the P's free list is ours until releasem
   P* pp = mp->p;
-  G* gp = GUMP_LIKELY(pp != nullptr)
-              ? gfget(pp)
-              : gfgetGlobal(poolFor(memoryNode(nullptr)));
+  G* gp = GUMP_LIKELY(pp != nullptr) ? gfget(pp) : gfgetWithoutP(mp);
   if (GUMP_UNLIKELY(gp == nullptr)) gp = newCell(pp);
   if (GUMP_UNLIKELY(gp == nullptr)) {
     releasem(mp);
@@ -523,7 +558,7 @@ G* newproc1(const FuncType* ft, void* closure, const SpawnOptions* o,
   } else {
     gp->name = nullptr;
   }
-  gp->goid = nextGoid(pp);
+  gp->goid = nextGoid(mp, pp);
   releasem(mp);
   return gp;
 }

@@ -216,6 +216,13 @@ struct M {
   uint8_t ranksheld[15] = {};
   const void* locksheld[15] = {};
   bool diesInHook = false;  // a hook of the program's ends the process
+  // Of a foreign thread: free cells for the goroutines that it starts, at most
+  // a batch. Of any M: the numbers that it may yet give to goroutines that it
+  // starts without a P. Both are used by the thread; gcount reads gFreeN.
+  GList gFree;
+  uint32_t gFreeN = 0;
+  uint32_t goidsLeft = 0;
+  uint64_t goidNext = 0;
   TraceM trace;
   int32_t throwing = 0;  // 1 fatal, 2 throw
   int32_t dying = 0;

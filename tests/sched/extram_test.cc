@@ -73,6 +73,33 @@ GUMP_INSTANTIATE_GOMAXPROCS(ForeignTest);
 
 constexpr int kRounds = rt::kSanitizerBuild ? 50 : 500;
 
+TEST_P(ForeignTest, CellsThatAThreadKeeps_CountAsNoGoroutines) {
+  Run([] {
+    const int before = runtime::NumGoroutine();
+    chan<void> spawned = make_chan<void>();
+    chan<void> counted = make_chan<void>();
+    std::thread t([&] {
+      // Enough that Ps give whole batches of free cells to the pool, and then
+      // one more, for which the thread takes a batch.
+      for (const int n : {1000, 1}) {
+        sync::WaitGroup wg;
+        for (int i = 0; i < n; i++) wg.Go([] {});
+        wg.Wait();
+      }
+      EXPECT_GT(rt::getg()->m->gFreeN, 0u);
+      spawned.Close();
+      counted.Recv();
+    });
+    spawned.Recv();
+    EXPECT_TRUE(
+        testing::Eventually([&] { return runtime::NumGoroutine() == before; }));
+    counted.Close();
+    blocking([&t] { t.join(); });
+    EXPECT_TRUE(
+        testing::Eventually([&] { return runtime::NumGoroutine() == before; }));
+  });
+}
+
 // ---- Every primitive
 
 TEST_P(ForeignTest, EveryValueSentBeforeTheCloseIsReceived) {
