@@ -83,13 +83,20 @@ constinit Atomic<uint32_t> traceSema(1);
 enum Phase : uint32_t { kCalm, kSwitching, kMainOver };
 constinit Atomic<uint32_t> phase(kCalm);
 
-// A file that gets the generations from `first` on. Guarded by traceSema.
+// The file, or the sink, that gets the generations from `first` on. Guarded by
+// traceSema.
 struct File {
-  int fd = -1;         // -1: there is none
+  int fd = -1;
   bool owned = false;  // closed at the end
+  TraceSink sink = nullptr;
+  void* arg = nullptr;
   bool headerWritten = false;
   bool broken = false;  // a write has failed
   uint64_t first = 0;
+
+  bool on() const { return fd >= 0 || sink != nullptr; }
+  // put writes n bytes. Returns false if that fails.
+  bool put(const void* bytes, size_t n) const;
 };
 constinit File file;
 
@@ -134,7 +141,7 @@ SyncBatch syncBatch[2];
 // When the current generation began. For sysmon.
 Atomic<int64_t> genSince;
 Atomic<bool> advancing;
-// Whether file.fd >= 0, for readers without traceSema.
+// The same as file.on(), for readers without traceSema.
 Atomic<bool> fileOpen;
 
 void SyncBatch::make(uint64_t gen, int64_t now) {
@@ -267,6 +274,10 @@ int writeAll(int fd, const void* bytes, size_t n) {
   return error;
 }
 
+bool File::put(const void* bytes, size_t n) const {
+  return sink != nullptr ? sink(arg, bytes, n) : writeAll(fd, bytes, n) == 0;
+}
+
 constexpr std::string_view kHeader("go 1.23 trace\0\0\0", 16);
 
 // Output is a generation in the file's format.
@@ -287,13 +298,13 @@ bool forEachPart(const Output& o, F&& f) {
 }
 
 bool writeOutput(File* f, const Output& o) {
-  const int fd = f->fd;
   if (!std::exchange(f->headerWritten, true) &&
-      writeAll(fd, kHeader.data(), kHeader.size()) != 0) {
+      !f->put(kHeader.data(), kHeader.size())) {
     return false;
   }
-  return forEachPart(
-      o, [fd](const void* p, size_t n) { return writeAll(fd, p, n) == 0; });
+  return forEachPart(o,
+                     [f](const void* p, size_t n) { return f->put(p, n); }) &&
+         (f->sink == nullptr || f->sink(f->arg, nullptr, 0));
 }
 
 std::string flatten(const Output& o) {
@@ -486,7 +497,7 @@ void switchGeneration() {
 void keep(uint64_t gen, Output* o) {
   o->tail = traceTables(gen);
   if (recorder.on) recorder.add(flatten(*o));
-  if (file.fd >= 0 && !file.broken && gen >= file.first) {
+  if (file.on() && !file.broken && gen >= file.first) {
     file.broken = !writeOutput(&file, *o);
   }
 }
@@ -562,31 +573,52 @@ void advancer(void*) {
 }
 constexpr FuncType kAdvancer = systemFunc(advancer);
 
+// startFile begins a trace to f. Returns false if there is one already.
+// On: user, or a foreign thread.  P: either.  Locks: none.  Parks: yes.
+bool startFile(const File& f) {
+  schedinit();
+  Session session;
+  if (file.on()) return false;
+  const bool beside = runs();  // beside the recorder
+  if (beside) advance(&session, /*stops=*/false);
+  file = f;
+  file.first = lastGen + (beside ? 0 : 1);
+  if (!beside) begin();
+  fileOpen.store(true, relaxed);  // a hint
+  return true;
+}
+
+// stopFile ends the trace to `file`.
+// On: user, or a foreign thread.  P: either.  Locks: none.  Parks: yes.
+void stopFile(Session* session) {
+  advance(session, /*stops=*/!recorder.on);
+  if (file.owned) ::close(file.fd);
+  file = File();
+  fileOpen.store(false, relaxed);  // a hint
+}
+
 // Without it, the last generation would be lost when the process ends.
 void stopAtExit() { traceStop(); }
 
 }  // namespace
 
 bool traceStart(int fd, bool owned) noexcept {
-  schedinit();
-  Session session;
-  if (file.fd >= 0) return false;
-  const bool beside = runs();  // beside the recorder
-  if (beside) advance(&session, /*stops=*/false);
-  file = File{.fd = fd, .owned = owned, .first = lastGen + (beside ? 0 : 1)};
-  if (!beside) begin();
-  fileOpen.store(true, relaxed);  // a hint
-  return true;
+  return startFile({.fd = fd, .owned = owned});
+}
+
+bool traceStartTo(TraceSink sink, void* arg) noexcept {
+  return startFile({.sink = sink, .arg = arg});
 }
 
 void traceStop() noexcept {
   if (!traceEnabled()) return;
   Session session;
-  if (file.fd < 0) return;
-  advance(&session, /*stops=*/!recorder.on);
-  if (file.owned) ::close(file.fd);
-  file = File();
-  fileOpen.store(false, relaxed);  // as above
+  if (file.on()) stopFile(&session);
+}
+
+void traceStopTo(const void* arg) noexcept {
+  Session session;
+  if (file.sink != nullptr && file.arg == arg) stopFile(&session);
 }
 
 bool traceEnabled() noexcept { return fileOpen.load(relaxed); }
@@ -606,7 +638,7 @@ void traceRecorderStop() noexcept {
   Session session;
   if (!recorder.on) return;
   recorder.on = false;
-  if (file.fd < 0) advance(&session, /*stops=*/true);
+  if (!file.on()) advance(&session, /*stops=*/true);
   recorder.clear();
 }
 

@@ -447,10 +447,12 @@ void printSnapshot(Writer* w, Snapshot* s, const GRecord& self) {
   auto* known = static_cast<FrameTexts*>(sysReserve(sizeof(FrameTexts)));
   for (size_t at = 0; at < s->used;) {
     const GRecord r = readSnapshot(s, &at);
-    scopes.add(r);
-    print(w, "\n");
-    printGoroutine(w, r, s->frames, /*level=*/1, /*showPointers=*/false,
-                   /*first=*/0, known);
+    if (!w->refused) {
+      scopes.add(r);
+      print(w, "\n");
+      printGoroutine(w, r, s->frames, /*level=*/1, /*showPointers=*/false,
+                     /*first=*/0, known);
+    }
     releaseLabels(r.labels);
   }
   if (known != nullptr) sysFree(known, sizeof(*known));
@@ -724,6 +726,14 @@ size_t stackDump(bool all, BufferGrower grow, void* arg) noexcept {
   Writer w{.grow = grow, .arg = arg};
   (void)dump(all, /*leaks=*/nullptr, &w);
   return w.total;
+}
+
+bool stackStream(char* buffer, size_t size, TextSink sink, void* arg) noexcept {
+  const StandardHold hold;  // as in stackDump
+  Writer w{.buf = buffer, .cap = size, .sink = sink, .arg = arg};
+  (void)dump(/*all=*/true, /*leaks=*/nullptr, &w);
+  flush(&w);
+  return !w.refused;
 }
 
 LeakStatus leakDump(BufferGrower grow, void* arg, size_t* size) noexcept {
