@@ -703,19 +703,25 @@ LeakStatus dump(bool all, LeakSearch* leaks, Writer* w) {
   return status;
 }
 
-// 1 while no thread searches for leaks.
+// 1 while no goroutine, or no plain thread, searches for leaks. They bound the
+// memory that searches take. If main ends, a goroutine that has its semaphore
+// goes on only with the next Run. So a plain thread does not wait for it. It
+// may miss leaks then: the tables of the other search have addresses of
+// everything, and are memory as any other.
 constinit Atomic<uint32_t> leakSema(1);
+constinit Atomic<uint32_t> plainLeakSema(1);
 
 // searchLeaks calls take with a search that is prepared.
 template <class F>
 LeakStatus searchLeaks(const F& take) {
   const StandardHold hold;  // as in stackDump; and the search opens files
-  semacquire(&leakSema, /*lifo=*/false, SemaReason::kSemacquire);
+  Atomic<uint32_t>* sema = runtimeEntry()->foreign ? &plainLeakSema : &leakSema;
+  semacquire(sema, /*lifo=*/false, SemaReason::kSemacquire);
   LeakSearch search;
   LeakStatus status = search.prepare();
   if (status == LeakStatus::kDone) status = take(&search);
   search.finish();
-  semrelease(&leakSema, /*handoff=*/false);
+  semrelease(sema, /*handoff=*/false);
   return status;
 }
 
