@@ -13,7 +13,7 @@ namespace gump::rt {
 struct G;
 
 // The number of the profile that is being taken; 0: none is. While it is not 0,
-// tracing() is true.
+// kProfileHint is set.
 extern Atomic<uint32_t> goroutineProfile;
 
 // profilesGoroutines returns true while a profile is being taken. For a thread
