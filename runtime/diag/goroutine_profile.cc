@@ -125,12 +125,9 @@ Atomic<uint64_t> profileLost;      // goroutines that did not fit
 Atomic<int32_t> profileRecorders;  // threads in profileBefore or profileBind
 uint32_t lastProfile = 2;          // 1 or 2: the last number; under profileSema
 
-// The values of G::profiled.
+// The value of G::profiled between the claim and profileDone.
 uint8_t beingRecorded(uint32_t number) {
   return static_cast<uint8_t>(2 * number);
-}
-uint8_t recorded(uint32_t number) {
-  return static_cast<uint8_t>(2 * number + 1);
 }
 
 // awaitRecorder waits for another thread, which needs some microseconds.
@@ -219,7 +216,7 @@ void recordClaimed(G* gp) {
 bool claimRecord(G* gp, uint32_t number) {
   for (int tries = 0;; tries++) {
     const uint8_t s = gp->profiled.load(acquire);  // pairs with finishRecord
-    if (s == recorded(number)) return false;
+    if (s == profileDone(number)) return false;
     if (s == beingRecorded(number)) {
       awaitRecorder(tries);
     } else if (gp->profiled.cas(s, beingRecorded(number), acquire)) {
@@ -230,7 +227,7 @@ bool claimRecord(G* gp, uint32_t number) {
 
 void finishRecord(G* gp, uint32_t number) {
   // The next change of gp, which pairs with this, follows our walk.
-  gp->profiled.store(recorded(number), release);
+  gp->profiled.store(profileDone(number), release);
 }
 
 // RecorderCount is the counted section of (GP4).
@@ -257,7 +254,7 @@ class RecorderCount {
 bool isRecorded(const G* gp) {
   const uint32_t number = goroutineProfile.load(acquire);
   // Acquire: pairs with finishRecord.
-  return number == 0 || gp->profiled.load(acquire) == recorded(number);
+  return number == 0 || gp->profiled.load(acquire) == profileDone(number);
 }
 
 }  // namespace
@@ -287,7 +284,7 @@ void profileBegin(char* base, size_t size, G* self) {
   profileUsed.store(0, relaxed);  // the world is stopped
   profileLost.store(0, relaxed);
   lastProfile = 3 - lastProfile;
-  if (self != nullptr) self->profiled.store(recorded(lastProfile), relaxed);
+  if (self != nullptr) self->profiled.store(profileDone(lastProfile), relaxed);
   // Publishes the above to threads without a P. It is seq_cst as in profileEnd,
   // so that all numbers are in one order.
   goroutineProfile.store(lastProfile, seq_cst);

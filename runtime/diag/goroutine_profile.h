@@ -16,6 +16,12 @@ struct G;
 // kProfileHint is set.
 extern Atomic<uint32_t> goroutineProfile;
 
+// profileDone returns the value of G::profiled of a goroutine that is done in the
+// profile of a number.
+inline uint8_t profileDone(uint32_t number) {
+  return static_cast<uint8_t>(2 * number + 1);
+}
+
 // profilesGoroutines returns true while a profile is being taken. For a thread
 // without a P it is a hint.
 // On: any.  P: either.  Locks: none.  Parks: no.

@@ -6,11 +6,9 @@
 // their labels, which the profile takes at the same time as the stacks.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <set>
 #include <string>
@@ -23,7 +21,6 @@
 #include "gump/context.h"
 #include "gump/go.h"
 #include "gump/internal/linkname_pprof.h"
-#include "gump/metrics.h"
 #include "gump/pprof.h"
 #include "gump/runtime.h"
 #include "gump/sync/mutex.h"
@@ -248,60 +245,6 @@ TEST_P(GoroutineProfileTest, GoroutinesThatBeginLaterAreNotShown) {
                    });
     stop = true;
     idle.Close();
-    wg.Wait();
-  });
-}
-
-// Pauses returns the durations of all stops of the world so far.
-metrics::Float64Histogram Pauses() {
-  std::vector<metrics::Sample> s(1);
-  s[0].name = "/sched/pauses/total/other:seconds";
-  metrics::Read(absl::MakeSpan(s));
-  return s[0].value.Histogram();
-}
-
-// LongestPause returns an upper bound, in seconds, of the longest stop of the
-// world since `before` was read.
-double LongestPause(const metrics::Float64Histogram& before) {
-  const metrics::Float64Histogram now = Pauses();
-  double longest = 0;
-  for (size_t i = 0; i < now.counts.size(); i++) {
-    if (now.counts[i] != before.counts[i]) longest = now.buckets[i + 1];
-  }
-  return longest;
-}
-
-double Seconds(std::chrono::steady_clock::duration d) {
-  return std::chrono::duration<double>(d).count();
-}
-
-TEST_P(GoroutineProfileTest, StopIsShortHoweverManyGoroutines) {
-  Run([] {
-    constexpr int kMany = testing::kManyGoroutines / 10;
-    chan<bool> c = make_chan<bool>();
-    sync::WaitGroup wg;
-    WithToken([&] {
-      for (int i = 0; i < kMany; i++) wg.Go([c] { (void)c.Recv(); });
-    });
-    // Let them run, and wait.
-    while (Take().begun < kMany) runtime::Gosched();
-    // The shortest of several, because others use the machine, too.
-    double pause = 1e9;
-    double whole = 1e9;
-    for (int i = 0; i < 3; i++) {
-      const metrics::Float64Histogram before = Pauses();
-      const auto start = std::chrono::steady_clock::now();
-      const Shown s = Take();
-      whole =
-          std::min(whole, Seconds(std::chrono::steady_clock::now() - start));
-      pause = std::min(pause, LongestPause(before));
-      EXPECT_EQ(s.token, kMany);
-      EXPECT_EQ(s.all, kMany + 1);
-    }
-    std::printf("%d goroutines: stop below %.3f ms, profile %.1f ms\n", kMany,
-                pause * 1e3, whole * 1e3);
-    EXPECT_LT(pause, whole / 4);
-    c.Close();
     wg.Wait();
   });
 }

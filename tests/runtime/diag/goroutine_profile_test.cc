@@ -1,0 +1,68 @@
+// The goroutine profile stops the world only to mark a moment.
+#include "runtime/diag/goroutine_profile.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+#include "gump/chan.h"
+#include "gump/internal/linkname_pprof.h"
+#include "gump/runtime.h"
+#include "gump/sync/waitgroup.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/stw.h"
+#include "tests/testing/stress.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump::rt {
+namespace {
+
+// LeftToRecord returns how many parked goroutines the current profile has yet
+// to record, or 0 if none is being taken. The world is stopped.
+int LeftToRecord() {
+  int left = 0;
+  if (goroutineProfile.load(acquire) == 0) return left;
+  forEachG(
+      [](G* gp, void* n) {
+        const uint8_t done = profileDone(goroutineProfile.load(acquire));
+        *static_cast<int*>(n) += readgstatus(gp) == kGwaiting &&
+                                 gp->profiled.load(acquire) != done;
+      },
+      &left);
+  return left;
+}
+
+// Two stops of the world exclude each other. So a goroutine that another stop
+// finds unrecorded is recorded after the stop of its profile, not in it.
+TEST(GoroutineProfileStopTest, GoroutinesAreRecordedAfterTheStop) {
+  testing::RunWith(2, [] {
+    constexpr int kMany = testing::kManyGoroutines / 10;
+    chan<bool> c = make_chan<bool>();
+    std::atomic<bool> done = false;
+    std::atomic<int> most_left = 0;
+    sync::WaitGroup wg;
+    for (int i = 0; i < kMany; i++) wg.Go([c] { (void)c.Recv(); });
+    wg.Go([&] {
+      while (!done) {
+        stopTheWorld(WaitReason::kStoppingTheWorld);
+        most_left = std::max(most_left.load(), LeftToRecord());
+        startTheWorld();
+        runtime::Gosched();
+      }
+    });
+    EXPECT_TRUE(testing::Eventually([&] {
+      const auto ignore = [](void* /*arg*/, const StackRecord& /*stack*/) {};
+      EXPECT_TRUE(visitGoroutines(ignore, nullptr));
+      return most_left > kMany / 2;
+    })) << most_left;
+    done = true;
+    c.Close();
+    wg.Wait();
+  });
+}
+
+}  // namespace
+}  // namespace gump::rt
