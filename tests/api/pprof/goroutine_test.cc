@@ -6,6 +6,7 @@
 // their labels, which the profile takes at the same time as the stacks.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -20,6 +21,7 @@
 #include "gump/chan.h"
 #include "gump/context.h"
 #include "gump/go.h"
+#include "gump/internal/linkname_debug.h"
 #include "gump/internal/linkname_pprof.h"
 #include "gump/pprof.h"
 #include "gump/runtime.h"
@@ -197,6 +199,42 @@ TEST_P(GoroutineProfileTest, TokenIsNeverInTwoPlaces) {
                      EXPECT_EQ(s.all, 101);
                    });
     ring.Stop();
+  });
+}
+
+// Awake returns how many goroutines with the label `ring` do not wait.
+int Awake() {
+  int awake = 0;
+  const uint64_t lost = rt::visitGoroutineInfos(
+      [](void* arg, const rt::GoroutineInfo& info) {
+        size_t n;
+        const rt::Label* labels = rt::labelsIn(info.labels, &n);
+        for (size_t i = 0; i < n; i++) {
+          *static_cast<int*>(arg) += std::strcmp(labels[i].key, "ring") == 0 &&
+                                     std::strcmp(info.state, "waiting") != 0;
+        }
+      },
+      &awake);
+  EXPECT_EQ(lost, 0U);
+  return awake;
+}
+
+// The token wakes one goroutine after the other while they are visited. So many
+// would seem to be awake, if states were those of the visit. At one moment the
+// holder is awake, the one before and the one behind it, and few that have been
+// preempted before they could park.
+TEST_P(GoroutineProfileTest, StatesAreOfOneMoment) {
+  Run([] {
+    constexpr int kMembers = 1000;
+    WithLabel("ring", "member", [] {
+      Ring ring(kMembers, /*overlap=*/false);
+      while (ring.passes() < kMembers) runtime::Gosched();  // all have begun
+      int most = 0;
+      ProfilesDuring([&] { return ring.passes(); },
+                     [&](const Shown&) { most = std::max(most, Awake()); });
+      ring.Stop();
+      EXPECT_LE(most, 20);
+    });
   });
 }
 

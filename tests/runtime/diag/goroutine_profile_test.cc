@@ -1,14 +1,17 @@
-// The goroutine profile stops the world only to mark a moment.
+// Goroutine profiles and dumps stop the world only to mark a moment.
 #include "runtime/diag/goroutine_profile.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 #include "gump/chan.h"
+#include "gump/internal/linkname_debug.h"
 #include "gump/internal/linkname_pprof.h"
+#include "gump/internal/linkname_runtime.h"
 #include "gump/runtime.h"
 #include "gump/sync/waitgroup.h"
 #include "runtime/sched/proc.h"
@@ -28,8 +31,8 @@ int LeftToRecord() {
   forEachG(
       [](G* gp, void* n) {
         const uint8_t done = profileDone(goroutineProfile.load(acquire));
-        *static_cast<int*>(n) += readgstatus(gp) == kGwaiting &&
-                                 gp->profiled.load(acquire) != done;
+        *static_cast<int*>(n) +=
+            readgstatus(gp) == kGwaiting && gp->profiled.load(acquire) != done;
       },
       &left);
   return left;
@@ -37,8 +40,9 @@ int LeftToRecord() {
 
 // Two stops of the world exclude each other. So a goroutine that another stop
 // finds unrecorded is recorded after the stop of its profile, not in it.
-TEST(GoroutineProfileStopTest, GoroutinesAreRecordedAfterTheStop) {
-  testing::RunWith(2, [] {
+template <class Take>
+void ExpectRecordedAfterTheStop(const Take& take) {
+  testing::RunWith(2, [&] {
     constexpr int kMany = testing::kManyGoroutines / 10;
     chan<bool> c = make_chan<bool>();
     std::atomic<bool> done = false;
@@ -54,13 +58,36 @@ TEST(GoroutineProfileStopTest, GoroutinesAreRecordedAfterTheStop) {
       }
     });
     EXPECT_TRUE(testing::Eventually([&] {
-      const auto ignore = [](void* /*arg*/, const StackRecord& /*stack*/) {};
-      EXPECT_TRUE(visitGoroutines(ignore, nullptr));
+      take();
       return most_left > kMany / 2;
     })) << most_left;
     done = true;
     c.Close();
     wg.Wait();
+  });
+}
+
+TEST(GoroutineProfileStopTest, StacksAreRecordedAfterTheStop) {
+  ExpectRecordedAfterTheStop([] {
+    const auto ignore = [](void* /*arg*/, const StackRecord& /*stack*/) {};
+    EXPECT_TRUE(visitGoroutines(ignore, nullptr));
+  });
+}
+
+TEST(GoroutineProfileStopTest, StatesAreRecordedAfterTheStop) {
+  ExpectRecordedAfterTheStop([] {
+    const auto ignore = [](void* /*arg*/, const GoroutineInfo& /*info*/) {};
+    EXPECT_EQ(visitGoroutineInfos(ignore, nullptr), 0U);
+  });
+}
+
+TEST(GoroutineProfileStopTest, DumpIsTakenAfterTheStop) {
+  ExpectRecordedAfterTheStop([] {
+    char part[4096];
+    const auto ignore = [](void* /*arg*/, const char* /*text*/, size_t /*n*/) {
+      return true;
+    };
+    EXPECT_TRUE(stackStream(part, sizeof(part), ignore, nullptr));
   });
 }
 
