@@ -60,10 +60,10 @@ struct Goroutine {
   uintptr_t creator;
 };
 
-// Goroutines collects the goroutines that a query selects.
-class Goroutines {
+// Collected holds the goroutines that a query selects.
+class Collected {
  public:
-  explicit Goroutines(const GoroutineQuery& query) : query_(query) {
+  explicit Collected(const GoroutineQuery& query) : query_(query) {
     const uint64_t elided = rt::visitGoroutineInfos(Visit, this);
     if (elided != 0 || out_of_memory_) throw std::bad_alloc();
     std::sort(
@@ -72,6 +72,7 @@ class Goroutines {
   }
 
   const std::vector<Goroutine>& found() const { return found_; }
+  const std::string& group() const { return query_.group; }
   size_t total() const { return total_; }
 
   static bool IsGrouping(std::string_view group) {
@@ -80,7 +81,7 @@ class Goroutines {
 
  private:
   static void Visit(void* arg, const rt::GoroutineInfo& info) noexcept {
-    auto* all = static_cast<Goroutines*>(arg);
+    auto* all = static_cast<Collected*>(arg);
     try {
       all->Add(info);
     } catch (...) {  // a program's operator new may throw anything
@@ -253,7 +254,7 @@ struct Entry {
 
 std::vector<Entry> Entries(const std::vector<Goroutine>& found,
                            std::string_view group) {
-  const bool counts = Goroutines::IsGrouping(group);
+  const bool counts = Collected::IsGrouping(group);
   Functions functions;
   absl::flat_hash_map<std::string, size_t> index;
   std::vector<Entry> entries;
@@ -287,34 +288,74 @@ void AppendEntry(std::string* out, const Entry& e) {
   Append(out, n > kMostIds ? " ...\n" : "\n", e.stack);
 }
 
+// FullParts writes a text in parts of about 32 KiB.
+class FullParts {
+ public:
+  FullParts(GoroutineList::Write write, std::string* out)
+      : write_(write), out_(out) {}
+  // Look writes what is in *out, if that is enough for a part.
+  bool Look() { return out_->size() < kPartSize || Flush(); }
+  bool Flush() {
+    const bool more = write_(*out_);
+    out_->clear();
+    return more;
+  }
+
+ private:
+  static constexpr size_t kPartSize = 32 << 10;
+  const GoroutineList::Write write_;
+  std::string* const out_;
+};
+
 }  // namespace
 
-std::string GoroutinesText(const GoroutineQuery& query) {
-  const Goroutines all(query);
+struct GoroutineList::State {
+  explicit State(const GoroutineQuery& query) : all(query) {}
+  Collected all;
+};
+
+GoroutineList::GoroutineList(const GoroutineQuery& query)
+    : state_(std::make_unique<const State>(query)) {}
+GoroutineList::GoroutineList(GoroutineList&&) noexcept = default;
+GoroutineList::~GoroutineList() = default;
+
+bool GoroutineList::WriteText(Write write) const {
+  const Collected& all = state_->all;
   std::string out = Cat("goroutines: total ", all.total(), ", shown ",
                         all.found().size(), "\n");
-  for (const Entry& e : Entries(all.found(), query.group)) {
+  FullParts parts(write, &out);
+  for (const Entry& e : Entries(all.found(), all.group())) {
     AppendEntry(&out, e);
+    if (!parts.Look()) return false;
   }
-  return out;
+  return parts.Flush();
 }
 
-std::string GoroutinesJson(const GoroutineQuery& query) {
-  const Goroutines all(query);
+bool GoroutineList::WriteJson(Write write) const {
   Functions functions;
   std::string out = "[";
+  FullParts parts(write, &out);
   const char* comma = "\n";
-  for (const Goroutine& g : all.found()) {
+  for (const Goroutine& g : state_->all.found()) {
     out += std::exchange(comma, ",\n");
     AppendGoroutine(&out, g, &functions);
+    if (!parts.Look()) return false;
   }
-  return out += "\n]\n";
+  out += "\n]\n";
+  return parts.Flush();
 }
 
 }  // namespace gump::internal
 
 namespace gump::debug {
 
-std::string GoroutinesJSON() { return internal::GoroutinesJson({}); }
+std::string GoroutinesJSON() {
+  std::string text;
+  (void)internal::GoroutineList({}).WriteJson([&text](std::string_view part) {
+    text += part;
+    return true;
+  });
+  return text;
+}
 
 }  // namespace gump::debug

@@ -1,4 +1,4 @@
-// ServeHTTP: the connections. pages.cc has what they serve.
+// The connections. pages.cc has what they serve.
 //
 // A connection is a Session, with a goroutine that calls Run. A session either
 // reads a request or serves one. Server::mu_ guards that state and the set of
@@ -13,11 +13,23 @@
 // So each session ends when the server stops. If it was reading, it is closed.
 // If it was serving, it ends its wait and sends its answer, until its deadline
 // or until the server closes it. It does not begin to read again.
+//
+// A page may make its answer while it is sent (HttpResponse::stream). Then its
+// length is not known in advance. A client of HTTP/1.1 gets chunks, and one of
+// HTTP/1.0 reads until the connection ends. If the page fails in between, the
+// last chunk is missing.
+#include "api/debug/http_server.h"
+
+#include <sys/uio.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
+#include <cstdio>
 #include <exception>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -30,8 +42,10 @@
 #include "absl/status/statusor.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "api/cat.h"
 #include "api/debug/http_message.h"
+#include "api/debug/http_response.h"
 #include "api/debug/pages.h"
 #include "gump/chan.h"
 #include "gump/debug.h"
@@ -49,18 +63,18 @@ namespace {
 
 constexpr size_t kMaxHead = 16 << 10;
 constexpr size_t kMaxSessions = 256;
-constexpr int kMaxWaits = 16;
+constexpr int kMaxPlaces = 16;
 constexpr absl::Duration kIdleTimeout = absl::Seconds(60);
 constexpr absl::Duration kHeadTimeout = absl::Seconds(5);
-constexpr absl::Duration kWriteTimeout = absl::Seconds(30);
-constexpr size_t kWriteRate = 64 << 10;  // bytes a second, at least
+constexpr size_t kMaxChunk = 64 << 10;
 constexpr absl::Duration kGrace = absl::Seconds(1);
 
 class Session;
 
 class Server {
  public:
-  explicit Server(net::Listener l) : listener_(std::move(l)) {}
+  Server(net::Listener l, const ServeLimits& limits)
+      : limits_(limits), listener_(std::move(l)) {}
 
   absl::Status Serve();
 
@@ -68,13 +82,15 @@ class Server {
   bool BeginReading(Session* s);
   bool BeginServing(Session* s);
 
-  // BeginWait returns false if too many sessions wait.
-  bool BeginWait() {
-    if (waits_.fetch_add(1) < kMaxWaits) return true;
-    EndWait();
+  // TakePlace takes one of the places for pages that last. Returns false if
+  // there is none.
+  bool TakePlace() {
+    if (places_taken_.fetch_add(1) < kMaxPlaces) return true;
+    GivePlaceBack();
     return false;
   }
-  void EndWait() { waits_.fetch_sub(1); }
+  void GivePlaceBack() { places_taken_.fetch_sub(1); }
+  const ServeLimits& limits() const { return limits_; }
 
  private:
   void Admit(const net::Conn& conn);
@@ -83,9 +99,10 @@ class Server {
   bool MakeRoom();
   void Stop();
 
+  const ServeLimits limits_;
   const net::Listener listener_;
   sync::WaitGroup running_;
-  std::atomic<int> waits_ = 0;
+  std::atomic<int> places_taken_ = 0;
   sync::Mutex mu_;  // guards what follows, and three fields of each session
   bool stopping_ = false;
   size_t open_ = 0;  // sessions that are not closed
@@ -93,7 +110,7 @@ class Server {
   const chan<void> empty_ = make_chan<void>();  // closed: the last has ended
 };
 
-class Session {
+class Session final : public PageClient {
  public:
   Session(Server* server, net::Conn conn)
       : conn_(std::move(conn)), server_(server) {}
@@ -104,10 +121,15 @@ class Session {
       Refusal refusal;
       if (!ReadRequest(&r, &refusal)) return;
       if (refusal.status != 0 || r.has_body) r.keep_alive = false;
-      const HttpResponse answer =
+      const absl::Cleanup end = [this] {
+        if (std::exchange(has_place_, false)) server_->GivePlaceBack();
+      };
+      HttpResponse answer =
           refusal.status != 0 ? AnswerRefusal(refusal) : Answer(r);
-      if (!Send(r, answer).ok()) return;
-      if (!r.keep_alive) return Linger();
+      if (answer.stream != nullptr && r.minor == 0) r.keep_alive = false;
+      const Sent sent = Send(r, &answer);
+      if (sent == Sent::kFailed) return;
+      if (sent == Sent::kCutOff || !r.keep_alive) return Linger();
     }
   }
 
@@ -119,6 +141,11 @@ class Session {
   friend Server;
 
   enum class Filled : uint8_t { kSome, kLate, kGone };
+  enum class Sent : uint8_t {
+    kWhole,
+    kCutOff,  // the page has failed
+    kFailed,  // the client is gone
+  };
 
   // Fill waits for more input, and appends it to in_.
   Filled Fill() {
@@ -165,40 +192,98 @@ class Session {
 
   HttpResponse Answer(const HttpRequest& r) {
     try {
-      return AnswerRequest(r, [this](absl::Duration d) { return Wait(d); });
+      return AnswerRequest(r, *this);
     } catch (const std::exception& e) {
       return {500, "Content-Type: text/plain; charset=utf-8\r\n",
               Cat(e.what(), "\n")};
     }
   }
 
+  bool Reserve() override { return has_place_ = server_->TakePlace(); }
+
   // Wait waits for d, or until the client leaves or the server stops. Both show
   // as the end of the input. Wait keeps the bytes that the client sends
   // meanwhile, up to the size of a request.
-  Waited Wait(absl::Duration d) {
-    if (!server_->BeginWait()) return Waited::kTooMany;
-    const absl::Cleanup end = [this] { server_->EndWait(); };
+  bool Wait(absl::Duration d) override {
     (void)conn_.SetReadDeadline(absl::Now() + d);
     Filled filled = Filled::kSome;
     while (filled == Filled::kSome && in_.size() <= kMaxHead) filled = Fill();
-    return filled == Filled::kLate ? Waited::kFull : Waited::kGone;
+    return filled == Filled::kLate;
   }
 
-  absl::Status Send(const HttpRequest& r, const HttpResponse& answer) {
-    const absl::Time now = absl::Now();
-    const std::string date =
-        absl::FormatTime("%a, %d %b %Y %H:%M:%S GMT", now, absl::UTCTimeZone());
-    std::string out =
-        Cat("HTTP/1.1 ", answer.status, " ", ReasonOf(answer.status), "\r\n",
-            "Date: ", date, "\r\n", answer.fields,
-            "Content-Length: ", answer.body.size(), "\r\n");
-    if (!r.keep_alive) out += "Connection: close\r\n";
-    if (r.keep_alive && r.minor == 0) out += "Connection: keep-alive\r\n";
-    out += "\r\n";
-    if (r.method != "HEAD") out += answer.body;
-    (void)conn_.SetWriteDeadline(now + kWriteTimeout +
-                                 absl::Seconds(out.size() / kWriteRate));
-    return conn_.Write(out).status();
+  size_t Backlog() const override { return server_->limits().backlog; }
+
+  bool Write(std::string_view part) override {
+    bool sent = true;
+    while (sent && !part.empty()) {
+      const std::string_view piece = part.substr(0, kMaxChunk);
+      part.remove_prefix(piece.size());
+      if (!chunked_) {
+        sent = Deliver({piece});
+        continue;
+      }
+      char size[16 + 2 + 1];
+      const int n = std::snprintf(size, sizeof(size), "%zx\r\n", piece.size());
+      sent = Deliver({{size, static_cast<size_t>(n)}, piece, "\r\n"});
+    }
+    return sent;
+  }
+
+  // Deliver sends pieces, within the time that the client has left. Returns
+  // false if that fails. Throws nothing.
+  bool Deliver(std::initializer_list<std::string_view> pieces) {
+    iovec vectors[3];
+    size_t n = 0;
+    int64_t size = 0;
+    for (const std::string_view p : pieces) {
+      if (p.empty()) continue;
+      vectors[n++] = {const_cast<char*>(p.data()), p.size()};
+      size += static_cast<int64_t>(p.size());
+    }
+    const absl::Time begin = absl::Now();
+    time_left_ += absl::Seconds(1) * size / server_->limits().write_rate;
+    try {
+      (void)conn_.SetWriteDeadline(begin + time_left_);
+      failed_ |= !conn_.Writev(absl::MakeConstSpan(vectors, n)).ok();
+    } catch (...) {  // a program's operator new may throw anything
+      failed_ = true;
+    }
+    time_left_ -= absl::Now() - begin;
+    return !failed_;
+  }
+
+  Sent Send(const HttpRequest& r, HttpResponse* answer) {
+    const bool streams = answer->stream != nullptr;
+    chunked_ = streams && r.minor == 1;
+    time_left_ = server_->limits().write_timeout;
+    const std::string date = absl::FormatTime("%a, %d %b %Y %H:%M:%S GMT",
+                                              absl::Now(), absl::UTCTimeZone());
+    std::string head =
+        Cat("HTTP/1.1 ", answer->status, " ", ReasonOf(answer->status), "\r\n",
+            "Date: ", date, "\r\n", answer->fields);
+    if (!streams)
+      Append(&head, "Content-Length: ", answer->body.size(), "\r\n");
+    if (chunked_) head += "Transfer-Encoding: chunked\r\n";
+    if (!r.keep_alive) head += "Connection: close\r\n";
+    if (r.keep_alive && r.minor == 0) head += "Connection: keep-alive\r\n";
+    head += "\r\n";
+    if (r.method == "HEAD") {
+      (void)Deliver({head});
+      return failed_ ? Sent::kFailed : Sent::kWhole;
+    }
+    bool whole = Deliver({head, answer->body});
+    if (whole && streams) whole = Stream(answer);
+    return failed_ ? Sent::kFailed : whole ? Sent::kWhole : Sent::kCutOff;
+  }
+
+  // Stream sends a body in parts. Returns false if it is not whole.
+  bool Stream(HttpResponse* answer) {
+    try {
+      if (!answer->stream(*this)) return false;
+    } catch (const std::exception&) {
+      return false;
+    }
+    return !chunked_ || Deliver({"0\r\n\r\n"});
   }
 
   // Linger ends the stream to the client. Then it discards what the client
@@ -214,6 +299,11 @@ class Session {
   const net::Conn conn_;
   Server* const server_;
   std::string in_;  // received, but not taken yet
+  bool has_place_ = false;
+  // Of the answer that is being sent:
+  bool chunked_ = false;
+  absl::Duration time_left_;  // for what is still to be sent
+  bool failed_ = false;       // a write has; then the connection is of no use
   // Guarded by Server::mu_:
   bool reading_ = true;  // it waits for a request, or reads one
   absl::Time since_ = absl::Now();
@@ -345,12 +435,16 @@ absl::Status Server::Serve() {
 
 }  // namespace
 
+absl::Status ServeHttp(net::Listener listener, const ServeLimits& limits) {
+  return Server(std::move(listener), limits).Serve();
+}
+
 }  // namespace gump::internal
 
 namespace gump::debug {
 
 absl::Status ServeHTTP(net::Listener listener) {
-  return internal::Server(std::move(listener)).Serve();
+  return internal::ServeHttp(std::move(listener), {});
 }
 
 }  // namespace gump::debug

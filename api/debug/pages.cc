@@ -24,45 +24,20 @@
 #include "api/cat.h"
 #include "api/debug/goroutines.h"
 #include "api/debug/json.h"
+#include "api/debug/trace_page.h"
 #include "api/os/file.h"
 #include "api/pprof/profile.h"
 #include "api/pprof/proto.h"
 #include "gump/metrics.h"
 #include "gump/pprof.h"
 #include "gump/runtime.h"
-#include "gump/trace.h"
 
 namespace gump::internal {
 
 namespace {
 
-constexpr std::string_view kPlainText =
-    "Content-Type: text/plain; charset=utf-8\r\n";
-constexpr std::string_view kBinary =
-    "Content-Type: application/octet-stream\r\n";
-constexpr std::string_view kJson =
+constexpr std::string_view kJsonField =
     "Content-Type: application/json; charset=utf-8\r\n";
-constexpr std::string_view kNosniff = "X-Content-Type-Options: nosniff\r\n";
-
-std::string Attachment(std::string_view name) {
-  return Cat("Content-Disposition: attachment; filename=\"", name, "\"\r\n");
-}
-
-// Error is http.Error, and ServeError is serveError of net/http/pprof.
-HttpResponse Error(int status, std::string_view text) {
-  return {status, Cat(kPlainText, kNosniff), Cat(text, "\n")};
-}
-
-HttpResponse ServeError(int status, std::string_view text) {
-  return {status, Cat(kNosniff, kPlainText, "X-Go-Pprof: 1\r\n"),
-          Cat(text, "\n")};
-}
-
-HttpResponse WaitError(Waited waited) {
-  return waited == Waited::kTooMany
-             ? ServeError(503, "too many profiles are being taken")
-             : ServeError(500, "context canceled");
-}
 
 // Atoi returns the number that Go's Atoi returns for s, also where that returns
 // an error too.
@@ -80,39 +55,58 @@ int Atoi(std::string_view s) {
 // ---- /debug/pprof/
 
 HttpResponse DeltaProfile(std::string_view name, const HttpRequest& r,
-                          std::string_view seconds, PageWait wait) {
+                          std::string_view seconds, PageClient& client) {
   const std::optional<long long> n = ParseInt(seconds);
   if (!n.has_value() || *n <= 0) {
-    return ServeError(
+    return PprofError(
         400, "invalid value for \"seconds\" - must be a positive integer");
   }
   if (Atoi(r.FormValue("debug")) != 0) {
-    return ServeError(400, "seconds and debug params are incompatible");
+    return PprofError(400, "seconds and debug params are incompatible");
   }
+  if (!client.Reserve()) return TooManyPages();
   const absl::StatusOr<ProfileDelta> delta = ProfileDelta::Begin(name);
-  if (!delta.ok()) return ServeError(500, "failed to collect profile");
-  const Waited waited = wait(absl::Seconds(*n));
-  if (waited != Waited::kFull) return WaitError(waited);
+  if (!delta.ok()) return PprofError(500, "failed to collect profile");
+  if (!client.Wait(absl::Seconds(*n))) {
+    return PprofError(500, "context canceled");
+  }
   absl::StatusOr<std::string> text = delta->End();
-  if (!text.ok()) return ServeError(500, "failed to collect profile");
-  return {200, Cat(kNosniff, kBinary, Attachment(Cat(name, "-delta"))),
-          *std::move(text)};
+  if (!text.ok()) return PprofError(500, "failed to collect profile");
+  return {
+      200,
+      Cat(kNosniffField, kBinaryField, AttachmentField(Cat(name, "-delta"))),
+      *std::move(text)};
+}
+
+// GoroutineDump serves the text of runtime::Stack(true).
+HttpResponse GoroutineDump() {
+  HttpResponse answer{200, Cat(kNosniffField, kPlainTextField)};
+  answer.stream = [](PageClient& client) {
+    std::string part(32 << 10, '\0');
+    const auto send = [](void* to, const char* text, size_t n) {
+      return static_cast<PageClient*>(to)->Write({text, n});
+    };
+    return rt::stackStream(part.data(), part.size(), send, &client);
+  };
+  return answer;
 }
 
 // NamedProfile serves a profile of WriteProfile.
 HttpResponse NamedProfile(std::string_view name, const HttpRequest& r,
-                          PageWait wait) {
+                          PageClient& client) {
   const std::vector<std::string_view> names = ProfileNames();
   if (std::find(names.begin(), names.end(), name) == names.end()) {
-    return ServeError(404, "Unknown profile");
+    return PprofError(404, "Unknown profile");
   }
   const std::string seconds = r.FormValue("seconds");
-  if (!seconds.empty()) return DeltaProfile(name, r, seconds, wait);
+  if (!seconds.empty()) return DeltaProfile(name, r, seconds, client);
   const int debug = Atoi(r.FormValue("debug"));
+  if (name == "goroutine" && debug >= 2) return GoroutineDump();
   absl::StatusOr<std::string> text = ProfileText(name, debug);
-  if (!text.ok()) return ServeError(500, Cat(text.status().message()));
-  std::string fields = debug != 0 ? Cat(kNosniff, kPlainText)
-                                  : Cat(kNosniff, kBinary, Attachment(name));
+  if (!text.ok()) return PprofError(500, Cat(text.status().message()));
+  std::string fields =
+      debug != 0 ? Cat(kNosniffField, kPlainTextField)
+                 : Cat(kNosniffField, kBinaryField, AttachmentField(name));
   return {200, std::move(fields), *std::move(text)};
 }
 
@@ -129,53 +123,23 @@ std::string ReadAll(int fd) {
 
 // CpuProfile serves the CPU profile. As in Go, a client that leaves gets the
 // samples so far: it may have closed only its half of the connection.
-HttpResponse CpuProfile(const HttpRequest& r, PageWait wait) {
+HttpResponse CpuProfile(const HttpRequest& r, PageClient& client) {
+  if (!client.Reserve()) return TooManyPages();
   const long long seconds = ParseInt(r.FormValue("seconds")).value_or(0);
   const long fd = NewFd([] {
     return static_cast<long>(memfd_create("gump profile", MFD_CLOEXEC));
   });
-  if (fd < 0) return ServeError(500, "Could not enable CPU profiling: no file");
+  if (fd < 0) return PprofError(500, "Could not enable CPU profiling: no file");
   const OwnedFd file(static_cast<int>(fd));
   const absl::Status s = pprof::StartCPUProfile(file.get());
   if (!s.ok()) {
-    return ServeError(500,
+    return PprofError(500,
                       Cat("Could not enable CPU profiling: ", s.message()));
   }
   absl::Cleanup stop = [] { pprof::StopCPUProfile(); };
-  const Waited waited = wait(absl::Seconds(seconds > 0 ? seconds : 30));
+  (void)client.Wait(absl::Seconds(seconds > 0 ? seconds : 30));
   std::move(stop).Invoke();
-  if (waited == Waited::kTooMany) return WaitError(waited);
-  return {200, Cat(kNosniff, kBinary, Attachment("profile")),
-          ReadAll(file.get())};
-}
-
-// TraceSeconds returns how long a trace is to last. As in Go, the text is a
-// number that may have a fraction. Any other text means one second.
-absl::Duration TraceSeconds(const std::string& text) {
-  double seconds = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), seconds);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  return absl::Seconds(whole && seconds > 0 ? seconds : 1);
-}
-
-// ExecutionTrace serves an execution trace. As with a CPU profile, a client
-// that leaves gets the events so far.
-HttpResponse ExecutionTrace(const HttpRequest& r, PageWait wait) {
-  const long fd = NewFd([] {
-    return static_cast<long>(memfd_create("gump trace", MFD_CLOEXEC));
-  });
-  if (fd < 0) return ServeError(500, "Could not enable tracing: no file");
-  const OwnedFd file(static_cast<int>(fd));
-  const absl::Status s = trace::Start(file.get());
-  if (!s.ok()) {
-    return ServeError(500, Cat("Could not enable tracing: ", s.message()));
-  }
-  absl::Cleanup stop = [] { trace::Stop(); };
-  const Waited waited = wait(TraceSeconds(r.FormValue("seconds")));
-  std::move(stop).Invoke();
-  if (waited == Waited::kTooMany) return WaitError(waited);
-  return {200, Cat(kNosniff, kBinary, Attachment("trace")),
+  return {200, Cat(kNosniffField, kBinaryField, AttachmentField("profile")),
           ReadAll(file.get())};
 }
 
@@ -192,8 +156,8 @@ std::string Arguments() {
   return text;
 }
 
-HttpResponse Cmdline(const HttpRequest&, PageWait) {
-  return {200, Cat(kNosniff, kPlainText), Arguments()};
+HttpResponse Cmdline(const HttpRequest&, PageClient&) {
+  return {200, Cat(kNosniffField, kPlainTextField), Arguments()};
 }
 
 // ParseAddress reads a number as Go's ParseUint does with base 0, but without
@@ -215,7 +179,7 @@ uint64_t ParseAddress(std::string_view s) {
   return error == std::errc() && stop == end ? n : 0;
 }
 
-HttpResponse Symbol(const HttpRequest& r, PageWait) {
+HttpResponse Symbol(const HttpRequest& r, PageClient&) {
   std::string body = "num_symbols: 1\n";
   for (std::string_view rest = r.query;;) {
     const size_t plus = std::min(rest.find('+'), rest.size());
@@ -229,13 +193,13 @@ HttpResponse Symbol(const HttpRequest& r, PageWait) {
     if (plus == rest.size()) break;
     rest.remove_prefix(plus + 1);
   }
-  return {200, Cat(kNosniff, kPlainText), std::move(body)};
+  return {200, Cat(kNosniffField, kPlainTextField), std::move(body)};
 }
 
 // OtherPage is a page of /debug/pprof/ that is not a profile of WriteProfile.
 struct OtherPage {
   std::string_view name;
-  HttpResponse (*serve)(const HttpRequest& r, PageWait wait);
+  HttpResponse (*serve)(const HttpRequest& r, PageClient& client);
 };
 constexpr OtherPage kOtherPages[] = {
     {"cmdline", Cmdline},
@@ -321,17 +285,17 @@ Profile Descriptions:
 </p>
 </body>
 </html>)";
-  return {200, Cat(kNosniff, "Content-Type: text/html; charset=utf-8\r\n"),
+  return {200, Cat(kNosniffField, "Content-Type: text/html; charset=utf-8\r\n"),
           std::move(body)};
 }
 
 HttpResponse Profiles(std::string_view name, const HttpRequest& r,
-                      PageWait wait) {
+                      PageClient& client) {
   if (name.empty()) return Index();
   for (const OtherPage& page : kOtherPages) {
-    if (page.name == name) return page.serve(r, wait);
+    if (page.name == name) return page.serve(r, client);
   }
-  return NamedProfile(name, r, wait);
+  return NamedProfile(name, r, client);
 }
 
 // ---- /debug/vars
@@ -434,7 +398,7 @@ HttpResponse Vars() {
     Append(&body, std::exchange(comma, ",\n"), "\"", name, "\": ", value);
   }
   body += "\n}\n";
-  return {200, std::string(kJson), std::move(body)};
+  return {200, std::string(kJsonField), std::move(body)};
 }
 
 // ---- The other pages
@@ -445,32 +409,38 @@ HttpResponse Metrics() {
 }
 
 HttpResponse ListGoroutines(const HttpRequest& r) {
-  const std::string state = r.FormValue("state");
-  const std::string group = r.FormValue("group");
   std::string format = r.FormValue("format");
   if (format.empty()) {
     format = r.accepts_json ? "json" : "text";
   }
-  const GoroutineQuery query{.state = state, .group = group};
-  if (format == "json") {
-    return {200, Cat(kNosniff, kJson), GoroutinesJson(query)};
+  const bool json = format == "json";
+  if (!json && format != "text") {
+    return HttpError(400,
+                     "invalid value for \"format\" - must be json or text");
   }
-  if (format == "text") {
-    return {200, Cat(kNosniff, kPlainText), GoroutinesText(query)};
-  }
-  return Error(400, "invalid value for \"format\" - must be json or text");
+  const GoroutineQuery query{.state = r.FormValue("state"),
+                             .group = r.FormValue("group")};
+  HttpResponse answer{200,
+                      Cat(kNosniffField, json ? kJsonField : kPlainTextField)};
+  answer.stream = [all = GoroutineList(query), json](PageClient& client) {
+    const auto write = [&](std::string_view part) {
+      return client.Write(part);
+    };
+    return json ? all.WriteJson(write) : all.WriteText(write);
+  };
+  return answer;
 }
 
 // Route returns the answer for a path that exists, and nullopt for others. If
 // the method is not allowed, `serve` is false, and Route only tells whether the
 // path exists.
 std::optional<HttpResponse> Route(const HttpRequest& r, bool serve,
-                                  PageWait wait) {
+                                  PageClient& client) {
   constexpr std::string_view kProfiles = "/debug/pprof/";
   const std::string_view path = r.path;
   if (path.starts_with(kProfiles)) {
     if (!serve) return HttpResponse{};
-    return Profiles(path.substr(kProfiles.size()), r, wait);
+    return Profiles(path.substr(kProfiles.size()), r, client);
   }
   if (path == "/debug/vars") return serve ? Vars() : HttpResponse{};
   if (path == "/metrics") return serve ? Metrics() : HttpResponse{};
@@ -513,38 +483,19 @@ HttpResponse Redirect(std::string_view to, const HttpRequest& r) {
 
 }  // namespace
 
-std::string_view ReasonOf(int status) {
-  static constexpr std::pair<int, std::string_view> kReasons[] = {
-      {200, "OK"},
-      {307, "Temporary Redirect"},
-      {400, "Bad Request"},
-      {404, "Not Found"},
-      {405, "Method Not Allowed"},
-      {408, "Request Timeout"},
-      {417, "Expectation Failed"},
-      {431, "Request Header Fields Too Large"},
-      {501, "Not Implemented"},
-      {503, "Service Unavailable"},
-      {505, "HTTP Version Not Supported"}};
-  for (const auto& [code, reason] : kReasons) {
-    if (code == status) return reason;
-  }
-  return "Internal Server Error";
-}
-
-HttpResponse AnswerRequest(const HttpRequest& r, PageWait wait) {
+HttpResponse AnswerRequest(const HttpRequest& r, PageClient& client) {
   const bool get = r.method == "GET" || r.method == "HEAD";
   if (r.path == "/debug/pprof" && get) return Redirect("/debug/pprof/", r);
-  std::optional<HttpResponse> answer = Route(r, get, wait);
-  if (!answer.has_value()) return Error(404, "404 page not found");
+  std::optional<HttpResponse> answer = Route(r, get, client);
+  if (!answer.has_value()) return HttpError(404, "404 page not found");
   if (get) return *std::move(answer);
-  HttpResponse refused = Error(405, ReasonOf(405));
+  HttpResponse refused = HttpError(405, ReasonOf(405));
   refused.fields += "Allow: GET, HEAD\r\n";
   return refused;
 }
 
 HttpResponse AnswerRefusal(const Refusal& refusal) {
-  return {refusal.status, std::string(kPlainText),
+  return {refusal.status, std::string(kPlainTextField),
           Cat(refusal.status, " ", ReasonOf(refusal.status),
               refusal.text.empty() ? "" : ": ", refusal.text)};
 }

@@ -1,6 +1,7 @@
-// The goroutine profile: the stacks of all goroutines as they were at one
-// moment, with a stop of the world that only marks that moment. The idea is
-// Go's (runtime/mprof.go, goroutineProfileWithLabelsConcurrent).
+// The goroutine profile: all goroutines as they were at one moment, with a stop
+// of the world that only marks that moment. The idea is Go's (runtime/mprof.go,
+// goroutineProfileWithLabelsConcurrent). A profile may be of stacks alone
+// (visitGoroutines), or of all that a dump shows (traceback.cc).
 //
 // At the moment of the stop no goroutine runs, except the caller. So the stack
 // of a goroutine stays what it was then until the goroutine runs again. After
@@ -13,7 +14,9 @@
 //
 //   absent ──claim (CAS)──▶ in progress ──(store)──▶ done
 //
-// Any value of another profile means absent. The thread that wins the claim
+// Any value of another profile means absent. A thread that readies a goroutine
+// before it is done adds kWoken: the goroutine has waited at the stop. The
+// thread that wins the claim
 // walks the stack, if there is something to record, and stores done, with
 // release. A thread that wants to change the status of the goroutine waits for
 // that (profileBefore), so the stack does not change under a claim. The holder
@@ -84,7 +87,8 @@
 //
 // Rejected: a second stop of the world at the end, as in Go. Rejected: labels
 // and stacks of goroutines in declared calls. The function that is called may
-// change both.
+// change both. Rejected: to record a goroutine when it is readied. Its waker
+// may have little stack, and kWoken says all that changes.
 #include "runtime/diag/goroutine_profile.h"
 
 #include <algorithm>
@@ -118,6 +122,8 @@ struct ProfileEntry {
 };
 
 // The memory of the profile (GP4). Written with the world stopped.
+const ProfileKind* profileKind;
+int64_t profileMoment;  // nanotime
 char* profileMemory;
 size_t profileSize;
 Atomic<size_t> profileUsed;
@@ -125,13 +131,13 @@ Atomic<uint64_t> profileLost;      // goroutines that did not fit
 Atomic<int32_t> profileRecorders;  // threads in profileBefore or profileBind
 uint32_t lastProfile = 2;          // 1 or 2: the last number; under profileSema
 
-// The values of G::profiled.
+// The value of G::profiled between the claim and profileDone.
 uint8_t beingRecorded(uint32_t number) {
   return static_cast<uint8_t>(2 * number);
 }
-uint8_t recorded(uint32_t number) {
-  return static_cast<uint8_t>(2 * number + 1);
-}
+// A bit of G::profiled, which a goroutine has until it is done. So it is never
+// left from another profile: the visitor makes each goroutine done that waits.
+constexpr uint8_t kWoken = 8;
 
 // awaitRecorder waits for another thread, which needs some microseconds.
 // `tries` says how often the caller has waited already. The thread may be of a
@@ -149,18 +155,14 @@ void awaitRecorder(int tries) {
 
 // addRecord adds an entry, or counts one that does not fit.
 void addRecord(const LabelSet* labels, const uintptr_t* pcs, size_t n) {
-  const size_t need = sizeof(ProfileEntry) + n * sizeof(*pcs);
-  size_t at = profileUsed.load(relaxed);
-  do {
-    if (profileSize - at < need) {
-      profileLost.add(1, relaxed);  // read after (GP4)
-      releaseLabels(labels);
-      return;
-    }
-  } while (!profileUsed.casWeak(at, at + need, relaxed));
+  char* at = profileRoom(sizeof(ProfileEntry) + n * sizeof(*pcs));
+  if (at == nullptr) {
+    releaseLabels(labels);
+    return;
+  }
   const ProfileEntry e = {labels, n};
-  std::memcpy(profileMemory + at, &e, sizeof(e));
-  std::memcpy(profileMemory + at + sizeof(e), pcs, n * sizeof(*pcs));
+  std::memcpy(at, &e, sizeof(e));
+  std::memcpy(at + sizeof(e), pcs, n * sizeof(*pcs));
 }
 
 // recordStart records gp by its start function.
@@ -170,8 +172,13 @@ void recordStart(const LabelSet* labels, const FuncType* fn) {
   addRecord(labels, &start, start == 0 ? 0 : 1);
 }
 
-// recordStopped records gp, whose stack does not change meanwhile.
-GUMP_NOINLINE void recordStopped(const G* gp) {
+// recordStack records gp for a profile of stacks.
+GUMP_NOINLINE void recordStack(G* gp, const ProfileView& view) {
+  if (view.moves) {
+    // gp may be ending, if it is back from an undeclared call.
+    recordStart(nullptr, peek(gp->fn));
+    return;
+  }
   const LabelSet* labels = labelsOf(gp);
   retainLabels(labels);
   if (gp->stack.lo == 0 || gp->sched.fresh != 0) {
@@ -187,6 +194,18 @@ GUMP_NOINLINE void recordStopped(const G* gp) {
   }
 }
 
+// callRecorder records gp for the holder of the claim.
+void callRecorder(G* gp, uint32_t status, bool moves) {
+  ProfileView view = {.status = status, .moves = moves, .now = profileMoment};
+  // Relaxed: the waker has set it before it has changed the status to what the
+  // caller has seen.
+  if (status == kGrunnable && (gp->profiled.load(relaxed) & kWoken) != 0) {
+    view.status = kGwaiting;
+    view.woken = true;
+  }
+  profileKind->record(gp, view);
+}
+
 // recordClaimed records gp for the visitor, which has the claim.
 void recordClaimed(G* gp) {
   for (int tries = 0;; tries++) {
@@ -195,21 +214,20 @@ void recordClaimed(G* gp) {
     if (isSystemGoroutine(gp)) return;  // published with the status
     switch (status) {
       case kGrunnable:
-        recordStopped(gp);
+        callRecorder(gp, status, /*moves=*/false);
         return;
       case kGwaiting:
         // If this fails, gp has just been readied, or a reclamation cycle has
         // the bit.
         if (!castogscanstatus(gp, kGwaiting)) continue;
-        recordStopped(gp);
+        callRecorder(gp, status, /*moves=*/false);
         casfrom_Gscanstatus(gp, kGwaiting);
         return;
       case kGwaiting | kGscan:
         awaitRecorder(tries);
         continue;
       default:
-        // gp may be ending, if it is back from an undeclared call.
-        recordStart(nullptr, peek(gp->fn));
+        callRecorder(gp, status, /*moves=*/true);
         return;
     }
   }
@@ -219,18 +237,31 @@ void recordClaimed(G* gp) {
 bool claimRecord(G* gp, uint32_t number) {
   for (int tries = 0;; tries++) {
     const uint8_t s = gp->profiled.load(acquire);  // pairs with finishRecord
-    if (s == recorded(number)) return false;
-    if (s == beingRecorded(number)) {
+    if (s == profileDone(number)) return false;
+    const auto woken = static_cast<uint8_t>(s & kWoken);
+    if (s == (beingRecorded(number) | woken)) {
       awaitRecorder(tries);
-    } else if (gp->profiled.cas(s, beingRecorded(number), acquire)) {
+    } else if (gp->profiled.cas(
+                   s, static_cast<uint8_t>(beingRecorded(number) | woken),
+                   acquire)) {
       return true;
     }
   }
 }
 
+// noteWoken tells the recorder of gp, which may be at work, that gp has waited.
+void noteWoken(G* gp, uint32_t number) {
+  for (;;) {
+    const uint8_t s = gp->profiled.load(relaxed);
+    if (s == profileDone(number) || (s & kWoken) != 0) return;
+    // Relaxed: the change of the status publishes it.
+    if (gp->profiled.cas(s, static_cast<uint8_t>(s | kWoken), relaxed)) return;
+  }
+}
+
 void finishRecord(G* gp, uint32_t number) {
   // The next change of gp, which pairs with this, follows our walk.
-  gp->profiled.store(recorded(number), release);
+  gp->profiled.store(profileDone(number), release);
 }
 
 // RecorderCount is the counted section of (GP4).
@@ -257,37 +288,53 @@ class RecorderCount {
 bool isRecorded(const G* gp) {
   const uint32_t number = goroutineProfile.load(acquire);
   // Acquire: pairs with finishRecord.
-  return number == 0 || gp->profiled.load(acquire) == recorded(number);
+  return number == 0 || gp->profiled.load(acquire) == profileDone(number);
 }
 
 }  // namespace
 
 void profileBefore(G* gp, uint32_t oldval, uint32_t newval) {
-  // A goroutine that is readied keeps its stack. Foreign threads, tokens of
-  // homes and new cells are no goroutines.
-  if (oldval == kGwaiting || gp->foreign || gp->goid == 0) return;
+  // Foreign threads, tokens of homes and new cells are no goroutines.
+  if (gp->foreign || gp->goid == 0) return;
   if (isRecorded(gp)) return;
   const RecorderCount c;
-  if (c.number() == 0 || !claimRecord(gp, c.number())) return;
-  if (oldval == kGdead || isSystemGoroutine(gp)) {
-    // (GP3): no record.
-  } else if (oldval == kGrunnable && newval == kGrunning) {
-    recordStopped(gp);
-  } else {
-    recordStart(nullptr, gp->fn);
+  if (c.number() == 0) return;
+  if (oldval == kGwaiting) return noteWoken(gp, c.number());
+  if (!claimRecord(gp, c.number())) return;
+  // (GP3): a goroutine that is made has no record.
+  if (oldval != kGdead && !isSystemGoroutine(gp)) {
+    const bool starts = oldval == kGrunnable && newval == kGrunning;
+    callRecorder(gp, oldval, /*moves=*/!starts);
   }
   finishRecord(gp, c.number());
 }
 
 void profileBind(G* gp) { profileBefore(gp, kGrunnable, kGrunning); }
 
-void profileBegin(char* base, size_t size, G* self) {
+const ProfileKind kStackProfile = {
+    .each = sizeof(ProfileEntry) + 2 * Frames::kKeep * sizeof(uintptr_t),
+    .record = recordStack,
+    .atStop = nullptr};
+
+char* profileRoom(size_t n) {
+  size_t at = profileUsed.load(relaxed);
+  do {
+    if (profileSize - at < n) {
+      profileLost.add(1, relaxed);  // read after (GP4)
+      return nullptr;
+    }
+  } while (!profileUsed.casWeak(at, at + n, relaxed));
+  return profileMemory + at;
+}
+
+void profileBegin(const ProfileKind& kind, char* base, size_t size, G* self) {
+  profileKind = &kind;
   profileMemory = base;
   profileSize = size;
   profileUsed.store(0, relaxed);  // the world is stopped
   profileLost.store(0, relaxed);
   lastProfile = 3 - lastProfile;
-  if (self != nullptr) self->profiled.store(recorded(lastProfile), relaxed);
+  if (self != nullptr) self->profiled.store(profileDone(lastProfile), relaxed);
   // Publishes the above to threads without a P. It is seq_cst as in profileEnd,
   // so that all numbers are in one order.
   goroutineProfile.store(lastProfile, seq_cst);
@@ -324,28 +371,59 @@ void leaveProfile(P* pp) {
 // 1 while no thread takes a profile (GP5).
 constinit Atomic<uint32_t> profileSema(1);
 
-// reserveProfile reserves address space for a profile. Only the pages that the
-// profile fills take memory. Returns nullptr if there is none.
-char* reserveProfile(size_t* size) {
+}  // namespace
+
+ProfileMemory reserveProfile(size_t each) {
   constexpr size_t kLeast = 1 << 20;
   constexpr size_t kMost = size_t{1} << 32;
-  constexpr size_t kEach =
-      sizeof(ProfileEntry) + 2 * Frames::kKeep * sizeof(uintptr_t);
   constexpr uint64_t kNewcomers = 256;  // started between now and the stop
-  size_t want = std::min((gcountAll() + kNewcomers) * kEach, kMost);
+  uint64_t all = gcountAll() + kNewcomers;
+  {
+    LockScope l(&sched.lock);
+    all += static_cast<uint64_t>(sched.nmextraAll);  // of foreign threads
+  }
+  size_t want = std::min(all * each, kMost);
   do {
     want = alignUp(want, kPageSize);
     if (char* base = static_cast<char*>(sysReserve(want))) {
-      *size = want;
-      return base;
+      return {.base = base, .size = want};
     }
     want /= 2;
   } while (want >= kLeast);
-  *size = 0;
-  return nullptr;
+  return {};
 }
 
-}  // namespace
+bool takeProfile(const ProfileKind& kind, G* self, ProfileMemory* out) {
+  if (!self->foreign) {
+    semacquire(&profileSema, /*lifo=*/false, SemaReason::kSemacquire);
+  } else if (!cansemacquire(&profileSema)) {
+    return false;  // (GP5)
+  }
+  *out = reserveProfile(kind.each);
+  scanners.add(1, seq_cst);  // before the stop
+  stopTheWorld(WaitReason::kStoppingTheWorld);
+  profileMoment = nanotime();
+  profileBegin(kind, out->base, out->size, self->foreign ? nullptr : self);
+  if (kind.atStop != nullptr) kind.atStop(self);
+  startTheWorld();
+  forEachG(
+      [](G* each, void*) {
+        profileVisit(each);
+        runtimeEntry();  // yields, if it is time or the world is to stop
+      },
+      nullptr);
+  out->used = profileEnd(&out->lost);
+  // Pairs with the load in noScanner: all scan bits are clear.
+  scanners.add(-1, release);
+  forEachP(WaitReason::kFlushProcCaches, leaveProfile);  // (GP6)
+  (void)traceHint.and_(~kProfileHint, relaxed);
+  semrelease(&profileSema, /*handoff=*/false);
+  return true;
+}
+
+void freeProfile(const ProfileMemory& m) {
+  if (m.base != nullptr) sysFree(m.base, m.size);
+}
 
 // A goroutine whose stack is unavailable, because it is in a system call, is
 // counted at its start function, as is one that has not begun.
@@ -356,40 +434,19 @@ bool visitGoroutines(StackVisitor visit, void* arg) noexcept {
     walkHere(&here);
     visit(arg, {here.pcs, here.kept, labelsOf(gp)});
   }
-  if (!gp->foreign) {
-    semacquire(&profileSema, /*lifo=*/false, SemaReason::kSemacquire);
-  } else if (!cansemacquire(&profileSema)) {
-    return visitStopped(visit, arg, gp);  // (GP5)
-  }
-  size_t size;
-  char* base = reserveProfile(&size);
-  scanners.add(1, seq_cst);  // before the stop
-  stopTheWorld(WaitReason::kStoppingTheWorld);
-  profileBegin(base, size, gp->foreign ? nullptr : gp);
-  startTheWorld();
-  forEachG(
-      [](G* each, void*) {
-        profileVisit(each);
-        runtimeEntry();  // yields, if it is time or the world is to stop
-      },
-      nullptr);
-  uint64_t lost;
-  const size_t used = profileEnd(&lost);
-  // Pairs with the load in noScanner: all scan bits are clear.
-  scanners.add(-1, release);
-  forEachP(WaitReason::kFlushProcCaches, leaveProfile);  // (GP6)
-  (void)traceHint.and_(~kProfileHint, relaxed);
-  semrelease(&profileSema, /*handoff=*/false);
-  for (size_t at = 0; at < used;) {
+  ProfileMemory m;
+  if (!takeProfile(kStackProfile, gp, &m)) return visitStopped(visit, arg, gp);
+  for (size_t at = 0; at < m.used;) {
     ProfileEntry e;
-    std::memcpy(&e, base + at, sizeof(e));
+    std::memcpy(&e, m.base + at, sizeof(e));
     at += sizeof(e);
-    visit(arg, {reinterpret_cast<const uintptr_t*>(base + at), e.n, e.labels});
+    visit(arg,
+          {reinterpret_cast<const uintptr_t*>(m.base + at), e.n, e.labels});
     releaseLabels(e.labels);
     at += e.n * sizeof(uintptr_t);
   }
-  if (base != nullptr) sysFree(base, size);
-  return lost == 0;
+  freeProfile(m);
+  return m.lost == 0;
 }
 
 }  // namespace gump::rt

@@ -31,23 +31,21 @@
 #include "runtime/diag/trace.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <new>
 #include <string>
-#include <string_view>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "gump/internal/linkname.h"
 #include "runtime/diag/debugvars.h"
 #include "runtime/diag/panic.h"
+#include "runtime/diag/trace_generation.h"
+#include "runtime/diag/trace_output.h"
 #include "runtime/diag/trace_state.h"
 #include "runtime/diag/trace_tables.h"
 #include "runtime/diag/traceback.h"
@@ -66,12 +64,7 @@
 
 namespace gump::rt {
 
-TraceBuf* traceEndNoP(uint64_t gen);  // trace_event.cc
-
 namespace {
-
-constexpr int64_t kPeriod = 1'000'000'000;          // of a generation, ns
-constexpr uint64_t kMostBytes = uint64_t{1} << 24;  // or so many, if sooner
 
 // Held while a trace starts or stops, or a generation ends, until the file has
 // the bytes that it gets.
@@ -83,327 +76,15 @@ constinit Atomic<uint32_t> traceSema(1);
 enum Phase : uint32_t { kCalm, kSwitching, kMainOver };
 constinit Atomic<uint32_t> phase(kCalm);
 
-// A file that gets the generations from `first` on. Guarded by traceSema.
-struct File {
-  int fd = -1;         // -1: there is none
-  bool owned = false;  // closed at the end
-  bool headerWritten = false;
-  bool broken = false;  // a write has failed
-  uint64_t first = 0;
-};
-constinit File file;
-
-// A flight recorder: the last generations, in memory. Guarded by traceSema. It
-// may start in a static constructor, and goes on when exit has run destructors.
-struct Recorder {
-  struct Generation {
-    Generation* next;  // the next newer one
-    int64_t end;       // nanotime
-    std::string bytes;
-  };
-  bool on = false;
-  int64_t minAge = 0;
-  size_t maxBytes = 0;
-  size_t bytes = 0;  // of all generations
-  Generation* oldest = nullptr;
-  Generation* newest = nullptr;
-
-  void add(std::string generation);
-  void drop();  // the oldest
-  void clear() {
-    while (oldest != nullptr) drop();
-  }
-};
-static_assert(std::is_trivially_destructible_v<Recorder>);
-constinit Recorder recorder;
-
 // Guarded by traceSema.
-uint64_t lastGen = 0;
-// The first batch of a generation. It is made while m.locks > 0, so without
-// malloc. There is one for each parity of the generation.
-struct SyncBatch {
-  uint8_t bytes[48];  // 38 at most
-  size_t size;
+constinit TraceFile file;
+constinit TraceRecorder recorder;
 
-  void make(uint64_t gen, int64_t now);
-  void number(uint64_t n) { size += putNumber(bytes + size, n); }
-  void byte(TraceEv kind) { bytes[size++] = static_cast<uint8_t>(kind); }
-};
-SyncBatch syncBatch[2];
-
-// When the current generation began. For sysmon.
-Atomic<int64_t> genSince;
 Atomic<bool> advancing;
-// Whether file.fd >= 0, for readers without traceSema.
+// The same as file.on(), for readers without traceSema.
 Atomic<bool> fileOpen;
 
-void SyncBatch::make(uint64_t gen, int64_t now) {
-  constexpr uint64_t kNanoseconds = 1'000'000'000;  // units of time per second
-  uint8_t frequency[kMostNumber];
-  const size_t n = putNumber(frequency, kNanoseconds);
-  size = 0;
-  byte(TraceEv::kEventBatch);
-  number(gen);
-  number(kNoTraceThread);
-  number(static_cast<uint64_t>(now));
-  number(1 + n);
-  byte(TraceEv::kFrequency);
-  memcpy(bytes + size, frequency, n);
-  size += n;
-}
-
-// lookAt notes gp if it has no event in generation gen. gp may change its
-// status meanwhile. Then it has an event.
-void lookAt(G* gp, uint64_t gen, std::vector<TraceUntraced>* out) {
-  const GExtra* extra = gp->extra.load(acquire);  // pairs with extraOf
-  if (extra != nullptr && extra->trace.marked(gen)) return;
-  const uint64_t goid = peek(gp->goid);
-  TraceUntraced u{gp, traceGoid(goid), kNoTraceThread, TraceGo::kWaiting};
-  const M* mp = peek(gp->m);
-  switch (readgstatus(gp) & ~uint32_t{kGscan}) {
-    // The goroutine of a plain thread is in a call for as long as it lives.
-    case kGrunnable:
-      u.status = gp->foreign ? TraceGo::kSyscall : TraceGo::kRunnable;
-      break;
-    case kGwaiting:
-      u.status = gp->foreign ? TraceGo::kSyscall : TraceGo::kWaiting;
-      break;
-    case kGrunning:
-      // It is a plain thread's, or it has lost its P. Otherwise it would have
-      // an event.
-    case kGsyscall:
-      u.status = mp != nullptr && mp->trace.hidden.load(relaxed)
-                     ? TraceGo::kRunnable
-                     : TraceGo::kSyscall;
-      break;
-    default:
-      return;
-  }
-  if (goid == 0) return;
-  if (u.status == TraceGo::kSyscall) {
-    if (mp == nullptr) return;
-    u.tid = traceThread(mp);
-  }
-  out->push_back(u);
-}
-
-}  // namespace
-
-std::vector<TraceUntraced> traceCollect(uint64_t gen) {
-  struct Arg {
-    uint64_t gen;
-    std::vector<TraceUntraced> out;
-  };
-  Arg arg{gen, {}};
-  const auto look = [](G* gp, void* p) {
-    auto* a = static_cast<Arg*>(p);
-    lookAt(gp, a->gen, &a->out);
-  };
-  forEachG(look, &arg);
-  forEachForeign(look, &arg);
-  return std::move(arg.out);
-}
-
-namespace {
-
-// EventBatches makes batches of events that belong to no thread.
-class EventBatches {
- public:
-  explicit EventBatches(uint64_t gen) : gen_(gen) {}
-  void status(const TraceUntraced& u) {
-    if (b_ == nullptr || b_->pos + TraceBuf::kMostEvent > TraceBuf::kSize) {
-      close();
-      b_ = newTraceBuf();
-      if (b_ == nullptr) {
-        traceState.failed[gen_ % 2].store(true, relaxed);
-        return;
-      }
-      b_->begin(gen_, kNoTraceThread, traceState.now(gen_));
-    }
-    b_->time(static_cast<uint8_t>(TraceEv::kGoStatus), traceState.now(gen_));
-    b_->number(u.goid);
-    b_->number(u.tid);
-    b_->number(static_cast<uint64_t>(u.status));
-  }
-  void close() {
-    if (b_ != nullptr) traceState.full[gen_ % 2].push(b_);
-    b_ = nullptr;
-  }
-
- private:
-  const uint64_t gen_;
-  TraceBuf* b_ = nullptr;
-};
-
-// ---- The file ---------------------------------------------------------------
-
-// writeAll writes n bytes. Returns 0, or the error of the write that failed. A
-// pipe without a reader sends no SIGPIPE.
-// On: user, or a foreign thread, in a declared call.  Parks: no.
-int writeAll(int fd, const void* bytes, size_t n) {
-  sigset_t pipe, before;
-  sigemptyset(&pipe);
-  sigaddset(&pipe, SIGPIPE);
-  pthread_sigmask(SIG_BLOCK, &pipe, &before);
-  const auto* p = static_cast<const char*>(bytes);
-  int error = 0;
-  while (n > 0 && error == 0) {
-    const ssize_t w = ::write(fd, p, n);
-    if (w > 0) {
-      p += w;
-      n -= static_cast<size_t>(w);
-    } else if (w == 0) {
-      error = EIO;  // no file does that
-    } else if (errno != EINTR) {
-      error = errno;  // the calls below may change it
-    }
-  }
-  if (error == EPIPE && sigismember(&before, SIGPIPE) == 0) {
-    const timespec now = {};
-    while (sigtimedwait(&pipe, nullptr, &now) < 0 && errno == EINTR) {
-    }
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return error;
-}
-
-constexpr std::string_view kHeader("go 1.23 trace\0\0\0", 16);
-
-// Output is a generation in the file's format.
-struct Output {
-  const SyncBatch* head;
-  TraceBuf* events;
-  std::string tail;
-};
-
-// forEachPart calls f(bytes, size) for each part, until it returns false.
-template <class F>
-bool forEachPart(const Output& o, F&& f) {
-  if (!f(o.head->bytes, o.head->size)) return false;
-  for (const TraceBuf* b = o.events; b != nullptr; b = b->next) {
-    if (!f(b->bytes, b->pos)) return false;
-  }
-  return f(o.tail.data(), o.tail.size());
-}
-
-bool writeOutput(File* f, const Output& o) {
-  const int fd = f->fd;
-  if (!std::exchange(f->headerWritten, true) &&
-      writeAll(fd, kHeader.data(), kHeader.size()) != 0) {
-    return false;
-  }
-  return forEachPart(
-      o, [fd](const void* p, size_t n) { return writeAll(fd, p, n) == 0; });
-}
-
-std::string flatten(const Output& o) {
-  std::string all;
-  forEachPart(o, [&all](const void* p, size_t n) {
-    all.append(static_cast<const char*>(p), n);
-    return true;
-  });
-  return all;
-}
-
-// add appends a generation, and drops those that ended more than minAge ago, or
-// that are too much for maxBytes. As in Go, maxBytes is a hint: one generation
-// is always kept.
-void Recorder::add(std::string generation) {
-  const int64_t now = nanotime();
-  auto* g = new Generation{nullptr, now, std::move(generation)};
-  bytes += g->bytes.size();
-  (oldest == nullptr ? oldest : newest->next) = g;
-  newest = g;
-  while (oldest != newest && (bytes > maxBytes || now - oldest->end > minAge)) {
-    drop();
-  }
-}
-
-void Recorder::drop() {
-  Generation* g = oldest;
-  oldest = g->next;
-  bytes -= g->bytes.size();
-  delete g;
-}
-
-// ---- Generations ------------------------------------------------------------
-
-}  // namespace
-
-void traceBeginGeneration(uint64_t gen) {
-  if (gen != 0) {
-    const int64_t now = nanotime();
-    syncBatch[gen % 2].make(gen, now);
-    genSince.store(now, relaxed);
-    traceState.bytes.store(0, relaxed);
-    // No thread reads the clock of the generation before the last any more.
-    traceState.clock[gen % 2] = traceState.clock[(gen + 1) % 2].next();
-    lastGen = gen;
-  }
-  traceState.gen.store(gen, seq_cst);
-  asymmetricHeavy();  // see TraceScope
-}
-
-void traceAwaitScopes() {
-  for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
-    if (mp == getg()->m) continue;
-    constexpr int kSpins = kModelBuild ? 1 : 100;
-    for (int i = 0; mp->trace.writing.load(acquire); i++) {
-      if (i < kSpins) {
-        procyield(10);
-      } else {
-        usleep(50);
-      }
-    }
-  }
-}
-
-namespace {
-
-// takeBuffers moves the buffers of generation gen, which has ended, to the list
-// of full ones.
-void takeBuffers(uint64_t gen) {
-  for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
-    traceTakeSamples(mp, gen);
-    TraceBuf* b = std::exchange(mp->trace.buf[gen % 2], nullptr);
-    const TraceM::Loss& loss = mp->trace.loss[gen % 2];
-    if (loss.gen.load(relaxed) == gen) {
-      const uint64_t tid = traceThread(mp);
-      if (b == nullptr || b->pos + 2 * TraceBuf::kMostEvent > TraceBuf::kSize) {
-        if (b != nullptr) traceState.full[gen % 2].push(b);
-        b = newTraceBuf();
-        if (b == nullptr) {
-          traceState.failed[gen % 2].store(true, relaxed);
-          continue;
-        }
-        b->begin(gen, tid, loss.time);
-      }
-      traceWriteLoss(loss, gen, tid, b);
-    }
-    if (b != nullptr) traceState.full[gen % 2].push(b);
-  }
-  if (TraceBuf* b = traceEndNoP(gen)) traceState.full[gen % 2].push(b);
-}
-
-}  // namespace
-
-TraceBuf* traceTakeEvents(uint64_t gen,
-                          const std::vector<TraceUntraced>& untraced) {
-  takeBuffers(gen);
-  EventBatches states(gen);
-  for (const TraceUntraced& u : untraced) {
-    const GExtra* extra = u.gp->extra.load(acquire);  // pairs with extraOf
-    if (extra == nullptr || !extra->trace.marked(gen)) states.status(u);
-  }
-  states.close();
-  TraceBuf* events = traceState.full[gen % 2].takeAll();
-  for (TraceBuf* b = events; b != nullptr; b = b->next) b->finish();
-  return events;
-}
-
-namespace {
-
-void giveBack(Output* o) {
+void giveBack(TraceOutput* o) {
   while (TraceBuf* b = o->events) {
     o->events = b->next;
     freeTraceBuf(b);
@@ -483,12 +164,10 @@ void switchGeneration() {
 
 // keep gives generation gen to the recorder and to the file. Throws
 // std::bad_alloc.
-void keep(uint64_t gen, Output* o) {
+void keep(uint64_t gen, TraceOutput* o) {
   o->tail = traceTables(gen);
-  if (recorder.on) recorder.add(flatten(*o));
-  if (file.fd >= 0 && !file.broken && gen >= file.first) {
-    file.broken = !writeOutput(&file, *o);
-  }
+  if (recorder.on) recorder.add(*o);
+  file.add(gen, *o);
 }
 
 // advance ends the current generation. It begins another unless `stops` is set.
@@ -510,7 +189,7 @@ void advance(Session* session, bool stops) {
   // the hint. Later ones have generation 0, and write nothing.
   if (stops) (void)traceHint.and_(~kTraceHint, relaxed);
   session->calm();
-  Output o = {&syncBatch[gen % 2], traceTakeEvents(gen, untraced), {}};
+  TraceOutput o = {&traceHead(gen), traceTakeEvents(gen, untraced), {}};
   if (traceState.failed[gen % 2].xchg(false, relaxed)) whole = false;
   try {
     if (whole) keep(gen, &o);
@@ -533,7 +212,7 @@ void advance(Session* session, bool stops) {
 void begin() {
   traceProbeCounter();
   // The last trace may have ended long ago. So its clock gives no rate.
-  traceState.clock[lastGen % 2] = {};
+  traceState.clock[traceLastGeneration() % 2] = {};
   stopTheWorld(WaitReason::kStoppingTheWorld);
   for (M* mp = allm.load(acquire); mp != nullptr; mp = mp->alllink) {
     TraceM* t = &mp->trace;
@@ -545,7 +224,7 @@ void begin() {
   const int32_t n = gomaxprocsEver.load(relaxed);
   for (int32_t i = 0; i < n; i++) allp[i]->traceTid = 0;
   (void)traceHint.or_(kTraceHint, relaxed);
-  traceBeginGeneration(lastGen + 1);
+  traceBeginGeneration(traceLastGeneration() + 1);
   traceProcs(gomaxprocs.load(relaxed));
   traceStopBegins("start trace");
   startTheWorld();
@@ -562,31 +241,51 @@ void advancer(void*) {
 }
 constexpr FuncType kAdvancer = systemFunc(advancer);
 
+// startFile begins a trace to f. Returns false if there is one already.
+// On: user, or a foreign thread.  P: either.  Locks: none.  Parks: yes.
+bool startFile(const TraceFile& f) {
+  schedinit();
+  Session session;
+  if (file.on()) return false;
+  const bool beside = runs();  // beside the recorder
+  if (beside) advance(&session, /*stops=*/false);
+  file = f;
+  file.first = traceLastGeneration() + (beside ? 0 : 1);
+  if (!beside) begin();
+  fileOpen.store(true, relaxed);  // a hint
+  return true;
+}
+
+// stopFile ends the trace to `file`.
+// On: user, or a foreign thread.  P: either.  Locks: none.  Parks: yes.
+void stopFile(Session* session) {
+  advance(session, /*stops=*/!recorder.on);
+  file.close();
+  fileOpen.store(false, relaxed);  // a hint
+}
+
 // Without it, the last generation would be lost when the process ends.
 void stopAtExit() { traceStop(); }
 
 }  // namespace
 
 bool traceStart(int fd, bool owned) noexcept {
-  schedinit();
-  Session session;
-  if (file.fd >= 0) return false;
-  const bool beside = runs();  // beside the recorder
-  if (beside) advance(&session, /*stops=*/false);
-  file = File{.fd = fd, .owned = owned, .first = lastGen + (beside ? 0 : 1)};
-  if (!beside) begin();
-  fileOpen.store(true, relaxed);  // a hint
-  return true;
+  return startFile({.fd = fd, .owned = owned});
+}
+
+bool traceStartTo(TraceSink sink, void* arg) noexcept {
+  return startFile({.sink = sink, .arg = arg});
 }
 
 void traceStop() noexcept {
   if (!traceEnabled()) return;
   Session session;
-  if (file.fd < 0) return;
-  advance(&session, /*stops=*/!recorder.on);
-  if (file.owned) ::close(file.fd);
-  file = File();
-  fileOpen.store(false, relaxed);  // as above
+  if (file.on()) stopFile(&session);
+}
+
+void traceStopTo(const void* arg) noexcept {
+  Session session;
+  if (file.sink != nullptr && file.arg == arg) stopFile(&session);
 }
 
 bool traceEnabled() noexcept { return fileOpen.load(relaxed); }
@@ -606,7 +305,7 @@ void traceRecorderStop() noexcept {
   Session session;
   if (!recorder.on) return;
   recorder.on = false;
-  if (file.fd < 0) advance(&session, /*stops=*/true);
+  if (!file.on()) advance(&session, /*stops=*/true);
   recorder.clear();
 }
 
@@ -614,15 +313,7 @@ int64_t traceRecorderWrite(int fd) noexcept {
   Session session;
   if (!recorder.on) return -EBADF;
   advance(&session, /*stops=*/false);
-  auto n = static_cast<int64_t>(kHeader.size());
-  int error = writeAll(fd, kHeader.data(), kHeader.size());
-  if (error != 0) return -error;
-  for (const auto* g = recorder.oldest; g != nullptr; g = g->next) {
-    error = writeAll(fd, g->bytes.data(), g->bytes.size());
-    if (error != 0) return -error;
-    n += static_cast<int64_t>(g->bytes.size());
-  }
-  return n;
+  return recorder.write(fd);
 }
 
 namespace {
@@ -659,11 +350,6 @@ void traceFromEnv() {
     return;
   }
   std::atexit(stopAtExit);
-}
-
-bool traceAdvanceDue(int64_t now) {
-  return mayTrace() && (now - genSince.load(relaxed) >= kPeriod ||  // hints
-                        traceState.bytes.load(relaxed) >= kMostBytes);
 }
 
 void traceMainEnds() {

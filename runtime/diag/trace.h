@@ -30,10 +30,9 @@ GUMP_ALWAYS_INLINE uint32_t traceHints() {
   if (kModelBuild && !modelTraces) return 0;
   return traceHint.load(relaxed);
 }
-// tracing returns true if any bit is set, so also while there is only a
-// goroutine profile. The functions below then write nothing.
-GUMP_ALWAYS_INLINE bool tracing() { return GUMP_UNLIKELY(traceHints() != 0); }
-// mayTrace returns true while a trace may be written.
+// mayTrace returns true while a trace may be written. Only then do the
+// functions below do anything, except for traceStatus. profilesGoroutines
+// (goroutine_profile.h) is the same for a profile.
 GUMP_ALWAYS_INLINE bool mayTrace() {
   return GUMP_UNLIKELY((traceHints() & kTraceHint) != 0);
 }

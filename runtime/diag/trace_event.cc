@@ -80,7 +80,7 @@ TraceMark* traceMarkOf(G* gp) {
 // ends the generation stores the new one, calls asymmetricHeavy, and then loads
 // `writing`. So it waits for a TraceScope that has the old generation.
 static M* enterScope(const G* gp) {
-  if (!tracing()) return nullptr;
+  if (!mayTrace()) return nullptr;
   const G* self = getg();
   if (self != nullptr) gp = self;
   if (gp == nullptr || gp->m == nullptr) return nullptr;

@@ -3,7 +3,6 @@
 #define RUNTIME_DIAG_TRACE_STATE_H_
 
 #include <cstdint>
-#include <vector>
 
 #include "runtime/diag/trace.h"
 #include "runtime/diag/trace_buf.h"
@@ -169,37 +168,6 @@ void traceTakeSamples(M* mp, uint64_t gen);
 // traceWriteLoss writes the event of the loss of mp into *b.
 void traceWriteLoss(const TraceM::Loss& loss, uint64_t gen, uint64_t tid,
                     TraceBuf* b);
-
-// ---- The steps that end a generation (trace.cc) -----------------------------
-//
-// The holder of traceSema takes these steps, in this order. The models take
-// them without it.
-
-// TraceUntraced is a goroutine without an event in the generation, and its
-// status.
-struct TraceUntraced {
-  G* gp;
-  uint64_t goid;
-  uint64_t tid;
-  TraceGo status;
-};
-// traceCollect returns the goroutines that have no event in generation gen.
-// Throws std::bad_alloc.
-// On: user, or a foreign thread.  P: either.  Locks: none.  Parks: no.
-std::vector<TraceUntraced> traceCollect(uint64_t gen);
-// traceBeginGeneration makes gen the current one. With 0 the trace ends.
-// On: any.  P: either.  Locks: worldsema is held, or the world is stopped.
-// Parks: no.
-void traceBeginGeneration(uint64_t gen);
-// traceAwaitScopes returns when no M is in a TraceScope that began before. It
-// spins, and then sleeps.
-// On: user, or a foreign thread.  P: either.  Locks: none.  Parks: no.
-void traceAwaitScopes();
-// traceTakeEvents returns the events of generation gen, which has ended, and
-// the statuses of those goroutines in `untraced` that still have no event.
-// On: user, or a foreign thread.  P: either.  Locks: takes noPLock.  Parks: no.
-TraceBuf* traceTakeEvents(uint64_t gen,
-                          const std::vector<TraceUntraced>& untraced);
 
 }  // namespace gump::rt
 

@@ -6,9 +6,11 @@
 // other threads. The scan bit bounds what they may do to a stack that is being
 // walked, and a fault in the walk ends in the signal handler (panic.cc, I2).
 //
-// A living process (stackDump) stops the world only to collect addresses, into
-// memory of its own, and prints after the world has started again. It stops
-// once, however long the text is: the text grows as it is printed.
+// A living process (stackDump) collects addresses, into memory of its own, and
+// prints them later. It stops the world only to mark a moment, and shows all
+// goroutines as they were then (goroutine_profile.cc). Two kinds of dump
+// collect with the world stopped: a search for leaks, and the dump of a plain
+// thread that finds another dump or profile under way.
 //
 // (I1) Nothing here calls malloc, stdio or the dynamic linker, because a
 //      stopped or interrupted thread may be inside them.
@@ -33,20 +35,17 @@
 #include "runtime/diag/leaks.h"
 #include "runtime/diag/panic.h"
 #include "runtime/diag/scopetree.h"
+#include "runtime/diag/snapshot.h"
 #include "runtime/diag/trace_buf.h"
 #include "runtime/diag/unwind.h"
 #include "runtime/sched/extram.h"
-#include "runtime/sched/group.h"
-#include "runtime/sched/home.h"
 #include "runtime/sched/labels.h"
 #include "runtime/sched/mfinal.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/scope.h"
-#include "runtime/sched/stw.h"
 #include "runtime/sched/thread.h"
-#include "runtime/sched/tracking.h"
 #include "runtime/sys/descriptor.h"
 #include "runtime/sys/mem.h"
 #include "runtime/sys/os_linux.h"
@@ -56,8 +55,6 @@
 namespace gump::rt {
 
 namespace {
-
-constexpr int64_t kMinute = 60'000'000'000;
 
 TracebackMode environment;
 
@@ -103,158 +100,6 @@ void printGoroutine(Writer* w, const GRecord& r, const Frames& frames,
   if (r.ancestors != nullptr) printAncestors(w, *r.ancestors, level, known);
 }
 
-// describe fills in all that the caller may read of gp. The caller is gp, or
-// keeps gp where it is, or accepts values that may be torn.
-GUMP_NO_SANITIZE void describe(const G* gp, uint32_t status, GRecord* r) {
-  *r = GRecord{};
-  r->gp = gp;
-  r->mp = gp->m;
-  if (r->mp != nullptr) r->mid = r->mp->id;
-  r->goid = gp->goid;
-  r->parentGoid = gp->parentGoid;
-  r->gopc = gp->gopc;
-  r->fn = gp->fn;
-  // Pairs with extraOf.
-  const GExtra* extra = gp->extra.load(acquire);
-  r->ancestors = extra == nullptr ? nullptr : extra->ancestors;
-  r->status = status;
-  r->reason = gp->waitreason;
-  const Bubble* b = gp->bubble;  // type-stable
-  if (b != nullptr) r->bubble = b->id;
-  if (const Group* g = groupOf(gp)) {
-    r->inGroup = true;
-    for (size_t i = 0; i + 1 < sizeof(r->group); i++) {
-      r->group[i] = g->shortName[i];
-    }
-    r->groupFull = gp->groupFlags == kGroupQueued;
-  }
-  r->locked = gp->lockedm != nullptr && !gp->inPlace && !gp->onOtherStack;
-  const Home* h = homeOf(gp);  // type-stable, as its M is
-  if (h == nullptr) return;
-  r->locked = false;
-  r->onThread = true;
-  std::memcpy(r->thread, h->name, sizeof(r->thread) - 1);
-}
-
-// copyText copies a text that ends in NUL. If it does not fit, it is cut before
-// the character that would be cut in two.
-template <size_t N>
-GUMP_NO_SANITIZE void copyText(const char* from, char (&to)[N]) {
-  size_t i = 0;
-  for (; i + 1 < N && from[i] != '\0'; i++) to[i] = from[i];
-  const auto continues = [](char c) { return (c & 0xc0) == 0x80; };  // UTF-8
-  if (from[i] != '\0') {
-    const size_t cut = i;
-    while (i > 0 && cut - i < 3 && continues(from[i])) i--;
-  }
-  to[i] = '\0';
-}
-
-// copyNames copies gp's name, the scope that it is a goroutine of, and the
-// pointer to its labels. gp frees its name when it ends, and leaves its scope,
-// so the caller is gp or keeps it from running.
-GUMP_NO_SANITIZE void copyNames(const G* gp, GRecord* r) {
-  if (gp->name != nullptr) copyText(gp->name, r->name);
-  r->labels = labelsOf(gp);
-  const ScopeRecord* s = scopeOf(gp);
-  if (s == nullptr) return;
-  r->scope = s;
-  r->scopeOuter = s->outer;
-  r->scopeOwner = s->owner_goid;
-  copyText(s->name, r->scopeName);
-}
-
-// takeSelf describes the goroutine that the calling thread runs. The caller
-// collects the frames.
-void takeSelf(const G* gp, GRecord* r) {
-  describe(gp, readgstatus(gp), r);
-  copyNames(gp, r);
-}
-
-// takeParked describes and walks gp, which cannot run in the meantime.
-void takeParked(G* gp, uint32_t status, int64_t now, GRecord* r,
-                Frames* frames) {
-  describe(gp, status, r);
-  copyNames(gp, r);
-  if ((status & ~uint32_t{kGscan}) == kGwaiting) {
-    // Parking does not read the clock, so the age of a wait counts from the
-    // first dump that saw it. If the status had the scan bit, another thread
-    // may hold it.
-    if (status == kGwaiting) noteWaitSince(gp, now);
-    if (gp->waitsince != 0) {
-      r->waitNanos = std::max<int64_t>(now - gp->waitsince, 0);
-      r->minutes = r->waitNanos / kMinute;
-    }
-  }
-  frames->clear();
-  if (gp->foreign) {
-    // Its thread sleeps on a futex, and we have no context of its stack.
-    r->stack = GRecord::Stack::kForeignThread;
-    r->tid = gp->m->procid.load(acquire);  // pairs with needm
-  } else if (gp->stack.lo != 0 && gp->sched.fresh == 0) {
-    walkParked(gp, frames);
-  }
-}
-
-// takeOther describes a goroutine that the calling thread does not run, and
-// walks its stack if it has a saved context. Returns false if gp is dead, or is
-// the pseudo-G of a foreign thread that is not parked. A stop of the world does
-// not hold such a thread still. If gp has labels, *r has a reference to them
-// ((L1) of labels.cc).
-bool takeOther(G* gp, int64_t now, GRecord* r, Frames* frames) {
-  for (;;) {
-    uint32_t status = readgstatus(gp);
-    if (gp->foreign && (status & ~uint32_t{kGscan}) != kGwaiting) return false;
-    switch (status) {
-      case kGidle:
-      case kGdead:
-        return false;
-      case kGwaiting:
-        // If this fails, gp has just been readied: look again.
-        if (!castogscanstatus(gp, kGwaiting)) continue;
-        takeParked(gp, status, now, r, frames);
-        retainLabels(r->labels);
-        casfrom_Gscanstatus(gp, kGwaiting);
-        return true;
-      // kGrunnable: gp is on a queue, and the world has stopped or been told to
-      // stop. kGwaiting | kGscan: a thread already holds gp's scan bit. Either
-      // this thread took the bit, and then a signal or a failure brought it
-      // here, or a reclamation cycle has taken it.
-      case kGrunnable:
-      case kGwaiting | kGscan:
-        takeParked(gp, status, now, r, frames);
-        retainLabels(r->labels);
-        return true;
-      default:
-        frames->clear();
-        describe(gp, status, r);
-        r->stack = GRecord::Stack::kRunning;
-        return true;
-    }
-  }
-}
-
-// hidden returns true if a dump passes over gp, because it is dead or is the
-// runtime's own. The status is read first because it publishes the other field,
-// and foreign threads make goroutines while the world is stopped.
-bool hidden(const G* gp, int32_t level) {
-  const uint32_t status = readgstatus(gp);
-  return status == kGidle || status == kGdead ||
-         (level < 2 && isSystemGoroutine(gp));
-}
-
-// ---- ancestors
-
-// maxAncestors is how many ancestors are kept. More would not help a reader.
-uint32_t maxAncestors() {
-  constexpr int32_t kMost = 100;
-  return static_cast<uint32_t>(std::min(debug.tracebackancestors, kMost));
-}
-size_t ancestorsRoom() {
-  if (debug.tracebackancestors <= 0) return 0;
-  return sizeof(Ancestors) + maxAncestors() * sizeof(Ancestors::One);
-}
-
 // ---- dumps of a dying process
 
 // startpanic (panic.cc) lets one thread at a time print. Only that thread uses
@@ -273,7 +118,7 @@ struct CrashDump {
 
 void crashOther(G* gp, void* arg) {
   auto* d = static_cast<CrashDump*>(arg);
-  if (gp == d->self || gp == d->curg || hidden(gp, d->mode.level)) return;
+  if (gp == d->self || gp == d->curg || hiddenInDump(gp, d->mode.level)) return;
   GRecord r;
   if (!takeOther(gp, d->now, &r, &crashFrames)) return;
   d->scopes.add(r);
@@ -321,122 +166,6 @@ void crashSelf(CrashDump* d, G* gp, int32_t throwing, StackFrom from) {
 
 // ---- dumps of a living process
 
-// Snapshot is a sequence of GRecords, each followed by its frames and its
-// ancestors. Its memory is reserved generously and touched only as far as
-// needed.
-struct Snapshot {
-  char* base = nullptr;
-  size_t size = 0;
-  size_t used = 0;
-  uint64_t elided = 0;  // goroutines that did not fit
-  const G* self = nullptr;
-  int64_t now = 0;
-  LeakSearch* leaks = nullptr;  // marks leaked goroutines, unless nullptr
-  bool leaksOnly = false;       // and leaves out the others
-  Frames frames;                // of the goroutine at hand
-};
-
-struct SnapshotEntry {
-  GRecord record;
-  uint64_t lost;
-  uint32_t kept;
-  bool truncated;
-  // uintptr_t pcs[kept] follow, and record.ancestors->bytes()
-};
-
-void reserveSnapshot(Snapshot* s) {
-  constexpr size_t kLeast = 1 << 20;
-  constexpr size_t kMost = size_t{1} << 32;
-  const size_t each = sizeof(SnapshotEntry) +
-                      2 * Frames::kKeep * sizeof(uintptr_t) + ancestorsRoom();
-  constexpr uint64_t kNewcomers = 256;  // started between now and the stop
-  uint64_t all = gcountAll() + kNewcomers;
-  {
-    LockScope l(&sched.lock);
-    all += static_cast<uint64_t>(sched.nmextraAll);  // of foreign threads
-  }
-  size_t want = all * each;
-  if (want > kMost) want = kMost;
-  do {
-    want = alignUp(want, kPageSize);
-    s->base = static_cast<char*>(sysReserve(want));
-    if (s->base != nullptr) {
-      s->size = want;
-      return;
-    }
-    want /= 2;
-  } while (want >= kLeast);
-}
-
-void snapshotOther(G* gp, void* arg) {
-  auto* s = static_cast<Snapshot*>(arg);
-  if (gp == s->self || hidden(gp, /*level=*/1)) return;
-  const Leak leak = s->leaks == nullptr ? Leak::kNone : s->leaks->of(gp);
-  if (s->leaksOnly && leak == Leak::kNone) return;
-  SnapshotEntry e{};
-  if (!takeOther(gp, s->now, &e.record, &s->frames)) return;
-  e.record.leak = leak;
-  const Frames& f = s->frames;
-  e.lost = f.lost;
-  e.kept = f.kept;
-  e.truncated = f.truncated;
-  const size_t pcs = f.kept * sizeof(uintptr_t);
-  const Ancestors* ancestors = e.record.ancestors;
-  const size_t more = ancestors == nullptr ? 0 : ancestors->bytes();
-  const size_t need = sizeof(e) + pcs + more;
-  if (s->size - s->used < need) {
-    s->elided++;
-    releaseLabels(e.record.labels);
-    return;
-  }
-  char* at = s->base + s->used;
-  memcpy(at, &e, sizeof(e));
-  memcpy(at + sizeof(e), f.pcs, pcs);
-  if (more != 0) memcpy(at + sizeof(e) + pcs, ancestors, more);
-  s->used += need;
-}
-
-// takeSnapshot fills s with all goroutines but `self`, and with the parked
-// foreign threads. If s->leaks is set, it searches for leaks in the same stop.
-// Unless that succeeds, s is empty.
-LeakStatus takeSnapshot(Snapshot* s, const G* self) {
-  reserveSnapshot(s);
-  s->self = self;
-  s->now = nanotime();
-  LeakStatus status = LeakStatus::kDone;
-  stopTheWorld(WaitReason::kStoppingTheWorld);
-  if (s->leaks != nullptr) status = s->leaks->run();
-  if (status == LeakStatus::kDone) {
-    forEachG(snapshotOther, s);
-    forEachForeign(snapshotOther, s);
-  }
-  startTheWorld();
-  return status;
-}
-
-void freeSnapshot(const Snapshot& s) {
-  if (s.base != nullptr) sysFree(s.base, s.size);
-}
-
-// readSnapshot reads the entry at *at, puts its frames into s->frames, and
-// moves *at to the next one. The caller drops the reference to its labels.
-GRecord readSnapshot(Snapshot* s, size_t* at) {
-  SnapshotEntry e;
-  memcpy(&e, s->base + *at, sizeof(e));
-  *at += sizeof(e);
-  Frames& f = s->frames;
-  f.kept = e.kept;
-  f.lost = e.lost;
-  f.truncated = e.truncated;
-  memcpy(f.pcs, s->base + *at, e.kept * sizeof(uintptr_t));
-  *at += e.kept * sizeof(uintptr_t);
-  if (e.record.ancestors != nullptr) {
-    e.record.ancestors = reinterpret_cast<const Ancestors*>(s->base + *at);
-    *at += e.record.ancestors->bytes();
-  }
-  return e.record;
-}
-
 // printSnapshot prints the goroutines of s behind `self`, which is printed.
 void printSnapshot(Writer* w, Snapshot* s, const GRecord& self) {
   ScopeTree scopes;
@@ -445,17 +174,20 @@ void printSnapshot(Writer* w, Snapshot* s, const GRecord& self) {
   // If there is no memory, known is nullptr. Then the dump takes longer, and
   // its text is the same.
   auto* known = static_cast<FrameTexts*>(sysReserve(sizeof(FrameTexts)));
-  for (size_t at = 0; at < s->used;) {
+  for (size_t at = 0; at < s->memory.used;) {
     const GRecord r = readSnapshot(s, &at);
-    scopes.add(r);
-    print(w, "\n");
-    printGoroutine(w, r, s->frames, /*level=*/1, /*showPointers=*/false,
-                   /*first=*/0, known);
+    if (!w->refused) {
+      scopes.add(r);
+      print(w, "\n");
+      printGoroutine(w, r, s->frames, /*level=*/1, /*showPointers=*/false,
+                     /*first=*/0, known);
+    }
     releaseLabels(r.labels);
   }
   if (known != nullptr) sysFree(known, sizeof(*known));
-  if (s->elided != 0) {
-    print(w, "\n...%U goroutines elided for want of memory...\n", s->elided);
+  if (s->memory.lost != 0) {
+    print(w, "\n...%U goroutines elided for want of memory...\n",
+          s->memory.lost);
   }
   scopes.finish(w);
 }
@@ -701,19 +433,25 @@ LeakStatus dump(bool all, LeakSearch* leaks, Writer* w) {
   return status;
 }
 
-// 1 while no thread searches for leaks.
+// 1 while no goroutine, or no plain thread, searches for leaks. They bound the
+// memory that searches take. If main ends, a goroutine that has its semaphore
+// goes on only with the next Run. So a plain thread does not wait for it. It
+// may miss leaks then: the tables of the other search have addresses of
+// everything, and are memory as any other.
 constinit Atomic<uint32_t> leakSema(1);
+constinit Atomic<uint32_t> plainLeakSema(1);
 
 // searchLeaks calls take with a search that is prepared.
 template <class F>
 LeakStatus searchLeaks(const F& take) {
   const StandardHold hold;  // as in stackDump; and the search opens files
-  semacquire(&leakSema, /*lifo=*/false, SemaReason::kSemacquire);
+  Atomic<uint32_t>* sema = runtimeEntry()->foreign ? &plainLeakSema : &leakSema;
+  semacquire(sema, /*lifo=*/false, SemaReason::kSemacquire);
   LeakSearch search;
   LeakStatus status = search.prepare();
   if (status == LeakStatus::kDone) status = take(&search);
   search.finish();
-  semrelease(&leakSema, /*handoff=*/false);
+  semrelease(sema, /*handoff=*/false);
   return status;
 }
 
@@ -724,6 +462,14 @@ size_t stackDump(bool all, BufferGrower grow, void* arg) noexcept {
   Writer w{.grow = grow, .arg = arg};
   (void)dump(all, /*leaks=*/nullptr, &w);
   return w.total;
+}
+
+bool stackStream(char* buffer, size_t size, TextSink sink, void* arg) noexcept {
+  const StandardHold hold;  // as in stackDump
+  Writer w{.buf = buffer, .cap = size, .sink = sink, .arg = arg};
+  (void)dump(/*all=*/true, /*leaks=*/nullptr, &w);
+  flush(&w);
+  return !w.refused;
 }
 
 LeakStatus leakDump(BufferGrower grow, void* arg, size_t* size) noexcept {
@@ -740,13 +486,13 @@ LeakStatus visitLeaks(StackVisitor visit, void* arg) noexcept {
     s.leaks = search;
     s.leaksOnly = true;
     const LeakStatus status = takeSnapshot(&s, runtimeEntry());
-    for (size_t at = 0; at < s.used;) {
+    for (size_t at = 0; at < s.memory.used;) {
       const GRecord r = readSnapshot(&s, &at);
       visit(arg, {s.frames.pcs, s.frames.kept, r.labels, 1, 0, r.leak});
       releaseLabels(r.labels);
     }
     freeSnapshot(s);
-    const bool some = s.elided != 0 && status == LeakStatus::kDone;
+    const bool some = s.memory.lost != 0 && status == LeakStatus::kDone;
     return some ? LeakStatus::kNoMemory : status;
   });
 }
@@ -783,8 +529,8 @@ void visitInfo(GoroutineVisitor visit, void* arg, const GRecord& r,
 
 bool visitStopped(StackVisitor visit, void* arg, const G* self) {
   Snapshot s;
-  (void)takeSnapshot(&s, self);
-  for (size_t at = 0; at < s.used;) {
+  (void)takeStopped(&s, self);
+  for (size_t at = 0; at < s.memory.used;) {
     const GRecord r = readSnapshot(&s, &at);
     Frames& f = s.frames;
     // A goroutine that has not begun has no frames either.
@@ -797,7 +543,7 @@ bool visitStopped(StackVisitor visit, void* arg, const G* self) {
     releaseLabels(r.labels);
   }
   freeSnapshot(s);
-  return s.elided == 0;
+  return s.memory.lost == 0;
 }
 
 uint64_t visitGoroutineInfos(GoroutineVisitor visit, void* arg) noexcept {
@@ -808,13 +554,13 @@ uint64_t visitGoroutineInfos(GoroutineVisitor visit, void* arg) noexcept {
   takeSelf(gp, &self);
   visitInfo(visit, arg, self, s.frames);
   takeSnapshot(&s, gp);
-  for (size_t at = 0; at < s.used;) {
+  for (size_t at = 0; at < s.memory.used;) {
     const GRecord r = readSnapshot(&s, &at);
     visitInfo(visit, arg, r, s.frames);
     releaseLabels(r.labels);
   }
   freeSnapshot(s);
-  return s.elided;
+  return s.memory.lost;
 }
 
 // Threads are made by the template thread, so the stacks that make them would

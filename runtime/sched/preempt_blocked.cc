@@ -147,7 +147,7 @@ bool tryGiveBack(P* pp, M* mp) {
   setPStatus(pp, kPidle, kPrunning);
   pp->m.store(mp, release);  // as acquirep
   // A trace that begins meanwhile stops the world, and so takes the P again.
-  const Presumed given = tracing() ? kPresumedGiven : kPresumedNot;
+  const Presumed given = mayTrace() ? kPresumedGiven : kPresumedNot;
   // Marked, because mp may have been marked before. Then its next entry into
   // the runtime must take the slow path, to count the entry (countEntry).
   // acq_rel: as A4.
@@ -212,10 +212,10 @@ bool endPresumption(M* mp) {
     const uint32_t s = mp->presumed.load(acquire);
     if (!mp->presumed.cas(s, kPresumedNot, acq_rel)) continue;
     if ((s & kPresumedTaken) == 0) {
-      if ((s & kPresumedGiven) != 0 && tracing()) traceGiven();
+      if ((s & kPresumedGiven) != 0 && mayTrace()) traceGiven();
       return false;
     }
-    if (tracing()) traceLost();
+    if (mayTrace()) traceLost();
     sched.npresumed.add(-1, relaxed);  // a hint for sysmon
     mp->p = nullptr;
     mp->oldp = nullptr;

@@ -730,7 +730,7 @@ void endCommit(G* gp, M* mp) {
 // On: user.  P: needed; m.locks is 1, then 0 unless it returns nullptr.
 // Locks: takes kStack, kGFree, sched.lock.  Parks: no.
 GUMP_NO_SANITIZE G* endDirectly(G* gp, M* mp) {
-  if (kSanitizerBuild || gp->careful || gp->special || tracing()) {
+  if (kSanitizerBuild || gp->careful || gp->special || mayTrace()) {
     return nullptr;
   }
   if (mp->p == nullptr || mp->p->records.load(relaxed) != 0) return nullptr;

@@ -47,7 +47,7 @@ GUMP_ALWAYS_INLINE M* wire(P* pp) {
   setPStatus(pp, kPidle, kPrunning);
   mp->p = pp;
   pp->m.store(mp, release);  // pairs with the acquire in preemptone
-  if (tracing()) traceProcStart(pp);
+  if (mayTrace()) traceProcStart(pp);
   return mp;
 }
 }  // namespace
@@ -66,7 +66,7 @@ P* releasep() {
   P* pp = mp->p;
   if (pp == nullptr) fatalthrow("releasep: invalid arg");
   if (pp->m.load(relaxed) != mp) fatalthrow("releasep: invalid p state");
-  if (tracing()) traceProcStop(pp);
+  if (mayTrace()) traceProcStop(pp);
   mp->p = nullptr;
   pp->oldm = mp;
   pp->m.store(nullptr, relaxed);
@@ -247,13 +247,13 @@ P* procresize(int32_t nprocs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     setPStatus(own, kPgcstop, kPrunning);
   } else if (own != nullptr) {
     // Our P goes away, so carry on with P 0.
-    if (tracing()) traceMoveP(own, /*begins=*/false);
+    if (mayTrace()) traceMoveP(own, /*begins=*/false);
     own->m.store(nullptr, relaxed);
     self->p = nullptr;
     own = allp[0];
     setPStatus(own, kPgcstop, kPidle);
     wirep(own);
-    if (tracing()) traceMoveP(own, /*begins=*/true);
+    if (mayTrace()) traceMoveP(own, /*begins=*/true);
   }
   dealPs(nprocs);
   for (int32_t i = nprocs; i < old; i++) destroyP(allp[i]);

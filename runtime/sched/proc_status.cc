@@ -195,7 +195,8 @@ bool pcasstatus(P* pp, uint32_t oldval, uint32_t newval) {
 }
 
 bool takeFromCall(P* pp, uint32_t newval) {
-  return tracing() ? traceTakeP(pp, newval) : pcasstatus(pp, kPsyscall, newval);
+  return mayTrace() ? traceTakeP(pp, newval)
+                    : pcasstatus(pp, kPsyscall, newval);
 }
 
 void setPStatus(P* pp, uint32_t oldval, uint32_t newval) {

@@ -252,7 +252,7 @@ void stopTheWorld(WaitReason reason) {
                         // stopped P
   G* gp = getg();
   gp->waitreason = reason;
-  if (tracing()) traceStopBegins(waitReasonString(reason));
+  if (mayTrace()) traceStopBegins(waitReasonString(reason));
   stopBegin = nanotime();
   if (takeStoppablePs(mp)) {
     if (!gp->foreign) preciseSleeps(mp);
@@ -319,7 +319,7 @@ void startTheWorld() {
   // of sched.lock above.
   wakepAnywhere();
   undoRunOnWake(std::exchange(stopperBefore, RunOnWake()));
-  if (tracing()) {
+  if (mayTrace()) {
     if (resized) traceProcs(gomaxprocs.load(relaxed));  // we have worldsema
     traceStopEnds();
   }

@@ -85,7 +85,7 @@ bool exitsyscallFast(P* oldp) {
   }
   // Pairs with the store in entersyscall.
   if (oldp != nullptr && oldp->status.load(acquire) == kPsyscall &&
-      (tracing() ? traceRegainP(oldp) : pcasstatus(oldp, kPsyscall, kPidle))) {
+      (mayTrace() ? traceRegainP(oldp) : pcasstatus(oldp, kPsyscall, kPidle))) {
     wirep(oldp);
     return true;
   }

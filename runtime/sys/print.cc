@@ -99,6 +99,11 @@ void putQuoted(Writer* w, const char* s) {
 }  // namespace
 
 void flush(Writer* w) {
+  if (w->sink != nullptr) {
+    if (!w->refused) w->refused = !w->sink(w->arg, w->buf, w->len);
+    w->len = 0;
+    return;
+  }
   if (w->fd == kNoFd) return;
   size_t done = 0;
   while (done < w->len) {

@@ -2,10 +2,10 @@
 // dumps. These may run in a signal handler. They may also run beside a thread
 // that was stopped inside malloc or stdio, or while it held a lock.
 //
-// A Writer streams to a descriptor through its buffer, or fills the buffer. A
-// buffer that is full grows if the Writer has a function for that. Otherwise
-// the Writer only counts the bytes that do not fit. It has no lock, because one
-// thread owns it.
+// A Writer streams to a descriptor or to a function through its buffer, or
+// fills the buffer. A buffer that is full grows if the Writer has a function
+// for that. Otherwise the Writer only counts the bytes that do not fit. It has
+// no lock, because one thread owns it.
 #ifndef RUNTIME_SYS_PRINT_H_
 #define RUNTIME_SYS_PRINT_H_
 
@@ -27,7 +27,11 @@ struct Writer {
   // For a Writer to memory: makes the buffer larger. It is a BufferGrower
   // (linkname_runtime.h). If it is nullptr, the buffer stays as it is.
   char* (*grow)(void* arg, size_t* size) = nullptr;
-  void* arg = nullptr;  // for grow
+  // For a Writer to a function: takes the n bytes of the buffer. It is a
+  // TextSink (linkname_runtime.h). Once it has refused some, it gets no more.
+  bool (*sink)(void* arg, const char* text, size_t n) = nullptr;
+  bool refused = false;
+  void* arg = nullptr;  // for grow and sink
 };
 
 // put appends n bytes.
@@ -38,9 +42,10 @@ void put(Writer* w, const char* s, size_t n);
 // On: any.  P: either.  Locks: none.  Parks: no (may block in write(2)).
 void print(Writer* w, const char* format, ...);
 void vprint(Writer* w, const char* format, va_list args);
-// flush empties the buffer of a Writer with a descriptor, in as few write(2)
-// calls as the kernel allows.
-// On: any.  P: either.  Locks: none.  Parks: no (may block in write(2)).
+// flush empties the buffer of a Writer that streams. To a descriptor it takes
+// as few write(2) calls as the kernel allows. On: any.  P: either.  Locks:
+// none.  Parks: no (may block in write(2)), unless the Writer has a sink that
+// does.
 void flush(Writer* w);
 
 }  // namespace gump::rt

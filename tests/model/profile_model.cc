@@ -67,7 +67,7 @@ void run(rt::G* g, const rt::FuncType* fn) {
 
 // begin begins a profile, and lets the world start.
 void begin() {
-  rt::profileBegin(bytes, sizeof(bytes), nullptr);
+  rt::profileBegin(rt::kStackProfile, bytes, sizeof(bytes), nullptr);
   for (rt::Note& n : worldStarts) rt::notewakeup(&n);
 }
 
@@ -139,6 +139,77 @@ const Registered kToken({
           check(found[0].free == 1, "the other goroutine is not shown once");
           check(found[0].later == 0,
                 "a goroutine that was made later is shown");
+        },
+    .quick = {2, 1, 200},
+    .full = {3, 1, 20000},
+});
+
+// ---- States -----------------------------------------------------------------
+
+struct SeenState {
+  rt::Atomic<int32_t> waiting, runnable, other;
+};
+SeenState states[2];
+
+// recordState counts how goroutine 0 or 1 is seen.
+void recordState(rt::G* gp, const rt::ProfileView& view) {
+  SeenState* s = &states[gp == goroutines[0] ? 0 : 1];
+  rt::Atomic<int32_t>* n = view.status == rt::kGwaiting    ? &s->waiting
+                           : view.status == rt::kGrunnable ? &s->runnable
+                                                           : &s->other;
+  n->add(1, rt::relaxed);
+}
+constexpr rt::ProfileKind kStates = {
+    .each = 0, .record = recordState, .atStop = nullptr};
+
+// profileStates takes a profile. The world starts with it.
+void profileStates(rt::Note* starts) {
+  rt::profileBegin(kStates, bytes, sizeof(bytes), nullptr);
+  if (starts != nullptr) rt::notewakeup(starts);
+  rt::profileVisit(goroutines[0]);
+  rt::profileVisit(goroutines[1]);
+  uint64_t lost;
+  (void)rt::profileEnd(&lost);
+}
+
+int64_t seen(const rt::Atomic<int32_t>& n) { return n.load(rt::relaxed); }
+
+// The second profile begins when the goroutines are as the first has found
+// them, but the one that waited has become runnable.
+const Registered kWokenUp({
+    .name = "profile_woken",
+    .about = "a goroutine is readied, and another one parks, while the "
+             "goroutines are visited; then all are visited again",
+    .setup =
+        [] {
+          setUpProfile();
+          make(0, rt::kGrunnable, &kHeld);
+          make(1, rt::kGwaiting, &kFree);
+          thread("visit", [] {
+            become(0, /*withP=*/false);
+            profileStates(&worldStarts[0]);
+            rt::notesleep(&worldStarts[1]);
+            check(seen(states[0].runnable) == 1 && seen(states[0].waiting) == 0,
+                  "the one that ran later is not runnable");
+            check(seen(states[1].waiting) == 1 && seen(states[1].runnable) == 0,
+                  "the one that was readied later does not wait");
+            profileStates(nullptr);
+          });
+          thread("run", [] {
+            rt::notesleep(&worldStarts[0]);
+            become(1, /*withP=*/true);
+            rt::casgstatus(goroutines[1], rt::kGwaiting, rt::kGrunnable);
+            run(goroutines[0], &kFree);
+            rt::casgstatus(goroutines[0], rt::kGrunning, rt::kGwaiting);
+            rt::notewakeup(&worldStarts[1]);
+          });
+        },
+    .finish =
+        [] {
+          check(seen(states[0].waiting) == 1 && seen(states[1].runnable) == 1,
+                "the second profile shows states of the first");
+          check(seen(states[0].other) + seen(states[1].other) == 0,
+                "a state that there was not");
         },
     .quick = {2, 1, 200},
     .full = {3, 1, 20000},
@@ -240,11 +311,11 @@ const Registered kTwice({
           make(0, rt::kGrunnable, &kFree);
           thread("visit", [] {
             become(0, /*withP=*/false);
-            rt::profileBegin(bytes, sizeof(bytes), nullptr);
+            rt::profileBegin(rt::kStackProfile, bytes, sizeof(bytes), nullptr);
             rt::profileVisit(goroutines[0]);
             end(&found[0]);
             madeBefore = made.load(rt::acquire);
-            rt::profileBegin(bytes, sizeof(bytes), nullptr);
+            rt::profileBegin(rt::kStackProfile, bytes, sizeof(bytes), nullptr);
             rt::profileVisit(goroutines[0]);
             end(&found[1]);
           });
@@ -256,7 +327,7 @@ const Registered kTwice({
           });
           // The first profile, and the end of the goroutine.
           rt::setg(selves[2]);
-          rt::profileBegin(bytes, sizeof(bytes), nullptr);
+          rt::profileBegin(rt::kStackProfile, bytes, sizeof(bytes), nullptr);
           rt::profileVisit(goroutines[0]);
           end(&found[0]);
           found[0] = {};

@@ -1,14 +1,15 @@
 // The execution trace: the buffers that change hands, the change of the
 // generation, and the marks and tables that all threads share
-// (runtime/diag/trace.cc, trace_event.cc, trace_buf.cc, tracemark.h). The Ms,
-// Ps and goroutines are bare structs. trace_session_model.cc has the models of
-// the whole scheduler.
+// (runtime/diag/trace_generation.cc, trace_event.cc, trace_buf.cc,
+// tracemark.h). The Ms, Ps and goroutines are bare structs.
+// trace_session_model.cc has the models of the whole scheduler.
 #include <cstring>
 #include <utility>
 #include <vector>
 
 #include "runtime/diag/trace.h"
 #include "runtime/diag/trace_buf.h"
+#include "runtime/diag/trace_generation.h"
 #include "runtime/diag/trace_state.h"
 #include "runtime/diag/traceback.h"
 #include "runtime/sched/mlocks.h"

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "gump/gump.h"
-#include "tools/trace/order.h"
+#include "tools/trace/event_reader.h"
 #include "tools/trace/reader.h"
 
 namespace gump::testing {
@@ -116,18 +116,18 @@ inline void ReadSamples(const trace_tool::Generation& g,
 // ReadTrace fails the test if the trace breaks a rule.
 inline Traced ReadTrace(const std::string& bytes, Cut cut = Cut::kNo) {
   Traced t;
-  absl::StatusOr<trace_tool::Reader> reader = trace_tool::Reader::Open(bytes);
+  absl::StatusOr<trace_tool::EventReader> reader =
+      trace_tool::EventReader::Open(bytes);
   EXPECT_TRUE(reader.ok()) << reader.status();
   if (!reader.ok()) return t;
-  trace_tool::Order order;
-  trace_tool::Generation g;
   std::map<uint64_t, uint64_t> last_sample;
-  while (reader->Next(&g)) {
+  while (reader->Next()) {
+    const trace_tool::Generation& g = reader->generation();
     t.generations++;
     const auto text = [&g](uint64_t id) {
       return std::string(g.String(id).value_or("?"));
     };
-    const absl::Status s = order.Run(g, [&](const trace_tool::Event& e) {
+    reader->ForEachEvent([&](const trace_tool::Event& e) {
       t.count[e.type]++;
       switch (e.type) {
         case trace_tool::Ev::kGoBlock:
@@ -153,7 +153,6 @@ inline Traced ReadTrace(const std::string& bytes, Cut cut = Cut::kNo) {
           break;
       }
     });
-    EXPECT_TRUE(s.ok()) << s;
     ReadSamples(g, &last_sample, &t);
     for (const auto& [id, frames] : g.stacks) {
       for (const trace_tool::Frame& f : frames) {

@@ -46,8 +46,7 @@
 #include "gump/trace.h"
 #include "tests/testing/json_reader.h"
 #include "tests/testing/profile_reader.h"
-#include "tools/trace/order.h"
-#include "tools/trace/reader.h"
+#include "tools/trace/event_reader.h"
 
 namespace gump::testing {
 namespace {
@@ -85,15 +84,10 @@ class Output {
 };
 
 absl::Status CheckTrace(const std::string& bytes) {
-  absl::StatusOr<trace_tool::Reader> reader = trace_tool::Reader::Open(bytes);
+  absl::StatusOr<trace_tool::EventReader> reader =
+      trace_tool::EventReader::Open(bytes);
   if (!reader.ok()) return reader.status();
-  trace_tool::Order order;
-  trace_tool::Generation generation;
-  while (reader->Next(&generation)) {
-    const absl::Status s =
-        order.Run(generation, [](const trace_tool::Event&) {});
-    if (!s.ok()) return s;
-  }
+  while (reader->Next()) reader->ForEachEvent([](const trace_tool::Event&) {});
   return reader->status();
 }
 

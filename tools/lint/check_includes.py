@@ -58,7 +58,8 @@ UPWARDS = {
     "diag/leak_roots.cc": [r'"runtime/wait/sema\.h"'],           # the table of semaphores has waiters
     "diag/leaks.cc": [r'"runtime/wait/(?:chan|select|timechan|waitlist)\.h"'],  # what goroutines wait for
     "diag/trace.cc": [r'"runtime/wait/sema\.h"'],               # one thread at a time starts, advances or stops a trace
-    "diag/traceback.cc": [r'"runtime/wait/synctest\.h"'],        # a dump names the bubble
+    "diag/snapshot.cc": [r'"runtime/wait/synctest\.h"'],         # a dump names the bubble
+    "diag/traceback.cc": [r'"runtime/wait/synctest\.h"'],        # the same
 }
 
 # Each rule: the pattern of the files, the patterns that they may include, and a pattern that they may not include even

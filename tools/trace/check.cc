@@ -9,25 +9,21 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "tools/trace/event_reader.h"
 #include "tools/trace/file.h"
-#include "tools/trace/order.h"
-#include "tools/trace/reader.h"
 
 namespace {
 
 absl::Status Check(absl::string_view bytes, std::string* summary) {
-  absl::StatusOr<trace_tool::Reader> reader = trace_tool::Reader::Open(bytes);
+  absl::StatusOr<trace_tool::EventReader> reader =
+      trace_tool::EventReader::Open(bytes);
   if (!reader.ok()) return reader.status();
-  trace_tool::Order order;
-  trace_tool::Generation generation;
   uint64_t generations = 0, events = 0;
   size_t samples = 0;
-  while (reader->Next(&generation)) {
+  while (reader->Next()) {
     ++generations;
-    samples += generation.samples.size();
-    const absl::Status status =
-        order.Run(generation, [&](const trace_tool::Event&) { ++events; });
-    if (!status.ok()) return status;
+    samples += reader->generation().samples.size();
+    reader->ForEachEvent([&](const trace_tool::Event&) { ++events; });
   }
   *summary = absl::StrCat("go 1.", reader->version(),
                           ", generations: ", generations, ", events: ", events);

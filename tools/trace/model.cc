@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "tools/trace/event_reader.h"
 
 namespace trace_tool {
 
@@ -507,26 +508,18 @@ absl::string_view Model::Where(StackId stack) const {
 }
 
 absl::StatusOr<Model> BuildModel(absl::string_view bytes) {
-  absl::StatusOr<Reader> reader = Reader::Open(bytes);
+  absl::StatusOr<EventReader> reader = EventReader::Open(bytes);
   if (!reader.ok()) return reader.status();
   Model model;
   model.version = reader->version();
   Builder builder(&model);
-  Order order;
-  Generation generation;
-  while (reader->Next(&generation)) {
-    builder.BeginGeneration(generation);
-    const absl::Status status =
-        order.Run(generation, [&](const Event& e) { builder.Use(e); });
-    if (!status.ok()) {
-      model.problem = std::string(status.message());
-      break;
+  while (reader->Next()) {
+    builder.BeginGeneration(reader->generation());
+    if (reader->ForEachEvent([&](const Event& e) { builder.Use(e); })) {
+      builder.EndGeneration();
     }
-    builder.EndGeneration();
   }
-  if (model.problem.empty() && !reader->status().ok()) {
-    model.problem = std::string(reader->status().message());
-  }
+  model.problem = std::string(reader->status().message());
   builder.Finish();
   return model;
 }

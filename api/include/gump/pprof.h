@@ -152,8 +152,9 @@ void Do(const context::Context& ctx, const Labels& labels, F&& f) {
 // pipe without a reader fails with "write profile: broken pipe", and sends no
 // SIGPIPE. Parks while fd is not ready.
 //
-// The goroutine profile stops the world while it reads the stacks. It parks
-// while another thread stops the world.
+// The goroutine profile shows all goroutines as they were at one moment. It
+// stops the world only to mark that moment, however many goroutines there are.
+// It parks while another thread stops the world or takes a profile.
 //
 // A goroutine is leaked if it waits for a channel, a lock, a condition, an
 // event, a semaphore, a scope or a WaitGroup that only leaked goroutines can

@@ -184,10 +184,11 @@ struct ThreadHooks {
 void SetThreadHooks(ThreadHooks hooks);
 
 // Stack returns a traceback in Go's format, of the caller or of all goroutines.
-// Throws std::bad_alloc. If `all` is true, it stops the world as GOMAXPROCS
-// does, and parks. The traceback then also lists the plain threads that are
-// parked, for example in a channel or a lock, but not in time::Sleep. It shows
-// their numbers, but not their stacks.
+// Throws std::bad_alloc. If `all` is true, the traceback shows all goroutines
+// as they were at one moment. To mark the moment, it stops the world as
+// GOMAXPROCS does, and parks. The traceback then also lists the plain threads
+// that are parked, for example in a channel or a lock, but not in time::Sleep.
+// It shows their numbers, but not their stacks.
 std::string Stack(bool all);
 
 // GC runs one reclamation cycle and returns when it is done. The runtime runs a

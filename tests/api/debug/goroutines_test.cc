@@ -64,6 +64,24 @@ bool HasFrame(const Json& g, std::string_view function) {
   });
 }
 
+// Text and JsonText return what a list writes.
+std::string Text(const internal::GoroutineQuery& query) {
+  std::string text;
+  EXPECT_TRUE(internal::GoroutineList(query).WriteText([&](auto part) {
+    text += part;
+    return true;
+  }));
+  return text;
+}
+std::string JsonText(const internal::GoroutineQuery& query) {
+  std::string text;
+  EXPECT_TRUE(internal::GoroutineList(query).WriteJson([&](auto part) {
+    text += part;
+    return true;
+  }));
+  return text;
+}
+
 std::string Quoted(std::string_view s) {
   std::string out;
   internal::AppendJsonString(&out, s);
@@ -229,7 +247,7 @@ TEST_P(GoroutinesTest, EqualStacksAreShownTogether) {
     chan<int> c = make_chan<int>();
     for (int i = 0; i < 3; i++) go([c] { livetest::Receiver(c); });
     ASSERT_TRUE(testing::EventuallyParked("chan receive", 3));
-    const std::string text = internal::GoroutinesText({});
+    const std::string text = Text({});
     EXPECT_NE(text.find("3 goroutines [chan receive], for "), text.npos)
         << text;
     EXPECT_NE(text.find("#\tlivetest::Receiver\t/"), text.npos) << text;
@@ -246,13 +264,11 @@ TEST_P(GoroutinesTest, StateAndGroupSelectGoroutines) {
     go(GoOptions{.group = &group}, [c] { livetest::Receiver(c); });
     go([c] { livetest::Receiver(c); });
     ASSERT_TRUE(testing::Eventually([] {
-      return Read(internal::GoroutinesJson(
-                      {.state = "chan receive", .group = ""}))
+      return Read(JsonText({.state = "chan receive", .group = ""}))
                  .items.size() == 2;
     }));
-    const auto count = [](std::string_view state, std::string_view name) {
-      const std::string json =
-          internal::GoroutinesJson({.state = state, .group = name});
+    const auto count = [](const char* state, const char* name) {
+      const std::string json = JsonText({.state = state, .group = name});
       return Read(json).items.size();
     };
     EXPECT_EQ(count("waiting", ""), 2U);
@@ -261,8 +277,7 @@ TEST_P(GoroutinesTest, StateAndGroupSelectGoroutines) {
     EXPECT_EQ(count("running", ""), 1U);
     EXPECT_EQ(count("", "no such group"), 0U);
     EXPECT_EQ(count("no such state", ""), 0U);
-    EXPECT_EQ(internal::GoroutinesJson({.state = "no such state", .group = ""}),
-              "[\n]\n");
+    EXPECT_EQ(JsonText({.state = "no such state", .group = ""}), "[\n]\n");
     c.Close();
   });
 }
@@ -272,18 +287,15 @@ TEST_P(GoroutinesTest, GroupingCountsGoroutinesByKey) {
     chan<int> c = make_chan<int>();
     for (int i = 0; i < 3; i++) go([c] { livetest::Receiver(c); });
     ASSERT_TRUE(testing::EventuallyParked("chan receive", 3));
-    const std::string by_state =
-        internal::GoroutinesText({.state = "", .group = "state"});
+    const std::string by_state = Text({.state = "", .group = "state"});
     EXPECT_NE(by_state.find("\n3 goroutines [chan receive], "), by_state.npos)
         << by_state;
     EXPECT_EQ(by_state.find('#'), by_state.npos) << by_state;
-    const std::string by_where =
-        internal::GoroutinesText({.state = "waiting", .group = "where"});
+    const std::string by_where = Text({.state = "waiting", .group = "where"});
     EXPECT_NE(by_where.find("\n3 goroutines livetest::Receiver, "),
               by_where.npos)
         << by_where;
-    const std::string by_maker =
-        internal::GoroutinesText({.state = "waiting", .group = "maker"});
+    const std::string by_maker = Text({.state = "waiting", .group = "maker"});
     EXPECT_NE(by_maker.find("\n3 goroutines created by "), by_maker.npos)
         << by_maker;
     c.Close();

@@ -28,6 +28,7 @@
 #include "gump/sync/waitgroup.h"
 #include "gump/time.h"
 #include "gump/trace.h"
+#include "tests/testing/debug_server.h"
 #include "tests/testing/json_reader.h"
 #include "tests/testing/panic_text.h"
 #include "tests/testing/parked.h"
@@ -53,132 +54,11 @@ __attribute__((noinline)) void Burn(const std::atomic<bool>& stop) {
 namespace gump {
 namespace {
 
+using testing::Client;
 using testing::Eventually;
-
-// Server serves until it is closed or destroyed.
-class Server {
- public:
-  Server() {
-    absl::StatusOr<net::Listener> l = net::Listen("tcp", "127.0.0.1:0");
-    EXPECT_TRUE(l.ok()) << l.status();
-    listener_ = *l;
-    address_ = listener_.LocalAddr().String();
-    running_.Go([this] { status_ = debug::ServeHTTP(listener_); });
-  }
-  ~Server() { (void)Close(); }
-  // Close closes the listener and returns what ServeHTTP has returned.
-  absl::Status Close() {
-    (void)listener_.Close();
-    running_.Wait();
-    return status_;
-  }
-  const std::string& address() const { return address_; }
-  net::Conn Dial() const {
-    absl::StatusOr<net::Conn> c = net::Dial("tcp", address_);
-    EXPECT_TRUE(c.ok()) << c.status();
-    return *c;
-  }
-
- private:
-  net::Listener listener_;
-  std::string address_;
-  absl::Status status_;
-  sync::WaitGroup running_;
-};
-
-struct Reply {
-  std::string line;  // without "HTTP/1.1 "
-  std::vector<std::pair<std::string, std::string>> fields;
-  std::string body;
-
-  std::string Field(std::string_view name) const {
-    for (const auto& [n, v] : fields) {
-      if (n == name) return v;
-    }
-    return "absent";
-  }
-};
-
-// Client reads replies from a connection.
-class Client {
- public:
-  explicit Client(const Server& s) : conn_(s.Dial()) {}
-  ~Client() { (void)conn_.Close(); }
-
-  const net::Conn& conn() const { return conn_; }
-  void Write(std::string_view text) const { (void)conn_.Write(text); }
-
-  // Next reads a reply. `head`: it is for HEAD, so no body follows.
-  Reply Next(bool head = false) {
-    Reply r;
-    size_t end;
-    while ((end = in_.find("\r\n\r\n")) == in_.npos) {
-      if (!Fill()) {
-        r.line = "closed";
-        return r;
-      }
-    }
-    std::string_view rest = std::string_view(in_).substr(0, end + 2);
-    const auto line = [&] {
-      const size_t n = rest.find("\r\n");
-      const std::string_view one = rest.substr(0, n);
-      rest.remove_prefix(n + 2);
-      return one;
-    };
-    const std::string_view first = line();
-    EXPECT_TRUE(first.starts_with("HTTP/1.1 ")) << first;
-    r.line = first.substr(9);
-    while (!rest.empty()) {
-      const std::string_view field = line();
-      const size_t colon = field.find(": ");
-      EXPECT_NE(colon, field.npos) << field;
-      if (colon == field.npos) return r;
-      r.fields.emplace_back(field.substr(0, colon), field.substr(colon + 2));
-    }
-    in_.erase(0, end + 4);
-    if (head) return r;
-    const std::string length = r.Field("Content-Length");
-    EXPECT_NE(length, "absent");
-    const size_t size = std::strtoul(length.c_str(), nullptr, 10);
-    while (in_.size() < size) {
-      if (!Fill()) {
-        r.line = "cut off";
-        return r;
-      }
-    }
-    r.body = in_.substr(0, size);
-    in_.erase(0, size);
-    return r;
-  }
-
-  // IsClosed reads to the end, and returns whether nothing came before it.
-  bool IsClosed() {
-    const bool some = !in_.empty() || Fill();
-    return !some;
-  }
-
- private:
-  bool Fill() {
-    char buf[4096];
-    const absl::StatusOr<size_t> n = conn_.Read(absl::MakeSpan(buf));
-    if (!n.ok() || *n == 0) return false;
-    in_.append(buf, *n);
-    return true;
-  }
-
-  const net::Conn conn_;
-  std::string in_;
-};
-
-std::string Request(std::string_view method, std::string_view target,
-                    std::string_view fields = "") {
-  std::string text(method);
-  return text.append(" ")
-      .append(target)
-      .append(" HTTP/1.1\r\nHost: x\r\n")
-      .append(fields)
-      .append("\r\n");
-}
+using testing::Reply;
+using testing::Request;
+using testing::Server;
 
 Reply Ask(const Server& s, std::string_view method, std::string_view target,
           std::string_view fields = "") {

@@ -21,6 +21,7 @@
 #include "gump/chan.h"
 #include "gump/context.h"
 #include "gump/go.h"
+#include "gump/internal/linkname_pprof.h"
 #include "gump/pprof.h"
 #include "gump/runtime.h"
 #include "gump/select.h"
@@ -494,6 +495,41 @@ TEST(LeakDeathTest, MainInSelectIsNoLeak) {
     GTEST_SKIP() << "no profile goroutineleak with ThreadSanitizer";
   }
   EXPECT_EXIT(MainInSelect(), ::testing::ExitedWithCode(0), "");
+}
+
+// ---- Plain threads
+
+// A goroutine that is in a search when main returns goes on with the next Run.
+TEST(LeakTurnTest, PlainThreadWaitsForNoSearchOfAnEndedRun) {
+  if (rt::sanitizerKeepsAddresses()) {
+    GTEST_SKIP() << "no profile goroutineleak with ThreadSanitizer";
+  }
+  struct Search {
+    chan<void> go_on = make_chan<void>();
+    std::atomic<bool> stays = false;
+    std::atomic<bool> over = false;
+  };
+  Search search;
+  gump::Run([&] {
+    go([] { chan<int>().Recv(); });
+    EXPECT_TRUE(Eventually(
+        [] { return testing::CountParked("chan receive (nil chan)") >= 1; }));
+    go([&] {
+      const auto stay = [](void* arg, const rt::StackRecord& /*leak*/) {
+        auto* s = static_cast<Search*>(arg);
+        s->stays = true;
+        (void)s->go_on.Recv();
+      };
+      EXPECT_EQ(rt::visitLeaks(stay, &search), rt::LeakStatus::kDone);
+      search.over = true;
+    });
+    EXPECT_TRUE(Eventually([&] { return search.stays.load(); }));
+  });
+  EXPECT_EQ(testing::ReadProfile(Written(0)).error, "");
+  gump::Run([&] {
+    search.go_on.Close();
+    EXPECT_TRUE(Eventually([&] { return search.over.load(); }));
+  });
 }
 
 // ---- Errors

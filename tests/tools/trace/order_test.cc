@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/tools/trace/made_trace.h"
+#include "tools/trace/event_reader.h"
 
 namespace trace_tool {
 namespace {
@@ -22,18 +23,15 @@ struct Result {
 Result Ordered(MadeTrace* trace) {
   const std::string bytes = trace->Bytes();
   Result result;
-  absl::StatusOr<Reader> reader = Reader::Open(bytes);
+  absl::StatusOr<EventReader> reader = EventReader::Open(bytes);
   EXPECT_TRUE(reader.ok());
-  Order order;
-  Generation g;
-  while (reader->Next(&g)) {
-    const absl::Status s =
-        order.Run(g, [&](const Event& e) { result.events.push_back(e); });
-    if (s.ok()) continue;
-    result.fault = std::string(s.message());
-    return result;
+  bool kept = true;
+  while (reader->Next()) {
+    kept = reader->ForEachEvent(
+        [&](const Event& e) { result.events.push_back(e); });
   }
-  EXPECT_TRUE(reader->status().ok()) << reader->status();
+  EXPECT_EQ(reader->status().ok(), kept) << reader->status();
+  result.fault = std::string(reader->status().message());
   return result;
 }
 

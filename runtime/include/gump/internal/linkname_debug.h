@@ -42,7 +42,7 @@ struct GoroutineInfo {
 using GoroutineVisitor = void (*)(void* arg, const GoroutineInfo& info);
 
 // visitGoroutineInfos visits each goroutine of the program, as they are at one
-// moment, and each plain thread that is parked. It stops the world as long as
+// moment, and each plain thread that is parked. It stops the world as
 // stackDump does. Returns how many goroutines there was no memory for.
 [[nodiscard]] uint64_t visitGoroutineInfos(GoroutineVisitor visit,
                                            void* arg) noexcept;

@@ -84,8 +84,8 @@ enum class LeakStatus : uint8_t {
 
 // visitLeaks searches for leaked goroutines and visits the stack of each.
 // leakDump is stackDump(true, ...) with marks at those goroutines. It stores
-// the size of the text in *size. Both stop the world for the search. Of several
-// callers, one searches at a time, and the others park.
+// the size of the text in *size. Both stop the world for the search. One
+// goroutine and one plain thread search at a time, and the others park.
 [[nodiscard]] LeakStatus visitLeaks(StackVisitor visit, void* arg) noexcept;
 [[nodiscard]] LeakStatus leakDump(BufferGrower grow, void* arg,
                                   size_t* size) noexcept;

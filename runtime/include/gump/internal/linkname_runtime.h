@@ -120,6 +120,14 @@ using BufferGrower = char* (*)(void* arg, size_t* size);
 // stopped. Returns the number of bytes that the whole text needs. If grow has
 // failed, the buffer has only the beginning of the text.
 size_t stackDump(bool all, BufferGrower grow, void* arg) noexcept;
+// A TextSink takes n bytes of a text. Returns false if it takes no more. It may
+// park. It throws nothing.
+using TextSink = bool (*)(void* arg, const char* text, size_t n);
+// stackStream passes the text of stackDump, of all goroutines, to sink(arg,
+// ...) on the caller's goroutine. It does so through `buffer`, a part of `size`
+// bytes after the other, so it needs no memory for the text. It stops the world
+// as stackDump does, and not while it calls sink. Returns false if sink has.
+bool stackStream(char* buffer, size_t size, TextSink sink, void* arg) noexcept;
 
 }  // namespace gump::rt
 
