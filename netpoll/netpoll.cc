@@ -329,7 +329,11 @@ void deadlinePassed(void* arg, uint64_t, int64_t) {
 
 // ---- Descriptors ------------------------------------------------------------
 
-PollDesc* pollOpen(int fd, int* err) {
+namespace {
+
+// openDesc returns a PollDesc for fd that no back end knows yet, or nullptr and
+// the errno. The back end has started.
+PollDesc* openDesc(int fd, int* err, PollHandler handler) {
   (void)runtimeEntry();
   *err = startBackend();
   if (*err != 0) return nullptr;
@@ -355,8 +359,18 @@ PollDesc* pollOpen(int fd, int* err) {
     pd->rg.store(pdNil, relaxed);
     pd->wg.store(pdNil, relaxed);
     pd->hungUp.store(false, relaxed);
+    // Release: a late event of the old owner may call the handler.
+    pd->handler.store(handler, release);
     pd->info.store(tagOf(pd), relaxed);
   }
+  return pd;
+}
+
+}  // namespace
+
+PollDesc* pollOpen(int fd, int* err, PollHandler handler) {
+  PollDesc* pd = openDesc(fd, err, handler);
+  if (pd == nullptr) return nullptr;
   // Relaxed: startBackend has seen the store.
   *err = backend.load(relaxed)->open(pd);
   if (*err == 0) return pd;
@@ -375,6 +389,21 @@ void pollClose(PollDesc* pd) {
   }
   // Relaxed: pollOpen has used the back end, so this thread sees it.
   backend.load(relaxed)->close(pd);
+  pollcache.free(pd);
+}
+
+PollDesc* pollOpenBare(int* err) { return openDesc(-1, err, nullptr); }
+
+void pollCloseBare(PollDesc* pd) {
+  {
+    LockScope l(&pd->lock);
+    pd->closing = true;
+    pd->rd = 0;
+    rearm(pd);
+  }
+  if (pd->rg.load(relaxed) > pdReady) {
+    fatalthrow("runtime: blocked read on closing polldesc");
+  }
   pollcache.free(pd);
 }
 
@@ -462,6 +491,12 @@ void netpolldeliver(NetpollResult* r, G* gp) {
 }
 
 void netpollready(NetpollResult* r, PollDesc* pd, bool read, bool write) {
+  // Acquire: pairs with openDesc.
+  if (const PollHandler handler = pd->handler.load(acquire);
+      GUMP_UNLIKELY(handler != nullptr)) {
+    handler(r);
+    return;
+  }
   if (read) netpolldeliver(r, unblock(pd, PollMode::kRead, /*toReady=*/true));
   if (write) netpolldeliver(r, unblock(pd, PollMode::kWrite, /*toReady=*/true));
 }

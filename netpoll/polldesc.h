@@ -79,16 +79,24 @@ enum PollError : int {
 
 struct RingCall;
 
+// PollHandler takes the events of a descriptor on which no goroutine waits. It
+// moves the goroutines that these wake to r. It may be called for nothing, and
+// by several threads at a time.
+// On: any, m.locks > 0.  P: either.  Locks: takes kPollNumber.  Parks: no.
+using PollHandler = void (*)(NetpollResult* r);
+
 // PollDesc is aligned, because pointers to it lend their low bits to the tag.
 struct alignas(kCacheLine) PollDesc {
   // Links pd into the free list, under that list's lock. While pd is open,
   // links it into the ring's list of watches to re-arm.
   PollDesc* link = nullptr;
-  int fd = -1;            // constant while in use
+  int fd = -1;            // constant while in use; -1: bare
   Atomic<uint32_t> tag;   // (N3)
   Atomic<uint32_t> info;  // (N1)
   Atomic<uintptr_t> rg;
   Atomic<uintptr_t> wg;
+  // Takes the events, if it is not nullptr. Constant while in use.
+  Atomic<PollHandler> handler;
   // The peer has sent its last byte or urgent data, or an error has been seen.
   // There may be no further edge, so a reader must ask the kernel. Events set
   // it, and it stays set while the descriptor is open.
@@ -116,15 +124,25 @@ struct alignas(kCacheLine) PollDesc {
 
 // pollOpen registers a descriptor, which must be non-blocking, until pollClose.
 // Returns nullptr and sets *err if the kernel refuses it, as it refuses regular
-// files.
+// files. If there is a handler, it takes the events, and no goroutine may wait
+// on the PollDesc.
 // On: user, m.locks == 0, or a foreign thread.  Locks: takes the free list's.
 // Parks: yes.
-[[nodiscard]] PollDesc* pollOpen(int fd, int* err);
+[[nodiscard]] PollDesc* pollOpen(int fd, int* err,
+                                 PollHandler handler = nullptr);
 // pollClose gives pd back. The caller has called pollUnblock, and no goroutine
 // waits.
 // On: user, m.locks == 0, or a foreign thread.  Locks: takes the free list's.
 // Parks: yes.
 void pollClose(PollDesc* pd);
+// pollOpenBare returns a PollDesc that belongs to no descriptor, so no back end
+// reports events for it. One goroutine waits on it for reading, until another
+// thread calls netpollready or the deadline has passed. pollCloseBare gives it
+// back. No thread calls netpollready for it any more.
+// On: user, m.locks == 0, or a foreign thread.  Locks: takes the free list's.
+// Parks: no; pollOpenBare may, when the back end starts.
+[[nodiscard]] PollDesc* pollOpenBare(int* err);
+void pollCloseBare(PollDesc* pd);
 // pollUnblock makes every present and future waiter get kErrClosing.
 void pollUnblock(PollDesc* pd);
 // pollReset clears readiness, before a system call asks the kernel itself.
@@ -137,8 +155,9 @@ void pollUnblock(PollDesc* pd);
 // pollSetDeadline sets deadlines: nanotime; 0: none; not after now: passed.
 void pollSetDeadline(PollDesc* pd, int64_t when, PollMode mode);
 
-// netpollready marks pd as ready and moves the waiters that this wakes to r.
-// Locks: none.
+// netpollready marks pd as ready and moves the waiters that this wakes to r. If
+// pd has a handler, it calls that instead.
+// Locks: none, or the handler's.
 void netpollready(NetpollResult* r, PollDesc* pd, bool read, bool write);
 // netpolldeliver readies gp, or moves it to r. gp has been taken from where it
 // waited, and was counted as a waiter.

@@ -438,10 +438,15 @@ void Ring::watchedEvent(PollDesc* pd, const io_uring_cqe* cqe) {
     return;
   }
   const bool starved = cqe->res == -ENOMEM || cqe->res == -EAGAIN;
+  // A descriptor with a handler is an epoll instance, whose state always can
+  // change. The kernel also ends a watch of it when the event comes from a ring
+  // (EPOLL_URING_WAKE).
+  const bool lasting =
+      changed || late_ || pd->handler.load(relaxed) != nullptr;  // constant
   // The kernel ends a watch when it has no room or no memory, and then we
   // re-arm the watch. If the state of the file cannot change any more, the
   // kernel ends the watch with its first event, and we do not re-arm it.
-  if (last && (starved || (cqe->res >= 0 && (changed || late_)))) {
+  if (last && (starved || (cqe->res >= 0 && lasting))) {
     pd->ended = true;
     again_.push(pd);
   }

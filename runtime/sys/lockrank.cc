@@ -21,6 +21,8 @@
 //   hchan < timers
 //       A goroutine that waits on a channel of time first puts the channel's
 //       timer into a heap.
+//   pollNumber < sched
+//       It is held while a G is made runnable, as hchan is.
 //   pollDesc < sched, timers
 //       A deadline is set together with the timer that keeps it.
 //   sched < timers
@@ -47,6 +49,7 @@ constexpr LockEdge kLockOrder[] = {
     {LockRank::kHchan, LockRank::kSched},
     {LockRank::kSemaRoot, LockRank::kSched},
     {LockRank::kNotifyList, LockRank::kSched},
+    {LockRank::kPollNumber, LockRank::kSched},
     {LockRank::kPollDesc, LockRank::kSched},
     {LockRank::kSched, LockRank::kGFree},
     {LockRank::kGFree, LockRank::kAllg},
@@ -101,9 +104,9 @@ static_assert(kLockGraph.leafIsLast());  // (R1)
 namespace {
 
 constexpr const char* kLockNames[] = {
-    "timerSend", "hchan",     "semaRoot", "notifyList", "pollDesc",
-    "sched",     "timers",    "timer",    "gFree",      "allg",
-    "stack",     "pollCache", "mem",      "leaf",
+    "timerSend", "hchan", "semaRoot",  "notifyList", "pollNumber",
+    "pollDesc",  "sched", "timers",    "timer",      "gFree",
+    "allg",      "stack", "pollCache", "mem",        "leaf",
 };
 static_assert(sizeof(kLockNames) / sizeof(kLockNames[0]) == kNumLockRanks);
 

@@ -19,6 +19,7 @@ enum class LockRank : uint8_t {
   kHchan,       // a channel; several in address order
   kSemaRoot,    // a bucket of the semaphore table
   kNotifyList,  // a condition variable's list
+  kPollNumber,  // a descriptor number, on which os::Poll waits
   kPollDesc,    // an open descriptor
   kSched,       // sched.lock
   kTimers,      // the timers of a P

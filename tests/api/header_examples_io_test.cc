@@ -242,7 +242,32 @@ absl::Status Look(const os::File& f) {
   return absl::NotFoundError("no directory");
 }
 
+void ReadFrom(int fd) {
+  char c;
+  EXPECT_EQ(::read(fd, &c, 1), 1);
+}
+
+absl::Status Wait(int sock, int pipe) {
+  pollfd p[] = {{sock, POLLIN, 0}, {pipe, POLLIN, 0}};
+  absl::StatusOr<int> n = os::Poll(p, absl::Milliseconds(250));
+  if (!n.ok()) return n.status();
+  if (*n == 0) return absl::DeadlineExceededError("no answer");
+  if ((p[0].revents & POLLIN) != 0) ReadFrom(sock);
+  return absl::OkStatus();
+}
+
+void WaitTwice() {
+  int fds[2];
+  ASSERT_EQ(::pipe(fds), 0);
+  EXPECT_EQ(::write(fds[1], "x", 1), 1);
+  EXPECT_TRUE(Wait(fds[0], -1).ok());
+  EXPECT_TRUE(absl::IsDeadlineExceeded(Wait(-1, fds[0])));
+  ::close(fds[0]);
+  ::close(fds[1]);
+}
+
 void Main() {
+  WaitTwice();
   EXPECT_TRUE(Look(*os::Open("/")).ok());
   absl::StatusOr<std::pair<os::File, os::File>> p = os::Pipe();
   auto& [r, w] = *p;

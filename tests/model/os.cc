@@ -151,6 +151,7 @@ namespace {
 constexpr uint32_t kBreak = 1, kEdge = 2;
 Atomic<uint32_t> events;
 Atomic<PollDesc*> edgeOf;
+PollDesc* epollDesc;  // the one that watches the instance of epoll.cc
 
 void raise(uint32_t event) {
   events.or_(event, acq_rel);
@@ -170,7 +171,11 @@ bool poll(int64_t delay, NetpollResult* r) {
 const NetpollBackend kEpollBackend = {
     .name = "model",
     .init = [] { return 0; },
-    .open = [](PollDesc*) { return 0; },
+    .open =
+        [](PollDesc* pd) {
+          if (pd->handler.load(relaxed) != nullptr) epollDesc = pd;
+          return 0;
+        },
     .close = [](PollDesc*) {},
     .poll = poll,
     .wake = [] { raise(kBreak); },
@@ -205,6 +210,9 @@ void awaitFault() {
 void kernelEdge(rt::PollDesc* pd) {
   rt::edgeOf.store(pd, rt::relaxed);
   rt::raise(rt::kEdge);
+}
+void kernelEdgeOfEpoll() {
+  if (rt::epollDesc != nullptr) kernelEdge(rt::epollDesc);
 }
 }  // namespace gump::model
 

@@ -11,6 +11,8 @@ namespace gump::model {
 // kernelEdge makes the poller report that pd has become readable. It holds only
 // one such report at a time.
 void kernelEdge(rt::PollDesc* pd);
+// kernelEdgeOfEpoll does so for the instance of epoll.cc.
+void kernelEdgeOfEpoll();
 
 // One page of a stack may be missing (userfaultfd). usePage says which one.
 // addAt and valueAt are accesses to a word in it. An access to a missing page
