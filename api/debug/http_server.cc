@@ -129,6 +129,7 @@ class Session final : public PageClient {
       if (answer.stream != nullptr && r.minor == 0) r.keep_alive = false;
       const Sent sent = Send(r, &answer);
       if (sent == Sent::kFailed) return;
+      answer.stream = nullptr;  // ends what a HEAD has begun
       if (sent == Sent::kCutOff || !r.keep_alive) return Linger();
     }
   }
@@ -196,6 +197,8 @@ class Session final : public PageClient {
     } catch (const std::exception& e) {
       return {500, "Content-Type: text/plain; charset=utf-8\r\n",
               Cat(e.what(), "\n")};
+    } catch (...) {  // a program's operator new may throw anything
+      return {500, "", ""};
     }
   }
 
@@ -241,7 +244,9 @@ class Session final : public PageClient {
       size += static_cast<int64_t>(p.size());
     }
     const absl::Time begin = absl::Now();
-    time_left_ += absl::Seconds(1) * size / server_->limits().write_rate;
+    // Time that a fast client has not used does not pile up.
+    time_left_ = std::min(time_left_, server_->limits().write_timeout) +
+                 absl::Seconds(1) * size / server_->limits().write_rate;
     try {
       (void)conn_.SetWriteDeadline(begin + time_left_);
       failed_ |= !conn_.Writev(absl::MakeConstSpan(vectors, n)).ok();
@@ -280,7 +285,7 @@ class Session final : public PageClient {
   bool Stream(HttpResponse* answer) {
     try {
       if (!answer->stream(*this)) return false;
-    } catch (const std::exception&) {
+    } catch (...) {  // a program's operator new may throw anything
       return false;
     }
     return !chunked_ || Deliver({"0\r\n\r\n"});

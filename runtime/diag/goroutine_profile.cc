@@ -172,13 +172,10 @@ void recordStart(const LabelSet* labels, const FuncType* fn) {
   addRecord(labels, &start, start == 0 ? 0 : 1);
 }
 
-// recordStack records gp for a profile of stacks.
-GUMP_NOINLINE void recordStack(G* gp, const ProfileView& view) {
-  if (view.moves) {
-    // gp may be ending, if it is back from an undeclared call.
-    recordStart(nullptr, peek(gp->fn));
-    return;
-  }
+// recordParked records gp, which does not move. It is apart from recordStack
+// because Frames is large, and a goroutine that records itself may have little
+// stack left.
+GUMP_NOINLINE void recordParked(G* gp) {
   const LabelSet* labels = labelsOf(gp);
   retainLabels(labels);
   if (gp->stack.lo == 0 || gp->sched.fresh != 0) {
@@ -191,6 +188,16 @@ GUMP_NOINLINE void recordStack(G* gp, const ProfileView& view) {
     recordStart(labels, gp->fn);
   } else {
     addRecord(labels, frames.pcs, frames.kept);
+  }
+}
+
+// recordStack records gp for a profile of stacks.
+void recordStack(G* gp, const ProfileView& view) {
+  if (view.moves) {
+    // gp may be ending, if it is back from an undeclared call.
+    recordStart(nullptr, peek(gp->fn));
+  } else {
+    recordParked(gp);
   }
 }
 

@@ -291,10 +291,13 @@ void forceReclaim(int64_t now) {
 // In Go, GC parks until the workers have done the cycle, and yields between the
 // spans that it sweeps. Here the caller may do all of the cycle itself, without
 // parking. So it yields, or a goroutine that calls GC in a loop would keep its
-// P for a slice: at one P each of the others would get a turn once in 10 ms.
+// P for a slice: at one P each of the others would get a turn once in 10 ms. On
+// a stack that the program made, no goroutine yields.
 void runtimeGC() noexcept {
   cycle(&stats.requestedCycles);
-  if (!getg()->foreign) gosched();
+  const G* gp = getg();
+  const auto sp = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
+  if (!gp->foreign && onOwnStack(gp, sp)) gosched();
 }
 
 namespace {

@@ -72,7 +72,7 @@ void doSchedinit() {
   ncpu = getproccount();
   topologyInit();
   affinityInit();
-  defaultGOMAXPROCSInit(ncpu);
+  defaultGOMAXPROCSInit();
   sched.goidgen.store(kMainGoid, relaxed);  // the last one given out
   sched.lastpoll.store(nanotime(), relaxed);
   int32_t procs = parseGOMAXPROCS(gogetenv("GOMAXPROCS", "GUMP_MAXPROCS"));

@@ -10,12 +10,10 @@
 // up to the root of the mount, because the kernel applies all their limits. The
 // tightest limit wins.
 //
-// Files are opened once, at the start, because the process may later call
-// chroot or lose the right to open them. So a process that is moved to another
-// group keeps the limits of the old one. Files are read again, at offset 0,
-// each time the number is asked for. If the process has no more processors than
-// any limit leaves it, the files are opened when it gets more. (To find them
-// takes 0.15 ms, most of it for the kernel to write mountinfo.)
+// Files are opened once, because the process may later call chroot or lose the
+// right to open them. So a process that is moved to another group keeps the
+// limits of the old one. Files are read again, at offset 0, each time the
+// number is asked for.
 //
 // Nothing here allocates, because it runs on goroutines, and before main on
 // behalf of static constructors.
@@ -32,7 +30,6 @@
 
 #include "runtime/diag/debugvars.h"
 #include "runtime/sched/runtime2.h"
-#include "runtime/sys/atomic.h"
 #include "runtime/sys/descriptor.h"
 #include "runtime/sys/keep_errno.h"
 #include "runtime/sys/next_field.h"
@@ -271,28 +268,7 @@ bool levelCpus(const CgroupCpu::Level& level, CgroupVersion version,
   return true;
 }
 
-// A limit never lowers the number of Ps below this, as in Go.
-constexpr int32_t kLeastProcs = 2;
-
-// The limit of the process, once limitState is kOpen.
-enum class LimitState : uint8_t { kNone, kOpening, kOpen };
-Atomic<LimitState> limitState;
-CgroupCpu processLimit;  // written by the thread that sets kOpening
-
-// limitOfProcess returns how many processors the limit leaves the process, or 0
-// if there is no limit. The first call opens the files. A call that comes
-// meanwhile finds no limit, because a goroutine that opens them may be
-// preempted in place, and sysmon must not wait for it. sysmon asks again within
-// a second.
-double limitOfProcess() {
-  if (limitState.cas(LimitState::kNone, LimitState::kOpening, acquire)) {
-    if (debug.containermaxprocs != 0) cgroupOpen("", &processLimit);
-    limitState.store(LimitState::kOpen, release);  // pairs with the load
-  }
-  return limitState.load(acquire) == LimitState::kOpen
-             ? cgroupCpus(&processLimit)
-             : 0;
-}
+CgroupCpu processLimit;  // written by defaultGOMAXPROCSInit only
 
 }  // namespace
 
@@ -403,20 +379,20 @@ int32_t adjustMaxProcs(int32_t procs, double cpus) {
   if (cpus <= 0 || cpus >= procs) return procs;
   const auto whole = static_cast<int32_t>(cpus);
   const int32_t up = static_cast<double>(whole) < cpus ? whole + 1 : whole;
-  return std::min(procs, std::max(kLeastProcs, up));
+  return std::min(procs, std::max(2, up));
 }
 
 // The two functions below keep errno, because goroutines and static
 // constructors call them.
-void defaultGOMAXPROCSInit(int32_t ncpuNow) {
+void defaultGOMAXPROCSInit() {
+  if (debug.containermaxprocs == 0) return;
   const KeepErrno kept;
-  if (ncpuNow > kLeastProcs) (void)limitOfProcess();
+  cgroupOpen("", &processLimit);
 }
 
 int32_t defaultGOMAXPROCS(int32_t ncpuNow) {
-  if (ncpuNow <= kLeastProcs) return ncpuNow;
   const KeepErrno kept;
-  const double cpus = limitOfProcess();
+  const double cpus = cgroupCpus(&processLimit);
   return std::min(adjustMaxProcs(ncpuNow, cpus), kMaxGomaxprocs);
 }
 

@@ -63,11 +63,11 @@ void cgroupClose(CgroupCpu* c);
 // the limit, rounded up and at least 2, or procs if that is less.
 [[nodiscard]] int32_t adjustMaxProcs(int32_t procs, double cpus);
 
-// defaultGOMAXPROCSInit, called by schedinit, opens the limit files if a limit
-// can matter with ncpuNow processors. defaultGOMAXPROCS returns the number of
-// Ps for ncpuNow processors under those limits. Both: On: any.  P: either.
-// Locks: none.  Parks: no.
-void defaultGOMAXPROCSInit(int32_t ncpuNow);
+// defaultGOMAXPROCSInit opens the limit files. It is called once, before there
+// are threads. defaultGOMAXPROCS returns the number of Ps for ncpuNow
+// processors under those limits. Both:
+// On: any.  P: either.  Locks: none.  Parks: no.
+void defaultGOMAXPROCSInit();
 [[nodiscard]] int32_t defaultGOMAXPROCS(int32_t ncpuNow);
 
 }  // namespace gump::rt

@@ -81,6 +81,12 @@ TEST_P(OtherStackDeathTest, OperationThatDoesNotWaitIsNotFatal) {
               ::testing::ExitedWithCode(0), "^$");
 }
 
+TEST_P(OtherStackDeathTest, ReclamationCycleDoesNotYield) {
+  EXPECT_EXIT(WaitsOnOtherStack(
+                  GetParam(), +[] { runtime::GC(); }),
+              ::testing::ExitedWithCode(0), "^$");
+}
+
 // The goroutine has had its turn, and others wait. It must not yield at an
 // entry, because only a signal may preempt it there.
 TEST_P(OtherStackDeathTest, RequestToYieldIsIgnoredAtAnEntry) {

@@ -487,7 +487,7 @@ TEST_F(CgroupFilesTest, VeryLongGroupPathIsNoLimit) {
 }
 
 TEST(DefaultGomaxprocsTest, IsAtMostTheProcessorsAndAtLeastOne) {
-  rt::defaultGOMAXPROCSInit(3);
+  rt::defaultGOMAXPROCSInit();
   EXPECT_EQ(rt::defaultGOMAXPROCS(1), 1);
   EXPECT_LE(rt::defaultGOMAXPROCS(100000), rt::kMaxGomaxprocs);
 }
