@@ -331,8 +331,8 @@ void deadlinePassed(void* arg, uint64_t, int64_t) {
 
 namespace {
 
-// openDesc returns a PollDesc for fd that no back end knows yet, or nullptr and
-// the errno. The back end has started.
+// openDesc starts the back end, and returns a PollDesc for fd that the back end
+// does not know yet. Returns nullptr and sets *err if either fails.
 PollDesc* openDesc(int fd, int* err, PollHandler handler) {
   (void)runtimeEntry();
   *err = startBackend();

@@ -1,9 +1,9 @@
-// One-shot waits. There is an epoll instance of its own for them, "the inner
-// one". It is itself a descriptor of the poller, so every back end serves it,
-// and its events are handled by the thread that polls (takeEvents).
+// One-shot waits. They have an epoll instance of their own, the inner instance.
+// It is itself a descriptor of the poller, so every back end serves it. The
+// thread that polls handles its events (takeEvents).
 //
 //   waiter                                   thread that polls
-//   W1 poll(fds, 0); ready: done             P1 epoll_wait of the inner one
+//   W1 poll(fds, 0); ready: done             P1 epoll_wait, inner instance
 //   W2 lock the number's entry               P2 lock the number's entry
 //   W3 put a node into its list              P3 another generation: stale
 //   W4 arm: MOD, or ADD if there is none     P4 ready the waiters that want the
@@ -36,12 +36,12 @@
 // Why no wake-up is lost. Let a descriptor become ready.
 //  * Before W1: W1 sees it.
 //  * Between W1 and W4: MOD and ADD look at the present state, and report it.
-//  * After W4: the kernel puts the event into the inner list. That is an edge
-//    for the outer back end. A thread polls, because the waiter has counted
-//    itself before it parks (netpoll.cc), or the ring's thread is told.
-//  * An edge of the outer one that a thread has taken covers all events that
-//    were in the inner list at that time. P1 goes on until the list is empty.
-//    An event that comes later makes a new edge.
+//  * After W4: the kernel puts the event into the list of the inner instance.
+//    That is an edge for the back end. A thread polls, because the waiter has
+//    counted itself before it parks (netpoll.cc), or the ring's thread is told.
+//  * An edge that a thread has taken from the back end covers all events that
+//    were in that list at that time. P1 goes on until the list is empty. An
+//    event that comes later makes a new edge.
 //  * Between W5 and W6: netpollready notes it in the waiter's PollDesc. W6 then
 //    does not park.
 // The time limit is the deadline of that PollDesc, which is bare: it stands for
@@ -76,23 +76,23 @@
 // Other failures (ENOMEM, ENOSPC, ELOOP: an epoll instance inside too many
 // others) mean that this wait is not possible. The waiter then blocks its
 // thread in poll(2), in a declared call. The same happens if the process has no
-// descriptor left for the inner one.
+// descriptor left for the inner instance.
 //
 // Callers. Nothing here belongs to a P or an M.
 //  * A goroutine that is locked to its thread, or belongs to a home, a group or
 //    a bubble, parks as it does for an FD. To a bubble it is busy meanwhile,
 //    and its time limit is real time.
 //  * A plain thread gains nothing by all this, and calls poll(2).
-//  * In a child of fork the inner one is the parent's. A call of epoll_ctl
+//  * In a child of fork the inner instance is the parent's. A call of epoll_ctl
 //    there would change what the parent waits for. So the child calls poll(2).
 //  * When main ends, parked waiters stay in their lists. They go on in the next
 //    Run.
 //  * A call without any descriptor is a sleep, or a select without cases.
 //
 // Many waiters. An arming takes the same time however many nodes are in the
-// list, because `wanted` only grows until P4 computes it anew. Too much in it
-// costs one event for nothing, after which it is exact. An event that all of
-// 10,000 waiters want readies them in one pass.
+// list, because `wanted` only grows until P4 computes it anew. If it has a bit
+// that no node wants, that costs one event for nothing, and then `wanted` is
+// exact. An event that all of 10,000 waiters want readies them in one pass.
 //
 // Rejected:
 //  - A PollDesc for each descriptor. It is registered from open to close, and
@@ -101,8 +101,8 @@
 //    connection.
 //  - Registering in the back end's own epoll. The ring has none, and its events
 //    carry PollDescs.
-//  - A goroutine that reads the events of the inner one. It would cost a switch
-//    a wake-up, and would not run once main has ended.
+//  - A goroutine that reads the events of the inner instance. It would cost a
+//    switch for each wake-up, and would not run once main has ended.
 #include "netpoll/once.h"
 
 #include <fcntl.h>
@@ -176,8 +176,8 @@ OnceEntry* findEntry(int fd) {
   return chunk == nullptr ? nullptr : &chunk[i % kChunkSize];
 }
 
-// makeEntry is findEntry, but makes the entry. Returns nullptr if there is no
-// memory, or if fd is above 16,777,215.
+// makeEntry returns the entry of fd, and makes it if there is none yet. Returns
+// nullptr if there is no memory, or if fd is above 16,777,215.
 OnceEntry* makeEntry(int fd) {
   if (OnceEntry* e = findEntry(fd)) return e;
   const auto i = static_cast<unsigned>(fd);
@@ -202,7 +202,8 @@ OnceEntry* makeEntry(int fd) {
 
 Atomic<int> innerFd{-1};
 
-// Data are the 64 bits that the kernel hands back with an event.
+// packData makes the 64 bits that the kernel hands back with an event.
+// numberOf and generationOf take them apart.
 uint64_t packData(int fd, uint32_t generation) {
   return uint64_t{static_cast<uint32_t>(fd)} << 32 | generation;
 }
@@ -214,8 +215,9 @@ uint32_t generationOf(uint64_t data) { return static_cast<uint32_t>(data); }
   fatalthrow("runtime: netpoll failed");
 }
 
-// checkInner ends the program if it has closed the inner one. Otherwise waiters
-// would take its EBADF for that of their descriptor, and ask again for ever.
+// checkInner ends the program if it has closed the inner instance. Otherwise
+// waiters would take its EBADF for that of their descriptor, and ask again for
+// ever.
 void checkInner(int inner) {
   if (kModelBuild) return;
   const int flags = tryMake([=] { return fcntl(inner, F_GETFD); });
@@ -255,8 +257,8 @@ void unlinkNode(OnceEntry* e, OnceNode* n)
   if (e->first == nullptr) e->wanted = 0;
 }
 
-// takeNodes takes the nodes out for which an event is, and moves their waiters
-// to r. It leaves in e->wanted what the others want.
+// takeNodes takes out the nodes that want one of the events, and moves their
+// waiters to r. It leaves in e->wanted what the other nodes want.
 void takeNodes(OnceEntry* e, uint32_t events, NetpollResult* r)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(e->lock) {
   uint32_t wanted = 0;
@@ -288,7 +290,7 @@ void takeEvent(const epoll_event& ev, NetpollResult* r) {
   if (e->first != nullptr && arm(e, fd) != 0) takeNodes(e, kForAll, r);
 }
 
-// takeEvents is the handler of the inner one: P1.
+// takeEvents is P1: the handler of the inner instance's PollDesc.
 void takeEvents(NetpollResult* r) {
   constexpr int kAtOnce = kModelBuild ? 1 : 64;
   epoll_event events[kAtOnce];
@@ -301,8 +303,8 @@ void takeEvents(NetpollResult* r) {
   } while (n == kAtOnce || n == -EINTR);
 }
 
-// tryStart makes the inner one and registers it. Returns 0 or the errno. The
-// caller is the only one.
+// tryStart makes the inner instance and registers it. Returns 0 or the errno.
+// One thread at a time calls it.
 int tryStart() {
   const int fd = newDescriptor([] { return epoll_create1(EPOLL_CLOEXEC); });
   if (fd < 0) return -fd;
@@ -317,8 +319,8 @@ int tryStart() {
 
 Atomic<bool> started;
 
-// startOnce makes sure that there is an inner one. Returns 0, or the errno that
-// explains why there is none. A later call tries again.
+// startOnce makes the inner instance if there is none yet. Returns 0, or the
+// errno of the attempt. A later call tries again.
 // On: user, m.locks == 0.  P: needed.  Locks: as pollOpen.  Parks: yes.
 int startOnce() {
   // A semaphore, because pollOpen may park.
@@ -336,7 +338,7 @@ int startOnce() {
 
 // ---- A wait -----------------------------------------------------------------
 
-// Nodes is the nodes of one call, one for each descriptor.
+// Nodes holds the nodes of one call, one for each descriptor.
 class Nodes {
  public:
   explicit Nodes(size_t n)

@@ -4,8 +4,8 @@
 // calls. The descriptors here belong to the program. It may close them, use
 // their numbers for other files, or pass them to other processes, at any time
 // and unseen. So nothing is kept about a descriptor between two waits, and the
-// kernel alone says what its state is. os::Poll waits in this way, and so do
-// hooked calls of libc.
+// kernel alone says what its state is. os::Poll waits in this way. Hooks of
+// libc's calls can do so, too.
 #ifndef NETPOLL_ONCE_H_
 #define NETPOLL_ONCE_H_
 
@@ -42,9 +42,8 @@ namespace gump::rt {
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool onceMayPark();
 
-// onceClosed wakes the waiters of a number. A caller that has closed the
-// descriptor fd, or replaced it (dup2), calls this afterwards. The waiters then
-// ask the kernel again.
+// onceClosed wakes the waiters of the number fd, which then ask the kernel
+// again. It is called after the descriptor was closed or replaced (dup2).
 // On: user, m.locks == 0, or a foreign thread.  P: either.  Locks: takes
 // kPollNumber, sched.lock.  Parks: may yield before it does anything.
 void onceClosed(int fd);

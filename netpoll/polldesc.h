@@ -80,8 +80,8 @@ enum PollError : int {
 struct RingCall;
 
 // PollHandler takes the events of a descriptor on which no goroutine waits. It
-// moves the goroutines that these wake to r. It may be called for nothing, and
-// by several threads at a time.
+// moves the goroutines that these events wake to r. It may be called without an
+// event, and by several threads at a time.
 // On: any, m.locks > 0.  P: either.  Locks: takes kPollNumber.  Parks: no.
 using PollHandler = void (*)(NetpollResult* r);
 

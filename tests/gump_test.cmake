@@ -149,8 +149,8 @@ endfunction()
 # trace or a dump every 10 ms (testing/watch.cc). Death tests are left out: gtest ignores SIGPROF while it starts their
 # processes, and then restores the action that it found. If a CPU profile has begun in between, that removes the handler
 # of the profile, and the next SIGPROF ends the process. StopTurnTest is left out as well: it holds threads until its own
-# stop of the world has begun, and the watcher's stop waits for these threads. So are tests that take all descriptors or
-# that weigh the process: the watcher needs descriptors and memory itself.
+# stop of the world has begun, and the watcher's stop waits for these threads. Tests that take all descriptors, or that
+# weigh the process, are left out because the watcher needs descriptors and memory itself.
 function(gump_watched_tests label)
   if(CMAKE_CROSSCOMPILING)
     return()

@@ -1,4 +1,4 @@
-// The connections. pages.cc has what they serve.
+// The connections of debug::ServeHTTP. pages.cc has what they serve.
 //
 // A connection is a Session, with a goroutine that calls Run. A session either
 // reads a request or serves one. Server::mu_ guards that state and the set of
@@ -308,7 +308,7 @@ class Session final : public PageClient {
   // Of the answer that is being sent:
   bool chunked_ = false;
   absl::Duration time_left_;  // for what is still to be sent
-  bool failed_ = false;       // a write has; then the connection is of no use
+  bool failed_ = false;       // a write has failed: the connection is of no use
   // Guarded by Server::mu_:
   bool reading_ = true;  // it waits for a request, or reads one
   absl::Time since_ = absl::Now();

@@ -17,7 +17,7 @@ struct ServeLimits {
   // answer. A client gets a second more for each write_rate bytes.
   absl::Duration write_timeout = absl::Seconds(30);
   int64_t write_rate = 64 << 10;
-  // The most bytes that a page holds for a client that is slower than it.
+  // The most bytes that a page holds for a client that is slower than the page.
   size_t backlog = size_t{64} << 20;
 };
 

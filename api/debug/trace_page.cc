@@ -3,13 +3,13 @@
 // that writes the trace never waits for the client, and no other trace,
 // recorder or stop of the world does.
 //
-// The memory is bounded. A client that reads more slowly than events come gets
-// the beginning of the trace: once `most` bytes wait for it, the trace ends. So
-// it does once a write to the client has failed. The beginning consists of
-// whole generations, so it is a whole trace.
+// The memory is bounded. If a client reads more slowly than events come, the
+// trace ends once `most` bytes wait for the client, which gets the beginning. A
+// trace also ends when a write to the client has failed. The beginning consists
+// of whole generations, so it is a whole trace.
 //
 // Both goroutines look at the PageTrace ten times a second. To wake them would
-// gain nothing: a trace writes once a second.
+// gain nothing, because a trace writes once a second.
 #include "api/debug/trace_page.h"
 
 #include <algorithm>
@@ -53,7 +53,7 @@ class PageTrace {
     stopped_ = true;
   }
 
-  // Fail makes the trace end without the rest.
+  // Fail ends the trace early. What has not been sent is lost.
   void Fail() {
     const std::lock_guard hold(mu_);
     failed_ = true;

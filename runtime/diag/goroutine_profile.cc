@@ -14,16 +14,18 @@
 //
 //   absent ──claim (CAS)──▶ in progress ──(store)──▶ done
 //
-// Any value of another profile means absent. A thread that readies a goroutine
-// before it is done adds kWoken: the goroutine has waited at the stop. The
-// thread that wins the claim
+// Any value of another profile means absent. The thread that wins the claim
 // walks the stack, if there is something to record, and stores done, with
 // release. A thread that wants to change the status of the goroutine waits for
-// that (profileBefore), so the stack does not change under a claim. The holder
-// of a claim takes no lock and does not wait, except for the scan bit, which a
-// reclamation cycle holds for a moment, and for libc's list of libraries where
-// the unwinder needs that ((PL4) of parklocks.cc). It has m.locks raised, so it
-// keeps its thread.
+// that (profileBefore), so the stack does not change under a claim.
+//
+// A thread that readies a goroutine before it is done does not claim it. It
+// adds kWoken, which says that the goroutine was waiting at the stop.
+//
+// The holder of a claim takes no lock and does not wait, with two exceptions:
+// the scan bit, which a reclamation cycle holds for a moment, and libc's list
+// of libraries, where the unwinder needs it ((PL4) of parklocks.cc). The holder
+// has m.locks raised, so it keeps its thread.
 //
 // Which thread may walk which stack, and when:
 //  * kGwaiting: the visitor, with the claim and the scan bit. The bit keeps the
@@ -38,8 +40,7 @@
 //    stack. The goroutine is recorded with its start function. Where it leaves
 //    this state, profileBefore records it in the same way.
 //  * kGrunning with a P: none. Such a goroutine has run since the stop, so it
-//  is
-//    done. Or it was presumed blocked at the stop and has been given its P
+//    is done. Or it was presumed blocked at the stop and has been given its P
 //    back; it is recorded with its start function, too.
 //
 // (GP1) A thread that changes a status as the holder of a P sees the profile
@@ -64,12 +65,11 @@
 //       and then reads the number. profileEnd first stores 0 as the number, and
 //       then waits for the count to be 0. So no thread writes to the memory
 //       later, and none changes G::profiled for a profile that has ended.
-// (GP5) One profile at a time: visitGoroutines has a semaphore. A goroutine
-// that
+// (GP5) One profile at a time: takeProfile has a semaphore. A goroutine that
 //       has it may yield between two visits. So a foreign thread does not wait
 //       for it: if main has ended, that goroutine goes on only with the next
 //       Run. The thread stops the world for the whole of its profile instead
-//       (visitStopped). That only reads, so it may do so beside a profile.
+//       (takeStopped). That only reads, so it may do so beside a profile.
 // (GP6) The hint is read without an order. So it is cleared only when each P
 //       has passed a safe point since the end. Before that, a thread that holds
 //       a P reads the number, or what the visitor has stored in G::profiled.
@@ -135,8 +135,9 @@ uint32_t lastProfile = 2;          // 1 or 2: the last number; under profileSema
 uint8_t beingRecorded(uint32_t number) {
   return static_cast<uint8_t>(2 * number);
 }
-// A bit of G::profiled, which a goroutine has until it is done. So it is never
-// left from another profile: the visitor makes each goroutine done that waits.
+// kWoken is a bit of G::profiled: the goroutine was waiting at the stop, and
+// has been readied. finishRecord clears it. It is never left from another
+// profile, because the visitor makes each goroutine done that waits.
 constexpr uint8_t kWoken = 8;
 
 // awaitRecorder waits for another thread, which needs some microseconds.
@@ -256,7 +257,8 @@ bool claimRecord(G* gp, uint32_t number) {
   }
 }
 
-// noteWoken tells the recorder of gp, which may be at work, that gp has waited.
+// noteWoken tells the recorder of gp, which may be at work, that gp was waiting
+// at the stop.
 void noteWoken(G* gp, uint32_t number) {
   for (;;) {
     const uint8_t s = gp->profiled.load(relaxed);

@@ -17,8 +17,8 @@ struct G;
 // kProfileHint is set.
 extern Atomic<uint32_t> goroutineProfile;
 
-// profileDone returns the value of G::profiled of a goroutine that is done in
-// the profile of a number.
+// profileDone returns the value of G::profiled that means: done in the profile
+// of this number.
 inline uint8_t profileDone(uint32_t number) {
   return static_cast<uint8_t>(2 * number + 1);
 }
@@ -45,7 +45,7 @@ struct ProfileView {
   // The goroutine is in a call, or runs: its thread may change it meanwhile.
   // Otherwise it stays as it is, and so does its stack.
   bool moves = false;
-  // It has waited, and is runnable now. It has not run.
+  // It was waiting at that moment, and has been readied. It has not run since.
   bool woken = false;
   int64_t now;  // nanotime of the moment
 };
@@ -57,7 +57,8 @@ struct ProfileKind {
   // the claim, and the scan bit if gp still waits.
   // On: any, m.locks > 0.  P: either.  Locks: none.  Parks: no.
   void (*record)(G* gp, const ProfileView& view);
-  // atStop records what else there is, in the stop. It may be nullptr.
+  // If atStop is not nullptr, it is called during the stop, and records what
+  // else there is, such as plain threads.
   void (*atStop)(const G* self);
 };
 // The profile of visitGoroutines.
@@ -78,8 +79,8 @@ struct ProfileMemory {
 
 // reserveProfile reserves memory for records of all goroutines and plain
 // threads, of `each` bytes at most. Only the pages that are filled take memory.
-// If there is none, the size is 0. On: any.  P: either.  Locks: takes
-// sched.lock.  Parks: no.
+// If there is none, the size is 0.
+// On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
 [[nodiscard]] ProfileMemory reserveProfile(size_t each);
 
 // takeProfile takes a profile of all goroutines but `self`, the caller's. The

@@ -176,7 +176,7 @@ bool hiddenInDump(const G* gp, int32_t level) {
 
 // ---- Ancestors
 
-// maxAncestors is how many ancestors are kept. More would not help a reader.
+// More ancestors would not help a reader.
 uint32_t maxAncestors() {
   constexpr int32_t kMost = 100;
   return static_cast<uint32_t>(std::min(debug.tracebackancestors, kMost));
@@ -216,9 +216,10 @@ void putEntry(const GRecord& r, const Frames& f, const Room& room) {
   if (more != 0) std::memcpy(at + sizeof(e) + pcs, r.ancestors, more);
 }
 
-// recordMoving and recordStill are recordState for the two kinds of goroutines.
-// The thread of one that moves may have little stack. So it gets no Frames, and
-// its record is made where it is to be.
+// recordMoving and recordStill are recordState for goroutines that move and for
+// those that do not. A goroutine that moves may be recorded by its own thread,
+// which may have little stack. So recordMoving has no Frames, and makes the
+// record in place.
 GUMP_NOINLINE void recordMoving(const G* gp, uint32_t status) {
   const Ancestors* ancestors = ancestorsOf(gp);
   const size_t more = ancestors == nullptr ? 0 : ancestors->bytes();
@@ -234,7 +235,7 @@ GUMP_NOINLINE void recordMoving(const G* gp, uint32_t status) {
 GUMP_NOINLINE void recordStill(G* gp, const ProfileView& view) {
   GRecord r;
   Frames frames;
-  // How long a goroutine waited that is awake is not known any more.
+  // How long a woken goroutine has waited is no longer known.
   if (view.woken) {
     takeStill(gp, view.status, &r, &frames);
   } else {

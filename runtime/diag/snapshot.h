@@ -15,15 +15,16 @@ namespace gump::rt {
 
 class LeakSearch;
 
-// The functions below fill in *r.
+// takeSelf, takeParked and takeOther fill in *r. The last two also fill in
+// *frames.
 //
 // takeSelf describes the goroutine that the calling thread runs. The caller
 // collects the frames.
 // On: any.  P: either.  Locks: none.  Parks: no.
 void takeSelf(const G* gp, GRecord* r);
 // takeParked describes and walks gp, which cannot run in the meantime, and
-// finds out how long it has waited. On: any.  P: either.  Locks: none.  Parks:
-// no.
+// finds out how long it has waited.
+// On: any.  P: either.  Locks: none.  Parks: no.
 void takeParked(G* gp, uint32_t status, int64_t now, GRecord* r,
                 Frames* frames);
 // takeOther describes a goroutine that the calling thread does not run, and
@@ -39,8 +40,9 @@ bool takeOther(G* gp, int64_t now, GRecord* r, Frames* frames);
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool hiddenInDump(const G* gp, int32_t level);
 
-// ancestorsRoom returns how many bytes the Ancestors of a goroutine have, with
-// maxAncestors of them.
+// maxAncestors returns how many ancestors of a goroutine are kept.
+// ancestorsRoom returns how many bytes so many take at most.
+// On: any.  P: either.  Locks: none.  Parks: no.
 uint32_t maxAncestors();
 size_t ancestorsRoom();
 
@@ -58,7 +60,7 @@ struct Snapshot {
 // the parked foreign threads. If s->leaks is set, it searches for leaks in a
 // stop of the world. Unless that succeeds, s is empty.
 //
-// takeStopped does so with the world stopped for all of it.
+// takeStopped does the same, but keeps the world stopped until all is recorded.
 // On: user, or a foreign thread.  P: either.  Locks: none.  Parks: yes.
 LeakStatus takeSnapshot(Snapshot* s, G* self);
 LeakStatus takeStopped(Snapshot* s, const G* self);

@@ -433,11 +433,13 @@ LeakStatus dump(bool all, LeakSearch* leaks, Writer* w) {
   return status;
 }
 
-// 1 while no goroutine, or no plain thread, searches for leaks. They bound the
-// memory that searches take. If main ends, a goroutine that has its semaphore
-// goes on only with the next Run. So a plain thread does not wait for it. It
-// may miss leaks then: the tables of the other search have addresses of
-// everything, and are memory as any other.
+// leakSema is 1 while no goroutine searches for leaks, and plainLeakSema while
+// no plain thread does. They bound the memory that searches take.
+//
+// There are two, because a goroutine that searches when main ends goes on only
+// with the next Run, and a plain thread must not wait for that. The price: of
+// two searches at a time, each may miss leaks. The tables of the other have
+// addresses of everything, and are memory as any other.
 constinit Atomic<uint32_t> leakSema(1);
 constinit Atomic<uint32_t> plainLeakSema(1);
 

@@ -33,27 +33,30 @@
 //  * the waker of the goroutine (wakeStack), when the status has left
 //    kGwaiting. So a goroutine that runs has its stack. It also frees the
 //    image;
-//  * a waker, before it touches a Sudog there (bringNear). It would fault, and
-//    sleep for two thread switches. It holds the lock of a channel, say, but no
-//    word. So it may wait for a word as wakeStack does;
-//  * gump-faults (answerFault), for any other thread. The two only mark the
-//    word kAnswered. The goroutine stays parked and kGhibernated; a later pass
-//    may take the page away again.
+//  * a waker, before it touches a Sudog there (bringNear). Otherwise it would
+//    fault, and sleep for two thread switches. It may hold the lock of a
+//    channel, but holds no word. So it may wait for a word as wakeStack does;
+//  * gump-faults (answerFault), for any other thread.
+// bringNear and answerFault only mark the word kAnswered. The goroutine stays
+// parked and kGhibernated, and a later pass may take the page away again.
 //
-// Why no thread sleeps for ever in a fault. gump-faults holds no lock of the
-// runtime's and waits for none, since the thread that faults may hold any. It
-// touches no stack of an arena, and takes no signal, whose handler might. If
-// the word is locked, it keeps the fault for later and answers others. The
-// holders of words (hibernateStack, wakeStack, bringNear, freeTable and sweep)
-// run on stacks of watched arenas and may themselves fault, for a page that
-// they have never used. The answer to that fault needs the word of their own
-// slot. No thread holds that word: a holder locks only words of stacks that it
-// has seen away, or whose goroutine it has just woken or holds by the scan bit,
-// and its own goroutine runs. A thread that holds the word of a stack that is
-// away was awake before that stack went, so waits do not form a circle. Holders
-// take no signal, because a handler of the program may touch the stack of that
-// very slot (NoSignals). An arena that is unmapped keeps its words locked for
-// good (hibernateForget).
+// Why no thread sleeps for ever in a fault.
+//  * gump-faults holds no lock of the runtime's and waits for none, since the
+//    thread that faults may hold any. It touches no stack of an arena, and
+//    takes no signal, whose handler might. If the word is locked, it keeps the
+//    fault for later and answers others.
+//  * The holders of words (hibernateStack, wakeStack, bringNear, freeTable and
+//    sweep) run on stacks of watched arenas. They may themselves fault, for a
+//    page that they have never used. The answer to that fault needs the word of
+//    their own slot, which no thread holds: their own goroutines run. A holder
+//    locks only words of stacks that it has seen away, or of a goroutine that
+//    it has just woken or holds by the scan bit.
+//  * Waits do not form a circle. A thread that holds the word of a stack that
+//    is away was awake before that stack went.
+//  * Holders take no signal, because a handler of the program may touch the
+//    stack of that very slot (NoSignals).
+//  * An arena that is unmapped keeps its words locked for good
+//    (hibernateForget).
 //
 // ThreadSanitizer is left out: its functions touch the program's memory while
 // they hold locks, and gump-faults calls such functions.
@@ -85,16 +88,16 @@
 // `forking` and the end of their step (inStep); these wait for no lock that a
 // program can hold.
 //
-// hibernate_pass.cc has the rest: which goroutines sleep, and when.
-//
 // Page tables. A page table maps 2 MiB, and so some eight stacks. If all of
-// them are away, only their guards keep it in use. freeTable locks the words of
-// all these slots, sees that each stack is away, removes the guards, and drops
-// the range, with which the kernel frees the table. It notes in the words that
-// the guards are missing (kUnguarded). No goroutine runs on such a slot before
-// its page comes back, and bring, with the word locked, installs the guard
-// first. freeTable waits for no word, so the order of the locks does not
-// matter.
+// them are away, only their guards keep it in use. The steps of freeTable are:
+//   1. lock the words of all these slots, and see that each stack is away;
+//   2. remove the guards and drop the range. The kernel then frees the table;
+//   3. note in the words that the guards are missing (kUnguarded).
+// No goroutine runs on such a slot before its page comes back. bringBack
+// installs the guard first, with the word locked. freeTable waits for no word,
+// so the order of the locks does not matter.
+//
+// hibernate_pass.cc has the rest: which goroutines sleep, and when.
 //
 // Rejected:
 //  * Faults for the waker, too. It would sleep once for each goroutine that it
@@ -556,7 +559,8 @@ bool answerFault(uintptr_t page) {
       w |= kAnswered;
     }
   } else if ((w & kUnguarded) != 0 && page < slot.base + kGuardSize) {
-    // The slot below overflows upwards. The thread shall die of it.
+    // A thread overruns the stack of the slot below upwards. It faults again at
+    // the guard, and dies of that.
     answered = bringGuard(slot, &w);
     if (answered) userfaultWake(page);
   } else {

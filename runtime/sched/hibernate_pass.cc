@@ -4,11 +4,13 @@
 // sysmon starts a pass when one is due. A pass is a goroutine that visits all
 // others. The first one starts the thread gump-faults, or says why it cannot.
 //
-// Which goroutines sleep. maySleep excludes all that are in doubt. Goroutines
-// age in passes, as in dumps: a pass notes since when a goroutine waits, and a
-// later one finds that this is long ago. So a goroutine sleeps between once and
-// twice the time after it parks, or up to two seconds later if passes have
-// found nothing for a while.
+// Which goroutines sleep. maySleep excludes all that are in doubt.
+//
+// When they sleep. Parking does not read the clock. So a pass notes since when
+// a goroutine waits, as a dump does, and a later pass finds that this is long
+// ago. A goroutine therefore sleeps between once and twice hibernateAfter after
+// it has parked. If passes have found nothing for a while, it sleeps up to two
+// seconds later.
 #include <pthread.h>
 #include <signal.h>
 
@@ -174,7 +176,8 @@ void hibernateSoon() { idlePasses.store(0, relaxed); }
 
 void hibernateDue(int64_t now) {
   const int64_t after = hibernateAfter.load(relaxed);  // a setting
-  // Images that were in use when the program switched hibernation off.
+  // Passes go on for the images that were in use when the program switched
+  // hibernation off.
   const bool rest = after == 0 && hibernateImagesLeft();
   if (after == 0 && !rest) return;
   if (hibernation.load(relaxed) == Hibernation::kRefused) return;

@@ -849,7 +849,7 @@ void injectglist(GList* glist) {
 void resetspinning() {
   stopSpinning(getg()->m);
   // We were the M that looks for work, and we found some. There may be more, so
-  // let the next M look.
+  // let the next M look. Decision 015 says why we do not look ourselves first.
   wakeNextSpinner();
 }
 

@@ -401,7 +401,8 @@ void gfputGlobal(G* gp) {
   putCells(&q);
 }
 
-// refillForeign is called if mp->gFree is empty.
+// refillForeign takes a batch of cells from the pool, if it has some. mp->gFree
+// is empty.
 GUMP_NOINLINE void refillForeign(M* mp) {
   GPool* pool = poolFor(memoryNode(nullptr));
   if (pool == nullptr || pool->n.load(relaxed) == 0) return;  // a hint

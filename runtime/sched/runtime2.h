@@ -218,7 +218,7 @@ struct M {
   bool diesInHook = false;  // a hook of the program's ends the process
   // Of a foreign thread: free cells for the goroutines that it starts, at most
   // a batch. Of any M: the numbers that it may yet give to goroutines that it
-  // starts without a P. Both are used by the thread; gcount reads gFreeN.
+  // starts without a P. Only the thread writes these; gcount reads gFreeN.
   GList gFree;
   uint32_t gFreeN = 0;
   uint32_t goidsLeft = 0;

@@ -39,6 +39,8 @@ constexpr int kPidfdSelf = -10000;
 // the guard.
 constexpr int64_t kMappingsPerGuard = 2;
 constexpr int64_t kDefaultMaxMapCount = 65530;
+// guardsOf returns how many guards mprotect may make. A quarter of the mappings
+// is left to the program.
 constexpr int64_t guardsOf(int64_t maxMapCount) {
   return maxMapCount / 4 * 3 / kMappingsPerGuard;
 }

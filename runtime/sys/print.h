@@ -42,10 +42,10 @@ void put(Writer* w, const char* s, size_t n);
 // On: any.  P: either.  Locks: none.  Parks: no (may block in write(2)).
 void print(Writer* w, const char* format, ...);
 void vprint(Writer* w, const char* format, va_list args);
-// flush empties the buffer of a Writer that streams. To a descriptor it takes
-// as few write(2) calls as the kernel allows. On: any.  P: either.  Locks:
-// none.  Parks: no (may block in write(2)), unless the Writer has a sink that
-// does.
+// flush empties the buffer of a Writer that streams. For a descriptor it makes
+// as few calls of write(2) as the kernel allows.
+// On: any.  P: either.  Locks: none.  Parks: as the sink does, if there is one;
+// otherwise no (may block in write(2)).
 void flush(Writer* w);
 
 }  // namespace gump::rt

@@ -187,8 +187,8 @@ bool findNode(Found* f, int32_t id) {
   return true;
 }
 
-// giveAll adds the only node of the machine, which has all processors. So its
-// own files need not be read, which most programs would do at their start.
+// giveAll adds the only node of the machine, which has all processors. So most
+// programs read no file of a node at their start.
 bool giveAll(Found* f, int32_t id) {
   const int32_t i = indexOf(&f->t, id);
   f->t.nodes[i].processors = f->mask.count();

@@ -37,8 +37,9 @@ namespace gump::rt {
 // userfaultWake wakes the threads that wait for the page at p. If it is still
 // missing, they fault again.
 void userfaultWake(uintptr_t p);
-// userfaultDrop gives the pages of [p, p + n) back to the kernel, and page
-// tables that it covers. Returns false if the program has locked them.
+// userfaultDrop gives the pages of [p, p + n) back to the kernel, and the page
+// tables that map only this range. Returns false if the program has locked the
+// pages.
 bool userfaultDrop(uintptr_t p, size_t n);
 // userfaultNext stores the addresses of up to n faults, and returns how many.
 // If `wait`, it sleeps until there is one.

@@ -29,11 +29,12 @@ class EventReader {
   // Next reads the next generation. Returns false at the end, or if something
   // is wrong.
   bool Next();
-  // generation returns the one that Next has read.
+  // generation returns the generation that Next has read.
   const Generation& generation() const { return generation_; }
-  // ForEachEvent calls use(event) for each event of it. Returns false if the
-  // events break a rule; it has used those before. It is called once for a
-  // generation, and for each.
+  // ForEachEvent calls use(event) for each event of that generation, in order.
+  // Returns false if an event breaks a rule; it has used the events before that
+  // one. Requires: it is called once for each generation, and for each, because
+  // the state at its beginning comes from the generations before.
   bool ForEachEvent(absl::FunctionRef<void(const Event&)> use);
 
   // status returns what is wrong and where, or OK. A trace that is not whole is
@@ -50,7 +51,7 @@ class EventReader {
   Reader reader_;
   Order order_;
   Generation generation_;
-  absl::Status broken_;  // a rule is
+  absl::Status broken_;  // the rule that the events break, or OK
 };
 
 }  // namespace trace_tool

@@ -64,10 +64,11 @@ namespace gump::debug {
 //   * The server takes at most 16 profiles and traces that last for some
 //     seconds at a time, and refuses a further one with 503. A profile ends
 //     early if its client leaves.
-//   * A trace is sent while it is written. It ends early if its client takes
-//     nothing any more, or if 64 MiB of it wait for the client. Then the client
-//     has the beginning, which is readable.
-//   * No text of a dump or a list is in memory as a whole.
+//   * A trace is sent while it is written. It ends early if its client stops
+//     reading, or if 64 MiB of it wait for the client. The client then has the
+//     beginning, which is readable.
+//   * A dump or a list is sent while it is made, so the whole text is never in
+//     memory.
 //
 // When the listener is closed, ServeHTTP closes idle connections, ends the
 // profiles and traces that it is taking, and gives other answers a second to be

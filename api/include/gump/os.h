@@ -1,4 +1,4 @@
-// Package os has files, pipes, and waits for descriptors.
+// Package os has files and pipes, and a poll(2) for goroutines.
 //
 //   gump/os/file.h       File, Open, Create, OpenFile, Pipe, NewFile, Stdin,
 //                        Stdout, Stderr, ReadFile, WriteFile

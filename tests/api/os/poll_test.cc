@@ -188,7 +188,7 @@ TEST_P(PollTest, NegativeTimeoutIsNone) {
   });
 }
 
-TEST_P(PollTest, WithoutDescriptorsItSleeps) {
+TEST_P(PollTest, EmptyArray_Sleeps) {
   Run([] {
     const auto begin = Clock::now();
     EXPECT_EQ(Ready(os::Poll({}, 2ms)), 0);
@@ -567,7 +567,7 @@ TEST_P(PollTest, InABubbleAWaitForADescriptorTakesRealTime) {
   });
 }
 
-TEST_P(PollTest, InABubbleWithoutDescriptorsItSleepsByTheClockOfTheBubble) {
+TEST_P(PollTest, InABubbleEmptyArray_SleepsByTheClockOfTheBubble) {
   Run([] {
     synctest::Run([] {
       const absl::Time now = synctest::Now();
@@ -611,7 +611,7 @@ TEST(PollDeathTest, WithoutDescriptorsForThePollerTheThreadWaits) {
       ::testing::ExitedWithCode(7), "");
 }
 
-TEST(PollDeathTest, WaitWithoutDescriptorsAndLimitIsADeadlock) {
+TEST(PollDeathTest, EmptyArrayWithoutLimit_IsADeadlock) {
   EXPECT_EXIT(gump::Run([] { (void)os::Poll({}, kForever); }),
               ::testing::ExitedWithCode(2), "all goroutines are asleep");
 }

@@ -124,9 +124,10 @@ size_t stackDump(bool all, BufferGrower grow, void* arg) noexcept;
 // park. It throws nothing.
 using TextSink = bool (*)(void* arg, const char* text, size_t n);
 // stackStream passes the text of stackDump, of all goroutines, to sink(arg,
-// ...) on the caller's goroutine. It does so through `buffer`, a part of `size`
-// bytes after the other, so it needs no memory for the text. It stops the world
-// as stackDump does, and not while it calls sink. Returns false if sink has.
+// ...) on the caller's goroutine. The text goes through `buffer`, in parts of
+// up to `size` bytes, so it is never in memory as a whole. stackStream stops
+// the world as stackDump does, but not while it calls sink. Returns false if
+// sink has.
 bool stackStream(char* buffer, size_t size, TextSink sink, void* arg) noexcept;
 
 }  // namespace gump::rt

@@ -13,18 +13,18 @@ namespace gump::rt {
 // traceStart begins a trace into fd. If `owned`, traceStop closes fd. Returns
 // false if a trace is being written already. Parks.
 [[nodiscard]] bool traceStart(int fd, bool owned) noexcept;
-// A TraceSink takes n bytes of a trace, each time those that follow. n is 0 at
-// the end of a generation: what the sink has up to there is a whole trace. It
-// returns false if it takes no more. Then the rest of the trace is lost. It is
-// called where the thread has no P, so it must not park. It throws nothing.
+// A TraceSink takes the next n bytes of a trace. n is 0 at the end of a
+// generation: what the sink has got by then is a whole trace. Returns false if
+// it takes no more. Then the rest of the trace is lost. It is called where the
+// thread has no P, so it must not park. It throws nothing.
 using TraceSink = bool (*)(void* arg, const void* bytes, size_t n);
 // traceStartTo begins a trace that goes to sink(arg, ...). Returns false if a
 // trace is being written already. Parks.
 [[nodiscard]] bool traceStartTo(TraceSink sink, void* arg) noexcept;
 // traceStop ends the trace, if there is one, and returns when the file has all
-// of it. traceStopTo does so if it is a trace of traceStartTo with this arg. No
-// sink gets this arg later, even if another thread has ended the trace. Both
-// park.
+// of it. traceStopTo does so if it is a trace of traceStartTo with this arg.
+// After that no sink is called with this arg, even if another thread has ended
+// the trace. Both park.
 void traceStop() noexcept;
 void traceStopTo(const void* arg) noexcept;
 [[nodiscard]] bool traceEnabled() noexcept;
