@@ -73,8 +73,9 @@
 // which W1 has seen. For other events they never are. The node stays in the
 // list for onceClosed.
 //
-// Other failures (ENOMEM, ENOSPC, ELOOP: an epoll instance inside too many
-// others) mean that this wait is not possible. The waiter then blocks its
+// Other failures (ENOMEM, ENOSPC; ELOOP: an epoll instance inside too many
+// others; EINVAL: a file in some 500 nested instances, by its duplicates) mean
+// that this wait is not possible. The waiter then blocks its
 // thread in poll(2), in a declared call. The same happens if the process has no
 // descriptor left for the inner instance.
 //
@@ -120,6 +121,7 @@
 #include "runtime/diag/panic.h"
 #include "runtime/diag/stats.h"
 #include "runtime/sched/fork.h"
+#include "runtime/sched/hibernate.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
@@ -151,7 +153,7 @@ struct OnceNode {
 // OnceEntry belongs to one descriptor number. It is never freed.
 struct alignas(kCacheLine) OnceEntry {
   // Guards the rest, and all nodes of the list. It is held during one or two
-  // calls of epoll_ctl, which do not wait. Forbidden while holding it: malloc,
+  // calls of epoll_ctl, which wait only for the server of a FUSE file. Forbidden while holding it: malloc,
   // and locks other than those that readying a goroutine takes.
   Mutex lock{LockRank::kPollNumber};
   uint32_t generation ABSL_GUARDED_BY(lock) = 0;
@@ -251,6 +253,9 @@ int arm(OnceEntry* e, int fd) ABSL_EXCLUSIVE_LOCKS_REQUIRED(e->lock) {
 
 void unlinkNode(OnceEntry* e, OnceNode* n)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(e->lock) {
+  // Nodes lie on the stacks of their waiters, which may hibernate.
+  if (n->prev != nullptr) nearStack(n->prev);
+  if (n->next != nullptr) nearStack(n->next);
   n->queued = false;
   (n->prev == nullptr ? e->first : n->prev->next) = n->next;
   if (n->next != nullptr) n->next->prev = n->prev;
@@ -263,6 +268,7 @@ void takeNodes(OnceEntry* e, uint32_t events, NetpollResult* r)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(e->lock) {
   uint32_t wanted = 0;
   for (OnceNode *n = e->first, *next; n != nullptr; n = next) {
+    nearStack(n);
     next = n->next;
     if (((n->events | EPOLLERR | EPOLLHUP) & events) == 0) {
       wanted |= n->events;
@@ -298,7 +304,11 @@ void takeEvents(NetpollResult* r) {
   int n;
   do {
     n = tryMake([&] { return epoll_wait(inner, events, kAtOnce, 0); });
-    if (n < 0 && n != -EINTR) innerFailed("epollwait", inner, -n);
+    if (n < 0 && n != -EINTR) {
+      // A stale event of the PollDesc, while tryStart fails.
+      if (innerFd.load(relaxed) != inner || inner < 0) return;
+      innerFailed("epollwait", inner, -n);
+    }
     for (int i = 0; i < n; i++) takeEvent(events[i], r);
   } while (n == kAtOnce || n == -EINTR);
 }
@@ -374,7 +384,10 @@ int Nodes::enlistOne(OnceNode* n, int fd) {
   LockScope l(&e->lock);
   n->next = e->first;
   n->prev = nullptr;
-  if (e->first != nullptr) e->first->prev = n;
+  if (e->first != nullptr) {
+    nearStack(e->first);
+    e->first->prev = n;
+  }
   e->first = n;
   n->queued = true;
   e->wanted |= n->events;
