@@ -153,8 +153,9 @@ struct OnceNode {
 // OnceEntry belongs to one descriptor number. It is never freed.
 struct alignas(kCacheLine) OnceEntry {
   // Guards the rest, and all nodes of the list. It is held during one or two
-  // calls of epoll_ctl, which wait only for the server of a FUSE file. Forbidden while holding it: malloc,
-  // and locks other than those that readying a goroutine takes.
+  // calls of epoll_ctl, which wait only for the server of a FUSE file.
+  // Forbidden while holding it: malloc, and locks other than those that
+  // readying a goroutine takes.
   Mutex lock{LockRank::kPollNumber};
   uint32_t generation ABSL_GUARDED_BY(lock) = 0;
   // At least the events of all nodes; 0 if there are none.
