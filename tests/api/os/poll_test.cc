@@ -538,7 +538,11 @@ TEST_P(PollTest, ContextEndsAWaitThroughAnEventfd) {
     const Ends e;
     const Ends cancelled(Kind::kEventfd);
     auto [ctx, cancel] = context::WithCancel(context::Background());
-    auto stop = context::AfterFunc(ctx, [&cancelled] { cancelled.Signal(); });
+    chan<void> signalled = make_chan<void>();
+    auto stop = context::AfterFunc(ctx, [&cancelled, signalled] {
+      cancelled.Signal();
+      signalled.Close();
+    });
     sync::WaitGroup wg;
     wg.Go([&] {
       pollfd p[] = {Of(e.out, POLLIN), Of(cancelled.out, POLLIN)};
@@ -548,7 +552,8 @@ TEST_P(PollTest, ContextEndsAWaitThroughAnEventfd) {
     ASSERT_TRUE(EventuallyWaiting(1));
     cancel();
     wg.Wait();
-    (void)stop();
+    EXPECT_FALSE(stop());
+    signalled.Recv();  // the function has done with `cancelled`
   });
 }
 
