@@ -55,6 +55,15 @@
 //       home gives up its P as any M does: idleP reads needspinning of the
 //       node (I1 there) in the section of sched.lock that idles the P.
 //
+//  (T8) A goroutine that leaves the thread while it holds a lock of the thread
+//       becomes the *keeper* of the home: the thread runs no other goroutine
+//       before it. So no goroutine of the home can wait for a lock whose holder
+//       waits for the same thread. Only hooks count locks (Home::locks). The
+//       keeper takes the way of (T2) as any goroutine. A goroutine that is not
+//       the keeper wakes the home, too. The owner then puts it into `local` and
+//       sleeps again, so I2 asks whether the keeper is runnable, and whether
+//       `incoming` is empty. The owner alone accesses keeper and keeperReady.
+//
 // An idle home wakes fast. A waker that finds an idle P wakes the thread
 // itself, with that P. And a home that is the last to go idle blocks in the
 // poller, in place of an M that would have to wake the home. It then does what
@@ -182,13 +191,23 @@ void wake(Home* h, TokenTo where) {
   wakep();
 }
 
+// queueOwn puts gp, which is kGrunnable, at the tail of the owner's queue.
+// On: any, the thread of h.  P: either.  Locks: none.  Parks: no.
+void queueOwn(Home* h, G* gp) {
+  if (GUMP_UNLIKELY(gp == h->keeper)) {
+    h->keeperReady = gp;
+  } else {
+    h->local.pushBack(gp);
+  }
+}
+
 // enqueue puts gp, which is kGrunnable, at the tail of the queue of h. The
 // owner looks at `local` before it sleeps, so it is not woken. From here on gp
 // may run.
 // On: any, m.locks > 0.  P: either.  Locks: takes sched.lock.  Parks: no.
 void enqueue(Home* h, G* gp, TokenTo where = TokenTo::kRing) {
   if (getg()->m->home == h) {
-    h->local.pushBack(gp);
+    queueOwn(h, gp);
     return;
   }
   G* head = h->incoming.load(relaxed);  // the CAS decides
@@ -254,7 +273,23 @@ void adopt(Home* h) {
     q.push(gp);
     gp = older;
   }
-  h->local.pushBackAll(&q);
+  if (GUMP_LIKELY(h->keeper == nullptr)) {
+    h->local.pushBackAll(&q);
+    return;
+  }
+  while ((gp = q.pop()) != nullptr) queueOwn(h, gp);
+}
+
+// hasRunnable returns true if there is a goroutine that may run next. takeNext
+// returns it.
+// P: either.
+bool hasRunnable(const Home* h) {
+  return h->keeper == nullptr ? !h->local.empty() : h->keeperReady != nullptr;
+}
+G* takeNext(Home* h) {
+  if (GUMP_LIKELY(h->keeper == nullptr)) return h->local.pop();
+  h->keeper = nullptr;
+  return std::exchange(h->keeperReady, nullptr);
 }
 
 // ended returns true if the thread has to end. No thread can add a reference
@@ -365,7 +400,7 @@ void tokenRuns(Home* h) {
 // hasWork is I2.
 // P: either.
 bool hasWork(const Home* h) {
-  return !h->local.empty() || h->incoming.load(seq_cst) != nullptr || ended(h);
+  return hasRunnable(h) || h->incoming.load(seq_cst) != nullptr || ended(h);
 }
 
 // fallAsleep is I1 and I2. Returns false if there is work after all.
@@ -501,7 +536,7 @@ G* homeSchedule(M* mp) {
     if (mp->p == nullptr) {
       // The thread has just begun, or was woken to end, or has left the poller
       // and found no P.
-      if (!h->local.empty()) {
+      if (hasRunnable(h)) {
         awaitTurn(h, mp);
       } else if (ended(h)) {
         end(h, mp);
@@ -518,12 +553,12 @@ G* homeSchedule(M* mp) {
     // Pair with stopTheWorld and endMain.
     const bool stop =
         sched.gcwaiting.load(acquire) || sched.mainEnded.load(acquire);
-    if (!h->local.empty()) {
+    if (hasRunnable(h)) {
       if (GUMP_UNLIKELY(stop) || othersTurn(h, pp)) {
         awaitTurn(h, mp);
         continue;
       }
-      if (G* gp = run(h, mp, h->local.pop())) return gp;
+      if (G* gp = run(h, mp, takeNext(h))) return gp;
       continue;
     }
     if (ended(h)) {
@@ -547,8 +582,13 @@ G* homeYield(G* gp) {
   Home* h = mp->home;
   casgstatus(gp, kGrunning, kGrunnable);
   dropg();
-  h->local.pushBack(gp);
-  if (h->mark == nullptr) h->mark = gp;
+  homeKeep(mp, gp);
+  queueOwn(h, gp);
+  if (h->keeper == gp) {
+    h->sliceOver = true;  // those of other threads get a turn
+  } else if (h->mark == nullptr) {
+    h->mark = gp;
+  }
   return schedule();
 }
 
@@ -557,11 +597,12 @@ G* homePreempt(G* gp) {
   Home* h = mp->home;
   casgstatus(gp, kGrunning, kGrunnable);
   dropg();
+  homeKeep(mp, gp);
   // A hint. If a stop of the world asked, gp goes on where it was.
-  if (sched.gcwaiting.load(relaxed)) {
+  if (sched.gcwaiting.load(relaxed) && h->keeper != gp) {
     h->local.push(gp);
   } else {
-    h->local.pushBack(gp);
+    queueOwn(h, gp);
     h->sliceOver = true;
   }
   return schedule();
@@ -625,6 +666,7 @@ Home* newHome(const char* name, size_t size) noexcept {
   if (h == nullptr) return nullptr;
   setName(h, name, size);
   h->local = GQueue();
+  h->locks = nullptr;
   beginTurn(h);
   // A waker of an earlier home that used this cell sees kHomeRunning, and does
   // nothing. The rest is published by the start of the thread, and by the
@@ -657,6 +699,19 @@ void homeRelease(Home* h) noexcept {
 
 const char* homeName(const Home* h) noexcept { return h->name; }
 
+bool homeCountsLocks() noexcept {
+  const G* gp = getg();
+  if (gp == nullptr || gp->foreign || gp->lockedm == nullptr) return false;
+  const Home* h = gp->lockedm->home;  // the goroutine stays there
+  return h != nullptr && h->locks != nullptr;
+}
+
+void homeCountLocks(const int32_t* locks) noexcept {
+  M* mp = acquirem();
+  mp->home->locks = locks;
+  releasem(mp);
+}
+
 // ---- Goroutines come and go -------------------------------------------------
 
 void homeJoin(Home* h, G* gp) {
@@ -683,6 +738,7 @@ G* moveIn(G* gp) {
   const bool waits = mp->lockedg == gp;
   homeJoin(h, gp);
   enqueue(h, gp);
+  homeKeep(mp, gp);
   if (!waits) return schedule();
   announceTimer(mp);
   awaitLocked();

@@ -57,6 +57,13 @@ struct alignas(kFalseSharing) Home {
   const G* mark = nullptr;
   uint32_t turns = 0;      // goroutines run since then
   bool sliceOver = false;  // a goroutine was asked to yield
+  // (T8) How many locks of the thread its goroutine holds, or nullptr if nobody
+  // counts. It lies in the thread's local storage.
+  const int32_t* locks = nullptr;
+  // (T8) The goroutine for which the thread waits, or nullptr; and whether that
+  // goroutine is runnable. It is not in `local` then.
+  const G* keeper = nullptr;
+  G* keeperReady = nullptr;
   // The locked goroutine that the scheduler sees. It never runs code. It is on
   // no list of goroutines, so no dump shows it.
   G token;
@@ -94,6 +101,14 @@ void homeJoin(Home* h, G* gp);
 // On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread.
 G* homeYield(G* gp);
 G* homePreempt(G* gp);
+// homeKeep makes gp the keeper of its home (T8) if it holds a lock. It is
+// called when gp leaves its thread, by a park or a visit. gp may run already.
+// On: g0.  P: needed.  Locks: none.  Parks: no.
+inline void homeKeep(M* mp, const G* gp) {
+  Home* h = mp->home;
+  if (h == nullptr || h->locks == nullptr || *h->locks <= 0) return;
+  h->keeper = gp;
+}
 // homeGoexit is the rest of goexit0 on the thread of a home.
 // On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread.
 G* homeGoexit(M* mp);

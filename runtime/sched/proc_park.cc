@@ -150,6 +150,7 @@ G* parkMember(G* gp) {
     return fuzzExecute(gp, /*inheritTime=*/true);
   }
   if (idle) bubbleBlocked(b);
+  homeKeep(getg()->m, gp);
   return executeOrSchedule(g == nullptr ? nullptr : groupParked(g));
 }
 

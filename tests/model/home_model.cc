@@ -242,6 +242,44 @@ void leave() {
   });
 }
 
+// (T8): a goroutine that holds a lock parks. Another goroutine of the home
+// comes meanwhile, and a goroutine elsewhere readies the first.
+int32_t locks;
+bool keeperDone;
+
+void keep() {
+  plainThread("park", [] {
+    startThere([] {
+      rt::homeCountLocks(&locks);
+      locks = 1;
+      park(&parked);
+      locks = 0;
+      keeperDone = true;
+    });
+  });
+  settle();
+  check(parked != nullptr, "not parked");
+  plainThread("other", [] {
+    startThere([] { check(keeperDone, "ran before the keeper"); });
+  });
+  plainThread("ready", [] { startG([] { rt::goready(parked); }); });
+}
+
+// The same for a goroutine that yields.
+void keepYielding() {
+  plainThread("go", [] {
+    startThere([] {
+      rt::homeCountLocks(&locks);
+      startThere([] { check(keeperDone, "ran before the keeper"); });
+      locks = 1;
+      rt::gosched();
+      locks = 0;
+      keeperDone = true;
+    });
+  });
+  plainThread("other", [] { startG([] {}); });
+}
+
 Registered row(Model m, void (*common)() = makeHome) {
   m.common = common;
   m.delayable = [](const void* addr) {
@@ -302,6 +340,18 @@ const Registered kModels[] = {
          .finish = ended,
          .quick = {2, 1, 300, 1},
          .full = {2, 1, 5000}}),
+    row({.name = "home_keeper",
+         .about = "a goroutine with a lock parks, and others come",
+         .setup = keep,
+         .finish = asleep<3>,
+         .quick = {1, 1, 300},
+         .full = {2, 1, 20000, 1}}),
+    row({.name = "home_keeper_yield",
+         .about = "a goroutine with a lock yields beside another one",
+         .setup = keepYielding,
+         .finish = asleep<3>,
+         .quick = {1, 1, 300},
+         .full = {1, 1, 20000}}),
     row({.name = "home_ready_numa",
          .about =
              "a goroutine readies one of a home, beside a P of another node",

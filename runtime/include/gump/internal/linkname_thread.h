@@ -44,6 +44,14 @@ struct HomeVisitor {
 [[nodiscard]] HomeVisit homeEnter(Home* h, HomeVisitor* v) noexcept;
 void homeLeave(HomeVisitor* v) noexcept;
 
+// homeCountLocks tells the home of the calling goroutine where to find how many
+// locks of its thread are held. The variable belongs to that thread, and lives
+// as long. A goroutine that parks while it is above 0 keeps the thread: no
+// other goroutine of the home runs before it. homeCountsLocks tells whether the
+// caller is a goroutine of a home to which that was told.
+void homeCountLocks(const int32_t* locks) noexcept;
+[[nodiscard]] bool homeCountsLocks() noexcept;
+
 }  // namespace gump::rt
 
 #endif  // GUMP_INTERNAL_LINKNAME_THREAD_H_
