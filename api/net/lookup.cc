@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "api/net/address.h"
+#include "api/net/lookup.h"
 #include "api/net/socket.h"
 #include "gump/chan.h"
 #include "gump/go.h"
@@ -30,6 +31,13 @@
 #include "runtime/sys/descriptor.h"
 
 namespace gump::internal {
+
+sync::Semaphore& LookupSlots() {
+  // This many threads may be busy with lookups at the same time. (Go: 500.)
+  constexpr int64_t kMaxLookups = 128;
+  static auto* const slots = new sync::Semaphore(kMaxLookups);
+  return *slots;
+}
 
 namespace {
 
@@ -44,8 +52,6 @@ bool LooksLikeAnAddress(const std::string& host) {
          inet_aton(host.c_str(), &any) != 0;
 }
 
-// This many threads may be busy with lookups at the same time. (Go: 500.)
-constexpr int64_t kMaxLookups = 128;
 // getaddrinfo and the modules that it loads need more than a goroutine's stack.
 constexpr size_t kLookupStack = size_t{1} << 20;
 
@@ -58,17 +64,13 @@ class LookupSlot {
 
   // Acquire waits for a slot. Returns false if ctx is done.
   bool Acquire(const context::Context& ctx) {
-    return held_ = Slots().Acquire(ctx).ok();
+    return held_ = LookupSlots().Acquire(ctx).ok();
   }
   void Release() {
-    if (std::exchange(held_, false)) Slots().Release();
+    if (std::exchange(held_, false)) LookupSlots().Release();
   }
 
  private:
-  static sync::Semaphore& Slots() {
-    static auto* const slots = new sync::Semaphore(kMaxLookups);
-    return *slots;
-  }
   bool held_ = false;
 };
 

@@ -62,6 +62,7 @@ constexpr IntKey kIntKeys[] = {
     {"fuzzsched", &DebugVars::fuzzsched},
     {"watchdog", &DebugVars::watchdog},
     {"parklocks", &DebugVars::parklocks},
+    {"hooks", &DebugVars::hooks},
     {"scopes", &DebugVars::scopes},
     {"hibernate", &DebugVars::hibernate},
 };

@@ -30,6 +30,7 @@ struct DebugVars {
   int32_t watchdog = 0;   // 1: report, 2: die; see sysmon.cc
   int32_t parklocks = 0;  // 1: see parklocks.h
   int32_t hibernate = 0;  // seconds; see hibernate.cc
+  int32_t hooks = 1;      // 0: hooks::Scope does nothing
   int32_t scopes = 0;     // dumps of all goroutines end in scopetree.h's tree
 };
 extern DebugVars debug;

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "gump/gump.h"
+#include "gump/hooks.h"
 #include "tests/testing/wall_now.h"
 #include "tests/testing/with_gomaxprocs.h"
 
@@ -23,6 +25,39 @@ namespace examples {
 
 using namespace gump;
 using namespace std::chrono_literals;
+
+namespace hooks_h {
+struct Result {
+  int rows = 0;
+};
+struct Client {
+  explicit Client(const char* /*host*/) {}
+  Result Query(const char* /*sql*/) { return {++queries}; }
+  static inline std::atomic<int> queries{0};
+};
+void ManyClients(sync::WaitGroup& all) {
+  for (int i = 0; i < 1000; i++) {
+    all.Go([] {
+      gump::hooks::Scope scope;
+      Client c("127.0.0.1");          // any client, unmodified
+      c.Query("SELECT pg_sleep(1)");  // parks in poll
+    });
+  }
+}
+int OneCall(Client& c, const char* sql) {
+  Result r = gump::hooks::Hooked([&] { return c.Query(sql); });
+  return r.rows;
+}
+TEST(HeaderExamples, Hooks) {
+  gump::Run([] {
+    sync::WaitGroup all;
+    ManyClients(all);
+    all.Wait();
+    Client c("localhost");
+    EXPECT_EQ(OneCall(c, "SELECT 1"), 1001);
+  });
+}
+}  // namespace hooks_h
 
 namespace context_h {
 int got = 0;

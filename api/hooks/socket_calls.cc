@@ -1,0 +1,451 @@
+// Hooked calls on sockets.
+//
+// Each attempt is non-blocking by its flag MSG_DONTWAIT. Nothing about the
+// descriptor is changed or remembered. Only if the attempt would block, the
+// kernel is asked what the program wants: O_NONBLOCK, SO_RCVTIMEO, SO_SNDTIMEO.
+// So descriptors that were made, duplicated or closed elsewhere are treated
+// right.
+#include <fcntl.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "api/hooks/wait.h"
+#include "gump/sync/mutex.h"
+
+namespace gump::hooks {
+namespace {
+
+// SocketDeadline returns the time at which a call on fd ends that begins now.
+// option is SO_RCVTIMEO or SO_SNDTIMEO.
+int64_t SocketDeadline(int fd, int option) {
+  timeval t{};
+  socklen_t size = sizeof(t);
+  if (getsockopt(fd, SOL_SOCKET, option, &t, &size) != 0 ||
+      (t.tv_sec == 0 && t.tv_usec == 0)) {
+    return kNever;
+  }
+  return TimeFromNow(Nanoseconds(t));
+}
+
+// Direction is what a call waits for.
+struct Direction {
+  short events;
+  int option;
+};
+constexpr Direction kReceive{POLLIN, SO_RCVTIMEO};
+constexpr Direction kSend{POLLOUT, SO_SNDTIMEO};
+
+// Wait is the wait between two attempts of one call.
+class Wait {
+ public:
+  Wait(int fd, Direction d) : fd_(fd), d_(d) {}
+
+  enum Result : uint8_t { kTryAgain, kFail, kStay };
+  // Next parks after an attempt that would have blocked. kFail: the call fails
+  // with EAGAIN, and errno says so.
+  Result Next() {
+    if (!asked_) {
+      asked_ = true;
+      if (IsNonBlocking(fd_)) return Fail();
+      deadline_ = SocketDeadline(fd_, d_.option);
+    }
+    if (over_) return Fail();
+    if (!Clean()) return kStay;
+    switch (Await(fd_, d_.events, deadline_)) {
+      case Awaited::kImpossible:
+        return kStay;
+      case Awaited::kTimeout:
+        over_ = true;  // one more attempt
+        return kTryAgain;
+      case Awaited::kAsk:
+        return kTryAgain;
+    }
+    return kStay;
+  }
+
+ private:
+  Result Fail() {
+    errno = EAGAIN;
+    return kFail;
+  }
+
+  const int fd_;
+  const Direction d_;
+  bool asked_ = false;
+  bool over_ = false;
+  int64_t deadline_ = kNever;
+};
+
+// ReceiveOnce makes attempts until one does not block. attempt and block make
+// the call without and with waiting in the kernel.
+template <class Attempt, class Block>
+ssize_t ReceiveOnce(int fd, bool dontWait, Attempt attempt, Block block) {
+  const ErrnoGuard guard;
+  Wait wait(fd, kReceive);
+  for (;;) {
+    const ssize_t r = attempt();
+    if (r >= 0 || !WouldBlock(errno) || dontWait) return guard.Return(r);
+    switch (wait.Next()) {
+      case Wait::kTryAgain:
+        break;
+      case Wait::kFail:
+        return -1;
+      case Wait::kStay:
+        return guard.Return(Stay(block));
+    }
+  }
+}
+
+// ReceiveAll is for MSG_WAITALL: attempt(done) and block(done) receive what
+// follows `done` bytes. If something has been received, an error is left for
+// the next call.
+template <class Attempt, class Block>
+ssize_t ReceiveAll(int fd, size_t n, Attempt attempt, Block block) {
+  const ErrnoGuard guard;
+  Wait wait(fd, kReceive);
+  size_t done = 0;
+  const auto sum = [&](ssize_t r) {
+    if (r > 0) done += static_cast<size_t>(r);
+    return guard.Return(r < 0 && done == 0 ? r : static_cast<ssize_t>(done));
+  };
+  for (;;) {
+    const ssize_t r = attempt(done);
+    if (r > 0 && done + static_cast<size_t>(r) < n) {
+      done += static_cast<size_t>(r);
+      continue;
+    }
+    if (r >= 0 || !WouldBlock(errno)) return sum(r);
+    switch (wait.Next()) {
+      case Wait::kTryAgain:
+        break;
+      case Wait::kFail:
+        return sum(-1);
+      case Wait::kStay:
+        return sum(Stay([&] { return block(done); }));
+    }
+  }
+}
+
+// IsStream tells whether fd is a socket that carries a stream of bytes.
+bool IsStream(int fd) {
+  int type = 0;
+  socklen_t size = sizeof(type);
+  return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 &&
+         type == SOCK_STREAM;
+}
+
+constexpr int kSpecial = MSG_PEEK | MSG_OOB | MSG_ERRQUEUE;
+
+// ---- Receiving --------------------------------------------------------------
+
+ssize_t RecvFrom(int fd, void* buf, size_t n, int flags, sockaddr* from,
+                 socklen_t* size) {
+  const auto call = [=](size_t done, int more) {
+    return Libc().recvfrom(fd, static_cast<char*>(buf) + done, n - done,
+                           flags | more, from, size);
+  };
+  const Way way = WayHere();
+  if (way == Way::kDirect) return call(0, 0);
+  const bool all = (flags & MSG_WAITALL) != 0 && (flags & MSG_DONTWAIT) == 0;
+  if (way == Way::kStay || (all && ((flags & kSpecial) != 0 || n == 0))) {
+    return Stay([=] { return call(0, 0); });
+  }
+  if (all && IsStream(fd)) {
+    return ReceiveAll(
+        fd, n, [=](size_t done) { return call(done, MSG_DONTWAIT); },
+        [=](size_t done) { return call(done, 0); });
+  }
+  return ReceiveOnce(
+      fd, (flags & MSG_DONTWAIT) != 0, [=] { return call(0, MSG_DONTWAIT); },
+      [=] { return call(0, 0); });
+}
+
+ssize_t RecvMsg(int fd, msghdr* m, int flags) {
+  const Way way = WayHere();
+  if (way == Way::kDirect) return Libc().recvmsg(fd, m, flags);
+  const auto block = [=] { return Libc().recvmsg(fd, m, flags); };
+  const bool all = (flags & MSG_WAITALL) != 0 && (flags & MSG_DONTWAIT) == 0;
+  if (way == Way::kStay || all) return Stay(block);
+  // An attempt that fails changes nothing in *m.
+  return ReceiveOnce(
+      fd, (flags & MSG_DONTWAIT) != 0,
+      [=] { return Libc().recvmsg(fd, m, flags | MSG_DONTWAIT); }, block);
+}
+
+// ---- Sending ----------------------------------------------------------------
+
+// SendAll sends n bytes: attempt(done) and block(done) send what follows `done`
+// bytes. A stream takes them in pieces, and a blocking call goes on until it
+// has taken all. If it has taken some, an error is left for the next call.
+template <class Attempt, class Block>
+ssize_t SendAll(int fd, size_t n, bool dontWait, Attempt attempt, Block block) {
+  const ErrnoGuard guard;
+  Wait wait(fd, kSend);
+  size_t done = 0;
+  const auto sum = [&](ssize_t r) {
+    if (r > 0) done += static_cast<size_t>(r);
+    return guard.Return(r < 0 && done == 0 ? r : static_cast<ssize_t>(done));
+  };
+  for (;;) {
+    const ssize_t r = attempt(done);
+    if (dontWait || (r < 0 && !WouldBlock(errno))) return sum(r);
+    if (r >= 0) {
+      done += static_cast<size_t>(r);
+      if (done >= n) return guard.Return(static_cast<ssize_t>(done));
+    }
+    switch (wait.Next()) {
+      case Wait::kTryAgain:
+        break;
+      case Wait::kFail:
+        return sum(-1);
+      case Wait::kStay:
+        return sum(Stay([&] { return block(done); }));
+    }
+  }
+}
+
+ssize_t SendTo(int fd, const void* buf, size_t n, int flags, const sockaddr* to,
+               socklen_t size) {
+  const auto call = [=](size_t done, int more) {
+    return Libc().sendto(fd, static_cast<const char*>(buf) + done, n - done,
+                         flags | more, to, size);
+  };
+  const Way way = WayHere();
+  if (way == Way::kDirect) return call(0, 0);
+  if (way == Way::kStay) return Stay([=] { return call(0, 0); });
+  return SendAll(
+      fd, n, (flags & MSG_DONTWAIT) != 0,
+      [=](size_t done) { return call(done, MSG_DONTWAIT); },
+      [=](size_t done) { return call(done, 0); });
+}
+
+// Rest is what is left of a message after some bytes have been sent.
+class Rest {
+ public:
+  explicit Rest(const msghdr& m) : whole_(m) {
+    for (size_t i = 0; i < m.msg_iovlen; i++) size_ += m.msg_iov[i].iov_len;
+  }
+
+  size_t size() const { return size_; }
+
+  // After returns the message without its first `done` bytes. Control data go
+  // with the first piece only.
+  const msghdr* After(size_t done) {
+    if (done == 0) return &whole_;
+    rest_ = whole_;
+    rest_.msg_control = nullptr;
+    rest_.msg_controllen = 0;
+    parts_.assign(whole_.msg_iov, whole_.msg_iov + whole_.msg_iovlen);
+    size_t i = 0;
+    while (i < parts_.size() && done >= parts_[i].iov_len) {
+      done -= parts_[i++].iov_len;
+    }
+    if (i < parts_.size()) {
+      parts_[i].iov_base = static_cast<char*>(parts_[i].iov_base) + done;
+      parts_[i].iov_len -= done;
+    }
+    rest_.msg_iov = parts_.data() + i;
+    rest_.msg_iovlen = parts_.size() - i;
+    return &rest_;
+  }
+
+ private:
+  const msghdr& whole_;
+  size_t size_ = 0;
+  msghdr rest_{};
+  std::vector<iovec> parts_;
+};
+
+ssize_t SendMsg(int fd, const msghdr* m, int flags) {
+  const Way way = WayHere();
+  if (way == Way::kDirect) return Libc().sendmsg(fd, m, flags);
+  if (way == Way::kStay || m == nullptr) {
+    return Stay([=] { return Libc().sendmsg(fd, m, flags); });
+  }
+  Rest rest(*m);
+  return SendAll(
+      fd, rest.size(), (flags & MSG_DONTWAIT) != 0,
+      [&](size_t done) {
+        return Libc().sendmsg(fd, rest.After(done), flags | MSG_DONTWAIT);
+      },
+      [&](size_t done) { return Libc().sendmsg(fd, rest.After(done), flags); });
+}
+
+// ---- Connecting -------------------------------------------------------------
+
+// ConnectsSlowly tells whether a connect of fd waits for another host, and can
+// be made to wait elsewhere.
+bool ConnectsSlowly(int fd) {
+  int domain = 0;
+  socklen_t size = sizeof(domain);
+  return IsStream(fd) &&
+         getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 &&
+         (domain == AF_INET || domain == AF_INET6 || domain == AF_VSOCK);
+}
+
+// AwaitConnected waits until a connect that is under way has ended.
+int AwaitConnected(int fd) {
+  const int64_t deadline = SocketDeadline(fd, SO_SNDTIMEO);
+  for (;;) {
+    pollfd p{fd, POLLOUT, 0};
+    if (LookAt(&p, 1) != 0) break;
+    const Awaited got = Await(fd, POLLOUT, deadline);
+    if (got == Awaited::kTimeout) {
+      errno = EINPROGRESS;  // as Linux
+      return -1;
+    }
+    if (got == Awaited::kImpossible) {
+      (void)Stay([&] { return Libc().poll(&p, 1, -1); });
+      break;
+    }
+  }
+  int err = 0;
+  socklen_t size = sizeof(err);
+  if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &size) != 0) return -1;
+  if (err == 0) return 0;
+  errno = err;
+  return -1;
+}
+
+// connect has no flag of its own, so the socket is made non-blocking for the
+// length of the call. This is the one place where that shows. The socket is not
+// connected yet, so other threads rarely use it.
+int Connect(int fd, const sockaddr* to, socklen_t size) {
+  const Way way = WayHere();
+  if (way == Way::kDirect) return Libc().connect(fd, to, size);
+  const auto block = [=] { return Libc().connect(fd, to, size); };
+  if (way == Way::kStay) return Stay(block);
+  const ErrnoGuard guard;
+  if (!ConnectsSlowly(fd)) return guard.Return(Stay(block));
+  const int flags = Libc().fcntl(fd, F_GETFL, 0);
+  if (flags < 0 || (flags & O_NONBLOCK) != 0) return block();
+  if (!Clean() || Libc().fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) {
+    return guard.Return(Stay(block));
+  }
+  const int r = block();
+  const int err = errno;
+  (void)Libc().fcntl(fd, F_SETFL, flags);
+  errno = err;
+  if (r == 0 || err != EINPROGRESS) return guard.Return(r);
+  return guard.Return(AwaitConnected(fd));
+}
+
+// ---- Accepting --------------------------------------------------------------
+
+// accept has no flag for one call either, and O_NONBLOCK would show in all
+// processes that share the listener. So a goroutine waits until there is a
+// connection, and then accepts it. One at a time does this for a descriptor. If
+// another thread or process is faster, the thread stays in accept until the
+// next connection.
+//
+// Gates has an entry for each descriptor at which a goroutine accepts.
+struct Gate {
+  sync::Mutex mu;
+  int users = 0;  // under Gates::mu
+};
+struct Gates {
+  sync::Mutex mu;
+  std::map<int, std::unique_ptr<Gate>> all;
+};
+Gates& AllGates() {
+  static auto* const gates = new Gates;
+  return *gates;
+}
+
+// Turn is a goroutine's turn to accept at fd. It waits for that until
+// `deadline`.
+class Turn {
+ public:
+  Turn(int fd, int64_t deadline) : fd_(fd) {
+    {
+      const std::scoped_lock hold(AllGates().mu);
+      std::unique_ptr<Gate>& g = AllGates().all[fd];
+      if (g == nullptr) g = std::make_unique<Gate>();
+      gate_ = g.get();
+      gate_->users++;
+    }
+    if (deadline == kNever) {
+      gate_->mu.Lock();
+      held_ = true;
+    } else {
+      held_ =
+          gate_->mu.TryLockFor(absl::Nanoseconds(deadline - TimeFromNow(0)));
+    }
+  }
+  ~Turn() {
+    if (held_) gate_->mu.Unlock();
+    const std::scoped_lock hold(AllGates().mu);
+    if (--gate_->users == 0) AllGates().all.erase(fd_);
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+  bool held() const { return held_; }
+
+ private:
+  const int fd_;
+  Gate* gate_;
+  bool held_ = false;
+};
+
+template <class Call>
+int AcceptWhenReady(int fd, Call call) {
+  const Way way = WayHere();
+  if (way == Way::kDirect) return call();
+  if (way == Way::kStay || IsNonBlocking(fd) || !Clean()) return Stay(call);
+  const ErrnoGuard guard;
+  const int64_t deadline = SocketDeadline(fd, SO_RCVTIMEO);
+  const Turn turn(fd, deadline);
+  while (turn.held()) {
+    pollfd p{fd, POLLIN, 0};
+    if (LookAt(&p, 1) != 0) return guard.Return(Stay(call));
+    const Awaited got = Await(fd, POLLIN, deadline);
+    if (got == Awaited::kImpossible) return guard.Return(Stay(call));
+    if (got == Awaited::kTimeout) break;
+  }
+  errno = EAGAIN;
+  return -1;
+}
+
+int Accept(int fd, sockaddr* from, socklen_t* size) {
+  return AcceptWhenReady(fd, [=] { return Libc().accept(fd, from, size); });
+}
+
+int Accept4(int fd, sockaddr* from, socklen_t* size, int flags) {
+  return AcceptWhenReady(fd,
+                         [=] { return Libc().accept4(fd, from, size, flags); });
+}
+
+}  // namespace
+
+ssize_t RecvSocket(int fd, void* buf, size_t n, int flags) {
+  return RecvFrom(fd, buf, n, flags, nullptr, nullptr);
+}
+ssize_t RecvMsgSocket(int fd, msghdr* m, int flags) {
+  return RecvMsg(fd, m, flags);
+}
+ssize_t SendSocket(int fd, const void* buf, size_t n, int flags) {
+  return SendTo(fd, buf, n, flags, nullptr, 0);
+}
+ssize_t SendMsgSocket(int fd, const msghdr* m, int flags) {
+  return SendMsg(fd, m, flags);
+}
+
+void AddSocketCalls(Table* t) {
+  t->recv = RecvSocket;
+  t->recvfrom = RecvFrom;
+  t->recvmsg = RecvMsg;
+  t->send = SendSocket;
+  t->sendto = SendTo;
+  t->sendmsg = SendMsg;
+  t->connect = Connect;
+  t->accept = Accept;
+  t->accept4 = Accept4;
+}
+
+}  // namespace gump::hooks

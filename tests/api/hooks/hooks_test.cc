@@ -1,0 +1,384 @@
+// Hooked calls park. The calls in these tests are those of an unmodified
+// client: libc's functions, and the locks of the standard library.
+#include "gump/hooks.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <threads.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gump/chan.h"
+#include "gump/go.h"
+#include "gump/runtime.h"
+#include "gump/runtime/thread.h"
+#include "gump/sync/waitgroup.h"
+#include "gump/time.h"
+#include "runtime/sys/sanitizer.h"
+#include "tests/testing/known_thread.h"
+#include "tests/testing/parked.h"
+#include "tests/testing/with_gomaxprocs.h"
+
+namespace gump::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+// One home, so that any goroutine that blocks it stops the others.
+class HooksTest : public WithGomaxprocs {
+ protected:
+  HooksTest() { hooks::SetThreads(1); }
+  void SetUp() override {
+#if defined(GUMP_TSAN)
+    GTEST_SKIP() << "hooks do nothing under ThreadSanitizer";
+#endif
+  }
+};
+GUMP_INSTANTIATE_GOMAXPROCS(HooksTest);
+
+// Pair is a pair of Unix sockets, or a pipe.
+struct Pair {
+  static Pair Sockets(int type = SOCK_STREAM) {
+    Pair p;
+    EXPECT_EQ(socketpair(AF_UNIX, type, 0, p.fd), 0);
+    return p;
+  }
+  static Pair Pipe() {
+    Pair p;
+    EXPECT_EQ(pipe(p.fd), 0);
+    return p;
+  }
+  Pair() = default;
+  Pair(Pair&& o) noexcept : fd{o.fd[0], o.fd[1]} { o.fd[0] = o.fd[1] = -1; }
+  ~Pair() {
+    if (fd[0] >= 0) close(fd[0]);
+    if (fd[1] >= 0) close(fd[1]);
+  }
+
+  int fd[2] = {-1, -1};
+};
+
+// BothOnOneHome runs `waits`, which is to park, and then `wakes`, both hooked
+// and on the same home.
+template <class Waits, class Wakes>
+void BothOnOneHome(Waits waits, Wakes wakes) {
+  sync::WaitGroup all;
+  chan<void> begun = make_chan<void>(1);
+  all.Add(2);
+  hooks::Go([&] {
+    begun.Send();
+    waits();
+    all.Done();
+  });
+  hooks::Go([&] {
+    begun.Recv();
+    wakes();
+    all.Done();
+  });
+  all.Wait();
+}
+
+TEST_P(HooksTest, RecvParksUntilThereAreData) {
+  RunWith(GetParam(), [] {
+    Pair p = Pair::Sockets();
+    char got[8] = {};
+    BothOnOneHome([&] { EXPECT_EQ(recv(p.fd[0], got, sizeof(got), 0), 3); },
+                  [&] { EXPECT_EQ(send(p.fd[1], "abc", 3, 0), 3); });
+    EXPECT_STREQ(got, "abc");
+  });
+}
+
+TEST_P(HooksTest, ReadOfASocketAndOfAPipeParks) {
+  for (const bool socket : {true, false}) {
+    RunWith(GetParam(), [socket] {
+      Pair p = socket ? Pair::Sockets() : Pair::Pipe();
+      char got[8] = {};
+      BothOnOneHome([&] { EXPECT_EQ(read(p.fd[0], got, sizeof(got)), 3); },
+                    [&] { EXPECT_EQ(write(p.fd[1], "abc", 3), 3); });
+      EXPECT_STREQ(got, "abc");
+    });
+  }
+}
+
+TEST_P(HooksTest, ASendOfMuchParksUntilAllIsTaken) {
+  RunWith(GetParam(), [] {
+    Pair p = Pair::Sockets();
+    const std::string much(4 << 20, 'x');
+    size_t got = 0;
+    BothOnOneHome(
+        [&] {
+          EXPECT_EQ(send(p.fd[0], much.data(), much.size(), 0),
+                    static_cast<ssize_t>(much.size()));
+          shutdown(p.fd[0], SHUT_WR);
+        },
+        [&] {
+          char buf[4096];
+          ssize_t n;
+          while ((n = recv(p.fd[1], buf, sizeof(buf), 0)) > 0) {
+            got += static_cast<size_t>(n);
+          }
+        });
+    EXPECT_EQ(got, much.size());
+  });
+}
+
+TEST_P(HooksTest, PollAndSelectPark) {
+  RunWith(GetParam(), [] {
+    Pair p = Pair::Pipe();
+    BothOnOneHome(
+        [&] {
+          pollfd fds[] = {{p.fd[0], POLLIN, 0}};
+          EXPECT_EQ(poll(fds, 1, -1), 1);
+          EXPECT_EQ(fds[0].revents, POLLIN);
+        },
+        [&] { EXPECT_EQ(write(p.fd[1], "a", 1), 1); });
+    char c;
+    EXPECT_EQ(read(p.fd[0], &c, 1), 1);
+    BothOnOneHome(
+        [&] {
+          fd_set r;
+          FD_ZERO(&r);
+          FD_SET(p.fd[0], &r);
+          timeval limit{10, 0};
+          EXPECT_EQ(select(p.fd[0] + 1, &r, nullptr, nullptr, &limit), 1);
+          EXPECT_TRUE(FD_ISSET(p.fd[0], &r));
+          EXPECT_LT(limit.tv_sec, 10);
+        },
+        [&] { EXPECT_EQ(write(p.fd[1], "a", 1), 1); });
+  });
+}
+
+TEST_P(HooksTest, ATimeLimitOfASocketHolds) {
+  RunWith(GetParam(), [] {
+    hooks::Hooked([] {
+      Pair p = Pair::Sockets();
+      const timeval limit{0, 20'000};
+      ASSERT_EQ(
+          setsockopt(p.fd[0], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)),
+          0);
+      const auto begin = std::chrono::steady_clock::now();
+      char c;
+      errno = 0;
+      EXPECT_EQ(recv(p.fd[0], &c, 1, 0), -1);
+      EXPECT_EQ(errno, EAGAIN);
+      EXPECT_GE(std::chrono::steady_clock::now() - begin, 19ms);
+      errno = 0;
+      EXPECT_EQ(recv(p.fd[0], &c, 1, MSG_DONTWAIT), -1);
+      EXPECT_EQ(errno, EAGAIN);
+    });
+  });
+}
+
+TEST_P(HooksTest, ANonBlockingSocketStaysOne) {
+  RunWith(GetParam(), [] {
+    hooks::Hooked([] {
+      Pair p = Pair::Sockets(SOCK_STREAM | SOCK_NONBLOCK);
+      char c;
+      EXPECT_EQ(recv(p.fd[0], &c, 1, 0), -1);
+      EXPECT_EQ(errno, EAGAIN);
+      EXPECT_EQ(read(p.fd[0], &c, 1), -1);
+      EXPECT_EQ(errno, EAGAIN);
+    });
+  });
+}
+
+TEST_P(HooksTest, ConnectAndAcceptPark) {
+  RunWith(GetParam(), [] {
+    const int listener = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in addr{};
+    addr.sin_family = AF_INET;
+    addr.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(addr);
+    ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&addr), size), 0);
+    ASSERT_EQ(listen(listener, 1), 0);
+    ASSERT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&addr), &size),
+              0);
+    BothOnOneHome(
+        [&] {
+          const int c = accept(listener, nullptr, nullptr);
+          ASSERT_GE(c, 0);
+          char got[2];
+          EXPECT_EQ(recv(c, got, 2, MSG_WAITALL), 2);
+          close(c);
+        },
+        [&] {
+          const int s = socket(AF_INET, SOCK_STREAM, 0);
+          EXPECT_EQ(connect(s, reinterpret_cast<sockaddr*>(&addr), size), 0);
+          EXPECT_EQ(fcntl(s, F_GETFL) & O_NONBLOCK, 0);
+          EXPECT_EQ(send(s, "a", 1, 0), 1);
+          usleep(1000);
+          EXPECT_EQ(send(s, "b", 1, 0), 1);
+          close(s);
+        });
+    close(listener);
+  });
+}
+
+TEST_P(HooksTest, SleepsPark) {
+  RunWith(GetParam(), [] {
+    constexpr int kSleepers = 50;
+    const auto begin = std::chrono::steady_clock::now();
+    sync::WaitGroup all;
+    all.Add(kSleepers);
+    for (int i = 0; i < kSleepers; i++) {
+      hooks::Go([&] {
+        usleep(100'000);
+        std::this_thread::sleep_for(100ms);
+        all.Done();
+      });
+    }
+    all.Wait();
+    const auto took = std::chrono::steady_clock::now() - begin;
+    EXPECT_GE(took, 200ms);
+    EXPECT_LT(took, kSleepers * 100ms);  // one after the other
+  });
+}
+
+TEST_P(HooksTest, ACloseWakesAGoroutineThatWaits) {
+  RunWith(GetParam(), [] {
+    Pair p = Pair::Sockets();
+    BothOnOneHome(
+        [&] {
+          char c;
+          EXPECT_EQ(recv(p.fd[0], &c, 1, 0), -1);
+          EXPECT_EQ(errno, EBADF);
+        },
+        [&] {
+          usleep(1000);
+          const int fd = std::exchange(p.fd[0], -1);
+          close(fd);
+        });
+  });
+}
+
+TEST_P(HooksTest, AConditionVariableParks) {
+  RunWith(GetParam(), [] {
+    std::mutex mu;
+    std::condition_variable cond;
+    int turn = 0;
+    const auto play = [&](int mine) {
+      for (int i = 0; i < 100; i++) {
+        std::unique_lock hold(mu);
+        cond.wait(hold, [&] { return turn % 2 == mine; });
+        turn++;
+        cond.notify_one();
+      }
+    };
+    BothOnOneHome([&] { play(0); }, [&] { play(1); });
+    EXPECT_EQ(turn, 200);
+  });
+}
+
+TEST_P(HooksTest, APlainThreadWakesAConditionVariable) {
+  RunWith(GetParam(), [] {
+    std::mutex mu;
+    std::condition_variable cond;
+    bool done = false;
+    std::thread other;
+    hooks::Hooked([&] {
+      std::unique_lock hold(mu);
+      other = KnownThread([&] {
+        const std::scoped_lock lock(mu);
+        done = true;
+        cond.notify_all();
+      });
+      cond.wait(hold, [&] { return done; });
+      EXPECT_EQ(cond.wait_for(hold, 1ms), std::cv_status::timeout);
+    });
+    other.join();
+  });
+}
+
+// A home goes over to another goroutine only if no lock of its thread is held.
+// Otherwise the second goroutine would lock a mutex whose holder waits for the
+// same thread.
+TEST_P(HooksTest, AGoroutineWithALockKeepsItsThread) {
+  RunWith(GetParam(), [] {
+    Pair p = Pair::Sockets();
+    std::mutex mu;
+    chan<void> go_on = make_chan<void>();
+    std::vector<int> order;
+    std::thread sender = KnownThread([&] {
+      usleep(2000);
+      EXPECT_EQ(send(p.fd[1], "a", 1, 0), 1);
+      go_on.Send();
+    });
+    BothOnOneHome(
+        [&] {
+          const std::scoped_lock hold(mu);
+          char c;
+          EXPECT_EQ(recv(p.fd[0], &c, 1, 0), 1);  // stays
+          go_on.Recv();                           // parks, keeps the thread
+          runtime::Gosched();
+          order.push_back(1);
+        },
+        [&] {
+          const std::scoped_lock hold(mu);
+          order.push_back(2);
+        });
+    sender.join();
+    EXPECT_EQ(order, (std::vector<int>{1, 2}));
+  });
+}
+
+TEST_P(HooksTest, ErrnoBelongsToTheGoroutine) {
+  RunWith(GetParam(), [] {
+    Pair p = Pair::Sockets();
+    BothOnOneHome(
+        [&] {
+          errno = 77;
+          char c;
+          EXPECT_EQ(recv(p.fd[0], &c, 1, 0), 1);
+          EXPECT_EQ(errno, 77);
+        },
+        [&] {
+          errno = 88;
+          EXPECT_EQ(send(p.fd[1], "a", 1, 0), 1);
+          EXPECT_EQ(errno, 88);
+        });
+  });
+}
+
+TEST_P(HooksTest, AThousandWaitOnAHandfulOfThreads) {
+  RunWith(GetParam(), [] {
+    hooks::SetThreads(4);
+    constexpr int kWaiters = 400;
+    std::vector<Pair> pairs;
+    for (int i = 0; i < kWaiters; i++) pairs.push_back(Pair::Sockets());
+    sync::WaitGroup all;
+    std::atomic<int> got{0};
+    all.Add(kWaiters);
+    for (int i = 0; i < kWaiters; i++) {
+      go([&, i] {
+        const hooks::Scope scope;
+        char c;
+        if (recv(pairs[static_cast<size_t>(i)].fd[0], &c, 1, 0) == 1) got++;
+        all.Done();
+      });
+    }
+    EXPECT_TRUE(
+        EventuallyParked("IO wait, on thread \"gump-hooks\"", kWaiters));
+    for (Pair& p : pairs) EXPECT_EQ(write(p.fd[1], "a", 1), 1);
+    all.Wait();
+    EXPECT_EQ(got, kWaiters);
+  });
+}
+
+}  // namespace
+}  // namespace gump::testing
