@@ -33,6 +33,7 @@
 #include "runtime/sched/affinity.h"
 #include "runtime/sched/deadlock.h"
 #include "runtime/sched/hibernate.h"
+#include "runtime/sched/home.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/netpoll.h"
 #include "runtime/sched/preempt.h"
@@ -59,6 +60,8 @@ constexpr int64_t kDeepSleep = 60'000'000'000;  // ns
 constexpr int64_t kMaxProcsPeriod = 1'000'000'000;
 // ns for which an idle thread beyond one per P is kept in case it is needed.
 constexpr int64_t kTrimPeriod = 2'000'000'000;
+// ns between looks at the homes of hooks.
+constexpr int64_t kHomesPeriod = 500'000'000;
 // ns between two attempts to find a stack for goroutines that cannot begin
 // without one.
 constexpr int64_t kStackRetry = 10'000'000;
@@ -272,6 +275,7 @@ Slept deepSleep(const DeadCheck& deadCheck) {
   // find one (retryNostack), so there must be several rounds before that.
   if (!sched.nostack.empty()) ns = std::min(ns, kStackRetry);
   ns = std::min(ns, hibernateSleep(nanotime()));
+  ns = std::min(ns, nextLookAtHomes());
   sched.sysmonUntil = nanotime() + ns;
   unlock(&sched.lock);
   const bool woken = notetsleep(&sched.sysmonnote, ns);
@@ -343,6 +347,7 @@ class PeriodicTasks {
       LockScope l(&sched.lock);
       checkIdleLists();
     }
+    if (homes_.due(now)) lookAtHomes(now);
     if (trim_.due(now)) trimIdleMs();
     forceReclaim(now);
     hibernateDue(now);
@@ -354,6 +359,7 @@ class PeriodicTasks {
   Interval starting_{kForcePreemptNS};
   Interval maxProcs_{kMaxProcsPeriod};
   Interval trim_{kTrimPeriod};
+  Interval homes_{kHomesPeriod};
 };
 
 }  // namespace

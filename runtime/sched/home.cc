@@ -211,6 +211,9 @@ void enqueue(Home* h, G* gp, TokenTo where = TokenTo::kRing) {
     return;
   }
   G* head = h->incoming.load(relaxed);  // the CAS decides
+  if (GUMP_UNLIKELY(h->hooked.load(relaxed)) && head == nullptr) {
+    h->waitingSince.store(nanotime(), relaxed);  // for a report
+  }
   do {
     gp->schedlink = head;
   } while (!h->incoming.casWeak(head, gp, seq_cst));  // W1
@@ -706,10 +709,57 @@ bool homeCountsLocks() noexcept {
   return h != nullptr && h->locks != nullptr;
 }
 
+namespace {
+
+// The homes of hooks, which never end, last first.
+Atomic<Home*> hookedHomes;
+
+constexpr int64_t kLongBlocked = 1'000'000'000;  // ns
+
+// isBlocked returns true if goroutines have waited for h for long, and its
+// thread has not looked at them.
+bool isBlocked(const Home* h, int64_t now) {
+  return h->state.load(relaxed) == kHomeRunning &&  // all hints
+         h->incoming.load(relaxed) != nullptr &&
+         now - h->waitingSince.load(relaxed) >= kLongBlocked;
+}
+
+}  // namespace
+
 void homeCountLocks(const int32_t* locks) noexcept {
   M* mp = acquirem();
-  mp->home->locks = locks;
+  Home* h = mp->home;
+  h->locks = locks;
+  if (!h->hooked.load(relaxed)) {  // only this thread sets it
+    h->hooked.store(true, relaxed);
+    h->nextHooked = hookedHomes.load(relaxed);
+    // Release: pairs with lookAtHomes.
+    while (!hookedHomes.casWeak(h->nextHooked, h, release)) {
+      h->nextHooked = hookedHomes.load(relaxed);
+    }
+  }
   releasem(mp);
+}
+
+void lookAtHomes(int64_t now) {
+  static int64_t reported = 0;  // since when those of the last report waited
+  for (Home* h = hookedHomes.load(acquire); h != nullptr; h = h->nextHooked) {
+    const int64_t since = h->waitingSince.load(relaxed);
+    if (!isBlocked(h, now) || since == reported) continue;
+    reported = since;
+    printf(
+        "hooks: goroutines have waited for thread %d for a second: one of its "
+        "goroutines computes, waits with a lock, or is in a call that hooks "
+        "do not know\n",
+        static_cast<int>(h->m->procid.load(relaxed)));
+  }
+}
+
+int64_t nextLookAtHomes() {
+  for (Home* h = hookedHomes.load(acquire); h != nullptr; h = h->nextHooked) {
+    if (h->incoming.load(relaxed) != nullptr) return kLongBlocked;
+  }
+  return INT64_MAX;
 }
 
 // ---- Goroutines come and go -------------------------------------------------

@@ -49,6 +49,10 @@ struct alignas(kFalseSharing) Home {
   M* m = nullptr;        // set before the first handle exists
   char name[16] = {};    // as Linux keeps it, or empty
   Home* next = nullptr;  // in the free list
+  // For lookAtHomes, if locks are counted here. `hooked` is set once.
+  Atomic<bool> hooked;
+  Home* nextHooked = nullptr;
+  Atomic<int64_t> waitingSince;  // when `incoming` became not empty
 
   // The rest belongs to the thread of the home.
   alignas(kFalseSharing) GQueue local;  // runnable goroutines, in order
@@ -112,6 +116,13 @@ inline void homeKeep(M* mp, const G* gp) {
 // homeGoexit is the rest of goexit0 on the thread of a home.
 // On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread.
 G* homeGoexit(M* mp);
+
+// lookAtHomes reports homes of hooks whose thread has not looked at its runnable
+// goroutines for a second. nextLookAtHomes returns how long (ns) sysmon may
+// sleep before it calls lookAtHomes.
+// On: sysmon.  P: none.  Locks: none.  Parks: no.
+void lookAtHomes(int64_t now);
+[[nodiscard]] int64_t nextLookAtHomes();
 
 // bindHome makes mp, which has no thread yet, the M of h.
 // On: any.  P: either.  Locks: none.  Parks: no.

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <semaphore.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -21,7 +22,9 @@
 #include <mutex>
 #include <shared_mutex>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gump/chan.h"
@@ -352,6 +355,64 @@ TEST_P(HooksTest, ErrnoBelongsToTheGoroutine) {
           EXPECT_EQ(send(p.fd[1], "a", 1, 0), 1);
           EXPECT_EQ(errno, 88);
         });
+  });
+}
+
+// OwnStderr is standard error of the process, in a pipe.
+class OwnStderr {
+ public:
+  OwnStderr() : saved_(dup(2)), pipe_(Pair::Pipe()) { dup2(pipe_.fd[1], 2); }
+  ~OwnStderr() {
+    dup2(saved_, 2);
+    close(saved_);
+  }
+  OwnStderr(const OwnStderr&) = delete;
+  OwnStderr& operator=(const OwnStderr&) = delete;
+
+  // ReadUntil reads until `text` has come. Returns what it has read.
+  std::string ReadUntil(std::string_view text) {
+    std::string all;
+    char buf[256];
+    while (all.find(text) == std::string::npos) {
+      const ssize_t n = read(pipe_.fd[0], buf, sizeof(buf));
+      if (n <= 0) break;
+      all.append(buf, static_cast<size_t>(n));
+    }
+    return all;
+  }
+
+ private:
+  const int saved_;
+  const Pair pipe_;
+};
+
+TEST_P(HooksTest, AHomeThatIsBlockedIsReported) {
+  OwnStderr err;
+  RunWith(GetParam(), [&] {
+    sem_t sem;
+    ASSERT_EQ(sem_init(&sem, 0, 0), 0);
+    chan<void> begun = make_chan<void>(1);
+    std::atomic<bool> ran{false};
+    sync::WaitGroup all;
+    all.Add(2);
+    hooks::Go([&] {
+      begun.Send();
+      while (sem_wait(&sem) != 0) {  // not hooked
+      }
+      all.Done();
+    });
+    begun.Recv();
+    hooks::Go([&] {
+      ran = true;
+      all.Done();
+    });
+    std::string text;
+    blocking([&] { text = err.ReadUntil("\n"); });
+    EXPECT_TRUE(text.starts_with("hooks: goroutines have waited for thread "))
+        << text;
+    EXPECT_FALSE(ran);
+    EXPECT_EQ(sem_post(&sem), 0);
+    all.Wait();
   });
 }
 
