@@ -2,6 +2,7 @@
 //
 // Each look at the descriptors is libc's own call with a time limit of 0, so
 // results are always the kernel's.
+#include <fcntl.h>
 #include <sys/select.h>
 
 #include <algorithm>
@@ -14,6 +15,8 @@
 namespace gump::hooks {
 namespace {
 
+bool IsPast(int64_t when) { return when != kNever && TimeFromNow(0) >= when; }
+
 // PollUntil is poll(2) until `when`.
 int PollUntil(pollfd* fds, nfds_t n, int64_t when) {
   const ErrnoGuard guard;
@@ -22,7 +25,7 @@ int PollUntil(pollfd* fds, nfds_t n, int64_t when) {
     if (r != 0 || over) return guard.Return(r);
     const Awaited got = Await(fds, n, when);
     if (got == Awaited::kImpossible || !Clean()) break;
-    over = got == Awaited::kTimeout;
+    over = got == Awaited::kTimeout || IsPast(when);
   }
   return guard.Return(Stay([=] {
     timespec rest{};
@@ -82,7 +85,8 @@ class Sets {
     }
   }
 
-  // Descriptors returns what the sets want, for Await.
+  // Descriptors returns what the sets want, for Await. As in the kernel,
+  // numbers beyond its table of descriptors do not count. They are not open.
   std::vector<pollfd> Descriptors() const {
     std::vector<pollfd> all;
     for (int fd = 0; fd < n_; fd++) {
@@ -90,7 +94,9 @@ class Sets {
       if (Wants(0, fd)) events |= POLLIN;
       if (Wants(1, fd)) events |= POLLOUT;
       if (Wants(2, fd)) events |= POLLPRI;
-      if (events != 0) all.push_back({fd, events, 0});
+      if (events != 0 && Libc().fcntl(fd, F_GETFD, 0) >= 0) {
+        all.push_back({fd, events, 0});
+      }
     }
     return all;
   }
@@ -123,7 +129,7 @@ int SelectUntil(int n, fd_set* r, fd_set* w, fd_set* e, int64_t when,
     if (got != 0 || over) return guard.Return(got);
     const Awaited a = Await(fds.data(), fds.size(), when);
     if (a == Awaited::kImpossible || !Clean()) return guard.Return(Stay(block));
-    over = a == Awaited::kTimeout;
+    over = a == Awaited::kTimeout || IsPast(when);
   }
 }
 

@@ -288,51 +288,47 @@ bool ConnectsSlowly(int fd) {
          (domain == AF_INET || domain == AF_INET6 || domain == AF_VSOCK);
 }
 
-// AwaitConnected waits until a connect that is under way has ended.
-int AwaitConnected(int fd) {
-  const int64_t deadline = SocketDeadline(fd, SO_SNDTIMEO);
-  for (;;) {
-    pollfd p{fd, POLLOUT, 0};
-    if (LookAt(&p, 1) != 0) break;
-    const Awaited got = Await(fd, POLLOUT, deadline);
-    if (got == Awaited::kTimeout) {
-      errno = EINPROGRESS;  // as Linux
-      return -1;
-    }
-    if (got == Awaited::kImpossible) {
-      (void)Stay([&] { return Libc().poll(&p, 1, -1); });
-      break;
-    }
+// StartConnect makes the call without waiting. connect has no flag of its own,
+// so the socket is made non-blocking for the length of the call. This is the
+// one place where that shows. The socket is not connected yet, so other threads
+// rarely use it.
+int StartConnect(int fd, const sockaddr* to, socklen_t size) {
+  const int flags = Libc().fcntl(fd, F_GETFL, 0);
+  if (flags < 0 || Libc().fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) {
+    return -1;
   }
-  int err = 0;
-  socklen_t size = sizeof(err);
-  if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &size) != 0) return -1;
-  if (err == 0) return 0;
+  const int r = Libc().connect(fd, to, size);
+  const int err = errno;
+  (void)Libc().fcntl(fd, F_SETFL, flags);
   errno = err;
-  return -1;
+  return r;
 }
 
-// connect has no flag of its own, so the socket is made non-blocking for the
-// length of the call. This is the one place where that shows. The socket is not
-// connected yet, so other threads rarely use it.
+// A connect that is under way is called again when the socket is ready. The
+// kernel then gives the result, and counts the socket as connected.
 int Connect(int fd, const sockaddr* to, socklen_t size) {
   const Way way = WayHere();
   if (way == Way::kDirect) return Libc().connect(fd, to, size);
   const auto block = [=] { return Libc().connect(fd, to, size); };
-  if (way == Way::kStay) return Stay(block);
   const ErrnoGuard guard;
-  if (!ConnectsSlowly(fd)) return guard.Return(Stay(block));
-  const int flags = Libc().fcntl(fd, F_GETFL, 0);
-  if (flags < 0 || (flags & O_NONBLOCK) != 0) return block();
-  if (!Clean() || Libc().fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) {
+  if (way == Way::kStay || !ConnectsSlowly(fd) || IsNonBlocking(fd) ||
+      !Clean()) {
     return guard.Return(Stay(block));
   }
-  const int r = block();
-  const int err = errno;
-  (void)Libc().fcntl(fd, F_SETFL, flags);
-  errno = err;
-  if (r == 0 || err != EINPROGRESS) return guard.Return(r);
-  return guard.Return(AwaitConnected(fd));
+  const int64_t deadline = SocketDeadline(fd, SO_SNDTIMEO);
+  for (bool over = false;;) {
+    const int r = StartConnect(fd, to, size);
+    if (r == 0 || (errno != EINPROGRESS && errno != EALREADY)) {
+      return guard.Return(r);
+    }
+    if (over) {
+      errno = EINPROGRESS;  // as Linux
+      return -1;
+    }
+    const Awaited got = Await(fd, POLLOUT, deadline);
+    if (got == Awaited::kImpossible) return guard.Return(Stay(block));
+    over = got == Awaited::kTimeout;
+  }
 }
 
 // ---- Accepting --------------------------------------------------------------
@@ -393,12 +389,23 @@ class Turn {
   bool held_ = false;
 };
 
+// Listens tells whether fd is a socket at which connections arrive. At others,
+// accept fails at once.
+bool Listens(int fd) {
+  int listens = 0;
+  socklen_t size = sizeof(listens);
+  return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 &&
+         listens != 0;
+}
+
 template <class Call>
 int AcceptWhenReady(int fd, Call call) {
   const Way way = WayHere();
   if (way == Way::kDirect) return call();
-  if (way == Way::kStay || IsNonBlocking(fd) || !Clean()) return Stay(call);
   const ErrnoGuard guard;
+  if (way == Way::kStay || !Listens(fd) || IsNonBlocking(fd) || !Clean()) {
+    return guard.Return(Stay(call));
+  }
   const int64_t deadline = SocketDeadline(fd, SO_RCVTIMEO);
   const Turn turn(fd, deadline);
   while (turn.held()) {
