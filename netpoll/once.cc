@@ -66,8 +66,9 @@
 //    the old file, which poll(2) would leave waiting for that, wait for the new
 //    one from then on.
 //  * Closed while a goroutine waits: no event comes. The caller of onceClosed
-//    wakes the waiters. If onceClosed takes the lock before W2, W4 finds the
-//    descriptor closed. If it takes it after W5, it finds the node.
+//    wakes the waiters, and tells them. If onceClosed takes the lock before W2,
+//    W4 finds the descriptor closed. If it takes it after W5, it finds the
+//    node.
 //
 // EPERM: regular files and the like are always ready for reading and writing,
 // which W1 has seen. For other events they never are. The node stays in the
@@ -146,6 +147,7 @@ struct OnceNode {
   PollDesc* pd = nullptr;      // the waiter's
   uint32_t events = 0;
   bool queued = false;  // (O4), like the links
+  bool closed = false;  // likewise: onceClosed has taken it out
   OnceNode* next = nullptr;
   OnceNode* prev = nullptr;
 };
@@ -264,9 +266,10 @@ void unlinkNode(OnceEntry* e, OnceNode* n)
 }
 
 // takeNodes takes out the nodes that want one of the events, and moves their
-// waiters to r. It leaves in e->wanted what the other nodes want.
-void takeNodes(OnceEntry* e, uint32_t events, NetpollResult* r)
-    ABSL_EXCLUSIVE_LOCKS_REQUIRED(e->lock) {
+// waiters to r. It leaves in e->wanted what the other nodes want. `closed`
+// tells the waiters that it is not an event that wakes them.
+void takeNodes(OnceEntry* e, uint32_t events, NetpollResult* r,
+               bool closed = false) ABSL_EXCLUSIVE_LOCKS_REQUIRED(e->lock) {
   uint32_t wanted = 0;
   for (OnceNode *n = e->first, *next; n != nullptr; n = next) {
     nearStack(n);
@@ -276,6 +279,7 @@ void takeNodes(OnceEntry* e, uint32_t events, NetpollResult* r)
       continue;
     }
     unlinkNode(e, n);
+    n->closed = closed;
     netpollready(r, n->pd, /*read=*/true, /*write=*/false);
   }
   e->wanted = wanted;
@@ -365,8 +369,8 @@ class Nodes {
   // enlist is W2 to W5 for all descriptors. Returns 0, or -1 if a descriptor is
   // closed, or the errno that makes the wait impossible.
   int enlist(const pollfd* fds, PollDesc* pd);
-  // withdraw is W7.
-  void withdraw();
+  // withdraw is W7. Returns true if a descriptor has been closed meanwhile.
+  bool withdraw();
 
  private:
   static constexpr size_t kHere = 8;
@@ -378,7 +382,7 @@ class Nodes {
   OnceNode* const nodes_;
 };
 
-constexpr int kAskAgain = -1;
+constexpr int kAskAgain = -100;  // no PollError
 
 int Nodes::enlistOne(OnceNode* n, int fd) {
   OnceEntry* e = n->entry;
@@ -412,13 +416,16 @@ int Nodes::enlist(const pollfd* fds, PollDesc* pd) {
   return 0;
 }
 
-void Nodes::withdraw() {
+bool Nodes::withdraw() {
+  bool closed = false;
   for (size_t i = 0; i < n_; i++) {
     OnceEntry* e = nodes_[i].entry;
     if (e == nullptr) continue;
     LockScope l(&e->lock);
     if (nodes_[i].queued) unlinkNode(e, &nodes_[i]);
+    closed = closed || nodes_[i].closed;
   }
+  return closed;
 }
 
 // ---- poll(2) ----------------------------------------------------------------
@@ -468,7 +475,7 @@ int onceWait(const pollfd* fds, size_t n, int64_t when) {
   if (when != kMaxWhen) pollSetDeadline(pd, when, PollMode::kRead);
   err = nodes.enlist(fds, pd);
   if (err == 0) err = pollWait(pd, PollMode::kRead);  // W6
-  nodes.withdraw();
+  if (nodes.withdraw() && err <= 0) err = kErrClosing;
   pollCloseBare(pd);
   return err == kAskAgain ? 0 : err;
 }
@@ -485,17 +492,13 @@ bool onceMayPark() {
 void onceClosed(int fd) {
   OnceEntry* e = findEntry(fd);
   if (e == nullptr || forked.load(relaxed)) return;
-  (void)runtimeEntry();
-  // Stay on this M: no other M would wake the goroutines that we take.
-  M* mp = acquirem();
   NetpollResult r;
   {
     LockScope l(&e->lock);
-    takeNodes(e, kForAll, &r);
+    takeNodes(e, kForAll, &r, /*closed=*/true);
   }
   injectglist(&r.toRun);
   netpollAdjustWaiters(r.delta);
-  releasem(mp);
 }
 
 namespace {

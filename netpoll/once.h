@@ -30,6 +30,7 @@ namespace gump::rt {
 // fd and events, and ignores entries with a negative fd. Returns:
 //  * 0: the caller must ask the kernel again. There may be nothing new.
 //  * kErrTimeout: the time has come.
+//  * kErrClosing: onceClosed was called for one of the descriptors.
 //  * an errno: this wait is not possible here, and the caller must block.
 // Requires: onceMayPark().
 // On: user, m.locks == 0.  P: needed.  Locks: takes kPollNumber, kPollDesc, the
@@ -42,10 +43,10 @@ namespace gump::rt {
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool onceMayPark();
 
-// onceClosed wakes the waiters of the number fd, which then ask the kernel
-// again. It is called after the descriptor was closed or replaced (dup2).
-// On: user, m.locks == 0, or a foreign thread.  P: either.  Locks: takes
-// kPollNumber, sched.lock.  Parks: may yield before it does anything.
+// onceClosed wakes the waiters of the number fd. It is called after the
+// descriptor was closed or replaced (dup2).
+// On: any, m.locks > 0.  P: either.  Locks: takes kPollNumber, sched.lock.
+// Parks: no.
 void onceClosed(int fd);
 
 }  // namespace gump::rt

@@ -4,8 +4,8 @@
 // entry under the variable's address in a table of the hooks:
 //
 //   waiter (on a home)                  signaller (any thread)
-//     C1  condWaiters++                   S1  libc's signal
-//     C2  entry into the table            S2  condWaiters == 0? done
+//     C1  the bucket's waiters++          S1  libc's signal
+//     C2  entry into the table            S2  no waiters? done
 //     C3  unlock the mutex (libc)         S3  take one entry, or all, out of
 //     C4  park                                the table, and wake them
 //     C5  out of the table, if still in
@@ -34,12 +34,7 @@
 
 #include "api/hooks/wait.h"
 #include "gump/internal/linkname_time.h"
-#include "runtime/sched/fork.h"
-#include "runtime/sched/mlocks.h"
-#include "runtime/sched/proc.h"
-#include "runtime/sched/runtime2.h"
 #include "runtime/sys/lock_futex.h"
-#include "runtime/sys/tls.h"
 
 namespace gump::hooks {
 namespace {
@@ -59,6 +54,7 @@ struct alignas(64) Bucket {
   // Guards the list of entries. Forbidden while holding it: malloc, readying a
   // goroutine.
   rt::Mutex lock{rt::LockRank::kLeaf};
+  rt::Atomic<int64_t> waiters;
   Entry* first = nullptr;  // in order of arrival
   Entry* last = nullptr;
 };
@@ -83,37 +79,15 @@ void Unlink(Bucket* b, Entry* e) {
   (e->next == nullptr ? b->last : e->next->prev) = e->prev;
 }
 
-// Pinned keeps the caller on its thread, so that it wakes all that it has taken
-// out of the table.
-class Pinned {
- public:
-  Pinned() {
-    const rt::G* gp = rt::getg();
-    // In a hook of a thread there is no request to honour.
-    const bool inside =
-        gp != nullptr && !gp->foreign &&
-        (gp == &gp->m->g0 || gp->m->locks.load(rt::relaxed) != 0);
-    if (!inside) (void)rt::runtimeEntry();
-    mp_ = rt::acquirem();
-  }
-  ~Pinned() { rt::releasem(mp_); }
-  Pinned(const Pinned&) = delete;
-  Pinned& operator=(const Pinned&) = delete;
-
- private:
-  rt::M* mp_;
-};
-
 // Signalled is S2 and S3.
 void Signalled(const void* cond, bool all) {
-  if (condWaiters.load(rt::seq_cst) == 0 || rt::forked.load(rt::relaxed)) {
-    return;
-  }
+  Bucket* b = BucketOf(cond);
+  if (b->waiters.load(rt::seq_cst) == 0) return;
   const ErrnoGuard guard;
   Entry* taken = nullptr;
   Entry** end = &taken;
-  const Pinned here;
-  Bucket* b = BucketOf(cond);
+  const Waking here;
+  if (here.inside()) return;
   rt::lock(&b->lock);
   for (Entry *e = b->first, *next; e != nullptr; e = next) {
     next = e->next;
@@ -137,9 +111,9 @@ void Signalled(const void* cond, bool all) {
 
 // Enter is C1 and C2.
 void Enter(Entry* e) {
-  condWaiters.add(1, rt::seq_cst);
-  const Pinned here;
   Bucket* b = BucketOf(e->cond);
+  b->waiters.add(1, rt::seq_cst);
+  const Waking here;
   rt::lock(&b->lock);
   Link(b, e);
   rt::unlock(&b->lock);
@@ -149,7 +123,7 @@ void Enter(Entry* e) {
 bool Leave(Entry* e) {
   bool queued;
   {
-    const Pinned here;
+    const Waking here;
     Bucket* b = BucketOf(e->cond);
     rt::lock(&b->lock);
     queued = e->queued;
@@ -159,7 +133,7 @@ bool Leave(Entry* e) {
   if (!queued) {
     rt::semacquire(&e->woken, /*lifo=*/false, rt::SemaReason::kCondWait);
   }
-  condWaiters.add(-1, rt::relaxed);
+  BucketOf(e->cond)->waiters.add(-1, rt::relaxed);
   return queued;
 }
 
@@ -201,7 +175,7 @@ int ParkOn(const void* cond, Mutex* mutex, int (*unlock)(Mutex*),
   s->locks = 0;
   if (t == nullptr) {
     rt::semacquire(&e.woken, /*lifo=*/false, rt::SemaReason::kCondWait);
-    condWaiters.add(-1, rt::relaxed);
+    BucketOf(cond)->waiters.add(-1, rt::relaxed);
   } else {
     bool woken = false;
     while (!woken && !IsOver(clock, *t)) {
@@ -209,13 +183,14 @@ int ParkOn(const void* cond, Mutex* mutex, int (*unlock)(Mutex*),
                                   rt::SemaReason::kCondWait, TimeOf(clock, *t));
     }
     if (woken) {
-      condWaiters.add(-1, rt::relaxed);
+      BucketOf(cond)->waiters.add(-1, rt::relaxed);
     } else if (Leave(&e)) {
       result = ETIMEDOUT;
     }
   }
   const int err = lock(mutex);
-  s->locks = 1;
+  s->locks = err == 0 || err == EOWNERDEAD ? 1 : 0;
+  s->held[0] = mutex;
   (void)guard.Return(0);
   return err != 0 ? err : result;
 }
@@ -234,9 +209,9 @@ bool IsValid(const timespec* t) {
 
 // MayPark tells whether the caller holds one lock, which is the mutex of the
 // wait, and is clean otherwise.
-bool MayPark() {
+bool MayPark(const void* mutex) {
   ThreadState* s = interposer->self();
-  if (s->locks != 1) return false;
+  if (s->locks != 1 || s->held[0] != mutex) return false;
   s->locks = 0;
   const bool clean = Clean();
   s->locks = 1;
@@ -249,7 +224,7 @@ int Wait(pthread_cond_t* c, pthread_mutex_t* m, clockid_t clock,
          const timespec* t, Block block) {
   const Way way = WayHere();
   if (way == Way::kDirect || (t != nullptr && !IsValid(t))) return block();
-  if (way == Way::kStay || !MayPark() || (PropertiesOf(c) & kShared) != 0) {
+  if (way == Way::kStay || !MayPark(m) || (PropertiesOf(c) & kShared) != 0) {
     return Stay(block);
   }
   return ParkOn(c, m, Libc().pthread_mutex_unlock, Libc().pthread_mutex_lock,
@@ -282,7 +257,7 @@ template <class Block>
 int WaitC11(cnd_t* c, mtx_t* m, const timespec* t, Block block) {
   const Way way = WayHere();
   if (way == Way::kDirect || (t != nullptr && !IsValid(t))) return block();
-  if (way == Way::kStay || !MayPark()) return Stay(block);
+  if (way == Way::kStay || !MayPark(m)) return Stay(block);
   const int r =
       ParkOn(c, m, Libc().mtx_unlock, Libc().mtx_lock, CLOCK_REALTIME, t);
   if (r == ETIMEDOUT) return thrd_timedout;

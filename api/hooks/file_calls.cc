@@ -8,6 +8,10 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <climits>
+#include <vector>
+
 #include "api/hooks/wait.h"
 
 namespace gump::hooks {
@@ -26,23 +30,78 @@ ssize_t WhenReady(int fd, short events, Call call) {
   for (;;) {
     pollfd p{fd, events, 0};
     if (LookAt(&p, 1) != 0 || !Clean()) break;
-    if (Await(fd, events, kNever) == Awaited::kImpossible) break;
+    const Awaited got = Await(fd, events, kNever);
+    if (got == Awaited::kImpossible) break;
+    if (got == Awaited::kClosed) {
+      errno = EBADF;
+      return -1;
+    }
   }
   return guard.Return(Stay(call));
 }
 
+// Without returns v without its first `done` bytes.
+std::vector<iovec> Without(const iovec* v, int n, size_t done) {
+  std::vector<iovec> rest(v, v + n);
+  size_t i = 0;
+  while (i < rest.size() && done >= rest[i].iov_len) done -= rest[i++].iov_len;
+  rest.erase(rest.begin(), rest.begin() + static_cast<ptrdiff_t>(i));
+  if (!rest.empty()) {
+    rest[0].iov_base = static_cast<char*>(rest[0].iov_base) + done;
+    rest[0].iov_len -= done;
+  }
+  return rest;
+}
+
+size_t SizeOf(const iovec* v, int n) {
+  size_t size = 0;
+  for (int i = 0; i < n; i++) size += v[i].iov_len;
+  return size;
+}
+
 // ReadFile reads from a regular file at `at`, or at its position if that is -1.
-// call is what the program has called.
-template <class Call>
-ssize_t ReadFile(int fd, const iovec* v, int n, off_t at, Call call) {
+// A file is read short only at its end. So if a part of it is in memory,
+// another thread reads the rest.
+ssize_t ReadFile(int fd, const iovec* v, int n, off_t at) {
   const ErrnoGuard guard;
-  const ssize_t r = preadv2(fd, v, n, at, RWF_NOWAIT);
-  if (r >= 0) return guard.Return(r);
-  if (!WouldBlock(errno) && errno != EOPNOTSUPP && errno != ENOSYS &&
+  ssize_t r = preadv2(fd, v, n, at, RWF_NOWAIT);
+  if (r == 0 || r == static_cast<ssize_t>(SizeOf(v, n))) return guard.Return(r);
+  if (r < 0 && !WouldBlock(errno) && errno != EOPNOTSUPP && errno != ENOSYS &&
       errno != EINVAL) {
     return -1;
   }
-  return guard.Return(Clean() ? Lend(call) : Stay(call));
+  r = std::max<ssize_t>(r, 0);
+  const std::vector<iovec> rest = Without(v, n, static_cast<size_t>(r));
+  const auto call = [&] {
+    const int parts = static_cast<int>(rest.size());
+    return at < 0 ? Libc().readv(fd, rest.data(), parts)
+                  : preadv(fd, rest.data(), parts, at + r);
+  };
+  const ssize_t more = Clean() ? Lend(call) : Stay(call);
+  if (more < 0) return r > 0 ? guard.Return(r) : -1;
+  return guard.Return(r + more);
+}
+
+bool IsPipe(int fd) {
+  struct stat st;
+  return fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode);
+}
+
+// WriteOther writes n bytes to what is no socket. A pipe that is ready takes
+// PIPE_BUF bytes at once. For more than that, another thread waits.
+template <class Call>
+ssize_t WriteOther(int fd, size_t n, Call call) {
+  const ErrnoGuard guard;
+  if (n > PIPE_BUF && IsPipe(fd) && !IsNonBlocking(fd) && Clean()) {
+    return guard.Return(Lend(call));
+  }
+  return guard.Return(WhenReady(fd, POLLOUT, call));
+}
+
+// IsOrdinary returns false for lists that the kernel refuses, or that are
+// empty.
+bool IsOrdinary(const iovec* v, int n) {
+  return n > 0 && n <= IOV_MAX && SizeOf(v, n) > 0;
 }
 
 ssize_t Read(int fd, void* buf, size_t n) {
@@ -55,14 +114,14 @@ ssize_t Read(int fd, void* buf, size_t n) {
   if (r >= 0 || errno != ENOTSOCK) return guard.Return(r);
   if (!IsRegular(fd)) return guard.Return(WhenReady(fd, POLLIN, call));
   const iovec v{buf, n};
-  return guard.Return(ReadFile(fd, &v, 1, -1, call));
+  return guard.Return(ReadFile(fd, &v, 1, -1));
 }
 
 ssize_t ReadV(int fd, const iovec* v, int n) {
   const auto call = [=] { return Libc().readv(fd, v, n); };
   const Way way = WayHere();
   if (way == Way::kDirect) return call();
-  if (way == Way::kStay || n <= 0) return Stay(call);
+  if (way == Way::kStay || !IsOrdinary(v, n)) return Stay(call);
   const ErrnoGuard guard;
   msghdr m{};
   m.msg_iov = const_cast<iovec*>(v);
@@ -70,7 +129,7 @@ ssize_t ReadV(int fd, const iovec* v, int n) {
   const ssize_t r = RecvMsgSocket(fd, &m, 0);
   if (r >= 0 || errno != ENOTSOCK) return guard.Return(r);
   if (!IsRegular(fd)) return guard.Return(WhenReady(fd, POLLIN, call));
-  return guard.Return(ReadFile(fd, v, n, -1, call));
+  return guard.Return(ReadFile(fd, v, n, -1));
 }
 
 ssize_t PRead(int fd, void* buf, size_t n, off_t at) {
@@ -79,7 +138,7 @@ ssize_t PRead(int fd, void* buf, size_t n, off_t at) {
   if (way == Way::kDirect) return call();
   if (way == Way::kStay || at < 0 || !IsRegular(fd)) return Stay(call);
   const iovec v{buf, n};
-  return ReadFile(fd, &v, 1, at, call);
+  return ReadFile(fd, &v, 1, at);
 }
 
 ssize_t Write(int fd, const void* buf, size_t n) {
@@ -90,21 +149,21 @@ ssize_t Write(int fd, const void* buf, size_t n) {
   const ErrnoGuard guard;
   const ssize_t r = SendSocket(fd, buf, n, 0);
   if (r >= 0 || errno != ENOTSOCK) return guard.Return(r);
-  return guard.Return(WhenReady(fd, POLLOUT, call));
+  return guard.Return(WriteOther(fd, n, call));
 }
 
 ssize_t WriteV(int fd, const iovec* v, int n) {
   const auto call = [=] { return Libc().writev(fd, v, n); };
   const Way way = WayHere();
   if (way == Way::kDirect) return call();
-  if (way == Way::kStay || n <= 0) return Stay(call);
+  if (way == Way::kStay || !IsOrdinary(v, n)) return Stay(call);
   const ErrnoGuard guard;
   msghdr m{};
   m.msg_iov = const_cast<iovec*>(v);
   m.msg_iovlen = static_cast<size_t>(n);
   const ssize_t r = SendMsgSocket(fd, &m, 0);
   if (r >= 0 || errno != ENOTSOCK) return guard.Return(r);
-  return guard.Return(WhenReady(fd, POLLOUT, call));
+  return guard.Return(WriteOther(fd, SizeOf(v, n), call));
 }
 
 }  // namespace

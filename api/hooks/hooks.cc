@@ -39,12 +39,11 @@ constexpr bool kThreadSanitizer = false;
 void closed(int fd) {
   // seq_cst: see Await.
   if (descriptorWaiters.load(rt::seq_cst) == 0 || fd < 0) return;
-  const rt::G* gp = rt::getg();
-  if (gp != nullptr && !gp->foreign &&
-      (gp == &gp->m->g0 || gp->m->locks.load(rt::relaxed) != 0)) {
-    return;
-  }
   const ErrnoGuard guard;
+  const Waking here;
+  // Inside of the runtime, the caller may hold one of its locks: a handler of a
+  // signal may close a descriptor. The waiters find out later (Await).
+  if (here.inside()) return;
   rt::onceClosed(fd);
   (void)guard.Return(0);
 }
@@ -228,10 +227,12 @@ __attribute__((noinline)) void BeginHooked() noexcept {
 }
 
 // A lock that is still counted may be one that another thread gives back, such
-// as a mutex that is used as a semaphore.
+// as a mutex that is used as a semaphore. An error that is still in OpenSSL's
+// queue would be found by the next goroutine.
 __attribute__((noinline)) void EndHooked() noexcept {
   asm volatile("");
   hooks::interposer->self()->locks = 0;
+  hooks::ForgetErrors();
 }
 
 HomeTicket::HomeTicket() noexcept {

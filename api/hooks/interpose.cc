@@ -12,11 +12,12 @@
 //
 // Counting locks. `locks` counts the locks that a home of hooks has taken. It
 // is written by the thread itself. A lock that was taken before the thread
-// became a home, or by another thread, may be given back here: the count does
-// not fall below 0. pthread_cond_wait gives its lock back by a call within
-// libc, and takes it again: the count stays right. pthread_once, dlopen and the
-// initialisation of a function's static variable are like locks, because other
-// threads wait until they are over.
+// became a home, or by another thread, may be given back here. It is not among
+// those that are held, so the count stays. Beyond the eight whose addresses are
+// remembered, any lock that is given back counts. pthread_cond_wait gives its
+// lock back by a call within libc, and takes it again: the count stays right.
+// pthread_once, dlopen and the initialisation of a function's static variable
+// are like locks, because other threads wait until they are over.
 #include "api/hooks/interpose.h"
 
 #include <dlfcn.h>
@@ -185,9 +186,29 @@ F* found(F* const* f) {
 
 const Table* attached() { return table.load(std::memory_order_acquire); }
 
-void took() { state.locks++; }
-void gave() {
-  if (state.locks > 0) state.locks--;
+void took(const void* lock) {
+  const int32_t n = state.locks++;
+  if (n < ThreadState::kRemembered) state.held[n] = lock;
+}
+
+void gave(const void* lock) {
+  const int32_t n = state.locks;
+  const int32_t known =
+      n < ThreadState::kRemembered ? n : ThreadState::kRemembered;
+  for (int32_t i = known - 1; i >= 0; i--) {
+    if (state.held[i] != lock) continue;
+    // One that is not remembered takes its place, under no address.
+    state.held[i] = n > known ? nullptr : state.held[n - 1];
+    state.locks = n - 1;
+    return;
+  }
+  if (n > known) state.locks = n - 1;
+}
+
+// first returns the first of its arguments, which is the lock.
+template <class L, class... A>
+const void* first(L* lock, A... /*more*/) {
+  return const_cast<const void*>(static_cast<const volatile void*>(lock));
 }
 
 // ThreadState may be asked for by the library on any thread.
@@ -197,10 +218,13 @@ void attach(const Table* t) { table.store(t, std::memory_order_release); }
 // Counted counts as a lock while it lives.
 class Counted {
  public:
-  Counted() { took(); }
-  ~Counted() { gave(); }
+  explicit Counted(const void* what) : what_(what) { took(what); }
+  ~Counted() { gave(what_); }
   Counted(const Counted&) = delete;
   Counted& operator=(const Counted&) = delete;
+
+ private:
+  const void* const what_;
 };
 
 }  // namespace
@@ -345,7 +369,7 @@ GUMP_SIGNAL(cnd_broadcast, cnd_t, true)
   int gumpHook_##name parameters {                               \
     if (GUMP_HOOK_LIKELY(!state.on)) return libc.name arguments; \
     const int r = libc.name arguments;                           \
-    if (r == 0 || r == EOWNERDEAD) took();                       \
+    if (r == 0 || r == EOWNERDEAD) took(first arguments);        \
     return r;                                                    \
   }
 GUMP_LOCK_CALLS(GUMP_CALL)
@@ -355,7 +379,7 @@ GUMP_LOCK_CALLS(GUMP_CALL)
   int gumpHook_##name parameters {                               \
     if (GUMP_HOOK_LIKELY(!state.on)) return libc.name arguments; \
     const int r = libc.name arguments;                           \
-    if (r == 0) gave();                                          \
+    if (r == 0) gave(first arguments);                           \
     return r;                                                    \
   }
 GUMP_UNLOCK_CALLS(GUMP_CALL)
@@ -364,18 +388,18 @@ GUMP_UNLOCK_CALLS(GUMP_CALL)
 void gumpHook_flockfile(FILE* f) GUMP_EXPORT("flockfile");
 void gumpHook_flockfile(FILE* f) {
   found (&more.flockfile)(f);
-  if (state.on) took();
+  if (state.on) took(f);
 }
 int gumpHook_ftrylockfile(FILE* f) GUMP_EXPORT("ftrylockfile");
 int gumpHook_ftrylockfile(FILE* f) {
   const int r = found(&more.ftrylockfile)(f);
-  if (state.on && r == 0) took();
+  if (state.on && r == 0) took(f);
   return r;
 }
 void gumpHook_funlockfile(FILE* f) GUMP_EXPORT("funlockfile");
 void gumpHook_funlockfile(FILE* f) {
   found (&more.funlockfile)(f);
-  if (state.on) gave();
+  if (state.on) gave(f);
 }
 
 // ---- What is like a lock while it lasts -------------------------------------
@@ -384,7 +408,7 @@ int gumpHook_pthread_once(pthread_once_t* once, void (*f)())
     GUMP_EXPORT("pthread_once");
 int gumpHook_pthread_once(pthread_once_t* once, void (*f)()) {
   if (GUMP_HOOK_LIKELY(!state.on)) return found(&more.pthread_once)(once, f);
-  const Counted hold;  // f may throw
+  const Counted hold(once);  // f may throw
   return found(&more.pthread_once)(once, f);
 }
 void gumpHook_call_once(once_flag* once, void (*f)()) GUMP_EXPORT("call_once");
@@ -393,7 +417,7 @@ void gumpHook_call_once(once_flag* once, void (*f)()) {
     found (&more.call_once)(once, f);
     return;
   }
-  const Counted hold;
+  const Counted hold(once);
   found (&more.call_once)(once, f);
 }
 
@@ -406,9 +430,9 @@ void* gumpHook_dlopen(const char* file, int mode) {
   const Table* t = attached();
   if (GUMP_HOOK_UNLIKELY(t != nullptr)) t->loaded();
   if (GUMP_HOOK_UNLIKELY(state.on)) {
-    took();
+    took(&more);
     void* p = found(&more.dlopen)(file, mode);
-    gave();
+    gave(&more);
     if (p != nullptr || file == nullptr ||
         __builtin_strchr(file, '/') != nullptr) {
       return p;
@@ -419,7 +443,7 @@ void* gumpHook_dlopen(const char* file, int mode) {
 int gumpHook_dlclose(void* handle) GUMP_EXPORT("dlclose");
 int gumpHook_dlclose(void* handle) {
   if (GUMP_HOOK_LIKELY(!state.on)) return found(&more.dlclose)(handle);
-  const Counted hold;
+  const Counted hold(handle);
   return found(&more.dlclose)(handle);
 }
 
@@ -429,19 +453,19 @@ int gumpHook_cxa_guard_acquire(int64_t* guard)
     GUMP_EXPORT("__cxa_guard_acquire");
 int gumpHook_cxa_guard_acquire(int64_t* guard) {
   const int r = found(&more.cxa_guard_acquire)(guard);
-  if (state.on && r == 1) took();
+  if (state.on && r == 1) took(guard);
   return r;
 }
 void gumpHook_cxa_guard_release(int64_t* guard)
     GUMP_EXPORT("__cxa_guard_release");
 void gumpHook_cxa_guard_release(int64_t* guard) {
   found (&more.cxa_guard_release)(guard);
-  if (state.on) gave();
+  if (state.on) gave(guard);
 }
 void gumpHook_cxa_guard_abort(int64_t* guard) GUMP_EXPORT("__cxa_guard_abort");
 void gumpHook_cxa_guard_abort(int64_t* guard) {
   found (&more.cxa_guard_abort)(guard);
-  if (state.on) gave();
+  if (state.on) gave(guard);
 }
 
 }  // extern "C"

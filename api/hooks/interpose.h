@@ -2,7 +2,7 @@
 // of libc. Clients of databases and the like call these in place of libc's.
 //
 //   client ─▶ interposer ─▶ not on a home of hooks: libc
-//                      └──▶ on a home of hooks: the table of attach.cc
+//                      └──▶ on a home of hooks: the table of hooks.cc
 //
 // It refers to nothing of the library, so it works with a program that links
 // the library statically, with a shared one, and by LD_PRELOAD. Until the
@@ -192,7 +192,7 @@ struct Table {
   void (*closed)(int fd) = nullptr;
   // A condition variable has been signalled.
   void (*signalled)(const void* cond, bool all) = nullptr;
-  // Another library has been loaded.
+  // A library is about to be loaded.
   void (*loaded)() = nullptr;
 };
 
@@ -200,10 +200,14 @@ struct Table {
 
 // ThreadState is what the interposer keeps for a thread.
 struct ThreadState {
+  static constexpr int32_t kRemembered = 8;
+
   // The thread is a home of hooks.
   bool on = false;
   // Locks that it has taken and not given back since `on` was set.
   int32_t locks = 0;
+  // The addresses of the first of them, in any order.
+  const void* held[kRemembered] = {};
 };
 
 // Interposer is what the library gets in return.

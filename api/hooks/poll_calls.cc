@@ -72,12 +72,28 @@ class Sets {
     }
   }
 
-  // Look is select with a time limit of 0.
-  int Look() {
+  // Restore gives the program's sets their first values.
+  void Restore() {
     for (int i = 0; i < 3; i++) {
       if (user_[i] == nullptr) continue;
       std::memcpy(user_[i], wanted_[i].data(), Words() * sizeof(fd_mask));
     }
+  }
+
+  // Block is select until `when`.
+  int Block(int64_t when) {
+    Restore();
+    if (when == kNever) {
+      return Libc().select(n_, user_[0], user_[1], user_[2], nullptr);
+    }
+    const int64_t left = std::max<int64_t>(when - TimeFromNow(0), 0);
+    timeval limit{left / 1'000'000'000, left % 1'000'000'000 / 1000};
+    return Libc().select(n_, user_[0], user_[1], user_[2], &limit);
+  }
+
+  // Look is select with a time limit of 0.
+  int Look() {
+    Restore();
     for (;;) {
       timeval now{};
       const int r = Libc().select(n_, user_[0], user_[1], user_[2], &now);
@@ -116,11 +132,8 @@ class Sets {
   std::vector<fd_mask> wanted_[3];
 };
 
-// SelectUntil is select until `when`. block makes the call and waits in the
-// kernel.
-template <class Block>
-int SelectUntil(int n, fd_set* r, fd_set* w, fd_set* e, int64_t when,
-                Block block) {
+// SelectUntil is select until `when`.
+int SelectUntil(int n, fd_set* r, fd_set* w, fd_set* e, int64_t when) {
   const ErrnoGuard guard;
   Sets sets(n, r, w, e);
   const std::vector<pollfd> fds = sets.Descriptors();
@@ -128,7 +141,9 @@ int SelectUntil(int n, fd_set* r, fd_set* w, fd_set* e, int64_t when,
     const int got = sets.Look();
     if (got != 0 || over) return guard.Return(got);
     const Awaited a = Await(fds.data(), fds.size(), when);
-    if (a == Awaited::kImpossible || !Clean()) return guard.Return(Stay(block));
+    if (a == Awaited::kImpossible || !Clean()) {
+      return guard.Return(Stay([&] { return sets.Block(when); }));
+    }
     over = a == Awaited::kTimeout || IsPast(when);
   }
 }
@@ -138,11 +153,12 @@ int Select(int n, fd_set* r, fd_set* w, fd_set* e, timeval* limit) {
   const auto call = [=] { return Libc().select(n, r, w, e, limit); };
   if (way == Way::kDirect) return call();
   const bool bad =
-      n < 0 || (limit != nullptr && (limit->tv_sec < 0 || limit->tv_usec < 0));
+      n < 0 || n > FD_SETSIZE ||
+      (limit != nullptr && (limit->tv_sec < 0 || limit->tv_usec < 0));
   if (way == Way::kStay || bad || !Clean()) return Stay(call);
-  if (limit == nullptr) return SelectUntil(n, r, w, e, kNever, call);
+  if (limit == nullptr) return SelectUntil(n, r, w, e, kNever);
   const int64_t when = TimeFromNow(Nanoseconds(*limit));
-  const int got = SelectUntil(n, r, w, e, when, call);
+  const int got = SelectUntil(n, r, w, e, when);
   // Linux leaves the time that is left.
   const int64_t left = std::max<int64_t>(when - TimeFromNow(0), 0);
   *limit = {left / 1'000'000'000, left % 1'000'000'000 / 1000};
@@ -155,14 +171,14 @@ int PSelect(int n, fd_set* r, fd_set* w, fd_set* e, const timespec* limit,
   const auto call = [=] { return Libc().pselect(n, r, w, e, limit, mask); };
   if (way == Way::kDirect) return call();
   const bool bad =
-      n < 0 || (limit != nullptr && (limit->tv_sec < 0 || limit->tv_nsec < 0 ||
-                                     limit->tv_nsec >= 1'000'000'000));
+      n < 0 || n > FD_SETSIZE ||
+      (limit != nullptr && (limit->tv_sec < 0 || limit->tv_nsec < 0 ||
+                            limit->tv_nsec >= 1'000'000'000));
   if (way == Way::kStay || mask != nullptr || bad || !Clean()) {
     return Stay(call);
   }
   return SelectUntil(
-      n, r, w, e, limit == nullptr ? kNever : TimeFromNow(Nanoseconds(*limit)),
-      call);
+      n, r, w, e, limit == nullptr ? kNever : TimeFromNow(Nanoseconds(*limit)));
 }
 
 }  // namespace

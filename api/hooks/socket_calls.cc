@@ -7,8 +7,10 @@
 // right.
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <sys/ioctl.h>
 
 #include <algorithm>
+#include <climits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -32,6 +34,12 @@ int64_t SocketDeadline(int fd, int option) {
   return TimeFromNow(Nanoseconds(t));
 }
 
+// Fail returns the result of a call that fails.
+int Fail(int err) {
+  errno = err;
+  return -1;
+}
+
 // Direction is what a call waits for.
 struct Direction {
   short events;
@@ -46,8 +54,12 @@ class Wait {
   Wait(int fd, Direction d) : fd_(fd), d_(d) {}
 
   enum Result : uint8_t { kTryAgain, kFail, kStay };
-  // Next parks after an attempt that would have blocked. kFail: the call fails
-  // with EAGAIN, and errno says so.
+  // Progress is called when an attempt has moved some bytes.
+  void Progress() { tries_ = 0; }
+  // Next parks after an attempt that would have blocked. kFail: the call fails,
+  // and errno says why. kStay is the answer also after many wake-ups for
+  // nothing: poll(2) and the call do not agree (a datagram for a Unix socket
+  // whose queue is full).
   Result Next() {
     if (!asked_) {
       asked_ = true;
@@ -55,10 +67,13 @@ class Wait {
       deadline_ = SocketDeadline(fd_, d_.option);
     }
     if (over_) return Fail();
-    if (!Clean()) return kStay;
+    if (!Clean() || ++tries_ > kMaxTries) return kStay;
     switch (Await(fd_, d_.events, deadline_)) {
       case Awaited::kImpossible:
         return kStay;
+      case Awaited::kClosed:
+        errno = EBADF;
+        return kFail;
       case Awaited::kTimeout:
         over_ = true;  // one more attempt
         return kTryAgain;
@@ -69,6 +84,8 @@ class Wait {
   }
 
  private:
+  static constexpr int kMaxTries = 64;
+
   Result Fail() {
     errno = EAGAIN;
     return kFail;
@@ -78,6 +95,7 @@ class Wait {
   const Direction d_;
   bool asked_ = false;
   bool over_ = false;
+  int tries_ = 0;
   int64_t deadline_ = kNever;
 };
 
@@ -101,6 +119,14 @@ ssize_t ReceiveOnce(int fd, bool dontWait, Attempt attempt, Block block) {
   }
 }
 
+// HasOnlyError returns true if the socket has an error and nothing to read.
+bool HasOnlyError(int fd) {
+  pollfd p{fd, POLLIN, 0};
+  int bytes = 0;
+  return LookAt(&p, 1) > 0 && (p.revents & POLLERR) != 0 &&
+         ioctl(fd, FIONREAD, &bytes) == 0 && bytes == 0;
+}
+
 // ReceiveAll is for MSG_WAITALL: attempt(done) and block(done) receive what
 // follows `done` bytes. If something has been received, an error is left for
 // the next call.
@@ -114,9 +140,12 @@ ssize_t ReceiveAll(int fd, size_t n, Attempt attempt, Block block) {
     return guard.Return(r < 0 && done == 0 ? r : static_cast<ssize_t>(done));
   };
   for (;;) {
+    // An attempt would take the error away, and the next call would see an end.
+    if (done > 0 && HasOnlyError(fd)) return sum(0);
     const ssize_t r = attempt(done);
     if (r > 0 && done + static_cast<size_t>(r) < n) {
       done += static_cast<size_t>(r);
+      wait.Progress();
       continue;
     }
     if (r >= 0 || !WouldBlock(errno)) return sum(r);
@@ -139,20 +168,24 @@ bool IsStream(int fd) {
          type == SOCK_STREAM;
 }
 
-constexpr int kSpecial = MSG_PEEK | MSG_OOB | MSG_ERRQUEUE;
+// Calls with these flags do not wait, on most kinds of socket.
+constexpr int kNeverWait = MSG_OOB | MSG_ERRQUEUE;
 
 // ---- Receiving --------------------------------------------------------------
 
 ssize_t RecvFrom(int fd, void* buf, size_t n, int flags, sockaddr* from,
                  socklen_t* size) {
   const auto call = [=](size_t done, int more) {
+    // The first piece has the address.
     return Libc().recvfrom(fd, static_cast<char*>(buf) + done, n - done,
-                           flags | more, from, size);
+                           flags | more, done == 0 ? from : nullptr,
+                           done == 0 ? size : nullptr);
   };
   const Way way = WayHere();
   if (way == Way::kDirect) return call(0, 0);
   const bool all = (flags & MSG_WAITALL) != 0 && (flags & MSG_DONTWAIT) == 0;
-  if (way == Way::kStay || (all && ((flags & kSpecial) != 0 || n == 0))) {
+  if (way == Way::kStay || (flags & kNeverWait) != 0 ||
+      (all && ((flags & MSG_PEEK) != 0 || n == 0))) {
     return Stay([=] { return call(0, 0); });
   }
   if (all && IsStream(fd)) {
@@ -170,7 +203,9 @@ ssize_t RecvMsg(int fd, msghdr* m, int flags) {
   if (way == Way::kDirect) return Libc().recvmsg(fd, m, flags);
   const auto block = [=] { return Libc().recvmsg(fd, m, flags); };
   const bool all = (flags & MSG_WAITALL) != 0 && (flags & MSG_DONTWAIT) == 0;
-  if (way == Way::kStay || all) return Stay(block);
+  if (way == Way::kStay || all || (flags & kNeverWait) != 0) {
+    return Stay(block);
+  }
   // An attempt that fails changes nothing in *m.
   return ReceiveOnce(
       fd, (flags & MSG_DONTWAIT) != 0,
@@ -178,6 +213,12 @@ ssize_t RecvMsg(int fd, msghdr* m, int flags) {
 }
 
 // ---- Sending ----------------------------------------------------------------
+
+// IsBroken returns true if nothing can be sent any more.
+bool IsBroken(int fd) {
+  pollfd p{fd, POLLOUT, 0};
+  return LookAt(&p, 1) > 0 && (p.revents & (POLLERR | POLLHUP)) != 0;
+}
 
 // SendAll sends n bytes: attempt(done) and block(done) send what follows `done`
 // bytes. A stream takes them in pieces, and a blocking call goes on until it
@@ -192,11 +233,14 @@ ssize_t SendAll(int fd, size_t n, bool dontWait, Attempt attempt, Block block) {
     return guard.Return(r < 0 && done == 0 ? r : static_cast<ssize_t>(done));
   };
   for (;;) {
+    // As above. (The kernel sends no SIGPIPE after a partial count either.)
+    if (done > 0 && IsBroken(fd)) return sum(0);
     const ssize_t r = attempt(done);
     if (dontWait || (r < 0 && !WouldBlock(errno))) return sum(r);
     if (r >= 0) {
       done += static_cast<size_t>(r);
       if (done >= n) return guard.Return(static_cast<ssize_t>(done));
+      wait.Progress();
     }
     switch (wait.Next()) {
       case Wait::kTryAgain:
@@ -209,15 +253,20 @@ ssize_t SendAll(int fd, size_t n, bool dontWait, Attempt attempt, Block block) {
   }
 }
 
+// More are the flags of a piece after `done` bytes.
+int More(size_t done) { return done == 0 ? 0 : MSG_NOSIGNAL; }
+
 ssize_t SendTo(int fd, const void* buf, size_t n, int flags, const sockaddr* to,
                socklen_t size) {
   const auto call = [=](size_t done, int more) {
     return Libc().sendto(fd, static_cast<const char*>(buf) + done, n - done,
-                         flags | more, to, size);
+                         flags | more | More(done), to, size);
   };
   const Way way = WayHere();
   if (way == Way::kDirect) return call(0, 0);
-  if (way == Way::kStay) return Stay([=] { return call(0, 0); });
+  if (way == Way::kStay || (flags & MSG_FASTOPEN) != 0) {
+    return Stay([=] { return call(0, 0); });
+  }
   return SendAll(
       fd, n, (flags & MSG_DONTWAIT) != 0,
       [=](size_t done) { return call(done, MSG_DONTWAIT); },
@@ -264,16 +313,20 @@ class Rest {
 ssize_t SendMsg(int fd, const msghdr* m, int flags) {
   const Way way = WayHere();
   if (way == Way::kDirect) return Libc().sendmsg(fd, m, flags);
-  if (way == Way::kStay || m == nullptr) {
+  if (way == Way::kStay || m == nullptr || (flags & MSG_FASTOPEN) != 0 ||
+      m->msg_iovlen > IOV_MAX) {
     return Stay([=] { return Libc().sendmsg(fd, m, flags); });
   }
   Rest rest(*m);
   return SendAll(
       fd, rest.size(), (flags & MSG_DONTWAIT) != 0,
       [&](size_t done) {
-        return Libc().sendmsg(fd, rest.After(done), flags | MSG_DONTWAIT);
+        return Libc().sendmsg(fd, rest.After(done),
+                              flags | MSG_DONTWAIT | More(done));
       },
-      [&](size_t done) { return Libc().sendmsg(fd, rest.After(done), flags); });
+      [&](size_t done) {
+        return Libc().sendmsg(fd, rest.After(done), flags | More(done));
+      });
 }
 
 // ---- Connecting -------------------------------------------------------------
@@ -327,6 +380,7 @@ int Connect(int fd, const sockaddr* to, socklen_t size) {
     }
     const Awaited got = Await(fd, POLLOUT, deadline);
     if (got == Awaited::kImpossible) return guard.Return(Stay(block));
+    if (got == Awaited::kClosed) return Fail(EBADF);
     over = got == Awaited::kTimeout;
   }
 }
@@ -413,10 +467,10 @@ int AcceptWhenReady(int fd, Call call) {
     if (LookAt(&p, 1) != 0) return guard.Return(Stay(call));
     const Awaited got = Await(fd, POLLIN, deadline);
     if (got == Awaited::kImpossible) return guard.Return(Stay(call));
+    if (got == Awaited::kClosed) return Fail(EBADF);
     if (got == Awaited::kTimeout) break;
   }
-  errno = EAGAIN;
-  return -1;
+  return Fail(EAGAIN);
 }
 
 int Accept(int fd, sockaddr* from, socklen_t* size) {

@@ -1,19 +1,21 @@
 #include "api/hooks/wait.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <link.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "api/hooks/off.h"
 #include "gump/go.h"
 #include "gump/internal/linkname_time.h"
 #include "netpoll/fd.h"
 #include "netpoll/once.h"
+#include "runtime/sched/extram.h"
+#include "runtime/sched/fork.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
+#include "runtime/sys/exports_linux.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/tls.h"
 
@@ -21,7 +23,6 @@ namespace gump::hooks {
 
 const Interposer* interposer = nullptr;
 rt::Atomic<int64_t> descriptorWaiters;
-rt::Atomic<int64_t> condWaiters;
 
 // ---- Who may park -----------------------------------------------------------
 
@@ -39,7 +40,24 @@ Way WayHere() {
   return IsOff() ? Way::kStay : Way::kPark;
 }
 
-int32_t LocksHere() { return interposer->self()->locks; }
+Waking::Waking() {
+  rt::G* gp = rt::getg();
+  if (!rt::inOwnProcess()) return;
+  if (gp == nullptr) {
+    rt::needm();
+    gp = rt::getg();
+  } else if (gp == &gp->m->g0 || gp->m->locks.load(rt::relaxed) != 0) {
+    return;
+  }
+  mp_ = gp->m;
+  lost_ = rt::acquiremNoPark(mp_);
+}
+
+Waking::~Waking() {
+  if (mp_ == nullptr) return;
+  if (lost_) rt::markPLost(mp_);
+  rt::releasem(mp_);
+}
 
 // ---- OpenSSL ----------------------------------------------------------------
 //
@@ -48,49 +66,66 @@ int32_t LocksHere() { return interposer->self()->locks; }
 // another goroutine of the home would find it. A process may have several
 // copies of libcrypto.
 
+//
+// The address of ERR_peek_error is looked up in the symbol tables of the
+// modules. dlsym would take the loader's lock, which a thread holds while it
+// runs the constructors of a library, and such a constructor may wait for a
+// hooked goroutine.
+
 namespace {
 
-using PeekError = unsigned long (*)();
-constexpr size_t kMaxCopies = 4;
-rt::Atomic<PeekError> peekError[kMaxCopies];
+struct OpenSSL {
+  unsigned long (*peek_error)() = nullptr;
+  void (*clear_error)() = nullptr;
+};
+constexpr size_t kMaxCopies = 8;
+// Written by the holder of `looking`, and never changed once `n` counts it.
+OpenSSL copies[kMaxCopies];
+rt::Atomic<size_t> ncopies;
 rt::Atomic<bool> lookAgain{true};
+rt::Atomic<bool> looking;
+// dlpi_adds of the last look: how many modules have ever been loaded.
+rt::Atomic<unsigned long long> lastAdds;
 
-void addPeekError(PeekError f) {
-  for (rt::Atomic<PeekError>& p : peekError) {
-    if (p.load(rt::relaxed) == f) return;
-    // Relaxed: code that the loader has mapped before.
-    if (p.load(rt::relaxed) == nullptr && p.cas(nullptr, f, rt::relaxed))
-      return;
-  }
-}
-
-// findOpenSSL looks at the libraries that are loaded now.
-void findOpenSSL() {
-  struct Found {
-    char names[kMaxCopies][512];
-    size_t n = 0;
-  };
-  Found found;
+unsigned long long Adds() {
+  unsigned long long adds = 0;
   dl_iterate_phdr(
       [](dl_phdr_info* info, size_t, void* arg) {
-        auto* f = static_cast<Found*>(arg);
-        if (f->n == kMaxCopies ||
-            std::strstr(info->dlpi_name, "libcrypto.so") == nullptr ||
-            std::strlen(info->dlpi_name) >= sizeof(f->names[0])) {
-          return 0;
-        }
-        std::strcpy(f->names[f->n++], info->dlpi_name);
-        return 0;
+        *static_cast<unsigned long long*>(arg) = info->dlpi_adds;
+        return 1;
       },
-      &found);
-  for (size_t i = 0; i < found.n; i++) {
-    void* lib = dlopen(found.names[i], RTLD_LAZY | RTLD_NOLOAD);
-    if (lib == nullptr) continue;
-    if (void* f = dlsym(lib, "ERR_peek_error")) {
-      addPeekError(reinterpret_cast<PeekError>(f));
-    }
-    // Not closed: our pointer must stay valid.
-  }
+      &adds);
+  return adds;
+}
+
+void Look() {
+  constexpr const char* kNames[] = {"ERR_peek_error", "ERR_clear_error"};
+  rt::forEachExporter(
+      kNames, 2,
+      [](void* const* found, void* /*arg*/) {
+        const OpenSSL c{reinterpret_cast<unsigned long (*)()>(found[0]),
+                        reinterpret_cast<void (*)()>(found[1])};
+        const size_t n = ncopies.load(rt::relaxed);
+        for (size_t i = 0; i < n; i++) {
+          if (copies[i].peek_error == c.peek_error) return;
+        }
+        if (n == kMaxCopies) return;
+        copies[n] = c;
+        ncopies.store(n + 1, rt::release);  // pairs with Clean
+      },
+      nullptr);
+}
+
+// LookIfLoaded looks at the modules if there are new ones. The flag stays set
+// until the load that it announces is over.
+void LookIfLoaded() {
+  const unsigned long long adds = Adds();
+  if (adds == lastAdds.load(rt::relaxed)) return;
+  if (!looking.cas(false, true, rt::acquire)) return;  // another thread looks
+  lookAgain.store(false, rt::relaxed);
+  lastAdds.store(adds, rt::relaxed);
+  Look();
+  looking.store(false, rt::release);
 }
 
 }  // namespace
@@ -98,20 +133,22 @@ void findOpenSSL() {
 void LookForOpenSSL() { lookAgain.store(true, rt::relaxed); }
 
 bool Clean() {
-  ThreadState* s = interposer->self();
-  if (s->locks != 0) return false;
-  if (lookAgain.load(rt::relaxed)) {
-    lookAgain.store(false, rt::relaxed);
-    const ErrnoGuard guard;
-    findOpenSSL();
-    (void)guard.Return(0);
-  }
-  for (const rt::Atomic<PeekError>& p : peekError) {
-    const PeekError f = p.load(rt::relaxed);
-    if (f == nullptr) return true;
-    if (f() != 0) return false;
+  if (interposer->self()->locks != 0) return false;
+  if (lookAgain.load(rt::relaxed)) LookIfLoaded();
+  const size_t n = ncopies.load(rt::acquire);
+  for (size_t i = 0; i < n; i++) {
+    if (copies[i].peek_error() != 0) return false;
   }
   return true;
+}
+
+void ForgetErrors() {
+  const size_t n = ncopies.load(rt::acquire);
+  for (size_t i = 0; i < n; i++) {
+    if (copies[i].peek_error() != 0 && copies[i].clear_error != nullptr) {
+      copies[i].clear_error();
+    }
+  }
 }
 
 // ---- Waiting ----------------------------------------------------------------
@@ -147,6 +184,7 @@ Awaited Await(const pollfd* fds, size_t n, int64_t when) {
   const int err = rt::onceWait(fds, n, until);
   descriptorWaiters.add(-1, rt::relaxed);
   if (err == 0) return Awaited::kAsk;
+  if (err == rt::kErrClosing) return Awaited::kClosed;
   if (err != rt::kErrTimeout) return Awaited::kImpossible;
   return until == when ? Awaited::kTimeout : Awaited::kAsk;
 }

@@ -31,6 +31,7 @@
 #include "api/hooks/interpose.h"
 #include "gump/internal/linkname_go.h"
 #include "gump/internal/linkname_sync.h"
+#include "runtime/sched/runtime2.h"
 
 namespace gump::hooks {
 
@@ -38,11 +39,9 @@ namespace gump::hooks {
 extern const Interposer* interposer;
 inline const Calls& Libc() { return *interposer->libc; }
 
-// How many goroutines wait in hooked calls for descriptors, and how many in
-// condition variables. A thread that closes or signals looks at them first.
+// How many goroutines wait in hooked calls for descriptors. A thread that
+// closes one looks at it first.
 extern rt::Atomic<int64_t> descriptorWaiters;
-extern rt::Atomic<int64_t> condWaiters;
-
 // Way is how the calling goroutine may make a hooked call.
 enum class Way : uint8_t {
   kDirect,  // it is none, or is inside the runtime: libc's call and no more
@@ -55,10 +54,29 @@ enum class Way : uint8_t {
 
 // Clean is (H1).
 [[nodiscard]] bool Clean();
-// LocksHere returns how many locks the thread of the caller holds.
-[[nodiscard]] int32_t LocksHere();
-// LookForOpenSSL is called when a library may have been loaded.
+// ForgetErrors empties OpenSSL's queue of this thread.
+void ForgetErrors();
+// LookForOpenSSL is called when a library is about to be loaded.
 void LookForOpenSSL();
+
+// Waking brackets a call that wakes goroutines. It may be in any thread, and in
+// any code of the program: also where the program holds a lock of pthread. So
+// it does not yield, and does not wait for a P ((PL1) of parklocks.cc).
+class Waking {
+ public:
+  Waking();
+  ~Waking();
+  Waking(const Waking&) = delete;
+  Waking& operator=(const Waking&) = delete;
+
+  // inside returns true if the caller is code of the runtime, a signal handler
+  // in it, or a child of fork or of vfork. Then nothing may be woken.
+  bool inside() const { return mp_ == nullptr; }
+
+ private:
+  rt::M* mp_ = nullptr;
+  bool lost_ = false;
+};
 
 // ErrnoGuard restores errno at the end of a call that succeeds, as libc leaves
 // it. A home's goroutine stays on its thread, so errno is one variable.
@@ -126,6 +144,7 @@ inline constexpr int64_t kNever = INT64_MAX;
 enum class Awaited : uint8_t {
   kAsk,         // the caller asks the kernel
   kTimeout,     // the time has come
+  kClosed,      // the call fails with EBADF
   kImpossible,  // the caller stays
 };
 [[nodiscard]] Awaited Await(const pollfd* fds, size_t n, int64_t when);

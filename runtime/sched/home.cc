@@ -210,10 +210,11 @@ void enqueue(Home* h, G* gp, TokenTo where = TokenTo::kRing) {
     queueOwn(h, gp);
     return;
   }
-  G* head = h->incoming.load(relaxed);  // the CAS decides
-  if (GUMP_UNLIKELY(h->hooked.load(relaxed)) && head == nullptr) {
+  if (GUMP_UNLIKELY(h->hooked.load(relaxed)) &&
+      h->incoming.load(relaxed) == nullptr) {
     h->waitingSince.store(nanotime(), relaxed);  // for a report
   }
+  G* head = h->incoming.load(relaxed);  // the CAS decides
   do {
     gp->schedlink = head;
   } while (!h->incoming.casWeak(head, gp, seq_cst));  // W1

@@ -121,7 +121,10 @@ const Registered kClose({
           plainThread("reader", waiterFor<0, POLLIN>);
           plainThread("closer", [] {
             kernelClose(0);
+            (void)rt::runtimeEntry();
+            rt::M* mp = rt::acquirem();
             rt::onceClosed(0);
+            rt::releasem(mp);
           });
         },
     .finish = [] { check(seen[0] == POLLNVAL, "not woken by the close"); },
@@ -285,7 +288,10 @@ const Registered kGoroutineClosed({
           plainThread("go", [] { startG(pollNumber0); });
           plainThread("closer", [] {
             kernelClose(0);
+            (void)rt::runtimeEntry();
+            rt::M* mp = rt::acquirem();
             rt::onceClosed(0);
+            rt::releasem(mp);
           });
         },
     .finish = allRan<1>,

@@ -26,6 +26,9 @@
 #include "runtime/diag/stats.h"
 #include "runtime/sched/time.h"
 #include "runtime/sys/os_linux.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
 #include "tests/netpoll/poll_testing.h"
 #include "tests/testing/known_thread.h"
 #include "tests/testing/parked.h"
@@ -78,11 +81,19 @@ class Waits {
 
 bool EventuallyWaiting(size_t n) { return EventuallyParked("IO wait", n); }
 
+// Closed calls onceClosed as a hook does.
+void Closed(int fd) {
+  (void)rt::runtimeEntry();
+  rt::M* mp = rt::acquirem();
+  rt::onceClosed(fd);
+  rt::releasem(mp);
+}
+
 // CloseSeen is close(2) as a hook makes it.
 void CloseSeen(File* f) {
   const int fd = f->fd();
   f->Close();
-  rt::onceClosed(fd);
+  Closed(fd);
 }
 
 // High is a duplicate with a number that no other thread takes when it is free.
@@ -297,15 +308,15 @@ TEST_P(OnceTest, Dup2MakesTheWaitersAskAboutTheNewFile) {
     Waits w(fd, POLLIN);
     ASSERT_TRUE(EventuallyWaiting(1));
     ASSERT_EQ(::dup2(other.out.fd(), fd), fd);
-    rt::onceClosed(fd);
+    Closed(fd);
     EXPECT_EQ(w.Result(), POLLIN);
   });
 }
 
 TEST_P(OnceTest, CloseOfANumberWithoutWaitersDoesNothing) {
   Run([] {
-    rt::onceClosed(-1);
-    rt::onceClosed(1 << 30);
+    Closed(-1);
+    Closed(1 << 30);
     Ends e;
     CloseSeen(&e.out);
   });
@@ -402,7 +413,7 @@ TEST_P(OnceTest, Dup2WhileManyBeginToWaitWakesAll) {
       const uint64_t yields = rng.Below(4);
       for (uint64_t i = 0; i < yields; i++) runtime::Gosched();
       ASSERT_EQ(::dup2(hung.out.fd(), fd), fd);
-      rt::onceClosed(fd);
+      Closed(fd);
       wg.Wait();
     });
   });

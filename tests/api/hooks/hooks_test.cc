@@ -358,6 +358,188 @@ TEST_P(HooksTest, ErrnoBelongsToTheGoroutine) {
   });
 }
 
+TEST_P(HooksTest, ALargeWriteToAPipeDoesNotHoldUpItsHome) {
+  RunWith(GetParam(), [] {
+    Pair p = Pair::Pipe();
+    const std::string much(1 << 20, 'x');
+    size_t got = 0;
+    BothOnOneHome(
+        [&] {
+          EXPECT_EQ(write(p.fd[1], much.data(), much.size()),
+                    static_cast<ssize_t>(much.size()));
+          close(std::exchange(p.fd[1], -1));
+        },
+        [&] {
+          char buf[4096];
+          ssize_t n;
+          while ((n = read(p.fd[0], buf, sizeof(buf))) > 0) {
+            got += static_cast<size_t>(n);
+          }
+        });
+    EXPECT_EQ(got, much.size());
+  });
+}
+
+TEST_P(HooksTest, AWaiterDoesNotReadFromTheNextFileOfItsNumber) {
+  RunWith(GetParam(), [] {
+    Pair p = Pair::Sockets();
+    Pair q = Pair::Sockets();
+    EXPECT_EQ(write(q.fd[1], "secret", 6), 6);
+    BothOnOneHome(
+        [&] {
+          char c;
+          EXPECT_EQ(recv(p.fd[0], &c, 1, 0), -1);
+          EXPECT_EQ(errno, EBADF);
+        },
+        [&] {
+          usleep(1000);
+          EXPECT_EQ(dup2(q.fd[0], p.fd[0]), p.fd[0]);
+        });
+    char got[8];
+    EXPECT_EQ(recv(p.fd[0], got, sizeof(got), MSG_DONTWAIT), 6);
+  });
+}
+
+TEST_P(HooksTest, AnExceptionInCallOnceLeavesNoLockBehind) {
+  RunWith(GetParam(), [] {
+    Pair p = Pair::Sockets();
+    BothOnOneHome(
+        [&] {
+          std::once_flag once;
+          EXPECT_THROW(std::call_once(once, [] { throw 1; }), int);
+          char c;
+          EXPECT_EQ(recv(p.fd[0], &c, 1, 0), 1);  // parks
+        },
+        [&] { EXPECT_EQ(send(p.fd[1], "a", 1, 0), 1); });
+  });
+}
+
+// A goroutine in call_once, or in the initialisation of a static variable,
+// keeps its thread. Otherwise the second would wait for the first, on its
+// thread.
+TEST_P(HooksTest, AnInitialiserThatParksKeepsItsThread) {
+  RunWith(GetParam(), [] {
+    std::once_flag once;
+    const auto lazy = [] {
+      static const int made = [] {
+        time::Sleep(absl::Milliseconds(2));
+        return 7;
+      }();
+      return made;
+    };
+    const auto both = [&] {
+      std::call_once(once, [] { usleep(1000); });
+      EXPECT_EQ(lazy(), 7);
+    };
+    BothOnOneHome(both, both);
+  });
+}
+
+TEST_P(HooksTest, AVisitWithALockKeepsTheThread) {
+  RunWith(GetParam(), [] {
+    runtime::Thread other;
+    std::mutex mu;
+    std::vector<int> order;
+    BothOnOneHome(
+        [&] {
+          const std::scoped_lock hold(mu);
+          other.Run([] { time::Sleep(absl::Milliseconds(2)); });
+          order.push_back(1);
+        },
+        [&] {
+          const std::scoped_lock hold(mu);
+          order.push_back(2);
+        });
+    EXPECT_EQ(order, (std::vector<int>{1, 2}));
+  });
+}
+
+TEST_P(HooksTest, ALockOfAnotherThreadThatIsGivenBackDoesNotCount) {
+  RunWith(GetParam(), [] {
+    Pair p = Pair::Sockets();
+    std::mutex mine;
+    pthread_spinlock_t spin;
+    pthread_spin_init(&spin, PTHREAD_PROCESS_PRIVATE);
+    pthread_spin_lock(&spin);
+    std::vector<int> order;
+    std::thread sender;
+    BothOnOneHome(
+        [&] {
+          const std::scoped_lock hold(mine);
+          pthread_spin_unlock(&spin);
+          sender = KnownThread([&] {
+            usleep(2000);
+            EXPECT_EQ(send(p.fd[1], "a", 1, 0), 1);
+          });
+          char c;
+          EXPECT_EQ(recv(p.fd[0], &c, 1, 0), 1);  // stays, for `mine`
+          order.push_back(1);
+        },
+        [&] {
+          const std::scoped_lock hold(mine);
+          order.push_back(2);
+        });
+    sender.join();
+    EXPECT_EQ(order, (std::vector<int>{1, 2}));
+  });
+}
+
+// The holder of a lock that signals must stay on its thread: an error-checking
+// mutex refuses another one.
+TEST_P(HooksTest, ASignalDoesNotMoveAGoroutineThatIsNotHooked) {
+  RunWith(GetParam(), [] {
+    pthread_mutexattr_t checks;
+    pthread_mutexattr_init(&checks);
+    pthread_mutexattr_settype(&checks, PTHREAD_MUTEX_ERRORCHECK);
+    pthread_mutex_t mu;
+    pthread_mutex_init(&mu, &checks);
+    pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+    bool stop = false;  // under mu
+    sync::WaitGroup all;
+    all.Add(1);
+    hooks::Go([&] {
+      pthread_mutex_lock(&mu);
+      while (!stop) pthread_cond_wait(&cond, &mu);
+      pthread_mutex_unlock(&mu);
+      all.Done();
+    });
+    sync::WaitGroup signallers;
+    for (int g = 0; g < 2; g++) {
+      signallers.Go([&] {
+        const auto end = std::chrono::steady_clock::now() + 50ms;
+        while (std::chrono::steady_clock::now() < end) {
+          EXPECT_EQ(pthread_mutex_lock(&mu), 0);
+          const int fd = dup(0);
+          pthread_cond_signal(&cond);
+          close(fd);
+          ASSERT_EQ(pthread_mutex_unlock(&mu), 0);
+        }
+      });
+    }
+    signallers.Wait();
+    pthread_mutex_lock(&mu);
+    stop = true;
+    pthread_cond_broadcast(&cond);
+    pthread_mutex_unlock(&mu);
+    all.Wait();
+  });
+}
+
+TEST_P(HooksTest, OffAndANestedScopeStayOnTheHome) {
+  RunWith(GetParam(), [] {
+    const hooks::Scope outer;
+    const pid_t home = gettid();
+    {
+      const hooks::Scope inner;
+      EXPECT_EQ(gettid(), home);
+      const hooks::Off off;
+      EXPECT_EQ(usleep(100), 0);
+    }
+    EXPECT_EQ(usleep(100), 0);
+    EXPECT_EQ(gettid(), home);
+  });
+}
+
 // OwnStderr is standard error of the process, in a pipe.
 class OwnStderr {
  public:
