@@ -142,7 +142,7 @@ class StopStateTest : public ::testing::TestWithParam<std::tuple<State, int>> {
 };
 INSTANTIATE_TEST_SUITE_P(, StopStateTest,
                          ::testing::Combine(::testing::ValuesIn(kStates),
-                                            ::testing::Values(1, 2, 4, 8)),
+                                            testing::Gomaxprocs()),
                          StopStateTest::Name);
 
 TEST_P(StopStateTest, TheWorldStops) {
