@@ -203,6 +203,7 @@ TEST_P(TraceTest, GoroutineThatOnlyComputesMayEndTheGeneration) {
 }
 
 TEST_P(TraceTest, GoroutinesThatLoseTheirPInManyGenerationsAreInIt) {
+  constexpr int kGenerations = rt::kSanitizerBuild ? 60 : 300;
   const TempFile file;
   const int null = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
   ASSERT_GE(null, 0);
@@ -221,14 +222,16 @@ TEST_P(TraceTest, GoroutinesThatLoseTheirPInManyGenerationsAreInIt) {
       });
     }
     // A generation ends with each.
-    for (int i = 0; i < 300; i++) EXPECT_TRUE(recorder.WriteTo(null).ok());
+    for (int i = 0; i < kGenerations; i++) {
+      EXPECT_TRUE(recorder.WriteTo(null).ok());
+    }
     over = true;
     wg.Wait();
     recorder.Stop();
     trace::Stop();
   });
   ::close(null);
-  EXPECT_GE(ReadTrace(file.Contents()).generations, 300u);
+  EXPECT_GE(ReadTrace(file.Contents()).generations, size_t{kGenerations});
 }
 
 // A goroutine whose call ends after main gets no P. Most of the time, no thread

@@ -26,6 +26,7 @@
 #include "gump/sync/waitgroup.h"
 #include "gump/time.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sys/sanitizer.h"
 #include "tests/testing/panic_text.h"
 #include "tests/testing/scoped_env.h"
 #include "tests/testing/sleep_on_threads.h"
@@ -470,11 +471,12 @@ TEST_P(AffinityTest, ThreadMadeByALockedGoroutineIsFree) {
 // ---- taskset and cpusets ----------------------------------------------------
 
 TEST_P(AffinityTest, MaskOfTasksetIsNeverLeft) {
+  static constexpr int kRounds = rt::kSanitizerBuild ? 25 : 100;
   const ScopedEnv affinity("GUMP_AFFINITY", "core");
   Program([] {
     std::atomic<bool> stop = false;
     std::thread taskset([&] {
-      for (int round = 0; round < 100; round++) {
+      for (int round = 0; round < kRounds; round++) {
         const Cpus cpus = {Nth(round)};
         SetMaskOfAll(cpus);
         for (int i = 0; i < 5; i++) {

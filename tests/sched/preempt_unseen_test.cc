@@ -19,6 +19,7 @@
 #include <string>
 #include <thread>
 #include <tuple>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -182,14 +183,30 @@ class UnseenDeathTest : public ::testing::TestWithParam<Row> {
     Fail("Run returned");
   }
 };
+
+// Release has every row. The rows differ in decisions, and not in memory that
+// goroutines share. So with a sanitizer a few rows stand for all.
+std::vector<int> Procs() {
+  if constexpr (rt::kSanitizerBuild) return {2};
+  return {1, 2};
+}
+std::vector<int> SourcesThatGo() {
+  if constexpr (rt::kSanitizerBuild) {
+    return {kClock, kPath | kTaskDir | kClock, kRoot | kTaskDir};
+  }
+  return {kPath,
+          kClock,
+          kPath | kClock,
+          kPath | kTaskDir,
+          kPath | kTaskDir | kClock,
+          kRoot,
+          kRoot | kClock,
+          kRoot | kTaskDir};
+}
 INSTANTIATE_TEST_SUITE_P(
     , UnseenDeathTest,
-    ::testing::Combine(::testing::Values(1, 2),
-                       ::testing::Values(kPath, kClock, kPath | kClock,
-                                         kPath | kTaskDir,
-                                         kPath | kTaskDir | kClock, kRoot,
-                                         kRoot | kClock, kRoot | kTaskDir),
-                       ::testing::Bool()),
+    ::testing::Combine(::testing::ValuesIn(Procs()),
+                       ::testing::ValuesIn(SourcesThatGo()), ::testing::Bool()),
     RowName);
 
 TEST_P(UnseenDeathTest, ComputingHoldsUpNoGoroutine) {

@@ -247,7 +247,7 @@ TEST(CpuProfilePlainThreadTest, ProfileNeedsNoGoroutines) {
 // Each file gets one whole profile, or nothing.
 TEST_P(CpuProfileTest, RacedStartAndStopTakeTurns) {
   Run([] {
-    constexpr int kGoroutines = 10, kRounds = 20;
+    constexpr int kGoroutines = 10, kRounds = rt::kSanitizerBuild ? 5 : 20;
     std::vector<TempFile> files(kGoroutines * kRounds);
     std::atomic<int> started{0};
     sync::WaitGroup wg;
@@ -422,6 +422,7 @@ TEST_F(CpuProfileSignalTest, SignalFromKillStillEndsTheProgram) {
 
 // A signal that comes after the end would end the program.
 TEST_F(CpuProfileSignalTest, NoSignalComesAfterTheEnd) {
+  constexpr int kRounds = rt::kSanitizerBuild ? 30 : 100;
   ::signal(SIGPROF, SIG_DFL);
   testing::RunWith(4, [] {
     std::atomic<bool> stop{false};
@@ -434,7 +435,9 @@ TEST_F(CpuProfileSignalTest, NoSignalComesAfterTheEnd) {
     std::thread thread([&] {
       while (!stop) Busy(1);
     });
-    for (int i = 0; i < 100; i++) (void)Profiled([] { Busy(2); }, 10'000);
+    for (int i = 0; i < kRounds; i++) {
+      (void)Profiled([] { Busy(2); }, 10'000);
+    }
     stop = true;
     wg.Wait();
     thread.join();

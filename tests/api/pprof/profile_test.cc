@@ -25,6 +25,7 @@
 #include "gump/status.h"
 #include "gump/sync/mutex.h"
 #include "gump/sync/waitgroup.h"
+#include "runtime/sys/sanitizer.h"
 #include "tests/testing/parked.h"
 #include "tests/testing/profile_reader.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -298,6 +299,9 @@ TEST(ProfileThreadTest, PlainThreadsWriteProfilesBeforeAndAfterRun) {
   }).join();
 }
 
+// With a sanitizer a profile among goroutines that compute takes long.
+constexpr int kReads = rt::kSanitizerBuild ? 3 : 10;
+
 // Goroutines run, park and end while profiles are taken by several others.
 TEST_P(ProfileTest, TestGoroutineProfileConcurrency) {
   Run([] {
@@ -320,7 +324,9 @@ TEST_P(ProfileTest, TestGoroutineProfileConcurrency) {
     sync::WaitGroup wg;
     for (int i = 0; i < 3; i++) {
       wg.Go([] {
-        for (int k = 0; k < 10; k++) EXPECT_GE(Read("goroutine").Sum(""), 5);
+        for (int k = 0; k < kReads; k++) {
+          EXPECT_GE(Read("goroutine").Sum(""), 5);
+        }
       });
     }
     wg.Wait();
@@ -344,7 +350,7 @@ TEST_P(ProfileTest, TestGoroutineProfileLabelRace) {
         }
       });
     }
-    for (int k = 0; k < 20; k++) {
+    for (int k = 0; k < 2 * kReads; k++) {
       for (const Profile::Sample& s : Read("goroutine").samples) {
         if (s.labels.empty()) continue;
         ASSERT_EQ(s.labels.size(), 2u);
