@@ -177,6 +177,14 @@ function(gump_traced_test path)
     ENVIRONMENT "${gump_test_env};GODEBUG=schedtrace=10,scheddetail=1;GUMP_STRESS_SECONDS=0.15")
 endfunction()
 
+# gump_long(name...): these tests also have the label long. They take much time, and few changes break them. tools/gump test
+# leaves them out, unless it has --full.
+function(gump_long)
+  foreach(name IN LISTS ARGN)
+    set_property(TEST ${name} APPEND PROPERTY LABELS long)
+  endforeach()
+endfunction()
+
 # The poller's back ends.
 set(gump_backends epoll uring)
 # The examples that these tests run.
@@ -244,6 +252,7 @@ function(gump_refusal_test path)
       LABELS fault
       ENVIRONMENT "${gump_test_env};GTEST_TOTAL_SHARDS=4;GTEST_SHARD_INDEX=${index}")
   endforeach()
+  gump_long(${path}_2 ${path}_3 ${path}_4)  # every fourth test is a sample
 endfunction()
 
 # gump_fault_test(path): a gump_refusal_test that interposes libc's functions (fault/interpose.h).
@@ -319,6 +328,7 @@ function(gump_lint_tests)
   add_test(NAME lint/headers COMMAND ${CMAKE_COMMAND} --build ${PROJECT_BINARY_DIR} --target all_verify_interface_header_sets)
   set_tests_properties(lint/includes lint/sources lint/examples lint/prose lint/cited lint/format lint/tidy lint/headers PROPERTIES LABELS lint TIMEOUT ${gump_test_idle_timeout})
   set_tests_properties(lint/tidy lint/headers PROPERTIES COST ${gump_test_first})
+  gump_long(lint/tidy lint/headers)  # tools/gump lint runs them
 endfunction()
 
 # gump_install_tests(): another project finds the installed package, as an archive and as a shared library. The archive is
@@ -335,6 +345,7 @@ function(gump_install_tests)
   set_tests_properties(install/shared PROPERTIES DEPENDS install/static)  # ccache then has the objects of its programs
   add_test(NAME install/flags COMMAND ${CMAKE_CURRENT_LIST_DIR}/flags/check_flags.py)
   set_tests_properties(install/flags PROPERTIES LABELS install TIMEOUT ${gump_test_idle_timeout} SKIP_RETURN_CODE 77 COST ${gump_test_first})
+  gump_long(install/shared install/flags)
 endfunction()
 
 # gump_lto_tests(): with link-time optimisation, full and thin, programs work and keep no thread-local address across a
@@ -348,6 +359,7 @@ function(gump_lto_tests)
       ${kind} ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/lto_test/${kind})
     set_tests_properties(lto/${kind} PROPERTIES LABELS lto TIMEOUT ${gump_test_idle_timeout} SKIP_RETURN_CODE 77 COST ${gump_test_first})
   endforeach()
+  gump_long(lto/full lto/thin)
 endfunction()
 
 # gump_gdb_tests(path): a debugger comes and goes, walks stacks, and looks at the program <path>. LeakSanitizer does not work under a debugger.
