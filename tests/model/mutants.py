@@ -62,9 +62,16 @@ def models():
     return {name for path in sources for name in re.findall(r'\.name = "(\w+)"', path.read_text())}
 
 
+def in_cmake(variable):
+    """The words of a list in CMakeLists.txt."""
+    return re.search(rf"set\({variable}\s([^)]*)\)", (LIST.parent / "CMakeLists.txt").read_text()).group(1).split()
+
+
 def problems(mutants):
     defined = models()
-    listed = re.search(r"set\(models\s([^)]*)\)", (LIST.parent / "CMakeLists.txt").read_text()).group(1).split()
+    listed = in_cmake("models")
+    for name in sorted(set(in_cmake("deep_models")) - defined):
+        yield f"{name}: deep, but no model"
     for name in sorted(defined.symmetric_difference(listed)):
         yield f"{name}: not both a model and in CMakeLists.txt"
     for name in sorted(defined - {name for m in mutants for name in m.models}):
@@ -121,10 +128,12 @@ class Copy:
         run(["cmake", "--build", self.build, "--target", "gump_model", "-j", str(jobs)])
 
     def explore(self, models):
-        """The first line of the first failure, or None."""
+        """The first line of the first failure, or None. The bounds are those of the test of the model."""
         program = self.build / "tests/model/gump_model"
+        deep, bounds = in_cmake("deep_models"), in_cmake("deep_bounds")
         for model in models:
-            done = subprocess.run([program, model], capture_output=True, text=True, timeout=TIMEOUT_S)
+            command = [program, model, *(bounds if model in deep else [])]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
             if done.returncode == 0:
                 continue
             if done.returncode < 0:
