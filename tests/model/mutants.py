@@ -122,7 +122,7 @@ class Copy:
     def configure(self):
         self.top.mkdir(parents=True, exist_ok=True)
         run(["cmake", "-G", "Ninja", "-S", self.src, "-B", self.build, "-DCMAKE_BUILD_TYPE=Release",
-             "-DGUMP_BUILD_EXAMPLES=OFF", "-DGUMP_INSTALL=OFF"])
+             "-DGUMP_BUILD_EXAMPLES=OFF", "-DGUMP_INSTALL=OFF", "-DGUMP_MODEL_UNITY=OFF"])
 
     def make(self, jobs):
         run(["cmake", "--build", self.build, "--target", "gump_model", "-j", str(jobs)])
