@@ -328,7 +328,6 @@ function(gump_lint_tests)
   add_test(NAME lint/headers COMMAND ${CMAKE_COMMAND} --build ${PROJECT_BINARY_DIR} --target all_verify_interface_header_sets)
   set_tests_properties(lint/includes lint/sources lint/examples lint/prose lint/cited lint/format lint/tidy lint/headers PROPERTIES LABELS lint TIMEOUT ${gump_test_idle_timeout})
   set_tests_properties(lint/tidy lint/headers PROPERTIES COST ${gump_test_first})
-  gump_long(lint/tidy lint/headers)  # tools/gump lint runs them
 endfunction()
 
 # gump_install_tests(): another project finds the installed package, as an archive and as a shared library. The archive is
@@ -345,7 +344,7 @@ function(gump_install_tests)
   set_tests_properties(install/shared PROPERTIES DEPENDS install/static)  # ccache then has the objects of its programs
   add_test(NAME install/flags COMMAND ${CMAKE_CURRENT_LIST_DIR}/flags/check_flags.py)
   set_tests_properties(install/flags PROPERTIES LABELS install TIMEOUT ${gump_test_idle_timeout} SKIP_RETURN_CODE 77 COST ${gump_test_first})
-  gump_long(install/shared install/flags)
+  gump_long(install/flags)
 endfunction()
 
 # gump_lto_tests(): with link-time optimisation, full and thin, programs work and keep no thread-local address across a
