@@ -118,28 +118,36 @@ int32_t runningOf(uint32_t s) { return static_cast<int32_t>(s & 0xffff); }
 int32_t releasedOf(uint32_t s) { return static_cast<int32_t>(s >> 16); }
 int32_t usedOf(uint32_t s) { return runningOf(s) + releasedOf(s); }
 
+// countAnew is countRunnable for a P that counts another group, or for no P.
+// On, P, Locks, Parks: as countRunnable.
+GUMP_NOINLINE void countAnew(P* pp, Group* g, int32_t n) {
+  if (pp == nullptr) {
+    g->runnable.add(n, relaxed);
+    return;
+  }
+  // Both are written by us only.
+  if (Group* old = pp->countedGroup.load(relaxed); old != nullptr) {
+    LockScope l(&old->mu);
+    old->runnable.add(pp->countedRunnable.load(relaxed), relaxed);
+    pp->countedRunnable.store(0, relaxed);
+    pp->countedGroup.store(nullptr, relaxed);
+  }
+  pp->countedGroup.store(g, release);  // pairs with groupRunnable
+  pp->countedRunnable.store(n, relaxed);
+}
+
 // countRunnable adds n to the number of runnable goroutines of g. A P keeps the
 // changes of one group to itself, because a read-modify-write for each wake-up
 // and each switch would cost more than the rest of it. mu is held while they
 // move to the group, so that groupRunnable misses none of them. That is the mu
 // of another group, so the caller holds none.
 // On: any, m.locks > 0.  P: either.  Locks: takes a leaf.  Parks: no.
-void countRunnable(Group* g, int32_t n) {
+GUMP_ALWAYS_INLINE void countRunnable(Group* g, int32_t n) {
   P* pp = getg()->m->p;
-  if (pp == nullptr) {
-    g->runnable.add(n, relaxed);
-    return;
-  }
   // Both are written by us only.
-  Group* old = pp->countedGroup.load(relaxed);
-  if (GUMP_UNLIKELY(old != g)) {
-    if (old != nullptr) {
-      LockScope l(&old->mu);
-      old->runnable.add(pp->countedRunnable.load(relaxed), relaxed);
-      pp->countedRunnable.store(0, relaxed);
-      pp->countedGroup.store(nullptr, relaxed);
-    }
-    pp->countedGroup.store(g, release);  // pairs with groupRunnable
+  if (GUMP_UNLIKELY(pp == nullptr || pp->countedGroup.load(relaxed) != g)) {
+    countAnew(pp, g, n);
+    return;
   }
   pp->countedRunnable.store(pp->countedRunnable.load(relaxed) + n, relaxed);
 }

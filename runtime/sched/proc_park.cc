@@ -19,6 +19,7 @@
 //  (K3) On g0 m.locks is 1, from the acquirem before gumpMcall until the next
 //       goroutine is on its own stack. So g0 is never preempted, and no other
 //       thread takes its P (preempt_blocked.cc).
+#include "runtime/diag/debugvars.h"
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
 #include "runtime/diag/parklocks.h"
@@ -158,7 +159,7 @@ G* parkMember(G* gp) {
 // thread is never on a run queue.
 // On: a foreign thread.  P: none.  Locks: unlockf's; takes sched.lock.
 // Parks: blocks the thread.
-void parkForeign(G* gp, bool (*unlockf)(G*, void*), void* lock) {
+GUMP_NOINLINE void parkForeign(G* gp, bool (*unlockf)(G*, void*), void* lock) {
   M* mp = gp->m;
   Bubble* b = isIdleInSynctest(gp->waitreason) ? gp->bubble : nullptr;
   casgstatus(gp, kGrunning, kGwaiting);
@@ -325,27 +326,34 @@ bool mayGoDirectly(const G* gp) {
          !sanitizerOfProgram();
 }
 
+// parkSpecialOnG0 is the end of parkSpecial if there is no next goroutine. It
+// has a frame of its own, so that parkSpecial needs few registers.
+// On, P, Locks, Parks: as gopark.
+GUMP_NOINLINE void parkSpecialOnG0() { mcallAnnounced(parkMember); }
+
 // parkSpecial parks a goroutine that is special, or a foreign thread.
 // `commits`: unlockf never returns false, and may run on another goroutine's
 // stack.
 // On, Locks, Parks: as gopark.
 GUMP_NOINLINE void parkSpecial(G* gp, M* mp, bool (*unlockf)(G*, void*),
                                void* lock, bool commits) {
-  if (gp->foreign) {
+  if (GUMP_UNLIKELY(gp->foreign)) {
     parkForeign(gp, unlockf, lock);
     return;
   }
-  checkHeldLocks(gp, "parks", waitReasonString(gp->waitreason));
-  if (mp->p == nullptr) parkWithoutP();
+  if (GUMP_UNLIKELY(debug.parklocks == 1)) {  // waitReasonString is a call
+    reportHeldLocks(gp, "parks", waitReasonString(gp->waitreason));
+  }
+  if (GUMP_UNLIKELY(mp->p == nullptr)) parkWithoutP();
   mp->waitunlockf = unlockf;
   mp->waitlock = lock;
-  if (commits && mayGoDirectly(gp)) {
-    if (G* next = groupNext(gp, mp, /*yields=*/false)) {
-      switchTo(gp, mp, next, parkCommit);
-      return;
-    }
+  G* next = nullptr;
+  if (commits && mayGoDirectly(gp)) next = groupNext(gp, mp, /*yields=*/false);
+  if (GUMP_UNLIKELY(next == nullptr)) {
+    parkSpecialOnG0();
+    return;
   }
-  mcallAnnounced(parkMember);
+  switchTo(gp, mp, next, parkCommit);
 }
 
 // parkEntry is the common beginning of all ways of parking. Returns false if gp
