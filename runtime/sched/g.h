@@ -118,7 +118,7 @@ struct alignas(kCacheLine) G {
   bool foreign = false;     // pseudo-G of a foreign thread: it parks on its M's
                             // note and is never queued
   bool systemG = false;     // not counted by NumGoroutine, not shown by default
-  // These four share a byte, which only the owner of the G writes. The
+  // These five share a byte, which only the owner of the G writes. The
   // goroutine begins and ends by the slow paths beginCarefully and
   // endCarefully. True for the goroutine of Run, for those of the system, and,
   // if sanitizerOfProgram(), for all. Not reset when the G is reused: the slow
@@ -128,6 +128,9 @@ struct alignas(kCacheLine) G {
   bool mainReturned : 1 = false;
   bool goexited : 1 = false;         // it called Goexit
   bool lockWaitTracked : 1 = false;  // its wait for a lock is measured
+  // Its last declared call was long, so the next one gives up the P at once
+  // (proc_syscall.cc). A hint, and not reset when the G is reused.
+  bool callsBlock : 1 = false;
   // How often the time until it runs is counted; 0: it is not measured.
   uint8_t trackedWeight = 0;
   bool unguarded = false;  // its stack has a canary in place of a guard page

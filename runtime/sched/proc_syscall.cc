@@ -7,6 +7,22 @@
 // (exitsyscall), sysmon's retake, a stop-the-world, and forEachP. The M
 // remembers the P in oldp and tries it first. Only the outermost of nested
 // calls does all that.
+//
+// sysmon sees only after some 50 µs that a call blocks: that is its sleep, and
+// what the kernel adds. If many goroutines block, some wait in queues
+// meanwhile, and each of them would wait for sysmon to retake the P of the one
+// before. So a goroutine whose last call was long expects the next one to be
+// long, too. If goroutines wait when it begins, it hands its P on at once
+// (handOnAtOnce). It does what sysmon would do, only earlier: it takes the
+// published P by the same CAS, and calls handoffp. A short call ends the
+// expectation. So a wrong guess costs one hand-over per change between long and
+// short calls, and a goroutine whose calls are short pays nothing.
+//
+// If no goroutine waits, the P stays in kPsyscall, and with it the chance that
+// no thread has to be woken: the next goroutine that comes back from a call may
+// find it in its own oldp.
+#include <utility>
+
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
 #include "runtime/diag/parklocks.h"
@@ -22,6 +38,7 @@
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/switch.h"
 #include "runtime/sched/syscall.h"
+#include "runtime/sys/os_linux.h"
 #include "runtime/sys/tls.h"
 
 namespace gump::rt {
@@ -46,12 +63,35 @@ void entersyscallStopped(P* pp) {
   }
 }
 
-// entersyscallFuzzed retakes the caller's P at once, as sysmon might do later.
-// On: user.  P: pp, published.  Locks: takes sched.lock.  Parks: no.
-void entersyscallFuzzed(P* pp) {
+// A call that lasts for less than this, in ns, is short: sysmon would not have
+// retaken the P before its end.
+constexpr int64_t kShortCallNS = 20'000;
+
+// handOnAtOnce retakes the caller's P, as sysmon might do later.
+// On: user; m.locks > 0.  P: pp, published.  Locks: takes sched.lock.
+// Parks: no.
+void handOnAtOnce(P* pp) {
   if (!takeFromCall(pp, kPidle)) return;
   pp->syscalltick.add(1, relaxed);  // as retakeSyscall
   handoffp(pp);
+}
+
+// entersyscallLong begins a call that is expected to be long.
+// On, P, Locks, Parks: as handOnAtOnce.
+GUMP_NOINLINE void entersyscallLong(M* mp, P* pp) {
+  mp->callBegan = nanotime();
+  // Hints. If they miss a goroutine, sysmon will see it.
+  if (!runqempty(pp) || queuedOn(nodeOf(pp)) > 0) handOnAtOnce(pp);
+}
+
+// learnFromCall notes whether the call of gp was long. It has lost its P, or
+// was expected to be long.
+// On: user; m.locks is 1.  P: either.  Locks: none.  Parks: no.
+GUMP_NOINLINE void learnFromCall(G* gp, M* mp) {
+  // If the P was taken from outside, the call was long, or a stop of the world
+  // came. Then the next call corrects the guess.
+  const int64_t began = std::exchange(mp->callBegan, 0);
+  gp->callsBlock = began == 0 || nanotime() - began >= kShortCallNS;
 }
 
 // leaveGroup gives up the slot of gp, which is in a system call and still has
@@ -225,6 +265,7 @@ void entersyscall() noexcept {
   if (GUMP_UNLIKELY(special)) leaveGroup(gp);
   flushYielded(pp);  // from the store below on, any thread may own the P
   const bool hurry = GUMP_UNLIKELY(pp->fuzz != 0) && fuzzOneIn(pp, 4);
+  const bool expectLong = GUMP_UNLIKELY(gp->callsBlock) && pp->fuzz == 0;
   mp->oldp = pp;
   mp->p = nullptr;
   pp->m.store(nullptr, relaxed);
@@ -232,7 +273,8 @@ void entersyscall() noexcept {
   // then reads the status.
   pp->status.store(kPsyscall, seq_cst);
   if (GUMP_UNLIKELY(sched.gcwaiting.load(seq_cst))) entersyscallStopped(pp);
-  if (GUMP_UNLIKELY(hurry)) entersyscallFuzzed(pp);
+  if (GUMP_UNLIKELY(expectLong)) entersyscallLong(mp, pp);
+  if (GUMP_UNLIKELY(hurry)) handOnAtOnce(pp);
   releasem(mp);
 }
 
@@ -246,8 +288,10 @@ void exitsyscall() noexcept {
   M* mp = acquirem();
   P* oldp = mp->oldp;
   mp->oldp = nullptr;
-  if (GUMP_LIKELY(exitsyscallFast(oldp))) {
-    P* pp = mp->p;
+  const bool runs = exitsyscallFast(oldp);
+  P* pp = mp->p;
+  if (GUMP_UNLIKELY(pp != oldp || gp->callsBlock)) learnFromCall(gp, mp);
+  if (GUMP_LIKELY(runs)) {
     pp->syscalltick.add(1, relaxed);  // compared for change only
     if (GUMP_LIKELY(!gp->special) || groupEnter(gp)) {
       casgstatus(gp, kGsyscall, kGrunning);

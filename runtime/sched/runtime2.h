@@ -157,6 +157,9 @@ struct M {
   int64_t startingSince = 0;
   bool startsLate = false;
   P* oldp = nullptr;  // held before a syscall
+  // When the declared call began (entersyscallLong); 0 unless that is expected
+  // to be long. Only the thread itself uses this.
+  int64_t callBegan = 0;
   // To what the thread is bound (affinity.cc), or would be if the program had
   // not set the thread's mask itself; 0: to nothing. Written by the thread,
   // relaxed. sysmon reads it as a hint.

@@ -15,6 +15,10 @@
 #include "gump/runtime.h"
 #include "gump/sync.h"
 #include "gump/time.h"
+#include "runtime/sched/g.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sys/tls.h"
+#include "tests/testing/fuzzsched.h"
 #include "tests/testing/with_gomaxprocs.h"
 
 namespace gump {
@@ -193,6 +197,56 @@ TEST_P(BlockingTest, GracePeriodDoesNotWaitForTheKernel) {
     for (int i = 0; i < 20; i++) debug::FreeOSMemory();
     pipe.Write('x');
     wg.Wait();
+  });
+}
+
+// ---- What a goroutine expects of its next call
+// -------------------------------
+
+// LearnLong makes calls until the caller has lost its P in one.
+void LearnLong() {
+  while (!rt::getg()->callsBlock) {
+    go([] {});  // it waits for the P
+    blocking([] { usleep(1000); });
+  }
+}
+
+TEST(LongCallTest, CallAfterALongOneGivesItsPToWaitersAtOnce) {
+  if (testing::FuzzSched()) GTEST_SKIP() << "the seed decides";
+  testing::RunWith(1, [] {
+    LearnLong();
+    sync::WaitGroup wg;
+    wg.Go([] {});
+    rt::P* const pp = rt::getg()->m->p;
+    EXPECT_NE(blocking([&] { return pp->status.load(rt::relaxed); }),
+              uint32_t{rt::kPsyscall});
+    wg.Wait();
+  });
+}
+
+TEST(LongCallTest, CallAfterALongOneKeepsItsPIfNoGoroutineWaits) {
+  if (testing::FuzzSched()) GTEST_SKIP() << "the seed decides";
+  testing::RunWith(1, [] {
+    // sysmon may retake the P before we look.
+    EXPECT_TRUE(testing::Eventually([] {
+      LearnLong();
+      runtime::Gosched();
+      rt::P* const pp = rt::getg()->m->p;
+      return blocking([&] { return pp->status.load(rt::relaxed); }) ==
+             uint32_t{rt::kPsyscall};
+    }));
+  });
+}
+
+TEST(LongCallTest, ShortCallsEndTheExpectation) {
+  if (testing::FuzzSched()) GTEST_SKIP() << "the seed decides";
+  testing::RunWith(1, [] {
+    LearnLong();
+    // The kernel may keep the thread from running during a short call.
+    EXPECT_TRUE(testing::Eventually([] {
+      blocking([] {});
+      return !rt::getg()->callsBlock;
+    }));
   });
 }
 
