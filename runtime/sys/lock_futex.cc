@@ -7,8 +7,11 @@
 //   unlock                               lockSlow
 //     U1  key_ = 0          (release)      S1  sleepers += 1
 //     U2  asymmetricLight                  S2  asymmetricHeavy
-//     U3  sleepers != 0 ? wake one         S3  key_ == 0 ? take it
-//                                              : sleep while key_ == 1
+//     U3  sleepers != 0 ? go on            S3  key_ == 0 ? take it
+//         -- StoreLoad --                      : sleep while key_ == 1
+//     U4  waking == this lock ? done       S4  awake: waking = nullptr
+//     U5  waking = this lock, wake one         -- StoreLoad --
+//                                              and S3 again
 //
 // Invariants:
 //  (L1) sleepers (lockSleepersOf the lock) counts the threads between S1 and
@@ -25,6 +28,7 @@
 //        * An unlock with its U3 after the split sees sleepers != 0 and wakes
 //          a sleeper. If that sleeper finds the lock taken again, the unlock of
 //          the new holder comes after the split as well, and wakes again.
+//        * An unlock may skip the wake-up at U4: see (L5).
 //  (L3) The lock is not fair: a thread that arrives may take it before the
 //       thread that was woken. Critical sections last tens of nanoseconds, and
 //       handing the lock over would cost a thread switch for each.
@@ -34,6 +38,30 @@
 //       just parked there, and meanwhile the channel's last user frees it. A
 //       late wake-up finds no sleeper, or wakes a thread that checks its word
 //       again.
+//
+//  (L5) If more threads run than there are processors, a thread that was woken
+//       waits for one, often for milliseconds. It counts as a sleeper
+//       meanwhile. Without `waking`, each unlock would make a system call for
+//       it. So the unlock that wakes a sleeper leaves the address of the lock
+//       there (U5), and an unlock that finds it skips the call (U4). It relies
+//       on that U5:
+//        * U5 has woken a sleeper. That thread runs S4 and then S3. U1 of the
+//          unlock that skips comes before its U4, and U4 before S4 (or before
+//          the store by which another thread has replaced the address). So S3
+//          sees U1 or a later store. The thread takes the lock, or finds a
+//          holder whose U4 comes after S4.
+//        * U5 has woken no thread. Then its thread clears `waking`, and wakes
+//          once more. The U1 of the unlock that skips comes before that call.
+//          So the call finds any thread that was asleep at U1, and later ones
+//          see U1.
+//       A skip can rely on any U5 of this lock, so it is harmless that threads
+//       clear `waking` for each other, and that locks that share a slot
+//       overwrite each other's addresses. Then an unlock wakes in vain.
+//
+//       A late U5 (L4) may wake a thread that waits for other memory at the
+//       same address, and leave the address behind. If a lock is made at that
+//       address later, a thread that is about to sleep clears `waking` before
+//       S2.
 //
 // A lock holder must not be preempted. The caller is on g0, has raised m.locks,
 // or is a thread without an M. lock() does not raise m.locks itself, because
@@ -99,6 +127,24 @@ class BlockedScope {
 
 Atomic<uint32_t> lockSleepers[kLockSleeperSlots];
 
+namespace {
+
+// The lock of which a sleeper has been woken and has not run since, or nullptr;
+// for each slot of lockSleepers. (L5) orders the accesses.
+Atomic<const Mutex*> waking[kLockSleeperSlots];
+
+Atomic<const Mutex*>* wakingOf(const Mutex* l) {
+  return &waking[lockSleepersOf(l) - lockSleepers];
+}
+
+// stopWaking lets unlocks of l wake sleepers again.
+void stopWaking(const Mutex* l) {
+  Atomic<const Mutex*>* w = wakingOf(l);
+  if (w->load(relaxed) == l) (void)w->cas(l, nullptr, relaxed);
+}
+
+}  // namespace
+
 void lockSlow(Mutex* l) {
   const int spins = ncpu > 1 ? kActiveSpin : 0;
   int pauses = kActiveSpinCnt;
@@ -116,19 +162,33 @@ void lockSlow(Mutex* l) {
   }
   Atomic<uint32_t>* sleepers = lockSleepersOf(l);
   sleepers->add(1, relaxed);  // S1: ordered before S3 by S2
+  stopWaking(l);              // ordered as S1
   asymmetricHeavy();          // S2
   int64_t since = 0;          // when we first slept
   // S3: pairs with store-release in unlock.
   while (!l->key_.cas(0, 1, acquire)) {
     if (since == 0) since = nanotime();
     futexsleep(&l->key_, 1, -1);  // U3 of the holder's unlock wakes us (L2)
+    stopWaking(l);                // S4: here, store waking, then load key_.
+    fence(seq_cst);               // unlockSlow: store key_, then load waking.
   }
   if (since != 0) stats.mutexWaitNS.add(nanotime() - since, relaxed);
   sleepers->add(static_cast<uint32_t>(-1), relaxed);  // late is harmless (L1)
 }
 
-// U3. The other side of its argument (L2) is S3 in lockSlow.
-void unlockSlow(Mutex* l) { futexwakeup(&l->key_, 1); }
+// U3. The other side of its argument (L2, L5) is lockSlow. *l may be gone.
+void unlockSlow(Mutex* l) {
+  Atomic<const Mutex*>* w = wakingOf(l);
+  // Orders U1 before U4. The other sides are S4, and the CAS below, after which
+  // the kernel looks for sleepers.
+  fence(seq_cst);
+  if (w->load(relaxed) == l) return;  // U4
+  w->store(l, relaxed);  // U5: the kernel orders it before the sleeper's S4
+  if (futexwakeup(&l->key_, 1) > 0) return;
+  // Another thread may have cleared or overwritten U5 already.
+  (void)w->cas(l, nullptr, seq_cst);
+  futexwakeup(&l->key_, 1);
+}
 
 void noteclear(Note* n) {
   // No other thread uses the note now. Handing the note out orders this store.

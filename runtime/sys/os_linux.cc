@@ -267,9 +267,10 @@ void futexsleep(Atomic<uint32_t>* addr, uint32_t val, int64_t ns) {
   sanitizerRunHandlers();
 }
 
-void futexwakeup(Atomic<uint32_t>* addr, uint32_t cnt) {
-  rawSyscall(SYS_futex, asArg(addr->rawAddress()),
-             FUTEX_WAKE | FUTEX_PRIVATE_FLAG, long{cnt}, 0, 0, 0);
+int32_t futexwakeup(Atomic<uint32_t>* addr, uint32_t cnt) {
+  return static_cast<int32_t>(rawSyscall(SYS_futex, asArg(addr->rawAddress()),
+                                         FUTEX_WAKE | FUTEX_PRIVATE_FLAG,
+                                         long{cnt}, 0, 0, 0));
 }
 
 namespace {

@@ -44,8 +44,8 @@ size_t inertThreads(int32_t* tids, size_t n);
 // futexsleep sleeps while *addr == val, at most ns (negative: for ever). It may
 // wake spuriously.
 void futexsleep(Atomic<uint32_t>* addr, uint32_t val, int64_t ns);
-// futexwakeup wakes up to cnt sleepers.
-void futexwakeup(Atomic<uint32_t>* addr, uint32_t cnt);
+// futexwakeup wakes up to cnt sleepers. Returns how many it woke.
+int32_t futexwakeup(Atomic<uint32_t>* addr, uint32_t cnt);
 
 // threadCpuTime returns the CPU time, in ns, that a thread of this process has
 // used so far, or -1 if there is no such thread.

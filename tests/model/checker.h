@@ -15,7 +15,7 @@ inline constexpr int kMaxThreads = 10;
 bool inSchedule();
 // futexWait sleeps while *addr == val, at most ns (negative: for ever).
 void futexWait(const void* addr, uint32_t val, int64_t ns);
-void futexWake(const void* addr, uint32_t cnt);
+int32_t futexWake(const void* addr, uint32_t cnt);
 void yieldThread();
 void sleepThread(int64_t ns);
 int64_t clockNow();

@@ -30,6 +30,20 @@ const Registered kMutex({
     .full = {4, 1, 20000},
 });
 
+// (L5) needs one preemption more, and no delayed store.
+const Registered kMutexSkips({
+    .name = "mutex_skips",
+    .about = "Mutex: an unlock that skips a wake-up forgets no sleeper",
+    .setup =
+        [] {
+          nameWord(&mutex, "key");
+          for (const char* t : {"a", "b", "c"}) thread(t, increment);
+        },
+    .finish = [] { check(done == 3, "a section is missing"); },
+    .quick = {4, 0, 0},
+    .full = {5, 0, 20000},
+});
+
 // (L4): the last thread to unlock frees the lock at once.
 struct Owned {
   rt::Mutex mu;

@@ -59,8 +59,8 @@ void futexsleep(Atomic<uint32_t>* addr, uint32_t val, int64_t ns) {
   if (!model::inSchedule()) model::fail("futexsleep in setup");
   model::futexWait(addr->rawAddress(), val, ns);
 }
-void futexwakeup(Atomic<uint32_t>* addr, uint32_t cnt) {
-  if (model::inSchedule()) model::futexWake(addr->rawAddress(), cnt);
+int32_t futexwakeup(Atomic<uint32_t>* addr, uint32_t cnt) {
+  return model::inSchedule() ? model::futexWake(addr->rawAddress(), cnt) : 0;
 }
 
 bool haveMembarrier = true;

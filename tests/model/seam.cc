@@ -162,20 +162,23 @@ void futexWait(const void* addr, uint32_t val, int64_t ns) {
   pass(/*mayStay=*/false);
 }
 
-void futexWake(const void* addr, uint32_t cnt) {
+int32_t futexWake(const void* addr, uint32_t cnt) {
   drain();
   point(addr, true, /*mustLive=*/false);  // the kernel needs only the address
   touch(addr, true);
   char b[32];
   say(__builtin_return_address(0), "futex %s: wake",
       wordName(addr, b, sizeof(b)));
+  int32_t woken = 0;
   for (int k = 1; k < ck->nthreads && cnt > 0; k++) {
     Thread& t = ck->threads[(ck->current + k) % ck->nthreads];
     if (t.state != State::kAsleep || t.futex != addr) continue;
     t.state = State::kRunnable;
     t.futex = nullptr;
     cnt--;
+    woken++;
   }
+  return woken;
 }
 
 void yieldThread() {
