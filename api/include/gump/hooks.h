@@ -20,9 +20,10 @@
 // goroutines of a home share the thread-local variables.
 //
 // If a goroutine would park while it holds a lock of pthread, its thread waits
-// with it. So hooks add no deadlock. Locks that pthread does not know
-// (Abseil's, std::counting_semaphore, a futex of one's own) are not seen: do
-// not hold one of these over a call that waits.
+// with it. So no goroutine waits for a lock whose holder waits for the same
+// thread. Locks that pthread does not know (Abseil's, std::counting_semaphore,
+// a futex of one's own) are not seen: do not hold one of these over a call that
+// waits.
 //
 // The program must be linked with the target gump::hooks, or be started with
 // libgump_interpose.so in LD_PRELOAD. Otherwise, and with GODEBUG=hooks=0, all
