@@ -203,7 +203,7 @@ unsigned PropertiesOf(const pthread_cond_t* c) {
   return __atomic_load_n(&c->__data.__wrefs, __ATOMIC_RELAXED);
 }
 
-bool IsValid(const timespec* t) {
+bool IsTime(const timespec* t) {
   return t->tv_nsec >= 0 && t->tv_nsec < 1'000'000'000;
 }
 
@@ -218,12 +218,12 @@ bool MayPark(const void* mutex) {
   return clean;
 }
 
-// Wait is the common part of pthread's three functions. block is libc's call.
+// WaitOn is the common part of pthread's three functions. block is libc's call.
 template <class Block>
-int Wait(pthread_cond_t* c, pthread_mutex_t* m, clockid_t clock,
-         const timespec* t, Block block) {
+int WaitOn(pthread_cond_t* c, pthread_mutex_t* m, clockid_t clock,
+           const timespec* t, Block block) {
   const Way way = WayHere();
-  if (way == Way::kDirect || (t != nullptr && !IsValid(t))) return block();
+  if (way == Way::kDirect || (t != nullptr && !IsTime(t))) return block();
   if (way == Way::kStay || !MayPark(m) || (PropertiesOf(c) & kShared) != 0) {
     return Stay(block);
   }
@@ -232,14 +232,14 @@ int Wait(pthread_cond_t* c, pthread_mutex_t* m, clockid_t clock,
 }
 
 int CondWait(pthread_cond_t* c, pthread_mutex_t* m) {
-  return Wait(c, m, CLOCK_MONOTONIC, nullptr,
-              [=] { return Libc().pthread_cond_wait(c, m); });
+  return WaitOn(c, m, CLOCK_MONOTONIC, nullptr,
+                [=] { return Libc().pthread_cond_wait(c, m); });
 }
 
 int CondTimedWait(pthread_cond_t* c, pthread_mutex_t* m, const timespec* t) {
   const bool monotonic = (PropertiesOf(c) & kMonotonic) != 0;
-  return Wait(c, m, monotonic ? CLOCK_MONOTONIC : CLOCK_REALTIME, t,
-              [=] { return Libc().pthread_cond_timedwait(c, m, t); });
+  return WaitOn(c, m, monotonic ? CLOCK_MONOTONIC : CLOCK_REALTIME, t,
+                [=] { return Libc().pthread_cond_timedwait(c, m, t); });
 }
 
 int CondClockWait(pthread_cond_t* c, pthread_mutex_t* m, clockid_t clock,
@@ -248,7 +248,7 @@ int CondClockWait(pthread_cond_t* c, pthread_mutex_t* m, clockid_t clock,
     return Libc().pthread_cond_clockwait(c, m, clock, t);
   };
   if (clock != CLOCK_MONOTONIC && clock != CLOCK_REALTIME) return block();
-  return Wait(c, m, clock, t, block);
+  return WaitOn(c, m, clock, t, block);
 }
 
 // WaitC11 is the common part of the functions of C11. Their results are those
@@ -256,7 +256,7 @@ int CondClockWait(pthread_cond_t* c, pthread_mutex_t* m, clockid_t clock,
 template <class Block>
 int WaitC11(cnd_t* c, mtx_t* m, const timespec* t, Block block) {
   const Way way = WayHere();
-  if (way == Way::kDirect || (t != nullptr && !IsValid(t))) return block();
+  if (way == Way::kDirect || (t != nullptr && !IsTime(t))) return block();
   if (way == Way::kStay || !MayPark(m)) return Stay(block);
   const int r =
       ParkOn(c, m, Libc().mtx_unlock, Libc().mtx_lock, CLOCK_REALTIME, t);

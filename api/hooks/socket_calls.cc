@@ -48,10 +48,10 @@ struct Direction {
 constexpr Direction kReceive{POLLIN, SO_RCVTIMEO};
 constexpr Direction kSend{POLLOUT, SO_SNDTIMEO};
 
-// Wait is the wait between two attempts of one call.
-class Wait {
+// SocketWait is the wait between two attempts of one call.
+class SocketWait {
  public:
-  Wait(int fd, Direction d) : fd_(fd), d_(d) {}
+  SocketWait(int fd, Direction d) : fd_(fd), d_(d) {}
 
   enum Result : uint8_t { kTryAgain, kFail, kStay };
   // Progress is called when an attempt has moved some bytes.
@@ -104,16 +104,16 @@ class Wait {
 template <class Attempt, class Block>
 ssize_t ReceiveOnce(int fd, bool dontWait, Attempt attempt, Block block) {
   const ErrnoGuard guard;
-  Wait wait(fd, kReceive);
+  SocketWait wait(fd, kReceive);
   for (;;) {
     const ssize_t r = attempt();
     if (r >= 0 || !WouldBlock(errno) || dontWait) return guard.Return(r);
     switch (wait.Next()) {
-      case Wait::kTryAgain:
+      case SocketWait::kTryAgain:
         break;
-      case Wait::kFail:
+      case SocketWait::kFail:
         return -1;
-      case Wait::kStay:
+      case SocketWait::kStay:
         return guard.Return(Stay(block));
     }
   }
@@ -133,7 +133,7 @@ bool HasOnlyError(int fd) {
 template <class Attempt, class Block>
 ssize_t ReceiveAll(int fd, size_t n, Attempt attempt, Block block) {
   const ErrnoGuard guard;
-  Wait wait(fd, kReceive);
+  SocketWait wait(fd, kReceive);
   size_t done = 0;
   const auto sum = [&](ssize_t r) {
     if (r > 0) done += static_cast<size_t>(r);
@@ -150,11 +150,11 @@ ssize_t ReceiveAll(int fd, size_t n, Attempt attempt, Block block) {
     }
     if (r >= 0 || !WouldBlock(errno)) return sum(r);
     switch (wait.Next()) {
-      case Wait::kTryAgain:
+      case SocketWait::kTryAgain:
         break;
-      case Wait::kFail:
+      case SocketWait::kFail:
         return sum(-1);
-      case Wait::kStay:
+      case SocketWait::kStay:
         return sum(Stay([&] { return block(done); }));
     }
   }
@@ -226,7 +226,7 @@ bool IsBroken(int fd) {
 template <class Attempt, class Block>
 ssize_t SendAll(int fd, size_t n, bool dontWait, Attempt attempt, Block block) {
   const ErrnoGuard guard;
-  Wait wait(fd, kSend);
+  SocketWait wait(fd, kSend);
   size_t done = 0;
   const auto sum = [&](ssize_t r) {
     if (r > 0) done += static_cast<size_t>(r);
@@ -243,11 +243,11 @@ ssize_t SendAll(int fd, size_t n, bool dontWait, Attempt attempt, Block block) {
       wait.Progress();
     }
     switch (wait.Next()) {
-      case Wait::kTryAgain:
+      case SocketWait::kTryAgain:
         break;
-      case Wait::kFail:
+      case SocketWait::kFail:
         return sum(-1);
-      case Wait::kStay:
+      case SocketWait::kStay:
         return sum(Stay([&] { return block(done); }));
     }
   }

@@ -13,14 +13,14 @@ namespace gump::rt {
 
 namespace {
 
-struct Tables {
+struct HashTables {
   const ElfW(Sym) * symbols = nullptr;
   const char* names = nullptr;
   const uint32_t* hash = nullptr;
 };
 
-Tables tablesOf(const dl_phdr_info& module) {
-  Tables t;
+HashTables hashTablesOf(const dl_phdr_info& module) {
+  HashTables t;
   const ElfW(Dyn)* d = nullptr;
   for (size_t i = 0; i < module.dlpi_phnum; i++) {
     if (module.dlpi_phdr[i].p_type == PT_DYNAMIC) {
@@ -49,7 +49,7 @@ uint32_t hashOf(const char* name) {
   return h;
 }
 
-void* find(const dl_phdr_info& module, const Tables& t, const char* name) {
+void* find(const dl_phdr_info& module, const HashTables& t, const char* name) {
   const uint32_t nbuckets = t.hash[0];
   const uint32_t first = t.hash[1];  // the first symbol that is in the table
   const uint32_t bloomWords = t.hash[2];
@@ -80,7 +80,7 @@ struct Search {
 
 int visitModule(dl_phdr_info* module, size_t, void* arg) {
   const auto* s = static_cast<const Search*>(arg);
-  const Tables t = tablesOf(*module);
+  const HashTables t = hashTablesOf(*module);
   if (t.symbols == nullptr || t.names == nullptr || t.hash == nullptr) return 0;
   void* found[kMaxExports] = {};
   for (size_t i = 0; i < s->n; i++) {

@@ -7,7 +7,9 @@
 
 #include "netpoll/once.h"
 #include "netpoll/polldesc.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/netpoll.h"
+#include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/time.h"
 #include "runtime/sys/os_linux.h"
