@@ -27,6 +27,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gump/hooks.h"
@@ -631,26 +632,36 @@ void Names(Seen* s) {
 void Children(Seen* s) {
   int status = 0;
   s->Call("none", waitpid(getpid(), &status, 0));
-  const auto child = [](int code) {
+  // The child ends a while after `end` has been closed.
+  const auto child = [](int code, const Pipe& end) {
     const pid_t pid = fork();
     if (pid == 0) {
+      close(end.fd[1]);
+      char c;
+      while (read(end.fd[0], &c, 1) > 0) {
+      }
       usleep(3000);
       _exit(code);
     }
     return pid;
   };
-  pid_t pid = child(7);
-  s->Call("early", waitpid(pid, &status, WNOHANG));
-  s->Note(waitpid(pid, &status, 0) == pid ? "it" : "other");
-  s->Note(std::to_string(WEXITSTATUS(status)));
-  pid = child(8);
+  {
+    Pipe end;
+    const pid_t pid = child(7, end);
+    s->Call("early", waitpid(pid, &status, WNOHANG));
+    close(std::exchange(end.fd[1], -1));
+    s->Note(waitpid(pid, &status, 0) == pid ? "it" : "other");
+    s->Note(std::to_string(WEXITSTATUS(status)));
+  }
+  Pipe end;
+  const pid_t pid = child(8, end);
+  close(std::exchange(end.fd[1], -1));
   siginfo_t info{};
-  s->Call("look",
-          waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT));
+  const auto id = static_cast<id_t>(pid);
+  s->Call("look", waitid(P_PID, id, &info, WEXITED | WNOWAIT));
   s->Note(std::to_string(info.si_status));
-  s->Call("take", waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED));
-  s->Call("gone",
-          waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG));
+  s->Call("take", waitid(P_PID, id, &info, WEXITED));
+  s->Call("gone", waitid(P_PID, id, &info, WEXITED | WNOHANG));
 }
 
 constexpr Case kCases[] = {
