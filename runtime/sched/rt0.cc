@@ -32,6 +32,7 @@
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/stack.h"
 #include "runtime/sched/switch.h"
+#include "runtime/sched/sysmon.h"
 #include "runtime/sched/thread.h"
 #include "runtime/sched/threadhooks.h"
 #include "runtime/sys/cgroup_linux.h"
@@ -53,33 +54,7 @@ namespace {
 pthread_once_t initOnce = PTHREAD_ONCE_INIT;
 Atomic<bool> initialised;
 
-// startThreads makes the first two threads, the template thread and an M
-// without a P, so that the kernel starts them beside the rest of doSchedinit.
-// m0 runs only main, so that M is needed as soon as there is another goroutine,
-// and its thread would be ready only then if it were ordered by newm.
-//
-// It comes after all that a thread uses before it first takes sched.lock or the
-// lock of newmHandoff: what GODEBUG says, the hooks, the key of threadsinit,
-// memory, and the number of processors. Both threads then go to sleep. The M
-// enters the list of idle Ms under sched.lock, before or after the Ps are made:
-// procresize deals the nodes under that lock, and keeps the Ms that are idle.
-// What is written later reaches the threads with their first wake-up, because
-// the waker of a note has passed schedinit.
-void startThreads() {
-  G* self = getg();
-  setg(&m0.g0);
-  mcommoninit(&m0, /*id=*/0);
-  {
-    LockScope l(&sched.lock);
-    sched.mnext = 1;
-  }
-  parklocksinit();  // changes a setting, and the program's imports
-  startTemplateThread();
-  startFirstM();
-  setg(self);
-}
-
-// doSchedinit runs once, on a thread of the user's.
+// doSchedinit runs once, on a thread of the user's, before any thread of ours.
 void doSchedinit() {
   lookAtStandard();
   sanitizerCheckProgram();
@@ -87,15 +62,14 @@ void doSchedinit() {
   parsedebugvars();
   sleepsInit();
   inheritFpModes();
+  taskDirInit();
   membarrierInit();
   forkinit();
   threadsinit();
   meminit();
   stackinit();
-  ncpu = getproccount();
-  startThreads();
-  taskDirInit();
   hibernateinit();
+  ncpu = getproccount();
   topologyInit();
   affinityInit();
   defaultGOMAXPROCSInit();
@@ -104,19 +78,25 @@ void doSchedinit() {
   int32_t procs = parseGOMAXPROCS(gogetenv("GOMAXPROCS", "GUMP_MAXPROCS"));
   bool custom = procs > 0;
   if (!custom) procs = defaultGOMAXPROCS(ncpu);
+  mcommoninit(&m0, /*id=*/0);
+  {
+    LockScope l(&sched.lock);
+    sched.mnext = 1;
+    sched.customGOMAXPROCS = custom;
+  }
   // procresize needs an M that holds no P. The thread has no M yet, so m0's g0
   // stands in for it.
   G* self = getg();
   setg(&m0.g0);
   {
     LockScope l(&sched.lock);
-    sched.customGOMAXPROCS = custom;
     P* runnable = procresize(procs);
     if (runnable != nullptr) fatalthrow("schedinit: P with work");
   }
-  // After procresize, so that a dump in a handler finds the Ps.
   initsig();
-  startSysmon();
+  parklocksinit();
+  startTemplateThread();
+  newSystemM(sysmon, "gump-sysmon");
   setg(self);
   keepDebuggerTable();
   initialised.store(true, release);

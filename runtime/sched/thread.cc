@@ -3,10 +3,9 @@
 //
 //   newm ──▶ newmHandoff ──▶ templateThread ──▶ spawnThread ──▶ mstart
 //
-// Only the template thread makes threads, and schedinit the first three, on a
-// thread of the program. pthread_create takes libc's locks, which a goroutine
-// that is preempted in place may hold. The scheduler must never wait for such a
-// lock.
+// Only the template thread makes threads (and schedinit, on a thread of the
+// program). pthread_create takes libc's locks, which a goroutine that is
+// preempted in place may hold. The scheduler must never wait for such a lock.
 //
 // A thread ends in two cases: its locked goroutine has ended (mexit), or it was
 // idle and not needed (retireIdleMs). Its M goes to freem and serves a later
@@ -38,7 +37,6 @@
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/stack.h"
 #include "runtime/sched/switch.h"
-#include "runtime/sched/sysmon.h"
 #include "runtime/sched/threadhooks.h"
 #include "runtime/sys/mem.h"
 #include "runtime/sys/os_linux.h"
@@ -67,21 +65,15 @@ struct NewmHandoff {
 };
 constinit NewmHandoff newmHandoff;
 constinit M templateM;
-// The real-time priority of the threads that run goroutines, or 0 if it could
-// not be raised for sysmon and the template thread. Both schedinit and the
-// template thread write it, with the same value, before they make a thread that
-// needs it, and relaxed, because the start of the thread publishes it. The M of
-// startFirstM may read 0 instead: its priority was never raised, so there is
-// nothing to lower.
-Atomic<uint32_t> threadPriority;
+// The real-time priority of the threads that run goroutines, or 0 if the
+// template thread has not raised its own. Written before it makes a thread.
+uint32_t threadPriority;
 
 // The Ms of threads that have ended.
 M* freem ABSL_GUARDED_BY(sched.lock) = nullptr;
 
-// prepare makes an M that begins with fn, but not its thread. order also asks
-// the template thread for the thread.
+// order makes an M that begins with fn, and asks for its thread.
 // On, P, Locks, Parks: as newm.
-M* prepare(void (*fn)(), const char* systemName, P* pp, int64_t id, Home* home);
 void order(void (*fn)(), const char* systemName, P* pp, int64_t id, Home* home);
 // The steps of newm and startTemplateThread; their comments are below.
 M* allocm();
@@ -102,7 +94,7 @@ void newSystemM(void (*fn)(), const char* name) {
 
 namespace {
 
-M* prepare(void (*fn)(), const char* systemName, P* pp, int64_t id,
+void order(void (*fn)(), const char* systemName, P* pp, int64_t id,
            Home* home) {
   M* mp = allocm();
   if (mp == nullptr) fatalthrow("newm: out of memory");
@@ -121,12 +113,6 @@ M* prepare(void (*fn)(), const char* systemName, P* pp, int64_t id,
     mp->startingSince = nanotime();
     sched.nmstarting.add(1, relaxed);  // a hint to readers without the lock
   }
-  return mp;
-}
-
-void order(void (*fn)(), const char* systemName, P* pp, int64_t id,
-           Home* home) {
-  M* mp = prepare(fn, systemName, pp, id, home);
   bool wake;
   {
     LockScope l(&newmHandoff.lock);
@@ -141,7 +127,7 @@ void order(void (*fn)(), const char* systemName, P* pp, int64_t id,
 }  // namespace
 
 void systemThreadRunsOnWake() {
-  if (threadPriority.load(relaxed) == 0) (void)runOnWake();
+  if (threadPriority == 0) (void)runOnWake();
 }
 
 void startTemplateThread() {
@@ -153,25 +139,6 @@ void startTemplateThread() {
   templateM.mstartfn = [] { templateThread(); };
   templateM.systemName = "gump-template";
   spawnThread(&templateM);
-}
-
-void startFirstM() {
-  if (kModelBuild) return;  // a model says how many Ms it has
-  // A hook is code of the program, which expects it on the thread of Run first.
-  if (hasStartHook()) return;
-  spawnThread(prepare(/*fn=*/nullptr, /*systemName=*/nullptr, /*pp=*/nullptr,
-                      kReserveID, /*home=*/nullptr));
-}
-
-void startSysmon() {
-  // sysmon inherits a raised priority, as from the template thread, which may
-  // not have run yet. Among SCHED_FIFO threads that compute on all processors,
-  // sysmon would never run to raise its own.
-  const uint32_t old = raisePriority();
-  threadPriority.store(old, relaxed);  // see threadPriority
-  spawnThread(prepare(sysmon, "gump-sysmon", /*pp=*/nullptr, kReserveID,
-                      /*home=*/nullptr));
-  lowerPriority(old);
 }
 
 namespace {
@@ -204,7 +171,7 @@ M* allocm() {
   // run. Its threads inherit the raised priority. Those that run goroutines
   // lower it (mstart). A thread that lowered it first and raised it again would
   // be overtaken in between, perhaps for ever.
-  threadPriority.store(raisePriority(), relaxed);  // see threadPriority
+  threadPriority = raisePriority();
   for (;;) {
     M* list;
     {
@@ -220,7 +187,9 @@ M* allocm() {
       notesleep(&newmHandoff.wake);
       continue;
     }
-    // Make them in the order in which they were asked for.
+    // Make them in the order in which they were asked for. sysmon was asked for
+    // first and must come first, because without it no thread would find the Ps
+    // that wait for a thread which does not come (replaceStartingMs).
     M* oldest = nullptr;
     while (list != nullptr) {
       oldest = std::exchange(list, std::exchange(list->schedlink, oldest));
@@ -286,9 +255,7 @@ int tryThread(M* mp) {
 // some call returns, as at the limit of SetMaxThreads. This holds also for
 // locked goroutines that ready each other: the P goes from one to the next
 // through a thread that is not locked. If no thread can do the work
-// (anyWorkers), nothing promises an improvement, and the refusal is fatal. So
-// it is for sysmon, without which no thread would find a P that waits for a
-// thread (replaceStartingMs).
+// (anyWorkers), nothing promises an improvement, and the refusal is fatal.
 // On: the template thread, or schedinit.  P: none.  Locks: takes sched.lock,
 // libc's.  Parks: blocks the thread.
 void spawnThread(M* mp) {
@@ -297,8 +264,7 @@ void spawnThread(M* mp) {
   for (int tries = 0;; tries++) {
     const int err = tryThread(mp);
     if (err == 0) break;
-    if (err != EAGAIN || (tries >= kRetriesBeforeReport &&
-                          (mp->mstartfn == sysmon || !anyWorkers()))) {
+    if (err != EAGAIN || (tries >= kRetriesBeforeReport && !anyWorkers())) {
       reportNoThread(err);
       fatalthrow("newosproc");
     }
@@ -365,16 +331,15 @@ void mstart(M* mp) {
   minitName(mp);
   if (mp->systemName == nullptr && hasStartHook()) {
     // Before finishStarting, so the P that is meant for this thread can be
-    // taken from it while the hook runs. The hook is code of the program, so
-    // its priority is lowered. Relaxed: see threadPriority.
-    lowerPriority(threadPriority.load(relaxed));
+    // taken from it while the hook runs.
+    lowerPriority(threadPriority);  // the hook is code of the program
     threadStarts();
   }
   P* pp = finishStarting(mp);
   // The functions of the runtime's own threads do not return, so those threads
   // keep the priority of the template thread.
   if (mp->mstartfn != nullptr) mp->mstartfn();
-  lowerPriority(threadPriority.load(relaxed));  // see threadPriority
+  lowerPriority(threadPriority);
   if (pp != nullptr) acquirep(pp);
   if (mp->spinning) takeCount(mp, pp);
   gumpMstart(&mp->g0, [](G*) {

@@ -30,18 +30,14 @@ void newSystemM(void (*fn)(), const char* name);
 // mstart is the thread of mp, from its first call to its last.
 // On: g0.  P: none.  Locks: takes sched.lock.  Parks: blocks the thread.
 void mstart(M* mp);
-// startTemplateThread starts the thread that makes all others but these:
-// startFirstM starts an M without a P, and startSysmon starts sysmon. Called by
-// schedinit, which may make threads and does so faster: the template thread
-// would first get an arena from malloc. All three:
+// startTemplateThread starts the thread that makes all others. Called by
+// schedinit.
 // On: a thread of the user's.  P: none.  Locks: takes sched.lock.  Parks: no.
 void startTemplateThread();
-void startFirstM();
-void startSysmon();
-// systemThreadRunsOnWake is runOnWake for sysmon and the threads of newSystemM.
-// In a real-time class they have inherited a raised priority, which is that of
-// the goroutines' threads plus one.
-// On: such a thread.  P: none.  Locks: none.  Parks: no.
+// systemThreadRunsOnWake is runOnWake for sysmon and for the ring's thread. In
+// a real-time class they have inherited the priority of the template thread,
+// which is that of the goroutines' threads plus one.
+// On: sysmon, or the ring's thread.  P: none.  Locks: none.  Parks: no.
 void systemThreadRunsOnWake();
 // mexit ends this thread because its locked goroutine has ended. Returns
 // nullptr, for gumpMcall. m0 sleeps instead, and a home goes on.

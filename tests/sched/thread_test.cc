@@ -42,23 +42,6 @@ class NoThreadDeathTest : public ::testing::Test {
 
 constexpr unsigned kTooLong = 60;  // s
 
-// main makes one goroutine, and waits for it. There are no threads from the
-// first instruction of main on.
-void OneGoroutine() {
-  alarm(kTooLong);
-  gump::Run([] {
-    refuse = true;
-    sync::WaitGroup wg;
-    wg.Go([] {});
-    wg.Wait();
-  });
-  std::_Exit(0);
-}
-
-TEST_F(NoThreadDeathTest, FirstGoroutineFindsTheThreadThatTheStartHasMade) {
-  EXPECT_EXIT(OneGoroutine(), ::testing::ExitedWithCode(0), "");
-}
-
 // The P of a goroutine that sleeps in a call goes to a thread that does not
 // come. A goroutine that is locked to its thread takes the P back itself,
 // because there is no other thread to which the P could go.
