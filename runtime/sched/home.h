@@ -117,9 +117,9 @@ inline void homeKeep(M* mp, const G* gp) {
 // On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread.
 G* homeGoexit(M* mp);
 
-// lookAtHomes reports homes of hooks whose thread has not looked at its runnable
-// goroutines for a second. nextLookAtHomes returns how long (ns) sysmon may
-// sleep before it calls lookAtHomes.
+// lookAtHomes reports homes of hooks whose thread has not looked at its
+// runnable goroutines for a second. nextLookAtHomes returns how long (ns)
+// sysmon may sleep before it calls lookAtHomes.
 // On: sysmon.  P: none.  Locks: none.  Parks: no.
 void lookAtHomes(int64_t now);
 [[nodiscard]] int64_t nextLookAtHomes();
