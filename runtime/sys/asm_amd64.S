@@ -288,6 +288,13 @@ gumpGostart:
 #endif
 	movl	$0, GUMP_M_LOCKS(%r12)		/* preemptible from here on */
 	movq	%rbx, %rdi
+	/* The first function saves these on the stack, where they stay until the goroutine ends. They have values of the
+	   goroutine before, such as addresses in its stack, which would hide leaks (leaks.cc). */
+	xorl	%ebx, %ebx
+	xorl	%r12d, %r12d
+	xorl	%r13d, %r13d
+	xorl	%r14d, %r14d
+	xorl	%r15d, %r15d
 	call	gumpGoroutineMain
 	ud2
 	.cfi_endproc

@@ -267,6 +267,18 @@ gumpGostart:
 #endif
 	add	x9, x19, #GUMP_M_LOCKS
 	stlr	wzr, [x9]			/* preemptible from here on */
+	/* The first function saves these on the stack, where they stay until the goroutine ends. They have values of the
+	   goroutine before, such as addresses in its stack, which would hide leaks (leaks.cc). */
+	mov	x19, xzr
+	mov	x20, xzr
+	mov	x21, xzr
+	mov	x22, xzr
+	mov	x23, xzr
+	mov	x24, xzr
+	mov	x25, xzr
+	mov	x26, xzr
+	mov	x27, xzr
+	mov	x28, xzr
 	bl	gumpGoroutineMain
 	brk	#1
 	.cfi_endproc
