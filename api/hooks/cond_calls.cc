@@ -34,6 +34,9 @@
 
 #include "api/hooks/wait.h"
 #include "gump/internal/linkname_time.h"
+#include "runtime/sched/fork.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/threadhooks.h"
 #include "runtime/sys/lock_futex.h"
 
 namespace gump::hooks {
@@ -79,6 +82,23 @@ void Unlink(Bucket* b, Entry* e) {
   (e->next == nullptr ? b->last : e->next->prev) = e->prev;
 }
 
+// IsAwaited returns true if an entry of b waits for cond.
+bool IsAwaited(Bucket* b, const void* cond) {
+  const rt::LockScope l(&b->lock);
+  for (const Entry* e = b->first; e != nullptr; e = e->next) {
+    if (e->cond == cond) return true;
+  }
+  return false;
+}
+
+// DieIfInThreadHook ends the process if the caller is a thread hook of the
+// program. A hook can ready no goroutine, so its signal would be lost.
+void DieIfInThreadHook(Bucket* b, const void* cond) {
+  const rt::G* gp = rt::getg();
+  if (!rt::inOwnProcess() || gp == nullptr || !rt::inThreadHook(gp->m)) return;
+  if (IsAwaited(b, cond)) rt::dieInThreadHook();
+}
+
 // Signalled is S2 and S3.
 void Signalled(const void* cond, bool all) {
   Bucket* b = BucketOf(cond);
@@ -87,7 +107,7 @@ void Signalled(const void* cond, bool all) {
   Entry* taken = nullptr;
   Entry** end = &taken;
   const Waking here;
-  if (here.inside()) return;
+  if (here.inside()) return DieIfInThreadHook(b, cond);
   rt::lock(&b->lock);
   for (Entry *e = b->first, *next; e != nullptr; e = next) {
     next = e->next;

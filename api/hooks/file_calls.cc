@@ -12,6 +12,7 @@
 #include <climits>
 #include <vector>
 
+#include "api/hooks/parts.h"
 #include "api/hooks/wait.h"
 
 namespace gump::hooks {
@@ -40,42 +41,26 @@ ssize_t WhenReady(int fd, short events, Call call) {
   return guard.Return(Stay(call));
 }
 
-// Without returns v without its first `done` bytes.
-std::vector<iovec> Without(const iovec* v, int n, size_t done) {
-  std::vector<iovec> rest(v, v + n);
-  size_t i = 0;
-  while (i < rest.size() && done >= rest[i].iov_len) done -= rest[i++].iov_len;
-  rest.erase(rest.begin(), rest.begin() + static_cast<ptrdiff_t>(i));
-  if (!rest.empty()) {
-    rest[0].iov_base = static_cast<char*>(rest[0].iov_base) + done;
-    rest[0].iov_len -= done;
-  }
-  return rest;
-}
-
-size_t SizeOf(const iovec* v, int n) {
-  size_t size = 0;
-  for (int i = 0; i < n; i++) size += v[i].iov_len;
-  return size;
-}
-
 // ReadFile reads from a regular file at `at`, or at its position if that is -1.
 // A file is read short only at its end. So if a part of it is in memory,
 // another thread reads the rest.
 ssize_t ReadFile(int fd, const iovec* v, int n, off_t at) {
   const ErrnoGuard guard;
+  const auto parts = static_cast<size_t>(n);
   ssize_t r = preadv2(fd, v, n, at, RWF_NOWAIT);
-  if (r == 0 || r == static_cast<ssize_t>(SizeOf(v, n))) return guard.Return(r);
+  if (r == 0 || r == static_cast<ssize_t>(SizeOf(v, parts))) {
+    return guard.Return(r);
+  }
   if (r < 0 && !WouldBlock(errno) && errno != EOPNOTSUPP && errno != ENOSYS &&
       errno != EINVAL) {
     return -1;
   }
   r = std::max<ssize_t>(r, 0);
-  const std::vector<iovec> rest = Without(v, n, static_cast<size_t>(r));
+  const std::vector<iovec> rest = Without(v, parts, static_cast<size_t>(r));
   const auto call = [&] {
-    const int parts = static_cast<int>(rest.size());
-    return at < 0 ? Libc().readv(fd, rest.data(), parts)
-                  : preadv(fd, rest.data(), parts, at + r);
+    const int left = static_cast<int>(rest.size());
+    return at < 0 ? Libc().readv(fd, rest.data(), left)
+                  : preadv(fd, rest.data(), left, at + r);
   };
   const ssize_t more = Clean() ? Lend(call) : Stay(call);
   if (more < 0) return r > 0 ? guard.Return(r) : -1;
@@ -101,7 +86,7 @@ ssize_t WriteOther(int fd, size_t n, Call call) {
 // IsOrdinary returns false for lists that the kernel refuses, or that are
 // empty.
 bool IsOrdinary(const iovec* v, int n) {
-  return n > 0 && n <= IOV_MAX && SizeOf(v, n) > 0;
+  return n > 0 && n <= IOV_MAX && SizeOf(v, static_cast<size_t>(n)) > 0;
 }
 
 ssize_t Read(int fd, void* buf, size_t n) {
@@ -123,9 +108,7 @@ ssize_t ReadV(int fd, const iovec* v, int n) {
   if (way == Way::kDirect) return call();
   if (way == Way::kStay || !IsOrdinary(v, n)) return Stay(call);
   const ErrnoGuard guard;
-  msghdr m{};
-  m.msg_iov = const_cast<iovec*>(v);
-  m.msg_iovlen = static_cast<size_t>(n);
+  msghdr m = MessageOf(v, static_cast<size_t>(n));
   const ssize_t r = RecvMsgSocket(fd, &m, 0);
   if (r >= 0 || errno != ENOTSOCK) return guard.Return(r);
   if (!IsRegular(fd)) return guard.Return(WhenReady(fd, POLLIN, call));
@@ -158,12 +141,10 @@ ssize_t WriteV(int fd, const iovec* v, int n) {
   if (way == Way::kDirect) return call();
   if (way == Way::kStay || !IsOrdinary(v, n)) return Stay(call);
   const ErrnoGuard guard;
-  msghdr m{};
-  m.msg_iov = const_cast<iovec*>(v);
-  m.msg_iovlen = static_cast<size_t>(n);
+  msghdr m = MessageOf(v, static_cast<size_t>(n));
   const ssize_t r = SendMsgSocket(fd, &m, 0);
   if (r >= 0 || errno != ENOTSOCK) return guard.Return(r);
-  return guard.Return(WriteOther(fd, SizeOf(v, n), call));
+  return guard.Return(WriteOther(fd, SizeOf(v, static_cast<size_t>(n)), call));
 }
 
 }  // namespace

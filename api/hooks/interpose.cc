@@ -202,6 +202,13 @@ void gave(const void* lock) {
     state.locks = n - 1;
     return;
   }
+  // It may be one that is not remembered, or one that has lost its address.
+  for (int32_t i = known - 1; i >= 0 && n <= known; i--) {
+    if (state.held[i] != nullptr) continue;
+    state.held[i] = state.held[n - 1];
+    state.locks = n - 1;
+    return;
+  }
   if (n > known) state.locks = n - 1;
 }
 

@@ -16,6 +16,7 @@
 #include <mutex>
 #include <vector>
 
+#include "api/hooks/parts.h"
 #include "api/hooks/wait.h"
 #include "gump/sync/mutex.h"
 
@@ -119,36 +120,29 @@ ssize_t ReceiveOnce(int fd, bool dontWait, Attempt attempt, Block block) {
   }
 }
 
-// HasOnlyError returns true if the socket has an error and nothing to read.
-bool HasOnlyError(int fd) {
-  pollfd p{fd, POLLIN, 0};
-  int bytes = 0;
-  return LookAt(&p, 1) > 0 && (p.revents & POLLERR) != 0 &&
-         ioctl(fd, FIONREAD, &bytes) == 0 && bytes == 0;
-}
-
-// ReceiveAll is for MSG_WAITALL: attempt(done) and block(done) receive what
-// follows `done` bytes. If something has been received, an error is left for
-// the next call.
-template <class Attempt, class Block>
-ssize_t ReceiveAll(int fd, size_t n, Attempt attempt, Block block) {
+// InPieces is a call that goes on until n bytes are moved: attempt(done) and
+// block(done) move what follows `done` bytes. If something has been moved, an
+// error is left for the next call. An attempt would take it away, so broken(fd)
+// asks for it first.
+template <class Broken, class Attempt, class Block>
+ssize_t InPieces(int fd, Direction d, size_t n, bool dontWait, Broken broken,
+                 Attempt attempt, Block block) {
   const ErrnoGuard guard;
-  SocketWait wait(fd, kReceive);
+  SocketWait wait(fd, d);
   size_t done = 0;
   const auto sum = [&](ssize_t r) {
     if (r > 0) done += static_cast<size_t>(r);
     return guard.Return(r < 0 && done == 0 ? r : static_cast<ssize_t>(done));
   };
   for (;;) {
-    // An attempt would take the error away, and the next call would see an end.
-    if (done > 0 && HasOnlyError(fd)) return sum(0);
+    if (done > 0 && broken(fd)) return sum(0);
     const ssize_t r = attempt(done);
-    if (r > 0 && done + static_cast<size_t>(r) < n) {
+    const bool some = r > 0 && static_cast<size_t>(r) < n - done;
+    if (dontWait || (!some && (r >= 0 || !WouldBlock(errno)))) return sum(r);
+    if (some) {
       done += static_cast<size_t>(r);
       wait.Progress();
-      continue;
     }
-    if (r >= 0 || !WouldBlock(errno)) return sum(r);
     switch (wait.Next()) {
       case SocketWait::kTryAgain:
         break;
@@ -158,6 +152,20 @@ ssize_t ReceiveAll(int fd, size_t n, Attempt attempt, Block block) {
         return sum(Stay([&] { return block(done); }));
     }
   }
+}
+
+// HasOnlyError returns true if the socket has an error and nothing to read.
+bool HasOnlyError(int fd) {
+  pollfd p{fd, POLLIN, 0};
+  int bytes = 0;
+  return LookAt(&p, 1) > 0 && (p.revents & POLLERR) != 0 &&
+         ioctl(fd, FIONREAD, &bytes) == 0 && bytes == 0;
+}
+
+// IsBroken returns true if nothing can be sent any more.
+bool IsBroken(int fd) {
+  pollfd p{fd, POLLOUT, 0};
+  return LookAt(&p, 1) > 0 && (p.revents & (POLLERR | POLLHUP)) != 0;
 }
 
 // IsStream tells whether fd is a socket that carries a stream of bytes.
@@ -189,8 +197,9 @@ ssize_t RecvFrom(int fd, void* buf, size_t n, int flags, sockaddr* from,
     return Stay([=] { return call(0, 0); });
   }
   if (all && IsStream(fd)) {
-    return ReceiveAll(
-        fd, n, [=](size_t done) { return call(done, MSG_DONTWAIT); },
+    return InPieces(
+        fd, kReceive, n, /*dontWait=*/false, HasOnlyError,
+        [=](size_t done) { return call(done, MSG_DONTWAIT); },
         [=](size_t done) { return call(done, 0); });
   }
   return ReceiveOnce(
@@ -214,45 +223,8 @@ ssize_t RecvMsg(int fd, msghdr* m, int flags) {
 
 // ---- Sending ----------------------------------------------------------------
 
-// IsBroken returns true if nothing can be sent any more.
-bool IsBroken(int fd) {
-  pollfd p{fd, POLLOUT, 0};
-  return LookAt(&p, 1) > 0 && (p.revents & (POLLERR | POLLHUP)) != 0;
-}
-
-// SendAll sends n bytes: attempt(done) and block(done) send what follows `done`
-// bytes. A stream takes them in pieces, and a blocking call goes on until it
-// has taken all. If it has taken some, an error is left for the next call.
-template <class Attempt, class Block>
-ssize_t SendAll(int fd, size_t n, bool dontWait, Attempt attempt, Block block) {
-  const ErrnoGuard guard;
-  SocketWait wait(fd, kSend);
-  size_t done = 0;
-  const auto sum = [&](ssize_t r) {
-    if (r > 0) done += static_cast<size_t>(r);
-    return guard.Return(r < 0 && done == 0 ? r : static_cast<ssize_t>(done));
-  };
-  for (;;) {
-    // As above. (The kernel sends no SIGPIPE after a partial count either.)
-    if (done > 0 && IsBroken(fd)) return sum(0);
-    const ssize_t r = attempt(done);
-    if (dontWait || (r < 0 && !WouldBlock(errno))) return sum(r);
-    if (r >= 0) {
-      done += static_cast<size_t>(r);
-      if (done >= n) return guard.Return(static_cast<ssize_t>(done));
-      wait.Progress();
-    }
-    switch (wait.Next()) {
-      case SocketWait::kTryAgain:
-        break;
-      case SocketWait::kFail:
-        return sum(-1);
-      case SocketWait::kStay:
-        return sum(Stay([&] { return block(done); }));
-    }
-  }
-}
-
+// A blocking call on a stream goes on until all is sent. (As in the kernel,
+// there is no SIGPIPE after a partial count.)
 // More are the flags of a piece after `done` bytes.
 int More(size_t done) { return done == 0 ? 0 : MSG_NOSIGNAL; }
 
@@ -267,8 +239,8 @@ ssize_t SendTo(int fd, const void* buf, size_t n, int flags, const sockaddr* to,
   if (way == Way::kStay || (flags & MSG_FASTOPEN) != 0) {
     return Stay([=] { return call(0, 0); });
   }
-  return SendAll(
-      fd, n, (flags & MSG_DONTWAIT) != 0,
+  return InPieces(
+      fd, kSend, n, (flags & MSG_DONTWAIT) != 0, IsBroken,
       [=](size_t done) { return call(done, MSG_DONTWAIT); },
       [=](size_t done) { return call(done, 0); });
 }
@@ -276,11 +248,9 @@ ssize_t SendTo(int fd, const void* buf, size_t n, int flags, const sockaddr* to,
 // Rest is what is left of a message after some bytes have been sent.
 class Rest {
  public:
-  explicit Rest(const msghdr& m) : whole_(m) {
-    for (size_t i = 0; i < m.msg_iovlen; i++) size_ += m.msg_iov[i].iov_len;
-  }
+  explicit Rest(const msghdr& m) : whole_(m) {}
 
-  size_t size() const { return size_; }
+  size_t size() const { return SizeOf(whole_.msg_iov, whole_.msg_iovlen); }
 
   // After returns the message without its first `done` bytes. Control data go
   // with the first piece only.
@@ -289,23 +259,14 @@ class Rest {
     rest_ = whole_;
     rest_.msg_control = nullptr;
     rest_.msg_controllen = 0;
-    parts_.assign(whole_.msg_iov, whole_.msg_iov + whole_.msg_iovlen);
-    size_t i = 0;
-    while (i < parts_.size() && done >= parts_[i].iov_len) {
-      done -= parts_[i++].iov_len;
-    }
-    if (i < parts_.size()) {
-      parts_[i].iov_base = static_cast<char*>(parts_[i].iov_base) + done;
-      parts_[i].iov_len -= done;
-    }
-    rest_.msg_iov = parts_.data() + i;
-    rest_.msg_iovlen = parts_.size() - i;
+    parts_ = Without(whole_.msg_iov, whole_.msg_iovlen, done);
+    rest_.msg_iov = parts_.data();
+    rest_.msg_iovlen = parts_.size();
     return &rest_;
   }
 
  private:
   const msghdr& whole_;
-  size_t size_ = 0;
   msghdr rest_{};
   std::vector<iovec> parts_;
 };
@@ -318,8 +279,8 @@ ssize_t SendMsg(int fd, const msghdr* m, int flags) {
     return Stay([=] { return Libc().sendmsg(fd, m, flags); });
   }
   Rest rest(*m);
-  return SendAll(
-      fd, rest.size(), (flags & MSG_DONTWAIT) != 0,
+  return InPieces(
+      fd, kSend, rest.size(), (flags & MSG_DONTWAIT) != 0, IsBroken,
       [&](size_t done) {
         return Libc().sendmsg(fd, rest.After(done),
                               flags | MSG_DONTWAIT | More(done));

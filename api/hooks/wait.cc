@@ -65,7 +65,6 @@ Waking::~Waking() {
 // before the operation. If a goroutine parked with an error in the queue,
 // another goroutine of the home would find it. A process may have several
 // copies of libcrypto.
-
 //
 // The address of ERR_peek_error is looked up in the symbol tables of the
 // modules. dlsym would take the loader's lock, which a thread holds while it
@@ -177,7 +176,7 @@ int64_t Nanoseconds(const timeval& t) {
 
 Awaited Await(const pollfd* fds, size_t n, int64_t when) {
   const int64_t until = std::min(when, TimeFromNow(kAskAgainAfter));
-  // seq_cst, here and where a thread closes (attach.cc): if that thread does
+  // seq_cst, here and where a thread closes (hooks.cc): if that thread does
   // not see this waiter, the waiter's look at the kernel, which follows, sees
   // what the thread has done.
   descriptorWaiters.add(1, rt::seq_cst);

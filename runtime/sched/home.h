@@ -61,8 +61,8 @@ struct alignas(kFalseSharing) Home {
   const G* mark = nullptr;
   uint32_t turns = 0;      // goroutines run since then
   bool sliceOver = false;  // a goroutine was asked to yield
-  // (T8) How many locks of the thread its goroutine holds, or nullptr if nobody
-  // counts. It lies in the thread's local storage.
+  // (T8) How many locks of the thread its goroutine holds, or nullptr if they
+  // are not counted. It lies in the thread's local storage.
   const int32_t* locks = nullptr;
   // (T8) The goroutine for which the thread waits, or nullptr; and whether that
   // goroutine is runnable. It is not in `local` then.

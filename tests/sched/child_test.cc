@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/ioprio.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -58,6 +57,11 @@ using testing::Text;
 
 // ---- What a child says about itself -----------------------------------------
 
+// From linux/ioprio.h. Some versions of that header name a parameter `class`,
+// so they are not C++.
+constexpr int kIoPriorityOfProcess = 1;
+constexpr int kBestEffort = 2 << 13;
+
 // SchedAttr is sched_attr(2), which some headers lack.
 struct SchedAttr {
   uint32_t size;
@@ -108,7 +112,7 @@ void PrintAttributes() {
   Line("umask", umask(0));
   Line("process group", getpgrp());
   Line("session", getsid(0));
-  Line("I/O priority", syscall(SYS_ioprio_get, IOPRIO_WHO_PROCESS, 0));
+  Line("I/O priority", syscall(SYS_ioprio_get, kIoPriorityOfProcess, 0));
   int policy = -1;
   syscall(SYS_get_mempolicy, &policy, nullptr, 0, nullptr, 0);
   Line("memory policy", policy);
@@ -269,8 +273,7 @@ void SetAttributes() {
   setrlimit(RLIMIT_CORE, &cores);
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   umask(027);
-  syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0,
-          IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, 6));
+  syscall(SYS_ioprio_set, kIoPriorityOfProcess, 0, kBestEffort | 6);
   SchedAttr attr = {};
   syscall(SYS_sched_getattr, 0, &attr, sizeof(attr), 0);
   attr.policy = SCHED_BATCH;

@@ -236,20 +236,32 @@ TEST_P(HooksTest, ConnectAndAcceptPark) {
 TEST_P(HooksTest, SleepsPark) {
   RunWith(GetParam(), [] {
     constexpr int kSleepers = 50;
-    const auto begin = std::chrono::steady_clock::now();
+    std::atomic<int> begun = 0;
     sync::WaitGroup all;
     all.Add(kSleepers);
     for (int i = 0; i < kSleepers; i++) {
       hooks::Go([&] {
-        usleep(100'000);
-        std::this_thread::sleep_for(100ms);
+        begun++;
+        // If a sleep blocked the home, no other goroutine would begin.
+        for (int turn = 0; begun < kSleepers && turn < 5000; turn++) {
+          usleep(1000);
+          std::this_thread::sleep_for(1ms);
+        }
+        EXPECT_EQ(begun, kSleepers);
         all.Done();
       });
     }
     all.Wait();
-    const auto took = std::chrono::steady_clock::now() - begin;
-    EXPECT_GE(took, 200ms);
-    EXPECT_LT(took, kSleepers * 100ms);  // one after the other
+  });
+}
+
+TEST_P(HooksTest, ASleepLastsItsTime) {
+  RunWith(GetParam(), [] {
+    const hooks::Scope scope;
+    const auto begin = std::chrono::steady_clock::now();
+    usleep(50'000);
+    std::this_thread::sleep_for(50ms);
+    EXPECT_GE(std::chrono::steady_clock::now() - begin, 100ms);
   });
 }
 
@@ -621,6 +633,27 @@ TEST_P(HooksTest, AThousandWaitOnAHandfulOfThreads) {
     all.Wait();
     EXPECT_EQ(got, kWaiters);
   });
+}
+
+// A thread hook cannot wake a goroutine. Its signal would be lost.
+TEST_P(HooksTest, AThreadHookThatSignalsAWaitingGoroutineIsReported) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto program = [] {
+    static std::mutex mu;
+    static std::condition_variable cond;
+    runtime::SetThreadHooks({.on_end = [] { cond.notify_one(); }});
+    RunWith(GetParam(), [] {
+      hooks::Go([] {
+        std::unique_lock hold(mu);
+        cond.wait(hold);
+      });
+      (void)EventuallyParked("sync.Cond.Wait, on thread \"gump-hooks\"", 1);
+      go([] { runtime::LockOSThread(); });  // its thread ends
+      time::Sleep(absl::InfiniteDuration());
+    });
+  };
+  EXPECT_EXIT(program(), ::testing::ExitedWithCode(2),
+              "use of goroutines in a thread hook");
 }
 
 }  // namespace
