@@ -1,28 +1,7 @@
 // Hooked waits for condition variables of pthread and of C11.
 //
-// A goroutine of a home does not wait in libc's condition variable. It has an
-// entry under the variable's address in a table of the hooks:
-//
-//   waiter (on a home)                  signaller (any thread)
-//     C1  the bucket's waiters++          S1  libc's signal
-//     C2  entry into the table            S2  no waiters? done
-//     C3  unlock the mutex (libc)         S3  take one entry, or all, out of
-//     C4  park                                the table, and wake them
-//     C5  out of the table, if still in
-//     C6  lock the mutex (libc)
-//
-// No wake-up is lost. By POSIX, a thread counts as waiting for a thread that
-// takes the mutex after the waiter has given it back. Such a signaller comes
-// after C3, so S2 sees C1, and S3 finds the entry of C2. A
-// signal wakes one thread that waits in libc and one entry, so one waiter more
-// than it must. POSIX allows that.
-//
-// A signal is not used up by a waiter whose time is over: C5 is under the lock
-// of the table. If the entry is gone, a signaller has taken it, and the waiter
-// returns 0.
-//
-// After S3 the signaller does not touch the variable, so the waiter may destroy
-// it.
+// A goroutine of a home does not wait in libc's condition variable, but in a
+// table of the hooks (cond_table.cc).
 //
 // A waiter that holds another lock besides the mutex stays (H1): it waits in
 // libc, and S1 wakes it. If the variable is shared with other processes, the
@@ -32,129 +11,18 @@
 
 #include <algorithm>
 
+#include "api/hooks/cond_table.h"
 #include "api/hooks/wait.h"
 #include "gump/internal/linkname_time.h"
-#include "runtime/sched/fork.h"
-#include "runtime/sched/mlocks.h"
-#include "runtime/sched/threadhooks.h"
-#include "runtime/sys/lock_futex.h"
 
 namespace gump::hooks {
 namespace {
 
-// ---- The table --------------------------------------------------------------
-
-// Entry is a goroutine that waits. It lies on its stack.
-struct Entry {
-  const void* cond = nullptr;
-  Entry* next = nullptr;
-  Entry* prev = nullptr;
-  bool queued = false;            // like the links, under the bucket's lock
-  rt::Atomic<uint32_t> woken{0};  // a semaphore
-};
-
-struct alignas(64) Bucket {
-  // Guards the list of entries. Forbidden while holding it: malloc, readying a
-  // goroutine.
-  rt::Mutex lock{rt::LockRank::kLeaf};
-  rt::Atomic<int64_t> waiters;
-  Entry* first = nullptr;  // in order of arrival
-  Entry* last = nullptr;
-};
-constexpr size_t kBuckets = 251;
-constinit Bucket buckets[kBuckets];
-
-Bucket* BucketOf(const void* cond) {
-  return &buckets[(reinterpret_cast<uintptr_t>(cond) >> 4) % kBuckets];
-}
-
-void Link(Bucket* b, Entry* e) {
-  e->queued = true;
-  e->next = nullptr;
-  e->prev = b->last;
-  (b->last == nullptr ? b->first : b->last->next) = e;
-  b->last = e;
-}
-
-void Unlink(Bucket* b, Entry* e) {
-  e->queued = false;
-  (e->prev == nullptr ? b->first : e->prev->next) = e->next;
-  (e->next == nullptr ? b->last : e->next->prev) = e->prev;
-}
-
-// IsAwaited returns true if an entry of b waits for cond.
-bool IsAwaited(Bucket* b, const void* cond) {
-  const rt::LockScope l(&b->lock);
-  for (const Entry* e = b->first; e != nullptr; e = e->next) {
-    if (e->cond == cond) return true;
-  }
-  return false;
-}
-
-// DieIfInThreadHook ends the process if the caller is a thread hook of the
-// program. A hook can ready no goroutine, so its signal would be lost.
-void DieIfInThreadHook(Bucket* b, const void* cond) {
-  const rt::G* gp = rt::getg();
-  if (!rt::inOwnProcess() || gp == nullptr || !rt::inThreadHook(gp->m)) return;
-  if (IsAwaited(b, cond)) rt::dieInThreadHook();
-}
-
-// Signalled is S2 and S3.
+// Signalled is S2 and S3 of cond_table.cc.
 void Signalled(const void* cond, bool all) {
-  Bucket* b = BucketOf(cond);
-  if (b->waiters.load(rt::seq_cst) == 0) return;
   const ErrnoGuard guard;
-  Entry* taken = nullptr;
-  Entry** end = &taken;
-  const Waking here;
-  if (here.inside()) return DieIfInThreadHook(b, cond);
-  rt::lock(&b->lock);
-  for (Entry *e = b->first, *next; e != nullptr; e = next) {
-    next = e->next;
-    if (e->cond != cond) continue;
-    Unlink(b, e);
-    e->next = nullptr;
-    *end = e;
-    end = &e->next;
-    if (!all) break;
-  }
-  rt::unlock(&b->lock);
-  while (taken != nullptr) {
-    Entry* e = taken;
-    taken = e->next;  // e is gone when it is awake
-    rt::semrelease(&e->woken, /*handoff=*/false);
-  }
+  CondSignalled(cond, all);
   (void)guard.Return(0);
-}
-
-// ---- Waiting ----------------------------------------------------------------
-
-// Enter is C1 and C2.
-void Enter(Entry* e) {
-  Bucket* b = BucketOf(e->cond);
-  b->waiters.add(1, rt::seq_cst);
-  const Waking here;
-  rt::lock(&b->lock);
-  Link(b, e);
-  rt::unlock(&b->lock);
-}
-
-// Leave is C5. Returns true if no signaller has taken e.
-bool Leave(Entry* e) {
-  bool queued;
-  {
-    const Waking here;
-    Bucket* b = BucketOf(e->cond);
-    rt::lock(&b->lock);
-    queued = e->queued;
-    if (queued) Unlink(b, e);
-    rt::unlock(&b->lock);
-  }
-  if (!queued) {
-    rt::semacquire(&e->woken, /*lifo=*/false, rt::SemaReason::kCondWait);
-  }
-  BucketOf(e->cond)->waiters.add(-1, rt::relaxed);
-  return queued;
 }
 
 // TimeOf returns when the clock will show t, on the clock of semacquireUntil,
@@ -183,30 +51,22 @@ template <class Mutex>
 int ParkOn(const void* cond, Mutex* mutex, int (*unlock)(Mutex*),
            int (*lock)(Mutex*), clockid_t clock, const timespec* t) {
   const ErrnoGuard guard;
-  Entry e;
-  e.cond = cond;
-  Enter(&e);
+  CondWaiter waiter(cond);
   int result = unlock(mutex);
   if (result != 0) {  // it is not ours
-    if (!Leave(&e)) Signalled(cond, /*all=*/false);
+    if (!waiter.Leave()) Signalled(cond, /*all=*/false);
     return result;
   }
   ThreadState* s = interposer->self();
   s->locks = 0;
   if (t == nullptr) {
-    rt::semacquire(&e.woken, /*lifo=*/false, rt::SemaReason::kCondWait);
-    BucketOf(cond)->waiters.add(-1, rt::relaxed);
+    waiter.Wait();
   } else {
     bool woken = false;
     while (!woken && !IsOver(clock, *t)) {
-      woken = rt::semacquireUntil(&e.woken, /*lifo=*/false,
-                                  rt::SemaReason::kCondWait, TimeOf(clock, *t));
+      woken = waiter.WaitUntil(TimeOf(clock, *t));
     }
-    if (woken) {
-      BucketOf(cond)->waiters.add(-1, rt::relaxed);
-    } else if (Leave(&e)) {
-      result = ETIMEDOUT;
-    }
+    if (!woken && waiter.Leave()) result = ETIMEDOUT;
   }
   const int err = lock(mutex);
   s->locks = err == 0 || err == EOWNERDEAD ? 1 : 0;

@@ -8,6 +8,7 @@
 
 #include "api/hooks/off.h"
 #include "api/hooks/wait.h"
+#include "api/hooks/waking.h"
 #include "gump/gls.h"
 #include "gump/runtime.h"
 #include "gump/sync/mutex.h"

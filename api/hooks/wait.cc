@@ -10,9 +10,6 @@
 #include "gump/internal/linkname_time.h"
 #include "netpoll/fd.h"
 #include "netpoll/once.h"
-#include "runtime/sched/extram.h"
-#include "runtime/sched/fork.h"
-#include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sys/exports_linux.h"
@@ -38,25 +35,6 @@ Way WayHere() {
   // A goroutine whose calls never wait would keep the home for itself.
   if (gp->preempt.load(rt::relaxed) && Clean()) (void)rt::runtimeEntry();
   return IsOff() ? Way::kStay : Way::kPark;
-}
-
-Waking::Waking() {
-  rt::G* gp = rt::getg();
-  if (!rt::inOwnProcess()) return;
-  if (gp == nullptr) {
-    rt::needm();
-    gp = rt::getg();
-  } else if (gp == &gp->m->g0 || gp->m->locks.load(rt::relaxed) != 0) {
-    return;
-  }
-  mp_ = gp->m;
-  lost_ = rt::acquiremNoPark(mp_);
-}
-
-Waking::~Waking() {
-  if (mp_ == nullptr) return;
-  if (lost_) rt::markPLost(mp_);
-  rt::releasem(mp_);
 }
 
 // ---- OpenSSL ----------------------------------------------------------------

@@ -59,25 +59,6 @@ void ForgetErrors();
 // LookForOpenSSL is called when a library is about to be loaded.
 void LookForOpenSSL();
 
-// Waking brackets a call that wakes goroutines. It may be in any thread, and in
-// any code of the program: also where the program holds a lock of pthread. So
-// it does not yield, and does not wait for a P ((PL1) of parklocks.cc).
-class Waking {
- public:
-  Waking();
-  ~Waking();
-  Waking(const Waking&) = delete;
-  Waking& operator=(const Waking&) = delete;
-
-  // inside returns true if the caller is code of the runtime, a signal handler
-  // in it, or a child of fork or of vfork. Then nothing may be woken.
-  bool inside() const { return mp_ == nullptr; }
-
- private:
-  rt::M* mp_ = nullptr;
-  bool lost_ = false;
-};
-
 // ErrnoGuard restores errno at the end of a call that succeeds, as libc leaves
 // it. A home's goroutine stays on its thread, so errno is one variable.
 class ErrnoGuard {
