@@ -1,7 +1,7 @@
 // The table of goroutines that wait for condition variables of pthread
 // (api/hooks/cond_table.cc), between plain threads. A sync::Mutex is in the
 // place of pthread's.
-#include <optional>
+#include <new>
 
 #include "api/hooks/cond_table.h"
 #include "gump/internal/linkname.h"
@@ -21,18 +21,36 @@ constexpr int64_t kLimit = 1000;  // ns
 sync::Mutex mutex;
 char cond;  // only its address counts
 int tokens;
-// A waiter lies on the stack of its goroutine. The goroutine uses that memory
-// for other things as soon as it is awake.
-std::optional<CondWaiter> waiters[2];
+// Place is a part of a goroutine's stack. A waiter lies in it during a wait,
+// and the goroutine uses it for other things as soon as it is awake.
+class Place {
+ public:
+  CondWaiter* Begin() { return new (bytes_) CondWaiter(&cond); }
+  void End() {
+    for (unsigned char& b : bytes_) b = kOther;
+  }
+  // Check finds out whether the place was written after the wait.
+  void Check() const {
+    const bool used = bytes_[0] != 0 || bytes_[sizeof(bytes_) - 1] != 0;
+    for (unsigned char b : bytes_) {
+      check(b == (used ? kOther : 0), "the signaller writes to a place in use");
+    }
+  }
+
+ private:
+  static constexpr unsigned char kOther = 0xee;
+  alignas(CondWaiter) unsigned char bytes_[sizeof(CondWaiter)];
+};
+Place places[2];
 
 // takeToken waits for a token, as a client does.
 void takeToken(int self) {
   mutex.Lock();
   while (tokens == 0) {
-    waiters[self].emplace(&cond);
+    CondWaiter* w = places[self].Begin();
     mutex.Unlock();
-    waiters[self]->Wait();
-    waiters[self].reset();
+    w->Wait();
+    places[self].End();
     mutex.Lock();
   }
   tokens--;
@@ -47,6 +65,7 @@ void putToken() {
 
 void nobodyWaits() {
   check(!hooks::CondIsAwaited(&cond), "a waiter is left in the table");
+  for (const Place& p : places) p.Check();
 }
 
 const Registered kSignal({
@@ -97,12 +116,12 @@ const Registered kAll({
 
 // waitForLimit waits once. Returns true if it was signalled.
 bool waitForLimit(int self) {
-  waiters[self].emplace(&cond);
+  CondWaiter* w = places[self].Begin();
   mutex.Unlock();
-  const bool woken = waiters[self]->WaitUntil(
-                         rt::semaDeadline(rt::SemaReason::kCondWait, kLimit)) ||
-                     !waiters[self]->Leave();
-  waiters[self].reset();
+  const bool woken =
+      w->WaitUntil(rt::semaDeadline(rt::SemaReason::kCondWait, kLimit)) ||
+      !w->Leave();
+  places[self].End();
   mutex.Lock();
   return woken;
 }
