@@ -13,6 +13,7 @@ in a file, and --compare prints such files beside each other.
 """
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
@@ -24,9 +25,10 @@ import sys
 import tempfile
 
 import host
+import servers
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TIMEOUT_S = 600  # for a single process of either side
+TIMEOUT_S = 900  # for a single process of either side
 
 
 class Workload:
@@ -204,12 +206,24 @@ WORKLOADS = [
     Workload("GROUP/ticker", "group", "p99-us", procs=(2,)),
 ]
 
+
+def w19(name, cpu):
+    """The rows of W19 for one server and one number of clients. `cpu` is the floor for the CPU time of a request."""
+    limits = {"cpu-ratio": cpu, "rate-ratio": 1, "p99-ratio": 1, "rss-ratio": 0.5, "hooked-unserved": 0, "plain-unserved": 0}
+    figures = ("req/s", "cpu-us", "p99-us", "rss-MB", "unserved", "threads")
+    metrics = [f"{way}-{figure}" for way in ("hooked", "thread", "plain") for figure in figures]
+    metrics += [m for m in limits if m not in metrics]
+    return [Workload(f"W19/{name}", "clients", m, procs=(2,), limit=limits.get(m)) for m in metrics]
+
+
+WORKLOADS += w19("redis-64", 1) + w19("redis-1000", 0.8) + w19("postgres-64", 1) + w19("postgres-1000", 0.8)
+
 # A side is started twice for each problem and GOMAXPROCS, and makes --reps repetitions each time. The exceptions:
 ONE_REPETITION_PER_PROCESS = {"park_mem"}  # started --reps times: a second repetition would find its pages warm.
-ONE_PROCESS = {"file", "idle", "overhead", "profile", "sleepers", "ticker", "timers"}  # started once: each repetition takes seconds.
+ONE_PROCESS = {"clients", "file", "idle", "overhead", "profile", "sleepers", "ticker", "timers"}  # started once: each repetition takes seconds.
 NO_TWIN = {"co", "thread"}  # Go has nothing of the kind
 MACHINE_ONLY = {"host"}  # no runtime takes part, so one program serves for all sides
-OURS_ONLY = {"group", "numa", "profile"}  # their rows compare with work without groups, nodes or a profile
+OURS_ONLY = {"clients", "group", "numa", "profile"}  # their rows compare with work without hooks, groups, nodes or a profile
 
 
 def selected(args):
@@ -350,7 +364,9 @@ def verdict(workload, procs, ours, go):
         return "", ""
     if have is None:
         return floor, ""
-    return floor, "pass" if have <= allowed else f"MISS {have / allowed:.2f}×"
+    if have <= allowed:
+        return floor, "pass"
+    return floor, f"MISS {have / allowed:.2f}×" if allowed else f"MISS {figure(have)}"
 
 
 def table(contenders, workloads, procs_list):
@@ -460,6 +476,10 @@ def main():
     if any(w.problem == "http" for w in workloads) and shutil.which("wrk") is None:
         print("bench: no wrk: W13 over HTTP is left out", file=sys.stderr)
         workloads = [w for w in workloads if w.problem != "http"]
+    if any(w.problem == "clients" for w in workloads):
+        if not (args.build / "tools/bench/bench_clients").exists() or servers.programs() is None:
+            print("bench: W19 is left out; it needs libhiredis-dev, libpq-dev, redis-server and postgresql", file=sys.stderr)
+            workloads = [w for w in workloads if w.problem != "clients"]
     os.environ["BENCH_LOADGEN"] = str(args.build.resolve() / "tools/bench/bench_loadgen")
     if any(w.problem == "file" for w in workloads):
         write_data(args.build / "bench-data")
@@ -492,7 +512,8 @@ def main():
                 subprocess.run([*git, "remove", "--force", tree], check=True)
         if args.baseline:
             contenders.append(Contender(args.vs_commit or "baseline", ours_in(args.baseline)))
-        measure(contenders, workloads, args)
+        with servers.running() if any(w.problem == "clients" for w in workloads) else contextlib.nullcontext():
+            measure(contenders, workloads, args)
 
     if args.json:
         write_json(args.json, here, contenders)

@@ -85,6 +85,7 @@ RULES = [
     (r"api/include/.*", [ANY_STD, ABSL_ANY, PUBLIC, WINDOW, API_INTERNAL], WHOLE_WINDOW),
     (r"api/.*", [ANY_STD, ABSL_ANY, PUBLIC, WINDOW, API_INTERNAL, RUNTIME, r'"netpoll/(?:fd|once)\.h"',
                  r'"api/(?:[a-z0-9_]+/)?[a-z0-9_]+\.h"'], WHOLE_WINDOW),
+    (r"tools/bench/clients/.*", [ANY_STD, PUBLIC, r"<(?:hiredis/hiredis|libpq-fe)\.h>", r'"tools/bench/[a-z0-9_]+\.h"'], None),
     (r"docs/examples/.*|tools/bench/.*|tests/install/.*",
      [ANY_STD, ABSL_ANY, PUBLIC, r'"docs/examples/[a-z0-9_]+\.h"', r'"tools/bench/[a-z0-9_]+\.h"',
       r'"[a-z0-9_]+\.h"'], None),
