@@ -204,6 +204,9 @@ WORKLOADS = [
     Workload("GROUP/full", "group", "ratio"),
     Workload("GROUP/alone", "group", "p99-us", procs=(2,)),
     Workload("GROUP/ticker", "group", "p99-us", procs=(2,)),
+    Workload("HOOKS/mutex", "hooks", "raw-ns", procs=(1,)),
+    Workload("HOOKS/mutex", "hooks", "ns/pair", procs=(1,)),
+    Workload("HOOKS/mutex", "hooks", "over-ns", procs=(1,), limit=2),
 ]
 
 
@@ -223,7 +226,7 @@ ONE_REPETITION_PER_PROCESS = {"park_mem"}  # started --reps times: a second repe
 ONE_PROCESS = {"clients", "file", "idle", "overhead", "profile", "sleepers", "ticker", "timers"}  # started once: each repetition takes seconds.
 NO_TWIN = {"co", "thread"}  # Go has nothing of the kind
 MACHINE_ONLY = {"host"}  # no runtime takes part, so one program serves for all sides
-OURS_ONLY = {"clients", "group", "numa", "profile"}  # their rows compare with work without hooks, groups, nodes or a profile
+OURS_ONLY = {"clients", "group", "hooks", "numa", "profile"}  # their rows compare with work without hooks, groups and so on
 
 
 def selected(args):
