@@ -234,10 +234,10 @@ class Watchdog {
     const M* self = getg()->m;
     for (M* mp = allm.load(acquire); mp != nullptr;
          mp = mp->alllink) {  // pairs with mcommoninit
-      const bool asleep =
+      const bool sleeps =
           mp->blocked.load(relaxed) && mp->park.key.load(relaxed) == 0;
       if (mp != self && mp->procid.load(relaxed) != 0 &&
-          mp->locks.load(relaxed) > 0 && !asleep) {
+          mp->locks.load(relaxed) > 0 && !sleeps) {
         return true;
       }
     }

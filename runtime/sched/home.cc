@@ -191,6 +191,12 @@ void wake(Home* h, TokenTo where) {
   wakep();
 }
 
+// localChanged tells sysmon how many goroutines are in `local`.
+// On: any, the thread of h.  P: either.  Locks: none.  Parks: no.
+void localChanged(Home* h) {
+  h->waiting.store(static_cast<int32_t>(h->local.size), relaxed);  // a hint
+}
+
 // queueOwn puts gp, which is kGrunnable, at the tail of the owner's queue.
 // On: any, the thread of h.  P: either.  Locks: none.  Parks: no.
 void queueOwn(Home* h, G* gp) {
@@ -198,6 +204,7 @@ void queueOwn(Home* h, G* gp) {
     h->keeperReady = gp;
   } else {
     h->local.pushBack(gp);
+    localChanged(h);
   }
 }
 
@@ -209,10 +216,6 @@ void enqueue(Home* h, G* gp, TokenTo where = TokenTo::kRing) {
   if (getg()->m->home == h) {
     queueOwn(h, gp);
     return;
-  }
-  if (GUMP_UNLIKELY(h->hooked.load(relaxed)) &&
-      h->incoming.load(relaxed) == nullptr) {
-    h->waitingSince.store(nanotime(), relaxed);  // for a report
   }
   G* head = h->incoming.load(relaxed);  // the CAS decides
   do {
@@ -279,6 +282,7 @@ void adopt(Home* h) {
   }
   if (GUMP_LIKELY(h->keeper == nullptr)) {
     h->local.pushBackAll(&q);
+    localChanged(h);
     return;
   }
   while ((gp = q.pop()) != nullptr) queueOwn(h, gp);
@@ -291,7 +295,12 @@ bool hasRunnable(const Home* h) {
   return h->keeper == nullptr ? !h->local.empty() : h->keeperReady != nullptr;
 }
 G* takeNext(Home* h) {
-  if (GUMP_LIKELY(h->keeper == nullptr)) return h->local.pop();
+  if (GUMP_LIKELY(h->keeper == nullptr)) {
+    h->taken.store(h->taken.load(relaxed) + 1, relaxed);  // written by us only
+    G* gp = h->local.pop();
+    localChanged(h);
+    return gp;
+  }
   h->keeper = nullptr;
   return std::exchange(h->keeperReady, nullptr);
 }
@@ -605,6 +614,7 @@ G* homePreempt(G* gp) {
   // A hint. If a stop of the world asked, gp goes on where it was.
   if (sched.gcwaiting.load(relaxed) && h->keeper != gp) {
     h->local.push(gp);
+    localChanged(h);
   } else {
     queueOwn(h, gp);
     h->sliceOver = true;
@@ -708,59 +718,6 @@ bool homeCountsLocks() noexcept {
   if (gp == nullptr || gp->foreign || gp->lockedm == nullptr) return false;
   const Home* h = gp->lockedm->home;  // the goroutine stays there
   return h != nullptr && h->locks != nullptr;
-}
-
-namespace {
-
-// The homes of hooks, which never end, last first.
-Atomic<Home*> hookedHomes;
-
-constexpr int64_t kLongBlocked = 1'000'000'000;  // ns
-
-// isBlocked returns true if goroutines have waited for h for long, and its
-// thread has not looked at them.
-bool isBlocked(const Home* h, int64_t now) {
-  return h->state.load(relaxed) == kHomeRunning &&  // all hints
-         h->incoming.load(relaxed) != nullptr &&
-         now - h->waitingSince.load(relaxed) >= kLongBlocked;
-}
-
-}  // namespace
-
-void homeCountLocks(const int32_t* locks) noexcept {
-  M* mp = acquirem();
-  Home* h = mp->home;
-  h->locks = locks;
-  if (!h->hooked.load(relaxed)) {  // only this thread sets it
-    h->hooked.store(true, relaxed);
-    h->nextHooked = hookedHomes.load(relaxed);
-    // Release: pairs with lookAtHomes.
-    while (!hookedHomes.casWeak(h->nextHooked, h, release)) {
-      h->nextHooked = hookedHomes.load(relaxed);
-    }
-  }
-  releasem(mp);
-}
-
-void lookAtHomes(int64_t now) {
-  static int64_t reported = 0;  // since when those of the last report waited
-  for (Home* h = hookedHomes.load(acquire); h != nullptr; h = h->nextHooked) {
-    const int64_t since = h->waitingSince.load(relaxed);
-    if (!isBlocked(h, now) || since == reported) continue;
-    reported = since;
-    printf(
-        "hooks: goroutines have waited for thread %d for a second: one of its "
-        "goroutines computes, waits with a lock, or is in a call that hooks "
-        "do not know\n",
-        static_cast<int>(h->m->procid.load(relaxed)));
-  }
-}
-
-int64_t nextLookAtHomes() {
-  for (Home* h = hookedHomes.load(acquire); h != nullptr; h = h->nextHooked) {
-    if (h->incoming.load(relaxed) != nullptr) return kLongBlocked;
-  }
-  return INT64_MAX;
 }
 
 // ---- Goroutines come and go -------------------------------------------------

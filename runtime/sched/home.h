@@ -35,6 +35,14 @@ enum HomeState : uint32_t {
   kHomeWaking = 3,
 };
 
+// HomeWatch is what sysmon remembers about the home of hooks at which it looks.
+struct HomeWatch {
+  bool armed = false;     // goroutines have waited since `since`
+  bool reported = false;  // that they wait
+  uint32_t taken = 0;     // Home::taken at that time
+  int64_t since = 0;
+};
+
 // Home is the thread of a runtime::Thread. Cells are used again and never
 // freed, so a late waker may wake a later home. That home then looks at its
 // queue and sleeps again.
@@ -52,10 +60,14 @@ struct alignas(kFalseSharing) Home {
   // For lookAtHomes, if locks are counted here. `hooked` is set once.
   Atomic<bool> hooked;
   Home* nextHooked = nullptr;
-  Atomic<int64_t> waitingSince;  // when `incoming` became not empty
+  HomeWatch watch;
 
   // The rest belongs to the thread of the home.
   alignas(kFalseSharing) GQueue local;  // runnable goroutines, in order
+  // Hints for sysmon: how many goroutines are in `local`, and how many have
+  // been taken out of it.
+  Atomic<int32_t> waiting;
+  Atomic<uint32_t> taken;
   // The goroutine that has called Gosched first since the home last let others
   // have its P. It is in `local`, or nullptr.
   const G* mark = nullptr;
@@ -117,8 +129,8 @@ inline void homeKeep(M* mp, const G* gp) {
 // On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread.
 G* homeGoexit(M* mp);
 
-// lookAtHomes reports homes of hooks whose thread has not looked at its
-// runnable goroutines for a second. nextLookAtHomes returns how long (ns)
+// lookAtHomes reports homes of hooks whose thread has run none of its runnable
+// goroutines for a second. nextLookAtHomes returns how long (ns)
 // sysmon may sleep before it calls lookAtHomes.
 // On: sysmon.  P: none.  Locks: none.  Parks: no.
 void lookAtHomes(int64_t now);

@@ -255,7 +255,7 @@ void ExpectExit(pid_t pid, int code) {
   EXPECT_EQ(WEXITSTATUS(status), code);
 }
 
-TEST_P(HooksLibraryTest, AChildOfForkWakesNobodyAndMakesPlainCalls) {
+TEST_P(HooksLibraryTest, AChildOfForkWakesNoneAndItsCallsArePlain) {
   RunWith(GetParam(), [] {
     Pair p;
     WhileAnotherReceives(&p, [&] {
@@ -277,7 +277,7 @@ TEST_P(HooksLibraryTest, AChildOfForkWakesNobodyAndMakesPlainCalls) {
 }
 
 // A child of vfork works in the memory of its parent.
-TEST_P(HooksLibraryTest, AChildOfVforkWakesNobody) {
+TEST_P(HooksLibraryTest, AChildOfVforkWakesNone) {
   RunWith(GetParam(), [] {
     Pair p;
     const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -296,7 +296,7 @@ TEST_P(HooksLibraryTest, AChildOfVforkWakesNobody) {
   });
 }
 
-TEST_P(HooksLibraryTest, APosixSpawnWakesNobody) {
+TEST_P(HooksLibraryTest, AChildOfPosixSpawnWakesNone) {
   RunWith(GetParam(), [] {
     Pair p;
     WhileAnotherReceives(&p, [&] {

@@ -604,10 +604,57 @@ TEST_P(HooksTest, AHomeThatIsBlockedIsReported) {
     blocking([&] { text = err.ReadUntil("\n"); });
     EXPECT_TRUE(text.starts_with("hooks: goroutines have waited for thread "))
         << text;
+    EXPECT_NE(text.find(" for a second: goroutine "), std::string::npos)
+        << text;
+    EXPECT_TRUE(text.ends_with(
+        " sleeps in a call that hooks do not know, or with a lock\n"))
+        << text;
     EXPECT_FALSE(ran);
     EXPECT_EQ(sem_post(&sem), 0);
     all.Wait();
   });
+}
+
+// WhatIsReported returns the report on the home of a goroutine that runs
+// keeps(done) until `done`.
+template <class Keeps>
+std::string WhatIsReported(int procs, Keeps keeps) {
+  OwnStderr err;
+  std::string text;
+  RunWith(procs, [&] {
+    chan<void> begun = make_chan<void>(1);
+    std::atomic<bool> done = false;
+    sync::WaitGroup all;
+    all.Add(2);
+    hooks::Go([&] {
+      begun.Send();
+      keeps(&done);
+      all.Done();
+    });
+    begun.Recv();
+    hooks::Go([&] { all.Done(); });
+    blocking([&] { text = err.ReadUntil("\n"); });
+    done = true;
+    all.Wait();
+  });
+  return text;
+}
+
+TEST_P(HooksTest, AReportNamesTheGoroutineThatComputes) {
+  const std::string text = WhatIsReported(GetParam(), [](const auto* done) {
+    while (!*done) {
+    }
+  });
+  EXPECT_TRUE(text.ends_with(" computes\n")) << text;
+}
+
+TEST_P(HooksTest, AReportSaysThatAGoroutineWaitsWithALock) {
+  const std::string text = WhatIsReported(GetParam(), [](const auto* done) {
+    std::mutex mu;
+    const std::lock_guard hold(mu);
+    while (!*done) time::Sleep(std::chrono::milliseconds(1));
+  });
+  EXPECT_TRUE(text.ends_with(": a goroutine waits with a lock\n")) << text;
 }
 
 TEST_P(HooksTest, AThousandWaitOnAHandfulOfThreads) {

@@ -1,0 +1,100 @@
+// Homes of hooks whose thread runs none of its goroutines: sysmon finds them,
+// and says so. The rest of homes is in home.cc.
+#include <utility>
+
+#include "runtime/diag/panic.h"
+#include "runtime/sched/home.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sys/threadstate_linux.h"
+#include "runtime/sys/tls.h"
+
+namespace gump::rt {
+
+namespace {
+
+// The homes of hooks, which never end, last first.
+Atomic<Home*> hookedHomes;
+
+constexpr int64_t kLongBlocked = 1'000'000'000;  // ns
+
+// othersWait returns true if goroutines wait until the thread of h runs them.
+bool othersWait(const Home* h) {
+  return h->waiting.load(relaxed) > 0 ||  // hints
+         h->incoming.load(relaxed) != nullptr;
+}
+
+// isBlocked returns true if goroutines have waited for h for long, and its
+// thread has run none of them. Whenever such a wait ends, one has been taken
+// out of `local`.
+bool isBlocked(Home* h, int64_t now) {
+  HomeWatch* w = &h->watch;
+  if (!othersWait(h)) {
+    w->armed = false;
+    return false;
+  }
+  const uint32_t taken = h->taken.load(relaxed);  // a hint
+  if (!w->armed || w->taken != taken) {
+    *w = {.armed = true, .taken = taken, .since = now};
+  }
+  // If its thread is about to run, it waits for a P.
+  return now - w->since >= kLongBlocked &&
+         h->state.load(relaxed) != kHomeWaking;
+}
+
+// reportBlocked says what keeps the thread of h. By then it may be over.
+void reportBlocked(const Home* h) {
+  const int32_t tid = h->m->procid.load(relaxed);
+  printf("hooks: goroutines have waited for thread %d for a second: ", tid);
+  if (h->state.load(relaxed) != kHomeRunning) {  // a hint
+    printf("a goroutine waits with a lock\n");   // (T8)
+    return;
+  }
+  // A cell of a goroutine is never freed. Pairs with the release in execute.
+  const G* gp = h->m->curg.load(acquire);
+  uint64_t sleeps = 0;
+  if (gp == nullptr) {  // preempted in place, or about to wait
+    printf("a goroutine computes\n");
+  } else if (threadState(tid, &sleeps) == ThreadState::kAsleep) {
+    printf(
+        "goroutine %U sleeps in a call that hooks do not know, or with a "
+        "lock\n",
+        gp->goid);
+  } else {
+    printf("goroutine %U computes\n", gp->goid);
+  }
+}
+
+}  // namespace
+
+void homeCountLocks(const int32_t* locks) noexcept {
+  M* mp = acquirem();
+  Home* h = mp->home;
+  h->locks = locks;
+  if (!h->hooked.load(relaxed)) {  // only this thread sets it
+    h->hooked.store(true, relaxed);
+    h->nextHooked = hookedHomes.load(relaxed);
+    // Release: pairs with lookAtHomes.
+    while (!hookedHomes.casWeak(h->nextHooked, h, release)) {
+      h->nextHooked = hookedHomes.load(relaxed);
+    }
+  }
+  releasem(mp);
+}
+
+void lookAtHomes(int64_t now) {
+  for (Home* h = hookedHomes.load(acquire); h != nullptr; h = h->nextHooked) {
+    if (isBlocked(h, now) && !std::exchange(h->watch.reported, true)) {
+      reportBlocked(h);
+    }
+  }
+}
+
+int64_t nextLookAtHomes() {
+  for (Home* h = hookedHomes.load(acquire); h != nullptr; h = h->nextHooked) {
+    if (othersWait(h)) return kLongBlocked;
+  }
+  return INT64_MAX;
+}
+
+}  // namespace gump::rt
