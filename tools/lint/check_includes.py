@@ -88,7 +88,8 @@ RULES = [
     (r"api/.*", [ANY_STD, ABSL_ANY, PUBLIC, WINDOW, API_INTERNAL, RUNTIME, r'"netpoll/(?:fd|once)\.h"',
                  r'"api/(?:[a-z0-9_]+/)?[a-z0-9_]+\.h"'], WHOLE_WINDOW),
     (r"tools/bench/clients/.*", [ANY_STD, PUBLIC, r"<(?:hiredis/hiredis|libpq-fe)\.h>", r'"tools/bench/[a-z0-9_]+\.h"'], None),
-    (r"docs/examples/bridges/.*", [EVERYTHING], None),  # each is for another library
+    # These are for other libraries.
+    (r"docs/examples/bridges/.*|tests/install/consumer_asio\.cc", [EVERYTHING], None),
     (r"docs/examples/.*|tools/bench/.*|tests/install/.*",
      [ANY_STD, ABSL_ANY, PUBLIC, r'"docs/examples/[a-z0-9_]+\.h"', r'"tools/bench/[a-z0-9_]+\.h"',
       r'"[a-z0-9_]+\.h"'], None),

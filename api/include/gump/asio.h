@@ -49,12 +49,12 @@
 // In a bubble of synctest, do not use the tokens: no other thread may wake a
 // goroutine of the bubble.
 //
-// This header is not part of gump/gump.h. It is for the library that the source
-// has included before: asio, or Boost.Asio, in which asio is called
-// boost::asio. If there is none, it includes parts of the one that is
-// installed, and of asio if both are. (One source cannot include both: they
-// clash.) It works with asio 1.18 and Boost 1.74, and later versions. To cancel
-// by a context needs asio 1.19 or Boost 1.77.
+// This header is not part of gump/gump.h. It is for Boost.Asio, in which asio
+// is called boost::asio, if the source has included that before, or has defined
+// GUMP_USE_BOOST_ASIO. Otherwise it is for asio. If only one of them is
+// installed, it is for that one. (One source cannot include both: they clash.)
+// It works with asio 1.18 and Boost 1.74, and later versions. To cancel by a
+// context needs asio 1.19 or Boost 1.77.
 //
 // Memory ordering: the start of an operation happens before its completion in
 // asio's thread, and that happens before the return to the goroutine.
@@ -67,7 +67,7 @@
 #include "gump/go.h"
 #include "gump/internal/asio_call.h"
 
-#if defined(BOOST_ASIO_VERSION) || \
+#if defined(BOOST_ASIO_VERSION) || defined(GUMP_USE_BOOST_ASIO) || \
     !__has_include(<asio/version.hpp>) && __has_include(<boost/asio/version.hpp>)
 #include "gump/internal/asio_boost.h"
 #define GUMP_ASIO_FOUND 1
