@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <mutex>
 #include <new>
+#include <stop_token>
 #include <utility>
 
 #include "gump/internal/layout_entry.h"
@@ -292,9 +293,17 @@ bool CancelNode::Observed() const {
   // A child that does not linger has a reference to this node. There is none
   // now, so each child in the list lingers.
   if (closure_ != nullptr || first_ != nullptr) return true;
+  if (stop_source_.stop_possible()) return true;  // tokens cannot be counted
   // Relaxed: written under the lock.
   rt::Hchan* c = done_.load(rt::relaxed);
   return c != nullptr && rt::chanShared(c);
+}
+
+// CanBeCancelled returns whether a timer or a stop token may still cancel the
+// node. mu_ is held.
+bool CancelNode::CanBeCancelled() const {
+  return timer_.get() != nullptr ||
+         (stop_link_ != nullptr && stop_link_->CanCome());
 }
 
 // KeepForObservers passes the caller's reference, the only one, to the
@@ -304,8 +313,7 @@ bool CancelNode::Observed() const {
 bool CancelNode::KeepForObservers(ContextNode** held) {
   if (state_.load(rt::acquire) != kLive) return false;  // and it stays so
   std::scoped_lock hold(mu_);
-  const bool can_come =
-      (up_ != nullptr && !parent_gone_) || timer_.get() != nullptr;
+  const bool can_come = (up_ != nullptr && !parent_gone_) || CanBeCancelled();
   if (state_.load(rt::relaxed) != kLive || !can_come || !Observed()) {
     return false;
   }
@@ -323,7 +331,7 @@ bool CancelNode::EndLinger() {
 void CancelNode::OnParentDestroyed() {
   std::scoped_lock hold(mu_);
   parent_gone_ = true;
-  if (timer_.get() != nullptr || !std::exchange(lingers_, false)) return;
+  if (CanBeCancelled() || !std::exchange(lingers_, false)) return;
   // This is not the last reference: the caller has one.
   refs.add(static_cast<uint32_t>(-1), rt::release);
 }
@@ -332,6 +340,9 @@ void CancelNode::OnParentDestroyed() {
 // Returns the result of Leave.
 CancelNode* CancelNode::Destroy(CancelNode** lost) {
   CancelNode* up = Leave();
+  stop_link_.reset();  // (S3) of stop_link.h
+  // Not an assignment: that of libstdc++ 12 keeps counting the old source.
+  std::stop_source(std::nostopstate).swap(stop_source_);
   {
     std::scoped_lock hold(mu_);  // children may be leaving at this moment
     while (CancelNode* c = TakeChild()) c->next_ = std::exchange(*lost, c);
@@ -356,9 +367,11 @@ CancelNode* CancelNode::Destroy(CancelNode** lost) {
 
 // ---- What happens at the end ------------------------------------------------
 
-// StartFunc starts the function of AfterFunc, if there is one. The caller is
-// the winner of (N2). mu_ is held.
+// StartFunc starts the function of AfterFunc, if there is one, and has the
+// token of StopToken told to stop. The caller is the winner of (N2). mu_ is
+// held.
 void CancelNode::StartFunc() {
+  StartStop();
   if (closure_ == nullptr) return;
   void* closure = std::exchange(closure_, nullptr);
   rt::SpawnOptions options;

@@ -53,9 +53,12 @@
 #define API_CONTEXT_CONTEXT_NODE_H_
 
 #include <cstdint>
+#include <memory>
+#include <stop_token>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "api/context/stop_link.h"
 #include "gump/context.h"
 #include "gump/sync/mutex.h"
 
@@ -126,6 +129,9 @@ class CancelNode final : public ContextNode {
   void Join();
   // StartTimer arms the deadline's timer, unless the node is cancelled.
   void StartTimer(int64_t ns, absl::Status cause);
+  // LinkStop has the node cancelled when `token` is told to stop. Called after
+  // Join, once, before another thread gets a handle. Throws std::bad_alloc.
+  void LinkStop(std::stop_token token);
 
   // Cancel cancels the node, and all nodes below. Returns false if another
   // thread was faster. That thread is done by then. The caller has a reference.
@@ -142,6 +148,9 @@ class CancelNode final : public ContextNode {
   absl::Status Err();
   absl::Status Cause() const;
   rt::Hchan* Done();  // gives the caller no reference to the channel
+  // StopToken returns the token that is told to stop when the node is
+  // cancelled. Throws std::bad_alloc.
+  std::stop_token StopToken();
 
   ContextNode* Drop(CancelNode** lost) override;
   [[nodiscard]] bool TryRef() noexcept;
@@ -156,6 +165,8 @@ class CancelNode final : public ContextNode {
   void Sweep(CancelNode* (&idle)[2]);
   [[nodiscard]] CancelNode* Leave();
   void StartFunc();
+  void StartStop();
+  [[nodiscard]] bool CanBeCancelled() const;
   [[nodiscard]] bool Observed() const;
   bool KeepForObservers(ContextNode** held);
   [[nodiscard]] bool EndLinger();
@@ -180,6 +191,8 @@ class CancelNode final : public ContextNode {
   uint32_t group_ = 0;  // rt::Group::id of AfterFunc's caller, with a reference
   const rt::FuncType* ft_ = nullptr;  // only for AfterFunc
   uintptr_t pc_ = 0;
+  // stop_link_ is constant once another thread has a handle.
+  std::unique_ptr<StopLink> stop_link_;  // null: of no stop token
 
   sync::Mutex mu_;
   // state_ and all that follows are written under mu_.
@@ -193,6 +206,9 @@ class CancelNode final : public ContextNode {
   bool lingers_ = false;         // (N4)
   bool parent_gone_ = false;     // up_ has been destroyed
   void* closure_ = nullptr;      // of AfterFunc; taken when it is started
+  // The source of StopToken, also taken when the stop is requested. It has no
+  // state before the first call of StopToken.
+  std::stop_source stop_source_{std::nostopstate};
 };
 
 }  // namespace gump::internal

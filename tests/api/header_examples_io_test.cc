@@ -11,8 +11,10 @@
 #include <csignal>
 #include <cstdio>
 #include <functional>
+#include <stop_token>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -104,13 +106,31 @@ void Serve(const context::Context& ctx, const Conn& conn) {
   conn.closed.Recv();
 }
 
+void Serve(const context::Context& ctx) { ctx.Done().Recv(); }
+void StopTokens() {
+  std::jthread server([](std::stop_token stop) {
+    auto [ctx, cancel] = context::WithStopToken(context::Background(), stop);
+    defer _{cancel};
+    Serve(ctx);
+  });
+}
+
+std::atomic<int> steps;
+void Step() { steps++; }
+void Compute(const context::Context& ctx) {
+  std::stop_token stop = context::StopToken(ctx);
+  while (!stop.stop_requested()) Step();
+}
+
 void Main() {
+  StopTokens();
   Ask(context::Background());
   EXPECT_EQ(got, 42);
   Values(context::Background());
   Causes(context::Background());
   auto [ctx, cancel] = context::WithCancel(context::Background());
   go(cancel);
+  Compute(ctx);
   Serve(ctx, Conn());
 }
 }  // namespace context_h

@@ -4,7 +4,8 @@
     check_pages.py [-i] PAGE...     -i: format the programs
 
 * A cpp block without main is a fragment of a program on the same page. Its lines stand there in a row, except that a line
-  "// ..." stands for any lines. A block that shows a mistake is marked "```cpp wrong" and is not compared.
+  "// ..." stands for any lines. A block that shows a mistake is marked "```cpp wrong" and is not compared. A fragment of
+  an example is marked with its file: "```cpp docs/examples/pubsub.cc".
 * A program is formatted as clang-format formats it, if that is installed.
 * The word after ``` is spelt as extract.py expects it.
 """
@@ -19,7 +20,8 @@ from extract import MAIN, ROOT, blocks
 
 # Blocks that look like ours must be spelt exactly, or the tests would pass them over.
 OURS = re.compile(r"(?i)(cc|cpp|cxx|text|txt)\b|c\+\+")
-SPELT = re.compile(r"cpp|cpp wrong|text|text exit=\d+")
+EXAMPLE = re.compile(r"cpp (docs/examples/[a-z0-9_/]+\.cc)")
+SPELT = re.compile(rf"cpp|cpp wrong|{EXAMPLE.pattern}|text|text exit=\d+")
 
 
 def lines_of(code):
@@ -68,6 +70,10 @@ def problems(page, mend):
             yield block.line, f"not understood: ```{block.info}"
         elif block.info == "cpp" and block not in complete and not any(is_part(block.text, p) for p in programs):
             yield block.line, "no program on the page has these lines"
+        elif example := EXAMPLE.fullmatch(block.info):
+            path = ROOT / example[1]
+            if not path.exists() or not is_part(block.text, lines_of(path.read_text())):
+                yield block.line, f"{example[1]} does not have these lines"
     if not shutil.which("clang-format"):
         return
     for block in complete:

@@ -1,6 +1,7 @@
 // gump/context.h: deadlines, cancellation and values.
 #include <gump/context.h>
 
+#include <stop_token>
 #include <string>
 #include <utility>
 
@@ -23,6 +24,11 @@ int Main() {
   ok = ok && limited.Err() == absl::CancelledError("context canceled");
   ok = ok && context::Cause(limited) == absl::DataLossError("lost");
   stop();
+  std::stop_source source;
+  context::Context by_token =
+      context::WithStopToken(context::Background(), source.get_token()).first;
+  source.request_stop();
+  ok = ok && context::StopToken(by_token).stop_requested();
   return ok && context::WithoutCancel(limited).Err().ok() ? 0 : 1;
 }
 

@@ -48,6 +48,9 @@
 //   * the return of an Err() that is not OK;
 //   * the start of a function given to AfterFunc.
 //
+// std::stop_token is the cancellation of the standard library. WithStopToken
+// and StopToken connect the two.
+//
 // Source: package context of Go 1.25.
 #ifndef GUMP_CONTEXT_H_
 #define GUMP_CONTEXT_H_
@@ -57,6 +60,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <type_traits>
 #include <utility>
 
@@ -227,6 +231,45 @@ class StopFunc {
 // to the cancellation of ctx, or of the ancestor whose cancellation reached ctx
 // first. Returns Err() if no reason was given, and OK if ctx is not cancelled.
 [[nodiscard]] absl::Status Cause(const Context& ctx);
+
+// WithStopToken makes a child that is also cancelled when a stop is requested
+// of `token`. A request that comes before the call, or during it, counts too.
+// When request_stop returns, the child and its descendants are cancelled; Err()
+// is "context canceled". Like a deadline, the token still cancels after the
+// last handle is gone, if a function or a channel waits for it. If then no stop
+// is ever requested, the function is neither called nor destroyed. So call the
+// CancelFunc when the work is done.
+//
+// The stop may be requested by any thread or goroutine, also while handles are
+// dropped. That thread may have to wait, as in the call of a CancelFunc. In a
+// goroutine, a stop source must not lose its thread while it calls callbacks:
+// if a callback of the program itself parks, the goroutine that requests the
+// stop, or destroys the callback, must be locked by LockOSThread. Requires: in
+// a bubble, the stop is requested in the bubble.
+//
+//   std::jthread server([](std::stop_token stop) {
+//     auto [ctx, cancel] = context::WithStopToken(context::Background(), stop);
+//     defer _{cancel};
+//     Serve(ctx);
+//   });
+[[nodiscard]] std::pair<Context, CancelFunc> WithStopToken(
+    const Context& parent, std::stop_token token);
+
+// StopToken returns a token of which a stop is requested when ctx is cancelled.
+// If ctx is cancelled already, a stop has been requested of the result. If ctx
+// can never be cancelled, the result has no stop state, so stop_possible() is
+// false. Does not wait for the cancellation, but may park, as said above.
+//
+// The request is made in a goroutine of its own, which is locked to its thread.
+// So the callbacks of the token run there, one after another, soon after the
+// cancellation. They may park. An exception that leaves one ends the process,
+// as the standard says. As long as ctx is not cancelled, each call returns the
+// same token. The context lingers for its token as for a function of AfterFunc.
+// Throws std::bad_alloc.
+//
+//   std::stop_token stop = context::StopToken(ctx);
+//   while (!stop.stop_requested()) Step();
+[[nodiscard]] std::stop_token StopToken(const Context& ctx);
 
 // WithoutCancel makes a context with the values of parent, but without its
 // deadline and cancellation, for work that must be completed.
