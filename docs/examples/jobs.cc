@@ -12,7 +12,8 @@
 //
 // A process that loses the server ends with exit code 1, and is simply started
 // again: all that must survive is on the server. LEASE, such as 500ms, is the
-// same for all processes (default 30s).
+// same for all processes (default 30s). A server has the shards and results of
+// one text; empty it before the next one.
 #include "jobs.h"
 
 #include <gump/gump.h>
@@ -56,7 +57,7 @@ absl::StatusOr<int64_t> CountWords(const context::Context& ctx,
   std::istringstream in(text);
   int64_t words = 0;
   for (std::string word; in >> word;) words++;
-  const auto service = time::After(absl::Milliseconds(5));
+  const auto service = time::After(absl::Milliseconds(20));
   select(Recv(service), Recv(ctx.Done()));
   if (const absl::Status s = ctx.Err(); !s.ok()) return s;
   return words;
@@ -85,7 +86,8 @@ absl::Status Work(Queue& queue, recv_chan<Job> todo,
 }
 
 // Fetch takes jobs until ctx is done. While the channel is full it takes none,
-// so that they are left to workers that have time for them.
+// and leaves them to workers that have time for them. So a worker has at most
+// kAtOnce jobs under way, kAhead in the channel, and kAhead in Fetch.
 absl::Status Fetch(const context::Context& ctx, Queue& queue,
                    send_chan<Job> todo) {
   defer _{[&] { todo.Close(); }};
@@ -175,7 +177,7 @@ absl::Status RunCoordinator(Queue& queue, const std::string& path) {
   auto [group, ctx] = sync::ErrGroup::WithContext(context::Background());
   chan<void> window = make_chan<void>(kWindow);
   std::atomic<int64_t> shards = -1;
-  Words words;
+  Words words;  // Collect's, until Wait has returned
   group.Go([&, window, ctx = ctx] {
     const absl::StatusOr<int64_t> all = PutAll(ctx, queue, path, window);
     if (all.ok()) shards = *all;

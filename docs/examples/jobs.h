@@ -39,8 +39,8 @@ struct QueueOptions {
   std::string worker;   // a name that no other worker has now
   absl::Duration lease;
 
-  // How long Take and Results wait. A job waits for its worker for that long at
-  // most before its lease counts.
+  // How long Take and Results wait. A deadline counts from before Take, so this
+  // is the part of a lease that a worker may lose.
   absl::Duration Patience() const {
     return std::clamp(lease / 4, absl::Milliseconds(1), absl::Seconds(1));
   }

@@ -77,9 +77,8 @@ class NatsQueue final : public Queue {
  public:
   explicit NatsQueue(QueueOptions options) : options_(std::move(options)) {}
   ~NatsQueue() override {
-    // The connection waits for its threads. Its destruction is hooked as well:
-    // the members go in the order of their dependence.
-    hooks::Hooked([this] {
+    // The connection joins its threads, which no hook makes park.
+    blocking([this] {
       pull_.reset();
       push_.reset();
       js_.reset();
