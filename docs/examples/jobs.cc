@@ -50,6 +50,13 @@ namespace {
 constexpr int kAtOnce = 16;
 constexpr int kAhead = 16;  // jobs that wait in the process for a goroutine
 
+// Tally counts jobs. Only numbers are read from it, so no order is needed.
+struct Tally {
+  std::atomic<int64_t> taken = 0;
+  std::atomic<int64_t> finished = 0;
+  std::atomic<int64_t> late = 0;
+};
+
 // CountWords stands for work that takes time: it computes, and then waits for
 // another service until ctx is done.
 absl::StatusOr<int64_t> CountWords(const context::Context& ctx,
@@ -63,8 +70,7 @@ absl::StatusOr<int64_t> CountWords(const context::Context& ctx,
   return words;
 }
 
-absl::Status Work(Queue& queue, recv_chan<Job> todo,
-                  std::atomic<int64_t>& finished) {
+absl::Status Work(Queue& queue, recv_chan<Job> todo, Tally& tally) {
   for (const Job& job : todo) {
     if (job.again) std::printf("again: %s\n", absl::StrCat(job.shard).c_str());
     // The job has waited in the channel, and its lease with it. So the deadline
@@ -77,26 +83,30 @@ absl::Status Work(Queue& queue, recv_chan<Job> todo,
       // The job is another worker's by now, so it is neither finished nor
       // acknowledged here. To store the result would be wasted, not wrong.
       std::printf("late: %s\n", absl::StrCat(job.shard).c_str());
+      tally.late++;
       continue;
     }
     if (absl::Status s = queue.Finish(job, *words); !s.ok()) return s;
-    finished++;
+    tally.finished++;
   }
   return absl::OkStatus();
 }
 
-// Fetch takes jobs until ctx is done. While the channel is full it takes none,
+// Fetch takes jobs until stop is done. While the channel is full it takes none,
 // and leaves them to workers that have time for them. So a worker has at most
-// kAtOnce jobs under way, kAhead in the channel, and kAhead in Fetch.
-absl::Status Fetch(const context::Context& ctx, Queue& queue,
-                   send_chan<Job> todo) {
+// kAtOnce jobs under way, kAhead in the channel, and kAhead in Fetch. All that
+// it has taken are done after stop, unless a goroutine fails, which ends ctx.
+absl::Status Fetch(const context::Context& stop, const context::Context& ctx,
+                   Queue& queue, send_chan<Job> todo, Tally& tally) {
   defer _{[&] { todo.Close(); }};
-  while (ctx.Err().ok()) {
+  while (stop.Err().ok()) {
     absl::StatusOr<std::vector<Job>> taken = queue.Take(kAhead);
     if (!taken.ok()) return taken.status();
     for (Job& job : *taken) {
-      // When ctx is done, the select may drop a job. Its lease brings it back.
-      if (select(Send(todo, std::move(job)), Recv(ctx.Done())) == 1) break;
+      if (select(Send(todo, std::move(job)), Recv(ctx.Done())) == 1) {
+        return ctx.Err();
+      }
+      tally.taken++;
     }
   }
   return absl::OkStatus();
@@ -106,17 +116,22 @@ absl::Status RunWorker(Queue& queue, const std::string& name) {
   const auto [stop, restore] =
       signal::NotifyContext(context::Background(), {SIGTERM, SIGINT});
   defer _{restore};
-  auto [group, ctx] = sync::ErrGroup::WithContext(stop);
+  auto [group, ctx] = sync::ErrGroup::WithContext(context::Background());
   chan<Job> todo = make_chan<Job>(kAhead);
-  std::atomic<int64_t> finished = 0;
+  Tally tally;
   for (int i = 0; i < kAtOnce; i++) {
-    group.Go([&, todo] { return Work(queue, todo, finished); });
+    group.Go([&, todo] { return Work(queue, todo, tally); });
   }
-  group.Go([&, todo, ctx = ctx] { return Fetch(ctx, queue, todo); });
+  group.Go([&, todo, stop = stop, ctx = ctx] {
+    return Fetch(stop, ctx, queue, todo, tally);
+  });
   std::printf("worker %s is ready\n", name.c_str());
   const absl::Status s = group.Wait();
-  std::printf("worker %s finished %s jobs\n", name.c_str(),
-              absl::StrCat(finished.load()).c_str());
+  const std::string text =
+      absl::StrCat("worker ", name, " took ", tally.taken.load(),
+                   " jobs: ", tally.finished.load(), " finished, ",
+                   tally.late.load(), " late");
+  std::puts(text.c_str());
   return s;
 }
 

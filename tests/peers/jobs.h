@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cinttypes>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -122,6 +123,12 @@ class Jobs {
     workers_[i]->Says("is ready");
   }
 
+  // DrainWorker asks a worker to end. It finishes the jobs that it has.
+  void DrainWorker(size_t i) {
+    EXPECT_EQ(workers_[i]->Stop(), absl::OkStatus());
+    ExpectDrained(workers_[i]->Said());
+  }
+
   void KillServer() { server_ = nullptr; }
   void KillCoordinator() { coordinator_ = nullptr; }
   void KillWorker(size_t i) { Bury(i); }
@@ -165,7 +172,7 @@ class Jobs {
   }
   // The workers end when they are asked to.
   void ExpectWorkersEnd() {
-    for (auto& w : workers_) EXPECT_EQ(w->Stop(), absl::OkStatus());
+    for (size_t i = 0; i < workers_.size(); i++) DrainWorker(i);
   }
   // The workers end by themselves, because their server is gone.
   void ExpectWorkersFail() {
@@ -179,6 +186,21 @@ class Jobs {
     int64_t n = 0;
     for (size_t at = 0; (at = all.find(text, at)) != all.npos; at++) n++;
     return n;
+  }
+  // Each job that a worker has taken is finished or late.
+  static void ExpectDrained(const std::string& said) {
+    int64_t taken = -1;
+    int64_t finished = 0;
+    int64_t late = 0;
+    const size_t at = said.rfind(" took ");
+    EXPECT_NE(at, said.npos);
+    if (at == said.npos) return;
+    EXPECT_EQ(std::sscanf(said.c_str() + at,
+                          " took %" SCNd64 " jobs: %" SCNd64
+                          " finished, %" SCNd64 " late",
+                          &taken, &finished, &late),
+              3);
+    EXPECT_EQ(taken, finished + late);
   }
   // A worker that goes is killed.
   void Bury(size_t i) {
@@ -222,8 +244,9 @@ class Feeder {
   sync::WaitGroup writer_;
 };
 
-// Workers are killed in the middle of jobs and started again. Then workers are
-// stopped for longer than a lease and go on.
+// Workers end in the middle of jobs and are started again: first because they
+// are asked to, then because they are killed. Then workers are stopped for
+// longer than a lease, and go on.
 inline void KilledAndStalledWorkersLeaveTheTotalExact(const QueueServer& q) {
   constexpr size_t kWorkers = 3;
   constexpr int kKills = 4;
@@ -239,6 +262,12 @@ inline void KilledAndStalledWorkersLeaveTheTotalExact(const QueueServer& q) {
     jobs.AwaitCounted(static_cast<int64_t>(1 + rng.Below(200)));
     return rng.Below(kWorkers);
   };
+
+  for (size_t i = 0; i < kWorkers; i++) {
+    (void)moment();
+    jobs.DrainWorker(i);
+    jobs.StartWorker(i);
+  }
 
   // A worker nearly always has a job when it is killed. Go on until one had,
   // and its lease has ended.
