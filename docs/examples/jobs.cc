@@ -50,7 +50,7 @@ namespace {
 constexpr int kAtOnce = 16;
 constexpr int kAhead = 16;  // jobs that wait in the process for a goroutine
 
-// Tally counts jobs. Only numbers are read from it, so no order is needed.
+// Tally counts jobs. It is read when all goroutines have ended.
 struct Tally {
   std::atomic<int64_t> taken = 0;
   std::atomic<int64_t> finished = 0;
@@ -99,7 +99,7 @@ absl::Status Work(Queue& queue, recv_chan<Job> todo, Tally& tally) {
 absl::Status Fetch(const context::Context& stop, const context::Context& ctx,
                    Queue& queue, send_chan<Job> todo, Tally& tally) {
   defer _{[&] { todo.Close(); }};
-  while (stop.Err().ok()) {
+  while (stop.Err().ok() && ctx.Err().ok()) {
     absl::StatusOr<std::vector<Job>> taken = queue.Take(kAhead);
     if (!taken.ok()) return taken.status();
     for (Job& job : *taken) {
