@@ -1,6 +1,6 @@
 // The queue of the example jobs on Redis Streams, through hiredis, a client
 // that knows nothing of goroutines. Its calls are hooked (docs/hooks.md), so a
-// goroutine that waits for the server parks in recv.
+// goroutine that waits for the server parks in read.
 //
 // | on the server | |
 // |---|---|
