@@ -188,7 +188,7 @@ endfunction()
 # The poller's back ends.
 set(gump_backends epoll uring)
 # The examples that these tests run.
-set(gump_peers_examples chat_server echo_server http_server redis_client socks5_proxy)
+set(gump_peers_examples chat_server echo_server gump_client_examples http_server redis_client socks5_proxy)
 
 # gump_peers_test(path [LIBS library...]): a gump_test with the label peers, once for each back end, as <path>/<back end>.
 # It meets other programs, which are native, the examples among them (peers/peers.h).

@@ -5,7 +5,7 @@
 function(gump_docs_tests)
   set(tools ${CMAKE_CURRENT_FUNCTION_LIST_DIR})
   set(folder ${PROJECT_BINARY_DIR}/test_docs)
-  set(pages README.md docs/cookbook.md docs/guide.md docs/hazards.md docs/hooks.md docs/observability.md)
+  set(pages README.md docs/cookbook.md docs/distributed.md docs/guide.md docs/hazards.md docs/hooks.md docs/observability.md)
   set(sources ${pages})
   list(TRANSFORM sources PREPEND ${PROJECT_SOURCE_DIR}/)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)

@@ -171,10 +171,14 @@ class Program {
     return rest;
   }
 
-  bool HasSaid(std::string_view text) {
+  // Said returns all that the program has printed so far.
+  std::string Said() {
     mu_.Lock();
     defer _{[this] { mu_.Unlock(); }};
-    return said_.find(text) != said_.npos;
+    return said_;
+  }
+  bool HasSaid(std::string_view text) {
+    return Said().find(text) != std::string::npos;
   }
 
   pid_t Pid() const { return cmd_.Pid(); }

@@ -90,6 +90,7 @@ RULES = [
     (r"tools/bench/clients/.*", [ANY_STD, PUBLIC, r"<(?:hiredis/hiredis|libpq-fe)\.h>", r'"tools/bench/[a-z0-9_]+\.h"'], None),
     # These are for other libraries.
     (r"docs/examples/bridges/.*|tests/install/consumer_asio\.cc", [EVERYTHING], None),
+    (r"docs/examples/jobs_.*", [ANY_STD, ABSL_ANY, PUBLIC, r"<(?:hiredis/hiredis|nats/nats)\.h>", r'"jobs\.h"'], None),
     (r"docs/examples/.*|tools/bench/.*|tests/install/.*",
      [ANY_STD, ABSL_ANY, PUBLIC, r'"docs/examples/[a-z0-9_]+\.h"', r'"tools/bench/[a-z0-9_]+\.h"',
       r'"[a-z0-9_]+\.h"'], None),
