@@ -213,8 +213,8 @@ function(gump_peers_test path)
   endforeach()
 endfunction()
 
-# gump_client_test(path PACKAGE package HEADER header LIBS library... [FOLDER folder] [OPTIONS option...]): a gump_test with
-# the label clients, once for each back end, as <path>/<back end>. It meets a client and its server (clients/harness.h). If the
+# gump_client_test(path [PACKAGE package HEADER header LIBS library... FOLDER folder OPTIONS option...]): a gump_test with the
+# label clients, once for each back end, as <path>/<back end>. It meets a client and its server (clients/harness.h). If the
 # header or a library of the client is missing, the tests say so and are skipped. FOLDER is below /usr/include. Only release
 # has these tests. The daily tests run them with epoll, and tools/gump clients with both.
 function(gump_client_test path)
@@ -225,11 +225,14 @@ function(gump_client_test path)
   string(REPLACE "/" "_" target test_${path})
   cmake_path(GET path FILENAME name)
   string(REPLACE "_test" "" name ${name})
-  find_path(folder ${arg_HEADER} PATH_SUFFIXES ${arg_FOLDER} NO_CACHE)
   set(libraries)
   set(missing)
-  if(NOT folder)
-    set(missing ${arg_HEADER})
+  set(folder)
+  if(arg_HEADER)
+    find_path(folder ${arg_HEADER} PATH_SUFFIXES ${arg_FOLDER} NO_CACHE)
+    if(NOT folder)
+      set(missing ${arg_HEADER})
+    endif()
   endif()
   foreach(library IN LISTS arg_LIBS)
     find_library(found ${library} NO_CACHE)
@@ -240,11 +243,14 @@ function(gump_client_test path)
     unset(found)
   endforeach()
   if(missing)
-    set(command sh -c "echo 'skipped: no ${missing}: ${arg_PACKAGE} was not installed when the tests were configured'; exit 77")
+    set(command ${CMAKE_CURRENT_LIST_DIR}/clients/skipped.sh
+      "no ${missing}, because ${arg_PACKAGE} was not installed when the tests were configured")
   else()
     gump_test_executable(${target} ${path}.cc)
     target_link_libraries(${target} PRIVATE test_clients ${libraries} gump::hooks)
-    target_include_directories(${target} SYSTEM PRIVATE ${folder})
+    if(arg_FOLDER)
+      target_include_directories(${target} SYSTEM PRIVATE ${folder})
+    endif()
     target_compile_options(${target} PRIVATE ${arg_OPTIONS})
     add_dependencies(gump_clients ${target})
     set(command ${target})
@@ -257,7 +263,7 @@ function(gump_client_test path)
       TIMEOUT ${gump_test_timeout}
       LABELS clients
       SKIP_RETURN_CODE 77
-      ENVIRONMENT "${gump_test_env};GODEBUG=netpoll=${backend};GUMP_CLIENT_RESULTS=${PROJECT_BINARY_DIR}/clients/${name}.${backend}")
+      ENVIRONMENT "${gump_test_env};GODEBUG=netpoll=${backend};GUMP_CLIENT_RESULTS=${PROJECT_BINARY_DIR}/clients/${name}.${backend};GUMP_CLIENT_TESTS=${CMAKE_CURRENT_LIST_DIR}/clients")
   endforeach()
   gump_long(${path}/uring)
 endfunction()

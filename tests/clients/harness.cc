@@ -149,6 +149,32 @@ void LocalServer::Kill() {
   (void)program_.Stop(SIGKILL);
 }
 
+WebServer::WebServer(Transport transport)
+    : transport_(transport), server_(Command()) {
+  server_.Says("listening");
+}
+
+std::string WebServer::Url(const std::string& path) const {
+  return absl::StrCat(transport_ == Transport::kTls ? "https" : "http",
+                      "://127.0.0.1:", port_.Port(), path);
+}
+
+std::vector<std::string> WebServer::Command() {
+  std::vector<std::string> command = {
+      "python3",
+      std::string(std::getenv("GUMP_CLIENT_TESTS")) + "/web_server.py",
+      absl::StrCat(port_.Port())};
+  if (transport_ == Transport::kPlain) return command;
+  const std::string key = dir_ / "key.pem";
+  OutputOf("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+           "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out",
+           Certificate(), "-days", "2", "-subj", "/CN=localhost", "-addext",
+           "subjectAltName=DNS:localhost,IP:127.0.0.1");
+  command.push_back(Certificate());
+  command.push_back(key);
+  return command;
+}
+
 // ---- C: a crowd -------------------------------------------------------------
 
 int ThreadCount() {
@@ -302,6 +328,10 @@ void RudeServer::Serve() {
       char buf[4096];
       const ssize_t n = recv(fds[i].fd, buf, sizeof(buf), 0);
       if (n > 0 && manner_ == Manner::kIsSilent) continue;
+      if (n > 0 && manner_ == Manner::kEchoes) {
+        EXPECT_EQ(send(fds[i].fd, buf, static_cast<size_t>(n), 0), n);
+        continue;
+      }
       const linger reset{1, 0};
       if (manner_ == Manner::kResets) {
         setsockopt(fds[i].fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));

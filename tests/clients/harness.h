@@ -82,6 +82,28 @@ std::vector<std::string> AsUser(const std::string& user,
 // such as /usr/lib/postgresql/*/bin, or "" if there is none.
 std::string ProgramIn(const std::string& pattern);
 
+// WebServer is web_server.py on a loopback port, with TLS or without. With TLS
+// it has a certificate for 127.0.0.1 and localhost, made for this test.
+class WebServer {
+ public:
+  enum class Transport { kPlain, kTls };
+  explicit WebServer(Transport transport);
+  LocalServer* operator->() { return &server_; }
+  int Port() const { return port_.Port(); }
+  // Url returns the address of a page, whose path begins with a slash.
+  std::string Url(const std::string& path) const;
+  // The certificate, which is its own authority.
+  std::string Certificate() const { return dir_ / "certificate.pem"; }
+
+ private:
+  std::vector<std::string> Command();
+
+  const Transport transport_;
+  HeldPort port_;
+  TempDir dir_;
+  LocalServer server_;
+};
+
 // Skip ends the program with 77, which ctest takes for "skipped".
 [[noreturn]] void Skip(const std::string& reason);
 
@@ -116,10 +138,10 @@ int ThreadCount();
 // ---- F: faults --------------------------------------------------------------
 
 // RudeServer accepts connections, reads something from each, and then resets
-// it, or never answers. It runs on a plain thread.
+// it, never answers, or sends back what it gets. It runs on a plain thread.
 class RudeServer {
  public:
-  enum class Manner { kResets, kCloses, kIsSilent };
+  enum class Manner { kResets, kIsSilent, kEchoes };
   explicit RudeServer(Manner manner);
   ~RudeServer();
   RudeServer(const RudeServer&) = delete;
