@@ -114,8 +114,8 @@ class Router {
         if (peer.starts_with("error")) break;  // there is none
         s.Recv();                              // the empty part
         std::string text = s.Recv();
-        answers.emplace(absl::Now() + absl::Seconds(std::stoi(text)),
-                        std::pair(std::move(peer), std::move(text)));
+        const absl::Time at = absl::Now() + absl::Seconds(std::stoi(text));
+        answers.emplace(at, std::pair(std::move(peer), std::move(text)));
         if (answers.begin()->first <= absl::Now()) break;
       }
       while (!answers.empty() && answers.begin()->first <= absl::Now()) {
