@@ -370,7 +370,7 @@ function(gump_lint_tests)
   add_test(NAME lint/coverage_report COMMAND ${PROJECT_SOURCE_DIR}/tools/coverage/report_test.py)
   set_tests_properties(lint/coverage lint/coverage_report PROPERTIES LABELS lint)
   foreach(page IN ITEMS "pictures draw.py --check" "files check_files.py" "links check_links.py"
-      "api api_index.py --check" "metrics metrics_page.py --check")
+      "api api_index.py --check" "metrics metrics_page.py --check" "clients clients_page.py --check")
     separate_arguments(page)
     list(POP_FRONT page name script)
     add_test(NAME lint/${name} COMMAND ${PROJECT_SOURCE_DIR}/tools/docs/${script} ${page})

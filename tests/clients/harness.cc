@@ -191,14 +191,19 @@ namespace {
 // Throng is the goroutines of a crowd.
 class Throng {
  public:
-  Throng(int n, const std::function<Waits(int)>& connect) {
+  Throng(int n, const std::function<Waits(int)>& connect, Goroutines kind) {
     for (int i = 0; i < n; i++) gates_.push_back(make_chan<int>(1));
     for (int i = 0; i < n; i++) {
-      all_.Add(1);
-      hooks::Go([this, i, &connect] {
+      const auto life = [this, i, &connect] {
         Live(connect(i), gates_[static_cast<size_t>(i)]);
         all_.Done();
-      });
+      };
+      all_.Add(1);
+      if (kind == Goroutines::kHooked) {
+        hooks::Go(life);
+      } else {
+        go(life);
+      }
     }
   }
   ~Throng() {
@@ -273,9 +278,10 @@ std::string CrowdFigures::Text() const {
                          threads, cpu, seconds, waited);
 }
 
-CrowdFigures Crowd(int n, const std::function<Waits(int)>& connect) {
+CrowdFigures Crowd(int n, const std::function<Waits(int)>& connect,
+                   Goroutines kind) {
   CrowdFigures f;
-  Throng throng(n, connect);
+  Throng throng(n, connect, kind);
   throng.AwaitReady(&f);
   constexpr int kLongest = 32;
   for (int seconds = 1; seconds <= kLongest; seconds *= 2) {
@@ -414,18 +420,22 @@ void InHooked(int n, const std::function<void(int)>& f) {
 
 // ---- D: differential --------------------------------------------------------
 
-size_t ExpectSame(const std::function<Transcript()>& calls) {
+size_t ExpectSame(const std::function<Transcript()>& calls, Goroutines kind) {
   Transcript on_thread;
-  Transcript hooked;
+  Transcript here;
   std::thread thread = KnownThread([&] { on_thread = calls(); });
   blocking([&] { thread.join(); });
-  InHooked(1, [&](int) { hooked = calls(); });
-  EXPECT_EQ(hooked.size(), on_thread.size());
-  for (size_t i = 0; i < std::min(hooked.size(), on_thread.size()); i++) {
-    EXPECT_EQ(hooked[i], on_thread[i]) << "in line " << i;
+  if (kind == Goroutines::kHooked) {
+    InHooked(1, [&](int) { here = calls(); });
+  } else {
+    here = calls();
   }
-  EXPECT_FALSE(hooked.empty());
-  return hooked.size();
+  EXPECT_EQ(here.size(), on_thread.size());
+  for (size_t i = 0; i < std::min(here.size(), on_thread.size()); i++) {
+    EXPECT_EQ(here[i], on_thread[i]) << "in line " << i;
+  }
+  EXPECT_FALSE(here.empty());
+  return here.size();
 }
 
 }  // namespace gump::testing

@@ -120,13 +120,16 @@ struct CrowdFigures {
   std::string Text() const;
 };
 
-// Crowd starts n hooked goroutines. Each makes its client by connect(i). When
-// all have one, all call it at the same time, and wait for a second.
+// Crowd starts n goroutines, which are hooked by default. Each makes its client
+// by connect(i). When all have one, all call it at the same time, and wait for
+// a second.
 //
 // The figures need a time in which all wait. If the first goroutine was done
 // before the last had begun, as on a machine that is busy, the goroutines wait
 // again, twice as long.
-CrowdFigures Crowd(int n, const std::function<Waits(int i)>& connect);
+enum class Goroutines { kHooked, kPlain };
+CrowdFigures Crowd(int n, const std::function<Waits(int i)>& connect,
+                   Goroutines kind = Goroutines::kHooked);
 
 // ExpectFewThreads holds the figures to their limits. own is the number of
 // threads that the client makes for itself.
@@ -182,9 +185,10 @@ void InHooked(int n, const std::function<void(int i)>& f);
 // Transcript is what calls return, one line for each.
 using Transcript = std::vector<std::string>;
 
-// ExpectSame runs calls on a plain thread and in a hooked goroutine, and
-// expects the same transcripts. Returns the number of their lines.
-size_t ExpectSame(const std::function<Transcript()>& calls);
+// ExpectSame runs calls on a plain thread and in a goroutine, and expects the
+// same transcripts. Returns the number of their lines.
+size_t ExpectSame(const std::function<Transcript()>& calls,
+                  Goroutines kind = Goroutines::kHooked);
 
 }  // namespace gump::testing
 

@@ -42,8 +42,8 @@ std::shared_ptr<httplib::Client> Connect(int port) {
   return c;
 }
 
-// Goroutines serves each connection in a hooked goroutine.
-class Goroutines : public httplib::TaskQueue {
+// HookedQueue serves each connection in a hooked goroutine.
+class HookedQueue : public httplib::TaskQueue {
  public:
   void enqueue(std::function<void()> f) override {
     all_.Add(1);
@@ -99,7 +99,7 @@ TEST_F(HttplibTest, Crowd) {
           "the server parks; the client keeps the thread, because it holds a "
           "lock over a request");
     httplib::Server server;
-    server.new_task_queue = [] { return new Goroutines; };
+    server.new_task_queue = [] { return new HookedQueue; };
     server.Get(R"(/wait/(\d+))",
                [](const httplib::Request& q, httplib::Response& r) {
                  sleep(static_cast<unsigned>(std::stoi(q.matches[1])));
