@@ -146,6 +146,22 @@ class Stub {
   std::string Ask(const std::string& text) {
     return Ask(context::Background(), "/slow", text);
   }
+  // AskBlocking blocks the thread until the answer is there.
+  std::string AskBlocking(const std::string& text) {
+    grpc::ClientContext call;
+    grpc::ByteBuffer reply;
+    grpc::Status status;
+    grpc::CompletionQueue events;
+    const auto rpc =
+        stub_.PrepareUnaryCall(&call, "/slow", Bytes(text), &events);
+    rpc->StartCall();
+    rpc->Finish(&reply, &status, nullptr);
+    void* tag = nullptr;
+    bool ok = false;
+    EXPECT_TRUE(blocking([&] { return events.Next(&tag, &ok); }));
+    events.Shutdown();
+    return ok && status.ok() ? TextOf(reply) : "error";
+  }
 
  private:
   grpc::GenericStub stub_;
@@ -238,6 +254,7 @@ TEST_F(GrpcTest, Differential) {
           Stub stub(server.Address());
           t.push_back(stub.Ask("0"));
           t.push_back(stub.Ask("10"));
+          t.push_back(stub.AskBlocking("20"));
           t.push_back(stub.Ask(context::Background(), "/other", "0"));
           const std::string much = "1" + std::string(1'000'000, ' ');
           t.push_back(absl::StrCat(stub.Ask(much) == much));
