@@ -47,7 +47,8 @@ class Mariadb {
   unsigned Port() const { return port_.Port(); }
 
  private:
-  // Makes the tables, which the server's user must own.
+  // Makes the tables, which the server's user must own. Two servers must not
+  // share a folder for temporary tables.
   std::vector<std::string> Command() {
     EXPECT_EQ(chmod((dir_ / "").c_str(), 0777), 0);
     const std::string data = dir_ / "data";
@@ -63,6 +64,7 @@ class Mariadb {
     return {MariadbTest::kServer,
             "--no-defaults",
             "--datadir=" + data,
+            "--tmpdir=" + (dir_ / ""),
             "--bind-address=127.0.0.1",
             absl::StrCat("--port=", port_.Port()),
             "--socket=" + (dir_ / "socket"),
