@@ -52,10 +52,11 @@ class Mariadb {
   std::vector<std::string> Command() {
     EXPECT_EQ(chmod((dir_ / "").c_str(), 0777), 0);
     const std::string data = dir_ / "data";
-    std::vector<std::string> make =
-        AsUser("mysql",
-               {"mariadb-install-db", "--no-defaults", "--datadir=" + data,
-                "--auth-root-authentication-method=normal", "--skip-test-db"});
+    std::vector<std::string> make = AsUser(
+        "mysql", {"env", "TMPDIR=" + (dir_ / ""), "mariadb-install-db",
+                  "--no-defaults", "--datadir=" + data,
+                  "--auth-root-authentication-method=normal", "--skip-test-db",
+                  "--innodb-log-file-size=4M", "--innodb-flush-method=nosync"});
     const std::string program = make[0];
     make.erase(make.begin());
     std::string said;
@@ -71,6 +72,8 @@ class Mariadb {
             "--max-connections=1100",
             "--back-log=1100",
             "--skip-name-resolve",
+            "--innodb-log-file-size=4M",
+            "--innodb-flush-method=nosync",
             "--innodb-flush-log-at-trx-commit=0"};
   }
 
