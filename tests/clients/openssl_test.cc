@@ -8,6 +8,7 @@
 #include <openssl/x509_vfy.h>
 
 #include <atomic>
+#include <cerrno>
 #include <memory>
 #include <string>
 
@@ -42,10 +43,12 @@ class Authority {
 };
 
 // FirstError returns the oldest error of the thread, and forgets all.
-std::string FirstError() {
+std::string FirstError(const char* call) {
+  const int err = errno;
   const unsigned long e = ERR_get_error();
   ERR_clear_error();
-  if (e == 0) return "no error";
+  if (e == 0)
+    return absl::StrCat("no error of OpenSSL in ", call, ", errno ", err);
   const char* reason = ERR_reason_error_string(e);
   return reason == nullptr ? absl::StrCat("error ", e) : reason;
 }
@@ -57,7 +60,7 @@ class Client {
       : bio_(BIO_new_ssl_connect(authority.get())) {
     BIO_set_conn_hostname(bio_, absl::StrCat("127.0.0.1:", port).c_str());
     connected_ = BIO_do_handshake(bio_) == 1;
-    if (!connected_) error_ = FirstError();
+    if (!connected_) error_ = FirstError("BIO_do_handshake");
   }
   ~Client() { BIO_free_all(bio_); }
   Client(const Client&) = delete;
@@ -70,7 +73,7 @@ class Client {
     const std::string request = absl::StrCat("GET ", path, " HTTP/1.1\r\n\r\n");
     if (BIO_write(bio_, request.data(), static_cast<int>(request.size())) <=
         0) {
-      return FirstError();
+      return FirstError("BIO_write");
     }
     const std::string end = "\r\n\r\n";
     const std::string length = "Content-Length: ";
@@ -84,7 +87,7 @@ class Client {
       }
       char buf[16384];
       const int n = BIO_read(bio_, buf, sizeof(buf));
-      if (n <= 0) return FirstError();
+      if (n <= 0) return FirstError("BIO_read");
       got.append(buf, static_cast<size_t>(n));
     }
   }
@@ -203,7 +206,7 @@ TEST_F(OpensslTest, Differential) {
       t.push_back(Client(authority, stranger.Port()).Get("/bytes/1"));
       t.push_back(Client(authority, none.Port()).Get("/bytes/1"));
       t.push_back(c.Get("/half/100000"));
-      t.push_back(FirstError());
+      t.push_back(FirstError("none"));
       return t;
     });
     Shows(absl::StrCat(calls, " calls"));
