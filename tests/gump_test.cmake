@@ -213,6 +213,61 @@ function(gump_peers_test path)
   endforeach()
 endfunction()
 
+# gump_client_test(path [PACKAGE package HEADER header LIBS library... FOLDER folder OPTIONS option...]): a gump_test with the
+# label clients, once for each back end, as <path>/<back end>. It meets a client and its server (clients/harness.h). If the
+# header or a library of the client is missing, the tests say so and are skipped. FOLDER is below /usr/include. Only release
+# has these tests. The daily tests run them with epoll, and tools/gump clients with both.
+function(gump_client_test path)
+  if(NOT CMAKE_BUILD_TYPE STREQUAL "Release" OR GUMP_SANITIZE OR GUMP_LOCKRANK OR CMAKE_CROSSCOMPILING)
+    return()
+  endif()
+  cmake_parse_arguments(arg "" "PACKAGE;HEADER;FOLDER" "LIBS;OPTIONS" ${ARGN})
+  string(REPLACE "/" "_" target test_${path})
+  cmake_path(GET path FILENAME name)
+  string(REPLACE "_test" "" name ${name})
+  set(libraries)
+  set(missing)
+  set(folder)
+  if(arg_HEADER)
+    find_path(folder ${arg_HEADER} PATH_SUFFIXES ${arg_FOLDER} NO_CACHE)
+    if(NOT folder)
+      set(missing ${arg_HEADER})
+    endif()
+  endif()
+  foreach(library IN LISTS arg_LIBS)
+    find_library(found ${library} NO_CACHE)
+    if(NOT found)
+      set(missing lib${library})
+    endif()
+    list(APPEND libraries ${found})
+    unset(found)
+  endforeach()
+  if(missing)
+    set(command ${CMAKE_CURRENT_LIST_DIR}/clients/skipped.sh
+      "no ${missing}, because ${arg_PACKAGE} was not installed when the tests were configured")
+  else()
+    gump_test_executable(${target} ${path}.cc)
+    target_link_libraries(${target} PRIVATE test_clients ${libraries} gump::hooks)
+    if(arg_FOLDER)
+      target_include_directories(${target} SYSTEM PRIVATE ${folder})
+    endif()
+    target_compile_options(${target} PRIVATE ${arg_OPTIONS})
+    add_dependencies(gump_clients ${target})
+    set(command ${target})
+  endif()
+  file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/clients)
+  foreach(backend IN LISTS gump_backends)
+    add_test(NAME ${path}/${backend} COMMAND ${command})
+    set_tests_properties(${path}/${backend} PROPERTIES
+      FAIL_REGULAR_EXPRESSION "${gump_no_test}"
+      TIMEOUT ${gump_test_timeout}
+      LABELS clients
+      SKIP_RETURN_CODE 77
+      ENVIRONMENT "${gump_test_env};GODEBUG=netpoll=${backend};GUMP_CLIENT_RESULTS=${PROJECT_BINARY_DIR}/clients/${name}.${backend};GUMP_CLIENT_TESTS=${CMAKE_CURRENT_LIST_DIR}/clients")
+  endforeach()
+  gump_long(${path}/uring)
+endfunction()
+
 # gump_programs(variable path...): sets it to the programs of the tests <path>.
 function(gump_programs variable)
   set(programs)
@@ -315,7 +370,7 @@ function(gump_lint_tests)
   add_test(NAME lint/coverage_report COMMAND ${PROJECT_SOURCE_DIR}/tools/coverage/report_test.py)
   set_tests_properties(lint/coverage lint/coverage_report PROPERTIES LABELS lint)
   foreach(page IN ITEMS "pictures draw.py --check" "files check_files.py" "links check_links.py"
-      "api api_index.py --check" "metrics metrics_page.py --check")
+      "api api_index.py --check" "metrics metrics_page.py --check" "clients clients_page.py --check")
     separate_arguments(page)
     list(POP_FRONT page name script)
     add_test(NAME lint/${name} COMMAND ${PROJECT_SOURCE_DIR}/tools/docs/${script} ${page})
