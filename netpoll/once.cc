@@ -66,9 +66,13 @@
 //    the old file, which poll(2) would leave waiting for that, wait for the new
 //    one from then on.
 //  * Closed while a goroutine waits: no event comes. The caller of onceClosed
-//    wakes the waiters, and tells them. If onceClosed takes the lock before W2,
-//    W4 finds the descriptor closed. If it takes it after W5, it finds the
-//    node.
+//    wakes the waiters. If onceClosed takes the lock before W2, W4 finds the
+//    descriptor closed, or the next file of the number. If it takes it after
+//    W5, it finds the node. Another thread may get the number between the close
+//    and onceClosed, and wait for it. So only nodes that onceClosing has marked
+//    are told of the close. A waiter that came after onceClosing has begun its
+//    call while the number was being closed. It asks the kernel, and finds the
+//    old file, none, or the next one, as poll(2) might.
 //
 // EPERM: regular files and the like are always ready for reading and writing,
 // which W1 has seen. For other events they never are. The node stays in the
@@ -146,8 +150,9 @@ struct OnceNode {
   OnceEntry* entry = nullptr;  // nullptr: ignored
   PollDesc* pd = nullptr;      // the waiter's
   uint32_t events = 0;
-  bool queued = false;  // (O4), like the links
-  bool closed = false;  // likewise: onceClosed has taken it out
+  bool queued = false;   // (O4), like the links
+  bool closing = false;  // likewise: it was there at onceClosing
+  bool closed = false;   // likewise: onceClosed has told it of the close
   OnceNode* next = nullptr;
   OnceNode* prev = nullptr;
 };
@@ -266,10 +271,10 @@ void unlinkNode(OnceEntry* e, OnceNode* n)
 }
 
 // takeNodes takes out the nodes that want one of the events, and moves their
-// waiters to r. It leaves in e->wanted what the other nodes want. `closed`
-// tells the waiters that it is not an event that wakes them.
+// waiters to r. It leaves in e->wanted what the other nodes want. `gone` tells
+// the waiters that were there at onceClosing that their descriptor is closed.
 void takeNodes(OnceEntry* e, uint32_t events, NetpollResult* r,
-               bool closed = false) ABSL_EXCLUSIVE_LOCKS_REQUIRED(e->lock) {
+               bool gone = false) ABSL_EXCLUSIVE_LOCKS_REQUIRED(e->lock) {
   uint32_t wanted = 0;
   for (OnceNode *n = e->first, *next; n != nullptr; n = next) {
     nearStack(n);
@@ -279,7 +284,7 @@ void takeNodes(OnceEntry* e, uint32_t events, NetpollResult* r,
       continue;
     }
     unlinkNode(e, n);
-    n->closed = closed;
+    n->closed = gone && n->closing;
     netpollready(r, n->pd, /*read=*/true, /*write=*/false);
   }
   e->wanted = wanted;
@@ -489,13 +494,23 @@ bool onceMayPark() {
                     reinterpret_cast<uintptr_t>(__builtin_frame_address(0)));
 }
 
-void onceClosed(int fd) {
+void onceClosing(int fd) {
+  OnceEntry* e = findEntry(fd);
+  if (e == nullptr || forked.load(relaxed)) return;
+  LockScope l(&e->lock);
+  for (OnceNode* n = e->first; n != nullptr; n = n->next) {
+    nearStack(n);
+    n->closing = true;
+  }
+}
+
+void onceClosed(int fd, bool gone) {
   OnceEntry* e = findEntry(fd);
   if (e == nullptr || forked.load(relaxed)) return;
   NetpollResult r;
   {
     LockScope l(&e->lock);
-    takeNodes(e, kForAll, &r, /*closed=*/true);
+    takeNodes(e, kForAll, &r, gone);
   }
   injectglist(&r.toRun);
   netpollAdjustWaiters(r.delta);

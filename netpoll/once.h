@@ -30,7 +30,7 @@ namespace gump::rt {
 // fd and events, and ignores entries with a negative fd. Returns:
 //  * 0: the caller must ask the kernel again. There may be nothing new.
 //  * kErrTimeout: the time has come.
-//  * kErrClosing: onceClosed was called for one of the descriptors.
+//  * kErrClosing: one of the descriptors was closed while the caller waited.
 //  * an errno: this wait is not possible here, and the caller must block.
 // Requires: onceMayPark().
 // On: user, m.locks == 0.  P: needed.  Locks: takes kPollNumber, kPollDesc, the
@@ -43,11 +43,15 @@ namespace gump::rt {
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool onceMayPark();
 
-// onceClosed wakes the waiters of the number fd. It is called after the
-// descriptor was closed or replaced (dup2).
-// On: any, m.locks > 0.  P: either.  Locks: takes kPollNumber, sched.lock.
-// Parks: no.
-void onceClosed(int fd);
+// A thread that closes a descriptor, or replaces it (dup2), calls onceClosing
+// before, and onceClosed after it. onceClosed wakes the waiters of the number
+// fd. It tells those that have waited since before onceClosing that their
+// descriptor is gone, if it is: `gone` is false if the call has failed. The
+// others may wait for the next file of the number, so they ask the kernel.
+// On: any, m.locks > 0.  P: either.  Locks: takes kPollNumber; onceClosed takes
+// sched.lock, too.  Parks: no.
+void onceClosing(int fd);
+void onceClosed(int fd, bool gone);
 
 }  // namespace gump::rt
 

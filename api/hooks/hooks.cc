@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <mutex>
 
 #include "api/hooks/off.h"
@@ -34,19 +35,25 @@ constexpr bool kThreadSanitizer = false;
 
 // ---- The interposer ---------------------------------------------------------
 
-// closed wakes the goroutines that wait for fd, which has been closed, or now
-// names another file. Descriptors that the runtime closes are its own, so no
-// hooked call waits for them.
-void closed(int fd) {
+// WithWaiters calls f if goroutines wait for descriptors. Descriptors that the
+// runtime closes are its own, so no hooked call waits for them.
+template <class F>
+void WithWaiters(int fd, F f) {
   // seq_cst: see Await.
   if (descriptorWaiters.load(rt::seq_cst) == 0 || fd < 0) return;
-  const ErrnoGuard guard;
+  const int saved = errno;
   const Waking here;
   // Inside of the runtime, the caller may hold one of its locks: a handler of a
   // signal may close a descriptor. The waiters find out later (Await).
-  if (here.inside()) return;
-  rt::onceClosed(fd);
-  (void)guard.Return(0);
+  if (!here.inside()) f();
+  errno = saved;
+}
+
+void Closing(int fd) {
+  WithWaiters(fd, [fd] { rt::onceClosing(fd); });
+}
+void Closed(int fd, bool gone) {
+  WithWaiters(fd, [=] { rt::onceClosed(fd, gone); });
 }
 
 const Table* MakeTable() {
@@ -57,7 +64,8 @@ const Table* MakeTable() {
   AddTimeCalls(&t);
   AddCondCalls(&t);
   AddLentCalls(&t);
-  t.closed = closed;
+  t.closing = Closing;
+  t.closed = Closed;
   t.loaded = LookForOpenSSL;
   return &t;
 }

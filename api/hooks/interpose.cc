@@ -335,23 +335,29 @@ int gumpHook_ppoll_chk(pollfd* fds, nfds_t n, const timespec* limit,
 
 int gumpHook_close(int fd) GUMP_EXPORT("close");
 int gumpHook_close(int fd) {
-  const int r = libc.close(fd);
   const Table* t = attached();
-  if (GUMP_HOOK_UNLIKELY(t != nullptr)) t->closed(fd);
+  if (GUMP_HOOK_LIKELY(t == nullptr)) return libc.close(fd);
+  t->closing(fd);
+  const int r = libc.close(fd);
+  t->closed(fd, r == 0 || errno != EBADF);
   return r;
 }
 int gumpHook_dup2(int from, int to) GUMP_EXPORT("dup2");
 int gumpHook_dup2(int from, int to) {
-  const int r = libc.dup2(from, to);
   const Table* t = attached();
-  if (GUMP_HOOK_UNLIKELY(t != nullptr && r >= 0)) t->closed(to);
+  if (GUMP_HOOK_LIKELY(t == nullptr) || from == to) return libc.dup2(from, to);
+  t->closing(to);
+  const int r = libc.dup2(from, to);
+  t->closed(to, r >= 0);
   return r;
 }
 int gumpHook_dup3(int from, int to, int flags) GUMP_EXPORT("dup3");
 int gumpHook_dup3(int from, int to, int flags) {
-  const int r = libc.dup3(from, to, flags);
   const Table* t = attached();
-  if (GUMP_HOOK_UNLIKELY(t != nullptr && r >= 0)) t->closed(to);
+  if (GUMP_HOOK_LIKELY(t == nullptr)) return libc.dup3(from, to, flags);
+  t->closing(to);
+  const int r = libc.dup3(from, to, flags);
+  t->closed(to, r >= 0);
   return r;
 }
 

@@ -188,8 +188,10 @@ struct Table {
   result(*name) parameters = nullptr;
   GUMP_HOOKED_CALLS(GUMP_CALL)
 #undef GUMP_CALL
-  // A descriptor has been closed, or now names another file.
-  void (*closed)(int fd) = nullptr;
+  // A descriptor is about to be closed, or to name another file; and it is
+  // done. `gone` is false if the call has failed.
+  void (*closing)(int fd) = nullptr;
+  void (*closed)(int fd, bool gone) = nullptr;
   // A condition variable has been signalled.
   void (*signalled)(const void* cond, bool all) = nullptr;
   // A library is about to be loaded.

@@ -46,15 +46,11 @@ bool isBlocked(Home* h, int64_t now) {
 void reportBlocked(const Home* h) {
   const int32_t tid = h->m->procid.load(relaxed);
   printf("hooks: goroutines have waited for thread %d for a second: ", tid);
-  if (h->state.load(relaxed) != kHomeRunning) {  // a hint
-    printf("a goroutine waits with a lock\n");   // (T8)
-    return;
-  }
   // A cell of a goroutine is never freed. Pairs with the release in execute.
   const G* gp = h->m->curg.load(acquire);
   uint64_t sleeps = 0;
-  if (gp == nullptr) {  // preempted in place, or about to wait
-    printf("a goroutine computes\n");
+  if (gp == nullptr) {  // (T8), or preempted in place
+    printf("a goroutine waits with a lock, or for its turn\n");
   } else if (threadState(tid, &sleeps) == ThreadState::kAsleep) {
     printf(
         "goroutine %U sleeps in a call that hooks do not know, or with a "

@@ -115,6 +115,20 @@ const Registered kTwo({
     .full = {2, 1, 20000, 1},
 });
 
+// closeNumber0 closes number 0 as hooks do.
+void closeNumber0(rt::Atomic<int>* closed) {
+  const auto call = [](auto f) {
+    (void)rt::runtimeEntry();
+    rt::M* mp = rt::acquirem();
+    f();
+    rt::releasem(mp);
+  };
+  call([] { rt::onceClosing(0); });
+  kernelClose(0);
+  if (closed != nullptr) closed->store(1, rt::relaxed);
+  call([] { rt::onceClosed(0, /*gone=*/true); });
+}
+
 const Registered kClose({
     .name = "once_close",
     .about = "os::Poll: a descriptor is closed, and onceClosed is called",
@@ -122,17 +136,43 @@ const Registered kClose({
         [] {
           openNumbers(1);
           plainThread("reader", waiterFor<0, POLLIN>);
-          plainThread("closer", [] {
-            kernelClose(0);
-            (void)rt::runtimeEntry();
-            rt::M* mp = rt::acquirem();
-            rt::onceClosed(0);
-            rt::releasem(mp);
-          });
+          plainThread("closer", [] { closeNumber0(/*closed=*/nullptr); });
         },
     .finish = [] { check(seen[0] == POLLNVAL, "not woken by the close"); },
     .quick = {2, 1, 500},
     .full = {3, 1, 20000},
+});
+
+rt::Atomic<int> isClosed;
+
+// The number is used again before the closer has called onceClosed.
+const Registered kReopen({
+    .name = "once_reopen",
+    .about = "os::Poll: a close is not told to a waiter of the number's next "
+             "file",
+    .setup =
+        [] {
+          openNumbers(2);
+          plainThread("reader", waiterFor<0, POLLIN>);
+          plainThread("closer", [] { closeNumber0(&isClosed); });
+          plainThread("opener", [] {
+            if (isClosed.load(rt::relaxed) == 1) {
+              kernelOpen(0, 1);
+              pollfd fds[] = {{0, POLLIN, 0}};
+              while (look(fds) == 0) {
+                check(rt::onceWait(fds, 1, rt::kMaxWhen) == 0,
+                      "told of a close that was before");
+              }
+            }
+            waiterEnds();
+          });
+          plainThread("kernel", [] {
+            kernelReady(0, POLLIN);
+            kernelReady(1, POLLIN);
+          });
+        },
+    .quick = {1, 1, 500},
+    .full = {2, 1, 20000, 1},
 });
 
 // Unseen: no thread calls onceClosed. A duplicate keeps the file.
@@ -291,13 +331,7 @@ const Registered kGoroutineClosed({
         [] {
           setUpGoroutines();
           plainThread("go", [] { startG(pollNumber0); });
-          plainThread("closer", [] {
-            kernelClose(0);
-            (void)rt::runtimeEntry();
-            rt::M* mp = rt::acquirem();
-            rt::onceClosed(0);
-            rt::releasem(mp);
-          });
+          plainThread("closer", [] { closeNumber0(/*closed=*/nullptr); });
         },
     .finish = allRan<1>,
     .delayable = ofSchedOrP,

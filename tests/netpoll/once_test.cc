@@ -81,17 +81,24 @@ class Waits {
 
 bool EventuallyWaiting(size_t n) { return EventuallyParked("IO wait", n); }
 
-// Closed calls onceClosed as a hook does.
-void Closed(int fd) {
+// Closing and Closed are the two parts of a close, as a hook makes them.
+void Closing(int fd) {
   (void)rt::runtimeEntry();
   rt::M* mp = rt::acquirem();
-  rt::onceClosed(fd);
+  rt::onceClosing(fd);
+  rt::releasem(mp);
+}
+void Closed(int fd, bool gone = true) {
+  (void)rt::runtimeEntry();
+  rt::M* mp = rt::acquirem();
+  rt::onceClosed(fd, gone);
   rt::releasem(mp);
 }
 
 // CloseSeen is close(2) as a hook makes it.
 void CloseSeen(File* f) {
   const int fd = f->fd();
+  Closing(fd);
   f->Close();
   Closed(fd);
 }
@@ -359,6 +366,45 @@ TEST_P(OnceTest, ReusedNumberIsRegisteredAnew) {
 }
 
 // ---- Stress
+
+// A hook calls onceClosed after the close. By then another thread may have got
+// the number, and wait for it.
+TEST_P(OnceTest, ACloseIsNotToldToAWaiterOfTheNumbersNextFile) {
+  Run([] {
+    const Ends e;
+    File high = High(e.in);
+    const int fd = high.fd();
+    sync::WaitGroup wg;
+    int old = -1;
+    int next = -1;
+    wg.Go([&] { old = WaitFor(fd, POLLIN); });
+    EXPECT_TRUE(EventuallyWaiting(1));
+    Closing(fd);
+    high.Close();
+    high = High(e.in);
+    ASSERT_EQ(high.fd(), fd);
+    wg.Go([&] { next = WaitFor(fd, POLLIN); });
+    EXPECT_TRUE(EventuallyWaiting(2));
+    Closed(fd);
+    wg.Wait();
+    EXPECT_EQ(old, rt::kErrClosing);
+    EXPECT_EQ(next, 0);
+  });
+}
+
+TEST_P(OnceTest, AWaiterAsksAgainWhenACloseHasFailed) {
+  Run([] {
+    const Ends e;
+    sync::WaitGroup wg;
+    int err = -1;
+    wg.Go([&] { err = WaitFor(e.in.fd(), POLLIN); });
+    EXPECT_TRUE(EventuallyWaiting(1));
+    Closing(e.in.fd());
+    Closed(e.in.fd(), /*gone=*/false);
+    wg.Wait();
+    EXPECT_EQ(err, 0);
+  });
+}
 
 // Readers wait for bytes that writers send over pairs that are closed and made
 // again all the time, by hand and as a hook does.

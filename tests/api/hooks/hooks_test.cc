@@ -19,6 +19,7 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <mutex>
 #include <shared_mutex>
 #include <string>
@@ -265,6 +266,43 @@ TEST_P(HooksTest, ASleepLastsItsTime) {
   });
 }
 
+// Such a sleep may be in the middle of an operation of Abseil's Mutex.
+TEST_P(HooksTest, AVeryShortSleepKeepsTheThread) {
+  RunWith(GetParam(), [] {
+    BothOnOneHome([] {},
+                  [] {
+                    bool ran = false;
+                    sync::WaitGroup other;
+                    other.Add(1);
+                    hooks::Go([&] {
+                      ran = true;
+                      other.Done();
+                    });
+                    usleep(10);
+                    std::this_thread::sleep_for(10us);
+                    EXPECT_FALSE(ran);
+                    other.Wait();
+                  });
+  });
+}
+
+TEST_P(HooksTest, APollByVeryShortSleepsLetsOthersRun) {
+  RunWith(GetParam(), [] {
+    std::atomic<bool> ran = false;
+    BothOnOneHome([] {},
+                  [&] {
+                    sync::WaitGroup other;
+                    other.Add(1);
+                    hooks::Go([&] {
+                      ran = true;
+                      other.Done();
+                    });
+                    while (!ran) usleep(10);
+                    other.Wait();
+                  });
+  });
+}
+
 TEST_P(HooksTest, ACloseWakesAGoroutineThatWaits) {
   RunWith(GetParam(), [] {
     Pair p = Pair::Sockets();
@@ -409,6 +447,29 @@ TEST_P(HooksTest, AWaiterDoesNotReadFromTheNextFileOfItsNumber) {
         });
     char got[8];
     EXPECT_EQ(recv(p.fd[0], got, sizeof(got), MSG_DONTWAIT), 6);
+  });
+}
+
+// Connections come and go on several homes, so a number is closed on one thread
+// and used again on another at once.
+TEST_P(HooksTest, AConnectionDoesNotSeeTheCloseOfAnother) {
+  RunWith(GetParam(), [] {
+    hooks::SetThreads(4);
+    sync::WaitGroup all;
+    for (int i = 0; i < 8; i++) {
+      all.Add(1);
+      hooks::Go([&] {
+        for (int k = 0; k < 200; k++) {
+          Pair p = Pair::Sockets();
+          std::thread answers([&] { EXPECT_EQ(send(p.fd[1], "x", 1, 0), 1); });
+          char c = 0;
+          EXPECT_EQ(recv(p.fd[0], &c, 1, 0), 1) << std::strerror(errno);
+          answers.join();
+        }
+        all.Done();
+      });
+    }
+    all.Wait();
   });
 }
 
@@ -616,45 +677,51 @@ TEST_P(HooksTest, AHomeThatIsBlockedIsReported) {
 }
 
 // WhatIsReported returns the report on the home of a goroutine that runs
-// keeps(done) until `done`.
+// keeps(done, end): `done` is true, and `end` closed, when it is to return.
 template <class Keeps>
 std::string WhatIsReported(int procs, Keeps keeps) {
   OwnStderr err;
   std::string text;
   RunWith(procs, [&] {
     chan<void> begun = make_chan<void>(1);
+    chan<void> end = make_chan<void>();
     std::atomic<bool> done = false;
     sync::WaitGroup all;
     all.Add(2);
     hooks::Go([&] {
       begun.Send();
-      keeps(&done);
+      keeps(done, end);
       all.Done();
     });
     begun.Recv();
     hooks::Go([&] { all.Done(); });
     blocking([&] { text = err.ReadUntil("\n"); });
     done = true;
+    end.Close();
     all.Wait();
   });
   return text;
 }
 
 TEST_P(HooksTest, AReportNamesTheGoroutineThatComputes) {
-  const std::string text = WhatIsReported(GetParam(), [](const auto* done) {
-    while (!*done) {
+  const auto compute = [](const std::atomic<bool>& done, const chan<void>&) {
+    while (!done) {
     }
-  });
+  };
+  const std::string text = WhatIsReported(GetParam(), compute);
   EXPECT_TRUE(text.ends_with(" computes\n")) << text;
 }
 
 TEST_P(HooksTest, AReportSaysThatAGoroutineWaitsWithALock) {
-  const std::string text = WhatIsReported(GetParam(), [](const auto* done) {
+  const auto wait = [](const std::atomic<bool>&, chan<void> end) {
     std::mutex mu;
     const std::lock_guard hold(mu);
-    while (!*done) time::Sleep(std::chrono::milliseconds(1));
-  });
-  EXPECT_TRUE(text.ends_with(": a goroutine waits with a lock\n")) << text;
+    end.Recv();
+  };
+  const std::string text = WhatIsReported(GetParam(), wait);
+  EXPECT_TRUE(
+      text.ends_with(": a goroutine waits with a lock, or for its turn\n"))
+      << text;
 }
 
 TEST_P(HooksTest, AThousandWaitOnAHandfulOfThreads) {
