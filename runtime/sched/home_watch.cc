@@ -1,5 +1,5 @@
-// Homes of hooks whose thread runs none of its goroutines: sysmon finds them,
-// and says so. The rest of homes is in home.cc.
+// sysmon reports a home of hooks whose thread has run none of its goroutines
+// for a second. The rest of homes is in home.cc.
 #include <utility>
 
 #include "runtime/diag/panic.h"
@@ -37,12 +37,13 @@ bool isBlocked(Home* h, int64_t now) {
   if (!w->armed || w->taken != taken) {
     *w = {.armed = true, .taken = taken, .since = now};
   }
-  // If its thread is about to run, it waits for a P.
+  // A thread that is about to run waits for a P: no goroutine keeps it.
   return now - w->since >= kLongBlocked &&
          h->state.load(relaxed) != kHomeWaking;
 }
 
-// reportBlocked says what keeps the thread of h. By then it may be over.
+// reportBlocked says what keeps the thread of h. The report may come late: the
+// thread may have gone on.
 void reportBlocked(const Home* h) {
   const int32_t tid = h->m->procid.load(relaxed);
   printf("hooks: goroutines have waited for thread %d for a second: ", tid);
