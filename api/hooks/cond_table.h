@@ -12,8 +12,8 @@ namespace gump::hooks {
 // CondWaiter is one wait for a condition variable, which is known by its
 // address only. It lies on the stack of the goroutine that waits. The goroutine
 // makes it while it holds the mutex, and gives the mutex back. Then it calls
-// Wait, or it calls WaitUntil, as often as it likes, until that returns true. To
-// give up, it calls Leave.
+// Wait, or it calls WaitUntil, as often as it likes, until that returns true.
+// To give up, it calls Leave.
 class CondWaiter {
  public:
   explicit CondWaiter(const void* cond);
