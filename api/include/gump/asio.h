@@ -42,9 +42,11 @@
 // its arguments until the operation completes. The executor must run one
 // function at a time: that of an io_context with one thread, or a strand.
 // Requires: the objects and the io_context live until the operation completes.
-// If the io_context is destroyed or its handlers are, the operation completes
-// with operation_aborted. A handler must not use use_goroutine on the only
-// thread of its io_context, as it would wait for itself.
+// If an io_context is destroyed with its handlers, the operation completes with
+// operation_aborted, so that no goroutine waits for ever. A goroutine that owns
+// an object of that io_context may not go on, and the context of an operation
+// may not be cancelled any more. A handler must not use use_goroutine on the
+// only thread of its io_context, as it would wait for itself.
 //
 // In a bubble of synctest, do not use the tokens: no other thread may wake a
 // goroutine of the bubble.
@@ -132,8 +134,9 @@ constexpr GoroutineExecutor<internal::AsioBlocking> goroutines = {};
 // destroyed before the handler is called. Until then the executor counts as
 // having work, so io_context::run does not return. If f calls Goexit, the
 // handler gets the panic "asio: function of AsyncGo called Goexit". Panics as
-// go does if no goroutine can be started. Requires: the io_context lives until
-// the handler was called. R is default-constructible.
+// go does if no goroutine can be started. If Run returns before f does, the
+// handler is not called, and the executor has work for ever. Requires: the
+// io_context lives until the handler was called. R is default-constructible.
 template <class Executor, class F, class Token>
 auto AsyncGo(const Executor& executor, F&& f, Token&& token) {
   using Fn = std::decay_t<F>;

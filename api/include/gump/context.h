@@ -241,11 +241,12 @@ class StopFunc {
 // CancelFunc when the work is done.
 //
 // The stop may be requested by any thread or goroutine, also while handles are
-// dropped. That thread may have to wait, as in the call of a CancelFunc. In a
-// goroutine, a stop source must not lose its thread while it calls callbacks:
-// if a callback of the program itself parks, the goroutine that requests the
-// stop, or destroys the callback, must be locked by LockOSThread. Requires: in
-// a bubble, the stop is requested in the bubble.
+// dropped. That thread may have to wait, as in the call of a CancelFunc. So it
+// must not be inside gump::blocking: request the stop first, and then join in a
+// declared call. In a goroutine, a stop source must not lose its thread while
+// it calls callbacks: if a callback of the program itself parks, the goroutine
+// that requests the stop, or destroys the callback, must be locked by
+// LockOSThread. Requires: in a bubble, the stop is requested in the bubble.
 //
 //   std::jthread server([](std::stop_token stop) {
 //     auto [ctx, cancel] = context::WithStopToken(context::Background(), stop);
