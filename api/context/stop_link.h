@@ -16,9 +16,9 @@
 //       local variables. So the StopLink may be destroyed in the meantime.
 //  (S3) Only CancelNode::Destroy destroys the StopLink: once no reference is
 //       left, and without any lock. A callback that has begun on another thread
-//       gets no reference then and ends at once, so the destructor waits for a
-//       moment only. The node's memory is freed after the StopLink, so the
-//       callback needs no weak reference.
+//       gets no reference then, or has given it back, and is about to end. So
+//       the destructor waits for a moment only. The node's memory is freed
+//       after the StopLink, so the callback needs no weak reference.
 //
 // No request is lost: std::stop_callback either registers the callback before
 // the request, or finds the request and calls it.

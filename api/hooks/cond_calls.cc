@@ -62,6 +62,7 @@ int ParkOn(const void* cond, Mutex* mutex, int (*unlock)(Mutex*),
   if (t == nullptr) {
     waiter.Wait();
   } else {
+    YieldIfAsked();  // the time may be over already
     bool woken = false;
     while (!woken && !IsOver(clock, *t)) {
       woken = waiter.WaitUntil(TimeOf(clock, *t));

@@ -23,6 +23,12 @@ rt::Atomic<int64_t> descriptorWaiters;
 
 // ---- Who may park -----------------------------------------------------------
 
+void YieldIfAsked() {
+  if (rt::getg()->preempt.load(rt::relaxed) && Clean()) {
+    (void)rt::runtimeEntry();
+  }
+}
+
 Way WayHere() {
   const rt::G* gp = rt::getg();
   if (gp == nullptr || gp->foreign) return Way::kDirect;
@@ -32,8 +38,7 @@ Way WayHere() {
       gp->bubble != nullptr) {
     return Way::kDirect;
   }
-  // A goroutine whose calls never wait would keep the home for itself.
-  if (gp->preempt.load(rt::relaxed) && Clean()) (void)rt::runtimeEntry();
+  YieldIfAsked();
   return IsOff() ? Way::kStay : Way::kPark;
 }
 

@@ -52,6 +52,11 @@ enum class Way : uint8_t {
 // On: any.  Parks: may yield.
 [[nodiscard]] Way WayHere();
 
+// YieldIfAsked honours a request to yield, if the caller is clean. A goroutine
+// whose calls never wait would keep the home for itself.
+// On: any.  Parks: may yield.
+void YieldIfAsked();
+
 // Clean is (H1).
 [[nodiscard]] bool Clean();
 // ForgetErrors empties OpenSSL's queue of this thread.

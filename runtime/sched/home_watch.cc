@@ -24,12 +24,20 @@ bool othersWait(const Home* h) {
          h->incoming.load(relaxed) != nullptr;
 }
 
+// waitsForP returns true if the thread of h cannot run a goroutine because it
+// has no P: it is being woken, or its goroutine is preempted in place.
+bool waitsForP(const Home* h) {
+  const uint32_t state = h->state.load(relaxed);  // hints
+  return state == kHomeWaking ||
+         (state == kHomeRunning && h->m->curg.load(relaxed) == nullptr);
+}
+
 // isBlocked returns true if goroutines have waited for h for long, and its
-// thread has run none of them. Whenever such a wait ends, one has been taken
-// out of `local`.
+// thread has run none of them, although it had a P. Whenever such a wait ends,
+// one has been taken out of `local`.
 bool isBlocked(Home* h, int64_t now) {
   HomeWatch* w = &h->watch;
-  if (!othersWait(h)) {
+  if (!othersWait(h) || waitsForP(h)) {
     w->armed = false;
     return false;
   }
@@ -37,28 +45,31 @@ bool isBlocked(Home* h, int64_t now) {
   if (!w->armed || w->taken != taken) {
     *w = {.armed = true, .taken = taken, .since = now};
   }
-  // A thread that is about to run waits for a P: no goroutine keeps it.
-  return now - w->since >= kLongBlocked &&
-         h->state.load(relaxed) != kHomeWaking;
+  return now - w->since >= kLongBlocked;
 }
 
 // reportBlocked says what keeps the thread of h. The report may come late: the
 // thread may have gone on.
 void reportBlocked(const Home* h) {
+  constexpr const char* kWaits =
+      "hooks: goroutines have waited for thread %d for a second: a goroutine "
+      "waits with a lock\n";
+  constexpr const char* kSleeps =
+      "hooks: goroutines have waited for thread %d for a second: goroutine %U "
+      "sleeps in a call that hooks do not know, or with a lock\n";
+  constexpr const char* kComputes =
+      "hooks: goroutines have waited for thread %d for a second: goroutine %U "
+      "computes\n";
   const int32_t tid = h->m->procid.load(relaxed);
-  printf("hooks: goroutines have waited for thread %d for a second: ", tid);
   // A cell of a goroutine is never freed. Pairs with the release in execute.
   const G* gp = h->m->curg.load(acquire);
   uint64_t sleeps = 0;
-  if (gp == nullptr) {  // (T8), or preempted in place
-    printf("a goroutine waits with a lock, or for its turn\n");
+  if (gp == nullptr) {  // (T8)
+    printf(kWaits, tid);
   } else if (threadState(tid, &sleeps) == ThreadState::kAsleep) {
-    printf(
-        "goroutine %U sleeps in a call that hooks do not know, or with a "
-        "lock\n",
-        gp->goid);
+    printf(kSleeps, tid, peek(gp->goid));
   } else {
-    printf("goroutine %U computes\n", gp->goid);
+    printf(kComputes, tid, peek(gp->goid));
   }
 }
 
@@ -80,7 +91,11 @@ void homeCountLocks(const int32_t* locks) noexcept {
 }
 
 void lookAtHomes(int64_t now) {
+  // After a long time without a look, such as in a debugger, begin anew.
+  static int64_t last = 0;
+  const bool late = now - std::exchange(last, now) > 3 * kLongBlocked;
   for (Home* h = hookedHomes.load(acquire); h != nullptr; h = h->nextHooked) {
+    if (late) h->watch.armed = false;
     if (isBlocked(h, now) && !std::exchange(h->watch.reported, true)) {
       reportBlocked(h);
     }

@@ -320,6 +320,36 @@ TEST_P(AsioTest, ExceptionOfAnInitiationWithAContextPasses) {
   });
 }
 
+// Drops is an initiating function of an operation that drops its handler. Its
+// slot must not be called after that.
+struct Drops {
+  using executor_type = lib::io_context::executor_type;
+  executor_type get_executor() const noexcept { return executor; }
+  template <class Handler>
+  void operator()(Handler handler) const {
+    lib::get_associated_cancellation_slot(handler).assign(
+        [calls = calls](lib::cancellation_type) { ++*calls; });
+  }
+  executor_type executor;
+  std::shared_ptr<std::atomic<int>> calls;
+};
+
+TEST_P(AsioTest, AnOperationThatDropsItsHandlerIsNotCancelled) {
+  Run([] {
+    const auto calls = std::make_shared<std::atomic<int>>(0);
+    {
+      Loop loop;
+      const auto [ctx, cancel] = WithCancel(Background());
+      cancel();
+      auto token = use_goroutine(ctx);
+      EXPECT_THROW((lib::async_initiate<decltype(token), void(error_code)>(
+                       Drops{loop.io.get_executor(), calls}, token)),
+                   system_error);
+    }
+    EXPECT_EQ(*calls, 0);
+  });
+}
+
 // Operations end while their contexts are cancelled.
 TEST_P(AsioTest, StressCompletionMeetsCancellation) {
   Run([] {
@@ -395,6 +425,22 @@ TEST_P(AsioTest, AsyncGoPostsItsResult) {
     go([c] { c.Send(7); });
     blocking([&] { io.run(); });
     EXPECT_TRUE(results == "7!" || results == "!7") << results;
+  });
+}
+
+// The program may destroy the io_context as soon as the handler has run.
+TEST_P(AsioTest, HandlerOfAsyncGoMayEndTheLoop) {
+  Run([] {
+    blocking([] {
+      for (int i = 0; i < 500; i++) {
+        auto io = std::make_unique<lib::io_context>();
+        AsyncGo(
+            io->get_executor(), [] { return 7; },
+            [&io](std::exception_ptr, int) { io->stop(); });
+        io->run();
+        io.reset();
+      }
+    });
   });
 }
 

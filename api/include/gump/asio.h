@@ -42,11 +42,13 @@
 // the object starts the operation and cancels it. Until the operation has
 // completed, the executor uses the goroutine's arguments. The executor must run
 // one function at a time: that of an io_context with one thread, or a strand.
-// Requires: the object of asio lives until the operation has completed. With a
-// context, the io_context does so, too. An operation completes with
-// operation_aborted if its handler is destroyed without a call, as by the
-// destructor of an io_context. A handler must not use use_goroutine on the only
-// thread of its io_context, as it would wait for itself.
+// Requires: the objects and the io_context live until the operation completes.
+// If an io_context is destroyed with its handlers all the same, the operation
+// completes with operation_aborted, so that no goroutine waits for ever. A
+// goroutine that owns an object of that io_context may not go on then, and the
+// context of an operation may not be cancelled any more. A handler must not use
+// use_goroutine on the only thread of its io_context, as it would wait for
+// itself.
 //
 // In a bubble of synctest, do not use use_goroutine: no other thread may wake a
 // goroutine of the bubble.
@@ -138,8 +140,10 @@ constexpr GoroutineExecutor<internal::AsioBlocking> goroutines = {};
 // destroyed before the handler is posted. Until the handler is posted, its
 // executor counts as having work, so io_context::run does not return. If f
 // calls Goexit, the handler gets the panic "asio: function of AsyncGo called
-// Goexit". Panics as go does if no goroutine can be started. Requires: the
-// io_context lives until the handler was called. R is default-constructible.
+// Goexit". Panics as go does if no goroutine can be started. If Run returns
+// before f does, the handler is not called, and the executor has work for ever.
+// Requires: the io_context lives until the handler was called. R is
+// default-constructible.
 template <class Executor, class F, class Token>
 auto AsyncGo(const Executor& executor, F&& f, Token&& token) {
   using Fn = std::decay_t<F>;

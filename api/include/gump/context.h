@@ -241,11 +241,13 @@ class StopFunc {
 // CancelFunc when the work is done.
 //
 // Any thread or goroutine may request the stop, also while handles are dropped.
-// request_stop may then park, as the call of a CancelFunc may. A stop source
-// remembers the thread that runs its callbacks. So if a callback of the program
-// parks, a goroutine that requests the stop, or destroys that callback, must be
-// locked to its thread (LockOSThread). Requires: if the context belongs to a
-// bubble, the stop is requested in the bubble.
+// request_stop may then park, as the call of a CancelFunc may. So it must not
+// be inside gump::blocking: request the stop first, and then join in a declared
+// call. A stop source remembers the thread that runs its callbacks. So if a
+// callback of the program parks, a goroutine that requests the stop, or
+// destroys that callback, must be locked to its thread (LockOSThread).
+// Requires: if the context belongs to a bubble, the stop is requested in the
+// bubble.
 //
 //   std::jthread server([](std::stop_token stop) {
 //     auto [ctx, cancel] = context::WithStopToken(context::Background(), stop);

@@ -48,6 +48,7 @@ gint PollByGoroutine(GPollFD* fds, guint n, gint ms) {
 // context if the loop never ran it.
 template <class F>
 void Post(GMainContext* context, F f) {
+  g_main_context_ref(context);  // f may be the last that the loop runs
   GSource* source = g_idle_source_new();
   g_source_set_priority(source, G_PRIORITY_DEFAULT);
   g_source_set_callback(
@@ -60,6 +61,7 @@ void Post(GMainContext* context, F f) {
   g_source_attach(source, context);
   g_source_unref(source);
   g_main_context_wakeup(context);
+  g_main_context_unref(context);
 }
 
 // Ask has the loop call f, and waits for the result. Returns nullopt if the

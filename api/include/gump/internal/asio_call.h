@@ -197,6 +197,12 @@ class AsioCancelHandler : public AsioHandler<Lib, Args...> {
                     std::shared_ptr<AsioCancel<Lib>> cancel) noexcept
       : AsioHandler<Lib, Args...>(call), cancel_(std::move(cancel)) {}
 
+  AsioCancelHandler(AsioCancelHandler&&) noexcept = default;
+  // An operation that drops its handler without a call has ended, too.
+  ~AsioCancelHandler() {
+    if (cancel_ != nullptr) cancel_->ended = true;
+  }
+
   cancellation_slot_type get_cancellation_slot() const noexcept {
     return cancel_->signal.slot();
   }
@@ -266,6 +272,12 @@ class AsioResult {
   template <class Init, class... A>
   static void RunWithContext(Call& call, const context::Context& ctx,
                              Init&& init, A&&... args) {
+    static_assert(
+        requires { typename std::decay_t<Init>::executor_type; },
+        "gump/asio.h: use_goroutine(ctx) starts and cancels an "
+        "operation on its executor, so it must be given to an "
+        "operation of an object, and not through an adapter such as "
+        "redirect_error: write use_goroutine(ctx)[ec]");
     const auto executor = Lib::ExecutorOf(init);
     auto cancel = std::make_shared<AsioCancel<Lib>>();
     sync::Event returned(sync::Event::Mode::kManual);
@@ -275,6 +287,7 @@ class AsioResult {
         std::forward<Init>(init)(std::move(handler), std::forward<A>(args)...);
       } catch (...) {
         call.Fail(std::current_exception());
+        cancel->ended = true;
       }
       cancel->started = true;
       cancel->EmitIfDue();
@@ -367,13 +380,16 @@ class AsioJob {
   }
 
  private:
-  // Report posts the handler. f is destroyed before.
+  // Report posts the handler. f is destroyed before. When the handler has run,
+  // the io_context may be gone. So the executors that count as work go with the
+  // handler, and the one that posts it does not count.
   void Report(AsioOutcome<R>&& outcome) {
     f_.reset();
-    Lib::Post(work_, [handler = std::move(handler_),
-                      outcome = std::move(outcome)]() mutable {
-      outcome.Give(handler);
-    });
+    const auto executor = Lib::Untracked(work_);  // before work_ is moved
+    Lib::Post(executor,
+              [handler = std::move(handler_), outcome = std::move(outcome),
+               io = std::move(io_),
+               work = std::move(work_)]() mutable { outcome.Give(handler); });
   }
 
   Disposable<F> f_;
