@@ -44,9 +44,9 @@ namespace gump::rt {
 [[nodiscard]] bool onceMayPark();
 
 // A thread that closes a descriptor, or replaces it (dup2), calls onceClosing
-// before, and onceClosed after it. onceClosed wakes the waiters of the number
-// fd. It tells those that have waited since before onceClosing that their
-// descriptor is gone, if it is: `gone` is false if the call has failed. The
+// before, and onceClosed after it. `gone` is false if the close has failed.
+// onceClosed wakes the waiters of the number fd. If `gone`, it tells those that
+// have waited since before onceClosing that their descriptor is closed. The
 // others may wait for the next file of the number, so they ask the kernel.
 // On: any, m.locks > 0.  P: either.  Locks: takes kPollNumber; onceClosed takes
 // sched.lock, too.  Parks: no.

@@ -367,9 +367,9 @@ CancelNode* CancelNode::Destroy(CancelNode** lost) {
 
 // ---- What happens at the end ------------------------------------------------
 
-// StartFunc starts the function of AfterFunc, if there is one, and has the
-// token of StopToken told to stop. The caller is the winner of (N2). mu_ is
-// held.
+// StartFunc starts the function of AfterFunc, if there is one, and the request
+// of the stop, if StopToken was called. The caller is the winner of (N2). mu_
+// is held.
 void CancelNode::StartFunc() {
   StartStop();
   if (closure_ == nullptr) return;

@@ -129,8 +129,9 @@ class CancelNode final : public ContextNode {
   void Join();
   // StartTimer arms the deadline's timer, unless the node is cancelled.
   void StartTimer(int64_t ns, absl::Status cause);
-  // LinkStop has the node cancelled when `token` is told to stop. Called after
-  // Join, once, before another thread gets a handle. Throws std::bad_alloc.
+  // LinkStop has the node cancelled when a stop is requested of `token`. Called
+  // after Join, once, before another thread gets a handle. Throws
+  // std::bad_alloc.
   void LinkStop(std::stop_token token);
 
   // Cancel cancels the node, and all nodes below. Returns false if another
@@ -148,7 +149,7 @@ class CancelNode final : public ContextNode {
   absl::Status Err();
   absl::Status Cause() const;
   rt::Hchan* Done();  // gives the caller no reference to the channel
-  // StopToken returns the token that is told to stop when the node is
+  // StopToken returns a token of which a stop is requested when the node is
   // cancelled. Throws std::bad_alloc.
   std::stop_token StopToken();
 
@@ -192,7 +193,7 @@ class CancelNode final : public ContextNode {
   const rt::FuncType* ft_ = nullptr;  // only for AfterFunc
   uintptr_t pc_ = 0;
   // stop_link_ is constant once another thread has a handle.
-  std::unique_ptr<StopLink> stop_link_;  // null: of no stop token
+  std::unique_ptr<StopLink> stop_link_;  // nullptr without WithStopToken
 
   sync::Mutex mu_;
   // state_ and all that follows are written under mu_.
@@ -206,8 +207,8 @@ class CancelNode final : public ContextNode {
   bool lingers_ = false;         // (N4)
   bool parent_gone_ = false;     // up_ has been destroyed
   void* closure_ = nullptr;      // of AfterFunc; taken when it is started
-  // The source of StopToken, also taken when the stop is requested. It has no
-  // state before the first call of StopToken.
+  // The source of StopToken. It has no state before the first call of
+  // StopToken. StartStop takes it.
   std::stop_source stop_source_{std::nostopstate};
 };
 

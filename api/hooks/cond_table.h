@@ -11,8 +11,9 @@ namespace gump::hooks {
 
 // CondWaiter is one wait for a condition variable, which is known by its
 // address only. It lies on the stack of the goroutine that waits. The goroutine
-// makes it while it holds the mutex, gives the mutex back, and parks. It calls
-// one of Wait, and Leave after a WaitUntil that returns false.
+// makes it while it holds the mutex, and gives the mutex back. Then it calls
+// Wait, or it calls WaitUntil, as often as it likes, until that returns true.
+// To give up, it calls Leave.
 class CondWaiter {
  public:
   explicit CondWaiter(const void* cond);
@@ -42,8 +43,9 @@ class CondWaiter {
   rt::Atomic<uint32_t> woken_{0};  // a semaphore
 };
 
-// CondSignalled wakes the goroutine that has waited longest for cond, or all of
-// them. It may be called in any thread, after the program's signal.
+// CondSignalled wakes the goroutine that has waited longest for cond, or, if
+// `all`, each that waits for it. Any thread may call it, after the program's
+// signal.
 // Parks: no.
 void CondSignalled(const void* cond, bool all);
 // CondIsAwaited returns true if a goroutine waits for cond.

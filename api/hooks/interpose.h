@@ -188,8 +188,8 @@ struct Table {
   result(*name) parameters = nullptr;
   GUMP_HOOKED_CALLS(GUMP_CALL)
 #undef GUMP_CALL
-  // A descriptor is about to be closed, or to name another file; and it is
-  // done. `gone` is false if the call has failed.
+  // Called before a descriptor is closed or replaced (dup2), and after that.
+  // `gone` is false if the call has failed.
   void (*closing)(int fd) = nullptr;
   void (*closed)(int fd, bool gone) = nullptr;
   // A condition variable has been signalled.

@@ -23,11 +23,11 @@ bool Park(int64_t ns) {
 
 // KeepsThread returns true for a sleep that does not even yield. Abseil's Mutex
 // sleeps for 10 us when it meets another thread, in the middle of an operation
-// whose state belongs to the thread. If the goroutine left its thread there,
-// the next one that used such a Mutex would end the process. A loop that polls
-// by such sleeps would keep the home, so after many in a row they park.
+// whose state belongs to the thread. If the goroutine parked there, the next
+// one of the home that used such a Mutex would end the process. A loop that
+// polls by such sleeps would keep the home, so after kMany in a row they park.
 bool KeepsThread(int64_t ns) {
-  constexpr int64_t kShort = 20'000;
+  constexpr int64_t kShort = 20'000;  // ns
   constexpr int kMany = 1000;
   static thread_local int inARow = 0;
   if (ns > kShort) {

@@ -6,9 +6,9 @@
 
 namespace gump::hooks {
 
-// Waking brackets a call that wakes goroutines. It may be in any thread, and in
-// any code of the program: also where the program holds a lock of pthread. So
-// it does not yield, and does not wait for a P ((PL1) of parklocks.cc).
+// Waking brackets a call that wakes goroutines. The caller may be any thread,
+// in any code of the program, and may hold a lock of pthread. So Waking does
+// not yield, and does not wait for a P ((PL1) of parklocks.cc).
 class Waking {
  public:
   Waking();

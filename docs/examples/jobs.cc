@@ -80,8 +80,8 @@ absl::Status Work(Queue& queue, recv_chan<Job> todo, Tally& tally) {
     defer _{cancel};
     const absl::StatusOr<int64_t> words = CountWords(ctx, job.text);
     if (!words.ok()) {
-      // The job is another worker's by now, so it is neither finished nor
-      // acknowledged here. To store the result would be wasted, not wrong.
+      // Another worker has the job by now, so this one neither stores a result
+      // nor acknowledges the job. To do so would be useless, but not wrong.
       std::printf("late: %s\n", absl::StrCat(job.shard).c_str());
       tally.late++;
       continue;
@@ -94,8 +94,8 @@ absl::Status Work(Queue& queue, recv_chan<Job> todo, Tally& tally) {
 
 // Fetch takes jobs until stop is done. While the channel is full it takes none,
 // and leaves them to workers that have time for them. So a worker has at most
-// kAtOnce jobs under way, kAhead in the channel, and kAhead in Fetch. All that
-// it has taken are done after stop, unless a goroutine fails, which ends ctx.
+// kAtOnce jobs under way, kAhead in the channel, and kAhead in Fetch. After
+// stop it finishes all of them, unless a goroutine fails, which ends ctx.
 absl::Status Fetch(const context::Context& stop, const context::Context& ctx,
                    Queue& queue, send_chan<Job> todo, Tally& tally) {
   defer _{[&] { todo.Close(); }};
@@ -137,8 +137,8 @@ absl::Status RunWorker(Queue& queue, const std::string& name) {
 
 // ---- Coordinator ----
 
-// The coordinator has so many shards on the server, and no more, for which it
-// has no result yet. So the queue stays short, however large the file.
+// The coordinator has at most kWindow shards on the server for which it has no
+// result yet. So the queue stays short, however large the file.
 constexpr size_t kWindow = 256;
 constexpr int64_t kProgress = 50;  // results from one line to the next
 

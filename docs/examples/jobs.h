@@ -47,26 +47,28 @@ struct QueueOptions {
 };
 
 // Queue is a connection to the server. All functions park until the server has
-// answered, and may be called from several goroutines at a time, except that
-// Take and Results each have one caller. A Queue outlives its jobs.
+// answered. Several goroutines may call them at a time, but Take and Results
+// each have one caller. A Queue outlives its jobs.
 class Queue {
  public:
   virtual ~Queue() = default;
   // Put adds a shard. Another Put of the same shard changes nothing, so a
   // coordinator that does not know whether a Put has succeeded repeats it.
   virtual absl::Status Put(int64_t shard, const std::string& text) = 0;
-  // Take returns up to `most` jobs, or none if there is none for a while.
+  // Take returns up to `most` jobs, or an empty vector if none comes within
+  // Patience.
   virtual absl::StatusOr<std::vector<Job>> Take(int most) = 0;
   // Finish stores the result, and then acknowledges the job. The order counts:
   // if the worker dies in between, the job is done again. The other way round,
   // its result would be lost.
   virtual absl::Status Finish(const Job& job, int64_t words) = 0;
-  // Results returns the results since the last call, or none if there is none
-  // for a while. The first call begins with the oldest result on the server.
+  // Results returns the results since the last call, or an empty vector if none
+  // comes within Patience. The first call begins with the oldest result on the
+  // server.
   virtual absl::StatusOr<std::vector<Result>> Results() = 0;
 };
 
-// OpenQueue connects to the server.
+// OpenQueue connects to the server. Parks. Returns an error if it cannot.
 absl::StatusOr<std::unique_ptr<Queue>> OpenQueue(const QueueOptions& options);
 
 }  // namespace jobs

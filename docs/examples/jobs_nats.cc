@@ -112,7 +112,7 @@ class NatsQueue final : public Queue {
     return s;
   }
 
-  // The server drops a message that has the ID of one of the last two minutes.
+  // The server drops a message if one of the last two minutes had the same ID.
   // A shard that comes back later than that is done again, and has the same
   // result.
   absl::Status Put(int64_t shard, const std::string& text) override {
@@ -182,8 +182,8 @@ class NatsQueue final : public Queue {
   using Inbox = chan<Message>;
   static constexpr size_t kInbox = 256;
 
-  // All processes make the streams and the consumer. It has no effect if they
-  // are there and are the same.
+  // Each process makes the streams and the consumer. The calls have no effect
+  // if these exist with the same settings.
   absl::Status AddStreams() {
     const char* jobs = "jobs.*";
     jsStreamConfig c;
@@ -228,7 +228,7 @@ class NatsQueue final : public Queue {
     });
   }
 
-  // Subscribe gets ready for Take.
+  // Subscribe makes the subscription of Take, in the first call.
   absl::Status Subscribe() {
     if (pull_ != nullptr) return absl::OkStatus();
     jsSubOptions o;
@@ -244,7 +244,7 @@ class NatsQueue final : public Queue {
     return s;
   }
 
-  // Listen gets ready for Results.
+  // Listen makes the subscription of Results, in the first call.
   absl::Status Listen() {
     if (push_ != nullptr) return absl::OkStatus();
     jsSubOptions o;

@@ -84,9 +84,9 @@ absl::StatusOr<Reply> Do(redisContext& c,
   return reply;
 }
 
-// An entry of a stream is [ID, [field, value]]. All entries here have one
-// field, and its name is as good as its value: `jobs` has ["text", text], and
-// `results` has [shard, words].
+// An entry of a stream is [ID, [field, value]]. Each entry here has one field.
+// `jobs` has ["text", text]. `results` has [shard, words]: the name of the
+// field is the number of the shard.
 struct Entry {
   std::string id;
   std::string field;

@@ -38,7 +38,7 @@ enum HomeState : uint32_t {
 // HomeWatch is what sysmon remembers about the home of hooks at which it looks.
 struct HomeWatch {
   bool armed = false;     // goroutines have waited since `since`
-  bool reported = false;  // that they wait
+  bool reported = false;  // this wait has been reported
   uint32_t taken = 0;     // Home::taken at that time
   int64_t since = 0;
 };

@@ -1,5 +1,5 @@
-// Homes of hooks whose thread runs none of its goroutines: sysmon finds them,
-// and says so. The rest of homes is in home.cc.
+// sysmon reports a home of hooks whose thread has run none of its goroutines
+// for a second. The rest of homes is in home.cc.
 #include <utility>
 
 #include "runtime/diag/panic.h"
@@ -48,7 +48,8 @@ bool isBlocked(Home* h, int64_t now) {
   return now - w->since >= kLongBlocked;
 }
 
-// reportBlocked says what keeps the thread of h. By then it may be over.
+// reportBlocked says what keeps the thread of h. The report may come late: the
+// thread may have gone on.
 void reportBlocked(const Home* h) {
   constexpr const char* kWaits =
       "hooks: goroutines have waited for thread %d for a second: a goroutine "

@@ -201,7 +201,7 @@ TEST_P(AsioTest, DestroyedHandlerCompletesTheOperation) {
   });
 }
 
-TEST_P(AsioTest, ConnectionBetweenGoroutines) {
+TEST_P(AsioTest, GoroutinesTalkOverAConnection) {
   Run([] {
     Loop loop;
     tcp::acceptor acceptor(loop.io, Loopback());
@@ -466,7 +466,7 @@ TEST_P(AsioTest, AsyncGoTakesOtherTokens) {
   });
 }
 
-TEST_P(AsioTest, AsyncGoThroughAStrandAndFromAPlainThread) {
+TEST_P(AsioTest, AsyncGoFromAPlainThreadCallsBackInTheStrand) {
   Run([] {
     Loop loop;
     auto strand = lib::make_strand(loop.io);
@@ -512,7 +512,7 @@ TEST_P(AsioTest, CoroutineOfAsioAwaitsAGoroutine) {
 #endif
 
 // Many goroutines ask asio, and asio asks as many goroutines.
-TEST_P(AsioTest, StressBothDirections) {
+TEST_P(AsioTest, StressNoCallIsLostInEitherDirection) {
   Run([] {
     Loop loop;
     const int rounds = rt::kSanitizerBuild ? 30 : 500;

@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "gump/chan.h"
 #include "gump/go.h"
 #include "tests/clients/harness.h"
 
@@ -116,23 +115,13 @@ TEST_F(CurlClientTest, Faults) {
       EXPECT_GE(absl::Now() - begin, absl::Milliseconds(98));
       return t;
     });
-    constexpr int kWaiters = 100;
-    std::atomic<int> ready = 0;
-    std::atomic<int> died = 0;
-    chan<void> done = make_chan<void>(1);
-    go([&] {
-      InHooked(kWaiters, [&](int) {
-        Client c(web.Certificate());
-        EXPECT_EQ(c.Get(web.Url("/bytes/1")), "200 x");
-        ready++;
-        if (c.Get(web.Url("/wait/600")).starts_with("error")) died++;
-      });
-      done.Send();
+    ExpectAllDie(*web, kWaiters, [&](int) {
+      auto c = std::make_shared<Client>(web.Certificate());
+      EXPECT_EQ(c->Get(web.Url("/bytes/1")), "200 x");
+      return [c, &web] {
+        return c->Get(web.Url("/wait/600")).starts_with("error");
+      };
     });
-    EXPECT_TRUE(Eventually([&] { return ready == kWaiters; }));
-    web->Kill();
-    done.Recv();
-    EXPECT_EQ(died, kWaiters);
     Shows(
         "server killed, reset, half a body, wrong certificate, refused, "
         "time limits");

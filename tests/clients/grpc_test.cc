@@ -1,9 +1,9 @@
-// gRPC by its callbacks, which send on a channel. All of its calls are made
-// outside of a Scope. They take locks of Abseil, which hooks do not see, and a
-// thread that waits for one sleeps: a hooked goroutine would park in the middle
-// of a lock, and then another one of its home would use the same state.
+// gRPC by its callbacks, which send on a channel. The tests make all calls
+// outside of a Scope. gRPC takes locks of Abseil, which hooks do not see. A
+// hooked goroutine may park in the middle of such a lock, and another one of
+// its home would then use the same state (docs/hooks.md).
 //
-// The service is generic: a method without a description, whose request is the
+// The service is generic: its method has no description. The request is the
 // number of milliseconds after which the answer comes.
 #include <grpcpp/alarm.h>
 #include <grpcpp/generic/async_generic_service.h>
@@ -32,7 +32,7 @@ namespace {
 
 class GrpcTest : public Clients {};
 
-// Its executors, timers and pollers, for the client and the server.
+// gRPC has executors, timers and pollers, for the client and the server.
 constexpr int kOwnThreads = 48;
 
 grpc::ByteBuffer Bytes(const std::string& text) {
@@ -199,7 +199,6 @@ TEST_F(GrpcTest, Faults) {
         context::WithTimeout(context::Background(), absl::Milliseconds(50));
     EXPECT_EQ(stub.Ask(ctx, "/slow", "600000"), "error 1");  // CANCELLED
     cancel();
-    constexpr int kWaiters = 100;
     std::atomic<int> ready = 0;
     std::atomic<int> died = 0;
     sync::WaitGroup all;

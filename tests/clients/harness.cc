@@ -63,7 +63,7 @@ void Result(const std::string& row, const std::string& text) {
   std::fflush(Results());
 }
 
-// A time of the processors, of all threads of this process.
+// CpuSeconds returns the processor time of all threads of this process.
 double CpuSeconds() {
   timespec t;
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
@@ -117,6 +117,14 @@ std::vector<std::string> AsUser(const std::string& user,
   return all;
 }
 
+void RunToEnd(std::vector<std::string> command) {
+  const std::string program = command[0];
+  command.erase(command.begin());
+  std::string said;
+  EXPECT_EQ(exec::Cmd(program, command).CombinedOutput(&said), absl::OkStatus())
+      << said;
+}
+
 std::string ProgramIn(const std::string& pattern) {
   glob_t found;
   std::string path;
@@ -143,7 +151,8 @@ LocalServer::~LocalServer() {
 
 void LocalServer::Kill() {
   ended_ = true;
-  // The guard ends first. So the number of the server is never another one's.
+  // The guard ends first, so it never kills another process that has got the
+  // number of the server.
   EXPECT_EQ(guard_.Kill(), absl::OkStatus());
   guard_.Wait().IgnoreError();  // "signal: killed"
   (void)program_.Stop(SIGKILL);
@@ -194,8 +203,8 @@ struct Load {
 };
 
 // Quietest returns the least load of all times of that length, in percent, or
-// -1 if there is none. So the ends of the calls that have just begun do not
-// count, nor do the threads of a client that still send for them.
+// -1 if there is none. So the time in which the calls begin does not count: a
+// client's threads may still send requests then.
 double Quietest(const std::vector<Load>& loads, double length) {
   double least = -1;
   for (size_t from = 0, to = 0; to < loads.size(); to++) {
@@ -298,7 +307,7 @@ CrowdFigures Crowd(int n, const std::function<Waits(int)>& connect,
   for (int seconds = 1; seconds <= kLongest; seconds *= 2) {
     if (throng.Round(seconds, &f)) return f;
   }
-  ADD_FAILURE() << "never did all wait at the same time";
+  ADD_FAILURE() << "in no round did all wait at the same time";
   return f;
 }
 
@@ -312,6 +321,25 @@ void ExpectFewThreads(const CrowdFigures& f, int own) {
 }
 
 // ---- F: faults --------------------------------------------------------------
+
+void ExpectAllDie(LocalServer& server, int n,
+                  const std::function<std::function<bool()>(int)>& connect) {
+  std::atomic<int> ready = 0;
+  std::atomic<int> died = 0;
+  chan<void> done = make_chan<void>(1);
+  go([&] {
+    InHooked(n, [&](int i) {
+      const std::function<bool()> fails = connect(i);
+      ready++;
+      died += fails() ? 1 : 0;
+    });
+    done.Send();
+  });
+  EXPECT_TRUE(Eventually([&] { return ready == n; }));
+  server.Kill();
+  done.Recv();
+  EXPECT_EQ(died, n);
+}
 
 RudeServer::RudeServer(Manner manner)
     : manner_(manner),
@@ -408,7 +436,7 @@ Unrest::Unrest() : state_(std::make_unique<State>()) {
 }
 
 Unrest::~Unrest() {
-  // Each must have happened, or the test has shown nothing.
+  // Each kind of unrest must have come, or the test has shown nothing.
   State* s = state_.get();
   EXPECT_TRUE(Eventually(
       [s] { return s->stops > 1 && s->children > 0 && s->dumps > 0; }));

@@ -2,12 +2,12 @@
 // against a real server.
 //
 // A test file is a client. Each of its tests is a row of the matrix:
-//   Crowd         a thousand goroutines wait on the server at the same time
+//   Crowd         a thousand goroutines wait for the server at the same time
 //   Faults        the server dies, resets a connection, or is too slow
 //   Mixed         requests beside goroutines that compute, stops of the world,
 //                 children and dumps
 //   Differential  the same calls on a plain thread give the same results
-// A row says what it has shown by Shows. docs/clients.md is made of that.
+// Shows sets the text of a row in docs/clients.md.
 #ifndef TESTS_CLIENTS_HARNESS_H_
 #define TESTS_CLIENTS_HARNESS_H_
 
@@ -40,12 +40,13 @@ class Clients : public Peers {
   void SetUp() override;
   void TearDown() override;
 
-  // About says which versions the test has met: "hiredis 0.14.1" and
-  // "redis-server 7.0.15". Way says how a goroutine waits: "parks in read".
+  // About writes the versions of the client and the server, such as
+  // "hiredis 0.14.1" and "Redis 7.0.15", into the results. `way` says how a
+  // goroutine waits: "parks in `read`".
   void About(const std::string& client, const std::string& server,
              const std::string& way);
-  // Shows says what a row has shown, or which figures it has measured. If the
-  // test fails, the result says that instead.
+  // Shows sets the text of the row: what the test has shown, or measured. If
+  // the test fails, the row says that instead.
   void Shows(std::string text) { shown_ = std::move(text); }
 
  private:
@@ -56,8 +57,7 @@ class Clients : public Peers {
 // with its owner, or when this process dies.
 class LocalServer {
  public:
-  // A server that runs as another user is started as that user if this process
-  // is root: PostgreSQL refuses to run as root. An empty name changes nothing.
+  // Runs the command as AsUser says: PostgreSQL refuses to run as root.
   explicit LocalServer(const std::vector<std::string>& command,
                        const std::string& user = "");
   ~LocalServer();
@@ -74,9 +74,13 @@ class LocalServer {
   bool ended_ = false;
 };
 
-// AsUser returns the command as that user if this process is root.
+// AsUser returns a command that runs as that user. If this process is not root,
+// or the name is empty, it returns the command as it is.
 std::vector<std::string> AsUser(const std::string& user,
                                 std::vector<std::string> command);
+
+// RunToEnd runs a command, and expects that it succeeds.
+void RunToEnd(std::vector<std::string> command);
 
 // ProgramIn returns the path of a program in the newest folder that matches,
 // such as /usr/lib/postgresql/*/bin, or "" if there is none.
@@ -88,7 +92,7 @@ class WebServer {
  public:
   enum class Transport { kPlain, kTls };
   explicit WebServer(Transport transport);
-  LocalServer* operator->() { return &server_; }
+  LocalServer& operator*() { return server_; }
   int Port() const { return port_.Port(); }
   // Url returns the address of a page, whose path begins with a slash.
   std::string Url(const std::string& path) const;
@@ -109,7 +113,7 @@ class WebServer {
 
 // ---- C: a crowd -------------------------------------------------------------
 
-// Waits is a call that waits on the server for so many seconds.
+// Waits is a call that waits for the server, for `seconds`.
 using Waits = std::function<void(int seconds)>;
 
 struct CrowdFigures {
@@ -124,8 +128,8 @@ struct CrowdFigures {
 // by connect(i). When all have one, all call it at the same time, and wait for
 // a second.
 //
-// The figures need a time in which all wait. If the first goroutine was done
-// before the last had begun, as on a machine that is busy, the goroutines wait
+// The figures need a time in which all wait. On a busy machine the first
+// goroutine may be done before the last has begun. Then the goroutines wait
 // again, twice as long.
 enum class Goroutines { kHooked, kPlain };
 CrowdFigures Crowd(int n, const std::function<Waits(int i)>& connect,
@@ -139,6 +143,16 @@ void ExpectFewThreads(const CrowdFigures& f, int own = 0);
 int ThreadCount();
 
 // ---- F: faults --------------------------------------------------------------
+
+// How many goroutines wait when a server is killed.
+constexpr int kWaiters = 100;
+
+// ExpectAllDie makes n hooked goroutines. Each makes its client by connect(i),
+// and then calls the result, which waits for the server. When all have a
+// client, the server is killed. A call returns true if it has failed as one to
+// a dead server should, and ExpectAllDie expects that all do.
+void ExpectAllDie(LocalServer& server, int n,
+                  const std::function<std::function<bool()>(int i)>& connect);
 
 // RudeServer accepts connections, reads something from each, and then resets
 // it, never answers, or sends back what it gets. It runs on a plain thread.

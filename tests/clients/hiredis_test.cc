@@ -4,7 +4,6 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 
-#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -14,9 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "gump/chan.h"
 #include "gump/go.h"
-#include "gump/hooks.h"
 #include "tests/clients/harness.h"
 
 namespace gump::testing {
@@ -35,7 +32,7 @@ class Redis {
                  "4000", "--tcp-backlog", "4000"}) {
     server_.Says("eady to accept connections");
   }
-  LocalServer* operator->() { return &server_; }
+  LocalServer& operator*() { return server_; }
   int Port() const { return port_.Port(); }
 
  private:
@@ -112,7 +109,7 @@ TEST_F(HiredisTest, Crowd) {
   });
 }
 
-// Death is what a client of a dead server reports.
+// IsDeath returns true for the errors that a client of a dead server reports.
 bool IsDeath(const std::string& text) {
   return text == "broken 3 Server closed the connection" ||
          text == "broken 1 Connection reset by peer" ||
@@ -123,23 +120,11 @@ TEST_F(HiredisTest, Faults) {
   Run([this] {
     {
       Redis redis;
-      std::atomic<int> asked = 0;
-      chan<void> done = make_chan<void>(1);
-      constexpr int kWaiters = 100;
-      std::atomic<int> died = 0;
-      go([&] {
-        InHooked(kWaiters, [&](int i) {
-          const Connection c = Connect(redis.Port());
-          EXPECT_EQ(Ask(c.get(), "PING"), "PONG");
-          asked++;
-          died += IsDeath(Ask(c.get(), "BLPOP none:%d 0", i)) ? 1 : 0;
-        });
-        done.Send();
+      ExpectAllDie(*redis, kWaiters, [&](int i) {
+        std::shared_ptr<redisContext> c = Connect(redis.Port());
+        EXPECT_EQ(Ask(c.get(), "PING"), "PONG");
+        return [c, i] { return IsDeath(Ask(c.get(), "BLPOP none:%d 0", i)); };
       });
-      EXPECT_TRUE(Eventually([&] { return asked == kWaiters; }));
-      redis->Kill();
-      done.Recv();
-      EXPECT_EQ(died, kWaiters);
     }
     const RudeServer resets(RudeServer::Manner::kResets);
     const RudeServer silent(RudeServer::Manner::kIsSilent);

@@ -114,10 +114,10 @@ TEST_F(HttplibTest, Crowd) {
       EXPECT_TRUE(server.listen_after_bind());
       serving.Done();
     });
-    // It waits in select, which knows the descriptors below 1024. Both ends are
-    // here.
+    // The server waits in select, which knows only the descriptors below 1024,
+    // and both ends of each connection are in this process.
     constexpr int kGoroutines = 400;
-    // Its listener has room for five connections.
+    // The server's listener has room for five connections.
     constexpr int kAtATime = 4;
     chan<void> turns = make_chan<void>(kAtATime);
     const CrowdFigures f = gump::testing::Crowd(kGoroutines, [&](int) {
@@ -157,23 +157,12 @@ TEST_F(HttplibTest, Faults) {
       return t;
     });
     // One for each home, because a client keeps its thread.
-    constexpr int kWaiters = 4;
-    std::atomic<int> ready = 0;
-    std::atomic<int> died = 0;
-    chan<void> done = make_chan<void>(1);
-    go([&] {
-      InHooked(kWaiters, [&](int) {
-        const auto c = Connect(web.Port());
-        EXPECT_EQ(Text(c->Get("/bytes/1")), "200 x");
-        ready++;
-        if (Text(c->Get("/wait/600")).starts_with("error")) died++;
-      });
-      done.Send();
+    constexpr int kHomes = 4;
+    ExpectAllDie(*web, kHomes, [&](int) {
+      const auto c = Connect(web.Port());
+      EXPECT_EQ(Text(c->Get("/bytes/1")), "200 x");
+      return [c] { return Text(c->Get("/wait/600")).starts_with("error"); };
     });
-    EXPECT_TRUE(Eventually([&] { return ready == kWaiters; }));
-    web->Kill();
-    done.Recv();
-    EXPECT_EQ(died, kWaiters);
     Shows("server killed, reset, half a body, refused, time limit");
   });
 }

@@ -12,12 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "gump/chan.h"
-#include "gump/exec.h"
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/sync/waitgroup.h"
@@ -48,7 +45,7 @@ class Postgres {
   Postgres() : server_(Command(), LibpqTest::kUser) {
     server_.Says("database system is ready to accept connections");
   }
-  LocalServer* operator->() { return &server_; }
+  LocalServer& operator*() { return server_; }
   std::string Info() const {
     return absl::StrCat("host=127.0.0.1 port=", port_.Port(),
                         " user=postgres dbname=postgres");
@@ -60,9 +57,9 @@ class Postgres {
     const std::string bin = LibpqTest::kPrograms;
     EXPECT_EQ(chmod((dir_ / "").c_str(), 0777), 0);
     const std::string data = dir_ / "data";
-    OutputOfCommand(AsUser(LibpqTest::kUser,
-                           {ProgramIn(bin + "initdb"), "-D", data, "-N", "-U",
-                            "postgres", "-A", "trust", "--no-instructions"}));
+    RunToEnd(AsUser(LibpqTest::kUser,
+                    {ProgramIn(bin + "initdb"), "-D", data, "-N", "-U",
+                     "postgres", "-A", "trust", "--no-instructions"}));
     return {ProgramIn(bin + "postgres"),
             "-D",
             data,
@@ -78,14 +75,6 @@ class Postgres {
             "shared_buffers=16MB",
             "-c",
             "fsync=off"};
-  }
-  static void OutputOfCommand(std::vector<std::string> command) {
-    const std::string program = command[0];
-    command.erase(command.begin());
-    std::string said;
-    EXPECT_EQ(exec::Cmd(program, command).CombinedOutput(&said),
-              absl::OkStatus())
-        << said;
   }
 
   HeldPort port_;
@@ -194,25 +183,13 @@ TEST_F(LibpqTest, Faults) {
       PQfreeCancel(cancel);
       return {std::move(text)};
     });
-    // The server dies while a hundred goroutines wait.
-    constexpr int kWaiters = 100;
-    std::atomic<int> ready = 0;
-    std::atomic<int> died = 0;
-    chan<void> done = make_chan<void>(1);
-    go([&] {
-      InHooked(kWaiters, [&](int) {
-        const Connection c = Connect(postgres->Info());
-        EXPECT_EQ(Ask(c.get(), "SELECT 1"), "1;");
-        ready++;
-        const std::string text = Ask(c.get(), "SELECT pg_sleep(600)");
-        if (text.ends_with("broken")) died++;
-      });
-      done.Send();
+    ExpectAllDie(**postgres, kWaiters, [&](int) {
+      std::shared_ptr<PGconn> c = Connect(postgres->Info());
+      EXPECT_EQ(Ask(c.get(), "SELECT 1"), "1;");
+      return [c] {
+        return Ask(c.get(), "SELECT pg_sleep(600)").ends_with("broken");
+      };
     });
-    EXPECT_TRUE(Eventually([&] { return ready == kWaiters; }));
-    (*postgres)->Kill();
-    done.Recv();
-    EXPECT_EQ(died, kWaiters);
     Shows("server killed, reset, two time limits, PQcancel");
   });
 }

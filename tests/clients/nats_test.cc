@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "gump/chan.h"
 #include "gump/go.h"
 #include "tests/clients/harness.h"
 #include "tests/testing/held_port.h"
@@ -33,7 +32,7 @@ class Nats {
                  absl::StrCat(port_.Port())}) {
     server_.Says("Server is ready");
   }
-  LocalServer* operator->() { return &server_; }
+  LocalServer& operator*() { return server_; }
   std::string Url() const {
     return absl::StrCat("nats://127.0.0.1:", port_.Port());
   }
@@ -160,32 +159,22 @@ TEST_F(NatsTest, Faults) {
         EXPECT_GE(absl::Now() - begin, absl::Milliseconds(49));
         return t;
       });
-      constexpr int kWaiters = 100;
-      std::atomic<int> ready = 0;
-      std::atomic<int> died = 0;
       natsOptions* o = nullptr;
       natsOptions_Create(&o);
       natsOptions_SetURL(o, nats.Url().c_str());
       natsOptions_SetAllowReconnect(o, false);
       natsConnection* c = nullptr;
       EXPECT_EQ(Text(natsConnection_Connect(&c, o)), "OK");
-      chan<void> done = make_chan<void>(1);
-      go([&] {
-        InHooked(kWaiters, [&](int i) {
-          natsSubscription* s = nullptr;
-          natsConnection_SubscribeSync(&s, c, absl::StrCat("w", i).c_str());
-          ready++;
+      ExpectAllDie(*nats, kWaiters, [c](int i) {
+        natsSubscription* s = nullptr;
+        natsConnection_SubscribeSync(&s, c, absl::StrCat("w", i).c_str());
+        return [s] {
           natsMsg* m = nullptr;
           const natsStatus e = natsSubscription_NextMsg(&m, s, 600'000);
-          died += e == NATS_CONNECTION_CLOSED ? 1 : 0;
           natsSubscription_Destroy(s);
-        });
-        done.Send();
+          return e == NATS_CONNECTION_CLOSED;
+        };
       });
-      EXPECT_TRUE(Eventually([&] { return ready == kWaiters; }));
-      nats->Kill();
-      done.Recv();
-      EXPECT_EQ(died, kWaiters);
       natsConnection_Destroy(c);
       natsOptions_Destroy(o);
     }

@@ -13,7 +13,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "gump/chan.h"
 #include "gump/go.h"
 #include "tests/clients/harness.h"
 
@@ -24,7 +23,7 @@ GUMP_NEEDS_PROGRAMS("python3", "openssl");
 
 class OpensslTest : public Clients {};
 
-// Authority is what clients trust.
+// Authority is the certificate that clients trust.
 class Authority {
  public:
   explicit Authority(const std::string& certificate)
@@ -145,23 +144,11 @@ TEST_F(OpensslTest, Faults) {
     });
     EXPECT_EQ(wrong, kConnections / 10);
     EXPECT_EQ(right, kConnections - kConnections / 10);
-    constexpr int kWaiters = 100;
-    std::atomic<int> ready = 0;
-    std::atomic<int> died = 0;
-    chan<void> done = make_chan<void>(1);
-    go([&] {
-      InHooked(kWaiters, [&](int) {
-        Client c(authority, web.Port());
-        EXPECT_EQ(c.Get("/bytes/1"), "x");
-        ready++;
-        if (c.Get("/wait/600") != "600") died++;
-      });
-      done.Send();
+    ExpectAllDie(*web, kWaiters, [&](int) {
+      auto c = std::make_shared<Client>(authority, web.Port());
+      EXPECT_EQ(c->Get("/bytes/1"), "x");
+      return [c] { return c->Get("/wait/600") != "600"; };
     });
-    EXPECT_TRUE(Eventually([&] { return ready == kWaiters; }));
-    web->Kill();
-    done.Recv();
-    EXPECT_EQ(died, kWaiters);
     Shows(
         "server killed, reset and wrong certificate among 900 good "
         "connections");

@@ -1,5 +1,5 @@
-// A pool of connections as programs with threads have it: a std::mutex and a
-// std::condition_variable.
+// A pool of connections, as programs with threads write it: with a std::mutex
+// and a std::condition_variable.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>

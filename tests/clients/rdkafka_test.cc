@@ -1,5 +1,5 @@
 // librdkafka, whose callers wait in cnd_timedwait for its own threads. The
-// brokers are those that it plays itself.
+// brokers are the mock brokers of librdkafka.
 #include <gtest/gtest.h>
 #include <librdkafka/rdkafka.h>
 #include <librdkafka/rdkafka_mock.h>

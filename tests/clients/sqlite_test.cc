@@ -1,6 +1,7 @@
 // SQLite, which has no server: it waits for locks of its file, by sleeping and
-// trying again. A connection of the serialized kind does so with a mutex of its
-// own, so its goroutine keeps the thread. One with SQLITE_OPEN_NOMUTEX parks.
+// trying again. A connection of the serialized kind holds a mutex of its own
+// meanwhile, so its goroutine keeps the thread. With SQLITE_OPEN_NOMUTEX the
+// goroutine parks.
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 #include <sys/wait.h>
@@ -68,7 +69,7 @@ TEST_F(SqliteTest, Crowd) {
     EXPECT_EQ(Ask(writer.get(), "PRAGMA journal_mode = WAL"), "wal;");
     EXPECT_EQ(Ask(writer.get(), "CREATE TABLE t (i)"), "");
     EXPECT_EQ(Ask(writer.get(), "BEGIN IMMEDIATE"), "");
-    // A waiter tries again all the time, so there are not a thousand.
+    // Each waiter tries again all the time, so a thousand would be too many.
     constexpr int kGoroutines = 100;
     CrowdFigures f = gump::testing::Crowd(kGoroutines, [&](int) {
       std::shared_ptr<sqlite3> db = Open(path, SQLITE_OPEN_NOMUTEX);
@@ -85,7 +86,7 @@ TEST_F(SqliteTest, Crowd) {
   });
 }
 
-// A program writes and is killed. What it has committed is there.
+// A child writes and is killed. The rows that it has committed are there.
 TEST_F(SqliteTest, Faults) {
   Run([this] {
     TempDir dir;

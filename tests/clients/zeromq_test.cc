@@ -82,8 +82,8 @@ class Socket {
   void* const s_;
 };
 
-// Router answers "S text" with "S text" after S seconds. It is a plain thread,
-// with a context of its own.
+// Router answers "S text" with "S text" after S seconds. It runs on a plain
+// thread, with a context of its own.
 class Router {
  public:
   Router() {

@@ -21,6 +21,7 @@ constexpr int64_t kLimit = 1000;  // ns
 sync::Mutex mutex;
 char cond;  // only its address counts
 int tokens;
+
 // Place is a part of a goroutine's stack. A waiter lies in it during a wait,
 // and the goroutine uses it for other things as soon as it is awake.
 class Place {
@@ -63,7 +64,7 @@ void putToken() {
   mutex.Unlock();
 }
 
-void nobodyWaits() {
+void noWaiterIsLeft() {
   check(!hooks::CondIsAwaited(&cond), "a waiter is left in the table");
   for (const Place& p : places) p.Check();
 }
@@ -87,7 +88,7 @@ const Registered kSignal({
     .finish =
         [] {
           check(tokens == 0, "a token is left");
-          nobodyWaits();
+          noWaiterIsLeft();
         },
     .quick = {2, 1, 500},
     .full = {3, 1, 20000},
@@ -109,7 +110,7 @@ const Registered kAll({
             CondSignalled(&cond, /*all=*/true);
           });
         },
-    .finish = nobodyWaits,
+    .finish = noWaiterIsLeft,
     .quick = {2, 1, 500},
     .full = {3, 1, 20000},
 });
@@ -150,7 +151,7 @@ const Registered kTimed({
             CondSignalled(&cond, /*all=*/false);
           });
         },
-    .finish = nobodyWaits,
+    .finish = noWaiterIsLeft,
     .quick = {2, 1, 500},
     .full = {3, 1, 20000},
 });

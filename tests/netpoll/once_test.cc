@@ -365,8 +365,6 @@ TEST_P(OnceTest, ReusedNumberIsRegisteredAnew) {
   });
 }
 
-// ---- Stress
-
 // A hook calls onceClosed after the close. By then another thread may have got
 // the number, and wait for it.
 TEST_P(OnceTest, ACloseIsNotToldToAWaiterOfTheNumbersNextFile) {
@@ -405,6 +403,8 @@ TEST_P(OnceTest, AWaiterAsksAgainWhenACloseHasFailed) {
     EXPECT_EQ(err, 0);
   });
 }
+
+// ---- Stress
 
 // Readers wait for bytes that writers send over pairs that are closed and made
 // again all the time, by hand and as a hook does.

@@ -42,7 +42,7 @@ struct QueueServer {
   std::function<std::vector<std::string>(const std::string& port,
                                          const std::string& folder)>
       command;
-  std::string ready;  // what it prints then
+  std::string ready;  // the text that it prints when it serves
 };
 
 // NeedsExample ends a test program with 77, which ctest takes for "skipped", if
@@ -64,8 +64,8 @@ class NeedsExample : public ::testing::Environment {
   const QueueServer& q_;
 };
 
-// Mortal is a program that the kernel kills when this process ends, however it
-// ends. Otherwise a test that is killed would leave servers behind.
+// Mortal returns a command that the kernel kills when this process ends,
+// however it ends. Otherwise a test that is killed would leave servers behind.
 inline std::vector<std::string> Mortal(std::vector<std::string> command) {
   command.insert(command.begin(), {"setpriv", "--pdeathsig", "KILL", "--"});
   return command;
@@ -85,7 +85,7 @@ class RandomText {
     words_ += n;
     return line + "\n";
   }
-  // What a coordinator has to say at the end.
+  // Total returns the last line that a coordinator must print.
   std::string Total() const {
     return absl::StrCat(lines_, " shards, ", words_, " words\n");
   }
@@ -155,7 +155,8 @@ class Jobs {
     const int64_t goal = Counted() + n;
     EXPECT_TRUE(Eventually([&] { return Counted() >= goal; }));
   }
-  // Reported returns how many times workers have said this, the dead as well.
+  // Reported returns how many times the workers have printed this text. Those
+  // that were killed count, too.
   int64_t Reported(std::string_view text) {
     int64_t n = CountIn(dead_, text);
     for (const auto& w : workers_) {
@@ -164,17 +165,17 @@ class Jobs {
     return n;
   }
 
-  // The coordinator ends by itself, and has said this total.
+  // Expects that the coordinator ends by itself, and has printed this total.
   void ExpectTotal(const std::string& total) {
     EXPECT_EQ(coordinator_->Wait(), absl::OkStatus());
     const std::string said = coordinator_->Said();
     EXPECT_TRUE(said.ends_with("\n" + total)) << said << "not " << total;
   }
-  // The workers end when they are asked to.
+  // Expects that each worker ends when it is asked to.
   void ExpectWorkersEnd() {
     for (size_t i = 0; i < workers_.size(); i++) DrainWorker(i);
   }
-  // The workers end by themselves, because their server is gone.
+  // Expects that the workers end by themselves, because their server is gone.
   void ExpectWorkersFail() {
     for (auto& w : workers_) EXPECT_EQ(Text(w->Wait()), "exit status 1");
   }
@@ -187,7 +188,7 @@ class Jobs {
     for (size_t at = 0; (at = all.find(text, at)) != all.npos; at++) n++;
     return n;
   }
-  // Each job that a worker has taken is finished or late.
+  // Expects that each job that a worker has taken is finished or late.
   static void ExpectDrained(const std::string& said) {
     int64_t taken = -1;
     int64_t finished = 0;
@@ -202,7 +203,7 @@ class Jobs {
               3);
     EXPECT_EQ(taken, finished + late);
   }
-  // A worker that goes is killed.
+  // Bury kills a worker, if it still runs, and keeps what it has printed.
   void Bury(size_t i) {
     if (workers_[i] != nullptr) dead_ += workers_[i]->Said();
     workers_[i] = nullptr;
@@ -214,7 +215,7 @@ class Jobs {
   std::unique_ptr<Program> server_;
   std::unique_ptr<Program> coordinator_;
   std::vector<std::unique_ptr<Program>> workers_;
-  std::string dead_;  // what the workers said that are dead
+  std::string dead_;  // the output of the workers that were killed
 };
 
 // Feeder writes a text to a FIFO until it is told that this is enough. It waits

@@ -32,31 +32,35 @@
 // be a plain thread. A goroutine may move to another thread while it waits, and
 // asio notes in thread-local variables which io_context a thread runs. So
 // handlers of asio never run on goroutines, unless they are posted to
-// `goroutines`. They must not park, because all operations wait for them; a
-// Send to a channel with room, or a call of go, is fine.
+// `goroutines`. A handler on asio's thread must not park, because all other
+// operations wait for it. A Send to a channel with room, or a call of go, does
+// not park.
 //
 // Thread safety. With use_goroutine and use_goroutine[ec], the goroutine itself
 // starts the operation, as a thread does with asio::use_future. So one
-// goroutine at a time uses an object of asio. With a context, the operation is
-// started and cancelled on the executor of the object. The goroutine hands over
-// its arguments until the operation completes. The executor must run one
-// function at a time: that of an io_context with one thread, or a strand.
+// goroutine at a time uses an object of asio. With a context, the executor of
+// the object starts the operation and cancels it. Until the operation has
+// completed, the executor uses the goroutine's arguments. The executor must run
+// one function at a time: that of an io_context with one thread, or a strand.
 // Requires: the objects and the io_context live until the operation completes.
-// If an io_context is destroyed with its handlers, the operation completes with
-// operation_aborted, so that no goroutine waits for ever. A goroutine that owns
-// an object of that io_context may not go on, and the context of an operation
-// may not be cancelled any more. A handler must not use use_goroutine on the
-// only thread of its io_context, as it would wait for itself.
+// If an io_context is destroyed with its handlers all the same, the operation
+// completes with operation_aborted, so that no goroutine waits for ever. A
+// goroutine that owns an object of that io_context may not go on then, and the
+// context of an operation may not be cancelled any more. A handler must not use
+// use_goroutine on the only thread of its io_context, as it would wait for
+// itself.
 //
-// In a bubble of synctest, do not use the tokens: no other thread may wake a
+// In a bubble of synctest, do not use use_goroutine: no other thread may wake a
 // goroutine of the bubble.
 //
-// This header is not part of gump/gump.h. It is for Boost.Asio, in which asio
-// is called boost::asio, if the source has included that before, or has defined
-// GUMP_USE_BOOST_ASIO. Otherwise it is for asio. If only one of them is
-// installed, it is for that one. (One source cannot include both: they clash.)
-// It works with asio 1.18 and Boost 1.74, and later versions. To cancel by a
-// context needs asio 1.19 or Boost 1.77.
+// This header is not part of gump/gump.h. It serves one of two libraries:
+//   * Boost.Asio, where asio is called boost::asio, if the source has included
+//     it before, or has defined GUMP_USE_BOOST_ASIO, or if asio without Boost
+//     is not installed;
+//   * asio without Boost otherwise.
+// One source cannot include both, because they clash. The header works with
+// asio 1.18 and Boost 1.74, and later versions. use_goroutine(ctx) needs asio
+// 1.19 or Boost 1.77.
 //
 // Memory ordering: the start of an operation happens before its completion in
 // asio's thread, and that happens before the return to the goroutine.
@@ -81,8 +85,8 @@
 #if defined(GUMP_ASIO_FOUND)
 namespace gump {
 
-// use_goroutine is the completion token described above. The operators [] and
-// () make the other forms of it. The error_code must live until the operation
+// use_goroutine is the completion token described above. Its operators [] and
+// () make the other forms. The error_code of [] must live until the operation
 // completes.
 //
 //   size_t n = s.async_read_some(buffer, use_goroutine(ctx));
@@ -94,7 +98,8 @@ inline constexpr internal::AsioToken<> use_goroutine = {};
 template <class Blocking>
 class GoroutineExecutor {
  public:
-  // Starts f on a goroutine, as go does. asio calls it.
+  // Starts f on a goroutine, as go does. Does not park. asio calls it, on any
+  // thread.
   template <class F>
   void execute(F&& f) const {
     gump::go(std::forward<F>(f));
@@ -111,9 +116,10 @@ class GoroutineExecutor {
 
 // goroutines is an executor for asio::post, asio::defer and asio::dispatch, and
 // for bind_executor. Each function runs on a goroutine of its own, so it may
-// park. No order is kept between functions. It has no execution context, so no
-// object of asio is made with it. Requires: it is not put into an asio::strand,
-// which keeps thread-local notes while a function runs. Use a sync::Mutex.
+// park. The functions run in no particular order. The executor has no execution
+// context, so no object of asio can be made with it. Requires: it is not put
+// into an asio::strand, which keeps thread-local notes while a function runs.
+// Use a sync::Mutex instead.
 //
 //   s.async_read_some(buffer, asio::bind_executor(goroutines, handler));
 constexpr GoroutineExecutor<internal::AsioBlocking> goroutines = {};
@@ -131,12 +137,13 @@ constexpr GoroutineExecutor<internal::AsioBlocking> goroutines = {};
 //
 // AsyncGo does not park, and may be called from any thread. On a plain thread
 // without Run it starts the runtime, as go does. f is decay-copied, and
-// destroyed before the handler is called. Until then the executor counts as
-// having work, so io_context::run does not return. If f calls Goexit, the
-// handler gets the panic "asio: function of AsyncGo called Goexit". Panics as
-// go does if no goroutine can be started. If Run returns before f does, the
-// handler is not called, and the executor has work for ever. Requires: the
-// io_context lives until the handler was called. R is default-constructible.
+// destroyed before the handler is posted. Until the handler is posted, its
+// executor counts as having work, so io_context::run does not return. If f
+// calls Goexit, the handler gets the panic "asio: function of AsyncGo called
+// Goexit". Panics as go does if no goroutine can be started. If Run returns
+// before f does, the handler is not called, and the executor has work for ever.
+// Requires: the io_context lives until the handler was called. R is
+// default-constructible.
 template <class Executor, class F, class Token>
 auto AsyncGo(const Executor& executor, F&& f, Token&& token) {
   using Fn = std::decay_t<F>;

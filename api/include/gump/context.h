@@ -240,13 +240,14 @@ class StopFunc {
 // is ever requested, the function is neither called nor destroyed. So call the
 // CancelFunc when the work is done.
 //
-// The stop may be requested by any thread or goroutine, also while handles are
-// dropped. That thread may have to wait, as in the call of a CancelFunc. So it
-// must not be inside gump::blocking: request the stop first, and then join in a
-// declared call. In a goroutine, a stop source must not lose its thread while
-// it calls callbacks: if a callback of the program itself parks, the goroutine
-// that requests the stop, or destroys the callback, must be locked by
-// LockOSThread. Requires: in a bubble, the stop is requested in the bubble.
+// Any thread or goroutine may request the stop, also while handles are dropped.
+// request_stop may then park, as the call of a CancelFunc may. So it must not
+// be inside gump::blocking: request the stop first, and then join in a declared
+// call. A stop source remembers the thread that runs its callbacks. So if a
+// callback of the program parks, a goroutine that requests the stop, or
+// destroys that callback, must be locked to its thread (LockOSThread).
+// Requires: if the context belongs to a bubble, the stop is requested in the
+// bubble.
 //
 //   std::jthread server([](std::stop_token stop) {
 //     auto [ctx, cancel] = context::WithStopToken(context::Background(), stop);
@@ -259,13 +260,14 @@ class StopFunc {
 // StopToken returns a token of which a stop is requested when ctx is cancelled.
 // If ctx is cancelled already, a stop has been requested of the result. If ctx
 // can never be cancelled, the result has no stop state, so stop_possible() is
-// false. Does not wait for the cancellation, but may park, as said above.
+// false. Does not wait for the cancellation, but may park for a lock.
 //
-// The request is made in a goroutine of its own, which is locked to its thread.
-// So the callbacks of the token run there, one after another, soon after the
-// cancellation. They may park. An exception that leaves one ends the process,
-// as the standard says. As long as ctx is not cancelled, each call returns the
-// same token. The context lingers for its token as for a function of AfterFunc.
+// A goroutine of its own requests the stop, and is locked to its thread. The
+// callbacks of the token run on that goroutine, one after another, soon after
+// the cancellation. They may park. An exception that leaves one ends the
+// process, as the standard says. As long as ctx is not cancelled, each call
+// returns the same token. A cancellation still reaches the token after the last
+// handle is gone, as it reaches a function of AfterFunc.
 // Throws std::bad_alloc.
 //
 //   std::stop_token stop = context::StopToken(ctx);

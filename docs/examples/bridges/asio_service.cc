@@ -30,7 +30,7 @@ using asio::ip::tcp;
 
 namespace {
 
-// Look is work that waits, as that of a client of a database does.
+// Look stands for work that waits, such as a query of a database.
 std::string Look(const std::string& key) {
   time::Sleep(absl::Microseconds(100));
   return "value of " + key + "\n";

@@ -25,8 +25,8 @@ using namespace gump;
 
 namespace {
 
-// PollByGoroutine is the poll function of a GMainContext. GLib calls it without
-// its lock.
+// PollByGoroutine is the poll function of a GMainContext. It may park, because
+// GLib gives back the lock of the context before it calls this function.
 gint PollByGoroutine(GPollFD* fds, guint n, gint ms) {
   static_assert(sizeof(GPollFD) == sizeof(pollfd));
   const absl::Duration limit =
@@ -98,7 +98,7 @@ void Main(int goroutines) {
     running.Done();
   });
 
-  // Goroutines ask the loop. The loop's thread has `total` to itself.
+  // Goroutines ask the loop. Only functions on the loop touch `total`.
   int total = 0;
   std::atomic<int> answered = 0;
   sync::WaitGroup wg;

@@ -5,8 +5,8 @@
 //
 // gRPC calls back on its own threads, which must not wait. So a callback of the
 // client only sends on a channel with room, and a callback of the service only
-// starts a goroutine. Do not use the synchronous API in a scope of gump::hooks:
-// it waits for locks of Abseil, which hooks do not see.
+// starts a goroutine. Do not use gRPC in a Scope of gump::hooks: it waits for
+// locks of Abseil, which hooks do not see (docs/hooks.md, Hazards).
 //
 // The program uses the generic stub and service, so it needs no generated code.
 // With a generated stub, the call is
@@ -50,8 +50,8 @@ std::string ToString(const grpc::ByteBuffer& buffer) {
 //
 // The callback writes the status before it sends, and the Recv that returns
 // comes after the Send. Call returns only after the callback, so all that gRPC
-// uses may lie on the stack. The callback has a handle of its own of the
-// channel, because the Send may still run when Call returns.
+// uses may lie on the stack. The callback has its own handle of the channel,
+// because the Send may still run when Call returns.
 grpc::Status Call(grpc::GenericStub& stub, const context::Context& ctx,
                   const std::string& text, std::string& answer) {
   grpc::ClientContext call;

@@ -176,7 +176,7 @@ TEST_P(StopTokenTest, RequestMayDropTheLastHandle) {
   });
 }
 
-TEST_P(StopTokenTest, RequestInsideAThreadAndInsideBlocking) {
+TEST_P(StopTokenTest, RequestOnAHomeAndInBlockingCancels) {
   Run([] {
     std::stop_source a;
     std::stop_source b;
@@ -289,7 +289,7 @@ TEST_P(StopTokenTest, CallbackMayParkAndKeepsItsThread) {
 }
 
 // A plain thread waits as the standard says, and is woken by the token.
-TEST_P(StopTokenTest, ThereAndBackAgain) {
+TEST_P(StopTokenTest, StopPassesThroughTwoContextsToAToken) {
   Run([] {
     std::stop_source source;
     const auto a = WithStopToken(Background(), source.get_token());

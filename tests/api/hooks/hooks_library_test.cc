@@ -1,5 +1,5 @@
-// Hooked calls in programs as they are: with clients that are libraries of
-// their own, constructors, threads of the client's, and children.
+// Hooked calls in programs with clients that are libraries of their own, with
+// constructors, with threads of a client, and with children.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -81,8 +81,8 @@ bool Sleeps(pid_t tid) {
 // ---- Libraries --------------------------------------------------------------
 
 int resultBeforeMain = -1;
-// The first constructors of a program run before those of the C++ library's
-// users, and long before the runtime starts.
+// A constructor of priority 101 runs before those of static objects, and long
+// before the runtime starts.
 [[gnu::constructor(101)]] void CallBeforeMain() {
   int p[2];
   char c = 0;

@@ -695,7 +695,7 @@ TEST_P(HooksTest, AHomeThatIsBlockedIsReported) {
 }
 
 // WhatIsReported returns the report on the home of a goroutine that runs
-// keeps(done, end): `done` is true, and `end` closed, when it is to return.
+// keeps(done, end). keeps must return when `done` is true and `end` is closed.
 template <class Keeps>
 std::string WhatIsReported(int procs, Keeps keeps) {
   OwnStderr err;

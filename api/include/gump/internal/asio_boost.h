@@ -1,4 +1,4 @@
-// gump/asio.h for Boost.Asio. Without it this header is empty. The
+// gump/asio.h for Boost.Asio. Without Boost.Asio this header is empty. The
 // headers of Boost 1.74 need others before them, so ours come first.
 #ifndef GUMP_INTERNAL_ASIO_BOOST_H_
 #define GUMP_INTERNAL_ASIO_BOOST_H_

@@ -1,6 +1,6 @@
-// Asynchronous operations of asio that a goroutine waits for. All here is for
-// both asio and Boost.Asio: Lib is AsioLib or BoostAsioLib, which name what
-// differs. See gump/asio.h.
+// Asynchronous operations of asio that a goroutine waits for. The code serves
+// both asio and Boost.Asio: Lib is AsioLib or BoostAsioLib, which hold the
+// differences. See gump/asio.h.
 #ifndef GUMP_INTERNAL_ASIO_CALL_H_
 #define GUMP_INTERNAL_ASIO_CALL_H_
 
@@ -21,7 +21,7 @@ namespace gump::internal {
 
 struct NoContext {};
 
-// AsioToken is the type of gump::use_goroutine, and of what its operators give.
+// AsioToken is the type of gump::use_goroutine and of its other forms.
 template <class Ctx = NoContext, class Error = void>
 class AsioToken {
  public:
@@ -46,8 +46,8 @@ class AsioToken {
   Error* error_ = nullptr;
 };
 
-// AsioResults is what a handler with these arguments gives to the goroutine:
-// nothing, the one value, or a tuple.
+// AsioResults is the type of the results of an operation with these values:
+// void, the type of the one value, or a tuple.
 template <class... Values>
 struct AsioResults {
   using type = std::tuple<Values...>;
@@ -62,14 +62,14 @@ struct AsioResults<Value> {
 };
 
 // AsioCall is an operation, on the stack of the goroutine that waits for it.
-// The handler fills it in, on whatever thread asio calls that.
+// The handler fills it in, on the thread on which asio calls the handler.
 //
 // Invariants:
 //  (C1) done is set exactly once, by the only handler: when it is called, or
 //       when it is destroyed without a call. So no goroutine waits for ever
 //       because an io_context was destroyed.
-//  (C2) To set done is the last that the handler does with the AsioCall, which
-//       may be gone then. sync::Event allows this.
+//  (C2) The handler sets done last, and does not touch the AsioCall after that:
+//       the goroutine may have destroyed it. sync::Event allows this.
 template <class Lib, class... Args>
 class AsioCall {
  public:
@@ -165,9 +165,9 @@ class AsioHandler {
   Call* call_;
 };
 
-// AsioCancel is what a call and the cancellation of its context share. All but
-// `posted` is touched only by functions on the executor of the operation (X),
-// one at a time:
+// AsioCancel is what a call and the cancellation of its context share. Only
+// functions on the executor of the operation (X) touch it, except for `posted`.
+// There are three of them, and X runs one at a time:
 //   * the initiating function, which fills the slot of the signal;
 //   * the handler;
 //   * a function that the cancellation of the context posts to X.
@@ -231,7 +231,7 @@ class SetAtEnd {
 };
 
 // AsioInitiation calls `start` on the executor of an operation. `returned` is
-// set last, also if the executor destroys the AsioInitiation without a call.
+// set last, even if the executor destroys the AsioInitiation without a call.
 // The goroutine waits for it, because `start` uses its stack.
 template <class Handler, class Start>
 struct AsioInitiation {
