@@ -57,11 +57,6 @@ struct BoostAsioLib {
     return boost::asio::prefer(
         executor, boost::asio::execution::outstanding_work.tracked);
   }
-  template <class Executor>
-  static auto Untracked(const Executor& executor) {
-    return boost::asio::prefer(
-        executor, boost::asio::execution::outstanding_work.untracked);
-  }
   template <class Signature, class Init, class Token, class... A>
   static auto Initiate(Init&& init, Token& token, A&&... args) {
     return boost::asio::async_initiate<Token, Signature>(

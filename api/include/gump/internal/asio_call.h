@@ -4,6 +4,7 @@
 #ifndef GUMP_INTERNAL_ASIO_CALL_H_
 #define GUMP_INTERNAL_ASIO_CALL_H_
 
+#include <atomic>
 #include <cstddef>
 #include <exception>
 #include <memory>
@@ -381,21 +382,27 @@ class AsioJob {
 
  private:
   // Report posts the handler. f is destroyed before. When the handler has run,
-  // the io_context may be gone. So the executors that count as work go with the
-  // handler, and the one that posts it does not count.
+  // the io_context may be gone. So the handler waits until this goroutine has
+  // left asio, which signals its thread last, and has given up the executors.
+  // That wait is short, and in any kind of thread, so it does not park.
   void Report(AsioOutcome<R>&& outcome) {
     f_.reset();
-    const auto executor = Lib::Untracked(work_);  // before work_ is moved
-    Lib::Post(executor,
-              [handler = std::move(handler_), outcome = std::move(outcome),
-               io = std::move(io_),
-               work = std::move(work_)]() mutable { outcome.Give(handler); });
+    auto left = std::make_shared<std::atomic<bool>>(false);
+    Lib::Post(*work_, [handler = std::move(handler_),
+                       outcome = std::move(outcome), left]() mutable {
+      left->wait(false, std::memory_order_acquire);
+      outcome.Give(handler);
+    });
+    work_.reset();
+    io_.reset();
+    left->store(true, std::memory_order_release);
+    left->notify_one();
   }
 
   Disposable<F> f_;
   Handler handler_;
-  [[no_unique_address]] Io io_;
-  [[no_unique_address]] Work work_;
+  std::optional<Io> io_;
+  std::optional<Work> work_;
 };
 
 // AsioStart is the initiating function of AsyncGo.

@@ -56,10 +56,6 @@ struct AsioLib {
   static auto Tracked(const Executor& executor) {
     return asio::prefer(executor, asio::execution::outstanding_work.tracked);
   }
-  template <class Executor>
-  static auto Untracked(const Executor& executor) {
-    return asio::prefer(executor, asio::execution::outstanding_work.untracked);
-  }
   template <class Signature, class Init, class Token, class... A>
   static auto Initiate(Init&& init, Token& token, A&&... args) {
     return asio::async_initiate<Token, Signature>(
