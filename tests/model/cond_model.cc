@@ -69,15 +69,22 @@ void noWaiterIsLeft() {
   for (const Place& p : places) p.Check();
 }
 
+// setUpWaiters makes two threads that wait for a token each.
+void setUpWaiters() {
+  plainThread("a", [] { takeToken(0); });
+  plainThread("b", [] { takeToken(1); });
+}
+
+// A signaller asks whether it is in a child of fork. So the common part of
+// these models is forkinit.
+
 const Registered kSignal({
     .name = "cond_signal",
     .about = "condition variables of hooks: two wait, and two signals come",
-    .common =
-        rt::forkinit,  // a signaller asks whether it is in a child of fork
+    .common = rt::forkinit,
     .setup =
         [] {
-          plainThread("a", [] { takeToken(0); });
-          plainThread("b", [] { takeToken(1); });
+          setUpWaiters();
           plainThread("signal", [] {
             for (int i = 0; i < 2; i++) {
               putToken();
@@ -97,12 +104,10 @@ const Registered kSignal({
 const Registered kAll({
     .name = "cond_all",
     .about = "the same, and one signal for all",
-    .common =
-        rt::forkinit,  // a signaller asks whether it is in a child of fork
+    .common = rt::forkinit,
     .setup =
         [] {
-          plainThread("a", [] { takeToken(0); });
-          plainThread("b", [] { takeToken(1); });
+          setUpWaiters();
           plainThread("signal", [] {
             mutex.Lock();
             tokens = 2;
@@ -132,8 +137,7 @@ bool waitForLimit(int self) {
 const Registered kTimed({
     .name = "cond_timed",
     .about = "a waiter whose time is over does not use up a signal",
-    .common =
-        rt::forkinit,  // a signaller asks whether it is in a child of fork
+    .common = rt::forkinit,
     .setup =
         [] {
           plainThread("limit", [] {
