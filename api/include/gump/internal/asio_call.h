@@ -167,7 +167,8 @@ class AsioHandler {
 };
 
 // AsioCancel is what a call and the cancellation of its context share. Only
-// functions on the executor of the operation (X) touch it, except for `posted`.
+// functions on the executor of the operation (X) touch it, except for `posted`,
+// and for `ended` if the handler is destroyed elsewhere: by a Post that throws.
 // There are three of them, and X runs one at a time:
 //   * the initiating function, which fills the slot of the signal;
 //   * the handler;
@@ -180,7 +181,7 @@ template <class Lib>
 struct AsioCancel {
   typename Lib::CancellationSignal signal;
   bool started = false;
-  bool ended = false;
+  std::atomic<bool> ended = false;
   bool wanted = false;  // the context is cancelled
   sync::Event posted{sync::Event::Mode::kManual};
 
