@@ -81,17 +81,22 @@ bool sliceUsedUp(P* pp, int64_t now) {
          (used >= kShortSliceNS && unpreemptedWaiting(pp) && computesLong(pp));
 }
 
-// timersLate returns true if timers of pp are overdue and only pp's owner can
-// run them. An M that spins or gets an idle P would steal them. sysmon must
-// have seen the slice for kForcePreemptFirstNS, because an owner that has just
-// begun a slice has run the timers. Its goroutine may be one that the timers
-// readied, which would lose its turn if it were asked to yield.
-bool timersLate(const P* pp, int64_t now) {
+// timersOverdue returns true if timers of pp are overdue and only pp's owner
+// can run them. An M that spins or gets an idle P would steal them.
+bool timersOverdue(const P* pp, int64_t now) {
   const int64_t when = wakeTime(&pp->timers);
   // Hints: the next look comes soon.
   return when != 0 && now - when >= kTimerLateNS &&
-         now - pp->sysmontick.schedwhen >= kForcePreemptFirstNS &&
          sched.nmspinning.load(relaxed) + sched.npidle.load(relaxed) == 0;
+}
+
+// timersLate returns true if timersOverdue, and sysmon has seen the slice for
+// kForcePreemptFirstNS, because an owner that has just begun a slice has run
+// the timers. Its goroutine may be one that the timers readied, which would
+// lose its turn if it were asked to yield.
+bool timersLate(const P* pp, int64_t now) {
+  return now - pp->sysmontick.schedwhen >= kForcePreemptFirstNS &&
+         timersOverdue(pp, now);
 }
 
 // repeats returns true if the schedule has to be the same in each run with the
@@ -110,9 +115,17 @@ bool othersWait(const P* pp) {
 bool retakeP(P* pp, int64_t now) {
   // A hint: a wrong request only costs a yield.
   if (pp->status.load(acquire) != kPrunning) return false;
-  if (!sliceUsedUp(pp, now) && !timersLate(pp, now)) return false;
+  if (!sliceUsedUp(pp, now) && !timersLate(pp, now)) {
+    // A slice that sysmon sees for the first time although timers are overdue
+    // has most likely lasted since before they were. The next look then forces.
+    if (now == pp->sysmontick.schedwhen && timersOverdue(pp, now)) {
+      expectForce(pp);
+    }
+    return false;
+  }
   const bool asked = repeats() || preemptone(pp);
   P::SysmonTick* seen = &pp->sysmontick;
+  if (timersLate(pp, now)) seen->latewhen = now;
   if (!asked || now < seen->forcewhen) return asked;
   seen->forcewhen = now + seen->forcedelay;
   seen->forcedelay = std::min(2 * seen->forcedelay, kForcePreemptNS);
@@ -184,6 +197,8 @@ Retaken retake(int64_t now) {
     if (retakeSyscall(pp, now)) r.taken++;
     if (pp->status.load(acquire) == kPrunning && unpreemptedWaiting(pp))
       r.waiting = true;
+    const int64_t late = pp->sysmontick.latewhen;
+    if (late != 0 && now - late < kForcePreemptNS) r.timers = true;
   }
   return r;
 }

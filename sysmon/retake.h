@@ -59,6 +59,9 @@ struct Retaken {
   // kForcePreemptFirstNS.
   bool forcing = false;
   bool waiting = false;  // slices are short because a goroutine waits
+  // Timers were late during the last slice. A timer that repeats is then set
+  // again while all Ps are busy.
+  bool timers = false;
 };
 Retaken retake(int64_t now);
 

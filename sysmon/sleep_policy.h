@@ -16,7 +16,11 @@ namespace gump::rt {
 //  * kForcePreemptDelay, while a goroutine is being forced off its P
 //    (forcePreempt);
 //  * kShortSlice, while a goroutine that has not been preempted in place waits
-//    for a P.
+//    for a P;
+//  * kTimersDelay, while timers are late. The M that has run a late timer often
+//    sets it again, and hands its P to a goroutine that computes. If sysmon
+//    slept longer, that M would have to wake it (wakeSysmonBy). The kernel
+//    would then often let the goroutine's thread go first, for some ms.
 class SleepPolicy {
  public:
   static constexpr uint32_t kShortDelay = 20;     // µs
@@ -41,6 +45,7 @@ class SleepPolicy {
     idle_++;
     if (r.taken > 0) reset();
     most_ = r.forcing   ? kForcePreemptDelay
+            : r.timers  ? kTimersDelay
             : r.waiting ? kShortSlice
                         : kLongDelay;
   }
@@ -49,6 +54,9 @@ class SleepPolicy {
   static constexpr uint32_t kForcePreemptDelay =
       kForcePreemptFirstNS / 1000;  // µs
   static constexpr uint32_t kShortSlice = kShortSliceNS / 1000;
+  // A timer that is set when the sleep begins, and is due 0.5 ms later, wakes
+  // nothing: the sleep ends less than kWakeSysmonSlackNS after it.
+  static constexpr uint32_t kTimersDelay = 1'500;
   uint32_t idle_ = 0;  // rounds since something happened
   uint32_t delay_ = kShortDelay;
   uint32_t most_ = kLongDelay;  // delay() is at most this

@@ -58,6 +58,9 @@ constexpr int64_t kPollStale = 10'000'000;
 constexpr int64_t kDeepSleep = 60'000'000'000;  // ns
 // ns between checks of affinity and quota.
 constexpr int64_t kMaxProcsPeriod = 1'000'000'000;
+// ns that the kernel may add to a sleep (prctl(2), PR_SET_TIMERSLACK), and
+// does.
+constexpr int64_t kTimerSlackNS = 50'000;
 // ns for which an idle thread beyond one per P is kept in case it is needed.
 constexpr int64_t kTrimPeriod = 2'000'000'000;
 // ns between looks at the homes of hooks.
@@ -127,6 +130,7 @@ void shortSleep(uint32_t delay) {
   ns =
       std::min(ns, std::max(left < 0 ? -left / 4 : left, kForcePreemptFirstNS));
   if (nodesWait()) ns = std::min(ns, kNodePatience);
+  if (ns > 2 * kTimerSlackNS) ns -= kTimerSlackNS;
   // Relaxed: a request of wakeSysmonBy may be lost here, or come too late. Then
   // untilLate has just read the timer of the request, or will read it before
   // the next sleep.

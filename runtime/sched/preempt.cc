@@ -89,6 +89,15 @@ M* forcePreempt(P* pp, ForcePreempt how) {
   return nullptr;
 }
 
+void expectForce(P* pp) {
+  M* mp = pp->m.load(acquire);  // pairs with acquirep
+  if (mp == nullptr || mp->locks.load(relaxed) != 0) return;
+  const int32_t tid = mp->procid.load(acquire);  // pairs with minit
+  if (tid == 0) return;
+  // The answer comes with the second look. Only its record matters here.
+  (void)look(mp, tid, ForcePreempt::kHandOff);
+}
+
 void preemptPless() {
   // While a thread is being made, a running goroutine may hold a lock that
   // pthread_create waits for. If that goroutine were preempted, it would need a
@@ -178,8 +187,7 @@ bool hasProcessor(int32_t tid) {
 // computes. (A stop of the world needs no second look in its first 20 µs, when
 // it spins.)
 //
-// For kIfAsleep the answer is kAsleep only if the thread has used no CPU time,
-// because a thread that computes is to keep its P.
+// kIfAsleep is asleepByClock's.
 // On: any, but mp's thread.  P: either.  Locks: none.
 // Parks: blocks the thread, briefly.
 ThreadState stateByClock(M* mp, int32_t tid, ForcePreempt how) {
@@ -188,7 +196,6 @@ ThreadState stateByClock(M* mp, int32_t tid, ForcePreempt how) {
   ClockLook l = lookAtClock(mp, tid, gap);
   if (!l.valid) return ThreadState::kUnknown;
   if (l.used == 0) return ThreadState::kAsleep;
-  if (how == ForcePreempt::kIfAsleep) return ThreadState::kUnknown;
   if (l.used > 0 && l.elapsed > kShortSpanNS) {
     usleep(static_cast<uint32_t>(kForcePreemptGap / 1000));
     l = lookAtClock(mp, tid, gap);
@@ -205,8 +212,28 @@ ThreadState stateByClock(M* mp, int32_t tid, ForcePreempt how) {
              : ThreadState::kAsleep;
 }
 
+// asleepByClock is stateByClock for kIfAsleep. The thread is asleep only if it
+// has used no CPU time, because a thread that computes is to keep its P.
+ThreadState asleepByClock(const ClockLook& l) {
+  return l.valid && l.used == 0 ? ThreadState::kAsleep : ThreadState::kUnknown;
+}
+
+// computesAllAlong returns true if the thread has used nearly all of the time
+// since the last look at its clock. So it does not sleep, or has slept for at
+// most an eighth of that time.
+bool computesAllAlong(const ClockLook& l) {
+  constexpr int64_t kLongestNS = 1'000'000;
+  return l.valid && l.elapsed <= kLongestNS &&
+         l.used >= l.elapsed - l.elapsed / 8;
+}
+
 // look returns the state of mp's thread. It says kRunning only if the thread
 // has computed for long enough.
+//
+// A status takes the kernel some 20 us to write. sysmon asks again and again
+// whether a thread sleeps, on a processor that the thread may need. So for
+// kIfAsleep the clock goes first: it takes less than a microsecond, and it
+// tells of a thread that computes.
 //
 // The caller then sends a signal, which cuts a sleep short that has begun in
 // between. To read a status and to judge it takes longer than most threads take
@@ -217,9 +244,15 @@ ThreadState stateByClock(M* mp, int32_t tid, ForcePreempt how) {
 // On: any, but mp's thread.  P: either.  Locks: none.
 // Parks: blocks the thread, briefly.
 ThreadState look(M* mp, int32_t tid, ForcePreempt how) {
+  const bool ifAsleep = how == ForcePreempt::kIfAsleep;
+  const ClockLook clock =
+      ifAsleep ? lookAtClock(mp, tid, kForcePreemptGap) : ClockLook{};
+  if (computesAllAlong(clock)) return ThreadState::kUnknown;
   uint64_t sleeps;
   const ThreadState state = threadState(tid, &sleeps);
-  if (state == ThreadState::kUnseen) return stateByClock(mp, tid, how);
+  if (state == ThreadState::kUnseen) {
+    return ifAsleep ? asleepByClock(clock) : stateByClock(mp, tid, how);
+  }
   if (state != ThreadState::kRunning) return state;
   if (!computes(mp, tid, sleeps, how)) return ThreadState::kUnknown;
   if (hasProcessor(tid)) return ThreadState::kRunning;

@@ -38,6 +38,11 @@ enum class ForcePreempt : uint8_t {
 // On: any, but pp's M.  P: either.  Locks: takes sched.lock.
 // Parks: blocks the thread, briefly.
 [[nodiscard]] M* forcePreempt(P* pp, ForcePreempt how);
+// expectForce looks at the thread on pp, so that a forcePreempt that follows
+// kForcePreemptGap later can tell at once whether the thread computes.
+// On: any, but pp's M.  P: either.  Locks: none.
+// Parks: blocks the thread, briefly.
+void expectForce(P* pp);
 // preemptPless signals the threads that have lost their P and run without one
 // now.
 // On: sysmon.  P: none.  Locks: none.  Parks: blocks the thread, briefly.

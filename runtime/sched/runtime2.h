@@ -351,6 +351,7 @@ struct alignas(kFalseSharing) P {
     int64_t schedwhen = 0, syscallwhen = 0;
     int64_t forcewhen = 0, forcedelay = 0;  // next forcePreempt in this slice
     int64_t lookwhen = 0, lookdelay = 0;    // next look at the thread's state
+    int64_t latewhen = 0;  // when timers were last late; 0: never
     // CPU time, ns, of thread cpuTid at the first look at it in this slice.
     // cpuTid is 0 if there was no look.
     int32_t cpuTid = 0;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <thread>
 
+#include "runtime/sched/preempt.h"
 #include "runtime/sched/runq.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sys/lock_futex.h"
@@ -307,6 +308,57 @@ TEST_F(RetakeTest, LateTimersAreAReason) {
   EXPECT_FALSE(Asked(g_));
   EXPECT_TRUE(retakeP(&p_, kDue + kTimerLateNS));
   EXPECT_TRUE(Asked(g_));
+}
+
+// forcePreempt needs two looks at a thread. A slice that sysmon sees for the
+// first time when timers are late already gets the first one at once.
+TEST_F(RetakeTest, FirstLookAtASliceWithLateTimersPreparesTheForce) {
+  constexpr int64_t kDue = 5 * kMs;
+  m_.procid.store(gettid(), release);
+  EXPECT_FALSE(retakeP(&p_, kDue + kTimerLateNS));
+  EXPECT_EQ(m_.forcePreemptTime.load(relaxed), 0);
+  p_.schedtick.store(2, relaxed);
+  p_.timers.minWhenHeap.store(kDue, relaxed);
+  EXPECT_FALSE(retakeP(&p_, kDue + kTimerLateNS));
+  EXPECT_NE(m_.forcePreemptTime.load(relaxed), 0);
+  EXPECT_FALSE(Asked(g_));
+}
+
+// The kernel takes long to tell a thread's state, so sysmon does not ask it
+// about a thread whose clock shows that it computes.
+TEST_F(RetakeTest, AComputingThreadIsNotLookedUp) {
+  G other;
+  runqput(&p_, &other, /*next=*/false);
+  m_.procid.store(gettid(), release);
+  EXPECT_FALSE(retakeAsleep(&p_, 0));
+  constexpr uint64_t kMark = 12345;
+  bool asked = true;
+  // Again if another program has taken this thread's processor meanwhile.
+  for (int i = 0; asked && i < 10'000; i++) {
+    (void)forcePreempt(&p_, ForcePreempt::kIfAsleep);  // begins to count
+    const int64_t end = nanotime() + 4 * kForcePreemptGap;
+    while (nanotime() < end) {
+    }
+    m_.forcePreemptSleeps.store(kMark, relaxed);
+    (void)forcePreempt(&p_, ForcePreempt::kIfAsleep);
+    asked = m_.forcePreemptSleeps.load(relaxed) != kMark;
+  }
+  EXPECT_FALSE(asked);
+}
+
+TEST_F(RetakeTest, LateTimersAreRememberedForASlice) {
+  constexpr int64_t kDue = 5 * kMs;
+  allp[0] = &p_;
+  gomaxprocs.store(1, relaxed);
+  EXPECT_FALSE(retake(kMs).timers);
+  p_.timers.minWhenHeap.store(kDue, relaxed);
+  constexpr int64_t kLate = kDue + kTimerLateNS;
+  EXPECT_TRUE(retake(kLate).timers);
+  p_.timers.minWhenHeap.store(0, relaxed);
+  EXPECT_TRUE(retake(kLate + kForcePreemptNS - 1).timers);
+  EXPECT_FALSE(retake(kLate + 2 * kForcePreemptNS).timers);
+  gomaxprocs.store(0, relaxed);
+  allp[0] = nullptr;
 }
 
 TEST_F(RetakeTest, LooksAtEveryLiveP) {

@@ -65,5 +65,14 @@ TEST(SleepPolicyTest, SleepIsShorterWhileAGoroutineIsForcedOrWaits) {
   EXPECT_EQ(policy.delay(), 10'000u);
 }
 
+// A late timer that repeats is set again at once. sysmon then sleeps so shortly
+// that it need not be woken for a timer of half a millisecond.
+TEST(SleepPolicyTest, SleepIsShorterWhileTimersAreLate) {
+  SleepPolicy policy;
+  Rounds(&policy, 100);
+  policy.end({.waiting = true, .timers = true});
+  EXPECT_EQ(policy.delay(), 1'500u);
+}
+
 }  // namespace
 }  // namespace gump::rt
