@@ -19,17 +19,22 @@ BULLET = re.compile(r" *[*-] ")
 NOT_SHOWN = re.compile(r"For the library itself|For the library's own")
 
 
+def signs(text):
+    """Prose in which * and the like are signs, and nothing else. An _ within a word is one anyway."""
+    return re.sub(r"([\\*\[\]]|\b_|_\b)", r"\\\1", text.replace("&", "&amp;").replace("<", "&lt;"))
+
+
 def escaped(text, page_of):
     """A line of prose as Markdown: signs lose their meaning outside of `code`, and names of headers become links."""
     parts = re.split(r"(`[^`]*`)", text)
     for i in range(0, len(parts), 2):
-        part = re.sub(r"([\\*_\[\]])", r"\\\1", parts[i].replace("&", "&amp;").replace("<", "&lt;"))
-        parts[i] = re.sub(r"gump/[\w\\/]+\.h\b", lambda m: linked(m[0], page_of), part)
+        part = signs(parts[i])
+        parts[i] = re.sub(r"gump/[\w/]+\.h\b", lambda m: linked(m[0], page_of), part)
     return "".join(parts)
 
 
 def linked(name, page_of):
-    target = page_of(name.replace("\\", ""))
+    target = page_of(name)
     return f"[{name}]({target})" if target else name
 
 
@@ -165,14 +170,11 @@ class Page:
                 continue
             names = list(dict.fromkeys("::".join(scope[1:] + [d.name]) for d in group))
             title = ", ".join(names)
-            self.lines += ["", f"## {self.title(title)} {{#{self.anchor(names[0])}}}", ""]
+            self.lines += ["", f"## {signs(title)} {{#{self.anchor(names[0])}}}", ""]
             self.lines += self.code(group)
             self.lines += prose(first.comment, self.page_of)
             if first.kind == "type" and not is_plain(first):
                 self.members(first, names[0])
-
-    def title(self, text):
-        return re.sub(r"([\\*_\[\]])", r"\\\1", text.replace("<", "&lt;"))
 
     def hidden(self, d):
         return d.access != "public" or NOT_SHOWN.search(" ".join(d.comment)) or d.name in ("raw", "AbslHashValue")
@@ -194,7 +196,7 @@ def page(header, path, source_of, page_of):
     """The Markdown of one header: an entry of api_index.read_headers(), and its file."""
     text = path.read_text()
     p = Page(path, text, page_of)
-    p.lines += [f"# {header.path.replace('_', chr(92) + '_')}", "",
+    p.lines += [f"# {header.path}", "",
                 f'`#include "{header.path}"` · [the header itself]({source_of(path)})' + "{ .source }", ""]
     p.lines += prose(api_index.head_comment(text), page_of)
     p.scope(api_index.struct_access(api_index.tokenize(text)), [])
