@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Makes the site: static HTML from the documents, the public headers and a recorded trace.
 
-    build.py --trace TRACE.html [--trace-of COMMAND] WORK OUT
+    build.py BUILD WORK OUT
 
-WORK is a folder for the prepared pages. OUT gets the site, and is emptied first. TRACE.html is a page of `tools/gump trace`,
-and COMMAND what made the trace, as a reader would type it.
+BUILD is the folder of a build with the target gump_trace and the examples: one of them is run, and its trace is the demo.
+WORK is a folder for the prepared pages. OUT gets the site. What was in it goes, so it must be new, empty, or an older site.
 
 The pages stay Markdown that reads well in a repository. Here they are prepared for MkDocs:
 
@@ -36,6 +36,7 @@ import reference  # noqa: E402
 
 ROOT = HERE.parents[1]
 API = "api/include/"
+TRACED = ["worker_pool", "2000", "4"]  # the example whose trace is the demo, and its arguments
 # Folders that a page stands for.
 FOLDERS = {"docs/examples": "docs/examples/README.md", "docs/examples/bridges": "docs/examples/README.md",
            "docs/decisions": "decisions", "api/include/gump": "docs/api.md"}
@@ -269,7 +270,18 @@ def flat(nav):
                 yield from flat(value) if isinstance(value, list) else [value]
 
 
-def prepare(work, trace, trace_of):
+def record(build, work):
+    """Runs an example with a trace, and returns the viewer's page of it."""
+    trace = work / f"{TRACED[0]}.trace"
+    trace.unlink(missing_ok=True)
+    subprocess.run([build / "docs/examples" / TRACED[0], *TRACED[1:]], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                   env=os.environ | {"GUMP_TRACE": str(trace), "GOMAXPROCS": "2"})
+    page = work / f"{TRACED[0]}.html"
+    subprocess.run([build / "tools/trace/gump_trace", "-o", page, trace], check=True, stdout=subprocess.DEVNULL)
+    return page.read_text()
+
+
+def prepare(work, trace):
     site = Site(work)
     shutil.rmtree(site.folder, ignore_errors=True)
     for path in ["README.md", "tools/bench/README.md", *(p for p in site.tracked if p.startswith("docs/") and p.endswith(".md"))]:
@@ -279,10 +291,9 @@ def prepare(work, trace, trace_of):
     places, names = site.write_reference()
     home = re.sub(r"\{\{(.*?)\}\}", lambda m: quoted(m[1]), (HERE / "home.md").read_text())
     site.page("home", home)
-    demo = f"The trace of `{trace_of}`, one of the [examples](docs/examples/README.md), was recorded when these pages were made." \
-        if trace_of else "This trace was recorded when these pages were made."
-    site.page("demo", (HERE / "demo.md").read_text().replace("{{demo}}", demo))
-    site.write("demo/trace.html", trace.read_text())
+    demo = (HERE / "demo.md").read_text().replace("{{example}}", " ".join(TRACED))
+    site.page("demo", demo)
+    site.write("demo/trace.html", trace)
     for picture in (ROOT / "docs/pictures").glob("*.svg"):
         site.write(f"pictures/{picture.name}", picture.read_text())
     for name in ("logo.svg", "site.css"):
@@ -303,21 +314,21 @@ def prepare(work, trace, trace_of):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trace", type=pathlib.Path, required=True)
-    parser.add_argument("--trace-of", default="")
+    parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("work", type=pathlib.Path)
     parser.add_argument("out", type=pathlib.Path)
     arguments = parser.parse_args()
-    work = arguments.work.resolve()
-    config = {"INHERIT": str(HERE / "mkdocs.yml"), "docs_dir": str(work / "pages"), "site_dir": str(arguments.out.resolve()),
-              "nav": prepare(work, arguments.trace, arguments.trace_of)}
+    work, out = arguments.work.resolve(), arguments.out.resolve()
+    if out.exists() and any(out.iterdir()) and not (out / "reference/index.html").exists():
+        sys.exit(f"site: {out} has files that are no site; give a new directory")
+    work.mkdir(parents=True, exist_ok=True)
+    nav = prepare(work, record(arguments.build.resolve(), work))
+    config = {"INHERIT": str(HERE / "mkdocs.yml"), "docs_dir": str(work / "pages"), "site_dir": str(out), "nav": nav}
     (work / "mkdocs.yml").write_text(yaml.dump(config, sort_keys=False))
-    environment = os.environ | {"SOURCE_DATE_EPOCH": "0"}
-    end = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--quiet", "--clean", "-f", work / "mkdocs.yml"], env=environment)
+    end = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--quiet", "--clean", "-f", work / "mkdocs.yml"], check=False)
     if end.returncode:
         return end.returncode
-    pages = len(list(arguments.out.rglob("*.html")))
-    print(f"site: {pages} pages in {arguments.out}")
+    print(f"site: {len(list(out.rglob('*.html')))} pages in {out}")
     return 0
 
 

@@ -12,7 +12,7 @@ Every page is opened with JavaScript switched off, in a narrow window. The same 
 that it shows with JavaScript.
 
 The search finds a page, and a click on the result opens it. The viewer of the demo draws the trace.
-Exit code 77: there is no browser.
+Exit code 77: there is no browser, or no site.
 """
 
 import argparse
@@ -160,6 +160,9 @@ def main():
         print("check_pages: skipped, because there is no browser: install chromium")
         return 77
     site = arguments.site.resolve()
+    if not (site / "index.html").exists():
+        print(f"check_pages: skipped, because there is no site in {site}")
+        return 77
     arguments.folder.mkdir(parents=True, exist_ok=True)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(QuietHandler, directory=str(site)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
