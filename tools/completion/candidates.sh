@@ -44,7 +44,7 @@ names_of() {
   case $1 in
     COMPILER) printf '%s\n' g++ clang++ ;;
     EXAMPLE)
-      sed -nE '/^foreach\(name IN ITEMS/,/\)$/p; s/^gump_client_example\((\w+) lib.*/\1/p' "$top/docs/examples/CMakeLists.txt" |
+      sed -nE '/^foreach\(name IN ITEMS/,/\)$/p; s/^ *gump_(client_example|bridge)\((\w+) lib.*/\2/p' "$top/docs/examples/CMakeLists.txt" |
         sed -E 's/^foreach\(name IN ITEMS|\)$//g' | tr -s ' ' '\n' | grep .
       ;;
     PRESET) sed -nE 's/^ +\{"name": "([a-z-]+)", "configurePreset".*/\1/p' "$top/CMakePresets.json" ;;

@@ -8,8 +8,8 @@ WORK is a folder for the prepared pages. OUT gets the site. What was in it goes,
 
 The pages stay Markdown that reads well in a repository. Here they are prepared for MkDocs:
 
-* Links are between files of the repository. A link to a page leads to the page of the site, one to a public header leads to
-  the reference, and one to another file leads to a page with its text.
+* Links are between files of the repository. A link to a page leads to that page of the site, and a link to a public header
+  leads to the reference. A link to another file leads to a page with its text.
 * What MkDocs reads in another way than repositories do is written as MkDocs wants it: words after ```cpp, | in code in
   tables, nested lists.
 """
@@ -202,7 +202,7 @@ def words_of_fence(info):
     language, *rest = info.split() or [""]
     if not rest:
         return language
-    title = {"wrong": "Wrong"}.get(rest[0], rest[0])
+    title = {"wrong": "Wrong", "numbers": "The numbers vary"}.get(rest[0], rest[0])
     if match := re.fullmatch(r"exit=(\d+)", rest[0]):
         title = f"It ends with exit code {match[1]}"
     return f'{language} title="{title}"'
