@@ -50,6 +50,12 @@ def check():
     listed = subprocess.run([ROOT / "tools/gump", "complete", "demo", ""], check=True, capture_output=True, text=True).stdout.split()
     bad = [f"{name}: no output in {PAGE.relative_to(ROOT)}" for name in sorted(set(listed) - shown)]
     bad += [f"{name}: in {PAGE.relative_to(ROOT)}, but no example" for name in sorted(shown - set(listed))]
+    # What the page says matches itself, and nothing longer or shorter.
+    for block, expected in pairs():
+        wanted = pattern(expected.text, expected.info == "text numbers vary")
+        first, _, rest = expected.text.partition("\n")
+        if not wanted.fullmatch(expected.text) or wanted.fullmatch(expected.text + "more\n") or wanted.fullmatch(first + "x\n" + rest):
+            bad.append(f"{PAGE.relative_to(ROOT)}:{expected.line}: the output cannot be compared")
     for text in bad:
         print(text)
     print(f"check_outputs: {len(listed)} examples, {len(bad)} problems")

@@ -325,8 +325,10 @@ def main():
     nav = prepare(work, record(arguments.build.resolve(), work))
     config = {"INHERIT": str(HERE / "mkdocs.yml"), "docs_dir": str(work / "pages"), "site_dir": str(out), "nav": nav}
     (work / "mkdocs.yml").write_text(yaml.dump(config, sort_keys=False))
-    end = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--quiet", "--clean", "-f", work / "mkdocs.yml"], check=False)
+    end = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--clean", "-f", work / "mkdocs.yml"], check=False,
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if end.returncode:
+        print(end.stdout)
         return end.returncode
     print(f"site: {len(list(out.rglob('*.html')))} pages in {out}")
     return 0
