@@ -23,6 +23,12 @@ function(gump_docs_tests)
   if(NOT GUMP_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
     add_test(NAME lint/pages COMMAND ${tools}/check_pages.py ${pages})
     set_tests_properties(lint/pages PROPERTIES LABELS lint TIMEOUT 600)
+    add_test(NAME lint/outputs COMMAND ${tools}/check_outputs.py --check)
+    set_tests_properties(lint/outputs PROPERTIES LABELS lint)
+    if(GUMP_BUILD_EXAMPLES AND CMAKE_BUILD_TYPE STREQUAL "Release")  # the examples run in their full sizes
+      add_test(NAME docs/examples COMMAND ${tools}/check_outputs.py ${PROJECT_BINARY_DIR})
+      set_tests_properties(docs/examples PROPERTIES LABELS docs TIMEOUT ${gump_test_timeout} SKIP_RETURN_CODE 77)
+    endif()
   endif()
 endfunction()
 

@@ -47,6 +47,7 @@ class Token:
     text: str
     line: int
     kind: str
+    at: int = 0  # where it stands in the text of the header
 
 
 @dataclasses.dataclass
@@ -59,11 +60,13 @@ class Declaration:
     bases: list = dataclasses.field(default_factory=list)  # words of the base clause
     access: str = "public"
     defined: bool = True
+    head: list = dataclasses.field(default_factory=list)  # the tokens before the braces, or all of them
+    end: int = 0  # where the declaration ends in the text of the header
 
 
 def tokenize(text):
-    text = re.sub(r"^[ \t]*#(?:\\\n|[^\n])*", "", text, flags=re.M)
-    return [Token(m[0], text.count("\n", 0, m.start()) + 1, m.lastgroup if m.lastgroup != "raw" else "string")
+    text = re.sub(r"^[ \t]*#(?:\\\n|[^\n])*", lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.M)
+    return [Token(m[0], text.count("\n", 0, m.start()) + 1, m.lastgroup if m.lastgroup != "raw" else "string", m.start())
             for m in TOKEN.finditer(text)]
 
 
@@ -255,6 +258,8 @@ def declarations(tokens, access="public"):
         found = classify(head, body)
         if found is not None:
             found.access = access
+            found.head = head
+            found.end = code[length - 1].at + 1
             above = comment if comment_line == token.line - 1 else []
             found.comment = above
             found.joined = not above and token.line == last_line + 1
