@@ -116,10 +116,11 @@ bool retakeP(P* pp, int64_t now) {
   // A hint: a wrong request only costs a yield.
   if (pp->status.load(acquire) != kPrunning) return false;
   if (!sliceUsedUp(pp, now) && !timersLate(pp, now)) {
-    // A slice that sysmon sees for the first time although timers are overdue
-    // has most likely lasted since before they were. The next look then forces.
-    if (now == pp->sysmontick.schedwhen && timersOverdue(pp, now)) {
+    // The slice has most likely lasted since before the timers were due.
+    if (now == pp->sysmontick.schedwhen &&
+        timersOverdue(pp, now + kForcePreemptFirstNS)) {
       expectForce(pp);
+      pp->sysmontick.expectwhen = now;
     }
     return false;
   }
@@ -194,6 +195,7 @@ Retaken retake(int64_t now) {
         pp->sysmontick.forcedelay == 2 * kForcePreemptFirstNS) {
       r.forcing = true;
     }
+    if (pp->sysmontick.expectwhen == now) r.forcing = true;
     if (retakeSyscall(pp, now)) r.taken++;
     if (pp->status.load(acquire) == kPrunning && unpreemptedWaiting(pp))
       r.waiting = true;

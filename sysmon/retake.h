@@ -36,6 +36,9 @@ inline constexpr int64_t kAsleepNS = 100'000;
 //   If no goroutine and no late timer waits for the P, it does so only if the
 //   thread is asleep.
 //
+// If the slice is new to sysmon, and timers will be late at the next look, it
+// only prepares that (expectForce).
+//
 // Later looks repeat both, because the request may have hit another goroutine.
 // Returns true if there was a goroutine to ask.
 // On: sysmon.  P: none.  Locks: takes sched.lock.  Parks: no.
@@ -55,12 +58,12 @@ bool retakeSyscall(P* pp, int64_t now);
 // On: sysmon.  P: none.  Locks: takes sched.lock.  Parks: no.
 struct Retaken {
   int32_t taken = 0;  // from calls, declared or not
-  // A goroutine is being forced off its P. That takes a second look after
-  // kForcePreemptFirstNS.
+  // A goroutine is being forced off its P, or will be at the next look. That
+  // look has to come after kForcePreemptFirstNS.
   bool forcing = false;
   bool waiting = false;  // slices are short because a goroutine waits
-  // Timers were late during the last slice. A timer that repeats is then set
-  // again while all Ps are busy.
+  // Timers were late in the last kForcePreemptNS. A timer that repeats is then
+  // set again while all Ps are busy.
   bool timers = false;
 };
 Retaken retake(int64_t now);

@@ -12,12 +12,13 @@ namespace gump::rt {
 
 // SleepPolicy says how long sysmon sleeps: 20 µs while something happens. After
 // 1 ms in which nothing does, the sleep doubles each round, up to 10 ms, as in
-// Go. Two states limit it further:
+// Go. Three states limit it further:
 //  * kForcePreemptDelay, while a goroutine is being forced off its P
 //    (forcePreempt);
 //  * kShortSlice, while a goroutine that has not been preempted in place waits
 //    for a P;
-//  * kTimersDelay, while timers are late. The M that has run a late timer often
+//  * kTimersDelay, for a slice after timers were late. The M that has run a
+//  late timer often
 //    sets it again, and hands its P to a goroutine that computes. If sysmon
 //    slept longer, that M would have to wake it (wakeSysmonBy). The kernel
 //    would then often let the goroutine's thread go first, for some ms.
@@ -54,9 +55,10 @@ class SleepPolicy {
   static constexpr uint32_t kForcePreemptDelay =
       kForcePreemptFirstNS / 1000;  // µs
   static constexpr uint32_t kShortSlice = kShortSliceNS / 1000;
-  // A timer that is set when the sleep begins, and is due 0.5 ms later, wakes
-  // nothing: the sleep ends less than kWakeSysmonSlackNS after it.
-  static constexpr uint32_t kTimersDelay = 1'500;
+  // A timer that is set when the sleep begins wakes nothing, because the sleep
+  // ends less than kWakeSysmonSlackNS after the timer. Two such sleeps make a
+  // short slice.
+  static constexpr uint32_t kTimersDelay = kShortSlice / 2;
   uint32_t idle_ = 0;  // rounds since something happened
   uint32_t delay_ = kShortDelay;
   uint32_t most_ = kLongDelay;  // delay() is at most this

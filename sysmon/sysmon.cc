@@ -2,8 +2,9 @@
 // scheduler cannot see while all Ms are busy, or asleep.
 //
 // It wakes every 20 µs while something happens. While nothing does, it wakes
-// ever more rarely. The delay grows to 10 ms, or to 2 ms while a goroutine that
-// has not been preempted in place waits for a P (retake.h). When sysmon then
+// ever more rarely. The delay grows to 10 ms, to 2 ms while a goroutine that
+// has not been preempted in place waits for a P, or to 1 ms while timers are
+// late (retake.h). When sysmon then
 // finds every P idle, it sleeps for up to a minute, until it is told that work
 // has begun again. It does not sleep so long in every short pause of the work,
 // because waking it costs more than such a sleep would save.
@@ -58,8 +59,8 @@ constexpr int64_t kPollStale = 10'000'000;
 constexpr int64_t kDeepSleep = 60'000'000'000;  // ns
 // ns between checks of affinity and quota.
 constexpr int64_t kMaxProcsPeriod = 1'000'000'000;
-// ns that the kernel may add to a sleep (prctl(2), PR_SET_TIMERSLACK), and
-// does.
+// ns that the kernel adds to a sleep, unless the thread has another slack
+// (prctl(2), PR_SET_TIMERSLACK) or is in a real-time class.
 constexpr int64_t kTimerSlackNS = 50'000;
 // ns for which an idle thread beyond one per P is kept in case it is needed.
 constexpr int64_t kTrimPeriod = 2'000'000'000;
@@ -127,10 +128,9 @@ void shortSleep(uint32_t delay) {
   // one of them sees the store of the other.
   sched.sysmonLook.store(nanotime() + ns, seq_cst);
   const int64_t left = untilLate(kTimerLateNS);
-  ns =
-      std::min(ns, std::max(left < 0 ? -left / 4 : left, kForcePreemptFirstNS));
+  const int64_t toLook = left < 0 ? -left / 4 : left - kTimerSlackNS;
+  ns = std::min(ns, std::max(toLook, kForcePreemptFirstNS));
   if (nodesWait()) ns = std::min(ns, kNodePatience);
-  if (ns > 2 * kTimerSlackNS) ns -= kTimerSlackNS;
   // Relaxed: a request of wakeSysmonBy may be lost here, or come too late. Then
   // untilLate has just read the timer of the request, or will read it before
   // the next sleep.

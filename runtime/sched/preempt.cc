@@ -30,6 +30,7 @@
 
 #include <algorithm>
 
+#include "runtime/diag/debugvars.h"
 #include "runtime/diag/panic.h"
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
@@ -42,8 +43,9 @@ namespace gump::rt {
 namespace {
 
 // look is the first step of forcePreempt and of preemptPless; its comment is
-// below.
+// below, and so is that of lookAtClock, whose look recordClock takes.
 ThreadState look(M* mp, int32_t tid, ForcePreempt how);
+void recordClock(M* mp, int32_t tid);
 
 }  // namespace
 
@@ -91,11 +93,22 @@ M* forcePreempt(P* pp, ForcePreempt how) {
 
 void expectForce(P* pp) {
   M* mp = pp->m.load(acquire);  // pairs with acquirep
-  if (mp == nullptr || mp->locks.load(relaxed) != 0) return;
+  if (mp == nullptr || debug.asyncpreemptoff != 0) return;
+  // In the scheduler, or elsewhere in the runtime: see forcePreempt.
+  if (mp->curg.load(acquire) == nullptr ||  // pairs with execute
+      mp->locks.load(relaxed) != 0) {
+    return;
+  }
   const int32_t tid = mp->procid.load(acquire);  // pairs with minit
   if (tid == 0) return;
-  // The answer comes with the second look. Only its record matters here.
-  (void)look(mp, tid, ForcePreempt::kHandOff);
+  // The answer comes with the second look. Only the records matter here.
+  uint64_t sleeps;
+  const ThreadState state = threadState(tid, &sleeps);
+  if (state == ThreadState::kUnseen) {
+    recordClock(mp, tid);
+  } else if (state == ThreadState::kRunning) {
+    (void)computes(mp, tid, sleeps, ForcePreempt::kHandOff);
+  }
 }
 
 void preemptPless() {
@@ -151,6 +164,10 @@ ClockLook lookAtClock(M* mp, int32_t tid, int64_t gap) {
   mp->clockCpu.store(cpu, relaxed);
   const bool known = cpu >= 0 && before >= 0;
   return {elapsed < kStaleLookNS, elapsed, known ? cpu - before : -1};
+}
+
+void recordClock(M* mp, int32_t tid) {
+  (void)lookAtClock(mp, tid, kForcePreemptGap);
 }
 
 // hasProcessor returns true if the thread's CPU clock runs, so if the thread is
@@ -220,11 +237,13 @@ ThreadState asleepByClock(const ClockLook& l) {
 
 // computesAllAlong returns true if the thread has used nearly all of the time
 // since the last look at its clock. So it does not sleep, or has slept for at
-// most an eighth of that time.
+// most an eighth of that time. (If the caller was kept from its processor
+// between the two clocks, the thread seems to have used more than all.)
 bool computesAllAlong(const ClockLook& l) {
   constexpr int64_t kLongestNS = 1'000'000;
-  return l.valid && l.elapsed <= kLongestNS &&
-         l.used >= l.elapsed - l.elapsed / 8;
+  const int64_t eighth = l.elapsed / 8;
+  return l.valid && l.elapsed <= kLongestNS && l.used >= l.elapsed - eighth &&
+         l.used <= l.elapsed + eighth;
 }
 
 // look returns the state of mp's thread. It says kRunning only if the thread

@@ -118,9 +118,8 @@ struct M {
   // handler, and not in a call. Then a signal cuts no sleep short. The thread
   // writes it, relaxed. It is a hint that saves looks.
   Atomic<uint64_t> resumedSleeps;
-  // The last look at the thread if /proc cannot be read: its time, and the
-  // thread's CPU time then, in ns. lookAtClock writes both, relaxed. minit sets
-  // the time to 0.
+  // The last look at the thread's CPU clock: its time, and the clock then, in
+  // ns. lookAtClock writes both, relaxed. minit sets the time to 0.
   Atomic<int64_t> clockTime;
   Atomic<int64_t> clockCpu;
   // Out of work and searching; counted in sched.nmspinning.
@@ -351,7 +350,8 @@ struct alignas(kFalseSharing) P {
     int64_t schedwhen = 0, syscallwhen = 0;
     int64_t forcewhen = 0, forcedelay = 0;  // next forcePreempt in this slice
     int64_t lookwhen = 0, lookdelay = 0;    // next look at the thread's state
-    int64_t latewhen = 0;  // when timers were last late; 0: never
+    int64_t latewhen = 0;     // when timers were last late; 0: never
+    int64_t expectwhen = -1;  // the last expectForce; -1: never
     // CPU time, ns, of thread cpuTid at the first look at it in this slice.
     // cpuTid is 0 if there was no look.
     int32_t cpuTid = 0;

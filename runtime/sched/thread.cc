@@ -415,7 +415,7 @@ void minit(M* mp) {
   // The previous thread of this M had another CPU clock. So `computes` must
   // forget its looks at that thread.
   mp->forcePreemptTime.store(0, relaxed);
-  mp->clockTime.store(0, relaxed);  // likewise stateByClock
+  mp->clockTime.store(0, relaxed);  // likewise lookAtClock
   mp->resumedSleeps.store(UINT64_MAX, relaxed);
   mp->procid.store(gettid(), release);  // read by threads that signal this one
   // The previous thread may have missed a signal. Release: see preemptM.

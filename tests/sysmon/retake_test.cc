@@ -313,24 +313,37 @@ TEST_F(RetakeTest, LateTimersAreAReason) {
 // forcePreempt needs two looks at a thread. A slice that sysmon sees for the
 // first time when timers are late already gets the first one at once.
 TEST_F(RetakeTest, FirstLookAtASliceWithLateTimersPreparesTheForce) {
-  constexpr int64_t kDue = 5 * kMs;
+  constexpr int64_t kLate = 5 * kMs + kTimerLateNS;
   m_.procid.store(gettid(), release);
-  EXPECT_FALSE(retakeP(&p_, kDue + kTimerLateNS));
-  EXPECT_EQ(m_.forcePreemptTime.load(relaxed), 0);
+  EXPECT_FALSE(retakeP(&p_, kLate));
+  EXPECT_EQ(p_.sysmontick.expectwhen, -1);
   p_.schedtick.store(2, relaxed);
-  p_.timers.minWhenHeap.store(kDue, relaxed);
-  EXPECT_FALSE(retakeP(&p_, kDue + kTimerLateNS));
-  EXPECT_NE(m_.forcePreemptTime.load(relaxed), 0);
+  p_.timers.minWhenHeap.store(5 * kMs, relaxed);
+  // They will be late at the next look.
+  EXPECT_FALSE(retakeP(&p_, kLate - kForcePreemptFirstNS));
+  EXPECT_EQ(p_.sysmontick.expectwhen, kLate - kForcePreemptFirstNS);
+  // Where /proc does not show the thread, the clock is recorded.
+  EXPECT_NE(m_.forcePreemptTime.load(relaxed) + m_.clockTime.load(relaxed), 0);
   EXPECT_FALSE(Asked(g_));
+  EXPECT_TRUE(retakeP(&p_, kLate));
+  EXPECT_TRUE(Asked(g_));
+}
+
+TEST_F(RetakeTest, AForceThatIsExpectedMakesTheNextLookComeSoon) {
+  allp[0] = &p_;
+  gomaxprocs.store(1, relaxed);
+  p_.timers.minWhenHeap.store(5 * kMs, relaxed);
+  EXPECT_FALSE(retake(kMs).forcing);
+  p_.schedtick.store(2, relaxed);
+  EXPECT_TRUE(retake(5 * kMs + kTimerLateNS).forcing);
+  gomaxprocs.store(0, relaxed);
+  allp[0] = nullptr;
 }
 
 // The kernel takes long to tell a thread's state, so sysmon does not ask it
 // about a thread whose clock shows that it computes.
 TEST_F(RetakeTest, AComputingThreadIsNotLookedUp) {
-  G other;
-  runqput(&p_, &other, /*next=*/false);
   m_.procid.store(gettid(), release);
-  EXPECT_FALSE(retakeAsleep(&p_, 0));
   constexpr uint64_t kMark = 12345;
   bool asked = true;
   // Again if another program has taken this thread's processor meanwhile.

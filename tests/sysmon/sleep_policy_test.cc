@@ -66,12 +66,14 @@ TEST(SleepPolicyTest, SleepIsShorterWhileAGoroutineIsForcedOrWaits) {
 }
 
 // A late timer that repeats is set again at once. sysmon then sleeps so shortly
-// that it need not be woken for a timer of half a millisecond.
+// that it need not be woken for the timer.
 TEST(SleepPolicyTest, SleepIsShorterWhileTimersAreLate) {
   SleepPolicy policy;
   Rounds(&policy, 100);
   policy.end({.waiting = true, .timers = true});
-  EXPECT_EQ(policy.delay(), 1'500u);
+  EXPECT_EQ(policy.delay(), 1'000u);
+  policy.end({.forcing = true, .timers = true});
+  EXPECT_EQ(policy.delay(), kForcePreemptFirstNS / 1000);
 }
 
 }  // namespace
