@@ -405,6 +405,24 @@ function(gump_install_tests)
   gump_long(install/flags)
 endfunction()
 
+# gump_fresh_tests(): the commands of README and the guide do what these say. fresh/here runs them in this tree, which
+# ccache and the release build make quick. fresh/clean_root runs them as a new user does, and measures how long that takes.
+function(gump_fresh_tests)
+  if(NOT PROJECT_BINARY_DIR STREQUAL "${PROJECT_SOURCE_DIR}/build/release" OR GUMP_SANITIZE OR CMAKE_CROSSCOMPILING)
+    return()
+  endif()
+  set(fresh ${CMAKE_CURRENT_LIST_DIR}/fresh)
+  add_test(NAME fresh/documents COMMAND python3 -B ${fresh}/fresh_test.py)
+  set_tests_properties(fresh/documents PROPERTIES LABELS lint)
+  add_test(NAME fresh/here COMMAND ${fresh}/fresh.py --here ${PROJECT_BINARY_DIR}/fresh_test)
+  add_test(NAME fresh/clean_root COMMAND ${fresh}/fresh.py)
+  set_tests_properties(fresh/here PROPERTIES LABELS "fresh;install" DEPENDS install/static)
+  set_tests_properties(fresh/clean_root PROPERTIES LABELS fresh RUN_SERIAL ON SKIP_RETURN_CODE 77)
+  set_tests_properties(fresh/here fresh/clean_root PROPERTIES TIMEOUT ${gump_test_idle_timeout})
+  set_tests_properties(fresh/here lint/headers PROPERTIES RESOURCE_LOCK ninja)  # both build in this directory
+  gump_long(fresh/clean_root)
+endfunction()
+
 # gump_lto_tests(): with link-time optimisation, full and thin, programs work and keep no thread-local address across a
 # switch. It chooses compilers of its own, so the release build stands for all.
 function(gump_lto_tests)
