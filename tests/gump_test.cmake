@@ -405,6 +405,27 @@ function(gump_install_tests)
   gump_long(install/flags)
 endfunction()
 
+# gump_bench_peers_tests(): the programs with other libraries for docs/comparison.md give right results, and the page has the
+# stored figures. The test of a library that is not installed is skipped.
+function(gump_bench_peers_tests)
+  if(NOT CMAKE_BUILD_TYPE STREQUAL "Release" OR GUMP_SANITIZE OR GUMP_LOCKRANK OR CMAKE_CROSSCOMPILING)
+    return()
+  endif()
+  set(program_test ${CMAKE_CURRENT_LIST_DIR}/tools/bench/peer_test.py)
+  foreach(peer IN ITEMS boost_fiber asio)
+    if(TARGET bench_peer_${peer})
+      set_target_properties(bench_peer_${peer} PROPERTIES EXCLUDE_FROM_ALL OFF)
+      add_test(NAME tools/bench/peer_${peer} COMMAND python3 -B ${program_test} ${peer} $<TARGET_FILE:bench_peer_${peer}>)
+    else()
+      add_test(NAME tools/bench/peer_${peer} COMMAND python3 -B ${program_test} ${peer})
+    endif()
+    set_tests_properties(tools/bench/peer_${peer} PROPERTIES TIMEOUT ${gump_test_timeout} SKIP_RETURN_CODE 77)
+  endforeach()
+  add_test(NAME lint/comparison COMMAND ${PROJECT_SOURCE_DIR}/tools/bench/peers/page.py --check)
+  add_test(NAME tools/bench/page COMMAND python3 -B ${CMAKE_CURRENT_LIST_DIR}/tools/bench/page_test.py)
+  set_tests_properties(lint/comparison tools/bench/page PROPERTIES LABELS lint)
+endfunction()
+
 # gump_fresh_tests(): the commands of README and the guide do what these say. fresh/here runs them in this tree, which
 # ccache and the release build make quick. fresh/clean_root runs them as a new user does, and measures how long that takes.
 function(gump_fresh_tests)
