@@ -131,7 +131,10 @@ const NetpollBackend* chooseBackend(int* err) {
   if (debug.netpoll == NetpollChoice::kUring) {
     *err = kUringBackend.init();
     if (*err == 0) return &kUringBackend;
-    printf("runtime: no io_uring here (errno %d), using epoll\n", *err);
+    printf(
+        "runtime: no io_uring here (errno %d; it needs Linux 5.13, a seccomp "
+        "filter that allows it, and kernel.io_uring_disabled=0), using epoll\n",
+        *err);
   }
   *err = kEpollBackend.init();
   return *err == 0 ? &kEpollBackend : nullptr;

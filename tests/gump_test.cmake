@@ -397,9 +397,51 @@ function(gump_install_tests)
     set_tests_properties(install/${kind} PROPERTIES LABELS install TIMEOUT ${gump_test_idle_timeout} COST ${gump_test_first})
   endforeach()
   set_tests_properties(install/shared PROPERTIES DEPENDS install/static)  # ccache then has the objects of its programs
+  add_test(NAME install/refusals COMMAND ${CMAKE_CURRENT_LIST_DIR}/install/refusals.py
+    ${PROJECT_SOURCE_DIR} ${CMAKE_CXX_COMPILER} ${PROJECT_BINARY_DIR}/install_test/refusals)
+  set_tests_properties(install/refusals PROPERTIES LABELS install TIMEOUT ${gump_test_idle_timeout})
   add_test(NAME install/flags COMMAND ${CMAKE_CURRENT_LIST_DIR}/flags/check_flags.py)
   set_tests_properties(install/flags PROPERTIES LABELS install TIMEOUT ${gump_test_idle_timeout} SKIP_RETURN_CODE 77 COST ${gump_test_first})
   gump_long(install/flags)
+endfunction()
+
+# gump_bench_peers_tests(): the programs with other libraries for docs/comparison.md give right results, and the page has the
+# stored figures. The test of a library that is not installed is skipped.
+function(gump_bench_peers_tests)
+  if(NOT CMAKE_BUILD_TYPE STREQUAL "Release" OR GUMP_SANITIZE OR GUMP_LOCKRANK OR CMAKE_CROSSCOMPILING)
+    return()
+  endif()
+  set(program_test ${CMAKE_CURRENT_LIST_DIR}/tools/bench/peer_test.py)
+  foreach(peer IN ITEMS boost_fiber asio)
+    if(TARGET bench_peer_${peer})
+      set_target_properties(bench_peer_${peer} PROPERTIES EXCLUDE_FROM_ALL OFF)
+      add_test(NAME tools/bench/peer_${peer} COMMAND python3 -B ${program_test} ${peer} $<TARGET_FILE:bench_peer_${peer}>)
+    else()
+      add_test(NAME tools/bench/peer_${peer} COMMAND python3 -B ${program_test} ${peer})
+    endif()
+    set_tests_properties(tools/bench/peer_${peer} PROPERTIES TIMEOUT ${gump_test_timeout} SKIP_RETURN_CODE 77)
+  endforeach()
+  add_test(NAME lint/comparison COMMAND ${PROJECT_SOURCE_DIR}/tools/bench/peers/page.py --check)
+  add_test(NAME tools/bench/page COMMAND python3 -B ${CMAKE_CURRENT_LIST_DIR}/tools/bench/page_test.py)
+  set_tests_properties(lint/comparison tools/bench/page PROPERTIES LABELS lint)
+endfunction()
+
+# gump_fresh_tests(): the commands of README and the guide do what these say. fresh/here runs them in this tree, which
+# ccache and the release build make quick. fresh/clean_root runs them as a new user does, and measures how long that takes.
+function(gump_fresh_tests)
+  if(NOT PROJECT_BINARY_DIR STREQUAL "${PROJECT_SOURCE_DIR}/build/release" OR GUMP_SANITIZE OR CMAKE_CROSSCOMPILING)
+    return()
+  endif()
+  set(fresh ${CMAKE_CURRENT_LIST_DIR}/fresh)
+  add_test(NAME fresh/documents COMMAND python3 -B ${fresh}/fresh_test.py)
+  set_tests_properties(fresh/documents PROPERTIES LABELS lint)
+  add_test(NAME fresh/here COMMAND ${fresh}/fresh.py --here ${PROJECT_BINARY_DIR}/fresh_test)
+  add_test(NAME fresh/clean_root COMMAND ${fresh}/fresh.py)
+  set_tests_properties(fresh/here PROPERTIES LABELS "fresh;install" DEPENDS install/static)
+  set_tests_properties(fresh/clean_root PROPERTIES LABELS fresh RUN_SERIAL ON SKIP_RETURN_CODE 77)
+  set_tests_properties(fresh/here fresh/clean_root PROPERTIES TIMEOUT ${gump_test_idle_timeout})
+  set_tests_properties(fresh/here lint/headers PROPERTIES RESOURCE_LOCK ninja)  # both build in this directory
+  gump_long(fresh/clean_root)
 endfunction()
 
 # gump_lto_tests(): with link-time optimisation, full and thin, programs work and keep no thread-local address across a

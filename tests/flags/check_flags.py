@@ -45,8 +45,17 @@ NO_RTTI = ["-fno-rtti"]
 STOP = "gump/internal/see_the_error_above.h"
 CXX20 = "gumption needs C++20: compile with -std=c++20 or a later standard"
 EXCEPTIONS = "gumption needs exceptions: compile without -fno-exceptions"
-# Flags that cannot work, with the error that says so. For the macros: the one header that refuses it.
+PLATFORM = "gumption needs Linux on x86-64 or AArch64, with 64-bit pointers"
+OLD_GCC = "gumption needs g++ 12 or later: compile with g++-12"
+OLD_CLANG = "gumption needs clang++ 14 or later: compile with clang++-14"
+# Flags that cannot work, with the error that says so. Old compilers are only their macros here.
 REFUSED = [(["-std=c++17"], CXX20), (["-std=c++20", "-fno-exceptions"], EXCEPTIONS)]
+OLD = {False: (["-std=c++20", "-U__GNUC__", "-D__GNUC__=11"], OLD_GCC),
+       True: (["-std=c++20", "-U__clang_major__", "-D__clang_major__=13"], OLD_CLANG)}
+# Other systems and processors are only their macros, too. With these, the C library has errors of its own, so only the header
+# with the check is compiled.
+OTHERS = [["-U__linux__"], ["-U__x86_64__", "-U__aarch64__"], ["-D__ILP32__"]]
+# A macro with the name of something in a header, and the one header that refuses it.
 MACROS = [("defer", "defer(f)", "defer"), ("go", "go(f)", "go or blocking"), ("go", "blocking", "go or blocking"),
           ("chan", "chan", "chan or make_chan"), ("chan", "make_chan(n)", "chan or make_chan"),
           ("select", "select(a,b)", "select"), ("panic", "panic(x)", "panic"), ("gls", "gls", "gls")]
@@ -114,6 +123,8 @@ def refuses(compiler, flags, header, text, path):
 def jobs_of(compilers, full, folder):
     all_of_it = folder / "everything.cc"
     all_of_it.write_text(everything())
+    platform = folder / "platform.cc"
+    platform.write_text("#include <gump/internal/compiler.h>\n")
     alone = {}
     for header in public_headers():
         alone[header] = folder / (header.replace("/", "_") + ".cc")
@@ -127,10 +138,12 @@ def jobs_of(compilers, full, folder):
                 yield compiles, compiler, [standard, *flags], "all headers", all_of_it
                 for header, path in alone.items():
                     yield compiles, compiler, [standard, *flags], header, path
-        for flags, text in REFUSED:
+        for flags, text in [*REFUSED, OLD[clang]]:
             yield refuses, compiler, flags, "all headers", text, all_of_it
             for header, path in alone.items() if full else []:
                 yield refuses, compiler, flags, header, text, path
+        for flags in OTHERS:
+            yield refuses, compiler, ["-std=c++20", *flags], "compiler.h", PLATFORM, platform
         for name, macro, names in MACROS:
             header = f"gump/{name}.h"
             text = f"{names} is a macro here: #undef it before {header}"

@@ -26,10 +26,11 @@ for program in "$work"/consumer/consumer*; do
   "$program"
 done
 
-# A program with a checking standard library, whose containers have another layout, and without RTTI.
+# A program with a checking standard library, whose containers have another layout, and without RTTI. Its project asks for
+# C++17, and the package raises that to C++20.
 if [ "$kind" = static ]; then
   cmake -G Ninja -S "$source/tests/install" -B "$work/checked" -DCMAKE_CXX_COMPILER="$compiler" \
-    -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_CXX_FLAGS="-D_GLIBCXX_DEBUG -fno-rtti"
+    -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_CXX_STANDARD=17 -DCMAKE_CXX_FLAGS="-D_GLIBCXX_DEBUG -fno-rtti"
   cmake --build "$work/checked" --target consumer_exec consumer_net consumer_sync
   for program in exec net sync; do "$work/checked/consumer_$program"; done
 fi

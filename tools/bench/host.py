@@ -4,6 +4,7 @@ import os
 import pathlib
 import platform
 import subprocess
+import time
 
 
 def read(path):
@@ -46,6 +47,30 @@ def compiler(build):
             done = subprocess.run([line.partition("=")[2], "--version"], capture_output=True, text=True)
             return done.stdout.splitlines()[0] if done.returncode == 0 and done.stdout else ""
     return ""
+
+
+def busy_seconds():
+    """The seconds that all processors together have worked since the machine started."""
+    user, nice, system, _idle, _wait, irq, softirq, steal = map(int, read("/proc/stat").split("\n", 1)[0].split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+class Load:
+    """What other programs do on this machine from now on."""
+
+    def __init__(self):
+        self.began, self.busy, self.own = time.monotonic(), busy_seconds(), self.own_seconds()
+
+    @staticmethod
+    def own_seconds():
+        """The CPU time of this process, and of the children that have ended."""
+        times = os.times()
+        return times.user + times.system + times.children_user + times.children_system
+
+    def others(self):
+        """The share of the processors that other programs have used since."""
+        theirs = (busy_seconds() - self.busy) - (self.own_seconds() - self.own)
+        return max(0.0, theirs) / ((time.monotonic() - self.began) * os.cpu_count())
 
 
 def describe(build):

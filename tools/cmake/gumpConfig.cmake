@@ -1,8 +1,25 @@
 # find_package(gump CONFIG) reads this file in an installation.
 include(CMakeFindDependencyMacro)
-find_dependency(absl)
+find_package(absl CONFIG QUIET)
+if(NOT absl_FOUND)
+  set(gump_FOUND FALSE)
+  set(gump_NOT_FOUND_MESSAGE "gump needs Abseil, and CMake does not find it. Install Debian's package libabsl-dev.")
+  return()
+endif()
 find_dependency(Threads)
 include(${CMAKE_CURRENT_LIST_DIR}/gumpTargets.cmake)
+
+# A program that links the archive links liburing as well.
+get_target_property(gump_type gump::gump TYPE)
+if(gump_type STREQUAL "STATIC_LIBRARY")
+  find_library(GUMP_URING uring)
+  mark_as_advanced(GUMP_URING)
+  if(NOT GUMP_URING)
+    set(gump_FOUND FALSE)
+    set(gump_NOT_FOUND_MESSAGE "gump needs liburing, and CMake does not find it. Install Debian's package liburing-dev.")
+    return()
+  endif()
+endif()
 
 # find_package(gump COMPONENTS hooks): gump::hooks. It is always there.
 set(gump_hooks_FOUND TRUE)

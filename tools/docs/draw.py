@@ -401,7 +401,8 @@ def main():
         elif not target.exists() or target.read_text() != svg:
             problems.append(f"{target.name} is out of date: run tools/docs/draw.py")
     for picture in sorted(PICTURES.glob("*.svg")):
-        if not picture.with_suffix(".txt").exists():
+        # tools/bench/peers/page.py draws the others.
+        if not picture.with_suffix(".txt").exists() and not picture.name.startswith("comparison-"):
             problems.append(f"{picture.name} has no source")
     for problem in problems:
         print(problem)

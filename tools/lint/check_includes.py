@@ -88,7 +88,8 @@ RULES = [
     (r"api/.*", [ANY_STD, ABSL_ANY, PUBLIC, WINDOW, API_INTERNAL, RUNTIME, r'"netpoll/(?:fd|once)\.h"',
                  r'"api/(?:[a-z0-9_]+/)?[a-z0-9_]+\.h"'], WHOLE_WINDOW),
     (r"tools/bench/clients/.*", [ANY_STD, PUBLIC, r"<(?:hiredis/hiredis|libpq-fe)\.h>", r'"tools/bench/[a-z0-9_]+\.h"'], None),
-    # These are for other libraries.
+    # These are for other libraries. Those of the peers do not use ours.
+    (r"tools/bench/peers/.*", [EVERYTHING], r'[<"]gump/.*'),
     (r"docs/examples/bridges/.*|tests/install/consumer_asio\.cc", [EVERYTHING], None),
     (r"docs/examples/jobs_.*", [ANY_STD, ABSL_ANY, PUBLIC, r"<(?:hiredis/hiredis|nats/nats)\.h>", r'"jobs\.h"'], None),
     (r"docs/examples/.*|tools/bench/.*|tests/install/.*",

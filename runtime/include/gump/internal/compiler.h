@@ -8,7 +8,13 @@
 #ifndef GUMP_INTERNAL_COMPILER_H_
 #define GUMP_INTERNAL_COMPILER_H_
 
-#if __cplusplus < 202002L
+#if defined(__clang__) && __clang_major__ < 14
+#error "gumption needs clang++ 14 or later: compile with clang++-14"
+#define GUMP_INTERNAL_STOP
+#elif !defined(__clang__) && defined(__GNUC__) && __GNUC__ < 12
+#error "gumption needs g++ 12 or later: compile with g++-12"
+#define GUMP_INTERNAL_STOP
+#elif __cplusplus < 202002L
 #error "gumption needs C++20: compile with -std=c++20 or a later standard"
 #define GUMP_INTERNAL_STOP
 #elif !defined(__cpp_exceptions)
