@@ -602,7 +602,10 @@ NetpollResult pollUntilTime(M* mp, int64_t pollUntil) {
   sched.pollUntil.store(pollUntil, seq_cst);  // as S4
   int64_t delay = -1;
   if (pollUntil != 0) {
+    // sched.pollUntil stays the earlier time. A timer that is added between the
+    // two does not break the poll, and is late by less than kTogetherNS.
     delay = std::max(pollUntil - nanotime(), int64_t{0});
+    if (delay > 0) delay += timersTogether(pollUntil) - pollUntil;
     // An M that goes idle after this section sees lastpoll == 0, and its
     // checkdead asks isUselessPoll, too.
     LockScope l(&sched.lock);

@@ -710,6 +710,33 @@ int64_t timeSleepUntil() {
   return first;
 }
 
+int64_t timersTogether(int64_t first) {
+  // If so many are due together at the tops, there are more below.
+  constexpr int kMany = 3;
+  int64_t last = first;
+  int together = 0;
+  const int64_t end = timeAfter(first, kTogetherNS);
+  const int32_t n = gomaxprocs.load(acquire);  // pairs with procresize
+  for (int32_t i = 0; i < n; i++) {
+    Timers* ts = &allp[i]->timers;
+    if (!timerpMask.read(static_cast<uint32_t>(i)) || wakeTime(ts) > end) {
+      continue;
+    }
+    lock(&ts->mu);
+    // The head and its children. A stale `when` costs a wake-up, or a delay
+    // that is within the bound.
+    const uint32_t top = std::min(length(ts), 1 + kArity);
+    for (uint32_t k = 0; k < top; k++) {
+      const int64_t when = ts->heap[k].when;
+      if (when <= first || when > end) continue;
+      last = std::max(last, when);
+      together++;
+    }
+    unlock(&ts->mu);
+  }
+  return together < kMany ? last : end;
+}
+
 int64_t timeAfter(int64_t now, int64_t ns) {
   int64_t when;
   if (ns <= 0) return now;

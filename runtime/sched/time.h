@@ -161,6 +161,15 @@ TimerCheck timersCheck(Timers* ts, int64_t* now, bool tidy);
 // The world is stopped.
 // Locks: caller holds sched.lock.
 void timersTake(Timers* dst, Timers* src);
+// timersTogether returns the time at which an M that sleeps for timers is to
+// wake, if the earliest is due at `first`. If others are due within kTogetherNS
+// after it, that is the time of the latest of them that the tops of the heaps
+// show, or kTogetherNS after `first` if the tops show many. So timers that are
+// due one after another share a wake-up, which costs more than they do. A timer
+// that is alone is not delayed.
+// Locks: takes Timers::mu.
+inline constexpr int64_t kTogetherNS = 100'000;
+[[nodiscard]] int64_t timersTogether(int64_t first);
 // timeSleepUntil is the earliest wakeTime of all Ps, or kMaxWhen if there is
 // none.
 // Locks: none.

@@ -332,14 +332,14 @@ void sleepExactly(int64_t ns) {
 }
 
 void timer() {
-  plainThread("long", [] { startG([] { sleepExactly(9000); }); });
+  plainThread("long", [] { startG([] { sleepExactly(9'000'000); }); });
   plainThread("short", [] {
     begin = rt::nanotime();
     rt::FuncTimer* t = rt::newFuncTimer(&kType, reinterpret_cast<void*>(+[] {
-      check(rt::nanotime() == begin + 2000, "a timer was late");
+      check(rt::nanotime() == begin + 2'000'000, "a timer was late");
     }),
                                         0);
-    (void)rt::funcTimerReset(t, 2000);
+    (void)rt::funcTimerReset(t, 2'000'000);
   });
 }
 

@@ -16,7 +16,9 @@
 #include "gump/go.h"
 #include "gump/select.h"
 #include "gump/time.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/runtime2.h"
+#include "runtime/sched/time.h"
 #include "tests/testing/resident_bytes.h"
 #include "tests/testing/stress.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -57,6 +59,49 @@ void LeavesFew(F step) {
 
 using TimeHeapTest = testing::WithGomaxprocs;
 GUMP_INSTANTIATE_GOMAXPROCS(TimeHeapTest);
+
+// ---- When an M that sleeps for timers wakes
+
+// TogetherNS returns how long after the earliest timer an M that sleeps for
+// timers wakes.
+int64_t TogetherNS() {
+  rt::M* mp = rt::acquirem();
+  const int64_t first = rt::timeSleepUntil();
+  const int64_t together = rt::timersTogether(first) - first;
+  rt::releasem(mp);
+  return together;
+}
+
+TEST_P(TimeHeapTest, ATimerThatIsAloneIsNotDelayed) {
+  Run([] {
+    const auto timer = time::AfterFunc(kNever, [] {});
+    const auto later = time::AfterFunc(kNever + 1ms, [] {});
+    EXPECT_EQ(TogetherNS(), 0);
+  });
+}
+
+TEST_P(TimeHeapTest, TimersThatAreDueTogetherShareAWakeUp) {
+  Run([] {
+    // Again if this goroutine is interrupted between the two timers.
+    EXPECT_TRUE(Eventually([] {
+      const auto timer = time::AfterFunc(kNever, [] {});
+      const auto later = time::AfterFunc(kNever, [] {});
+      const int64_t together = TogetherNS();
+      EXPECT_TRUE(timer.Stop() && later.Stop());
+      EXPECT_LE(together, rt::kTogetherNS);
+      return together > 0;
+    }));
+    EXPECT_TRUE(Eventually([] {
+      std::vector<time::Timer> many;
+      for (int i = 0; i < 10; i++) {
+        many.push_back(time::AfterFunc(kNever, [] {}));
+      }
+      const int64_t together = TogetherNS();
+      for (const time::Timer& t : many) EXPECT_TRUE(t.Stop());
+      return together == rt::kTogetherNS;
+    }));
+  });
+}
 
 // ---- Timers
 
