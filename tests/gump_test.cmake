@@ -444,6 +444,26 @@ function(gump_fresh_tests)
   gump_long(fresh/clean_root)
 endfunction()
 
+# gump_package_tests(): packages, and projects that build the library themselves. package/contents looks at what the tests
+# of gump_install_tests have installed. The others build the library, some more than once.
+function(gump_package_tests)
+  if(NOT CMAKE_BUILD_TYPE STREQUAL "Release" OR BUILD_SHARED_LIBS OR GUMP_SANITIZE OR GUMP_LOCKRANK OR CMAKE_CROSSCOMPILING)
+    return()
+  endif()
+  set(package ${CMAKE_CURRENT_LIST_DIR}/package)
+  set(installed ${PROJECT_BINARY_DIR}/install_test)
+  set(work ${PROJECT_BINARY_DIR}/package_test)
+  add_test(NAME package/contents COMMAND ${package}/check_contents.py ${installed}/static/prefix ${installed}/shared/prefix
+    ${work}/contents)
+  set_tests_properties(package/contents PROPERTIES LABELS install SKIP_RETURN_CODE 77 DEPENDS "install/static;install/shared")
+  add_test(NAME package/subproject COMMAND ${package}/subproject.sh ${PROJECT_SOURCE_DIR} ${work}/subproject ${CMAKE_CXX_COMPILER})
+  add_test(NAME package/recipes COMMAND ${package}/recipes.py ${work}/recipes ${CMAKE_CXX_COMPILER})
+  add_test(NAME package/clean_root COMMAND ${package}/clean_root.sh ${PROJECT_SOURCE_DIR} ${work}/clean_root)
+  set_tests_properties(package/subproject package/recipes PROPERTIES LABELS install TIMEOUT ${gump_test_idle_timeout})
+  set_tests_properties(package/clean_root PROPERTIES LABELS fresh TIMEOUT ${gump_test_idle_timeout} SKIP_RETURN_CODE 77)
+  gump_long(package/subproject package/recipes package/clean_root)
+endfunction()
+
 # gump_lto_tests(): with link-time optimisation, full and thin, programs work and keep no thread-local address across a
 # switch. It chooses compilers of its own, so the release build stands for all.
 function(gump_lto_tests)

@@ -67,6 +67,22 @@ bool plainName(const char* in, char* out, size_t size) {
   return true;
 }
 
+// The name of a function of a shared library of ours that was stripped. Only
+// functions that public headers declare have names there. Such a frame is
+// hidden from users because its name begins as those of the runtime do.
+constexpr char kStripped[] = "gump::rt::(stripped)";
+
+// inStrippedLibrary returns true if pc, which has no name, is in our code and
+// our code is not in the program itself.
+bool inStrippedLibrary(uintptr_t pc) {
+  dl_find_object ours;
+  dl_find_object its;
+  return _dl_find_object(const_cast<char*>(kStripped), &ours) == 0 &&
+         _dl_find_object(reinterpret_cast<void*>(pc), &its) == 0 &&
+         ours.dlfo_link_map == its.dlfo_link_map &&
+         ours.dlfo_link_map->l_name[0] != '\0';
+}
+
 // symbolName writes the name of the function around pc to out, without the "()"
 // that the demangler puts behind C++ names.
 void symbolName(uintptr_t pc, char (&out)[FrameText::kMaxName]) {
@@ -78,7 +94,8 @@ void symbolName(uintptr_t pc, char (&out)[FrameText::kMaxName]) {
       absl::Symbolize(reinterpret_cast<void*>(pc), name, sizeof(name));
   sanitizerIgnoreEnd();
   if (!found) {
-    memcpy(out, "?", 2);
+    const char* unknown = inStrippedLibrary(pc) ? kStripped : "?";
+    memcpy(out, unknown, strlen(unknown) + 1);
     return;
   }
   if (strncmp(name, "_Z", 2) == 0 && plainName(name, out, sizeof(out))) return;

@@ -20,9 +20,9 @@ extern Atomic<bool> fingwake;
 // On: any.  P: either.  Locks: none.  Parks: no.
 [[nodiscard]] bool isSystemGoroutine(const G* gp);
 // runFinalizers is the function of the finalizer goroutine. Dumps find it by
-// its name (interestsUsers).
+// its name (interestsUsers), which a stripped shared library keeps for that.
 // On: user, the finalizer goroutine.  P: needed.  Locks: none.  Parks: yes.
-void runFinalizers(void*);
+__attribute__((visibility("default"))) void runFinalizers(void*);
 
 }  // namespace gump::rt
 

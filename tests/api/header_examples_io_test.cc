@@ -1,5 +1,5 @@
 // Like header_examples_test.cc, for the headers that deal with the outside
-// world or with time.
+// world, with time or with versions.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -473,10 +473,19 @@ void Main() {
 }
 }  // namespace time_h
 
+namespace version_h {
+void Main() {
+  std::printf("built with %s, runs with %s\n", GUMP_VERSION_STRING,
+              gump::LibraryVersion());
+  EXPECT_STREQ(gump::LibraryVersion(), GUMP_VERSION_STRING);
+  EXPECT_EQ(gump::LibraryVersionNumber(), GUMP_VERSION);
+}
+}  // namespace version_h
+
 TEST(HeaderExamplesTest, WorkAsDocumented) {
-  for (void (*example)() :
-       {context_h::Main, debug_h::Main, exec_h::Main, go_h::Main, net_h::Main,
-        os_h::Main, signal_h::Main, status_h::Main, time_h::Main}) {
+  for (void (*example)() : {context_h::Main, debug_h::Main, exec_h::Main,
+                            go_h::Main, net_h::Main, os_h::Main, signal_h::Main,
+                            status_h::Main, time_h::Main, version_h::Main}) {
     gump::testing::RunWith(2, example);
   }
 }

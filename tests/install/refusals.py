@@ -47,8 +47,8 @@ def installed_config():
     package, project = WORK / "package", WORK / "project"
     package.mkdir()
     project.mkdir()
-    shutil.copy(SOURCE / "tools/cmake/gumpConfig.cmake", package)
-    (package / "gumpTargets.cmake").write_text("add_library(gump::gump STATIC IMPORTED)\n")
+    shutil.copy(SOURCE / "tools/package/gumpConfig.cmake", package)
+    (package / "gump-static-targets.cmake").write_text("add_library(gump::gump STATIC IMPORTED)\n")
     (project / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.24)\nproject(p LANGUAGES CXX)\n"
                                             "find_package(gump CONFIG REQUIRED)\n")
     return project, f"-Dgump_DIR={package}"
@@ -97,7 +97,7 @@ def main():
             print("\n".join(f"  {e}" for e in errors))
     # The flags of a library with a sanitizer reach the programs that find it.
     code, errors = configure(SOURCE, "-DGUMP_SANITIZE=thread")
-    exported = [p.read_text() for p in (WORK / "build").glob("CMakeFiles/Export/**/gumpTargets.cmake")]
+    exported = [p.read_text() for p in (WORK / "build").glob("CMakeFiles/Export/**/gump-static-targets.cmake")]
     for of in ("COMPILE", "LINK"):
         if not any(re.search(rf'INTERFACE_{of}_OPTIONS "[^"]*-fsanitize=thread', text) for text in exported):
             bad += 1

@@ -22,10 +22,14 @@ elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VER
     "with -DCMAKE_CXX_COMPILER=clang++-14.")
 endif()
 
-find_package(absl CONFIG QUIET)
-if(NOT absl_FOUND)
-  message(FATAL_ERROR "gumption needs Abseil, and CMake does not find it. Install Debian's package libabsl-dev, "
-    "or name the folder of an Abseil of your own with -DCMAKE_PREFIX_PATH=FOLDER.")
+set(absl_libraries "")
+if(NOT TARGET absl::base)  # a project around this one may have brought Abseil along
+  find_package(absl CONFIG QUIET)
+  if(NOT absl_FOUND)
+    message(FATAL_ERROR "gumption needs Abseil, and CMake does not find it. Install Debian's package libabsl-dev, "
+      "or name the folder of an Abseil of your own with -DCMAKE_PREFIX_PATH=FOLDER.")
+  endif()
+  get_filename_component(absl_libraries "${absl_DIR}/../.." REALPATH)
 endif()
 find_library(GUMP_URING uring)
 find_path(GUMP_URING_HEADER liburing.h)

@@ -87,12 +87,12 @@ candidates() {
     build,0) names_of PRESET ;;
     demo,0) names_of EXAMPLE ;;
     run,0) echo :sources ;;
-    install,0 | site,0) echo :directories ;;
+    install,0 | package,0 | site,0) echo :directories ;;
     trace,0) echo :files ;;
     model,*) names_of MODEL ;;
     mutants,*) names_of MUTANT ;;
     bench,*) names_of WORKLOAD ;;
-    flags,*) names_of COMPILER ;;
+    flags,* | matrix,*) names_of COMPILER ;;
     demo,* | run,* | trace,*) echo :files ;;
   esac
 }

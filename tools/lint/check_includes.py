@@ -7,6 +7,8 @@ have none. The table below says what a file may include; the first pattern that 
 Wrong flags must end a compilation in gump/internal/compiler.h, before any declaration of the library. So each header
 that includes no other one of the library includes that one.
 
+A public header says that a shared library exports what it declares (docs/decisions/019-*.md).
+
 Every public header must compile when it is the only one included. Its own source proves that, because it includes the
 header first. A header without a source must be in the set that the test lint/headers compiles.
 """
@@ -151,9 +153,20 @@ def unproven(listing):
                 yield f"{listing.relative_to(ROOT).as_posix()}: {name} has no source of its own: to compiled_alone"
 
 
+def unexported(path):
+    """A public header whose declarations a shared library hides."""
+    name = str(path.relative_to(ROOT))
+    if not re.fullmatch(r"(?:api|runtime)/include/.*", name):
+        return
+    text = path.read_text()
+    inside = re.findall(r"^#pragma GCC visibility (?:push\(default\)|pop)$|^namespace gump\b.*\{$", text, re.M)
+    if inside and (not inside[0].endswith("push(default)") or not inside[-1].endswith("pop") or len(inside) < 3):
+        yield f"{name}: its namespaces are not between #pragma GCC visibility push(default) and pop"
+
+
 def main():
     files = [p for f in FOLDERS for p in sorted((ROOT / f).rglob("*")) if p.suffix in {".h", ".cc", ".S"}]
-    problems = [v for p in files for check in (violations, not_first, unchecked) for v in check(p)]
+    problems = [v for p in files for check in (violations, not_first, unchecked, unexported) for v in check(p)]
     problems += [v for f in FOLDERS for listing in (ROOT / f).glob("CMakeLists.txt") for v in unproven(listing)]
     for problem in problems:
         print(problem)

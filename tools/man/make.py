@@ -86,7 +86,8 @@ def commands(sections):
 
 def page():
     text = subprocess.run([ROOT / "tools/gump", "help"], check=True, capture_output=True, text=True).stdout
-    version = re.search(r"project\(gumption VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+    header = (ROOT / "api/include/gump/version.h").read_text()
+    version = ".".join(re.findall(r"^#define GUMP_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)$", header, re.M))
     template = (ROOT / "tools/man/gump.1.in").read_text()
     return template.replace("\n@COMMANDS@\n", f"\n.SH COMMANDS\n{commands(parse(text))}\n").replace("@VERSION@", version)
 

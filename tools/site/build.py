@@ -39,7 +39,7 @@ API = "api/include/"
 TRACED = ["worker_pool", "2000", "4"]  # the example whose trace is the demo, and its arguments
 # Folders that a page stands for.
 FOLDERS = {"docs/examples": "docs/examples/README.md", "docs/examples/bridges": "docs/examples/README.md",
-           "docs/decisions": "decisions", "api/include/gump": "docs/api.md"}
+           "docs/examples/projects": "docs/packages.md", "docs/decisions": "decisions", "api/include/gump": "docs/api.md"}
 # Pages that are not files of the repository, or that have another place on the site than their path says.
 PLACES = {"home": "index.md", "demo": "demo.md", "decisions": "decisions/index.md", "README.md": "overview.md",
           "docs/README.md": "all-pages.md", "docs/api.md": "reference/index.md",

@@ -83,6 +83,8 @@
 #endif
 
 #if defined(GUMP_ASIO_FOUND)
+#pragma GCC visibility push(default)
+
 namespace gump {
 
 // use_goroutine is the completion token described above. Its operators [] and
@@ -156,6 +158,8 @@ auto AsyncGo(const Executor& executor, F&& f, Token&& token) {
 }
 
 }  // namespace gump
+
+#pragma GCC visibility pop
 #endif
 
 #endif  // GUMP_ASIO_H_

@@ -59,6 +59,8 @@
 #include "gump/internal/chan_ops.h"
 #include "gump/internal/linkname_chan.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump {
 
 template <class T>
@@ -280,6 +282,8 @@ class recv_chan {
 };
 
 }  // namespace gump
+
+#pragma GCC visibility pop
 
 template <class T>
 struct std::hash<gump::chan<T>> {

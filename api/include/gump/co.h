@@ -79,6 +79,8 @@
 #include "gump/internal/duration_arg.h"
 #include "gump/internal/select_case.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::co {
 
 // task is a coroutine that gives a T, which may be void or a reference. It is
@@ -216,5 +218,7 @@ inline co::task<void> CoTaskPromise<void>::get_return_object() noexcept {
 }
 
 }  // namespace gump::internal
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_CO_H_

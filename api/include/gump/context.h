@@ -74,6 +74,8 @@
 #include "gump/internal/duration_arg.h"
 #include "gump/time.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::context {
 
 template <class V>
@@ -315,6 +317,8 @@ __attribute__((always_inline)) inline StopFunc AfterFunc(const Context& ctx,
 }
 
 }  // namespace gump::context
+
+#pragma GCC visibility pop
 
 template <>
 struct std::hash<gump::context::Context> {

@@ -25,6 +25,8 @@
 #include "absl/status/status.h"
 #include "gump/net/listener.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::debug {
 
 // ServeHTTP serves these pages to the clients of a listener, with a goroutine
@@ -114,5 +116,7 @@ namespace gump::debug {
 [[nodiscard]] std::string GoroutinesJSON();
 
 }  // namespace gump::debug
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_DEBUG_H_

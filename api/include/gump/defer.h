@@ -33,6 +33,8 @@
 
 #include "gump/internal/compiler.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump {
 
 namespace internal {
@@ -85,5 +87,7 @@ template <class F>
 defer(F) -> defer<F>;
 
 }  // namespace gump
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_DEFER_H_

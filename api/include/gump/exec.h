@@ -61,6 +61,8 @@
 #include "gump/context.h"
 #include "gump/os.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::internal {
 struct Command;
 }  // namespace gump::internal
@@ -189,5 +191,7 @@ template <class... Args>
 [[nodiscard]] absl::StatusOr<std::string> LookPath(std::string_view file);
 
 }  // namespace gump::exec
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_EXEC_H_

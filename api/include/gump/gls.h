@@ -40,6 +40,8 @@
 
 #include "gump/internal/linkname_gls.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump {
 
 namespace internal {
@@ -96,5 +98,7 @@ class gls {
 };
 
 }  // namespace gump
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_GLS_H_

@@ -58,6 +58,8 @@
 #include "gump/panic.h"  // IWYU pragma: export
 #include "gump/runtime/group.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump {
 
 // GoOptions holds the options of go for the goroutine that it starts.
@@ -220,5 +222,7 @@ auto blocking(F&& f) -> decltype(f()) {
 }
 
 }  // namespace gump
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_GO_H_

@@ -25,5 +25,6 @@
 #include "gump/synctest.h"  // IWYU pragma: export
 #include "gump/time.h"      // IWYU pragma: export
 #include "gump/trace.h"     // IWYU pragma: export
+#include "gump/version.h"   // IWYU pragma: export
 
 #endif  // GUMP_GUMP_H_

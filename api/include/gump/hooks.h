@@ -42,6 +42,8 @@
 #include "gump/internal/linkname_thread.h"
 #include "gump/internal/spawn.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::hooks {
 
 // Scope makes the calls of the calling goroutine park, from its construction to
@@ -184,5 +186,7 @@ auto hooked(F&& f) -> decltype(f()) {
   return hooks::Hooked(std::forward<F>(f));
 }
 }  // namespace gump
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_HOOKS_H_

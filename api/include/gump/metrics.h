@@ -46,6 +46,8 @@
 #include "absl/types/span.h"
 #include "gump/internal/compiler.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::metrics {
 
 // Kind tells what a Value holds.
@@ -127,5 +129,7 @@ void Read(absl::Span<Sample> samples);
 std::string Prometheus();
 
 }  // namespace gump::metrics
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_METRICS_H_

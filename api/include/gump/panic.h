@@ -33,6 +33,8 @@
 
 #include "gump/internal/compiler.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump {
 
 namespace internal {
@@ -65,5 +67,7 @@ class PanicError : public std::runtime_error {
 };
 
 }  // namespace gump
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_PANIC_H_

@@ -32,6 +32,8 @@
 #include "gump/context.h"
 #include "gump/internal/linkname_pprof.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::pprof {
 
 class Labels;
@@ -237,5 +239,7 @@ void SetBlockProfileRate(int ns);
 int SetMutexProfileFraction(int rate);
 
 }  // namespace gump::pprof
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_PPROF_H_

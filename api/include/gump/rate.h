@@ -41,6 +41,8 @@
 #include "gump/sync/mutex.h"
 #include "gump/time.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::rate {
 
 class Reservation;
@@ -164,5 +166,7 @@ class Reservation {
 inline Reservation Limiter::Reserve() { return ReserveN(1); }
 
 }  // namespace gump::rate
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_RATE_H_

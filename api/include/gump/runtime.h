@@ -22,6 +22,8 @@
 #include "gump/runtime/group.h"   // IWYU pragma: export
 #include "gump/runtime/thread.h"  // IWYU pragma: export
 
+#pragma GCC visibility push(default)
+
 namespace gump::runtime {
 
 // Gosched lets other goroutines run: it puts the caller at the tail of the
@@ -324,5 +326,7 @@ size_t SetMaxStack(size_t bytes);
 absl::Duration SetHibernation(absl::Duration after);
 
 }  // namespace gump::debug
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_RUNTIME_H_

@@ -78,6 +78,8 @@
 #include "gump/internal/scope_join.h"
 #include "gump/sync/mutex.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump {
 
 // Scope is described above. It cannot be copied or moved.
@@ -268,5 +270,7 @@ auto Race(context::Context ctx, F&&... f) -> internal::RaceResultOf<F...> {
 }
 
 }  // namespace gump
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_SCOPE_H_

@@ -58,6 +58,8 @@
 #include "gump/internal/select_case.h"
 #include "gump/internal/select_handler.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump {
 
 class SelectCase;
@@ -163,5 +165,7 @@ class SelectCase {
 };
 
 }  // namespace gump
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_SELECT_H_

@@ -62,6 +62,8 @@
 #include "gump/chan.h"
 #include "gump/context.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::signal {
 
 // Notify makes c get these signals from now on, or all signals if the list is
@@ -120,5 +122,7 @@ class StopFunc {
     const context::Context& parent, std::initializer_list<int> signals = {});
 
 }  // namespace gump::signal
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_SIGNAL_H_

@@ -23,6 +23,8 @@
 #include "absl/status/status.h"
 #include "gump/internal/compiler.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump {
 
 // Errno returns the errno of the system call that failed, or 0 if there was
@@ -34,5 +36,7 @@ namespace gump {
 [[nodiscard]] size_t BytesWritten(const absl::Status& status);
 
 }  // namespace gump
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_STATUS_H_

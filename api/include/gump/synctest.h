@@ -73,6 +73,8 @@
 #include "gump/internal/closure.h"
 #include "gump/internal/duration_arg.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::synctest {
 
 // Run calls f in a new goroutine, in a new bubble. Parks until all goroutines
@@ -128,5 +130,7 @@ void Sleep(internal::DurationArg d);
 absl::Time Now();
 
 }  // namespace gump::synctest
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_SYNCTEST_H_

@@ -33,6 +33,8 @@
 #include "gump/context.h"
 #include "gump/internal/atomic.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::trace {
 
 // Start begins a trace. If one is being written already, Start fails with
@@ -163,5 +165,7 @@ void Log(const context::Context& ctx, std::string_view category,
          std::string_view message);
 
 }  // namespace gump::trace
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_TRACE_H_

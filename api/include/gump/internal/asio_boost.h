@@ -26,6 +26,8 @@
 #include <boost/asio/cancellation_signal.hpp>
 #endif
 
+#pragma GCC visibility push(default)
+
 namespace gump::internal {
 
 struct BoostAsioLib {
@@ -79,6 +81,8 @@ requires std::convertible_to<decltype(boost::asio::query(
 using AsioLibOf = BoostAsioLib;
 
 }  // namespace gump::internal
+
+#pragma GCC visibility pop
 
 template <class Ctx, class Error, class R, class... Args>
 class boost::asio::async_result<gump::internal::AsioToken<Ctx, Error>,

@@ -18,6 +18,8 @@
 #include "gump/panic.h"
 #include "gump/sync/event.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::internal {
 
 struct NoContext {};
@@ -421,5 +423,7 @@ struct AsioStart {
 };
 
 }  // namespace gump::internal
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_ASIO_CALL_H_

@@ -26,6 +26,8 @@
 #include <asio/cancellation_signal.hpp>
 #endif
 
+#pragma GCC visibility push(default)
+
 namespace gump::internal {
 
 struct AsioLib {
@@ -78,6 +80,8 @@ requires std::convertible_to<decltype(asio::query(
 using AsioLibOf = AsioLib;
 
 }  // namespace gump::internal
+
+#pragma GCC visibility pop
 
 template <class Ctx, class Error, class R, class... Args>
 class asio::async_result<gump::internal::AsioToken<Ctx, Error>, R(Args...)>

@@ -4,6 +4,8 @@
 
 #include "gump/internal/compiler.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::internal {
 
 // BubbleScope makes the calling goroutine or thread the root of a bubble, until
@@ -24,5 +26,7 @@ class BubbleScope {
 };
 
 }  // namespace gump::internal
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_BUBBLE_SCOPE_H_

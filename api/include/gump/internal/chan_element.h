@@ -10,6 +10,8 @@
 
 #include "gump/internal/linkname_chan.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::internal {
 
 // kPlainElement: a T may be copied as bytes.
@@ -76,5 +78,7 @@ struct SlotGuard {
 };
 
 }  // namespace gump::internal
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_CHAN_ELEMENT_H_

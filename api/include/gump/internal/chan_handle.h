@@ -6,6 +6,8 @@
 
 #include "gump/internal/linkname_chan.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::internal {
 
 // ChanHandle is a counted reference to a channel, without its type. Null is the
@@ -44,5 +46,7 @@ class ChanHandle {
 };
 
 }  // namespace gump::internal
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_CHAN_HANDLE_H_

@@ -14,6 +14,8 @@
 #include "gump/internal/chan_element.h"
 #include "gump/internal/linkname_chan.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump {
 
 template <class T>
@@ -161,5 +163,7 @@ class ChanIterator {
 
 }  // namespace internal
 }  // namespace gump
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_CHAN_OPS_H_

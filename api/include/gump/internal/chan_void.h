@@ -11,6 +11,8 @@
 #include "gump/internal/chan_ops.h"
 #include "gump/internal/linkname_chan.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump {
 namespace internal {
 
@@ -135,5 +137,7 @@ class recv_chan<void> {
 };
 
 }  // namespace gump
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_CHAN_VOID_H_

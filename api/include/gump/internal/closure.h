@@ -13,6 +13,8 @@
 
 #include "gump/internal/linkname_go.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::internal {
 
 // A Nullable callable can be empty: pointers, std::function and similar types.
@@ -154,5 +156,7 @@ void CheckCallable(const F& f) {
 }
 
 }  // namespace gump::internal
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_CLOSURE_H_

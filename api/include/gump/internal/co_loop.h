@@ -62,6 +62,8 @@
 #include "gump/internal/linkname_select.h"
 #include "gump/sync/waitgroup.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::internal {
 
 class CoLoop;
@@ -361,5 +363,7 @@ class CoSuspended {
 };
 
 }  // namespace gump::internal
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_CO_LOOP_H_

@@ -22,6 +22,8 @@
 #include "gump/internal/func_timer.h"
 #include "gump/internal/select_case.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::internal {
 
 // CoSends: a U may be sent to a C.
@@ -413,5 +415,7 @@ class CoGo {
 };
 
 }  // namespace gump::internal
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_CO_OPS_H_

@@ -17,6 +17,8 @@
 
 #include "gump/internal/co_loop.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump {
 
 namespace co {
@@ -302,5 +304,7 @@ CoWaitResult<A> CoWaitFor(A&& a) {
 
 }  // namespace internal
 }  // namespace gump
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_CO_TASK_H_

@@ -6,6 +6,8 @@
 
 #include "gump/context.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::sync {
 
 class Cond;
@@ -34,5 +36,7 @@ class CondWatch {
 };
 
 }  // namespace gump::internal
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_COND_WATCH_H_

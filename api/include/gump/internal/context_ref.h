@@ -9,6 +9,8 @@
 #include "absl/time/time.h"
 #include "gump/internal/linkname_go.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::internal {
 
 // The implementation is in api/context/context.cc. A null ContextNode is
@@ -76,5 +78,7 @@ struct ContextAccess {
 };
 
 }  // namespace gump::internal
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_CONTEXT_REF_H_

@@ -9,6 +9,8 @@
 #include "absl/time/time.h"
 #include "gump/internal/duration_arg.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::internal {
 
 // NanosUntil returns how long it is until t, in ns, rounded up: 0 or less if t
@@ -42,5 +44,7 @@ class DeadlineArg {
 };
 
 }  // namespace gump::internal
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_DEADLINE_ARG_H_

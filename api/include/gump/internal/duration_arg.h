@@ -12,6 +12,8 @@
 #include "absl/time/time.h"
 #include "gump/internal/compiler.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::internal {
 
 // DurationArg is the parameter type of functions that take a duration. Like
@@ -58,5 +60,7 @@ class DurationArg {
 };
 
 }  // namespace gump::internal
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_DURATION_ARG_H_

@@ -9,6 +9,8 @@
 #include "gump/chan.h"
 #include "gump/sync/waitgroup.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::sync {
 
 template <class V>
@@ -30,5 +32,7 @@ struct FlightCall {
 }  // namespace internal
 
 }  // namespace gump::sync
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_FLIGHT_CALL_H_

@@ -9,6 +9,8 @@
 #include "gump/internal/closure.h"
 #include "gump/internal/linkname_time.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::internal {
 
 // FuncTimer is the timer with which AfterFunc starts goroutines. Each handle
@@ -74,5 +76,7 @@ class FuncTimerHandle {
 };
 
 }  // namespace gump::internal
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_FUNC_TIMER_H_

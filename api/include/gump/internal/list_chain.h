@@ -13,6 +13,8 @@
 #include "gump/internal/atomic.h"
 #include "gump/internal/node_arena.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::sync::internal {
 
 // ListChain is a chain of nodes. Nodes are named by index. A caller holds a
@@ -301,5 +303,7 @@ void ListChain<T>::Drop(uint32_t i) noexcept {
 }
 
 }  // namespace gump::sync::internal
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_LIST_CHAIN_H_

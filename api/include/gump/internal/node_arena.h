@@ -25,6 +25,8 @@
 
 #include "gump/internal/atomic.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::sync::internal {
 
 inline constexpr uint32_t kNoNode = UINT32_MAX;
@@ -124,5 +126,7 @@ class NodeArena {
 };
 
 }  // namespace gump::sync::internal
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_NODE_ARENA_H_

@@ -9,6 +9,8 @@
 #include "gump/internal/atomic.h"
 #include "gump/sync/mutex.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::sync::internal {
 
 struct PoolLocal;
@@ -77,5 +79,7 @@ class PoolCore {
 };
 
 }  // namespace gump::sync::internal
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_POOL_CORE_H_

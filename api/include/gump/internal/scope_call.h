@@ -21,6 +21,8 @@
 #include "gump/internal/scope_join.h"
 #include "gump/sync/mutex.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump {
 class Scope;
 }  // namespace gump
@@ -295,5 +297,7 @@ class RaceOutcome : private RaceFailures {
 };
 
 }  // namespace gump::internal
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_SCOPE_CALL_H_

@@ -8,6 +8,8 @@
 #include "gump/internal/atomic.h"
 #include "gump/internal/linkname_sync.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::internal {
 
 // ScopeCount counts the goroutines of a scope until the scope is over.
@@ -79,5 +81,7 @@ class ScopeTask {
 };
 
 }  // namespace gump::internal
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_SCOPE_JOIN_H_

@@ -21,6 +21,8 @@
 #include "gump/internal/linkname_select.h"
 #include "gump/internal/select_handler.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::internal {
 
 [[noreturn]] void PanicSpentCase();
@@ -284,5 +286,7 @@ int SelectOf(Cases&... cases) {
 }
 
 }  // namespace gump::internal
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_SELECT_CASE_H_

@@ -11,6 +11,8 @@
 
 #include "gump/internal/compiler.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::internal {
 
 // Wants is the kind of arguments that a handler takes.
@@ -118,5 +120,7 @@ concept Handler =
     !std::is_pointer_v<H> || std::is_function_v<std::remove_pointer_t<H>>;
 
 }  // namespace gump::internal
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_SELECT_HANDLER_H_

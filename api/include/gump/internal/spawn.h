@@ -12,6 +12,8 @@
 #include "gump/internal/linkname_go.h"
 #include "gump/internal/linkname_thread.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::runtime {
 class Thread;
 }
@@ -63,5 +65,7 @@ __attribute__((always_inline)) inline void Spawn(
 }
 
 }  // namespace gump::internal
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_SPAWN_H_

@@ -4,6 +4,8 @@
 
 #include "gump/internal/linkname_go.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::internal {
 
 // SyscallScope begins a declared system call, and ends it at the end of the
@@ -17,5 +19,7 @@ class SyscallScope {
 };
 
 }  // namespace gump::internal
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_SYSCALL_SCOPE_H_

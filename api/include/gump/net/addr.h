@@ -15,6 +15,8 @@
 
 #include "gump/internal/compiler.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::internal {
 struct NetAccess;
 }  // namespace gump::internal
@@ -62,5 +64,7 @@ class Addr {
 };
 
 }  // namespace gump::net
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_NET_ADDR_H_

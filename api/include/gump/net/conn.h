@@ -35,6 +35,8 @@
 #include "gump/internal/duration_arg.h"
 #include "gump/net/addr.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::internal {
 struct NetAccess;
 struct Socket;
@@ -135,5 +137,7 @@ absl::StatusOr<std::pair<Conn, Conn>> Pipe();
 absl::StatusOr<Conn> FileConn(int fd);
 
 }  // namespace gump::net
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_NET_CONN_H_

@@ -19,6 +19,8 @@
 #include "gump/internal/duration_arg.h"
 #include "gump/net/conn.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::net {
 
 // DialOptions holds the options of Dial and DialContext.
@@ -57,5 +59,7 @@ absl::StatusOr<Conn> DialContext(const context::Context& ctx,
                                  const DialOptions& options = {});
 
 }  // namespace gump::net
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_NET_DIAL_H_

@@ -29,6 +29,8 @@
 #include "gump/net/addr.h"
 #include "gump/net/conn.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::internal {
 struct NetAccess;
 struct Socket;
@@ -91,5 +93,7 @@ absl::StatusOr<Listener> Listen(std::string_view network,
 absl::StatusOr<Listener> FileListener(int fd);
 
 }  // namespace gump::net
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_NET_LISTENER_H_

@@ -21,6 +21,8 @@
 #include "gump/context.h"
 #include "gump/net/addr.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::internal {
 // LookupHost calls take(to, address) for each address. No std::vector is passed
 // to the library or from it, because with -D_GLIBCXX_DEBUG the program has
@@ -54,5 +56,7 @@ absl::StatusOr<Addr> ResolveAddr(const context::Context& ctx,
                                  std::string_view address);
 
 }  // namespace gump::net
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_NET_LOOKUP_H_

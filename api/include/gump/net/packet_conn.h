@@ -32,6 +32,8 @@
 #include "gump/net/addr.h"
 #include "gump/net/listener.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::internal {
 struct NetAccess;
 struct Socket;
@@ -88,5 +90,7 @@ absl::StatusOr<PacketConn> ListenPacket(std::string_view network,
                                         ListenOptions options = {});
 
 }  // namespace gump::net
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_NET_PACKET_CONN_H_

@@ -61,6 +61,8 @@
 #include "absl/types/span.h"
 #include "gump/os/file_info.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::internal {
 struct OsFile;
 struct OsFileAccess;
@@ -180,5 +182,7 @@ absl::Status WriteFile(std::string_view path, std::string_view data,
                        mode_t mode);
 
 }  // namespace gump::os
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_OS_FILE_H_

@@ -17,6 +17,8 @@
 #include "absl/time/time.h"
 #include "gump/internal/compiler.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::os {
 
 // FileInfo is the result of File::Stat. It is a value.
@@ -47,5 +49,7 @@ class FileInfo {
 };
 
 }  // namespace gump::os
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_OS_FILE_INFO_H_

@@ -27,6 +27,8 @@
 #include "absl/types/span.h"
 #include "gump/internal/duration_arg.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::os {
 
 // Poll waits until at least one of the descriptors has one of its events, an
@@ -58,5 +60,7 @@ namespace gump::os {
                                        internal::DurationArg timeout);
 
 }  // namespace gump::os
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_OS_POLL_H_

@@ -41,6 +41,8 @@
 
 #include "gump/internal/linkname_group.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::runtime {
 
 class Group;
@@ -113,5 +115,7 @@ class Group {
 std::string_view GroupName() noexcept;
 
 }  // namespace gump::runtime
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_RUNTIME_GROUP_H_

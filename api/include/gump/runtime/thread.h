@@ -38,6 +38,8 @@
 #include "gump/internal/linkname_thread.h"
 #include "gump/internal/spawn.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::runtime {
 
 // Thread is a handle: a copy is the same thread. The thread ends when the last
@@ -161,5 +163,7 @@ auto Thread::Run(F&& f) -> decltype(f()) {
 }
 
 }  // namespace gump::runtime
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_RUNTIME_THREAD_H_

@@ -38,6 +38,8 @@
 #include "gump/sync/cond.h"
 #include "gump/sync/mutex.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::internal {
 
 // BarrierCounts is a Barrier without its completion function.
@@ -136,5 +138,7 @@ class Barrier {
 };
 
 }  // namespace gump::sync
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_SYNC_BARRIER_H_

@@ -49,6 +49,8 @@
 #include "gump/internal/linkname_sync.h"
 #include "gump/sync/mutex.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::sync {
 
 // Cond is the meeting point described above. All functions may be called from
@@ -148,5 +150,7 @@ inline absl::Status Cond::Wait(const context::Context& ctx, Pred pred) {
 }
 
 }  // namespace gump::sync
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_SYNC_COND_H_

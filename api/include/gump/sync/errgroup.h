@@ -38,6 +38,8 @@
 #include "gump/sync/once.h"
 #include "gump/sync/waitgroup.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::sync {
 
 // ErrGroup is described above. All functions may be called from goroutines and
@@ -165,5 +167,7 @@ inline void ErrGroup::Call(gump::internal::Disposable<Fn>& task) {
 }
 
 }  // namespace gump::sync
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_SYNC_ERRGROUP_H_

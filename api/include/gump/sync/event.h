@@ -45,6 +45,8 @@
 #include "gump/internal/duration_arg.h"
 #include "gump/internal/linkname_sync.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::sync {
 
 // Event is the flag described above. All functions may be called from
@@ -126,5 +128,7 @@ size_t WaitAny(absl::Span<Event* const> events);
     absl::Span<Event* const> events, gump::internal::DeadlineArg t);
 
 }  // namespace gump::sync
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_SYNC_EVENT_H_

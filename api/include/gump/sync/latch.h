@@ -26,6 +26,8 @@
 
 #include "gump/sync/waitgroup.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::sync {
 
 // Latch is the counter described above. All functions may be called from
@@ -64,5 +66,7 @@ class Latch {
 };
 
 }  // namespace gump::sync
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_SYNC_LATCH_H_

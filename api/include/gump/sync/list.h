@@ -43,6 +43,8 @@
 
 #include "gump/internal/list_chain.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::sync {
 
 // List is the list described above. All functions may be called from goroutines
@@ -194,5 +196,7 @@ inline void List<T>::Range(F&& f) {
 }
 
 }  // namespace gump::sync
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_SYNC_LIST_H_

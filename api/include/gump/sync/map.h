@@ -49,6 +49,8 @@
 #include "gump/internal/atomic.h"
 #include "gump/sync/rwmutex.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::sync {
 
 // Map is the map described above. Requires: Hash can hash a K, and Eq can
@@ -255,5 +257,7 @@ inline std::optional<V> Map<K, V, Hash, Eq>::Extract(const K& key,
 }
 
 }  // namespace gump::sync
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_SYNC_MAP_H_

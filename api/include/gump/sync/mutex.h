@@ -48,6 +48,8 @@
 #include "gump/internal/deadline_arg.h"
 #include "gump/internal/duration_arg.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::sync {
 
 // Mutex is the lock described above. All functions may be called from
@@ -200,5 +202,7 @@ class Locker {
 };
 
 }  // namespace gump::sync
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_SYNC_MUTEX_H_

@@ -29,6 +29,8 @@
 #include "gump/panic.h"
 #include "gump/sync/mutex.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::sync {
 
 // Once runs one function once. It is never copied or moved. The zero value is
@@ -185,5 +187,7 @@ inline typename OnceFunction<F>::result_type OnceFunction<F>::operator()()
 }
 
 }  // namespace gump::sync
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_SYNC_ONCE_H_

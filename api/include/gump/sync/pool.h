@@ -43,6 +43,8 @@
 
 #include "gump/internal/pool_core.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::sync {
 
 // Pool<T> caches objects of type T. All functions may be called from goroutines
@@ -83,5 +85,7 @@ class Pool {
 };
 
 }  // namespace gump::sync
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_SYNC_POOL_H_

@@ -40,6 +40,8 @@
 #include "gump/internal/atomic.h"
 #include "gump/internal/node_arena.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::sync {
 
 // Queue is the queue described above. All functions may be called from
@@ -232,5 +234,7 @@ inline void Queue<T>::AdvanceTail(TaggedIndex tail, TaggedIndex next) noexcept {
 }
 
 }  // namespace gump::sync
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_SYNC_QUEUE_H_

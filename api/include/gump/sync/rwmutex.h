@@ -47,6 +47,8 @@
 #include "gump/internal/duration_arg.h"
 #include "gump/sync/mutex.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::sync {
 
 // RWMutex is the lock described above. All functions may be called from
@@ -192,5 +194,7 @@ class RWMutex {
 static_assert(sizeof(RWMutex) == 24);
 
 }  // namespace gump::sync
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_SYNC_RWMUTEX_H_

@@ -26,6 +26,8 @@
 #include "gump/context.h"
 #include "gump/sync/mutex.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::sync {
 
 // Semaphore is described above. All functions may be called from goroutines and
@@ -75,5 +77,7 @@ class Semaphore {
 };
 
 }  // namespace gump::sync
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_SYNC_SEMAPHORE_H_

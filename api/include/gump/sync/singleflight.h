@@ -39,6 +39,8 @@
 #include "gump/runtime.h"
 #include "gump/sync/mutex.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::sync {
 
 template <class V>
@@ -271,5 +273,7 @@ inline void SingleFlight<K, V, Hash, Eq>::Land(
 }
 
 }  // namespace gump::sync
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_SYNC_SINGLEFLIGHT_H_

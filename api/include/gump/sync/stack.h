@@ -32,6 +32,8 @@
 #include "gump/internal/atomic.h"
 #include "gump/internal/node_arena.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::sync {
 
 // Stack is the stack described above. All functions may be called from
@@ -133,5 +135,7 @@ inline bool Stack<T>::Pop(T& out) {
 }
 
 }  // namespace gump::sync
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_SYNC_STACK_H_

@@ -42,6 +42,8 @@
 #include "gump/internal/linkname_sync.h"
 #include "gump/internal/linkname_synctest.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::sync {
 
 // WaitGroup is the counter described above. All functions may be called from
@@ -174,5 +176,7 @@ inline void WaitGroup::Go(const GoOptions& options, F&& f) {
 }
 
 }  // namespace gump::sync
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_SYNC_WAITGROUP_H_

@@ -10,6 +10,8 @@
 
 #include "gump/internal/duration_arg.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::time {
 
 // Sleep pauses the calling goroutine or plain thread. Parks until at least d
@@ -17,5 +19,7 @@ namespace gump::time {
 void Sleep(internal::DurationArg d);
 
 }  // namespace gump::time
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_TIME_SLEEP_H_

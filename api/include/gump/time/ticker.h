@@ -14,6 +14,8 @@
 #include "gump/chan.h"
 #include "gump/internal/duration_arg.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::time {
 
 // Ticker sends the time to C every d, the first time after d. A tick is dropped
@@ -53,5 +55,7 @@ class Ticker {
 [[nodiscard]] recv_chan<absl::Time> Tick(internal::DurationArg d);
 
 }  // namespace gump::time
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_TIME_TICKER_H_

@@ -37,6 +37,8 @@
 #include "gump/internal/duration_arg.h"
 #include "gump/internal/func_timer.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::time {
 
 // Timer stands for one event: a time to be received from C. For a Timer from
@@ -103,5 +105,7 @@ __attribute__((always_inline)) inline Timer AfterFunc(internal::DurationArg d,
 }
 
 }  // namespace gump::time
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_TIME_TIMER_H_

@@ -6,6 +6,8 @@
 
 #include "gump/internal/compiler.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::rt {
 
 __attribute__((always_inline)) inline uintptr_t callerPC() noexcept {
@@ -15,5 +17,7 @@ __attribute__((always_inline)) inline uintptr_t callerPC() noexcept {
 }
 
 }  // namespace gump::rt
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_ARCH_AMD64_H_

@@ -18,6 +18,8 @@
 #include GUMP_ATOMIC_HEADER
 #else
 
+#pragma GCC visibility push(default)
+
 namespace gump::rt {
 
 inline constexpr std::memory_order relaxed = std::memory_order_relaxed;
@@ -85,6 +87,8 @@ inline void compilerFence() noexcept {
 }
 
 }  // namespace gump::rt
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_ATOMIC_HEADER
 #endif  // GUMP_INTERNAL_ATOMIC_H_

@@ -8,6 +8,8 @@
 
 #include "gump/internal/compiler.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::rt {
 
 // Most facts are numbers: offsets, sizes, values of enumerations. `address` is
@@ -19,6 +21,8 @@ struct LayoutEntry {
 };
 
 }  // namespace gump::rt
+
+#pragma GCC visibility pop
 
 // A table is an exported C symbol, so that a debugger finds it in a stripped
 // shared library as well.

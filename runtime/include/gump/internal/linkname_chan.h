@@ -7,6 +7,8 @@
 
 #include "gump/internal/compiler.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::rt {
 
 struct Hchan;
@@ -62,5 +64,7 @@ size_t chancap(const Hchan* c) noexcept;
 bool chanclosed(const Hchan* c) noexcept;
 
 }  // namespace gump::rt
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_LINKNAME_CHAN_H_

@@ -9,6 +9,8 @@
 #include "gump/internal/compiler.h"
 #include "gump/internal/linkname_pprof.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::rt {
 
 // GoroutineInfo describes a goroutine, or a plain thread that is parked. Texts
@@ -53,5 +55,7 @@ using GoroutineVisitor = void (*)(void* arg, const GoroutineInfo& info);
 size_t locationText(uintptr_t pc, char* out, size_t size) noexcept;
 
 }  // namespace gump::rt
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_LINKNAME_DEBUG_H_

@@ -4,6 +4,8 @@
 
 #include "gump/internal/compiler.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::rt {
 
 // LocalNode is an element of the list of a goroutine's values, newest first.
@@ -32,5 +34,7 @@ void* glsGet(const void* key) noexcept;
 void glsDestroyAll();
 
 }  // namespace gump::rt
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_LINKNAME_GLS_H_

@@ -8,6 +8,8 @@
 
 #include "gump/internal/compiler.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::rt {
 
 // A closure of up to this size and alignment lives inside the G.
@@ -76,5 +78,7 @@ void entersyscall() noexcept;
 void exitsyscall() noexcept;
 
 }  // namespace gump::rt
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_LINKNAME_GO_H_

@@ -8,6 +8,8 @@
 
 #include "gump/internal/compiler.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::rt {
 
 struct Group;
@@ -40,5 +42,7 @@ void groupRefId(uint32_t id) noexcept;
 void groupUnrefId(uint32_t id) noexcept;
 
 }  // namespace gump::rt
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_LINKNAME_GROUP_H_

@@ -8,6 +8,8 @@
 
 #include "gump/internal/compiler.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::rt {
 
 // The number of counts of a histogram of times: first the negative times, last
@@ -96,5 +98,7 @@ struct EventMetrics {
 void readEventMetrics(EventMetrics* out) noexcept;
 
 }  // namespace gump::rt
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_LINKNAME_METRICS_H_

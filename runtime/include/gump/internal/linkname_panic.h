@@ -6,6 +6,8 @@
 
 #include "gump/internal/compiler.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::rt {
 
 // These end the process with a fatal error, by the verbs of
@@ -22,5 +24,7 @@ namespace gump::rt {
                                   const char* second) noexcept;
 
 }  // namespace gump::rt
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_LINKNAME_PANIC_H_

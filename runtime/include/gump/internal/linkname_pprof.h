@@ -10,6 +10,8 @@
 #include "gump/internal/linkname_gls.h"
 #include "gump/internal/linkname_runtime.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::rt {
 
 // Label is a pair of texts that a program attaches to a goroutine. Each ends in
@@ -120,5 +122,7 @@ size_t symbolText(uintptr_t pc, char* out, size_t size) noexcept;
 [[nodiscard]] bool hidesFromUsers(const char* name) noexcept;
 
 }  // namespace gump::rt
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_LINKNAME_PPROF_H_

@@ -8,6 +8,8 @@
 
 #include "gump/internal/compiler.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::rt {
 
 struct FuncType;
@@ -131,5 +133,7 @@ using TextSink = bool (*)(void* arg, const char* text, size_t n);
 bool stackStream(char* buffer, size_t size, TextSink sink, void* arg) noexcept;
 
 }  // namespace gump::rt
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_LINKNAME_RUNTIME_H_

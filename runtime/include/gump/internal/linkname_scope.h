@@ -8,6 +8,8 @@
 #include "gump/internal/compiler.h"
 #include "gump/internal/linkname_gls.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::rt {
 
 struct G;
@@ -47,5 +49,7 @@ LocalNode scopeMember(const ScopeRecord* s) noexcept;
 [[nodiscard]] bool goexiting() noexcept;
 
 }  // namespace gump::rt
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_LINKNAME_SCOPE_H_

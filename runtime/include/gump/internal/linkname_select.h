@@ -7,6 +7,8 @@
 
 #include "gump/internal/linkname_chan.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::rt {
 
 // SelectDir is the direction of a case.
@@ -37,5 +39,7 @@ inline constexpr size_t kMaxSelectCases = 65536;
                                            size_t n) noexcept;
 
 }  // namespace gump::rt
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_LINKNAME_SELECT_H_

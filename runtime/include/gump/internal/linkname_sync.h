@@ -8,6 +8,8 @@
 
 #include "gump/internal/atomic.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::rt {
 
 struct Sudog;
@@ -154,5 +156,7 @@ int32_t procPin() noexcept;
 void procUnpin() noexcept;
 
 }  // namespace gump::rt
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_LINKNAME_SYNC_H_

@@ -6,6 +6,8 @@
 
 #include "gump/internal/atomic.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::rt {
 
 // nbubbles is the number of bubbles. If it is 0, the caller is in no bubble. A
@@ -43,5 +45,7 @@ void bubbleAbandon() noexcept;
 [[nodiscard]] BubbleResult bubbleWait() noexcept;
 
 }  // namespace gump::rt
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_LINKNAME_SYNCTEST_H_

@@ -9,6 +9,8 @@
 #include "gump/internal/compiler.h"
 #include "gump/internal/linkname_go.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::rt {
 
 struct M;
@@ -53,5 +55,7 @@ void homeCountLocks(const int32_t* locks) noexcept;
 [[nodiscard]] bool homeCountsLocks() noexcept;
 
 }  // namespace gump::rt
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_LINKNAME_THREAD_H_

@@ -8,6 +8,8 @@
 
 #include "gump/internal/compiler.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::rt {
 
 struct ElemType;
@@ -53,5 +55,7 @@ bool funcTimerStop(FuncTimer* t) noexcept;
 void funcTimerFree(FuncTimer* t) noexcept;
 
 }  // namespace gump::rt
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_LINKNAME_TIME_H_

@@ -8,6 +8,8 @@
 
 #include "gump/internal/compiler.h"
 
+#pragma GCC visibility push(default)
+
 namespace gump::rt {
 
 // traceStart begins a trace into fd. If `owned`, traceStop closes fd. Returns
@@ -51,5 +53,7 @@ void traceLog(uint64_t task, std::string_view category,
               std::string_view message) noexcept;
 
 }  // namespace gump::rt
+
+#pragma GCC visibility pop
 
 #endif  // GUMP_INTERNAL_LINKNAME_TRACE_H_
