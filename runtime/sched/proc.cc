@@ -86,7 +86,6 @@
 // both cases an M, or sysmon, is told of the goroutine.
 #include "runtime/sched/proc.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "runtime/diag/fuzzsched.h"
@@ -602,10 +601,7 @@ NetpollResult pollUntilTime(M* mp, int64_t pollUntil) {
   sched.pollUntil.store(pollUntil, seq_cst);  // as S4
   int64_t delay = -1;
   if (pollUntil != 0) {
-    // sched.pollUntil stays the earlier time. A timer that is added between the
-    // two does not break the poll, and is late by less than kTogetherNS.
-    delay = std::max(pollUntil - nanotime(), int64_t{0});
-    if (delay > 0) delay += timersTogether(pollUntil) - pollUntil;
+    delay = timersDelay(pollUntil);
     // An M that goes idle after this section sees lastpoll == 0, and its
     // checkdead asks isUselessPoll, too.
     LockScope l(&sched.lock);

@@ -737,6 +737,11 @@ int64_t timersTogether(int64_t first) {
   return together < kMany ? last : end;
 }
 
+int64_t timersDelay(int64_t first) {
+  const int64_t left = first - nanotime();
+  return left <= 0 ? 0 : left + (timersTogether(first) - first);
+}
+
 int64_t timeAfter(int64_t now, int64_t ns) {
   int64_t when;
   if (ns <= 0) return now;

@@ -170,6 +170,11 @@ void timersTake(Timers* dst, Timers* src);
 // Locks: takes Timers::mu.
 inline constexpr int64_t kTogetherNS = 100'000;
 [[nodiscard]] int64_t timersTogether(int64_t first);
+// timersDelay returns how long, in ns, an M sleeps for timers. It has stored
+// `first` in sched.pollUntil. A timer that is added between that time and
+// timersTogether does not break the poll, and is late by less than kTogetherNS.
+// Locks: takes Timers::mu.
+[[nodiscard]] int64_t timersDelay(int64_t first);
 // timeSleepUntil is the earliest wakeTime of all Ps, or kMaxWhen if there is
 // none.
 // Locks: none.
