@@ -37,6 +37,11 @@ if(NOT BUILD_SHARED_LIBS)
 endif()
 configure_file(${CMAKE_CURRENT_LIST_DIR}/gump.pc.in ${PROJECT_BINARY_DIR}/gump.pc @ONLY)
 configure_file(${CMAKE_CURRENT_LIST_DIR}/gump-hooks.pc.in ${PROJECT_BINARY_DIR}/gump-hooks.pc @ONLY)
+# CMake leaves a file that is there alone if the times are the same second, so that of the other library goes first.
+install(CODE "
+  set(dir \"${pkgconfig_dir}\")
+  cmake_path(ABSOLUTE_PATH dir BASE_DIRECTORY \"\${CMAKE_INSTALL_PREFIX}\")
+  file(REMOVE \"\$ENV{DESTDIR}\${dir}/gump.pc\")")
 install(FILES ${PROJECT_BINARY_DIR}/gump.pc ${PROJECT_BINARY_DIR}/gump-hooks.pc DESTINATION ${pkgconfig_dir})
 
 # gdb loads the second copy by itself, if its own data are below the same prefix.
