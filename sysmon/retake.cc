@@ -116,7 +116,8 @@ bool retakeP(P* pp, int64_t now) {
   // A hint: a wrong request only costs a yield.
   if (pp->status.load(acquire) != kPrunning) return false;
   if (!sliceUsedUp(pp, now) && !timersLate(pp, now)) {
-    // The slice has most likely lasted since before the timers were due.
+    // sysmon sees this slice for the first time. Most likely the slice began
+    // before the timers were due, so the owner has not run them.
     if (now == pp->sysmontick.schedwhen &&
         timersOverdue(pp, now + kForcePreemptFirstNS)) {
       expectForce(pp);

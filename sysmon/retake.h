@@ -36,8 +36,8 @@ inline constexpr int64_t kAsleepNS = 100'000;
 //   If no goroutine and no late timer waits for the P, it does so only if the
 //   thread is asleep.
 //
-// If the slice is new to sysmon, and timers will be late at the next look, it
-// only prepares that (expectForce).
+// If sysmon sees the slice for the first time, and timers will be late at the
+// next look, it only prepares that look (expectForce).
 //
 // Later looks repeat both, because the request may have hit another goroutine.
 // Returns true if there was a goroutine to ask.
@@ -62,8 +62,8 @@ struct Retaken {
   // look has to come after kForcePreemptFirstNS.
   bool forcing = false;
   bool waiting = false;  // slices are short because a goroutine waits
-  // Timers were late in the last kForcePreemptNS. A timer that repeats is then
-  // set again while all Ps are busy.
+  // Timers were late in the last kForcePreemptNS. Such a timer is often set
+  // again while all Ps are still busy.
   bool timers = false;
 };
 Retaken retake(int64_t now);

@@ -17,11 +17,10 @@ namespace gump::rt {
 //    (forcePreempt);
 //  * kShortSlice, while a goroutine that has not been preempted in place waits
 //    for a P;
-//  * kTimersDelay, for a slice after timers were late. The M that has run a
-//  late timer often
-//    sets it again, and hands its P to a goroutine that computes. If sysmon
-//    slept longer, that M would have to wake it (wakeSysmonBy). The kernel
-//    would then often let the goroutine's thread go first, for some ms.
+//  * kTimersDelay, for a slice after timers were late. Often the M that has run
+//    a late timer sets it again, and hands its P to a goroutine that computes.
+//    If sysmon slept longer, that M would have to wake it (wakeSysmonBy). Then
+//    the kernel would often run the goroutine's thread first, for some ms.
 class SleepPolicy {
  public:
   static constexpr uint32_t kShortDelay = 20;     // µs

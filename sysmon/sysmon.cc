@@ -2,9 +2,9 @@
 // scheduler cannot see while all Ms are busy, or asleep.
 //
 // It wakes every 20 µs while something happens. While nothing does, it wakes
-// ever more rarely. The delay grows to 10 ms, to 2 ms while a goroutine that
-// has not been preempted in place waits for a P, or to 1 ms while timers are
-// late (retake.h). When sysmon then
+// ever more rarely. The delay grows to 10 ms, but only to 2 ms while a
+// goroutine that has not been preempted in place waits for a P, and only to
+// 1 ms for a slice after timers were late (sleep_policy.h). When sysmon then
 // finds every P idle, it sleeps for up to a minute, until it is told that work
 // has begun again. It does not sleep so long in every short pause of the work,
 // because waking it costs more than such a sleep would save.
@@ -59,8 +59,8 @@ constexpr int64_t kPollStale = 10'000'000;
 constexpr int64_t kDeepSleep = 60'000'000'000;  // ns
 // ns between checks of affinity and quota.
 constexpr int64_t kMaxProcsPeriod = 1'000'000'000;
-// ns that the kernel adds to a sleep, unless the thread has another slack
-// (prctl(2), PR_SET_TIMERSLACK) or is in a real-time class.
+// ns by which the kernel may prolong a sleep, unless the thread has another
+// slack (prctl(2), PR_SET_TIMERSLACK) or is in a real-time class.
 constexpr int64_t kTimerSlackNS = 50'000;
 // ns for which an idle thread beyond one per P is kept in case it is needed.
 constexpr int64_t kTrimPeriod = 2'000'000'000;

@@ -42,8 +42,8 @@ namespace gump::rt {
 
 namespace {
 
-// look is the first step of forcePreempt and of preemptPless; its comment is
-// below, and so is that of lookAtClock, whose look recordClock takes.
+// look is the first step of forcePreempt and of preemptPless, and recordClock
+// is a step of expectForce. Their comments are below.
 ThreadState look(M* mp, int32_t tid, ForcePreempt how);
 void recordClock(M* mp, int32_t tid);
 
@@ -93,6 +93,7 @@ M* forcePreempt(P* pp, ForcePreempt how) {
 
 void expectForce(P* pp) {
   M* mp = pp->m.load(acquire);  // pairs with acquirep
+  // With asyncpreemptoff, preemptM sends no signal.
   if (mp == nullptr || debug.asyncpreemptoff != 0) return;
   // In the scheduler, or elsewhere in the runtime: see forcePreempt.
   if (mp->curg.load(acquire) == nullptr ||  // pairs with execute
@@ -166,6 +167,8 @@ ClockLook lookAtClock(M* mp, int32_t tid, int64_t gap) {
   return {elapsed < kStaleLookNS, elapsed, known ? cpu - before : -1};
 }
 
+// recordClock only records what the next lookAtClock compares with.
+// On: any, but mp's thread.  P: either.  Locks: none.  Parks: no.
 void recordClock(M* mp, int32_t tid) {
   (void)lookAtClock(mp, tid, kForcePreemptGap);
 }
@@ -204,7 +207,7 @@ bool hasProcessor(int32_t tid) {
 // computes. (A stop of the world needs no second look in its first 20 µs, when
 // it spins.)
 //
-// kIfAsleep is asleepByClock's.
+// It is not for kIfAsleep, which has asleepByClock.
 // On: any, but mp's thread.  P: either.  Locks: none.
 // Parks: blocks the thread, briefly.
 ThreadState stateByClock(M* mp, int32_t tid, ForcePreempt how) {
@@ -235,10 +238,11 @@ ThreadState asleepByClock(const ClockLook& l) {
   return l.valid && l.used == 0 ? ThreadState::kAsleep : ThreadState::kUnknown;
 }
 
-// computesAllAlong returns true if the thread has used nearly all of the time
-// since the last look at its clock. So it does not sleep, or has slept for at
-// most an eighth of that time. (If the caller was kept from its processor
-// between the two clocks, the thread seems to have used more than all.)
+// computesAllAlong returns true if the last look at the thread's clock was at
+// most 1 ms ago, and the thread has used nearly all of the time since. So it
+// does not sleep, or has slept for at most an eighth of that time. (If the
+// caller lost its processor between reading the two clocks, the thread seems to
+// have used more than all of the time. Such a look proves nothing.)
 bool computesAllAlong(const ClockLook& l) {
   constexpr int64_t kLongestNS = 1'000'000;
   const int64_t eighth = l.elapsed / 8;
@@ -249,17 +253,17 @@ bool computesAllAlong(const ClockLook& l) {
 // look returns the state of mp's thread. It says kRunning only if the thread
 // has computed for long enough.
 //
-// A status takes the kernel some 20 us to write. sysmon asks again and again
+// The kernel takes some 20 µs to write a status. sysmon asks again and again
 // whether a thread sleeps, on a processor that the thread may need. So for
-// kIfAsleep the clock goes first: it takes less than a microsecond, and it
-// tells of a thread that computes.
+// kIfAsleep the first look is at the clock, which takes less than a microsecond
+// and shows whether the thread computes.
 //
-// The caller then sends a signal, which cuts a sleep short that has begun in
-// between. To read a status and to judge it takes longer than most threads take
-// to go to sleep. So the last look is at the clock, which takes less than a
-// microsecond. A thread that has no processor is asleep by now, or waits for a
-// processor, and a second status tells. It can go to sleep only if it gets one
-// before the signal is sent.
+// After kRunning the caller sends a signal, which cuts a sleep short that has
+// begun in between. To read a status and to judge it takes longer than most
+// threads take to go to sleep. So the last look is at the clock, too. A thread
+// that has no processor is asleep by now, or waits for a processor, and a
+// second status tells. It can go to sleep only if it gets one before the signal
+// is sent.
 // On: any, but mp's thread.  P: either.  Locks: none.
 // Parks: blocks the thread, briefly.
 ThreadState look(M* mp, int32_t tid, ForcePreempt how) {

@@ -38,7 +38,7 @@ enum class ForcePreempt : uint8_t {
 // On: any, but pp's M.  P: either.  Locks: takes sched.lock.
 // Parks: blocks the thread, briefly.
 [[nodiscard]] M* forcePreempt(P* pp, ForcePreempt how);
-// expectForce looks at the thread on pp, so that a forcePreempt that follows
+// expectForce looks at the thread on pp, so that a forcePreempt at least
 // kForcePreemptGap later can tell at once whether the thread computes.
 // On: any, but pp's M.  P: either.  Locks: none.
 // Parks: blocks the thread, briefly.

@@ -711,7 +711,7 @@ int64_t timeSleepUntil() {
 }
 
 int64_t timersTogether(int64_t first) {
-  // If so many are due together at the tops, there are more below.
+  // If the tops show so many, there are probably more below them.
   constexpr int kMany = 3;
   int64_t last = first;
   int together = 0;

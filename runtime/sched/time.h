@@ -161,18 +161,23 @@ TimerCheck timersCheck(Timers* ts, int64_t* now, bool tidy);
 // The world is stopped.
 // Locks: caller holds sched.lock.
 void timersTake(Timers* dst, Timers* src);
-// timersTogether returns the time at which an M that sleeps for timers is to
-// wake, if the earliest is due at `first`. If others are due within kTogetherNS
-// after it, that is the time of the latest of them that the tops of the heaps
-// show, or kTogetherNS after `first` if the tops show many. So timers that are
-// due one after another share a wake-up, which costs more than they do. A timer
-// that is alone is not delayed.
-// Locks: takes Timers::mu.
+// ns by which a timer may be delayed to share a wake-up with later ones.
 inline constexpr int64_t kTogetherNS = 100'000;
+// timersTogether returns when an M that sleeps for timers is to wake, if the
+// earliest timer is due at `first`. It looks at the tops of the heaps for
+// timers that are due within kTogetherNS after `first`:
+// - If there are none, the result is `first`, so a timer that is alone is not
+//   delayed.
+// - If there are a few, the result is the time of the latest of them.
+// - If there are many, it is kTogetherNS after `first`.
+// So timers that are due soon after one another share a wake-up. A wake-up
+// costs more than running a timer.
+// Locks: takes Timers::mu.
 [[nodiscard]] int64_t timersTogether(int64_t first);
-// timersDelay returns how long, in ns, an M sleeps for timers. It has stored
-// `first` in sched.pollUntil. A timer that is added between that time and
-// timersTogether does not break the poll, and is late by less than kTogetherNS.
+// timersDelay returns for how long, in ns, the calling M is to sleep in the
+// poller if the earliest timer is due at `first`. The caller has stored `first`
+// in sched.pollUntil. A timer that is added after that and is due after `first`
+// does not break the poll, so it may be late by up to kTogetherNS.
 // Locks: takes Timers::mu.
 [[nodiscard]] int64_t timersDelay(int64_t first);
 // timeSleepUntil is the earliest wakeTime of all Ps, or kMaxWhen if there is
