@@ -66,4 +66,9 @@ if(GUMP_INSTALL_TOOLS)
   install(TARGETS gump_trace RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/gump)
   configure_file(${CMAKE_CURRENT_LIST_DIR}/gump.1.in ${PROJECT_BINARY_DIR}/gump.1 @ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/gump.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  # The completion of shells asks the command that is typed, so the files also serve tools/gump of a clone. These folders are
+  # those in which the three shells of Debian look.
+  install(FILES tools/completion/gump.bash RENAME gump DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES tools/completion/_gump DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
+  install(FILES tools/completion/gump.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 endif()
