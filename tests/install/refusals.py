@@ -110,6 +110,12 @@ def main():
         if not any(re.search(rf'INTERFACE_{of}_OPTIONS "[^"]*-fsanitize=thread', text) for text in exported):
             bad += 1
             print(f"a library with ThreadSanitizer does not give its {of} option to programs; exit code {code}, {errors}")
+    for module in ("gump", "gump-static"):
+        file = WORK / "build" / f"{module}.pc"
+        for of in ("Cflags", "Libs"):
+            if not re.search(rf"^{of}: .* -fsanitize=thread( |$)", file.read_text(), re.M):
+                bad += 1
+                print(f"{file.name} of a library with ThreadSanitizer does not have its option in {of}")
     # A warning of a compiler that the tests do not use, or of the user's own flags, stops no build of the preset release.
     newer = [old("newer_g++", "g++", "-U__GNUC__ -D__GNUC__=99")]
     for what, options, expected in [(CXX, [], is_tested(CXX)), ("a newer g++", newer, False),
@@ -120,7 +126,10 @@ def main():
         if code != 0 or not strict or set(strict) != {expected}:
             bad += 1
             print(f"{what}: {sum(strict)} of {len(strict)} sources have -Werror; exit code {code}, {errors}")
-    print(f"refusals: {len(cases) + 4} cases, {bad} problems")
+    if "sanitize" in (WORK / "build/gump.pc").read_text():
+        bad += 1
+        print("gump.pc of a library without a sanitizer names one")
+    print(f"refusals: {len(cases) + 7} cases, {bad} problems")
     return 1 if bad else 0
 
 
