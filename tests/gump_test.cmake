@@ -400,6 +400,9 @@ function(gump_install_tests)
   add_test(NAME install/refusals COMMAND ${CMAKE_CURRENT_LIST_DIR}/install/refusals.py
     ${PROJECT_SOURCE_DIR} ${CMAKE_CXX_COMPILER} ${PROJECT_BINARY_DIR}/install_test/refusals)
   set_tests_properties(install/refusals PROPERTIES LABELS install TIMEOUT ${gump_test_idle_timeout})
+  add_test(NAME install/layouts COMMAND ${CMAKE_CURRENT_LIST_DIR}/install/check_layouts.py
+    ${PROJECT_BINARY_DIR}/install_test/layouts ${CMAKE_CXX_COMPILER} clang++)
+  set_tests_properties(install/layouts PROPERTIES LABELS install TIMEOUT ${gump_test_idle_timeout} SKIP_RETURN_CODE 77)
   add_test(NAME install/flags COMMAND ${CMAKE_CURRENT_LIST_DIR}/flags/check_flags.py)
   set_tests_properties(install/flags PROPERTIES LABELS install TIMEOUT ${gump_test_idle_timeout} SKIP_RETURN_CODE 77 COST ${gump_test_first})
   gump_long(install/flags)

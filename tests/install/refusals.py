@@ -8,6 +8,7 @@ version macros of an old one. The other cases hide a package from CMake, or name
 with the file that the installation gets. tests/flags has the same for the headers.
 """
 
+import json
 import pathlib
 import re
 import shutil
@@ -27,6 +28,13 @@ def old(name, compiler, macros):
     path.write_text(f'#!/bin/sh\nexec {shutil.which(compiler)} {macros} "$@"\n')
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return f"-DCMAKE_CXX_COMPILER={path}"
+
+
+def is_tested(compiler):
+    """Whether versions.md has this compiler in the row of the library."""
+    macros = subprocess.run([compiler, "-dM", "-E", "-x", "c++", "/dev/null"], capture_output=True, text=True, check=True).stdout
+    clang = re.search(r"^#define __clang_major__ (\d+)", macros, re.M)
+    return clang[1] == "14" if clang else "#define __GNUC__ 12\n" in macros
 
 
 def configure(source, *options):
@@ -102,7 +110,26 @@ def main():
         if not any(re.search(rf'INTERFACE_{of}_OPTIONS "[^"]*-fsanitize=thread', text) for text in exported):
             bad += 1
             print(f"a library with ThreadSanitizer does not give its {of} option to programs; exit code {code}, {errors}")
-    print(f"refusals: {len(cases) + 1} cases, {bad} problems")
+    for module in ("gump", "gump-static"):
+        file = WORK / "build" / f"{module}.pc"
+        for of in ("Cflags", "Libs"):
+            if not re.search(rf"^{of}: .* -fsanitize=thread( |$)", file.read_text(), re.M):
+                bad += 1
+                print(f"{file.name} of a library with ThreadSanitizer does not have its option in {of}")
+    # A warning of a compiler that the tests do not use, or of the user's own flags, stops no build of the preset release.
+    newer = [old("newer_g++", "g++", "-U__GNUC__ -D__GNUC__=99")]
+    for what, options, expected in [(CXX, [], is_tested(CXX)), ("a newer g++", newer, False),
+                                    (f"{CXX} with flags", ["-DCMAKE_CXX_FLAGS=-Weffc++"], False)]:
+        code, errors = configure(SOURCE, *options, "-DGUMP_WERROR=TESTED", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON")
+        strict = [" -Werror " in c["command"] for c in json.loads((WORK / "build/compile_commands.json").read_text())
+                  if c["file"].startswith(f"{SOURCE}/runtime/") and c["file"].endswith(".cc")]
+        if code != 0 or not strict or set(strict) != {expected}:
+            bad += 1
+            print(f"{what}: {sum(strict)} of {len(strict)} sources have -Werror; exit code {code}, {errors}")
+    if "sanitize" in (WORK / "build/gump.pc").read_text():
+        bad += 1
+        print("gump.pc of a library without a sanitizer names one")
+    print(f"refusals: {len(cases) + 7} cases, {bad} problems")
     return 1 if bad else 0
 
 

@@ -33,3 +33,8 @@ fi
 GUMP_TRACE=$work/consumer.trace "$work/consumer/consumer"
 "$work/prefix/bin/gump" trace -o "$work/consumer.html" "$work/consumer.trace"
 grep -q '</html>' "$work/consumer.html"
+for shell in bash zsh fish; do
+  status=0
+  "$source/tests/tools/commands/complete_test.py" $shell "$work/prefix" || status=$?
+  [ $status = 0 ] || [ $status = 77 ]
+done

@@ -79,6 +79,7 @@ grep -q 'libgump.so' "$root/project/default/CMakeFiles/hello.dir/link.txt"
 in_root env GUMP_TRACE=/tmp/hello.trace /project/shared/hello
 in_root gump trace /tmp/hello.trace
 grep -q '</html>' "$root/tmp/hello.html"
+in_root bash -c '. /usr/share/bash-completion/completions/gump; COMP_WORDS=(gump ver); COMP_CWORD=1; _gump; [ "${COMPREPLY[*]}" = version ]'
 
 # Nothing is left.
 # shellcheck disable=SC2086  # the names are words

@@ -1,4 +1,5 @@
-# Completion of tools/gump for bash: source this file. `gump complete` knows what there is.
+# Completion of tools/gump, and of an installed gump, for bash: source this file. The command that is typed knows what there
+# is (`gump complete`).
 _gump() {
   local gump=${COMP_WORDS[0]/#\~/$HOME} word=${COMP_WORDS[COMP_CWORD]} line candidates=()
   COMPREPLY=()

@@ -1,5 +1,5 @@
-# Completion of tools/gump for fish: put this file into a directory of $fish_complete_path. `gump complete` knows what
-# there is.
+# Completion of tools/gump, and of an installed gump, for fish: put this file into a directory of $fish_complete_path. The
+# command that is typed knows what there is (`gump complete`).
 function __gump_candidates
     set -l words (commandline -opc)
     set -l word (commandline -ct)

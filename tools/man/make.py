@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes the manual page gump(1), from gump.1.in and from what `tools/gump help` prints.
+"""Writes the manual page tools-gump(1), from tools-gump.1.in and from what `tools/gump help` prints.
 
     make.py [OUT]      OUT is a file; standard output if it is missing
 
-So the page cannot say something else than the help. A text that make.py does not understand is an error.
+So the page cannot say something else than the help. gump(1), the page of the installed command, is in tools/package. A text that make.py does not understand is an error.
 """
 
 import dataclasses
@@ -88,7 +88,7 @@ def page():
     text = subprocess.run([ROOT / "tools/gump", "help"], check=True, capture_output=True, text=True).stdout
     header = (ROOT / "api/include/gump/version.h").read_text()
     version = ".".join(re.findall(r"^#define GUMP_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)$", header, re.M))
-    template = (ROOT / "tools/man/gump.1.in").read_text()
+    template = (ROOT / "tools/man/tools-gump.1.in").read_text()
     return template.replace("\n@COMMANDS@\n", f"\n.SH COMMANDS\n{commands(parse(text))}\n").replace("@VERSION@", version)
 
 
