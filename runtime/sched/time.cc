@@ -722,13 +722,17 @@ int64_t timersTogether(int64_t first) {
     if (!timerpMask.read(static_cast<uint32_t>(i)) || wakeTime(ts) > end) {
       continue;
     }
-    lock(&ts->mu);
-    // The head and its children. A stale `when` costs a wake-up, or a delay
-    // that is within the bound.
+    // If the lock is held, an M is awake and may work on this heap for long.
+    // No M polls the network while we wait, so do without this heap.
+    if (!trylock(&ts->mu)) continue;
+    // The head and its children. T1 keeps the timers, while we hold ts->mu.
     const uint32_t top = std::min(length(ts), 1 + kArity);
     for (uint32_t k = 0; k < top; k++) {
       const int64_t when = ts->heap[k].when;
       if (when <= first || when > end) continue;
+      // A timer with a mark was stopped, or its time here is stale. If it is
+      // due soon nevertheless, leaving it out costs a wake-up.
+      if (marks(ts->heap[k].timer) != 0) continue;
       last = std::max(last, when);
       together++;
     }
@@ -738,8 +742,10 @@ int64_t timersTogether(int64_t first) {
 }
 
 int64_t timersDelay(int64_t first) {
-  const int64_t left = first - nanotime();
-  return left <= 0 ? 0 : left + (timersTogether(first) - first);
+  // Read the clock last: the thread may be preempted during the look.
+  const int64_t until = timersTogether(first);
+  const int64_t now = nanotime();
+  return now < first ? until - now : 0;
 }
 
 int64_t timeAfter(int64_t now, int64_t ns) {

@@ -161,24 +161,31 @@ TimerCheck timersCheck(Timers* ts, int64_t* now, bool tidy);
 // The world is stopped.
 // Locks: caller holds sched.lock.
 void timersTake(Timers* dst, Timers* src);
-// ns by which a timer may be delayed to share a wake-up with later ones.
+// ns by which a timer may be delayed to share a wake-up with later ones. sysmon
+// wakes an M for a timer that is much later than that (kTimerLateNS).
 inline constexpr int64_t kTogetherNS = 100'000;
-// timersTogether returns when an M that sleeps for timers is to wake, if the
-// earliest timer is due at `first`. It looks at the tops of the heaps for
-// timers that are due within kTogetherNS after `first`:
+// timersTogether returns when an M that sleeps for timers is to wake, if no
+// timer that it knows of is due before `first`. It looks at the tops of the
+// heaps for timers that are due within kTogetherNS after `first`:
 // - If there are none, the result is `first`, so a timer that is alone is not
 //   delayed.
 // - If there are a few, the result is the time of the latest of them.
 // - If there are many, it is kTogetherNS after `first`.
 // So timers that are due soon after one another share a wake-up. A wake-up
 // costs more than running a timer.
-// Locks: takes Timers::mu.
+//
+// The look is a guess: it leaves out timers with marks, timers further down,
+// and heaps that are locked. A wrong guess costs a wake-up, or a delay.
+// Whatever it finds, the result is from `first` to kTogetherNS after it. Locks:
+// tries Timers::mu.
 [[nodiscard]] int64_t timersTogether(int64_t first);
 // timersDelay returns for how long, in ns, the calling M is to sleep in the
-// poller if the earliest timer is due at `first`. The caller has stored `first`
-// in sched.pollUntil. A timer that is added after that and is due after `first`
-// does not break the poll, so it may be late by up to kTogetherNS.
-// Locks: takes Timers::mu.
+// poller if no timer that it knows of is due before `first`. The caller has
+// stored `first` in sched.pollUntil, and not the time at which the sleep ends:
+// - A timer that is added later and is due before `first` breaks the poll.
+// - One that is due at `first` or after it does not, and may find the M asleep
+//   for up to kTogetherNS after its time, but not longer.
+// Locks: tries Timers::mu.
 [[nodiscard]] int64_t timersDelay(int64_t first);
 // timeSleepUntil is the earliest wakeTime of all Ps, or kMaxWhen if there is
 // none.

@@ -11,6 +11,7 @@
 #include "runtime/sched/proc.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/stw.h"
+#include "runtime/sched/time.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/wait/sema.h"
 #include "tests/model/model.h"
@@ -363,6 +364,57 @@ void timers() {
   });
 }
 
+// Timers that are due soon after one another share a wake-up. None of them may
+// be later than kTogetherNS for that:
+//  * Two are due within that time after the first, and one after it.
+//  * Another thread adds one that is due before the first, or one that is due
+//    soon after the first and does not break the poll.
+constexpr int64_t kShare = rt::kTogetherNS;
+constexpr int64_t kFirst = 20 * kShare;
+rt::Timer shared[4];
+int firedShared;
+
+void checkShared(int64_t when) {
+  const int64_t late = rt::nanotime() - when;
+  check(late >= 0, "a timer was early");
+  check(late <= kShare, "a timer was later than kTogetherNS");
+}
+
+void startShared(int i, int64_t after) {
+  shared[i].f = [](void*, uint64_t, int64_t when) {
+    checkShared(when);
+    firedShared++;
+  };
+  rt::M* mp = rt::acquirem();
+  rt::timerStart(&shared[i], begin + after);
+  rt::releasem(mp);
+}
+
+void timersTogether() {
+  onPlainThread([] { begin = rt::nanotime(); });
+  plainThread("sleeper", [] {
+    startG([] {
+      const int64_t when = begin + kFirst + kShare * 8 / 10;
+      rt::timeSleep(when - rt::nanotime());
+      checkShared(when);
+    });
+  });
+  plainThread("first", [] {
+    startShared(0, kFirst);
+    startShared(1, kFirst + kShare * 4 / 10);
+    startShared(2, kFirst + kShare * 16 / 10);
+  });
+  plainThread("other", [] {
+    startShared(3, choose(2) == 1 ? kFirst + kShare * 6 / 10
+                                  : kFirst - kShare * 9 / 10);
+  });
+}
+
+void allShared() {
+  allRan<1>();
+  check(firedShared == 4, "a timer has not fired");
+}
+
 // ---- The table --------------------------------------------------------------
 
 // row adds what all of them have in common.
@@ -488,6 +540,13 @@ const Registered kModels[] = {
          .setup = timers,
          .finish = allRan<2>,
          .quick = {1, 1, 300},
+         .full = {2, 1, 5000, 1}}),
+    row({.name = "sched_timer_together",
+         .about = "timers share a wake-up; another thread adds one",
+         .setup = timersTogether,
+         .finish = allShared,
+         .hasty = false,
+         .quick = {0, 0, 3000},
          .full = {2, 1, 5000, 1}}),
 };
 

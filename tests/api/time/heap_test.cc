@@ -104,6 +104,36 @@ TEST_P(TimeHeapTest, TimersThatAreDueTogetherShareAWakeUp) {
   });
 }
 
+TEST_P(TimeHeapTest, StoppedTimersDoNotDelayATimerThatIsAlone) {
+  Run([] {
+    std::vector<time::Timer> timers;
+    for (int i = 0; i < 4; i++) {
+      timers.push_back(time::AfterFunc(kNever, [] {}));
+    }
+    for (int i = 1; i < 4; i++)
+      EXPECT_TRUE(timers[static_cast<size_t>(i)].Stop());
+    EXPECT_EQ(TogetherNS(), 0);
+    EXPECT_TRUE(timers[0].Stop());
+  });
+}
+
+TEST_P(TimeHeapTest, TheDelayEndsAtTheLatestTime) {
+  Run([] {
+    const auto last = time::AfterFunc(absl::InfiniteDuration(), [] {});
+    rt::M* mp = rt::acquirem();
+    const int64_t end = rt::timersTogether(rt::kMaxWhen);
+    const int64_t before = rt::timersTogether(rt::kMaxWhen - 1);
+    const int64_t delay = rt::timersDelay(rt::kMaxWhen - 1);
+    const int64_t none = rt::timersDelay(1);
+    rt::releasem(mp);
+    EXPECT_EQ(end, rt::kMaxWhen);
+    EXPECT_EQ(before, rt::kMaxWhen);
+    EXPECT_GT(delay, 0);
+    EXPECT_EQ(none, 0) << "the first is due";
+    EXPECT_TRUE(last.Stop());
+  });
+}
+
 // ---- Timers
 
 TEST_P(TimeHeapTest, TimersStayUntilTheyAreStopped) {
