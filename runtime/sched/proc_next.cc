@@ -18,13 +18,54 @@ namespace gump::rt {
 
 namespace {
 
+// makeCurrent is the end of execute.
+// On: g0, or user.
+GUMP_ALWAYS_INLINE G* makeCurrent(G* gp, M* mp, P* pp, bool inheritTime) {
+  mp->curg.store(gp, release);  // pairs with the acquire in preemptone
+  gp->m = mp;
+  casgstatus(gp, kGrunnable, kGrunning);
+  if (inheritTime) {
+    // A request to yield belongs to the time slice, so it is inherited with it.
+    // If it were not, goroutines that ready each other would lose the request
+    // between them, and all others would keep waiting.
+    gp->preempt.store(pp->preempt.load(relaxed), relaxed);  // best effort
+  } else {
+    pp->preempt.store(false, relaxed);  // best effort: requests are repeated
+    gp->preempt.store(false, relaxed);
+    // Written by us; sysmon only compares values.
+    pp->schedtick.store(pp->schedtick.load(relaxed) + 1, relaxed);
+  }
+  return gp;
+}
+
+// makeTracked is makeCurrent if a measurement is to begin.
+// On: g0, or user.
+GUMP_NOINLINE G* makeTracked(G* gp, M* mp, P* pp, bool inheritTime) {
+  const uint8_t weight = trackBegin(mp, pp);
+  trackNext(makeCurrent(gp, mp, pp, inheritTime), weight);
+  return gp;
+}
+
+// executeHere is execute on M mp, whose P is pp.
+// On, P, Locks, Parks: as execute.
+GUMP_ALWAYS_INLINE G* executeHere(G* gp, M* mp, P* pp, bool inheritTime) {
+  if (GUMP_UNLIKELY(gp->special) && !groupAdmit(gp)) return nullptr;
+  if (gp->stack.lo == 0 && GUMP_UNLIKELY(!bindStack(pp, gp))) return nullptr;
+  // Before the stores in makeCurrent. The P may be taken from outside while gp
+  // runs, and then only these stores order us and the next owner of the P.
+  if (GUMP_UNLIKELY(--pp->untilTracked == 0)) {
+    return makeTracked(gp, mp, pp, inheritTime);
+  }
+  return makeCurrent(gp, mp, pp, inheritTime);
+}
+
 // Unless they say otherwise, these functions have this context:
 // On: user.  P: needed; m.locks is 1.  Locks: none.  Parks: no.
 
 // headOfQueue returns the G that findWithP would take from the queues of pp.
 // With more than one P, a thief may steal it meanwhile. Returns nullptr if the
 // queues are empty, or if the global queue goes first.
-G* headOfQueue(const P* pp) {
+GUMP_ALWAYS_INLINE G* headOfQueue(const P* pp) {
   if (pp->schedtick.load(relaxed) % 61 == 0) {
     if (pp->yielded.head != nullptr) return pp->yielded.head;
     if (sched.runqsize.load(relaxed) != 0) return nullptr;
@@ -75,14 +116,14 @@ GUMP_ALWAYS_INLINE G* takeNextLocal(M* mp) {
                      ? RunqGet{popYielded(pp, /*adopt=*/false), false}
                      : runqget(pp);
   if (GUMP_UNLIKELY(next.gp == nullptr)) return nullptr;  // stolen
-  if (GUMP_UNLIKELY(!canResumeNow(pp, next.gp))) {
+  if (GUMP_UNLIKELY(next.gp != head && !canResumeNow(pp, next.gp))) {
     // This is not the G that we looked at. It goes to the global queue, so it
     // loses its place but is found again.
     LockScope l(&sched.lock);
     globrunqput(next.gp);
     return nullptr;
   }
-  return execute(next.gp, next.inheritTime);
+  return executeHere(next.gp, mp, pp, next.inheritTime);
 }
 
 // takeHeadRecorded is directNext if P::records is not 0.
@@ -101,6 +142,11 @@ GUMP_NOINLINE G* takeHeadRecorded(M* mp) {
 }
 
 }  // namespace
+
+G* execute(G* gp, bool inheritTime) {
+  M* mp = getg()->m;
+  return executeHere(gp, mp, mp->p, inheritTime);
+}
 
 bool nothingElseToRun(const M* mp) {
   P* pp = mp->p;
