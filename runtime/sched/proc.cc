@@ -325,7 +325,10 @@ bool ringTurn(P* pp) {
 }
 
 G* globalOne(P* pp) {
-  if (soleP()) return popYielded(pp, /*adopt=*/true);
+  if (soleP()) {
+    adoptGlobal(pp);
+    return popYielded(pp);
+  }
   if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return nullptr;
   LockScope l(&sched.lock);
   G* gp = globrunqget(nodeOf(pp));
@@ -333,7 +336,10 @@ G* globalOne(P* pp) {
 }
 
 G* globalBatch(P* pp) {
-  if (soleP()) return popYielded(pp, /*adopt=*/true);
+  if (soleP()) {
+    adoptGlobal(pp);
+    return popYielded(pp);
+  }
   if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return nullptr;
   SchedNode* np = &sched.nodes[0];
   if (severalNodes()) {

@@ -27,6 +27,7 @@
 #include <cstdint>
 
 #include "gump/internal/linkname.h"
+#include "runtime/diag/trace.h"
 #include "runtime/sched/gqueue.h"
 #include "runtime/sched/netpoll.h"
 #include "runtime/sched/runtime2.h"
@@ -149,6 +150,16 @@ uint32_t readgstatus(const G* gp);
 // casgstatus moves gp along one edge of the diagram in g.h, or throws.
 // It waits while another thread holds the scan bit.
 void casgstatus(G* gp, uint32_t oldval, uint32_t newval);
+// isPlain tells whether casgstatus would only store the new status: gp has
+// status oldval and no hidden bit, and no trace or profile is told. gp is the
+// caller's, and oldval is not one in which a scanner may lock it (kGwaiting,
+// kGsyscall). The paths of a switch then store the status themselves, and are
+// so short that they save no registers.
+[[nodiscard]] GUMP_ALWAYS_INLINE bool isPlain(const G* gp, uint32_t oldval) {
+  // The models check casgstatus. Acquire as there.
+  return !kModelBuild && traceHints() == 0 &&
+         gp->atomicstatus.load(acquire) == oldval;
+}
 // setgstatus is casgstatus without an event of the execution trace.
 void setgstatus(G* gp, uint32_t oldval, uint32_t newval);
 // castogscanstatus sets the scan bit on a waiting or syscall G. Returns false

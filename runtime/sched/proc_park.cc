@@ -196,10 +196,12 @@ GUMP_NOINLINE void parkForeign(G* gp, bool (*unlockf)(G*, void*), void* lock) {
 // On: user.  P: needed; m.locks is 1.  Locks: commit's.  Parks: yes.
 GUMP_ALWAYS_INLINE void switchTo(G* gp, M* mp, G* next,
                                  void (*commit)(G*, M*)) {
-  gp->eh = *mp->eh;
-  *mp->eh = next->eh;
-  gp->savedErrno = *mp->errnoAddr;
-  *mp->errnoAddr = next->savedErrno;
+  EhGlobals* eh = mp->eh;
+  int* errnoAddr = mp->errnoAddr;
+  gp->eh = *eh;
+  *eh = next->eh;
+  gp->savedErrno = *errnoAddr;
+  *errnoAddr = next->savedErrno;
   if (GUMP_UNLIKELY(gp->unguarded)) stackCheckCanary(gp);
   checkSP(gp, reinterpret_cast<uintptr_t>(__builtin_frame_address(0)));
   gumpSwitch(gp, next, commit);
@@ -208,16 +210,39 @@ GUMP_ALWAYS_INLINE void switchTo(G* gp, M* mp, G* next,
 // gumpSwitch calls parkCommit or yieldCommit to publish gp.
 // On: user, the stack of the next goroutine.  P: needed; m.locks is 1.
 // Locks: unlockf's; take sched.lock.  Parks: no.
-void parkCommit(G* gp, M* mp) {
+// Their usual cases keep no value across a call, and save no registers.
+GUMP_NOINLINE void parkCommitInGeneral(G* gp, M* mp) {
   casgstatus(gp, kGrunning, kGwaiting);
   gp->m = nullptr;
   if (!mp->waitunlockf(gp, mp->waitlock)) {
     fatalthrow("goparkcommit: unlockf refused");
   }
 }
+void parkCommit(G* gp, M* mp) {
+  if (GUMP_UNLIKELY(!isPlain(gp, kGrunning))) {
+    parkCommitInGeneral(gp, mp);
+    return;
+  }
+  gp->atomicstatus.store(kGwaiting, release);  // as in casgstatus
+  gp->m = nullptr;
+  if (!mp->waitunlockf(gp, mp->waitlock)) {
+    fatalthrow("goparkcommit: unlockf refused");
+  }
+}
 
-void yieldCommit(G* gp, M* mp) {
+GUMP_NOINLINE void yieldCommitInGeneral(G* gp, M* mp) {
   casgstatus(gp, kGrunning, kGrunnable);
+  gp->m = nullptr;
+  adoptGlobal(mp->p);
+  pushYielded(mp->p, gp);
+}
+void yieldCommit(G* gp, M* mp) {
+  if (GUMP_UNLIKELY(!isPlain(gp, kGrunning) ||
+                    sched.runqsize.load(relaxed) != 0)) {  // as adoptGlobal
+    yieldCommitInGeneral(gp, mp);
+    return;
+  }
+  gp->atomicstatus.store(kGrunnable, release);  // as in casgstatus
   gp->m = nullptr;
   pushYielded(mp->p, gp);
 }
@@ -248,7 +273,9 @@ bool parkunlock(G*, void* l)
 // On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread.
 GUMP_ALWAYS_INLINE G* queueYielded(G* gp) {
   if (soleP()) {
-    pushYielded(getg()->m->p, gp);
+    P* pp = getg()->m->p;
+    adoptGlobal(pp);
+    pushYielded(pp, gp);
     return schedule();
   }
   {
@@ -531,7 +558,7 @@ void gosched() noexcept {
     goschedSpecial(gp);
     return;
   }
-  M* mp = acquirem();
+  M* mp = acquirem(gp->m);
   if (GUMP_UNLIKELY(mp->p == nullptr)) {  // in a declared call
     releasem(mp);
     osyield();
