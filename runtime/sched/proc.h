@@ -27,7 +27,6 @@
 #include <cstdint>
 
 #include "gump/internal/linkname.h"
-#include "runtime/diag/trace.h"
 #include "runtime/sched/gqueue.h"
 #include "runtime/sched/netpoll.h"
 #include "runtime/sched/runtime2.h"
@@ -150,16 +149,6 @@ uint32_t readgstatus(const G* gp);
 // casgstatus moves gp along one edge of the diagram in g.h, or throws.
 // It waits while another thread holds the scan bit.
 void casgstatus(G* gp, uint32_t oldval, uint32_t newval);
-// isPlain tells whether casgstatus would only store the new status: gp has
-// status oldval and no hidden bit, and no trace or profile is told. gp is the
-// caller's, and oldval is not one in which a scanner may lock it (kGwaiting,
-// kGsyscall). The paths of a switch then store the status themselves, and are
-// so short that they save no registers.
-[[nodiscard]] GUMP_ALWAYS_INLINE bool isPlain(const G* gp, uint32_t oldval) {
-  // The models check casgstatus. Acquire as there.
-  return !kModelBuild && traceHints() == 0 &&
-         gp->atomicstatus.load(acquire) == oldval;
-}
 // setgstatus is casgstatus without an event of the execution trace.
 void setgstatus(G* gp, uint32_t oldval, uint32_t newval);
 // castogscanstatus sets the scan bit on a waiting or syscall G. Returns false
@@ -208,6 +197,10 @@ bool goparkthread(Mutex* l, WaitReason reason, int64_t when,
 // it goes to the tail of the global queue.
 // On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
 void goready(G* gp);
+// readyAndRelease is goready, and then releasem(mp), for a gp that is not
+// special. The caller has called acquirem.
+// On: any, m.locks > 0.  P: either.  Locks: takes sched.lock.  Parks: no.
+void readyAndRelease(M* mp, G* gp);
 // goreadyQuiet is goready for timers. If there is a P here, it does not wake an
 // M for gp, because the owner of the P is about to schedule, or calls wakep.
 // On: any, m.locks > 0.  P: either.  Locks: takes sched.lock.  Parks: no.

@@ -6,6 +6,7 @@
 // schedule finds the next one. So this file must know every reason for which
 // findRunnable would do anything else than take a G from the queues.
 #include "runtime/diag/fuzzsched.h"
+#include "runtime/diag/trace.h"
 #include "runtime/sched/mfinal.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"

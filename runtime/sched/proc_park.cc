@@ -23,6 +23,7 @@
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
 #include "runtime/diag/parklocks.h"
+#include "runtime/diag/trace.h"
 #include "runtime/sched/deadlock.h"
 #include "runtime/sched/extram.h"
 #include "runtime/sched/fork.h"
@@ -207,7 +208,7 @@ GUMP_ALWAYS_INLINE void switchTo(G* gp, M* mp, G* next,
   gumpSwitch(gp, next, commit);
 }
 
-// gumpSwitch calls parkCommit or yieldCommit to publish gp.
+// gumpSwitch calls parkCommit, unlockCommit or yieldCommit to publish gp.
 // On: user, the stack of the next goroutine.  P: needed; m.locks is 1.
 // Locks: unlockf's; take sched.lock.  Parks: no.
 // Their usual cases keep no value across a call, and save no registers.
@@ -229,11 +230,20 @@ void parkCommit(G* gp, M* mp) {
     fatalthrow("goparkcommit: unlockf refused");
   }
 }
+// unlockCommit is parkCommit for goparkunlock.
+void unlockCommit(G* gp, M* mp) ABSL_NO_THREAD_SAFETY_ANALYSIS {  // parkunlock
+  if (GUMP_UNLIKELY(!isPlain(gp, kGrunning))) {
+    parkCommitInGeneral(gp, mp);
+    return;
+  }
+  gp->atomicstatus.store(kGwaiting, release);  // as in casgstatus
+  gp->m = nullptr;
+  unlock(static_cast<Mutex*>(mp->waitlock));
+}
 
 GUMP_NOINLINE void yieldCommitInGeneral(G* gp, M* mp) {
   casgstatus(gp, kGrunning, kGrunnable);
   gp->m = nullptr;
-  adoptGlobal(mp->p);
   pushYielded(mp->p, gp);
 }
 void yieldCommit(G* gp, M* mp) {
@@ -244,7 +254,7 @@ void yieldCommit(G* gp, M* mp) {
   }
   gp->atomicstatus.store(kGrunnable, release);  // as in casgstatus
   gp->m = nullptr;
-  pushYielded(mp->p, gp);
+  pushYieldedHere(mp->p, gp);
 }
 
 // yieldSole is gosched with one P, if directNext finds the next goroutine.
@@ -273,9 +283,7 @@ bool parkunlock(G*, void* l)
 // On: g0.  P: needed.  Locks: takes sched.lock.  Parks: blocks the thread.
 GUMP_ALWAYS_INLINE G* queueYielded(G* gp) {
   if (soleP()) {
-    P* pp = getg()->m->p;
-    adoptGlobal(pp);
-    pushYielded(pp, gp);
+    pushYielded(getg()->m->p, gp);
     return schedule();
   }
   {
@@ -403,6 +411,23 @@ GUMP_ALWAYS_INLINE bool parkEntry(G* gp, M* mp, bool (*unlockf)(G*, void*),
   return true;
 }
 
+// parkDirectly parks the current goroutine, and switches straight to the next
+// one if there is an obvious one. Then `commit` publishes the goroutine.
+// On, Locks, Parks: as gopark.
+GUMP_ALWAYS_INLINE void parkDirectly(bool (*unlockf)(G*, void*), void* lock,
+                                     WaitReason reason,
+                                     void (*commit)(G*, M*)) {
+  G* gp = getg();
+  M* mp = gp->m;
+  if (!parkEntry(gp, mp, unlockf, lock, reason, /*commits=*/true)) return;
+  G* next = kSanitizerBuild ? nullptr : directNext(mp);
+  if (next == nullptr) {
+    gumpMcall(park_m);
+  } else {
+    switchTo(gp, mp, next, commit);
+  }
+}
+
 }  // namespace
 
 void gopark(bool (*unlockf)(G*, void*), void* lock, WaitReason reason) {
@@ -413,19 +438,11 @@ void gopark(bool (*unlockf)(G*, void*), void* lock, WaitReason reason) {
 }
 
 void goparkcommit(bool (*unlockf)(G*, void*), void* lock, WaitReason reason) {
-  G* gp = getg();
-  M* mp = gp->m;
-  if (!parkEntry(gp, mp, unlockf, lock, reason, /*commits=*/true)) return;
-  G* next = kSanitizerBuild ? nullptr : directNext(mp);
-  if (next == nullptr) {
-    gumpMcall(park_m);
-  } else {
-    switchTo(gp, mp, next, parkCommit);
-  }
+  parkDirectly(unlockf, lock, reason, parkCommit);
 }
 
 void goparkunlock(Mutex* l, WaitReason reason) {
-  goparkcommit(parkunlock, l, reason);
+  parkDirectly(parkunlock, l, reason, unlockCommit);
 }
 
 // The thread is not M::asleep, because it wakes up by itself:
@@ -497,12 +514,49 @@ GUMP_NOINLINE bool readySpecial(G* gp) {
 }
 }  // namespace
 
-void goready(G* gp) {
-  if (GUMP_UNLIKELY(gp->special) && readySpecial(gp)) return;
-  M* mp = acquirem();  // keep the P between here and runqput
+namespace {
+// The ends of readyAndRelease. The first is for all cases. The second passes
+// the place of the old runnext on, and the third wakes an M if one is needed.
+// On: any, m.locks > 0.  P: either.  Locks: take sched.lock.  Parks: no.
+GUMP_NOINLINE void readyInGeneral(M* mp, G* gp) {
   ready(mp, gp);
   wakep();
   releasem(mp);
+}
+GUMP_NOINLINE void kickAndRelease(M* mp, G* old) {
+  runqput(mp->p, old, /*next=*/false);
+  wakep();
+  releasem(mp);
+}
+GUMP_NOINLINE void wakeAndReleaseM(M* mp) {
+  wakep();
+  releasem(mp);
+}
+}  // namespace
+
+void readyAndRelease(M* mp, G* gp) {
+  P* pp = mp->p;
+  // With a P, we need not compete for the status with a scanner, if there is
+  // none (casgstatus).
+  if (GUMP_UNLIKELY(pp == nullptr || pp->fuzz != 0 ||
+                    scanners.load(acquire) != 0 || !isPlain(gp, kGwaiting))) {
+    readyInGeneral(mp, gp);
+    return;
+  }
+  gp->atomicstatus.store(kGrunnable, release);  // as in casgstatus
+  G* old = swapRunnext(pp, gp);
+  if (old != nullptr) {
+    kickAndRelease(mp, old);
+  } else if (soleP()) {
+    releasem(mp);  // see wakep
+  } else {
+    wakeAndReleaseM(mp);
+  }
+}
+
+void goready(G* gp) {
+  if (GUMP_UNLIKELY(gp->special) && readySpecial(gp)) return;
+  readyAndRelease(acquirem(), gp);  // keeps the P until it is queued
 }
 
 void goreadyQuiet(G* gp) {

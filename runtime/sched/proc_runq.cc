@@ -36,16 +36,8 @@ void runqput(P* pp, G* gp, bool next) {
 }
 
 void runqputNow(P* pp, G* gp, bool next) {
-  if (next && soleP()) {
-    G* old = pp->runnext.load(relaxed);  // written by us only
-    pp->runnext.store(gp, relaxed);      // read by us only
-    if (old == nullptr) return;
-    gp = old;
-  } else if (next) {
-    // seq_cst: this publishes gp, and the load of nmspinning in wakep must not
-    // pass it (see wakep). It also pairs with the acquire-cas in runqgrab, so
-    // that the thief sees *gp.
-    gp = pp->runnext.xchg(gp, seq_cst);
+  if (next) {
+    gp = swapRunnext(pp, gp);
     if (gp == nullptr) return;
     // Move the old runnext to the ring. Meanwhile it is in neither place, but
     // runnext is not null, so the P does not look empty (runqempty).
@@ -254,6 +246,11 @@ GUMP_NOINLINE void adoptGlobal(P* pp) {
   const int32_t n = np->runq.size;
   pp->yielded.pushBackAll(&np->runq);
   globrunqchanged(np, -n);
+}
+
+void pushYielded(P* pp, G* gp) {
+  adoptGlobal(pp);
+  pushYieldedHere(pp, gp);
 }
 
 void flushYielded(P* pp) {

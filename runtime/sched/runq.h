@@ -37,6 +37,9 @@ struct RunqGet {
   bool inheritTime;
 };
 [[nodiscard]] RunqGet runqget(P* pp);
+// swapRunnext puts gp into runnext, and returns the G that was there, which is
+// in no queue then.
+[[nodiscard]] G* swapRunnext(P* pp, G* gp);
 // takeRunnext and takeRingHead are the two halves of runqget. They take the G
 // that the caller has read from runnext, or from the slot at head h, or return
 // false if a thief has taken it.
@@ -62,14 +65,15 @@ inline bool soleP() { return gomaxprocs.load(relaxed) == 1; }
 // pp->yielded is for a sole P.
 //  * adoptGlobal appends the rest of the global queue to yielded. If it reads a
 //    stale zero, that only delays the move.
-//  * pushYielded queues gp at the tail of yielded. After adoptGlobal, that is
-//    the tail of the global queue.
+//  * pushYielded queues gp at the tail of the global queue, all of which is
+//    then in yielded. pushYieldedHere is pushYielded if there is no rest.
 //  * popYielded takes from the head of yielded. Returns nullptr if it is empty.
 //  * flushYielded moves yielded to the front of the global queue.
-// Locks: adoptGlobal takes sched.lock unless that queue is empty. flushYielded
-// takes it unless yielded is empty.
+// Locks: adoptGlobal and pushYielded take sched.lock unless that rest is empty.
+// flushYielded takes it unless yielded is empty.
 void adoptGlobal(P* pp);
 void pushYielded(P* pp, G* gp);
+void pushYieldedHere(P* pp, G* gp);
 [[nodiscard]] G* popYielded(P* pp);
 void flushYielded(P* pp);
 // The global queue has a queue for each node. globrunqput and globrunqputbatch
@@ -112,6 +116,18 @@ GUMP_ALWAYS_INLINE void lookAhead(const G* n1, const G* n2) {
   prefetch(reinterpret_cast<const char*>(n2) + kCacheLine);
 }
 
+GUMP_ALWAYS_INLINE G* swapRunnext(P* pp, G* gp) {
+  if (soleP()) {
+    G* old = pp->runnext.load(relaxed);  // written by us only
+    pp->runnext.store(gp, relaxed);      // read by us only
+    return old;
+  }
+  // seq_cst: this publishes gp, and the load of nmspinning in wakep must not
+  // pass it (see wakep). It also pairs with the acquire-cas in runqgrab, so
+  // that the thief sees *gp.
+  return pp->runnext.xchg(gp, seq_cst);
+}
+
 GUMP_ALWAYS_INLINE bool takeRunnext(P* pp, G* next) {
   if (soleP()) {
     pp->runnext.store(nullptr, relaxed);
@@ -138,13 +154,13 @@ GUMP_ALWAYS_INLINE bool takeRingHead(P* pp, uint32_t h) {
 
 GUMP_ALWAYS_INLINE G* popYielded(P* pp) {
   G* gp = pp->yielded.pop();
-  pp->nyielded.store(pp->yielded.size, relaxed);  // a hint for others
+  pp->nyielded.store(pp->yielded.size, relaxed);            // a hint for others
   const G* next = gp != nullptr ? gp->schedlink : nullptr;  // the head now
   if (next != nullptr) lookAhead(next, next->schedlink);
   return gp;
 }
 
-GUMP_ALWAYS_INLINE void pushYielded(P* pp, G* gp) {
+GUMP_ALWAYS_INLINE void pushYieldedHere(P* pp, G* gp) {
   pp->yielded.pushBack(gp);
   pp->nyielded.store(pp->yielded.size, relaxed);  // as above
 }
