@@ -7,13 +7,13 @@
 
 #include <cstdint>
 
+#include "runtime/sched/g.h"
 #include "runtime/sched/tracemark.h"
 #include "runtime/sys/atomic.h"
 #include "runtime/sys/base.h"
 
 namespace gump::rt {
 
-struct G;
 struct M;
 struct P;
 
@@ -35,6 +35,16 @@ GUMP_ALWAYS_INLINE uint32_t traceHints() {
 // (goroutine_profile.h) is the same for a profile.
 GUMP_ALWAYS_INLINE bool mayTrace() {
   return GUMP_UNLIKELY((traceHints() & kTraceHint) != 0);
+}
+// isPlain tells whether casgstatus would only store the new status: gp has
+// status oldval and no hidden bit, and no trace or profile is told. gp is the
+// caller's. If oldval is kGwaiting or kGsyscall, the caller has a P, and
+// scanners is 0. The paths of a switch then store the status themselves, and
+// are so short that they save no registers.
+[[nodiscard]] GUMP_ALWAYS_INLINE bool isPlain(const G* gp, uint32_t oldval) {
+  // The models check casgstatus. Acquire as there.
+  return !kModelBuild && traceHints() == 0 &&
+         gp->atomicstatus.load(acquire) == oldval;
 }
 
 // The functions below write nothing if no trace is being written. Unless their

@@ -164,16 +164,16 @@ struct alignas(kCacheLine) G {
   // and may be in the middle of anything. The first entry after that, or after
   // its P was taken from outside, raises this to the next even number.
   Atomic<uint32_t> interrupted;
+  // The M it is bound to, for any of five reasons: LockOSThread, main until it
+  // begins, preemption in place, waiting on a stack that the program made
+  // (awaitP), belonging to a home (T1 of home.cc).
+  M* lockedm = nullptr;
 
   // The function that was started, and the goroutine that started it. fn says
   // how to run and destroy the closure; nullptr once destroyed.
   const FuncType* fn = nullptr;
   uintptr_t gopc = 0;  // return address of the go() that made it
   uint64_t parentGoid = 0;
-  // The M it is bound to, for any of five reasons: LockOSThread, main until it
-  // begins, preemption in place, waiting on a stack that the program made
-  // (awaitP), belonging to a home (T1 of home.cc).
-  M* lockedm = nullptr;
   LocalNode* gls = nullptr;    // newest of the goroutine-local values
   const char* name = nullptr;  // GoOptions::name, malloc'ed by go(), freed by
                                // the goroutine itself; or nullptr

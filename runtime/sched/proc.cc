@@ -253,53 +253,6 @@ Runnable findRunnable() {
   }
 }
 
-namespace {
-
-// makeCurrent is the end of execute.
-// On: g0, or user.
-GUMP_ALWAYS_INLINE G* makeCurrent(G* gp, M* mp, P* pp, bool inheritTime) {
-  mp->curg.store(gp, release);  // pairs with the acquire in preemptone
-  gp->m = mp;
-  casgstatus(gp, kGrunnable, kGrunning);
-  if (inheritTime) {
-    // A request to yield belongs to the time slice, so it is inherited with it.
-    // If it were not, goroutines that ready each other would lose the request
-    // between them, and all others would keep waiting.
-    gp->preempt.store(pp->preempt.load(relaxed), relaxed);  // best effort
-  } else {
-    pp->preempt.store(false, relaxed);  // best effort: requests are repeated
-    gp->preempt.store(false, relaxed);
-    // Written by us; sysmon only compares values.
-    pp->schedtick.store(pp->schedtick.load(relaxed) + 1, relaxed);
-  }
-  return gp;
-}
-
-// makeTracked is makeCurrent if a measurement is to begin.
-// On: g0, or user.
-GUMP_NOINLINE G* makeTracked(G* gp, M* mp, P* pp, bool inheritTime) {
-  const uint8_t weight = trackBegin(mp, pp);
-  trackNext(makeCurrent(gp, mp, pp, inheritTime), weight);
-  return gp;
-}
-
-}  // namespace
-
-G* execute(G* gp, bool inheritTime) {
-  if (GUMP_UNLIKELY(gp->special) && !groupAdmit(gp)) return nullptr;
-  if (gp->stack.lo == 0 && GUMP_UNLIKELY(!bindStack(getg()->m->p, gp))) {
-    return nullptr;
-  }
-  M* mp = getg()->m;
-  P* pp = mp->p;
-  // Before the stores in makeCurrent. The P may be taken from outside while gp
-  // runs, and then only these stores order us and the next owner of the P.
-  if (GUMP_UNLIKELY(--pp->untilTracked == 0)) {
-    return makeTracked(gp, mp, pp, inheritTime);
-  }
-  return makeCurrent(gp, mp, pp, inheritTime);
-}
-
 // ---- Steps 0 to 6: with a P -------------------------------------------------
 
 namespace {
@@ -372,7 +325,10 @@ bool ringTurn(P* pp) {
 }
 
 G* globalOne(P* pp) {
-  if (soleP()) return popYielded(pp, /*adopt=*/true);
+  if (soleP()) {
+    adoptGlobal(pp);
+    return popYielded(pp);
+  }
   if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return nullptr;
   LockScope l(&sched.lock);
   G* gp = globrunqget(nodeOf(pp));
@@ -380,7 +336,10 @@ G* globalOne(P* pp) {
 }
 
 G* globalBatch(P* pp) {
-  if (soleP()) return popYielded(pp, /*adopt=*/true);
+  if (soleP()) {
+    adoptGlobal(pp);
+    return popYielded(pp);
+  }
   if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return nullptr;
   SchedNode* np = &sched.nodes[0];
   if (severalNodes()) {

@@ -6,6 +6,7 @@
 // schedule finds the next one. So this file must know every reason for which
 // findRunnable would do anything else than take a G from the queues.
 #include "runtime/diag/fuzzsched.h"
+#include "runtime/diag/trace.h"
 #include "runtime/sched/mfinal.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
@@ -13,22 +14,79 @@
 #include "runtime/sched/runq.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/time.h"
+#include "runtime/sched/tracking.h"
+#include "runtime/sys/tls.h"
 
 namespace gump::rt {
 
 namespace {
 
+// makeCurrent is the end of execute. `plain`: isPlain.
+// On: g0, or user.
+GUMP_ALWAYS_INLINE G* makeCurrent(G* gp, M* mp, P* pp, bool inheritTime,
+                                  bool plain) {
+  mp->curg.store(gp, release);  // pairs with the acquire in preemptone
+  gp->m = mp;
+  if (plain) {
+    gp->atomicstatus.store(kGrunning, release);  // as in casgstatus
+  } else {
+    casgstatus(gp, kGrunnable, kGrunning);
+  }
+  if (inheritTime) {
+    // A request to yield belongs to the time slice, so it is inherited with it.
+    // If it were not, goroutines that ready each other would lose the request
+    // between them, and all others would keep waiting.
+    gp->preempt.store(pp->preempt.load(relaxed), relaxed);  // best effort
+  } else {
+    pp->preempt.store(false, relaxed);  // best effort: requests are repeated
+    gp->preempt.store(false, relaxed);
+    // Written by us; sysmon only compares values.
+    pp->schedtick.store(pp->schedtick.load(relaxed) + 1, relaxed);
+  }
+  return gp;
+}
+
+// executeInGeneral is execute on M mp, whose P is pp.
+// On, P, Locks, Parks: as execute.
+GUMP_NOINLINE G* executeInGeneral(G* gp, M* mp, P* pp, bool inheritTime) {
+  if (GUMP_UNLIKELY(gp->special) && !groupAdmit(gp)) return nullptr;
+  if (gp->stack.lo == 0 && GUMP_UNLIKELY(!bindStack(pp, gp))) return nullptr;
+  // Before the stores in makeCurrent. The P may be taken from outside while gp
+  // runs, and then only these stores order us and the next owner of the P.
+  if (GUMP_UNLIKELY(--pp->untilTracked == 0)) {  // a measurement is to begin
+    const uint8_t weight = trackBegin(mp, pp);
+    makeCurrent(gp, mp, pp, inheritTime, /*plain=*/false);
+    trackNext(gp, weight);
+    return gp;
+  }
+  return makeCurrent(gp, mp, pp, inheritTime, /*plain=*/false);
+}
+
+// executeHere is executeInGeneral, whose usual case it inlines.
+// On, P, Locks, Parks: as execute.
+GUMP_ALWAYS_INLINE G* executeHere(G* gp, M* mp, P* pp, bool inheritTime) {
+  if (GUMP_UNLIKELY(gp->special || gp->stack.lo == 0 || pp->untilTracked == 1 ||
+                    !isPlain(gp, kGrunnable))) {
+    return executeInGeneral(gp, mp, pp, inheritTime);
+  }
+  pp->untilTracked--;
+  return makeCurrent(gp, mp, pp, inheritTime, /*plain=*/true);
+}
+
 // Unless they say otherwise, these functions have this context:
 // On: user.  P: needed; m.locks is 1.  Locks: none.  Parks: no.
+
+// globalFirst returns true if the global queue goes before the queues of pp.
+GUMP_ALWAYS_INLINE bool globalFirst(const P* pp) {
+  return GUMP_UNLIKELY(pp->schedtick.load(relaxed) % 61 == 0) &&
+         (!pp->yielded.empty() || sched.runqsize.load(relaxed) != 0);
+}
 
 // headOfQueue returns the G that findWithP would take from the queues of pp.
 // With more than one P, a thief may steal it meanwhile. Returns nullptr if the
 // queues are empty, or if the global queue goes first.
 G* headOfQueue(const P* pp) {
-  if (pp->schedtick.load(relaxed) % 61 == 0) {
-    if (pp->yielded.head != nullptr) return pp->yielded.head;
-    if (sched.runqsize.load(relaxed) != 0) return nullptr;
-  }
+  if (globalFirst(pp)) return pp->yielded.head;
   if (G* next = pp->runnext.load(relaxed)) return next;
   uint32_t h = pp->runqhead.load(acquire);  // as in runqget
   if (h != pp->runqtail.load(relaxed)) {
@@ -45,75 +103,103 @@ GUMP_ALWAYS_INLINE bool canResumeNow(const P* pp, const G* gp) {
          (peek(gp->stackClass) == 0 && pp->stackCache != nullptr);
 }
 
-// timersWant returns true if schedule must be called because of timers.
-GUMP_ALWAYS_INLINE bool timersWant(const M* mp, P* pp) {
-  // Only P 0 gets timers from other threads: see checkTimers.
-  if (GUMP_LIKELY(pp->timers.len.load(relaxed) == 0)) return false;
-  return mp->timerAdded || timersDue(&pp->timers);
-}
-
 // mustSchedule tells whether findRunnable would do anything else than take a G
-// from the queues. It must know every reason for that.
-GUMP_ALWAYS_INLINE bool mustSchedule(const M* mp, P* pp) {
+// from the queues, or look at timers. It must know every reason for that.
+GUMP_ALWAYS_INLINE bool mustSchedule(const M* mp, const P* pp) {
   // Each of the atomic loads reads a request. If we miss one, the next look
   // honours it just as well. findRunnable and findWithP say with which stores
   // the loads pair.
   return sched.gcwaiting.load(acquire) || sched.mainEnded.load(acquire) ||
          pp->runSafePointFn.load(acquire) != 0 || fingwake.load(relaxed) ||
-         mp->lockedg != nullptr || mp == &m0 || timersWant(mp, pp);
+         mp->lockedg != nullptr || mp == &m0;
 }
 
-// takeNextLocal is directNext without fuzzing.
-// Locks: takes sched.lock.
-GUMP_ALWAYS_INLINE G* takeNextLocal(M* mp) {
-  P* pp = mp->p;
-  if (mustSchedule(mp, pp)) return nullptr;
-  // This is a hint, because a thief may take it now. We look again below.
-  const G* head = headOfQueue(pp);
-  if (head == nullptr || !canResumeNow(pp, head)) return nullptr;
-  RunqGet next = head == pp->yielded.head
-                     ? RunqGet{popYielded(pp, /*adopt=*/false), false}
-                     : runqget(pp);
-  if (GUMP_UNLIKELY(next.gp == nullptr)) return nullptr;  // stolen
-  if (GUMP_UNLIKELY(!canResumeNow(pp, next.gp))) {
-    // This is not the G that we looked at. It goes to the global queue, so it
-    // loses its place but is found again.
-    LockScope l(&sched.lock);
-    globrunqput(next.gp);
+// hasTimers returns true if pp may have timers. timersWant then tells whether
+// schedule must be called because of them.
+GUMP_ALWAYS_INLINE bool hasTimers(const P* pp) {
+  // Only P 0 gets timers from other threads: see checkTimers.
+  return pp->timers.len.load(relaxed) != 0;
+}
+GUMP_ALWAYS_INLINE bool timersWant(const M* mp, P* pp) {
+  return mp->timerAdded || timersDue(&pp->timers);
+}
+
+// takeNextHere makes current, and returns, the G that headOfQueue would return.
+// Returns nullptr if a thief has taken it meanwhile.
+//
+// It looks at the G before it takes it, because it cannot put it back in its
+// place. What it has seen is still true then. While it is runnable, a goroutine
+// is bound to no other thread and loses no stack. And if a thief had taken the
+// G, it could not be in the same place again: only we put Gs into runnext and
+// the ring.
+GUMP_ALWAYS_INLINE G* takeNextHere(M* mp, P* pp) {
+  const bool global = globalFirst(pp);
+  G* gp = pp->runnext.load(relaxed);
+  if (GUMP_UNLIKELY(global)) {
+    gp = nullptr;
+  } else if (gp != nullptr) {
+    if (!canResumeNow(pp, gp) || !takeRunnext(pp, gp)) return nullptr;
+    return executeHere(gp, mp, pp, /*inheritTime=*/true);
+  }
+  const uint32_t h = pp->runqhead.load(acquire);  // as in runqget
+  if (!global && h != pp->runqtail.load(relaxed)) {
+    gp = pp->runq[h % kRunqSize].load(relaxed);
+    if (!canResumeNow(pp, gp) || !takeRingHead(pp, h)) return nullptr;
+  } else {
+    gp = pp->yielded.head;
+    if (gp == nullptr || !canResumeNow(pp, gp)) return nullptr;
+    (void)popYielded(pp);
+  }
+  return executeHere(gp, mp, pp, /*inheritTime=*/false);
+}
+
+// takeNext is directNext if P::records is 0.
+GUMP_NOINLINE G* takeNext(M* mp, P* pp) {
+  if (mustSchedule(mp, pp) || (hasTimers(pp) && timersWant(mp, pp))) {
     return nullptr;
   }
-  return execute(next.gp, next.inheritTime);
+  return takeNextHere(mp, pp);
 }
 
-// takeHeadRecorded is directNext if P::records is not 0.
+// takeNextRecorded is directNext if P::records is not 0.
 // Locks: takes sched.lock.
-GUMP_NOINLINE G* takeHeadRecorded(M* mp) {
-  P* pp = mp->p;
+GUMP_NOINLINE G* takeNextRecorded(M* mp, P* pp) {
   if ((pp->records.load(relaxed) & kRecordProfile) != 0) return nullptr;
   if (pp->fuzz != 0) {
     if (fuzzOneIn(pp, 2)) return nullptr;
-    const G* head = headOfQueue(pp);  // a hint, as above
+    const G* head = headOfQueue(pp);  // a hint
     if (head != nullptr && fuzzMoves(mp, head)) return nullptr;
   }
-  G* gp = takeNextLocal(mp);
+  G* gp = takeNext(mp, pp);
   if (gp != nullptr) recordExecuted(gp);
   return gp;
 }
 
 }  // namespace
 
+G* execute(G* gp, bool inheritTime) {
+  M* mp = getg()->m;
+  return executeHere(gp, mp, mp->p, inheritTime);
+}
+
 bool nothingElseToRun(const M* mp) {
   P* pp = mp->p;
   // Now and then schedule looks at the network, too.
   return pp->fuzz == 0 && pp->schedtick.load(relaxed) % 61 != 0 &&
-         !mustSchedule(mp, pp) && pp->yielded.empty() && runqempty(pp) &&
+         !mustSchedule(mp, pp) && !(hasTimers(pp) && timersWant(mp, pp)) &&
+         pp->yielded.empty() && runqempty(pp) &&
          sched.runqsize.load(relaxed) == 0;
 }
 
+// directNext contains only the usual case, and ends with a call in all others.
+// So it keeps no value across a call, and saves no registers.
 G* directNext(M* mp) {
-  if (GUMP_UNLIKELY(mp->p->records.load(relaxed) != 0))
-    return takeHeadRecorded(mp);
-  return takeNextLocal(mp);
+  P* pp = mp->p;
+  if (GUMP_UNLIKELY(pp->records.load(relaxed) != 0)) {
+    return takeNextRecorded(mp, pp);
+  }
+  if (GUMP_UNLIKELY(hasTimers(pp))) return takeNext(mp, pp);
+  return mustSchedule(mp, pp) ? nullptr : takeNextHere(mp, pp);
 }
 
 }  // namespace gump::rt

@@ -23,6 +23,7 @@
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
 #include "runtime/diag/parklocks.h"
+#include "runtime/diag/trace.h"
 #include "runtime/sched/deadlock.h"
 #include "runtime/sched/extram.h"
 #include "runtime/sched/fork.h"
@@ -196,30 +197,64 @@ GUMP_NOINLINE void parkForeign(G* gp, bool (*unlockf)(G*, void*), void* lock) {
 // On: user.  P: needed; m.locks is 1.  Locks: commit's.  Parks: yes.
 GUMP_ALWAYS_INLINE void switchTo(G* gp, M* mp, G* next,
                                  void (*commit)(G*, M*)) {
-  gp->eh = *mp->eh;
-  *mp->eh = next->eh;
-  gp->savedErrno = *mp->errnoAddr;
-  *mp->errnoAddr = next->savedErrno;
+  EhGlobals* eh = mp->eh;
+  int* errnoAddr = mp->errnoAddr;
+  gp->eh = *eh;
+  *eh = next->eh;
+  gp->savedErrno = *errnoAddr;
+  *errnoAddr = next->savedErrno;
   if (GUMP_UNLIKELY(gp->unguarded)) stackCheckCanary(gp);
   checkSP(gp, reinterpret_cast<uintptr_t>(__builtin_frame_address(0)));
   gumpSwitch(gp, next, commit);
 }
 
-// gumpSwitch calls parkCommit or yieldCommit to publish gp.
+// gumpSwitch calls parkCommit, unlockCommit or yieldCommit to publish gp.
 // On: user, the stack of the next goroutine.  P: needed; m.locks is 1.
 // Locks: unlockf's; take sched.lock.  Parks: no.
-void parkCommit(G* gp, M* mp) {
+// Their usual cases keep no value across a call, and save no registers.
+GUMP_NOINLINE void parkCommitInGeneral(G* gp, M* mp) {
   casgstatus(gp, kGrunning, kGwaiting);
   gp->m = nullptr;
   if (!mp->waitunlockf(gp, mp->waitlock)) {
     fatalthrow("goparkcommit: unlockf refused");
   }
 }
+void parkCommit(G* gp, M* mp) {
+  if (GUMP_UNLIKELY(!isPlain(gp, kGrunning))) {
+    parkCommitInGeneral(gp, mp);
+    return;
+  }
+  gp->atomicstatus.store(kGwaiting, release);  // as in casgstatus
+  gp->m = nullptr;
+  if (!mp->waitunlockf(gp, mp->waitlock)) {
+    fatalthrow("goparkcommit: unlockf refused");
+  }
+}
+// unlockCommit is parkCommit for goparkunlock.
+void unlockCommit(G* gp, M* mp) ABSL_NO_THREAD_SAFETY_ANALYSIS {  // parkunlock
+  if (GUMP_UNLIKELY(!isPlain(gp, kGrunning))) {
+    parkCommitInGeneral(gp, mp);
+    return;
+  }
+  gp->atomicstatus.store(kGwaiting, release);  // as in casgstatus
+  gp->m = nullptr;
+  unlock(static_cast<Mutex*>(mp->waitlock));
+}
 
-void yieldCommit(G* gp, M* mp) {
+GUMP_NOINLINE void yieldCommitInGeneral(G* gp, M* mp) {
   casgstatus(gp, kGrunning, kGrunnable);
   gp->m = nullptr;
   pushYielded(mp->p, gp);
+}
+void yieldCommit(G* gp, M* mp) {
+  if (GUMP_UNLIKELY(!isPlain(gp, kGrunning) ||
+                    sched.runqsize.load(relaxed) != 0)) {  // as adoptGlobal
+    yieldCommitInGeneral(gp, mp);
+    return;
+  }
+  gp->atomicstatus.store(kGrunnable, release);  // as in casgstatus
+  gp->m = nullptr;
+  pushYieldedHere(mp->p, gp);
 }
 
 // yieldSole is gosched with one P, if directNext finds the next goroutine.
@@ -376,6 +411,23 @@ GUMP_ALWAYS_INLINE bool parkEntry(G* gp, M* mp, bool (*unlockf)(G*, void*),
   return true;
 }
 
+// parkDirectly parks the current goroutine, and switches straight to the next
+// one if there is an obvious one. Then `commit` publishes the goroutine.
+// On, Locks, Parks: as gopark.
+GUMP_ALWAYS_INLINE void parkDirectly(bool (*unlockf)(G*, void*), void* lock,
+                                     WaitReason reason,
+                                     void (*commit)(G*, M*)) {
+  G* gp = getg();
+  M* mp = gp->m;
+  if (!parkEntry(gp, mp, unlockf, lock, reason, /*commits=*/true)) return;
+  G* next = kSanitizerBuild ? nullptr : directNext(mp);
+  if (next == nullptr) {
+    gumpMcall(park_m);
+  } else {
+    switchTo(gp, mp, next, commit);
+  }
+}
+
 }  // namespace
 
 void gopark(bool (*unlockf)(G*, void*), void* lock, WaitReason reason) {
@@ -386,19 +438,11 @@ void gopark(bool (*unlockf)(G*, void*), void* lock, WaitReason reason) {
 }
 
 void goparkcommit(bool (*unlockf)(G*, void*), void* lock, WaitReason reason) {
-  G* gp = getg();
-  M* mp = gp->m;
-  if (!parkEntry(gp, mp, unlockf, lock, reason, /*commits=*/true)) return;
-  G* next = kSanitizerBuild ? nullptr : directNext(mp);
-  if (next == nullptr) {
-    gumpMcall(park_m);
-  } else {
-    switchTo(gp, mp, next, parkCommit);
-  }
+  parkDirectly(unlockf, lock, reason, parkCommit);
 }
 
 void goparkunlock(Mutex* l, WaitReason reason) {
-  goparkcommit(parkunlock, l, reason);
+  parkDirectly(parkunlock, l, reason, unlockCommit);
 }
 
 // The thread is not M::asleep, because it wakes up by itself:
@@ -470,12 +514,49 @@ GUMP_NOINLINE bool readySpecial(G* gp) {
 }
 }  // namespace
 
-void goready(G* gp) {
-  if (GUMP_UNLIKELY(gp->special) && readySpecial(gp)) return;
-  M* mp = acquirem();  // keep the P between here and runqput
+namespace {
+// The ends of readyAndRelease. The first is for all cases. The second passes
+// the place of the old runnext on, and the third wakes an M if one is needed.
+// On: any, m.locks > 0.  P: either.  Locks: take sched.lock.  Parks: no.
+GUMP_NOINLINE void readyInGeneral(M* mp, G* gp) {
   ready(mp, gp);
   wakep();
   releasem(mp);
+}
+GUMP_NOINLINE void kickAndRelease(M* mp, G* old) {
+  runqput(mp->p, old, /*next=*/false);
+  wakep();
+  releasem(mp);
+}
+GUMP_NOINLINE void wakeAndReleaseM(M* mp) {
+  wakep();
+  releasem(mp);
+}
+}  // namespace
+
+void readyAndRelease(M* mp, G* gp) {
+  P* pp = mp->p;
+  // With a P, we need not compete for the status with a scanner, if there is
+  // none (casgstatus).
+  if (GUMP_UNLIKELY(pp == nullptr || pp->fuzz != 0 ||
+                    scanners.load(acquire) != 0 || !isPlain(gp, kGwaiting))) {
+    readyInGeneral(mp, gp);
+    return;
+  }
+  gp->atomicstatus.store(kGrunnable, release);  // as in casgstatus
+  G* old = swapRunnext(pp, gp);
+  if (old != nullptr) {
+    kickAndRelease(mp, old);
+  } else if (soleP()) {
+    releasem(mp);  // see wakep
+  } else {
+    wakeAndReleaseM(mp);
+  }
+}
+
+void goready(G* gp) {
+  if (GUMP_UNLIKELY(gp->special) && readySpecial(gp)) return;
+  readyAndRelease(acquirem(), gp);  // keeps the P until it is queued
 }
 
 void goreadyQuiet(G* gp) {
@@ -531,7 +612,7 @@ void gosched() noexcept {
     goschedSpecial(gp);
     return;
   }
-  M* mp = acquirem();
+  M* mp = acquirem(gp->m);
   if (GUMP_UNLIKELY(mp->p == nullptr)) {  // in a declared call
     releasem(mp);
     osyield();

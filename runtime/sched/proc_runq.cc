@@ -36,16 +36,8 @@ void runqput(P* pp, G* gp, bool next) {
 }
 
 void runqputNow(P* pp, G* gp, bool next) {
-  if (next && soleP()) {
-    G* old = pp->runnext.load(relaxed);  // written by us only
-    pp->runnext.store(gp, relaxed);      // read by us only
-    if (old == nullptr) return;
-    gp = old;
-  } else if (next) {
-    // seq_cst: this publishes gp, and the load of nmspinning in wakep must not
-    // pass it (see wakep). It also pairs with the acquire-cas in runqgrab, so
-    // that the thief sees *gp.
-    gp = pp->runnext.xchg(gp, seq_cst);
+  if (next) {
+    gp = swapRunnext(pp, gp);
     if (gp == nullptr) return;
     // Move the old runnext to the ring. Meanwhile it is in neither place, but
     // runnext is not null, so the P does not look empty (runqempty).
@@ -93,68 +85,19 @@ void runqputbatch(P* pp, GQueue* q) {
   pp->runqtail.store(t, release);  // pairs with load-acquire in runqgrab
 }
 
-namespace {
-
-// lookAhead starts loading the data that the next goroutines of a queue need:
-// the stack of the next one, and the cell of the one after it. With many
-// goroutines, each of them comes back to a cold cache. n1 and n2 may be
-// nullptr, and may have left the queue by now. That is harmless, because a
-// prefetch of any address is, and so is a stale sp.
-// On: any.  P: either.  Locks: none.  Parks: no.
-void lookAhead(G* n1, G* n2) {
-  if constexpr (kSanitizerBuild) return;  // they report n1->sched.sp as a race
-  if (n1 != nullptr) {
-    auto sp = static_cast<uintptr_t>(
-        *const_cast<const volatile uintptr_t*>(&n1->sched.sp));
-    prefetch(reinterpret_cast<const void*>(sp));
-    prefetch(reinterpret_cast<const void*>(sp + kCacheLine));
-  }
-  prefetch(n2);
-}
-
-// lookAheadInRing is lookAhead behind the G at h, which is being taken.
-void lookAheadInRing(const P* pp, uint32_t h, uint32_t t) {
-  if (t - h < 3) return;
-  lookAhead(pp->runq[(h + 1) % kRunqSize].load(relaxed),
-            pp->runq[(h + 2) % kRunqSize].load(relaxed));
-}
-
-// runqgetSole is runqget if soleP. next is runnext.
-RunqGet runqgetSole(P* pp, G* next) {
-  if (next != nullptr) {
-    pp->runnext.store(nullptr, relaxed);  // soleP
-    return {next, /*inheritTime=*/true};
-  }
-  uint32_t h = pp->runqhead.load(relaxed);  // soleP
-  if (h == pp->runqtail.load(relaxed)) return {nullptr, false};
-  G* gp = pp->runq[h % kRunqSize].load(relaxed);
-  lookAheadInRing(pp, h, pp->runqtail.load(relaxed));
-  pp->runqhead.store(h + 1, release);  // for readers of the length
-  return {gp, /*inheritTime=*/false};
-}
-}  // namespace
-
 RunqGet runqget(P* pp) {
   // A thief may have cleared runnext meanwhile. Only we set it, so one attempt
   // is enough.
   G* next = pp->runnext.load(relaxed);
-  if (soleP()) return runqgetSole(pp, next);
-  // Acquire: pairs with xchg in runqput. Release: a thread that sees runnext
-  // empty also sees the G that runqput kicked out of it into the ring
-  // (runqempty).
-  if (next != nullptr && pp->runnext.cas(next, nullptr, acq_rel)) {
+  if (next != nullptr && takeRunnext(pp, next)) {
     return {next, /*inheritTime=*/true};
   }
   for (;;) {
     // Pairs with cas-release of other consumers.
-    uint32_t h = pp->runqhead.load(acquire);
-    uint32_t t = pp->runqtail.load(relaxed);  // (R1)
-    if (t == h) return {nullptr, false};
+    const uint32_t h = pp->runqhead.load(acquire);
+    if (h == pp->runqtail.load(relaxed)) return {nullptr, false};  // (R1)
     G* gp = pp->runq[h % kRunqSize].load(relaxed);  // (R4) written by us
-    if (GUMP_LIKELY(pp->runqhead.cas(h, h + 1, release))) {  // (R3) commits
-      lookAheadInRing(pp, h, t);
-      return {gp, /*inheritTime=*/false};
-    }
+    if (takeRingHead(pp, h)) return {gp, /*inheritTime=*/false};
   }
 }
 
@@ -296,12 +239,7 @@ void globrunqput(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   }
 }
 
-namespace {
-
-// adoptGlobal appends the global queue to yielded. If it reads a stale zero,
-// that only delays the move.
-// On: any.  P: pp, owned by the caller.  Locks: takes sched.lock.  Parks: no.
-void adoptGlobal(P* pp) {
+GUMP_NOINLINE void adoptGlobal(P* pp) {
   if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return;
   LockScope l(&sched.lock);
   SchedNode* np = &sched.nodes[0];  // a sole P is on the only node
@@ -310,28 +248,16 @@ void adoptGlobal(P* pp) {
   globrunqchanged(np, -n);
 }
 
-}  // namespace
-
 void pushYielded(P* pp, G* gp) {
   adoptGlobal(pp);
-  pp->yielded.pushBack(gp);
-  pp->nyielded.store(pp->yielded.size, relaxed);  // a hint for others
-}
-
-G* popYielded(P* pp, bool adopt) {
-  if (adopt) adoptGlobal(pp);
-  G* gp = pp->yielded.pop();
-  pp->nyielded.store(pp->yielded.size, relaxed);  // as above
-  G* next = pp->yielded.head;
-  if (next != nullptr) lookAhead(next, next->schedlink);
-  return gp;
+  pushYieldedHere(pp, gp);
 }
 
 void flushYielded(P* pp) {
   if (GUMP_LIKELY(pp->yielded.empty())) return;
   LockScope l(&sched.lock);
   globrunqputfront(&pp->yielded);
-  pp->nyielded.store(0, relaxed);  // as above
+  pp->nyielded.store(0, relaxed);  // a hint for others
 }
 
 void globrunqputfront(GQueue* q) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {

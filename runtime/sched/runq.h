@@ -10,6 +10,7 @@
 #include "runtime/sched/gqueue.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sys/atomic.h"
+#include "runtime/sys/sanitizer.h"
 
 namespace gump::rt {
 
@@ -36,6 +37,14 @@ struct RunqGet {
   bool inheritTime;
 };
 [[nodiscard]] RunqGet runqget(P* pp);
+// swapRunnext puts gp into runnext, and returns the G that was there, which is
+// in no queue then.
+[[nodiscard]] G* swapRunnext(P* pp, G* gp);
+// takeRunnext and takeRingHead are the two halves of runqget. They take the G
+// that the caller has read from runnext, or from the slot at head h, or return
+// false if a thief has taken it.
+[[nodiscard]] bool takeRunnext(P* pp, G* next);
+[[nodiscard]] bool takeRingHead(P* pp, uint32_t h);
 // runqempty and runqlen (ring only) may be called for any P.
 [[nodiscard]] bool runqempty(const P* pp);
 [[nodiscard]] uint32_t runqlen(const P* pp);
@@ -54,15 +63,18 @@ struct RunqGet {
 // the world is stopped.
 inline bool soleP() { return gomaxprocs.load(relaxed) == 1; }
 // pp->yielded is for a sole P.
+//  * adoptGlobal appends the rest of the global queue to yielded. If it reads a
+//    stale zero, that only delays the move.
 //  * pushYielded queues gp at the tail of the global queue, all of which is
-//    then in yielded.
+//    then in yielded. pushYieldedHere is pushYielded if there is no rest.
 //  * popYielded takes from the head of yielded. Returns nullptr if it is empty.
-//    With adopt it looks at the rest of the global queue as well.
 //  * flushYielded moves yielded to the front of the global queue.
-// Locks: pushYielded, and popYielded with adopt, take sched.lock unless that
-// queue is empty. flushYielded takes it unless yielded is empty.
+// Locks: adoptGlobal and pushYielded take sched.lock unless that rest is empty.
+// flushYielded takes it unless yielded is empty.
+void adoptGlobal(P* pp);
 void pushYielded(P* pp, G* gp);
-[[nodiscard]] G* popYielded(P* pp, bool adopt);
+void pushYieldedHere(P* pp, G* gp);
+[[nodiscard]] G* popYielded(P* pp);
 void flushYielded(P* pp);
 // The global queue has a queue for each node. globrunqput and globrunqputbatch
 // queue at the tail of one, globrunqputhead at its head: the one of the
@@ -83,6 +95,75 @@ void globrunqputfront(GQueue* q);
 [[nodiscard]] G* globrunqget(SchedNode* np);
 [[nodiscard]] G* globrunqgetbatch(SchedNode* np, P* pp, int32_t n);
 void globrunqchanged(SchedNode* np, int32_t change);
+
+// ---- The paths of a switch, inlined -----------------------------------------
+
+// lookAhead starts loading the data that the next goroutines of a queue need:
+// the stack of the next one, and the cell of the one after it (its two lines
+// that a switch reads). With many
+// goroutines, each of them comes back to a cold cache. n1 and n2 may be
+// nullptr, and may have left the queue by now. That is harmless, because a
+// prefetch of any address is, and so is a stale sp.
+// On: any.  P: either.  Locks: none.  Parks: no.
+GUMP_ALWAYS_INLINE void lookAhead(const G* n1, const G* n2) {
+  if constexpr (kSanitizerBuild) return;  // they report n1->sched.sp as a race
+  if (n1 != nullptr) {
+    const uintptr_t sp = peek(n1->sched.sp);
+    prefetch(reinterpret_cast<const void*>(sp));
+    prefetch(reinterpret_cast<const void*>(sp + kCacheLine));
+  }
+  prefetch(n2);
+  prefetch(reinterpret_cast<const char*>(n2) + kCacheLine);
+}
+
+GUMP_ALWAYS_INLINE G* swapRunnext(P* pp, G* gp) {
+  if (soleP()) {
+    G* old = pp->runnext.load(relaxed);  // written by us only
+    pp->runnext.store(gp, relaxed);      // read by us only
+    return old;
+  }
+  // seq_cst: this publishes gp, and the load of nmspinning in wakep must not
+  // pass it (see wakep). It also pairs with the acquire-cas in runqgrab, so
+  // that the thief sees *gp.
+  return pp->runnext.xchg(gp, seq_cst);
+}
+
+GUMP_ALWAYS_INLINE bool takeRunnext(P* pp, G* next) {
+  if (soleP()) {
+    pp->runnext.store(nullptr, relaxed);
+    return true;
+  }
+  // Acquire: pairs with xchg in runqput. Release: a thread that sees runnext
+  // empty also sees the G that runqput kicked out of it into the ring
+  // (runqempty).
+  return pp->runnext.cas(next, nullptr, acq_rel);
+}
+
+GUMP_ALWAYS_INLINE bool takeRingHead(P* pp, uint32_t h) {
+  if (soleP()) {
+    pp->runqhead.store(h + 1, release);  // for readers of the length
+  } else if (GUMP_UNLIKELY(!pp->runqhead.cas(h, h + 1, release))) {
+    return false;  // (R3) the CAS commits
+  }
+  if (pp->runqtail.load(relaxed) - h >= 3) {  // (R1), (R4) written by us
+    lookAhead(pp->runq[(h + 1) % kRunqSize].load(relaxed),
+              pp->runq[(h + 2) % kRunqSize].load(relaxed));
+  }
+  return true;
+}
+
+GUMP_ALWAYS_INLINE G* popYielded(P* pp) {
+  G* gp = pp->yielded.pop();
+  pp->nyielded.store(pp->yielded.size, relaxed);            // a hint for others
+  const G* next = gp != nullptr ? gp->schedlink : nullptr;  // the head now
+  if (next != nullptr) lookAhead(next, next->schedlink);
+  return gp;
+}
+
+GUMP_ALWAYS_INLINE void pushYieldedHere(P* pp, G* gp) {
+  pp->yielded.pushBack(gp);
+  pp->nyielded.store(pp->yielded.size, relaxed);  // as above
+}
 
 }  // namespace gump::rt
 

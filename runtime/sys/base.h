@@ -32,6 +32,14 @@
                  no_sanitize_undefined, noinline))
 #endif
 
+// A function with another set of sanitizers is never inlined, so only builds
+// with sanitizers call peek.
+#if defined(GUMP_SANITIZE)
+#define GUMP_PEEK GUMP_NO_SANITIZE
+#else
+#define GUMP_PEEK GUMP_ALWAYS_INLINE
+#endif
+
 namespace gump::rt {
 
 // kModelBuild is true for the model checker (tests/model). Tables are small in
@@ -66,7 +74,7 @@ inline void prefetch(const void* p) { __builtin_prefetch(p); }
 // best effort anyway. If the word is a pointer to a G, M or P, it can be
 // followed even if it is stale, because memory is type-stable.
 template <class T>
-GUMP_NO_SANITIZE T peek(const T& word) {
+GUMP_PEEK T peek(const T& word) {
   static_assert(sizeof(T) <= sizeof(uintptr_t));
   return *const_cast<const volatile T*>(&word);
 }

@@ -418,8 +418,12 @@ GUMP_COLD ChanResult unlockWaking(Mutex* l, M* mp) noexcept {
 // wakeAndRelease ends an operation that has paired with sg.
 // On: any.  P: either.  Locks: none.  Parks: no.
 GUMP_NOINLINE ChanResult wakeAndRelease(Sudog* sg, M* mp) noexcept {
-  wakeWaiter(sg);
-  releasem(mp);
+  if (GUMP_UNLIKELY(sg->g->special)) {
+    wakeWaiter(sg);
+    releasem(mp);
+  } else {
+    wakeWaiterAndRelease(sg, mp);
+  }
   return ChanResult::kOk;
 }
 

@@ -341,6 +341,15 @@ GUMP_ALWAYS_INLINE void wakeWaiter(Sudog* sg) {
   gp->param = sg;
   goready(gp);
 }
+// wakeWaiterAndRelease is wakeWaiter, and then releasem(mp), for a G that is
+// not special.
+// On, Locks, Parks: as wakeWaiter; m.locks > 0.
+GUMP_ALWAYS_INLINE void wakeWaiterAndRelease(Sudog* sg, M* mp) {
+  G* gp = sg->g;
+  sg->success = true;
+  gp->param = sg;
+  readyAndRelease(mp, gp);
+}
 
 // ---- Peeks without the lock -------------------------------------------------
 // Each reads a single word and answers for one moment. The loads are acquire,

@@ -318,14 +318,14 @@ TEST_P(GlobrunqTest, YieldedGoroutinesGoToTheHead) {
 TEST_P(GlobrunqTest, YieldedGoroutinesAdoptTheGlobalQueue) {
   pushYielded(&p_, g(0));
   Put(1, 3);
-  EXPECT_EQ(popYielded(&p_, /*adopt=*/true), g(0));
+  adoptGlobal(&p_);
+  EXPECT_EQ(popYielded(&p_), g(0));
   EXPECT_EQ(GlobalSize(), 0);
   Put(3, 4);
   pushYielded(&p_, g(4));
   EXPECT_EQ(p_.nyielded.load(relaxed), 4);
-  for (uint32_t i = 1; i < 5; i++)
-    EXPECT_EQ(popYielded(&p_, /*adopt=*/true), g(i));
-  EXPECT_EQ(popYielded(&p_, /*adopt=*/true), nullptr);
+  for (uint32_t i = 1; i < 5; i++) EXPECT_EQ(popYielded(&p_), g(i));
+  EXPECT_EQ(popYielded(&p_), nullptr);
   EXPECT_EQ(p_.nyielded.load(relaxed), 0);
 }
 
