@@ -59,7 +59,7 @@ GUMP_NOINLINE G* executeInGeneral(G* gp, M* mp, P* pp, bool inheritTime) {
     trackNext(gp, weight);
     return gp;
   }
-  return makeCurrent(gp, mp, pp, inheritTime, /*plain=*/false);
+  return makeCurrent(gp, mp, pp, inheritTime, isPlain(gp, kGrunnable));
 }
 
 // executeHere is executeInGeneral, whose usual case it inlines.
