@@ -7,6 +7,7 @@
 // findRunnable would do anything else than take a G from the queues.
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/trace.h"
+#include "runtime/sched/group.h"
 #include "runtime/sched/mfinal.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
