@@ -22,7 +22,8 @@ sys.dont_write_bytecode = True
 import host  # noqa: E402
 
 BEGIN, END = "<!-- comparison: begin -->\n", "<!-- comparison: end -->\n"
-TITLES = {"gump": "gumption", "go": "Go", "boost_fiber": "Boost.Fiber", "asio": "asio", "marl": "marl", "tmc": "TooManyCooks"}
+TITLES = {"gump": "gumption", "go": "Go", "boost_fiber": "Boost.Fiber", "asio": "asio", "marl": "marl", "tmc": "TooManyCooks",
+          "libgo": "libgo", "photon": "PhotonLibOS"}
 Row = collections.namedtuple("Row", "workload metric title unit")
 ROWS = (
     Row("W1", "ns/task", "start a task and wait for it", "ns"),

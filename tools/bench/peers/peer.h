@@ -129,6 +129,7 @@ void MeasureNanosPer(const Options& o, const char* workload, const char* metric,
 inline constexpr int64_t kBatch = 1000;
 inline constexpr int kFanOut = 10;
 inline constexpr int64_t kSleeps = 10;
+inline constexpr int kConnections = 100;
 
 // W1: spawn(batches) starts batches of kBatch empty tasks, waits for each
 // batch, and returns how many tasks have run.
@@ -227,11 +228,11 @@ inline std::thread Drive(const Options& o, int port,
                          std::function<void()> done) {
   return std::thread([o, port, done] {
     const char* client = std::getenv("BENCH_LOADGEN");
-    const std::string command = std::string("exec taskset -c 1 ") +
-                                (client != nullptr ? client : "bench_loadgen") +
-                                " " + std::to_string(port) + " 100 " +
-                                std::to_string(o.Scaled(500)) + " " +
-                                std::to_string(o.Scaled(3000));
+    const std::string command =
+        std::string("exec taskset -c 1 ") +
+        (client != nullptr ? client : "bench_loadgen") + " " +
+        std::to_string(port) + " " + std::to_string(kConnections) + " " +
+        std::to_string(o.Scaled(500)) + " " + std::to_string(o.Scaled(3000));
     FILE* out = popen(command.c_str(), "r");
     char line[200];
     int64_t cpu = 0;
