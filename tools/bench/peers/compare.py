@@ -3,11 +3,10 @@
 
     tools/gump bench --peers [DIR] [--go GO] [--reps N] [--starts N] [--divide N] [--only PEER,...] [--out FOLDER]
 
-DIR has the sources of peers that Debian does not have: DIR/marl, DIR/TooManyCooks, DIR/libgo,
-DIR/PhotonLibOS. tools/gump builds all programs with the
-compiler and the flags of the release build. Each program makes a warm-up and --reps repetitions, and is started --starts
-times, in turn with the others. The results go to FOLDER/comparison.json (FOLDER is docs by default), and page.py makes the
-page and the pictures from that file.
+DIR has the sources of peers that Debian does not have: DIR/marl, DIR/TooManyCooks, DIR/libgo, DIR/PhotonLibOS. tools/gump
+builds all programs with the compiler and the flags of the release build. Each program makes a warm-up and --reps
+repetitions, and is started --starts times, in turn with the others. The results go to FOLDER/comparison.json (FOLDER is
+docs by default), and page.py makes the page and the pictures from that file.
 """
 
 import argparse

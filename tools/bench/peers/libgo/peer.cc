@@ -4,7 +4,6 @@
 #include "tools/bench/peers/peer.h"
 
 #include <arpa/inet.h>
-#include <malloc.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -41,6 +40,7 @@ class Join {
 };
 
 struct Libgo : Stackful<Libgo> {
+  using Channel = co_chan<int64_t>;
   using Mutex = co_mutex;
 
   template <class F>
@@ -60,26 +60,6 @@ struct Libgo : Stackful<Libgo> {
     std::this_thread::sleep_for(d);
   }
 };
-
-int64_t Trips(int64_t n) {
-  const co_chan<int64_t> ping;
-  const co_chan<int64_t> pong;
-  int64_t sum = 0;
-  Libgo::All(2, [&](int64_t which) {
-    int64_t v = 0;
-    for (int64_t i = 0; i < n; i++) {
-      if (which == 0) {
-        ping << i;
-        pong >> v;
-        sum += v;
-      } else {
-        ping >> v;
-        pong << v;
-      }
-    }
-  });
-  return sum;
-}
 
 void Serve(int fd) {
   char buf[4096];
@@ -113,30 +93,20 @@ void Echo(const Options& o) {
   }
 }
 
-void Workloads(const Options& o) {
-  SpawnJoin(o, Libgo::Spawns);
-  Yield(o, Libgo::Yields);
-  PingPong(o, Trips);
-  Mutex(o, Libgo::Counts);
-  Skynet(o, Libgo::Tree);
-  Sleepers(o, Libgo::Sleeps);
-  if (o.Selected("W13/100") && o.only.size() == 1) Echo(o);
-}
-
 }  // namespace
 }  // namespace peer
 
 int main(int argc, char** argv) {
   using namespace peer;
   const Options o = ParseOptions(argc, argv);
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);
-  mallopt(M_TRIM_THRESHOLD, 1 << 30);
-  if (o.Selected("W13/100") && o.only.size() == 1) PinTo(0);
+  KeepFreedStacks();
   co_opt.stack_size = 128 << 10;
   co_sched.goStart(Threads(), Threads());
   std::promise<void> ended;
   go[&] {
-    Workloads(o);
+    Workloads w = Libgo::Workloads();
+    w.echo = Echo;
+    Measure(o, w);
     ended.set_value();
   };
   ended.get_future().wait();

@@ -1,7 +1,6 @@
 // The workloads with PhotonLibOS. A task stays on the thread where the program
-// puts it, so the program spreads tasks over the threads in turn. The two tasks
-// of a round trip stay on one thread. Stacks have 128 KiB, and the library
-// keeps freed ones.
+// puts it, so the program spreads tasks over the threads in turn. Stacks have
+// 128 KiB, and the library keeps freed ones.
 #include "tools/bench/peers/peer.h"
 
 #include <photon/common/alog.h>
@@ -36,6 +35,7 @@ void Join(const std::vector<photon::thread*>& tasks) {
 }
 
 struct Photon : Stackful<Photon> {
+  using Channel = photon::channel<int64_t>;
   using Mutex = photon::mutex;
 
   template <class F>
@@ -44,14 +44,18 @@ struct Photon : Stackful<Photon> {
     for (int64_t i = 0; i < n; i++) {
       tasks.push_back(Start([&f, i] { f(i); }));
       const auto thread = static_cast<size_t>(i % Threads());
-      if (thread > 0) others->thread_migrate(tasks.back(), thread - 1);
+      if (thread == 0) continue;
+      Check("thread_migrate", others->thread_migrate(tasks.back(), thread - 1),
+            0);
     }
     Join(tasks);
   }
 
-  // A node runs each child at once, so few stacks exist at a time.
+  // The children of the root are on all threads. The other nodes run each child
+  // at once, so few stacks exist at a time.
   template <class F>
-  static void Children(int64_t n, F f) {
+  static void Children(bool root, int64_t n, F f) {
+    if (root) return All(n, f);
     std::vector<photon::thread*> tasks;
     for (int64_t i = 0; i < n; i++) {
       tasks.push_back(Start([&f, i] { f(i); }));
@@ -61,32 +65,14 @@ struct Photon : Stackful<Photon> {
   }
 
   static void Yield() { photon::thread_yield(); }
-  // Sleeps count from a clock that photon reads now and then, and in whole
-  // microseconds. Without the two lines before the call, some end early.
+  // Photon reads its clock now and then, and cuts it to whole microseconds.
+  // Some sleeps end early without __update_now(), and some without the + 1.
   static void Sleep(std::chrono::nanoseconds d) {
     photon::__update_now();
     const auto micros = std::chrono::ceil<std::chrono::microseconds>(d).count();
     photon::thread_usleep(static_cast<uint64_t>(micros) + 1);
   }
 };
-
-int64_t Trips(int64_t n) {
-  photon::channel<int64_t> ping;
-  photon::channel<int64_t> pong;
-  photon::thread* const other = Start([&] {
-    for (const int64_t v : ping) pong << v;
-  });
-  int64_t sum = 0;
-  for (int64_t i = 0; i < n; i++) {
-    int64_t v = 0;
-    ping << i;
-    pong >> v;
-    sum += v;
-  }
-  ping.close();
-  Join({other});
-  return sum;
-}
 
 void Serve(photon::net::ISocketStream* socket) {
   char buf[4096];
@@ -125,8 +111,6 @@ void Echo(const Options& o) {
 int main(int argc, char** argv) {
   using namespace peer;
   const Options o = ParseOptions(argc, argv);
-  const bool echo = o.Selected("W13/100") && o.only.size() == 1;
-  if (echo) PinTo(0);
   set_log_output(log_output_stderr);
   set_log_output_level(ALOG_WARN);
   photon::PhotonOptions options;
@@ -138,13 +122,11 @@ int main(int argc, char** argv) {
     others = std::make_unique<photon::WorkPool>(Threads() - 1,
                                                 photon::INIT_EVENT_EPOLL);
   }
-  SpawnJoin(o, Photon::Spawns);
-  Yield(o, Photon::Yields);
-  PingPong(o, Trips);
-  Mutex(o, Photon::Counts);
-  Skynet(o, Photon::Tree);
-  Sleepers(o, Photon::Sleeps);
-  if (echo) Echo(o);
+  Workloads w = Photon::Workloads();
+  // A trip between threads takes many times as long as one on a thread.
+  if (Threads() > 1) w.divide_trips = 20;
+  w.echo = Echo;
+  Measure(o, w);
   others.reset();
   photon::fini();
 }
