@@ -1,5 +1,5 @@
 // The workloads with marl. marl has no yield, no channels and no I/O. So W2 and
-// W13 are left out, and W3 passes its values through a variable and two events.
+// W13 are left out, and W3 passes each value through a variable and an event.
 #include "tools/bench/peers/peer.h"
 
 #include <marl/event.h>
