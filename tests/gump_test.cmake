@@ -409,13 +409,13 @@ function(gump_install_tests)
 endfunction()
 
 # gump_bench_peers_tests(): the programs with other libraries for docs/comparison.md give right results, and the page has the
-# stored figures. The test of a library that is not installed is skipped.
+# stored figures. The test of a library that is not there is skipped.
 function(gump_bench_peers_tests)
   if(NOT CMAKE_BUILD_TYPE STREQUAL "Release" OR GUMP_SANITIZE OR GUMP_LOCKRANK OR CMAKE_CROSSCOMPILING)
     return()
   endif()
   set(program_test ${CMAKE_CURRENT_LIST_DIR}/tools/bench/peer_test.py)
-  foreach(peer IN ITEMS boost_fiber asio)
+  foreach(peer IN ITEMS boost_fiber asio marl tmc libgo photon)
     if(TARGET bench_peer_${peer})
       set_target_properties(bench_peer_${peer} PROPERTIES EXCLUDE_FROM_ALL OFF)
       add_test(NAME tools/bench/peer_${peer} COMMAND python3 -B ${program_test} ${peer} $<TARGET_FILE:bench_peer_${peer}>)

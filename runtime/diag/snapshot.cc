@@ -128,8 +128,10 @@ void takeParked(G* gp, uint32_t status, int64_t now, GRecord* r,
     // first dump that saw it. If the status had the scan bit, another thread
     // may hold it.
     if (status == kGwaiting) noteWaitSince(gp, now);
-    if (gp->waitsince != 0) {
-      r->waitNanos = std::max<int64_t>(now - gp->waitsince, 0);
+    // That thread may write the time just now. Then this dump may miss it.
+    const int64_t since = peek(gp->waitsince);
+    if (since != 0) {
+      r->waitNanos = std::max<int64_t>(now - since, 0);
       r->minutes = r->waitNanos / kMinute;
     }
   }
@@ -153,7 +155,7 @@ bool takeOther(G* gp, int64_t now, GRecord* r, Frames* frames) {
       // kGrunnable: gp is on a queue, and the world has stopped or been told to
       // stop. kGwaiting | kGscan: a thread already holds gp's scan bit. Either
       // this thread took the bit, and then a signal or a failure brought it
-      // here, or a reclamation cycle has taken it.
+      // here, or a reclamation cycle or a dump of another thread has taken it.
       case kGrunnable:
       case kGwaiting | kGscan:
         takeParked(gp, status, now, r, frames);

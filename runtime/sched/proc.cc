@@ -693,19 +693,8 @@ bool noPollerAfterMain() {
 
 namespace {
 
-// wakeSpinner is wakepAnywhere.
-GUMP_ALWAYS_INLINE void wakeSpinner() {
-  // W2 of the essay. All three loads are seq_cst and follow the caller's
-  // publication.
-  if (sched.nmspinning.load(seq_cst) != 0) return;
-  // No P is idle, and the M that next gives up a P is already told to look
-  // first: the flag is set under sched.lock, and that M reads it there before
-  // it idles its P. If a new spinner clears the flag after our load, it scans
-  // after our publication.
-  if (sched.npidle.load(seq_cst) == 0 &&
-      sched.needspinning.load(seq_cst) == 1) {
-    return;
-  }
+// wakeSpinnerNow is the end of wakeSpinner if an M seems to be needed.
+GUMP_NOINLINE void wakeSpinnerNow() {
   // Once main has ended, work waits for the next Run, which calls wakep after
   // it has cleared this flag. Now only foreign threads may need an M, one that
   // polls.
@@ -719,14 +708,39 @@ GUMP_ALWAYS_INLINE void wakeSpinner() {
   releasem(mp);
 }
 
+// wakeSpinner is wakepAnywhere.
+GUMP_ALWAYS_INLINE void wakeSpinner() {
+  // W2 of the essay. All three loads are seq_cst and follow the caller's
+  // publication.
+  if (sched.nmspinning.load(seq_cst) != 0) return;
+  // No P is idle, and the M that next gives up a P is already told to look
+  // first: the flag is set under sched.lock, and that M reads it there before
+  // it idles its P. If a new spinner clears the flag after our load, it scans
+  // after our publication.
+  if (sched.npidle.load(seq_cst) == 0 &&
+      sched.needspinning.load(seq_cst) == 1) {
+    return;
+  }
+  wakeSpinnerNow();
+}
+
+// wakepOnNodes is wakep with several nodes.
+GUMP_NOINLINE void wakepOnNodes() {
+  if (!wakepNear()) wakeSpinner();
+}
+
 }  // namespace
 
+// wakep ends with a call in all but the usual cases, so it saves no registers.
 void wakep() {
   const WakeMode mode = sched.wakeMode.load(relaxed);
   // With one P, which we hold, there is no other M to wake.
   if (mode == WakeMode::kOneP && getg()->m->p != nullptr) return;
-  if (GUMP_UNLIKELY(mode == WakeMode::kSeveralNodes) && wakepNear()) return;
-  wakeSpinner();
+  if (GUMP_UNLIKELY(mode == WakeMode::kSeveralNodes)) {
+    wakepOnNodes();
+  } else {
+    wakeSpinner();
+  }
 }
 
 void wakepAnywhere() {

@@ -197,10 +197,11 @@ bool goparkthread(Mutex* l, WaitReason reason, int64_t when,
 // it goes to the tail of the global queue.
 // On: any.  P: either.  Locks: takes sched.lock.  Parks: no.
 void goready(G* gp);
-// readyAndRelease is goready, and then releasem(mp), for a gp that is not
-// special. The caller has called acquirem.
+// readyAndRelease is goready, and then releasem(mp). gp has status `from`. If
+// that is kGwaiting, gp is not special. If it is kGdead, gp is new. The caller
+// has called acquirem.
 // On: any, m.locks > 0.  P: either.  Locks: takes sched.lock.  Parks: no.
-void readyAndRelease(M* mp, G* gp);
+void readyAndRelease(M* mp, G* gp, uint32_t from);
 // goreadyQuiet is goready for timers. If there is a P here, it does not wake an
 // M for gp, because the owner of the P is about to schedule, or calls wakep.
 // On: any, m.locks > 0.  P: either.  Locks: takes sched.lock.  Parks: no.

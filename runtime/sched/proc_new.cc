@@ -120,7 +120,11 @@ GUMP_NOINLINE void endSpecial(Bubble* b, uint64_t goid, uint32_t group) {
 // On: any; m.locks > 0.  P: needed.  Locks: none.  Parks: no.
 GUMP_ALWAYS_INLINE void retire(G* gp) {
   gp->eh = EhGlobals();
-  casgstatus(gp, kGrunning, kGdead);
+  if (GUMP_LIKELY(isPlain(gp, kGrunning))) {
+    gp->atomicstatus.store(kGdead, release);  // as in casgstatus
+  } else {
+    casgstatus(gp, kGrunning, kGdead);
+  }
   gp->lockedm = nullptr;
   gp->param = nullptr;
   gp->waitreason = WaitReason::kZero;
@@ -597,15 +601,13 @@ GUMP_ALWAYS_INLINE bool start(const FuncType* ft, void* closure,
     return false;
   }
   if (GUMP_UNLIKELY(of.any())) join(gp, of);
-  casgstatus(gp, kGdead, kGrunnable);
-  if (GUMP_LIKELY(mp->p != nullptr)) {
-    runqput(mp->p, gp, /*next=*/true);
+  if (!quiet || mp->p == nullptr) {
+    readyAndRelease(mp, gp, kGdead);
   } else {
-    LockScope l(&sched.lock);
-    globrunqput(gp);
+    casgstatus(gp, kGdead, kGrunnable);
+    runqput(mp->p, gp, /*next=*/true);
+    releasem(mp);
   }
-  if (!quiet || mp->p == nullptr) wakep();
-  releasem(mp);
   return true;
 }
 

@@ -7,6 +7,7 @@
 // findRunnable would do anything else than take a G from the queues.
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/trace.h"
+#include "runtime/sched/group.h"
 #include "runtime/sched/mfinal.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
@@ -59,7 +60,7 @@ GUMP_NOINLINE G* executeInGeneral(G* gp, M* mp, P* pp, bool inheritTime) {
     trackNext(gp, weight);
     return gp;
   }
-  return makeCurrent(gp, mp, pp, inheritTime, /*plain=*/false);
+  return makeCurrent(gp, mp, pp, inheritTime, isPlain(gp, kGrunnable));
 }
 
 // executeHere is executeInGeneral, whose usual case it inlines.

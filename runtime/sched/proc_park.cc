@@ -474,11 +474,11 @@ bool goparkthread(Mutex* l, WaitReason reason, int64_t when,
 }
 
 namespace {
-// ready is goready without wakep, and not for foreign threads. The caller keeps
-// mp's P.
+// ready is goready without wakep, and not for foreign threads. gp has status
+// `from`. The caller keeps mp's P.
 // On: any, m.locks > 0.  P: either.  Locks: takes sched.lock.  Parks: no.
-GUMP_ALWAYS_INLINE void ready(M* mp, G* gp) {
-  casgstatus(gp, kGwaiting, kGrunnable);
+GUMP_ALWAYS_INLINE void ready(M* mp, G* gp, uint32_t from = kGwaiting) {
+  casgstatus(gp, from, kGrunnable);
   if (GUMP_LIKELY(mp->p != nullptr)) {
     runqput(mp->p, gp, /*next=*/true);
   } else {
@@ -518,8 +518,8 @@ namespace {
 // The ends of readyAndRelease. The first is for all cases. The second passes
 // the place of the old runnext on, and the third wakes an M if one is needed.
 // On: any, m.locks > 0.  P: either.  Locks: take sched.lock.  Parks: no.
-GUMP_NOINLINE void readyInGeneral(M* mp, G* gp) {
-  ready(mp, gp);
+GUMP_NOINLINE void readyInGeneral(M* mp, G* gp, uint32_t from) {
+  ready(mp, gp, from);
   wakep();
   releasem(mp);
 }
@@ -534,13 +534,13 @@ GUMP_NOINLINE void wakeAndReleaseM(M* mp) {
 }
 }  // namespace
 
-void readyAndRelease(M* mp, G* gp) {
+void readyAndRelease(M* mp, G* gp, uint32_t from) {
   P* pp = mp->p;
   // With a P, we need not compete for the status with a scanner, if there is
   // none (casgstatus).
   if (GUMP_UNLIKELY(pp == nullptr || pp->fuzz != 0 ||
-                    scanners.load(acquire) != 0 || !isPlain(gp, kGwaiting))) {
-    readyInGeneral(mp, gp);
+                    scanners.load(acquire) != 0 || !isPlain(gp, from))) {
+    readyInGeneral(mp, gp, from);
     return;
   }
   gp->atomicstatus.store(kGrunnable, release);  // as in casgstatus
@@ -556,7 +556,7 @@ void readyAndRelease(M* mp, G* gp) {
 
 void goready(G* gp) {
   if (GUMP_UNLIKELY(gp->special) && readySpecial(gp)) return;
-  readyAndRelease(acquirem(), gp);  // keeps the P until it is queued
+  readyAndRelease(acquirem(), gp, kGwaiting);  // keeps the P until it is queued
 }
 
 void goreadyQuiet(G* gp) {

@@ -35,6 +35,30 @@ void runqput(P* pp, G* gp, bool next) {
   }
 }
 
+namespace {
+// putIntoRing puts gp at the tail of the ring. Returns false if it is full.
+GUMP_ALWAYS_INLINE bool putIntoRing(P* pp, G* gp) {
+  // Pairs with cas-release in runqgrab, so the slots below h have been read.
+  const uint32_t h = pp->runqhead.load(acquire);
+  const uint32_t t = pp->runqtail.load(relaxed);  // (R1) we are its only writer
+  if (GUMP_UNLIKELY(t - h >= kRunqSize)) return false;
+  pp->runq[t % kRunqSize].store(gp, relaxed);  // published by the next line
+  // Pairs with load-acquire in runqgrab.
+  pp->runqtail.store(t + 1, release);
+  return true;
+}
+
+// runqputFull is the end of runqputNow if the ring was full.
+GUMP_NOINLINE void runqputFull(P* pp, G* gp) {
+  do {
+    const uint32_t h = pp->runqhead.load(acquire);  // as in putIntoRing
+    const uint32_t t = pp->runqtail.load(relaxed);
+    if (t - h == kRunqSize && runqputslow(pp, gp, h, t)) return;
+    // A thief has made room.
+  } while (!putIntoRing(pp, gp));
+}
+}  // namespace
+
 void runqputNow(P* pp, G* gp, bool next) {
   if (next) {
     gp = swapRunnext(pp, gp);
@@ -42,19 +66,7 @@ void runqputNow(P* pp, G* gp, bool next) {
     // Move the old runnext to the ring. Meanwhile it is in neither place, but
     // runnext is not null, so the P does not look empty (runqempty).
   }
-  for (;;) {
-    // Pairs with cas-release in runqgrab, so the slots below h have been read.
-    uint32_t h = pp->runqhead.load(acquire);
-    uint32_t t = pp->runqtail.load(relaxed);  // (R1) we are its only writer
-    if (GUMP_LIKELY(t - h < kRunqSize)) {
-      pp->runq[t % kRunqSize].store(gp, relaxed);  // published by the next line
-      // Pairs with load-acquire in runqgrab.
-      pp->runqtail.store(t + 1, release);
-      return;
-    }
-    // If this returns false, a thief has made room, and the next turn succeeds.
-    if (runqputslow(pp, gp, h, t)) return;
-  }
+  if (GUMP_UNLIKELY(!putIntoRing(pp, gp))) runqputFull(pp, gp);
 }
 
 bool runqputslow(P* pp, G* gp, uint32_t h, uint32_t t) {

@@ -257,7 +257,11 @@ void entersyscall() noexcept {
     releasem(mp);
     return;
   }
-  casgstatus(gp, kGrunning, kGsyscall);
+  if (GUMP_LIKELY(isPlain(gp, kGrunning))) {
+    gp->atomicstatus.store(kGsyscall, release);  // as in casgstatus
+  } else {
+    casgstatus(gp, kGrunning, kGsyscall);
+  }
   // sysmon sleeps deeply only while nothing runs.
   if (GUMP_UNLIKELY(sched.sysmonwait.load(relaxed))) wakeSysmon();
   // Pairs with forEachP.
@@ -292,9 +296,15 @@ void exitsyscall() noexcept {
   P* pp = mp->p;
   if (GUMP_UNLIKELY(pp != oldp || gp->callsBlock)) learnFromCall(gp, mp);
   if (GUMP_LIKELY(runs)) {
-    pp->syscalltick.add(1, relaxed);  // compared for change only
+    // Only the owner of the P writes it: a thread that takes the P from a call
+    // has won the status first.
+    pp->syscalltick.store(pp->syscalltick.load(relaxed) + 1, relaxed);
     if (GUMP_LIKELY(!gp->special) || groupEnter(gp)) {
-      casgstatus(gp, kGsyscall, kGrunning);
+      if (GUMP_LIKELY(scanners.load(acquire) == 0 && isPlain(gp, kGsyscall))) {
+        gp->atomicstatus.store(kGrunning, release);  // as in casgstatus
+      } else {
+        casgstatus(gp, kGsyscall, kGrunning);
+      }
       releasem(mp);
       return;
     }

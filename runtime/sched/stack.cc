@@ -367,13 +367,21 @@ uint32_t orderOf(size_t size) {
   return std::min(order, kNumOrders - 1);
 }
 
-StackTop* allocDefault(P* pp, uint32_t order) {
-  if (pp == nullptr) return takeSlots(memoryNode(pp), order, 1).pop();
-  if (GUMP_UNLIKELY(pp->stackCache == nullptr)) {
-    const SlotList list = takeSlots(memoryNode(pp), order, kRefillBatch);
-    if (list.head == nullptr) return nullptr;
-    pp->stackCache = list.head;
-    pp->stackCacheN = list.n;
+uint32_t defaultOrder = 0;  // that of defaultStackSize; written by stackinit
+
+// refillStacks fills pp's empty cache. Returns false if there is no memory.
+GUMP_NOINLINE bool refillStacks(P* pp) {
+  const SlotList list = takeSlots(memoryNode(pp), defaultOrder, kRefillBatch);
+  if (list.head == nullptr) return false;
+  pp->stackCache = list.head;
+  pp->stackCacheN = list.n;
+  return true;
+}
+
+GUMP_ALWAYS_INLINE StackTop* allocDefault(P* pp) {
+  if (pp == nullptr) return takeSlots(memoryNode(pp), defaultOrder, 1).pop();
+  if (GUMP_UNLIKELY(pp->stackCache == nullptr) && !refillStacks(pp)) {
+    return nullptr;
   }
   StackTop* t = pp->stackCache;
   pp->stackCache = t->next;
@@ -390,7 +398,7 @@ void releaseSlot(StackTop* t) {
 
 // spill moves n of pp's cached stacks, the most recently freed, to the pools.
 // (The oldest would be the better choice but lie at the end of the list.)
-void spill(P* pp, uint32_t n) {
+GUMP_NOINLINE void spill(P* pp, uint32_t n) {
   SlotList cache{pp->stackCache, pp->stackCacheN};
   SlotList out;
   while (out.n < n && cache.head != nullptr) out.push(cache.pop());
@@ -524,7 +532,7 @@ StackTop* takeLarger(uint32_t order) {
 // every new goroutine goes through. The compiler would not do so by itself,
 // because allocShort calls it too.
 GUMP_ALWAYS_INLINE StackTop* tryAlloc(P* pp, uint32_t order) {
-  if (order == orderOf(defaultStackSize)) return allocDefault(pp, order);
+  if (order == defaultOrder) return allocDefault(pp);
   const uint32_t node = memoryNode(pp);
   return order <= kMaxArenaOrder ? takeSlots(node, order, 1).pop()
                                  : mapStack(node, order);
@@ -545,13 +553,13 @@ size_t defaultStackSize = (size_t{256} << 10) * kStackMultiplier;
 
 void stackinit() {
   defaultStackSize *= sanitizerStackFactor();
+  defaultOrder = orderOf(defaultStackSize);
   arenasinit();
   stackguardinit();
 }
 
 bool stackalloc(P* pp, G* gp, size_t size) {
-  if (size == 0) size = defaultStackSize;
-  const uint32_t order = orderOf(size);
+  const uint32_t order = size == 0 ? defaultOrder : orderOf(size);
   StackTop* t = tryAlloc(pp, order);
   if (GUMP_UNLIKELY(t == nullptr)) {
     t = allocShort(pp, order);
@@ -589,7 +597,7 @@ void stackfree(P* pp, G* gp) {
   gp->stack = {};
   if (t->order > kMaxArenaOrder) {
     unmapStack(t);
-  } else if (pp == nullptr || t->order != orderOf(defaultStackSize) ||
+  } else if (pp == nullptr || t->order != defaultOrder ||
              sched.nnostack.load(relaxed) != 0) {  // a hint: Gs wait for one
     releaseSlot(t);
   } else {
@@ -599,8 +607,7 @@ void stackfree(P* pp, G* gp) {
 
 bool stackLend(P* pp, G* gp) {
   StackTop* t = topOf(gp->stack);
-  if (GUMP_UNLIKELY(t->unguarded != 0 ||
-                    t->order != orderOf(defaultStackSize) ||
+  if (GUMP_UNLIKELY(t->unguarded != 0 || t->order != defaultOrder ||
                     sched.nnostack.load(relaxed) != 0)) {  // as in stackfree
     return false;
   }

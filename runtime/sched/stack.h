@@ -56,7 +56,7 @@ inline constexpr size_t kMaxStackSizeLimit = 1 << 30;
 
 // 256 KiB, times 4 if the library has ASan or TSan. If it has neither: times 2
 // without optimisation, and times 4 if the program has ASan. Written by
-// stackinit, and by tests.
+// stackinit.
 extern size_t defaultStackSize;
 
 // stackinit finds out which kind of guard the kernel offers. Called by

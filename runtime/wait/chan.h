@@ -348,7 +348,7 @@ GUMP_ALWAYS_INLINE void wakeWaiterAndRelease(Sudog* sg, M* mp) {
   G* gp = sg->g;
   sg->success = true;
   gp->param = sg;
-  readyAndRelease(mp, gp);
+  readyAndRelease(mp, gp, kGwaiting);
 }
 
 // ---- Peeks without the lock -------------------------------------------------

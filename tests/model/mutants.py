@@ -16,8 +16,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIST = pathlib.Path(__file__).with_suffix(".txt")
-# The tests compile the programs of the documents, the library contains the script for gdb, and CMake adds tools/trace.
-FOLDERS = ("runtime", "netpoll", "sysmon", "api", "tests", "docs", "tools/gdb", "tools/trace")
+# The tests compile the programs of the documents, and the library contains the script for gdb.
+FOLDERS = ("runtime", "netpoll", "sysmon", "api", "tests", "docs", "tools")
 TIMEOUT_S = 300
 
 

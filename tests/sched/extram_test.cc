@@ -299,6 +299,38 @@ TEST_P(ForeignTest, ThreadsStartGoroutinesAndResizeTheRuntime) {
   });
 }
 
+// Two plain threads dump at once. The first takes a profile, and the second
+// stops the world. Both look at goroutines whose waits no dump has seen yet, so
+// both want to note the time. TSan looks on.
+TEST_P(ForeignTest, TwoThreadsDumpTheSameNewWaits) {
+  Run([] {
+    constexpr int kWaiters = 20;
+    for (int round = 0; round < kRounds; round++) {
+      chan<void> release = make_chan<void>();
+      sync::WaitGroup parked;
+      sync::WaitGroup ended;
+      for (int i = 0; i < kWaiters; i++) {
+        parked.Add(1);
+        ended.Go([&] {
+          parked.Done();
+          release.Recv();
+        });
+      }
+      parked.Wait();
+      std::vector<std::thread> threads;
+      for (int i = 0; i < 2; i++) {
+        threads.emplace_back([] {
+          EXPECT_NE(runtime::Stack(true).find("chan receive"),
+                    std::string::npos);
+        });
+      }
+      testing::JoinAll(threads);
+      release.Close();
+      ended.Wait();
+    }
+  });
+}
+
 // ---- Ends
 
 TEST_P(ForeignTest, TenThousandThreadsLeaveNothingBehind) {

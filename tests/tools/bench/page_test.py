@@ -59,6 +59,14 @@ class PageTest(unittest.TestCase):
         widths = [float(b.split('width="')[1].split('"')[0]) for b in bars]
         self.assertAlmostEqual(widths[1] / widths[0], 4, delta=0.01)
 
+    def test_bar_of_more_than_ten_times_the_next_is_cut_and_the_title_says_so(self):
+        picture = page.picture(results([10], [101]), 1)
+        widths = [float(b.split('width="')[1].split('"')[0]) for b in picture.split("<rect")[2:]]
+        self.assertAlmostEqual(widths[1] / widths[0], 1.25, delta=0.01)
+        self.assertEqual(picture.count('class="gap"'), 1)
+        self.assertIn("a bar with a gap is cut", picture)
+        self.assertNotIn("is cut", page.picture(results([10], [100]), 1))
+
     def test_written_page_passes_and_a_changed_one_fails(self):
         with tempfile.TemporaryDirectory() as directory:
             folder = folder_with(directory, results([10], [40]))

@@ -4,7 +4,7 @@
     peer_test.py PEER [PROGRAM]
 
 The program checks its sums and counts, and fails if one is wrong. Speed is not looked at. Without PROGRAM, the test is
-skipped, because the library is not installed.
+skipped, because the library or its sources are not there.
 """
 
 import os
@@ -14,6 +14,10 @@ import sys
 WORKLOADS = {
     "boost_fiber": ["W1", "W2/1000", "W3", "W7/8", "W8/join", "W11"],
     "asio": ["W1", "W2/1000", "W3", "W8/join", "W11"],
+    "marl": ["W1", "W3", "W7/8", "W8/join", "W11"],
+    "tmc": ["W1", "W2/1000", "W3", "W7/8", "W8/join", "W11"],
+    "libgo": ["W1", "W2/1000", "W3", "W7/8", "W8/join", "W11"],
+    "photon": ["W1", "W2/1000", "W3", "W7/8", "W8/join", "W11"],
 }
 PACKAGES = {"boost_fiber": "libboost-fiber-dev", "asio": "libasio-dev"}
 
@@ -21,7 +25,8 @@ PACKAGES = {"boost_fiber": "libboost-fiber-dev", "asio": "libasio-dev"}
 def main():
     peer, *program = sys.argv[1:]
     if not program:
-        print(f"peer_test: skipped: Debian's package {PACKAGES[peer]} is not installed")
+        missing = f"Debian's package {PACKAGES[peer]}" if peer in PACKAGES else "the folder with its sources (GUMP_PEERS)"
+        print(f"peer_test: skipped: {peer} needs {missing}")
         return 77
     bad = 0
     for threads in (1, 2, 4):

@@ -3,10 +3,10 @@
 
     tools/gump bench --peers [DIR] [--go GO] [--reps N] [--starts N] [--divide N] [--only PEER,...] [--out FOLDER]
 
-DIR has the sources of peers that Debian does not have: DIR/marl, DIR/TooManyCooks. tools/gump builds all programs with the
-compiler and the flags of the release build. Each program makes a warm-up and --reps repetitions, and is started --starts
-times, in turn with the others. The results go to FOLDER/comparison.json (FOLDER is docs by default), and page.py makes the
-page and the pictures from that file.
+DIR has the sources of peers that Debian does not have: DIR/marl, DIR/TooManyCooks, DIR/libgo, DIR/PhotonLibOS. tools/gump
+builds all programs with the compiler and the flags of the release build. Each program makes a warm-up and --reps
+repetitions, and is started --starts times, in turn with the others. The results go to FOLDER/comparison.json (FOLDER is
+docs by default), and page.py makes the page and the pictures from that file.
 """
 
 import argparse
@@ -37,7 +37,9 @@ MEASURED = [
     ("sleepers", "W11", (1, 2), 10),
     ("echo", "W13/100", (1,), 3),
 ]
-PEERS = ("boost_fiber", "asio", "marl", "tmc")
+PEERS = ("boost_fiber", "asio", "marl", "tmc", "libgo", "photon")
+# The folders of the peers that Debian does not have.
+FOLDERS = {"marl": "marl", "tmc": "TooManyCooks", "libgo": "libgo", "photon": "PhotonLibOS"}
 
 
 def first(pattern, path):
@@ -59,7 +61,7 @@ def version(peer, sources):
     if peer == "asio":
         number = int(first(r"#define ASIO_VERSION (\d+)", pathlib.Path("/usr/include/asio/version.hpp")) or 0)
         return f"{number // 100000}.{number // 100 % 1000}.{number % 100}"
-    return described(sources / {"marl": "marl", "tmc": "TooManyCooks"}[peer])
+    return described(sources / FOLDERS[peer])
 
 
 def contenders_of(args):
@@ -73,7 +75,7 @@ def contenders_of(args):
     for peer in PEERS:
         program = bench / "peers" / f"bench_peer_{peer}"
         # A program of an earlier build is no peer of this run.
-        if program.exists() and (peer in ("boost_fiber", "asio") or args.sources):
+        if program.exists() and (peer not in FOLDERS or args.sources and (args.sources / FOLDERS[peer]).is_dir()):
             contender = run.Contender(peer, lambda problem, program=program: [program])
             found.append((peer, version(peer, args.sources), contender))
     wanted = args.only.split(",") if args.only else []

@@ -22,7 +22,8 @@ sys.dont_write_bytecode = True
 import host  # noqa: E402
 
 BEGIN, END = "<!-- comparison: begin -->\n", "<!-- comparison: end -->\n"
-TITLES = {"gump": "gumption", "go": "Go", "boost_fiber": "Boost.Fiber", "asio": "asio", "marl": "marl", "tmc": "TooManyCooks"}
+TITLES = {"gump": "gumption", "go": "Go", "boost_fiber": "Boost.Fiber", "asio": "asio", "marl": "marl", "tmc": "TooManyCooks",
+          "libgo": "libgo", "photon": "PhotonLibOS"}
 Row = collections.namedtuple("Row", "workload metric title unit")
 ROWS = (
     Row("W1", "ns/task", "start a task and wait for it", "ns"),
@@ -37,6 +38,7 @@ ROWS = (
 PROCS = (1, 2)
 # Sizes of a picture.
 LEFT, BAR, PITCH, PANEL, WIDTH, LABEL, VALUE = 16, 13, 18, 26, 760, 110, 90
+CUT = 10
 
 
 def load(folder):
@@ -90,32 +92,40 @@ def table(result):
 
 
 def picture(result, procs):
-    """Bars for each workload at one number of threads. The longest bar of a workload has the full width."""
-    body, y = [], 54
+    """Bars for each workload at one number of threads. The longest bar of a workload has the full width. If it were more than
+    CUT times as long as the next, it is cut, or the others could not be told apart."""
+    body, y, any_cut = [], 54, False
     shown = [row for row, n in rows_of(result) if n == procs]
     for row in shown:
         body.append(f'<text x="{LEFT}" y="{y}" class="bold">{escape(row.title)}, {row.unit}</text>')
         medians = [(p["name"], statistics.median(values_of(p, row, procs)))
                    for p in result["peers"] if values_of(p, row, procs)]
-        longest = max(value for _, value in medians) or 1
+        *_, second, longest = sorted([0, *(value for _, value in medians)])
+        cut = second > 0 and longest > CUT * second
+        any_cut = any_cut or cut
+        full = second * 1.25 if cut else longest or 1
         room = WIDTH - 2 * LEFT - LABEL - VALUE
         for name, value in medians:
             y += PITCH
-            width = max(1, room * value / longest)
+            width = max(1, room * min(1, value / full))
             body.append(f'<text x="{LEFT + LABEL - 8}" y="{y}" text-anchor="end">{TITLES[name]}</text>')
             body.append(f'<rect x="{LEFT + LABEL}" y="{y - BAR + 2}" width="{width:.1f}" height="{BAR}"'
                         f' class="{"ours" if name == "gump" else "other"}"/>')
+            if value > full:
+                gap = LEFT + LABEL + width * 0.9
+                body.append(f'<path d="M{gap:.1f} {y + 4}l8 {-BAR - 4}" class="gap"/>')
             body.append(f'<text x="{LEFT + LABEL + width + 6:.1f}" y="{y}" class="faint">{figure(value)}</text>')
         y += PANEL + 4
     title = f"Medians with {procs} thread{'s' if procs > 1 else ''}; shorter is better"
+    title += "; a bar with a gap is cut" if any_cut else ""
     head = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y}" width="{WIDTH}" height="{y}" role="img">',
         f"<title>{title}</title>",
         f"<desc>The figures of the table in comparison.md for {procs} thread{'s' if procs > 1 else ''}, as bars.</desc>",
         '<style>text{font-family:Helvetica,Arial,"DejaVu Sans",sans-serif;font-size:12px;fill:#24303b}.bold{font-weight:600}'
-        '.faint{fill:#5d6b78}.page{fill:#ffffff}.ours{fill:#2f6fa8}.other{fill:#b9c4ce}',
+        '.faint{fill:#5d6b78}.page{fill:#ffffff}.ours{fill:#2f6fa8}.other{fill:#b9c4ce}.gap{stroke:#ffffff;stroke-width:4}',
         '@media (prefers-color-scheme:dark){text{fill:#dfe5ea}.faint{fill:#97a3ae}.page{fill:#0d1117}.ours{fill:#4f8fc9}'
-        '.other{fill:#4a5865}}</style>',
+        '.other{fill:#4a5865}.gap{stroke:#0d1117}}</style>',
         f'<rect width="{WIDTH}" height="{y}" class="page"/>',
         f'<text x="{LEFT}" y="26" class="bold">{title}</text>',
     ]

@@ -56,11 +56,22 @@ struct Options {
     return only.empty() ||
            std::find(only.begin(), only.end(), workload) != only.end();
   }
+  // The echo server is measured alone, because its program has one processor.
+  bool Echo() const { return only.size() == 1 && only[0] == "W13/100"; }
   int64_t Scaled(int64_t count) const {
     return std::max<int64_t>(1, count / divide);
   }
 };
 
+inline void PinTo(int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  sched_setaffinity(0, sizeof(set), &set);
+}
+
+// ParseOptions also pins the program, if it is to be the echo server. So a
+// program calls it before it starts threads.
 inline Options ParseOptions(int argc, char** argv) {
   Options o;
   for (int i = 1; i < argc; i++) {
@@ -78,6 +89,7 @@ inline Options ParseOptions(int argc, char** argv) {
       std::exit(2);
     }
   }
+  if (o.Echo()) PinTo(0);
   return o;
 }
 
@@ -129,6 +141,7 @@ void MeasureNanosPer(const Options& o, const char* workload, const char* metric,
 inline constexpr int64_t kBatch = 1000;
 inline constexpr int kFanOut = 10;
 inline constexpr int64_t kSleeps = 10;
+inline constexpr int kConnections = 100;
 
 // W1: spawn(batches) starts batches of kBatch empty tasks, waits for each
 // batch, and returns how many tasks have run.
@@ -149,10 +162,10 @@ void Yield(const Options& o, F yields) {
 }
 
 // W3: trips(n) returns the sum of the numbers 0 to n - 1, which have made a
-// round trip.
+// round trip. If a trip takes long, the program divides their number.
 template <class F>
-void PingPong(const Options& o, F trips) {
-  const int64_t n = o.Scaled(1'000'000);
+void PingPong(const Options& o, F trips, int64_t divide) {
+  const int64_t n = std::max<int64_t>(1, o.Scaled(1'000'000) / divide);
   MeasureNanosPer(o, "W3", "ns/roundtrip", n,
                   [&] { Check("W3", trips(n), n * (n - 1) / 2); });
 }
@@ -227,11 +240,11 @@ inline std::thread Drive(const Options& o, int port,
                          std::function<void()> done) {
   return std::thread([o, port, done] {
     const char* client = std::getenv("BENCH_LOADGEN");
-    const std::string command = std::string("exec taskset -c 1 ") +
-                                (client != nullptr ? client : "bench_loadgen") +
-                                " " + std::to_string(port) + " 100 " +
-                                std::to_string(o.Scaled(500)) + " " +
-                                std::to_string(o.Scaled(3000));
+    const std::string command =
+        std::string("exec taskset -c 1 ") +
+        (client != nullptr ? client : "bench_loadgen") + " " +
+        std::to_string(port) + " " + std::to_string(kConnections) + " " +
+        std::to_string(o.Scaled(500)) + " " + std::to_string(o.Scaled(3000));
     FILE* out = popen(command.c_str(), "r");
     char line[200];
     int64_t cpu = 0;
@@ -255,11 +268,27 @@ inline std::thread Drive(const Options& o, int port,
   });
 }
 
-inline void PinTo(int cpu) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(cpu, &set);
-  sched_setaffinity(0, sizeof(set), &set);
+// Workloads are the functions of a program. It leaves out those that its
+// library cannot have.
+struct Workloads {
+  std::function<int64_t(int64_t batches)> spawn;
+  std::function<int64_t(int64_t tasks, int64_t each)> yields;
+  std::function<int64_t(int64_t n)> trips;
+  int64_t divide_trips = 1;
+  std::function<int64_t(int64_t tasks, int64_t each)> count;
+  std::function<int64_t(int64_t leaves)> tree;
+  std::function<void(int64_t tasks, int64_t* late)> sleep;
+  std::function<void(const Options&)> echo;
+};
+
+inline void Measure(const Options& o, const Workloads& w) {
+  if (w.spawn) SpawnJoin(o, w.spawn);
+  if (w.yields) Yield(o, w.yields);
+  if (w.trips) PingPong(o, w.trips, w.divide_trips);
+  if (w.count) Mutex(o, w.count);
+  if (w.tree) Skynet(o, w.tree);
+  if (w.sleep) Sleepers(o, w.sleep);
+  if (w.echo && o.Echo()) w.echo(o);
 }
 
 }  // namespace peer

@@ -172,8 +172,6 @@ Task Serve(tcp::socket socket) {
 }
 
 void Echo(const Options& o) {
-  if (!o.Selected("W13/100")) return;
-  PinTo(0);
   for (int r = 0; r < o.reps; r++) {
     asio::io_context context(1);
     tcp::acceptor acceptor(context, {asio::ip::address_v4::loopback(), 0});
@@ -198,11 +196,11 @@ void Echo(const Options& o) {
 
 int main(int argc, char** argv) {
   using namespace peer;
-  const Options o = ParseOptions(argc, argv);
-  SpawnJoin(o, Spawn);
-  Yield(o, Yields);
-  PingPong(o, Trips);
-  Skynet(o, Tree);
-  Sleepers(o, Sleep);
-  Echo(o);
+  Measure(ParseOptions(argc, argv), {.spawn = Spawn,
+                                     .yields = Yields,
+                                     .trips = Trips,
+                                     .count = nullptr,
+                                     .tree = Tree,
+                                     .sleep = Sleep,
+                                     .echo = Echo});
 }

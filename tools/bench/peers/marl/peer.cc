@@ -1,5 +1,5 @@
 // The workloads with marl. marl has no yield, no channels and no I/O. So W2 and
-// W13 are left out, and W3 passes its values through a variable and two events.
+// W13 are left out, and W3 passes each value through a variable and an event.
 #include "tools/bench/peers/peer.h"
 
 #include <marl/event.h>
@@ -7,115 +7,50 @@
 #include <marl/scheduler.h>
 #include <marl/waitgroup.h>
 
+#include "tools/bench/peers/stackful.h"
+
 namespace peer {
 namespace {
 
-// OnWorker runs f on a task and waits for it. The main thread itself only
-// waits.
-template <class F>
-auto OnWorker(F f) {
-  decltype(f()) result;
-  marl::WaitGroup done(1);
-  marl::schedule([&] {
-    result = f();
-    done.done();
-  });
-  done.wait();
-  return result;
-}
+// A channel is a variable and an event.
+class Channel {
+ public:
+  void operator<<(int64_t v) {
+    value_ = v;
+    ready_.signal();
+  }
+  void operator>>(int64_t& v) {
+    ready_.wait();
+    v = value_;
+  }
 
-int64_t Spawn(int64_t batches) {
-  int64_t count = 0;
-  for (int64_t b = 0; b < batches; b++) {
-    Marks ran(kBatch);
-    const marl::WaitGroup wg(kBatch);
-    for (int64_t i = 0; i < kBatch; i++) {
-      marl::schedule([&ran, wg, i] {
-        ran.Set(i);
+ private:
+  int64_t value_ = 0;
+  marl::Event ready_;
+};
+
+struct Marl : Stackful<Marl> {
+  using Channel = peer::Channel;
+  using Mutex = marl::mutex;
+
+  template <class F>
+  static void All(int64_t n, F f) {
+    const marl::WaitGroup wg(static_cast<unsigned>(n));
+    for (int64_t i = 0; i < n; i++) {
+      marl::schedule([&f, wg, i] {
+        f(i);
         wg.done();
       });
     }
     wg.wait();
-    count += ran.Count();
   }
-  return count;
-}
 
-int64_t Trips(int64_t n) {
-  const marl::Event ping;
-  const marl::Event pong;
-  const marl::WaitGroup ended(1);
-  int64_t value = 0;
-  marl::schedule([&value, ping, pong, ended, n] {
-    for (int64_t i = 0; i < n; i++) {
-      ping.wait();
-      value++;
-      pong.signal();
-    }
-    ended.done();
-  });
-  int64_t sum = 0;
-  for (int64_t i = 0; i < n; i++) {
-    value = i - 1;
-    ping.signal();
-    pong.wait();
-    sum += value;
+  // A task sleeps in the wait for an event that is never signalled.
+  static void Sleep(std::chrono::nanoseconds d) {
+    const marl::Event never;
+    never.wait_for(d);
   }
-  ended.wait();
-  return sum;
-}
-
-int64_t Count(int64_t tasks, int64_t each) {
-  marl::mutex mu;
-  int64_t counter = 0;
-  const marl::WaitGroup wg(static_cast<unsigned>(tasks));
-  for (int64_t t = 0; t < tasks; t++) {
-    marl::schedule([&, wg] {
-      for (int64_t i = 0; i < each; i++) {
-        const marl::lock lock(mu);
-        counter++;
-      }
-      wg.done();
-    });
-  }
-  wg.wait();
-  return counter;
-}
-
-int64_t Node(int64_t first, int64_t leaves) {
-  if (leaves == 1) return first;
-  int64_t sums[kFanOut];
-  const marl::WaitGroup wg(kFanOut);
-  for (int i = 0; i < kFanOut; i++) {
-    marl::schedule([&sums, wg, i, first, leaves] {
-      sums[i] = Node(first + i * (leaves / kFanOut), leaves / kFanOut);
-      wg.done();
-    });
-  }
-  wg.wait();
-  int64_t sum = 0;
-  for (const int64_t s : sums) sum += s;
-  return sum;
-}
-
-// A task sleeps in the wait for an event that is never signalled.
-void Sleep(int64_t tasks, int64_t* late) {
-  const marl::WaitGroup wg(static_cast<unsigned>(tasks));
-  for (int64_t t = 0; t < tasks; t++) {
-    marl::schedule([t, wg, out = late + t * kSleeps] {
-      const marl::Event never;
-      Naps naps(t);
-      for (int64_t i = 0; i < kSleeps; i++) {
-        const int64_t ns = naps.Next();
-        const int64_t due = NowNanos() + ns;
-        never.wait_for(std::chrono::nanoseconds(ns));
-        out[i] = NowNanos() - due;
-      }
-      wg.done();
-    });
-  }
-  wg.wait();
-}
+};
 
 }  // namespace
 }  // namespace peer
@@ -127,10 +62,7 @@ int main(int argc, char** argv) {
   config.setWorkerThreadCount(Threads());
   marl::Scheduler scheduler(config);
   scheduler.bind();
-  SpawnJoin(o, [](int64_t n) { return OnWorker([=] { return Spawn(n); }); });
-  PingPong(o, [](int64_t n) { return OnWorker([=] { return Trips(n); }); });
-  Mutex(o, Count);
-  Skynet(o, [](int64_t n) { return OnWorker([=] { return Node(0, n); }); });
-  Sleepers(o, Sleep);
+  // The main thread only waits.
+  Marl::All(1, [&o](int64_t) { Measure(o, Marl::Workloads()); });
   scheduler.unbind();
 }

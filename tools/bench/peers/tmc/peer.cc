@@ -151,8 +151,6 @@ Task Accept(tcp::acceptor& acceptor) {
   }
 }
 
-// The program pins itself before it starts its threads, so they are on
-// processor 0 as well.
 void Echo(const Options& o) {
   for (int r = 0; r < o.reps; r++) {
     tcp::acceptor acceptor(tmc::asio_executor(),
@@ -171,15 +169,13 @@ void Echo(const Options& o) {
 int main(int argc, char** argv) {
   using namespace peer;
   const Options o = ParseOptions(argc, argv);
-  const bool echo = o.Selected("W13/100") && o.only.size() == 1;
-  if (echo) PinTo(0);
   tmc::cpu_executor().set_thread_count(static_cast<size_t>(Threads())).init();
   tmc::asio_executor().init();
-  SpawnJoin(o, Spawn);
-  Yield(o, Yields);
-  PingPong(o, Trips);
-  Mutex(o, Count);
-  Skynet(o, Tree);
-  Sleepers(o, Sleep);
-  if (echo) Echo(o);
+  Measure(o, {.spawn = Spawn,
+              .yields = Yields,
+              .trips = Trips,
+              .count = Count,
+              .tree = Tree,
+              .sleep = Sleep,
+              .echo = Echo});
 }
