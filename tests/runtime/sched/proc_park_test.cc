@@ -90,6 +90,29 @@ TEST_F(ReadyDeathTest, SecondWakerIsFatal) {
       "fatal error: casgstatus: bad transition\n");
 }
 
+// If the waker stored the status although a scanner may set the bit, it would
+// overwrite the bit, and the scanner would end the process.
+TEST_F(ReadyTest, ScanBitIsNotLostToAWaker) {
+  constexpr int kBits = kSanitizerBuild ? 1'000 : 20'000;
+  scanners.add(1, seq_cst);
+  Atomic<bool> done;
+  std::thread scanner([&] {
+    for (int bits = 0; bits < kBits;) {
+      if (!castogscanstatus(&g_, kGwaiting)) continue;
+      casfrom_Gscanstatus(&g_, kGwaiting);
+      bits++;
+    }
+    done.store(true, relaxed);
+  });
+  while (!done.load(relaxed)) {
+    Ready(&g_);
+    EXPECT_EQ(runqget(&p_).gp, &g_);
+    g_.atomicstatus.store(kGwaiting, release);
+  }
+  scanner.join();
+  scanners.add(-1, seq_cst);
+}
+
 // A channel readies by a path of its own.
 TEST_F(ReadyTest, ChannelWaitsForAThreadThatHoldsTheScanBit) {
   scanners.add(1, seq_cst);
