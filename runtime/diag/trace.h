@@ -40,7 +40,8 @@ GUMP_ALWAYS_INLINE bool mayTrace() {
 // status oldval and no hidden bit, and no trace or profile is told. gp is the
 // caller's. If oldval is kGwaiting or kGsyscall, the caller has a P, and
 // scanners is 0. The paths of a switch then store the status themselves, and
-// are so short that they save no registers.
+// are so short that they save no registers. (It would stand beside casgstatus
+// in proc.h, but no header of sched includes one of diag.)
 [[nodiscard]] GUMP_ALWAYS_INLINE bool isPlain(const G* gp, uint32_t oldval) {
   // The models check casgstatus. Acquire as there.
   return !kModelBuild && traceHints() == 0 &&

@@ -37,6 +37,10 @@ inline constexpr uint64_t kMainGoid = 1;  // of the goroutine of Run
 //                     └─ goready ── kGwaiting ◀─gopark
 //                                         each arrow: one casgstatus()
 //
+// The paths of a switch, and readyAndRelease, look at the status themselves.
+// They store the new one if casgstatus would do no more than that (isPlain in
+// diag/trace.h).
+//
 // kGscan is a lock bit on kGwaiting and kGsyscall. While it is set, the status
 // cannot be left, so the thread that set it may walk the stack. A G in any
 // other state is looked at only while the world is stopped. The bit itself is
@@ -101,7 +105,7 @@ struct alignas(kCacheLine) G {
   M* m = nullptr;  // the M that runs it; nullptr unless running or in a syscall
                    // (or foreign)
   Stack stack;     // bound by execute, returned by goexit0
-  Atomic<uint32_t> atomicstatus;  // casgstatus only
+  Atomic<uint32_t> atomicstatus;  // casgstatus, or if isPlain
   Atomic<uint32_t> selectDone;  // 0→1 by the waker that wins a select; reset by
                                 // the owner when it is in no queue any more
   uint64_t goid = 0;
@@ -209,6 +213,9 @@ struct alignas(kCacheLine) G {
 static_assert(
     sizeof(G) <= 256,
     "a goroutine that has not begun costs one slab cell of 256 bytes");
+static_assert(offsetof(G, lockedm) + sizeof(M*) <= 2 * kCacheLine,
+              "a direct switch reads the first two lines, so it ends no later "
+              "than lockedm (lookAhead)");
 
 }  // namespace gump::rt
 

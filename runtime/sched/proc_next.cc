@@ -83,19 +83,6 @@ GUMP_ALWAYS_INLINE bool globalFirst(const P* pp) {
          (!pp->yielded.empty() || sched.runqsize.load(relaxed) != 0);
 }
 
-// headOfQueue returns the G that findWithP would take from the queues of pp.
-// With more than one P, a thief may steal it meanwhile. Returns nullptr if the
-// queues are empty, or if the global queue goes first.
-G* headOfQueue(const P* pp) {
-  if (globalFirst(pp)) return pp->yielded.head;
-  if (G* next = pp->runnext.load(relaxed)) return next;
-  uint32_t h = pp->runqhead.load(acquire);  // as in runqget
-  if (h != pp->runqtail.load(relaxed)) {
-    return pp->runq[h % kRunqSize].load(relaxed);
-  }
-  return pp->yielded.head;
-}
-
 // canResumeNow returns true if gp can be resumed here without locks and system
 // calls. That is required because the caller may hold a lock.
 GUMP_ALWAYS_INLINE bool canResumeNow(const P* pp, const G* gp) {
@@ -125,53 +112,60 @@ GUMP_ALWAYS_INLINE bool timersWant(const M* mp, P* pp) {
   return mp->timerAdded || timersDue(&pp->timers);
 }
 
-// takeNextHere makes current, and returns, the G that headOfQueue would return.
-// Returns nullptr if a thief has taken it meanwhile.
+// takeNextHere makes current, and returns, the G that findWithP would take from
+// the queues of pp. Returns nullptr if there is none, if the global queue goes
+// first, if `mayTake` refuses the G, or if a thief has taken it meanwhile. Then
+// schedule chooses.
 //
 // It looks at the G before it takes it, because it cannot put it back in its
 // place. What it has seen is still true then. While it is runnable, a goroutine
 // is bound to no other thread and loses no stack. And if a thief had taken the
 // G, it could not be in the same place again: only we put Gs into runnext and
 // the ring.
-GUMP_ALWAYS_INLINE G* takeNextHere(M* mp, P* pp) {
+template <class MayTake>
+GUMP_ALWAYS_INLINE G* takeNextHere(M* mp, P* pp, const MayTake& mayTake) {
   const bool global = globalFirst(pp);
   G* gp = pp->runnext.load(relaxed);
   if (GUMP_UNLIKELY(global)) {
     gp = nullptr;
   } else if (gp != nullptr) {
-    if (!canResumeNow(pp, gp) || !takeRunnext(pp, gp)) return nullptr;
+    if (!mayTake(pp, gp) || !takeRunnext(pp, gp)) return nullptr;
     return executeHere(gp, mp, pp, /*inheritTime=*/true);
   }
   const uint32_t h = pp->runqhead.load(acquire);  // as in runqget
   if (!global && h != pp->runqtail.load(relaxed)) {
     gp = pp->runq[h % kRunqSize].load(relaxed);
-    if (!canResumeNow(pp, gp) || !takeRingHead(pp, h)) return nullptr;
+    if (!mayTake(pp, gp) || !takeRingHead(pp, h)) return nullptr;
   } else {
+    // If the global queue goes first and is elsewhere, yielded is empty.
     gp = pp->yielded.head;
-    if (gp == nullptr || !canResumeNow(pp, gp)) return nullptr;
+    if (gp == nullptr || !mayTake(pp, gp)) return nullptr;
     (void)popYielded(pp);
   }
   return executeHere(gp, mp, pp, /*inheritTime=*/false);
 }
 
-// takeNext is directNext if P::records is 0.
-GUMP_NOINLINE G* takeNext(M* mp, P* pp) {
-  if (mustSchedule(mp, pp) || (hasTimers(pp) && timersWant(mp, pp))) {
-    return nullptr;
-  }
-  return takeNextHere(mp, pp);
+// timersOrMustSchedule is mustSchedule, and looks at timers, too.
+GUMP_ALWAYS_INLINE bool timersOrMustSchedule(const M* mp, P* pp) {
+  return mustSchedule(mp, pp) || (hasTimers(pp) && timersWant(mp, pp));
+}
+
+// takeNextBesideTimers is directNext if pp may have timers.
+GUMP_NOINLINE G* takeNextBesideTimers(M* mp, P* pp) {
+  if (timersOrMustSchedule(mp, pp)) return nullptr;
+  return takeNextHere(mp, pp, canResumeNow);
 }
 
 // takeNextRecorded is directNext if P::records is not 0.
 // Locks: takes sched.lock.
 GUMP_NOINLINE G* takeNextRecorded(M* mp, P* pp) {
   if ((pp->records.load(relaxed) & kRecordProfile) != 0) return nullptr;
-  if (pp->fuzz != 0) {
-    if (fuzzOneIn(pp, 2)) return nullptr;
-    const G* head = headOfQueue(pp);  // a hint
-    if (head != nullptr && fuzzMoves(mp, head)) return nullptr;
-  }
-  G* gp = takeNext(mp, pp);
+  if (pp->fuzz != 0 && fuzzOneIn(pp, 2)) return nullptr;
+  if (timersOrMustSchedule(mp, pp)) return nullptr;
+  const auto mayTake = [mp](const P* p, const G* gp) {
+    return canResumeNow(p, gp) && (p->fuzz == 0 || !fuzzMoves(mp, gp));
+  };
+  G* gp = takeNextHere(mp, pp, mayTake);
   if (gp != nullptr) recordExecuted(gp);
   return gp;
 }
@@ -187,9 +181,8 @@ bool nothingElseToRun(const M* mp) {
   P* pp = mp->p;
   // Now and then schedule looks at the network, too.
   return pp->fuzz == 0 && pp->schedtick.load(relaxed) % 61 != 0 &&
-         !mustSchedule(mp, pp) && !(hasTimers(pp) && timersWant(mp, pp)) &&
-         pp->yielded.empty() && runqempty(pp) &&
-         sched.runqsize.load(relaxed) == 0;
+         !timersOrMustSchedule(mp, pp) && pp->yielded.empty() &&
+         runqempty(pp) && sched.runqsize.load(relaxed) == 0;
 }
 
 // directNext contains only the usual case, and ends with a call in all others.
@@ -199,8 +192,8 @@ G* directNext(M* mp) {
   if (GUMP_UNLIKELY(pp->records.load(relaxed) != 0)) {
     return takeNextRecorded(mp, pp);
   }
-  if (GUMP_UNLIKELY(hasTimers(pp))) return takeNext(mp, pp);
-  return mustSchedule(mp, pp) ? nullptr : takeNextHere(mp, pp);
+  if (GUMP_UNLIKELY(hasTimers(pp))) return takeNextBesideTimers(mp, pp);
+  return mustSchedule(mp, pp) ? nullptr : takeNextHere(mp, pp, canResumeNow);
 }
 
 }  // namespace gump::rt

@@ -1,6 +1,8 @@
-// Status words of Gs and Ps. Every transition goes through here and is checked
-// against the diagrams in g.h and runtime2.h, in release builds too. A wrong
-// transition is the earliest visible sign of a double wake-up or a lost owner.
+// Status words of Gs and Ps. Every transition is checked against the diagrams
+// in g.h and runtime2.h, in release builds too. A wrong transition is the
+// earliest visible sign of a double wake-up or a lost owner. The paths of a
+// switch make the usual transitions themselves, and come here for all others
+// (isPlain).
 #include "runtime/diag/goroutine_profile.h"
 #include "runtime/diag/panic.h"
 #include "runtime/diag/trace.h"

@@ -99,11 +99,11 @@ void globrunqchanged(SchedNode* np, int32_t change);
 // ---- The paths of a switch, inlined -----------------------------------------
 
 // lookAhead starts loading the data that the next goroutines of a queue need:
-// the stack of the next one, and the cell of the one after it (its two lines
-// that a switch reads). With many
-// goroutines, each of them comes back to a cold cache. n1 and n2 may be
-// nullptr, and may have left the queue by now. That is harmless, because a
-// prefetch of any address is, and so is a stale sp.
+// the stack of the next one, and the first two lines of the cell of the one
+// after it, which are all that a switch reads. With many goroutines, each of
+// them comes back to a cold cache. n1 and n2 may be nullptr, and may have left
+// the queue by now. That is harmless, because a prefetch of any address is, and
+// so is a stale sp.
 // On: any.  P: either.  Locks: none.  Parks: no.
 GUMP_ALWAYS_INLINE void lookAhead(const G* n1, const G* n2) {
   if constexpr (kSanitizerBuild) return;  // they report n1->sched.sp as a race

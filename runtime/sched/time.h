@@ -175,9 +175,9 @@ inline constexpr int64_t kTogetherNS = 100'000;
 // costs more than running a timer.
 //
 // The look is a guess: it leaves out timers with marks, timers further down,
-// and heaps that are locked. A wrong guess costs a wake-up, or a delay.
-// Whatever it finds, the result is from `first` to kTogetherNS after it. Locks:
-// tries Timers::mu.
+// and heaps that are locked. A wrong guess costs a wake-up, or a delay. The
+// result is never before `first`, nor more than kTogetherNS after it.
+// Locks: tries Timers::mu.
 [[nodiscard]] int64_t timersTogether(int64_t first);
 // timersDelay returns for how long, in ns, the calling M is to sleep in the
 // poller if no timer that it knows of is due before `first`. The caller has

@@ -66,8 +66,10 @@ inline void procyield(int n) {
   for (int i = 0; i < n; i++) archPause();
 }
 
-// prefetch starts loading the cache line of p, which may be any address.
-inline void prefetch(const void* p) { __builtin_prefetch(p); }
+// prefetch starts loading the cache line of p, which may be any address. It is
+// always inlined: g++ takes a function that only prefetches for one without an
+// effect, and drops the calls.
+GUMP_ALWAYS_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
 
 // peek reads a word that another thread writes and that is not atomic. The
 // value may be stale, but it is not torn. For traces, and for requests that are

@@ -415,15 +415,17 @@ GUMP_COLD ChanResult unlockWaking(Mutex* l, M* mp) noexcept {
   return ChanResult::kOk;
 }
 
-// wakeAndRelease ends an operation that has paired with sg.
+// wakeAndRelease ends an operation that has paired with sg. It keeps no value
+// across a call either. wakeSpecialAndRelease is the rest of it.
 // On: any.  P: either.  Locks: none.  Parks: no.
+GUMP_NOINLINE ChanResult wakeSpecialAndRelease(Sudog* sg, M* mp) noexcept {
+  wakeWaiter(sg);
+  releasem(mp);
+  return ChanResult::kOk;
+}
 GUMP_NOINLINE ChanResult wakeAndRelease(Sudog* sg, M* mp) noexcept {
-  if (GUMP_UNLIKELY(sg->g->special)) {
-    wakeWaiter(sg);
-    releasem(mp);
-  } else {
-    wakeWaiterAndRelease(sg, mp);
-  }
+  if (GUMP_UNLIKELY(sg->g->special)) return wakeSpecialAndRelease(sg, mp);
+  wakeWaiterAndRelease(sg, mp);
   return ChanResult::kOk;
 }
 

@@ -166,6 +166,48 @@ TEST_P(TraceTest, ManyGoroutinesMayStartAndStopAtOnce) {
   });
 }
 
+// Of the two goroutines that meet at a channel without a buffer, the first one
+// parks, and the second one readies it. So each round trip has two wake-ups.
+TEST_P(TraceTest, TraceThatBeginsWhileGoroutinesSwitchMissesNoWakeUp) {
+  constexpr uint64_t kRounds = 20;
+  constexpr int kTraces = rt::kSanitizerBuild ? 2 : 8;
+  Run([] {
+    chan<int> requests = make_chan<int>();
+    chan<int> answers = make_chan<int>();
+    std::atomic<bool> stop{false};
+    std::atomic<uint64_t> rounds{0};
+    sync::WaitGroup wg;
+    wg.Go([=] { testing::Serve(requests, answers); });
+    wg.Go([&] {
+      for (; !stop; rounds++) {
+        requests.Send(0);
+        (void)answers.Recv();
+      }
+      requests.Close();
+    });
+    wg.Go([&] {
+      while (!stop) runtime::Gosched();
+    });
+    // await_rounds returns how many round trips have ended.
+    const auto await_rounds = [&] {
+      const uint64_t before = rounds;
+      while (rounds < before + kRounds) runtime::Gosched();
+      return rounds - before;
+    };
+    for (int i = 0; i < kTraces; i++) {
+      (void)await_rounds();  // without a trace
+      const TempFile file;
+      EXPECT_TRUE(trace::Start(file.fd()).ok());
+      const uint64_t whole = await_rounds() - 1;
+      trace::Stop();
+      const Traced t = ReadTrace(file.Contents());
+      EXPECT_GE(t.count.at(Ev::kGoUnblock), 2 * whole);
+    }
+    stop = true;
+    wg.Wait();
+  });
+}
+
 TEST_P(TraceTest, GenerationsOfALongTraceFitTogether) {
   const TempFile file;
   Run([&] {

@@ -205,6 +205,20 @@ TEST_P(RunqTest, RunnextOfARunningPIsStolenAfterAMoment) {
   EXPECT_EQ(runqsteal(&p_, &victim_, true), g(1));
 }
 
+TEST_P(RunqTest, StolenGIsNotTakenByItsOldPlace) {
+  if (GetParam() == 1) GTEST_SKIP() << "no thief";
+  Fill(&victim_, 3);
+  runqput(&victim_, g(3), true);
+  const uint32_t h = victim_.runqhead.load(relaxed);
+  EXPECT_EQ(runqsteal(&p_, &victim_, false), g(1));
+  EXPECT_FALSE(takeRingHead(&victim_, h)) << "g(0) has been stolen";
+  EXPECT_TRUE(takeRingHead(&victim_, h + 2)) << "g(2)";
+  EXPECT_EQ(runqget(&p_).gp, g(0));
+  EXPECT_EQ(runqsteal(&p_, &victim_, true), g(3));
+  EXPECT_FALSE(takeRunnext(&victim_, g(3)));
+  EXPECT_TRUE(runqempty(&victim_));
+}
+
 TEST_P(RunqTest, GrabWritesBehindTheThiefsTail) {
   Fill(&victim_, 4);
   StartAt(&p_, 100);
