@@ -37,7 +37,7 @@ class ReadyTest : public BareP {
 
   // Ready readies gp, and checks that m.locks is what it was before.
   void Ready(G* gp) {
-    readyAndRelease(acquirem(), gp);
+    readyAndRelease(acquirem(), gp, kGwaiting);
     EXPECT_EQ(m_.locks.load(relaxed), 1);
   }
 
