@@ -553,7 +553,8 @@ size_t defaultStackSize = (size_t{256} << 10) * kStackMultiplier;
 
 void stackinit() {
   defaultStackSize *= sanitizerStackFactor();
-  defaultOrder = orderOf(defaultStackSize);
+  // Tests call stackinit again while goroutines run, which read the order.
+  if (defaultOrder == 0) defaultOrder = orderOf(defaultStackSize);
   arenasinit();
   stackguardinit();
 }
