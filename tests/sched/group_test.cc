@@ -21,6 +21,7 @@
 #include "gump/synctest.h"
 #include "gump/time.h"
 #include "runtime/sched/group.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
 #include "tests/sched/crash_testing.h"
 #include "tests/sched/group_testing.h"
@@ -766,22 +767,28 @@ TEST_F(GroupDeathTest, DeadlockIsReportedAndShowsTheGroup) {
 }
 
 TEST_F(GroupDeathTest, SchedDetailShowsGroups) {
-  EXPECT_EXIT(
-      CrashDeathTest::RunWith(
-          {{"GODEBUG", "scheddetail=1"}, {"GOMAXPROCS", "2"}},
-          [] {
-            Group g("batch", {.max_procs = 1});
-            for (int i = 0; i < 2; i++) {
-              go(GoOptions{.group = &g}, [] {
-                for (;;) {
-                }
-              });
-            }
-            (void)EventuallyIdle([] { return rt::groupsQueued() == 1; });
-            // The report of a panic begins with a trace.
-            panic("enough");
-          }),
-      Died(), "group \"batch\": maxprocs=1 running=1 released=0 queued=1\n");
+  EXPECT_EXIT(CrashDeathTest::RunWith(
+                  {{"GODEBUG", "scheddetail=1"}, {"GOMAXPROCS", "2"}},
+                  [] {
+                    Group g("batch", {.max_procs = 1});
+                    std::atomic<bool> held = false;
+                    for (int i = 0; i < 2; i++) {
+                      go(GoOptions{.group = &g}, [&held] {
+                        // A goroutine that is preempted gives its place to the
+                        // other one, and for a while none of them runs.
+                        (void)rt::acquirem();
+                        held = true;
+                        for (;;) {
+                        }
+                      });
+                    }
+                    (void)EventuallyIdle(
+                        [&] { return held && rt::groupsQueued() == 1; });
+                    // The report of a panic begins with a trace.
+                    panic("enough");
+                  }),
+              Died(),
+              "group \"batch\": maxprocs=1 running=1 released=0 queued=1\n");
 }
 
 }  // namespace
