@@ -36,7 +36,7 @@ bool unpreemptedWaiting(const P* pp) {
   if (localWaiting(pp)) return true;
   if (queuedOn(nodeOf(pp)) == 0) return false;  // a hint
   LockScope l(&sched.lock);
-  const G* head = nodeOf(pp)->runq.head;
+  const G* head = nodeOf(pp)->runq.head();
   return head != nullptr && !head->inPlace;
 }
 

@@ -167,7 +167,7 @@ Waiter firstWaiter() {
     LockScope l(&sched.lock);
     const int32_t nodes = sched.nnodes.load(relaxed);  // changes under the lock
     for (int32_t k = 0; k < nodes; k++) {
-      const G* head = sched.nodes[k].runq.head;
+      const G* head = sched.nodes[k].runq.head();
       if (head != nullptr) return {head, -1 - k, 0};
     }
   }

@@ -166,8 +166,7 @@ G* takeInPlace(SchedNode* near) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
         before.pushBack(gp);
       }
     }
-    before.pushBackAll(&np->runq);
-    np->runq = before;
+    np->runq.pushAll(&before);
     if (taken != nullptr) globrunqchanged(np, -1);
   }
   return taken != nullptr ? taken : groupsTakeInPlace();
@@ -227,8 +226,8 @@ Chosen choose(P* pp, bool spinning) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   // straight to its thread instead of by way of another. That thread looks
   // neither at timers nor for finalizers, so there must be none to run.
   SchedNode* np = nodeOf(pp);
-  const bool turn = !spinning && np->runq.head != nullptr &&
-                    np->runq.head->inPlace && runqempty(pp) &&
+  const bool turn = !spinning && np->runq.head() != nullptr &&
+                    np->runq.head()->inPlace && runqempty(pp) &&
                     !timersDueNow(&pp->timers) && !fingwake.load(relaxed);
   Chosen c;
   if (!turn) {

@@ -131,7 +131,7 @@ SchedNode* nodeToQueueSlow(const G* gp) {
   const int32_t n = sched.nnodes.load(relaxed);  // changes under sched.lock
   for (int32_t k = 0; k < n && best->pidle == nullptr; k++) {
     SchedNode* np = &sched.nodes[k];
-    if (np->pidle != nullptr || np->runq.size < best->runq.size) best = np;
+    if (np->pidle != nullptr || np->runq.size() < best->runq.size()) best = np;
   }
   return best;
 }
@@ -509,7 +509,7 @@ int64_t longestWait(int32_t node, int64_t now) {
   const G* head;
   {
     LockScope l(&sched.lock);
-    head = np->runq.head;
+    head = np->runq.head();
   }
   int64_t longest = queueHeads[node].update(head, 0, now);
   const int32_t n = gomaxprocs.load(acquire);  // pairs with procresize

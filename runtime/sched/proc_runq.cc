@@ -23,6 +23,7 @@
 #include "runtime/sched/proc_node.h"
 #include "runtime/sched/runq.h"
 #include "runtime/sched/runtime2.h"
+#include "runtime/sys/mem.h"
 #include "runtime/sys/sanitizer.h"
 
 namespace gump::rt {
@@ -71,19 +72,32 @@ void runqputNow(P* pp, G* gp, bool next) {
 
 bool runqputslow(P* pp, G* gp, uint32_t h, uint32_t t) {
   constexpr uint32_t kHalf = kRunqSize / 2;
+  static_assert(kRunqBatch == kHalf + 1);
   if (t - h != kRunqSize) fatalthrow("runqputslow: queue is not full");
-  G* batch[kHalf];
+  RunqBatch local;
+  RunqBatch* b = pp->spareBatch;
+  if (b == nullptr) b = pp->spareBatch = persistentallocOf<RunqBatch>();
+  if (b == nullptr) b = &local;  // no memory: the chain alone will do
   for (uint32_t i = 0; i < kHalf; i++) {
     // (R4) written by us.
-    batch[i] = pp->runq[(h + i) % kRunqSize].load(relaxed);
+    b->gs[i] = pp->runq[(h + i) % kRunqSize].load(relaxed);
   }
   // (R3) commits; pairs with the acquire in runqput.
   if (!pp->runqhead.cas(h, h + kHalf, release)) return false;
+  b->gs[kHalf] = gp;
+  b->begin = 0;
+  b->end = kRunqBatch;
   GQueue q;
-  for (G* g : batch) q.pushBack(g);
-  q.pushBack(gp);
+  for (G* g : b->gs) q.pushBack(g);
   LockScope l(&sched.lock);
-  globrunqputbatch(&q);
+  SchedNode* np = nodeToQueue(q.head);
+  if (b == &local) {
+    np->runq.pushBackAll(&q);
+  } else {
+    np->runq.pushBackBatch(&q, b);
+    pp->spareBatch = np->runq.takeFree();
+  }
+  globrunqchanged(np, kRunqBatch);
   return true;
 }
 
@@ -214,7 +228,7 @@ namespace {
 GUMP_NOINLINE void changedOfSeveral(SchedNode* np, int32_t change)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   // Both are written under the lock, and are hints outside of it.
-  np->runqsize.store(np->runq.size, relaxed);
+  np->runqsize.store(np->runq.size(), relaxed);
   sched.runqsize.store(sched.runqsize.load(relaxed) + change, relaxed);
 }
 
@@ -225,7 +239,7 @@ void globrunqchanged(SchedNode* np, int32_t change)
   if (severalNodes()) {
     changedOfSeveral(np, change);
   } else {
-    sched.runqsize.store(np->runq.size, relaxed);  // as above
+    sched.runqsize.store(np->runq.size(), relaxed);  // as above
   }
 }
 
@@ -247,7 +261,7 @@ void globrunqput(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     globrunqputOfSeveral(gp);
   } else {
     sched.nodes[0].runq.pushBack(gp);
-    sched.runqsize.store(sched.nodes[0].runq.size, relaxed);  // as above
+    sched.runqsize.store(sched.nodes[0].runq.size(), relaxed);  // as above
   }
 }
 
@@ -255,8 +269,8 @@ GUMP_NOINLINE void adoptGlobal(P* pp) {
   if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return;
   LockScope l(&sched.lock);
   SchedNode* np = &sched.nodes[0];  // a sole P is on the only node
-  const int32_t n = np->runq.size;
-  pp->yielded.pushBackAll(&np->runq);
+  const int32_t n = np->runq.size();
+  np->runq.moveTo(&pp->yielded);
   globrunqchanged(np, -n);
 }
 
@@ -275,9 +289,7 @@ void flushYielded(P* pp) {
 void globrunqputfront(GQueue* q) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   SchedNode* np = &sched.nodes[0];  // as in adoptGlobal
   const int32_t n = q->size;
-  q->pushBackAll(&np->runq);
-  np->runq = *q;
-  *q = GQueue();
+  np->runq.pushAll(q);
   globrunqchanged(np, n);
 }
 
@@ -316,20 +328,30 @@ GUMP_NOINLINE G* getBatch(SchedNode* np, P* pp, int32_t n)
   const int32_t procs = severalNodes() && np == nodeOf(pp)
                             ? np->nprocs.load(relaxed)
                             : gomaxprocs.load(relaxed);
-  const int32_t before = np->runq.size;
+  const int32_t before = np->runq.size();
   int32_t share = before / procs + 1;
   if (n > share) n = share;
   if (n > before) n = before;
-  G* gp = np->runq.pop();
-  GQueue rest;
-  // A goroutine that is preempted in place stays in the global queue, where
-  // startm can find it.
-  for (int32_t i = 1; i < n && !np->runq.head->inPlace; i++) {
-    rest.pushBack(np->runq.pop());
+  const uint32_t h = pp->runqhead.load(acquire);  // as in runqput
+  const uint32_t t = pp->runqtail.load(relaxed);  // (R1)
+  if (t - h + static_cast<uint32_t>(n) - 1 > kRunqSize) {
+    fatalthrow("globrunqgetbatch: no room in the ring");
   }
-  runqputbatch(pp, &rest);
-  if (!rest.empty()) fatalthrow("Couldn't put Gs into empty local runq");
-  globrunqchanged(np, np->runq.size - before);
+  G* gp = np->runq.pop();
+  const uint32_t end = t + static_cast<uint32_t>(n) - 1;
+  uint32_t at = t;
+  while (at != end) {
+    const uint32_t taken = np->runq.popBatch(pp->runq, at, end - at);
+    at += taken;
+    if (taken != 0) continue;
+    // A goroutine that is preempted in place stays in the global queue, where
+    // startm can find it.
+    if (np->runq.head()->inPlace) break;
+    pp->runq[at++ % kRunqSize].store(np->runq.pop(), relaxed);
+  }
+  // Pairs with load-acquire in runqgrab.
+  if (at != t) pp->runqtail.store(at, release);
+  globrunqchanged(np, np->runq.size() - before);
   return gp;
 }
 
@@ -337,12 +359,12 @@ GUMP_NOINLINE G* getBatch(SchedNode* np, P* pp, int32_t n)
 
 G* globrunqgetbatch(SchedNode* np, P* pp, int32_t n)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  const int32_t size = np->runq.size;
+  const int32_t size = np->runq.size();
   if (size == 0) return nullptr;
   // The share of each P is one. Written with the world stopped.
   if (!severalNodes() && size < gomaxprocs.load(relaxed)) {
     G* gp = np->runq.pop();
-    sched.runqsize.store(np->runq.size, relaxed);  // as above
+    sched.runqsize.store(np->runq.size(), relaxed);  // as above
     return gp;
   }
   return getBatch(np, pp, n);

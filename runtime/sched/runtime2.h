@@ -15,6 +15,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "runtime/sched/g.h"
+#include "runtime/sched/globq.h"
 #include "runtime/sched/gqueue.h"
 #include "runtime/sched/stack.h"
 #include "runtime/sched/time.h"
@@ -231,7 +232,6 @@ struct M {
 };
 
 inline constexpr int64_t kForcePreemptNS = 10'000'000;  // a time slice
-inline constexpr uint32_t kRunqSize = kModelBuild ? 4 : 256;
 // The cells of a batch, which a P gives to a pool or takes from it as a whole
 // (GPool). A P has at most one batch and one less than another one.
 inline constexpr uint32_t kCellBatch = 32;
@@ -313,6 +313,7 @@ struct alignas(kFalseSharing) P {
   Atomic<int32_t> nyielded;    // its length, for others; written by the owner
   bool globalSkipped = false;  // globalTurn has postponed the global queue
 
+  RunqBatch* spareBatch = nullptr;  // for the next runqputslow, or nullptr
   // Free cells, last in first out; and a whole batch of them, or none.
   GList gFree;
   GList gSpare;
@@ -387,7 +388,7 @@ struct alignas(kFalseSharing) SchedNode {
   // own.
   Atomic<uint8_t> nearest[kMaxNodes];
 
-  GQueue runq;               // the node's part of the global queue
+  GlobalQueue runq;          // the node's part of the global queue
   Atomic<int32_t> runqsize;  // its length, a hint outside of the lock
   P* pidle = nullptr;        // last in first out
   M* midle = nullptr;        // parked Ms, last in first out

@@ -1,17 +1,22 @@
 // Run queues on bare Ps: no scheduler runs.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <thread>
 #include <vector>
 
+#include "runtime/sched/globq.h"
 #include "runtime/sched/gqueue.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/rand.h"
 #include "runtime/sched/runq.h"
 #include "runtime/sched/runtime2.h"
+#include "runtime/sys/mem.h"
+#include "runtime/sys/sanitizer.h"
 #include "runtime/sys/tls.h"
 
 namespace gump::rt {
@@ -317,6 +322,49 @@ TEST_P(GlobrunqTest, BatchIsNotLargerThanAsked) {
 
 TEST_P(GlobrunqTest, BatchOfAnEmptyQueueIsNothing) {
   EXPECT_EQ(Batch(kRunqSize / 2), nullptr);
+}
+
+TEST_P(GlobrunqTest, GoroutinesOfFullRingsAreTakenInTheirOrder) {
+  const uint32_t n = 3 * kRunqSize;
+  std::vector<G*> expected;
+  std::deque<G*> ring;
+  for (uint32_t i = 0; i < n; i++) {
+    runqput(&victim_, g(i), false);
+    ring.push_back(g(i));
+    if (ring.size() <= kRunqSize) continue;
+    // It was full: the older half and the new one went.
+    expected.insert(expected.end(), ring.begin(), ring.begin() + kHalf);
+    expected.push_back(g(i));
+    ring.erase(ring.begin(), ring.begin() + kHalf);
+    ring.pop_back();
+  }
+  Put(n, n + 1);
+  expected.push_back(g(n));
+  size_t at = 0;
+  while (G* gp = Batch(kRunqSize / 2)) {
+    ASSERT_EQ(gp, expected[at++]);
+    while (G* next = runqget(&p_).gp) ASSERT_EQ(next, expected[at++]);
+  }
+  EXPECT_EQ(at, expected.size());
+}
+
+TEST_P(GlobrunqTest, WithoutMemoryAFullRingIsEmptiedAllTheSame) {
+  if (kSanitizerBuild) GTEST_SKIP() << "shadow memory exceeds any limit";
+  rlimit old;
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &old), 0);
+  rlimit none = old;
+  none.rlim_cur = 1 << 20;  // less than is mapped, so every mmap fails
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &none), 0);
+  while (persistentalloc(sizeof(RunqBatch), alignof(RunqBatch)) != nullptr) {
+  }
+  Fill(&victim_, kRunqSize + 1);
+  RunqBatch* const spare = victim_.spareBatch;
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &old), 0);
+  ASSERT_EQ(spare, nullptr);
+  EXPECT_EQ(GlobalSize(), static_cast<int32_t>(kHalf + 1));
+  ExpectGlobal(0, kHalf);
+  EXPECT_EQ(Global(), g(kRunqSize));
+  ExpectRing(&victim_, kHalf, kRunqSize);
 }
 
 TEST_P(GlobrunqTest, YieldedGoroutinesGoToTheHead) {
