@@ -447,7 +447,7 @@ bool idleP(M* mp) {
   // The atomics are written under sched.lock. The ring is ours.
   if (sched.gcwaiting.load(relaxed) || sched.mainEnded.load(relaxed) ||
       pp->runSafePointFn.load(relaxed) != 0 ||
-      sched.runqsize.load(relaxed) > 0 || !runqempty(pp) || mustSearch(pp)) {
+      globalSize(relaxed) > 0 || !runqempty(pp) || mustSearch(pp)) {
     return false;
   }
   pidleput(releasep());

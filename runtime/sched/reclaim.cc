@@ -149,7 +149,7 @@ bool othersWait() {
   M* mp = acquirem();
   const bool waits = (mp->p != nullptr && !runqempty(mp->p)) ||
                      // Hints: asked again after the next slab.
-                     sched.runqsize.load(relaxed) > 0 ||
+                     globalSize(relaxed) > 0 ||
                      sched.gcwaiting.load(relaxed);
   releasem(mp);
   return waits;
