@@ -30,8 +30,8 @@
 //
 //   readier (W)                       sleeper (S), in loseSpinning
 //     W1  publish the G                 S1  nmspinning -= 1
-//         (xchg of runnext, or under
-//         sched.lock)
+//         (xchg of runnext, CAS of
+//         posted, or under sched.lock)
 //         -- StoreLoad --                   -- StoreLoad --
 //     W2  read nmspinning in wakep      S2  read every queue again
 //
@@ -329,7 +329,7 @@ G* globalOne(P* pp) {
     adoptGlobal(pp);
     return popYielded(pp);
   }
-  if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return nullptr;
+  if (GUMP_LIKELY(globalSize(relaxed) == 0)) return nullptr;
   LockScope l(&sched.lock);
   G* gp = globrunqget(nodeOf(pp));
   return gp == nullptr && severalNodes() ? globalOfOthers(pp, 1) : gp;
@@ -340,7 +340,7 @@ G* globalBatch(P* pp) {
     adoptGlobal(pp);
     return popYielded(pp);
   }
-  if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return nullptr;
+  if (GUMP_LIKELY(globalSize(relaxed) == 0)) return nullptr;
   SchedNode* np = &sched.nodes[0];
   if (severalNodes()) {
     np = nodeOf(pp);
@@ -457,11 +457,12 @@ Find lookAgain(M* mp, Runnable* out) {
   // a plain store, so a readier may read nmspinning before its runqsize is
   // visible. If its section of sched.lock comes before ours, we see the G. If
   // it comes after ours, the readier sees S1, because our unlock made S1
-  // visible.
+  // visible. globrunqcollect looks at what threads without a P have posted.
   P* pp = nullptr;
   {
     LockScope l(&sched.lock);
     SchedNode* np = &sched.nodes[0];
+    globrunqcollect();
     if (!np->runq.empty() && (pp = pidlegetSpinning(np)) != nullptr) {
       out->gp = globrunqgetbatch(np, pp, kRunqSize / 2);
     }

@@ -106,7 +106,7 @@ void handoffp(P* pp) {
   const bool stopping = sched.gcwaiting.load(relaxed);
   // This condition must cover every reason for which findRunnable would return
   // a goroutine without stealing, polling, or running timers.
-  if (!stopping && (!runqempty(pp) || sched.runqsize.load(seq_cst) > 0 ||
+  if (!stopping && (!runqempty(pp) || globalSize(seq_cst) > 0 ||
                     fingwake.load(relaxed) ||  // as in retake: a hint
                     reclaimWorkAvailable())) {
     startm(pp, /*spinning=*/false);
@@ -280,7 +280,7 @@ void startHeld(G* held, P* pp, bool spinning, int64_t spareID) {
 // reason to run it, has got such a reason since.
 // On: any.  P: pp.  Locks: caller holds sched.lock.  Parks: no.
 bool mayNotIdle(const P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  return sched.runqsize.load(relaxed) > 0 ||  // changes under sched.lock
+  return globalSize(relaxed) > 0 ||  // W2 follows a post that this misses
          !runqempty(pp) ||
          // A thread readied a G and found neither a spinner nor an idle P.
          mustSearch(pp) ||

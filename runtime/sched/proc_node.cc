@@ -281,7 +281,7 @@ SchedNode* nodeToWakeSlow() {
 
 bool mustLookElsewhereSlow() {
   // Both change under sched.lock.
-  if (sched.runqsize.load(relaxed) > 0) return true;
+  if (globalSize(relaxed) > 0) return true;
   const int32_t n = sched.nnodes.load(relaxed);
   for (int32_t k = 0; k < n; k++) {
     if (sched.nodes[k].needspinning.load(relaxed) == 1) return true;
@@ -300,6 +300,7 @@ bool queuesAgain(M* mp, Runnable* out, NodeSet* over) {
   P* pp = nullptr;
   {
     LockScope l(&sched.lock);
+    globrunqcollect();
     if (sched.runqsize.load(relaxed) == 0) return false;  // changes under it
     SchedNode* own = nodeOf(mp);
     const int32_t n = sched.nnodes.load(relaxed);  // as above

@@ -16,6 +16,29 @@
 //
 // The global queue is a queue for each node, all under sched.lock.
 // sched.runqsize is the sum of their lengths.
+//
+// (P) A thread without a P, such as a plain thread that starts goroutines, does
+// not take sched.lock for each of them. It would compete with every M that
+// looks for work. It posts the goroutine: it pushes it onto sched.posted by a
+// CAS. Each M that takes from the global queue holds the lock and first
+// collects all that was posted, in order, behind the rest of the queue.
+//  * No wake-up is lost. The CAS is W1 of the essay in proc.cc, the posting
+//    thread then does W2 (wakep), and S2 collects. All of them are seq_cst, as
+//    for a G that is published in runnext.
+//  * A goroutine is collected once: a thread only pushes, and an M takes all by
+//    an exchange. So there is no ABA problem.
+//  * Once main has ended, W2 wakes no M. It reads mainEnded after nmspinning.
+//    If it reads the old value, the next Run's wakep comes later, and an M that
+//    this starts finds the goroutine.
+//  * nposted is raised before the push, and lowered after runqsize was raised
+//    for the same goroutines. So their sum is never too small, except for a
+//    reader that sees old values.
+//  * To collect is to reverse a list of cold cells under the lock. So the list
+//    is kept short: a thread that posts the kMaxPosted-th goroutine collects,
+//    and has most of the cells in its own cache.
+// With several nodes the thread takes the lock and chooses a node
+// (nodeToQueue). A thread that has just seen one node may post late. Then the M
+// that collects chooses.
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
 #include "runtime/sched/gqueue.h"
@@ -266,8 +289,9 @@ void globrunqput(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 }
 
 GUMP_NOINLINE void adoptGlobal(P* pp) {
-  if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return;
+  if (GUMP_LIKELY(globalSize(relaxed) == 0)) return;
   LockScope l(&sched.lock);
+  globrunqcollect();
   SchedNode* np = &sched.nodes[0];  // a sole P is on the only node
   const int32_t n = np->runq.size();
   np->runq.moveTo(&pp->yielded);
@@ -310,7 +334,49 @@ void globrunqputbatchOn(SchedNode* np, GQueue* q)
   globrunqchanged(np, n);
 }
 
+namespace {
+constexpr int32_t kMaxPosted = kModelBuild ? 2 : 32;
+}  // namespace
+
+void globrunqpost(G* gp) {
+  if (severalNodes()) {
+    LockScope l(&sched.lock);
+    globrunqput(gp);
+    return;
+  }
+  const int32_t n = sched.nposted.add(1, relaxed);  // before the push: see (P)
+  G* last = sched.posted.load(relaxed);             // the CAS looks again
+  do {
+    gp->schedlink = last;
+  } while (!sched.posted.casWeak(last, gp, seq_cst));  // W1
+  fuzzPoint();
+  if (GUMP_LIKELY(n < kMaxPosted)) return;
+  LockScope l(&sched.lock);
+  globrunqcollect();
+}
+
+GUMP_NOINLINE void globrunqcollectPosted()
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  GQueue q;
+  // Pairs with the CAS of each thread that posted: every CAS is of one release
+  // sequence.
+  G* gp = sched.posted.xchg(nullptr, acquire);
+  while (gp != nullptr) {
+    G* before = gp->schedlink;
+    q.push(gp);
+    gp = before;
+  }
+  const int32_t n = q.size;
+  if (severalNodes()) {
+    while (G* each = q.pop()) globrunqput(each);
+  } else {
+    globrunqputbatchOn(&sched.nodes[0], &q);
+  }
+  sched.nposted.add(-n, release);  // not before runqsize: see (P)
+}
+
 G* globrunqget(SchedNode* np) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  globrunqcollect();
   G* gp = np->runq.pop();
   if (gp != nullptr) globrunqchanged(np, -1);
   return gp;
@@ -359,6 +425,7 @@ GUMP_NOINLINE G* getBatch(SchedNode* np, P* pp, int32_t n)
 
 G* globrunqgetbatch(SchedNode* np, P* pp, int32_t n)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  globrunqcollect();
   const int32_t size = np->runq.size();
   if (size == 0) return nullptr;
   // The share of each P is one. Written with the world stopped.

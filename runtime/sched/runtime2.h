@@ -481,14 +481,21 @@ struct Schedt {
   // An M that is about to give up its P must look for work first.
   Atomic<uint32_t> needspinning;
 
+  // What threads without a P have posted, and no M has collected yet: see
+  // globrunqpost. The goroutines are linked by schedlink, the last one first.
+  alignas(kFalseSharing) Atomic<G*> posted;
+  // At least their number. For tests of emptiness and for figures.
+  Atomic<int32_t> nposted;
+
   // How many nodes have Ps, and so the number of nodes in use. Written with the
   // world stopped.
   alignas(kFalseSharing) Atomic<int32_t> nnodes{1};
   Atomic<WakeMode> wakeMode;
   // There have been several nodes: see placeThread and memoryNode.
   Atomic<bool> places;
-  // The length of the global queue, which is the queues of all nodes. Written
-  // under lock. For tests of emptiness outside of it.
+  // The length of the global queue, which is the queues of all nodes, without
+  // what is posted. Written under lock. For tests of emptiness outside of it:
+  // globalSize.
   Atomic<int32_t> runqsize;
   SchedNode nodes[kMaxNodes];
   // By index in topology.nodes: the index in `nodes`, or 0 if that node has no

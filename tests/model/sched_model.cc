@@ -31,6 +31,14 @@ void wake() {
   plainThread("go1", [] { startG([] {}); });
 }
 
+// The thread that posts the second goroutine collects both.
+void post() {
+  plainThread("go0", [] {
+    for (int i = 0; i < 3; i++) startG([] {});
+  });
+  plainThread("go1", [] { startG([] {}); });
+}
+
 // The goroutine that starts another keeps its M. So the other one must be
 // stolen, by an M that may be about to sleep.
 void steal() {
@@ -436,6 +444,12 @@ const Registered kModels[] = {
          .setup = wake,
          .finish = allRan<2>,
          .quick = {2, 1, 300, 1},
+         .full = {2, 1, 5000, 1}}),
+    row({.name = "sched_post",
+         .about = "a plain thread starts three goroutines beside another",
+         .setup = post,
+         .finish = allRan<4>,
+         .quick = {1, 1, 300, 1},
          .full = {2, 1, 5000, 1}}),
     row({.name = "sched_steal",
          .about = "a goroutine starts another and waits for it on its M",

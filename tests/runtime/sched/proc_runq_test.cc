@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -389,6 +390,89 @@ TEST_P(GlobrunqTest, YieldedGoroutinesAdoptTheGlobalQueue) {
   for (uint32_t i = 1; i < 5; i++) EXPECT_EQ(popYielded(&p_), g(i));
   EXPECT_EQ(popYielded(&p_), nullptr);
   EXPECT_EQ(p_.nyielded.load(relaxed), 0);
+}
+
+TEST_P(GlobrunqTest, PostedGoroutinesGoBehindTheQueueInTheirOrder) {
+  for (uint32_t i = 2; i < 5; i++) globrunqpost(g(i));
+  Put(0, 2);
+  EXPECT_EQ(globalSize(relaxed), 5);
+  ExpectGlobal(0, 5);
+  EXPECT_EQ(Global(), nullptr);
+  EXPECT_EQ(globalSize(relaxed), 0);
+}
+
+TEST_P(GlobrunqTest, BatchTakesThePostedGoroutines) {
+  const auto procs = static_cast<uint32_t>(GetParam());
+  for (uint32_t i = 0; i < 20; i++) globrunqpost(g(i));
+  EXPECT_EQ(Batch(kRunqSize / 2), g(0));
+  const uint32_t share = std::min(20 / procs + 1, 20u);
+  ExpectRing(&p_, 1, share);
+  ExpectGlobal(share, 20);
+}
+
+TEST_P(GlobrunqTest, YieldedGoroutinesAdoptThePostedOnes) {
+  pushYielded(&p_, g(0));
+  globrunqpost(g(1));
+  adoptGlobal(&p_);
+  EXPECT_EQ(globalSize(relaxed), 0);
+  globrunqpost(g(2));
+  pushYielded(&p_, g(3));  // behind all others
+  for (uint32_t i = 0; i < 4; i++) EXPECT_EQ(popYielded(&p_), g(i));
+}
+
+// A reader of the list holds sched.lock, so the list has to be short.
+TEST_P(GlobrunqTest, ThreadThatPostsManyCollectsThem) {
+  for (uint32_t i = 0; i < 4 * kRunqSize; i++) {
+    globrunqpost(g(i));
+    ASSERT_LT(sched.nposted.load(relaxed), 64) << i;
+  }
+  EXPECT_EQ(globalSize(relaxed), int32_t{4 * kRunqSize});
+  ExpectGlobal(0, 4 * kRunqSize);
+}
+
+// ---- Threads that post
+
+TEST(PostStressTest, EachPostedGIsTakenOnceAndInItsThreadsOrder) {
+  constexpr uint32_t kThreads = 3;
+  constexpr uint32_t kPerThread = kSanitizerBuild ? 5000 : 50000;
+  gomaxprocs.store(2, relaxed);
+  std::vector<G> gs(kThreads * kPerThread);
+  auto post = [&](uint32_t self) {
+    M m;
+    m.g0.m = &m;
+    setg(&m.g0);
+    for (uint32_t i = 0; i < kPerThread; i++) {
+      globrunqpost(&gs[self * kPerThread + i]);
+    }
+    setg(nullptr);
+  };
+  std::vector<std::thread> threads;
+  for (uint32_t i = 0; i < kThreads; i++) threads.emplace_back(post, i);
+  M m;
+  m.g0.m = &m;
+  setg(&m.g0);
+  std::array<uint32_t, kThreads> next = {};
+  P p;
+  auto take = [&](const G* gp) {
+    const auto i = static_cast<uint32_t>(gp - gs.data());
+    ASSERT_EQ(i % kPerThread, next[i / kPerThread]++) << i;
+  };
+  for (uint32_t taken = 0;
+       taken < gs.size() && !::testing::Test::HasFailure();) {
+    G* gp;
+    {
+      LockScope l(&sched.lock);
+      gp = globrunqgetbatch(&sched.nodes[0], &p, kHalf);
+    }
+    for (; gp != nullptr; gp = runqget(&p).gp) {
+      take(gp);
+      taken++;
+    }
+  }
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(globalSize(relaxed), 0);
+  setg(nullptr);
+  gomaxprocs.store(0, relaxed);
 }
 
 // ---- Thieves
