@@ -263,9 +263,10 @@ void startIdle(M* mp, P* pp, bool spinning) {
   if (mp->nextp != nullptr) fatalthrow("startm: m has p");
   if (spinning && !runqempty(pp)) fatalthrow("startm: p has runnable gs");
   mp->spinning = spinning;
+  mp->wokenByThread = getg()->m->p == nullptr;
   if (spinning) takeCount(mp, pp);
   mp->nextp = pp;
-  notewakeup(&mp->park);  // publishes the two lines above
+  notewakeup(&mp->park);  // publishes the lines above
 }
 
 void startHeld(G* held, P* pp, bool spinning, int64_t spareID) {

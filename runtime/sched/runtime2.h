@@ -125,6 +125,9 @@ struct M {
   Atomic<int64_t> clockCpu;
   // Out of work and searching; counted in sched.nmspinning.
   bool spinning = false;
+  // The thread that woke it last had no P, and it has not found work since:
+  // see resetspinning.
+  bool wokenByThread = false;
   // The node that counts this M in SchedNode::nmspinning; -1: none does.
   int8_t spinningNode = -1;
   // Index in topology.nodes: the node of the last P that this M held. Written

@@ -39,6 +39,12 @@ void post() {
   plainThread("go1", [] { startG([] {}); });
 }
 
+// One goroutine keeps its M until the other one has run.
+void wakeBusy() {
+  plainThread("go0", [] { startG([] { rt::notesleep(&first); }); });
+  plainThread("go1", [] { startG([] { rt::notewakeup(&first); }); });
+}
+
 // The goroutine that starts another keeps its M. So the other one must be
 // stolen, by an M that may be about to sleep.
 void steal() {
@@ -450,6 +456,13 @@ const Registered kModels[] = {
          .setup = post,
          .finish = allRan<4>,
          .quick = {1, 1, 300, 1},
+         .full = {2, 1, 5000, 1}}),
+    row({.name = "sched_wake_busy",
+         .about = "two plain threads, and one goroutine waits on its M for the "
+                  "other",
+         .setup = wakeBusy,
+         .finish = allRan<2>,
+         .quick = {2, 1, 300, 1},
          .full = {2, 1, 5000, 1}}),
     row({.name = "sched_steal",
          .about = "a goroutine starts another and waits for it on its M",

@@ -221,6 +221,40 @@ TEST_P(PlainThreadTest,
 // A thread without a P sends wakes through the global queue. It does so just
 // while the goroutine's thread is looking for work for the last time before it
 // sleeps.
+TEST_P(PlainThreadTest, GoroutineForAnIdleRuntimeWakesOneM) {
+  Run([] {
+    constexpr int kPosts = 100;
+    int alone = 0;
+    const auto busy = [] {
+      return runtime::GOMAXPROCS(0) - rt::sched.npidle.load(rt::seq_cst);
+    };
+    sync::WaitGroup posted;
+    posted.Add(1);
+    std::thread poster([&] {
+      for (int i = 0; i < kPosts; i++) {
+        while (busy() != 0) std::this_thread::yield();
+        std::atomic<bool> runs = false;
+        std::atomic<bool> seen = false;
+        sync::WaitGroup wg;
+        wg.Go([&] {
+          runs = true;
+          while (!seen) {
+          }
+        });
+        while (!runs) std::this_thread::yield();
+        alone += busy() == 1 ? 1 : 0;
+        seen = true;
+        wg.Wait();
+      }
+      posted.Done();
+    });
+    posted.Wait();
+    poster.join();
+    // Now and then another M looks for work of the runtime's own.
+    EXPECT_GT(alone, kPosts / 2);
+  });
+}
+
 TEST_P(PlainThreadTest, WakesAreNotLostWhileTheLastSpinnerGoesToSleep) {
   Run([] {
     constexpr int kRounds = rt::kSanitizerBuild ? 5000 : 20000;
