@@ -80,7 +80,7 @@ GUMP_ALWAYS_INLINE G* executeHere(G* gp, M* mp, P* pp, bool inheritTime) {
 // globalFirst returns true if the global queue goes before the queues of pp.
 GUMP_ALWAYS_INLINE bool globalFirst(const P* pp) {
   return GUMP_UNLIKELY(pp->schedtick.load(relaxed) % 61 == 0) &&
-         (!pp->yielded.empty() || globalSize(relaxed) != 0);
+         (!pp->yielded.empty() || globalWaits());
 }
 
 // canResumeNow returns true if gp can be resumed here without locks and system

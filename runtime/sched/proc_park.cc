@@ -248,7 +248,7 @@ GUMP_NOINLINE void yieldCommitInGeneral(G* gp, M* mp) {
 }
 void yieldCommit(G* gp, M* mp) {
   if (GUMP_UNLIKELY(!isPlain(gp, kGrunning) ||
-                    globalSize(relaxed) != 0)) {  // as adoptGlobal
+                    globalWaits())) {  // as adoptGlobal
     yieldCommitInGeneral(gp, mp);
     return;
   }

@@ -114,6 +114,12 @@ inline void globrunqcollect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 inline int32_t globalSize(std::memory_order order) {
   return sched.runqsize.load(order) + sched.nposted.load(order);
 }
+// globalWaits tells whether globalSize is not 0. It needs one register, so
+// directNext saves none.
+GUMP_ALWAYS_INLINE bool globalWaits() {
+  return sched.runqsize.load(relaxed) != 0 ||  // hints
+         sched.nposted.load(relaxed) != 0;
+}
 
 // ---- The paths of a switch, inlined -----------------------------------------
 
